@@ -1,0 +1,245 @@
+package delayqueue
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// T1, T3: pushers, removers, movers, pollers and takers at once; takers come and go. Every element leaves exactly once,
+// and none that was not moved leaves early.
+func TestHammerExactlyOnce(t *testing.T) {
+	type elem struct {
+		id       int
+		deadline time.Time // zero if the element may be moved
+	}
+	const pushers, perPusher = 4, 5_000
+	q := New[elem]()
+	var out [pushers * perPusher]atomic.Int32
+	var sum, left atomic.Int64
+	leave := func(e elem, due bool) {
+		if due && !e.deadline.IsZero() && time.Now().Before(e.deadline) {
+			t.Errorf("T1: element %d left early", e.id)
+		}
+		out[e.id].Add(1)
+		sum.Add(int64(e.id))
+		left.Add(1)
+	}
+
+	var pushing, taking sync.WaitGroup
+	for p := range pushers {
+		pushing.Go(func() {
+			var recent [64]Handle
+			for i := range perPusher {
+				e := elem{id: p*perPusher + i}
+				deadline := time.Now().Add(rand.N(200 * time.Microsecond))
+				if i%4 != 0 {
+					e.deadline = deadline
+				}
+				h, err := q.Push(e, deadline)
+				if err != nil {
+					t.Error(err)
+				}
+				old := recent[i%64] // sometimes stale, sometimes not
+				switch i % 8 {
+				case 0:
+					recent[i%64] = h
+				case 1:
+					if v, ok := q.Remove(recent[rand.IntN(64)]); ok {
+						leave(v, false)
+					}
+				case 2, 3:
+					q.Move(recent[rand.IntN(64)], time.Now().Add(rand.N(300*time.Microsecond)))
+				case 4:
+					if v, ok := q.Remove(h); ok {
+						leave(v, false)
+					}
+					if v, ok := q.Remove(h); ok {
+						t.Errorf("element %d was removed twice", v.id)
+					}
+				}
+				q.Move(old, time.Now().Add(100*time.Microsecond))
+			}
+		})
+	}
+	for range 6 {
+		taking.Go(func() {
+			for {
+				ctx, cancel := context.WithTimeout(t.Context(), rand.N(500*time.Microsecond))
+				v, err := q.Take(ctx)
+				cancel()
+				if err == nil {
+					leave(v, true)
+				} else if errors.Is(err, ErrClosed) {
+					return
+				}
+			}
+		})
+	}
+	taking.Go(func() {
+		var buf []elem
+		for !q.isDone() {
+			buf = q.PollAll(buf[:0])
+			for _, v := range buf {
+				leave(v, true)
+			}
+			if v, ok := q.Poll(); ok {
+				leave(v, true)
+			}
+			q.Peek()
+			q.Stats()
+			q.verify(t)
+		}
+	})
+
+	pushing.Wait()
+	for _, v := range q.Close() {
+		leave(v, false)
+	}
+	taking.Wait()
+	require.EqualValues(t, len(out), left.Load())
+	require.EqualValues(t, len(out)*(len(out)-1)/2, sum.Load(), "checksum")
+	for id := range out {
+		require.EqualValues(t, 1, out[id].Load(), "T3: element %d", id)
+	}
+	require.Len(t, q.lead, 1)
+}
+
+func (q *Queue[T]) isDone() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.done
+}
+
+// timers 3: elements that push themselves again with tiny delays, against takers whose contexts end at bad moments. A
+// lost wake-up ends the rounds.
+func TestHammerNoLostWakeup(t *testing.T) {
+	const rounds = 5_000 // of up to a millisecond: the kernel sleeps no shorter
+	for _, c := range []struct{ elements, takers int }{{1, 1}, {1, 3}, {3, 2}, {16, 4}} {
+		q := New[int]()
+		var taken atomic.Int64
+		finished := make(chan struct{})
+		var wg sync.WaitGroup
+		for i := range c.takers {
+			wg.Go(func() {
+				for n := 0; ; n++ {
+					ctx, cancel := t.Context(), context.CancelFunc(func() {})
+					if (i+n)%4 == 3 {
+						ctx, cancel = context.WithTimeout(ctx, rand.N(20*time.Microsecond))
+					}
+					v, err := q.Take(ctx)
+					cancel()
+					if errors.Is(err, ErrClosed) {
+						return
+					}
+					if err != nil {
+						continue
+					}
+					if taken.Add(1) == rounds {
+						close(finished)
+					}
+					_, _ = q.Push(v, time.Now().Add(rand.N(4*time.Microsecond)))
+				}
+			})
+		}
+		for i := range c.elements {
+			mustPush(t, q, i, time.Now())
+		}
+		select {
+		case <-finished:
+		case <-time.After(time.Minute):
+			t.Errorf("%+v: stalled after %d rounds, %+v", c, taken.Load(), q.Stats())
+		}
+		q.Close()
+		wg.Wait()
+	}
+}
+
+// take.go 1: a push that comes while the leader goes to sleep. The head it would sleep for is far, so a lost
+// signal is a stall.
+func TestHammerPushAgainstArming(t *testing.T) {
+	const rounds = 50_000
+	q := New[int]()
+	mustPush(t, q, -1, time.Now().Add(time.Hour))
+	back := make(chan int)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			v, err := q.Take(t.Context())
+			if err != nil {
+				return
+			}
+			back <- v
+		}
+	})
+	stall := time.NewTimer(time.Minute)
+	for i := range rounds {
+		for range rand.IntN(100) { // meet the taker anywhere on its way to sleep
+			q.Len()
+		}
+		mustPush(t, q, i, time.Time{})
+		select {
+		case v := <-back:
+			require.Equal(t, i, v)
+		case <-stall.C:
+			q.Close()
+			t.Fatalf("stalled in round %d", i)
+		}
+	}
+	q.Close()
+	wg.Wait()
+}
+
+// timers 3, T16: the same in virtual time, where being late at all is a failure: with a taker to spare, each element
+// is taken at its very deadline.
+func TestVirtualHammerNeverLate(t *testing.T) {
+	const elements, takers, rounds = 5, 8, 5_000
+	synctest.Test(t, func(t *testing.T) {
+		q := New[time.Time]()
+		push := func() {
+			deadline := time.Now().Add(rand.N(10 * time.Millisecond).Truncate(time.Millisecond))
+			if h, err := q.Push(deadline, deadline.Add(time.Minute)); err == nil {
+				q.Move(h, deadline)
+			}
+		}
+		var wg sync.WaitGroup
+		var n, wrong atomic.Int64
+		for i := range takers {
+			wg.Go(func() {
+				for {
+					ctx, cancel := t.Context(), context.CancelFunc(func() {})
+					if i%2 == 0 { // these come and go, the odd ones stay
+						ctx, cancel = context.WithTimeout(ctx, 1+rand.N(5*time.Millisecond).Truncate(time.Millisecond))
+					}
+					deadline, err := q.Take(ctx)
+					cancel()
+					switch {
+					case errors.Is(err, ErrClosed):
+						return
+					case err != nil:
+						continue
+					}
+					if !time.Now().Equal(deadline) {
+						wrong.Add(1)
+					}
+					if n.Add(1) == rounds {
+						q.Close()
+					}
+					push()
+				}
+			})
+		}
+		for range elements {
+			push()
+		}
+		wg.Wait()
+		require.Zero(t, wrong.Load(), "T1: taken at another time than the deadline")
+	})
+}

@@ -1,0 +1,173 @@
+package delayqueue
+
+import (
+	"context"
+	"time"
+)
+
+// A story about takers.
+//
+// One taker, the leader, sleeps until the head is due; the others, the followers, sleep until they are made leader.
+// The right to lead is a token: it is in q.lead or with exactly one taker. The leader puts it back whenever it returns,
+// for whatever reason, and the channel hands it to exactly one follower.
+//
+// Before the leader sleeps it sets q.armed, under q.mu and in the section in which it saw that nothing was due, to the
+// head's deadline (never, if there is no head), and then its timer to the same. Push and Move, under q.mu as well, put
+// a signal into q.wake if their deadline is earlier than q.armed, and lower q.armed to it. While nobody sleeps as leader
+// q.armed is noArm, which nothing is earlier than.
+//
+// Invariant: while the leader sleeps, q.armed is not later than the head's deadline, and either the timer is set to
+// q.armed or there is a signal in q.wake. So the leader looks at every element by the time it is due.
+//
+// What could break it:
+//
+//  1. A push comes between the leader's look and its sleep. It waits for q.mu, so it finds q.armed set, and signals.
+//     The signal stays in the channel: the sleep ends when it begins.
+//  2. A second, still earlier push finds a signal in q.wake and adds none. The leader has not looked since the
+//     first: when it does, it sees both.
+//  3. A signal is left over: the sleep ended by its timer or its context while it was sent. All signals are sent under
+//     q.mu, and the look that precedes the next sleep sees what they were sent for, so that look may drain q.wake in
+//     its own section. Drained after it, a signal could be lost; not drained, it would cost a wake-up.
+//  4. The leader's context ends while a push signals. The leader puts the token back after that. Whoever takes the
+//     token looks at the heap before it sleeps, so it sees what was pushed.
+//  5. An element is due and everyone follows. The token would have to lie in q.lead while a follower waits to receive
+//     it, which channels rule out, or be with a taker that neither sleeps as leader nor returns: there is no such path.
+//  6. The token comes back after a taker found nothing due and before it waits. The token stays in q.lead, and the wait
+//     receives it at once.
+//  7. The head is removed, moved out or taken by another (Poll, or a Take that came when it had just fallen due). Then
+//     q.armed is earlier than need be: the leader wakes once for nothing, looks, and sleeps until the new head is due.
+//     That is the one kind of stale wake-up, and there is at most one for each such head.
+//
+// Two designs were rejected. Push could reset the sleeping leader's timer itself, without a goroutine switch; but then
+// every earlier deadline goes to the runtime's timers and network poller, while signals coalesce: 129 ns against
+// 43 ns for a Push and Remove in a loop, 980 ns against 740 ns from a due Push to its taker. And the last leader of an
+// empty queue could keep the token with the queue until the next Push, which would spare the promotion of one follower
+// (Stats.Promoted) and add a second owner to every line above.
+
+// Stats counts what became of the takers' sleep. The counters are exact and never reset.
+type Stats struct {
+	// Wakeups counts the blocked takers that woke, unless by their context or by Close: sleeps that ran to their
+	// end or were cut short, and promotions.
+	Wakeups uint64
+	// Promoted counts, of these, the followers that became leader. Zero if only one goroutine calls Take.
+	Promoted uint64
+	// Rearmed counts, of these, the sleeps that an earlier Push or Move cut short.
+	Rearmed uint64
+	// Stale counts, of these, the sleeps that ran to their end when nothing was due any more.
+	Stale uint64
+}
+
+// Stats returns the counters. O(1).
+func (q *Queue[T]) Stats() Stats {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.stats
+}
+
+// Take takes out the head, and blocks until there is one that is due. Any number of goroutines may take: one of them
+// sleeps until the head's deadline, the others sleep until it is done. An element goes to exactly one of them; a Take
+// that finds the head due has it at once and does not queue behind those that wait.
+//
+// It ends with ctx.Err() when ctx ends (the caller who wants context.Cause has ctx), with ErrClosed after Close,
+// and with either if both have happened; nothing is taken then. A context that has already ended takes nothing
+// even if the head is due. O(log n), no allocation.
+func (q *Queue[T]) Take(ctx context.Context) (v T, err error) {
+	if err := ctx.Err(); err != nil {
+		return v, err
+	}
+	q.mu.Lock()
+	v, ok := q.pollLocked()
+	q.mu.Unlock()
+	if ok {
+		return v, nil
+	}
+
+	select {
+	case <-q.lead:
+		return q.takeAsLeader(ctx, false)
+	default:
+	}
+	select {
+	case <-q.lead:
+		return q.takeAsLeader(ctx, true)
+	case <-ctx.Done():
+		return v, ctx.Err()
+	case <-q.closed:
+		return v, ErrClosed
+	}
+}
+
+// takeAsLeader waits for a due head with the token in hand, and puts it back. The token is unique and q.lead has room
+// for it, so that never blocks.
+func (q *Queue[T]) takeAsLeader(ctx context.Context, promoted bool) (v T, err error) {
+	defer func() { q.lead <- struct{}{} }()
+
+	q.mu.Lock()
+	if promoted {
+		q.stats.Wakeups++
+		q.stats.Promoted++
+	}
+	for timedOut := false; ; {
+		q.armed = noArm
+		v, ok := q.pollLocked()
+		if ok {
+			q.mu.Unlock()
+			return v, nil
+		}
+		if timedOut {
+			q.stats.Stale++
+		}
+		q.armLocked()
+		armed := q.armed
+		q.mu.Unlock()
+
+		if armed == never {
+			q.timer.Stop()
+		} else {
+			// The clock is read before the timer starts, so the timer cannot fire before this clock shows armed.
+			q.timer.Reset(time.Duration(armed - q.now()))
+		}
+		select {
+		case <-q.timer.C:
+			timedOut = true
+		case <-q.wake:
+			timedOut = false
+		case <-ctx.Done():
+			q.mu.Lock()
+			q.armed = noArm
+			q.mu.Unlock()
+			return v, ctx.Err()
+		case <-q.closed:
+			return v, ErrClosed
+		}
+		q.mu.Lock()
+		q.stats.Wakeups++
+		if !timedOut {
+			q.stats.Rearmed++
+		}
+	}
+}
+
+// armLocked sets the time at which the leader will look again. The caller, the leader, has just looked.
+func (q *Queue[T]) armLocked() {
+	select {
+	case <-q.wake:
+	default:
+	}
+	q.armed = never
+	if len(q.heap.items) > 0 {
+		q.armed = q.heap.items[0].deadline
+	}
+}
+
+// signalLocked ends the leader's sleep, if one sleeps beyond deadline.
+func (q *Queue[T]) signalLocked(deadline int64) {
+	if deadline >= q.armed {
+		return
+	}
+	q.armed = deadline
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
