@@ -1,0 +1,50 @@
+package purgatory
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+)
+
+type flagOp struct {
+	ready bool
+	done  Outcome
+}
+
+func (o *flagOp) TryComplete() bool  { return o.ready }
+func (o *flagOp) Complete(x Outcome) { o.done = x }
+
+// BenchmarkWatch watches one operation on some of 10,000 keys and completes it
+// through one of them.
+func BenchmarkWatch(b *testing.B) {
+	names := make([]string, 10_000)
+	for i := range names {
+		names[i] = fmt.Sprintf("topic-%d-partition-%d", i/100, i%100)
+	}
+	for _, n := range []int{1, 3, 10} {
+		b.Run(fmt.Sprintf("keys=%d", n), func(b *testing.B) {
+			p, err := New[string](Options{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer p.Shutdown(context.Background())
+			b.ReportAllocs()
+			at := 0
+			for b.Loop() {
+				at = (at + 7919) % (len(names) - n)
+				op := new(flagOp)
+				if h, err := p.TryCompleteElseWatch(op, 30*time.Second, names[at:at+n]...); h == nil || err != nil {
+					b.Fatal(h, err)
+				}
+				op.ready = true
+				if p.CheckAndComplete(names[at+n/2]) != 1 {
+					b.Fatal("not completed")
+				}
+			}
+			if p.Watched() != 0 || p.Delayed() != 0 || p.Keys() != 0 || p.Stats().Wheel.Pending != 0 {
+				b.Fatal("something is left behind")
+			}
+		})
+	}
+}

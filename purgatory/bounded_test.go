@@ -1,0 +1,168 @@
+package purgatory
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// P10: beyond MaxOperations there is ErrFull, and nothing of what it refused;
+// each kind of end makes room for one, and one only.
+func TestP10Full(t *testing.T) {
+	for _, e := range endings {
+		if e.outcome == Closed {
+			continue
+		}
+		t.Run(e.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				op := newOp(t)
+				s := &scene{p: open[int](t, Options{MaxOperations: 3}), op: op}
+				var err error
+				ctx, cancel := context.WithCancel(t.Context())
+				s.cancel = cancel
+				s.h, err = s.p.TryCompleteElseWatchContext(ctx, op, sceneTimeout, 1, 2)
+				require.NoError(t, err)
+				park(t, s.p, newOp(t), NoTimeout, 3)
+				park(t, s.p, newOp(t), NoTimeout, 4)
+				refused := func() {
+					x := newOp(t)
+					h, err := s.p.TryCompleteElseWatch(x, time.Hour, 5, 6)
+					require.ErrorIs(t, err, ErrFull)
+					require.Nil(t, h)
+					require.Zero(t, x.ends.Load())
+					require.Zero(t, s.p.CheckAndComplete(5))
+					require.EqualValues(t, 1, x.checks.Load())
+					verify(t, s.p)
+				}
+				refused()
+				require.Equal(t, [4]int{3, 4, 4, 1}, figures(s.p))
+				e.strike(s)
+				synctest.Wait()
+				require.Equal(t, e.outcome, op.Outcome())
+				park(t, s.p, newOp(t), time.Hour, 1)
+				refused()
+				// One that need not wait is not refused.
+				now := newOp(t)
+				now.ready.Store(true)
+				h, err := s.p.TryCompleteElseWatch(now, time.Hour, 1)
+				require.NoError(t, err)
+				require.Nil(t, h)
+				refused()
+				shut(t, s.p)
+			})
+		})
+	}
+}
+
+// P10: an operation that ends makes room before its Complete, so that one
+// added from there fits, at the limit too (as timers 5 has it for timers).
+func TestP10AddedFromComplete(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[int](t, Options{MaxOperations: 2})
+		added := 0
+		var again func(int) *testOp
+		again = func(left int) *testOp {
+			op := newOp(t)
+			op.end = func(o Outcome) {
+				if left > 0 && o != Closed {
+					park(t, p, again(left-1), time.Second, 1)
+					added++
+				}
+			}
+			return op
+		}
+		park(t, p, newOp(t), NoTimeout, 1)
+		park(t, p, again(100), time.Second, 1)
+		for range 20 {
+			time.Sleep(time.Second + time.Millisecond)
+			synctest.Wait()
+		}
+		require.Equal(t, 20, added)
+		require.Equal(t, [4]int{2, 2, 1, 1}, figures(p))
+		verify(t, p)
+		shut(t, p)
+	})
+}
+
+// P10: a second check that says yes, or panics, gives its place back.
+func TestP10SecondCheck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[int](t, Options{MaxOperations: 1, OnPanic: func(Panic) {}})
+		for i := range 10 {
+			op := newOp(t)
+			op.try = func(n int) bool {
+				if n == 2 && i%2 == 0 {
+					panic("no")
+				}
+				return n == 2
+			}
+			_, err := p.TryCompleteElseWatch(op, time.Hour, 1, 2)
+			require.NoError(t, err)
+			require.NotZero(t, op.Outcome())
+			empty(t, p)
+		}
+		require.Zero(t, p.Stats().Wheel.Scheduled, "a timer was set for what has ended")
+		shut(t, p)
+	})
+}
+
+// P10: the bound is exact under concurrency: never more wait, and when no more
+// are coming and none was refused needlessly, exactly so many do.
+func TestP10ExactUnderConcurrency(t *testing.T) {
+	const bound, goroutines = 10, 8
+	p := open[int](t, Options{MaxOperations: bound})
+	var waiting, most atomic.Int32
+	var wg sync.WaitGroup
+	for range goroutines {
+		wg.Go(func() {
+			for range 2000 {
+				op := newOp(t)
+				op.try = func(n int) bool {
+					if n == 2 { // it has its place
+						if now := waiting.Add(1); now > most.Load() {
+							most.Store(now)
+						}
+					}
+					return false
+				}
+				// Counted down before the place is given back.
+				h, err := p.TryCompleteElseWatch(op, NoTimeout, rand.IntN(3), 3)
+				switch {
+				case err == ErrFull:
+					p.CheckAndComplete(3)
+				case err != nil:
+					t.Error(err)
+				default:
+					waiting.Add(-1)
+					if !h.Cancel() {
+						t.Error("cancelled by nobody else")
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.LessOrEqual(t, most.Load(), int32(bound))
+	empty(t, p)
+
+	var accepted atomic.Int32
+	for range goroutines {
+		wg.Go(func() {
+			for range 5 {
+				if _, err := p.TryCompleteElseWatch(newOp(t), NoTimeout, 1); err == nil {
+					accepted.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.EqualValues(t, bound, accepted.Load())
+	require.Equal(t, bound, p.Delayed())
+	shut(t, p)
+}

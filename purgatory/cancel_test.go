@@ -1,0 +1,165 @@
+package purgatory
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// P9: CancelForKey ends all that watch the key, on their other keys as well,
+// nobody else, and says how many.
+func TestP9CancelForKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[string](t, Options{})
+		var a, both, b []*testOp
+		for range 50 {
+			for _, c := range []struct {
+				ops  *[]*testOp
+				keys []string
+			}{{&a, []string{"a"}}, {&both, []string{"b", "a"}}, {&b, []string{"b"}}} {
+				op := newOp(t)
+				*c.ops = append(*c.ops, op)
+				park(t, p, op, time.Hour, c.keys...)
+			}
+		}
+		require.Equal(t, 100, p.CancelForKey("a"))
+		require.Zero(t, p.CancelForKey("a"))
+		require.Equal(t, [4]int{50, 50, 1, 50}, figures(p))
+		verify(t, p)
+		for i := range 50 {
+			require.Equal(t, Cancelled, a[i].Outcome())
+			require.Equal(t, Cancelled, both[i].Outcome())
+			require.Zero(t, b[i].Outcome())
+		}
+		require.Equal(t, 50, p.CancelForKey("b"))
+		require.EqualValues(t, 150, p.Stats().Cancelled)
+		shut(t, p)
+	})
+}
+
+// P9: CancelForKey counts those that this call decided: not one that has ended
+// otherwise, but one that is being checked, which its checker ends.
+func TestP9CancelForKeyCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[int](t, Options{})
+		checking, goOn := make(chan bool), make(chan bool)
+		op := newOp(t)
+		op.try = func(n int) bool {
+			if n == 3 {
+				close(checking)
+				<-goOn
+			}
+			return n >= 3
+		}
+		h := park(t, p, op, time.Hour, 1, 2)
+		gone := park(t, p, newOp(t), time.Hour, 2)
+		require.True(t, gone.Cancel())
+		done := make(chan int)
+		go func() { done <- p.CheckAndComplete(1) }()
+		<-checking
+		require.Equal(t, 1, p.CancelForKey(2))
+		require.Zero(t, p.CancelForKey(1), "decided already")
+		require.Zero(t, op.Outcome())
+		require.False(t, h.Cancel())
+		close(goOn)
+		require.Zero(t, <-done)
+		require.Equal(t, Cancelled, op.Outcome())
+		shut(t, p)
+	})
+}
+
+// P9: a nil handle, as of an operation that completed at once, is harmless.
+func TestP9NilHandle(t *testing.T) {
+	var h *Pending[int]
+	require.False(t, h.Cancel())
+	require.False(t, h.Complete())
+}
+
+// P9: a context that is done ends its operations as cancelled, and only those,
+// whenever that happens: before, during and after the registration.
+func TestP9Context(t *testing.T) {
+	for _, when := range []string{"before", "first check", "second check", "arming", "later"} {
+		t.Run(when, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := open[int](t, Options{})
+				ctx, cancel := context.WithCancel(t.Context())
+				other := newOp(t)
+				park(t, p, other, time.Hour, 1)
+				op := newOp(t)
+				op.try = func(n int) bool {
+					if n == 1 && when == "first check" || n == 2 && when == "second check" {
+						cancel()
+					}
+					return false
+				}
+				given := ctx
+				switch when {
+				case "before":
+					cancel()
+				case "arming":
+					given = slowContext{ctx, cancel}
+				}
+				h, err := p.TryCompleteElseWatchContext(given, op, time.Hour, 1, 2)
+				require.NoError(t, err)
+				require.NotNil(t, h)
+				if when == "later" {
+					time.Sleep(time.Minute)
+					require.Zero(t, op.Outcome())
+					cancel()
+				}
+				synctest.Wait()
+				require.Equal(t, Cancelled, op.Outcome())
+				require.EqualValues(t, 2, op.checks.Load())
+				require.Equal(t, [4]int{1, 1, 1, 1}, figures(p))
+				require.Zero(t, other.Outcome())
+				verify(t, p)
+				shut(t, p)
+			})
+		})
+	}
+}
+
+// P9: an operation whose context is done, but that can complete, completes.
+func TestP9ContextDoneButReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[int](t, Options{})
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for yesAt := 1; yesAt <= 2; yesAt++ {
+			op := newOp(t)
+			op.try = func(n int) bool { return n == yesAt }
+			h, err := p.TryCompleteElseWatchContext(ctx, op, time.Hour, 1)
+			require.NoError(t, err)
+			require.Nil(t, h)
+			synctest.Wait()
+			require.Equal(t, Completed, op.Outcome())
+		}
+		shut(t, p)
+	})
+}
+
+// P9: a client that hangs up frees all it had parked, and a deadline of its
+// context is one for the operation.
+func TestP9ClientHangsUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[int](t, Options{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		ops := make([]*testOp, 1000)
+		for i := range ops {
+			ops[i] = newOp(t)
+			_, err := p.TryCompleteElseWatchContext(ctx, ops[i], time.Hour, i, i/2, i/3)
+			require.NoError(t, err)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		for _, op := range ops {
+			require.Equal(t, Cancelled, op.Outcome())
+		}
+		empty(t, p)
+		shut(t, p)
+	})
+}

@@ -1,0 +1,298 @@
+package purgatory
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// P6: a caller that holds a lock which the check takes hands the key over.
+func TestP6DeferredUnderALock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[int](t, Options{})
+		var group sync.Mutex
+		members := 0
+		op := newOp(t)
+		worker := false
+		op.try = func(int) bool {
+			group.Lock()
+			defer group.Unlock()
+			return members == 2
+		}
+		op.end = func(Outcome) {
+			group.Lock()
+			defer group.Unlock()
+			worker = onWorker()
+		}
+		park(t, p, op, time.Hour, 1)
+		for range 2 {
+			group.Lock()
+			members++
+			require.NoError(t, p.CheckAndCompleteLater(1))
+			group.Unlock()
+			synctest.Wait()
+		}
+		require.Equal(t, Completed, op.Outcome())
+		require.True(t, worker)
+		empty(t, p)
+		shut(t, p)
+	})
+}
+
+// P6: hand-overs of a key coalesce until its check begins: a thousand while
+// the worker is blocked come to one check, and so for every key, in the order
+// they were first handed over.
+func TestP6DeferredCoalesces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[int](t, Options{Workers: 1})
+		blocked, goOn := make(chan bool), make(chan bool)
+		busy := newOp(t)
+		busy.try = func(n int) bool {
+			if n == 3 {
+				close(blocked)
+				<-goOn
+			}
+			return n >= 3
+		}
+		park(t, p, busy, time.Hour, 0)
+		var order journal[int]
+		ops := make([]*testOp, 6)
+		for key := 1; key <= 5; key++ {
+			ops[key] = newOp(t)
+			ops[key].try = func(n int) bool {
+				if n > 2 {
+					order.note(key)
+				}
+				return false
+			}
+			park(t, p, ops[key], time.Hour, key)
+		}
+		require.NoError(t, p.CheckAndCompleteLater(0))
+		<-blocked
+		for i := range 1000 {
+			require.NoError(t, p.CheckAndCompleteLater(5-i%5))
+		}
+		require.Equal(t, 5, len(p.deferred.queued))
+		close(goOn)
+		synctest.Wait()
+		require.Equal(t, []int{5, 4, 3, 2, 1}, order.take())
+		require.NoError(t, p.CheckAndCompleteLater(3))
+		synctest.Wait()
+		require.Equal(t, []int{3}, order.take())
+		verify(t, p)
+		shut(t, p)
+	})
+}
+
+// P2, P6: a key that is handed over while its check runs is checked again: that
+// check may have looked before the change.
+func TestP6DeferredDuringTheCheck(t *testing.T) {
+	for _, workers := range []int{1, 4} {
+		synctest.Test(t, func(t *testing.T) {
+			p := open[int](t, Options{Workers: workers})
+			op := newOp(t)
+			op.try = func(n int) bool {
+				saw := op.ready.Load()
+				if n == 3 {
+					op.ready.Store(true)
+					require.NoError(t, p.CheckAndCompleteLater(1))
+				}
+				return saw
+			}
+			park(t, p, op, NoTimeout, 1)
+			require.NoError(t, p.CheckAndCompleteLater(1))
+			synctest.Wait()
+			require.Equal(t, Completed, op.Outcome())
+			shut(t, p)
+		})
+	}
+}
+
+// P6: a slow key holds no other up while a worker is free.
+func TestP6DeferredSlowKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[int](t, Options{Workers: 2})
+		goOn := make(chan bool)
+		slow := newOp(t)
+		slow.try = func(n int) bool {
+			if n == 3 {
+				<-goOn
+			}
+			return n >= 3
+		}
+		park(t, p, slow, NoTimeout, 0)
+		require.NoError(t, p.CheckAndCompleteLater(0))
+		synctest.Wait()
+		for key := range 100 {
+			op := newOp(t)
+			park(t, p, op, NoTimeout, key+1)
+			op.ready.Store(true)
+			require.NoError(t, p.CheckAndCompleteLater(key+1))
+			if key%10 == 0 { // one by one, and in bursts
+				synctest.Wait()
+				require.Equal(t, Completed, op.Outcome())
+			}
+		}
+		synctest.Wait()
+		require.Equal(t, 1, p.Delayed())
+		close(goOn)
+		synctest.Wait()
+		empty(t, p)
+		shut(t, p)
+	})
+}
+
+// P6, P2: nothing that was handed over is forgotten: many goroutines, few keys.
+func TestP6DeferredHammer(t *testing.T) {
+	p := open[int](t, Options{Workers: 3})
+	var changes, seen [5]atomic.Int64
+	for key := range seen {
+		op := newOp(t)
+		op.try = func(int) bool {
+			seen[key].Store(changes[key].Load())
+			return false
+		}
+		park(t, p, op, NoTimeout, key)
+	}
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 5000 {
+				key := rand.IntN(len(seen))
+				changes[key].Add(1)
+				if err := p.CheckAndCompleteLater(key); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for key := range seen { // or the test times out
+		for seen[key].Load() != changes[key].Load() {
+			time.Sleep(0)
+		}
+	}
+	require.Equal(t, 5, p.CancelForKey(0)+p.CancelForKey(1)+p.CancelForKey(2)+p.CancelForKey(3)+p.CancelForKey(4))
+	shut(t, p)
+}
+
+// P12: a key that is handed over while the purgatory is shut down is refused,
+// even if that had not begun when the call did: the queue's lock holds the call
+// up in between.
+func TestP12HandedOverMeanwhile(t *testing.T) {
+	p := open[int](t, Options{})
+	p.deferred.mu.Lock()
+	said := make(chan error)
+	go func() { said <- p.CheckAndCompleteLater(1) }()
+	blockedOnMutex("(*Purgatory[...]).CheckAndCompleteLater")
+	require.NoError(t, p.Shutdown(t.Context()))
+	p.deferred.mu.Unlock()
+	require.ErrorIs(t, <-said, ErrClosed)
+	shut(t, p)
+}
+
+// The memory of the keys that were handed over follows how many wait, also if
+// there is always one that waits; and it is given back after a burst.
+func TestDeferredMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[int](t, Options{Workers: 1})
+		turn := make(chan bool)
+		op := newOp(t)
+		op.try = func(n int) bool {
+			if n > 2 {
+				<-turn
+			}
+			return false
+		}
+		park(t, p, op, NoTimeout, 0, 1, 2, 3)
+		for key := range 3 {
+			require.NoError(t, p.CheckAndCompleteLater(key))
+			synctest.Wait()
+		}
+		most := 0
+		for i := range 5000 { // one is being checked, two wait, then one
+			turn <- true
+			synctest.Wait()
+			require.Len(t, p.deferred.queued, 1)
+			require.NoError(t, p.CheckAndCompleteLater((i+3)%4))
+			most = max(most, cap(p.deferred.order))
+		}
+		close(turn)
+		synctest.Wait()
+		require.LessOrEqual(t, most, 8, "it grows with what has been, not with what is")
+		verify(t, p)
+
+		busy, goOn := newOp(t), make(chan bool)
+		busy.try = func(n int) bool {
+			if n > 2 {
+				<-goOn
+			}
+			return false
+		}
+		h := park(t, p, busy, NoTimeout, 3)
+		require.NoError(t, p.CheckAndCompleteLater(3))
+		synctest.Wait()
+		for key := range 10 * keepKeys {
+			require.NoError(t, p.CheckAndCompleteLater(key+10))
+		}
+		require.GreaterOrEqual(t, cap(p.deferred.order), 10*keepKeys)
+		close(goOn)
+		synctest.Wait()
+		require.LessOrEqual(t, cap(p.deferred.order), keepKeys)
+		require.True(t, h.Cancel())
+		verify(t, p)
+		shut(t, p)
+	})
+}
+
+// The order of hand-overs is kept across the moves of the queue's memory.
+func TestDeferredOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[int](t, Options{Workers: 1})
+		goOn := make(chan bool)
+		var order journal[int]
+		for key := range 500 {
+			op := newOp(t)
+			op.try = func(n int) bool {
+				if n > 2 {
+					order.note(key)
+					<-goOn
+				}
+				return false
+			}
+			park(t, p, op, NoTimeout, key)
+		}
+		var want []int
+		for range 5 {
+			for _, key := range rand.Perm(500) {
+				if !slices.Contains(want, key) {
+					want = append(want, key)
+				}
+				if err := p.CheckAndCompleteLater(key); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range 300 {
+				goOn <- true
+				synctest.Wait()
+				done := order.take()
+				require.LessOrEqual(t, len(done), 2) // the first one that began, and the next
+				for _, key := range done {
+					require.Equal(t, want[0], key)
+					want = want[1:]
+				}
+			}
+		}
+		close(goOn)
+		synctest.Wait()
+		require.Equal(t, want, order.take())
+		verify(t, p)
+		shut(t, p)
+	})
+}

@@ -1,0 +1,62 @@
+// Package purgatory holds requests until they can be answered or their time is
+// up: a produce that waits for replicas, a fetch that waits for bytes, a group
+// join that waits for members.
+//
+// An [Operation] waits on one or more watch keys for at most its timeout. When
+// something changes that it may be waiting for, the service that made the
+// change calls [Purgatory.CheckAndComplete] with the key, and the operations
+// which watch it are asked whether they can complete now. Whatever happens
+// first, and however many things happen at once, an operation ends exactly
+// once, with one [Outcome].
+//
+// # How to use it
+//
+// Make the change visible first, then check:
+//
+//	partition.append(batch)          // under the partition's own lock
+//	purgatory.CheckAndComplete(key)  // outside of it
+//
+// and in the operation look at what is there now, not at what changed:
+//
+//	func (f *fetch) TryComplete() bool { return f.available() >= f.minBytes }
+//
+// Then no order of events loses an operation. Either the change comes before
+// the last check of TryCompleteElseWatch, which sees it, or the operation is
+// watched already when CheckAndComplete comes (P2).
+//
+// # Which call
+//
+// [Purgatory.CheckAndComplete] runs the checks, and the completions of those
+// that say yes, on the calling goroutine: the fastest way to the waiting
+// client, and the one to use when no lock is held.
+//
+// [Purgatory.CheckAndCompleteLater] hands the key to a worker. It is for
+// callers that hold a lock which a check or a completion takes too. Without
+// it, two such callers come to a standstill:
+//
+//  1. T1 locks group A, changes it, and checks an operation that spans A and B.
+//  2. T2 locks group B, changes it, and checks an operation that spans A and B.
+//  3. T1's check locks B, and waits for T2.
+//  4. T2's check locks A, and waits for T1.
+//
+// Kafka met this between groups (KAFKA-6042) and between a group and an
+// operation's own lock (KAFKA-5970). The purgatory has no lock of its own in
+// such a circle: none is held while an operation's methods run, and nobody
+// ever waits for another's check (P6). With the deferred call the caller's
+// locks are not in it either.
+//
+// # What is left behind
+//
+// Nothing: an operation that ends leaves every key's list and the timing wheel
+// before its Complete is called, a key without watchers is forgotten, and the
+// handle holds on to nothing (P5). There is no purge, and no interval to tune.
+//
+// # Cost
+//
+// Watching allocates one record, with the places in the lists inside it, and
+// takes constant time for each key. A check is constant time for each watcher
+// of the key. Timeouts are those of package timingwheel: never early, up to a
+// tick late.
+//
+// The design follows Kafka's request purgatory; its verbs are kept.
+package purgatory

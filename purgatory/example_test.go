@@ -1,0 +1,339 @@
+package purgatory_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/seed-782fa212/limbo/purgatory"
+)
+
+// waiter is an operation that waits until it is told that it can complete.
+type waiter struct {
+	name  string
+	ready func() bool
+	done  chan purgatory.Outcome // nil: it prints how it ended
+}
+
+func (w *waiter) TryComplete() bool { return w.ready != nil && w.ready() }
+
+func (w *waiter) Complete(o purgatory.Outcome) {
+	if w.done != nil {
+		w.done <- o
+		return
+	}
+	fmt.Println(w.name, o)
+}
+
+func start(o purgatory.Options) *purgatory.Purgatory[string] {
+	p, err := purgatory.New[string](o)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+func ExampleNew() {
+	p, err := purgatory.New[string](purgatory.Options{MaxOperations: 1_000_000})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer p.Shutdown(context.Background())
+
+	_, err = purgatory.New[string](purgatory.Options{Shards: -4})
+	fmt.Println(err)
+	// Output: purgatory: Options.Shards is -4, must be 1 to 65536
+}
+
+// produce is a request with acks=all: it is answered when both followers have
+// the record, or when its time is up.
+type produce struct {
+	offset   int
+	replicas *replicas
+	answered chan bool
+}
+
+type replicas struct {
+	mu  sync.Mutex
+	end map[string]int // offset up to which each follower has the log
+}
+
+func (r *replicas) fetched(follower string, upTo int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.end[follower] = upTo
+}
+
+func (p *produce) TryComplete() bool {
+	p.replicas.mu.Lock()
+	defer p.replicas.mu.Unlock()
+	for _, end := range p.replicas.end {
+		if end <= p.offset {
+			return false
+		}
+	}
+	return true
+}
+
+func (p *produce) Complete(o purgatory.Outcome) {
+	switch o {
+	case purgatory.Completed:
+		fmt.Printf("produce at offset %d: acknowledged\n", p.offset)
+	case purgatory.Expired:
+		fmt.Printf("produce at offset %d: REQUEST_TIMED_OUT\n", p.offset)
+	default:
+		fmt.Printf("produce at offset %d: NOT_LEADER_OR_FOLLOWER (%v)\n", p.offset, o)
+	}
+	close(p.answered)
+}
+
+// A producer asks for the acknowledgement of all replicas.
+func ExamplePurgatory_TryCompleteElseWatch() {
+	p := start(purgatory.Options{})
+	defer p.Shutdown(context.Background())
+	r := &replicas{end: map[string]int{"follower 1": 7, "follower 2": 7}}
+
+	// Nobody has offset 7 yet: it has to wait.
+	h, _ := p.TryCompleteElseWatch(&produce{7, r, make(chan bool)}, 30*time.Second, "orders-0")
+	fmt.Println("waits:", h != nil)
+
+	// After every change that may complete it, its key is checked.
+	r.fetched("follower 1", 8)
+	fmt.Println("completed:", p.CheckAndComplete("orders-0"))
+	r.fetched("follower 2", 8)
+	fmt.Println("completed:", p.CheckAndComplete("orders-0"))
+
+	// Everybody has this one: it is answered within the call.
+	h, _ = p.TryCompleteElseWatch(&produce{6, r, make(chan bool)}, 30*time.Second, "orders-0")
+	fmt.Println("waits:", h != nil)
+
+	// And this one is not acknowledged in time.
+	late := &produce{8, r, make(chan bool)}
+	_, _ = p.TryCompleteElseWatch(late, 5*time.Millisecond, "orders-0")
+	<-late.answered
+	// Output:
+	// waits: true
+	// completed: 0
+	// produce at offset 7: acknowledged
+	// completed: 1
+	// produce at offset 6: acknowledged
+	// waits: false
+	// produce at offset 8: REQUEST_TIMED_OUT
+}
+
+// A client that hangs up frees what it waits for.
+func ExamplePurgatory_TryCompleteElseWatchContext() {
+	p := start(purgatory.Options{})
+	defer p.Shutdown(context.Background())
+
+	connection, hangUp := context.WithCancel(context.Background())
+	defer hangUp()
+	done := make(chan purgatory.Outcome)
+	_, err := p.TryCompleteElseWatchContext(connection, &waiter{done: done}, time.Minute, "orders-0")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	hangUp()
+	fmt.Println(<-done, p.Delayed())
+	// Output: cancelled 0
+}
+
+// A consumer waits for 10 bytes of any of two partitions, for half a second at
+// most.
+func ExamplePurgatory_CheckAndComplete() {
+	p := start(purgatory.Options{})
+	defer p.Shutdown(context.Background())
+
+	var mu sync.Mutex
+	log := map[string]string{}
+	appended := func(partition, record string) {
+		mu.Lock()
+		log[partition] += record
+		mu.Unlock()
+		fmt.Println("append:", p.CheckAndComplete(partition), "completed")
+	}
+	fetch := &waiter{name: "fetch", ready: func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(log["orders-0"])+len(log["orders-1"]) >= 10
+	}}
+	_, _ = p.TryCompleteElseWatch(fetch, 500*time.Millisecond, "orders-0", "orders-1")
+
+	appended("orders-0", "pear")
+	appended("orders-1", "pineapple")
+	appended("orders-1", "fig")
+	// Output:
+	// append: 0 completed
+	// fetch completed
+	// append: 1 completed
+	// append: 0 completed
+}
+
+// A consumer group holds its lock while a member joins. The waiting join takes
+// that lock as well, so its check must not run here: a worker has it.
+func ExamplePurgatory_CheckAndCompleteLater() {
+	p := start(purgatory.Options{})
+	defer p.Shutdown(context.Background())
+
+	var group sync.Mutex
+	members := 1
+	done := make(chan purgatory.Outcome)
+	join := &waiter{done: done, ready: func() bool {
+		group.Lock()
+		defer group.Unlock()
+		return members == 2
+	}}
+	_, _ = p.TryCompleteElseWatch(join, time.Minute, "group")
+
+	group.Lock()
+	members++
+	err := p.CheckAndCompleteLater("group")
+	group.Unlock()
+	fmt.Println(<-done, err)
+	// Output: completed <nil>
+}
+
+// A partition moves to another broker: whoever waits on it here is told.
+func ExamplePurgatory_CancelForKey() {
+	p := start(purgatory.Options{})
+	defer p.Shutdown(context.Background())
+
+	_, _ = p.TryCompleteElseWatch(&waiter{name: "first"}, time.Minute, "orders-0")
+	_, _ = p.TryCompleteElseWatch(&waiter{name: "second"}, time.Minute, "orders-1", "orders-0")
+	_, _ = p.TryCompleteElseWatch(&waiter{name: "third"}, purgatory.NoTimeout, "orders-1")
+	fmt.Println(p.CancelForKey("orders-0"))
+	fmt.Println(p.CancelForKey("orders-1"))
+	// Output:
+	// first cancelled
+	// second cancelled
+	// 2
+	// third cancelled
+	// 1
+}
+
+func ExamplePending_Complete() {
+	p := start(purgatory.Options{})
+	defer p.Shutdown(context.Background())
+
+	h, _ := p.TryCompleteElseWatch(&waiter{name: "join"}, time.Minute, "group")
+	fmt.Println(h.Complete()) // whatever its check would say
+	fmt.Println(h.Complete())
+	// Output:
+	// join completed
+	// true
+	// false
+}
+
+func ExamplePending_Cancel() {
+	p := start(purgatory.Options{})
+	defer p.Shutdown(context.Background())
+
+	h, _ := p.TryCompleteElseWatch(&waiter{name: "poll"}, time.Minute, "inbox")
+	fmt.Println(h.Cancel())
+	fmt.Println(h.Cancel())
+	fmt.Println(p.CheckAndComplete("inbox"))
+	// Output:
+	// poll cancelled
+	// true
+	// false
+	// 0
+}
+
+// The timeout of a poll is its own answer: nothing has come.
+func ExampleOutcome() {
+	p := start(purgatory.Options{})
+	defer p.Shutdown(context.Background())
+
+	done := make(chan purgatory.Outcome)
+	_, _ = p.TryCompleteElseWatch(&waiter{done: done}, 5*time.Millisecond, "inbox")
+	switch o := <-done; o {
+	case purgatory.Completed:
+		fmt.Println("there is mail")
+	case purgatory.Expired:
+		fmt.Println("no mail")
+	default:
+		fmt.Println("try elsewhere:", o)
+	}
+	// Output: no mail
+}
+
+func ExamplePurgatory_Watched() {
+	p := start(purgatory.Options{})
+	defer p.Shutdown(context.Background())
+
+	quiet := func() *waiter { return &waiter{done: make(chan purgatory.Outcome, 1)} }
+	_, _ = p.TryCompleteElseWatch(quiet(), time.Minute, "a", "b", "c")
+	h, _ := p.TryCompleteElseWatch(quiet(), time.Minute, "b", "c", "b")
+	fmt.Println("watched:", p.Watched())
+	h.Cancel()
+	fmt.Println("watched:", p.Watched())
+	// Output:
+	// watched: 5
+	// watched: 3
+}
+
+func ExamplePurgatory_Delayed() {
+	p := start(purgatory.Options{})
+	defer p.Shutdown(context.Background())
+
+	h, _ := p.TryCompleteElseWatch(&waiter{name: "poll"}, time.Minute, "a", "b", "c")
+	fmt.Println("delayed:", p.Delayed())
+	h.Complete()
+	fmt.Println("delayed:", p.Delayed())
+	// Output:
+	// delayed: 1
+	// poll completed
+	// delayed: 0
+}
+
+func ExamplePurgatory_Keys() {
+	p := start(purgatory.Options{})
+	defer p.Shutdown(context.Background())
+
+	h, _ := p.TryCompleteElseWatch(&waiter{name: "poll"}, time.Minute, "a", "b")
+	fmt.Println("keys:", p.Keys())
+	h.Cancel()
+	fmt.Println("keys:", p.Keys()) // a key without watchers is no more
+	// Output:
+	// keys: 2
+	// poll cancelled
+	// keys: 0
+}
+
+func ExamplePurgatory_Stats() {
+	p := start(purgatory.Options{OnPanic: func(x purgatory.Panic) { fmt.Println("panic:", x.Value) }})
+	defer p.Shutdown(context.Background())
+
+	now := &waiter{name: "now", ready: func() bool { return true }}
+	_, _ = p.TryCompleteElseWatch(now, time.Minute, "a")
+	h, _ := p.TryCompleteElseWatch(&waiter{name: "never mind"}, time.Minute, "a")
+	h.Cancel()
+	_, _ = p.TryCompleteElseWatch(&waiter{name: "broken", ready: func() bool { panic("no such partition") }}, time.Minute, "a")
+	st := p.Stats()
+	fmt.Println(st.Delayed, st.Completed, st.Expired, st.Cancelled, st.Closed, st.Failed, st.Wheel.Pending)
+	// Output:
+	// now completed
+	// never mind cancelled
+	// panic: no such partition
+	// broken failed
+	// 0 1 0 1 0 1 0
+}
+
+// At the end everybody who waits is answered.
+func ExamplePurgatory_Shutdown() {
+	p := start(purgatory.Options{})
+	_, _ = p.TryCompleteElseWatch(&waiter{name: "poll"}, time.Minute, "inbox")
+
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	fmt.Println(p.Shutdown(ctx))
+	_, err := p.TryCompleteElseWatch(&waiter{name: "late"}, time.Minute, "inbox")
+	fmt.Println(err)
+	// Output:
+	// poll closed
+	// <nil>
+	// purgatory: closed
+}

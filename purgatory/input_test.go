@@ -1,0 +1,277 @@
+package purgatory
+
+import (
+	"context"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// P8: bad input is an error that names it, and nothing comes of it: nothing is
+// watched, and neither method is called.
+func TestP8BadInput(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nan := math.NaN()
+		p := open[float64](t, Options{})
+		for _, c := range []struct {
+			name string
+			ctx  context.Context
+			nil  bool
+			keys []float64
+			want string
+		}{
+			{"no keys", t.Context(), false, nil, "no keys"},
+			{"empty keys", t.Context(), false, []float64{}, "no keys"},
+			{"nil operation", t.Context(), true, []float64{1}, "operation is nil"},
+			{"nil context", nil, false, []float64{1}, "context is nil"},
+			{"NaN", t.Context(), false, []float64{1, 2, nan, 3}, "keys[2] is NaN"},
+			{"NaN of many", t.Context(), false, append(make([]float64, 20), nan), "keys[20] is NaN"},
+		} {
+			op := newOp(t)
+			var x Operation = op
+			if c.nil {
+				x = nil
+			}
+			h, err := p.TryCompleteElseWatchContext(c.ctx, x, time.Hour, c.keys...)
+			require.ErrorContains(t, err, c.want, c.name)
+			require.ErrorContains(t, err, "purgatory: ", c.name)
+			require.Nil(t, h, c.name)
+			require.Zero(t, op.checks.Load()+op.ends.Load(), c.name)
+			empty(t, p)
+		}
+		_, err := p.TryCompleteElseWatch(nil, time.Hour, 1)
+		require.ErrorContains(t, err, "operation is nil")
+		_, err = p.TryCompleteElseWatch(newOp(t), time.Hour)
+		require.ErrorContains(t, err, "no keys")
+		require.ErrorContains(t, p.CheckAndCompleteLater(nan), "the key is NaN")
+		require.Zero(t, p.CheckAndComplete(nan))
+		require.Zero(t, p.CancelForKey(nan))
+		require.Zero(t, p.CheckAndComplete(5))
+		require.Zero(t, p.CancelForKey(5))
+		empty(t, p)
+		require.Zero(t, p.Stats().counted())
+		shut(t, p)
+	})
+}
+
+// P8: a key of an interface type whose value cannot be compared panics in the
+// caller, as it does with a map, before anything is done.
+func TestP8UncomparableKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[any](t, Options{})
+		type nested struct{ x any }
+		for _, bad := range []any{[]int{1}, map[int]int{}, func() {}, nested{[]int{}}, [2]any{1, []int{}}} {
+			op := newOp(t)
+			require.Panics(t, func() { _, _ = p.TryCompleteElseWatch(op, time.Hour, 1, "2", bad) })
+			require.Panics(t, func() { _, _ = p.TryCompleteElseWatch(op, time.Hour, append(make([]any, 20), bad)...) })
+			require.Panics(t, func() { _ = p.CheckAndCompleteLater(bad) })
+			require.Panics(t, func() { p.CheckAndComplete(bad) })
+			require.Panics(t, func() { p.CancelForKey(bad) })
+			require.Zero(t, op.checks.Load()+op.ends.Load())
+			empty(t, p)
+		}
+		// No lock was left held, and keys of several types, nil too, are fine.
+		h := park[any](t, p, newOp(t), time.Hour, 1, "1", 1.0, nil, nested{1}, nil, uint8(1))
+		require.Equal(t, [4]int{1, 6, 6, 1}, figures(p))
+		verify(t, p)
+		require.Equal(t, 1, p.CancelForKey(nil))
+		require.False(t, h.Cancel())
+		empty(t, p)
+		shut(t, p)
+	})
+}
+
+// P8: a key given twice counts once, in few keys and in many, and through it
+// the operation is checked once.
+func TestP8DuplicateKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[int](t, Options{})
+		for n := 1; n <= 40; n++ {
+			for distinct := 1; distinct <= n; distinct++ {
+				keys := make([]int, n)
+				for i := range keys {
+					keys[i] = i % distinct
+				}
+				op := newOp(t)
+				h := park(t, p, op, time.Hour, keys...)
+				require.Equal(t, [4]int{1, distinct, distinct, 1}, figures(p))
+				verify(t, p)
+				require.Zero(t, p.CheckAndComplete(0))
+				require.EqualValues(t, 3, op.checks.Load())
+				require.True(t, h.Cancel())
+				empty(t, p)
+			}
+		}
+		shut(t, p)
+	})
+}
+
+// P8: a timeout of zero or less expires at once, on a worker: never in the
+// caller's own goroutine, whatever the time between arming and returning. This
+// context holds the call up just there.
+func TestP8NoTimeLeft(t *testing.T) {
+	for _, timeout := range []time.Duration{0, -1, -time.Hour, math.MinInt64} {
+		for _, held := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				p := open[int](t, Options{})
+				start := time.Now()
+				op := newOp(t)
+				worker := false
+				op.end = func(Outcome) { worker = onWorker() }
+				ctx := t.Context()
+				if held {
+					ctx = slowContext{ctx, func() { time.Sleep(time.Millisecond) }}
+				}
+				h, err := p.TryCompleteElseWatchContext(ctx, op, timeout, 1, 2)
+				require.NoError(t, err)
+				require.NotNil(t, h)
+				if held { // taking the context's hook away asks for the channel, too
+					time.Sleep(time.Second)
+				}
+				synctest.Wait()
+				require.Equal(t, Expired, op.Outcome())
+				require.EqualValues(t, 2, op.checks.Load(), "the checks come first")
+				require.True(t, worker, "not on a worker")
+				if !held {
+					require.Zero(t, time.Since(start), "not at once")
+				}
+				require.False(t, h.Cancel())
+				empty(t, p)
+				shut(t, p)
+			})
+		}
+	}
+}
+
+// slowContext calls slow whenever it is asked for its channel.
+type slowContext struct {
+	context.Context
+	slow func()
+}
+
+func (c slowContext) Done() <-chan struct{} {
+	c.slow()
+	return c.Context.Done()
+}
+
+// P8: with no time left, an operation that its checks complete is completed.
+func TestP8NoTimeLeftButReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[int](t, Options{})
+		for yesAt := 1; yesAt <= 2; yesAt++ {
+			op := newOp(t)
+			op.try = func(n int) bool { return n == yesAt }
+			h, err := p.TryCompleteElseWatch(op, 0, 1)
+			require.NoError(t, err)
+			require.Nil(t, h)
+			synctest.Wait()
+			require.Equal(t, Completed, op.Outcome())
+		}
+		shut(t, p)
+	})
+}
+
+// P8, P5: with no time left and no worker free, the operation can still be
+// ended otherwise, and then its timer does not wait for a worker.
+func TestP8NoTimeLeftAndNoWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[int](t, Options{Workers: 1})
+		blocked, goOn := make(chan bool), make(chan bool)
+		busy := newOp(t)
+		busy.end = func(Outcome) {
+			close(blocked)
+			<-goOn
+		}
+		park(t, p, busy, 0, 1)
+		<-blocked
+		op := newOp(t)
+		h := park(t, p, op, 0, 1)
+		require.Equal(t, [4]int{1, 1, 1, 1}, figures(p))
+		require.True(t, h.Cancel())
+		empty(t, p)
+		// The same, ended while TryCompleteElseWatch is still at it.
+		late := newOp(t)
+		ctx := slowContext{t.Context(), func() { p.CancelForKey(2) }}
+		h, err := p.TryCompleteElseWatchContext(ctx, late, 0, 2)
+		require.NoError(t, err)
+		require.NotNil(t, h)
+		require.Equal(t, Cancelled, late.Outcome())
+		empty(t, p)
+		close(goOn)
+		shut(t, p)
+	})
+}
+
+// P8: NoTimeout never expires, and costs no timer; what is just below does
+// not wrap around.
+func TestP8NoTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[int](t, Options{})
+		op, long := newOp(t), newOp(t)
+		h := park(t, p, op, NoTimeout, 1)
+		require.Zero(t, p.wheel.Len())
+		park(t, p, long, NoTimeout-1, 1)
+		require.Equal(t, 1, p.wheel.Len())
+		time.Sleep(100 * 365 * 24 * time.Hour)
+		synctest.Wait()
+		require.Zero(t, op.Outcome())
+		require.Zero(t, long.Outcome())
+		verify(t, p)
+		require.True(t, h.Complete())
+		shut(t, p)
+		require.Equal(t, Closed, long.Outcome())
+	})
+}
+
+// A timeout is kept: never early, and late by at most a tick.
+func TestTimeout(t *testing.T) {
+	for _, timeout := range []time.Duration{1, time.Microsecond, time.Millisecond - 1, time.Millisecond, time.Millisecond + 1, 300 * time.Millisecond, time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			p := open[int](t, Options{})
+			time.Sleep(777 * time.Microsecond)
+			start := time.Now()
+			var took time.Duration
+			op := newOp(t)
+			op.end = func(Outcome) { took = time.Since(start) }
+			park(t, p, op, timeout, 1)
+			time.Sleep(timeout + 2*time.Millisecond)
+			synctest.Wait()
+			require.Equal(t, Expired, op.Outcome())
+			require.GreaterOrEqual(t, took, timeout)
+			require.LessOrEqual(t, took, timeout+time.Millisecond)
+			shut(t, p)
+		})
+	}
+}
+
+// P8: an option out of range is an error that names it; what is in range is
+// taken, and Shards rounded up.
+func TestP8Options(t *testing.T) {
+	for want, o := range map[string]Options{
+		"Options.Tick is -1ns":          {Tick: -1},
+		"Options.Workers is -1":         {Workers: -1},
+		"Options.Workers is 65537":      {Workers: 1<<16 + 1},
+		"Options.Shards is -1":          {Shards: -1},
+		"Options.Shards is 65537":       {Shards: 1<<16 + 1},
+		"Options.MaxOperations is -1":   {MaxOperations: -1},
+		"Options.MaxOperations is -100": {MaxOperations: -100},
+	} {
+		p, err := New[int](o)
+		require.ErrorContains(t, err, want)
+		require.ErrorContains(t, err, "purgatory: ")
+		require.Nil(t, p)
+	}
+	for given, want := range map[int]int{1: 1, 2: 2, 3: 4, 64: 64, 65: 128, 1<<16 - 1: 1 << 16} {
+		synctest.Test(t, func(t *testing.T) {
+			p := open[int](t, Options{Shards: given, Tick: 1, Workers: 1, MaxOperations: 1})
+			require.Len(t, p.shards, want)
+			shut(t, p)
+		})
+	}
+	p := open[int](t, Options{})
+	require.GreaterOrEqual(t, len(p.shards), minShards)
+	shut(t, p)
+}

@@ -1,0 +1,247 @@
+package purgatory
+
+import (
+	"context"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// P5, purgatory 4: an operation that ends, in whatever way, leaves all lists
+// and the wheel before its Complete is called, while others stay on its keys.
+func TestP5NothingLeftBehind(t *testing.T) {
+	for _, e := range endings {
+		t.Run(e.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				op := newOp(t)
+				var s *scene
+				want := [4]int{2, 3, 2, 1} // key 2 has vanished
+				if e.outcome == Closed {
+					want = [4]int{}
+				}
+				op.end = func(Outcome) { assert.Equal(t, want, figures(s.p)) }
+				s = newScene(t, op)
+				others := []*Pending[int]{
+					park(t, s.p, newOp(t), NoTimeout, 1),
+					park(t, s.p, newOp(t), 2*sceneTimeout, 3, 1),
+				}
+				verify(t, s.p)
+				require.Equal(t, [4]int{3, 5, 3, 2}, figures(s.p))
+				if e.outcome == Closed { // or they may be closed first, or last
+					others[0].Cancel()
+					others[1].Cancel()
+				}
+				e.strike(s)
+				synctest.Wait()
+				require.Equal(t, e.outcome, op.Outcome())
+				if e.outcome != Closed {
+					verify(t, s.p)
+					require.True(t, others[0].Cancel())
+					require.Equal(t, [4]int{1, 2, 2, 1}, figures(s.p))
+					require.True(t, others[1].Cancel())
+				}
+				empty(t, s.p)
+				shut(t, s.p)
+			})
+		})
+	}
+}
+
+// figures are Delayed, Watched, Keys and the timers, by both ways to ask.
+func figures[K comparable](p *Purgatory[K]) [4]int {
+	st := p.Stats()
+	if st.Delayed != p.Delayed() || st.Watched != p.Watched() || st.Keys != p.Keys() {
+		panic("the figures do not agree")
+	}
+	return [4]int{st.Delayed, st.Watched, st.Keys, st.Wheel.Pending}
+}
+
+// P5: an operation counts as one that waits until it has left all its lists.
+// The lock of its second key's shard holds it up in the middle of that.
+func TestP5DelayedUntilItHasLeft(t *testing.T) {
+	p := open[int](t, Options{Shards: 64})
+	first, last := 0, 1
+	for p.shardOf(last) == p.shardOf(first) {
+		last++
+	}
+	h := park(t, p, newOp(t), NoTimeout, first, last)
+	gate := p.shardOf(last)
+	gate.mu.Lock()
+	done := make(chan bool)
+	go func() { done <- h.Cancel() }()
+	blockedOnMutex("(*Pending[...]).unwatch")
+	s := p.shardOf(first)
+	s.mu.Lock()
+	delayed := s.delayed
+	s.mu.Unlock()
+	gate.mu.Unlock()
+	require.True(t, <-done)
+	require.Equal(t, 1, delayed, "counted out, while a list holds it: Shutdown would be over too soon")
+	shut(t, p)
+}
+
+// P5: Keys counts keys with watchers. Where a walk has stopped, and the
+// watchers behind it have left, there is none.
+func TestP5KeysDuringAWalk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[int](t, Options{})
+		for i := range 2 * batch {
+			op := newOp(t)
+			op.try = func(n int) bool { return n > 2 }
+			op.end = func(Outcome) {
+				if i == 0 {
+					require.Equal(t, 2*batch-1, p.CancelForKey(1))
+					require.Equal(t, [4]int{}, figures(p))
+					park(t, p, newOp(t), NoTimeout, 1)
+					require.Equal(t, [4]int{1, 1, 1, 0}, figures(p))
+					require.Equal(t, 1, p.CancelForKey(1))
+					require.Equal(t, [4]int{}, figures(p))
+				}
+			}
+			park(t, p, op, time.Hour, 1)
+		}
+		require.Equal(t, 1, p.CheckAndComplete(1))
+		shut(t, p)
+	})
+}
+
+// P5, purgatory 4: once ended, an operation can be collected, while its handle
+// and the other watchers of its keys are held.
+func TestP5PayloadIsCollected(t *testing.T) {
+	p := open[int](t, Options{})
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var gone atomic.Int32
+	var handles []*Pending[int]
+	for i := range 3 {
+		handles = append(handles, park(t, p, newOp(t), time.Hour, i))
+	}
+	enter := func() *Pending[int] {
+		op := newOp(t)
+		op.try = func(n int) bool { return n > 2 }
+		runtime.AddCleanup(op, func(int) { gone.Add(1) }, 0)
+		h, err := p.TryCompleteElseWatchContext(ctx, op, time.Hour, 0, 1, 2)
+		require.NoError(t, err)
+		return h
+	}
+	forced, cancelled, byKey, checked := enter(), enter(), enter(), enter()
+	for i := range 3 {
+		handles = append(handles, park(t, p, newOp(t), time.Hour, i))
+	}
+	require.True(t, forced.Complete())
+	require.True(t, cancelled.Cancel())
+	require.True(t, byKey.Cancel())
+	require.True(t, checked.check())
+	verify(t, p)
+	collected(t, "the operation", func() bool { return gone.Load() == 4 })
+	require.Equal(t, [4]int{6, 6, 3, 6}, figures(p))
+	runtime.KeepAlive([]any{handles, forced, cancelled, byKey, checked, ctx})
+	shut(t, p)
+}
+
+// P5: the operation that a context's hook would reach is collected before the
+// context is done.
+func TestP5ContextPinsNothing(t *testing.T) {
+	p := open[int](t, Options{})
+	ctx := &countingContext{Context: context.Background(), done: make(chan struct{})}
+	var gone atomic.Int32
+	for range 10 {
+		op := newOp(t)
+		h, err := p.TryCompleteElseWatchContext(ctx, op, NoTimeout, 1)
+		require.NoError(t, err)
+		runtime.AddCleanup(h, func(int) { gone.Add(1) }, 0)
+	}
+	require.EqualValues(t, 10, ctx.hooks.Load())
+	require.Equal(t, 10, p.CancelForKey(1))
+	require.Zero(t, ctx.hooks.Load(), "hooks are left at the context")
+	collected(t, "the handle", func() bool { return gone.Load() == 10 })
+	shut(t, p)
+}
+
+// countingContext counts the hooks that context.AfterFunc leaves with it.
+type countingContext struct {
+	context.Context
+	done  chan struct{}
+	hooks atomic.Int32
+}
+
+func (c *countingContext) Done() <-chan struct{} { return c.done }
+
+func (c *countingContext) AfterFunc(func()) func() bool {
+	c.hooks.Add(1)
+	var once atomic.Bool
+	return func() bool {
+		if once.CompareAndSwap(false, true) {
+			c.hooks.Add(-1)
+			return true
+		}
+		return false
+	}
+}
+
+// P5, purgatory 4 (KAFKA-2160): touch 100,000 keys once, and the map is empty;
+// hold them all at once, and its memory is given back after that.
+func TestP5ManyKeys(t *testing.T) {
+	const n = 100_000
+	p := open[int](t, Options{})
+	before := heap()
+	op := newOp(t)
+	for k := range n {
+		require.True(t, park(t, p, op, time.Hour, k).Cancel())
+		op.ends.Store(0)
+	}
+	require.Equal(t, [4]int{}, figures(p))
+	handles := make([]*Pending[int], n)
+	for k := range n {
+		handles[k] = park(t, p, &testOp{t: t}, time.Hour, k)
+	}
+	require.Equal(t, [4]int{n, n, n, n}, figures(p))
+	held := heap() - before
+	for k := range n {
+		require.True(t, handles[k].Complete())
+	}
+	handles = nil
+	empty(t, p)
+	collected(t, "most of what the keys took", func() bool { return heap()-before < held/10 })
+	for i := range p.shards {
+		require.LessOrEqual(t, p.shards[i].peak, keepKeys)
+	}
+	shut(t, p)
+}
+
+func heap() int {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}
+
+// P5: each figure of Stats is exact, or at most some calls old: never below
+// zero. A Complete that panics moves one from its outcome to Failed, between
+// Stats' look at the operation's shard and at the rest.
+func TestP5StatsDuringAFailure(t *testing.T) {
+	p := open[int](t, Options{Shards: 2, OnPanic: func(Panic) {}})
+	key := 0
+	for p.shardOf(key) != &p.shards[0] {
+		key++
+	}
+	op := newOp(t)
+	op.end = func(Outcome) { panic("failed") }
+	h := park(t, p, op, NoTimeout, key)
+	p.shards[1].mu.Lock()
+	stats := make(chan Stats)
+	go func() { stats <- p.Stats() }()
+	blockedOnMutex("(*Purgatory[...]).Stats")
+	require.True(t, h.Complete())
+	p.shards[1].mu.Unlock()
+	st := <-stats
+	require.LessOrEqual(t, st.counted(), uint64(1), "%+v", st)
+	require.LessOrEqual(t, st.Completed, uint64(1), "%+v", st)
+	require.EqualValues(t, 1, p.Stats().Failed)
+	shut(t, p)
+}

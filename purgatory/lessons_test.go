@@ -1,0 +1,333 @@
+package purgatory
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Each test here is a bug that users of Kafka's purgatory met; the number is
+// that of lessons.md. Some of the lessons are held by a contract's test too,
+// or only: 4 by TestP5PayloadIsCollected and TestP5ManyKeys, 5 by
+// TestP7OthersGoOn and TestP7ExpiryGoesOn, 7 by TestP12Shutdown.
+
+// purgatory 1 (KAFKA-6653, 8334): nobody looks again after the last change,
+// because each of those who made one met another who was just looking.
+func TestLesson1LostCompletion(t *testing.T) {
+	const rounds, goroutines = 3000, 4
+	p := open[int](t, Options{})
+	for round := range rounds {
+		var acks atomic.Int32
+		done := make(chan bool)
+		op := newOp(t)
+		op.try = func(int) bool {
+			saw := acks.Load()
+			if round%2 == 0 {
+				runtime.Gosched() // the gap between the look and the way out
+			}
+			return saw == goroutines
+		}
+		op.end = func(Outcome) { close(done) }
+		var wg sync.WaitGroup
+		for i := range goroutines {
+			wg.Go(func() {
+				if i == 0 {
+					_, _ = p.TryCompleteElseWatch(op, NoTimeout, 1, 2, 3)
+				}
+				acks.Add(1)
+				p.CheckAndComplete(1 + i%3)
+			})
+		}
+		wg.Wait()
+		<-done // or the test times out
+		require.Equal(t, Completed, op.Outcome())
+	}
+	empty(t, p)
+	shut(t, p)
+}
+
+// purgatory 2 (KAFKA-17848, 19312): checks that overlap with each other or
+// with the completion, or follow it. testOp sees each of these; what it notes
+// without a lock, the race detector sees.
+func TestLesson2Overlap(t *testing.T) {
+	p := open[int](t, Options{Tick: 10 * time.Microsecond})
+	for round := range 2000 {
+		found := 0
+		op := newOp(t)
+		done := make(chan bool)
+		op.try = func(n int) bool { found++; return n > 6 && round%2 == 0 }
+		op.end = func(Outcome) { found++; close(done) }
+		var wg sync.WaitGroup
+		h := park(t, p, op, time.Duration(rand.IntN(100))*time.Microsecond, 1, 2)
+		for i := range 4 {
+			wg.Go(func() {
+				for range 3 {
+					p.CheckAndComplete(1 + i%2)
+				}
+				if round%4 > 1 {
+					h.Cancel()
+				}
+			})
+		}
+		wg.Wait()
+		<-done
+		require.Equal(t, int(op.checks.Load())+1, found)
+	}
+	empty(t, p)
+	shut(t, p)
+}
+
+// purgatory 3 (KAFKA-3994, 4399, 5970, 6042, 2253, 18129, 20505): deadlocks.
+// Two groups, each with a lock of its own that its operation's methods take;
+// each completion changes the other group and has its operations checked, the
+// callers hold their group's lock where they may, and keys are watched in
+// every order. A deadlock is a test that does not end.
+func TestLesson3Deadlocks(t *testing.T) {
+	p := open[int](t, Options{Shards: 1, Workers: 2, Tick: 100 * time.Microsecond})
+	type group struct {
+		sync.Mutex
+		n int
+	}
+	var groups [2]group
+	var ended, entered atomic.Int32
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			for i := range 500 {
+				mine, other := &groups[g%2], &groups[1-g%2]
+				key, otherKey := g%2, 1-g%2
+				op := newOp(t)
+				op.try = func(int) bool {
+					mine.Lock()
+					defer mine.Unlock()
+					return mine.n%3 == 0
+				}
+				op.end = func(Outcome) {
+					ended.Add(1)
+					other.Lock()
+					other.n++
+					other.Unlock()
+					p.CheckAndComplete(otherKey)
+				}
+				entered.Add(1)
+				h, err := p.TryCompleteElseWatch(op, time.Duration(i%5)*time.Millisecond, key, otherKey, 2)
+				if err != nil {
+					t.Error(err)
+				}
+				mine.Lock()
+				mine.n++
+				if err := p.CheckAndCompleteLater(key); err != nil { // under the lock
+					t.Error(err)
+				}
+				mine.Unlock()
+				switch i % 4 {
+				case 0:
+					p.CheckAndComplete(2)
+				case 1:
+					h.Cancel()
+				case 2:
+					p.CancelForKey(key)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	shut(t, p)
+	require.Equal(t, entered.Load(), ended.Load())
+}
+
+// purgatory 4 (KAFKA-19389, 664, 16663): what has completed through one key is
+// in no list of its cold keys, nor in the wheel. Nothing has to come by and
+// purge.
+func TestLesson4ColdKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[int](t, Options{})
+		guard := park(t, p, newOp(t), NoTimeout, -1)
+		for i := range 10_000 {
+			op := newOp(t)
+			park(t, p, op, 24*time.Hour, 0, -1, i+1)
+			op.ready.Store(true)
+			require.Equal(t, 1, p.CheckAndComplete(0))
+		}
+		require.Equal(t, [4]int{1, 1, 1, 0}, figures(p))
+		verify(t, p)
+		require.True(t, guard.Complete())
+		shut(t, p)
+	})
+}
+
+// purgatory 5: an operation whose registration fails half way is not watched
+// without a timeout. Here the check fails when it is in all lists, but has no
+// timer yet; and the timer cannot be had when the wheel is shut down.
+func TestLesson5WatchedWithoutTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[int](t, Options{OnPanic: func(Panic) {}})
+		op := newOp(t)
+		op.try = func(n int) bool {
+			if n == 2 {
+				require.Equal(t, [4]int{1, 3, 3, 0}, figures(p))
+				panic("in all lists, and not in the wheel")
+			}
+			return false
+		}
+		_, err := p.TryCompleteElseWatch(op, time.Hour, 1, 2, 3)
+		require.NoError(t, err)
+		require.Equal(t, Failed, op.Outcome())
+		empty(t, p)
+		shut(t, p)
+	})
+}
+
+// purgatory 6: CancelForKey that takes the timeout away from operations which
+// it does not end. It ends them all here, and all others keep their timeouts.
+func TestLesson6CancelForKeyTakesNoTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[int](t, Options{})
+		start := time.Now()
+		var ops []*testOp
+		var at [100]time.Duration
+		for i := range 100 {
+			op := newOp(t)
+			op.end = func(Outcome) { at[i] = time.Since(start) }
+			park(t, p, op, time.Duration(i+1)*time.Second, i%7, 7+i%5, 100)
+			ops = append(ops, op)
+		}
+		time.Sleep(10*time.Second + time.Millisecond)
+		cancelled := p.CancelForKey(3)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		for i, op := range ops {
+			if i%7 == 3 && i >= 10 {
+				cancelled--
+				require.Equal(t, Cancelled, op.Outcome())
+				continue
+			}
+			require.Equal(t, Expired, op.Outcome())
+			require.Equal(t, time.Duration(i+1)*time.Second, at[i])
+		}
+		require.Zero(t, cancelled)
+		empty(t, p)
+		shut(t, p)
+	})
+}
+
+// purgatory 8 (KAFKA-1952): a check per key, instead of at most two. Also when
+// the operation completes, for its last keys as well as its first.
+func TestLesson8ChecksPerKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[int](t, Options{})
+		keys := make([]int, 500)
+		for i := range keys {
+			keys[i] = i
+			park(t, p, newOp(t), NoTimeout, i) // no key is new
+		}
+		op := newOp(t)
+		park(t, p, op, NoTimeout, keys...)
+		require.EqualValues(t, 2, op.checks.Load())
+		require.Zero(t, p.CheckAndComplete(499))
+		require.EqualValues(t, 3, op.checks.Load())
+		shut(t, p)
+	})
+}
+
+// purgatory 8 (KAFKA-1616, 9939): counters that drift. After any use all
+// figures are what the operations themselves say.
+func TestLesson8CountersDrift(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[int](t, Options{OnPanic: func(Panic) {}})
+		rnd := rand.New(rand.NewPCG(1, 2))
+		var mu sync.Mutex // expiries run on several workers
+		var want [outcomes]uint64
+		ended := 0
+		for i := range 5000 {
+			op := newOp(t)
+			yesAt, panicAt := rnd.IntN(6), rnd.IntN(8)
+			op.try = func(n int) bool {
+				if n == panicAt {
+					panic("at a check")
+				}
+				return n >= yesAt && yesAt > 0
+			}
+			op.end = func(o Outcome) {
+				mu.Lock()
+				defer mu.Unlock()
+				ended++
+				if i%50 == 0 {
+					want[Failed]++
+					panic("at the end")
+				}
+				want[o]++
+			}
+			h, err := p.TryCompleteElseWatch(op, time.Duration(rnd.IntN(20))*time.Millisecond, rnd.IntN(10), rnd.IntN(10))
+			require.NoError(t, err)
+			switch rnd.IntN(5) {
+			case 0:
+				p.CheckAndComplete(rnd.IntN(10))
+			case 1:
+				p.CancelForKey(rnd.IntN(10))
+			case 2:
+				time.Sleep(time.Duration(rnd.IntN(5)) * time.Millisecond)
+			case 3:
+				h.Complete()
+			}
+			synctest.Wait()
+			require.Equal(t, i+1-ended, p.Delayed())
+			verify(t, p)
+		}
+		shut(t, p)
+		st := p.Stats()
+		require.Equal(t, want, [outcomes]uint64{0, st.Completed, st.Expired, st.Cancelled, st.Closed, st.Failed})
+	})
+}
+
+// purgatory 9 (KAFKA-1441): 340,809 watchers of one key stop expiry while they
+// are gone through. Here, with the way half gone, all that comes due meanwhile
+// expires in time: of this key, ahead of the walk and last of all, and of
+// others; and what has expired is not met any more.
+func TestLesson9ManyWatchers(t *testing.T) {
+	const n = 340_809
+	synctest.Test(t, func(t *testing.T) {
+		p := open[int](t, Options{})
+		start := time.Now()
+		var expired journal[time.Duration]
+		timeout := map[int]time.Duration{n - 1: time.Second, n/2 + 1: 2 * time.Second, n/2 + batch: 3 * time.Second}
+		ended := 0
+		for i := range n {
+			op := Operation(endOp(func(Outcome) { ended++ }))
+			switch {
+			case i == n/2:
+				op = endOp(func(Outcome) { time.Sleep(time.Minute) })
+			case timeout[i] > 0:
+				op = endOp(func(o Outcome) {
+					if o != Expired {
+						t.Errorf("%d has ended as %v", i, o)
+					}
+					expired.note(time.Since(start))
+				})
+			}
+			d := NoTimeout
+			if timeout[i] > 0 {
+				d = timeout[i]
+			}
+			park(t, p, op, d, 1)
+		}
+		park(t, p, Operation(endOp(func(Outcome) { expired.note(time.Since(start)) })), 4*time.Second, 2)
+		require.Equal(t, n-len(timeout), p.CancelForKey(1))
+		require.Equal(t, n-len(timeout)-1, ended)
+		require.Equal(t, []time.Duration{time.Second, 2 * time.Second, 3 * time.Second, 4 * time.Second}, expired.take())
+		empty(t, p)
+		shut(t, p)
+	})
+}
+
+// endOp is an operation that never can complete.
+type endOp func(Outcome)
+
+func (endOp) TryComplete() bool    { return false }
+func (e endOp) Complete(o Outcome) { e(o) }

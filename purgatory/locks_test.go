@@ -1,0 +1,212 @@
+package purgatory
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// P6: CheckAndComplete waits for no check that runs elsewhere, nor for a
+// Complete; and it goes on to the watchers behind such a one.
+func TestP6NeverWaitsForAnother(t *testing.T) {
+	for _, inCheck := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			p := open[int](t, Options{})
+			blocked, goOn := make(chan bool), make(chan bool)
+			slow, behind := newOp(t), newOp(t)
+			block := func() {
+				close(blocked)
+				<-goOn
+			}
+			slow.try = func(n int) bool {
+				if n == 3 && inCheck {
+					block()
+				}
+				return n >= 3
+			}
+			slow.end = func(Outcome) {
+				if !inCheck {
+					block()
+				}
+			}
+			park(t, p, slow, NoTimeout, 1)
+			park(t, p, behind, NoTimeout, 1)
+			t1 := make(chan int)
+			go func() { t1 <- p.CheckAndComplete(1) }()
+			<-blocked
+			behind.ready.Store(true)
+			require.Equal(t, 1, p.CheckAndComplete(1))
+			require.Equal(t, Completed, behind.Outcome())
+			close(goOn)
+			require.Equal(t, 1, <-t1)
+			shut(t, p)
+		})
+	}
+}
+
+// everything calls each method of the library, for keys from 100 on.
+func everything(t testing.TB, p *Purgatory[int]) {
+	now := newOp(t)
+	now.ready.Store(true)
+	h, err := p.TryCompleteElseWatch(now, 0, 100)
+	if h != nil || err != nil {
+		t.Errorf("an operation that can complete: %v, %v", h, err)
+	}
+	for i, end := range []func(*Pending[int]) bool{
+		(*Pending[int]).Cancel, (*Pending[int]).Complete,
+		func(*Pending[int]) bool { return p.CancelForKey(101) == 1 },
+	} {
+		h, err := p.TryCompleteElseWatchContext(t.Context(), newOp(t), time.Hour, 100, 101)
+		if err != nil || !end(h) {
+			t.Errorf("ending %d: %v", i, err)
+		}
+	}
+	op := newOp(t)
+	h, err = p.TryCompleteElseWatch(op, NoTimeout, 100)
+	op.ready.Store(true)
+	if err != nil || h == nil || p.CheckAndComplete(100) != 1 {
+		t.Errorf("a check from user code: %v", err)
+	}
+	if err := p.CheckAndCompleteLater(102); err != nil {
+		t.Error(err)
+	}
+	_ = fmt.Sprint(p.Stats(), p.Watched(), p.Delayed(), p.Keys())
+}
+
+// P6: no lock is held while user code runs: every method may be called from
+// TryComplete (of another key), from Complete, and from the panic hook. With
+// one shard and one worker, any lock that were held would be the one needed.
+func TestP6ReentrantEverywhere(t *testing.T) {
+	for _, e := range endings {
+		t.Run(e.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var p *Purgatory[int]
+				calls := 0
+				p = open[int](t, Options{Shards: 1, Workers: 1, OnPanic: func(Panic) { everything(t, p); calls++ }})
+				op := newOp(t)
+				op.try = func(int) bool { everything(t, p); calls++; return op.ready.Load() }
+				op.end = func(o Outcome) {
+					if o != Closed { // then all is refused
+						everything(t, p)
+					}
+					calls++
+					panic("the hook, too")
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				h, err := p.TryCompleteElseWatchContext(ctx, op, sceneTimeout, 1, 2)
+				require.NoError(t, err)
+				if e.outcome == Closed {
+					p.options.OnPanic = func(Panic) { calls++ }
+				}
+				e.strike(&scene{p, op, h, cancel})
+				synctest.Wait()
+				require.Equal(t, e.outcome, op.Outcome())
+				require.Greater(t, calls, 3)
+				shut(t, p)
+			})
+		})
+	}
+}
+
+// P6: a completion completes the next operation, and that the next: to a depth
+// of 100,000.
+func TestP6ChainOfCompletions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		depth := 100_000
+		if testing.Short() {
+			depth = 1000
+		}
+		p := open[int](t, Options{})
+		ended := 0
+		for i := range depth {
+			op := newOp(t)
+			op.try = func(n int) bool { return n > 2 }
+			op.end = func(Outcome) {
+				ended++
+				p.CheckAndComplete(i + 1)
+			}
+			park(t, p, op, time.Hour, i)
+		}
+		require.Equal(t, 1, p.CheckAndComplete(0))
+		require.Equal(t, depth, ended)
+		shut(t, p)
+	})
+}
+
+// P6: completions that complete each other's keys, on two goroutines, neither
+// of which waits for the other.
+func TestP6CompletingEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[int](t, Options{Shards: 1})
+		var meet [2]chan bool
+		var a [2]*testOp
+		for i := range a {
+			meet[i] = make(chan bool)
+			a[i] = newOp(t)
+			a[i].try = func(n int) bool { return n > 2 }
+			a[i].end = func(Outcome) {
+				close(meet[i])
+				<-meet[1-i]
+				p.CheckAndComplete(1 - i)
+				p.CancelForKey(1 - i)
+				p.CheckAndComplete(i)
+			}
+			park(t, p, a[i], time.Hour, i)
+		}
+		done := make(chan int)
+		for i := range a {
+			go func() { done <- p.CheckAndComplete(i) }()
+		}
+		require.Equal(t, 2, <-done+<-done)
+		shut(t, p)
+	})
+}
+
+// P6: operations that watch the same key again as they complete do not keep
+// one CheckAndComplete, or one CancelForKey, going for ever.
+func TestP6WatchingAgainEnds(t *testing.T) {
+	for _, n := range []int{1, 31, 32, 33, 64, 65, 100} {
+		for _, how := range []string{"check", "cancel", "reluctant"} {
+			synctest.Test(t, func(t *testing.T) {
+				p := open[int](t, Options{})
+				ended := 0
+				var enter func(id int)
+				enter = func(id int) {
+					op := newOp(t)
+					op.try = func(n int) bool { return n > 2 && (how == "check" || id%2 == 0) }
+					op.end = func(o Outcome) {
+						if o != Closed {
+							ended++
+							enter(id)
+						}
+					}
+					park(t, p, op, NoTimeout, 1)
+				}
+				for id := range n {
+					enter(id)
+				}
+				for round := 1; round <= 3; round++ {
+					ended = 0
+					switch how {
+					case "check":
+						require.Equal(t, n, p.CheckAndComplete(1))
+						require.Equal(t, n, ended)
+					case "cancel":
+						require.Equal(t, n, p.CancelForKey(1))
+						require.Equal(t, n, ended)
+					default:
+						require.Equal(t, (n+1)/2, p.CheckAndComplete(1))
+						require.Equal(t, (n+1)/2, ended)
+					}
+					require.Equal(t, n, p.Delayed())
+					verify(t, p)
+				}
+				shut(t, p)
+			})
+		}
+	}
+}

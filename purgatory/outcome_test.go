@@ -1,0 +1,249 @@
+package purgatory
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// ending is one of the ways in which an operation that waits can end.
+type ending struct {
+	name    string
+	outcome Outcome
+	// strike ends the operation of the scene; that is decided when all is quiet.
+	strike func(*scene)
+}
+
+// scene is one operation that waits on the keys 1 and 2, with a timeout and a
+// context, ready to be ended in any way.
+type scene struct {
+	p      *Purgatory[int]
+	op     *testOp
+	h      *Pending[int]
+	cancel context.CancelFunc
+}
+
+const sceneTimeout = time.Hour
+
+var endings = []ending{
+	{"check", Completed, func(s *scene) { s.op.ready.Store(true); s.p.CheckAndComplete(1) }},
+	{"deferred", Completed, func(s *scene) { s.op.ready.Store(true); s.p.CheckAndCompleteLater(2) }},
+	{"force", Completed, func(s *scene) { s.h.Complete() }},
+	{"expire", Expired, func(s *scene) { time.Sleep(sceneTimeout) }},
+	{"cancel", Cancelled, func(s *scene) { s.h.Cancel() }},
+	{"key", Cancelled, func(s *scene) { s.p.CancelForKey(2) }},
+	{"context", Cancelled, func(s *scene) { s.cancel() }},
+	{"close", Closed, func(s *scene) { go s.p.Shutdown(context.Background()) }},
+}
+
+// bySelf are the endings that the check itself decides: struck before it, they
+// do not decide anything.
+func (e ending) bySelf() bool { return e.name == "check" || e.name == "deferred" }
+
+func newScene(t *testing.T, op *testOp) *scene {
+	s := &scene{p: open[int](t, Options{OnPanic: func(Panic) {}}), op: op}
+	ctx, cancel := context.WithCancel(t.Context())
+	s.cancel = cancel
+	var err error
+	s.h, err = s.p.TryCompleteElseWatchContext(ctx, op, sceneTimeout, 1, 2)
+	require.NoError(t, err)
+	require.NotNil(t, s.h)
+	return s
+}
+
+// close strikes once more in every way, and sees that nothing came of it.
+func (s *scene) close(t *testing.T, want Outcome) {
+	t.Helper()
+	require.Equal(t, want, s.op.Outcome())
+	require.EqualValues(t, 1, s.op.ends.Load())
+	for _, e := range endings {
+		e.strike(s)
+		synctest.Wait()
+	}
+	require.False(t, s.h.Complete())
+	require.False(t, s.h.Cancel())
+	require.Equal(t, want, s.op.Outcome())
+	shut(t, s.p)
+	require.EqualValues(t, 1, s.p.Stats().counted())
+}
+
+// P1: each way to end gives its outcome, once, and whatever follows is nothing.
+func TestP1EachEnding(t *testing.T) {
+	for _, e := range endings {
+		t.Run(e.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newScene(t, newOp(t))
+				verify(t, s.p)
+				e.strike(s)
+				synctest.Wait()
+				s.close(t, e.outcome)
+			})
+		})
+	}
+}
+
+// P1, P3: two ends that come while a check runs, in every pair and order. The
+// first decides; Complete comes once, on the checker's goroutine, when the
+// check has returned, whatever that said.
+func TestP1PairsDuringCheck(t *testing.T) {
+	for _, first := range endings {
+		for _, second := range endings {
+			for _, says := range []string{"no", "yes", "panic"} {
+				t.Run(fmt.Sprintf("%s,%s,%s", first.name, second.name, says), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						checking, goOn := make(chan bool), make(chan bool)
+						op := newOp(t)
+						op.try = func(n int) bool {
+							if n == 3 {
+								close(checking)
+								<-goOn
+								if says == "panic" {
+									panic("no")
+								}
+								return says == "yes"
+							}
+							return op.ready.Load()
+						}
+						s := newScene(t, op)
+						go s.p.CheckAndComplete(1)
+						<-checking
+						first.strike(s)
+						synctest.Wait()
+						second.strike(s)
+						synctest.Wait()
+						require.Zero(t, op.ends.Load(), "P3: Complete while a check runs")
+						close(goOn)
+						synctest.Wait()
+						want := Completed // by the check, or by the one more that was asked for
+						switch {
+						case !first.bySelf():
+							want = first.outcome
+						case !second.bySelf():
+							want = second.outcome
+						case says == "panic":
+							want = Failed
+						}
+						s.close(t, want)
+					})
+				})
+			}
+		}
+	}
+}
+
+// P1, P3, P5: any end that comes while Complete runs is nothing: the outcome
+// stands, no check follows, and the purgatory holds nothing already.
+func TestP1PairsDuringComplete(t *testing.T) {
+	for _, first := range endings {
+		for _, second := range endings {
+			t.Run(first.name+","+second.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					completing, goOn := make(chan bool), make(chan bool)
+					op := newOp(t)
+					op.end = func(Outcome) {
+						close(completing)
+						<-goOn
+					}
+					s := newScene(t, op)
+					go first.strike(s)
+					<-completing
+					held := s.p.Watched() + s.p.Delayed() + s.p.Keys() + s.p.Stats().Wheel.Pending
+					require.Zero(t, held, "P5: held while Complete runs")
+					checks := op.checks.Load()
+					second.strike(s)
+					synctest.Wait()
+					require.Equal(t, checks, op.checks.Load(), "P3: a check of what has ended")
+					close(goOn)
+					synctest.Wait()
+					s.close(t, first.outcome)
+				})
+			})
+		}
+	}
+}
+
+// P1: an operation may be ended by its own check, in any way.
+func TestP1EndedByItsOwnCheck(t *testing.T) {
+	for _, says := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			op := newOp(t)
+			var s *scene
+			op.try = func(n int) bool {
+				if n < 3 {
+					return false
+				}
+				require.True(t, s.h.Cancel())
+				require.False(t, s.h.Complete())
+				require.Zero(t, s.p.CancelForKey(1))
+				return says
+			}
+			s = newScene(t, op)
+			require.Zero(t, s.p.CheckAndComplete(1), "it is the cancel that decided")
+			s.close(t, Cancelled)
+		})
+	}
+}
+
+// P1: who decides is told so, exactly one of many.
+func TestP1OneIsToldSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		checking, goOn := make(chan bool), make(chan bool)
+		op := newOp(t)
+		op.try = func(n int) bool {
+			if n == 3 {
+				close(checking)
+				<-goOn
+				return true
+			}
+			return false
+		}
+		s := newScene(t, op)
+		told := make(chan int)
+		go func() { told <- s.p.CheckAndComplete(1) }()
+		<-checking
+		require.True(t, s.h.Complete())
+		require.False(t, s.h.Complete())
+		require.False(t, s.h.Cancel())
+		require.Zero(t, s.p.CancelForKey(1))
+		close(goOn)
+		require.Zero(t, <-told)
+		s.close(t, Completed)
+	})
+}
+
+// P3: what a check notes without any lock, Complete reads: the race detector
+// knows whether every way from one to the other is ordered.
+func TestP3NoLockNeeded(t *testing.T) {
+	for _, e := range endings {
+		synctest.Test(t, func(t *testing.T) {
+			found := 0
+			op := newOp(t)
+			op.try = func(int) bool { found++; return op.ready.Load() }
+			op.end = func(Outcome) { found++ }
+			s := newScene(t, op)
+			done := make(chan bool)
+			for range 4 {
+				go func() { s.p.CheckAndComplete(1); done <- true }()
+				go func() { s.p.CheckAndComplete(2); done <- true }()
+			}
+			e.strike(s)
+			for range 8 {
+				<-done
+			}
+			synctest.Wait()
+			s.close(t, e.outcome)
+		})
+	}
+}
+
+func TestOutcomeString(t *testing.T) {
+	var names []string
+	for o := range outcomes + 1 {
+		names = append(names, o.String())
+	}
+	require.Equal(t, []string{"Outcome(0)", "completed", "expired", "cancelled", "closed", "failed", "Outcome(6)"}, names)
+}

@@ -1,0 +1,258 @@
+package purgatory
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var errBad = errors.New("bad operation")
+
+// misdeeds are the ways in which user code does not return.
+var misdeeds = map[string]func(){
+	"panic":  func() { panic(errBad) },
+	"goexit": runtime.Goexit,
+}
+
+// aside runs f on a goroutine of its own, and waits for that to end.
+func aside(f func()) {
+	done := make(chan bool)
+	go func() {
+		defer close(done)
+		f()
+	}()
+	<-done
+}
+
+// P7: a first or second check that does not return ends its operation as
+// failed, within TryCompleteElseWatch, and leaves nothing.
+func TestP7RegistrationFails(t *testing.T) {
+	for name, misdeed := range misdeeds {
+		for at := 1; at <= 2; at++ {
+			t.Run(fmt.Sprintf("%s,check %d", name, at), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var panics []Panic
+					p := open[int](t, Options{MaxOperations: 1, OnPanic: func(x Panic) { panics = append(panics, x) }})
+					op := newOp(t)
+					op.try = func(n int) bool {
+						if n == at {
+							misdeed()
+						}
+						return false
+					}
+					aside(func() {
+						h, err := p.TryCompleteElseWatch(op, time.Hour, 1, 2)
+						require.NoError(t, err)
+						require.Equal(t, at == 2, h != nil)
+						require.False(t, h.Cancel())
+					})
+					require.Equal(t, Failed, op.Outcome())
+					if name == "panic" {
+						require.Len(t, panics, 1)
+						require.Equal(t, errBad, panics[0].Value)
+						require.Contains(t, string(panics[0].Stack), "TryComplete")
+					}
+					require.EqualValues(t, 1, p.Stats().Failed)
+					empty(t, p)
+					park(t, p, newOp(t), time.Hour, 1) // the bound has room again
+					shut(t, p)
+				})
+			})
+		}
+	}
+}
+
+// P7, purgatory 5 (KAFKA-17240): a later check, or a Complete, that does not
+// return ends its own operation only. All others on the key are still checked,
+// or cancelled, however far the walk was; expiry goes on.
+func TestP7OthersGoOn(t *testing.T) {
+	for name, misdeed := range misdeeds {
+		for _, where := range []string{"check", "complete", "cancel", "later"} {
+			for _, bad := range [][]int{{0}, {50}, {99}, {31, 32}, {0, 1, 2, 30, 31, 32, 33, 62, 63, 64, 65, 98, 99}} {
+				t.Run(fmt.Sprint(name, where, bad), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						var panics atomic.Int32
+						p := open[int](t, Options{OnPanic: func(Panic) { panics.Add(1) }})
+						ops := make([]*testOp, 100)
+						isBad := map[int]bool{}
+						for _, i := range bad {
+							isBad[i] = true
+						}
+						for i := range ops {
+							ops[i] = newOp(t)
+							ops[i].try = func(n int) bool {
+								if n > 2 && isBad[i] && (where == "check" || where == "later") {
+									misdeed()
+								}
+								return n > 2 && i%2 == 0
+							}
+							ops[i].end = func(o Outcome) {
+								if isBad[i] && o != Failed {
+									misdeed()
+								}
+							}
+							park(t, p, ops[i], time.Hour, 1)
+						}
+						switch where {
+						case "cancel":
+							aside(func() { p.CancelForKey(1) })
+						case "later":
+							require.NoError(t, p.CheckAndCompleteLater(1))
+							synctest.Wait()
+						default:
+							aside(func() { p.CheckAndComplete(1) })
+						}
+						verify(t, p)
+						for i, op := range ops {
+							want := Outcome(0)
+							switch {
+							case where == "cancel":
+								want = Cancelled
+							case isBad[i] && where != "complete":
+								want = Failed
+							case i%2 == 0:
+								want = Completed
+							}
+							require.Equal(t, want, op.Outcome(), i)
+						}
+						time.Sleep(time.Hour)
+						synctest.Wait()
+						for i, op := range ops {
+							require.NotZero(t, op.Outcome(), i)
+						}
+						empty(t, p)
+						require.EqualValues(t, len(ops), p.Stats().counted())
+						if name == "panic" {
+							require.NotZero(t, panics.Load())
+							require.EqualValues(t, panics.Load(), p.Stats().Failed)
+						}
+						shut(t, p)
+					})
+				})
+			}
+		}
+	}
+}
+
+// P7, purgatory 5: expiries that do not return do not kill the reaper, though
+// it has one worker only.
+func TestP7ExpiryGoesOn(t *testing.T) {
+	for name, misdeed := range misdeeds {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := open[int](t, Options{Workers: 1, OnPanic: func(Panic) {}})
+				ended := 0
+				for i := range 100 {
+					op := newOp(t)
+					op.end = func(o Outcome) {
+						ended++
+						misdeed()
+					}
+					park(t, p, op, time.Duration(i/10)*time.Second, i%3)
+				}
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				require.Equal(t, 100, ended)
+				empty(t, p)
+				shut(t, p)
+			})
+		})
+	}
+}
+
+// P7, purgatory 5: the hook does not return either. The operation ends all the
+// same, and so does what comes after it.
+func TestP7HookFails(t *testing.T) {
+	for name, misdeed := range misdeeds {
+		for at := 1; at <= 4; at++ { // 4: in Complete
+			t.Run(fmt.Sprintf("%s,check %d", name, at), func(t *testing.T) {
+				logged := captureLog(t)
+				synctest.Test(t, func(t *testing.T) {
+					p := open[int](t, Options{OnPanic: func(Panic) { misdeed() }})
+					op, other := newOp(t), newOp(t)
+					op.try = func(n int) bool {
+						if n == at {
+							panic("the operation's own")
+						}
+						return n > 2
+					}
+					op.end = func(Outcome) {
+						if at == 4 {
+							panic("the operation's own")
+						}
+					}
+					aside(func() { _, _ = p.TryCompleteElseWatch(op, time.Hour, 1, 2) })
+					park(t, p, other, time.Hour, 1)
+					other.ready.Store(true)
+					aside(func() { p.CheckAndComplete(1) })
+					require.NotZero(t, op.Outcome())
+					require.Equal(t, Completed, other.Outcome())
+					require.EqualValues(t, 1, p.Stats().Failed)
+					empty(t, p)
+					shut(t, p)
+				})
+				if name == "panic" {
+					require.Contains(t, logged(), "the operation's own")
+					require.Contains(t, logged(), errBad.Error())
+				}
+			})
+		}
+	}
+}
+
+// P7: a check that panics, but was cancelled meanwhile, is still reported.
+func TestP7CancelledThenPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		panics := 0
+		p := open[int](t, Options{OnPanic: func(Panic) { panics++ }})
+		op := newOp(t)
+		op.try = func(n int) bool {
+			if n > 2 {
+				require.Equal(t, 1, p.CancelForKey(1))
+				panic("too late")
+			}
+			return false
+		}
+		park(t, p, op, NoTimeout, 1)
+		require.Zero(t, p.CheckAndComplete(1))
+		require.Equal(t, Cancelled, op.Outcome())
+		require.Equal(t, 1, panics)
+		shut(t, p)
+	})
+}
+
+// P7: by default a panic is an error in the log, with its stack.
+func TestP7LoggedByDefault(t *testing.T) {
+	logged := captureLog(t)
+	synctest.Test(t, func(t *testing.T) {
+		p, err := New[int](Options{})
+		require.NoError(t, err)
+		op := newOp(t)
+		op.try = func(int) bool { panic(errBad) }
+		h, err := p.TryCompleteElseWatch(op, time.Hour, 1)
+		require.NoError(t, err)
+		require.Nil(t, h)
+		shut(t, p)
+	})
+	require.Contains(t, logged(), "purgatory: operation panicked")
+	require.Contains(t, logged(), errBad.Error())
+	require.Contains(t, logged(), "panics_test.go")
+}
+
+// captureLog has the default logger write into what it returns.
+func captureLog(t *testing.T) func() string {
+	var buf bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&buf, nil)))
+	t.Cleanup(func() { slog.SetDefault(before) })
+	return func() string { return strings.ReplaceAll(buf.String(), `\n`, "\n") }
+}

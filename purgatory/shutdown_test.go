@@ -1,0 +1,327 @@
+package purgatory
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// P12, purgatory 7: Shutdown ends all that waits as closed, refuses what comes
+// later, and may be called again. synctest sees that no goroutine is left.
+func TestP12Shutdown(t *testing.T) {
+	for _, n := range []int{0, 1, 1000} {
+		synctest.Test(t, func(t *testing.T) {
+			p := open[int](t, Options{MaxOperations: 2000})
+			ops := make([]*testOp, n)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			for i := range ops {
+				ops[i] = newOp(t)
+				timeout := NoTimeout
+				if i%2 == 0 {
+					timeout = time.Duration(i) * time.Second
+				}
+				_, err := p.TryCompleteElseWatchContext(ctx, ops[i], timeout+time.Second*time.Duration(1-i%2), i, i/2, i/3)
+				require.NoError(t, err)
+			}
+			require.NoError(t, p.CheckAndCompleteLater(0))
+			shut(t, p)
+			for i, op := range ops {
+				require.Equal(t, Closed, op.Outcome(), i)
+			}
+			require.EqualValues(t, n, p.Stats().Closed)
+
+			late := newOp(t)
+			late.ready.Store(true)
+			for range 3 {
+				h, err := p.TryCompleteElseWatch(late, time.Hour, 1)
+				require.ErrorIs(t, err, ErrClosed)
+				require.Nil(t, h)
+				require.ErrorIs(t, p.CheckAndCompleteLater(1), ErrClosed)
+				require.Zero(t, p.CheckAndComplete(1))
+				require.Zero(t, p.CancelForKey(1))
+				shut(t, p)
+			}
+			require.Zero(t, late.checks.Load()+late.ends.Load())
+			cancel()
+			time.Sleep(time.Hour)
+			synctest.Wait()
+		})
+	}
+}
+
+// P12: from any number of goroutines at once.
+func TestP12Concurrent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[int](t, Options{})
+		ops := make([]*testOp, 200)
+		for i := range ops {
+			ops[i] = newOp(t)
+			ops[i].end = func(Outcome) { runtime.Gosched() }
+			park(t, p, ops[i], time.Hour, i, i/2)
+		}
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() {
+				if err := p.Shutdown(context.Background()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		for _, op := range ops {
+			require.Equal(t, Closed, op.Outcome())
+		}
+		shut(t, p)
+	})
+}
+
+// P12: from a Complete, on whatever goroutine that runs; with one worker, too,
+// and while others wait.
+func TestP12FromComplete(t *testing.T) {
+	for _, e := range endings {
+		for _, workers := range []int{1, 4} {
+			t.Run(fmt.Sprint(e.name, workers), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					p := open[int](t, Options{Workers: workers})
+					op := newOp(t)
+					returned := false
+					op.end = func(Outcome) {
+						if err := p.Shutdown(context.Background()); err != nil {
+							t.Error(err)
+						}
+						returned = true
+					}
+					ctx, cancel := context.WithCancel(t.Context())
+					h, err := p.TryCompleteElseWatchContext(ctx, op, sceneTimeout, 1, 2)
+					require.NoError(t, err)
+					var others []*testOp
+					for i := range 20 {
+						others = append(others, newOp(t))
+						others[i].end = func(Outcome) {
+							if err := p.Shutdown(context.Background()); err != nil {
+								t.Error(err)
+							}
+						}
+						park(t, p, others[i], 2*sceneTimeout, 3, i)
+					}
+					if e.name == "key" { // 2 is also one of theirs
+						others[2].end = nil
+					}
+					e.strike(&scene{p, op, h, cancel})
+					synctest.Wait()
+					require.True(t, returned)
+					require.Equal(t, e.outcome, op.Outcome())
+					for _, o := range others {
+						require.NotZero(t, o.Outcome())
+					}
+					shut(t, p)
+				})
+			})
+		}
+	}
+}
+
+// P12: the context ends before a Complete or a TryComplete that blocks has
+// returned. The shutdown goes on; another call waits for it again.
+func TestP12ContextEnds(t *testing.T) {
+	for _, where := range []string{"check", "expiry", "deferred"} {
+		t.Run(where, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := open[int](t, Options{})
+				blocked, goOn := make(chan bool), make(chan bool)
+				block := func() {
+					close(blocked)
+					<-goOn
+				}
+				op, other := newOp(t), newOp(t)
+				op.try = func(n int) bool {
+					if n == 3 {
+						block()
+					}
+					return false
+				}
+				op.end = func(o Outcome) {
+					if o == Expired {
+						block()
+					}
+				}
+				park(t, p, op, time.Second, 1)
+				park(t, p, other, time.Hour, 1, 2)
+				switch where {
+				case "check":
+					go p.CheckAndComplete(1)
+				case "deferred":
+					require.NoError(t, p.CheckAndCompleteLater(1))
+				}
+				<-blocked
+				for range 3 {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+					start := time.Now()
+					require.ErrorIs(t, p.Shutdown(ctx), context.DeadlineExceeded)
+					require.Equal(t, time.Minute, time.Since(start))
+					require.Equal(t, Closed, other.Outcome())
+					_, err := p.TryCompleteElseWatch(newOp(t), time.Hour, 1)
+					require.ErrorIs(t, err, ErrClosed)
+					cancel()
+				}
+				done := make(chan error)
+				go func() { done <- p.Shutdown(context.Background()) }()
+				synctest.Wait()
+				close(goOn)
+				require.NoError(t, <-done)
+				require.NotZero(t, op.Outcome())
+				shut(t, p)
+			})
+		})
+	}
+}
+
+// P12, P7: a Complete that does not return to Shutdown keeps nobody from his
+// end.
+func TestP12CompleteFails(t *testing.T) {
+	for name, misdeed := range misdeeds {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := open[int](t, Options{OnPanic: func(Panic) {}})
+				ended := 0
+				for i := range 100 {
+					op := newOp(t)
+					op.end = func(Outcome) {
+						ended++
+						if i%3 == 0 {
+							misdeed()
+						}
+					}
+					park(t, p, op, time.Hour, i)
+				}
+				aside(func() { _ = p.Shutdown(context.Background()) })
+				require.Equal(t, 100, ended)
+				shut(t, p)
+			})
+		})
+	}
+}
+
+// P12: the lists are closed one by one. An operation that Shutdown meets in
+// one of its lists, before it finds the next one closed, is ended and not
+// refused; one that it does not meet is refused, and not ended.
+func TestP12DuringRegistration(t *testing.T) {
+	for _, met := range []string{"", "closed", "cancelled"} {
+		synctest.Test(t, func(t *testing.T) {
+			p := open[int](t, Options{Shards: 64, MaxOperations: 1})
+			first, last := 0, 1
+			for p.shardOf(last) == p.shardOf(first) {
+				last++
+			}
+			op := newOp(t)
+			op.try = func(int) bool { // the lists are closed by hand: the last one only
+				s := p.shardOf(last)
+				s.mu.Lock()
+				s.closed = true
+				s.mu.Unlock()
+				return false
+			}
+			// A shard that is locked holds the registration up between two keys.
+			gate := p.shardOf(last)
+			registered := make(chan bool)
+			var h *Pending[int]
+			var err error
+			op.end = func(Outcome) {}
+			if met == "" {
+				h, err = p.TryCompleteElseWatch(op, time.Hour, first, last)
+				require.ErrorIs(t, err, ErrClosed)
+				require.Nil(t, h)
+				require.Zero(t, op.ends.Load())
+				require.Zero(t, p.Stats().counted())
+			} else {
+				inTry := make(chan bool)
+				op.try = func(int) bool {
+					close(inTry)
+					gate.mu.Lock()
+					return false
+				}
+				go func() {
+					defer close(registered)
+					h, err = p.TryCompleteElseWatch(op, time.Hour, first, last)
+				}()
+				<-inTry
+				for s := p.shardOf(first); ; runtime.Gosched() {
+					s.mu.Lock()
+					there := s.watched == 1
+					s.mu.Unlock()
+					if there {
+						break
+					}
+				}
+				s := p.shardOf(first)
+				for _, x := range s.appendWaiting(nil) {
+					if met == "closed" {
+						x.end(Closed)
+					} else {
+						x.Cancel()
+					}
+				}
+				require.Zero(t, op.ends.Load(), "its owner ends it")
+				gate.closed = true
+				gate.mu.Unlock()
+				<-registered
+				require.NoError(t, err)
+				require.NotNil(t, h)
+				require.Equal(t, met, op.Outcome().String())
+			}
+			require.EqualValues(t, 1, op.checks.Load())
+			require.Zero(t, p.Delayed()+p.Watched()+p.Keys()+int(p.held.Load()))
+			shut(t, p)
+		})
+	}
+}
+
+// P12: Shutdown against TryCompleteElseWatch, freely: an operation gets an
+// error and no Complete, or no error and exactly one Complete.
+func TestP12RacingWithRegistration(t *testing.T) {
+	for round := range 100 {
+		p := open[int](t, Options{Workers: 2, MaxOperations: 1000})
+		var accepted, refused, ended atomic.Int32
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				for refused.Load() == 0 || rand.IntN(4) > 0 {
+					op := newOp(t)
+					op.end = func(Outcome) { ended.Add(1) }
+					switch _, err := p.TryCompleteElseWatch(op, time.Hour, rand.IntN(50), rand.IntN(50), rand.IntN(50)); err {
+					case nil:
+						accepted.Add(1)
+					case ErrFull:
+						p.CancelForKey(rand.IntN(50))
+					case ErrClosed:
+						refused.Add(1)
+						if op.ends.Load() != 0 {
+							t.Error("refused, and ended")
+						}
+					default:
+						t.Error(err)
+					}
+				}
+			})
+		}
+		for accepted.Load() < int32(round) {
+			runtime.Gosched()
+		}
+		if err := p.Shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
+		require.Equal(t, accepted.Load(), ended.Load())
+		require.EqualValues(t, ended.Load(), p.Stats().counted())
+		shut(t, p)
+	}
+}

@@ -1,0 +1,303 @@
+package purgatory
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The search below plays every interleaving of a few goroutines on one
+// operation, over the real transitions of state.go. Each step of a goroutine
+// is one transition or one half of a call of user code, as in operation.go.
+
+// at is where a goroutine is.
+type at uint8
+
+const (
+	toAcquire at = iota // CheckAndComplete: before acquire
+	toClear             // TryCompleteElseWatch: before clear; it owns the operation
+	toLook              // before TryComplete
+	looking             // in TryComplete, which has seen what it has seen
+	toSay               // before decide(Completed)
+	toSettle            // before settle
+	toDecide            // an end from outside: before decide
+	toFinish            // before Complete
+	finishing           // in Complete
+	gone
+)
+
+// thread is one goroutine, script and progress.
+type thread struct {
+	at      at
+	changes bool    // it makes a change before its acquire: toChange
+	changed bool    // and has made it
+	outcome Outcome // of an end from outside; then of the finish
+	saw     uint8   // what its look saw
+	version uint8   // the change it asked a look for
+}
+
+// world is the operation, what is known about it, and the goroutines.
+type world struct {
+	word    uint32 // of the state
+	version uint8  // changes made
+	needs   uint8  // the operation can complete from this version on; 0: never
+	looked  uint8  // the version that the last look saw
+	asked   uint8  // the last version that an acquire has asked a look for
+	users   uint8  // goroutines in user code of the operation
+	ended   uint8  // calls of Complete begun
+	won     uint8  // decisions that were told they won
+	owners  uint8
+	threads [4]thread
+	n       int
+}
+
+// step has goroutine i make its next step. It reports what is broken.
+func (w world) step(i int) (world, string) {
+	var s state
+	s.word.Store(w.word)
+	th := &w.threads[i]
+	own := func() string {
+		if w.owners++; w.owners > 1 {
+			return "two owners"
+		}
+		return ""
+	}
+	broken := ""
+	switch th.at {
+	case toAcquire:
+		if th.changes && !th.changed {
+			w.version++
+			th.version = w.version
+			th.changed = true
+			return w, "" // a step of its own
+		}
+		if s.acquire() {
+			broken = own()
+			th.at = toLook
+		} else {
+			th.at = gone
+		}
+		w.asked = max(w.asked, th.version)
+	case toClear:
+		s.clear()
+		th.at = toLook
+	case toLook:
+		th.saw = w.version
+		if w.users++; w.users > 1 {
+			broken = "a check overlaps"
+		}
+		if w.ended > 0 {
+			broken = "a check follows Complete"
+		}
+		th.at = looking
+	case looking:
+		w.users--
+		w.looked = max(w.looked, th.saw)
+		th.at = toSettle
+		if w.needs != 0 && th.saw >= w.needs {
+			th.at = toSay
+		}
+	case toSay:
+		won, mine := s.decide(Completed)
+		if mine {
+			broken = "a checker did not own what it checked"
+		}
+		if won {
+			w.won++
+		}
+		th.at = toSettle
+	case toSettle:
+		o, look := s.settle()
+		switch {
+		case o != 0:
+			th.outcome, th.at = o, toFinish
+		case look:
+			th.at = toLook
+		default:
+			w.owners--
+			th.at = gone
+		}
+	case toDecide:
+		won, mine := s.decide(th.outcome)
+		if won {
+			w.won++
+		}
+		th.at = gone
+		if mine {
+			broken = own()
+			th.at = toFinish
+			if !won {
+				broken = "ends what it has not decided"
+			}
+		}
+	case toFinish:
+		if w.users++; w.users > 1 {
+			broken = "Complete overlaps"
+		}
+		if w.ended++; w.ended > 1 {
+			broken = "a second Complete"
+		}
+		if got := Outcome(s.word.Load() >> outcomeShift); got != th.outcome {
+			broken = fmt.Sprintf("ends as %v what is decided to be %v", th.outcome, got)
+		}
+		th.at = finishing
+	case finishing:
+		w.users--
+		th.at = gone
+	}
+	w.word = s.word.Load()
+	if w.won > 1 {
+		broken = "two that won"
+	}
+	return w, broken
+}
+
+// atRest says what is broken when all goroutines have gone.
+func (w world) atRest() string {
+	decided := w.word>>outcomeShift != 0
+	switch {
+	case decided && (w.ended != 1 || w.won != 1):
+		return fmt.Sprintf("decided by %d, Complete called %d times", w.won, w.ended)
+	case !decided && w.word != 0:
+		return fmt.Sprintf("at rest with state %b", w.word)
+	case !decided && w.looked < w.asked:
+		return "a look that was asked for was not had"
+	case !decided && w.needs != 0 && w.version >= w.needs:
+		return "it can complete, and nobody knows"
+	}
+	return ""
+}
+
+// search plays all interleavings from w on. It returns how many states there
+// are, and the way to the first that is broken.
+func search(w world) (states int, broken []string) {
+	seen := map[world]bool{}
+	var from func(w world) []string
+	from = func(w world) []string {
+		if seen[w] {
+			return nil
+		}
+		seen[w] = true
+		rest := true
+		for i := range w.n {
+			if w.threads[i].at == gone {
+				continue
+			}
+			rest = false
+			next, what := w.step(i)
+			here := fmt.Sprintf("goroutine %d at %d, state %03b -> %03b", i, w.threads[i].at, w.word, next.word)
+			if what != "" {
+				return []string{here, what}
+			}
+			if way := from(next); way != nil {
+				return append([]string{here}, way...)
+			}
+		}
+		if rest {
+			if what := w.atRest(); what != "" {
+				return []string{what}
+			}
+		}
+		return nil
+	}
+	broken = from(w)
+	return len(seen), broken
+}
+
+// P1, P2, P3, purgatory 1 and 2: in every interleaving of up to four goroutines
+// there is one owner, every look that is asked for is had, and a decided
+// operation has exactly one Complete, which no check overlaps or follows.
+func TestStateEveryInterleaving(t *testing.T) {
+	register := thread{at: toClear}
+	check := thread{at: toAcquire, changes: true}
+	idleCheck := thread{at: toAcquire}
+	cancel := thread{at: toDecide, outcome: Cancelled}
+	expire := thread{at: toDecide, outcome: Expired}
+	cast := []thread{register, check, idleCheck, cancel, expire}
+	total := 0
+	var play func(chosen []thread, from int)
+	play = func(chosen []thread, from int) {
+		for needs := range uint8(4) {
+			w := world{needs: needs, n: copy(make([]thread, 4), chosen)}
+			copy(w.threads[:], chosen)
+			if slices.Contains(chosen, register) {
+				var s state
+				s.begin()
+				w.word, w.owners = s.word.Load(), 1
+			}
+			n, broken := search(w)
+			total += n
+			require.Empty(t, broken, "the goroutines begin at %+v; needs %d", chosen, needs)
+		}
+		if len(chosen) == 4 {
+			return
+		}
+		for i := from; i < len(cast); i++ {
+			if cast[i] == register && slices.Contains(chosen, register) {
+				continue // an operation is registered once
+			}
+			play(append(slices.Clone(chosen), cast[i]), i)
+		}
+	}
+	play(nil, 0)
+	t.Logf("%d states", total)
+	require.Greater(t, total, 10_000)
+}
+
+// The search finds what it is for: with the transition that Kafka's first
+// version had, one that leaves without a trace, it shows the lost wake-up.
+func TestStateSearchFindsALostLook(t *testing.T) {
+	w := world{needs: 1, n: 2, word: running, owners: 1}
+	w.threads[0] = thread{at: toLook}
+	w.threads[1] = thread{at: gone}
+	w.version = 0
+	w, _ = w.step(0) // it looks, and sees version 0
+	w.version, w.asked = 1, 1
+	_, broken := search(w) // and the one that made the change has left
+	require.NotEmpty(t, broken)
+	require.Equal(t, "a look that was asked for was not had", broken[len(broken)-1])
+}
+
+// Each transition by itself, word by word, as the table in state.go has them.
+func TestStateTransitions(t *testing.T) {
+	const (
+		idle      = 0
+		asked     = running | again
+		expired   = running | uint32(Expired)<<outcomeShift
+		cancelled = running | uint32(Cancelled)<<outcomeShift
+	)
+	for _, c := range []struct {
+		name     string
+		from, to uint32
+		says     string
+		by       func(*state) string
+	}{
+		{"acquire", idle, running, "true", acquired},
+		{"acquire", running, asked, "false", acquired},
+		{"acquire", asked, asked, "false", acquired},
+		{"acquire", expired, expired, "false", acquired},
+		{"decide", idle, cancelled, "true true", cancels},
+		{"decide", running, cancelled, "true false", cancels},
+		{"decide", asked, cancelled, "true false", cancels},
+		{"decide", expired, expired, "false false", cancels},
+		{"settle", running, idle, "Outcome(0) false", settled},
+		{"settle", asked, running, "Outcome(0) true", settled},
+		{"settle", expired, expired, "expired false", settled},
+		{"clear", running, running, "", cleared},
+		{"clear", asked, running, "", cleared},
+		{"clear", expired, expired, "", cleared},
+	} {
+		var s state
+		s.word.Store(c.from)
+		require.Equal(t, c.says, c.by(&s), "%s from %05b", c.name, c.from)
+		require.Equal(t, c.to, s.word.Load(), "%s from %05b", c.name, c.from)
+		require.Equal(t, c.to>>outcomeShift != 0, s.decided())
+	}
+}
+
+func acquired(s *state) string { return fmt.Sprint(s.acquire()) }
+func settled(s *state) string  { return fmt.Sprint(s.settle()) }
+func cancels(s *state) string  { return fmt.Sprint(s.decide(Cancelled)) }
+func cleared(s *state) string  { s.clear(); return "" }

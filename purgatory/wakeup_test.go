@@ -1,0 +1,201 @@
+package purgatory
+
+import (
+	"bytes"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// P2, P6: T1 has seen "no" and is still in its check when T2 makes it "yes"
+// and calls CheckAndComplete. T2 returns at once; T1 looks again.
+func TestP2NoLostWakeUp(t *testing.T) {
+	for _, asks := range []int{1, 2, 5} {
+		synctest.Test(t, func(t *testing.T) {
+			p := open[string](t, Options{})
+			sawNo, goOn := make(chan bool), make(chan bool)
+			op := newOp(t)
+			op.try = func(n int) bool {
+				saw := op.ready.Load()
+				if n == 3 {
+					close(sawNo)
+					<-goOn
+				}
+				return saw
+			}
+			park(t, p, op, NoTimeout, "a", "b")
+
+			t1 := make(chan int)
+			go func() { t1 <- p.CheckAndComplete("a") }()
+			<-sawNo
+			op.ready.Store(true)
+			for i := range asks {
+				// Would it wait, the bubble would be in a deadlock here.
+				require.Zero(t, p.CheckAndComplete([]string{"a", "b"}[i%2]))
+			}
+			require.EqualValues(t, 3, op.checks.Load())
+			close(goOn)
+			require.Equal(t, 1, <-t1, "T1 completed it")
+			require.EqualValues(t, 4, op.checks.Load(), "all that asked during one check get one more")
+			require.Equal(t, Completed, op.Outcome())
+			shut(t, p)
+		})
+	}
+}
+
+// P2: each look that is asked for during a look is had, however long it goes on.
+func TestP2AskedAgainAndAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[int](t, Options{})
+		checking, goOn := make(chan bool), make(chan bool)
+		op := newOp(t)
+		op.try = func(n int) bool {
+			saw := op.ready.Load()
+			if n > 2 {
+				checking <- true
+				<-goOn
+			}
+			return saw
+		}
+		park(t, p, op, NoTimeout, 1)
+		t1 := make(chan int)
+		go func() { t1 <- p.CheckAndComplete(1) }()
+		for range 100 {
+			<-checking
+			require.Zero(t, p.CheckAndComplete(1))
+			goOn <- true
+		}
+		<-checking
+		op.ready.Store(true)
+		require.Zero(t, p.CheckAndComplete(1))
+		goOn <- true
+		<-checking
+		goOn <- true
+		require.Equal(t, 1, <-t1)
+		shut(t, p)
+	})
+}
+
+// P2: a change during either check of TryCompleteElseWatch is not lost. During
+// the first, op is in no list: it is the second check that sees the change.
+func TestP2ChangeDuringRegistration(t *testing.T) {
+	for during, checks := range map[int32]int32{1: 2, 2: 3} {
+		synctest.Test(t, func(t *testing.T) {
+			p := open[int](t, Options{})
+			op := newOp(t)
+			op.try = func(n int) bool {
+				saw := op.ready.Load()
+				if int32(n) == during {
+					done := make(chan int)
+					op.ready.Store(true)
+					go func() { done <- p.CheckAndComplete(2) }()
+					require.Zero(t, <-done)
+				}
+				return saw
+			}
+			h, err := p.TryCompleteElseWatch(op, time.Hour, 1, 2, 3)
+			require.NoError(t, err)
+			require.Nil(t, h, "it completed within the call")
+			require.Equal(t, Completed, op.Outcome())
+			require.Equal(t, checks, op.checks.Load())
+			shut(t, p)
+		})
+	}
+}
+
+// P4: two checks, whatever the number of keys, once completed one.
+func TestP4AtMostTwoChecks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[int](t, Options{})
+		for _, n := range []int{1, 2, 4, 5, 16, 17, 1000} {
+			keys := make([]int, n)
+			for i := range keys {
+				keys[i] = i
+			}
+			for yesAt, want := range map[int]int32{0: 2, 1: 1, 2: 2} {
+				op := newOp(t)
+				op.try = func(check int) bool { return check == yesAt }
+				h, err := p.TryCompleteElseWatch(op, time.Hour, keys...)
+				require.NoError(t, err)
+				require.Equal(t, want, op.checks.Load())
+				require.Equal(t, yesAt == 0, h != nil)
+				require.Equal(t, yesAt == 0, h.Cancel())
+				empty(t, p)
+			}
+		}
+		shut(t, p)
+	})
+}
+
+// P4: a CheckAndComplete that meets the operation between its entry into a
+// list and its second check is answered by that second check. The lock of a
+// later key's shard holds the registration up in between.
+func TestP4AskedBeforeTheSecondCheck(t *testing.T) {
+	p := open[int](t, Options{Shards: 64})
+	first, last := 0, 1
+	for p.shardOf(last) == p.shardOf(first) {
+		last++
+	}
+	op := newOp(t)
+	gate := p.shardOf(last)
+	gate.mu.Lock()
+	registered := make(chan *Pending[int])
+	go func() {
+		h, _ := p.TryCompleteElseWatch(op, NoTimeout, first, last)
+		registered <- h
+	}()
+	for {
+		s := p.shardOf(first)
+		s.mu.Lock()
+		entered := s.watched == 1
+		s.mu.Unlock()
+		if entered {
+			break
+		}
+	}
+	for range 3 {
+		require.Zero(t, p.CheckAndComplete(first))
+	}
+	require.EqualValues(t, 1, op.checks.Load(), "the registering goroutine owns it")
+	gate.mu.Unlock()
+	require.True(t, (<-registered).Cancel())
+	require.EqualValues(t, 2, op.checks.Load())
+	shut(t, p)
+}
+
+// P2: what was changed before the call is ordered before the look that answers
+// it, by Go's memory model too, also for one who finds that somebody has asked
+// already. Only the race detector can tell: the change is a plain write, and
+// nothing here orders it but the library.
+func TestP2ChangeIsOrderedBeforeTheLook(t *testing.T) {
+	p := open[int](t, Options{})
+	change := 0
+	op := newOp(t)
+	op.try = func(n int) bool {
+		if n == 3 {
+			asked := make(chan bool)
+			go func() {
+				p.CheckAndComplete(1)
+				close(asked)
+			}()
+			<-asked
+			go func() {
+				change = 1
+				p.CheckAndComplete(1)
+			}()
+			// It is gone when no trace shows it: that orders nothing.
+			made := []byte("TestP2ChangeIsOrderedBeforeTheLook.func1 in goroutine")
+			for buf := make([]byte, 1<<20); bytes.Contains(buf[:runtime.Stack(buf, true)], made); {
+				runtime.Gosched()
+			}
+			return false
+		}
+		return n > 3 && change == 1
+	}
+	park(t, p, op, NoTimeout, 1)
+	require.Equal(t, 1, p.CheckAndComplete(1))
+	shut(t, p)
+}
