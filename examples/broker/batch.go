@@ -1,0 +1,139 @@
+package main
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// The record batch of message format 2. kmsg.RecordBatch reads it; what stands
+// here by hand is what a broker does besides: check the checksum over the raw
+// bytes, and write the offset into the batch in place, so that compressed and
+// plain batches alike pass through without being taken apart.
+const (
+	batchHeader   = 61 // up to the first record
+	lengthEnd     = 12 // the length field counts what follows it
+	leaderEpochAt = 12
+	magicAt       = 16
+	crcEnd        = 21 // the checksum covers everything from here
+
+	codecMask       = 0x07
+	transactional   = 0x10
+	controlBatch    = 0x20
+	lastCodec       = 4 // zstd
+	noProducer      = -1
+	leaderEpoch     = 0 // of every partition: this broker never changes leaders
+	smallestRecord  = 7 // bytes: length, attributes, two deltas, no key, no value, no headers
+	currentMagic    = 2
+	firstBatchMagic = 3 // produce version from which batches must be of format 2
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// parseBatch checks the one batch of a produced partition. The batch's Records
+// point into raw.
+func parseBatch(raw []byte, version int16, maxBytes int) (kmsg.RecordBatch, *kerr.Error) {
+	var b kmsg.RecordBatch
+	switch {
+	case len(raw) > maxBytes:
+		return b, kerr.MessageTooLarge
+	case len(raw) <= magicAt:
+		return b, kerr.CorruptMessage
+	case raw[magicAt] < currentMagic || version < firstBatchMagic:
+		return b, kerr.UnsupportedForMessageFormat // message sets of before 2017
+	case raw[magicAt] > currentMagic:
+		return b, kerr.CorruptMessage
+	case len(raw) < batchHeader:
+		return b, kerr.CorruptMessage
+	}
+	// One batch and nothing after it: what followed would be stored without a
+	// check of its own.
+	if int64(int32(binary.BigEndian.Uint32(raw[8:])))+lengthEnd != int64(len(raw)) {
+		return b, kerr.CorruptMessage
+	}
+	if err := b.ReadFrom(raw); err != nil {
+		return b, kerr.CorruptMessage
+	}
+	if uint32(b.CRC) != crc32.Checksum(raw[crcEnd:], castagnoli) {
+		return b, kerr.CorruptMessage
+	}
+	codec := b.Attributes & codecMask
+	switch {
+	case codec > lastCodec:
+		return b, kerr.UnsupportedCompressionType
+	case b.Attributes&controlBatch != 0:
+		return b, kerr.InvalidRecord // only brokers write these
+	case b.Attributes&transactional != 0:
+		return b, kerr.InvalidTxnState // no transaction was ever begun here
+	case b.NumRecords <= 0 || b.LastOffsetDelta != b.NumRecords-1:
+		return b, kerr.InvalidRecord
+	case b.ProducerID < noProducer,
+		b.ProducerID > noProducer && (b.ProducerEpoch < 0 || b.FirstSequence < 0):
+		return b, kerr.InvalidRecord
+	case codec == 0 && !recordsFit(b.Records, b.NumRecords):
+		return b, kerr.InvalidRecord
+	}
+	return b, nil
+}
+
+// recordsFit reports whether plain records are n in number and fill the batch
+// exactly. Compressed ones are the consumer's to check.
+func recordsFit(records []byte, n int32) bool {
+	if int64(n)*smallestRecord > int64(len(records)) {
+		return false
+	}
+	for range n {
+		size, w := binary.Varint(records)
+		if w <= 0 || size < 0 || size > int64(len(records)-w) {
+			return false
+		}
+		records = records[w+int(size):]
+	}
+	return len(records) == 0
+}
+
+// placeBatch writes a batch's offset. Neither field is under the checksum.
+func placeBatch(raw []byte, base int64) {
+	binary.BigEndian.PutUint64(raw, uint64(base))
+	binary.BigEndian.PutUint32(raw[leaderEpochAt:], leaderEpoch)
+}
+
+// offsetByTime finds the first record of a stored batch that is not older than
+// ts. Of a compressed batch, which stays closed, it answers the first record: a
+// consumer that starts there meets every record that is new enough, and a few
+// that are not.
+func offsetByTime(raw []byte, ts int64) (offset, timestamp int64) {
+	var b kmsg.RecordBatch
+	if b.ReadFrom(raw) != nil {
+		return -1, -1 // cannot be: parseBatch read it before
+	}
+	offset, timestamp = b.FirstOffset, max(b.FirstTimestamp, min(ts, b.MaxTimestamp))
+	if b.Attributes&codecMask != 0 || b.FirstTimestamp >= ts {
+		return b.FirstOffset, timestamp
+	}
+	// Each record begins: length, attributes, timestamp delta, offset delta. Only
+	// these are read. kmsg.Record would decode headers, too, and trust their count.
+	records := b.Records
+	for range b.NumRecords {
+		size, w := binary.Varint(records)
+		if w <= 0 || size < 1 || size > int64(len(records)-w) {
+			break
+		}
+		record := records[w : w+int(size)]
+		records = records[w+int(size):]
+		timeDelta, tw := binary.Varint(record[1:])
+		if tw <= 0 {
+			break // a record that lies about its inside; the batch's start is right, too
+		}
+		offsetDelta, ow := binary.Varint(record[1+tw:])
+		if ow <= 0 || offsetDelta < 0 || offsetDelta > int64(b.LastOffsetDelta) {
+			break
+		}
+		if at := b.FirstTimestamp + timeDelta; at >= ts {
+			return b.FirstOffset + offsetDelta, at
+		}
+	}
+	return offset, timestamp
+}

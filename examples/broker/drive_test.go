@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// shortLoad is the drive in two seconds, with all that belongs to it.
+func shortLoad() load {
+	l := defaultLoad()
+	l.duration, l.rate, l.polls, l.waits = 2*time.Second, 5_000, 1_000, 2*time.Second
+	l.hangUps, l.trickle = 100*time.Millisecond, 10*time.Millisecond
+	return l
+}
+
+// The drive checks itself; this test adds that it had something to check. It
+// counts the goroutines of the process, so no other test may run meanwhile: it
+// is not parallel.
+func TestDrive(t *testing.T) {
+	sum, err := runLoad(t.Context(), testConfig(), shortLoad(), io.Discard)
+	require.NoError(t, err)
+	require.True(t, sum.ok(), "%+v", sum)
+	require.Greater(t, sum.Records, uint64(5_000))
+	require.Greater(t, sum.Fetches.Completed, uint64(100))
+	require.Greater(t, sum.Fetches.Expired, uint64(10))
+	require.Greater(t, sum.Fetches.Cancelled, uint64(10))
+	require.Positive(t, sum.closed)
+	require.Positive(t, sum.WakeMicros.P50)
+}
+
+// With -json, stdout has one line and no more: scripts read it.
+func TestDriveJSON(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	status := run([]string{"-json", "-duration", "300ms", "-polls", "100", "-rate", "1000"}, &stdout, &stderr)
+	require.Zero(t, status, stderr.String())
+	require.Equal(t, 1, strings.Count(stdout.String(), "\n"))
+	var got map[string]any
+	require.NoError(t, json.Unmarshal(stdout.Bytes(), &got))
+	require.Len(t, got, 7)
+	for _, key := range []string{"records", "lost", "duplicated", "out_of_order", "fetches", "wake_us", "goroutines_leaked"} {
+		require.Contains(t, got, key)
+	}
+	require.Len(t, got["fetches"], 5)
+	require.Contains(t, stderr.String(), "each seen once and in order")
+}
+
+func TestBadArguments(t *testing.T) {
+	for _, args := range [][]string{
+		{"-nonsense"}, {"argument"}, {"-partitions", "0"}, {"-duration", "0s"}, {"-polls", "-1"},
+	} {
+		require.Equal(t, 2, run(args, io.Discard, io.Discard), args)
+	}
+	for _, args := range [][]string{{"-serve", "-addr", "0.0.0.0:0"}, {"-addr", "0.0.0.0:0"}, {"-max-batch", "0"}} {
+		require.Equal(t, 1, run(args, io.Discard, io.Discard), args)
+	}
+}
+
+// TestServe runs -serve as a process of its own, parks a fetch and ends it.
+func TestServe(t *testing.T) {
+	if os.Getenv("BROKER_TEST_SERVE") == "1" {
+		os.Exit(run([]string{"-serve"}, os.Stdout, os.Stderr))
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestServe$")
+	cmd.Env = append(os.Environ(), "BROKER_TEST_SERVE=1")
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	line := make([]byte, 256)
+	n, err := out.Read(line)
+	require.NoError(t, err)
+	addr, found := strings.CutPrefix(strings.TrimSpace(string(line[:n])), "broker: listening on ")
+	require.True(t, found, string(line[:n]))
+
+	c := dialAddr(t, addr)
+	fetch := fetchRequest(12, &topic{name: "t"}, forEver, 1, plenty, want{0, 0, plenty})
+	c.call(metadataRequest("t"))
+	// Handled in order on one connection: when the topic of the second request
+	// exists, the fetch before it is parked.
+	c.send(fetch, metadataRequest("after"))
+	other := dialAddr(t, addr)
+	require.Eventually(t, func() bool {
+		all := kmsg.NewPtrMetadataRequest()
+		all.Version = 9
+		return len(other.call(all).(*kmsg.MetadataResponse).Topics) == 2
+	}, patience, time.Millisecond)
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	require.Empty(t, partitionsOf(c.receive(fetch))[0].RecordBatches)
+	rest, err := io.ReadAll(out)
+	require.NoError(t, err)
+	require.NoError(t, cmd.Wait(), "exit status 0")
+	require.Contains(t, string(rest), "1 fetches were parked")
+}
+
+func metadataRequest(name string) *kmsg.MetadataRequest {
+	req := kmsg.NewPtrMetadataRequest()
+	req.Version, req.AllowAutoTopicCreation = 9, true
+	rt := kmsg.NewMetadataRequestTopic()
+	rt.Topic = &name
+	req.Topics = append(req.Topics, rt)
+	return req
+}

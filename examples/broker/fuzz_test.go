@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// silent is a listener that never accepts: the fuzz targets hand their own
+// connections to the server.
+type silent struct{ closed chan struct{} }
+
+func (l silent) Accept() (net.Conn, error) { <-l.closed; return nil, net.ErrClosed }
+func (l silent) Addr() net.Addr            { return &net.TCPAddr{} }
+func (l silent) Close() error {
+	select {
+	case <-l.closed:
+	default:
+		close(l.closed)
+	}
+	return nil
+}
+
+// fuzzBroker is small in every way, so that limits are met.
+func fuzzBroker(t testing.TB) *server {
+	cfg := testConfig()
+	cfg.logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+	cfg.maxFrame, cfg.maxSmallFrame, cfg.maxArrays = 64<<10, 16<<10, 256
+	cfg.maxInFlight, cfg.maxQueuedBytes = 8, 16<<10
+	cfg.maxTopics, cfg.maxPartitions = 8, 32
+	cfg.retentionBytes, cfg.maxLogSum, cfg.maxFetch = 8<<10, 32<<10, 8<<10
+	cfg.maxProducers = 4
+	cfg.maxParked, cfg.maxWatched = 16, 64
+	cfg.lingerClose = time.Millisecond
+	s, err := startServer(cfg, silent{make(chan struct{})})
+	require.NoError(t, err)
+	return s
+}
+
+// feed sends bytes to a connection of s and hangs up, and waits until the
+// broker is done with it.
+func feed(s *server, data []byte) {
+	ours, theirs := net.Pipe()
+	c := newConn(s, theirs)
+	s.conns.Add(1)
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		defer s.conns.Done()
+		c.serve()
+	}()
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		_, _ = io.Copy(io.Discard, ours)
+	}()
+	_, _ = ours.Write(data)
+	_ = ours.Close()
+	<-served
+	<-read
+}
+
+// FuzzFrame sends any bytes over a connection: framing, decoding and every
+// handler. Nothing may panic, stay parked, or grow beyond its bounds.
+func FuzzFrame(f *testing.F) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for key, api := range apis {
+		for v := api.min; v <= api.max; v++ {
+			req := kmsg.RequestForKey(key)
+			req.SetVersion(v)
+			fill(reflect.ValueOf(req).Elem(), rng)
+			req.SetVersion(v)
+			f.Add(testFormatter.AppendRequest(nil, req, 1))
+		}
+	}
+	for _, frame := range hostileFrames() {
+		if len(frame) < 1<<16 {
+			f.Add(frame)
+		}
+	}
+	s := fuzzBroker(f)
+	known := &topic{name: "some topic"}
+	for v := int16(3); v <= 12; v += 3 {
+		pipelined := testFormatter.AppendRequest(nil, fetchRequest(4+v, known, time.Hour, 1, plenty, want{0, 0, plenty}), 1)
+		pipelined = append(pipelined, testFormatter.AppendRequest(nil, produceRequest(v, known, 0, batchOf([]string{"x"})), 2)...)
+		pipelined = append(pipelined, testFormatter.AppendRequest(nil, listRequest(v-1, known, 0, 5), 3)...)
+		f.Add(pipelined)
+	}
+	f.Cleanup(func() { fuzzDone(f, s) })
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if s.topics.named("some topic") == nil { // the last input may have deleted it
+			_, _ = s.topics.create("some topic", 1, s.cfg.retentionBytes, false)
+		}
+		feed(s, data)
+		require.Zero(t, s.metrics.panics.Load())
+		require.LessOrEqual(t, s.topics.kept.Load(), s.cfg.maxLogSum+int64(s.cfg.maxFrame))
+		require.LessOrEqual(t, len(s.topics.all()), s.cfg.maxTopics)
+		require.Zero(t, s.outbound.Load())
+		require.Zero(t, s.queuedSum.Load())
+		// The context that frees a connection's fetches has ended; they go at once,
+		// but on their own goroutines.
+		require.Eventually(t, func() bool { return s.purgatory.Delayed() == 0 }, patience, 100*time.Microsecond)
+	})
+}
+
+func fuzzDone(t testing.TB, s *server) {
+	require.NoError(t, s.Shutdown(context.Background()))
+	require.Zero(t, s.purgatory.Delayed())
+}
+
+// FuzzProduceBatch puts any bytes where a record batch should be. What is
+// accepted must come out again as it went in, at the next offsets.
+func FuzzProduceBatch(f *testing.F) {
+	f.Add(batchOf([]string{"a"}), true)
+	f.Add(batchOf([]string{"a", "b", "c"}, from(5, 0, 0)), true)
+	f.Add(batchOf([]string{"a"}, func(b *kmsg.RecordBatch) { b.Attributes = 2 }), true)
+	f.Add(batchOf([]string{"a"})[:50], false)
+	f.Add([]byte{}, false)
+	cfg := testConfig()
+	cfg.retentionBytes, cfg.maxProducers, cfg.maxBatch = 8<<10, 4, 32<<10
+	table := newTopics(&cfg)
+	made, _ := table.create("t", 1, cfg.retentionBytes, false)
+	p := made.partitions[0]
+	f.Fuzz(func(t *testing.T, data []byte, seal bool) {
+		if seal { // else hardly any input gets past the checksum
+			data = append([]byte(nil), data...)
+			if len(data) >= batchHeader {
+				binary.BigEndian.PutUint32(data[8:], uint32(len(data)-lengthEnd))
+				data[magicAt] = currentMagic
+			}
+			sealed(data)
+		}
+		before := append([]byte(nil), data...)
+		b, kafkaErr := parseBatch(data, 9, cfg.maxBatch)
+		if kafkaErr != nil {
+			return
+		}
+		next := p.log.next
+		done, kafkaErr := p.append(&cfg, data, &b)
+		require.Equal(t, before, data, "the connection's buffer was written to")
+		p.log.verify(t)
+		require.LessOrEqual(t, len(p.producers), cfg.maxProducers)
+		if kafkaErr != nil || !done.stored {
+			require.Equal(t, next, p.log.next)
+			return
+		}
+		require.Equal(t, next, done.base)
+		got := p.read(done.base, 0, true)
+		require.Len(t, got.batches, 1)
+		var out kmsg.RecordBatch
+		require.NoError(t, out.ReadFrom(got.batches[0]))
+		require.Equal(t, next, out.FirstOffset)
+		require.Equal(t, before[crcEnd:], got.batches[0][crcEnd:])
+		for _, ts := range []int64{0, b.FirstTimestamp, b.MaxTimestamp, maxTimestampOffset} {
+			offset, _ := p.offsetFor(ts)
+			if ts == latestOffset { // a batch may be stamped so, but to ask for it means another thing
+				require.Equal(t, p.log.next, offset)
+			} else if offset != -1 && (offset < p.log.start || offset >= p.log.next) {
+				require.Fail(t, "an offset outside the log", "%d for %d", offset, ts)
+			}
+		}
+	})
+}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+)
+
+// table prints a line each second: what the purgatory holds, and what became
+// of what it held.
+type table struct {
+	out  io.Writer
+	d    *drive
+	last point
+	rows int
+}
+
+// point is what the counters said at one time.
+type point struct {
+	at      time.Time
+	sums    sums
+	wakeups uint64
+	wake    [64 * 8]uint64
+}
+
+func newTable(out io.Writer, d *drive) *table {
+	return &table{out: out, d: d, last: point{at: d.start}}
+}
+
+func (t *table) run(ctx context.Context) {
+	every(ctx, time.Second, t.row)
+}
+
+func (t *table) row() {
+	if t.rows%20 == 0 {
+		_, _ = fmt.Fprintf(t.out, "%5s %9s %9s | %7s %9s %8s %9s | %9s %9s | %7s %9s\n",
+			"", "produced", "consumed", "", "completed", "", "", "wake", "wake", "wheel", "advancer")
+		_, _ = fmt.Fprintf(t.out, "%5s %9s %9s | %7s %9s %8s %9s | %9s %9s | %7s %9s\n",
+			"time", "records/s", "records/s", "parked", "by data", "expired", "cancelled", "p50", "p99", "pending", "wakeups/s")
+	}
+	t.rows++
+	m := &t.d.srv.metrics
+	stats := t.d.srv.purgatory.Stats()
+	now := point{time.Now(), t.d.ledger.sums(), stats.Wheel.Wakeups, m.wake.snapshot()}
+	wake := now.wake
+	for i := range wake {
+		wake[i] -= t.last.wake[i]
+	}
+	seconds := now.at.Sub(t.last.at).Seconds()
+	_, _ = fmt.Fprintf(t.out, "%4.0fs %9.0f %9.0f | %7d %9d %8d %9d | %9v %9v | %7d %9.0f\n",
+		now.at.Sub(t.d.start).Seconds(),
+		float64(now.sums.acked-t.last.sums.acked)/seconds,
+		float64(now.sums.seen-t.last.sums.seen)/seconds,
+		stats.Delayed, m.woken.Load(), stats.Expired, stats.Cancelled,
+		quantile(&wake, 0.5).Round(time.Microsecond), quantile(&wake, 0.99).Round(time.Microsecond),
+		stats.Wheel.Pending, float64(now.wakeups-t.last.wakeups)/seconds)
+	t.last = now
+}
