@@ -1,0 +1,169 @@
+package timingwheel
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Contracts about the advancer: T9, T15.
+
+// T9: an idle wheel makes no wake-ups, and neither does time that passes
+// before a far timer; each bucket with a timer costs one.
+func TestIdleMakesNoWakeups(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := start(t, Options{WheelSize: 2, Shards: 2})
+		f.pass(1000 * time.Hour)
+		require.Zero(t, f.Stats().Wakeups)
+
+		f.in(0, 0) // due at once: nothing for the advancer
+		f.pass(time.Hour)
+		require.Zero(t, f.Stats().Wakeups)
+
+		f.in(1, time.Millisecond)
+		f.pass(1000 * time.Hour)
+		st := f.Stats()
+		require.Equal(t, uint64(2), st.Wakeups, "one for the push, one for the bucket")
+		require.Zero(t, st.EmptyWakeups)
+		require.Len(t, f.fired(), 2)
+	})
+}
+
+// T9: a bucket that Stop has emptied does not wake the advancer, but for the
+// one that it sleeps on already, once.
+func TestEmptiedBuckets(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := start(t, Options{WheelSize: 4, Shards: 1})
+		for round := range uint64(5) {
+			var hs []Timer
+			for i := range 100 {
+				hs = append(hs, f.in(i, time.Duration(i+1)*17*time.Millisecond))
+				f.rest() // the advancer sees it, and sleeps on the first
+			}
+			before := f.Stats()
+			for _, h := range hs {
+				require.True(t, f.Stop(h))
+			}
+			f.pass(1000 * time.Hour)
+			after := f.Stats()
+			require.Equal(t, before.Wakeups+1, after.Wakeups)
+			require.Equal(t, round+1, after.EmptyWakeups)
+			require.Zero(t, f.queue.Len())
+			f.pass(1000 * time.Hour)
+			require.Equal(t, after, f.Stats())
+		}
+
+		// With another timer at the end, the buckets in between are passed over.
+		var hs []Timer
+		for i := range 100 {
+			hs = append(hs, f.in(i, time.Duration(i+1)*17*time.Millisecond))
+		}
+		f.rest()
+		before := f.Stats()
+		for _, h := range hs[:99] {
+			f.Stop(h)
+		}
+		f.pass(time.Hour)
+		after := f.Stats()
+		require.Equal(t, uint64(1), after.EmptyWakeups-before.EmptyWakeups)
+		require.LessOrEqual(t, after.Wakeups-before.Wakeups, 1+uint64(after.Levels))
+		require.Equal(t, []int{99}, f.values())
+	})
+}
+
+// T9: EmptyWakeups are of the Wakeups: two buckets that are found empty at
+// once were slept for once.
+func TestEmptyWakeupsAreWakeups(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := start(t, Options{Shards: 4})
+		var hs []Timer
+		for i := range 4 {
+			hs = append(hs, f.on(i, i, time.Second))
+		}
+		f.rest()
+		before := f.Stats().Wakeups
+		for _, h := range hs {
+			f.Stop(h)
+		}
+		f.pass(time.Hour)
+		require.Equal(t, before+1, f.Stats().Wakeups)
+		require.Equal(t, uint64(1), f.Stats().EmptyWakeups)
+	})
+}
+
+// T9: a bucket that was emptied and filled again is not pruned, and one that
+// was pruned comes up again.
+func TestRefilledBucket(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := start(t, Options{WheelSize: 4, Shards: 1})
+		f.Stop(f.in(1, 5*time.Millisecond))
+		f.in(2, 5*time.Millisecond)
+		f.rest()
+		f.pass(5 * time.Millisecond)
+		require.Equal(t, []firing{{2, 5 * time.Millisecond}}, f.fired())
+		f.Stop(f.in(3, 5*time.Millisecond))
+		f.pass(time.Second) // pruned
+		f.in(4, 5*time.Millisecond)
+		f.pass(time.Second)
+		require.Equal(t, []int{4}, f.values())
+	})
+}
+
+// T15: the advancer hands a bucket of the lowest level over whole, whatever
+// is in it: no timer is touched, and one turn of the lock does it.
+func TestBurstIsHandedOverWhole(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		g := make(gate)
+		f := start(t, Options{Shards: 1, Workers: 1}, g.wait)
+		f.occupy(1)
+		f.hold()
+		const n = 50_000
+		var first Timer
+		for i := range n {
+			h := f.in(i, 10*time.Millisecond)
+			if i == 0 {
+				first = h
+			}
+		}
+		time.Sleep(10 * time.Millisecond)
+		s, id := f.head()
+		seq, before := s.buckets.seq, f.Stats()
+		f.flush(s, id)
+		require.Equal(t, seq, s.buckets.seq, "no other bucket was made")
+		require.Equal(t, before.Cascaded, f.Stats().Cascaded)
+		require.Equal(t, n, f.Stats().Ready)
+		require.Equal(t, id, s.slabs.node(first.index()).bucket)
+		require.True(t, f.Stop(first))
+		f.letGo()
+		close(g)
+		f.rest()
+		require.Len(t, f.fired(), n-1)
+	})
+}
+
+// T15: a cascade lets the lock go after each flushChunk timers, and nothing
+// that has been reached is lost or comes twice meanwhile.
+func TestCascadeLetsTheLockGo(t *testing.T) {
+	for caught := 0; caught < 3; {
+		bubble(t, func(t *testing.T) {
+			f := start(t, Options{WheelSize: 2, Shards: 1})
+			f.hold()
+			const n = 100 * flushChunk
+			for i := range n {
+				f.in(i, 5*time.Millisecond)
+			}
+			time.Sleep(4 * time.Millisecond)
+			s, id := f.head()
+			if f.duringCascade(s, id, func(left int) {
+				require.Zero(t, (n-left)%flushChunk)
+				caught++
+			}) {
+				require.Equal(t, uint64(n), s.counts.cascaded)
+			}
+			f.letGo()
+			f.pass(time.Millisecond)
+			require.Len(t, f.fired(), n)
+		})
+	}
+}

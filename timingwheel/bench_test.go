@@ -1,0 +1,130 @@
+package timingwheel
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func BenchmarkStartStop(b *testing.B) {
+	for _, pending := range []int{0, 1_000_000} {
+		b.Run(fmt.Sprintf("impl=wheel/pending=%d", pending), func(b *testing.B) {
+			w, _ := New(func(uint64) {}, Options{})
+			defer w.Shutdown(context.Background(), Discard)
+			for i := range pending {
+				w.Schedule(uint64(i), time.Minute+rand.N(59*time.Minute))
+			}
+			b.ReportAllocs()
+			r := rand.New(rand.NewPCG(1, 2))
+			for b.Loop() {
+				t, _ := w.Schedule(1, time.Second+time.Duration(r.Int64N(int64(30*time.Second))))
+				w.Stop(t)
+			}
+		})
+		b.Run(fmt.Sprintf("impl=stdlib/pending=%d", pending), func(b *testing.B) {
+			held := make([]*time.Timer, pending)
+			for i := range held {
+				held[i] = time.AfterFunc(time.Minute+rand.N(59*time.Minute), func() {})
+			}
+			b.ReportAllocs()
+			r := rand.New(rand.NewPCG(1, 2))
+			for b.Loop() {
+				t := time.AfterFunc(time.Second+time.Duration(r.Int64N(int64(30*time.Second))), func() {})
+				t.Stop()
+			}
+			for _, t := range held {
+				t.Stop()
+			}
+		})
+	}
+}
+
+// BenchmarkHold holds 1M timers: the live heap each takes, its 8-byte handle
+// (or pointer) included, and what a full collection costs meanwhile.
+func BenchmarkHold(b *testing.B) {
+	const n = 1_000_000
+	measure := func(b *testing.B, start func(i int), stop func(i int), done func()) {
+		for b.Loop() {
+			before := liveHeap()
+			for i := range n {
+				start(i)
+			}
+			held := liveHeap()
+			t := time.Now()
+			runtime.GC()
+			gc := time.Since(t)
+			for _, i := range rand.Perm(n) {
+				stop(i)
+			}
+			b.ReportMetric(float64(held-before)/n, "B/timer")
+			b.ReportMetric(float64(gc.Microseconds())/1000, "gc-ms")
+			b.ReportMetric(float64(max(liveHeap()-before, 0))/float64(held-before)*100, "%kept")
+			done()
+		}
+	}
+	delay := func() time.Duration { return time.Minute + rand.N(59*time.Minute) }
+	b.Run("impl=wheel", func(b *testing.B) {
+		w, _ := New(func(uint64) {}, Options{})
+		defer w.Shutdown(context.Background(), Discard)
+		var handles []Timer
+		measure(b, func(i int) {
+			if i == 0 {
+				handles = make([]Timer, n)
+			}
+			handles[i], _ = w.Schedule(uint64(i), delay())
+		}, func(i int) { w.Stop(handles[i]) }, func() { handles = nil })
+	})
+	b.Run("impl=stdlib", func(b *testing.B) {
+		var handles []*time.Timer
+		measure(b, func(i int) {
+			if i == 0 {
+				handles = make([]*time.Timer, n)
+			}
+			handles[i] = time.AfterFunc(delay(), func() { sink.Add(uint64(i)) })
+		}, func(i int) { handles[i].Stop() }, func() { handles = nil })
+	})
+}
+
+var sink atomic.Uint64
+
+func liveHeap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// BenchmarkBurst has 1M timers come due in one tick while this goroutine
+// schedules and stops: the longest it was held up, and how long the workers
+// took.
+func BenchmarkBurst(b *testing.B) {
+	const n = 1_000_000
+	for b.Loop() {
+		var ran atomic.Int64
+		w, _ := New(func(uint64) { ran.Add(1) }, Options{})
+		due := time.Now().Add(1500 * time.Millisecond).Truncate(time.Millisecond)
+		for i := range n {
+			w.ScheduleAt(uint64(i), due)
+		}
+		time.Sleep(time.Until(due.Add(-50 * time.Millisecond)))
+		var waits []time.Duration
+		for ran.Load() < n {
+			t := time.Now()
+			h, _ := w.Schedule(0, time.Hour)
+			waits = append(waits, time.Since(t))
+			w.Stop(h)
+		}
+		drained := time.Since(due)
+		slices.Sort(waits)
+		b.ReportMetric(float64(waits[len(waits)-1].Microseconds()), "max-µs")
+		b.ReportMetric(float64(waits[len(waits)*9999/10000].Microseconds()), "p9999-µs")
+		b.ReportMetric(float64(drained.Milliseconds()), "drain-ms")
+		w.Shutdown(context.Background(), Discard)
+	}
+}

@@ -1,0 +1,305 @@
+package timingwheel
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Contracts about the end of a timer: T3, T4, T5, T6.
+
+// T3, T4: each way to end, once, and only once.
+func TestOneEnd(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := start(t, Options{WheelSize: 2, Shards: 2})
+		run, stop := f.in(1, time.Second), f.in(2, time.Second)
+		require.Equal(t, 2, f.Len())
+		require.True(t, f.Stop(stop))
+		require.False(t, f.Stop(stop), "timers 6: a second Stop says false")
+		require.Equal(t, 1, f.Len())
+		f.pass(time.Minute)
+		require.Equal(t, []firing{{1, time.Second}}, f.fired())
+		for range 2 {
+			require.False(t, f.Stop(run))
+			require.False(t, f.Stop(stop))
+			require.False(t, f.Reset(run, time.Second))
+			require.False(t, f.Reset(stop, time.Second))
+		}
+		f.pass(time.Minute)
+		require.Empty(t, f.fired())
+		st := f.Stats()
+		require.Equal(t, []uint64{2, 1, 1, 0, 0}, []uint64{st.Scheduled, st.Expired, st.Stopped, st.Discarded, st.HandedBack})
+	})
+}
+
+// T4, timers 1: Stop is exact, and Len with it, before each turn of the
+// advancer on the way down through the levels, from the instant of Schedule to
+// the ready list.
+func TestStopOnTheWayDown(t *testing.T) {
+	for _, size := range []int{2, 3, 8} {
+		for turns := 0; ; turns++ {
+			ready := false
+			bubble(t, func(t *testing.T) {
+				g := make(gate)
+				f := start(t, Options{WheelSize: size, Shards: 1, Workers: 1}, g.wait)
+				defer close(g)
+				f.occupy(1)
+				f.hold()
+				h := f.in(1, 999*time.Millisecond)
+				other := f.in(2, 999*time.Millisecond)
+				time.Sleep(time.Minute)
+				for range turns {
+					s, id := f.head()
+					f.flush(s, id)
+					f.rest2()
+				}
+				ready = f.Stats().Ready > 0
+				require.True(t, f.Stop(h))
+				require.False(t, f.Stop(h))
+				require.Equal(t, 1, f.Len())
+				f.letGo()
+				g <- struct{}{}
+				f.rest()
+				require.Equal(t, []int{2}, f.values())
+				require.False(t, f.Stop(other))
+			})
+			if ready {
+				require.GreaterOrEqual(t, turns, 3)
+				break
+			}
+		}
+	}
+}
+
+// T4, timers 1: Stop is exact in the middle of a cascade, both for the timers
+// already moved and for those still to be moved; and Len is right throughout.
+func TestStopDuringCascade(t *testing.T) {
+	for caught := false; !caught; {
+		bubble(t, func(t *testing.T) {
+			g := make(gate)
+			f := start(t, Options{WheelSize: 256, Shards: 1, Workers: 1}, g.wait)
+			defer close(g)
+			f.occupy(1)
+			f.hold()
+			const n = 20_000
+			hs := make([]Timer, n)
+			for i := range hs {
+				hs[i] = f.in(i, time.Duration(256+i%256)*time.Millisecond)
+			}
+			time.Sleep(256 * time.Millisecond)
+			stopped := map[int]bool{}
+			s, id := f.head()
+			caught = f.duringCascade(s, id, func(left int) {
+				require.Equal(t, n, s.counts.pending)
+				s.mu.Unlock()
+				defer s.mu.Lock()
+				for i := 1; i < n; i += 3 {
+					require.True(t, f.Stop(hs[i]))
+					require.False(t, f.Stop(hs[i]))
+					stopped[i] = true
+				}
+				require.Equal(t, n-len(stopped), f.Len())
+			})
+			f.letGo()
+			g <- struct{}{}
+			f.pass(time.Second)
+			seen := map[int]bool{}
+			for _, v := range f.values() {
+				require.False(t, stopped[v] || seen[v])
+				seen[v] = true
+			}
+			require.Equal(t, n, len(seen)+len(stopped))
+		})
+	}
+}
+
+// T4: Stop is exact for a timer that is due and waits for a worker; so is
+// Reset, which takes it out of the ready list again.
+func TestStopAndResetOfReady(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		g := make(gate)
+		f := start(t, Options{WheelSize: 2, Shards: 1, Workers: 1}, g.wait)
+		f.occupy(1)
+		var hs []Timer
+		for i := range 10 {
+			hs = append(hs, f.in(i, time.Duration(i/2)*time.Millisecond)) // two in each bucket
+		}
+		f.pass(time.Second)
+		require.Equal(t, 10, f.Stats().Ready)
+		for _, i := range []int{0, 1, 4, 7} { // first, a whole bucket, ...
+			require.True(t, f.Stop(hs[i]))
+			require.False(t, f.Stop(hs[i]))
+			f.rest()
+		}
+		require.True(t, f.Reset(hs[2], time.Second))
+		require.True(t, f.Reset(hs[9], 0))
+		require.True(t, f.Reset(hs[3], 0))
+		f.rest()
+		require.Equal(t, 5, f.Stats().Ready)
+		require.Equal(t, 6, f.Len())
+		close(g)
+		f.rest()
+		require.Equal(t, []int{5, 6, 8, 9, 3}, f.values())
+		f.pass(time.Minute)
+		require.Equal(t, []firing{{2, 2 * time.Second}}, f.fired())
+	})
+}
+
+// T5, T1, T2, timers 8: Reset moves a pending timer, out and in, at any stage,
+// and it runs once, at the time that the last Reset gave it.
+func TestResetMoves(t *testing.T) {
+	for _, size := range []int{2, 4, 256} {
+		bubble(t, func(t *testing.T) {
+			f := start(t, Options{WheelSize: size, Shards: 1, Workers: 1})
+			r := rand.New(rand.NewPCG(5, uint64(size)))
+			for range 300 {
+				h := f.in(1, time.Duration(r.IntN(300))*time.Millisecond/2+1)
+				want := time.Duration(0)
+				for range r.IntN(5) + 1 {
+					d := time.Duration(r.IntN(700)+1) * time.Millisecond / 2
+					want = f.due(d)
+					require.True(t, f.Reset(h, d))
+					f.rest()
+					f.pass(min(time.Duration(r.IntN(100))*time.Millisecond/2, want-f.since()-1))
+				}
+				require.Empty(t, f.fired())
+				f.pass(want - f.since() + 1)
+				require.Equal(t, []firing{{1, want}}, f.fired())
+				require.False(t, f.Reset(h, 1))
+			}
+			f.pass(time.Hour)
+			require.Empty(t, f.fired())
+		})
+	}
+}
+
+// T5, timers 8: 8 ticks moved to 4 comes at 4; to less than a tick, once, at
+// the next tick; to zero, at once; moved and then stopped, never.
+func TestResetEarlier(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const ms = time.Millisecond
+		f := start(t, Options{WheelSize: 4, Shards: 1})
+		f.pass(ms / 2)
+		a, b, c, d := f.in(1, 8*ms), f.in(2, 8*ms), f.in(3, 8*ms), f.in(4, 8*ms)
+		require.True(t, f.Reset(a, 4*ms))
+		require.True(t, f.Reset(b, ms/4))
+		require.True(t, f.Reset(c, 0))
+		require.True(t, f.Reset(d, 4*ms))
+		require.True(t, f.Stop(d))
+		f.pass(time.Hour)
+		require.Equal(t, []firing{{3, ms / 2}, {2, ms}, {1, 5 * ms}}, f.fired())
+	})
+}
+
+// T5: a deadline that is pushed out leaves the timer where it is, for one move
+// when that bucket comes, however often it is pushed; and the bucket does not
+// run it then.
+func TestResetPushOutIsLazy(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := start(t, Options{WheelSize: 4, Shards: 1})
+		h := f.in(1, 2*time.Millisecond)
+		f.in(2, 2*time.Millisecond)
+		bucket := f.bucketOf(h)
+		for i := range 1000 {
+			require.True(t, f.Reset(h, time.Second+time.Duration(i)))
+			require.Equal(t, bucket, f.bucketOf(h))
+		}
+		f.pass(2 * time.Millisecond)
+		require.Equal(t, []firing{{2, 2 * time.Millisecond}}, f.fired())
+		require.NotEqual(t, bucket, f.bucketOf(h))
+		require.True(t, f.Reset(h, math.MaxInt64))
+		require.True(t, f.Reset(h, 30*time.Second))
+		f.pass(time.Minute)
+		require.Equal(t, []firing{{1, 30002 * time.Millisecond}}, f.fired())
+	})
+}
+
+// T5, timers 6: Reset of what has ended says false and arms nothing, also
+// while its function runs.
+func TestResetOfEnded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		g := make(gate)
+		f := start(t, Options{}, g.wait)
+		h := f.in(-1, time.Second)
+		f.pass(time.Minute)
+		require.False(t, f.Reset(h, time.Second), "its function is running")
+		require.False(t, f.Stop(h))
+		close(g)
+		f.rest()
+		require.False(t, f.Reset(h, time.Second))
+		f.pass(time.Minute)
+		require.Len(t, f.fired(), 1)
+		require.Zero(t, f.Stats().Pending)
+	})
+}
+
+// T6, timers 6: handles that were never given out, of other wheels, and of
+// timers whose node is in use again.
+func TestStaleHandles(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := start(t, Options{Shards: 2})
+		live := f.in(1, 1000*time.Hour)
+		strange := []Timer{
+			{}, {math.MaxUint64}, {1}, {live.id + 1}, {live.id ^ 1<<(indexBits+genBits)}, // another shard
+			{live.id + 1<<indexBits}, {live.id - 1<<indexBits}, // another generation
+			makeTimer(live.shard(), 1, 0), makeTimer(live.shard(), 0, 1<<slabBits), makeTimer(live.shard(), 1, 1<<slabBits|5),
+			makeTimer(live.shard(), 0, 7), makeTimer(live.shard(), 0, live.index()+1), // fresh nodes
+		}
+		for i := range 1000 { // the node is reused each time
+			h := f.in(2, time.Minute)
+			if i%2 == 0 {
+				require.True(t, f.Stop(h))
+			} else {
+				f.pass(time.Minute)
+			}
+			strange = append(strange, h)
+		}
+		require.Equal(t, 500, len(f.fired()))
+		for _, h := range strange {
+			require.False(t, f.Stop(h), "%x", h.id)
+			require.False(t, f.Reset(h, 0), "%x", h.id)
+		}
+		f.rest()
+		require.Empty(t, f.fired())
+		require.True(t, f.Stop(live))
+	})
+}
+
+// T6, timers 6: handles stay stale when slabs are given back and come again.
+func TestStaleThroughRegrowth(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := start(t, Options{Shards: 1})
+		var stale []Timer
+		seen := map[Timer]bool{}
+		for range 4 {
+			var hs []Timer
+			for i := range 4 * slabNodes {
+				h := f.in(i, time.Hour)
+				require.False(t, seen[h], "a handle was given out twice")
+				seen[h] = true
+				hs = append(hs, h)
+			}
+			for _, h := range stale {
+				require.False(t, f.Stop(h))
+				require.False(t, f.Reset(h, 0))
+			}
+			require.Equal(t, len(hs), f.Len())
+			for _, i := range rand.Perm(len(hs)) {
+				require.True(t, f.Stop(hs[i]))
+			}
+			f.rest()
+			require.Equal(t, 1, f.shards[0].slabs.live, "the memory of a burst goes back")
+			stale = append(stale, hs...)
+		}
+	})
+}
+
+// rest2 is rest between turns that the test takes by hand: buckets may be due.
+func (f *fixture) rest2() {
+	synctest.Wait()
+	require.Equal(f.t, 2, f.Len())
+}

@@ -1,0 +1,212 @@
+package timingwheel_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/seed-782fa212/limbo/timingwheel"
+)
+
+// A wheel passes each value to one function when the value's time is up.
+func Example() {
+	var sessions sync.WaitGroup
+	w, err := timingwheel.New(func(session string) {
+		fmt.Println("timed out:", session)
+		sessions.Done()
+	}, timingwheel.Options{})
+	if err != nil {
+		panic(err)
+	}
+	sessions.Add(2)
+	w.Schedule("second", 10*time.Millisecond)
+	w.Schedule("first", 2*time.Millisecond)
+	answered, _ := w.Schedule("answered in time", 5*time.Millisecond)
+	fmt.Println(w.Stop(answered))
+	sessions.Wait()
+	w.Shutdown(context.Background(), timingwheel.Discard)
+	// Output:
+	// true
+	// timed out: first
+	// timed out: second
+}
+
+// A wheel of functions has the shape of time.AfterFunc.
+func ExampleNew() {
+	w, err := timingwheel.New(func(f func()) { f() }, timingwheel.Options{Workers: 2})
+	if err != nil {
+		panic(err)
+	}
+	done := make(chan struct{})
+	w.Schedule(func() { close(done) }, time.Millisecond)
+	<-done
+	w.Shutdown(context.Background(), timingwheel.Discard)
+
+	_, err = timingwheel.New(func(int) {}, timingwheel.Options{WheelSize: 1})
+	fmt.Println(err)
+	// Output: timingwheel: Options.WheelSize is 1, must be 2 to 65536
+}
+
+func ExampleWheel_Schedule() {
+	ran := make(chan time.Time)
+	w, _ := timingwheel.New(func(int) { ran <- time.Now() }, timingwheel.Options{MaxPending: 1})
+	start := time.Now()
+	w.Schedule(1, 3*time.Millisecond)
+	_, err := w.Schedule(2, 3*time.Millisecond)
+	fmt.Println(errors.Is(err, timingwheel.ErrFull))
+	fmt.Println("early:", (<-ran).Sub(start) < 3*time.Millisecond)
+
+	w.Shutdown(context.Background(), timingwheel.Discard)
+	_, err = w.Schedule(3, time.Millisecond)
+	fmt.Println(errors.Is(err, timingwheel.ErrClosed))
+	// Output:
+	// true
+	// early: false
+	// true
+}
+
+// A series of deadlines does not drift as a series of delays does.
+func ExampleWheel_ScheduleAt() {
+	start := time.Now()
+	done := make(chan struct{})
+	var w *timingwheel.Wheel[int]
+	w, _ = timingwheel.New(func(round int) {
+		if round == 3 {
+			close(done)
+			return
+		}
+		w.ScheduleAt(round+1, start.Add(time.Duration(round+1)*2*time.Millisecond))
+	}, timingwheel.Options{})
+	w.ScheduleAt(1, start.Add(2*time.Millisecond))
+	<-done
+	fmt.Println(time.Since(start) >= 6*time.Millisecond)
+	w.Shutdown(context.Background(), timingwheel.Discard)
+	// Output: true
+}
+
+func ExampleWheel_Stop() {
+	w, _ := timingwheel.New(func(int) {}, timingwheel.Options{})
+	t, _ := w.Schedule(1, time.Hour)
+	fmt.Println(w.Stop(t))
+	fmt.Println(w.Stop(t)) // stale now
+	fmt.Println(w.Stop(timingwheel.Timer{}))
+	w.Shutdown(context.Background(), timingwheel.Discard)
+	// Output:
+	// true
+	// false
+	// false
+}
+
+// A heartbeat pushes the deadline out: the cheapest use of Reset.
+func ExampleWheel_Reset() {
+	dead := make(chan string)
+	w, _ := timingwheel.New(func(peer string) { dead <- peer }, timingwheel.Options{})
+	t, _ := w.Schedule("peer", 5*time.Millisecond)
+	for range 1000 {
+		w.Reset(t, 5*time.Millisecond) // a beat
+	}
+	fmt.Println(<-dead, "went silent")
+	fmt.Println(w.Reset(t, time.Hour)) // too late
+	w.Shutdown(context.Background(), timingwheel.Discard)
+	// Output:
+	// peer went silent
+	// false
+}
+
+func ExampleWheel_Len() {
+	w, _ := timingwheel.New(func(int) {}, timingwheel.Options{})
+	t, _ := w.Schedule(1, time.Hour)
+	w.Schedule(2, time.Hour)
+	fmt.Println(w.Len())
+	w.Stop(t)
+	fmt.Println(w.Len())
+	w.Shutdown(context.Background(), timingwheel.Discard)
+	fmt.Println(w.Len())
+	// Output:
+	// 2
+	// 1
+	// 0
+}
+
+func ExampleWheel_Stats() {
+	w, _ := timingwheel.New(func(int) {}, timingwheel.Options{})
+	t, _ := w.Schedule(1, time.Hour)
+	w.Schedule(2, math.MaxInt64)
+	w.Stop(t)
+	st := w.Stats()
+	fmt.Println(st.Pending, st.Scheduled, st.Stopped, st.Expired, st.Ready, st.Overdue)
+	w.Shutdown(context.Background(), timingwheel.Discard)
+	fmt.Println(w.Stats().Discarded)
+	// Output:
+	// 1 2 1 0 0 0s
+	// 1
+}
+
+// The default policy drops what is pending.
+func ExampleWheel_Shutdown() {
+	w, _ := timingwheel.New(func(v int) { fmt.Println("ran", v) }, timingwheel.Options{})
+	w.Schedule(1, time.Hour)
+	_, err := w.Shutdown(context.Background(), timingwheel.Discard)
+	fmt.Println(err, w.Len())
+	// Output: <nil> 0
+}
+
+// What is pending is handed back, in order of deadline: to be written down and
+// scheduled again by the next process, say.
+func ExampleWheel_Shutdown_handBack() {
+	w, _ := timingwheel.New(func(string) {}, timingwheel.Options{})
+	w.Schedule("tomorrow", 24*time.Hour)
+	w.Schedule("soon", time.Hour)
+	values, err := w.Shutdown(context.Background(), timingwheel.HandBack)
+	fmt.Println(values, err)
+	// Output: [soon tomorrow] <nil>
+}
+
+// What is pending runs now: requests get their timeout answer at once.
+func ExampleWheel_Shutdown_runNow() {
+	w, _ := timingwheel.New(func(v string) { fmt.Println(v) }, timingwheel.Options{Workers: 1})
+	w.Schedule("tomorrow", 24*time.Hour)
+	w.Schedule("soon", time.Hour)
+	w.Shutdown(context.Background(), timingwheel.RunNow)
+	// Output:
+	// soon
+	// tomorrow
+}
+
+// What is pending runs at its time; a context bounds the wait.
+func ExampleWheel_Shutdown_await() {
+	w, _ := timingwheel.New(func(v string) { fmt.Println(v) }, timingwheel.Options{})
+	w.Schedule("soon", 2*time.Millisecond)
+	w.Schedule("tomorrow", 24*time.Hour)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	_, err := w.Shutdown(ctx, timingwheel.Await)
+	fmt.Println(err)
+	values, err := w.Shutdown(context.Background(), timingwheel.HandBack)
+	fmt.Println(values, err)
+	// Output:
+	// soon
+	// context deadline exceeded
+	// [tomorrow] <nil>
+}
+
+func ExamplePolicy_String() {
+	fmt.Println(timingwheel.Discard, timingwheel.HandBack, timingwheel.RunNow, timingwheel.Await)
+	// Output: Discard HandBack RunNow Await
+}
+
+// A panic in the expiry function ends neither the process nor the worker.
+func ExamplePanic() {
+	told := make(chan timingwheel.Panic)
+	w, _ := timingwheel.New(func(v int) { panic(v) }, timingwheel.Options{
+		OnPanic: func(p timingwheel.Panic) { told <- p },
+	})
+	w.Schedule(42, 0)
+	p := <-told
+	fmt.Println(p.Value, len(p.Stack) > 0, w.Stats().Panics)
+	w.Shutdown(context.Background(), timingwheel.Discard)
+	// Output: 42 true 1
+}

@@ -1,0 +1,279 @@
+package timingwheel
+
+import (
+	"context"
+	"math"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What went wrong elsewhere. Lessons that a contract's test holds already are
+// cited there; this index says where, the tests below hold the others.
+//
+//	timers 1   TestStopOnTheWayDown, TestStopDuringCascade, TestHammerExactlyOnce, TestHammerStopAgainstExpiry
+//	timers 2   TestLateAddDuringFlush
+//	timers 3   TestHammerSelfRescheduling, TestHammerLoneTimer
+//	timers 4   TestAddDuringShutdown, TestShutdownPolicies, TestShutdownAtOnce
+//	timers 5   TestStopWhileRunning, TestMaxPending, TestHammerExactlyOnce
+//	timers 6   TestOneEnd, TestStaleHandles, TestStaleThroughRegrowth
+//	timers 7   TestStoppedInItsOwnCallback (periodic timers: with Scheduler)
+//	timers 8   TestResetEarlier, TestResetMoves (Set, Move, Drain: with Keyed)
+//	timers 9   TestRescheduleDoesNotDrift re-adds its own value (keys: with Keyed)
+//	timers 10  TestRunsAtItsTick
+//	timers 11  TestMaxInt64Saturates, TestBadOptions
+//	timers 12  TestRunsAtItsTick, TestScheduleAt, TestDueAtOnceRunsOnAWorker
+//	timers 13  TestEveryLevelBoundary, TestGenerationsEnd, TestManyTicks
+//	timers 14  TestRunsAtItsTick, TestRescheduleDoesNotDrift, TestOverdueInOrder, TestOnTimeAfterAStall
+//	           (bursts of missed runs: with periodic timers)
+//	timers 15  TestSlowCallback
+//	timers 16  TestWallClockWasSet, TestClockIsMonotonic
+//	timers 17  TestValuesAreCollected, TestWheelIsCollected, TestBucketRecordsGoBack, TestHighArmRate
+//	timers 18  TestAtomicsAreAligned, and CI's GOARCH=386
+
+// timers 2: a late add that finds the place of the bucket that is being
+// flushed gets a bucket of its own, a lap later; the flush does not meet it,
+// and the clock does not jump.
+func TestLateAddDuringFlush(t *testing.T) {
+	for caught := false; !caught; {
+		bubble(t, func(t *testing.T) {
+			f := start(t, Options{WheelSize: 4, Shards: 1, Workers: 1})
+			f.hold()
+			const n = 20_000
+			for i := range n {
+				f.in(i, 5*time.Millisecond)
+			}
+			time.Sleep(4 * time.Millisecond)
+			s, id := f.head()
+			level, clock := s.buckets.table[id].level, tick(4)
+			require.Equal(t, uint8(1), level)
+			caught = f.duringCascade(s, id, func(int) {
+				s.mu.Unlock()
+				defer s.mu.Lock()
+				for i, d := range []time.Duration{1, 3, 15, 16} { // 20: the flushed bucket's place again, if the clock stood at 5
+					f.in(n+i, d*time.Millisecond)
+				}
+			})
+			require.Equal(t, clock, s.clock)
+			f.letGo()
+			f.pass(time.Hour)
+			want := map[int]time.Duration{n: 5, n + 1: 7, n + 2: 19, n + 3: 20}
+			for _, r := range f.fired() {
+				if r.v < n {
+					require.Equal(t, 5*time.Millisecond, r.at)
+				} else if caught {
+					require.Equal(t, want[r.v]*time.Millisecond, r.at)
+				}
+			}
+		})
+	}
+	// And a bucket of the lowest level, handed over, is not joined by what comes
+	// for the same place one lap later.
+	bubble(t, func(t *testing.T) {
+		g := make(gate)
+		f := start(t, Options{WheelSize: 4, Shards: 1, Workers: 1}, g.wait)
+		f.occupy(1)
+		f.in(1, 3*time.Millisecond)
+		f.pass(3 * time.Millisecond)
+		f.in(2, 4*time.Millisecond) // the same place
+		f.pass(time.Millisecond)
+		require.Equal(t, 1, f.Stats().Ready)
+		close(g)
+		f.pass(time.Second)
+		require.Equal(t, []firing{{1, 4 * time.Millisecond}, {2, 7 * time.Millisecond}}, f.fired())
+	})
+}
+
+// timers 4: adding during a shutdown never blocks, whatever the shutdown waits
+// for: it is refused.
+func TestAddDuringShutdown(t *testing.T) {
+	for _, policy := range policies {
+		bubble(t, func(t *testing.T) {
+			g := make(gate)
+			f := start(t, Options{Workers: 1, Shards: 2}, g.wait)
+			f.occupy(1)
+			f.in(1, time.Minute)
+			ended := make(chan struct{})
+			go func() {
+				f.Shutdown(context.Background(), policy)
+				close(ended)
+			}()
+			synctest.Wait()
+			for range 1000 {
+				_, err := f.Schedule(2, 0)
+				require.ErrorIs(t, err, ErrClosed)
+				_, err = f.Schedule(2, time.Hour)
+				require.ErrorIs(t, err, ErrClosed)
+			}
+			close(g)
+			<-ended
+			f.closed()
+			require.NotContains(t, f.values(), 2)
+		})
+	}
+}
+
+// timers 5: Stop and Reset while the function runs harm nothing, and Len goes
+// down once.
+func TestStopWhileRunning(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		g := make(gate)
+		f := start(t, Options{Shards: 1, Workers: 2, MaxPending: 10}, g.wait)
+		h := f.in(-1, time.Millisecond)
+		neighbours := []Timer{f.in(1, time.Second), f.in(2, time.Second)}
+		f.pass(2 * time.Millisecond)
+		require.Equal(t, 2, f.Len())
+		reused := f.in(3, time.Second) // the node
+		require.Equal(t, h.index(), reused.index())
+		for range 3 {
+			require.False(t, f.Stop(h))
+			require.False(t, f.Reset(h, 0))
+			require.Equal(t, 3, f.Len())
+			f.rest()
+		}
+		close(g)
+		f.pass(time.Hour)
+		require.Len(t, f.fired(), 4)
+		require.Zero(t, f.Len())
+		require.False(t, slices.ContainsFunc(neighbours, f.Stop))
+	})
+}
+
+// timers 7: a timer that reschedules itself in its own callback and is stopped
+// there, or right after, does not come back.
+func TestStoppedInItsOwnCallback(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var f *fixture
+		var current atomic.Uint64
+		f = start(t, Options{WheelSize: 2}, func(v int) {
+			if f.since() > time.Second {
+				return
+			}
+			h, err := f.Schedule(v, 3*time.Millisecond)
+			require.NoError(t, err)
+			if v == 1 && f.since() >= 30*time.Millisecond {
+				require.True(t, f.Stop(h))
+			}
+			if v == 2 {
+				current.Store(h.id)
+			}
+		})
+		f.in(1, 3*time.Millisecond)
+		f.in(2, 3*time.Millisecond)
+		f.pass(60 * time.Millisecond)
+		require.True(t, f.Stop(Timer{current.Load()}))
+		f.rest()
+		require.Len(t, f.fired(), 10+20)
+		f.pass(time.Second)
+		require.Empty(t, f.fired())
+		require.Zero(t, f.Len())
+	})
+}
+
+// timers 13: one timer after the other for as many ticks as break a counter of
+// 32 bits, and one that waits through all of them.
+func TestManyTicks(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := start(t, Options{Tick: 1, WheelSize: 4, Shards: 1})
+		f.in(-1, 1<<40)
+		for k := 20; k < 40; k++ {
+			for _, at := range []time.Duration{1<<k - 1, 1 << k, 1<<k + 1} {
+				f.in(k, at-f.since())
+				f.pass(at - f.since())
+				require.Equal(t, []firing{{k, at}}, f.fired())
+			}
+		}
+		f.pass(1 << 40)
+		require.Equal(t, []firing{{-1, 1 << 40}}, f.fired())
+	})
+}
+
+// timers 14: after a stall the wheel is on time again at once: it neither
+// stays late nor catches up by a tick for each poll.
+func TestOnTimeAfterAStall(t *testing.T) {
+	for _, size := range []int{2, 256} {
+		bubble(t, func(t *testing.T) {
+			f := start(t, Options{WheelSize: size, Shards: 2})
+			f.in(1, 10*time.Millisecond)
+			late := f.in(2, 25*time.Hour)
+			f.hold()
+			time.Sleep(24 * time.Hour)
+			f.letGo()
+			f.rest()
+			require.Equal(t, []firing{{1, 24 * time.Hour}}, f.fired())
+			wakeups := f.Stats().Wakeups
+			f.in(3, 7*time.Millisecond)
+			f.pass(time.Second)
+			require.Equal(t, []firing{{3, 24*time.Hour + 7*time.Millisecond}}, f.fired())
+			require.Less(t, f.Stats().Wakeups-wakeups, uint64(12), "no tick is polled")
+			f.pass(time.Hour)
+			require.Equal(t, []firing{{2, 25 * time.Hour}}, f.fired())
+			require.False(t, f.Stop(late))
+		})
+	}
+}
+
+// timers 16, T14: what delays count from has a monotonic reading.
+func TestClockIsMonotonic(t *testing.T) {
+	f := start(t, Options{})
+	require.NotEqual(t, f.base, f.base.Round(0))
+	before := f.now()
+	f.base = withWall(f.base, f.base.Add(-20*365*24*time.Hour))
+	require.Less(t, f.now()-before, nanos(time.Hour))
+}
+
+// timers 17: at a high arm rate of timers that are stopped, memory does not
+// grow: neither slabs, nor bucket records, nor the queue.
+func TestHighArmRate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := start(t, Options{WheelSize: 8, Shards: 1})
+		for i := range 200_000 {
+			h := f.in(i, time.Duration(i%5000)*time.Millisecond)
+			if i%5000 != 0 {
+				require.True(t, f.Stop(h))
+			}
+			if i%100 == 0 {
+				time.Sleep(time.Millisecond)
+			}
+		}
+		f.rest()
+		s := f.shards[0]
+		require.LessOrEqual(t, s.slabs.live, 1)
+		require.LessOrEqual(t, len(s.buckets.table), 8*len(s.levels)+2)
+		require.LessOrEqual(t, f.queue.Len(), 8*len(s.levels))
+		require.Len(t, f.fired(), 40)
+	})
+}
+
+// timers 11: durations below a second, and ticks longer than all delays.
+func TestOddTicks(t *testing.T) {
+	for _, tick := range []time.Duration{1, 999, 333 * time.Millisecond, 25 * time.Hour, math.MaxInt64 / 2} {
+		bubble(t, func(t *testing.T) {
+			f := start(t, Options{Tick: tick, WheelSize: 2})
+			time.Sleep(7)
+			want := f.due(time.Second / 3)
+			h := f.in(1, time.Second/3)
+			if tick > time.Second*1e9 {
+				require.True(t, f.Stop(h))
+				return
+			}
+			f.pass(30 * time.Hour)
+			require.Equal(t, []firing{{1, want}}, f.fired())
+		})
+	}
+}
+
+// timers 18: 64-bit fields that are accessed atomically are aligned, on 32-bit
+// machines too.
+func TestAtomicsAreAligned(t *testing.T) {
+	var w Wheel[byte]
+	require.Zero(t, unsafe.Offsetof(w.held)%8)
+	require.Zero(t, unsafe.Offsetof(w.emptied)%8)
+	require.Zero(t, (unsafe.Offsetof(w.workers)+unsafe.Offsetof(w.workers.panics))%8)
+	require.Equal(t, uintptr(8), unsafe.Alignof(w.held))
+}

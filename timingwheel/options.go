@@ -1,0 +1,111 @@
+package timingwheel
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/bits"
+	"runtime"
+	"time"
+)
+
+// Options configures a wheel. The zero value is a good default.
+type Options struct {
+	// Tick is the resolution: a timer fires at the first tick at or after its
+	// deadline, so up to one Tick late and never early. Default 1 ms; at least
+	// 1 ns. A smaller tick costs wake-ups only while timers are due, not while
+	// the wheel is idle.
+	Tick time.Duration
+
+	// WheelSize is the number of buckets in each level, rounded up to a power
+	// of two. Default 256; 2 to 65,536. With 1 ms and 256 the levels span
+	// 256 ms, 65 s, 4.6 h, 50 days, ...: a timer cascades at most once a level.
+	WheelSize int
+
+	// Shards is the number of independently locked parts, rounded up to a
+	// power of two. Default: 2 for each of GOMAXPROCS, at most 256; 1 to 256.
+	// More shards let more cores schedule and stop at once; each takes some
+	// 35 KiB once used.
+	Shards int
+
+	// Workers bounds the goroutines that run the expiry function; they are
+	// started when first needed. Default: GOMAXPROCS, at least 4; 1 to 65,536.
+	// Raise it when expiries block.
+	Workers int
+
+	// MaxPending bounds the timers that are held at once; beyond it Schedule
+	// says ErrFull. Default 0: no bound but memory (and 2^32 a shard).
+	MaxPending int
+
+	// OnPanic is told of each panic of the expiry function, on the worker that
+	// recovered it. Default: an error on slog's default logger.
+	OnPanic func(Panic)
+}
+
+// Panic describes a panic that a worker recovered.
+type Panic struct {
+	Value any    // what was passed to panic
+	Stack []byte // the stack at the panic, as debug.Stack formats it
+}
+
+// ErrClosed is returned for a timer that a wheel in shutdown refuses.
+var ErrClosed = errors.New("timingwheel: closed")
+
+// ErrFull is returned for a timer that Options.MaxPending refuses.
+var ErrFull = errors.New("timingwheel: MaxPending timers are held already")
+
+const (
+	defaultTick      = time.Millisecond
+	defaultWheelSize = 256
+	minWorkers       = 4
+	maxWheelSize     = 1 << 16
+	maxShards        = 1 << shardBits
+	maxWorkers       = 1 << 16
+)
+
+// withDefaults fills in what is zero and refuses what is out of range.
+func (o Options) withDefaults() (Options, error) {
+	procs := runtime.GOMAXPROCS(0)
+	if o.Tick == 0 {
+		o.Tick = defaultTick
+	}
+	if o.WheelSize == 0 {
+		o.WheelSize = defaultWheelSize
+	}
+	if o.Shards == 0 {
+		o.Shards = min(2*procs, maxShards)
+	}
+	if o.Workers == 0 {
+		o.Workers = max(procs, minWorkers)
+	}
+	if o.OnPanic == nil {
+		o.OnPanic = logPanic
+	}
+	if o.Tick < 0 {
+		return o, fmt.Errorf("timingwheel: Options.Tick is %v, must be at least 1ns", o.Tick)
+	}
+	for _, f := range []struct {
+		name         string
+		v, low, high int
+	}{
+		{"WheelSize", o.WheelSize, 2, maxWheelSize},
+		{"Shards", o.Shards, 1, maxShards},
+		{"Workers", o.Workers, 1, maxWorkers},
+	} {
+		if f.v < f.low || f.v > f.high {
+			return o, fmt.Errorf("timingwheel: Options.%s is %d, must be %d to %d", f.name, f.v, f.low, f.high)
+		}
+	}
+	if o.MaxPending < 0 {
+		return o, fmt.Errorf("timingwheel: Options.MaxPending is %d, must be 0 (no bound) or more", o.MaxPending)
+	}
+	o.WheelSize = ceilPow2(o.WheelSize)
+	o.Shards = ceilPow2(o.Shards)
+	return o, nil
+}
+
+func ceilPow2(n int) int { return 1 << bits.Len(uint(n-1)) }
+
+func logPanic(p Panic) {
+	slog.Error("timingwheel: expiry function panicked", "panic", p.Value, "stack", string(p.Stack))
+}

@@ -1,0 +1,160 @@
+package timingwheel
+
+import (
+	"math/bits"
+	"sync"
+)
+
+// shard is a hierarchical timing wheel of its own, with its own lock: levels
+// of buckets, and the memory for its timers. Shards share the delay queue, the
+// advancer and the workers.
+type shard[V any] struct {
+	mu sync.Mutex
+
+	// All below is guarded by mu.
+
+	// clock is how far this shard has been flushed.
+	//
+	// Invariant: clock is not after the present, and every bucket in levels
+	// whose expiration is at or before clock is one that the advancer is about
+	// to flush.
+	clock   tick
+	partway bool // the advancer has let mu go in the middle of a cascade
+	levels  []level
+	slabs   slabs[V]
+	buckets buckets
+	closed  bool // no new timers (T13)
+	urgent  bool // Shutdown has made all that is pending due, whatever Reset says
+	counts  counts
+
+	num   uint32 // which shard this is
+	bits  uint   // log2 of the wheel size
+	wheel *Wheel[V]
+}
+
+// level is one wheel: a circle of buckets, each spanning size^l ticks. An
+// entry is a bucket's id, 0 where no timer has come yet.
+type level []uint32
+
+// counts are exact; a shard's share of Stats.
+type counts struct {
+	pending   int // timers held
+	ready     int // of these, due and in the hands of the workers
+	scheduled uint64
+	stopped   uint64
+	expired   uint64
+	discarded uint64
+	returned  uint64
+	cascaded  uint64
+}
+
+// placeLocked links a node whose deadline is after s.clock into the lowest
+// level that reaches it. The bucket that was empty enters the delay queue.
+//
+// With c the clock, d the deadline and n the wheel size, level l reaches d if
+// d/n^l - c/n^l < n: at most one lap ahead, counted in that level's own spans.
+// On any level but the lowest that difference is at least 1, since otherwise
+// the level below would have reached d: the bucket begins after the clock.
+func (s *shard[V]) placeLocked(i uint32, n *node[V]) {
+	d, c := n.deadline, s.clock
+	// From the distance alone the level is known, but for the one case in
+	// which the clock's place within its span makes it n instead of n-1.
+	l := uint(bits.Len64(uint64(d-c))-1) / s.bits
+	shift := l * s.bits
+	if d>>shift-c>>shift >= 1<<s.bits {
+		l++
+		shift += s.bits
+	}
+	for uint(len(s.levels)) <= l {
+		s.levels = append(s.levels, make(level, 1<<s.bits))
+	}
+	expiration := d >> shift << shift
+	place := &s.levels[l][d>>shift&(1<<s.bits-1)]
+	id := *place
+	if id == 0 || s.buckets.table[id].expiration != expiration {
+		// A bucket of an earlier lap may stand here still: one that is due,
+		// and that the advancer has taken from the queue or is about to. It
+		// does not need its place for that; the new bucket takes it.
+		id = s.buckets.alloc(bucketWaiting, uint8(l), expiration)
+		*place = id
+		s.linkLocked(i, n, id)
+		s.wheel.enqueue(s, id)
+		return
+	}
+	s.linkLocked(i, n, id)
+}
+
+// addReadyLocked hands one due timer to the workers.
+func (s *shard[V]) addReadyLocked(i uint32, n *node[V]) {
+	s.counts.ready++
+	s.wheel.workers.appendReady(s, i, n)
+}
+
+func (s *shard[V]) linkLocked(i uint32, n *node[V], id uint32) {
+	b := &s.buckets.table[id]
+	n.bucket = id
+	n.next, n.prev = 0, b.tail
+	if b.tail != 0 {
+		s.slabs.node(b.tail).next = i
+	} else {
+		b.head = i
+	}
+	b.tail = i
+	b.count++
+}
+
+// unlinkLocked takes a node out of its list. A bucket emptied so stays where
+// it is, to be filled again without another turn through the delay queue; the
+// advancer removes it before it would sleep for it (T9).
+func (s *shard[V]) unlinkLocked(n *node[V]) *bucket {
+	b := &s.buckets.table[n.bucket]
+	if n.prev != 0 {
+		s.slabs.node(n.prev).next = n.next
+	} else {
+		b.head = n.next
+	}
+	if n.next != 0 {
+		s.slabs.node(n.next).prev = n.prev
+	} else {
+		b.tail = n.prev
+	}
+	b.count--
+	return b
+}
+
+// endLocked takes a timer out for good: its node is free after it.
+func (s *shard[V]) endLocked(i uint32, n *node[V]) {
+	if s.unlinkLocked(n).state == bucketReady {
+		s.counts.ready--
+	}
+	s.slabs.release(i, n)
+	s.wheel.endedLocked(s)
+}
+
+// findLocked is the node that t names, nil if t is stale (T6).
+func (s *shard[V]) findLocked(t Timer) *node[V] {
+	n := s.slabs.lookup(t.index())
+	if n == nil || n.bucket == 0 || n.gen != t.gen() {
+		return nil
+	}
+	return n
+}
+
+// catchUpLocked moves the clock of a shard that had nothing to flush for a
+// while on to the present, so that a short delay goes to the lowest level
+// again and not, as seen from an old clock, to a high one. It stops short of
+// the first bucket: flushing is the advancer's, in order (T14). While a cascade
+// is half done the first timers may be those it has still to move on.
+func (s *shard[V]) catchUpLocked(present tick) {
+	if s.partway {
+		return
+	}
+	for _, l := range s.levels {
+		for _, id := range l {
+			if id != 0 {
+				present = min(present, s.buckets.table[id].expiration-1)
+			}
+		}
+	}
+	s.clock = max(s.clock, present)
+}

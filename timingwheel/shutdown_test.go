@@ -1,0 +1,421 @@
+package timingwheel
+
+import (
+	"context"
+	"math"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Contract T13.
+
+var policies = []Policy{Discard, HandBack, RunNow, Await}
+
+// end shuts down, which must succeed, and checks what must hold after that.
+func (f *fixture) end(p Policy) []int {
+	f.t.Helper()
+	left, err := f.Shutdown(context.Background(), p)
+	require.NoError(f.t, err)
+	f.closed()
+	return left
+}
+
+// closed checks a wheel whose shutdown has ended.
+func (f *fixture) closed() {
+	f.t.Helper()
+	for _, d := range []time.Duration{0, time.Second} {
+		h, err := f.Schedule(1, d)
+		require.ErrorIs(f.t, err, ErrClosed)
+		require.Zero(f.t, h)
+		_, err = f.ScheduleAt(1, time.Now().Add(d))
+		require.ErrorIs(f.t, err, ErrClosed)
+	}
+	verify(f.t, f.Wheel)
+	st := f.Stats()
+	require.Equal(f.t, []int{0, 0, 0, 0}, []int{st.Pending, st.Ready, st.Workers, st.Bytes})
+	require.Zero(f.t, st.Overdue)
+	require.Equal(f.t, st.Scheduled, st.Stopped+st.Expired+st.Discarded+st.HandedBack, "T3")
+	require.True(f.t, f.workers.gone())
+	require.Zero(f.t, f.queue.Len())
+	for _, s := range f.shards {
+		func() {
+			s.mu.Lock() // another call of Shutdown may be on its way out
+			defer s.mu.Unlock()
+			require.Zero(f.t, s.slabs)
+			require.Nil(f.t, s.buckets.table)
+			require.Nil(f.t, s.levels)
+		}()
+	}
+}
+
+// T13, T3, timers 4: each policy, with timers on every level, in the ready list, running,
+// stopped and moved; what has not run is dealt with as the policy says, once.
+func TestShutdownPolicies(t *testing.T) {
+	for _, policy := range policies {
+		for _, shards := range []int{1, 4} {
+			t.Run(policy.String(), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					g := make(gate)
+					f := start(t, Options{WheelSize: 4, Shards: shards, Workers: 1, MaxPending: 1000}, g.wait)
+					f.occupy(1)
+					const n = 200
+					var hs []Timer
+					for i := range n {
+						hs = append(hs, f.in(i, time.Duration(i)*time.Millisecond))
+					}
+					f.Stop(hs[10])
+					f.Stop(hs[110])
+					f.Reset(hs[20], 300*time.Millisecond) // the last of all
+					f.Reset(hs[120], 10*time.Millisecond) // runs tenth or so
+					f.pass(50 * time.Millisecond)         // some are ready
+					order := []int{}
+					for i := range n {
+						if i != 10 && i != 110 && i != 20 && i != 120 {
+							order = append(order, i)
+						}
+					}
+					order = append(order, 20)
+					const late = 11
+
+					at := f.since()
+					free := make(chan struct{})
+					go func() {
+						time.Sleep(time.Second)
+						close(g)
+						close(free)
+					}()
+					left := f.end(policy)
+					switch policy {
+					case Discard:
+						require.Equal(t, at+time.Second, f.since(), "it waits for the function that runs")
+						require.Nil(t, left)
+						require.Empty(t, f.fired())
+						require.Equal(t, uint64(n-2), f.Stats().Discarded)
+					case HandBack:
+						require.Equal(t, at+time.Second, f.since())
+						require.Equal(t, order, without(left, 120), "in order of deadline")
+						require.Contains(t, left[:late+1], 120)
+						require.Empty(t, f.fired())
+						require.Equal(t, uint64(n-2), f.Stats().HandedBack)
+					case RunNow, Await:
+						require.Nil(t, left)
+						require.Equal(t, at+time.Second, f.since(), "all were due when the worker was free")
+						ran := f.values()
+						require.Equal(t, order, without(ran, 120))
+						require.Contains(t, ran[:late+1], 120)
+					}
+					<-free
+					for _, h := range hs {
+						require.False(t, f.Stop(h))
+						require.False(t, f.Reset(h, 0))
+					}
+					require.Nil(t, f.end(policies[shards%4]), "idempotent")
+				})
+			})
+		}
+	}
+}
+
+func without(vs []int, v int) []int {
+	return slices.DeleteFunc(slices.Clone(vs), func(x int) bool { return x == v })
+}
+
+// T13: RunNow does not wait for deadlines, Await does; Stop and Reset go on
+// meanwhile, and new timers are refused, also in callbacks.
+func TestRunNowAndAwait(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := start(t, Options{WheelSize: 2, Shards: 2})
+		f.in(2, 2*time.Hour)
+		f.in(1, math.MaxInt64)
+		f.end(RunNow)
+		require.Equal(t, []firing{{2, 0}, {1, 0}}, f.fired())
+	})
+	bubble(t, func(t *testing.T) {
+		var f *fixture
+		f = start(t, Options{WheelSize: 2, Shards: 2, MaxPending: 4}, func(v int) {
+			_, err := f.Schedule(v, time.Hour)
+			require.ErrorIs(t, err, ErrClosed)
+		})
+		f.in(1, time.Hour)
+		stop, move, soon := f.in(2, 3*time.Hour), f.in(3, time.Minute), f.in(4, 5*time.Hour)
+		ended := make(chan time.Duration)
+		go func() {
+			f.end(Await)
+			ended <- f.since()
+		}()
+		f.rest()
+		_, err := f.Schedule(5, 0)
+		require.ErrorIs(t, err, ErrClosed, "refused as closed, though MaxPending are held as well")
+		f.pass(time.Second)
+		require.True(t, f.Reset(move, 2*time.Hour))
+		require.True(t, f.Stop(stop))
+		require.True(t, f.Reset(soon, 0))
+		require.Equal(t, 2*time.Hour+time.Second, <-ended)
+		require.Equal(t, []firing{{4, time.Second}, {1, time.Hour}, {3, 2*time.Hour + time.Second}}, f.fired())
+	})
+	bubble(t, func(t *testing.T) { // Await of what is stopped
+		f := start(t, Options{Shards: 2})
+		h := f.in(1, time.Hour)
+		go func() {
+			time.Sleep(time.Minute)
+			f.Stop(h)
+		}()
+		f.end(Await)
+		require.Equal(t, time.Minute, f.since())
+	})
+}
+
+// T13: a call that waits is ended sooner by a stricter one; both return.
+func TestAwaitIsEndedSooner(t *testing.T) {
+	for _, stricter := range policies[:3] {
+		bubble(t, func(t *testing.T) {
+			f := start(t, Options{Shards: 2})
+			f.in(1, time.Hour)
+			ended := make(chan time.Duration, 1)
+			go func() {
+				left, err := f.Shutdown(context.Background(), Await)
+				require.NoError(t, err)
+				require.Nil(t, left)
+				ended <- f.since()
+			}()
+			f.pass(time.Minute)
+			require.Equal(t, stricter == HandBack, slices.Equal([]int{1}, f.end(stricter)))
+			require.Equal(t, time.Minute, <-ended)
+			require.Equal(t, stricter == RunNow, len(f.fired()) == 1)
+		})
+	}
+}
+
+// T13: under RunNow a timer that waits for a worker cannot be moved out again,
+// but stopped.
+func TestResetUnderRunNow(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		g := make(gate)
+		f := start(t, Options{Workers: 1}, g.wait)
+		f.occupy(1)
+		a, b := f.in(1, time.Hour), f.in(2, time.Hour)
+		ended := make(chan struct{})
+		go func() {
+			f.end(RunNow)
+			close(ended)
+		}()
+		f.rest()
+		require.True(t, f.Reset(a, time.Hour))
+		require.True(t, f.Stop(b))
+		close(g)
+		<-ended
+		require.Equal(t, []firing{{1, 0}}, f.fired())
+		require.False(t, f.Reset(a, time.Hour))
+	})
+}
+
+// T13: a context that ends while a callback blocks. What the policy does goes
+// on; a second call waits for it, or ends it by a stricter policy.
+func TestShutdownContext(t *testing.T) {
+	for _, policy := range policies {
+		for _, second := range policies {
+			t.Run(policy.String()+second.String(), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					g := make(gate)
+					f := start(t, Options{WheelSize: 2, Shards: 2, Workers: 1}, g.wait)
+					f.occupy(1)
+					f.in(2, 2*time.Hour)
+					f.in(1, time.Hour)
+					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+					defer cancel()
+					got, err := f.Shutdown(ctx, policy)
+					require.ErrorIs(t, err, context.DeadlineExceeded)
+					require.Equal(t, time.Minute, f.since())
+					_, err = f.Schedule(3, 0)
+					require.ErrorIs(t, err, ErrClosed)
+					f.rest()
+
+					time.AfterFunc(time.Minute, func() { close(g) })
+					got = append(got, f.end(second)...)
+					ran := f.values()
+					first := policy
+					if policy == Await && second != Await { // the stricter one decides
+						first = second
+					}
+					switch {
+					case first == Discard || policy == RunNow && second == Discard:
+						require.Empty(t, append(got, ran...))
+					case first == HandBack || policy == RunNow && second == HandBack:
+						require.Equal(t, []int{1, 2}, got)
+						require.Empty(t, ran)
+					default:
+						require.Equal(t, []int{1, 2}, ran)
+						require.Empty(t, got)
+					}
+					end := 2 * time.Minute
+					if first == Await {
+						end = 2 * time.Hour
+					}
+					require.Equal(t, end, f.since())
+				})
+			})
+		}
+	}
+}
+
+// T13: a context that has ended already still starts the shutdown.
+func TestShutdownCancelled(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		g := make(gate)
+		f := start(t, Options{}, g.wait)
+		f.occupy(1)
+		f.in(1, time.Hour)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		left, err := f.Shutdown(ctx, HandBack)
+		require.ErrorIs(t, err, context.Canceled)
+		require.Equal(t, []int{1}, left)
+		close(g)
+		synctest.Wait()
+		f.closed()
+	})
+}
+
+// T13, timers 4: any number of calls at once, with different policies; each
+// timer ends once, each call returns, and nothing is left.
+func TestShutdownAtOnce(t *testing.T) {
+	for round := range 200 {
+		bubble(t, func(t *testing.T) {
+			var running atomic.Int32
+			f := start(t, Options{WheelSize: 2, Shards: 1 << (round % 3), Workers: 2, Tick: 1 + time.Duration(round)}, func(int) {
+				running.Add(1)
+				runtime.Gosched()
+				running.Add(-1)
+			})
+			const n = 150
+			for i := range n {
+				f.in(i, time.Duration(i%70*50))
+			}
+			var mu sync.Mutex
+			ends := map[int]int{}
+			var wg sync.WaitGroup
+			for k := range 8 {
+				wg.Go(func() {
+					time.Sleep(time.Duration(k * round))
+					left, err := f.Shutdown(context.Background(), policies[(round>>(k%4)+k)%4])
+					if err != nil || running.Load() != 0 {
+						t.Error("returned too early", err)
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					for _, v := range left {
+						ends[v]++
+					}
+				})
+			}
+			wg.Wait()
+			synctest.Wait()
+			f.closed()
+			for _, v := range f.values() {
+				ends[v]++
+			}
+			st := f.Stats()
+			require.Equal(t, n, len(ends)+int(st.Discarded))
+			for v, k := range ends {
+				require.Equal(t, 1, k, "timer %d", v)
+			}
+		})
+	}
+}
+
+// T13: the advancer may find records of a discarded shard used again, by a
+// RunNow that was overtaken by a Discard: 1. RunNow lists the timers, 2. Discard
+// drops them, and the shard's memory, 3. RunNow makes a bucket for the first
+// of them, finds none, and frees it, 4. the advancer looks at the head of the
+// queue, which names the same record, before Discard has closed the queue.
+func TestPruneAfterDiscard(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := start(t, Options{Shards: 1})
+		f.in(1, time.Hour)
+		s := f.shards[0]
+		s.mu.Lock()
+		s.closed, s.urgent = true, true // step 1
+		s.mu.Unlock()
+		f.takeAll(Discard)
+		require.Positive(t, s.buckets.seq, "it goes on: no bucket that somebody still names comes again")
+		s.mu.Lock()
+		s.buckets.release(s.buckets.alloc(bucketReady, 0, 1))
+		s.mu.Unlock()
+		f.hold() // the advancer's turn is taken by hand: it does not like being looked at
+		_, err := f.queue.Push(queued{0, 1}, time.Now().Add(time.Hour))
+		require.NoError(t, err)
+		f.prune()
+		require.Zero(t, f.Stats().Overdue)
+		time.Sleep(2 * time.Hour)
+		require.False(t, f.flush(s, 1))
+		f.letGo()
+	})
+}
+
+// T3, T13: the timers of a bucket that is half cascaded are dealt with like all
+// others, and the cascade finds that they are gone.
+func TestShutdownDuringCascade(t *testing.T) {
+	const n = 50 * flushChunk
+	for _, policy := range policies {
+		for caught := false; !caught; {
+			bubble(t, func(t *testing.T) {
+				f := start(t, Options{WheelSize: 2, Shards: 1})
+				f.hold()
+				for i := range n {
+					f.in(i, 5*time.Millisecond)
+				}
+				time.Sleep(4 * time.Millisecond)
+				s, id := f.head()
+				var taken int
+				caught = f.duringCascade(s, id, func(int) {
+					s.mu.Unlock()
+					defer s.mu.Lock()
+					switch policy {
+					case Discard, HandBack:
+						taken = len(f.takeAll(policy))
+						require.Zero(t, f.Len())
+					case RunNow:
+						f.runAll()
+					}
+				})
+				f.letGo()
+				if !caught {
+					return
+				}
+				f.end(policy)
+				switch policy {
+				case Discard:
+					require.Equal(t, uint64(n), f.Stats().Discarded)
+				case HandBack:
+					require.Equal(t, n, taken)
+				default:
+					ran := f.values()
+					slices.Sort(ran)
+					require.Len(t, slices.Compact(ran), n)
+				}
+			})
+		}
+	}
+}
+
+// T13: an unknown policy is refused, by name and value, and changes nothing.
+func TestUnknownPolicy(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := start(t, Options{})
+		_, err := f.Shutdown(t.Context(), Await+1)
+		require.EqualError(t, err, "timingwheel: Shutdown's policy is Policy(4), must be Discard, HandBack, RunNow or Await")
+		f.in(1, 0)
+		f.rest()
+		require.Len(t, f.fired(), 1)
+		for p, name := range []string{"Discard", "HandBack", "RunNow", "Await", "Policy(4)"} {
+			require.Equal(t, name, Policy(p).String())
+		}
+	})
+}

@@ -1,0 +1,119 @@
+package timingwheel
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Contract T14: what happens when the advancer comes late.
+
+// T14: after a stall overdue timers run in the order of their deadlines,
+// whatever their levels and shards, and all at once.
+// timers 14: no catching up by one tick for each poll.
+func TestOverdueInOrder(t *testing.T) {
+	for _, size := range []int{2, 4, 256} {
+		for _, shards := range []int{1, 4} {
+			bubble(t, func(t *testing.T) {
+				f := start(t, Options{WheelSize: size, Shards: shards, Workers: 1})
+				f.hold()
+				n := 3 * flushChunk
+				for i := range n {
+					ms := i * 7919 % 1000 // some twice, in no order
+					f.on(i%shards, ms, time.Duration(ms)*time.Millisecond+1)
+				}
+				time.Sleep(1001 * time.Millisecond)
+				now := f.since()
+				f.letGo()
+				f.rest()
+				ran := f.fired()
+				require.Len(t, ran, n)
+				require.True(t, slices.IsSortedFunc(ran, func(a, b firing) int { return a.v - b.v }), "%v", ran)
+				for _, r := range ran {
+					require.Equal(t, now, r.at)
+				}
+			})
+		}
+	}
+}
+
+// T14: timers that are added while the advancer lags, and so find the shard's
+// clock behind, do not move it past what it has still to flush.
+func TestAddDuringStall(t *testing.T) {
+	for _, size := range []int{2, 256} {
+		bubble(t, func(t *testing.T) {
+			f := start(t, Options{WheelSize: size, Shards: 1, Workers: 1})
+			f.in(2000, 2000*time.Millisecond)
+			f.hold()
+			time.Sleep(time.Second)
+			f.in(1500, 500*time.Millisecond) // the clock may catch up, and does
+			require.Equal(t, tick(1000), f.shards[0].clock)
+			f.in(1001, 1)
+			time.Sleep(4 * time.Second)
+			f.in(9000, 4*time.Second)
+			f.in(5001, 1)
+			f.in(6000, time.Second)
+			require.Equal(t, tick(1000), f.shards[0].clock)
+			time.Sleep(time.Second)
+			f.letGo()
+			f.rest()
+			require.Equal(t, []int{1001, 1500, 2000, 5001, 6000}, f.values())
+			f.pass(time.Hour)
+			require.Equal(t, []firing{{9000, 9 * time.Second}}, f.fired())
+		})
+	}
+}
+
+// T14: a timer that is added between two chunks of a cascade, after a stall,
+// does not move the clock past the timers that are still to be cascaded.
+func TestAddDuringCascadeOfAStall(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const n = 20_000
+		for caught := false; !caught; {
+			f := start(t, Options{WheelSize: 256, Shards: 1, Workers: 1})
+			f.hold()
+			for i := range n {
+				ms := 256 + i*97%256
+				f.in(ms, time.Duration(ms)*time.Millisecond)
+			}
+			time.Sleep(time.Minute)
+			s, id := f.head()
+			caught = f.duringCascade(s, id, func(left int) {
+				f.addLocked(s, 60_001, f.now(), f.now()+1)
+			})
+			f.letGo()
+			f.pass(time.Second)
+			ran := f.values()
+			if caught {
+				require.Len(t, ran, n+1)
+			}
+			require.True(t, slices.IsSorted(ran))
+		}
+	})
+}
+
+// duringCascade flushes a bucket and calls do, with the shard locked, in a gap
+// in which the cascade has let the lock go. It says whether it met one.
+func (f *fixture) duringCascade(s *shard[int], id uint32, do func(left int)) (met bool) {
+	done := make(chan struct{})
+	defer func() { <-done }()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.buckets.table[id]
+	go func() {
+		defer close(done)
+		f.flush(s, id)
+	}()
+	for s.buckets.holds(run{s.num, id, before.seq}) {
+		if b := &s.buckets.table[id]; b.state == bucketCascading {
+			require.Less(f.t, b.count, before.count)
+			do(int(b.count))
+			return true
+		}
+		s.mu.Unlock()
+		s.mu.Lock()
+	}
+	return false
+}

@@ -1,0 +1,100 @@
+package timingwheel
+
+import "time"
+
+// Stats is what a wheel holds and has done. Each figure is exact; as shards are
+// read one after the other, figures of one Stats may be some calls apart while
+// the wheel is in use.
+type Stats struct {
+	Pending int // timers held, Ready included
+	Ready   int // timers that are due and wait for a worker
+	// Overdue is how long ago the oldest timer that waits for a worker, or for
+	// the advancer, came due; 0 if none does. To the tick.
+	Overdue time.Duration
+
+	Scheduled  uint64 // timers accepted; = Pending + Stopped + Expired + Discarded + HandedBack
+	Stopped    uint64 // by Stop
+	Expired    uint64 // taken by a worker
+	Discarded  uint64 // by Shutdown
+	HandedBack uint64 // by Shutdown
+	Panics     uint64 // of the expiry function
+
+	Cascaded uint64 // moves of a timer to a lower level
+	// Wakeups counts how often the advancer woke; EmptyWakeups of these, how
+	// often it had slept for a bucket that turned out empty, because its last
+	// timer was stopped meanwhile (T9).
+	Wakeups, EmptyWakeups uint64
+
+	Workers int // goroutines that run the expiry function, idle ones included
+	Idle    int // of these, waiting for a timer
+	Levels  int // the most that any shard needed so far
+	// Bytes is the memory of the slabs that hold the timers.
+	Bytes int
+}
+
+// Stats reads the wheel's figures. It takes each shard's lock in turn.
+func (w *Wheel[V]) Stats() Stats {
+	var st Stats
+	for _, s := range w.shards {
+		s.mu.Lock()
+		c := s.counts
+		st.Pending += c.pending
+		st.Ready += c.ready
+		st.Scheduled += c.scheduled
+		st.Stopped += c.stopped
+		st.Expired += c.expired
+		st.Discarded += c.discarded
+		st.HandedBack += c.returned
+		st.Cascaded += c.cascaded
+		st.Levels = max(st.Levels, len(s.levels))
+		st.Bytes += s.slabs.bytes()
+		s.mu.Unlock()
+	}
+	st.Overdue = w.overdue()
+	st.EmptyWakeups = w.emptied.Load() // before Wakeups, so that it is never more
+	st.Wakeups = w.queue.Stats().Wakeups
+	p := &w.workers
+	st.Panics = p.panics.Load()
+	p.mu.Lock()
+	st.Workers, st.Idle = p.members.workers, p.idle
+	p.mu.Unlock()
+	return st
+}
+
+// overdue looks at what is first in the ready list, and first in the queue.
+func (w *Wheel[V]) overdue() time.Duration {
+	now := w.now()
+	oldest := now
+	if q, at, ok := w.queue.Peek(); ok {
+		s := w.shards[q.shard]
+		s.mu.Lock()
+		if int(q.bucket) < len(s.buckets.table) && s.buckets.table[q.bucket].count > 0 {
+			oldest = min(oldest, nanos(at.Sub(w.base)))
+		}
+		s.mu.Unlock()
+	}
+	for {
+		w.workers.mu.Lock()
+		var first run
+		if w.workers.ready.n > 0 {
+			first = w.workers.ready.front()
+		}
+		w.workers.mu.Unlock()
+		if first.seq == 0 {
+			break
+		}
+		s := w.shards[first.shard]
+		s.mu.Lock()
+		gone := s.dropEmptyLocked(first)
+		if !gone {
+			// Not the bucket's expiration: timers that are due at once join it.
+			n := s.slabs.node(s.buckets.table[first.bucket].head)
+			oldest = min(oldest, w.start(n.deadline))
+		}
+		s.mu.Unlock()
+		if !gone {
+			break
+		}
+	}
+	return time.Duration(now - oldest)
+}

@@ -1,0 +1,361 @@
+package timingwheel
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Contracts about when: T1, T2, T7, T8, T14, T16. In a bubble times are exact,
+// so there is no tolerance anywhere.
+
+// geometries are wheels that overflow at once, and the default one.
+func geometries(f func(name string, o Options)) {
+	for _, tick := range []time.Duration{1, 7, time.Microsecond, time.Millisecond, 3*time.Millisecond + 1, 100 * time.Millisecond} {
+		for _, size := range []int{2, 3, 256} {
+			for _, shards := range []int{1, 4} {
+				for _, workers := range []int{1, 3} {
+					o := Options{Tick: tick, WheelSize: size, Shards: shards, Workers: workers}
+					f(fmt.Sprintf("tick=%v/size=%d/shards=%d/workers=%d", tick, size, shards, workers), o)
+				}
+			}
+		}
+	}
+}
+
+// T1, T2, T7, timers 10, timers 12, timers 14 (first run): at any tick, delay
+// and phase a timer runs at the first tick at or after its deadline, and at
+// once if it is due already.
+func TestRunsAtItsTick(t *testing.T) {
+	geometries(func(name string, o Options) {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f := start(t, o)
+				want := map[int]time.Duration{}
+				for phase := range 9 {
+					// Phases within the tick and within the spans of the levels.
+					time.Sleep(o.Tick*time.Duration(phase*phase) + o.Tick/7*time.Duration(phase))
+					for _, ticks := range []time.Duration{-1, 0, 1, 2, 3, 4, 5, 8, 16, 17, 63, 255, 256, 257, 1000, 65536, 1 << 20} {
+						for _, off := range []time.Duration{-o.Tick, -o.Tick / 2, -1, 0, 1, o.Tick / 3} {
+							want[len(want)] = f.due(ticks*o.Tick + off)
+							f.in(len(want)-1, ticks*o.Tick+off)
+						}
+					}
+				}
+				f.pass(o.Tick << 21)
+				ran := f.fired()
+				require.Len(t, ran, len(want))
+				for _, r := range ran {
+					require.Equal(t, want[r.v], r.at, "timer %d", r.v)
+				}
+				require.Zero(t, f.Len())
+			})
+		})
+	})
+}
+
+// T1, T2, T7, timers 12: deadlines as points in time, past ones included.
+func TestScheduleAt(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := start(t, Options{Tick: 10 * time.Millisecond, WheelSize: 2})
+		time.Sleep(25 * time.Millisecond)
+		now := time.Now()
+		want := map[int]time.Duration{}
+		for i, d := range []time.Duration{-time.Hour, -1, 0, 1, 5 * time.Millisecond, 5*time.Millisecond + 1, time.Second, math.MinInt64} {
+			_, err := f.ScheduleAt(i, now.Add(d))
+			require.NoError(t, err)
+			want[i] = f.due(d)
+		}
+		for i, at := range []time.Time{{}, time.Unix(0, 0), now.Add(time.Second).UTC().Round(0)} {
+			_, err := f.ScheduleAt(100+i, at)
+			require.NoError(t, err)
+			want[100+i] = f.due(at.Sub(now))
+		}
+		never, err := f.ScheduleAt(-1, now.AddDate(1000, 0, 0))
+		require.NoError(t, err)
+		f.pass(time.Hour)
+		for _, r := range f.fired() {
+			require.Equal(t, want[r.v], r.at, "timer %d", r.v)
+			delete(want, r.v)
+		}
+		require.Empty(t, want)
+		require.True(t, f.Stop(never))
+	})
+}
+
+// T7, timers 12: due at once, but not in the caller; and not before Schedule
+// has let go of its locks.
+func TestDueAtOnceRunsOnAWorker(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		for _, delay := range []time.Duration{0, -1, math.MinInt64} {
+			caller := goroutineID()
+			var runner uint64
+			f := start(t, Options{Workers: 1}, func(int) { runner = goroutineID() })
+			f.in(1, delay)
+			f.rest()
+			require.Equal(t, []firing{{1, 0}}, f.fired())
+			require.NotEqual(t, caller, runner)
+			h := f.in(2, time.Hour)
+			require.True(t, f.Reset(h, delay))
+			f.rest()
+			require.Equal(t, []int{2}, f.values())
+			require.NotEqual(t, caller, runner)
+		}
+	})
+}
+
+// T8, timers 11: MaxInt64 saturates, wherever the clock stands.
+func TestMaxInt64Saturates(t *testing.T) {
+	for _, tick := range []time.Duration{1, 3, time.Millisecond, time.Hour, math.MaxInt64} {
+		bubble(t, func(t *testing.T) {
+			f := start(t, Options{Tick: tick, WheelSize: 2, Shards: 1})
+			time.Sleep(12345 * time.Millisecond)
+			var hs []Timer
+			for _, d := range []time.Duration{math.MaxInt64, math.MaxInt64 - 1, math.MaxInt64 - 12345*time.Millisecond} {
+				hs = append(hs, f.in(1, d))
+			}
+			h := f.in(2, 1)
+			require.True(t, f.Reset(h, math.MaxInt64))
+			f.pass(200 * 365 * 24 * time.Hour)
+			require.Empty(t, f.fired())
+			for _, h := range append(hs, h) {
+				require.True(t, f.Stop(h))
+			}
+			f.rest()
+		})
+	}
+}
+
+// T8, timers 13: the clock walks past every boundary of every level, with
+// timers that come due just before, at and after it, from just before, at and
+// after the one below.
+func TestEveryLevelBoundary(t *testing.T) {
+	const end = 1 << 61 // of what the bubble's clock can reach
+	for _, g := range []struct {
+		tick time.Duration
+		size int
+	}{{1, 2}, {1, 4}, {1, 256}, {1, 1 << 16}, {3, 2}, {time.Microsecond, 8}, {time.Millisecond, 2}, {time.Millisecond, 256}, {time.Hour, 2}} {
+		t.Run(fmt.Sprintf("tick=%v/size=%d", g.tick, g.size), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f := start(t, Options{Tick: g.tick, WheelSize: g.size, Shards: 1, Workers: 1})
+				want := map[int]time.Duration{}
+				add := func(at time.Duration) {
+					if d := at - f.since(); d > 0 {
+						want[len(want)] = f.due(d)
+						f.in(len(want)-1, d)
+					}
+				}
+				var bounds []time.Duration
+				for b := g.tick; b <= end; b *= time.Duration(g.size) {
+					bounds = append(bounds, b)
+					if b > end/time.Duration(g.size) {
+						break
+					}
+				}
+				for k, b := range bounds {
+					for _, from := range []time.Duration{b - g.tick, b, b + g.tick} {
+						if from < f.since() {
+							continue
+						}
+						f.pass(from - f.since())
+						for _, next := range bounds[k:min(k+3, len(bounds))] {
+							for _, off := range []time.Duration{-g.tick, 0, g.tick} {
+								add(next + off)
+								add(from + next + off)
+							}
+						}
+					}
+				}
+				f.pass(4*bounds[len(bounds)-1] - f.since())
+				ran := f.fired()
+				require.Len(t, ran, len(want))
+				for _, r := range ran {
+					require.Equal(t, want[r.v], r.at, "timer %d", r.v)
+				}
+			})
+		})
+	}
+}
+
+// T8: the last ticks that an int64 holds. The clock cannot be brought there, so
+// the test takes the advancer's turns, and sees each timer become ready at its
+// own deadline: on flush the clock is neither before nor past it.
+func TestLastTicks(t *testing.T) {
+	for i := range 8 {
+		size := []int{2, 4, 256, 1 << 16}[i/2]
+		clock := []tick{math.MaxInt64 - 70_000, math.MaxInt64 - 3}[i%2]
+		bubble(t, func(t *testing.T) {
+			g := make(gate)
+			f := start(t, Options{Tick: 1, WheelSize: size, Shards: 1, Workers: 1}, g.wait)
+			defer close(g)
+			f.hold()
+			f.occupy(1)
+			s := f.shards[0]
+			s.clock = clock
+			left := 0
+			for k := range 62 {
+				for _, d := range []tick{clock + 1<<k, math.MaxInt64 - 1<<k + 1} {
+					if d <= clock { // wrapped, or passed
+						continue
+					}
+					i, n := s.slabs.alloc()
+					n.value, n.deadline = k, d
+					s.counts.pending++
+					s.counts.scheduled++
+					s.placeLocked(i, n)
+					left++
+				}
+			}
+			for f.queue.Len() > 0 {
+				s, id := f.head()
+				f.flush(s, id)
+				for id := range s.buckets.table {
+					b := &s.buckets.table[id]
+					for i := b.head; i != 0; i = s.slabs.node(i).next {
+						d := s.slabs.node(i).deadline
+						if b.state == bucketReady {
+							require.LessOrEqual(t, d, s.clock)
+							require.Equal(t, b.expiration, d)
+						} else {
+							require.GreaterOrEqual(t, d, s.clock)
+						}
+					}
+				}
+			}
+			require.Equal(t, left, s.counts.ready)
+			require.Equal(t, tick(math.MaxInt64), s.clock)
+			s.clock = 0 // for verify
+		})
+	}
+}
+
+// T8: the level and the bucket that placeLocked takes are those that the
+// definition gives, everywhere around the first boundaries.
+func TestPlace(t *testing.T) {
+	for _, size := range []int{2, 4, 8} {
+		f := start(t, Options{WheelSize: size, Shards: 1})
+		f.hold()
+		s := f.shards[0]
+		for c := range tick(140) {
+			for d := c + 1; d < c+300; d++ {
+				s.clock = c
+				i, n := s.slabs.alloc()
+				n.deadline = d
+				s.counts.pending++
+				s.counts.scheduled++
+				s.placeLocked(i, n)
+				level, span := 0, tick(1)
+				for d/span-c/span >= tick(size) {
+					level++
+					span *= tick(size)
+				}
+				b := s.buckets.table[n.bucket]
+				require.Equal(t, bucket{
+					head: i, tail: i, count: 1, level: uint8(level), state: bucketWaiting,
+					expiration: d / span * span, seq: b.seq, queued: b.queued,
+				}, b)
+				require.True(t, b.expiration > c)
+				require.True(t, f.Stop(makeTimer(0, n.gen, i)))
+				f.prune()
+			}
+		}
+		s.clock = 0
+	}
+}
+
+// T14, timers 16: a deadline by the wall clock is turned into a delay by the
+// wall clock of now, not by that of New: it may have been set in between.
+func TestWallClockWasSet(t *testing.T) {
+	for _, step := range []time.Duration{time.Hour, -time.Hour} {
+		f := start(t, Options{Tick: 1, Shards: 1})
+		f.hold()
+		// As if the wall clock had been set ahead by step since New.
+		f.base = withWall(f.base, f.base.Add(-step))
+		lo := f.now()
+		at := time.Now().Add(24 * time.Hour)
+		mono, err := f.ScheduleAt(1, at)
+		require.NoError(t, err)
+		wall, err := f.ScheduleAt(2, at.Round(0))
+		require.NoError(t, err)
+		plain := f.in(3, 24*time.Hour)
+		hi := f.now()
+		for _, h := range []Timer{mono, wall, plain} {
+			d := nanos(f.shards[0].slabs.node(h.index()).deadline) - nanos(24*time.Hour)
+			// The two clocks are not read at one instant, so the wall clock's is
+			// not exact; the step is what it must not be off by.
+			slack := nanos(step.Abs() / 2)
+			require.True(t, lo-slack <= d && d <= hi+slack, "off by %v", time.Duration(d-lo))
+		}
+	}
+}
+
+// T2, timers 14, timers 9: a timer whose callback schedules the next one does
+// not drift beyond that: each comes at the first tick after the delay. With a
+// deadline instead of a delay it does not drift at all.
+func TestRescheduleDoesNotDrift(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const rounds = 1000
+		var f *fixture
+		var next time.Time
+		f = start(t, Options{WheelSize: 2}, func(v int) {
+			switch {
+			case v == 1:
+				f.Schedule(1, 6*time.Millisecond) // timers 9: its own value again
+			case v == 2:
+				next = next.Add(2500 * time.Microsecond)
+				f.ScheduleAt(2, next)
+			}
+		})
+		next = time.Now()
+		f.in(1, 6*time.Millisecond)
+		f.in(2, 0)
+		time.Sleep(rounds * 6 * time.Millisecond)
+		synctest.Wait()
+		ones, twos := 0, 0
+		for _, r := range f.fired() {
+			if r.v == 1 {
+				ones++
+				require.Equal(t, time.Duration(ones)*6*time.Millisecond, r.at)
+				continue
+			}
+			want := time.Duration(twos) * 2500 * time.Microsecond
+			require.Equal(t, (want + want%time.Millisecond), r.at)
+			twos++
+		}
+		require.Equal(t, rounds, ones)
+		require.Equal(t, rounds*6*2/5+1, twos)
+	})
+}
+
+// T1, T8: rounding up to ticks and back, up to the end of time.
+func TestTicks(t *testing.T) {
+	for _, c := range []struct {
+		tick, at           nanos
+		floor, ceil        tick
+		startCeil, startFl nanos
+	}{
+		{1, 0, 0, 0, 0, 0},
+		{10, 9, 0, 1, 10, 0},
+		{10, 10, 1, 1, 10, 10},
+		{10, 11, 1, 2, 20, 10},
+		{1, maxNanos, math.MaxInt64, math.MaxInt64, maxNanos, maxNanos},
+		{10, maxNanos, math.MaxInt64 / 10, math.MaxInt64/10 + 1, maxNanos, maxNanos / 10 * 10},
+		{maxNanos, maxNanos - 1, 0, 1, maxNanos, 0},
+		{maxNanos, maxNanos, 1, 1, maxNanos, maxNanos},
+		{maxNanos - 1, maxNanos, 1, 2, maxNanos, maxNanos - 1},
+	} {
+		w := &Wheel[int]{tick: c.tick}
+		require.Equal(t, c.floor, w.floor(c.at))
+		require.Equal(t, c.ceil, w.ceil(c.at))
+		require.Equal(t, c.startFl, w.start(c.floor))
+		require.Equal(t, c.startCeil, w.start(c.ceil))
+	}
+	require.Equal(t, maxNanos, after(1, math.MaxInt64))
+	require.Equal(t, maxNanos, after(maxNanos, math.MaxInt64))
+	require.Equal(t, maxNanos, after(2, math.MaxInt64-2))
+	require.Equal(t, maxNanos-1, after(2, math.MaxInt64-3))
+}

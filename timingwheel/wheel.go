@@ -1,0 +1,247 @@
+package timingwheel
+
+import (
+	"errors"
+	"math/bits"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-782fa212/limbo/delayqueue"
+)
+
+// Wheel holds values until their time is up, and passes each to the wheel's
+// expiry function then. Make one with [New]; it runs goroutines until it is
+// shut down. All methods are safe for use from any goroutine, the expiry
+// function included.
+type Wheel[V any] struct {
+	expire  func(V)
+	options Options
+	base    time.Time // what nanos and ticks count from
+	tick    nanos
+
+	shards  []*shard[V]
+	homes   homes
+	queue   *delayqueue.Queue[queued]
+	workers workers[V]
+
+	held    atomic.Int64  // timers, counted only under MaxPending; any goroutine writes
+	emptied atomic.Uint64 // buckets that were slept for and found empty; the advancer writes
+}
+
+// New makes a wheel that calls expire, on one of its workers, with the value
+// of each timer whose time is up. It costs one goroutine while idle. A nil
+// expire or an option out of range is an error that names it.
+func New[V any](expire func(V), o Options) (*Wheel[V], error) {
+	if expire == nil {
+		return nil, errors.New("timingwheel: the expiry function is nil")
+	}
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	w := &Wheel[V]{
+		expire:  expire,
+		options: o,
+		base:    time.Now(),
+		tick:    nanos(o.Tick),
+		shards:  make([]*shard[V], o.Shards),
+		queue:   delayqueue.New[queued](),
+	}
+	for i := range w.shards {
+		w.shards[i] = &shard[V]{num: uint32(i), bits: uint(bits.TrailingZeros(uint(o.WheelSize))), wheel: w}
+	}
+	for i := range w.homes {
+		w.homes[i].Store(uint32(i))
+	}
+	w.workers.wheel = w
+	w.workers.max = o.Workers
+	w.workers.wake.L = &w.workers.mu
+	w.workers.members.advancer = true
+	go w.advance()
+	return w, nil
+}
+
+// Schedule holds v for delay and then passes it to the expiry function: never
+// earlier than delay from now by the monotonic clock (T1), and at most one
+// tick later, plus what the machine takes to wake a goroutine and to find a
+// free worker (T2). Zero or a negative delay is due at once; the function
+// still runs on a worker. A delay past the end of time, 292 years after New,
+// is held until then.
+//
+// It does not block, but for a short lock, allocates nothing once the wheel
+// has grown to its load, and takes constant time. The errors are ErrClosed
+// once a shutdown has begun and ErrFull beyond [Options.MaxPending].
+func (w *Wheel[V]) Schedule(v V, delay time.Duration) (Timer, error) {
+	now := w.now()
+	return w.schedule(v, now, after(now, max(delay, 0)))
+}
+
+// ScheduleAt is Schedule for a point in time. A deadline with a monotonic
+// reading, as time.Now().Add gives, is exact by that clock; one without is
+// turned into a delay here, once, by the wall clock. What is past is due at
+// once.
+func (w *Wheel[V]) ScheduleAt(v V, deadline time.Time) (Timer, error) {
+	now := w.now()
+	at := nanos(deadline.Sub(w.base))
+	if deadline == deadline.Round(0) { //nolint:staticcheck // not Equal: it strips the monotonic reading, so there is none
+		// The wall clock may have been set since base was read, so what
+		// deadline.Sub(w.base) says is not the time that is left.
+		t := time.Now()
+		at = after(nanos(t.Sub(w.base)), deadline.Sub(t))
+	}
+	return w.schedule(v, now, max(now, at))
+}
+
+func (w *Wheel[V]) schedule(v V, now, deadline nanos) (Timer, error) {
+	s := w.pick()
+	defer s.mu.Unlock()
+	if s.closed {
+		return Timer{}, ErrClosed
+	}
+	if !w.reserve() {
+		return Timer{}, ErrFull
+	}
+	i, n := s.slabs.alloc()
+	n.value = v
+	s.counts.pending++
+	s.counts.scheduled++
+	t := makeTimer(s.num, n.gen, i)
+	w.aimLocked(s, i, n, now, deadline)
+	return t, nil
+}
+
+// aimLocked sets an unlinked node's deadline and puts it where it belongs.
+func (w *Wheel[V]) aimLocked(s *shard[V], i uint32, n *node[V], now, deadline nanos) {
+	if deadline <= now {
+		n.deadline = w.floor(now)
+		s.addReadyLocked(i, n)
+		return
+	}
+	if present := w.floor(now); present-s.clock >= 1<<s.bits {
+		s.catchUpLocked(present)
+	}
+	n.deadline = w.ceil(deadline)
+	if n.deadline <= s.clock {
+		s.addReadyLocked(i, n)
+		return
+	}
+	s.placeLocked(i, n)
+}
+
+// Stop takes a timer out of the wheel and says true if and only if the expiry
+// function will never be called for it (T4). That holds also for a timer that
+// is due and waits for a worker. It says false for one that has been taken by
+// a worker, whether or not the function has returned, and for a stale handle.
+// Constant time; it does not wait for a running function.
+func (w *Wheel[V]) Stop(t Timer) bool {
+	s := w.shardOf(t)
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.findLocked(t)
+	if n == nil {
+		return false
+	}
+	s.counts.stopped++
+	s.endLocked(t.index(), n)
+	return true
+}
+
+// Reset gives a timer that is still pending a new delay, counted from now, and
+// says true. The handle stays good. Under a Shutdown with RunNow it says true
+// too, and the timer runs at once all the same. On a timer that has been taken by a
+// worker, was stopped, or was handed back, it says false and does nothing
+// (T5). Constant time; the cheapest case is a deadline that is pushed out.
+func (w *Wheel[V]) Reset(t Timer, delay time.Duration) bool {
+	s := w.shardOf(t)
+	if s == nil {
+		return false
+	}
+	now := w.now()
+	deadline := after(now, max(delay, 0))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.findLocked(t)
+	if n == nil {
+		return false
+	}
+	if s.urgent {
+		return true
+	}
+	b := &s.buckets.table[n.bucket]
+	if d := w.ceil(deadline); deadline > now && b.state == bucketWaiting && d >= b.expiration {
+		// Left where it is: its bucket will be flushed in time, and the timer
+		// moved on from there. So a deadline that is pushed out a thousand
+		// times costs one move, not a thousand.
+		if d != n.deadline {
+			n.deadline = d
+			b.moved = true
+		}
+		return true
+	}
+	if s.unlinkLocked(n).state == bucketReady {
+		s.counts.ready--
+	}
+	w.aimLocked(s, t.index(), n, now, deadline)
+	return true
+}
+
+// Len is the number of timers held: scheduled, and neither taken by a worker
+// nor stopped. Exact; it takes each shard's lock in turn.
+func (w *Wheel[V]) Len() int {
+	n := 0
+	for _, s := range w.shards {
+		s.mu.Lock()
+		n += s.counts.pending
+		s.mu.Unlock()
+	}
+	return n
+}
+
+func (w *Wheel[V]) shardOf(t Timer) *shard[V] {
+	if i := t.shard(); int(i) < len(w.shards) {
+		return w.shards[i]
+	}
+	return nil
+}
+
+// reserve counts a timer in, unless MaxPending are held.
+func (w *Wheel[V]) reserve() bool {
+	bound := int64(w.options.MaxPending)
+	if bound == 0 {
+		return true
+	}
+	// Not Add, and back if it was too much: a second caller would be refused
+	// for the sake of one that is on its way out.
+	for {
+		n := w.held.Load()
+		if n >= bound {
+			return false
+		}
+		if w.held.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+func (w *Wheel[V]) unreserve() {
+	if w.options.MaxPending > 0 {
+		w.held.Add(-1)
+	}
+}
+
+// endedLocked counts a timer out.
+func (w *Wheel[V]) endedLocked(s *shard[V]) {
+	s.counts.pending--
+	w.unreserve()
+	if s.closed && s.counts.pending == 0 {
+		w.workers.tell()
+	}
+}
+
+// instant is the start of d as time.Time, for the delay queue.
+func (w *Wheel[V]) instant(d tick) time.Time {
+	return w.base.Add(time.Duration(w.start(d)))
+}
