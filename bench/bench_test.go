@@ -1,0 +1,367 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The runner's children are this test binary.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == childFlag {
+		if err := child(os.Args[2]); err != nil {
+			warn("%v", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func TestMedianAndSpread(t *testing.T) {
+	require.Equal(t, Stat{3, 1, 9}, newStat([]float64{9, 1, 3}))
+	require.Equal(t, Stat{2.5, 1, 9}, newStat([]float64{9, 1, 3, 2}))
+	require.Equal(t, Stat{7, 7, 7}, newStat([]float64{7}))
+	require.Equal(t, Stat{-1, -2, 0}, newStat([]float64{0, -2, -1}))
+}
+
+func TestFigures(t *testing.T) {
+	for x, want := range map[float64]string{
+		0: "0", 12: "12", 0.12345: "0.123", 1.239: "1.24", 98.76: "98.8", 123.4: "123", 9999: "9999",
+		12345.6: "12,346", 1234567: "1,234,567", -1234567: "-1,234,567", 0.00042: "0.00042",
+	} {
+		require.Equal(t, want, number(x))
+	}
+	require.Equal(t, 92.13, figure(92.1312))
+	require.Equal(t, 0.0012, figure(0.00120000004))
+	require.Equal(t, 123457., figure(123456.7))
+	require.Equal(t, 0., figure(0))
+	for n, want := range map[int]string{0: "0", 1: "1", 1000: "1k", 125_000: "125k", 1_000_000: "1M", 1_234: "1234", 100_000_000: "100M"} {
+		require.Equal(t, want, count(n))
+	}
+}
+
+func TestRepetitionsAreJoinedAndAGapStaysAGap(t *testing.T) {
+	p := Params{"pending": 1000, "goroutines": 1}
+	rows := rowsOf([]Result{
+		{Workload: "W1", Impl: "stdlib", Params: p, Metrics: Metrics{"ns_per_op": 5, "allocs_per_op": 1}},
+		{Workload: "W1", Impl: "netty-jvm", Params: p, Metrics: Metrics{"ns_per_op": 4}},
+		{Workload: "W1", Impl: "stdlib", Params: Params{"goroutines": 1, "pending": 1000}, Metrics: Metrics{"ns_per_op": 7, "allocs_per_op": 1}},
+		{Workload: "W1", Impl: "stdlib", Params: p, Metrics: Metrics{"ns_per_op": 6, "allocs_per_op": 1}},
+	})
+	require.Len(t, rows, 2)
+	require.Equal(t, 3, rows[0].Reps)
+	require.Equal(t, Stat{6, 5, 7}, rows[0].Stats["ns_per_op"])
+	require.Equal(t, "6 (5–7)", rows[0].cell("ns_per_op"))
+	require.Equal(t, gapMark, rows[1].cell("allocs_per_op"))
+
+	var out bytes.Buffer
+	printLines(&out, rows)
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	require.Equal(t, []string{
+		`{"workload":"W1","impl":"stdlib","params":{"goroutines":1,"pending":1000},"metrics":{"allocs_per_op":1,"ns_per_op":6}}`,
+		`{"workload":"W1","impl":"netty-jvm","params":{"goroutines":1,"pending":1000},"metrics":{"ns_per_op":4}}`,
+	}, lines)
+
+	out.Reset()
+	workloadTable(workloads[0], rows).markdown(&out)
+	require.Contains(t, out.String(), "| netty-jvm | 4 | – |")
+}
+
+func TestSizesARivalCannotDoAreDoneOnceSmaller(t *testing.T) {
+	r := runner{workloads: workloads, rivals: []rival{stdlibRival, gozeroRival}, reps: 2}
+	seen := map[string]int{}
+	for _, group := range r.plan() {
+		for _, s := range group {
+			seen[s.job.Workload+" "+s.job.Impl+" "+s.job.Params.String()]++
+		}
+	}
+	for key, n := range seen {
+		require.Equal(t, 2, n, key)
+	}
+	require.Contains(t, seen, "W1 go-zero goroutines=1 pending=200k")
+	require.Contains(t, seen, "W1 stdlib goroutines=1 pending=10M")
+	require.NotContains(t, seen, "W1 go-zero goroutines=1 pending=1M")
+	require.Contains(t, seen, "W7 stdlib goroutines=1 pending=100M")
+}
+
+func TestRepetitionsGoRoundTheRivals(t *testing.T) {
+	r := runner{workloads: workloads[:1], rivals: []rival{timingwheelRival, stdlibRival}, reps: 3}
+	var order []string
+	for _, s := range r.plan()[0] {
+		order = append(order, s.job.Impl)
+	}
+	round := []string{"timingwheel", "stdlib", controlName}
+	require.Equal(t, append(append(append([]string{}, round...), round...), round...), order)
+}
+
+func TestWhatDoesNotFitIsAGap(t *testing.T) {
+	huge := stdlibRival
+	huge.bytes = 1 << 50
+	r := runner{self: "/nonexistent", reps: 1}
+	require.Empty(t, r.step(t.Context(), step{huge, Job{Workload: "W7", Impl: "stdlib", Params: Params{"pending": 1000, "goroutines": 1}}}))
+	require.Len(t, r.gaps, 1)
+	require.Contains(t, r.gaps[0].Reason, "GB")
+}
+
+func TestAChildThatFailsIsAGap(t *testing.T) {
+	r := runner{self: "/nonexistent", reps: 1, workloads: workloads[:1], rivals: []rival{stdlibRival}, quick: true}
+	r.done = func(rows []Row) { require.Empty(t, rows) }
+	require.NoError(t, r.run(t.Context()))
+	require.NotEmpty(t, r.gaps)
+	require.Empty(t, r.results)
+}
+
+func TestWrongFlags(t *testing.T) {
+	for _, args := range [][]string{
+		{"-run", "W99"},
+		{"-run", "W1,"},
+		{"-impl", "nobody"},
+		{"-impl", controlName},
+		{"-count", "0"},
+		{"-count", "x"},
+		{"-nonsense"},
+		{"extra"},
+	} {
+		var stdout, stderr bytes.Buffer
+		require.Equal(t, 2, bench(t.Context(), args, &stdout, &stderr), args)
+		require.Empty(t, stdout.String())
+		require.NotEmpty(t, stderr.String(), args)
+	}
+	require.Equal(t, 0, bench(t.Context(), []string{"-h"}, io.Discard, io.Discard))
+}
+
+func TestFlags(t *testing.T) {
+	o, err := parse([]string{"-run", "W3,W1", "-impl", "heap, timingwheel"}, io.Discard)
+	require.NoError(t, err)
+	require.Equal(t, 5, o.count)
+	require.Equal(t, "W1", o.workloads[0].name)
+	require.Equal(t, "W3", o.workloads[1].name)
+	require.Equal(t, "timingwheel", o.rivals[0].name)
+	require.Len(t, o.rivals, 2)
+	o, err = parse([]string{"-quick"}, io.Discard)
+	require.NoError(t, err)
+	require.Equal(t, 1, o.count)
+	require.Len(t, o.workloads, len(workloads))
+}
+
+// Through real children: the JSON form, then a report from the same results.
+func TestJSONAndReport(t *testing.T) {
+	dir := t.TempDir()
+	var stdout bytes.Buffer
+	code := bench(t.Context(), []string{"-quick", "-json", "-run", "W3", "-impl", "timingwheel,stdlib", "-out", dir}, &stdout, os.Stderr)
+	require.Zero(t, code)
+	impls := map[string]bool{}
+	for line := range strings.Lines(stdout.String()) {
+		var r struct {
+			Workload string
+			Impl     string
+			Params   map[string]int
+			Metrics  map[string]float64
+		}
+		d := json.NewDecoder(strings.NewReader(line))
+		d.DisallowUnknownFields()
+		require.NoError(t, d.Decode(&r), line)
+		require.Equal(t, "W3", r.Workload)
+		require.Equal(t, map[string]int{"timers": 50_000}, r.Params)
+		for _, m := range w3Workload.metrics {
+			require.Contains(t, r.Metrics, m)
+		}
+		require.Zero(t, r.Metrics["early"], line)
+		impls[r.Impl] = true
+	}
+	require.Equal(t, map[string]bool{"timingwheel": true, "stdlib": true}, impls)
+
+	again := t.TempDir()
+	require.Zero(t, bench(t.Context(), []string{"-from", filepath.Join(dir, "results.json"), "-out", again}, io.Discard, os.Stderr))
+	report, err := os.ReadFile(filepath.Join(again, "report.md"))
+	require.NoError(t, err)
+	for _, want := range []string{"## W3", "| timers=50k | stdlib |", "w3_lateness.png", "A quick run", "Kernel"} {
+		require.Contains(t, string(report), want)
+	}
+	png, err := os.ReadFile(filepath.Join(again, "w3_lateness.png"))
+	require.NoError(t, err)
+	require.True(t, bytes.HasPrefix(png, []byte("\x89PNG")))
+}
+
+// Every rival in this process does what the workloads take for granted.
+func TestRivals(t *testing.T) {
+	for _, r := range rivals {
+		if r.run == nil {
+			continue
+		}
+		t.Run(r.name, func(t *testing.T) {
+			t.Parallel()
+			for _, w := range r.does {
+				require.GreaterOrEqual(t, workloadIndex(w), 0)
+			}
+		})
+	}
+	t.Run("timingwheel", func(t *testing.T) { t.Parallel(); testRival(t, openTimingwheel, true, true) })
+	t.Run("stdlib", func(t *testing.T) { t.Parallel(); testRival(t, openStdlib, true, true) })
+	t.Run("hashedwheel", func(t *testing.T) { t.Parallel(); testRival(t, openHashedwheel, true, true) })
+	t.Run("heap", func(t *testing.T) { t.Parallel(); testRival(t, openHeap, true, true) })
+	// go-zero fires early by up to its interval, and says true to any Stop.
+	t.Run("go-zero", func(t *testing.T) { t.Parallel(); testRival(t, openGozero, false, false) })
+}
+
+func testRival[H any](t *testing.T, open opener[H], punctual, knows bool) {
+	const n = 400
+	var mu sync.Mutex
+	due := make([]time.Time, n)
+	fired := make([]int, n)
+	begun := time.Now()
+	timers, err := open(func(id uint64) {
+		mu.Lock()
+		defer mu.Unlock()
+		fired[id]++
+		if early := time.Until(due[id]); punctual && early > 0 {
+			t.Errorf("timer %d fired %v early", id, early)
+		}
+	})
+	require.NoError(t, err)
+	defer timers.Close()
+	r := rng(1)
+	held := make([]H, n)
+	for i := range n {
+		d := r.delay(300*time.Millisecond, 500*time.Millisecond)
+		if i%4 == 3 {
+			d = time.Minute
+		}
+		mu.Lock()
+		due[i] = time.Now().Add(d)
+		mu.Unlock()
+		held[i] = timers.StartID(uint64(i), d)
+	}
+	for i := range n {
+		switch i % 4 {
+		case 1:
+			require.True(t, timers.Stop(held[i]))
+			require.Equal(t, !knows, timers.Stop(held[i]))
+		case 2: // pushed out
+			d := 600 * time.Millisecond
+			mu.Lock()
+			due[i] = time.Now().Add(d)
+			mu.Unlock()
+			again, ok := timers.Reset(held[i], d)
+			require.True(t, ok)
+			held[i] = again
+		}
+	}
+	require.Less(t, time.Since(begun), 300*time.Millisecond, "the machine is too busy for this test")
+	require.Eventually(t, func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		for i := range n {
+			if i%2 == 0 && fired[i] == 0 {
+				return false
+			}
+		}
+		return true
+	}, 5*time.Second, 5*time.Millisecond)
+	mu.Lock()
+	defer mu.Unlock()
+	for i := range n {
+		require.Equal(t, (i+1)%2, fired[i], "timer %d", i)
+	}
+	if knows {
+		require.False(t, timers.Stop(held[0]))
+	}
+}
+
+// Netty's program takes the same random numbers and prints the same form.
+func TestNettyJVM(t *testing.T) {
+	if why := nettyRival.missing(); why != "" {
+		t.Skip(why)
+	}
+	r := runner{reps: 1}
+	j := Job{Workload: "W3", Impl: "netty-jvm", Params: Params{"timers": 2000}, Quick: true, Slack: 5}
+	argv, err := nettyRival.argv("", j)
+	require.NoError(t, err)
+	require.Equal(t, "NettyBench", argv[len(argv)-5])
+	res := r.step(context.Background(), step{nettyRival, j})
+	require.Empty(t, r.gaps)
+	require.Len(t, res, 1)
+	require.Equal(t, Params{"timers": 2000}, res[0].Params)
+	require.Zero(t, res[0].Metrics["early"])
+	require.Len(t, res[0].Quantiles, len(quantilePoints))
+}
+
+func TestConversation(t *testing.T) {
+	const n = 2000
+	first, all := conversation(n, rng(5), 3*time.Second)
+	require.GreaterOrEqual(t, len(all.conns)-all.until[2999], n)
+	last := make([]int, n)
+	for i := range last {
+		last[i] = -1
+	}
+	next := 0
+	for ms, until := range all.until {
+		for ; next < until; next++ {
+			c := all.conns[next]
+			if last[c] < 0 {
+				require.EqualValues(t, first[c], ms)
+			} else {
+				require.GreaterOrEqual(t, ms-last[c], 5_000)
+				require.LessOrEqual(t, ms-last[c], 25_000)
+			}
+			last[c] = ms
+		}
+	}
+	// About one in 15 s each.
+	require.InDelta(t, float64(n)/15, float64(all.until[2999])/3, float64(n)/15*.25)
+}
+
+func TestDelays(t *testing.T) {
+	r := rng(9)
+	for range 10_000 {
+		require.GreaterOrEqual(t, r.held(), time.Minute)
+		require.Less(t, r.held(), time.Hour)
+		require.GreaterOrEqual(t, r.brief(), time.Second)
+		require.Less(t, r.brief(), 31*time.Second)
+	}
+	seen := make([]bool, 1000)
+	for _, i := range r.shuffled(1000) {
+		require.False(t, seen[i])
+		seen[i] = true
+	}
+}
+
+func TestTargets(t *testing.T) {
+	row := func(impl string, p Params, m Metrics) Row {
+		return newRow([]Result{{Workload: "W1", Impl: impl, Params: p, Metrics: m}})
+	}
+	rows := []Row{
+		row("timingwheel", million, Metrics{"ns_per_op": 100, "allocs_per_op": 0}),
+		row("stdlib", million, Metrics{"ns_per_op": 400}),
+		row("heap", million, Metrics{"ns_per_op": 80}),
+		row(controlName, million, Metrics{"ns_per_op": 5}),
+	}
+	table := targetTable(rows).rows
+	require.Equal(t, []string{"W1", "ns, × stdlib at 1M pending", "0.3", "0.25", "yes"}, table[0])
+	require.Equal(t, []string{"W1", "ns, × the best rival, at any size", "1", "1.25", "no"}, table[1])
+	require.Equal(t, []string{"W1", "allocs_per_op", "0.001", "0", "yes"}, table[2])
+	require.Len(t, table, 3)
+}
+
+// An interrupted run ends, and leaves no child behind.
+func TestCancelled(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	r := runner{self: self, reps: 1, quick: true, workloads: workloads[4:5], rivals: []rival{stdlibRival}, done: func([]Row) {}}
+	begun := time.Now()
+	require.ErrorIs(t, r.run(ctx), context.DeadlineExceeded)
+	require.Less(t, time.Since(begun), 4*time.Second)
+	require.Empty(t, r.results)
+}

@@ -1,0 +1,27 @@
+package main
+
+import "time"
+
+// The control is no rival: each workload's loop with timers that do nothing,
+// through the same interface. What it takes is the loop's own: the random
+// number, the clock, the call. It is reported beside the rivals, taken from
+// none of them, and not part of the JSON lines.
+const controlName = "control"
+
+var controlRival = rival{
+	name:  controlName,
+	setup: "each workload's own loop, with timers that do nothing",
+	does:  timerWorkloads,
+	bytes: 8,
+	run:   inProcess(openControl),
+}
+
+type controlTimers struct{ started uint64 }
+
+func openControl(func(uint64)) (Timers[uint64], error) { return &controlTimers{}, nil }
+
+func (c *controlTimers) Start(time.Duration) uint64                     { return c.started }
+func (c *controlTimers) StartID(id uint64, _ time.Duration) uint64      { return id }
+func (c *controlTimers) Stop(uint64) bool                               { return true }
+func (c *controlTimers) Reset(h uint64, _ time.Duration) (uint64, bool) { return h, true }
+func (c *controlTimers) Close()                                         {}

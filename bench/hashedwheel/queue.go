@@ -1,0 +1,76 @@
+package hashedwheel
+
+import "sync/atomic"
+
+// queue is an unbounded queue for many producers and one consumer, in chunks
+// as JCTools' MpscUnboundedArrayQueue, which Netty takes for this. A producer
+// claims a place by one atomic addition; a chunk is used once and then left to
+// the garbage collector, so a slow producer can never meet a place used anew.
+type queue struct {
+	tail atomic.Pointer[chunk] // any producer writes
+	// The consumer's own:
+	head   *chunk
+	next   int          // the place in head to be read next
+	popped atomic.Int64 // only the consumer writes
+}
+
+const chunkSize = 1024
+
+type chunk struct {
+	before  int64        // places in the chunks before this one
+	claimed atomic.Int64 // any producer writes; runs past chunkSize when full
+	follow  atomic.Pointer[chunk]
+	places  [chunkSize]atomic.Pointer[Timeout]
+}
+
+func newQueue() *queue {
+	q := &queue{head: new(chunk)}
+	q.tail.Store(q.head)
+	return q
+}
+
+// push appends t. Any goroutine may call it.
+func (q *queue) push(t *Timeout) {
+	for {
+		c := q.tail.Load()
+		if i := c.claimed.Add(1) - 1; i < chunkSize {
+			c.places[i].Store(t)
+			return
+		}
+		follow := c.follow.Load()
+		if follow == nil {
+			follow = &chunk{before: c.before + chunkSize}
+			if !c.follow.CompareAndSwap(nil, follow) {
+				follow = c.follow.Load()
+			}
+		}
+		q.tail.CompareAndSwap(c, follow)
+	}
+}
+
+// pop takes the first timeout, or nil if there is none, or if its producer has
+// claimed the place and not written it yet: the next tick will find it.
+func (q *queue) pop() *Timeout {
+	if q.next == chunkSize {
+		follow := q.head.follow.Load()
+		if follow == nil {
+			return nil
+		}
+		q.head, q.next = follow, 0
+	}
+	t := q.head.places[q.next].Load()
+	if t == nil {
+		return nil
+	}
+	q.head.places[q.next].Store(nil)
+	q.next++
+	q.popped.Store(q.head.before + int64(q.next))
+	return t
+}
+
+// len is how many were pushed and not popped. Any goroutine may ask.
+func (q *queue) len() int64 {
+	popped := q.popped.Load() // first, so that it is not more than what follows
+	c := q.tail.Load()
+	return c.before + min(c.claimed.Load(), chunkSize) - popped
+}

@@ -1,0 +1,238 @@
+package hashedwheel
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Options configures a timer. The zero value is Netty's default.
+type Options struct {
+	// Tick is how often the worker visits a bucket: a timeout is up to one
+	// Tick late. Default 100 ms; at least 1 ns.
+	Tick time.Duration
+
+	// TicksPerWheel is the number of buckets, rounded up to a power of two.
+	// Default 512; 1 to 2^30. Timeouts that share a bucket are all looked at
+	// once a round, so have more buckets when you have many timeouts.
+	TicksPerWheel int
+
+	// MaxPending bounds the timeouts that are pending; beyond it NewTimeout
+	// says ErrTooMany. Default 0: no bound.
+	MaxPending int64
+
+	// Executor is given each task that is due. Default: called right there, on
+	// the worker, which a slow task holds up.
+	Executor func(run func())
+}
+
+// ErrTooMany is returned for a timeout that Options.MaxPending refuses.
+var ErrTooMany = errors.New("hashedwheel: MaxPending timeouts are pending already")
+
+// ErrStopped is returned for a timeout that comes after Stop.
+var ErrStopped = errors.New("hashedwheel: stopped")
+
+const (
+	defaultTick          = 100 * time.Millisecond
+	defaultTicksPerWheel = 512
+	maxTicksPerWheel     = 1 << 30
+	maxHandOver          = 100_000 // new timeouts taken over in one tick
+)
+
+// Timer runs tasks once their delay is over. All methods are safe for use from
+// any goroutine; Stop must not be called from a task, as it would wait for
+// itself.
+type Timer struct {
+	tick     int64 // nanoseconds
+	mask     int64
+	wheel    []bucket // the worker's own
+	executor func(func())
+	bound    int64
+
+	fresh     *queue // started, not in a bucket yet
+	cancelled *queue // cancelled, perhaps still in a bucket
+	pending   atomic.Int64
+	state     atomic.Int32
+
+	start    sync.Once
+	started  time.Time     // set by the first start
+	stopping chan struct{} // closed by Stop
+	stopped  chan struct{} // closed by the worker when it has gone
+	left     []*Timeout    // what the worker found unprocessed; read after stopped
+}
+
+// A timer's states.
+const (
+	timerInit    int32 = iota // no worker yet
+	timerStarted              // by the first timeout, or Start
+	timerStopped              // by Stop, for good
+)
+
+// New makes a timer. Its worker is started by the first timeout.
+func New(o Options) (*Timer, error) {
+	if o.Tick == 0 {
+		o.Tick = defaultTick
+	}
+	if o.TicksPerWheel == 0 {
+		o.TicksPerWheel = defaultTicksPerWheel
+	}
+	switch {
+	case o.Tick < 0:
+		return nil, fmt.Errorf("hashedwheel: Options.Tick is %v, must be at least 1ns", o.Tick)
+	case o.TicksPerWheel < 0 || o.TicksPerWheel > maxTicksPerWheel:
+		return nil, fmt.Errorf("hashedwheel: Options.TicksPerWheel is %d, must be 1 to %d", o.TicksPerWheel, maxTicksPerWheel)
+	}
+	n := 1 << bits.Len(uint(o.TicksPerWheel-1))
+	if int64(o.Tick) >= math.MaxInt64/int64(n) {
+		return nil, fmt.Errorf("hashedwheel: Options.Tick is %v, too long for %d of them", o.Tick, n)
+	}
+	return &Timer{
+		tick:      int64(o.Tick),
+		mask:      int64(n - 1),
+		wheel:     make([]bucket, n),
+		executor:  o.Executor,
+		bound:     o.MaxPending,
+		fresh:     newQueue(),
+		cancelled: newQueue(),
+		stopping:  make(chan struct{}),
+		stopped:   make(chan struct{}),
+	}, nil
+}
+
+// Start starts the worker, if nothing has yet. It says ErrStopped after Stop.
+func (t *Timer) Start() error {
+	t.start.Do(func() {
+		t.started = time.Now()
+		if t.state.CompareAndSwap(timerInit, timerStarted) {
+			go t.work()
+		}
+	})
+	if t.state.Load() == timerStopped {
+		return ErrStopped
+	}
+	return nil
+}
+
+// NewTimeout has task run after delay: never earlier, and at most one tick
+// later, plus what the tasks before it take. The errors are ErrTooMany and
+// ErrStopped. It does not block. One that races with Stop may be accepted and
+// forgotten, as in Netty.
+func (t *Timer) NewTimeout(task func(*Timeout), delay time.Duration) (*Timeout, error) {
+	if n := t.pending.Add(1); t.bound > 0 && n > t.bound {
+		t.pending.Add(-1)
+		return nil, ErrTooMany
+	}
+	if err := t.Start(); err != nil {
+		t.pending.Add(-1)
+		return nil, err
+	}
+	deadline := t.now() + int64(delay)
+	if delay > 0 && deadline < 0 {
+		deadline = math.MaxInt64
+	}
+	timeout := &Timeout{timer: t, task: task, deadline: deadline}
+	t.fresh.push(timeout)
+	return timeout, nil
+}
+
+// Pending is the number of timeouts that are neither expired nor, as of the
+// last tick, cancelled.
+func (t *Timer) Pending() int64 { return t.pending.Load() }
+
+// Stop ends the timer, waits for the worker, and returns the timeouts that
+// were neither expired nor cancelled. A second Stop returns nothing.
+func (t *Timer) Stop() []*Timeout {
+	was := t.state.Swap(timerStopped)
+	if was == timerStopped {
+		return nil
+	}
+	close(t.stopping)
+	if was == timerInit {
+		return nil
+	}
+	<-t.stopped
+	return t.left
+}
+
+func (t *Timer) now() int64 { return int64(time.Since(t.started)) }
+
+func (t *Timer) execute(timeout *Timeout) {
+	if t.executor == nil {
+		timeout.run()
+		return
+	}
+	t.executor(timeout.run)
+}
+
+// work is the worker: one bucket a tick until Stop.
+func (t *Timer) work() {
+	defer close(t.stopped)
+	alarm := time.NewTimer(0)
+	defer alarm.Stop()
+	for tick := int64(0); t.wait(alarm, tick); tick++ {
+		t.dropCancelled()
+		t.takeOver(tick)
+		t.wheel[tick&t.mask].expire(t)
+	}
+	for i := range t.wheel {
+		t.left = t.wheel[i].drainTo(t.left)
+	}
+	for timeout := t.fresh.pop(); timeout != nil; timeout = t.fresh.pop() {
+		if !timeout.Cancelled() {
+			t.left = append(t.left, timeout)
+		}
+	}
+	t.dropCancelled()
+}
+
+// wait sleeps until the given tick is over, so that all that is due in it is
+// due. It says false when the timer was stopped meanwhile.
+func (t *Timer) wait(alarm *time.Timer, tick int64) bool {
+	for t.state.Load() != timerStopped {
+		d := t.tick*(tick+1) - t.now()
+		if d <= 0 {
+			return true
+		}
+		alarm.Reset(time.Duration(d))
+		select {
+		case <-alarm.C:
+		case <-t.stopping:
+		}
+	}
+	return false
+}
+
+// takeOver moves new timeouts into their buckets: at most 100,000, so that a
+// flood of them does not keep the worker from what is due.
+func (t *Timer) takeOver(tick int64) {
+	for range maxHandOver {
+		timeout := t.fresh.pop()
+		if timeout == nil {
+			return
+		}
+		if timeout.Cancelled() {
+			continue // it is in the other queue, and counted out there
+		}
+		due := timeout.deadline / t.tick
+		timeout.rounds = (due - tick) / (t.mask + 1)
+		t.wheel[max(due, tick)&t.mask].add(timeout) // never into the past
+	}
+}
+
+// dropCancelled unlinks what was cancelled since the last tick.
+func (t *Timer) dropCancelled() {
+	for timeout := t.cancelled.pop(); timeout != nil; timeout = t.cancelled.pop() {
+		if timeout.bucket != nil {
+			timeout.bucket.remove(timeout)
+		}
+		t.pending.Add(-1)
+	}
+}
+
+// Queued is the number of timeouts that were started and are not in a bucket
+// yet.
+func (t *Timer) Queued() int64 { return t.fresh.len() }

@@ -1,0 +1,84 @@
+package main
+
+import (
+	_ "embed"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// nettyRival runs Netty's own class in a JVM, by a small program that is
+// compiled when the first job comes.
+var nettyRival = rival{
+	name:    "netty-jvm",
+	setup:   "Netty's own io.netty.util.HashedWheelTimer, on the JVM: tick 1 ms, 65,536 ticks per wheel; warmed up for the JIT",
+	does:    []string{"W1", "W2", "W3", "W5"},
+	most:    10_000_000,
+	bytes:   130,
+	missing: func() string { _, err := nettyCommand(); return text(err) },
+	command: func(j Job) []string {
+		command, err := nettyCommand()
+		must(err) // the runner has asked missing
+		quick := 0
+		if j.Quick {
+			quick = 1
+		}
+		command = append(slices.Clone(command), j.Workload,
+			fmt.Sprintf("seed=%d", uint64(j.seed())), fmt.Sprintf("quick=%d", quick), fmt.Sprintf("slack=%d", max(j.Slack, 1)))
+		for _, name := range slices.Sorted(maps.Keys(j.Params)) {
+			command = append(command, fmt.Sprintf("%s=%d", name, j.Params[name]))
+		}
+		return command
+	},
+}
+
+//go:embed nettyjvm/NettyBench.java
+var nettySource []byte
+
+// scratch is a directory for what is made on the way; main removes it.
+var scratch = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "limbo-bench-") })
+
+// nettyCommand is how to run the Java program, or what keeps from it.
+var nettyCommand = sync.OnceValues(func() ([]string, error) {
+	java, err := exec.LookPath("java")
+	if err != nil {
+		return nil, fmt.Errorf("no java on the PATH")
+	}
+	var classpath []string
+	for _, pattern := range []string{"netty-common.jar", "jctools-core.jar"} {
+		jar := filepath.Join("/usr/share/java", pattern)
+		if _, err := os.Stat(jar); err != nil {
+			return nil, fmt.Errorf("no %s: install Debian's libnetty-java", jar)
+		}
+		classpath = append(classpath, jar)
+	}
+	dir, err := scratch()
+	if err != nil {
+		return nil, err
+	}
+	source := filepath.Join(dir, "NettyBench.java")
+	if err := os.WriteFile(source, nettySource, 0o600); err != nil {
+		return nil, err
+	}
+	join := func(paths []string) string { return strings.Join(paths, string(os.PathListSeparator)) }
+	javac, err := exec.LookPath("javac")
+	if err != nil { // a JRE: it compiles at each start
+		return []string{java, "-cp", join(classpath), source}, nil
+	}
+	if out, err := exec.Command(javac, "-d", dir, "-cp", join(classpath), source).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("javac: %w: %s", err, out)
+	}
+	return []string{java, "-cp", join(append(classpath, dir)), "NettyBench"}, nil
+})
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

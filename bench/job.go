@@ -1,0 +1,80 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Params are a workload's sizes, by the names of workloads.md.
+type Params map[string]int
+
+// Metrics are figures by name. What a rival cannot do is absent.
+type Metrics map[string]float64
+
+func (p Params) String() string {
+	var b strings.Builder
+	for i, name := range slices.Sorted(maps.Keys(p)) {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		fmt.Fprintf(&b, "%s=%s", name, count(p[name]))
+	}
+	return b.String()
+}
+
+// Job is one measurement, made by one child process.
+type Job struct {
+	Workload string `json:"workload"`
+	Impl     string `json:"impl"`
+	Params   Params `json:"params"`
+	Rep      int    `json:"rep"`
+	Quick    bool   `json:"quick"`
+	// Slack stretches the time in which timers are started before the first
+	// of them is due; raised when it was too short.
+	Slack int `json:"slack"`
+}
+
+// seed is the same for every rival.
+func (j Job) seed() rng { return rng(j.Rep + 1) }
+
+// Result is what a child prints, on one line.
+type Result struct {
+	Workload string  `json:"workload"`
+	Impl     string  `json:"impl"`
+	Params   Params  `json:"params"`
+	Metrics  Metrics `json:"metrics"`
+	// Quantiles is a distribution for the plots: lateness in ms at each of
+	// quantilePoints.
+	Quantiles []float64 `json:"quantiles,omitempty"`
+	// TooSlow says that timers were due before all were started: no figures.
+	TooSlow bool `json:"too_slow,omitempty"`
+}
+
+// quantilePoints are where distributions are sampled.
+var quantilePoints = []float64{0, .05, .1, .2, .3, .4, .5, .6, .7, .8, .9, .95, .98, .99, .995, .998, .999, .9995, .9998, .9999, 1}
+
+// figure drops digits that mean nothing.
+func figure(x float64) float64 {
+	if x == 0 || math.IsNaN(x) || math.IsInf(x, 0) {
+		return 0
+	}
+	if math.Abs(x) >= 1e4 {
+		return math.Round(x)
+	}
+	scale := math.Pow(10, 4-math.Ceil(math.Log10(math.Abs(x))))
+	return math.Round(x*scale) / scale
+}
+
+// count is a number as people write it: 10k, 1M.
+func count(n int) string {
+	switch {
+	case n >= 1_000_000 && n%100_000 == 0:
+		return fmt.Sprintf("%gM", float64(n)/1e6)
+	case n >= 1000 && n%100 == 0:
+		return fmt.Sprintf("%gk", float64(n)/1e3)
+	}
+	return fmt.Sprint(n)
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// Machine is where and of what figures were taken.
+type Machine struct {
+	CPU      string
+	Cores    int // that Go uses
+	MemoryGB float64
+	Kernel   string
+	Go       string
+	Java     string // empty if there is none
+	Commit   string
+	Command  string
+	Begun    time.Time
+	Took     time.Duration
+	// The load averages of the last minute before and at the end: a machine
+	// of n cores with nothing else to do begins near 0.
+	LoadBefore, LoadAfter string
+}
+
+func thisMachine(root string, args []string) Machine {
+	m := Machine{
+		CPU:      cpuModel(),
+		Cores:    runtime.GOMAXPROCS(0),
+		MemoryGB: float64(memInfo("MemTotal")) / (1 << 30),
+		Kernel:   strings.TrimSpace(runtime.GOOS + " " + readFile("/proc/sys/kernel/osrelease")),
+		Go:       runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH,
+		Commit:   commit(root),
+		Command:  strings.TrimSpace("go run ./bench " + strings.Join(args, " ")),
+		Begun:    time.Now(),
+
+		LoadBefore: load(),
+	}
+	if java, err := exec.LookPath("java"); err == nil {
+		if out, err := exec.Command(java, "-version").CombinedOutput(); err == nil {
+			m.Java = firstLine(out)
+		}
+	}
+	return m
+}
+
+func readFile(name string) string {
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+func cpuModel() string {
+	for line := range strings.Lines(readFile("/proc/cpuinfo")) {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return runtime.GOARCH
+}
+
+func load() string {
+	before, _, _ := strings.Cut(readFile("/proc/loadavg"), " ")
+	return before
+}
+
+// commit is the commit of the tree that is measured, and whether it differs.
+func commit(root string) string {
+	git := func(args ...string) (string, error) {
+		out, err := exec.Command("git", append([]string{"-C", root}, args...)...).Output()
+		return strings.TrimSpace(string(out)), err
+	}
+	id, err := git("rev-parse", "--short=12", "HEAD")
+	if err != nil {
+		return "none (not committed)"
+	}
+	if changed, err := git("status", "--porcelain", "--untracked-files=no"); err == nil && changed != "" {
+		id += " and uncommitted changes"
+	}
+	return id
+}
+
+// repository is the root of limbo's repository, from where the command runs.
+func repository() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for at := dir; ; at = filepath.Dir(at) {
+		if b, err := os.ReadFile(filepath.Join(at, "go.mod")); err == nil &&
+			bytes.HasPrefix(b, []byte("module github.com/seed-782fa212/limbo\n")) {
+			return at, nil
+		}
+		if at == filepath.Dir(at) {
+			return "", fmt.Errorf("%s is not in limbo's repository", dir)
+		}
+	}
+}

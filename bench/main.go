@@ -1,0 +1,249 @@
+// Command bench measures limbo's timers against the others there are. See
+// README.md in its directory, and BENCHMARKS.md for what came of it.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	if len(os.Args) == 3 && os.Args[1] == childFlag {
+		// Near the end of memory, collect more often rather than be killed.
+		if free := memInfo("MemAvailable"); free > 0 {
+			debug.SetMemoryLimit(free / 10 * 9)
+		}
+		if err := child(os.Args[2]); err != nil {
+			warn("%v", err)
+			os.Exit(1)
+		}
+		return
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := bench(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// options are the flags.
+type options struct {
+	quick, json, publish bool
+	count                int
+	out, from            string
+	workloads            []workload
+	rivals               []rival
+}
+
+// errFlags is for flags that were wrong and have been told of.
+var errFlags = errors.New("wrong flags")
+
+func parse(args []string, stderr io.Writer) (options, error) {
+	var o options
+	var run, impl string
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	f.StringVar(&run, "run", "", "workloads, as W1,W3 (default: all)")
+	f.StringVar(&impl, "impl", "", "impls, as timingwheel,stdlib (default: all)")
+	f.BoolVar(&o.quick, "quick", false, "smaller and shorter, once each: a look, not a measurement")
+	f.BoolVar(&o.json, "json", false, "print one JSON object a line and nothing else; no report, unless -out or -publish is given")
+	f.IntVar(&o.count, "count", 0, "repetitions, of which the median is taken (default 5, with -quick 1)")
+	f.StringVar(&o.out, "out", "", "directory for the report, its plots and results.json (default bench/out)")
+	f.BoolVar(&o.publish, "publish", false, "write the report to BENCHMARKS.md too, and its plots to bench/plots")
+	f.StringVar(&o.from, "from", "", "measure nothing: make the report from this results.json")
+	if err := f.Parse(args); err != nil {
+		if !errors.Is(err, flag.ErrHelp) {
+			err = errFlags
+		}
+		return o, err
+	}
+	fail := func(format string, args ...any) (options, error) {
+		_, _ = fmt.Fprintf(stderr, "bench: "+format+"\n", args...)
+		return o, errFlags
+	}
+	if f.NArg() > 0 {
+		return fail("unexpected argument %q", f.Arg(0))
+	}
+	counted := false
+	f.Visit(func(f *flag.Flag) { counted = counted || f.Name == "count" })
+	switch {
+	case !counted && o.quick:
+		o.count = 1
+	case !counted:
+		o.count = 5
+	case o.count < 1:
+		return fail("-count is %d, must be at least 1", o.count)
+	}
+	var err error
+	if o.workloads, err = chosen("-run", run, workloads, func(w workload) string { return w.name }); err != nil {
+		return fail("%v", err)
+	}
+	if o.rivals, err = chosen("-impl", impl, rivals, func(r rival) string { return r.name }); err != nil {
+		return fail("%v", err)
+	}
+	return o, nil
+}
+
+// chosen is those of all that the list names, in their own order; all for "".
+func chosen[T any](what, list string, all []T, name func(T) string) ([]T, error) {
+	if list == "" {
+		return all, nil
+	}
+	var names, known []string
+	for n := range strings.SplitSeq(list, ",") {
+		names = append(names, strings.TrimSpace(n))
+	}
+	var some []T
+	for _, x := range all {
+		known = append(known, name(x))
+		if slices.Contains(names, name(x)) {
+			some = append(some, x)
+		}
+	}
+	for _, n := range names {
+		if !slices.Contains(known, n) {
+			return nil, fmt.Errorf("%s: there is no %q; there are %s", what, n, strings.Join(known, ", "))
+		}
+	}
+	return some, nil
+}
+
+// record is all that a report is made of, and what results.json holds.
+type record struct {
+	Machine Machine
+	Quick   bool
+	Count   int
+	Results []Result
+	Gaps    []Gap
+}
+
+func bench(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	o, err := parse(args, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		return 2
+	}
+	defer func() {
+		if dir, err := scratch(); err == nil {
+			_ = os.RemoveAll(dir)
+		}
+	}()
+	if err := benchmark(ctx, o, args, stdout); err != nil {
+		warn("%v", err)
+		return 1
+	}
+	return 0
+}
+
+func benchmark(ctx context.Context, o options, args []string, stdout io.Writer) error {
+	root, err := repository()
+	if err != nil {
+		return err
+	}
+	var rec record
+	if o.from != "" {
+		b, err := os.ReadFile(o.from)
+		if err != nil {
+			return err
+		}
+		if err := json.Unmarshal(b, &rec); err != nil {
+			return fmt.Errorf("%s: %w", o.from, err)
+		}
+		if o.json {
+			rows := rowsOf(rec.Results)
+			sortRows(rows)
+			printLines(stdout, rows)
+		}
+	} else if rec, err = measure(ctx, o, root, args, stdout); err != nil {
+		return err
+	}
+	for _, g := range rec.Gaps {
+		warn("gap: %s %s %s: %s", g.Workload, g.Impl, g.sizes(), g.Reason)
+	}
+	if !o.json {
+		printTables(stdout, rec)
+	}
+	if o.out == "" && (!o.json || o.publish) {
+		o.out = filepath.Join(root, "bench", "out")
+	}
+	if o.out == "" {
+		return nil
+	}
+	if err := saveReport(o.out, "report.md", o.out, ".", rec); err != nil {
+		return err
+	}
+	b, err := json.Marshal(rec)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(o.out, "results.json"), b, 0o644)
+	}
+	if err != nil {
+		return err
+	}
+	warn("report, plots and results.json are in %s", o.out)
+	if o.publish {
+		if err := saveReport(root, "BENCHMARKS.md", filepath.Join(root, "bench", "plots"), "bench/plots", rec); err != nil {
+			return err
+		}
+		warn("and in BENCHMARKS.md, with its plots in bench/plots")
+	}
+	return nil
+}
+
+func measure(ctx context.Context, o options, root string, args []string, stdout io.Writer) (record, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return record{}, err
+	}
+	rec := record{Machine: thisMachine(root, args), Quick: o.quick, Count: o.count}
+	r := runner{self: self, workloads: o.workloads, rivals: o.rivals, quick: o.quick, reps: o.count}
+	r.done = func(rows []Row) {
+		if o.json {
+			r.progress.clear()
+			printLines(stdout, rows)
+		}
+	}
+	if err := r.run(ctx); err != nil {
+		return record{}, err
+	}
+	rec.Results, rec.Gaps = r.results, r.gaps
+	rec.Machine.Took = time.Since(rec.Machine.Begun).Round(time.Second)
+	rec.Machine.LoadAfter = load()
+	return rec, nil
+}
+
+// printLines prints the JSON form. The control is no impl.
+func printLines(w io.Writer, rows []Row) {
+	for _, row := range rows {
+		if row.Impl == controlName {
+			warn("control: %s %s: %s", row.Workload, row.Params, summary(row))
+			continue
+		}
+		b, err := json.Marshal(row.line())
+		must(err)
+		_, _ = fmt.Fprintf(w, "%s\n", b)
+	}
+}
+
+// summary is a row on one line.
+func summary(row Row) string {
+	var parts []string
+	for _, m := range workloads[workloadIndex(row.Workload)].metrics {
+		if s, ok := row.Stats[m]; ok {
+			parts = append(parts, m+" "+number(s.Median))
+		}
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+)
+
+// progress is a bar on standard error where that is a terminal, and one line
+// for each workload where it is not.
+type progress struct {
+	mu   sync.Mutex
+	bar  *progressbar.ProgressBar
+	last string
+}
+
+func (p *progress) begin(total int) {
+	if !term.IsTerminal(int(os.Stderr.Fd())) {
+		return
+	}
+	p.bar = progressbar.NewOptions(total,
+		progressbar.OptionSetWriter(os.Stderr),
+		progressbar.OptionShowCount(),
+		progressbar.OptionSetWidth(30),
+		progressbar.OptionSetElapsedTime(true),
+		progressbar.OptionSetPredictTime(true),
+		progressbar.OptionThrottle(100*time.Millisecond),
+		progressbar.OptionClearOnFinish(),
+	)
+}
+
+func (p *progress) at(j Job) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.bar != nil {
+		p.bar.Describe(fmt.Sprintf("%-3s %-12s %-28s", j.Workload, j.Impl, j.Params))
+		return
+	}
+	if p.last != j.Workload {
+		p.last = j.Workload
+		warn("%s: %s", j.Workload, workloads[workloadIndex(j.Workload)].title)
+	}
+}
+
+func (p *progress) add() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.bar != nil {
+		_ = p.bar.Add(1)
+	}
+}
+
+// clear takes the bar off the screen while something else is printed.
+func (p *progress) clear() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.bar != nil {
+		_ = p.bar.Clear()
+	}
+}
+
+func (p *progress) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.bar != nil {
+		_ = p.bar.Finish()
+	}
+}

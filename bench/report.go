@@ -1,0 +1,118 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// saveReport writes the Markdown report into dir and its plots into plotDir,
+// which the report calls plotRef.
+func saveReport(dir, name, plotDir, plotRef string, rec record) error {
+	for _, d := range []string{dir, plotDir} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			return err
+		}
+	}
+	rows := rowsOf(rec.Results)
+	sortRows(rows)
+	plots, err := savePlots(plotDir, rows)
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	writeReport(&b, rec, rows, plots, plotRef)
+	return os.WriteFile(filepath.Join(dir, name), b.Bytes(), 0o644)
+}
+
+func writeReport(b io.Writer, rec record, rows []Row, plots []savedPlot, plotRef string) {
+	line := func(format string, args ...any) { _, _ = fmt.Fprintf(b, format+"\n", args...) }
+	m := rec.Machine
+	line("# Benchmarks\n")
+	line("Made by `%s`; do not edit by hand.", m.Command)
+	if rec.Quick {
+		line("\n**A quick run: smaller sizes, short measurements. A look, not figures to quote.**")
+	}
+	line("")
+	t := table{head: []string{"", ""}, left: 2, rows: [][]string{
+		{"Processor", m.CPU},
+		{"Cores", fmt.Sprint(m.Cores)},
+		{"Memory", fmt.Sprintf("%.1f GiB", m.MemoryGB)},
+		{"Kernel", m.Kernel},
+		{"Go", m.Go},
+	}}
+	if m.Java != "" {
+		t.rows = append(t.rows, []string{"Java", m.Java})
+	}
+	t.rows = append(t.rows, [][]string{
+		{"Commit", m.Commit},
+		{"Date", fmt.Sprintf("%s, %v long", m.Begun.UTC().Format(time.RFC1123), m.Took)},
+		{"Load average", fmt.Sprintf("%s before, %s at the end", m.LoadBefore, m.LoadAfter)},
+	}...)
+	t.markdown(b)
+	each := "Each figure is from one run."
+	if rec.Count > 1 {
+		each = fmt.Sprintf("Each figure is the median of %d repetitions, with the least and the most in\nbrackets.", rec.Count)
+	}
+	line("\n%s\n%s\n", each, strings.TrimSpace(howMeasured))
+
+	line("## The rivals\n")
+	t = table{head: []string{"impl", "set-up"}, left: 2}
+	shown := map[string]bool{}
+	for _, row := range rows {
+		shown[row.Impl] = true
+	}
+	for _, r := range append(append([]rival{}, rivals...), controlRival) {
+		if shown[r.name] {
+			t.rows = append(t.rows, []string{r.name, r.setup})
+		}
+	}
+	t.markdown(b)
+
+	if t = targetTable(rows); len(t.rows) > 0 {
+		line("\n## To reach\n")
+		t.markdown(b)
+	}
+	for _, w := range workloads {
+		t := workloadTable(w, rows)
+		if len(t.rows) == 0 {
+			continue
+		}
+		line("\n## %s %s\n", w.name, w.title)
+		t.markdown(b)
+		for _, p := range plots {
+			if p.workload == w.name {
+				line("\n![%s](%s)", p.title, plotRef+"/"+p.file)
+			}
+		}
+	}
+	if len(rec.Gaps) > 0 {
+		line("\n## Gaps\n")
+		line("What was not measured, and why. A dash in a table is a figure that the\nrival has none of.\n")
+		t = table{head: []string{"", "impl", "size", "why"}, left: 4}
+		for _, g := range rec.Gaps {
+			t.rows = append(t.rows, []string{g.Workload, g.Impl, g.sizes(), g.Reason})
+		}
+		t.markdown(b)
+	}
+}
+
+const howMeasured = `
+Every repetition of every impl at every size is a child process of
+its own; repetitions go round the impls, so that a drift of the machine meets
+all alike. All get the same delays, from the same seed, keep their handles in
+the same way, and are called through the same interface. Where a callback need
+not know which timer it is for, impls that take functions get one function for
+all timers; where it must (W3, W6), they get a closure each, as users write it.
+The row *(control)* is the loop with timers that do nothing: what it shows is in
+every other row, and has been subtracted from none. A size that an impl was not
+asked to do stands as a size of its own. CPU is user and system time of the
+whole process by getrusage, wake-ups its voluntary context switches; memory is
+the live heap after a full collection, handles included, and in W7 what is
+resident. In W4 the control runs beside one goroutine for each core that burns
+CPU: what any goroutine would wait then, timers or not.
+`

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+)
+
+// rival is one impl of workloads.md.
+type rival struct {
+	name  string
+	setup string   // how it is set up, for the report
+	does  []string // workloads
+	// most is how many timers it is asked to hold, 0 for any number: larger
+	// sizes are done once, at this one, and say so in their params.
+	most int
+	// bytes is what a timer takes there, roughly and with room to work, to
+	// tell what does not fit into memory.
+	bytes int
+	// missing says why it cannot run here; nil if it always can.
+	missing func() string
+	// run does a job in this process, which is a child made for it.
+	run func(Job) (Result, error)
+	// command is what does a job instead, for a rival that is not in Go.
+	command func(Job) []string
+}
+
+// rivals in the order of tables and legends.
+var rivals = []rival{
+	timingwheelRival,
+	// schedulerRival: see impl_scheduler.go.
+	// keyedRival: see impl_keyed.go.
+	stdlibRival,
+	hashedwheelRival,
+	heapRival,
+	gozeroRival,
+	nettyRival,
+}
+
+var timerWorkloads = []string{"W1", "W2", "W3", "W4", "W5", "W6", "W7"}
+
+// inProcess makes a rival's run from its opener.
+func inProcess[H any](open opener[H]) func(Job) (Result, error) {
+	return func(j Job) (Result, error) { return work(j, open) }
+}
+
+func (r rival) can(workload string) bool { return slices.Contains(r.does, workload) }
+
+// params cuts a workload's size down to what the rival is asked to hold.
+func (r rival) params(w workload, p Params) Params {
+	if r.most == 0 || p[w.size] <= r.most {
+		return p
+	}
+	cut := Params{}
+	for name, v := range p {
+		cut[name] = v
+	}
+	cut[w.size] = r.most
+	return cut
+}
+
+func rivalNamed(name string) (rival, bool) {
+	for _, r := range append(slices.Clone(rivals), controlRival) {
+		if r.name == name {
+			return r, true
+		}
+	}
+	return rival{}, false
+}
+
+// argv is the command line of the child that does j.
+func (r rival) argv(self string, j Job) ([]string, error) {
+	if r.command != nil {
+		return r.command(j), nil
+	}
+	b, err := json.Marshal(j)
+	return []string{self, childFlag, string(b)}, err
+}
+
+// childFlag has this binary do one job and print its result.
+const childFlag = "-child"
+
+func child(arg string) error {
+	var j Job
+	if err := json.Unmarshal([]byte(arg), &j); err != nil {
+		return fmt.Errorf("%s: %w", childFlag, err)
+	}
+	r, ok := rivalNamed(j.Impl)
+	if !ok || r.run == nil {
+		return fmt.Errorf("%s: no impl %q in this process", childFlag, j.Impl)
+	}
+	res, err := r.run(j)
+	if err != nil {
+		return err
+	}
+	res.Workload, res.Impl, res.Params = j.Workload, j.Impl, j.Params
+	return json.NewEncoder(os.Stdout).Encode(res)
+}

@@ -1,0 +1,39 @@
+package main
+
+import "time"
+
+// rng is SplitMix64: a few instructions, and the same few lines in Java, so
+// that every rival gets the same delays.
+type rng uint64
+
+func (r *rng) next() uint64 {
+	*r += 0x9e3779b97f4a7c15
+	z := uint64(*r)
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+// below is a number in [0, n), for n up to 2^32.
+func (r *rng) below(n uint64) uint64 { return r.next() >> 32 * n >> 32 }
+
+// delay is in [from, to), in whole microseconds; they are at most 71 minutes
+// apart.
+func (r *rng) delay(from, to time.Duration) time.Duration {
+	return from + time.Duration(r.below(uint64((to-from)/time.Microsecond)))*time.Microsecond
+}
+
+// The delays of timers that are held, and of those that are stopped at once.
+func (r *rng) held() time.Duration  { return r.delay(time.Minute, time.Hour) }
+func (r *rng) brief() time.Duration { return r.delay(time.Second, 31*time.Second) }
+
+// shuffled is the numbers below n in random order.
+func (r *rng) shuffled(n int) []uint32 {
+	p := make([]uint32, n)
+	for i := range p {
+		j := r.below(uint64(i + 1))
+		p[i] = p[j]
+		p[j] = uint32(i)
+	}
+	return p
+}

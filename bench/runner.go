@@ -1,0 +1,243 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Gap is what was not measured, and why.
+type Gap struct {
+	Workload, Impl string
+	Params         Params // nil: all sizes
+	Reason         string
+}
+
+func (g Gap) sizes() string {
+	if g.Params == nil {
+		return "all sizes"
+	}
+	return g.Params.String()
+}
+
+// runner does all jobs, each in a child process of its own, so that the heap,
+// the collector's state, timers and goroutines of one never touch another. Of
+// each size, repetitions go round the rivals (A B C, A B C, ...), so that a
+// drift of the machine meets all alike.
+type runner struct {
+	self      string
+	workloads []workload
+	rivals    []rival
+	quick     bool
+	reps      int
+	progress  progress
+	// done is told of each size that is finished, with all that came of it.
+	done func(rows []Row)
+
+	begun time.Time
+
+	mu      sync.Mutex
+	results []Result
+	gaps    []Gap
+}
+
+// step is one job with its rival.
+type step struct {
+	rival rival
+	job   Job
+}
+
+// plan is the steps of each size, one repetition after the other.
+func (r *runner) plan() [][]step {
+	var groups [][]step
+	for _, w := range r.workloads {
+		params := w.full
+		if r.quick {
+			params = w.quick
+		}
+		planned := map[string]bool{} // a size that a rival was cut down to is done once
+		for _, p := range params {
+			var once []step
+			for _, riv := range append(append([]rival{}, r.rivals...), controlRival) {
+				cut := riv.params(w, p)
+				key := riv.name + " " + cut.String()
+				if planned[key] {
+					continue
+				}
+				planned[key] = true
+				if reason := r.gap(w, riv); reason != "" {
+					r.addGap(Gap{w.name, riv.name, nil, reason})
+					continue
+				}
+				once = append(once, step{riv, Job{Workload: w.name, Impl: riv.name, Params: cut, Quick: r.quick, Slack: 1}})
+			}
+			var group []step
+			for rep := range r.reps {
+				for _, s := range once {
+					s.job.Rep = rep
+					group = append(group, s)
+				}
+			}
+			groups = append(groups, group)
+		}
+	}
+	return groups
+}
+
+func (r *runner) gap(w workload, riv rival) string {
+	if !riv.can(w.name) {
+		return "not done with it"
+	}
+	if riv.missing != nil {
+		return riv.missing()
+	}
+	return ""
+}
+
+func (r *runner) addGap(g Gap) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, have := range r.gaps {
+		if have.Workload == g.Workload && have.Impl == g.Impl && have.Params.String() == g.Params.String() {
+			return
+		}
+	}
+	r.gaps = append(r.gaps, g)
+}
+
+// run does it all; what fails is a gap, and the rest goes on.
+func (r *runner) run(ctx context.Context) error {
+	r.begun = time.Now()
+	groups := r.plan()
+	total := 0
+	for _, g := range groups {
+		total += len(g)
+	}
+	r.progress.begin(total)
+	defer r.progress.end()
+	var asleep sync.WaitGroup
+	for _, group := range groups {
+		if len(group) == 0 {
+			continue
+		}
+		if r.quick && workloads[workloadIndex(group[0].job.Workload)].sleeps {
+			asleep.Go(func() { r.finish(r.together(ctx, group)) })
+		}
+	}
+	for _, group := range groups {
+		if len(group) == 0 || r.quick && workloads[workloadIndex(group[0].job.Workload)].sleeps {
+			continue
+		}
+		var results []Result
+		for _, s := range group {
+			results = append(results, r.step(ctx, s)...)
+		}
+		r.finish(results)
+	}
+	asleep.Wait()
+	return ctx.Err()
+}
+
+// together does all of a group's steps at once.
+func (r *runner) together(ctx context.Context, group []step) []Result {
+	all := make([][]Result, len(group))
+	var wg sync.WaitGroup
+	for i, s := range group {
+		wg.Go(func() { all[i] = r.step(ctx, s) })
+	}
+	wg.Wait()
+	return slices.Concat(all...)
+}
+
+// finish keeps a size's results and tells of them.
+func (r *runner) finish(results []Result) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.results = append(r.results, results...)
+	rows := rowsOf(results)
+	sortRows(rows)
+	r.done(rows)
+}
+
+// step is one result, or none.
+func (r *runner) step(ctx context.Context, s step) []Result {
+	if ctx.Err() != nil {
+		return nil
+	}
+	r.progress.at(s.job)
+	defer r.progress.add()
+	if r.quick && time.Since(r.begun) > quickLimit {
+		r.addGap(Gap{s.job.Workload, s.job.Impl, s.job.Params, "a quick run's time was over: the machine is busy"})
+		return nil
+	}
+	w := workloads[workloadIndex(s.job.Workload)]
+	// A rival that does not fit is not begun: the machine would swap, or the
+	// kernel end some other process.
+	need := int64(s.job.Params[w.size]) * int64(s.rival.bytes)
+	if free := memInfo("MemAvailable"); free > 0 && need > free/10*9 {
+		r.addGap(Gap{s.job.Workload, s.job.Impl, s.job.Params, fmt.Sprintf(
+			"needs some %.1f GB, %.1f GB are available", float64(need)/1e9, float64(free)/1e9)})
+		return nil
+	}
+	res, err := r.job(ctx, s)
+	if err == nil && res.TooSlow {
+		s.job.Slack = 5
+		if res, err = r.job(ctx, s); err == nil && res.TooSlow {
+			err = fmt.Errorf("timers were due before all were started")
+		}
+	}
+	if err != nil {
+		if ctx.Err() == nil {
+			r.addGap(Gap{s.job.Workload, s.job.Impl, s.job.Params, "failed: " + err.Error()})
+		}
+		return nil
+	}
+	return []Result{res}
+}
+
+// quickLimit is when a quick run begins no further job: with the last one, the
+// plots and the JVM's leisure it ends within 50 s even on a machine that has
+// other things to do. Left alone it does not come near.
+const quickLimit = 42 * time.Second
+
+// jobLimit ends a child that hangs. Holding 100M timers takes minutes in a
+// rival that allocates each.
+const jobLimit = 15 * time.Minute
+
+func (r *runner) job(ctx context.Context, s step) (Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, jobLimit)
+	defer cancel()
+	argv, err := s.rival.argv(r.self, s.job)
+	if err != nil {
+		return Result{}, err
+	}
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.WaitDelay = 5 * time.Second
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			err = fmt.Errorf("not done within %v", jobLimit)
+		}
+		return Result{}, fmt.Errorf("%w: %s", err, firstLine(stderr.Bytes()))
+	}
+	var res Result
+	if err := json.Unmarshal(stdout.Bytes(), &res); err != nil {
+		return Result{}, fmt.Errorf("what the child printed: %w", err)
+	}
+	return res, nil
+}
+
+func firstLine(b []byte) string {
+	line, _, _ := bytes.Cut(bytes.TrimSpace(b), []byte("\n"))
+	return string(line)
+}
+
+// warn says something that is not a result.
+func warn(format string, args ...any) { fmt.Fprintf(os.Stderr, "bench: "+format+"\n", args...) }

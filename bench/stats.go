@@ -1,0 +1,154 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Stat is one metric over the repetitions.
+type Stat struct{ Median, Min, Max float64 }
+
+func newStat(values []float64) Stat {
+	v := slices.Sorted(slices.Values(values))
+	n := len(v)
+	return Stat{Median: (v[(n-1)/2] + v[n/2]) / 2, Min: v[0], Max: v[n-1]}
+}
+
+// Row is what one rival did in one workload at one size: all repetitions.
+type Row struct {
+	Workload, Impl string
+	Params         Params
+	Reps           int
+	Stats          map[string]Stat // a metric that no repetition has is absent
+	Quantiles      []float64       // the median at each point
+}
+
+// rowsOf joins repetitions, keeping the order in which results first came.
+func rowsOf(results []Result) []Row {
+	type key struct{ workload, impl, params string }
+	var order []key
+	groups := map[key][]Result{}
+	for _, r := range results {
+		k := key{r.Workload, r.Impl, r.Params.String()}
+		if _, ok := groups[k]; !ok {
+			order = append(order, k)
+		}
+		groups[k] = append(groups[k], r)
+	}
+	rows := make([]Row, 0, len(order))
+	for _, k := range order {
+		rows = append(rows, newRow(groups[k]))
+	}
+	return rows
+}
+
+func newRow(group []Result) Row {
+	row := Row{Workload: group[0].Workload, Impl: group[0].Impl, Params: group[0].Params, Reps: len(group), Stats: map[string]Stat{}}
+	values := map[string][]float64{}
+	var points [][]float64
+	for _, r := range group {
+		for name, v := range r.Metrics {
+			values[name] = append(values[name], v)
+		}
+		if len(r.Quantiles) == len(quantilePoints) {
+			points = append(points, r.Quantiles)
+		}
+	}
+	for name, v := range values {
+		row.Stats[name] = newStat(v)
+	}
+	if len(points) > 0 {
+		for i := range quantilePoints {
+			at := make([]float64, len(points))
+			for k := range points {
+				at[k] = points[k][i]
+			}
+			row.Quantiles = append(row.Quantiles, newStat(at).Median)
+		}
+	}
+	return row
+}
+
+// line is the row as -json prints it: medians.
+func (r Row) line() Result {
+	m := Metrics{}
+	for name, s := range r.Stats {
+		m[name] = figure(s.Median)
+	}
+	return Result{Workload: r.Workload, Impl: r.Impl, Params: r.Params, Metrics: m}
+}
+
+// String is the median with the least and the most; a gap is a dash.
+func (r Row) cell(metric string) string {
+	s, ok := r.Stats[metric]
+	switch {
+	case !ok:
+		return gapMark
+	case r.Reps == 1 || s.Min == s.Max:
+		return number(s.Median)
+	}
+	return fmt.Sprintf("%s (%s–%s)", number(s.Median), number(s.Min), number(s.Max))
+}
+
+const gapMark = "–"
+
+// number is three digits that mean something, or the whole number, with
+// thousands set apart.
+func number(x float64) string {
+	switch a := math.Abs(x); {
+	case x == math.Trunc(x) && a < 1e4, a >= 100 && a < 1e4:
+		return fmt.Sprintf("%.0f", x)
+	case a >= 1e4:
+		digits := fmt.Sprintf("%.0f", a)
+		var out []byte
+		for i := range digits {
+			if i > 0 && (len(digits)-i)%3 == 0 {
+				out = append(out, ',')
+			}
+			out = append(out, digits[i])
+		}
+		if x < 0 {
+			return "-" + string(out)
+		}
+		return string(out)
+	case a >= 10:
+		return fmt.Sprintf("%.1f", x)
+	case a >= 1:
+		return fmt.Sprintf("%.2f", x)
+	}
+	return fmt.Sprintf("%.3g", x)
+}
+
+// sortRows puts a workload's rows in the order of sizes, then of rivals.
+func sortRows(rows []Row) {
+	slices.SortStableFunc(rows, func(a, b Row) int {
+		return cmp.Or(
+			cmp.Compare(workloadIndex(a.Workload), workloadIndex(b.Workload)),
+			compareParams(a.Params, b.Params),
+			cmp.Compare(rivalIndex(a.Impl), rivalIndex(b.Impl)),
+		)
+	})
+}
+
+func compareParams(a, b Params) int {
+	for _, w := range workloads { // the sizes first
+		if c := cmp.Compare(a[w.size], b[w.size]); c != 0 {
+			return c
+		}
+	}
+	return cmp.Compare(a["goroutines"], b["goroutines"])
+}
+
+func workloadIndex(name string) int {
+	return slices.IndexFunc(workloads, func(w workload) bool { return w.name == name })
+}
+
+// rivalIndex puts what is not in the list last: the control.
+func rivalIndex(name string) int {
+	if i := slices.IndexFunc(rivals, func(r rival) bool { return r.name == name }); i >= 0 {
+		return i
+	}
+	return len(rivals)
+}

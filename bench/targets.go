@@ -1,0 +1,146 @@
+package main
+
+import "fmt"
+
+// target is a figure of workloads.md to be reached: got at most bound.
+type target struct {
+	workload, text string
+	bound          float64
+	got            func(figures) (float64, bool)
+}
+
+// figures finds medians.
+type figures []Row
+
+func (f figures) at(workload, impl, metric string, p Params) (float64, bool) {
+	for _, row := range f {
+		if row.Workload == workload && row.Impl == impl && row.Params.String() == p.String() {
+			s, ok := row.Stats[metric]
+			return s.Median, ok
+		}
+	}
+	return 0, false
+}
+
+// one is a figure itself, ratio one rival's by another's.
+func one(workload, impl, metric string, p Params) func(figures) (float64, bool) {
+	return func(f figures) (float64, bool) { return f.at(workload, impl, metric, p) }
+}
+
+func ratio(workload, metric, impl, other string, p Params) func(figures) (float64, bool) {
+	return quotient(one(workload, impl, metric, p), one(workload, other, metric, p))
+}
+
+func quotient(a, b func(figures) (float64, bool)) func(figures) (float64, bool) {
+	return func(f figures) (float64, bool) {
+		x, ok := a(f)
+		y, ok2 := b(f)
+		return x / y, ok && ok2 && y != 0
+	}
+}
+
+// worst is the largest of impl's figures in all sizes.
+func worst(workload, impl, metric string) func(figures) (float64, bool) {
+	return func(f figures) (most float64, any bool) {
+		for _, row := range f {
+			if s, ok := row.Stats[metric]; ok && row.Workload == workload && row.Impl == impl {
+				most, any = max(most, s.Median), true
+			}
+		}
+		return most, any
+	}
+}
+
+// againstBest is the largest of impl's figures by the best rival's at the
+// same size. limbo's own other faces are no rivals.
+func againstBest(workload, impl, metric string) func(figures) (float64, bool) {
+	return func(f figures) (most float64, any bool) {
+		for _, row := range f {
+			if row.Workload != workload || row.Impl != impl {
+				continue
+			}
+			for _, other := range f {
+				if ours[other.Impl] || other.Impl == controlName || other.Workload != workload || other.Params.String() != row.Params.String() {
+					continue
+				}
+				if s, ok := other.Stats[metric]; ok && s.Median > 0 {
+					most, any = max(most, row.Stats[metric].Median/s.Median), true
+				}
+			}
+		}
+		return most, any
+	}
+}
+
+// aboveControl is what a rival's timers take at W6's rate, without the loop
+// that touches them.
+func aboveControl(impl string) func(figures) (float64, bool) {
+	return func(f figures) (float64, bool) {
+		with, ok := f.at("W6", impl, "cpu_pct", conns100k)
+		loop, ok2 := f.at("W6", controlName, "cpu_pct", conns100k)
+		return with - loop, ok && ok2 && with > loop
+	}
+}
+
+var ours = map[string]bool{"timingwheel": true, "scheduler": true, "keyed": true}
+
+var (
+	none      = Params{"pending": 0, "goroutines": 1}
+	million   = Params{"pending": 1_000_000, "goroutines": 1}
+	held1M    = Params{"timers": 1_000_000}
+	fire500k  = Params{"timers": 500_000}
+	idle      = Params{"timers": 1}
+	conns100k = Params{"connections": 100_000}
+	scale1k   = Params{"pending": 1_000, "goroutines": 1}
+	scale100M = Params{"pending": 100_000_000, "goroutines": 1}
+)
+
+// targets are looked up at the full sizes; a quick run shows those that it has.
+var targets = []target{
+	{"W1", "ns, × stdlib at 1M pending", .30, ratio("W1", "ns_per_op", "timingwheel", "stdlib", million)},
+	{"W1", "ns, × stdlib at 0 pending", .50, ratio("W1", "ns_per_op", "timingwheel", "stdlib", none)},
+	{"W1", "ns, × the best rival, at any size", 1, againstBest("W1", "timingwheel", "ns_per_op")},
+	{"W1", "allocs_per_op", 0.001, worst("W1", "timingwheel", "allocs_per_op")},
+	{"W1", "scheduler: ns, × stdlib at 1M pending", .50, ratio("W1", "ns_per_op", "scheduler", "stdlib", million)},
+	{"W1", "scheduler: allocs_per_op", 1, worst("W1", "scheduler", "allocs_per_op")},
+	{"W2", "bytes_per_timer", 48, one("W2", "timingwheel", "bytes_per_timer", held1M)},
+	{"W2", "gc_ms, × stdlib's", 1. / 30, ratio("W2", "gc_ms", "timingwheel", "stdlib", held1M)},
+	{"W2", "bytes_after, × the peak", .10, func(f figures) (float64, bool) {
+		after, ok := f.at("W2", "timingwheel", "bytes_after", held1M)
+		each, ok2 := f.at("W2", "timingwheel", "bytes_per_timer", held1M)
+		return after / (each * 1e6), ok && ok2
+	}},
+	{"W3", "cpu_ns_per_timer, × stdlib's", .35, ratio("W3", "cpu_ns_per_timer", "timingwheel", "stdlib", fire500k)},
+	{"W3", "early", 0, one("W3", "timingwheel", "early", fire500k)},
+	{"W3", "late_p99_ms", 2, one("W3", "timingwheel", "late_p99_ms", fire500k)},
+	{"W4", "sched_max_us", 1000, one("W4", "timingwheel", "sched_max_us", held1M)},
+	{"W5", "cpu_ms, × stdlib's", 1, ratio("W5", "cpu_ms", "timingwheel", "stdlib", idle)},
+	{"W5", "wakeups, × stdlib's", 1, ratio("W5", "wakeups", "timingwheel", "stdlib", idle)},
+	{"W6", "cpu_pct, × heap's at 100k", .20, ratio("W6", "cpu_pct", "timingwheel", "heap", conns100k)},
+	{"W6", "the same, each less the control's", .20, quotient(aboveControl("timingwheel"), aboveControl("heap"))},
+	{"W6", "bytes_per_conn, × heap's at 100k", .40, ratio("W6", "bytes_per_conn", "timingwheel", "heap", conns100k)},
+	{"W6", "keyed: cpu_pct, × heap's at 100k", .20, ratio("W6", "cpu_pct", "keyed", "heap", conns100k)},
+	{"W6", "keyed: bytes_per_conn, × heap's at 100k", .40, ratio("W6", "bytes_per_conn", "keyed", "heap", conns100k)},
+	{"W7", "GB resident for 100M pending", 5, func(f figures) (float64, bool) {
+		each, ok := f.at("W7", "timingwheel", "rss_bytes_per_timer", scale100M)
+		return each / 10, ok
+	}},
+	{"W7", "ns at 100M, × ns at 1k", 3, quotient(one("W7", "timingwheel", "ns_per_op", scale100M), one("W7", "timingwheel", "ns_per_op", scale1k))},
+}
+
+// targetTable says of each target that has its figures whether it is reached.
+func targetTable(rows []Row) table {
+	t := table{head: []string{"", "timingwheel", "at most", "measured", "reached"}, left: 2}
+	for _, target := range targets {
+		got, ok := target.got(figures(rows))
+		if !ok {
+			continue
+		}
+		reached := "yes"
+		if got > target.bound {
+			reached = "no"
+		}
+		t.rows = append(t.rows, []string{target.workload, target.text, fmt.Sprintf("%.3g", target.bound), fmt.Sprintf("%.3g", got), reached})
+	}
+	return t
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"runtime"
+	"slices"
+	"time"
+)
+
+var w2Workload = workload{
+	name: "W2", title: "hold timers, then stop them in random order", size: "timers",
+	metrics: []string{"start_ns", "stop_ns", "bytes_per_timer", "gc_ms", "bytes_after"},
+	full:    sizes("timers", 1_000_000),
+	quick:   sizes("timers", 200_000),
+}
+
+// w2 counts a rival's bytes from after it was opened, so that a wheel's own
+// arrays are not charged to the timers; the handles are.
+func w2[H any](j Job, open opener[H]) (Result, error) {
+	n, r := j.Params["timers"], j.seed()
+	order := r.shuffled(n)
+	t, err := open(func(uint64) {})
+	if err != nil {
+		return Result{}, err
+	}
+	before := liveHeap()
+
+	start := time.Now()
+	held := hold(t, n, r)
+	started := time.Since(start)
+	settle(t)
+	peak := liveHeap() - before
+
+	collections := make([]time.Duration, 3)
+	for i := range collections {
+		start = time.Now()
+		runtime.GC()
+		collections[i] = time.Since(start)
+	}
+	slices.Sort(collections)
+
+	start = time.Now()
+	for _, i := range order {
+		t.Stop(held[i])
+	}
+	stopped := time.Since(start)
+	after := rest(before, peak) // held is not used any more, so it is not counted
+
+	runtime.KeepAlive(order)
+	runtime.KeepAlive(t)
+	return Result{Metrics: Metrics{
+		"start_ns":        float64(started) / float64(n),
+		"stop_ns":         float64(stopped) / float64(n),
+		"bytes_per_timer": float64(peak) / float64(n),
+		"gc_ms":           ms(collections[1]),
+		"bytes_after":     float64(after),
+	}}, nil
+}
+
+// rest is the live heap above before, once it has come to rest: rivals let go
+// of stopped timers at their next tick, or round.
+func rest(before, peak int64) int64 {
+	kept := liveHeap() - before
+	for range 15 {
+		time.Sleep(100 * time.Millisecond)
+		now := liveHeap() - before
+		moved := kept - now
+		kept = now
+		if moved <= peak/100 {
+			break
+		}
+	}
+	return max(kept, 0)
+}

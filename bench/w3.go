@@ -1,0 +1,84 @@
+package main
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+var w3Workload = workload{
+	name: "W3", title: "fire: timers due evenly, 250,000 a second", size: "timers",
+	metrics: []string{"cpu_ns_per_timer", "early", "late_p50_ms", "late_p99_ms", "late_max_ms"},
+	full:    sizes("timers", 500_000),
+	quick:   sizes("timers", 50_000),
+}
+
+// w3Gap is the time from one deadline to the next: 500,000 in 2 s.
+const w3Gap = 4 * time.Microsecond
+
+const notFired = int64(-1 << 62)
+
+// w3 starts timers in random order, each with the delay that is left until its
+// due time by a clock reading just before, so a timer that runs before its due
+// time is early beyond doubt. CPU is that of the process from just before the
+// first is due until all have run; the callback, a clock reading and a store,
+// is in it, the same for all.
+func w3[H any](j Job, open opener[H]) (Result, error) {
+	n, r := j.Params["timers"], j.seed()
+	base := time.Now()
+	lead := j.lead(n)
+	due := func(id uint64) time.Duration { return lead + time.Duration(id)*w3Gap }
+	late := make([]atomic.Int64, n)
+	for i := range late {
+		late[i].Store(notFired)
+	}
+	fire := func(id uint64) { late[id].Store(int64(time.Since(base) - due(id))) }
+	t, err := open(fire)
+	if err != nil {
+		return Result{}, err
+	}
+
+	order := r.shuffled(n)
+	held := make([]H, n)
+	base = time.Now()
+	for _, id := range order {
+		held[id] = t.StartID(uint64(id), due(uint64(id))-time.Since(base))
+	}
+	settle(t)
+	if time.Since(base) > lead-30*time.Millisecond {
+		return Result{TooSlow: true}, nil
+	}
+	time.Sleep(time.Until(base.Add(lead - 20*time.Millisecond)))
+	before := used()
+	if j.Impl == controlName { // the callbacks alone
+		for id := range late {
+			fire(uint64(id))
+		}
+	}
+	time.Sleep(time.Until(base.Add(due(uint64(n)))))
+	for i := 0; i < n; i++ { // each has its turn to be waited for
+		for late[i].Load() == notFired {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	cpu := used().cpu - before.cpu
+
+	all := make([]int64, n)
+	for i := range late {
+		all[i] = late[i].Load()
+	}
+	slices.Sort(all)
+	m := Metrics{"cpu_ns_per_timer": float64(cpu) / float64(n)}
+	if j.Impl == controlName {
+		return Result{Metrics: m}, nil
+	}
+	early, _ := slices.BinarySearch(all, 0)
+	at := func(q float64) float64 { return ms(time.Duration(all[int(q*float64(n-1))])) }
+	m["early"] = float64(early)
+	m["late_p50_ms"], m["late_p99_ms"], m["late_max_ms"] = at(.5), at(.99), at(1)
+	quantiles := make([]float64, len(quantilePoints))
+	for i, q := range quantilePoints {
+		quantiles[i] = at(q)
+	}
+	return Result{Metrics: m, Quantiles: quantiles}, nil
+}

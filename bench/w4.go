@@ -1,0 +1,98 @@
+package main
+
+import (
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+var w4Workload = workload{
+	name: "W4", title: "burst: timers due in one tick, while one goroutine schedules and stops", size: "timers",
+	metrics: []string{"sched_p9999_us", "sched_max_us", "drain_ms"},
+	full:    sizes("timers", 1_000_000),
+	quick:   sizes("timers", 100_000),
+}
+
+// w4 times each scheduling and each stopping, from just before the burst until
+// the last callback of it.
+//
+// The control does the same beside GOMAXPROCS goroutines that only burn CPU:
+// what it shows is what the machine and Go's scheduler do to any goroutine
+// then, whatever the timers.
+func w4[H any](j Job, open opener[H]) (Result, error) {
+	n, r := j.Params["timers"], j.seed()
+	const before = 2 * time.Millisecond
+	var left, last atomic.Int64
+	left.Store(int64(n))
+	base := time.Now()
+	t, err := open(func(uint64) {
+		if left.Add(-1) == 0 {
+			last.Store(int64(time.Since(base)))
+		}
+	})
+	if err != nil {
+		return Result{}, err
+	}
+	due := j.lead(n)
+	held := make([]H, n)
+	base = time.Now()
+	for i := range held {
+		held[i] = t.Start(due - time.Since(base))
+	}
+	settle(t)
+	runtime.GC()
+	if time.Since(base) > due-2*before {
+		return Result{TooSlow: true}, nil
+	}
+	times := hdrhistogram.New(1, int64(time.Minute), 3)
+	for range 10_000 { // warm
+		t.Stop(t.Start(r.brief()))
+	}
+	time.Sleep(time.Until(base.Add(due - before)))
+	if j.Impl == controlName {
+		burn(due-time.Since(base), func() { left.Store(0) })
+	}
+	for left.Load() > 0 {
+		for range 64 {
+			d := r.brief()
+			t0 := time.Now()
+			h := t.Start(d)
+			t1 := time.Now()
+			t.Stop(h)
+			t2 := time.Now()
+			_ = times.RecordValue(max(int64(t1.Sub(t0)), 1))
+			_ = times.RecordValue(max(int64(t2.Sub(t1)), 1))
+		}
+	}
+	runtime.KeepAlive(held)
+	m := Metrics{
+		"sched_p9999_us": us(time.Duration(times.ValueAtQuantile(99.99))),
+		"sched_max_us":   us(time.Duration(times.Max())),
+	}
+	if j.Impl != controlName {
+		for last.Load() == 0 { // it is stored just after the count
+			runtime.Gosched()
+		}
+		m["drain_ms"] = ms(time.Duration(last.Load()) - due)
+	}
+	return Result{Metrics: m}, nil
+}
+
+// burn keeps every processor busy for 200 ms after wait.
+func burn(wait time.Duration, done func()) {
+	var busy atomic.Int64
+	for range runtime.GOMAXPROCS(0) {
+		busy.Add(1)
+		go func() {
+			time.Sleep(wait)
+			for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); {
+				continue
+			}
+			if busy.Add(-1) == 0 {
+				done()
+			}
+		}()
+	}
+}

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"runtime"
+	"time"
+)
+
+var w5Workload = workload{
+	name: "W5", title: "idle: one timer 10 min ahead, 5 s of silence", size: "timers",
+	metrics: []string{"cpu_ms", "wakeups"},
+	full:    sizes("timers", 1),
+	quick:   sizes("timers", 1),
+	sleeps:  true,
+}
+
+// w5 is the same 5 s in a quick run. Its own time.Sleep, one wake-up, is in the
+// figures of all; the control shows what a Go process with nothing to do has.
+func w5[H any](j Job, open opener[H]) (Result, error) {
+	t, err := open(func(uint64) {})
+	if err != nil {
+		return Result{}, err
+	}
+	h := t.Start(10 * time.Minute)
+	settle(t)
+	runtime.GC()
+	time.Sleep(100 * time.Millisecond)
+	before := used()
+	time.Sleep(5 * time.Second)
+	after := used()
+	t.Stop(h)
+	return Result{Metrics: Metrics{
+		"cpu_ms":  ms(after.cpu - before.cpu),
+		"wakeups": float64(after.switches - before.switches),
+	}}, nil
+}

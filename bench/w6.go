@@ -1,0 +1,137 @@
+package main
+
+import (
+	"runtime"
+	"sync/atomic"
+	"time"
+)
+
+var w6Workload = workload{
+	name: "W6", title: "heartbeat: idle limit 30 s, each connection touched every 5 to 25 s", size: "connections",
+	metrics: []string{"ns_per_touch", "cpu_pct", "bytes_per_conn", "dropped"},
+	full:    sizes("connections", 100_000, 1_000_000),
+	quick:   sizes("connections", 100_000),
+}
+
+const (
+	idleLimit  = 30 * time.Second
+	touchBatch = 20 * time.Millisecond // at the fixed rate: 50 wake-ups a second, for all
+)
+
+// w6 holds one timer for each connection and pushes it out whenever the
+// connection speaks, which each does 5 to 25 s after it last did.
+//
+// First at the rate that so many connections have, in real time: cpu_pct. A
+// lazy design only notes a new deadline, and does the work when the old one
+// comes up; in seconds of measurement it would get away without. So the first
+// deadlines are set 0.5 to 1.5 s behind the first touch, and nearly every
+// deadline that is pushed out comes up while it is measured.
+//
+// Then the same touches in the same order, as fast as it goes: ns_per_touch.
+// dropped counts connections that expired, though none was silent for 30 s: 0.
+func w6[H any](j Job, open opener[H]) (Result, error) {
+	n, r := j.Params["connections"], j.seed()
+	fixed, fast := 10*time.Second, 2*time.Second
+	if j.Quick {
+		fixed, fast = 700*time.Millisecond, 100*time.Millisecond
+	}
+	first, touches := conversation(n, r, fixed)
+
+	var dropped atomic.Int64
+	t, err := open(func(uint64) { dropped.Add(1) })
+	if err != nil {
+		return Result{}, err
+	}
+	before := liveHeap()
+	conns := make([]H, n)
+	lead := j.lead(n) + time.Duration(n)*time.Microsecond // the collections below take their time
+	base := time.Now()
+	for i := range conns {
+		speaks := lead + time.Duration(first[i])*time.Millisecond
+		conns[i] = t.StartID(uint64(i), speaks+r.delay(500*time.Millisecond, 1500*time.Millisecond)-time.Since(base))
+	}
+	settle(t)
+	held := liveHeap() - before
+	if time.Since(base) > lead {
+		return Result{TooSlow: true}, nil
+	}
+	time.Sleep(time.Until(base.Add(lead)))
+
+	base = time.Now()
+	cpu := used().cpu
+	next := 0
+	for at := touchBatch; at <= fixed; at += touchBatch {
+		time.Sleep(time.Until(base.Add(at)))
+		for end := touches.until[at/time.Millisecond-1]; next < end; next++ {
+			c := touches.conns[next]
+			conns[c], _ = t.Reset(conns[c], idleLimit)
+		}
+	}
+	cpu = used().cpu - cpu
+	wall := time.Since(base)
+
+	// The rest of the conversation first, then the whole again.
+	total := 0
+	start := time.Now()
+	for time.Since(start) < fast {
+		for range 256 {
+			if next == len(touches.conns) {
+				next = 0
+			}
+			c := touches.conns[next]
+			conns[c], _ = t.Reset(conns[c], idleLimit)
+			next++
+		}
+		total += 256
+	}
+	spent := time.Since(start)
+	runtime.KeepAlive(first)
+	return Result{Metrics: Metrics{
+		"ns_per_touch":   float64(spent) / float64(total),
+		"cpu_pct":        100 * float64(cpu) / float64(wall),
+		"bytes_per_conn": float64(held) / float64(n),
+		"dropped":        float64(dropped.Load()),
+	}}, nil
+}
+
+// touches says which connection speaks, in order, and how many have by the end
+// of each millisecond.
+type touches struct {
+	conns []uint32
+	until []int
+}
+
+// conversation makes up who speaks when, for as long as the measurement takes
+// and as many touches again as there are connections; first is each
+// connection's first time, in ms.
+func conversation(n int, r rng, span time.Duration) (first []uint32, all touches) {
+	const ring = 25_001 // ms; a connection is never silent for longer
+	heads := make([]uint32, ring)
+	links := make([]uint32, n+1) // connections from 1, 0 ends a list
+	put := func(at int, c uint32) {
+		links[c] = heads[at%ring]
+		heads[at%ring] = c
+	}
+	first = make([]uint32, n)
+	for i := range first {
+		gap := 5_000 + r.below(20_001)
+		first[i] = uint32(r.below(gap))
+		put(int(first[i]), uint32(i)+1)
+	}
+	enough := 0
+	for now := 0; now < int(span/time.Millisecond) || len(all.conns) < enough+n; now++ {
+		c := heads[now%ring]
+		heads[now%ring] = 0
+		for c != 0 {
+			follow := links[c]
+			all.conns = append(all.conns, c-1)
+			put(now+5_000+int(r.below(20_001)), c)
+			c = follow
+		}
+		all.until = append(all.until, len(all.conns))
+		if now == int(span/time.Millisecond)-1 {
+			enough = len(all.conns)
+		}
+	}
+	return first, all
+}
