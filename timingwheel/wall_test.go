@@ -19,7 +19,7 @@ func withWall(t, wall time.Time) time.Time {
 		loc  *time.Location
 	}
 	l := *(*layout)(unsafe.Pointer(&t))
-	l.wall = (*(*layout)(unsafe.Pointer(&wall))).wall
+	l.wall = (*layout)(unsafe.Pointer(&wall)).wall
 	return *(*time.Time)(unsafe.Pointer(&l))
 }
 
