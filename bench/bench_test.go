@@ -24,7 +24,9 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	clean()
+	os.Exit(code)
 }
 
 func TestMedianAndSpread(t *testing.T) {
@@ -287,7 +289,7 @@ func TestNettyJVM(t *testing.T) {
 	j := Job{Workload: "W3", Impl: "netty-jvm", Params: Params{"timers": 2000}, Quick: true, Slack: 5}
 	argv, err := nettyRival.argv("", j)
 	require.NoError(t, err)
-	require.Equal(t, "NettyBench", argv[len(argv)-5])
+	require.Contains(t, argv, "NettyBench")
 	res := r.step(context.Background(), step{nettyRival, j})
 	require.Empty(t, r.gaps)
 	require.Len(t, res, 1)

@@ -34,7 +34,16 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := bench(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
+	clean()
 	os.Exit(code)
+}
+
+// clean removes what was made on the way. It is for the end of the process:
+// commands that were made once name files there.
+func clean() {
+	if dir, err := scratch(); err == nil {
+		_ = os.RemoveAll(dir)
+	}
 }
 
 // options are the flags.
@@ -136,11 +145,6 @@ func bench(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case err != nil:
 		return 2
 	}
-	defer func() {
-		if dir, err := scratch(); err == nil {
-			_ = os.RemoveAll(dir)
-		}
-	}()
 	if err := benchmark(ctx, o, args, stdout); err != nil {
 		warn("%v", err)
 		return 1

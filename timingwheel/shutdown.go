@@ -83,6 +83,9 @@ func (w *Wheel[V]) Shutdown(ctx context.Context, policy Policy) ([]V, error) {
 		}
 	}
 	if err := w.workers.await(ctx, func() bool { return w.Len() == 0 }); err != nil {
+		// The caller may never come back. Somebody has to see it through, or the
+		// wheel's goroutines would outlive its last timer.
+		w.seeThrough.Do(func() { go func() { _, _ = w.Shutdown(context.Background(), Await) }() })
 		return returned, err
 	}
 	w.queue.Close() // the advancer leaves

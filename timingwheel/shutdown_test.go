@@ -419,3 +419,31 @@ func TestUnknownPolicy(t *testing.T) {
 		}
 	})
 }
+
+// T13: a shutdown whose caller did not wait for its end still ends, and leaves
+// no goroutine: the bubble would not end with one.
+func TestShutdownIsSeenThrough(t *testing.T) {
+	for _, policy := range []Policy{RunNow, Await} {
+		t.Run(policy.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				ran := 0
+				hold := make(chan bool)
+				w, err := New(func(int) { <-hold; ran++ }, Options{Workers: 1})
+				require.NoError(t, err)
+				for i := range 3 {
+					_, err = w.Schedule(i, time.Duration(i)*time.Second)
+					require.NoError(t, err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+				defer cancel()
+				_, err = w.Shutdown(ctx, policy)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				close(hold)
+				time.Sleep(3 * time.Second)
+				synctest.Wait()
+				require.Equal(t, 3, ran)
+				require.Zero(t, w.Stats().Workers)
+			})
+		})
+	}
+}

@@ -3,6 +3,7 @@ package timingwheel
 import (
 	"errors"
 	"math/bits"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,6 +24,8 @@ type Wheel[V any] struct {
 	homes   homes
 	queue   *delayqueue.Queue[queued]
 	workers workers[V]
+
+	seeThrough sync.Once // a shutdown whose caller did not wait for its end
 
 	held    atomic.Int64  // timers, counted only under MaxPending; any goroutine writes
 	emptied atomic.Uint64 // buckets that were slept for and found empty; the advancer writes
