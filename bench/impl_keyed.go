@@ -1,14 +1,50 @@
 package main
 
-// limbo's timingwheel.Keyed is one more rival for W6, "keyed": its Touch is
-// what heartbeats are for. It comes with that type; until then it is a gap. To
-// add it, write here a Timers[uint64] whose handle is the key, as in
-// impl_gozero.go:
-//
-//	var keyedRival = rival{
-//		name: "keyed", setup: "limbo's Keyed[uint64, struct{}], zero Options: tick 1 ms",
-//		does: []string{"W6"}, bytes: 120, run: inProcess(openKeyed),
-//	}
-//
-// where StartID(id, d) is Set(id, struct{}{}, d) and returns id, Reset(h, d) is
-// Touch(h, d), and Stop(h) is Remove(h); and name it in rivals.go.
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-782fa212/limbo/timingwheel"
+)
+
+var keyedRival = rival{
+	name:  "keyed",
+	setup: "limbo's Keyed[uint64, struct{}], zero Options: tick 1 ms; the handle is the key",
+	does:  []string{"W6"},
+	bytes: 120,
+	run:   inProcess(openKeyed),
+}
+
+// keyedTimers has the key for a handle. Keys are looked up for each touch:
+// that is what its users have it for.
+type keyedTimers struct {
+	table *timingwheel.Keyed[uint64, struct{}]
+	keys  atomic.Uint64
+}
+
+func openKeyed(fire func(uint64)) (Timers[uint64], error) {
+	table, err := timingwheel.NewKeyed(func(id uint64, _ struct{}) { fire(id) }, timingwheel.Options{})
+	return &keyedTimers{table: table}, err
+}
+
+func (t *keyedTimers) Start(d time.Duration) uint64 { return t.StartID(t.keys.Add(1), d) }
+
+func (t *keyedTimers) StartID(id uint64, d time.Duration) uint64 {
+	must(t.table.Set(id, struct{}{}, d))
+	return id
+}
+
+func (t *keyedTimers) Stop(id uint64) bool {
+	_, ok := t.table.Remove(id)
+	return ok
+}
+
+func (t *keyedTimers) Reset(id uint64, d time.Duration) (uint64, bool) {
+	return id, t.table.Touch(id, d)
+}
+
+func (t *keyedTimers) Close() {
+	_, err := t.table.Shutdown(context.Background(), timingwheel.Discard)
+	must(err)
+}

@@ -1,13 +1,51 @@
 package main
 
-// The rival "scheduler" is limbo's timingwheel.Scheduler: functions instead of
-// values, AfterFunc's shape. It comes with that type; until then it is a gap.
-// To add it, write here what impl_stdlib.go has, with
-//
-//	var schedulerRival = rival{
-//		name: "scheduler", setup: "limbo's Scheduler, zero Options: tick 1 ms",
-//		does: timerWorkloads, bytes: 80, run: inProcess(openScheduler),
-//	}
-//
-// where Start passes one function made when it was opened, StartID a closure
-// over id, and Reset is the handle's; and name it in rivals.go.
+import (
+	"context"
+	"time"
+
+	"github.com/seed-782fa212/limbo/timingwheel"
+)
+
+var schedulerRival = rival{
+	name:  "scheduler",
+	setup: "limbo's Scheduler, zero Options: tick 1 ms",
+	does:  timerWorkloads,
+	bytes: 90,
+	run:   inProcess(openScheduler),
+}
+
+type schedulerTimers struct {
+	s     *timingwheel.Scheduler
+	fire  func(uint64)
+	fire0 func()
+}
+
+func openScheduler(fire func(uint64)) (Timers[timingwheel.Call], error) {
+	s, err := timingwheel.NewScheduler(timingwheel.Options{})
+	return &schedulerTimers{s, fire, func() { fire(0) }}, err
+}
+
+func (t *schedulerTimers) Start(d time.Duration) timingwheel.Call {
+	h, err := t.s.AfterFunc(d, t.fire0)
+	must(err)
+	return h
+}
+
+func (t *schedulerTimers) StartID(id uint64, d time.Duration) timingwheel.Call {
+	fire := t.fire
+	h, err := t.s.AfterFunc(d, func() { fire(id) })
+	must(err)
+	return h
+}
+
+func (t *schedulerTimers) Stop(h timingwheel.Call) bool { return h.Stop() }
+
+func (t *schedulerTimers) Reset(h timingwheel.Call, d time.Duration) (timingwheel.Call, bool) {
+	return h, h.Reset(d)
+}
+
+func (t *schedulerTimers) Close() {
+	_, err := t.s.Shutdown(context.Background(), timingwheel.Discard)
+	must(err)
+}

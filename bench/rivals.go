@@ -29,8 +29,8 @@ type rival struct {
 // rivals in the order of tables and legends.
 var rivals = []rival{
 	timingwheelRival,
-	// schedulerRival: see impl_scheduler.go.
-	// keyedRival: see impl_keyed.go.
+	schedulerRival,
+	keyedRival,
 	stdlibRival,
 	hashedwheelRival,
 	heapRival,

@@ -85,14 +85,19 @@ func (w *Wheel[V]) Schedule(v V, delay time.Duration) (Timer, error) {
 // once.
 func (w *Wheel[V]) ScheduleAt(v V, deadline time.Time) (Timer, error) {
 	now := w.now()
+	return w.schedule(v, now, w.until(now, deadline))
+}
+
+// until is a point in time as the wheel counts it, now at the earliest.
+func (w *Wheel[V]) until(now nanos, deadline time.Time) nanos {
 	at := nanos(deadline.Sub(w.base))
-	if deadline == deadline.Round(0) { //nolint:staticcheck // not Equal: it strips the monotonic reading, so there is none
+	if deadline == deadline.Round(0) { //nolint:staticcheck // not Equal: stripped of its monotonic reading it is the same, so there is none
 		// The wall clock may have been set since base was read, so what
 		// deadline.Sub(w.base) says is not the time that is left.
 		t := time.Now()
 		at = after(nanos(t.Sub(w.base)), deadline.Sub(t))
 	}
-	return w.schedule(v, now, max(now, at))
+	return max(now, at)
 }
 
 func (w *Wheel[V]) schedule(v V, now, deadline nanos) (Timer, error) {
@@ -137,19 +142,21 @@ func (w *Wheel[V]) aimLocked(s *shard[V], i uint32, n *node[V], now, deadline na
 // a worker, whether or not the function has returned, and for a stale handle.
 // Constant time; it does not wait for a running function.
 func (w *Wheel[V]) Stop(t Timer) bool {
-	s := w.shardOf(t)
-	if s == nil {
-		return false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := s.findLocked(t)
+	_, ok := w.takeOut(t)
+	return ok
+}
+
+// takeOut is Stop that gives the value back.
+func (w *Wheel[V]) takeOut(t Timer) (v V, ok bool) {
+	s, n := w.lock(t)
 	if n == nil {
-		return false
+		return v, false
 	}
+	defer s.mu.Unlock()
+	v = n.value
 	s.counts.stopped++
 	s.endLocked(t.index(), n)
-	return true
+	return v, true
 }
 
 // Reset gives a timer that is still pending a new delay, counted from now, and
@@ -158,20 +165,20 @@ func (w *Wheel[V]) Stop(t Timer) bool {
 // worker, was stopped, or was handed back, it says false and does nothing
 // (T5). Constant time; the cheapest case is a deadline that is pushed out.
 func (w *Wheel[V]) Reset(t Timer, delay time.Duration) bool {
-	s := w.shardOf(t)
-	if s == nil {
-		return false
-	}
 	now := w.now()
-	deadline := after(now, max(delay, 0))
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := s.findLocked(t)
+	s, n := w.lock(t)
 	if n == nil {
 		return false
 	}
+	defer s.mu.Unlock()
+	w.moveLocked(s, t.index(), n, now, after(now, max(delay, 0)))
+	return true
+}
+
+// moveLocked gives a pending timer a new deadline.
+func (w *Wheel[V]) moveLocked(s *shard[V], i uint32, n *node[V], now, deadline nanos) {
 	if s.urgent {
-		return true
+		return
 	}
 	b := &s.buckets.table[n.bucket]
 	if d := w.ceil(deadline); deadline > now && b.state == bucketWaiting && d >= b.expiration {
@@ -182,13 +189,12 @@ func (w *Wheel[V]) Reset(t Timer, delay time.Duration) bool {
 			n.deadline = d
 			b.moved = true
 		}
-		return true
+		return
 	}
 	if s.unlinkLocked(n).state == bucketReady {
 		s.counts.ready--
 	}
-	w.aimLocked(s, t.index(), n, now, deadline)
-	return true
+	w.aimLocked(s, i, n, now, deadline)
 }
 
 // Len is the number of timers held: scheduled, and neither taken by a worker
@@ -203,11 +209,21 @@ func (w *Wheel[V]) Len() int {
 	return n
 }
 
-func (w *Wheel[V]) shardOf(t Timer) *shard[V] {
-	if i := t.shard(); int(i) < len(w.shards) {
-		return w.shards[i]
+// lock finds the timer that t names and locks its shard. A nil node: t is
+// stale, and nothing is locked.
+func (w *Wheel[V]) lock(t Timer) (*shard[V], *node[V]) {
+	i := t.shard()
+	if int(i) >= len(w.shards) {
+		return nil, nil
 	}
-	return nil
+	s := w.shards[i]
+	s.mu.Lock()
+	n := s.findLocked(t)
+	if n == nil {
+		s.mu.Unlock()
+		return nil, nil
+	}
+	return s, n
 }
 
 // reserve counts a timer in, unless MaxPending are held.

@@ -1,0 +1,300 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// patience bounds every wait of these tests. Nothing waits that long unless
+// something is broken.
+const patience = 20 * time.Second
+
+// A bad argument is named, with its value and what it may be, and nothing is
+// started.
+func TestBadArguments(t *testing.T) {
+	for _, c := range []struct {
+		args string
+		want string
+	}{
+		{"-nonsense", "flag provided but not defined: -nonsense"},
+		{"-idle x", `invalid value "x" for flag -idle`},
+		{"argument", `unexpected argument "argument"`},
+		{"-idle 99ms", "-idle is 99ms, must be 100ms to 24h"},
+		{"-idle 25h -duration 100h", "-idle is 25h0m0s, must be 100ms to 24h"},
+		{"-idle -1s", "-idle is -1s, must be 100ms to 24h"},
+		{"-max-connections 0", "-max-connections is 0, must be at least 1"},
+		{"-clients 0", "-clients is 0, must be at least 1"},
+		{"-clients 10 -max-connections 9", "-max-connections is 9, must be at least -clients, 10"},
+		{"-silent 1.1", "-silent is 1.1, must be 0 to 1"},
+		{"-silent -0.1", "-silent is -0.1, must be 0 to 1"},
+		{"-silent NaN", "-silent is NaN, must be 0 to 1"},
+		{"-idle 1s -duration 2s", "-duration is 2s, must be at least three times -idle, 3s"},
+		{"-addr nowhere", `-addr is "nowhere": address nowhere: missing port in address`},
+		{"-addr :0", `-addr is ":0", which is not loopback; -allow-remote permits it`},
+		{"-addr 0.0.0.0:0", `-addr is "0.0.0.0:0", which is not loopback`},
+		{"-addr 192.0.2.1:0 -serve", `-addr is "192.0.2.1:0", which is not loopback`},
+		{"-addr example.com:0", `-addr is "example.com:0", which is not loopback`},
+		{"-addr 127.0.0.1:99999", "invalid port"},
+	} {
+		var stdout, stderr bytes.Buffer
+		require.Equal(t, 2, run(strings.Fields(c.args), &stdout, &stderr), c.args)
+		require.Contains(t, stderr.String(), c.want)
+		require.Empty(t, stdout.String())
+	}
+}
+
+// The swarm checks itself; this test adds that it had something to check.
+func TestSwarm(t *testing.T) {
+	for _, silent := range []string{"0", "0.5", "1"} {
+		var stdout, stderr bytes.Buffer
+		status := run([]string{"-clients", "200", "-idle", "300ms", "-duration", "1s", "-silent", silent}, &stdout, &stderr)
+		require.Zero(t, status, "%s%s", stdout.String(), stderr.String())
+		require.Contains(t, stdout.String(), "all as it should be")
+		n := map[string]int{"0": 0, "0.5": 100, "1": 200}[silent]
+		require.Contains(t, stdout.String(), fmt.Sprintf("silent %d: dropped %d, not dropped 0; early 0;", n, n))
+		require.Contains(t, stdout.String(), fmt.Sprintf("talking %d: dropped 0;", 200-n))
+		require.Regexp(t, `(?m)^ +seconds +connected +dropped +lines`, stdout.String())
+		require.Empty(t, stderr.String())
+	}
+}
+
+// What the swarm finds wrong it says, and by its exit.
+func TestJudge(t *testing.T) {
+	const idle = time.Second
+	start := time.Now()
+	at := start.Add
+	for _, c := range []struct {
+		name   string
+		client client
+		ok     bool
+		says   string
+	}{
+		{"silent and dropped", client{silent: true, lastSend: start, droppedAt: at(idle + 1)}, true, "silent 1: dropped 1, not dropped 0; early 0"},
+		{"silent and kept", client{silent: true, lastSend: start}, false, "silent 1: dropped 0, not dropped 1; early 0"},
+		{"silent and dropped early", client{silent: true, lastSend: start, droppedAt: at(idle - 1)}, false, "silent 1: dropped 1, not dropped 0; early 1"},
+		{"talks", client{lastSend: start}, true, "talking 1: dropped 0; kept from talking by this machine, and so dropped, 0"},
+		{"talks and is dropped", client{lastSend: start, droppedAt: at(idle / 2)}, false, "talking 1: dropped 1;"},
+		{"is kept from talking", client{lastSend: start, droppedAt: at(idle)}, true, "talking 1: dropped 0; kept from talking by this machine, and so dropped, 1"},
+		{"was kept from talking", client{lastSend: start, longest: idle, droppedAt: at(idle + 1)}, true, "so dropped, 1"},
+		{"failed", client{err: errors.New("boo")}, false, "failed 1, one by: boo"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var out bytes.Buffer
+			w := &swarm{clients: []client{c.client}}
+			require.Equal(t, c.ok, w.judge(idle, &out))
+			require.Contains(t, out.String(), c.says)
+			require.Equal(t, !c.ok, strings.Contains(out.String(), "NOT as it should be"))
+		})
+	}
+}
+
+// startServer runs a server for one test, and checks that nothing is left.
+func startServer(t *testing.T, idle time.Duration, limit int) *server {
+	t.Helper()
+	before := runtime.NumGoroutine()
+	s, err := listen("127.0.0.1:0", idle, limit)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		require.NoError(t, s.shutdown(ctx))
+		require.Zero(t, s.deadline.Len())
+		ended(t, before)
+	})
+	return s
+}
+
+// ended waits for all but n goroutines to end. (Eventually adds one of its own.)
+func ended(t *testing.T, n int) {
+	t.Helper()
+	for start := time.Now(); runtime.NumGoroutine() > n; time.Sleep(time.Millisecond) {
+		if time.Since(start) > patience {
+			buf := make([]byte, 1<<16)
+			t.Fatalf("%d goroutines, not %d\n%s", runtime.NumGoroutine(), n, buf[:runtime.Stack(buf, true)])
+		}
+	}
+}
+
+func dial(t *testing.T, addr string) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	require.NoError(t, err)
+	require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func say(c net.Conn, line string) (string, error) {
+	if _, err := io.WriteString(c, line); err != nil {
+		return "", err
+	}
+	return bufio.NewReader(c).ReadString('\n')
+}
+
+// The silent one is dropped, not before its time; the one that talks is kept.
+func TestServerDropsTheSilent(t *testing.T) {
+	const idle = 200 * time.Millisecond
+	s := startServer(t, idle, 10)
+	start := time.Now() // before the server's clock
+	silent, talking := dial(t, s.addr()), dial(t, s.addr())
+	dropped := make(chan time.Duration)
+	go func() {
+		_, err := silent.Read(make([]byte, 1))
+		if err == nil {
+			t.Error("the silent one was sent something")
+		}
+		dropped <- time.Since(start)
+	}()
+	var after time.Duration
+	for last := time.Now(); after == 0 || time.Since(start) < 3*idle; {
+		if time.Since(last) >= idle {
+			t.Skip("this machine kept the test from talking")
+		}
+		last = time.Now()
+		got, err := say(talking, "hello\n")
+		require.NoError(t, err)
+		require.Equal(t, "hello\n", got)
+		select {
+		case after = <-dropped:
+		case <-time.After(idle / 10):
+		}
+	}
+	require.GreaterOrEqual(t, after, idle)
+	require.Equal(t, int64(1), s.dropped.Load())
+	require.Equal(t, 1, s.deadline.Len())
+	// A line that does not end is no sign of life.
+	start = time.Now()
+	_, err := io.WriteString(talking, "hel")
+	require.NoError(t, err)
+	_, err = talking.Read(make([]byte, 1))
+	require.Error(t, err)
+	require.Equal(t, int64(2), s.dropped.Load())
+	require.Less(t, time.Since(start), patience)
+}
+
+// Beyond the limit connections are closed; one that goes makes room.
+func TestServerLimit(t *testing.T) {
+	s := startServer(t, time.Hour, 2)
+	first, second := dial(t, s.addr()), dial(t, s.addr())
+	for _, c := range []net.Conn{first, second} {
+		_, err := say(c, "in\n")
+		require.NoError(t, err)
+	}
+	_, err := dial(t, s.addr()).Read(make([]byte, 1))
+	require.Error(t, err)
+	require.Equal(t, int64(1), s.refused.Load())
+	_, err = say(first, "still\n")
+	require.NoError(t, err)
+	require.NoError(t, first.Close())
+	require.Eventually(t, func() bool { return s.deadline.Len() == 1 }, patience, time.Millisecond)
+	_, err = say(dial(t, s.addr()), "in\n")
+	require.NoError(t, err)
+	require.Zero(t, s.dropped.Load())
+}
+
+// A line that is too long closes the connection; the longest is answered.
+func TestServerLineLength(t *testing.T) {
+	s := startServer(t, time.Hour, 10)
+	c := dial(t, s.addr())
+	line := strings.Repeat("x", maxLine-1) + "\n"
+	got, err := say(c, line)
+	require.NoError(t, err)
+	require.Equal(t, line, got)
+	for _, end := range []string{"", "\n"} {
+		c := dial(t, s.addr())
+		_, err := io.WriteString(c, strings.Repeat("x", maxLine)+end)
+		require.NoError(t, err)
+		_, err = c.Read(make([]byte, 1))
+		require.Error(t, err)
+	}
+	require.Eventually(t, func() bool { return s.deadline.Len() == 1 }, patience, time.Millisecond)
+	require.Zero(t, s.dropped.Load())
+	require.Equal(t, int64(1), s.lines.Load())
+}
+
+// Shutdown closes every connection, and again does no harm.
+func TestServerShutdown(t *testing.T) {
+	s := startServer(t, time.Hour, 100)
+	var all []net.Conn
+	for range 50 {
+		c := dial(t, s.addr())
+		_, err := say(c, "in\n")
+		require.NoError(t, err)
+		all = append(all, c)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	require.NoError(t, s.shutdown(ctx))
+	for _, c := range all {
+		_, err := c.Read(make([]byte, 1))
+		require.Error(t, err)
+	}
+	require.Zero(t, s.dropped.Load(), "closed by the shutdown, not for silence")
+	_, err := net.Dial("tcp", s.addr())
+	require.Error(t, err)
+	s.listener, err = net.Listen("tcp", "127.0.0.1:0") // for startServer's own shutdown
+	require.NoError(t, err)
+}
+
+// -serve serves until it is told to end, and leaves nothing.
+func TestServe(t *testing.T) {
+	before := runtime.NumGoroutine()
+	read, write := io.Pipe()
+	var stderr bytes.Buffer
+	status := make(chan int)
+	go func() { status <- run([]string{"-serve", "-idle", "100ms", "-duration", "1ms"}, write, &stderr) }()
+	line, err := bufio.NewReader(read).ReadString('\n')
+	require.NoError(t, err)
+	var addr string
+	_, err = fmt.Sscanf(line, "listening on %s dropping what is silent for 100ms", &addr)
+	require.NoError(t, err, line)
+	addr = strings.TrimSuffix(addr, ",")
+
+	silent := dial(t, addr)
+	start := time.Now()
+	_, err = silent.Read(make([]byte, 1))
+	require.ErrorIs(t, err, io.EOF)
+	require.Greater(t, time.Since(start), 50*time.Millisecond)
+	talking := dial(t, addr)
+	got, err := say(talking, "still there?\n")
+	require.NoError(t, err)
+	require.Equal(t, "still there?\n", got)
+
+	require.NoError(t, syscall.Kill(syscall.Getpid(), syscall.SIGTERM))
+	select {
+	case code := <-status:
+		require.Zero(t, code, stderr.String())
+	case <-time.After(patience):
+		t.Fatal("SIGTERM did not end it")
+	}
+	_, err = talking.Read(make([]byte, 1))
+	require.Error(t, err)
+	require.Empty(t, stderr.String())
+	require.NoError(t, write.Close())
+	_ = silent.Close()
+	_ = talking.Close()
+	// signal.NotifyContext leaves the signal package's one goroutine behind.
+	ended(t, before+1)
+}
+
+// An address in use is an error that names it.
+func TestAddressInUse(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	var stdout, stderr bytes.Buffer
+	require.Equal(t, 2, run([]string{"-serve", "-addr", l.Addr().String()}, &stdout, &stderr))
+	require.Contains(t, stderr.String(), l.Addr().String())
+}

@@ -1,0 +1,117 @@
+// Command heartbeat is a TCP server that drops connections which have been
+// silent for too long, their deadlines kept in a timingwheel.Keyed. Without
+// flags it starts the server on loopback, connects a swarm of clients to it,
+// some that talk and some that fall silent, and checks what became of each;
+// with -serve it serves.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// run is main with its surroundings passed in, so that tests can call it.
+func run(args []string, stdout, stderr io.Writer) int {
+	flags := flag.NewFlagSet("heartbeat", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	serve := flags.Bool("serve", false, "serve until SIGINT or SIGTERM instead of driving a swarm")
+	addr := flags.String("addr", "127.0.0.1:0", "host:port to listen on; port 0 picks a free one")
+	remote := flags.Bool("allow-remote", false, "allow an address that is not loopback")
+	idle := flags.Duration("idle", 3*time.Second, "how long a connection may be silent")
+	limit := flags.Int("max-connections", 100_000, "connections open at once; further ones are closed at once")
+	clients := flags.Int("clients", 10_000, "connections of the swarm")
+	silent := flags.Float64("silent", 0.5, "share of them that falls silent, 0 to 1")
+	duration := flags.Duration("duration", 10*time.Second, "how long the swarm talks; at least three times -idle")
+	if err := flags.Parse(args); err != nil {
+		return 2
+	}
+	bad := func(format string, a ...any) int {
+		fmt.Fprintf(stderr, "heartbeat: "+format+"\n", a...)
+		return 2
+	}
+	switch {
+	case flags.NArg() > 0:
+		return bad("unexpected argument %q", flags.Arg(0))
+	case *idle < 100*time.Millisecond || *idle > 24*time.Hour:
+		return bad("-idle is %v, must be 100ms to 24h", *idle)
+	case *limit < 1:
+		return bad("-max-connections is %d, must be at least 1", *limit)
+	case *clients < 1:
+		return bad("-clients is %d, must be at least 1", *clients)
+	case !*serve && *limit < *clients:
+		return bad("-max-connections is %d, must be at least -clients, %d", *limit, *clients)
+	case !(*silent >= 0 && *silent <= 1):
+		return bad("-silent is %v, must be 0 to 1", *silent)
+	case !*serve && *duration < 3**idle:
+		return bad("-duration is %v, must be at least three times -idle, %v", *duration, 3**idle)
+	}
+	if host, _, err := net.SplitHostPort(*addr); err != nil {
+		return bad("-addr is %q: %v", *addr, err)
+	} else if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) && !*remote {
+		return bad("-addr is %q, which is not loopback; -allow-remote permits it", *addr)
+	}
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	files, err := raiseFileLimit()
+	if err != nil {
+		fmt.Fprintf(stderr, "heartbeat: file limit stays at %d: %v\n", files, err)
+	}
+	s, err := listen(*addr, *idle, *limit)
+	if err != nil {
+		return bad("%v", err)
+	}
+	fmt.Fprintf(stdout, "listening on %s, dropping what is silent for %v\n", s.addr(), *idle)
+	ok := true
+	if *serve {
+		<-ctx.Done()
+	} else {
+		// Both ends of a connection are in this process.
+		if most := (int(min(files, 1<<30)) - spareFiles) / 2; *clients > most {
+			fmt.Fprintf(stdout, "the file limit of %d allows %d clients, not %d\n", files, max(most, 1), *clients)
+			*clients = max(most, 1)
+		}
+		ok = drive(ctx, s, *clients, *silent, *duration, stdout)
+	}
+	end, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := s.shutdown(end); err != nil {
+		fmt.Fprintf(stderr, "heartbeat: shutdown: %v\n", err)
+		return 1
+	}
+	if !ok {
+		return 1
+	}
+	return 0
+}
+
+// spareFiles is what the process has open beside connections.
+const spareFiles = 64
+
+// raiseFileLimit raises the limit of open files as far as it may, and says
+// what it is then.
+func raiseFileLimit() (uint64, error) {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return 1024, err
+	}
+	if limit.Cur == limit.Max {
+		return uint64(limit.Cur), nil //nolint:unconvert // an int64 on some systems
+	}
+	raised := limit
+	raised.Cur = raised.Max
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &raised); err != nil {
+		return uint64(limit.Cur), errors.Join(errors.New("cannot be raised"), err) //nolint:unconvert // likewise
+	}
+	return uint64(raised.Cur), nil //nolint:unconvert // likewise
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-782fa212/limbo/timingwheel"
+)
+
+// maxLine bounds what one line may be, so that a client which never ends its
+// line does not fill the memory.
+const maxLine = 1024
+
+// server answers each line with the same line, and drops who is silent.
+type server struct {
+	listener net.Listener
+	idle     time.Duration
+	limit    int
+	deadline *timingwheel.Keyed[uint64, net.Conn] // by connection number
+	lastID   atomic.Uint64
+	handlers sync.WaitGroup
+
+	dropped, refused, lines atomic.Int64
+}
+
+func listen(addr string, idle time.Duration, limit int) (*server, error) {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	s := &server{listener: l, idle: idle, limit: limit}
+	s.deadline, err = timingwheel.NewKeyed(s.drop, timingwheel.Options{Tick: 10 * time.Millisecond, MaxPending: limit})
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	s.handlers.Add(1)
+	go s.accept()
+	return s, nil
+}
+
+func (s *server) addr() string { return s.listener.Addr().String() }
+
+// drop is the expiry function: the connection has said nothing for too long.
+// Closing it ends its handler's Read.
+func (s *server) drop(_ uint64, c net.Conn) {
+	s.dropped.Add(1)
+	_ = c.Close()
+}
+
+func (s *server) accept() {
+	defer s.handlers.Done()
+	for {
+		c, err := s.listener.Accept()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil: // out of files, most likely: they come back
+			time.Sleep(10 * time.Millisecond)
+			continue
+		}
+		id := s.lastID.Add(1)
+		if err := s.deadline.Set(id, c, s.idle); err != nil {
+			s.refused.Add(1)
+			_ = c.Close()
+			continue
+		}
+		s.handlers.Add(1)
+		go s.handle(id, c)
+	}
+}
+
+// handle reads lines until the connection ends. Each line that arrives pushes
+// the deadline out: one Touch, which moves nothing.
+func (s *server) handle(id uint64, c net.Conn) {
+	defer s.handlers.Done()
+	defer func() {
+		s.deadline.Remove(id) // false if it was dropped: the table does not have it any more
+		_ = c.Close()
+	}()
+	lines := bufio.NewReaderSize(c, maxLine)
+	for {
+		line, err := lines.ReadSlice('\n')
+		if err != nil || !s.deadline.Touch(id, s.idle) {
+			return
+		}
+		s.lines.Add(1)
+		if _, err := c.Write(line); err != nil {
+			return
+		}
+	}
+}
+
+// shutdown drops everybody and waits for the handlers.
+func (s *server) shutdown(ctx context.Context) error {
+	err := s.listener.Close()
+	entries, shut := s.deadline.Shutdown(ctx, timingwheel.HandBack)
+	for _, e := range entries {
+		_ = e.Value.Close()
+	}
+	done := make(chan struct{})
+	go func() {
+		s.handlers.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		return fmt.Errorf("handlers still running: %w", ctx.Err())
+	}
+	return errors.Join(err, shut)
+}

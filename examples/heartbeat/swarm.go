@@ -1,0 +1,198 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+)
+
+// client is one connection of the swarm, and what became of it. Its own
+// goroutines write it; it is read when they have ended.
+type client struct {
+	silent    bool
+	lastSend  time.Time     // before the write
+	longest   time.Duration // the longest it was silent before it was to be
+	droppedAt time.Time     // zero: not by the server
+	err       error         // anything but being dropped
+}
+
+// swarm is the clients and what is counted while they run.
+type swarm struct {
+	clients          []client
+	connected, drops atomic.Int64
+}
+
+const dialsAtOnce = 128
+
+// drive runs the swarm against s and checks what became of each client.
+func drive(ctx context.Context, s *server, n int, silent float64, duration time.Duration, out io.Writer) bool {
+	ctx, cancel := context.WithTimeout(ctx, duration)
+	defer cancel()
+	w := &swarm{clients: make([]client, n)}
+	gate := semaphore.NewWeighted(dialsAtOnce)
+	var all sync.WaitGroup
+	for i := range w.clients {
+		c := &w.clients[i]
+		c.silent = float64(i) < silent*float64(n)
+		all.Go(func() { w.live(ctx, s, c, duration, gate) })
+	}
+	ended := make(chan struct{})
+	go func() { all.Wait(); close(ended) }()
+
+	fmt.Fprintf(out, "%8s %10s %10s %10s %10s %10s %10s\n", "seconds", "connected", "dropped", "lines", "pending", "wake-ups", "goroutines")
+	start := time.Now()
+	row := func() {
+		st := s.deadline.Stats()
+		fmt.Fprintf(out, "%8.1f %10d %10d %10d %10d %10d %10d\n", time.Since(start).Seconds(),
+			w.connected.Load(), s.dropped.Load(), s.lines.Load(), st.Pending, st.Wakeups, runtime.NumGoroutine())
+	}
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			row()
+			continue
+		case <-ended:
+		}
+		row()
+		return w.judge(s.idle, out)
+	}
+}
+
+// live is a client's life: to talk every quarter of the idle limit, and, if it
+// is one of those, to fall silent after a while, early enough to be dropped
+// within the run.
+func (w *swarm) live(ctx context.Context, s *server, c *client, duration time.Duration, gate *semaphore.Weighted) {
+	if c.err = gate.Acquire(ctx, 1); c.err != nil {
+		return
+	}
+	c.lastSend = time.Now() // the server starts its clock no sooner
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", s.addr())
+	gate.Release(1)
+	if err != nil {
+		c.err = fmt.Errorf("dial: %w", err)
+		return
+	}
+	defer conn.Close()
+	w.connected.Add(1)
+	defer w.connected.Add(-1)
+
+	talks := duration
+	if c.silent {
+		talks = rand.N(duration - 2*s.idle) // the longest is dropped with an idle limit to spare
+	}
+	until := time.Now().Add(talks)
+	reads := bufio.NewReader(conn)
+	for time.Now().Before(until) && ctx.Err() == nil {
+		c.longest = max(c.longest, time.Since(c.lastSend))
+		c.lastSend = time.Now()
+		if _, err := io.WriteString(conn, "ping\n"); err != nil {
+			w.lost(c, err)
+			return
+		}
+		if line, err := reads.ReadString('\n'); err != nil {
+			w.lost(c, err)
+			return
+		} else if line != "ping\n" {
+			c.err = fmt.Errorf("sent ping, was answered %q", line)
+			return
+		}
+		wait(ctx, min(s.idle/8+rand.N(s.idle/4), time.Until(until)))
+	}
+	if !c.silent {
+		return
+	}
+	// Silent: to be dropped is all that it waits for.
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	_, err = reads.ReadByte()
+	w.lost(c, err)
+}
+
+// lost notes how a connection ended that the client did not end.
+func (w *swarm) lost(c *client, err error) {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded): // the run is over
+	case err == nil:
+		c.err = errors.New("was sent what it did not ask for")
+	default:
+		c.droppedAt = time.Now()
+		w.drops.Add(1)
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// judge says whether the server did as it should. A drop is early if it comes
+// sooner than the idle limit after the client last began to send: the server
+// can only have read that later, so its limit ended later still.
+func (w *swarm) judge(idle time.Duration, out io.Writer) bool {
+	var silent, dropped, kept, early, talkers, stalled, talkersDropped, failed int
+	var firstErr error
+	var late, latest time.Duration
+	for i := range w.clients {
+		c := &w.clients[i]
+		gone := !c.droppedAt.IsZero()
+		after := c.droppedAt.Sub(c.lastSend)
+		switch {
+		case c.err != nil:
+			failed++
+			if firstErr == nil {
+				firstErr = c.err
+			}
+		case c.silent:
+			silent++
+			if !gone {
+				kept++
+				break
+			}
+			dropped++
+			late += after - idle
+			latest = max(latest, after-idle)
+		default:
+			talkers++
+			if !gone {
+				break
+			}
+			if max(c.longest, after) >= idle {
+				stalled++ // this machine kept it from talking
+			} else {
+				talkersDropped++
+			}
+		}
+		if gone && after < idle {
+			early++
+		}
+	}
+	fmt.Fprintf(out, "\nsilent %d: dropped %d, not dropped %d; early %d; late by %v on average, %v at most\n",
+		silent, dropped, kept, early, (late / time.Duration(max(dropped, 1))).Round(time.Microsecond), latest.Round(time.Microsecond))
+	fmt.Fprintf(out, "talking %d: dropped %d; kept from talking by this machine, and so dropped, %d\n", talkers, talkersDropped, stalled)
+	if failed > 0 {
+		fmt.Fprintf(out, "failed %d, one by: %v\n", failed, firstErr)
+	}
+	ok := failed == 0 && kept == 0 && early == 0 && talkersDropped == 0
+	if ok {
+		fmt.Fprintln(out, "all as it should be")
+	} else {
+		fmt.Fprintln(out, "NOT as it should be")
+	}
+	return ok
+}
