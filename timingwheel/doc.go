@@ -2,7 +2,11 @@
 // timers, each started and stopped in constant time, passed to one expiry
 // function by a bounded pool of workers.
 //
-// [Wheel] is for many timers of which most are stopped or pushed out before
+// [Wheel] holds values of one type; on it stand [Scheduler], which runs functions
+// as time.AfterFunc does, and again and again, and [Keyed], a table of keys with
+// deadlines.
+//
+// All three are for many timers, most of which are stopped or pushed out before
 // they fire: timeouts of requests, idle limits of connections, sessions,
 // leases. Up to a few thousand timers, or when each needs its own precision
 // below a millisecond, time.AfterFunc is as good and is there already.
