@@ -642,7 +642,7 @@ func TestContextAfterShutdown(t *testing.T) {
 // standard library does: a wall clock that was, or is, set changes nothing.
 func TestContextWallClock(t *testing.T) {
 	r := schedStart(t, Options{})
-	r.wheel.base = schedWithWall(r.wheel.base, r.wheel.base.Add(-time.Hour)) // set forward since
+	r.wheel.base = withWall(r.wheel.base, r.wheel.base.Add(-time.Hour)) // set forward since
 	ctx, cancel := r.WithDeadline(t.Context(), time.Now().Round(0).Add(30*milli))
 	defer cancel()
 	select {

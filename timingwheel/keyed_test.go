@@ -230,7 +230,7 @@ func TestKeyedSetAgain(t *testing.T) {
 // a bubble: there, times have no monotonic reading.
 func TestKeyedSetAtWallClock(t *testing.T) {
 	f := keyedStart(t, Options{Shards: 1})
-	f.wheel.base = schedWithWall(f.wheel.base, f.wheel.base.Add(-time.Hour)) // it was set forward since
+	f.wheel.base = withWall(f.wheel.base, f.wheel.base.Add(-time.Hour)) // it was set forward since
 	for key, deadline := range map[string]time.Time{
 		"wall":      time.Now().Round(0).Add(time.Minute),
 		"monotonic": time.Now().Add(time.Minute),

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"unsafe"
 
 	"github.com/stretchr/testify/require"
 )
@@ -74,26 +73,6 @@ func (r *schedRig) after(delay time.Duration, f func()) Call {
 
 // setWall sets the wall clock forward, or back.
 func (r *schedRig) setWall(by time.Duration) { r.set.Add(int64(by)) }
-
-// schedWithWall is t with the wall clock reading of wall and t's own monotonic
-// reading, as if the wall clock had been set before t was read.
-func schedWithWall(t, wall time.Time) time.Time {
-	type layout struct {
-		wall uint64 // 1 bit: has a monotonic reading; 33 bits: seconds; 30 bits: nanoseconds
-		ext  int64  // the monotonic reading
-		loc  *time.Location
-	}
-	l := *(*layout)(unsafe.Pointer(&t))
-	l.wall = (*layout)(unsafe.Pointer(&wall)).wall
-	return *(*time.Time)(unsafe.Pointer(&l))
-}
-
-func TestSchedWithWall(t *testing.T) {
-	now := time.Now()
-	set := schedWithWall(now, now.Add(-time.Hour))
-	require.Zero(t, now.Sub(set))
-	require.Equal(t, time.Hour, now.Round(0).Sub(set.Round(0)))
-}
 
 func TestSchedulerBadArguments(t *testing.T) {
 	_, err := NewScheduler(Options{Tick: -1})
