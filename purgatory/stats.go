@@ -48,19 +48,20 @@ func (p *Purgatory[K]) Stats() Stats {
 	return st
 }
 
-// Delayed is the number of operations that wait, each counted once. Exact, in
-// constant time: it takes each shard's lock in turn.
+// Delayed is the number of operations that wait, each counted once. Nothing is
+// estimated or counted late; but it is added up shard by shard, in constant
+// time, so what comes and goes meanwhile may be in it twice or not at all.
 func (p *Purgatory[K]) Delayed() int {
 	return p.sum(func(s *shard[K]) int { return s.delayed })
 }
 
 // Watched is the number of watches: operations that wait, each counted once
-// for every key of its. Exact, in constant time.
+// for every key of its. Added up as Delayed is.
 func (p *Purgatory[K]) Watched() int {
 	return p.sum(func(s *shard[K]) int { return s.watched })
 }
 
-// Keys is the number of keys that an operation watches. Exact, in constant time.
+// Keys is the number of keys that an operation watches. Added up as Delayed is.
 func (p *Purgatory[K]) Keys() int {
 	return p.sum(func(s *shard[K]) int { return s.named })
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -295,4 +296,34 @@ func TestHammerMaxPending(t *testing.T) {
 	_, err = w.Shutdown(context.Background(), Await)
 	require.NoError(t, err)
 	require.Zero(t, w.held.Load())
+}
+
+// T11: Len and Stats are of one moment. Two goroutines, each with a shard of
+// its own, hand the only place there is to and fro.
+func TestHammerOneMoment(t *testing.T) {
+	f := start(t, Options{Shards: 8, MaxPending: 1})
+	var over atomic.Bool
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for !over.Load() {
+				if timer, err := f.Schedule(0, time.Hour); err == nil {
+					f.Stop(timer)
+				}
+				runtime.Gosched() // or the looks below wait for whole time slices
+			}
+		})
+	}
+	for range 50_000 {
+		if n := f.Len(); n < 0 || n > 1 {
+			t.Errorf("Len is %d, of at most 1", n)
+			break
+		}
+		if st := f.Stats(); st.Pending > 1 || st.Scheduled != st.Stopped+uint64(st.Pending) {
+			t.Errorf("Stats are %+v", st)
+			break
+		}
+	}
+	over.Store(true)
+	wg.Wait()
 }

@@ -2,9 +2,9 @@ package timingwheel
 
 import "time"
 
-// Stats is what a wheel holds and has done. Each figure is exact; as shards are
-// read one after the other, figures of one Stats may be some calls apart while
-// the wheel is in use.
+// Stats is what a wheel holds and has done. The figures of the timers, Pending
+// to HandedBack but for Overdue, and Cascaded, are those of one moment, exactly;
+// the others are exact too, and may be of a moment later.
 type Stats struct {
 	Pending int // timers held, Ready included
 	Ready   int // timers that are due and wait for a worker
@@ -32,11 +32,12 @@ type Stats struct {
 	Bytes int
 }
 
-// Stats reads the wheel's figures. It takes each shard's lock in turn.
+// Stats reads the wheel's figures, and locks all shards at once for it, for as
+// long as it takes to add them up.
 func (w *Wheel[V]) Stats() Stats {
 	var st Stats
+	w.lockAll()
 	for _, s := range w.shards {
-		s.mu.Lock()
 		c := s.counts
 		st.Pending += c.pending
 		st.Ready += c.ready
@@ -48,8 +49,8 @@ func (w *Wheel[V]) Stats() Stats {
 		st.Cascaded += c.cascaded
 		st.Levels = max(st.Levels, len(s.levels))
 		st.Bytes += s.slabs.bytes()
-		s.mu.Unlock()
 	}
+	w.unlockAll()
 	st.Overdue = w.overdue()
 	st.EmptyWakeups = w.emptied.Load() // before Wakeups, so that it is never more
 	st.Wakeups = w.queue.Stats().Wakeups

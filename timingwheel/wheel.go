@@ -198,15 +198,31 @@ func (w *Wheel[V]) moveLocked(s *shard[V], i uint32, n *node[V], now, deadline n
 }
 
 // Len is the number of timers held: scheduled, and neither taken by a worker
-// nor stopped. Exact; it takes each shard's lock in turn.
+// nor stopped. It is that of one moment, exactly: all shards are locked for it
+// at once, for as long as it takes to add them up.
 func (w *Wheel[V]) Len() int {
+	w.lockAll()
+	defer w.unlockAll()
 	n := 0
 	for _, s := range w.shards {
-		s.mu.Lock()
 		n += s.counts.pending
-		s.mu.Unlock()
 	}
 	return n
+}
+
+// lockAll locks every shard, in order of their numbers. Nobody else holds two.
+// Looking at one after the other would count a value twice that is taken out of
+// a shard seen already and put into one to come.
+func (w *Wheel[V]) lockAll() {
+	for _, s := range w.shards {
+		s.mu.Lock()
+	}
+}
+
+func (w *Wheel[V]) unlockAll() {
+	for _, s := range w.shards {
+		s.mu.Unlock()
+	}
 }
 
 // lock finds the timer that t names and locks its shard. A nil node: t is
