@@ -142,28 +142,24 @@ func TestBurstIsHandedOverWhole(t *testing.T) {
 	})
 }
 
-// T15: a cascade lets the lock go after each flushChunk timers, and nothing
+// T15: a cascade lets the lock go after each cascadeChunk timers, and nothing
 // that has been reached is lost or comes twice meanwhile.
 func TestCascadeLetsTheLockGo(t *testing.T) {
-	for caught := 0; caught < 3; {
-		bubble(t, func(t *testing.T) {
-			f := start(t, Options{WheelSize: 2, Shards: 1})
-			f.hold()
-			const n = 100 * flushChunk
-			for i := range n {
-				f.in(i, 5*time.Millisecond)
-			}
-			time.Sleep(4 * time.Millisecond)
-			s, id := f.head()
-			if f.duringCascade(s, id, func(left int) {
-				require.Zero(t, (n-left)%flushChunk)
-				caught++
-			}) {
-				require.Equal(t, uint64(n), s.counts.cascaded)
-			}
-			f.letGo()
-			f.pass(time.Millisecond)
-			require.Len(t, f.fired(), n)
+	bubble(t, func(t *testing.T) {
+		f := start(t, Options{WheelSize: 2, Shards: 1})
+		f.hold()
+		const n = 100 * cascadeChunk
+		for i := range n {
+			f.in(i, 5*time.Millisecond)
+		}
+		time.Sleep(3 * time.Millisecond)
+		s, id := f.head()
+		f.duringCascade(s, id, func(left int) {
+			require.Equal(t, n-cascadeChunk, left)
 		})
-	}
+		require.Equal(t, uint64(n), s.counts.cascaded)
+		f.letGo()
+		f.pass(2 * time.Millisecond)
+		require.Len(t, f.fired(), n)
+	})
 }

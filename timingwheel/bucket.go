@@ -5,7 +5,7 @@ import "github.com/seed-782fa212/limbo/delayqueue"
 // bucketState is where a bucket's timers are on their way.
 //
 //	free ──alloc──▶ waiting ──flush──▶ ready      (lowest level: handed over whole)
-//	                   └─────flush──▶ cascading  (higher level, or timers moved on)
+//	                   └─────flush──▶ cascading  (higher level, or timers pushed out)
 //	free ──alloc──▶ ready                        (timers that are due already)
 //
 // waiting and cascading buckets are freed by the advancer, ready ones by the
@@ -79,3 +79,7 @@ func (a *buckets) release(id uint32) {
 func (a *buckets) holds(r run) bool {
 	return int(r.bucket) < len(a.table) && a.table[r.bucket].seq == r.seq
 }
+
+// turn is when the advancer flushes a waiting bucket: on the lowest level when
+// its timers are due, on a higher one ahead of that (see lead).
+func (s *shard[V]) turn(b *bucket) tick { return b.expiration - lead(uint(b.level), s.bits) }

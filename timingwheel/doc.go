@@ -31,25 +31,31 @@
 //
 // # Its overflow
 //
-// Timers out of reach go to a second wheel of n buckets, each of which spans
-// n ticks; what that one does not reach, to a third whose buckets span n²
-// ticks, and so on. Level l reaches n^(l+1) ticks ahead, so eight levels of
-// 256 buckets reach any deadline that an int64 holds; levels are made when a
-// timer first needs them. A bucket of a higher level expires when its span
-// begins. Its timers are not due then, as a rule: flushing it moves each of
-// them down to where its deadline belongs by now. This is a cascade, and a
-// timer goes through at most one for every level.
+// Timers out of reach go to a second wheel, each of whose buckets spans n
+// ticks; what that one does not reach, to a third whose buckets span n² ticks,
+// and so on. A few levels of 2,048 reach any deadline that an int64 holds; they
+// are made when a timer first needs them. The timers of a higher level's bucket
+// are not due when its span begins, as a rule: flushing it moves each of them
+// down to where its deadline belongs by then. This is a cascade, and a timer
+// goes through at most one for every level.
 //
-// With n = 4, the clock at 0, and timers due at ticks 2, 6 and 30:
+// In Kafka's wheel, and in the paper's, a bucket cascades when its span begins.
+// With a million timers in it that takes the advancer a while, and what is due
+// meanwhile is late. Here each circle has 2n places, so that a bucket's timers
+// fit into the level below when it is still half its span ahead. It begins to
+// cascade then, a few timers at a time, whenever nothing is due.
 //
-//	clock   level 0 (1 tick)   level 1 (4 ticks)   level 2 (16 ticks)
-//	  0     2: in 2            6: in [4,8)         30: in [16,32)
+// With n = 4, the clock at 0, and timers due at ticks 2, 6, 30 and 100:
+//
+//	clock   level 0 (1 tick)   level 1 (4 ticks)    level 2 (16 ticks)
+//	  0     2: in 2, 6: in 6   30: in [28,32)       100: in [96,112)
 //	  2     2 fires
-//	  4     6: in 6            [4,8) cascades
 //	  6     6 fires
-//	 16                        30: in [28,32)      [16,32) cascades
-//	 28     30: in 30          [28,32) cascades
+//	 26     30: in 30          [28,32) cascades
 //	 30     30 fires
+//	 88                        100: in [100,104)    [96,112) cascades
+//	 98     100: in 100        [100,104) cascades
+//	100     100 fires
 //
 // The clock did not stop at 1, 3, 5, ...: see the next paragraph.
 //

@@ -1,6 +1,7 @@
 package timingwheel
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"testing"
@@ -31,9 +32,18 @@ type firing struct {
 	at time.Duration
 }
 
+// plain gives options that a test leaves open values that are easy to reckon
+// with, and to verify.
+func plain(o Options) Options {
+	o.Tick = cmp.Or(o.Tick, time.Millisecond)
+	o.WheelSize = cmp.Or(o.WheelSize, 256)
+	return o
+}
+
 // start makes a wheel, which is verified and discarded when the test ends.
 func start(t testing.TB, o Options, do ...func(v int)) *fixture {
 	t.Helper()
+	o = plain(o)
 	f := &fixture{t: t, born: time.Now()}
 	w, err := New(func(v int) {
 		at := time.Since(f.born)
@@ -163,7 +173,17 @@ func (f *fixture) letGo() {
 	f.workers.mu.Lock()
 	f.workers.members.advancer = true
 	f.workers.mu.Unlock()
-	go f.advance()
+	go (&advancer[int]{wheel: f.Wheel}).run()
+}
+
+// flush takes the advancer's turn for one bucket, to the end of its cascade.
+func (f *fixture) flush(s *shard[int], id uint32) (empty bool) {
+	a := &advancer[int]{wheel: f.Wheel}
+	empty = a.flush(queued{s.num, id})
+	for a.cascade() {
+		continue
+	}
+	return empty
 }
 
 // verifyHeld is verify outside of a bubble, where only the advancer may still

@@ -40,6 +40,7 @@ type keyedTable struct {
 // Each of do is called with what expires.
 func keyedStart(t testing.TB, o Options, do ...func(f *keyedTable, key string, value int)) *keyedTable {
 	t.Helper()
+	o = plain(o)
 	f := &keyedTable{t: t, born: time.Now()}
 	table, err := NewKeyed(func(key string, value int) {
 		f.mu.Lock()

@@ -12,14 +12,15 @@ import (
 // Options configures a wheel. The zero value is a good default.
 type Options struct {
 	// Tick is the resolution: a timer fires at the first tick at or after its
-	// deadline, so up to one Tick late and never early. Default 1 ms; at least
-	// 1 ns. A smaller tick costs wake-ups only while timers are due, not while
-	// the wheel is idle.
+	// deadline, so up to one Tick late and never early. Default 500 µs; at
+	// least 1 ns. A smaller tick costs wake-ups only while timers are due, not
+	// while the wheel is idle.
 	Tick time.Duration
 
-	// WheelSize is the number of buckets in each level, rounded up to a power
-	// of two. Default 256; 2 to 65,536. With 1 ms and 256 the levels span
-	// 256 ms, 65 s, 4.6 h, 50 days, ...: a timer cascades at most once a level.
+	// WheelSize is how many buckets of one level a bucket of the next spans,
+	// rounded up to a power of two; a level has twice as many buckets as that.
+	// Default 2,048; 2 to 65,536. With a Tick of 500 µs the levels reach 2 s,
+	// 70 min, 99 days, ... ahead. A timer cascades at most once a level.
 	WheelSize int
 
 	// Shards is the number of independently locked parts, rounded up to a
@@ -55,8 +56,8 @@ var ErrClosed = errors.New("timingwheel: closed")
 var ErrFull = errors.New("timingwheel: MaxPending timers are held already")
 
 const (
-	defaultTick      = time.Millisecond
-	defaultWheelSize = 256
+	defaultTick      = 500 * time.Microsecond
+	defaultWheelSize = 2048
 	minWorkers       = 4
 	maxWheelSize     = 1 << 16
 	maxShards        = 1 << shardBits

@@ -41,18 +41,21 @@ func TestBadOptions(t *testing.T) {
 func TestGoodOptions(t *testing.T) {
 	procs := runtime.GOMAXPROCS(0)
 	for _, c := range []struct{ o, want Options }{
-		{Options{}, Options{Tick: time.Millisecond, WheelSize: 256, Shards: ceilPow2(2 * procs), Workers: max(4, procs)}},
+		{Options{}, Options{Tick: 500 * time.Microsecond, WheelSize: 2048, Shards: ceilPow2(2 * procs), Workers: max(4, procs)}},
 		{Options{Tick: 1, WheelSize: 2, Shards: 1, Workers: 1, MaxPending: 1}, Options{Tick: 1, WheelSize: 2, Shards: 1, Workers: 1, MaxPending: 1}},
 		{Options{Tick: math.MaxInt64, WheelSize: 3, Shards: 129, Workers: 65536, MaxPending: math.MaxInt}, Options{Tick: math.MaxInt64, WheelSize: 4, Shards: 256, Workers: 65536, MaxPending: math.MaxInt}},
-		{Options{WheelSize: 32769, Shards: 256, Workers: 3}, Options{Tick: time.Millisecond, WheelSize: 65536, Shards: 256, Workers: 3}},
+		{Options{WheelSize: 32769, Shards: 256, Workers: 3}, Options{Tick: 500 * time.Microsecond, WheelSize: 65536, Shards: 256, Workers: 3}},
 	} {
-		f := start(t, c.o)
-		got := f.options
+		w, err := New(func(int) {}, c.o)
+		require.NoError(t, err)
+		defer w.Shutdown(t.Context(), Discard)
+		got := w.options
 		require.NotNil(t, got.OnPanic)
 		got.OnPanic = nil
 		require.Equal(t, c.want, got)
-		require.Len(t, f.shards, c.want.Shards)
-		h := f.in(1, time.Hour)
-		require.True(t, f.Stop(h))
+		require.Len(t, w.shards, c.want.Shards)
+		h, err := w.Schedule(1, time.Hour)
+		require.NoError(t, err)
+		require.True(t, w.Stop(h))
 	}
 }

@@ -29,7 +29,7 @@ type schedRig struct {
 func schedStart(t testing.TB, o Options) *schedRig {
 	t.Helper()
 	r := &schedRig{t: t, born: time.Now()}
-	s, err := NewScheduler(o)
+	s, err := NewScheduler(plain(o))
 	require.NoError(t, err)
 	s.wall.now = func() time.Time { return time.Now().Round(0).Add(time.Duration(r.set.Load())) }
 	r.Scheduler = s

@@ -1,9 +1,6 @@
 package timingwheel
 
-import (
-	"math/bits"
-	"sync"
-)
+import "sync"
 
 // shard is a hierarchical timing wheel of its own, with its own lock: levels
 // of buckets, and the memory for its timers. Shards share the delay queue, the
@@ -16,25 +13,21 @@ type shard[V any] struct {
 	// clock is how far this shard has been flushed.
 	//
 	// Invariant: clock is not after the present, and every bucket in levels
-	// whose expiration is at or before clock is one that the advancer is about
-	// to flush.
-	clock   tick
-	partway bool // the advancer has let mu go in the middle of a cascade
-	levels  []level
-	slabs   slabs[V]
-	buckets buckets
-	closed  bool // no new timers (T13)
-	urgent  bool // Shutdown has made all that is pending due, whatever Reset says
-	counts  counts
+	// whose turn is at or before clock is one that the advancer is about to
+	// flush.
+	clock     tick
+	levels    []level
+	slabs     slabs[V]
+	buckets   buckets
+	cascading []uint32 // buckets that the advancer is moving on, a chunk at a time
+	closed    bool     // no new timers (T13)
+	urgent    bool     // Shutdown has made all that is pending due, whatever Reset says
+	counts    counts
 
 	num   uint32 // which shard this is
 	bits  uint   // log2 of the wheel size
 	wheel *Wheel[V]
 }
-
-// level is one wheel: a circle of buckets, each spanning size^l ticks. An
-// entry is a bucket's id, 0 where no timer has come yet.
-type level []uint32
 
 // counts are exact; a shard's share of Stats.
 type counts struct {
@@ -50,33 +43,22 @@ type counts struct {
 
 // placeLocked links a node whose deadline is after s.clock into the lowest
 // level that reaches it. The bucket that was empty enters the delay queue.
-//
-// With c the clock, d the deadline and n the wheel size, level l reaches d if
-// d/n^l - c/n^l < n: at most one lap ahead, counted in that level's own spans.
-// On any level but the lowest that difference is at least 1, since otherwise
-// the level below would have reached d: the bucket begins after the clock.
 func (s *shard[V]) placeLocked(i uint32, n *node[V]) {
 	d, c := n.deadline, s.clock
-	// From the distance alone the level is known, but for the one case in
-	// which the clock's place within its span makes it n instead of n-1.
-	l := uint(bits.Len64(uint64(d-c))-1) / s.bits
-	shift := l * s.bits
-	if d>>shift-c>>shift >= 1<<s.bits {
-		l++
-		shift += s.bits
-	}
+	l := reach(d, c, s.bits)
 	for uint(len(s.levels)) <= l {
-		s.levels = append(s.levels, make(level, 1<<s.bits))
+		s.levels = append(s.levels, newLevel(s.bits))
 	}
+	shift := l * s.bits
 	expiration := d >> shift << shift
-	place := &s.levels[l][d>>shift&(1<<s.bits-1)]
-	id := *place
+	at := s.levels[l].at(expiration >> shift)
+	id := s.levels[l].ids[at]
 	if id == 0 || s.buckets.table[id].expiration != expiration {
 		// A bucket of an earlier lap may stand here still: one that is due,
 		// and that the advancer has taken from the queue or is about to. It
 		// does not need its place for that; the new bucket takes it.
 		id = s.buckets.alloc(bucketWaiting, uint8(l), expiration)
-		*place = id
+		s.levels[l].put(at, id)
 		s.linkLocked(i, n, id)
 		s.wheel.enqueue(s, id)
 		return
@@ -143,18 +125,16 @@ func (s *shard[V]) findLocked(t Timer) *node[V] {
 // catchUpLocked moves the clock of a shard that had nothing to flush for a
 // while on to the present, so that a short delay goes to the lowest level
 // again and not, as seen from an old clock, to a high one. It stops short of
-// the first bucket: flushing is the advancer's, in order (T14). While a cascade
-// is half done the first timers may be those it has still to move on.
+// the first bucket, waiting or half cascaded: moving those on is the
+// advancer's, in order (T14).
 func (s *shard[V]) catchUpLocked(present tick) {
-	if s.partway {
-		return
-	}
-	for _, l := range s.levels {
-		for _, id := range l {
-			if id != 0 {
-				present = min(present, s.buckets.table[id].expiration-1)
-			}
+	for l := range s.levels {
+		if id := s.levels[l].first(s.clock >> (uint(l) * s.bits)); id != 0 {
+			present = min(present, s.turn(&s.buckets.table[id])-1)
 		}
+	}
+	for _, id := range s.cascading {
+		present = min(present, s.buckets.table[id].expiration-1)
 	}
 	s.clock = max(s.clock, present)
 }

@@ -183,7 +183,7 @@ func sortByDeadline[V any](all []pendingTimer[V]) {
 func (s *shard[V]) forgetLocked() {
 	s.slabs = slabs[V]{}
 	s.buckets = buckets{seq: s.buckets.seq}
-	s.levels = nil
+	s.levels, s.cascading = nil, nil
 }
 
 // The workers' side of it.

@@ -362,46 +362,41 @@ func TestPruneAfterDiscard(t *testing.T) {
 // T3, T13: the timers of a bucket that is half cascaded are dealt with like all
 // others, and the cascade finds that they are gone.
 func TestShutdownDuringCascade(t *testing.T) {
-	const n = 50 * flushChunk
+	const n = 50 * cascadeChunk
 	for _, policy := range policies {
-		for caught := false; !caught; {
-			bubble(t, func(t *testing.T) {
-				f := start(t, Options{WheelSize: 2, Shards: 1})
-				f.hold()
-				for i := range n {
-					f.in(i, 5*time.Millisecond)
-				}
-				time.Sleep(4 * time.Millisecond)
-				s, id := f.head()
-				var taken int
-				caught = f.duringCascade(s, id, func(int) {
-					s.mu.Unlock()
-					defer s.mu.Lock()
-					switch policy {
-					case Discard, HandBack:
-						taken = len(f.takeAll(policy))
-						require.Zero(t, f.Len())
-					case RunNow:
-						f.runAll()
-					}
-				})
-				f.letGo()
-				if !caught {
-					return
-				}
-				f.end(policy)
+		bubble(t, func(t *testing.T) {
+			f := start(t, Options{WheelSize: 2, Shards: 1})
+			f.hold()
+			for i := range n {
+				f.in(i, 5*time.Millisecond)
+			}
+			time.Sleep(4 * time.Millisecond)
+			s, id := f.head()
+			var taken int
+			f.duringCascade(s, id, func(int) {
+				s.mu.Unlock()
+				defer s.mu.Lock()
 				switch policy {
-				case Discard:
-					require.Equal(t, uint64(n), f.Stats().Discarded)
-				case HandBack:
-					require.Equal(t, n, taken)
-				default:
-					ran := f.values()
-					slices.Sort(ran)
-					require.Len(t, slices.Compact(ran), n)
+				case Discard, HandBack:
+					taken = len(f.takeAll(policy))
+					require.Zero(t, f.Len())
+				case RunNow:
+					f.runAll()
 				}
 			})
-		}
+			f.letGo()
+			f.end(policy)
+			switch policy {
+			case Discard:
+				require.Equal(t, uint64(n), f.Stats().Discarded)
+			case HandBack:
+				require.Equal(t, n, taken)
+			default:
+				ran := f.values()
+				slices.Sort(ran)
+				require.Len(t, slices.Compact(ran), n)
+			}
+		})
 	}
 }
 

@@ -19,7 +19,7 @@ func TestOverdueInOrder(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				f := start(t, Options{WheelSize: size, Shards: shards, Workers: 1})
 				f.hold()
-				n := 3 * flushChunk
+				n := 3 * cascadeChunk
 				for i := range n {
 					ms := i * 7919 % 1000 // some twice, in no order
 					f.on(i%shards, ms, time.Duration(ms)*time.Millisecond+1)
@@ -71,49 +71,37 @@ func TestAddDuringStall(t *testing.T) {
 func TestAddDuringCascadeOfAStall(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const n = 20_000
-		for caught := false; !caught; {
-			f := start(t, Options{WheelSize: 256, Shards: 1, Workers: 1})
-			f.hold()
-			for i := range n {
-				ms := 256 + i*97%256
-				f.in(ms, time.Duration(ms)*time.Millisecond)
-			}
-			time.Sleep(time.Minute)
-			s, id := f.head()
-			caught = f.duringCascade(s, id, func(left int) {
-				f.addLocked(s, 60_001, f.now(), f.now()+1)
-			})
-			f.letGo()
-			f.pass(time.Second)
-			ran := f.values()
-			if caught {
-				require.Len(t, ran, n+1)
-			}
-			require.True(t, slices.IsSorted(ran))
+		f := start(t, Options{WheelSize: 128, Shards: 1, Workers: 1})
+		f.hold()
+		for i := range n {
+			ms := 256 + i*97%128
+			f.in(ms, time.Duration(ms)*time.Millisecond)
 		}
+		time.Sleep(time.Minute)
+		s, id := f.head()
+		f.duringCascade(s, id, func(int) {
+			f.addLocked(s, 60_001, f.now(), f.now()+1)
+		})
+		f.letGo()
+		f.pass(time.Second)
+		ran := f.values()
+		require.Len(t, ran, n+1)
+		require.True(t, slices.IsSorted(ran))
 	})
 }
 
-// duringCascade flushes a bucket and calls do, with the shard locked, in a gap
-// in which the cascade has let the lock go. It says whether it met one.
-func (f *fixture) duringCascade(s *shard[int], id uint32, do func(left int)) (met bool) {
-	done := make(chan struct{})
-	defer func() { <-done }()
+// duringCascade flushes a bucket and calls do, with the shard locked, after the
+// first chunk of its cascade.
+func (f *fixture) duringCascade(s *shard[int], id uint32, do func(left int)) {
+	f.t.Helper()
+	a := &advancer[int]{wheel: f.Wheel}
+	require.False(f.t, a.flush(queued{s.num, id}))
+	require.True(f.t, a.cascade())
+	require.Len(f.t, a.cascades, 1)
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	before := s.buckets.table[id]
-	go func() {
-		defer close(done)
-		f.flush(s, id)
-	}()
-	for s.buckets.holds(run{s.num, id, before.seq}) {
-		if b := &s.buckets.table[id]; b.state == bucketCascading {
-			require.Less(f.t, b.count, before.count)
-			do(int(b.count))
-			return true
-		}
-		s.mu.Unlock()
-		s.mu.Lock()
+	do(int(s.buckets.table[id].count))
+	s.mu.Unlock()
+	for a.cascade() {
+		continue
 	}
-	return false
 }

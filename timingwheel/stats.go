@@ -37,6 +37,8 @@ type Stats struct {
 func (w *Wheel[V]) Stats() Stats {
 	var st Stats
 	w.lockAll()
+	now := w.now()
+	oldest := w.floor(now)
 	for _, s := range w.shards {
 		c := s.counts
 		st.Pending += c.pending
@@ -49,9 +51,14 @@ func (w *Wheel[V]) Stats() Stats {
 		st.Cascaded += c.cascaded
 		st.Levels = max(st.Levels, len(s.levels))
 		st.Bytes += s.slabs.bytes()
+		oldest = min(oldest, s.overdueLocked(oldest))
 	}
 	w.unlockAll()
-	st.Overdue = w.overdue()
+	since := w.oldestReady(now)
+	if oldest < w.floor(now) {
+		since = min(since, w.start(oldest))
+	}
+	st.Overdue = time.Duration(now - since)
 	st.EmptyWakeups = w.emptied.Load() // before Wakeups, so that it is never more
 	st.Wakeups = w.queue.Stats().Wakeups
 	p := &w.workers
@@ -62,18 +69,39 @@ func (w *Wheel[V]) Stats() Stats {
 	return st
 }
 
-// overdue looks at what is first in the ready list, and first in the queue.
-func (w *Wheel[V]) overdue() time.Duration {
-	now := w.now()
+// overdueLocked is when the oldest of a shard's timers that wait for the
+// advancer came due, now if none does.
+func (s *shard[V]) overdueLocked(now tick) tick {
 	oldest := now
-	if q, at, ok := w.queue.Peek(); ok {
-		s := w.shards[q.shard]
-		s.mu.Lock()
-		if int(q.bucket) < len(s.buckets.table) && s.buckets.table[q.bucket].count > 0 {
-			oldest = min(oldest, nanos(at.Sub(w.base)))
+	for l := range s.levels {
+		shift := uint(l) * s.bits
+		for span := s.clock >> shift; ; span++ {
+			id := s.levels[l].first(span)
+			if id == 0 {
+				break
+			}
+			b := &s.buckets.table[id]
+			if b.expiration>>shift < span || b.expiration >= oldest {
+				break // all around, or not due
+			}
+			if b.count > 0 {
+				oldest = b.expiration
+				break
+			}
+			span = b.expiration >> shift
 		}
-		s.mu.Unlock()
 	}
+	for _, id := range s.cascading {
+		if b := &s.buckets.table[id]; b.count > 0 {
+			oldest = min(oldest, b.expiration)
+		}
+	}
+	return oldest
+}
+
+// oldestReady is when the first timer of the ready list came due, now if it is
+// empty.
+func (w *Wheel[V]) oldestReady(now nanos) nanos {
 	for {
 		w.workers.mu.Lock()
 		var first run
@@ -82,7 +110,7 @@ func (w *Wheel[V]) overdue() time.Duration {
 		}
 		w.workers.mu.Unlock()
 		if first.seq == 0 {
-			break
+			return now
 		}
 		s := w.shards[first.shard]
 		s.mu.Lock()
@@ -90,12 +118,11 @@ func (w *Wheel[V]) overdue() time.Duration {
 		if !gone {
 			// Not the bucket's expiration: timers that are due at once join it.
 			n := s.slabs.node(s.buckets.table[first.bucket].head)
-			oldest = min(oldest, w.start(n.deadline))
+			now = min(now, w.start(n.deadline))
 		}
 		s.mu.Unlock()
 		if !gone {
-			break
+			return now
 		}
 	}
-	return time.Duration(now - oldest)
 }

@@ -249,7 +249,7 @@ func TestPlace(t *testing.T) {
 				s.counts.scheduled++
 				s.placeLocked(i, n)
 				level, span := 0, tick(1)
-				for d/span-c/span >= tick(size) {
+				for d/span-c/span >= 2*tick(size) {
 					level++
 					span *= tick(size)
 				}
@@ -258,7 +258,8 @@ func TestPlace(t *testing.T) {
 					head: i, tail: i, count: 1, level: uint8(level), state: bucketWaiting,
 					expiration: d / span * span, seq: b.seq, queued: b.queued,
 				}, b)
-				require.True(t, b.expiration > c)
+				require.Greater(t, s.turn(&b), c)
+				require.LessOrEqual(t, b.expiration-s.turn(&b), span/2)
 				require.True(t, f.Stop(makeTimer(0, n.gen, i)))
 				f.prune()
 			}

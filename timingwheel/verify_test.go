@@ -75,9 +75,11 @@ func verifyShard[V any](t testing.TB, s *shard[V], ready map[run]bool) (pending,
 			check(false, "bucket %d at rest is in state %d", id, b.state)
 		}
 	}
+	check(len(s.cascading) == 0, "at rest %d buckets cascade", len(s.cascading))
 	for l := range s.levels {
-		check(len(s.levels[l]) == 1<<s.bits, "level %d has %d buckets", l, len(s.levels[l]))
-		for place, id := range s.levels[l] {
+		check(len(s.levels[l].ids) == 2<<s.bits, "level %d has %d buckets", l, len(s.levels[l].ids))
+		for place, id := range s.levels[l].ids {
+			check((s.levels[l].occupied[place/64]>>(place%64)&1 == 1) == (id != 0), "level %d place %d holds %d, its bit says otherwise", l, place, id)
 			if id == 0 {
 				continue
 			}
@@ -118,9 +120,9 @@ func verifyWaiting[V any](t testing.TB, s *shard[V], id uint32) {
 	check(int(b.level) < len(s.levels), "bucket %d is on level %d of %d", id, b.level, len(s.levels))
 	shift := uint(b.level) * s.bits
 	check(b.expiration>>shift<<shift == b.expiration, "bucket %d of level %d expires at %d", id, b.level, b.expiration)
-	check(b.expiration > s.clock, "bucket %d expires at %d, the clock shows %d", id, b.expiration, s.clock)
-	check(b.expiration>>shift-s.clock>>shift < 1<<s.bits, "bucket %d is more than a lap ahead", id)
-	check(s.levels[b.level][b.expiration>>shift&(1<<s.bits-1)] == id, "bucket %d is not in its place", id)
+	check(s.turn(b) > s.clock, "the turn of bucket %d is at %d, the clock shows %d", id, s.turn(b), s.clock)
+	check(b.expiration>>shift-s.clock>>shift < 2<<s.bits, "bucket %d is more than a lap ahead", id)
+	check(s.levels[b.level].ids[b.expiration>>shift&(2<<s.bits-1)] == id, "bucket %d is not in its place", id)
 	for i := b.head; i != 0; i = s.slabs.node(i).next {
 		d := s.slabs.node(i).deadline
 		check(d >= b.expiration, "T2: deadline %d in a bucket that expires at %d", d, b.expiration)

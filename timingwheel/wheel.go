@@ -60,7 +60,7 @@ func New[V any](expire func(V), o Options) (*Wheel[V], error) {
 	w.workers.max = o.Workers
 	w.workers.wake.L = &w.workers.mu
 	w.workers.members.advancer = true
-	go w.advance()
+	go (&advancer[V]{wheel: w}).run()
 	return w, nil
 }
 

@@ -49,7 +49,7 @@ type worker struct {
 
 // yieldEvery bounds how long a worker keeps its processor from goroutines
 // that want it, in timers run back to back (T15).
-const yieldEvery = 64
+const yieldEvery = 256
 
 // appendReady adds one due timer. It joins the last run if that is one of its
 // own shard's, and so stands behind all that came due before. s.mu is held.

@@ -1,0 +1,108 @@
+package timingwheel
+
+import (
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// T2: what is due while a large bucket cascades does not wait for it; T14: what
+// comes after that bucket's timers does.
+func TestCascadeIsAhead(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := start(t, Options{WheelSize: 128, Shards: 2, Workers: 1})
+		f.hold()
+		const n = 3*cascadeChunk + 1
+		for i := range n {
+			f.on(0, i, time.Duration(256+i%128)*time.Millisecond) // [256, 384): its turn is at 192
+		}
+		f.on(1, -1, 200*time.Millisecond)
+		a := &advancer[int]{wheel: f.Wheel}
+		turn := func() bool {
+			q, ok := a.due()
+			if ok {
+				a.flush(q)
+			}
+			return ok
+		}
+		time.Sleep(191 * time.Millisecond)
+		require.False(t, turn())
+		require.False(t, a.cascade())
+		time.Sleep(time.Millisecond)
+		require.True(t, turn(), "half a span ahead")
+		require.False(t, turn())
+		require.True(t, a.cascade())
+
+		time.Sleep(8 * time.Millisecond)
+		require.Zero(t, f.Stats().Ready)
+		require.True(t, turn(), "between two chunks")
+		require.Equal(t, 1, f.Stats().Ready)
+
+		f.on(1, -2, 55*time.Millisecond) // at 255
+		f.on(1, -3, 56*time.Millisecond) // at 256, like the first of the cascade
+		require.True(t, a.cascade())
+		time.Sleep(100 * time.Millisecond)
+		require.Equal(t, 45*time.Millisecond, f.Stats().Overdue)
+		require.True(t, turn(), "due before them")
+		synctest.Wait()
+		require.Equal(t, 44*time.Millisecond, f.Stats().Overdue, "of those that still cascade")
+		require.False(t, turn(), "due after the first of them")
+		require.True(t, a.cascade())
+		require.False(t, turn())
+		require.True(t, a.cascade(), "the last one")
+		require.False(t, a.cascade())
+		require.True(t, turn())
+		f.letGo()
+		f.pass(time.Second)
+		require.Len(t, f.fired(), n+3)
+	})
+}
+
+// Of several cascades the one that expires first goes on first.
+func TestCascadesInOrder(t *testing.T) {
+	var a advancer[int]
+	for _, e := range []tick{5, 9, 2, 5, 7, 1, 9} {
+		a.begin(cascade{run{seq: uint64(len(a.cascades))}, e})
+	}
+	var order []tick
+	for _, c := range a.cascades {
+		order = append(order, c.expiration)
+	}
+	require.Equal(t, []tick{1, 2, 5, 5, 7, 9, 9}, order)
+	require.Less(t, a.cascades[2].seq, a.cascades[3].seq, "equal ones as they came")
+}
+
+// A level finds its first bucket from anywhere, whatever else there is.
+func TestFirstOfLevel(t *testing.T) {
+	for bits := range uint(9) {
+		v := newLevel(bits)
+		n := uint(len(v.ids))
+		require.Equal(t, uint(2)<<bits, n)
+		held := map[uint]uint32{}
+		for i := range 2000 {
+			at := rand.N(n)
+			switch id := rand.N(uint32(3)); id { //nolint:gosec // a test
+			case 0:
+				v.put(at, uint32(i)+1)
+				held[at] = uint32(i) + 1
+			case 1:
+				v.clear(at, held[at])
+				delete(held, at)
+			default:
+				v.clear(at, uint32(i)+5000) // not there: another has its place
+			}
+			from := rand.N(tick(1 << 40))
+			want := uint32(0)
+			for k := range n {
+				if id, ok := held[(uint(from)+k)%n]; ok {
+					want = id
+					break
+				}
+			}
+			require.Equal(t, want, v.first(from))
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package timingwheel
+
+import "math/bits"
+
+// level is one wheel: a circle of places for buckets. With n the wheel size, a
+// bucket of level l spans n^l ticks, and the circle has 2n places.
+//
+// Twice as many as there are spans in a bucket of the level above, so that
+// such a bucket fits into this circle while it is still some way ahead: it
+// cascades before its first timer is due, a little at a time, and no timer has
+// to wait for that (T2). See shard.turn.
+type level struct {
+	ids      []uint32 // buckets; 0 where none is
+	occupied []uint64 // a bit for each place
+}
+
+func newLevel(sizeBits uint) level {
+	n := 2 << sizeBits
+	return level{make([]uint32, n), make([]uint64, (n+63)/64)}
+}
+
+// at is the place of the bucket that begins so many spans after the start.
+func (v *level) at(spans tick) uint { return uint(spans) & uint(len(v.ids)-1) }
+
+func (v *level) put(at uint, id uint32) {
+	v.ids[at] = id
+	v.occupied[at/64] |= 1 << (at % 64)
+}
+
+// clear gives up a bucket's place, unless another has taken it already.
+func (v *level) clear(at uint, id uint32) {
+	if v.ids[at] == id {
+		v.ids[at] = 0
+		v.occupied[at/64] &^= 1 << (at % 64)
+	}
+}
+
+// first is the first bucket from the given span on, once around; 0 if the
+// level has none. It looks at 64 places at a time.
+func (v *level) first(from tick) uint32 {
+	start := v.at(from)
+	words := uint(len(v.occupied))
+	at, mask := start/64, ^uint64(0)<<(start%64)
+	for range words + 1 {
+		if w := v.occupied[at] & mask; w != 0 {
+			return v.ids[at*64+uint(bits.TrailingZeros64(w))]
+		}
+		at, mask = (at+1)%words, ^uint64(0)
+	}
+	return 0
+}
+
+// reach is the lowest level whose circle reaches a deadline d from the clock c.
+//
+// Level l does if d/n^l - c/n^l < 2n: at most one lap ahead, counted in that
+// level's own spans. From the distance alone the level is known, but for the
+// one case in which the clock's place within its span makes it 2n, not 2n-1.
+func reach(d, c tick, sizeBits uint) uint {
+	l := uint(max(bits.Len64(uint64(d-c)), 2)-2) / sizeBits
+	if shift := l * sizeBits; d>>shift-c>>shift >= 2<<sizeBits {
+		l++
+	}
+	return l
+}
+
+// lead is how long before its expiration a bucket of level l begins to
+// cascade: half its span. On the lowest level that is none.
+//
+// It is long enough: the timers of a bucket that is half a span ahead are less
+// than 1.5 n^l ahead, so the level below reaches them all. And short enough:
+// d was out of reach of the level below, so d > c + (2n-1) n^(l-1), and its
+// bucket begins after c + n^l - n^(l-1), which is half a span after c at least.
+func lead(l, sizeBits uint) tick { return 1 << (l * sizeBits) >> 1 }
