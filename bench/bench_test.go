@@ -88,7 +88,11 @@ func TestSizesARivalCannotDoAreDoneOnceSmaller(t *testing.T) {
 		}
 	}
 	for key, n := range seen {
-		require.Equal(t, 2, n, key)
+		want := 2
+		if strings.Contains(key, "pending=100M") {
+			want = 1 // it takes minutes
+		}
+		require.Equal(t, want, n, key)
 	}
 	require.Contains(t, seen, "W1 go-zero goroutines=1 pending=200k")
 	require.Contains(t, seen, "W1 stdlib goroutines=1 pending=10M")

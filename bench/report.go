@@ -113,6 +113,8 @@ every other row, and has been subtracted from none. A size that an impl was not
 asked to do stands as a size of its own. CPU is user and system time of the
 whole process by getrusage, wake-ups its voluntary context switches; memory is
 the live heap after a full collection, handles included, and in W7 what is
-resident. In W4 the control runs beside one goroutine for each core that burns
-CPU: what any goroutine would wait then, timers or not.
+resident. 100M timers are held once in a run, so those rows have no brackets. In
+W4 the control runs beside one goroutine for each core, woken when the burst
+would be due, that works and yields as a wheel's workers do: what any goroutine
+would wait then, timers or not.
 `

@@ -80,6 +80,9 @@ func (r *runner) plan() [][]step {
 			var group []step
 			for rep := range r.reps {
 				for _, s := range once {
+					if rep > 0 && s.job.Params[w.size] >= hugeSize {
+						continue
+					}
 					s.job.Rep = rep
 					group = append(group, s)
 				}
@@ -205,6 +208,10 @@ func (r *runner) step(ctx context.Context, s step) []Result {
 // plots and the JVM's leisure it ends within 50 s even on a machine that has
 // other things to do. Left alone it does not come near.
 const quickLimit = 42 * time.Second
+
+// hugeSize is what is done once in a run: it takes minutes, for a figure that
+// the sizes below it lead to.
+const hugeSize = 100_000_000
 
 // jobLimit ends a child that hangs. Holding 100M timers takes minutes in a
 // rival that allocates each.

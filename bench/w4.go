@@ -18,9 +18,10 @@ var w4Workload = workload{
 // w4 times each scheduling and each stopping, from just before the burst until
 // the last callback of it.
 //
-// The control does the same beside GOMAXPROCS goroutines that only burn CPU:
-// what it shows is what the machine and Go's scheduler do to any goroutine
-// then, whatever the timers.
+// The control does the same beside goroutines that are woken when the burst
+// would be due, and that work in pieces as short as those in which a wheel's
+// workers let others run, on no timers: what it shows is what the kernel and
+// Go's scheduler do to any goroutine then.
 func w4[H any](j Job, open opener[H]) (Result, error) {
 	n, r := j.Params["timers"], j.seed()
 	const before = 2 * time.Millisecond
@@ -80,15 +81,19 @@ func w4[H any](j Job, open opener[H]) (Result, error) {
 	return Result{Metrics: m}, nil
 }
 
-// burn keeps every processor busy for 200 ms after wait.
+// burn wakes GOMAXPROCS goroutines after wait. Each works for 50 ms, and lets
+// others run every 5 µs.
 func burn(wait time.Duration, done func()) {
 	var busy atomic.Int64
 	for range runtime.GOMAXPROCS(0) {
 		busy.Add(1)
 		go func() {
 			time.Sleep(wait)
-			for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); {
-				continue
+			for end := time.Now().Add(50 * time.Millisecond); time.Now().Before(end); {
+				for piece := time.Now().Add(5 * time.Microsecond); time.Now().Before(piece); {
+					continue
+				}
+				runtime.Gosched()
 			}
 			if busy.Add(-1) == 0 {
 				done()
