@@ -10,7 +10,7 @@ import (
 
 var keyedRival = rival{
 	name:  "keyed",
-	setup: "limbo's Keyed[uint64, struct{}], zero Options: tick 1 ms; the handle is the key",
+	setup: "limbo's Keyed[uint64, struct{}], zero Options: tick 500 µs; the handle is the key",
 	does:  []string{"W6"},
 	bytes: 120,
 	run:   inProcess(openKeyed),

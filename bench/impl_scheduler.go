@@ -9,7 +9,7 @@ import (
 
 var schedulerRival = rival{
 	name:  "scheduler",
-	setup: "limbo's Scheduler, zero Options: tick 1 ms",
+	setup: "limbo's Scheduler, zero Options: tick 500 µs",
 	does:  timerWorkloads,
 	bytes: 90,
 	run:   inProcess(openScheduler),

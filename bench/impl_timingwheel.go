@@ -9,7 +9,7 @@ import (
 
 var timingwheelRival = rival{
 	name:  "timingwheel",
-	setup: "limbo's Wheel[uint64], zero Options: tick 1 ms",
+	setup: "limbo's Wheel[uint64], zero Options: tick 500 µs",
 	does:  timerWorkloads,
 	bytes: 50,
 	run:   inProcess(openTimingwheel),

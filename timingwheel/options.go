@@ -26,7 +26,7 @@ type Options struct {
 	// Shards is the number of independently locked parts, rounded up to a
 	// power of two. Default: 2 for each of GOMAXPROCS, at most 256; 1 to 256.
 	// More shards let more cores schedule and stop at once; each takes some
-	// 35 KiB once used.
+	// 70 KiB once used.
 	Shards int
 
 	// Workers bounds the goroutines that run the expiry function; they are

@@ -25,39 +25,45 @@ type node[V any] struct {
 	value      V
 }
 
-// slab is a block of nodes. Index 0 of each block is never a node: its place
-// is the slab's own header's, which keeps the array of 8-byte values within
-// a power-of-two size class of the allocator, and makes index 0 mean "none".
+// block is a slab's memory. Its first node is never used, so that index 0 can
+// mean "none". With values of 8 bytes it fills a size class of the allocator,
+// and no node lies across two cache lines.
+type block[V any] [slabNodes]node[V]
+
+// slab is a block and what is known of it. That is kept apart from the block,
+// in the table: it is used with each node of it, and at the head of each block
+// it would lie at the same distance from the next, where caches, which place
+// memory by its address's lower bits, can keep few.
 type slab[V any] struct {
-	free       uint16 // head of the list of freed nodes, by offset; 0: none
-	fresh      uint16 // offset of the first node that was never used
-	used       uint16 // nodes that hold a timer
-	prev, next uint32 // in the list of slabs with room, by slab number + 1
-	nodes      [slabNodes - 1]node[V]
+	nodes      *block[V] // nil: given back
+	free       uint16    // head of the list of freed nodes, by offset; 0: none
+	fresh      uint16    // offset of the first node that was never used
+	used       uint16    // nodes that hold a timer
+	prev, next uint32    // in the list of slabs with room, by slab number + 1
+	// floor says which generation the nodes of a new block start from, so that
+	// handles into the one that stood there before stay stale.
+	floor uint32
 }
 
 // slabs is one shard's memory for timers. The shard's lock guards it.
 type slabs[V any] struct {
-	table []*slab[V] // by slab number; nil: given back
-	// floor says which generation the nodes of a new slab start from, so that
-	// handles into the slab that stood there before stay stale.
-	floor []uint32
-	gone  []uint32 // numbers of the slabs given back, to be used again
-	room  uint32   // head of the list of slabs with room: number + 1; 0: none
-	spare int      // slabs without any timer; one is kept against thrashing
-	live  int      // slabs in table
+	table []slab[V] // by slab number
+	gone  []uint32  // numbers of the slabs given back, to be used again
+	room  uint32    // head of the list of slabs with room: number + 1; 0: none
+	spare int       // slabs without any timer; one is kept against thrashing
+	live  int       // slabs with a block
 }
 
-func (a *slabs[V]) bytes() int { return a.live * int(unsafe.Sizeof(slab[V]{})) }
+func (a *slabs[V]) bytes() int { return a.live * int(unsafe.Sizeof(block[V]{})) }
 
 func (a *slabs[V]) node(i uint32) *node[V] {
-	return &a.table[i>>slabBits].nodes[i&slabMask-1]
+	return &a.table[i>>slabBits].nodes[i&slabMask]
 }
 
 // lookup is node for an index that comes from outside; nil if there is none.
 func (a *slabs[V]) lookup(i uint32) *node[V] {
 	n := i >> slabBits
-	if i&slabMask == 0 || int(n) >= len(a.table) || a.table[n] == nil {
+	if i&slabMask == 0 || int(n) >= len(a.table) || a.table[n].nodes == nil {
 		return nil
 	}
 	return a.node(i)
@@ -70,17 +76,17 @@ func (a *slabs[V]) alloc() (uint32, *node[V]) {
 		a.grow()
 	}
 	num := a.room - 1
-	s := a.table[num]
+	s := &a.table[num]
 	off := uint32(s.free)
 	var n *node[V]
 	if off != 0 {
-		n = &s.nodes[off-1]
+		n = &s.nodes[off&slabMask]
 		s.free = uint16(n.next)
 	} else {
 		off = uint32(s.fresh)
 		s.fresh++
-		n = &s.nodes[off-1]
-		n.gen = a.floor[num]
+		n = &s.nodes[off&slabMask]
+		n.gen = s.floor
 	}
 	if s.used == 0 {
 		a.spare--
@@ -97,7 +103,7 @@ func (a *slabs[V]) alloc() (uint32, *node[V]) {
 // another spare one is kept.
 func (a *slabs[V]) release(i uint32, n *node[V]) {
 	num := i >> slabBits
-	s := a.table[num]
+	s := &a.table[num]
 	wasFull := s.full()
 	var zero V
 	n.value = zero
@@ -139,10 +145,10 @@ func (a *slabs[V]) grow() {
 		if num == 1<<(indexBits-slabBits) {
 			panic("timingwheel: more than 2^32 timers in one shard")
 		}
-		a.table = append(a.table, nil)
-		a.floor = append(a.floor, 1)
+		a.table = append(a.table, slab[V]{floor: 1})
 	}
-	a.table[num] = &slab[V]{fresh: 1}
+	s := &a.table[num]
+	s.nodes, s.fresh = new(block[V]), 1
 	a.live++
 	a.spare++
 	a.list(num)
@@ -151,13 +157,12 @@ func (a *slabs[V]) grow() {
 // drop gives slab num back to the allocator. Its number is used again unless
 // its generations are used up.
 func (a *slabs[V]) drop(num uint32) {
-	s := a.table[num]
-	top := a.floor[num]
-	for i := range s.nodes[:s.fresh-1] {
-		top = max(top, s.nodes[i].gen)
+	s := &a.table[num]
+	top := s.floor
+	for i := range s.nodes[1:s.fresh] {
+		top = max(top, s.nodes[1+i].gen)
 	}
-	a.floor[num] = top
-	a.table[num] = nil
+	*s = slab[V]{floor: top}
 	a.live--
 	if top < maxGen {
 		a.gone = append(a.gone, num)
@@ -165,7 +170,7 @@ func (a *slabs[V]) drop(num uint32) {
 }
 
 func (a *slabs[V]) list(num uint32) {
-	s := a.table[num]
+	s := &a.table[num]
 	s.prev, s.next = 0, a.room
 	if a.room != 0 {
 		a.table[a.room-1].prev = num + 1
@@ -174,7 +179,7 @@ func (a *slabs[V]) list(num uint32) {
 }
 
 func (a *slabs[V]) unlist(num uint32) {
-	s := a.table[num]
+	s := &a.table[num]
 	if s.prev != 0 {
 		a.table[s.prev-1].next = s.next
 	} else {

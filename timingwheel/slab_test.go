@@ -41,7 +41,7 @@ func (a *slabsUnderTest) give(i uint32) {
 func (a *slabsUnderTest) verify() {
 	a.t.Helper()
 	verifySlabs(a.t, &a.slabs, a.used)
-	require.Equal(a.t, a.live*int(unsafe.Sizeof(slab[*int]{})), a.bytes())
+	require.Equal(a.t, a.live*int(unsafe.Sizeof(block[*int]{})), a.bytes())
 }
 
 // T3, T6: random growth and shrinkage; no node is held twice, no generation of
@@ -124,13 +124,13 @@ func TestGenerationFloor(t *testing.T) {
 		}
 		a.verify()
 		require.Equal(t, 1, a.live)
-		require.Nil(t, a.table[1])
-		require.Equal(t, top, a.floor[1])
+		require.Nil(t, a.table[1].nodes)
+		require.Equal(t, top, a.table[1].floor)
 		held = held[:0]
 		for range 2*slabNodes - 2 {
 			held = append(held, a.take())
 		}
-		again := a.table[1] != nil
+		again := a.table[1].nodes != nil
 		require.Equal(t, top < maxGen, again)
 		if again {
 			require.Equal(t, top, a.node(slabNodes|17).gen)
@@ -141,7 +141,7 @@ func TestGenerationFloor(t *testing.T) {
 
 // T11: the limit of a shard says so, before an index wraps.
 func TestTooManyNodes(t *testing.T) {
-	a := slabs[int]{table: make([]*slab[int], 1<<(indexBits-slabBits))}
+	a := slabs[int]{table: make([]slab[int], 1<<(indexBits-slabBits))}
 	require.PanicsWithValue(t, "timingwheel: more than 2^32 timers in one shard", func() { a.alloc() })
 }
 

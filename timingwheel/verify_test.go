@@ -138,20 +138,20 @@ func verifySlabs[V any](t testing.TB, a *slabs[V], used map[uint32]bool) {
 	room := map[uint32]bool{}
 	prev := uint32(0)
 	for r := a.room; r != 0; r = a.table[r-1].next {
-		check(a.table[r-1] != nil && !room[r-1] && a.table[r-1].prev == prev, "room list at slab %d", r-1)
+		check(a.table[r-1].nodes != nil && !room[r-1] && a.table[r-1].prev == prev, "room list at slab %d", r-1)
 		room[r-1] = true
 		prev = r
 	}
 	gone := map[uint32]bool{}
 	for _, num := range a.gone {
-		check(!gone[num] && a.table[num] == nil && a.floor[num] < maxGen, "slab %d is not gone, or for good", num)
+		check(!gone[num] && a.table[num].nodes == nil && a.table[num].floor < maxGen, "slab %d is not gone, or for good", num)
 		gone[num] = true
 	}
-	check(len(a.floor) == len(a.table), "%d floors, %d slabs", len(a.floor), len(a.table))
-	for k, s := range a.table {
-		num := uint32(k)
-		if s == nil {
-			check(gone[num] || a.floor[num] >= maxGen, "slab %d is lost", num)
+	for k := range a.table {
+		s, num := &a.table[k], uint32(k)
+		if s.nodes == nil {
+			check(gone[num] || s.floor >= maxGen, "slab %d is lost", num)
+			check(*s == slab[V]{floor: s.floor}, "slab %d is gone and holds %+v", num, *s)
 			continue
 		}
 		live++
@@ -161,25 +161,25 @@ func verifySlabs[V any](t testing.TB, a *slabs[V], used map[uint32]bool) {
 		check(room[num] == !s.full(), "slab %d: full %v, in the room list %v", num, s.full(), room[num])
 		check(s.fresh >= 1 && s.fresh <= slabNodes, "slab %d: fresh %d", num, s.fresh)
 		free := map[uint32]bool{}
-		for off := uint32(s.free); off != 0; off = s.nodes[off-1].next {
+		for off := uint32(s.free); off != 0; off = s.nodes[off].next {
 			check(off < uint32(s.fresh) && !free[off], "slab %d: free list at %d", num, off)
 			free[off] = true
 		}
 		holding := 0
 		for off := uint32(1); off < slabNodes; off++ {
-			n := &s.nodes[off-1]
+			n := &s.nodes[off]
 			switch {
 			case off >= uint32(s.fresh) && *stripped(n) == (node[struct{}]{}): // most nodes
 				continue
 			case n.bucket != 0:
 				holding++
 				check(used[num<<slabBits|off] && !free[off], "node %d/%d", num, off)
-				check(n.gen >= a.floor[num] && n.gen < maxGen && off < uint32(s.fresh), "T6: node %d/%d: gen %d, floor %d", num, off, n.gen, a.floor[num])
+				check(n.gen >= s.floor && n.gen < maxGen && off < uint32(s.fresh), "T6: node %d/%d: gen %d, floor %d", num, off, n.gen, s.floor)
 			case off >= uint32(s.fresh):
 				check(reflect.ValueOf(n).Elem().IsZero(), "fresh node %d/%d: %+v", num, off, *n)
 			default:
-				if free[off] != (n.gen < maxGen) || n.gen <= a.floor[num] {
-					check(false, "T6: freed node %d/%d of generation %d, floor %d, on the free list: %v", num, off, n.gen, a.floor[num], free[off])
+				if free[off] != (n.gen < maxGen) || n.gen <= s.floor {
+					check(false, "T6: freed node %d/%d of generation %d, floor %d, on the free list: %v", num, off, n.gen, s.floor, free[off])
 				}
 				if !reflect.ValueOf(&n.value).Elem().IsZero() {
 					check(false, "T13: freed node %d/%d keeps its value", num, off)
