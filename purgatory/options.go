@@ -14,7 +14,7 @@ import (
 // Options configures a purgatory. The zero value is a good default.
 type Options struct {
 	// Tick is the resolution of timeouts: an operation expires up to one Tick
-	// late and never early. Default 1 ms; at least 1 ns.
+	// late and never early. Default 500 µs; at least 1 ns.
 	Tick time.Duration
 
 	// Workers bounds the goroutines that run expiries and deferred checks,
