@@ -371,3 +371,18 @@ func TestCancelled(t *testing.T) {
 	require.Less(t, time.Since(begun), 4*time.Second)
 	require.Empty(t, r.results)
 }
+
+// A run that is ended keeps what it has measured.
+func TestEndedRunIsSaved(t *testing.T) {
+	dir := t.TempDir()
+	rec := record{Count: 1, Results: []Result{{Workload: "W5", Impl: "stdlib", Params: Params{"timers": 1}, Metrics: Metrics{"cpu_ms": 1, "wakeups": 2}}}}
+	require.NoError(t, rec.save(filepath.Join(dir, "new")))
+	var out bytes.Buffer
+	require.Zero(t, bench(t.Context(), []string{"-from", filepath.Join(dir, "new", "results.json"), "-out", dir, "-json"}, &out, os.Stderr))
+	require.JSONEq(t, `{"workload":"W5","impl":"stdlib","params":{"timers":1},"metrics":{"cpu_ms":1,"wakeups":2}}`, out.String())
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.Equal(t, 1, bench(ctx, []string{"-run", "W5", "-impl", "stdlib", "-quick", "-json", "-out", filepath.Join(dir, "ended")}, io.Discard, os.Stderr))
+	require.FileExists(t, filepath.Join(dir, "ended", "results.json"))
+}

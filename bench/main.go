@@ -157,6 +157,9 @@ func benchmark(ctx context.Context, o options, args []string, stdout io.Writer) 
 	if err != nil {
 		return err
 	}
+	if o.out == "" && (!o.json || o.publish) {
+		o.out = filepath.Join(root, "bench", "out")
+	}
 	var rec record
 	if o.from != "" {
 		b, err := os.ReadFile(o.from)
@@ -180,20 +183,13 @@ func benchmark(ctx context.Context, o options, args []string, stdout io.Writer) 
 	if !o.json {
 		printTables(stdout, rec)
 	}
-	if o.out == "" && (!o.json || o.publish) {
-		o.out = filepath.Join(root, "bench", "out")
-	}
 	if o.out == "" {
 		return nil
 	}
 	if err := saveReport(o.out, "report.md", o.out, ".", rec); err != nil {
 		return err
 	}
-	b, err := json.Marshal(rec)
-	if err == nil {
-		err = os.WriteFile(filepath.Join(o.out, "results.json"), b, 0o644)
-	}
-	if err != nil {
+	if err := rec.save(o.out); err != nil {
 		return err
 	}
 	warn("report, plots and results.json are in %s", o.out)
@@ -218,14 +214,32 @@ func measure(ctx context.Context, o options, root string, args []string, stdout 
 			r.progress.clear()
 			printLines(stdout, rows)
 		}
+		rec.Results, rec.Gaps = r.results, r.gaps
+		rec.Machine.Took = time.Since(rec.Machine.Begun).Round(time.Second)
+		rec.Machine.LoadAfter = load()
+		if o.out == "" {
+			return
+		}
+		// A run takes an hour: what is measured is not lost if it is ended, and
+		// -from makes the report of it.
+		if err := rec.save(o.out); err != nil {
+			warn("%v", err)
+		}
 	}
-	if err := r.run(ctx); err != nil {
-		return record{}, err
+	err = r.run(ctx)
+	return rec, err
+}
+
+// save writes results.json into dir.
+func (rec record) save(dir string) error {
+	b, err := json.Marshal(rec)
+	if err != nil {
+		return err
 	}
-	rec.Results, rec.Gaps = r.results, r.gaps
-	rec.Machine.Took = time.Since(rec.Machine.Begun).Round(time.Second)
-	rec.Machine.LoadAfter = load()
-	return rec, nil
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "results.json"), b, 0o644)
 }
 
 // printLines prints the JSON form. The control is no impl.
