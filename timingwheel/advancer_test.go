@@ -133,7 +133,7 @@ func TestBurstIsHandedOverWhole(t *testing.T) {
 		require.Equal(t, seq, s.buckets.seq, "no other bucket was made")
 		require.Equal(t, before.Cascaded, f.Stats().Cascaded)
 		require.Equal(t, n, f.Stats().Ready)
-		require.Equal(t, id, s.slabs.node(first.index()).bucket)
+		require.Equal(t, id, s.bucketOf(first))
 		require.True(t, f.Stop(first))
 		f.letGo()
 		close(g)

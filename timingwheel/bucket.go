@@ -28,12 +28,13 @@ const (
 // change hands by one assignment (T15), and each can still be found and
 // stopped by its handle wherever its bucket is (T4).
 type bucket struct {
-	head, tail uint32
+	head, tail uint32 // rows
 	count      uint32
 	level      uint8
 	state      bucketState
-	// moved says that a timer in here may have a later deadline than the
-	// bucket's span: Reset left it where it was. The flush looks at each then.
+	// moved says, on the lowest level, that a timer in here may have a later
+	// deadline than the bucket's: Reset left it where it was. The flush looks at
+	// each then, as it does on higher levels anyway.
 	moved      bool
 	expiration tick   // when its span begins; for ready: its timers' deadline
 	seq        uint64 // tells this use of the record from earlier ones

@@ -52,11 +52,10 @@ func (a *advancer[V]) cascade() bool {
 func (s *shard[V]) cascadeLocked(id uint32) (done bool) {
 	var due uint32 // a bucket for those of this chunk that are due
 	for range cascadeChunk {
-		i := s.buckets.table[id].head
+		i, n := s.firstLocked(&s.buckets.table[id])
 		if i == 0 {
 			break
 		}
-		n := s.slabs.node(i)
 		s.unlinkLocked(n)
 		s.counts.cascaded++
 		if n.deadline > s.clock {

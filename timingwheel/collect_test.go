@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 	"weak"
 
 	"github.com/stretchr/testify/require"
@@ -127,13 +128,14 @@ func TestMemoryFollowsTheLoad(t *testing.T) {
 	f := start(t, Options{Shards: 1})
 	f.Stop(f.in(1, time.Hour))
 	one := f.Stats().Bytes
-	require.Positive(t, one)
+	require.Equal(t, int(unsafe.Sizeof(block[int]{})+unsafe.Sizeof(block[row]{})), one)
 	var hs []Timer
 	for i := range 100_000 {
 		hs = append(hs, f.in(i, time.Hour))
 	}
-	slabs := (100_000 + slabNodes - 2) / (slabNodes - 1)
-	require.Equal(t, slabs*one, f.Stats().Bytes)
+	slabs := func(n int) int { return (n + slabNodes - 2) / (slabNodes - 1) }
+	rows := (100_000 + rowSlots - 1) / rowSlots
+	require.Equal(t, slabs(100_000)*int(unsafe.Sizeof(block[int]{}))+slabs(rows)*int(unsafe.Sizeof(block[row]{})), f.Stats().Bytes)
 	for _, h := range hs {
 		f.Stop(h)
 	}

@@ -71,10 +71,10 @@
 //
 // # Where the cost goes
 //
-//	Schedule, Stop     O(1): a lock, a list node, a clock reading
+//	Schedule, Stop     O(1): a lock, a slot in a row, a clock reading
 //	Reset, pushed out  O(1): a lock, a clock reading, one store
 //	firing             O(levels) moves, amortised by chunks under one lock
-//	memory             24 bytes and the value for each timer, 8 for its handle
+//	memory             16 bytes and the value for each timer, 7 in its row, 8 for its handle
 //	garbage collector  nothing, if the value has no pointers
 //
 // # Concurrency

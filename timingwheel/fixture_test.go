@@ -200,7 +200,11 @@ func (f *fixture) bucketOf(h Timer) uint32 {
 	s := f.shards[h.shard()]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.slabs.node(h.index()).bucket
+	return s.bucketOf(h)
+}
+
+func (s *shard[V]) bucketOf(h Timer) uint32 {
+	return s.rows.node(s.slabs.node(h.index()).place >> slotBits).place
 }
 
 // head is the first bucket in the queue, due or not, taken out of it.

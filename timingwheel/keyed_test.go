@@ -343,14 +343,15 @@ func TestKeyedTouchMovesNothing(t *testing.T) {
 		require.True(t, ok)
 		s := f.wheel.shards[0]
 		n := s.findLocked(timer)
-		bucket, seq := n.bucket, s.buckets.seq
+		bucket, place, seq := s.bucketLocked(n), n.place, s.buckets.seq
 		f.pass(0)
 		before := f.Stats()
 		for range 999 {
 			f.pass(99 * time.Microsecond)
 			require.True(t, f.Touch("k", 100*milli))
 			require.Same(t, n, s.findLocked(timer))
-			require.Equal(t, bucket, n.bucket)
+			require.Same(t, bucket, s.bucketLocked(n))
+			require.Equal(t, place, n.place)
 			require.Equal(t, seq, s.buckets.seq, "a bucket was made")
 		}
 		require.Equal(t, 1, f.wheel.queue.Len())

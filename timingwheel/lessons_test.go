@@ -241,6 +241,7 @@ func TestHighArmRate(t *testing.T) {
 		f.rest()
 		s := f.shards[0]
 		require.LessOrEqual(t, s.slabs.live, 1)
+		require.LessOrEqual(t, s.rows.live, 1)
 		require.LessOrEqual(t, len(s.buckets.table), 16*len(s.levels)+2)
 		require.LessOrEqual(t, f.queue.Len(), 16*len(s.levels))
 		require.Len(t, f.fired(), 40)

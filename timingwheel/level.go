@@ -50,14 +50,12 @@ func (v *level) first(from tick) uint32 {
 	return 0
 }
 
-// reach is the lowest level whose circle reaches a deadline d from the clock c.
-//
-// Level l does if d/n^l - c/n^l < 2n: at most one lap ahead, counted in that
-// level's own spans. From the distance alone the level is known, but for the
-// one case in which the clock's place within its span makes it 2n, not 2n-1.
-func reach(d, c tick, sizeBits uint) uint {
-	l := uint(max(bits.Len64(uint64(d-c)), 2)-2) / sizeBits
-	if shift := l * sizeBits; d>>shift-c>>shift >= 2<<sizeBits {
+// reach is the lowest level whose circle reaches a deadline d from the clock c,
+// at most one lap ahead in that level's own spans. Two or three comparisons: a
+// division of the distance's logarithm costs more. The masks change nothing:
+// they spare the compiler the case of a shift by 64 or more.
+func reach(d, c tick, sizeBits uint) (l uint) {
+	for shift := uint(0); d>>(shift&63)-c>>(shift&63) >= 2<<(sizeBits&63); shift += sizeBits {
 		l++
 	}
 	return l

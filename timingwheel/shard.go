@@ -18,8 +18,11 @@ type shard[V any] struct {
 	clock     tick
 	levels    []level
 	slabs     slabs[V]
+	rows      slabs[row]
+	spareRow  uint32 // a row in no bucket, kept for the next that needs one; 0: none
 	buckets   buckets
 	cascading []uint32 // buckets that the advancer is moving on, a chunk at a time
+	latest    tick     // deadline of the timers that were due when they came
 	closed    bool     // no new timers (T13)
 	urgent    bool     // Shutdown has made all that is pending due, whatever Reset says
 	counts    counts
@@ -49,7 +52,7 @@ func (s *shard[V]) placeLocked(i uint32, n *node[V]) {
 	for uint(len(s.levels)) <= l {
 		s.levels = append(s.levels, newLevel(s.bits))
 	}
-	shift := l * s.bits
+	shift := l * s.bits & 63
 	expiration := d >> shift << shift
 	at := s.levels[l].at(expiration >> shift)
 	id := s.levels[l].ids[at]
@@ -69,39 +72,8 @@ func (s *shard[V]) placeLocked(i uint32, n *node[V]) {
 // addReadyLocked hands one due timer to the workers.
 func (s *shard[V]) addReadyLocked(i uint32, n *node[V]) {
 	s.counts.ready++
+	s.latest = max(s.latest, n.deadline)
 	s.wheel.workers.appendReady(s, i, n)
-}
-
-func (s *shard[V]) linkLocked(i uint32, n *node[V], id uint32) {
-	b := &s.buckets.table[id]
-	n.bucket = id
-	n.next, n.prev = 0, b.tail
-	if b.tail != 0 {
-		s.slabs.node(b.tail).next = i
-	} else {
-		b.head = i
-	}
-	b.tail = i
-	b.count++
-}
-
-// unlinkLocked takes a node out of its list. A bucket emptied so stays where
-// it is, to be filled again without another turn through the delay queue; the
-// advancer removes it before it would sleep for it (T9).
-func (s *shard[V]) unlinkLocked(n *node[V]) *bucket {
-	b := &s.buckets.table[n.bucket]
-	if n.prev != 0 {
-		s.slabs.node(n.prev).next = n.next
-	} else {
-		b.head = n.next
-	}
-	if n.next != 0 {
-		s.slabs.node(n.next).prev = n.prev
-	} else {
-		b.tail = n.prev
-	}
-	b.count--
-	return b
 }
 
 // endLocked takes a timer out for good: its node is free after it.
@@ -111,12 +83,15 @@ func (s *shard[V]) endLocked(i uint32, n *node[V]) {
 	}
 	s.slabs.release(i, n)
 	s.wheel.endedLocked(s)
+	if s.counts.pending == 0 && s.rows.live > 1 {
+		s.dropSpareLocked()
+	}
 }
 
 // findLocked is the node that t names, nil if t is stale (T6).
 func (s *shard[V]) findLocked(t Timer) *node[V] {
 	n := s.slabs.lookup(t.index())
-	if n == nil || n.bucket == 0 || n.gen != t.gen() {
+	if n == nil || n.place == 0 || n.gen != t.gen() {
 		return nil
 	}
 	return n

@@ -146,7 +146,7 @@ func (w *Wheel[V]) runAll() {
 			i := all[0].timer.index()
 			n := s.findLocked(all[0].timer)
 			all = all[1:]
-			if n != nil && s.buckets.table[n.bucket].state != bucketReady {
+			if n != nil && s.bucketLocked(n).state != bucketReady {
 				s.unlinkLocked(n)
 				s.linkLocked(i, n, id)
 			}
@@ -163,11 +163,9 @@ func (w *Wheel[V]) runAll() {
 func (s *shard[V]) appendPendingLocked(all []pendingTimer[V]) []pendingTimer[V] {
 	all = slices.Grow(all, s.counts.pending)
 	for id := range s.buckets.table {
-		for i := s.buckets.table[id].head; i != 0; {
-			n := s.slabs.node(i)
+		s.eachLocked(&s.buckets.table[id], func(i uint32, n *node[V]) {
 			all = append(all, pendingTimer[V]{n.deadline, makeTimer(s.num, n.gen, i), n.value})
-			i = n.next
-		}
+		})
 	}
 	return all
 }
@@ -181,7 +179,7 @@ func sortByDeadline[V any](all []pendingTimer[V]) {
 // forgetLocked drops a closed shard's memory. Records that the delay queue,
 // the ready list or a cascade still name are found missing there.
 func (s *shard[V]) forgetLocked() {
-	s.slabs = slabs[V]{}
+	s.slabs, s.rows, s.spareRow = slabs[V]{}, slabs[row]{}, 0
 	s.buckets = buckets{seq: s.buckets.seq}
 	s.levels, s.cascading = nil, nil
 }

@@ -49,6 +49,7 @@ func (f *fixture) closed() {
 			s.mu.Lock() // another call of Shutdown may be on its way out
 			defer s.mu.Unlock()
 			require.Zero(f.t, s.slabs)
+			require.Zero(f.t, s.rows)
 			require.Nil(f.t, s.buckets.table)
 			require.Nil(f.t, s.levels)
 		}()

@@ -15,19 +15,17 @@ const (
 
 // node holds one timer, or stands on its slab's free list.
 //
-// Invariant: bucket != 0 if and only if the node holds a timer; it is then
-// linked into that bucket's list and into no other.
+// Invariant: place != 0 if and only if the node holds a timer; that slot of
+// that row then names this node, and no other slot does.
 type node[V any] struct {
-	next, prev uint32 // in the bucket's list; next also links the free list
-	bucket     uint32
-	gen        uint32 // of the timer it holds, or that it will hold next
-	deadline   tick
-	value      V
+	place    uint32 // see row
+	gen      uint32 // of the timer it holds, or that it will hold next
+	deadline tick   // when free, the offset of the next one on the free list
+	value    V
 }
 
 // block is a slab's memory. Its first node is never used, so that index 0 can
-// mean "none". With values of 8 bytes it fills a size class of the allocator,
-// and no node lies across two cache lines.
+// mean "none". With values of 8 bytes it fills a size class of the allocator.
 type block[V any] [slabNodes]node[V]
 
 // slab is a block and what is known of it. That is kept apart from the block,
@@ -81,7 +79,7 @@ func (a *slabs[V]) alloc() (uint32, *node[V]) {
 	var n *node[V]
 	if off != 0 {
 		n = &s.nodes[off&slabMask]
-		s.free = uint16(n.next)
+		s.free = uint16(n.deadline)
 	} else {
 		off = uint32(s.fresh)
 		s.fresh++
@@ -107,11 +105,11 @@ func (a *slabs[V]) release(i uint32, n *node[V]) {
 	wasFull := s.full()
 	var zero V
 	n.value = zero
-	n.bucket = 0
+	n.place = 0
 	n.gen++
 	s.used--
 	if n.gen < maxGen {
-		n.next = uint32(s.free)
+		n.deadline = tick(s.free)
 		s.free = uint16(i & slabMask)
 	}
 	if wasFull && !s.full() {

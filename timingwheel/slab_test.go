@@ -27,7 +27,7 @@ func (a *slabsUnderTest) take() uint32 {
 		a.t.Fatalf("T6: index %d, used %v, after generation %d: %+v", i, a.used[i], a.gens[i], *n)
 	}
 	a.gens[i] = n.gen
-	n.value, n.bucket = new(int), 1
+	n.value, n.place = new(int), 1
 	a.used[i] = true
 	return i
 }

@@ -28,7 +28,7 @@ type Stats struct {
 	Workers int // goroutines that run the expiry function, idle ones included
 	Idle    int // of these, waiting for a timer
 	Levels  int // the most that any shard needed so far
-	// Bytes is the memory of the slabs that hold the timers.
+	// Bytes is the memory of the slabs that hold the timers and their rows.
 	Bytes int
 }
 
@@ -50,7 +50,7 @@ func (w *Wheel[V]) Stats() Stats {
 		st.HandedBack += c.returned
 		st.Cascaded += c.cascaded
 		st.Levels = max(st.Levels, len(s.levels))
-		st.Bytes += s.slabs.bytes()
+		st.Bytes += s.slabs.bytes() + s.rows.bytes()
 		oldest = min(oldest, s.overdueLocked(oldest))
 	}
 	w.unlockAll()
@@ -117,7 +117,7 @@ func (w *Wheel[V]) oldestReady(now nanos) nanos {
 		gone := s.dropEmptyLocked(first)
 		if !gone {
 			// Not the bucket's expiration: timers that are due at once join it.
-			n := s.slabs.node(s.buckets.table[first.bucket].head)
+			_, n := s.firstLocked(&s.buckets.table[first.bucket])
 			now = min(now, w.start(n.deadline))
 		}
 		s.mu.Unlock()

@@ -215,15 +215,14 @@ func TestLastTicks(t *testing.T) {
 				f.flush(s, id)
 				for id := range s.buckets.table {
 					b := &s.buckets.table[id]
-					for i := b.head; i != 0; i = s.slabs.node(i).next {
-						d := s.slabs.node(i).deadline
+					s.eachLocked(b, func(_ uint32, n *node[int]) {
 						if b.state == bucketReady {
-							require.LessOrEqual(t, d, s.clock)
-							require.Equal(t, b.expiration, d)
+							require.LessOrEqual(t, n.deadline, s.clock)
+							require.Equal(t, b.expiration, n.deadline)
 						} else {
-							require.GreaterOrEqual(t, d, s.clock)
+							require.GreaterOrEqual(t, n.deadline, s.clock)
 						}
-					}
+					})
 				}
 			}
 			require.Equal(t, left, s.counts.ready)
@@ -253,9 +252,9 @@ func TestPlace(t *testing.T) {
 					level++
 					span *= tick(size)
 				}
-				b := s.buckets.table[n.bucket]
+				b := *s.bucketLocked(n)
 				require.Equal(t, bucket{
-					head: i, tail: i, count: 1, level: uint8(level), state: bucketWaiting,
+					head: n.place >> slotBits, tail: n.place >> slotBits, count: 1, level: uint8(level), state: bucketWaiting,
 					expiration: d / span * span, seq: b.seq, queued: b.queued,
 				}, b)
 				require.Greater(t, s.turn(&b), c)

@@ -15,7 +15,7 @@ type Timer struct{ id uint64 }
 //	[ shard  ][   generation   ][   node index  ]
 //
 // A node whose generation is used up is retired, not wrapped around: with 24
-// bits that costs one node (24 bytes and the value) in 16 million timers.
+// bits that costs one node (16 bytes and the value) in 16 million timers.
 const (
 	shardBits = 8
 	genBits   = 24

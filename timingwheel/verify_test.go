@@ -1,6 +1,7 @@
 package timingwheel
 
 import (
+	"math/bits"
 	"reflect"
 	"testing"
 )
@@ -50,7 +51,8 @@ func verifyShard[V any](t testing.TB, s *shard[V], ready map[run]bool) (pending,
 		check(!gone[id] && id > 0 && int(id) < len(s.buckets.table), "bucket %d freed twice, or none", id)
 		gone[id] = true
 	}
-	seen := map[uint32]bool{} // nodes in lists
+	seen := map[uint32]bool{} // nodes in rows
+	rows := map[uint32]bool{} // rows in buckets
 	seqs := map[uint64]bool{}
 	readyTimers := 0
 	for k := range s.buckets.table {
@@ -61,7 +63,7 @@ func verifyShard[V any](t testing.TB, s *shard[V], ready map[run]bool) (pending,
 		}
 		check(b.seq > 0 && b.seq <= s.buckets.seq && !seqs[b.seq], "bucket %d: seq %d", id, b.seq)
 		seqs[b.seq] = true
-		verifyList(t, s, id, seen)
+		verifyList(t, s, id, seen, rows)
 		switch b.state {
 		case bucketWaiting:
 			waiting++
@@ -93,22 +95,38 @@ func verifyShard[V any](t testing.TB, s *shard[V], ready map[run]bool) (pending,
 	ends := c.stopped + c.expired + c.discarded + c.returned
 	check(c.scheduled == uint64(c.pending)+ends, "T3: counts do not add up: %+v", c)
 	verifySlabs(t, &s.slabs, seen)
+	if s.spareRow != 0 {
+		check(!rows[s.spareRow], "the spare row is in use")
+		rows[s.spareRow] = true
+	}
+	verifySlabs(t, &s.rows, rows)
 	return len(seen), waiting
 }
 
-func verifyList[V any](t testing.TB, s *shard[V], id uint32, seen map[uint32]bool) {
+// verifyList checks a bucket's rows, and the timers in them.
+func verifyList[V any](t testing.TB, s *shard[V], id uint32, seen, rows map[uint32]bool) {
 	t.Helper()
 	check := checker(t)
 	b := &s.buckets.table[id]
 	count, prev := uint32(0), uint32(0)
-	for i := b.head; i != 0; {
-		n := s.slabs.lookup(i)
-		check(n != nil && !seen[i], "node %d is in two lists, or none at all", i)
-		seen[i] = true
-		check(n.bucket == id, "node %d of bucket %d says it is in %d", i, id, n.bucket)
-		check(n.prev == prev, "node %d of bucket %d: prev %d, not %d", i, id, n.prev, prev)
-		count++
-		prev, i = i, n.next
+	for at := b.head; at != 0; {
+		r := s.rows.lookup(at)
+		check(r != nil && !rows[at], "row %d is in two lists, or none at all", at)
+		rows[at] = true
+		check(r.place == id, "row %d of bucket %d says it is in %d", at, id, r.place)
+		v := &r.value
+		check(v.prev == prev, "row %d of bucket %d: prev %d, not %d", at, id, v.prev, prev)
+		check(v.used != 0 && v.used < 1<<rowSlots, "row %d of bucket %d: used %b", at, id, v.used)
+		for used := v.used; used != 0; used &= used - 1 {
+			k := bits.TrailingZeros16(used)
+			i := v.slots[k]
+			n := s.slabs.lookup(i)
+			check(n != nil && !seen[i], "node %d is in two slots, or none at all", i)
+			seen[i] = true
+			check(n.place == at<<slotBits|uint32(k), "node %d in slot %d of row %d says it is in %x", i, k, at, n.place)
+			count++
+		}
+		prev, at = at, v.next
 	}
 	check(b.tail == prev && b.count == count, "bucket %d: tail %d not %d, count %d not %d", id, b.tail, prev, b.count, count)
 }
@@ -123,11 +141,11 @@ func verifyWaiting[V any](t testing.TB, s *shard[V], id uint32) {
 	check(s.turn(b) > s.clock, "the turn of bucket %d is at %d, the clock shows %d", id, s.turn(b), s.clock)
 	check(b.expiration>>shift-s.clock>>shift < 2<<s.bits, "bucket %d is more than a lap ahead", id)
 	check(s.levels[b.level].ids[b.expiration>>shift&(2<<s.bits-1)] == id, "bucket %d is not in its place", id)
-	for i := b.head; i != 0; i = s.slabs.node(i).next {
-		d := s.slabs.node(i).deadline
+	s.eachLocked(b, func(_ uint32, n *node[V]) {
+		d := n.deadline
 		check(d >= b.expiration, "T2: deadline %d in a bucket that expires at %d", d, b.expiration)
-		check(b.moved || d>>shift<<shift == b.expiration, "T1: deadline %d in bucket %+v", d, *b)
-	}
+		check(b.moved || b.level > 0 || d>>shift<<shift == b.expiration, "T1: deadline %d in bucket %+v", d, *b)
+	})
 }
 
 // verifySlabs checks a shard's memory. used are the nodes that hold a timer.
@@ -161,7 +179,7 @@ func verifySlabs[V any](t testing.TB, a *slabs[V], used map[uint32]bool) {
 		check(room[num] == !s.full(), "slab %d: full %v, in the room list %v", num, s.full(), room[num])
 		check(s.fresh >= 1 && s.fresh <= slabNodes, "slab %d: fresh %d", num, s.fresh)
 		free := map[uint32]bool{}
-		for off := uint32(s.free); off != 0; off = s.nodes[off].next {
+		for off := uint32(s.free); off != 0; off = uint32(s.nodes[off].deadline) {
 			check(off < uint32(s.fresh) && !free[off], "slab %d: free list at %d", num, off)
 			free[off] = true
 		}
@@ -171,7 +189,7 @@ func verifySlabs[V any](t testing.TB, a *slabs[V], used map[uint32]bool) {
 			switch {
 			case off >= uint32(s.fresh) && *stripped(n) == (node[struct{}]{}): // most nodes
 				continue
-			case n.bucket != 0:
+			case n.place != 0:
 				holding++
 				check(used[num<<slabBits|off] && !free[off], "node %d/%d", num, off)
 				check(n.gen >= s.floor && n.gen < maxGen && off < uint32(s.fresh), "T6: node %d/%d: gen %d, floor %d", num, off, n.gen, s.floor)
@@ -195,7 +213,7 @@ func verifySlabs[V any](t testing.TB, a *slabs[V], used map[uint32]bool) {
 
 // stripped is n without its value, which may not be comparable.
 func stripped[V any](n *node[V]) *node[struct{}] {
-	return &node[struct{}]{n.next, n.prev, n.bucket, n.gen, n.deadline, struct{}{}}
+	return &node[struct{}]{n.place, n.gen, n.deadline, struct{}{}}
 }
 
 // verifyWorkers checks the ready list against the ready buckets found.

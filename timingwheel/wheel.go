@@ -102,11 +102,12 @@ func (w *Wheel[V]) until(now nanos, deadline time.Time) nanos {
 
 func (w *Wheel[V]) schedule(v V, now, deadline nanos) (Timer, error) {
 	s := w.pick()
-	defer s.mu.Unlock()
 	if s.closed {
+		s.mu.Unlock()
 		return Timer{}, ErrClosed
 	}
 	if !w.reserve() {
+		s.mu.Unlock()
 		return Timer{}, ErrFull
 	}
 	i, n := s.slabs.alloc()
@@ -115,6 +116,7 @@ func (w *Wheel[V]) schedule(v V, now, deadline nanos) (Timer, error) {
 	s.counts.scheduled++
 	t := makeTimer(s.num, n.gen, i)
 	w.aimLocked(s, i, n, now, deadline)
+	s.mu.Unlock() // not deferred, nor in takeOut: that costs 2 ns of 70
 	return t, nil
 }
 
@@ -152,10 +154,10 @@ func (w *Wheel[V]) takeOut(t Timer) (v V, ok bool) {
 	if n == nil {
 		return v, false
 	}
-	defer s.mu.Unlock()
 	v = n.value
 	s.counts.stopped++
 	s.endLocked(t.index(), n)
+	s.mu.Unlock()
 	return v, true
 }
 
@@ -180,11 +182,19 @@ func (w *Wheel[V]) moveLocked(s *shard[V], i uint32, n *node[V], now, deadline n
 	if s.urgent {
 		return
 	}
-	b := &s.buckets.table[n.bucket]
-	if d := w.ceil(deadline); deadline > now && b.state == bucketWaiting && d >= b.expiration {
-		// Left where it is: its bucket will be flushed in time, and the timer
-		// moved on from there. So a deadline that is pushed out a thousand
-		// times costs one move, not a thousand.
+	// Pushed out, it is left where it is: its bucket will be flushed in time, and
+	// the timer moved on from there. So a deadline that is pushed out a thousand
+	// times costs one move, not a thousand.
+	d := w.ceil(deadline)
+	if old := n.deadline; d >= old && old-s.clock >= 2<<s.bits && old > s.latest {
+		// It does not even take a look at the bucket, which is two cache misses.
+		// With a deadline so far out the bucket is of a higher level, where each
+		// timer is looked at; or of the lowest, and has moved set for an earlier
+		// push. It is not ready: of those only latest could be that late.
+		n.deadline = d
+		return
+	}
+	if b := s.bucketLocked(n); deadline > now && b.state == bucketWaiting && d >= b.expiration {
 		if d != n.deadline {
 			n.deadline = d
 			b.moved = true

@@ -232,8 +232,7 @@ func (p *workers[V]) relay(me *worker) {
 func (s *shard[V]) takeReadyLocked(me *worker) (v V, ok bool) {
 	r := me.current
 	if s.buckets.holds(r) {
-		if i := s.buckets.table[r.bucket].head; i != 0 {
-			n := s.slabs.node(i)
+		if i, n := s.firstLocked(&s.buckets.table[r.bucket]); i != 0 {
 			v, ok = n.value, true
 			s.counts.expired++
 			s.endLocked(i, n)
