@@ -18,14 +18,20 @@ const (
 	touchBatch = 20 * time.Millisecond // at the fixed rate: 50 wake-ups a second, for all
 )
 
+// movedEvery is the mean time between two moves of a timer whose deadline is
+// pushed out lazily: noted at each touch, and the timer moved when the deadline
+// before comes up. The move is to 30 s after the last touch; that was 8.6 s ago
+// on average, as touches 5 to 25 s apart are at any moment.
+const movedEvery = idleLimit - 8_600*time.Millisecond
+
 // w6 holds one timer for each connection and pushes it out whenever the
 // connection speaks, which each does 5 to 25 s after it last did.
 //
 // First at the rate that so many connections have, in real time: cpu_pct. A
-// lazy design only notes a new deadline, and does the work when the old one
-// comes up; in seconds of measurement it would get away without. So the first
-// deadlines are set 0.5 to 1.5 s behind the first touch, and nearly every
-// deadline that is pushed out comes up while it is measured.
+// lazy design does its work not when a connection speaks but later. To measure
+// it all the same, each connection begins in the middle of a conversation: its
+// timer is started as if it had been moved last some time ago, evenly spread
+// over movedEvery, and is pushed out at once to when it is due.
 //
 // Then the same touches in the same order, as fast as it goes: ns_per_touch.
 // dropped counts connections that expired, though none was silent for 30 s: 0.
@@ -35,7 +41,7 @@ func w6[H any](j Job, open opener[H]) (Result, error) {
 	if j.Quick {
 		fixed, fast = 700*time.Millisecond, 100*time.Millisecond
 	}
-	first, touches := conversation(n, r, fixed)
+	silent, touches := conversation(n, r, fixed)
 
 	var dropped atomic.Int64
 	t, err := open(func(uint64) { dropped.Add(1) })
@@ -44,11 +50,16 @@ func w6[H any](j Job, open opener[H]) (Result, error) {
 	}
 	before := liveHeap()
 	conns := make([]H, n)
-	lead := j.lead(n) + time.Duration(n)*time.Microsecond // the collections below take their time
+	lead := j.lead(n) + time.Duration(n)*2*time.Microsecond // the collections below take their time
+	if !j.Quick {
+		lead += 3 * time.Second // so that no timer starts where it is due within one turn of a wheel
+	}
 	base := time.Now()
 	for i := range conns {
-		speaks := lead + time.Duration(first[i])*time.Millisecond
-		conns[i] = t.StartID(uint64(i), speaks+r.delay(500*time.Millisecond, 1500*time.Millisecond)-time.Since(base))
+		left := lead + idleLimit - time.Duration(silent[i])*time.Millisecond
+		moved := min(left, lead+r.delay(0, movedEvery))
+		conns[i] = t.StartID(uint64(i), moved-time.Since(base))
+		conns[i], _ = t.Reset(conns[i], left-time.Since(base))
 	}
 	settle(t)
 	held := liveHeap() - before
@@ -85,7 +96,7 @@ func w6[H any](j Job, open opener[H]) (Result, error) {
 		total += 256
 	}
 	spent := time.Since(start)
-	runtime.KeepAlive(first)
+	runtime.KeepAlive(silent)
 	return Result{Metrics: Metrics{
 		"ns_per_touch":   float64(spent) / float64(total),
 		"cpu_pct":        100 * float64(cpu) / float64(wall),
@@ -102,9 +113,9 @@ type touches struct {
 }
 
 // conversation makes up who speaks when, for as long as the measurement takes
-// and as many touches again as there are connections; first is each
-// connection's first time, in ms.
-func conversation(n int, r rng, span time.Duration) (first []uint32, all touches) {
+// and as many touches again as there are connections; silent is for how long
+// each connection has been when it begins, in ms.
+func conversation(n int, r rng, span time.Duration) (silent []uint32, all touches) {
 	const ring = 25_001 // ms; a connection is never silent for longer
 	heads := make([]uint32, ring)
 	links := make([]uint32, n+1) // connections from 1, 0 ends a list
@@ -112,11 +123,14 @@ func conversation(n int, r rng, span time.Duration) (first []uint32, all touches
 		links[c] = heads[at%ring]
 		heads[at%ring] = c
 	}
-	first = make([]uint32, n)
-	for i := range first {
+	silent = make([]uint32, n)
+	for i := range silent {
 		gap := 5_000 + r.below(20_001)
-		first[i] = uint32(r.below(gap))
-		put(int(first[i]), uint32(i)+1)
+		for gap < r.below(25_001) { // a moment falls into a long silence more often than into a short one
+			gap = 5_000 + r.below(20_001)
+		}
+		silent[i] = uint32(r.below(gap))
+		put(int(gap)-int(silent[i]), uint32(i)+1)
 	}
 	enough := 0
 	for now := 0; now < int(span/time.Millisecond) || len(all.conns) < enough+n; now++ {
@@ -133,5 +147,5 @@ func conversation(n int, r rng, span time.Duration) (first []uint32, all touches
 			enough = len(all.conns)
 		}
 	}
-	return first, all
+	return silent, all
 }
