@@ -216,6 +216,26 @@ func TestResetPushOutIsLazy(t *testing.T) {
 	})
 }
 
+// T1, T5: a timer that was due when it came waits for a worker, on a shard whose
+// clock has nothing to flush and stands far behind. Pushed out it leaves the ready
+// list all the same.
+func TestResetOfReadyOnAnOldClock(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const ms = time.Millisecond
+		g := make(gate)
+		f := start(t, Options{WheelSize: 4, Shards: 1, Workers: 1}, g.wait)
+		f.in(-1, 0)
+		f.pass(time.Second)
+		h := f.in(1, 0)
+		require.Equal(t, 1, f.Stats().Ready)
+		require.True(t, f.Reset(h, 50*ms))
+		require.Zero(t, f.Stats().Ready)
+		close(g)
+		f.pass(time.Minute)
+		require.Equal(t, []firing{{-1, 0}, {1, time.Second + 50*ms}}, f.fired())
+	})
+}
+
 // T5, timers 6: Reset of what has ended says false and arms nothing, also
 // while its function runs.
 func TestResetOfEnded(t *testing.T) {
