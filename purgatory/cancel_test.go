@@ -73,7 +73,7 @@ func TestP9CancelForKeyCounts(t *testing.T) {
 
 // P9: a nil handle, as of an operation that completed at once, is harmless.
 func TestP9NilHandle(t *testing.T) {
-	var h *Pending[int]
+	var h *Pending
 	require.False(t, h.Cancel())
 	require.False(t, h.Complete())
 }

@@ -25,16 +25,39 @@ type deferred[K comparable] struct {
 // says ErrClosed: every operation is ended by that already. A key that is not
 // equal to itself is an error.
 func (p *Purgatory[K]) CheckAndCompleteLater(key K) error {
+	return p.deferred.add(&p.host, key)
+}
+
+// checkDeferred checks the key that waits longest, on a worker.
+func (p *Purgatory[K]) checkDeferred() { p.CheckAndComplete(p.deferred.take()) }
+
+// AdvanceLater has a worker call Advance with key, and with its number as it is
+// read then. It is to Advance what [Purgatory.CheckAndCompleteLater] is to
+// CheckAndComplete: it runs none of your code, so it may be called with any
+// lock held.
+func (t *Threshold[K, N]) AdvanceLater(key K) error {
+	return t.deferred.add(&t.host, key)
+}
+
+func (t *Threshold[K, N]) advanceDeferred() {
+	key := t.deferred.take()
+	t.Advance(key, t.current(key))
+}
+
+// add queues a key, unless it is queued already, and a worker's turn for it.
+func (d *deferred[K]) add(t *host, key K) error {
 	if !reflexive(key) {
 		return fmt.Errorf("purgatory: the key is %v, must be equal to itself", key)
 	}
-	if p.end.begun.Load() {
+	if t.end.begun.Load() {
 		return ErrClosed
 	}
-	d := &p.deferred
 	d.mu.Lock()
 	_, queued := d.queued[key]
 	if !queued {
+		if d.queued == nil {
+			d.queued = make(map[K]struct{})
+		}
 		d.queued[key] = struct{}{}
 		d.order = append(d.order, key)
 	}
@@ -44,16 +67,17 @@ func (p *Purgatory[K]) CheckAndCompleteLater(key K) error {
 	}
 	// One run of a worker for each key that is queued, so that a slow check
 	// keeps none of the others waiting while a worker is free.
-	if _, err := p.wheel.Schedule(nil, 0); err != nil {
+	if _, err := t.wheel.Schedule(nil, 0); err != nil {
 		return ErrClosed
 	}
 	return nil
 }
 
-// checkDeferred checks the key that waits longest, on a worker.
-func (p *Purgatory[K]) checkDeferred() {
-	d := &p.deferred
+// take is the key that waits longest. It is not queued any more: what changes
+// while it is being checked is to be looked at again.
+func (d *deferred[K]) take() K {
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	key := d.order[d.head]
 	var none K
 	d.order[d.head] = none
@@ -61,7 +85,7 @@ func (p *Purgatory[K]) checkDeferred() {
 	if d.head == len(d.order) {
 		d.order, d.head = d.order[:0], 0
 		if cap(d.order) > keepKeys {
-			d.order, d.queued = nil, make(map[K]struct{})
+			d.order, d.queued = nil, nil
 		}
 	} else if d.head > len(d.order)/2 {
 		// There may always be one that waits: what is gone must make room
@@ -71,8 +95,6 @@ func (p *Purgatory[K]) checkDeferred() {
 		clear(d.order[d.head:])
 		d.order, d.head = d.order[:n], 0
 	}
-	// Before the check: what changes while it runs is to be looked at again.
 	delete(d.queued, key)
-	d.mu.Unlock()
-	p.CheckAndComplete(key)
+	return key
 }

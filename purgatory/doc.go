@@ -45,6 +45,23 @@
 // ever waits for another's check (P6). With the deferred call the caller's
 // locks are not in it either.
 //
+// [Threshold] is for operations that wait for a number: a high watermark to
+// reach their last offset, a log to have their bytes. CheckAndComplete asks every
+// watcher of a key whether it can complete; [Threshold.Advance] is told the
+// number, and finds those that it completes without a look at the others. With
+// a hundred thousand followers of one partition that is the difference between
+// milliseconds and less than a microsecond. Use it wherever the condition is
+// "at least n". A Purgatory takes any condition.
+//
+//	produce, acks=all   the high watermark to reach its last offset   Threshold.Advance
+//	fetch, min bytes    the end of its partitions to be so far        Threshold.Advance
+//	group join          all members to have come                      CheckAndComplete
+//	under the group's own lock                                        CheckAndCompleteLater
+//	an answer of each of several others                               Futures
+//
+// [Purgatory.Await] and [Threshold.Await] block a goroutine until it is so, for
+// code that has one to spare.
+//
 // # What is left behind
 //
 // Nothing: an operation that ends leaves every key's list and the timing wheel

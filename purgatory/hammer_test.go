@@ -32,7 +32,7 @@ func TestHammer(t *testing.T) {
 		wg.Go(func() {
 			rnd := rand.New(rand.NewPCG(rand.Uint64(), 1))
 			ctx, cancel := context.WithCancel(context.Background())
-			var held []*Pending[int]
+			var held []*Pending
 			for i := range each {
 				if i%20 == 0 {
 					select {
@@ -221,6 +221,6 @@ func TestHammerShutdown(t *testing.T) {
 		shut(t, p)
 		cancel()
 		require.Equal(t, accepted.Load(), ended.Load())
-		require.EqualValues(t, ended.Load(), p.Stats().counted())
+		require.EqualValues(t, ended.Load(), p.Stats().Ended())
 	}
 }

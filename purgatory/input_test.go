@@ -52,7 +52,7 @@ func TestP8BadInput(t *testing.T) {
 		require.Zero(t, p.CheckAndComplete(5))
 		require.Zero(t, p.CancelForKey(5))
 		empty(t, p)
-		require.Zero(t, p.Stats().counted())
+		require.Zero(t, p.Stats().Ended())
 		shut(t, p)
 	})
 }

@@ -56,9 +56,9 @@ func everything(t testing.TB, p *Purgatory[int]) {
 	if h != nil || err != nil {
 		t.Errorf("an operation that can complete: %v, %v", h, err)
 	}
-	for i, end := range []func(*Pending[int]) bool{
-		(*Pending[int]).Cancel, (*Pending[int]).Complete,
-		func(*Pending[int]) bool { return p.CancelForKey(101) == 1 },
+	for i, end := range []func(*Pending) bool{
+		(*Pending).Cancel, (*Pending).Complete,
+		func(*Pending) bool { return p.CancelForKey(101) == 1 },
 	} {
 		h, err := p.TryCompleteElseWatchContext(t.Context(), newOp(t), time.Hour, 100, 101)
 		if err != nil || !end(h) {

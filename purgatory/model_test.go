@@ -181,7 +181,7 @@ func (o *oracle) figures() (f [3]int) {
 type subject struct {
 	*testOp
 	model  modelOp // a copy of its script, not of its progress
-	handle *Pending[int]
+	handle *Pending
 	cancel context.CancelFunc
 }
 

@@ -50,8 +50,8 @@ func TestP11LeavingAndJoining(t *testing.T) {
 			const n = 100
 			p := open[int](t, Options{})
 			var met journal[int]
-			handles := make([]*Pending[int], n)
-			enter := func(i int, meet func()) *Pending[int] {
+			handles := make([]*Pending, n)
+			enter := func(i int, meet func()) *Pending {
 				op := newOp(t)
 				op.try = func(check int) bool {
 					if check > 2 {

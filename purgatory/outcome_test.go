@@ -23,7 +23,7 @@ type ending struct {
 type scene struct {
 	p      *Purgatory[int]
 	op     *testOp
-	h      *Pending[int]
+	h      *Pending
 	cancel context.CancelFunc
 }
 
@@ -68,7 +68,7 @@ func (s *scene) close(t *testing.T, want Outcome) {
 	require.False(t, s.h.Cancel())
 	require.Equal(t, want, s.op.Outcome())
 	shut(t, s.p)
-	require.EqualValues(t, 1, s.p.Stats().counted())
+	require.EqualValues(t, 1, s.p.Stats().Ended())
 }
 
 // P1: each way to end gives its outcome, once, and whatever follows is nothing.

@@ -130,7 +130,7 @@ func TestP7OthersGoOn(t *testing.T) {
 							require.NotZero(t, op.Outcome(), i)
 						}
 						empty(t, p)
-						require.EqualValues(t, len(ops), p.Stats().counted())
+						require.EqualValues(t, len(ops), p.Stats().Ended())
 						if name == "panic" {
 							require.NotZero(t, panics.Load())
 							require.EqualValues(t, panics.Load(), p.Stats().Failed)

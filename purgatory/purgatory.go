@@ -5,30 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"slices"
-	"sync/atomic"
 	"time"
-
-	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
 // Purgatory holds operations that wait on keys of type K. Make one with [New];
 // it runs goroutines until it is shut down. All methods are safe for use from
 // any goroutine, TryComplete and Complete included.
 type Purgatory[K comparable] struct {
-	options Options
-	wheel   *timingwheel.Wheel[*Pending[K]] // nil values: a deferred key to check
-	seed    maphash.Seed
-	shards  []shard[K] // length a power of two
+	host   // its wheel's nil values: a deferred key to check
+	seed   maphash.Seed
+	shards []shard[K] // length a power of two
 
 	deferred deferred[K]
-	end      closing
-
-	held atomic.Int64 // operations, counted only under MaxOperations; any goroutine writes
-
-	// outside counts what the shards' counters do not: operations that ended
-	// without ever waiting, and corrections. Any goroutine writes.
-	outside [outcomes + 1]atomic.Int64
 }
 
 // fewKeys is up to how many keys they are compared each with each to find one
@@ -43,21 +31,14 @@ func New[K comparable](o Options) (*Purgatory[K], error) {
 		return nil, err
 	}
 	p := &Purgatory[K]{
-		options: o,
-		seed:    maphash.MakeSeed(),
-		shards:  make([]shard[K], o.Shards),
+		seed:   maphash.MakeSeed(),
+		shards: make([]shard[K], o.Shards),
 	}
 	for i := range p.shards {
 		p.shards[i].keys = make(map[K]*watchers[K])
 	}
-	p.deferred.queued = make(map[K]struct{})
-	p.wheel, err = timingwheel.New(p.expire, timingwheel.Options{
-		Tick:    o.Tick,
-		Workers: o.Workers,
-		OnPanic: o.OnPanic,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("purgatory: %w", err)
+	if err := p.open(o, p.expire); err != nil {
+		return nil, err
 	}
 	return p, nil
 }
@@ -80,7 +61,7 @@ func New[K comparable](o Options) (*Purgatory[K], error) {
 // An error means that op is not watched and that its Complete is not called:
 // no keys, a nil op, a key that is not equal to itself, ErrFull, ErrClosed.
 // One allocation, up to 16 keys; constant time for each key.
-func (p *Purgatory[K]) TryCompleteElseWatch(op Operation, timeout time.Duration, keys ...K) (*Pending[K], error) {
+func (p *Purgatory[K]) TryCompleteElseWatch(op Operation, timeout time.Duration, keys ...K) (*Pending, error) {
 	return p.TryCompleteElseWatchContext(context.Background(), op, timeout, keys...)
 }
 
@@ -89,7 +70,7 @@ func (p *Purgatory[K]) TryCompleteElseWatch(op Operation, timeout time.Duration,
 // client which hangs up frees what it waits for (P9). Complete is called on a
 // goroutine of its own then; on the caller's, if that is still in this call.
 // A context that cannot be cancelled costs nothing; a nil one is an error.
-func (p *Purgatory[K]) TryCompleteElseWatchContext(ctx context.Context, op Operation, timeout time.Duration, keys ...K) (*Pending[K], error) {
+func (p *Purgatory[K]) TryCompleteElseWatchContext(ctx context.Context, op Operation, timeout time.Duration, keys ...K) (*Pending, error) {
 	if op == nil {
 		return nil, errors.New("purgatory: the operation is nil")
 	}
@@ -109,16 +90,18 @@ func (p *Purgatory[K]) TryCompleteElseWatchContext(ctx context.Context, op Opera
 	}
 	if o := p.first(op); o != 0 {
 		p.outside[o].Add(1)
+		p.checks.Add(1)
 		p.complete(op, o)
 		return nil, nil
 	}
 	if !p.reserve() {
 		return nil, ErrFull
 	}
-	h := newPending[K](len(keys))
-	h.state.begin()
-	h.purgatory, h.op = p, op
-	if !h.watch(keys) {
+	e := newEntry[K](len(keys))
+	h := &e.Pending
+	h.begin(&p.host, e, timeout)
+	e.op = op
+	if !p.watch(e, keys) {
 		h.state.decide(withdrawn)
 		// Shutdown closes the lists one by one. It may have found op in one of
 		// them before another was closed to it: op has been promised its end.
@@ -135,7 +118,7 @@ func (p *Purgatory[K]) TryCompleteElseWatchContext(ctx context.Context, op Opera
 	h.state.clear()
 	completed := h.look()
 	if !h.state.decided() {
-		h.arm(ctx, timeout)
+		h.arm(ctx)
 	}
 	if h.release(completed) {
 		return nil, nil
@@ -144,104 +127,6 @@ func (p *Purgatory[K]) TryCompleteElseWatchContext(ctx context.Context, op Opera
 		h.expireNow()
 	}
 	return h, nil
-}
-
-// watch enters h into the list of each of keys, once; false if the purgatory
-// has been closed meanwhile.
-func (h *Pending[K]) watch(keys []K) bool {
-	var seen map[K]struct{}
-	if len(keys) > fewKeys {
-		seen = make(map[K]struct{}, len(keys))
-	}
-	for i, k := range keys {
-		if seen == nil {
-			if slices.Contains(keys[:i], k) {
-				continue
-			}
-		} else if _, twice := seen[k]; twice {
-			continue
-		} else {
-			seen[k] = struct{}{}
-		}
-		s := h.purgatory.shardOf(k)
-		s.mu.Lock()
-		if s.closed {
-			s.mu.Unlock()
-			return false
-		}
-		h.watches = append(h.watches, watch[K]{shard: s, pending: h})
-		s.addLocked(k, &h.watches[len(h.watches)-1])
-		if len(h.watches) == 1 {
-			s.delayed++
-		}
-		s.mu.Unlock()
-	}
-	return true
-}
-
-// unwatch takes h out of all its lists, and counts how it ended.
-func (h *Pending[K]) unwatch(o Outcome) {
-	p := h.purgatory
-	if len(h.watches) == 0 {
-		p.outside[o].Add(1)
-	}
-	// The first list last: with it the operation is counted out, and who then
-	// sees Delayed at zero, as Shutdown does, is to find it nowhere.
-	for i := len(h.watches) - 1; i >= 0; i-- {
-		w := &h.watches[i]
-		s := w.shard
-		s.mu.Lock()
-		s.removeLocked(w)
-		last := false
-		if i == 0 {
-			s.delayed--
-			s.ended[o]++
-			last = s.closed && s.delayed == 0
-		}
-		s.mu.Unlock()
-		if last {
-			p.end.tell()
-		}
-	}
-}
-
-// arm sets what ends the operation from outside: its timeout and its context.
-// Both may strike before this returns; the operation is running still.
-func (h *Pending[K]) arm(ctx context.Context, timeout time.Duration) {
-	if timeout > 0 && timeout != NoTimeout {
-		t, err := h.purgatory.wheel.Schedule(h, timeout)
-		if err != nil { // the wheel is shut down after all lists are closed
-			h.state.decide(Closed)
-			return
-		}
-		h.timer = t
-	}
-	if ctx.Done() != nil {
-		h.unhook = context.AfterFunc(ctx, func() { h.end(Cancelled) })
-	}
-}
-
-// expireNow has a worker end the operation as Expired. It is for timeouts of
-// zero or less, and not part of arm: a worker that found the operation owned
-// by TryCompleteElseWatch would leave its end to that goroutine, and P8
-// promises a worker.
-func (h *Pending[K]) expireNow() {
-	t, err := h.purgatory.wheel.Schedule(h, 0)
-	if err != nil {
-		return // the wheel is shut down after the last operation has ended
-	}
-	// Whoever ends the operation takes it out of its first list before he
-	// looks for a timer; so the list's lock says whether he will find this one.
-	w := &h.watches[0]
-	w.shard.mu.Lock()
-	watched := w.list != nil
-	if watched {
-		h.timer = t
-	}
-	w.shard.mu.Unlock()
-	if !watched {
-		h.purgatory.wheel.Stop(t)
-	}
 }
 
 // CheckAndComplete checks the operations that watch key, in the order in which
@@ -257,7 +142,7 @@ func (h *Pending[K]) expireNow() {
 // up to 32 of them.
 func (p *Purgatory[K]) CheckAndComplete(key K) int {
 	n := 0
-	p.walk(key, func(h *Pending[K]) {
+	p.walk(key, func(h *Pending) {
 		if h.check() {
 			n++
 		}
@@ -270,7 +155,7 @@ func (p *Purgatory[K]) CheckAndComplete(key K) int {
 // well. Operations being checked just now are ended by their checkers.
 func (p *Purgatory[K]) CancelForKey(key K) int {
 	n := 0
-	p.walk(key, func(h *Pending[K]) {
+	p.walk(key, func(h *Pending) {
 		if h.Cancel() {
 			n++
 		}
@@ -279,33 +164,10 @@ func (p *Purgatory[K]) CancelForKey(key K) int {
 }
 
 // expire is the wheel's expiry function.
-func (p *Purgatory[K]) expire(h *Pending[K]) {
+func (p *Purgatory[K]) expire(h *Pending) {
 	if h == nil {
 		p.checkDeferred()
 		return
 	}
 	h.end(Expired)
-}
-
-// reserve counts an operation in, unless MaxOperations wait.
-func (p *Purgatory[K]) reserve() bool {
-	bound := int64(p.options.MaxOperations)
-	if bound == 0 {
-		return true
-	}
-	for {
-		n := p.held.Load()
-		if n >= bound {
-			return false
-		}
-		if p.held.CompareAndSwap(n, n+1) {
-			return true
-		}
-	}
-}
-
-func (p *Purgatory[K]) unreserve() {
-	if p.options.MaxOperations > 0 {
-		p.held.Add(-1)
-	}
 }

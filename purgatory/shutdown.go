@@ -41,15 +41,20 @@ func (p *Purgatory[K]) Shutdown(ctx context.Context) error {
 		s.closed = true
 		s.mu.Unlock()
 	}
-	var all []*Pending[K]
+	var all []*Pending
 	for i := range p.shards {
 		all = p.shards[i].appendWaiting(all)
 	}
 	endAll(all)
+	return p.close(ctx, p.Delayed)
+}
+
+// close waits for the last operation to leave, and ends the wheel.
+func (t *host) close(ctx context.Context, delayed func() int) error {
 	for {
 		// First the channel, then the question: a change in between closes it.
-		changed := p.end.wait()
-		if p.Delayed() == 0 {
+		changed := t.end.wait()
+		if delayed() == 0 {
 			break
 		}
 		select {
@@ -58,13 +63,13 @@ func (p *Purgatory[K]) Shutdown(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-	_, err := p.wheel.Shutdown(ctx, timingwheel.Discard)
+	_, err := t.wheel.Shutdown(ctx, timingwheel.Discard)
 	return err
 }
 
 // endAll ends operations as Closed. A Complete that ends the goroutine, by
 // runtime.Goexit, does not keep the others from theirs (P7).
-func endAll[K comparable](all []*Pending[K]) {
+func endAll(all []*Pending) {
 	defer func() {
 		if len(all) > 0 {
 			endAll(all)
@@ -79,7 +84,7 @@ func endAll[K comparable](all []*Pending[K]) {
 
 // appendWaiting adds the operations in a shard's lists, those in more lists
 // than one as often.
-func (s *shard[K]) appendWaiting(all []*Pending[K]) []*Pending[K] {
+func (s *shard[K]) appendWaiting(all []*Pending) []*Pending {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all = slices.Grow(all, s.watched)

@@ -86,7 +86,7 @@ func shut[K comparable](t testing.TB, p *Purgatory[K]) {
 }
 
 // park enters an operation that has to wait.
-func park[K comparable](t testing.TB, p *Purgatory[K], op Operation, timeout time.Duration, keys ...K) *Pending[K] {
+func park[K comparable](t testing.TB, p *Purgatory[K], op Operation, timeout time.Duration, keys ...K) *Pending {
 	t.Helper()
 	h, err := p.TryCompleteElseWatch(op, timeout, keys...)
 	require.NoError(t, err)
@@ -121,7 +121,7 @@ func verify[K comparable](t testing.TB, p *Purgatory[K]) {
 		p.shards[i].mu.Lock()
 		defer p.shards[i].mu.Unlock()
 	}
-	met := map[*Pending[K]]int{} // in how many lists
+	met := map[*Pending]int{} // in how many lists
 	delayed := make([]int, len(p.shards))
 	total := 0
 	for i := range p.shards {
@@ -138,7 +138,7 @@ func verify[K comparable](t testing.TB, p *Purgatory[K]) {
 				check(w.list == l, "%v: a watch names another list", key)
 				check(w.pending != nil, "%v: a cursor is left", key)
 				check(w.shard == s, "%v: a watch names another shard", key)
-				if met[w.pending]++; w == &w.pending.watches[0] {
+				if met[w.pending]++; w == &w.pending.waits.(*entry[K]).watches[0] {
 					delayed[i]++
 				}
 				n++
@@ -166,8 +166,8 @@ func verify[K comparable](t testing.TB, p *Purgatory[K]) {
 	timers := 0
 	for h, lists := range met {
 		check(h.state.word.Load() == 0, "an operation at rest has state %b", h.state.word.Load())
-		check(h.op != nil && h.purgatory == p, "an operation that waits is no more")
-		check(lists == len(h.watches), "an operation is in %d lists of %d", lists, len(h.watches))
+		check(h.waits.(*entry[K]).op != nil && h.host == &p.host, "an operation that waits is no more")
+		check(lists == len(h.waits.(*entry[K]).watches), "an operation is in %d lists of %d", lists, len(h.waits.(*entry[K]).watches))
 		if h.timer != (timingwheel.Timer{}) {
 			timers++
 		}
@@ -211,11 +211,6 @@ func (j *journal[T]) take() []T {
 	seen := append([]T{}, j.seen...)
 	j.seen = nil
 	return seen
-}
-
-// counted is the number of operations that have ended, by the figures.
-func (st Stats) counted() uint64 {
-	return st.Completed + st.Expired + st.Cancelled + st.Closed + st.Failed
 }
 
 // collected waits until done says that the garbage collector has been by.

@@ -142,7 +142,7 @@ func TestP4AskedBeforeTheSecondCheck(t *testing.T) {
 	op := newOp(t)
 	gate := p.shardOf(last)
 	gate.mu.Lock()
-	registered := make(chan *Pending[int])
+	registered := make(chan *Pending)
 	go func() {
 		h, _ := p.TryCompleteElseWatch(op, NoTimeout, first, last)
 		registered <- h

@@ -12,7 +12,7 @@ type walk[K comparable] struct {
 	// cursor is where it goes on after this batch; nil: nowhere.
 	cursor *watch[K]
 
-	found [batch]*Pending[K] // those of at to n-1 are yet to visit
+	found [batch]*Pending // those of at to n-1 are yet to visit
 	at, n int
 }
 
@@ -23,7 +23,7 @@ type walk[K comparable] struct {
 // keep it going for ever.
 //
 // The lock is held for one batch at a time, however long the list is.
-func (p *Purgatory[K]) walk(key K, visit func(*Pending[K])) {
+func (p *Purgatory[K]) walk(key K, visit func(*Pending)) {
 	s := p.shardOf(key)
 	s.mu.Lock()
 	l := s.keys[key]
@@ -40,7 +40,7 @@ func (p *Purgatory[K]) walk(key K, visit func(*Pending[K])) {
 // run visits this batch and all that follow. When visit ends the goroutine, by
 // runtime.Goexit, the rest have their turn while it does: none of them misses
 // it for another's sake (P7).
-func (w *walk[K]) run(visit func(*Pending[K])) {
+func (w *walk[K]) run(visit func(*Pending)) {
 	whole := false
 	defer func() {
 		if !whole {

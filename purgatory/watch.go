@@ -10,7 +10,7 @@ import (
 type watch[K comparable] struct {
 	shard *shard[K]
 	// pending is nil for a cursor: the place of a walk that has let the lock go.
-	pending *Pending[K]
+	pending *Pending
 
 	// Guarded by shard.mu.
 	list       *watchers[K] // nil: in no list
@@ -40,10 +40,7 @@ type shard[K comparable] struct {
 	named   int            // keys with watches; keys has those with a mere cursor too
 	closed  bool           // refuses watches (P12)
 
-	// Of the operations whose first key is in this shard, guarded by mu too:
-	// counted where a lock is held anyway, so that they cost no shared line.
-	delayed int
-	ended   [outcomes + 1]uint64
+	tally
 
 	_ [64]byte // keeps the next shard's lock off this one's cache line
 }

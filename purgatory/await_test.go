@@ -1,0 +1,172 @@
+package purgatory
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A goroutine that waits learns how that ended, at the right time.
+func TestAwait(t *testing.T) {
+	type answer struct {
+		o   Outcome
+		err error
+		at  time.Duration
+	}
+	for name, c := range map[string]struct {
+		timeout time.Duration
+		do      func(p *Purgatory[int], th *thresholdRig, yes *atomic.Bool, cancel func())
+		want    answer
+	}{
+		"held already": {time.Minute, func(_ *Purgatory[int], th *thresholdRig, yes *atomic.Bool, _ func()) { yes.Store(true); th.set(1, 1) }, answer{o: Completed}},
+		"comes": {time.Minute, func(p *Purgatory[int], th *thresholdRig, yes *atomic.Bool, _ func()) {
+			time.Sleep(time.Second)
+			p.CheckAndComplete(1) // not yet
+			th.Advance(1, 0)
+			time.Sleep(time.Second)
+			yes.Store(true)
+			p.CheckAndComplete(1)
+			th.raise(1, 1)
+		}, answer{o: Completed, at: 2 * time.Second}},
+		"expires": {time.Minute, func(*Purgatory[int], *thresholdRig, *atomic.Bool, func()) {}, answer{o: Expired, at: time.Minute}},
+		"is over": {-1, func(*Purgatory[int], *thresholdRig, *atomic.Bool, func()) {}, answer{o: Expired}},
+		"is left": {NoTimeout, func(_ *Purgatory[int], _ *thresholdRig, _ *atomic.Bool, cancel func()) {
+			time.Sleep(time.Hour)
+			cancel()
+		}, answer{o: Cancelled, at: time.Hour}},
+		"left early": {NoTimeout, func(_ *Purgatory[int], _ *thresholdRig, _ *atomic.Bool, cancel func()) { cancel() }, answer{o: Cancelled}},
+		"is closed": {NoTimeout, func(p *Purgatory[int], th *thresholdRig, _ *atomic.Bool, _ func()) {
+			time.Sleep(time.Second)
+			_ = p.Shutdown(context.Background())
+			_ = th.Shutdown(context.Background())
+		}, answer{o: Closed, at: time.Second}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p, th := open[int](t, Options{Tick: time.Millisecond}), openThreshold(t, Options{Tick: time.Millisecond})
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				var yes atomic.Bool
+				if c.want.at == 0 {
+					c.do(p, th, &yes, cancel)
+				} else {
+					go c.do(p, th, &yes, cancel)
+				}
+				began := time.Now()
+				answers := make(chan answer, 2)
+				go func() {
+					o, err := p.Await(ctx, c.timeout, yes.Load, 1, 2)
+					answers <- answer{o, err, time.Since(began)}
+				}()
+				go func() {
+					o, err := th.Await(ctx, c.timeout, Any, Goal[int, int]{1, 1}, Goal[int, int]{2, 1})
+					answers <- answer{o, err, time.Since(began)}
+				}()
+				require.Equal(t, c.want, <-answers)
+				require.Equal(t, c.want, <-answers)
+				synctest.Wait()
+				require.Zero(t, p.Delayed()+p.Watched()+th.verify())
+			})
+		})
+	}
+}
+
+// P8, P12.
+func TestAwaitBadInput(t *testing.T) {
+	p, th := open[int](t, Options{}), openThreshold(t, Options{})
+	yes := func() bool { return true }
+	for want, call := range map[string]func() (Outcome, error){
+		"purgatory: the condition is nil":                             func() (Outcome, error) { return p.Await(t.Context(), 1, nil, 1) },
+		"purgatory: the context is nil":                               func() (Outcome, error) { return p.Await(nil, 1, yes, 1) },
+		"purgatory: the operation has no keys, must have at least 1":  func() (Outcome, error) { return p.Await(t.Context(), 1, yes) },
+		"purgatory: the operation has no goals, must have at least 1": func() (Outcome, error) { return th.Await(t.Context(), 1, All) },
+	} {
+		o, err := call()
+		require.Zero(t, o)
+		require.EqualError(t, err, want)
+	}
+	_, err := th.Await(nil, 1, All, Goal[int, int]{1, 1})
+	require.EqualError(t, err, "purgatory: the context is nil")
+	require.NoError(t, p.Shutdown(t.Context()))
+	_, err = p.Await(t.Context(), 1, yes, 1)
+	require.Equal(t, ErrClosed, err)
+}
+
+// P7: a condition that panics is reported, and the goroutine learns of it.
+func TestAwaitPanics(t *testing.T) {
+	var panics atomic.Int32
+	p := open[int](t, Options{OnPanic: func(Panic) { panics.Add(1) }})
+	o, err := p.Await(t.Context(), time.Minute, func() bool { panic("no") }, 1)
+	require.NoError(t, err)
+	require.Equal(t, Failed, o)
+	require.EqualValues(t, 1, panics.Load())
+}
+
+func TestFutures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := NewFutures[string](Options{Tick: time.Millisecond})
+		require.NoError(t, err)
+		a, b := s.Future(), s.Future()
+		_, done, _ := a.Result()
+		require.False(t, done)
+
+		all, one := newOp(t), newOp(t)
+		_, err = s.TryCompleteElseWatch(all, NoTimeout, All, a, b, a)
+		require.NoError(t, err)
+		_, err = s.TryCompleteElseWatch(one, NoTimeout, Any, a, b)
+		require.NoError(t, err)
+		require.Equal(t, 5, s.Stats().Watched)
+
+		broken := errors.New("broken")
+		require.True(t, b.Set("b", broken))
+		require.False(t, b.Set("c", nil))
+		require.Equal(t, Completed, one.Outcome())
+		require.Zero(t, all.Outcome())
+		v, done, err := b.Result()
+		require.Equal(t, []any{"b", true, broken}, []any{v, done, err})
+
+		began := time.Now()
+		o, err := s.Await(t.Context(), time.Second, All, a, b)
+		require.NoError(t, err)
+		require.Equal(t, Expired, o)
+		require.Equal(t, time.Second, time.Since(began))
+		o, err = s.Await(t.Context(), time.Second, Any, a, b)
+		require.NoError(t, err)
+		require.Equal(t, Completed, o)
+
+		go func() {
+			time.Sleep(time.Minute)
+			a.Set("a", nil)
+		}()
+		o, err = s.Await(t.Context(), NoTimeout, All, a, b)
+		require.NoError(t, err)
+		require.Equal(t, Completed, o)
+		require.Equal(t, Completed, all.Outcome())
+		require.Zero(t, s.Stats().Watched+s.Stats().Delayed)
+
+		_, err = s.Await(t.Context(), 1, All, a, nil)
+		require.EqualError(t, err, "purgatory: futures[1] is nil")
+		_, err = s.TryCompleteElseWatch(newOp(t), 1, All, a, nil)
+		require.EqualError(t, err, "purgatory: futures[1] is nil")
+		other, err := NewFutures[string](Options{})
+		require.NoError(t, err)
+		_, err = s.Await(t.Context(), 1, All, other.Future())
+		require.EqualError(t, err, "purgatory: futures[0] belongs to another Futures")
+		_, err = NewFutures[int](Options{Shards: -1})
+		require.ErrorContains(t, err, "Options.Shards is -1")
+
+		late := newOp(t)
+		_, err = s.TryCompleteElseWatch(late, NoTimeout, All, s.Future())
+		require.NoError(t, err)
+		require.NoError(t, s.Shutdown(t.Context()))
+		require.NoError(t, other.Shutdown(t.Context()))
+		require.Equal(t, Closed, late.Outcome())
+		f := s.Future()
+		require.True(t, f.Set("after", nil), "its result can still be brought")
+	})
+}

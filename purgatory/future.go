@@ -1,0 +1,111 @@
+package purgatory
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Futures holds operations that wait for results which others will bring: an
+// answer of each replica, say. Make one with [NewFutures]. It is a [Threshold]
+// whose keys are futures, and whose numbers are 0 and 1.
+type Futures[T any] struct {
+	threshold *Threshold[*Future[T], uint8]
+}
+
+// Future is a result that comes later, once. Its methods are safe for use from
+// any goroutine.
+type Future[T any] struct {
+	home *Futures[T]
+
+	mu    sync.Mutex
+	done  bool
+	value T
+	err   error
+}
+
+// NewFutures makes a place for futures. An option out of range is an error.
+func NewFutures[T any](o Options) (*Futures[T], error) {
+	t, err := NewThreshold(func(f *Future[T]) uint8 {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.done {
+			return 1
+		}
+		return 0
+	}, o)
+	if err != nil {
+		return nil, err
+	}
+	return &Futures[T]{t}, nil
+}
+
+// Future makes a future that is not done. One that nobody waits for costs
+// nothing but itself, done or not.
+func (s *Futures[T]) Future() *Future[T] { return &Future[T]{home: s} }
+
+// Set brings the result, and completes the operations for which it was the
+// last one missing, on the calling goroutine. It says whether this call did
+// set it: only the first does.
+func (f *Future[T]) Set(value T, err error) bool {
+	f.mu.Lock()
+	if f.done {
+		f.mu.Unlock()
+		return false
+	}
+	f.done, f.value, f.err = true, value, err
+	f.mu.Unlock()
+	f.home.threshold.Advance(f, 1)
+	return true
+}
+
+// Result is what Set brought; done is false as long as nothing has come.
+func (f *Future[T]) Result() (value T, done bool, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.value, f.done, f.err
+}
+
+// TryCompleteElseWatch completes op if the futures are done, all or any of them
+// as need says, and otherwise has it wait for that; see the method of
+// [Threshold]. A future that is nil, or of another Futures, is an error.
+func (s *Futures[T]) TryCompleteElseWatch(op Completion, timeout time.Duration, need Need, futures ...*Future[T]) (*Pending, error) {
+	goals, err := s.goals(futures)
+	if err != nil {
+		return nil, err
+	}
+	return s.threshold.TryCompleteElseWatch(op, timeout, need, goals...)
+}
+
+// Await blocks until the futures are done, all or any of them as need says. It
+// gives up as [Purgatory.Await] does, and says which it was.
+func (s *Futures[T]) Await(ctx context.Context, timeout time.Duration, need Need, futures ...*Future[T]) (Outcome, error) {
+	goals, err := s.goals(futures)
+	if err != nil {
+		return 0, err
+	}
+	return s.threshold.Await(ctx, timeout, need, goals...)
+}
+
+func (s *Futures[T]) goals(futures []*Future[T]) ([]Goal[*Future[T], uint8], error) {
+	goals := make([]Goal[*Future[T], uint8], len(futures))
+	for i, f := range futures {
+		switch {
+		case f == nil:
+			return nil, fmt.Errorf("purgatory: futures[%d] is nil", i)
+		case f.home != s:
+			return nil, fmt.Errorf("purgatory: futures[%d] belongs to another Futures", i)
+		}
+		goals[i] = Goal[*Future[T], uint8]{f, 1}
+	}
+	return goals, nil
+}
+
+// Stats reads the figures: Watched are the results that operations still wait
+// for.
+func (s *Futures[T]) Stats() Stats { return s.threshold.Stats() }
+
+// Shutdown ends the operations that wait as Closed; see [Purgatory.Shutdown].
+// Futures can be set after it, and their results be read.
+func (s *Futures[T]) Shutdown(ctx context.Context) error { return s.threshold.Shutdown(ctx) }

@@ -1,0 +1,128 @@
+package purgatory
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A soak at full rate, all outcomes mixed: memory and goroutines do not grow,
+// and nothing is left. LIMBO_LONG=1 makes it ten minutes.
+func TestSoak(t *testing.T) {
+	span, windows, slack := 2*time.Second, 4, 64<<10 // so short a time may not have met the most that is held at once
+	if os.Getenv("LIMBO_LONG") != "" {
+		span, windows, slack = 10*time.Minute, 10, 0
+	}
+	const goroutines, keys = 4, 10_000
+	p := open[int](t, Options{OnPanic: func(Panic) {}})
+	var number [64]atomic.Int64
+	th, err := NewThreshold(func(k int) int64 { return number[k].Load() }, Options{})
+	require.NoError(t, err)
+
+	var stop, pause atomic.Bool
+	var paused, wg sync.WaitGroup
+	resume := make(chan struct{}) // replaced while all are paused
+	var ended atomic.Int64
+	for g := range goroutines {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(g), 1))
+			var held [256]*Pending
+			var goals [256]*Pending
+			for i := 0; !stop.Load(); i++ {
+				if pause.Load() {
+					again := resume
+					paused.Done()
+					<-again
+				}
+				at := i % len(held)
+				op := &soakOp{ended: &ended, panics: r.IntN(100) == 0}
+				ctx, cancel := context.Background(), func() {}
+				if r.IntN(50) == 0 {
+					ctx, cancel = context.WithCancel(ctx)
+				}
+				key := r.IntN(keys)
+				switch i % 4 {
+				case 0:
+					held[at].Cancel()
+				case 1:
+					held[at].Complete()
+				case 2:
+					p.CheckAndComplete(key)
+				case 3:
+					_ = p.CheckAndCompleteLater(key)
+				}
+				if i%1000 == 0 {
+					p.CancelForKey(key)
+				}
+				held[at], _ = p.TryCompleteElseWatchContext(ctx, op, time.Duration(r.IntN(20))*time.Millisecond, key, r.IntN(keys), r.IntN(keys))
+				op.ready.Store(r.IntN(2) == 0)
+				k := r.IntN(len(number))
+				if i%3 == 0 {
+					n := number[k].Add(1)
+					th.Advance(k, n)
+				}
+				goals[at].Cancel()
+				goals[at], _ = th.TryCompleteElseWatch(op2{&ended}, time.Duration(r.IntN(20))*time.Millisecond, Need(1+r.IntN(2)),
+					Goal[int, int64]{k, number[k].Load() + r.Int64N(50)}, Goal[int, int64]{(k + 1) % len(number), r.Int64N(50)})
+				cancel()
+			}
+		})
+	}
+
+	// At the end of each window all pause, what waits times out, and what is
+	// left is looked at.
+	var heaps, routines []int
+	for range windows {
+		time.Sleep(span / time.Duration(windows))
+		resume = make(chan struct{})
+		paused.Add(goroutines)
+		pause.Store(true)
+		paused.Wait()
+		require.Eventually(t, func() bool { return p.Delayed() == 0 && th.Delayed() == 0 }, 5*time.Second, time.Millisecond)
+		require.Zero(t, p.Watched()+p.Keys()+th.Stats().Watched+th.Stats().Keys)
+		runtime.GC()
+		heaps = append(heaps, heap())
+		routines = append(routines, runtime.NumGoroutine())
+		pause.Store(false)
+		close(resume)
+	}
+	stop.Store(true)
+	wg.Wait()
+	require.NoError(t, p.Shutdown(context.Background()))
+	require.NoError(t, th.Shutdown(context.Background()))
+	empty(t, p)
+	a, b := p.Stats(), th.Stats()
+	require.EqualValues(t, ended.Load(), a.Ended()+b.Ended())
+	require.Positive(t, min(a.Completed, a.Expired, a.Cancelled, a.Failed, b.Completed, b.Expired, b.Cancelled))
+	t.Logf("%d operations ended; live heap after each window, in KiB: %d ... %d; goroutines %d ... %d",
+		ended.Load(), heaps[0]>>10, heaps[windows-1]>>10, routines[0], routines[windows-1])
+	// The first window is the one that grows to the load.
+	require.LessOrEqual(t, float64(heaps[windows-1]), 1.02*float64(heaps[0])+float64(slack))
+	require.LessOrEqual(t, routines[windows-1], routines[0]+1)
+}
+
+// soakOp completes when it is ready, or panics instead.
+type soakOp struct {
+	ready  atomic.Bool
+	panics bool
+	ended  *atomic.Int64
+}
+
+func (o *soakOp) TryComplete() bool {
+	if o.ready.Load() && o.panics {
+		panic("soaked")
+	}
+	return o.ready.Load()
+}
+func (o *soakOp) Complete(Outcome) { o.ended.Add(1) }
+
+type op2 struct{ ended *atomic.Int64 }
+
+func (o op2) Complete(Outcome) { o.ended.Add(1) }

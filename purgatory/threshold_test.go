@@ -1,0 +1,590 @@
+package purgatory
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Contract P13, and P1 to P12 for a Threshold.
+
+// levels are the numbers that a Threshold under test reads.
+type levels struct {
+	mu sync.Mutex
+	at map[int]int
+}
+
+func (l *levels) get(key int) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.at[key]
+}
+
+func (l *levels) set(key, n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.at == nil {
+		l.at = map[int]int{}
+	}
+	l.at[key] = n
+}
+
+// thresholdRig is a Threshold and its numbers.
+type thresholdRig struct {
+	*Threshold[int, int]
+	levels
+	t testing.TB
+}
+
+func openThreshold(t testing.TB, o Options) *thresholdRig {
+	t.Helper()
+	if o.OnPanic == nil {
+		o.OnPanic = func(p Panic) { t.Errorf("unexpected panic: %v\n%s", p.Value, p.Stack) }
+	}
+	r := &thresholdRig{t: t}
+	th, err := NewThreshold(r.get, o)
+	require.NoError(t, err)
+	r.Threshold = th
+	t.Cleanup(func() { _ = th.Shutdown(context.Background()) })
+	return r
+}
+
+// raise sets a number and advances to it, as a user does.
+func (r *thresholdRig) raise(key, n int) int {
+	r.set(key, n)
+	return r.Advance(key, n)
+}
+
+func (r *thresholdRig) park(op Completion, timeout time.Duration, need Need, goals ...Goal[int, int]) *Pending {
+	r.t.Helper()
+	h, err := r.TryCompleteElseWatch(op, timeout, need, goals...)
+	require.NoError(r.t, err)
+	require.NotNil(r.t, h)
+	return h
+}
+
+// verify checks all invariants at rest, and what the public figures say.
+func (r *thresholdRig) verify() (waiting int) {
+	r.t.Helper()
+	goals, keys := 0, 0
+	met := map[*effort[int, int]]bool{}
+	for i := range r.shards {
+		s := &r.shards[i]
+		s.mu.Lock()
+		inShard := 0
+		for key, tr := range s.keys {
+			if tr.key != key || r.shardOf(key) != s || tr.n == 0 {
+				r.t.Errorf("P5: key %v has a tree of %v with %d goals", key, tr.key, tr.n)
+			}
+			keys++
+			for _, g := range verifyTree(r.t, tr) {
+				inShard++
+				met[g.effort] = true
+				if g.key != key || g.shard != s || g.effort.op == nil || g.effort.state.decided() {
+					r.t.Errorf("goal %+v of an operation that has ended, or of another key", g)
+				}
+			}
+		}
+		if inShard != s.goals {
+			r.t.Errorf("a shard counts %d goals, holds %d", s.goals, inShard)
+		}
+		goals += inShard
+		s.mu.Unlock()
+	}
+	for e := range met {
+		left := 0
+		for i := range e.goals {
+			if e.goals[i].tree != nil {
+				left++
+			}
+		}
+		if int(e.left.Load()) != left {
+			r.t.Errorf("an operation counts %d goals left, has %d", e.left.Load(), left)
+		}
+	}
+	st := r.Stats()
+	if st.Delayed != len(met) || r.Delayed() != len(met) || st.Watched != goals || st.Keys != keys {
+		r.t.Errorf("P5: %+v; found %d operations, %d goals, %d keys", st, len(met), goals, keys)
+	}
+	return len(met)
+}
+
+// P13: exactly those reached complete, lowest number first, equal ones in the
+// order they came.
+func TestAdvanceInOrder(t *testing.T) {
+	r := openThreshold(t, Options{})
+	var order []int
+	for i, n := range []int{5, 3, 9, 3, 7, 5, 11, 3} {
+		op := newOp(t)
+		op.end = func(o Outcome) {
+			require.Equal(t, Completed, o)
+			order = append(order, n*10+i)
+		}
+		r.park(op, NoTimeout, All, Goal[int, int]{1, n})
+	}
+	require.Zero(t, r.raise(1, 2))
+	require.Empty(t, order)
+	require.Equal(t, 5, r.raise(1, 6))
+	require.Equal(t, []int{31, 33, 37, 50, 55}, order)
+	require.Equal(t, 3, r.verify())
+	require.Zero(t, r.raise(2, 100), "another key")
+	require.Zero(t, r.raise(1, 4), "down: nothing completes, nothing is undone")
+	require.Equal(t, 3, r.raise(1, 11))
+	require.Equal(t, []int{31, 33, 37, 50, 55, 74, 92, 116}, order)
+	require.Zero(t, r.verify())
+}
+
+// P13: what is reached already completes within the call; a number that went
+// down in between does not count.
+func TestReachedAlready(t *testing.T) {
+	r := openThreshold(t, Options{})
+	r.raise(1, 10)
+	for _, c := range []struct {
+		need  Need
+		goals []Goal[int, int]
+		want  bool
+	}{
+		{All, []Goal[int, int]{{1, 10}}, true},
+		{All, []Goal[int, int]{{1, 11}}, false},
+		{All, []Goal[int, int]{{1, 9}, {2, 1}}, false},
+		{All, []Goal[int, int]{{1, 9}, {2, 0}}, true},
+		{Any, []Goal[int, int]{{1, 11}, {2, 1}}, false},
+		{Any, []Goal[int, int]{{1, 11}, {2, 0}}, true},
+		{Any, []Goal[int, int]{{1, 9}, {2, 1}}, true},
+	} {
+		op := newOp(t)
+		h, err := r.TryCompleteElseWatch(op, NoTimeout, c.need, c.goals...)
+		require.NoError(t, err)
+		require.Equal(t, c.want, h == nil, "%v", c)
+		require.Equal(t, c.want, op.Outcome() == Completed)
+		require.Equal(t, !c.want, h.Cancel())
+	}
+	r.set(1, 3) // truncated
+	op := newOp(t)
+	h := r.park(op, NoTimeout, All, Goal[int, int]{1, 4})
+	r.Advance(1, 3)
+	require.Zero(t, op.Outcome())
+	require.Equal(t, 1, r.raise(1, 4))
+	require.False(t, h.Cancel())
+	require.Zero(t, r.verify())
+}
+
+// P13: on several keys, all or any; a goal that was reached stays reached.
+func TestSeveralGoals(t *testing.T) {
+	r := openThreshold(t, Options{})
+	all, anyOne := newOp(t), newOp(t)
+	r.park(all, NoTimeout, All, Goal[int, int]{1, 5}, Goal[int, int]{2, 5}, Goal[int, int]{3, 5}, Goal[int, int]{3, 7})
+	r.park(anyOne, NoTimeout, Any, Goal[int, int]{1, 6}, Goal[int, int]{2, 6}, Goal[int, int]{3, 6})
+	require.Equal(t, 7, r.Stats().Watched)
+	require.Zero(t, r.raise(1, 5))
+	require.Equal(t, 6, r.Stats().Watched)
+	require.Zero(t, r.raise(1, 1)) // stays reached
+	require.Zero(t, r.raise(3, 5))
+	require.Equal(t, 1, r.raise(2, 6))
+	require.Equal(t, Completed, anyOne.Outcome())
+	require.Zero(t, all.Outcome())
+	require.Equal(t, 1, r.Stats().Watched)
+	r.verify()
+	require.Zero(t, r.raise(3, 6))
+	require.Equal(t, 1, r.raise(3, 7))
+	require.Equal(t, Completed, all.Outcome())
+	require.Zero(t, r.verify())
+}
+
+// P8: bad input is an error that names it, and nothing waits.
+func TestThresholdBadInput(t *testing.T) {
+	_, err := NewThreshold[int, int](nil, Options{})
+	require.EqualError(t, err, "purgatory: the function that reads a number is nil")
+	_, err = NewThreshold(func(int) int { return 0 }, Options{Shards: -1})
+	require.ErrorContains(t, err, "Options.Shards is -1")
+	_, err = NewThreshold(func(int) int { return 0 }, Options{Tick: -1})
+	require.ErrorContains(t, err, "Options.Tick is -1")
+
+	nan := math.NaN()
+	r, err := NewThreshold(func(float64) float64 { return 0 }, Options{})
+	require.NoError(t, err)
+	defer r.Shutdown(t.Context())
+	op := newOp(t)
+	good := Goal[float64, float64]{1, 1}
+	for want, call := range map[string]func() (*Pending, error){
+		"the operation is nil":                             func() (*Pending, error) { return r.TryCompleteElseWatch(nil, 1, All, good) },
+		"the context is nil":                               func() (*Pending, error) { return r.TryCompleteElseWatchContext(nil, op, 1, All, good) },
+		"need is Need(0), must be All or Any":              func() (*Pending, error) { return r.TryCompleteElseWatch(op, 1, 0, good) },
+		"need is Need(3), must be All or Any":              func() (*Pending, error) { return r.TryCompleteElseWatch(op, 1, 3, good) },
+		"the operation has no goals, must have at least 1": func() (*Pending, error) { return r.TryCompleteElseWatch(op, 1, Any) },
+		"goals[1].Key is NaN, must be equal to itself": func() (*Pending, error) {
+			return r.TryCompleteElseWatch(op, 1, Any, good, Goal[float64, float64]{nan, 1})
+		},
+		"goals[0].Number is NaN, must be equal to itself": func() (*Pending, error) { return r.TryCompleteElseWatch(op, 1, All, Goal[float64, float64]{1, nan}) },
+	} {
+		h, err := call()
+		require.Nil(t, h)
+		require.EqualError(t, err, "purgatory: "+want)
+	}
+	require.ErrorContains(t, r.AdvanceLater(nan), "the key is NaN")
+	h, err := r.TryCompleteElseWatch(op, NoTimeout, All, good)
+	require.NoError(t, err)
+	require.Zero(t, r.Advance(1, nan), "a NaN reaches nothing")
+	require.Zero(t, r.Advance(nan, 5))
+	require.Equal(t, 1, r.Stats().Watched)
+	require.True(t, h.Complete())
+	require.Equal(t, []string{"all", "any", "Need(0)"}, []string{All.String(), Any.String(), Need(0).String()})
+}
+
+// P1, P5, P8, P9: every way to end, and nothing is left.
+func TestThresholdOutcomes(t *testing.T) {
+	goals := []Goal[int, int]{{1, 5}, {2, 5}}
+	for name, c := range map[string]struct {
+		want    Outcome
+		timeout time.Duration
+		end     func(r *thresholdRig, h *Pending, hangUp func())
+	}{
+		"advance": {Completed, time.Minute, func(r *thresholdRig, _ *Pending, _ func()) { r.raise(1, 5); r.raise(2, 5) }},
+		"later": {Completed, time.Minute, func(r *thresholdRig, _ *Pending, _ func()) {
+			r.set(1, 5)
+			r.set(2, 9)
+			r.AdvanceLater(1)
+			r.AdvanceLater(2)
+		}},
+		"forced":       {Completed, time.Minute, func(_ *thresholdRig, h *Pending, _ func()) { h.Complete() }},
+		"timeout":      {Expired, time.Second, func(*thresholdRig, *Pending, func()) { time.Sleep(2 * time.Second) }},
+		"at once":      {Expired, 0, func(*thresholdRig, *Pending, func()) {}},
+		"half reached": {Expired, time.Second, func(r *thresholdRig, _ *Pending, _ func()) { r.raise(1, 5); time.Sleep(2 * time.Second) }},
+		"cancel":       {Cancelled, time.Minute, func(_ *thresholdRig, h *Pending, _ func()) { h.Cancel() }},
+		"key":          {Cancelled, time.Minute, func(r *thresholdRig, _ *Pending, _ func()) { require.Equal(r.t, 1, r.CancelForKey(2)) }},
+		"context":      {Cancelled, time.Minute, func(_ *thresholdRig, _ *Pending, hangUp func()) { hangUp() }},
+		"shutdown":     {Closed, time.Minute, func(r *thresholdRig, _ *Pending, _ func()) { require.NoError(r.t, r.Shutdown(context.Background())) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := openThreshold(t, Options{MaxOperations: 1})
+				op := newOp(t)
+				ctx, hangUp := context.WithCancel(t.Context())
+				h, err := r.TryCompleteElseWatchContext(ctx, op, c.timeout, All, goals...)
+				require.NoError(t, err)
+				if c.timeout > 0 {
+					_, err = r.TryCompleteElseWatch(newOp(t), time.Second, All, goals...)
+					require.Equal(t, ErrFull, err, "P10")
+				}
+				c.end(r, h, hangUp)
+				synctest.Wait()
+				require.Equal(t, c.want, op.Outcome())
+				require.False(t, h.Cancel() || h.Complete())
+				require.Zero(t, r.verify())
+				require.Zero(t, r.wheel.Len())
+				require.Zero(t, r.held.Load())
+				st := r.Stats()
+				require.EqualValues(t, 1, st.Completed+st.Expired+st.Cancelled+st.Closed+st.Failed)
+				hangUp()
+				require.NoError(t, r.Shutdown(context.Background()))
+				_, err = r.TryCompleteElseWatch(newOp(t), time.Second, All, goals...)
+				require.Equal(t, ErrClosed, err, "P12")
+				require.Equal(t, ErrClosed, r.AdvanceLater(1))
+				require.Zero(t, r.Advance(1, 100))
+			})
+		})
+	}
+}
+
+// P7: a number that cannot be read ends its own operation as Failed; a Complete
+// that panics or ends its goroutine keeps the others from nothing.
+func TestThresholdPanics(t *testing.T) {
+	for at := range 2 { // before it waits, and after
+		var reads int
+		var panics []Panic
+		th, err := NewThreshold(func(int) int {
+			if reads++; reads == at+1 {
+				panic("unreadable")
+			}
+			return 0
+		}, Options{OnPanic: func(p Panic) { panics = append(panics, p) }})
+		require.NoError(t, err)
+		op := newOp(t)
+		h, err := th.TryCompleteElseWatch(op, NoTimeout, All, Goal[int, int]{1, 1})
+		require.NoError(t, err)
+		require.False(t, h.Cancel())
+		require.Equal(t, Failed, op.Outcome())
+		require.Len(t, panics, 1)
+		require.Equal(t, "unreadable", panics[0].Value)
+		require.EqualValues(t, 1, th.Stats().Failed)
+		require.Zero(t, th.Stats().Watched)
+		require.NoError(t, th.Shutdown(t.Context()))
+	}
+	for _, end := range []func(){func() { panic("complete") }, runtime.Goexit} {
+		r := openThreshold(t, Options{OnPanic: func(Panic) {}})
+		var ops []*testOp
+		for i := range 3 * batch {
+			op := newOp(t)
+			if i%7 == 3 {
+				op.end = func(Outcome) { end() }
+			}
+			r.park(op, NoTimeout, All, Goal[int, int]{1, 1})
+			ops = append(ops, op)
+		}
+		done := make(chan bool)
+		go func() {
+			defer close(done)
+			r.raise(1, 1)
+		}()
+		<-done
+		for _, op := range ops {
+			require.Equal(t, Completed, op.Outcome())
+		}
+		require.Zero(t, r.verify())
+	}
+}
+
+// P13: an operation that waits again as it completes does not keep Advance
+// going, and is not completed by it.
+func TestWaitAgainFromComplete(t *testing.T) {
+	r := openThreshold(t, Options{})
+	var rounds int
+	var again func(Outcome)
+	again = func(o Outcome) {
+		if rounds++; rounds > 100 || o != Completed {
+			return
+		}
+		r.set(1, 0) // it went down meanwhile, so it has to wait
+		op := newOp(t)
+		op.end = again
+		r.park(op, NoTimeout, All, Goal[int, int]{1, 1})
+	}
+	for range batch + 5 {
+		op := newOp(t)
+		op.end = again
+		r.park(op, NoTimeout, All, Goal[int, int]{1, 1})
+	}
+	require.Equal(t, batch+5, r.Advance(1, 1))
+	require.Equal(t, batch+5, r.verify())
+}
+
+// P2, P1: numbers rise while operations come for the next ones, from many
+// goroutines: nobody is forgotten, nobody ends twice.
+func TestThresholdHammer(t *testing.T) {
+	const goroutines, each, keys = 6, 3000, 3
+	var nums [keys]atomic.Int64
+	th, err := NewThreshold(func(k int) int64 { return nums[k].Load() }, Options{Tick: 20 * time.Microsecond, Shards: 2, Workers: 3})
+	require.NoError(t, err)
+	var ending, raising sync.WaitGroup
+	var accepted, ended atomic.Int64
+	var by [outcomes]atomic.Int64
+	for range goroutines {
+		raising.Go(func() {
+			rnd := rand.New(rand.NewPCG(rand.Uint64(), 2))
+			for range each {
+				op := newOp(t)
+				op.end = func(o Outcome) {
+					by[o].Add(1)
+					ended.Add(1)
+					ending.Done()
+				}
+				var goals []Goal[int, int64]
+				for range 1 + rnd.IntN(3) {
+					k := rnd.IntN(keys)
+					goals = append(goals, Goal[int, int64]{k, nums[k].Load() + int64(rnd.IntN(4))})
+				}
+				timeout := NoTimeout
+				if rnd.IntN(4) == 0 {
+					timeout = time.Duration(rnd.IntN(300)-20) * time.Microsecond
+				}
+				ending.Add(1)
+				h, err := th.TryCompleteElseWatch(op, timeout, All+Need(rnd.IntN(2)), goals...)
+				if err != nil {
+					t.Error(err)
+				}
+				accepted.Add(1)
+				if rnd.IntN(8) == 0 {
+					h.Cancel()
+				}
+				k := rnd.IntN(keys)
+				if n := nums[k].Add(1); rnd.IntN(2) == 0 {
+					th.Advance(k, n)
+				} else if err := th.AdvanceLater(k); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	raising.Wait()
+	for k := range keys { // for the numbers that nobody came to
+		th.Advance(k, nums[k].Add(10))
+	}
+	ending.Wait()
+	require.Equal(t, accepted.Load(), ended.Load())
+	require.Positive(t, by[Completed].Load())
+	require.Positive(t, by[Expired].Load())
+	require.Positive(t, by[Cancelled].Load())
+	st := th.Stats()
+	require.EqualValues(t, ended.Load(), st.Completed+st.Expired+st.Cancelled)
+	require.Zero(t, st.Watched+st.Delayed+st.Keys)
+	require.NoError(t, th.Shutdown(t.Context()))
+}
+
+// P13: random operations against an oracle that looks at everything.
+func TestThresholdModel(t *testing.T) {
+	type waiting struct {
+		op      *testOp
+		h       *Pending
+		need    Need
+		goals   []Goal[int, int]
+		reached []bool
+		due     time.Duration
+		seq     int
+	}
+	for seed := range uint64(60) {
+		synctest.Test(t, func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(seed, 3))
+			r := openThreshold(t, Options{Tick: time.Millisecond, Shards: 1 + int(seed%4)})
+			born := time.Now()
+			var held []*waiting
+			var order, want []int
+			for seq := range 400 {
+				now := time.Since(born)
+				switch rnd.IntN(8) {
+				case 0, 1, 2:
+					w := &waiting{op: newOp(t), need: All + Need(rnd.IntN(2)), seq: seq, due: math.MaxInt64}
+					for range 1 + rnd.IntN(3) {
+						w.goals = append(w.goals, Goal[int, int]{rnd.IntN(4), rnd.IntN(20)})
+					}
+					w.reached = make([]bool, len(w.goals))
+					met := 0
+					for i, g := range w.goals {
+						if w.reached[i] = r.get(g.Key) >= g.Number; w.reached[i] {
+							met++
+						}
+					}
+					w.op.end = func(Outcome) { order = append(order, w.seq) }
+					timeout := NoTimeout
+					if rnd.IntN(2) == 0 {
+						timeout = time.Duration(1+rnd.IntN(50)) * time.Millisecond
+						w.due = now + timeout
+					}
+					var err error
+					w.h, err = r.TryCompleteElseWatch(w.op, timeout, w.need, w.goals...)
+					require.NoError(t, err)
+					if met == len(w.goals) || w.need == Any && met > 0 {
+						require.Nil(t, w.h)
+						want = append(want, w.seq)
+					} else {
+						require.NotNil(t, w.h)
+						held = append(held, w)
+					}
+				case 3, 4, 5:
+					key, n := rnd.IntN(4), rnd.IntN(22)
+					type hit struct {
+						w      *waiting
+						number int
+					}
+					var hits []hit
+					for _, w := range held {
+						for i, g := range w.goals {
+							if g.Key == key && g.Number <= n && !w.reached[i] {
+								hits = append(hits, hit{w, g.Number})
+								_ = i
+							}
+						}
+					}
+					slices.SortStableFunc(hits, func(a, b hit) int { return a.number - b.number })
+					completed := 0
+					for _, x := range hits {
+						for i, g := range x.w.goals {
+							if g.Key == key && g.Number == x.number && !x.w.reached[i] {
+								x.w.reached[i] = true
+								break
+							}
+						}
+						all := !slices.Contains(x.w.reached, false)
+						if (all || x.w.need == Any) && slices.Contains(held, x.w) {
+							completed++
+							want = append(want, x.w.seq)
+							held = slices.DeleteFunc(held, func(w *waiting) bool { return w == x.w })
+						}
+					}
+					require.Equal(t, completed, r.raise(key, n))
+				case 6:
+					if len(held) > 0 {
+						w := held[rnd.IntN(len(held))]
+						require.True(t, w.h.Cancel())
+						want = append(want, w.seq)
+						held = slices.DeleteFunc(held, func(o *waiting) bool { return o == w })
+					}
+				case 7:
+					time.Sleep(time.Duration(rnd.IntN(8)) * time.Millisecond)
+					synctest.Wait()
+					now := time.Since(born)
+					for _, w := range held {
+						if w.due <= now {
+							require.Equal(t, Expired, w.op.Outcome())
+							want = append(want, w.seq)
+						}
+					}
+					held = slices.DeleteFunc(held, func(w *waiting) bool { return w.due <= now })
+					// Those that expire in one tick do so in any order.
+					slices.Sort(order)
+					slices.Sort(want)
+				}
+				require.Equal(t, want, order)
+				require.Equal(t, len(held), r.verify())
+				for _, w := range held {
+					require.Zero(t, w.op.Outcome())
+				}
+			}
+		})
+	}
+}
+
+// P5: what has ended is collected, though its handle is kept.
+func TestThresholdKeepsNothing(t *testing.T) {
+	r := openThreshold(t, Options{})
+	var gone atomic.Int32
+	var handles []*Pending
+	func() {
+		for range 100 {
+			op := newOp(t)
+			runtime.SetFinalizer(op, func(*testOp) { gone.Add(1) })
+			handles = append(handles, r.park(op, time.Hour, All, Goal[int, int]{1, 1}, Goal[int, int]{2, 2}))
+		}
+	}()
+	r.raise(1, 1)
+	r.raise(2, 2)
+	for deadline := time.Now().Add(10 * time.Second); gone.Load() < 100 && time.Now().Before(deadline); {
+		runtime.GC()
+		time.Sleep(time.Millisecond)
+	}
+	require.EqualValues(t, 100, gone.Load())
+	runtime.KeepAlive(handles)
+}
+
+// P13: an Advance allocates nothing, and a goal on the way up one record.
+func TestThresholdAllocations(t *testing.T) {
+	r := openThreshold(t, Options{})
+	for i := range 1000 {
+		r.park(newOp(t), NoTimeout, All, Goal[int, int]{1, 1_000_000 + i})
+	}
+	n := 0
+	op := quiet{}
+	allocs := testing.AllocsPerRun(1000, func() {
+		n++
+		if _, err := r.TryCompleteElseWatch(op, time.Minute, All, Goal[int, int]{1, n}); err != nil {
+			t.Fatal(err)
+		}
+		if r.raise(1, n) != 1 {
+			t.Fatal(errors.New("not reached"))
+		}
+	})
+	require.LessOrEqual(t, allocs, 1.0)
+}
+
+type quiet struct{}
+
+func (quiet) Complete(Outcome) {}

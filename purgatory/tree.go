@@ -1,0 +1,156 @@
+package purgatory
+
+import "cmp"
+
+// tree is the goals of one key, lowest number first and equal ones in the
+// order they came. It is a treap, a binary search tree that random priorities
+// keep balanced (Seidel and Aragon, "Randomized Search Trees", 1996), with its
+// two ends at hand:
+//
+//   - what comes in ascending order, as offsets do, is added at the end, and
+//     what is reached is taken from the front: O(1) each, amortised;
+//   - any other goal is added in O(log n), and taken out, when its operation
+//     has ended otherwise, in O(1), each expected.
+//
+// Nodes are part of the goals, so nothing is allocated. The shard's lock
+// guards it.
+//
+// Invariant: in order, goals ascend by (number, seq). No goal's priority is
+// below its parent's.
+type tree[K comparable, N cmp.Ordered] struct {
+	key         K
+	root        *goal[K, N]
+	first, last *goal[K, N]
+	n           int
+}
+
+// before is the order of the tree; no two goals are equal.
+func (g *goal[K, N]) before(other *goal[K, N]) bool {
+	if g.number != other.number {
+		return g.number < other.number
+	}
+	return g.seq < other.seq
+}
+
+func (t *tree[K, N]) insert(g *goal[K, N]) {
+	g.tree = t
+	t.n++
+	if t.root == nil {
+		t.root, t.first, t.last = g, g, g
+		return
+	}
+	// From the end if it belongs there, otherwise from the root.
+	at, left := t.last, false
+	if g.before(t.last) {
+		for at = t.root; ; {
+			left = g.before(at)
+			next := at.right
+			if left {
+				next = at.left
+			}
+			if next == nil {
+				break
+			}
+			at = next
+		}
+	}
+	g.up = at
+	if left {
+		at.left = g
+		if at == t.first {
+			t.first = g
+		}
+	} else {
+		at.right = g
+		if at == t.last {
+			t.last = g
+		}
+	}
+	for g.up != nil && g.priority < g.up.priority {
+		t.lift(g)
+	}
+}
+
+func (t *tree[K, N]) remove(g *goal[K, N]) {
+	if g == t.first {
+		t.first = g.next()
+	}
+	if g == t.last {
+		t.last = g.previous()
+	}
+	for g.left != nil && g.right != nil {
+		if g.left.priority < g.right.priority {
+			t.lift(g.left)
+		} else {
+			t.lift(g.right)
+		}
+	}
+	child := g.left
+	if child == nil {
+		child = g.right
+	}
+	if child != nil {
+		child.up = g.up
+	}
+	t.replace(g, child)
+	g.tree, g.up, g.left, g.right = nil, nil, nil, nil
+	t.n--
+}
+
+// replace hangs with where g is.
+func (t *tree[K, N]) replace(g, with *goal[K, N]) {
+	switch {
+	case g.up == nil:
+		t.root = with
+	case g.up.left == g:
+		g.up.left = with
+	default:
+		g.up.right = with
+	}
+}
+
+// lift rotates g above its parent.
+func (t *tree[K, N]) lift(g *goal[K, N]) {
+	p := g.up
+	t.replace(p, g)
+	g.up, p.up = p.up, g
+	var moved *goal[K, N]
+	if p.left == g {
+		moved = g.right
+		p.left, g.right = moved, p
+	} else {
+		moved = g.left
+		p.right, g.left = moved, p
+	}
+	if moved != nil {
+		moved.up = p
+	}
+}
+
+// next is the goal behind g; nil at the end.
+func (g *goal[K, N]) next() *goal[K, N] {
+	if at := g.right; at != nil {
+		for at.left != nil {
+			at = at.left
+		}
+		return at
+	}
+	for g.up != nil && g.up.right == g {
+		g = g.up
+	}
+	return g.up
+}
+
+// previous is the goal before g; nil at the front.
+func (g *goal[K, N]) previous() *goal[K, N] {
+	if at := g.left; at != nil {
+		for at.right != nil {
+			at = at.right
+		}
+		return at
+	}
+	for g.up != nil && g.up.left == g {
+		g = g.up
+	}
+	return g.up
+}
