@@ -199,6 +199,54 @@ func TestJSONAndReport(t *testing.T) {
 	require.True(t, bytes.HasPrefix(png, []byte("\x89PNG")))
 }
 
+// The purgatory's workloads, through real children and into a report. Purgatory 11
+// of lessons.md: a latency completes an operation, and does not run it into its
+// timeout.
+func TestPurgatoryWorkloads(t *testing.T) {
+	dir := t.TempDir()
+	var stdout bytes.Buffer
+	code := bench(t.Context(), []string{"-quick", "-json", "-run", "W8,W9,W10,W11", "-out", dir}, &stdout, os.Stderr)
+	require.Zero(t, code)
+	impls := map[string][]string{}
+	for line := range strings.Lines(stdout.String()) {
+		var r Result
+		require.NoError(t, json.Unmarshal([]byte(line), &r), line)
+		impls[r.Workload] = append(impls[r.Workload], r.Impl)
+		for _, m := range workloads[workloadIndex(r.Workload)].metrics {
+			require.Contains(t, r.Metrics, m)
+		}
+		switch r.Workload {
+		case "W8":
+			require.Zero(t, r.Metrics["watched_after"], line)
+			require.InDelta(t, 2, r.Metrics["allocs_per_op"], .1, line)
+		case "W10":
+			require.InDelta(t, r.Metrics["ns_per_completion"], r.Metrics["ns_per_watcher"]*float64(r.Params["watchers"]), 1+r.Metrics["ns_per_completion"]*.01, line)
+		}
+	}
+	require.Equal(t, map[string][]string{
+		"W8":  {"purgatory", "purgatory", "purgatory"},
+		"W9":  {"purgatory"},
+		"W10": {"purgatory", "threshold", "purgatory", "threshold", "purgatory", "threshold"},
+		"W11": {"purgatory", "purgatory"},
+	}, impls)
+	var rec record
+	saved, err := os.ReadFile(filepath.Join(dir, "results.json"))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(saved, &rec))
+	for _, r := range rec.Results {
+		if r.Workload == "W9" {
+			// At the lowest rate, the log-normal distribution's share beyond 200 ms.
+			require.InDelta(t, 7.9, r.Curve[0]["expired_pct"], 1.5)
+		}
+	}
+	report, err := os.ReadFile(filepath.Join(dir, "report.md"))
+	require.NoError(t, err)
+	for _, plot := range []string{"w8_cost", "w9_held", "w9_cpu", "w9_latency", "w10_cost", "w11_rate"} {
+		require.Contains(t, string(report), plot+".png")
+		require.FileExists(t, filepath.Join(dir, plot+".png"))
+	}
+}
+
 // Every rival in this process does what the workloads take for granted.
 func TestRivals(t *testing.T) {
 	for _, r := range rivals {

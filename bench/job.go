@@ -49,6 +49,8 @@ type Result struct {
 	// Quantiles is a distribution for the plots: lateness in ms at each of
 	// quantilePoints.
 	Quantiles []float64 `json:"quantiles,omitempty"`
+	// Curve is W9's figures at each rate that was offered, for the plots.
+	Curve []Metrics `json:"curve,omitempty"`
 	// TooSlow says that timers were due before all were started: no figures.
 	TooSlow bool `json:"too_slow,omitempty"`
 }

@@ -20,6 +20,7 @@ import (
 //	bars    groups by size, a bar for each impl
 //	lines   against the size
 //	spread  a distribution, from its quantiles
+//	load    against the rate offered, a line for each size
 type figurePlot struct {
 	file, workload, metric string
 	kind                   string
@@ -44,6 +45,12 @@ var figurePlots = []figurePlot{
 	{"w6_memory.png", "W6", "bytes_per_conn", "bars", "W6 memory of a connection's timer, by connections", "bytes of live heap", nil, false},
 	{"w7_cost.png", "W7", "ns_per_op", "lines", "W7 start and stop against pending timers", "ns per start and stop", nil, false},
 	{"w7_memory.png", "W7", "rss_bytes_per_timer", "lines", "W7 resident memory, from 100k pending timers", "bytes per timer", nil, false},
+	{"w8_cost.png", "W8", "ns_per_op", "bars", "W8 watch and complete, by keys", "ns per operation", nil, false},
+	{"w9_held.png", "W9", "held", "load", "W9 requests held, against those offered", "requests a second", nil, false},
+	{"w9_cpu.png", "W9", "cpu_us_per_req", "load", "W9 CPU, against the rate offered", "µs of CPU per request", nil, false},
+	{"w9_latency.png", "W9", "trigger_p99_us", "load", "W9 from trigger to completion, 99th percentile, against the rate offered", "µs", nil, false},
+	{"w10_cost.png", "W10", "ns_per_completion", "bars", "W10 completing one, by how many watch its key", "ns per completion", nil, false},
+	{"w11_rate.png", "W11", "ops_per_s", "bars", "W11 watch and complete, by goroutines", "operations a second", nil, false},
 }
 
 type savedPlot struct{ workload, title, file string }
@@ -58,8 +65,13 @@ var colours = map[string]color.RGBA{
 	"heap":        {0xd0, 0x3a, 0x3a, 0xff},
 	"go-zero":     {0x8e, 0x5a, 0xb8, 0xff},
 	"netty-jvm":   {0x8a, 0x6a, 0x4f, 0xff},
+	"purgatory":   {0x1f, 0x5f, 0xd6, 0xff},
+	"threshold":   {0x0e, 0x9a, 0xa7, 0xff},
 	controlName:   {0xa8, 0xa8, 0xa8, 0xff},
 }
+
+// Of one impl, a colour for each size.
+var loadColours = []color.RGBA{{0x1f, 0x5f, 0xd6, 0xff}, {0x0e, 0x9a, 0xa7, 0xff}}
 
 const (
 	plotWidth   = 9 * vg.Inch
@@ -89,7 +101,7 @@ func savePlots(dir string, rows []Row) ([]savedPlot, error) {
 		grid.Vertical.Color = nil
 		grid.Horizontal.Color = color.Gray{0xdd}
 		p.Add(grid)
-		draw := map[string]func(*plot.Plot, figurePlot, []Row) error{"bars": drawBars, "lines": drawLines, "spread": drawSpread}[f.kind]
+		draw := map[string]func(*plot.Plot, figurePlot, []Row) error{"bars": drawBars, "lines": drawLines, "spread": drawSpread, "load": drawLoad}[f.kind]
 		if err := draw(p, f, some); err != nil {
 			return nil, err
 		}
@@ -99,7 +111,7 @@ func savePlots(dir string, rows []Row) ([]savedPlot, error) {
 		// Not the axis's own label: gonum takes room for that in the wrong
 		// place on a log scale.
 		p.Title.Text = f.title + "\n" + unit
-		if err := savePlot(filepath.Join(dir, f.file), p, legendOf(some)); err != nil {
+		if err := savePlot(filepath.Join(dir, f.file), p, legendOf(f, some)); err != nil {
 			return nil, err
 		}
 		saved = append(saved, savedPlot{f.workload, f.title, f.file})
@@ -116,8 +128,11 @@ func (f figurePlot) shows(row Row) bool {
 			return false
 		}
 	}
-	if f.kind == "spread" {
+	switch f.kind {
+	case "spread":
 		return len(row.Quantiles) > 0
+	case "load":
+		return len(row.Curve) > 0
 	}
 	_, ok := row.Stats[f.metric]
 	return ok && (f.metric != "rss_bytes_per_timer" || row.size() >= 100_000)
@@ -138,12 +153,18 @@ func implsOf(rows []Row) []string {
 }
 
 // legendOf is drawn beside the plot, where it covers nothing.
-func legendOf(rows []Row) plot.Legend {
+func legendOf(f figurePlot, rows []Row) plot.Legend {
 	l := plot.NewLegend()
 	l.Top, l.Left = true, true
 	l.Padding = vg.Points(4)
 	l.ThumbnailWidth = vg.Points(14)
 	l.TextStyle.Font.Size = vg.Points(10)
+	if f.kind == "load" {
+		for i, row := range rows {
+			l.Add(row.Params.String(), swatch{loadColours[i%len(loadColours)]})
+		}
+		return l
+	}
 	for _, impl := range implsOf(rows) {
 		l.Add(impl, swatch{colours[impl]})
 	}
@@ -308,7 +329,7 @@ func drawLines(p *plot.Plot, f figurePlot, rows []Row) error {
 				values = append(values, s.Median)
 			}
 		}
-		if err := addLine(p, impl, pts); err != nil {
+		if err := addLine(p, colours[impl], ours[impl], pts); err != nil {
 			return err
 		}
 	}
@@ -317,7 +338,7 @@ func drawLines(p *plot.Plot, f figurePlot, rows []Row) error {
 	return nil
 }
 
-func addLine(p *plot.Plot, impl string, pts points) error {
+func addLine(p *plot.Plot, colour color.Color, thick bool, pts points) error {
 	if len(pts.XYs) == 0 {
 		return nil
 	}
@@ -325,9 +346,9 @@ func addLine(p *plot.Plot, impl string, pts points) error {
 	if err != nil {
 		return err
 	}
-	line.Color, dots.Color = colours[impl], colours[impl]
+	line.Color, dots.Color = colour, colour
 	line.Width = vg.Points(1.6)
-	if ours[impl] {
+	if thick {
 		line.Width = vg.Points(2.8)
 	}
 	dots.Shape, dots.Radius = draw.CircleGlyph{}, vg.Points(2.6)
@@ -337,9 +358,38 @@ func addLine(p *plot.Plot, impl string, pts points) error {
 		if err != nil {
 			return err
 		}
-		whiskers.Color = colours[impl]
+		whiskers.Color = colour
 		p.Add(whiskers)
 	}
+	return nil
+}
+
+// drawLoad has what was offered on the one axis and a figure of that on the
+// other.
+func drawLoad(p *plot.Plot, f figurePlot, rows []Row) error {
+	p.X.Label.Text = "requests a second offered, log scale"
+	p.X.Scale = plot.LogScale{}
+	var values []float64
+	var ticks plot.ConstantTicks
+	for i, row := range rows {
+		var pts points
+		for _, at := range row.Curve {
+			rate, s := at["rate"].Median, at[f.metric]
+			if s.Median <= 0 {
+				continue
+			}
+			pts.XYs = append(pts.XYs, plotter.XY{X: rate, Y: s.Median})
+			pts.YErrors = append(pts.YErrors, struct{ Low, High float64 }{s.Median - max(s.Min, s.Median/100), s.Max - s.Median})
+			values = append(values, s.Median)
+			ticks = append(ticks, plot.Tick{Value: rate, Label: number(rate)})
+		}
+		if err := addLine(p, loadColours[i%len(loadColours)], true, pts); err != nil {
+			return err
+		}
+	}
+	p.X.Tick.Marker = ticks
+	logY(p, values)
+	p.X.Min, p.X.Max = p.X.Min*.8, p.X.Max*1.25
 	return nil
 }
 
@@ -361,7 +411,7 @@ func drawSpread(p *plot.Plot, _ figurePlot, rows []Row) error {
 			largest, least = max(largest, v), min(least, v)
 			pts.XYs = append(pts.XYs, plotter.XY{X: at(q), Y: v})
 		}
-		if err := addLine(p, row.Impl, pts); err != nil {
+		if err := addLine(p, colours[row.Impl], ours[row.Impl], pts); err != nil {
 			return err
 		}
 	}

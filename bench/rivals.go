@@ -36,6 +36,8 @@ var rivals = []rival{
 	heapRival,
 	gozeroRival,
 	nettyRival,
+	purgatoryRival,
+	thresholdRival,
 }
 
 var timerWorkloads = []string{"W1", "W2", "W3", "W4", "W5", "W6", "W7"}

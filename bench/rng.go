@@ -1,6 +1,9 @@
 package main
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // rng is SplitMix64: a few instructions, and the same few lines in Java, so
 // that every rival gets the same delays.
@@ -36,4 +39,12 @@ func (r *rng) shuffled(n int) []uint32 {
 		p[j] = uint32(i)
 	}
 	return p
+}
+
+// fraction is in [0, 1).
+func (r *rng) fraction() float64 { return float64(r.next()>>11) / (1 << 53) }
+
+// normal is normally distributed, with mean 0 and deviation 1 (Box and Muller).
+func (r *rng) normal() float64 {
+	return math.Sqrt(-2*math.Log(1-r.fraction())) * math.Cos(2*math.Pi*r.fraction())
 }

@@ -71,6 +71,9 @@ func (r *runner) plan() [][]step {
 					continue
 				}
 				planned[key] = true
+				if !riv.can(w.name) && !slices.Contains(timerWorkloads, w.name) {
+					continue // a rival of timers is none of the purgatory
+				}
 				if reason := r.gap(w, riv); reason != "" {
 					r.addGap(Gap{w.name, riv.name, nil, reason})
 					continue

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 )
@@ -23,6 +24,7 @@ type Row struct {
 	Reps           int
 	Stats          map[string]Stat // a metric that no repetition has is absent
 	Quantiles      []float64       // the median at each point
+	Curve          []map[string]Stat
 }
 
 // rowsOf joins repetitions, keeping the order in which results first came.
@@ -59,6 +61,7 @@ func newRow(group []Result) Row {
 	for name, v := range values {
 		row.Stats[name] = newStat(v)
 	}
+	row.Curve = joinCurves(group)
 	if len(points) > 0 {
 		for i := range quantilePoints {
 			at := make([]float64, len(points))
@@ -69,6 +72,30 @@ func newRow(group []Result) Row {
 		}
 	}
 	return row
+}
+
+// joinCurves has the figures at each rate that any repetition was offered.
+func joinCurves(group []Result) []map[string]Stat {
+	at := map[float64]map[string][]float64{}
+	for _, r := range group {
+		for _, m := range r.Curve {
+			if at[m["rate"]] == nil {
+				at[m["rate"]] = map[string][]float64{}
+			}
+			for name, v := range m {
+				at[m["rate"]][name] = append(at[m["rate"]][name], v)
+			}
+		}
+	}
+	var curve []map[string]Stat
+	for _, rate := range slices.Sorted(maps.Keys(at)) {
+		stats := map[string]Stat{}
+		for name, v := range at[rate] {
+			stats[name] = newStat(v)
+		}
+		curve = append(curve, stats)
+	}
+	return curve
 }
 
 // line is the row as -json prints it: medians.

@@ -121,11 +121,29 @@ var targets = []target{
 	{"W6", "bytes_per_conn, × heap's at 100k", .40, ratio("W6", "bytes_per_conn", "timingwheel", "heap", conns100k)},
 	{"W6", "keyed: cpu_pct, × heap's at 100k", .20, ratio("W6", "cpu_pct", "keyed", "heap", conns100k)},
 	{"W6", "keyed: bytes_per_conn, × heap's at 100k", .40, ratio("W6", "bytes_per_conn", "keyed", "heap", conns100k)},
+	{"W7", "ns at 100M, × ns at 1k", 3, quotient(one("W7", "timingwheel", "ns_per_op", scale100M), one("W7", "timingwheel", "ns_per_op", scale1k))},
 	{"W7", "GB resident for 100M pending", 5, func(f figures) (float64, bool) {
 		each, ok := f.at("W7", "timingwheel", "rss_bytes_per_timer", scale100M)
 		return each / 10, ok
 	}},
-	{"W7", "ns at 100M, × ns at 1k", 3, quotient(one("W7", "timingwheel", "ns_per_op", scale100M), one("W7", "timingwheel", "ns_per_op", scale1k))},
+	{"W8", "ns_per_op with 3 keys", 700, one("W8", "purgatory", "ns_per_op", Params{"keys": 3})},
+	// What the process allocates besides, its timers and its figures, is in the
+	// third decimal.
+	{"W8", "allocs_per_op with 3 keys", 2.01, one("W8", "purgatory", "allocs_per_op", Params{"keys": 3})},
+	{"W8", "watched_after", 0, worst("W8", "purgatory", "watched_after")},
+	{"W8", "retained_bytes, within a page", 4096, worst("W8", "purgatory", "retained_bytes")},
+	{"W9", "1,000,000 requests a second, by max_rate", 1, func(f figures) (float64, bool) {
+		got, ok := f.at("W9", "purgatory", "max_rate", Params{"p50_ms": 20, "p75_ms": 60})
+		return 1e6 / got, ok
+	}},
+	{"W9", "cpu_us_per_req", 1.2, one("W9", "purgatory", "cpu_us_per_req", Params{"p50_ms": 20, "p75_ms": 60})},
+	{"W9", "trigger_p99_us", 1000, one("W9", "purgatory", "trigger_p99_us", Params{"p50_ms": 20, "p75_ms": 60})},
+	{"W10", "threshold: ns at 100k, × ns at 1", 2, quotient(one("W10", "threshold", "ns_per_completion", Params{"watchers": 100_000}), one("W10", "threshold", "ns_per_completion", Params{"watchers": 1}))},
+	{"W10", "CheckAndComplete: ns_per_watcher at 100k", 30, one("W10", "purgatory", "ns_per_watcher", Params{"watchers": 100_000})},
+	{"W11", "1 by the speedup of two goroutines, for 1.7", 1 / 1.7, func(f figures) (float64, bool) {
+		got, ok := f.at("W11", "purgatory", "speedup", Params{"goroutines": 2})
+		return 1 / got, ok
+	}},
 }
 
 // targetTable says of each target that has its figures whether it is reached.

@@ -13,10 +13,11 @@ type workload struct {
 	sleeps bool
 }
 
-var workloads = []workload{w1Workload, w2Workload, w3Workload, w4Workload, w5Workload, w6Workload, w7Workload}
+var workloads = []workload{w1Workload, w2Workload, w3Workload, w4Workload, w5Workload, w6Workload, w7Workload,
+	w8Workload, w9Workload, w10Workload, w11Workload}
 
-// work does a job with an in-process rival. Workloads of timers stand here;
-// those of the purgatory will have a switch of their own.
+// work does a job of timers with an in-process rival; those of the purgatory are
+// in purgatories.go.
 func work[H any](j Job, open opener[H]) (Result, error) {
 	switch j.Workload {
 	case "W1":
