@@ -82,9 +82,20 @@ func (s *shard[V]) endLocked(i uint32, n *node[V]) {
 		s.counts.ready--
 	}
 	s.slabs.release(i, n)
-	s.wheel.endedLocked(s)
-	if s.counts.pending == 0 && s.rows.live > 1 {
+	s.counts.pending--
+	s.wheel.unreserve()
+	if s.counts.pending == 0 {
+		s.emptiedLocked()
+	}
+}
+
+// emptiedLocked is called when the last timer has left.
+func (s *shard[V]) emptiedLocked() {
+	if s.rows.live > 1 {
 		s.dropSpareLocked()
+	}
+	if s.closed {
+		s.wheel.workers.tell()
 	}
 }
 

@@ -277,15 +277,6 @@ func (w *Wheel[V]) unreserve() {
 	}
 }
 
-// endedLocked counts a timer out.
-func (w *Wheel[V]) endedLocked(s *shard[V]) {
-	s.counts.pending--
-	w.unreserve()
-	if s.closed && s.counts.pending == 0 {
-		w.workers.tell()
-	}
-}
-
 // instant is the start of d as time.Time, for the delay queue.
 func (w *Wheel[V]) instant(d tick) time.Time {
 	return w.base.Add(time.Duration(w.start(d)))
