@@ -90,7 +90,7 @@ func (s *goalShard[K, N]) removeLocked(g *goal[K, N]) {
 // effort is an operation that waits in a Threshold.
 type effort[K comparable, N cmp.Ordered] struct {
 	Pending
-	op      completer // nil once ended
+	op      Completion // nil once ended
 	goals   []goal[K, N]
 	current func(K) N
 	any     bool         // one goal is enough
@@ -108,8 +108,12 @@ func (e *effort[K, N]) reached() bool {
 	return e.end(Completed)
 }
 
-// TryComplete looks at the numbers as they are, before the operation waits.
+// TryComplete looks at the numbers as they are, before the operation waits; and
+// once more after, for what was reached before it did.
 func (e *effort[K, N]) TryComplete() bool {
+	if e.host != nil {
+		return e.check()
+	}
 	for i := range e.goals {
 		if g := &e.goals[i]; (e.current(g.key) >= g.number) == e.any {
 			return e.any
@@ -118,11 +122,15 @@ func (e *effort[K, N]) TryComplete() bool {
 	return !e.any
 }
 
-// Complete is never called on the effort; it makes it an Operation for host.first.
-func (e *effort[K, N]) Complete(o Outcome) { e.op.Complete(o) }
+// Complete ends the user's operation, and holds on to nothing of it.
+func (e *effort[K, N]) Complete(o Outcome) {
+	op := e.op
+	e.op, e.current = nil, nil
+	op.Complete(o)
+}
 
-// check looks at the numbers once more, after the operation has been entered:
-// what was reached before that, no Advance has seen.
+// check counts the goals that were reached before they were entered: no Advance
+// has seen those.
 func (e *effort[K, N]) check() bool {
 	for i := range e.goals {
 		g := &e.goals[i]
@@ -143,7 +151,7 @@ func (e *effort[K, N]) check() bool {
 	return false
 }
 
-func (e *effort[K, N]) leave(o Outcome) completer {
+func (e *effort[K, N]) leave(o Outcome) {
 	entered := false
 	// The first goal last, as an operation's first watch: see entry.leave.
 	for i := len(e.goals) - 1; i >= 0; i-- {
@@ -170,9 +178,6 @@ func (e *effort[K, N]) leave(o Outcome) completer {
 	if !entered {
 		e.host.outside[o].Add(1)
 	}
-	op := e.op
-	e.op, e.current = nil, nil
-	return op
 }
 
 func (e *effort[K, N]) keep(t timingwheel.Timer) bool {

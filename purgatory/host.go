@@ -96,7 +96,7 @@ func (t *host) first(op Operation) (o Outcome) {
 
 // complete calls the operation's Complete. One that panics is counted as
 // Failed; it has had its call (P7).
-func (t *host) complete(op completer, o Outcome) {
+func (t *host) complete(op Completion, o Outcome) {
 	defer func() {
 		if v := recover(); v != nil {
 			t.outside[o].Add(-1)

@@ -136,7 +136,7 @@ func TestP5PayloadIsCollected(t *testing.T) {
 	require.True(t, forced.Complete())
 	require.True(t, cancelled.Cancel())
 	require.True(t, byKey.Cancel())
-	require.True(t, checked.check())
+	require.Equal(t, 1, p.CheckAndComplete(1), "checked")
 	verify(t, p)
 	collected(t, "the operation", func() bool { return gone.Load() == 4 })
 	require.Equal(t, [4]int{6, 6, 3, 6}, figures(p))

@@ -23,8 +23,8 @@ type Options struct {
 	Workers int
 
 	// Shards is the number of separately locked parts of the watch lists, by
-	// key, rounded up to a power of two. Default: 4 for each of GOMAXPROCS, at
-	// least 16, at most 1,024; 1 to 65,536.
+	// key, rounded up to a power of two. Default: 32 for each of GOMAXPROCS, at
+	// least 64, at most 4,096; 1 to 65,536.
 	Shards int
 
 	// MaxOperations bounds the operations that wait at once; beyond it
@@ -51,10 +51,10 @@ var ErrFull = errors.New("purgatory: MaxOperations operations wait already")
 const NoTimeout time.Duration = 1<<63 - 1
 
 const (
-	shardsPerProc = 4
-	minShards     = 16
+	shardsPerProc = 32
+	minShards     = 64
 	maxShards     = 1 << 16
-	maxDefault    = 1 << 10
+	maxDefault    = 1 << 12
 )
 
 // withDefaults fills in what is zero and refuses what is out of range. The

@@ -13,7 +13,8 @@ import (
 // the handle holds on to nothing of it.
 type Pending struct {
 	state  state
-	checks uint32 // calls of check; who has the state's running bit owns it
+	checks uint32    // calls of TryComplete; who has the state's running bit owns it
+	op     Operation // nil once ended; likewise
 	host   *host
 	waits  waits // the record that this is a part of
 
@@ -29,18 +30,12 @@ type Pending struct {
 // waits is an operation with its places in the lists of what it waits for. The
 // goroutine that owns the operation calls it, but for keep.
 type waits interface {
-	// check asks the operation whether it can complete now.
-	check() bool
-	// leave takes it out of all lists, counts how it ended, and gives the
-	// operation up: nothing holds on to it from here on.
-	leave(o Outcome) completer
+	// leave takes it out of all lists and counts how it ended.
+	leave(o Outcome)
 	// keep stores the operation's timer, unless it has left already. Anybody
 	// may call it.
 	keep(t timingwheel.Timer) bool
 }
-
-// completer is what every operation can do.
-type completer interface{ Complete(o Outcome) }
 
 // Complete forces the operation to its end as Completed, without a check, and
 // says whether this call decided that. If a check is just running, it is the
@@ -59,13 +54,6 @@ func (h *Pending) end(o Outcome) bool {
 		h.finish(o)
 	}
 	return won
-}
-
-// check looks whether the operation can complete, unless somebody else is
-// looking: then that one is asked to look again. It says whether this call
-// decided that the operation is Completed.
-func (h *Pending) check() bool {
-	return h.state.acquire() && h.release(h.look())
 }
 
 // look is one check, by the owner. It says whether that decided for Completed.
@@ -116,7 +104,7 @@ func (h *Pending) tryComplete() (yes bool) {
 		}
 	}()
 	h.checks++
-	yes = h.waits.check()
+	yes = h.op.TryComplete()
 	returned = true
 	return yes
 }
@@ -124,7 +112,9 @@ func (h *Pending) tryComplete() (yes bool) {
 // finish ends the operation, as its owner, with the outcome decided: it leaves
 // the lists, the wheel and its context, and only then is completed (P5).
 func (h *Pending) finish(o Outcome) {
-	op := h.waits.leave(o)
+	h.waits.leave(o)
+	op := h.op
+	h.op = nil
 	if o == Expired {
 		h.host.late.add(h.host.now() - h.since - max(h.timeout, 0))
 	} else if h.timer != (timingwheel.Timer{}) {
@@ -141,9 +131,9 @@ func (h *Pending) finish(o Outcome) {
 }
 
 // begin makes h that of a new operation, which its maker owns.
-func (h *Pending) begin(t *host, w waits, timeout time.Duration) {
+func (h *Pending) begin(t *host, w waits, op Operation, timeout time.Duration) {
 	h.state.begin()
-	h.host, h.waits = t, w
+	h.host, h.waits, h.op = t, w, op
 	h.checks = 1 // the first, before there was a record
 	h.since, h.timeout = t.now(), timeout
 }

@@ -35,7 +35,7 @@ func New[K comparable](o Options) (*Purgatory[K], error) {
 		shards: make([]shard[K], o.Shards),
 	}
 	for i := range p.shards {
-		p.shards[i].keys = make(map[K]*watchers[K])
+		p.shards[i].keys = make(map[uint64]*watchers[K])
 	}
 	if err := p.open(o, p.expire); err != nil {
 		return nil, err
@@ -99,8 +99,7 @@ func (p *Purgatory[K]) TryCompleteElseWatchContext(ctx context.Context, op Opera
 	}
 	e := newEntry[K](len(keys))
 	h := &e.Pending
-	h.begin(&p.host, e, timeout)
-	e.op = op
+	h.begin(&p.host, e, op, timeout)
 	if !p.watch(e, keys) {
 		h.state.decide(withdrawn)
 		// Shutdown closes the lists one by one. It may have found op in one of
@@ -138,29 +137,16 @@ func (p *Purgatory[K]) TryCompleteElseWatchContext(ctx context.Context, op Opera
 // it may be called from anywhere that TryComplete and Complete may run, from a
 // Complete also. Under a lock that those take use [Purgatory.CheckAndCompleteLater].
 //
-// It takes time proportional to the watchers of key, and allocates nothing for
-// up to 32 of them.
+// It takes time proportional to the watchers of key, and allocates nothing.
 func (p *Purgatory[K]) CheckAndComplete(key K) int {
-	n := 0
-	p.walk(key, func(h *Pending) {
-		if h.check() {
-			n++
-		}
-	})
-	return n
+	return p.walk(key, checking)
 }
 
 // CancelForKey ends all operations that watch key, as Cancelled, and says how
 // many this call did end so. Those watched under other keys too leave those as
 // well. Operations being checked just now are ended by their checkers.
 func (p *Purgatory[K]) CancelForKey(key K) int {
-	n := 0
-	p.walk(key, func(h *Pending) {
-		if h.Cancel() {
-			n++
-		}
-	})
-	return n
+	return p.walk(key, cancelling)
 }
 
 // expire is the wheel's expiry function.

@@ -9,7 +9,6 @@ import (
 // entry is an operation that waits in a Purgatory.
 type entry[K comparable] struct {
 	Pending
-	op      Operation  // nil once ended
 	watches []watch[K] // one for each distinct key
 }
 
@@ -66,14 +65,14 @@ func (p *Purgatory[K]) watch(e *entry[K], keys []K) bool {
 		} else {
 			seen[k] = struct{}{}
 		}
-		s := p.shardOf(k)
+		s, hash := p.place(k)
 		s.mu.Lock()
 		if s.closed {
 			s.mu.Unlock()
 			return false
 		}
-		e.watches = append(e.watches, watch[K]{shard: s, pending: &e.Pending})
-		s.addLocked(k, &e.watches[len(e.watches)-1])
+		e.watches = append(e.watches, watch[K]{})
+		s.addLocked(k, hash, &e.watches[len(e.watches)-1], &e.Pending)
 		if len(e.watches) == 1 {
 			s.delayed++
 		}
@@ -82,9 +81,7 @@ func (p *Purgatory[K]) watch(e *entry[K], keys []K) bool {
 	return true
 }
 
-func (e *entry[K]) check() bool { return e.op.TryComplete() }
-
-func (e *entry[K]) leave(o Outcome) completer {
+func (e *entry[K]) leave(o Outcome) {
 	if len(e.watches) == 0 {
 		e.host.outside[o].Add(1)
 	}
@@ -105,16 +102,13 @@ func (e *entry[K]) leave(o Outcome) completer {
 			e.host.end.tell()
 		}
 	}
-	op := e.op
-	e.op = nil
-	return op
 }
 
 func (e *entry[K]) keep(t timingwheel.Timer) bool {
 	w := &e.watches[0]
 	w.shard.mu.Lock()
 	defer w.shard.mu.Unlock()
-	if w.list == nil {
+	if w.row == nil {
 		return false
 	}
 	e.timer = t

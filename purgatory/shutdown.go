@@ -88,13 +88,9 @@ func (s *shard[K]) appendWaiting(all []*Pending) []*Pending {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all = slices.Grow(all, s.watched)
-	for _, l := range s.keys {
-		for w := l.head; w != nil; w = w.next {
-			if w.pending != nil {
-				all = append(all, w.pending)
-			}
-		}
-	}
+	s.eachListLocked(func(l *watchers[K]) {
+		l.each(func(h *Pending) { all = append(all, h) })
+	})
 	return all
 }
 

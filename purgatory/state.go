@@ -94,6 +94,10 @@ func (s *state) decided() bool { return s.word.Load()>>outcomeShift != 0 }
 // clear forgets that somebody asked for a check: the owner is about to run one.
 func (s *state) clear() { s.word.And(^uint32(again)) }
 
+// rest is settle where nothing was asked for and nothing decided; false: it is
+// not so, and settle has to see to it.
+func (s *state) rest() bool { return s.word.CompareAndSwap(running, 0) }
+
 // settle is the owner's way out after a check. o != 0: an outcome is decided,
 // the caller ends the operation. look: it is to check once more. Otherwise the
 // caller does not own the operation any more.

@@ -180,17 +180,18 @@ func TestSurvey(t *testing.T) {
 		require.Equal(t, time.Second, v.Oldest)
 		require.Equal(t, 7, v.Watchers)
 
-		// A cursor may stand at the head of a list.
-		s := p.shardOf("old")
-		cursor := &watch[string]{}
+		// A row without operations, that a walk will go on from, may stand first.
+		last := park(t, p, newOp(t), NoTimeout, "walked")
+		s, hash := p.place("walked")
 		s.mu.Lock()
-		l := s.keys["old"]
-		l.insert(cursor, l.head)
+		walked := s.findLocked("walked", hash).head
+		walked.walks++
 		s.mu.Unlock()
-		require.Equal(t, v.Watchers, p.Survey().Watchers)
-		require.Equal(t, v.Oldest, p.Survey().Oldest)
+		last.Cancel()
+		require.Equal(t, v, p.Survey())
 		s.mu.Lock()
-		s.removeLocked(cursor)
+		walked.walks--
+		s.dropRowLocked(walked)
 		s.mu.Unlock()
 		require.NoError(t, p.Shutdown(context.Background()))
 		require.Zero(t, p.Survey())

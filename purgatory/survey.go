@@ -31,15 +31,11 @@ func (p *Purgatory[K]) Survey() Survey[K] {
 		s := &p.shards[i]
 		s.mu.Lock()
 		now := p.now()
-		for key, l := range s.keys {
-			w := l.head
-			for w != nil && w.pending == nil {
-				w = w.next // a cursor
+		s.eachListLocked(func(l *watchers[K]) {
+			if h := l.first(); h != nil { // it has waited longest
+				v.see(l.key, l.n, now-h.since)
 			}
-			if w != nil { // the first that came has waited longest
-				v.see(key, l.n, now-w.pending.since)
-			}
-		}
+		})
 		s.mu.Unlock()
 	}
 	return v

@@ -133,7 +133,7 @@ func (t *Threshold[K, N]) TryCompleteElseWatchContext(ctx context.Context, op Co
 		return nil, ErrFull
 	}
 	h := &e.Pending
-	h.begin(&t.host, e, timeout)
+	h.begin(&t.host, e, e, timeout)
 	e.left.Store(int32(len(e.goals)))
 	if !t.enter(e) {
 		h.state.decide(withdrawn)

@@ -2,8 +2,10 @@ package purgatory
 
 import (
 	"context"
+	"math/bits"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -127,36 +129,60 @@ func verify[K comparable](t testing.TB, p *Purgatory[K]) {
 	for i := range p.shards {
 		s := &p.shards[i]
 		watched := 0
-		for key, l := range s.keys {
-			check(l.key == key, "list of %v stands under %v", l.key, key)
-			check(p.shardOf(key) == s, "%v is in the wrong shard", key)
-			check(l.head != nil && l.n > 0, "%v has no watchers", key)
-			n := 0
-			var prev *watch[K]
-			for w := l.head; w != nil; prev, w = w, w.next {
-				check(w.prev == prev, "%v: prev and next do not agree at %d", key, n)
-				check(w.list == l, "%v: a watch names another list", key)
-				check(w.pending != nil, "%v: a cursor is left", key)
-				check(w.shard == s, "%v: a watch names another shard", key)
-				if met[w.pending]++; w == &w.pending.waits.(*entry[K]).watches[0] {
-					delayed[i]++
+		lists := 0
+		for hash, first := range s.keys {
+			check(first != nil, "nothing stands under %x", hash)
+			for l := first; l != nil; l = l.chain {
+				lists++
+				at, keyHash := p.place(l.key)
+				check(at == s && keyHash == hash && l.hash == hash, "list of %v stands under %x", l.key, hash)
+				check(s.findLocked(l.key, hash) == l, "%v is there twice", l.key)
+				check(l.head != nil && l.n > 0, "%v has no watchers", l.key)
+				n := 0
+				var prev *row[K]
+				for r := l.head; r != nil; prev, r = r, r.next {
+					check(r.prev == prev, "%v: prev and next do not agree at %d", l.key, n)
+					check(r.list == l, "%v: a row names another list", l.key)
+					check(r.walks == 0, "%v: a walk is left", l.key)
+					check(r.used != 0 && bits.Len16(r.used) <= int(r.end) && r.end <= rowSlots, "%v: used %b, end %d", l.key, r.used, r.end)
+					for slot, h := range r.slots {
+						check((r.used>>slot&1 == 1) == (h != nil), "%v: slot %d holds %p, used %b", l.key, slot, h, r.used)
+						if h == nil {
+							continue
+						}
+						n++
+						met[h]++
+						e := h.waits.(*entry[K])
+						k := slices.IndexFunc(e.watches, func(w watch[K]) bool { return w.row == r })
+						check(k >= 0 && e.watches[k].slot == uint8(slot) && e.watches[k].shard == s, "%v: an operation knows nothing of slot %d", l.key, slot)
+						if k == 0 {
+							delayed[i]++
+						}
+					}
 				}
-				n++
+				check(l.tail == prev, "%v: the tail is not the last", l.key)
+				check(l.n == n, "%v: %d watchers counted, %d found", l.key, l.n, n)
+				watched += n
 			}
-			check(l.tail == prev, "%v: the tail is not the last", key)
-			check(l.n == n, "%v: %d watchers counted, %d found", key, l.n, n)
-			watched += n
 		}
-		check(s.named == len(s.keys), "shard %d: %d keys counted, %d found", i, s.named, len(s.keys))
+		check(s.named == lists, "shard %d: %d keys counted, %d found", i, s.named, lists)
+		rows := 0
+		for r := s.spareRows; r != nil; r = r.next {
+			rows++
+			check(r.list == nil && r.used == 0 && r.end == 0 && r.walks == 0 && r.slots == [rowSlots]*Pending{}, "shard %d: a spare row is not empty", i)
+		}
+		check(rows == int(s.rows) && rows <= maxSpareRows, "shard %d: %d spare rows, %d counted", i, rows, s.rows)
 		check(s.watched == watched, "shard %d: %d watches counted, %d found", i, s.watched, watched)
 		check(s.peak >= len(s.keys), "shard %d: peak %d of %d keys", i, s.peak, len(s.keys))
-		check(len(s.spare) <= maxSpare, "shard %d: %d spare lists", i, len(s.spare))
+		lists = 0
+		for l := s.spare; l != nil; l = l.chain {
+			var none K
+			lists++
+			check(*l == watchers[K]{key: none, chain: l.chain}, "shard %d: a spare list is not empty", i)
+		}
+		check(lists == int(s.lists) && lists <= maxSpare, "shard %d: %d spare lists, %d counted", i, lists, s.lists)
 		check(!s.closed || len(s.keys) == 0, "shard %d is closed and holds keys", i)
 		check(s.closed == p.end.begun.Load(), "shard %d: closed %v", i, s.closed)
-		for _, l := range s.spare {
-			var none K
-			check(l.head == nil && l.tail == nil && l.n == 0 && l.key == none, "shard %d: a spare list is not empty", i)
-		}
 	}
 	for i := range p.shards {
 		check(p.shards[i].delayed == delayed[i], "shard %d: %d operations counted, %d found", i, p.shards[i].delayed, delayed[i])
@@ -166,7 +192,7 @@ func verify[K comparable](t testing.TB, p *Purgatory[K]) {
 	timers := 0
 	for h, lists := range met {
 		check(h.state.word.Load() == 0, "an operation at rest has state %b", h.state.word.Load())
-		check(h.waits.(*entry[K]).op != nil && h.host == &p.host, "an operation that waits is no more")
+		check(h.op != nil && h.host == &p.host, "an operation that waits is no more")
 		check(lists == len(h.waits.(*entry[K]).watches), "an operation is in %d lists of %d", lists, len(h.waits.(*entry[K]).watches))
 		if h.timer != (timingwheel.Timer{}) {
 			timers++
@@ -185,6 +211,12 @@ func verify[K comparable](t testing.TB, p *Purgatory[K]) {
 	for i, k := range d.order[:cap(d.order)] {
 		check(d.head <= i && i < len(d.order) || k == none, "the key %v is done with and held on to", k)
 	}
+}
+
+// shardOf is the shard that a key belongs to.
+func (p *Purgatory[K]) shardOf(key K) *shard[K] {
+	s, _ := p.place(key)
+	return s
 }
 
 // onWorker says whether the caller runs on one of the wheel's workers.

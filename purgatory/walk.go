@@ -1,84 +1,176 @@
 package purgatory
 
-// batch is how many watchers are looked at for one turn of the key's lock.
+import (
+	"math/bits"
+	"runtime/debug"
+)
+
+// batch is how many operations are taken from a list for one turn of its lock.
 const batch = 32
 
 // walk is one way through the operations that watch a key.
 type walk[K comparable] struct {
 	shard *shard[K]
-	// left is how many watches it still may meet. Watches go only from the
-	// list, or to its end: those that were there when it began come first.
+	// left is how many operations it still may meet. They go from anywhere in
+	// the list, and come at its end: those that were there when it began are
+	// met first.
 	left int
-	// cursor is where it goes on after this batch; nil: nowhere.
-	cursor *watch[K]
+	// row and from are where it goes on after this batch; nil: nowhere.
+	row  *row[K]
+	from uint8
 
 	found [batch]*Pending // those of at to n-1 are yet to visit
 	at, n int
+
+	visit visit
+	ended int // operations, by this walk
 }
 
-// walk calls visit with each operation that watches key, in the order they
-// came, and holds no lock meanwhile. It reaches all that watch when it begins
-// and have not ended when their turn comes; not, but by chance, those that
-// come later, so operations that watch the key again as they complete do not
-// keep it going for ever.
+// visit is what a walk does with each operation.
+type visit uint8
+
+const (
+	checking visit = iota
+	cancelling
+)
+
+// walk visits the operations that watch key, in the order they came, and holds
+// no lock meanwhile; it says how many that has ended. It reaches all that watch
+// when it begins and have not ended when their turn comes; not, but by chance,
+// those that come later, so operations that watch the key again as they complete
+// do not keep it going for ever.
 //
 // The lock is held for one batch at a time, however long the list is.
-func (p *Purgatory[K]) walk(key K, visit func(*Pending)) {
-	s := p.shardOf(key)
+func (p *Purgatory[K]) walk(key K, what visit) int {
+	s, hash := p.place(key)
 	s.mu.Lock()
-	l := s.keys[key]
+	l := s.findLocked(key, hash)
 	if l == nil {
 		s.mu.Unlock()
-		return
+		return 0
 	}
-	w := walk[K]{shard: s, left: l.n}
-	w.fillLocked(l, l.head)
+	w := walk[K]{shard: s, left: l.n, visit: what}
+	w.fillLocked(l.head, 0)
 	s.mu.Unlock()
-	w.run(visit)
+	w.run()
+	return w.ended
 }
 
-// run visits this batch and all that follow. When visit ends the goroutine, by
+// run visits this batch and all that follow. When a visit ends the goroutine, by
 // runtime.Goexit, the rest have their turn while it does: none of them misses
 // it for another's sake (P7).
-func (w *walk[K]) run(visit func(*Pending)) {
+func (w *walk[K]) run() {
 	whole := false
 	defer func() {
 		if !whole {
-			w.run(visit)
+			w.run()
 		}
 	}()
 	for {
 		for w.at < w.n {
-			h := w.found[w.at]
-			w.at++
-			visit(h)
+			if w.visit == checking {
+				w.check()
+			} else {
+				w.cancel()
+			}
 		}
-		if w.cursor == nil {
+		if w.row == nil {
 			break
 		}
 		w.shard.mu.Lock()
-		w.fillLocked(w.cursor.list, w.cursor.next)
+		w.fillLocked(w.row, w.from)
 		w.shard.mu.Unlock()
 	}
 	whole = true
 }
 
-// fillLocked finds the batch that begins at next, and moves the cursor behind it.
-func (w *walk[K]) fillLocked(l *watchers[K], next *watch[K]) {
-	w.at, w.n = 0, 0
-	for ; next != nil && w.left > 0 && w.n < batch; next = next.next {
-		if next.pending != nil {
-			w.found[w.n] = next.pending
+// next is the operation to visit.
+func (w *walk[K]) next() *Pending {
+	w.at++
+	return w.found[w.at-1]
+}
+
+// check visits a batch: each operation is asked whether it can complete. One
+// that panics ends the batch early; run sees to the rest.
+//
+// It is Pending.check for many, with one deferred function and not one each, and
+// without a look at whether somebody has asked for another check meanwhile,
+// unless that is so.
+func (w *walk[K]) check() {
+	var asked *Pending // its TryComplete is running
+	defer func() {
+		if asked == nil {
+			return
+		}
+		v := recover()
+		asked.state.decide(Failed)
+		defer asked.release(false) // by Goexit too, of TryComplete or of the hook
+		if v != nil {
+			asked.host.report(Panic{Value: v, Stack: debug.Stack()})
+		}
+	}()
+	for w.at < w.n {
+		h := w.next()
+		if !h.state.acquire() {
+			continue
+		}
+		h.checks++
+		asked = h
+		yes := h.op.TryComplete()
+		asked = nil
+		if !yes && h.state.rest() {
+			continue
+		}
+		if yes {
+			yes, _ = h.state.decide(Completed)
+		}
+		if h.release(yes) {
+			w.ended++
+		}
+	}
+}
+
+// cancel visits a batch: each operation is ended as Cancelled.
+func (w *walk[K]) cancel() {
+	for w.at < w.n {
+		if w.next().Cancel() {
+			w.ended++
+		}
+	}
+}
+
+// fillLocked finds the batch that begins at a slot of a row, and has the row
+// with the next one stay until the walk is there.
+func (w *walk[K]) fillLocked(r *row[K], from uint8) {
+	kept := w.row
+	w.row, w.at, w.n = nil, 0, 0
+	for w.left > 0 {
+		for used := r.used &^ (1<<from - 1); used != 0 && w.left > 0; used &= used - 1 {
+			slot := bits.TrailingZeros16(used)
+			if w.n == batch {
+				w.row, w.from = r, uint8(slot)
+				r.walks++
+				break
+			}
+			w.found[w.n] = r.slots[slot]
 			w.n++
 			w.left--
 		}
+		if r, from = r.next, 0; r == nil || w.row != nil {
+			break
+		}
 	}
-	if w.cursor != nil {
-		w.shard.removeLocked(w.cursor)
-		w.cursor = nil
+	if kept != nil {
+		kept.walks--
+		if kept.walks == 0 && kept.used == 0 {
+			w.shard.dropRowLocked(kept)
+		}
 	}
-	if next != nil && w.left > 0 {
-		w.cursor = &watch[K]{}
-		l.insert(w.cursor, next)
+	// They lie anywhere. A look at all of them has them come into the cache
+	// together, and not each when its turn comes.
+	for _, h := range w.found[:w.n] {
+		if h.host == nil {
+			panic("purgatory: a list names an operation that was never begun")
+		}
 	}
 }

@@ -2,6 +2,7 @@ package purgatory
 
 import (
 	"hash/maphash"
+	"math/bits"
 	"sync"
 )
 
@@ -9,66 +10,97 @@ import (
 // operation's record, so watching allocates nothing of its own.
 type watch[K comparable] struct {
 	shard *shard[K]
-	// pending is nil for a cursor: the place of a walk that has let the lock go.
-	pending *Pending
 
 	// Guarded by shard.mu.
-	list       *watchers[K] // nil: in no list
-	next, prev *watch[K]
+	row  *row[K] // nil: in no list
+	slot uint8
 }
 
-// watchers is the list of a key's watches, in the order they came (P11).
-// It is guarded by its shard's lock.
+// watchers is the operations that watch a key, in the order they came (P11). It
+// is guarded by its shard's lock.
 //
-// Invariant: a key is in its shard's map if and only if its list holds a watch
-// or a cursor (P5).
+// Invariant: a key is in its shard's map if and only if its list has a row: one
+// that holds an operation, or that a walk will go on from (P5).
 type watchers[K comparable] struct {
 	key        K
-	head, tail *watch[K]
-	n          int // watches, without cursors
+	hash       uint64
+	chain      *watchers[K] // the next key with the same hash
+	head, tail *row[K]
+	n          int // operations
 }
+
+// row is a link of a key's list: up to twelve operations, in two cache lines. An
+// unrolled linked list (Shao, Reppy and Appel, 1994). Operations that watch one
+// key lie anywhere, and each is a cache miss when it is checked; linked to one
+// another they would be missed one after the other.
+type row[K comparable] struct {
+	list       *watchers[K]
+	next, prev *row[K]
+	used       uint16 // a bit for each slot that holds an operation
+	end        uint8  // slots from here on are free; those before that are empty stay so
+	walks      uint32 // how many will go on from here: until they have, the row stays, and end
+	slots      [rowSlots]*Pending
+}
+
+const rowSlots = 12
 
 // shard is the part of the keys that hashes to it.
 type shard[K comparable] struct {
 	mu sync.Mutex
 
-	// Guarded by mu.
-	keys    map[K]*watchers[K]
-	peak    int            // the most that keys has held; maps never shrink
-	spare   []*watchers[K] // emptied lists, to be used again
-	watched int            // watches in all lists
-	named   int            // keys with watches; keys has those with a mere cursor too
-	closed  bool           // refuses watches (P12)
-
+	// Guarded by mu. What each watch writes stands first, in one cache line.
+	keys      map[uint64]*watchers[K] // by the key's hash, which is at hand; a string is hashed once
+	spare     *watchers[K]            // emptied lists, to be used again, linked by chain
+	spareRows *row[K]                 // and rows, linked by next
+	lists     uint16                  // how many of these,
+	rows      uint16                  // and of those
+	closed    bool                    // refuses watches (P12)
+	watched   int                     // watches in all lists
+	named     int                     // keys with watches; keys has those with a mere walk too
 	tally
+	peak int // the most that keys has held; maps never shrink
 
-	_ [64]byte // keeps the next shard's lock off this one's cache line
+	_ [56]byte // keeps the next shard off this one's cache lines, of which there are three
 }
 
 const (
-	maxSpare = 64      // emptied lists that a shard keeps
-	keepKeys = 1 << 10 // a map that has held more is given back when it is empty
+	maxSpare     = 64      // emptied lists that a shard keeps
+	maxSpareRows = 256     // and rows
+	keepKeys     = 1 << 10 // a map that has held more is given back when it is empty
 )
 
-func (p *Purgatory[K]) shardOf(key K) *shard[K] {
-	return &p.shards[maphash.Comparable(p.seed, key)&uint64(len(p.shards)-1)]
+// place is a key's hash, and the shard that it belongs to.
+func (p *Purgatory[K]) place(key K) (*shard[K], uint64) {
+	hash := maphash.Comparable(p.seed, key)
+	return &p.shards[hash&uint64(len(p.shards)-1)], hash
 }
 
-// addLocked appends w to key's list.
-func (s *shard[K]) addLocked(key K, w *watch[K]) {
-	l := s.keys[key]
+// findLocked is the list of a key, nil if nobody watches it.
+func (s *shard[K]) findLocked(key K, hash uint64) *watchers[K] {
+	l := s.keys[hash]
+	for l != nil && l.key != key {
+		l = l.chain
+	}
+	return l
+}
+
+// addLocked appends h to key's list, as w.
+func (s *shard[K]) addLocked(key K, hash uint64, w *watch[K], h *Pending) {
+	l := s.findLocked(key, hash)
 	if l == nil {
-		if k := len(s.spare); k > 0 {
-			l = s.spare[k-1]
-			s.spare = s.spare[:k-1]
-		} else {
-			l = new(watchers[K])
-		}
-		l.key = key
-		s.keys[key] = l
+		l = s.newListLocked()
+		l.key, l.hash, l.chain = key, hash, s.keys[hash]
+		s.keys[hash] = l
 		s.peak = max(s.peak, len(s.keys))
 	}
-	l.insert(w, nil)
+	r := l.tail
+	if r == nil || r.end == rowSlots {
+		r = s.addRowLocked(l)
+	}
+	r.slots[r.end] = h
+	r.used |= 1 << r.end
+	w.shard, w.row, w.slot = s, r, r.end
+	r.end++
 	if l.n++; l.n == 1 {
 		s.named++
 	}
@@ -77,57 +109,123 @@ func (s *shard[K]) addLocked(key K, w *watch[K]) {
 
 // removeLocked takes w out of its list, and the list away with its last one.
 func (s *shard[K]) removeLocked(w *watch[K]) {
-	l := w.list
-	l.cut(w)
-	if w.pending != nil {
-		if l.n--; l.n == 0 {
-			s.named--
-		}
-		s.watched--
+	r := w.row
+	w.row = nil
+	r.slots[w.slot] = nil
+	r.used &^= 1 << w.slot
+	l := r.list
+	if l.n--; l.n == 0 {
+		s.named--
 	}
-	if l.head != nil {
+	s.watched--
+	if r.walks > 0 {
 		return
 	}
-	delete(s.keys, l.key)
+	if r.used == 0 {
+		s.dropRowLocked(r)
+	} else if r == l.tail {
+		r.end = uint8(bits.Len16(r.used))
+	}
+}
+
+func (s *shard[K]) newListLocked() *watchers[K] {
+	l := s.spare
+	if l == nil {
+		return new(watchers[K])
+	}
+	s.spare = l.chain
+	s.lists--
+	return l
+}
+
+func (s *shard[K]) addRowLocked(l *watchers[K]) *row[K] {
+	r := s.spareRows
+	if r == nil {
+		r = new(row[K])
+	} else {
+		s.spareRows = r.next
+		s.rows--
+	}
+	r.list, r.next, r.prev = l, nil, l.tail
+	if l.tail != nil {
+		l.tail.next = r
+	} else {
+		l.head = r
+	}
+	l.tail = r
+	return r
+}
+
+// dropRowLocked takes an empty row away, and its list with the last one.
+func (s *shard[K]) dropRowLocked(r *row[K]) {
+	l := r.list
+	if r.prev != nil {
+		r.prev.next = r.next
+	} else {
+		l.head = r.next
+	}
+	if r.next != nil {
+		r.next.prev = r.prev
+	} else {
+		l.tail = r.prev
+	}
+	r.list, r.next, r.prev, r.end = nil, nil, nil, 0
+	if s.rows < maxSpareRows {
+		r.next, s.spareRows = s.spareRows, r
+		s.rows++
+	}
+	if l.head == nil {
+		s.dropListLocked(l)
+	}
+}
+
+func (s *shard[K]) dropListLocked(l *watchers[K]) {
+	if first := s.keys[l.hash]; first != l {
+		for first.chain != l {
+			first = first.chain
+		}
+		first.chain = l.chain
+	} else if l.chain != nil {
+		s.keys[l.hash] = l.chain
+	} else {
+		delete(s.keys, l.hash)
+	}
 	if len(s.keys) == 0 && s.peak > keepKeys {
-		s.keys, s.peak = make(map[K]*watchers[K]), 0
+		s.keys, s.peak = make(map[uint64]*watchers[K]), 0
 	}
-	var none K
-	l.key = none
-	if len(s.spare) < maxSpare {
-		s.spare = append(s.spare, l)
+	*l = watchers[K]{}
+	if s.lists < maxSpare {
+		l.chain, s.spare = s.spare, l
+		s.lists++
 	}
 }
 
-// insert puts w before at; at the end for nil.
-func (l *watchers[K]) insert(w, at *watch[K]) {
-	prev := l.tail
-	if at != nil {
-		prev = at.prev
-		at.prev = w
-	} else {
-		l.tail = w
+// first is the operation that came first; nil if there is none.
+func (l *watchers[K]) first() *Pending {
+	for r := l.head; r != nil; r = r.next {
+		if r.used != 0 { // and not kept by a walk only
+			return r.slots[bits.TrailingZeros16(r.used)]
+		}
 	}
-	if prev != nil {
-		prev.next = w
-	} else {
-		l.head = w
-	}
-	w.list, w.prev, w.next = l, prev, at
+	return nil
 }
 
-func (l *watchers[K]) cut(w *watch[K]) {
-	if w.prev != nil {
-		w.prev.next = w.next
-	} else {
-		l.head = w.next
+// each calls f with each operation, in order.
+func (l *watchers[K]) each(f func(*Pending)) {
+	for r := l.head; r != nil; r = r.next {
+		for used := r.used; used != 0; used &= used - 1 {
+			f(r.slots[bits.TrailingZeros16(used)])
+		}
 	}
-	if w.next != nil {
-		w.next.prev = w.prev
-	} else {
-		l.tail = w.prev
+}
+
+// eachListLocked calls f with each key's list.
+func (s *shard[K]) eachListLocked(f func(*watchers[K])) {
+	for _, l := range s.keys {
+		for ; l != nil; l = l.chain {
+			f(l)
+		}
 	}
-	w.list, w.prev, w.next = nil, nil, nil
 }
 
 // reflexive is false for a NaN, and for a key that holds one: no map finds it.
