@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -10,52 +11,73 @@ import (
 
 var w11Workload = workload{
 	name: "W11", title: "contention: W8 with 3 keys, by several goroutines", size: "goroutines",
-	metrics: []string{"ops_per_s", "speedup"},
+	metrics: []string{"ops_per_s", "speedup", "speedup_apart"},
 	full:    sizes("goroutines", 1, 2),
 	quick:   sizes("goroutines", 1, 2),
 }
 
-// w11 has one goroutine do it alone first, and then all at once; speedup is the
-// one by the other, within one process.
+// w11 has one goroutine do it alone first, and then all at once, on the same
+// keys; speedup is the one by the other, within one process. speedup_apart is
+// that of goroutines with a purgatory each: what processors and collector allow
+// where nothing is shared.
 func w11(j Job, p *purgatory.Purgatory[string]) (Result, error) {
-	names := keyNames()
+	goroutines := j.Params["goroutines"]
+	apart := []*purgatory.Purgatory[string]{p}
+	for len(apart) < goroutines {
+		q, err := purgatory.New[string](purgatory.Options{})
+		if err != nil {
+			return Result{}, err
+		}
+		defer func() { must(q.Shutdown(context.Background())) }()
+		apart = append(apart, q)
+	}
+	together := make([]*purgatory.Purgatory[string], goroutines)
+	for g := range together {
+		together[g] = p
+	}
 	warm, span := spans(j)
-	rate := func(goroutines int) (float64, error) {
-		var wg sync.WaitGroup
-		var mu sync.Mutex
-		var failed error
-		total, completed := 0, 0
-		start := time.Now()
-		for g := range goroutines {
-			wg.Go(func() {
-				r := j.seed() ^ rng(g+1)<<32
-				ops, done, err := watchAndComplete(p, names, 3, &r, span)
-				mu.Lock()
-				defer mu.Unlock()
-				total += ops
-				completed += done
-				if err != nil {
-					failed = err
-				}
-			})
+	rates := make([]float64, 4)
+	for i, run := range []struct {
+		on   []*purgatory.Purgatory[string]
+		span time.Duration
+	}{{apart, warm}, {together[:1], span}, {together, span}, {apart, span}} {
+		var err error
+		if rates[i], err = w11Rate(j, run.on, run.span); err != nil {
+			return Result{}, err
 		}
-		wg.Wait()
-		if failed == nil && completed != total {
-			failed = fmt.Errorf("%d of %d operations completed", completed, total)
-		}
-		return float64(total) / time.Since(start).Seconds(), failed
 	}
-	r := j.seed()
-	if _, _, err := watchAndComplete(p, names, 3, &r, warm); err != nil {
-		return Result{}, err
+	return Result{Metrics: Metrics{
+		"ops_per_s":     rates[2],
+		"speedup":       rates[2] / rates[1],
+		"speedup_apart": rates[3] / rates[1],
+	}}, nil
+}
+
+// w11Rate is how many operations a second goroutines do, one for each purgatory
+// that is named, if only for the second time.
+func w11Rate(j Job, on []*purgatory.Purgatory[string], span time.Duration) (float64, error) {
+	names := keyNames()
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var failed error
+	total, completed := 0, 0
+	start := time.Now()
+	for g, p := range on {
+		wg.Go(func() {
+			r := j.seed() ^ rng(g+1)<<32
+			ops, done, err := watchAndComplete(p, names, 3, &r, span)
+			mu.Lock()
+			defer mu.Unlock()
+			total += ops
+			completed += done
+			if err != nil {
+				failed = err
+			}
+		})
 	}
-	alone, err := rate(1)
-	if err != nil {
-		return Result{}, err
+	wg.Wait()
+	if failed == nil && completed != total {
+		failed = fmt.Errorf("%d of %d operations completed", completed, total)
 	}
-	all, err := rate(j.Params["goroutines"])
-	if err != nil {
-		return Result{}, err
-	}
-	return Result{Metrics: Metrics{"ops_per_s": all, "speedup": all / alone}}, nil
+	return float64(total) / time.Since(start).Seconds(), failed
 }

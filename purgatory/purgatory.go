@@ -34,9 +34,6 @@ func New[K comparable](o Options) (*Purgatory[K], error) {
 		seed:   maphash.MakeSeed(),
 		shards: make([]shard[K], o.Shards),
 	}
-	for i := range p.shards {
-		p.shards[i].keys = make(map[uint64]*watchers[K])
-	}
 	if err := p.open(o, p.expire); err != nil {
 		return nil, err
 	}

@@ -184,7 +184,7 @@ func TestSurvey(t *testing.T) {
 		last := park(t, p, newOp(t), NoTimeout, "walked")
 		s, hash := p.place("walked")
 		s.mu.Lock()
-		walked := s.findLocked("walked", hash).head
+		walked := s.keys.find("walked", hash).head
 		walked.walks++
 		s.mu.Unlock()
 		last.Cancel()

@@ -130,13 +130,12 @@ func verify[K comparable](t testing.TB, p *Purgatory[K]) {
 		s := &p.shards[i]
 		watched := 0
 		lists := 0
-		for hash, first := range s.keys {
-			check(first != nil, "nothing stands under %x", hash)
-			for l := first; l != nil; l = l.chain {
+		for _, place := range s.keys.places {
+			if l := place.list; l != nil {
 				lists++
-				at, keyHash := p.place(l.key)
-				check(at == s && keyHash == hash && l.hash == hash, "list of %v stands under %x", l.key, hash)
-				check(s.findLocked(l.key, hash) == l, "%v is there twice", l.key)
+				at, hash := p.place(l.key)
+				check(at == s && place.hash == hash && l.hash == hash, "list of %v stands under %x", l.key, place.hash)
+				check(s.keys.find(l.key, hash) == l, "%v is there twice, or not to be found", l.key)
 				check(l.head != nil && l.n > 0, "%v has no watchers", l.key)
 				n := 0
 				var prev *row[K]
@@ -165,7 +164,9 @@ func verify[K comparable](t testing.TB, p *Purgatory[K]) {
 				watched += n
 			}
 		}
-		check(s.named == lists, "shard %d: %d keys counted, %d found", i, s.named, lists)
+		check(s.named == lists && s.keys.n == lists, "shard %d: %d keys counted, %d in the table, %d found", i, s.named, s.keys.n, lists)
+		check(4*lists <= 3*len(s.keys.places), "shard %d: %d keys in a table of %d", i, lists, len(s.keys.places))
+		check(8*lists >= len(s.keys.places) || len(s.keys.places) <= keepKeys, "shard %d: %d keys in a table of %d", i, lists, len(s.keys.places))
 		rows := 0
 		for r := s.spareRows; r != nil; r = r.next {
 			rows++
@@ -173,15 +174,14 @@ func verify[K comparable](t testing.TB, p *Purgatory[K]) {
 		}
 		check(rows == int(s.rows) && rows <= maxSpareRows, "shard %d: %d spare rows, %d counted", i, rows, s.rows)
 		check(s.watched == watched, "shard %d: %d watches counted, %d found", i, s.watched, watched)
-		check(s.peak >= len(s.keys), "shard %d: peak %d of %d keys", i, s.peak, len(s.keys))
 		lists = 0
-		for l := s.spare; l != nil; l = l.chain {
+		for l := s.spare; l != nil; l = l.next {
 			var none K
 			lists++
-			check(*l == watchers[K]{key: none, chain: l.chain}, "shard %d: a spare list is not empty", i)
+			check(*l == watchers[K]{key: none, next: l.next}, "shard %d: a spare list is not empty", i)
 		}
 		check(lists == int(s.lists) && lists <= maxSpare, "shard %d: %d spare lists, %d counted", i, lists, s.lists)
-		check(!s.closed || len(s.keys) == 0, "shard %d is closed and holds keys", i)
+		check(!s.closed || s.keys.n == 0, "shard %d is closed and holds keys", i)
 		check(s.closed == p.end.begun.Load(), "shard %d: closed %v", i, s.closed)
 	}
 	for i := range p.shards {

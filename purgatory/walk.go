@@ -44,7 +44,7 @@ const (
 func (p *Purgatory[K]) walk(key K, what visit) int {
 	s, hash := p.place(key)
 	s.mu.Lock()
-	l := s.findLocked(key, hash)
+	l := s.keys.find(key, hash)
 	if l == nil {
 		s.mu.Unlock()
 		return 0

@@ -19,14 +19,14 @@ type watch[K comparable] struct {
 // watchers is the operations that watch a key, in the order they came (P11). It
 // is guarded by its shard's lock.
 //
-// Invariant: a key is in its shard's map if and only if its list has a row: one
+// Invariant: a key is in its shard's table if and only if its list has a row: one
 // that holds an operation, or that a walk will go on from (P5).
 type watchers[K comparable] struct {
 	key        K
 	hash       uint64
-	chain      *watchers[K] // the next key with the same hash
 	head, tail *row[K]
-	n          int // operations
+	n          int          // operations
+	next       *watchers[K] // of the shard's spare lists
 }
 
 // row is a link of a key's list: up to twelve operations, in two cache lines. An
@@ -49,24 +49,23 @@ type shard[K comparable] struct {
 	mu sync.Mutex
 
 	// Guarded by mu. What each watch writes stands first, in one cache line.
-	keys      map[uint64]*watchers[K] // by the key's hash, which is at hand; a string is hashed once
-	spare     *watchers[K]            // emptied lists, to be used again, linked by chain
-	spareRows *row[K]                 // and rows, linked by next
-	lists     uint16                  // how many of these,
-	rows      uint16                  // and of those
-	closed    bool                    // refuses watches (P12)
-	watched   int                     // watches in all lists
-	named     int                     // keys with watches; keys has those with a mere walk too
+	keys      table[K]
+	spareRows *row[K] // to be used again, linked by next
+	rows      uint16  // how many of these,
+	lists     uint16  // and of spare
+	closed    bool    // refuses watches (P12)
+	watched   int     // watches in all lists
 	tally
-	peak int // the most that keys has held; maps never shrink
+	named int          // keys with watches; keys has those with a mere walk too
+	spare *watchers[K] // emptied lists, to be used again, linked by next
 
-	_ [56]byte // keeps the next shard off this one's cache lines, of which there are three
+	_ [48]byte // keeps the next shard off this one's cache lines, of which there are three
 }
 
 const (
 	maxSpare     = 64      // emptied lists that a shard keeps
 	maxSpareRows = 256     // and rows
-	keepKeys     = 1 << 10 // a map that has held more is given back when it is empty
+	keepKeys     = 1 << 10 // what is larger is given back when it is empty
 )
 
 // place is a key's hash, and the shard that it belongs to.
@@ -75,23 +74,13 @@ func (p *Purgatory[K]) place(key K) (*shard[K], uint64) {
 	return &p.shards[hash&uint64(len(p.shards)-1)], hash
 }
 
-// findLocked is the list of a key, nil if nobody watches it.
-func (s *shard[K]) findLocked(key K, hash uint64) *watchers[K] {
-	l := s.keys[hash]
-	for l != nil && l.key != key {
-		l = l.chain
-	}
-	return l
-}
-
 // addLocked appends h to key's list, as w.
 func (s *shard[K]) addLocked(key K, hash uint64, w *watch[K], h *Pending) {
-	l := s.findLocked(key, hash)
+	l := s.keys.find(key, hash)
 	if l == nil {
 		l = s.newListLocked()
-		l.key, l.hash, l.chain = key, hash, s.keys[hash]
-		s.keys[hash] = l
-		s.peak = max(s.peak, len(s.keys))
+		l.key, l.hash = key, hash
+		s.keys.add(l)
 	}
 	r := l.tail
 	if r == nil || r.end == rowSlots {
@@ -133,7 +122,7 @@ func (s *shard[K]) newListLocked() *watchers[K] {
 	if l == nil {
 		return new(watchers[K])
 	}
-	s.spare = l.chain
+	s.spare, l.next = l.next, nil
 	s.lists--
 	return l
 }
@@ -180,22 +169,10 @@ func (s *shard[K]) dropRowLocked(r *row[K]) {
 }
 
 func (s *shard[K]) dropListLocked(l *watchers[K]) {
-	if first := s.keys[l.hash]; first != l {
-		for first.chain != l {
-			first = first.chain
-		}
-		first.chain = l.chain
-	} else if l.chain != nil {
-		s.keys[l.hash] = l.chain
-	} else {
-		delete(s.keys, l.hash)
-	}
-	if len(s.keys) == 0 && s.peak > keepKeys {
-		s.keys, s.peak = make(map[uint64]*watchers[K]), 0
-	}
+	s.keys.remove(l)
 	*l = watchers[K]{}
 	if s.lists < maxSpare {
-		l.chain, s.spare = s.spare, l
+		l.next, s.spare = s.spare, l
 		s.lists++
 	}
 }
@@ -221,9 +198,9 @@ func (l *watchers[K]) each(f func(*Pending)) {
 
 // eachListLocked calls f with each key's list.
 func (s *shard[K]) eachListLocked(f func(*watchers[K])) {
-	for _, l := range s.keys {
-		for ; l != nil; l = l.chain {
-			f(l)
+	for _, p := range s.keys.places {
+		if p.list != nil {
+			f(p.list)
 		}
 	}
 }
