@@ -48,3 +48,28 @@ func BenchmarkWatch(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkContext is what a context adds (P9): nothing if it cannot be
+// cancelled, otherwise a hook that is set and taken away.
+func BenchmarkContext(b *testing.B) {
+	cancellable, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for name, ctx := range map[string]context.Context{"none": context.Background(), "cancellable": cancellable} {
+		b.Run("context="+name, func(b *testing.B) {
+			p, err := New[string](Options{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer p.Shutdown(context.Background())
+			b.ReportAllocs()
+			for b.Loop() {
+				op := new(flagOp)
+				if _, err := p.TryCompleteElseWatchContext(ctx, op, 30*time.Second, "orders-0"); err != nil {
+					b.Fatal(err)
+				}
+				op.ready = true
+				p.CheckAndComplete("orders-0")
+			}
+		})
+	}
+}

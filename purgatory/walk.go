@@ -93,9 +93,8 @@ func (w *walk[K]) next() *Pending {
 // check visits a batch: each operation is asked whether it can complete. One
 // that panics ends the batch early; run sees to the rest.
 //
-// It is Pending.check for many, with one deferred function and not one each, and
-// without a look at whether somebody has asked for another check meanwhile,
-// unless that is so.
+// One deferred function serves them all, and an operation that says no, and that
+// nothing was asked of meanwhile, is let go in one step.
 func (w *walk[K]) check() {
 	var asked *Pending // its TryComplete is running
 	defer func() {
