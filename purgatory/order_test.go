@@ -135,3 +135,35 @@ func TestP11TwoWalks(t *testing.T) {
 		})
 	}
 }
+
+// P2, P11: two walks go on from one row, which all operations have left
+// meanwhile. It stays for the second when the first has passed it.
+func TestP11TwoWalksFromAnEmptyRow(t *testing.T) {
+	p := open[int](t, Options{})
+	var handles []*Pending
+	for range 5 * rowSlots {
+		handles = append(handles, park(t, p, newOp(t), NoTimeout, 1))
+	}
+	s, hash := p.place(1)
+	l := s.keys.find(1, hash)
+	fill := func(w *walk[int], r *row[int], from uint8) []*Pending {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		w.fillLocked(r, from)
+		return append([]*Pending{}, w.found[:w.n]...)
+	}
+	a, b := walk[int]{shard: s, left: l.n}, walk[int]{shard: s, left: l.n}
+	require.Equal(t, handles[:batch], fill(&a, l.head, 0))
+	require.Equal(t, handles[:batch], fill(&b, l.head, 0))
+	at := batch / rowSlots * rowSlots // the first of the row that holds the next
+	require.Same(t, a.row, b.row)
+	for _, h := range handles[at : at+rowSlots] {
+		require.True(t, h.Cancel())
+	}
+	rest := handles[at+rowSlots:]
+	require.Equal(t, rest, fill(&a, a.row, a.from))
+	spare := s.rows
+	require.Equal(t, rest, fill(&b, b.row, b.from))
+	require.Equal(t, spare+1, s.rows, "the row goes with the last walk")
+	verify(t, p)
+}
