@@ -63,8 +63,8 @@ type shard[K comparable] struct {
 }
 
 const (
-	maxSpare     = 64      // emptied lists that a shard keeps
-	maxSpareRows = 256     // and rows
+	maxSpare     = 32      // emptied lists that a shard keeps
+	maxSpareRows = 64      // and rows
 	keepKeys     = 1 << 10 // what is larger is given back when it is empty
 )
 
