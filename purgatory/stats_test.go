@@ -106,7 +106,7 @@ func TestStatsOfOneMoment(t *testing.T) {
 	ready.Add(goroutines)
 	for g := range goroutines {
 		wg.Go(func() {
-			key := g << 32
+			key := g << 28
 			next := func() func() {
 				key += 2
 				op := newOp(t)
