@@ -61,6 +61,55 @@ func TestCascadeIsAhead(t *testing.T) {
 	})
 }
 
+// T14: a stall with a bucket half cascaded. A timer that comes then must not have
+// the shard's clock move past those still in it, or they would come up together,
+// in the order in which they were scheduled.
+func TestCatchUpStopsAtACascade(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := start(t, Options{WheelSize: 128, Shards: 1, Workers: 1})
+		f.hold()
+		for range cascadeChunk {
+			f.in(383, 383*time.Millisecond)
+		}
+		f.in(300, 300*time.Millisecond)
+		f.in(290, 290*time.Millisecond)
+		f.in(256, 256*time.Millisecond)
+		a := &advancer[int]{wheel: f.Wheel}
+		time.Sleep(192 * time.Millisecond)
+		q, ok := a.due()
+		require.True(t, ok)
+		require.False(t, a.flush(q))
+		require.True(t, a.cascade())
+		time.Sleep(time.Second)
+		f.in(-1, time.Millisecond)
+		require.Equal(t, tick(255), f.shards[0].clock)
+		require.Equal(t, 936*time.Millisecond, f.Stats().Overdue, "that of the first of those that still cascade")
+		require.True(t, a.cascade())
+		require.False(t, a.cascade())
+		f.letGo()
+		f.pass(time.Minute)
+		order := f.values()
+		require.Equal(t, []int{256, 290, 300, 383}, order[:4])
+		require.Equal(t, -1, order[len(order)-1])
+	})
+}
+
+// Overdue is that of the first bucket of all levels, due or not.
+func TestOverdueOfSeveralLevels(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := start(t, Options{WheelSize: 128, Shards: 1})
+		f.hold()
+		f.in(1, 5*time.Millisecond)
+		f.in(2, 10*time.Second)
+		f.in(3, time.Hour)
+		time.Sleep(100 * time.Millisecond)
+		require.Equal(t, 95*time.Millisecond, f.Stats().Overdue)
+		f.letGo()
+		f.pass(time.Second)
+		require.Zero(t, f.Stats().Overdue)
+	})
+}
+
 // Of several cascades the one that expires first goes on first.
 func TestCascadesInOrder(t *testing.T) {
 	var a advancer[int]
