@@ -138,6 +138,40 @@ func (h *Pending) begin(t *host, w waits, op Operation, timeout time.Duration) {
 	h.since, h.timeout = t.now(), timeout
 }
 
+// withdraw is its maker's way out when not all lists were open to it. Shutdown
+// closes them one by one, and may have found the operation in one before another
+// was closed: then it has been promised its end, and has it.
+func (h *Pending) withdraw() (*Pending, error) {
+	h.state.decide(withdrawn)
+	o, _ := h.state.settle()
+	h.finish(o)
+	if o == withdrawn {
+		return nil, ErrClosed
+	}
+	return h, nil
+}
+
+// entered is its maker's way on when the operation is in all its lists: the
+// second look, and what ends it from outside. It gives the handle, nil if that
+// look has completed it.
+func (h *Pending) entered(ctx context.Context) (*Pending, error) {
+	// From the first list on, others could meet it; as it is running, they have
+	// left their wish in its state. Looks that were asked for so far are had by
+	// the one that follows.
+	h.state.clear()
+	completed := h.look()
+	if !h.state.decided() {
+		h.arm(ctx)
+	}
+	if h.release(completed) {
+		return nil, nil
+	}
+	if h.timeout <= 0 {
+		h.expireNow()
+	}
+	return h, nil
+}
+
 // arm sets what ends the operation from outside: its timeout and its context.
 // Both may strike before this returns; the operation is running still.
 func (h *Pending) arm(ctx context.Context) {

@@ -98,31 +98,9 @@ func (p *Purgatory[K]) TryCompleteElseWatchContext(ctx context.Context, op Opera
 	h := &e.Pending
 	h.begin(&p.host, e, op, timeout)
 	if !p.watch(e, keys) {
-		h.state.decide(withdrawn)
-		// Shutdown closes the lists one by one. It may have found op in one of
-		// them before another was closed to it: op has been promised its end.
-		o, _ := h.state.settle()
-		h.finish(o)
-		if o == withdrawn {
-			return nil, ErrClosed
-		}
-		return h, nil
+		return h.withdraw()
 	}
-	// From the first list on, others could meet op; as it is running, they have
-	// left their wish in its state. Looks that were asked for so far are had by
-	// the one that follows.
-	h.state.clear()
-	completed := h.look()
-	if !h.state.decided() {
-		h.arm(ctx)
-	}
-	if h.release(completed) {
-		return nil, nil
-	}
-	if timeout <= 0 {
-		h.expireNow()
-	}
-	return h, nil
+	return h.entered(ctx)
 }
 
 // CheckAndComplete checks the operations that watch key, in the order in which

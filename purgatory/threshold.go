@@ -136,26 +136,9 @@ func (t *Threshold[K, N]) TryCompleteElseWatchContext(ctx context.Context, op Co
 	h.begin(&t.host, e, e, timeout)
 	e.left.Store(int32(len(e.goals)))
 	if !t.enter(e) {
-		h.state.decide(withdrawn)
-		// See Purgatory.TryCompleteElseWatchContext.
-		o, _ := h.state.settle()
-		h.finish(o)
-		if o == withdrawn {
-			return nil, ErrClosed
-		}
-		return h, nil
+		return h.withdraw()
 	}
-	completed := h.look()
-	if !h.state.decided() {
-		h.arm(ctx)
-	}
-	if h.release(completed) {
-		return nil, nil
-	}
-	if timeout <= 0 {
-		h.expireNow()
-	}
-	return h, nil
+	return h.entered(ctx)
 }
 
 // expire is the wheel's expiry function.
