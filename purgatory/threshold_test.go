@@ -444,7 +444,7 @@ func TestThresholdModel(t *testing.T) {
 	for seed := range uint64(60) {
 		synctest.Test(t, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 3))
-			r := openThreshold(t, Options{Tick: time.Millisecond, Shards: 1 + int(seed%4)})
+			r := openThreshold(t, Options{Tick: time.Millisecond, Shards: 1 + int(seed%4), Workers: 1}) // one, so that order is one goroutine's at a time
 			born := time.Now()
 			var held []*waiting
 			var order, want []int
