@@ -388,13 +388,19 @@ func TestThresholdHammer(t *testing.T) {
 					ended.Add(1)
 					ending.Done()
 				}
+				// One in eight waits for more than there will ever be, so that some
+				// expire and some are cancelled however fast the numbers rise.
+				ahead, beyond := int64(rnd.IntN(4)), rnd.IntN(8) == 0
+				if beyond {
+					ahead = 1 << 40
+				}
 				var goals []Goal[int, int64]
 				for range 1 + rnd.IntN(3) {
 					k := rnd.IntN(keys)
-					goals = append(goals, Goal[int, int64]{k, nums[k].Load() + int64(rnd.IntN(4))})
+					goals = append(goals, Goal[int, int64]{k, nums[k].Load() + ahead})
 				}
-				timeout := NoTimeout
-				if rnd.IntN(4) == 0 {
+				timeout, cancel := NoTimeout, rnd.IntN(8) == 0
+				if rnd.IntN(4) == 0 || beyond && !cancel {
 					timeout = time.Duration(rnd.IntN(300)-20) * time.Microsecond
 				}
 				ending.Add(1)
@@ -403,7 +409,7 @@ func TestThresholdHammer(t *testing.T) {
 					t.Error(err)
 				}
 				accepted.Add(1)
-				if rnd.IntN(8) == 0 {
+				if cancel {
 					h.Cancel()
 				}
 				k := rnd.IntN(keys)
