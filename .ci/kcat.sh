@@ -17,8 +17,11 @@ fi
 
 dir=$(mktemp -d)
 broker=""
+members=()
 cleanup() {
-	if [ -n "$broker" ]; then kill -KILL "$broker" 2>/dev/null || true; fi
+	for process in "$broker" "${members[@]}"; do
+		if [ -n "$process" ]; then kill -KILL "$process" 2>/dev/null || true; fi
+	done
 	rm -rf "$dir"
 }
 trap cleanup EXIT
@@ -32,7 +35,7 @@ fail() {
 
 go build ${GOBUILDFLAGS:-} -o "$dir/broker" ./examples/broker
 # Port 0: the kernel picks a free one, and the broker says which.
-"$dir/broker" -serve -addr 127.0.0.1:0 >"$dir/out" 2>"$dir/err" &
+"$dir/broker" -serve -addr 127.0.0.1:0 -partitions 3 >"$dir/out" 2>"$dir/err" </dev/null &
 broker=$!
 addr=""
 for _ in $(seq 100); do
@@ -79,7 +82,7 @@ done
 
 timeout 30 kcat -b "$addr" -L >"$dir/list" || fail "kcat -L"
 for topic in plain idempotent gzip snappy lz4 zstd; do
-	grep -q "topic \"$topic\" with 1 partitions" "$dir/list" || fail "kcat -L does not list $topic: $(cat "$dir/list")"
+	grep -q "topic \"$topic\" with 3 partitions" "$dir/list" || fail "kcat -L does not list $topic: $(cat "$dir/list")"
 done
 echo "ok: -L lists the broker and $(grep -c '^ *topic ' "$dir/list") topics"
 
@@ -87,6 +90,70 @@ echo "ok: -L lists the broker and $(grep -c '^ *topic ' "$dir/list") topics"
 offset=$(timeout 30 kcat -b "$addr" -Q -t plain:0:1) || fail "kcat -Q"
 [ "$offset" = "plain [0] offset 0" ] || fail "kcat -Q says $offset"
 echo "ok: -Q finds an offset by time"
+
+# A group of three: each reads one of the three partitions. One is killed without
+# a chance to say so; its partition is read again when its session has ended, and
+# not before.
+session=3 # seconds
+for p in 0 1 2; do
+	echo "first $p" | timeout 30 kcat -b "$addr" -P -t grouped -p "$p" || fail "group: produce"
+done
+for i in 0 1 2; do
+	kcat -b "$addr" -G tested -X session.timeout.ms=${session}000 -X heartbeat.interval.ms=500 \
+		-X auto.offset.reset=earliest -X enable.auto.commit=true -X auto.commit.interval.ms=100 \
+		-X topic.metadata.refresh.interval.ms=1000 -u -q -f '%p %s\n' grouped >"$dir/member$i" 2>"$dir/member$i.err" &
+	members+=($!)
+done
+# One number after the other to each partition; members show who reads what now.
+number=0
+tell() {
+	number=$((number + 1))
+	for p in 0 1 2; do
+		echo "number $number" | timeout 30 kcat -b "$addr" -P -t grouped -p "$p" || fail "group: produce"
+	done
+}
+readers() { # the members that have this number of partition $1
+	for i in 0 1 2; do
+		if grep -q "^$1 number $number\$" "$dir/member$i"; then echo "$i"; fi
+	done
+}
+apart=""
+for _ in $(seq 60); do
+	tell
+	sleep 0.5
+	read -r a b c < <(echo "$(readers 0)" "$(readers 1)" "$(readers 2)")
+	if [ -n "$c" ] && [ "$a" != "$b" ] && [ "$b" != "$c" ] && [ "$a" != "$c" ]; then
+		apart=yes
+		break
+	fi
+done
+[ -n "$apart" ] || fail "group: three members do not share three partitions: $(tail -n 3 "$dir"/member?)"
+echo "ok: three members of a group read a partition each"
+victim=$(readers 0)
+kill -KILL "${members[$victim]}" || fail "group: nothing to kill"
+killed=$(date +%s%N)
+tell
+taken=""
+for _ in $(seq 200); do
+	for i in 0 1 2; do
+		if [ "$i" != "$victim" ] && grep -q "^0 number $number\$" "$dir/member$i"; then taken=$i; fi
+	done
+	if [ -n "$taken" ]; then break; fi
+	sleep 0.1
+done
+after=$(((($(date +%s%N)) - killed) / 1000000))
+[ -n "$taken" ] || fail "group: nobody reads the killed member's partition: $(tail -n 3 "$dir"/member?)"
+# Its last heartbeat may have been half a second before its end.
+[ "$after" -ge $((session * 1000 - 500)) ] || fail "group: its partition was given away after $after ms, before its session ended"
+[ "$after" -le $((session * 1000 + 7000)) ] || fail "group: its partition was read again only after $after ms"
+echo "ok: a member killed with SIGKILL is replaced after $after ms, its session being ${session} s"
+for i in 0 1 2; do
+	if [ "$i" != "$victim" ]; then
+		kill -TERM "${members[$i]}" || true
+	fi
+	wait "${members[$i]}" 2>/dev/null || true
+done
+members=()
 
 # A consumer that waits at the end must hear of the shutdown, not hang.
 timeout 30 kcat -b "$addr" -C -t plain -p 0 -o end -q >/dev/null 2>&1 &

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/binary"
 	"hash/crc32"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -24,10 +25,10 @@ const (
 	controlBatch    = 0x20
 	lastCodec       = 4 // zstd
 	noProducer      = -1
-	leaderEpoch     = 0 // of every partition: this broker never changes leaders
 	smallestRecord  = 7 // bytes: length, attributes, two deltas, no key, no value, no headers
 	currentMagic    = 2
 	firstBatchMagic = 3 // produce version from which batches must be of format 2
+	currentProduce  = 9 // any version from there on
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -94,10 +95,39 @@ func recordsFit(records []byte, n int32) bool {
 	return len(records) == 0
 }
 
-// placeBatch writes a batch's offset. Neither field is under the checksum.
-func placeBatch(raw []byte, base int64) {
+// placeBatch writes a batch's offset and its leader's epoch. Neither field is
+// under the checksum.
+func placeBatch(raw []byte, base int64, epoch int32) {
 	binary.BigEndian.PutUint64(raw, uint64(base))
-	binary.BigEndian.PutUint32(raw[leaderEpochAt:], leaderEpoch)
+	binary.BigEndian.PutUint32(raw[leaderEpochAt:], uint32(epoch))
+}
+
+// keyValue is a record that the broker writes itself; a nil value is a tombstone.
+type keyValue struct{ key, value []byte }
+
+// newBatch makes a batch of records, uncompressed, as a client would send it.
+func newBatch(now time.Time, records []keyValue) []byte {
+	ms := now.UnixMilli()
+	b := kmsg.RecordBatch{
+		PartitionLeaderEpoch: -1,
+		Magic:                currentMagic,
+		LastOffsetDelta:      int32(len(records) - 1),
+		FirstTimestamp:       ms,
+		MaxTimestamp:         ms,
+		ProducerID:           noProducer,
+		ProducerEpoch:        -1,
+		FirstSequence:        -1,
+		NumRecords:           int32(len(records)),
+	}
+	for i, kv := range records {
+		r := kmsg.Record{OffsetDelta: int32(i), Key: kv.key, Value: kv.value}
+		r.Length = int32(len(r.AppendTo(nil)) - 1) // the length 0 itself is one byte
+		b.Records = r.AppendTo(b.Records)
+	}
+	b.Length = int32(batchHeader - lengthEnd + len(b.Records))
+	raw := b.AppendTo(nil)
+	binary.BigEndian.PutUint32(raw[crcEnd-4:], crc32.Checksum(raw[crcEnd:], castagnoli))
+	return raw
 }
 
 // offsetByTime finds the first record of a stored batch that is not older than

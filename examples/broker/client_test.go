@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -106,10 +104,10 @@ func TestKgoCreatesTopicsByNamingThem(t *testing.T) {
 	s := startBroker(t, func(c *config) { c.defaultPartitions = 5; c.maxTopics = 1 })
 	cl := client(t, s, kgo.AllowAutoTopicCreation(), kgo.UnknownTopicRetries(0))
 	require.NoError(t, cl.ProduceSync(ctxFor(t), &kgo.Record{Topic: "new", Value: []byte("x")}).FirstErr())
-	require.Len(t, s.topics.named("new").partitions, 5)
+	require.Len(t, s.image().byName["new"].partitions, 5)
 	err := cl.ProduceSync(ctxFor(t), &kgo.Record{Topic: "one-too-many", Value: []byte("x")}).FirstErr()
 	require.Error(t, err)
-	require.Nil(t, s.topics.named("one-too-many"))
+	require.Nil(t, s.image().byName["one-too-many"])
 }
 
 func TestAutoCreationCanBeOff(t *testing.T) {
@@ -132,7 +130,7 @@ func TestRetentionAndReset(t *testing.T) {
 	}
 	first := c.call(listRequest(5, topic, 0, earliestOffset)).(*kmsg.ListOffsetsResponse).Topics[0].Partitions[0].Offset
 	require.Greater(t, first, int64(80))
-	require.LessOrEqual(t, s.topics.kept.Load(), int64(2000))
+	require.LessOrEqual(t, s.partitions.kept.Load(), int64(2000))
 	requireCode(t, kerr.OffsetOutOfRange,
 		partitionsOf(c.call(fetchRequest(12, topic, forEver, 1, plenty, want{0, first - 1, plenty})))[0].ErrorCode)
 
@@ -250,8 +248,8 @@ func TestCreateTopics(t *testing.T) {
 		})
 	}
 	c.t = t
-	require.Equal(t, int64(1000), s.topics.named("t").retention)
-	require.Len(t, s.topics.named("u").partitions, 2)
+	require.Equal(t, int64(1000), s.image().byName["t"].retention)
+	require.Len(t, s.image().byName["u"].partitions, 2)
 
 	twice := kmsg.NewPtrCreateTopicsRequest()
 	rt := kmsg.NewCreateTopicsRequestTopic()
@@ -274,9 +272,9 @@ func TestDeleteTopics(t *testing.T) {
 	}
 	topic := makeTopic(t, s, "t", 3)
 	c.produce(topic, 0, batchOf([]string{"x"}))
-	require.Positive(t, s.topics.kept.Load())
+	require.Positive(t, s.partitions.kept.Load())
 	require.Zero(t, del(nil, topic.id))
-	require.Zero(t, s.topics.kept.Load(), "bytes of a deleted topic")
+	require.Zero(t, s.partitions.kept.Load(), "bytes of a deleted topic")
 	requireCode(t, kerr.UnknownTopicID, del(nil, topic.id))
 	requireCode(t, kerr.UnknownTopicOrPartition, del(kmsg.StringPtr("t"), topicID{}))
 	requireCode(t, kerr.UnknownTopicOrPartition, c.produce(topic, 0, batchOf([]string{"x"})).ErrorCode)
@@ -309,18 +307,4 @@ func TestMetadataOfAllAndOfStrangers(t *testing.T) {
 	requireCode(t, kerr.UnknownTopicID, resp.Topics[1].ErrorCode)
 	req.Topics = []kmsg.MetadataRequestTopic{}
 	require.Empty(t, c.call(req).(*kmsg.MetadataResponse).Topics, "none asked, none answered")
-}
-
-// Consumer groups come later. A client that wants one is told, and not left
-// to retry for ever.
-func TestGroupsAreRefused(t *testing.T) {
-	t.Parallel()
-	s := startBroker(t)
-	makeTopic(t, s, "t", 1)
-	cl := client(t, s, kgo.ConsumerGroup("g"), kgo.ConsumeTopics("t"))
-	ctx := ctxFor(t)
-	var err error
-	cl.PollFetches(ctx).EachError(func(_ string, _ int32, e error) { err = errors.Join(err, e) })
-	require.Error(t, err)
-	require.NotErrorIs(t, err, context.DeadlineExceeded)
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// config holds every bound of the broker. A broker on a port is read by
+// config holds every bound of a broker. A broker on a port is read by
 // strangers, so nothing that a client can make grow is without a number here.
 // The zero value is not usable: start from defaultConfig.
 type config struct {
@@ -46,7 +46,16 @@ type config struct {
 	maxParked  int // fetches parked at once, over all connections
 	maxWatched int // (fetch, partition) pairs parked at once
 
-	tick   time.Duration // of the purgatory's timing wheel
+	brokers           int           // of the cluster
+	replication       int16         // replicas of topics created without a number, and of the offsets topic
+	minISR            int32         // in-sync replicas that acks=all asks for, of topics created without a number
+	replicaLag        time.Duration // a follower that is behind for longer is not in sync
+	brokerSession     time.Duration // a broker that is silent for longer is not alive
+	maxUncommitted    int64         // bytes of a partition that not all in-sync replicas have; no more is taken then
+	offsetsPartitions int32
+	groups            groupConfig
+
+	tick   time.Duration // of the purgatories' timing wheels
 	logger *slog.Logger
 }
 
@@ -78,6 +87,14 @@ func defaultConfig() config {
 		producerIdle:      time.Hour,
 		maxParked:         100_000,
 		maxWatched:        1_000_000,
+		brokers:           3,
+		replication:       3,
+		minISR:            2,
+		replicaLag:        time.Second,
+		brokerSession:     2 * time.Second,
+		maxUncommitted:    16 << 20,
+		offsetsPartitions: 4,
+		groups:            defaultGroupConfig(),
 		tick:              time.Millisecond,
 		logger:            slog.Default(),
 	}
@@ -119,17 +136,33 @@ func (c *config) validate() error {
 		{"producer idle", int64(c.producerIdle)},
 		{"max parked", int64(c.maxParked)},
 		{"max watched", int64(c.maxWatched)},
+		{"brokers", int64(c.brokers)},
+		{"replication", int64(c.replication)},
+		{"min in-sync replicas", int64(c.minISR)},
+		{"replica lag", int64(c.replicaLag)},
+		{"broker session", int64(c.brokerSession)},
+		{"max uncommitted", c.maxUncommitted},
+		{"offsets partitions", int64(c.offsetsPartitions)},
 		{"tick", int64(c.tick)},
 	} {
 		if f.value <= 0 {
 			return fmt.Errorf("broker: %s must be positive, not %d", f.name, f.value)
 		}
 	}
+	if c.brokers > maxBrokers {
+		return fmt.Errorf("broker: brokers must be at most %d, not %d", maxBrokers, c.brokers)
+	}
+	if int(c.replication) > c.brokers {
+		return fmt.Errorf("broker: replication %d is more than the %d brokers", c.replication, c.brokers)
+	}
 	if int64(c.maxFrame) > c.maxInboundSum {
 		return fmt.Errorf("broker: max frame %d is more than all frames together may be (%d)", c.maxFrame, c.maxInboundSum)
 	}
-	return nil
+	return c.groups.validate()
 }
+
+// maxBrokers is what one process has any use for.
+const maxBrokers = 16
 
 // isLoopback takes only literal loopback addresses and "localhost": an empty
 // host means every interface, and other names may resolve to anything.

@@ -105,6 +105,9 @@ func (c *conn) readRequests() (err error) {
 		if err := c.waitForFrame(); err != nil {
 			return err
 		}
+		if err := c.srv.gate.pass(c.ctx); err != nil {
+			return err
+		}
 		if err := c.readRequest(); err != nil {
 			return err
 		}

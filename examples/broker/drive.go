@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -17,24 +18,29 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// load says what the drive does to the broker.
+// load says what the drive does to the cluster.
 type load struct {
-	duration time.Duration // of producing
+	duration time.Duration // of producing, at least: the tour of faults is seen to its end
 	rate     int           // records per second, steadily; a burst of as many comes once in two seconds
 	polls    int           // long polls kept parked
 	waits    time.Duration // a poll waits at least a quarter of this, at most all of it
 	trickle  time.Duration // between two records to quiet partitions
 	hangUps  time.Duration // between two clients that hang up
+	members  int           // of the consumer group
+	faults   bool
+	seed     uint64 // of the tour: see tour.go
 }
 
 func defaultLoad() load {
 	return load{
 		duration: 10 * time.Second,
-		rate:     20_000,
-		polls:    4_000,
+		rate:     10_000,
+		polls:    2_000,
 		waits:    6 * time.Second,
 		trickle:  20 * time.Millisecond,
 		hangUps:  250 * time.Millisecond,
+		members:  3,
+		faults:   true,
 	}
 }
 
@@ -44,17 +50,19 @@ const (
 	quietTopic  = "quiet"
 
 	busyPartitions = 4 // of the first two
+	quietest       = 64
 )
 
-// drive is one run: the broker, its load, and what was found out.
+// drive is one run: the cluster, its load, and what was found out.
 type drive struct {
-	srv    *server
-	load   load
-	ledger *ledger
-	polls  *pollers
-	addr   string
-	ids    map[string]topicID
-	start  time.Time
+	cluster *cluster
+	load    load
+	ledger  *ledger
+	polls   *pollers
+	readers *readers
+	tour    *tour
+	ids     map[string]topicID
+	start   time.Time
 
 	// grace ends some time after the producers stop: what they count as sent is
 	// to arrive, but a broken broker must not hold up the verdict for ever.
@@ -73,7 +81,7 @@ func (d *drive) problem(format string, args ...any) {
 	}
 }
 
-func runDrive(cfg config, l load, asJSON bool, stdout, stderr io.Writer) int {
+func runTour(cfg config, l load, asJSON bool, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	live := stdout
@@ -82,7 +90,7 @@ func runDrive(cfg config, l load, asJSON bool, stdout, stderr io.Writer) int {
 	}
 	sum, err := runLoad(ctx, cfg, l, live)
 	if err != nil {
-		_, _ = fmt.Fprintf(stderr, "broker: drive: %v\n", err)
+		_, _ = fmt.Fprintf(stderr, "broker: tour: %v\n", err)
 		return 1
 	}
 	sum.print(live)
@@ -95,61 +103,73 @@ func runDrive(cfg config, l load, asJSON bool, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// runLoad starts a broker, drives it for as long as l says or until ctx ends,
-// shuts it down while polls are parked, and counts.
+// runLoad starts a cluster, drives it for as long as l and the tour say or until
+// ctx ends, shuts it down while polls are parked, and counts.
 func runLoad(ctx context.Context, cfg config, l load, live io.Writer) (*summary, error) {
 	before := runtime.NumGoroutine()
 
 	polls, perConn := pollShape(l.polls, cfg.maxInFlight)
-	quiet := min(polls, cfg.maxPartitions-2*busyPartitions)
+	quiet := min(polls, quietest, cfg.maxPartitions-2*busyPartitions)
 	// Room for the polls and the clients of kgo, and for hung-up connections that
-	// the broker has not noticed yet.
+	// a broker has not noticed yet.
 	cfg.maxConnections = max(cfg.maxConnections, 2*polls+64)
 	// Hang-ups in the middle of a frame are part of the load; each is a line.
 	cfg.logger = slog.New(slog.NewTextHandler(live, &slog.HandlerOptions{Level: slog.LevelError}))
-	srv, err := newServer(cfg)
+	c, err := newCluster(cfg)
 	if err != nil {
 		return nil, err
 	}
 	d := &drive{
-		srv:    srv,
-		load:   l,
-		ledger: newLedger(map[string]int{steadyTopic: busyPartitions, burstTopic: busyPartitions, quietTopic: quiet}),
-		addr:   srv.addr(),
-		start:  time.Now(),
+		cluster: c,
+		load:    l,
+		ledger:  newLedger(map[string]int{steadyTopic: busyPartitions, burstTopic: busyPartitions, quietTopic: quiet}),
+		start:   time.Now(),
 	}
 	defer func() {
 		if err != nil {
-			srv.Shutdown(context.Background()) //nolint:errcheck // on the way out with another error
+			c.Shutdown(context.Background()) //nolint:errcheck // on the way out with another error
 		}
 	}()
 	if err = d.createTopics(ctx); err != nil {
 		return nil, err
 	}
-	_, _ = fmt.Fprintf(live, "broker on %s: %d records/s and bursts; %d long polls on %d quiet partitions over %d connections\n",
-		d.addr, l.rate, polls*perConn, quiet, polls)
+	_, _ = fmt.Fprintf(live, "brokers on %s: %d records/s and bursts; %d long polls on %d quiet partitions over %d connections; a group of %d\n",
+		strings.Join(c.addrs(), ", "), l.rate, polls*perConn, quiet, polls, l.members)
 
-	// The observers outlive the producers, which end with the duration.
+	// The observers outlive the producers, and those what they have sent.
 	var endGrace context.CancelFunc
-	d.grace, endGrace = context.WithTimeout(context.Background(), l.duration+10*time.Second)
+	d.grace, endGrace = context.WithCancel(context.Background())
 	defer endGrace()
 	observed, stopObserving := context.WithCancel(context.Background())
-	var observers, producers sync.WaitGroup
+	var observers, producers, touring sync.WaitGroup
+	table := newTable(live, d)
+	d.tour = newTour(d, table.say)
 	d.polls = startPolls(d, polls, perConn, quiet)
+	d.readers = startReaders(d, l.members)
 	observers.Go(func() { d.consume(observed, steadyTopic, burstTopic) })
 	observers.Go(func() { d.consume(observed, quietTopic) })
-	table := newTable(live, d)
 	observers.Go(func() { table.run(observed) })
 
-	produced, stopProducing := context.WithTimeout(ctx, l.duration)
+	produced, stopProducing := context.WithCancel(ctx)
+	touring.Go(func() {
+		defer stopProducing()
+		atLeast, enough := context.WithTimeout(ctx, l.duration)
+		defer enough()
+		if l.faults {
+			d.tour.run(ctx)
+		}
+		<-atLeast.Done()
+	})
 	producers.Go(func() { d.produceSteady(produced) })
 	producers.Go(func() { d.produceBursts(produced) })
 	producers.Go(func() { d.produceQuiet(produced) })
 	producers.Go(func() { d.polls.hangUpNowAndThen(produced) })
+	touring.Wait()
+	time.AfterFunc(deliveryTimeout, endGrace)
 	producers.Wait()
-	stopProducing()
 
 	d.ledger.waitComplete(10 * time.Second)
+	d.readers.end(10 * time.Second)
 	stopObserving()
 	observers.Wait()
 
@@ -159,7 +179,7 @@ func runLoad(ctx context.Context, cfg config, l load, live io.Writer) (*summary,
 	stopping := time.Now()
 	shutdown, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
-	if err := srv.Shutdown(shutdown); err != nil {
+	if err := c.Shutdown(shutdown); err != nil {
 		d.problem("shutdown: %v", err)
 	}
 	took := time.Since(stopping)
@@ -170,7 +190,7 @@ func runLoad(ctx context.Context, cfg config, l load, live io.Writer) (*summary,
 
 // client makes a kgo client; its own metadata and retries are its business.
 func (d *drive) client(opts ...kgo.Opt) (*kgo.Client, error) {
-	return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(d.addr)}, opts...)...)
+	return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(d.cluster.addrs()...)}, opts...)...)
 }
 
 func (d *drive) createTopics(ctx context.Context) error {
@@ -180,9 +200,10 @@ func (d *drive) createTopics(ctx context.Context) error {
 	}
 	defer cl.Close()
 	req := kmsg.NewPtrCreateTopicsRequest()
+	req.TimeoutMillis = 5000
 	for topic, partitions := range d.ledger.topics {
 		rt := kmsg.NewCreateTopicsRequestTopic()
-		rt.Topic, rt.NumPartitions, rt.ReplicationFactor = topic, int32(len(partitions)), 1
+		rt.Topic, rt.NumPartitions, rt.ReplicationFactor = topic, int32(len(partitions)), -1
 		req.Topics = append(req.Topics, rt)
 	}
 	resp, err := req.RequestWith(ctx, cl)

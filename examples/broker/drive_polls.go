@@ -40,6 +40,8 @@ type pollers struct {
 	hungUp         atomic.Uint64 // sent, and not answered before this side hung up
 	early          atomic.Uint64 // answered without data before their max wait
 	slept          atomic.Uint64 // answered at their max wait with data that was there long before
+	moved          atomic.Uint64 // answered with an error: another broker leads the partition
+	broken         atomic.Uint64 // sent to a broker that then stopped, and not answered
 
 	settling     atomic.Bool // do not send again
 	shuttingDown atomic.Bool // the broker may answer whenever it likes
@@ -58,6 +60,8 @@ type poller struct {
 	ended   bool     // guarded by mu
 
 	// Only the connection's own goroutine uses these.
+	srv         *server // at the other end
+	moving      bool    // it does not lead the partition any more
 	maxWait     time.Duration
 	offset      int64
 	correlation int32
@@ -126,7 +130,11 @@ func (ps *pollers) hangUpNowAndThen(ctx context.Context) {
 func (ps *pollers) settle(timeout time.Duration) {
 	ps.settling.Store(true)
 	for end := time.Now().Add(timeout); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
-		if int(ps.outstanding()) == ps.d.srv.queued() {
+		queued := 0
+		for _, s := range ps.d.cluster.running() {
+			queued += s.queued()
+		}
+		if int(ps.outstanding()) == queued {
 			return
 		}
 	}
@@ -134,28 +142,51 @@ func (ps *pollers) settle(timeout time.Duration) {
 
 func (ps *pollers) outstanding() int64 {
 	// Subtracted first, so that a poll counted meanwhile does not show as -1.
-	done := ps.answered.Load() + ps.hungUp.Load()
+	done := ps.answered.Load() + ps.hungUp.Load() + ps.broken.Load()
 	return int64(ps.sent.Load() - done)
 }
 
 // wait returns when every connection is closed, which a shutdown makes them.
 func (ps *pollers) wait() { ps.wg.Wait() }
 
+// dial connects to the broker that leads the partition, as far as it is known.
+func (p *poller) dial() (net.Conn, error) {
+	img := p.all.d.cluster.controller.image()
+	_, a := img.assignment(partitionKey{p.all.d.ids[quietTopic], p.index})
+	if a == nil || a.leader == noLeader {
+		return nil, errors.New("no leader")
+	}
+	if p.srv = p.all.d.cluster.nodes[a.leader].server(); p.srv == nil {
+		return nil, errors.New("the leader has stopped")
+	}
+	return net.Dial("tcp", p.srv.addr())
+}
+
 // run dials, polls until this side or the other hangs up, and dials again.
 func (p *poller) run() {
 	rng := rand.New(rand.NewPCG(1, uint64(p.index)))
+	var lost time.Time // when the leader was last there to dial
 	for !p.all.settling.Load() {
 		// In whole milliseconds, as it goes over the wire.
 		waits := p.all.d.load.waits
 		p.maxWait = (waits/4 + time.Duration(rng.Int64N(int64(waits*3/4)))).Truncate(time.Millisecond)
-		nc, err := net.Dial("tcp", p.all.d.addr)
+		nc, err := p.dial()
 		if err != nil {
-			p.all.d.problem("poll: %v", err)
-			return
+			if lost.IsZero() {
+				lost = time.Now()
+			}
+			if time.Since(lost) > tourPatience {
+				p.all.d.problem("poll: %v", err)
+				return
+			}
+			time.Sleep(20 * time.Millisecond) // a broker is down; another will lead
+			continue
 		}
+		lost = time.Time{}
 		p.mu.Lock()
 		p.nc, p.leaving, p.ended = nc, false, false
 		p.mu.Unlock()
+		p.moving = false
 
 		err = p.poll(nc)
 
@@ -167,8 +198,12 @@ func (p *poller) run() {
 		switch {
 		case left:
 			p.all.hungUp.Add(uint64(len(p.inFlight)))
+		case errors.Is(err, errMoved):
+			time.Sleep(10 * time.Millisecond) // who leads now may not know it yet
 		case errors.Is(err, io.EOF) && p.all.shuttingDown.Load() && len(p.inFlight) == 0:
 			return
+		case p.srv.draining.Load() && !p.all.shuttingDown.Load():
+			p.all.broken.Add(uint64(len(p.inFlight)))
 		default:
 			p.all.d.problem("poll: %d in flight when the connection ended: %v", len(p.inFlight), err)
 			return
@@ -177,6 +212,9 @@ func (p *poller) run() {
 	}
 }
 
+// errMoved ends a connection to a broker that does not lead any more.
+var errMoved = errors.New("the partition has another leader")
+
 // poll keeps depth fetches in flight.
 func (p *poller) poll(nc net.Conn) error {
 	var frame []byte
@@ -184,7 +222,7 @@ func (p *poller) poll(nc net.Conn) error {
 	for {
 		// All that are missing go out in one write.
 		out := frame[:0]
-		for len(p.inFlight) < p.depth && !p.all.settling.Load() {
+		for len(p.inFlight) < p.depth && !p.moving && !p.all.settling.Load() {
 			if p.correlation%versionsEvery == versionsEvery/2 {
 				out = p.appendVersions(out)
 			} else {
@@ -198,6 +236,9 @@ func (p *poller) poll(nc net.Conn) error {
 			}
 		}
 		frame = out
+		if p.moving && len(p.inFlight) == 0 {
+			return errMoved
+		}
 		// The longest a poll waits, and ample time for a busy machine on top.
 		_ = nc.SetReadDeadline(time.Now().Add(p.all.d.load.waits + 20*time.Second))
 		var size [4]byte
@@ -283,12 +324,19 @@ func (p *poller) check(frame []byte, at time.Time) error {
 		return errors.New("answer for other partitions than were asked for")
 	}
 	sp := &resp.Topics[0].Partitions[0]
-	if err := errors.Join(kerr.ErrorForCode(resp.ErrorCode), kerr.ErrorForCode(sp.ErrorCode)); err != nil {
+	err := errors.Join(kerr.ErrorForCode(resp.ErrorCode), kerr.ErrorForCode(sp.ErrorCode))
+	moved := errors.Is(err, kerr.NotLeaderForPartition)
+	if err != nil && !moved {
 		return err
 	}
 	// Only now: an answer that could not be read is none.
 	p.inFlight = append(p.inFlight[:0], p.inFlight[1:]...)
 	all.answered.Add(1)
+	if moved {
+		all.moved.Add(1)
+		p.moving = true
+		return nil
+	}
 
 	// The broker began to wait after asked.sent and stopped before at, so what
 	// passed between the two here is at least what it waited: a broker that waits
@@ -298,7 +346,7 @@ func (p *poller) check(frame []byte, at time.Time) error {
 	switch {
 	case err != nil:
 		return err
-	case next == 0 && all.shuttingDown.Load() && waited < asked.maxWait:
+	case next == 0 && p.srv.draining.Load() && waited < asked.maxWait:
 		all.closing.Add(1)
 	case next == 0:
 		if waited < asked.maxWait {
@@ -312,9 +360,10 @@ func (p *poller) check(frame []byte, at time.Time) error {
 		p.offset = max(p.offset, next)
 		// And the other way round: was it left sleeping on data? Then it was
 		// answered at its max wait, and the record had long been acknowledged. A
-		// full second, for a machine may stall; a lost wake-up is seconds late.
+		// full second, for a machine may stall; a lost wake-up is seconds late. Not
+		// while brokers are held up on purpose.
 		acked := d.ledger.partition(quietTopic, p.index).ackedAt(uint64(max(first, asked.offset)))
-		if waited >= asked.maxWait && acked > 0 && at.Sub(d.start)-max(acked, asked.sent.Sub(d.start)) > time.Second {
+		if waited >= asked.maxWait && acked > 0 && at.Sub(d.start)-max(acked, asked.sent.Sub(d.start)) > time.Second && d.tour.calm(asked.sent.Sub(d.start)) {
 			all.slept.Add(1)
 		}
 	}

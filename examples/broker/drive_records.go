@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -29,9 +30,12 @@ func (d *drive) produceOne(cl *kgo.Client, topic string, index int32) {
 		})
 }
 
+// deliveryTimeout is how long a producer goes on trying.
+const deliveryTimeout = 20 * time.Second
+
 // producing runs work with a producer, and flushes it.
 func (d *drive) producing(work func(cl *kgo.Client), opts ...kgo.Opt) {
-	opts = append(opts, kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.RecordDeliveryTimeout(10*time.Second))
+	opts = append(opts, kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.RecordDeliveryTimeout(deliveryTimeout))
 	cl, err := d.client(opts...)
 	if err != nil {
 		d.problem("producer: %v", err)
@@ -67,7 +71,7 @@ func (d *drive) produceSteady(ctx context.Context) {
 // produceBursts sends a second's worth of records at once, every other second.
 func (d *drive) produceBursts(ctx context.Context) {
 	d.producing(func(cl *kgo.Client) {
-		every(ctx, min(2*time.Second, max(d.load.duration/5, 1)), func() {
+		every(ctx, min(2*time.Second, max(d.load.duration/5, time.Millisecond)), func() {
 			for i := range d.load.rate {
 				if i%64 == 0 && ctx.Err() != nil {
 					return
@@ -126,7 +130,9 @@ func (d *drive) consume(ctx context.Context, topics ...string) {
 			return
 		}
 		fetches.EachError(func(topic string, index int32, err error) {
-			d.problem("consume %s/%d: %v", topic, index, err)
+			if !errors.Is(err, context.Canceled) {
+				d.problem("consume %s/%d: %v", topic, index, err)
+			}
 		})
 		fetches.EachRecord(func(r *kgo.Record) {
 			n, ok := recordNumber(r.Value)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strings"
@@ -15,11 +16,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// shortLoad is the drive in two seconds, with all that belongs to it.
+// shortLoad is the drive in two seconds, with all that belongs to it but faults.
 func shortLoad() load {
 	l := defaultLoad()
 	l.duration, l.rate, l.polls, l.waits = 2*time.Second, 5_000, 1_000, 2*time.Second
 	l.hangUps, l.trickle = 100*time.Millisecond, 10*time.Millisecond
+	l.faults = false
 	return l
 }
 
@@ -38,19 +40,42 @@ func TestDrive(t *testing.T) {
 	require.Positive(t, sum.WakeMicros.P50)
 }
 
+// The whole tour, in the README's order and in some other one, on a cluster that
+// notices faults sooner than the example's.
+func TestTour(t *testing.T) {
+	for _, seed := range []uint64{0, rand.Uint64()} {
+		cfg, l := testConfig(), defaultLoad()
+		cfg.replicaLag, cfg.brokerSession = 400*time.Millisecond, time.Second
+		l.duration, l.rate, l.polls, l.waits, l.seed = time.Second, 2_000, 500, 2*time.Second, seed
+		var live bytes.Buffer
+		sum, err := runLoad(t.Context(), cfg, l, &live)
+		require.NoError(t, err)
+		require.True(t, sum.ok(), "seed %d: %+v\n%s", seed, sum, &live)
+		require.Equal(t, len(stops), sum.stops, "seed %d", seed)
+		for kind, o := range sum.Operations {
+			require.Positive(t, o.Completed, "seed %d: %s", seed, kind)
+		}
+		require.Positive(t, sum.moved, "polls that were sent on to another leader")
+	}
+}
+
 // With -json, stdout has one line and no more: scripts read it.
 func TestDriveJSON(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	status := run([]string{"-json", "-duration", "300ms", "-polls", "100", "-rate", "1000"}, &stdout, &stderr)
+	status := run([]string{"-json", "-duration", "300ms", "-polls", "100", "-rate", "1000", "-faults=false"}, &stdout, &stderr)
 	require.Zero(t, status, stderr.String())
 	require.Equal(t, 1, strings.Count(stdout.String(), "\n"))
 	var got map[string]any
 	require.NoError(t, json.Unmarshal(stdout.Bytes(), &got))
-	require.Len(t, got, 7)
-	for _, key := range []string{"records", "lost", "duplicated", "out_of_order", "fetches", "wake_us", "goroutines_leaked"} {
+	require.Len(t, got, 8)
+	for _, key := range []string{"records", "lost", "duplicated", "out_of_order", "fetches", "wake_us", "goroutines_leaked", "operations"} {
 		require.Contains(t, got, key)
 	}
 	require.Len(t, got["fetches"], 5)
+	for _, kind := range []string{"produce", "fetch", "join", "sync", "heartbeat", "delete_records"} {
+		require.Contains(t, got["operations"], kind)
+		require.Len(t, got["operations"].(map[string]any)[kind], 6)
+	}
 	require.Contains(t, stderr.String(), "each seen once and in order")
 }
 
@@ -60,7 +85,7 @@ func TestBadArguments(t *testing.T) {
 	} {
 		require.Equal(t, 2, run(args, io.Discard, io.Discard), args)
 	}
-	for _, args := range [][]string{{"-serve", "-addr", "0.0.0.0:0"}, {"-addr", "0.0.0.0:0"}, {"-max-batch", "0"}} {
+	for _, args := range [][]string{{"-serve", "-addr", "0.0.0.0:0"}, {"-addr", "0.0.0.0:0"}, {"-max-batch", "0"}, {"-brokers", "0"}, {"-brokers", "17"}} {
 		require.Equal(t, 1, run(args, io.Discard, io.Discard), args)
 	}
 }
@@ -68,7 +93,7 @@ func TestBadArguments(t *testing.T) {
 // TestServe runs -serve as a process of its own, parks a fetch and ends it.
 func TestServe(t *testing.T) {
 	if os.Getenv("BROKER_TEST_SERVE") == "1" {
-		os.Exit(run([]string{"-serve"}, os.Stdout, os.Stderr))
+		os.Exit(run([]string{"-serve", "-brokers", "1"}, os.Stdout, os.Stderr))
 	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestServe$")
 	cmd.Env = append(os.Environ(), "BROKER_TEST_SERVE=1")

@@ -14,31 +14,48 @@ import (
 // until there are enough of them. The broker holds it until then. This file is
 // what the example is about: the operation that waits in the purgatory.
 
+// watchKey is what a fetch waits on: one watermark of one partition. A consumer
+// may read up to the high watermark, a follower up to the end.
+type watchKey struct {
+	partitionKey
+	watermark watermark
+}
+
+type watermark uint8
+
+const (
+	highWatermark watermark = iota
+	theEnd
+)
+
 // fetch is a delayed operation, watched on every partition it reads. It keeps
 // what it needs of the request, not the request: thousands of these wait.
 type fetch struct {
 	srv      *server
 	reply    *reply
 	version  int16
+	follower bool
 	maxBytes int
 	minBytes int64
 	parts    []fetchPart
 	arrived  time.Time
 
-	// appended is when the append happened that this fetch saw when it found
-	// that it had enough. TryComplete writes it and Complete reads it; the
-	// purgatory never runs them at once.
-	appended time.Time
+	// changed is when the append happened, or the high watermark rose, that this
+	// fetch saw when it found that it had enough. TryComplete writes it and
+	// Complete reads it; the purgatory never runs them at once.
+	changed time.Time
 }
 
 // fetchPart is one partition of a fetch, in the order the client asked.
 type fetchPart struct {
-	topic    *fetchTopic
-	index    int32
-	offset   int64
-	maxBytes int
-	p        *partition  // nil: err says why
-	err      *kerr.Error // found when the request was read
+	topic     *fetchTopic
+	index     int32
+	epoch     int32
+	offset    int64
+	maxBytes  int
+	p         *partition  // nil: err says why
+	err       *kerr.Error // found when the request was read
+	diverging *epochStart // likewise, for a follower that must cut its log back
 }
 
 // fetchTopic is how the client named the topic, and must be answered.
@@ -50,6 +67,10 @@ type fetchTopic struct {
 // overloadThrottle is what a client is asked to wait before it fetches again
 // when there was no room to park its fetch.
 const overloadThrottle = 100 * time.Millisecond
+
+// lastReplicaFetch is the last version in which a follower says who it is in a
+// plain field. (After it there is a tag for that, which no follower here sends.)
+const lastReplicaFetch = 14
 
 func handleFetch(c *conn, req kmsg.Request, r *reply) {
 	q := req.(*kmsg.FetchRequest)
@@ -65,31 +86,41 @@ func handleFetch(c *conn, req kmsg.Request, r *reply) {
 		srv:      c.srv,
 		reply:    r,
 		version:  q.Version,
+		follower: q.Version <= lastReplicaFetch && q.ReplicaID >= 0,
 		maxBytes: min(int(max(q.MaxBytes, 0)), c.srv.cfg.maxFetch),
 		parts:    resolveFetch(c.srv, q),
 		arrived:  time.Now(),
 	}
 	// More than an answer may hold cannot be waited for.
 	f.minBytes = min(int64(q.MinBytes), int64(f.maxBytes))
+	if f.follower {
+		if from, ok := c.srv.cluster.links.caller(c.nc); !ok || from != q.ReplicaID {
+			resp := q.ResponseKind().(*kmsg.FetchResponse)
+			resp.ErrorCode = code(kerr.ClusterAuthorizationFailed) // anybody can say so
+			r.now(resp)
+			return
+		}
+		f.note(q)
+	}
 
-	keys := make([]partitionKey, 0, len(f.parts))
+	keys := make([]watchKey, 0, len(f.parts))
 	for i := range f.parts {
-		if f.parts[i].err == nil {
-			keys = append(keys, f.parts[i].p.key)
+		if part := &f.parts[i]; part.err == nil && part.diverging == nil {
+			keys = append(keys, watchKey{part.p.key, f.watermark()})
 		}
 	}
 	if len(keys) < len(f.parts) || len(keys) == 0 || q.MaxWaitMillis <= 0 {
 		f.answer(0) // an error somewhere, or nothing to wait for
 		return
 	}
-	if c.srv.purgatory.Watched()+len(keys) > c.srv.cfg.maxWatched {
+	if c.srv.fetches.Watched()+len(keys) > c.srv.cfg.maxWatched {
 		f.overload() // MaxOperations counts fetches; each may watch thousands of keys
 		return
 	}
 	wait := time.Duration(q.MaxWaitMillis) * time.Millisecond
 	// c.ctx ends when the client hangs up, and takes the fetch out of the
 	// purgatory with it: nobody would read the answer.
-	_, err := c.srv.purgatory.TryCompleteElseWatchContext(c.ctx, f, wait, keys...)
+	_, err := c.srv.fetches.TryCompleteElseWatchContext(c.ctx, f, wait, keys...)
 	switch {
 	case err == nil: // answered, or parked and answered later
 	case errors.Is(err, purgatory.ErrFull):
@@ -98,6 +129,42 @@ func handleFetch(c *conn, req kmsg.Request, r *reply) {
 		f.answer(0) // shutting down
 	default:
 		panic(err) // the keys and the operation are ours: a bug
+	}
+}
+
+func (f *fetch) watermark() watermark {
+	if f.follower {
+		return theEnd
+	}
+	return highWatermark
+}
+
+// note takes a follower's fetch for what it tells the leader: how far it has got.
+func (f *fetch) note(q *kmsg.FetchRequest) {
+	now, i := time.Now(), 0
+	for _, rt := range q.Topics {
+		for _, rp := range rt.Partitions {
+			part := &f.parts[i]
+			i++
+			if part.p == nil {
+				continue
+			}
+			done := part.p.fetchedBy(q.ReplicaID, rp.FetchOffset, rp.LogStartOffset, part.epoch, rp.LastFetchedEpoch, now)
+			part.err, part.diverging = done.err, done.diverging
+			if done.raised {
+				f.srv.hasRaised(part.p, part.epoch)
+			}
+			if done.low >= 0 {
+				r := reign{part.p.key, part.epoch}
+				f.srv.deletes.Advance(r, f.srv.deleted(r))
+			}
+			if done.rejoining {
+				select {
+				case f.srv.rejoining <- struct{}{}:
+				default: // keepInSync has been told and has not looked yet
+				}
+			}
+		}
 	}
 }
 
@@ -123,13 +190,20 @@ func resolveFetch(s *server, q *kmsg.FetchRequest) []fetchPart {
 		named := &fetchTopic{rt.Topic, rt.TopicID}
 		for j := range rt.Partitions {
 			rp := &rt.Partitions[j]
-			p, err := s.topics.lookup(rt.Topic, rt.TopicID, q.Version >= 13, rp.Partition)
-			if err == nil && q.Version >= 9 {
-				err = checkEpoch(rp.CurrentLeaderEpoch)
+			epoch := int32(-1)
+			if q.Version >= 9 {
+				epoch = rp.CurrentLeaderEpoch
+			}
+			p, err := s.lookup(rt.Topic, rt.TopicID, q.Version >= 13, rp.Partition)
+			if err == nil {
+				if err = p.leads(epoch); err == kerr.UnknownTopicOrPartition && q.Version >= 13 {
+					err = kerr.UnknownTopicID
+				}
 			}
 			parts = append(parts, fetchPart{
 				topic:    named,
 				index:    rp.Partition,
+				epoch:    epoch,
 				offset:   rp.FetchOffset,
 				maxBytes: int(max(rp.PartitionMaxBytes, 0)),
 				p:        p,
@@ -147,22 +221,22 @@ func (f *fetch) TryComplete() bool {
 	var newest time.Time
 	for i := range f.parts {
 		part := &f.parts[i]
-		s := part.p.state(part.offset)
+		s := part.p.state(part.offset, part.epoch, f.follower)
 		if s.failed {
 			return true
 		}
 		// What a partition may not give does not count, except that one batch
 		// always goes out: else a limit below the batch's size would wait for ever.
 		total += min(s.readable, max(int64(part.maxBytes), 1))
-		if s.appendedAt.After(newest) {
-			newest = s.appendedAt
+		if s.changed.After(newest) {
+			newest = s.changed
 		}
 	}
 	if total < f.minBytes {
 		return false
 	}
 	if newest.After(f.arrived) {
-		f.appended = newest // it waited for this one; older data was there when it came
+		f.changed = newest // it waited for this one; older data was there when it came
 	}
 	return true
 }
@@ -172,8 +246,11 @@ func (f *fetch) TryComplete() bool {
 // or on the one that shuts it down; none of them may be held up by this client's
 // network. So it only says that the answer may be built.
 func (f *fetch) Complete(outcome purgatory.Outcome) {
-	if outcome == purgatory.Completed && !f.appended.IsZero() {
-		f.srv.metrics.woken.Add(1)
+	if !f.follower { // they fetch on and on, and would drown the rest
+		f.srv.metrics.ended(fetchOperation, outcome, time.Since(f.arrived))
+		if outcome == purgatory.Completed && !f.changed.IsZero() {
+			f.srv.metrics.woken.Add(1)
+		}
 	}
 	switch outcome {
 	case purgatory.Completed, purgatory.Expired, purgatory.Closed:
@@ -184,8 +261,16 @@ func (f *fetch) Complete(outcome purgatory.Outcome) {
 	}
 }
 
+// wokenAt is for the latency of consumers' answers.
+func (f *fetch) wokenAt() time.Time {
+	if f.follower {
+		return time.Time{}
+	}
+	return f.changed
+}
+
 func (f *fetch) answer(throttle time.Duration) {
-	f.reply.answerWoken(func() kmsg.Response { return f.build(throttle) }, f.appended)
+	f.reply.answerWoken(func() kmsg.Response { return f.build(throttle) }, f.wokenAt())
 }
 
 // build reads the partitions, on the connection's writer. No session: see
@@ -213,25 +298,39 @@ func (f *fetch) build(throttle time.Duration) kmsg.Response {
 		sp.Partition = part.index
 		sp.HighWatermark, sp.LastStableOffset, sp.LogStartOffset = -1, -1, -1
 		sp.RecordBatches = []byte{} // empty, not null: librdkafka takes null for a broken answer
-		err := part.err
-		if err == nil {
-			got := part.p.read(part.offset, min(part.maxBytes, room-total), total == 0)
-			sp.HighWatermark, sp.LastStableOffset, sp.LogStartOffset = got.next, got.next, got.start
-			if err = got.err; err == kerr.UnknownTopicOrPartition && f.version >= 13 {
-				err = kerr.UnknownTopicID
-			}
-			if got.size > 0 {
-				sp.RecordBatches = make([]byte, 0, got.size)
-				for _, raw := range got.batches {
-					sp.RecordBatches = append(sp.RecordBatches, raw...)
-				}
-				total += got.size
-				c.holdOutbound(got.size)
-			}
-		}
-		sp.ErrorCode = code(err)
+		sp.ErrorCode = code(f.fill(&sp, part, room-total, total == 0))
+		total += len(sp.RecordBatches)
+		c.holdOutbound(len(sp.RecordBatches))
 		st := &resp.Topics[len(resp.Topics)-1]
 		st.Partitions = append(st.Partitions, sp)
 	}
 	return resp
+}
+
+// fill reads one partition into the answer.
+func (f *fetch) fill(sp *kmsg.FetchResponseTopicPartition, part *fetchPart, room int, atLeastOne bool) *kerr.Error {
+	switch {
+	case part.diverging != nil:
+		sp.DivergingEpoch.Epoch, sp.DivergingEpoch.EndOffset = part.diverging.epoch, part.diverging.start
+		return nil
+	case part.err != nil && part.err != kerr.OffsetOutOfRange:
+		return part.err
+	}
+	got := part.p.read(part.offset, part.epoch, f.follower, min(part.maxBytes, room), atLeastOne)
+	sp.HighWatermark, sp.LastStableOffset, sp.LogStartOffset = got.hw, got.hw, got.start
+	switch {
+	case got.err == kerr.UnknownTopicOrPartition && f.version >= 13:
+		return kerr.UnknownTopicID
+	case got.err != nil:
+		return got.err
+	case part.err != nil:
+		return part.err // a follower that must begin anew: it needs to know where
+	}
+	if got.size > 0 {
+		sp.RecordBatches = make([]byte, 0, got.size)
+		for _, raw := range got.batches {
+			sp.RecordBatches = append(sp.RecordBatches, raw...)
+		}
+	}
+	return nil
 }

@@ -56,7 +56,7 @@ func TestFetchExpiresAtMaxWait(t *testing.T) {
 		require.NotNil(t, got.RecordBatches, "null records break librdkafka")
 		require.Zero(t, got.ErrorCode)
 	}
-	require.Equal(t, uint64(3), s.purgatory.Stats().Expired)
+	require.Equal(t, uint64(3), s.fetches.Stats().Expired)
 }
 
 func TestFetchExpiresWithWhatThereIs(t *testing.T) {
@@ -78,7 +78,7 @@ func TestFetchDoesNotWaitWhenToldNotTo(t *testing.T) {
 	c.call(fetchRequest(12, topic, 0, 1, plenty, want{0, 0, plenty}))       // max wait 0
 	c.call(fetchRequest(12, topic, forEver, 0, plenty, want{0, 0, plenty})) // min bytes 0
 	c.call(fetchRequest(12, topic, forEver, 1, plenty))                     // no partitions
-	require.Zero(t, s.purgatory.Stats().Expired)
+	require.Zero(t, s.fetches.Stats().Expired)
 }
 
 func TestFetchMinBytesOverSeveralPartitions(t *testing.T) {
@@ -90,7 +90,7 @@ func TestFetchMinBytesOverSeveralPartitions(t *testing.T) {
 	req := fetchRequest(12, topic, forEver, int32(3*len(batch)), plenty, want{0, 0, plenty}, want{1, 0, plenty}, want{2, 0, plenty})
 	consumer.send(req)
 	parked(t, s, 1)
-	require.Equal(t, 3, s.purgatory.Watched(), "one watch key per partition")
+	require.Equal(t, 3, s.fetches.Watched(), "one watch key per partition")
 	for i := range int32(3) {
 		require.Zero(t, s.metrics.woken.Load(), "after %d of 3 partitions", i)
 		producer.produce(topic, i, batch)
@@ -111,7 +111,7 @@ func TestFetchMinBytesCountsWithinPartitionLimits(t *testing.T) {
 	consumer.send(req)
 	parked(t, s, 1)
 	producer.produce(topic, 0, big)
-	require.Equal(t, 1, s.purgatory.Delayed(), "1000 of 2000 bytes")
+	require.Equal(t, 1, s.fetches.Delayed(), "1000 of 2000 bytes")
 	producer.produce(topic, 1, big)
 	got := partitionsOf(consumer.receive(req))
 	require.Len(t, got[0].RecordBatches, len(big), "the first batch goes out whatever its size")
@@ -241,8 +241,8 @@ func TestHangUpCancelsWhatWasParked(t *testing.T) {
 		require.NoError(t, c.nc.Close())
 		parked(t, s, 1)
 	}
-	require.Equal(t, uint64(3*s.cfg.maxInFlight), s.purgatory.Stats().Cancelled)
-	require.Equal(t, 1, s.purgatory.Watched())
+	require.Equal(t, uint64(3*s.cfg.maxInFlight), s.fetches.Stats().Cancelled)
+	require.Equal(t, 1, s.fetches.Watched())
 	dial(t, s).produce(topic, 0, batchOf([]string{"x"}))
 	staying.receive(stays)
 }
@@ -363,7 +363,7 @@ func TestShutdownAnswersWhatIsParked(t *testing.T) {
 		c.closed()
 	}
 	idle.closed()
-	require.Equal(t, uint64(9), s.purgatory.Stats().Closed)
+	require.Equal(t, uint64(9), s.fetches.Stats().Closed)
 }
 
 // A client that does not read cannot hold up a shutdown beyond its context.
@@ -399,7 +399,7 @@ func TestParkingIsBounded(t *testing.T) {
 			parked(t, s, 2)
 			resp := b.call(fetch).(*kmsg.FetchResponse)
 			require.Equal(t, int32(overloadThrottle/time.Millisecond), resp.ThrottleMillis)
-			require.Equal(t, 2, s.purgatory.Delayed())
+			require.Equal(t, 2, s.fetches.Delayed())
 		})
 	}
 }

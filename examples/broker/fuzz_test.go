@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"reflect"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,9 +42,10 @@ func fuzzBroker(t testing.TB) *server {
 	cfg.maxProducers = 4
 	cfg.maxParked, cfg.maxWatched = 16, 64
 	cfg.lingerClose = time.Millisecond
-	s, err := startServer(cfg, silent{make(chan struct{})})
+	cfg.brokers, cfg.replication, cfg.minISR = 1, 1, 1
+	c, err := startCluster(cfg, []net.Listener{silent{make(chan struct{})}})
 	require.NoError(t, err)
-	return s
+	return c.nodes[0].server()
 }
 
 // feed sends bytes to a connection of s and hangs up, and waits until the
@@ -88,7 +90,7 @@ func FuzzFrame(f *testing.F) {
 		}
 	}
 	s := fuzzBroker(f)
-	known := &topic{name: "some topic"}
+	known := &topic{name: "some-topic"}
 	for v := int16(3); v <= 12; v += 3 {
 		pipelined := testFormatter.AppendRequest(nil, fetchRequest(4+v, known, time.Hour, 1, plenty, want{0, 0, plenty}), 1)
 		pipelined = append(pipelined, testFormatter.AppendRequest(nil, produceRequest(v, known, 0, batchOf([]string{"x"})), 2)...)
@@ -97,24 +99,25 @@ func FuzzFrame(f *testing.F) {
 	}
 	f.Cleanup(func() { fuzzDone(f, s) })
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if s.topics.named("some topic") == nil { // the last input may have deleted it
-			_, _ = s.topics.create("some topic", 1, s.cfg.retentionBytes, false)
+		if s.image().byName["some-topic"] == nil { // the last input may have deleted it
+			_, _ = s.cluster.controller.create("some-topic", topicShape{partitions: 1, replication: -1}, false)
+			s.catchUp(context.Background())
 		}
 		feed(s, data)
 		require.Zero(t, s.metrics.panics.Load())
-		require.LessOrEqual(t, s.topics.kept.Load(), s.cfg.maxLogSum+int64(s.cfg.maxFrame))
-		require.LessOrEqual(t, len(s.topics.all()), s.cfg.maxTopics)
+		require.LessOrEqual(t, s.partitions.kept.Load(), s.cfg.maxLogSum+int64(s.cfg.maxFrame))
+		require.LessOrEqual(t, len(s.image().all()), s.cfg.maxTopics)
 		require.Zero(t, s.outbound.Load())
 		require.Zero(t, s.queuedSum.Load())
 		// The context that frees a connection's fetches has ended; they go at once,
 		// but on their own goroutines.
-		require.Eventually(t, func() bool { return s.purgatory.Delayed() == 0 }, patience, 100*time.Microsecond)
+		require.Eventually(t, func() bool { return s.fetches.Delayed() == 0 }, patience, 100*time.Microsecond)
 	})
 }
 
 func fuzzDone(t testing.TB, s *server) {
-	require.NoError(t, s.Shutdown(context.Background()))
-	require.Zero(t, s.purgatory.Delayed())
+	require.NoError(t, s.cluster.Shutdown(context.Background()))
+	requireNothingLeft(t, s)
 }
 
 // FuzzProduceBatch puts any bytes where a record batch should be. What is
@@ -127,9 +130,8 @@ func FuzzProduceBatch(f *testing.F) {
 	f.Add([]byte{}, false)
 	cfg := testConfig()
 	cfg.retentionBytes, cfg.maxProducers, cfg.maxBatch = 8<<10, 4, 32<<10
-	table := newTopics(&cfg)
-	made, _ := table.create("t", 1, cfg.retentionBytes, false)
-	p := made.partitions[0]
+	p := newPartition(&cfg, partitionKey{}, 0, new(atomic.Int64), stored{})
+	p.assign(&topic{name: "t", retention: cfg.retentionBytes, minISR: 1}, assignment{replicas: []int32{0}, isr: []int32{0}}, time.Now())
 	f.Fuzz(func(t *testing.T, data []byte, seal bool) {
 		if seal { // else hardly any input gets past the checksum
 			data = append([]byte(nil), data...)
@@ -145,7 +147,7 @@ func FuzzProduceBatch(f *testing.F) {
 			return
 		}
 		next := p.log.next
-		done, kafkaErr := p.append(&cfg, data, &b)
+		done, kafkaErr := p.append(&cfg, data, &b, true)
 		require.Equal(t, before, data, "the connection's buffer was written to")
 		p.log.verify(t)
 		require.LessOrEqual(t, len(p.producers), cfg.maxProducers)
@@ -154,14 +156,15 @@ func FuzzProduceBatch(f *testing.F) {
 			return
 		}
 		require.Equal(t, next, done.base)
-		got := p.read(done.base, 0, true)
+		got := p.read(done.base, 0, false, 0, true)
 		require.Len(t, got.batches, 1)
 		var out kmsg.RecordBatch
 		require.NoError(t, out.ReadFrom(got.batches[0]))
 		require.Equal(t, next, out.FirstOffset)
 		require.Equal(t, before[crcEnd:], got.batches[0][crcEnd:])
 		for _, ts := range []int64{0, b.FirstTimestamp, b.MaxTimestamp, maxTimestampOffset} {
-			offset, _ := p.offsetFor(ts)
+			offset, _, _, kafkaErr := p.offsetFor(ts, -1)
+			require.Nil(t, kafkaErr)
 			if ts == latestOffset { // a batch may be stamped so, but to ask for it means another thing
 				require.Equal(t, p.log.next, offset)
 			} else if offset != -1 && (offset < p.log.start || offset >= p.log.next) {

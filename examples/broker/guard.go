@@ -18,7 +18,7 @@ import (
 //
 // So a frame is walked once before kmsg sees it. The walk reads nothing but
 // lengths and counts, allocates nothing, and its cost is bounded by the frame's
-// bytes. The layouts below say only where the counts stand;
+// bytes. The layouts in layouts.go say only where the counts stand;
 // TestLayoutsAgreeWithKmsg encodes every request at every version with kmsg and
 // requires the walk to end exactly at the last byte.
 
@@ -31,81 +31,6 @@ var (
 
 // maxTags bounds the tagged fields of one request. Clients send none or one.
 const maxTags = 64
-
-type fieldKind uint8
-
-const (
-	fixedField  fieldKind = iota // size bytes
-	stringField                  // int16 length, or compact
-	bytesField                   // int32 length, or compact
-	arrayField                   // int32 count, or compact; each element is a struct
-	plainArray                   // the same, but elements carry no tags (numbers, strings)
-)
-
-type field struct {
-	kind         fieldKind
-	size         int     // of a fixedField
-	since, until int16   // versions that have the field, both inclusive
-	of           []field // of an array's element
-}
-
-const everAfter = 1<<15 - 1
-
-func fixed(size int) field            { return field{kind: fixedField, size: size, until: everAfter} }
-func text() field                     { return field{kind: stringField, until: everAfter} }
-func blob() field                     { return field{kind: bytesField, until: everAfter} }
-func array(of ...field) field         { return field{kind: arrayField, until: everAfter, of: of} }
-func plain(of field) field            { return field{kind: plainArray, until: everAfter, of: []field{of}} }
-func (f field) from(v int16) field    { f.since = v; return f }
-func (f field) upTo(v int16) field    { f.until = v; return f }
-func (f field) in(version int16) bool { return f.since <= version && version <= f.until }
-
-var (
-	produceLayout = []field{
-		text().from(3), fixed(2 + 4), // transactional id; acks, timeout
-		array( // topics
-			text().upTo(12), fixed(16).from(13),
-			array(fixed(4), blob())),
-	}
-	fetchLayout = []field{
-		fixed(4).upTo(14), fixed(4 + 4), // replica; max wait, min bytes
-		fixed(4).from(3), fixed(1).from(4), fixed(4 + 4).from(7), // max bytes; isolation; session id, epoch
-		array( // topics
-			text().upTo(12), fixed(16).from(13),
-			array(fixed(4), fixed(4).from(9), fixed(8), fixed(4).from(12), fixed(8).from(5), fixed(4))),
-		array( // forgotten topics
-			text().upTo(12), fixed(16).from(13),
-			plain(fixed(4))).from(7),
-		text().from(11), // rack
-	}
-	listOffsetsLayout = []field{
-		fixed(4), fixed(1).from(2),
-		array(text(), array(fixed(4), fixed(4).from(4), fixed(8), fixed(4).upTo(0))),
-		fixed(4).from(10),
-	}
-	metadataLayout = []field{
-		array(fixed(16).from(10), text()),
-		fixed(1).from(4), fixed(1).from(8).upTo(10), fixed(1).from(8),
-	}
-	findCoordinatorLayout = []field{
-		text().upTo(3), fixed(1).from(1), plain(text()).from(4),
-	}
-	apiVersionsLayout = []field{
-		text().from(3), text().from(3),
-	}
-	createTopicsLayout = []field{
-		array(text(), fixed(4+2),
-			array(fixed(4), plain(fixed(4))), // replica assignment
-			array(text(), text())),           // configs
-		fixed(4), fixed(1).from(1),
-	}
-	deleteTopicsLayout = []field{
-		plain(text()).upTo(5), array(text(), fixed(16)).from(6), fixed(4),
-	}
-	initProducerIDLayout = []field{
-		text(), fixed(4), fixed(8 + 2).from(3),
-	}
-)
 
 // walker is a cursor over a frame's bytes. After an error it stays in it.
 type walker struct {

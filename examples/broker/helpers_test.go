@@ -31,31 +31,48 @@ func testConfig() config {
 	return cfg
 }
 
-// startBroker runs a broker for one test and checks at its end that nothing is
-// left of it: no parked fetch, no panic, no goroutine. Goroutines carry a label
-// with the test's name, so that tests can run at once and still count their own.
+// startBroker runs a cluster of one broker for one test: see startBrokers.
 func startBroker(t *testing.T, change ...func(*config)) *server {
+	t.Helper()
+	return startBrokers(t, 1, change...).nodes[0].server()
+}
+
+// startBrokers runs a cluster for one test and checks at its end that nothing is
+// left of it: no parked request, no panic, no goroutine. Goroutines carry a label
+// with the test's name, so that tests can run at once and still count their own.
+func startBrokers(t *testing.T, n int, change ...func(*config)) *cluster {
 	t.Helper()
 	labels := pprof.WithLabels(context.Background(), pprof.Labels("test", t.Name()))
 	pprof.SetGoroutineLabels(labels)
 	cfg := testConfig()
+	cfg.brokers, cfg.replication, cfg.minISR = n, int16(min(n, 3)), int32(min(n, 2))
 	for _, f := range change {
 		f(&cfg)
 	}
-	s, err := newServer(cfg)
+	c, err := newCluster(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		shutdown(t, s)
-		require.Zero(t, s.metrics.panics.Load(), "panics")
-		st := s.purgatory.Stats()
-		require.Zero(t, st.Delayed+st.Watched+st.Keys, "left in the purgatory")
-		require.Zero(t, s.outbound.Load(), "outbound bytes not given back")
-		require.Zero(t, s.queuedSum.Load(), "queued bytes not given back")
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		require.NoError(t, c.Shutdown(ctx))
+		for _, s := range c.history() {
+			requireNothingLeft(t, s)
+		}
 		pprof.SetGoroutineLabels(context.Background())
 		require.Eventually(t, func() bool { return labelled(t.Name()) == 0 }, patience, time.Millisecond,
 			"goroutines left of this test")
 	})
-	return s
+	return c
+}
+
+func requireNothingLeft(t testing.TB, s *server) {
+	require.Zero(t, s.metrics.panics.Load(), "panics")
+	require.Zero(t, s.metrics.lostCommitted.Load(), "committed records cut off")
+	for _, st := range s.held() {
+		require.Zero(t, st.Delayed+st.Watched+st.Keys, "left in a purgatory")
+	}
+	require.Zero(t, s.outbound.Load(), "outbound bytes not given back")
+	require.Zero(t, s.queuedSum.Load(), "queued bytes not given back")
 }
 
 func shutdown(t *testing.T, s *server) {
@@ -89,12 +106,18 @@ func ctxFor(t *testing.T) context.Context {
 	return ctx
 }
 
-// makeTopic creates a topic in the broker itself.
+// makeTopic creates a topic by the controller, and waits until the broker has it.
 func makeTopic(t *testing.T, s *server, name string, partitions int32) *topic {
 	t.Helper()
-	made, err := s.topics.create(name, partitions, s.cfg.retentionBytes, false)
+	made, err := s.cluster.controller.create(name, topicShape{partitions: partitions, replication: -1}, false)
 	require.Nil(t, err)
+	require.Eventually(t, func() bool { return s.image().byID[made.id] != nil }, patience, time.Millisecond)
 	return made
+}
+
+// replica is a broker's of a partition.
+func replica(s *server, topic *topic, index int32) *partition {
+	return s.local(partitionKey{topic.id, index})
 }
 
 // raw is a connection that speaks frames.
@@ -260,6 +283,6 @@ func requireCode(t *testing.T, want *kerr.Error, got int16) {
 // parked waits until n fetches are parked.
 func parked(t *testing.T, s *server, n int) {
 	t.Helper()
-	require.Eventually(t, func() bool { return s.purgatory.Delayed() == n }, patience, time.Millisecond,
+	require.Eventually(t, func() bool { return s.fetches.Delayed() == n }, patience, time.Millisecond,
 		"parked fetches")
 }

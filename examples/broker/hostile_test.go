@@ -51,6 +51,17 @@ func hostileFrames() map[string][]byte {
 	metadata12 := func(body ...any) []byte {
 		return frameOf(append([]any{metadataKey, int16(12), int32(1), "c", byte(0)}, body...)...)
 	}
+	// A request of a group, of topics or of configurations, with a list that is
+	// not what its count says.
+	spun := func(key kmsg.Key, version int16, head ...any) []byte {
+		parts := append([]any{int16(key), version, int32(1), "c", byte(0)}, head...)
+		return frameOf(append(parts, spin)...)
+	}
+	filled := func(key kmsg.Key, version int16, head ...any) []byte {
+		parts := append([]any{int16(key), version, int32(1), "c"}, head...)
+		return frameOf(append(parts, int32(1<<17), make([]byte, 1<<17))...)
+	}
+	g := []byte{2, 'g'} // compact
 	return map[string][]byte{
 		"length 0":                   length(0),
 		"length -1":                  length(-1),
@@ -82,6 +93,36 @@ func hostileFrames() map[string][]byte {
 		"null where none may be":     frameOf(int16(kmsg.DeleteTopics), int16(1), int32(1), "c", int32(1), int16(-1), int32(0)),
 		"produce, topics of all bytes": frameOf(int16(kmsg.Produce), int16(3), int32(1), "c", int16(-1), int16(1), int32(0),
 			int32(8<<20), make([]byte, 8<<20)),
+
+		"join, protocols spin":              spun(kmsg.JoinGroup, 6, g, int32(9000), int32(9000), byte(1), byte(0), byte(1)),
+		"join, protocols of all bytes":      filled(kmsg.JoinGroup, 4, "g", int32(9000), int32(9000), "", "consumer"),
+		"join, metadata beyond":             frameOf(int16(kmsg.JoinGroup), int16(0), int32(1), "c", "g", int32(9000), "", "consumer", int32(1), "range", int32(math.MaxInt32)),
+		"join, metadata of length -2":       frameOf(int16(kmsg.JoinGroup), int16(0), int32(1), "c", "g", int32(9000), "", "consumer", int32(1), "range", int32(-2)),
+		"sync, assignments spin":            spun(kmsg.SyncGroup, 4, g, int32(1), byte(1), byte(0)),
+		"sync, assignments of all bytes":    filled(kmsg.SyncGroup, 0, "g", int32(1), "m"),
+		"sync, an assignment's tags spin":   spun(kmsg.SyncGroup, 4, g, int32(1), byte(1), byte(0), byte(2), byte(1), byte(1)),
+		"heartbeat, bytes after":            frameOf(int16(kmsg.Heartbeat), int16(0), int32(1), "c", "g", int32(1), "m", byte(0)),
+		"heartbeat, a null group":           frameOf(int16(kmsg.Heartbeat), int16(0), int32(1), "c", int16(-1), int32(1), "m"),
+		"leave, members spin":               spun(kmsg.LeaveGroup, 4, g),
+		"leave, members of all bytes":       filled(kmsg.LeaveGroup, 3, "g"),
+		"commit, topics spin":               spun(kmsg.OffsetCommit, 8, g, int32(1), byte(1), byte(0)),
+		"commit, topics of all bytes":       filled(kmsg.OffsetCommit, 2, "g", int32(1), "m", int64(-1)),
+		"commit, partitions of all bytes":   filled(kmsg.OffsetCommit, 2, "g", int32(1), "m", int64(-1), int32(1), "t"),
+		"offset fetch, groups spin":         spun(kmsg.OffsetFetch, 8),
+		"offset fetch, partitions spin":     spun(kmsg.OffsetFetch, 8, byte(2), g, byte(2), byte(2), byte('t')),
+		"offset fetch, topics of all bytes": filled(kmsg.OffsetFetch, 5, "g"),
+		"describe groups of all bytes":      filled(kmsg.DescribeGroups, 0),
+		"describe groups spin":              spun(kmsg.DescribeGroups, 5),
+		"list groups, states spin":          spun(kmsg.ListGroups, 4),
+		"list groups, types spin":           spun(kmsg.ListGroups, 5, byte(1)),
+		"delete groups of all bytes":        filled(kmsg.DeleteGroups, 0),
+		"delete records, topics":            filled(kmsg.DeleteRecords, 0),
+		"delete records, partitions spin":   spun(kmsg.DeleteRecords, 2, byte(2), byte(2), byte('t')),
+		"epochs, topics of all bytes":       filled(kmsg.OffsetForLeaderEpoch, 3, int32(-1)),
+		"epochs, partitions spin":           spun(kmsg.OffsetForLeaderEpoch, 4, int32(-1), byte(2), byte(2), byte('t')),
+		"configs, resources of all bytes":   filled(kmsg.DescribeConfigs, 0),
+		"configs, names of all bytes":       filled(kmsg.DescribeConfigs, 0, int32(1), byte(2), "t"),
+		"reassignments, replicas spin":      spun(kmsg.AlterPartitionAssignments, 0, int32(1), byte(2), byte(2), byte('t'), byte(2), int32(0)),
 	}
 }
 
@@ -300,7 +341,7 @@ func TestBrokenBatches(t *testing.T) {
 		})
 	}
 	c.t = t
-	require.Equal(t, int64(2), topic.partitions[0].log.next)
+	require.Equal(t, int64(2), replica(s, topic, 0).log.next)
 	bad := produceRequest(9, topic, 0, good())
 	bad.Acks = 2
 	requireCode(t, kerr.InvalidRequiredAcks, c.call(bad).(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode)
@@ -318,7 +359,7 @@ func TestUnacknowledgedErrorsEndTheConnection(t *testing.T) {
 	req.Acks = 0
 	c.send(req, req)
 	c.call(kmsg.NewPtrApiVersionsRequest()) // the next answer is to the next request
-	require.Equal(t, int64(2), topic.partitions[0].log.next)
+	require.Equal(t, int64(2), replica(s, topic, 0).log.next)
 	req.Topics[0].Partitions[0].Partition = 1
 	c.send(req)
 	c.closed()
@@ -327,16 +368,18 @@ func TestUnacknowledgedErrorsEndTheConnection(t *testing.T) {
 // A panic in a handler ends its connection, is counted, and nothing else.
 func TestPanicsAreContained(t *testing.T) {
 	cfg := testConfig()
-	s, err := newServer(cfg)
+	cfg.brokers, cfg.replication, cfg.minISR = 1, 1, 1
+	cl, err := newCluster(cfg)
 	require.NoError(t, err)
+	s := cl.nodes[0].server()
 	topic := makeTopic(t, s, "t", 1)
-	topic.partitions[0] = nil // a bug, for the handler to meet
+	replica(s, topic, 0).topic = nil // a bug, for the handler to meet
 	c, bystander := dial(t, s), dial(t, s)
 	c.send(produceRequest(9, topic, 0, batchOf([]string{"x"})))
 	c.closed()
 	require.Equal(t, uint64(1), s.metrics.panics.Load())
 	bystander.call(kmsg.NewPtrApiVersionsRequest())
-	shutdown(t, s)
+	require.NoError(t, cl.Shutdown(ctxFor(t)))
 }
 
 func TestAnsweringTwicePanics(t *testing.T) {

@@ -19,7 +19,7 @@ type partitionLedger struct {
 	acked []time.Duration // by number: when its acknowledgement came, since the drive's start; 0 not yet
 	acks  uint64
 
-	seen       []uint64 // bitmap of numbers
+	seen       numberSet
 	seenCount  uint64
 	next       uint64 // one above the highest seen
 	duplicated uint64
@@ -74,20 +74,31 @@ func (p *partitionLedger) see(n uint64) {
 		p.unasked++
 		return
 	}
-	word, bit := n/64, uint64(1)<<(n%64)
-	for uint64(len(p.seen)) <= word {
-		p.seen = append(p.seen, 0)
-	}
 	switch {
-	case p.seen[word]&bit != 0:
+	case !p.seen.add(n):
 		p.duplicated++
 		return
 	case n < p.next:
 		p.outOfOrder++
 	}
-	p.seen[word] |= bit
 	p.seenCount++
 	p.next = max(p.next, n+1)
+}
+
+// numberSet is a set of numbers that are dense from 0 on.
+type numberSet []uint64
+
+// add is false for a number that is in already.
+func (s *numberSet) add(n uint64) bool {
+	word, bit := n/64, uint64(1)<<(n%64)
+	for uint64(len(*s)) <= word {
+		*s = append(*s, 0)
+	}
+	if (*s)[word]&bit != 0 {
+		return false
+	}
+	(*s)[word] |= bit
+	return true
 }
 
 // sums are a ledger's totals.

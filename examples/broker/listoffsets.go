@@ -30,21 +30,21 @@ func handleListOffsets(c *conn, req kmsg.Request, r *reply) {
 			rp, sp := &rt.Partitions[j], &st.Partitions[j]
 			sp.Default()
 			sp.Partition, sp.Timestamp, sp.Offset = rp.Partition, -1, -1
-			p, err := c.srv.topics.lookup(rt.Topic, topicID{}, false, rp.Partition)
+			p, err := c.srv.lookup(rt.Topic, topicID{}, false, rp.Partition)
 			if err == nil && asked[p] {
 				err = kerr.InvalidRequest
 			}
-			if err == nil && q.Version >= 4 {
-				err = checkEpoch(rp.CurrentLeaderEpoch)
+			if err == nil {
+				believed := int32(-1)
+				if q.Version >= 4 {
+					believed = rp.CurrentLeaderEpoch
+				}
+				asked[p] = true
+				sp.Offset, sp.Timestamp, sp.LeaderEpoch, err = p.offsetFor(rp.Timestamp, believed)
 			}
 			if err != nil {
 				sp.ErrorCode = code(err)
 				continue
-			}
-			asked[p] = true
-			sp.Offset, sp.Timestamp = p.offsetFor(rp.Timestamp)
-			if sp.Offset >= 0 {
-				sp.LeaderEpoch = leaderEpoch
 			}
 			if q.Version == 0 && rp.MaxNumOffsets > 0 && sp.Offset >= 0 {
 				sp.OldStyleOffsets = []int64{sp.Offset}
@@ -55,37 +55,47 @@ func handleListOffsets(c *conn, req kmsg.Request, r *reply) {
 	r.now(resp)
 }
 
-// checkEpoch compares the epoch a client believes in with the only one there
-// is. Clients that do not know say -1.
-func checkEpoch(epoch int32) *kerr.Error {
-	if epoch > leaderEpoch {
-		return kerr.UnknownLeaderEpoch
+// offsetFor finds the offset that a timestamp asks for, of what consumers may
+// read, with its record's time and leader epoch; -1 for each when there is none.
+func (p *partition) offsetFor(ts int64, believed int32) (offset, timestamp int64, epoch int32, _ *kerr.Error) {
+	found, offset, epoch, err := p.batchFor(ts, believed)
+	if err != nil || found == nil {
+		return offset, -1, epoch, err
 	}
-	return nil
+	if ts == maxTimestampOffset {
+		ts = found.maxTimestamp
+	}
+	offset, timestamp = offsetByTime(found.raw, ts) // reads the batch: not under the lock
+	if offset < 0 {
+		epoch = -1
+	}
+	return offset, timestamp, epoch, nil
 }
 
-// offsetFor answers -1 for both when there is no such record.
-func (p *partition) offsetFor(ts int64) (offset, timestamp int64) {
+// batchFor finds the batch that holds the answer, or the answer itself.
+func (p *partition) batchFor(ts int64, believed int32) (found *storedBatch, offset int64, epoch int32, _ *kerr.Error) {
 	p.mu.Lock()
-	var found storedBatch
+	defer p.mu.Unlock()
+	if err := p.leadsLocked(believed); err != nil {
+		return nil, -1, -1, err
+	}
+	var b storedBatch
 	var ok bool
 	switch {
 	case ts == latestOffset:
-		defer p.mu.Unlock()
-		return p.log.next, -1
+		return nil, p.hw, p.assigned.epoch, nil
 	case ts == earliestOffset, ts == earliestLocalOffset:
-		defer p.mu.Unlock()
-		return p.log.start, -1
-	case ts == maxTimestampOffset:
-		if found, ok = p.log.newest(); ok {
-			ts = found.maxTimestamp
+		if epoch = p.log.epochAt(p.log.start); epoch < 0 {
+			epoch = p.assigned.epoch
 		}
+		return nil, p.log.start, epoch, nil
+	case ts == maxTimestampOffset:
+		b, ok = p.log.newest(p.hw)
 	case ts >= 0:
-		found, ok = p.log.byTime(ts)
+		b, ok = p.log.byTime(ts, p.hw)
 	}
-	p.mu.Unlock()
 	if !ok {
-		return -1, -1
+		return nil, -1, -1, nil
 	}
-	return offsetByTime(found.raw, ts) // reads the batch: not under the lock
+	return &b, -1, p.log.epochAt(b.base), nil
 }

@@ -4,46 +4,57 @@ import (
 	"net"
 	"regexp"
 	"slices"
-	"strconv"
+	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-const (
-	nodeID    = 0
-	clusterID = "limbo-example"
-)
+const clusterID = "limbo-example"
 
-// handleMetadata creates what it is asked to create at once, but describes the
-// cluster only when the answer is written: a description of every partition is
-// a thousand times the size of the request for it, and must not wait in a queue.
+// autoCreateWait is how long a Metadata request that creates topics waits for
+// their leaders. Clients would come again; most give up sooner than it takes.
+const autoCreateWait = time.Second
+
+// handleMetadata creates what it is asked to create, but describes the cluster
+// only when the answer is written: a description of every partition is a thousand
+// times the size of the request for it, and must not wait in a queue.
 func handleMetadata(c *conn, req kmsg.Request, r *reply) {
 	q := req.(*kmsg.MetadataRequest)
 	refused := map[string]*kerr.Error{}
+	op := &topicsChange{srv: c.srv, reply: r, build: func() kmsg.Response { return c.describe(q, refused) }, arrived: time.Now()}
 	if mayCreate := c.srv.cfg.autoCreate && (q.AllowAutoTopicCreation || q.Version < 4); mayCreate {
 		for _, rt := range q.Topics {
-			if rt.Topic == nil || c.srv.topics.named(*rt.Topic) != nil {
+			if rt.Topic == nil || c.srv.image().byName[*rt.Topic] != nil {
 				continue
 			}
-			_, err := c.srv.topics.create(*rt.Topic, -1, c.srv.cfg.retentionBytes, false)
+			made, err := c.srv.cluster.controller.create(strings.Clone(*rt.Topic), topicShape{partitions: -1, replication: -1}, false)
 			if err != nil && err != kerr.TopicAlreadyExists { // somebody else was first: as good
 				refused[*rt.Topic] = err
+				continue
 			}
+			op.waiting = append(op.waiting, changingTopic{name: made.name, id: made.id})
 		}
 	}
-	r.answer(func() kmsg.Response { return c.describe(q, refused) })
+	op.wait(c, autoCreateWait)
 }
 
 func (c *conn) describe(q *kmsg.MetadataRequest, refused map[string]*kerr.Error) *kmsg.MetadataResponse {
 	resp := q.ResponseKind().(*kmsg.MetadataResponse)
+	img := c.srv.image()
 	resp.ClusterID = kmsg.StringPtr(clusterID)
-	resp.ControllerID = nodeID
-	resp.Brokers = []kmsg.MetadataResponseBroker{c.self()}
+	resp.ControllerID = -1
+	for _, n := range img.nodes {
+		resp.Brokers = append(resp.Brokers, c.broker(n))
+		if resp.ControllerID < 0 {
+			resp.ControllerID = n.id // each of them can reach the controller
+		}
+	}
 
 	// A null list asks for all topics; in version 0 an empty one does.
 	if q.Topics == nil || q.Version == 0 && len(q.Topics) == 0 {
-		for _, t := range c.srv.topics.all() {
+		for _, t := range img.all() {
 			resp.Topics = append(resp.Topics, describeTopic(t))
 		}
 		return resp
@@ -56,14 +67,14 @@ func (c *conn) describe(q *kmsg.MetadataRequest, refused map[string]*kerr.Error)
 		var found *topic
 		notFound := kerr.UnknownTopicOrPartition
 		if rt.Topic != nil {
-			if found = c.srv.topics.named(*rt.Topic); found == nil {
+			if found = img.byName[*rt.Topic]; found == nil {
 				if !validTopicName(*rt.Topic) {
 					notFound = kerr.InvalidTopicException
 				} else if err := refused[*rt.Topic]; err != nil {
 					notFound = err
 				}
 			}
-		} else if found = c.srv.topics.identified(rt.TopicID); found == nil {
+		} else if found = img.byID[rt.TopicID]; found == nil {
 			notFound = kerr.UnknownTopicID
 		}
 		if found != nil {
@@ -83,32 +94,31 @@ func (c *conn) describe(q *kmsg.MetadataRequest, refused map[string]*kerr.Error)
 	return resp
 }
 
-// onlyNode is every partition's replicas and in-sync replicas. Shared: nobody writes it.
-var onlyNode = []int32{nodeID}
-
 func describeTopic(t *topic) kmsg.MetadataResponseTopic {
 	st := kmsg.NewMetadataResponseTopic()
-	st.Topic, st.TopicID = kmsg.StringPtr(t.name), t.id
+	st.Topic, st.TopicID, st.IsInternal = kmsg.StringPtr(t.name), t.id, t.internal
 	st.Partitions = make([]kmsg.MetadataResponseTopicPartition, len(t.partitions))
-	for i := range st.Partitions {
+	for i, a := range t.partitions {
 		sp := &st.Partitions[i]
 		sp.Default()
 		sp.Partition = int32(i)
-		sp.Leader, sp.LeaderEpoch = nodeID, leaderEpoch
-		sp.Replicas, sp.ISR = onlyNode, onlyNode
+		sp.Leader, sp.LeaderEpoch = a.leader, a.epoch
+		sp.Replicas, sp.ISR = a.replicas, a.isr
+		if a.leader == noLeader {
+			sp.ErrorCode = code(kerr.LeaderNotAvailable)
+		}
 	}
 	return st
 }
 
-// self is where this client reached the broker: the one address that is known
-// to work for it, also when the broker listens on all interfaces.
-func (c *conn) self() kmsg.MetadataResponseBroker {
+// broker is where this client reaches one of the brokers: at the host it has
+// reached this one by. That works for it, also when brokers listen on all
+// interfaces, and all brokers of this cluster are on one host.
+func (c *conn) broker(n nodeInfo) kmsg.MetadataResponseBroker {
 	b := kmsg.NewMetadataResponseBroker()
-	b.NodeID = nodeID
-	b.Host = "127.0.0.1"
-	if host, port, err := net.SplitHostPort(c.nc.LocalAddr().String()); err == nil {
-		n, _ := strconv.ParseInt(port, 10, 32)
-		b.Host, b.Port = host, int32(n)
+	b.NodeID, b.Host, b.Port = n.id, n.host, n.port
+	if host, _, err := net.SplitHostPort(c.nc.LocalAddr().String()); err == nil {
+		b.Host = host
 	}
 	return b
 }
@@ -145,19 +155,4 @@ func apiKeys() []kmsg.ApiVersionsResponseApiKey {
 	}
 	slices.SortFunc(keys, func(a, b kmsg.ApiVersionsResponseApiKey) int { return int(a.ApiKey) - int(b.ApiKey) })
 	return keys
-}
-
-// handleFindCoordinator says that there are no groups here. It exists for the
-// sake of clients that look for the key: see apis.
-func handleFindCoordinator(_ *conn, req kmsg.Request, r *reply) {
-	q := req.(*kmsg.FindCoordinatorRequest)
-	resp := q.ResponseKind().(*kmsg.FindCoordinatorResponse)
-	message := kmsg.StringPtr("this broker has no consumer groups and no transactions")
-	resp.NodeID, resp.ErrorCode, resp.ErrorMessage = -1, code(kerr.InvalidRequest), message
-	for _, key := range q.CoordinatorKeys {
-		k := kmsg.NewFindCoordinatorResponseCoordinator()
-		k.Key, k.NodeID, k.ErrorCode, k.ErrorMessage = key, -1, code(kerr.InvalidRequest), message
-		resp.Coordinators = append(resp.Coordinators, k)
-	}
-	r.now(resp)
 }

@@ -20,7 +20,10 @@ type metrics struct {
 
 	woken    atomic.Uint64 // parked fetches that an append completed
 	overload atomic.Uint64 // fetches answered at once because the purgatory was full
-	wake     histogram     // from an append to the write of the fetch answer it completed
+	wake     histogram     // from the rise of the high watermark to the write of the fetch answer it completed
+
+	operations    [operationKinds]operations
+	lostCommitted atomic.Int64 // records cut off a log below its high watermark: there must be none
 }
 
 // answered records that replies have been written.

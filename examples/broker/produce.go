@@ -1,18 +1,70 @@
 package main
 
 import (
+	"errors"
+	"time"
+
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// handleProduce appends and answers at once: there is one replica, so what is
-// in the log is at the high watermark, and acks 1 and all are the same. With
-// acks 0 there is no reply, and r is nil.
+// produce is a delayed operation: with acks=all its answer waits until every
+// in-sync replica has the records, which is a number to be reached, the high
+// watermark, on each of its partitions. See reign for what ends it otherwise.
+type produce struct {
+	srv     *server
+	reply   *reply
+	resp    *kmsg.ProduceResponse
+	waiting []producedPart
+	byID    bool
+	arrived time.Time
+}
+
+// producedPart is a partition whose records are in the leader's log.
+type producedPart struct {
+	at *kmsg.ProduceResponseTopicPartition
+	p  *partition
+	appended
+}
+
+// handleProduce appends, and answers at once with acks 0 or 1. With acks 0 there
+// is no reply, and r is nil.
 func handleProduce(c *conn, req kmsg.Request, r *reply) {
 	q := req.(*kmsg.ProduceRequest)
-	resp := q.ResponseKind().(*kmsg.ProduceResponse)
-	var changed []partitionKey
-	failed := false
+	op := &produce{
+		srv:     c.srv,
+		reply:   r,
+		resp:    q.ResponseKind().(*kmsg.ProduceResponse),
+		byID:    q.Version >= 13,
+		arrived: time.Now(),
+	}
+	failed := op.append(q)
+	switch {
+	case r == nil && failed:
+		// Nobody waits for an answer that could say so. A connection that ends is
+		// how Kafka tells such a producer that something is wrong.
+		_ = c.nc.Close()
+	case r != nil && (q.Acks != -1 || len(op.waiting) == 0):
+		r.now(op.resp)
+	}
+	// Those who wait for these records: no lock is held, and their completions only
+	// hand answers to other connections' writers, so this costs the producer
+	// microseconds.
+	for _, part := range op.waiting {
+		if part.stored {
+			c.srv.hasAppended(part.p, part.appended)
+		}
+	}
+	if q.Acks == -1 && len(op.waiting) > 0 {
+		op.wait(c, time.Duration(q.TimeoutMillis)*time.Millisecond)
+	}
+	c.srv.partitions.limitSum(c.srv.cfg.maxLogSum)
+}
+
+// append appends all partitions' batches, and says whether one was refused.
+func (o *produce) append(q *kmsg.ProduceRequest) (failed bool) {
 	for i := range q.Topics {
 		rt := &q.Topics[i]
 		st := kmsg.NewProduceResponseTopic()
@@ -22,56 +74,91 @@ func handleProduce(c *conn, req kmsg.Request, r *reply) {
 			rp, sp := &rt.Partitions[j], &st.Partitions[j]
 			sp.Default()
 			sp.Partition = rp.Partition
-			p, done, err := c.srv.produce(q, rt, rp)
+			p, done, err := o.srv.append(q, rt, rp)
 			if err != nil {
-				sp.ErrorCode, sp.BaseOffset = code(err), -1
+				sp.ErrorCode, sp.BaseOffset = code(o.named(err)), -1
 				failed = true
 				continue
 			}
 			sp.BaseOffset, sp.LogStartOffset = done.base, done.logStart
-			if done.stored {
-				changed = append(changed, p.key)
-			}
+			o.waiting = append(o.waiting, producedPart{sp, p, done})
 		}
-		resp.Topics = append(resp.Topics, st)
+		o.resp.Topics = append(o.resp.Topics, st)
 	}
-	switch {
-	case r != nil:
-		r.now(resp)
-	case failed:
-		// Nobody waits for an answer that could say so. A connection that ends is
-		// how Kafka tells such a producer that something is wrong.
-		_ = c.nc.Close()
-	}
-	// The producer's answer is on its way. Now the fetches that wait for this:
-	// no lock is held, and their completions only hand answers to other
-	// connections' writers, so this costs the producer microseconds.
-	for _, key := range changed {
-		c.srv.purgatory.CheckAndComplete(key)
-	}
-	c.srv.topics.limitSum()
+	return failed
 }
 
-// produce appends one partition's batch.
-func (s *server) produce(q *kmsg.ProduceRequest, rt *kmsg.ProduceRequestTopic, rp *kmsg.ProduceRequestTopicPartition) (*partition, appended, *kerr.Error) {
+// named is the error as this version of the request has it.
+func (o *produce) named(err *kerr.Error) *kerr.Error {
+	if err == kerr.UnknownTopicOrPartition && o.byID {
+		return kerr.UnknownTopicID
+	}
+	return err
+}
+
+// wait parks the answer until the high watermarks have passed the records.
+func (o *produce) wait(c *conn, timeout time.Duration) {
+	goals := make([]purgatory.Goal[reign, int64], len(o.waiting))
+	for i, part := range o.waiting {
+		goals[i] = purgatory.Goal[reign, int64]{Key: reign{part.p.key, part.epoch}, Number: part.end}
+	}
+	_, err := c.srv.produces.TryCompleteElseWatchContext(c.ctx, o, timeout, purgatory.All, goals...)
+	switch {
+	case err == nil: // answered, or parked and answered later
+	case errors.Is(err, purgatory.ErrFull):
+		c.srv.metrics.overload.Add(1)
+		o.answer() // those that are not replicated yet have timed out
+	case errors.Is(err, purgatory.ErrClosed):
+		o.answer()
+	default:
+		panic(err) // the goals and the operation are ours: a bug
+	}
+}
+
+// Complete runs on the goroutine of the follower's fetch that brought the last
+// replica there, on a worker, or where leadership is lost: it only makes the
+// answer.
+func (o *produce) Complete(outcome purgatory.Outcome) {
+	o.srv.metrics.ended(produceOperation, outcome, time.Since(o.arrived))
+	switch outcome {
+	case purgatory.Completed, purgatory.Expired, purgatory.Closed:
+		o.answer()
+	case purgatory.Cancelled, purgatory.Failed:
+		o.reply.drop()
+		o.reply.conn.cancel()
+	}
+}
+
+// answer says of each partition what has become of its records.
+func (o *produce) answer() {
+	for _, part := range o.waiting {
+		if err := part.p.replicated(part.epoch, part.end); err != nil {
+			part.at.ErrorCode, part.at.BaseOffset = code(err), -1
+		}
+	}
+	o.reply.now(o.resp)
+}
+
+// append appends one partition's batch.
+func (s *server) append(q *kmsg.ProduceRequest, rt *kmsg.ProduceRequestTopic, rp *kmsg.ProduceRequestTopicPartition) (*partition, appended, *kerr.Error) {
 	switch {
 	case q.Acks < -1 || q.Acks > 1:
 		return nil, appended{}, kerr.InvalidRequiredAcks
 	case q.TransactionID != nil:
 		return nil, appended{}, kerr.TransactionalIDAuthorizationFailed
 	}
-	p, err := s.topics.lookup(rt.Topic, rt.TopicID, q.Version >= 13, rp.Partition)
+	p, err := s.lookup(rt.Topic, rt.TopicID, q.Version >= 13, rp.Partition)
 	if err != nil {
 		return nil, appended{}, err
+	}
+	if p.key.topic == s.offsetsTopicID() {
+		return nil, appended{}, kerr.InvalidTopicException // the coordinators' own
 	}
 	b, err := parseBatch(rp.Records, q.Version, s.cfg.maxBatch)
 	if err != nil {
 		return nil, appended{}, err
 	}
-	done, err := p.append(&s.cfg, rp.Records, &b)
-	if err == kerr.UnknownTopicOrPartition && q.Version >= 13 {
-		err = kerr.UnknownTopicID
-	}
+	done, err := p.append(&s.cfg, rp.Records, &b, q.Acks == -1)
 	if err == nil && done.stored {
 		s.metrics.batches[b.Attributes&codecMask].Add(1)
 		s.metrics.records.Add(uint64(b.NumRecords))

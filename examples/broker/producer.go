@@ -2,7 +2,6 @@ package main
 
 import (
 	"math"
-	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -10,19 +9,13 @@ import (
 )
 
 // An idempotent producer numbers the records it sends to a partition, so that a
-// batch sent twice, because its answer got lost, is stored once. The broker
-// hands out producer ids, and each partition remembers for each id the last
-// batches it took.
+// batch sent twice, because its answer got lost, is stored once. The controller
+// hands out producer ids, of which nothing is kept; each partition remembers for
+// each id the last batches it took, from the first one on that it sees.
 
 // rememberedBatches is how many a producer may have in flight, and so how far
 // back a repeated one can lie. Kafka's clients rely on five.
 const rememberedBatches = 5
-
-// producerIDs hands out ids. Nothing is kept per id: what a partition knows of
-// a producer begins with its first batch there, as in Kafka.
-type producerIDs struct{ last atomic.Int64 }
-
-func (p *producerIDs) next() int64 { return p.last.Add(1) }
 
 // producerState is what a partition remembers of one producer. The partition's
 // lock guards it.
@@ -120,7 +113,7 @@ func handleInitProducerID(c *conn, req kmsg.Request, r *reply) {
 	} else {
 		// Also when a client names the id it had: without transactions a fresh
 		// id is as good as a higher epoch, and nothing needs to be remembered.
-		resp.ProducerID, resp.ProducerEpoch = c.srv.producers.next(), 0
+		resp.ProducerID, resp.ProducerEpoch = c.srv.cluster.controller.nextProducerID(), 0
 	}
 	r.now(resp)
 }

@@ -63,7 +63,7 @@ func TestSequences(t *testing.T) {
 		require.Equal(t, code(step.code), got.ErrorCode, "%s: %v", step.name, kerr.ErrorForCode(got.ErrorCode))
 		require.Equal(t, step.base, got.BaseOffset, step.name)
 	}
-	require.Equal(t, int64(27), topic.partitions[0].log.next, "each batch stored once")
+	require.Equal(t, int64(27), replica(s, topic, 0).log.next, "each batch stored once")
 	require.Equal(t, uint64(27), s.metrics.records.Load())
 }
 
@@ -91,7 +91,7 @@ func TestDuplicateBeforeTheLogStart(t *testing.T) {
 	for i := range int32(5) {
 		c.produce(topic, 0, batchOf([]string{"some ballast"}, from(1, 0, i)))
 	}
-	require.Positive(t, topic.partitions[0].log.start)
+	require.Positive(t, replica(s, topic, 0).log.start)
 	got := c.produce(topic, 0, batchOf([]string{"some ballast"}, from(1, 0, 0)))
 	require.Zero(t, got.ErrorCode)
 	require.Zero(t, got.BaseOffset)

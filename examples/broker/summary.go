@@ -6,6 +6,8 @@ import (
 	"io"
 	"runtime"
 	"time"
+
+	"github.com/seed-782fa212/limbo/purgatory"
 )
 
 // summary is what a drive came to. Its JSON is for scripts; its fields are
@@ -26,9 +28,13 @@ type summary struct {
 		P50 int64 `json:"p50"`
 		P99 int64 `json:"p99"`
 	} `json:"wake_us"`
-	GoroutinesLeaked int `json:"goroutines_leaked"`
+	GoroutinesLeaked int                          `json:"goroutines_leaked"`
+	Operations       map[string]operationsSummary `json:"operations"`
 
-	closed   uint64 // answered by the shutdown
+	closed   uint64 // answered by shutdowns
+	moved    uint64 // answered by a change of leaders
+	repeated uint64 // records that the group saw more than once
+	stops    int    // of the tour
 	shutdown time.Duration
 	seconds  float64
 	polls    uint64
@@ -47,35 +53,35 @@ func (d *drive) summarize(goroutinesBefore int, shutdown time.Duration) *summary
 		d.problem("%d records were consumed that nobody produced", sums.unasked)
 	}
 
-	m, ps := &d.srv.metrics, d.polls
-	stats := d.srv.purgatory.Stats()
-	s.Fetches.Completed = m.woken.Load()
-	s.Fetches.Expired = stats.Expired
-	s.Fetches.Cancelled = stats.Cancelled
+	ps, all := d.polls, d.totals()
+	s.Fetches.Completed = all.woken
+	s.Fetches.Expired = all.fetches[purgatory.Expired]
+	s.Fetches.Cancelled = all.fetches[purgatory.Cancelled]
 	s.Fetches.Early = ps.early.Load()
 	s.Fetches.Unanswered = ps.outstanding()
-	s.closed, s.polls = stats.Closed, ps.answered.Load()
-	wake := m.wake.snapshot()
-	s.WakeMicros.P50 = quantile(&wake, 0.5).Microseconds()
-	s.WakeMicros.P99 = quantile(&wake, 0.99).Microseconds()
+	s.closed, s.polls, s.moved = all.fetches[purgatory.Closed], ps.answered.Load(), ps.moved.Load()
+	s.repeated, s.stops = d.readers.repeated(), d.tour.made
+	s.Operations = all.operations
+	s.WakeMicros.P50 = quantile(&all.wake, 0.5).Microseconds()
+	s.WakeMicros.P99 = quantile(&all.wake, 0.99).Microseconds()
 
 	if n := ps.slept.Load(); n > 0 {
 		d.problem("%d polls slept to their max wait on data that was there", n)
 	}
-	if stats.Delayed != 0 || stats.Watched != 0 || stats.Keys != 0 {
-		d.problem("the purgatory still holds %d operations, %d watches, %d keys", stats.Delayed, stats.Watched, stats.Keys)
+	if all.parked != 0 || all.watched != 0 {
+		d.problem("the purgatories still hold %d operations, %d watches", all.parked, all.watched)
 	}
-	if stats.Failed != 0 || m.panics.Load() != 0 {
-		d.problem("%d operations failed, %d panics", stats.Failed, m.panics.Load())
+	if all.failed != 0 || all.panics != 0 {
+		d.problem("%d operations failed, %d panics", all.failed, all.panics)
 	}
-	if n := m.refused.Load(); n > 0 {
-		d.problem("%d connections were closed for what they sent", n)
+	if all.refused > 0 {
+		d.problem("%d connections were closed for what they sent", all.refused)
 	}
-	if n := m.overload.Load(); n > 0 {
-		d.problem("%d fetches found no room in the purgatory", n)
+	if all.overload > 0 {
+		d.problem("%d operations found no room in a purgatory", all.overload)
 	}
-	if n := ps.closing.Load(); n > stats.Closed {
-		d.problem("%d polls were answered empty at the shutdown, but it closed %d", n, stats.Closed)
+	if all.lostCommitted != 0 {
+		d.problem("%d committed records were cut off a follower's log", all.lostCommitted)
 	}
 
 	// The last goroutines to go have nothing left to do but return.
@@ -87,6 +93,79 @@ func (d *drive) summarize(goroutinesBefore int, shutdown time.Duration) *summary
 	}
 	s.problems = d.problems
 	return s
+}
+
+// operationsSummary is what became of one kind of operation.
+type operationsSummary struct {
+	Completed uint64 `json:"completed"`
+	Expired   uint64 `json:"expired"`
+	Cancelled uint64 `json:"cancelled"`
+	Closed    uint64 `json:"closed"`
+	P50       int64  `json:"p50_us"`
+	P99       int64  `json:"p99_us"`
+}
+
+// totals are the counters of all brokers that ever ran.
+type totals struct {
+	parked, watched, pending         int // now
+	wakeups                          uint64
+	woken, overload, panics, refused uint64
+	failed                           uint64
+	lostCommitted                    int64
+	fetches                          [purgatory.Failed + 1]uint64
+	wake                             [64 * 8]uint64
+	operations                       map[string]operationsSummary
+}
+
+func (d *drive) totals() (t totals) {
+	var ended [operationKinds][purgatory.Failed + 1]uint64
+	var waited [operationKinds][64 * 8]uint64
+	for _, s := range d.cluster.history() {
+		m := &s.metrics
+		for _, stats := range s.held() {
+			t.parked += stats.Delayed
+			t.watched += stats.Watched
+			t.pending += stats.Wheel.Pending
+			t.wakeups += stats.Wheel.Wakeups
+		}
+		t.woken += m.woken.Load()
+		t.overload += m.overload.Load()
+		t.panics += m.panics.Load()
+		t.refused += m.refused.Load()
+		t.lostCommitted += m.lostCommitted.Load()
+		addCounts(&t.wake, &m.wake)
+		for kind := range operationKinds {
+			for outcome := range ended[kind] {
+				ended[kind][outcome] += m.operations[kind].ended[outcome].Load()
+			}
+			addCounts(&waited[kind], &m.operations[kind].waited)
+		}
+	}
+	t.fetches = ended[fetchOperation]
+	t.operations = map[string]operationsSummary{}
+	for kind := range operationKinds {
+		e := &ended[kind]
+		t.failed += e[purgatory.Failed]
+		t.operations[kind.String()] = operationsSummary{
+			Completed: e[purgatory.Completed], Expired: e[purgatory.Expired], Cancelled: e[purgatory.Cancelled], Closed: e[purgatory.Closed],
+			P50: quantile(&waited[kind], 0.5).Microseconds(), P99: quantile(&waited[kind], 0.99).Microseconds(),
+		}
+	}
+	return t
+}
+
+func addCounts(sum *[64 * 8]uint64, h *histogram) {
+	for i := range sum {
+		sum[i] += h.buckets[i].Load()
+	}
+}
+
+// held is what a broker's purgatories say of themselves.
+func (s *server) held() []purgatory.Stats {
+	return []purgatory.Stats{
+		s.fetches.Stats(), s.produces.Stats(), s.deletes.Stats(), s.changes.Stats(),
+		s.groups.joins.Stats(), s.groups.syncs.Stats(),
+	}
 }
 
 // ok reports whether everything is as it must be.
@@ -109,9 +188,17 @@ func (s *summary) print(out io.Writer) {
 		s.Records, float64(s.Records)/s.seconds, s.Lost, s.Duplicated, s.OutOfOrder)
 	check(s.Fetches.Unanswered == 0, "every request answered once: %d polls, %d unanswered", s.polls, s.Fetches.Unanswered)
 	check(s.Fetches.Early == 0, "%d fetches answered before their data or their max wait", s.Fetches.Early)
-	check(true, "parked fetches: %d completed by data, %d expired, %d cancelled by hang-up, %d answered by the shutdown in %v",
-		s.Fetches.Completed, s.Fetches.Expired, s.Fetches.Cancelled, s.closed, s.shutdown.Round(100*time.Microsecond))
-	check(true, "append to answer written: p50 %d µs, p99 %d µs", s.WakeMicros.P50, s.WakeMicros.P99)
+	check(true, "parked fetches: %d completed by data, %d expired, %d cancelled by hang-up, %d sent on to another leader, %d answered by the shutdown in %v",
+		s.Fetches.Completed, s.Fetches.Expired, s.Fetches.Cancelled, s.moved, s.closed, s.shutdown.Round(100*time.Microsecond))
+	check(true, "committed to answer written: p50 %d µs, p99 %d µs", s.WakeMicros.P50, s.WakeMicros.P99)
+	check(true, "the group has seen all of its topic, %d records more than once; %d stops of the tour seen through", s.repeated, s.stops)
+	_, _ = fmt.Fprintf(out, "\n%-16s %10s %9s %10s %8s %10s %10s\n", "operation", "completed", "expired", "cancelled", "closed", "p50", "p99")
+	for kind := range operationKinds {
+		o := s.Operations[kind.String()]
+		_, _ = fmt.Fprintf(out, "%-16s %10d %9d %10d %8d %10v %10v\n", kind, o.Completed, o.Expired, o.Cancelled, o.Closed,
+			time.Duration(o.P50)*time.Microsecond, time.Duration(o.P99)*time.Microsecond)
+	}
+	_, _ = fmt.Fprintln(out)
 	check(s.GoroutinesLeaked == 0, "%d goroutines left", s.GoroutinesLeaked)
 	for _, p := range s.problems {
 		check(false, "%s", p)

@@ -4,16 +4,21 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"sync"
 	"time"
+
+	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// table prints a line each second: what the purgatory holds, and what became
+// table prints a line each second: what the purgatories hold, and what became
 // of what it held.
 type table struct {
 	out  io.Writer
 	d    *drive
 	last point
-	rows int
+
+	mu   sync.Mutex
+	rows int // guarded by mu
 }
 
 // point is what the counters said at one time.
@@ -32,7 +37,16 @@ func (t *table) run(ctx context.Context) {
 	every(ctx, time.Second, t.row)
 }
 
+// say prints a line between the rows.
+func (t *table) say(format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, _ = fmt.Fprintf(t.out, "%4.0fs > %s\n", time.Since(t.d.start).Seconds(), fmt.Sprintf(format, args...))
+}
+
 func (t *table) row() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if t.rows%20 == 0 {
 		_, _ = fmt.Fprintf(t.out, "%5s %9s %9s | %7s %9s %8s %9s | %9s %9s | %7s %9s\n",
 			"", "produced", "consumed", "", "completed", "", "", "wake", "wake", "wheel", "advancer")
@@ -40,9 +54,8 @@ func (t *table) row() {
 			"time", "records/s", "records/s", "parked", "by data", "expired", "cancelled", "p50", "p99", "pending", "wakeups/s")
 	}
 	t.rows++
-	m := &t.d.srv.metrics
-	stats := t.d.srv.purgatory.Stats()
-	now := point{time.Now(), t.d.ledger.sums(), stats.Wheel.Wakeups, m.wake.snapshot()}
+	all := t.d.totals()
+	now := point{time.Now(), t.d.ledger.sums(), all.wakeups, all.wake}
 	wake := now.wake
 	for i := range wake {
 		wake[i] -= t.last.wake[i]
@@ -52,8 +65,8 @@ func (t *table) row() {
 		now.at.Sub(t.d.start).Seconds(),
 		float64(now.sums.acked-t.last.sums.acked)/seconds,
 		float64(now.sums.seen-t.last.sums.seen)/seconds,
-		stats.Delayed, m.woken.Load(), stats.Expired, stats.Cancelled,
+		all.parked, all.woken, all.fetches[purgatory.Expired], all.fetches[purgatory.Cancelled],
 		quantile(&wake, 0.5).Round(time.Microsecond), quantile(&wake, 0.99).Round(time.Microsecond),
-		stats.Wheel.Pending, float64(now.wakeups-t.last.wakeups)/seconds)
+		all.pending, float64(now.wakeups-t.last.wakeups)/seconds)
 	t.last = now
 }

@@ -1,182 +1,103 @@
 package main
 
 import (
-	"cmp"
-	"crypto/rand"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
-	"sync"
-	"sync/atomic"
+	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// topic never changes after it is made; its partitions do.
-type topic struct {
-	name       string
-	id         topicID
-	retention  int64 // bytes per partition
-	partitions []*partition
+// topicsChange is a delayed operation: the controller has decided to create or
+// to delete topics, and the answer waits until this broker has acted on it and
+// every new partition has a leader, so that who is told finds it so.
+type topicsChange struct {
+	srv     *server
+	reply   *reply
+	build   func() kmsg.Response // what to answer then
+	waiting []changingTopic
+	arrived time.Time
 }
 
-// topics is the table of what exists.
-type topics struct {
-	cfg  *config
-	kept atomic.Int64 // bytes in all logs; each partition adds its changes
-
-	evicting sync.Mutex // one goroutine at a time brings kept down
-
-	mu         sync.RWMutex // guards the rest
-	byName     map[string]*topic
-	byID       map[topicID]*topic
-	partitions int // over all topics
+type changingTopic struct {
+	name string // the watch key
+	id   topicID
+	gone bool   // it is being deleted
+	code *int16 // of its part of the answer, if that has one
 }
 
-func newTopics(cfg *config) *topics {
-	return &topics{cfg: cfg, byName: map[string]*topic{}, byID: map[topicID]*topic{}}
+func (t *changingTopic) done(img *image) bool {
+	found := img.byID[t.id]
+	if t.gone {
+		return found == nil
+	}
+	return found != nil && !slices.ContainsFunc(found.partitions, func(a assignment) bool { return a.leader == noLeader })
 }
 
-// maxTopicName is Kafka's: a topic's directory once had to fit a file name.
-const maxTopicName = 249
-
-func validTopicName(name string) bool {
-	if name == "" || name == "." || name == ".." || len(name) > maxTopicName {
-		return false
-	}
-	for i := range len(name) {
-		switch c := name[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '.', c == '_', c == '-':
-		default:
-			return false
-		}
-	}
-	return true
-}
-
-// create makes a topic. A partition count of -1 is the default one. With
-// validateOnly it says what it would do, and does nothing.
-func (t *topics) create(name string, partitions int32, retention int64, validateOnly bool) (*topic, *kerr.Error) {
-	if partitions == -1 {
-		partitions = t.cfg.defaultPartitions
-	}
-	switch {
-	case !validTopicName(name):
-		return nil, kerr.InvalidTopicException
-	case partitions <= 0:
-		return nil, kerr.InvalidPartitions
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	switch {
-	case t.byName[name] != nil:
-		return t.byName[name], kerr.TopicAlreadyExists
-	case len(t.byName) >= t.cfg.maxTopics, int64(t.partitions)+int64(partitions) > int64(t.cfg.maxPartitions):
-		return nil, kerr.PolicyViolation
-	}
-	made := &topic{name: name, retention: retention}
-	_, _ = rand.Read(made.id[:]) // never fails since Go 1.24
-	for i := range partitions {
-		made.partitions = append(made.partitions, &partition{
-			key:       partitionKey{made.id, i},
-			topic:     made,
-			sum:       &t.kept,
-			producers: producerStates{},
-		})
-	}
-	if !validateOnly {
-		t.byName[name], t.byID[made.id] = made, made
-		t.partitions += int(partitions)
-	}
-	return made, nil
-}
-
-// remove takes a topic out of the table and ends its partitions. The caller
-// then checks their keys.
-func (t *topics) remove(gone *topic) bool {
-	t.mu.Lock()
-	if t.byID[gone.id] != gone {
-		t.mu.Unlock()
-		return false
-	}
-	delete(t.byName, gone.name)
-	delete(t.byID, gone.id)
-	t.partitions -= len(gone.partitions)
-	t.mu.Unlock()
-	for _, p := range gone.partitions {
-		p.remove()
-	}
-	return true
-}
-
-func (t *topics) named(name string) *topic {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return t.byName[name]
-}
-
-func (t *topics) identified(id topicID) *topic {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return t.byID[id]
-}
-
-// all lists the topics by name.
-func (t *topics) all() []*topic {
-	t.mu.RLock()
-	list := make([]*topic, 0, len(t.byName))
-	for _, topic := range t.byName {
-		list = append(list, topic)
-	}
-	t.mu.RUnlock()
-	slices.SortFunc(list, func(a, b *topic) int { return cmp.Compare(a.name, b.name) })
-	return list
-}
-
-// lookup finds a partition by name, or by id where the request's version has
-// ids; the error is the one that fits the version.
-func (t *topics) lookup(name string, id topicID, byID bool, index int32) (*partition, *kerr.Error) {
-	var found *topic
-	notFound := kerr.UnknownTopicOrPartition
-	if byID {
-		if found = t.identified(id); found == nil {
-			notFound = kerr.UnknownTopicID
-		}
-	} else {
-		found = t.named(name)
-	}
-	if found == nil || index < 0 || int(index) >= len(found.partitions) {
-		return nil, notFound
-	}
-	return found.partitions[index], nil
-}
-
-// limitSum keeps all logs together below maxLogSum: the largest one loses a
-// quarter, again and again, until a sixteenth is free. Producers call it after
-// an append; it is a scan of all partitions, but once per sixteenth.
-func (t *topics) limitSum() {
-	if t.kept.Load() <= t.cfg.maxLogSum || !t.evicting.TryLock() {
+// wait parks the answer until all is done, or answers if nothing is to do.
+func (o *topicsChange) wait(c *conn, timeout time.Duration) {
+	if len(o.waiting) == 0 {
+		o.answer()
 		return
 	}
-	defer t.evicting.Unlock()
-	for target := t.cfg.maxLogSum - t.cfg.maxLogSum/16; t.kept.Load() > target; {
-		var largest *partition
-		var size int64
-		for _, topic := range t.all() {
-			for _, p := range topic.partitions {
-				if n := p.kept(); n > size {
-					largest, size = p, n
-				}
-			}
+	names := make([]string, len(o.waiting))
+	for i, t := range o.waiting {
+		names[i] = t.name
+	}
+	_, err := c.srv.changes.TryCompleteElseWatchContext(c.ctx, o, timeout, names...)
+	switch {
+	case err == nil: // answered, or parked and answered later
+	case errors.Is(err, purgatory.ErrFull), errors.Is(err, purgatory.ErrClosed):
+		o.answer()
+	default:
+		panic(err) // the names and the operation are ours: a bug
+	}
+}
+
+// TryComplete reports whether this broker knows of all of it.
+func (o *topicsChange) TryComplete() bool {
+	img := o.srv.image()
+	return !slices.ContainsFunc(o.waiting, func(t changingTopic) bool { return !t.done(img) })
+}
+
+// Complete runs where this broker learns of the topics, or on a worker.
+func (o *topicsChange) Complete(outcome purgatory.Outcome) {
+	o.srv.metrics.ended(topicsOperation, outcome, time.Since(o.arrived))
+	switch outcome {
+	case purgatory.Completed, purgatory.Expired, purgatory.Closed:
+		o.answer()
+	case purgatory.Cancelled, purgatory.Failed:
+		o.reply.drop()
+		o.reply.conn.cancel()
+	}
+}
+
+func (o *topicsChange) answer() {
+	img := o.srv.image()
+	for _, t := range o.waiting {
+		if t.code != nil && !t.done(img) { // it will be, all the same
+			*t.code = code(kerr.RequestTimedOut)
 		}
-		before := t.kept.Load()
-		if largest == nil {
-			return
+	}
+	o.reply.answer(o.build)
+}
+
+// announceTopics tells those who wait for topics what has become of them.
+func (s *server) announceTopics(before, now *image) {
+	for id, t := range now.byID {
+		if before.byID[id] != t {
+			s.changes.CheckAndComplete(t.name)
 		}
-		largest.free(size - size/4)
-		if t.kept.Load() >= before {
-			return // single huge batches; nothing more can go
+	}
+	for id, t := range before.byID {
+		if now.byID[id] == nil {
+			s.changes.CheckAndComplete(t.name)
 		}
 	}
 }
@@ -184,39 +105,44 @@ func (t *topics) limitSum() {
 func handleCreateTopics(c *conn, req kmsg.Request, r *reply) {
 	q := req.(*kmsg.CreateTopicsRequest)
 	resp := q.ResponseKind().(*kmsg.CreateTopicsResponse)
+	op := &topicsChange{srv: c.srv, reply: r, build: func() kmsg.Response { return resp }, arrived: time.Now()}
 	asked := map[string]int{}
 	for i := range q.Topics {
 		asked[q.Topics[i].Topic]++
 	}
+	resp.Topics = make([]kmsg.CreateTopicsResponseTopic, len(q.Topics))
 	for i := range q.Topics {
-		rt := &q.Topics[i]
-		st := kmsg.NewCreateTopicsResponseTopic()
+		rt, st := &q.Topics[i], &resp.Topics[i]
+		st.Default()
 		st.Topic = rt.Topic
-		fail := func(e *kerr.Error, format string, args ...any) {
-			st.ErrorCode = code(e)
+		made, bad := c.srv.createTopic(rt, asked[rt.Topic] > 1, q.ValidateOnly)
+		if bad != nil {
+			st.ErrorCode, st.ErrorMessage = code(bad.code), kmsg.StringPtr(bad.message)
 			st.NumPartitions, st.ReplicationFactor = -1, -1
-			st.ErrorMessage = kmsg.StringPtr(fmt.Sprintf(format, args...))
+			continue
 		}
-		partitions, retention, bad := topicShape(rt, c.srv.cfg.retentionBytes)
-		switch {
-		case asked[rt.Topic] > 1:
-			fail(kerr.InvalidRequest, "topic is named twice in this request")
-		case bad != nil:
-			fail(bad.code, "%s", bad.message)
-		default:
-			made, err := c.srv.topics.create(rt.Topic, partitions, retention, q.ValidateOnly)
-			if err != nil {
-				fail(err, "%s", err.Description)
-				break
-			}
-			if !q.ValidateOnly {
-				st.TopicID = made.id
-			}
-			st.NumPartitions, st.ReplicationFactor = int32(len(made.partitions)), 1
+		st.NumPartitions, st.ReplicationFactor = int32(len(made.partitions)), int16(len(made.partitions[0].replicas))
+		if !q.ValidateOnly {
+			st.TopicID = made.id
+			op.waiting = append(op.waiting, changingTopic{name: made.name, id: made.id, code: &st.ErrorCode})
 		}
-		resp.Topics = append(resp.Topics, st)
 	}
-	r.now(resp)
+	op.wait(c, time.Duration(q.TimeoutMillis)*time.Millisecond)
+}
+
+func (s *server) createTopic(rt *kmsg.CreateTopicsRequestTopic, twice, validateOnly bool) (*topic, *badTopic) {
+	if twice {
+		return nil, &badTopic{kerr.InvalidRequest, "topic is named twice in this request"}
+	}
+	shape, bad := shapeOf(rt, s.cfg.retentionBytes)
+	if bad != nil {
+		return nil, bad
+	}
+	made, err := s.cluster.controller.create(strings.Clone(rt.Topic), shape, validateOnly)
+	if err != nil {
+		return nil, &badTopic{err, err.Description}
+	}
+	return made, nil
 }
 
 type badTopic struct {
@@ -224,65 +150,72 @@ type badTopic struct {
 	message string
 }
 
-// topicShape reads what a topic is to look like. What this broker cannot do is
+// shapeOf reads what a topic is to look like. What this broker cannot do is
 // refused, not ignored.
-func topicShape(rt *kmsg.CreateTopicsRequestTopic, retention int64) (int32, int64, *badTopic) {
-	partitions := rt.NumPartitions
+func shapeOf(rt *kmsg.CreateTopicsRequestTopic, maxRetention int64) (topicShape, *badTopic) {
+	shape := topicShape{partitions: rt.NumPartitions, replication: rt.ReplicationFactor}
 	if len(rt.ReplicaAssignment) > 0 {
 		if rt.NumPartitions != -1 || rt.ReplicationFactor != -1 {
-			return 0, 0, &badTopic{kerr.InvalidRequest, "both counts and an assignment"}
+			return shape, &badTopic{kerr.InvalidRequest, "both counts and an assignment"}
 		}
 		for i, a := range rt.ReplicaAssignment {
-			if a.Partition != int32(i) || !slices.Equal(a.Replicas, []int32{nodeID}) {
-				return 0, 0, &badTopic{kerr.InvalidReplicaAssignment, "the only node is 0"}
+			if a.Partition != int32(i) {
+				return shape, &badTopic{kerr.InvalidReplicaAssignment, "partitions must be assigned in order, from 0 on"}
 			}
+			shape.replicas = append(shape.replicas, slices.Clone(a.Replicas))
 		}
-		partitions = int32(len(rt.ReplicaAssignment))
-	} else if rt.ReplicationFactor != 1 && rt.ReplicationFactor != -1 {
-		return 0, 0, &badTopic{kerr.InvalidReplicationFactor, "there is one node"}
 	}
 	for _, config := range rt.Configs {
-		if config.Name != "retention.bytes" || config.Value == nil {
-			return 0, 0, &badTopic{kerr.InvalidConfig, "only retention.bytes can be set"}
+		limit := map[string]int64{"retention.bytes": maxRetention, "min.insync.replicas": 1<<31 - 1}[config.Name]
+		if limit == 0 || config.Value == nil {
+			return shape, &badTopic{kerr.InvalidConfig, "only retention.bytes and min.insync.replicas can be set"}
 		}
 		n, err := strconv.ParseInt(*config.Value, 10, 64)
-		if err != nil || n <= 0 || n > retention {
-			return 0, 0, &badTopic{kerr.InvalidConfig, fmt.Sprintf("retention.bytes must be from 1 to %d here", retention)}
+		if err != nil || n <= 0 || n > limit {
+			return shape, &badTopic{kerr.InvalidConfig, fmt.Sprintf("%s must be from 1 to %d here", config.Name, limit)}
 		}
-		retention = n
+		if config.Name == "retention.bytes" {
+			shape.retention = n
+		} else {
+			shape.minISR = int32(n)
+		}
 	}
-	return partitions, retention, nil
+	return shape, nil
 }
 
 func handleDeleteTopics(c *conn, req kmsg.Request, r *reply) {
 	q := req.(*kmsg.DeleteTopicsRequest)
 	resp := q.ResponseKind().(*kmsg.DeleteTopicsResponse)
-	del := func(found *topic, st *kmsg.DeleteTopicsResponseTopic, notFound *kerr.Error) {
-		if found == nil || !c.srv.topics.remove(found) {
-			st.ErrorCode = code(notFound)
+	op := &topicsChange{srv: c.srv, reply: r, build: func() kmsg.Response { return resp }, arrived: time.Now()}
+	resp.Topics = make([]kmsg.DeleteTopicsResponseTopic, 0, len(q.TopicNames)+len(q.Topics)) // its elements stay where they are
+	img := c.srv.cluster.controller.image()
+	del := func(found *topic, name *string, id topicID, unknown *kerr.Error) {
+		resp.Topics = append(resp.Topics, kmsg.NewDeleteTopicsResponseTopic())
+		st := &resp.Topics[len(resp.Topics)-1]
+		st.Topic, st.TopicID = name, id
+		switch {
+		case found == nil:
+			st.ErrorCode = code(unknown)
+			return
+		case found.internal:
+			st.ErrorCode = code(kerr.PolicyViolation)
+			return
+		case !c.srv.cluster.controller.remove(found.id):
+			st.ErrorCode = code(unknown)
 			return
 		}
 		st.Topic, st.TopicID = kmsg.StringPtr(found.name), found.id
-		for _, p := range found.partitions {
-			c.srv.purgatory.CheckAndComplete(p.key)
-		}
+		op.waiting = append(op.waiting, changingTopic{name: found.name, id: found.id, gone: true, code: &st.ErrorCode})
 	}
 	for i := range q.TopicNames {
-		st := kmsg.NewDeleteTopicsResponseTopic()
-		st.Topic = &q.TopicNames[i]
-		del(c.srv.topics.named(q.TopicNames[i]), &st, kerr.UnknownTopicOrPartition)
-		resp.Topics = append(resp.Topics, st)
+		del(img.byName[q.TopicNames[i]], &q.TopicNames[i], topicID{}, kerr.UnknownTopicOrPartition)
 	}
-	for i := range q.Topics {
-		rt := &q.Topics[i]
-		st := kmsg.NewDeleteTopicsResponseTopic()
-		st.Topic, st.TopicID = rt.Topic, rt.TopicID
+	for _, rt := range q.Topics {
 		if rt.Topic != nil {
-			del(c.srv.topics.named(*rt.Topic), &st, kerr.UnknownTopicOrPartition)
+			del(img.byName[*rt.Topic], rt.Topic, rt.TopicID, kerr.UnknownTopicOrPartition)
 		} else {
-			del(c.srv.topics.identified(rt.TopicID), &st, kerr.UnknownTopicID)
+			del(img.byID[rt.TopicID], nil, rt.TopicID, kerr.UnknownTopicID)
 		}
-		resp.Topics = append(resp.Topics, st)
 	}
-	r.now(resp)
+	op.wait(c, time.Duration(q.TimeoutMillis)*time.Millisecond)
 }

@@ -19,28 +19,39 @@ type api struct {
 // apis is the version table: what ApiVersions advertises is what is decoded
 // and answered, no more.
 //
-// Two ranges look odd and are there for librdkafka, which reads features out of
-// them (kcat of Debian carries 2.0). Before it compresses with gzip or snappy it
-// asks whether Produce 0 exists, though it then sends version 7; before lz4 it
-// asks whether FindCoordinator exists. Kafka 4 keeps Produce 0 for the same
-// reason (KAFKA-18659). Both are answered truthfully: Produce before 3 says that
-// its message format is not stored here, FindCoordinator says that there are no
-// groups.
+// Produce 0 looks odd and is there for librdkafka, which reads features out of
+// the ranges (kcat of Debian carries 2.0): before it compresses with gzip or
+// snappy it asks whether Produce 0 exists, though it then sends version 7. Kafka
+// 4 keeps it for the same reason (KAFKA-18659). Produce before 3 is answered
+// truthfully: its message format is not stored here.
 var apis map[int16]api
 
 // init, not a literal: handlers reach ApiVersions, which reads the table, and
 // the compiler calls that an initialization cycle.
 func init() {
 	apis = map[int16]api{
-		int16(kmsg.Produce):         {0, 13, produceLayout, handleProduce},
-		int16(kmsg.Fetch):           {4, 18, fetchLayout, handleFetch},
-		int16(kmsg.ListOffsets):     {0, 11, listOffsetsLayout, handleListOffsets},
-		int16(kmsg.Metadata):        {0, 13, metadataLayout, handleMetadata},
-		int16(kmsg.FindCoordinator): {0, 6, findCoordinatorLayout, handleFindCoordinator},
-		int16(kmsg.ApiVersions):     {0, 4, apiVersionsLayout, handleAPIVersions},
-		int16(kmsg.CreateTopics):    {0, 7, createTopicsLayout, handleCreateTopics},
-		int16(kmsg.DeleteTopics):    {0, 6, deleteTopicsLayout, handleDeleteTopics},
-		int16(kmsg.InitProducerID):  {0, 5, initProducerIDLayout, handleInitProducerID},
+		int16(kmsg.Produce):                   {0, 13, produceLayout, handleProduce},
+		int16(kmsg.Fetch):                     {4, 18, fetchLayout, handleFetch},
+		int16(kmsg.ListOffsets):               {0, 11, listOffsetsLayout, handleListOffsets},
+		int16(kmsg.Metadata):                  {0, 13, metadataLayout, handleMetadata},
+		int16(kmsg.OffsetCommit):              {0, 9, offsetCommitLayout, handleOffsetCommit},
+		int16(kmsg.OffsetFetch):               {0, 9, offsetFetchLayout, handleOffsetFetch},
+		int16(kmsg.FindCoordinator):           {0, 6, findCoordinatorLayout, handleFindCoordinator},
+		int16(kmsg.JoinGroup):                 {0, 9, joinGroupLayout, handleJoinGroup},
+		int16(kmsg.Heartbeat):                 {0, 4, heartbeatLayout, handleHeartbeat},
+		int16(kmsg.LeaveGroup):                {0, 5, leaveGroupLayout, handleLeaveGroup},
+		int16(kmsg.SyncGroup):                 {0, 5, syncGroupLayout, handleSyncGroup},
+		int16(kmsg.DescribeGroups):            {0, 5, describeGroupsLayout, handleDescribeGroups},
+		int16(kmsg.ListGroups):                {0, 5, listGroupsLayout, handleListGroups},
+		int16(kmsg.ApiVersions):               {0, 4, apiVersionsLayout, handleAPIVersions},
+		int16(kmsg.CreateTopics):              {0, 7, createTopicsLayout, handleCreateTopics},
+		int16(kmsg.DeleteTopics):              {0, 6, deleteTopicsLayout, handleDeleteTopics},
+		int16(kmsg.DeleteRecords):             {0, 2, deleteRecordsLayout, handleDeleteRecords},
+		int16(kmsg.InitProducerID):            {0, 5, initProducerIDLayout, handleInitProducerID},
+		int16(kmsg.OffsetForLeaderEpoch):      {0, 4, offsetForLeaderEpochLayout, handleOffsetForLeaderEpoch},
+		int16(kmsg.DescribeConfigs):           {0, 4, describeConfigsLayout, handleDescribeConfigs},
+		int16(kmsg.DeleteGroups):              {0, 2, deleteGroupsLayout, handleDeleteGroups},
+		int16(kmsg.AlterPartitionAssignments): {0, 0, alterPartitionReassignmentsLayout, handleAlterPartitionReassignments},
 	}
 }
 

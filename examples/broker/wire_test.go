@@ -44,7 +44,7 @@ func TestEveryAdvertisedVersion(t *testing.T) {
 					require.NoError(t, err)
 					require.Equal(t, got.HighWatermark, next)
 				case int16(kmsg.ListOffsets):
-					for ts, offset := range map[int64]int64{latestOffset: topic.partitions[0].log.next, earliestOffset: 0} {
+					for ts, offset := range map[int64]int64{latestOffset: replica(s, topic, 0).log.next, earliestOffset: 0} {
 						sp := c.call(listRequest(v, topic, 0, ts)).(*kmsg.ListOffsetsResponse).Topics[0].Partitions[0]
 						require.Zero(t, sp.ErrorCode)
 						if v == 0 {
@@ -81,7 +81,7 @@ func TestEveryAdvertisedVersion(t *testing.T) {
 					req.Topics = append(req.Topics, rt)
 					st := c.call(req).(*kmsg.CreateTopicsResponse).Topics[0]
 					require.Zero(t, st.ErrorCode)
-					require.Len(t, s.topics.named(rt.Topic).partitions, 2)
+					require.Len(t, s.image().byName[rt.Topic].partitions, 2)
 				case int16(kmsg.DeleteTopics):
 					gone := makeTopic(t, s, "gone", 1)
 					req := kmsg.NewPtrDeleteTopicsRequest()
@@ -90,22 +90,42 @@ func TestEveryAdvertisedVersion(t *testing.T) {
 					rt.TopicID = gone.id
 					req.Topics = append(req.Topics, rt)
 					require.Zero(t, c.call(req).(*kmsg.DeleteTopicsResponse).Topics[0].ErrorCode)
-					require.Nil(t, s.topics.named("gone"))
+					require.Nil(t, s.image().byName["gone"])
 				case int16(kmsg.InitProducerID):
 					req := kmsg.NewPtrInitProducerIDRequest()
 					req.Version = v
 					resp := c.call(req).(*kmsg.InitProducerIDResponse)
 					require.Zero(t, resp.ErrorCode)
 					require.Positive(t, resp.ProducerID)
-				case int16(kmsg.FindCoordinator):
-					req := kmsg.NewPtrFindCoordinatorRequest()
-					req.Version, req.CoordinatorKey, req.CoordinatorKeys = v, "group", []string{"group"}
-					resp := c.call(req).(*kmsg.FindCoordinatorResponse)
-					if v < 4 {
-						requireCode(t, kerr.InvalidRequest, resp.ErrorCode)
-					} else {
-						requireCode(t, kerr.InvalidRequest, resp.Coordinators[0].ErrorCode)
-					}
+				case int16(kmsg.DeleteRecords):
+					req := deleteRecordsRequest(topic, 0, 0, patience)
+					req.Version = v
+					require.Zero(t, c.call(req).(*kmsg.DeleteRecordsResponse).Topics[0].Partitions[0].ErrorCode)
+				case int16(kmsg.OffsetForLeaderEpoch):
+					sp := c.call(epochRequest(v, topic, -1, 0)).(*kmsg.OffsetForLeaderEpochResponse).Topics[0].Partitions[0]
+					require.Zero(t, sp.ErrorCode)
+					require.Equal(t, replica(s, topic, 0).log.next, sp.EndOffset)
+				case int16(kmsg.DescribeConfigs):
+					req := kmsg.NewPtrDescribeConfigsRequest()
+					req.Version = v
+					rr := kmsg.NewDescribeConfigsRequestResource()
+					rr.ResourceType, rr.ResourceName = kmsg.ConfigResourceTypeTopic, topic.name
+					req.Resources = append(req.Resources, rr)
+					resource := c.call(req).(*kmsg.DescribeConfigsResponse).Resources[0]
+					require.Zero(t, resource.ErrorCode)
+					require.NotEmpty(t, resource.Configs)
+				case int16(kmsg.AlterPartitionAssignments):
+					req := kmsg.NewPtrAlterPartitionAssignmentsRequest()
+					req.Version = v
+					rt, rp := kmsg.NewAlterPartitionAssignmentsRequestTopic(), kmsg.NewAlterPartitionAssignmentsRequestTopicPartition()
+					rt.Topic, rp.Replicas = topic.name, []int32{0}
+					rt.Partitions = append(rt.Partitions, rp)
+					req.Topics = append(req.Topics, rt)
+					resp := c.call(req).(*kmsg.AlterPartitionAssignmentsResponse)
+					requireCode(t, kerr.UnsupportedVersion, resp.Topics[0].Partitions[0].ErrorCode)
+				case int16(kmsg.FindCoordinator), int16(kmsg.JoinGroup), int16(kmsg.SyncGroup), int16(kmsg.Heartbeat), int16(kmsg.LeaveGroup),
+					int16(kmsg.OffsetCommit), int16(kmsg.OffsetFetch), int16(kmsg.DescribeGroups), int16(kmsg.ListGroups), int16(kmsg.DeleteGroups):
+					// TestFindCoordinator and TestGroupRequestsInEveryVersion: a group is needed.
 				default:
 					t.Fatal("a key without a test")
 				}
@@ -113,6 +133,26 @@ func TestEveryAdvertisedVersion(t *testing.T) {
 		}
 	}
 	c.t = t
+}
+
+func deleteRecordsRequest(topic *topic, partition int32, offset int64, timeout time.Duration) *kmsg.DeleteRecordsRequest {
+	req := kmsg.NewPtrDeleteRecordsRequest()
+	req.Version, req.TimeoutMillis = 2, int32(timeout/time.Millisecond)
+	rt, rp := kmsg.NewDeleteRecordsRequestTopic(), kmsg.NewDeleteRecordsRequestTopicPartition()
+	rt.Topic, rp.Partition, rp.Offset = topic.name, partition, offset
+	rt.Partitions = append(rt.Partitions, rp)
+	req.Topics = append(req.Topics, rt)
+	return req
+}
+
+func epochRequest(version int16, topic *topic, believed, epoch int32) *kmsg.OffsetForLeaderEpochRequest {
+	req := kmsg.NewPtrOffsetForLeaderEpochRequest()
+	req.Version = version
+	rt, rp := kmsg.NewOffsetForLeaderEpochRequestTopic(), kmsg.NewOffsetForLeaderEpochRequestTopicPartition()
+	rt.Topic, rp.CurrentLeaderEpoch, rp.LeaderEpoch = topic.name, believed, epoch
+	rt.Partitions = append(rt.Partitions, rp)
+	req.Topics = append(req.Topics, rt)
+	return req
 }
 
 func listRequest(version int16, topic *topic, partition int32, ts int64) *kmsg.ListOffsetsRequest {

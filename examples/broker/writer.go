@@ -39,6 +39,9 @@ func (c *conn) writeReplies() {
 			}
 		}
 		if len(buf) > 0 {
+			if c.srv.gate.pass(c.ctx) != nil {
+				return
+			}
 			_ = c.nc.SetWriteDeadline(time.Now().Add(c.srv.cfg.writeTimeout))
 			_, err := c.nc.Write(buf)
 			c.giveBackOutbound()

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"errors"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/seed-782fa212/limbo/purgatory"
+)
+
+// deleteRecords is a delayed operation: the leader has moved its log's start, and
+// the answer waits until every live replica has done so, which is a number to be
+// reached on each partition, the low watermark.
+type deleteRecords struct {
+	srv     *server
+	reply   *reply
+	resp    *kmsg.DeleteRecordsResponse
+	waiting []deletedPart
+	arrived time.Time
+}
+
+type deletedPart struct {
+	at     *kmsg.DeleteRecordsResponseTopicPartition
+	reign  reign
+	p      *partition
+	offset int64
+}
+
+func handleDeleteRecords(c *conn, req kmsg.Request, r *reply) {
+	q := req.(*kmsg.DeleteRecordsRequest)
+	op := &deleteRecords{
+		srv:     c.srv,
+		reply:   r,
+		resp:    q.ResponseKind().(*kmsg.DeleteRecordsResponse),
+		arrived: time.Now(),
+	}
+	for i := range q.Topics {
+		rt := &q.Topics[i]
+		st := kmsg.NewDeleteRecordsResponseTopic()
+		st.Topic = rt.Topic
+		st.Partitions = make([]kmsg.DeleteRecordsResponseTopicPartition, len(rt.Partitions))
+		for j := range rt.Partitions {
+			sp := &st.Partitions[j]
+			sp.Default()
+			sp.Partition, sp.LowWatermark = rt.Partitions[j].Partition, -1
+			sp.ErrorCode = code(op.begin(rt.Topic, &rt.Partitions[j], sp))
+		}
+		op.resp.Topics = append(op.resp.Topics, st)
+	}
+	if len(op.waiting) == 0 {
+		r.now(op.resp)
+		return
+	}
+	goals := make([]purgatory.Goal[reign, int64], len(op.waiting))
+	for i, part := range op.waiting {
+		goals[i] = purgatory.Goal[reign, int64]{Key: part.reign, Number: part.offset}
+	}
+	timeout := time.Duration(q.TimeoutMillis) * time.Millisecond
+	_, err := c.srv.deletes.TryCompleteElseWatchContext(c.ctx, op, timeout, purgatory.All, goals...)
+	switch {
+	case err == nil: // answered, or parked and answered later
+	case errors.Is(err, purgatory.ErrFull), errors.Is(err, purgatory.ErrClosed):
+		op.answer()
+	default:
+		panic(err) // the goals and the operation are ours: a bug
+	}
+}
+
+// begin moves the leader's own start.
+func (o *deleteRecords) begin(topic string, rp *kmsg.DeleteRecordsRequestTopicPartition, sp *kmsg.DeleteRecordsResponseTopicPartition) *kerr.Error {
+	p, err := o.srv.lookup(topic, topicID{}, false, rp.Partition)
+	if err != nil {
+		return err
+	}
+	if p.key.topic == o.srv.offsetsTopicID() {
+		return kerr.PolicyViolation // the coordinators' own
+	}
+	now, leads := p.reign()
+	if !leads {
+		return kerr.NotLeaderForPartition
+	}
+	offset := rp.Offset
+	if offset == -1 {
+		offset = min(o.srv.committed(now), over-1)
+	}
+	if offset < 0 {
+		return kerr.OffsetOutOfRange
+	}
+	if err := p.deleteBefore(now.epoch, offset); err != nil {
+		return err
+	}
+	o.waiting = append(o.waiting, deletedPart{sp, now, p, offset})
+	return nil
+}
+
+// Complete runs where the last follower's fetch is handled, or on a worker.
+func (o *deleteRecords) Complete(outcome purgatory.Outcome) {
+	o.srv.metrics.ended(deleteRecordsOperation, outcome, time.Since(o.arrived))
+	switch outcome {
+	case purgatory.Completed, purgatory.Expired, purgatory.Closed:
+		o.answer()
+	case purgatory.Cancelled, purgatory.Failed:
+		o.reply.drop()
+		o.reply.conn.cancel()
+	}
+}
+
+func (o *deleteRecords) answer() {
+	for _, part := range o.waiting {
+		switch low := o.srv.deleted(part.reign); {
+		case low == over:
+			part.at.ErrorCode = code(kerr.NotLeaderForPartition)
+		case low < part.offset:
+			part.at.ErrorCode = code(kerr.RequestTimedOut)
+		default:
+			part.at.LowWatermark = low
+		}
+	}
+	o.reply.now(o.resp)
+}

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// The consumer group of the drive: kgo members that share the steady topic's
+// partitions, come and go. A group delivers at least once: nothing may be
+// missing in the end, and what came twice is counted.
+
+const (
+	readersGroup   = "readers"
+	readersSession = 1500 * time.Millisecond
+)
+
+// readers is the group.
+type readers struct {
+	d *drive
+
+	mu      sync.Mutex
+	members []*reader           // guarded by mu
+	gone    []*reader           // crashed; closed at the end; guarded by mu
+	seen    map[int32]numberSet // by partition; guarded by mu
+	count   uint64              // guarded by mu
+	again   uint64              // guarded by mu
+	wg      sync.WaitGroup
+}
+
+// reader is one member.
+type reader struct {
+	cl     *kgo.Client
+	cancel context.CancelFunc
+	net    breakable
+}
+
+// breakable dials, until it is broken: then nothing gets through any more.
+type breakable struct {
+	mu     sync.Mutex
+	broken bool
+	conns  []net.Conn
+}
+
+var errBroken = errors.New("this member has crashed")
+
+func (b *breakable) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	var d net.Dialer
+	nc, err := d.DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.broken {
+		_ = nc.Close()
+		return nil, errBroken
+	}
+	b.conns = append(b.conns, nc)
+	return nc, nil
+}
+
+func (b *breakable) crash() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.broken = true
+	for _, nc := range b.conns {
+		_ = nc.Close()
+	}
+}
+
+func startReaders(d *drive, n int) *readers {
+	r := &readers{d: d, seen: map[int32]numberSet{}}
+	for range n {
+		r.join()
+	}
+	return r
+}
+
+// join adds a member.
+func (r *readers) join() {
+	m := &reader{}
+	cl, err := r.d.client(
+		kgo.ConsumerGroup(readersGroup), kgo.ConsumeTopics(steadyTopic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.SessionTimeout(readersSession), kgo.HeartbeatInterval(readersSession/5), kgo.RebalanceTimeout(5*time.Second),
+		kgo.AutoCommitInterval(200*time.Millisecond),
+		kgo.FetchMaxWait(500*time.Millisecond),
+		kgo.Dialer(m.net.dial),
+	)
+	if err != nil {
+		r.d.problem("group: %v", err)
+		return
+	}
+	var ctx context.Context
+	ctx, m.cancel = context.WithCancel(context.Background())
+	m.cl = cl
+	r.mu.Lock()
+	r.members = append(r.members, m)
+	r.mu.Unlock()
+	r.wg.Go(func() {
+		for ctx.Err() == nil {
+			cl.PollFetches(ctx).EachRecord(r.see)
+		}
+	})
+}
+
+// take removes the member that has been there longest.
+func (r *readers) take() *reader {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.members) == 0 {
+		return nil
+	}
+	m := r.members[0]
+	r.members = r.members[1:]
+	return m
+}
+
+// leave has a member say goodbye.
+func (r *readers) leave() {
+	if m := r.take(); m != nil {
+		m.close()
+	}
+}
+
+// crash cuts a member off: the group learns of it when its session ends.
+func (r *readers) crash() {
+	m := r.take()
+	if m == nil {
+		return
+	}
+	m.net.crash()
+	m.cancel()
+	r.mu.Lock()
+	r.gone = append(r.gone, m)
+	r.mu.Unlock()
+}
+
+func (m *reader) close() {
+	m.cancel()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	_ = m.cl.LeaveGroupContext(ctx) // it commits before; a crashed one cannot
+	m.cl.Close()
+}
+
+func (r *readers) see(record *kgo.Record) {
+	n, ok := recordNumber(record.Value)
+	if !ok || record.Offset != int64(n) {
+		r.d.problem("group: %s/%d at %d holds the wrong record", record.Topic, record.Partition, record.Offset)
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	set := r.seen[record.Partition]
+	if set.add(n) {
+		r.count++
+	} else {
+		r.again++
+	}
+	r.seen[record.Partition] = set
+}
+
+// end waits until the group has seen what was acknowledged, and closes it.
+func (r *readers) end(timeout time.Duration) {
+	var sent uint64
+	for i := range r.d.ledger.topics[steadyTopic] {
+		p := &r.d.ledger.topics[steadyTopic][i]
+		p.mu.Lock()
+		sent += p.acks
+		p.mu.Unlock()
+	}
+	for end := time.Now().Add(timeout); r.total() < sent && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	}
+	if n := r.total(); n < sent && r.d.load.members > 0 {
+		r.d.problem("group: %d of %d records never came", sent-n, sent)
+	}
+	var closing sync.WaitGroup
+	r.mu.Lock()
+	all := slices.Concat(r.members, r.gone)
+	r.members, r.gone = nil, nil
+	r.mu.Unlock()
+	for _, m := range all {
+		closing.Go(m.close)
+	}
+	closing.Wait()
+	r.wg.Wait()
+}
+
+func (r *readers) total() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.count
+}
+
+func (r *readers) repeated() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.again
+}

@@ -1,0 +1,285 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/seed-782fa212/limbo/purgatory"
+)
+
+// The coordinator moves: whoever is parked has to hear of it at once, not when
+// its time is over (KAFKA-2960 and 9198 forgot that of other operations).
+func TestMoveAnswersWhoIsParked(t *testing.T) {
+	t.Parallel()
+	inGroupBench(t, func(b *groupBench) {
+		joining := []*sent{b.send(joinReq(3, "joining", "")), b.send(joinReq(3, "joining", ""))}
+		first, second := b.send(joinReq(3, "syncing", "")), b.send(joinReq(3, "syncing", ""))
+		time.Sleep(2 * time.Second)
+		ids := []string{answered[*kmsg.JoinGroupResponse](first).MemberID, answered[*kmsg.JoinGroupResponse](second).MemberID}
+		require.Equal(t, ids[0], answered[*kmsg.JoinGroupResponse](first).LeaderID)
+		joined, _ := b.syncAll("joining", joining)
+		rejoin := b.send(joinReq(3, "joining", joined[0]))
+		fresh := b.send(joinReq(3, "new", ""))
+		syncing := b.send(syncReq("syncing", 1, ids[1]))
+		for _, s := range []*sent{rejoin, fresh, syncing} {
+			s.requireParked()
+		}
+
+		moved := time.Now()
+		b.co.resign(0, 2)
+		requireCode(t, kerr.NotCoordinator, answered[*kmsg.JoinGroupResponse](rejoin).ErrorCode)
+		requireCode(t, kerr.NotCoordinator, answered[*kmsg.JoinGroupResponse](fresh).ErrorCode)
+		requireCode(t, kerr.NotCoordinator, answered[*kmsg.SyncGroupResponse](syncing).ErrorCode)
+		require.Equal(t, moved, time.Now(), "at once")
+		b.requireHeartbeat(kerr.NotCoordinator, "syncing", 1, ids[0])
+		requireCode(t, kerr.NotCoordinator, answered[*kmsg.JoinGroupResponse](b.send(joinReq(9, "g", ""))).ErrorCode)
+		requireCode(t, kerr.NotCoordinator, commitCode(answered[*kmsg.OffsetCommitResponse](b.send(commitReq("g", -1, "", 1)))))
+		require.Equal(t, uint64(2), b.ended(joinOperation, purgatory.Cancelled))
+		require.Equal(t, uint64(1), b.ended(syncOperation, purgatory.Cancelled))
+		require.Equal(t, uint64(5), b.ended(heartbeatOperation, purgatory.Closed))
+		b.requireNothingLeft()
+	})
+}
+
+func TestShutdownAnswersWhoIsParked(t *testing.T) {
+	t.Parallel()
+	inGroupBench(t, func(b *groupBench) {
+		first, second := b.send(joinReq(3, "syncing", "")), b.send(joinReq(3, "syncing", ""))
+		time.Sleep(2 * time.Second)
+		leader, follower := answered[*kmsg.JoinGroupResponse](first), answered[*kmsg.JoinGroupResponse](second)
+		require.Equal(t, leader.MemberID, leader.LeaderID)
+		joining := b.send(joinReq(3, "joining", ""))
+		syncing := b.send(syncReq("syncing", 1, follower.MemberID))
+		syncing.requireParked()
+		b.shutdown()
+		requireCode(t, kerr.NotCoordinator, answered[*kmsg.JoinGroupResponse](joining).ErrorCode)
+		requireCode(t, kerr.NotCoordinator, answered[*kmsg.SyncGroupResponse](syncing).ErrorCode)
+		require.Equal(t, uint64(1), b.ended(joinOperation, purgatory.Closed))
+		require.Equal(t, uint64(1), b.ended(syncOperation, purgatory.Closed))
+		require.Equal(t, uint64(3), b.ended(heartbeatOperation, purgatory.Closed))
+		requireCode(t, kerr.NotCoordinator, answered[*kmsg.JoinGroupResponse](b.send(joinReq(9, "g", ""))).ErrorCode)
+	})
+}
+
+// An operation that is handed to its purgatory after its group has gone on, or
+// away: those calls are made without the group's lock.
+func TestLateWatch(t *testing.T) {
+	t.Parallel()
+	inGroupBench(t, func(b *groupBench) {
+		join := b.send(joinReq(9, "g", b.newID("g")))
+		join.requireParked()
+		g := b.group("g")
+		stale := &delayedJoin{g: g, round: g.round + 1, first: true, begunAt: time.Now(), since: time.Now()}
+		stale.watch(time.Hour)
+		late := &delayedSync{g: g, round: g.round, since: time.Now()}
+		late.watch(time.Hour)
+		require.Zero(t, b.co.syncs.Delayed())
+		require.Equal(t, 1, b.co.joins.Delayed())
+		join.requireParked()
+		b.co.resign(0, 2)
+		(&delayedJoin{g: g, round: g.round, first: true, begunAt: time.Now(), since: time.Now()}).watch(time.Hour)
+		require.Zero(t, b.co.joins.Delayed())
+	})
+}
+
+// A session that begins after its member has gone is not left behind.
+func TestLateSession(t *testing.T) {
+	t.Parallel()
+	inGroupBench(t, func(b *groupBench) {
+		ids, _ := b.stableGroup("g", 2)
+		g := b.group("g")
+		answered[*kmsg.LeaveGroupResponse](b.send(leaveReq("g", ids[1])))
+		b.co.beginSession(g, ids[1], time.Hour)
+		require.Equal(t, 1, b.co.sessions.Len())
+	})
+}
+
+// While the shard is being read clients are asked to come back.
+func TestLoading(t *testing.T) {
+	t.Parallel()
+	inGroupBench(t, func(b *groupBench) {
+		b.co.resign(0, -1)
+		s := b.shard(2)
+		loading := kerr.CoordinatorLoadInProgress
+		requireCode(t, loading, answered[*kmsg.JoinGroupResponse](b.send(joinReq(9, "g", ""))).ErrorCode)
+		requireCode(t, loading, answered[*kmsg.SyncGroupResponse](b.send(syncReq("g", 1, "m"))).ErrorCode)
+		b.requireHeartbeat(loading, "g", 1, "m")
+		requireCode(t, loading, answered[*kmsg.LeaveGroupResponse](b.send(leaveReq("g", "m"))).ErrorCode)
+		requireCode(t, loading, commitCode(answered[*kmsg.OffsetCommitResponse](b.send(commitReq("g", -1, "", 1)))))
+		requireCode(t, loading, answered[*kmsg.OffsetFetchResponse](b.send(offsetFetchReq(7, "g"))).ErrorCode)
+		requireCode(t, loading, answered[*kmsg.DescribeGroupsResponse](b.send(describeReq("g"))).Groups[0].ErrorCode)
+		requireCode(t, loading, answered[*kmsg.ListGroupsResponse](b.send(listReq())).ErrorCode)
+		requireCode(t, loading, answered[*kmsg.DeleteGroupsResponse](b.send(deleteReq("g"))).Groups[0].ErrorCode)
+
+		require.True(t, s.open(map[string]*group{}, 0))
+		b.newID("g")
+		b.co.resign(0, 2) // of the reign before
+		b.newID("g")
+		b.co.resign(0, 3)
+		requireCode(t, kerr.NotCoordinator, answered[*kmsg.JoinGroupResponse](b.send(joinReq(9, "g", ""))).ErrorCode)
+	})
+}
+
+func TestGroupsAreBounded(t *testing.T) {
+	t.Parallel()
+	inGroupBench(t, func(b *groupBench) {
+		for i := range 3 {
+			b.newID(fmt.Sprint(i), withSession(time.Second))
+		}
+		requireCode(t, kerr.GroupMaxSizeReached, answered[*kmsg.JoinGroupResponse](b.send(joinReq(9, "3", ""))).ErrorCode)
+		requireCode(t, kerr.InvalidCommitOffsetSize, commitCode(answered[*kmsg.OffsetCommitResponse](b.send(commitReq("3", -1, "", 1)))))
+		time.Sleep(time.Second + 2*b.srv.cfg.tick)
+		synctest.Wait()
+		b.newID("3")
+	}, func(c *groupConfig) { c.maxGroups = 3 })
+}
+
+func TestMemberBytesAreBounded(t *testing.T) {
+	t.Parallel()
+	inGroupBench(t, func(b *groupBench) {
+		large := func(q *kmsg.JoinGroupRequest) { q.Protocols[0].Metadata = make([]byte, 3000) }
+		id := b.newID("g")
+		other := b.newID("g")
+		requireCode(t, kerr.GroupMaxSizeReached, answered[*kmsg.JoinGroupResponse](b.send(joinReq(9, "g", id, large))).ErrorCode)
+		join := b.send(joinReq(9, "g", other))
+		time.Sleep(time.Second)
+		a := answered[*kmsg.JoinGroupResponse](join)
+		requireCode(t, nil, a.ErrorCode)
+
+		// An assignment that is too much ends the generation.
+		sync := syncReq("g", 1, other, other)
+		sync.GroupAssignment[0].MemberAssignment = make([]byte, 3000)
+		requireCode(t, kerr.UnknownServerError, answered[*kmsg.SyncGroupResponse](b.send(sync)).ErrorCode)
+		require.Equal(t, groupPreparing, b.state("g"))
+		b.syncAll("g", []*sent{b.send(joinReq(9, "g", other))})
+
+		for range 3 {
+			b.send(joinReq(9, "h", ""))
+		}
+		requireCode(t, kerr.GroupMaxSizeReached, answered[*kmsg.JoinGroupResponse](b.send(joinReq(9, "h", ""))).ErrorCode)
+	}, func(c *groupConfig) {
+		c.maxMemberBytes = 5 * memberOverhead
+		c.initialRebalanceDelay = time.Millisecond
+	})
+}
+
+// Everything at once, on a few groups: members come, go, and are late; the
+// coordinator moves away and back. What is parked in one group is completed by
+// requests of others' goroutines, by the wheel's, and by the move; a lock that is
+// held over one of those calls would end it here (KAFKA-5970, 6042). Every
+// request is answered once: reply.now panics on a second answer, and the bench
+// looks for those without one.
+func TestGroupsUnderContention(t *testing.T) {
+	t.Parallel()
+	b := newGroupBench(t, func(c *groupConfig) {
+		c.initialRebalanceDelay, c.minSession = time.Millisecond, 5*time.Millisecond
+		c.offsetsCompactBytes = 10_000
+	})
+	b.log.async = true
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	for i := range 16 {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(i), 1))
+			for n := range 60 {
+				b.behave(rng, fmt.Sprintf("group-%d", rng.IntN(3)), fmt.Sprintf("%d-%d", i, n))
+			}
+		})
+	}
+	moved := make(chan struct{})
+	go func() {
+		defer close(moved)
+		for epoch := int32(2); ; epoch++ {
+			select {
+			case <-stop:
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+			b.co.resign(0, epoch)
+			b.log.settle()
+			b.lead(epoch)
+		}
+	}()
+	finished := make(chan struct{})
+	go func() { wg.Wait(); close(finished) }()
+	select {
+	case <-finished:
+	case <-time.After(patience):
+		t.Fatal("a standstill")
+	}
+	close(stop)
+	<-moved
+	b.log.settle()
+	ctx := ctxFor(t)
+	require.NoError(t, b.co.shutdown(ctx))
+	for _, s := range b.all {
+		require.NotNil(t, s.answer(), "%T is not answered", s.req)
+	}
+	require.Zero(t, b.co.groups.Load())
+	require.Zero(t, b.co.memberBytes.used.Load())
+	require.Zero(t, b.co.offsetBytes.used.Load())
+	require.Zero(t, b.srv.metrics.panics.Load())
+	for _, st := range b.co.stats() {
+		require.Zero(t, st.Delayed+st.Watched+st.Keys)
+	}
+}
+
+// behave is a client's part in it: it joins, syncs, commits, stays for a while
+// and leaves, or does not do one of these.
+func (b *groupBench) behave(rng *rand.Rand, group, name string) {
+	ms := func(n int) time.Duration { return time.Duration(5+rng.IntN(n)) * time.Millisecond }
+	join := joinReq(int16(rng.IntN(2)*6+3), group, "", withSession(ms(20)), withRebalance(ms(20)))
+	if rng.IntN(4) == 0 {
+		join.Version, join.InstanceID = 9, kmsg.StringPtr(name[:strings.IndexByte(name, '-')])
+	}
+	joined := await(b.send(join)).(*kmsg.JoinGroupResponse)
+	if kerrOf(joined.ErrorCode) == kerr.MemberIDRequired {
+		join.MemberID = joined.MemberID
+		joined = await(b.send(join)).(*kmsg.JoinGroupResponse)
+	}
+	if joined.ErrorCode != 0 {
+		return
+	}
+	var ids []string
+	for _, m := range joined.Members {
+		ids = append(ids, m.MemberID)
+	}
+	if rng.IntN(8) > 0 {
+		await(b.send(syncReq(group, joined.Generation, joined.MemberID, ids...)))
+	}
+	for range rng.IntN(4) {
+		await(b.send(heartbeatReq(group, joined.Generation, joined.MemberID)))
+		await(b.send(commitReq(group, joined.Generation, joined.MemberID, rng.Int64N(1000))))
+		await(b.send(offsetFetchReq(8, group)))
+		await(b.send(describeReq(group)))
+	}
+	switch rng.IntN(3) {
+	case 0:
+		await(b.send(leaveReq(group, joined.MemberID)))
+	case 1:
+		await(b.send(deleteReq(group)))
+	}
+}
+
+// await blocks until a request is answered.
+func await(s *sent) kmsg.Response {
+	for {
+		if a := s.answer(); a != nil {
+			return a
+		}
+		select {
+		case <-s.r.conn.wake:
+		case <-time.After(patience):
+			panic(fmt.Sprintf("%T is not answered", s.req))
+		}
+	}
+}

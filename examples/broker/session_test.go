@@ -1,0 +1,145 @@
+package main
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/seed-782fa212/limbo/purgatory"
+)
+
+// The session of a member: from its last sign of life it lasts for its timeout,
+// no less, and a tick more at most.
+func TestSessionEndsInTimeAndNotEarlier(t *testing.T) {
+	t.Parallel()
+	const session = 3 * time.Second
+	for name, alive := range map[string]func(b *groupBench, generation int32, id string){
+		"the answer to its sync": func(*groupBench, int32, string) {},
+		"a heartbeat": func(b *groupBench, generation int32, id string) {
+			b.requireHeartbeat(nil, "g", generation, id)
+		},
+		"another sync": func(b *groupBench, generation int32, id string) {
+			requireCode(b.t, nil, answered[*kmsg.SyncGroupResponse](b.send(syncReq("g", generation, id))).ErrorCode)
+		},
+		"another join": func(b *groupBench, _ int32, id string) {
+			requireCode(b.t, nil, answered[*kmsg.JoinGroupResponse](b.send(joinReq(9, "g", id, withSession(session)))).ErrorCode)
+		},
+		"a commit": func(b *groupBench, generation int32, id string) {
+			requireCode(b.t, nil, commitCode(answered[*kmsg.OffsetCommitResponse](b.send(commitReq("g", generation, id, 1)))))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inGroupBench(t, func(b *groupBench) {
+				ids, generation := b.stableGroup("g", 2, withSession(session))
+				begun := time.Now()
+				follower := ids[1]
+				for range 3 {
+					time.Sleep(session - time.Millisecond)
+					alive(b, generation, follower)
+					if name != "the answer to its sync" {
+						begun = time.Now()
+					}
+					b.requireHeartbeat(nil, "g", generation, ids[0]) // who looks must not expire itself
+					if name == "the answer to its sync" {
+						break
+					}
+				}
+				time.Sleep(time.Until(begun.Add(session / 2)))
+				b.requireHeartbeat(nil, "g", generation, ids[0])
+				time.Sleep(time.Until(begun.Add(session - 1)))
+				synctest.Wait()
+				require.Equal(t, groupStable, b.state("g"), "dropped too early")
+				require.Zero(t, b.ended(heartbeatOperation, purgatory.Expired))
+				time.Sleep(2 * b.srv.cfg.tick)
+				b.requireHeartbeat(kerr.RebalanceInProgress, "g", generation, ids[0])
+				b.requireHeartbeat(kerr.UnknownMemberID, "g", generation, follower)
+				require.Equal(t, uint64(1), b.ended(heartbeatOperation, purgatory.Expired))
+			})
+		})
+	}
+}
+
+// The table's deadline is moved after the group has noted the sign of life, and
+// without its lock. One that comes up in between must not drop the member.
+func TestSessionEndsAmidAHeartbeat(t *testing.T) {
+	t.Parallel()
+	inGroupBench(t, func(b *groupBench) {
+		ids, generation := b.stableGroup("g", 1, withSession(time.Second))
+		time.Sleep(900 * time.Millisecond)
+		g := b.group("g")
+		var l later
+		g.mu.Lock()
+		require.Nil(t, g.heartbeatLocked(heartbeatReq("g", generation, ids[0]), &l))
+		g.mu.Unlock()
+		time.Sleep(500 * time.Millisecond) // the goroutine that is to touch the session does not get its turn
+		for _, call := range l.calls {
+			call()
+		}
+		b.requireHeartbeat(nil, "g", generation, ids[0])
+	})
+}
+
+// Who waits here cannot say that it lives.
+func TestParkedMembersAreAlive(t *testing.T) {
+	t.Parallel()
+	inGroupBench(t, func(b *groupBench) {
+		short := withSession(time.Second)
+		silent := b.send(joinReq(3, "g", ""))
+		time.Sleep(time.Second)
+		id := answered[*kmsg.JoinGroupResponse](silent).MemberID
+		requireCode(t, nil, answered[*kmsg.SyncGroupResponse](b.send(syncReq("g", 1, id))).ErrorCode)
+
+		join := b.send(joinReq(3, "g", "", short))
+		time.Sleep(8 * time.Second)
+		join.requireParked() // the first one has 10 s to come
+		again := b.send(joinReq(3, "g", id))
+		a := answered[*kmsg.JoinGroupResponse](join)
+		requireCode(t, nil, a.ErrorCode)
+		requireCode(t, nil, answered[*kmsg.JoinGroupResponse](again).ErrorCode)
+
+		sync := b.send(syncReq("g", 2, a.MemberID))
+		time.Sleep(8 * time.Second)
+		sync.requireParked() // the leader has as long to sync
+		b.send(syncReq("g", 2, id, a.MemberID))
+		require.Equal(t, "for "+a.MemberID, string(answered[*kmsg.SyncGroupResponse](sync).MemberAssignment))
+
+		// Its session began with the answer.
+		time.Sleep(time.Second - 1)
+		synctest.Wait()
+		require.Equal(t, groupStable, b.state("g"))
+		time.Sleep(2 * b.srv.cfg.tick)
+		b.requireHeartbeat(kerr.UnknownMemberID, "g", 2, a.MemberID)
+	})
+}
+
+// A member of a round that is under way goes, and was the last one missing.
+func TestSessionEndsWhileARoundWaitsForIt(t *testing.T) {
+	t.Parallel()
+	inGroupBench(t, func(b *groupBench) {
+		b.stableGroup("g", 1, withSession(2*time.Second), withRebalance(time.Minute))
+		join := b.send(joinReq(3, "g", "", withRebalance(time.Minute)))
+		join.requireParked()
+		time.Sleep(2*time.Second + 2*b.srv.cfg.tick)
+		a := answered[*kmsg.JoinGroupResponse](join)
+		requireCode(t, nil, a.ErrorCode)
+		require.Equal(t, a.MemberID, a.LeaderID)
+	})
+}
+
+// A shorter session that a member asks for with its next join holds from then on.
+func TestSessionIsThatOfTheLatestJoin(t *testing.T) {
+	t.Parallel()
+	inGroupBench(t, func(b *groupBench) {
+		ids, _ := b.stableGroup("g", 1, withSession(time.Hour/2))
+		ids, generation := b.syncAll("g", []*sent{b.send(joinReq(9, "g", ids[0], withSession(time.Second)))})
+		time.Sleep(time.Second + 2*b.srv.cfg.tick)
+		synctest.Wait()
+		b.requireHeartbeat(kerr.UnknownMemberID, "g", generation, ids[0])
+		require.Zero(t, b.co.groups.Load())
+	})
+}
