@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,10 +16,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The runner's children are this test binary.
+// The runner's children are this test binary, and so is kfake.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == childFlag {
 		if err := child(os.Args[2]); err != nil {
+			warn("%v", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	if os.Getenv(kfakeVariable) != "" {
+		if err := serveKfake(); err != nil {
 			warn("%v", err)
 			os.Exit(1)
 		}
@@ -98,6 +106,23 @@ func TestSizesARivalCannotDoAreDoneOnceSmaller(t *testing.T) {
 	require.Contains(t, seen, "W1 stdlib goroutines=1 pending=10M")
 	require.NotContains(t, seen, "W1 go-zero goroutines=1 pending=1M")
 	require.Contains(t, seen, "W7 stdlib goroutines=1 pending=100M")
+}
+
+// What a rival of timers does not do is a gap; that a broker is no timer is none.
+func TestOnlyRivalsOfAKindHaveGaps(t *testing.T) {
+	r := runner{workloads: workloads, rivals: rivals, reps: 1}
+	for _, riv := range r.rivals {
+		require.Equal(t, !slices.Contains([]string{"purgatory", "threshold", "limbo-broker", "kfake"}, riv.name), riv.timers(), riv.name)
+	}
+	r.rivals = slices.DeleteFunc(slices.Clone(r.rivals), func(riv rival) bool { return riv.missing != nil })
+	r.plan()
+	require.NotEmpty(t, r.gaps)
+	for _, g := range r.gaps {
+		riv, ok := rivalNamed(g.Impl)
+		require.True(t, ok)
+		require.True(t, riv.timers(), "%s %s", g.Workload, g.Impl)
+		require.Contains(t, timerWorkloads, g.Workload)
+	}
 }
 
 func TestRepetitionsGoRoundTheRivals(t *testing.T) {

@@ -35,6 +35,8 @@ type Job struct {
 	// Slack stretches the time in which timers are started before the first
 	// of them is due; raised when it was too short.
 	Slack int `json:"slack"`
+	// Server is the program that the child starts and measures, if it does.
+	Server string `json:"server,omitempty"`
 }
 
 // seed is the same for every rival.

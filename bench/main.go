@@ -1,5 +1,6 @@
-// Command bench measures limbo's timers against the others there are. See
-// README.md in its directory, and BENCHMARKS.md for what came of it.
+// Command bench measures limbo's timers against the others there are, its
+// purgatory under load, and the broker that is made of both. See README.md in
+// its directory, and BENCHMARKS.md for what came of it.
 package main
 
 import (
@@ -26,6 +27,13 @@ func main() {
 			debug.SetMemoryLimit(free / 10 * 9)
 		}
 		if err := child(os.Args[2]); err != nil {
+			warn("%v", err)
+			os.Exit(1)
+		}
+		return
+	}
+	if os.Getenv(kfakeVariable) != "" {
+		if err := serveKfake(); err != nil {
 			warn("%v", err)
 			os.Exit(1)
 		}

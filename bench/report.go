@@ -116,5 +116,7 @@ the live heap after a full collection, handles included, and in W7 what is
 resident. 100M timers are held once in a run, so those rows have no brackets. In
 W4 the control runs beside one goroutine for each core, woken when the burst
 would be due, that works and yields as a wheel's workers do: what any goroutine
-would wait then, timers or not.
+would wait then, timers or not. In W12 client and server are two processes that
+share the machine, the client is the same for both, and a server's CPU is read
+from its process's own clock.
 `

@@ -20,6 +20,9 @@ type rival struct {
 	bytes int
 	// missing says why it cannot run here; nil if it always can.
 	missing func() string
+	// server makes the program that run starts, for a rival that is one. It is
+	// called in the runner, and makes it once.
+	server func() (string, error)
 	// run does a job in this process, which is a child made for it.
 	run func(Job) (Result, error)
 	// command is what does a job instead, for a rival that is not in Go.
@@ -38,6 +41,8 @@ var rivals = []rival{
 	nettyRival,
 	purgatoryRival,
 	thresholdRival,
+	limboBrokerRival,
+	kfakeRival,
 }
 
 var timerWorkloads = []string{"W1", "W2", "W3", "W4", "W5", "W6", "W7"}
@@ -48,6 +53,9 @@ func inProcess[H any](open opener[H]) func(Job) (Result, error) {
 }
 
 func (r rival) can(workload string) bool { return slices.Contains(r.does, workload) }
+
+// timers says whether the rival is one of timers at all.
+func (r rival) timers() bool { return slices.ContainsFunc(timerWorkloads, r.can) }
 
 // params cuts a workload's size down to what the rival is asked to hold.
 func (r rival) params(w workload, p Params) Params {
@@ -75,6 +83,12 @@ func rivalNamed(name string) (rival, bool) {
 func (r rival) argv(self string, j Job) ([]string, error) {
 	if r.command != nil {
 		return r.command(j), nil
+	}
+	if r.server != nil {
+		var err error
+		if j.Server, err = r.server(); err != nil {
+			return nil, err
+		}
 	}
 	b, err := json.Marshal(j)
 	return []string{self, childFlag, string(b)}, err

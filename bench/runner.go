@@ -71,8 +71,8 @@ func (r *runner) plan() [][]step {
 					continue
 				}
 				planned[key] = true
-				if !riv.can(w.name) && !slices.Contains(timerWorkloads, w.name) {
-					continue // a rival of timers is none of the purgatory
+				if !riv.can(w.name) && (!riv.timers() || !slices.Contains(timerWorkloads, w.name)) {
+					continue // a rival of timers is none of the purgatory, nor of brokers, nor the other way round
 				}
 				if reason := r.gap(w, riv); reason != "" {
 					r.addGap(Gap{w.name, riv.name, nil, reason})

@@ -82,7 +82,7 @@ func aboveControl(impl string) func(figures) (float64, bool) {
 	}
 }
 
-var ours = map[string]bool{"timingwheel": true, "scheduler": true, "keyed": true}
+var ours = map[string]bool{"timingwheel": true, "scheduler": true, "keyed": true, "limbo-broker": true}
 
 var (
 	none      = Params{"pending": 0, "goroutines": 1}
@@ -93,6 +93,7 @@ var (
 	conns100k = Params{"connections": 100_000}
 	scale1k   = Params{"pending": 1_000, "goroutines": 1}
 	scale100M = Params{"pending": 100_000_000, "goroutines": 1}
+	parked10k = Params{"parked": 10_000}
 )
 
 // targets are looked up at the full sizes; a quick run shows those that it has.
@@ -144,6 +145,8 @@ var targets = []target{
 		got, ok := f.at("W11", "purgatory", "speedup", Params{"goroutines": 2})
 		return 1 / got, ok
 	}},
+	{"W12", "wake_p99_us, × kfake's", 1, ratio("W12", "wake_p99_us", "limbo-broker", "kfake", parked10k)},
+	{"W12", "idle_cpu_pct", 1, one("W12", "limbo-broker", "idle_cpu_pct", parked10k)},
 }
 
 // targetTable says of each target that has its figures whether it is reached.

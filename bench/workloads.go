@@ -14,10 +14,10 @@ type workload struct {
 }
 
 var workloads = []workload{w1Workload, w2Workload, w3Workload, w4Workload, w5Workload, w6Workload, w7Workload,
-	w8Workload, w9Workload, w10Workload, w11Workload}
+	w8Workload, w9Workload, w10Workload, w11Workload, w12Workload}
 
 // work does a job of timers with an in-process rival; those of the purgatory are
-// in purgatories.go.
+// in purgatories.go, those of brokers in w12.go.
 func work[H any](j Job, open opener[H]) (Result, error) {
 	switch j.Workload {
 	case "W1":

@@ -456,3 +456,25 @@ func TestFollowerBeginsAnew(t *testing.T) {
 	require.NotEmpty(t, requireSame(t, c, topic))
 	require.Greater(t, replica(away.server(), topic, 0).log.start, int64(100))
 }
+
+// A fetch that a change of leaders has ended says so, though its answer be made
+// when this broker leads again: an empty one would be too early.
+func TestLostAndRegainedLeadership(t *testing.T) {
+	t.Parallel()
+	s := startBroker(t)
+	topic := makeTopic(t, s, "t", 2)
+	c := dial(t, s)
+	head := fetchRequest(12, topic, forEver, 1, plenty, want{1, 0, plenty})
+	behind := fetchRequest(12, topic, forEver, 1, plenty, want{0, 0, plenty})
+	c.send(head, behind)
+	parked(t, s, 2)
+	p, a := replica(s, topic, 0), topic.partitions[0]
+	a.leader, a.epoch, a.version = 1, a.epoch+1, a.version+1
+	s.assign(p, topic, a, time.Now())
+	parked(t, s, 1)
+	a.leader, a.epoch, a.version = 0, a.epoch+1, a.version+1
+	s.assign(p, topic, a, time.Now())
+	require.Zero(t, dial(t, s).produce(topic, 1, batchOf([]string{"x"})).ErrorCode)
+	require.NotEmpty(t, partitionsOf(c.receive(head))[0].RecordBatches)
+	requireCode(t, kerr.NotLeaderForPartition, partitionsOf(c.receive(behind))[0].ErrorCode)
+}

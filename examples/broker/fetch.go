@@ -88,9 +88,9 @@ func handleFetch(c *conn, req kmsg.Request, r *reply) {
 		version:  q.Version,
 		follower: q.Version <= lastReplicaFetch && q.ReplicaID >= 0,
 		maxBytes: min(int(max(q.MaxBytes, 0)), c.srv.cfg.maxFetch),
-		parts:    resolveFetch(c.srv, q),
 		arrived:  time.Now(),
 	}
+	f.resolve(q)
 	// More than an answer may hold cannot be waited for.
 	f.minBytes = min(int64(q.MinBytes), int64(f.maxBytes))
 	if f.follower {
@@ -179,12 +179,13 @@ func (f *fetch) overload() {
 	}
 }
 
-func resolveFetch(s *server, q *kmsg.FetchRequest) []fetchPart {
+// resolve finds the partitions.
+func (f *fetch) resolve(q *kmsg.FetchRequest) {
 	n := 0
 	for i := range q.Topics {
 		n += len(q.Topics[i].Partitions)
 	}
-	parts := make([]fetchPart, 0, n)
+	f.parts = make([]fetchPart, 0, n)
 	for i := range q.Topics {
 		rt := &q.Topics[i]
 		named := &fetchTopic{rt.Topic, rt.TopicID}
@@ -194,24 +195,21 @@ func resolveFetch(s *server, q *kmsg.FetchRequest) []fetchPart {
 			if q.Version >= 9 {
 				epoch = rp.CurrentLeaderEpoch
 			}
-			p, err := s.lookup(rt.Topic, rt.TopicID, q.Version >= 13, rp.Partition)
+			p, err := f.srv.lookup(rt.Topic, rt.TopicID, q.Version >= 13, rp.Partition)
 			if err == nil {
-				if err = p.leads(epoch); err == kerr.UnknownTopicOrPartition && q.Version >= 13 {
-					err = kerr.UnknownTopicID
-				}
+				err = p.leads(epoch)
 			}
-			parts = append(parts, fetchPart{
+			f.parts = append(f.parts, fetchPart{
 				topic:    named,
 				index:    rp.Partition,
 				epoch:    epoch,
 				offset:   rp.FetchOffset,
 				maxBytes: int(max(rp.PartitionMaxBytes, 0)),
 				p:        p,
-				err:      err,
+				err:      f.named(err),
 			})
 		}
 	}
-	return parts
 }
 
 // TryComplete reports whether there is enough to answer, or a reason not to
@@ -222,7 +220,10 @@ func (f *fetch) TryComplete() bool {
 	for i := range f.parts {
 		part := &f.parts[i]
 		s := part.p.state(part.offset, part.epoch, f.follower)
-		if s.failed {
+		if s.err != nil {
+			// Kept, for by the time the answer is made this broker may lead again, and
+			// the client would be told that there is nothing, too early.
+			part.err = f.named(s.err)
 			return true
 		}
 		// What a partition may not give does not count, except that one batch
@@ -307,6 +308,14 @@ func (f *fetch) build(throttle time.Duration) kmsg.Response {
 	return resp
 }
 
+// named is the error as this version of the request has it.
+func (f *fetch) named(err *kerr.Error) *kerr.Error {
+	if err == kerr.UnknownTopicOrPartition && f.version >= 13 {
+		return kerr.UnknownTopicID
+	}
+	return err
+}
+
 // fill reads one partition into the answer.
 func (f *fetch) fill(sp *kmsg.FetchResponseTopicPartition, part *fetchPart, room int, atLeastOne bool) *kerr.Error {
 	switch {
@@ -319,10 +328,8 @@ func (f *fetch) fill(sp *kmsg.FetchResponseTopicPartition, part *fetchPart, room
 	got := part.p.read(part.offset, part.epoch, f.follower, min(part.maxBytes, room), atLeastOne)
 	sp.HighWatermark, sp.LastStableOffset, sp.LogStartOffset = got.hw, got.hw, got.start
 	switch {
-	case got.err == kerr.UnknownTopicOrPartition && f.version >= 13:
-		return kerr.UnknownTopicID
 	case got.err != nil:
-		return got.err
+		return f.named(got.err)
 	case part.err != nil:
 		return part.err // a follower that must begin anew: it needs to know where
 	}

@@ -167,9 +167,9 @@ func (p *partition) uncommittedLocked() int64 {
 
 // state is what a fetch needs to know to decide whether it has waited enough.
 type state struct {
-	readable int64     // bytes from the fetch's offset on
-	failed   bool      // not the leader any more, or out of range: answer now
-	changed  time.Time // when there was last something new to read
+	readable int64       // bytes from the fetch's offset on
+	err      *kerr.Error // not the leader any more, or out of range: answer now
+	changed  time.Time   // when there was last something new to read
 }
 
 // visibleLocked is how far a reader may read: a follower to the log's end, a
@@ -184,8 +184,11 @@ func (p *partition) visibleLocked(follower bool) int64 {
 func (p *partition) state(offset int64, epoch int32, follower bool) state {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.leadsLocked(epoch) != nil || !p.log.inRange(offset) {
-		return state{failed: true}
+	if err := p.leadsLocked(epoch); err != nil {
+		return state{err: err}
+	}
+	if !p.log.inRange(offset) {
+		return state{err: kerr.OffsetOutOfRange}
 	}
 	s := state{readable: p.log.readable(offset, p.visibleLocked(follower)), changed: p.committedAt}
 	if follower {
