@@ -176,8 +176,17 @@ func (s *server) keepInSync(ctx context.Context) {
 		if s.gate.pass(ctx) != nil {
 			return
 		}
-		for _, p := range s.partitions.all() {
-			s.keepPartitionInSync(p)
+		// By the image: it is read without a lock, and what has no followers is not
+		// even looked up.
+		for id, t := range s.image().byID {
+			for i := range t.partitions {
+				if a := &t.partitions[i]; a.leader != s.id || len(a.replicas) < 2 {
+					continue
+				}
+				if p := s.local(partitionKey{id, int32(i)}); p != nil {
+					s.keepPartitionInSync(p)
+				}
+			}
 		}
 	}
 }

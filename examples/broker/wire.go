@@ -51,7 +51,7 @@ func init() {
 		int16(kmsg.OffsetForLeaderEpoch):      {0, 4, offsetForLeaderEpochLayout, handleOffsetForLeaderEpoch},
 		int16(kmsg.DescribeConfigs):           {0, 4, describeConfigsLayout, handleDescribeConfigs},
 		int16(kmsg.DeleteGroups):              {0, 2, deleteGroupsLayout, handleDeleteGroups},
-		int16(kmsg.AlterPartitionAssignments): {0, 0, alterPartitionReassignmentsLayout, handleAlterPartitionReassignments},
+		int16(kmsg.AlterPartitionAssignments): {0, 1, alterPartitionReassignmentsLayout, handleAlterPartitionReassignments},
 	}
 }
 

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+)
+
+// kfakeRival is franz-go's broker for tests, the other one that is written in Go
+// and keeps its records in memory.
+var kfakeRival = rival{
+	name:  "kfake",
+	setup: "github.com/twmb/franz-go/pkg/kfake with one broker, in a process of its own",
+	does:  []string{"W12"},
+	bytes: pollBytes,
+	run: func(j Job) (Result, error) {
+		self, err := os.Executable()
+		if err != nil {
+			return Result{}, err
+		}
+		server := exec.Command(self)
+		server.Env = append(os.Environ(), kfakeVariable+"=1")
+		return w12(j, server)
+	},
+}
+
+// kfakeVariable has this binary be nothing but a kfake, as kfake has no program
+// of its own.
+const kfakeVariable = "LIMBO_BENCH_KFAKE"
+
+func serveKfake() error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		return err
+	}
+	defer cluster.Close()
+	fmt.Printf("kfake: listening on %s\n", cluster.ListenAddrs()[0])
+	<-ctx.Done()
+	return nil
+}

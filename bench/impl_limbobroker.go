@@ -1,0 +1,61 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+)
+
+// limboBrokerRival is examples/broker, built from the tree that is measured and
+// run as its users run it.
+var limboBrokerRival = rival{
+	name: "limbo-broker",
+	setup: "limbo's examples/broker, `-serve` with one node, in a process of its own; " +
+		"its limits of connections and partitions raised to what is asked of it",
+	does:    []string{"W12"},
+	bytes:   pollBytes,
+	missing: func() string { _, err := brokerBinary(); return text(err) },
+	server:  func() (string, error) { return brokerBinary() },
+	run: func(j Job) (Result, error) {
+		room := strconv.Itoa(j.Params["parked"] + 64)
+		return w12(j, exec.Command(j.Server, "-serve", "-addr", "127.0.0.1:0", "-brokers", "1",
+			"-max-connections", room, "-max-partitions", room, "-max-parked", room))
+	},
+}
+
+// brokerBinary builds the broker, once, or says what keeps from it.
+var brokerBinary = sync.OnceValues(func() (string, error) {
+	root, err := repository()
+	if err != nil {
+		return "", err
+	}
+	tool, err := exec.LookPath("go")
+	if err != nil {
+		return "", errors.New("no go on the PATH to build it with")
+	}
+	dir, err := scratch()
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(dir, "limbo-broker")
+	build := exec.Command(tool, "build", "-o", file, "./examples/broker")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w: %s", err, complaint(out))
+	}
+	return file, nil
+})
+
+// complaint is the first line of the compiler's that is no heading.
+func complaint(out []byte) string {
+	for line := range bytes.Lines(out) {
+		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
+			return string(line)
+		}
+	}
+	return ""
+}

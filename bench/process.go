@@ -1,0 +1,129 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// server is a broker in a process of its own beside this one, so that its CPU
+// time can be told from the client's.
+type server struct {
+	cmd   *exec.Cmd
+	addr  string        // where it listens
+	ended chan struct{} // closed when the process is gone
+	err   error         // how it ended; set before ended is closed
+}
+
+// serverLimit is how long a server may take to listen, and to end.
+const serverLimit = 20 * time.Second
+
+// startServer starts a server and waits until it says "listening on host:port".
+func startServer(cmd *exec.Cmd) (*server, error) {
+	said := &announcement{addr: make(chan string, 1)}
+	var stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = said, &stderr
+	cmd.WaitDelay = time.Second
+	endWithParent(cmd)
+	s := &server{cmd: cmd, ended: make(chan struct{})}
+	started := make(chan error, 1)
+	go func() {
+		// endWithParent is about the thread that starts the process: this one stays
+		// for as long as the server runs.
+		runtime.LockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			s.err = cmd.Wait()
+			close(s.ended)
+		}
+	}()
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	select {
+	case s.addr = <-said.addr:
+		return s, nil
+	case <-s.ended:
+		if s.err == nil {
+			s.err = errors.New("exit status 0")
+		}
+		return nil, fmt.Errorf("%s ended before it listened: %w: %s", cmd.Path, s.err, firstLine(stderr.Bytes()))
+	case <-time.After(serverLimit):
+		_ = cmd.Process.Kill()
+		<-s.ended
+		return nil, fmt.Errorf("%s does not listen after %v: %s", cmd.Path, serverLimit, firstLine(stderr.Bytes()))
+	}
+}
+
+// stop ends the server, and says how it ended if that was not well.
+func (s *server) stop() error {
+	_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may be gone already
+	select {
+	case <-s.ended:
+	case <-time.After(serverLimit):
+		_ = s.cmd.Process.Kill()
+		<-s.ended
+		return fmt.Errorf("the server does not end within %v", serverLimit)
+	}
+	if s.err != nil {
+		return fmt.Errorf("the server: %w", s.err)
+	}
+	return nil
+}
+
+// cpu is the CPU time that the server has used so far.
+func (s *server) cpu() (time.Duration, error) { return processCPU(s.cmd.Process.Pid) }
+
+// quiet waits until the server does nothing any more, which is when it has read
+// and parked all that was sent. One that is never quiet is waited for in vain:
+// its CPU is in the figures.
+func (s *server) quiet() error {
+	const span = 50 * time.Millisecond
+	for still, end := 0, time.Now().Add(serverLimit); still < 2 && time.Now().Before(end); {
+		before, err := s.cpu()
+		if errors.Is(err, errors.ErrUnsupported) {
+			time.Sleep(20 * span)
+			return nil
+		}
+		time.Sleep(span)
+		after, err2 := s.cpu()
+		if err := errors.Join(err, err2); err != nil {
+			return err
+		}
+		if still++; after-before > span/50 {
+			still = 0
+		}
+	}
+	return nil
+}
+
+// announcement is a server's standard output, of which one line matters.
+type announcement struct {
+	addr chan string // capacity 1
+	line []byte
+	done bool
+}
+
+func (a *announcement) Write(p []byte) (int, error) {
+	for _, b := range p {
+		if a.done {
+			break
+		}
+		if b != '\n' {
+			a.line = append(a.line, b)
+			continue
+		}
+		if _, addr, ok := strings.Cut(string(a.line), "listening on "); ok {
+			a.addr <- strings.TrimSpace(addr)
+			a.done = true
+		}
+		a.line = a.line[:0]
+	}
+	return len(p), nil
+}

@@ -1,0 +1,14 @@
+//go:build !linux
+
+package main
+
+import (
+	"errors"
+	"os/exec"
+	"time"
+)
+
+// endWithParent does nothing: a server outlives this process if it is killed.
+func endWithParent(*exec.Cmd) {}
+
+func processCPU(int) (time.Duration, error) { return 0, errors.ErrUnsupported }

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+var w12Workload = workload{
+	name: "W12", title: "long poll: fetches parked at a broker, woken one at a time by a produce", size: "parked",
+	metrics: []string{"wake_p50_us", "wake_p99_us", "idle_cpu_pct"},
+	full:    sizes("parked", 10_000),
+	quick:   sizes("parked", 1_000),
+}
+
+// pollBytes is roughly what a parked fetch takes on both sides, with its
+// connection.
+const pollBytes = 100 << 10
+
+// w12 parks a fetch on each partition of a topic, each on a connection of its
+// own, as consumers do. More of them on a connection would not be woken one at a
+// time: its answers come in the order of its requests, in both brokers, so those
+// behind a parked fetch wait for it, whatever has become of theirs.
+//
+// All parked, the server's CPU is taken while nothing happens at all. Then, again
+// and again, a record is produced to one partition with acks=all, and the time
+// taken from just before its bytes are written until its consumer has read the
+// fetch's answer. Then the fetch is sent anew, and for half a millisecond
+// nothing is done: it is parked by then, and the server as idle as before.
+//
+// Client and server have the machine's cores for themselves, and share them.
+func w12(j Job, command *exec.Cmd) (res Result, err error) {
+	n := j.Params["parked"]
+	warm, samples, still := 100, 1_000, 2*time.Second
+	if j.Quick {
+		warm, samples, still = 20, 200, 500*time.Millisecond
+	}
+	if err := roomForFiles(n); err != nil {
+		return Result{}, err
+	}
+	s, err := startServer(command)
+	if err != nil {
+		return Result{}, err
+	}
+	defer func() { err = errors.Join(err, s.stop()) }()
+	polls, err := park(s.addr, n)
+	if err != nil {
+		return Result{}, err
+	}
+	defer polls.close()
+
+	m := Metrics{}
+	if err := s.quiet(); err != nil {
+		return Result{}, err
+	}
+	runtime.GC()
+	switch pct, err := s.idle(still); {
+	case err == nil:
+		m["idle_cpu_pct"] = pct
+	case !errors.Is(err, errors.ErrUnsupported):
+		return Result{}, err
+	}
+
+	r := j.seed()
+	times := hdrhistogram.New(1, int64(time.Minute), 3)
+	for i, last := 0, -1; i < warm+samples; i++ {
+		pause(500 * time.Microsecond)
+		next := int(r.below(uint64(n)))
+		if next == last { // let it settle
+			next = (next + 1) % n
+		}
+		took, err := polls.wake(next)
+		if err != nil {
+			return Result{}, err
+		}
+		if last = next; i >= warm {
+			_ = times.RecordValue(int64(took))
+		}
+	}
+	at := func(q float64) time.Duration { return time.Duration(times.ValueAtQuantile(q * 100)) }
+	m["wake_p50_us"], m["wake_p99_us"] = us(at(.5)), us(at(.99))
+	quantiles := make([]float64, len(quantilePoints))
+	for i, q := range quantilePoints {
+		quantiles[i] = ms(at(q))
+	}
+	return Result{Metrics: m, Quantiles: quantiles}, nil
+}
+
+// idle is the share of one core that the server uses while nothing is asked of
+// it.
+func (s *server) idle(span time.Duration) (pct float64, err error) {
+	begun := time.Now()
+	before, err := s.cpu()
+	if err != nil {
+		return 0, err
+	}
+	time.Sleep(span)
+	after, err := s.cpu()
+	return float64(after-before) / float64(time.Since(begun)) * 100, err
+}
+
+// roomForFiles says no if this process may not open n connections, and raises
+// its limit if it has to. The server is under the same one, and raises its own,
+// as Go programs do.
+func roomForFiles(n int) error {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return err
+	}
+	need := uint64(n) + 128
+	if limit.Cur >= need {
+		return nil
+	}
+	if limit.Max < need {
+		return fmt.Errorf("needs %d open files, %d are allowed", need, limit.Max)
+	}
+	limit.Cur = limit.Max
+	return syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)
+}

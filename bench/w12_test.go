@@ -1,0 +1,156 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Both brokers, through real children and into a report.
+func TestLongPollWorkload(t *testing.T) {
+	dir := t.TempDir()
+	var stdout bytes.Buffer
+	code := bench(t.Context(), []string{"-quick", "-json", "-run", "W12", "-out", dir}, &stdout, os.Stderr)
+	require.Zero(t, code)
+	var impls []string
+	for line := range strings.Lines(stdout.String()) {
+		var r Result
+		require.NoError(t, json.Unmarshal([]byte(line), &r), line)
+		require.Equal(t, "W12", r.Workload)
+		require.Equal(t, Params{"parked": 1_000}, r.Params)
+		require.Positive(t, r.Metrics["wake_p50_us"], line)
+		require.GreaterOrEqual(t, r.Metrics["wake_p99_us"], r.Metrics["wake_p50_us"], line)
+		if runtime.GOOS == "linux" {
+			require.Contains(t, r.Metrics, "idle_cpu_pct")
+		}
+		impls = append(impls, r.Impl)
+	}
+	require.Equal(t, []string{"limbo-broker", "kfake"}, impls)
+	report, err := os.ReadFile(filepath.Join(dir, "report.md"))
+	require.NoError(t, err)
+	require.Contains(t, string(report), "w12_wake.png")
+	require.FileExists(t, filepath.Join(dir, "w12_wake.png"))
+}
+
+// kfakeHere is a server for tests: this binary again.
+func kfakeHere(t *testing.T) *server {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), kfakeVariable+"=1")
+	s, err := startServer(cmd)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.stop()) })
+	return s
+}
+
+// A fetch that is woken has the record that was produced, and no other fetch is
+// woken by it: wake says so, again and again.
+func TestPollsAreWokenOneAtATime(t *testing.T) {
+	s := kfakeHere(t)
+	ps, err := park(s.addr, 10)
+	require.NoError(t, err)
+	defer ps.close()
+	for i := range 100 {
+		took, err := ps.wake(i * 7 % 10)
+		require.NoError(t, err)
+		require.Positive(t, took)
+	}
+	for _, p := range ps.all {
+		require.Equal(t, int64(10), p.offset)
+	}
+}
+
+// An answer that is not what was waited for is an error, not a figure.
+func TestPollsNoticeAWrongRecord(t *testing.T) {
+	ps, err := park(kfakeHere(t).addr, 2)
+	require.NoError(t, err)
+	defer ps.close()
+	ps.all[0].offset = 5 // as if five records had been lost
+	_, err = ps.wake(0)
+	require.ErrorContains(t, err, "where one at 5 was to come")
+}
+
+func TestPollsNoticeAWrongWakeUp(t *testing.T) {
+	ps, err := park(kfakeHere(t).addr, 2)
+	require.NoError(t, err)
+	defer ps.close()
+	stray := produceRequest(pollTopic, 1)
+	require.NoError(t, ps.producer.write(ps.producer.frame(stray)))
+	_, err = ps.producer.receive(stray)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return len(ps.answers) == 1 }, 20*time.Second, time.Millisecond)
+	_, err = ps.wake(0)
+	require.ErrorContains(t, err, "nothing was produced for")
+}
+
+func TestAServerThatGoesIsAnError(t *testing.T) {
+	s := kfakeHere(t)
+	ps, err := park(s.addr, 2)
+	require.NoError(t, err)
+	defer ps.close()
+	require.NoError(t, s.stop())
+	_, err = ps.wake(0)
+	require.Error(t, err)
+	_, err = park(s.addr, 2)
+	require.Error(t, err)
+}
+
+func TestAServerThatDoesNotStart(t *testing.T) {
+	_, err := startServer(exec.Command("/nonexistent/broker"))
+	require.ErrorContains(t, err, "/nonexistent/broker")
+	_, err = startServer(exec.Command("sh", "-c", "echo no such flag >&2; exit 2"))
+	require.ErrorContains(t, err, "exit status 2")
+	require.ErrorContains(t, err, "no such flag")
+}
+
+func TestAnnouncement(t *testing.T) {
+	a := announcement{addr: make(chan string, 1)}
+	for _, piece := range []string{"broker: starting\nbroker: list", "ening on 127.0.0.1:1234\nbro", "ker: listening on 1.2.3.4:5\n"} {
+		n, err := io.WriteString(&a, piece)
+		require.NoError(t, err)
+		require.Equal(t, len(piece), n)
+	}
+	require.Equal(t, "127.0.0.1:1234", <-a.addr)
+	require.Empty(t, a.addr)
+}
+
+// The clock is the other process's, and only what it does moves it.
+func TestProcessCPU(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux tells")
+	}
+	busy := exec.Command("sh", "-c", "while :; do :; done")
+	require.NoError(t, busy.Start())
+	defer func() { _, _ = busy.Process.Kill(), busy.Wait() }()
+	idle := exec.Command("sleep", "60")
+	require.NoError(t, idle.Start())
+	defer func() { _, _ = idle.Process.Kill(), idle.Wait() }()
+	require.Eventually(t, func() bool {
+		used, err := processCPU(busy.Process.Pid)
+		return err == nil && used > 50*time.Millisecond
+	}, 20*time.Second, time.Millisecond)
+	used, err := processCPU(idle.Process.Pid)
+	require.NoError(t, err)
+	require.Less(t, used, 40*time.Millisecond)
+}
+
+func TestFilesAreAskedForBeforehand(t *testing.T) {
+	require.NoError(t, roomForFiles(100))
+	require.ErrorContains(t, roomForFiles(1<<40), "open files")
+}
+
+func TestComplaint(t *testing.T) {
+	require.Equal(t, "x.go:1:2: undefined: y", complaint([]byte("# example.com/x\n\nx.go:1:2: undefined: y\nmore\n")))
+	require.Empty(t, complaint(nil))
+}
