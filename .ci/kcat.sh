@@ -132,6 +132,7 @@ echo "ok: three members of a group read a partition each"
 victim=$(readers 0)
 kill -KILL "${members[$victim]}" || fail "group: nothing to kill"
 killed=$(date +%s%N)
+wait "${members[$victim]}" 2>/dev/null || true
 tell
 taken=""
 for _ in $(seq 200); do

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -79,7 +80,7 @@ var loadColours = []color.RGBA{{0x1f, 0x5f, 0xd6, 0xff}, {0x0e, 0x9a, 0xa7, 0xff
 const (
 	plotWidth   = 9 * vg.Inch
 	plotHeight  = 4.2 * vg.Inch
-	legendWidth = 1.35 * vg.Inch
+	legendWidth = 1.6 * vg.Inch
 	leastMS     = 0.001 // what is less, or early, is drawn here
 )
 
@@ -164,7 +165,8 @@ func legendOf(f figurePlot, rows []Row) plot.Legend {
 	l.TextStyle.Font.Size = vg.Points(10)
 	if f.kind == "load" {
 		for i, row := range rows {
-			l.Add(row.Params.String(), swatch{loadColours[i%len(loadColours)]})
+			name := strings.ReplaceAll(row.Params.String(), "_ms=", " ") // or there is no room for it
+			l.Add(name+" ms", swatch{loadColours[i%len(loadColours)]})
 		}
 		return l
 	}
@@ -218,6 +220,17 @@ func (logTicks) Ticks(from, to float64) []plot.Tick {
 	return ticks
 }
 
+// evenTicks are the library's, labelled as the tables are.
+func evenTicks(from, to float64) []plot.Tick {
+	ticks := plot.DefaultTicks{}.Ticks(from, to)
+	for i := range ticks {
+		if ticks[i].Label != "" {
+			ticks[i].Label = number(ticks[i].Value)
+		}
+	}
+	return ticks
+}
+
 // logY scales by decades if the values are far apart, and says from where.
 func logY(p *plot.Plot, values []float64) (from float64, log bool) {
 	least, most := math.Inf(1), 0.
@@ -228,6 +241,7 @@ func logY(p *plot.Plot, values []float64) (from float64, log bool) {
 	}
 	if most <= 0 || most/least < 20 {
 		p.Y.Min, p.Y.Max = 0, max(most*1.12, 1e-9)
+		p.Y.Tick.Marker = plot.TickerFunc(evenTicks)
 		return 0, false
 	}
 	from = math.Pow(10, math.Floor(math.Log10(least*.7)))

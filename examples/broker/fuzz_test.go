@@ -41,6 +41,8 @@ func fuzzBroker(t testing.TB) *server {
 	cfg.retentionBytes, cfg.maxLogSum, cfg.maxFetch = 8<<10, 32<<10, 8<<10
 	cfg.maxProducers = 4
 	cfg.maxParked, cfg.maxWatched = 16, 64
+	cfg.groups.maxGroups, cfg.groups.maxMembers, cfg.groups.maxID = 8, 4, 64
+	cfg.groups.maxMemberBytes, cfg.groups.maxOffsetBytes, cfg.groups.offsetsCompactBytes = 32<<10, 16<<10, 4<<10
 	cfg.lingerClose = time.Millisecond
 	cfg.brokers, cfg.replication, cfg.minISR = 1, 1, 1
 	c, err := startCluster(cfg, []net.Listener{silent{make(chan struct{})}})
@@ -107,6 +109,9 @@ func FuzzFrame(f *testing.F) {
 		require.Zero(t, s.metrics.panics.Load())
 		require.LessOrEqual(t, s.partitions.kept.Load(), s.cfg.maxLogSum+int64(s.cfg.maxFrame))
 		require.LessOrEqual(t, len(s.image().all()), s.cfg.maxTopics)
+		require.LessOrEqual(t, s.groups.groups.Load(), int64(s.cfg.groups.maxGroups))
+		require.LessOrEqual(t, s.groups.memberBytes.used.Load(), s.cfg.groups.maxMemberBytes)
+		require.LessOrEqual(t, s.groups.offsetBytes.used.Load(), s.cfg.groups.maxOffsetBytes)
 		require.Zero(t, s.outbound.Load())
 		require.Zero(t, s.queuedSum.Load())
 		// The context that frees a connection's fetches has ended; they go at once,
