@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -59,12 +58,8 @@ func handleDeleteRecords(c *conn, req kmsg.Request, r *reply) {
 	}
 	timeout := time.Duration(q.TimeoutMillis) * time.Millisecond
 	_, err := c.srv.deletes.TryCompleteElseWatchContext(c.ctx, op, timeout, purgatory.All, goals...)
-	switch {
-	case err == nil: // answered, or parked and answered later
-	case errors.Is(err, purgatory.ErrFull), errors.Is(err, purgatory.ErrClosed):
+	if c.srv.notParked(err) {
 		op.answer()
-	default:
-		panic(err) // the goals and the operation are ours: a bug
 	}
 }
 
@@ -97,14 +92,7 @@ func (o *deleteRecords) begin(topic string, rp *kmsg.DeleteRecordsRequestTopicPa
 
 // Complete runs where the last follower's fetch is handled, or on a worker.
 func (o *deleteRecords) Complete(outcome purgatory.Outcome) {
-	o.srv.metrics.ended(deleteRecordsOperation, outcome, time.Since(o.arrived))
-	switch outcome {
-	case purgatory.Completed, purgatory.Expired, purgatory.Closed:
-		o.answer()
-	case purgatory.Cancelled, purgatory.Failed:
-		o.reply.drop()
-		o.reply.conn.cancel()
-	}
+	o.srv.settle(deleteRecordsOperation, outcome, o.arrived, o.reply, o.answer)
 }
 
 func (o *deleteRecords) answer() {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -114,21 +113,16 @@ func handleFetch(c *conn, req kmsg.Request, r *reply) {
 		return
 	}
 	if c.srv.fetches.Watched()+len(keys) > c.srv.cfg.maxWatched {
-		f.overload() // MaxOperations counts fetches; each may watch thousands of keys
+		c.srv.metrics.overload.Add(1) // MaxOperations counts fetches; each may watch thousands of keys
+		f.overload()
 		return
 	}
 	wait := time.Duration(q.MaxWaitMillis) * time.Millisecond
 	// c.ctx ends when the client hangs up, and takes the fetch out of the
 	// purgatory with it: nobody would read the answer.
 	_, err := c.srv.fetches.TryCompleteElseWatchContext(c.ctx, f, wait, keys...)
-	switch {
-	case err == nil: // answered, or parked and answered later
-	case errors.Is(err, purgatory.ErrFull):
+	if c.srv.notParked(err) {
 		f.overload()
-	case errors.Is(err, purgatory.ErrClosed):
-		f.answer(0) // shutting down
-	default:
-		panic(err) // the keys and the operation are ours: a bug
 	}
 }
 
@@ -171,7 +165,6 @@ func (f *fetch) note(q *kmsg.FetchRequest) {
 // overload answers a fetch that there is no room to park, with what there is.
 // If that is not enough, the client is asked to come back later.
 func (f *fetch) overload() {
-	f.srv.metrics.overload.Add(1)
 	if f.TryComplete() {
 		f.answer(0)
 	} else {
@@ -247,19 +240,13 @@ func (f *fetch) TryComplete() bool {
 // or on the one that shuts it down; none of them may be held up by this client's
 // network. So it only says that the answer may be built.
 func (f *fetch) Complete(outcome purgatory.Outcome) {
-	if !f.follower { // they fetch on and on, and would drown the rest
-		f.srv.metrics.ended(fetchOperation, outcome, time.Since(f.arrived))
-		if outcome == purgatory.Completed && !f.changed.IsZero() {
-			f.srv.metrics.woken.Add(1)
-		}
+	kind := fetchOperation
+	if f.follower {
+		kind = replicaFetchOperation
+	} else if outcome == purgatory.Completed && !f.changed.IsZero() {
+		f.srv.metrics.woken.Add(1)
 	}
-	switch outcome {
-	case purgatory.Completed, purgatory.Expired, purgatory.Closed:
-		f.answer(0) // with what there is
-	case purgatory.Cancelled, purgatory.Failed:
-		f.reply.drop()
-		f.reply.conn.cancel() // after a panic of TryComplete; else it is done already
-	}
+	f.srv.settle(kind, outcome, f.arrived, f.reply, func() { f.answer(0) }) // with what there is
 }
 
 // wokenAt is for the latency of consumers' answers.

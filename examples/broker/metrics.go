@@ -19,7 +19,7 @@ type metrics struct {
 	records atomic.Uint64    // appended
 
 	woken    atomic.Uint64 // parked fetches that an append completed
-	overload atomic.Uint64 // fetches answered at once because the purgatory was full
+	overload atomic.Uint64 // requests answered at once because a purgatory was full
 	wake     histogram     // from the rise of the high watermark to the write of the fetch answer it completed
 
 	operations    [operationKinds]operations

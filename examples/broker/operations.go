@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -14,6 +15,7 @@ type operationKind uint8
 const (
 	produceOperation operationKind = iota
 	fetchOperation
+	replicaFetchOperation // a follower's, which goes on and on
 	joinOperation
 	syncOperation
 	heartbeatOperation
@@ -24,7 +26,7 @@ const (
 )
 
 func (k operationKind) String() string {
-	return [...]string{"produce", "fetch", "join", "sync", "heartbeat", "delete_records", "topics"}[k]
+	return [...]string{"produce", "fetch", "replica_fetch", "join", "sync", "heartbeat", "delete_records", "topics"}[k]
 }
 
 // operations counts those of one kind: by outcome, and how long they waited.
@@ -38,4 +40,31 @@ func (m *metrics) ended(kind operationKind, outcome purgatory.Outcome, waited ti
 	o := &m.operations[kind]
 	o.ended[outcome].Add(1)
 	o.waited.add(waited)
+}
+
+// settle ends a parked request: it is answered, or, if its client has gone or a
+// check has panicked, it is not, and the connection ends.
+func (s *server) settle(kind operationKind, outcome purgatory.Outcome, arrived time.Time, r *reply, answer func()) {
+	s.metrics.ended(kind, outcome, time.Since(arrived))
+	switch outcome {
+	case purgatory.Completed, purgatory.Expired, purgatory.Closed:
+		answer()
+	case purgatory.Cancelled, purgatory.Failed:
+		r.drop()
+		r.conn.cancel()
+	}
+}
+
+// notParked says whether a purgatory has refused a request, which then has to be
+// answered at once: for want of room, or because the broker stops.
+func (s *server) notParked(err error) bool {
+	switch {
+	case err == nil: // answered, or parked and answered later
+		return false
+	case errors.Is(err, purgatory.ErrFull):
+		s.metrics.overload.Add(1)
+	case !errors.Is(err, purgatory.ErrClosed):
+		panic(err) // the keys and the operation are ours: a bug
+	}
+	return true
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -103,15 +102,8 @@ func (o *produce) wait(c *conn, timeout time.Duration) {
 		goals[i] = purgatory.Goal[reign, int64]{Key: reign{part.p.key, part.epoch}, Number: part.end}
 	}
 	_, err := c.srv.produces.TryCompleteElseWatchContext(c.ctx, o, timeout, purgatory.All, goals...)
-	switch {
-	case err == nil: // answered, or parked and answered later
-	case errors.Is(err, purgatory.ErrFull):
-		c.srv.metrics.overload.Add(1)
+	if c.srv.notParked(err) {
 		o.answer() // those that are not replicated yet have timed out
-	case errors.Is(err, purgatory.ErrClosed):
-		o.answer()
-	default:
-		panic(err) // the goals and the operation are ours: a bug
 	}
 }
 
@@ -119,14 +111,7 @@ func (o *produce) wait(c *conn, timeout time.Duration) {
 // replica there, on a worker, or where leadership is lost: it only makes the
 // answer.
 func (o *produce) Complete(outcome purgatory.Outcome) {
-	o.srv.metrics.ended(produceOperation, outcome, time.Since(o.arrived))
-	switch outcome {
-	case purgatory.Completed, purgatory.Expired, purgatory.Closed:
-		o.answer()
-	case purgatory.Cancelled, purgatory.Failed:
-		o.reply.drop()
-		o.reply.conn.cancel()
-	}
+	o.srv.settle(produceOperation, outcome, o.arrived, o.reply, o.answer)
 }
 
 // answer says of each partition what has become of its records.

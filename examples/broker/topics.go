@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -51,12 +50,8 @@ func (o *topicsChange) wait(c *conn, timeout time.Duration) {
 		names[i] = t.name
 	}
 	_, err := c.srv.changes.TryCompleteElseWatchContext(c.ctx, o, timeout, names...)
-	switch {
-	case err == nil: // answered, or parked and answered later
-	case errors.Is(err, purgatory.ErrFull), errors.Is(err, purgatory.ErrClosed):
+	if c.srv.notParked(err) {
 		o.answer()
-	default:
-		panic(err) // the names and the operation are ours: a bug
 	}
 }
 
@@ -68,14 +63,7 @@ func (o *topicsChange) TryComplete() bool {
 
 // Complete runs where this broker learns of the topics, or on a worker.
 func (o *topicsChange) Complete(outcome purgatory.Outcome) {
-	o.srv.metrics.ended(topicsOperation, outcome, time.Since(o.arrived))
-	switch outcome {
-	case purgatory.Completed, purgatory.Expired, purgatory.Closed:
-		o.answer()
-	case purgatory.Cancelled, purgatory.Failed:
-		o.reply.drop()
-		o.reply.conn.cancel()
-	}
+	o.srv.settle(topicsOperation, outcome, o.arrived, o.reply, o.answer)
 }
 
 func (o *topicsChange) answer() {
