@@ -478,3 +478,33 @@ func TestLostAndRegainedLeadership(t *testing.T) {
 	require.NotEmpty(t, partitionsOf(c.receive(head))[0].RecordBatches)
 	requireCode(t, kerr.NotLeaderForPartition, partitionsOf(c.receive(behind))[0].ErrorCode)
 }
+
+// A produce to two partitions, of which one gets another leader, goes on waiting
+// for the other, and each is told its own.
+func TestProduceOutlivesOneOfItsLeaders(t *testing.T) {
+	t.Parallel()
+	c := startBrokers(t, 3, patient)
+	topic, err := c.controller.create("t", topicShape{replicas: [][]int32{{0, 1}, {0, 2}}}, false)
+	require.Nil(t, err)
+	whole(t, c)
+	lead := c.nodes[0]
+	isolate(c, lead)
+	s := lead.server()
+	produce := acks(-1, forEver, produceRequest(9, topic, 0, batchOf([]string{"x"})))
+	other := kmsg.NewProduceRequestTopicPartition()
+	other.Partition, other.Records = 1, batchOf([]string{"y"})
+	produce.Topics[0].Partitions = append(produce.Topics[0].Partitions, other)
+	conn := dial(t, s)
+	conn.send(produce)
+	require.Eventually(t, func() bool { return s.produces.Delayed() == 1 }, patience, time.Millisecond)
+
+	a := topic.partitions[0]
+	a.leader, a.epoch, a.version = 1, a.epoch+1, a.version+1
+	s.assign(replica(s, topic, 0), topic, a, time.Now())
+	require.Equal(t, 1, s.produces.Delayed(), "it still waits for the other partition")
+	c.links.heal(0, 2)
+	got := conn.receive(produce).(*kmsg.ProduceResponse).Topics[0].Partitions
+	requireCode(t, kerr.NotLeaderForPartition, got[0].ErrorCode)
+	require.Zero(t, got[1].ErrorCode)
+	require.Zero(t, got[1].BaseOffset)
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+// leaderOfThree leads brokers 1 and 2, of which 2 is in sync, in epoch 4, after
+// ten records of epoch 3.
+func leaderOfThree(t *testing.T) (*partition, *image) {
+	t.Helper()
+	cfg := testConfig()
+	p := newPartition(&cfg, partitionKey{}, 0, new(atomic.Int64), stored{})
+	for i := range 10 {
+		p.log.append(batchOf([]string{fmt.Sprint(i)}), 3, 1, 0)
+	}
+	p.assign(&topic{name: "t", retention: cfg.retentionBytes, minISR: 1},
+		assignment{replicas: []int32{0, 1, 2}, isr: []int32{0, 2}, epoch: 4}, time.Now())
+	return p, &image{nodes: []nodeInfo{{id: 0}, {id: 1}, {id: 2}}}
+}
+
+// at is a follower's fetch that says it has what comes before offset.
+func at(p *partition, id int32, offset int64) fetched {
+	return p.fetchedBy(id, offset, 0, 4, 3, time.Now())
+}
+
+// A follower of which this reign has not heard yet holds the high watermark
+// where it was; then it is the slowest of those in sync.
+func TestHighWatermarkIsTheSlowest(t *testing.T) {
+	t.Parallel()
+	p, _ := leaderOfThree(t)
+	require.Zero(t, p.hw)
+	require.False(t, at(p, 1, 9).raised, "it is not in sync")
+	require.True(t, at(p, 2, 5).raised)
+	require.Equal(t, int64(5), p.hw)
+	require.False(t, at(p, 2, 4).raised, "it never goes back")
+	require.Equal(t, int64(5), p.hw)
+	require.True(t, at(p, 2, 10).raised)
+	require.Equal(t, int64(10), p.hw)
+}
+
+// What was said to a leader of another epoch, or by a stranger, does not count.
+func TestFetchesOfOtherEpochs(t *testing.T) {
+	t.Parallel()
+	p, _ := leaderOfThree(t)
+	for epoch, want := range map[int32]*kerr.Error{3: kerr.FencedLeaderEpoch, 5: kerr.UnknownLeaderEpoch, -1: kerr.UnknownLeaderEpoch} {
+		require.Equal(t, want, p.fetchedBy(2, 10, 0, epoch, 3, time.Now()).err)
+	}
+	require.Equal(t, kerr.UnknownTopicOrPartition, at(p, 7, 10).err)
+	require.Zero(t, p.hw)
+}
+
+// Who has caught up with the high watermark, but not with where this reign began,
+// may hold records that are not the leader's, and is not in sync yet.
+func TestWhoMayComeBackIntoSync(t *testing.T) {
+	t.Parallel()
+	p, img := leaderOfThree(t)
+	at(p, 2, 5)
+	require.False(t, at(p, 1, 4).rejoining, "behind the high watermark")
+	require.False(t, at(p, 1, 7).rejoining, "behind the reign")
+	_, _, ok := p.wanted(img, time.Now(), time.Hour)
+	require.False(t, ok)
+	require.True(t, at(p, 1, 10).rejoining)
+
+	dead := &image{nodes: []nodeInfo{{id: 0}, {id: 2}}}
+	_, _, ok = p.wanted(dead, time.Now(), time.Hour)
+	require.False(t, ok, "one that does not live")
+	_, isr, ok := p.wanted(img, time.Now(), time.Hour)
+	require.True(t, ok)
+	require.Equal(t, []int32{0, 1, 2}, isr)
+}
+
+// From the moment that a leader asks for a follower to be in sync, the follower
+// counts: the controller may have granted it before the leader knows.
+func TestAskedForCountsAtOnce(t *testing.T) {
+	t.Parallel()
+	p, img := leaderOfThree(t)
+	at(p, 1, 10)
+	at(p, 2, 10)
+	require.Equal(t, int64(10), p.hw)
+	believed, _, ok := p.wanted(img, time.Now(), time.Hour)
+	require.True(t, ok)
+	p.log.append(batchOf([]string{"x"}), 4, 1, 0)
+	p.fetchedBy(2, 11, 0, 4, 4, time.Now())
+	require.Equal(t, int64(10), p.hw, "without the one that was asked for")
+	p.withdraw(believed)
+	p.fetchedBy(2, 11, 0, 4, 4, time.Now())
+	require.Equal(t, int64(11), p.hw)
+}
+
+// A follower that has not been at the log's end for too long is not in sync; one
+// that was, at some time not too long ago, is, also if it never is right now.
+func TestWhoLags(t *testing.T) {
+	t.Parallel()
+	p, img := leaderOfThree(t)
+	const lag = time.Minute
+	start := time.Now()
+	after := func(d time.Duration) time.Time { return start.Add(d) }
+	p.fetchedBy(2, 10, 0, 4, 3, after(0))
+	inSync := func(d time.Duration) bool {
+		_, isr, changed := p.wanted(img, after(d), lag)
+		return !changed || len(isr) == 2
+	}
+	for i := range int64(4) { // each time it comes, it has all but the last record
+		p.log.append(batchOf([]string{"x"}), 4, 1, 0)
+		p.fetchedBy(2, 10+i, 0, 4, min(3+int32(i), 4), after(time.Duration(i)*lag/2))
+		require.True(t, inSync(time.Duration(i)*lag/2), i)
+	}
+	require.True(t, inSync(2*lag))
+	require.False(t, inSync(2*lag+time.Second), "it was last at the end, as that was then, after 1 minute")
+}
