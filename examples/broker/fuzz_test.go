@@ -5,9 +5,13 @@ import (
 	"encoding/binary"
 	"io"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net"
+	"os"
 	"reflect"
+	"slices"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -100,24 +104,68 @@ func FuzzFrame(f *testing.F) {
 		f.Add(pipelined)
 	}
 	f.Cleanup(func() { fuzzDone(f, s) })
-	f.Fuzz(func(t *testing.T, data []byte) {
-		if s.image().byName["some-topic"] == nil { // the last input may have deleted it
-			_, _ = s.cluster.controller.create("some-topic", topicShape{partitions: 1, replication: -1}, false)
-			s.catchUp(context.Background())
+	f.Fuzz(func(t *testing.T, data []byte) { requireSurvives(t, s, data) })
+}
+
+// fuzzedKey, in the environment, is the number of the one request that
+// FuzzRequest sends; without it, it sends them all.
+const fuzzedKey = "BROKER_FUZZ_KEY"
+
+// FuzzRequest sends requests whose frame and header are right, with any body: it
+// gets further than FuzzFrame, which mostly breaks those.
+func FuzzRequest(f *testing.F) {
+	keys := slices.Sorted(maps.Keys(apis))
+	if only := os.Getenv(fuzzedKey); only != "" {
+		n, err := strconv.Atoi(only)
+		require.NoError(f, err)
+		require.Contains(f, apis, int16(n))
+		keys = []int16{int16(n)}
+	}
+	rng := rand.New(rand.NewPCG(5, 6))
+	for i, key := range keys {
+		for v := apis[key].min; v <= apis[key].max; v++ {
+			req := kmsg.RequestForKey(key)
+			req.SetVersion(v)
+			fill(reflect.ValueOf(req).Elem(), rng)
+			req.SetVersion(v)
+			f.Add(uint8(i), uint8(v-apis[key].min), req.AppendTo(nil))
 		}
-		feed(s, data)
-		require.Zero(t, s.metrics.panics.Load())
-		require.LessOrEqual(t, s.partitions.kept.Load(), s.cfg.maxLogSum+int64(s.cfg.maxFrame))
-		require.LessOrEqual(t, len(s.image().all()), s.cfg.maxTopics)
-		require.LessOrEqual(t, s.groups.groups.Load(), int64(s.cfg.groups.maxGroups))
-		require.LessOrEqual(t, s.groups.memberBytes.used.Load(), s.cfg.groups.maxMemberBytes)
-		require.LessOrEqual(t, s.groups.offsetBytes.used.Load(), s.cfg.groups.maxOffsetBytes)
-		require.Zero(t, s.outbound.Load())
-		require.Zero(t, s.queuedSum.Load())
-		// The context that frees a connection's fetches has ended; they go at once,
-		// but on their own goroutines.
-		require.Eventually(t, func() bool { return s.fetches.Delayed() == 0 }, patience, 100*time.Microsecond)
+	}
+	s := fuzzBroker(f)
+	f.Cleanup(func() { fuzzDone(f, s) })
+	f.Fuzz(func(t *testing.T, which, version uint8, body []byte) {
+		key := keys[int(which)%len(keys)]
+		api := apis[key]
+		req := kmsg.RequestForKey(key)
+		req.SetVersion(api.min + int16(version)%(api.max-api.min+1))
+		frame := testFormatter.AppendRequest(nil, req, 1)
+		frame = append(frame[:len(frame)-len(req.AppendTo(nil))], body...)
+		binary.BigEndian.PutUint32(frame, uint32(len(frame)-4))
+		requireSurvives(t, s, frame)
 	})
+}
+
+// requireSurvives feeds a broker with data, and checks that nothing is left of it
+// but what has a bound.
+func requireSurvives(t *testing.T, s *server, data []byte) {
+	if s.image().byName["some-topic"] == nil { // the last input may have deleted it
+		_, _ = s.cluster.controller.create("some-topic", topicShape{partitions: 1, replication: -1}, false)
+		s.catchUp(context.Background())
+	}
+	feed(s, data)
+	require.Zero(t, s.metrics.panics.Load())
+	require.LessOrEqual(t, s.partitions.kept.Load(), s.cfg.maxLogSum+int64(s.cfg.maxFrame))
+	require.LessOrEqual(t, len(s.image().all()), s.cfg.maxTopics)
+	require.LessOrEqual(t, s.groups.groups.Load(), int64(s.cfg.groups.maxGroups))
+	require.LessOrEqual(t, s.groups.memberBytes.used.Load(), s.cfg.groups.maxMemberBytes)
+	require.LessOrEqual(t, s.groups.offsetBytes.used.Load(), s.cfg.groups.maxOffsetBytes)
+	require.Zero(t, s.outbound.Load())
+	require.Zero(t, s.queuedSum.Load())
+	// The context that frees a connection's requests has ended; they go at once, but
+	// on their own goroutines.
+	require.Eventually(t, func() bool {
+		return s.fetches.Delayed()+s.produces.Delayed()+s.deletes.Delayed()+s.changes.Delayed() == 0
+	}, patience, 100*time.Microsecond)
 }
 
 func fuzzDone(t testing.TB, s *server) {
