@@ -101,3 +101,22 @@ func TestFollowerFindsWhereLogsPart(t *testing.T) {
 		require.Equal(t, a, b, "seed %d", seed)
 	}
 }
+
+// A follower's high watermark is never beyond what it has, though its leader's be.
+func TestFollowersHighWatermark(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig()
+	lead, follow := replicaOf(&cfg, 0, []written{{1, "a"}, {1, "b"}, {1, "c"}}, 1), replicaOf(&cfg, 1, nil, 1)
+	require.Equal(t, int64(3), func() int64 { lead.raiseLocked(time.Now()); return lead.hw }())
+	first := lead.read(0, 1, true, 1, true)
+	require.NoError(t, follow.take(&cfg, 1, slices.Concat(first.batches...), first.hw, 0))
+	require.Equal(t, []int64{1, 1}, []int64{follow.log.next, follow.hw})
+	rest := lead.read(1, 1, true, 1<<20, true)
+	require.NoError(t, follow.take(&cfg, 1, slices.Concat(rest.batches...), 2, 0))
+	require.Equal(t, []int64{3, 2}, []int64{follow.log.next, follow.hw})
+	require.ErrorIs(t, follow.take(&cfg, 1, slices.Concat(rest.batches...), 3, 0), errNotNext)
+	broken := slices.Clone(rest.batches[0])
+	broken[len(broken)-1]++
+	require.Error(t, follow.take(&cfg, 1, broken, 3, 0))
+	require.NoError(t, follow.take(&cfg, 0, broken, 3, 0), "what a leader of another epoch has sent is not even read")
+}
