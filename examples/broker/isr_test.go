@@ -114,3 +114,79 @@ func TestWhoLags(t *testing.T) {
 	require.True(t, inSync(2*lag))
 	require.False(t, inSync(2*lag+time.Second), "it was last at the end, as that was then, after 1 minute")
 }
+
+// What came late from the controller changes nothing.
+func TestOldDecisionsAreIgnored(t *testing.T) {
+	t.Parallel()
+	p, _ := leaderOfThree(t)
+	newer, older := p.assigned, p.assigned
+	newer.isr, newer.version = []int32{0}, 7
+	p.assign(p.topic, newer, time.Now())
+	older.isr, older.version = []int32{0, 1, 2}, 6
+	require.Equal(t, turn{lost: -1, begun: -1}, p.assign(p.topic, older, time.Now()))
+	require.Equal(t, newer, p.assigned)
+	older.version, older.leader, older.epoch = 8, 1, 5
+	require.Equal(t, turn{lost: 4, begun: -1}, p.assign(p.topic, older, time.Now()))
+	require.Equal(t, kerr.NotLeaderForPartition, p.leads(-1))
+}
+
+// What the followers have not got yet is not trimmed, and so it is bounded where
+// it comes in.
+func TestUncommittedIsKept(t *testing.T) {
+	t.Parallel()
+	p, _ := leaderOfThree(t)
+	cfg := testConfig()
+	cfg.maxUncommitted = 2000
+	p.topic.retention = 300
+	raw := batchOf([]string{"some record"})
+	b, bad := parseBatch(raw, currentProduce, cfg.maxBatch)
+	require.Nil(t, bad)
+	refused := 0
+	for range 50 {
+		if _, err := p.append(&cfg, raw, &b, false); err != nil {
+			require.Equal(t, kerr.NotEnoughReplicas, err)
+			refused++
+		}
+	}
+	require.Zero(t, p.log.start)
+	require.Positive(t, refused)
+	p.fetchedBy(2, p.log.next, 0, 4, 4, time.Now())
+	_, err := p.append(&cfg, raw, &b, false)
+	require.Nil(t, err)
+	require.Equal(t, p.log.next-1, p.log.start, "retention allows for one, and the others are committed now")
+}
+
+// A leader that does not know what the controller has decided since is refused.
+func TestInSyncSetsOfYesterday(t *testing.T) {
+	t.Parallel()
+	s := startBroker(t)
+	topic := makeTopic(t, s, "t", 1)
+	c, key, a := s.cluster.controller, partitionKey{topic.id, 0}, topic.partitions[0]
+	require.Nil(t, c.alterISR(0, key, a, []int32{0}))
+	require.Equal(t, kerr.InvalidUpdateVersion, c.alterISR(0, key, a, []int32{0}))
+	_, now := c.image().assignment(key)
+	require.Equal(t, kerr.IneligibleReplica, c.alterISR(0, key, *now, []int32{0, 1}), "no replica")
+	require.Equal(t, kerr.FencedLeaderEpoch, c.alterISR(1, key, *now, []int32{0}), "no leader")
+	require.Equal(t, kerr.UnknownTopicID, c.alterISR(0, partitionKey{}, *now, []int32{0}))
+}
+
+// The watermarks of a reign that is over are infinite: whoever comes to wait for
+// them is completed at once.
+func TestReignsThatAreOver(t *testing.T) {
+	t.Parallel()
+	s := startBroker(t)
+	topic := makeTopic(t, s, "t", 1)
+	require.Zero(t, dial(t, s).produce(topic, 0, batchOf([]string{"x"})).ErrorCode)
+	now, leads := replica(s, topic, 0).reign()
+	require.True(t, leads)
+	require.Equal(t, int64(1), s.committed(now))
+	require.Zero(t, s.deleted(now))
+	next := topic.partitions[0]
+	next.epoch, next.version = next.epoch+1, next.version+1
+	s.assign(replica(s, topic, 0), topic, next, time.Now())
+	require.Equal(t, int64(1), s.committed(reign{now.partitionKey, next.epoch}))
+	for _, r := range []reign{now, {now.partitionKey, now.epoch + 2}, {partitionKey{topic.id, 1}, 0}} {
+		require.Equal(t, int64(over), s.committed(r))
+		require.Equal(t, int64(over), s.deleted(r))
+	}
+}
