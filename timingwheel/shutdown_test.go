@@ -132,7 +132,7 @@ func without(vs []int, v int) []int {
 // meanwhile, and new timers are refused, also in callbacks.
 func TestRunNowAndAwait(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := start(t, Options{WheelSize: 2, Shards: 2})
+		f := start(t, Options{WheelSize: 2, Shards: 2, Workers: 1}) // of two, the second might note its value first
 		f.in(2, 2*time.Hour)
 		f.in(1, math.MaxInt64)
 		f.end(RunNow)
