@@ -127,12 +127,14 @@ func TestJoinAmidADeletion(t *testing.T) {
 		b.log.held = true
 		deletion := b.send(deleteReq("g"))
 		deletion.requireParked()
-		join := b.send(joinReq(3, "g", ""))
+		joins := []*sent{b.send(joinReq(3, "g", ""))}
+		id := b.newID("g")
 		b.log.release(0, nil)
 		requireCode(t, nil, answered[*kmsg.DeleteGroupsResponse](deletion).Groups[0].ErrorCode)
 		require.Equal(t, int64(-1), b.offset("g", 0))
+		joins = append(joins, b.send(joinReq(9, "g", id)))
 		time.Sleep(time.Second)
-		requireCode(t, nil, answered[*kmsg.JoinGroupResponse](join).ErrorCode)
+		b.syncAll("g", joins)
 	})
 }
 

@@ -9,188 +9,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// These tests use real brokers, over TCP.
-
-// shortDelay has groups form quickly.
-func shortDelay(c *config) { c.groups.initialRebalanceDelay = 20 * time.Millisecond }
-
-// coordinatorOf asks until a group's coordinator is known and answers.
-func coordinatorOf(t *testing.T, c *cluster, group string) *server {
-	t.Helper()
-	var found *server
-	require.Eventually(t, func() bool {
-		for _, s := range c.running() {
-			q := kmsg.NewPtrFindCoordinatorRequest()
-			q.Version, q.CoordinatorKeys = 6, []string{group}
-			k := dial(t, s).call(q).(*kmsg.FindCoordinatorResponse).Coordinators[0]
-			if k.ErrorCode != 0 {
-				continue
-			}
-			if found = c.nodes[k.NodeID].server(); found == nil {
-				continue
-			}
-			d := dial(t, found).call(describeReq(group)).(*kmsg.DescribeGroupsResponse)
-			return d.Groups[0].ErrorCode == 0
-		}
-		return false
-	}, patience, 10*time.Millisecond, "no coordinator")
-	return found
-}
-
-func TestFindCoordinator(t *testing.T) {
-	t.Parallel()
-	s := startBroker(t)
-	c := dial(t, s)
-	coordinatorOf(t, s.cluster, "g")
-	for version := int16(0); version <= 6; version++ {
-		q := kmsg.NewPtrFindCoordinatorRequest()
-		q.Version = version
-		if version < 4 {
-			q.CoordinatorKey = "g"
-			a := c.call(q).(*kmsg.FindCoordinatorResponse)
-			requireCode(t, nil, a.ErrorCode)
-			require.Equal(t, s.addr(), fmt.Sprintf("%s:%d", a.Host, a.Port))
-			continue
-		}
-		q.CoordinatorKeys = []string{"g", "h", "g"}
-		a := c.call(q).(*kmsg.FindCoordinatorResponse)
-		require.Len(t, a.Coordinators, 3)
-		for i, k := range a.Coordinators {
-			requireCode(t, nil, k.ErrorCode)
-			require.Equal(t, q.CoordinatorKeys[i], k.Key)
-			require.Equal(t, s.addr(), fmt.Sprintf("%s:%d", k.Host, k.Port))
-		}
-		q.CoordinatorType = 1
-		requireCode(t, kerr.InvalidRequest, c.call(q).(*kmsg.FindCoordinatorResponse).Coordinators[0].ErrorCode)
-	}
-}
-
-// Every request of a group's life, in every version, over the wire: receive
-// requires that kmsg reads from each answer what was written.
-func TestGroupRequestsInEveryVersion(t *testing.T) {
-	t.Parallel()
-	s := startBroker(t, shortDelay)
-	makeTopic(t, s, "t", 1)
-	coordinatorOf(t, s.cluster, "g")
-	c := dial(t, s)
-	for v := int16(0); v <= 9; v++ {
-		group := fmt.Sprintf("g%d", v)
-		join := joinReq(v, group, "")
-		a := c.call(join).(*kmsg.JoinGroupResponse)
-		if v >= 4 {
-			requireCode(t, kerr.MemberIDRequired, a.ErrorCode)
-			join.MemberID = a.MemberID
-			a = c.call(join).(*kmsg.JoinGroupResponse)
-		}
-		requireCode(t, nil, a.ErrorCode)
-		require.Len(t, a.Members, 1)
-
-		sync := syncReq(group, a.Generation, a.MemberID, a.MemberID)
-		sync.Version = min(v, 5)
-		require.Equal(t, "for "+a.MemberID, string(c.call(sync).(*kmsg.SyncGroupResponse).MemberAssignment))
-		heartbeat := heartbeatReq(group, a.Generation, a.MemberID)
-		heartbeat.Version = min(v, 4)
-		requireCode(t, nil, c.call(heartbeat).(*kmsg.HeartbeatResponse).ErrorCode)
-
-		describe := describeReq(group)
-		describe.Version = min(v, 5)
-		require.Equal(t, "Stable", c.call(describe).(*kmsg.DescribeGroupsResponse).Groups[0].State)
-		list := listReq()
-		list.Version = min(v, 5)
-		require.NotEmpty(t, c.call(list).(*kmsg.ListGroupsResponse).Groups)
-
-		commit := commitReq(group, a.Generation, a.MemberID, 100)
-		commit.Version = v
-		if v == 0 { // knows no members
-			requireCode(t, kerr.UnknownMemberID, commitCode(c.call(commit).(*kmsg.OffsetCommitResponse)))
-			commit.Version = 1
-		}
-		requireCode(t, nil, commitCode(c.call(commit).(*kmsg.OffsetCommitResponse)))
-		fetched := c.call(offsetFetchReq(v, group, 0)).(*kmsg.OffsetFetchResponse)
-		if v < 8 {
-			require.Equal(t, int64(100), fetched.Topics[0].Partitions[0].Offset)
-		} else {
-			require.Equal(t, int64(100), fetched.Groups[0].Topics[0].Partitions[0].Offset)
-		}
-
-		leave := leaveReq(group, a.MemberID)
-		leave.Version, leave.MemberID = min(v, 5), a.MemberID
-		requireCode(t, nil, c.call(leave).(*kmsg.LeaveGroupResponse).ErrorCode)
-		remove := deleteReq(group)
-		remove.Version = min(v, 2)
-		requireCode(t, nil, c.call(remove).(*kmsg.DeleteGroupsResponse).Groups[0].ErrorCode)
-	}
-	require.Zero(t, s.groups.groups.Load())
-}
-
-// A log of offsets stays short, here and at the followers, and is right after
-// every move.
-func TestOffsetsSurviveMoves(t *testing.T) {
-	t.Parallel()
-	cl := startBrokers(t, 3, shortDelay, func(c *config) {
-		c.groups.offsetsCompactBytes = 20_000
-		c.offsetsPartitions = 1
-	})
-	makeTopic(t, cl.nodes[0].server(), "t", 100)
-	require.True(t, cl.settled(ctxFor(t)))
-	last := map[int32]int64{}
-	for move := range 3 {
-		s := coordinatorOf(t, cl, "g")
-		got := dial(t, s).call(offsetFetchReq(8, "g")).(*kmsg.OffsetFetchResponse).Groups[0]
-		n := 0
-		for _, rt := range got.Topics {
-			for _, p := range rt.Partitions {
-				require.Equal(t, last[p.Partition], p.Offset, "partition %d after %d moves", p.Partition, move)
-				n++
-			}
-		}
-		require.Len(t, last, n)
-		conns := make([]*raw, 4)
-		for i := range conns {
-			conns[i] = dial(t, s)
-		}
-		for i := range int64(500) {
-			p, c := int32(i%100), conns[i%4]
-			q := kmsg.NewPtrOffsetCommitRequest()
-			q.Version, q.Group = 9, "g"
-			last[p]++
-			resp := c.call(addCommit(q, "t", p, last[p], "")).(*kmsg.OffsetCommitResponse)
-			requireCode(t, nil, commitCode(resp))
-		}
-		key := partitionKey{s.offsetsTopicID(), 0}
-		for _, other := range cl.running() {
-			require.Eventually(t, func() bool { return other.local(key).kept() < 150_000 }, patience, time.Millisecond,
-				"broker %d keeps %d bytes", other.id, other.local(key).kept())
-		}
-		if move%2 == 0 {
-			require.NoError(t, cl.nodes[s.id].kill())
-		} else {
-			require.NoError(t, cl.nodes[s.id].stop(ctxFor(t)))
-		}
-		coordinatorOf(t, cl, "g")
-		require.NoError(t, cl.nodes[s.id].start())
-		require.True(t, cl.settled(ctxFor(t)))
-	}
-}
-
-// A broker that is stopped in order tells those who wait for a round.
-func TestStoppedCoordinatorAnswersWhoIsParked(t *testing.T) {
-	t.Parallel()
-	cl := startBrokers(t, 2)
-	s := coordinatorOf(t, cl, "g")
-	c := dial(t, s)
-	join := joinReq(3, "g", "", withRebalance(time.Hour))
-	c.send(join)
-	require.Eventually(t, func() bool { return s.groups.joins.Delayed() == 1 }, patience, time.Millisecond)
-	require.NoError(t, cl.nodes[s.id].stop(ctxFor(t)))
-	requireCode(t, kerr.NotCoordinator, c.receive(join).(*kmsg.JoinGroupResponse).ErrorCode)
-	require.NotEqual(t, s.id, coordinatorOf(t, cl, "g").id)
-}
+// These tests use kgo's consumers as any program would.
 
 // groupClient is a kgo member of a group, and what it knows of its partitions.
 type groupClient struct {
@@ -222,7 +45,7 @@ func newGroupClient(t *testing.T, s *server, opts ...kgo.Opt) *groupClient {
 		kgo.ConsumerGroup("g"), kgo.ConsumeTopics("t"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.HeartbeatInterval(50 * time.Millisecond), kgo.SessionTimeout(time.Minute), kgo.FetchMaxWait(100 * time.Millisecond),
 		kgo.OnPartitionsAssigned(change(true)), kgo.OnPartitionsRevoked(change(false)), kgo.OnPartitionsLost(change(false)),
-		kgo.Dialer(m.net.dial), kgo.WithHooks(m),
+		kgo.MetadataMinAge(50 * time.Millisecond), kgo.Dialer(m.net.dial), kgo.WithHooks(m),
 	}, opts...)...)
 	var ctx context.Context
 	ctx, m.cancel = context.WithCancel(t.Context())
@@ -386,7 +209,7 @@ func TestKgoSessionTimeout(t *testing.T) {
 // and go on.
 func TestKgoGroupSurvivesItsCoordinator(t *testing.T) {
 	t.Parallel()
-	cl := startBrokers(t, 3, shortDelay)
+	cl := startBrokers(t, 3, shortDelay, func(c *config) { c.brokerSession = time.Second })
 	s := coordinatorOf(t, cl, "g")
 	other := cl.nodes[(s.id+1)%3].server()
 	makeTopic(t, other, "t", 4)

@@ -86,13 +86,30 @@ func (b *groupBench) shard(epoch int32) *groupShard {
 }
 
 func (b *groupBench) send(req kmsg.Request) *sent {
-	r := &reply{conn: &conn{srv: b.srv, nc: b.nc, wake: make(chan struct{}, 1)}}
-	s := &sent{b.t, req, r}
-	b.mu.Lock()
-	b.all = append(b.all, s)
-	b.mu.Unlock()
-	apis[req.Key()].handle(r.conn, req, r)
+	s := b.unhandled(req)
+	apis[req.Key()].handle(s.r.conn, req, s.r)
 	return s
+}
+
+// unhandled is a request that has come, and that the test handles itself.
+func (b *groupBench) unhandled(req kmsg.Request) *sent {
+	s := &sent{b.t, req, &reply{conn: &conn{srv: b.srv, nc: b.nc, wake: make(chan struct{}, 1)}}}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.all = append(b.all, s)
+	return s
+}
+
+// hold changes a group and returns what was put off, for the test to do when it
+// likes: a goroutine may be held up between the two.
+func (g *group) hold(f func(l *later)) (putOff func()) {
+	var l later
+	g.changeLocking(f, &l)
+	return func() {
+		for _, call := range l.calls {
+			call()
+		}
+	}
 }
 
 // answer is what was answered so far, nil for nothing. As on the wire, only the

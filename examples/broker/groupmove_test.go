@@ -77,17 +77,24 @@ func TestLateWatch(t *testing.T) {
 	inGroupBench(t, func(b *groupBench) {
 		join := b.send(joinReq(9, "g", b.newID("g")))
 		join.requireParked()
-		g := b.group("g")
-		stale := &delayedJoin{g: g, round: g.round + 1, first: true, begunAt: time.Now(), since: time.Now()}
-		stale.watch(time.Hour)
-		late := &delayedSync{g: g, round: g.round, since: time.Now()}
-		late.watch(time.Hour)
-		require.Zero(t, b.co.syncs.Delayed())
+		g, now := b.group("g"), time.Now()
+		(&delayedJoin{g: g, round: g.round - 1, first: true, begunAt: now, since: now}).watch(time.Hour)
+		(&delayedSync{g: g, round: g.round, since: now}).watch(time.Hour)
 		require.Equal(t, 1, b.co.joins.Delayed())
+		require.Zero(t, b.co.syncs.Delayed())
 		join.requireParked()
-		b.co.resign(0, 2)
-		(&delayedJoin{g: g, round: g.round, first: true, begunAt: time.Now(), since: time.Now()}).watch(time.Hour)
+
+		time.Sleep(time.Second)
+		answered[*kmsg.JoinGroupResponse](join) // it has not synced
+		(&delayedJoin{g: g, round: g.round, begunAt: now, since: now}).watch(time.Hour)
+		(&delayedSync{g: g, round: g.round - 1, since: now}).watch(time.Hour)
 		require.Zero(t, b.co.joins.Delayed())
+		require.Equal(t, 1, b.co.syncs.Delayed())
+
+		b.co.resign(0, 2)
+		(&delayedJoin{g: g, round: g.round, begunAt: now, since: now}).watch(time.Hour)
+		(&delayedSync{g: g, round: g.round, since: now}).watch(time.Hour)
+		require.Zero(t, b.co.joins.Delayed()+b.co.syncs.Delayed())
 	})
 }
 
@@ -107,7 +114,8 @@ func TestLateSession(t *testing.T) {
 func TestLoading(t *testing.T) {
 	t.Parallel()
 	inGroupBench(t, func(b *groupBench) {
-		b.co.resign(0, -1)
+		b.co.resign(0, -1) // the topic is gone
+		requireCode(t, kerr.NotCoordinator, answered[*kmsg.JoinGroupResponse](b.send(joinReq(9, "g", ""))).ErrorCode)
 		s := b.shard(2)
 		loading := kerr.CoordinatorLoadInProgress
 		requireCode(t, loading, answered[*kmsg.JoinGroupResponse](b.send(joinReq(9, "g", ""))).ErrorCode)

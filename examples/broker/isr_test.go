@@ -99,8 +99,7 @@ func TestWhoLags(t *testing.T) {
 	t.Parallel()
 	p, img := leaderOfThree(t)
 	const lag = time.Minute
-	start := time.Now()
-	after := func(d time.Duration) time.Time { return start.Add(d) }
+	after := time.Now().Add
 	p.fetchedBy(2, 10, 0, 4, 3, after(0))
 	inSync := func(d time.Duration) bool {
 		_, isr, changed := p.wanted(img, after(d), lag)

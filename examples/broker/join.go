@@ -255,11 +255,7 @@ func (g *group) awaitJoinsLocked(first bool, l *later) {
 
 func (d *delayedJoin) watch(timeout time.Duration) {
 	_, err := d.g.co.joins.TryCompleteElseWatch(d, timeout, d.round)
-	switch {
-	case err == nil:
-	case errors.Is(err, purgatory.ErrClosed):
-		d.g.change(d.g.abandonLocked)
-	default:
+	if err != nil && !errors.Is(err, purgatory.ErrClosed) { // then the shutdown abandons the group
 		panic(err) // the key and the operation are ours: a bug
 	}
 }
@@ -284,17 +280,14 @@ func (d *delayedJoin) TryComplete() bool {
 func (d *delayedJoin) Complete(outcome purgatory.Outcome) {
 	g := d.g
 	g.co.srv.metrics.ended(joinOperation, outcome, time.Since(d.since))
-	switch outcome {
-	case purgatory.Cancelled: // by abandonLocked, which has answered everybody
-	case purgatory.Closed:
-		g.change(g.abandonLocked)
-	default:
-		g.change(func(l *later) {
-			if g.round == d.round && g.state == groupPreparing && !g.awaitMoreLocked(d, l) {
-				g.endJoiningLocked(l)
-			}
-		})
+	if outcome == purgatory.Cancelled || outcome == purgatory.Closed {
+		return // by a move or a shutdown, which abandons the group: everybody is answered there
 	}
+	g.change(func(l *later) {
+		if g.round == d.round && g.state == groupPreparing && !g.awaitMoreLocked(d, l) {
+			g.endJoiningLocked(l)
+		}
+	})
 }
 
 // awaitMoreLocked prolongs a first round: while members come, more may. It ends

@@ -143,13 +143,11 @@ func (g *group) assignLocked(m *member, assignment []byte) bool {
 }
 
 // dropLocked takes a member out. What it has parked is answered with why; its
-// session has ended by outcome.
+// session has ended by outcome. There has to be another round then, unless the
+// group is joining anyway, or ends: so unsynced begins anew, and is not kept.
 func (g *group) dropLocked(m *member, outcome purgatory.Outcome, why *kerr.Error, l *later) {
 	g.refuseJoinLocked(m, why, l)
 	g.answerSyncLocked(m, why, l)
-	if m.unsynced {
-		g.unsynced--
-	}
 	g.assignLocked(m, nil)
 	g.forgetRequestLocked(m)
 	delete(g.members, m.id)

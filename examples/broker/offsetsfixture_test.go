@@ -21,6 +21,7 @@ type fakeLog struct {
 	epoch   int32         // guarded by mu
 	batches []fakeBatch   // guarded by mu
 	next    int64         // guarded by mu
+	written int           // bytes ever; guarded by mu
 	waiting []*fakeAppend // guarded by mu
 	calls   int           // of other goroutines, under way; guarded by mu
 }
@@ -78,6 +79,7 @@ func (l *fakeLog) append(epoch int32, batch []byte, done func(base int64, err *k
 	placeBatch(raw, base, epoch)
 	l.batches = append(l.batches, fakeBatch{base, raw})
 	l.next += int64(b.NumRecords)
+	l.written += len(raw)
 	if l.held {
 		l.waiting = append(l.waiting, &fakeAppend{base, done})
 	} else if l.async {

@@ -220,16 +220,16 @@ func offsetTombstone(group string, k offsetKey) keyValue {
 	return keyValue{encodeOffsetKey(group, k), nil}
 }
 
-// eachRecord calls f with each record of a plain batch that a broker made: its
-// offset, key and value, which point into raw. Batches and records of another
-// shape are none of ours, and passed over.
+// eachRecord calls f with each record of a plain batch that a broker made: the
+// batch's offset, and the key and value, which point into raw. Batches and
+// records of another shape are none of ours, and passed over.
 func eachRecord(raw []byte, f func(at int64, key, value []byte)) {
 	var b kmsg.RecordBatch
 	if b.ReadFrom(raw) != nil || b.Attributes&codecMask != 0 {
 		return
 	}
 	rest := b.Records
-	for i := range b.NumRecords {
+	for range b.NumRecords {
 		record, ok := takeVarintBytes(&rest)
 		if !ok || len(record) == 0 {
 			return
@@ -248,7 +248,7 @@ func eachRecord(raw []byte, f func(at int64, key, value []byte)) {
 		if !ok {
 			return
 		}
-		f(b.FirstOffset+int64(i), key, value)
+		f(b.FirstOffset, key, value)
 	}
 }
 

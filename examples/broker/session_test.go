@@ -54,6 +54,7 @@ func TestSessionEndsInTimeAndNotEarlier(t *testing.T) {
 				time.Sleep(time.Until(begun.Add(session - 1)))
 				synctest.Wait()
 				require.Equal(t, groupStable, b.state("g"), "dropped too early")
+				require.Zero(t, b.co.sessions.Stats().Expired, "a sign of life did not push a deadline out")
 				require.Zero(t, b.ended(heartbeatOperation, purgatory.Expired))
 				time.Sleep(2 * b.srv.cfg.tick)
 				b.requireHeartbeat(kerr.RebalanceInProgress, "g", generation, ids[0])
@@ -72,15 +73,29 @@ func TestSessionEndsAmidAHeartbeat(t *testing.T) {
 		ids, generation := b.stableGroup("g", 1, withSession(time.Second))
 		time.Sleep(900 * time.Millisecond)
 		g := b.group("g")
-		var l later
-		g.mu.Lock()
-		require.Nil(t, g.heartbeatLocked(heartbeatReq("g", generation, ids[0]), &l))
-		g.mu.Unlock()
-		time.Sleep(500 * time.Millisecond) // the goroutine that is to touch the session does not get its turn
-		for _, call := range l.calls {
-			call()
-		}
+		putOff := g.hold(func(l *later) { require.Nil(t, g.heartbeatLocked(heartbeatReq("g", generation, ids[0]), l)) })
+		time.Sleep(500 * time.Millisecond)
+		putOff()
 		b.requireHeartbeat(nil, "g", generation, ids[0])
+	})
+}
+
+// A member has its session also when what its join has put off is done only
+// after the round has ended.
+func TestSessionBeginsAmidAJoin(t *testing.T) {
+	t.Parallel()
+	inGroupBench(t, func(b *groupBench) {
+		other := b.send(joinReq(9, "g", b.newID("g")))
+		s := b.unhandled(joinReq(9, "g", b.newID("g"), withSession(time.Second)))
+		g := b.group("g")
+		putOff := g.hold(func(l *later) { g.joinLocked(newJoinRequest(s.r.conn, s.req.(*kmsg.JoinGroupRequest), s.r), l) })
+		time.Sleep(600 * time.Millisecond)
+		answered[*kmsg.JoinGroupResponse](other)
+		id := answered[*kmsg.JoinGroupResponse](s).MemberID
+		putOff()
+		b.requireHeartbeat(nil, "g", 1, id)
+		time.Sleep(time.Second + 2*b.srv.cfg.tick)
+		b.requireHeartbeat(kerr.UnknownMemberID, "g", 1, id)
 	})
 }
 
@@ -103,7 +118,7 @@ func TestParkedMembersAreAlive(t *testing.T) {
 		requireCode(t, nil, answered[*kmsg.JoinGroupResponse](again).ErrorCode)
 
 		sync := b.send(syncReq("g", 2, a.MemberID))
-		time.Sleep(8 * time.Second)
+		time.Sleep(8500 * time.Millisecond)
 		sync.requireParked() // the leader has as long to sync
 		b.send(syncReq("g", 2, id, a.MemberID))
 		require.Equal(t, "for "+a.MemberID, string(answered[*kmsg.SyncGroupResponse](sync).MemberAssignment))
@@ -114,6 +129,37 @@ func TestParkedMembersAreAlive(t *testing.T) {
 		require.Equal(t, groupStable, b.state("g"))
 		time.Sleep(2 * b.srv.cfg.tick)
 		b.requireHeartbeat(kerr.UnknownMemberID, "g", 2, a.MemberID)
+	})
+}
+
+// One that has joined again waits for another that is slow to.
+func TestMembersThatRejoinAreAlive(t *testing.T) {
+	t.Parallel()
+	inGroupBench(t, func(b *groupBench) {
+		ids, generation := b.stableGroup("g", 2, withSession(2*time.Second))
+		join := b.send(joinReq(9, "g", ids[0], withSession(2*time.Second)))
+		for range 8 {
+			time.Sleep(time.Second)
+			b.requireHeartbeat(kerr.RebalanceInProgress, "g", generation, ids[1])
+		}
+		join.requireParked()
+		b.syncAll("g", []*sent{join, b.send(joinReq(9, "g", ids[1], withSession(2*time.Second)))})
+	})
+}
+
+// Its session begins with the answer to its join, and what it does not do then is
+// to sync.
+func TestSessionEndsBeforeTheFirstSync(t *testing.T) {
+	t.Parallel()
+	inGroupBench(t, func(b *groupBench) {
+		join := b.send(joinReq(3, "g", "", withSession(time.Second)))
+		time.Sleep(time.Second)
+		id := answered[*kmsg.JoinGroupResponse](join).MemberID
+		time.Sleep(400 * time.Millisecond)
+		b.group("g")
+		time.Sleep(time.Second)
+		b.requireHeartbeat(kerr.UnknownMemberID, "g", 1, id)
+		require.Equal(t, uint64(1), b.ended(heartbeatOperation, purgatory.Expired))
 	})
 }
 

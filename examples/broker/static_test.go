@@ -65,9 +65,23 @@ func TestStaticMemberComesBack(t *testing.T) {
 		leave.Members[0].InstanceID = kmsg.StringPtr("b")
 		requireCode(t, kerr.FencedInstanceID, answered[*kmsg.LeaveGroupResponse](b.send(leave)).Members[0].ErrorCode)
 
-		// Its session is the new one's.
-		b.requireHeartbeat(nil, "g", generation, back.MemberID)
 		require.Equal(t, 2, b.co.sessions.Len())
+	})
+}
+
+// Its session begins when it comes back; the one that it had does not count.
+func TestSessionOfAStaticMemberThatComesBack(t *testing.T) {
+	t.Parallel()
+	inGroupBench(t, func(b *groupBench) {
+		ids, _, generation := b.staticGroup(2, withSession(3*time.Second))
+		time.Sleep(2 * time.Second)
+		b.requireHeartbeat(nil, "g", generation, ids["a"])
+		back := answered[*kmsg.JoinGroupResponse](b.send(joinReq(9, "g", "", withInstance("b"), withSession(2*time.Second))))
+		time.Sleep(2*time.Second - 1)
+		b.requireHeartbeat(nil, "g", generation, ids["a"])
+		time.Sleep(2 * b.srv.cfg.tick)
+		b.requireHeartbeat(kerr.RebalanceInProgress, "g", generation, ids["a"])
+		b.requireHeartbeat(kerr.UnknownMemberID, "g", generation, back.MemberID)
 	})
 }
 

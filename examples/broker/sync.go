@@ -115,7 +115,6 @@ func (g *group) answerSyncLocked(m *member, err *kerr.Error, l *later) {
 		return
 	}
 	m.sync, m.seenAt = nil, time.Now()
-	g.beginSessionLocked(m, l)
 	resp := newSyncResponse(s.version, err)
 	if err == nil {
 		resp.ProtocolType, resp.Protocol = kmsg.StringPtr(g.protocolType), kmsg.StringPtr(g.protocol)
@@ -143,11 +142,7 @@ func (g *group) awaitSyncsLocked(l *later) {
 
 func (d *delayedSync) watch(timeout time.Duration) {
 	_, err := d.g.co.syncs.TryCompleteElseWatch(d, timeout, d.round)
-	switch {
-	case err == nil:
-	case errors.Is(err, purgatory.ErrClosed):
-		d.g.change(d.g.abandonLocked)
-	default:
+	if err != nil && !errors.Is(err, purgatory.ErrClosed) { // then the shutdown abandons the group
 		panic(err) // the key and the operation are ours: a bug
 	}
 }
@@ -167,21 +162,19 @@ func (d *delayedSync) TryComplete() bool {
 }
 
 // Complete drops those who have not synced in time, and has the others join
-// anew. When all have, there is nothing left to do.
+// anew. When all have, or the next round has begun, there is nothing left to do;
+// a move or a shutdown abandons the group, and answers everybody there.
 func (d *delayedSync) Complete(outcome purgatory.Outcome) {
 	g := d.g
 	g.co.srv.metrics.ended(syncOperation, outcome, time.Since(d.since))
-	switch outcome {
-	case purgatory.Completed, purgatory.Cancelled:
-	case purgatory.Closed:
-		g.change(g.abandonLocked)
-	default:
-		g.change(func(l *later) {
-			if !d.overLocked() && g.unsynced > 0 {
-				g.dropUnsyncedLocked(l)
-			}
-		})
+	if outcome != purgatory.Expired && outcome != purgatory.Failed {
+		return
 	}
+	g.change(func(l *later) {
+		if !d.overLocked() && g.unsynced > 0 {
+			g.dropUnsyncedLocked(l)
+		}
+	})
 }
 
 func (g *group) dropUnsyncedLocked(l *later) {
