@@ -508,3 +508,33 @@ func TestProduceOutlivesOneOfItsLeaders(t *testing.T) {
 	require.Zero(t, got[1].ErrorCode)
 	require.Zero(t, got[1].BaseOffset)
 }
+
+// The topic of the groups' offsets is the coordinators' own: clients read it, and
+// neither make it, write it nor delete from it; and retention leaves it alone.
+func TestOffsetsTopicIsTheCoordinators(t *testing.T) {
+	t.Parallel()
+	s := startBroker(t, func(c *config) { c.retentionBytes, c.maxLogSum = 500, 1000 })
+	_, err := s.cluster.controller.create(offsetsTopic, topicShape{partitions: 7, replication: -1}, false)
+	require.Equal(t, kerr.InvalidTopicException, err)
+	require.Nil(t, s.cluster.controller.createOffsetsTopic())
+	require.Nil(t, s.cluster.controller.createOffsetsTopic(), "again")
+	s.catchUp(t.Context())
+	topic := s.image().byName[offsetsTopic]
+	require.Len(t, topic.partitions, int(s.cfg.offsetsPartitions))
+
+	c := dial(t, s)
+	requireCode(t, kerr.InvalidTopicException, c.produce(topic, 0, batchOf([]string{"forged"})).ErrorCode)
+	del := c.call(deleteRecordsRequest(topic, 0, -1, patience)).(*kmsg.DeleteRecordsResponse)
+	requireCode(t, kerr.PolicyViolation, del.Topics[0].Partitions[0].ErrorCode)
+	drop := kmsg.NewPtrDeleteTopicsRequest()
+	drop.Version, drop.TopicNames = 5, []string{offsetsTopic}
+	requireCode(t, kerr.PolicyViolation, c.call(drop).(*kmsg.DeleteTopicsResponse).Topics[0].ErrorCode)
+
+	p := replica(s, topic, 0)
+	for range 20 {
+		s.replicate(p, 0, newBatch(time.Now(), []keyValue{{[]byte("key"), make([]byte, 100)}}), patience, func(_ int64, err *kerr.Error) { require.Nil(t, err) })
+	}
+	s.partitions.limitSum(s.cfg.maxLogSum)
+	require.Zero(t, p.log.start)
+	require.Len(t, p.log.batches, 20)
+}

@@ -233,7 +233,7 @@ type topicShape struct {
 // create makes a topic. With validateOnly it says what it would do, and does
 // nothing.
 func (c *controller) create(name string, shape topicShape, validateOnly bool) (*topic, *kerr.Error) {
-	if !validTopicName(name) {
+	if !validTopicName(name) || name == offsetsTopic && !shape.internal { // which only the coordinators make
 		return nil, kerr.InvalidTopicException
 	}
 	c.mu.Lock()

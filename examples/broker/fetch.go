@@ -190,7 +190,7 @@ func (f *fetch) resolve(q *kmsg.FetchRequest) {
 			}
 			p, err := f.srv.lookup(rt.Topic, rt.TopicID, q.Version >= 13, rp.Partition)
 			if err == nil {
-				err = p.leads(epoch)
+				err = f.named(p.leads(epoch))
 			}
 			f.parts = append(f.parts, fetchPart{
 				topic:    named,
@@ -199,7 +199,7 @@ func (f *fetch) resolve(q *kmsg.FetchRequest) {
 				offset:   rp.FetchOffset,
 				maxBytes: int(max(rp.PartitionMaxBytes, 0)),
 				p:        p,
-				err:      f.named(err),
+				err:      err,
 			})
 		}
 	}
@@ -295,7 +295,8 @@ func (f *fetch) build(throttle time.Duration) kmsg.Response {
 	return resp
 }
 
-// named is the error as this version of the request has it.
+// named is a partition's error as this version of the request has it: it knows
+// of a topic that is gone by its name, or by its id.
 func (f *fetch) named(err *kerr.Error) *kerr.Error {
 	if err == kerr.UnknownTopicOrPartition && f.version >= 13 {
 		return kerr.UnknownTopicID

@@ -50,7 +50,7 @@ func (p *partition) take(cfg *config, epoch int32, batches []byte, hw, leaderSta
 		p.hw, p.committedAt = known, now
 	}
 	p.log.deleteBefore(min(leaderStart, p.hw))
-	p.log.trim(p.topic.retention, p.hw)
+	p.trimLocked(p.topic.retention)
 	p.sum.Add(p.log.kept - before)
 	return err
 }

@@ -286,3 +286,10 @@ func parked(t *testing.T, s *server, n int) {
 	require.Eventually(t, func() bool { return s.fetches.Delayed() == n }, patience, time.Millisecond,
 		"parked fetches")
 }
+
+// kept is how many bytes the log has.
+func (p *partition) kept() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.kept
+}

@@ -149,7 +149,7 @@ func (p *partition) append(cfg *config, raw []byte, b *kmsg.RecordBatch, all boo
 	}
 	p.appendedAt = now
 	done.raised = p.raiseLocked(now)
-	p.log.trim(p.topic.retention, p.hw)
+	p.trimLocked(p.topic.retention)
 	p.sum.Add(p.log.kept - before)
 	done.base, done.end, done.logStart, done.stored = base, base+int64(b.NumRecords), p.log.start, true
 	return done, nil
@@ -229,16 +229,29 @@ func (p *partition) records(offset int64) (batches [][]byte, end int64) {
 	return batches, p.log.next
 }
 
+// trimLocked is retention. The offsets topic has none: its coordinator compacts
+// it, and what that leaves is live.
+func (p *partition) trimLocked(limit int64) (freed int64) {
+	if p.topic.internal {
+		return 0
+	}
+	return p.log.trim(limit, p.hw)
+}
+
 // free gives back what is above limit; retention over all partitions does this.
 func (p *partition) free(limit int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.sum.Add(-p.log.trim(limit, p.hw))
+	p.sum.Add(-p.trimLocked(limit))
 }
 
-func (p *partition) kept() int64 {
+// spare is how many bytes retention over all partitions may take from.
+func (p *partition) spare() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.topic.internal {
+		return 0
+	}
 	return p.log.kept
 }
 

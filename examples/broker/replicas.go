@@ -56,7 +56,7 @@ func (r *replicas) limitSum(limit int64) {
 		var largest *partition
 		var size int64
 		for _, p := range r.all() {
-			if n := p.kept(); n > size {
+			if n := p.spare(); n > size {
 				largest, size = p, n
 			}
 		}
