@@ -249,9 +249,9 @@ func TestPurgatoryWorkloads(t *testing.T) {
 		}
 	}
 	require.Equal(t, map[string][]string{
-		"W8":  {"purgatory", "purgatory", "purgatory"},
+		"W8":  {"purgatory", "purgatory"},
 		"W9":  {"purgatory"},
-		"W10": {"purgatory", "threshold", "purgatory", "threshold", "purgatory", "threshold"},
+		"W10": {"purgatory", "threshold", "purgatory", "threshold"},
 		"W11": {"purgatory", "purgatory"},
 	}, impls)
 	var rec record
