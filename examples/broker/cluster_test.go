@@ -164,7 +164,8 @@ func TestProduceWaitsForReplicas(t *testing.T) {
 	require.Equal(t, []string{"a", "b", "c"}, values(t, requireSame(t, c, topic)))
 }
 
-// parkedFor waits until n fetches of clients are parked: followers' come and go.
+// parkedFor waits until n requests of clients have been read and are not answered:
+// followers' fetches come and go.
 func parkedFor(t *testing.T, s *server, n int) {
 	t.Helper()
 	require.Eventually(t, func() bool { return s.queued() == n }, patience, time.Millisecond)
@@ -242,8 +243,8 @@ func TestLossOfLeadershipAnswersAtOnce(t *testing.T) {
 	fetch := fetchRequest(12, topic, forEver, 1, plenty, want{0, 0, plenty})
 	producer.send(produce)
 	consumer.send(fetch)
+	require.Eventually(t, func() bool { return lead.server().produces.Delayed() == 1 }, patience, time.Millisecond)
 	parkedFor(t, lead.server(), 2)
-	require.Equal(t, 1, lead.server().produces.Delayed())
 
 	fenced(c, lead)
 	requireCode(t, kerr.NotLeaderForPartition, producedPartOf(producer.receive(produce)).ErrorCode)
