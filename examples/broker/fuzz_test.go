@@ -48,6 +48,8 @@ func fuzzBroker(t testing.TB) *server {
 	cfg.groups.maxGroups, cfg.groups.maxMembers, cfg.groups.maxID = 8, 4, 64
 	cfg.groups.maxMemberBytes, cfg.groups.maxOffsetBytes, cfg.groups.offsetsCompactBytes = 32<<10, 16<<10, 4<<10
 	cfg.lingerClose = time.Millisecond
+	// A pipe that is closed lives on until its last deadline has passed.
+	cfg.idleTimeout, cfg.frameTimeout, cfg.writeTimeout = time.Second, time.Second, time.Second
 	cfg.brokers, cfg.replication, cfg.minISR = 1, 1, 1
 	c, err := startCluster(cfg, []net.Listener{silent{make(chan struct{})}})
 	require.NoError(t, err)
