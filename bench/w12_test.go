@@ -128,7 +128,7 @@ func TestAnnouncement(t *testing.T) {
 // The clock is the other process's, and only what it does moves it.
 func TestProcessCPU(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("only Linux tells")
+		t.Skip("this system has no clock of another process's CPU that the bench can read")
 	}
 	busy := exec.Command("sh", "-c", "while :; do :; done")
 	require.NoError(t, busy.Start())
