@@ -11,6 +11,7 @@ import (
 	"os"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -32,6 +33,7 @@ type conn struct {
 
 	room     chan struct{} // capacity 1: the reader waited, and the queue has shrunk
 	wake     chan struct{} // capacity 1: something in the queue may be ready
+	answered atomic.Bool   // something was written
 	outbound int64         // of the server's outbound bytes, what this connection holds; only the writer uses it
 
 	// mu guards the queue. It is a leaf: nothing else is locked under it.
@@ -71,15 +73,17 @@ func (c *conn) serve() {
 		c.mu.Unlock()
 		c.wakeWriter()
 		<-written
-		c.lingeringClose()
+		if !c.resets() {
+			c.lingeringClose()
+		}
 	default:
 		c.srv.logEnd(c, err)
 		c.cancel() // frees what is parked; the writer sees it and ends
-		_ = c.nc.Close()
+		c.hangUp()
 		<-written
 	}
 	c.cancel()
-	_ = c.nc.Close()
+	c.hangUp()
 	c.mu.Lock()
 	c.srv.queuedSum.Add(-int64(c.queuedBytes)) // what will not be answered any more
 	c.mu.Unlock()
@@ -324,6 +328,23 @@ func (c *conn) wakeWriter() {
 	case c.wake <- struct{}{}:
 	default: // it has been told and has not looked yet
 	}
+}
+
+// resets says whether the connection's end is a reset: when the broker is killed,
+// and when it goes and never answered this client. An orderly end, as the first
+// that a client hears, would tell it that it is not wanted here (kgo takes it for
+// missing authentication, and fails records for that), where it has only to look
+// for another broker.
+func (c *conn) resets() bool {
+	return c.srv.killed.Load() || c.srv.draining.Load() && !c.answered.Load()
+}
+
+// hangUp closes the connection.
+func (c *conn) hangUp() {
+	if tcp, ok := c.nc.(interface{ SetLinger(seconds int) error }); ok && c.resets() {
+		_ = tcp.SetLinger(0)
+	}
+	_ = c.nc.Close()
 }
 
 // lingeringClose gives a client the chance to read its last answers: to close

@@ -53,6 +53,9 @@ const (
 	quietest       = 64
 )
 
+// grace is how long what was sent may still take to arrive.
+const grace = 20 * time.Second
+
 // drive is one run: the cluster, its load, and what was found out.
 type drive struct {
 	cluster *cluster
@@ -165,7 +168,7 @@ func runLoad(ctx context.Context, cfg config, l load, live io.Writer) (*summary,
 	producers.Go(func() { d.produceQuiet(produced) })
 	producers.Go(func() { d.polls.hangUpNowAndThen(produced) })
 	touring.Wait()
-	time.AfterFunc(deliveryTimeout, endGrace)
+	time.AfterFunc(grace, endGrace)
 	producers.Wait()
 
 	d.ledger.waitComplete(10 * time.Second)

@@ -362,7 +362,7 @@ func (p *poller) check(frame []byte, at time.Time) error {
 		// answered at its max wait, and the record had long been acknowledged. A
 		// full second, for a machine may stall; a lost wake-up is seconds late. Not
 		// while brokers are held up on purpose.
-		acked := d.ledger.partition(quietTopic, p.index).ackedAt(uint64(max(first, asked.offset)))
+		acked := d.ledger.partition(quietTopic, p.index).ackedAt(max(first, asked.offset))
 		if waited >= asked.maxWait && acked > 0 && at.Sub(d.start)-max(acked, asked.sent.Sub(d.start)) > time.Second && d.tour.calm(asked.sent.Sub(d.start)) {
 			all.slept.Add(1)
 		}

@@ -19,19 +19,17 @@ func (d *drive) produceOne(cl *kgo.Client, topic string, index int32) {
 	n := p.send()
 	cl.Produce(d.grace, &kgo.Record{Topic: topic, Partition: index, Value: recordValue(n)},
 		func(r *kgo.Record, err error) {
-			switch {
-			case err != nil:
-				d.problem("produce to %s/%d: %v", topic, index, err)
-			case r.Offset != int64(n):
-				d.problem("record %d of %s/%d was given offset %d", n, topic, index, r.Offset)
-			default:
-				p.ack(n, max(time.Since(d.start), 1))
+			if err == nil {
+				p.ack(n, r.Offset, max(time.Since(d.start), 1))
+			} else if p.fail() {
+				d.problem("produce to %s/%d, record %d: %v", topic, index, n, err)
 			}
 		})
 }
 
-// deliveryTimeout is how long a producer goes on trying.
-const deliveryTimeout = 20 * time.Second
+// deliveryTimeout is how long a producer goes on trying: longer than any stop of
+// the tour takes.
+const deliveryTimeout = time.Minute
 
 // producing runs work with a producer, and flushes it.
 func (d *drive) producing(work func(cl *kgo.Client), opts ...kgo.Opt) {
@@ -48,7 +46,8 @@ func (d *drive) producing(work func(cl *kgo.Client), opts ...kgo.Opt) {
 	}
 }
 
-// produceSteady spreads rate records evenly over each second.
+// produceSteady spreads rate records evenly over each second. Of what it was held
+// up in it makes up for the last second at most.
 func (d *drive) produceSteady(ctx context.Context) {
 	const step = 10 * time.Millisecond
 	d.producing(func(cl *kgo.Client) {
@@ -61,7 +60,8 @@ func (d *drive) produceSteady(ctx context.Context) {
 				return
 			case <-t.C:
 			}
-			for due := int(time.Since(start).Seconds() * float64(d.load.rate)); sent < due; sent++ {
+			due := int(time.Since(start).Seconds() * float64(d.load.rate))
+			for sent = max(sent, due-d.load.rate); sent < due && ctx.Err() == nil; sent++ {
 				d.produceOne(cl, steadyTopic, int32(sent%busyPartitions))
 			}
 		}
@@ -136,11 +136,11 @@ func (d *drive) consume(ctx context.Context, topics ...string) {
 		})
 		fetches.EachRecord(func(r *kgo.Record) {
 			n, ok := recordNumber(r.Value)
-			if !ok || r.Offset != int64(n) {
-				d.problem("%s/%d at %d holds the wrong record", r.Topic, r.Partition, r.Offset)
+			if !ok {
+				d.problem("%s/%d at %d holds what nobody sent", r.Topic, r.Partition, r.Offset)
 				return
 			}
-			d.ledger.partition(r.Topic, r.Partition).see(n)
+			d.ledger.partition(r.Topic, r.Partition).see(n, r.Offset)
 		})
 	}
 }

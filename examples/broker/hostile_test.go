@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"io"
 	"math"
@@ -9,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -208,6 +210,36 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 	idle.closed()
 	waiting.receive(fetch) // waiting for an answer is not idling
 	waiting.closed()
+}
+
+// To a client that has heard nothing yet, the end of a broker must not look like
+// an answer: kgo fails its records for an end of the stream that comes first.
+func TestWhoWasNeverAnsweredIsReset(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]struct {
+		of       func(*server) error
+		answered error // what one that was answered reads
+	}{
+		"stopped": {func(s *server) error { return s.Shutdown(context.Background()) }, io.EOF},
+		"killed":  {(*server).kill, syscall.ECONNRESET},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := startBroker(t)
+			silent, answered := dial(t, s), dial(t, s)
+			answered.call(kmsg.NewPtrApiVersionsRequest())
+			asks := dial(t, s)
+			asks.write([]byte{0, 0, 0, 99, 0}) // and has not come to the end
+			require.Eventually(t, func() bool { return s.metrics.connections.Load() == 3 }, patience, time.Millisecond)
+			require.NoError(t, end.of(s))
+			for _, c := range []*raw{silent, asks} {
+				_, err := c.br.ReadByte()
+				require.ErrorIs(t, err, syscall.ECONNRESET)
+			}
+			_, err := answered.br.ReadByte()
+			require.ErrorIs(t, err, end.answered)
+		})
+	}
 }
 
 // A client that never reads is cut off, and its fetches with it.

@@ -2,22 +2,28 @@ package main
 
 import (
 	"encoding/binary"
+	"math/bits"
 	"sync"
 	"time"
 )
 
 // ledger knows which records were sent, acknowledged and seen. The producers
 // number the records of each partition from 0 on and write the number into the
-// value; each number must be seen once, and none before a lower one.
+// value. What was acknowledged must be seen once, where the acknowledgement said,
+// and nothing before a lower number. A record that its producer has given up may
+// be in the log or not: it counts as failed, and spoils nothing else.
 type ledger struct {
 	topics map[string][]partitionLedger
 }
 
 type partitionLedger struct {
-	mu    sync.Mutex
-	sent  uint64
-	acked []time.Duration // by number: when its acknowledgement came, since the drive's start; 0 not yet
-	acks  uint64
+	mu     sync.Mutex
+	sent   uint64
+	places []int64         // by number: its offset as the first to know it said, -1 not known
+	acked  numberSet       // numbers
+	times  []time.Duration // by offset: when the acknowledgement came, since the drive's start; 0 not yet
+	acks   uint64
+	failed uint64
 
 	seen       numberSet
 	seenCount  uint64
@@ -25,6 +31,7 @@ type partitionLedger struct {
 	duplicated uint64
 	outOfOrder uint64
 	unasked    uint64 // seen, but never sent
+	misplaced  uint64 // said to be at one offset, and at another
 }
 
 func newLedger(partitions map[string]int) *ledger {
@@ -45,35 +52,64 @@ func (p *partitionLedger) send() uint64 {
 	defer p.mu.Unlock()
 	n := p.sent
 	p.sent++
-	p.acked = append(p.acked, 0)
+	p.places = append(p.places, -1)
 	return n
 }
 
-func (p *partitionLedger) ack(n uint64, at time.Duration) {
+// ack notes that the producer of record n was told its offset.
+func (p *partitionLedger) ack(n uint64, offset int64, at time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.acked[n] = at
+	p.placeLocked(n, offset)
+	p.acked.add(n)
 	p.acks++
+	for int64(len(p.times)) <= offset {
+		p.times = append(p.times, 0)
+	}
+	if offset >= 0 {
+		p.times[offset] = at
+	}
 }
 
-// ackedAt is when record n was acknowledged, 0 if it is not yet.
-func (p *partitionLedger) ackedAt(n uint64) time.Duration {
+// fail notes that its producer has given a record up; first says that it is the
+// partition's first.
+func (p *partitionLedger) fail() (first bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if n >= uint64(len(p.acked)) {
+	p.failed++
+	return p.failed == 1
+}
+
+// ackedAt is when the record at an offset was acknowledged, 0 if it is not yet.
+func (p *partitionLedger) ackedAt(offset int64) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if offset >= int64(len(p.times)) {
 		return 0
 	}
-	return p.acked[n]
+	return p.times[offset]
 }
 
-// see notes that a consumer was given record n.
-func (p *partitionLedger) see(n uint64) {
+// placeLocked compares an offset that somebody names for record n with that
+// which others have named.
+func (p *partitionLedger) placeLocked(n uint64, offset int64) {
+	if p.places[n] == -1 {
+		p.places[n] = offset
+	}
+	if p.places[n] != offset || offset < 0 {
+		p.misplaced++
+	}
+}
+
+// see notes that a consumer was given record n at an offset.
+func (p *partitionLedger) see(n uint64, offset int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if n >= p.sent {
 		p.unasked++
 		return
 	}
+	p.placeLocked(n, offset)
 	switch {
 	case !p.seen.add(n):
 		p.duplicated++
@@ -83,6 +119,24 @@ func (p *partitionLedger) see(n uint64) {
 	}
 	p.seenCount++
 	p.next = max(p.next, n+1)
+}
+
+// place notes an offset that somebody else was given record n at.
+func (p *partitionLedger) place(n uint64, offset int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n >= p.sent {
+		p.unasked++
+		return
+	}
+	p.placeLocked(n, offset)
+}
+
+// missing is how many of the acknowledged records are not in a set.
+func (p *partitionLedger) missing(seen numberSet) uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.acked.without(seen)
 }
 
 // numberSet is a set of numbers that are dense from 0 on.
@@ -101,9 +155,20 @@ func (s *numberSet) add(n uint64) bool {
 	return true
 }
 
-// sums are a ledger's totals.
+// without is how many numbers of s are not in the other set.
+func (s numberSet) without(other numberSet) (n uint64) {
+	for i, word := range s {
+		if i < len(other) {
+			word &^= other[i]
+		}
+		n += uint64(bits.OnesCount64(word))
+	}
+	return n
+}
+
+// sums are a ledger's totals. Lost is what was acknowledged and not seen.
 type sums struct {
-	sent, acked, seen, lost, duplicated, outOfOrder, unasked uint64
+	sent, acked, failed, seen, lost, duplicated, outOfOrder, unasked, misplaced uint64
 }
 
 func (l *ledger) sums() (s sums) {
@@ -113,23 +178,24 @@ func (l *ledger) sums() (s sums) {
 			p.mu.Lock()
 			s.sent += p.sent
 			s.acked += p.acks
+			s.failed += p.failed
 			s.seen += p.seenCount
+			s.lost += p.acked.without(p.seen)
 			s.duplicated += p.duplicated
 			s.outOfOrder += p.outOfOrder
 			s.unasked += p.unasked
-			// Sent but not acknowledged would be lost, too: nothing in this drive
-			// gives a producer a reason to fail.
-			s.lost += p.sent - p.seenCount
+			s.misplaced += p.misplaced
 			p.mu.Unlock()
 		}
 	}
 	return s
 }
 
-// waitComplete returns when everything sent was seen, or after the timeout.
+// waitComplete returns when it is known of everything sent whether it arrived,
+// and all that did was seen; or after the timeout.
 func (l *ledger) waitComplete(timeout time.Duration) {
 	for end := time.Now().Add(timeout); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if s := l.sums(); s.lost == 0 && s.acked == s.sent {
+		if s := l.sums(); s.lost == 0 && s.acked+s.failed == s.sent {
 			return
 		}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -25,8 +26,8 @@ func TestLedger(t *testing.T) {
 			p := l.partition("t", 0)
 			for n := range uint64(200) {
 				require.Equal(t, n, p.send())
-				require.Zero(t, p.ackedAt(n))
-				p.ack(n, 5)
+				require.Zero(t, p.ackedAt(int64(n)))
+				p.ack(n, int64(n), 5)
 			}
 			skip := uint64(200)
 			if len(test.see) > 0 {
@@ -34,17 +35,46 @@ func TestLedger(t *testing.T) {
 			}
 			for n := range uint64(200) {
 				if n != skip {
-					p.see(n)
+					p.see(n, int64(n))
 				}
 			}
 			for _, n := range test.see[min(1, len(test.see)):] {
-				p.see(n)
+				p.see(n, int64(n))
 			}
 			test.want.sent, test.want.acked = 200, 200
 			require.Equal(t, test.want, l.sums())
 			require.Zero(t, p.ackedAt(1000))
+			require.Equal(t, test.want.lost, p.missing(p.seen))
 		})
 	}
+}
+
+// What a producer gives up may be in the log or not, and moves the offsets of
+// what follows.
+func TestLedgerOfFailedRecords(t *testing.T) {
+	t.Parallel()
+	l := newLedger(map[string]int{"t": 1})
+	p := l.partition("t", 0)
+	for range 5 {
+		p.send()
+	}
+	p.ack(0, 0, 5)
+	require.True(t, p.fail())  // 1, which is in the log
+	require.False(t, p.fail()) // 2, which is not
+	p.ack(3, 2, 7)
+	require.Equal(t, sums{sent: 5, acked: 2, failed: 2, lost: 2}, l.sums())
+	require.Equal(t, time.Duration(7), p.ackedAt(2))
+	for offset, n := range []uint64{0, 1, 3} {
+		p.see(n, int64(offset))
+		p.place(n, int64(offset))
+	}
+	require.Equal(t, sums{sent: 5, acked: 2, failed: 2, seen: 3}, l.sums())
+	require.Equal(t, uint64(2), p.missing(nil))
+	p.see(4, 3) // before its acknowledgement
+	p.ack(4, 4, 9)
+	p.place(3, 3)
+	p.place(7, 3)
+	require.Equal(t, sums{sent: 5, acked: 3, failed: 2, seen: 4, misplaced: 2, unasked: 1}, l.sums())
 }
 
 // Each thing that may not be makes the summary bad.

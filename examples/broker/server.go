@@ -50,6 +50,7 @@ type server struct {
 	ctx       context.Context // parent of every connection's
 	cancel    context.CancelFunc
 	draining  atomic.Bool
+	killed    atomic.Bool
 	drain     chan struct{} // closed when draining is set
 	drainOnce sync.Once
 	seats     chan struct{} // one per open connection
@@ -219,11 +220,12 @@ func (s *server) catchUp(ctx context.Context) {
 // kill is how a process ends that is not asked: connections break, nothing is
 // answered, and the controller is not told.
 func (s *server) kill() error {
+	s.killed.Store(true) // before anybody learns of it
 	s.beginDraining()
 	s.cancel()
 	s.mu.Lock()
 	for c := range s.open {
-		_ = c.nc.Close()
+		c.hangUp()
 	}
 	s.mu.Unlock()
 	return s.end(context.Background())
@@ -262,7 +264,7 @@ func (s *server) end(ctx context.Context) error {
 	s.cancel()
 	s.mu.Lock()
 	for c := range s.open {
-		_ = c.nc.Close()
+		c.hangUp()
 	}
 	s.mu.Unlock()
 	<-done

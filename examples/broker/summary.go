@@ -46,8 +46,14 @@ func (d *drive) summarize(goroutinesBefore int, shutdown time.Duration) *summary
 	s := &summary{shutdown: shutdown, seconds: d.load.duration.Seconds()}
 	sums := d.ledger.sums()
 	s.Records, s.Lost, s.Duplicated, s.OutOfOrder = sums.acked, sums.lost, sums.duplicated, sums.outOfOrder
-	if sums.acked != sums.sent {
-		d.problem("%d records were never acknowledged", sums.sent-sums.acked)
+	if sums.failed > 0 {
+		d.problem("%d records were given up by their producers", sums.failed)
+	}
+	if n := sums.sent - sums.acked - sums.failed; n > 0 {
+		d.problem("of %d records their producers never heard", n)
+	}
+	if sums.misplaced > 0 {
+		d.problem("%d times a record was at another offset than somebody had been told", sums.misplaced)
 	}
 	if sums.unasked > 0 {
 		d.problem("%d records were consumed that nobody produced", sums.unasked)

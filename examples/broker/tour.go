@@ -221,10 +221,12 @@ func (t *tour) deleteRecords(ctx context.Context) error {
 	if err := kerr.ErrorForCode(created.Topics[0].ErrorCode); err != nil {
 		return err
 	}
-	for range records {
-		if err := cl.ProduceSync(ctx, &kgo.Record{Topic: topic, Value: []byte("to be deleted")}).FirstErr(); err != nil {
-			return err
-		}
+	some := make([]*kgo.Record, records)
+	for i := range some {
+		some[i] = &kgo.Record{Topic: topic, Value: []byte("to be deleted")}
+	}
+	if err := cl.ProduceSync(ctx, some...).FirstErr(); err != nil {
+		return err
 	}
 	deletion := kmsg.NewPtrDeleteRecordsRequest()
 	deletion.TimeoutMillis = 5000

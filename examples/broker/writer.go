@@ -19,7 +19,7 @@ func (c *conn) writeReplies() {
 		c.giveBackOutbound()
 		c.cancel()
 		if !c.srv.draining.Load() {
-			_ = c.nc.Close() // ends the reader, too
+			c.hangUp() // ends the reader, too
 		}
 	}()
 	var (
@@ -43,6 +43,7 @@ func (c *conn) writeReplies() {
 				return
 			}
 			_ = c.nc.SetWriteDeadline(time.Now().Add(c.srv.cfg.writeTimeout))
+			c.answered.Store(true)
 			_, err := c.nc.Write(buf)
 			c.giveBackOutbound()
 			c.srv.queuedSum.Add(-size)
