@@ -15,6 +15,9 @@ type deferred[K comparable] struct {
 	head   int
 }
 
+// keepOrder is how many keys there is room kept for when none waits.
+const keepOrder = 1 << 10
+
 // CheckAndCompleteLater has a worker call CheckAndComplete(key) soon, and does
 // not wait for it. It runs none of your code, so it may be called with any
 // lock held (P6). A key that is handed over again before its check has begun
@@ -84,7 +87,7 @@ func (d *deferred[K]) take() K {
 	d.head++
 	if d.head == len(d.order) {
 		d.order, d.head = d.order[:0], 0
-		if cap(d.order) > keepKeys {
+		if cap(d.order) > keepOrder {
 			d.order, d.queued = nil, nil
 		}
 	} else if d.head > len(d.order)/2 {

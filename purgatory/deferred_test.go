@@ -238,13 +238,13 @@ func TestDeferredMemory(t *testing.T) {
 		h := park(t, p, busy, NoTimeout, 3)
 		require.NoError(t, p.CheckAndCompleteLater(3))
 		synctest.Wait()
-		for key := range 10 * keepKeys {
+		for key := range 10 * keepOrder {
 			require.NoError(t, p.CheckAndCompleteLater(key+10))
 		}
-		require.GreaterOrEqual(t, cap(p.deferred.order), 10*keepKeys)
+		require.GreaterOrEqual(t, cap(p.deferred.order), 10*keepOrder)
 		close(goOn)
 		synctest.Wait()
-		require.LessOrEqual(t, cap(p.deferred.order), keepKeys)
+		require.LessOrEqual(t, cap(p.deferred.order), keepOrder)
 		require.True(t, h.Cancel())
 		verify(t, p)
 		shut(t, p)

@@ -3,6 +3,7 @@ package purgatory
 import (
 	"context"
 	"math"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -272,6 +273,6 @@ func TestP8Options(t *testing.T) {
 		})
 	}
 	p := open[int](t, Options{})
-	require.GreaterOrEqual(t, len(p.shards), minShards)
+	require.GreaterOrEqual(t, len(p.shards), min(shardsPerProc*runtime.GOMAXPROCS(0), maxDefault))
 	shut(t, p)
 }

@@ -23,8 +23,8 @@ type Options struct {
 	Workers int
 
 	// Shards is the number of separately locked parts of the watch lists, by
-	// key, rounded up to a power of two. Default: 32 for each of GOMAXPROCS, at
-	// least 64, at most 4,096; 1 to 65,536.
+	// key, rounded up to a power of two; each costs 192 bytes. Default: 128 for
+	// each of GOMAXPROCS, at most 4,096; 1 to 65,536.
 	Shards int
 
 	// MaxOperations bounds the operations that wait at once; beyond it
@@ -51,8 +51,7 @@ var ErrFull = errors.New("purgatory: MaxOperations operations wait already")
 const NoTimeout time.Duration = 1<<63 - 1
 
 const (
-	shardsPerProc = 32
-	minShards     = 64
+	shardsPerProc = 128
 	maxShards     = 1 << 16
 	maxDefault    = 1 << 12
 )
@@ -61,7 +60,7 @@ const (
 // wheel has its own say about Tick and Workers.
 func (o Options) withDefaults() (Options, error) {
 	if o.Shards == 0 {
-		o.Shards = min(max(shardsPerProc*runtime.GOMAXPROCS(0), minShards), maxDefault)
+		o.Shards = min(shardsPerProc*runtime.GOMAXPROCS(0), maxDefault)
 	}
 	if o.Shards < 1 || o.Shards > maxShards {
 		return o, fmt.Errorf("purgatory: Options.Shards is %d, must be 1 to %d", o.Shards, maxShards)

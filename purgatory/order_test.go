@@ -144,7 +144,8 @@ func TestP11TwoWalksFromAnEmptyRow(t *testing.T) {
 	for range 5 * rowSlots {
 		handles = append(handles, park(t, p, newOp(t), NoTimeout, 1))
 	}
-	s, hash := p.place(1)
+	shard, hash := p.place(1)
+	s := &p.shards[shard]
 	l := s.keys.find(1, hash)
 	fill := func(w *walk[int], r *row[int], from uint8) []*Pending {
 		s.mu.Lock()

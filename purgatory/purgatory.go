@@ -94,7 +94,7 @@ func (p *Purgatory[K]) TryCompleteElseWatchContext(ctx context.Context, op Opera
 	if !p.reserve() {
 		return nil, ErrFull
 	}
-	e := newEntry[K](len(keys))
+	e := p.newEntry(len(keys))
 	h := &e.Pending
 	h.begin(&p.host, e, op, timeout)
 	if !p.watch(e, keys) {

@@ -9,20 +9,28 @@ import (
 // entry is an operation that waits in a Purgatory.
 type entry[K comparable] struct {
 	Pending
-	watches []watch[K] // one for each distinct key
+	purgatory *Purgatory[K]
+	watches   []watch[K] // one for each distinct key
 }
 
 // An operation's record and its watches are one allocation, in one of a few
-// sizes; beyond the largest the watches are a second one.
+// sizes; beyond the largest the watches are a second one. Under load a waiting
+// operation is met when it has left the caches, so bytes are time: in 64 bits the
+// sizes are 128, 160, 240 and 384.
 
 type record1[K comparable] struct {
 	entry[K]
 	space [1]watch[K]
 }
 
-type record4[K comparable] struct {
+type record3[K comparable] struct {
 	entry[K]
-	space [4]watch[K]
+	space [3]watch[K]
+}
+
+type record8[K comparable] struct {
+	entry[K]
+	space [8]watch[K]
 }
 
 type record16[K comparable] struct {
@@ -30,22 +38,25 @@ type record16[K comparable] struct {
 	space [16]watch[K]
 }
 
-func newEntry[K comparable](keys int) *entry[K] {
+func (p *Purgatory[K]) newEntry(keys int) (e *entry[K]) {
 	switch {
 	case keys <= 1:
 		r := new(record1[K])
-		r.watches = r.space[:0]
-		return &r.entry
-	case keys <= 4:
-		r := new(record4[K])
-		r.watches = r.space[:0]
-		return &r.entry
+		e, r.watches = &r.entry, r.space[:0]
+	case keys <= 3:
+		r := new(record3[K])
+		e, r.watches = &r.entry, r.space[:0]
+	case keys <= 8:
+		r := new(record8[K])
+		e, r.watches = &r.entry, r.space[:0]
 	case keys <= 16:
 		r := new(record16[K])
-		r.watches = r.space[:0]
-		return &r.entry
+		e, r.watches = &r.entry, r.space[:0]
+	default:
+		e = &entry[K]{watches: make([]watch[K], 0, keys)}
 	}
-	return &entry[K]{watches: make([]watch[K], 0, keys)}
+	e.purgatory = p
+	return e
 }
 
 // watch enters e into the list of each of keys, once; false if the purgatory
@@ -65,14 +76,17 @@ func (p *Purgatory[K]) watch(e *entry[K], keys []K) bool {
 		} else {
 			seen[k] = struct{}{}
 		}
-		s, hash := p.place(k)
+		at, hash := p.place(k)
+		s := &p.shards[at]
 		s.mu.Lock()
 		if s.closed {
 			s.mu.Unlock()
 			return false
 		}
 		e.watches = append(e.watches, watch[K]{})
-		s.addLocked(k, hash, &e.watches[len(e.watches)-1], &e.Pending)
+		w := &e.watches[len(e.watches)-1]
+		w.shard = at
+		s.addLocked(k, hash, w, &e.Pending)
 		if len(e.watches) == 1 {
 			s.delayed++
 		}
@@ -89,7 +103,7 @@ func (e *entry[K]) leave(o Outcome) {
 	// sees Delayed at zero, as Shutdown does, is to find it nowhere.
 	for i := len(e.watches) - 1; i >= 0; i-- {
 		w := &e.watches[i]
-		s := w.shard
+		s := &e.purgatory.shards[w.shard]
 		s.mu.Lock()
 		s.removeLocked(w)
 		last := false
@@ -106,8 +120,9 @@ func (e *entry[K]) leave(o Outcome) {
 
 func (e *entry[K]) keep(t timingwheel.Timer) bool {
 	w := &e.watches[0]
-	w.shard.mu.Lock()
-	defer w.shard.mu.Unlock()
+	s := &e.purgatory.shards[w.shard]
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if w.row == nil {
 		return false
 	}

@@ -182,7 +182,8 @@ func TestSurvey(t *testing.T) {
 
 		// A row without operations, that a walk will go on from, may stand first.
 		last := park(t, p, newOp(t), NoTimeout, "walked")
-		s, hash := p.place("walked")
+		at, hash := p.place("walked")
+		s := &p.shards[at]
 		s.mu.Lock()
 		walked := s.keys.find("walked", hash).head
 		walked.walks++

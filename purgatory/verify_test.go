@@ -134,7 +134,7 @@ func verify[K comparable](t testing.TB, p *Purgatory[K]) {
 			if l := place.list; l != nil {
 				lists++
 				at, hash := p.place(l.key)
-				check(at == s && place.hash == hash && l.hash == hash, "list of %v stands under %x", l.key, place.hash)
+				check(&p.shards[at] == s && place.hash == hash && l.hash == hash, "list of %v stands under %x", l.key, place.hash)
 				check(s.keys.find(l.key, hash) == l, "%v is there twice, or not to be found", l.key)
 				check(l.head != nil && l.n > 0, "%v has no watchers", l.key)
 				n := 0
@@ -153,7 +153,7 @@ func verify[K comparable](t testing.TB, p *Purgatory[K]) {
 						met[h]++
 						e := h.waits.(*entry[K])
 						k := slices.IndexFunc(e.watches, func(w watch[K]) bool { return w.row == r })
-						check(k >= 0 && e.watches[k].slot == uint8(slot) && e.watches[k].shard == s, "%v: an operation knows nothing of slot %d", l.key, slot)
+						check(k >= 0 && e.watches[k].slot == uint8(slot) && int(e.watches[k].shard) == i, "%v: an operation knows nothing of slot %d", l.key, slot)
 						if k == 0 {
 							delayed[i]++
 						}
@@ -215,8 +215,8 @@ func verify[K comparable](t testing.TB, p *Purgatory[K]) {
 
 // shardOf is the shard that a key belongs to.
 func (p *Purgatory[K]) shardOf(key K) *shard[K] {
-	s, _ := p.place(key)
-	return s
+	at, _ := p.place(key)
+	return &p.shards[at]
 }
 
 // onWorker says whether the caller runs on one of the wheel's workers.

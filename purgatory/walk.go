@@ -42,7 +42,8 @@ const (
 //
 // The lock is held for one batch at a time, however long the list is.
 func (p *Purgatory[K]) walk(key K, what visit) int {
-	s, hash := p.place(key)
+	at, hash := p.place(key)
+	s := &p.shards[at]
 	s.mu.Lock()
 	l := s.keys.find(key, hash)
 	if l == nil {

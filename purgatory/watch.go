@@ -9,11 +9,11 @@ import (
 // watch is one operation's place in one key's list. Watches live inside the
 // operation's record, so watching allocates nothing of its own.
 type watch[K comparable] struct {
-	shard *shard[K]
-
-	// Guarded by shard.mu.
+	// Guarded by the shard's lock.
 	row  *row[K] // nil: in no list
 	slot uint8
+
+	shard uint16 // by index; set before others can meet the operation
 }
 
 // watchers is the operations that watch a key, in the order they came (P11). It
@@ -59,19 +59,20 @@ type shard[K comparable] struct {
 	named int          // keys with watches; keys has those with a mere walk too
 	spare *watchers[K] // emptied lists, to be used again, linked by next
 
-	_ [48]byte // keeps the next shard off this one's cache lines, of which there are three
+	_ [40]byte // keeps the next shard off this one's cache lines, of which there are three
 }
 
+// What an empty shard keeps is bounded: by these, to 7 KB.
 const (
-	maxSpare     = 32      // emptied lists that a shard keeps
-	maxSpareRows = 64      // and rows
-	keepKeys     = 1 << 10 // what is larger is given back when it is empty
+	maxSpare     = 8      // emptied lists that a shard keeps
+	maxSpareRows = 16     // and rows
+	keepKeys     = 1 << 8 // a table of more places is given back when few are used
 )
 
 // place is a key's hash, and the shard that it belongs to.
-func (p *Purgatory[K]) place(key K) (*shard[K], uint64) {
-	hash := maphash.Comparable(p.seed, key)
-	return &p.shards[hash&uint64(len(p.shards)-1)], hash
+func (p *Purgatory[K]) place(key K) (shard uint16, hash uint64) {
+	hash = maphash.Comparable(p.seed, key)
+	return uint16(hash & uint64(len(p.shards)-1)), hash
 }
 
 // addLocked appends h to key's list, as w.
@@ -88,7 +89,7 @@ func (s *shard[K]) addLocked(key K, hash uint64, w *watch[K], h *Pending) {
 	}
 	r.slots[r.end] = h
 	r.used |= 1 << r.end
-	w.shard, w.row, w.slot = s, r, r.end
+	w.row, w.slot = r, r.end
 	r.end++
 	if l.n++; l.n == 1 {
 		s.named++
