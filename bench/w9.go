@@ -66,40 +66,42 @@ func w9(j Job, p *purgatory.Purgatory[string]) (Result, error) {
 
 // openLoop is a run at one rate.
 type openLoop struct {
-	base    time.Time
 	at      []time.Duration // when each request comes
 	trigger []time.Duration // when it can be completed
-	keys    [][w9Keys]uint16
 	ops     []loadOp
 
-	expired atomic.Int64
-	ending  sync.WaitGroup
+	completed atomic.Int64
 }
 
-// loadOp is one request.
+// loadOp is one request. It holds no pointer: millions of them would be scanned
+// at every collection, and what is measured is not to be the array.
 type loadOp struct {
-	load  *openLoop
-	id    int32
 	ready atomic.Bool
-	took  time.Duration // from its trigger to its completion; written once
+	took  time.Duration // from loadBase to its completion; written once
 }
+
+// Of the run at one rate; there is one at a time.
+var (
+	loadBase    time.Time
+	loadExpired atomic.Int64
+)
 
 func (o *loadOp) TryComplete() bool { return o.ready.Load() }
 
 func (o *loadOp) Complete(how purgatory.Outcome) {
 	if how == purgatory.Completed {
-		o.took = time.Since(o.load.base) - o.load.trigger[o.id]
+		o.took = time.Since(loadBase)
 	} else {
-		o.load.expired.Add(1)
+		loadExpired.Add(1)
 	}
-	o.load.ending.Done()
 }
 
 // w9Rate offers one rate for a while.
 func w9Rate(j Job, p *purgatory.Purgatory[string], rate int, span time.Duration) (Metrics, error) {
 	r := j.seed()
 	n := int(float64(rate) * span.Seconds())
-	l := &openLoop{at: make([]time.Duration, n), trigger: make([]time.Duration, n), keys: make([][w9Keys]uint16, n), ops: make([]loadOp, n)}
+	l := &openLoop{at: make([]time.Duration, n), trigger: make([]time.Duration, n), ops: make([]loadOp, n)}
+	keys := make([][w9Keys]uint16, n)
 	mu := math.Log(float64(j.Params["p50_ms"]))
 	sigma := (math.Log(float64(j.Params["p75_ms"])) - mu) / 0.6744897501960817 // the normal distribution's third quartile
 	at := 50 * time.Millisecond
@@ -107,16 +109,15 @@ func w9Rate(j Job, p *purgatory.Purgatory[string], rate int, span time.Duration)
 		at += time.Duration(-math.Log(1-r.fraction()) / float64(rate) * float64(time.Second))
 		l.at[i] = at
 		l.trigger[i] = at + time.Duration(math.Exp(mu+sigma*r.normal())*float64(time.Millisecond))
-		for k := range l.keys[i] {
-			l.keys[i][k] = uint16(r.below(manyKeys))
+		for k := range keys[i] {
+			keys[i][k] = uint16(r.below(manyKeys))
 		}
-		l.ops[i].load, l.ops[i].id = l, int32(i)
 	}
-	l.ending.Add(n)
+	loadExpired.Store(0)
 	drivers := runtime.GOMAXPROCS(0)
 	steps := make([][]w9Step, drivers)
 	for d := range steps {
-		steps[d] = l.steps(d, drivers)
+		steps[d] = l.steps(keys, d, drivers)
 	}
 	names := keyNames()
 	runtime.GC()
@@ -124,7 +125,7 @@ func w9Rate(j Job, p *purgatory.Purgatory[string], rate int, span time.Duration)
 	var failed atomic.Pointer[error]
 	var wg sync.WaitGroup
 	before := used()
-	l.base = time.Now()
+	loadBase = time.Now()
 	for d := range drivers {
 		wg.Go(func() {
 			runtime.LockOSThread()
@@ -135,16 +136,18 @@ func w9Rate(j Job, p *purgatory.Purgatory[string], rate int, span time.Duration)
 		})
 	}
 	wg.Wait()
-	took := time.Since(l.base)
-	l.ending.Wait()
-	cpu := used().cpu - before.cpu
+	took := time.Since(loadBase)
 	if err := failed.Load(); err != nil {
 		return nil, *err
 	}
+	for l.completed.Load()+loadExpired.Load() < int64(n) { // the last ones expire
+		time.Sleep(time.Millisecond)
+	}
+	cpu := used().cpu - before.cpu
 	var late []time.Duration
 	for i := range l.ops {
 		if l.ops[i].took > 0 {
-			late = append(late, l.ops[i].took)
+			late = append(late, l.ops[i].took-l.trigger[i])
 		}
 	}
 	slices.Sort(late)
@@ -156,7 +159,7 @@ func w9Rate(j Job, p *purgatory.Purgatory[string], rate int, span time.Duration)
 		"rate":           float64(rate),
 		"held":           float64(rate) * min(1, float64(last)/float64(took)),
 		"cpu_us_per_req": us(cpu) / float64(n),
-		"expired_pct":    float64(l.expired.Load()) / float64(n) * 100,
+		"expired_pct":    float64(loadExpired.Load()) / float64(n) * 100,
 		"trigger_p50_us": us(late[len(late)/2]),
 		"trigger_p99_us": us(late[len(late)*99/100]),
 	}, nil
@@ -166,17 +169,18 @@ func w9Rate(j Job, p *purgatory.Purgatory[string], rate int, span time.Duration)
 type w9Step struct {
 	at      time.Duration
 	request int32
+	keys    [w9Keys]uint16
 	trigger bool
 }
 
 // steps are those of one driver, in order. Triggers beyond the timeout are left
 // out: their requests have expired.
-func (l *openLoop) steps(driver, drivers int) []w9Step {
+func (l *openLoop) steps(keys [][w9Keys]uint16, driver, drivers int) []w9Step {
 	var all []w9Step
 	for i := driver; i < len(l.at); i += drivers {
-		all = append(all, w9Step{l.at[i], int32(i), false})
+		all = append(all, w9Step{l.at[i], int32(i), keys[i], false})
 		if l.trigger[i]-l.at[i] <= w9Timeout {
-			all = append(all, w9Step{l.trigger[i], int32(i), true})
+			all = append(all, w9Step{l.trigger[i], int32(i), keys[i], true})
 		}
 	}
 	slices.SortFunc(all, func(a, b w9Step) int { return int(max(min(a.at-b.at, 1), -1)) })
@@ -186,23 +190,28 @@ func (l *openLoop) steps(driver, drivers int) []w9Step {
 // drive takes the steps.
 func (l *openLoop) drive(p *purgatory.Purgatory[string], names []string, steps []w9Step) error {
 	var now time.Duration
+	completed := 0
+	defer func() { l.completed.Add(int64(completed)) }()
 	for i := range steps {
 		step := &steps[i]
 		if step.at > now {
-			if now = time.Since(l.base); step.at > now {
+			if now = time.Since(loadBase); step.at > now {
 				pause(step.at - now)
-				now = time.Since(l.base)
+				now = time.Since(loadBase)
 			}
 		}
-		op, keys := &l.ops[step.request], &l.keys[step.request]
+		op, keys := &l.ops[step.request], &step.keys
 		if step.trigger {
 			op.ready.Store(true)
-			p.CheckAndComplete(names[keys[0]])
+			completed += p.CheckAndComplete(names[keys[0]])
 			continue
 		}
-		_, err := p.TryCompleteElseWatch(op, w9Timeout, names[keys[0]], names[keys[1]], names[keys[2]])
+		waits, err := p.TryCompleteElseWatch(op, w9Timeout, names[keys[0]], names[keys[1]], names[keys[2]])
 		if err != nil {
 			return err
+		}
+		if waits == nil {
+			completed++
 		}
 	}
 	return nil
