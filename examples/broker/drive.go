@@ -66,6 +66,7 @@ type drive struct {
 	tour    *tour
 	ids     map[string]topicID
 	start   time.Time
+	busy    time.Duration // what the producers took
 
 	// grace ends some time after the producers stop: what they count as sent is
 	// to arrive, but a broken broker must not hold up the verdict for ever.
@@ -170,6 +171,7 @@ func runLoad(ctx context.Context, cfg config, l load, live io.Writer) (*summary,
 	touring.Wait()
 	time.AfterFunc(grace, endGrace)
 	producers.Wait()
+	d.busy = time.Since(d.start)
 
 	d.ledger.waitComplete(10 * time.Second)
 	d.readers.end(10 * time.Second)

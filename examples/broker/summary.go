@@ -43,7 +43,7 @@ type summary struct {
 
 // summarize reads the counters of a drive that is over.
 func (d *drive) summarize(goroutinesBefore int, shutdown time.Duration) *summary {
-	s := &summary{shutdown: shutdown, seconds: d.load.duration.Seconds()}
+	s := &summary{shutdown: shutdown, seconds: d.busy.Seconds()}
 	sums := d.ledger.sums()
 	s.Records, s.Lost, s.Duplicated, s.OutOfOrder = sums.acked, sums.lost, sums.duplicated, sums.outOfOrder
 	if sums.failed > 0 {
