@@ -210,7 +210,7 @@ func (l *openLoop) drive(p *purgatory.Purgatory[string], names []string, steps [
 		if err != nil {
 			return err
 		}
-		if waits == nil {
+		if waits.IsZero() {
 			completed++
 		}
 	}

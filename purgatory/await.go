@@ -50,7 +50,7 @@ func (w waiter) Complete(o Outcome) { w.done <- o }
 
 // wait is here that the goroutine blocks. It looks after its context itself,
 // which costs less than a hook does.
-func (w waiter) wait(ctx context.Context, h *Pending, err error) (Outcome, error) {
+func (w waiter) wait(ctx context.Context, h Pending, err error) (Outcome, error) {
 	if err != nil {
 		return 0, err
 	}

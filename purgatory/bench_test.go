@@ -34,7 +34,7 @@ func BenchmarkWatch(b *testing.B) {
 			for b.Loop() {
 				at = (at + 7919) % (len(names) - n)
 				op := new(flagOp)
-				if h, err := p.TryCompleteElseWatch(op, 30*time.Second, names[at:at+n]...); h == nil || err != nil {
+				if h, err := p.TryCompleteElseWatch(op, 30*time.Second, names[at:at+n]...); h.IsZero() || err != nil {
 					b.Fatal(h, err)
 				}
 				op.ready = true

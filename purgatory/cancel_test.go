@@ -73,7 +73,7 @@ func TestP9CancelForKeyCounts(t *testing.T) {
 
 // P9: a nil handle, as of an operation that completed at once, is harmless.
 func TestP9NilHandle(t *testing.T) {
-	var h *Pending
+	var h Pending
 	require.False(t, h.Cancel())
 	require.False(t, h.Complete())
 }
@@ -104,7 +104,7 @@ func TestP9Context(t *testing.T) {
 				}
 				h, err := p.TryCompleteElseWatchContext(given, op, time.Hour, 1, 2)
 				require.NoError(t, err)
-				require.NotNil(t, h)
+				require.NotZero(t, h)
 				if when == "later" {
 					time.Sleep(time.Minute)
 					require.Zero(t, op.Outcome())
@@ -133,7 +133,7 @@ func TestP9ContextDoneButReady(t *testing.T) {
 			op.try = func(n int) bool { return n == yesAt }
 			h, err := p.TryCompleteElseWatchContext(ctx, op, time.Hour, 1)
 			require.NoError(t, err)
-			require.Nil(t, h)
+			require.Zero(t, h)
 			synctest.Wait()
 			require.Equal(t, Completed, op.Outcome())
 		}

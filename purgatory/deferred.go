@@ -70,7 +70,7 @@ func (d *deferred[K]) add(t *host, key K) error {
 	}
 	// One run of a worker for each key that is queued, so that a slow check
 	// keeps none of the others waiting while a worker is free.
-	if _, err := t.wheel.Schedule(nil, 0); err != nil {
+	if _, err := t.wheel.Schedule(Pending{}, 0); err != nil {
 		return ErrClosed
 	}
 	return nil

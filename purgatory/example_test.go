@@ -97,7 +97,7 @@ func ExamplePurgatory_TryCompleteElseWatch() {
 
 	// Nobody has offset 7 yet: it has to wait.
 	h, _ := p.TryCompleteElseWatch(&produce{7, r, make(chan bool)}, 30*time.Second, "orders-0")
-	fmt.Println("waits:", h != nil)
+	fmt.Println("waits:", !h.IsZero())
 
 	// After every change that may complete it, its key is checked.
 	r.fetched("follower 1", 8)
@@ -107,7 +107,7 @@ func ExamplePurgatory_TryCompleteElseWatch() {
 
 	// Everybody has this one: it is answered within the call.
 	h, _ = p.TryCompleteElseWatch(&produce{6, r, make(chan bool)}, 30*time.Second, "orders-0")
-	fmt.Println("waits:", h != nil)
+	fmt.Println("waits:", !h.IsZero())
 
 	// And this one is not acknowledged in time.
 	late := &produce{8, r, make(chan bool)}

@@ -70,10 +70,10 @@ func (f *Future[T]) Result() (value T, done bool, err error) {
 // TryCompleteElseWatch completes op if the futures are done, all or any of them
 // as need says, and otherwise has it wait for that; see the method of
 // [Threshold]. A future that is nil, or of another Futures, is an error.
-func (s *Futures[T]) TryCompleteElseWatch(op Completion, timeout time.Duration, need Need, futures ...*Future[T]) (*Pending, error) {
+func (s *Futures[T]) TryCompleteElseWatch(op Completion, timeout time.Duration, need Need, futures ...*Future[T]) (Pending, error) {
 	goals, err := s.goals(futures)
 	if err != nil {
-		return nil, err
+		return Pending{}, err
 	}
 	return s.threshold.TryCompleteElseWatch(op, timeout, need, goals...)
 }

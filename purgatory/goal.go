@@ -5,8 +5,6 @@ import (
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
-
-	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
 // Goal is a number to be reached on a key.
@@ -89,7 +87,7 @@ func (s *goalShard[K, N]) removeLocked(g *goal[K, N]) {
 
 // effort is an operation that waits in a Threshold.
 type effort[K comparable, N cmp.Ordered] struct {
-	Pending
+	record
 	op      Completion // nil once ended
 	goals   []goal[K, N]
 	current func(K) N
@@ -105,7 +103,7 @@ func (e *effort[K, N]) reached() bool {
 	if left := e.left.Add(-1); left > 0 && !e.any {
 		return false
 	}
-	return e.end(Completed)
+	return e.handle().end(Completed)
 }
 
 // TryComplete looks at the numbers as they are, before the operation waits; and
@@ -167,7 +165,7 @@ func (e *effort[K, N]) leave(o Outcome) {
 		}
 		last := false
 		if i == 0 {
-			s.out(o, &e.Pending)
+			s.out(o, &e.record)
 			last = s.closed && s.delayed == 0
 		}
 		s.mu.Unlock()
@@ -180,15 +178,7 @@ func (e *effort[K, N]) leave(o Outcome) {
 	}
 }
 
-func (e *effort[K, N]) keep(t timingwheel.Timer) bool {
-	s := e.goals[0].shard
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	// The first goal may have been reached while others have not, so its tree
-	// does not tell.
-	if e.state.decided() {
-		return false
-	}
-	e.timer = t
-	return true
-}
+func (e *effort[K, N]) last() *sync.Mutex { return &e.goals[0].shard.mu }
+
+// free does nothing: a sweep may still name the effort. Its memory is collected.
+func (e *effort[K, N]) free() {}

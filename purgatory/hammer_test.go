@@ -32,7 +32,7 @@ func TestHammer(t *testing.T) {
 		wg.Go(func() {
 			rnd := rand.New(rand.NewPCG(rand.Uint64(), 1))
 			ctx, cancel := context.WithCancel(context.Background())
-			var held []*Pending
+			var held []Pending
 			for i := range each {
 				if i%20 == 0 {
 					select {

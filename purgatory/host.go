@@ -14,8 +14,9 @@ import (
 // the part that Purgatory and Threshold have in common.
 type host struct {
 	options Options
-	wheel   *timingwheel.Wheel[*Pending]
-	base    time.Time // what Pending.since counts from
+	owner   any // the Purgatory that this is a part of: its records find it by this
+	wheel   *timingwheel.Wheel[Pending]
+	base    time.Time // what record.since counts from
 	end     closing
 
 	held atomic.Int64 // operations, counted only under MaxOperations; any goroutine writes
@@ -28,7 +29,7 @@ type host struct {
 }
 
 // open starts the wheel. o has its defaults already.
-func (t *host) open(o Options, expire func(*Pending)) (err error) {
+func (t *host) open(o Options, expire func(Pending)) (err error) {
 	t.options, t.base = o, time.Now()
 	t.wheel, err = timingwheel.New(expire, timingwheel.Options{
 		Tick:    o.Tick,

@@ -39,7 +39,7 @@ func TestP8BadInput(t *testing.T) {
 			h, err := p.TryCompleteElseWatchContext(c.ctx, x, time.Hour, c.keys...)
 			require.ErrorContains(t, err, c.want, c.name)
 			require.ErrorContains(t, err, "purgatory: ", c.name)
-			require.Nil(t, h, c.name)
+			require.Zero(t, h, c.name)
 			require.Zero(t, op.checks.Load()+op.ends.Load(), c.name)
 			empty(t, p)
 		}
@@ -128,7 +128,7 @@ func TestP8NoTimeLeft(t *testing.T) {
 				}
 				h, err := p.TryCompleteElseWatchContext(ctx, op, timeout, 1, 2)
 				require.NoError(t, err)
-				require.NotNil(t, h)
+				require.NotZero(t, h)
 				if held { // taking the context's hook away asks for the channel, too
 					time.Sleep(time.Second)
 				}
@@ -167,7 +167,7 @@ func TestP8NoTimeLeftButReady(t *testing.T) {
 			op.try = func(n int) bool { return n == yesAt }
 			h, err := p.TryCompleteElseWatch(op, 0, 1)
 			require.NoError(t, err)
-			require.Nil(t, h)
+			require.Zero(t, h)
 			synctest.Wait()
 			require.Equal(t, Completed, op.Outcome())
 		}
@@ -198,7 +198,7 @@ func TestP8NoTimeLeftAndNoWorker(t *testing.T) {
 		ctx := slowContext{t.Context(), func() { p.CancelForKey(2) }}
 		h, err := p.TryCompleteElseWatchContext(ctx, late, 0, 2)
 		require.NoError(t, err)
-		require.NotNil(t, h)
+		require.NotZero(t, h)
 		require.Equal(t, Cancelled, late.Outcome())
 		empty(t, p)
 		close(goOn)

@@ -26,7 +26,7 @@ func TestP5NothingLeftBehind(t *testing.T) {
 				}
 				op.end = func(Outcome) { assert.Equal(t, want, figures(s.p)) }
 				s = newScene(t, op)
-				others := []*Pending{
+				others := []Pending{
 					park(t, s.p, newOp(t), NoTimeout, 1),
 					park(t, s.p, newOp(t), 2*sceneTimeout, 3, 1),
 				}
@@ -74,7 +74,7 @@ func TestP5DelayedUntilItHasLeft(t *testing.T) {
 	gate.mu.Lock()
 	done := make(chan bool)
 	go func() { done <- h.Cancel() }()
-	blockedOnMutex("(*entry[...]).leave")
+	blockedOnMutex("purgatory.leave[...]")
 	s := p.shardOf(first)
 	s.mu.Lock()
 	delayed := s.delayed
@@ -117,11 +117,11 @@ func TestP5PayloadIsCollected(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var gone atomic.Int32
-	var handles []*Pending
+	var handles []Pending
 	for i := range 3 {
 		handles = append(handles, park(t, p, newOp(t), time.Hour, i))
 	}
-	enter := func() *Pending {
+	enter := func() Pending {
 		op := newOp(t)
 		op.try = func(n int) bool { return n > 2 }
 		runtime.AddCleanup(op, func(int) { gone.Add(1) }, 0)
@@ -152,14 +152,14 @@ func TestP5ContextPinsNothing(t *testing.T) {
 	var gone atomic.Int32
 	for range 10 {
 		op := newOp(t)
-		h, err := p.TryCompleteElseWatchContext(ctx, op, NoTimeout, 1)
+		runtime.AddCleanup(op, func(int) { gone.Add(1) }, 0)
+		_, err := p.TryCompleteElseWatchContext(ctx, op, NoTimeout, 1)
 		require.NoError(t, err)
-		runtime.AddCleanup(h, func(int) { gone.Add(1) }, 0)
 	}
 	require.EqualValues(t, 10, ctx.hooks.Load())
 	require.Equal(t, 10, p.CancelForKey(1))
 	require.Zero(t, ctx.hooks.Load(), "hooks are left at the context")
-	collected(t, "the handle", func() bool { return gone.Load() == 10 })
+	collected(t, "the operation", func() bool { return gone.Load() == 10 })
 	shut(t, p)
 }
 
@@ -196,7 +196,7 @@ func TestP5ManyKeys(t *testing.T) {
 		op.ends.Store(0)
 	}
 	require.Equal(t, [4]int{}, figures(p))
-	handles := make([]*Pending, n)
+	handles := make([]Pending, n)
 	for k := range n {
 		handles[k] = park(t, p, &testOp{t: t}, time.Hour, k)
 	}

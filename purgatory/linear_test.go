@@ -161,7 +161,13 @@ func TestLinearizable(t *testing.T) {
 			outcome.Store(uint32(o))
 			close(ended)
 		}
-		var handle atomic.Pointer[Pending]
+		var known atomic.Pointer[Pending]
+		handle := func() Pending {
+			if h := known.Load(); h != nil {
+				return *h
+			}
+			return Pending{}
+		}
 		var asked atomic.Bool // a check that began when the condition held has returned
 		var wg sync.WaitGroup
 		for i, log := range logs {
@@ -174,12 +180,12 @@ func TestLinearizable(t *testing.T) {
 						if err != nil {
 							t.Error(err)
 						}
-						handle.Store(h)
-						return linearAnswer{yes: h == nil}
+						known.Store(&h)
+						return linearAnswer{yes: h.IsZero()}
 					})
 				}
 				for range 4 {
-					h := handle.Load()
+					h := handle()
 					what := r.IntN(6)
 					if quiet {
 						what = 5
@@ -195,11 +201,11 @@ func TestLinearizable(t *testing.T) {
 							asked.Store(true)
 						}
 					case 3:
-						if h != nil && r.IntN(4) == 0 {
+						if !h.IsZero() && r.IntN(4) == 0 {
 							log.do(round, callComplete, func() linearAnswer { return linearAnswer{yes: h.Complete()} })
 						}
 					case 4:
-						if h != nil && r.IntN(4) == 0 {
+						if !h.IsZero() && r.IntN(4) == 0 {
 							log.do(round, callCancel, func() linearAnswer { return linearAnswer{yes: h.Cancel()} })
 						}
 					case 5:
@@ -215,7 +221,7 @@ func TestLinearizable(t *testing.T) {
 			require.NotZero(t, outcome.Load(), "P2: round %d: the condition held, a check was asked for, and none was had", round)
 		}
 		log := logs[0]
-		if h := handle.Load(); h != nil {
+		if h := handle(); !h.IsZero() {
 			log.do(round, callCancel, func() linearAnswer { return linearAnswer{yes: h.Cancel()} })
 		}
 		<-ended

@@ -53,12 +53,12 @@ func everything(t testing.TB, p *Purgatory[int]) {
 	now := newOp(t)
 	now.ready.Store(true)
 	h, err := p.TryCompleteElseWatch(now, 0, 100)
-	if h != nil || err != nil {
+	if !h.IsZero() || err != nil {
 		t.Errorf("an operation that can complete: %v, %v", h, err)
 	}
-	for i, end := range []func(*Pending) bool{
-		(*Pending).Cancel, (*Pending).Complete,
-		func(*Pending) bool { return p.CancelForKey(101) == 1 },
+	for i, end := range []func(Pending) bool{
+		Pending.Cancel, Pending.Complete,
+		func(Pending) bool { return p.CancelForKey(101) == 1 },
 	} {
 		h, err := p.TryCompleteElseWatchContext(t.Context(), newOp(t), time.Hour, 100, 101)
 		if err != nil || !end(h) {
@@ -68,7 +68,7 @@ func everything(t testing.TB, p *Purgatory[int]) {
 	op := newOp(t)
 	h, err = p.TryCompleteElseWatch(op, NoTimeout, 100)
 	op.ready.Store(true)
-	if err != nil || h == nil || p.CheckAndComplete(100) != 1 {
+	if err != nil || h.IsZero() || p.CheckAndComplete(100) != 1 {
 		t.Errorf("a check from user code: %v", err)
 	}
 	if err := p.CheckAndCompleteLater(102); err != nil {

@@ -181,7 +181,7 @@ func (o *oracle) figures() (f [3]int) {
 type subject struct {
 	*testOp
 	model  modelOp // a copy of its script, not of its progress
-	handle *Pending
+	handle Pending
 	cancel context.CancelFunc
 }
 
@@ -273,7 +273,7 @@ func play(t *testing.T, data []byte) {
 		h, err := p.TryCompleteElseWatchContext(ctx, x, timeout, m.keys...)
 		handle, want := o.watch(m, timeout)
 		require.Equal(t, want, err)
-		require.Equal(t, handle, h != nil)
+		require.Equal(t, handle, !h.IsZero())
 		x.handle = h
 	}
 	closeAll := func() {

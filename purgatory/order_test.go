@@ -50,8 +50,8 @@ func TestP11LeavingAndJoining(t *testing.T) {
 			const n = 100
 			p := open[int](t, Options{})
 			var met journal[int]
-			handles := make([]*Pending, n)
-			enter := func(i int, meet func()) *Pending {
+			handles := make([]Pending, n)
+			enter := func(i int, meet func()) Pending {
 				op := newOp(t)
 				op.try = func(check int) bool {
 					if check > 2 {
@@ -140,18 +140,18 @@ func TestP11TwoWalks(t *testing.T) {
 // meanwhile. It stays for the second when the first has passed it.
 func TestP11TwoWalksFromAnEmptyRow(t *testing.T) {
 	p := open[int](t, Options{})
-	var handles []*Pending
+	var handles []Pending
 	for range 5 * rowSlots {
 		handles = append(handles, park(t, p, newOp(t), NoTimeout, 1))
 	}
 	shard, hash := p.place(1)
 	s := &p.shards[shard]
 	l := s.keys.find(1, hash)
-	fill := func(w *walk[int], r *row[int], from uint8) []*Pending {
+	fill := func(w *walk[int], r *row[int], from uint8) []Pending {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		w.fillLocked(r, from)
-		return append([]*Pending{}, w.found[:w.n]...)
+		return append([]Pending{}, w.found[:w.n]...)
 	}
 	a, b := walk[int]{shard: s, left: l.n}, walk[int]{shard: s, left: l.n}
 	require.Equal(t, handles[:batch], fill(&a, l.head, 0))

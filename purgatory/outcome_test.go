@@ -23,7 +23,7 @@ type ending struct {
 type scene struct {
 	p      *Purgatory[int]
 	op     *testOp
-	h      *Pending
+	h      Pending
 	cancel context.CancelFunc
 }
 

@@ -52,7 +52,7 @@ func TestP7RegistrationFails(t *testing.T) {
 					aside(func() {
 						h, err := p.TryCompleteElseWatch(op, time.Hour, 1, 2)
 						require.NoError(t, err)
-						require.Equal(t, at == 2, h != nil)
+						require.Equal(t, at == 2, !h.IsZero())
 						require.False(t, h.Cancel())
 					})
 					require.Equal(t, Failed, op.Outcome())
@@ -240,7 +240,7 @@ func TestP7LoggedByDefault(t *testing.T) {
 		op.try = func(int) bool { panic(errBad) }
 		h, err := p.TryCompleteElseWatch(op, time.Hour, 1)
 		require.NoError(t, err)
-		require.Nil(t, h)
+		require.Zero(t, h)
 		shut(t, p)
 	})
 	require.Contains(t, logged(), "purgatory: operation panicked")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"sync"
 	"time"
 )
 
@@ -12,11 +13,13 @@ import (
 // it runs goroutines until it is shut down. All methods are safe for use from
 // any goroutine, TryComplete and Complete included.
 type Purgatory[K comparable] struct {
-	host   // its wheel's nil values: a deferred key to check
+	host   // its wheel's zero values: a deferred key to check
 	seed   maphash.Seed
 	shards []shard[K] // length a power of two
 
 	deferred deferred[K]
+
+	ones, fews, manies sync.Pool // records to be used again
 }
 
 // fewKeys is up to how many keys they are compared each with each to find one
@@ -34,6 +37,7 @@ func New[K comparable](o Options) (*Purgatory[K], error) {
 		seed:   maphash.MakeSeed(),
 		shards: make([]shard[K], o.Shards),
 	}
+	p.owner = p
 	if err := p.open(o, p.expire); err != nil {
 		return nil, err
 	}
@@ -45,7 +49,7 @@ func New[K comparable](o Options) (*Purgatory[K], error) {
 // can, it is cancelled, or its time is up.
 //
 // If op completes within the call, Complete has been called and the handle is
-// nil. Otherwise the handle is that of the waiting operation; it may have
+// zero. Otherwise the handle is that of the waiting operation; it may have
 // ended by the time it is returned. A timeout of zero or less expires at once,
 // on a worker, if the checks say no; [NoTimeout] never does. A key given twice
 // counts once.
@@ -57,8 +61,9 @@ func New[K comparable](o Options) (*Purgatory[K], error) {
 //
 // An error means that op is not watched and that its Complete is not called:
 // no keys, a nil op, a key that is not equal to itself, ErrFull, ErrClosed.
-// One allocation, up to 16 keys; constant time for each key.
-func (p *Purgatory[K]) TryCompleteElseWatch(op Operation, timeout time.Duration, keys ...K) (*Pending, error) {
+// It allocates nothing once records have been used, beyond 16 keys a map;
+// constant time for each key.
+func (p *Purgatory[K]) TryCompleteElseWatch(op Operation, timeout time.Duration, keys ...K) (Pending, error) {
 	return p.TryCompleteElseWatchContext(context.Background(), op, timeout, keys...)
 }
 
@@ -67,40 +72,39 @@ func (p *Purgatory[K]) TryCompleteElseWatch(op Operation, timeout time.Duration,
 // client which hangs up frees what it waits for (P9). Complete is called on a
 // goroutine of its own then; on the caller's, if that is still in this call.
 // A context that cannot be cancelled costs nothing; a nil one is an error.
-func (p *Purgatory[K]) TryCompleteElseWatchContext(ctx context.Context, op Operation, timeout time.Duration, keys ...K) (*Pending, error) {
+func (p *Purgatory[K]) TryCompleteElseWatchContext(ctx context.Context, op Operation, timeout time.Duration, keys ...K) (Pending, error) {
 	if op == nil {
-		return nil, errors.New("purgatory: the operation is nil")
+		return Pending{}, errors.New("purgatory: the operation is nil")
 	}
 	if ctx == nil {
-		return nil, errors.New("purgatory: the context is nil")
+		return Pending{}, errors.New("purgatory: the context is nil")
 	}
 	if len(keys) == 0 {
-		return nil, errors.New("purgatory: the operation has no keys, must have at least 1")
+		return Pending{}, errors.New("purgatory: the operation has no keys, must have at least 1")
 	}
 	for i, k := range keys {
 		if !reflexive(k) {
-			return nil, fmt.Errorf("purgatory: keys[%d] is %v, must be equal to itself", i, k)
+			return Pending{}, fmt.Errorf("purgatory: keys[%d] is %v, must be equal to itself", i, k)
 		}
 	}
 	if p.end.begun.Load() {
-		return nil, ErrClosed
+		return Pending{}, ErrClosed
 	}
 	if o := p.first(op); o != 0 {
 		p.outside[o].Add(1)
 		p.checks.Add(1)
 		p.complete(op, o)
-		return nil, nil
+		return Pending{}, nil
 	}
 	if !p.reserve() {
-		return nil, ErrFull
+		return Pending{}, ErrFull
 	}
-	e := p.newEntry(len(keys))
-	h := &e.Pending
-	h.begin(&p.host, e, op, timeout)
-	if !p.watch(e, keys) {
-		return h.withdraw()
+	r, w, places := p.newRecord(len(keys))
+	r.begin(&p.host, w, op, timeout)
+	if !p.watch(r, places, keys) {
+		return r.withdraw()
 	}
-	return h.entered(ctx)
+	return r.entered(ctx)
 }
 
 // CheckAndComplete checks the operations that watch key, in the order in which
@@ -125,8 +129,8 @@ func (p *Purgatory[K]) CancelForKey(key K) int {
 }
 
 // expire is the wheel's expiry function.
-func (p *Purgatory[K]) expire(h *Pending) {
-	if h == nil {
+func (p *Purgatory[K]) expire(h Pending) {
+	if h.IsZero() {
 		p.checkDeferred()
 		return
 	}

@@ -41,7 +41,7 @@ func (p *Purgatory[K]) Shutdown(ctx context.Context) error {
 		s.closed = true
 		s.mu.Unlock()
 	}
-	var all []*Pending
+	var all []Pending
 	for i := range p.shards {
 		all = p.shards[i].appendWaiting(all)
 	}
@@ -69,7 +69,7 @@ func (t *host) close(ctx context.Context, delayed func() int) error {
 
 // endAll ends operations as Closed. A Complete that ends the goroutine, by
 // runtime.Goexit, does not keep the others from theirs (P7).
-func endAll(all []*Pending) {
+func endAll(all []Pending) {
 	defer func() {
 		if len(all) > 0 {
 			endAll(all)
@@ -84,12 +84,12 @@ func endAll(all []*Pending) {
 
 // appendWaiting adds the operations in a shard's lists, those in more lists
 // than one as often.
-func (s *shard[K]) appendWaiting(all []*Pending) []*Pending {
+func (s *shard[K]) appendWaiting(all []Pending) []Pending {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all = slices.Grow(all, s.watched)
 	s.eachListLocked(func(l *watchers[K]) {
-		l.each(func(h *Pending) { all = append(all, h) })
+		l.each(func(r *record) { all = append(all, r.handle()) })
 	})
 	return all
 }

@@ -44,7 +44,7 @@ func TestP12Shutdown(t *testing.T) {
 			for range 3 {
 				h, err := p.TryCompleteElseWatch(late, time.Hour, 1)
 				require.ErrorIs(t, err, ErrClosed)
-				require.Nil(t, h)
+				require.Zero(t, h)
 				require.ErrorIs(t, p.CheckAndCompleteLater(1), ErrClosed)
 				require.Zero(t, p.CheckAndComplete(1))
 				require.Zero(t, p.CancelForKey(1))
@@ -233,13 +233,13 @@ func TestP12DuringRegistration(t *testing.T) {
 			// A shard that is locked holds the registration up between two keys.
 			gate := p.shardOf(last)
 			registered := make(chan bool)
-			var h *Pending
+			var h Pending
 			var err error
 			op.end = func(Outcome) {}
 			if met == "" {
 				h, err = p.TryCompleteElseWatch(op, time.Hour, first, last)
 				require.ErrorIs(t, err, ErrClosed)
-				require.Nil(t, h)
+				require.Zero(t, h)
 				require.Zero(t, op.ends.Load())
 				require.Zero(t, p.Stats().Ended()+p.Stats().Checks)
 			} else {
@@ -275,7 +275,7 @@ func TestP12DuringRegistration(t *testing.T) {
 				gate.mu.Unlock()
 				<-registered
 				require.NoError(t, err)
-				require.NotNil(t, h)
+				require.NotZero(t, h)
 				require.Equal(t, met, op.Outcome().String())
 			}
 			require.EqualValues(t, 1, op.checks.Load())

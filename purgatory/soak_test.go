@@ -41,8 +41,8 @@ func TestSoak(t *testing.T) {
 				}
 				defer h.Cancel()
 			}
-			var held [256]*Pending
-			var goals [256]*Pending
+			var held [256]Pending
+			var goals [256]Pending
 			for i := 0; !stop.Load(); i++ {
 				if pause.Load() {
 					again := resume

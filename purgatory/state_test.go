@@ -23,9 +23,19 @@ const (
 	toSay               // before decide(Completed)
 	toSettle            // before settle
 	toDecide            // an end from outside: before decide
+	toFree              // it has ended, and left all lists
 	toFinish            // before Complete
 	finishing           // in Complete
+	toReuse             // before the free record is another operation's
+	toRest              // before that one settles
+	toEnd               // before that one is ended
 	gone
+)
+
+// The operations that the record is in turn, by generation.
+const (
+	first  = 1
+	second = 2
 )
 
 // thread is one goroutine, script and progress.
@@ -40,7 +50,8 @@ type thread struct {
 
 // world is the operation, what is known about it, and the goroutines.
 type world struct {
-	word    uint32 // of the state
+	word    uint64 // of the state
+	free    bool   // the operation has ended, its record may be used again
 	version uint8  // changes made
 	needs   uint8  // the operation can complete from this version on; 0: never
 	looked  uint8  // the version that the last look saw
@@ -73,7 +84,7 @@ func (w world) step(i int) (world, string) {
 			th.changed = true
 			return w, "" // a step of its own
 		}
-		if s.acquire() {
+		if s.acquire(first) {
 			broken = own()
 			th.at = toLook
 		} else {
@@ -100,11 +111,7 @@ func (w world) step(i int) (world, string) {
 			th.at = toSay
 		}
 	case toSay:
-		won, mine := s.decide(Completed)
-		if mine {
-			broken = "a checker did not own what it checked"
-		}
-		if won {
+		if s.own(Completed) {
 			w.won++
 		}
 		th.at = toSettle
@@ -112,7 +119,7 @@ func (w world) step(i int) (world, string) {
 		o, look := s.settle()
 		switch {
 		case o != 0:
-			th.outcome, th.at = o, toFinish
+			th.outcome, th.at = o, toFree
 		case look:
 			th.at = toLook
 		default:
@@ -120,18 +127,24 @@ func (w world) step(i int) (world, string) {
 			th.at = gone
 		}
 	case toDecide:
-		won, mine := s.decide(th.outcome)
+		won, mine := s.decide(first, th.outcome)
 		if won {
 			w.won++
 		}
 		th.at = gone
 		if mine {
 			broken = own()
-			th.at = toFinish
+			th.at = toFree
 			if !won {
 				broken = "ends what it has not decided"
 			}
 		}
+	case toFree:
+		if got := outcomeOf(s.word.Load()); got != th.outcome {
+			broken = fmt.Sprintf("ends as %v what is decided to be %v", th.outcome, got)
+		}
+		w.free = true
+		th.at = toFinish
 	case toFinish:
 		if w.users++; w.users > 1 {
 			broken = "Complete overlaps"
@@ -139,12 +152,22 @@ func (w world) step(i int) (world, string) {
 		if w.ended++; w.ended > 1 {
 			broken = "a second Complete"
 		}
-		if got := Outcome(s.word.Load() >> outcomeShift); got != th.outcome {
-			broken = fmt.Sprintf("ends as %v what is decided to be %v", th.outcome, got)
-		}
 		th.at = finishing
 	case finishing:
 		w.users--
+		th.at = gone
+	case toReuse:
+		s.begin()
+		th.at = toRest
+	case toRest:
+		if o, look := s.settle(); o != 0 || look {
+			broken = "somebody wants something of the second operation who meant the first"
+		}
+		th.at = toEnd
+	case toEnd:
+		if won, mine := s.decide(second, Closed); !won || !mine {
+			broken = "somebody has the second operation who meant the first"
+		}
 		th.at = gone
 	}
 	w.word = s.word.Load()
@@ -156,11 +179,11 @@ func (w world) step(i int) (world, string) {
 
 // atRest says what is broken when all goroutines have gone.
 func (w world) atRest() string {
-	decided := w.word>>outcomeShift != 0
+	decided := w.free || outcomeOf(w.word) != 0
 	switch {
 	case decided && (w.ended != 1 || w.won != 1):
 		return fmt.Sprintf("decided by %d, Complete called %d times", w.won, w.ended)
-	case !decided && w.word != 0:
+	case !decided && w.word != first<<genShift:
 		return fmt.Sprintf("at rest with state %b", w.word)
 	case !decided && w.looked < w.asked:
 		return "a look that was asked for was not had"
@@ -182,7 +205,7 @@ func search(w world) (states int, broken []string) {
 		seen[w] = true
 		rest := true
 		for i := range w.n {
-			if w.threads[i].at == gone {
+			if at := w.threads[i].at; at == gone || at == toReuse && !w.free {
 				continue
 			}
 			rest = false
@@ -207,24 +230,26 @@ func search(w world) (states int, broken []string) {
 }
 
 // P1, P2, P3, purgatory 1 and 2: in every interleaving of up to four goroutines
-// there is one owner, every look that is asked for is had, and a decided
-// operation has exactly one Complete, which no check overlaps or follows.
+// there is one owner, every look that is asked for is had, a decided operation
+// has exactly one Complete, which no check overlaps or follows, and nobody who
+// means it gets hold of the operation that its record is next.
 func TestStateEveryInterleaving(t *testing.T) {
 	register := thread{at: toClear}
 	check := thread{at: toAcquire, changes: true}
 	idleCheck := thread{at: toAcquire}
 	cancel := thread{at: toDecide, outcome: Cancelled}
 	expire := thread{at: toDecide, outcome: Expired}
-	cast := []thread{register, check, idleCheck, cancel, expire}
+	reuse := thread{at: toReuse}
+	cast := []thread{register, check, idleCheck, cancel, expire, reuse}
 	total := 0
 	var play func(chosen []thread, from int)
 	play = func(chosen []thread, from int) {
 		for needs := range uint8(4) {
-			w := world{needs: needs, n: copy(make([]thread, 4), chosen)}
+			w := world{needs: needs, n: copy(make([]thread, 4), chosen), word: first << genShift}
 			copy(w.threads[:], chosen)
 			if slices.Contains(chosen, register) {
 				var s state
-				s.begin()
+				s.begin() // the first generation
 				w.word, w.owners = s.word.Load(), 1
 			}
 			n, broken := search(w)
@@ -235,8 +260,8 @@ func TestStateEveryInterleaving(t *testing.T) {
 			return
 		}
 		for i := from; i < len(cast); i++ {
-			if cast[i] == register && slices.Contains(chosen, register) {
-				continue // an operation is registered once
+			if (cast[i] == register || cast[i] == reuse) && slices.Contains(chosen, cast[i]) {
+				continue // each of the two operations is registered once
 			}
 			play(append(slices.Clone(chosen), cast[i]), i)
 		}
@@ -249,7 +274,7 @@ func TestStateEveryInterleaving(t *testing.T) {
 // The search finds what it is for: with the transition that Kafka's first
 // version had, one that leaves without a trace, it shows the lost wake-up.
 func TestStateSearchFindsALostLook(t *testing.T) {
-	w := world{needs: 1, n: 2, word: running, owners: 1}
+	w := world{needs: 1, n: 2, word: first<<genShift | running, owners: 1}
 	w.threads[0] = thread{at: toLook}
 	w.threads[1] = thread{at: gone}
 	w.version = 0
@@ -263,41 +288,54 @@ func TestStateSearchFindsALostLook(t *testing.T) {
 // Each transition by itself, word by word, as the table in state.go has them.
 func TestStateTransitions(t *testing.T) {
 	const (
-		idle      = 0
-		asked     = running | again
-		expired   = running | uint32(Expired)<<outcomeShift
-		cancelled = running | uint32(Cancelled)<<outcomeShift
+		idle      = first << genShift
+		owned     = idle | running
+		asked     = owned | again
+		expired   = owned | uint64(Expired)<<outcomeShift
+		cancelled = owned | uint64(Cancelled)<<outcomeShift
+		taken     = second<<genShift | running
+		stranger  = second << genShift
 	)
 	for _, c := range []struct {
 		name     string
-		from, to uint32
+		from, to uint64
 		says     string
 		by       func(*state) string
 	}{
-		{"acquire", idle, running, "true", acquired},
-		{"acquire", running, asked, "false", acquired},
+		{"acquire", idle, owned, "true", acquired},
+		{"acquire", owned, asked, "false", acquired},
+		{"acquire", stranger, stranger, "false", acquired},
+		{"acquire", taken, taken, "false", acquired},
+		{"decide", stranger, stranger, "false false", cancels},
+		{"decide", taken, taken, "false false", cancels},
+		{"rest", owned, idle, "true", rests},
+		{"rest", asked, asked, "false", rests},
+		{"rest", cancelled, cancelled, "false", rests},
+		{"begin", expired, taken, "", begins},
 		{"acquire", asked, asked, "false", acquired},
 		{"acquire", expired, expired, "false", acquired},
 		{"decide", idle, cancelled, "true true", cancels},
-		{"decide", running, cancelled, "true false", cancels},
+		{"decide", owned, cancelled, "true false", cancels},
 		{"decide", asked, cancelled, "true false", cancels},
 		{"decide", expired, expired, "false false", cancels},
-		{"settle", running, idle, "Outcome(0) false", settled},
-		{"settle", asked, running, "Outcome(0) true", settled},
+		{"settle", owned, idle, "Outcome(0) false", settled},
+		{"settle", asked, owned, "Outcome(0) true", settled},
 		{"settle", expired, expired, "expired false", settled},
-		{"clear", running, running, "", cleared},
-		{"clear", asked, running, "", cleared},
+		{"clear", owned, owned, "", cleared},
+		{"clear", asked, owned, "", cleared},
 		{"clear", expired, expired, "", cleared},
 	} {
 		var s state
 		s.word.Store(c.from)
 		require.Equal(t, c.says, c.by(&s), "%s from %05b", c.name, c.from)
 		require.Equal(t, c.to, s.word.Load(), "%s from %05b", c.name, c.from)
-		require.Equal(t, c.to>>outcomeShift != 0, s.decided())
+		require.Equal(t, outcomeOf(c.to) != 0, s.decided())
 	}
 }
 
-func acquired(s *state) string { return fmt.Sprint(s.acquire()) }
+func acquired(s *state) string { return fmt.Sprint(s.acquire(first)) }
 func settled(s *state) string  { return fmt.Sprint(s.settle()) }
-func cancels(s *state) string  { return fmt.Sprint(s.decide(Cancelled)) }
+func cancels(s *state) string  { return fmt.Sprint(s.decide(first, Cancelled)) }
+func rests(s *state) string    { return fmt.Sprint(s.rest(first)) }
+func begins(s *state) string   { s.begin(); return "" }
 func cleared(s *state) string  { s.clear(); return "" }

@@ -74,7 +74,7 @@ type tally struct {
 	ended   [outcomes + 1]uint64
 }
 
-func (t *tally) out(o Outcome, h *Pending) {
+func (t *tally) out(o Outcome, h *record) {
 	t.delayed--
 	t.ended[o]++
 	if o != withdrawn {

@@ -92,7 +92,7 @@ func NewThreshold[K comparable, N cmp.Ordered](current func(K) N, o Options) (*T
 // brings it, it is cancelled, or timeout has passed.
 //
 // If op completes within the call, Complete has been called and the handle is
-// nil. Otherwise the handle is that of the waiting operation; it may have
+// zero. Otherwise the handle is that of the waiting operation; it may have
 // ended by the time it is returned. A timeout of zero or less expires at once,
 // on a worker; [NoTimeout] never does.
 //
@@ -105,18 +105,18 @@ func NewThreshold[K comparable, N cmp.Ordered](current func(K) N, o Options) (*T
 // itself, ErrFull, ErrClosed. One allocation, two for more than one goal; for
 // each goal O(1) if its number is the highest waited for on its key, as it is
 // where offsets ascend, and O(log n) otherwise.
-func (t *Threshold[K, N]) TryCompleteElseWatch(op Completion, timeout time.Duration, need Need, goals ...Goal[K, N]) (*Pending, error) {
+func (t *Threshold[K, N]) TryCompleteElseWatch(op Completion, timeout time.Duration, need Need, goals ...Goal[K, N]) (Pending, error) {
 	return t.TryCompleteElseWatchContext(context.Background(), op, timeout, need, goals...)
 }
 
 // TryCompleteElseWatchContext is TryCompleteElseWatch for an operation that
 // also ends, as Cancelled, when ctx is done (P9); see the method of [Purgatory].
-func (t *Threshold[K, N]) TryCompleteElseWatchContext(ctx context.Context, op Completion, timeout time.Duration, need Need, goals ...Goal[K, N]) (*Pending, error) {
+func (t *Threshold[K, N]) TryCompleteElseWatchContext(ctx context.Context, op Completion, timeout time.Duration, need Need, goals ...Goal[K, N]) (Pending, error) {
 	if err := checkArguments(ctx, op, need, goals); err != nil {
-		return nil, err
+		return Pending{}, err
 	}
 	if t.end.begun.Load() {
-		return nil, ErrClosed
+		return Pending{}, ErrClosed
 	}
 	e := &effort[K, N]{op: op, current: t.current, any: need == Any}
 	e.goals = e.space[:0]
@@ -127,23 +127,22 @@ func (t *Threshold[K, N]) TryCompleteElseWatchContext(ctx context.Context, op Co
 		t.outside[o].Add(1)
 		t.checks.Add(1)
 		t.complete(op, o)
-		return nil, nil
+		return Pending{}, nil
 	}
 	if !t.reserve() {
-		return nil, ErrFull
+		return Pending{}, ErrFull
 	}
-	h := &e.Pending
-	h.begin(&t.host, e, e, timeout)
+	e.begin(&t.host, e, e, timeout)
 	e.left.Store(int32(len(e.goals)))
 	if !t.enter(e) {
-		return h.withdraw()
+		return e.withdraw()
 	}
-	return h.entered(ctx)
+	return e.entered(ctx)
 }
 
 // expire is the wheel's expiry function.
-func (t *Threshold[K, N]) expire(h *Pending) {
-	if h == nil {
+func (t *Threshold[K, N]) expire(h Pending) {
+	if h.IsZero() {
 		t.advanceDeferred()
 		return
 	}
@@ -255,7 +254,7 @@ func (w *sweep[K, N]) run() {
 		for w.at < w.n {
 			e := w.found[w.at]
 			w.at++
-			if w.as == Completed && e.reached() || w.as != Completed && e.end(w.as) {
+			if w.as == Completed && e.reached() || w.as != Completed && e.handle().end(w.as) {
 				w.ended++
 			}
 		}
@@ -294,7 +293,7 @@ func (t *Threshold[K, N]) Shutdown(ctx context.Context) error {
 		s.closed = true
 		s.mu.Unlock()
 	}
-	var all []*Pending
+	var all []Pending
 	for i := range t.shards {
 		all = t.shards[i].appendWaiting(all)
 	}
@@ -302,13 +301,13 @@ func (t *Threshold[K, N]) Shutdown(ctx context.Context) error {
 	return t.close(ctx, t.Delayed)
 }
 
-func (s *goalShard[K, N]) appendWaiting(all []*Pending) []*Pending {
+func (s *goalShard[K, N]) appendWaiting(all []Pending) []Pending {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all = slices.Grow(all, s.goals)
 	for _, t := range s.keys {
 		for g := t.first; g != nil; g = g.next() {
-			all = append(all, &g.effort.Pending)
+			all = append(all, g.effort.handle())
 		}
 	}
 	return all

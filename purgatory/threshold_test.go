@@ -65,7 +65,7 @@ func (r *thresholdRig) raise(key, n int) int {
 	return r.Advance(key, n)
 }
 
-func (r *thresholdRig) park(op Completion, timeout time.Duration, need Need, goals ...Goal[int, int]) *Pending {
+func (r *thresholdRig) park(op Completion, timeout time.Duration, need Need, goals ...Goal[int, int]) Pending {
 	r.t.Helper()
 	h, err := r.TryCompleteElseWatch(op, timeout, need, goals...)
 	require.NoError(r.t, err)
@@ -165,7 +165,7 @@ func TestReachedAlready(t *testing.T) {
 		op := newOp(t)
 		h, err := r.TryCompleteElseWatch(op, NoTimeout, c.need, c.goals...)
 		require.NoError(t, err)
-		require.Equal(t, c.want, h == nil, "%v", c)
+		require.Equal(t, c.want, h.IsZero(), "%v", c)
 		require.Equal(t, c.want, op.Outcome() == Completed)
 		require.Equal(t, !c.want, h.Cancel())
 	}
@@ -216,19 +216,19 @@ func TestThresholdBadInput(t *testing.T) {
 	defer r.Shutdown(t.Context())
 	op := newOp(t)
 	good := Goal[float64, float64]{1, 1}
-	for want, call := range map[string]func() (*Pending, error){
-		"the operation is nil":                             func() (*Pending, error) { return r.TryCompleteElseWatch(nil, 1, All, good) },
-		"the context is nil":                               func() (*Pending, error) { return r.TryCompleteElseWatchContext(nil, op, 1, All, good) },
-		"need is Need(0), must be All or Any":              func() (*Pending, error) { return r.TryCompleteElseWatch(op, 1, 0, good) },
-		"need is Need(3), must be All or Any":              func() (*Pending, error) { return r.TryCompleteElseWatch(op, 1, 3, good) },
-		"the operation has no goals, must have at least 1": func() (*Pending, error) { return r.TryCompleteElseWatch(op, 1, Any) },
-		"goals[1].Key is NaN, must be equal to itself": func() (*Pending, error) {
+	for want, call := range map[string]func() (Pending, error){
+		"the operation is nil":                             func() (Pending, error) { return r.TryCompleteElseWatch(nil, 1, All, good) },
+		"the context is nil":                               func() (Pending, error) { return r.TryCompleteElseWatchContext(nil, op, 1, All, good) },
+		"need is Need(0), must be All or Any":              func() (Pending, error) { return r.TryCompleteElseWatch(op, 1, 0, good) },
+		"need is Need(3), must be All or Any":              func() (Pending, error) { return r.TryCompleteElseWatch(op, 1, 3, good) },
+		"the operation has no goals, must have at least 1": func() (Pending, error) { return r.TryCompleteElseWatch(op, 1, Any) },
+		"goals[1].Key is NaN, must be equal to itself": func() (Pending, error) {
 			return r.TryCompleteElseWatch(op, 1, Any, good, Goal[float64, float64]{nan, 1})
 		},
-		"goals[0].Number is NaN, must be equal to itself": func() (*Pending, error) { return r.TryCompleteElseWatch(op, 1, All, Goal[float64, float64]{1, nan}) },
+		"goals[0].Number is NaN, must be equal to itself": func() (Pending, error) { return r.TryCompleteElseWatch(op, 1, All, Goal[float64, float64]{1, nan}) },
 	} {
 		h, err := call()
-		require.Nil(t, h)
+		require.Zero(t, h)
 		require.EqualError(t, err, "purgatory: "+want)
 	}
 	require.ErrorContains(t, r.AdvanceLater(nan), "the key is NaN")
@@ -247,23 +247,23 @@ func TestThresholdOutcomes(t *testing.T) {
 	for name, c := range map[string]struct {
 		want    Outcome
 		timeout time.Duration
-		end     func(r *thresholdRig, h *Pending, hangUp func())
+		end     func(r *thresholdRig, h Pending, hangUp func())
 	}{
-		"advance": {Completed, time.Minute, func(r *thresholdRig, _ *Pending, _ func()) { r.raise(1, 5); r.raise(2, 5) }},
-		"later": {Completed, time.Minute, func(r *thresholdRig, _ *Pending, _ func()) {
+		"advance": {Completed, time.Minute, func(r *thresholdRig, _ Pending, _ func()) { r.raise(1, 5); r.raise(2, 5) }},
+		"later": {Completed, time.Minute, func(r *thresholdRig, _ Pending, _ func()) {
 			r.set(1, 5)
 			r.set(2, 9)
 			r.AdvanceLater(1)
 			r.AdvanceLater(2)
 		}},
-		"forced":       {Completed, time.Minute, func(_ *thresholdRig, h *Pending, _ func()) { h.Complete() }},
-		"timeout":      {Expired, time.Second, func(*thresholdRig, *Pending, func()) { time.Sleep(2 * time.Second) }},
-		"at once":      {Expired, 0, func(*thresholdRig, *Pending, func()) {}},
-		"half reached": {Expired, time.Second, func(r *thresholdRig, _ *Pending, _ func()) { r.raise(1, 5); time.Sleep(2 * time.Second) }},
-		"cancel":       {Cancelled, time.Minute, func(_ *thresholdRig, h *Pending, _ func()) { h.Cancel() }},
-		"key":          {Cancelled, time.Minute, func(r *thresholdRig, _ *Pending, _ func()) { require.Equal(r.t, 1, r.CancelForKey(2)) }},
-		"context":      {Cancelled, time.Minute, func(_ *thresholdRig, _ *Pending, hangUp func()) { hangUp() }},
-		"shutdown":     {Closed, time.Minute, func(r *thresholdRig, _ *Pending, _ func()) { require.NoError(r.t, r.Shutdown(context.Background())) }},
+		"forced":       {Completed, time.Minute, func(_ *thresholdRig, h Pending, _ func()) { h.Complete() }},
+		"timeout":      {Expired, time.Second, func(*thresholdRig, Pending, func()) { time.Sleep(2 * time.Second) }},
+		"at once":      {Expired, 0, func(*thresholdRig, Pending, func()) {}},
+		"half reached": {Expired, time.Second, func(r *thresholdRig, _ Pending, _ func()) { r.raise(1, 5); time.Sleep(2 * time.Second) }},
+		"cancel":       {Cancelled, time.Minute, func(_ *thresholdRig, h Pending, _ func()) { h.Cancel() }},
+		"key":          {Cancelled, time.Minute, func(r *thresholdRig, _ Pending, _ func()) { require.Equal(r.t, 1, r.CancelForKey(2)) }},
+		"context":      {Cancelled, time.Minute, func(_ *thresholdRig, _ Pending, hangUp func()) { hangUp() }},
+		"shutdown":     {Closed, time.Minute, func(r *thresholdRig, _ Pending, _ func()) { require.NoError(r.t, r.Shutdown(context.Background())) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -440,7 +440,7 @@ func TestThresholdHammer(t *testing.T) {
 func TestThresholdModel(t *testing.T) {
 	type waiting struct {
 		op      *testOp
-		h       *Pending
+		h       Pending
 		need    Need
 		goals   []Goal[int, int]
 		reached []bool
@@ -479,7 +479,7 @@ func TestThresholdModel(t *testing.T) {
 					w.h, err = r.TryCompleteElseWatch(w.op, timeout, w.need, w.goals...)
 					require.NoError(t, err)
 					if met == len(w.goals) || w.need == Any && met > 0 {
-						require.Nil(t, w.h)
+						require.Zero(t, w.h)
 						want = append(want, w.seq)
 					} else {
 						require.NotNil(t, w.h)
@@ -553,7 +553,7 @@ func TestThresholdModel(t *testing.T) {
 func TestThresholdKeepsNothing(t *testing.T) {
 	r := openThreshold(t, Options{})
 	var gone atomic.Int32
-	var handles []*Pending
+	var handles []Pending
 	func() {
 		for range 100 {
 			op := newOp(t)

@@ -98,7 +98,7 @@ func TestP2ChangeDuringRegistration(t *testing.T) {
 			}
 			h, err := p.TryCompleteElseWatch(op, time.Hour, 1, 2, 3)
 			require.NoError(t, err)
-			require.Nil(t, h, "it completed within the call")
+			require.Zero(t, h, "it completed within the call")
 			require.Equal(t, Completed, op.Outcome())
 			require.Equal(t, checks, op.checks.Load())
 			shut(t, p)
@@ -121,7 +121,7 @@ func TestP4AtMostTwoChecks(t *testing.T) {
 				h, err := p.TryCompleteElseWatch(op, time.Hour, keys...)
 				require.NoError(t, err)
 				require.Equal(t, want, op.checks.Load())
-				require.Equal(t, yesAt == 0, h != nil)
+				require.Equal(t, yesAt == 0, !h.IsZero())
 				require.Equal(t, yesAt == 0, h.Cancel())
 				empty(t, p)
 			}
@@ -142,7 +142,7 @@ func TestP4AskedBeforeTheSecondCheck(t *testing.T) {
 	op := newOp(t)
 	gate := p.shardOf(last)
 	gate.mu.Lock()
-	registered := make(chan *Pending)
+	registered := make(chan Pending)
 	go func() {
 		h, _ := p.TryCompleteElseWatch(op, NoTimeout, first, last)
 		registered <- h

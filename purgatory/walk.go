@@ -19,7 +19,7 @@ type walk[K comparable] struct {
 	row  *row[K]
 	from uint8
 
-	found [batch]*Pending // those of at to n-1 are yet to visit
+	found [batch]Pending // those of at to n-1 are yet to visit
 	at, n int
 
 	visit visit
@@ -86,7 +86,7 @@ func (w *walk[K]) run() {
 }
 
 // next is the operation to visit.
-func (w *walk[K]) next() *Pending {
+func (w *walk[K]) next() Pending {
 	w.at++
 	return w.found[w.at-1]
 }
@@ -97,34 +97,36 @@ func (w *walk[K]) next() *Pending {
 // One deferred function serves them all, and an operation that says no, and that
 // nothing was asked of meanwhile, is let go in one step.
 func (w *walk[K]) check() {
-	var asked *Pending // its TryComplete is running
+	var asked *record // its TryComplete is running
 	defer func() {
 		if asked == nil {
 			return
 		}
 		v := recover()
-		asked.state.decide(Failed)
+		t := asked.host
+		asked.state.own(Failed)
 		defer asked.release(false) // by Goexit too, of TryComplete or of the hook
 		if v != nil {
-			asked.host.report(Panic{Value: v, Stack: debug.Stack()})
+			t.report(Panic{Value: v, Stack: debug.Stack()})
 		}
 	}()
 	for w.at < w.n {
 		h := w.next()
-		if !h.state.acquire() {
+		r := h.r
+		if !r.state.acquire(h.gen) {
 			continue
 		}
-		h.checks++
-		asked = h
-		yes := h.op.TryComplete()
+		r.checks++
+		asked = r
+		yes := r.op.TryComplete()
 		asked = nil
-		if !yes && h.state.rest() {
+		if !yes && r.state.rest(h.gen) {
 			continue
 		}
 		if yes {
-			yes, _ = h.state.decide(Completed)
+			yes = r.state.own(Completed)
 		}
-		if h.release(yes) {
+		if r.release(yes) {
 			w.ended++
 		}
 	}
@@ -152,7 +154,7 @@ func (w *walk[K]) fillLocked(r *row[K], from uint8) {
 				r.walks++
 				break
 			}
-			w.found[w.n] = r.slots[slot]
+			w.found[w.n].r = r.slots[slot]
 			w.n++
 			w.left--
 		}
@@ -168,9 +170,7 @@ func (w *walk[K]) fillLocked(r *row[K], from uint8) {
 	}
 	// They lie anywhere. A look at all of them has them come into the cache
 	// together, and not each when its turn comes.
-	for _, h := range w.found[:w.n] {
-		if h.host == nil {
-			panic("purgatory: a list names an operation that was never begun")
-		}
+	for i := range w.found[:w.n] {
+		w.found[i] = w.found[i].r.handle()
 	}
 }

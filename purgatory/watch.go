@@ -13,7 +13,9 @@ type watch[K comparable] struct {
 	row  *row[K] // nil: in no list
 	slot uint8
 
-	shard uint16 // by index; set before others can meet the operation
+	// Only the operation's owner uses these.
+	entered bool // false: a place that is not used
+	shard   uint16
 }
 
 // watchers is the operations that watch a key, in the order they came (P11). It
@@ -39,7 +41,7 @@ type row[K comparable] struct {
 	used       uint16 // a bit for each slot that holds an operation
 	end        uint8  // slots from here on are free; those before that are empty stay so
 	walks      uint32 // how many will go on from here: until they have, the row stays, and end
-	slots      [rowSlots]*Pending
+	slots      [rowSlots]*record
 }
 
 const rowSlots = 12
@@ -76,7 +78,7 @@ func (p *Purgatory[K]) place(key K) (shard uint16, hash uint64) {
 }
 
 // addLocked appends h to key's list, as w.
-func (s *shard[K]) addLocked(key K, hash uint64, w *watch[K], h *Pending) {
+func (s *shard[K]) addLocked(key K, hash uint64, w *watch[K], h *record) {
 	l := s.keys.find(key, hash)
 	if l == nil {
 		l = s.newListLocked()
@@ -179,7 +181,7 @@ func (s *shard[K]) dropListLocked(l *watchers[K]) {
 }
 
 // first is the operation that came first; nil if there is none.
-func (l *watchers[K]) first() *Pending {
+func (l *watchers[K]) first() *record {
 	for r := l.head; r != nil; r = r.next {
 		if r.used != 0 { // and not kept by a walk only
 			return r.slots[bits.TrailingZeros16(r.used)]
@@ -189,7 +191,7 @@ func (l *watchers[K]) first() *Pending {
 }
 
 // each calls f with each operation, in order.
-func (l *watchers[K]) each(f func(*Pending)) {
+func (l *watchers[K]) each(f func(*record)) {
 	for r := l.head; r != nil; r = r.next {
 		for used := r.used; used != 0; used &= used - 1 {
 			f(r.slots[bits.TrailingZeros16(used)])
