@@ -66,12 +66,14 @@
 //
 // Nothing: an operation that ends leaves every key's list and the timing wheel
 // before its Complete is called, a key without watchers is forgotten, and the
-// handle holds on to nothing (P5). There is no purge, and no interval to tune.
+// handle holds on to nothing but memory that serves the next operation (P5).
+// There is no purge, and no interval to tune.
 //
 // # Cost
 //
-// Watching allocates one record, with the places in the lists inside it, and
-// takes constant time for each key. A check is constant time for each watcher
+// Watching takes constant time for each key and allocates nothing: an operation's
+// record, with its places in the lists inside it, is one that served before, if
+// there is one. (A Threshold allocates a record for each operation.) A check is constant time for each watcher
 // of the key. Timeouts are those of package timingwheel: never early, up to a
 // tick late.
 //

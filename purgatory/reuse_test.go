@@ -101,7 +101,7 @@ func TestP1StaleHandles(t *testing.T) {
 				require.False(t, old.Complete(), name)
 				p.expire(old) // a worker that was slow
 				p.expireNow(old, &s.mu)
-				w.run()       // a walk that was
+				w.run() // a walk that was
 				w.at, w.visit = 0, checking
 				w.run()
 				require.Zero(t, w.ended, name)
