@@ -458,3 +458,34 @@ func TestEndedRunIsSaved(t *testing.T) {
 	require.Equal(t, 1, bench(ctx, []string{"-run", "W5", "-impl", "stdlib", "-quick", "-json", "-out", filepath.Join(dir, "ended")}, io.Discard, os.Stderr))
 	require.FileExists(t, filepath.Join(dir, "ended", "results.json"))
 }
+
+// Results of several runs make one report, each workload from the last that has
+// it; not those of another machine, nor a quick run's beside others.
+func TestRecordsOfSeveralRuns(t *testing.T) {
+	dir := t.TempDir()
+	of := func(name, commit string, quick bool, cores int, workloads ...string) string {
+		rec := record{Machine: Machine{Commit: commit, Cores: cores, LoadBefore: "0.10"}, Quick: quick, Count: 5}
+		for _, w := range workloads {
+			rec.Results = append(rec.Results, Result{Workload: w, Impl: commit})
+			rec.Gaps = append(rec.Gaps, Gap{Workload: w, Impl: commit})
+		}
+		require.NoError(t, rec.save(filepath.Join(dir, name)))
+		return filepath.Join(dir, name, "results.json")
+	}
+	first := of("first", "aaa", false, 2, "W1", "W8", "W9")
+	got, err := loadRecords([]string{first, of("second", "bbb", false, 2, "W9", "W10"), of("third", "ccc", false, 2, "W10")})
+	require.NoError(t, err)
+	var from []string
+	for i, r := range got.Results {
+		from = append(from, r.Workload+r.Impl)
+		require.Equal(t, r.Workload+r.Impl, got.Gaps[i].Workload+got.Gaps[i].Impl)
+	}
+	require.Equal(t, []string{"W1aaa", "W8aaa", "W9bbb", "W10ccc"}, from)
+	require.Equal(t, "aaa; W9, W10 at bbb, with a load average of 0.10 before; W10 at ccc, with a load average of 0.10 before", got.Machine.Commit)
+	_, err = loadRecords([]string{first, of("quick", "ddd", true, 2, "W9")})
+	require.ErrorContains(t, err, "quick true")
+	_, err = loadRecords([]string{first, of("other", "eee", false, 64, "W9")})
+	require.ErrorContains(t, err, "64 cores")
+	_, err = loadRecords([]string{first, filepath.Join(dir, "none.json")})
+	require.ErrorContains(t, err, "none.json")
+}

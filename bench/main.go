@@ -78,7 +78,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.IntVar(&o.count, "count", 0, "repetitions, of which the median is taken (default 5, with -quick 1)")
 	f.StringVar(&o.out, "out", "", "directory for the report, its plots and results.json (default bench/out)")
 	f.BoolVar(&o.publish, "publish", false, "write the report to BENCHMARKS.md too, and its plots to bench/plots")
-	f.StringVar(&o.from, "from", "", "measure nothing: make the report from this results.json")
+	f.StringVar(&o.from, "from", "", "measure nothing: make the report from this results.json; from several, with commas between, each workload from the last that has it")
 	if err := f.Parse(args); err != nil {
 		if !errors.Is(err, flag.ErrHelp) {
 			err = errFlags
@@ -136,15 +136,6 @@ func chosen[T any](what, list string, all []T, name func(T) string) ([]T, error)
 	return some, nil
 }
 
-// record is all that a report is made of, and what results.json holds.
-type record struct {
-	Machine Machine
-	Quick   bool
-	Count   int
-	Results []Result
-	Gaps    []Gap
-}
-
 func bench(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	o, err := parse(args, stderr)
 	switch {
@@ -170,12 +161,8 @@ func benchmark(ctx context.Context, o options, args []string, stdout io.Writer) 
 	}
 	var rec record
 	if o.from != "" {
-		b, err := os.ReadFile(o.from)
-		if err != nil {
+		if rec, err = loadRecords(strings.Split(o.from, ",")); err != nil {
 			return err
-		}
-		if err := json.Unmarshal(b, &rec); err != nil {
-			return fmt.Errorf("%s: %w", o.from, err)
 		}
 		if o.json {
 			rows := rowsOf(rec.Results)
@@ -236,18 +223,6 @@ func measure(ctx context.Context, o options, root string, args []string, stdout 
 	}
 	err = r.run(ctx)
 	return rec, err
-}
-
-// save writes results.json into dir.
-func (rec record) save(dir string) error {
-	b, err := json.Marshal(rec)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, "results.json"), b, 0o644)
 }
 
 // printLines prints the JSON form. The control is no impl.
