@@ -343,7 +343,7 @@ func drawLines(p *plot.Plot, f figurePlot, rows []Row) error {
 			if s := row.Stats[f.metric]; row.Impl == impl && s.Median > 0 {
 				pts.XYs = append(pts.XYs, plotter.XY{X: float64(row.size()), Y: s.Median})
 				pts.YErrors = append(pts.YErrors, struct{ Low, High float64 }{s.Median - max(s.Min, s.Median/100), s.Max - s.Median})
-				values = append(values, s.Median)
+				values = append(values, s.Median, s.Max)
 			}
 		}
 		if err := addLine(p, colours[impl], ours[impl], pts); err != nil {
@@ -397,7 +397,7 @@ func drawLoad(p *plot.Plot, f figurePlot, rows []Row) error {
 			}
 			pts.XYs = append(pts.XYs, plotter.XY{X: rate, Y: s.Median})
 			pts.YErrors = append(pts.YErrors, struct{ Low, High float64 }{s.Median - max(s.Min, s.Median/100), s.Max - s.Median})
-			values = append(values, s.Median)
+			values = append(values, s.Median, s.Max) // the whiskers, too, must fit
 			ticks = append(ticks, plot.Tick{Value: rate, Label: number(rate)})
 		}
 		if err := addLine(p, loadColours[i%len(loadColours)], true, pts); err != nil {
