@@ -71,7 +71,7 @@ func TestP9CancelForKeyCounts(t *testing.T) {
 	})
 }
 
-// P9: a nil handle, as of an operation that completed at once, is harmless.
+// P9: a zero handle, as of an operation that completed at once, is harmless.
 func TestP9NilHandle(t *testing.T) {
 	var h Pending
 	require.False(t, h.Cancel())

@@ -124,6 +124,8 @@ func (e *effort[K, N]) TryComplete() bool {
 func (e *effort[K, N]) Complete(o Outcome) {
 	op := e.op
 	e.op, e.current = nil, nil
+	clear(e.goals) // nobody reads them any more, and keys may hold much
+	e.goals = nil
 	op.Complete(o)
 }
 
@@ -151,7 +153,7 @@ func (e *effort[K, N]) check() bool {
 
 func (e *effort[K, N]) leave(o Outcome) {
 	entered := false
-	// The first goal last, as an operation's first watch: see entry.leave.
+	// The first goal last, as an operation's first watch: see leave.
 	for i := len(e.goals) - 1; i >= 0; i-- {
 		g := &e.goals[i]
 		s := g.shard
@@ -181,4 +183,4 @@ func (e *effort[K, N]) leave(o Outcome) {
 func (e *effort[K, N]) last() *sync.Mutex { return &e.goals[0].shard.mu }
 
 // free does nothing: a sweep may still name the effort. Its memory is collected.
-func (e *effort[K, N]) free() {}
+func (e *effort[K, N]) free(*host) {}

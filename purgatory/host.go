@@ -67,32 +67,34 @@ func (t *host) unreserve() {
 	}
 }
 
-// first is the check of an operation that does not wait yet: 0 if it has to.
-func (t *host) first(op Operation) (o Outcome) {
+// first is the check of an operation that does not wait yet. It says whether that
+// has ended it: by a yes, or as Failed by a panic (P7).
+func (t *host) first(op Operation) (ended bool) {
 	returned := false
 	defer func() {
 		if returned {
 			return
 		}
-		o = Failed
-		gone := true // by Goexit, of TryComplete or of the hook
-		defer func() {
-			if gone { // the goroutine ends here: nobody else will do it
-				t.outside[o].Add(1)
-				t.checks.Add(1)
-				t.complete(op, o)
-			}
-		}()
-		if v := recover(); v != nil {
+		v := recover()
+		ended = true
+		defer t.endOutside(op, Failed) // the goroutine may end here: see record.look
+		if v != nil {
 			t.report(Panic{Value: v, Stack: debug.Stack()})
-			gone = false
 		}
 	}()
-	if op.TryComplete() {
-		o = Completed
-	}
+	yes := op.TryComplete()
 	returned = true
-	return o
+	if yes {
+		t.endOutside(op, Completed)
+	}
+	return yes
+}
+
+// endOutside ends an operation that has never waited.
+func (t *host) endOutside(op Operation, o Outcome) {
+	t.outside[o].Add(1)
+	t.checks.Add(1)
+	t.complete(op, o)
 }
 
 // complete calls the operation's Complete. One that panics is counted as

@@ -144,6 +144,47 @@ func TestP5PayloadIsCollected(t *testing.T) {
 	shut(t, p)
 }
 
+// P5: what a stale handle still points to is small: neither the keys that a
+// Threshold's operation had, nor the places of a Purgatory's that had very many,
+// nor the purgatory.
+func TestP5StaleHandlesPinLittle(t *testing.T) {
+	var gone atomic.Int32
+	watched := func(key *[1000]byte) { runtime.AddCleanup(key, func(int) { gone.Add(1) }, 0) }
+	enter := func() (handles []Pending) {
+		th, err := NewThreshold(func(*[1000]byte) int { return 0 }, Options{})
+		require.NoError(t, err)
+		for keys := 1; keys <= 3; keys++ {
+			var goals []Goal[*[1000]byte, int]
+			for range keys {
+				key := new([1000]byte)
+				watched(key)
+				goals = append(goals, Goal[*[1000]byte, int]{key, 1})
+			}
+			h, err := th.TryCompleteElseWatch(newOp(t), time.Hour, All, goals...)
+			require.NoError(t, err)
+			require.True(t, h.Cancel())
+			handles = append(handles, h)
+		}
+		require.NoError(t, th.Shutdown(context.Background()))
+		p := open[int](t, Options{})
+		keys := make([]int, 100_000)
+		for i := range keys {
+			keys[i] = i
+		}
+		h := park(t, p, newOp(t), time.Hour, keys...)
+		record := h.r.waits.(*many[int])
+		require.Len(t, record.watches, len(keys))
+		require.True(t, h.Complete())
+		require.Nil(t, record.watches)
+		require.Nil(t, record.host)
+		shut(t, p)
+		return append(handles, h)
+	}
+	handles := enter()
+	collected(t, "a key", func() bool { return gone.Load() == 6 })
+	runtime.KeepAlive(handles)
+}
+
 // P5: the operation that a context's hook would reach is collected before the
 // context is done.
 func TestP5ContextPinsNothing(t *testing.T) {

@@ -21,6 +21,14 @@ var errBad = errors.New("bad operation")
 var misdeeds = map[string]func(){
 	"panic":  func() { panic(errBad) },
 	"goexit": runtime.Goexit,
+	// The goroutine ends here all the same, although the panic is recovered.
+	"goexit and panic": func() {
+		defer panic(errBad)
+		runtime.Goexit()
+	},
+	// As it was before Go 1.21, and still is with GODEBUG=panicnil=1: recovered,
+	// and not to be told from no panic by what recover gives.
+	"nil panic": func() { panic(any(nil)) },
 }
 
 // aside runs f on a goroutine of its own, and waits for that to end.
@@ -36,6 +44,7 @@ func aside(f func()) {
 // P7: a first or second check that does not return ends its operation as
 // failed, within TryCompleteElseWatch, and leaves nothing.
 func TestP7RegistrationFails(t *testing.T) {
+	t.Setenv("GODEBUG", "panicnil=1")
 	for name, misdeed := range misdeeds {
 		for at := 1; at <= 2; at++ {
 			t.Run(fmt.Sprintf("%s,check %d", name, at), func(t *testing.T) {
@@ -75,6 +84,7 @@ func TestP7RegistrationFails(t *testing.T) {
 // return ends its own operation only. All others on the key are still checked,
 // or cancelled, however far the walk was; expiry goes on.
 func TestP7OthersGoOn(t *testing.T) {
+	t.Setenv("GODEBUG", "panicnil=1")
 	for name, misdeed := range misdeeds {
 		for _, where := range []string{"check", "complete", "cancel", "later"} {
 			for _, bad := range [][]int{{0}, {50}, {99}, {31, 32}, {0, 1, 2, 30, 31, 32, 33, 62, 63, 64, 65, 98, 99}} {

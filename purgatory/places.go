@@ -5,8 +5,9 @@ import (
 	"sync"
 )
 
-// A record of a Purgatory, with its places in the lists of its keys, is one piece
-// of memory and is used again: watching feeds the garbage collector nothing. Under
+// A record of a Purgatory, with its places in the lists of up to three keys, is
+// one piece of memory and is used again, as those of more keys are: watching feeds
+// the garbage collector nothing. Under
 // load an operation is met when it has left the caches, so it is kept small.
 
 type one[K comparable] struct {
@@ -36,12 +37,21 @@ func (r *one[K]) last() *sync.Mutex  { return last(&r.record, r.places()) }
 func (r *few[K]) last() *sync.Mutex  { return last(&r.record, r.places()) }
 func (r *many[K]) last() *sync.Mutex { return last(&r.record, r.places()) }
 
-func (r *one[K]) free()  { owner[K](&r.record).ones.Put(r) }
-func (r *few[K]) free()  { owner[K](&r.record).fews.Put(r) }
-func (r *many[K]) free() { owner[K](&r.record).manies.Put(r) }
+func (r *one[K]) free(t *host) { owner[K](t).ones.Put(r) }
+func (r *few[K]) free(t *host) { owner[K](t).fews.Put(r) }
 
-// owner is the Purgatory of a record.
-func owner[K comparable](r *record) *Purgatory[K] { return r.host.owner.(*Purgatory[K]) }
+func (r *many[K]) free(t *host) {
+	if cap(r.watches) > keepPlaces {
+		r.watches = nil
+	}
+	owner[K](t).manies.Put(r)
+}
+
+// keepPlaces is how many places a record keeps for the operations to come.
+const keepPlaces = 64
+
+// owner is the Purgatory that a host is a part of.
+func owner[K comparable](t *host) *Purgatory[K] { return t.owner.(*Purgatory[K]) }
 
 // newRecord is a record with places for that many keys.
 func (p *Purgatory[K]) newRecord(keys int) (r *record, w waits, places []watch[K]) {
@@ -106,7 +116,7 @@ func (p *Purgatory[K]) watch(r *record, places []watch[K], keys []K) bool {
 
 // leave is waits.leave, with the operation's places.
 func leave[K comparable](r *record, places []watch[K], o Outcome) {
-	p := owner[K](r)
+	p := owner[K](r.host)
 	if !places[0].entered {
 		p.outside[o].Add(1)
 	}
@@ -135,5 +145,5 @@ func leave[K comparable](r *record, places []watch[K], o Outcome) {
 
 // last is waits.last, with the operation's places.
 func last[K comparable](r *record, places []watch[K]) *sync.Mutex {
-	return &owner[K](r).shards[places[0].shard].mu
+	return &owner[K](r.host).shards[places[0].shard].mu
 }

@@ -61,7 +61,7 @@ func New[K comparable](o Options) (*Purgatory[K], error) {
 //
 // An error means that op is not watched and that its Complete is not called:
 // no keys, a nil op, a key that is not equal to itself, ErrFull, ErrClosed.
-// It allocates nothing once records have been used, beyond 16 keys a map;
+// It allocates nothing once records for as many keys have been used, up to 16;
 // constant time for each key.
 func (p *Purgatory[K]) TryCompleteElseWatch(op Operation, timeout time.Duration, keys ...K) (Pending, error) {
 	return p.TryCompleteElseWatchContext(context.Background(), op, timeout, keys...)
@@ -90,10 +90,7 @@ func (p *Purgatory[K]) TryCompleteElseWatchContext(ctx context.Context, op Opera
 	if p.end.begun.Load() {
 		return Pending{}, ErrClosed
 	}
-	if o := p.first(op); o != 0 {
-		p.outside[o].Add(1)
-		p.checks.Add(1)
-		p.complete(op, o)
+	if p.first(op) {
 		return Pending{}, nil
 	}
 	if !p.reserve() {

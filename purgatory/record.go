@@ -38,20 +38,41 @@ type waits interface {
 	leave(o Outcome)
 	// last is the lock of the list that leave takes it out of last.
 	last() *sync.Mutex
-	// free says that its memory may serve another operation.
-	free()
+	// free says that its memory may serve another operation of that purgatory.
+	free(*host)
 }
 
 // handle names the operation that the record is now. The caller owns it, or holds
-// the lock of a list that it is in.
+// the lock of a list that it is in, or it is a Threshold's, which serves once.
 func (r *record) handle() Pending { return Pending{r, r.state.generation()} }
 
-// look is one check, by the owner. It says whether that decided for Completed.
-func (r *record) look() bool {
-	if !r.tryComplete() {
-		return false
-	}
-	return r.state.own(Completed)
+// look is one check, by the owner. completed: it decided for Completed. ended: it
+// panicked, or is about to end its goroutine by runtime.Goexit, and the operation
+// is over, as Failed (P7).
+func (r *record) look() (completed, ended bool) {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		v := recover()
+		t := r.host
+		r.state.own(Failed)
+		// Deferred, because the goroutine may end here: by Goexit, which goes on
+		// even after a panic on its way, or by the hook's.
+		defer func() {
+			o, _ := r.state.settle()
+			r.finish(o)
+		}()
+		ended = true
+		if v != nil {
+			t.report(Panic{Value: v, Stack: debug.Stack()})
+		}
+	}()
+	r.checks++
+	yes := r.op.TryComplete()
+	returned = true
+	return yes && r.state.own(Completed), false
 }
 
 // release gives the ownership up after a look, or ends the operation if its
@@ -67,40 +88,16 @@ func (r *record) release(completed bool) bool {
 		case !again:
 			return false
 		}
-		completed = r.look()
+		var ended bool
+		if completed, ended = r.look(); ended {
+			return false
+		}
 	}
-}
-
-// tryComplete calls the operation's TryComplete. One that panics, or ends its
-// goroutine by runtime.Goexit, decides for Failed (P7).
-func (r *record) tryComplete() (yes bool) {
-	returned := false
-	defer func() {
-		if returned {
-			return
-		}
-		r.state.own(Failed)
-		gone := true // by Goexit, of TryComplete or of the hook
-		defer func() {
-			if gone { // the goroutine ends here: nobody else will do it
-				o, _ := r.state.settle()
-				r.finish(o)
-			}
-		}()
-		if v := recover(); v != nil {
-			r.host.report(Panic{Value: v, Stack: debug.Stack()})
-			gone = false
-		}
-	}()
-	r.checks++
-	yes = r.op.TryComplete()
-	returned = true
-	return yes
 }
 
 // finish ends the operation, as its owner, with the outcome decided: it leaves
 // the lists, the wheel and its context, and only then is completed (P5). From
-// then on the record is not to be touched.
+// free on the record is not to be touched.
 func (r *record) finish(o Outcome) {
 	r.waits.leave(o)
 	t, op := r.host, r.op
@@ -116,7 +113,9 @@ func (r *record) finish(o Outcome) {
 		r.unhook = nil
 	}
 	t.unreserve()
-	r.waits.free()
+	w := r.waits
+	r.host, r.waits = nil, nil // a stale handle holds on to no purgatory
+	w.free(t)
 	if o != withdrawn {
 		t.complete(op, o)
 	}
@@ -153,7 +152,10 @@ func (r *record) entered(ctx context.Context) (Pending, error) {
 	// left their wish in its state. Looks that were asked for so far are had by
 	// the one that follows.
 	r.state.clear()
-	completed := r.look()
+	completed, ended := r.look()
+	if ended {
+		return h, nil
+	}
 	if !r.state.decided() {
 		r.arm(ctx)
 	}

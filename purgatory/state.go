@@ -39,7 +39,7 @@ import "sync/atomic"
 //
 // Here step 2 leaves again behind, and step 3 does not succeed with it set.
 //
-// Invariant: a free record is decided, until begin. Every transition is of the
+// Invariant: a free record is decided, until begin (or new, of generation 0). Every transition is of the
 // word as it was read, with its generation, so one that was meant for an operation
 // of the past fails.
 type state struct{ word atomic.Uint64 }

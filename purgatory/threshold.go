@@ -25,7 +25,7 @@ import (
 // and a number that two calls of Advance bring in the wrong order does no
 // harm.
 type Threshold[K comparable, N cmp.Ordered] struct {
-	host    // its wheel's nil values: a deferred key to advance
+	host    // its wheel's zero values: a deferred key to advance
 	current func(K) N
 	seed    maphash.Seed
 	shards  []goalShard[K, N] // length a power of two
@@ -119,14 +119,13 @@ func (t *Threshold[K, N]) TryCompleteElseWatchContext(ctx context.Context, op Co
 		return Pending{}, ErrClosed
 	}
 	e := &effort[K, N]{op: op, current: t.current, any: need == Any}
-	e.goals = e.space[:0]
+	if e.goals = e.space[:0]; len(goals) > len(e.space) {
+		e.goals = make([]goal[K, N], 0, len(goals))
+	}
 	for _, g := range goals {
 		e.goals = append(e.goals, goal[K, N]{key: g.Key, number: g.Number})
 	}
-	if o := t.first(e); o != 0 {
-		t.outside[o].Add(1)
-		t.checks.Add(1)
-		t.complete(op, o)
+	if t.first(e) {
 		return Pending{}, nil
 	}
 	if !t.reserve() {
