@@ -91,26 +91,28 @@ func (p *partitionLedger) ackedAt(offset int64) time.Duration {
 }
 
 // placeLocked compares an offset that somebody names for record n with that
-// which others have named.
-func (p *partitionLedger) placeLocked(n uint64, offset int64) {
+// which others have named. It is false for a record that was never sent.
+func (p *partitionLedger) placeLocked(n uint64, offset int64) bool {
+	if n >= p.sent {
+		p.unasked++
+		return false
+	}
 	if p.places[n] == -1 {
 		p.places[n] = offset
 	}
 	if p.places[n] != offset || offset < 0 {
 		p.misplaced++
 	}
+	return true
 }
 
 // see notes that a consumer was given record n at an offset.
 func (p *partitionLedger) see(n uint64, offset int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if n >= p.sent {
-		p.unasked++
-		return
-	}
-	p.placeLocked(n, offset)
 	switch {
+	case !p.placeLocked(n, offset):
+		return
 	case !p.seen.add(n):
 		p.duplicated++
 		return
@@ -125,10 +127,6 @@ func (p *partitionLedger) see(n uint64, offset int64) {
 func (p *partitionLedger) place(n uint64, offset int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if n >= p.sent {
-		p.unasked++
-		return
-	}
 	p.placeLocked(n, offset)
 }
 
