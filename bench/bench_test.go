@@ -243,7 +243,9 @@ func TestPurgatoryWorkloads(t *testing.T) {
 		switch r.Workload {
 		case "W8":
 			require.Zero(t, r.Metrics["watched_after"], line)
-			require.InDelta(t, 1, r.Metrics["allocs_per_op"], .1, line) // the operation
+			// The operation; under the race detector a pool also forgets every fourth
+			// record that it is given.
+			require.InDelta(t, 1, r.Metrics["allocs_per_op"], .3, line)
 		case "W10":
 			require.InDelta(t, r.Metrics["ns_per_completion"], r.Metrics["ns_per_watcher"]*float64(r.Params["watchers"]), 1+r.Metrics["ns_per_completion"]*.01, line)
 		}
