@@ -73,9 +73,9 @@
 //
 // Watching takes constant time for each key and allocates nothing: an operation's
 // record, with its places in the lists inside it, is one that served before, if
-// there is one. (A Threshold allocates a record for each operation.) A check is constant time for each watcher
-// of the key. Timeouts are those of package timingwheel: never early, up to a
-// tick late.
+// there is one. (A Threshold allocates a record for each operation.) A check is
+// constant time for each watcher of the key. Timeouts are those of package
+// timingwheel: never early, up to a tick late.
 //
 // The design follows Kafka's request purgatory; its verbs are kept.
 package purgatory

@@ -182,5 +182,6 @@ func (e *effort[K, N]) leave(o Outcome) {
 
 func (e *effort[K, N]) last() *sync.Mutex { return &e.goals[0].shard.mu }
 
-// free does nothing: a sweep may still name the effort. Its memory is collected.
+// free does nothing: a sweep may still name the effort, and Complete writes to it.
+// Its memory is collected.
 func (e *effort[K, N]) free(*host) {}

@@ -7,8 +7,8 @@ import (
 
 // A record of a Purgatory, with its places in the lists of up to three keys, is
 // one piece of memory and is used again, as those of more keys are: watching feeds
-// the garbage collector nothing. Under
-// load an operation is met when it has left the caches, so it is kept small.
+// the garbage collector nothing. Under load an operation is met when it has left
+// the caches, so it is kept small.
 
 type one[K comparable] struct {
 	record

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// watch is one operation's place in one key's list. Watches are part of
-// the operation's record, which is used again.
+// watch is one operation's place in one key's list. Watches are part of the
+// operation's record, which is used again.
 type watch[K comparable] struct {
 	// Guarded by the shard's lock.
 	row  *row[K] // nil: in no list
