@@ -42,8 +42,8 @@ var brokerBinary = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	file := filepath.Join(dir, "limbo-broker")
-	build := exec.Command(tool, "build", "-o", file, "./examples/broker")
-	build.Dir = root
+	build := exec.Command(tool, "build", "-o", file, "./broker")
+	build.Dir = filepath.Join(root, "examples")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %w: %s", err, complaint(out))
 	}

@@ -1,0 +1,5 @@
+// Package checks holds tests of limbo that need a module from outside: a
+// checker of histories, a schedule that others wrote. They stand in a module of
+// their own so that whoever imports limbo downloads nothing for them. They use
+// exported names only. There is nothing here to import.
+package checks
