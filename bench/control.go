@@ -2,10 +2,10 @@ package main
 
 import "time"
 
-// The control is no rival: each workload's loop with timers that do nothing,
-// through the same interface. What it takes is the loop's own: the random
-// number, the clock, the call. It is reported beside the rivals, taken from
-// none of them, and not part of the JSON lines.
+// The control is not a rival: it is each workload's loop with timers that do
+// nothing, through the same interface. Its figures are the cost of the loop: the
+// random number, the clock, the call. They are reported beside those of the rivals,
+// subtracted from none of them, and not part of the JSON lines.
 const controlName = "control"
 
 var controlRival = rival{

@@ -9,8 +9,8 @@ import (
 
 var gozeroRival = rival{
 	name: "go-zero",
-	// Its own users (collection.Cache) have 1 s and 300. A round of about a
-	// second is also how long it keeps a timer that was removed.
+	// Its own user, collection.Cache, has 1 s and 300. A removed timer is kept for up
+	// to one round, here about a second.
 	setup: "github.com/zeromicro/go-zero core/collection.TimingWheel: interval 1 ms, 1,024 slots; keyed, the key is a counter; at most 200,000 timers, as it takes microseconds for each",
 	does:  timerWorkloads,
 	most:  200_000,
@@ -18,8 +18,8 @@ var gozeroRival = rival{
 	run:   inProcess(openGozero),
 }
 
-// gozeroTimers has the key for a handle, as its users do. It goes through one
-// channel to one goroutine, and cannot say whether it stopped anything.
+// gozeroTimers has keys for handles, as its users do. Every call goes through one
+// channel to one goroutine, and does not return whether a timer was stopped.
 type gozeroTimers struct {
 	w    *collection.TimingWheel
 	keys atomic.Uint64
@@ -45,7 +45,7 @@ func (t *gozeroTimers) StartID(id uint64, d time.Duration) uint64 {
 	return key
 }
 
-// Stop says true also when the timer has run.
+// Stop returns true also when the timer has run.
 func (t *gozeroTimers) Stop(h uint64) bool { return t.w.RemoveTimer(h) == nil }
 
 func (t *gozeroTimers) Reset(h uint64, d time.Duration) (uint64, bool) {

@@ -8,8 +8,8 @@ import (
 
 var hashedwheelRival = rival{
 	name: "hashedwheel",
-	// Netty's own defaults are 100 ms and 512. At limbo's tick the lateness
-	// compares, and with more buckets the rounds cost it next to nothing.
+	// Netty's own defaults are 100 ms and 512. With a tick near limbo's the lateness
+	// can be compared, and with more buckets the rounds cost next to nothing.
 	setup: "Netty 4.1's HashedWheelTimer written out in Go: tick 1 ms, 65,536 ticks per wheel, tasks on the worker",
 	does:  timerWorkloads,
 	bytes: 110,
@@ -45,7 +45,8 @@ func (t *hashedTimers) StartID(id uint64, d time.Duration) *hashedwheel.Timeout 
 
 func (t *hashedTimers) Stop(h *hashedwheel.Timeout) bool { return h.Cancel() }
 
-// Reset cancels and starts anew with the same task: there is no other way.
+// Reset cancels the timeout and starts another with the same task. There is no
+// other way.
 func (t *hashedTimers) Reset(h *hashedwheel.Timeout, d time.Duration) (*hashedwheel.Timeout, bool) {
 	if !h.Cancel() {
 		return h, false

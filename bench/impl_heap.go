@@ -21,7 +21,7 @@ type heapTimers struct {
 	base  time.Time
 	fire  func(uint64)
 	fire0 func()
-	wake  chan struct{} // one place: the top has changed, or it is over
+	wake  chan struct{} // capacity 1: the top has changed, or closed is set
 
 	mu     sync.Mutex
 	timers byDeadline

@@ -16,8 +16,8 @@ var keyedRival = rival{
 	run:   inProcess(openKeyed),
 }
 
-// keyedTimers has the key for a handle. Keys are looked up for each touch:
-// that is what its users have it for.
+// keyedTimers has keys for handles. Each touch looks its key up: that is what the
+// table is for.
 type keyedTimers struct {
 	table *timingwheel.Keyed[uint64, struct{}]
 	keys  atomic.Uint64

@@ -11,8 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 )
 
-// kfakeRival is franz-go's broker for tests, the other one that is written in Go
-// and keeps its records in memory.
+// kfakeRival is franz-go's broker for tests, another broker in Go that keeps its
+// records in memory.
 var kfakeRival = rival{
 	name:  "kfake",
 	setup: "github.com/twmb/franz-go/pkg/kfake with one broker, in a process of its own",
@@ -25,12 +25,12 @@ var kfakeRival = rival{
 		}
 		server := exec.Command(self)
 		server.Env = append(os.Environ(), kfakeVariable+"=1")
-		return w12(j, server)
+		return longPoll(j, server)
 	},
 }
 
-// kfakeVariable has this binary be nothing but a kfake, as kfake has no program
-// of its own.
+// kfakeVariable makes this binary run a kfake and nothing else, as kfake comes
+// without a program.
 const kfakeVariable = "LIMBO_BENCH_KFAKE"
 
 func serveKfake() error {

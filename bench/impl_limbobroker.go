@@ -10,24 +10,24 @@ import (
 	"sync"
 )
 
-// limboBrokerRival is examples/broker, built from the tree that is measured and
-// run as its users run it.
+// limboBrokerRival is examples/broker, built from the working tree and run as its
+// users run it.
 var limboBrokerRival = rival{
 	name: "limbo-broker",
 	setup: "limbo's examples/broker, `-serve` with one node, in a process of its own; " +
-		"its limits of connections and partitions raised to what is asked of it",
+		"its limits of connections and partitions raised as far as needed",
 	does:    []string{"W12"},
 	bytes:   pollBytes,
 	missing: func() string { _, err := brokerBinary(); return text(err) },
 	server:  func() (string, error) { return brokerBinary() },
 	run: func(j Job) (Result, error) {
 		room := strconv.Itoa(j.Params["parked"] + 64)
-		return w12(j, exec.Command(j.Server, "-serve", "-addr", "127.0.0.1:0", "-brokers", "1",
+		return longPoll(j, exec.Command(j.Server, "-serve", "-addr", "127.0.0.1:0", "-brokers", "1",
 			"-max-connections", room, "-max-partitions", room, "-max-parked", room))
 	},
 }
 
-// brokerBinary builds the broker, once, or says what keeps from it.
+// brokerBinary builds the broker once, and returns its path.
 var brokerBinary = sync.OnceValues(func() (string, error) {
 	root, err := repository()
 	if err != nil {
@@ -50,7 +50,7 @@ var brokerBinary = sync.OnceValues(func() (string, error) {
 	return file, nil
 })
 
-// complaint is the first line of the compiler's that is no heading.
+// complaint returns the first line of a compiler's output that is not a heading.
 func complaint(out []byte) string {
 	for line := range bytes.Lines(out) {
 		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {

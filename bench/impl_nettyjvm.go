@@ -12,8 +12,8 @@ import (
 	"sync"
 )
 
-// nettyRival runs Netty's own class in a JVM, by a small program that is
-// compiled when the first job comes.
+// nettyRival runs Netty's own class in a JVM, by a small program that is compiled
+// before the first job.
 var nettyRival = rival{
 	name:    "netty-jvm",
 	setup:   "Netty's own io.netty.util.HashedWheelTimer, on the JVM: tick 1 ms, 65,536 ticks per wheel; warmed up for the JIT",
@@ -23,7 +23,7 @@ var nettyRival = rival{
 	missing: func() string { _, err := nettyCommand(); return text(err) },
 	command: func(j Job) []string {
 		command, err := nettyCommand()
-		must(err) // the runner has asked missing
+		must(err) // the runner has called missing
 		quick := 0
 		if j.Quick {
 			quick = 1
@@ -40,10 +40,10 @@ var nettyRival = rival{
 //go:embed nettyjvm/NettyBench.java
 var nettySource []byte
 
-// scratch is a directory for what is made on the way; main removes it.
+// scratch is a directory for intermediate files. main removes it.
 var scratch = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "limbo-bench-") })
 
-// nettyCommand is how to run the Java program, or what keeps from it.
+// nettyCommand returns the command line of the Java program, without its arguments.
 var nettyCommand = sync.OnceValues(func() ([]string, error) {
 	java, err := exec.LookPath("java")
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// Params are a workload's sizes, by the names of workloads.md.
+// Params are a workload's sizes, by name.
 type Params map[string]int
 
-// Metrics are figures by name. What a rival cannot do is absent.
+// Metrics are figures by name. One that a rival does not have is absent.
 type Metrics map[string]float64
 
 func (p Params) String() string {
@@ -25,15 +25,15 @@ func (p Params) String() string {
 	return b.String()
 }
 
-// Job is one measurement, made by one child process.
+// Job is one measurement. One child process does it.
 type Job struct {
 	Workload string `json:"workload"`
 	Impl     string `json:"impl"`
 	Params   Params `json:"params"`
 	Rep      int    `json:"rep"`
 	Quick    bool   `json:"quick"`
-	// Slack stretches the time in which timers are started before the first
-	// of them is due; raised when it was too short.
+	// Slack stretches the time in which timers are started before the first of
+	// them is due. It is raised when that was too short. 1 to maxSlack.
 	Slack int `json:"slack"`
 	// Server is the program that the child starts and measures, if it does.
 	Server string `json:"server,omitempty"`
@@ -42,7 +42,7 @@ type Job struct {
 // seed is the same for every rival.
 func (j Job) seed() rng { return rng(j.Rep + 1) }
 
-// Result is what a child prints, on one line.
+// Result is what a child prints on one line.
 type Result struct {
 	Workload string  `json:"workload"`
 	Impl     string  `json:"impl"`
@@ -51,16 +51,17 @@ type Result struct {
 	// Quantiles is a distribution for the plots: lateness in ms at each of
 	// quantilePoints.
 	Quantiles []float64 `json:"quantiles,omitempty"`
-	// Curve is W9's figures at each rate that was offered, for the plots.
+	// Curve is W9's figures at each rate offered, for the plots.
 	Curve []Metrics `json:"curve,omitempty"`
-	// TooSlow says that timers were due before all were started: no figures.
+	// TooSlow means that timers were due before all were started, so that there are
+	// no figures.
 	TooSlow bool `json:"too_slow,omitempty"`
 }
 
-// quantilePoints are where distributions are sampled.
+// quantilePoints are the quantiles at which distributions are sampled.
 var quantilePoints = []float64{0, .05, .1, .2, .3, .4, .5, .6, .7, .8, .9, .95, .98, .99, .995, .998, .999, .9995, .9998, .9999, 1}
 
-// figure drops digits that mean nothing.
+// figure rounds to the digits that are significant.
 func figure(x float64) float64 {
 	if x == 0 || math.IsNaN(x) || math.IsInf(x, 0) {
 		return 0
@@ -72,7 +73,7 @@ func figure(x float64) float64 {
 	return math.Round(x*scale) / scale
 }
 
-// count is a number as people write it: 10k, 1M.
+// count formats a number as 10k or 1M.
 func count(n int) string {
 	switch {
 	case n >= 1_000_000 && n%100_000 == 0:

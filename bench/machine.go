@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// Machine is where and of what figures were taken.
+// Machine describes the machine, the commit and the command of a run.
 type Machine struct {
 	CPU      string
-	Cores    int // that Go uses
+	Cores    int // used by Go
 	MemoryGB float64
 	Kernel   string
 	Go       string
@@ -23,8 +23,8 @@ type Machine struct {
 	Command  string
 	Begun    time.Time
 	Took     time.Duration
-	// The load averages of the last minute before and at the end: a machine
-	// of n cores with nothing else to do begins near 0.
+	// The load averages of the last minute, before the run and at its end. On a
+	// machine without other work the first is near 0.
 	LoadBefore, LoadAfter string
 }
 
@@ -71,7 +71,8 @@ func load() string {
 	return before
 }
 
-// commit is the commit of the tree that is measured, and whether it differs.
+// commit returns the commit of the working tree, and whether the tree differs from
+// it.
 func commit(root string) string {
 	git := func(args ...string) (string, error) {
 		out, err := exec.Command("git", append([]string{"-C", root}, args...)...).Output()
@@ -87,7 +88,8 @@ func commit(root string) string {
 	return id
 }
 
-// repository is the root of limbo's repository, from where the command runs.
+// repository returns the root of limbo's repository, which is the working directory
+// or above it.
 func repository() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

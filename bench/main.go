@@ -1,6 +1,6 @@
-// Command bench measures limbo's timers against the others there are, its
-// purgatory under load, and the broker that is made of both. See README.md in
-// its directory, and BENCHMARKS.md for what came of it.
+// Command bench measures limbo's timers beside other implementations, its
+// purgatory under load, and the broker built on both. See README.md in its
+// directory; BENCHMARKS.md has published results.
 package main
 
 import (
@@ -22,7 +22,7 @@ import (
 
 func main() {
 	if len(os.Args) == 3 && os.Args[1] == childFlag {
-		// Near the end of memory, collect more often rather than be killed.
+		// When memory is short, collect more often rather than be killed.
 		if free := memInfo("MemAvailable"); free > 0 {
 			debug.SetMemoryLimit(free / 10 * 9)
 		}
@@ -46,8 +46,8 @@ func main() {
 	os.Exit(code)
 }
 
-// clean removes what was made on the way. It is for the end of the process:
-// commands that were made once name files there.
+// clean removes the intermediate files. It must be called at the end of the process
+// only: commands that are made once name files among them.
 func clean() {
 	if dir, err := scratch(); err == nil {
 		_ = os.RemoveAll(dir)
@@ -63,7 +63,7 @@ type options struct {
 	rivals               []rival
 }
 
-// errFlags is for flags that were wrong and have been told of.
+// errFlags is returned for wrong flags that have already been reported.
 var errFlags = errors.New("wrong flags")
 
 func parse(args []string, stderr io.Writer) (options, error) {
@@ -73,12 +73,12 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.SetOutput(stderr)
 	f.StringVar(&run, "run", "", "workloads, as W1,W3 (default: all)")
 	f.StringVar(&impl, "impl", "", "impls, as timingwheel,stdlib (default: all)")
-	f.BoolVar(&o.quick, "quick", false, "smaller and shorter, once each: a look, not a measurement")
+	f.BoolVar(&o.quick, "quick", false, "smaller sizes, shorter, once each: a preview, not figures to quote")
 	f.BoolVar(&o.json, "json", false, "print one JSON object a line and nothing else; no report, unless -out or -publish is given")
 	f.IntVar(&o.count, "count", 0, "repetitions, of which the median is taken (default 5, with -quick 1)")
 	f.StringVar(&o.out, "out", "", "directory for the report, its plots and results.json (default bench/out)")
-	f.BoolVar(&o.publish, "publish", false, "write the report to BENCHMARKS.md too, and its plots to bench/plots")
-	f.StringVar(&o.from, "from", "", "measure nothing: make the report from this results.json; from several, with commas between, each workload from the last that has it")
+	f.BoolVar(&o.publish, "publish", false, "also write the report to BENCHMARKS.md, and its plots to bench/plots")
+	f.StringVar(&o.from, "from", "", "measure nothing: make the report from this results.json; of several, separated by commas, each workload comes from the last that has it")
 	if err := f.Parse(args); err != nil {
 		if !errors.Is(err, flag.ErrHelp) {
 			err = errFlags
@@ -112,7 +112,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	return o, nil
 }
 
-// chosen is those of all that the list names, in their own order; all for "".
+// chosen returns the elements of all that list names, in the order of all, or all
+// of them if list is "".
 func chosen[T any](what, list string, all []T, name func(T) string) ([]T, error) {
 	if list == "" {
 		return all, nil
@@ -215,8 +216,8 @@ func measure(ctx context.Context, o options, root string, args []string, stdout 
 		if o.out == "" {
 			return
 		}
-		// A run takes an hour: what is measured is not lost if it is ended, and
-		// -from makes the report of it.
+		// A run takes an hour. If it is interrupted, what was measured is not lost:
+		// -from makes a report of it.
 		if err := rec.save(o.out); err != nil {
 			warn("%v", err)
 		}
@@ -225,7 +226,7 @@ func measure(ctx context.Context, o options, root string, args []string, stdout 
 	return rec, err
 }
 
-// printLines prints the JSON form. The control is no impl.
+// printLines prints the JSON form, without the control.
 func printLines(w io.Writer, rows []Row) {
 	for _, row := range rows {
 		if row.Impl == controlName {
@@ -238,7 +239,7 @@ func printLines(w io.Writer, rows []Row) {
 	}
 }
 
-// summary is a row on one line.
+// summary formats a row on one line.
 func summary(row Row) string {
 	var parts []string
 	for _, m := range workloads[workloadIndex(row.Workload)].metrics {

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// usage is what this process has used so far, all its threads together.
+// usage is what all threads of this process together have used so far.
 type usage struct {
 	cpu      time.Duration // user and system
-	switches int64         // voluntary context switches: each is followed by a wake-up
+	switches int64         // voluntary context switches; each is followed by a wake-up
 	peak     int64         // the most memory resident so far, in bytes
 }
 
@@ -27,8 +27,8 @@ func used() usage {
 	}
 }
 
-// liveHeap is what the heap holds after a full collection. The second one
-// takes what only finalizers and pools had kept.
+// liveHeap returns the bytes on the heap after a full collection. The second
+// collection frees what only finalizers and pools had kept.
 func liveHeap() int64 {
 	runtime.GC()
 	runtime.GC()
@@ -43,7 +43,7 @@ func mallocs() uint64 {
 	return m.Mallocs
 }
 
-// resident is the memory of this process that is in RAM, in bytes.
+// resident returns the memory of this process that is in RAM, in bytes.
 func resident() (int64, error) {
 	b, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
@@ -57,7 +57,7 @@ func resident() (int64, error) {
 	return pages * int64(os.Getpagesize()), err
 }
 
-// memInfo is a line of /proc/meminfo, in bytes; 0 if it cannot be read.
+// memInfo returns a value of /proc/meminfo in bytes, or 0 if it cannot be read.
 func memInfo(name string) int64 {
 	b, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
@@ -75,7 +75,7 @@ func memInfo(name string) int64 {
 func ms(d time.Duration) float64 { return float64(d) / 1e6 }
 func us(d time.Duration) float64 { return float64(d) / 1e3 }
 
-// lead is how long before the first is due n timers begin to be started.
-func (j Job) lead(n int) time.Duration {
-	return 150*time.Millisecond + time.Duration(n*max(j.Slack, 1))*1500*time.Nanosecond
+// leadTime is the time to start n timers in before the first of them is due.
+func (j Job) leadTime(n int) time.Duration {
+	return time.Duration(max(j.Slack, 1)) * (150*time.Millisecond + time.Duration(n)*1500*time.Nanosecond)
 }

@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// pause sleeps for d, but for the kernel's slack of some 50 µs. time.Sleep, in
-// a process that is idle otherwise, sleeps in whole milliseconds.
+// pause sleeps for d, exact to the kernel's slack of some 50 µs. time.Sleep, in a
+// process that is otherwise idle, is exact to a millisecond. A signal may end it
+// early.
 func pause(d time.Duration) {
 	t := syscall.NsecToTimespec(int64(d))
-	_ = syscall.Nanosleep(&t, nil) // woken early by a signal: the caller looks at the clock
+	_ = syscall.Nanosleep(&t, nil)
 }

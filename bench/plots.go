@@ -27,7 +27,7 @@ type figurePlot struct {
 	kind                   string
 	title, unit            string
 	only                   Params // rows with just these
-	control                bool   // shows the control too
+	control                bool   // with the control
 }
 
 var figurePlots = []figurePlot{
@@ -36,7 +36,7 @@ var figurePlots = []figurePlot{
 	{"w2_memory.png", "W2", "bytes_per_timer", "bars", "W2 memory of a timer with its handle, by timers", "bytes of live heap", nil, false},
 	{"w2_gc.png", "W2", "gc_ms", "bars", "W2 a full collection while timers are held, by timers", "ms", nil, false},
 	{"w3_cpu.png", "W3", "cpu_ns_per_timer", "bars", "W3 CPU to fire a timer, by timers", "ns of CPU per timer", nil, true},
-	{"w3_lateness.png", "W3", "", "spread", "W3 lateness at 250,000 timers a second", "ms late; what is early stands at 0.001", nil, false},
+	{"w3_lateness.png", "W3", "", "spread", "W3 lateness at 250,000 timers a second", "ms late; early ones are drawn at 0.001", nil, false},
 	{"w4_stall.png", "W4", "sched_max_us", "bars", "W4 longest wait of schedule or stop during a burst, by timers", "µs", nil, true},
 	{"w4_drain.png", "W4", "drain_ms", "bars", "W4 time until the burst is drained, by timers", "ms", nil, false},
 	{"w5_cpu.png", "W5", "cpu_ms", "bars", "W5 CPU in 5 s of silence", "ms of CPU", nil, true},
@@ -57,7 +57,7 @@ var figurePlots = []figurePlot{
 
 type savedPlot struct{ workload, title, file string }
 
-// Each impl has its colour in all plots; limbo's are blues.
+// Each impl has the same colour in all plots. limbo's are blues.
 var colours = map[string]color.RGBA{
 	"timingwheel":  {0x1f, 0x5f, 0xd6, 0xff},
 	"scheduler":    {0x6c, 0xa6, 0xf5, 0xff},
@@ -74,17 +74,17 @@ var colours = map[string]color.RGBA{
 	controlName:    {0xa8, 0xa8, 0xa8, 0xff},
 }
 
-// Of one impl, a colour for each size.
+// Within one impl, a colour for each size.
 var loadColours = []color.RGBA{{0x1f, 0x5f, 0xd6, 0xff}, {0x0e, 0x9a, 0xa7, 0xff}}
 
 const (
 	plotWidth   = 9 * vg.Inch
 	plotHeight  = 4.2 * vg.Inch
 	legendWidth = 1.6 * vg.Inch
-	leastMS     = 0.001 // what is less, or early, is drawn here
+	leastMS     = 0.001 // smaller values, and early ones, are drawn here
 )
 
-// savePlots draws each plot that has rows, and names them.
+// savePlots draws each plot that has rows, and returns their names.
 func savePlots(dir string, rows []Row) ([]savedPlot, error) {
 	var saved []savedPlot
 	for _, f := range figurePlots {
@@ -112,8 +112,8 @@ func savePlots(dir string, rows []Row) ([]savedPlot, error) {
 		if _, log := p.Y.Scale.(plot.LogScale); log {
 			unit += ", log scale"
 		}
-		// Not the axis's own label: gonum takes room for that in the wrong
-		// place on a log scale.
+		// Not as the axis's label: on a log scale gonum reserves the space for that
+		// in the wrong place.
 		p.Title.Text = f.title + "\n" + unit
 		if err := savePlot(filepath.Join(dir, f.file), p, legendOf(f, some)); err != nil {
 			return nil, err
@@ -144,7 +144,7 @@ func (f figurePlot) shows(row Row) bool {
 
 func (r Row) size() int { return r.Params[workloads[workloadIndex(r.Workload)].size] }
 
-// implsOf are the impls that have a row, in the order of the rivals.
+// implsOf returns the impls that have a row, in the order of the rivals.
 func implsOf(rows []Row) []string {
 	var names []string
 	for _, row := range rows {
@@ -156,7 +156,7 @@ func implsOf(rows []Row) []string {
 	return names
 }
 
-// legendOf is drawn beside the plot, where it covers nothing.
+// legendOf returns the legend, which is drawn beside the plot.
 func legendOf(f figurePlot, rows []Row) plot.Legend {
 	l := plot.NewLegend()
 	l.Top, l.Left = true, true
@@ -165,7 +165,7 @@ func legendOf(f figurePlot, rows []Row) plot.Legend {
 	l.TextStyle.Font.Size = vg.Points(10)
 	if f.kind == "load" {
 		for i, row := range rows {
-			name := strings.ReplaceAll(row.Params.String(), "_ms=", " ") // or there is no room for it
+			name := strings.ReplaceAll(row.Params.String(), "_ms=", " ") // shorter, so that it fits
 			l.Add(name+" ms", swatch{loadColours[i%len(loadColours)]})
 		}
 		return l
@@ -231,7 +231,8 @@ func evenTicks(from, to float64) []plot.Tick {
 	return ticks
 }
 
-// logY scales by decades if the values are far apart, and says from where.
+// logY makes the axis logarithmic if the values are far apart. It returns where the
+// axis begins and whether it is logarithmic.
 func logY(p *plot.Plot, values []float64) (from float64, log bool) {
 	least, most := math.Inf(1), 0.
 	for _, v := range values {
@@ -251,10 +252,10 @@ func logY(p *plot.Plot, values []float64) (from float64, log bool) {
 	return from, true
 }
 
-// bars is groups of bars from the foot of the axis, each with its value.
+// bars draws groups of bars from the foot of the axis, each with its value.
 type bars struct {
 	foot   float64
-	groups [][]bar // a bar of a group stands in its impl's place
+	groups [][]bar // each bar of a group is in its impl's place
 	places int
 }
 
@@ -318,7 +319,7 @@ func (b bars) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// points with what lies between the least and the most of the repetitions.
+// points are medians, with the range of the repetitions.
 type points struct {
 	plotter.XYs
 	plotter.YErrors
@@ -381,8 +382,7 @@ func addLine(p *plot.Plot, colour color.Color, thick bool, pts points) error {
 	return nil
 }
 
-// drawLoad has what was offered on the one axis and a figure of that on the
-// other.
+// drawLoad draws a figure against the rate offered.
 func drawLoad(p *plot.Plot, f figurePlot, rows []Row) error {
 	p.X.Label.Text = "requests a second offered, log scale"
 	p.X.Scale = plot.LogScale{}
@@ -397,7 +397,7 @@ func drawLoad(p *plot.Plot, f figurePlot, rows []Row) error {
 			}
 			pts.XYs = append(pts.XYs, plotter.XY{X: rate, Y: s.Median})
 			pts.YErrors = append(pts.YErrors, struct{ Low, High float64 }{s.Median - max(s.Min, s.Median/100), s.Max - s.Median})
-			values = append(values, s.Median, s.Max) // the whiskers, too, must fit
+			values = append(values, s.Median, s.Max) // the whiskers must fit too
 			ticks = append(ticks, plot.Tick{Value: rate, Label: number(rate)})
 		}
 		if err := addLine(p, loadColours[i%len(loadColours)], true, pts); err != nil {
@@ -410,10 +410,10 @@ func drawLoad(p *plot.Plot, f figurePlot, rows []Row) error {
 	return nil
 }
 
-// drawSpread has the percentiles on an axis that gives each further nine the
-// same room.
+// drawSpread draws percentiles on an axis on which each further nine has the same
+// width.
 func drawSpread(p *plot.Plot, _ figurePlot, rows []Row) error {
-	const most = 4.5 // where the maximum stands
+	const most = 4.5 // the place of the maximum
 	at := func(q float64) float64 { return min(-math.Log10(max(1-q, 1e-9)), most) }
 	p.X.Label.Text = "percentile"
 	p.X.Tick.Marker = plot.ConstantTicks{

@@ -15,14 +15,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// The client of W12: connections that speak Kafka's protocol with kmsg, and
-// nothing between them and the clock.
+// The client of W12: connections that speak Kafka's protocol with kmsg, without a
+// client library, so that as little as possible adds to the times measured.
 
 const (
 	pollTopic = "polls"
-	// pollWait is beyond the end of the job: no fetch is answered but by a record.
+	// pollWait is longer than the job: only a record answers a fetch.
 	pollWait = 10 * time.Minute
-	// answerLimit is how long a broker may take for any answer but a parked one.
+	// answerLimit bounds the wait for any answer but a parked one.
 	answerLimit = 30 * time.Second
 )
 
@@ -41,7 +41,7 @@ type poll struct {
 	offset    int64
 }
 
-// answer is what a poll's connection read, or could not read.
+// answer is a frame that a poll's connection read, or the error.
 type answer struct {
 	to    *poll
 	at    time.Time
@@ -49,7 +49,7 @@ type answer struct {
 	err   error
 }
 
-// park makes the topic and sends a fetch on each of n connections.
+// park creates the topic and sends a fetch on each of n connections.
 func park(addr string, n int) (_ *polls, err error) {
 	ps := &polls{answers: make(chan answer, 2*n)}
 	defer func() {
@@ -78,7 +78,7 @@ func park(addr string, n int) (_ *polls, err error) {
 	return ps, nil
 }
 
-// close hangs up.
+// close closes all connections.
 func (ps *polls) close() {
 	if ps.producer != nil {
 		_ = ps.producer.nc.Close()
@@ -89,7 +89,7 @@ func (ps *polls) close() {
 	ps.readers.Wait()
 }
 
-// wake produces to a partition and takes the time until its fetch is answered.
+// wake produces to a partition and returns the time until its fetch is answered.
 func (ps *polls) wake(i int) (time.Duration, error) {
 	p := ps.all[i]
 	req := produceRequest(pollTopic, p.partition)
@@ -127,7 +127,7 @@ func (ps *polls) wake(i int) (time.Duration, error) {
 	return got.at.Sub(begun), p.send()
 }
 
-// read takes the time of each answer as soon as it is there.
+// read passes each answer on with the time at which it was read.
 func (p *poll) read(answers chan<- answer) {
 	for {
 		frame, err := p.conn.read()
@@ -153,7 +153,8 @@ func (p *poll) request() *kmsg.FetchRequest {
 
 func (p *poll) send() error { return p.conn.write(p.conn.frame(p.request())) }
 
-// check requires the one record that was waited for.
+// check returns an error unless the answer has exactly the record that was waited
+// for.
 func (p *poll) check(frame []byte) error {
 	resp, err := p.conn.decode(p.request(), frame)
 	if err != nil {

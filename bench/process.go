@@ -11,19 +11,19 @@ import (
 	"time"
 )
 
-// server is a broker in a process of its own beside this one, so that its CPU
-// time can be told from the client's.
+// server is a broker in a process of its own, so that its CPU time can be told from
+// the client's.
 type server struct {
 	cmd   *exec.Cmd
 	addr  string        // where it listens
-	ended chan struct{} // closed when the process is gone
+	ended chan struct{} // closed when the process has ended
 	err   error         // how it ended; set before ended is closed
 }
 
-// serverLimit is how long a server may take to listen, and to end.
+// serverLimit bounds the wait for a server to listen, and to end.
 const serverLimit = 20 * time.Second
 
-// startServer starts a server and waits until it says "listening on host:port".
+// startServer starts a server and waits until it prints "listening on host:port".
 func startServer(cmd *exec.Cmd) (*server, error) {
 	said := &announcement{addr: make(chan string, 1)}
 	var stderr bytes.Buffer
@@ -33,8 +33,8 @@ func startServer(cmd *exec.Cmd) (*server, error) {
 	s := &server{cmd: cmd, ended: make(chan struct{})}
 	started := make(chan error, 1)
 	go func() {
-		// endWithParent is about the thread that starts the process: this one stays
-		// for as long as the server runs.
+		// endWithParent ends the server with the thread that started it, so this
+		// thread stays for as long as the server runs.
 		runtime.LockOSThread()
 		err := cmd.Start()
 		started <- err
@@ -61,7 +61,7 @@ func startServer(cmd *exec.Cmd) (*server, error) {
 	}
 }
 
-// stop ends the server, and says how it ended if that was not well.
+// stop ends the server. It returns an error unless the server ended with status 0.
 func (s *server) stop() error {
 	_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may be gone already
 	select {
@@ -77,12 +77,12 @@ func (s *server) stop() error {
 	return nil
 }
 
-// cpu is the CPU time that the server has used so far.
+// cpu returns the CPU time that the server has used so far.
 func (s *server) cpu() (time.Duration, error) { return processCPU(s.cmd.Process.Pid) }
 
-// quiet waits until the server does nothing any more, which is when it has read
-// and parked all that was sent. One that is never quiet is waited for in vain:
-// its CPU is in the figures.
+// quiet waits until the server is idle, that is, until it has read and parked all
+// that was sent, but no longer than serverLimit: the CPU of a server that is never
+// idle is part of its figures.
 func (s *server) quiet() error {
 	const span = 50 * time.Millisecond
 	for still, end := 0, time.Now().Add(serverLimit); still < 2 && time.Now().Before(end); {
@@ -103,7 +103,8 @@ func (s *server) quiet() error {
 	return nil
 }
 
-// announcement is a server's standard output, of which one line matters.
+// announcement is a server's standard output. It sends the address of the first
+// line that names one.
 type announcement struct {
 	addr chan string // capacity 1
 	line []byte

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/term"
 )
 
-// progress is a bar on standard error where that is a terminal, and one line
-// for each workload where it is not.
+// progress is a bar on standard error if that is a terminal, and otherwise one line
+// for each workload.
 type progress struct {
 	mu   sync.Mutex
 	bar  *progressbar.ProgressBar
@@ -54,7 +54,7 @@ func (p *progress) add() {
 	}
 }
 
-// clear takes the bar off the screen while something else is printed.
+// clear removes the bar from the terminal before something else is printed.
 func (p *progress) clear() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

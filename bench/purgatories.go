@@ -9,8 +9,8 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// The purgatory's workloads have no rival in Go: they are measured for what
-// they take, and Purgatory and Threshold against each other.
+// The purgatory's workloads have no rival in Go. They show what an operation costs,
+// and compare Purgatory with Threshold.
 
 var purgatoryRival = rival{
 	name:  "purgatory",
@@ -25,13 +25,13 @@ var purgatoryRival = rival{
 		defer func() { must(p.Shutdown(context.Background())) }()
 		switch j.Workload {
 		case "W8":
-			return w8(j, p)
+			return watch(j, p)
 		case "W9":
-			return w9(j, p)
+			return openLoad(j, p)
 		case "W10":
-			return w10Check(j, p)
+			return hotKeyCheck(j, p)
 		case "W11":
-			return w11(j, p)
+			return contention(j, p)
 		}
 		return Result{}, fmt.Errorf("purgatory: unknown workload %q", j.Workload)
 	},
@@ -42,7 +42,7 @@ var thresholdRival = rival{
 	setup: "limbo's Threshold[string, int64], zero Options; completed by Advance",
 	does:  []string{"W10"},
 	bytes: 400,
-	run:   w10Advance,
+	run:   hotKeyAdvance,
 }
 
 // manyKeys is how many keys there are to draw from.
@@ -56,7 +56,7 @@ func keyNames() []string {
 	return names
 }
 
-// watched is an operation that completes once it is told to.
+// watched is an operation that can complete once ready is set.
 type watched struct{ ready atomic.Bool }
 
 func (w *watched) TryComplete() bool          { return w.ready.Load() }

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// record is all that a report is made of, and what results.json holds.
+// record is the contents of results.json, from which a report is made.
 type record struct {
 	Machine Machine
 	Quick   bool
@@ -30,8 +30,8 @@ func (rec record) save(dir string) error {
 	return os.WriteFile(filepath.Join(dir, "results.json"), b, 0o644)
 }
 
-// loadRecords reads a record, or several into one: of each workload that a later
-// one has, it is the later one's results that count, and the report says so.
+// loadRecords reads records and merges them into one. The results of a workload are
+// those of the last record that has it, which the report mentions.
 func loadRecords(files []string) (rec record, err error) {
 	for i, name := range files {
 		b, err := os.ReadFile(name)
@@ -51,7 +51,7 @@ func loadRecords(files []string) (rec record, err error) {
 	return rec, nil
 }
 
-// replace puts a later run's results in the place of those of the same workloads.
+// replace replaces the results of all workloads that a later run has with its own.
 func (rec *record) replace(later record) error {
 	a, b := rec.Machine, later.Machine
 	if a.CPU != b.CPU || a.Cores != b.Cores || a.Kernel != b.Kernel || a.Go != b.Go {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// saveReport writes the Markdown report into dir and its plots into plotDir,
-// which the report calls plotRef.
+// saveReport writes the Markdown report into dir and its plots into plotDir, to
+// which the report refers as plotRef.
 func saveReport(dir, name, plotDir, plotRef string, rec record) error {
 	for _, d := range []string{dir, plotDir} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
@@ -35,7 +35,7 @@ func writeReport(b io.Writer, rec record, rows []Row, plots []savedPlot, plotRef
 	line("# Benchmarks\n")
 	line("Made by `%s`; do not edit by hand.", m.Command)
 	if rec.Quick {
-		line("\n**A quick run: smaller sizes, short measurements. A look, not figures to quote.**")
+		line("\n**A quick run: smaller sizes, short measurements. A preview, not figures to quote.**")
 	}
 	line("")
 	t := table{head: []string{"", ""}, left: 2, rows: [][]string{
@@ -56,7 +56,7 @@ func writeReport(b io.Writer, rec record, rows []Row, plots []savedPlot, plotRef
 	t.markdown(b)
 	each := "Each figure is from one run."
 	if rec.Count > 1 {
-		each = fmt.Sprintf("Each figure is the median of %d repetitions, with the least and the most in\nbrackets.", rec.Count)
+		each = fmt.Sprintf("Each figure is the median of %d repetitions, with the smallest and the largest in\nbrackets.", rec.Count)
 	}
 	line("\n%s\n%s\n", each, strings.TrimSpace(howMeasured))
 
@@ -74,7 +74,7 @@ func writeReport(b io.Writer, rec record, rows []Row, plots []savedPlot, plotRef
 	t.markdown(b)
 
 	if t = targetTable(rows); len(t.rows) > 0 {
-		line("\n## To reach\n")
+		line("\n## Targets\n")
 		t.markdown(b)
 	}
 	for _, w := range workloads {
@@ -92,7 +92,7 @@ func writeReport(b io.Writer, rec record, rows []Row, plots []savedPlot, plotRef
 	}
 	if len(rec.Gaps) > 0 {
 		line("\n## Gaps\n")
-		line("What was not measured, and why. A dash in a table is a figure that the\nrival has none of.\n")
+		line("What was not measured, and why. A dash in a table is a figure that the rival\ndoes not have.\n")
 		t = table{head: []string{"", "impl", "size", "why"}, left: 4}
 		for _, g := range rec.Gaps {
 			t.rows = append(t.rows, []string{g.Workload, g.Impl, g.sizes(), g.Reason})
@@ -102,21 +102,21 @@ func writeReport(b io.Writer, rec record, rows []Row, plots []savedPlot, plotRef
 }
 
 const howMeasured = `
-Every repetition of every impl at every size is a child process of
-its own; repetitions go round the impls, so that a drift of the machine meets
-all alike. All get the same delays, from the same seed, keep their handles in
-the same way, and are called through the same interface. Where a callback need
-not know which timer it is for, impls that take functions get one function for
-all timers; where it must (W3, W6), they get a closure each, as users write it.
-The row *(control)* is the loop with timers that do nothing: what it shows is in
-every other row, and has been subtracted from none. A size that an impl was not
-asked to do stands as a size of its own. CPU is user and system time of the
-whole process by getrusage, wake-ups its voluntary context switches; memory is
-the live heap after a full collection, handles included, and in W7 what is
-resident. 100M timers are held once in a run, so those rows have no brackets. In
-W4 the control runs beside one goroutine for each core, woken when the burst
-would be due, that works and yields as a wheel's workers do: what any goroutine
-would wait then, timers or not. In W12 client and server are two processes that
-share the machine, the client is the same for both, and a server's CPU is read
-from its process's own clock.
+Every repetition of every impl at every size is a child process of its own. The
+impls take turns, so that a drift of the machine affects all alike. All get the
+same delays, from the same seed, keep their handles in the same way, and are
+called through the same interface. Where a callback need not know which timer it
+is for, impls that take functions get one function for all timers; where it must
+(W3, W6), they get a closure each, as users write it. The row *(control)* is the
+loop with timers that do nothing: its figures are part of those of every other
+row, and have been subtracted from none. A size that was reduced for an impl is
+shown as a size of its own. CPU is the user and system time of the whole process
+by getrusage, wake-ups are its voluntary context switches; memory is the live heap
+after a full collection, handles included, and in W7 the resident memory. 100M
+timers are held once in a run, so those rows have no brackets. In W4 the control
+runs beside one goroutine for each core, woken when the burst would be due, that
+works and yields as a wheel's workers do: the delay of any goroutine then, with or
+without timers. In W12 client and server are two processes that share the machine,
+the client is the same for both, and a server's CPU is read from its process's own
+clock.
 `

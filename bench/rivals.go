@@ -7,25 +7,25 @@ import (
 	"slices"
 )
 
-// rival is one impl of workloads.md.
+// rival is one implementation that is measured.
 type rival struct {
 	name  string
 	setup string   // how it is set up, for the report
 	does  []string // workloads
-	// most is how many timers it is asked to hold, 0 for any number: larger
-	// sizes are done once, at this one, and say so in their params.
+	// most is the largest number of timers it is asked to hold, 0 for no limit.
+	// Larger sizes are measured once, at this one, which their params show.
 	most int
-	// bytes is what a timer takes there, roughly and with room to work, to
-	// tell what does not fit into memory.
+	// bytes is roughly the memory of a timer there, working space included, by
+	// which a size that does not fit into memory is recognised.
 	bytes int
-	// missing says why it cannot run here; nil if it always can.
+	// missing returns why it cannot run here, or "". It is nil if it always can.
 	missing func() string
-	// server makes the program that run starts, for a rival that is one. It is
-	// called in the runner, and makes it once.
+	// server builds the program that run starts, for a rival that is a server, and
+	// returns its path. It is called in the runner, and builds it once.
 	server func() (string, error)
-	// run does a job in this process, which is a child made for it.
+	// run does a job in this process, which is a child started for it.
 	run func(Job) (Result, error)
-	// command is what does a job instead, for a rival that is not in Go.
+	// command is the command line that does a job, for a rival that is not in Go.
 	command func(Job) []string
 }
 
@@ -54,10 +54,10 @@ func inProcess[H any](open opener[H]) func(Job) (Result, error) {
 
 func (r rival) can(workload string) bool { return slices.Contains(r.does, workload) }
 
-// timers says whether the rival is one of timers at all.
+// timers reports whether the rival has timers at all.
 func (r rival) timers() bool { return slices.ContainsFunc(timerWorkloads, r.can) }
 
-// params cuts a workload's size down to what the rival is asked to hold.
+// params reduces a workload's size to the most that the rival is asked to hold.
 func (r rival) params(w workload, p Params) Params {
 	if r.most == 0 || p[w.size] <= r.most {
 		return p
@@ -79,7 +79,7 @@ func rivalNamed(name string) (rival, bool) {
 	return rival{}, false
 }
 
-// argv is the command line of the child that does j.
+// argv returns the command line of the child that does j.
 func (r rival) argv(self string, j Job) ([]string, error) {
 	if r.command != nil {
 		return r.command(j), nil
@@ -94,7 +94,7 @@ func (r rival) argv(self string, j Job) ([]string, error) {
 	return []string{self, childFlag, string(b)}, err
 }
 
-// childFlag has this binary do one job and print its result.
+// childFlag makes this binary do one job and print its result.
 const childFlag = "-child"
 
 func child(arg string) error {

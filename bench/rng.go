@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// rng is SplitMix64: a few instructions, and the same few lines in Java, so
-// that every rival gets the same delays.
+// rng is SplitMix64. It takes a few instructions, and is as short in Java, so that
+// every rival gets the same delays.
 type rng uint64
 
 func (r *rng) next() uint64 {
@@ -17,20 +17,21 @@ func (r *rng) next() uint64 {
 	return z ^ z>>31
 }
 
-// below is a number in [0, n), for n up to 2^32.
+// below returns a number in [0, n), for n up to 2^32.
 func (r *rng) below(n uint64) uint64 { return r.next() >> 32 * n >> 32 }
 
-// delay is in [from, to), in whole microseconds; they are at most 71 minutes
-// apart.
+// delay returns a duration in [from, to), in whole microseconds. from and to are at
+// most 71 minutes apart.
 func (r *rng) delay(from, to time.Duration) time.Duration {
 	return from + time.Duration(r.below(uint64((to-from)/time.Microsecond)))*time.Microsecond
 }
 
-// The delays of timers that are held, and of those that are stopped at once.
+// held returns the delay of a timer that is held, brief that of one that is stopped
+// at once.
 func (r *rng) held() time.Duration  { return r.delay(time.Minute, time.Hour) }
 func (r *rng) brief() time.Duration { return r.delay(time.Second, 31*time.Second) }
 
-// shuffled is the numbers below n in random order.
+// shuffled returns the numbers below n in random order.
 func (r *rng) shuffled(n int) []uint32 {
 	p := make([]uint32, n)
 	for i := range p {
@@ -41,10 +42,11 @@ func (r *rng) shuffled(n int) []uint32 {
 	return p
 }
 
-// fraction is in [0, 1).
+// fraction returns a number in [0, 1).
 func (r *rng) fraction() float64 { return float64(r.next()>>11) / (1 << 53) }
 
-// normal is normally distributed, with mean 0 and deviation 1 (Box and Muller).
+// normal returns a normally distributed number with mean 0 and deviation 1 (Box and
+// Muller).
 func (r *rng) normal() float64 {
 	return math.Sqrt(-2*math.Log(1-r.fraction())) * math.Cos(2*math.Pi*r.fraction())
 }

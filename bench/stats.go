@@ -17,17 +17,17 @@ func newStat(values []float64) Stat {
 	return Stat{Median: (v[(n-1)/2] + v[n/2]) / 2, Min: v[0], Max: v[n-1]}
 }
 
-// Row is what one rival did in one workload at one size: all repetitions.
+// Row is the figures of one rival in one workload at one size, over all repetitions.
 type Row struct {
 	Workload, Impl string
 	Params         Params
 	Reps           int
-	Stats          map[string]Stat // a metric that no repetition has is absent
+	Stats          map[string]Stat // without metrics that no repetition has
 	Quantiles      []float64       // the median at each point
 	Curve          []map[string]Stat
 }
 
-// rowsOf joins repetitions, keeping the order in which results first came.
+// rowsOf joins repetitions into rows, in the order of their first results.
 func rowsOf(results []Result) []Row {
 	type key struct{ workload, impl, params string }
 	var order []key
@@ -74,7 +74,7 @@ func newRow(group []Result) Row {
 	return row
 }
 
-// joinCurves has the figures at each rate that any repetition was offered.
+// joinCurves returns the figures at each rate that was offered in any repetition.
 func joinCurves(group []Result) []map[string]Stat {
 	at := map[float64]map[string][]float64{}
 	for _, r := range group {
@@ -98,7 +98,7 @@ func joinCurves(group []Result) []map[string]Stat {
 	return curve
 }
 
-// line is the row as -json prints it: medians.
+// line returns the row as -json prints it: medians.
 func (r Row) line() Result {
 	m := Metrics{}
 	for name, s := range r.Stats {
@@ -107,7 +107,7 @@ func (r Row) line() Result {
 	return Result{Workload: r.Workload, Impl: r.Impl, Params: r.Params, Metrics: m}
 }
 
-// String is the median with the least and the most; a gap is a dash.
+// cell formats the median with the smallest and the largest, or a dash for a gap.
 func (r Row) cell(metric string) string {
 	s, ok := r.Stats[metric]
 	switch {
@@ -121,8 +121,8 @@ func (r Row) cell(metric string) string {
 
 const gapMark = "–"
 
-// number is three digits that mean something, or the whole number, with
-// thousands set apart.
+// number formats three significant digits, or a large number in full with
+// thousands separated.
 func number(x float64) string {
 	switch a := math.Abs(x); {
 	case x == math.Trunc(x) && a < 1e4, a >= 100 && a < 1e4:
@@ -148,7 +148,7 @@ func number(x float64) string {
 	return fmt.Sprintf("%.3g", x)
 }
 
-// sortRows puts a workload's rows in the order of sizes, then of rivals.
+// sortRows sorts by workload, then by size, then by rival.
 func sortRows(rows []Row) {
 	slices.SortStableFunc(rows, func(a, b Row) int {
 		return cmp.Or(
@@ -172,7 +172,8 @@ func workloadIndex(name string) int {
 	return slices.IndexFunc(workloads, func(w workload) bool { return w.name == name })
 }
 
-// rivalIndex puts what is not in the list last: the control.
+// rivalIndex returns the place of a rival. The control, which is not in the list,
+// comes last.
 func rivalIndex(name string) int {
 	if i := slices.IndexFunc(rivals, func(r rival) bool { return r.name == name }); i >= 0 {
 		return i

@@ -7,16 +7,16 @@ import (
 	"unicode/utf8"
 )
 
-// table is headed columns of text; the first ones stand to the left, figures
-// to the right.
+// table is columns of text with a heading. The first ones are aligned to the left,
+// figures to the right.
 type table struct {
 	head []string
 	left int
 	rows [][]string
 }
 
-// workloadTable is all rows of a workload: a size and an impl in each, dashes
-// where a rival has no such figure.
+// workloadTable has all rows of a workload: size, impl, and the figures, with dashes
+// for those that a rival does not have.
 func workloadTable(w workload, rows []Row) table {
 	t := table{head: append([]string{"size", "impl"}, w.metrics...), left: 2}
 	for _, row := range rows {
@@ -86,7 +86,7 @@ func (t table) markdown(w io.Writer) {
 	}
 }
 
-// printTables is what the terminal gets.
+// printTables prints all tables as text.
 func printTables(w io.Writer, rec record) {
 	rows := rowsOf(rec.Results)
 	sortRows(rows)
@@ -99,7 +99,7 @@ func printTables(w io.Writer, rec record) {
 		t.text(w)
 	}
 	if t := targetTable(rows); len(t.rows) > 0 {
-		_, _ = fmt.Fprintf(w, "\nTo reach\n\n")
+		_, _ = fmt.Fprintf(w, "\nTargets\n\n")
 		t.text(w)
 	}
 	_, _ = fmt.Fprintln(w)

@@ -2,14 +2,14 @@ package main
 
 import "fmt"
 
-// target is a figure of workloads.md to be reached: got at most bound.
+// target is a figure that is to be at most bound.
 type target struct {
 	workload, text string
 	bound          float64
 	got            func(figures) (float64, bool)
 }
 
-// figures finds medians.
+// figures are rows in which medians are looked up.
 type figures []Row
 
 func (f figures) at(workload, impl, metric string, p Params) (float64, bool) {
@@ -22,7 +22,7 @@ func (f figures) at(workload, impl, metric string, p Params) (float64, bool) {
 	return 0, false
 }
 
-// one is a figure itself, ratio one rival's by another's.
+// one is a figure itself, ratio that of one rival divided by that of another.
 func one(workload, impl, metric string, p Params) func(figures) (float64, bool) {
 	return func(f figures) (float64, bool) { return f.at(workload, impl, metric, p) }
 }
@@ -39,7 +39,7 @@ func quotient(a, b func(figures) (float64, bool)) func(figures) (float64, bool) 
 	}
 }
 
-// worst is the largest of impl's figures in all sizes.
+// worst is the largest of impl's figures over all sizes.
 func worst(workload, impl, metric string) func(figures) (float64, bool) {
 	return func(f figures) (most float64, any bool) {
 		for _, row := range f {
@@ -51,8 +51,8 @@ func worst(workload, impl, metric string) func(figures) (float64, bool) {
 	}
 }
 
-// againstBest is the largest of impl's figures by the best rival's at the
-// same size. limbo's own other faces are no rivals.
+// againstBest is the largest ratio, over all sizes, of impl's figure to that of the
+// best rival at the same size. limbo's own front ends are not rivals.
 func againstBest(workload, impl, metric string) func(figures) (float64, bool) {
 	return func(f figures) (most float64, any bool) {
 		for _, row := range f {
@@ -72,7 +72,7 @@ func againstBest(workload, impl, metric string) func(figures) (float64, bool) {
 	}
 }
 
-// aboveControl is what a rival's timers take at W6's rate, without the loop
+// aboveControl is the CPU of a rival's timers at W6's rate, without that of the loop
 // that touches them.
 func aboveControl(impl string) func(figures) (float64, bool) {
 	return func(f figures) (float64, bool) {
@@ -96,7 +96,7 @@ var (
 	parked10k = Params{"parked": 10_000}
 )
 
-// targets are looked up at the full sizes; a quick run shows those that it has.
+// targets refer to the full sizes. A quick run shows those whose figures it has.
 var targets = []target{
 	{"W1", "ns, × stdlib at 1M pending", .30, ratio("W1", "ns_per_op", "timingwheel", "stdlib", million)},
 	{"W1", "ns, × stdlib at 0 pending", .50, ratio("W1", "ns_per_op", "timingwheel", "stdlib", none)},
@@ -128,8 +128,8 @@ var targets = []target{
 		return each / 10, ok
 	}},
 	{"W8", "ns_per_op with 3 keys", 700, one("W8", "purgatory", "ns_per_op", Params{"keys": 3})},
-	// What the process allocates besides, its timers and its figures, is in the
-	// third decimal.
+	// What else the process allocates, its timers and its figures, is in the third
+	// decimal.
 	{"W8", "allocs_per_op with 3 keys", 2.01, one("W8", "purgatory", "allocs_per_op", Params{"keys": 3})},
 	{"W8", "watched_after", 0, worst("W8", "purgatory", "watched_after")},
 	{"W8", "retained_bytes, within a page", 4096, worst("W8", "purgatory", "retained_bytes")},
@@ -149,7 +149,7 @@ var targets = []target{
 	{"W12", "idle_cpu_pct", 1, one("W12", "limbo-broker", "idle_cpu_pct", parked10k)},
 }
 
-// targetTable says of each target that has its figures whether it is reached.
+// targetTable shows whether each target that has its figures is reached.
 func targetTable(rows []Row) table {
 	t := table{head: []string{"", "timingwheel", "at most", "measured", "reached"}, left: 2}
 	for _, target := range targets {

@@ -2,35 +2,36 @@ package main
 
 import "time"
 
-// Timers is what every rival can do, and all that a workload sees of one. H is
-// its handle, kept by value, as its users keep it.
+// Timers is what every rival can do, and all that a workload knows of it. H is the
+// rival's handle, kept by value, as its users keep it.
 //
-// A workload is a function with H as its type parameter that calls Timers
-// through the interface. So it is compiled once for each shape of handle, a
-// handle is never boxed, and each call costs every rival the same one step
-// through an interface table.
+// A workload is a function with H as its type parameter that calls Timers through
+// the interface. So it is compiled once for each shape of handle, a handle is never
+// boxed, and each call costs every rival the same indirection through an interface
+// table.
 type Timers[H any] interface {
-	// Start has the common callback called with 0 after d. No identity is
-	// asked for, so that no rival need make a closure for one.
+	// Start calls the common callback with 0 after d. Without an identity, no
+	// rival has to make a closure for each timer.
 	Start(d time.Duration) H
-	// StartID has it called with id: rivals that hold functions make a
-	// closure, as their users do.
+	// StartID calls it with id. Rivals that hold functions make a closure, as
+	// their users do.
 	StartID(id uint64, d time.Duration) H
-	// Stop says whether the callback will never be called, as far as the
-	// rival can say.
+	// Stop reports whether the callback will never be called, as far as the
+	// rival knows.
 	Stop(h H) bool
-	// Reset gives a pending timer a new delay, the way the rival's users do,
-	// and returns its handle, which may be another one.
+	// Reset changes the delay of a pending timer as the rival's users do. It
+	// returns the timer's handle, which may be a different one, and reports
+	// whether the timer was pending.
 	Reset(h H, d time.Duration) (H, bool)
 	// Close ends its goroutines.
 	Close()
 }
 
-// opener makes a rival whose timers call fire.
+// opener opens a rival whose timers call fire.
 type opener[H any] func(fire func(id uint64)) (Timers[H], error)
 
-// settler is for rivals that take timers over some time after they were
-// started: Settle waits until they have.
+// settler is implemented by rivals that place timers some time after they were
+// started. Settle waits until all are placed.
 type settler interface{ Settle() }
 
 func settle[H any](t Timers[H]) {
@@ -39,7 +40,8 @@ func settle[H any](t Timers[H]) {
 	}
 }
 
-// must is for a rival that refuses a timer, which none is set up to do.
+// must panics on an error. It is for rivals that could refuse a timer, but are not
+// configured to.
 func must(err error) {
 	if err != nil {
 		panic(err)

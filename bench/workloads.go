@@ -2,38 +2,51 @@ package main
 
 import "fmt"
 
-// workload is one of workloads.md.
+// workload is one thing that is measured, with its sizes and its figures.
 type workload struct {
 	name, title string
-	size        string   // the parameter that says how many timers are held
+	size        string   // the parameter that is the number of timers held
 	metrics     []string // in the order of the tables
 	full, quick []Params
-	// sleeps: children only sleep, so in a quick run all do so at once, beside
-	// the other workloads.
+	// sleeps means that the children only sleep. In a quick run they all run at
+	// once, beside the other workloads.
 	sleeps bool
 }
 
-var workloads = []workload{w1Workload, w2Workload, w3Workload, w4Workload, w5Workload, w6Workload, w7Workload,
-	w8Workload, w9Workload, w10Workload, w11Workload, w12Workload}
+// workloads in the order of their numbers.
+var workloads = []workload{
+	startStopWorkload,
+	holdWorkload,
+	fireWorkload,
+	burstWorkload,
+	idleWorkload,
+	heartbeatWorkload,
+	scaleWorkload,
+	watchWorkload,
+	loadWorkload,
+	hotKeyWorkload,
+	contentionWorkload,
+	longPollWorkload,
+}
 
-// work does a job of timers with an in-process rival; those of the purgatory are
-// in purgatories.go, those of brokers in w12.go.
+// work does a job of timers with an in-process rival. Those of the purgatory are
+// in purgatories.go, those of brokers in longpoll.go.
 func work[H any](j Job, open opener[H]) (Result, error) {
 	switch j.Workload {
 	case "W1":
-		return w1(j, open)
+		return startStop(j, open)
 	case "W2":
-		return w2(j, open)
+		return holdAndStop(j, open)
 	case "W3":
-		return w3(j, open)
+		return fireTimers(j, open)
 	case "W4":
-		return w4(j, open)
+		return burst(j, open)
 	case "W5":
-		return w5(j, open)
+		return idleTimer(j, open)
 	case "W6":
-		return w6(j, open)
+		return heartbeat(j, open)
 	case "W7":
-		return w7(j, open)
+		return scale(j, open)
 	}
 	return Result{}, fmt.Errorf("unknown workload %q", j.Workload)
 }

@@ -2,15 +2,15 @@ package hashedwheel
 
 import "sync/atomic"
 
-// queue is an unbounded queue for many producers and one consumer, in chunks
-// as JCTools' MpscUnboundedArrayQueue, which Netty takes for this. A producer
-// claims a place by one atomic addition; a chunk is used once and then left to
-// the garbage collector, so a slow producer can never meet a place used anew.
+// queue is an unbounded queue for many producers and one consumer, in chunks as
+// JCTools' MpscUnboundedArrayQueue, which Netty uses for this. A producer claims a
+// place by one atomic addition. A chunk is used once and then left to the garbage
+// collector, so a slow producer never writes to a place that is used again.
 type queue struct {
 	tail atomic.Pointer[chunk] // any producer writes
 	// The consumer's own:
 	head   *chunk
-	next   int          // the place in head to be read next
+	next   int          // the next place in head to read
 	popped atomic.Int64 // only the consumer writes
 }
 
@@ -48,8 +48,9 @@ func (q *queue) push(t *Timeout) {
 	}
 }
 
-// pop takes the first timeout, or nil if there is none, or if its producer has
-// claimed the place and not written it yet: the next tick will find it.
+// pop removes and returns the first timeout. It returns nil if there is none, or if
+// the producer that claimed the place has not written it yet; the next tick will
+// find it.
 func (q *queue) pop() *Timeout {
 	if q.next == chunkSize {
 		follow := q.head.follow.Load()
@@ -68,9 +69,10 @@ func (q *queue) pop() *Timeout {
 	return t
 }
 
-// len is how many were pushed and not popped. Any goroutine may ask.
+// len returns the number of timeouts that were pushed and not popped. Any goroutine
+// may call it.
 func (q *queue) len() int64 {
-	popped := q.popped.Load() // first, so that it is not more than what follows
+	popped := q.popped.Load() // read first, so that the difference is not negative
 	c := q.tail.Load()
 	return c.before + min(c.claimed.Load(), chunkSize) - popped
 }

@@ -14,8 +14,8 @@ type Timeout struct {
 	deadline int64        // nanoseconds after the timer's start
 	state    atomic.Int32 // any goroutine, once, away from stateInit
 
-	// The worker's own, once the timeout was handed over:
-	bucket     *bucket // nil: in no bucket yet, or no more
+	// The worker's own, once it has taken the timeout over:
+	bucket     *bucket // nil: not in a bucket yet, or no longer
 	next, prev *Timeout
 	rounds     int64
 }
@@ -30,8 +30,9 @@ const (
 	stateExpired
 )
 
-// Cancel says true if the task will never run. The timeout leaves the wheel at
-// the next tick. Safe from any goroutine; it does not block.
+// Cancel reports whether this call prevents the task from running. The timeout
+// leaves the wheel at the next tick. Cancel is safe for use from any goroutine and
+// does not block.
 func (t *Timeout) Cancel() bool {
 	if !t.state.CompareAndSwap(stateInit, stateCancelled) {
 		return false
@@ -40,22 +41,22 @@ func (t *Timeout) Cancel() bool {
 	return true
 }
 
-// Cancelled says whether Cancel came first.
+// Cancelled reports whether the timeout was cancelled before its deadline.
 func (t *Timeout) Cancelled() bool { return t.state.Load() == stateCancelled }
 
-// Expired says whether the deadline came first; the task may still be running.
+// Expired reports whether the deadline came first. The task may still be running.
 func (t *Timeout) Expired() bool { return t.state.Load() == stateExpired }
 
-// Timer is the timer that holds the timeout.
+// Timer returns the timer that holds the timeout.
 func (t *Timeout) Timer() *Timer { return t.timer }
 
-// Task is what was given to NewTimeout.
+// Task returns the function that was given to NewTimeout.
 func (t *Timeout) Task() func(*Timeout) { return t.task }
 
-// Deadline is when the timeout is due.
+// Deadline returns the time at which the timeout is due.
 func (t *Timeout) Deadline() time.Time { return t.timer.started.Add(time.Duration(t.deadline)) }
 
-// run is the task with its panics kept from the worker.
+// run calls the task and recovers its panics.
 func (t *Timeout) run() {
 	defer func() {
 		if v := recover(); v != nil {
@@ -65,7 +66,7 @@ func (t *Timeout) run() {
 	t.task(t)
 }
 
-// bucket is a doubly linked list of timeouts. Only the worker touches it.
+// bucket is a doubly linked list of timeouts. Only the worker accesses it.
 type bucket struct{ head, tail *Timeout }
 
 func (b *bucket) add(t *Timeout) {
@@ -92,7 +93,8 @@ func (b *bucket) remove(t *Timeout) {
 	t.prev, t.next, t.bucket = nil, nil, nil
 }
 
-// expire runs what is due in the bucket and counts the rest one round down.
+// expire runs the timeouts of the bucket that are due, and counts the others down by
+// one round.
 func (b *bucket) expire(timer *Timer) {
 	for t := b.head; t != nil; {
 		next := t.next
@@ -104,14 +106,14 @@ func (b *bucket) expire(timer *Timer) {
 			timer.pending.Add(-1)
 			timer.execute(t)
 		}
-		// Otherwise it was cancelled, so it is in the queue of those, or about
-		// to be: it is unlinked and counted out there, once.
+		// Otherwise it was cancelled. It is in the queue of cancelled timeouts, or
+		// about to be: dropCancelled unlinks and uncounts it, once.
 		t = next
 	}
 }
 
-// drainTo takes everything out and appends what is neither cancelled nor
-// expired.
+// drainTo empties the bucket, and appends the timeouts that are neither cancelled
+// nor expired.
 func (b *bucket) drainTo(all []*Timeout) []*Timeout {
 	for b.head != nil {
 		t := b.head

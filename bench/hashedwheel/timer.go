@@ -17,23 +17,23 @@ type Options struct {
 	Tick time.Duration
 
 	// TicksPerWheel is the number of buckets, rounded up to a power of two.
-	// Default 512; 1 to 2^30. Timeouts that share a bucket are all looked at
-	// once a round, so have more buckets when you have many timeouts.
+	// Default 512; 1 to 2^30. The timeouts of a bucket are all visited once a
+	// round, so many timeouts need more buckets.
 	TicksPerWheel int
 
-	// MaxPending bounds the timeouts that are pending; beyond it NewTimeout
-	// says ErrTooMany. Default 0: no bound.
+	// MaxPending bounds the timeouts that are pending. Beyond it NewTimeout
+	// returns ErrTooMany. Default 0: no bound.
 	MaxPending int64
 
-	// Executor is given each task that is due. Default: called right there, on
-	// the worker, which a slow task holds up.
+	// Executor is called with each task that is due. Default: tasks are called on
+	// the worker, which a slow task delays.
 	Executor func(run func())
 }
 
-// ErrTooMany is returned for a timeout that Options.MaxPending refuses.
+// ErrTooMany is returned by NewTimeout when Options.MaxPending timeouts are pending.
 var ErrTooMany = errors.New("hashedwheel: MaxPending timeouts are pending already")
 
-// ErrStopped is returned for a timeout that comes after Stop.
+// ErrStopped is returned by NewTimeout and Start after Stop.
 var ErrStopped = errors.New("hashedwheel: stopped")
 
 const (
@@ -53,16 +53,16 @@ type Timer struct {
 	executor func(func())
 	bound    int64
 
-	fresh     *queue // started, not in a bucket yet
-	cancelled *queue // cancelled, perhaps still in a bucket
+	added     *queue // started, not in a bucket yet
+	cancelled *queue // cancelled, possibly still in a bucket
 	pending   atomic.Int64
 	state     atomic.Int32
 
 	start    sync.Once
 	started  time.Time     // set by the first start
 	stopping chan struct{} // closed by Stop
-	stopped  chan struct{} // closed by the worker when it has gone
-	left     []*Timeout    // what the worker found unprocessed; read after stopped
+	stopped  chan struct{} // closed by the worker when it ends
+	left     []*Timeout    // the unprocessed timeouts; read after stopped is closed
 }
 
 // A timer's states.
@@ -96,14 +96,15 @@ func New(o Options) (*Timer, error) {
 		wheel:     make([]bucket, n),
 		executor:  o.Executor,
 		bound:     o.MaxPending,
-		fresh:     newQueue(),
+		added:     newQueue(),
 		cancelled: newQueue(),
 		stopping:  make(chan struct{}),
 		stopped:   make(chan struct{}),
 	}, nil
 }
 
-// Start starts the worker, if nothing has yet. It says ErrStopped after Stop.
+// Start starts the worker, unless it was started before. After Stop it returns
+// ErrStopped.
 func (t *Timer) Start() error {
 	t.start.Do(func() {
 		t.started = time.Now()
@@ -117,10 +118,10 @@ func (t *Timer) Start() error {
 	return nil
 }
 
-// NewTimeout has task run after delay: never earlier, and at most one tick
-// later, plus what the tasks before it take. The errors are ErrTooMany and
-// ErrStopped. It does not block. One that races with Stop may be accepted and
-// forgotten, as in Netty.
+// NewTimeout runs task after delay: never earlier, and at most one tick later, plus
+// the time that the tasks before it take. The errors are ErrTooMany and ErrStopped.
+// It does not block. A timeout that races with Stop may be accepted and lost, as in
+// Netty.
 func (t *Timer) NewTimeout(task func(*Timeout), delay time.Duration) (*Timeout, error) {
 	if n := t.pending.Add(1); t.bound > 0 && n > t.bound {
 		t.pending.Add(-1)
@@ -135,11 +136,11 @@ func (t *Timer) NewTimeout(task func(*Timeout), delay time.Duration) (*Timeout, 
 		deadline = math.MaxInt64
 	}
 	timeout := &Timeout{timer: t, task: task, deadline: deadline}
-	t.fresh.push(timeout)
+	t.added.push(timeout)
 	return timeout, nil
 }
 
-// Pending is the number of timeouts that are neither expired nor, as of the
+// Pending returns the number of timeouts that are neither expired nor, as of the
 // last tick, cancelled.
 func (t *Timer) Pending() int64 { return t.pending.Load() }
 
@@ -181,7 +182,7 @@ func (t *Timer) work() {
 	for i := range t.wheel {
 		t.left = t.wheel[i].drainTo(t.left)
 	}
-	for timeout := t.fresh.pop(); timeout != nil; timeout = t.fresh.pop() {
+	for timeout := t.added.pop(); timeout != nil; timeout = t.added.pop() {
 		if !timeout.Cancelled() {
 			t.left = append(t.left, timeout)
 		}
@@ -189,8 +190,8 @@ func (t *Timer) work() {
 	t.dropCancelled()
 }
 
-// wait sleeps until the given tick is over, so that all that is due in it is
-// due. It says false when the timer was stopped meanwhile.
+// wait sleeps until the end of the given tick, when all timeouts in it are due. It
+// returns false when the timer was stopped meanwhile.
 func (t *Timer) wait(alarm *time.Timer, tick int64) bool {
 	for t.state.Load() != timerStopped {
 		d := t.tick*(tick+1) - t.now()
@@ -206,16 +207,16 @@ func (t *Timer) wait(alarm *time.Timer, tick int64) bool {
 	return false
 }
 
-// takeOver moves new timeouts into their buckets: at most 100,000, so that a
-// flood of them does not keep the worker from what is due.
+// takeOver moves new timeouts into their buckets, at most 100,000, so that a flood
+// of them does not keep the worker from those that are due.
 func (t *Timer) takeOver(tick int64) {
 	for range maxHandOver {
-		timeout := t.fresh.pop()
+		timeout := t.added.pop()
 		if timeout == nil {
 			return
 		}
 		if timeout.Cancelled() {
-			continue // it is in the other queue, and counted out there
+			continue // it is in the other queue, and uncounted from there
 		}
 		due := timeout.deadline / t.tick
 		timeout.rounds = (due - tick) / (t.mask + 1)
@@ -223,7 +224,7 @@ func (t *Timer) takeOver(tick int64) {
 	}
 }
 
-// dropCancelled unlinks what was cancelled since the last tick.
+// dropCancelled unlinks the timeouts that were cancelled since the last tick.
 func (t *Timer) dropCancelled() {
 	for timeout := t.cancelled.pop(); timeout != nil; timeout = t.cancelled.pop() {
 		if timeout.bucket != nil {
@@ -233,6 +234,6 @@ func (t *Timer) dropCancelled() {
 	}
 }
 
-// Queued is the number of timeouts that were started and are not in a bucket
+// Queued returns the number of timeouts that were started and are not in a bucket
 // yet.
-func (t *Timer) Queued() int64 { return t.fresh.len() }
+func (t *Timer) Queued() int64 { return t.added.len() }

@@ -15,10 +15,9 @@ import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
 /**
- * Netty's own HashedWheelTimer under W1, W2, W3 and W5, with the parameters,
- * delays and set-up that the Go side gives to its rivals; it prints the same
- * JSON. The JVM does not count allocations and cannot tell the size of a live
- * heap to the byte, so allocs_per_op is a gap.
+ * Netty's own HashedWheelTimer under W1, W2, W3 and W5, with the same
+ * parameters, delays and set-up as the rivals in Go. It prints the same JSON, but
+ * without allocs_per_op, as the JVM does not count allocations.
  *
  * <pre>java -cp netty-common.jar:jctools-core.jar NettyBench.java W1 pending=1000000 goroutines=1</pre>
  */
@@ -43,10 +42,10 @@ public final class NettyBench {
         timer.start();
         boolean inTime = true;
         switch (args[0]) {
-            case "W1": w1(timer, rng, quick); break;
-            case "W2": w2(timer, rng, quick); break;
-            case "W3": inTime = w3(timer, rng, all.get("slack")); break;
-            case "W5": w5(timer); break;
+            case "W1": startStop(timer, rng, quick); break;
+            case "W2": holdAndStop(timer, rng, quick); break;
+            case "W3": inTime = fire(timer, rng, all.get("slack")); break;
+            case "W5": idle(timer); break;
             default: throw new IllegalArgumentException("no workload " + args[0] + " here");
         }
         String head = "{\"workload\":\"" + args[0] + "\",\"impl\":\"netty-jvm\",\"params\":" + json(params);
@@ -57,7 +56,7 @@ public final class NettyBench {
         Runtime.getRuntime().halt(0);
     }
 
-    /** SplitMix64, as rng.go. */
+    /** SplitMix64, as in rng.go. */
     static final class Rng {
         long state;
         Rng(long seed) { state = seed; }
@@ -94,13 +93,13 @@ public final class NettyBench {
         return held;
     }
 
-    /** At most 100,000 are taken over in a tick. */
+    /** The worker takes over at most 100,000 in a tick. */
     static void settle(int n) throws Exception { Thread.sleep(20 + n / 50_000); }
 
-    static void w1(HashedWheelTimer timer, Rng rng, boolean quick) throws Exception {
+    static void startStop(HashedWheelTimer timer, Rng rng, boolean quick) throws Exception {
         int threads = params.get("goroutines").intValue();
         Timeout[] held = hold(timer, params.get("pending").intValue(), new Rng(rng.state));
-        // More than the Go side's: it is the JIT that warms up.
+        // Longer than on the Go side, for the JIT.
         long warm = quick ? 300_000_000L : 3_000_000_000L;
         long span = quick ? 200_000_000L : 1_000_000_000L;
         System.gc();
@@ -138,7 +137,7 @@ public final class NettyBench {
 
     static long spin(HashedWheelTimer timer, Rng rng, long span) {
         long n = 0;
-        for (long end = System.nanoTime() + span; System.nanoTime() < end; n += 256) {
+        for (long end = System.nanoTime() + span; n == 0 || System.nanoTime() < end; n += 256) {
             for (int i = 0; i < 256; i++) {
                 timer.newTimeout(NOTHING, rng.briefMicros(), TimeUnit.MICROSECONDS).cancel();
             }
@@ -146,7 +145,7 @@ public final class NettyBench {
         return n;
     }
 
-    static void w2(HashedWheelTimer timer, Rng rng, boolean quick) throws Exception {
+    static void holdAndStop(HashedWheelTimer timer, Rng rng, boolean quick) throws Exception {
         int n = params.get("timers").intValue();
         int[] order = rng.shuffled(n);
         spin(timer, new Rng(7), quick ? 300_000_000L : 3_000_000_000L); // the JIT
@@ -176,12 +175,12 @@ public final class NettyBench {
         metrics.put("gc_ms", collections[1] / 1e6);
         held = null;
         long kept = Long.MAX_VALUE;
-        for (int i = 0; i < 15; i++) { // until it comes to rest
+        for (int i = 0; i < 15; i++) { // until it no longer shrinks
             Thread.sleep(100);
             long now = liveHeap() - before;
-            boolean resting = kept - now <= peak / 100;
+            boolean settled = kept - now <= peak / 100;
             kept = now;
-            if (resting) {
+            if (settled) {
                 break;
             }
         }
@@ -199,14 +198,14 @@ public final class NettyBench {
 
     static final long NOT_FIRED = Long.MIN_VALUE;
 
-    static boolean w3(HashedWheelTimer timer, Rng rng, long slack) throws Exception {
+    static boolean fire(HashedWheelTimer timer, Rng rng, long slack) throws Exception {
         int n = params.get("timers").intValue();
         for (int i = 0; i < 100_000; i++) { // the JIT
             timer.newTimeout(NOTHING, rng.below(200_000), TimeUnit.MICROSECONDS);
         }
         Thread.sleep(300);
         long gap = 4_000;
-        long lead = 300_000_000L + n * slack * 3_000;
+        long lead = slack * (300_000_000L + n * 3_000L);
         AtomicLongArray late = new AtomicLongArray(n);
         for (int i = 0; i < n; i++) {
             late.set(i, NOT_FIRED);
@@ -247,7 +246,7 @@ public final class NettyBench {
 
     static double at(long[] sorted, double q) { return sorted[(int) (q * (sorted.length - 1))] / 1e6; }
 
-    static void w5(HashedWheelTimer timer) throws Exception {
+    static void idle(HashedWheelTimer timer) throws Exception {
         Timeout held = timer.newTimeout(NOTHING, 10, TimeUnit.MINUTES);
         System.gc();
         Thread.sleep(500);

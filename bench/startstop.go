@@ -6,29 +6,29 @@ import (
 	"time"
 )
 
-var w1Workload = workload{
+var startStopWorkload = workload{
 	name: "W1", title: "start and stop, beside timers that are pending", size: "pending",
 	metrics: []string{"ns_per_op", "allocs_per_op"},
 	full:    withGoroutines(sizes("pending", 0, 1_000, 1_000_000, 10_000_000), 1, 2),
 	quick:   append(withGoroutines(sizes("pending", 0, 1_000_000), 1), Params{"pending": 1_000_000, "goroutines": 2}),
 }
 
-// w1 holds timers due in 1 min to 1 h, then schedules one 1 to 31 s ahead and
-// stops it, over and over. With two goroutines ns_per_op is wall time by the
-// operations of both, as testing.B.RunParallel has it.
-func w1[H any](j Job, open opener[H]) (Result, error) {
+// startStop holds timers due in 1 min to 1 h, then starts one due in 1 to 31 s and
+// stops it, over and over. With two goroutines ns_per_op is the wall time divided
+// by the operations of both, as for testing.B.RunParallel.
+func startStop[H any](j Job, open opener[H]) (Result, error) {
 	t, err := open(func(uint64) {})
 	if err != nil {
 		return Result{}, err
 	}
 	held := hold(t, j.Params["pending"], j.seed())
 	settle(t)
-	m := startStop(t, j)
+	m := measureStartStop(t, j)
 	runtime.KeepAlive(held)
 	return Result{Metrics: m}, nil
 }
 
-// hold starts n timers and keeps their handles.
+// hold starts n timers and returns their handles.
 func hold[H any](t Timers[H], n int, r rng) []H {
 	held := make([]H, n)
 	for i := range held {
@@ -37,8 +37,8 @@ func hold[H any](t Timers[H], n int, r rng) []H {
 	return held
 }
 
-// startStop is the measured part of W1 and W7.
-func startStop[H any](t Timers[H], j Job) Metrics {
+// measureStartStop is the measured part of W1 and W7.
+func measureStartStop[H any](t Timers[H], j Job) Metrics {
 	warm, span := 250*time.Millisecond, time.Second
 	if j.Quick {
 		warm, span = 20*time.Millisecond, 100*time.Millisecond
@@ -75,11 +75,11 @@ func startStop[H any](t Timers[H], j Job) Metrics {
 	}
 }
 
-// spin starts and stops for as long as span, and says how often. It looks at
-// the clock once in 256 times.
+// spin starts and stops a timer for as long as span, at least 256 times, and
+// returns how often. It reads the clock once in 256 times.
 func spin[H any](t Timers[H], r *rng, span time.Duration) int {
 	n := 0
-	for end := time.Now().Add(span); time.Now().Before(end); n += 256 {
+	for end := time.Now().Add(span); n == 0 || time.Now().Before(end); n += 256 {
 		for range 256 {
 			t.Stop(t.Start(r.brief()))
 		}

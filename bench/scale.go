@@ -5,18 +5,18 @@ import (
 	"runtime/debug"
 )
 
-var w7Workload = workload{
+var scaleWorkload = workload{
 	name: "W7", title: "scale: start and stop beside up to 100M pending", size: "pending",
 	metrics: []string{"ns_per_op", "rss_bytes_per_timer", "peak_rss_bytes"},
 	full:    withGoroutines(sizes("pending", 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000), 1),
 	quick:   withGoroutines(sizes("pending", 1_000, 1_000_000), 1),
 }
 
-// w7 is W1 with what the process grew by while it took the timers in. That is
-// taken after memory that Go has free was given back, so that it is what is
-// held; peak_rss_bytes is the most there was on the way. Below some 100,000
-// timers the runtime's own pages are most of it.
-func w7[H any](j Job, open opener[H]) (Result, error) {
+// scale is W1 with the memory by which the process grew while the timers were
+// started. It is read after the memory that Go has free was returned to the
+// system, so it is what the timers hold; peak_rss_bytes is the largest at any time
+// until then. Below some 100,000 timers most of it is the runtime's own pages.
+func scale[H any](j Job, open opener[H]) (Result, error) {
 	n := j.Params["pending"]
 	t, err := open(func(uint64) {})
 	if err != nil {
@@ -35,7 +35,7 @@ func w7[H any](j Job, open opener[H]) (Result, error) {
 		return Result{}, err
 	}
 	peak := used().peak
-	m := startStop(t, j)
+	m := measureStartStop(t, j)
 	runtime.KeepAlive(held)
 	return Result{Metrics: Metrics{
 		"ns_per_op":           m["ns_per_op"],

@@ -6,28 +6,28 @@ import (
 	"time"
 )
 
-var w3Workload = workload{
+var fireWorkload = workload{
 	name: "W3", title: "fire: timers due evenly, 250,000 a second", size: "timers",
 	metrics: []string{"cpu_ns_per_timer", "early", "late_p50_ms", "late_p99_ms", "late_max_ms"},
 	full:    sizes("timers", 500_000),
 	quick:   sizes("timers", 50_000),
 }
 
-// w3Gap is the time from one deadline to the next: 500,000 in 2 s.
-const w3Gap = 4 * time.Microsecond
+// fireGap is the time from one deadline to the next: 500,000 in 2 s.
+const fireGap = 4 * time.Microsecond
 
 const notFired = int64(-1 << 62)
 
-// w3 starts timers in random order, each with the delay that is left until its
-// due time by a clock reading just before, so a timer that runs before its due
-// time is early beyond doubt. CPU is that of the process from just before the
-// first is due until all have run; the callback, a clock reading and a store,
-// is in it, the same for all.
-func w3[H any](j Job, open opener[H]) (Result, error) {
+// fireTimers starts timers in random order, each with the delay that is left until
+// its due time by a clock reading just before, so a timer that fires before its
+// due time is early beyond doubt. CPU is that of the process from just before the
+// first is due until all have fired. It includes the callback, a clock reading and
+// a store, which is the same for all rivals.
+func fireTimers[H any](j Job, open opener[H]) (Result, error) {
 	n, r := j.Params["timers"], j.seed()
 	base := time.Now()
-	lead := j.lead(n)
-	due := func(id uint64) time.Duration { return lead + time.Duration(id)*w3Gap }
+	lead := j.leadTime(n)
+	due := func(id uint64) time.Duration { return lead + time.Duration(id)*fireGap }
 	late := make([]atomic.Int64, n)
 	for i := range late {
 		late[i].Store(notFired)
@@ -56,7 +56,7 @@ func w3[H any](j Job, open opener[H]) (Result, error) {
 		}
 	}
 	time.Sleep(time.Until(base.Add(due(uint64(n)))))
-	for i := 0; i < n; i++ { // each has its turn to be waited for
+	for i := 0; i < n; i++ { // wait for each
 		for late[i].Load() == notFired {
 			time.Sleep(10 * time.Millisecond)
 		}

@@ -7,16 +7,16 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-var w8Workload = workload{
+var watchWorkload = workload{
 	name: "W8", title: "watch: an operation on some of 10,000 keys, completed through one of them", size: "keys",
 	metrics: []string{"ns_per_op", "allocs_per_op", "watched_after", "retained_bytes"},
 	full:    sizes("keys", 1, 3, 10),
 	quick:   sizes("keys", 1, 3),
 }
 
-// w8 makes an operation, has it watch its keys, and completes it. Making it is
-// in the figures; what is retained is what the live heap grew by.
-func w8(j Job, p *purgatory.Purgatory[string]) (Result, error) {
+// watch makes an operation, has it watch its keys, and completes it. The figures
+// include making it. retained_bytes is the growth of the live heap.
+func watch(j Job, p *purgatory.Purgatory[string]) (Result, error) {
 	names, r := keyNames(), j.seed()
 	warm, span := spans(j)
 	if _, _, err := watchAndComplete(p, names, j.Params["keys"], &r, warm); err != nil {
@@ -40,7 +40,7 @@ func w8(j Job, p *purgatory.Purgatory[string]) (Result, error) {
 	}}, nil
 }
 
-// spans is how long a loop of operations warms up and how long it is measured.
+// spans returns how long a loop of operations warms up and how long it is measured.
 func spans(j Job) (warm, span time.Duration) {
 	if j.Quick {
 		return 20 * time.Millisecond, 100 * time.Millisecond
@@ -48,11 +48,12 @@ func spans(j Job) (warm, span time.Duration) {
 	return 250 * time.Millisecond, time.Second
 }
 
-// watchAndComplete does operations on n of the keys for as long as span, and
-// says how many, and how many of any goroutine's its checks completed.
+// watchAndComplete makes and completes operations on n of the keys for as long as
+// span, at least 64. It returns how many, and how many operations, of any
+// goroutine, its checks completed.
 func watchAndComplete(p *purgatory.Purgatory[string], names []string, n int, r *rng, span time.Duration) (ops, completed int, err error) {
 	keys := make([]string, n)
-	for end := time.Now().Add(span); time.Now().Before(end); {
+	for end := time.Now().Add(span); ops == 0 || time.Now().Before(end); {
 		for range 64 {
 			for i := range keys {
 				keys[i] = names[r.next()%manyKeys]

@@ -6,16 +6,17 @@ import (
 	"time"
 )
 
-var w2Workload = workload{
+var holdWorkload = workload{
 	name: "W2", title: "hold timers, then stop them in random order", size: "timers",
 	metrics: []string{"start_ns", "stop_ns", "bytes_per_timer", "gc_ms", "bytes_after"},
 	full:    sizes("timers", 1_000_000),
 	quick:   sizes("timers", 200_000),
 }
 
-// w2 counts a rival's bytes from after it was opened, so that a wheel's own
-// arrays are not charged to the timers; the handles are.
-func w2[H any](j Job, open opener[H]) (Result, error) {
+// holdAndStop starts all timers, then stops them in random order. A rival's bytes
+// are counted from after it was opened, so that a wheel's own arrays are not
+// charged to the timers; the handles are.
+func holdAndStop[H any](j Job, open opener[H]) (Result, error) {
 	n, r := j.Params["timers"], j.seed()
 	order := r.shuffled(n)
 	t, err := open(func(uint64) {})
@@ -43,7 +44,7 @@ func w2[H any](j Job, open opener[H]) (Result, error) {
 		t.Stop(held[i])
 	}
 	stopped := time.Since(start)
-	after := rest(before, peak) // held is not used any more, so it is not counted
+	after := settledHeap(before, peak) // held is not used any more, so it is not counted
 
 	runtime.KeepAlive(order)
 	runtime.KeepAlive(t)
@@ -56,9 +57,9 @@ func w2[H any](j Job, open opener[H]) (Result, error) {
 	}}, nil
 }
 
-// rest is the live heap above before, once it has come to rest: rivals let go
-// of stopped timers at their next tick, or round.
-func rest(before, peak int64) int64 {
+// settledHeap returns how far the live heap is above before once it no longer
+// shrinks: rivals release stopped timers at their next tick, or round.
+func settledHeap(before, peak int64) int64 {
 	kept := liveHeap() - before
 	for range 15 {
 		time.Sleep(100 * time.Millisecond)

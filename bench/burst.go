@@ -8,21 +8,21 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-var w4Workload = workload{
+var burstWorkload = workload{
 	name: "W4", title: "burst: timers due in one tick, while one goroutine schedules and stops", size: "timers",
 	metrics: []string{"sched_p9999_us", "sched_max_us", "drain_ms"},
 	full:    sizes("timers", 1_000_000),
 	quick:   sizes("timers", 100_000),
 }
 
-// w4 times each scheduling and each stopping, from just before the burst until
-// the last callback of it.
+// burst times each start and each stop, from just before many timers are due at
+// once until the last of their callbacks.
 //
-// The control does the same beside goroutines that are woken when the burst
-// would be due, and that work in pieces as short as those in which a wheel's
-// workers let others run, on no timers: what it shows is what the kernel and
-// Go's scheduler do to any goroutine then.
-func w4[H any](j Job, open opener[H]) (Result, error) {
+// The control does the same beside goroutines that wake up when the burst would be
+// due and then work and yield in pieces as short as a wheel's workers do, without
+// any timers: its figures are the delays that the kernel and Go's scheduler cause
+// for any goroutine then.
+func burst[H any](j Job, open opener[H]) (Result, error) {
 	n, r := j.Params["timers"], j.seed()
 	const before = 2 * time.Millisecond
 	var left, last atomic.Int64
@@ -36,7 +36,7 @@ func w4[H any](j Job, open opener[H]) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	due := j.lead(n)
+	due := j.leadTime(n)
 	held := make([]H, n)
 	base = time.Now()
 	for i := range held {
@@ -73,7 +73,7 @@ func w4[H any](j Job, open opener[H]) (Result, error) {
 		"sched_max_us":   us(time.Duration(times.Max())),
 	}
 	if j.Impl != controlName {
-		for last.Load() == 0 { // it is stored just after the count
+		for last.Load() == 0 { // stored just after the count
 			runtime.Gosched()
 		}
 		m["drain_ms"] = ms(time.Duration(last.Load()) - due)
@@ -81,8 +81,8 @@ func w4[H any](j Job, open opener[H]) (Result, error) {
 	return Result{Metrics: m}, nil
 }
 
-// burn wakes GOMAXPROCS goroutines after wait. Each works for 50 ms, and lets
-// others run every 5 µs.
+// burn starts GOMAXPROCS goroutines that, after wait, each work for 50 ms, yielding
+// every 5 µs. It calls done when all have ended.
 func burn(wait time.Duration, done func()) {
 	var busy atomic.Int64
 	for range runtime.GOMAXPROCS(0) {

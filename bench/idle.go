@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-var w5Workload = workload{
+var idleWorkload = workload{
 	name: "W5", title: "idle: one timer 10 min ahead, 5 s of silence", size: "timers",
 	metrics: []string{"cpu_ms", "wakeups"},
 	full:    sizes("timers", 1),
@@ -13,9 +13,10 @@ var w5Workload = workload{
 	sleeps:  true,
 }
 
-// w5 is the same 5 s in a quick run. Its own time.Sleep, one wake-up, is in the
-// figures of all; the control shows what a Go process with nothing to do has.
-func w5[H any](j Job, open opener[H]) (Result, error) {
+// idleTimer measures 5 s in which nothing happens, in a quick run too. Its own
+// time.Sleep, one wake-up, is in the figures of all rivals. The control's figures
+// are those of a Go process that has nothing to do.
+func idleTimer[H any](j Job, open opener[H]) (Result, error) {
 	t, err := open(func(uint64) {})
 	if err != nil {
 		return Result{}, err

@@ -8,8 +8,8 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-var w10Workload = workload{
-	name: "W10", title: "hot key: of all that watch it one becomes completable", size: "watchers",
+var hotKeyWorkload = workload{
+	name: "W10", title: "hot key: one of all that watch it becomes completable", size: "watchers",
 	metrics: []string{"ns_per_completion", "ns_per_watcher"},
 	full:    sizes("watchers", 1, 1_000, 100_000),
 	quick:   sizes("watchers", 1, 100_000),
@@ -17,10 +17,10 @@ var w10Workload = workload{
 
 const hotKey = "orders-0"
 
-// w10Check has one of the watchers, any of them, become ready, and finds it
-// with CheckAndComplete, which looks at all. Then another takes its place. Only
+// hotKeyCheck makes one of the watchers ready, at random, and completes it with
+// CheckAndComplete, which checks all of them. Then another takes its place. Only
 // the call is timed, with the clock's reading.
-func w10Check(j Job, p *purgatory.Purgatory[string]) (Result, error) {
+func hotKeyCheck(j Job, p *purgatory.Purgatory[string]) (Result, error) {
 	n, r := j.Params["watchers"], j.seed()
 	ops := make([]*watched, n)
 	park := func(i int) error {
@@ -46,8 +46,9 @@ func w10Check(j Job, p *purgatory.Purgatory[string]) (Result, error) {
 	})
 }
 
-// w10Advance has the number reach the lowest goal; another is added at the end.
-func w10Advance(j Job) (Result, error) {
+// hotKeyAdvance raises the number to the lowest goal. Then another watcher is added
+// with the highest.
+func hotKeyAdvance(j Job) (Result, error) {
 	var number int64
 	t, err := purgatory.NewThreshold(func(string) int64 { return number }, purgatory.Options{})
 	if err != nil {
@@ -78,13 +79,13 @@ func w10Advance(j Job) (Result, error) {
 	})
 }
 
-// hot repeats one completion for a while.
+// hot repeats one completion for a while, and measures at least one.
 func hot(j Job, once func() (time.Duration, error)) (Result, error) {
 	warm, span := spans(j)
 	var total time.Duration
 	n := 0
 	begun := time.Now()
-	for time.Since(begun) < warm+span {
+	for n == 0 || time.Since(begun) < warm+span {
 		measured := time.Since(begun) >= warm
 		took, err := once()
 		if err != nil {

@@ -9,18 +9,18 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-var w11Workload = workload{
+var contentionWorkload = workload{
 	name: "W11", title: "contention: W8 with 3 keys, by several goroutines", size: "goroutines",
 	metrics: []string{"ops_per_s", "speedup", "speedup_apart"},
 	full:    sizes("goroutines", 1, 2),
 	quick:   sizes("goroutines", 1, 2),
 }
 
-// w11 has one goroutine do it alone first, and then all at once, on the same
-// keys; speedup is the one by the other, within one process. speedup_apart is
-// that of goroutines with a purgatory each: what processors and collector allow
-// where nothing is shared.
-func w11(j Job, p *purgatory.Purgatory[string]) (Result, error) {
+// contention measures one goroutine alone, and then several at once on the same
+// keys. speedup is the ratio of their rates, within one process. speedup_apart is
+// that of goroutines with a purgatory each: what the processors and the collector
+// allow when nothing is shared.
+func contention(j Job, p *purgatory.Purgatory[string]) (Result, error) {
 	goroutines := j.Params["goroutines"]
 	apart := []*purgatory.Purgatory[string]{p}
 	for len(apart) < goroutines {
@@ -42,7 +42,7 @@ func w11(j Job, p *purgatory.Purgatory[string]) (Result, error) {
 		span time.Duration
 	}{{apart, warm}, {together[:1], span}, {together, span}, {apart, span}} {
 		var err error
-		if rates[i], err = w11Rate(j, run.on, run.span); err != nil {
+		if rates[i], err = contentionRate(j, run.on, run.span); err != nil {
 			return Result{}, err
 		}
 	}
@@ -53,9 +53,9 @@ func w11(j Job, p *purgatory.Purgatory[string]) (Result, error) {
 	}}, nil
 }
 
-// w11Rate is how many operations a second goroutines do, one for each purgatory
-// that is named, if only for the second time.
-func w11Rate(j Job, on []*purgatory.Purgatory[string], span time.Duration) (float64, error) {
+// contentionRate returns the operations per second of goroutines that run at once,
+// one for each element of on, which may name a purgatory several times.
+func contentionRate(j Job, on []*purgatory.Purgatory[string], span time.Duration) (float64, error) {
 	names := keyNames()
 	var wg sync.WaitGroup
 	var mu sync.Mutex

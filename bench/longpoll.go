@@ -11,30 +11,30 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-var w12Workload = workload{
+var longPollWorkload = workload{
 	name: "W12", title: "long poll: fetches parked at a broker, woken one at a time by a produce", size: "parked",
 	metrics: []string{"wake_p50_us", "wake_p99_us", "idle_cpu_pct"},
 	full:    sizes("parked", 10_000),
 	quick:   sizes("parked", 1_000),
 }
 
-// pollBytes is roughly what a parked fetch takes on both sides, with its
-// connection.
+// pollBytes is roughly the memory of a parked fetch and its connection, on both
+// sides together.
 const pollBytes = 100 << 10
 
-// w12 parks a fetch on each partition of a topic, each on a connection of its
-// own, as consumers do. More of them on a connection would not be woken one at a
-// time: its answers come in the order of its requests, in both brokers, so those
-// behind a parked fetch wait for it, whatever has become of theirs.
+// longPoll parks a fetch on each partition of a topic, each on a connection of its
+// own, as consumers do. Several on one connection could not be woken one at a time:
+// in both brokers its answers come in the order of its requests, so each would wait
+// for those parked before it.
 //
-// All parked, the server's CPU is taken while nothing happens at all. Then, again
-// and again, a record is produced to one partition with acks=all, and the time
+// Once all are parked, the server's CPU is measured while nothing happens. Then,
+// repeatedly, a record is produced to one partition with acks=all. The time is
 // taken from just before its bytes are written until its consumer has read the
-// fetch's answer. Then the fetch is sent anew, and for half a millisecond
-// nothing is done: it is parked by then, and the server as idle as before.
+// fetch's answer. The fetch is then sent again, and nothing is done for half a
+// millisecond, after which it is parked and the server as idle as before.
 //
-// Client and server have the machine's cores for themselves, and share them.
-func w12(j Job, command *exec.Cmd) (res Result, err error) {
+// Client and server share the machine's cores.
+func longPoll(j Job, command *exec.Cmd) (res Result, err error) {
 	n := j.Params["parked"]
 	warm, samples, still := 100, 1_000, 2*time.Second
 	if j.Quick {
@@ -71,7 +71,7 @@ func w12(j Job, command *exec.Cmd) (res Result, err error) {
 	for i, last := 0, -1; i < warm+samples; i++ {
 		pause(500 * time.Microsecond)
 		next := int(r.below(uint64(n)))
-		if next == last { // let it settle
+		if next == last { // its fetch may not be parked yet
 			next = (next + 1) % n
 		}
 		took, err := polls.wake(next)
@@ -91,8 +91,8 @@ func w12(j Job, command *exec.Cmd) (res Result, err error) {
 	return Result{Metrics: m, Quantiles: quantiles}, nil
 }
 
-// idle is the share of one core that the server uses while nothing is asked of
-// it.
+// idle returns the percentage of one core that the server uses while it gets no
+// requests.
 func (s *server) idle(span time.Duration) (pct float64, err error) {
 	begun := time.Now()
 	before, err := s.cpu()
@@ -104,8 +104,8 @@ func (s *server) idle(span time.Duration) (pct float64, err error) {
 	return float64(after-before) / float64(time.Since(begun)) * 100, err
 }
 
-// roomForFiles says no if this process may not open n connections, and raises
-// its limit if it has to. The server is under the same one, and raises its own,
+// roomForFiles returns an error if this process may not open n connections, and
+// raises its limit if necessary. The server has the same limit, and raises its own,
 // as Go programs do.
 func roomForFiles(n int) error {
 	var limit syscall.Rlimit

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-var w6Workload = workload{
+var heartbeatWorkload = workload{
 	name: "W6", title: "heartbeat: idle limit 30 s, each connection touched every 5 to 25 s", size: "connections",
 	metrics: []string{"ns_per_touch", "cpu_pct", "bytes_per_conn", "dropped"},
 	full:    sizes("connections", 100_000, 1_000_000),
@@ -19,23 +19,24 @@ const (
 )
 
 // movedEvery is the mean time between two moves of a timer whose deadline is
-// pushed out lazily: noted at each touch, and the timer moved when the deadline
-// before comes up. The move is to 30 s after the last touch; that was 8.6 s ago
-// on average, as touches 5 to 25 s apart are at any moment.
+// pushed out lazily: each touch only notes the new deadline, and the timer moves
+// when the old one comes. It then moves to 30 s after the last touch, which was
+// 8.6 s ago on average, as touches are 5 to 25 s apart.
 const movedEvery = idleLimit - 8_600*time.Millisecond
 
-// w6 holds one timer for each connection and pushes it out whenever the
-// connection speaks, which each does 5 to 25 s after it last did.
+// heartbeat holds one timer for each connection and pushes its deadline out
+// whenever the connection speaks, 5 to 25 s after it last did.
 //
-// First at the rate that so many connections have, in real time: cpu_pct. A
-// lazy design does its work not when a connection speaks but later. To measure
-// it all the same, each connection begins in the middle of a conversation: its
-// timer is started as if it had been moved last some time ago, evenly spread
-// over movedEvery, and is pushed out at once to when it is due.
+// First, touches come at the rate that so many connections have, in real time:
+// cpu_pct. A lazy design does its work not when a connection speaks but later. So
+// that this work is measured too, each connection begins in the middle of a
+// conversation: its timer is started as if it had last moved some time ago, evenly
+// spread over movedEvery, and is pushed out at once to its deadline.
 //
-// Then the same touches in the same order, as fast as it goes: ns_per_touch.
-// dropped counts connections that expired, though none was silent for 30 s: 0.
-func w6[H any](j Job, open opener[H]) (Result, error) {
+// Then the same touches are made in the same order without pauses: ns_per_touch.
+// dropped is the number of connections that expired. As none is silent for 30 s,
+// it must be 0.
+func heartbeat[H any](j Job, open opener[H]) (Result, error) {
 	n, r := j.Params["connections"], j.seed()
 	fixed, fast := 10*time.Second, 2*time.Second
 	if j.Quick {
@@ -50,9 +51,9 @@ func w6[H any](j Job, open opener[H]) (Result, error) {
 	}
 	before := liveHeap()
 	conns := make([]H, n)
-	lead := j.lead(n) + time.Duration(n)*2*time.Microsecond // the collections below take their time
+	lead := j.leadTime(n) + time.Duration(n)*2*time.Microsecond // for the collections below
 	if !j.Quick {
-		lead += 3 * time.Second // so that no timer starts where it is due within one turn of a wheel
+		lead += 3 * time.Second // so that no timer is due within one revolution of a wheel
 	}
 	base := time.Now()
 	for i := range conns {
@@ -84,7 +85,7 @@ func w6[H any](j Job, open opener[H]) (Result, error) {
 	// The rest of the conversation first, then the whole again.
 	total := 0
 	start := time.Now()
-	for time.Since(start) < fast {
+	for total == 0 || time.Since(start) < fast {
 		for range 256 {
 			if next == len(touches.conns) {
 				next = 0
@@ -105,16 +106,16 @@ func w6[H any](j Job, open opener[H]) (Result, error) {
 	}}, nil
 }
 
-// touches says which connection speaks, in order, and how many have by the end
-// of each millisecond.
+// touches is the connections that speak, in order, and how many have spoken by the
+// end of each millisecond.
 type touches struct {
 	conns []uint32
 	until []int
 }
 
-// conversation makes up who speaks when, for as long as the measurement takes
-// and as many touches again as there are connections; silent is for how long
-// each connection has been when it begins, in ms.
+// conversation draws which connection speaks when, for as long as the measurement
+// takes and then for as many touches again as there are connections. silent is the
+// time since each connection last spoke when the conversation begins, in ms.
 func conversation(n int, r rng, span time.Duration) (silent []uint32, all touches) {
 	const ring = 25_001 // ms; a connection is never silent for longer
 	heads := make([]uint32, ring)
