@@ -111,7 +111,8 @@ func TestSizesARivalCannotDoAreDoneOnceSmaller(t *testing.T) {
 	require.Contains(t, seen, "W7 stdlib goroutines=1 pending=100M")
 }
 
-// What a rival of timers does not do is a gap; that a broker is no timer is none.
+// A workload that a rival of timers does not do is a gap. A broker is not a rival of
+// timers, and has no gaps there.
 func TestOnlyRivalsOfAKindHaveGaps(t *testing.T) {
 	r := runner{workloads: workloads, rivals: rivals, reps: 1}
 	for _, riv := range r.rivals {

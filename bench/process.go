@@ -25,9 +25,9 @@ const serverLimit = 20 * time.Second
 
 // startServer starts a server and waits until it prints "listening on host:port".
 func startServer(cmd *exec.Cmd) (*server, error) {
-	said := &announcement{addr: make(chan string, 1)}
+	output := &announcement{addr: make(chan string, 1)}
 	var stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = said, &stderr
+	cmd.Stdout, cmd.Stderr = output, &stderr
 	cmd.WaitDelay = time.Second
 	endWithParent(cmd)
 	s := &server{cmd: cmd, ended: make(chan struct{})}
@@ -47,7 +47,7 @@ func startServer(cmd *exec.Cmd) (*server, error) {
 		return nil, err
 	}
 	select {
-	case s.addr = <-said.addr:
+	case s.addr = <-output.addr:
 		return s, nil
 	case <-s.ended:
 		if s.err == nil {
