@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"io"
 	"math"
 	"net"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -138,15 +140,14 @@ func TestHostileFramesCloseTheConnection(t *testing.T) {
 			c.t = t
 			_, _ = c.nc.Write(frame) // may meet the closed connection already
 			_ = c.nc.(*net.TCPConn).CloseWrite()
-			begun := time.Now()
 			c.closed()
-			require.Less(t, time.Since(begun), 5*time.Second, "a spin")
 		})
 	}
 	bystander.call(kmsg.NewPtrApiVersionsRequest())
 }
 
-// None of these frames may cost memory out of proportion to its bytes.
+// None of these frames may cost memory out of proportion to its bytes, nor reach
+// kmsg, which spins on some of them.
 func TestHostileFramesAreCheap(t *testing.T) {
 	cfg := testConfig()
 	for name, frame := range hostileFrames() {
@@ -155,13 +156,16 @@ func TestHostileFramesAreCheap(t *testing.T) {
 		}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		begun := time.Now()
 		_, err := decodeRequest(frame[4:], cfg.maxArrays)
-		took := time.Since(begun)
 		runtime.ReadMemStats(&after)
 		require.Error(t, err, name)
 		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(1<<20), name)
-		require.Less(t, took, time.Second, name)
+		if strings.Contains(name, "null") {
+			continue // kmsg refuses these
+		}
+		require.True(t, slices.ContainsFunc([]error{
+			errShortFrame, errUnknownKey, errVersion, errTruncated, errTrailing, errTooMany, errBrokerTag,
+		}, func(refusal error) bool { return errors.Is(err, refusal) }), "%s: %v", name, err)
 	}
 }
 
@@ -187,13 +191,13 @@ func TestSlowFramesAreCutOff(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			begun := time.Now()
 			c := dial(t, s)
 			c.t = t
 			var wg sync.WaitGroup
 			wg.Go(func() { send(c.nc) })
-			begun := time.Now()
 			c.closed()
-			require.GreaterOrEqual(t, time.Since(begun), 100*time.Millisecond)
+			require.GreaterOrEqual(t, time.Since(begun), s.cfg.frameTimeout)
 			_ = c.nc.Close()
 			wg.Wait()
 		})

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"runtime"
 	"strings"
 	"syscall"
@@ -88,6 +89,8 @@ func TestJudge(t *testing.T) {
 		{"talks and is dropped", client{lastSend: start, droppedAt: at(idle / 2)}, false, "talking 1: dropped 1;"},
 		{"is kept from talking", client{lastSend: start, droppedAt: at(idle)}, true, "talking 1: dropped 0; kept from talking by this machine, and so dropped, 1"},
 		{"was kept from talking", client{lastSend: start, longest: idle, droppedAt: at(idle + 1)}, true, "so dropped, 1"},
+		{"talks again too late", client{lastSend: start, longest: idle, droppedAt: at(1)}, true, "so dropped, 1"},
+		{"falls silent too late", client{silent: true, lastSend: start, longest: idle, droppedAt: at(1)}, true, "silent 1: dropped 1, not dropped 0; early 0"},
 		{"failed", client{err: errors.New("boo")}, false, "failed 1, one by: boo"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -158,12 +161,21 @@ func TestServerDropsTheSilent(t *testing.T) {
 		dropped <- time.Since(start)
 	}()
 	var after time.Duration
-	for last := time.Now(); after == 0 || time.Since(start) < 3*idle; {
+	last := start // before what was said last
+	stalled := func() {
+		t.Helper()
 		if time.Since(last) >= idle {
 			t.Skip("this machine kept the test from talking")
 		}
-		last = time.Now()
+	}
+	for after == 0 || time.Since(start) < 3*idle {
+		stalled()
+		begun := time.Now()
 		got, err := say(talking, "hello\n")
+		if err != nil {
+			stalled()
+		}
+		last = begun
 		require.NoError(t, err)
 		require.Equal(t, "hello\n", got)
 		select {
@@ -172,16 +184,16 @@ func TestServerDropsTheSilent(t *testing.T) {
 		}
 	}
 	require.GreaterOrEqual(t, after, idle)
-	require.Equal(t, int64(1), s.dropped.Load())
-	require.Equal(t, 1, s.deadline.Len())
+	drops, left := s.dropped.Load(), s.deadline.Len()
+	stalled()
+	require.Equal(t, int64(1), drops)
+	require.Equal(t, 1, left)
 	// A line that does not end is no sign of life.
-	start = time.Now()
-	_, err := io.WriteString(talking, "hel")
-	require.NoError(t, err)
-	_, err = talking.Read(make([]byte, 1))
+	_, _ = io.WriteString(talking, "hel")
+	_, err := talking.Read(make([]byte, 1))
 	require.Error(t, err)
+	require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
 	require.Equal(t, int64(2), s.dropped.Load())
-	require.Less(t, time.Since(start), patience)
 }
 
 // Beyond the limit connections are closed; one that goes makes room.
@@ -262,15 +274,21 @@ func TestServe(t *testing.T) {
 	require.NoError(t, err, line)
 	addr = strings.TrimSuffix(addr, ",")
 
+	start := time.Now() // before the server's clock
 	silent := dial(t, addr)
-	start := time.Now()
 	_, err = silent.Read(make([]byte, 1))
 	require.ErrorIs(t, err, io.EOF)
-	require.Greater(t, time.Since(start), 50*time.Millisecond)
-	talking := dial(t, addr)
-	got, err := say(talking, "still there?\n")
-	require.NoError(t, err)
-	require.Equal(t, "still there?\n", got)
+	require.GreaterOrEqual(t, time.Since(start), 100*time.Millisecond)
+	var talking net.Conn
+	for got := ""; got == ""; {
+		start = time.Now()
+		talking = dial(t, addr)
+		if got, err = say(talking, "still there?\n"); err != nil && time.Since(start) >= 100*time.Millisecond {
+			continue // this machine kept the test from talking
+		}
+		require.NoError(t, err)
+		require.Equal(t, "still there?\n", got)
+	}
 
 	require.NoError(t, syscall.Kill(syscall.Getpid(), syscall.SIGTERM))
 	select {
