@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -141,9 +142,9 @@ func TestRepetitionsGoRoundTheRivals(t *testing.T) {
 
 func TestWhatDoesNotFitIsAGap(t *testing.T) {
 	huge := stdlibRival
-	huge.bytes = 1 << 50
+	huge.bytes = math.MaxInt32
 	r := runner{self: "/nonexistent", reps: 1}
-	require.Empty(t, r.step(t.Context(), step{huge, Job{Workload: "W7", Impl: "stdlib", Params: Params{"pending": 1000, "goroutines": 1}}}))
+	require.Empty(t, r.step(t.Context(), step{huge, Job{Workload: "W7", Impl: "stdlib", Params: Params{"pending": 100_000_000, "goroutines": 1}}}))
 	require.Len(t, r.gaps, 1)
 	require.Contains(t, r.gaps[0].Reason, "GB")
 }

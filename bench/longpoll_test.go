@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -153,7 +154,7 @@ func TestProcessCPU(t *testing.T) {
 
 func TestFilesAreAskedForBeforehand(t *testing.T) {
 	require.NoError(t, roomForFiles(100))
-	require.ErrorContains(t, roomForFiles(1<<40), "open files")
+	require.ErrorContains(t, roomForFiles(math.MaxInt32), "open files")
 }
 
 func TestComplaint(t *testing.T) {

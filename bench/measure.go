@@ -22,8 +22,8 @@ func used() usage {
 	must(syscall.Getrusage(syscall.RUSAGE_SELF, &r))
 	return usage{
 		cpu:      time.Duration(r.Utime.Nano() + r.Stime.Nano()),
-		switches: r.Nvcsw,
-		peak:     r.Maxrss * 1024,
+		switches: int64(r.Nvcsw),         //nolint:unconvert // an int32 on 32-bit systems
+		peak:     int64(r.Maxrss) * 1024, //nolint:unconvert // likewise
 	}
 }
 
