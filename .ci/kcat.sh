@@ -104,9 +104,9 @@ for i in 0 1 2; do
 		-X topic.metadata.refresh.interval.ms=1000 -u -q -f '%p %s\n' grouped >"$dir/member$i" 2>"$dir/member$i.err" &
 	members+=($!)
 done
-# One number after the other to each partition; members show who reads what now.
+# Produces the next number to each partition, which shows what member reads it now.
 number=0
-tell() {
+produce_next() {
 	number=$((number + 1))
 	for p in 0 1 2; do
 		echo "number $number" | timeout 30 kcat -b "$addr" -P -t grouped -p "$p" || fail "group: produce"
@@ -119,7 +119,7 @@ readers() { # the members that have this number of partition $1
 }
 apart=""
 for _ in $(seq 60); do
-	tell
+	produce_next
 	sleep 0.5
 	read -r a b c < <(echo "$(readers 0)" "$(readers 1)" "$(readers 2)")
 	if [ -n "$c" ] && [ "$a" != "$b" ] && [ "$b" != "$c" ] && [ "$a" != "$c" ]; then
@@ -133,7 +133,7 @@ victim=$(readers 0)
 kill -KILL "${members[$victim]}" || fail "group: nothing to kill"
 killed=$(date +%s%N)
 wait "${members[$victim]}" 2>/dev/null || true
-tell
+produce_next
 taken=""
 for _ in $(seq 200); do
 	for i in 0 1 2; do
