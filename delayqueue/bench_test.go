@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// rival is the queue one writes by hand: container/heap of pointers under a mutex, index kept for removal.
+// rival is the queue one writes by hand: container/heap of pointers under a mutex, index
+// kept for removal.
 type rival struct {
 	mu    sync.Mutex
 	items rivalHeap
@@ -67,8 +68,9 @@ func (r *rival) poll() (int, bool) {
 
 var benchLens = []int{1, 1_000, 1_000_000}
 
-// spread gives deadlines scattered over a second that moves on by as much as a queue of n elements does when its head
-// is replaced. It draws from a table, so that the generator is not measured.
+// spread returns deadlines scattered over a second that moves on by as much as a queue of
+// n elements does when its head is replaced. It draws from a table, so that the generator
+// is not measured.
 func spread(from time.Time, n int) func(i int) time.Time {
 	var table [4096]time.Time
 	r := rand.New(rand.NewPCG(1, 2))
@@ -106,7 +108,8 @@ func BenchmarkPushRemove(b *testing.B) {
 	}
 }
 
-// BenchmarkPushPoll keeps the length and takes the head each time: the whole depth of the heap.
+// BenchmarkPushPoll keeps the length and takes the head each time: the whole depth of the
+// heap.
 func BenchmarkPushPoll(b *testing.B) {
 	for _, n := range benchLens {
 		at := spread(time.Now().Add(-10*365*24*time.Hour), n)
@@ -135,7 +138,7 @@ func BenchmarkPushPoll(b *testing.B) {
 	}
 }
 
-func BenchmarkMove(b *testing.B) {
+func BenchmarkReset(b *testing.B) {
 	for _, n := range benchLens {
 		b.Run(fmt.Sprintf("len=%d", n), func(b *testing.B) {
 			at := spread(time.Now().Add(time.Hour), n)
@@ -146,13 +149,14 @@ func BenchmarkMove(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				q.Move(handles[(i*7919)%n], at(i+1))
+				q.Reset(handles[(i*7919)%n], at(i+1))
 			}
 		})
 	}
 }
 
-// BenchmarkPushTake is the way of an element that is due at once through a taker that sleeps: two goroutine switches.
+// BenchmarkPushTake measures an element that is due at once through a taker that sleeps:
+// two goroutine switches.
 func BenchmarkPushTake(b *testing.B) {
 	for _, takers := range []int{1, 4} {
 		b.Run(fmt.Sprintf("takers=%d", takers), func(b *testing.B) {

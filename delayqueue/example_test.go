@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/seed-782fa212/limbo/delayqueue"
@@ -57,15 +58,15 @@ func ExampleQueue_Remove() {
 	// false
 }
 
-func ExampleQueue_Move() {
+func ExampleQueue_Reset() {
 	q := delayqueue.New[string]()
 	now := time.Now()
 	h, _ := q.Push("lease of a", now.Add(time.Minute))
 	_, _ = q.Push("lease of b", now.Add(time.Hour))
-	fmt.Println(q.Move(h, now.Add(2*time.Hour))) // a is still alive
+	fmt.Println(q.Reset(h, now.Add(2*time.Hour))) // a is still alive
 
-	next, _, _ := q.Peek()
-	fmt.Println(next)
+	next, _ := q.Peek()
+	fmt.Println(next.Value)
 	// Output:
 	// true
 	// lease of b
@@ -75,9 +76,35 @@ func ExampleQueue_Peek() {
 	q := delayqueue.New[string]()
 	deadline := time.Now().Add(time.Minute)
 	_, _ = q.Push("job", deadline)
-	v, at, ok := q.Peek()
-	fmt.Println(v, at.Equal(deadline), ok)
-	// Output: job true true
+	head, ok := q.Peek()
+	fmt.Println(head.Value, head.Deadline.Equal(deadline), ok)
+	fmt.Println(q.Remove(head.Handle)) // only if it is still in the queue
+	// Output:
+	// job true true
+	// job true
+}
+
+func ExampleQueue_All() {
+	q := delayqueue.New[string]()
+	now := time.Now()
+	_, _ = q.Push("tomorrow", now.Add(24*time.Hour))
+	_, _ = q.Push("today", now.Add(time.Hour))
+	_, _ = q.Push("next year", now.Add(365*24*time.Hour))
+	for e := range q.All() {
+		if time.Until(e.Deadline) > 100*24*time.Hour {
+			q.Remove(e.Handle)
+		}
+	}
+
+	inOrder := slices.SortedFunc(q.All(), func(a, b delayqueue.Element[string]) int {
+		return a.Deadline.Compare(b.Deadline)
+	})
+	for _, e := range inOrder {
+		fmt.Println(e.Value, e.Deadline.Sub(now))
+	}
+	// Output:
+	// today 1h0m0s
+	// tomorrow 24h0m0s
 }
 
 func ExampleQueue_Len() {
@@ -100,6 +127,15 @@ func ExampleQueue_Poll() {
 	// false
 }
 
+func ExampleQueue_PollElement() {
+	q := delayqueue.New[string]()
+	deadline := time.Now().Add(-time.Minute)
+	h, _ := q.Push("job", deadline)
+	e, ok := q.PollElement()
+	fmt.Println(e.Value, e.Deadline.Equal(deadline), e.Handle == h, ok)
+	// Output: job true true true
+}
+
 func ExampleQueue_PollAll() {
 	q := delayqueue.New[string]()
 	now := time.Now()
@@ -111,11 +147,30 @@ func ExampleQueue_PollAll() {
 	// Output: [a b c]
 }
 
+func ExampleQueue_PollN() {
+	q := delayqueue.New[int]()
+	for i := range 5 {
+		_, _ = q.Push(i, time.Now())
+	}
+	batch := make([]int, 0, 2)
+	for {
+		batch = q.PollN(batch[:0], cap(batch)) // others get the lock in between
+		if len(batch) == 0 {
+			break
+		}
+		fmt.Println(batch)
+	}
+	// Output:
+	// [0 1]
+	// [2 3]
+	// [4]
+}
+
 func ExampleQueue_Take() {
 	q := delayqueue.New[string]()
 	_, _ = q.Push("job", time.Now().Add(time.Hour))
 
-	go q.Push("urgent", time.Now().Add(time.Millisecond)) // shortens the wait
+	go q.Push("sooner", time.Now().Add(time.Millisecond)) // shortens the wait
 	fmt.Println(q.Take(context.Background()))
 
 	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
@@ -123,8 +178,40 @@ func ExampleQueue_Take() {
 	_, err := q.Take(ctx)
 	fmt.Println(err)
 	// Output:
-	// urgent <nil>
+	// sooner <nil>
 	// context deadline exceeded
+}
+
+func ExampleQueue_TakeElement() {
+	q := delayqueue.New[string]()
+	deadline := time.Now().Add(time.Millisecond)
+	_, _ = q.Push("job", deadline)
+	e, err := q.TakeElement(context.Background())
+	fmt.Println(e.Value, err)
+	fmt.Println("late:", time.Since(e.Deadline) >= 0)
+	// Output:
+	// job <nil>
+	// late: true
+}
+
+func ExampleQueue_Clear() {
+	q := delayqueue.New[string]()
+	now := time.Now()
+	h, _ := q.Push("tomorrow", now.Add(24*time.Hour))
+	_, _ = q.Push("today", now.Add(time.Hour))
+	for _, e := range q.Clear() {
+		fmt.Println(e.Value, e.Deadline.Sub(now))
+	}
+	_, ok := q.Remove(h)
+	fmt.Println(ok, q.Len())
+
+	_, err := q.Push("the queue is open", now)
+	fmt.Println(err)
+	// Output:
+	// today 1h0m0s
+	// tomorrow 24h0m0s
+	// false 0
+	// <nil>
 }
 
 func ExampleQueue_Close() {
@@ -132,12 +219,15 @@ func ExampleQueue_Close() {
 	now := time.Now()
 	_, _ = q.Push("tomorrow", now.Add(24*time.Hour))
 	_, _ = q.Push("today", now.Add(time.Hour))
-	fmt.Println(q.Close())
+	for _, e := range q.Close() {
+		fmt.Println(e.Value, e.Deadline.Sub(now))
+	}
 
 	_, err := q.Take(context.Background())
 	fmt.Println(err)
 	// Output:
-	// [today tomorrow]
+	// today 1h0m0s
+	// tomorrow 24h0m0s
 	// delayqueue: closed
 }
 

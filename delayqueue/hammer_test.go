@@ -13,24 +13,24 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// T1, T3: pushers, removers, movers, pollers and takers at once; takers come and go. Every element leaves exactly once,
-// and none that was not moved leaves early.
+// T1, T3: whatever the queue can do, at once; takers come and go. Every element leaves
+// exactly once, and none is taken before its deadline.
 func TestHammerExactlyOnce(t *testing.T) {
-	type elem struct {
-		id       int
-		deadline time.Time // zero if the element may be moved
-	}
 	const pushers, perPusher = 4, 5_000
-	q := New[elem]()
+	q := New[int]()
+	q.heap.keep = 0 // slots move all the time
 	var out [pushers * perPusher]atomic.Int32
 	var sum, left atomic.Int64
-	leave := func(e elem, due bool) {
-		if due && !e.deadline.IsZero() && time.Now().Before(e.deadline) {
-			t.Errorf("T1: element %d left early", e.id)
-		}
-		out[e.id].Add(1)
-		sum.Add(int64(e.id))
+	leave := func(id int) {
+		out[id].Add(1)
+		sum.Add(int64(id))
 		left.Add(1)
+	}
+	leaveDue := func(e Element[int]) {
+		if time.Now().Before(e.Deadline) {
+			t.Errorf("T1: element %d left early", e.Value)
+		}
+		leave(e.Value)
 	}
 
 	var pushing, taking sync.WaitGroup
@@ -38,12 +38,8 @@ func TestHammerExactlyOnce(t *testing.T) {
 		pushing.Go(func() {
 			var recent [64]Handle
 			for i := range perPusher {
-				e := elem{id: p*perPusher + i}
-				deadline := time.Now().Add(rand.N(200 * time.Microsecond))
-				if i%4 != 0 {
-					e.deadline = deadline
-				}
-				h, err := q.Push(e, deadline)
+				id := p*perPusher + i
+				h, err := q.Push(id, time.Now().Add(rand.N(200*time.Microsecond)))
 				if err != nil {
 					t.Error(err)
 				}
@@ -53,30 +49,51 @@ func TestHammerExactlyOnce(t *testing.T) {
 					recent[i%64] = h
 				case 1:
 					if v, ok := q.Remove(recent[rand.IntN(64)]); ok {
-						leave(v, false)
+						leave(v)
 					}
 				case 2, 3:
-					q.Move(recent[rand.IntN(64)], time.Now().Add(rand.N(300*time.Microsecond)))
+					q.Reset(recent[rand.IntN(64)], time.Now().Add(rand.N(300*time.Microsecond)))
 				case 4:
 					if v, ok := q.Remove(h); ok {
-						leave(v, false)
+						leave(v)
 					}
 					if v, ok := q.Remove(h); ok {
-						t.Errorf("element %d was removed twice", v.id)
+						t.Errorf("element %d was removed twice", v)
+					}
+				case 5:
+					if e, ok := q.Peek(); ok {
+						if v, ok := q.Remove(e.Handle); ok { // still there
+							if v != e.Value {
+								t.Errorf("the Handle of element %d removed %d", e.Value, v)
+							}
+							leave(v)
+						}
+					}
+				case 6:
+					if rand.IntN(100) == 0 {
+						for _, e := range q.Clear() {
+							leave(e.Value)
+						}
 					}
 				}
-				q.Move(old, time.Now().Add(100*time.Microsecond))
+				q.Reset(old, time.Now().Add(100*time.Microsecond))
 			}
 		})
 	}
-	for range 6 {
+	for i := range 6 {
 		taking.Go(func() {
 			for {
 				ctx, cancel := context.WithTimeout(t.Context(), rand.N(500*time.Microsecond))
-				v, err := q.Take(ctx)
+				var e Element[int]
+				var err error
+				if i%2 == 0 {
+					e, err = q.TakeElement(ctx)
+				} else {
+					e.Value, err = q.Take(ctx)
+				}
 				cancel()
 				if err == nil {
-					leave(v, true)
+					leaveDue(e)
 				} else if errors.Is(err, ErrClosed) {
 					return
 				}
@@ -84,24 +101,33 @@ func TestHammerExactlyOnce(t *testing.T) {
 		})
 	}
 	taking.Go(func() {
-		var buf []elem
+		var buf []int
 		for !q.isDone() {
-			buf = q.PollAll(buf[:0])
+			buf = q.PollN(buf[:0], 10)
 			for _, v := range buf {
-				leave(v, true)
+				leave(v)
 			}
 			if v, ok := q.Poll(); ok {
-				leave(v, true)
+				leave(v)
 			}
-			q.Peek()
+			if e, ok := q.PollElement(); ok {
+				leaveDue(e)
+			}
+			seen := make(map[Handle]bool)
+			for e := range q.All() {
+				if seen[e.Handle] {
+					t.Errorf("element %d was seen twice", e.Value)
+				}
+				seen[e.Handle] = true
+			}
 			q.Stats()
 			q.verify(t)
 		}
 	})
 
 	pushing.Wait()
-	for _, v := range q.Close() {
-		leave(v, false)
+	for _, e := range q.Close() {
+		leave(e.Value)
 	}
 	taking.Wait()
 	require.EqualValues(t, len(out), left.Load())
@@ -109,7 +135,7 @@ func TestHammerExactlyOnce(t *testing.T) {
 	for id := range out {
 		require.EqualValues(t, 1, out[id].Load(), "T3: element %d", id)
 	}
-	require.Len(t, q.lead, 1)
+	require.Len(t, q.token, 1)
 }
 
 func (q *Queue[T]) isDone() bool {
@@ -118,8 +144,8 @@ func (q *Queue[T]) isDone() bool {
 	return q.done
 }
 
-// timers 3: elements that push themselves again with tiny delays, against takers whose contexts end at bad moments. A
-// lost wake-up ends the rounds.
+// docs/lessons.md timers 3: elements that are pushed again with tiny delays, against takers whose
+// contexts end at bad moments. A lost wake-up ends the rounds.
 func TestHammerNoLostWakeup(t *testing.T) {
 	const rounds = 5_000 // of up to a millisecond: the kernel sleeps no shorter
 	for _, c := range []struct{ elements, takers int }{{1, 1}, {1, 3}, {3, 2}, {16, 4}} {
@@ -162,8 +188,8 @@ func TestHammerNoLostWakeup(t *testing.T) {
 	}
 }
 
-// take.go 1: a push that comes while the leader goes to sleep. The head it would sleep for is far, so a lost
-// signal is a stall.
+// take.go 1: a push that comes while the leader goes to sleep. The head it would sleep
+// for is far, so a lost signal is a stall.
 func TestHammerPushAgainstArming(t *testing.T) {
 	const rounds = 50_000
 	q := New[int]()
@@ -197,8 +223,9 @@ func TestHammerPushAgainstArming(t *testing.T) {
 	wg.Wait()
 }
 
-// timers 3, T16: the same in virtual time, where being late at all is a failure: with a taker to spare, each element
-// is taken at its very deadline.
+// docs/lessons.md timers 3, T16: the same in virtual time, where being late at all is a failure: with a
+// taker to spare, each element is taken at its very deadline, though every element is
+// reset, and the queue is cleared and filled again all the time.
 func TestVirtualHammerNeverLate(t *testing.T) {
 	const elements, takers, rounds = 5, 8, 5_000
 	synctest.Test(t, func(t *testing.T) {
@@ -206,7 +233,7 @@ func TestVirtualHammerNeverLate(t *testing.T) {
 		push := func() {
 			deadline := time.Now().Add(rand.N(10 * time.Millisecond).Truncate(time.Millisecond))
 			if h, err := q.Push(deadline, deadline.Add(time.Minute)); err == nil {
-				q.Move(h, deadline)
+				q.Reset(h, deadline)
 			}
 		}
 		var wg sync.WaitGroup
@@ -239,6 +266,15 @@ func TestVirtualHammerNeverLate(t *testing.T) {
 		for range elements {
 			push()
 		}
+		wg.Go(func() {
+			for !q.isDone() {
+				time.Sleep(rand.N(3 * time.Millisecond).Truncate(time.Millisecond))
+				for _, e := range q.Clear() {
+					// Not e.Deadline: it may not have been reset yet, and cannot be any more.
+					_, _ = q.Push(e.Value, e.Value)
+				}
+			}
+		})
 		wg.Wait()
 		require.Zero(t, wrong.Load(), "T1: taken at another time than the deadline")
 	})

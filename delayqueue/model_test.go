@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 )
@@ -29,6 +30,8 @@ func (h *heap[T]) verify(t testing.TB) {
 		check(int(s.pos) == i && s.id != 0, "invariant 2: item %d, slot %+v", i, *s)
 		check(!ids[s.id] && !seqs[it.seq] && max(s.id, it.seq) <= h.seq, "invariant 4: item %d", i)
 		ids[s.id], seqs[it.seq] = true, true
+		pos, ok := h.find(Handle{s.id, s.handle})
+		check(ok && pos == i, "invariant 5: item %d is found at %d, %t", i, pos, ok)
 	}
 	free := 0
 	for i := h.free; i != noSlot; i = h.slots[i].pos {
@@ -41,169 +44,254 @@ func (h *heap[T]) verify(t testing.TB) {
 	check(live+free == all, "invariants 2 and 3: %d live, %d free, %d slots", live, free, all)
 }
 
+// verifyMemory checks, after elements have left, that at most twice what the others
+// need is kept, and the spare (T18).
+func (h *heap[T]) verifyMemory(t testing.TB) {
+	t.Helper()
+	bytes := func(items, slots, moved int) int {
+		return items*int(unsafe.Sizeof(item{})) + slots*int(unsafe.Sizeof(slot[T]{})) + 4*moved
+	}
+	n := len(h.items)
+	have, need := bytes(cap(h.items), cap(h.slots), len(h.moved)), bytes(n, n, 0)
+	if have > 2*need+bytes(h.keep+1, h.keep+1, 2*h.keep+2) {
+		t.Fatalf("T18: %d bytes are kept for %d elements, which need %d", have, n, need)
+	}
+}
+
 func (q *Queue[T]) verify(t testing.TB) {
 	t.Helper()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.heap.verify(t)
-	if q.armed != noArm && len(q.heap.items) > 0 {
+	if q.armed != notArmed && len(q.heap.items) > 0 {
 		require.LessOrEqual(t, q.armed, q.heap.items[0].deadline, "a leader sleeps past the head")
 	}
 }
 
-// oracle is the queue without any idea: a slice that is kept sorted.
-type oracle struct{ elems []oracleElem }
-
-type oracleElem struct {
-	value    int
-	deadline time.Time
-	handle   Handle
+func (q *Queue[T]) verifyMemory(t testing.TB) {
+	t.Helper()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.heap.verifyMemory(t)
 }
 
-func (o *oracle) insert(e oracleElem) {
+// oracle is the queue without any idea: a slice that is kept sorted.
+type oracle struct{ elems []Element[int] }
+
+func (o *oracle) insert(e Element[int]) {
 	i := 0
-	for i < len(o.elems) && !o.elems[i].deadline.After(e.deadline) {
+	for i < len(o.elems) && !o.elems[i].Deadline.After(e.Deadline) {
 		i++
 	}
 	o.elems = slices.Insert(o.elems, i, e)
 }
 
-func (o *oracle) delete(h Handle) (oracleElem, bool) {
+func (o *oracle) delete(h Handle) (Element[int], bool) {
 	for i, e := range o.elems {
-		if e.handle == h {
+		if e.Handle == h {
 			o.elems = slices.Delete(o.elems, i, i+1)
 			return e, true
 		}
 	}
-	return oracleElem{}, false
+	return Element[int]{}, false
 }
 
-func (o *oracle) poll(now time.Time) (oracleElem, bool) {
-	if len(o.elems) == 0 || o.elems[0].deadline.After(now) {
-		return oracleElem{}, false
+func (o *oracle) poll(now time.Time) (Element[int], bool) {
+	if len(o.elems) == 0 || o.elems[0].Deadline.After(now) {
+		return Element[int]{}, false
 	}
-	return o.delete(o.elems[0].handle)
+	return o.delete(o.elems[0].Handle)
 }
 
-func (o *oracle) values() (vs []int) {
-	for _, e := range o.elems {
-		vs = append(vs, e.value)
+// clear returns what was left, nil if nothing.
+func (o *oracle) clear() []Element[int] {
+	left := o.elems
+	o.elems = nil
+	if len(left) == 0 {
+		return nil
 	}
-	return vs
+	return left
 }
 
-// runModel decodes ops into calls of a queue and of the oracle, two bytes each, and compares every answer. Deadlines
-// are few and clocks are virtual, so that ties and edges are the rule.
+// model compares a queue with the oracle, in a bubble.
+type model struct {
+	*testing.T
+	q       *Queue[int]
+	o       *oracle
+	handles []Handle // live, stale and, at first, none
+	n       int      // the next value
+	limit   uint32
+	closed  bool
+}
+
+// runModel decodes ops into calls, two bytes each, and compares every answer. Deadlines
+// are few and clocks are virtual, so that ties and edges are the rule. Most queues
+// keep no spare memory, so that slots move all the time; some are small.
 func runModel(t *testing.T, ops []byte) {
-	q, o := New[int](), &oracle{}
-	var handles []Handle // live, stale and, at first, none
-	closed := false
-	pick := func(b byte) Handle {
-		if len(handles) == 0 {
-			return Handle{}
+	m := &model{T: t, q: New[int](), o: &oracle{}, limit: noSlot}
+	if len(ops) >= 2 {
+		if ops[0]%4 != 0 {
+			m.q.heap.keep = 0
 		}
-		return handles[int(b)%len(handles)]
-	}
-	at := func(b byte) time.Time { return time.Now().Add(time.Duration(int(b%32)-8) * time.Second) }
-
-	for n := 0; len(ops) >= 2; n++ {
-		op, arg := ops[0], ops[1]
+		if ops[0]/4%4 == 0 {
+			m.limit = 12
+			m.q.heap.limit = 12
+		}
 		ops = ops[2:]
-		if closed {
-			o.elems = nil
-		}
-		switch op % 16 {
-		case 0, 1, 2, 3, 4:
-			d := at(arg)
-			h, err := q.Push(n, d)
-			if closed {
-				require.ErrorIs(t, err, ErrClosed)
-				require.Zero(t, h)
-				break
-			}
-			require.NoError(t, err)
-			require.NotContains(t, handles, h, "a handle was used twice")
-			handles = append(handles, h)
-			o.insert(oracleElem{n, d, h})
-		case 5, 6:
-			want, wantOK := o.delete(pick(arg))
-			got, ok := q.Remove(pick(arg))
-			require.Equal(t, wantOK, ok)
-			require.Equal(t, want.value, got)
-		case 7, 8:
-			h, d := pick(arg), at(op/16*7+arg)
-			e, wantOK := o.delete(h)
-			if wantOK {
-				o.insert(oracleElem{e.value, d, h})
-			}
-			require.Equal(t, wantOK, q.Move(h, d))
-		case 9, 10:
-			want, wantOK := o.poll(time.Now())
-			got, ok := q.Poll()
-			require.Equal(t, wantOK, ok)
-			require.Equal(t, want.value, got)
-		case 11:
-			want := []int{-1}
-			for e, ok := o.poll(time.Now()); ok; e, ok = o.poll(time.Now()) {
-				want = append(want, e.value)
-			}
-			require.Equal(t, want, q.PollAll([]int{-1}))
-		case 12:
-			time.Sleep(time.Duration(arg%8) * time.Second)
-		case 13, 14:
-			modelTake(t, q, o, closed)
-		case 15:
-			if arg < 250 { // rarely: closing ends the story
-				break
-			}
-			left := q.Close()
-			if closed {
-				require.Nil(t, left)
-			} else {
-				require.Equal(t, o.values(), left)
-			}
-			closed, o.elems = true, nil
-		}
+	}
+	for len(ops) >= 2 {
+		before := m.q.Len()
+		m.step(ops[0], ops[1])
+		ops = ops[2:]
 
-		q.verify(t)
-		require.Equal(t, len(o.elems), q.Len())
-		v, d, ok := q.Peek()
-		require.Equal(t, len(o.elems) > 0, ok)
+		m.q.verify(t)
+		require.Equal(t, len(m.o.elems), m.q.Len())
+		if m.q.Len() < before {
+			m.q.verifyMemory(t)
+		}
+		e, ok := m.q.Peek()
+		require.Equal(t, len(m.o.elems) > 0, ok)
 		if ok {
-			require.Equal(t, o.elems[0].value, v)
-			require.True(t, d.Equal(o.elems[0].deadline))
+			require.Equal(t, m.o.elems[0], e)
+		} else {
+			require.Zero(t, e)
 		}
 	}
-	if !closed {
-		require.Equal(t, o.values(), q.Close())
+	if !m.closed {
+		require.Equal(t, m.o.clear(), m.q.Close())
 	}
 }
 
-func modelTake(t *testing.T, q *Queue[int], o *oracle, closed bool) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // no deadline of the model is that far
+func (m *model) pick(b byte) Handle {
+	if len(m.handles) == 0 {
+		return Handle{}
+	}
+	return m.handles[int(b)%len(m.handles)]
+}
+
+func (m *model) deadline(b byte) time.Time {
+	return time.Now().Add(time.Duration(int(b%32)-8) * time.Second)
+}
+
+func (m *model) step(op, arg byte) {
+	switch op % 16 {
+	case 0, 1, 2, 3, 4:
+		pushes := 1
+		if op >= 240 {
+			pushes = int(arg / 4)
+		}
+		for i := range pushes {
+			m.push(m.deadline(arg + byte(7*i)))
+		}
+	case 5, 6:
+		want, wantOK := m.o.delete(m.pick(arg))
+		got, ok := m.q.Remove(m.pick(arg))
+		require.Equal(m, wantOK, ok)
+		require.Equal(m, want.Value, got)
+	case 7, 8:
+		h, d := m.pick(arg), m.deadline(op/16*7+arg)
+		e, wantOK := m.o.delete(h)
+		if wantOK {
+			m.o.insert(Element[int]{e.Value, d, h})
+		}
+		require.Equal(m, wantOK, m.q.Reset(h, d))
+	case 9:
+		want, wantOK := m.o.poll(time.Now())
+		got, ok := m.q.Poll()
+		require.Equal(m, wantOK, ok)
+		require.Equal(m, want.Value, got)
+	case 10:
+		want, wantOK := m.o.poll(time.Now())
+		got, ok := m.q.PollElement()
+		require.Equal(m, wantOK, ok)
+		require.Equal(m, want, got)
+	case 11:
+		n := int(arg%16) - 1
+		all := arg >= 128
+		want := []int{-1}
+		for all || len(want) <= n {
+			e, ok := m.o.poll(time.Now())
+			if !ok {
+				break
+			}
+			want = append(want, e.Value)
+		}
+		if all {
+			require.Equal(m, want, m.q.PollAll([]int{-1}))
+		} else {
+			require.Equal(m, want, m.q.PollN([]int{-1}, n))
+		}
+	case 12:
+		time.Sleep(time.Duration(arg%8) * time.Second)
+	case 13, 14:
+		m.take(op%16 == 14)
+	case 15:
+		switch {
+		case arg >= 250: // rarely: closing ends the story
+			require.Equal(m, m.o.clear(), m.q.Close())
+			m.closed = true
+		case arg >= 220:
+			require.Equal(m, m.o.clear(), m.q.Clear())
+		default:
+			require.ElementsMatch(m, m.o.elems, slices.Collect(m.q.All()))
+		}
+	}
+}
+
+func (m *model) push(deadline time.Time) {
+	m.n++
+	h, err := m.q.Push(m.n, deadline)
+	switch {
+	case m.closed:
+		require.ErrorIs(m, err, ErrClosed)
+		require.Zero(m, h)
+	case uint32(len(m.o.elems)) >= m.limit:
+		require.ErrorIs(m, err, ErrFull)
+		require.Zero(m, h)
+	default:
+		require.NoError(m, err)
+		require.False(m, slices.Contains(m.handles, h), "a handle was used twice")
+		m.handles = append(m.handles, h)
+		m.o.insert(Element[int]{m.n, deadline, h})
+	}
+}
+
+func (m *model) take(element bool) {
+	ctx, cancel := context.WithTimeout(m.Context(), time.Minute) // no deadline of the model is that far
 	defer cancel()
 	start := time.Now()
-	got, err := q.Take(ctx)
+	var got Element[int]
+	var err error
+	if element {
+		got, err = m.q.TakeElement(ctx)
+	} else {
+		got.Value, err = m.q.Take(ctx)
+	}
 	switch {
-	case closed:
-		require.ErrorIs(t, err, ErrClosed)
-		require.Equal(t, start, time.Now())
-	case len(o.elems) == 0:
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.Equal(t, time.Minute, time.Since(start))
+	case m.closed:
+		require.ErrorIs(m, err, ErrClosed)
+		require.Zero(m, got)
+		require.Equal(m, start, time.Now())
+	case len(m.o.elems) == 0:
+		require.ErrorIs(m, err, context.DeadlineExceeded)
+		require.Zero(m, got)
+		require.Equal(m, time.Minute, time.Since(start))
 	default:
-		due := o.elems[0].deadline
+		due := m.o.elems[0].Deadline
 		if due.Before(start) {
 			due = start
 		}
-		want, _ := o.poll(due)
-		require.NoError(t, err)
-		require.Equal(t, want.value, got)
-		require.Equal(t, due, time.Now(), "T1, T16: taken at its deadline")
+		want, _ := m.o.poll(due)
+		require.NoError(m, err)
+		require.Equal(m, want.Value, got.Value)
+		if element {
+			require.Equal(m, want, got)
+		}
+		require.Equal(m, due, time.Now(), "T1, T16: taken at its deadline")
 	}
 }
 
-// T1, T6, T16: any sequence of operations does what a sorted slice does.
+// T1, T6, T16, T18: any sequence of operations does what a sorted slice does.
 func TestModel(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -219,9 +307,11 @@ func TestModel(t *testing.T) {
 }
 
 func FuzzQueue(f *testing.F) {
-	f.Add([]byte{0, 9, 0, 9, 13, 0, 7, 1, 9, 0, 13, 0, 13, 0})
-	f.Add([]byte{0, 31, 5, 0, 5, 0, 0, 10, 7, 0, 7, 1, 13, 0, 15, 255, 0, 0, 13, 0, 15, 255})
-	f.Add([]byte{0, 0, 1, 8, 2, 8, 11, 0, 12, 7, 11, 0, 9, 0})
+	f.Add([]byte{4, 0, 0, 9, 0, 9, 13, 0, 7, 1, 9, 0, 13, 0, 14, 0})
+	f.Add([]byte{4, 0, 0, 31, 5, 0, 5, 0, 0, 10, 7, 0, 7, 1, 13, 0, 15, 255, 0, 0, 13, 0, 15, 255})
+	f.Add([]byte{5, 0, 0, 0, 1, 8, 2, 8, 11, 2, 12, 7, 11, 128, 9, 0})
+	f.Add([]byte{5, 0, 240, 255, 12, 7, 11, 15, 11, 15, 5, 3, 15, 0, 15, 230, 0, 4, 7, 3, 14, 0}) // a burst
+	f.Add([]byte{1, 0, 240, 255, 15, 1, 10, 0, 0, 9, 0, 9})                                       // full
 	f.Fuzz(func(t *testing.T, ops []byte) {
 		ops = ops[:min(len(ops), 4096)]
 		synctest.Test(t, func(t *testing.T) { runModel(t, ops) })

@@ -1,8 +1,8 @@
 package delayqueue
 
 import (
+	"context"
 	"math"
-	"math/rand/v2"
 	"runtime"
 	"slices"
 	"testing"
@@ -21,6 +21,13 @@ func mustPush[T any](t testing.TB, q *Queue[T], v T, deadline time.Time) Handle 
 	return h
 }
 
+func values[T any](elements []Element[T]) (vs []T) {
+	for _, e := range elements {
+		vs = append(vs, e.Value)
+	}
+	return vs
+}
+
 func TestEqualDeadlinesComeOutInOrder(t *testing.T) {
 	q := New[int]()
 	for _, now := range []time.Time{time.Now(), time.Now().Round(0), {}} { // monotonic, wall only, zero
@@ -33,12 +40,12 @@ func TestEqualDeadlinesComeOutInOrder(t *testing.T) {
 	}
 }
 
-func TestMoveCountsAsNewlyPut(t *testing.T) {
+func TestResetCountsAsNewlyPutIn(t *testing.T) {
 	q := New[int]()
 	at := time.Now()
 	first := mustPush(t, q, 1, at)
 	mustPush(t, q, 2, at)
-	require.True(t, q.Move(first, at))
+	require.True(t, q.Reset(first, at))
 	require.Equal(t, []int{2, 1}, q.PollAll(nil))
 }
 
@@ -69,7 +76,8 @@ func TestPollAllTakesWhatIsDueAndAppends(t *testing.T) {
 	require.Equal(t, 1, q.Len())
 }
 
-// T6, timers 6: zero, stale and foreign handles say false, and a recycled slot's old handle cannot touch its new element.
+// T6, docs/lessons.md timers 6: with zero, stale and invented Handles every method reports false, and
+// the old Handle of a slot that is used again cannot reach its new element.
 func TestStaleHandles(t *testing.T) {
 	q := New[string]()
 	dead := func(h Handle) {
@@ -78,7 +86,7 @@ func TestStaleHandles(t *testing.T) {
 		v, ok := q.Remove(h)
 		require.False(t, ok)
 		require.Empty(t, v)
-		require.False(t, q.Move(h, time.Now()))
+		require.False(t, q.Reset(h, time.Now()))
 		require.Equal(t, n, q.Len())
 		q.verify(t)
 	}
@@ -96,38 +104,15 @@ func TestStaleHandles(t *testing.T) {
 	b := mustPush(t, q, "b", later)
 	require.Equal(t, a.slot, b.slot, "the slot is recycled")
 	dead(a)
-	require.True(t, q.Move(b, time.Time{}))
+	require.True(t, q.Reset(b, time.Time{}))
 	v, ok = q.Poll()
 	require.True(t, ok)
 	require.Equal(t, "b", v)
 	dead(b)
 
 	c := mustPush(t, q, "c", later)
-	require.Equal(t, []string{"c"}, q.Close())
+	require.Len(t, q.Close(), 1)
 	dead(c)
-}
-
-// T6: handles stay unique when the slot table is dropped and grows anew.
-func TestHandlesOutliveTheSlotTable(t *testing.T) {
-	q := New[int]()
-	later := time.Now().Add(time.Hour)
-	var old []Handle
-	for range 4 {
-		var batch []Handle
-		for i := range 4 * keep {
-			batch = append(batch, mustPush(t, q, i, later))
-		}
-		for _, h := range old {
-			_, ok := q.Remove(h)
-			require.False(t, ok)
-		}
-		for _, h := range batch {
-			_, ok := q.Remove(h)
-			require.True(t, ok)
-		}
-		require.Nil(t, q.heap.slots)
-		old = append(old, batch...)
-	}
 }
 
 // T8: any time.Time is accepted, in order, and none wraps.
@@ -150,10 +135,19 @@ func TestExtremeDeadlines(t *testing.T) {
 			mustPush(t, q, i, d)
 		}
 		require.Equal(t, []int{0, 1, 2, 3, 4}, q.PollAll(nil))
-		_, d, ok := q.Peek()
+		e, ok := q.Peek()
 		require.True(t, ok)
-		require.Zero(t, d.Sub(now.Add(time.Hour)))
-		require.Equal(t, []int{5, 6, 7, 8, 9}, q.Close())
+		require.Zero(t, e.Deadline.Sub(now.Add(time.Hour)))
+		left := q.Close()
+		require.Equal(t, []int{5, 6, 7, 8, 9}, values(left))
+
+		// What comes from the queue can be pushed to it again, at the ends of the range too.
+		q = New[int]()
+		for _, e := range left {
+			mustPush(t, q, e.Value, e.Deadline)
+		}
+		require.Empty(t, q.PollAll(nil))
+		require.Equal(t, []int{5, 6, 7, 8, 9}, values(q.Close()))
 	}
 	t.Run("clock=real", run)
 	t.Run("clock=virtual", func(t *testing.T) { synctest.Test(t, run) })
@@ -173,8 +167,9 @@ func TestFarthestDeadlineSleepsForGood(t *testing.T) {
 	})
 }
 
-// setWallAhead makes the wall clock look as if it had been set ahead by d since New, by making base's
-// wall reading as much older. There is no other way to test it short of setting the machine's clock.
+// setWallAhead has the effect of a wall clock that was set ahead by d since New: it makes
+// base's wall reading as much older. There is no other way to test it short of setting
+// the machine's clock.
 func setWallAhead[T any](t *testing.T, q *Queue[T], d time.Duration) {
 	t.Helper()
 	before := q.base
@@ -184,23 +179,24 @@ func setWallAhead[T any](t *testing.T, q *Queue[T], d time.Duration) {
 	require.Zero(t, before.Sub(q.base), "layout of time.Time")
 }
 
-// T14, timers 16: the wall clock steps by an hour. Deadlines with a monotonic reading do not notice; those
-// without are converted by the wall clock as it stands at Push; equal ones stay in order.
+// T14, docs/lessons.md timers 16: the wall clock steps by an hour. Deadlines with a monotonic reading do
+// not change; those without are converted by the wall clock as it stands at Push; equal
+// ones stay in order.
 func TestWallClockJump(t *testing.T) {
 	q := New[int]()
 	setWallAhead(t, q, time.Hour)
 	monotonic := time.Now().Add(10 * time.Minute)
 	mustPush(t, q, 1, monotonic)
-	_, d, _ := q.Peek()
-	require.Zero(t, d.Sub(monotonic))
+	e, _ := q.Peek()
+	require.Zero(t, e.Deadline.Sub(monotonic))
 
 	wall := time.Now().Add(5 * time.Minute).Round(0)
 	for i := range 1000 {
 		mustPush(t, q, 2+i, wall)
 	}
-	_, d, _ = q.Peek()
-	require.InDelta(t, 5*time.Minute, time.Until(d), float64(time.Minute))
-	left := q.Close()
+	e, _ = q.Peek()
+	require.InDelta(t, 5*time.Minute, time.Until(e.Deadline), float64(time.Minute))
+	left := values(q.Close())
 	require.True(t, slices.IsSorted(left[:1000]))
 	require.Equal(t, 1, left[1000])
 }
@@ -227,22 +223,22 @@ func TestSubSat(t *testing.T) {
 	}
 }
 
-// timers 17: whatever way a value leaves, the queue does not keep it.
+// docs/lessons.md timers 17: whatever way a value leaves, the queue does not keep it.
 func TestValuesAreCollectedAfterLeaving(t *testing.T) {
 	type payload [1 << 12]byte
 	for name, leave := range map[string]func(*Queue[*payload], Handle){
 		"remove":  func(q *Queue[*payload], h Handle) { q.Remove(h) },
-		"poll":    func(q *Queue[*payload], h Handle) { q.Move(h, time.Time{}); q.Poll() },
-		"pollAll": func(q *Queue[*payload], h Handle) { q.Move(h, time.Time{}); q.PollAll(nil) },
-		"take":    func(q *Queue[*payload], h Handle) { q.Move(h, time.Time{}); _, _ = q.Take(t.Context()) },
+		"poll":    func(q *Queue[*payload], h Handle) { q.Reset(h, time.Time{}); q.Poll() },
+		"pollAll": func(q *Queue[*payload], h Handle) { q.Reset(h, time.Time{}); q.PollAll(nil) },
+		"take":    func(q *Queue[*payload], h Handle) { q.Reset(h, time.Time{}); _, _ = q.Take(t.Context()) },
+		"clear":   func(q *Queue[*payload], _ Handle) { q.Clear() },
 		"close":   func(q *Queue[*payload], _ Handle) { q.Close() },
+		"element": func(q *Queue[*payload], h Handle) { q.Reset(h, time.Time{}); q.PollElement() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := New[*payload]()
 			later := time.Now().Add(time.Hour)
-			if name != "close" {
-				mustPush(t, q, new(payload), later.Add(time.Hour)) // so that the table is not just dropped
-			}
+			mustPush(t, q, new(payload), later.Add(time.Hour)) // so that the table is not just dropped
 			p := new(payload)
 			w := weak.Make(p)
 			h := mustPush(t, q, p, later)
@@ -256,7 +252,7 @@ func TestValuesAreCollectedAfterLeaving(t *testing.T) {
 	}
 }
 
-// timers 17: an abandoned queue is collected though it was never closed and its timer has been armed.
+// docs/lessons.md timers 17: an abandoned queue is collected though it was never closed and its timer has been armed.
 func TestQueueIsCollectedUnclosed(t *testing.T) {
 	q := New[int]()
 	w := weak.Make(q)
@@ -268,55 +264,6 @@ func TestQueueIsCollectedUnclosed(t *testing.T) {
 	require.Nil(t, w.Value())
 }
 
-func TestMemoryComesBackAfterBurst(t *testing.T) {
-	const n = 20_000
-	later := time.Now().Add(time.Hour)
-	burst := func(t *testing.T, pinned int) (*Queue[int], []Handle) {
-		q := New[int]()
-		handles := make([]Handle, n)
-		for i := range handles {
-			handles[i] = mustPush(t, q, i, later.Add(time.Duration(i)))
-		}
-		for i, j := range rand.Perm(n) {
-			if j != pinned {
-				q.Remove(handles[j])
-			}
-			if i%2_000 == 0 {
-				q.verify(t)
-			}
-		}
-		q.verify(t)
-		require.LessOrEqual(t, cap(q.heap.items), keep)
-		return q, handles
-	}
-	t.Run("all=gone", func(t *testing.T) {
-		q, _ := burst(t, -1)
-		require.Zero(t, cap(q.heap.slots))
-	})
-	t.Run("pinned=front", func(t *testing.T) {
-		q, _ := burst(t, 10)
-		churn(t, q, n)
-		require.LessOrEqual(t, cap(q.heap.slots), keep)
-	})
-	t.Run("pinned=rear", func(t *testing.T) {
-		q, handles := burst(t, n-1)
-		churn(t, q, 2*n)
-		require.Greater(t, cap(q.heap.slots), keep, "a live slot cannot move")
-		v, ok := q.Remove(handles[n-1])
-		require.True(t, ok)
-		require.Equal(t, n-1, v)
-		require.Zero(t, cap(q.heap.slots))
-	})
-}
-
-func churn(t *testing.T, q *Queue[int], rounds int) {
-	t.Helper()
-	for i := range rounds {
-		q.Remove(mustPush(t, q, i, time.Time{}))
-	}
-	q.verify(t)
-}
-
 func TestSteadyStateDoesNotAllocate(t *testing.T) {
 	for _, n := range []int{0, 1000} {
 		q := New[int]()
@@ -324,15 +271,20 @@ func TestSteadyStateDoesNotAllocate(t *testing.T) {
 		for i := range n {
 			mustPush(t, q, i, later)
 		}
-		ctx := t.Context()
+		ctx, buf := t.Context(), make([]int, 0, 1)
 		step := func() {
 			h, _ := q.Push(1, later)
-			q.Move(h, later.Add(time.Second))
+			q.Reset(h, later.Add(time.Second))
 			q.Remove(h)
 			_, _ = q.Push(2, time.Time{})
 			q.Poll()
 			_, _ = q.Push(3, time.Time{})
 			_, _ = q.Take(ctx)
+			_, _ = q.Push(4, time.Time{})
+			_, _ = q.TakeElement(ctx)
+			_, _ = q.Push(5, time.Time{})
+			buf = q.PollN(buf[:0], 1)
+			q.Peek()
 		}
 		step()
 		require.Zero(t, testing.AllocsPerRun(1000, step), "len=%d", n)
@@ -342,11 +294,14 @@ func TestSteadyStateDoesNotAllocate(t *testing.T) {
 func TestClose(t *testing.T) {
 	q := New[string]()
 	now := time.Now()
-	mustPush(t, q, "later", now.Add(time.Hour))
+	first := mustPush(t, q, "later", now.Add(time.Hour))
 	mustPush(t, q, "due", now.Add(-time.Hour))
 	mustPush(t, q, "soon 1", now.Add(time.Minute))
 	mustPush(t, q, "soon 2", now.Add(time.Minute))
-	require.Equal(t, []string{"due", "soon 1", "soon 2", "later"}, q.Close())
+	left := q.Close()
+	require.Equal(t, []string{"due", "soon 1", "soon 2", "later"}, values(left))
+	require.Zero(t, left[3].Deadline.Sub(now.Add(time.Hour)))
+	require.Equal(t, first, left[3].Handle)
 	require.Nil(t, q.Close(), "idempotent")
 
 	h, err := q.Push("x", now)
@@ -358,9 +313,28 @@ func TestClose(t *testing.T) {
 	_, ok := q.Poll()
 	require.False(t, ok)
 	require.Empty(t, q.PollAll(nil))
-	_, _, ok = q.Peek()
+	_, ok = q.Peek()
 	require.False(t, ok)
+	require.Empty(t, slices.Collect(q.All()))
 	q.verify(t)
 
 	require.Nil(t, New[int]().Close())
+}
+
+// Misuse that is the caller's bug is named, before anything changes.
+func TestMisusePanics(t *testing.T) {
+	q := New[int]()
+	mustPush(t, q, 1, time.Time{})
+	var none context.Context
+	require.PanicsWithValue(t, "delayqueue: nil context", func() { _, _ = q.Take(none) })
+	require.PanicsWithValue(t, "delayqueue: nil context", func() { _, _ = q.TakeElement(none) })
+	require.Equal(t, 1, q.Len())
+
+	const zero = "delayqueue: Queue was not created by New"
+	q = new(Queue[int])
+	require.PanicsWithValue(t, zero, func() { _, _ = q.Push(1, time.Now()) })
+	require.PanicsWithValue(t, zero, func() { _, _ = q.Take(t.Context()) })
+	require.PanicsWithValue(t, zero, func() { _, _ = q.TakeElement(t.Context()) })
+	require.PanicsWithValue(t, zero, func() { q.Close() })
+	require.Zero(t, q.Len(), "the lock is free")
 }

@@ -7,53 +7,70 @@ import (
 
 // A story about takers.
 //
-// One taker, the leader, sleeps until the head is due; the others, the followers, sleep until they are made leader.
-// The right to lead is a token: it is in q.lead or with exactly one taker. The leader puts it back whenever it returns,
+// One taker, the leader, sleeps until the head is due; the others, the followers,
+// sleep until they are made leader. The right to be leader is a token: it is in
+// q.token or with exactly one taker. The leader puts it back whenever it returns,
 // for whatever reason, and the channel hands it to exactly one follower.
 //
-// Before the leader sleeps it sets q.armed, under q.mu and in the section in which it saw that nothing was due, to the
-// head's deadline (never, if there is no head), and then its timer to the same. Push and Move, under q.mu as well, put
-// a signal into q.wake if their deadline is earlier than q.armed, and lower q.armed to it. While nobody sleeps as leader
-// q.armed is noArm, which nothing is earlier than.
+// Before the leader sleeps it sets q.armed, under q.mu and in the section in which
+// it saw that nothing was due, to the head's deadline (never, if there is no head),
+// and then its timer to the same. Push and Reset, under q.mu as well, put a signal
+// into q.wake if their deadline is earlier than q.armed, and lower q.armed to it.
+// While nobody sleeps as leader q.armed is notArmed, which nothing is earlier than.
 //
-// Invariant: while the leader sleeps, q.armed is not later than the head's deadline, and either the timer is set to
-// q.armed or there is a signal in q.wake. So the leader looks at every element by the time it is due.
+// Invariant: while the leader sleeps, q.armed is not later than the head's deadline,
+// and either the timer is set to q.armed or there is a signal in q.wake. So the
+// leader checks the head by the time any element is due.
 //
 // What could break it:
 //
-//  1. A push comes between the leader's look and its sleep. It waits for q.mu, so it finds q.armed set, and signals.
-//     The signal stays in the channel: the sleep ends when it begins.
-//  2. A second, still earlier push finds a signal in q.wake and adds none. The leader has not looked since the
-//     first: when it does, it sees both.
-//  3. A signal is left over: the sleep ended by its timer or its context while it was sent. All signals are sent under
-//     q.mu, and the look that precedes the next sleep sees what they were sent for, so that look may drain q.wake in
-//     its own section. Drained after it, a signal could be lost; not drained, it would cost a wake-up.
-//  4. The leader's context ends while a push signals. The leader puts the token back after that. Whoever takes the
-//     token looks at the heap before it sleeps, so it sees what was pushed.
-//  5. An element is due and everyone follows. The token would have to lie in q.lead while a follower waits to receive
-//     it, which channels rule out, or be with a taker that neither sleeps as leader nor returns: there is no such path.
-//  6. The token comes back after a taker found nothing due and before it waits. The token stays in q.lead, and the wait
-//     receives it at once.
-//  7. The head is removed, moved out or taken by another (Poll, or a Take that came when it had just fallen due). Then
-//     q.armed is earlier than need be: the leader wakes once for nothing, looks, and sleeps until the new head is due.
-//     That is the one kind of stale wake-up, and there is at most one for each such head.
+//  1. A push comes between the leader's check and its sleep. It waits for q.mu, so it
+//     finds q.armed set, and signals. The signal stays in the channel: the sleep ends
+//     when it begins.
+//  2. A second, still earlier push finds a signal in q.wake and adds none. The leader
+//     has not checked since the first: when it does, it sees both.
+//  3. A signal is left over: the sleep ended by its timer or its context while it was
+//     sent. All signals are sent under q.mu, and the check that precedes the next
+//     sleep sees what they were sent for, so that check may drain q.wake in its own
+//     section. Drained after it, a signal could be lost; not drained, it would cost a
+//     wake-up.
+//  4. The leader's context ends while a push signals. The leader puts the token back
+//     after that. Whoever takes the token checks the head before it sleeps, so it
+//     sees what was pushed.
+//  5. An element is due and all takers are followers. The token would have to lie in
+//     q.token while a follower waits to receive it, which channels rule out, or be
+//     with a taker that neither sleeps as leader nor returns: there is no such path.
+//  6. The token comes back after a taker found nothing due and before it waits. The
+//     token stays in q.token, and the wait receives it at once.
+//  7. The head is removed, cleared away, given a later deadline or taken by another
+//     (Poll, or a Take that came when it had just fallen due). Then q.armed is
+//     earlier than need be: the leader wakes once for nothing, checks, and sleeps
+//     until the new head is due. That is the one kind of stale wake-up, and there is
+//     at most one for each such head. Until then a push for a deadline that is not
+//     earlier than q.armed need not signal: the stale wake-up finds it.
 //
-// Two designs were rejected. Push could reset the sleeping leader's timer itself, without a goroutine switch; but then
-// every earlier deadline goes to the runtime's timers and network poller, while signals coalesce: 129 ns against
-// 43 ns for a Push and Remove in a loop, 980 ns against 740 ns from a due Push to its taker. And the last leader of an
-// empty queue could keep the token with the queue until the next Push, which would spare the promotion of one follower
-// (Stats.Promoted) and add a second owner to every line above.
+// Two designs were rejected. Push could reset the sleeping leader's timer itself,
+// without a goroutine switch; but then every earlier deadline goes to the runtime's
+// timers and network poller, while signals coalesce: 129 ns against 43 ns for a Push
+// and Remove in a loop, 980 ns against 740 ns from a due Push to its taker. And the
+// last leader of an empty queue could keep the token with the queue until the next
+// Push, which would spare the promotion of one follower (Stats.Promoted) and add a
+// second owner to every line above.
 
-// Stats counts what became of the takers' sleep. The counters are exact and never reset.
+// Stats counts how blocked takers woke. The counters are exact, read at one moment,
+// and never reset.
 type Stats struct {
-	// Wakeups counts the blocked takers that woke, unless by their context or by Close: sleeps that ran to their
-	// end or were cut short, and promotions.
+	// Wakeups counts the blocked takers that woke, unless by their context or by
+	// Close: sleeps that ran to their end or were cut short, and promotions.
 	Wakeups uint64
-	// Promoted counts, of these, the followers that became leader. Zero if only one goroutine calls Take.
+	// Promoted counts, of these, the followers that became leader. It is zero if
+	// only one goroutine calls Take.
 	Promoted uint64
-	// Rearmed counts, of these, the sleeps that an earlier Push or Move cut short.
+	// Rearmed counts, of these, the sleeps that an earlier deadline, by Push or
+	// Reset, cut short.
 	Rearmed uint64
-	// Stale counts, of these, the sleeps that ran to their end when nothing was due any more.
+	// Stale counts, of these, the sleeps that ran to their end when nothing was due
+	// any more.
 	Stale uint64
 }
 
@@ -64,32 +81,48 @@ func (q *Queue[T]) Stats() Stats {
 	return q.stats
 }
 
-// Take takes out the head, and blocks until there is one that is due. Any number of goroutines may take: one of them
-// sleeps until the head's deadline, the others sleep until it is done. An element goes to exactly one of them; a Take
-// that finds the head due has it at once and does not queue behind those that wait.
+// Take takes out the head, and blocks until there is one that is due. Any number of
+// goroutines may take: one of them sleeps until the head's deadline, the others
+// sleep until it is done. An element goes to exactly one of them; a Take that finds
+// the head due has it at once and does not wait behind those that sleep.
 //
-// It ends with ctx.Err() when ctx ends (the caller who wants context.Cause has ctx), with ErrClosed after Close,
-// and with either if both have happened; nothing is taken then. A context that has already ended takes nothing
-// even if the head is due. O(log n), no allocation.
-func (q *Queue[T]) Take(ctx context.Context) (v T, err error) {
+// It returns ctx.Err() when ctx ends (the caller who wants context.Cause has ctx),
+// ErrClosed after Close, and either if both have happened; nothing is taken then. A
+// context that has already ended takes nothing even if the head is due. A nil ctx
+// panics. O(log n), no allocation.
+func (q *Queue[T]) Take(ctx context.Context) (T, error) { return q.take(ctx, nil) }
+
+// TakeElement is Take with the element's deadline and Handle. How late it was taken
+// is time.Since(e.Deadline).
+func (q *Queue[T]) TakeElement(ctx context.Context) (e Element[T], err error) {
+	_, err = q.take(ctx, &e)
+	return e, err
+}
+
+// take is Take, and sets e to what it took unless e is nil.
+func (q *Queue[T]) take(ctx context.Context, e *Element[T]) (v T, err error) {
+	if ctx == nil {
+		panic("delayqueue: nil context")
+	}
+	q.mustBeNew()
 	if err := ctx.Err(); err != nil {
 		return v, err
 	}
 	q.mu.Lock()
-	v, ok := q.pollLocked()
+	v, ok := q.pollLocked(e)
 	q.mu.Unlock()
 	if ok {
 		return v, nil
 	}
 
 	select {
-	case <-q.lead:
-		return q.takeAsLeader(ctx, false)
+	case <-q.token:
+		return q.takeAsLeader(ctx, e, false)
 	default:
 	}
 	select {
-	case <-q.lead:
-		return q.takeAsLeader(ctx, true)
+	case <-q.token:
+		return q.takeAsLeader(ctx, e, true)
 	case <-ctx.Done():
 		return v, ctx.Err()
 	case <-q.closed:
@@ -97,10 +130,10 @@ func (q *Queue[T]) Take(ctx context.Context) (v T, err error) {
 	}
 }
 
-// takeAsLeader waits for a due head with the token in hand, and puts it back. The token is unique and q.lead has room
-// for it, so that never blocks.
-func (q *Queue[T]) takeAsLeader(ctx context.Context, promoted bool) (v T, err error) {
-	defer func() { q.lead <- struct{}{} }()
+// takeAsLeader waits for a due head with the token in hand, and puts it back. The
+// token is unique and q.token has room for it, so that never blocks.
+func (q *Queue[T]) takeAsLeader(ctx context.Context, e *Element[T], promoted bool) (v T, err error) {
+	defer func() { q.token <- struct{}{} }()
 
 	q.mu.Lock()
 	if promoted {
@@ -108,8 +141,8 @@ func (q *Queue[T]) takeAsLeader(ctx context.Context, promoted bool) (v T, err er
 		q.stats.Promoted++
 	}
 	for timedOut := false; ; {
-		q.armed = noArm
-		v, ok := q.pollLocked()
+		q.armed = notArmed
+		v, ok := q.pollLocked(e)
 		if ok {
 			q.mu.Unlock()
 			return v, nil
@@ -124,7 +157,8 @@ func (q *Queue[T]) takeAsLeader(ctx context.Context, promoted bool) (v T, err er
 		if armed == never {
 			q.timer.Stop()
 		} else {
-			// The clock is read before the timer starts, so the timer cannot fire before this clock shows armed.
+			// The clock is read before the timer starts, so the timer cannot fire before
+			// this clock shows armed.
 			q.timer.Reset(time.Duration(armed - q.now()))
 		}
 		select {
@@ -134,7 +168,7 @@ func (q *Queue[T]) takeAsLeader(ctx context.Context, promoted bool) (v T, err er
 			timedOut = false
 		case <-ctx.Done():
 			q.mu.Lock()
-			q.armed = noArm
+			q.armed = notArmed
 			q.mu.Unlock()
 			return v, ctx.Err()
 		case <-q.closed:
@@ -148,7 +182,8 @@ func (q *Queue[T]) takeAsLeader(ctx context.Context, promoted bool) (v T, err er
 	}
 }
 
-// armLocked sets the time at which the leader will look again. The caller, the leader, has just looked.
+// armLocked sets the time at which the leader's sleep ends. The caller, the leader,
+// has just found that nothing is due.
 func (q *Queue[T]) armLocked() {
 	select {
 	case <-q.wake:

@@ -33,7 +33,7 @@ func bubble(t *testing.T, f func(t *testing.T, q *Queue[int], take func(context.
 		})
 		synctest.Wait()
 		q.verify(t)
-		require.Len(t, q.lead, 1, "the token is back")
+		require.Len(t, q.token, 1, "the token is back")
 	})
 }
 
@@ -58,7 +58,8 @@ func TestTakeOfDueHeadDoesNotBlock(t *testing.T) {
 	})
 }
 
-// timers 8: an earlier deadline re-arms the sleeper, by Push and by Move; a later one does not wake it.
+// docs/lessons.md timers 8: an earlier deadline re-arms the sleeper, by Push and by Reset; a later one
+// does not wake it.
 func TestEarlierDeadlineRearms(t *testing.T) {
 	bubble(t, func(t *testing.T, q *Queue[int], take func(context.Context) <-chan taken) {
 		c := take(t.Context())
@@ -72,7 +73,7 @@ func TestEarlierDeadlineRearms(t *testing.T) {
 		time.Sleep(time.Second)
 		mustPush(t, q, 4, after(4*time.Second)) // at 5 s
 		synctest.Wait()
-		require.True(t, q.Move(a, after(2*time.Second))) // at 3 s
+		require.True(t, q.Reset(a, after(2*time.Second))) // at 3 s
 		require.Equal(t, taken{1, nil, 3 * time.Second}, <-c)
 		require.Equal(t, Stats{Wakeups: 4, Rearmed: 3}, q.Stats())
 		require.Equal(t, taken{4, nil, 5 * time.Second}, <-take(t.Context()))
@@ -81,14 +82,15 @@ func TestEarlierDeadlineRearms(t *testing.T) {
 	})
 }
 
-// take.go 2: earlier pushes that come before the leader has looked again are one wake-up.
+// take.go 2: earlier pushes that come before the leader has checked again are one
+// wake-up.
 func TestSignalsCoalesce(t *testing.T) {
 	bubble(t, func(t *testing.T, q *Queue[int], take func(context.Context) <-chan taken) {
 		c := take(t.Context())
 		now := time.Now()
 		for i := 10; i > 0; i-- {
 			mustPush(t, q, i, now.Add(time.Duration(i)*time.Second))
-			q.verify(t) // armed follows though the leader has not looked
+			q.verify(t) // armed follows though the leader has not checked
 		}
 		require.Equal(t, taken{1, nil, time.Second}, <-c)
 		require.LessOrEqual(t, q.Stats().Rearmed, uint64(10))
@@ -107,11 +109,13 @@ func TestIdleQueueDoesNotWake(t *testing.T) {
 	})
 }
 
-// T9, take.go 7: heads that are removed or moved out cost at most one stale wake-up, whatever their number.
+// T9, take.go 7: heads that are removed, cleared away or given a later deadline cost at
+// most one stale wake-up, whatever their number.
 func TestRemovedHeadsMakeOneStaleWakeup(t *testing.T) {
 	for name, leave := range map[string]func(*Queue[int], Handle){
 		"remove": func(q *Queue[int], h Handle) { q.Remove(h) },
-		"move":   func(q *Queue[int], h Handle) { q.Move(h, after(50*time.Hour)) },
+		"clear":  func(q *Queue[int], _ Handle) { q.Clear() },
+		"reset":  func(q *Queue[int], h Handle) { q.Reset(h, after(50*time.Hour)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, q *Queue[int], take func(context.Context) <-chan taken) {
@@ -159,7 +163,8 @@ func TestCancelledSleepDoesNotWakeSuccessor(t *testing.T) {
 	})
 }
 
-// Of many takers one wakes for an element; one follower succeeds it, and the others sleep on.
+// Of many takers one wakes for an element; one follower succeeds it, and the others
+// sleep on.
 func TestOneElementWakesOneTaker(t *testing.T) {
 	bubble(t, func(t *testing.T, q *Queue[int], take func(context.Context) <-chan taken) {
 		mustPush(t, q, 1, after(time.Second))
@@ -232,7 +237,7 @@ func TestTakeEndsWithItsContext(t *testing.T) {
 		require.Equal(t, 1, q.Len())
 		synctest.Wait()
 		require.Equal(t, q.Stats().Promoted, q.Stats().Wakeups, "a context is not a wake-up")
-		require.Equal(t, noArm, q.armed)
+		require.Equal(t, notArmed, q.armed)
 	})
 }
 
@@ -262,8 +267,9 @@ func TestCancelledFollowerChangesNothing(t *testing.T) {
 	})
 }
 
-// take.go 3 and 4: an earlier push races the end of the leader's context. Whichever the leader notices, the element comes
-// out in time, and no left-over signal wakes a later sleep.
+// take.go 3 and 4: an earlier push races the end of the leader's context. Whichever the
+// leader notices, the element comes out in time, and no left-over signal wakes a later
+// sleep.
 func TestPushRacesCancelledLeader(t *testing.T) {
 	for range 50 {
 		bubble(t, func(t *testing.T, q *Queue[int], take func(context.Context) <-chan taken) {
@@ -305,9 +311,9 @@ func TestPolledHeadIsStaleForTheLeader(t *testing.T) {
 		mustPush(t, q, 1, after(time.Second))
 		mustPush(t, q, 2, after(time.Minute))
 		c := take(t.Context())
-		q.mu.Lock() // hold the leader off between its timer and its look
+		q.mu.Lock() // hold the leader off between its timer and its check
 		time.Sleep(time.Second)
-		v, ok := q.pollLocked()
+		v, ok := q.pollLocked(nil)
 		q.mu.Unlock()
 		require.True(t, ok)
 		require.Equal(t, 1, v)
@@ -316,7 +322,8 @@ func TestPolledHeadIsStaleForTheLeader(t *testing.T) {
 	})
 }
 
-// timers 4: takers blocked in Close's way are released, leader and followers, and nothing blocks afterwards.
+// docs/lessons.md timers 4: Close releases blocked takers, leader and followers, and nothing blocks
+// afterwards.
 func TestCloseReleasesTakers(t *testing.T) {
 	bubble(t, func(t *testing.T, q *Queue[int], take func(context.Context) <-chan taken) {
 		mustPush(t, q, 1, after(time.Hour))
@@ -324,7 +331,7 @@ func TestCloseReleasesTakers(t *testing.T) {
 		for range 5 {
 			takers = append(takers, take(t.Context()))
 		}
-		require.Equal(t, []int{1}, q.Close())
+		require.Equal(t, []int{1}, values(q.Close()))
 		for _, c := range takers {
 			require.Equal(t, taken{err: ErrClosed}, <-c)
 		}
@@ -337,8 +344,104 @@ func TestCloseReleasesTakers(t *testing.T) {
 func TestCloseBeforePromotion(t *testing.T) {
 	bubble(t, func(t *testing.T, q *Queue[int], _ func(context.Context) <-chan taken) {
 		q.Close()
-		<-q.lead
-		_, err := q.takeAsLeader(t.Context(), true)
+		<-q.token
+		_, err := q.takeAsLeader(t.Context(), nil, true)
 		require.ErrorIs(t, err, ErrClosed)
+	})
+}
+
+// take.go 7: after Clear the leader sleeps for a head that is gone. What is pushed then
+// is taken in time, whether its deadline is earlier than the old head's, equal or later,
+// by the leader and by the followers.
+func TestTakersGoOnAfterClear(t *testing.T) {
+	for name, c := range map[string]struct {
+		at   time.Duration // of what is pushed, counted from Clear; the old head was at 10 s
+		want Stats
+	}{
+		"earlier": {4 * time.Second, Stats{Wakeups: 3, Promoted: 1, Rearmed: 1}},
+		"equal":   {9 * time.Second, Stats{Wakeups: 2, Promoted: 1}},
+		"later":   {20 * time.Second, Stats{Wakeups: 3, Promoted: 1, Stale: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, q *Queue[int], take func(context.Context) <-chan taken) {
+				mustPush(t, q, 1, after(10*time.Second))
+				leader, follower := take(t.Context()), take(t.Context())
+				time.Sleep(time.Second)
+				require.Len(t, q.Clear(), 1)
+				synctest.Wait()
+				require.Zero(t, q.Stats(), "Clear wakes nobody")
+
+				mustPush(t, q, 2, after(c.at))
+				mustPush(t, q, 3, after(c.at))
+				require.Equal(t, time.Second+c.at, (<-leader).at)
+				require.Equal(t, time.Second+c.at, (<-follower).at)
+				require.Equal(t, c.want, q.Stats())
+			})
+		})
+	}
+}
+
+// take.go 1 and 3: Clear and a push come while the leader is between its timer and its
+// check, and between its signal and its check.
+func TestClearRacesLeader(t *testing.T) {
+	for name, hold := range map[string]func(*Queue[int]){
+		"timer":  func(*Queue[int]) { time.Sleep(10 * time.Second) },
+		"signal": func(q *Queue[int]) { q.heap.push(3, 0); q.signalLocked(0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, q *Queue[int], take func(context.Context) <-chan taken) {
+				mustPush(t, q, 1, after(10*time.Second))
+				c := take(t.Context())
+				q.mu.Lock()
+				hold(q)
+				q.heap.clear()
+				d := q.now() + int64(time.Minute)
+				q.heap.push(2, d)
+				q.signalLocked(d)
+				q.mu.Unlock()
+				start := time.Now()
+				r := <-c
+				require.Equal(t, 2, r.v)
+				require.Equal(t, time.Minute, time.Since(start))
+			})
+		})
+	}
+}
+
+// A Reset to an earlier deadline wakes the leader though another element was the head;
+// one to a later deadline makes the next the head, and it is taken in time.
+func TestResetUnderALeader(t *testing.T) {
+	bubble(t, func(t *testing.T, q *Queue[int], take func(context.Context) <-chan taken) {
+		a := mustPush(t, q, 1, after(10*time.Second))
+		b := mustPush(t, q, 2, after(20*time.Second))
+		first, second := take(t.Context()), take(t.Context())
+		require.True(t, q.Reset(b, after(5*time.Second)))
+		require.True(t, q.Reset(a, after(30*time.Second)))
+		require.Equal(t, taken{2, nil, 5 * time.Second}, <-first)
+		require.Equal(t, taken{1, nil, 30 * time.Second}, <-second)
+	})
+}
+
+// TakeElement blocks as Take does, and returns the deadline that it was taken at.
+func TestTakeElementAtDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := New[int]()
+		deadline := after(10 * time.Second)
+		h := mustPush(t, q, 1, deadline)
+		e, err := q.TakeElement(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, Element[int]{1, deadline, h}, e)
+		require.Equal(t, deadline, time.Now())
+
+		mustPush(t, q, 2, after(time.Hour))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		e, err = q.TakeElement(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Zero(t, e)
+		require.Len(t, q.Close(), 1)
+		e, err = q.TakeElement(t.Context())
+		require.ErrorIs(t, err, ErrClosed)
+		require.Zero(t, e)
 	})
 }

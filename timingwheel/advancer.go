@@ -52,8 +52,8 @@ func (a *advancer[V]) run() {
 func (a *advancer[V]) due() (q queued, ok bool) {
 	w := a.wheel
 	if len(a.cascades) > 0 {
-		_, at, ok := w.queue.Peek()
-		if !ok || !at.Before(w.instant(a.cascades[0].expiration)) {
+		head, ok := w.queue.Peek()
+		if !ok || !head.Deadline.Before(w.instant(a.cascades[0].expiration)) {
 			return q, false
 		}
 	}
@@ -117,10 +117,11 @@ func (w *Wheel[V]) enqueue(s *shard[V], id uint32) {
 // while the advancer sleeps for it, costs one wake-up.
 func (w *Wheel[V]) prune() {
 	for {
-		q, _, ok := w.queue.Peek()
+		head, ok := w.queue.Peek()
 		if !ok {
 			return
 		}
+		q := head.Value
 		s := w.shards[q.shard]
 		s.mu.Lock()
 		// Not waiting, or not there: Shutdown has discarded what the queue names,

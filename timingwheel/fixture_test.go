@@ -159,7 +159,8 @@ func (f *fixture) hold() {
 	}))
 	f.woken += f.queue.Stats().Wakeups
 	f.queue = delayqueue.New[queued]()
-	for _, q := range left {
+	for _, e := range left {
+		q := e.Value
 		s := f.shards[q.shard]
 		s.mu.Lock()
 		if s.buckets.table[q.bucket].state == bucketWaiting { // not pruned just then
@@ -210,8 +211,9 @@ func (s *shard[V]) bucketOf(h Timer) uint32 {
 // head is the first bucket in the queue, due or not, taken out of it.
 func (f *fixture) head() (*shard[int], uint32) {
 	f.t.Helper()
-	q, _, ok := f.queue.Peek()
+	head, ok := f.queue.Peek()
 	require.True(f.t, ok)
+	q := head.Value
 	s := f.shards[q.shard]
 	_, ok = f.queue.Remove(s.buckets.table[q.bucket].queued)
 	require.True(f.t, ok)

@@ -1,0 +1,52 @@
+package delayqueue
+
+import (
+	"math"
+	"time"
+)
+
+// maxSkew is how far the wall clock may seem to have moved against the monotonic
+// clock without having been set. The two are read nanoseconds apart unless the
+// thread is preempted in between.
+const maxSkew = int64(time.Millisecond)
+
+// now reads the clock that deadlines are compared with.
+func (q *Queue[T]) now() int64 { return int64(time.Since(q.base)) }
+
+// sinceBaseLocked converts a deadline, saturating at both ends. No clock is read when
+// the deadline carries a monotonic reading.
+func (q *Queue[T]) sinceBaseLocked(deadline time.Time) int64 {
+	d := int64(deadline.Sub(q.base))
+	if deadline != deadline.Round(0) { // Round(0) strips the monotonic reading
+		return d
+	}
+	now := time.Now()
+	q.skew = adoptSkew(q.skew, int64(now.Round(0).Sub(q.base))-int64(now.Sub(q.base)))
+	return subSat(d, q.skew)
+}
+
+// adoptSkew returns what to take for the distance between the wall clock and the
+// monotonic clock. The two cannot be read at one instant, so the distance seen
+// jitters, and converting by it would scatter equal deadlines that must stay equal
+// to come out in order. Only a difference that means the clock was set is adopted.
+func adoptSkew(kept, seen int64) int64 {
+	if diff := seen - kept; diff > maxSkew || diff < -maxSkew {
+		return seen
+	}
+	return kept
+}
+
+// subSat returns a-b, saturating. The ends of the range stay where they are: they
+// stand for "that far or farther".
+func subSat(a, b int64) int64 {
+	d := a - b
+	switch {
+	case a == math.MaxInt64 || a == math.MinInt64:
+		return a
+	case b < 0 && d < a:
+		return math.MaxInt64
+	case b > 0 && d > a:
+		return math.MinInt64
+	}
+	return d
+}

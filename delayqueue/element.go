@@ -1,0 +1,91 @@
+package delayqueue
+
+import (
+	"iter"
+	"time"
+)
+
+// Handle names one element of the queue that returned it. It is a small
+// comparable value, and every method that returns the element's Handle returns
+// the same. The zero Handle names nothing. A Handle goes stale for good when its
+// element leaves, whichever way: identities are 64 bits wide and never used twice,
+// so a stale Handle cannot reach an element that came later. A Handle means nothing
+// to another queue, and must not be given to one.
+type Handle struct {
+	id   uint64
+	slot uint32 // where Push put the value; heap.find says where it may be since
+}
+
+// Element is a value with its deadline and its Handle.
+type Element[T any] struct {
+	Value T
+	// Deadline is the instant that was given to Push or Reset, clamped and
+	// converted as Push says, in the local time zone.
+	Deadline time.Time
+	// Handle is the one that Push returned. It is stale if the element has left
+	// the queue: then it still tells the element from others.
+	Handle Handle
+}
+
+// set sets e to the element at position i of h, whose deadlines count from base.
+func (e *Element[T]) set(base time.Time, h *heap[T], i int) {
+	it := &h.items[i]
+	s := &h.slots[it.slot]
+	e.Value = s.value
+	e.Deadline = base.Add(time.Duration(it.deadline))
+	e.Handle = Handle{s.id, s.handle}
+}
+
+// chunk is the number of slots that All reads while it holds the lock: some
+// hundred nanoseconds, and few enough locks.
+const chunk = 128
+
+// All returns an iterator over the elements of the queue, due or not, in no
+// particular order; slices.SortedFunc sorts them by Deadline.
+//
+// The loop's body runs without the queue's lock, and may call every method. The
+// iterator shows no single moment: an element that is in the queue from the loop's
+// start to its end is seen exactly once, with the deadline it has at that time; one
+// that leaves meanwhile is seen at most once, and one that is pushed after the loop
+// began is not seen. O(n), and O(1) memory: the lock is taken for 128 elements at a
+// time. While a loop is under way the table of values is not made smaller; an
+// iterator obtained by iter.Pull must therefore be stopped.
+func (q *Queue[T]) All() iter.Seq[Element[T]] {
+	return func(yield func(Element[T]) bool) {
+		q.mu.Lock()
+		end, last := len(q.heap.slots), q.heap.seq
+		q.heap.iterating++
+		q.mu.Unlock()
+		defer func() {
+			q.mu.Lock()
+			q.heap.iterating--
+			q.heap.shrink()
+			q.mu.Unlock()
+		}()
+
+		buf := make([]Element[T], 0, min(end, chunk))
+		for from := 0; from < end; from += chunk {
+			buf = q.collect(buf[:0], from, min(from+chunk, end), last)
+			for _, e := range buf {
+				if !yield(e) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// collect appends to dst the elements in the slots from ≤ s < to whose id is at most
+// last.
+func (q *Queue[T]) collect(dst []Element[T], from, to int, last uint64) []Element[T] {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	h := &q.heap
+	for i := from; i < min(to, len(h.slots)); i++ {
+		if s := &h.slots[i]; s.id != 0 && s.id <= last {
+			dst = append(dst, Element[T]{})
+			dst[len(dst)-1].set(q.base, h, int(s.pos))
+		}
+	}
+	return dst
+}
