@@ -20,18 +20,27 @@ func (q *Queue[T]) sinceBaseLocked(deadline time.Time) int64 {
 	if deadline != deadline.Round(0) { // Round(0) strips the monotonic reading
 		return d
 	}
-	now := time.Now()
-	q.skew = adoptSkew(q.skew, int64(now.Round(0).Sub(q.base))-int64(now.Sub(q.base)))
+	q.skew = adoptSkew(q.skew, func() int64 {
+		now := time.Now()
+		return int64(now.Round(0).Sub(q.base)) - int64(now.Sub(q.base))
+	})
 	return subSat(d, q.skew)
 }
 
 // adoptSkew returns what to take for the distance between the wall clock and the
-// monotonic clock. The two cannot be read at one instant, so the distance seen
+// monotonic clock. The two cannot be read at one instant, so the distance read
 // jitters, and converting by it would scatter equal deadlines that must stay equal
-// to come out in order. Only a difference that means the clock was set is adopted.
-func adoptSkew(kept, seen int64) int64 {
-	if diff := seen - kept; diff > maxSkew || diff < -maxSkew {
-		return seen
+// to come out in order. Only a difference that means the clock was set is adopted,
+// and only if the next reading agrees: one reading may be far off because the thread
+// was preempted between the clocks.
+func adoptSkew(kept int64, read func() int64) int64 {
+	differ := func(a, b int64) bool { return a-b > maxSkew || b-a > maxSkew }
+	for seen := read(); differ(seen, kept); {
+		again := read()
+		if !differ(again, seen) {
+			return again
+		}
+		seen = again
 	}
 	return kept
 }

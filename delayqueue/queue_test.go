@@ -203,12 +203,36 @@ func TestWallClockJump(t *testing.T) {
 
 func TestAdoptSkew(t *testing.T) {
 	const ms = int64(time.Millisecond)
-	for _, c := range []struct{ kept, seen, want int64 }{
-		{0, 0, 0}, {0, 900, 0}, {0, -900, 0}, {0, ms, 0}, {0, -ms, 0},
-		{0, ms + 1, ms + 1}, {0, -ms - 1, -ms - 1},
-		{5 * ms, 5*ms + 7, 5 * ms}, {5 * ms, 0, 0},
+	for _, c := range []struct {
+		kept, want int64
+		seen       []int64
+	}{
+		{0, 0, []int64{0}},
+		{0, 0, []int64{900}},
+		{0, 0, []int64{-900}},
+		{0, 0, []int64{ms}},
+		{0, 0, []int64{-ms}},
+		{5 * ms, 5 * ms, []int64{5*ms + 7}},
+		// The clock was set: two readings agree.
+		{0, ms + 2, []int64{ms + 1, ms + 2}},
+		{0, -ms - 2, []int64{-ms - 1, -ms - 2}},
+		{0, 3 * ms, []int64{2 * ms, 3 * ms}},
+		{0, 2 * ms, []int64{3 * ms, 2 * ms}},
+		{5 * ms, 7, []int64{0, 7}},
+		// The thread was preempted between the clocks: they do not.
+		{0, 0, []int64{9 * ms, 7}},
+		{0, 0, []int64{-9 * ms, 7}},
+		{0, 0, []int64{9 * ms, 5 * ms, -2 * ms, 7}},
+		{0, 60 * ms, []int64{9 * ms, 60 * ms, 60 * ms}},
+		{5 * ms, 60 * ms, []int64{9 * ms, 60*ms + 3, 60 * ms}},
 	} {
-		require.Equal(t, c.want, adoptSkew(c.kept, c.seen), "%+v", c)
+		reads := 0
+		got := adoptSkew(c.kept, func() int64 {
+			reads++
+			return c.seen[reads-1]
+		})
+		require.Equal(t, c.want, got, "%+v", c)
+		require.Len(t, c.seen, reads, "%+v", c)
 	}
 }
 
@@ -271,7 +295,7 @@ func TestSteadyStateDoesNotAllocate(t *testing.T) {
 		for i := range n {
 			mustPush(t, q, i, later)
 		}
-		ctx, buf := t.Context(), make([]int, 0, 1)
+		ctx, buf, wall := t.Context(), make([]int, 0, 1), time.Now().Round(0)
 		step := func() {
 			h, _ := q.Push(1, later)
 			q.Reset(h, later.Add(time.Second))
@@ -280,7 +304,7 @@ func TestSteadyStateDoesNotAllocate(t *testing.T) {
 			q.Poll()
 			_, _ = q.Push(3, time.Time{})
 			_, _ = q.Take(ctx)
-			_, _ = q.Push(4, time.Time{})
+			_, _ = q.Push(4, wall)
 			_, _ = q.TakeElement(ctx)
 			_, _ = q.Push(5, time.Time{})
 			buf = q.PollN(buf[:0], 1)
@@ -333,8 +357,10 @@ func TestMisusePanics(t *testing.T) {
 	const zero = "delayqueue: Queue was not created by New"
 	q = new(Queue[int])
 	require.PanicsWithValue(t, zero, func() { _, _ = q.Push(1, time.Now()) })
-	require.PanicsWithValue(t, zero, func() { _, _ = q.Take(t.Context()) })
-	require.PanicsWithValue(t, zero, func() { _, _ = q.TakeElement(t.Context()) })
+	ended, cancel := context.WithCancel(t.Context()) // so that nothing blocks
+	cancel()
+	require.PanicsWithValue(t, zero, func() { _, _ = q.Take(ended) })
+	require.PanicsWithValue(t, zero, func() { _, _ = q.TakeElement(ended) })
 	require.PanicsWithValue(t, zero, func() { q.Close() })
 	require.Zero(t, q.Len(), "the lock is free")
 }
