@@ -65,7 +65,7 @@ func (q *Queue[T]) All() iter.Seq[Element[T]] {
 
 		buf := make([]Element[T], 0, min(end, chunk))
 		for from := 0; from < end; from += chunk {
-			buf = q.collect(buf[:0], from, min(from+chunk, end), last)
+			buf = q.collect(buf[:0], from, from+chunk, last)
 			for _, e := range buf {
 				if !yield(e) {
 					return

@@ -179,9 +179,9 @@ func setWallAhead[T any](t *testing.T, q *Queue[T], d time.Duration) {
 	require.Zero(t, before.Sub(q.base), "layout of time.Time")
 }
 
-// T14, docs/lessons.md timers 16: the wall clock steps by an hour. Deadlines with a monotonic reading do
-// not change; those without are converted by the wall clock as it stands at Push; equal
-// ones stay in order.
+// T14, docs/lessons.md timers 16: the wall clock steps by an hour. Deadlines with a
+// monotonic reading do not change; those without are converted by the wall clock as it
+// stands at Push; equal ones stay in order.
 func TestWallClockJump(t *testing.T) {
 	q := New[int]()
 	setWallAhead(t, q, time.Hour)
@@ -276,7 +276,8 @@ func TestValuesAreCollectedAfterLeaving(t *testing.T) {
 	}
 }
 
-// docs/lessons.md timers 17: an abandoned queue is collected though it was never closed and its timer has been armed.
+// docs/lessons.md timers 17: an abandoned queue is collected though it was never closed
+// and its timer has been armed.
 func TestQueueIsCollectedUnclosed(t *testing.T) {
 	q := New[int]()
 	w := weak.Make(q)

@@ -34,6 +34,7 @@ func bubble(t *testing.T, f func(t *testing.T, q *Queue[int], take func(context.
 		synctest.Wait()
 		q.verify(t)
 		require.Len(t, q.token, 1, "the token is back")
+		require.True(t, q.isDone() || q.armed == notArmed, "a signal would be sent to nobody")
 	})
 }
 
