@@ -2,9 +2,6 @@ module github.com/seed-782fa212/limbo
 
 go 1.25.0
 
-require (
-	github.com/robfig/cron/v3 v3.0.1
-	github.com/stretchr/testify v1.12.1
-)
+require github.com/stretchr/testify v1.12.1
 
 require go.yaml.in/yaml/v3 v3.0.5 // indirect

@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"github.com/seed-782fa212/limbo/timingwheel"
+	"github.com/seed-782fa212/limbo/timingwheel/keyed"
 )
 
 var keyedRival = rival{
 	name:  "keyed",
-	setup: "limbo's Keyed[uint64, struct{}], zero Options: tick 500 µs; the handle is the key",
+	setup: "limbo's keyed.Table[uint64, struct{}], zero Options: tick 500 µs; the handle is the key",
 	does:  []string{"W6"},
 	bytes: 120,
 	run:   inProcess(openKeyed),
@@ -19,12 +20,12 @@ var keyedRival = rival{
 // keyedTimers has keys for handles. Each touch looks its key up: that is what the
 // table is for.
 type keyedTimers struct {
-	table *timingwheel.Keyed[uint64, struct{}]
+	table *keyed.Table[uint64, struct{}]
 	keys  atomic.Uint64
 }
 
 func openKeyed(fire func(uint64)) (Timers[uint64], error) {
-	table, err := timingwheel.NewKeyed(func(id uint64, _ struct{}) { fire(id) }, timingwheel.Options{})
+	table, err := keyed.New(func(id uint64, _ struct{}) { fire(id) }, timingwheel.Options{})
 	return &keyedTimers{table: table}, err
 }
 
@@ -41,7 +42,7 @@ func (t *keyedTimers) Stop(id uint64) bool {
 }
 
 func (t *keyedTimers) Reset(id uint64, d time.Duration) (uint64, bool) {
-	return id, t.table.Touch(id, d)
+	return id, t.table.Touch(id, d) == nil
 }
 
 func (t *keyedTimers) Close() {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/seed-782fa212/limbo/timingwheel"
+	"github.com/seed-782fa212/limbo/timingwheel/scheduler"
 )
 
 var schedulerRival = rival{
@@ -16,32 +17,32 @@ var schedulerRival = rival{
 }
 
 type schedulerTimers struct {
-	s     *timingwheel.Scheduler
+	s     *scheduler.Scheduler
 	fire  func(uint64)
 	fire0 func()
 }
 
-func openScheduler(fire func(uint64)) (Timers[timingwheel.Call], error) {
-	s, err := timingwheel.NewScheduler(timingwheel.Options{})
+func openScheduler(fire func(uint64)) (Timers[scheduler.Call], error) {
+	s, err := scheduler.New(scheduler.Options{})
 	return &schedulerTimers{s, fire, func() { fire(0) }}, err
 }
 
-func (t *schedulerTimers) Start(d time.Duration) timingwheel.Call {
+func (t *schedulerTimers) Start(d time.Duration) scheduler.Call {
 	h, err := t.s.AfterFunc(d, t.fire0)
 	must(err)
 	return h
 }
 
-func (t *schedulerTimers) StartID(id uint64, d time.Duration) timingwheel.Call {
+func (t *schedulerTimers) StartID(id uint64, d time.Duration) scheduler.Call {
 	fire := t.fire
 	h, err := t.s.AfterFunc(d, func() { fire(id) })
 	must(err)
 	return h
 }
 
-func (t *schedulerTimers) Stop(h timingwheel.Call) bool { return h.Stop() }
+func (t *schedulerTimers) Stop(h scheduler.Call) bool { return h.Stop() }
 
-func (t *schedulerTimers) Reset(h timingwheel.Call, d time.Duration) (timingwheel.Call, bool) {
+func (t *schedulerTimers) Reset(h scheduler.Call, d time.Duration) (scheduler.Call, bool) {
 	return h, h.Reset(d)
 }
 

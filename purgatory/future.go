@@ -106,6 +106,10 @@ func (s *Futures[T]) goals(futures []*Future[T]) ([]Goal[*Future[T], uint8], err
 // for.
 func (s *Futures[T]) Stats() Stats { return s.threshold.Stats() }
 
+// Close ends the operations that wait as Closed, and does not wait; see
+// [Purgatory.Close].
+func (s *Futures[T]) Close() { s.threshold.Close() }
+
 // Shutdown ends the operations that wait as Closed; see [Purgatory.Shutdown].
 // Futures can be set after it, and their results be read.
 func (s *Futures[T]) Shutdown(ctx context.Context) error { return s.threshold.Shutdown(ctx) }

@@ -31,6 +31,7 @@ type host struct {
 // open starts the wheel. o has its defaults already.
 func (t *host) open(o Options, expire func(Pending)) (err error) {
 	t.options, t.base = o, time.Now()
+	t.end.done = make(chan struct{})
 	t.wheel, err = timingwheel.New(expire, timingwheel.Options{
 		Tick:    o.Tick,
 		Workers: o.Workers,

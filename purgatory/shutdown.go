@@ -11,29 +11,23 @@ import (
 
 // closing is how far the shutdown is.
 type closing struct {
-	begun atomic.Bool // set once, by Shutdown
+	begun atomic.Bool // set once, by Close
+
+	finish sync.Once     // starts the goroutine that ends the wheel
+	done   chan struct{} // closed when that one has
 
 	mu      sync.Mutex
 	changed chan struct{} // guarded by mu; closed when a shard becomes empty; nil while nobody waits
 }
 
-// Shutdown ends the purgatory. From its start operations are refused with
-// ErrClosed; then every waiting one ends as Closed (P12), its Complete being
-// called by Shutdown's own goroutine, or by the goroutine that checks it just
-// then; then the workers' goroutines end.
+// Close begins a shutdown and does not wait for its end. From now on operations
+// are refused with ErrClosed, and every waiting one ends as Closed: Close calls
+// its Complete, or the goroutine does that checks it just then. When the last one
+// has left, the goroutines of the workers end.
 //
-// When ctx is done first, Shutdown returns its error; the shutdown goes on,
-// and another call waits for it again. That is for the waiting: a Complete
-// that Shutdown has called itself must return before it looks at ctx.
-//
-// Calling it any number of times, and at once, is fine. It may be called from
-// a Complete. Not from a TryComplete: it would wait, until ctx is done, for
-// the operation that is being checked.
-//
-// It waits for the operations that end on workers to have returned from their
-// Complete; for those that other goroutines of yours end, only until they have
-// left the purgatory.
-func (p *Purgatory[K]) Shutdown(ctx context.Context) error {
+// It may be called from a Complete and a TryComplete, any number of times. It
+// returns when every Complete has that it calls itself.
+func (p *Purgatory[K]) Close() {
 	p.end.begun.Store(true)
 	for i := range p.shards {
 		s := &p.shards[i]
@@ -46,25 +40,66 @@ func (p *Purgatory[K]) Shutdown(ctx context.Context) error {
 		all = p.shards[i].appendWaiting(all)
 	}
 	endAll(all)
-	return p.close(ctx, p.Delayed)
+	p.close(p.Delayed)
 }
 
-// close waits for the last operation to leave, and ends the wheel.
-func (t *host) close(ctx context.Context, delayed func() int) error {
-	for {
-		// First the channel, then the question: a change in between closes it.
-		changed := t.end.wait()
-		if delayed() == 0 {
-			break
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+// Shutdown is [Purgatory.Close] that waits until no operation is left and the
+// goroutines of the workers have ended. So it must not be called from a Complete
+// or a TryComplete, for which it would wait until ctx is done.
+//
+// When ctx is done first, Shutdown returns its error; the shutdown goes on, and
+// another call waits for it again. That is for the waiting: a Complete that
+// Shutdown has called itself must return before it looks at ctx. Any number of
+// calls may be made, at once or after the end. A nil ctx panics, and changes
+// nothing.
+//
+// It waits for the operations that end on workers to have returned from their
+// Complete; for those that other goroutines of yours end, only until they have
+// left the purgatory.
+func (p *Purgatory[K]) Shutdown(ctx context.Context) error {
+	mustHave(ctx)
+	p.Close()
+	return p.closed(ctx)
+}
+
+// close has a goroutine wait for the last operation to leave and end the wheel,
+// so that a shutdown is seen through whoever waits for it.
+func (t *host) close(delayed func() int) {
+	t.end.finish.Do(func() {
+		go func() {
+			for {
+				// First the channel, then the question: a change in between closes it.
+				changed := t.end.wait()
+				if delayed() == 0 {
+					break
+				}
+				<-changed
+			}
+			_, _ = t.wheel.Shutdown(context.Background(), timingwheel.Discard)
+			close(t.end.done)
+		}()
+	})
+}
+
+// closed waits for the end of the shutdown.
+func (t *host) closed(ctx context.Context) error {
+	select {
+	case <-t.end.done:
+		return nil
+	default:
 	}
-	_, err := t.wheel.Shutdown(ctx, timingwheel.Discard)
-	return err
+	select {
+	case <-t.end.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func mustHave(ctx context.Context) {
+	if ctx == nil {
+		panic("purgatory: the context is nil")
+	}
 }
 
 // endAll ends operations as Closed. A Complete that ends the goroutine, by

@@ -84,7 +84,7 @@ func TestP12Concurrent(t *testing.T) {
 	})
 }
 
-// P12: from a Complete, on whatever goroutine that runs; with one worker, too,
+// P12: Close from a Complete, on whatever goroutine that runs; with one worker, too,
 // and while others wait.
 func TestP12FromComplete(t *testing.T) {
 	for _, e := range endings {
@@ -95,9 +95,7 @@ func TestP12FromComplete(t *testing.T) {
 					op := newOp(t)
 					returned := false
 					op.end = func(Outcome) {
-						if err := p.Shutdown(context.Background()); err != nil {
-							t.Error(err)
-						}
+						p.Close()
 						returned = true
 					}
 					ctx, cancel := context.WithCancel(t.Context())
@@ -107,9 +105,7 @@ func TestP12FromComplete(t *testing.T) {
 					for i := range 20 {
 						others = append(others, newOp(t))
 						others[i].end = func(Outcome) {
-							if err := p.Shutdown(context.Background()); err != nil {
-								t.Error(err)
-							}
+							p.Close()
 						}
 						park(t, p, others[i], 2*sceneTimeout, 3, i)
 					}
@@ -128,6 +124,36 @@ func TestP12FromComplete(t *testing.T) {
 			})
 		}
 	}
+}
+
+// P12, F2: a Shutdown whose context ends first is seen through all the same: when
+// the last operation has ended there is no goroutine left, or the bubble would not
+// end.
+func TestP12SeenThrough(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, err := New[int](Options{})
+		require.NoError(t, err)
+		th, err := NewThreshold(func(int) int { return 0 }, Options{})
+		require.NoError(t, err)
+		futures, err := NewFutures[int](Options{})
+		require.NoError(t, err)
+		goOn := make(chan bool)
+		op := newOp(t)
+		op.end = func(Outcome) { <-goOn }
+		park(t, p, op, time.Second, 1)
+		time.Sleep(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for _, shutdown := range []func(context.Context) error{p.Shutdown, th.Shutdown, futures.Shutdown} {
+			require.PanicsWithValue(t, "purgatory: the context is nil", func() {
+				_ = shutdown(nil) //nolint:staticcheck // that is what is tested
+			})
+		}
+		require.ErrorIs(t, p.Shutdown(ctx), context.DeadlineExceeded)
+		require.NoError(t, th.Shutdown(context.Background()))
+		futures.Close()
+		close(goOn)
+	})
 }
 
 // P12: the context ends before a Complete or a TryComplete that blocks has

@@ -283,8 +283,8 @@ func (w *sweep[K, N]) fillLocked() {
 	w.more = w.n == batch
 }
 
-// Shutdown ends the Threshold, as [Purgatory.Shutdown] does a Purgatory.
-func (t *Threshold[K, N]) Shutdown(ctx context.Context) error {
+// Close begins a shutdown, as [Purgatory.Close] does.
+func (t *Threshold[K, N]) Close() {
 	t.end.begun.Store(true)
 	for i := range t.shards {
 		s := &t.shards[i]
@@ -297,7 +297,14 @@ func (t *Threshold[K, N]) Shutdown(ctx context.Context) error {
 		all = t.shards[i].appendWaiting(all)
 	}
 	endAll(all)
-	return t.close(ctx, t.Delayed)
+	t.close(t.Delayed)
+}
+
+// Shutdown is [Threshold.Close] that waits; see [Purgatory.Shutdown].
+func (t *Threshold[K, N]) Shutdown(ctx context.Context) error {
+	mustHave(ctx)
+	t.Close()
+	return t.closed(ctx)
 }
 
 func (s *goalShard[K, N]) appendWaiting(all []Pending) []Pending {

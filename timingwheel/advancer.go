@@ -1,140 +1,124 @@
 package timingwheel
 
-import "context"
-
-// queued names a bucket in the delay queue. The advancer alone frees buckets
-// that were queued, so it needs nothing to tell the record's uses apart.
-type queued struct {
-	shard  uint32
-	bucket uint32
-}
+import (
+	"context"
+	"runtime"
+	"slices"
+	"sync/atomic"
+)
 
 // advancer is the goroutine that moves timers on: it flushes the buckets in the
-// order of their turns, and sleeps until that of the first one that holds a
-// timer.
+// order of their flush ticks, and sleeps until that of the first one that holds
+// a timer.
 type advancer[V any] struct {
-	wheel    *Wheel[V]
-	cascades []cascade // under way; the first to expire comes first
+	shards   []*shard[V]
+	shared   *shared
+	cascades []cascade     // under way; the first to expire comes first
+	emptied  atomic.Uint64 // buckets that were slept for and found empty; the advancer writes
+}
+
+// cascade is a bucket whose timers the advancer moves on to lower levels. It
+// does so a chunk at a time and between other buckets: a bucket begins to
+// cascade half its span before its first timer is due, so there is no hurry,
+// and the timers that are due meanwhile do not wait for it.
+type cascade struct {
+	bucketRef
+	expiration tick // by when it has to be done
 }
 
 func (a *advancer[V]) run() {
-	w := a.wheel
-	defer func() {
-		w.workers.mu.Lock()
-		w.workers.members.advancer = false
-		w.workers.members.tell()
-		w.workers.mu.Unlock()
-	}()
 	for {
-		q, ok := a.due()
+		r, ok := a.due()
 		if ok {
-			a.flush(q)
+			a.flush(r)
 			continue
 		}
 		if a.cascade() {
 			continue
 		}
-		w.prune()
-		q, err := w.queue.Take(context.Background())
+		a.prune()
+		r, err := a.shared.queue.Take(context.Background())
 		if err != nil {
 			return // closed
 		}
-		if empty := a.flush(q); empty {
-			w.emptied.Add(1)
+		if empty := a.flush(r); empty {
+			a.emptied.Add(1)
 		}
 	}
 }
 
-// due takes the next bucket out of the queue whose turn has come, one at a
-// time: a cascade may bring up buckets that come before the next one in the
+// due takes the next bucket out of the queue whose flush tick has come, one at
+// a time: a cascade may bring up buckets that come before the next one in the
 // queue, and after a stall those are due as well. For the same reason a bucket
-// has to wait whose turn comes after a cascade should have ended (T14).
-func (a *advancer[V]) due() (q queued, ok bool) {
-	w := a.wheel
+// has to wait whose flush tick comes after a cascade should have ended (T14).
+func (a *advancer[V]) due() (r bucketRef, ok bool) {
 	if len(a.cascades) > 0 {
-		head, ok := w.queue.Peek()
-		if !ok || !head.Deadline.Before(w.instant(a.cascades[0].expiration)) {
-			return q, false
+		head, ok := a.shared.queue.Peek()
+		if !ok || !head.Deadline.Before(a.shared.instant(a.cascades[0].expiration)) {
+			return r, false
 		}
 	}
-	return w.queue.Poll() // that one, or one that has come since and is earlier still
+	return a.shared.queue.Poll() // that one, or one that has come since and is earlier still
 }
 
-// flush deals with a bucket whose turn has come: of the lowest level, its
-// timers go to the workers, whole and at once; of a higher one, it begins to
-// cascade. It says whether there was nothing in it.
-func (a *advancer[V]) flush(q queued) (empty bool) {
-	s, id := a.wheel.shards[q.shard], q.bucket
+// flush flushes a bucket and reports whether there was nothing in it.
+func (a *advancer[V]) flush(r bucketRef) (empty bool) {
+	s := a.shards[r.shard]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if id >= uint32(len(s.buckets.table)) {
-		return false // discarded by Shutdown meanwhile
-	}
-	b := &s.buckets.table[id]
-	if b.state != bucketWaiting {
-		return false // likewise
-	}
-	s.detachLocked(id)
-	// To the bucket's own time and not to the present, so that buckets whose
-	// turn has come as well by now, after a stall, are still flushed one after
-	// the other in order of their deadlines (T14).
-	s.clock = max(s.clock, s.turn(b))
-	switch {
-	case b.count == 0:
-		s.buckets.release(id)
+	switch s.flush(r) {
+	case flushedEmpty:
 		return true
-	case b.level == 0 && !b.moved:
-		a.wheel.workers.handOver(s, id)
-	default:
-		b.state = bucketCascading
-		s.cascading = append(s.cascading, id)
-		a.begin(cascade{run{s.num, id, b.seq}, b.expiration})
+	case flushedCascading:
+		a.begin(cascade{r, s.lists.bucket(r.bucket).expiration})
 	}
 	return false
 }
 
-// detachLocked gives up a bucket's place in its level.
-func (s *shard[V]) detachLocked(id uint32) {
-	b := &s.buckets.table[id]
-	v := &s.levels[b.level]
-	v.clear(v.at(b.expiration>>(uint(b.level)*s.bits)), id)
-}
-
-// enqueue puts a bucket into the delay queue. s.mu is held.
-func (w *Wheel[V]) enqueue(s *shard[V], id uint32) {
-	b := &s.buckets.table[id]
-	h, err := w.queue.Push(queued{s.num, id}, w.instant(s.turn(b)))
-	if err != nil {
-		// Shutdown has closed the queue, and that only after every shard was
-		// closed and emptied.
-		panic("timingwheel: a bucket came up after the queue was closed")
+// begin adds a cascade to those under way.
+func (a *advancer[V]) begin(c cascade) {
+	at := len(a.cascades)
+	for at > 0 && a.cascades[at-1].expiration > c.expiration {
+		at--
 	}
-	b.queued = h
+	a.cascades = slices.Insert(a.cascades, at, c)
 }
 
-// prune removes empty buckets from the front of the queue, so that the
-// advancer does not sleep for one (T9). One that becomes empty after this, and
-// while the advancer sleeps for it, costs one wake-up.
-func (w *Wheel[V]) prune() {
+// cascade moves one chunk on, if there is any to move.
+func (a *advancer[V]) cascade() bool {
+	if len(a.cascades) == 0 {
+		return false
+	}
+	c := a.cascades[0]
+	s := a.shards[c.shard]
+	s.mu.Lock()
+	// Not there: discarded by Shutdown meanwhile.
+	done := s.lists.find(c.bucket, c.seq) == nil || s.cascade(c.bucket)
+	s.mu.Unlock()
+	if done {
+		a.cascades = slices.Delete(a.cascades, 0, 1)
+	} else {
+		runtime.Gosched() // or this goroutine takes the lock back before a waiter runs
+	}
+	return true
+}
+
+// prune removes empty buckets from the front of the queue, so that the advancer
+// does not sleep for one (T9). One that becomes empty after this, and while the
+// advancer sleeps for it, costs one wake-up.
+func (a *advancer[V]) prune() {
 	for {
-		head, ok := w.queue.Peek()
+		head, ok := a.shared.queue.Peek()
 		if !ok {
 			return
 		}
-		q := head.Value
-		s := w.shards[q.shard]
+		s := a.shards[head.Value.shard]
 		s.mu.Lock()
-		// Not waiting, or not there: Shutdown has discarded what the queue names,
-		// and is about to close it.
-		if q.bucket >= uint32(len(s.buckets.table)) || s.buckets.table[q.bucket].state != bucketWaiting ||
-			s.buckets.table[q.bucket].count > 0 {
-			s.mu.Unlock()
+		// Still in the queue: nobody but the advancer takes buckets out.
+		pruned := s.prune(head.Value, head.Handle)
+		s.mu.Unlock()
+		if !pruned {
 			return
 		}
-		// Still in the queue: nobody but the advancer takes buckets out.
-		w.queue.Remove(s.buckets.table[q.bucket].queued)
-		s.detachLocked(q.bucket)
-		s.buckets.release(q.bucket)
-		s.mu.Unlock()
 	}
 }

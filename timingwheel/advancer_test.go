@@ -49,7 +49,7 @@ func TestEmptiedBuckets(t *testing.T) {
 			after := f.Stats()
 			require.Equal(t, before.Wakeups+1, after.Wakeups)
 			require.Equal(t, round+1, after.EmptyWakeups)
-			require.Zero(t, f.queue.Len())
+			require.Zero(t, f.shared.queue.Len())
 			f.pass(1000 * time.Hour)
 			require.Equal(t, after, f.Stats())
 		}
@@ -128,9 +128,9 @@ func TestBurstIsHandedOverWhole(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 		s, id := f.head()
-		seq, before := s.buckets.seq, f.Stats()
+		seq, before := s.lists.seq, f.Stats()
 		f.flush(s, id)
-		require.Equal(t, seq, s.buckets.seq, "no other bucket was made")
+		require.Equal(t, seq, s.lists.seq, "no other bucket was made")
 		require.Equal(t, before.Cascaded, f.Stats().Cascaded)
 		require.Equal(t, n, f.Stats().Ready)
 		require.Equal(t, id, s.bucketOf(first))

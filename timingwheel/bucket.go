@@ -1,20 +1,17 @@
 package timingwheel
 
-import "github.com/seed-782fa212/limbo/delayqueue"
-
 // bucketState is where a bucket's timers are on their way.
 //
-//	free ──alloc──▶ waiting ──flush──▶ ready      (lowest level: handed over whole)
-//	                   └─────flush──▶ cascading  (higher level, or timers pushed out)
-//	free ──alloc──▶ ready                        (timers that are due already)
+//	free ──new──▶ waiting ──flush──▶ ready      (lowest level: handed over whole)
+//	                 └─────flush──▶ cascading  (higher level, or timers pushed out)
+//	free ──new──▶ ready                        (timers that are due already)
 //
-// waiting and cascading buckets are freed by the advancer, ready ones by the
-// worker that finds them empty. All changes happen under the shard's lock.
+// The advancer frees waiting and cascading buckets, the worker that finds it
+// empty a ready one. All changes happen under the shard's lock.
 type bucketState uint8
 
 const (
-	bucketFree bucketState = iota
-	bucketWaiting
+	bucketWaiting bucketState = iota + 1
 	bucketCascading
 	bucketReady
 )
@@ -28,59 +25,22 @@ const (
 // change hands by one assignment (T15), and each can still be found and
 // stopped by its handle wherever its bucket is (T4).
 type bucket struct {
-	head, tail uint32 // rows
+	head, tail uint32 // chunks
 	count      uint32
 	level      uint8
 	state      bucketState
-	// moved says, on the lowest level, that a timer in here may have a later
+	// moved reports, on the lowest level, that a timer in here may have a later
 	// deadline than the bucket's: Reset left it where it was. The flush looks at
 	// each then, as it does on higher levels anyway.
 	moved      bool
-	expiration tick   // when its span begins; for ready: its timers' deadline
-	seq        uint64 // tells this use of the record from earlier ones
-	queued     delayqueue.Handle
+	expiration tick   // when its span begins; of a ready one: its timers' deadline
+	seq        uint64 // tells this use of the record from earlier ones; never repeats
 }
 
-// buckets is one shard's memory for buckets. The shard's lock guards it.
-type buckets struct {
-	table []bucket // index 0 is never used: it means "none"
-	gone  []uint32 // freed records
-	seq   uint64   // of the last bucket made; never repeats
+// bucketRef names a bucket from outside its shard's lock. The record may have
+// been used again since: seq differs then.
+type bucketRef struct {
+	shard  uint32
+	bucket uint32
+	seq    uint64
 }
-
-func (a *buckets) alloc(s bucketState, level uint8, expiration tick) uint32 {
-	var id uint32
-	if k := len(a.gone); k > 0 {
-		id = a.gone[k-1]
-		a.gone = a.gone[:k-1]
-	} else {
-		if len(a.table) == 0 {
-			a.table = make([]bucket, 1, 16)
-		}
-		id = uint32(len(a.table))
-		a.table = append(a.table, bucket{})
-	}
-	a.seq++
-	a.table[id] = bucket{state: s, level: level, expiration: expiration, seq: a.seq}
-	return id
-}
-
-// release frees a record. A table that a backlog made large goes when its
-// last bucket does.
-func (a *buckets) release(id uint32) {
-	a.table[id] = bucket{}
-	a.gone = append(a.gone, id)
-	if len(a.gone) == len(a.table)-1 && len(a.table) > 1024 {
-		a.table, a.gone = nil, nil
-	}
-}
-
-// holds says whether r's bucket is still there, and not a later use of its
-// record.
-func (a *buckets) holds(r run) bool {
-	return int(r.bucket) < len(a.table) && a.table[r.bucket].seq == r.seq
-}
-
-// turn is when the advancer flushes a waiting bucket: on the lowest level when
-// its timers are due, on a higher one ahead of that (see lead).
-func (s *shard[V]) turn(b *bucket) tick { return b.expiration - lead(uint(b.level), s.bits) }

@@ -17,28 +17,28 @@ func TestCascadeIsAhead(t *testing.T) {
 		f.hold()
 		const n = 3*cascadeChunk + 1
 		for i := range n {
-			f.on(0, i, time.Duration(256+i%128)*time.Millisecond) // [256, 384): its turn is at 192
+			f.on(0, i, time.Duration(256+i%128)*time.Millisecond) // [256, 384): it is flushed at 192
 		}
 		f.on(1, -1, 200*time.Millisecond)
-		a := &advancer[int]{wheel: f.Wheel}
-		turn := func() bool {
-			q, ok := a.due()
+		a := &f.advancer
+		flush := func() bool {
+			r, ok := a.due()
 			if ok {
-				a.flush(q)
+				a.flush(r)
 			}
 			return ok
 		}
 		time.Sleep(191 * time.Millisecond)
-		require.False(t, turn())
+		require.False(t, flush())
 		require.False(t, a.cascade())
 		time.Sleep(time.Millisecond)
-		require.True(t, turn(), "half a span ahead")
-		require.False(t, turn())
+		require.True(t, flush(), "half a span ahead")
+		require.False(t, flush())
 		require.True(t, a.cascade())
 
 		time.Sleep(8 * time.Millisecond)
 		require.Zero(t, f.Stats().Ready)
-		require.True(t, turn(), "between two chunks")
+		require.True(t, flush(), "between two chunks")
 		require.Equal(t, 1, f.Stats().Ready)
 
 		f.on(1, -2, 55*time.Millisecond) // at 255
@@ -46,15 +46,15 @@ func TestCascadeIsAhead(t *testing.T) {
 		require.True(t, a.cascade())
 		time.Sleep(100 * time.Millisecond)
 		require.Equal(t, 45*time.Millisecond, f.Stats().Overdue)
-		require.True(t, turn(), "due before them")
+		require.True(t, flush(), "due before them")
 		synctest.Wait()
 		require.Equal(t, 44*time.Millisecond, f.Stats().Overdue, "of those that still cascade")
-		require.False(t, turn(), "due after the first of them")
+		require.False(t, flush(), "due after the first of them")
 		require.True(t, a.cascade())
-		require.False(t, turn())
+		require.False(t, flush())
 		require.True(t, a.cascade(), "the last one")
 		require.False(t, a.cascade())
-		require.True(t, turn())
+		require.True(t, flush())
 		f.letGo()
 		f.pass(time.Second)
 		require.Len(t, f.fired(), n+3)
@@ -74,7 +74,7 @@ func TestCatchUpStopsAtACascade(t *testing.T) {
 		f.in(300, 300*time.Millisecond)
 		f.in(290, 290*time.Millisecond)
 		f.in(256, 256*time.Millisecond)
-		a := &advancer[int]{wheel: f.Wheel}
+		a := &f.advancer
 		time.Sleep(192 * time.Millisecond)
 		q, ok := a.due()
 		require.True(t, ok)
@@ -114,7 +114,7 @@ func TestOverdueOfSeveralLevels(t *testing.T) {
 func TestCascadesInOrder(t *testing.T) {
 	var a advancer[int]
 	for _, e := range []tick{5, 9, 2, 5, 7, 1, 9} {
-		a.begin(cascade{run{seq: uint64(len(a.cascades))}, e})
+		a.begin(cascade{bucketRef{seq: uint64(len(a.cascades))}, e})
 	}
 	var order []tick
 	for _, c := range a.cascades {

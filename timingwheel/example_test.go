@@ -160,9 +160,16 @@ func ExampleWheel_Shutdown_handBack() {
 	w, _ := timingwheel.New(func(string) {}, timingwheel.Options{})
 	w.Schedule("tomorrow", 24*time.Hour)
 	w.Schedule("soon", time.Hour)
-	values, err := w.Shutdown(context.Background(), timingwheel.HandBack)
-	fmt.Println(values, err)
-	// Output: [soon tomorrow] <nil>
+	start := time.Now()
+	pending, err := w.Shutdown(context.Background(), timingwheel.HandBack)
+	for _, p := range pending {
+		fmt.Println(p.Value, p.Deadline.Sub(start).Round(time.Hour))
+	}
+	fmt.Println(err)
+	// Output:
+	// soon 1h0m0s
+	// tomorrow 24h0m0s
+	// <nil>
 }
 
 // What is pending runs now: requests get their timeout answer at once.
@@ -185,12 +192,12 @@ func ExampleWheel_Shutdown_await() {
 	defer cancel()
 	_, err := w.Shutdown(ctx, timingwheel.Await)
 	fmt.Println(err)
-	values, err := w.Shutdown(context.Background(), timingwheel.HandBack)
-	fmt.Println(values, err)
+	pending, err := w.Shutdown(context.Background(), timingwheel.HandBack)
+	fmt.Println(len(pending), pending[0].Value, err)
 	// Output:
 	// soon
 	// context deadline exceeded
-	// [tomorrow] <nil>
+	// 1 tomorrow <nil>
 }
 
 func ExamplePolicy_String() {

@@ -23,7 +23,8 @@ type fixture struct {
 	mu  sync.Mutex
 	ran []firing
 
-	woken uint64 // Wakeups before hold
+	woken   uint64        // Wakeups before hold
+	stopped chan struct{} // closed when the advancer has ended
 }
 
 // firing is one call of the expiry function, at this time after New.
@@ -45,7 +46,7 @@ func start(t testing.TB, o Options, do ...func(v int)) *fixture {
 	t.Helper()
 	o = plain(o)
 	f := &fixture{t: t, born: time.Now()}
-	w, err := New(func(v int) {
+	w, err := newWheel(func(v int) {
 		at := time.Since(f.born)
 		f.mu.Lock()
 		f.ran = append(f.ran, firing{v, at})
@@ -56,12 +57,24 @@ func start(t testing.TB, o Options, do ...func(v int)) *fixture {
 	}, o)
 	require.NoError(t, err)
 	f.Wheel = w
+	f.eager(true)
+	f.letGo()
 	t.Cleanup(func() {
 		_, err := w.Shutdown(context.Background(), Discard)
 		require.NoError(t, err)
 		require.Zero(t, w.Len())
 	})
 	return f
+}
+
+// eager has the wheel do at any size what it does with many timers only: clear
+// places later, and merge chunks.
+func (f *fixture) eager(yes bool) {
+	for _, s := range f.shards {
+		if s.lists.batchFrom, s.lists.mergeAbove = 0, 0; !yes {
+			s.lists.batchFrom, s.lists.mergeAbove = batchFrom, mergeAbove
+		}
+	}
 }
 
 // bubble runs a test on a virtual clock.
@@ -83,21 +96,11 @@ func (f *fixture) in(v int, delay time.Duration) Timer {
 // on schedules v on one shard, which Schedule would choose for itself.
 func (f *fixture) on(num, v int, delay time.Duration) Timer {
 	f.t.Helper()
-	require.True(f.t, f.reserve())
-	s, now := f.shards[num], f.now()
+	s, now := f.shards[num], f.shared.now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return f.addLocked(s, v, now, after(now, max(delay, 0)))
-}
-
-// addLocked is what Schedule does once it has chosen and locked a shard.
-func (f *fixture) addLocked(s *shard[int], v int, now, deadline nanos) Timer {
-	i, n := s.slabs.alloc()
-	n.value = v
-	s.counts.pending++
-	s.counts.scheduled++
-	h := makeTimer(s.num, n.gen, i)
-	f.aimLocked(s, i, n, now, deadline)
+	h, err := s.add(v, now, after(now, delay))
+	require.NoError(f.t, err)
 	return h
 }
 
@@ -151,40 +154,44 @@ func (f *fixture) values() []int {
 // or the test takes its turns by hand. letGo starts another.
 func (f *fixture) hold() {
 	f.t.Helper()
-	left := f.queue.Close()
-	require.NoError(f.t, f.workers.await(context.Background(), func() bool {
-		f.workers.mu.Lock()
-		defer f.workers.mu.Unlock()
-		return !f.workers.members.advancer
-	}))
-	f.woken += f.queue.Stats().Wakeups
-	f.queue = delayqueue.New[queued]()
+	left := f.shared.queue.Close()
+	<-f.stopped
+	f.woken += f.shared.queue.Stats().Wakeups
+	f.shared.queue = delayqueue.New[bucketRef]()
 	for _, e := range left {
-		q := e.Value
-		s := f.shards[q.shard]
+		r := e.Value
+		s := f.shards[r.shard]
 		s.mu.Lock()
-		if s.buckets.table[q.bucket].state == bucketWaiting { // not pruned just then
-			f.enqueue(s, q.bucket)
+		if b := s.lists.find(r.bucket, r.seq); b != nil { // not pruned just then
+			s.enqueue(r.bucket, b)
 		}
 		s.mu.Unlock()
 	}
 }
 
 func (f *fixture) letGo() {
-	f.workers.mu.Lock()
-	f.workers.members.advancer = true
-	f.workers.mu.Unlock()
-	go (&advancer[int]{wheel: f.Wheel}).run()
+	stopped := make(chan struct{})
+	f.stopped = stopped
+	f.workers.group.Go(func() {
+		f.advancer.run()
+		close(stopped)
+	})
 }
 
 // flush takes the advancer's turn for one bucket, to the end of its cascade.
 func (f *fixture) flush(s *shard[int], id uint32) (empty bool) {
-	a := &advancer[int]{wheel: f.Wheel}
-	empty = a.flush(queued{s.num, id})
-	for a.cascade() {
+	empty = f.advancer.flush(f.refTo(s, id))
+	for f.advancer.cascade() {
 		continue
 	}
 	return empty
+}
+
+// refTo names a bucket as the queue does.
+func (f *fixture) refTo(s *shard[int], id uint32) bucketRef {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ref(id)
 }
 
 // verifyHeld is verify outside of a bubble, where only the advancer may still
@@ -205,19 +212,17 @@ func (f *fixture) bucketOf(h Timer) uint32 {
 }
 
 func (s *shard[V]) bucketOf(h Timer) uint32 {
-	return s.rows.node(s.slabs.node(h.index()).place >> slotBits).place
+	return s.lists.chunks.node(s.lists.timers.node(h.index()).place >> slotBits).place
 }
 
 // head is the first bucket in the queue, due or not, taken out of it.
 func (f *fixture) head() (*shard[int], uint32) {
 	f.t.Helper()
-	head, ok := f.queue.Peek()
+	head, ok := f.shared.queue.Peek()
 	require.True(f.t, ok)
-	q := head.Value
-	s := f.shards[q.shard]
-	_, ok = f.queue.Remove(s.buckets.table[q.bucket].queued)
+	_, ok = f.shared.queue.Remove(head.Handle)
 	require.True(f.t, ok)
-	return s, q.bucket
+	return f.shards[head.Value.shard], head.Value.bucket
 }
 
 // gate blocks the workers that run negative values until it is closed, or one

@@ -74,8 +74,8 @@ func hammer(t *testing.T, o Options, policy Policy) {
 	deadlines := make([]atomic.Int64, goroutines*per) // at least; since base
 	var w *Wheel[int]
 	w, err := New(func(v int) {
-		if d := nanos(deadlines[v].Load()); w.now() < d {
-			t.Errorf("T1: value %d ran %v early", v, time.Duration(d-w.now()))
+		if d := nanos(deadlines[v].Load()); w.shared.now() < d {
+			t.Errorf("T1: value %d ran %v early", v, time.Duration(d-w.shared.now()))
 		}
 		l.end(v)
 	}, o)
@@ -99,7 +99,7 @@ func hammer(t *testing.T, o Options, policy Policy) {
 				}
 				fixed := i%2 == 0              // never moved, so its deadline is known
 				if fixed && policy != RunNow { // which runs them early
-					deadlines[v].Store(int64(w.now()) + int64(delay))
+					deadlines[v].Store(int64(w.shared.now()) + int64(delay))
 				}
 				h, err := w.Schedule(v, delay)
 				if err != nil {
@@ -155,8 +155,8 @@ func hammer(t *testing.T, o Options, policy Policy) {
 			if err != nil {
 				t.Error(err)
 			}
-			for _, v := range left {
-				l.end(v)
+			for _, d := range left {
+				l.end(d.Value)
 			}
 		})
 	}
@@ -197,8 +197,8 @@ func TestHammerStopAgainstExpiry(t *testing.T) {
 		delay := 5*time.Microsecond + time.Duration(i%40)*time.Microsecond
 		h, err := w.Schedule(i, delay)
 		require.NoError(t, err)
-		until := w.now() + nanos(delay) + nanos(r.IntN(20_000))
-		for w.now() < until { // not a sleep: that is not that exact
+		until := w.shared.now() + nanos(delay) + nanos(r.IntN(20_000))
+		for w.shared.now() < until { // not a sleep: that is not that exact
 		}
 		if w.Stop(h) {
 			stopped++
@@ -283,7 +283,7 @@ func TestHammerMaxPending(t *testing.T) {
 		wg.Go(func() {
 			for i := range times(3000) {
 				h, err := w.Schedule(i, time.Duration(i%50)*time.Microsecond)
-				if held := w.held.Load(); held > limit || held < 0 {
+				if held := w.shared.limit.held.Load(); held > limit || held < 0 {
 					t.Errorf("%d held", held)
 				}
 				if err == nil && i%3 == g%3 {
@@ -295,7 +295,7 @@ func TestHammerMaxPending(t *testing.T) {
 	wg.Wait()
 	_, err = w.Shutdown(context.Background(), Await)
 	require.NoError(t, err)
-	require.Zero(t, w.held.Load())
+	require.Zero(t, w.shared.limit.held.Load())
 }
 
 // T11: Len and Stats are of one moment. Two goroutines, each with a shard of
@@ -310,7 +310,7 @@ func TestHammerOneMoment(t *testing.T) {
 				if timer, err := f.Schedule(0, time.Hour); err == nil {
 					f.Stop(timer)
 				}
-				runtime.Gosched() // or the looks below wait for whole time slices
+				runtime.Gosched() // or the calls below wait for whole time slices
 			}
 		})
 	}

@@ -49,7 +49,7 @@ func TestLateAddDuringFlush(t *testing.T) {
 		}
 		time.Sleep(6 * time.Millisecond)
 		s, id := f.head()
-		require.Equal(t, uint8(1), s.buckets.table[id].level)
+		require.Equal(t, uint8(1), s.lists.bucket(id).level)
 		f.duringCascade(s, id, func(int) {
 			s.mu.Unlock()
 			defer s.mu.Lock()
@@ -218,10 +218,10 @@ func TestOnTimeAfterAStall(t *testing.T) {
 // timers 16, T14: what delays count from has a monotonic reading.
 func TestClockIsMonotonic(t *testing.T) {
 	f := start(t, Options{})
-	require.NotEqual(t, f.base, f.base.Round(0))
-	before := f.now()
-	f.base = withWall(f.base, f.base.Add(-20*365*24*time.Hour))
-	require.Less(t, f.now()-before, nanos(time.Hour))
+	require.NotEqual(t, f.shared.base, f.shared.base.Round(0))
+	before := f.shared.now()
+	f.shared.base = withWall(f.shared.base, f.shared.base.Add(-20*365*24*time.Hour))
+	require.Less(t, f.shared.now()-before, nanos(time.Hour))
 }
 
 // timers 17: at a high arm rate of timers that are stopped, memory does not
@@ -240,10 +240,10 @@ func TestHighArmRate(t *testing.T) {
 		}
 		f.rest()
 		s := f.shards[0]
-		require.LessOrEqual(t, s.slabs.live, 1)
-		require.LessOrEqual(t, s.rows.live, 1)
-		require.LessOrEqual(t, len(s.buckets.table), 16*len(s.levels)+2)
-		require.LessOrEqual(t, f.queue.Len(), 16*len(s.levels))
+		require.LessOrEqual(t, s.lists.timers.size, slabNodes)
+		require.LessOrEqual(t, s.lists.chunks.size, slabNodes)
+		require.LessOrEqual(t, s.lists.buckets.used, 16*len(s.levels)+2)
+		require.LessOrEqual(t, f.shared.queue.Len(), 16*len(s.levels))
 		require.Len(t, f.fired(), 40)
 	})
 }
@@ -270,8 +270,8 @@ func TestOddTicks(t *testing.T) {
 // machines too.
 func TestAtomicsAreAligned(t *testing.T) {
 	var w Wheel[byte]
-	require.Zero(t, unsafe.Offsetof(w.held)%8)
-	require.Zero(t, unsafe.Offsetof(w.emptied)%8)
+	require.Zero(t, (unsafe.Offsetof(w.shared)+unsafe.Offsetof(w.shared.limit)+unsafe.Offsetof(w.shared.limit.held))%8)
+	require.Zero(t, (unsafe.Offsetof(w.advancer)+unsafe.Offsetof(w.advancer.emptied))%8)
 	require.Zero(t, (unsafe.Offsetof(w.workers)+unsafe.Offsetof(w.workers.panics))%8)
-	require.Equal(t, uintptr(8), unsafe.Alignof(w.held))
+	require.Equal(t, uintptr(8), unsafe.Alignof(w.shared.limit.held))
 }

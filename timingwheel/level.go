@@ -8,7 +8,7 @@ import "math/bits"
 // Twice as many as there are spans in a bucket of the level above, so that
 // such a bucket fits into this circle while it is still some way ahead: it
 // cascades before its first timer is due, a little at a time, and no timer has
-// to wait for that (T2). See shard.turn.
+// to wait for that (T2). See shard.flushTick.
 type level struct {
 	ids      []uint32 // buckets; 0 where none is
 	occupied []uint64 // a bit for each place
@@ -50,22 +50,24 @@ func (v *level) first(from tick) uint32 {
 	return 0
 }
 
-// reach is the lowest level whose circle reaches a deadline d from the clock c,
+// levelFor is the lowest level whose circle reaches a deadline d from the clock c,
 // at most one lap ahead in that level's own spans. Two or three comparisons: a
 // division of the distance's logarithm costs more. The masks change nothing:
 // they spare the compiler the case of a shift by 64 or more.
-func reach(d, c tick, sizeBits uint) (l uint) {
+func levelFor(d, c tick, sizeBits uint) (l uint) {
 	for shift := uint(0); d>>(shift&63)-c>>(shift&63) >= 2<<(sizeBits&63); shift += sizeBits {
 		l++
 	}
 	return l
 }
 
-// lead is how long before its expiration a bucket of level l begins to
+// cascadeLead is how long before its expiration a bucket of level l begins to
 // cascade: half its span. On the lowest level that is none.
 //
 // It is long enough: the timers of a bucket that is half a span ahead are less
 // than 1.5 n^l ahead, so the level below reaches them all. And short enough:
 // d was out of reach of the level below, so d > c + (2n-1) n^(l-1), and its
 // bucket begins after c + n^l - n^(l-1), which is half a span after c at least.
-func lead(l, sizeBits uint) tick { return 1 << (l * sizeBits) >> 1 }
+func cascadeLead(l, sizeBits uint) tick { return 1 << (l * sizeBits) >> 1 }
+
+func (v *level) bytes() int { return 4*len(v.ids) + 8*len(v.occupied) }

@@ -26,7 +26,7 @@ type oracleTimer struct {
 	v   int
 	h   Timer
 	due time.Duration // start of the tick that the wheel keeps as its deadline
-	set time.Duration // when that was said
+	set time.Duration // when that was asked for
 }
 
 // at is when a timer that is due runs.
@@ -94,8 +94,8 @@ func (m *model) delay() time.Duration {
 	return d + m.options.Tick*time.Duration(b/8%5-2)/2 + time.Duration(b/40%3-1)
 }
 
-// aim is when the wheel has to run what is set now.
-func (m *model) aim(p *oracleTimer, delay time.Duration) {
+// set notes when the wheel has to run what is set now.
+func (m *model) set(p *oracleTimer, delay time.Duration) {
 	now, tick := m.since(), m.options.Tick
 	switch {
 	case delay <= 0:
@@ -137,6 +137,7 @@ func runModel(t *testing.T, input []byte) {
 		OnPanic:    func(Panic) {},
 	}
 	m.fixture = start(t, o, m.gate.wait, crash)
+	m.eager(m.byte()%2 == 0)
 	for len(m.ops) > 0 && !m.over {
 		m.step()
 	}
@@ -153,18 +154,19 @@ func (m *model) step() {
 	case 10, 11, 12, 13:
 		h := m.pick()
 		p := m.find(h)
-		require.Equal(t, p != nil, m.Stop(h), "T4, T6")
+		if op == 10 {
+			v, ok := m.Remove(h)
+			require.Equal(t, p != nil, ok, "T4, T6")
+			require.True(t, p == nil && v == 0 || p != nil && v == p.v)
+		} else {
+			require.Equal(t, p != nil, m.Stop(h), "T4, T6")
+		}
 		if p != nil {
 			m.pending = slices.DeleteFunc(m.pending, func(p oracleTimer) bool { return p.h == h })
 			m.stats.Stopped++
 		}
 	case 14, 15, 16, 17, 18, 19:
-		h, d := m.pick(), m.delay()
-		p := m.find(h)
-		require.Equal(t, p != nil, m.Reset(h, d), "T5, T6")
-		if p != nil {
-			m.aim(p, d)
-		}
+		m.change(op)
 	case 20, 21, 22, 23, 24:
 		m.sleep(m.delay())
 	case 25: // a stall: time passes without the advancer
@@ -195,6 +197,58 @@ func (m *model) step() {
 	m.settle()
 }
 
+// change gives a timer another deadline, in one of the ways there are.
+func (m *model) change(op int) {
+	t := m.t
+	h, d := m.pick(), m.delay()
+	at := time.Now().Add(d)
+	p := m.find(h)
+	if p != nil {
+		v, ok := m.Value(h)
+		require.True(t, ok && v == p.v)
+		deadline, ok := m.Deadline(h)
+		require.True(t, ok && deadline.Sub(m.born) == p.due, "T17: deadline %v, should be %v", deadline.Sub(m.born), p.due)
+	}
+	var ok bool
+	switch op {
+	case 14:
+		ok = m.ResetAt(h, at)
+	case 15:
+		ok = m.Touch(h, d)
+		if p != nil {
+			later := *p
+			if m.set(&later, d); later.due <= p.due {
+				p = nil // it stays as it is
+			}
+			require.True(t, ok, "T5")
+			ok = p != nil
+		}
+	case 16, 17:
+		m.next++
+		if op == 16 {
+			ok = m.Replace(h, m.next, d)
+		} else {
+			ok = m.ReplaceAt(h, m.next, at)
+		}
+		if p != nil {
+			p.v = m.next
+		}
+	default:
+		ok = m.Reset(h, d)
+	}
+	require.Equal(t, p != nil, ok, "T5, T6")
+	if p != nil {
+		m.set(p, d)
+		return
+	}
+	if m.find(h) == nil {
+		_, ok = m.Value(h)
+		require.False(t, ok, "T6")
+		_, ok = m.Deadline(h)
+		require.False(t, ok, "T6, T17")
+	}
+}
+
 // sleep stays well within what the bubble's clock can show.
 func (m *model) sleep(d time.Duration) {
 	time.Sleep(min(d, math.MaxInt64/4-m.since()))
@@ -218,6 +272,7 @@ func (m *model) add2(v int, d time.Duration) bool {
 func (m *model) added(v int, d time.Duration, h Timer, err error) bool {
 	if bound := m.options.MaxPending; bound > 0 && len(m.pending) >= bound {
 		require.ErrorIs(m.t, err, ErrFull)
+		m.stats.RefusedFull++
 		return false
 	}
 	require.NoError(m.t, err)
@@ -225,7 +280,7 @@ func (m *model) added(v int, d time.Duration, h Timer, err error) bool {
 	m.seen[h] = true
 	m.handles = append(m.handles, h)
 	p := oracleTimer{v: v, h: h}
-	m.aim(&p, d)
+	m.set(&p, d)
 	m.pending = append(m.pending, p)
 	m.stats.Scheduled++
 	return true
@@ -277,6 +332,7 @@ func (m *model) settle() {
 	got := Stats{
 		Pending: st.Pending, Ready: st.Ready, Overdue: st.Overdue, Scheduled: st.Scheduled, Stopped: st.Stopped,
 		Expired: st.Expired, Discarded: st.Discarded, HandedBack: st.HandedBack, Panics: st.Panics,
+		RefusedFull: st.RefusedFull, RefusedClosed: st.RefusedClosed,
 	}
 	m.stats.Pending, m.stats.Ready, m.stats.Overdue = len(m.pending), ready, now-oldest
 	require.Equal(t, m.stats, got)
@@ -298,14 +354,14 @@ func (m *model) shutdown() {
 	if m.blocked > 0 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(m.byte()))
 		defer cancel()
-		var err error
-		left, err = m.Shutdown(ctx, policy)
+		back, err := m.Shutdown(ctx, policy)
+		left = m.valuesOf(back)
 		require.True(t, errors.Is(err, context.DeadlineExceeded), err)
 		close(m.gate)
 	}
 	again, err := m.Shutdown(context.Background(), policy)
 	require.NoError(t, err)
-	left = append(left, again...)
+	left = append(left, m.valuesOf(again)...)
 	m.closed()
 	for _, h := range m.handles {
 		require.False(t, m.Stop(h) || m.Reset(h, 0), "T6")

@@ -35,10 +35,10 @@ type Options struct {
 	Workers int
 
 	// MaxPending bounds the timers that are held at once; beyond it Schedule
-	// says ErrFull. Default 0: no bound but memory (and 2^32 a shard).
+	// returns ErrFull. Default 0: no bound but memory, and 2^28 timers a shard.
 	MaxPending int
 
-	// OnPanic is told of each panic of the expiry function, on the worker that
+	// OnPanic is called with each panic of the expiry function, on the worker that
 	// recovered it. Default: an error on slog's default logger.
 	OnPanic func(Panic)
 }
@@ -52,8 +52,9 @@ type Panic struct {
 // ErrClosed is returned for a timer that a wheel in shutdown refuses.
 var ErrClosed = errors.New("timingwheel: closed")
 
-// ErrFull is returned for a timer that Options.MaxPending refuses.
-var ErrFull = errors.New("timingwheel: MaxPending timers are held already")
+// ErrFull is returned for a timer beyond Options.MaxPending, or beyond the 2^28
+// that a shard can hold.
+var ErrFull = errors.New("timingwheel: full")
 
 const (
 	defaultTick      = 500 * time.Microsecond

@@ -1,26 +1,127 @@
 package timingwheel
 
-// run names a bucket whose timers are due: the unit in which the advancer
-// hands timers to the workers.
-type run struct {
-	shard  uint32
-	bucket uint32
-	seq    uint64 // of the bucket; the record may have been used again since
+import "sync"
+
+// readyQueue is the buckets that are due, first in, first out, and the workers
+// that wait for one. It holds buckets, which hold their timers where they are. So
+// a backlog costs no memory but 16 bytes here and a record for each bucket, and
+// nothing ever blocks on the queue being full.
+//
+// Waking is by relay: at most one worker is on its way (searching) at any
+// moment. When it finds a timer and sees more, it wakes the next one before it
+// runs its own. So a trickle wakes one worker, a burst wakes all of them, and
+// the advancer pays for one wake-up at most.
+//
+// Invariant: while the queue is not empty and a worker is idle or can still be
+// started, a worker is searching.
+type readyQueue struct {
+	limit int    // workers, at most
+	start func() // starts a worker that is searching
+
+	mu   sync.Mutex
+	wake sync.Cond // signalled for an idle worker; L is &mu
+
+	// All below is guarded by mu.
+
+	refs      refRing
+	workers   int // started and not gone
+	idle      int // workers in wake.Wait; one that was signalled counts until it is back
+	searching int // workers on their way: 0 or 1
+	signalled int // of these, not back from wake.Wait yet
+	closing   bool
 }
 
-// runs is a first-in first-out queue of runs: the ready list. It holds
-// buckets, not timers, and they hold their timers where they are, so a backlog
-// costs no memory but the queue's 16 bytes a bucket and nothing ever blocks on
-// it being full.
-type runs struct {
-	ring []run // length 0 or a power of two
+// push adds a bucket behind all others.
+func (q *readyQueue) push(r bucketRef) {
+	q.mu.Lock()
+	q.refs.push(r)
+	q.wakeLocked()
+	q.mu.Unlock()
+}
+
+// pass takes r off the front, if it is still there: no timer is left in it.
+func (q *readyQueue) pass(r bucketRef) {
+	q.mu.Lock()
+	if q.refs.n > 0 && q.refs.front() == r {
+		q.refs.pop()
+	}
+	q.mu.Unlock()
+}
+
+// wakeLocked sees to it that a worker comes for what is in the queue.
+func (q *readyQueue) wakeLocked() {
+	switch {
+	case q.searching > 0:
+	case q.idle > 0:
+		q.searching++
+		q.signalled++
+		q.wake.Signal()
+	case q.workers < q.limit:
+		q.searching++
+		q.workers++
+		q.start()
+	}
+}
+
+// front waits until the queue is not empty and returns its first bucket. It
+// returns false once the queue is closed, and empty. me is the calling worker's
+// searching flag.
+//
+// The first bucket stays the first until it is empty, so a worker that still
+// has timers in its current one need not ask again: that is why taking a timer
+// costs the shard's lock only.
+func (q *readyQueue) front(me *bool) (bucketRef, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for q.refs.n == 0 {
+		if *me {
+			*me = false
+			q.searching--
+		}
+		if q.closing {
+			return bucketRef{}, false
+		}
+		q.idle++
+		q.wake.Wait()
+		q.idle--
+		if q.signalled > 0 {
+			q.signalled--
+			*me = true
+		}
+	}
+	return q.refs.front(), true
+}
+
+// found ends a worker's search, successful, and wakes the next one if there is
+// more to take.
+func (q *readyQueue) found(me *bool) {
+	q.mu.Lock()
+	*me = false
+	q.searching--
+	if q.refs.n > 0 {
+		q.wakeLocked()
+	}
+	q.mu.Unlock()
+}
+
+// close lets the workers leave that find the queue empty.
+func (q *readyQueue) close() {
+	q.mu.Lock()
+	q.closing = true
+	q.wake.Broadcast()
+	q.mu.Unlock()
+}
+
+// refRing is a first-in first-out queue in an array that grows and shrinks.
+type refRing struct {
+	ring []bucketRef // length 0 or a power of two
 	head int
 	n    int
 }
 
 const minRing = 64
 
-func (r *runs) push(x run) {
+func (r *refRing) push(x bucketRef) {
 	if r.n == len(r.ring) {
 		r.resize(max(minRing, 2*r.n))
 	}
@@ -28,11 +129,14 @@ func (r *runs) push(x run) {
 	r.n++
 }
 
-func (r *runs) front() run { return r.ring[r.head] }
+// at is the k-th from the front.
+func (r *refRing) at(k int) bucketRef { return r.ring[(r.head+k)&(len(r.ring)-1)] }
 
-func (r *runs) back() run { return r.ring[(r.head+r.n-1)&(len(r.ring)-1)] }
+func (r *refRing) front() bucketRef { return r.at(0) }
 
-func (r *runs) pop() {
+func (r *refRing) back() bucketRef { return r.at(r.n - 1) }
+
+func (r *refRing) pop() {
 	r.head = (r.head + 1) & (len(r.ring) - 1)
 	r.n--
 	if len(r.ring) > minRing && r.n <= len(r.ring)/8 {
@@ -40,10 +144,10 @@ func (r *runs) pop() {
 	}
 }
 
-func (r *runs) resize(size int) {
-	ring := make([]run, max(minRing, size))
+func (r *refRing) resize(size int) {
+	ring := make([]bucketRef, max(minRing, size))
 	for i := range r.n {
-		ring[i] = r.ring[(r.head+i)&(len(r.ring)-1)]
+		ring[i] = r.at(i)
 	}
 	r.ring, r.head = ring, 0
 }

@@ -87,7 +87,7 @@ func TestReadyOfTwoShards(t *testing.T) {
 		f.on(0, 1, 0)
 		far := f.on(1, 2, time.Hour)
 		due := f.on(1, 3, 0)
-		require.Equal(t, f.shards[0].buckets.table[1].seq, f.shards[1].buckets.table[1].seq)
+		require.Equal(t, f.shards[0].lists.bucket(1).seq, f.shards[1].lists.bucket(1).seq)
 		require.NotEqual(t, f.bucketOf(far), f.bucketOf(due))
 		f.rest()
 		close(g)

@@ -11,14 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Contract T13, called on a worker.
+// Contract T13, called on a worker: Close begins a shutdown and does not wait.
 
-// T13: from a callback, under each policy, with one worker and with more, and
-// with timers pending: another worker takes over meanwhile.
-func TestShutdownFromCallback(t *testing.T) {
+// T13, T12: from callbacks, one or several at once, under each policy, with one
+// worker and with more, and with timers pending.
+func TestCloseFromCallback(t *testing.T) {
 	for _, policy := range policies {
 		for _, workers := range []int{1, 3} {
-			for _, callers := range []int{1, 3} { // of Shutdown, at once
+			for _, callers := range []int{1, 3} {
 				t.Run(policy.String(), func(t *testing.T) {
 					bubble(t, func(t *testing.T) {
 						var f *fixture
@@ -28,10 +28,10 @@ func TestShutdownFromCallback(t *testing.T) {
 							if v >= 0 {
 								return
 							}
-							l, err := f.Shutdown(context.Background(), policy)
+							l, err := f.Close(policy)
 							require.NoError(t, err)
 							mu.Lock()
-							left = append(left, l...)
+							left = append(left, f.valuesOf(l)...)
 							mu.Unlock()
 							_, err = f.Schedule(1, 0)
 							require.ErrorIs(t, err, ErrClosed)
@@ -64,85 +64,64 @@ func TestShutdownFromCallback(t *testing.T) {
 	}
 }
 
-// T13: from the hook of a panic, and while another goroutine shuts down too.
-func TestShutdownFromHook(t *testing.T) {
+// T13: from the hook of a panic, while another goroutine shuts down: Shutdown
+// waits for the hook too.
+func TestCloseFromHook(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var f *fixture
-		f = start(t, Options{Workers: 1, OnPanic: func(Panic) { f.end2(HandBack) }}, explode)
+		f = start(t, Options{Workers: 1, OnPanic: func(Panic) {
+			_, err := f.Close(HandBack)
+			require.NoError(t, err)
+			time.Sleep(time.Minute)
+		}}, explode)
 		f.in(-1, time.Second)
 		f.in(1, time.Hour)
-		f.end2(Await) // may return while the hook's call does
-		require.Equal(t, time.Second, f.since())
-		synctest.Wait()
-		f.closed()
+		require.Empty(t, f.end(Await))
+		require.Equal(t, time.Minute+time.Second, f.since())
+		require.Equal(t, uint64(1), f.Stats().HandedBack)
 	})
 }
 
-// end2 is end where a worker that is in Shutdown itself is not gone.
-func (f *fixture) end2(p Policy) {
-	_, err := f.Shutdown(context.Background(), p)
-	require.NoError(f.t, err)
-}
-
-// T13: a Shutdown waits for a callback that called Shutdown itself and went on
-// to do other things, whether its own call succeeded or gave up.
-func TestShutdownWaitsForFormerCaller(t *testing.T) {
-	for _, gaveUp := range []bool{true, false} {
-		for _, workers := range []int{1, 3} {
-			bubble(t, func(t *testing.T) {
-				var f *fixture
-				f = start(t, Options{Workers: workers}, func(v int) {
-					ctx, cancel := context.WithCancel(context.Background())
-					defer cancel()
-					if v == 2 {
-						return
-					}
-					policy := Discard
-					if gaveUp {
-						cancel()
-						policy = Await
-					}
-					_, err := f.Shutdown(ctx, policy)
-					require.Equal(t, gaveUp, err != nil)
-					time.Sleep(time.Minute)
-				})
-				f.in(1, time.Second)
-				f.in(2, 10*time.Second)
-				time.Sleep(2 * time.Second)
-				synctest.Wait()
-				f.end(Await)
-				require.Equal(t, 61*time.Second, f.since())
-				if gaveUp {
-					require.Equal(t, []int{1, 2}, f.values())
-				} else {
-					require.Equal(t, []int{1}, f.values())
-				}
-			})
-		}
+// T13: Close does not wait, whoever calls it; nothing is left of the wheel's
+// goroutines all the same, or the bubble would not end.
+func TestCloseDoesNotWait(t *testing.T) {
+	for _, policy := range policies {
+		synctest.Test(t, func(t *testing.T) {
+			g := make(gate)
+			w, err := New(g.wait, Options{Workers: 1})
+			require.NoError(t, err)
+			for i := range 3 {
+				_, err := w.Schedule(i-1, time.Duration(i)*time.Second)
+				require.NoError(t, err)
+			}
+			synctest.Wait()
+			at := time.Now()
+			for range 2 {
+				_, err = w.Close(policy)
+				require.NoError(t, err)
+			}
+			require.Equal(t, at, time.Now())
+			g <- struct{}{}
+			time.Sleep(time.Minute)
+		})
 	}
 }
 
-// T11: callbacks that call Shutdown and give up do not make the pool grow by
-// one worker each.
-func TestShutdownFromCallbacksIsBounded(t *testing.T) {
+// T13: Shutdown from a callback waits for that callback, until its context is
+// done. It has begun the shutdown all the same, as Close would.
+func TestShutdownFromCallback(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var f *fixture
-		f = start(t, Options{Workers: 2, Shards: 1}, func(v int) {
-			ctx, cancel := context.WithTimeout(context.Background(), 1)
+		f = start(t, Options{Workers: 1}, func(v int) {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
-			f.Shutdown(ctx, Await)
-			time.Sleep(time.Hour)
+			left, err := f.Shutdown(ctx, HandBack)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.Equal(t, []int{2}, f.valuesOf(left))
 		})
-		for i := range 100 {
-			f.in(i, time.Duration(i+1)*time.Second)
-		}
-		for range 100 {
-			time.Sleep(time.Second)
-			require.LessOrEqual(t, f.Stats().Workers, 4)
-		}
-		f.end2(RunNow)
-		time.Sleep(2 * time.Hour)
-		synctest.Wait()
-		f.closed()
+		f.in(1, time.Second)
+		f.in(2, time.Hour)
+		f.end(Await)
+		require.Equal(t, time.Minute+time.Second, f.since())
 	})
 }

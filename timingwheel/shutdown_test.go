@@ -24,7 +24,17 @@ func (f *fixture) end(p Policy) []int {
 	left, err := f.Shutdown(context.Background(), p)
 	require.NoError(f.t, err)
 	f.closed()
-	return left
+	return f.valuesOf(left)
+}
+
+// valuesOf returns what HandBack took out, which must be in order of deadlines.
+func (f *fixture) valuesOf(due []Due[int]) (vs []int) {
+	f.t.Helper()
+	for i, d := range due {
+		require.False(f.t, i > 0 && d.Deadline.Before(due[i-1].Deadline), "T13: in order of deadlines")
+		vs = append(vs, d.Value)
+	}
+	return vs
 }
 
 // closed checks a wheel whose shutdown has ended.
@@ -42,15 +52,13 @@ func (f *fixture) closed() {
 	require.Equal(f.t, []int{0, 0, 0, 0}, []int{st.Pending, st.Ready, st.Workers, st.Bytes})
 	require.Zero(f.t, st.Overdue)
 	require.Equal(f.t, st.Scheduled, st.Stopped+st.Expired+st.Discarded+st.HandedBack, "T3")
-	require.True(f.t, f.workers.gone())
-	require.Zero(f.t, f.queue.Len())
+	<-f.done
+	require.Zero(f.t, f.shared.queue.Len())
 	for _, s := range f.shards {
 		func() {
 			s.mu.Lock() // another call of Shutdown may be on its way out
 			defer s.mu.Unlock()
-			require.Zero(f.t, s.slabs)
-			require.Zero(f.t, s.rows)
-			require.Nil(f.t, s.buckets.table)
+			require.Zero(f.t, s.bytes())
 			require.Nil(f.t, s.levels)
 		}()
 	}
@@ -231,7 +239,8 @@ func TestShutdownContext(t *testing.T) {
 					f.in(1, time.Hour)
 					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 					defer cancel()
-					got, err := f.Shutdown(ctx, policy)
+					back, err := f.Shutdown(ctx, policy)
+					got := f.valuesOf(back)
 					require.ErrorIs(t, err, context.DeadlineExceeded)
 					require.Equal(t, time.Minute, f.since())
 					_, err = f.Schedule(3, 0)
@@ -277,7 +286,7 @@ func TestShutdownCancelled(t *testing.T) {
 		cancel()
 		left, err := f.Shutdown(ctx, HandBack)
 		require.ErrorIs(t, err, context.Canceled)
-		require.Equal(t, []int{1}, left)
+		require.Equal(t, []int{1}, f.valuesOf(left))
 		close(g)
 		synctest.Wait()
 		f.closed()
@@ -311,8 +320,8 @@ func TestShutdownAtOnce(t *testing.T) {
 					}
 					mu.Lock()
 					defer mu.Unlock()
-					for _, v := range left {
-						ends[v]++
+					for _, d := range left {
+						ends[d.Value]++
 					}
 				})
 			}
@@ -331,31 +340,35 @@ func TestShutdownAtOnce(t *testing.T) {
 	}
 }
 
-// T13: the advancer may find records of a discarded shard used again, by a
-// RunNow that was overtaken by a Discard: 1. RunNow lists the timers, 2. Discard
-// drops them, and the shard's memory, 3. RunNow makes a bucket for the first
-// of them, finds none, and frees it, 4. the advancer looks at the head of the
-// queue, which names the same record, before Discard has closed the queue.
-func TestPruneAfterDiscard(t *testing.T) {
+// T13: the delay queue may name buckets of a shard that was discarded, and whose
+// records are in use again, by a RunNow that was overtaken by a Discard: 1. RunNow
+// lists the timers, 2. Discard drops them, and the shard's memory, 3. RunNow makes
+// a bucket for the first of them, finds none, and frees it, 4. the advancer looks
+// at the head of the queue, before the queue is closed.
+func TestFlushAfterDiscard(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := start(t, Options{Shards: 1})
+		f.hold()
 		f.in(1, time.Hour)
 		s := f.shards[0]
+		head, ok := f.shared.queue.Peek()
+		require.True(t, ok)
+		r := head.Value
 		s.mu.Lock()
-		s.closed, s.urgent = true, true // step 1
+		s.closed, s.runNow = true, true // step 1
+		s.counts.discarded++
+		s.dropAll()
+		s.lists.newBucket(bucketReady, 0, 1)
+		require.Equal(t, r.bucket, uint32(1), "the same record")
+		require.Greater(t, s.lists.bucket(1).seq, r.seq, "no bucket that somebody still names comes again")
 		s.mu.Unlock()
-		f.takeAll(Discard)
-		require.Positive(t, s.buckets.seq, "it goes on: no bucket that somebody still names comes again")
-		s.mu.Lock()
-		s.buckets.release(s.buckets.alloc(bucketReady, 0, 1))
-		s.mu.Unlock()
-		f.hold() // the advancer's turn is taken by hand: it does not like being looked at
-		_, err := f.queue.Push(queued{0, 1}, time.Now().Add(time.Hour))
-		require.NoError(t, err)
-		f.prune()
+		f.advancer.prune()
+		require.Equal(t, 1, f.shared.queue.Len())
 		require.Zero(t, f.Stats().Overdue)
 		time.Sleep(2 * time.Hour)
-		require.False(t, f.flush(s, 1))
+		require.False(t, f.advancer.flush(r))
+		require.Equal(t, bucketReady, s.lists.bucket(1).state)
+		s.lists.freeBucket(1)
 		f.letGo()
 	})
 }
@@ -379,7 +392,9 @@ func TestShutdownDuringCascade(t *testing.T) {
 				defer s.mu.Lock()
 				switch policy {
 				case Discard, HandBack:
-					taken = len(f.takeAll(policy))
+					left, err := f.Close(policy)
+					require.NoError(t, err)
+					taken = len(left)
 					require.Zero(t, f.Len())
 				case RunNow:
 					f.runAll()
@@ -406,7 +421,7 @@ func TestUnknownPolicy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := start(t, Options{})
 		_, err := f.Shutdown(t.Context(), Await+1)
-		require.EqualError(t, err, "timingwheel: Shutdown's policy is Policy(4), must be Discard, HandBack, RunNow or Await")
+		require.EqualError(t, err, "timingwheel: the policy is Policy(4), must be Discard, HandBack, RunNow or Await")
 		f.in(1, 0)
 		f.rest()
 		require.Len(t, f.fired(), 1)
@@ -418,7 +433,7 @@ func TestUnknownPolicy(t *testing.T) {
 
 // T13: a shutdown whose caller did not wait for its end still ends, and leaves
 // no goroutine: the bubble would not end with one.
-func TestShutdownIsSeenThrough(t *testing.T) {
+func TestShutdownGoesOn(t *testing.T) {
 	for _, policy := range []Policy{RunNow, Await} {
 		t.Run(policy.String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -442,4 +457,42 @@ func TestShutdownIsSeenThrough(t *testing.T) {
 			})
 		})
 	}
+}
+
+// F15, T13: a nil context panics before anything has changed.
+func TestShutdownNilContext(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := start(t, Options{})
+		require.PanicsWithValue(t, "timingwheel: the context is nil", func() {
+			f.Shutdown(nil, Await) //nolint:staticcheck // that is what is tested
+		})
+		f.in(1, 0)
+		f.rest()
+		require.Len(t, f.fired(), 1)
+	})
+}
+
+// T13: what is handed back has its deadline: as scheduled, reset, due already.
+func TestHandBackDeadlines(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		g := make(gate)
+		f := start(t, Options{Workers: 1, Shards: 2, Tick: 10 * time.Millisecond}, g.wait)
+		f.occupy(1)
+		f.pass(time.Second)
+		f.in(2, 20*time.Millisecond)
+		f.Reset(f.in(3, time.Millisecond), time.Hour)
+		f.in(1, -time.Hour)
+		f.in(4, 2*time.Hour+time.Nanosecond)
+		left, err := f.Close(HandBack)
+		require.NoError(t, err)
+		close(g)
+		var got []time.Duration
+		for _, d := range left {
+			got = append(got, d.Deadline.Sub(f.born)-time.Second)
+		}
+		require.Equal(t, []int{1, 2, 3, 4}, f.valuesOf(left))
+		require.Equal(t, []time.Duration{0, 20 * time.Millisecond, time.Hour, 2*time.Hour + 10*time.Millisecond}, got)
+		require.Equal(t, uint64(4), f.Stats().HandedBack)
+		f.end(Discard)
+	})
 }

@@ -1,190 +1,378 @@
 package timingwheel
 
-import "unsafe"
+import (
+	"math/bits"
+	"unsafe"
+)
 
-// Timers live in nodes, nodes in slabs: arrays that are allocated whole and
-// given back whole. Nodes name each other by index instead of by pointer, so
-// that a slab of pointer-free values is one object to the garbage collector,
-// which never looks inside it.
+// Timers live in nodes, nodes in slabs: arrays of up to 1,024 nodes. Nodes name
+// each other by index instead of by pointer, so that a slab of pointer-free
+// values is one object to the garbage collector, which never looks inside it.
+// The chunks and the buckets that timers stand in come from slabs as well.
+//
+// Memory follows the load in both directions (T18). The first slab of a pool
+// starts small and grows. A slab that empties goes back to the allocator. A
+// handle names its node by index, so nodes cannot change places at will; but a
+// slab that has lost half of its nodes is packed: what is left of it
+// moves side by side into a smaller array, where a node is found by the rank of
+// its index (see ranks.go).
 
 const (
 	slabBits  = 10
 	slabNodes = 1 << slabBits
 	slabMask  = slabNodes - 1
+
+	// firstNodes is how many nodes the first slab of a pool starts with.
+	firstNodes = 16
+
+	// minPacked is how many nodes are not worth packing again.
+	minPacked = 32
 )
 
-// node holds one timer, or stands on its slab's free list.
+// node holds one value, or stands on its slab's free list.
 //
-// Invariant: place != 0 if and only if the node holds a timer; that slot of
-// that row then names this node, and no other slot does.
+// Invariant: place != 0 if and only if the node is in use. A timer's place is
+// its chunk and the slot there, a chunk's is its bucket.
 type node[V any] struct {
-	place    uint32 // see row
+	place    uint32
 	gen      uint32 // of the timer it holds, or that it will hold next
 	deadline tick   // when free, the offset of the next one on the free list
 	value    V
 }
 
-// block is a slab's memory. Its first node is never used, so that index 0 can
-// mean "none". With values of 8 bytes it fills a size class of the allocator.
-type block[V any] [slabNodes]node[V]
-
-// slab is a block and what is known of it. That is kept apart from the block,
-// in the table: it is used with each node of it, and at the head of each block
-// it would lie at the same distance from the next, where caches, which place
-// memory by its address's lower bits, can keep few.
+// slab is an array of nodes and what is known of it. Offset 0 is never used, so
+// that index 0 can mean "none".
 type slab[V any] struct {
-	nodes      *block[V] // nil: given back
+	nodes      []node[V] // nil: given back
+	kept       *ranks    // packed: where the nodes lie; nil: each at its offset
 	free       uint16    // head of the list of freed nodes, by offset; 0: none
-	fresh      uint16    // offset of the first node that was never used
-	used       uint16    // nodes that hold a timer
-	prev, next uint32    // in the list of slabs with room, by slab number + 1
-	// floor says which generation the nodes of a new block start from, so that
-	// handles into the one that stood there before stay stale.
-	floor uint32
+	nextUnused uint16    // offset of the first node that was never used
+	used       uint16    // nodes in use
+	prev, next uint32    // in the list of slabs with room, or of packed ones: number + 1
+	// minGen is the generation that nodes start from which are made, or made
+	// again, so that handles to what was there before stay stale; nextGen, the
+	// one they would start from if the nodes were made again now: no node that
+	// was freed has reached it.
+	minGen, nextGen uint32
 }
 
-// slabs is one shard's memory for timers. The shard's lock guards it.
+// slabs is a pool of nodes. A shard's lock guards it.
 type slabs[V any] struct {
-	table []slab[V] // by slab number
-	gone  []uint32  // numbers of the slabs given back, to be used again
-	room  uint32    // head of the list of slabs with room: number + 1; 0: none
-	spare int       // slabs without any timer; one is kept against thrashing
-	live  int       // slabs with a block
+	table  []slab[V] // by slab number
+	limit  uint32    // numbers there can be
+	packAt uint16    // nodes in use of a slab that is packed
+	named  bool      // handles name the nodes: generations must not repeat
+	gone   []uint32  // numbers of the slabs given back, to be used again
+	room   uint32    // head of the list of slabs with room: number + 1; 0: none
+	packed uint32    // head of the list of packed slabs that may be unpacked
+	spare  int       // slabs in the list of those with room that are empty; one is kept
+	used   int       // nodes in use
+	size   int       // nodes that memory is held for
 }
 
-func (a *slabs[V]) bytes() int { return a.live * int(unsafe.Sizeof(block[V]{})) }
-
-func (a *slabs[V]) node(i uint32) *node[V] {
-	return &a.table[i>>slabBits].nodes[i&slabMask]
+// bytes is the memory that the pool holds.
+func (p *slabs[V]) bytes() int {
+	return p.size*int(unsafe.Sizeof(node[V]{})) + cap(p.table)*int(unsafe.Sizeof(slab[V]{}))
 }
 
-// lookup is node for an index that comes from outside; nil if there is none.
-func (a *slabs[V]) lookup(i uint32) *node[V] {
-	n := i >> slabBits
-	if i&slabMask == 0 || int(n) >= len(a.table) || a.table[n].nodes == nil {
+// node returns a node by its index. The pointer is good until the next alloc or
+// release, which may move nodes.
+func (p *slabs[V]) node(i uint32) *node[V] {
+	s := &p.table[i>>slabBits]
+	off := i & slabMask
+	if s.kept != nil {
+		off = s.kept.position(off)
+	}
+	return &s.nodes[off]
+}
+
+// find returns the node in use of an index that comes from outside; nil if there
+// is none.
+func (p *slabs[V]) find(i uint32) *node[V] {
+	if i>>slabBits >= uint32(len(p.table)) {
 		return nil
 	}
-	return a.node(i)
+	s := &p.table[i>>slabBits]
+	off := i & slabMask
+	if s.kept != nil {
+		if !s.kept.has(off) {
+			return nil
+		}
+		off = s.kept.position(off)
+	}
+	if off >= uint32(len(s.nodes)) {
+		return nil
+	}
+	if n := &s.nodes[off]; n.place != 0 {
+		return n
+	}
+	return nil
 }
 
 // alloc takes a node, the most recently freed one of the first slab with room.
-// The caller sets everything but gen.
-func (a *slabs[V]) alloc() (uint32, *node[V]) {
-	if a.room == 0 {
-		a.grow()
+// The caller sets everything but gen; ok is false if all indices are used up.
+func (p *slabs[V]) alloc() (i uint32, n *node[V], ok bool) {
+	if p.room == 0 && !p.addRoom() {
+		return 0, nil, false
 	}
-	num := a.room - 1
-	s := &a.table[num]
+	num := p.room - 1
+	s := &p.table[num]
 	off := uint32(s.free)
-	var n *node[V]
 	if off != 0 {
-		n = &s.nodes[off&slabMask]
+		n = &s.nodes[off]
 		s.free = uint16(n.deadline)
 	} else {
-		off = uint32(s.fresh)
-		s.fresh++
-		n = &s.nodes[off&slabMask]
-		n.gen = s.floor
+		off = uint32(s.nextUnused)
+		if off == uint32(len(s.nodes)) {
+			p.resize(s, 2*len(s.nodes))
+		}
+		s.nextUnused++
+		n = &s.nodes[off]
+		n.gen = s.minGen
 	}
 	if s.used == 0 {
-		a.spare--
+		p.spare--
 	}
 	s.used++
+	p.used++
 	if s.full() {
-		a.unlist(num)
+		p.unlink(&p.room, num)
 	}
-	return num<<slabBits | off, n
+	return num<<slabBits | off, n, true
 }
 
-// release takes back a node. The value is zeroed so that what it points to
-// can be collected; the slab goes back when it was the last timer in it and
-// another spare one is kept.
-func (a *slabs[V]) release(i uint32, n *node[V]) {
+// release takes a node back. The value is zeroed so that what it points to can
+// be collected. A slab that is empty then goes back to the allocator.
+func (p *slabs[V]) release(i uint32, n *node[V]) {
 	num := i >> slabBits
-	s := &a.table[num]
-	wasFull := s.full()
+	s := &p.table[num]
 	var zero V
 	n.value = zero
 	n.place = 0
 	n.gen++
+	p.used--
 	s.used--
-	if n.gen < maxGen {
+	if s.kept != nil {
+		p.releasedPacked(num, n.gen)
+		return
+	}
+	s.nextGen = max(s.nextGen, n.gen)
+	wasFull := s.full()
+	if !p.named || n.gen < maxGen {
 		n.deadline = tick(s.free)
 		s.free = uint16(i & slabMask)
 	}
 	if wasFull && !s.full() {
-		a.list(num)
+		p.link(&p.room, num)
 	}
-	if s.used > 0 {
-		return
-	}
-	if s.full() { // all retired: nothing to keep it for
-		a.drop(num)
-		return
-	}
-	a.spare++
-	if a.spare > 1 {
-		a.spare--
-		a.unlist(num)
-		a.drop(num)
-	}
-}
-
-// full says that alloc can take nothing from s: each node is used or retired.
-func (s *slab[V]) full() bool { return s.free == 0 && s.fresh == slabNodes }
-
-func (a *slabs[V]) grow() {
-	var num uint32
-	if k := len(a.gone); k > 0 {
-		num = a.gone[k-1]
-		a.gone = a.gone[:k-1]
-	} else {
-		num = uint32(len(a.table))
-		if num == 1<<(indexBits-slabBits) {
-			panic("timingwheel: more than 2^32 timers in one shard")
+	switch {
+	case s.used == 0 && p.spare == 0 && !s.full():
+		p.spare = 1 // one is kept, for the next alloc
+	case s.used == 0:
+		if !s.full() { // or every node is retired
+			p.unlink(&p.room, num)
 		}
-		a.table = append(a.table, slab[V]{floor: 1})
-	}
-	s := &a.table[num]
-	s.nodes, s.fresh = new(block[V]), 1
-	a.live++
-	a.spare++
-	a.list(num)
-}
-
-// drop gives slab num back to the allocator. Its number is used again unless
-// its generations are used up.
-func (a *slabs[V]) drop(num uint32) {
-	s := &a.table[num]
-	top := s.floor
-	for i := range s.nodes[1:s.fresh] {
-		top = max(top, s.nodes[1+i].gen)
-	}
-	*s = slab[V]{floor: top}
-	a.live--
-	if top < maxGen {
-		a.gone = append(a.gone, num)
+		p.drop(num)
+	case s.used <= p.packAt && p.room != num+1 && len(s.nodes) == slabNodes:
+		// Not the first one with room, which fills up again.
+		if !s.full() {
+			p.unlink(&p.room, num)
+		}
+		p.pack(num)
 	}
 }
 
-func (a *slabs[V]) list(num uint32) {
-	s := &a.table[num]
-	s.prev, s.next = 0, a.room
-	if a.room != 0 {
-		a.table[a.room-1].prev = num + 1
-	}
-	a.room = num + 1
-}
+// full reports whether alloc can take nothing from s: each node is in use or
+// retired.
+func (s *slab[V]) full() bool { return s.free == 0 && s.nextUnused == slabNodes }
 
-func (a *slabs[V]) unlist(num uint32) {
-	s := &a.table[num]
-	if s.prev != 0 {
-		a.table[s.prev-1].next = s.next
+// addRoom provides a slab with room: one that was packed, or else a new one.
+func (p *slabs[V]) addRoom() bool {
+	if p.packed != 0 {
+		p.unpack(p.packed - 1)
+		return true
+	}
+	var num uint32
+	if k := len(p.gone); k > 0 {
+		num = p.gone[k-1]
+		p.gone = p.gone[:k-1]
 	} else {
-		a.room = s.next
+		num = uint32(len(p.table))
+		if num == p.limit {
+			return false
+		}
+		p.table = append(p.table, slab[V]{minGen: 1, nextGen: 1})
+	}
+	size := slabNodes
+	if p.size == 0 {
+		size = firstNodes
+	}
+	s := &p.table[num]
+	s.nextUnused = 1
+	p.resize(s, size)
+	p.spare++
+	p.link(&p.room, num)
+	return true
+}
+
+// resize moves the nodes of a slab that is not packed into an array of another
+// size.
+func (p *slabs[V]) resize(s *slab[V], size int) {
+	nodes := make([]node[V], size)
+	copy(nodes, s.nodes)
+	p.size += len(nodes) - len(s.nodes)
+	s.nodes = nodes
+}
+
+// drop gives an empty slab back to the allocator. Its number is used again,
+// unless its generations are used up.
+func (p *slabs[V]) drop(num uint32) {
+	s := &p.table[num]
+	minGen := s.nextGen
+	p.size -= len(s.nodes)
+	*s = slab[V]{minGen: minGen, nextGen: minGen}
+	if !p.named || minGen < maxGen {
+		p.gone = append(p.gone, num)
+	}
+}
+
+// each calls f with the nodes in use, in order of their indices.
+func (p *slabs[V]) each(f func(i uint32, n *node[V])) {
+	for num := range p.table {
+		p.table[num].each(func(off uint32, n *node[V]) { f(uint32(num)<<slabBits|off, n) })
+	}
+}
+
+func (s *slab[V]) each(f func(off uint32, n *node[V])) {
+	if s.kept != nil {
+		at := 0
+		for w, word := range s.kept.words {
+			for ; word != 0; word &= word - 1 {
+				if n := &s.nodes[at]; n.place != 0 {
+					f(uint32(w*64+bits.TrailingZeros64(word)), n)
+				}
+				at++
+			}
+		}
+		return
+	}
+	for off := range s.nodes {
+		if n := &s.nodes[off]; n.place != 0 {
+			f(uint32(off), n)
+		}
+	}
+}
+
+// link puts a slab second into a list: the first one is being filled, and stays.
+func (p *slabs[V]) link(head *uint32, num uint32) {
+	s := &p.table[num]
+	if *head == 0 {
+		*head = num + 1
+		s.prev, s.next = 0, 0
+		return
+	}
+	first := &p.table[*head-1]
+	s.prev, s.next = *head, first.next
+	if first.next != 0 {
+		p.table[first.next-1].prev = num + 1
+	}
+	first.next = num + 1
+}
+
+func (p *slabs[V]) unlink(head *uint32, num uint32) {
+	s := &p.table[num]
+	if s.prev != 0 {
+		p.table[s.prev-1].next = s.next
+	} else {
+		*head = s.next
 	}
 	if s.next != 0 {
-		a.table[s.next-1].prev = s.prev
+		p.table[s.next-1].prev = s.prev
 	}
 	s.prev, s.next = 0, 0
+}
+
+// A slab that has lost half of its nodes is packed, and again each time that
+// half of the rest has left. So it takes at most twice what its nodes need (T18),
+// and packing costs the copy of one node for each that has left.
+//
+// Nothing is allocated from a packed slab. When no other has room it is
+// unpacked, as a whole, and filled before the next one is.
+
+// pack moves the nodes in use side by side.
+func (p *slabs[V]) pack(num uint32) {
+	s := &p.table[num]
+	nodes := make([]node[V], s.used)
+	kept := s.kept
+	if kept == nil {
+		kept = new(ranks)
+		at := 0
+		for off := range s.nodes {
+			if s.nodes[off].place != 0 {
+				kept.words[off/64] |= 1 << (off % 64)
+				nodes[at] = s.nodes[off]
+				at++
+			}
+		}
+		if p.unpackable(s.nextGen) {
+			p.link(&p.packed, num)
+		}
+	} else {
+		at, from := 0, 0
+		for w, word := range kept.words {
+			for ; word != 0; word &= word - 1 {
+				if s.nodes[from].place != 0 {
+					nodes[at] = s.nodes[from]
+					at++
+				} else {
+					kept.words[w] &^= word & -word
+				}
+				from++
+			}
+		}
+	}
+	kept.count()
+	p.size += len(nodes) - len(s.nodes)
+	s.nodes, s.kept, s.free, s.nextUnused = nodes, kept, 0, slabNodes
+}
+
+// unpackable reports whether the nodes that were freed could be used again.
+func (p *slabs[V]) unpackable(nextGen uint32) bool { return !p.named || nextGen < maxGen }
+
+// releasedPacked deals with a packed slab one of whose nodes was freed; gen is
+// the generation that the node would have next.
+func (p *slabs[V]) releasedPacked(num, gen uint32) {
+	s := &p.table[num]
+	if p.unpackable(s.nextGen) && !p.unpackable(gen) {
+		p.unlink(&p.packed, num)
+	}
+	s.nextGen = max(s.nextGen, gen)
+	switch {
+	case s.used == 0:
+		if p.unpackable(s.nextGen) {
+			p.unlink(&p.packed, num)
+		}
+		p.drop(num)
+	case int(s.used) <= len(s.nodes)/2 && len(s.nodes) > minPacked:
+		p.pack(num)
+	}
+}
+
+// unpack gives each node of a packed slab its place by offset back. The others
+// are free, and the slab has room.
+func (p *slabs[V]) unpack(num uint32) {
+	p.unlink(&p.packed, num)
+	s := &p.table[num]
+	nodes := make([]node[V], slabNodes)
+	s.each(func(off uint32, n *node[V]) { nodes[off] = *n })
+	minGen, free := s.nextGen, uint16(0)
+	for off := slabNodes - 1; off > 0; off-- {
+		if n := &nodes[off]; n.place == 0 {
+			n.gen, n.deadline = minGen, tick(free)
+			free = uint16(off)
+		}
+	}
+	p.size += len(nodes) - len(s.nodes)
+	s.nodes, s.kept, s.free, s.minGen = nodes, nil, free, minGen
+	p.link(&p.room, num)
 }

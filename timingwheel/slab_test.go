@@ -17,13 +17,13 @@ type slabsUnderTest struct {
 }
 
 func newSlabs(t testing.TB) *slabsUnderTest {
-	return &slabsUnderTest{t: t, used: map[uint32]bool{}, gens: map[uint32]uint32{}}
+	return &slabsUnderTest{slabs: slabs[*int]{named: true, limit: 1 << 22, packAt: slabNodes / 2}, t: t, used: map[uint32]bool{}, gens: map[uint32]uint32{}}
 }
 
 func (a *slabsUnderTest) take() uint32 {
 	a.t.Helper()
-	i, n := a.alloc()
-	if a.used[i] || n.value != nil || a.lookup(i) != n || n.gen <= a.gens[i] || n.gen >= maxGen {
+	i, n, ok := a.alloc()
+	if !ok || a.used[i] || n.value != nil || n.place != 0 || n.gen <= a.gens[i] || n.gen >= maxGen {
 		a.t.Fatalf("T6: index %d, used %v, after generation %d: %+v", i, a.used[i], a.gens[i], *n)
 	}
 	a.gens[i] = n.gen
@@ -41,7 +41,7 @@ func (a *slabsUnderTest) give(i uint32) {
 func (a *slabsUnderTest) verify() {
 	a.t.Helper()
 	verifySlabs(a.t, &a.slabs, a.used)
-	require.Equal(a.t, a.live*int(unsafe.Sizeof(block[*int]{})), a.bytes())
+	require.Equal(a.t, a.size*int(unsafe.Sizeof(node[*int]{}))+cap(a.table)*int(unsafe.Sizeof(slab[*int]{})), a.bytes())
 }
 
 // T3, T6: random growth and shrinkage; no node is held twice, no generation of
@@ -50,6 +50,7 @@ func TestSlabs(t *testing.T) {
 	for seed := range uint64(2) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		a := newSlabs(t)
+		a.packAt >>= seed
 		var held []uint32
 		for range 60 {
 			for range r.IntN(2 * slabNodes) {
@@ -66,7 +67,7 @@ func TestSlabs(t *testing.T) {
 			a.give(i)
 		}
 		a.verify()
-		require.Equal(t, 1, a.live)
+		require.Equal(t, slabNodes, a.size)
 	}
 }
 
@@ -101,16 +102,16 @@ func TestGenerationsEnd(t *testing.T) {
 		a.give(i)
 		a.verify()
 	}
-	require.Zero(t, a.live, "nothing to keep a retired slab for")
+	require.Zero(t, a.size, "nothing to keep a retired slab for")
 	require.Empty(t, a.gone, "its number is used up")
 	require.Equal(t, uint32(1), a.take()>>slabBits)
-	require.Nil(t, a.lookup(first))
+	require.Nil(t, a.find(first))
 	a.verify()
 }
 
 // T6: a slab that is given back with one worn node starts again from that
 // node's generation, for all its nodes; and if it was worn out, not at all.
-func TestGenerationFloor(t *testing.T) {
+func TestMinGeneration(t *testing.T) {
 	for _, top := range []uint32{5, maxGen - 1, maxGen} {
 		a := newSlabs(t)
 		var held []uint32
@@ -123,9 +124,9 @@ func TestGenerationFloor(t *testing.T) {
 			a.give(i)
 		}
 		a.verify()
-		require.Equal(t, 1, a.live)
+		require.Equal(t, slabNodes, a.size)
 		require.Nil(t, a.table[1].nodes)
-		require.Equal(t, top, a.table[1].floor)
+		require.Equal(t, top, a.table[1].minGen)
 		held = held[:0]
 		for range 2*slabNodes - 2 {
 			held = append(held, a.take())
@@ -139,10 +140,131 @@ func TestGenerationFloor(t *testing.T) {
 	}
 }
 
-// T11: the limit of a shard says so, before an index wraps.
+// T6, T18: a packed slab one of whose nodes wears out is not unpacked any more.
+// Its other nodes stay where they are until they leave.
+func TestPackedSlabWearsOut(t *testing.T) {
+	for _, before := range []bool{true, false} { // before it is packed, or after
+		a := newSlabs(t)
+		var held []uint32
+		for range 3*slabNodes - 3 {
+			held = append(held, a.take())
+		}
+		a.give(held[slabNodes]) // the slab after is the first with room, which is not packed
+		wear := func() {
+			a.node(held[0]).gen = maxGen - 1
+			a.give(held[0])
+			a.verify()
+		}
+		if before {
+			wear()
+		}
+		for _, i := range held[1 : slabNodes-slabNodes/8] {
+			a.give(i)
+		}
+		require.NotNil(t, a.table[0].kept)
+		if !before {
+			wear()
+		}
+		a.verify()
+		require.Zero(t, a.packed)
+		for range 2 * slabNodes {
+			require.NotZero(t, a.take()>>slabBits, "a worn slab is not filled again")
+		}
+		for _, i := range held[:slabNodes-1] {
+			if a.used[i] {
+				a.give(i)
+			}
+		}
+		a.verify()
+		require.Nil(t, a.table[0].nodes)
+		require.NotContains(t, a.gone, uint32(0))
+	}
+}
+
+// T18: what was packed is filled again before there are more slabs.
+func TestPackedSlabsAreFilledAgain(t *testing.T) {
+	a := newSlabs(t)
+	r := rand.New(rand.NewPCG(5, 5))
+	var held []uint32
+	for range 4 {
+		for len(held) < 4*(slabNodes-1) {
+			held = append(held, a.take())
+		}
+		require.Len(t, a.table, 4)
+		a.verify()
+		r.Shuffle(len(held), func(i, j int) { held[i], held[j] = held[j], held[i] })
+		for _, i := range held[slabNodes/2:] {
+			a.give(i)
+		}
+		held = held[:slabNodes/2]
+		a.verify()
+		require.Less(t, a.size, 2*slabNodes)
+	}
+}
+
+// T6: nodes that wear out one after the other, while their slab is the only one,
+// or while another has room.
+func TestSlabWearsOut(t *testing.T) {
+	a := newSlabs(t)
+	for range slabNodes - 1 {
+		i := a.take()
+		a.node(i).gen = maxGen - 1
+		a.give(i)
+		a.verify()
+	}
+	require.Zero(t, a.size, "nothing to keep a worn slab for")
+
+	var held []uint32
+	for range 2*slabNodes - 2 {
+		held = append(held, a.take())
+	}
+	a.give(held[slabNodes+5]) // the second slab has room
+	for _, i := range held[:slabNodes-1] {
+		a.node(i).gen = maxGen - 1
+		a.give(i)
+		a.verify()
+	}
+	require.Equal(t, slabNodes, a.size)
+	require.Equal(t, held[slabNodes+5], a.take())
+}
+
+// T11, F7: the limit of a shard is refused, before an index wraps and without a
+// panic; what has left makes room again.
 func TestTooManyNodes(t *testing.T) {
-	a := slabs[int]{table: make([]slab[int], 1<<(indexBits-slabBits))}
-	require.PanicsWithValue(t, "timingwheel: more than 2^32 timers in one shard", func() { a.alloc() })
+	a := newSlabs(t)
+	a.limit = 2
+	var held []uint32
+	for range 2*slabNodes - 2 {
+		held = append(held, a.take())
+	}
+	_, _, ok := a.alloc()
+	require.False(t, ok)
+	a.verify()
+	a.give(held[slabNodes+5])
+	require.Equal(t, held[slabNodes+5], a.take())
+}
+
+// F7, T8: chunks and buckets have no handles, so theirs are never used up.
+func TestUnnamedNodesDoNotWearOut(t *testing.T) {
+	p := slabs[chunk]{limit: 2, packAt: slabNodes / 2}
+	for range 3 {
+		i, n, ok := p.alloc()
+		require.True(t, ok)
+		n.place, n.gen = 1, 1<<32-1
+		p.release(i, n)
+		var all []uint32
+		for range 2*slabNodes - 2 {
+			i, n, ok := p.alloc()
+			require.True(t, ok)
+			n.place = 1
+			all = append(all, i)
+		}
+		for _, i := range all {
+			p.node(i).gen = maxGen
+			p.release(i, p.node(i))
+		}
+	}
+	require.Equal(t, slabNodes, p.size)
 }
 
 func TestTimerBits(t *testing.T) {
@@ -152,38 +274,31 @@ func TestTimerBits(t *testing.T) {
 	}
 }
 
-// timers 17: bucket records and the ready ring of a backlog go back, too.
-func TestBucketRecordsGoBack(t *testing.T) {
-	var a buckets
-	const n = 5000
-	for range 2 {
-		var runs []run
-		for range n {
-			id := a.alloc(bucketReady, 0, 1)
-			runs = append(runs, run{0, id, a.seq})
-			require.True(t, a.holds(runs[len(runs)-1]))
-		}
-		for i, r := range runs {
-			require.NotNil(t, a.table)
-			a.release(r.bucket)
-			require.False(t, a.holds(r), i)
-		}
-		require.Nil(t, a.table)
-		require.Nil(t, a.gone)
-	}
-	id := a.alloc(bucketReady, 0, 1)
-	require.False(t, a.holds(run{0, id, 1}), "T3: the record is another bucket's now")
+// T3: a reference to a bucket that is gone finds nothing, though its record is
+// in use again.
+func TestBucketRefs(t *testing.T) {
+	l := newLists[int](0)
+	id, b := l.newBucket(bucketReady, 0, 1)
+	seq := b.seq
+	require.Same(t, b, l.find(id, seq))
+	l.freeBucket(id)
+	require.Nil(t, l.find(id, seq))
+	again, b := l.newBucket(bucketReady, 0, 1)
+	require.Equal(t, id, again)
+	require.Nil(t, l.find(id, seq))
+	require.Same(t, b, l.find(id, b.seq))
+	require.Nil(t, l.find(1<<31, seq))
 }
 
-// T11: the ready list grows and shrinks, first in, first out.
-func TestRuns(t *testing.T) {
-	var r runs
+// T11: the ready queue grows and shrinks, first in, first out.
+func TestRefRing(t *testing.T) {
+	var r refRing
 	in, out := uint64(0), uint64(0)
 	rnd := rand.New(rand.NewPCG(3, 3))
 	for round := range 400 {
 		for range rnd.IntN(200) {
 			in++
-			r.push(run{seq: in})
+			r.push(bucketRef{seq: in})
 			require.Equal(t, in, r.back().seq)
 		}
 		limit := rnd.IntN(200)

@@ -80,7 +80,8 @@ func TestAddDuringCascadeOfAStall(t *testing.T) {
 		time.Sleep(time.Minute)
 		s, id := f.head()
 		f.duringCascade(s, id, func(int) {
-			f.addLocked(s, 60_001, f.now(), f.now()+1)
+			_, err := s.add(60_001, f.shared.now(), f.shared.now()+1)
+			require.NoError(t, err)
 		})
 		f.letGo()
 		f.pass(time.Second)
@@ -94,12 +95,12 @@ func TestAddDuringCascadeOfAStall(t *testing.T) {
 // first chunk of its cascade.
 func (f *fixture) duringCascade(s *shard[int], id uint32, do func(left int)) {
 	f.t.Helper()
-	a := &advancer[int]{wheel: f.Wheel}
-	require.False(f.t, a.flush(queued{s.num, id}))
+	a := &f.advancer
+	require.False(f.t, a.flush(f.refTo(s, id)))
 	require.True(f.t, a.cascade())
 	require.Len(f.t, a.cascades, 1)
 	s.mu.Lock()
-	do(int(s.buckets.table[id].count))
+	do(int(s.lists.bucket(id).count))
 	s.mu.Unlock()
 	for a.cascade() {
 		continue

@@ -3,42 +3,47 @@ package timingwheel
 import "time"
 
 // Stats is what a wheel holds and has done. The figures of the timers, Pending
-// to HandedBack but for Overdue, and Cascaded, are those of one moment, exactly;
-// the others are exact too, and may be of a moment later.
+// to RefusedClosed, and Cascaded, Levels and Bytes, are those of one moment,
+// exactly; the others are exact too, and may be of a moment later.
 type Stats struct {
 	Pending int // timers held, Ready included
 	Ready   int // timers that are due and wait for a worker
 	// Overdue is how long ago the oldest timer that waits for a worker, or for
-	// the advancer, came due; 0 if none does. To the tick.
+	// the advancer, came due; 0 if none does. To the tick; for timers that the
+	// advancer has yet to move to a lower level, from when the span of their
+	// bucket began, which may be before they came due.
 	Overdue time.Duration
 
-	Scheduled  uint64 // timers accepted; = Pending + Stopped + Expired + Discarded + HandedBack
-	Stopped    uint64 // by Stop
-	Expired    uint64 // taken by a worker
-	Discarded  uint64 // by Shutdown
-	HandedBack uint64 // by Shutdown
-	Panics     uint64 // of the expiry function
+	Scheduled     uint64 // timers accepted; = Pending + Stopped + Expired + Discarded + HandedBack
+	Stopped       uint64 // by Stop and Remove
+	Expired       uint64 // taken by a worker
+	Discarded     uint64 // by Close and Shutdown
+	HandedBack    uint64 // by Close and Shutdown
+	RefusedFull   uint64 // with ErrFull
+	RefusedClosed uint64 // with ErrClosed
+	Panics        uint64 // of the expiry function
 
 	Cascaded uint64 // moves of a timer to a lower level
 	// Wakeups counts how often the advancer woke; EmptyWakeups of these, how
 	// often it had slept for a bucket that turned out empty, because its last
-	// timer was stopped meanwhile (T9).
+	// timer was stopped meanwhile.
 	Wakeups, EmptyWakeups uint64
 
 	Workers int // goroutines that run the expiry function, idle ones included
 	Idle    int // of these, waiting for a timer
 	Levels  int // the most that any shard needed so far
-	// Bytes is the memory of the slabs that hold the timers and their rows.
+	// Bytes is the memory held for timers, buckets and levels. Not in it are the
+	// delay queue, some 40 bytes for each bucket, and what values point to.
 	Bytes int
 }
 
-// Stats reads the wheel's figures, and locks all shards at once for it, for as
-// long as it takes to add them up.
+// Stats returns the wheel's figures, and locks all shards at once for it, for as
+// long as it takes to add them up. It changes nothing.
 func (w *Wheel[V]) Stats() Stats {
 	var st Stats
 	w.lockAll()
-	now := w.now()
-	oldest := w.floor(now)
+	now := w.shared.now()
+	oldest := w.shared.floor(now)
 	for _, s := range w.shards {
 		c := s.counts
 		st.Pending += c.pending
@@ -48,81 +53,44 @@ func (w *Wheel[V]) Stats() Stats {
 		st.Expired += c.expired
 		st.Discarded += c.discarded
 		st.HandedBack += c.returned
+		st.RefusedFull += c.refusedFull
+		st.RefusedClosed += c.refusedClosed
 		st.Cascaded += c.cascaded
 		st.Levels = max(st.Levels, len(s.levels))
-		st.Bytes += s.slabs.bytes() + s.rows.bytes()
-		oldest = min(oldest, s.overdueLocked(oldest))
+		st.Bytes += s.bytes()
+		oldest = min(oldest, s.overdue(oldest))
+	}
+	first, ready := w.oldestReadyLocked()
+	if ready {
+		oldest = min(oldest, first)
 	}
 	w.unlockAll()
-	since := w.oldestReady(now)
-	if oldest < w.floor(now) {
-		since = min(since, w.start(oldest))
+	if ready || oldest < w.shared.floor(now) {
+		st.Overdue = time.Duration(now - w.shared.start(oldest))
 	}
-	st.Overdue = time.Duration(now - since)
-	st.EmptyWakeups = w.emptied.Load() // before Wakeups, so that it is never more
-	st.Wakeups = w.queue.Stats().Wakeups
-	p := &w.workers
-	st.Panics = p.panics.Load()
-	p.mu.Lock()
-	st.Workers, st.Idle = p.members.workers, p.idle
-	p.mu.Unlock()
+	st.EmptyWakeups = w.advancer.emptied.Load() // before Wakeups, so that it is never more
+	st.Wakeups = w.shared.queue.Stats().Wakeups
+	st.Panics = w.workers.panics.Load()
+	q := &w.shared.ready
+	q.mu.Lock()
+	st.Workers, st.Idle = q.workers, q.idle
+	q.mu.Unlock()
 	return st
 }
 
-// overdueLocked is when the oldest of a shard's timers that wait for the
-// advancer came due, now if none does.
-func (s *shard[V]) overdueLocked(now tick) tick {
-	oldest := now
-	for l := range s.levels {
-		shift := uint(l) * s.bits
-		for span := s.clock >> shift; ; span++ {
-			id := s.levels[l].first(span)
-			if id == 0 {
-				break
-			}
-			b := &s.buckets.table[id]
-			if b.expiration>>shift < span || b.expiration >= oldest {
-				break // all around, or not due
-			}
-			if b.count > 0 {
-				oldest = b.expiration
-				break
-			}
-			span = b.expiration >> shift
-		}
-	}
-	for _, id := range s.cascading {
-		if b := &s.buckets.table[id]; b.count > 0 {
-			oldest = min(oldest, b.expiration)
-		}
-	}
-	return oldest
-}
-
-// oldestReady is when the first timer of the ready list came due, now if it is
-// empty.
-func (w *Wheel[V]) oldestReady(now nanos) nanos {
-	for {
-		w.workers.mu.Lock()
-		var first run
-		if w.workers.ready.n > 0 {
-			first = w.workers.ready.front()
-		}
-		w.workers.mu.Unlock()
-		if first.seq == 0 {
-			return now
-		}
-		s := w.shards[first.shard]
-		s.mu.Lock()
-		gone := s.dropEmptyLocked(first)
-		if !gone {
+// oldestReadyLocked is the deadline of the ready queue's first timer. All
+// shards are locked.
+func (w *Wheel[V]) oldestReadyLocked() (tick, bool) {
+	q := &w.shared.ready
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for k := range q.refs.n {
+		r := q.refs.at(k)
+		l := &w.shards[r.shard].lists
+		if b := l.find(r.bucket, r.seq); b != nil && b.count > 0 {
 			// Not the bucket's expiration: timers that are due at once join it.
-			_, n := s.firstLocked(&s.buckets.table[first.bucket])
-			now = min(now, w.start(n.deadline))
-		}
-		s.mu.Unlock()
-		if !gone {
-			return now
+			return l.firstReady(b).deadline, true
 		}
 	}
+	return 0, false
 }

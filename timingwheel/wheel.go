@@ -4,37 +4,45 @@ import (
 	"errors"
 	"math/bits"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/seed-782fa212/limbo/delayqueue"
 )
 
 // Wheel holds values until their time is up, and passes each to the wheel's
-// expiry function then. Make one with [New]; it runs goroutines until it is
-// shut down. All methods are safe for use from any goroutine, the expiry
-// function included.
+// expiry function then. Make one with [New]: the zero Wheel is not usable, and
+// its methods panic. A wheel runs goroutines until [Wheel.Shutdown] or
+// [Wheel.Close]; one that is forgotten without either keeps them, and its memory,
+// for good.
+//
+// All methods are safe for use from any goroutine. All but Shutdown may be
+// called from the expiry function, and none blocks but Shutdown.
 type Wheel[V any] struct {
-	expire  func(V)
-	options Options
-	base    time.Time // what nanos and ticks count from
-	tick    nanos
+	shared   shared
+	options  Options
+	shards   []*shard[V]
+	affinity shardAffinity
+	workers  workers[V]
+	advancer advancer[V]
 
-	shards  []*shard[V]
-	homes   homes
-	queue   *delayqueue.Queue[queued]
-	workers workers[V]
-
-	seeThrough sync.Once // a shutdown whose caller did not wait for its end
-
-	held    atomic.Int64  // timers, counted only under MaxPending; any goroutine writes
-	emptied atomic.Uint64 // buckets that were slept for and found empty; the advancer writes
+	finish sync.Once     // starts the goroutine that ends the others
+	done   chan struct{} // closed when that one ends
 }
 
 // New makes a wheel that calls expire, on one of its workers, with the value
-// of each timer whose time is up. It costs one goroutine while idle. A nil
-// expire or an option out of range is an error that names it.
+// of each timer whose time is up. It costs one goroutine while idle, and some
+// 5 KiB. A nil expire or an option out of range is an error that names it.
 func New[V any](expire func(V), o Options) (*Wheel[V], error) {
+	w, err := newWheel(expire, o)
+	if err != nil {
+		return nil, err
+	}
+	w.workers.group.Go(w.advancer.run)
+	return w, nil
+}
+
+// newWheel makes a wheel whose advancer does not run yet.
+func newWheel[V any](expire func(V), o Options) (*Wheel[V], error) {
 	if expire == nil {
 		return nil, errors.New("timingwheel: the expiry function is nil")
 	}
@@ -43,40 +51,47 @@ func New[V any](expire func(V), o Options) (*Wheel[V], error) {
 		return nil, err
 	}
 	w := &Wheel[V]{
-		expire:  expire,
+		shared: shared{
+			timescale: timescale{base: time.Now(), tick: nanos(o.Tick)},
+			queue:     delayqueue.New[bucketRef](),
+			drained:   make(chan struct{}, 1),
+			limit:     pendingLimit{max: int64(o.MaxPending)},
+		},
 		options: o,
-		base:    time.Now(),
-		tick:    nanos(o.Tick),
 		shards:  make([]*shard[V], o.Shards),
-		queue:   delayqueue.New[queued](),
+		done:    make(chan struct{}),
 	}
 	for i := range w.shards {
-		w.shards[i] = &shard[V]{num: uint32(i), bits: uint(bits.TrailingZeros(uint(o.WheelSize))), wheel: w}
+		w.shards[i] = newShard[V](i, uint(bits.TrailingZeros(uint(o.WheelSize))), &w.shared)
 	}
-	for i := range w.homes {
-		w.homes[i].Store(uint32(i))
+	for i := range w.affinity {
+		w.affinity[i].Store(uint32(i))
 	}
-	w.workers.wheel = w
-	w.workers.max = o.Workers
-	w.workers.wake.L = &w.workers.mu
-	w.workers.members.advancer = true
-	go (&advancer[V]{wheel: w}).run()
+	ready := &w.shared.ready
+	ready.wake.L = &ready.mu
+	ready.limit = o.Workers
+	ready.start = func() { w.workers.start(true) }
+	w.workers.expire, w.workers.onPanic = expire, o.OnPanic
+	w.workers.shards, w.workers.ready = w.shards, ready
+	w.advancer.shards, w.advancer.shared = w.shards, &w.shared
 	return w, nil
 }
 
 // Schedule holds v for delay and then passes it to the expiry function: never
-// earlier than delay from now by the monotonic clock (T1), and at most one
-// tick later, plus what the machine takes to wake a goroutine and to find a
-// free worker (T2). Zero or a negative delay is due at once; the function
-// still runs on a worker. A delay past the end of time, 292 years after New,
-// is held until then.
+// earlier than delay from now by the monotonic clock, and at most one tick
+// later, plus what the machine takes to wake a goroutine and to find a free
+// worker. Zero or a negative delay is due at once; the function still runs on a
+// worker. A delay past the end of time, 292 years after New, is held until then.
 //
-// It does not block, but for a short lock, allocates nothing once the wheel
-// has grown to its load, and takes constant time. The errors are ErrClosed
-// once a shutdown has begun and ErrFull beyond [Options.MaxPending].
+// It allocates nothing once the wheel has grown to its load, and takes constant
+// time. The errors are ErrClosed once a shutdown has begun and ErrFull beyond
+// [Options.MaxPending].
 func (w *Wheel[V]) Schedule(v V, delay time.Duration) (Timer, error) {
-	now := w.now()
-	return w.schedule(v, now, after(now, max(delay, 0)))
+	now := w.shared.now()
+	s := w.lockOne()
+	t, err := s.add(v, now, after(now, delay))
+	s.mu.Unlock() // not deferred, here and in Stop: that costs 2 ns of 70
+	return t, err
 }
 
 // ScheduleAt is Schedule for a point in time. A deadline with a monotonic
@@ -84,127 +99,127 @@ func (w *Wheel[V]) Schedule(v V, delay time.Duration) (Timer, error) {
 // turned into a delay here, once, by the wall clock. What is past is due at
 // once.
 func (w *Wheel[V]) ScheduleAt(v V, deadline time.Time) (Timer, error) {
-	now := w.now()
-	return w.schedule(v, now, w.until(now, deadline))
+	at, now := w.shared.until(deadline), w.shared.now()
+	s := w.lockOne()
+	defer s.mu.Unlock()
+	return s.add(v, now, at)
 }
 
-// until is a point in time as the wheel counts it, now at the earliest.
-func (w *Wheel[V]) until(now nanos, deadline time.Time) nanos {
-	at := nanos(deadline.Sub(w.base))
-	if deadline == deadline.Round(0) { //nolint:staticcheck // not Equal: stripped of its monotonic reading it is the same, so there is none
-		// The wall clock may have been set since base was read, so what
-		// deadline.Sub(w.base) says is not the time that is left.
-		t := time.Now()
-		at = after(nanos(t.Sub(w.base)), deadline.Sub(t))
-	}
-	return max(now, at)
-}
-
-func (w *Wheel[V]) schedule(v V, now, deadline nanos) (Timer, error) {
-	s := w.pick()
-	if s.closed {
-		s.mu.Unlock()
-		return Timer{}, ErrClosed
-	}
-	if !w.reserve() {
-		s.mu.Unlock()
-		return Timer{}, ErrFull
-	}
-	i, n := s.slabs.alloc()
-	n.value = v
-	s.counts.pending++
-	s.counts.scheduled++
-	t := makeTimer(s.num, n.gen, i)
-	w.aimLocked(s, i, n, now, deadline)
-	s.mu.Unlock() // not deferred, nor in takeOut: that costs 2 ns of 70
-	return t, nil
-}
-
-// aimLocked sets an unlinked node's deadline and puts it where it belongs.
-func (w *Wheel[V]) aimLocked(s *shard[V], i uint32, n *node[V], now, deadline nanos) {
-	if deadline <= now {
-		n.deadline = w.floor(now)
-		s.addReadyLocked(i, n)
-		return
-	}
-	if present := w.floor(now); present-s.clock >= 1<<s.bits {
-		s.catchUpLocked(present)
-	}
-	n.deadline = w.ceil(deadline)
-	if n.deadline <= s.clock {
-		s.addReadyLocked(i, n)
-		return
-	}
-	s.placeLocked(i, n)
-}
-
-// Stop takes a timer out of the wheel and says true if and only if the expiry
-// function will never be called for it (T4). That holds also for a timer that
-// is due and waits for a worker. It says false for one that has been taken by
-// a worker, whether or not the function has returned, and for a stale handle.
-// Constant time; it does not wait for a running function.
+// Stop takes a timer out of the wheel and reports whether the expiry function
+// will never be called for it. That is so also for a timer that is due and
+// waits for a worker. It returns false for one that a worker has taken, whether
+// or not the function has returned, and for a stale handle. Constant time; it
+// does not wait for a running function.
 func (w *Wheel[V]) Stop(t Timer) bool {
-	_, ok := w.takeOut(t)
+	_, ok := w.Remove(t)
 	return ok
 }
 
-// takeOut is Stop that gives the value back.
-func (w *Wheel[V]) takeOut(t Timer) (v V, ok bool) {
+// Remove is [Wheel.Stop] that returns the value too; the zero value beside
+// false.
+func (w *Wheel[V]) Remove(t Timer) (v V, ok bool) {
 	s, n := w.lock(t)
 	if n == nil {
 		return v, false
 	}
 	v = n.value
 	s.counts.stopped++
-	s.endLocked(t.index(), n)
+	s.end(t.index(), n)
 	s.mu.Unlock()
 	return v, true
 }
 
 // Reset gives a timer that is still pending a new delay, counted from now, and
-// says true. The handle stays good. Under a Shutdown with RunNow it says true
-// too, and the timer runs at once all the same. On a timer that has been taken by a
-// worker, was stopped, or was handed back, it says false and does nothing
-// (T5). Constant time; the cheapest case is a deadline that is pushed out.
+// reports whether it was pending. The handle stays good. Zero or a negative
+// delay is due at once. Constant time; the cheapest case is a deadline that is
+// pushed out.
+//
+// On a timer that a worker has taken, that was stopped or handed back, it
+// returns false and arms nothing. During a shutdown with RunNow it returns true
+// for a pending timer, which runs at once all the same.
 func (w *Wheel[V]) Reset(t Timer, delay time.Duration) bool {
-	now := w.now()
+	now := w.shared.now()
+	return w.reset(t, now, after(now, delay))
+}
+
+// ResetAt is [Wheel.Reset] for a point in time; see [Wheel.ScheduleAt].
+func (w *Wheel[V]) ResetAt(t Timer, deadline time.Time) bool {
+	at := w.shared.until(deadline)
+	return w.reset(t, w.shared.now(), at)
+}
+
+func (w *Wheel[V]) reset(t Timer, now, deadline nanos) bool {
 	s, n := w.lock(t)
 	if n == nil {
 		return false
 	}
 	defer s.mu.Unlock()
-	w.moveLocked(s, t.index(), n, now, after(now, max(delay, 0)))
+	s.move(t.index(), n, now, deadline)
 	return true
 }
 
-// moveLocked gives a pending timer a new deadline.
-func (w *Wheel[V]) moveLocked(s *shard[V], i uint32, n *node[V], now, deadline nanos) {
-	if s.urgent {
-		return
+// Touch is [Wheel.Reset], but never to a deadline that is sooner than the
+// present one: that stays as it is then. It reports whether the timer was
+// pending. For keep-alives: what is pushed out again and again is moved only
+// when its old deadline comes up.
+func (w *Wheel[V]) Touch(t Timer, delay time.Duration) bool {
+	now := w.shared.now()
+	deadline := after(now, delay)
+	s, n := w.lock(t)
+	if n == nil {
+		return false
 	}
-	// Pushed out, it is left where it is: its bucket will be flushed in time, and
-	// the timer moved on from there. So a deadline that is pushed out a thousand
-	// times costs one move, not a thousand.
-	d := w.ceil(deadline)
-	if old := n.deadline; d >= old && old-s.clock >= 2<<s.bits && old > s.latest {
-		// It does not even take a look at the bucket, which is two cache misses.
-		// With a deadline so far out the bucket is of a higher level, where each
-		// timer is looked at; or of the lowest, and has moved set for an earlier
-		// push. It is not ready: of those only latest could be that late.
-		n.deadline = d
-		return
+	defer s.mu.Unlock()
+	if w.shared.ceil(deadline) > n.deadline {
+		s.move(t.index(), n, now, deadline)
 	}
-	if b := s.bucketLocked(n); deadline > now && b.state == bucketWaiting && d >= b.expiration {
-		if d != n.deadline {
-			n.deadline = d
-			b.moved = true
-		}
-		return
+	return true
+}
+
+// Replace gives a timer that is still pending another value and a new delay,
+// as one step, and reports whether it was pending. See [Wheel.Reset].
+func (w *Wheel[V]) Replace(t Timer, v V, delay time.Duration) bool {
+	now := w.shared.now()
+	return w.replace(t, v, now, after(now, delay))
+}
+
+// ReplaceAt is [Wheel.Replace] for a point in time; see [Wheel.ScheduleAt].
+func (w *Wheel[V]) ReplaceAt(t Timer, v V, deadline time.Time) bool {
+	at := w.shared.until(deadline)
+	return w.replace(t, v, w.shared.now(), at)
+}
+
+func (w *Wheel[V]) replace(t Timer, v V, now, deadline nanos) bool {
+	s, n := w.lock(t)
+	if n == nil {
+		return false
 	}
-	if s.unlinkLocked(n).state == bucketReady {
-		s.counts.ready--
+	defer s.mu.Unlock()
+	n.value = v
+	s.move(t.index(), n, now, deadline)
+	return true
+}
+
+// Value returns a pending timer's value, and whether the timer is pending.
+func (w *Wheel[V]) Value(t Timer) (v V, ok bool) {
+	s, n := w.lock(t)
+	if n == nil {
+		return v, false
 	}
-	w.aimLocked(s, i, n, now, deadline)
+	defer s.mu.Unlock()
+	return n.value, true
+}
+
+// Deadline returns the time from which a pending timer may run, rounded up to
+// the tick, with a monotonic reading; and whether the timer is pending. Of a
+// timer that was due when it was scheduled, that is the tick in which it was.
+func (w *Wheel[V]) Deadline(t Timer) (deadline time.Time, ok bool) {
+	s, n := w.lock(t)
+	if n == nil {
+		return time.Time{}, false
+	}
+	defer s.mu.Unlock()
+	return w.shared.instant(n.deadline), true
 }
 
 // Len is the number of timers held: scheduled, and neither taken by a worker
@@ -244,7 +259,7 @@ func (w *Wheel[V]) lock(t Timer) (*shard[V], *node[V]) {
 	}
 	s := w.shards[i]
 	s.mu.Lock()
-	n := s.findLocked(t)
+	n := s.find(t)
 	if n == nil {
 		s.mu.Unlock()
 		return nil, nil
@@ -252,32 +267,23 @@ func (w *Wheel[V]) lock(t Timer) (*shard[V], *node[V]) {
 	return s, n
 }
 
-// reserve counts a timer in, unless MaxPending are held.
-func (w *Wheel[V]) reserve() bool {
-	bound := int64(w.options.MaxPending)
-	if bound == 0 {
-		return true
+// lockOne chooses a shard for a new timer and locks it.
+func (w *Wheel[V]) lockOne() *shard[V] {
+	mask := uint32(len(w.shards) - 1)
+	place := w.affinity.place()
+	at := place.Load()
+	s := w.shards[at&mask]
+	if s.mu.TryLock() {
+		return s
 	}
-	// Not Add, and back if it was too much: a second caller would be refused
-	// for the sake of one that is on its way out.
-	for {
-		n := w.held.Load()
-		if n >= bound {
-			return false
+	for range min(len(w.shards), 4) {
+		at++
+		s = w.shards[at&mask]
+		if s.mu.TryLock() {
+			place.Store(at)
+			return s
 		}
-		if w.held.CompareAndSwap(n, n+1) {
-			return true
-		}
 	}
-}
-
-func (w *Wheel[V]) unreserve() {
-	if w.options.MaxPending > 0 {
-		w.held.Add(-1)
-	}
-}
-
-// instant is the start of d as time.Time, for the delay queue.
-func (w *Wheel[V]) instant(d tick) time.Time {
-	return w.base.Add(time.Duration(w.start(d)))
+	s.mu.Lock()
+	return s
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/seed-782fa212/limbo/timingwheel"
+	"github.com/seed-782fa212/limbo/timingwheel/keyed"
 )
 
 // controller decides for the cluster: which brokers live, what topics there
@@ -18,12 +19,12 @@ import (
 // broker learns of a decision only when it comes to ask for it, so a paused one
 // acts on an old image and has to be fenced.
 //
-// That a broker lives is a deadline pushed out by its heartbeats: timingwheel.Keyed.
+// That a broker lives is a deadline pushed out by its heartbeats: keyed.Table.
 //
 // Lock order: mu is a leaf, but for the wheel's own.
 type controller struct {
 	cfg       *config
-	sessions  *timingwheel.Keyed[int32, incarnation]
+	sessions  *keyed.Table[int32, incarnation]
 	current   atomic.Pointer[image]
 	producers atomic.Int64 // ids given out
 
@@ -42,7 +43,7 @@ func newController(cfg *config) (*controller, error) {
 	c := &controller{cfg: cfg, live: map[int32]incarnation{}, changed: make(chan struct{})}
 	c.current.Store(&image{byName: map[string]*topic{}, byID: map[topicID]*topic{}})
 	var err error
-	c.sessions, err = timingwheel.NewKeyed(c.fence, timingwheel.Options{Tick: cfg.tick})
+	c.sessions, err = keyed.New(c.fence, timingwheel.Options{Tick: cfg.tick})
 	return c, err
 }
 
@@ -116,7 +117,7 @@ func (c *controller) heartbeat(id int32, i incarnation) bool {
 	c.mu.Lock()
 	lives := c.live[id] == i
 	c.mu.Unlock()
-	return lives && c.sessions.Touch(id, c.cfg.brokerSession)
+	return lives && c.sessions.Touch(id, c.cfg.brokerSession) == nil
 }
 
 // unregister is the end of a broker that says so, so that others lead before it

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-782fa212/limbo/purgatory"
 	"github.com/seed-782fa212/limbo/timingwheel"
+	"github.com/seed-782fa212/limbo/timingwheel/keyed"
 )
 
 // coordinator looks after the consumer groups of this broker: those whose
@@ -53,7 +54,7 @@ type coordinator struct {
 
 	joins    *purgatory.Purgatory[round]
 	syncs    *purgatory.Purgatory[round]
-	sessions *timingwheel.Keyed[string, *group] // by member id
+	sessions *keyed.Table[string, *group] // by member id
 
 	rounds      atomic.Uint64
 	arrivals    atomic.Uint64 // members that ever came; their order
@@ -87,7 +88,7 @@ func newCoordinator(s *server) (*coordinator, error) {
 	var joins, syncs, sessions error
 	co.joins, joins = purgatory.New[round](waiting)
 	co.syncs, syncs = purgatory.New[round](waiting)
-	co.sessions, sessions = timingwheel.NewKeyed(co.sessionEnded, timingwheel.Options{Tick: s.cfg.tick, OnPanic: co.panicked})
+	co.sessions, sessions = keyed.New(co.sessionEnded, timingwheel.Options{Tick: s.cfg.tick, OnPanic: co.panicked})
 	if err := errors.Join(joins, syncs, sessions); err != nil {
 		return nil, err
 	}

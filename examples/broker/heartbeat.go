@@ -62,7 +62,7 @@ func (g *group) aliveLocked(m *member, l *later) {
 	g.co.srv.metrics.ended(heartbeatOperation, purgatory.Completed, now.Sub(m.seenAt))
 	m.seenAt = now
 	id, session := m.id, m.session
-	l.do(func() { g.co.sessions.Touch(id, session) }) // false: it comes up just now, and sessionEnded sees seenAt
+	l.do(func() { _ = g.co.sessions.Touch(id, session) }) // absent: it comes up just now, and sessionEnded sees seenAt
 }
 
 // beginSessionLocked starts a session, or starts it again: the member has been

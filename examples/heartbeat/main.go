@@ -1,5 +1,5 @@
 // Command heartbeat is a TCP server that drops connections which have been
-// silent for too long, their deadlines kept in a timingwheel.Keyed. Without
+// silent for too long, their deadlines kept in a keyed.Table. Without
 // flags it starts the server on loopback, connects a swarm of clients to it,
 // some that talk and some that fall silent, and checks what became of each;
 // with -serve it serves.

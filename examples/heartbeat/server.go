@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-782fa212/limbo/timingwheel"
+	"github.com/seed-782fa212/limbo/timingwheel/keyed"
 )
 
 // maxLine bounds what one line may be, so that a client which never ends its
@@ -22,7 +23,7 @@ type server struct {
 	listener net.Listener
 	idle     time.Duration
 	limit    int
-	deadline *timingwheel.Keyed[uint64, net.Conn] // by connection number
+	deadline *keyed.Table[uint64, net.Conn] // by connection number
 	lastID   atomic.Uint64
 	handlers sync.WaitGroup
 
@@ -35,7 +36,7 @@ func listen(addr string, idle time.Duration, limit int) (*server, error) {
 		return nil, err
 	}
 	s := &server{listener: l, idle: idle, limit: limit}
-	s.deadline, err = timingwheel.NewKeyed(s.drop, timingwheel.Options{Tick: 10 * time.Millisecond, MaxPending: limit})
+	s.deadline, err = keyed.New(s.drop, timingwheel.Options{Tick: 10 * time.Millisecond, MaxPending: limit})
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
@@ -86,7 +87,7 @@ func (s *server) handle(id uint64, c net.Conn) {
 	lines := bufio.NewReaderSize(c, maxLine)
 	for {
 		line, err := lines.ReadSlice('\n')
-		if err != nil || !s.deadline.Touch(id, s.idle) {
+		if err != nil || s.deadline.Touch(id, s.idle) != nil {
 			return
 		}
 		s.lines.Add(1)
@@ -101,7 +102,7 @@ func (s *server) shutdown(ctx context.Context) error {
 	err := s.listener.Close()
 	entries, shut := s.deadline.Shutdown(ctx, timingwheel.HandBack)
 	for _, e := range entries {
-		_ = e.Value.Close()
+		_ = e.Value.Value.Close()
 	}
 	done := make(chan struct{})
 	go func() {

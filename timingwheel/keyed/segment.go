@@ -1,0 +1,98 @@
+package keyed
+
+import "github.com/seed-782fa212/limbo/timingwheel"
+
+// segment is a hash table with open addressing and linear probing, of some
+// hundred keys.
+//
+// A slot's tag is 16 bits of its key's hash; 0 is a free slot. Tags lie side by
+// side, apart from the keys, so that probing reads one cache line and seldom a
+// key that is not the one looked for.
+//
+// Invariant: between a key's slot and its home, which its tag names, no slot is
+// free. At least one of eight slots is free, so a search ends.
+type segment[K comparable] struct {
+	tags  []uint16
+	slots []slot[K]
+	used  int
+}
+
+type slot[K comparable] struct {
+	key   K
+	timer timingwheel.Timer
+}
+
+// minSlots is the size of the smallest segment.
+const minSlots = 8
+
+// capacity is how many keys a segment with so many slots may hold.
+func capacity(slots int) int { return slots / 8 * 7 }
+
+// slotsFor is the size of the smallest segment that may hold so many keys.
+func slotsFor(keys int) int {
+	size := minSlots
+	for capacity(size) < keys {
+		size *= 2
+	}
+	return size
+}
+
+// tagOf is the tag of a key with this hash. Its lowest bit only keeps it from
+// being 0.
+func tagOf(hash uint64) uint16 { return uint16(hash>>48) | 1 }
+
+// home is where the search for a key with this tag begins.
+func (s *segment[K]) home(tag uint16) int { return int(tag>>1) & (len(s.tags) - 1) }
+
+// next is the slot after slot i.
+func (s *segment[K]) next(i int) int { return (i + 1) & (len(s.tags) - 1) }
+
+// find returns the slot of key, -1 if there is none.
+func (s *segment[K]) find(key K, tag uint16) int {
+	for i := s.home(tag); ; i = s.next(i) {
+		switch s.tags[i] {
+		case 0:
+			return -1
+		case tag:
+			if s.slots[i].key == key {
+				return i
+			}
+		}
+	}
+}
+
+// put puts in a key that is not there. There must be room.
+func (s *segment[K]) put(tag uint16, v slot[K]) {
+	i := s.home(tag)
+	for s.tags[i] != 0 {
+		i = s.next(i)
+	}
+	s.tags[i], s.slots[i] = tag, v
+	s.used++
+}
+
+// remove empties slot i. Keys after it that it stood in the way of move up, so
+// that no search for them ends here.
+func (s *segment[K]) remove(i int) {
+	last := len(s.tags) - 1
+	for j := s.next(i); s.tags[j] != 0; j = s.next(j) {
+		fromHome, fromGap := (j-s.home(s.tags[j]))&last, (j-i)&last
+		if fromHome >= fromGap {
+			s.tags[i], s.slots[i] = s.tags[j], s.slots[j]
+			i = j
+		}
+	}
+	s.tags[i], s.slots[i] = 0, slot[K]{}
+	s.used--
+}
+
+// resize moves the keys into so many slots, a power of two.
+func (s *segment[K]) resize(size int) {
+	old := *s
+	*s = segment[K]{tags: make([]uint16, size), slots: make([]slot[K], size)}
+	for i, tag := range old.tags {
+		if tag != 0 {
+			s.put(tag, old.slots[i])
+		}
+	}
+}

@@ -1,0 +1,335 @@
+package timingwheel
+
+import "math/bits"
+
+// lists is a shard's memory: its timers, in the lists of their buckets. It knows
+// nothing of time. The shard's lock guards it.
+type lists[V any] struct {
+	timers  slabs[V]
+	chunks  slabs[chunk]
+	buckets slabs[bucket]
+	seq     uint64 // of the last bucket made
+
+	spareChunk uint32 // a chunk in no bucket, kept for the next that needs one; 0: none
+
+	batchFrom  int // timers from which on places are cleared later; a constant, but in tests
+	mergeAbove int // chunks above which they are merged; likewise
+
+	// unlinked are places whose timers have left, and that are to be cleared by
+	// settle (see unlinkLater).
+	unlinked    [unlinkBatch]uint32
+	unlinkedLen int
+	lastChunk   uint32 // of the timer that was linked last
+	nextMerge   uint32 // the chunk that was looked at last
+	touched     uint32 // keeps settle's loads from being optimized away
+}
+
+// newLists returns lists without a timer, whose buckets' numbers follow seq.
+func newLists[V any](seq uint64) lists[V] {
+	l := lists[V]{seq: seq, batchFrom: batchFrom, mergeAbove: mergeAbove}
+	l.timers.named = true
+	l.timers.packAt, l.chunks.packAt, l.buckets.packAt = slabNodes/4, slabNodes/2, slabNodes/2
+	l.timers.limit = 1 << (32 - slabBits)
+	l.chunks.limit = 1 << (32 - slotBits - slabBits)
+	l.buckets.limit = 1 << (32 - slabBits)
+	return l
+}
+
+func (l *lists[V]) bytes() int { return l.timers.bytes() + l.chunks.bytes() + l.buckets.bytes() }
+
+// newBucket makes an empty bucket.
+func (l *lists[V]) newBucket(state bucketState, level uint8, expiration tick) (id uint32, b *bucket) {
+	id, n, _ := l.buckets.alloc() // there are more indices than places and timers
+	l.seq++
+	n.place = 1
+	n.value = bucket{state: state, level: level, expiration: expiration, seq: l.seq}
+	return id, &n.value
+}
+
+// bucket returns a bucket's record. The pointer is good until the next bucket
+// is made or freed.
+func (l *lists[V]) bucket(id uint32) *bucket { return &l.buckets.node(id).value }
+
+func (l *lists[V]) freeBucket(id uint32) { l.buckets.release(id, l.buckets.node(id)) }
+
+// find returns the bucket that id and seq name; nil if it is gone.
+func (l *lists[V]) find(id uint32, seq uint64) *bucket {
+	n := l.buckets.find(id)
+	if n == nil || n.value.seq != seq {
+		return nil
+	}
+	return &n.value
+}
+
+// bucketOf returns the bucket that holds a timer.
+func (l *lists[V]) bucketOf(n *node[V]) *bucket {
+	return l.bucket(l.chunks.node(n.place >> slotBits).place)
+}
+
+// link adds a timer to the bucket of that id, behind all others.
+func (l *lists[V]) link(i uint32, n *node[V], b *bucket, id uint32) {
+	var c *chunk
+	if b.tail != 0 {
+		c = &l.chunks.node(b.tail).value
+	}
+	if c == nil || c.used >= 1<<(chunkSlots-1) {
+		c = l.addChunk(b, id)
+	}
+	k := bits.Len16(c.used)
+	c.slots[k] = i
+	c.used |= 1 << k
+	b.count++
+	n.place = b.tail<<slotBits | uint32(k)
+	l.lastChunk = b.tail
+}
+
+// unlink takes a timer out of its bucket, which it returns, and which may be
+// empty then: the next timer may need it, and the advancer removes it before it
+// would sleep for it (T9).
+func (l *lists[V]) unlink(n *node[V]) *bucket {
+	if l.unlinkedLen > 0 {
+		l.settle()
+	}
+	b := l.clear(n.place)
+	if l.sparse() {
+		l.mergeSome(1)
+	}
+	return b
+}
+
+// unlinkLater is unlink for a timer of a waiting or cascading bucket, at the next
+// settle. Its node may be used again at once: it is the place that is cleared.
+//
+// Timers are stopped in another order than they lie in, so the chunk of each
+// is a cache miss, and its bucket may be another. Cleared one by one they are
+// waited for one by one; settle has a batch of them fetched side by side.
+//
+// Invariant: a chunk's used slot names a node whose place is that slot, unless
+// the slot is in unlinked. So whoever walks through a bucket, counts it or frees
+// it settles first.
+func (l *lists[V]) unlinkLater(n *node[V]) {
+	if n.place>>slotBits == l.lastChunk {
+		l.unlink(n) // it is in the cache
+		return
+	}
+	l.unlinked[l.unlinkedLen%unlinkBatch] = n.place
+	l.unlinkedLen++
+	if l.unlinkedLen == unlinkBatch {
+		l.settle()
+	}
+}
+
+const (
+	// maxTimers is how many timers one shard can hold: each might need a chunk
+	// of its own. The difference is for the spare one and what unlinkLater holds.
+	maxTimers = 1<<(32-slotBits-slabBits)*(slabNodes-1) - slabNodes
+
+	// unlinkBatch is how many places settle clears at most.
+	unlinkBatch = 16
+
+	// batchFrom is how many timers a shard holds at least when places are cleared
+	// later. With fewer, the chunks are in the cache.
+	batchFrom = 1 << 14
+)
+
+// settle clears the places of timers that have left.
+func (l *lists[V]) settle() {
+	places := l.unlinked[:l.unlinkedLen]
+	// The loads of each loop do not wait for one another.
+	touched := uint32(0)
+	for _, p := range places {
+		touched += l.chunks.node(p >> slotBits).place
+	}
+	for _, p := range places {
+		touched += l.bucket(l.chunks.node(p >> slotBits).place).count
+	}
+	l.touched = touched
+	l.unlinkedLen = 0
+	for _, p := range places {
+		l.clear(p)
+	}
+	if l.sparse() {
+		l.mergeSome(len(places))
+	}
+}
+
+// clear empties a place, and returns its bucket.
+func (l *lists[V]) clear(place uint32) *bucket {
+	at := place >> slotBits
+	r := l.chunks.node(at)
+	b := l.bucket(r.place)
+	b.count--
+	r.value.used &^= 1 << (place & slotMask)
+	if r.value.used == 0 {
+		l.dropChunk(b, at, &r.value)
+	}
+	return b
+}
+
+// sparse reports whether the chunks hold so few timers that they are to be
+// merged (T18).
+func (l *lists[V]) sparse() bool {
+	return l.chunks.used > l.mergeAbove && l.timers.used < 3*l.chunks.used
+}
+
+const (
+	// mergeAbove is how many chunks are not worth merging.
+	mergeAbove = 64
+
+	// mergeUpTo is how many timers a chunk holds at most that is merged.
+	mergeUpTo = 3
+)
+
+// mergeSome goes on through the pool for n chunks, and around at its end. One
+// for each timer that leaves is enough: while a quarter of the timers leave, each
+// chunk has its turn.
+func (l *lists[V]) mergeSome(n int) {
+	for range n {
+		if l.nextMerge++; l.nextMerge>>slabBits >= uint32(len(l.chunks.table)) {
+			l.nextMerge = 0
+		}
+		if c := l.chunks.find(l.nextMerge); c != nil && bits.OnesCount16(c.value.used) <= mergeUpTo {
+			l.merge(l.nextMerge, &c.value, c.place)
+		}
+	}
+}
+
+// merge moves the timers of a chunk to the end of the chunk before it or the
+// beginning of the one after it, so that their order stays, if there is room.
+func (l *lists[V]) merge(at uint32, c *chunk, id uint32) {
+	k := bits.OnesCount16(c.used)
+	if k == 0 {
+		return // the spare one
+	}
+	to, slot := c.prev, 0
+	if to != 0 {
+		slot = bits.Len16(l.chunks.node(to).value.used)
+	}
+	if to == 0 || slot+k > chunkSlots {
+		to = c.next
+		if to == 0 {
+			return
+		}
+		if slot = bits.TrailingZeros16(l.chunks.node(to).value.used) - k; slot < 0 {
+			return
+		}
+	}
+	other := &l.chunks.node(to).value
+	for ; c.used != 0; c.used &= c.used - 1 {
+		i := c.slots[bits.TrailingZeros16(c.used)]
+		other.slots[slot] = i
+		other.used |= 1 << slot
+		l.timers.node(i).place = to<<slotBits | uint32(slot)
+		slot++
+	}
+	l.dropChunk(l.bucket(id), at, c)
+}
+
+// addChunk adds a chunk to a bucket.
+func (l *lists[V]) addChunk(b *bucket, id uint32) *chunk {
+	at := l.spareChunk
+	l.spareChunk = 0
+	if at == 0 {
+		at, _, _ = l.chunks.alloc() // there are enough: see maxTimers
+	}
+	r := l.chunks.node(at)
+	r.place = id
+	r.value.next, r.value.prev = 0, b.tail
+	if b.tail != 0 {
+		l.chunks.node(b.tail).value.next = at
+	} else {
+		b.head = at
+	}
+	b.tail = at
+	return &r.value
+}
+
+// dropChunk takes an empty chunk out of its bucket's list.
+func (l *lists[V]) dropChunk(b *bucket, at uint32, c *chunk) {
+	if c.prev != 0 {
+		l.chunks.node(c.prev).value.next = c.next
+	} else {
+		b.head = c.next
+	}
+	if c.next != 0 {
+		l.chunks.node(c.next).value.prev = c.prev
+	} else {
+		b.tail = c.prev
+	}
+	if l.spareChunk == 0 {
+		l.spareChunk = at // 10 ns less for a timer that is alone in its bucket
+	} else {
+		l.chunks.release(at, l.chunks.node(at))
+	}
+}
+
+// empty is called when the last timer has left: only what one slab of each kind
+// holds is kept.
+func (l *lists[V]) empty() {
+	if l.unlinkedLen > 0 {
+		l.settle()
+	}
+	if l.spareChunk != 0 && l.chunks.size > slabNodes {
+		l.chunks.release(l.spareChunk, l.chunks.node(l.spareChunk))
+		l.spareChunk = 0
+	}
+}
+
+// first returns the timer of a bucket that came first; 0 if there is none.
+func (l *lists[V]) first(b *bucket) (uint32, *node[V]) {
+	if l.unlinkedLen > 0 {
+		l.settle()
+	}
+	if b.head == 0 {
+		return 0, nil
+	}
+	c := &l.chunks.node(b.head).value
+	k := bits.TrailingZeros16(c.used)
+	if k == 0 {
+		l.fetch(c)
+	}
+	i := c.slots[k]
+	return i, l.timers.node(i)
+}
+
+// firstReady returns the first timer of a ready bucket that is not empty. It
+// changes nothing: no place of a ready bucket is cleared later.
+func (l *lists[V]) firstReady(b *bucket) *node[V] {
+	c := &l.chunks.node(b.head).value
+	return l.timers.node(c.slots[bits.TrailingZeros16(c.used)])
+}
+
+// fetch looks at all timers of a chunk, so that they come into the cache
+// together and not each in its turn.
+func (l *lists[V]) fetch(c *chunk) {
+	touched := uint32(0)
+	for used := c.used; used != 0; used &= used - 1 {
+		touched += l.timers.node(c.slots[bits.TrailingZeros16(used)]).place
+	}
+	l.touched = touched
+}
+
+// each calls f with each timer of a bucket, in order.
+func (l *lists[V]) each(b *bucket, f func(i uint32, n *node[V])) {
+	l.settle()
+	for at := b.head; at != 0; {
+		c := &l.chunks.node(at).value
+		for used := c.used; used != 0; used &= used - 1 {
+			i := c.slots[bits.TrailingZeros16(used)]
+			f(i, l.timers.node(i))
+		}
+		at = c.next
+	}
+}
+
+// count is how many timers a bucket holds. It changes nothing, so it does not
+// settle.
+func (l *lists[V]) count(id uint32) uint32 {
+	n := l.bucket(id).count
+	for _, p := range l.unlinked[:l.unlinkedLen] {
+		if l.chunks.node(p>>slotBits).place == id {
+			n--
+		}
+	}
+	return n
+}

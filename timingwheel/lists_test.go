@@ -1,0 +1,165 @@
+package timingwheel
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// T3, T18: buckets keep their timers in the order in which they came, whatever
+// leaves at once or later, and whichever chunks are merged meanwhile; nodes are
+// used again before their old places are cleared.
+func TestLists(t *testing.T) {
+	for seed := range uint64(20) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		l := newLists[int](0)
+		l.mergeAbove = int(seed % 2 * 8)
+		ids := make([]uint32, 1+r.IntN(4))
+		oracle := make([][]int, len(ids)) // values, in order
+		for k := range ids {
+			ids[k], _ = l.newBucket(bucketWaiting, 0, tick(k))
+		}
+		at := map[int]uint32{} // value: index
+		next := 0
+		for range 4000 {
+			k := r.IntN(len(ids))
+			switch grow := r.IntN(100) < 50+int(seed)%3*10-10; {
+			case grow:
+				i, n, ok := l.timers.alloc()
+				require.True(t, ok)
+				next++
+				n.value = next
+				l.link(i, n, l.bucket(ids[k]), ids[k])
+				at[next] = i
+				oracle[k] = append(oracle[k], next)
+			case len(oracle[k]) > 0:
+				j := r.IntN(len(oracle[k]))
+				v := oracle[k][j]
+				i, n := at[v], l.timers.node(at[v])
+				require.Equal(t, v, n.value)
+				if r.IntN(3) > 0 {
+					l.unlinkLater(n)
+				} else {
+					require.Same(t, l.bucket(ids[k]), l.unlink(n))
+				}
+				l.timers.release(i, n)
+				delete(at, v)
+				oracle[k] = slices.Delete(oracle[k], j, j+1)
+			}
+			require.EqualValues(t, len(oracle[k]), l.count(ids[k]))
+			if r.IntN(20) == 0 {
+				for k, id := range ids {
+					values := []int{}
+					l.each(l.bucket(id), func(i uint32, n *node[int]) {
+						require.Equal(t, at[n.value], i)
+						values = append(values, n.value)
+					})
+					require.True(t, slices.Equal(oracle[k], values), "seed %d: want %v, have %v", seed, oracle[k], values)
+					if i, n := l.first(l.bucket(id)); i != 0 {
+						require.Equal(t, oracle[k][0], n.value)
+					} else {
+						require.Empty(t, oracle[k])
+					}
+				}
+			}
+		}
+		l.settle()
+		require.Equal(t, len(at), l.timers.used)
+		if l.mergeAbove == 0 && l.timers.used > 0 {
+			// Every chunk could hold nine; no bucket keeps long runs of chunks that
+			// hold one or two.
+			require.LessOrEqual(t, l.chunks.used, l.timers.used+1+len(ids))
+		}
+	}
+}
+
+// T18: chunks that hold one or two timers each are merged, so that chunks follow
+// the load down too.
+func TestChunksAreMerged(t *testing.T) {
+	l := newLists[int](0)
+	id, _ := l.newBucket(bucketWaiting, 0, 0)
+	var at []uint32
+	const n = 100 * mergeAbove
+	for v := range n {
+		i, n, _ := l.timers.alloc()
+		n.value = v
+		l.link(i, n, l.bucket(id), id)
+		at = append(at, i)
+	}
+	full := l.chunks.used
+	require.Equal(t, (n+chunkSlots-1)/chunkSlots, full)
+	var left []int
+	for v, i := range at {
+		if v%chunkSlots == 4 { // one of each chunk stays
+			left = append(left, v)
+			continue
+		}
+		n := l.timers.node(i)
+		l.unlinkLater(n)
+		l.timers.release(i, n)
+	}
+	l.settle()
+	require.Less(t, l.chunks.used, 2*len(left)/mergeUpTo)
+	var values []int
+	l.each(l.bucket(id), func(_ uint32, n *node[int]) { values = append(values, n.value) })
+	require.Equal(t, left, values)
+}
+
+// F7, T11, T17: what a shard cannot hold is refused, counted, and harms nothing:
+// no panic leaves a lock behind.
+func TestShardIsFull(t *testing.T) {
+	f := start(t, Options{Shards: 1})
+	s := f.shards[0]
+	s.lists.timers.limit = 1
+	var hs []Timer
+	for i := range slabNodes - 1 {
+		hs = append(hs, f.in(i, time.Hour))
+	}
+	for range 3 {
+		h, err := f.Schedule(1, time.Hour)
+		require.ErrorIs(t, err, ErrFull)
+		require.Zero(t, h)
+	}
+	require.Equal(t, uint64(3), f.Stats().RefusedFull)
+	require.True(t, f.Stop(hs[0]))
+	hs[0] = f.in(0, time.Minute)
+	f.verifyHeld()
+
+	held := s.counts.pending // as if each timer needed a chunk of its own
+	s.counts.pending = maxTimers
+	_, err := f.Schedule(1, time.Hour)
+	s.counts.pending = held
+	require.ErrorIs(t, err, ErrFull)
+	require.Equal(t, uint64(4), f.Stats().RefusedFull)
+	require.Equal(t, slabNodes-1, f.Len())
+	for _, h := range hs {
+		require.True(t, f.Stop(h))
+	}
+}
+
+// Stats changes nothing, not even what it could tidy up on its way: buckets that
+// are empty, at the front of the ready queue, and places not cleared yet.
+func TestStatsChangesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		g := make(gate)
+		f := start(t, Options{Shards: 1, Workers: 1}, g.wait)
+		defer close(g)
+		f.occupy(1)
+		a, _ := f.in(1, time.Millisecond), f.in(2, 2*time.Millisecond)
+		f.pass(3 * time.Millisecond)
+		require.True(t, f.Stop(a))
+		far := f.in(3, time.Hour)
+		f.in(4, 2*time.Hour) // or far would be in the chunk that was used last
+		f.rest()
+		require.True(t, f.Stop(far))
+		s, q := f.shards[0], &f.shared.ready
+		before, unlinked := q.refs.n, s.lists.unlinkedLen
+		require.Equal(t, []int{2, 1}, []int{before, unlinked})
+		require.Equal(t, time.Millisecond, f.Stats().Overdue)
+		require.Equal(t, before, q.refs.n)
+		require.Equal(t, unlinked, s.lists.unlinkedLen)
+	})
+}

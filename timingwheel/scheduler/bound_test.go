@@ -1,0 +1,252 @@
+package scheduler
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed-782fa212/limbo/timingwheel"
+	"github.com/stretchr/testify/require"
+)
+
+// A recurring job that meets a full scheduler does not end: it has its place
+// while it runs, too.
+func TestJobKeepsItsPlace(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, Options{MaxPending: 1})
+		refused := 0
+		f := func() {
+			r.note()
+			require.Equal(t, 1, r.Len())
+			_, err := r.AfterFunc(time.Hour, func() {})
+			require.ErrorIs(t, err, ErrFull)
+			refused++
+		}
+		for _, start := range []func() *Job{
+			func() *Job { return r.every(10*milli, f, JobOptions{}) },
+			func() *Job { return r.job(r.EveryDelay(10*milli, f, JobOptions{})) },
+			func() *Job { return r.on(each{10 * milli, 0}, f, JobOptions{}) },
+		} {
+			r.born = time.Now()
+			j := start()
+			for _, again := range []func() (*Job, error){
+				func() (*Job, error) { return r.Every(milli, r.note, JobOptions{}) },
+				func() (*Job, error) { return r.EveryDelay(milli, r.note, JobOptions{}) },
+				func() (*Job, error) { return r.At(time.Now(), r.note, JobOptions{}) },
+				func() (*Job, error) { return r.OnSchedule(each{milli, 0}, r.note, JobOptions{}) },
+				func() (*Job, error) { return r.Retry(milli, r.failing(0), RetryOptions{}) },
+			} {
+				k, err := again()
+				require.ErrorIs(t, err, ErrFull)
+				require.Nil(t, k)
+				refused++
+			}
+			require.Equal(t, times(10*milli, 100*milli, 10*milli), r.pass(105*milli))
+			require.NoError(t, j.Err())
+			require.Equal(t, uint64(refused), r.Stats().RefusedFull) // T17
+			require.True(t, j.Stop())
+			require.Zero(t, r.Len())
+			require.Nil(t, r.jobs.first)
+			require.Zero(t, r.clock.watchers, "nothing is left of those refused")
+		}
+	})
+}
+
+// timers 5: a call has given its place back when its function is called; a job
+// has not, and gives it back when it has ended, whether or not it runs then.
+func TestPlaceIsGivenBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, Options{MaxPending: 1})
+		r.after(milli, func() { r.after(milli, func() { r.at(3*milli, r.note) }) })
+		require.Equal(t, durations{3 * milli}, r.pass(time.Second))
+		require.Zero(t, r.Stats().RefusedFull)
+
+		var j *Job
+		j = r.every(milli, func() {
+			require.True(t, j.Stop())
+			r.after(milli, r.note)
+			time.Sleep(time.Second)
+		}, JobOptions{})
+		r.pass(milli)
+		require.Equal(t, 1, r.Len())
+		require.Len(t, r.pass(time.Minute), 1)
+
+		c := r.after(time.Hour, r.note)
+		require.True(t, c.Stop())
+		j = r.at(24*time.Hour, r.note)
+		require.True(t, j.Stop())
+		r.after(0, r.note)
+		require.Len(t, r.pass(0), 1)
+	})
+}
+
+// The bound is exact under fire: never more than so many are held, and when all
+// have left exactly so many fit.
+func TestBoundHammer(t *testing.T) {
+	const bound = 8
+	r := newRig(t, Options{MaxPending: bound, Tick: 20 * time.Microsecond})
+	rounds := 3000
+	if testing.Short() {
+		rounds = 300
+	}
+	var held atomic.Int32 // at least what is held: counted before it can be over
+	var done sync.WaitGroup
+	for g := range 4 {
+		done.Go(func() {
+			for i := range rounds {
+				switch (i + g) % 3 {
+				case 0:
+					c, err := r.AfterFunc(time.Duration(i%5)*20*time.Microsecond, func() {})
+					if err == nil && i%2 == 0 {
+						c.Stop()
+					}
+				case 1:
+					j, err := r.Every(20*time.Microsecond, runtime.Gosched, JobOptions{})
+					if err == nil {
+						if n := held.Add(1); n > bound {
+							t.Errorf("%d jobs held", n)
+						}
+						runtime.Gosched()
+						held.Add(-1)
+						if !j.Stop() {
+							t.Errorf("ended: %v", j.Err())
+						}
+					}
+				case 2:
+					if n := r.Len(); n < 0 || n > bound {
+						t.Errorf("Len %d", n)
+					}
+				}
+			}
+		})
+	}
+	done.Wait()
+	for r.Len() > 0 {
+		runtime.Gosched()
+	}
+	for range bound - 1 {
+		r.after(time.Hour, func() {})
+	}
+	r.at(time.Hour, func() {})
+	_, err := r.AfterFunc(time.Hour, func() {})
+	require.ErrorIs(t, err, ErrFull)
+	require.Equal(t, bound, r.Len())
+}
+
+// Every operation in any order, against sets of what is held: Len, the errors
+// and the figures are those of the sets (T3, T17).
+func TestBoundModel(t *testing.T) {
+	for seed := range uint64(60) {
+		checkBound(t, seed)
+	}
+}
+
+func FuzzBound(f *testing.F) {
+	f.Add(uint64(1000))
+	f.Fuzz(checkBound)
+}
+
+func checkBound(t *testing.T, seed uint64) {
+	t.Helper()
+	bubble(t, func(t *testing.T) {
+		x := newDraws(seed)
+		bound := x.below(6)
+		r := newRig(t, Options{MaxPending: bound})
+		type call struct {
+			Call
+			at time.Duration
+		}
+		var calls []call
+		var jobs []*Job // that do not end
+		var ended, stopped, full uint64
+		sweep := func() { // calls whose function was called
+			n := 0
+			for _, c := range calls {
+				if c.at > r.since() {
+					calls[n] = c
+					n++
+				} else {
+					ended++
+					require.False(t, c.Stop())
+				}
+			}
+			calls = calls[:n]
+		}
+		fits := func(err error) bool {
+			t.Helper()
+			if bound > 0 && len(calls)+len(jobs) >= bound {
+				require.ErrorIs(t, err, ErrFull)
+				full++
+				return false
+			}
+			require.NoError(t, err)
+			return true
+		}
+		for range 400 {
+			switch x.below(7) {
+			case 0, 1:
+				d := time.Duration(1+x.below(20)) * milli
+				c, err := r.AfterFunc(d, func() {})
+				if fits(err) {
+					calls = append(calls, call{c, r.since() + d})
+				}
+			case 2:
+				var j *Job
+				var err error
+				switch d := time.Duration(1+x.below(5)) * milli; x.below(5) {
+				case 0:
+					j, err = r.Every(d, func() {}, JobOptions{Missed: Missed(x.below(3))})
+				case 1:
+					j, err = r.EveryDelay(d, func() {}, JobOptions{Jitter: d})
+				case 2:
+					j, err = r.OnSchedule(each{d, 0}, func() {}, JobOptions{})
+				case 3:
+					j, err = r.At(r.wallNow().Add(1000*time.Hour), func() {}, JobOptions{})
+				case 4:
+					j, err = r.Retry(d, func() error { return errTry }, RetryOptions{})
+				}
+				if fits(err) {
+					jobs = append(jobs, j)
+				}
+			case 3:
+				if len(calls) > 0 {
+					i := x.below(len(calls))
+					require.True(t, calls[i].Stop())
+					calls = append(calls[:i], calls[i+1:]...)
+					stopped++
+				}
+			case 4:
+				if len(jobs) > 0 {
+					i := x.below(len(jobs))
+					require.True(t, jobs[i].Stop())
+					require.False(t, jobs[i].Stop())
+					jobs = append(jobs[:i], jobs[i+1:]...)
+					stopped++
+				}
+			case 5:
+				r.pass(time.Duration(x.below(10)) * milli)
+				sweep()
+			case 6:
+				r.setWall(time.Duration(x.below(2000)-1000) * milli)
+			}
+			require.Equal(t, len(calls)+len(jobs), r.Len(), "seed %d", seed)
+			st := r.verify()
+			require.Equal(t, len(jobs), st.Jobs)
+			require.Equal(t, []uint64{ended, stopped, full, 0}, []uint64{st.Ended, st.Stopped, st.RefusedFull, st.RefusedClosed}, "seed %d", seed)
+		}
+		policy := policies[x.below(2)]
+		back, err := r.Shutdown(t.Context(), policy)
+		require.NoError(t, err)
+		st := r.verify()
+		require.Zero(t, st.Pending)
+		held := len(calls) + len(jobs)
+		if policy == timingwheel.HandBack {
+			require.Len(t, back, held)
+			require.Equal(t, []uint64{uint64(held), 0}, []uint64{st.HandedBack, st.Discarded})
+		} else {
+			require.Equal(t, []uint64{0, uint64(held)}, []uint64{st.HandedBack, st.Discarded})
+		}
+	})
+}

@@ -1,0 +1,10 @@
+package scheduler
+
+import "math/rand/v2"
+
+// draws is what a model test decides by.
+type draws struct{ *rand.Rand }
+
+func newDraws(seed uint64) draws { return draws{rand.New(rand.NewPCG(seed, 7))} }
+
+func (d draws) below(n int) int { return d.IntN(n) }

@@ -1,0 +1,270 @@
+package scheduler
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/seed-782fa212/limbo/timingwheel"
+)
+
+// Job is a function that a scheduler calls by a schedule, at a time of day, or
+// until it succeeds. Runs of one job never overlap. All methods are safe for use
+// from any goroutine, the job's own function, schedule and hook included; none
+// blocks. The zero Job is one that has ended.
+type Job struct {
+	scheduler *Scheduler
+	f         func()
+	planner   planner
+	jitter    time.Duration
+	onEnd     func(*Job, error)
+	wall      bool // its times are of the wall clock, which may be set
+
+	wheel *timingwheel.Wheel[*Job] // set when the job is admitted
+
+	// Guarded by jobs.mu.
+
+	prev, next *Job              // in the list
+	place      timingwheel.Timer // on the wheel of the calls, if it has a bound
+
+	// mu is never held while the job's function, schedule or hook runs. Lock
+	// order: mu, then jobs.mu or wallClock.mu.
+	mu sync.Mutex
+
+	// Guarded by mu.
+
+	state jobState
+	// planning is set while a goroutine works out the next run, for which it may
+	// have to ask the schedule. Another that wants a plan leaves its wish, and
+	// the first one sees to it: so a schedule is asked by one goroutine at a time,
+	// and none waits for another.
+	planning   bool
+	wishes     wishes
+	unreported bool // onEnd is to be called yet
+
+	timer     timingwheel.Timer // of the next run, while waiting
+	due       time.Time         // the planned time of the next run, or of the one in progress
+	at        time.Time         // due and its jitter
+	last      time.Time         // the planned time of the run before; zero: none yet
+	plannedAt time.Time         // what the job's clock showed when due was worked out
+	began     time.Time         // what it showed when the last run began
+	err       error
+}
+
+type jobState uint8
+
+const (
+	// jobEnded is for good. The zero Job is in it.
+	jobEnded jobState = iota
+	// jobWaiting: the timer is on the wheel, or a worker has just taken it and is
+	// about to call run. To jobRunning by run, to jobEnded.
+	jobWaiting
+	// jobRunning: the function is being called, or the next run is not planned
+	// yet. To jobWaiting by plan, to jobEnded.
+	jobRunning
+)
+
+// wishes is why a job is to be planned.
+type wishes uint8
+
+const (
+	runEnded     wishes = 1 << iota // there was a run: plan the next
+	clockStepped                    // the wall clock was set: is the plan still right?
+)
+
+// start begins a job; a refusal is returned, and nothing is left of the job.
+func (s *Scheduler) start(j *Job) (*Job, error) {
+	s.mustBeMade()
+	j.scheduler = s
+	j.state = jobRunning
+	j.planning = true // who finds it on the list by now leaves it alone
+	if j.wall {
+		s.clock.watch()
+	}
+	s.jobs.add(j)
+	admitted := false
+	defer func() { // deferred: the schedule may panic
+		if !admitted {
+			s.jobs.remove(j)
+			j.unwatch()
+		}
+	}()
+	now := j.now()
+	due, err := j.planner.first(now)
+	if err != nil && !errors.Is(err, errNoRun) {
+		return nil, err
+	}
+	j.mu.Lock()
+	if err != nil {
+		j.state, j.unreported = jobEnded, true
+		j.unlockAndReport()
+		return j, nil
+	}
+	j.setLocked(due, j.drawJitter(), now)
+	if err := s.jobs.admitLocked(j); err != nil {
+		j.state = jobEnded
+		j.mu.Unlock()
+		return nil, err
+	}
+	admitted = true
+	j.planning = false
+	j.mu.Unlock()
+	j.plan(0) // if the clock was set meanwhile
+	return j, nil
+}
+
+func (j *Job) unwatch() {
+	if j.wall {
+		j.scheduler.clock.unwatch()
+	}
+}
+
+// armLocked puts the job on the wheel.
+func (j *Job) armLocked() (err error) {
+	if j.wall {
+		j.timer, err = j.wheel.Schedule(j, j.at.Sub(j.now()))
+	} else {
+		j.timer, err = j.wheel.ScheduleAt(j, j.at)
+	}
+	if err != nil {
+		return refusal(err)
+	}
+	j.state = jobWaiting
+	return nil
+}
+
+// setLocked sets the time of the next run.
+func (j *Job) setLocked(due time.Time, jitter time.Duration, now time.Time) {
+	j.due, j.at, j.plannedAt = due, due.Add(jitter), now
+}
+
+func (j *Job) drawJitter() time.Duration {
+	if j.jitter == 0 {
+		return 0
+	}
+	return rand.N(j.jitter)
+}
+
+// now is the time by the clock that the job goes by.
+func (j *Job) now() time.Time {
+	now := time.Now()
+	if j.wall {
+		return j.scheduler.clock.reading(now)
+	}
+	return now
+}
+
+// run is called by a worker.
+func (j *Job) run() {
+	if !j.begin() {
+		return
+	}
+	defer j.plan(runEnded) // also if f panics: the next run is another matter
+	j.f()
+}
+
+// begin reports whether the function is to be called now.
+func (j *Job) begin() bool {
+	j.mu.Lock()
+	if j.state != jobWaiting { // stopped after the worker had taken the timer
+		j.mu.Unlock()
+		return false
+	}
+	now := j.now()
+	if j.wall && now.Before(j.at) { // the wall clock was set back
+		err := j.armLocked()
+		if err == nil {
+			j.mu.Unlock()
+			return false
+		}
+		// In a shutdown there is nothing to wait for: RunNow has it run now, and
+		// by any policy this is its last run.
+		if !errors.Is(err, ErrClosed) {
+			j.endLocked(endedByItself, err)
+			j.unlockAndReport()
+			return false
+		}
+	}
+	j.state, j.timer = jobRunning, timingwheel.Timer{}
+	j.last, j.began = j.due, now
+	j.mu.Unlock()
+	return true
+}
+
+// Stop ends the job: its function is not called again. A run in progress is not
+// interrupted, nor waited for. Stop reports whether this call ended the job, so
+// it returns false for one whose schedule had come to its end. Constant time.
+func (j *Job) Stop() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.state == jobEnded {
+		return false
+	}
+	j.endLocked(endedByStop, nil)
+	j.unreported = false
+	return true
+}
+
+// Next returns the time for which the next run is planned, without jitter; the
+// zero time if none is: the job has ended, or is running.
+func (j *Job) Next() time.Time {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.state != jobWaiting {
+		return time.Time{}
+	}
+	return j.due
+}
+
+// Err returns why the job has ended: nil if it has not, was stopped, or came to
+// the end of its schedule, or after the run of At, and after a Retry that
+// succeeded; otherwise an error that matches [ErrClosed], [ErrGaveUp],
+// [ErrPanicked], or says what the schedule did wrong.
+func (j *Job) Err() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.err
+}
+
+// ending is how a job ends.
+type ending uint8
+
+const (
+	endedByItself ending = iota
+	endedByStop
+	endedByDiscard
+	endedByHandBack
+)
+
+// endLocked ends the job, for good, and gives its place back. The caller unlocks
+// by unlockAndReport, unless it says so itself.
+func (j *Job) endLocked(how ending, err error) {
+	if r, ok := j.planner.(*retry); ok && errors.Is(err, ErrClosed) && r.err != nil {
+		err = fmt.Errorf("%w; the last attempt: %w", err, r.err)
+	}
+	j.wheel.Stop(j.timer) // of no effect while it runs
+	j.scheduler.jobs.leave(j, how)
+	j.unwatch()
+	j.state, j.err, j.unreported = jobEnded, err, true
+	j.timer = timingwheel.Timer{}
+}
+
+// unlockAndReport unlocks mu, and calls the hook if the job has ended and the
+// hook was not called yet.
+func (j *Job) unlockAndReport() {
+	report := j.unreported && j.onEnd != nil
+	j.unreported = false
+	err := j.err
+	j.mu.Unlock()
+	if report {
+		j.scheduler.protect(func() { j.onEnd(j, err) })
+	}
+}
+
+// report calls the hook if it was not called yet.
+func (j *Job) report() {
+	j.mu.Lock()
+	j.unlockAndReport()
+}

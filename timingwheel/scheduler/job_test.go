@@ -1,0 +1,396 @@
+package scheduler
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed-782fa212/limbo/timingwheel"
+	"github.com/stretchr/testify/require"
+)
+
+// timers 14: a fixed rate does not drift, however slow the function is.
+func TestEveryDoesNotDrift(t *testing.T) {
+	for _, slow := range []time.Duration{0, 1, 3 * milli, 10*milli - 1} {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, Options{})
+			j := r.every(10*milli, func() { r.note(); time.Sleep(slow) }, JobOptions{})
+			require.Equal(t, r.born.Add(10*milli), j.Next())
+			require.Equal(t, times(10*milli, 10*time.Second, 10*milli), r.pass(10*time.Second))
+			require.True(t, j.Stop())
+			require.Zero(t, j.Next())
+		})
+	}
+}
+
+// Nor does one whose period is not in whole ticks: each run is at the first
+// tick at or after its time (T1, T2), and the next is counted from its time.
+func TestEveryBetweenTicks(t *testing.T) {
+	for _, period := range []time.Duration{1700 * time.Microsecond, 300 * time.Microsecond, milli + 1, 333333} {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, Options{})
+			j := r.every(period, r.note, JobOptions{Missed: RunAll})
+			const n = 3000
+			runs := r.pass(n * period)
+			for i, at := range runs {
+				due := time.Duration(i+1) * period
+				require.Equal(t, (due+milli-1)/milli*milli, at, "run %d of period %v", i+1, period)
+			}
+			require.GreaterOrEqual(t, len(runs), n-int(milli/period)-1)
+			j.Stop()
+		})
+	}
+}
+
+// A fixed delay is counted from the end of a run; there is nothing to miss.
+func TestEveryDelay(t *testing.T) {
+	for _, missed := range []Missed{Skip, Coalesce, RunAll} {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, Options{})
+			j := r.job(r.EveryDelay(10*milli, func() { r.note(); time.Sleep(25 * milli) }, JobOptions{Missed: missed}))
+			require.Equal(t, r.born.Add(10*milli), j.Next())
+			require.Equal(t, times(10*milli, 3000*milli, 35*milli), r.pass(3000*milli))
+			require.Zero(t, j.Next(), "while it runs")
+			r.pass(15 * milli) // it ended at 3010
+			require.Equal(t, r.born.Add(3020*milli), j.Next())
+			j.Stop()
+		})
+	}
+}
+
+// The times of a schedule, and no others.
+func TestOnSchedule(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, Options{})
+		j := r.on(each{24 * time.Hour, 2 * time.Hour}, r.note, JobOptions{})
+		require.Equal(t, r.born.Add(2*time.Hour), j.Next())
+		require.Equal(t, durations{2 * time.Hour, 26 * time.Hour, 50 * time.Hour}, r.pass(60*time.Hour))
+		require.Equal(t, r.born.Add(74*time.Hour), j.Next())
+		require.True(t, j.Stop())
+		require.Empty(t, r.pass(48*time.Hour))
+	})
+}
+
+// A schedule that has no further time ends the job, without an error.
+func TestScheduleEnds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, Options{})
+		var e ends
+		j := r.on(&list{}, r.note, JobOptions{OnEnd: e.note})
+		require.Equal(t, []error{nil}, e.noted(), "told before OnSchedule returns")
+		require.False(t, j.Stop())
+		require.NoError(t, j.Err())
+		require.Zero(t, j.Next())
+		require.Zero(t, r.Stats().Scheduled)
+		require.Zero(t, r.clock.watchers)
+
+		j = r.on(&list{r.born.Add(time.Second), r.born.Add(3 * time.Second)}, r.note, JobOptions{OnEnd: e.note})
+		require.Equal(t, durations{time.Second, 3 * time.Second}, r.pass(time.Hour))
+		require.Equal(t, []error{nil}, e.noted())
+		require.False(t, j.Stop())
+		require.NoError(t, j.Err())
+		require.Zero(t, j.Next())
+		require.Zero(t, r.Len())
+		require.Equal(t, uint64(1), r.Stats().Ended)
+	})
+}
+
+// A schedule whose next time is not after the one that it was asked for would
+// have the job run without end.
+func TestScheduleStandsStill(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, Options{})
+		same := by(func(t time.Time) time.Time { return t })
+		_, err := r.OnSchedule(same, r.note, JobOptions{})
+		require.ErrorContains(t, err, "scheduler: the schedule's Next(2000-01-01 00:00:00 +0000 UTC) is 2000-01-01 00:00:00 +0000 UTC, must be after that")
+		require.Zero(t, r.Stats().Scheduled)
+		require.Nil(t, r.jobs.first)
+		require.Zero(t, r.clock.watchers)
+		for _, missed := range []Missed{Skip, Coalesce, RunAll} {
+			var e ends
+			r.born = time.Now()
+			fixed := r.born.Add(time.Second)
+			j := r.on(by(func(time.Time) time.Time { return fixed }), r.note, JobOptions{Missed: missed, OnEnd: e.note})
+			require.Equal(t, durations{time.Second}, r.pass(time.Hour))
+			require.ErrorContains(t, j.Err(), "must be after that")
+			require.Equal(t, []error{j.Err()}, e.noted())
+			require.Zero(t, r.Len())
+		}
+	})
+}
+
+func TestAt(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, Options{})
+		j := r.at(10*time.Second, r.note)
+		require.Equal(t, r.born.Add(10*time.Second), j.Next())
+		require.Empty(t, r.pass(10*time.Second-1))
+		require.Equal(t, durations{10 * time.Second}, r.pass(1))
+		require.Zero(t, j.Next())
+		require.NoError(t, j.Err())
+		require.False(t, j.Stop())
+		require.Empty(t, r.pass(time.Hour))
+
+		// What is past is due at once (T7, timers 12).
+		r.born = time.Now()
+		for _, past := range []time.Time{r.born, r.born.Add(-1), r.born.Add(-1000 * time.Hour), time.Unix(0, 0), {}} {
+			r.job(r.At(past, r.note, JobOptions{}))
+			require.Equal(t, durations{0}, r.pass(0), "%v", past)
+		}
+		require.Zero(t, r.Len())
+
+		j = r.at(time.Hour, r.note)
+		require.True(t, j.Stop())
+		require.False(t, j.Stop())
+		far := r.job(r.At(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), r.note, JobOptions{})) // T8
+		require.Empty(t, r.pass(5*time.Hour))
+		require.True(t, far.Stop())
+
+		r.born = time.Now()
+		r.job(r.At(r.born.Add(time.Second), r.note, JobOptions{Jitter: time.Second}))
+		runs := r.pass(time.Hour)
+		require.Len(t, runs, 1)
+		require.GreaterOrEqual(t, runs[0], time.Second)
+		require.LessOrEqual(t, runs[0], 2*time.Second)
+	})
+}
+
+// A deadline with a monotonic reading is one of the wall clock all the same.
+func TestAtStripsMonotonic(t *testing.T) {
+	r := newRig(t, Options{})
+	at := time.Now().Add(time.Hour)
+	require.NotEqual(t, at, at.Round(0)) //nolint:staticcheck // about the monotonic reading
+	j := r.job(r.At(at, r.note, JobOptions{}))
+	require.Equal(t, at.Round(0), j.Next())
+	k := r.on(by(func(t time.Time) time.Time {
+		require.Equal(r.t, t.Round(0), t)
+		return at
+	}), r.note, JobOptions{})
+	require.Equal(t, at.Round(0), k.Next())
+}
+
+// timers 7: stopped within its own function, it does not come back; and nobody
+// is told that it ended.
+func TestStopWithin(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, Options{})
+		var e ends
+		o := JobOptions{Missed: RunAll, OnEnd: e.note}
+		for _, start := range []func(f func()) (*Job, error){
+			func(f func()) (*Job, error) { return r.Every(10*milli, f, o) },
+			func(f func()) (*Job, error) { return r.EveryDelay(10*milli, f, o) },
+			func(f func()) (*Job, error) { return r.OnSchedule(each{time.Second, 0}, f, o) },
+			func(f func()) (*Job, error) { return r.At(r.wallNow().Add(10*milli), f, o) },
+			func(f func()) (*Job, error) {
+				return r.Retry(10*milli, func() error { f(); return ErrFull }, RetryOptions{OnEnd: e.note})
+			},
+			func(f func()) (*Job, error) {
+				return r.Retry(10*milli, func() error { f(); return nil }, RetryOptions{OnEnd: e.note})
+			},
+		} {
+			n := 0
+			handle := make(chan *Job, 1)
+			j, err := start(func() {
+				n++
+				j := <-handle
+				require.Zero(t, j.Next())
+				require.True(t, j.Stop())
+				require.False(t, j.Stop())
+				require.Zero(t, r.Len())
+			})
+			require.NoError(t, err)
+			handle <- j
+			r.pass(time.Minute)
+			require.Equal(t, 1, n)
+			require.False(t, j.Stop())
+			require.NoError(t, j.Err())
+			require.Zero(t, r.Len())
+			require.Zero(t, r.Stats().JobWheel.Pending)
+		}
+		require.Empty(t, e.noted())
+		require.Equal(t, uint64(6), r.Stats().Stopped)
+	})
+}
+
+// White box, timers 7: stopped when a worker has taken its timer and not yet
+// called it, it is not called; stopped while it runs, it does not come back.
+func TestStopBetween(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, Options{})
+		for _, wall := range []bool{false, true} {
+			var j *Job
+			if wall {
+				j = r.on(each{time.Second, 0}, r.note, JobOptions{})
+			} else {
+				j = r.every(time.Second, r.note, JobOptions{})
+			}
+			require.True(t, j.wheel.Stop(j.timer)) // as a worker takes it
+			require.True(t, j.Stop())
+			j.run()
+			require.Empty(t, r.pass(time.Minute))
+			require.Zero(t, r.Stats().JobWheel.Pending)
+		}
+		j := r.every(10*milli, func() { r.note(); time.Sleep(5 * milli) }, JobOptions{})
+		require.Len(t, r.pass(12*milli), 1)
+		require.True(t, j.Stop())
+		require.Empty(t, r.pass(4*milli)) // it has ended by now
+		require.Zero(t, r.Stats().JobWheel.Pending, "it was armed")
+		require.Empty(t, r.pass(time.Minute))
+		require.Zero(t, r.Len())
+	})
+}
+
+// T10: a panic, or a Goexit, in one run: the next comes all the same.
+func TestJobPanics(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var panics atomic.Int32
+		r := newRig(t, Options{Workers: 1, OnPanic: func(timingwheel.Panic) { panics.Add(1) }})
+		n := 0
+		f := func() {
+			r.note()
+			switch n++; n % 3 {
+			case 0:
+				panic("boo")
+			case 1:
+				runtime.Goexit()
+			}
+		}
+		j := r.every(10*milli, f, JobOptions{})
+		require.Equal(t, times(10*milli, 90*milli, 10*milli), r.pass(95*milli))
+		require.Equal(t, int32(3), panics.Load())
+		require.True(t, j.Stop())
+
+		n = 2
+		r.passTo(time.Second)
+		j = r.on(each{time.Second, 0}, f, JobOptions{Missed: RunAll})
+		require.Equal(t, times(2*time.Second, 9*time.Second, time.Second), r.pass(8*time.Second))
+		require.True(t, j.Stop())
+
+		n = 2
+		j = r.at(10*time.Second, f)
+		require.Len(t, r.pass(time.Minute), 1)
+		require.False(t, j.Stop())
+		require.Zero(t, r.Len())
+	})
+}
+
+// A schedule that panics, or ends its goroutine, ends the job; nothing else
+// comes to harm.
+func TestSchedulePanics(t *testing.T) {
+	for _, crash := range []func(){func() { panic("boo") }, runtime.Goexit} {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, Options{OnPanic: func(timingwheel.Panic) {}})
+			calls := 0
+			var e ends
+			j := r.on(by(func(t time.Time) time.Time {
+				if calls++; calls == 3 {
+					crash()
+				}
+				return t.Add(10 * milli)
+			}), r.note, JobOptions{OnEnd: e.note})
+			require.Equal(t, durations{10 * milli, 20 * milli}, r.pass(time.Minute))
+			require.Zero(t, j.Next())
+			require.False(t, j.Stop(), "it ended")
+			require.ErrorIs(t, j.Err(), ErrPanicked)
+			require.Equal(t, []error{j.Err()}, e.noted())
+			require.Zero(t, r.Len())
+
+			// Nor to the other jobs that are planned anew after the clock was set.
+			calls = 0
+			for range 20 {
+				r.on(by(func(t time.Time) time.Time {
+					if calls++; calls > 20 {
+						crash()
+					}
+					return t.Add(2 * time.Hour)
+				}), func() {}, JobOptions{OnEnd: e.note})
+			}
+			r.born = time.Now()
+			r.at(2*time.Hour, r.note)
+			r.pass(time.Minute)
+			r.setWall(-time.Hour)
+			r.pass(time.Minute)
+			require.Len(t, e.noted(), 20)
+			require.Equal(t, 1, r.Len())
+			require.Equal(t, durations{3 * time.Hour}, r.pass(4*time.Hour))
+		})
+	}
+}
+
+// A panic of the first Next is its caller's; nothing is left of the job.
+func TestFirstNextPanics(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, Options{MaxPending: 1})
+		require.PanicsWithValue(t, "boo", func() {
+			_, _ = r.OnSchedule(by(func(time.Time) time.Time { panic("boo") }), r.note, JobOptions{})
+		})
+		require.Zero(t, r.Len())
+		require.Nil(t, r.jobs.first)
+		require.Zero(t, r.clock.watchers)
+		r.at(time.Second, r.note)
+		require.Len(t, r.pass(time.Second), 1)
+	})
+}
+
+// Runs of one job never overlap, though workers are free.
+func TestNeverOverlaps(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, Options{Workers: 16})
+		for _, o := range []JobOptions{{}, {Missed: Coalesce}, {Missed: RunAll}, {Jitter: 3 * milli}, {Missed: RunAll, Jitter: milli}} {
+			var running, most, runs atomic.Int32
+			f := func() {
+				most.Store(max(most.Load(), running.Add(1)))
+				time.Sleep(time.Duration(rand.N(5)) * milli)
+				running.Add(-1)
+				runs.Add(1)
+			}
+			j := r.every(milli, f, o)
+			r.pass(time.Second)
+			j.Stop()
+			r.pass(time.Second)
+			require.Equal(t, int32(1), most.Load(), "%+v", o)
+			require.Greater(t, runs.Load(), int32(100))
+		}
+	})
+}
+
+// OnEnd: once for each job that ends other than by Stop, with no lock held, and
+// after the job's end shows.
+func TestOnEnd(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, Options{MaxPending: 1, OnPanic: func(timingwheel.Panic) {}})
+		told := 0
+		hook := func(j *Job, err error) {
+			told++
+			require.Zero(t, j.Next())
+			require.Equal(t, err, j.Err())
+			require.False(t, j.Stop())
+			require.Zero(t, r.verify().Pending, "the place is free")
+			if told == 1 {
+				r.at(2*time.Second, r.note)
+			}
+		}
+		// From a function that panics, and then the hook does.
+		r.job(r.At(r.born.Add(time.Second), func() { r.note(); panic("f") }, JobOptions{OnEnd: func(j *Job, err error) {
+			hook(j, err)
+			panic("hook")
+		}}))
+		require.Equal(t, times(time.Second, 2*time.Second, time.Second), r.pass(time.Hour))
+		require.Equal(t, 1, told)
+		require.Equal(t, uint64(2), r.Stats().Panics)
+
+		// From a shutdown, which the hook may call as well.
+		r.job(r.Every(time.Hour, r.note, JobOptions{OnEnd: func(j *Job, err error) {
+			hook(j, err)
+			require.ErrorIs(t, err, ErrClosed)
+			_, err = r.Close(timingwheel.Discard)
+			require.NoError(t, err)
+		}}))
+		back, err := r.Close(timingwheel.HandBack)
+		require.NoError(t, err)
+		require.Len(t, back, 1)
+		require.Equal(t, 2, told)
+	})
+}

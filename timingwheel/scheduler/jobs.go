@@ -1,0 +1,171 @@
+package scheduler
+
+import (
+	"math"
+	"sync"
+
+	"github.com/seed-782fa212/limbo/timingwheel"
+)
+
+// jobs is the jobs of a scheduler that have not ended, and their counts.
+//
+// Their timers are on a wheel of their own, made for the first job. On the wheel
+// of the calls they could not be told apart from calls at one moment: between a
+// worker's taking a job's timer and the job's noticing, nobody knows of it. Now
+// that wheel's counts are those of the calls, exactly, and AfterFunc costs no
+// more than the wheel does.
+//
+// A bound on calls and jobs together is that wheel's Options.MaxPending: there
+// each job has a timer that never fires, and holds the job's place from its
+// start to its end, whatever becomes of its runs.
+type jobs struct {
+	calls   *timingwheel.Wheel[func()]
+	options timingwheel.Options // of the wheel to make
+	bounded bool                // places are held on calls
+
+	mu sync.Mutex // taken before the wheels' locks, and no others
+
+	// Guarded by mu.
+
+	wheel  *timingwheel.Wheel[*Job] // nil: there was no job yet
+	first  *Job                     // the list, linked through the jobs: it takes no memory of its own
+	live   int                      // jobs that were admitted and have not ended
+	places int                      // timers on calls that hold a place
+	counts jobCounts
+	closed bool // no new jobs, and places are given up
+}
+
+type jobCounts struct {
+	started       uint64
+	stopped       uint64
+	ended         uint64
+	discarded     uint64
+	handedBack    uint64
+	refusedFull   uint64 // by the wheel of the jobs; those beyond the bound are in the count of calls
+	refusedClosed uint64
+	placesLeft    uint64 // places given up
+}
+
+func (l *jobs) init(calls *timingwheel.Wheel[func()], o Options) {
+	l.calls, l.options, l.bounded = calls, o.wheel(0), o.MaxPending > 0
+}
+
+// neverDue is the function of a timer that holds a place.
+func neverDue() {}
+
+// add puts a job on the list, before it is admitted.
+func (l *jobs) add(j *Job) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if j.next = l.first; j.next != nil {
+		j.next.prev = j
+	}
+	l.first = j
+}
+
+// remove takes a job off the list that was not admitted.
+func (l *jobs) remove(j *Job) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.unlink(j)
+}
+
+// unlink is called with mu held.
+func (l *jobs) unlink(j *Job) {
+	if j.prev != nil {
+		j.prev.next = j.next
+	} else {
+		l.first = j.next
+	}
+	if j.next != nil {
+		j.next.prev = j.prev
+	}
+	j.prev, j.next = nil, nil
+}
+
+// byWallClock returns the jobs that go by the wall clock.
+func (l *jobs) byWallClock() (all []*Job) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for j := l.first; j != nil; j = j.next {
+		if j.wall {
+			all = append(all, j)
+		}
+	}
+	return all
+}
+
+// admitLocked takes a place for a job, whose lock is held, and arms it.
+func (l *jobs) admitLocked(j *Job) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		l.counts.refusedClosed++
+		return ErrClosed
+	}
+	if l.wheel == nil {
+		var err error
+		if l.wheel, err = timingwheel.New((*Job).run, l.options); err != nil {
+			return err // never: options like these made the wheel of the calls
+		}
+	}
+	if l.bounded {
+		var err error
+		if j.place, err = l.calls.Schedule(neverDue, math.MaxInt64); err != nil {
+			return refusal(err) // counted there
+		}
+		l.places++
+	}
+	j.wheel = l.wheel
+	if err := j.armLocked(); err != nil {
+		l.leavePlace(j)
+		l.counts.refusedFull++
+		return err
+	}
+	l.live++
+	l.counts.started++
+	return nil
+}
+
+// leavePlace is called with mu held.
+func (l *jobs) leavePlace(j *Job) {
+	if l.calls.Stop(j.place) {
+		l.places--
+		l.counts.placesLeft++
+	}
+	j.place = timingwheel.Timer{}
+}
+
+// leave counts a job out that was admitted.
+func (l *jobs) leave(j *Job, how ending) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.unlink(j)
+	l.live--
+	l.leavePlace(j)
+	switch how {
+	case endedByItself:
+		l.counts.ended++
+	case endedByStop:
+		l.counts.stopped++
+	case endedByDiscard:
+		l.counts.discarded++
+	case endedByHandBack:
+		l.counts.handedBack++
+	}
+}
+
+// close refuses new jobs, and gives up the places: the bound has no meaning any
+// more, and the wheel of the calls is to run empty. It returns the wheel of the
+// jobs, nil if there was none.
+func (l *jobs) close() *timingwheel.Wheel[*Job] {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.closed = true
+		for j := l.first; j != nil; j = j.next {
+			l.leavePlace(j)
+		}
+	}
+	return l.wheel
+}

@@ -1,0 +1,305 @@
+package scheduler
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What becomes of missed runs when the function is slow (T14, timers 14).
+func TestMissed(t *testing.T) {
+	for _, c := range []struct {
+		missed Missed
+		first  time.Duration // how long the first run takes
+		want   durations     // of a job every 10 ms
+	}{
+		{Skip, 9 * milli, durations{10 * milli, 20 * milli, 30 * milli, 40 * milli, 50 * milli, 60 * milli}},
+		{Skip, 10 * milli, durations{10 * milli, 30 * milli, 40 * milli, 50 * milli, 60 * milli}},
+		{Skip, 35 * milli, durations{10 * milli, 50 * milli, 60 * milli}},
+		{Coalesce, 9 * milli, durations{10 * milli, 20 * milli, 30 * milli, 40 * milli, 50 * milli, 60 * milli}},
+		{Coalesce, 10 * milli, durations{10 * milli, 20 * milli, 30 * milli, 40 * milli, 50 * milli, 60 * milli}},
+		{Coalesce, 11 * milli, durations{10 * milli, 21 * milli, 30 * milli, 40 * milli, 50 * milli, 60 * milli}},
+		{Coalesce, 35 * milli, durations{10 * milli, 45 * milli, 50 * milli, 60 * milli}},
+		{RunAll, 9 * milli, durations{10 * milli, 20 * milli, 30 * milli, 40 * milli, 50 * milli, 60 * milli}},
+		{RunAll, 11 * milli, durations{10 * milli, 21 * milli, 30 * milli, 40 * milli, 50 * milli, 60 * milli}},
+		{RunAll, 35 * milli, durations{10 * milli, 45 * milli, 45 * milli, 45 * milli, 50 * milli, 60 * milli}},
+		{RunAll, 40 * milli, durations{10 * milli, 50 * milli, 50 * milli, 50 * milli, 50 * milli, 60 * milli}},
+	} {
+		t.Run(fmt.Sprintf("%v/%v", c.missed, c.first), func(t *testing.T) {
+			for _, wall := range []bool{false, true} {
+				bubble(t, func(t *testing.T) {
+					r := newRig(t, Options{})
+					var done atomic.Bool
+					f := func() {
+						r.note()
+						if !done.Swap(true) {
+							time.Sleep(c.first)
+						}
+					}
+					if wall {
+						r.on(each{10 * milli, 0}, f, JobOptions{Missed: c.missed})
+					} else {
+						r.every(10*milli, f, JobOptions{Missed: c.missed})
+					}
+					require.Equal(t, c.want, r.pass(65*milli))
+				})
+			}
+		})
+	}
+}
+
+// The worker of the jobs is busy until 45 ms: the run of 10 ms comes late, and
+// those of 20 to 40 were missed. Calls are not held up by that.
+func TestMissedByBusyWorkers(t *testing.T) {
+	for missed, want := range map[Missed]durations{
+		Skip:     {45 * milli, 50 * milli, 60 * milli},
+		Coalesce: {45 * milli, 50 * milli, 60 * milli},
+		RunAll:   {45 * milli, 45 * milli, 45 * milli, 45 * milli, 50 * milli, 60 * milli},
+	} {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, Options{Workers: 1})
+			r.every(10*milli, r.note, JobOptions{Missed: missed})
+			r.at(5*milli, func() { time.Sleep(40 * milli) })
+			called := time.Duration(0)
+			r.after(7*milli, func() { called = r.since() })
+			require.Equal(t, want, r.pass(65*milli))
+			require.Equal(t, 7*milli, called)
+		})
+	}
+}
+
+// The argument of each Next is the planned time of the run before, however late
+// that was and with whatever jitter; so a schedule that counts from what it is
+// given does not shift (F6).
+func TestNextIsAskedForThePlannedTime(t *testing.T) {
+	for _, missed := range []Missed{Skip, Coalesce, RunAll} {
+		for _, jitter := range []time.Duration{0, 9 * milli} {
+			bubble(t, func(t *testing.T) {
+				r := newRig(t, Options{Workers: 1})
+				var args, given durations
+				s := by(func(t time.Time) time.Time {
+					args = append(args, t.Sub(r.born))
+					given = append(given, t.Add(30*milli).Sub(r.born))
+					return t.Add(30 * milli)
+				})
+				r.on(s, func() { r.note(); time.Sleep(10 * milli) }, JobOptions{Missed: missed, Jitter: jitter})
+				r.at(1015*milli, func() { time.Sleep(10 * milli) }) // the run of 1020 is late
+				runs := r.pass(3025 * milli)
+				require.Len(t, runs, 100)
+				require.Equal(t, times(0, 3000*milli, 30*milli), args)
+				for i, at := range runs {
+					require.GreaterOrEqual(t, at, given[i])
+					late := jitter
+					if given[i] == 1020*milli {
+						late = max(jitter, 5*milli)
+					}
+					require.LessOrEqual(t, at, given[i]+late)
+				}
+			})
+		}
+	}
+}
+
+// Jitter delays each run by up to as much, and does not shift the schedule.
+func TestJitter(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, Options{})
+		j := r.every(100*milli, r.note, JobOptions{Jitter: 50 * milli})
+		seen := map[time.Duration]int{}
+		for i := range 500 {
+			due := time.Duration(i+1) * 100 * milli
+			require.Equal(t, r.born.Add(due), j.Next(), "planned without jitter")
+			runs := r.passTo(due + 50*milli)
+			require.Len(t, runs, 1)
+			by := runs[0] - due
+			require.GreaterOrEqual(t, by, time.Duration(0))
+			require.LessOrEqual(t, by, 50*milli)
+			seen[by]++
+		}
+		require.Greater(t, len(seen), 30, "as good as every tick of it")
+		j.Stop()
+
+		// A wall job's, and one that is larger than an int64 holds.
+		r.passTo(time.Minute)
+		j = r.on(each{time.Second, 0}, r.note, JobOptions{Jitter: 100 * milli})
+		for i, at := range r.pass(100*time.Second - 1) {
+			require.GreaterOrEqual(t, at, time.Minute+time.Duration(i+1)*time.Second)
+			require.LessOrEqual(t, at, time.Minute+time.Duration(i+1)*time.Second+100*milli)
+		}
+		j.Stop()
+		j = r.every(1<<63-1, r.note, JobOptions{Jitter: 1<<63 - 1})
+		require.Empty(t, r.pass(10000*time.Hour))
+		require.True(t, j.Stop())
+	})
+}
+
+// F6: with a jitter of ten periods RunAll makes every run, each at most the
+// jitter after its planned time, however long it goes on; the others leave runs
+// out and are no later.
+func TestJitterBeyondThePeriod(t *testing.T) {
+	const period, jitter = 10 * milli, 100 * milli
+	for _, missed := range []Missed{Skip, Coalesce, RunAll} {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, Options{})
+			var args durations // the planned time of each run, but the first
+			start := rate{r.born, period}
+			j := r.on(by(func(t time.Time) time.Time {
+				args = append(args, t.Sub(r.born))
+				return start.Next(t)
+			}), r.note, JobOptions{Missed: missed, Jitter: jitter})
+			runs := r.pass(60 * time.Second)
+			next := j.Next().Sub(r.born)
+			require.GreaterOrEqual(t, next, 60*time.Second-jitter, "it fell behind")
+			require.LessOrEqual(t, next, 60*time.Second+period)
+			for i, at := range runs {
+				if missed == RunAll {
+					due := time.Duration(i+1) * period
+					require.Equal(t, due, args[i+1])
+					require.GreaterOrEqual(t, at, due, "run %d", i)
+					require.LessOrEqual(t, at, due+jitter, "run %d", i)
+				}
+			}
+			if missed == RunAll {
+				require.Equal(t, int(next/period)-1, len(runs))
+			} else {
+				require.Less(t, len(runs), 6000)
+				require.Greater(t, len(runs), 600)
+			}
+			require.True(t, slices.IsSorted(runs))
+		})
+	}
+}
+
+// F4: a daily run at midnight; the machine sleeps from 23:00 to 7:00, or its
+// clock is set ahead by as much: the monotonic clock has stood still. The run is
+// made up within a second, unless missed runs are to be skipped; the next is the
+// next midnight's.
+func TestMissedInASuspend(t *testing.T) {
+	const hour = time.Hour
+	for missed, want := range map[Missed]int{Skip: 0, Coalesce: 1, RunAll: 1} {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, Options{})
+			j := r.on(each{24 * hour, 0}, r.note, JobOptions{Missed: missed})
+			require.Empty(t, r.pass(23*hour+milli/3))
+			r.setWall(8 * hour)
+			runs := r.pass(2 * time.Second)
+			require.Len(t, runs, want)
+			for _, at := range runs {
+				require.LessOrEqual(t, at, 23*hour+time.Second+milli)
+			}
+			require.Equal(t, r.born.Add(48*hour), j.Next())
+			require.Equal(t, durations{40 * hour}, r.pass(18*hour), "which the clock shows as 48:00")
+		})
+	}
+}
+
+// And several in one: one run makes them up by Coalesce, each by RunAll, none
+// by Skip.
+func TestSeveralMissedInASuspend(t *testing.T) {
+	for missed, want := range map[Missed]int{Skip: 0, Coalesce: 1, RunAll: 5} {
+		for _, jitter := range []time.Duration{0, time.Second} {
+			bubble(t, func(t *testing.T) {
+				r := newRig(t, Options{})
+				j := r.on(each{time.Hour, 0}, r.note, JobOptions{Missed: missed, Jitter: jitter})
+				require.Empty(t, r.pass(30*time.Minute))
+				r.setWall(5 * time.Hour) // 5:30
+				require.Len(t, r.pass(3*time.Second), want)
+				require.Equal(t, r.born.Add(6*time.Hour), j.Next())
+				require.Empty(t, r.pass(29*time.Minute))
+			})
+		}
+	}
+}
+
+// A correction of the clock to just past a run's time does not cost the run.
+func TestSmallStepPastARun(t *testing.T) {
+	for _, missed := range []Missed{Skip, Coalesce, RunAll} {
+		for by, want := range map[time.Duration]int{1350 * milli: 1, 1990 * milli: 1, 2010 * milli: 0, time.Minute: 0} {
+			bubble(t, func(t *testing.T) {
+				r := newRig(t, Options{})
+				j := r.on(each{time.Hour, 0}, r.note, JobOptions{Missed: missed})
+				r.pass(time.Hour - 1300*milli) // it is noticed 300 ms later
+				r.setWall(by)
+				runs := r.pass(time.Minute)
+				if missed != Skip {
+					want = 1
+				}
+				require.Len(t, runs, want, "%v %v", missed, by)
+				require.Equal(t, r.born.Add(2*time.Hour), j.Next())
+			})
+		}
+	}
+}
+
+// What a job does is what a simulation of the documentation does, for any
+// period, slowness of the function and Missed.
+func TestMissedModel(t *testing.T) {
+	for seed := range uint64(300) {
+		checkMissed(t, seed)
+	}
+}
+
+func FuzzMissed(f *testing.F) {
+	f.Add(uint64(1000))
+	f.Fuzz(checkMissed)
+}
+
+func checkMissed(t *testing.T, seed uint64) {
+	t.Helper()
+	x := newDraws(seed)
+	missed := Missed(x.below(3))
+	period := time.Duration(1+x.below(20)) * milli
+	wall := x.below(2) == 1
+	slow := make(durations, 200)
+	for i := range slow {
+		if x.below(4) == 0 {
+			slow[i] = time.Duration(x.below(100)) * milli
+		}
+	}
+	const end = 2 * time.Second
+
+	// The simulation: time is walked through a millisecond at a time, and the
+	// runs whose time has come are kept in a list.
+	var want, come durations
+	free := time.Duration(0) // when the run in progress ends
+	for now := period; now <= end; now += milli {
+		if now%period == 0 {
+			come = append(come, now)
+		}
+		for len(come) > 0 && free <= now {
+			first := come[0]
+			switch {
+			case missed == Skip && first < now || missed == Skip && first == free && free > 0:
+				come = come[1:] // its time came during a run
+				continue
+			case missed == Coalesce:
+				come = nil
+			default:
+				come = come[1:]
+			}
+			want = append(want, now)
+			free = now + slow[len(want)%len(slow)]
+		}
+	}
+
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, Options{})
+		n := 0
+		f := func() {
+			r.note()
+			n++
+			time.Sleep(slow[n%len(slow)])
+		}
+		if wall {
+			start := rate{r.wallNow(), period}
+			r.on(start, f, JobOptions{Missed: missed})
+		} else {
+			r.every(period, f, JobOptions{Missed: missed})
+		}
+		require.Equal(t, want, r.pass(end), "seed %d: %v every %v", seed, missed, period)
+	})
+}

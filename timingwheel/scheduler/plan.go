@@ -1,0 +1,204 @@
+package scheduler
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// planner works out when a job runs. Its methods are called by one goroutine at
+// a time, without a lock: they may call the user's schedule. The error errNoRun
+// says that there is no further run, another one why the job cannot go on.
+type planner interface {
+	// first returns the planned time of the first run.
+	first(now time.Time) (time.Time, error)
+	// after returns that of the run after the one that has ended, which had been
+	// planned for last, and began then. The run will be at what is returned and
+	// jitter later.
+	after(last, began, now time.Time, jitter time.Duration) (time.Time, error)
+}
+
+var errNoRun = errors.New("no further run")
+
+// single is the planner of At: one run, at that time.
+type single time.Time
+
+func (p single) first(time.Time) (time.Time, error) { return time.Time(p), nil }
+
+func (single) after(time.Time, time.Time, time.Time, time.Duration) (time.Time, error) {
+	return time.Time{}, errNoRun
+}
+
+// pause is the planner of EveryDelay.
+type pause time.Duration
+
+func (p pause) first(now time.Time) (time.Time, error) { return now.Add(time.Duration(p)), nil }
+
+func (p pause) after(_, _, now time.Time, _ time.Duration) (time.Time, error) { return p.first(now) }
+
+// recurring is the planner of Every and OnSchedule.
+type recurring struct {
+	schedule Schedule
+	missed   Missed
+	wall     bool // its times are of the wall clock
+}
+
+func (p *recurring) first(now time.Time) (time.Time, error) { return p.ask(now) }
+
+// after goes on from the planned time of the last run, whenever that was made:
+// so a schedule that counts from what it is given does not drift.
+func (p *recurring) after(last, began, now time.Time, jitter time.Duration) (time.Time, error) {
+	if last.Sub(now) >= checkEvery {
+		last = now // the wall clock was set back during the run: it is that time again
+	}
+	due, err := p.ask(last)
+	if err != nil {
+		return due, err
+	}
+	// What is not after this is not made up, or was made up by the last run.
+	switch at := due.Add(jitter); {
+	case p.missed == Skip && !at.After(now):
+		return p.ask(now)
+	case p.missed == Coalesce && !at.After(began):
+		return p.ask(began)
+	}
+	return due, nil
+}
+
+// afterStep returns the time of the next run after the wall clock was set, and
+// whether it may be another than planned.
+func (p *recurring) afterStep(last, plannedAt, at, now time.Time) (from time.Time, ask bool) {
+	switch {
+	case !at.After(now): // its time has passed
+		return now, p.missed == Skip && now.Sub(at) >= checkEvery
+	case now.Before(plannedAt):
+		// Set back to before the time that the plan was made for: there may be a
+		// run before the one planned. But a correction by a moment, to before the
+		// time of the last run, must not make that run happen twice.
+		if ahead := last.Sub(now); ahead > 0 && ahead < checkEvery {
+			return last, true
+		}
+		return now, true
+	}
+	return now, false
+}
+
+// ask asks the schedule for the first time after t.
+func (p *recurring) ask(t time.Time) (time.Time, error) {
+	next := p.schedule.Next(t)
+	switch {
+	case next.IsZero():
+		return next, errNoRun
+	case !next.After(t): // it would run without end, at once
+		return next, fmt.Errorf("scheduler: the schedule's Next(%v) is %v, must be after that, or the zero time", t, next)
+	}
+	if p.wall {
+		next = stripMonotonic(next) // or the wheel would not go by the wall clock
+	}
+	return next, nil
+}
+
+// plan works out the next run, for what is wished now and while it does. If
+// another goroutine is at it already, that one does.
+func (j *Job) plan(why wishes) {
+	j.mu.Lock()
+	j.wishes |= why
+	if j.planning {
+		j.mu.Unlock()
+		return
+	}
+	j.planning = true
+	returned := false
+	defer func() {
+		if !returned { // the schedule has ended this goroutine
+			j.mu.Lock()
+			if j.state != jobEnded {
+				j.endLocked(endedByItself, ErrPanicked)
+			}
+		}
+		j.planning = false
+		j.unlockAndReport()
+	}()
+	for j.wishes != 0 && j.state != jobEnded {
+		why, j.wishes = j.wishes, 0
+		if why&runEnded != 0 {
+			j.planNextLocked() // by the clock as it is now: both wishes are met
+		} else {
+			j.planAnewLocked()
+		}
+	}
+	returned = true
+}
+
+// planNextLocked plans the run after the one that has ended. It lets go of the
+// lock while it asks.
+func (j *Job) planNextLocked() {
+	last, began, now, jitter := j.last, j.began, j.now(), j.drawJitter()
+	due, err := j.askLocked(func() (time.Time, error) { return j.planner.after(last, began, now, jitter) })
+	if j.state == jobEnded { // stopped from within f, or meanwhile
+		return
+	}
+	if err == nil {
+		j.setLocked(due, jitter, now)
+		err = j.armLocked()
+	}
+	switch {
+	case errors.Is(err, errNoRun):
+		j.endLocked(endedByItself, nil)
+	case err != nil:
+		j.endLocked(endedByItself, err)
+	}
+}
+
+// planAnewLocked works the time of the next run out anew, after the wall clock
+// was set. It lets go of the lock while it asks.
+//
+// The timer is moved, never taken out and replaced: a shutdown meanwhile finds
+// it. If a worker has taken it by now, that one goes by the new time: see begin.
+func (j *Job) planAnewLocked() {
+	if j.state != jobWaiting {
+		return // it will be planned by the clock as it is then
+	}
+	if p, ok := j.planner.(*recurring); ok {
+		now := j.now()
+		if from, ask := p.afterStep(j.last, j.plannedAt, j.at, now); ask {
+			due, err := j.askLocked(func() (time.Time, error) { return p.ask(from) })
+			switch {
+			case j.state != jobWaiting: // ended, or running: see above
+				return
+			case errors.Is(err, errNoRun):
+				j.endLocked(endedByItself, nil)
+				return
+			case err != nil:
+				j.endLocked(endedByItself, err)
+				return
+			}
+			j.setLocked(due, j.drawJitter(), now)
+		}
+	}
+	j.wheel.Reset(j.timer, j.at.Sub(j.now()))
+}
+
+// askLocked calls f without the lock.
+func (j *Job) askLocked(f func() (time.Time, error)) (due time.Time, err error) {
+	j.mu.Unlock()
+	err = ErrPanicked
+	j.scheduler.protect(func() { due, err = f() })
+	j.mu.Lock()
+	return due, err
+}
+
+// planAll plans jobs anew. If a schedule ends the goroutine, the others have
+// their turn all the same.
+func planAll(jobs []*Job) {
+	next := 0
+	defer func() {
+		if next < len(jobs) {
+			planAll(jobs[next:])
+		}
+	}()
+	for next < len(jobs) {
+		next++
+		jobs[next-1].plan(clockStepped)
+	}
+}

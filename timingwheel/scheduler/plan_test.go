@@ -1,0 +1,357 @@
+package scheduler
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-782fa212/limbo/timingwheel"
+	"github.com/stretchr/testify/require"
+)
+
+// slowly is a schedule of every minute, counted from what it is given, whose
+// n-th Next takes so long. It sees to it that no two overlap.
+type slowly struct {
+	t     testing.TB
+	slow  map[int]time.Duration
+	busy  atomic.Int32
+	calls int
+}
+
+func (s *slowly) Next(t time.Time) time.Time {
+	if s.busy.Add(1) != 1 {
+		s.t.Error("two at once")
+	}
+	defer s.busy.Add(-1)
+	s.calls++
+	time.Sleep(s.slow[s.calls])
+	return t.Add(time.Minute)
+}
+
+// A schedule that is asked on behalf of the check keeps neither the job nor a
+// worker waiting: the run is made at its time, and the next is planned when the
+// schedule has answered.
+func TestRunsWhileScheduleIsAsked(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, Options{Workers: 1})
+		s := &slowly{t: t, slow: map[int]time.Duration{2: 10 * time.Minute}}
+		j := r.on(s, r.note, JobOptions{})
+		r.pass(30*time.Second + 500*milli)
+		r.setWall(-40 * time.Second) // before the plan was made; the schedule is asked from 31 s on
+		other := r.every(time.Second, func() {}, JobOptions{})
+		r.passTo(40 * time.Second)
+		require.Equal(t, 2, s.calls)
+		require.Equal(t, r.born.Add(time.Minute), j.Next())
+		require.Equal(t, durations{100 * time.Second}, r.passTo(101*time.Second))
+		require.Equal(t, 2, s.calls)
+		require.Zero(t, j.Next(), "not planned yet")
+		require.True(t, other.Stop(), "it ran")
+		require.Empty(t, r.passTo(10*time.Minute+30*time.Second))
+		r.passTo(10*time.Minute + 32*time.Second)
+		require.Equal(t, 4, s.calls, "after the run, and from now on because that is past")
+		require.Equal(t, durations{11*time.Minute + 31*time.Second}, r.passTo(11*time.Minute+31*time.Second))
+	})
+}
+
+// The clock is set while the schedule is asked for the next run: the job is
+// planned by the clock as it is after that.
+func TestClockIsSetWhileScheduleIsAsked(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, Options{})
+		// The first Next, in OnSchedule.
+		s := &slowly{t: t, slow: map[int]time.Duration{1: 10 * time.Second}}
+		go func() {
+			time.Sleep(2500 * milli)
+			r.setWall(-time.Hour)
+		}()
+		j := r.on(s, r.note, JobOptions{})
+		require.Equal(t, 10*time.Second, r.since())
+		require.Equal(t, r.wallNow().Add(time.Minute), j.Next())
+		require.Equal(t, 2, s.calls)
+		require.True(t, j.Stop())
+	})
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, Options{})
+		// The one after a run.
+		s := &slowly{t: t, slow: map[int]time.Duration{2: 10 * time.Second}}
+		j := r.on(s, r.note, JobOptions{})
+		r.pass(time.Minute + 2500*milli)
+		r.setWall(-time.Hour)
+		r.passTo(time.Minute + 10*time.Second)
+		require.Equal(t, r.wallNow().Add(time.Minute), j.Next())
+		require.Equal(t, 3, s.calls)
+	})
+}
+
+// Stopped, or shut down, while the schedule is asked by the check: nothing comes
+// of the answer.
+func TestEndsWhileScheduleIsAsked(t *testing.T) {
+	for i, end := range []func(r *rig, j *Job){
+		func(r *rig, j *Job) { require.True(r.t, j.Stop()) },
+		func(r *rig, j *Job) {
+			back, err := r.Close(timingwheel.HandBack)
+			require.NoError(r.t, err)
+			require.Len(r.t, back, 1)
+			require.Equal(r.t, j, back[0].Job)
+		},
+		func(r *rig, _ *Job) {
+			_, err := r.Close(timingwheel.Discard)
+			require.NoError(r.t, err)
+		},
+		func(r *rig, _ *Job) {
+			_, err := r.Close(timingwheel.RunNow)
+			require.NoError(r.t, err)
+		},
+	} {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, Options{MaxPending: 1})
+			var e ends
+			s := &slowly{t: t, slow: map[int]time.Duration{2: 10 * time.Second}}
+			j := r.on(s, r.note, JobOptions{OnEnd: e.note})
+			r.pass(500 * milli)
+			r.setWall(-time.Hour)
+			r.pass(time.Second)
+			require.Equal(t, 2, s.calls)
+			end(r, j)
+			require.Equal(t, i == 3, len(r.pass(time.Second)) == 1)
+			require.Equal(t, i == 3, r.Len() == 1, "ended at once, but after a last run")
+			require.Empty(t, r.pass(2*time.Hour))
+			require.Zero(t, r.Len())
+			require.Len(t, e.noted(), min(i, 1))
+			require.Zero(t, r.checks())
+		})
+	}
+}
+
+// A schedule that ends while it is asked anew, or does something wrong.
+func TestScheduleEndsWhenPlannedAnew(t *testing.T) {
+	for i, next := range []func(t time.Time) time.Time{
+		func(time.Time) time.Time { return time.Time{} },
+		func(t time.Time) time.Time { return t },
+	} {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, Options{})
+			var e ends
+			first := true
+			j := r.on(by(func(t time.Time) time.Time {
+				if first {
+					first = false
+					return t.Add(time.Hour)
+				}
+				return next(t)
+			}), r.note, JobOptions{OnEnd: e.note})
+			r.setWall(-time.Minute)
+			require.Empty(t, r.pass(2*time.Second))
+			require.Zero(t, r.Len())
+			require.Equal(t, []error{j.Err()}, e.noted())
+			if i == 0 {
+				require.NoError(t, j.Err())
+			} else {
+				require.ErrorContains(t, j.Err(), "must be after that")
+			}
+			require.Empty(t, r.pass(2*time.Hour))
+		})
+	}
+}
+
+// T12: a schedule may use its job and the scheduler, whoever asks it.
+func TestScheduleUsesItsJob(t *testing.T) {
+	for _, step := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, Options{})
+			var j *Job
+			asked := false
+			j = r.on(by(func(at time.Time) time.Time {
+				if j != nil && !asked {
+					asked = true
+					_, _, _, _ = j.Next(), j.Err(), r.Len(), r.Stats()
+					r.at(10*time.Second, r.note)
+					require.True(t, j.Stop())
+				}
+				return at.Add(2 * time.Second)
+			}), r.note, JobOptions{})
+			if step {
+				r.setWall(-time.Minute)
+				r.pass(time.Second)
+				require.True(t, asked)
+				require.Empty(t, r.pass(8*time.Second))
+			} else {
+				require.Len(t, r.pass(9*time.Second), 1)
+				require.True(t, asked)
+			}
+			require.Equal(t, 1, r.Len())
+		})
+	}
+}
+
+// Stop, from many goroutines and against the job's own runs: true once, and
+// no run begins after it.
+func TestJobStopHammer(t *testing.T) {
+	r := newRig(t, Options{Tick: 20 * time.Microsecond})
+	rounds := 500
+	if testing.Short() {
+		rounds = 50
+	}
+	for round := range rounds {
+		var stopped atomic.Bool
+		var runs, running, trues atomic.Int32
+		f := func() {
+			if stopped.Load() {
+				t.Error("called after Stop")
+			}
+			if running.Add(1) != 1 {
+				t.Error("runs overlap")
+			}
+			runs.Add(1)
+			running.Add(-1)
+		}
+		j := r.every(20*time.Microsecond, f, JobOptions{Missed: Missed(round % 3), OnEnd: func(*Job, error) { t.Error("told") }})
+		for runs.Load() < 2 {
+			runtime.Gosched()
+		}
+		var done sync.WaitGroup
+		for range 3 {
+			done.Go(func() {
+				if j.Stop() {
+					trues.Add(1)
+				}
+				_, _ = j.Next(), j.Err()
+			})
+		}
+		done.Wait()
+		for running.Load() > 0 { // one that had begun
+			runtime.Gosched()
+		}
+		require.Equal(t, int32(1), trues.Load())
+		require.Zero(t, j.Next())
+		require.NoError(t, j.Err())
+	}
+	require.Zero(t, r.Len())
+}
+
+// All at once, and the clock being set: nothing runs twice at a time, no schedule
+// is asked by two, each job can be stopped, and nothing is left.
+func TestJobHammer(t *testing.T) {
+	r := newRig(t, Options{Tick: 50 * time.Microsecond, OnPanic: func(timingwheel.Panic) {}})
+	rounds := 150
+	if testing.Short() {
+		rounds = 20
+	}
+	stop := make(chan struct{})
+	var setter, done sync.WaitGroup
+	setter.Go(func() { // sets the clock, and has it noticed at once
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+				r.setWall(time.Duration(i%41-20) * milli)
+				r.clock.stepped()
+				runtime.Gosched()
+			}
+		}
+	})
+	for g := range 4 {
+		done.Go(func() {
+			x := newDraws(uint64(g))
+			for range rounds {
+				var running atomic.Int32
+				var told atomic.Int32
+				calls := 0 // by one goroutine at a time
+				f := func() {
+					if running.Add(1) != 1 {
+						t.Error("runs overlap")
+					}
+					calls++
+					running.Add(-1)
+					if calls%5 == 4 {
+						panic("boo")
+					}
+				}
+				s := &counting{period: time.Duration(1+x.below(300)) * time.Microsecond}
+				j, err := r.OnSchedule(s, f, JobOptions{
+					Missed: Missed(x.below(3)), Jitter: time.Duration(x.below(2)) * milli, OnEnd: func(*Job, error) { told.Add(1) },
+				})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				at, err := r.At(r.wallNow().Add(time.Duration(x.below(3))*milli), func() {}, JobOptions{})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for range x.below(2000) {
+					runtime.Gosched()
+				}
+				if !j.Stop() {
+					t.Errorf("the job had ended: %v", j.Err())
+				}
+				at.Stop()
+				if told.Load() != 0 {
+					t.Error("told")
+				}
+			}
+		})
+	}
+	done.Wait()
+	close(stop)
+	setter.Wait()
+	require.Zero(t, r.Len())
+}
+
+// counting is a schedule that is not safe for concurrent use, as documented.
+type counting struct {
+	period time.Duration
+	calls  int
+}
+
+func (s *counting) Next(t time.Time) time.Time {
+	s.calls++
+	return t.Add(s.period)
+}
+
+// OnEnd is called once, whoever ends the job: its own run, the check, Close.
+func TestOnEndOnce(t *testing.T) {
+	for seed := range uint64(200) {
+		bubble(t, func(t *testing.T) {
+			x := newDraws(seed)
+			r := newRig(t, Options{Workers: 4})
+			var told atomic.Int32
+			ends := r.born.Add(time.Duration(1+x.below(3)) * time.Second)
+			j := r.on(by(func(at time.Time) time.Time {
+				if at.Before(ends) {
+					return at.Add(time.Second)
+				}
+				return time.Time{}
+			}), r.note, JobOptions{OnEnd: func(j *Job, err error) {
+				require.Equal(t, err, j.Err())
+				told.Add(1)
+			}})
+			stopped := int32(0)
+			for range 3 {
+				r.passTo(r.since().Truncate(time.Second) + time.Second)
+				switch x.below(4) {
+				case 0:
+					go func() { _, _ = r.Close(policies[x.below(3)]) }()
+				case 1:
+					if j.Stop() {
+						stopped = 1
+					}
+				case 2:
+					r.setWall(time.Duration(x.below(5)-2) * time.Minute)
+					go r.clock.stepped()
+				}
+			}
+			r.pass(10 * time.Minute)
+			synctest.Wait()
+			if j.Stop() {
+				stopped++
+			}
+			require.Equal(t, int32(1), told.Load()+stopped, "seed %d", seed)
+		})
+	}
+}

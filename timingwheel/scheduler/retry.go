@@ -1,0 +1,76 @@
+package scheduler
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// Retry calls f after delay, and as long as it returns an error again and again,
+// each time after a backoff that is counted from the end of the attempt: see
+// [RetryOptions]. It ends when f returns nil, and else with the last attempt of
+// RetryOptions.MaxAttempts, with Job.Stop, or with a shutdown, by RunNow and
+// Await after one attempt more. How it ended [Job.Err] says, and
+// RetryOptions.OnEnd is told.
+//
+// Attempts are made on workers and never overlap. An attempt that panics has
+// failed with ErrPanicked. Zero or a negative delay is due at once. The job holds
+// one place from the start to the end, so that a scheduler that is full does not
+// end it. The errors are ErrClosed, ErrFull, and one that names a nil f or an
+// option out of range.
+func (s *Scheduler) Retry(delay time.Duration, f func() error, o RetryOptions) (*Job, error) {
+	if f == nil {
+		return nil, errNilFunc
+	}
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	r := &retry{f: f, options: o, delay: delay, backoff: o.Base}
+	return s.start(&Job{planner: r, f: r.attempt, onEnd: o.OnEnd})
+}
+
+// retry is the planner of Retry.
+type retry struct {
+	f       func() error
+	options RetryOptions
+	delay   time.Duration // until the first attempt
+
+	// Runs of a job never overlap, nor does planning with them; and the job's
+	// lock is taken in between.
+	attempts int
+	backoff  time.Duration // after the next failure
+	err      error         // of the last attempt
+}
+
+func (r *retry) attempt() {
+	r.attempts++
+	r.err = ErrPanicked // unless it returns
+	r.err = r.f()
+}
+
+func (r *retry) first(now time.Time) (time.Time, error) { return now.Add(max(r.delay, 0)), nil }
+
+func (r *retry) after(_, _, now time.Time, _ time.Duration) (time.Time, error) {
+	if r.err == nil {
+		return now, errNoRun
+	}
+	if r.attempts == r.options.MaxAttempts {
+		return now, fmt.Errorf("%w after %d attempts: %w", ErrGaveUp, r.attempts, r.err)
+	}
+	return now.Add(r.wait()), nil
+}
+
+// wait returns how long to wait after a failure, and raises the backoff.
+func (r *retry) wait() time.Duration {
+	wait := r.backoff
+	if next := float64(wait) * r.options.Factor; next < float64(r.options.Max) {
+		r.backoff = time.Duration(next)
+	} else {
+		r.backoff = r.options.Max
+	}
+	if !r.options.FixedBackoff {
+		wait = time.Duration(rand.Uint64N(uint64(wait) + 1))
+	}
+	return wait
+}

@@ -1,0 +1,216 @@
+package scheduler
+
+import (
+	"errors"
+	"math"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/seed-782fa212/limbo/timingwheel"
+	"github.com/stretchr/testify/require"
+)
+
+var errTry = errors.New("try again")
+
+// failing is a function for Retry that fails so many times.
+func (r *rig) failing(n int) func() error {
+	return func() error {
+		r.note()
+		if n--; n >= 0 {
+			return errTry
+		}
+		return nil
+	}
+}
+
+// The waits of a fixed backoff, from the end of each attempt.
+func TestRetryBackoff(t *testing.T) {
+	const second = time.Second
+	for _, c := range []struct {
+		o    RetryOptions
+		want durations
+	}{
+		{RetryOptions{}, durations{1000 * milli, 1100 * milli, 1300 * milli, 1700 * milli, 2500 * milli}},
+		{RetryOptions{Base: second}, durations{second, 2 * second, 4 * second, 8 * second, 16 * second}},
+		{RetryOptions{Base: second, Factor: 1}, durations{second, 2 * second, 3 * second, 4 * second, 5 * second}},
+		{RetryOptions{Base: second, Factor: 1.5}, durations{second, 2 * second, 3500 * milli, 5750 * milli, 9125 * milli}},
+		{RetryOptions{Base: second, Max: 3 * second}, durations{second, 2 * second, 4 * second, 7 * second, 10 * second}},
+		{RetryOptions{Base: 40 * second}, durations{second, 41 * second, 101 * second, 161 * second, 221 * second}},
+		{RetryOptions{Base: 100 * second}, durations{second, 101 * second, 201 * second, 301 * second, 401 * second}},
+		{RetryOptions{Base: second, Factor: 1e300, Max: 2 * second}, durations{second, 2 * second, 4 * second, 6 * second, 8 * second}},
+	} {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, Options{})
+			var e ends
+			c.o.FixedBackoff, c.o.OnEnd = true, e.note
+			j := r.job(r.Retry(second, r.failing(4), c.o))
+			require.Equal(t, r.born.Add(second), j.Next())
+			require.Equal(t, 1, r.Len())
+			// On the wheel, which rounds up to the millisecond.
+			require.Equal(t, c.want, r.pass(time.Hour), "%+v", c.o)
+			require.NoError(t, j.Err())
+			require.Equal(t, []error{nil}, e.noted())
+			require.Zero(t, j.Next())
+			require.Zero(t, r.Len())
+			require.False(t, j.Stop())
+		})
+	}
+	// An attempt that takes long shifts what follows.
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, Options{})
+		fail := r.failing(2)
+		r.job(r.Retry(-1, func() error { defer time.Sleep(time.Minute); return fail() }, RetryOptions{Base: time.Second, FixedBackoff: true}))
+		require.Equal(t, durations{0, 61 * time.Second, 123 * time.Second}, r.pass(time.Hour))
+	})
+}
+
+// Full jitter: each wait is anything from zero to the backoff, and near both.
+func TestRetryFullJitter(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, Options{})
+		j := r.job(r.Retry(0, func() error { r.note(); return errTry }, RetryOptions{Base: time.Second, Factor: 1}))
+		runs := r.pass(time.Hour)
+		require.True(t, j.Stop())
+		low, high := 0, 0
+		for i := range len(runs) - 1 {
+			wait := runs[i+1] - runs[i]
+			require.LessOrEqual(t, wait, time.Second)
+			if wait < 300*milli {
+				low++
+			}
+			if wait > 700*milli {
+				high++
+			}
+		}
+		require.Greater(t, low, 1000)
+		require.Greater(t, high, 1000)
+	})
+}
+
+// The longest backoff of all neither wraps nor ends.
+func TestRetryLongestBackoff(t *testing.T) {
+	for _, fixed := range []bool{true, false} {
+		r := retry{options: RetryOptions{Factor: 3, Max: math.MaxInt64, FixedBackoff: fixed}, backoff: 1}
+		for range 100 {
+			require.GreaterOrEqual(t, r.wait(), time.Duration(0))
+		}
+		require.Equal(t, time.Duration(math.MaxInt64), r.backoff)
+	}
+}
+
+func TestRetryGivesUp(t *testing.T) {
+	for _, attempts := range []int{1, 3} {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, Options{})
+			var e ends
+			j := r.job(r.Retry(0, r.failing(99), RetryOptions{MaxAttempts: attempts, OnEnd: e.note}))
+			require.Len(t, r.pass(time.Hour), attempts)
+			require.ErrorIs(t, j.Err(), ErrGaveUp)
+			require.ErrorIs(t, j.Err(), errTry)
+			require.Equal(t, []error{j.Err()}, e.noted())
+			require.Zero(t, r.Len())
+			require.Equal(t, uint64(1), r.Stats().Ended)
+
+			j = r.job(r.Retry(0, r.failing(attempts-1), RetryOptions{MaxAttempts: attempts, OnEnd: e.note}))
+			require.Len(t, r.pass(time.Hour), attempts)
+			require.NoError(t, j.Err())
+			require.Equal(t, []error{nil}, e.noted())
+		})
+	}
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, Options{})
+		j := r.job(r.Retry(0, r.failing(99), RetryOptions{MaxAttempts: 3}))
+		r.pass(time.Hour)
+		require.EqualError(t, j.Err(), "scheduler: gave up after 3 attempts: try again")
+	})
+}
+
+// An attempt that panics, or ends its goroutine, has failed.
+func TestRetryPanics(t *testing.T) {
+	for _, crash := range []func(){func() { panic("boo") }, runtime.Goexit} {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, Options{OnPanic: func(timingwheel.Panic) {}})
+			n := 0
+			j := r.job(r.Retry(0, func() error {
+				r.note()
+				if n++; n == 2 {
+					crash()
+				}
+				if n < 4 {
+					return errTry
+				}
+				return nil
+			}, RetryOptions{}))
+			require.Len(t, r.pass(time.Hour), 4)
+			require.NoError(t, j.Err())
+
+			j = r.job(r.Retry(0, func() error { crash(); return nil }, RetryOptions{MaxAttempts: 2}))
+			r.pass(time.Hour)
+			require.ErrorIs(t, j.Err(), ErrGaveUp)
+			require.ErrorIs(t, j.Err(), ErrPanicked)
+		})
+	}
+}
+
+// Stopped between two attempts, and from within one.
+func TestRetryStop(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, Options{MaxPending: 1})
+		j := r.job(r.Retry(0, r.failing(99), RetryOptions{Base: time.Minute, FixedBackoff: true}))
+		require.Len(t, r.pass(time.Second), 1)
+		_, err := r.AfterFunc(0, r.note)
+		require.ErrorIs(t, err, ErrFull, "it keeps its place between attempts")
+		require.Equal(t, r.born.Add(time.Minute), j.Next())
+		require.True(t, j.Stop())
+		require.NoError(t, j.Err())
+		require.Empty(t, r.pass(time.Hour))
+	})
+}
+
+// By each policy: what a Retry does that waits for its second attempt, and one
+// that is being made.
+func TestRetryShutdown(t *testing.T) {
+	for _, policy := range policies {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, Options{})
+			var e ends
+			attempts := 0
+			j := r.job(r.Retry(0, func() error { attempts++; return errTry }, RetryOptions{Base: time.Minute, FixedBackoff: true, OnEnd: e.note}))
+			r.pass(time.Second)
+			back, err := r.Shutdown(t.Context(), policy)
+			require.NoError(t, err)
+			require.ErrorIs(t, j.Err(), ErrClosed)
+			require.ErrorIs(t, j.Err(), errTry)
+			require.Equal(t, []error{j.Err()}, e.noted())
+			if policy == timingwheel.HandBack {
+				require.Len(t, back, 1)
+				require.Equal(t, j, back[0].Job)
+				require.Equal(t, r.born.Add(time.Minute), back[0].Deadline)
+				back[0].Func()
+				require.Equal(t, 2, attempts)
+				return
+			}
+			require.Empty(t, back)
+			require.Equal(t, policy >= timingwheel.RunNow, attempts == 2)
+		})
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, Options{})
+			j := r.job(r.Retry(time.Second, func() error { time.Sleep(time.Minute); return nil }, RetryOptions{}))
+			k := r.job(r.Retry(time.Second, func() error { time.Sleep(time.Minute); return errTry }, RetryOptions{}))
+			never := r.job(r.Retry(time.Hour, func() error { return nil }, RetryOptions{}))
+			r.pass(2 * time.Second)
+			back, err := r.Shutdown(t.Context(), policy)
+			require.NoError(t, err)
+			require.Equal(t, policy == timingwheel.HandBack, len(back) == 1)
+			require.NoError(t, j.Err(), "it succeeded")
+			require.ErrorIs(t, k.Err(), ErrClosed)
+			require.ErrorIs(t, k.Err(), errTry)
+			if policy < timingwheel.RunNow {
+				require.Equal(t, ErrClosed, never.Err(), "there was no attempt")
+			} else {
+				require.NoError(t, never.Err())
+			}
+		})
+	}
+}

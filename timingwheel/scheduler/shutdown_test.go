@@ -1,0 +1,308 @@
+package scheduler
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed-782fa212/limbo/timingwheel"
+	"github.com/stretchr/testify/require"
+)
+
+// T13: each policy, with a call and a job of each kind; F10: the figures.
+func TestShutdown(t *testing.T) {
+	for _, c := range []struct {
+		policy timingwheel.Policy
+		ran    []string // and when
+		back   []string // and when
+		stats  []uint64 // Ended, Discarded, HandedBack
+	}{
+		{timingwheel.Discard, nil, nil, []uint64{0, 5, 0}},
+		{timingwheel.HandBack, nil, []string{"after 10ms", "every 20ms", "delay 30ms", "at 40ms", "schedule 1s"}, []uint64{0, 0, 5}},
+		{timingwheel.RunNow, []string{"after 1ms", "at 1ms", "delay 1ms", "every 1ms", "schedule 1ms"}, nil, []uint64{5, 0, 0}},
+		{timingwheel.Await, []string{"after 10ms", "at 40ms", "delay 30ms", "every 20ms", "schedule 1s"}, nil, []uint64{5, 0, 0}},
+	} {
+		for _, bound := range []int{0, 5} {
+			t.Run(c.policy.String(), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					r := newRig(t, Options{MaxPending: bound})
+					var mu sync.Mutex
+					var ran []string
+					last := ""
+					note := func(name string) func() {
+						return func() {
+							mu.Lock()
+							defer mu.Unlock()
+							last = name
+							ran = append(ran, name+" "+r.since().String())
+						}
+					}
+					var e ends
+					o := JobOptions{OnEnd: e.note}
+					call := r.after(10*milli, note("after"))
+					jobs := []*Job{
+						r.every(20*milli, note("every"), o),
+						r.job(r.EveryDelay(30*milli, note("delay"), o)),
+						r.job(r.At(r.wallNow().Add(40*milli), note("at"), o)),
+						r.on(each{time.Second, 0}, note("schedule"), o),
+					}
+					r.pass(milli)
+					back, err := r.Shutdown(t.Context(), c.policy)
+					require.NoError(t, err)
+					if c.policy != timingwheel.Await {
+						require.Equal(t, milli, r.since())
+					}
+					slices.Sort(ran)
+					require.Equal(t, c.ran, ran)
+					var names []string
+					for _, p := range back {
+						p.Func()
+						names = append(names, last+" "+p.Deadline.Sub(r.born).String())
+						if p.Job == nil {
+							require.Equal(t, "after", last)
+						} else {
+							require.Equal(t, p.Job, jobs[slices.Index([]string{"every", "delay", "at", "schedule"}, last)])
+						}
+					}
+					require.Equal(t, c.back, names)
+					require.False(t, call.Stop())
+					require.False(t, call.Reset(0))
+					for i, j := range jobs {
+						require.False(t, j.Stop(), i)
+						require.Zero(t, j.Next(), i)
+						if i == 2 && c.policy >= timingwheel.RunNow {
+							require.NoError(t, j.Err(), "it ran: nothing was refused")
+						} else {
+							require.ErrorIs(t, j.Err(), ErrClosed, i)
+						}
+					}
+					require.ElementsMatch(t, jobs, e.jobs)
+					require.Zero(t, r.Len())
+					st := r.verify()
+					require.Equal(t, c.stats, []uint64{st.Ended, st.Discarded, st.HandedBack})
+
+					_, err = r.AfterFunc(0, r.note)
+					require.ErrorIs(t, err, ErrClosed)
+					_, err = r.Every(milli, r.note, JobOptions{})
+					require.ErrorIs(t, err, ErrClosed)
+					_, err = r.At(time.Now(), r.note, JobOptions{})
+					require.ErrorIs(t, err, ErrClosed)
+					require.Equal(t, uint64(3), r.Stats().RefusedClosed)
+					require.Zero(t, r.clock.watchers)
+					for _, policy := range policies { // idempotent
+						back, err = r.Shutdown(t.Context(), policy)
+						require.NoError(t, err)
+						require.Empty(t, back)
+					}
+					before := len(ran)
+					r.pass(time.Hour)
+					require.Len(t, ran, before)
+				})
+			})
+		}
+	}
+}
+
+// A scheduler without a job, and one that was never used.
+func TestShutdownWithoutJobs(t *testing.T) {
+	for _, policy := range policies {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, Options{})
+			r.after(time.Second, r.note)
+			_, err := r.Shutdown(t.Context(), policy)
+			require.NoError(t, err)
+			_, err = r.Every(time.Second, r.note, JobOptions{})
+			require.ErrorIs(t, err, ErrClosed)
+			require.Nil(t, r.jobs.wheel)
+			r = newRig(t, Options{})
+			_, err = r.Shutdown(t.Context(), policy)
+			require.NoError(t, err)
+		})
+	}
+}
+
+// An unknown policy is an error, and a nil context panics; both change nothing.
+func TestShutdownBadArguments(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, Options{MaxPending: 2})
+		r.at(2*time.Hour, r.note)
+		_, err := r.Shutdown(t.Context(), 4)
+		require.EqualError(t, err, "scheduler: the policy is Policy(4), must be Discard, HandBack, RunNow or Await")
+		_, err = r.Close(4)
+		require.ErrorContains(t, err, "Policy(4)")
+		require.PanicsWithValue(t, "scheduler: the context is nil", func() {
+			_, _ = r.Shutdown(nil, timingwheel.Discard) //nolint:staticcheck // what it is about
+		})
+		r.after(time.Second, func() {})
+		require.Empty(t, r.pass(time.Minute))
+		r.setWall(time.Hour)
+		require.Equal(t, durations{time.Hour}, r.pass(2*time.Hour))
+	})
+}
+
+// Close may be called from a function, while another waits in Shutdown; and
+// with a stricter policy it ends what Await waits for.
+func TestCloseFromWithin(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, Options{})
+		r.every(milli, func() {
+			r.note()
+			_, err := r.Close(timingwheel.RunNow)
+			require.NoError(t, err)
+		}, JobOptions{})
+		r.after(time.Hour, r.note)
+		r.at(time.Hour, r.note)
+		_, err := r.Shutdown(t.Context(), timingwheel.Await)
+		require.NoError(t, err)
+		require.Equal(t, durations{milli, milli, milli}, r.noted())
+	})
+}
+
+// A shutdown whose context ends first is seen through.
+func TestShutdownContextEnds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, Options{})
+		r.after(time.Minute, r.note)
+		r.after(0, func() { time.Sleep(time.Hour) })
+		r.at(0, func() { time.Sleep(2 * time.Hour) })
+		j := r.every(time.Minute, r.note, JobOptions{})
+		r.pass(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		back, err := r.Shutdown(ctx, timingwheel.HandBack)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Len(t, back, 2)
+		require.Nil(t, back[0].Job)
+		require.Equal(t, j, back[1].Job)
+		ctx, cancel = context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		_, err = r.Shutdown(ctx, timingwheel.HandBack)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, time.Hour+2*time.Second, r.since())
+		_, err = r.Shutdown(t.Context(), timingwheel.Await)
+		require.NoError(t, err)
+		require.Equal(t, 2*time.Hour, r.since())
+	})
+}
+
+// White box: a job whose timer a worker has taken is not handed back, nor
+// discarded: it runs, and ends with that. One that was stopped after the wheel
+// gave it back is not handed back either.
+func TestShutdownInBetween(t *testing.T) {
+	for _, policy := range policies[:2] {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, Options{})
+			var e ends
+			j := r.every(time.Hour, r.note, JobOptions{OnEnd: e.note})
+			require.True(t, j.wheel.Stop(j.timer)) // as a worker does
+			back, err := r.Shutdown(t.Context(), policy)
+			require.NoError(t, err)
+			require.Empty(t, back)
+			require.Equal(t, 1, r.Len())
+			j.run()
+			require.Len(t, r.noted(), 1)
+			require.Equal(t, []error{ErrClosed}, e.noted())
+			st := r.verify()
+			require.Equal(t, []uint64{1, 0, 0}, []uint64{st.Ended, st.Discarded, st.HandedBack})
+		})
+	}
+	r := newRig(t, Options{})
+	j := r.every(time.Hour, r.note, JobOptions{})
+	require.True(t, j.Stop())
+	_, ok := j.take(endedByHandBack)
+	require.False(t, ok)
+}
+
+// By RunNow and Await the next run is the last, also by a wall clock that shows
+// less than the time of it.
+func TestWallJobsUnderShutdown(t *testing.T) {
+	for _, policy := range policies[2:] {
+		for _, back := range []time.Duration{0, 1, time.Hour} {
+			bubble(t, func(t *testing.T) {
+				r := newRig(t, Options{})
+				at := r.at(900*milli, r.note)
+				run := r.on(each{900 * milli, 0}, r.note, JobOptions{})
+				r.setWall(-back)
+				_, err := r.Shutdown(t.Context(), policy)
+				require.NoError(t, err)
+				require.Len(t, r.noted(), 2, "%v, back by %v", policy, back)
+				require.NoError(t, at.Err())
+				require.ErrorIs(t, run.Err(), ErrClosed)
+			})
+		}
+	}
+}
+
+// Jobs end under a shutdown that comes at any moment; what was accepted is
+// called, stopped or handed back, once (T3); the figures say which.
+func TestShutdownHammer(t *testing.T) {
+	rounds := 120
+	if testing.Short() {
+		rounds = 12
+	}
+	for round := range rounds {
+		policy := policies[round%4]
+		s, err := New(Options{Tick: 20 * time.Microsecond, MaxPending: round % 2 * 1000})
+		require.NoError(t, err)
+		var set atomic.Int64
+		s.clock.reading = func(now time.Time) time.Time { return now.Round(0).Add(time.Duration(set.Load())) }
+		var ended [200]atomic.Int32
+		var jobs [200]*Job
+		var calls [200]Call
+		accepted := 0
+		var done sync.WaitGroup
+		done.Go(func() { // has jobs planned anew meanwhile
+			for range 20 {
+				set.Add(int64(11 * milli))
+				s.clock.stepped()
+				runtime.Gosched()
+			}
+		})
+		done.Go(func() {
+			for i := range ended {
+				var err error
+				d, f := time.Duration(i)*10*time.Microsecond, func() { ended[i].Add(1) }
+				if i%2 == 0 {
+					jobs[i], err = s.At(s.clock.reading(time.Now()).Add(d), f, JobOptions{})
+				} else {
+					calls[i], err = s.AfterFunc(d, f)
+				}
+				if err != nil {
+					require.ErrorIs(t, err, ErrClosed)
+					break
+				}
+				accepted++
+				if i%7 == 0 && i >= 10 {
+					if jobs[i-10] != nil && jobs[i-10].Stop() || calls[i-10].Stop() {
+						ended[i-10].Add(100)
+					}
+				}
+			}
+		})
+		for range round {
+			runtime.Gosched()
+		}
+		back, err := s.Shutdown(t.Context(), policy)
+		require.NoError(t, err)
+		for _, p := range back {
+			p.Func()
+		}
+		done.Wait()
+		counts := map[int32]int{}
+		for i := range accepted {
+			counts[ended[i].Load()]++
+		}
+		st := s.Stats()
+		require.Equal(t, accepted, counts[0]+counts[1]+counts[100], "%v: %v", policy, counts)
+		require.Equal(t, uint64(counts[0]), st.Discarded, "neither called nor handed back")
+		require.Equal(t, uint64(counts[100]), st.Stopped)
+		require.Equal(t, uint64(len(back)), st.HandedBack)
+		require.Equal(t, uint64(counts[1]-len(back)), st.Ended)
+		require.Equal(t, uint64(accepted), st.Scheduled)
+		require.Zero(t, st.Pending)
+	}
+}

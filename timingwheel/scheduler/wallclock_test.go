@@ -1,0 +1,375 @@
+package scheduler
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/seed-782fa212/limbo/timingwheel"
+	"github.com/stretchr/testify/require"
+)
+
+// timers 16: what goes by the wall clock follows it when that is set, within a
+// second; by the minute it is exact, for the clock was set well before.
+func TestWallClockSet(t *testing.T) {
+	const minute, hour = time.Minute, time.Hour
+	for _, c := range []struct {
+		name   string
+		by     time.Duration // at 10 minutes
+		at     time.Duration // by the clock as it was at first
+		want   time.Duration
+		late   time.Duration // at most
+		hourly durations     // at half past
+	}{
+		{"forward", hour, 90 * minute, 30 * minute, 0, times(30*minute, 3*hour, hour)},
+		{"forward, past it", hour, 30 * minute, 10 * minute, time.Second, times(30*minute, 3*hour, hour)},
+		{"back", -hour, 30 * minute, 90 * minute, 0, times(30*minute, 3*hour, hour)},
+		{"a little forward", 5 * minute, 90 * minute, 85 * minute, 0, times(25*minute, 3*hour, hour)},
+		{"a little back", -5 * minute, 90 * minute, 95 * minute, 0, times(35*minute, 3*hour, hour)},
+		{"not", 0, 90 * minute, 90 * minute, 0, times(30*minute, 3*hour, hour)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := newRig(t, Options{})
+				j := r.at(c.at, r.note)
+				require.Equal(t, r.born.Add(c.at), j.Next())
+				require.Empty(t, r.pass(10*minute+milli))
+				r.setWall(c.by)
+				runs := r.pass(2 * hour)
+				require.Len(t, runs, 1)
+				require.GreaterOrEqual(t, runs[0], c.want)
+				require.LessOrEqual(t, runs[0], c.want+milli+c.late)
+			})
+			bubble(t, func(t *testing.T) {
+				r := newRig(t, Options{})
+				j := r.on(each{hour, 30 * minute}, r.note, JobOptions{})
+				require.Empty(t, r.pass(10*minute+milli))
+				r.setWall(c.by)
+				require.Empty(t, r.pass(2*time.Second))
+				require.Equal(t, r.born.Add(c.hourly[0]+c.by), j.Next(), "planned anew")
+				require.Equal(t, c.hourly, r.passTo(3*hour))
+			})
+		})
+	}
+}
+
+// A clock that is set, in whatever phase and to whatever time, is noticed within
+// a second.
+func TestWallClockSetIsNoticedWithinASecond(t *testing.T) {
+	for _, phase := range []time.Duration{1, milli, 500 * milli, time.Second - 1, time.Second} {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, Options{})
+			r.pass(phase)
+			r.at(10*time.Hour, r.note)
+			r.pass(time.Hour)
+			r.setWall(10 * time.Hour)
+			runs := r.pass(time.Minute)
+			require.Len(t, runs, 1)
+			require.LessOrEqual(t, runs[0], time.Hour+phase+time.Second+milli)
+			require.Equal(t, uint64(1), r.Stats().ClockSteps)
+		})
+	}
+}
+
+// The clock is set back between two checks, and the run is due before the next
+// one.
+func TestWallClockSetJustBefore(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, Options{})
+		r.at(10*time.Second+500*milli, r.note)
+		require.Empty(t, r.pass(10*time.Second+300*milli))
+		r.setWall(-time.Hour)
+		require.Equal(t, durations{time.Hour + 10*time.Second + 500*milli}, r.pass(2*time.Hour))
+	})
+	// And a worker has taken the timer when the check comes: it goes by the new
+	// plan.
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, Options{})
+		j := r.on(each{time.Hour, 0}, r.note, JobOptions{})
+		r.passTo(59 * time.Minute)
+		require.True(t, j.wheel.Stop(j.timer)) // as the worker does
+		r.setWall(-time.Hour)                  // 23:59
+		r.passTo(59*time.Minute + 2*time.Second)
+		require.Equal(t, r.born, j.Next())
+		j.run()
+		require.Equal(t, durations{time.Hour}, r.passTo(61*time.Minute))
+	})
+}
+
+// A small correction does not run a job twice, nor leave a run out.
+func TestWallClockCorrected(t *testing.T) {
+	for _, back := range []time.Duration{1, milli, 9 * milli, 11 * milli, 20 * milli, 500 * milli, time.Second - 1} {
+		for _, after := range []time.Duration{0, 1, 5 * milli, 300 * milli} {
+			bubble(t, func(t *testing.T) {
+				r := newRig(t, Options{})
+				r.on(each{time.Minute, 0}, r.note, JobOptions{})
+				require.Equal(t, durations{time.Minute}, r.pass(time.Minute))
+				time.Sleep(after)
+				r.setWall(-back)
+				require.Empty(t, r.pass(time.Minute-after-1), "back by %v, %v after a run", back, after)
+				runs := r.pass(2 * time.Second)
+				require.Len(t, runs, 1)
+				require.GreaterOrEqual(t, runs[0], 2*time.Minute+back)
+				require.LessOrEqual(t, runs[0], 2*time.Minute+back+2*milli)
+			})
+		}
+	}
+	// While it runs.
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, Options{})
+		r.on(each{time.Second, 0}, func() {
+			if r.note(); r.set.Load() == 0 {
+				r.setWall(-20 * milli)
+			}
+		}, JobOptions{})
+		require.Equal(t, durations{time.Second, 2020 * milli, 3020 * milli}, r.pass(3500*milli))
+	})
+	// Many small ones add up, and the job follows.
+	for _, by := range []time.Duration{-5 * milli, 5 * milli} {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, Options{})
+			r.at(10*time.Minute, r.note)
+			for range 300 {
+				r.pass(time.Second)
+				r.setWall(by)
+			}
+			require.Equal(t, durations{10*time.Minute - 300*by}, r.pass(10*time.Minute))
+		})
+	}
+}
+
+// Of a schedule that counts from what it is given, a small correction moves the
+// next run by as much, and not by a period.
+func TestWallClockCorrectedRelative(t *testing.T) {
+	for _, back := range []time.Duration{20 * milli, 900 * milli} {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, Options{})
+			j := r.on(by(func(t time.Time) time.Time { return t.Add(time.Minute) }), r.note, JobOptions{})
+			require.Len(t, r.pass(time.Minute), 1)
+			r.setWall(-back)
+			r.pass(2 * time.Second)
+			require.Equal(t, r.born.Add(2*time.Minute), j.Next())
+			r.setWall(back) // right again, and ahead of when the plan was made
+			r.pass(2 * time.Second)
+			require.Equal(t, r.born.Add(2*time.Minute), j.Next())
+			require.Len(t, r.passTo(10*time.Minute), 9)
+		})
+	}
+}
+
+// One that is set back by more than a moment does happen again: it is that
+// time again; also when it was set back while the job ran.
+func TestWallClockSetBackRunsAgain(t *testing.T) {
+	const minute = time.Minute
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, Options{})
+		r.on(each{time.Hour, 30 * minute}, r.note, JobOptions{})
+		require.Equal(t, durations{30 * minute}, r.pass(40*minute))
+		r.setWall(-time.Hour) // 23:40 it is; the next is 0:30 again
+		require.Equal(t, durations{90 * minute, 150 * minute}, r.pass(2*time.Hour))
+	})
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, Options{})
+		r.on(each{time.Hour, 30 * minute}, func() {
+			if r.note(); r.set.Load() == 0 {
+				r.setWall(-time.Hour)
+			}
+		}, JobOptions{})
+		require.Equal(t, durations{30 * minute, 90 * minute, 150 * minute}, r.pass(160*minute))
+	})
+}
+
+// Runs that are to be made up are not lost when the clock is set back a little.
+func TestMadeUpRunsSurviveACorrection(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, Options{Workers: 1})
+		runs := 0
+		r.on(each{10 * time.Second, 0}, func() {
+			r.note()
+			if runs++; runs == 1 {
+				time.Sleep(35 * time.Second) // until 45
+				r.at(45*time.Second, func() { time.Sleep(3 * time.Second) })
+			}
+		}, JobOptions{Missed: RunAll})
+		r.passTo(44 * time.Second)
+		require.Equal(t, 1, runs)
+		r.passTo(46 * time.Second) // the worker is busy until 48; 20, 30 and 40 are due
+		r.setWall(-30 * milli)
+		r.passTo(47 * time.Second)
+		r.passTo(49 * time.Second)
+		require.Equal(t, 4, runs)
+	})
+}
+
+// F3: the check takes no place and is in no count: with a bound of two there is
+// room for a job and a call.
+func TestCheckTakesNoPlace(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, Options{MaxPending: 2})
+		r.at(time.Hour, r.note)
+		c := r.after(time.Hour, r.note)
+		require.Equal(t, 2, r.Len())
+		_, err := r.AfterFunc(time.Hour, r.note)
+		require.ErrorIs(t, err, ErrFull)
+		before := r.Stats()
+		require.Equal(t, 2, before.Pending)
+		r.pass(10*time.Second + milli)
+		require.GreaterOrEqual(t, r.readings.Load(), int64(10), "checks")
+		after := r.Stats()
+		require.Equal(t, before.CallWheel.Expired, after.CallWheel.Expired)
+		require.Equal(t, before.JobWheel.Expired, after.JobWheel.Expired)
+		require.Equal(t, before.Scheduled, after.Scheduled)
+		require.True(t, c.Stop())
+		r.after(time.Hour, r.note)
+	})
+}
+
+// F3: the clock is checked though the scheduler is full.
+func TestCheckWhenFull(t *testing.T) {
+	for _, bound := range []int{1, 3} {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, Options{MaxPending: bound})
+			r.at(10*time.Hour, r.note)
+			for r.Len() < bound {
+				r.after(20*time.Hour, func() {})
+			}
+			require.Empty(t, r.pass(30*time.Minute))
+			r.setWall(9 * time.Hour) // 9:30
+			require.Equal(t, durations{time.Hour}, r.pass(2*time.Hour))
+		})
+	}
+}
+
+// F3, T3: a job whose timer came up too early, because the clock was set back,
+// keeps its place while it goes back to the wheel.
+func TestReplannedKeepsItsPlace(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, Options{MaxPending: 1})
+		j := r.at(5*time.Second+500*milli, r.note)
+		r.passTo(5*time.Second + 100*milli)
+		r.setWall(-time.Hour)
+		attempts := 0
+		r.onRead = func() { // a worker has the timer, and looks at the clock
+			attempts++
+			_, err := r.AfterFunc(time.Hour, func() {})
+			require.ErrorIs(t, err, ErrFull)
+			require.Equal(t, 1, r.Len())
+		}
+		r.passTo(5*time.Second + 600*milli)
+		r.onRead = nil
+		require.NotZero(t, attempts)
+		require.NoError(t, j.Err())
+		require.Equal(t, durations{time.Hour + 5*time.Second + 500*milli}, r.pass(2*time.Hour))
+	})
+}
+
+// F3, T9: the check exists only while jobs go by the wall clock.
+func TestCheckExistsOnlyForWallJobs(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, Options{})
+		readings := func(d time.Duration) int64 {
+			before := r.readings.Load()
+			r.pass(d)
+			return r.readings.Load() - before
+		}
+		require.Zero(t, readings(time.Hour))
+		j := r.at(100*time.Hour, r.note)
+		k := r.at(100*time.Hour, r.note)
+		require.Equal(t, int64(10), readings(10*time.Second))
+		require.True(t, k.Stop())
+		require.Equal(t, int64(10), readings(10*time.Second))
+		require.True(t, j.Stop())
+		require.Zero(t, r.checks())
+		require.Zero(t, readings(time.Hour))
+		r.at(0, r.note) // past
+		require.Len(t, r.pass(0), 1)
+		require.Zero(t, readings(time.Hour))
+		// It comes back, one a second, however often it was there before.
+		for range 5 {
+			j = r.at(100*time.Hour, r.note)
+			require.Equal(t, int64(10), readings(10*time.Second))
+			require.True(t, j.Stop())
+		}
+		wakeups := r.Stats().JobWheel.Wakeups
+		require.Zero(t, readings(24*time.Hour))
+		require.LessOrEqual(t, r.Stats().JobWheel.Wakeups-wakeups, uint64(1), "one that was slept for may be left")
+	})
+}
+
+// White box: a check is on its way when the last job ends and another comes.
+// There is one check a second after that, not two.
+func TestOneCheckASecond(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, Options{})
+		late := func() { // it is only now that it runs
+			r.clock.mu.Lock()
+			r.clock.active++
+			r.clock.mu.Unlock()
+			r.clock.check()
+		}
+		j := r.at(time.Hour, r.note)
+		require.True(t, j.Stop())
+		late()
+		require.Zero(t, r.checks())
+		j = r.at(time.Hour, r.note)
+		late()
+		late()
+		require.Equal(t, 1, r.checks())
+		before := r.readings.Load()
+		r.pass(10*time.Second + milli)
+		require.Equal(t, int64(10), r.readings.Load()-before)
+		require.True(t, j.Stop())
+		require.Zero(t, r.checks())
+	})
+}
+
+// Shutdown waits for the check, and for what a schedule does there (T13).
+func TestShutdownWaitsForTheCheck(t *testing.T) {
+	for _, policy := range policies {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, Options{})
+			asked := 0
+			var e ends
+			r.on(by(func(t time.Time) time.Time {
+				if asked++; asked == 2 {
+					time.Sleep(time.Minute)
+				}
+				return t.Add(time.Hour)
+			}), r.note, JobOptions{OnEnd: e.note})
+			r.passTo(time.Minute + 500*milli)
+			r.setWall(-2 * time.Minute)
+			r.passTo(time.Minute + 1500*milli) // the schedule is asked since 1:01
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			back, err := r.Shutdown(ctx, policy)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.Equal(t, policy == timingwheel.HandBack, len(back) == 1)
+			back, err = r.Shutdown(t.Context(), timingwheel.Await)
+			require.NoError(t, err)
+			require.Empty(t, back)
+			require.Zero(t, r.checks())
+			require.Equal(t, 1, len(e.noted()))
+			if policy == timingwheel.Await { // after a run at 0:59:01 by the clock, an hour after 23:59:01
+				require.Equal(t, time.Hour+time.Minute+time.Second, r.since())
+				require.Len(t, r.noted(), 1)
+			} else {
+				require.Equal(t, 2*time.Minute+time.Second, r.since())
+			}
+		})
+	}
+}
+
+// By Await, the clock is followed until the last job has run.
+func TestAwaitFollowsTheClock(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, Options{MaxPending: 1})
+		r.at(10*time.Hour, r.note)
+		_, err := r.Close(timingwheel.Await)
+		require.NoError(t, err)
+		r.pass(time.Hour)
+		r.setWall(8 * time.Hour)
+		_, err = r.Shutdown(t.Context(), timingwheel.Await)
+		require.NoError(t, err)
+		require.Equal(t, durations{2 * time.Hour}, r.noted())
+	})
+}

@@ -1,0 +1,74 @@
+package timingwheel
+
+import (
+	"math"
+	"time"
+)
+
+// tick counts whole ticks since the wheel was made: absolute time, in the
+// wheel's own unit. It is never negative.
+type tick int64
+
+// nanos is absolute monotonic time: nanoseconds since the wheel was made.
+type nanos int64
+
+const maxNanos = nanos(math.MaxInt64)
+
+// timescale converts between the two, and reads the clock. It never changes.
+type timescale struct {
+	base time.Time // what nanos and ticks count from
+	tick nanos
+}
+
+// now reads the monotonic clock. Steps of the wall clock do not show in it (T14).
+func (c *timescale) now() nanos { return nanos(time.Since(c.base)) }
+
+// after is now+delay, saturating where the sum would wrap (T8). A delay below
+// zero counts as zero.
+func after(now nanos, delay time.Duration) nanos {
+	switch {
+	case delay <= 0:
+		return now
+	case delay > time.Duration(maxNanos-now):
+		return maxNanos
+	}
+	return now + nanos(delay)
+}
+
+// until is a point in time on this scale; it may be before zero.
+func (c *timescale) until(deadline time.Time) nanos {
+	if deadline != deadline.Round(0) { //nolint:staticcheck // not Equal: it is about the monotonic reading, which Round strips
+		return nanos(deadline.Sub(c.base))
+	}
+	// Without a monotonic reading. The wall clock may have been set since base
+	// was read, so deadline.Sub(c.base) is not the time that is left.
+	t := time.Now()
+	return after(nanos(t.Sub(c.base)), deadline.Sub(t))
+}
+
+// ceil is the first tick at or after t. Rounding up keeps T1: the tick begins
+// no earlier than the deadline. Written without t+tick-1, which wraps.
+func (c *timescale) ceil(t nanos) tick {
+	d := tick(t / c.tick)
+	if nanos(d)*c.tick != t {
+		d++
+	}
+	return d
+}
+
+// floor is the tick that t falls into: the latest one that has begun.
+func (c *timescale) floor(t nanos) tick { return tick(t / c.tick) }
+
+// start is the instant at which d begins, saturating: the last tick before
+// MaxInt64 may begin after it.
+func (c *timescale) start(d tick) nanos {
+	if d > tick(maxNanos/c.tick) {
+		return maxNanos
+	}
+	return nanos(d) * c.tick
+}
+
+// instant is the start of d as a time.Time.
+func (c *timescale) instant(d tick) time.Time {
+	return c.base.Add(time.Duration(c.start(d)))
+}
