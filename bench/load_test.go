@@ -48,7 +48,7 @@ func TestDrawnArrivals(t *testing.T) {
 
 // In virtual time no machine is too slow: each request whose latency is within its
 // timeout is completed, at its trigger, and all others expire. (Purgatory 11 of
-// lessons.md: a latency completes an operation and is not a timeout.)
+// docs/lessons.md: a latency completes an operation and is not a timeout.)
 func TestLoadInVirtualTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, err := purgatory.New[string](purgatory.Options{})

@@ -13,7 +13,7 @@ import (
 )
 
 // Each test here is a bug that users of Kafka's purgatory met; the number is
-// that of lessons.md. Some of the lessons are held by a contract's test too,
+// that of docs/lessons.md. Some of the lessons are held by a contract's test too,
 // or only: 4 by TestP5PayloadIsCollected and TestP5ManyKeys, 5 by
 // TestP7OthersGoOn and TestP7ExpiryGoesOn, 7 by TestP12Shutdown.
 

@@ -142,6 +142,7 @@ func TestP12SeenThrough(t *testing.T) {
 		op.end = func(Outcome) { <-goOn }
 		park(t, p, op, time.Second, 1)
 		time.Sleep(time.Second)
+		synctest.Wait() // it expires, on a worker
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		for _, shutdown := range []func(context.Context) error{p.Shutdown, th.Shutdown, futures.Shutdown} {

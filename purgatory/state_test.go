@@ -10,7 +10,7 @@ import (
 
 // The search below plays every interleaving of a few goroutines on one
 // operation, over the real transitions of state.go. Each step of a goroutine
-// is one transition or one half of a call of user code, as in operation.go.
+// is one transition or one half of a call of user code, as in record.go.
 
 // at is where a goroutine is.
 type at uint8

@@ -13,28 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What went wrong elsewhere. Lessons that a contract's test holds already are
-// cited there; this index says where, the tests below hold the others.
-//
-//	timers 1   TestStopOnTheWayDown, TestStopDuringCascade, TestHammerExactlyOnce, TestHammerStopAgainstExpiry
-//	timers 2   TestLateAddDuringFlush
-//	timers 3   TestHammerSelfRescheduling, TestHammerLoneTimer
-//	timers 4   TestAddDuringShutdown, TestShutdownPolicies, TestShutdownAtOnce
-//	timers 5   TestStopWhileRunning, TestMaxPending, TestHammerExactlyOnce
-//	timers 6   TestOneEnd, TestStaleHandles, TestStaleThroughRegrowth
-//	timers 7   TestStoppedInItsOwnCallback (periodic timers: with Scheduler)
-//	timers 8   TestResetEarlier, TestResetMoves (Set, Move, Drain: with Keyed)
-//	timers 9   TestRescheduleDoesNotDrift re-adds its own value (keys: with Keyed)
-//	timers 10  TestRunsAtItsTick
-//	timers 11  TestMaxInt64Saturates, TestBadOptions
-//	timers 12  TestRunsAtItsTick, TestScheduleAt, TestDueAtOnceRunsOnAWorker
-//	timers 13  TestEveryLevelBoundary, TestGenerationsEnd, TestManyTicks
-//	timers 14  TestRunsAtItsTick, TestRescheduleDoesNotDrift, TestOverdueInOrder, TestOnTimeAfterAStall
-//	           (bursts of missed runs: with periodic timers)
-//	timers 15  TestSlowCallback
-//	timers 16  TestWallClockWasSet, TestClockIsMonotonic
-//	timers 17  TestValuesAreCollected, TestWheelIsCollected, TestBucketRecordsGoBack, TestHighArmRate
-//	timers 18  TestAtomicsAreAligned, and CI's GOARCH=386
+// What went wrong elsewhere: docs/lessons.md has the catalogue and names the test
+// of each. Here are those that no contract's test holds.
 
 // timers 2: a late add that finds the place of the bucket that is being
 // flushed gets a bucket of its own, a lap later; the flush does not meet it,

@@ -13,7 +13,7 @@ import (
 // Memory follows the load in both directions (T18). The first slab of a pool
 // starts small and grows. A slab that empties goes back to the allocator. A
 // handle names its node by index, so nodes cannot change places at will; but a
-// slab that has lost half of its nodes is packed: what is left of it
+// slab that has lost most of its nodes is packed: what is left of it
 // moves side by side into a smaller array, where a node is found by the rank of
 // its index (see ranks.go).
 
@@ -292,9 +292,11 @@ func (p *slabs[V]) unlink(head *uint32, num uint32) {
 	s.prev, s.next = 0, 0
 }
 
-// A slab that has lost half of its nodes is packed, and again each time that
-// half of the rest has left. So it takes at most twice what its nodes need (T18),
-// and packing costs the copy of one node for each that has left.
+// A slab of timers that has lost three quarters of its nodes is packed, one of
+// chunks or buckets that has lost half; and again each time that half of the rest
+// has left. So when nine tenths have left, at most twice is kept of what is needed
+// (T18). Each packing of many nodes pays for itself by those that have left; it
+// costs a few microseconds, most of it cache misses.
 //
 // Nothing is allocated from a packed slab. When no other has room it is
 // unpacked, as a whole, and filled before the next one is.

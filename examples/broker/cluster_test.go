@@ -231,7 +231,7 @@ func TestTooFewInSync(t *testing.T) {
 	require.Equal(t, []string{"a", "b", "d"}, values(t, requireSame(t, c, topic)))
 }
 
-// lessons.md, purgatory 10 (KAFKA-2960, 9198): a change of leaders ends what waits
+// docs/lessons.md, purgatory 10 (KAFKA-2960, 9198): a change of leaders ends what waits
 // for the old one at once.
 func TestLossOfLeadershipAnswersAtOnce(t *testing.T) {
 	t.Parallel()

@@ -224,7 +224,7 @@ func TestDeletingATopicAnswersItsFetches(t *testing.T) {
 	}
 }
 
-// lessons.md, purgatory 4: a client that hangs up leaves nothing parked.
+// docs/lessons.md, purgatory 4: a client that hangs up leaves nothing parked.
 func TestHangUpCancelsWhatWasParked(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t)

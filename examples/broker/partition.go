@@ -112,7 +112,7 @@ type appended struct {
 // append stores a batch that parseBatch has passed. It copies raw, for that is
 // the connection's buffer. With all, there must be as many in-sync replicas as
 // the topic asks for. The caller then tells those who wait, with no lock held:
-// see server.appended.
+// see server.append.
 func (p *partition) append(cfg *config, raw []byte, b *kmsg.RecordBatch, all bool) (appended, *kerr.Error) {
 	own := slices.Clone(raw) // outside the lock
 	now := time.Now()
