@@ -147,7 +147,7 @@ func TestP12SeenThrough(t *testing.T) {
 		defer cancel()
 		for _, shutdown := range []func(context.Context) error{p.Shutdown, th.Shutdown, futures.Shutdown} {
 			require.PanicsWithValue(t, "purgatory: the context is nil", func() {
-				_ = shutdown(nil) //nolint:staticcheck // that is what is tested
+				_ = shutdown(nil)
 			})
 		}
 		require.ErrorIs(t, p.Shutdown(ctx), context.DeadlineExceeded)

@@ -143,6 +143,7 @@ func TestMemoryFollowsTheLoad(t *testing.T) {
 	}
 	kept := slabNodes * int(unsafe.Sizeof(node[int]{})+unsafe.Sizeof(node[chunk]{})+unsafe.Sizeof(slab[int]{}))
 	require.LessOrEqual(t, f.Stats().Bytes, one+kept)
+	require.LessOrEqual(t, f.shards[0].lists.chunks.size, slabNodes, "the spare chunk keeps no slab of its own")
 	require.Zero(t, testing.AllocsPerRun(1000, func() {
 		h, _ := f.Schedule(1, time.Minute)
 		f.Reset(h, time.Second)

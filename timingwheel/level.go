@@ -27,12 +27,10 @@ func (v *level) put(at uint, id uint32) {
 	v.occupied[at/64] |= 1 << (at % 64)
 }
 
-// clear gives up a bucket's place, unless another has taken it already.
-func (v *level) clear(at uint, id uint32) {
-	if v.ids[at] == id {
-		v.ids[at] = 0
-		v.occupied[at/64] &^= 1 << (at % 64)
-	}
+// clear gives a bucket's place up.
+func (v *level) clear(at uint) {
+	v.ids[at] = 0
+	v.occupied[at/64] &^= 1 << (at % 64)
 }
 
 // first is the first bucket from the given span on, once around; 0 if the

@@ -108,10 +108,56 @@ func TestChunksAreMerged(t *testing.T) {
 	require.Equal(t, left, values)
 }
 
+// T18: timers are moved to the chunk before theirs if its end has room, else to
+// the one after it if its beginning has, be it just enough; never out of order.
+func TestMerge(t *testing.T) {
+	for _, c := range []struct {
+		first, second uint16 // slots in use
+		from          int    // the chunk that is merged
+		merged        bool
+	}{
+		{0b110000000, 0b111111100, 0, true},
+		{0b110000000, 0b111111110, 0, false},
+		{0b110000000, 0b111111000, 0, true},
+		{0b001111111, 0b000000011, 1, true},
+		{0b011111111, 0b000000011, 1, false},
+		{0b000000001, 0b000000111, 1, true},
+	} {
+		l := newLists[int](0)
+		id, _ := l.newBucket(bucketWaiting, 0, 0)
+		var left []int
+		for v := range 2 * chunkSlots {
+			i, n, _ := l.timers.alloc()
+			n.value = v
+			l.link(i, n, l.bucket(id), id)
+		}
+		at := []uint32{l.bucket(id).head, l.bucket(id).tail}
+		for v := range 2 * chunkSlots {
+			if []uint16{c.first, c.second}[v/chunkSlots]>>(v%chunkSlots)&1 == 1 {
+				left = append(left, v)
+				continue
+			}
+			i := uint32(v + 1)
+			n := l.timers.node(i)
+			l.unlink(n)
+			l.timers.release(i, n)
+		}
+		n := l.chunks.node(at[c.from])
+		l.merge(at[c.from], &n.value, n.place)
+		require.Equal(t, c.merged, l.bucket(id).head == l.bucket(id).tail, "%09b %09b", c.first, c.second)
+		var values []int
+		l.each(l.bucket(id), func(i uint32, n *node[int]) {
+			require.Equal(t, n, l.timers.node(i))
+			values = append(values, n.value)
+		})
+		require.Equal(t, left, values)
+	}
+}
+
 // F7, T11, T17: what a shard cannot hold is refused, counted, and harms nothing:
 // no panic leaves a lock behind.
 func TestShardIsFull(t *testing.T) {
-	f := start(t, Options{Shards: 1})
+	f := start(t, Options{Shards: 1, MaxPending: 2 * slabNodes})
 	s := f.shards[0]
 	s.lists.timers.limit = 1
 	var hs []Timer
@@ -128,6 +174,7 @@ func TestShardIsFull(t *testing.T) {
 	hs[0] = f.in(0, time.Minute)
 	f.verifyHeld()
 
+	s.lists.timers.limit = 2
 	held := s.counts.pending // as if each timer needed a chunk of its own
 	s.counts.pending = maxTimers
 	_, err := f.Schedule(1, time.Hour)

@@ -132,15 +132,14 @@ func (s *shard[V]) place(i uint32, n *node[V]) {
 	shift := l * s.bits & 63
 	expiration := d >> shift << shift
 	at := s.levels[l].at(expiration >> shift)
+	// A bucket that stands there expires at the same time. It expires after the
+	// clock, for a flush moves that on and gives the place up in one step; and two
+	// spans with one place are a whole circle apart, which is out of reach.
 	id := s.levels[l].ids[at]
 	var b *bucket
 	if id != 0 {
 		b = s.lists.bucket(id)
-	}
-	if b == nil || b.expiration != expiration {
-		// A bucket of an earlier lap may stand here still: one that is due,
-		// and that the advancer has taken from the queue or is about to. It
-		// does not need its place for that; the new bucket takes it.
+	} else {
 		id, b = s.lists.newBucket(bucketWaiting, uint8(l), expiration)
 		s.levels[l].put(at, id)
 		s.enqueue(id, b)
@@ -297,7 +296,7 @@ func (s *shard[V]) flush(r bucketRef) flushed {
 	if b == nil {
 		return flushedGone
 	}
-	s.detach(id, b)
+	s.detach(b)
 	// To the bucket's own time and not to the present, so that buckets whose
 	// flush tick has come as well by now, after a stall, are still flushed one
 	// after the other in order of their deadlines (T14).
@@ -316,9 +315,9 @@ func (s *shard[V]) flush(r bucketRef) flushed {
 }
 
 // detach gives up a bucket's place in its level.
-func (s *shard[V]) detach(id uint32, b *bucket) {
+func (s *shard[V]) detach(b *bucket) {
 	v := &s.levels[b.level]
-	v.clear(v.at(b.expiration>>(uint(b.level)*s.bits)), id)
+	v.clear(v.at(b.expiration >> (uint(b.level) * s.bits)))
 }
 
 // prune removes a waiting bucket, from the queue too, where h names it, if it is
@@ -330,7 +329,7 @@ func (s *shard[V]) prune(r bucketRef, h delayqueue.Handle) bool {
 		return false
 	}
 	s.shared.queue.Remove(h)
-	s.detach(r.bucket, b)
+	s.detach(b)
 	s.lists.freeBucket(r.bucket)
 	return true
 }

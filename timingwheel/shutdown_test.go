@@ -40,6 +40,7 @@ func (f *fixture) valuesOf(due []Due[int]) (vs []int) {
 // closed checks a wheel whose shutdown has ended.
 func (f *fixture) closed() {
 	f.t.Helper()
+	refused := f.Stats().RefusedClosed
 	for _, d := range []time.Duration{0, time.Second} {
 		h, err := f.Schedule(1, d)
 		require.ErrorIs(f.t, err, ErrClosed)
@@ -49,6 +50,7 @@ func (f *fixture) closed() {
 	}
 	verify(f.t, f.Wheel)
 	st := f.Stats()
+	require.Equal(f.t, refused+4, st.RefusedClosed, "T17")
 	require.Equal(f.t, []int{0, 0, 0, 0}, []int{st.Pending, st.Ready, st.Workers, st.Bytes})
 	require.Zero(f.t, st.Overdue)
 	require.Equal(f.t, st.Scheduled, st.Stopped+st.Expired+st.Discarded+st.HandedBack, "T3")
@@ -209,18 +211,19 @@ func TestResetUnderRunNow(t *testing.T) {
 		g := make(gate)
 		f := start(t, Options{Workers: 1}, g.wait)
 		f.occupy(1)
-		a, b := f.in(1, time.Hour), f.in(2, time.Hour)
+		a, b, c := f.in(1, time.Hour), f.in(2, time.Hour), f.in(3, time.Hour)
 		ended := make(chan struct{})
 		go func() {
 			f.end(RunNow)
 			close(ended)
 		}()
 		f.rest()
-		require.True(t, f.Reset(a, time.Hour))
+		require.True(t, f.Reset(a, 2*time.Hour))
+		require.True(t, f.Reset(c, time.Minute))
 		require.True(t, f.Stop(b))
 		close(g)
 		<-ended
-		require.Equal(t, []firing{{1, 0}}, f.fired())
+		require.Equal(t, []firing{{1, 0}, {3, 0}}, f.fired())
 		require.False(t, f.Reset(a, time.Hour))
 	})
 }
@@ -464,7 +467,7 @@ func TestShutdownNilContext(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := start(t, Options{})
 		require.PanicsWithValue(t, "timingwheel: the context is nil", func() {
-			f.Shutdown(nil, Await) //nolint:staticcheck // that is what is tested
+			f.Shutdown(nil, Await)
 		})
 		f.in(1, 0)
 		f.rest()

@@ -91,6 +91,33 @@ func TestAddDuringCascadeOfAStall(t *testing.T) {
 	})
 }
 
+// T1, T2: the clock of a shard may have moved on while Schedule, which has read
+// the time already, waited for its lock. What is due by then is ready at once, and
+// does not wait for a bucket to be flushed.
+func TestDueByTheShardsClock(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		g := make(gate)
+		f := start(t, Options{Shards: 1, Workers: 1}, g.wait)
+		defer close(g)
+		f.occupy(1)
+		f.hold()
+		f.in(1, 10*time.Millisecond)
+		now := f.shared.now()
+		time.Sleep(10 * time.Millisecond)
+		s, id := f.head()
+		require.False(t, f.flush(s, id))
+		require.Equal(t, 1, f.Stats().Ready)
+		s.mu.Lock()
+		for i, d := range []time.Duration{8, 10, 11} {
+			_, err := s.add(2+i, now, now+nanos(d*time.Millisecond))
+			require.NoError(t, err)
+		}
+		s.mu.Unlock()
+		require.Equal(t, 3, f.Stats().Ready)
+		f.letGo()
+	})
+}
+
 // duringCascade flushes a bucket and calls do, with the shard locked, after the
 // first chunk of its cascade.
 func (f *fixture) duringCascade(s *shard[int], id uint32, do func(left int)) {

@@ -37,7 +37,7 @@ func after(now nanos, delay time.Duration) nanos {
 
 // until is a point in time on this scale; it may be before zero.
 func (c *timescale) until(deadline time.Time) nanos {
-	if deadline != deadline.Round(0) { //nolint:staticcheck // not Equal: it is about the monotonic reading, which Round strips
+	if deadline != deadline.Round(0) { // not Equal: it is about the monotonic reading, which Round strips
 		return nanos(deadline.Sub(c.base))
 	}
 	// Without a monotonic reading. The wall clock may have been set since base

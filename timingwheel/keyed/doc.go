@@ -11,25 +11,26 @@
 // that nobody kept alive.
 //
 // Where a caller can keep a handle, there is no need for a key: use
-// [timingwheel.Wheel], which takes half the memory and a third of the time. A
-// table does not choose what to evict when it is full: it refuses, with
+// [timingwheel.Wheel], which takes about half the memory and less than half the
+// time. A table does not choose what to evict when it is full: it refuses, with
 // [timingwheel.ErrFull].
 //
 // # What holds
 //
-// A key is in the table from Set until one of four things happens, and each
-// value of a key ends in one way: it expires, and the expiry function is called
-// with it once; it is taken out by Remove or Drain; Set puts another in its
-// place; or a shutdown drops it or hands it back. So when Remove or Drain has
-// returned a value, the expiry function is never called with it, however close
-// its deadline was. A key expires never early, by the monotonic clock, and at
-// most one tick late (500 µs by default), plus what the machine takes to wake a
-// goroutine and to find a free worker. A key that is due and waits for a worker
-// is still in the table: it can be touched, and lives.
+// Each value that a key is given ends once, in one of four ways: the key
+// expires, and the expiry function is called with the value; Remove or Drain
+// takes the key out; Set gives the key another value; or a shutdown drops or
+// hands back the key. So when Remove or Drain has returned a value, the expiry
+// function is never called with it, however close the deadline was.
+//
+// A key never expires early, by the monotonic clock, and at most one tick late
+// (500 µs by default), plus what the machine takes to wake a goroutine and to
+// find a free worker. A key that is due and waits for a worker is still in the
+// table: Touch keeps it alive.
 //
 // When the expiry function is called, its key has left the table, and it may set
-// the key again. Another goroutine may have done so before: whoever asks the
-// table in the expiry function finds that newer entry.
+// the key again. Another goroutine may have done so already; then the key that
+// the expiry function finds in the table is the new one.
 //
 // # Durations
 //
@@ -40,10 +41,10 @@
 //
 // # Absent and closed
 //
-// Reset and Touch return [ErrAbsent] for a key that is not in the table: it has
-// expired, was removed, or never came. Once a shutdown has begun they return
+// Reset and Touch return [ErrAbsent] for a key that is not in the table, because
+// it has expired, was removed, or was never set. Once a shutdown has begun they return
 // [timingwheel.ErrClosed] instead, as Set does for a key that is not in the table:
-// then there is no point in setting it again. Keys that a shutdown with Await
+// the key cannot be set again then. Keys that a shutdown with Await
 // waits for are in the table still, and every method works on them.
 //
 // # Cost
@@ -70,7 +71,6 @@
 //
 // All of it runs as is inside a testing/synctest bubble, on virtual time.
 //
-// The table uses nothing of the wheel but its exported methods: what it does,
-// anybody could write. The package's example of a lease table is such a front
-// end, in some fifty lines.
+// The table uses nothing of the wheel but its exported methods. The package's
+// example FrontEnd shows how to write another front end, a table of leases.
 package keyed

@@ -141,23 +141,29 @@ func verify[K comparable, V any](t testing.TB, table *Table[K, V]) {
 	check := checker(t)
 	keys := 0
 	for i := range table.parts {
-		p := &table.parts[i]
-		p.mu.Lock()
-		verifyIndex(t, &p.keys)
-		keys += p.keys.count
-		timers, _ := p.keys.timers()
-		check(len(timers) == p.keys.count, "part %d: a walk gives %d of %d timers", i, len(timers), p.keys.count)
-		for _, timer := range timers {
-			e, ok := table.wheel.Value(timer)
-			check(ok, "part %d: a key without a pending timer", i)
-			hash := table.hash(e.Key)
-			check(table.part(hash) == p, "part %d: key %v belongs elsewhere", i, e.Key)
-			at := p.keys.find(e.Key, hash)
-			check(at != nil && *at == timer, "part %d: key %v is not found, or with another timer", i, e.Key)
-		}
-		p.mu.Unlock()
+		keys += verifyPart(t, table, i)
 	}
 	check(table.wheel.Len() == keys, "%d timers for %d keys", table.wheel.Len(), keys)
+}
+
+func verifyPart[K comparable, V any](t testing.TB, table *Table[K, V], i int) (keys int) {
+	t.Helper()
+	check := checker(t)
+	p := &table.parts[i]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	verifyIndex(t, &p.keys)
+	timers, _ := p.keys.timers()
+	check(len(timers) == p.keys.count, "part %d: a walk gives %d of %d timers", i, len(timers), p.keys.count)
+	for _, timer := range timers {
+		e, ok := table.wheel.Value(timer)
+		check(ok, "part %d: a key without a pending timer", i)
+		hash := table.hash(e.Key)
+		check(table.part(hash) == p, "part %d: key %v belongs elsewhere", i, e.Key)
+		at := p.keys.find(e.Key, hash)
+		check(at != nil && *at == timer, "part %d: key %v is not found, or with another timer", i, e.Key)
+	}
+	return p.keys.count
 }
 
 // checker is require.True without its cost: it is called a million times.
@@ -209,5 +215,8 @@ func verifyIndex[K comparable](t testing.TB, x *index[K]) {
 	n := len(x.segments)
 	check(count <= fill*n, "%d segments for %d keys", n, count)
 	check(n <= 1 || count >= merge*(n-1), "T18: %d segments for %d keys", n, count)
+	for _, s := range x.segments[n:cap(x.segments)] {
+		check(s.slots == nil, "T18: a segment that is merged keeps its memory")
+	}
 	check(cap(x.segments) <= max(8, 4*n), "T18: a table of %d segments for %d", cap(x.segments), n)
 }

@@ -129,7 +129,7 @@ func (x *index[K]) split() {
 func (x *index[K]) mergeLast() {
 	n := len(x.segments) - 1
 	last, to := x.segments[n], &x.segments[splitFrom(n)]
-	if size := slotsFor(to.used + last.used); size != len(to.slots) {
+	if size := slotsFor(to.used + last.used); size > len(to.slots) {
 		x.resize(to, size)
 	}
 	for at, tag := range last.tags {

@@ -175,6 +175,30 @@ func TestWalkWhileSegmentsChange(t *testing.T) {
 	}
 }
 
+// A step that begins in the middle of a segment gives the keys from there on.
+func TestWalkFromWithinASegment(t *testing.T) {
+	all := handles(t, fill)
+	x := index[int]{seed: maphash.MakeSeed()}
+	hash := func(key int) uint64 { return maphash.Comparable(x.seed, key) }
+	for key, timer := range all {
+		x.add(key, hash(key), timer)
+	}
+	require.Len(t, x.segments, 1)
+	for key := range all {
+		from := position(hash(key))
+		want := 0
+		for other := range all {
+			if position(hash(other)) >= from {
+				want++
+			}
+		}
+		timers, next := x.appendFrom(from, nil)
+		require.Len(t, timers, want)
+		require.Contains(t, timers, all[key])
+		require.Equal(t, uint64(walkEnd), next)
+	}
+}
+
 // The work of one call is bounded: an add or a remove moves the keys of a segment
 // or two, whatever the number of keys, and no memory of a size that goes with it
 // is taken but for the segments' table.

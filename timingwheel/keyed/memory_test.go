@@ -175,7 +175,7 @@ func TestValuesAreCollected(t *testing.T) {
 				ends[name](table, k)
 			}()
 			if name == "expired" {
-				<-expired
+				require.Eventually(t, func() bool { return len(expired) == 1 }, 10*time.Second, milli)
 			}
 			require.Eventually(t, func() bool {
 				runtime.GC()

@@ -256,7 +256,7 @@ func model(t *testing.T, ops []byte) {
 				}
 			}
 		case 13: // and shrink
-			for k := 100 + uint16(key); k < 100+4*uint16(arg); k++ {
+			for k := 100 + key; k < 100+4*uint16(arg); k++ {
 				_, held := o.keys[k]
 				_, ok := table.Remove(k)
 				require.Equal(t, held, ok)

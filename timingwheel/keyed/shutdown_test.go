@@ -99,7 +99,7 @@ func TestShutdownBadArguments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, timingwheel.Options{})
 		f.set("a", 1, 10*milli)
-		require.PanicsWithValue(t, "keyed: the context is nil", func() { _, _ = f.Shutdown(nil, timingwheel.Await) }) //nolint:staticcheck
+		require.PanicsWithValue(t, "keyed: the context is nil", func() { _, _ = f.Shutdown(nil, timingwheel.Await) })
 		_, err := f.Shutdown(t.Context(), 4)
 		require.EqualError(t, err, "keyed: the policy is Policy(4), must be Discard, HandBack, RunNow or Await")
 		_, err = f.Close(255)
@@ -223,6 +223,9 @@ func TestCloseHammer(t *testing.T) {
 			for i := 0; ; i++ {
 				if i == 20 {
 					close(begun)
+				}
+				if i >= 20 {
+					runtime.Gosched()
 				}
 				if err := table.Set(i, i, time.Hour); err != nil {
 					if !errors.Is(err, timingwheel.ErrClosed) {

@@ -59,12 +59,9 @@ type part[K comparable] struct {
 	_    [64]byte // keeps the next part's lock off this one's cache line
 }
 
-// maxParts bounds the parts: an empty one takes some 120 bytes.
-const maxParts = 1 << 10
-
 // New makes a table that calls expire, on one of its workers, with each key
 // whose time is up, and its value. The key has left the table by then: expire
-// may set it again. Workers are many, so expire is called concurrently.
+// may set it again. The workers call it concurrently.
 //
 // The options are the wheel's: [timingwheel.Options] has their defaults.
 // MaxPending bounds the keys; Shards, of which a table has four times as many
@@ -80,11 +77,7 @@ func New[K comparable, V any](expire func(K, V), o timingwheel.Options) (*Table[
 		return nil, fmt.Errorf("keyed: %w", err)
 	}
 	t.wheel = wheel
-	shards := o.Shards
-	if shards == 0 {
-		shards = 2 * runtime.GOMAXPROCS(0)
-	}
-	t.parts = make([]part[K], min(1<<bits.Len(uint(4*shards-1)), maxParts))
+	t.parts = make([]part[K], partsFor(o.Shards, runtime.GOMAXPROCS(0)))
 	for i := range t.parts {
 		t.parts[i].keys.seed = t.seed
 	}
@@ -253,6 +246,16 @@ func (t *Table[K, V]) expired(e Entry[K, V]) {
 	t.expire(e.Key, e.Value)
 }
 
+// partsFor is the number of parts: four for each shard of the wheel, of which
+// there are two for each processor unless the options say otherwise.
+func partsFor(shards, procs int) int {
+	if shards == 0 {
+		shards = 2 * procs
+	}
+	const most = 1 << 10 // an empty part takes some 120 bytes
+	return min(1<<bits.Len(uint(4*shards-1)), most)
+}
+
 func (t *Table[K, V]) hash(key K) uint64 { return maphash.Comparable(t.seed, key) }
 
 func (t *Table[K, V]) part(hash uint64) *part[K] {
@@ -290,7 +293,7 @@ type lockedKey[K comparable] struct {
 
 // lock locks the part of a key that is to be set.
 func (t *Table[K, V]) lock(key K) (lockedKey[K], error) {
-	if key != key { //nolint:gocritic,staticcheck // so it is with a NaN, and with what holds one
+	if key != key { //nolint:gocritic // so it is with a NaN, and with what holds one
 		return lockedKey[K]{}, fmt.Errorf("keyed: the key %v is not equal to itself", key)
 	}
 	hash := t.hash(key)

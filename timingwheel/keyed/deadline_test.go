@@ -1,0 +1,139 @@
+package keyed
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-782fa212/limbo/timingwheel"
+)
+
+// Timers 8 of lessons.md: a deadline that is pulled in, to less than a tick, or
+// pushed out.
+func TestReset(t *testing.T) {
+	for _, c := range []struct {
+		from, to, due time.Duration
+	}{
+		{8 * milli, 4 * milli, 4 * milli}, // go-zero fires at 14
+		{8 * milli, milli / 2, milli},     // go-zero fires twice
+		{8 * milli, 1, milli},
+		{8 * milli, 0, 0},
+		{8 * milli, -1, 0},
+		{8 * milli, math.MinInt64, 0},
+		{8 * milli, 8 * milli, 8 * milli},
+		{8 * milli, 9 * milli, 9 * milli},
+		{8 * milli, 11 * milli, 11 * milli},
+		{8 * milli, 300 * milli, 300 * milli},
+		{milli, 8 * milli, 8 * milli},
+		{300 * milli, 2 * milli, 2 * milli},
+		{math.MaxInt64, 2 * milli, 2 * milli},
+	} {
+		t.Run(fmt.Sprintf("%v to %v", c.from, c.to), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := start(t, timingwheel.Options{})
+				f.set("k", 1, c.from)
+				require.NoError(t, f.Reset("k", c.to))
+				require.Equal(t, []expiry{{"k", 1, c.due}}, f.pass(time.Hour))
+				require.ErrorIs(t, f.Reset("k", c.to), ErrAbsent) // and arms nothing (T5)
+				require.Empty(t, f.pass(time.Hour))
+			})
+		})
+	}
+}
+
+func TestResetFromNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, timingwheel.Options{})
+		f.set("k", 1, 8*milli)
+		require.Empty(t, f.pass(3*milli))
+		require.NoError(t, f.Reset("k", 4*milli)) // ttl counts from now
+		require.Equal(t, []expiry{{"k", 1, 7 * milli}}, f.pass(time.Hour))
+	})
+}
+
+// A key that was given another deadline, and was then removed, does not expire
+// (timers 8).
+func TestResetThenRemoved(t *testing.T) {
+	for _, to := range []time.Duration{milli / 2, 4 * milli, 11 * milli, time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			f := start(t, timingwheel.Options{})
+			f.set("k", 1, 8*milli)
+			require.NoError(t, f.Reset("k", to))
+			value, ok := f.Remove("k")
+			require.True(t, ok)
+			require.Equal(t, 1, value)
+			f.lacks("k")
+			require.Empty(t, f.pass(time.Hour))
+		})
+	}
+}
+
+func TestTouch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, timingwheel.Options{})
+		f.lacks("k")
+		require.Zero(t, f.Len())
+		f.set("k", 1, 8*milli)
+		for _, sooner := range []time.Duration{math.MinInt64, -1, 0, 1, 4 * milli, 8 * milli} {
+			require.NoError(t, f.Touch("k", sooner)) // never pulls a deadline in
+		}
+		require.Empty(t, f.pass(7*milli))
+		require.NoError(t, f.Touch("k", 20*milli))
+		require.Empty(t, f.pass(20*milli-1))
+		f.holds("k", 1)
+		require.Equal(t, []expiry{{"k", 1, 27 * milli}}, f.pass(1))
+		f.lacks("k")
+		require.Empty(t, f.pass(time.Hour))
+
+		f.set("k", 2, milli)
+		require.NoError(t, f.Touch("k", math.MaxInt64)) // saturates (T8)
+		require.Empty(t, f.pass(10000*time.Hour))
+		_, ok := f.Remove("k")
+		require.True(t, ok)
+	})
+}
+
+// A key that is touched is moved when its old deadline comes up, once, however
+// often it was touched.
+func TestTouchMovesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, timingwheel.Options{WheelSize: 256, Shards: 1})
+		f.set("k", 1, 100*milli)
+		f.pass(0)
+		before := f.Stats()
+		for range 999 {
+			time.Sleep(99 * time.Microsecond)
+			require.NoError(t, f.Touch("k", 100*milli))
+		}
+		require.Equal(t, before, f.Stats())
+		require.Equal(t, []expiry{{"k", 1, 199 * milli}}, f.pass(time.Hour)) // 98.901 ms + 100 ms, the tick after
+		require.Equal(t, before.Cascaded+1, f.Stats().Cascaded)
+	})
+}
+
+// T17.
+func TestDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, timingwheel.Options{})
+		due := func(d time.Duration) {
+			t.Helper()
+			deadline, ok := f.Deadline("k")
+			require.True(t, ok)
+			require.Equal(t, d, deadline.Sub(f.born))
+		}
+		f.set("k", 1, 5*milli/2)
+		due(3 * milli)
+		require.NoError(t, f.Touch("k", 10*milli))
+		due(10 * milli)
+		require.NoError(t, f.Reset("k", 4*milli))
+		due(4 * milli)
+		f.pass(milli)
+		require.NoError(t, f.SetAt("k", 2, f.born.Add(20*milli)))
+		due(20 * milli)
+		require.Equal(t, []expiry{{"k", 2, 20 * milli}}, f.pass(time.Hour))
+	})
+}
