@@ -118,6 +118,23 @@ func TestDueByTheShardsClock(t *testing.T) {
 	})
 }
 
+// T7: a timer whose bucket is due and not flushed yet is ready at once when it is
+// reset to be.
+func TestResetToNowDuringStall(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		g := make(gate)
+		f := start(t, Options{Shards: 1, Workers: 1}, g.wait)
+		defer close(g)
+		f.occupy(1)
+		f.hold()
+		h := f.in(1, 10*time.Millisecond)
+		time.Sleep(20 * time.Millisecond)
+		require.True(t, f.Reset(h, 0))
+		require.Equal(t, 1, f.Stats().Ready)
+		f.letGo()
+	})
+}
+
 // duringCascade flushes a bucket and calls do, with the shard locked, after the
 // first chunk of its cascade.
 func (f *fixture) duringCascade(s *shard[int], id uint32, do func(left int)) {
