@@ -163,3 +163,29 @@ func TestCascadeLetsTheLockGo(t *testing.T) {
 		require.Len(t, f.fired(), n)
 	})
 }
+
+// T9: a bucket emptied by Stop is passed over though its places are not cleared
+// yet; and nothing in it is overdue.
+func TestEmptiedBucketOfAnotherShard(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := start(t, Options{Shards: 2})
+		f.on(0, 1, 10*time.Millisecond)
+		emptied := f.on(1, 2, 20*time.Millisecond)
+		f.on(1, 3, time.Hour)
+		f.rest()
+		require.True(t, f.Stop(emptied))
+		require.Equal(t, 1, f.shards[1].lists.unlinkedLen)
+		f.pass(30 * time.Millisecond)
+		require.Zero(t, f.Stats().EmptyWakeups)
+		require.Equal(t, []int{1}, f.values())
+
+		f.hold()
+		emptied = f.on(1, 4, 10*time.Millisecond)
+		f.on(1, 5, time.Hour)
+		require.True(t, f.Stop(emptied))
+		require.Equal(t, 1, f.shards[1].lists.unlinkedLen)
+		time.Sleep(20 * time.Millisecond)
+		require.Zero(t, f.Stats().Overdue)
+		f.letGo()
+	})
+}

@@ -321,3 +321,16 @@ func (f *fixture) rest2() {
 	synctest.Wait()
 	require.Equal(f.t, 2, f.Len())
 }
+
+// T6: a handle of another wheel, with more shards, is no timer here.
+func TestHandleOfAnotherWheel(t *testing.T) {
+	f, other := start(t, Options{Shards: 1}), start(t, Options{Shards: 4})
+	f.in(1, time.Hour)
+	for shard := range 4 {
+		h := other.on(shard, 1, time.Hour)
+		if shard > 0 {
+			require.False(t, f.Stop(h) || f.Reset(h, 0))
+		}
+	}
+	require.Equal(t, 1, f.Len())
+}

@@ -234,6 +234,7 @@ func checkBound(t *testing.T, seed uint64) {
 			require.Equal(t, len(calls)+len(jobs), r.Len(), "seed %d", seed)
 			st := r.verify()
 			require.Equal(t, len(jobs), st.Jobs)
+			require.LessOrEqual(t, st.JobWheel.Pending, len(jobs), "a job that has ended is on the wheel")
 			require.Equal(t, []uint64{ended, stopped, full, 0}, []uint64{st.Ended, st.Stopped, st.RefusedFull, st.RefusedClosed}, "seed %d", seed)
 		}
 		policy := policies[x.below(2)]

@@ -1,6 +1,6 @@
 // Package scheduler calls functions when their time has come: once after a
-// delay or at a time of day, again and again by a rate, a delay or any schedule,
-// or until they succeed.
+// delay or at a time of day, repeatedly by a rate, a delay or any schedule, or
+// until they succeed.
 //
 // # When to use it
 //
@@ -31,16 +31,16 @@
 //
 // At and OnSchedule go by the wall clock. While there are such jobs it is
 // compared with the monotonic clock once a second; if it was set, or the machine
-// was suspended, they are planned anew. No comparison is made, and nothing wakes
-// up, while there are none.
+// was suspended, the jobs follow. No comparison is made, and nothing wakes up,
+// while there are none.
 //
 // # A run that comes late, and runs that are missed
 //
-// A job is planned from run to run: the schedule is asked for the time after the
-// planned time of the last run, not after the time at which that was made. So
-// neither lateness nor jitter shifts a schedule. What has passed by then was
-// missed, and [Missed] says what becomes of it. Of a job every 10 s, whose run
-// of 10 takes until 45:
+// A job is planned from run to run: the next time is the schedule's first after
+// the planned time of the last run, not after the time at which that was made.
+// So neither lateness nor jitter shifts a schedule. A time that has passed by
+// then was missed, and [Missed] says what becomes of it. Of a job every 10 s,
+// whose run of 10 takes until 45:
 //
 //	Skip      10                50  60
 //	Coalesce  10            45  50  60
@@ -54,8 +54,8 @@
 // # The bound
 //
 // [Options.MaxPending] bounds calls and jobs together, exactly. A call gives its
-// place back just before its function is called, so one that schedules itself
-// anew at the bound succeeds. A job has its place from its start to its end: it
+// place back just before its function is called, so that the function can make
+// another at the bound. A job has its place from its start to its end: it
 // is refused at once or never, and does not end because the scheduler is full
 // when a run is over.
 //

@@ -37,12 +37,13 @@ type Job struct {
 
 	state jobState
 	// planning is set while a goroutine works out the next run, for which it may
-	// have to ask the schedule. Another that wants a plan leaves its wish, and
-	// the first one sees to it: so a schedule is asked by one goroutine at a time,
-	// and none waits for another.
+	// have to call the schedule, without the lock. Another goroutine that comes
+	// with a reason to plan leaves the reason in pending, and the first one deals
+	// with it when the schedule has returned. So a schedule is called by one
+	// goroutine at a time, and none waits for another.
 	planning   bool
-	wishes     wishes
-	unreported bool // onEnd is to be called yet
+	pending    reasons
+	unreported bool // onEnd has not been called yet
 
 	timer     timingwheel.Timer // of the next run, while waiting
 	due       time.Time         // the planned time of the next run, or of the one in progress
@@ -66,12 +67,12 @@ const (
 	jobRunning
 )
 
-// wishes is why a job is to be planned.
-type wishes uint8
+// reasons is why a job is to be planned: a set.
+type reasons uint8
 
 const (
-	runEnded     wishes = 1 << iota // there was a run: plan the next
-	clockStepped                    // the wall clock was set: is the plan still right?
+	runEnded     reasons = 1 << iota // the next run has no time yet
+	clockStepped                     // the time it has may be wrong
 )
 
 // start begins a job; a refusal is returned, and nothing is left of the job.
@@ -194,8 +195,9 @@ func (j *Job) begin() bool {
 }
 
 // Stop ends the job: its function is not called again. A run in progress is not
-// interrupted, nor waited for. Stop reports whether this call ended the job, so
-// it returns false for one whose schedule had come to its end. Constant time.
+// interrupted, nor waited for. Stop reports whether this call ended the job: true
+// also during a run, the last one included, and false for a job whose schedule
+// had come to its end. Constant time.
 func (j *Job) Stop() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -97,7 +97,7 @@ func TestScheduleEnds(t *testing.T) {
 	})
 }
 
-// A schedule whose next time is not after the one that it was asked for would
+// A schedule whose next time is not after the one that it was given would
 // have the job run without end.
 func TestScheduleStandsStill(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -161,7 +161,7 @@ func TestAt(t *testing.T) {
 func TestAtStripsMonotonic(t *testing.T) {
 	r := newRig(t, Options{})
 	at := time.Now().Add(time.Hour)
-	require.NotEqual(t, at, at.Round(0)) //nolint:staticcheck // about the monotonic reading
+	require.NotEqual(t, at, at.Round(0)) // about the monotonic reading
 	j := r.job(r.At(at, r.note, JobOptions{}))
 	require.Equal(t, at.Round(0), j.Next())
 	k := r.on(by(func(t time.Time) time.Time {

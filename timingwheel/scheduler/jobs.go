@@ -84,9 +84,10 @@ func (l *jobs) unlink(j *Job) {
 }
 
 // byWallClock returns the jobs that go by the wall clock.
-func (l *jobs) byWallClock() (all []*Job) {
+func (l *jobs) byWallClock() []*Job {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	all := make([]*Job, 0, l.live)
 	for j := l.first; j != nil; j = j.next {
 		if j.wall {
 			all = append(all, j)

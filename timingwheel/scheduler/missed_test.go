@@ -75,7 +75,7 @@ func TestMissedByBusyWorkers(t *testing.T) {
 // The argument of each Next is the planned time of the run before, however late
 // that was and with whatever jitter; so a schedule that counts from what it is
 // given does not shift (F6).
-func TestNextIsAskedForThePlannedTime(t *testing.T) {
+func TestNextIsGivenThePlannedTime(t *testing.T) {
 	for _, missed := range []Missed{Skip, Coalesce, RunAll} {
 		for _, jitter := range []time.Duration{0, 9 * milli} {
 			bubble(t, func(t *testing.T) {
@@ -135,6 +135,42 @@ func TestJitter(t *testing.T) {
 		require.Empty(t, r.pass(10000*time.Hour))
 		require.True(t, j.Stop())
 	})
+}
+
+// A run's time is its planned time and its jitter: it is missed when that has
+// passed, not before.
+func TestMissedByTheTimeWithJitter(t *testing.T) {
+	start := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	const second = time.Second
+	for _, c := range []struct {
+		missed                   Missed
+		began, now, jitter, want time.Duration // of the run of 10, one every 10
+	}{
+		{Skip, 10, 25, 0, 30},
+		{Skip, 10, 25, 4, 30},
+		{Skip, 10, 25, 5, 30},
+		{Skip, 10, 25, 6, 20},
+		{Skip, 18, 19, 9, 20},
+		{Coalesce, 25, 26, 0, 30},
+		{Coalesce, 25, 26, 5, 30},
+		{Coalesce, 25, 26, 6, 20},
+		{Coalesce, 10, 25, 0, 20},
+		{Coalesce, 19, 25, 0, 20},
+		{RunAll, 25, 45, 0, 20},
+		{RunAll, 10, 45, 9, 20},
+	} {
+		var given durations
+		p := &recurring{by(func(t time.Time) time.Time {
+			given = append(given, t.Sub(start)/second)
+			return each{10 * second, 0}.Next(t)
+		}), c.missed, true}
+		at := func(d time.Duration) time.Time { return start.Add(d * second) }
+		next, err := p.after(at(10), at(c.began), at(c.now), c.jitter*second)
+		require.NoError(t, err)
+		require.Equal(t, at(c.want), next, "%+v", c)
+		require.Equal(t, time.Duration(10), given[0], "the planned time")
+		require.Equal(t, c.want == 30, len(given) == 2, "%+v: once more only if it was missed", c)
+	}
 }
 
 // F6: with a jitter of ten periods RunAll makes every run, each at most the

@@ -43,7 +43,7 @@ type recurring struct {
 	wall     bool // its times are of the wall clock
 }
 
-func (p *recurring) first(now time.Time) (time.Time, error) { return p.ask(now) }
+func (p *recurring) first(now time.Time) (time.Time, error) { return p.next(now) }
 
 // after goes on from the planned time of the last run, whenever that was made:
 // so a schedule that counts from what it is given does not drift.
@@ -51,23 +51,23 @@ func (p *recurring) after(last, began, now time.Time, jitter time.Duration) (tim
 	if last.Sub(now) >= checkEvery {
 		last = now // the wall clock was set back during the run: it is that time again
 	}
-	due, err := p.ask(last)
+	due, err := p.next(last)
 	if err != nil {
 		return due, err
 	}
 	// What is not after this is not made up, or was made up by the last run.
 	switch at := due.Add(jitter); {
 	case p.missed == Skip && !at.After(now):
-		return p.ask(now)
+		return p.next(now)
 	case p.missed == Coalesce && !at.After(began):
-		return p.ask(began)
+		return p.next(began)
 	}
 	return due, nil
 }
 
-// afterStep returns the time of the next run after the wall clock was set, and
-// whether it may be another than planned.
-func (p *recurring) afterStep(last, plannedAt, at, now time.Time) (from time.Time, ask bool) {
+// afterStep reports whether the time of the next run may have changed, now that
+// the wall clock was set. It is then the schedule's next after from.
+func (p *recurring) afterStep(last, plannedAt, at, now time.Time) (from time.Time, changed bool) {
 	switch {
 	case !at.After(now): // its time has passed
 		return now, p.missed == Skip && now.Sub(at) >= checkEvery
@@ -83,8 +83,8 @@ func (p *recurring) afterStep(last, plannedAt, at, now time.Time) (from time.Tim
 	return now, false
 }
 
-// ask asks the schedule for the first time after t.
-func (p *recurring) ask(t time.Time) (time.Time, error) {
+// next returns the schedule's first time after t.
+func (p *recurring) next(t time.Time) (time.Time, error) {
 	next := p.schedule.Next(t)
 	switch {
 	case next.IsZero():
@@ -98,11 +98,11 @@ func (p *recurring) ask(t time.Time) (time.Time, error) {
 	return next, nil
 }
 
-// plan works out the next run, for what is wished now and while it does. If
-// another goroutine is at it already, that one does.
-func (j *Job) plan(why wishes) {
+// plan works out the next run, for the reason given and those that come while it
+// does. If another goroutine is planning, that one deals with the reason.
+func (j *Job) plan(why reasons) {
 	j.mu.Lock()
-	j.wishes |= why
+	j.pending |= why
 	if j.planning {
 		j.mu.Unlock()
 		return
@@ -119,22 +119,22 @@ func (j *Job) plan(why wishes) {
 		j.planning = false
 		j.unlockAndReport()
 	}()
-	for j.wishes != 0 && j.state != jobEnded {
-		why, j.wishes = j.wishes, 0
+	for j.pending != 0 && j.state != jobEnded {
+		why, j.pending = j.pending, 0
 		if why&runEnded != 0 {
-			j.planNextLocked() // by the clock as it is now: both wishes are met
+			j.planNextLocked() // by the clock as it is now, so for both reasons
 		} else {
-			j.planAnewLocked()
+			j.replanLocked()
 		}
 	}
 	returned = true
 }
 
-// planNextLocked plans the run after the one that has ended. It lets go of the
-// lock while it asks.
+// planNextLocked plans the run after the one that has ended. It unlocks while the
+// planner is called.
 func (j *Job) planNextLocked() {
 	last, began, now, jitter := j.last, j.began, j.now(), j.drawJitter()
-	due, err := j.askLocked(func() (time.Time, error) { return j.planner.after(last, began, now, jitter) })
+	due, err := j.unlocked(func() (time.Time, error) { return j.planner.after(last, began, now, jitter) })
 	if j.state == jobEnded { // stopped from within f, or meanwhile
 		return
 	}
@@ -150,19 +150,19 @@ func (j *Job) planNextLocked() {
 	}
 }
 
-// planAnewLocked works the time of the next run out anew, after the wall clock
-// was set. It lets go of the lock while it asks.
+// replanLocked corrects the time of the next run after the wall clock was set. It
+// unlocks while the schedule is called.
 //
 // The timer is moved, never taken out and replaced: a shutdown meanwhile finds
 // it. If a worker has taken it by now, that one goes by the new time: see begin.
-func (j *Job) planAnewLocked() {
+func (j *Job) replanLocked() {
 	if j.state != jobWaiting {
 		return // it will be planned by the clock as it is then
 	}
 	if p, ok := j.planner.(*recurring); ok {
 		now := j.now()
-		if from, ask := p.afterStep(j.last, j.plannedAt, j.at, now); ask {
-			due, err := j.askLocked(func() (time.Time, error) { return p.ask(from) })
+		if from, changed := p.afterStep(j.last, j.plannedAt, j.at, now); changed {
+			due, err := j.unlocked(func() (time.Time, error) { return p.next(from) })
 			switch {
 			case j.state != jobWaiting: // ended, or running: see above
 				return
@@ -179,8 +179,8 @@ func (j *Job) planAnewLocked() {
 	j.wheel.Reset(j.timer, j.at.Sub(j.now()))
 }
 
-// askLocked calls f without the lock.
-func (j *Job) askLocked(f func() (time.Time, error)) (due time.Time, err error) {
+// unlocked calls f without the lock, which the caller holds.
+func (j *Job) unlocked(f func() (time.Time, error)) (due time.Time, err error) {
 	j.mu.Unlock()
 	err = ErrPanicked
 	j.scheduler.protect(func() { due, err = f() })
@@ -188,8 +188,8 @@ func (j *Job) askLocked(f func() (time.Time, error)) (due time.Time, err error) 
 	return due, err
 }
 
-// planAll plans jobs anew. If a schedule ends the goroutine, the others have
-// their turn all the same.
+// planAll corrects the plans of jobs. If a schedule ends the goroutine, the other
+// jobs are planned all the same.
 func planAll(jobs []*Job) {
 	next := 0
 	defer func() {

@@ -31,16 +31,16 @@ func (s *slowly) Next(t time.Time) time.Time {
 	return t.Add(time.Minute)
 }
 
-// A schedule that is asked on behalf of the check keeps neither the job nor a
+// A schedule that is called for the check keeps neither the job nor a
 // worker waiting: the run is made at its time, and the next is planned when the
 // schedule has answered.
-func TestRunsWhileScheduleIsAsked(t *testing.T) {
+func TestRunsWhileScheduleIsCalled(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, Options{Workers: 1})
 		s := &slowly{t: t, slow: map[int]time.Duration{2: 10 * time.Minute}}
 		j := r.on(s, r.note, JobOptions{})
 		r.pass(30*time.Second + 500*milli)
-		r.setWall(-40 * time.Second) // before the plan was made; the schedule is asked from 31 s on
+		r.setWall(-40 * time.Second) // before the plan was made; Next is called from 31 s on
 		other := r.every(time.Second, func() {}, JobOptions{})
 		r.passTo(40 * time.Second)
 		require.Equal(t, 2, s.calls)
@@ -56,9 +56,58 @@ func TestRunsWhileScheduleIsAsked(t *testing.T) {
 	})
 }
 
-// The clock is set while the schedule is asked for the next run: the job is
+// What the schedule answers to the check, after a run has begun meanwhile, does
+// not count: the schedule is called once more when the run has ended.
+func TestRunBeginsWhileScheduleIsCalled(t *testing.T) {
+	for _, answer := range []time.Duration{0, 5 * time.Second} {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, Options{})
+			calls := 0
+			j := r.on(by(func(t time.Time) time.Time {
+				if calls++; calls == 2 {
+					time.Sleep(2 * time.Minute)
+					if answer == 0 {
+						return time.Time{}
+					}
+					return t.Add(answer)
+				}
+				return t.Add(time.Minute)
+			}), func() { r.note(); time.Sleep(5 * time.Minute) }, JobOptions{})
+			r.pass(500 * milli)
+			r.setWall(-2 * time.Second) // noticed at 1 s
+			r.passTo(time.Minute + 2*time.Second)
+			require.Zero(t, j.Next(), "it runs")
+			require.Len(t, r.passTo(4*time.Minute), 0)
+			require.Equal(t, 2, calls)
+			require.Equal(t, 1, r.Len())
+			r.passTo(6*time.Minute + 3*time.Second)
+			require.Equal(t, 4, calls, "after 1 min, and from 6 min on")
+			require.NoError(t, j.Err())
+			require.True(t, j.Next().After(r.wallNow()))
+		})
+	}
+}
+
+// The clock is set while the job runs: the schedule is called for that when the
+// run has ended, and not before.
+func TestClockIsSetWhileItRuns(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, Options{})
+		s := &slowly{t: t}
+		r.on(s, func() { time.Sleep(10 * time.Second) }, JobOptions{})
+		r.passTo(time.Minute + 2500*milli)
+		r.setWall(-time.Hour)
+		r.passTo(time.Minute + 9*time.Second)
+		require.Equal(t, uint64(1), r.Stats().ClockSteps)
+		require.Equal(t, 1, s.calls)
+		r.passTo(time.Minute + 10*time.Second)
+		require.Equal(t, 2, s.calls)
+	})
+}
+
+// The clock is set while the schedule is called for the next run: the job is
 // planned by the clock as it is after that.
-func TestClockIsSetWhileScheduleIsAsked(t *testing.T) {
+func TestClockIsSetWhileScheduleIsCalled(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, Options{})
 		// The first Next, in OnSchedule.
@@ -86,9 +135,9 @@ func TestClockIsSetWhileScheduleIsAsked(t *testing.T) {
 	})
 }
 
-// Stopped, or shut down, while the schedule is asked by the check: nothing comes
+// Stopped, or shut down, while the check calls the schedule: nothing comes
 // of the answer.
-func TestEndsWhileScheduleIsAsked(t *testing.T) {
+func TestEndsWhileScheduleIsCalled(t *testing.T) {
 	for i, end := range []func(r *rig, j *Job){
 		func(r *rig, j *Job) { require.True(r.t, j.Stop()) },
 		func(r *rig, j *Job) {
@@ -126,7 +175,7 @@ func TestEndsWhileScheduleIsAsked(t *testing.T) {
 	}
 }
 
-// A schedule that ends while it is asked anew, or does something wrong.
+// A schedule that ends when the clock was set, or does something wrong.
 func TestScheduleEndsWhenPlannedAnew(t *testing.T) {
 	for i, next := range []func(t time.Time) time.Time{
 		func(time.Time) time.Time { return time.Time{} },
@@ -157,16 +206,16 @@ func TestScheduleEndsWhenPlannedAnew(t *testing.T) {
 	}
 }
 
-// T12: a schedule may use its job and the scheduler, whoever asks it.
+// T12: a schedule may use its job and the scheduler, whoever calls it.
 func TestScheduleUsesItsJob(t *testing.T) {
 	for _, step := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
 			r := newRig(t, Options{})
 			var j *Job
-			asked := false
+			called := false
 			j = r.on(by(func(at time.Time) time.Time {
-				if j != nil && !asked {
-					asked = true
+				if j != nil && !called {
+					called = true
 					_, _, _, _ = j.Next(), j.Err(), r.Len(), r.Stats()
 					r.at(10*time.Second, r.note)
 					require.True(t, j.Stop())
@@ -176,11 +225,11 @@ func TestScheduleUsesItsJob(t *testing.T) {
 			if step {
 				r.setWall(-time.Minute)
 				r.pass(time.Second)
-				require.True(t, asked)
+				require.True(t, called)
 				require.Empty(t, r.pass(8*time.Second))
 			} else {
 				require.Len(t, r.pass(9*time.Second), 1)
-				require.True(t, asked)
+				require.True(t, called)
 			}
 			require.Equal(t, 1, r.Len())
 		})
@@ -233,7 +282,7 @@ func TestJobStopHammer(t *testing.T) {
 }
 
 // All at once, and the clock being set: nothing runs twice at a time, no schedule
-// is asked by two, each job can be stopped, and nothing is left.
+// is called by two, each job can be stopped, and nothing is left.
 func TestJobHammer(t *testing.T) {
 	r := newRig(t, Options{Tick: 50 * time.Microsecond, OnPanic: func(timingwheel.Panic) {}})
 	rounds := 150
@@ -284,7 +333,7 @@ func TestJobHammer(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				for range x.below(2000) {
+				for range x.below(300) {
 					runtime.Gosched()
 				}
 				if !j.Stop() {

@@ -16,8 +16,8 @@ import (
 // that of what Next returned. It is called by one goroutine at a time, with no
 // lock held, and possibly while the job's function runs; it may use the job and
 // the scheduler. A time that is not after t ends the job with an error; so does
-// a panic, which goes to [Options.OnPanic] unless it comes before OnSchedule has
-// returned, whose caller gets it then.
+// a panic, which goes to [Options.OnPanic]. A panic of the first call is the
+// caller's of OnSchedule.
 type Schedule interface {
 	Next(t time.Time) time.Time
 }
@@ -47,13 +47,14 @@ func (s *Scheduler) EveryDelay(delay time.Duration, f func(), o JobOptions) (*Jo
 }
 
 // OnSchedule calls f at the times of a schedule, by the wall clock. If that is
-// set, by more than 10 ms, the next run is planned anew within a second. When it
+// set, by more than 10 ms, the next run follows within a second. When it
 // was set ahead, past runs that were planned, or the machine was suspended, those
 // are missed, see [JobOptions.Missed]; when it was set back by a second or more,
 // the times that come again have runs again. A schedule without any run gives a
 // job that has ended.
 //
-// Errors as for [Scheduler.Every].
+// Errors as for [Scheduler.Every], and one for a schedule whose first time is
+// not after the present.
 func (s *Scheduler) OnSchedule(schedule Schedule, f func(), o JobOptions) (*Job, error) {
 	if schedule == nil {
 		return nil, errors.New("scheduler: the schedule of OnSchedule is nil")

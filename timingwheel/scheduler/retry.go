@@ -6,12 +6,11 @@ import (
 	"time"
 )
 
-// Retry calls f after delay, and as long as it returns an error again and again,
-// each time after a backoff that is counted from the end of the attempt: see
-// [RetryOptions]. It ends when f returns nil, and else with the last attempt of
-// RetryOptions.MaxAttempts, with Job.Stop, or with a shutdown, by RunNow and
-// Await after one attempt more. How it ended [Job.Err] says, and
-// RetryOptions.OnEnd is told.
+// Retry calls f after delay and, as long as f returns an error, once more after
+// a backoff that is counted from the end of the attempt: see [RetryOptions]. The
+// job ends when f returns nil, after RetryOptions.MaxAttempts attempts, by
+// Job.Stop, or by a shutdown, under RunNow and Await after one attempt more.
+// [Job.Err] returns how it ended, and RetryOptions.OnEnd is called with that.
 //
 // Attempts are made on workers and never overlap. An attempt that panics has
 // failed with ErrPanicked. Zero or a negative delay is due at once. The job holds

@@ -189,6 +189,7 @@ func TestRetryShutdown(t *testing.T) {
 				require.Equal(t, r.born.Add(time.Minute), back[0].Deadline)
 				back[0].Func()
 				require.Equal(t, 2, attempts)
+				require.Equal(t, 1, j.planner.(*retry).attempts, "that was none of the job's")
 				return
 			}
 			require.Empty(t, back)

@@ -51,7 +51,10 @@ func newRig(t testing.TB, o Options) *rig {
 	}
 	r.Scheduler = s
 	t.Cleanup(func() {
-		_, err := s.Shutdown(context.Background(), timingwheel.Discard)
+		r.barrier()
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Hour)
+		defer cancel()
+		_, err := s.Shutdown(ctx, timingwheel.Discard)
 		require.NoError(t, err)
 		require.Zero(t, s.Len())
 		r.verify()
@@ -96,16 +99,23 @@ func (r *rig) noted() durations {
 }
 
 // pass lets time pass and returns what was noted.
-//
-// It takes every lock before and after, so that what the test has written is seen
-// by functions that run meanwhile, and the other way about.
 func (r *rig) pass(d time.Duration) durations {
 	r.t.Helper()
-	r.verify()
+	r.barrier()
 	time.Sleep(d)
 	synctest.Wait()
 	r.verify()
 	return r.noted()
+}
+
+// barrier orders what the test has done before what functions, schedules and
+// hooks do after: sleeping does not, as the race detector sees it. So it takes
+// the locks, and does as the clock does that is read before a schedule is called.
+func (r *rig) barrier() {
+	r.verify()
+	r.readings.Add(0)
+	r.mu.Lock()
+	defer r.mu.Unlock()
 }
 
 // checks is the timer and the goroutines of the check of the wall clock.

@@ -251,6 +251,7 @@ func TestMonotonicIgnoresWallClock(t *testing.T) {
 			r.after(10*time.Minute, r.note)
 			r.every(3*time.Minute, r.note, JobOptions{})
 			require.Empty(t, r.pass(time.Minute))
+			require.Equal(t, []*Job{j}, r.jobs.byWallClock())
 			r.setWall(by)
 			const minute = time.Minute
 			require.Equal(t, durations{3 * minute, 6 * minute, 9 * minute, 10 * minute, 12 * minute}, r.pass(11*minute))

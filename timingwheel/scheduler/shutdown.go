@@ -34,8 +34,9 @@ type Pending struct {
 //
 // No job has a run after that: by Discard and HandBack it ends with ErrClosed
 // now, by RunNow and Await after its next run; one whose function is running
-// ends with that. When nothing is left and the functions have returned, the
-// scheduler's goroutines end.
+// ends with that. By Await the wall clock is followed to the end, unless it is
+// set back within the last second before a run. When nothing is left and the
+// functions have returned, the scheduler's goroutines end.
 //
 // Close may be called again, with a stricter policy to end sooner what Await
 // waits for; each call and job still ends once. It returns what HandBack took

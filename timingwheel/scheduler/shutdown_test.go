@@ -135,7 +135,7 @@ func TestShutdownBadArguments(t *testing.T) {
 		_, err = r.Close(4)
 		require.ErrorContains(t, err, "Policy(4)")
 		require.PanicsWithValue(t, "scheduler: the context is nil", func() {
-			_, _ = r.Shutdown(nil, timingwheel.Discard) //nolint:staticcheck // what it is about
+			_, _ = r.Shutdown(nil, timingwheel.Discard) // what it is about
 		})
 		r.after(time.Second, func() {})
 		require.Empty(t, r.pass(time.Minute))
@@ -294,7 +294,11 @@ func TestShutdownHammer(t *testing.T) {
 		done.Wait()
 		counts := map[int32]int{}
 		for i := range accepted {
-			counts[ended[i].Load()]++
+			n := ended[i].Load()
+			if n == 101 && jobs[i] != nil {
+				n = 100 // a job may be stopped while its function runs
+			}
+			counts[n]++
 		}
 		st := s.Stats()
 		require.Equal(t, accepted, counts[0]+counts[1]+counts[100], "%v: %v", policy, counts)

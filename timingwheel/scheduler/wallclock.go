@@ -9,7 +9,7 @@ import (
 // wallClock watches the time of day for the jobs that go by it. The wheel does
 // not: its clock is monotonic, and setting the machine's changes nothing there.
 // So while there are such jobs, once a second the two clocks are compared, and
-// when one has moved against the other the jobs are planned anew.
+// when one has moved against the other the plans of the jobs are corrected.
 //
 // The check is a timer of the standard library's, not of the wheel: it holds no
 // place, is in no count, and waits for no worker. It exists only while jobs go

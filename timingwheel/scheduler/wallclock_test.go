@@ -100,18 +100,21 @@ func TestWallClockSetJustBefore(t *testing.T) {
 func TestWallClockCorrected(t *testing.T) {
 	for _, back := range []time.Duration{1, milli, 9 * milli, 11 * milli, 20 * milli, 500 * milli, time.Second - 1} {
 		for _, after := range []time.Duration{0, 1, 5 * milli, 300 * milli} {
-			bubble(t, func(t *testing.T) {
-				r := newRig(t, Options{})
-				r.on(each{time.Minute, 0}, r.note, JobOptions{})
-				require.Equal(t, durations{time.Minute}, r.pass(time.Minute))
-				time.Sleep(after)
-				r.setWall(-back)
-				require.Empty(t, r.pass(time.Minute-after-1), "back by %v, %v after a run", back, after)
-				runs := r.pass(2 * time.Second)
-				require.Len(t, runs, 1)
-				require.GreaterOrEqual(t, runs[0], 2*time.Minute+back)
-				require.LessOrEqual(t, runs[0], 2*time.Minute+back+2*milli)
-			})
+			for _, phase := range []time.Duration{0, 10 * milli, 400 * milli} { // of the checks
+				bubble(t, func(t *testing.T) {
+					r := newRig(t, Options{})
+					r.pass(phase)
+					r.on(each{time.Minute, 0}, r.note, JobOptions{})
+					require.Equal(t, durations{time.Minute}, r.passTo(time.Minute))
+					time.Sleep(after)
+					r.setWall(-back)
+					require.Empty(t, r.pass(time.Minute-after-1), "back by %v, %v after a run", back, after)
+					runs := r.pass(2 * time.Second)
+					require.Len(t, runs, 1)
+					require.GreaterOrEqual(t, runs[0], 2*time.Minute+back)
+					require.LessOrEqual(t, runs[0], 2*time.Minute+back+2*milli)
+				})
+			}
 		}
 	}
 	// While it runs.
@@ -328,17 +331,17 @@ func TestShutdownWaitsForTheCheck(t *testing.T) {
 	for _, policy := range policies {
 		bubble(t, func(t *testing.T) {
 			r := newRig(t, Options{})
-			asked := 0
+			called := 0
 			var e ends
 			r.on(by(func(t time.Time) time.Time {
-				if asked++; asked == 2 {
+				if called++; called == 2 {
 					time.Sleep(time.Minute)
 				}
 				return t.Add(time.Hour)
 			}), r.note, JobOptions{OnEnd: e.note})
 			r.passTo(time.Minute + 500*milli)
 			r.setWall(-2 * time.Minute)
-			r.passTo(time.Minute + 1500*milli) // the schedule is asked since 1:01
+			r.passTo(time.Minute + 1500*milli) // Next is called since 1:01
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
 			back, err := r.Shutdown(ctx, policy)
