@@ -28,7 +28,7 @@ type lists[V any] struct {
 func newLists[V any](seq uint64) lists[V] {
 	l := lists[V]{seq: seq, batchFrom: batchFrom, mergeAbove: mergeAbove}
 	l.timers.named = true
-	l.timers.packAt, l.chunks.packAt, l.buckets.packAt = slabNodes/4, slabNodes/2, slabNodes/2
+	l.timers.packAt, l.chunks.packAt, l.buckets.packAt = slabNodes/8, slabNodes/2, slabNodes/2
 	l.timers.limit = 1 << (32 - slabBits)
 	l.chunks.limit = 1 << (32 - slotBits - slabBits)
 	l.buckets.limit = 1 << (32 - slabBits)
