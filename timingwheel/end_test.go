@@ -19,7 +19,7 @@ func TestOneEnd(t *testing.T) {
 		run, stop := f.in(1, time.Second), f.in(2, time.Second)
 		require.Equal(t, 2, f.Len())
 		require.True(t, f.Stop(stop))
-		require.False(t, f.Stop(stop), "timers 6: a second Stop says false")
+		require.False(t, f.Stop(stop), "timers 6: a second Stop returns false")
 		require.Equal(t, 1, f.Len())
 		f.pass(time.Minute)
 		require.Equal(t, []firing{{1, time.Second}}, f.fired())
@@ -236,7 +236,7 @@ func TestResetOfReadyOnAnOldClock(t *testing.T) {
 	})
 }
 
-// T5, timers 6: Reset of what has ended says false and arms nothing, also
+// T5, timers 6: Reset of what has ended returns false and arms nothing, also
 // while its function runs.
 func TestResetOfEnded(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -3,8 +3,8 @@ package timingwheel
 // Timer is a handle to one scheduled timer: eight bytes, comparable, free to
 // copy and to keep for as long as you like. The zero Timer is no timer. Once
 // its timer has run, was stopped or was handed back, a handle is stale for
-// good: every method of the wheel says false to it and touches nothing, even
-// after the timer's memory has been used again (T6). A handle means something
+// good: every method of the wheel returns false for it and touches nothing, even
+// after the timer's memory has been used again. A handle means something
 // only to the wheel that gave it out.
 type Timer struct{ id uint64 }
 

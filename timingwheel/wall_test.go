@@ -10,8 +10,8 @@ import (
 
 // withWall is t with the wall clock reading of wall and t's own monotonic
 // reading, as if the wall clock had been set before t was read. The clock
-// itself cannot be set by a test. It relies on time.Time's layout, and says so
-// if that has changed.
+// itself cannot be set by a test. It relies on time.Time's layout, which
+// TestWithWall checks.
 func withWall(t, wall time.Time) time.Time {
 	type layout struct {
 		wall uint64 // 1 bit: has a monotonic reading; 33 bits: seconds; 30 bits: nanoseconds
