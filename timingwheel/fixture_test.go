@@ -215,6 +215,14 @@ func (s *shard[V]) bucketOf(h Timer) uint32 {
 	return s.lists.chunks.node(s.lists.timers.node(h.index()).place >> slotBits).place
 }
 
+// unlinked is how many places of a shard are to be cleared.
+func (f *fixture) unlinked(num int) int {
+	s := f.shards[num]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lists.unlinkedLen
+}
+
 // head is the first bucket in the queue, due or not, taken out of it.
 func (f *fixture) head() (*shard[int], uint32) {
 	f.t.Helper()

@@ -203,10 +203,16 @@ func TestStatsChangesNothing(t *testing.T) {
 		f.rest()
 		require.True(t, f.Stop(far))
 		s, q := f.shards[0], &f.shared.ready
+		s.mu.Lock()
+		q.mu.Lock()
 		before, unlinked := q.refs.n, s.lists.unlinkedLen
+		q.mu.Unlock()
+		s.mu.Unlock()
 		require.Equal(t, []int{2, 1}, []int{before, unlinked})
 		require.Equal(t, time.Millisecond, f.Stats().Overdue)
+		require.Equal(t, unlinked, f.unlinked(0))
+		q.mu.Lock()
+		defer q.mu.Unlock()
 		require.Equal(t, before, q.refs.n)
-		require.Equal(t, unlinked, s.lists.unlinkedLen)
 	})
 }
