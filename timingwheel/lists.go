@@ -20,7 +20,7 @@ type lists[V any] struct {
 	unlinked    [unlinkBatch]uint32
 	unlinkedLen int
 	lastChunk   uint32 // of the timer that was linked last
-	nextMerge   uint32 // the chunk that was looked at last
+	nextMerge   uint32 // the chunk that was examined last
 	touched     uint32 // keeps settle's loads from being optimized away
 }
 
@@ -180,9 +180,9 @@ const (
 	mergeUpTo = 3
 )
 
-// mergeSome goes on through the pool for n chunks, and around at its end. One
-// for each timer that leaves is enough: while a quarter of the timers leave, each
-// chunk has its turn.
+// mergeSome goes on through the pool for n chunks, and around at its end. One is
+// enough for each timer that leaves: every chunk is examined while as many timers
+// leave as there are chunks, each of which holds fewer than three by then.
 func (l *lists[V]) mergeSome(n int) {
 	for range n {
 		if l.nextMerge++; l.nextMerge>>slabBits >= uint32(len(l.chunks.table)) {
