@@ -25,6 +25,7 @@ type fixture struct {
 
 	woken   uint64        // Wakeups before hold
 	stopped chan struct{} // closed when the advancer has ended
+	held    bool          // there is no advancer
 }
 
 // firing is one call of the expiry function, at this time after New.
@@ -60,6 +61,7 @@ func start(t testing.TB, o Options, do ...func(v int)) *fixture {
 	f.eager(true)
 	f.letGo()
 	t.Cleanup(func() {
+		f.release()
 		_, err := w.Shutdown(context.Background(), Discard)
 		require.NoError(t, err)
 		require.Zero(t, w.Len())
@@ -154,6 +156,9 @@ func (f *fixture) values() []int {
 // or the test takes its turns by hand. letGo starts another.
 func (f *fixture) hold() {
 	f.t.Helper()
+	// In the advancer's stead, so that a shutdown goes on waiting for it.
+	f.workers.group.Add(1)
+	f.held = true
 	left := f.shared.queue.Close()
 	<-f.stopped
 	f.woken += f.shared.queue.Stats().Wakeups
@@ -176,6 +181,15 @@ func (f *fixture) letGo() {
 		f.advancer.run()
 		close(stopped)
 	})
+	f.release()
+}
+
+// release ends what stands for the advancer while it is held.
+func (f *fixture) release() {
+	if f.held {
+		f.held = false
+		f.workers.group.Done()
+	}
 }
 
 // flush takes the advancer's turn for one bucket, to the end of its cascade.

@@ -408,18 +408,22 @@ func (s *shard[V]) appendPending(all []pendingTimer[V]) []pendingTimer[V] {
 // makeReady moves timers with the same deadline that are still pending to the
 // ready queue. Those that are ready already keep their place before all others.
 func (s *shard[V]) makeReady(timers []pendingTimer[V]) {
-	id, b := s.lists.newBucket(bucketReady, 0, timers[0].deadline)
+	var id uint32
+	var b *bucket // made for the first that is found: the shard may be forgotten already
 	for _, p := range timers {
-		if n := s.find(p.timer); n != nil && s.lists.bucketOf(n).state != bucketReady {
-			s.lists.unlink(n)
-			s.lists.link(p.timer.index(), n, b, id)
+		n := s.find(p.timer)
+		if n == nil || s.lists.bucketOf(n).state == bucketReady {
+			continue
 		}
+		if b == nil {
+			id, b = s.lists.newBucket(bucketReady, 0, p.deadline)
+		}
+		s.lists.unlink(n)
+		s.lists.link(p.timer.index(), n, b, id)
 	}
-	if b.count == 0 {
-		s.lists.freeBucket(id)
-		return
+	if b != nil {
+		s.handOver(id)
 	}
-	s.handOver(id)
 }
 
 // dropAll ends all that is pending at once.

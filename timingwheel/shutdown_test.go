@@ -343,11 +343,8 @@ func TestShutdownAtOnce(t *testing.T) {
 	}
 }
 
-// T13: the delay queue may name buckets of a shard that was discarded, and whose
-// records are in use again, by a RunNow that was overtaken by a Discard: 1. RunNow
-// lists the timers, 2. Discard drops them, and the shard's memory, 3. RunNow makes
-// a bucket for the first of them, finds none, and frees it, 4. the advancer looks
-// at the head of the queue, before the queue is closed.
+// T13: the delay queue may name buckets of a shard that was discarded, until it is
+// closed. They are not found, even if their records were in use again.
 func TestFlushAfterDiscard(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := start(t, Options{Shards: 1})
@@ -358,7 +355,7 @@ func TestFlushAfterDiscard(t *testing.T) {
 		require.True(t, ok)
 		r := head.Value
 		s.mu.Lock()
-		s.closed, s.runNow = true, true // step 1
+		s.closed = true
 		s.counts.discarded++
 		s.dropAll()
 		s.lists.newBucket(bucketReady, 0, 1)
@@ -497,5 +494,19 @@ func TestHandBackDeadlines(t *testing.T) {
 		require.Equal(t, []time.Duration{0, 20 * time.Millisecond, time.Hour, 2*time.Hour + 10*time.Millisecond}, got)
 		require.Equal(t, uint64(4), f.Stats().HandedBack)
 		f.end(Discard)
+	})
+}
+
+// T13: a RunNow that was overtaken, and finds none of its timers left, leaves
+// nothing behind in a shard that was forgotten.
+func TestOvertakenRunNow(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := start(t, Options{Shards: 1})
+		f.in(1, time.Hour)
+		s := f.shards[0]
+		pending := s.appendPending(nil)
+		f.end(Discard)
+		s.makeReady(pending)
+		f.closed()
 	})
 }
