@@ -413,11 +413,12 @@ func TestTargets(t *testing.T) {
 		row("timingwheel", million, Metrics{"ns_per_op": 100, "allocs_per_op": 0}),
 		row("stdlib", million, Metrics{"ns_per_op": 400}),
 		row("heap", million, Metrics{"ns_per_op": 80}),
+		row("netty-jvm", million, Metrics{"ns_per_op": 40}),
 		row(controlName, million, Metrics{"ns_per_op": 5}),
 	}
 	table := targetTable(rows).rows
-	require.Equal(t, []string{"W1", "ns, × stdlib at 1M pending", "0.3", "0.25", "yes"}, table[0])
-	require.Equal(t, []string{"W1", "ns, × the best rival, at any size", "1", "1.25", "no"}, table[1])
+	require.Equal(t, []string{"W1", "ns, × stdlib at 1M pending", "0.35", "0.25", "yes"}, table[0])
+	require.Equal(t, []string{"W1", "ns, × the best rival in Go, at any size", "1", "1.25", "no"}, table[1])
 	require.Equal(t, []string{"W1", "allocs_per_op", "0.001", "0", "yes"}, table[2])
 	require.Len(t, table, 3)
 }
