@@ -59,3 +59,14 @@ func TestGoodOptions(t *testing.T) {
 		require.True(t, w.Stop(h))
 	}
 }
+
+// The zero Wheel says what it is, and holds nothing.
+func TestZeroWheel(t *testing.T) {
+	var w Wheel[int]
+	const want = "timingwheel: the zero Wheel is not usable, make one with New"
+	require.PanicsWithValue(t, want, func() { _, _ = w.Schedule(1, time.Second) })
+	require.PanicsWithValue(t, want, func() { _, _ = w.ScheduleAt(1, time.Now()) })
+	require.False(t, w.Stop(Timer{}))
+	require.False(t, w.Reset(Timer{}, time.Second))
+	require.Zero(t, w.Len())
+}

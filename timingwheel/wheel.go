@@ -269,6 +269,9 @@ func (w *Wheel[V]) lock(t Timer) (*shard[V], *node[V]) {
 
 // lockOne chooses a shard for a new timer and locks it.
 func (w *Wheel[V]) lockOne() *shard[V] {
+	if len(w.shards) == 0 {
+		panic("timingwheel: the zero Wheel is not usable, make one with New")
+	}
 	mask := uint32(len(w.shards) - 1)
 	place := w.affinity.place()
 	at := place.Load()
