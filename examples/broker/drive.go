@@ -222,5 +222,10 @@ func (d *drive) createTopics(ctx context.Context) error {
 		}
 		d.ids[t.Topic] = t.TopicID
 	}
-	return nil
+	// A broker answers that there is no such topic until it has heard of it; Kafka's
+	// clients ask again then, and the polls do not.
+	for _, s := range d.cluster.running() {
+		s.catchUp(ctx)
+	}
+	return ctx.Err()
 }

@@ -44,6 +44,22 @@ func TestDrive(t *testing.T) {
 	}
 }
 
+// The polls begin when every broker knows of their topic, also one that learns late.
+func TestTopicsAreKnownEverywhere(t *testing.T) {
+	c := startBrokers(t, 3)
+	for _, n := range c.nodes[1:] {
+		n.gate.slow(100 * time.Millisecond)
+	}
+	d := &drive{cluster: c, ledger: newLedger(map[string]int{quietTopic: 8})}
+	require.NoError(t, d.createTopics(t.Context()))
+	for _, s := range c.running() {
+		require.Contains(t, s.image().byName, quietTopic, "broker %d", s.id)
+	}
+	for _, n := range c.nodes {
+		n.gate.slow(0)
+	}
+}
+
 // The whole tour, in the README's order and in some other one, on a cluster that
 // notices faults sooner than the example's.
 func TestTour(t *testing.T) {
