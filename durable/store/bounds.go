@@ -1,0 +1,170 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+const (
+	MaxKey    = 512      // bytes of a key, at least 1; any bytes
+	MaxTopic  = 128      // bytes of a topic, 0 included; any bytes
+	MaxBody   = 64 << 10 // bytes of a body, 0 included; any bytes
+	MaxError  = 1 << 10  // bytes that are kept of a last error
+	MaxWorker = 128      // bytes of a worker's name, at least 1
+	MaxItems  = 500      // items of one call
+	MaxShards = 1024
+	MaxClaim  = 1 << 20 // bytes of bodies that one claim returns, but for a first that is larger
+
+	// MinLease and MaxLease bound a lease: below, signs of life would come too
+	// often; above, a dead worker's timers would wait too long.
+	MinLease = 100 * time.Millisecond
+	MaxLease = 24 * time.Hour
+
+	// MaxMillis is the latest due time, in the year 2262.
+	MaxMillis = Millis(math.MaxInt64 / int64(time.Millisecond))
+)
+
+var (
+	// ErrClosed is returned by a store that was closed, or that closed itself
+	// because it could not write.
+	ErrClosed = errors.New("durable: store is closed")
+	// ErrNotFound is returned by Get for a key that is in no home.
+	ErrNotFound = errors.New("durable: no such timer")
+	// ErrFull is returned for a timer that MaxPending refuses, or a Redis at
+	// maxmemory.
+	ErrFull = errors.New("durable: no more timers can be held")
+	// ErrUnsure is returned when the engine did not answer, so that a change may have
+	// been made or not.
+	ErrUnsure = errors.New("durable: the engine did not answer; the change may have been made")
+	// ErrUnconfirmed is returned when a change was made and fewer replicas than
+	// asked for have confirmed it.
+	ErrUnconfirmed = errors.New("durable: the change was made, and too few replicas confirmed it")
+	// ErrShards is returned on opening a store that has another number of shards.
+	ErrShards = errors.New("durable: the store has another number of shards")
+)
+
+// Limits bound what a store holds. They apply to each shard, and are not kept in
+// the store: processes that share one should have the same.
+type Limits struct {
+	// MaxPending bounds the timers that wait or are leased, in each shard; a
+	// successor counts. Beyond it a new key is Refused. Default 0: no bound but the
+	// engine's.
+	MaxPending int
+	// MaxDead bounds the dead letters of each shard: the oldest are removed, and
+	// counted. Default 10,000.
+	MaxDead int
+	// MaxDeadAge is how long a dead letter is kept, at least. Default 0: for good.
+	MaxDeadAge time.Duration
+}
+
+// WithDefaults fills in what is zero and refuses what is out of range.
+func (l Limits) WithDefaults() (Limits, error) {
+	if l.MaxDead == 0 {
+		l.MaxDead = 10_000
+	}
+	switch {
+	case l.MaxPending < 0:
+		return l, fmt.Errorf("durable: Limits.MaxPending is %d, must be 0 (no bound) or more", l.MaxPending)
+	case l.MaxDead < 0:
+		return l, fmt.Errorf("durable: Limits.MaxDead is %d, must be 1 or more, or 0 for 10,000", l.MaxDead)
+	case l.MaxDeadAge < 0:
+		return l, fmt.Errorf("durable: Limits.MaxDeadAge is %v, must be 0 (no bound) or more", l.MaxDeadAge)
+	}
+	return l, nil
+}
+
+// Check refuses an entry that is out of bounds.
+func (e Entry) Check() error {
+	if err := CheckKey(e.Key); err != nil {
+		return err
+	}
+	if len(e.Topic) > MaxTopic {
+		return fmt.Errorf("durable: the topic of timer %s is %d bytes long, must be at most %d", quote(e.Key), len(e.Topic), MaxTopic)
+	}
+	if len(e.Body) > MaxBody {
+		return fmt.Errorf("durable: the body of timer %s is %d bytes long, must be at most %d", quote(e.Key), len(e.Body), MaxBody)
+	}
+	return checkAt("timer "+quote(e.Key), e.At)
+}
+
+// Check refuses a move that is out of bounds.
+func (m Move) Check() error {
+	if err := CheckKey(m.Key); err != nil {
+		return err
+	}
+	return checkAt("timer "+quote(m.Key), m.At)
+}
+
+func checkAt(what string, at Millis) error {
+	if at < 0 || at > MaxMillis {
+		return fmt.Errorf("durable: %s is due at %d ms after 1970, must be at 0 to %d", what, int64(at), int64(MaxMillis))
+	}
+	return nil
+}
+
+// CheckKey refuses a key that is out of bounds.
+func CheckKey(key string) error {
+	if n := len(key); n < 1 || n > MaxKey {
+		return fmt.Errorf("durable: a timer's key is %d bytes long, must be 1 to %d", n, MaxKey)
+	}
+	return nil
+}
+
+// Check refuses a claim that is out of bounds.
+func (c Claim) Check() error {
+	switch {
+	case len(c.Worker) < 1 || len(c.Worker) > MaxWorker:
+		return fmt.Errorf("durable: a worker's name is %d bytes long, must be 1 to %d", len(c.Worker), MaxWorker)
+	case c.Max < 1 || c.Max > MaxItems:
+		return fmt.Errorf("durable: Claim.Max is %d, must be 1 to %d", c.Max, MaxItems)
+	case c.MaxBytes < 1 || c.MaxBytes > MaxClaim:
+		return fmt.Errorf("durable: Claim.MaxBytes is %d, must be 1 to %d", c.MaxBytes, MaxClaim)
+	case c.Lease < MinLease || c.Lease > MaxLease:
+		return fmt.Errorf("durable: Claim.Lease is %v, must be %v to %v", c.Lease, MinLease, MaxLease)
+	case c.MaxAttempts < 1:
+		return fmt.Errorf("durable: Claim.MaxAttempts is %d, must be 1 or more", c.MaxAttempts)
+	case c.FirstLane < 0 || c.FirstLane >= Lanes:
+		return fmt.Errorf("durable: Claim.FirstLane is %d, must be 0 to %d", c.FirstLane, Lanes-1)
+	}
+	return nil
+}
+
+// Due returns when an entry is due that an engine gets at now.
+func (e Entry) Due(now Millis) Millis { return due(e.At, e.After, now) }
+
+// Due returns when a timer is due that is moved at now.
+func (m Move) Due(now Millis) Millis { return due(m.At, m.After, now) }
+
+func due(at Millis, after time.Duration, now Millis) Millis {
+	if at != 0 {
+		return at
+	}
+	return After(now, after)
+}
+
+// After returns d after now, rounded up, at most MaxMillis.
+func After(now Millis, d time.Duration) Millis { return min(now+MillisOf(d), MaxMillis) }
+
+// CutError cuts the text of an error to MaxError bytes, between two characters.
+func CutError(s string) string {
+	if len(s) <= MaxError {
+		return s
+	}
+	n := MaxError
+	for n > MaxError-utf8.UTFMax && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+// quote shows a key in an error: at most 64 bytes of it.
+func quote(key string) string {
+	if len(key) > 64 {
+		key = strings.ToValidUTF8(key[:64], "") + "…"
+	}
+	return fmt.Sprintf("%q", key)
+}

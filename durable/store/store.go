@@ -1,0 +1,94 @@
+package store
+
+import (
+	"context"
+	"time"
+)
+
+// Store keeps timers. All methods are safe for concurrent use. Those with a shard
+// take items of that shard only ([ShardOf]), at most [MaxItems] of them, and
+// return one result for each, in the same order; the caller has checked them
+// ([Entry.Check] and its like), so an engine need not.
+//
+// A method that changes something returns once the change is as durable as the
+// engine promises. After an error, nothing was changed, but for [ErrUnsure]:
+// each of the items may have been changed or not; and [ErrUnconfirmed]: all were,
+// on fewer replicas than asked for. An engine that has a connection sends a
+// request again, within ctx, when the reply was lost and the second answer would
+// be that of the first.
+//
+// No call outlasts ctx by more than a moment; without a deadline there, the engine
+// has one of its own.
+type Store interface {
+	// Shards is how many shards there are; it never changes.
+	Shards() int
+
+	// Schedule adds timers, in order: a key can stand in entries twice. A waiting
+	// timer of the same key is replaced, attempts from 0; so is a dead one. A
+	// leased one, not cancelled or cancelled, gets a successor, instead of the one
+	// that it may have.
+	Schedule(ctx context.Context, shard int, entries []Entry) ([]Receipt, Horizon, error)
+
+	// Cancel removes waiting timers and marks leased ones; see [CancelResult]. Sent
+	// again after a cut connection, it returns NotFound for what the first may have
+	// removed, with ErrUnsure.
+	Cancel(ctx context.Context, shard int, keys []string) ([]CancelResult, error)
+
+	// Reschedule moves waiting timers.
+	Reschedule(ctx context.Context, shard int, moves []Move) ([]MoveResult, Horizon, error)
+
+	// Get returns one timer; ErrNotFound if there is none.
+	Get(ctx context.Context, shard int, key string) (Record, error)
+
+	// Scan returns up to limit waiting timers, by due time and then key, that come
+	// after a cursor; the zero Cursor is before all. It reads at most that many. What
+	// changes meanwhile is seen or not.
+	Scan(ctx context.Context, shard int, after Cursor, limit int) ([]Record, error)
+
+	// ScanDead is Scan for dead letters, by time of death.
+	ScanDead(ctx context.Context, shard int, after Cursor, limit int) ([]Record, error)
+
+	// Requeue makes dead letters wait again, due at once.
+	Requeue(ctx context.Context, shard int, keys []string) ([]RequeueResult, Horizon, error)
+
+	// Purge removes dead letters, and returns how many there were.
+	Purge(ctx context.Context, shard int, keys []string) (int, error)
+
+	// Claim leases what is due: of each lane in order of due times. It first deals
+	// with leases that have run out: what was cancelled is gone, a successor waits
+	// in its place, what has no attempts left is dead, and the rest is leased
+	// anew, with a higher fence, as far as there is room. It also applies MaxDead and
+	// MaxDeadAge.
+	Claim(ctx context.Context, shard int, c Claim) (Claimed, Horizon, error)
+
+	// Extend makes leases end lease from now, also of those that have run out, and
+	// returns the new end.
+	Extend(ctx context.Context, shard int, holders []Holder, lease time.Duration) ([]ExtendResult, Millis, error)
+
+	// End ends runs.
+	End(ctx context.Context, shard int, ends []End) ([]EndResult, Horizon, error)
+
+	// Look returns the horizons of shards, in order. It is cheap.
+	Look(ctx context.Context, shards []int) ([]Horizon, error)
+
+	// Stats counts a shard.
+	Stats(ctx context.Context, shard int) (Stats, error)
+
+	// Sign says that a worker lives, for another ttl, and returns all that do, in
+	// order of their names. A ttl of 0 says that it leaves.
+	Sign(ctx context.Context, worker string, ttl time.Duration) ([]string, error)
+
+	// Announce sends a Busy event to all that subscribe. The other kinds the engine
+	// sends by itself.
+	Announce(ctx context.Context, e Event) error
+
+	// Subscribe calls f with each event, one at a time, until ctx ends, and then
+	// returns its cause. f must not block. It first calls f with a Gap once the
+	// subscription stands, and again after each time that it did not; it renews it
+	// by itself.
+	Subscribe(ctx context.Context, f func(Event)) error
+
+	// Close frees what the store holds of the machine. Calls under way end, with
+	// ErrClosed or as they would have. A second Close does nothing.
+	Close() error
+}

@@ -1,0 +1,336 @@
+package store
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"time"
+)
+
+// Millis is a point in time by the engine's clock, in milliseconds since 1970. In
+// a [Horizon] and in optional fields 0 means none.
+type Millis int64
+
+// MillisAt rounds t up, so that nothing is early.
+func MillisAt(t time.Time) Millis {
+	ms := t.UnixMilli()
+	if t.After(time.UnixMilli(ms)) {
+		ms++
+	}
+	return Millis(ms)
+}
+
+// Time returns m as a time.Time in UTC.
+func (m Millis) Time() time.Time { return time.UnixMilli(int64(m)).UTC() }
+
+// MillisOf rounds a duration up to milliseconds; one below zero is 0.
+func MillisOf(d time.Duration) Millis {
+	if d <= 0 {
+		return 0
+	}
+	return Millis((d-1)/time.Millisecond) + 1
+}
+
+// ID names one timer: it is made when the timer is scheduled, and is the same in
+// all its attempts. Handlers are idempotent by it.
+type ID [16]byte
+
+// Token is what a claim draws at random. It tells one holder of a lease from
+// another even if an engine that lost writes gives out a fence twice.
+type Token [16]byte
+
+// NewID returns a random ID.
+func NewID() (id ID) {
+	_, _ = rand.Read(id[:]) // it never fails
+	return id
+}
+
+// NewToken returns a random Token.
+func NewToken() (t Token) {
+	_, _ = rand.Read(t[:])
+	return t
+}
+
+func (id ID) String() string   { return hex.EncodeToString(id[:]) }
+func (t Token) String() string { return hex.EncodeToString(t[:]) }
+
+// State is a timer's home.
+type State uint8
+
+const (
+	Waiting State = iota + 1 // for its due time, the first or that of a retry
+	Leased                   // to a worker, whether or not the lease has run out
+	Dead                     // a dead letter: kept, and not run
+)
+
+func (s State) String() string {
+	switch s {
+	case Waiting:
+		return "waiting"
+	case Leased:
+		return "leased"
+	case Dead:
+		return "dead"
+	}
+	return fmt.Sprintf("State(%d)", uint8(s))
+}
+
+// Record is a timer as [Store.Get], [Store.Scan] and [Store.ScanDead] return it.
+type Record struct {
+	Key   string
+	ID    ID
+	Topic string
+	Body  []byte // nil from Scan and ScanDead
+
+	State     State
+	Due       Millis // waiting: when it may be claimed; else when it could be
+	Attempts  int    // claims that count; those handed back or snoozed do not
+	LastError string // of the last attempt that failed
+
+	LeaseEnd     Millis // leased
+	Fence        uint64 // leased
+	Cancelled    bool   // leased: the run ends with nothing after it
+	SuccessorDue Millis // leased: when its successor is due; 0: it has none
+	Died         Millis // dead
+}
+
+// Entry is a timer to schedule.
+type Entry struct {
+	Key   string
+	ID    ID
+	Topic string
+	Body  []byte
+	// At is when it is due. If it is 0 the timer is due After from the engine's
+	// present. What is past is due at once.
+	At    Millis
+	After time.Duration
+	// IfAbsent refuses a key that is waiting, leased or dead.
+	IfAbsent bool
+}
+
+// ReceiptKind is what became of an Entry.
+type ReceiptKind uint8
+
+const (
+	Created      ReceiptKind = iota + 1 // the key was absent
+	Replaced                            // a waiting timer; attempts begin at 0
+	ReplacedDead                        // a dead letter
+	Succeeds                            // it is the successor of a leased timer, instead of one that may have been
+	Exists                              // IfAbsent: nothing was changed
+	Refused                             // MaxPending: nothing was changed
+)
+
+var receiptNames = [...]string{"", "created", "replaced", "replaced dead letter", "succeeds", "exists", "refused"}
+
+func (k ReceiptKind) String() string { return nameOf("ReceiptKind", receiptNames[:], uint8(k)) }
+
+// Receipt answers an Entry.
+type Receipt struct {
+	Kind ReceiptKind
+	Due  Millis // by the engine's clock; 0 with Exists and Refused
+}
+
+// CancelResult answers a Cancel.
+type CancelResult uint8
+
+const (
+	// Cancelled: it was waiting, for its first attempt or another, and is gone. No
+	// handler will run.
+	Cancelled CancelResult = iota + 1
+	// Running: it is leased, whether or not the lease has run out. It is marked: it
+	// will not be retried nor leased again, and its successor is gone.
+	Running
+	// NotFound: there is no such timer, or it is dead.
+	NotFound
+)
+
+var cancelNames = [...]string{"", "cancelled", "running", "not found"}
+
+func (r CancelResult) String() string { return nameOf("CancelResult", cancelNames[:], uint8(r)) }
+
+// Move gives a waiting timer another due time: At, or else After from the engine's
+// present.
+type Move struct {
+	Key   string
+	At    Millis
+	After time.Duration
+}
+
+// MoveResult answers a Move.
+type MoveResult uint8
+
+const (
+	Moved       MoveResult = iota + 1 // attempts are kept
+	MoveRunning                       // it is leased; nothing was changed
+	MoveAbsent                        // there is no such timer, or it is dead
+)
+
+var moveNames = [...]string{"", "moved", "running", "absent"}
+
+func (r MoveResult) String() string { return nameOf("MoveResult", moveNames[:], uint8(r)) }
+
+// RequeueResult answers a Requeue.
+type RequeueResult uint8
+
+const (
+	Requeued      RequeueResult = iota + 1 // it waits, attempts from 0
+	RequeueLives                           // the key is waiting or leased; nothing was changed
+	RequeueAbsent                          // there is no such dead letter
+)
+
+var requeueNames = [...]string{"", "requeued", "lives", "absent"}
+
+func (r RequeueResult) String() string { return nameOf("RequeueResult", requeueNames[:], uint8(r)) }
+
+// Claim asks for leases on what is due.
+type Claim struct {
+	Worker string // who claims
+	// Token is drawn for this claim. A claim that is sent again, because its reply
+	// was lost, has the same Token and gets the same leases.
+	Token Token
+	Max   int // timers, at least 1
+	// MaxBytes bounds the bodies, all together. One timer is leased whatever its
+	// size.
+	MaxBytes int
+	Lease    time.Duration
+	// MaxAttempts: what was leased so often already, and whose lease has run out,
+	// becomes a dead letter instead of being leased again.
+	MaxAttempts int
+	// FirstLane is the lane to begin with: one timer is taken from each in turn,
+	// and from the leases that have run out as if they were one more lane, so that
+	// none takes all the room while another waits.
+	FirstLane int
+}
+
+// Lease is a timer that was claimed.
+type Lease struct {
+	Holder
+	ID        ID
+	Topic     string
+	Body      []byte
+	Due       Millis
+	Attempt   int // this one, from 1
+	LastError string
+	End       Millis // when the lease runs out
+}
+
+// Holder is what a worker shows for a lease.
+type Holder struct {
+	Key   string
+	Fence uint64
+	Token Token
+}
+
+// Claimed answers a Claim.
+type Claimed struct {
+	Leases []Lease
+	// Buried are the timers that became dead letters, because their leases had run
+	// out in their last attempt.
+	Buried int
+	// Repaired are the records that were found in no home, or in a home without a
+	// record, and were removed: what an engine left that lost writes.
+	Repaired int
+}
+
+// ExtendResult answers an Extend.
+type ExtendResult uint8
+
+const (
+	Extended        ExtendResult = iota + 1
+	ExtendCancelled              // the timer was cancelled: the lease stays as it is, and the run should end
+	ExtendLost                   // another holds it, or it is gone
+)
+
+var extendNames = [...]string{"", "extended", "cancelled", "lost"}
+
+func (r ExtendResult) String() string { return nameOf("ExtendResult", extendNames[:], uint8(r)) }
+
+// EndKind is how a run ends.
+type EndKind uint8
+
+const (
+	Done     EndKind = iota + 1 // gone
+	Retry                       // waits for Delay; the attempt counts
+	Snooze                      // waits for Delay; the attempt does not count
+	GiveBack                    // waits, due as before; the attempt does not count
+	Bury                        // a dead letter
+)
+
+var endNames = [...]string{"", "done", "retry", "snooze", "give back", "bury"}
+
+func (k EndKind) String() string { return nameOf("EndKind", endNames[:], uint8(k)) }
+
+// End ends a run. If the timer was cancelled meanwhile it is gone, however the run
+// ends; if it has a successor that waits, and the timer itself is gone.
+type End struct {
+	Holder
+	Kind  EndKind
+	Delay time.Duration // Retry, Snooze: from the engine's present
+	Error string        // Retry, Bury: at most MaxError bytes are kept
+}
+
+// EndResult answers an End.
+type EndResult uint8
+
+const (
+	Ended   EndResult = iota + 1
+	EndLost           // another holds it, or it is gone; nothing was changed
+)
+
+var endResultNames = [...]string{"", "ended", "lost"}
+
+func (r EndResult) String() string { return nameOf("EndResult", endResultNames[:], uint8(r)) }
+
+// Horizon is when a shard has something to do next, by the engine's clock.
+type Horizon struct {
+	Now          Millis
+	NextDue      Millis // of its waiting timers, the earliest; 0: none waits
+	NextLeaseEnd Millis // of its leases, the earliest; 0: there is none
+}
+
+// Cursor is a place in a shard's order of due times, or of deaths.
+type Cursor struct {
+	At  Millis
+	Key string
+}
+
+// Stats are a shard's counts.
+type Stats struct {
+	Horizon
+	Waiting int
+	Overdue int // of these, due
+	Leased  int
+	Dead    int
+	Dropped uint64 // dead letters that MaxDead or MaxDeadAge removed, ever
+}
+
+// EventKind is what an Event tells.
+type EventKind uint8
+
+const (
+	// Earlier: the shard has something to do at Due, earlier than before.
+	Earlier EventKind = iota + 1
+	// Busy: a worker has no room for what is due in the shard.
+	Busy
+	// CancelRun: the run that Holder names was cancelled.
+	CancelRun
+	// Gap: events may have been missed, of all shards; whoever depends on them
+	// looks for itself.
+	Gap
+)
+
+// Event is an announcement. They are hints: one may be lost, or come twice.
+type Event struct {
+	Kind   EventKind
+	Shard  int
+	Due    Millis // Earlier
+	Holder Holder // CancelRun
+	From   string // Busy: the worker
+}
+
+func nameOf(typ string, names []string, k uint8) string {
+	if k == 0 || int(k) >= len(names) {
+		return fmt.Sprintf("%s(%d)", typ, k)
+	}
+	return names[k]
+}
