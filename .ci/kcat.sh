@@ -7,13 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 messages=${MESSAGES:-20000}
 
-if ! command -v kcat >/dev/null; then
-	echo "kcat: installing"
-	sudo=""
-	if [ "$(id -u)" -ne 0 ]; then sudo=sudo; fi
-	$sudo apt-get update -qq
-	$sudo apt-get install -y -qq --no-install-recommends kcat
-fi
+bash .ci/packages.sh kcat
 
 dir=$(mktemp -d)
 broker=""
