@@ -9,8 +9,9 @@ func ShardOf(key string, shards int) int {
 	return int((hash(key) >> 32) * uint64(shards) >> 32)
 }
 
-// LaneOf returns the lane of a topic.
-func LaneOf(topic string) int { return int(hash(topic) >> 62) }
+// LaneOf returns the lane of a topic: by the lowest bits of the same hash, so that
+// keys that are their own topics are in all lanes of a shard.
+func LaneOf(topic string) int { return int(hash(topic) % Lanes) }
 
 func hash(s string) uint64 {
 	h := uint64(14695981039346656037)

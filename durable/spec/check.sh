@@ -1,0 +1,107 @@
+#!/usr/bin/env bash
+# Checks the model timer.pml: as it is, all of its states; broken in one place,
+# until the named assertion fails. Prints a line for each, and fails if one of them
+# is not so.
+#
+#	bash durable/spec/check.sh                  # everything
+#	bash durable/spec/check.sh TOKEN_IGNORED    # this break only, with the steps to it
+#
+# It needs spin and a C compiler (Debian: spin, gcc), and at most 2 GiB of memory.
+# With LIMBO_LONG=1 it searches two larger spaces as well.
+set -euo pipefail
+cd "$(dirname "$0")"
+model=$PWD/timer.pml
+cc=${CC:-cc}
+for tool in spin "$cc"; do
+	command -v "$tool" >/dev/null || { echo "FAIL: $tool is not installed (Debian: spin, gcc)" >&2; exit 1; }
+done
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+cd "$dir"
+
+# build NAME "FLAGS OF THE MODEL" FLAGS OF PAN…: compiles the verifier as NAME.
+build() {
+	local name=$1 flags=$2
+	shift 2
+	# shellcheck disable=SC2086 # flags are several
+	spin -a $flags "$model" >"$name.spin" 2>&1 || { cat "$name.spin" >&2; exit 1; }
+	"$cc" -w -DSAFETY -DNOREDUCE -DNOFAIR -DMEMLIM=2048 "$@" -o "$name" pan.c
+}
+
+# holds NAME "FLAGS OF THE MODEL": no assertion fails in any state.
+holds() {
+	local name=$1
+	build "$name" "$2 -DWITNESS" -O2
+	"./$name" -m200000 -w23 >"$name.out" 2>&1 || true
+	if ! grep -q 'errors: 0' "$name.out" || grep -qE 'Search not completed|search depth too small' "$name.out"; then
+		cat "$name.out" >&2
+		echo "FAIL: $name" >&2
+		exit 1
+	fi
+	printf '%-20s holds: %.0f states, %s s\n' "$name" \
+		"$(awk '/states, stored/ { print $1 }' "$name.out")" "$(awk '/elapsed time/ { print $4 }' "$name.out")"
+}
+
+# met NUMBER SITUATION: some state space that was searched has it.
+met() {
+	if ! grep -qx "met $1" ./*.out; then
+		echo "FAIL: in no state: $2" >&2
+		exit 1
+	fi
+}
+
+# fails BREAK ASSERTION: the broken model fails on this assertion. The search is by
+# breadth, so that the steps to it are as few as can be.
+fails() {
+	local name=$1 law=$2
+	[ -z "$only" ] || [ "$only" = "$name" ] || return 0
+	build "$name" "-D$name" -O0 -DBFS
+	"./$name" -w22 >"$name.out" 2>&1 || true
+	if ! grep -q "assertion violated (*$law||" "$name.out"; then
+		cat "$name.out" >&2
+		echo "FAIL: $name does not violate $law" >&2
+		exit 1
+	fi
+	printf '%-20s violates %s in step %d\n' "$name" "$law" "$(($(sed -nE 's/.*\(at depth ([0-9]+)\).*/\1/p' "$name.out") + 1))"
+	if [ -n "$only" ]; then
+		spin -t -T "-D$name" -k "$(ls ./*.trail)" "$model" | sed -nE 's/^ *((engine|replica|worker [01]): )/  \1/p'
+	fi
+}
+
+only=${1-}
+if [ -z "$only" ]; then
+	holds calls "-DFAILOVERS=0 -DSCHEDULES=3 -DLEASES=4"
+	holds failover "-DFAILOVERS=1 -DSCHEDULES=3 -DLEASES=3"
+	if [ -n "${LIMBO_LONG-}" ]; then
+		holds calls-long "-DFAILOVERS=0 -DSCHEDULES=4 -DLEASES=5"
+		holds failover-long "-DFAILOVERS=1 -DSCHEDULES=2 -DLEASES=4"
+	fi
+	met 2 "a Claim sent again gets the same lease"
+	met 3 "a Claim sent again gets another lease"
+	met 4 "a copy of a Claim leases"
+	met 5 "two handlers run, one of them without its lease"
+	met 6 "a fence twice, told apart by the token"
+	met 7 "a token twice, told apart by the fence"
+	met 8 "End of what has no such lease"
+	met 9 "a Cancel sent again finds nothing, because the first was carried out"
+	met 10 "a lease of a cancelled timer with a successor runs out"
+	met 11 "a lease of a cancelled timer without one runs out"
+	met 12 "a lease of a timer with a successor runs out"
+	met 13 "a lease of the last attempt runs out"
+	met 14 "a dead letter waits again"
+fi
+fails SUCCESSOR_BESIDE D1
+fails SUCCESSOR_CANCELLED D8
+fails SUCCESSOR_DROPPED D8
+fails SCHEDULE_TWICE D8
+fails SCHEDULE_OVERTAKEN D8
+fails CLOCK_RESTARTED D8
+fails TOKEN_IGNORED D5
+fails FENCE_IGNORED D5
+fails FENCE_KEPT D5
+fails EXTEND_REVIVES D4
+fails CANCELLED_RETRIED D4
+fails CANCEL_REMOVES D4
+fails CANCEL_SURE D4
+fails CANCEL_LATE D4
+fails CLAIM_OUTLIVES D4

@@ -1,0 +1,248 @@
+/*
+ * The engine: what it keeps of one key, and what a call of store.Store does to it.
+ * timer.pml has the processes that call. Most assertions stand here; those on D5 that
+ * ask who calls stand there.
+ */
+
+/* What the history of calls says of a timer. The engine does not read it. */
+#define NEW       0 /* not scheduled, or that was lost in a fail-over */
+#define LIVE      1 /* to be in one home */
+#define MARKED    2 /* leased, and Cancel answered Running */
+#define CANCELLED 3 /* Cancel answered Cancelled, or Running to its predecessor */
+#define OVER      4 /* done, replaced, or gone after MARKED */
+
+/* What an engine keeps of the shard: this is what a fail-over takes back. */
+typedef Shard {
+	bit waiting, leased, dead; /* the homes */
+	byte body;                 /* the ID in that home; 0: none */
+	byte succ;                 /* leased: the ID of its successor; 0: none */
+	byte attempts;             /* at most ATTEMPTS are counted */
+	byte fence, token;         /* leased: of the lease */
+	bit cancelled;             /* leased */
+	bit out;                   /* leased: the lease has run out */
+	byte last;                 /* the last fence given out */
+	byte log;                  /* the number of the last Schedule that was carried out */
+
+	byte highest;              /* of the history: the fence of the last lease */
+	byte fate[SCHEDULES + 1];  /* of the history: NEW to OVER, by ID */
+};
+
+Shard s;
+
+/* End.Kind. In a model without time Snooze does what GiveBack does. */
+#define DONE     0
+#define RETRY    1
+#define GIVEBACK 2
+#define BURY     3
+
+byte leases;   /* leases given out: the next number is a token that nobody has */
+
+/* Where a worker is with the one timer that it has room for. */
+#define IDLE    0
+#define CLAIMS  1 /* Claim was sent, and carried out; the reply is not there yet */
+#define HOLDS   2 /* it has the lease; the handler was not called yet */
+#define RUNS    3 /* the handler runs */
+#define ENDS    4 /* End was sent, and carried out; the reply is not there yet */
+
+typedef Slot {
+	byte at;           /* IDLE to ENDS */
+	byte id;           /* of the timer */
+	byte fence, token; /* of the lease */
+	bit valid;         /* by the worker's own clock the lease has not run out */
+};
+
+Slot w[2];
+
+/* Always 0: they name the assertions in what pan prints. */
+bit D1, D4, D5, D8;
+
+/* Within one step; 0 between steps. */
+byte i, old, next, was, answer;
+
+#define NOTFOUND 0
+#define REMOVED  1 /* the answer Cancelled */
+#define RUNNING  2
+
+/* With -DWITNESS, pan says which situations it met: see check.sh. */
+#ifdef WITNESS
+#define MET(n) c_code { static int met; if (!met++) printf("met %d\n", n); }
+#else
+#define MET(n) skip
+#endif
+
+/* What a claim finds to lease, and what it only clears away. */
+#define leasable (leases < LEASES && (s.waiting || (s.leased && s.out && !clearable)))
+#define clearable (s.leased && s.out && (s.cancelled || s.succ || s.attempts >= ATTEMPTS))
+
+/* A handler runs, under a lease that holds. */
+#define running(n) (w[n].at == RUNS && w[n].valid)
+
+/* Holds after every step. */
+inline verify() {
+	assert(D1 || s.waiting + s.leased + s.dead == (s.body != 0));
+	assert(D1 || s.succ == 0 || s.leased);
+	for (i : 1 .. SCHEDULES) {
+		assert(D1 || (s.body == i) + (s.succ == i) == (s.fate[i] == LIVE || s.fate[i] == MARKED))
+	}
+	assert(D4 || !running(0) || s.fate[w[0].id] != CANCELLED);
+	assert(D4 || !running(1) || s.fate[w[1].id] != CANCELLED);
+	assert(D8 || !running(0) || !running(1));
+	i = 0
+}
+
+/* No lease. */
+inline unlease() {
+	s.leased = 0;
+	s.succ = 0;
+	s.fence = 0;
+	s.token = 0;
+	s.cancelled = 0;
+	s.out = 0;
+}
+
+/* Nothing is in a home. */
+inline clear() {
+	s.waiting = 0;
+	s.leased = 0;
+	s.dead = 0;
+	s.body = 0;
+	s.attempts = 0;
+	s.fate[0] = NEW;
+	unlease()
+}
+
+/* Store.Schedule of one Entry: that of a call. */
+inline schedule(call) {
+	if
+#if defined(SCHEDULE_TWICE)
+	:: false -> skip
+#elif defined(SCHEDULE_OVERTAKEN)
+	:: call == s.log -> skip
+#else
+	:: call <= s.log -> skip
+#endif
+	:: else ->
+		assert(D8 || s.fate[call] == NEW);
+		s.log = call;
+		if
+		:: s.leased ->
+			printf("engine: schedule %d succeeds %d\n", call, s.body);
+#ifdef SUCCESSOR_BESIDE
+			s.fate[s.body] = OVER;
+			s.waiting = 1;
+			s.body = call;
+#else
+			s.fate[s.succ] = OVER;
+			s.succ = call;
+#endif
+		:: else ->
+			printf("engine: schedule %d waits\n", call);
+			s.fate[s.body] = OVER;
+			s.dead = 0;
+			s.waiting = 1;
+			s.body = call;
+			s.attempts = 0;
+		fi;
+		s.fate[0] = NEW;
+		s.fate[call] = LIVE;
+	fi;
+	verify()
+}
+
+/* Store.Cancel of one key. */
+inline cancel() {
+	if
+#ifdef CANCEL_REMOVES
+	:: s.waiting || s.leased ->
+#else
+	:: s.waiting ->
+#endif
+		printf("engine: cancel removes %d\n", s.body);
+		s.fate[s.body] = CANCELLED;
+		s.fate[s.succ] = CANCELLED;
+		clear();
+		answer = REMOVED;
+#ifndef CANCEL_REMOVES
+	:: s.leased ->
+		printf("engine: cancel marks %d\n", s.body);
+		s.fate[s.body] = MARKED;
+		s.fate[s.succ] = CANCELLED;
+		s.fate[0] = NEW;
+		s.cancelled = 1;
+		s.succ = 0;
+		answer = RUNNING;
+#endif
+	:: else ->
+		answer = NOTFOUND;
+	fi;
+	verify()
+}
+
+/* Store.Claim: a lease is given out, to whoever drew the token. */
+inline lease(drawn) {
+	assert(D4 || s.fate[s.body] == LIVE);
+#ifdef FENCE_KEPT
+	if
+	:: s.waiting -> s.last++
+	:: else
+	fi;
+#else
+	s.last++;
+#endif
+	assert(D5 || s.last > s.highest);
+	s.highest = s.last;
+	unlease();
+	s.waiting = 0;
+	s.leased = 1;
+	s.fence = s.last;
+	s.token = drawn;
+	leases++;
+	if
+	:: s.attempts < ATTEMPTS -> s.attempts++
+	:: else
+	fi;
+	verify()
+}
+
+#ifdef CANCELLED_RETRIED
+#define gone(how) (next || how == DONE)
+#else
+#define gone(how) (s.cancelled || next || how == DONE)
+#endif
+
+/* A run ends: by Store.End, or when a claim clears away a lease that ran out. */
+inline finish(how, dropped) {
+	old = s.body;
+	next = s.succ;
+	was = s.fate[old];
+	if
+	:: was == MARKED || next || how == DONE -> s.fate[old] = OVER
+	:: else
+	fi;
+	if
+	:: gone(how) && (next == 0 || (dropped)) ->
+		printf("engine: %d is gone\n", old);
+		clear()
+	:: gone(how) && !(next == 0 || (dropped)) ->
+		printf("engine: %d is gone, %d waits\n", old, next);
+		clear();
+		s.waiting = 1;
+		s.body = next;
+	:: !gone(how) && how == BURY ->
+		printf("engine: %d is dead\n", old);
+		unlease();
+		s.dead = 1;
+	:: else ->
+		printf("engine: %d waits again\n", old);
+		if
+		:: how == GIVEBACK -> s.attempts--
+		:: else
+		fi;
+		unlease();
+		s.waiting = 1;
+	fi;
+	assert(D4 || was != MARKED || s.body != old);
+	assert(D8 || next == 0 || (s.waiting && s.body == next));
+	old = 0; next = 0; was = 0;
+	verify()
+}

@@ -1,0 +1,31 @@
+package spec
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-782fa212/limbo/durable/internal/need"
+)
+
+// D1, D4, D5, D8: in every state of the model; and each of them fails in the models
+// that are broken.
+func TestModel(t *testing.T) {
+	cc := os.Getenv("CC")
+	if cc == "" {
+		cc = "cc"
+	}
+	for _, tool := range [][2]string{{"bash", "bash"}, {"spin", "spin"}, {cc, "gcc"}} {
+		need.Program(t, tool[1], tool[0])
+	}
+	// A cached result holds only for the files that the test itself has read.
+	for _, name := range []string{"check.sh", "engine.pml", "timer.pml"} {
+		_, err := os.ReadFile(name)
+		require.NoError(t, err)
+	}
+	out, err := exec.CommandContext(t.Context(), "bash", "check.sh").CombinedOutput()
+	require.NoError(t, err, string(out))
+	t.Logf("\n%s", out)
+}

@@ -1,0 +1,340 @@
+/*
+ * The protocol of durable timers, for one key of one shard: a scheduler, someone
+ * who cancels, two workers, and an engine that may fail over and lose writes.
+ *
+ * Each step is one call of store.Store as the engine carries it out, and the
+ * comment above it names the method; or the reply to one; or something that happens
+ * by itself. A request may be sent again, and arrive again when nobody waits for it
+ * any more; a reply may be late, or lost. A worker may pause between any two steps, for
+ * longer than its lease, or crash.
+ *
+ * Left out, because no assertion depends on it:
+ *   time        a timer may be due, and a lease run out, at any moment
+ *   Reschedule  it changes a due time, and nothing else
+ *   IfAbsent, MaxPending, Purge, MaxDead   they refuse or remove, and move nothing
+ *   Get, Scan, ScanDead, Look, Stats, Sign, events   they change no timer
+ *   more keys   each item of a call is atomic by itself, and a holder names its key
+ *   a crash of the embedded engine: its workers crash, then the lease runs out; what
+ *               was not answered is a reply that was lost
+ * Left out, though it matters, and tested elsewhere: a crash within a step.
+ *
+ * The bounds SCHEDULES and LEASES keep the model finite; nothing else is counted. With
+ * 3 of each and a fail-over it has 3.6 million states, with 3 and 4 and no fail-over
+ * 0.5 million: check.sh visits all of them.
+ */
+
+#ifndef SCHEDULES
+#define SCHEDULES 2 /* calls of Schedule; the n-th schedules the timer with ID n */
+#endif
+#ifndef LEASES
+#define LEASES 3 /* leases that the engine gives out */
+#endif
+#ifndef FAILOVERS
+#define FAILOVERS 1 /* 0 or 1 */
+#endif
+#define ATTEMPTS 2 /* Claim.MaxAttempts */
+
+#include "engine.pml"
+
+Shard replica; /* as far as the replica got that a fail-over will promote */
+bit changed;   /* a Cancel changed something, and its reply was lost */
+#ifdef CANCEL_LATE
+bit answered;  /* a Cancel was answered, and a copy of it is on its way */
+#endif
+#if FAILOVERS
+byte copied;   /* 0: the replica follows; 1: it has stopped; 2: it was promoted */
+byte before;   /* the last token that was drawn before it was */
+#endif
+
+/* What an Extend or an End must show to be carried out. */
+#if defined(TOKEN_IGNORED)
+#define holder(n) (s.leased && w[n].fence == s.fence)
+#elif defined(FENCE_IGNORED)
+#define holder(n) (s.leased && w[n].token == s.token)
+#else
+#define holder(n) (s.leased && w[n].fence == s.fence && w[n].token == s.token)
+#endif
+
+/* A copy of a claim that was sent to the old engine does not reach the new one. */
+#if FAILOVERS && !defined(CLAIM_OUTLIVES)
+#define copyable(drawn) (drawn > before)
+#else
+#define copyable(drawn) true
+#endif
+
+/* The request of the n-th Schedule may arrive at any time. If the log refuses it,
+ * that is no step. */
+#if defined(SCHEDULE_TWICE) || defined(SCHEDULE_OVERTAKEN)
+#define arrives(n) true
+#else
+#define arrives(n) (s.log < n)
+#endif
+
+/* NotFound is an answer only to what was sent once; else it comes with ErrUnsure. */
+#ifdef CANCEL_SURE
+#define sure true
+#else
+#define sure (!changed)
+#endif
+
+#ifdef SUCCESSOR_DROPPED
+#define dropped_if_out true
+#else
+#define dropped_if_out false
+#endif
+#ifdef SUCCESSOR_CANCELLED
+#define dropped_if_cancelled s.cancelled
+#else
+#define dropped_if_cancelled false
+#endif
+
+/* The worker forgets: it was answered, or has crashed. */
+inline forget(who) {
+	w[who].at = IDLE;
+	w[who].id = 0;
+	w[who].fence = 0;
+	w[who].token = 0;
+	w[who].valid = 0;
+}
+
+/* The worker gets to know the lease that the engine has given out. */
+inline learn(who) {
+	w[who].id = s.body;
+	w[who].fence = s.fence;
+}
+
+/* Store.End, with its reply, and without: then it will be sent again. */
+#define ends(guard, how) \
+	d_step { (guard) && holder(_pid) -> \
+		ended(_pid, how); \
+		forget(_pid) } \
+	:: d_step { (guard) && holder(_pid) -> \
+		ended(_pid, how); \
+		printf("worker %d: without a reply\n", _pid); \
+		w[_pid].at = ENDS; \
+		w[_pid].valid = 0 }
+
+inline ended(who, how) {
+	assert(D5 || (w[who].fence == s.fence && w[who].token == s.token));
+	printf("worker %d: End, of kind %d\n", who, how);
+	finish(how, dropped_if_cancelled)
+}
+
+/* Workers, by their _pid 0 and 1. */
+active [2] proctype Worker() {
+end:	do
+	/* Store.Claim. The workers are alike, so that 0 may be the first. The own
+	 * clock counts from before the claim was sent. */
+	:: d_step { w[_pid].at == IDLE && leasable && (_pid == 0 || leases > 0) ->
+		w[_pid].at = CLAIMS;
+		w[_pid].token = leases + 1;
+		w[_pid].valid = 1;
+		lease(w[_pid].token);
+		learn(_pid);
+		printf("worker %d: claims %d, fence %d, token %d\n", _pid, w[_pid].id, w[_pid].fence, w[_pid].token) }
+
+	/* Its reply arrives, late perhaps. */
+	:: d_step { w[_pid].at == CLAIMS ->
+		printf("worker %d: has the reply to its claim\n", _pid);
+		w[_pid].at = HOLDS }
+
+	/* Or was lost: it is sent again, with the same token, and finds a lease that
+	 * has it, or something else to lease, or nothing. The clock goes on. */
+	:: d_step { w[_pid].at == CLAIMS && s.leased && s.token == w[_pid].token ->
+		MET(2);
+		printf("worker %d: claims again, and gets the same lease\n", _pid);
+#ifdef CLOCK_RESTARTED
+		w[_pid].valid = 1;
+#endif
+		learn(_pid);
+		w[_pid].at = HOLDS }
+	:: d_step { w[_pid].at == CLAIMS && !(s.leased && s.token == w[_pid].token) && leasable ->
+		MET(3);
+		lease(w[_pid].token);
+		learn(_pid);
+		printf("worker %d: claims again, and gets another lease of %d, fence %d\n", _pid, w[_pid].id, w[_pid].fence) }
+
+	/* Someone's copy of a claim arrives, after that claim was answered. Nobody
+	 * learns of the lease. */
+	:: d_step { w[_pid].at > CLAIMS && copyable(w[_pid].token) && !(s.leased && s.token == w[_pid].token) && leasable ->
+		MET(4);
+		printf("engine: a copy of the claim with token %d leases %d\n", w[_pid].token, s.body);
+		lease(w[_pid].token) }
+
+	/* The handler is called. A pause between the look at the clock and the call
+	 * is a pause at the handler's first instruction. */
+	:: d_step { w[_pid].at == HOLDS && w[_pid].valid ->
+		printf("worker %d: runs %d\n", _pid, w[_pid].id);
+		w[_pid].at = RUNS;
+		if
+		:: w[1 - _pid].at == RUNS -> MET(5)
+		:: else
+		fi;
+		verify() }
+
+	/* Store.Extend, with its reply. A lease that ran out is extended if nobody has
+	 * it anew. */
+	:: d_step { (w[_pid].at == HOLDS || w[_pid].at == RUNS) && holder(_pid) && !s.cancelled && !(w[_pid].valid && !s.out) ->
+		assert(D5 || (w[_pid].fence == s.fence && w[_pid].token == s.token));
+		printf("worker %d: extends\n", _pid);
+		s.out = 0;
+		w[_pid].valid = 1;
+		verify() }
+	/* The same without a reply. */
+	:: d_step { (w[_pid].at == HOLDS || w[_pid].at == RUNS) && holder(_pid) && !s.cancelled && s.out ->
+		assert(D5 || (w[_pid].fence == s.fence && w[_pid].token == s.token));
+		printf("worker %d: extends, without a reply\n", _pid);
+		s.out = 0 }
+#ifdef EXTEND_REVIVES
+	:: d_step { (w[_pid].at == HOLDS || w[_pid].at == RUNS) && holder(_pid) && s.cancelled ->
+		printf("worker %d: extends what was cancelled\n", _pid);
+		s.out = 0;
+		s.cancelled = 0;
+		w[_pid].valid = 1;
+		verify() }
+#endif
+
+	/* Store.End: Ended. What was not begun is given back. */
+	:: ends(w[_pid].at == HOLDS, GIVEBACK)
+	/* How a handler returns. One that is sent again is of the same kind as the
+	 * first: only a fail-over can make it more than EndLost. */
+	:: ends(w[_pid].at == RUNS || w[_pid].at == ENDS, DONE)
+	:: ends(w[_pid].at == RUNS || w[_pid].at == ENDS, RETRY)
+	:: ends(w[_pid].at == RUNS || w[_pid].at == ENDS, GIVEBACK)
+	:: ends(w[_pid].at == RUNS || w[_pid].at == ENDS, BURY)
+	/* EndLost. */
+	:: d_step { w[_pid].at >= HOLDS && !holder(_pid) ->
+		if
+		:: s.leased && s.fence == w[_pid].fence -> MET(6)
+		:: s.leased && s.token == w[_pid].token -> MET(7)
+		:: else -> MET(8)
+		fi;
+		printf("worker %d: End is lost\n", _pid);
+		forget(_pid) }
+
+	/* The worker crashes, and another begins in its place. */
+	:: d_step { w[_pid].at != IDLE ->
+		printf("worker %d: crashes\n", _pid);
+		forget(_pid) }
+	od
+}
+
+/* Store.Schedule: a request arrives, for the first time, again, or as a copy of
+ * which nobody wants a reply any more. */
+active proctype Scheduler() {
+end:	do
+	:: d_step { arrives(1) -> schedule(1) }
+#if SCHEDULES >= 2
+	:: d_step { arrives(2) -> schedule(2) }
+#endif
+#if SCHEDULES >= 3
+	:: d_step { arrives(3) -> schedule(3) }
+#endif
+#if SCHEDULES >= 4
+	:: d_step { arrives(4) -> schedule(4) }
+#endif
+	od
+}
+
+active proctype Canceller() {
+end:	do
+	/* Store.Cancel, with its reply. One that is sent again may not say NotFound. */
+	:: d_step { true ->
+		cancel();
+		if
+		:: answer == NOTFOUND && changed -> MET(9)
+		:: else
+		fi;
+		assert(D4 || answer != NOTFOUND || !sure || !changed);
+		changed = 0;
+#ifdef CANCEL_LATE
+		answered = 1;
+#endif
+		answer = 0 }
+	/* Without: it will be sent again. */
+	:: d_step { s.waiting || s.leased ->
+		cancel();
+		changed = 1;
+		answer = 0 }
+	/* The caller gives up: ErrUnsure. */
+	:: d_step { changed -> changed = 0 }
+#ifdef CANCEL_LATE
+	/* A copy arrives after the call was answered. */
+	:: d_step { answered ->
+		cancel();
+		assert(D4 || answer == NOTFOUND);
+		answer = 0 }
+#endif
+	od
+}
+
+/* What happens by itself, and what anybody may do. */
+active proctype World() {
+end:	do
+	/* The lease runs out, by the holder's clock not later than by the engine's. */
+	:: d_step { s.leased && !s.out ->
+		printf("engine: the lease with fence %d runs out\n", s.fence);
+		s.out = 1;
+		for (i : 0 .. 1) {
+			if
+			:: w[i].fence == s.fence && w[i].token == s.token -> w[i].valid = 0
+			:: else
+			fi
+		}
+		i = 0 }
+
+	/* Store.Claim clears away what it does not lease: DONE, for what was cancelled
+	 * or has a successor, BURY for what has no attempts left. */
+	:: d_step { clearable && (s.cancelled || s.succ) ->
+		if
+		:: s.cancelled && s.succ -> MET(10)
+		:: s.cancelled && !s.succ -> MET(11)
+		:: else -> MET(12)
+		fi;
+		finish(DONE, dropped_if_out) }
+	:: d_step { clearable && !(s.cancelled || s.succ) -> MET(13); finish(BURY, false) }
+
+	/* Store.Requeue. */
+	:: d_step { s.dead -> MET(14); s.dead = 0; s.waiting = 1; s.attempts = 0; verify() }
+	od
+}
+
+#if FAILOVERS
+#define copy(to, from) \
+	to.waiting = from.waiting; to.leased = from.leased; to.dead = from.dead; \
+	to.body = from.body; to.succ = from.succ; to.attempts = from.attempts; \
+	to.fence = from.fence; to.token = from.token; to.cancelled = from.cancelled; \
+	to.out = from.out; to.last = from.last; to.log = from.log; \
+	to.highest = from.highest; \
+	for (i : 1 .. SCHEDULES) { to.fate[i] = from.fate[i] } \
+	i = 0
+
+/* A fail-over, to a replica that has not got the latest writes. */
+active proctype Failover() {
+end:	do
+	:: d_step { copied == 0 ->
+		printf("replica: gets nothing more\n");
+		copy(replica, s);
+		copied = 1 }
+	:: d_step { copied == 1 ->
+		printf("replica: is the engine now\n");
+		copy(s, replica);
+		copied = 2;
+		before = leases;
+		replica.waiting = 0; replica.leased = 0; replica.dead = 0;
+		replica.body = 0; replica.succ = 0; replica.attempts = 0;
+		replica.fence = 0; replica.token = 0; replica.cancelled = 0;
+		replica.out = 0; replica.last = 0; replica.log = 0;
+		replica.highest = 0;
+		for (i : 1 .. SCHEDULES) { replica.fate[i] = 0 }
+		/* A lease that it does not know, or not as long, holds no more. */
+		for (i : 0 .. 1) {
+			if
+			:: s.leased && !s.out && w[i].fence == s.fence && w[i].token == s.token -> skip
+			:: else -> w[i].valid = 0
+			fi
+		}
+		verify() }
+	od
+}
+#endif
