@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 )
 
+// The bounds of what passes through a store.
 const (
 	MaxKey    = 512      // bytes of a key, at least 1; any bytes
 	MaxTopic  = 128      // bytes of a topic, 0 included; any bytes
@@ -51,8 +52,9 @@ var (
 // the store: processes that share one should have the same.
 type Limits struct {
 	// MaxPending bounds the timers that wait or are leased, in each shard; a
-	// successor counts. Beyond it a new key is Refused. Default 0: no bound but the
-	// engine's.
+	// successor counts. Beyond it a key that neither waits nor is leased is Refused,
+	// also if it is dead; a successor is not, nor a Requeue. Default 0: no bound but
+	// the engine's.
 	MaxPending int
 	// MaxDead bounds the dead letters of each shard: the oldest are removed, and
 	// counted. Default 10,000.
@@ -127,16 +129,16 @@ func (c Claim) Check() error {
 		return fmt.Errorf("durable: Claim.Lease is %v, must be %v to %v", c.Lease, MinLease, MaxLease)
 	case c.MaxAttempts < 1:
 		return fmt.Errorf("durable: Claim.MaxAttempts is %d, must be 1 or more", c.MaxAttempts)
-	case c.FirstLane < 0 || c.FirstLane >= Lanes:
-		return fmt.Errorf("durable: Claim.FirstLane is %d, must be 0 to %d", c.FirstLane, Lanes-1)
+	case c.FirstLane < 0 || c.FirstLane > Lanes:
+		return fmt.Errorf("durable: Claim.FirstLane is %d, must be 0 to %d", c.FirstLane, Lanes)
 	}
 	return nil
 }
 
-// Due returns when an entry is due that an engine gets at now.
+// Due returns when an entry is due that an engine gets at now; see [After].
 func (e Entry) Due(now Millis) Millis { return due(e.At, e.After, now) }
 
-// Due returns when a timer is due that is moved at now.
+// Due returns when a timer is due that is moved at now; see [After].
 func (m Move) Due(now Millis) Millis { return due(m.At, m.After, now) }
 
 func due(at Millis, after time.Duration, now Millis) Millis {
@@ -146,7 +148,10 @@ func due(at Millis, after time.Duration, now Millis) Millis {
 	return After(now, after)
 }
 
-// After returns d after now, rounded up, at most MaxMillis.
+// After returns d after now, rounded up, at most MaxMillis. If d is above zero, an
+// engine gives as now its present rounded up too: otherwise a timer could be early,
+// and a lease end, by the part of a millisecond that has passed. With a d of zero or
+// less it gives the present rounded down, which is at once.
 func After(now Millis, d time.Duration) Millis { return min(now+MillisOf(d), MaxMillis) }
 
 // CutError cuts the text of an error to MaxError bytes, between two characters.

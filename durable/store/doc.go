@@ -31,7 +31,8 @@
 // # Time
 //
 // Only the engine's clock decides, in whole milliseconds ([Millis]), never before
-// the time asked for: deadlines are rounded up, the present is rounded down. Each
+// the time asked for: deadlines are rounded up, and so is the present that they are
+// counted from; the present that they are compared with is rounded down. Each
 // reply about a shard carries its [Horizon]: the engine's time, and when there is
 // something to do next. So nobody needs to poll.
 //

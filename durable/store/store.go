@@ -26,7 +26,7 @@ type Store interface {
 	// Schedule adds timers, in order: a key can stand in entries twice. A waiting
 	// timer of the same key is replaced, attempts from 0; so is a dead one. A
 	// leased one, not cancelled or cancelled, gets a successor, instead of the one
-	// that it may have.
+	// that it may have; a Cancel before does not take that away.
 	Schedule(ctx context.Context, shard int, entries []Entry) ([]Receipt, Horizon, error)
 
 	// Cancel removes waiting timers and marks leased ones; see [CancelResult]. Sent
@@ -48,7 +48,8 @@ type Store interface {
 	// ScanDead is Scan for dead letters, by time of death.
 	ScanDead(ctx context.Context, shard int, after Cursor, limit int) ([]Record, error)
 
-	// Requeue makes dead letters wait again, due at once.
+	// Requeue makes dead letters wait again, due at the engine's present, with their
+	// last errors.
 	Requeue(ctx context.Context, shard int, keys []string) ([]RequeueResult, Horizon, error)
 
 	// Purge removes dead letters, and returns how many there were.

@@ -61,7 +61,7 @@ func TestBoundsAreNamed(t *testing.T) {
 		"Claim.MaxBytes is 0, must be 1 to 1048576":                                      with(func(c *Claim) { c.MaxBytes = 0 }),
 		"Claim.Lease is 1ms, must be 100ms to 24h0m0s":                                   with(func(c *Claim) { c.Lease = time.Millisecond }),
 		"Claim.MaxAttempts is 0, must be 1 or more":                                      with(func(c *Claim) { c.MaxAttempts = 0 }),
-		"Claim.FirstLane is 4, must be 0 to 3":                                           with(func(c *Claim) { c.FirstLane = 4 }),
+		"Claim.FirstLane is 5, must be 0 to 4":                                           with(func(c *Claim) { c.FirstLane = 5 }),
 	} {
 		require.ErrorContains(t, err, want)
 	}

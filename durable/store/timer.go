@@ -57,6 +57,7 @@ func (t Token) String() string { return hex.EncodeToString(t[:]) }
 // State is a timer's home.
 type State uint8
 
+// The homes of a timer.
 const (
 	Waiting State = iota + 1 // for its due time, the first or that of a retry
 	Leased                   // to a worker, whether or not the lease has run out
@@ -85,7 +86,7 @@ type Record struct {
 	State     State
 	Due       Millis // waiting: when it may be claimed; else when it could be
 	Attempts  int    // claims that count; those handed back or snoozed do not
-	LastError string // of the last attempt that failed
+	LastError string // of the last attempt that failed; a lease that ran out leaves it
 
 	LeaseEnd     Millis // leased
 	Fence        uint64 // leased
@@ -111,6 +112,7 @@ type Entry struct {
 // ReceiptKind is what became of an Entry.
 type ReceiptKind uint8
 
+// What becomes of an Entry.
 const (
 	Created      ReceiptKind = iota + 1 // the key was absent
 	Replaced                            // a waiting timer; attempts begin at 0
@@ -134,13 +136,13 @@ type Receipt struct {
 type CancelResult uint8
 
 const (
-	// Cancelled: it was waiting, for its first attempt or another, and is gone. No
+	// Cancelled means that it was waiting, for its first attempt or another, and is gone. No
 	// handler will run.
 	Cancelled CancelResult = iota + 1
-	// Running: it is leased, whether or not the lease has run out. It is marked: it
+	// Running means that it is leased, whether or not the lease has run out. It is marked: it
 	// will not be retried nor leased again, and its successor is gone.
 	Running
-	// NotFound: there is no such timer, or it is dead.
+	// NotFound means that there is no such timer, or it is dead.
 	NotFound
 )
 
@@ -159,6 +161,7 @@ type Move struct {
 // MoveResult answers a Move.
 type MoveResult uint8
 
+// What becomes of a Move.
 const (
 	Moved       MoveResult = iota + 1 // attempts are kept
 	MoveRunning                       // it is leased; nothing was changed
@@ -172,6 +175,7 @@ func (r MoveResult) String() string { return nameOf("MoveResult", moveNames[:], 
 // RequeueResult answers a Requeue.
 type RequeueResult uint8
 
+// What becomes of a dead letter.
 const (
 	Requeued      RequeueResult = iota + 1 // it waits, attempts from 0
 	RequeueLives                           // the key is waiting or leased; nothing was changed
@@ -189,16 +193,18 @@ type Claim struct {
 	// was lost, has the same Token and gets the same leases.
 	Token Token
 	Max   int // timers, at least 1
-	// MaxBytes bounds the bodies, all together. One timer is leased whatever its
-	// size.
+	// MaxBytes bounds the bodies, all together: the next in turn that does not fit
+	// ends the claim. One timer is leased whatever its size.
 	MaxBytes int
 	Lease    time.Duration
 	// MaxAttempts: what was leased so often already, and whose lease has run out,
 	// becomes a dead letter instead of being leased again.
 	MaxAttempts int
 	// FirstLane is the lane to begin with: one timer is taken from each in turn,
-	// and from the leases that have run out as if they were one more lane, so that
-	// none takes all the room while another waits.
+	// and then one from the leases that have run out, by lease end, as if they were
+	// one more lane, so that none takes all the room while another waits. Lanes begins
+	// with these, and then takes lanes 0 to 3: a worker with room for one timer at a
+	// time would never come to them otherwise, while lanes are not empty.
 	FirstLane int
 }
 
@@ -214,7 +220,8 @@ type Lease struct {
 	End       Millis // when the lease runs out
 }
 
-// Holder is what a worker shows for a lease.
+// Holder is what a worker shows for a lease. Fence is higher than those of all
+// earlier claims in the shard.
 type Holder struct {
 	Key   string
 	Fence uint64
@@ -235,6 +242,7 @@ type Claimed struct {
 // ExtendResult answers an Extend.
 type ExtendResult uint8
 
+// What becomes of a lease.
 const (
 	Extended        ExtendResult = iota + 1
 	ExtendCancelled              // the timer was cancelled: the lease stays as it is, and the run should end
@@ -248,6 +256,7 @@ func (r ExtendResult) String() string { return nameOf("ExtendResult", extendName
 // EndKind is how a run ends.
 type EndKind uint8
 
+// The ways in which a run ends.
 const (
 	Done     EndKind = iota + 1 // gone
 	Retry                       // waits for Delay; the attempt counts
@@ -261,7 +270,8 @@ var endNames = [...]string{"", "done", "retry", "snooze", "give back", "bury"}
 func (k EndKind) String() string { return nameOf("EndKind", endNames[:], uint8(k)) }
 
 // End ends a run. If the timer was cancelled meanwhile it is gone, however the run
-// ends; if it has a successor that waits, and the timer itself is gone.
+// ends; if it has a successor that waits, and the timer itself is gone, cancelled or
+// not.
 type End struct {
 	Holder
 	Kind  EndKind
@@ -272,6 +282,7 @@ type End struct {
 // EndResult answers an End.
 type EndResult uint8
 
+// What becomes of an End.
 const (
 	Ended   EndResult = iota + 1
 	EndLost           // another holds it, or it is gone; nothing was changed
@@ -308,13 +319,13 @@ type Stats struct {
 type EventKind uint8
 
 const (
-	// Earlier: the shard has something to do at Due, earlier than before.
+	// Earlier tells that the shard has something to do at Due, earlier than before.
 	Earlier EventKind = iota + 1
-	// Busy: a worker has no room for what is due in the shard.
+	// Busy tells that a worker has no room for what is due in the shard.
 	Busy
-	// CancelRun: the run that Holder names was cancelled.
+	// CancelRun tells that the run that Holder names was cancelled.
 	CancelRun
-	// Gap: events may have been missed, of all shards; whoever depends on them
+	// Gap tells that events may have been missed, of all shards; whoever depends on them
 	// looks for itself.
 	Gap
 )
