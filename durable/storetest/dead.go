@@ -1,0 +1,125 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+var deadTests = []test{
+	{"D9 dead letters are requeued, attempts from 0", check(requeueDead)},
+	{"D9 requeue is refused if the key lives", check(requeueRefused)},
+	{"D9 purge removes dead letters, and only these", check(purgeDead)},
+	{"D9 MaxDead: the oldest go, counted", checkWith(Options{Shards: 1, Limits: store.Limits{MaxDead: 3}}, maxDead)},
+	{"D9 MaxDeadAge: the old go, counted", checkWith(Options{Shards: 1, Limits: store.Limits{MaxDeadAge: time.Hour}}, maxDeadAge)},
+}
+
+// kill makes a dead letter of an overdue timer.
+func (f *fixture) kill(key string) {
+	f.Helper()
+	f.putAll(key)
+	f.ended(f.claimOne(key), store.Bury)
+}
+
+func requeueDead(f *fixture) {
+	f.putAll("a")
+	f.ended(f.claimOne("a"), store.Retry)
+	f.ended(f.claimOne("a"), store.Bury)
+	dead := f.get("a")
+	f.Equal(2, dead.Attempts)
+	before := f.look(0)
+	f.Equal([]store.RequeueResult{store.Requeued, store.RequeueLives}, f.requeue("a", "a"))
+	r := f.get("a")
+	f.counted(r.Due, 0, before, f.look(0))
+	dead.State, dead.Died, dead.Attempts, dead.Due = store.Waiting, 0, 0, r.Due
+	f.Equal(dead, r)
+	f.verify()
+	l := f.claimOne("a")
+	f.Equal(1, l.Attempt)
+	f.Equal(dead.ID, l.ID)
+	f.Equal("error of a", l.LastError)
+	f.ended(l, store.Done)
+}
+
+func requeueRefused(f *fixture) {
+	f.putAll("leased")
+	f.claimOne("leased")
+	f.kill("dead")
+	f.putAll("waiting")
+	old := []store.Record{f.get("leased"), f.get("waiting")}
+	f.Equal([]store.RequeueResult{store.RequeueLives, store.RequeueLives, store.Requeued, store.RequeueAbsent},
+		f.requeue("leased", "waiting", "dead", "absent"))
+	f.Equal(old, []store.Record{f.get("leased"), f.get("waiting")})
+	f.absent("absent")
+}
+
+func purgeDead(f *fixture) {
+	f.putAll("leased")
+	f.claimOne("leased")
+	f.kill("a")
+	f.kill("b")
+	f.kill("c")
+	f.putAll("waiting")
+	f.Equal(2, f.purge("a", "leased", "waiting", "absent", "b", "a"))
+	f.absent("a", "b")
+	f.Equal(store.Dead, f.get("c").State)
+	f.Equal(store.Leased, f.get("leased").State)
+	f.Equal(store.Waiting, f.get("waiting").State)
+	f.Zero(f.purge("a"))
+	f.Zero(f.stats(0).Dropped)
+}
+
+func maxDead(f *fixture) {
+	deadKeys := func() (keys []string) {
+		f.Empty(f.claim(1)) // which applies the limit
+		for _, r := range f.scan(0, true, 10) {
+			keys = append(keys, r.Key)
+		}
+		return keys
+	}
+	for _, key := range []string{"z", "y", "x"} {
+		f.kill(key)
+		f.advance(time.Second)
+	}
+	f.Equal([]string{"z", "y", "x"}, deadKeys())
+	f.kill("a")
+	f.Equal([]string{"y", "x", "a"}, deadKeys())
+	f.absent("z")
+	f.Equal(uint64(1), f.stats(0).Dropped)
+	f.verify()
+	// By a claim that buries, too.
+	f.advance(time.Second)
+	f.putAll("b", "c")
+	c := newClaim(2)
+	c.MaxAttempts = 1
+	f.claimWith(0, c)
+	f.advance(testLease + time.Second)
+	c.Token = store.NewToken()
+	claimed, _ := f.claimWith(0, c)
+	f.Equal(2, claimed.Buried)
+	f.Equal([]string{"a", "b", "c"}, deadKeys())
+	f.absent("x", "y")
+	f.Equal(uint64(3), f.stats(0).Dropped)
+	// Requeued and purged ones are not dropped.
+	f.requeue("a")
+	f.purge("b")
+	f.Equal(uint64(3), f.stats(0).Dropped)
+}
+
+func maxDeadAge(f *fixture) {
+	f.kill("a")
+	f.advance(30 * time.Minute)
+	f.kill("b")
+	f.advance(30*time.Minute - time.Second)
+	f.Empty(f.claim(1))
+	f.Equal(2, f.stats(0).Dead)
+	f.advance(2 * time.Second)
+	f.Empty(f.claim(1))
+	f.absent("a")
+	f.Equal(store.Dead, f.get("b").State)
+	f.Equal(uint64(1), f.stats(0).Dropped)
+	f.advance(time.Hour)
+	f.Empty(f.claim(1))
+	f.Equal(uint64(2), f.stats(0).Dropped)
+	f.empty()
+}

@@ -1,0 +1,149 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+var endTests = []test{
+	{"D7 Done: gone, and ended once", check(endDone)},
+	{"case 8 case 15: Retry waits for its delay, attempts and error kept", check(endRetry)},
+	{"Snooze waits for its delay, and does not count", check(endSnooze)},
+	{"case 21: GiveBack waits as before, and does not count", check(endGiveBack)},
+	{"D9 Bury: a dead letter, error and body kept", check(endBury)},
+	{"ends of all kinds in one call", check(endBatch)},
+}
+
+func endDone(f *fixture) {
+	f.putAll("a")
+	l := f.claimOne("a")
+	results, _, err := f.Store.End(f.ctx, 0, []store.End{{Holder: l.Holder, Kind: store.Done}, {Holder: l.Holder, Kind: store.Retry}})
+	f.NoError(err)
+	f.Equal([]store.EndResult{store.Ended, store.EndLost}, results)
+	f.absent("a")
+	f.Equal(store.EndLost, f.end(store.End{Holder: l.Holder, Kind: store.Done}))
+	f.empty()
+}
+
+// endWith claims a, ends it and returns its record, which was checked but for
+// attempts, last error and due time.
+func (f *fixture) endWith(e store.Entry, kind store.EndKind, delay time.Duration, text string) (r store.Record, before store.Horizon) {
+	f.Helper()
+	l := f.claimOne("a")
+	before = f.look(0)
+	f.Equal(store.Ended, f.end(store.End{Holder: l.Holder, Kind: kind, Delay: delay, Error: text}))
+	r = f.get("a")
+	f.Equal(store.Record{
+		Key: e.Key, ID: e.ID, Topic: e.Topic, Body: e.Body,
+		State: store.Waiting, Due: r.Due, Attempts: r.Attempts, LastError: r.LastError,
+	}, r)
+	return r, before
+}
+
+func endRetry(f *fixture) {
+	e := entry("a")
+	f.put(e)
+	for i, d := range []time.Duration{0, -time.Second, 1, time.Millisecond, time.Millisecond + 1, time.Minute} {
+		r, before := f.endWith(e, store.Retry, d, name("error", i))
+		f.counted(r.Due, d, before, f.look(0))
+		f.Equal(i+1, r.Attempts)
+		f.Equal(name("error", i), r.LastError)
+		if d > 0 {
+			claimed, h := f.claimWith(0, newClaim(1))
+			if h.Now < r.Due {
+				f.Empty(claimed.Leases, "D2: a retry is early")
+			} else {
+				f.ended(claimed.Leases[0], store.GiveBack)
+			}
+			f.advance(d.Truncate(time.Millisecond) + 2*time.Millisecond)
+		}
+	}
+	// The last attempt that failed is the last that has an error.
+	r, _ := f.endWith(e, store.Retry, 0, "")
+	f.Empty(r.LastError)
+	f.Equal(7, r.Attempts)
+}
+
+func endSnooze(f *fixture) {
+	e := entry("a")
+	f.put(e)
+	f.endWith(e, store.Retry, 0, "failed")
+	for _, d := range []time.Duration{time.Minute, 1, 0} {
+		r, before := f.endWith(e, store.Snooze, d, "ignored")
+		f.counted(r.Due, d, before, f.look(0))
+		f.Equal(1, r.Attempts)
+		f.Equal("failed", r.LastError)
+		if d > 0 {
+			f.advance(d.Truncate(time.Millisecond) + 2*time.Millisecond)
+		}
+	}
+	f.Equal(2, f.claimOne("a").Attempt)
+}
+
+func endGiveBack(f *fixture) {
+	e := entry("a")
+	f.put(e)
+	for range 3 {
+		r, _ := f.endWith(e, store.GiveBack, time.Minute, "ignored")
+		f.fresh(e)
+		f.Zero(r.Attempts)
+	}
+	r, _ := f.endWith(e, store.Retry, 0, "failed")
+	back, _ := f.endWith(e, store.GiveBack, 0, "")
+	f.Equal(r, back)
+	l := f.claimOne("a")
+	f.Equal(2, l.Attempt)
+	f.Equal("failed", l.LastError)
+	// Also late.
+	f.advance(2 * testLease)
+	f.ended(l, store.GiveBack)
+	f.Equal(r, f.get("a"))
+}
+
+func endBury(f *fixture) {
+	e := entry("a")
+	f.put(e)
+	r, _ := f.endWith(e, store.Retry, 0, "first")
+	l := f.claimOne("a")
+	before := f.look(0)
+	f.Equal(store.Ended, f.end(store.End{Holder: l.Holder, Kind: store.Bury, Delay: time.Minute, Error: "second"}))
+	dead := f.get("a")
+	f.GreaterOrEqual(dead.Died, before.Now)
+	f.LessOrEqual(dead.Died, f.look(0).Now)
+	want := r
+	want.State, want.Attempts, want.LastError, want.Died = store.Dead, 2, "second", dead.Died
+	f.Equal(want, dead)
+	f.Empty(f.claim(1))
+	f.verify()
+}
+
+func endBatch(f *fixture) {
+	keys := []string{"done", "retry", "snooze", "giveback", "bury", "cancelled", "succeeded"}
+	f.putAll(keys...)
+	leases := f.claim(len(keys))
+	f.cancel("cancelled")
+	next := entry("succeeded")
+	f.put(next)
+	var ends []store.End
+	for i, l := range leases {
+		ends = append(ends, store.End{Holder: l.Holder, Kind: ways[i%len(ways)], Delay: time.Minute, Error: "failed"})
+	}
+	ends[6].Kind = store.Retry
+	before := f.look(0)
+	results, h, err := f.Store.End(f.ctx, 0, ends)
+	f.NoError(err)
+	f.Equal(h.NextDue, store.Millis(1))
+	for _, r := range results {
+		f.Equal(store.Ended, r)
+	}
+	f.absent("done", "cancelled")
+	f.fresh(next)
+	f.counted(f.get("retry").Due, time.Minute, before, f.look(0))
+	f.counted(f.get("snooze").Due, time.Minute, before, f.look(0))
+	f.Equal(leases[3].Due, f.get("giveback").Due)
+	f.Equal(store.Dead, f.get("bury").State)
+	f.Equal([]int{1, 0, 0, 1}, []int{
+		f.get("retry").Attempts, f.get("snooze").Attempts, f.get("giveback").Attempts, f.get("bury").Attempts,
+	})
+}

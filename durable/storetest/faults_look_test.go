@@ -1,0 +1,333 @@
+package storetest
+
+import (
+	"context"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+// asIf has claims at which waiting timers that are due look otherwise.
+func asIf(set func(*timer)) func(*rigged) {
+	return func(r *rigged) {
+		r.claims(func(n int, c store.Claim, do func(store.Claim) store.Claimed) (got store.Claimed) {
+			was := map[string]store.Record{}
+			now := r.ms()
+			r.during(n, store.Waiting, func(t *timer) func() {
+				if t.Due > now {
+					return nil
+				}
+				old := t.Record
+				was[t.Key] = old
+				set(t)
+				return func() { t.Due, t.Topic = old.Due, old.Topic }
+			}, func() { got = do(c) })
+			for i, l := range got.Leases {
+				if old, ok := was[l.Key]; ok {
+					got.Leases[i].Due, got.Leases[i].Topic = old.Due, old.Topic
+				}
+			}
+			return got
+		})
+	}
+}
+
+// ofClaim has claims that ask for something else.
+func ofClaim(set func(*store.Claim)) func(*rigged) {
+	return func(r *rigged) {
+		r.claims(func(_ int, c store.Claim, do func(store.Claim) store.Claimed) store.Claimed {
+			set(&c)
+			return do(c)
+		})
+	}
+}
+
+// events has subscriptions that do otherwise with events.
+func events(f func(e store.Event, do func(store.Event))) func(*rigged) {
+	return func(r *rigged) {
+		r.subscribe = func(ctx context.Context, do func(store.Event)) error {
+			return r.Oracle.Subscribe(ctx, func(e store.Event) { f(e, do) })
+		}
+	}
+}
+
+var lookFaults = []fault{
+	// Claims.
+	{name: "a lane is in order of keys", found: []string{"D11 in a lane"}, rig: asIf(func(t *timer) { t.Due = 1 })},
+	{name: "there is one lane", found: []string{"D11 lanes take", "D11 a full"}, rig: asIf(func(t *timer) { t.Topic = "" })},
+	{name: "claims begin with the same lane", found: []string{"D11 lanes take"}, rig: ofClaim(func(c *store.Claim) { c.FirstLane = 0 })},
+	{name: "leases that ran out wait for the lanes", found: []string{"D11 leases that"}, rig: func(r *rigged) {
+		r.claims(func(n int, c store.Claim, do func(store.Claim) store.Claimed) (got store.Claimed) {
+			if h := r.horizonOf(n); h.NextDue == 0 || h.NextDue > h.Now {
+				return do(c)
+			}
+			r.during(n, store.Leased, func(t *timer) func() {
+				if t.LeaseEnd > r.ms() || t.Cancelled || t.successor != nil || t.Attempts >= c.MaxAttempts {
+					return nil
+				}
+				return hide(t)
+			}, func() { got = do(c) })
+			return got
+		})
+	}},
+	{name: "leases that ran out are in order of keys", found: []string{"D11 of leases"}, rig: forRanOut(func(t *timer) func() {
+		undo := hide(t)
+		t.LeaseEnd = 1
+		return undo
+	})},
+	{name: "a claim has one too many", found: []string{"D12 a claim is bounded by its count"}, rig: ofClaim(func(c *store.Claim) { c.Max = min(c.Max+1, store.MaxItems) })},
+	{name: "a claim's bytes are not counted", found: []string{"D12 a claim is bounded by the size"}, rig: ofClaim(func(c *store.Claim) { c.MaxBytes = store.MaxClaim })},
+	{name: "a claim without room leaves leases that ran out", found: []string{"D6 a claim deals"}, rig: func(r *rigged) {
+		r.claims(func(n int, c store.Claim, do func(store.Claim) store.Claimed) (got store.Claimed) {
+			due := 0
+			r.timersOf(n, store.Waiting, func(t *timer) {
+				if t.Due <= r.ms() {
+					due++
+				}
+			})
+			r.during(n, store.Leased, func(t *timer) func() {
+				if t.LeaseEnd > r.ms() || due < c.Max {
+					return nil
+				}
+				return hide(t)
+			}, func() { got = do(c) })
+			return got
+		})
+	}},
+
+	// Dead letters.
+	{name: "a requeued timer keeps its attempts", found: []string{"D9 dead letters"}, rig: func(r *rigged) {
+		r.requeues(func(key string, do func() store.RequeueResult) store.RequeueResult {
+			old := r.record(key)
+			result := do()
+			r.timer(key, func(_ *shard, t *timer) { t.Attempts = old.Attempts })
+			return result
+		})
+	}},
+	{name: "requeue takes the living", found: []string{"D9 requeue is"}, rig: func(r *rigged) {
+		r.requeues(func(key string, do func() store.RequeueResult) store.RequeueResult {
+			if result := do(); result != store.RequeueLives {
+				return result
+			}
+			r.timer(key, func(_ *shard, t *timer) { t.Due = 1 })
+			return store.Requeued
+		})
+	}},
+	{name: "purge takes what waits", found: []string{"D9 purge"}, rig: func(r *rigged) {
+		r.purge = func(ctx context.Context, n int, keys []string) (int, error) {
+			purged, err := r.Oracle.Purge(ctx, n, keys)
+			for _, key := range keys {
+				r.timer(key, func(s *shard, t *timer) {
+					if t.State == store.Waiting {
+						delete(s.timers, key)
+					}
+				})
+			}
+			return purged, err
+		}
+	}},
+	{name: "MaxDead is not applied", found: []string{"D9 MaxDead:"}, rig: func(r *rigged) { r.limits.MaxDead = math.MaxInt }},
+	{name: "MaxDeadAge is not applied", found: []string{"D9 MaxDeadAge"}, rig: func(r *rigged) { r.limits.MaxDeadAge = 0 }},
+	{name: "dead letters go uncounted", found: []string{"D9 MaxDead:", "D9 MaxDeadAge"}, rig: func(r *rigged) {
+		r.claims(func(n int, c store.Claim, do func(store.Claim) store.Claimed) store.Claimed {
+			got := do(c)
+			r.mu.Lock()
+			r.shards[n].dropped = 0
+			r.mu.Unlock()
+			return got
+		})
+	}},
+	{name: "a dead letter waits, too", found: []string{"D9 Bury"}, rig: func(r *rigged) {
+		r.scanner = func(ctx context.Context, n int, after store.Cursor, limit int) ([]store.Record, error) {
+			waiting, err := r.Oracle.Scan(ctx, n, after, limit)
+			if err != nil || len(waiting) > 0 || after.At > 0 {
+				return waiting, err
+			}
+			return r.Oracle.ScanDead(ctx, n, after, limit)
+		}
+	}},
+
+	// What is looked at.
+	{name: "Scan passes over ties", found: []string{"pages of Scan,", "case 12"}, noModel: true, rig: func(r *rigged) {
+		r.scanner = func(ctx context.Context, n int, after store.Cursor, limit int) ([]store.Record, error) {
+			if after.Key != "" {
+				after.At, after.Key = after.At+1, ""
+			}
+			return r.Oracle.Scan(ctx, n, after, limit)
+		}
+	}},
+	{name: "ScanDead passes over ties", found: []string{"pages of ScanDead"}, noModel: true, rig: func(r *rigged) {
+		r.scanDead = func(ctx context.Context, n int, after store.Cursor, limit int) ([]store.Record, error) {
+			if after.Key != "" {
+				after.At, after.Key = after.At+1, ""
+			}
+			return r.Oracle.ScanDead(ctx, n, after, limit)
+		}
+	}},
+	{name: "Scan counts instead of comparing", found: []string{"D12 what changes"}, noModel: true, rig: func(r *rigged) {
+		seen := 0
+		r.scanner = func(ctx context.Context, n int, after store.Cursor, limit int) ([]store.Record, error) {
+			if after == (store.Cursor{}) {
+				seen = 0
+			}
+			records, err := r.Oracle.Scan(ctx, n, store.Cursor{}, store.MaxItems)
+			page := records[min(seen, len(records)):min(seen+limit, len(records))]
+			seen += len(page)
+			return page, err
+		}
+	}},
+	{name: "Stats counts successors", found: []string{"Stats"}, rig: func(r *rigged) {
+		r.stats = func(ctx context.Context, n int) (store.Stats, error) {
+			st, err := r.Oracle.Stats(ctx, n)
+			r.timersOf(n, store.Leased, func(t *timer) {
+				if t.successor != nil {
+					st.Waiting++
+				}
+			})
+			return st, err
+		}
+	}},
+	{name: "Look passes over leases that ran out", found: []string{"horizons"}, rig: func(r *rigged) {
+		r.look = func(ctx context.Context, shards []int) ([]store.Horizon, error) {
+			horizons, err := r.Oracle.Look(ctx, shards)
+			for i, h := range horizons {
+				if h.NextLeaseEnd < h.Now {
+					horizons[i].NextLeaseEnd = 0
+				}
+			}
+			return horizons, err
+		}
+	}},
+	{name: "an extension does not move the horizon", found: []string{"horizons", "D6 an extension"}, rig: func(r *rigged) {
+		first := map[store.Millis]store.Millis{}
+		r.extends(func(h store.Holder, _ time.Duration, do func(store.Holder) store.ExtendResult) store.ExtendResult {
+			old := r.record(h.Key).LeaseEnd
+			result := do(h)
+			first[r.record(h.Key).LeaseEnd] = old
+			return result
+		})
+		r.look = func(ctx context.Context, shards []int) ([]store.Horizon, error) {
+			horizons, err := r.Oracle.Look(ctx, shards)
+			for i, h := range horizons {
+				if old := first[h.NextLeaseEnd]; old != 0 {
+					horizons[i].NextLeaseEnd = old
+				}
+			}
+			return horizons, err
+		}
+	}},
+	{name: "an acknowledged timer leaves something", found: []string{"D7 Done", "D1 what is scheduled"}, rig: func(r *rigged) {
+		n := 0
+		r.ends(func(e store.End, do func(store.End) store.EndResult) store.EndResult {
+			n++
+			return do(e)
+		})
+		r.left = func() []string { return make([]string, n) }
+	}},
+
+	// Events.
+	{name: "no Gap", found: []string{"case 25"}, noModel: true, rig: events(func(e store.Event, do func(store.Event)) {
+		if e.Kind != store.Gap {
+			do(e)
+		}
+	})},
+	{name: "no cause", found: []string{"case 25"}, noModel: true, rig: func(r *rigged) {
+		r.subscribe = func(ctx context.Context, do func(store.Event)) error {
+			_ = r.Oracle.Subscribe(ctx, do)
+			return nil
+		}
+	}},
+	{name: "Reschedule announces nothing", found: []string{"an earlier"}, noModel: true, rig: func(r *rigged) {
+		r.moves(func(_ store.Move, do func() store.MoveResult) (result store.MoveResult) {
+			r.quietly(func() { result = do() })
+			return result
+		})
+	}},
+	{name: "End announces nothing", found: []string{"an earlier"}, noModel: true, rig: func(r *rigged) {
+		r.ends(func(e store.End, do func(store.End) store.EndResult) (result store.EndResult) {
+			r.quietly(func() { result = do(e) })
+			return result
+		})
+	}},
+	{name: "a cancelled run is not announced", found: []string{"D4 a cancelled run"}, noModel: true, rig: func(r *rigged) {
+		r.cancels(func(_ string, do func() store.CancelResult) (result store.CancelResult) {
+			r.quietly(func() { result = do() })
+			return result
+		})
+	}},
+	{name: "Busy loses who", found: []string{"a busy"}, noModel: true, rig: events(func(e store.Event, do func(store.Event)) {
+		e.From = ""
+		do(e)
+	})},
+	{name: "events come at once", found: []string{"events come"}, noModel: true, rig: events(func(e store.Event, do func(store.Event)) {
+		if e.Kind != store.Busy {
+			do(e)
+			return
+		}
+		go do(e)
+		go do(e)
+	})},
+
+	// Life.
+	{name: "signs do not expire", found: []string{"D10 signs"}, noModel: true, rig: func(r *rigged) {
+		r.sign = func(ctx context.Context, worker string, ttl time.Duration) ([]string, error) {
+			return r.Oracle.Sign(ctx, worker, ttl*1000)
+		}
+	}},
+	{name: "leaving is a sign", found: []string{"D10 signs"}, noModel: true, rig: func(r *rigged) {
+		r.sign = func(ctx context.Context, worker string, ttl time.Duration) ([]string, error) {
+			return r.Oracle.Sign(ctx, worker, max(ttl, time.Second))
+		}
+	}},
+	{name: "signs have no order", found: []string{"D10 signs"}, noModel: true, rig: func(r *rigged) {
+		r.sign = func(ctx context.Context, worker string, ttl time.Duration) ([]string, error) {
+			names, err := r.Oracle.Sign(ctx, worker, ttl)
+			slices.Reverse(names)
+			return names, err
+		}
+	}},
+	{name: "Get does not look at its ctx", found: []string{"D12 no call"}, noModel: true, rig: func(r *rigged) {
+		r.get = func(ctx context.Context, n int, key string) (store.Record, error) {
+			return r.Oracle.Get(context.WithoutCancel(ctx), n, key)
+		}
+	}},
+	{name: "a closed store counts", found: []string{"a closed"}, noModel: true, rig: func(r *rigged) {
+		r.stats = func(ctx context.Context, n int) (store.Stats, error) {
+			st, err := r.Oracle.Stats(ctx, n)
+			if r.closed {
+				return st, nil
+			}
+			return st, err
+		}
+	}},
+	{name: "reopening loses successors", found: []string{"D3 what"}, leasesEnd: true, rig: func(r *rigged) {
+		r.reopen = func() {
+			for n := range r.shards {
+				r.timersOf(n, store.Leased, func(t *timer) { t.successor = nil })
+			}
+		}
+	}},
+	{name: "reopening loses errors", found: []string{"D3 what"}, leasesEnd: true, rig: func(r *rigged) {
+		r.reopen = func() {
+			for n := range r.shards {
+				r.timersOf(n, store.Waiting, func(t *timer) { t.LastError = "" })
+			}
+		}
+	}},
+	{name: "leases go on when reopened", found: []string{"D6 reopened"}, leasesEnd: true, rig: func(r *rigged) {
+		r.reopen = func() {
+			for n := range r.shards {
+				r.timersOf(n, store.Leased, func(t *timer) { t.LeaseEnd = r.ms() + 1000 })
+			}
+		}
+	}},
+	{name: "fences begin again when reopened", found: []string{"D3 D5 fences"}, leasesEnd: true, rig: func(r *rigged) {
+		r.reopen = func() {
+			for n := range r.shards {
+				r.shards[n].fence = 0
+			}
+		}
+	}},
+}

@@ -1,0 +1,322 @@
+package storetest
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+// forRanOut has claims that treat leases that have run out otherwise; set changes
+// such a timer before the claim, and what it returns, if not nil, undoes that.
+func forRanOut(set func(*timer) func()) func(*rigged) {
+	return func(r *rigged) {
+		r.claims(func(n int, c store.Claim, do func(store.Claim) store.Claimed) (got store.Claimed) {
+			now := r.ms()
+			r.during(n, store.Leased, func(t *timer) func() {
+				if t.LeaseEnd > now {
+					return nil
+				}
+				return set(t)
+			}, func() { got = do(c) })
+			return got
+		})
+	}
+}
+
+// hide makes that a lease has not run out, unless it is leased anew.
+func hide(t *timer) func() {
+	end, token := t.LeaseEnd, t.token
+	t.LeaseEnd = store.MaxMillis
+	return func() {
+		if t.State == store.Leased && t.token == token {
+			t.LeaseEnd = end
+		}
+	}
+}
+
+// afterEnd changes what a timer is after its run has ended by some kind.
+func afterEnd(kind store.EndKind, set func(t *timer, e store.End, old store.Record)) func(*rigged) {
+	return func(r *rigged) {
+		r.ends(func(e store.End, do func(store.End) store.EndResult) store.EndResult {
+			old := r.record(e.Key)
+			result := do(e)
+			if result == store.Ended && e.Kind == kind {
+				r.timer(e.Key, func(_ *shard, t *timer) {
+					if t.ID == old.ID {
+						set(t, e, old)
+					}
+				})
+			}
+			return result
+		})
+	}
+}
+
+// afterSucceeds changes a timer that got a successor; first is the one it had.
+func afterSucceeds(set func(s *shard, t, first *timer)) func(*rigged) {
+	return func(r *rigged) {
+		r.schedules(func(e store.Entry, do func(store.Entry) store.Receipt) store.Receipt {
+			var first *timer
+			r.timer(e.Key, func(_ *shard, t *timer) { first = t.successor })
+			receipt := do(e)
+			if receipt.Kind == store.Succeeds {
+				r.timer(e.Key, func(s *shard, t *timer) { set(s, t, first) })
+			}
+			return receipt
+		})
+	}
+}
+
+// holders has Extend and End take a holder for another.
+func holders(as func(h, now store.Holder) store.Holder) func(*rigged) {
+	return func(r *rigged) {
+		r.extends(func(h store.Holder, _ time.Duration, do func(store.Holder) store.ExtendResult) store.ExtendResult {
+			return do(as(h, r.holderNow(h.Key)))
+		})
+		r.ends(func(e store.End, do func(store.End) store.EndResult) store.EndResult {
+			e.Holder = as(e.Holder, r.holderNow(e.Key))
+			return do(e)
+		})
+	}
+}
+
+var runFaults = []fault{
+	// Cancel.
+	{name: "cancel of a run says Cancelled", found: []string{"D4 Running: no retry", "D4 one call"}, rig: func(r *rigged) {
+		r.cancels(func(_ string, do func() store.CancelResult) store.CancelResult {
+			if result := do(); result != store.Running {
+				return result
+			}
+			return store.Cancelled
+		})
+	}},
+	{name: "cancel does not find what is due in a year", found: []string{"D4 case 5"}, noModel: true, rig: func(r *rigged) {
+		r.cancels(func(key string, do func() store.CancelResult) store.CancelResult {
+			if old := r.record(key); old.State == store.Waiting && old.Due == store.MaxMillis {
+				return store.NotFound
+			}
+			return do()
+		})
+	}},
+	{name: "cancel removes a dead letter", found: []string{"D4 NotFound"}, rig: func(r *rigged) {
+		r.cancels(func(key string, do func() store.CancelResult) store.CancelResult {
+			r.timer(key, func(s *shard, t *timer) {
+				if t.State == store.Dead {
+					delete(s.timers, key)
+				}
+			})
+			return do()
+		})
+	}},
+	{name: "a retry after Running", found: []string{"D4 Running: no retry"}, rig: func(r *rigged) {
+		r.ends(func(e store.End, do func(store.End) store.EndResult) store.EndResult {
+			r.timer(e.Key, func(_ *shard, t *timer) { t.Cancelled = t.Cancelled && e.Kind != store.Retry })
+			return do(e)
+		})
+	}},
+	{name: "a lease after Running", found: []string{"D4 Running: a lease"}, rig: forRanOut(func(t *timer) func() {
+		t.Cancelled = false
+		return nil
+	})},
+	{name: "an extension brings back the cancelled", found: []string{"D4 case 14"}, rig: func(r *rigged) {
+		r.extends(func(h store.Holder, _ time.Duration, do func(store.Holder) store.ExtendResult) store.ExtendResult {
+			result := do(h)
+			if result == store.ExtendCancelled {
+				r.timer(h.Key, func(_ *shard, t *timer) { t.Cancelled = false })
+			}
+			return result
+		})
+	}},
+	{name: "an extension lengthens the cancelled", found: []string{"D4 case 14"}, rig: func(r *rigged) {
+		r.extends(func(h store.Holder, lease time.Duration, do func(store.Holder) store.ExtendResult) store.ExtendResult {
+			result := do(h)
+			if result == store.ExtendCancelled {
+				r.timer(h.Key, func(_ *shard, t *timer) { t.LeaseEnd = store.After(r.ms(), lease) })
+			}
+			return result
+		})
+	}},
+	{name: "a key that stands twice in a cancel is answered twice", found: []string{"D4 one call"}, rig: func(r *rigged) {
+		r.cancel = func(ctx context.Context, n int, keys []string) ([]store.CancelResult, error) {
+			results, err := r.Oracle.Cancel(ctx, n, keys)
+			for i := range results {
+				results[i] = results[slices.Index(keys, keys[i])]
+			}
+			return results, err
+		}
+	}},
+	{name: "cancel leaves the successor", found: []string{"D4 D8 Cancel"}, rig: func(r *rigged) {
+		r.cancels(func(key string, do func() store.CancelResult) store.CancelResult {
+			var next *timer
+			r.timer(key, func(_ *shard, t *timer) { next = t.successor })
+			result := do()
+			r.timer(key, func(_ *shard, t *timer) { t.successor = next })
+			return result
+		})
+	}},
+	{name: "a cancelled run takes a later successor along", found: []string{"D4 D8 Cancel"}, rig: func(r *rigged) {
+		r.ends(func(e store.End, do func(store.End) store.EndResult) store.EndResult {
+			r.timer(e.Key, func(_ *shard, t *timer) {
+				if t.Cancelled && t.holder() == e.Holder {
+					t.successor = nil
+				}
+			})
+			return do(e)
+		})
+	}},
+
+	// Successors.
+	{name: "forgets the successor", found: []string{"D8 a successor waits"}, rig: afterSucceeds(func(_ *shard, t, _ *timer) { t.successor = nil })},
+	{name: "the successor runs beside", found: []string{"D8 it never"}, rig: afterSucceeds(func(s *shard, t, _ *timer) { s.timers[t.Key] = t.successor })},
+	{name: "the successor's body replaces the run's", found: []string{"D8 it never", "D8 a successor waits"}, rig: afterSucceeds(func(_ *shard, t, _ *timer) { t.Body = t.successor.Body })},
+	{name: "the first of several successors stays", found: []string{"D8 the last"}, rig: afterSucceeds(func(_ *shard, t, first *timer) {
+		if first != nil {
+			t.successor = first
+		}
+	})},
+	{name: "a retry goes before the successor", found: []string{"D8 a successor waits", "D8 a timer that"}, rig: func(r *rigged) {
+		r.ends(func(e store.End, do func(store.End) store.EndResult) store.EndResult {
+			r.timer(e.Key, func(_ *shard, t *timer) {
+				if e.Kind == store.Retry && t.State == store.Leased && t.holder() == e.Holder {
+					t.successor = nil
+				}
+			})
+			return do(e)
+		})
+	}},
+	{name: "the successor inherits attempts", found: []string{"D8 a timer that"}, rig: afterSucceeds(func(_ *shard, t, _ *timer) { t.successor.Attempts = t.Attempts })},
+	{name: "a lease instead of the successor", found: []string{"D8 a successor waits"}, rig: forRanOut(func(t *timer) func() {
+		t.successor = nil
+		return nil
+	})},
+
+	// Leases.
+	{name: "tokens are not compared", found: []string{"D5 case 23"}, rig: holders(func(h, now store.Holder) store.Holder {
+		h.Token = now.Token
+		return h
+	})},
+	{name: "fences are not compared", found: []string{"D5 case 23"}, rig: holders(func(h, now store.Holder) store.Holder {
+		h.Fence = now.Fence
+		return h
+	})},
+	{name: "holders are not compared", found: []string{"D5 case 13", "D5 case 22"}, rig: holders(func(_, now store.Holder) store.Holder { return now })},
+	{name: "late is lost", found: []string{"D5 merely"}, rig: func(r *rigged) {
+		r.ends(func(e store.End, do func(store.End) store.EndResult) store.EndResult {
+			if old := r.record(e.Key); old.State == store.Leased && old.LeaseEnd < r.ms() {
+				return store.EndLost
+			}
+			return do(e)
+		})
+	}},
+	{name: "a requeued timer has its holder still", found: []string{"D5 requeued"}, rig: func(r *rigged) {
+		last := map[string]store.Holder{}
+		r.ends(func(e store.End, do func(store.End) store.EndResult) store.EndResult {
+			if r.record(e.Key).State == store.Waiting && last[e.Key] == e.Holder {
+				r.timer(e.Key, func(s *shard, t *timer) { delete(s.timers, t.Key) })
+				return store.Ended
+			}
+			last[e.Key] = e.Holder
+			return do(e)
+		})
+	}},
+	{name: "an attempt is lost with its lease", found: []string{"D6 D7", "D9 without"}, rig: forRanOut(func(t *timer) func() {
+		t.Attempts--
+		return nil
+	})},
+	{name: "a lease ends a millisecond early", found: []string{"D6 a lease holds"}, rig: func(r *rigged) {
+		r.claims(func(n int, c store.Claim, do func(store.Claim) store.Claimed) store.Claimed {
+			r.timersOf(n, store.Leased, func(t *timer) {
+				if t.LeaseEnd == r.ms()+1 {
+					t.LeaseEnd--
+				}
+			})
+			return do(c)
+		})
+	}},
+	{name: "a lease never runs out", found: []string{"D6 a lease holds", "D6 D7"}, rig: forRanOut(hide)},
+	{name: "an extension counts from the end", found: []string{"D6 an extension"}, rig: func(r *rigged) {
+		r.extends(func(h store.Holder, lease time.Duration, do func(store.Holder) store.ExtendResult) store.ExtendResult {
+			end := r.record(h.Key).LeaseEnd
+			result := do(h)
+			if result == store.Extended {
+				r.timer(h.Key, func(_ *shard, t *timer) { t.LeaseEnd = store.After(end, lease) })
+			}
+			return result
+		})
+	}},
+	{name: "a claim sent again gets others", found: []string{"D7 case 16"}, rig: func(r *rigged) {
+		r.claims(func(n int, c store.Claim, do func(store.Claim) store.Claimed) (got store.Claimed) {
+			r.during(n, store.Leased, func(t *timer) func() {
+				token, fence := t.token, t.Fence
+				t.token = store.NewToken()
+				return func() {
+					if t.Fence == fence {
+						t.token = token
+					}
+				}
+			}, func() { got = do(c) })
+			return got
+		})
+	}},
+	{name: "poison loses its error", found: []string{"D9 without"}, rig: forRanOut(func(t *timer) func() {
+		return func() {
+			if t.State == store.Dead {
+				t.LastError = ""
+			}
+		}
+	})},
+	{name: "poison loses its body", found: []string{"D9 without"}, rig: forRanOut(func(t *timer) func() {
+		return func() {
+			if t.State == store.Dead {
+				t.Body = nil
+			}
+		}
+	})},
+	{name: "one attempt more than MaxAttempts", found: []string{"D9 without"}, rig: func(r *rigged) {
+		r.claims(func(_ int, c store.Claim, do func(store.Claim) store.Claimed) store.Claimed {
+			c.MaxAttempts++
+			return do(c)
+		})
+	}},
+	{name: "a claim buries what waits for a retry", found: []string{"D9 attempts left"}, rig: func(r *rigged) {
+		r.claims(func(n int, c store.Claim, do func(store.Claim) store.Claimed) store.Claimed {
+			now := moment{r.now(), r.ms()}
+			r.timersOf(n, store.Waiting, func(t *timer) {
+				if t.Attempts > 0 && t.Attempts >= c.MaxAttempts-1 {
+					r.shards[n].bury(t, now)
+				}
+			})
+			return do(c)
+		})
+	}},
+
+	// Ends.
+	{name: "an acknowledgement sent twice is taken twice", found: []string{"D7 Done"}, rig: func(r *rigged) {
+		done := map[store.Holder]bool{}
+		r.ends(func(e store.End, do func(store.End) store.EndResult) store.EndResult {
+			if done[e.Holder] {
+				return store.Ended
+			}
+			result := do(e)
+			done[e.Holder] = result == store.Ended && e.Kind == store.Done
+			return result
+		})
+	}},
+	{name: "a retry loses the attempts", found: []string{"case 8"}, rig: afterEnd(store.Retry, func(t *timer, _ store.End, _ store.Record) { t.Attempts = 0 })},
+	{name: "a retry is at once", found: []string{"case 8", "ends of all"}, rig: afterEnd(store.Retry, func(t *timer, _ store.End, old store.Record) { t.Due = old.Due })},
+	{name: "a snooze counts", found: []string{"Snooze"}, rig: afterEnd(store.Snooze, func(t *timer, _ store.End, old store.Record) { t.Attempts = old.Attempts })},
+	{name: "a hand-back counts", found: []string{"case 21"}, rig: afterEnd(store.GiveBack, func(t *timer, _ store.End, old store.Record) { t.Attempts = old.Attempts })},
+	{name: "a hand-back waits for a delay", found: []string{"case 21"}, rig: afterEnd(store.GiveBack, func(t *timer, e store.End, _ store.Record) { t.Due = max(t.Due, store.After(t.Due, e.Delay)) })},
+	{name: "a dead letter has the error before", found: []string{"D9 Bury"}, rig: afterEnd(store.Bury, func(t *timer, _ store.End, old store.Record) { t.LastError = old.LastError })},
+	{name: "the first end of a call is made only", found: []string{"ends of all", "D1 a call has 500"}, rig: func(r *rigged) {
+		r.end = func(ctx context.Context, n int, ends []store.End) ([]store.EndResult, store.Horizon, error) {
+			results, h, err := r.Oracle.End(ctx, n, ends[:1])
+			for len(results) > 0 && len(results) < len(ends) {
+				results = append(results, store.Ended)
+			}
+			return results, h, err
+		}
+	}},
+}

@@ -1,0 +1,369 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// rigged is an Oracle whose calls can be replaced, one by one.
+type rigged struct {
+	*Oracle
+	schedule   func(context.Context, int, []store.Entry) ([]store.Receipt, store.Horizon, error)
+	cancel     func(context.Context, int, []string) ([]store.CancelResult, error)
+	reschedule func(context.Context, int, []store.Move) ([]store.MoveResult, store.Horizon, error)
+	get        func(context.Context, int, string) (store.Record, error)
+	scanner    func(context.Context, int, store.Cursor, int) ([]store.Record, error)
+	scanDead   func(context.Context, int, store.Cursor, int) ([]store.Record, error)
+	requeue    func(context.Context, int, []string) ([]store.RequeueResult, store.Horizon, error)
+	purge      func(context.Context, int, []string) (int, error)
+	claim      func(context.Context, int, store.Claim) (store.Claimed, store.Horizon, error)
+	extend     func(context.Context, int, []store.Holder, time.Duration) ([]store.ExtendResult, store.Millis, error)
+	end        func(context.Context, int, []store.End) ([]store.EndResult, store.Horizon, error)
+	look       func(context.Context, []int) ([]store.Horizon, error)
+	stats      func(context.Context, int) (store.Stats, error)
+	sign       func(context.Context, string, time.Duration) ([]string, error)
+	subscribe  func(context.Context, func(store.Event)) error
+	reopen     func()
+	left       func() []string
+}
+
+func (r *rigged) Schedule(ctx context.Context, n int, entries []store.Entry) ([]store.Receipt, store.Horizon, error) {
+	return or(r.schedule, r.Oracle.Schedule)(ctx, n, entries)
+}
+
+func (r *rigged) Cancel(ctx context.Context, n int, keys []string) ([]store.CancelResult, error) {
+	if r.cancel != nil {
+		return r.cancel(ctx, n, keys)
+	}
+	return r.Oracle.Cancel(ctx, n, keys)
+}
+
+func (r *rigged) Reschedule(ctx context.Context, n int, moves []store.Move) ([]store.MoveResult, store.Horizon, error) {
+	return or(r.reschedule, r.Oracle.Reschedule)(ctx, n, moves)
+}
+
+func (r *rigged) Get(ctx context.Context, n int, key string) (store.Record, error) {
+	if r.get != nil {
+		return r.get(ctx, n, key)
+	}
+	return r.Oracle.Get(ctx, n, key)
+}
+
+func (r *rigged) Scan(ctx context.Context, n int, after store.Cursor, limit int) ([]store.Record, error) {
+	if r.scanner != nil {
+		return r.scanner(ctx, n, after, limit)
+	}
+	return r.Oracle.Scan(ctx, n, after, limit)
+}
+
+func (r *rigged) ScanDead(ctx context.Context, n int, after store.Cursor, limit int) ([]store.Record, error) {
+	if r.scanDead != nil {
+		return r.scanDead(ctx, n, after, limit)
+	}
+	return r.Oracle.ScanDead(ctx, n, after, limit)
+}
+
+func (r *rigged) Requeue(ctx context.Context, n int, keys []string) ([]store.RequeueResult, store.Horizon, error) {
+	return or(r.requeue, r.Oracle.Requeue)(ctx, n, keys)
+}
+
+func (r *rigged) Purge(ctx context.Context, n int, keys []string) (int, error) {
+	if r.purge != nil {
+		return r.purge(ctx, n, keys)
+	}
+	return r.Oracle.Purge(ctx, n, keys)
+}
+
+func (r *rigged) Claim(ctx context.Context, n int, c store.Claim) (store.Claimed, store.Horizon, error) {
+	return or(r.claim, r.Oracle.Claim)(ctx, n, c)
+}
+
+func (r *rigged) Extend(ctx context.Context, n int, hs []store.Holder, lease time.Duration) ([]store.ExtendResult, store.Millis, error) {
+	if r.extend != nil {
+		return r.extend(ctx, n, hs, lease)
+	}
+	return r.Oracle.Extend(ctx, n, hs, lease)
+}
+
+func (r *rigged) End(ctx context.Context, n int, ends []store.End) ([]store.EndResult, store.Horizon, error) {
+	return or(r.end, r.Oracle.End)(ctx, n, ends)
+}
+
+func (r *rigged) Look(ctx context.Context, shards []int) ([]store.Horizon, error) {
+	if r.look != nil {
+		return r.look(ctx, shards)
+	}
+	return r.Oracle.Look(ctx, shards)
+}
+
+func (r *rigged) Stats(ctx context.Context, n int) (store.Stats, error) {
+	if r.stats != nil {
+		return r.stats(ctx, n)
+	}
+	return r.Oracle.Stats(ctx, n)
+}
+
+func (r *rigged) Sign(ctx context.Context, worker string, ttl time.Duration) ([]string, error) {
+	if r.sign != nil {
+		return r.sign(ctx, worker, ttl)
+	}
+	return r.Oracle.Sign(ctx, worker, ttl)
+}
+
+func (r *rigged) Subscribe(ctx context.Context, f func(store.Event)) error {
+	if r.subscribe != nil {
+		return r.subscribe(ctx, f)
+	}
+	return r.Oracle.Subscribe(ctx, f)
+}
+
+// or returns f, or else g.
+func or[A, R any](f, g func(context.Context, int, A) (R, store.Horizon, error)) func(context.Context, int, A) (R, store.Horizon, error) {
+	if f != nil {
+		return f
+	}
+	return g
+}
+
+// timersOf calls f with each timer of a shard that is in a state, under the lock.
+func (r *rigged) timersOf(n int, state store.State, f func(*timer)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, t := range r.shards[n].timers {
+		if t.State == state {
+			f(t)
+		}
+	}
+}
+
+// timer calls f with the timer of a key, if there is one, under the lock.
+func (r *rigged) timer(key string, f func(s *shard, t *timer)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := &r.shards[store.ShardOf(key, len(r.shards))]
+	if t := s.timers[key]; t != nil {
+		f(s, t)
+	}
+}
+
+// horizonOf is a shard's present horizon.
+func (r *rigged) horizonOf(n int) store.Horizon {
+	h, _ := r.Oracle.Look(context.Background(), []int{n})
+	return h[0]
+}
+
+// recorder is a test that may fail.
+type recorder struct {
+	testing.TB
+	ctx context.Context
+
+	mu              sync.Mutex
+	failed, skipped bool
+	log             []string
+	cleanups        []func()
+}
+
+func (r *recorder) Errorf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failed = true
+	r.log = append(r.log, fmt.Sprintf(format, args...))
+}
+
+func (r *recorder) Failed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failed
+}
+
+func (r *recorder) Error(args ...any)            { r.Errorf("%s", fmt.Sprint(args...)) }
+func (r *recorder) Fail()                        { r.Errorf("failed") }
+func (r *recorder) FailNow()                     { r.Fail(); runtime.Goexit() }
+func (r *recorder) Fatal(args ...any)            { r.Error(args...); runtime.Goexit() }
+func (r *recorder) Fatalf(f string, args ...any) { r.Errorf(f, args...); runtime.Goexit() }
+func (r *recorder) Skip(...any)                  { r.skipped = true; runtime.Goexit() }
+func (r *recorder) Log(...any)                   {}
+func (r *recorder) Logf(string, ...any)          {}
+func (r *recorder) Helper()                      {}
+func (r *recorder) Context() context.Context     { return r.ctx }
+func (r *recorder) Cleanup(f func())             { r.cleanups = append(r.cleanups, f) }
+
+// fails reports whether a test of the suite fails on an engine.
+func fails(t testing.TB, c test, e Engine) bool {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r := &recorder{TB: t, ctx: ctx}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			if v := recover(); v != nil {
+				r.Errorf("panic: %v", v) // an answer too few, mostly
+			}
+			cancel()
+			for _, f := range slices.Backward(r.cleanups) {
+				f()
+			}
+		}()
+		c.f(newFixture(r, e))
+	}()
+	<-done
+	return r.failed
+}
+
+// contractFails is fails in a bubble, so that waiting for what never comes takes no
+// time.
+func contractFails(t *testing.T, c test, e Engine) (failed bool) {
+	synctest.Test(t, func(t *testing.T) { failed = fails(t, c, e) })
+	return failed
+}
+
+// Each fault is found by the tests that it names, by their first words, and by the
+// model, unless it says that this cannot be. All together they make each test fail
+// once.
+func TestEachFaultIsFound(t *testing.T) {
+	faults := slices.Concat(scheduleFaults, runFaults, lookFaults)
+	found := map[string]bool{}
+	ran := 0
+	for _, fault := range faults {
+		t.Run(fault.name, func(t *testing.T) {
+			ran++
+			e := rigs(fault.leasesEnd, fault.rig)
+			for _, words := range fault.found {
+				i := slices.IndexFunc(contract, func(c test) bool { return strings.HasPrefix(c.name, words) })
+				require.True(t, contractFails(t, contract[i], e), "the test %q passes", contract[i].name)
+				found[contract[i].name] = true
+			}
+			require.Equal(t, !fault.noModel, fails(t, test{"model", modelTest}, e), "found by the model")
+		})
+	}
+	if t.Failed() || ran < len(faults) {
+		return
+	}
+	for _, c := range contract {
+		if !strings.HasPrefix(c.name, "D2 never early by a part") { // TestEarlyByLessIsFound
+			assert.True(t, found[c.name], "no fault makes %q fail", c.name)
+		}
+	}
+}
+
+// rigs is the engine of Oracles that are rigged.
+func rigs(leasesEnd bool, rig func(*rigged)) Engine {
+	return oracles(leasesEnd, func(o *Oracle) store.Store {
+		r := &rigged{Oracle: o}
+		rig(r)
+		return r
+	})
+}
+
+// A clock whose parts of a millisecond are lost makes timers early, and ends leases
+// early, in whichever call it is.
+func TestEarlyByLessIsFound(t *testing.T) {
+	for name, rig := range map[string]func(r *rigged, floored func(func())){
+		"schedule": func(r *rigged, floored func(func())) {
+			r.schedules(func(e store.Entry, do func(store.Entry) store.Receipt) (receipt store.Receipt) {
+				floored(func() { receipt = do(e) })
+				return receipt
+			})
+		},
+		"reschedule": func(r *rigged, floored func(func())) {
+			r.moves(func(_ store.Move, do func() store.MoveResult) (result store.MoveResult) {
+				floored(func() { result = do() })
+				return result
+			})
+		},
+		"claim": func(r *rigged, floored func(func())) {
+			r.claims(func(_ int, c store.Claim, do func(store.Claim) store.Claimed) (claimed store.Claimed) {
+				floored(func() { claimed = do(c) })
+				return claimed
+			})
+		},
+		"extend": func(r *rigged, floored func(func())) {
+			r.extends(func(h store.Holder, _ time.Duration, do func(store.Holder) store.ExtendResult) (result store.ExtendResult) {
+				floored(func() { result = do(h) })
+				return result
+			})
+		},
+		"end": func(r *rigged, floored func(func())) {
+			r.ends(func(e store.End, do func(store.End) store.EndResult) (result store.EndResult) {
+				floored(func() { result = do(e) })
+				return result
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := Engine{Open: func(t testing.TB, o Options) *Instance {
+				c := &clock{}
+				now := func() time.Time { return time.Now().Add(c.read().Sub(time.Time{})) }
+				r := &rigged{Oracle: NewOracle(o.Shards, o.Limits, now)}
+				rig(r, func(f func()) {
+					r.now = func() time.Time { return now().Truncate(time.Millisecond) }
+					defer func() { r.now = now }()
+					f()
+				})
+				return &Instance{Store: r, Advance: c.advance}
+			}}
+			require.True(t, fails(t, test{"early", check(neverEarlyByLess)}, e))
+		})
+	}
+}
+
+// What is not atomic is found by histories and by the hammer.
+func TestRacesAreFound(t *testing.T) {
+	// Cancel looks, and acts on what it saw.
+	cancelInTwo := func(r *rigged) {
+		r.cancel = func(ctx context.Context, n int, keys []string) ([]store.CancelResult, error) {
+			record, err := r.Oracle.Get(ctx, n, keys[0])
+			if err != nil || record.State != store.Waiting || len(keys) > 1 {
+				return r.Oracle.Cancel(ctx, n, keys)
+			}
+			for range 100 {
+				runtime.Gosched()
+			}
+			r.timer(keys[0], func(s *shard, t *timer) { delete(s.timers, t.Key) })
+			return []store.CancelResult{store.Cancelled}, nil
+		}
+	}
+	// Claim looks for what is due, and leases it whoever has leased it meanwhile.
+	claimInTwo := func(r *rigged) {
+		r.claim = func(ctx context.Context, n int, c store.Claim) (store.Claimed, store.Horizon, error) {
+			seen := map[string]bool{}
+			r.timersOf(n, store.Waiting, func(t *timer) { seen[t.Key] = t.Due < store.MaxMillis })
+			for range 100 {
+				runtime.Gosched()
+			}
+			r.timersOf(n, store.Leased, func(t *timer) {
+				if seen[t.Key] {
+					t.LeaseEnd = 1
+				}
+			})
+			return r.Oracle.Claim(ctx, n, c)
+		}
+	}
+	for name, rig := range map[string]func(*rigged){"cancel": cancelInTwo, "claim": claimInTwo} {
+		for _, c := range longTests[1:] {
+			t.Run(name+" "+c.name, func(t *testing.T) {
+				e := rigs(false, rig)
+				// Whether calls come in between is up to the machine, so it has several
+				// goes.
+				for range 100 {
+					if fails(t, c, e) {
+						return
+					}
+				}
+				t.Fatal("not found")
+			})
+		}
+	}
+}

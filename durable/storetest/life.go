@@ -1,0 +1,238 @@
+package storetest
+
+import (
+	"context"
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+var lifeTests = []test{
+	{"D10 signs of life: who lives, in order of names, until they expire", check(signs)},
+	{"D12 no call outlasts its ctx", check(endedContext)},
+	{"a closed store answers ErrClosed", closedStore},
+	{"D3 what was acknowledged survives", reopened},
+	{"D6 reopened, leases have run out or go on", reopenedLeases},
+	{"D3 D5 fences do not begin again when reopened", reopenedFences},
+}
+
+func signs(f *fixture) {
+	sign := func(worker string, ttl time.Duration) []string {
+		f.Helper()
+		names, err := f.Store.Sign(f.ctx, worker, ttl)
+		f.NoError(err)
+		return names
+	}
+	odd := "a\x00{b}\xff"
+	f.Equal([]string{"m"}, sign("m", time.Minute))
+	f.Equal([]string{"m", "z"}, sign("z", time.Hour))
+	f.Equal([]string{odd, "m", "z"}, sign(odd, time.Hour))
+	f.Equal([]string{odd, "m", "z"}, sign("m", time.Minute))
+	f.Equal([]string{"m", "z"}, sign(odd, 0))
+	f.Equal([]string{"m", "z"}, sign("absent", 0))
+	if f.Advance != nil {
+		f.advance(59 * time.Second / 2)
+		f.Equal([]string{"m", "z"}, sign("m", time.Minute)) // another minute
+		f.advance(59 * time.Second)
+		f.Equal([]string{"m", "z"}, sign("z", time.Hour))
+		f.advance(2 * time.Second)
+		f.Equal([]string{"z"}, sign("z", time.Minute))
+	}
+	sign("m", 0)
+	f.Empty(sign("z", 0))
+}
+
+func endedContext(f *fixture) {
+	f.putAll("a")
+	old := f.get("a")
+	ctx, cancel := context.WithCancel(f.ctx)
+	cancel()
+	calls := map[string]func() error{
+		"Schedule": func() error { _, _, err := f.Store.Schedule(ctx, 0, []store.Entry{entry("a")}); return err },
+		"Cancel":   func() error { _, err := f.Store.Cancel(ctx, 0, []string{"a"}); return err },
+		"Reschedule": func() error {
+			_, _, err := f.Store.Reschedule(ctx, 0, []store.Move{{Key: "a", At: 5}})
+			return err
+		},
+		"Get":       func() error { _, err := f.Store.Get(ctx, 0, "a"); return err },
+		"Scan":      func() error { _, err := f.Store.Scan(ctx, 0, store.Cursor{}, 1); return err },
+		"Claim":     func() error { _, _, err := f.Store.Claim(ctx, 0, newClaim(1)); return err },
+		"Stats":     func() error { _, err := f.Store.Stats(ctx, 0); return err },
+		"Sign":      func() error { _, err := f.Store.Sign(ctx, "w", time.Minute); return err },
+		"Subscribe": func() error { return f.Store.Subscribe(ctx, func(store.Event) {}) },
+	}
+	for name, call := range calls {
+		f.ErrorIs(call(), context.Canceled, name)
+	}
+	f.Equal(old, f.get("a"))
+}
+
+func closedStore(f *fixture) {
+	f.open(Options{Shards: 2})
+	f.put(entry(f.keyIn(0)))
+	l := f.listen()
+	f.NoError(f.Store.Close())
+	select {
+	case err := <-l.done:
+		f.ErrorIs(err, store.ErrClosed)
+	case <-time.After(patience):
+		f.Fatal("a subscription outlasts Close")
+	}
+	s, ctx := f.Store, f.ctx
+	holder := store.Holder{Key: f.keyIn(0)}
+	calls := map[string]func() error{
+		"Schedule": func() error { _, _, err := s.Schedule(ctx, 0, []store.Entry{entry(f.keyIn(0))}); return err },
+		"Cancel":   func() error { _, err := s.Cancel(ctx, 0, []string{f.keyIn(0)}); return err },
+		"Reschedule": func() error {
+			_, _, err := s.Reschedule(ctx, 0, []store.Move{{Key: f.keyIn(0), At: 5}})
+			return err
+		},
+		"Get":       func() error { _, err := s.Get(ctx, 0, f.keyIn(0)); return err },
+		"Scan":      func() error { _, err := s.Scan(ctx, 0, store.Cursor{}, 1); return err },
+		"ScanDead":  func() error { _, err := s.ScanDead(ctx, 0, store.Cursor{}, 1); return err },
+		"Requeue":   func() error { _, _, err := s.Requeue(ctx, 0, []string{f.keyIn(0)}); return err },
+		"Purge":     func() error { _, err := s.Purge(ctx, 0, []string{f.keyIn(0)}); return err },
+		"Claim":     func() error { _, _, err := s.Claim(ctx, 0, newClaim(1)); return err },
+		"Extend":    func() error { _, _, err := s.Extend(ctx, 0, []store.Holder{holder}, testLease); return err },
+		"End":       func() error { _, _, err := s.End(ctx, 0, []store.End{{Holder: holder, Kind: store.Done}}); return err },
+		"Look":      func() error { _, err := s.Look(ctx, []int{0, 1}); return err },
+		"Stats":     func() error { _, err := s.Stats(ctx, 0); return err },
+		"Sign":      func() error { _, err := s.Sign(ctx, "w", time.Minute); return err },
+		"Announce":  func() error { return s.Announce(ctx, store.Event{Kind: store.Busy}) },
+		"Subscribe": func() error { return s.Subscribe(ctx, func(store.Event) {}) },
+	}
+	for name, call := range calls {
+		f.ErrorIs(call(), store.ErrClosed, name)
+	}
+	f.NoError(f.Store.Close())
+	f.Equal(2, f.Store.Shards())
+}
+
+// reopen ends the store as by a crash.
+func (f *fixture) reopen() {
+	f.Helper()
+	if f.Reopen == nil {
+		f.Skip("the engine cannot be reopened")
+	}
+	f.Store = f.Reopen(f.TB)
+}
+
+func reopened(f *fixture) {
+	f.open(Options{Shards: 3, Limits: store.Limits{MaxDead: 5}})
+	all := map[string]store.Record{}
+	remember := func() {
+		for key := range f.keys {
+			all[key] = f.get(key)
+		}
+	}
+	for n := range f.Store.Shards() {
+		var entries []store.Entry
+		for i := 0; len(entries) < 40; i++ {
+			if key := name("k", i); f.shardOf(key) == n {
+				e := entry(key)
+				e.At = store.Millis(i + 1)
+				e.Topic = topicOf(i % store.Lanes)
+				entries = append(entries, e)
+			}
+		}
+		f.schedule(entries...)
+		claimed, _ := f.claimWith(n, newClaim(25))
+		for i, l := range claimed.Leases {
+			switch {
+			case i < 15:
+				f.ended(l, ways[i%len(ways)])
+			case i < 18:
+				f.put(entry(l.Key))
+			case i < 20:
+				f.cancel(l.Key)
+			}
+		}
+		keys := f.scan(n, false, 10)
+		f.cancel(keys[9].Key, keys[10].Key)
+		f.reschedule(store.Move{Key: keys[11].Key, At: 5})
+		f.claimWith(n, newClaim(1)) // applies MaxDead
+	}
+	remember()
+	stats := []store.Stats{f.stats(0), f.stats(1), f.stats(2)}
+	for range 2 {
+		f.reopen()
+		for key, r := range all {
+			if f.LeasesEnd && r.State == store.Leased {
+				r.LeaseEnd = f.get(key).LeaseEnd
+			}
+			f.Equal(r, f.get(key), "D3: %q did not survive", key)
+		}
+		for n, want := range stats {
+			st := f.stats(n)
+			want.Now, want.Overdue = st.Now, st.Overdue
+			if f.LeasesEnd {
+				want.NextLeaseEnd = st.NextLeaseEnd
+			}
+			f.Equal(want, st)
+		}
+		f.verify()
+	}
+	f.drain()
+	f.reopen()
+	for key := range all {
+		f.absent(key)
+	}
+	f.empty()
+}
+
+func reopenedLeases(f *fixture) {
+	f.open(Options{Shards: 1})
+	f.putAll("a", "b", "c", "d")
+	leases := f.claim(4)
+	next := entry("b")
+	next.At = store.MaxMillis
+	f.put(next)
+	f.cancel("c")
+	f.reopen()
+	if f.LeasesEnd {
+		h := f.look(0)
+		f.NotZero(h.NextLeaseEnd)
+		f.LessOrEqual(h.NextLeaseEnd, h.Now, "D6: not at once")
+	} else {
+		f.Empty(f.claim(4))
+		f.Equal(leases[0].End, f.get("a").LeaseEnd)
+	}
+	// The holder has not lost its run merely because the engine was away.
+	f.ended(leases[3], store.Done)
+	if f.LeasesEnd {
+		again := f.claim(4)
+		f.Equal([]string{"a"}, keysOf(again))
+		f.Equal(2, again[0].Attempt)
+		f.Greater(again[0].Fence, leases[0].Fence)
+		f.lost(leases[0].Holder, "leased anew")
+		f.fresh(next)
+		f.absent("c")
+	} else {
+		f.ended(leases[1], store.Retry)
+		f.fresh(next)
+		f.ended(leases[2], store.Retry)
+		f.absent("c")
+	}
+	f.verify()
+	f.drain()
+}
+
+func reopenedFences(f *fixture) {
+	f.open(Options{Shards: 1})
+	last := uint64(0)
+	for range 3 {
+		for range 2 {
+			f.putAll("a")
+			l := f.claimOne("a")
+			f.Greater(l.Fence, last, "D5: a fence is not higher than before the engine ended")
+			last = l.Fence
+			f.ended(l, store.Done)
+		}
+		f.empty()
+		if f.Advance != nil {
+			f.advance(-time.Hour) // so that only what is kept says how far they were
+		}
+		f.reopen()
+	}
+	f.drain()
+}

@@ -1,0 +1,242 @@
+package storetest
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+	"github.com/stretchr/testify/assert"
+)
+
+// Fuzz compares an engine with the [Oracle] on calls that are decoded from what the
+// fuzzer makes up. The engine should be fast: in memory, and with a clock that stands.
+func Fuzz(f *testing.F, e Engine) {
+	for seed := range uint64(4) {
+		f.Add(randomBytes(seed, 200))
+	}
+	f.Fuzz(func(t *testing.T, in []byte) { compare(newFixture(t, e), in[:min(len(in), 2000)]) })
+}
+
+// modelTest compares an engine with the Oracle on random calls.
+func modelTest(f *fixture) {
+	seeds := uint64(15)
+	if long() {
+		seeds = 500
+	}
+	for seed := range seeds {
+		one := newFixture(f.TB, f.engine)
+		one.Log("seed", seed)
+		compare(one, randomBytes(seed, 1200))
+	}
+}
+
+func randomBytes(seed uint64, n int) []byte {
+	rnd := rand.New(rand.NewPCG(seed, 12))
+	in := make([]byte, n)
+	for i := range in {
+		in[i] = byte(rnd.Uint32())
+	}
+	return in
+}
+
+// model makes the same calls on an engine and on an Oracle, and compares the
+// answers and, after each step, all that the store holds.
+type model struct {
+	*fixture
+	in             []byte // what is left to decode
+	limits         store.Limits
+	keys           [][]string // by shard
+	engine, oracle *party
+	ids            uint64
+	log            []string
+}
+
+// party is one of the two stores.
+type party struct {
+	store store.Store
+	held  []store.Holder // all leases, in an order that is the same for both
+	clock *time.Time     // the Oracle's
+}
+
+// answer is what a step has returned.
+type answer struct {
+	Results any
+	Horizon store.Horizon
+	present store.Millis // the engine's, if the step tells; 0 if it does not depend on it
+}
+
+// compare decodes in, and makes its calls.
+func compare(f *fixture, in []byte) {
+	f.Helper()
+	m := &model{fixture: f, in: in}
+	config := m.next()
+	m.limits.MaxPending = []int{0, 0, 3, 4}[config%4]
+	// When an End trims the dead letters, or only a Claim, is the engine's choice. With
+	// a frozen clock one of each can be made in the same millisecond.
+	probe := f.engine.Open(f.TB, Options{Shards: 1})
+	if probe.Frozen {
+		m.limits.MaxDead = []int{0, 1}[config>>2%2]
+		m.limits.MaxDeadAge = []time.Duration{0, 5 * time.Second}[config>>3%2]
+	}
+	f.NoError(probe.Store.Close())
+	f.open(Options{Shards: 2, Limits: m.limits})
+	m.keys = make([][]string, 2)
+	for i := 0; len(m.keys[0]) < 4 || len(m.keys[1]) < 4; i++ {
+		key := name("k", i)
+		if n := f.shardOf(key); len(m.keys[n]) < 4 {
+			m.keys[n] = append(m.keys[n], key)
+			f.keys[key] = true
+		}
+	}
+	clock := f.look(0).Now.Time()
+	m.engine = &party{store: f.Store}
+	m.oracle = &party{clock: &clock}
+	m.oracle.store = NewOracle(2, m.limits, m.oracle.now)
+	for len(m.in) > 0 {
+		m.step()
+	}
+	f.verify()
+	f.held = m.engine.held
+	f.drain()
+}
+
+func (p *party) now() time.Time { return *p.clock }
+
+// clone returns a party that goes on from where p is.
+func (p *party) clone(now time.Time) *party {
+	c := &party{held: slices.Clip(p.held), clock: &now}
+	c.store = p.store.(*Oracle).clone(c.now)
+	return c
+}
+
+func (o *Oracle) clone(now func() time.Time) *Oracle {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	c := NewOracle(len(o.shards), o.limits, now)
+	for i, s := range o.shards {
+		c.shards[i].fence, c.shards[i].dropped = s.fence, s.dropped
+		for key, t := range s.timers {
+			copied := *t
+			if t.successor != nil {
+				next := *t.successor
+				copied.successor = &next
+			}
+			c.shards[i].timers[key] = &copied
+		}
+	}
+	return c
+}
+
+// both makes a call on the engine, and then on the Oracle at the engine's time. A
+// clock that is not frozen tells its milliseconds only; what is rounded up can then
+// be one more, so two times are tried.
+func (m *model) both(what string, call func(*party) answer) {
+	m.Helper()
+	m.log = append(m.log, what)
+	want := call(m.engine)
+	wantState := m.state(m.engine, nil)
+	presents := []time.Time{*m.oracle.clock}
+	if !m.Frozen && want.present != 0 {
+		presents = []time.Time{want.present.Time(), want.present.Time().Add(time.Millisecond / 2)}
+	}
+	want.present = 0
+	var got answer
+	var gotState []shardState
+	for _, now := range presents {
+		o := m.oracle.clone(now)
+		got = call(o)
+		got.present = 0
+		gotState = m.state(o, wantState)
+		if assert.ObjectsAreEqual(got, want) && assert.ObjectsAreEqual(gotState, wantState) {
+			o.clock = &now
+			m.oracle = o
+			return
+		}
+	}
+	m.Log(strings.Join(m.log, "\n"))
+	m.Equal(got, want, "the Oracle answers otherwise")
+	m.Equal(gotState, wantState, "the Oracle holds otherwise")
+	m.Fatal("not reached")
+}
+
+// shardState is all that a shard shows.
+type shardState struct {
+	Records       []store.Record // fences are places in held
+	Waiting, Dead []string
+	Stats         store.Stats
+}
+
+// state asks a party for all. An Oracle is asked at the times of the engine's like.
+func (m *model) state(p *party, like []shardState) []shardState {
+	m.Helper()
+	var states []shardState
+	for n, keys := range m.keys {
+		var s shardState
+		if p.clock != nil {
+			now := *p.clock
+			*p.clock = like[n].Stats.Now.Time()
+			defer func() { *p.clock = now }()
+		}
+		var err error
+		s.Stats, err = p.store.Stats(m.ctx, n)
+		m.NoError(err)
+		for _, key := range keys {
+			r, err := p.store.Get(m.ctx, n, key)
+			if err != nil {
+				m.ErrorIs(err, store.ErrNotFound)
+				continue
+			}
+			if r.State == store.Leased {
+				r.Fence = p.place(r.Key, r.Fence)
+			}
+			if len(r.Body) == 0 {
+				r.Body = nil
+			}
+			s.Records = append(s.Records, r)
+		}
+		for _, dead := range []bool{false, true} {
+			scan, list := p.store.Scan, &s.Waiting
+			if dead {
+				scan, list = p.store.ScanDead, &s.Dead
+			}
+			page, err := scan(m.ctx, n, store.Cursor{}, store.MaxItems)
+			m.NoError(err)
+			for _, r := range page {
+				*list = append(*list, r.Key)
+			}
+		}
+		states = append(states, s)
+	}
+	return states
+}
+
+// place returns where in held a lease stands, from 1.
+func (p *party) place(key string, fence uint64) uint64 {
+	for i := len(p.held) - 1; i >= 0; i-- {
+		if p.held[i].Key == key && p.held[i].Fence == fence {
+			return uint64(i + 1)
+		}
+	}
+	return 0
+}
+
+// next decodes a byte; at the end they are 0.
+func (m *model) next() byte {
+	if len(m.in) == 0 {
+		return 0
+	}
+	b := m.in[0]
+	m.in = m.in[1:]
+	return b
+}
+
+// choose decodes one of list.
+func choose[T any](m *model, list ...T) T { return list[int(m.next())%len(list)] }
+
+func (m *model) fail(err error) {
+	m.Helper()
+	m.NoError(err, strings.Join(m.log, "\n"))
+}

@@ -1,0 +1,358 @@
+package storetest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+// step decodes a call and makes it.
+func (m *model) step() {
+	m.Helper()
+	kind := m.next()
+	n := int(kind>>4) % len(m.keys)
+	switch kind % 16 {
+	case 0, 1, 2, 3:
+		m.schedule(n)
+	case 4:
+		if kind>>5%2 == 0 {
+			m.cancel(n)
+		} else {
+			m.reschedule(n)
+		}
+	case 5, 6, 7, 8:
+		m.claim(n)
+	case 9, 10:
+		m.end(n)
+	case 11, 12:
+		m.extend(n)
+	case 13:
+		m.revive(n)
+	case 14:
+		m.pass()
+	case 15:
+		if kind>>5%4 == 0 {
+			m.restart()
+		} else {
+			m.pass()
+		}
+	}
+}
+
+// key decodes a key of a shard.
+func (m *model) key(n int) string { return choose(m, m.keys[n]...) }
+
+// when decodes a due time.
+func (m *model) when() (at store.Millis, after time.Duration) {
+	b := time.Duration(m.next())
+	now := store.Millis(m.oracle.clock.UnixMilli())
+	switch b % 8 {
+	case 0, 1:
+		return 1, 0
+	case 2:
+		return store.Millis(2 + b), 0
+	case 3:
+		return 0, b * time.Millisecond
+	case 4:
+		return 0, b * time.Second / 8
+	case 5:
+		return now + store.Millis(b)*10, 0
+	case 6:
+		return 0, b % 16
+	}
+	return 0, -b * time.Second
+}
+
+func (m *model) schedule(n int) {
+	m.Helper()
+	var entries []store.Entry
+	for range 1 + m.next()%3 {
+		e := store.Entry{Key: m.key(n), Topic: choose(m, topicOf(0), topicOf(1), topicOf(3))}
+		e.At, e.After = m.when()
+		flags := m.next()
+		e.IfAbsent = flags%4 == 0
+		e.Body = slices.Repeat([]byte{flags}, int(flags>>4%4))
+		m.ids++
+		binary.BigEndian.PutUint64(e.ID[:], m.ids)
+		entries = append(entries, e)
+	}
+	m.both(fmt.Sprintf("schedule in %d: %+v", n, entries), func(p *party) answer {
+		receipts, h, err := p.store.Schedule(m.ctx, n, entries)
+		m.fail(err)
+		return answer{receipts, h, h.Now}
+	})
+}
+
+func (m *model) cancel(n int) {
+	m.Helper()
+	keys := []string{m.key(n), m.key(n)}[:1+m.next()%2]
+	m.both(fmt.Sprint("cancel ", keys), func(p *party) answer {
+		results, err := p.store.Cancel(m.ctx, n, keys)
+		m.fail(err)
+		return answer{Results: results}
+	})
+}
+
+func (m *model) reschedule(n int) {
+	m.Helper()
+	var moves []store.Move
+	for range 1 + m.next()%2 {
+		move := store.Move{Key: m.key(n)}
+		move.At, move.After = m.when()
+		moves = append(moves, move)
+	}
+	m.both(fmt.Sprintf("reschedule %+v", moves), func(p *party) answer {
+		results, h, err := p.store.Reschedule(m.ctx, n, moves)
+		m.fail(err)
+		return answer{results, h, h.Now}
+	})
+}
+
+func (m *model) lease() time.Duration {
+	return choose(m, 100*time.Millisecond, time.Second, 10*time.Second)
+}
+
+func (m *model) claim(n int) {
+	m.Helper()
+	flags := m.next()
+	c := store.Claim{
+		Worker: "w", Token: store.NewToken(), Max: 1 + int(flags%4), MaxBytes: store.MaxClaim,
+		Lease: m.lease(), MaxAttempts: []int{1, 3, 5, 9}[flags>>2%4], FirstLane: int(flags>>4) % (store.Lanes + 1),
+	}
+	if flags>>6 == 0 {
+		c.MaxBytes = 1 + int(m.next()%6)
+	}
+	c.MaxAttempts = m.attempts(c.MaxAttempts)
+	m.tooOldApart()
+	before := len(m.engine.held)
+	m.both(fmt.Sprintf("claim in %d: %+v", n, c), func(p *party) answer { return m.claimOf(p, n, c) })
+	if flags>>6 == 1 && len(m.engine.held) > before {
+		m.both("the same claim", func(p *party) answer {
+			claimed, h, err := p.store.Claim(m.ctx, n, c)
+			m.fail(err)
+			return answer{p.places(claimed.Leases), h, h.Now}
+		})
+	}
+}
+
+// claimOf claims, and notes what p holds.
+func (m *model) claimOf(p *party, n int, c store.Claim) answer {
+	m.Helper()
+	var last uint64
+	for _, h := range p.held {
+		if m.shardOf(h.Key) == n {
+			last = max(last, h.Fence)
+		}
+	}
+	claimed, h, err := p.store.Claim(m.ctx, n, c)
+	m.fail(err)
+	slices.SortFunc(claimed.Leases, byKey)
+	for _, l := range claimed.Leases {
+		m.Greater(l.Fence, last, "D5: a fence is not higher than the last")
+		m.Equal(c.Token, l.Token)
+		p.held = append(p.held, l.Holder)
+	}
+	claimed.Leases = p.places(claimed.Leases)
+	return answer{claimed, h, h.Now}
+}
+
+// places makes leases of two parties comparable.
+func (p *party) places(leases []store.Lease) []store.Lease {
+	var list []store.Lease
+	for _, l := range leases {
+		l.Fence = p.place(l.Key, l.Fence)
+		if len(l.Body) == 0 {
+			l.Body = nil
+		}
+		list = append(list, l)
+	}
+	slices.SortFunc(list, byKey)
+	return list
+}
+
+// attempts is a claim's MaxAttempts. Which of the timers that one claim buries is the
+// oldest, for MaxDead, is the engine's choice, so there are none then.
+func (m *model) attempts(n int) int {
+	if m.limits.MaxDead > 0 {
+		return 1000
+	}
+	return n
+}
+
+// tooOldApart passes a millisecond if a dead letter is just as old as MaxDeadAge: it
+// may be kept or not.
+func (m *model) tooOldApart() {
+	m.Helper()
+	if m.limits.MaxDeadAge == 0 {
+		return
+	}
+	for n := range m.keys {
+		dead, err := m.oracle.store.ScanDead(m.ctx, n, store.Cursor{}, store.MaxItems)
+		m.NoError(err)
+		for _, r := range dead {
+			if store.After(r.Died, m.limits.MaxDeadAge) == store.Millis(m.oracle.clock.UnixMilli()) {
+				m.passFor(time.Millisecond)
+				return
+			}
+		}
+	}
+}
+
+// holder decodes the place in held of one of the last leases in a shard; -1 if there
+// is none.
+func (m *model) holder(n int) int {
+	back := int(m.next() % 8)
+	found := -1
+	for i := len(m.engine.held) - 1; i >= 0 && back >= 0; i-- {
+		if m.shardOf(m.engine.held[i].Key) == n {
+			found = i
+			back--
+		}
+	}
+	return found
+}
+
+// theft decodes what is wrong with a holder: mostly nothing.
+func (m *model) theft() func(store.Holder) store.Holder {
+	kind := m.next()
+	return func(h store.Holder) store.Holder {
+		switch kind % 16 {
+		case 0:
+			h.Token[kind>>4]++
+		case 1:
+			h.Fence++
+		}
+		return h
+	}
+}
+
+func (m *model) end(n int) {
+	m.Helper()
+	count := 1 + int(m.next()%3)
+	places := make([]int, count)
+	thefts := make([]func(store.Holder) store.Holder, count)
+	ends := make([]store.End, count)
+	bury := false
+	for i := range count {
+		if places[i] = m.holder(n); places[i] < 0 {
+			return
+		}
+		thefts[i] = m.theft()
+		flags := m.next()
+		kind := append(ways[:len(ways):len(ways)], store.Bury, store.Bury, store.Retry)[flags%8]
+		ends[i] = store.End{
+			Kind: kind, Error: strings.Repeat("e", int(flags>>5)),
+			Delay: choose(m, 0, 0, time.Millisecond, time.Second, -time.Second, 100*time.Millisecond+1),
+		}
+		bury = bury || kind == store.Bury
+	}
+	m.tooOldApart()
+	trim := newClaim(1)
+	trim.MaxAttempts = m.attempts(trim.MaxAttempts)
+	m.both(fmt.Sprintf("end %v: %+v", places, ends), func(p *party) answer {
+		mine := slices.Clone(ends)
+		for i := range mine {
+			mine[i].Holder = thefts[i](p.held[places[i]])
+		}
+		results, h, err := p.store.End(m.ctx, n, mine)
+		m.fail(err)
+		if bury && (m.limits.MaxDead > 0 || m.limits.MaxDeadAge > 0) {
+			return answer{[]any{results, m.claimOf(p, n, trim).Results}, h, h.Now}
+		}
+		return answer{results, h, h.Now}
+	})
+}
+
+func (m *model) extend(n int) {
+	m.Helper()
+	place, theft, lease := m.holder(n), m.theft(), m.lease()
+	if place < 0 {
+		return
+	}
+	m.both(fmt.Sprint("extend ", place, lease), func(p *party) answer {
+		results, end, err := p.store.Extend(m.ctx, n, []store.Holder{theft(p.held[place])}, lease)
+		m.fail(err)
+		return answer{[]any{results, end}, store.Horizon{}, end - store.MillisOf(lease)}
+	})
+}
+
+// revive requeues or purges.
+func (m *model) revive(n int) {
+	m.Helper()
+	keys := []string{m.key(n), m.key(n)}
+	if m.next()%4 == 0 {
+		m.both(fmt.Sprint("purge ", keys), func(p *party) answer {
+			purged, err := p.store.Purge(m.ctx, n, keys)
+			m.fail(err)
+			return answer{Results: purged}
+		})
+		return
+	}
+	m.both(fmt.Sprint("requeue ", keys), func(p *party) answer {
+		results, h, err := p.store.Requeue(m.ctx, n, keys)
+		m.fail(err)
+		return answer{results, h, h.Now}
+	})
+}
+
+// pass lets time pass.
+func (m *model) pass() {
+	m.Helper()
+	d := choose(m, time.Millisecond, 10*time.Millisecond, 99*time.Millisecond, 100*time.Millisecond, time.Second, 10*time.Second, time.Minute)
+	if m.Advance != nil {
+		m.passFor(d)
+	}
+}
+
+func (m *model) passFor(d time.Duration) {
+	m.Helper()
+	m.advance(d)
+	*m.oracle.clock = m.oracle.clock.Add(d)
+	m.both(fmt.Sprint("look after ", d), func(p *party) answer {
+		hs, err := p.store.Look(m.ctx, []int{1})
+		m.fail(err)
+		return answer{hs, store.Horizon{}, hs[0].Now}
+	})
+}
+
+// restart reopens the engine. If that ends its leases, all are leased anew at once, so
+// that it does not matter as of when.
+func (m *model) restart() {
+	m.Helper()
+	if m.Reopen == nil || m.LeasesEnd && !m.Frozen {
+		return
+	}
+	c := newClaim(store.MaxItems)
+	c.MaxAttempts = m.attempts(c.MaxAttempts)
+	m.tooOldApart()
+	m.both("reopen", func(p *party) answer {
+		if p.clock == nil {
+			m.reopen()
+			p.store = m.Store
+		}
+		if !m.LeasesEnd {
+			return answer{}
+		}
+		if p.clock != nil {
+			p.store.(*Oracle).endLeases()
+		}
+		return answer{Results: []any{m.claimOf(p, 0, c), m.claimOf(p, 1, c)}}
+	})
+}
+
+// endLeases makes all leases run out now.
+func (o *Oracle) endLeases() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, s := range o.shards {
+		for _, t := range s.timers {
+			if t.State == store.Leased {
+				t.LeaseEnd = store.Millis(o.now().UnixMilli())
+			}
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package storetest
+
+import (
+	"context"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+// subscriber is one call of Subscribe.
+type subscriber struct {
+	queue []store.Event // guarded by Oracle.mu
+	wake  chan struct{} // holds one
+}
+
+// publish queues e for all subscribers. The caller holds o.mu.
+func (o *Oracle) publish(e store.Event) {
+	for sub := range o.subs {
+		sub.queue = append(sub.queue, e)
+		select {
+		case sub.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// announceEarlier publishes if the shard's first timer is due earlier than before,
+// and returns the horizon. The caller holds o.mu.
+func (o *Oracle) announceEarlier(n int, before store.Horizon, now moment) store.Horizon {
+	h := o.shards[n].horizon(now)
+	if h.NextDue != 0 && (before.NextDue == 0 || h.NextDue < before.NextDue) {
+		o.publish(store.Event{Kind: store.Earlier, Shard: n, Due: h.NextDue})
+	}
+	return h
+}
+
+// Announce sends an event to all that subscribe.
+func (o *Oracle) Announce(ctx context.Context, e store.Event) error {
+	_, _, err := o.begin(ctx, e.Shard)
+	if err != nil {
+		return err
+	}
+	defer o.mu.Unlock()
+	o.publish(e)
+	return nil
+}
+
+// Subscribe calls f with each event, in the order in which they came, until ctx
+// ends or o is closed.
+func (o *Oracle) Subscribe(ctx context.Context, f func(store.Event)) error {
+	sub := &subscriber{wake: make(chan struct{}, 1), queue: []store.Event{{Kind: store.Gap}}}
+	if _, _, err := o.begin(ctx, 0); err != nil {
+		return err
+	}
+	o.subs[sub] = true
+	o.mu.Unlock()
+	defer func() {
+		o.mu.Lock()
+		delete(o.subs, sub)
+		o.mu.Unlock()
+	}()
+	for {
+		o.mu.Lock()
+		events := sub.queue
+		sub.queue = nil
+		o.mu.Unlock()
+		for _, e := range events {
+			f(e)
+		}
+		select {
+		case <-sub.wake:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-o.done:
+			return store.ErrClosed
+		}
+	}
+}
+
+// Close ends all subscriptions; further calls return ErrClosed.
+func (o *Oracle) Close() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.closed {
+		o.closed = true
+		close(o.done)
+	}
+	return nil
+}

@@ -1,0 +1,233 @@
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+// Claim leases what is due.
+func (o *Oracle) Claim(ctx context.Context, n int, c store.Claim) (store.Claimed, store.Horizon, error) {
+	if err := c.Check(); err != nil {
+		return store.Claimed{}, store.Horizon{}, err
+	}
+	s, now, err := o.begin(ctx, n)
+	if err != nil {
+		return store.Claimed{}, store.Horizon{}, err
+	}
+	defer o.mu.Unlock()
+	var answer store.Claimed
+	if again := s.sorted(store.Leased, byFence, func(t *timer) bool { return t.token == c.Token }); len(again) > 0 {
+		for _, t := range again {
+			answer.Leases = append(answer.Leases, t.lease())
+		}
+		return answer, s.horizon(now), nil
+	}
+	before := s.horizon(now)
+	answer.Buried = s.endLost(now, c.MaxAttempts)
+	o.dropDead(s, now)
+	for _, t := range s.choose(now, c) {
+		s.fence = max(s.fence+1, uint64(now.exact.UnixMicro()))
+		t.State, t.Fence, t.token, t.LeaseEnd = store.Leased, s.fence, c.Token, now.after(c.Lease)
+		t.Attempts++
+		answer.Leases = append(answer.Leases, t.lease())
+	}
+	return answer, o.announceEarlier(n, before, now), nil
+}
+
+// ranOut returns the leases that have run out.
+func (s *shard) ranOut(now moment) []*timer {
+	return s.sorted(store.Leased, byLeaseEnd, func(t *timer) bool { return t.LeaseEnd <= now.ms })
+}
+
+// endLost ends the runs whose leases have run out and that are not leased again,
+// and returns how many became dead letters.
+func (s *shard) endLost(now moment, maxAttempts int) (buried int) {
+	for _, t := range s.ranOut(now) {
+		switch {
+		case t.successor != nil || t.Cancelled:
+			s.leave(t)
+		case t.Attempts >= maxAttempts:
+			s.leave(t)
+			s.bury(t, now)
+			buried++
+		}
+	}
+	return buried
+}
+
+// leave takes t out of its home. If it has a successor, that waits.
+func (s *shard) leave(t *timer) {
+	delete(s.timers, t.Key)
+	if t.successor != nil {
+		s.timers[t.Key] = t.successor
+	}
+	t.LeaseEnd, t.Fence, t.token, t.Cancelled, t.successor = 0, 0, store.Token{}, false, nil
+}
+
+func (s *shard) bury(t *timer, now moment) {
+	t.State, t.Died = store.Dead, now.ms
+	s.timers[t.Key] = t
+}
+
+func (s *shard) wait(t *timer, due store.Millis) {
+	t.State, t.Due = store.Waiting, due
+	s.timers[t.Key] = t
+}
+
+// dropDead applies MaxDead and MaxDeadAge.
+func (o *Oracle) dropDead(s *shard, now moment) {
+	dead := s.sorted(store.Dead, byDeath, all)
+	for i, t := range dead {
+		tooMany := len(dead)-i > o.limits.MaxDead
+		tooOld := o.limits.MaxDeadAge > 0 && store.After(t.Died, o.limits.MaxDeadAge) < now.ms
+		if tooMany || tooOld {
+			delete(s.timers, t.Key)
+			s.dropped++
+		}
+	}
+}
+
+// choose returns what a claim leases: by turns from the lanes, and from the leases
+// that have run out.
+func (s *shard) choose(now moment, c store.Claim) []*timer {
+	queues := make([][]*timer, 0, store.Lanes+1)
+	for i := range store.Lanes {
+		lane := (c.FirstLane + i) % store.Lanes
+		queues = append(queues, s.sorted(store.Waiting, byDue, func(t *timer) bool {
+			return t.Due <= now.ms && store.LaneOf(t.Topic) == lane
+		}))
+	}
+	if c.FirstLane == store.Lanes {
+		queues = slices.Insert(queues, 0, s.ranOut(now))
+	} else {
+		queues = append(queues, s.ranOut(now))
+	}
+	var chosen []*timer
+	size := 0
+	for turn := 0; ; turn++ {
+		if allEmpty(queues) || len(chosen) == c.Max {
+			return chosen
+		}
+		q := &queues[turn%len(queues)]
+		if len(*q) == 0 {
+			continue
+		}
+		t := (*q)[0]
+		size += len(t.Body)
+		if size > c.MaxBytes && len(chosen) > 0 {
+			return chosen
+		}
+		chosen, *q = append(chosen, t), (*q)[1:]
+	}
+}
+
+func allEmpty(queues [][]*timer) bool {
+	for _, q := range queues {
+		if len(q) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func byFence(t *timer) store.Millis { return store.Millis(t.Fence) }
+
+func (t *timer) lease() store.Lease {
+	return store.Lease{
+		Holder: t.holder(), ID: t.ID, Topic: t.Topic, Body: bytes.Clone(t.Body), Due: t.Due,
+		Attempt: t.Attempts, LastError: t.LastError, End: t.LeaseEnd,
+	}
+}
+
+// heldBy returns the leased timer that h names, or nil.
+func (s *shard) heldBy(h store.Holder) *timer {
+	t := s.timers[h.Key]
+	if t == nil || t.State != store.Leased || t.Fence != h.Fence || t.token != h.Token {
+		return nil
+	}
+	return t
+}
+
+// Extend makes leases end lease from now.
+func (o *Oracle) Extend(ctx context.Context, n int, holders []store.Holder, lease time.Duration) ([]store.ExtendResult, store.Millis, error) {
+	if lease < store.MinLease || lease > store.MaxLease {
+		return nil, 0, fmt.Errorf("storetest: lease is %v, must be %v to %v", lease, store.MinLease, store.MaxLease)
+	}
+	keys := make([]string, len(holders))
+	for i, h := range holders {
+		keys[i] = h.Key
+	}
+	s, now, err := o.begin(ctx, n, keys...)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer o.mu.Unlock()
+	end := now.after(lease)
+	results := make([]store.ExtendResult, len(holders))
+	for i, h := range holders {
+		switch t := s.heldBy(h); {
+		case t == nil:
+			results[i] = store.ExtendLost
+		case t.Cancelled:
+			results[i] = store.ExtendCancelled
+		default:
+			t.LeaseEnd = end
+			results[i] = store.Extended
+		}
+	}
+	return results, end, nil
+}
+
+// End ends runs.
+func (o *Oracle) End(ctx context.Context, n int, ends []store.End) ([]store.EndResult, store.Horizon, error) {
+	keys := make([]string, len(ends))
+	for i, e := range ends {
+		if e.Kind < store.Done || e.Kind > store.Bury {
+			return nil, store.Horizon{}, fmt.Errorf("storetest: End.Kind is %v", e.Kind)
+		}
+		keys[i] = e.Key
+	}
+	s, now, err := o.begin(ctx, n, keys...)
+	if err != nil {
+		return nil, store.Horizon{}, err
+	}
+	defer o.mu.Unlock()
+	before := s.horizon(now)
+	results := make([]store.EndResult, len(ends))
+	for i, e := range ends {
+		results[i] = store.EndLost
+		if t := s.heldBy(e.Holder); t != nil {
+			results[i] = store.Ended
+			s.end(t, e, now)
+		}
+	}
+	return results, o.announceEarlier(n, before, now), nil
+}
+
+func (s *shard) end(t *timer, e store.End, now moment) {
+	over := t.Cancelled || t.successor != nil
+	s.leave(t)
+	if over {
+		return
+	}
+	switch e.Kind {
+	case store.Done:
+	case store.Retry:
+		t.LastError = store.CutError(e.Error)
+		s.wait(t, now.after(e.Delay))
+	case store.Snooze:
+		t.Attempts--
+		s.wait(t, now.after(e.Delay))
+	case store.GiveBack:
+		t.Attempts--
+		s.wait(t, t.Due)
+	case store.Bury:
+		t.LastError = store.CutError(e.Error)
+		s.bury(t, now)
+	}
+}

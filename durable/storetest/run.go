@@ -1,0 +1,66 @@
+package storetest
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+// Engine opens stores for the suite.
+type Engine struct {
+	// Open opens a new and empty store; what it takes of the machine is given back
+	// when the test ends.
+	Open func(t testing.TB, o Options) *Instance
+}
+
+// Options are what a test asks of a store.
+type Options struct {
+	Shards int
+	Limits store.Limits
+}
+
+// Instance is a store that a test has opened. A test that needs a field which is
+// nil is skipped.
+type Instance struct {
+	Store store.Store
+
+	// Advance moves the engine's clock by whole milliseconds, back if d is below zero.
+	Advance func(d time.Duration)
+	// Frozen says that the clock stands at a whole millisecond but for Advance, so
+	// that replies can be foretold to the millisecond.
+	Frozen bool
+
+	// Reopen ends the store as a crash would, as far as the engine can, and opens
+	// what is left of it.
+	Reopen func(t testing.TB) store.Store
+	// LeasesEnd says that all leases have run out after Reopen.
+	LeasesEnd bool
+
+	// Left names what the engine keeps, but for its configuration and one record of
+	// at most 200 bytes for each shard. What expires by itself may be left out.
+	Left func(t testing.TB) []string
+}
+
+// A test is one of the suite. It works in a fixture, and its name says which parts
+// of the contract it holds up.
+type test struct {
+	name string
+	f    func(*fixture)
+}
+
+// contract is all tests but the long ones.
+var contract = slices.Concat(
+	scheduleTests, textTests, timeTests, cancelTests, successorTests, leaseTests, endTests,
+	claimTests, deadTests, lookTests, eventTests, lifeTests,
+)
+
+// Run tests an engine: what the contract says, by its numbers; random calls compared
+// with the [Oracle]; histories of concurrent calls; and a hammer. With LIMBO_LONG=1
+// in the environment the last three take some minutes.
+func Run(t *testing.T, e Engine) {
+	for _, c := range slices.Concat(contract, longTests) {
+		t.Run(c.name, func(t *testing.T) { c.f(newFixture(t, e)) })
+	}
+}

@@ -1,0 +1,184 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+var successorTests = []test{
+	{"D8 a successor waits when the run ends, however it ends", check(successorWaits)},
+	{"D8 it never runs beside the run, and has its own body", check(successorApart)},
+	{"D8 the last of several successors counts", check(successorReplaced)},
+	{"D4 D8 Cancel takes the successor along, and one after it stays", check(successorAndCancel)},
+	{"D8 a timer that schedules itself recurs", check(successorRecurs)},
+}
+
+// otherLane returns a topic in another lane than topic's.
+func otherLane(topic string) string {
+	for i := 0; ; i++ {
+		if other := name("other", i); store.LaneOf(other) != store.LaneOf(topic) {
+			return other
+		}
+	}
+}
+
+// ranOut stands for a run that ends because its lease runs out.
+const ranOut = store.EndKind(0)
+
+// endBy ends the only run, of key a.
+func (f *fixture) endBy(l store.Lease, way store.EndKind) {
+	f.Helper()
+	if way != ranOut {
+		f.ended(l, way)
+		return
+	}
+	f.advance(testLease + time.Second)
+	c := newClaim(1)
+	c.MaxAttempts = 1 // without the cancel and the successor it would be buried
+	claimed, _ := f.claimWith(0, c)
+	f.Empty(claimed.Leases, "D8: it is leased again")
+	f.Zero(claimed.Buried)
+}
+
+// allWays are ways, and a lease that runs out if time can be moved.
+func (f *fixture) allWays() []store.EndKind {
+	if f.Advance == nil {
+		return ways
+	}
+	return append(ways[:len(ways):len(ways)], ranOut)
+}
+
+// runOf claims a, and returns the lease and an entry that could succeed it.
+func (f *fixture) runOf() (store.Lease, store.Entry) {
+	f.Helper()
+	f.putAll("a")
+	next := entry("a")
+	next.Topic, next.At, next.Body = otherLane(next.Topic), f.look(0).Now+1e9, []byte("next")
+	return f.claimOne("a"), next
+}
+
+func successorWaits(f *fixture) {
+	for _, way := range f.allWays() {
+		l, next := f.runOf()
+		f.Equal(store.Receipt{Kind: store.Succeeds, Due: next.At}, f.put(next))
+		r := f.get("a")
+		f.Equal(l.ID, r.ID)
+		f.Equal(next.At, r.SuccessorDue)
+		f.Equal(store.Millis(1), r.Due)
+		f.Equal("body of a", string(r.Body))
+		st := f.stats(0)
+		f.Equal([]int{0, 1, 0}, []int{st.Waiting, st.Leased, st.Dead})
+		f.Zero(st.NextDue)
+		f.verify()
+		f.endBy(l, way)
+		f.fresh(next)
+		f.verify()
+		f.Equal(store.EndLost, f.end(store.End{Holder: l.Holder, Kind: store.Done}))
+		extended, _ := f.extend(l.Holder, testLease)
+		f.Equal(store.ExtendLost, extended)
+		f.fresh(next)
+		f.Equal([]store.CancelResult{store.Cancelled}, f.cancel("a"))
+		f.empty()
+	}
+}
+
+func successorApart(f *fixture) {
+	for _, way := range f.allWays() {
+		f.putAll("a")
+		c := newClaim(3)
+		claimed, _ := f.claimWith(0, c)
+		l := claimed.Leases[0]
+		next := entry("a")
+		next.At, next.Body = 5, []byte("next")
+		f.Equal(store.Succeeds, f.put(next).Kind)
+		f.Empty(f.claim(5), "D8: the successor runs beside")
+		again, _ := f.claimWith(0, c)
+		f.Equal(claimed.Leases, again.Leases, "the claim sent again gets the successor's body")
+		extended, _ := f.extend(l.Holder, testLease)
+		f.Equal(store.Extended, extended)
+		if way == ranOut {
+			// It is due, so the claim that ends the old run leases it.
+			f.advance(testLease + time.Second)
+		} else {
+			f.ended(l, way)
+			f.fresh(next)
+		}
+		second := f.claimOne("a")
+		f.Equal(next.ID, second.ID)
+		f.Equal("next", string(second.Body))
+		f.Equal(1, second.Attempt)
+		f.Empty(second.LastError)
+		f.Greater(second.Fence, l.Fence)
+		f.ended(second, store.Done)
+		f.empty()
+	}
+}
+
+func successorReplaced(f *fixture) {
+	l, first := f.runOf()
+	last := first
+	last.ID, last.At, last.Topic, last.Body = store.NewID(), first.At+1e6, "topic", nil
+	f.Equal(store.Succeeds, f.put(first).Kind)
+	f.Equal(store.Receipt{Kind: store.Succeeds, Due: last.At}, f.put(last))
+	f.Equal(last.At, f.get("a").SuccessorDue)
+	f.ended(l, store.Retry)
+	r := f.get("a")
+	f.Equal(last.ID, r.ID)
+	f.Equal(last.At, r.Due)
+	f.Equal("topic", r.Topic)
+	f.Empty(r.Body)
+}
+
+func successorAndCancel(f *fixture) {
+	running := []store.CancelResult{store.Running}
+	for _, way := range f.allWays() {
+		// Cancelled after it was scheduled: both are gone.
+		l, next := f.runOf()
+		f.Equal(store.Succeeds, f.put(next).Kind)
+		f.Equal(running, f.cancel("a"))
+		f.Zero(f.get("a").SuccessorDue)
+		f.endBy(l, way)
+		f.absent("a")
+		f.empty()
+		// Cancelled before: the run's mark stays, and the successor waits.
+		l, next = f.runOf()
+		f.Equal(running, f.cancel("a"))
+		f.Equal(store.Receipt{Kind: store.Succeeds, Due: next.At}, f.put(next))
+		r := f.get("a")
+		f.True(r.Cancelled)
+		f.Equal(next.At, r.SuccessorDue)
+		extended, _ := f.extend(l.Holder, testLease)
+		f.Equal(store.ExtendCancelled, extended)
+		f.endBy(l, way)
+		f.fresh(next)
+		f.Equal([]store.CancelResult{store.Cancelled}, f.cancel("a"))
+		f.empty()
+		// One before and one after: the one after.
+		l, next = f.runOf()
+		before := next
+		before.ID, before.At = store.NewID(), next.At+1
+		f.Equal(store.Succeeds, f.put(before).Kind)
+		f.Equal(running, f.cancel("a"))
+		f.Equal(store.Succeeds, f.put(next).Kind)
+		f.endBy(l, way)
+		f.fresh(next)
+		f.Equal([]store.CancelResult{store.Cancelled}, f.cancel("a"))
+		f.empty()
+	}
+}
+
+func successorRecurs(f *fixture) {
+	f.putAll("a")
+	fence := uint64(0)
+	for i := range 20 {
+		l := f.claimOne("a")
+		f.Greater(l.Fence, fence)
+		fence = l.Fence
+		next := entry("a")
+		next.At = store.Millis(i + 2)
+		f.Equal(store.Succeeds, f.put(next).Kind)
+		f.ended(l, ways[i%len(ways)])
+		f.fresh(next)
+	}
+}
