@@ -1,0 +1,195 @@
+package pebblestore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+type callKind bool
+
+const (
+	writes callKind = true
+	reads  callKind = false
+)
+
+// call runs f, one call on a shard, in a goroutine of its own, so that a disk that
+// hangs does not hold the caller beyond ctx.
+//
+// The order is: lock the shard; f; apply the batch; find the horizon; unlock; wait
+// for the fsync; publish events; what f left for then; answer. Since the lock is free before the fsync,
+// the commits of all shards, and the next ones of the same shard, share one.
+//
+// f must not keep what the caller may change: after ErrUnsure it may still run.
+func call[T any](ctx context.Context, s *Store, shard int, k callKind, f func(*change) (T, error)) (T, store.Horizon, error) {
+	type answer struct {
+		v   T
+		h   store.Horizon
+		err error
+	}
+	var none T
+	sh, err := s.enter(ctx, shard)
+	if err != nil {
+		return none, store.Horizon{}, err
+	}
+	ctx, cancel := s.deadline(ctx)
+	defer cancel()
+	if err := s.lock(ctx, sh); err != nil {
+		s.leave()
+		return none, store.Horizon{}, err
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		var a answer
+		a.v, a.h, a.err = run(s, sh, k, f)
+		answers <- a
+		s.leave()
+	}()
+	select {
+	case a := <-answers:
+		return a.v, a.h, a.err
+	default:
+	}
+	select {
+	case a := <-answers:
+		return a.v, a.h, a.err
+	case <-ctx.Done():
+		if err = context.Cause(ctx); k == writes {
+			err = fmt.Errorf("%w: %w", store.ErrUnsure, err)
+		}
+	case <-s.failed:
+		if err = s.closedError(); k == writes {
+			err = fmt.Errorf("%w: %w", store.ErrUnsure, s.cause())
+		}
+	}
+	return none, store.Horizon{}, err
+}
+
+// run makes a call on a shard that is locked, and unlocks it.
+func run[T any](s *Store, sh *shard, k callKind, f func(*change) (T, error)) (v T, h store.Horizon, err error) {
+	c := &change{sh: sh, limits: s.limits, at: momentOf(s.now()), timers: map[string]*timer{}}
+	if k == writes {
+		c.batch = sh.db.NewBatch()
+	}
+	before := sh.last
+	if v, err = f(c); err == nil {
+		err = c.apply()
+	} else if k == writes {
+		_ = c.batch.Close()
+	}
+	last := sh.last
+	if err != nil {
+		sh.unlock()
+		return v, h, err
+	}
+	h = c.horizon()
+	sh.unlock()
+	switch last {
+	case nil: // nothing was written since it was opened
+	case before:
+		select {
+		case <-last.synced:
+		case <-s.failed:
+			return v, h, s.closedError()
+		}
+	default:
+		if failed := last.sync(); failed != nil {
+			s.fail(failed)
+			return v, h, fmt.Errorf("%w: %w", store.ErrUnsure, failed)
+		}
+	}
+	s.publish(c.events...)
+	if c.then != nil {
+		err = c.then()
+	}
+	return v, h, err
+}
+
+// enter counts a call, so that Close waits for it.
+func (s *Store) enter(ctx context.Context, shard int) (*shard, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if shard < 0 || shard >= len(s.shards) {
+		return nil, fmt.Errorf("durable: the shard is %d, must be 0 to %d", shard, len(s.shards)-1)
+	}
+	s.life.Lock()
+	defer s.life.Unlock()
+	if err := s.readyLocked(); err != nil {
+		return nil, err
+	}
+	s.life.calls++
+	return s.shards[shard], nil
+}
+
+func (s *Store) leave() {
+	s.life.Lock()
+	defer s.life.Unlock()
+	if s.life.calls--; s.life.calls == 0 && s.life.closed {
+		close(s.life.idle)
+	}
+}
+
+// deadline gives ctx the store's own, if it has none.
+func (s *Store) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, s.timeout, fmt.Errorf("the disk did not answer within %v", s.timeout))
+}
+
+// lock waits for a shard.
+func (s *Store) lock(ctx context.Context, sh *shard) error {
+	select {
+	case sh.lock <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case sh.lock <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-s.failed:
+		return s.closedError()
+	}
+}
+
+func (sh *shard) unlock() { <-sh.lock }
+
+// checkKeys refuses keys of another shard, and too many of them: they would be
+// where nobody finds them.
+func (s *Store) checkKeys(shard, n int, key func(int) string) error {
+	if n > store.MaxItems {
+		return fmt.Errorf("durable: a call has %d items, must be at most %d", n, store.MaxItems)
+	}
+	for i := range n {
+		if err := store.CheckKey(key(i)); err != nil {
+			return err
+		}
+		if want := store.ShardOf(key(i), len(s.shards)); want != shard {
+			return fmt.Errorf("durable: key %.64q is of shard %d, not %d", key(i), want, shard)
+		}
+	}
+	return nil
+}
+
+// checkRoom returns ErrFull if the disk has less room than Options.MinFree. It asks
+// the file system at most ten times a second.
+func (s *Store) checkRoom() error {
+	if s.minFree < 0 {
+		return nil
+	}
+	s.room.Lock()
+	defer s.room.Unlock()
+	if now := time.Now(); now.Sub(s.room.checked) > 100*time.Millisecond {
+		s.room.checked = now
+		s.room.err = nil
+		if u, err := s.fs.GetDiskUsage(s.dir); err == nil && u.AvailBytes < uint64(s.minFree) {
+			s.room.err = fmt.Errorf("%w: the disk has %d bytes left, Options.MinFree is %d", store.ErrFull, u.AvailBytes, s.minFree)
+		}
+	}
+	return s.room.err
+}

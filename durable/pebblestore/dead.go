@@ -1,0 +1,114 @@
+package pebblestore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+// Requeue makes dead letters wait again.
+func (s *Store) Requeue(ctx context.Context, shard int, keys []string) ([]store.RequeueResult, store.Horizon, error) {
+	keys = slices.Clone(keys)
+	key := func(i int) string { return keys[i] }
+	if err := s.checkKeys(shard, len(keys), key); err != nil {
+		return nil, store.Horizon{}, err
+	}
+	return call(ctx, s, shard, writes, func(c *change) ([]store.RequeueResult, error) {
+		if err := c.readAll(len(keys), key); err != nil {
+			return nil, err
+		}
+		results := make([]store.RequeueResult, len(keys))
+		for i, k := range keys {
+			results[i] = c.requeue(k)
+		}
+		return results, nil
+	})
+}
+
+func (c *change) requeue(key string) store.RequeueResult {
+	t := c.timers[key]
+	switch {
+	case c.sh.leases.byKey[key] != nil || t != nil && !t.dead:
+		return store.RequeueLives
+	case t == nil:
+		return store.RequeueAbsent
+	}
+	c.exhume(t)
+	t.dead, t.died, t.attempts, t.due = false, 0, 0, c.at.now
+	c.rewrite(t)
+	c.wait(t)
+	return store.Requeued
+}
+
+// Purge removes dead letters.
+func (s *Store) Purge(ctx context.Context, shard int, keys []string) (int, error) {
+	keys = slices.Clone(keys)
+	key := func(i int) string { return keys[i] }
+	if err := s.checkKeys(shard, len(keys), key); err != nil {
+		return 0, err
+	}
+	purged, _, err := call(ctx, s, shard, writes, func(c *change) (int, error) {
+		if err := c.readAll(len(keys), key); err != nil {
+			return 0, err
+		}
+		purged := 0
+		for _, k := range keys {
+			if t := c.timers[k]; t != nil && t.dead {
+				c.discard(kindRecord, t)
+				c.exhume(t)
+				c.timers[k] = nil
+				purged++
+			}
+		}
+		return purged, nil
+	})
+	return purged, err
+}
+
+// findExpired finds the dead letters that MaxDead and MaxDeadAge remove, the oldest
+// first, at most as many as one call changes. Those that this claim buries count.
+func (p *plan) findExpired() error {
+	c, limits := p.c, p.c.limits
+	excess := min(max(int(c.sh.dead)+p.buried-limits.MaxDead, 0), store.MaxItems)
+	if excess == 0 && (limits.MaxDeadAge == 0 || c.sh.dead == 0) {
+		return nil
+	}
+	prefix := prefix(nil, c.sh.index, kindDead)
+	it, err := c.sh.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+	if err != nil {
+		return fmt.Errorf("durable: reading shard %d: %w", c.sh.index, err)
+	}
+	defer it.Close()
+	for it.First(); it.Valid() && len(p.expired) < store.MaxItems; it.Next() {
+		place := placeOf(it, deadPlace)
+		died, key := placeTime(place), placeKey(place)
+		tooOld := limits.MaxDeadAge > 0 && store.After(died, limits.MaxDeadAge) < c.at.now
+		if len(p.expired) >= excess && !tooOld {
+			break
+		}
+		t, err := c.read(key)
+		if err != nil {
+			return err
+		}
+		if t == nil || !t.dead || t.died != died {
+			p.lost = append(p.lost, slices.Clone(it.Key()))
+			excess = max(excess-1, 0) // it was counted
+			continue
+		}
+		p.expired = append(p.expired, t)
+	}
+	if err := it.Error(); err != nil {
+		return fmt.Errorf("durable: reading shard %d: %w", c.sh.index, err)
+	}
+	// What this claim buries is the youngest, but for what died by a clock that has
+	// been put back since.
+	for _, l := range p.over {
+		if len(p.expired) < excess && !l.over() {
+			p.expired = append(p.expired, l.t)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,97 @@
+package pebblestore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+// Extend makes leases end lease from now. It writes nothing: after a crash all
+// leases have run out anyway.
+func (s *Store) Extend(ctx context.Context, shard int, holders []store.Holder, lease time.Duration) ([]store.ExtendResult, store.Millis, error) {
+	if lease < store.MinLease || lease > store.MaxLease {
+		return nil, 0, fmt.Errorf("durable: the lease is %v, must be %v to %v", lease, store.MinLease, store.MaxLease)
+	}
+	if err := s.checkKeys(shard, len(holders), func(i int) string { return holders[i].Key }); err != nil {
+		return nil, 0, err
+	}
+	sh, err := s.enter(ctx, shard)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer s.leave()
+	ctx, cancel := s.deadline(ctx)
+	defer cancel()
+	if err := s.lock(ctx, sh); err != nil {
+		return nil, 0, err
+	}
+	defer sh.unlock()
+	end := momentOf(s.now()).after(lease)
+	results := make([]store.ExtendResult, len(holders))
+	for i, h := range holders {
+		switch l := sh.leases.heldBy(h); {
+		case l == nil:
+			results[i] = store.ExtendLost
+		case l.cancelled:
+			results[i] = store.ExtendCancelled
+		default:
+			sh.leases.extend(l, end)
+			results[i] = store.Extended
+		}
+	}
+	return results, end, nil
+}
+
+// End ends runs.
+func (s *Store) End(ctx context.Context, shard int, ends []store.End) ([]store.EndResult, store.Horizon, error) {
+	if err := s.checkKeys(shard, len(ends), func(i int) string { return ends[i].Key }); err != nil {
+		return nil, store.Horizon{}, err
+	}
+	for _, e := range ends {
+		if e.Kind < store.Done || e.Kind > store.Bury {
+			return nil, store.Horizon{}, fmt.Errorf("durable: End.Kind is %d, must be %d to %d", e.Kind, store.Done, store.Bury)
+		}
+	}
+	ends = slices.Clone(ends)
+	return call(ctx, s, shard, writes, func(c *change) ([]store.EndResult, error) {
+		results := make([]store.EndResult, len(ends))
+		for i, e := range ends {
+			results[i] = store.EndLost
+			if l := c.sh.leases.heldBy(e.Holder); l != nil {
+				c.end(l, e)
+				results[i] = store.Ended
+			}
+		}
+		return results, nil
+	})
+}
+
+func (c *change) end(l *lease, e store.End) {
+	if !c.release(l) {
+		return
+	}
+	t, before := l.t, l.t.attempts
+	switch e.Kind {
+	case store.Done:
+		c.discard(kindRecord, t)
+	case store.Bury:
+		t.attempts, t.lastError = l.attempt, store.CutError(e.Error)
+		c.bury(t)
+	case store.Retry:
+		t.attempts, t.lastError, t.due = l.attempt, store.CutError(e.Error), c.at.after(e.Delay)
+		c.rewrite(t)
+		c.wait(t)
+	case store.Snooze:
+		t.attempts, t.due = l.attempt-1, c.at.after(e.Delay)
+		c.rewrite(t)
+		c.wait(t)
+	case store.GiveBack:
+		if t.attempts = l.attempt - 1; t.attempts != before {
+			c.rewrite(t)
+		}
+		c.wait(t)
+	}
+}

@@ -1,0 +1,324 @@
+package pebblestore
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"github.com/seed-782fa212/limbo/durable/store"
+	"github.com/stretchr/testify/require"
+)
+
+// faulty fails the write with a number, and all after it: writes, fsyncs, and what
+// makes or renames files.
+type faulty struct {
+	at    int64 // counted from 0; below: none
+	err   error
+	match func(errorfs.Op) bool // nil: all writes
+	n     atomic.Int64
+
+	mu    sync.Mutex
+	trace []errorfs.OpKind // of all writes, in order
+}
+
+func (*faulty) String() string { return "faulty" }
+
+func (f *faulty) MaybeError(op errorfs.Op) error {
+	if op.Kind.ReadOrWrite() != errorfs.OpIsWrite || op.Kind == errorfs.OpLock || f.match != nil && !f.match(op) {
+		return nil
+	}
+	f.mu.Lock()
+	f.trace = append(f.trace, op.Kind)
+	f.mu.Unlock()
+	if n := f.n.Add(1) - 1; f.at >= 0 && n >= f.at {
+		return f.err
+	}
+	return nil
+}
+
+// D3: whatever write is the first to fail, the call under way is told that it is
+// unsure, later ones that the store is closed; and after it is opened again all that
+// was acknowledged is there, and nothing is in two homes. The process lives on.
+func TestEveryWriteFails(t *testing.T) {
+	run := func(at int64, err error) (writes []errorfs.OpKind, completed bool) {
+		fs := vfs.NewCrashableMem()
+		faults := &faulty{at: at, err: err}
+		o := options(errorfs.Wrap(fs, faults), newClock())
+		s, openErr := Open("dir", o)
+		l := &ledger{}
+		completed = openErr == nil
+		if openErr == nil {
+			w := newWorkload(s, 0, 7, l.note)
+			for i := 0; i < 150 && completed; i++ {
+				if callErr := w.next(t.Context()); callErr != nil {
+					completed = false
+					require.ErrorIs(t, callErr, err)
+					if !errors.Is(callErr, store.ErrClosed) {
+						require.ErrorIs(t, callErr, store.ErrUnsure)
+					}
+				}
+			}
+			if !completed {
+				_, err := s.Stats(t.Context(), 0)
+				require.ErrorIs(t, err, store.ErrClosed)
+			}
+			require.NoError(t, s.Close())
+		}
+		faults.mu.Lock()
+		writes = slices.Clone(faults.trace)
+		faults.mu.Unlock()
+		for _, left := range []vfs.FS{fs.CrashClone(vfs.CrashCloneCfg{}), fs} {
+			o.fs = left
+			s, openErr := Open("dir", o)
+			require.NoError(t, openErr)
+			verify(t, s)
+			l.check(t, s)
+			require.NoError(t, s.Close())
+		}
+		return writes, completed
+	}
+	writes, completed := run(-1, nil)
+	require.True(t, completed)
+	failed := 0
+	for at, kind := range writes {
+		// Most are writes and fsyncs of the log: of them every fourth.
+		if (kind == errorfs.OpFileWrite || kind == errorfs.OpFileSyncData) && at%4 != 0 && !long() {
+			continue
+		}
+		if _, completed := run(int64(at), []error{syscall.EIO, syscall.ENOSPC}[at%2]); !completed {
+			failed++
+		}
+	}
+	require.Greater(t, failed, 20)
+	t.Logf("%d writes, %d runs failed", len(writes), failed)
+}
+
+// D3: the fsync alone fails, once: what it was to make durable is not retried.
+func TestFailedSyncClosesTheStore(t *testing.T) {
+	faults := &faulty{at: -1, err: syscall.EIO, match: func(op errorfs.Op) bool {
+		return op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSyncTo
+	}}
+	f := newFixture(t, func(o *Options) { o.fs = errorfs.Wrap(o.fs, faults) })
+	kept, lost := keyIn(0, 0), keyIn(0, 1)
+	f.put(entry(kept, 10))
+	// The memory of the machine holds what the disk does not, at a power failure.
+	faults.at = faults.n.Load()
+	_, _, err := f.Schedule(f.ctx, 0, []store.Entry{entry(lost, 10)})
+	f.ErrorIs(err, store.ErrUnsure)
+	f.ErrorIs(err, syscall.EIO)
+	f.allReturn(store.ErrClosed)
+	faults.at = -1
+	f.allReturn(store.ErrClosed)
+	f.NoError(f.Store.Close())
+	f.opts.fs = f.fs.CrashClone(vfs.CrashCloneCfg{})
+	f.open()
+	f.get(kept)
+	_, err = f.Get(f.ctx, 0, lost)
+	f.ErrorIs(err, store.ErrNotFound)
+	verify(t, f.Store)
+}
+
+// Once a write has failed nothing is written any more, by whatever Pebble does next:
+// another process may have the folder.
+func TestGateStaysShut(t *testing.T) {
+	mem := vfs.NewMem()
+	faults := &faulty{at: -1, err: syscall.EIO}
+	failed := make(chan error, 1)
+	f := &fs{FS: errorfs.Wrap(mem, faults), gate: newGate(func(err error) { failed <- err })}
+	f.gate.arm()
+	one, err := f.Create("one", vfs.WriteCategoryUnspecified)
+	require.NoError(t, err)
+	two, err := f.Create("two", vfs.WriteCategoryUnspecified)
+	require.NoError(t, err)
+	faults.at = faults.n.Load()
+	returned := make(chan struct{}, 4)
+	begin := func(write func()) {
+		go func() {
+			write()
+			returned <- struct{}{}
+		}()
+	}
+	begin(func() { _ = one.Sync() })
+	require.ErrorIs(t, <-failed, syscall.EIO)
+	<-f.gate.empty
+	writes := faults.n.Load()
+	begin(func() { _, _ = two.Write([]byte("x")) })
+	begin(func() { _ = f.Remove("two") })
+	begin(func() { _, _ = f.Create("three", vfs.WriteCategoryUnspecified) })
+	select {
+	case <-returned:
+		t.Fatal("a write went on")
+	case <-time.After(20 * time.Millisecond): // nothing can be waited for: nothing happens
+	}
+	require.Equal(t, writes, faults.n.Load())
+}
+
+// hanging blocks writes while it holds.
+type hanging struct {
+	hold    atomic.Bool
+	release chan struct{}
+}
+
+func (*hanging) String() string { return "hanging" }
+
+func (h *hanging) MaybeError(op errorfs.Op) error {
+	if h.hold.Load() && (op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileWrite) {
+		<-h.release
+	}
+	return nil
+}
+
+// D12: no call outlasts its context, or Options.CallTimeout, while the disk hangs.
+// What it does then is kept in order: the disk goes on, and nothing is lost.
+func TestDiskHangs(t *testing.T) {
+	disk := &hanging{release: make(chan struct{})}
+	f := newFixture(t, func(o *Options) { o.fs = errorfs.Wrap(o.fs, disk) })
+	a, b := keyIn(0, 0), keyIn(1, 0)
+	disk.hold.Store(true)
+	gone := errors.New("gone")
+	ctx, cancel := context.WithCancelCause(f.ctx)
+	scheduled := make(chan error, 1)
+	go func() {
+		_, _, err := f.Schedule(ctx, 0, []store.Entry{entry(a, 10)})
+		scheduled <- err
+	}()
+	for f.shards[0].peek() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	_, err := f.Look(f.ctx, []int{0, 1})
+	f.NoError(err)
+	cancel(gone)
+	err = <-scheduled
+	f.ErrorIs(err, store.ErrUnsure)
+	f.ErrorIs(err, gone)
+
+	// It is in memory and not yet on disk; whoever asks for it waits, and whoever finds
+	// nothing to change, too.
+	f.timeout = 10 * time.Millisecond
+	_, err = f.Get(f.ctx, 0, a)
+	f.ErrorContains(err, "the disk did not answer within 10ms")
+	f.NotErrorIs(err, store.ErrUnsure)
+	_, err = f.Purge(f.ctx, 0, []string{a})
+	f.ErrorIs(err, store.ErrUnsure)
+	_, _, err = f.Schedule(f.ctx, 1, []store.Entry{entry(b, 10)})
+	f.ErrorIs(err, store.ErrUnsure)
+	f.ErrorContains(err, "the disk did not answer within 10ms")
+	f.timeout = 10 * time.Second
+
+	disk.hold.Store(false)
+	close(disk.release)
+	f.get(a)
+	f.get(b)
+	verify(t, f.Store)
+}
+
+// peek counts what waits.
+func (sh *shard) peek() (n uint64) {
+	sh.lock <- struct{}{}
+	defer sh.unlock()
+	for i := range sh.lanes {
+		n += sh.lanes[i].count
+	}
+	return n
+}
+
+// Close does not wait for a disk for ever. While a write may still reach the disk the
+// folder stays locked.
+func TestCloseWhileDiskHangs(t *testing.T) {
+	disk := &hanging{release: make(chan struct{})}
+	o := options(errorfs.Wrap(vfs.Default, disk), nil)
+	o.CallTimeout = 10 * time.Millisecond
+	dir := t.TempDir()
+	s, err := Open(dir, o)
+	require.NoError(t, err)
+	disk.hold.Store(true)
+	_, _, err = s.Schedule(t.Context(), 0, []store.Entry{entry(keyIn(0, 0), 10)})
+	require.ErrorIs(t, err, store.ErrUnsure)
+	require.ErrorContains(t, s.Close(), "stays locked")
+	o.fs = nil
+	_, err = Open(dir, o)
+	require.ErrorIs(t, err, ErrInUse)
+	disk.hold.Store(false)
+	close(disk.release)
+}
+
+// A disk with little room refuses what is new and lets all else go on; as Redis does
+// at maxmemory.
+func TestLittleRoom(t *testing.T) {
+	f := newFixture(t, func(o *Options) { o.MinFree = 1000 })
+	key := keyIn(0, 0)
+	f.put(entry(key, 10))
+	f.fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 999, TotalBytes: 1, UsedBytes: 1})
+	f.Store.room.checked = time.Time{}
+	_, _, err := f.Schedule(f.ctx, 0, []store.Entry{entry(key, 10)})
+	f.ErrorIs(err, store.ErrFull)
+	f.ErrorContains(err, "the disk has 999 bytes left, Options.MinFree is 1000")
+	f.end(f.claim(0, 1)[0], store.Retry)
+	f.end(f.claim(0, 1)[0], store.Done)
+	f.fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 1000, TotalBytes: 1, UsedBytes: 1})
+	f.Store.room.checked = time.Time{}
+	f.put(entry(key, 10))
+}
+
+// D3: power fails at random moments under load; what was not synced is lost, or
+// partly kept.
+func TestPowerFails(t *testing.T) {
+	rounds := 20
+	if long() {
+		rounds = 500
+	}
+	for round := range rounds {
+		powerFails(t, uint64(round))
+	}
+}
+
+func powerFails(t *testing.T, seed uint64) {
+	fs := vfs.NewCrashableMem()
+	o := options(fs, newClock())
+	s, err := Open("dir", o)
+	require.NoError(t, err)
+	const steps = 60
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	moment, percent := rnd.IntN(testShards*steps), rnd.IntN(3)*50
+	var mu sync.Mutex // between what is noted, and the image that is taken
+	var notes, cut ledger
+	done := make(chan error, testShards)
+	for n := range testShards {
+		w := newWorkload(s, n, seed*100+uint64(n), func(e note) {
+			mu.Lock()
+			defer mu.Unlock()
+			notes.note(e)
+			if e.Acked {
+				moment--
+			}
+			if moment == 0 && cut == nil {
+				cut = slices.Clone(notes)
+				o.fs = fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rnd})
+			}
+		})
+		go func() {
+			var err error
+			for i := 0; i < steps && err == nil; i++ {
+				err = w.next(t.Context())
+			}
+			done <- err
+		}()
+	}
+	for range testShards {
+		require.NoError(t, <-done)
+	}
+	require.NoError(t, s.Close())
+	s, err = Open("dir", o)
+	require.NoError(t, err, "seed %d", seed)
+	verify(t, s)
+	cut.check(t, s)
+	require.NoError(t, s.Close())
+}

@@ -1,0 +1,75 @@
+package pebblestore
+
+import (
+	"encoding/binary"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+// The layout of keys; doc.go has it as a whole. A shard's keys begin with keyShard,
+// the shard's number in two bytes, and the kind. Numbers are big-endian, so that
+// keys sort by them.
+const (
+	keyConfig byte = 0
+	keyShard  byte = 1
+
+	kindMeta      byte = 'm' // the shard's record
+	kindRecord    byte = 'r' // timer's key: the timer
+	kindBody      byte = 'b' // number: a body too large for its record
+	kindLane      byte = 'w' // lane, due, timer's key: a timer that waits
+	kindLease     byte = 'l' // timer's key: a timer that is leased
+	kindSuccessor byte = 's' // timer's key: the successor of a leased timer
+	kindDead      byte = 'd' // time of death, timer's key: a dead letter
+)
+
+// maxPrefix is the length of the longest prefix of a timer's key in a key.
+const maxPrefix = 1 + 2 + 1 + 1 + 8
+
+// prefix begins the keys of one kind in a shard.
+func prefix(b []byte, shard int, kind byte) []byte {
+	return append(binary.BigEndian.AppendUint16(append(b, keyShard), uint16(shard)), kind)
+}
+
+func metaKey(b []byte, shard int) []byte { return prefix(b, shard, kindMeta) }
+
+// timerKey is a key of kindRecord, kindLease or kindSuccessor.
+func timerKey(b []byte, shard int, kind byte, key string) []byte {
+	return append(prefix(b, shard, kind), key...)
+}
+
+func bodyKey(b []byte, shard int, number uint64) []byte {
+	return binary.BigEndian.AppendUint64(prefix(b, shard, kindBody), number)
+}
+
+func laneKey(b []byte, shard, lane int, at store.Millis, key string) []byte {
+	return appendPlace(append(prefix(b, shard, kindLane), byte(lane)), at, key)
+}
+
+func deadKey(b []byte, shard int, died store.Millis, key string) []byte {
+	return appendPlace(prefix(b, shard, kindDead), died, key)
+}
+
+// lanePrefix begins the keys of a lane; what follows is a place.
+func lanePrefix(b []byte, shard, lane int) []byte {
+	return append(prefix(b, shard, kindLane), byte(lane))
+}
+
+// A place is a time and a timer's key: where a timer stands in its lane, or among
+// the dead.
+func appendPlace(b []byte, at store.Millis, key string) []byte {
+	return append(binary.BigEndian.AppendUint64(b, uint64(at)), key...)
+}
+
+func placeTime(place []byte) store.Millis {
+	return store.Millis(binary.BigEndian.Uint64(place))
+}
+
+func placeKey(place []byte) string { return string(place[8:]) }
+
+// after returns the first key after all those that begin with p. No prefix here
+// ends with 0xff.
+func after(p []byte) []byte {
+	end := append([]byte(nil), p...)
+	end[len(end)-1]++
+	return end
+}

@@ -1,0 +1,118 @@
+package pebblestore
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+// lane is what memory knows of a lane: how many wait in it, and where it begins.
+//
+// What was claimed has left deletions where the lane begins, which an iterator
+// would have to step over, more of them with each claim until a compaction takes
+// them away. So iterators begin at front, and step only over what was removed from
+// the middle, once.
+//
+// Invariant: no timer of the lane stands before front.
+// Invariant: if exact, one stands at front, or the lane is empty.
+type lane struct {
+	count uint64
+	front []byte // a place; of no meaning in an empty lane
+	exact bool
+}
+
+func (ln *lane) add(place []byte) {
+	if ln.count == 0 || bytes.Compare(place, ln.front) < 0 {
+		ln.front = append(ln.front[:0], place...)
+		ln.exact = true
+	}
+	ln.count++
+}
+
+func (ln *lane) remove(place []byte) {
+	if ln.count > 0 {
+		ln.count--
+	}
+	if ln.exact && bytes.Equal(place, ln.front) {
+		ln.exact = false
+	}
+}
+
+// begin moves the front to the first timer of the lane, which the caller has found.
+func (ln *lane) begin(place []byte) {
+	ln.front = append(ln.front[:0], place...)
+	ln.exact = true
+}
+
+// bound returns the due time before which nothing in the lane is due; 0 if the lane
+// is empty.
+func (ln *lane) bound() store.Millis {
+	if ln.count == 0 {
+		return 0
+	}
+	return placeTime(ln.front)
+}
+
+// laneIter returns an iterator over a lane from its front on, which stands on the
+// first timer if there is one.
+func (sh *shard) laneIter(i int) (*pebble.Iterator, error) {
+	p := lanePrefix(nil, sh.index, i)
+	it, err := sh.db.NewIter(&pebble.IterOptions{
+		LowerBound: append(p[:len(p):len(p)], sh.lanes[i].front...),
+		UpperBound: after(p),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("durable: reading shard %d: %w", sh.index, err)
+	}
+	it.First()
+	return it, nil
+}
+
+// placeOf returns the place that an iterator stands on, after a prefix of skip bytes.
+func placeOf(it *pebble.Iterator, skip int) []byte { return it.Key()[skip:] }
+
+const (
+	lanePlace = 5 // where the place begins in a key of kindLane
+	deadPlace = 4 // and in one of kindDead
+)
+
+// settle finds the first timer of a lane.
+func (sh *shard) settle(i int) error {
+	ln := &sh.lanes[i]
+	it, err := sh.laneIter(i)
+	if err != nil {
+		return err
+	}
+	if it.Valid() {
+		ln.begin(placeOf(it, lanePlace))
+	} else if it.Error() == nil {
+		ln.count, ln.exact = 0, true // what is on disk decides
+	}
+	if err := it.Close(); err != nil {
+		return fmt.Errorf("durable: reading shard %d: %w", sh.index, err)
+	}
+	return nil
+}
+
+// nextDue returns when the first timer is due that waits, 0 if none does. It reads
+// only as far as it must. If it cannot read, it returns a time before; a claim then
+// tells why.
+func (sh *shard) nextDue() store.Millis {
+	for {
+		first := -1
+		for i := range sh.lanes {
+			ln := &sh.lanes[i]
+			if ln.count > 0 && (first < 0 || bytes.Compare(ln.front, sh.lanes[first].front) < 0) {
+				first = i
+			}
+		}
+		if first < 0 {
+			return 0
+		}
+		if ln := &sh.lanes[first]; ln.exact || sh.settle(first) != nil {
+			return ln.bound()
+		}
+	}
+}

@@ -1,0 +1,228 @@
+package pebblestore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+// Get returns one timer.
+func (s *Store) Get(ctx context.Context, shard int, key string) (store.Record, error) {
+	if err := s.checkKeys(shard, 1, func(int) string { return key }); err != nil {
+		return store.Record{}, err
+	}
+	found, _, err := call(ctx, s, shard, reads, func(c *change) (*store.Record, error) {
+		return c.get(key)
+	})
+	switch {
+	case err != nil:
+		return store.Record{}, err
+	case found == nil:
+		return store.Record{}, store.ErrNotFound
+	}
+	return *found, nil
+}
+
+func (c *change) get(key string) (*store.Record, error) {
+	var t *timer
+	var r store.Record
+	if l := c.sh.leases.byKey[key]; l != nil {
+		t, r = l.t, l.record()
+	} else {
+		var err error
+		if t, err = c.read(key); t == nil || err != nil {
+			return nil, err
+		}
+		r = t.record()
+	}
+	var err error
+	r.Body, err = c.sh.readBody(t)
+	return &r, err
+}
+
+// record returns what Get returns of a timer that is leased.
+func (l *lease) record() store.Record {
+	r := l.t.record()
+	r.State, r.Attempts, r.LeaseEnd, r.Fence, r.Cancelled = store.Leased, l.attempt, l.end, l.fence, l.cancelled
+	if l.successor != nil {
+		r.SuccessorDue = l.successor.due
+	}
+	return r
+}
+
+// Look returns the horizons of shards, from memory.
+func (s *Store) Look(ctx context.Context, shards []int) ([]store.Horizon, error) {
+	ctx, cancel := s.deadline(ctx)
+	defer cancel()
+	horizons := make([]store.Horizon, len(shards))
+	for i, n := range shards {
+		var err error
+		if horizons[i], err = s.look(ctx, n); err != nil {
+			return nil, err
+		}
+	}
+	return horizons, nil
+}
+
+func (s *Store) look(ctx context.Context, n int) (store.Horizon, error) {
+	sh, err := s.enter(ctx, n)
+	if err != nil {
+		return store.Horizon{}, err
+	}
+	defer s.leave()
+	if err := s.lock(ctx, sh); err != nil {
+		return store.Horizon{}, err
+	}
+	defer sh.unlock()
+	return store.Horizon{Now: momentOf(s.now()).now, NextDue: sh.next, NextLeaseEnd: sh.leases.nextEnd()}, nil
+}
+
+// Stats counts a shard. It reads the keys of all that is overdue.
+func (s *Store) Stats(ctx context.Context, shard int) (store.Stats, error) {
+	st, h, err := call(ctx, s, shard, reads, func(c *change) (*store.Stats, error) {
+		st := &store.Stats{Leased: len(c.sh.leases.byKey), Dead: int(c.sh.dead), Dropped: c.sh.dropped}
+		var its []*pebble.Iterator // a view of the present
+		for i := range c.sh.lanes {
+			st.Waiting += int(c.sh.lanes[i].count)
+			if c.sh.lanes[i].count == 0 || c.sh.lanes[i].bound() > c.at.now {
+				continue
+			}
+			it, err := c.sh.laneIter(i)
+			if err != nil {
+				return nil, closeAll(its, err)
+			}
+			its = append(its, it)
+		}
+		c.then = func() error {
+			for _, it := range its {
+				for it.Valid() && placeTime(placeOf(it, lanePlace)) <= c.at.now && ctx.Err() == nil {
+					st.Overdue++
+					it.Next()
+				}
+			}
+			return closeAll(its, context.Cause(ctx))
+		}
+		return st, nil
+	})
+	if err != nil {
+		return store.Stats{}, err
+	}
+	st.Horizon = h
+	return *st, nil
+}
+
+// closeAll closes iterators, and returns err or else their first error.
+func closeAll(its []*pebble.Iterator, err error) error {
+	for _, it := range its {
+		if closed := it.Close(); err == nil && closed != nil {
+			err = fmt.Errorf("durable: reading: %w", closed)
+		}
+	}
+	return err
+}
+
+// Scan returns waiting timers by due time.
+func (s *Store) Scan(ctx context.Context, n int, after store.Cursor, limit int) ([]store.Record, error) {
+	return s.scan(ctx, n, after, limit, func(sh *shard) []span {
+		var spans []span
+		for i := range sh.lanes {
+			if ln := &sh.lanes[i]; ln.count > 0 {
+				spans = append(spans, span{lanePrefix(nil, n, i), slices.Clone(ln.front)})
+			}
+		}
+		return spans
+	})
+}
+
+// ScanDead returns dead letters by time of death.
+func (s *Store) ScanDead(ctx context.Context, n int, after store.Cursor, limit int) ([]store.Record, error) {
+	return s.scan(ctx, n, after, limit, func(*shard) []span {
+		return []span{{prefix(nil, n, kindDead), appendPlace(nil, 0, "")}}
+	})
+}
+
+// span is a range of keys that end with a place: those with a prefix, from a place
+// on.
+type span struct{ prefix, from []byte }
+
+func (s *Store) scan(ctx context.Context, n int, after store.Cursor, limit int, spans func(*shard) []span) ([]store.Record, error) {
+	if limit < 1 || limit > store.MaxItems {
+		return nil, fmt.Errorf("durable: the limit is %d, must be 1 to %d", limit, store.MaxItems)
+	}
+	if after.At < 0 || after.At > store.MaxMillis || len(after.Key) > store.MaxKey {
+		return nil, fmt.Errorf("durable: the cursor is %d ms and a key of %d bytes, must be 0 to %d and at most %d",
+			after.At, len(after.Key), store.MaxMillis, store.MaxKey)
+	}
+	page, _, err := call(ctx, s, n, reads, func(c *change) (*[]store.Record, error) {
+		page := new([]store.Record)
+		v := &view{shard: n, spans: spans(c.sh), snapshot: c.sh.db.NewSnapshot()}
+		c.then = func() (err error) {
+			*page, err = v.page(ctx, after, limit)
+			if closed := v.snapshot.Close(); err == nil {
+				err = closed
+			}
+			return err
+		}
+		return page, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return *page, nil
+}
+
+// view is a shard at one moment.
+type view struct {
+	shard    int
+	spans    []span
+	snapshot *pebble.Snapshot
+}
+
+// page merges the spans from a cursor on.
+func (v *view) page(ctx context.Context, cursor store.Cursor, limit int) (page []store.Record, err error) {
+	var its []*pebble.Iterator
+	defer func() { err = closeAll(its, err) }()
+	begin := appendPlace(nil, cursor.At, cursor.Key)
+	if cursor != (store.Cursor{}) {
+		begin = append(begin, 0) // the first place after it
+	}
+	for _, s := range v.spans {
+		from := s.from
+		if string(from) < string(begin) {
+			from = begin
+		}
+		it, err := v.snapshot.NewIter(&pebble.IterOptions{
+			LowerBound: slices.Concat(s.prefix, from), UpperBound: after(s.prefix),
+		})
+		if err != nil {
+			return nil, fmt.Errorf("durable: reading shard %d: %w", v.shard, err)
+		}
+		its = append(its, it)
+		it.First()
+	}
+	for len(page) < limit && ctx.Err() == nil {
+		first, place := -1, []byte(nil)
+		for i, it := range its {
+			if it.Valid() {
+				if p := placeOf(it, len(v.spans[i].prefix)); first < 0 || string(p) < string(place) {
+					first, place = i, p
+				}
+			}
+		}
+		if first < 0 {
+			break
+		}
+		t, err := readTimer(v.snapshot, v.shard, kindRecord, placeKey(place))
+		if err != nil {
+			return nil, err
+		}
+		if t != nil {
+			page = append(page, t.record())
+		}
+		its[first].Next()
+	}
+	return page, context.Cause(ctx)
+}

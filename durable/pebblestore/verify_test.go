@@ -1,0 +1,208 @@
+package pebblestore
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+	"github.com/stretchr/testify/require"
+)
+
+// contents is what a shard has on disk.
+type contents struct {
+	meta       meta
+	timers     map[string]*timer
+	successors map[string]*timer
+	leases     map[string]*lease
+	bodies     map[uint64]int
+	lanes      [store.Lanes][][]byte // places, in order
+	dead       [][]byte
+}
+
+// verify reads the whole folder and checks the invariants of doc.go, and that
+// memory says the same. It holds up D1. No call may be under way that has not
+// returned to its caller.
+func verify(t testing.TB, s *Store) {
+	t.Helper()
+	for _, sh := range s.shards {
+		require.NoError(t, s.lock(t.Context(), sh))
+		defer sh.unlock()
+	}
+	all := readAll(t, s)
+	for i, sh := range s.shards {
+		if all[i] == nil {
+			all[i] = &contents{}
+		}
+		require.NoError(t, errors.Join(all[i].check(i, len(s.shards))...), "shard %d", i)
+		require.NoError(t, errors.Join(all[i].compare(sh)...), "the memory of shard %d", i)
+	}
+}
+
+// readAll decodes all keys that there are.
+func readAll(t testing.TB, s *Store) map[int]*contents {
+	t.Helper()
+	it, err := s.db.NewIter(nil)
+	require.NoError(t, err)
+	defer it.Close()
+	require.True(t, it.First())
+	require.Equal(t, []byte{keyConfig}, it.Key())
+	all := map[int]*contents{}
+	for it.Next() {
+		k, v := it.Key(), it.Value()
+		require.Equal(t, keyShard, k[0])
+		n := int(k[1])<<8 | int(k[2])
+		c := all[n]
+		if c == nil {
+			c = &contents{
+				timers: map[string]*timer{}, successors: map[string]*timer{},
+				leases: map[string]*lease{}, bodies: map[uint64]int{},
+			}
+			all[n] = c
+		}
+		var err error
+		switch key := string(k[4:]); k[3] {
+		case kindMeta:
+			require.LessOrEqual(t, len(k)+len(v), 200, "D10")
+			c.meta, err = decodeMeta(v)
+		case kindRecord:
+			c.timers[key], err = decodeTimer(key, v)
+		case kindSuccessor:
+			c.successors[key], err = decodeTimer(key, v)
+		case kindLease:
+			c.leases[key], err = decodeLease(v)
+		case kindBody:
+			c.bodies[uint64(placeTime(k[4:]))] = len(v)
+		case kindLane:
+			c.lanes[k[4]] = append(c.lanes[k[4]], bytes.Clone(k[lanePlace:]))
+		case kindDead:
+			c.dead = append(c.dead, bytes.Clone(k[deadPlace:]))
+		default:
+			require.Fail(t, "a key of no kind", "%q", k)
+		}
+		require.NoError(t, err, "%q", k)
+	}
+	require.NoError(t, it.Error())
+	return all
+}
+
+// check returns what is wrong on disk.
+func (c *contents) check(shard, shards int) (wrong []error) {
+	complain := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
+	homes, owners := map[string]int{}, map[uint64]int{}
+	for lane, places := range c.lanes {
+		if uint64(len(places)) != c.meta.waiting[lane] {
+			complain("lane %d has %d timers, the record says %d", lane, len(places), c.meta.waiting[lane])
+		}
+		for i, p := range places {
+			t := c.timers[placeKey(p)]
+			homes[placeKey(p)]++
+			if t == nil || t.dead || t.due != placeTime(p) || t.lane() != lane {
+				complain("%q in lane %d is not of a timer that waits there", p, lane)
+			}
+			if i == 0 && placeTime(p) < c.meta.fronts[lane] {
+				complain("lane %d begins at %d, before its front %d", lane, placeTime(p), c.meta.fronts[lane])
+			}
+		}
+	}
+	for key, l := range c.leases {
+		homes[key]++
+		if t := c.timers[key]; t == nil || t.dead || l.attempt <= t.attempts {
+			complain("the lease of %q has no timer", key)
+		}
+		if l.fence > c.meta.number {
+			complain("the fence of %q is above the last", key)
+		}
+	}
+	for _, p := range c.dead {
+		homes[placeKey(p)]++
+		if t := c.timers[placeKey(p)]; t == nil || !t.dead || t.died != placeTime(p) {
+			complain("%q is not of a dead letter", p)
+		}
+	}
+	if uint64(len(c.dead)) != c.meta.dead {
+		complain("there are %d dead letters, the record says %d", len(c.dead), c.meta.dead)
+	}
+	owns := func(t *timer) {
+		if store.ShardOf(t.key, shards) != shard {
+			complain("%q is in another's shard", t.key)
+		}
+		if (t.body.length > maxInline) != (t.body.number != 0) {
+			complain("the body of %q is in the wrong place", t.key)
+		}
+		if n := t.body.number; n != 0 {
+			owners[n]++
+			if c.bodies[n] != t.body.length || n > c.meta.number {
+				complain("the body of %q is not there", t.key)
+			}
+		}
+	}
+	for key, t := range c.timers {
+		owns(t)
+		if homes[key] != 1 {
+			complain("%q is in %d homes", key, homes[key])
+		}
+	}
+	for key, t := range c.successors {
+		owns(t)
+		if c.leases[key] == nil {
+			complain("the successor of %q succeeds nothing", key)
+		}
+	}
+	for n := range c.bodies {
+		if owners[n] != 1 {
+			complain("body %d is of %d timers", n, owners[n])
+		}
+	}
+	return wrong
+}
+
+// compare returns in what memory differs from what is on disk.
+func (c *contents) compare(sh *shard) (wrong []error) {
+	complain := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
+	var next store.Millis
+	for i, places := range c.lanes {
+		ln := &sh.lanes[i]
+		if ln.count != uint64(len(places)) {
+			complain("lane %d has %d timers, memory says %d", i, len(places), ln.count)
+		}
+		if len(places) == 0 {
+			continue
+		}
+		if d := bytes.Compare(ln.front, places[0]); d > 0 || ln.exact && d != 0 {
+			complain("lane %d begins at %q, memory says %q (exact: %t)", i, places[0], ln.front, ln.exact)
+		}
+		if due := placeTime(places[0]); next == 0 || due < next {
+			next = due
+		}
+	}
+	if next != sh.next {
+		complain("the first is due at %d, memory says %d", next, sh.next)
+	}
+	if sh.dead != c.meta.dead || sh.dropped != c.meta.dropped || sh.number < c.meta.number {
+		complain("memory has %d dead, %d dropped, %d; disk %d, %d, %d",
+			sh.dead, sh.dropped, sh.number, c.meta.dead, c.meta.dropped, c.meta.number)
+	}
+	if len(sh.leases.byKey) != len(c.leases) || len(sh.leases.byEnd) != len(c.leases) || sh.leases.waiting != len(c.successors) {
+		complain("memory has %d leases and %d successors, disk %d and %d",
+			len(sh.leases.byKey), sh.leases.waiting, len(c.leases), len(c.successors))
+	}
+	live := 0
+	for _, claim := range sh.leases.byClaim {
+		live += claim.live
+	}
+	if live != len(c.leases) {
+		complain("the claims have %d leases, there are %d", live, len(c.leases))
+	}
+	for key, l := range sh.leases.byKey {
+		d := c.leases[key]
+		if d == nil || d.fence != l.fence || d.token != l.token || d.attempt != l.attempt || d.cancelled != l.cancelled {
+			complain("the lease of %q differs", key)
+		}
+		if (l.successor != nil) != (c.successors[key] != nil) {
+			complain("the successor of %q differs", key)
+		}
+	}
+	return wrong
+}
