@@ -1,0 +1,194 @@
+package redisstore
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+// change sends a request whose reply is kept, so that it can be sent again, and returns
+// the reply. One of a kind to a shard is under way at a time. With ErrUnconfirmed
+// there is a reply, too.
+func (s *Store) change(ctx context.Context, n int, k kind, sc *script, args []any) (*reply, error) {
+	sh := s.shards[n]
+	v, err := within(ctx, s, func(ctx context.Context, fl *flight) (any, error) {
+		number, err := sh.next(ctx, k)
+		if err != nil {
+			return nil, s.gaveUp(ctx, fl, nil)
+		}
+		defer sh.done(k)
+		all := append(s.common(sh, number), args...)
+		return s.attempts(ctx, &request{script: sc, keys: sh.keys(sh.logs[k]), args: all, wait: true}, fl)
+	})
+	if err != nil && !errors.Is(err, store.ErrUnconfirmed) {
+		return nil, explained(err)
+	}
+	r := replyOf(v)
+	if r.bad {
+		return nil, errReply
+	}
+	return r, err
+}
+
+// common are the arguments that every script about a shard begins with.
+func (s *Store) common(sh *shard, more ...any) []any {
+	return append([]any{s.clock(), s.publish, sh.channel}, more...)
+}
+
+// maxPart is how many bytes of bodies one request has at most, so that a script takes
+// a few milliseconds.
+const maxPart = 1 << 20
+
+// Schedule adds timers; see [store.Store]. At maxmemory it changes nothing and returns
+// store.ErrFull. Bodies of more than 1 MiB together are sent in parts, one after the
+// other; if one fails after others were made, the error is store.ErrUnsure, too.
+func (s *Store) Schedule(ctx context.Context, n int, entries []store.Entry) ([]store.Receipt, store.Horizon, error) {
+	var receipts []store.Receipt
+	var h store.Horizon
+	var unconfirmed error
+	for receipts == nil || len(receipts) < len(entries) {
+		rest := entries[len(receipts):]
+		some, last, err := s.schedule(ctx, n, rest[:s.partOf(rest)])
+		switch {
+		case some == nil && receipts != nil && !errors.Is(err, store.ErrUnsure):
+			return nil, store.Horizon{}, fmt.Errorf("%w: %w", store.ErrUnsure, err)
+		case some == nil:
+			return nil, store.Horizon{}, err
+		case err != nil:
+			unconfirmed = err
+		}
+		if receipts == nil {
+			receipts = some // not nil, also if there are no entries
+		} else {
+			receipts = append(receipts, some...)
+		}
+		h = last
+	}
+	return receipts, h, unconfirmed
+}
+
+// partOf returns how many entries go into one request.
+func (s *Store) partOf(entries []store.Entry) int {
+	size := 0
+	for i, e := range entries {
+		size += len(e.Body)
+		if size > s.part && i > 0 {
+			return i
+		}
+	}
+	return len(entries)
+}
+
+func (s *Store) schedule(ctx context.Context, n int, entries []store.Entry) ([]store.Receipt, store.Horizon, error) {
+	args := make([]any, 0, 1+4*len(entries))
+	args = append(args, s.o.Limits.MaxPending)
+	for i := range entries {
+		e := &entries[i]
+		head, body := newHead(e)
+		args = append(args, e.Key, whenEntry(e), head, body)
+	}
+	r, err := s.change(ctx, n, scheduling, scheduleScript, args)
+	if r == nil {
+		return nil, store.Horizon{}, err
+	}
+	const size = 1 + 8
+	kinds := []byte(r.sized(0, size*len(entries)))
+	receipts := make([]store.Receipt, len(entries))
+	for i := range receipts {
+		b := kinds[size*i:]
+		receipts[i] = store.Receipt{Kind: store.ReceiptKind(b[0]), Due: store.Millis(binary.LittleEndian.Uint64(b[1:]))}
+	}
+	return answer(receipts, r, err)
+}
+
+// answer is what a change returns.
+func answer[T any](results []T, r *reply, err error) ([]T, store.Horizon, error) {
+	h := r.horizon(1)
+	if r.bad {
+		return nil, store.Horizon{}, errReply
+	}
+	return results, h, err
+}
+
+// eachByte reads results of one byte each.
+func eachByte[T ~uint8](r *reply, n int) []T {
+	s := r.sized(0, n)
+	results := make([]T, n)
+	for i := range results {
+		results[i] = T(s[i])
+	}
+	return results
+}
+
+func texts(keys []string) []any {
+	args := make([]any, len(keys))
+	for i, k := range keys {
+		args[i] = k
+	}
+	return args
+}
+
+// Cancel removes waiting timers and marks leased ones; see [store.Store]. Sent again
+// after a cut connection, it returns what the first time returned.
+func (s *Store) Cancel(ctx context.Context, n int, keys []string) ([]store.CancelResult, error) {
+	r, err := s.change(ctx, n, cancelling, cancelScript, texts(keys))
+	if r == nil {
+		return nil, err
+	}
+	results := eachByte[store.CancelResult](r, len(keys))
+	if r.bad {
+		return nil, errReply
+	}
+	return results, err
+}
+
+// Reschedule moves waiting timers; see [store.Store].
+func (s *Store) Reschedule(ctx context.Context, n int, moves []store.Move) ([]store.MoveResult, store.Horizon, error) {
+	args := make([]any, 0, 2*len(moves))
+	for _, m := range moves {
+		args = append(args, m.Key, when(nil, m.At, m.After))
+	}
+	r, err := s.change(ctx, n, rescheduling, rescheduleScript, args)
+	if r == nil {
+		return nil, store.Horizon{}, err
+	}
+	return answer(eachByte[store.MoveResult](r, len(moves)), r, err)
+}
+
+// Requeue makes dead letters wait again; see [store.Store].
+func (s *Store) Requeue(ctx context.Context, n int, keys []string) ([]store.RequeueResult, store.Horizon, error) {
+	r, err := s.change(ctx, n, requeueing, requeueScript, texts(keys))
+	if r == nil {
+		return nil, store.Horizon{}, err
+	}
+	return answer(eachByte[store.RequeueResult](r, len(keys)), r, err)
+}
+
+// Purge removes dead letters; see [store.Store].
+func (s *Store) Purge(ctx context.Context, n int, keys []string) (int, error) {
+	r, err := s.change(ctx, n, purging, purgeScript, texts(keys))
+	if r == nil {
+		return 0, err
+	}
+	count := binary.LittleEndian.Uint32([]byte(r.sized(0, 4)))
+	if r.bad {
+		return 0, errReply
+	}
+	return int(count), err
+}
+
+// End ends runs; see [store.Store].
+func (s *Store) End(ctx context.Context, n int, ends []store.End) ([]store.EndResult, store.Horizon, error) {
+	args := make([]any, 0, 4*len(ends))
+	for _, e := range ends {
+		args = append(args, e.Key, holderOf(e.Holder), endOf(e), store.CutError(e.Error))
+	}
+	r, err := s.change(ctx, n, ending, endScript, args)
+	if r == nil {
+		return nil, store.Horizon{}, err
+	}
+	return answer(eachByte[store.EndResult](r, len(ends)), r, err)
+}

@@ -1,0 +1,373 @@
+package redisstore
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+// Bodies of more than 2 KiB have a field of their own, which must go when its timer
+// goes, however it does (D1, D10).
+func TestLongBodiesLeaveNothing(t *testing.T) {
+	r := newRig(t, startServer(t), Options{})
+	sizes := []int{0, 1, inline, inline + 1, store.MaxBody}
+	body := func(n int) []byte { return bytes.Repeat([]byte{0, byte(n), 0xff}, n/3+1)[:n] }
+	blobs := func(n int64) {
+		t.Helper()
+		r.Equal(n, r.raw.HLen(r.ctx, r.s.shards[0].names[6]).Val())
+	}
+	entry := func(n int) store.Entry {
+		e := r.entry("a")
+		e.Body, e.Topic = body(n), topicOf(n%store.Lanes)
+		return e
+	}
+	check := func(n int) {
+		t.Helper()
+		record, err := r.s.Get(r.ctx, 0, "a")
+		r.NoError(err)
+		r.True(bytes.Equal(body(n), record.Body))
+	}
+	for _, n := range sizes {
+		for _, m := range sizes {
+			count := int64(0)
+			if m > inline {
+				count = 1
+			}
+			r.put(entry(n))
+			r.put(entry(m)) // replaced
+			check(m)
+			blobs(count)
+			r.put(entry(n), entry(m)) // twice in one call
+			check(m)
+			blobs(count)
+			l := r.claim(1).Leases[0]
+			r.True(bytes.Equal(body(m), l.Body))
+			r.put(entry(m), entry(n)) // successors
+			r.put(entry(n), entry(m))
+			check(m)
+			blobs(2 * count)
+			r.end(store.Done, l)
+			check(m)
+			blobs(count)
+			l = r.claim(1).Leases[0]
+			r.put(entry(n))
+			_, err := r.s.Cancel(r.ctx, 0, []string{"a"}) // with a successor
+			r.NoError(err)
+			blobs(count)
+			r.put(entry(m))
+			r.clock.advance(10 * time.Second) // the lease runs out, and its successor is leased
+			l = r.claim(1).Leases[0]
+			r.True(bytes.Equal(body(m), l.Body))
+			blobs(count)
+			r.end(store.Bury, l)
+			check(m)
+			r.put(entry(m)) // instead of the dead letter
+			blobs(count)
+			r.end(store.Bury, r.claim(1).Leases[0])
+			_, err = r.s.Purge(r.ctx, 0, []string{"a"})
+			r.NoError(err)
+			blobs(0)
+			r.put(entry(m))
+			_, err = r.s.Cancel(r.ctx, 0, []string{"a"})
+			r.NoError(err)
+			blobs(0)
+			r.Empty(left(t, r.raw, r.o.Namespace))
+		}
+	}
+}
+
+// A waiting timer has a run only if there is something to remember.
+func TestRunsAreForgotten(t *testing.T) {
+	r := newRig(t, startServer(t), Options{})
+	runs := func(n int64) {
+		t.Helper()
+		r.Equal(n, r.raw.HLen(r.ctx, r.s.shards[0].names[7]).Val())
+	}
+	r.put(r.entry("a"))
+	runs(0)
+	for _, kind := range []store.EndKind{store.GiveBack, store.Snooze} {
+		l := r.claim(1).Leases[0]
+		runs(1)
+		r.end(kind, l)
+		runs(0)
+	}
+	r.end(store.Retry, r.claim(1).Leases[0])
+	runs(1)
+	r.end(store.Bury, r.claim(1).Leases[0])
+	_, _, err := r.s.Requeue(r.ctx, 0, []string{"a"})
+	r.NoError(err)
+	runs(1) // the error
+	r.end(store.GiveBack, r.claim(1).Leases[0])
+	record, err := r.s.Get(r.ctx, 0, "a")
+	r.NoError(err)
+	r.Equal("failed", record.LastError)
+	r.Zero(record.Attempts)
+	r.end(store.Done, r.claim(1).Leases[0])
+	runs(0)
+	// A dead letter without an error.
+	r.put(r.entry("a"))
+	l := r.claim(1).Leases[0]
+	_, _, err = r.s.End(r.ctx, 0, []store.End{{Holder: l.Holder, Kind: store.Bury}})
+	r.NoError(err)
+	runs(1)
+	_, _, err = r.s.Requeue(r.ctx, 0, []string{"a"})
+	r.NoError(err)
+	runs(0)
+}
+
+// D12: a claim reads the bodies that it returns, and no others.
+func TestClaimIsBoundedByBytes(t *testing.T) {
+	r := newRig(t, startServer(t), Options{})
+	for i := range 40 {
+		e := r.entry(fmt.Sprintf("k%02d", i))
+		e.Body = make([]byte, store.MaxBody)
+		r.put(e)
+	}
+	r.Len(r.claim(40).Leases, store.MaxClaim/store.MaxBody)
+	c := newClaim(40)
+	c.MaxBytes = 1
+	claimed, _, err := r.s.Claim(r.ctx, 0, c)
+	r.NoError(err)
+	r.Len(claimed.Leases, 1)
+	// Sent again, it gets the same, with the body.
+	again, _, err := r.s.Claim(r.ctx, 0, c)
+	r.NoError(err)
+	r.Equal(claimed, again)
+}
+
+// D12: what is scheduled with many long bodies is sent in parts.
+func TestLongBodiesAreSentInParts(t *testing.T) {
+	r, p, _ := behind(t, startServer(t), Options{})
+	var entries []store.Entry
+	for i := range 40 {
+		e := r.entry(fmt.Sprint("k", i%39)) // the last replaces the first
+		e.Body = bytes.Repeat([]byte{byte(i)}, store.MaxBody)
+		entries = append(entries, e)
+	}
+	require.Equal(t, maxPart/store.MaxBody, r.s.partOf(entries))
+	require.Equal(t, 1, r.s.partOf([]store.Entry{{Body: make([]byte, maxPart)}, {Body: make([]byte, 1)}}))
+	r.s = r.open(r.raw) // the proxy takes small requests only
+	receipts := r.put(entries...)
+	r.Len(receipts, 40)
+	for i, receipt := range receipts {
+		want := store.Created
+		if i == 39 {
+			want = store.Replaced
+		}
+		r.Equal(want, receipt.Kind)
+	}
+	record, err := r.s.Get(r.ctx, 0, "k0")
+	r.NoError(err)
+	r.Equal(entries[39].Body, record.Body)
+	receipts, h, err := r.s.Schedule(r.ctx, 0, nil)
+	r.NoError(err)
+	r.Empty(receipts)
+	r.Equal(store.Millis(1), h.NextDue)
+	p.next()
+
+	// The second part is refused.
+	full := deed{answer: "-OOM command not allowed when used memory > 'maxmemory'.\r\n"}
+	r.s = r.open(clientOf(t, p.addr))
+	r.s.part = 5
+	small := []store.Entry{r.entry("x"), r.entry("y")}
+	p.next(deed{}, full)
+	_, _, err = r.s.Schedule(r.ctx, 0, small)
+	r.ErrorIs(err, store.ErrUnsure)
+	r.ErrorIs(err, store.ErrFull)
+	p.next(full)
+	_, _, err = r.s.Schedule(r.ctx, 0, small)
+	r.ErrorIs(err, store.ErrFull)
+	r.NotErrorIs(err, store.ErrUnsure)
+}
+
+func TestMaxPendingOfOne(t *testing.T) {
+	r := newRig(t, startServer(t), Options{Limits: store.Limits{MaxPending: 1}})
+	r.Equal([]store.Receipt{{Kind: store.Created, Due: 1}, {Kind: store.Refused}}, r.put(r.entry("a"), r.entry("b")))
+	r.Equal([]store.Receipt{{Kind: store.Refused}, {Kind: store.Replaced, Due: 1}}, r.put(r.entry("b"), r.entry("a")))
+	r.end(store.Done, r.claim(1).Leases...)
+	r.Equal([]store.Receipt{{Kind: store.Created, Due: 1}}, r.put(r.entry("b")))
+}
+
+// Case 27, D5: fences are exact, and grow by one from the engine's microseconds or from
+// the last.
+func TestFencesAreExact(t *testing.T) {
+	r := newRig(t, startServer(t), Options{})
+	r.clock.ms.Store(9_007_199_254_000) // in microseconds just below 2^53
+	var entries []store.Entry
+	for i := range 10 {
+		entries = append(entries, r.entry(strconv.Itoa(i)))
+	}
+	r.put(entries...)
+	fence := uint64(9_007_199_254_000_000)
+	for range 2 {
+		for _, l := range r.claim(5).Leases {
+			r.Equal(fence, l.Fence)
+			record, err := r.s.Get(r.ctx, 0, l.Key)
+			r.NoError(err)
+			r.Equal(fence, record.Fence)
+			fence++
+		}
+		r.Equal(strconv.FormatUint(fence-1, 10), r.raw.HGet(r.ctx, r.s.shards[0].names[10], "f").Val())
+	}
+}
+
+// Every script makes the same number of calls for one item as for 500 (D12).
+func TestScriptsMakeAFixedNumberOfCalls(t *testing.T) {
+	r := newRig(t, startServer(t), Options{})
+	calls := func(f func()) (n int) {
+		t.Helper()
+		r.NoError(r.raw.ConfigResetStat(r.ctx).Err())
+		f()
+		for line := range strings.Lines(r.raw.Info(r.ctx, "commandstats").Val()) {
+			var count int
+			if name, rest, ok := strings.Cut(line, ":calls="); ok && !strings.Contains(name, "config") && !strings.Contains(name, "info") {
+				_, _ = fmt.Sscanf(rest, "%d,", &count)
+				n += count
+			}
+		}
+		return n
+	}
+	life := func(n int) (counts []int) {
+		var entries, successors []store.Entry
+		var keys []string
+		var moves []store.Move
+		for i := range n {
+			e := r.entry(fmt.Sprint("k", i))
+			e.Body = make([]byte, inline+1)
+			entries = append(entries, e)
+			e.Body = e.Body[1:]
+			successors = append(successors, e)
+			keys = append(keys, e.Key)
+			moves = append(moves, store.Move{Key: e.Key, At: 1})
+		}
+		var leases []store.Lease
+		claim := func() { leases = r.claim(n).Leases; r.Len(leases, n) }
+		bury := func() { r.end(store.Bury, leases...) }
+		cancel := func() { _, err := r.s.Cancel(r.ctx, 0, keys); r.NoError(err) }
+		for _, f := range []func(){
+			func() { r.put(entries...) },
+			func() { r.put(entries...) },
+			func() { _, _, err := r.s.Reschedule(r.ctx, 0, moves); r.NoError(err) },
+			func() { _, err := r.s.Scan(r.ctx, 0, store.Cursor{}, n); r.NoError(err) },
+			claim,
+			func() { r.put(successors...) },
+			func() {
+				var holders []store.Holder
+				for _, l := range leases {
+					holders = append(holders, l.Holder)
+				}
+				_, _, err := r.s.Extend(r.ctx, 0, holders, time.Second)
+				r.NoError(err)
+			},
+			func() { r.clock.advance(time.Hour); claim() }, // the leases run out, and the successors are leased
+			bury,
+			func() { _, err := r.s.ScanDead(r.ctx, 0, store.Cursor{}, n); r.NoError(err) },
+			func() { _, _, err := r.s.Requeue(r.ctx, 0, keys); r.NoError(err) },
+			claim,
+			cancel,
+			func() { r.end(store.Done, leases...) },
+			func() { r.put(entries...) },
+			claim, bury,
+			func() { _, err := r.s.Purge(r.ctx, 0, keys); r.NoError(err) },
+			func() { r.put(entries...) },
+			cancel,
+		} {
+			counts = append(counts, calls(f))
+		}
+		r.counts(0, 0, 0)
+		return counts
+	}
+	life(1) // loads the scripts
+	one := life(1)
+	r.Equal(one, life(store.MaxItems))
+	for _, n := range one {
+		require.LessOrEqual(t, n, 70)
+	}
+}
+
+// D10: what is left after all timers have ended is a record for each shard. All else
+// expires.
+func TestEmptyMeansEmpty(t *testing.T) {
+	r := newRig(t, startServer(t), Options{Shards: 3})
+	for n := range 3 {
+		for i := 0; i < 30; i++ {
+			if key := fmt.Sprint("k", i); store.ShardOf(key, 3) == n {
+				_, _, err := r.s.Schedule(r.ctx, n, []store.Entry{r.entry(key)})
+				r.NoError(err)
+			}
+		}
+		claimed, _, err := r.s.Claim(r.ctx, n, newClaim(100))
+		r.NoError(err)
+		r.NotEmpty(claimed.Leases)
+		for i, l := range claimed.Leases {
+			kind := store.Done
+			if i%2 == 0 {
+				kind = store.Bury
+			}
+			_, _, err := r.s.End(r.ctx, n, []store.End{{Holder: l.Holder, Kind: kind, Error: "x"}})
+			r.NoError(err)
+			_, err = r.s.Purge(r.ctx, n, []string{l.Key})
+			r.NoError(err)
+		}
+	}
+	_, err := r.s.Sign(r.ctx, "w", time.Second)
+	r.NoError(err)
+	r.Empty(left(t, r.raw, r.o.Namespace))
+	for _, key := range r.raw.Keys(r.ctx, "*").Val() {
+		if strings.HasSuffix(key, ":m") {
+			continue
+		}
+		ttl := r.raw.PTTL(r.ctx, key).Val()
+		r.Greater(ttl, time.Duration(0), key)
+		r.LessOrEqual(ttl, time.Minute, key)
+	}
+}
+
+// D10: signs of life expire with the last, also if nobody asks.
+func TestSignsExpire(t *testing.T) {
+	r := newRig(t, startServer(t), Options{})
+	sign := func(worker string, ttl time.Duration) []string {
+		t.Helper()
+		names, err := r.s.Sign(r.ctx, worker, ttl)
+		r.NoError(err)
+		return names
+	}
+	r.Equal([]string{"b"}, sign("b", 3*time.Second))
+	r.Equal([]string{"a", "b"}, sign("a", 2*time.Second))
+	ttl := r.raw.PTTL(r.ctx, r.s.signs).Val()
+	r.Greater(ttl, 2*time.Second)
+	r.LessOrEqual(ttl, 3*time.Second)
+	r.clock.advance(1999 * time.Millisecond)
+	r.Equal([]string{"a", "b", "c"}, sign("c", time.Hour))
+	r.clock.advance(time.Millisecond)
+	r.Equal([]string{"b", "c"}, sign("c", time.Hour))
+	r.clock.advance(time.Second)
+	r.Equal([]string{"c", "d"}, sign("d", time.Second))
+	r.Equal([]string{"d"}, sign("c", 0))
+	r.Equal([]string{}, sign("d", 0))
+	r.Zero(r.raw.Exists(r.ctx, r.s.signs).Val())
+}
+
+func TestClosedStoreRefuses(t *testing.T) {
+	r := newRig(t, startServer(t), Options{})
+	r.NoError(r.s.Close())
+	r.NoError(r.s.Close())
+	_, _, err := r.s.Schedule(r.ctx, 0, []store.Entry{r.entry("a")})
+	r.ErrorIs(err, store.ErrClosed)
+	_, err = r.s.Get(r.ctx, 0, "a")
+	r.ErrorIs(err, store.ErrClosed)
+	r.ErrorIs(r.s.Subscribe(r.ctx, func(store.Event) {}), store.ErrClosed)
+	r.NoError(r.raw.Ping(r.ctx).Err(), "the client is not the store's to close")
+	ctx, cancel := context.WithCancel(r.ctx)
+	cancel()
+	_, err = r.open(r.raw).Look(ctx, []int{0})
+	r.ErrorIs(err, context.Canceled)
+}

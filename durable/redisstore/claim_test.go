@@ -1,0 +1,234 @@
+package redisstore
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+// A claim sent again does not lease anything else, also if there is more to lease.
+func TestClaimSentAgainLeasesNoMore(t *testing.T) {
+	r, p, _ := behind(t, startServer(t), Options{})
+	r.put(r.entry("b"), r.entry("c"))
+	p.next(deed{dropReply: true}, deed{dropReply: true})
+	first := r.claim(1)
+	r.Len(first.Leases, 1)
+	r.counts(2, 2, 1)
+	r.Len(r.claim(5).Leases, 2, "the next claim is another")
+}
+
+// A claim sent again gets what it still has, and is another claim if it has nothing.
+func TestClaimSentAgainGetsWhatItHas(t *testing.T) {
+	r := newRig(t, startServer(t), Options{})
+	keys := func(c store.Claimed) (keys []string) {
+		for _, l := range c.Leases {
+			keys = append(keys, l.Key)
+		}
+		return keys
+	}
+	for _, key := range []string{"done", "again", "kept", "retried", "long"} {
+		e := r.entry(key)
+		if key == "long" {
+			e.Body = make([]byte, inline+1)
+		}
+		r.put(e)
+	}
+	c := newClaim(5)
+	again := func() store.Claimed {
+		t.Helper()
+		claimed, h, err := r.s.Claim(r.ctx, 0, c)
+		r.NoError(err)
+		look, err := r.s.Look(r.ctx, []int{0})
+		r.NoError(err)
+		r.Equal(look[0], h)
+		return claimed
+	}
+	first := again()
+	r.Equal([]string{"again", "done", "kept", "long", "retried"}, keys(first))
+	r.Equal(first, again())
+	r.end(store.Done, first.Leases[1])
+	r.end(store.Retry, first.Leases[4])
+	_, err := r.s.Cancel(r.ctx, 0, []string{"retried"})
+	r.NoError(err)
+	// Another worker has one of them by now, and the successor of another.
+	r.end(store.GiveBack, first.Leases[0])
+	other := newClaim(5)
+	other.Worker = "other"
+	claimed, _, err := r.s.Claim(r.ctx, 0, other)
+	r.NoError(err)
+	r.Equal([]string{"again"}, keys(claimed))
+	left := again()
+	r.Equal([]string{"kept", "long"}, keys(left))
+	r.Equal([]store.Lease{first.Leases[2], first.Leases[3]}, left.Leases)
+	r.end(store.GiveBack, first.Leases[2], first.Leases[3])
+	r.Equal([]string{"kept", "long"}, keys(again()), "nothing was left, so it is another claim")
+	r.Equal([]store.EndResult{store.EndLost}, r.end(store.Done, first.Leases[2]))
+
+	// What it buried is told again.
+	c = newClaim(5)
+	c.MaxAttempts = 1
+	r.put(r.entry("due"))
+	r.clock.advance(time.Minute)
+	first = again()
+	r.Equal([]string{"due"}, keys(first))
+	r.Equal(3, first.Buried)
+	r.Equal(first, again())
+	r.clock.advance(time.Minute)
+	for _, want := range []store.Claimed{{Buried: 1}, {Repaired: 1}} { // also without leases
+		c.Token = store.NewToken()
+		first = again()
+		r.Equal(want, first)
+		r.Equal(first, again())
+		r.put(r.entry("lost"))
+		r.NoError(r.raw.HDel(r.ctx, r.s.shards[0].names[5], "lost").Err())
+	}
+}
+
+// D1: a claim removes and counts what has no home, and homes without a record; all
+// else stays.
+func TestClaimRepairs(t *testing.T) {
+	const b, blobs, runs, succ = 5, 6, 7, 8
+	r, _, l := behind(t, startServer(t), Options{})
+	names := r.s.shards[0].names
+	other := r.entry("other")
+	other.At = store.MaxMillis
+	r.put(other)
+	for lane := range store.Lanes { // one in each, which stays
+		e := r.entry(fmt.Sprint("lane", lane))
+		e.Topic, e.At = topicOf(lane), store.MaxMillis
+		r.put(e)
+	}
+	r.NoError(r.raw.ConfigResetStat(r.ctx).Err())
+	claimed := r.claim(1)
+	r.Equal("waiting", claimed.Leases[0].Key)
+	r.NotContains(r.raw.Info(r.ctx, "commandstats").Val(), "hscan", "looked for something lost")
+	r.end(store.GiveBack, claimed.Leases...)
+	claim := func(repaired int, leased ...string) {
+		t.Helper()
+		claimed := r.claim(50)
+		r.Equal(repaired, claimed.Repaired)
+		var keys []string
+		for _, l := range claimed.Leases {
+			keys = append(keys, l.Key)
+		}
+		r.Equal(leased, keys)
+	}
+	gone := func(key string) {
+		t.Helper()
+		_, err := r.s.Get(r.ctx, 0, key)
+		r.ErrorIs(err, store.ErrNotFound)
+		for _, n := range []int{0, 1, 2, 3, 4, 9} {
+			r.ErrorIs(r.raw.ZScore(r.ctx, names[n], key).Err(), redis.Nil)
+		}
+		for _, n := range []int{b, runs, succ} {
+			r.False(r.raw.HExists(r.ctx, names[n], key).Val())
+		}
+	}
+	lane := names[store.LaneOf("topic")]
+
+	r.NoError(r.raw.ZRem(r.ctx, lane, "waiting").Err()) // a record in no home
+	claim(1)
+	gone("waiting")
+
+	r.put(r.entry("waiting"))
+	r.end(store.Retry, r.claim(1).Leases...)
+	r.NoError(r.raw.HSet(r.ctx, names[succ], "waiting", "x").Err())
+	r.NoError(r.raw.HDel(r.ctx, names[b], "waiting").Err()) // a home without a record
+	claim(1)
+	gone("waiting")
+
+	other.At = store.MaxMillis - 1
+	r.put(other)
+	second := names[store.LaneOf(topicOf((store.LaneOf("topic")+1)%store.Lanes))]
+	r.NoError(r.raw.ZAdd(r.ctx, second, redis.Z{Score: 1, Member: "other"}).Err()) // two homes
+	claim(1)
+	r.ErrorIs(r.raw.ZScore(r.ctx, second, "other").Err(), redis.Nil)
+	record, err := r.s.Get(r.ctx, 0, "other")
+	r.NoError(err)
+	r.Equal(other.At, record.Due)
+
+	r.put(r.entry("leased"))                               // a successor
+	r.NoError(r.raw.HDel(r.ctx, names[b], "leased").Err()) // which the lost record leaves
+	r.clock.advance(time.Minute)
+	claim(1, "leased")
+
+	r.NoError(r.raw.HDel(r.ctx, names[b], "leased").Err())
+	r.clock.advance(time.Minute)
+	claim(1)
+	gone("leased")
+
+	r.put(r.entry("leased"))
+	claim(0, "leased")
+	r.NoError(r.raw.HDel(r.ctx, names[runs], "leased").Err()) // a lease of nobody's
+	r.Equal([]store.EndResult{store.EndLost}, r.end(store.Done, l))
+	r.clock.advance(time.Minute)
+	r.put(r.entry("first"))
+	one := r.claim(1)
+	r.Equal(1, one.Repaired)
+	r.Equal("first", one.Leases[0].Key)
+	r.end(store.Done, one.Leases...)
+	record, err = r.s.Get(r.ctx, 0, "leased")
+	r.NoError(err)
+	r.Equal(store.Waiting, record.State)
+	claim(0, "leased")
+	r.put(r.entry("leased"))                    // a successor
+	r.NoError(r.raw.Del(r.ctx, names[4]).Err()) // all leases
+	claim(1)
+	gone("leased")
+
+	e := r.entry("long")
+	e.Body = make([]byte, store.MaxBody)
+	r.put(e)
+	r.NoError(r.raw.Del(r.ctx, names[blobs]).Err()) // a body
+	claim(1)
+	gone("long")
+
+	// Many, over several claims.
+	var entries []store.Entry
+	for i := range 400 {
+		e := r.entry(fmt.Sprint("k", i))
+		e.At = store.MaxMillis
+		e.Body = make([]byte, 100)
+		entries = append(entries, e)
+	}
+	r.put(entries...)
+	for i := range 300 {
+		r.NoError(r.raw.ZRem(r.ctx, lane, fmt.Sprint("k", i)).Err())
+	}
+	repaired, claims := 0, 0
+	for ; repaired < 300; claims++ {
+		r.Less(claims, 50)
+		repaired += r.claim(1).Repaired
+	}
+	r.Equal(300, repaired)
+	claim(0)
+	r.counts(105, 0, 1)
+	r.False(r.raw.HExists(r.ctx, names[10], "h").Val())
+	for i := range 10 { // a single one, on any page
+		r.NoError(r.raw.ZRem(r.ctx, lane, fmt.Sprint("k", 300+i)).Err())
+		for r.claim(1).Repaired == 0 {
+			claims++
+			r.Less(claims, 200)
+		}
+		r.False(r.raw.HExists(r.ctx, names[10], "h").Val())
+	}
+
+	// All that there was.
+	r.NoError(r.raw.Del(r.ctx, slices.Concat(names[:6], names[9:10])...).Err())
+	r.NoError(r.raw.HSet(r.ctx, names[blobs], "x", "y").Err())
+	claim(0)
+	r.Empty(left(t, r.raw, r.o.Namespace))
+}
+
+func topicOf(lane int) string {
+	for i := 0; ; i++ {
+		if topic := fmt.Sprint("topic", i); store.LaneOf(topic) == lane {
+			return topic
+		}
+	}
+}

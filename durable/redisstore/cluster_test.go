@@ -1,0 +1,479 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+const slots = 16384
+
+// cluster is three masters and three replicas that a test has started.
+type cluster struct {
+	t       testing.TB
+	servers []*server
+	raw     []*redis.Client
+	ids     []string
+}
+
+func startCluster(t testing.TB) *cluster {
+	t.Helper()
+	ctx := context.Background()
+	c := &cluster{t: t}
+	for i := range 6 {
+		srv := startServer(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--cluster-replica-validity-factor", "0")
+		c.servers = append(c.servers, srv)
+		raw := srv.client(t)
+		c.raw = append(c.raw, raw)
+		require.NoError(t, raw.Do(ctx, "cluster", "set-config-epoch", i+1).Err())
+		c.ids = append(c.ids, raw.ClusterMyID(ctx).Val())
+		host, port, _ := net.SplitHostPort(srv.addr)
+		require.NoError(t, c.raw[0].ClusterMeet(ctx, host, port).Err())
+	}
+	for i := range 3 {
+		require.NoError(t, c.raw[i].ClusterAddSlotsRange(ctx, i*slots/3, (i+1)*slots/3-1).Err())
+	}
+	c.eventually(func() bool {
+		for _, raw := range c.raw {
+			if strings.Count(raw.ClusterNodes(ctx).Val(), "connected") != 6 {
+				return false
+			}
+		}
+		return true
+	})
+	for i := range 3 {
+		require.NoError(t, c.raw[3+i].ClusterReplicate(ctx, c.ids[i]).Err())
+	}
+	c.healthy()
+	return c
+}
+
+func (c *cluster) eventually(f func() bool) {
+	c.t.Helper()
+	require.Eventually(c.t, f, 60*time.Second, 50*time.Millisecond)
+}
+
+// healthy waits until all slots have a master, and each master a replica that follows.
+func (c *cluster) healthy() {
+	c.t.Helper()
+	ctx := context.Background()
+	c.eventually(func() bool {
+		for _, raw := range c.raw {
+			if !strings.Contains(raw.ClusterInfo(ctx).Val(), "cluster_state:ok") {
+				return false
+			}
+		}
+		masters := c.masters()
+		if len(masters) != 3 {
+			return false
+		}
+		for _, i := range masters {
+			if !strings.Contains(c.raw[i].Info(ctx, "replication").Val(), "state=online") {
+				return false
+			}
+		}
+		for i, raw := range c.raw {
+			if !slices.Contains(masters, i) && !strings.Contains(raw.Info(ctx, "replication").Val(), "master_link_status:up") {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// masters are the numbers of the servers that say that they are masters.
+func (c *cluster) masters() (list []int) {
+	for i, raw := range c.raw {
+		info := raw.Info(context.Background(), "replication").Val()
+		if strings.Contains(info, "role:master") && raw.ClusterSlots(context.Background()).Err() == nil && c.owns(i) {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// owns reports whether a server is master of any slot.
+func (c *cluster) owns(i int) bool {
+	for _, s := range c.raw[i].ClusterSlots(context.Background()).Val() {
+		if len(s.Nodes) > 0 && s.Nodes[0].ID == c.ids[i] {
+			return true
+		}
+	}
+	return false
+}
+
+// masterOf is the number of the server that has a slot.
+func (c *cluster) masterOf(slot int) int {
+	c.t.Helper()
+	found := -1
+	c.eventually(func() bool {
+		for i, raw := range c.raw {
+			for _, s := range raw.ClusterSlots(context.Background()).Val() {
+				if s.Start <= slot && slot <= s.End && len(s.Nodes) > 0 && s.Nodes[0].ID == c.ids[i] {
+					found = i
+					return true
+				}
+			}
+		}
+		return false
+	})
+	return found
+}
+
+func (c *cluster) client(t testing.TB) *redis.ClusterClient {
+	var addrs []string
+	for _, srv := range c.servers {
+		addrs = append(addrs, srv.addr)
+	}
+	client := redis.NewClusterClient(&redis.ClusterOptions{
+		Addrs: addrs, ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1, PoolSize: 16,
+	})
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// move moves a slot to another master, pausing while it is half moved.
+func (c *cluster) move(slot, to int, pause time.Duration) {
+	c.t.Helper()
+	ctx := context.Background()
+	from := c.masterOf(slot)
+	if from == to {
+		return
+	}
+	require.NoError(c.t, c.raw[to].Do(ctx, "cluster", "setslot", slot, "importing", c.ids[from]).Err())
+	require.NoError(c.t, c.raw[from].Do(ctx, "cluster", "setslot", slot, "migrating", c.ids[to]).Err())
+	host, port, _ := net.SplitHostPort(c.servers[to].addr)
+	for {
+		keys := c.raw[from].ClusterGetKeysInSlot(ctx, slot, 3).Val()
+		if len(keys) == 0 {
+			break
+		}
+		args := []any{"migrate", host, port, "", 0, 5000, "keys"}
+		for _, k := range keys {
+			args = append(args, k)
+		}
+		require.NoError(c.t, c.raw[from].Do(ctx, args...).Err())
+		time.Sleep(pause)
+	}
+	for _, i := range []int{to, from} {
+		require.NoError(c.t, c.raw[i].Do(ctx, "cluster", "setslot", slot, "node", c.ids[to]).Err())
+	}
+	for _, i := range c.masters() {
+		_ = c.raw[i].Do(ctx, "cluster", "setslot", slot, "node", c.ids[to]).Err()
+	}
+	// MIGRATE does not wait for replicas; whoever moves slots does.
+	var sent int64
+	_, _ = fmt.Sscanf(field(c.raw[to], "master_repl_offset"), "%d", &sent)
+	c.eventually(func() bool {
+		var got int64
+		_, after, _ := strings.Cut(field(c.raw[to], "slave0"), ",offset=")
+		_, _ = fmt.Sscanf(after, "%d", &got)
+		return got >= sent
+	})
+}
+
+// field returns one of INFO's about replication.
+func field(c *redis.Client, name string) string {
+	_, after, _ := strings.Cut(c.Info(context.Background(), "replication").Val(), name+":")
+	line, _, _ := strings.Cut(after, "\r\n")
+	return line
+}
+
+// crash kills the master of a slot, waits until a replica has taken its place, and
+// starts it again.
+func (c *cluster) crash(slot int) {
+	c.t.Helper()
+	old := c.masterOf(slot)
+	c.servers[old].kill()
+	c.eventually(func() bool {
+		for i, raw := range c.raw {
+			if i == old {
+				continue
+			}
+			for _, s := range raw.ClusterSlots(context.Background()).Val() {
+				if s.Start <= slot && slot <= s.End && len(s.Nodes) > 0 && s.Nodes[0].ID == c.ids[i] {
+					return true
+				}
+			}
+		}
+		return false
+	})
+	c.servers[old].start(c.t)
+}
+
+// ledger is what the load of a test was told.
+type ledger struct {
+	mu        sync.Mutex
+	scheduled map[string]bool // acknowledged
+	sent      map[string]bool // whatever became of it
+	ended     map[string]int  // acknowledged
+	maybe     map[string]bool // the acknowledgement had an error: it may have been made
+	early     []string
+	again     []string // leased after their end was acknowledged
+	errs      map[string]int
+}
+
+func newLedger() *ledger {
+	return &ledger{scheduled: map[string]bool{}, sent: map[string]bool{}, ended: map[string]int{}, maybe: map[string]bool{}, errs: map[string]int{}}
+}
+
+func (l *ledger) fail(what string, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.errs[what+": "+err.Error()]++
+}
+
+// missing are the timers that were confirmed, and have not run.
+func (l *ledger) missing() (keys []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key := range l.scheduled {
+		if l.ended[key] == 0 && !l.maybe[key] {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// unsure counts the acknowledgements with an error.
+func (l *ledger) unsure() (n int) {
+	for _, maybe := range l.maybe {
+		if maybe {
+			n++
+		}
+	}
+	return n
+}
+
+// produce schedules until ctx ends.
+func (l *ledger) produce(ctx context.Context, s *Store, name string) {
+	for i := 0; ctx.Err() == nil; i++ {
+		key := fmt.Sprint(name, i)
+		l.mu.Lock()
+		l.sent[key] = true
+		l.mu.Unlock()
+		e := store.Entry{Key: key, ID: store.NewID(), Topic: fmt.Sprint(i % 7), Body: []byte(key), After: time.Duration(rand.IntN(300)) * time.Millisecond}
+		_, _, err := s.Schedule(context.Background(), store.ShardOf(key, s.Shards()), []store.Entry{e})
+		if err != nil {
+			l.fail("schedule", err)
+			continue
+		}
+		l.mu.Lock()
+		l.scheduled[key] = true
+		l.mu.Unlock()
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// work claims and ends until ctx ends.
+func (l *ledger) work(ctx context.Context, s *Store, name string) {
+	for ctx.Err() == nil {
+		for n := range s.Shards() {
+			c := newClaim(50)
+			c.Worker, c.Lease, c.MaxAttempts = name, 3*time.Second, 1000
+			claimed, h, err := s.Claim(context.Background(), n, c)
+			if err != nil {
+				l.fail("claim", err)
+				continue
+			}
+			if len(claimed.Leases) == 0 {
+				continue
+			}
+			ends := make([]store.End, len(claimed.Leases))
+			l.mu.Lock()
+			for i, lease := range claimed.Leases {
+				ends[i] = store.End{Holder: lease.Holder, Kind: store.Done}
+				if lease.Due > h.Now || time.Now().UnixMilli() < int64(lease.Due) {
+					l.early = append(l.early, lease.Key)
+				}
+				if l.ended[lease.Key] > 0 {
+					l.again = append(l.again, lease.Key)
+				}
+			}
+			l.mu.Unlock()
+			results, _, err := s.End(context.Background(), n, ends)
+			if err != nil {
+				l.fail("end", err)
+			}
+			l.mu.Lock()
+			for _, e := range ends {
+				l.maybe[e.Key] = l.maybe[e.Key] || err != nil
+			}
+			for i, r := range results {
+				if r == store.Ended && err == nil {
+					l.ended[ends[i].Key]++
+				}
+			}
+			l.mu.Unlock()
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// A Cluster under load, whose masters are killed, whose slots move and whose scripts
+// are flushed: what was confirmed by a replica is not lost, nothing is early, nothing
+// is acknowledged twice, and nothing is left (D2, D3, D7, D10, D13).
+func TestClusterUnderLoad(t *testing.T) {
+	c := startCluster(t)
+	o := Options{Namespace: "load", Shards: 8, WaitReplicas: 1, WaitTimeout: 500 * time.Millisecond, CallTimeout: 20 * time.Second}
+	var stores []*Store
+	for range 3 {
+		s, err := Open(t.Context(), c.client(t), o)
+		require.NoError(t, err)
+		require.Equal(t, "SPUBLISH", s.publish)
+		defer s.Close()
+		stores = append(stores, s)
+	}
+	l := newLedger()
+	producing, stopProducing := context.WithCancel(t.Context())
+	working, stopWorking := context.WithCancel(t.Context())
+	var producers, workers sync.WaitGroup
+	for i := range 2 {
+		producers.Go(func() { l.produce(producing, stores[i], fmt.Sprint("p", i, "-")) })
+		workers.Go(func() { l.work(working, stores[1+i], fmt.Sprint("w", i)) })
+	}
+	slot := func(n int) int { return int(c.raw[0].ClusterKeySlot(t.Context(), stores[0].shards[n].tag).Val()) }
+	minutes, every := 1, 4*time.Second
+	if long() {
+		minutes, every = 10, 50*time.Second
+	}
+	for range minutes {
+		time.Sleep(time.Second)
+		for n := range 4 { // slots move
+			masters := c.masters()
+			c.move(slot(n), masters[rand.IntN(len(masters))], time.Duration(n)*20*time.Millisecond)
+			for _, raw := range c.raw {
+				_ = raw.ScriptFlush(t.Context()).Err()
+			}
+		}
+		c.crash(slot(5))
+		c.healthy()
+		time.Sleep(every)
+	}
+	stopProducing()
+	producers.Wait()
+	defer func() {
+		t.Logf("%d scheduled, %d sent, %d ended, %d perhaps; errors: %v", len(l.scheduled), len(l.sent), len(l.ended), l.unsure(), l.errs)
+	}()
+	for deadline := time.Now().Add(30 * time.Second); len(l.missing()) > 0 && time.Now().Before(deadline); {
+		time.Sleep(50 * time.Millisecond)
+	}
+	for _, key := range l.missing() {
+		n := store.ShardOf(key, o.Shards)
+		r, err := stores[0].Get(t.Context(), n, key)
+		t.Errorf("D3: %s of shard %d was confirmed and is lost: %v, %v", key, n, r, err)
+	}
+	// What was not acknowledged may be there or not, but runs if it is there.
+	empty := func() bool {
+		for n := range o.Shards {
+			st, err := stores[0].Stats(t.Context(), n)
+			if err != nil || st.Waiting+st.Leased+st.Dead > 0 {
+				return false
+			}
+		}
+		return true
+	}
+	require.Eventually(t, empty, 30*time.Second, 50*time.Millisecond)
+	stopWorking()
+	workers.Wait()
+	require.Greater(t, len(l.scheduled), 500)
+	require.Empty(t, l.early, "D2")
+	require.Empty(t, l.again, "D7: leased after its end was acknowledged")
+	for key, n := range l.ended {
+		require.Equal(t, 1, n, "D7: %s was acknowledged twice", key)
+		require.True(t, l.sent[key])
+	}
+	for _, i := range c.masters() {
+		require.Empty(t, left(t, c.raw[i], o.Namespace), "D10")
+	}
+}
+
+// D13: subscriptions follow the slots, and requests are answered while they move.
+func TestClusterFollowsSlots(t *testing.T) {
+	c := startCluster(t)
+	r := &rig{Assertions: require.New(t), t: t, ctx: t.Context()}
+	client, err := NewClient("redis+cluster://" + c.servers[4].addr)
+	r.NoError(err)
+	defer client.Close()
+	s, err := Open(t.Context(), client, Options{Namespace: "slots", Shards: 12})
+	r.NoError(err)
+	r.s = s
+	defer s.Close()
+	events := r.events(s)
+	r.next(events, store.Gap)
+	heard := func() {
+		t.Helper()
+		// A message can be lost while the subscription moves, so each is sent until it
+		// is heard.
+		for n := range 12 {
+			r.Eventually(func() bool {
+				if s.Announce(r.ctx, store.Event{Kind: store.Busy, Shard: n, From: "me"}) != nil {
+					return false
+				}
+				deadline := time.After(200 * time.Millisecond)
+				for {
+					select {
+					case e := <-events:
+						if e == (store.Event{Kind: store.Busy, Shard: n, From: "me"}) {
+							return true
+						}
+					case <-deadline:
+						return false
+					}
+				}
+			}, 20*time.Second, time.Millisecond, "shard %d", n)
+		}
+	}
+	heard()
+	// ASK, TRYAGAIN, MOVED.
+	for n := range 3 {
+		e := r.entry("a")
+		_, _, err := s.Schedule(r.ctx, n, []store.Entry{e})
+		r.NoError(err)
+		slot := int(c.raw[0].ClusterKeySlot(r.ctx, s.shards[n].tag).Val())
+		from := c.masterOf(slot)
+		to := (from + 1) % 3
+		done := make(chan error, 1)
+		go func() {
+			time.Sleep(100 * time.Millisecond)
+			_, err := s.Get(r.ctx, n, "a")
+			done <- err
+		}()
+		c.move(slot, to, 100*time.Millisecond)
+		r.NoError(<-done)
+		r.Equal(to, c.masterOf(slot))
+		claimed, _, err := s.Claim(r.ctx, n, newClaim(1))
+		r.NoError(err)
+		r.Len(claimed.Leases, 1)
+	}
+	r.next(events, store.Gap)
+	heard()
+	// A shard without any key, in a slot that is moving: ASK.
+	empty := newShard("slots", 99, "x")
+	slot := int(c.raw[0].ClusterKeySlot(r.ctx, empty.tag).Val())
+	from := c.masterOf(slot)
+	to := (from + 1) % 3
+	r.NoError(c.raw[to].Do(r.ctx, "cluster", "setslot", slot, "importing", c.ids[from]).Err())
+	r.NoError(c.raw[from].Do(r.ctx, "cluster", "setslot", slot, "migrating", c.ids[to]).Err())
+	req := &request{script: signScript, keys: []string{empty.tag}, args: []any{"", "w", 1000}, wait: true}
+	for _, replicas := range []int{0, 1} {
+		s.o.WaitReplicas = replicas
+		s.o.WaitTimeout = 5 * time.Second
+		s.longest = 10 * time.Second
+		v, err := s.call(r.ctx, req)
+		r.NoError(err)
+		r.Equal([]any{"w"}, v)
+	}
+	r.Zero(c.raw[from].Exists(r.ctx, empty.tag).Val())
+}

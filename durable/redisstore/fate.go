@@ -1,0 +1,93 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"regexp"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+// fate is what an error says about the request.
+type fate struct {
+	received bool   // it may have been executed
+	again    bool   // sending it again may help
+	reload   bool   // the slots may have moved
+	to       target // where to
+}
+
+// unsent is an error from before a request was sent.
+type unsent struct{ error }
+
+func (e *unsent) Unwrap() error { return e.error }
+
+func fateOf(err error) fate {
+	switch c := code(err); c {
+	case "":
+	case "MOVED", "ASK":
+		f := fate{again: true, reload: true}
+		if words := strings.Fields(err.Error()); len(words) == 3 && !strings.HasPrefix(words[2], ":") {
+			f.to = target{addr: words[2], asking: c == "ASK"}
+		}
+		return f
+	case "READONLY", "CLUSTERDOWN", "MASTERDOWN", "LOADING":
+		return fate{again: true, reload: true}
+	case "TRYAGAIN", "BUSY", "NOREPLICAS", "NOSCRIPT":
+		return fate{again: true}
+	default:
+		// MAXCLIENTS has no code of its own.
+		return fate{again: strings.Contains(err.Error(), "max number of clients")}
+	}
+	var before *unsent
+	var op *net.OpError
+	switch {
+	case errors.Is(err, redis.ErrClosed):
+		return fate{}
+	case errors.As(err, &before), errors.Is(err, redis.ErrPoolTimeout), errors.As(err, &op) && op.Op == "dial":
+		return fate{again: true, reload: true}
+	}
+	return fate{received: true, again: true, reload: true}
+}
+
+// In Redis 6.2 the error of a command that a script calls stands inside that of the
+// script.
+var inScript = regexp.MustCompile(`@user_script: ?\d+: -?([A-Z]+) `)
+
+// code returns the first word of an error that the server sent; empty if it did not.
+func code(err error) string {
+	var e redis.Error
+	if err == nil || !errors.As(err, &e) {
+		return ""
+	}
+	text := e.Error()
+	if strings.HasPrefix(text, "ERR ") {
+		if m := inScript.FindStringSubmatch(text); m != nil {
+			return m[1]
+		}
+	}
+	word, _, _ := strings.Cut(text, " ")
+	return word
+}
+
+// explained says more of an error that the server sent.
+func explained(err error) error {
+	switch code(err) {
+	case "OOM":
+		return fmt.Errorf("%w: the server is at maxmemory", store.ErrFull)
+	case "SHARDS":
+		return fmt.Errorf("%w: %w", store.ErrShards, err)
+	}
+	if errors.Is(err, redis.ErrClosed) {
+		return fmt.Errorf("%w: %w", store.ErrClosed, err)
+	}
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
+		strings.HasPrefix(err.Error(), "durable: ") || strings.HasPrefix(err.Error(), "redisstore: ") {
+		return err
+	}
+	return fmt.Errorf("redisstore: %w", err)
+}

@@ -1,0 +1,414 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+// behind is a rig whose store reaches the server through a proxy. It has one waiting
+// timer, one leased and one dead, of these names, and nothing else.
+func behind(t *testing.T, srv *server, o Options) (*rig, *proxy, store.Lease) {
+	t.Helper()
+	r := newRig(t, srv, o)
+	p := startProxy(t, srv.addr)
+	r.s = r.open(clientOf(t, p.addr))
+	r.put(r.entry("dead"), r.entry("leased"))
+	leases := r.claim(2).Leases
+	r.end(store.Bury, leases[0])
+	r.put(r.entry("waiting"))
+	r.counts(1, 1, 1)
+	return r, p, leases[1]
+}
+
+// call is a call of the store with its result, and what must hold after it.
+type call struct {
+	name   string
+	f      func(r *rig, ctx context.Context, l store.Lease) (any, error)
+	want   any
+	counts [3]int
+}
+
+// calls are all that change something; sent twice without the log, each would answer
+// otherwise the second time.
+var calls = []call{
+	{"schedule", func(r *rig, ctx context.Context, _ store.Lease) (any, error) {
+		e := r.entry("new")
+		e.IfAbsent = true
+		v, _, err := r.s.Schedule(ctx, 0, []store.Entry{e})
+		return v, err
+	}, []store.Receipt{{Kind: store.Created, Due: 1}}, [3]int{2, 1, 1}},
+	{"cancel", func(r *rig, ctx context.Context, _ store.Lease) (any, error) {
+		return r.s.Cancel(ctx, 0, []string{"waiting", "leased", "dead"})
+	}, []store.CancelResult{store.Cancelled, store.Running, store.NotFound}, [3]int{0, 1, 1}},
+	{"reschedule", func(r *rig, ctx context.Context, _ store.Lease) (any, error) {
+		v, _, err := r.s.Reschedule(ctx, 0, []store.Move{{Key: "waiting", After: time.Second}})
+		return v, err
+	}, []store.MoveResult{store.Moved}, [3]int{1, 1, 1}},
+	{"requeue", func(r *rig, ctx context.Context, _ store.Lease) (any, error) {
+		v, _, err := r.s.Requeue(ctx, 0, []string{"dead"})
+		return v, err
+	}, []store.RequeueResult{store.Requeued}, [3]int{2, 1, 0}},
+	{"purge", func(r *rig, ctx context.Context, _ store.Lease) (any, error) {
+		return r.s.Purge(ctx, 0, []string{"dead"})
+	}, 1, [3]int{1, 1, 0}},
+	{"claim", func(r *rig, ctx context.Context, _ store.Lease) (any, error) {
+		v, _, err := r.s.Claim(ctx, 0, newClaim(9))
+		var keys []string
+		for _, l := range v.Leases {
+			keys = append(keys, l.Key)
+		}
+		return keys, err
+	}, []string{"waiting"}, [3]int{0, 2, 1}},
+	{"extend", func(r *rig, ctx context.Context, l store.Lease) (any, error) {
+		v, _, err := r.s.Extend(ctx, 0, []store.Holder{l.Holder}, time.Second)
+		return v, err
+	}, []store.ExtendResult{store.Extended}, [3]int{1, 1, 1}},
+	{"end", func(r *rig, ctx context.Context, l store.Lease) (any, error) {
+		v, _, err := r.s.End(ctx, 0, []store.End{{Holder: l.Holder, Kind: store.Done}})
+		return v, err
+	}, []store.EndResult{store.Ended}, [3]int{1, 0, 1}},
+	{"sign", func(r *rig, ctx context.Context, _ store.Lease) (any, error) {
+		return r.s.Sign(ctx, "w", time.Second)
+	}, []string{"w"}, [3]int{1, 1, 1}},
+}
+
+// check makes the call, and sees that it was made once.
+func (c call) check(r *rig, l store.Lease) {
+	r.t.Helper()
+	v, err := c.f(r, r.ctx, l)
+	r.NoError(err, c.name)
+	r.Equal(c.want, v, c.name)
+	r.counts(c.counts[0], c.counts[1], c.counts[2])
+}
+
+// Case 16, D4: a request that is sent again, because its connection was cut, is
+// answered as the first time.
+func TestCutConnections(t *testing.T) {
+	srv := startServer(t)
+	for name, deeds := range map[string][]deed{
+		"before the reply":         {{dropReply: true}},
+		"before the request":       {{dropRequest: true}},
+		"many times":               {{dropReply: true}, {dropRequest: true}, {dropReply: true}, {dropReply: true}},
+		"with an error in between": {{dropReply: true}, {answer: "-LOADING Redis is loading the dataset in memory\r\n"}},
+	} {
+		for _, c := range calls {
+			t.Run(name+"/"+c.name, func(t *testing.T) {
+				r, p, l := behind(t, srv, Options{})
+				p.next(deeds...)
+				c.check(r, l)
+				r.GreaterOrEqual(p.scripts(), len(deeds)+1)
+			})
+		}
+	}
+}
+
+// Case 19: what the server says for a while is waited for, and what stays is an error
+// at once.
+func TestErrorsOfTheServer(t *testing.T) {
+	srv := startServer(t)
+	for _, text := range []string{
+		"LOADING Redis is loading the dataset in memory", "BUSY Redis is busy running a script.",
+		"READONLY You can't write against a read only replica.", "CLUSTERDOWN The cluster is down",
+		"TRYAGAIN Multiple keys request during rehashing of slot", "MASTERDOWN Link with MASTER is down",
+		"ERR max number of clients reached", "NOREPLICAS Not enough good replicas to write.",
+		"ERR Error running script (call to f_1): @user_script:9: @user_script: 9: -READONLY You can't write against a read only replica.",
+	} {
+		for _, c := range calls {
+			r, p, l := behind(t, srv, Options{})
+			d := deed{answer: "-" + text + "\r\n"}
+			p.next(d, d, d)
+			c.check(r, l)
+			r.GreaterOrEqual(p.scripts(), 3+1+1, text) // and the count
+		}
+	}
+	for _, text := range []string{"NOAUTH Authentication required.", "WRONGPASS invalid username-password pair", "NOPERM no", "ERR unknown command"} {
+		for _, c := range calls {
+			r, p, l := behind(t, srv, Options{})
+			d := deed{answer: "-" + text + "\r\n"}
+			p.next(d, d)
+			_, err := c.f(r, r.ctx, l)
+			r.ErrorContains(err, text)
+			r.NotErrorIs(err, store.ErrUnsure)
+			r.Equal(1, p.scripts())
+			p.next()
+			c.check(r, l) // nothing was changed
+		}
+	}
+}
+
+// Case 16: scripts are loaded again, also in the middle of a pipeline.
+func TestScriptsFlushed(t *testing.T) {
+	srv := startServer(t)
+	flush := func(r *rig) { r.NoError(r.raw.ScriptFlush(r.ctx).Err()) }
+	for _, c := range calls {
+		r, _, l := behind(t, srv, Options{})
+		flush(r)
+		c.check(r, l)
+	}
+	r := newRig(t, srv, Options{Shards: 8})
+	for range 3 {
+		flush(r)
+		horizons, err := r.s.Look(r.ctx, []int{0, 1, 2, 3, 4, 5, 6, 7})
+		r.NoError(err)
+		r.Len(horizons, 8)
+	}
+	flush(r)
+	_, err := r.s.Scan(r.ctx, 0, store.Cursor{}, 10)
+	r.NoError(err)
+	// While a thousand pipelines are under way.
+	stop := make(chan struct{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				_ = r.raw.ScriptFlush(context.Background()).Err()
+			}
+		}
+	}()
+	for i := range 300 {
+		horizons, err := r.s.Look(r.ctx, []int{0, 1, 2, 3, 4, 5, 6, 7})
+		r.NoError(err)
+		r.Len(horizons, 8)
+		key := fmt.Sprint("k", i)
+		e := r.entry(key)
+		e.IfAbsent = true
+		receipts, _, err := r.s.Schedule(r.ctx, store.ShardOf(key, 8), []store.Entry{e})
+		r.NoError(err)
+		r.Equal(store.Created, receipts[0].Kind)
+	}
+	close(stop)
+	<-done
+}
+
+// A server that is suspended for less than the call's time has made the change once.
+func TestServerPaused(t *testing.T) {
+	srv := startServer(t)
+	for _, c := range calls {
+		r, _, l := behind(t, srv, Options{CallTimeout: 20 * time.Second})
+		r.s.longest = 100 * time.Millisecond // so that requests pile up
+		srv.stop()
+		resumed := time.AfterFunc(350*time.Millisecond, srv.cont)
+		c.check(r, l)
+		resumed.Stop()
+	}
+}
+
+// A call that is not answered in time says that the change may have been made, unless
+// it was none; and returns in time.
+func TestServerGone(t *testing.T) {
+	srv := startServer(t)
+	for _, c := range calls {
+		r, _, l := behind(t, srv, Options{})
+		srv.stop()
+		ctx, cancel := context.WithTimeout(r.ctx, 150*time.Millisecond)
+		v, err := c.f(r, ctx, l)
+		r.ErrorIs(err, store.ErrUnsure, c.name)
+		r.ErrorIs(err, context.DeadlineExceeded)
+		r.Empty(v)
+		cancel()
+		ctx, cancel = context.WithCancel(r.ctx)
+		time.AfterFunc(50*time.Millisecond, cancel)
+		_, err = r.s.Get(ctx, 0, "waiting")
+		r.ErrorIs(err, context.Canceled)
+		r.NotErrorIs(err, store.ErrUnsure)
+		// Closed while it waits.
+		closing := r.sibling()
+		time.AfterFunc(50*time.Millisecond, func() { _ = closing.Close() })
+		_, err = closing.Cancel(r.ctx, 0, []string{"waiting"})
+		r.ErrorIs(err, store.ErrUnsure)
+		r.ErrorIs(err, store.ErrClosed)
+		srv.cont()
+	}
+}
+
+// A server that cannot be reached has not received anything.
+func TestServerThatIsNotThere(t *testing.T) {
+	r := newRig(t, startServer(t), Options{})
+	r.s.alone = clientOf(t, "127.0.0.1:1")
+	_, err := r.s.attempt(r.ctx, r.s.read(0, lookScript), target{})
+	r.Error(err)
+	r.Equal(fate{again: true, reload: true}, fateOf(err))
+	r.s.alone = clientOf(t, r.srv.addr)
+	r.NoError(r.s.alone.Close())
+	_, _, err = r.s.Schedule(r.ctx, 0, []store.Entry{r.entry("a")})
+	r.ErrorIs(err, store.ErrClosed)
+	r.NotErrorIs(err, store.ErrUnsure)
+}
+
+// sibling is the rig's store once more, without asking the server.
+func (r *rig) sibling() *Store {
+	s := &Store{o: r.s.o, alone: r.s.alone, longest: r.s.longest, clock: r.s.clock, shards: r.s.shards, publish: r.s.publish}
+	s.ctx, s.close = context.WithCancel(context.Background())
+	return s
+}
+
+// A request that its client has given up, and that comes late, changes nothing.
+func TestOvertakenRequest(t *testing.T) {
+	r := newRig(t, startServer(t), Options{})
+	r.put(r.entry("a"))
+	sh := r.s.shards[0]
+	e := r.entry("late")
+	head, body := newHead(&e)
+	late := &request{script: scheduleScript, keys: sh.keys(sh.logs[scheduling]), args: r.s.common(sh, uint64(0), 0, e.Key, whenEntry(&e), head, body)}
+	_, err := r.s.call(r.ctx, late)
+	r.ErrorContains(err, "OVERTAKEN")
+	r.counts(1, 0, 0)
+}
+
+// A move by a delay that is sent again later does not move again.
+func TestMoveSentAgainMovesOnce(t *testing.T) {
+	r := newRig(t, startServer(t), Options{})
+	r.put(r.entry("a"))
+	sh := r.s.shards[0]
+	due := store.After(store.Millis(r.clock.ms.Load()), time.Hour)
+	move := &request{script: rescheduleScript, keys: sh.keys(sh.logs[rescheduling]), args: r.s.common(sh, uint64(1), "a", when(nil, 0, time.Hour))}
+	for range 2 {
+		_, err := r.s.call(r.ctx, move)
+		r.NoError(err)
+		record, err := r.s.Get(r.ctx, 0, "a")
+		r.NoError(err)
+		r.Equal(due, record.Due)
+		r.clock.advance(time.Minute)
+		move.args[0] = r.clock.text()
+	}
+}
+
+// Case 18: at maxmemory schedule is refused whole, and whatever frees goes on.
+func TestMaxMemory(t *testing.T) {
+	srv := startServer(t)
+	for _, c := range calls {
+		r, _, l := behind(t, srv, Options{})
+		r.put(r.entry("waiting")) // so that there is a log
+		before := r.raw.Keys(r.ctx, "*").Val()
+		srv.config(t, "maxmemory", "1")
+		e := r.entry("new")
+		e.Body = make([]byte, store.MaxBody)
+		for _, entry := range []store.Entry{e, r.entry("waiting"), r.entry("leased"), r.entry("dead")} {
+			_, _, err := r.s.Schedule(r.ctx, 0, []store.Entry{r.entry("x"), entry})
+			r.ErrorIs(err, store.ErrFull)
+			r.NotErrorIs(err, store.ErrUnsure)
+			r.counts(1, 1, 1)
+		}
+		after := r.raw.Keys(r.ctx, "*").Val()
+		slices.Sort(before)
+		slices.Sort(after)
+		r.Equal(before, after)
+		again := r.open(r.raw) // opening a store that is there needs no memory
+		r.NoError(again.Close())
+		if c.name != "schedule" {
+			// Nothing to free.
+			absent := []string{"absent"}
+			_, err := r.s.Cancel(r.ctx, 0, absent)
+			r.NoError(err)
+			_, _, err = r.s.Requeue(r.ctx, 0, absent)
+			r.NoError(err)
+			_, err = r.s.Purge(r.ctx, 0, absent)
+			r.NoError(err)
+			_, _, err = r.s.Reschedule(r.ctx, 0, []store.Move{{Key: "absent", At: 1}})
+			r.NoError(err)
+			r.Equal([]store.EndResult{store.EndLost}, r.end(store.Done, store.Lease{Holder: store.Holder{Key: "absent"}}))
+			c.check(r, l)
+			r.claim(5)
+			r.s.drain(r)
+		}
+		srv.config(t, "maxmemory", "0")
+	}
+}
+
+// drain ends all that there is.
+func (s *Store) drain(r *rig) {
+	r.t.Helper()
+	r.clock.advance(time.Hour)
+	leases := r.claim(9).Leases
+	r.end(store.Done, leases...)
+	_, err := s.Purge(r.ctx, 0, []string{"dead"})
+	r.NoError(err)
+	r.counts(0, 0, 0)
+}
+
+// D3: a change is confirmed by replicas, or the caller is told; sent again, too.
+func TestWaitReplicas(t *testing.T) {
+	srv := startServer(t)
+	_, port, _ := net.SplitHostPort(srv.addr)
+	replica := startServer(t, "--replicaof", "127.0.0.1 "+port)
+	ctx := t.Context()
+	require.Eventually(t, func() bool { return srv.client(t).Wait(ctx, 1, time.Second).Val() == 1 }, 20*time.Second, 50*time.Millisecond)
+	o := Options{WaitReplicas: 1, WaitTimeout: 500 * time.Millisecond}
+	for _, c := range calls {
+		r, p, l := behind(t, srv, o)
+		p.next(deed{dropReply: true})
+		c.check(r, l)
+	}
+	// With none.
+	for _, c := range calls {
+		r, p, l := behind(t, srv, o)
+		replica.stop()
+		p.next(deed{dropReply: true})
+		v, err := c.f(r, r.ctx, l)
+		if c.name == "claim" || c.name == "extend" || c.name == "sign" {
+			r.NoError(err)
+		} else {
+			r.ErrorIs(err, store.ErrUnconfirmed, c.name)
+			r.NotErrorIs(err, store.ErrUnsure)
+		}
+		r.Equal(c.want, v, c.name)
+		replica.cont()
+		r.counts(c.counts[0], c.counts[1], c.counts[2])
+	}
+	// A store on the replica is refused, and on one that becomes master is not.
+	_, err := Open(ctx, replica.client(t), Options{})
+	require.ErrorContains(t, err, "is a replica")
+}
+
+// Every change that was acknowledged is there after the server was killed, with
+// appendfsync always (D3).
+func TestServerKilled(t *testing.T) {
+	srv := startServer(t, "--appendfsync", "always")
+	r := newRig(t, srv, Options{CallTimeout: 20 * time.Second})
+	kills := 3
+	if long() {
+		kills = 30
+	}
+	acknowledged := make(map[string]bool)
+	for k := range kills {
+		stop := time.AfterFunc(time.Duration(20+k%7*10)*time.Millisecond, func() { _ = srv.cmd.Process.Kill() })
+		ctx, cancel := context.WithCancel(r.ctx)
+		for i := 0; ; i++ {
+			key := fmt.Sprint(k, "-", i)
+			short, done := context.WithTimeout(ctx, 300*time.Millisecond)
+			_, _, err := r.s.Schedule(short, 0, []store.Entry{r.entry(key)})
+			done()
+			if err != nil {
+				break
+			}
+			acknowledged[key] = true
+		}
+		cancel()
+		stop.Stop()
+		srv.kill()
+		srv.start(t)
+		for key := range acknowledged {
+			_, err := r.s.Get(r.ctx, 0, key)
+			if errors.Is(err, store.ErrNotFound) {
+				t.Fatalf("D3: %s is lost", key)
+			}
+			r.NoError(err)
+		}
+	}
+	st := r.stats()
+	r.GreaterOrEqual(st.Waiting, len(acknowledged))
+	r.LessOrEqual(st.Waiting, len(acknowledged)+kills)
+}

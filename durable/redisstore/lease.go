@@ -1,0 +1,97 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+// endOf encodes how a run ends: one byte kind, and the delay in milliseconds.
+func endOf(e store.End) []byte {
+	return strconv.AppendInt([]byte{byte(e.Kind)}, int64(store.MillisOf(e.Delay)), 10)
+}
+
+// Claim leases what is due; see [store.Store]. Sent again, it is recognised by its
+// Token for a minute, unless the same worker has leased others in the shard since.
+func (s *Store) Claim(ctx context.Context, n int, c store.Claim) (store.Claimed, store.Horizon, error) {
+	sh := s.shards[n]
+	args := s.common(sh,
+		c.Token[:], c.Max, c.MaxBytes, int64(store.MillisOf(c.Lease)), c.MaxAttempts, c.FirstLane,
+		s.o.Limits.MaxDead, int64(store.MillisOf(s.o.Limits.MaxDeadAge)), s.o.Shards)
+	v, err := s.call(ctx, &request{script: claimScript, keys: sh.keys(sh.tag + ":c:" + c.Worker), args: args})
+	if err != nil {
+		return store.Claimed{}, store.Horizon{}, explained(err)
+	}
+	r := replyOf(v)
+	h := r.horizon(0)
+	claimed := store.Claimed{Buried: int(r.number(3)), Repaired: int(r.number(4))}
+	list := r.list(5)
+	const fields = 5
+	for i := 0; i+fields <= len(list.fields); i += fields {
+		l, err := leaseOf(list, i)
+		if err != nil {
+			return store.Claimed{}, store.Horizon{}, err
+		}
+		claimed.Leases = append(claimed.Leases, l)
+	}
+	if r.bad || list.bad || len(list.fields)%fields != 0 {
+		return store.Claimed{}, store.Horizon{}, errReply
+	}
+	return claimed, h, nil
+}
+
+func leaseOf(list *reply, i int) (store.Lease, error) {
+	h, err := decodeHead(list.text(i+1), list.text(i+2))
+	if err != nil {
+		return store.Lease{}, err
+	}
+	r, err := decodeRun(list.text(i + 3))
+	if err != nil {
+		return store.Lease{}, err
+	}
+	return store.Lease{
+		Holder: store.Holder{Key: list.text(i), Fence: r.fence, Token: r.token},
+		ID:     h.id, Topic: h.topic, Body: h.body,
+		Due: r.due, Attempt: r.attempts, LastError: r.err, End: list.millis(i + 4),
+	}, list.err()
+}
+
+// Extend makes leases end later; see [store.Store].
+func (s *Store) Extend(ctx context.Context, n int, holders []store.Holder, lease time.Duration) ([]store.ExtendResult, store.Millis, error) {
+	sh := s.shards[n]
+	args := s.common(sh, int64(store.MillisOf(lease)))
+	for _, h := range holders {
+		args = append(args, h.Key, holderOf(h))
+	}
+	v, err := s.call(ctx, &request{script: extendScript, keys: sh.keys(sh.logs[ending]), args: args})
+	if err != nil {
+		return nil, 0, explained(err)
+	}
+	r := replyOf(v)
+	results, end := eachByte[store.ExtendResult](r, len(holders)), r.millis(1)
+	if r.bad {
+		return nil, 0, errReply
+	}
+	return results, end, nil
+}
+
+// Sign says that a worker lives; see [store.Store].
+func (s *Store) Sign(ctx context.Context, worker string, ttl time.Duration) ([]string, error) {
+	args := []any{s.clock(), worker, int64(store.MillisOf(ttl))}
+	v, err := s.call(ctx, &request{script: signScript, keys: []string{s.signs}, args: args})
+	if err != nil {
+		return nil, explained(err)
+	}
+	r := replyOf(v)
+	workers := make([]string, len(r.fields))
+	for i := range workers {
+		workers[i] = r.text(i)
+	}
+	if err := r.err(); err != nil {
+		return nil, fmt.Errorf("%w: signs of life", err)
+	}
+	return sorted(workers), nil
+}

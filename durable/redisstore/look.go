@@ -1,0 +1,143 @@
+package redisstore
+
+import (
+	"context"
+	"encoding/binary"
+	"slices"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+func sorted(names []string) []string {
+	slices.Sort(names)
+	return names
+}
+
+// read is a request that changes nothing.
+func (s *Store) read(n int, sc *script, args ...any) *request {
+	sh := s.shards[n]
+	return &request{script: sc, keys: sh.keys(sh.logs[scheduling]), args: s.common(sh, args...), reads: true}
+}
+
+// Get returns one timer; see [store.Store].
+func (s *Store) Get(ctx context.Context, n int, key string) (store.Record, error) {
+	v, err := s.call(ctx, s.read(n, getScript, key))
+	if err != nil {
+		return store.Record{}, explained(err)
+	}
+	if v == nil {
+		return store.Record{}, store.ErrNotFound
+	}
+	r := replyOf(v)
+	h, err := decodeHead(r.text(0), r.text(1))
+	if err != nil {
+		return store.Record{}, err
+	}
+	run, err := decodeRun(r.text(2))
+	if err != nil {
+		return store.Record{}, err
+	}
+	record := store.Record{
+		Key: key, ID: h.id, Topic: h.topic, Body: h.body,
+		Due: run.due, Attempts: run.attempts, LastError: run.err,
+	}
+	due, leaseEnd, died, successor := r.millis(3), r.millis(4), r.millis(5), r.text(6)
+	switch {
+	case r.bad:
+		return store.Record{}, errReply
+	case leaseEnd != 0:
+		record.State, record.LeaseEnd, record.Fence, record.Cancelled = store.Leased, leaseEnd, run.fence, run.cancelled
+		if len(successor) == 8 {
+			record.SuccessorDue = store.Millis(binary.LittleEndian.Uint64([]byte(successor)))
+		}
+	case died != 0:
+		record.State, record.Died = store.Dead, died
+	case due != 0:
+		record.State, record.Due = store.Waiting, due
+	default:
+		return store.Record{}, store.ErrNotFound // a head in no home, which a claim will remove
+	}
+	return record, nil
+}
+
+// Scan returns waiting timers by due time; see [store.Store].
+func (s *Store) Scan(ctx context.Context, n int, after store.Cursor, limit int) ([]store.Record, error) {
+	return s.scan(ctx, n, "w", after, limit)
+}
+
+// ScanDead returns dead letters by time of death; see [store.Store].
+func (s *Store) ScanDead(ctx context.Context, n int, after store.Cursor, limit int) ([]store.Record, error) {
+	return s.scan(ctx, n, "d", after, limit)
+}
+
+func (s *Store) scan(ctx context.Context, n int, home string, after store.Cursor, limit int) ([]store.Record, error) {
+	limit = min(limit, store.MaxItems)
+	v, err := s.call(ctx, s.read(n, scanScript, home, int64(after.At), after.Key, limit))
+	if err != nil {
+		return nil, explained(err)
+	}
+	r := replyOf(v)
+	const fields = 4
+	if r.bad || len(r.fields)%fields != 0 {
+		return nil, errReply
+	}
+	records := make([]store.Record, 0, len(r.fields)/fields)
+	for i := 0; i < len(r.fields); i += fields {
+		record := store.Record{Key: r.text(i)}
+		if text := r.text(i + 2); text != "" { // else it is a home without a record
+			h, err := decodeHead(text, "")
+			if err != nil {
+				return nil, err
+			}
+			record.ID, record.Topic = h.id, h.topic
+		}
+		run, err := decodeRun(r.text(i + 3))
+		if err != nil {
+			return nil, err
+		}
+		record.Attempts, record.LastError = run.attempts, run.err
+		if home == "d" {
+			record.State, record.Due, record.Died = store.Dead, run.due, r.millis(i+1)
+		} else {
+			record.State, record.Due = store.Waiting, r.millis(i+1)
+		}
+		records = append(records, record)
+	}
+	return records, r.err()
+}
+
+// Look returns the horizons of shards; see [store.Store]. It costs one command for
+// each.
+func (s *Store) Look(ctx context.Context, shards []int) ([]store.Horizon, error) {
+	requests := make([]*request, len(shards))
+	for i, n := range shards {
+		requests[i] = s.read(n, lookScript)
+	}
+	replies, err := s.callAll(ctx, requests)
+	if err != nil {
+		return nil, explained(err)
+	}
+	horizons := make([]store.Horizon, len(shards))
+	for i, v := range replies {
+		r := replyOf(v)
+		horizons[i] = r.horizon(0)
+		if r.bad {
+			return nil, errReply
+		}
+	}
+	return horizons, nil
+}
+
+// Stats counts a shard; see [store.Store].
+func (s *Store) Stats(ctx context.Context, n int) (store.Stats, error) {
+	v, err := s.call(ctx, s.read(n, statsScript))
+	if err != nil {
+		return store.Stats{}, explained(err)
+	}
+	r := replyOf(v)
+	st := store.Stats{
+		Horizon: r.horizon(0), Waiting: int(r.number(3)), Overdue: int(r.number(4)),
+		Leased: int(r.number(5)), Dead: int(r.number(6)), Dropped: uint64(r.number(7)),
+	}
+	return st, r.err()
+}

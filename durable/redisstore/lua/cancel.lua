@@ -1,0 +1,44 @@
+-- cancel.lua removes waiting timers, and marks leased ones.
+--
+-- ARGV   4 number of the request, then keys
+-- Reply  for each 1 byte (store.CancelResult)
+-- Cost   O(log N) for each; at most 22 calls
+--
+-- The first write is DEL, which Redis lets through at maxmemory, and then all that follow.
+
+local reply, overtaken = replayed()
+if overtaken then return overtaken end
+if reply then return {reply} end
+
+local keys = {}
+for i = 5, #ARGV do keys[#keys + 1] = ARGV[i] end
+local head_of, end_of, died = mget(heads, keys), zmscore(leases, keys), zmscore(dead, keys)
+local run_of, succ_of = mget(runs, keys), mget(succ, keys)
+local over, answer, marked = {}, {}, {}
+for i = 1, #keys do
+  local key, head, run = keys[i], head_of[i], run_of[i]
+  answer[i] = char(3) -- NotFound
+  if end_of[i] and run then
+    answer[i] = char(2) -- Running
+    if not over[key] then
+      if succ_of[i] then
+        put(del_n, key)
+        if big(sub(succ_of[i], 9)) then put(del_b, ref(succ_of[i])) end
+      end
+      put(set_r, key, sub(run, 1, 36) .. char(1) .. lasterror(run))
+      put(marked, holder(run) .. pack('<I2c0', #key, key))
+    end
+  elseif head and not over[key] and not died[i] then
+    answer[i] = char(1) -- Cancelled
+    put(rem_w[lane(head)], key)
+    forget(key, head)
+  end
+  over[key] = true
+end
+
+reply = concat(answer)
+call('DEL', log)
+flush()
+remember(reply)
+if #marked > 0 then publish('C' .. concat(marked)) end
+return {reply}

@@ -1,0 +1,219 @@
+-- claim.lua leases what is due, and deals with leases that have run out.
+--
+-- ARGV   4 token, 5 most timers, 6 most bytes of bodies, 7 lease ms, 8 most attempts,
+--        9 first lane, or 4, 10 MaxDead, 11 MaxDeadAge ms or 0, 12 number of shards
+-- Reply  present, next due, next lease end; buried; repaired; and a list, for each lease:
+--        key, head, body if the head refers to it or empty, run, end of the lease
+-- Cost   O(log N) for each of at most 500 timers from each lane and from the leases that
+--        have run out; at most 70 calls, and 100 fields to look for one that has no home
+--
+-- The first write removes nothing: after it Redis refuses none at maxmemory. The log stays
+-- as it is if there is nothing to lease.
+
+local token, most, room, lease = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+
+-- The same claim again: what it leased, as far as it is leased still. If nothing of that
+-- is, it is a new claim.
+local last = call('GET', log)
+if last and sub(last, 1, 16) == token then
+  local buried, repaired, at = unstruct('<I4I4', last, 17)
+  local keys = {}
+  while at <= #last do keys[#keys + 1], at = unstruct('<I2c0', last, at) end
+  local head_of, run_of, end_of = mget(heads, keys), mget(runs, keys), zmscore(leases, keys)
+  local held, refs = {}, {}
+  for i = 1, #keys do
+    local head, run = head_of[i], run_of[i]
+    if head and run and end_of[i] and sub(run, 17, 32) == token then
+      put(held, i)
+      if big(head) then put(refs, ref(head)) end
+    end
+  end
+  local body_of, list, at = mget(blobs, refs), {}, 0
+  for _, i in ipairs(held) do
+    local body, n = '', #list
+    if big(head_of[i]) then
+      at = at + 1
+      body = body_of[at] or ''
+    end
+    list[n + 1], list[n + 2], list[n + 3] = keys[i], head_of[i], body
+    list[n + 4], list[n + 5] = run_of[i], tonumber(end_of[i])
+  end
+  if #list > 0 or #keys == 0 then
+    local a, b, c = horizon()
+    return {a, b, c, buried, repaired, list}
+  end
+end
+
+local fence, shards = unpack(call('HMGET', meta, 'f', 's'))
+if shards and shards ~= ARGV[12] then return redis.error_reply('SHARDS ' .. shards) end
+call('ZREM', leases, '')
+
+local buried, repaired = 0, 0
+
+-- Every head has one home. If the numbers differ, something was lost: look at a hundred
+-- heads from where the last claim stopped.
+local homes = call('ZCARD', leases) + call('ZCARD', dead)
+for i = 1, 4 do homes = homes + call('ZCARD', lanes[i]) end
+if homes ~= call('HLEN', heads) then
+  local page = call('HSCAN', heads, call('HGET', meta, 'h') or '0', 'COUNT', 100)
+  local keys, found = {}, page[2]
+  for i = 1, #found, 2 do keys[#keys + 1] = found[i] end
+  local end_of, died, due_of = zmscore(leases, keys), zmscore(dead, keys), {}
+  for i = 1, 4 do due_of[i] = zmscore(lanes[i], keys) end
+  for i = 1, #keys do
+    local head = found[2 * i]
+    if not end_of[i] and not died[i] and not due_of[lane(head)][i] then
+      forget(keys[i], head)
+      put(del_n, keys[i])
+      repaired = repaired + 1
+    end
+  end
+  flush()
+  if page[1] == '0' or homes == call('HLEN', heads) then
+    call('HDEL', meta, 'h')
+  else
+    call('HSET', meta, 'h', page[1])
+  end
+elseif homes == 0 then
+  call('DEL', blobs, runs, succ) -- nothing, unless something was lost
+end
+
+-- Leases that have run out. What can be leased anew is kept in again.
+local again, due_before = {}, nil
+local late = call('ZRANGEBYSCORE', leases, '-inf', int(now), 'LIMIT', 0, 500)
+if #late > 0 then
+  local head_of, run_of, succ_of = mget(heads, late), mget(runs, late), mget(succ, late)
+  for i = 1, #late do
+    local key, head, run, successor = late[i], head_of[i], run_of[i], succ_of[i]
+    local whole = head and run
+    if not whole then repaired = repaired + 1 end
+    if successor then
+      put(rem_l, key)
+      if not due_before then due_before = select(2, horizon()) end
+      succeed(key, head, successor)
+    elseif not head or run and cancelled(run) then
+      put(rem_l, key)
+      forget(key, head)
+    elseif not run then -- it was due once, so it is not early
+      put(rem_l, key)
+      wait(key, head, now)
+    elseif attempts(run) >= tonumber(ARGV[8]) then
+      put(rem_l, key)
+      put(add_d, int(now), key)
+      buried = buried + 1
+    else
+      again[#again + 1] = {key = key, head = head, run = run}
+    end
+  end
+  flush()
+end
+
+-- One from each lane in turn, and then one of the leases that have run out.
+local due = {}
+for i = 1, 4 do due[i] = call('ZRANGEBYSCORE', lanes[i], '-inf', int(now), 'WITHSCORES', 'LIMIT', 0, most) end
+local picks, keys, place = {}, {}, {0, 0, 0, 0, 0}
+local turn, idle = 0, 0
+if tonumber(ARGV[9]) == 4 then turn = 4 end -- begins with those that have run out
+while #picks < most and idle < 5 do
+  local from = 5
+  if turn < 4 then from = (ARGV[9] + turn) % 4 + 1 end
+  local at = place[from] + 1
+  local pick
+  if from == 5 then
+    pick = again[at]
+  elseif due[from][2 * at - 1] then
+    pick = {key = due[from][2 * at - 1], due = tonumber(due[from][2 * at]), lane = from}
+    pick.at = #keys + 1
+    keys[pick.at] = pick.key
+  end
+  if pick then
+    place[from], idle = at, 0
+    picks[#picks + 1] = pick
+  else
+    idle = idle + 1
+  end
+  turn = (turn + 1) % 5
+end
+
+local head_of, run_of = mget(heads, keys), mget(runs, keys)
+local taken, refs, bytes = {}, {}, 0
+for i = 1, #picks do
+  local p = picks[i]
+  if p.lane then p.head, p.run = head_of[p.at], run_of[p.at] end
+  if not p.head or lane(p.head) ~= (p.lane or lane(p.head)) then
+    -- A home without a record, or a second home. The record in the right one stays.
+    put(rem_w[p.lane], p.key)
+    if not p.head then
+      put(del_r, p.key)
+      put(del_n, p.key)
+    end
+    repaired = repaired + 1
+  else
+    local size = bodysize(p.head)
+    if #taken > 0 and bytes + size > room then break end
+    bytes = bytes + size
+    taken[#taken + 1] = p
+    if big(p.head) then
+      p.ref = #refs + 1
+      refs[p.ref] = ref(p.head)
+    end
+  end
+end
+
+local body_of = mget(blobs, refs)
+local list, kept = {}, {}
+local first = math.max(tonumber(fence or 0) + 1, micros)
+local lease_end = after(lease)
+for i = 1, #taken do
+  local p = taken[i]
+  local body = ''
+  if p.ref then body = body_of[p.ref] end
+  if not body then
+    if p.lane then put(rem_w[p.lane], p.key) else put(rem_l, p.key) end
+    forget(p.key, p.head)
+    repaired = repaired + 1
+  else
+    local tried, err, was_due = 0, '', p.due
+    if p.run then
+      tried, err = attempts(p.run), lasterror(p.run)
+      if not p.lane then was_due = rundue(p.run) end
+    end
+    local run = newrun(was_due, first + #kept, token, tried + 1, 0, err)
+    if p.lane then put(rem_w[p.lane], p.key) end
+    put(add_l, int(lease_end), p.key)
+    put(set_r, p.key, run)
+    local n = #list
+    list[n + 1], list[n + 2], list[n + 3], list[n + 4], list[n + 5] = p.key, p.head, body, run, lease_end
+    kept[#kept + 1] = pack('<I2c0', #p.key, p.key)
+  end
+end
+flush()
+if #kept > 0 then call('HSET', meta, 'f', int(first + #kept - 1), 's', ARGV[12]) end
+if #kept > 0 or buried > 0 or repaired > 0 then
+  call('SET', log, token .. pack('<I4I4', buried, repaired) .. concat(kept), 'PX', KEEP)
+end
+
+-- The oldest dead letters go.
+local letters = call('ZCARD', dead)
+if letters > 0 then
+  local over = min(letters - tonumber(ARGV[10]), 500)
+  local old = {}
+  if over > 0 then old = call('ZRANGE', dead, 0, over - 1) end
+  if ARGV[11] ~= '0' then
+    local aged = call('ZRANGEBYSCORE', dead, '-inf', '(' .. int(now - ARGV[11]), 'LIMIT', 0, 500)
+    if #aged > #old then old = aged end
+  end
+  if #old > 0 then
+    local heads_of_old = mget(heads, old)
+    for i = 1, #old do
+      put(rem_d, old[i])
+      forget(old[i], heads_of_old[i])
+    end
+    flush()
+    call('HINCRBY', meta, 'x', #old)
+  end
+end
+
+local a, b, c = horizon()
+if due_before and b ~= 0 and (due_before == 0 or b < due_before) then publish('E' .. int(b)) end
+return {a, b, c, buried, repaired, list}

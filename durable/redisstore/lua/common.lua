@@ -1,0 +1,176 @@
+-- common.lua stands in front of every script about a shard.
+--
+-- KEYS, the same in all of them, with one hash tag:
+--    1..4  w0..w3  sorted sets, a lane each: key → due ms         waiting
+--    5     l       sorted set: key → end of the lease, ms         leased
+--    6     b       hash: key → head                               all three homes
+--    7     B       hash: reference → body of more than 2 KiB
+--    8     r       hash: key → run                                what was claimed once, until its end
+--    9     n       hash: key → due ms (8 bytes), head             successors
+--   10     d       sorted set: key → time of death, ms            dead letters
+--   11     m       hash: f fence, s shards, x dropped             the shard's record
+--   12     p, c    string with an expiry: the last reply to this client (p), or to this worker's claim (c)
+-- ARGV, the same in all of them:
+--    1     clock: empty; tests: "=ms" instead of TIME, or ms to add to it
+--    2, 3  PUBLISH, SPUBLISH or empty, and the channel
+--
+-- head   1 byte lane + 16 if the body is in B, 1 byte length of the topic, 16 bytes ID,
+--        topic, and the body, or its size (4 bytes) and its reference in B (16 bytes)
+-- run    8 bytes due, 8 bytes fence, 16 bytes token, 4 bytes attempts, 1 byte flags
+--        (1: cancelled), the last error
+-- Numbers in them are little-endian.
+--
+-- A script reads, then decides, then writes: a fixed number of calls with at most 500
+-- keys each. Bodies of more than 2 KiB are never read but for a reply.
+
+local call, sub, byte, char = redis.call, string.sub, string.byte, string.char
+local pack, unstruct = struct.pack, struct.unpack
+local floor, min, concat, format = math.floor, math.min, table.concat, string.format
+
+local lanes = {KEYS[1], KEYS[2], KEYS[3], KEYS[4]}
+local leases, heads, blobs, runs, succ, dead, meta, log =
+  KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
+
+local LATEST = 9223372036854 -- ms, in the year 2262
+local KEEP = 60000           -- ms that a reply is kept
+
+-- now is the present rounded down; soon is rounded up, and what a delay above zero is
+-- counted from, so that nothing is early.
+local micros
+do
+  local t, clock = call('TIME'), ARGV[1]
+  micros = t[1] * 1000000 + t[2]
+  if sub(clock, 1, 1) == '=' then
+    micros = sub(clock, 2) * 1000
+  elseif clock ~= '' then
+    micros = micros + clock * 1000
+  end
+end
+local now, soon = floor(micros / 1000), math.ceil(micros / 1000)
+
+-- int writes a whole number of up to 53 bits; Lua's own conversion keeps 14 digits.
+local function int(x) return format('%.0f', x) end
+
+local function after(ms)
+  if ms <= 0 then return now end
+  return min(soon + ms, LATEST)
+end
+
+local function lane(head) return byte(head, 1) % 4 + 1 end
+local function big(head) return byte(head, 1) >= 16 end
+local function ref(head) return sub(head, -16) end
+local function bodysize(head)
+  if big(head) then return (unstruct('<I4', head, #head - 19)) end
+  return #head - 18 - byte(head, 2)
+end
+
+local function newrun(due, fence, token, attempts, flags, err)
+  return pack('<i8i8c16I4B', due, fence, token, attempts, flags) .. err
+end
+local NOBODY = string.rep('\0', 16)
+local function rundue(run) return (unstruct('<i8', run)) end
+local function holder(run) return sub(run, 9, 32) end
+local function attempts(run) return (unstruct('<I4', run, 33)) end
+local function cancelled(run) return byte(run, 37) % 2 == 1 end
+local function lasterror(run) return sub(run, 38) end
+
+-- mget and zmscore return false for what is missing.
+local function mget(hash, keys)
+  if #keys == 0 then return {} end
+  return call('HMGET', hash, unpack(keys))
+end
+local function zmscore(set, keys)
+  if #keys == 0 then return {} end
+  return call('ZMSCORE', set, unpack(keys))
+end
+
+-- horizon returns the present, the earliest due time and the earliest end of a lease; 0: none.
+local function horizon()
+  local due = 0
+  for i = 1, 4 do
+    local first = call('ZRANGE', lanes[i], 0, 0, 'WITHSCORES')[2]
+    if first then
+      first = tonumber(first)
+      if due == 0 or first < due then due = first end
+    end
+  end
+  return now, due, tonumber(call('ZRANGE', leases, 0, 0, 'WITHSCORES')[2] or 0)
+end
+
+local function publish(message)
+  if ARGV[2] ~= '' then call(ARGV[2], ARGV[3], message) end
+end
+
+-- What a script will write, put together so that each is one call.
+local rem_w, add_w = {{}, {}, {}, {}}, {{}, {}, {}, {}}
+local rem_l, add_l, rem_d, add_d = {}, {}, {}, {}
+local del_h, set_h, del_b, set_b, del_r, set_r, del_n, set_n = {}, {}, {}, {}, {}, {}, {}, {}
+
+local function put(list, a, b)
+  local n = #list
+  list[n + 1] = a
+  if b then list[n + 2] = b end
+end
+
+-- Freed are the head's body and all records of the key that are in hashes.
+local function forget(key, head)
+  put(del_h, key)
+  put(del_r, key)
+  if head and big(head) then put(del_b, ref(head)) end
+end
+
+-- wait makes a timer wait, whose head is written or will be.
+local function wait(key, head, due) put(add_w[lane(head)], int(due), key) end
+
+-- succeed puts a successor in the place of a timer that is over, and returns when it is due.
+local function succeed(key, head, successor)
+  forget(key, head)
+  put(del_n, key)
+  local due, h = unstruct('<i8', successor), sub(successor, 9)
+  put(set_h, key, h)
+  wait(key, h, due)
+  return due
+end
+
+local function send(command, key, list)
+  if #list == 0 then return end
+  call(command, key, unpack(list))
+  for i = #list, 1, -1 do list[i] = nil end
+end
+
+-- flush writes; what frees comes first, so what is both removed and set is set.
+local function flush()
+  for i = 1, 4 do send('ZREM', lanes[i], rem_w[i]) end
+  send('ZREM', leases, rem_l)
+  send('ZREM', dead, rem_d)
+  send('HDEL', heads, del_h)
+  send('HDEL', blobs, del_b)
+  send('HDEL', runs, del_r)
+  send('HDEL', succ, del_n)
+  for i = 1, 4 do send('ZADD', lanes[i], add_w[i]) end
+  send('ZADD', leases, add_l)
+  send('ZADD', dead, add_d)
+  send('HSET', heads, set_h)
+  send('HSET', blobs, set_b)
+  send('HSET', runs, set_r)
+  send('HSET', succ, set_n)
+end
+
+-- A client numbers its requests of one kind to a shard (ARGV[4]), and has one of them
+-- under way. replayed returns what the request was answered, if this is its second coming;
+-- the write is there for WAIT to wait for. One that a later request has overtaken is
+-- refused: nobody waits for it.
+local function replayed()
+  local last = call('GET', log)
+  if not last then return end
+  local number, mine = unstruct('<I8', last), tonumber(ARGV[4])
+  if number == mine then
+    call('PEXPIRE', log, KEEP)
+    return sub(last, 9)
+  end
+  if number > mine then return nil, redis.error_reply('OVERTAKEN by a later request') end
+end
+
+local function remember(payload)
+  call('SET', log, pack('<I8', tonumber(ARGV[4])) .. payload, 'PX', KEEP)
+end

@@ -1,0 +1,58 @@
+-- end.lua ends runs.
+--
+-- ARGV   4 number of the request, then for each: key, holder (8 bytes fence, 16 bytes
+--        token), kind (1 byte, store.EndKind) and delay ms, error
+-- Reply  for each 1 byte (store.EndResult); present, next due, next lease end
+-- Cost   O(log N) for each; at most 32 calls
+--
+-- The first write is DEL, which Redis lets through at maxmemory, and then all that follow.
+
+local reply, overtaken = replayed()
+if overtaken then return overtaken end
+if reply then return {reply, horizon()} end
+
+local keys = {}
+for i = 5, #ARGV, 4 do keys[#keys + 1] = ARGV[i] end
+local run_of, end_of = mget(runs, keys), zmscore(leases, keys)
+local head_of, succ_of = mget(heads, keys), mget(succ, keys)
+
+local over, answer, earliest = {}, {}, nil
+for i = 1, #keys do
+  local key, run, at = keys[i], run_of[i], 1 + 4 * i
+  if over[key] or not run or not end_of[i] or holder(run) ~= ARGV[at + 1] then
+    answer[i] = char(2) -- EndLost
+  else
+    answer[i] = char(1) -- Ended
+    over[key] = true
+    put(rem_l, key)
+    local head, kind = head_of[i], byte(ARGV[at + 2])
+    local due
+    if succ_of[i] then
+      due = succeed(key, head, succ_of[i])
+    elseif kind == 1 or cancelled(run) or not head then -- Done
+      forget(key, head)
+    elseif kind == 5 then -- Bury
+      put(add_d, int(now), key)
+      put(set_r, key, newrun(rundue(run), 0, NOBODY, attempts(run), 0, ARGV[at + 3]))
+    else
+      local tried, err = attempts(run), lasterror(run)
+      if kind == 2 then err = ARGV[at + 3] else tried = tried - 1 end -- Retry; else it does not count
+      if kind == 4 then due = rundue(run) else due = after(tonumber(sub(ARGV[at + 2], 2))) end -- GiveBack
+      wait(key, head, due)
+      if tried == 0 and err == '' then
+        put(del_r, key)
+      else
+        put(set_r, key, newrun(due, 0, NOBODY, tried, 0, err))
+      end
+    end
+    if due and (not earliest or due < earliest) then earliest = due end
+  end
+end
+
+local next_due = earliest and select(2, horizon())
+reply = concat(answer)
+call('DEL', log)
+flush()
+remember(reply)
+if earliest and (next_due == 0 or earliest < next_due) then publish('E' .. int(earliest)) end
+return {reply, horizon()}

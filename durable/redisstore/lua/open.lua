@@ -1,0 +1,12 @@
+-- open.lua begins a shard's record, or reads it.
+--
+-- ARGV   4 number of shards
+-- Reply  the number of shards that it holds
+-- Cost   O(1); 3 calls
+
+local have = call('HGET', meta, 's')
+if not have then
+  call('HSET', meta, 's', ARGV[4])
+  have = ARGV[4]
+end
+return have

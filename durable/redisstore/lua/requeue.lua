@@ -1,0 +1,40 @@
+-- requeue.lua makes dead letters wait again, due at once.
+--
+-- ARGV   4 number of the request, then keys
+-- Reply  for each 1 byte (store.RequeueResult); present, next due, next lease end
+-- Cost   O(log N) for each; at most 22 calls
+--
+-- The first write is DEL, which Redis lets through at maxmemory, and then all that follow.
+
+local reply, overtaken = replayed()
+if overtaken then return overtaken end
+if reply then return {reply, horizon()} end
+
+local keys = {}
+for i = 5, #ARGV do keys[#keys + 1] = ARGV[i] end
+local head_of, end_of, died = mget(heads, keys), zmscore(leases, keys), zmscore(dead, keys)
+local run_of = mget(runs, keys)
+local over, answer, some = {}, {}, false
+for i = 1, #keys do
+  local key, head = keys[i], head_of[i]
+  if head and died[i] and not over[key] then
+    answer[i] = char(1) -- Requeued
+    over[key], some = true, true
+    put(rem_d, key)
+    local err = run_of[i] and lasterror(run_of[i]) or ''
+    if err == '' then put(del_r, key) else put(set_r, key, newrun(now, 0, NOBODY, 0, 0, err)) end
+    wait(key, head, now)
+  elseif head or end_of[i] then
+    answer[i] = char(2) -- RequeueLives
+  else
+    answer[i] = char(3) -- RequeueAbsent
+  end
+end
+
+local next_due = select(2, horizon())
+reply = concat(answer)
+call('DEL', log)
+flush()
+remember(reply)
+if some and (next_due == 0 or now < next_due) then publish('E' .. int(now)) end
+return {reply, horizon()}

@@ -1,0 +1,70 @@
+package redisstore
+
+import (
+	"crypto/sha1"
+	_ "embed"
+	"encoding/hex"
+)
+
+var (
+	//go:embed lua/common.lua
+	commonLua string
+	//go:embed lua/schedule.lua
+	scheduleLua string
+	//go:embed lua/cancel.lua
+	cancelLua string
+	//go:embed lua/reschedule.lua
+	rescheduleLua string
+	//go:embed lua/get.lua
+	getLua string
+	//go:embed lua/scan.lua
+	scanLua string
+	//go:embed lua/requeue.lua
+	requeueLua string
+	//go:embed lua/purge.lua
+	purgeLua string
+	//go:embed lua/claim.lua
+	claimLua string
+	//go:embed lua/extend.lua
+	extendLua string
+	//go:embed lua/end.lua
+	endLua string
+	//go:embed lua/look.lua
+	lookLua string
+	//go:embed lua/stats.lua
+	statsLua string
+	//go:embed lua/open.lua
+	openLua string
+	//go:embed lua/announce.lua
+	announceLua string
+	//go:embed lua/sign.lua
+	signLua string
+)
+
+// script is a script and the name that the server knows it by.
+type script struct{ src, sha string }
+
+func newScript(src string) *script {
+	sum := sha1.Sum([]byte(src))
+	return &script{src, hex.EncodeToString(sum[:])}
+}
+
+func ofShard(src string) *script { return newScript(commonLua + src) }
+
+var (
+	scheduleScript   = ofShard(scheduleLua)
+	cancelScript     = ofShard(cancelLua)
+	rescheduleScript = ofShard(rescheduleLua)
+	getScript        = ofShard(getLua)
+	scanScript       = ofShard(scanLua)
+	requeueScript    = ofShard(requeueLua)
+	purgeScript      = ofShard(purgeLua)
+	claimScript      = ofShard(claimLua)
+	extendScript     = ofShard(extendLua)
+	endScript        = ofShard(endLua)
+	lookScript       = ofShard(lookLua)
+	statsScript      = ofShard(statsLua)
+	openScript       = ofShard(openLua)
+	announceScript   = ofShard(announceLua)
+	signScript       = newScript(signLua)
+)

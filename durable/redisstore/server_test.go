@@ -1,0 +1,247 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-782fa212/limbo/durable/internal/need"
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+// server is a redis-server, or valkey-server, that a test has started on a loopback
+// port of its own.
+type server struct {
+	addr string
+	dir  string
+	args []string
+	cmd  *exec.Cmd
+}
+
+// serverPath returns the path of the server, or skips the test.
+func serverPath(t testing.TB) string {
+	t.Helper()
+	if path := os.Getenv("LIMBO_REDIS_SERVER"); path != "" {
+		return path
+	}
+	return need.Program(t, "redis-server", "redis-server", "valkey-server")
+}
+
+// freePort returns a port that is free, as is the one of a Cluster's bus.
+func freePort(t testing.TB) int {
+	t.Helper()
+	for range 1000 {
+		port := 20_000 + rand.IntN(10_000)
+		if free(port) && free(port+10_000) {
+			return port
+		}
+	}
+	t.Fatal("no port is free")
+	return 0
+}
+
+func free(port int) bool {
+	l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port))
+	if err != nil {
+		return false
+	}
+	return l.Close() == nil
+}
+
+// startServer starts a server with an append-only file, which ends with the test.
+func startServer(t testing.TB, args ...string) *server {
+	t.Helper()
+	port := freePort(t)
+	srv := &server{addr: fmt.Sprint("127.0.0.1:", port), dir: t.TempDir(), args: args}
+	srv.start(t)
+	t.Cleanup(func() {
+		srv.cont()
+		srv.kill()
+	})
+	return srv
+}
+
+func (srv *server) start(t testing.TB) {
+	t.Helper()
+	_, port, _ := net.SplitHostPort(srv.addr)
+	args := append([]string{
+		"--port", port, "--bind", "127.0.0.1", "--dir", srv.dir, "--save", "", "--appendonly", "yes",
+		"--repl-diskless-sync-delay", "0", "--logfile", filepath.Join(srv.dir, "log"),
+	}, srv.args...)
+	srv.cmd = exec.Command(serverPath(t), args...)
+	require.NoError(t, srv.cmd.Start())
+	c := srv.client(t)
+	require.Eventually(t, func() bool { return c.Ping(context.Background()).Err() == nil }, 20*time.Second, 10*time.Millisecond)
+}
+
+// client returns a client of the server that is fit for Open.
+func (srv *server) client(t testing.TB) *redis.Client { return clientOf(t, srv.addr) }
+
+func clientOf(t testing.TB, addr string) *redis.Client {
+	c := redis.NewClient(&redis.Options{
+		Addr: addr, MaxRetries: -1, ContextTimeoutEnabled: true, DialerRetries: 1, PoolSize: 16,
+	})
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// kill ends the server at once, as a crash would.
+func (srv *server) kill() {
+	_ = srv.cmd.Process.Signal(syscall.SIGKILL)
+	_ = srv.cmd.Wait()
+}
+
+// stop suspends the server; cont lets it go on.
+func (srv *server) stop() { _ = srv.cmd.Process.Signal(syscall.SIGSTOP) }
+func (srv *server) cont() { _ = srv.cmd.Process.Signal(syscall.SIGCONT) }
+
+func (srv *server) config(t testing.TB, name, value string) {
+	t.Helper()
+	require.NoError(t, srv.client(t).ConfigSet(context.Background(), name, value).Err())
+}
+
+// clock is the engine's clock in tests: it stands at a millisecond, or goes on from
+// TIME, moved by some milliseconds.
+type clock struct {
+	frozen bool
+	ms     atomic.Int64
+}
+
+// frozenClock stands at the present.
+func frozenClock() *clock {
+	c := &clock{frozen: true}
+	c.ms.Store(time.Now().UnixMilli())
+	return c
+}
+
+func (c *clock) text() string {
+	if c.frozen {
+		return "=" + strconv.FormatInt(c.ms.Load(), 10)
+	}
+	return strconv.FormatInt(c.ms.Load(), 10)
+}
+
+func (c *clock) advance(d time.Duration) { c.ms.Add(d.Milliseconds()) }
+
+var namespaces atomic.Int64
+
+// rig is a store on a server, with a clock.
+type rig struct {
+	*require.Assertions
+	t     testing.TB
+	ctx   context.Context
+	srv   *server
+	raw   *redis.Client // past the store
+	clock *clock
+	s     *Store
+	o     Options
+}
+
+// newRig opens a store of one shard in a namespace of its own.
+func newRig(t testing.TB, srv *server, o Options) *rig {
+	t.Helper()
+	r := &rig{Assertions: require.New(t), t: t, ctx: t.Context(), srv: srv, raw: srv.client(t), clock: frozenClock()}
+	o.Namespace = fmt.Sprint("test", namespaces.Add(1))
+	if o.Shards == 0 {
+		o.Shards = 1
+	}
+	r.o = o
+	r.s = r.open(r.raw)
+	return r
+}
+
+// open opens the store again, with another client.
+func (r *rig) open(c redis.UniversalClient) *Store {
+	r.t.Helper()
+	s, err := open(r.ctx, c, r.o, r.clock.text)
+	r.NoError(err)
+	r.t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func (r *rig) entry(key string) store.Entry {
+	return store.Entry{Key: key, ID: store.NewID(), Topic: "topic", Body: []byte("body of " + key), At: 1}
+}
+
+func (r *rig) put(entries ...store.Entry) []store.Receipt {
+	r.t.Helper()
+	receipts, _, err := r.s.Schedule(r.ctx, 0, entries)
+	r.NoError(err)
+	return receipts
+}
+
+func newClaim(max int) store.Claim {
+	return store.Claim{
+		Worker: "worker", Token: store.NewToken(), Max: max, MaxBytes: store.MaxClaim,
+		Lease: 10 * time.Second, MaxAttempts: 3,
+	}
+}
+
+func (r *rig) claim(max int) store.Claimed {
+	r.t.Helper()
+	claimed, _, err := r.s.Claim(r.ctx, 0, newClaim(max))
+	r.NoError(err)
+	return claimed
+}
+
+func (r *rig) end(kind store.EndKind, leases ...store.Lease) []store.EndResult {
+	r.t.Helper()
+	ends := make([]store.End, len(leases))
+	for i, l := range leases {
+		ends[i] = store.End{Holder: l.Holder, Kind: kind, Error: "failed"}
+	}
+	results, _, err := r.s.End(r.ctx, 0, ends)
+	r.NoError(err)
+	return results
+}
+
+func (r *rig) stats() store.Stats {
+	r.t.Helper()
+	st, err := r.s.Stats(r.ctx, 0)
+	r.NoError(err)
+	return st
+}
+
+// counts are waiting, leased and dead.
+func (r *rig) counts(waiting, leased, dead int) {
+	r.t.Helper()
+	st := r.stats()
+	r.Equal([]int{waiting, leased, dead}, []int{st.Waiting, st.Leased, st.Dead})
+}
+
+// left names the keys of the namespace that stay: all that do not expire, but for the
+// shards' records.
+func left(t testing.TB, c *redis.Client, namespace string) (names []string) {
+	t.Helper()
+	ctx := context.Background()
+	for iter := c.Scan(ctx, 0, "{"+namespace+":*", 1000).Iterator(); iter.Next(ctx); {
+		key := iter.Val()
+		ttl, err := c.PTTL(ctx, key).Result()
+		require.NoError(t, err)
+		if ttl > 0 || ttl == -2 {
+			continue
+		}
+		if key[len(key)-2:] == ":m" {
+			used, err := c.MemoryUsage(ctx, key).Result()
+			require.NoError(t, err)
+			require.LessOrEqual(t, used, int64(200), "D10: %s", key)
+			continue
+		}
+		names = append(names, key)
+	}
+	return names
+}
+
+func long() bool { return os.Getenv("LIMBO_LONG") != "" }

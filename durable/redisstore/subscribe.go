@@ -1,0 +1,259 @@
+package redisstore
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+const (
+	regroup = 500 * time.Millisecond // how often slots are looked up
+	resume  = 100 * time.Millisecond // before a lost subscription is renewed
+	silence = time.Second            // before a connection is asked whether it lives
+)
+
+// Announce sends a Busy event to all that subscribe; see [store.Store]. In a Cluster
+// older than 7.0 it does nothing.
+func (s *Store) Announce(ctx context.Context, e store.Event) error {
+	if s.publish == "" {
+		return ctx.Err()
+	}
+	_, err := s.call(ctx, s.read(e.Shard, announceScript, "B"+e.From))
+	return explained(err)
+}
+
+// Subscribe calls f with each event; see [store.Store]. In a Cluster from 7.0 there is
+// one subscription for each node, which follows the slots.
+func (s *Store) Subscribe(ctx context.Context, f func(store.Event)) error {
+	if s.ctx.Err() != nil {
+		return store.ErrClosed
+	}
+	inner, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
+	if s.publish == "" {
+		f(store.Event{Kind: store.Gap})
+		<-inner.Done()
+	} else {
+		sub := &subscription{s: s, f: f, ears: make(map[*redis.Client]*ear), numbers: make(map[string]int)}
+		for n, sh := range s.shards {
+			sub.numbers[sh.channel] = n
+		}
+		sub.follow(inner)
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return store.ErrClosed
+}
+
+// subscription is one call of Subscribe.
+type subscription struct {
+	s       *Store
+	numbers map[string]int // shards by channel
+	wg      sync.WaitGroup
+
+	mu    sync.Mutex // held while f is called
+	f     func(store.Event)
+	ears  map[*redis.Client]*ear
+	stood bool // all have stood at once: f was told
+}
+
+// ear listens to one node.
+type ear struct {
+	channels []string
+	cancel   context.CancelFunc
+	stands   bool // guarded by subscription.mu
+}
+
+// follow keeps an ear at each node that has one of the shards, until ctx ends.
+func (sub *subscription) follow(ctx context.Context) {
+	tick := time.NewTicker(regroup)
+	defer tick.Stop()
+	for {
+		if groups, err := sub.s.groups(ctx); err == nil {
+			sub.listenTo(ctx, groups)
+		}
+		select {
+		case <-ctx.Done():
+			sub.wg.Wait() // f is not called after Subscribe has returned
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// groups returns the channels by node.
+func (s *Store) groups(ctx context.Context) (map[*redis.Client][]string, error) {
+	groups := make(map[*redis.Client][]string)
+	for _, sh := range s.shards {
+		node, err := s.node(ctx, sh.tag, target{})
+		if err != nil {
+			return nil, err
+		}
+		groups[node] = append(groups[node], sh.channel)
+	}
+	return groups, nil
+}
+
+func (sub *subscription) listenTo(ctx context.Context, groups map[*redis.Client][]string) {
+	sub.mu.Lock()
+	defer sub.mu.Unlock()
+	for node, e := range sub.ears {
+		if !slices.Equal(e.channels, groups[node]) {
+			e.cancel()
+			delete(sub.ears, node)
+		}
+	}
+	for node, channels := range groups {
+		if sub.ears[node] != nil {
+			continue
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		e := &ear{channels: channels, cancel: cancel}
+		sub.ears[node] = e
+		sub.wg.Go(func() {
+			defer cancel()
+			sub.keepListening(ctx, node, e)
+		})
+	}
+}
+
+// keepListening renews the subscription to a node until ctx ends.
+func (sub *subscription) keepListening(ctx context.Context, node *redis.Client, e *ear) {
+	for {
+		err := sub.listen(ctx, node, e)
+		sub.mu.Lock()
+		e.stands = false
+		sub.mu.Unlock()
+		if sub.s.cluster != nil && fateOf(err).reload {
+			sub.s.cluster.ReloadState(ctx)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(resume):
+		}
+	}
+}
+
+var errLost = errors.New("redisstore: the subscription was lost")
+
+// listen subscribes, and calls f until the subscription is lost. go-redis would renew
+// it by itself, without saying that it did, and with one command for all channels,
+// which a Cluster refuses.
+func (sub *subscription) listen(ctx context.Context, node *redis.Client, e *ear) error {
+	ps := node.Subscribe(ctx)
+	defer context.AfterFunc(ctx, func() { _ = ps.Close() })()
+	defer func() { _ = ps.Close() }()
+	if sub.s.cluster == nil {
+		if err := ps.Subscribe(ctx, e.channels...); err != nil {
+			return err
+		}
+	} else {
+		for _, channel := range e.channels {
+			if err := ps.SSubscribe(ctx, channel); err != nil {
+				return err
+			}
+		}
+	}
+	confirmed, asked := 0, false
+	for {
+		message, err := ps.ReceiveTimeout(ctx, silence)
+		var timeout net.Error
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.As(err, &timeout) && timeout.Timeout():
+			if asked {
+				return errLost
+			}
+			asked = true
+			if err := ps.Ping(ctx); err != nil {
+				return err
+			}
+			continue
+		case err != nil:
+			return err
+		}
+		asked = false
+		switch m := message.(type) {
+		case *redis.Subscription:
+			if m.Kind != "subscribe" && m.Kind != "ssubscribe" || confirmed == len(e.channels) {
+				return errLost // the slot has moved, or go-redis has renewed it
+			}
+			confirmed++
+			if confirmed == len(e.channels) {
+				sub.standing(e)
+			}
+		case *redis.Message:
+			sub.deliver(m)
+		}
+	}
+}
+
+// standing tells f that events may have been missed: the first time when all nodes are
+// subscribed to, then whenever one is again.
+func (sub *subscription) standing(e *ear) {
+	sub.mu.Lock()
+	defer sub.mu.Unlock()
+	e.stands = true
+	if !sub.stood {
+		for _, other := range sub.ears {
+			if !other.stands {
+				return
+			}
+		}
+	}
+	sub.stood = true
+	sub.f(store.Event{Kind: store.Gap})
+}
+
+// deliver calls f with the events of a message.
+func (sub *subscription) deliver(m *redis.Message) {
+	n, known := sub.numbers[m.Channel]
+	if !known || m.Payload == "" {
+		return
+	}
+	sub.mu.Lock()
+	defer sub.mu.Unlock()
+	body := m.Payload[1:]
+	switch m.Payload[0] {
+	case 'E':
+		if due, err := strconv.ParseInt(body, 10, 64); err == nil {
+			sub.f(store.Event{Kind: store.Earlier, Shard: n, Due: store.Millis(due)})
+		}
+	case 'B':
+		sub.f(store.Event{Kind: store.Busy, Shard: n, From: body})
+	case 'C':
+		for _, h := range decodeHolders(body) {
+			sub.f(store.Event{Kind: store.CancelRun, Shard: n, Holder: h})
+		}
+	}
+}
+
+// decodeHolders reads what cancel.lua announces: for each run the fence, the token, the
+// length of the key in two bytes, and the key.
+func decodeHolders(s string) (holders []store.Holder) {
+	const fixed = 8 + 16 + 2
+	for b := []byte(s); len(b) >= fixed; {
+		h := store.Holder{Fence: binary.LittleEndian.Uint64(b)}
+		copy(h.Token[:], b[8:])
+		n := fixed + int(binary.LittleEndian.Uint16(b[24:]))
+		if len(b) < n {
+			break
+		}
+		h.Key = string(b[fixed:n])
+		holders, b = append(holders, h), b[n:]
+	}
+	return holders
+}
