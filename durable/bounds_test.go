@@ -1,0 +1,187 @@
+package durable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+// Case 7: handlers that hang take their slots and no more.
+func TestHangingHandlersDelayNobody(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 2, store.Limits{}, 0)
+		free := make(chan struct{})
+		j := &journal{then: func(_ context.Context, f Fired) error {
+			if strings.HasPrefix(f.Key, "hangs") {
+				<-free
+			}
+			return nil
+		}}
+		w := r.worker(j.handle, WorkerOptions{Concurrency: 8})
+		for i := range 7 {
+			r.schedule(fmt.Sprint("hangs", i), 0)
+		}
+		pass(time.Minute) // longer than the lease
+		at := time.Now()
+		for i := range 20 {
+			r.schedule(fmt.Sprint("fine", i), 0)
+		}
+		pass(time.Second)
+		require.Len(t, j.all(), 27)
+		for _, at2 := range j.times()[7:] {
+			require.Less(t, at2.Sub(at), 200*time.Millisecond)
+		}
+		close(free)
+		pass(time.Second)
+		require.Zero(t, r.stats().Leased)
+		require.NoError(t, w.stop())
+		require.Equal(t, uint64(27), w.Stats().Done)
+		require.Zero(t, w.Stats().Lost)
+	})
+}
+
+// D11: when slots are short, no lane has them all while another waits: neither
+// between topics, nor between them and the leases of a dead worker.
+func TestSlotsAreFairBetweenTopics(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		dead := r.worker(func(ctx context.Context, _ Fired) error { <-ctx.Done(); return nil },
+			WorkerOptions{Grace: -1, Lease: time.Second})
+		r.add(Timer{Key: "orphan", Topic: topicOf(0)})
+		pass(10 * time.Millisecond)
+		crash(dead)
+		pass(5 * time.Second)
+		for i := range 100 {
+			r.add(Timer{Key: fmt.Sprint("many", i), Topic: topicOf(0)})
+		}
+		for i := range 3 {
+			r.add(Timer{Key: fmt.Sprint("few", i), Topic: topicOf(3)})
+		}
+		j := &journal{then: func(context.Context, Fired) error { time.Sleep(time.Second); return nil }}
+		r.worker(j.handle, WorkerOptions{Concurrency: 1})
+		pass(200 * time.Second)
+		require.Len(t, j.all(), 104)
+		first := j.keys()[:10]
+		require.Contains(t, first, "orphan")
+		for i := range 3 {
+			require.Contains(t, first, fmt.Sprint("few", i))
+		}
+	})
+}
+
+// crash makes a worker vanish as one that was killed does: nothing of it reaches the
+// engine any more, not even that it leaves.
+func crash(m *member) {
+	m.faults.fail(errors.New("the process is dead"))
+	m.faults.mute.Store(true)
+	_ = m.stop()
+}
+
+// D12: a worker holds no more than its concurrency says, running or with ends that
+// cannot be written.
+func TestMemoryIsBounded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 4, store.Limits{}, 0)
+		var mu sync.Mutex
+		running, most := 0, 0
+		add := func(n int) {
+			mu.Lock()
+			defer mu.Unlock()
+			running += n
+			most = max(most, running)
+		}
+		w := r.worker(func(context.Context, Fired) error {
+			add(1)
+			time.Sleep(time.Second)
+			add(-1)
+			return nil
+		}, WorkerOptions{Concurrency: 10})
+		w.faults.fail(errBoom, "end")
+		for i := range 200 {
+			r.schedule(fmt.Sprint("k", i), 0)
+		}
+		pass(10 * time.Second)
+		require.Equal(t, 10, most)
+		require.Equal(t, 20, w.Stats().Running+w.Stats().Ending)
+		require.Equal(t, 20, r.stats().Leased)
+		pass(10 * time.Minute) // the leases are extended
+		require.Equal(t, 20, r.stats().Leased)
+		w.faults.fail(nil)
+		pass(time.Minute)
+		require.Equal(t, 10, most)
+		require.Zero(t, r.stats().Leased+r.stats().Waiting)
+		require.NoError(t, w.stop())
+		require.Equal(t, uint64(200), w.Stats().Done)
+		require.Zero(t, w.Stats().Unwritten)
+		for _, c := range w.faults.claims {
+			require.LessOrEqual(t, c.Max, 10)
+			require.Equal(t, store.MaxClaim, c.MaxBytes)
+		}
+	})
+}
+
+// Ends wait for others at most 5 ms, and not at all when nothing else runs.
+func TestEndsAreBatched(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		took := map[string]time.Duration{"slow": time.Second, "a": 2 * time.Millisecond, "b": 4 * time.Millisecond, "c": 6 * time.Millisecond, "d": 20 * time.Millisecond}
+		var timers []Timer
+		for key := range took {
+			timers = append(timers, Timer{Key: key})
+		}
+		_, err := r.timers.ScheduleMany(context.Background(), timers)
+		require.NoError(t, err)
+		w := r.prepare(func(_ context.Context, f Fired) error { time.Sleep(took[f.Key]); return nil }, WorkerOptions{})
+		var at []time.Duration
+		began := time.Now()
+		w.faults.set(func(_ context.Context, call string, _ int) error {
+			if call == "end" {
+				at = append(at, time.Since(began))
+			}
+			return nil
+		}, nil)
+		w.run()
+		pass(10 * time.Second)
+		ms := time.Millisecond
+		require.Equal(t, []time.Duration{7 * ms, 25 * ms, 1000 * ms}, at)
+		var batches [][]string
+		for _, ends := range w.faults.ends {
+			var keys []string
+			for _, e := range ends {
+				keys = append(keys, e.Key)
+			}
+			slices.Sort(keys)
+			batches = append(batches, keys)
+		}
+		require.Equal(t, [][]string{{"a", "b", "c"}, {"d"}, {"slow"}}, batches)
+	})
+}
+
+// The handler's ctx has the values of Run's, and does not end with it.
+func TestHandlersContext(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		var value any
+		var kept context.Context
+		w := r.worker(func(ctx context.Context, _ Fired) error {
+			value, kept = ctx.Value(ctxKey{}), ctx
+			time.Sleep(time.Second)
+			return ctx.Err()
+		}, WorkerOptions{})
+		r.schedule("k", 0)
+		pass(time.Millisecond)
+		require.NoError(t, w.stop())
+		require.Equal(t, "of Run", value)
+		require.Error(t, kept.Err()) // nothing is left of it
+		r.gone("k")
+	})
+}

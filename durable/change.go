@@ -1,0 +1,148 @@
+package durable
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+// Cancel ends a timer. What it returns is the truth, whatever else happens at the
+// same time:
+//
+//   - Cancelled: it waited, for its first attempt or another, and is gone. No
+//     handler will run.
+//   - Running: it is leased, so a handler runs, or did on a machine that died. It is
+//     not retried, and its successor is gone. The handler's ctx ends, at once as a
+//     rule, and at the latest when its lease is extended next.
+//   - NotFound: there is no such timer, or it is a dead letter.
+//
+// With [ErrUnsure] and NotFound the request was sent twice, because the connection
+// was cut: the first may have cancelled what the second did not find. With
+// ErrUnsure and 0 the engine has not answered.
+func (t *Timers) Cancel(ctx context.Context, key string) (CancelResult, error) {
+	ctx, cancel, err := t.begin(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer cancel()
+	if err := store.CheckKey(key); err != nil {
+		return 0, err
+	}
+	return first(t.store.Cancel(ctx, t.shardOf(key), []string{key}))
+}
+
+// Reschedule gives a waiting timer another due time, sooner or later; its attempts
+// are kept. Of one that is leased it changes nothing, and returns MoveRunning. At
+// is as in [Timer]; the zero time is an error.
+func (t *Timers) Reschedule(ctx context.Context, key string, at time.Time) (MoveResult, error) {
+	ms, err := millisOf(key, at)
+	if err != nil {
+		return 0, err
+	}
+	return t.move(ctx, store.Move{Key: key, At: ms})
+}
+
+// RescheduleAfter is Reschedule to a time counted from when the engine gets it.
+// Zero or less is at once.
+func (t *Timers) RescheduleAfter(ctx context.Context, key string, after time.Duration) (MoveResult, error) {
+	return t.move(ctx, store.Move{Key: key, After: after})
+}
+
+func (t *Timers) move(ctx context.Context, m store.Move) (MoveResult, error) {
+	ctx, cancel, err := t.begin(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer cancel()
+	if err := m.Check(); err != nil {
+		return 0, err
+	}
+	results, _, err := t.store.Reschedule(ctx, t.shardOf(m.Key), []store.Move{m})
+	return first(results, err)
+}
+
+// first returns the result of a call with one item. There can be one beside an
+// error.
+func first[R any](results []R, err error) (r R, _ error) {
+	if len(results) > 0 {
+		r = results[0]
+	}
+	return r, err
+}
+
+// Requeue makes dead letters wait again, due at once, attempts from 0. A key that
+// lives again, waiting or leased, is left alone: RequeueLives. The results are in
+// the order of the keys; 0 for a key whose shard failed, with what failed as the
+// error.
+func (t *Timers) Requeue(ctx context.Context, keys ...string) ([]RequeueResult, error) {
+	all := make([]RequeueResult, len(keys))
+	err := t.eachShard(ctx, keys, func(ctx context.Context, shard int, keys []string, places []int) error {
+		results, _, err := t.store.Requeue(ctx, shard, keys)
+		for i, r := range results {
+			all[places[i]] = r
+		}
+		return err
+	})
+	return all, err
+}
+
+// Purge removes dead letters, and returns how many there were under these keys;
+// beside an error, how many are known to be removed.
+func (t *Timers) Purge(ctx context.Context, keys ...string) (int, error) {
+	var mu sync.Mutex
+	sum := 0
+	err := t.eachShard(ctx, keys, func(ctx context.Context, shard int, keys []string, _ []int) error {
+		n, err := t.store.Purge(ctx, shard, keys)
+		mu.Lock()
+		sum += n
+		mu.Unlock()
+		return err
+	})
+	return sum, err
+}
+
+// eachShard calls do with the keys of each shard and their places, at most MaxItems
+// at once: the shards side by side, those of one shard one after the other. It
+// returns what went wrong.
+func (t *Timers) eachShard(ctx context.Context, keys []string, do func(ctx context.Context, shard int, keys []string, places []int) error) error {
+	ctx, cancel, err := t.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	byShard := make(map[int][]int)
+	for i, key := range keys {
+		if err := store.CheckKey(key); err != nil {
+			return err
+		}
+		shard := t.shardOf(key)
+		byShard[shard] = append(byShard[shard], i)
+	}
+	var (
+		group  sync.WaitGroup
+		mu     sync.Mutex
+		failed = failures{of: len(keys)} // guarded by mu
+	)
+	for shard, places := range byShard {
+		group.Go(func() {
+			for len(places) > 0 {
+				n := min(len(places), store.MaxItems)
+				part := make([]string, n)
+				for i, place := range places[:n] {
+					part[i] = keys[place]
+				}
+				if err := do(ctx, shard, part, places[:n]); err != nil {
+					mu.Lock()
+					failed.add(len(places), err) // the rest of the shard is not tried
+					mu.Unlock()
+					return
+				}
+				places = places[n:]
+			}
+		})
+	}
+	group.Wait()
+	return failed.err()
+}

@@ -1,0 +1,68 @@
+package durable
+
+import (
+	"fmt"
+	"time"
+)
+
+// lastWait is how long a worker that stops waits once it has ended its handlers'
+// contexts.
+const lastWait = time.Second
+
+// drain ends a worker's work: see [Worker.Run]. It returns an error if handlers
+// still run.
+//
+// The worker leaves the others first, not last: its shards would have nobody who
+// claims while it waits for its handlers.
+func (w *Worker) drain() error {
+	w.mu.Lock()
+	w.closing = true
+	w.dispatchLocked()
+	w.checkIdleLocked()
+	w.mu.Unlock()
+	if !w.waitIdle(w.options.Grace) {
+		w.mu.Lock()
+		for _, r := range w.leases.All() {
+			r.endContext(ErrStopped)
+		}
+		w.mu.Unlock()
+		w.waitIdle(lastWait)
+	}
+	<-w.left
+	w.mu.Lock()
+	w.stopped = true
+	running, ending := w.running, w.held-w.running
+	w.mu.Unlock()
+	if ending > 0 {
+		w.log.Warn("durable: the worker stops before all ends are written; those timers run again", "ends", ending)
+	}
+	if running > 0 {
+		return fmt.Errorf("durable: %d handlers have not returned; their timers run again when their leases are over", running)
+	}
+	return nil
+}
+
+// waitIdle waits until nothing is left to do, and reports whether that is so.
+func (w *Worker) waitIdle(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-w.idle:
+		return true
+	case <-t.C:
+		return false
+	}
+}
+
+// checkIdleLocked closes idle when the worker stops and nothing is left: no claim
+// under way, no handler, no end to be written. Nothing can come then.
+func (w *Worker) checkIdleLocked() {
+	if !w.closing || w.held > 0 || w.reserved > 0 {
+		return
+	}
+	select {
+	case <-w.idle:
+	default:
+		close(w.idle)
+	}
+}

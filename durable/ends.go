@@ -1,0 +1,166 @@
+package durable
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+// gatherFor is how long an end waits for others of its shard, at most: as long as
+// other handlers run there, whose ends can go with it.
+const gatherFor = 5 * time.Millisecond
+
+// endLocked has a run's end written.
+func (w *Worker) endLocked(r *run) {
+	s := r.shard
+	r.ending = true
+	if r.end.Kind != store.Bury || w.options.OnDead == nil {
+		r.lease.Body = nil
+	}
+	if len(s.ends) == 0 {
+		s.endsFrom = w.now()
+	}
+	s.ends = append(s.ends, r)
+	if !s.writing {
+		s.writing = true
+		w.group.Go(func() { w.writeEnds(s) })
+	} else if s.enoughEnds() || w.closing {
+		select {
+		case s.gathered <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// enoughEnds reports whether to write the ends that there are: no more are to be
+// expected soon, or no more fit.
+func (s *shard) enoughEnds() bool { return s.running == 0 || len(s.ends) >= store.MaxItems }
+
+// writeEnds writes a shard's ends until there are none left: one request at a time,
+// so that those that come meanwhile go together. What could not be sent is sent
+// again while the lease holds, which is extended as before.
+func (w *Worker) writeEnds(s *shard) {
+	for failures := 0; ; {
+		runs := w.takeEnds(s)
+		if len(runs) == 0 {
+			return
+		}
+		ends := make([]store.End, len(runs))
+		for i, r := range runs {
+			ends[i] = r.end
+		}
+		sent := w.now()
+		ctx, cancel := w.call()
+		results, h, err := w.store.End(ctx, s.number, ends)
+		cancel()
+		arrived := w.now()
+		if w.answered("end", s.number, err) {
+			failures = 0
+			w.mu.Lock()
+			for i, r := range runs {
+				w.endedLocked(r, results[i])
+			}
+			s.horizon.reply(h, sent, arrived)
+			w.planLocked(s)
+			w.dispatchLocked()
+			w.checkIdleLocked()
+			w.mu.Unlock()
+			continue
+		}
+		failures++
+		w.unwritten(s, runs, errors.Is(err, ErrUnsure))
+		if !w.sleep(min(pause(failures), w.options.Lease/16)) {
+			return
+		}
+	}
+}
+
+// takeEnds waits until the ends of a shard need not wait for more, and takes those of
+// the next request. If there are none the caller must leave.
+func (w *Worker) takeEnds(s *shard) []*run {
+	w.mu.Lock()
+	for len(s.ends) > 0 && !s.enoughEnds() && !w.closing {
+		wait := s.endsFrom + gatherFor - w.now()
+		if wait <= 0 {
+			break
+		}
+		w.mu.Unlock()
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-s.gathered:
+		}
+		timer.Stop()
+		w.mu.Lock()
+	}
+	defer w.mu.Unlock()
+	n := min(len(s.ends), store.MaxItems)
+	runs := slices.Clone(s.ends[:n])
+	s.ends = slices.Delete(s.ends, 0, n)
+	s.endsFrom = w.now()
+	s.writing = n > 0
+	return runs
+}
+
+// endedLocked takes the result of an end.
+func (w *Worker) endedLocked(r *run, result store.EndResult) {
+	// After a reply that was lost, the second answer does not tell whether the first
+	// end was written.
+	if result == store.EndLost && !r.unsure {
+		if !r.expired && !r.cancelled {
+			w.stats.Lost++
+		}
+		w.overLocked(r)
+		return
+	}
+	w.overLocked(r)
+	if r.cancelled {
+		return // counted as that
+	}
+	switch r.end.Kind {
+	case store.Done:
+		w.stats.Done++
+	case store.Retry:
+		w.stats.Retried++
+	case store.Snooze:
+		w.stats.Snoozed++
+	case store.GiveBack:
+		w.stats.GivenBack++
+	case store.Bury:
+		w.stats.Buried++
+		if w.options.OnDead != nil {
+			w.held++ // until it has returned
+			go w.buried(r)
+		}
+	}
+}
+
+// unwritten puts back ends that could not be written, but for those whose lease has
+// run out: another may have it.
+func (w *Worker) unwritten(s *shard, runs []*run, unsure bool) {
+	closed := w.storeClosed()
+	w.mu.Lock()
+	now := w.now()
+	var again []*run
+	for _, r := range runs {
+		r.unsure = r.unsure || unsure
+		if now < r.deadline && !closed {
+			again = append(again, r)
+			continue
+		}
+		w.stats.Unwritten++
+		w.overLocked(r)
+	}
+	if len(again) > 0 && len(s.ends) == 0 {
+		s.endsFrom = now
+	}
+	s.ends = append(again, s.ends...)
+	w.dispatchLocked()
+	w.checkIdleLocked()
+	w.mu.Unlock()
+	if n := len(runs) - len(again); n > 0 {
+		w.log.Warn("durable: ends could not be written; the timers run again", "shard", s.number, "ends", n)
+	}
+}

@@ -1,0 +1,124 @@
+package durable_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable"
+	"github.com/seed-782fa212/limbo/durable/store"
+	"github.com/seed-782fa212/limbo/durable/storetest"
+)
+
+// newTimers returns timers in memory, for the examples; a program calls
+// durable.Open("folder", durable.Options{}).
+func newTimers() *durable.Timers {
+	timers, err := durable.New(storetest.NewOracle(4, store.Limits{}, nil), durable.Options{})
+	if err != nil {
+		panic(err)
+	}
+	return timers
+}
+
+// Schedule a timer, and run a worker that handles it.
+func Example() {
+	timers := newTimers()
+	defer timers.Close()
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+
+	receipt, err := timers.Schedule(ctx, durable.Timer{
+		Key: "order-7/unpaid", Topic: "orders", Body: []byte(`{"order":7}`),
+		After: 50 * time.Millisecond,
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(receipt.Kind)
+
+	worker, err := timers.NewWorker(func(ctx context.Context, f durable.Fired) error {
+		fmt.Println(f.Topic, f.Key, string(f.Body), "attempt", f.Attempt)
+		stop() // a program runs until it is told to stop
+		return nil
+	}, durable.WorkerOptions{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(worker.Run(ctx)) // it writes the ends before it returns
+	_, err = timers.Get(context.Background(), "order-7/unpaid")
+	fmt.Println(errors.Is(err, durable.ErrNotFound))
+	// Output:
+	// created
+	// orders order-7/unpaid {"order":7} attempt 1
+	// <nil>
+	// true
+}
+
+// A handler that schedules its own key recurs. The next timer is the successor of the
+// one that runs: it waits for its end, and does not run beside it.
+func Example_recurring() {
+	timers := newTimers()
+	defer timers.Close()
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+
+	beats := 0
+	worker, err := timers.NewWorker(func(ctx context.Context, f durable.Fired) error {
+		beats++
+		fmt.Println(f.Key, beats)
+		if beats == 3 {
+			stop()
+			return nil
+		}
+		// From the due time, not from now: so it does not drift.
+		_, err := timers.Schedule(ctx, durable.Timer{Key: f.Key, At: f.Due.Add(20 * time.Millisecond)})
+		return err
+	}, durable.WorkerOptions{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	// IfAbsent, so that a program that starts again does not disturb what there is.
+	_, _ = timers.Schedule(ctx, durable.Timer{Key: "report", IfAbsent: true})
+	fmt.Println(worker.Run(ctx))
+	// Output:
+	// report 1
+	// report 2
+	// report 3
+	// <nil>
+}
+
+// Cancel tells what has become of the timer.
+func ExampleTimers_Cancel() {
+	timers := newTimers()
+	defer timers.Close()
+	ctx := context.Background()
+
+	_, _ = timers.Schedule(ctx, durable.Timer{Key: "reminder", After: time.Hour})
+	for range 2 {
+		switch result, err := timers.Cancel(ctx, "reminder"); {
+		case err != nil:
+			fmt.Println(err)
+		case result == durable.Cancelled:
+			fmt.Println("it will not run")
+		case result == durable.Running:
+			fmt.Println("it runs, and its ctx has ended")
+		case result == durable.NotFound:
+			fmt.Println("it has run, or never was")
+		}
+	}
+	// Output:
+	// it will not run
+	// it has run, or never was
+}
+
+// What a handler returns says what is to follow.
+func ExampleRetryAfter() {
+	busy := errors.New("the bank is closed")
+	err := durable.RetryAfter(8*time.Hour, busy)
+	fmt.Println(err, errors.Is(err, busy))
+	// Output: the bank is closed true
+}

@@ -1,0 +1,404 @@
+package durable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+	"github.com/seed-782fa212/limbo/durable/storetest"
+)
+
+// bubble runs f on virtual time. It fails if a goroutine is left at the end.
+func bubble(t *testing.T, f func(t *testing.T)) { t.Helper(); synctest.Test(t, f) }
+
+// rig is an engine with Timers on it. Workers reach the engine through faults of
+// their own.
+type rig struct {
+	t      *testing.T
+	engine *storetest.Oracle
+	faults *faults // of timers
+	timers *Timers
+	logs   *logs
+	skew   time.Duration // of the engine's clock
+}
+
+func newRig(t *testing.T, shards int, limits store.Limits, skew time.Duration) *rig {
+	r := &rig{t: t, logs: &logs{}, skew: skew}
+	r.engine = storetest.NewOracle(shards, limits, func() time.Time { return time.Now().Add(skew) })
+	r.faults = &faults{Store: r.engine}
+	r.timers = r.on(r.faults)
+	t.Cleanup(func() {
+		require.NoError(t, r.timers.Close())
+		require.NoError(t, r.engine.Close())
+	})
+	return r
+}
+
+func (r *rig) on(s store.Store) *Timers {
+	t, err := New(s, Options{Logger: slog.New(r.logs)})
+	require.NoError(r.t, err)
+	return t
+}
+
+// now is the engine's time.
+func (r *rig) now() time.Time { return time.Now().Add(r.skew).UTC() }
+
+func (r *rig) schedule(key string, after time.Duration) Receipt {
+	r.t.Helper()
+	return r.add(Timer{Key: key, After: after})
+}
+
+func (r *rig) add(timer Timer) Receipt {
+	r.t.Helper()
+	got, err := r.timers.Schedule(context.Background(), timer)
+	require.NoError(r.t, err)
+	return got
+}
+
+func (r *rig) get(key string) Info {
+	r.t.Helper()
+	info, err := r.timers.Get(context.Background(), key)
+	require.NoError(r.t, err)
+	return info
+}
+
+func (r *rig) gone(keys ...string) {
+	r.t.Helper()
+	for _, key := range keys {
+		_, err := r.timers.Get(context.Background(), key)
+		require.ErrorIs(r.t, err, ErrNotFound, key)
+	}
+}
+
+func (r *rig) stats() Stats {
+	r.t.Helper()
+	st, err := r.timers.Stats(context.Background())
+	require.NoError(r.t, err)
+	return st
+}
+
+// member is a worker that runs.
+type member struct {
+	*Worker
+	rig    *rig
+	faults *faults
+	cancel context.CancelFunc
+	done   chan error
+	once   sync.Once
+	err    error
+}
+
+func (r *rig) worker(h Handler, o WorkerOptions) *member {
+	r.t.Helper()
+	m := r.prepare(h, o)
+	m.run()
+	return m
+}
+
+// prepare makes a worker that does not run yet.
+func (r *rig) prepare(h Handler, o WorkerOptions) *member {
+	r.t.Helper()
+	f := &faults{Store: r.engine}
+	w, err := r.on(f).NewWorker(h, o)
+	require.NoError(r.t, err)
+	return &member{Worker: w, rig: r, faults: f, done: make(chan error, 1)}
+}
+
+func (m *member) run() {
+	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), ctxKey{}, "of Run"))
+	m.cancel = cancel
+	go func() { m.done <- m.Run(ctx) }()
+	m.rig.t.Cleanup(func() { _ = m.stop() })
+	synctest.Wait()
+}
+
+type ctxKey struct{}
+
+// stop ends Run's ctx and returns what Run does.
+func (m *member) stop() error {
+	m.once.Do(func() {
+		m.cancel()
+		m.err = <-m.done
+	})
+	return m.err
+}
+
+// pass lets virtual time pass.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// faults is a Store that can go wrong.
+type faults struct {
+	store.Store
+	mute atomic.Bool // events are lost, silently
+
+	mu     sync.Mutex
+	counts map[string]int
+	before func(ctx context.Context, call string, shard int) error // its error: the request was not sent
+	after  func(ctx context.Context, call string, shard int) error // its error: the reply was lost
+	looked int                                                     // shards, in all looks
+	claims []store.Claim
+	ends   [][]store.End
+	adds   [][]store.Entry
+}
+
+func (f *faults) set(before, after func(ctx context.Context, call string, shard int) error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.before, f.after = before, after
+}
+
+// fail makes the named calls fail, or all; none ends that.
+func (f *faults) fail(err error, calls ...string) {
+	f.set(func(_ context.Context, call string, _ int) error {
+		if len(calls) == 0 || slices.Contains(calls, call) {
+			return err
+		}
+		return nil
+	}, nil)
+}
+
+func (f *faults) count(call string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.counts[call]
+}
+
+// looks returns how many shards were looked at.
+func (f *faults) looks() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.looked
+}
+
+func (f *faults) countAll() map[string]int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all := f.counts
+	f.counts = nil
+	return all
+}
+
+func (f *faults) around(ctx context.Context, call string, shard int, do func() error) error {
+	f.mu.Lock()
+	if f.counts == nil {
+		f.counts = make(map[string]int)
+	}
+	f.counts[call]++
+	before, after := f.before, f.after
+	f.mu.Unlock()
+	if before != nil {
+		if err := before(ctx, call, shard); err != nil {
+			return err
+		}
+	}
+	err := do()
+	if after != nil {
+		if lost := after(ctx, call, shard); lost != nil {
+			return lost
+		}
+	}
+	return err
+}
+
+// late waits as a slow network does.
+func late(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", store.ErrUnsure, ctx.Err())
+	}
+}
+
+func (f *faults) Schedule(ctx context.Context, shard int, entries []store.Entry) (r []store.Receipt, h store.Horizon, err error) {
+	f.mu.Lock()
+	f.adds = append(f.adds, entries)
+	f.mu.Unlock()
+	err = f.around(ctx, "schedule", shard, func() error { r, h, err = f.Store.Schedule(ctx, shard, entries); return err })
+	if err != nil {
+		return nil, store.Horizon{}, err
+	}
+	return r, h, err
+}
+
+func (f *faults) Cancel(ctx context.Context, shard int, keys []string) (r []store.CancelResult, err error) {
+	err = f.around(ctx, "cancel", shard, func() error { r, err = f.Store.Cancel(ctx, shard, keys); return err })
+	return r, err
+}
+
+func (f *faults) Requeue(ctx context.Context, shard int, keys []string) (r []store.RequeueResult, h store.Horizon, err error) {
+	err = f.around(ctx, "requeue", shard, func() error { r, h, err = f.Store.Requeue(ctx, shard, keys); return err })
+	return r, h, err
+}
+
+func (f *faults) Scan(ctx context.Context, shard int, after store.Cursor, limit int) (r []store.Record, err error) {
+	err = f.around(ctx, "scan", shard, func() error { r, err = f.Store.Scan(ctx, shard, after, limit); return err })
+	return r, err
+}
+
+func (f *faults) Claim(ctx context.Context, shard int, c store.Claim) (r store.Claimed, h store.Horizon, err error) {
+	f.mu.Lock()
+	f.claims = append(f.claims, c)
+	f.mu.Unlock()
+	err = f.around(ctx, "claim", shard, func() error { r, h, err = f.Store.Claim(ctx, shard, c); return err })
+	if err != nil {
+		return store.Claimed{}, store.Horizon{}, err
+	}
+	return r, h, err
+}
+
+func (f *faults) Extend(ctx context.Context, shard int, holders []store.Holder, lease time.Duration) (r []store.ExtendResult, end store.Millis, err error) {
+	err = f.around(ctx, "extend", shard, func() error { r, end, err = f.Store.Extend(ctx, shard, holders, lease); return err })
+	return r, end, err
+}
+
+func (f *faults) End(ctx context.Context, shard int, ends []store.End) (r []store.EndResult, h store.Horizon, err error) {
+	f.mu.Lock()
+	f.ends = append(f.ends, ends)
+	f.mu.Unlock()
+	err = f.around(ctx, "end", shard, func() error { r, h, err = f.Store.End(ctx, shard, ends); return err })
+	return r, h, err
+}
+
+func (f *faults) Look(ctx context.Context, shards []int) (h []store.Horizon, err error) {
+	f.mu.Lock()
+	f.looked += len(shards)
+	f.mu.Unlock()
+	err = f.around(ctx, "look", -1, func() error { h, err = f.Store.Look(ctx, shards); return err })
+	return h, err
+}
+
+func (f *faults) Sign(ctx context.Context, worker string, ttl time.Duration) (names []string, err error) {
+	call := "sign"
+	if ttl == 0 {
+		call = "leave"
+	}
+	err = f.around(ctx, call, -1, func() error { names, err = f.Store.Sign(ctx, worker, ttl); return err })
+	return names, err
+}
+
+func (f *faults) Announce(ctx context.Context, e store.Event) error {
+	return f.around(ctx, "announce", e.Shard, func() error { return f.Store.Announce(ctx, e) })
+}
+
+func (f *faults) Subscribe(ctx context.Context, g func(store.Event)) error {
+	return f.around(ctx, "subscribe", -1, func() error {
+		return f.Store.Subscribe(ctx, func(e store.Event) {
+			if !f.mute.Load() {
+				g(e)
+			}
+		})
+	})
+}
+
+// logs counts what is logged, by message.
+type logs struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (l *logs) Enabled(context.Context, slog.Level) bool { return true }
+func (l *logs) WithAttrs([]slog.Attr) slog.Handler       { return l }
+func (l *logs) WithGroup(string) slog.Handler            { return l }
+func (l *logs) Handle(_ context.Context, r slog.Record) error {
+	line := r.Message
+	r.Attrs(func(a slog.Attr) bool { line += " " + a.String(); return true })
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, line)
+	return nil
+}
+
+// with returns the lines that have all of these in them.
+func (l *logs) with(parts ...string) (lines []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, line := range l.lines {
+		if !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(line, part) }) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// journal is a handler that notes what it is called with.
+type journal struct {
+	mu    sync.Mutex
+	fired []Fired
+	at    []time.Time
+	then  Handler // what it does, or nil
+}
+
+func (j *journal) handle(ctx context.Context, f Fired) error {
+	j.mu.Lock()
+	j.fired = append(j.fired, f)
+	j.at = append(j.at, time.Now())
+	then := j.then
+	j.mu.Unlock()
+	if then == nil {
+		return nil
+	}
+	return then(ctx, f)
+}
+
+func (j *journal) all() []Fired {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Clone(j.fired)
+}
+
+// times returns when the handler was called, by the own clock.
+func (j *journal) times() []time.Time {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Clone(j.at)
+}
+
+func (j *journal) keys() []string {
+	keys := make([]string, 0)
+	for _, f := range j.all() {
+		keys = append(keys, f.Key)
+	}
+	return keys
+}
+
+func (j *journal) last() Fired {
+	all := j.all()
+	return all[len(all)-1]
+}
+
+var errBoom = errors.New("boom")
+
+// keysOf returns n keys of a shard.
+func keysOf(shard, shards, n int) []string {
+	keys := make([]string, 0, n)
+	for i := 0; len(keys) < n; i++ {
+		if key := fmt.Sprintf("key-%d", i); store.ShardOf(key, shards) == shard {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// topicOf returns a topic of a lane.
+func topicOf(lane int) string {
+	for i := 0; ; i++ {
+		if topic := fmt.Sprintf("topic-%d", i); store.LaneOf(topic) == lane {
+			return topic
+		}
+	}
+}

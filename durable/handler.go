@@ -1,0 +1,112 @@
+package durable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+)
+
+// Handler is called with each timer that is due. It runs on a goroutine of its own,
+// up to WorkerOptions.Concurrency of them at once.
+//
+// A timer is gone once its handler has returned nil and the engine has been told. It
+// is run again, by this or another worker, when the handler returns an error or
+// panics, and when its worker dies: so a handler must bear to be called twice, which
+// Fired.ID shows. What it returns can say more: [RetryAfter], [Snooze], [Discard].
+//
+// The ctx has the values of the ctx given to Run, and ends when the timer is
+// cancelled ([ErrCancelled]), when another worker may run it ([ErrLeaseLost]), or
+// when the worker stops and cannot wait longer ([ErrStopped]): [context.Cause] says
+// which. A handler that goes on all the same harms no other timer, and what it
+// returns then counts only if its lease still holds.
+type Handler func(ctx context.Context, f Fired) error
+
+// Fired is a timer that is due.
+type Fired struct {
+	Key   string
+	ID    ID // the same in all attempts: what has been done for it need not be done again
+	Topic string
+	Body  []byte
+	Due   time.Time // by the engine's clock
+	// Attempt is which one this is, from 1. One that ended with its worker's death
+	// counts; one that was snoozed, or not begun before its worker stopped, does not.
+	Attempt int
+	// Fence grows with each lease in the timer's shard: what is written with it can
+	// refuse a writer that was paused and is late.
+	Fence     uint64
+	LastError string // of the attempt before, if there was one; at most 1 KiB of it
+}
+
+// RetryAfter makes an error say when to try again, instead of the worker's backoff.
+// A negative d is 0. A nil err is replaced by one that says so, for the attempt has
+// failed. After MaxAttempts the timer is a dead letter all the same.
+func RetryAfter(d time.Duration, err error) error {
+	if err == nil {
+		err = errors.New("durable: tried again on the handler's wish")
+	}
+	return &verdict{kind: verdictRetry, after: max(d, 0), err: err}
+}
+
+// Snooze returns an error for a handler that wants to be called again after d, and
+// for which this attempt does not count: nothing has failed. A negative d is 0.
+func Snooze(d time.Duration) error {
+	return &verdict{kind: verdictSnooze, after: max(d, 0), err: errors.New("durable: snoozed")}
+}
+
+// Discard makes an error final: the timer is a dead letter at once. A nil err is
+// replaced by one that says so.
+func Discard(err error) error {
+	if err == nil {
+		err = errors.New("durable: discarded by the handler")
+	}
+	return &verdict{kind: verdictDiscard, err: err}
+}
+
+type verdictKind uint8
+
+const (
+	verdictRetry verdictKind = iota + 1
+	verdictSnooze
+	verdictDiscard
+)
+
+// verdict is an error that says what is to follow. It reads as the error in it, and
+// may be wrapped.
+type verdict struct {
+	kind  verdictKind
+	after time.Duration
+	err   error
+}
+
+func (v *verdict) Error() string { return v.err.Error() }
+func (v *verdict) Unwrap() error { return v.err }
+
+// panicked is the error of a handler that did not return.
+type panicked struct {
+	value any // nil: it called runtime.Goexit
+	stack []byte
+}
+
+func (p *panicked) Error() string {
+	if p.value == nil {
+		return "durable: the handler called runtime.Goexit"
+	}
+	return fmt.Sprintf("durable: the handler panicked: %v", p.value)
+}
+
+// invoke calls a handler, and done with what came of it, whether the handler
+// returned, panicked or ended its goroutine.
+func invoke(ctx context.Context, h Handler, f Fired, done func(error)) {
+	returned := false
+	var err error
+	defer func() {
+		if !returned {
+			err = &panicked{value: recover(), stack: debug.Stack()}
+		}
+		done(err)
+	}()
+	err = h(ctx, f)
+	returned = true
+}

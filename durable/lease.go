@@ -1,0 +1,128 @@
+package durable
+
+import (
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+// leaseDue is called by the table of leases: at a lease's half, and, if that brought
+// no extension, at its end. By its end, by the own clock from before the claim was
+// sent, another may have the lease, though the engine has not said so.
+func (w *Worker) leaseDue(_ store.Holder, r *run) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if r.over || w.stopped {
+		return
+	}
+	now := w.now()
+	if now >= r.deadline {
+		if !r.expired && !r.ending && !r.cancelled {
+			w.stats.Lost++
+		}
+		r.expired = true
+		r.endContext(ErrLeaseLost)
+		return
+	}
+	_ = w.leases.Set(r.lease.Holder, r, r.deadline-now)
+	if r.cancelled || r.lost {
+		return
+	}
+	s := r.shard
+	s.extends = append(s.extends, r)
+	if !s.extending {
+		s.extending = true
+		w.group.Go(func() { w.extend(s) })
+	}
+}
+
+// endContext ends the handler's ctx.
+func (r *run) endContext(cause error) {
+	if r.cancel != nil {
+		r.cancel(cause)
+	}
+}
+
+// extend extends the leases of a shard that want it, as long as there are any. What
+// one claim has got comes due at once, one after the other, so it waits a moment for
+// the rest of them first; what comes while a request is under way goes into the next.
+func (w *Worker) extend(s *shard) {
+	w.sleep(min(gatherFor, w.options.Lease/100))
+	for failures := 0; ; {
+		w.mu.Lock()
+		runs := w.extendsLocked(s)
+		w.mu.Unlock()
+		if len(runs) == 0 {
+			return
+		}
+		holders := make([]store.Holder, len(runs))
+		for i, r := range runs {
+			holders[i] = r.lease.Holder
+		}
+		sent := w.now()
+		ctx, cancel := w.call()
+		results, _, err := w.store.Extend(ctx, s.number, holders, w.options.Lease)
+		cancel()
+		if w.answered("extend", s.number, err) {
+			failures = 0
+			w.extended(runs, results, sent)
+			continue
+		}
+		w.mu.Lock()
+		s.extends = append(runs, s.extends...)
+		w.mu.Unlock()
+		failures++
+		if !w.sleep(min(pause(failures), w.options.Lease/16)) { // several times before the lease is over
+			return
+		}
+	}
+}
+
+// extendsLocked takes the runs of the next request. If there are none the caller
+// must leave.
+func (w *Worker) extendsLocked(s *shard) []*run {
+	now := w.now()
+	var runs []*run
+	n := 0
+	for ; n < len(s.extends) && len(runs) < store.MaxItems; n++ {
+		if r := s.extends[n]; !r.over && !r.lost && !r.cancelled && now < r.deadline && !w.stopped {
+			runs = append(runs, r)
+		}
+	}
+	s.extends = append([]*run(nil), s.extends[n:]...)
+	s.extending = len(runs) > 0
+	return runs
+}
+
+// extended takes the results of an extension.
+func (w *Worker) extended(runs []*run, results []store.ExtendResult, sent time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.now()
+	for i, r := range runs {
+		switch {
+		case r.over:
+		case results[i] == store.Extended:
+			r.deadline = sent + w.options.Lease
+			_ = w.leases.Set(r.lease.Holder, r, r.deadline-w.options.Lease/2-now)
+		case results[i] == store.ExtendCancelled:
+			w.cancelLocked(r)
+		case !r.ending: // else its end may have been written, and just not been answered
+			r.lost = true
+			if !r.expired {
+				w.stats.Lost++
+			}
+			r.endContext(ErrLeaseLost)
+		}
+	}
+}
+
+// cancelLocked notes that a run's timer was cancelled.
+func (w *Worker) cancelLocked(r *run) {
+	if r.over || r.cancelled {
+		return
+	}
+	r.cancelled = true
+	w.stats.Cancelled++
+	r.endContext(ErrCancelled)
+}

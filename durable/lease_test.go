@@ -1,0 +1,401 @@
+package durable
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+// A handler may run much longer than its lease: it is extended at its half, with one
+// call for all of a shard, until the end is written.
+func TestLeasesAreExtended(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, -time.Hour)
+		j := &journal{then: func(ctx context.Context, _ Fired) error {
+			time.Sleep(95 * time.Second)
+			return ctx.Err()
+		}}
+		var timers []Timer
+		for i := range 40 {
+			timers = append(timers, Timer{Key: fmt.Sprint(i)})
+		}
+		_, err := r.timers.ScheduleMany(context.Background(), timers)
+		require.NoError(t, err)
+		w := r.worker(j.handle, WorkerOptions{Lease: 10 * time.Second, Concurrency: 1000})
+		r.worker(j.handle, WorkerOptions{Lease: 10 * time.Second})
+		pass(94 * time.Second)
+		require.Equal(t, 18, w.faults.count("extend"))
+		// Ends cannot be written for three leases more.
+		w.faults.fail(errBoom, "end")
+		pass(30 * time.Second)
+		require.Equal(t, 40, r.stats().Leased)
+		w.faults.fail(nil)
+		pass(10 * time.Second)
+		require.Len(t, j.all(), 40)
+		require.Zero(t, r.stats().Leased)
+		require.NoError(t, w.stop())
+		require.Equal(t, uint64(40), w.Stats().Done)
+	})
+}
+
+// The own clock counts from before the claim was sent: when extensions fail, the
+// handler's ctx ends before another can have the timer, though the reply to the claim
+// took its time. Ends are tried as long as the lease holds, and no longer.
+func TestLeaseRunsOutByTheOwnClock(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		var ended time.Time
+		over := make(chan error, 1)
+		w := r.prepare(func(ctx context.Context, f Fired) error {
+			if f.Key == "quick" {
+				return nil
+			}
+			<-ctx.Done()
+			ended = time.Now()
+			over <- context.Cause(ctx)
+			time.Sleep(time.Second)
+			return nil
+		}, WorkerOptions{Lease: 10 * time.Second})
+		first := make(chan time.Time, 1)
+		w.faults.set(func(ctx context.Context, call string, _ int) error {
+			switch call {
+			case "claim":
+				select {
+				case first <- time.Now():
+				default:
+				}
+				return late(ctx, time.Second) // the request is under way
+			case "extend", "end":
+				return errBoom
+			}
+			return nil
+		}, func(ctx context.Context, call string, _ int) error {
+			if call == "claim" {
+				return late(ctx, time.Second) // and the reply
+			}
+			return nil
+		})
+		r.schedule("slow", 0)
+		r.schedule("quick", 0)
+		w.run()
+		require.Equal(t, ErrLeaseLost, <-over)
+		require.Equal(t, (<-first).Add(10*time.Second), ended)
+		require.True(t, r.get("slow").LeaseEnd.After(ended))
+		pass(700 * time.Millisecond) // the last wait between two tries
+		n := w.faults.count("end")
+		require.Greater(t, n, 5)
+		require.Less(t, n, 200)
+		st := w.Stats()
+		require.Equal(t, uint64(1), st.Unwritten)
+		require.Equal(t, uint64(1), st.Lost)
+		require.Len(t, r.logs.with("ends could not be written", "shard=0", "ends=1"), 1)
+		w.faults.set(nil, nil)
+		require.NoError(t, w.stop())
+	})
+}
+
+// D5, case 13 and D8: a worker that was paused past its lease finds itself fenced;
+// what it acknowledges changes nothing.
+func TestPausedWorkerIsFenced(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		a := &journal{}
+		frozen := make(chan struct{})
+		a.then = func(context.Context, Fired) error { <-frozen; return nil }
+		b := &journal{then: func(context.Context, Fired) error { time.Sleep(time.Minute); return nil }}
+		o := WorkerOptions{Lease: 10 * time.Second}
+		first := r.worker(a.handle, o)
+		r.schedule("k", 0)
+		pass(time.Second)
+		freeze(first, frozen)
+		second := r.worker(b.handle, o)
+		pass(12 * time.Second) // lease + 1 s, and what a claim takes
+		require.Len(t, b.all(), 1)
+		require.Equal(t, 2, b.last().Attempt)
+		require.Equal(t, a.last().ID, b.last().ID)
+		require.Greater(t, b.last().Fence, a.last().Fence)
+		close(frozen)
+		pass(5 * time.Second)
+		require.Equal(t, Leased, r.get("k").State) // the first's end has changed nothing
+		require.Equal(t, b.last().Fence, r.get("k").Fence)
+		pass(time.Minute)
+		r.gone("k")
+		require.NoError(t, first.stop())
+		require.NoError(t, second.stop())
+		require.Zero(t, first.Stats().Done)
+		require.Equal(t, uint64(1), first.Stats().Lost)
+		require.Equal(t, uint64(1), second.Stats().Done)
+	})
+}
+
+// freeze stops a worker's calls until thawed is closed, as a paused process's.
+func freeze(m *member, thawed chan struct{}) {
+	m.faults.mute.Store(true)
+	m.faults.set(func(context.Context, string, int) error { <-thawed; return nil }, nil)
+}
+
+// Case 22: a key that ended and is used again is not touched by the old holder.
+func TestOldHolderOfAKeyThatIsUsedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		frozen := make(chan struct{})
+		o := WorkerOptions{Lease: 10 * time.Second}
+		first := r.worker(func(context.Context, Fired) error { <-frozen; return nil }, o)
+		r.schedule("k", 0)
+		pass(time.Second)
+		freeze(first, frozen)
+		j := &journal{}
+		r.worker(j.handle, o)
+		pass(15 * time.Second)
+		require.Len(t, j.all(), 1)
+		r.gone("k")
+		r.schedule("k", time.Hour)
+		id := r.get("k").ID
+		close(frozen)
+		pass(time.Minute)
+		require.Equal(t, Waiting, r.get("k").State)
+		require.Equal(t, id, r.get("k").ID)
+		require.Zero(t, r.get("k").Attempts)
+	})
+}
+
+// Another has the lease, and says so when it is extended: the ctx ends, and there is
+// no end to write.
+func TestExtensionFindsTheLeaseLost(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		var cause error
+		w := r.worker(func(ctx context.Context, _ Fired) error {
+			<-ctx.Done()
+			cause = context.Cause(ctx)
+			return nil
+		}, WorkerOptions{Lease: 10 * time.Second})
+		r.schedule("k", 0)
+		pass(time.Second)
+		// By an engine that has lost writes, as after a fail-over.
+		info := r.get("k")
+		holder := store.Holder{Key: "k", Fence: info.Fence, Token: w.faults.claims[0].Token}
+		_, _, err := r.engine.End(context.Background(), 0, []store.End{{Holder: holder, Kind: store.Done}})
+		require.NoError(t, err)
+		ends := w.faults.count("end")
+		pass(5 * time.Second)
+		require.Equal(t, ErrLeaseLost, cause)
+		require.NoError(t, w.stop())
+		require.Equal(t, ends, w.faults.count("end"))
+		require.Equal(t, uint64(1), w.Stats().Lost)
+		require.Zero(t, w.Stats().Done)
+	})
+}
+
+// D6 and D7: what a killed worker had runs again within lease + 1 s, each once.
+func TestCrashedWorkersTimersRunAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 4, store.Limits{}, 0)
+		var keys []string
+		var timers []Timer
+		for i := range 100 {
+			keys = append(keys, fmt.Sprintf("k%02d", i))
+			timers = append(timers, Timer{Key: keys[i]})
+		}
+		_, err := r.timers.ScheduleMany(context.Background(), timers)
+		require.NoError(t, err)
+		o := WorkerOptions{Lease: 10 * time.Second, Grace: -1, Concurrency: 100}
+		first := r.worker(func(ctx context.Context, _ Fired) error { <-ctx.Done(); return ctx.Err() }, o)
+		pass(7 * time.Second) // extended once
+		require.Equal(t, 100, r.stats().Leased)
+		killed := time.Now()
+		crash(first)
+		j := &journal{}
+		r.worker(j.handle, o)
+		pass(30 * time.Second)
+		got := j.keys()
+		slices.Sort(got)
+		require.Equal(t, keys, got)
+		for i, f := range j.all() {
+			require.Equal(t, 2, f.Attempt)
+			require.LessOrEqual(t, j.times()[i].Sub(killed), 11*time.Second)
+		}
+		require.Zero(t, r.stats().Leased+r.stats().Waiting+r.stats().Dead)
+	})
+}
+
+// D9: a timer that kills its worker ends as a dead letter, with its body.
+func TestPoisonThatKills(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		o := WorkerOptions{Lease: time.Second, MaxAttempts: 3, Grace: -1}
+		r.add(Timer{Key: "k", Body: []byte("poison")})
+		for i := range 3 {
+			j := &journal{then: func(ctx context.Context, _ Fired) error { <-ctx.Done(); return nil }}
+			w := r.worker(j.handle, o)
+			pass(5 * time.Second)
+			require.Equal(t, i+1, j.last().Attempt)
+			crash(w)
+		}
+		j := &journal{}
+		w := r.worker(j.handle, o)
+		pass(10 * time.Second)
+		require.Empty(t, j.all())
+		require.Equal(t, Dead, r.get("k").State)
+		require.Equal(t, []byte("poison"), r.get("k").Body)
+		require.Equal(t, uint64(1), w.Stats().BuriedLost)
+	})
+}
+
+// Case 16: the reply to a claim is lost. It is sent again with its token and gets
+// the same leases: the attempt is not spent.
+func TestReplyOfAClaimIsLost(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		j := &journal{}
+		w := r.prepare(j.handle, WorkerOptions{})
+		cuts := 0
+		w.faults.set(nil, func(_ context.Context, call string, _ int) error {
+			if call == "claim" && cuts < 2 {
+				cuts++
+				return store.ErrUnsure
+			}
+			return nil
+		})
+		for i := range 5 {
+			r.schedule(fmt.Sprint("k", i), 0)
+		}
+		w.run()
+		pass(time.Second)
+		require.Len(t, j.all(), 5)
+		for _, f := range j.all() {
+			require.Equal(t, 1, f.Attempt)
+		}
+		require.Equal(t, w.faults.claims[0], w.faults.claims[1])
+		require.Equal(t, w.faults.claims[0], w.faults.claims[2])
+		require.Zero(t, r.stats().Leased)
+		require.NoError(t, w.stop())
+		require.Equal(t, uint64(5), w.Stats().Done)
+	})
+}
+
+// The reply to an end is lost: the second answer is that the lease is gone, which
+// does not mean that another had it.
+func TestReplyOfAnEndIsLost(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		j := &journal{}
+		w := r.prepare(j.handle, WorkerOptions{})
+		cut := false
+		w.faults.set(nil, func(_ context.Context, call string, _ int) error {
+			if call == "end" && !cut {
+				cut = true
+				return store.ErrUnsure
+			}
+			return nil
+		})
+		r.schedule("k", 0)
+		w.run()
+		pass(time.Minute)
+		require.Len(t, j.all(), 1)
+		r.gone("k")
+		require.NoError(t, w.stop())
+		require.Equal(t, uint64(1), w.Stats().Done)
+		require.Zero(t, w.Stats().Lost)
+		require.Equal(t, 2, w.faults.count("end"))
+	})
+}
+
+// Too few replicas confirm: what was asked for is done all the same.
+func TestUnconfirmedIsDone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		j := &journal{}
+		s := &unconfirmed{Store: r.engine}
+		w, err := r.on(s).NewWorker(j.handle, WorkerOptions{})
+		require.NoError(t, err)
+		m := &member{Worker: w, rig: r, faults: &faults{}, done: make(chan error, 1)}
+		r.schedule("k", 0)
+		m.run()
+		pass(time.Second)
+		require.Len(t, j.all(), 1)
+		r.gone("k")
+		require.NoError(t, m.stop())
+		require.Equal(t, uint64(1), w.Stats().Done)
+		require.Len(t, r.logs.with("calls to the engine fail", "call=claim", "too few replicas"), 1)
+	})
+}
+
+type unconfirmed struct{ store.Store }
+
+func (s *unconfirmed) Claim(ctx context.Context, shard int, c store.Claim) (store.Claimed, store.Horizon, error) {
+	r, h, err := s.Store.Claim(ctx, shard, c)
+	if err == nil {
+		err = store.ErrUnconfirmed
+	}
+	return r, h, err
+}
+
+func (s *unconfirmed) End(ctx context.Context, shard int, ends []store.End) ([]store.EndResult, store.Horizon, error) {
+	r, h, err := s.Store.End(ctx, shard, ends)
+	if err == nil {
+		err = store.ErrUnconfirmed
+	}
+	return r, h, err
+}
+
+// An extension counts from before it was sent: its reply may have taken long.
+func TestExtensionCountsFromBeforeItWasSent(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		ended := make(chan time.Time, 1)
+		w := r.worker(func(ctx context.Context, _ Fired) error {
+			<-ctx.Done()
+			ended <- time.Now()
+			return nil
+		}, WorkerOptions{Lease: 10 * time.Second})
+		sent := make(chan time.Time, 1)
+		w.faults.set(func(_ context.Context, call string, _ int) error {
+			if call != "extend" {
+				return nil
+			}
+			select {
+			case sent <- time.Now():
+				return nil
+			default:
+				return errBoom
+			}
+		}, func(ctx context.Context, call string, _ int) error {
+			if call == "extend" {
+				return late(ctx, 2*time.Second)
+			}
+			return nil
+		})
+		r.schedule("k", 0)
+		require.Equal(t, (<-ended).Add(-10*time.Second), <-sent)
+		require.NoError(t, w.stop())
+	})
+}
+
+// While the reply to an end is under way, an extension finds that the lease is gone:
+// by that end, and nothing was lost.
+func TestExtensionOvertakesTheReplyOfAnEnd(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		w := r.worker(func(context.Context, Fired) error { time.Sleep(4500 * time.Millisecond); return nil },
+			WorkerOptions{Lease: 10 * time.Second})
+		w.faults.set(nil, func(ctx context.Context, call string, _ int) error {
+			if call == "end" {
+				return late(ctx, 2*time.Second)
+			}
+			return nil
+		})
+		r.schedule("k", 0)
+		pass(10 * time.Second)
+		require.Equal(t, 1, w.faults.count("extend"))
+		require.NoError(t, w.stop())
+		require.Equal(t, uint64(1), w.Stats().Done)
+		require.Zero(t, w.Stats().Lost)
+	})
+}

@@ -1,0 +1,254 @@
+package durable
+
+import (
+	"slices"
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+// Who claims. Any worker may claim from any shard: leases keep them apart. But all
+// of them claiming at once what one can have is work for nothing, so each shard has
+// one worker that is preferred: of those that live, the one for which a hash of its
+// name and the shard's number is highest. All compute the same from the same names,
+// nobody is elected, and when a worker comes or goes, only the shards that it gets or
+// had change hands (rendezvous hashing; Thaler and Ravishankar, 1998).
+//
+// A worker lives as long as the engine has a sign of it, given every
+// signEvery. It counts as dead shortly after the second has not come and before the
+// third would have. If a worker is taken for dead that is not, two claim.
+
+// signEvery returns how often a worker with such a lease gives a sign of life.
+func signEvery(lease time.Duration) time.Duration { return min(lease/10, time.Second) }
+
+// signTTL is how long a sign is good for.
+func signTTL(every time.Duration) time.Duration { return every * 9 / 4 }
+
+// signLoop gives signs of life, and learns from their replies who else lives, until
+// the worker leaves.
+func (w *Worker) signLoop() {
+	every := signEvery(w.options.Lease)
+	ttl := signTTL(every)
+	read := -2 * ttl // when the names were last read
+	failures := 0
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for w.leaving.Err() == nil {
+		sent := w.now()
+		ctx, cancel := w.call()
+		names, err := w.store.Sign(ctx, w.name, ttl)
+		cancel()
+		now := w.now()
+		wait := sent + every - now
+		ok := w.answered("sign", -1, err)
+		w.mu.Lock()
+		if ok {
+			read, failures = now, 0
+			w.setMembersLocked(names)
+		} else {
+			failures++
+			wait = every + min(pause(failures), time.Second)
+			if now-read > ttl {
+				w.setMembersLocked(nil)
+			}
+		}
+		w.mu.Unlock()
+		timer.Reset(wait)
+		select {
+		case <-timer.C:
+		case <-w.leaving.Done():
+		}
+	}
+
+	ctx, cancel := w.call()
+	_, err := w.store.Sign(ctx, w.name, 0)
+	cancel()
+	w.answered("sign", -1, err)
+	close(w.left)
+	// The others read that with their next signs. Until then this worker announces
+	// what becomes due in its shards, as one that has no room.
+	if w.sleep(2 * every) {
+		w.mu.Lock()
+		for i := range w.shards {
+			w.shards[i].preferred = false
+			w.planLocked(&w.shards[i])
+		}
+		w.mu.Unlock()
+	}
+}
+
+// setMembersLocked says who lives; nil: nobody knows, so each worker claims from all
+// shards.
+func (w *Worker) setMembersLocked(names []string) {
+	if names != nil {
+		names = slices.Clone(names)
+		if at, ok := slices.BinarySearch(names, w.name); !ok {
+			names = slices.Insert(names, at, w.name)
+		}
+		if slices.Equal(names, w.members) {
+			return
+		}
+	}
+	w.members = names
+	for i := range w.shards {
+		s := &w.shards[i]
+		preferred := names == nil || preferredOf(names, i) == w.name
+		if preferred == s.preferred {
+			continue
+		}
+		s.preferred = preferred
+		if preferred {
+			// What was known may be old: a look will say.
+			s.horizon.next, s.horizon.earlier = 0, 0
+			w.lookSoon()
+		}
+		w.planLocked(s)
+	}
+	w.dispatchLocked()
+}
+
+// preferredOf returns which of the workers is the first to claim from a shard.
+func preferredOf(names []string, shard int) string {
+	best, most := "", uint64(0)
+	for _, name := range names {
+		if r := rank(name, shard); best == "" || r > most || r == most && name > best {
+			best, most = name, r
+		}
+	}
+	return best
+}
+
+// rank is FNV-1a of the name and the number, with the finalizer of MurmurHash3.
+func rank(name string, shard int) uint64 {
+	const prime = 1099511628211
+	h := uint64(14695981039346656037)
+	for i := range len(name) {
+		h = (h ^ uint64(name[i])) * prime
+	}
+	h = (h ^ uint64(shard)) * prime
+	h = (h ^ h>>33) * 0xff51afd7ed558ccd
+	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
+	return h ^ h>>33
+}
+
+// lookSoon has the preferred shards looked at before their time.
+func (w *Worker) lookSoon() {
+	select {
+	case w.lookNow <- struct{}{}:
+	default:
+	}
+}
+
+const (
+	// lookEvery is how often a worker asks for the horizons of its preferred shards,
+	// for events can be lost without anybody's notice.
+	lookEvery = time.Second
+	// lookPause is the least between two looks, however many reasons there are.
+	lookPause = 50 * time.Millisecond
+)
+
+func (w *Worker) lookLoop() {
+	every := time.NewTicker(lookEvery)
+	defer every.Stop()
+	for {
+		select {
+		case <-every.C:
+		case <-w.lookNow:
+		case <-w.calls.Done():
+			return
+		}
+		if w.look() && !w.sleep(lookPause) {
+			return
+		}
+	}
+}
+
+// look asks for the horizons of the preferred shards, in one call. It reports whether
+// there are any.
+func (w *Worker) look() bool {
+	w.mu.Lock()
+	var numbers []int
+	for i := range w.shards {
+		if w.shards[i].preferred {
+			numbers = append(numbers, i)
+		}
+	}
+	w.mu.Unlock()
+	if len(numbers) == 0 {
+		return false
+	}
+	sent := w.now()
+	ctx, cancel := w.call()
+	horizons, err := w.store.Look(ctx, numbers)
+	cancel()
+	arrived := w.now()
+	if !w.answered("look", -1, err) {
+		return true // the next is a second away at most
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, h := range horizons {
+		s := &w.shards[numbers[i]]
+		s.horizon.reply(h, sent, arrived)
+		w.planLocked(s)
+	}
+	w.dispatchLocked()
+	return true
+}
+
+// subscribe listens to the engine's events for as long as the worker runs.
+func (w *Worker) subscribe() {
+	for failures := 1; ; failures++ {
+		began := w.now()
+		err := w.store.Subscribe(w.calls, w.event)
+		if w.calls.Err() != nil {
+			return
+		}
+		w.answered("subscribe", -1, err)
+		if w.now()-began > maxPause {
+			failures = 1
+		}
+		if !w.sleep(pause(failures)) {
+			return
+		}
+	}
+}
+
+// helpFor is how long a worker remembers that another has no room: until that says
+// so again, with the look that it takes each second.
+const helpFor = 2 * lookEvery
+
+// event is called by the engine, with one event at a time.
+func (w *Worker) event(e store.Event) {
+	switch {
+	case e.Kind == store.Gap:
+		w.health.report("subscribe", -1, nil)
+		w.lookSoon()
+		return
+	case e.Kind == store.Busy && e.From == w.name:
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if e.Kind == store.CancelRun {
+		if r, ok := w.leases.Get(e.Holder); ok {
+			w.cancelLocked(r)
+		}
+		return
+	}
+	if e.Shard < 0 || e.Shard >= len(w.shards) {
+		return // of a store with another number of shards
+	}
+	s, now := &w.shards[e.Shard], w.now()
+	switch e.Kind {
+	case store.Earlier:
+		s.horizon.event(e.Due, now)
+		if s.preferred && !s.horizon.clock.known {
+			w.lookSoon()
+		}
+	case store.Busy:
+		s.helpUntil = now + helpFor
+	}
+	w.planLocked(s)
+	w.dispatchLocked()
+}

@@ -1,0 +1,244 @@
+package durable
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+// Each shard has one preferred worker, they are spread evenly, and when a worker
+// leaves only its shards change hands.
+func TestPreferredWorkers(t *testing.T) {
+	var names []string
+	for i := range 10 {
+		names = append(names, fmt.Sprint("host-", i))
+	}
+	const shards = 10_000
+	counts := map[string]int{}
+	for shard := range shards {
+		all := preferredOf(names, shard)
+		counts[all]++
+		without := preferredOf(names[1:], shard)
+		if all != names[0] {
+			require.Equal(t, all, without)
+		}
+	}
+	for _, name := range names {
+		require.InDelta(t, shards/10, counts[name], 5*30) // five standard deviations
+	}
+	require.Equal(t, "one", preferredOf([]string{"one"}, 3))
+}
+
+// pairOn starts two workers, of which the first is preferred for shard 0, the only
+// one.
+func pairOn(r *rig, first, second Handler, o WorkerOptions) (a, b *member) {
+	for {
+		a, b = r.prepare(first, o), r.prepare(second, o)
+		if preferredOf([]string{a.Name(), b.Name()}, 0) == a.Name() {
+			break
+		}
+	}
+	a.run()
+	b.run()
+	pass(2 * time.Second) // both know
+	require.Equal(r.t, 1, a.Stats().Preferred)
+	require.Zero(r.t, b.Stats().Preferred)
+	require.Equal(r.t, 2, a.Stats().Members)
+	return a, b
+}
+
+// Only the preferred worker claims.
+func TestOneClaimsWhatOneCanHave(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		ja, jb := &journal{}, &journal{}
+		a, b := pairOn(r, ja.handle, jb.handle, WorkerOptions{})
+		a.faults.countAll()
+		b.faults.countAll()
+		for i := range 20 {
+			r.schedule(fmt.Sprint(i), time.Duration(i)*100*time.Millisecond)
+		}
+		pass(10 * time.Second)
+		require.Len(t, ja.all(), 20)
+		require.Equal(t, map[string]int{"sign": 10}, b.faults.countAll())
+	})
+}
+
+// Case 26: the preferred worker is stopped, and what is due runs within 3.5 s.
+func TestPreferredWorkerStopped(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		for i := range 10 {
+			r := newRig(t, 1, store.Limits{}, 0)
+			ja, jb := &journal{}, &journal{}
+			a, _ := pairOn(r, ja.handle, jb.handle, WorkerOptions{})
+			pass(time.Duration(i) * 100 * time.Millisecond)
+			thawed := make(chan struct{})
+			freeze(a, thawed)
+			r.schedule("k", 10*time.Millisecond)
+			due := time.Now().Add(10 * time.Millisecond)
+			pass(5 * time.Second)
+			require.Empty(t, ja.all())
+			require.Len(t, jb.all(), 1)
+			require.LessOrEqual(t, jb.times()[0].Sub(due), 3500*time.Millisecond)
+			close(thawed)
+			pass(5 * time.Second)
+			r.schedule("k2", 0) // the first is back
+			pass(time.Second)
+			require.Equal(t, []string{"k2"}, ja.keys())
+		}
+	})
+}
+
+// A worker that leaves says so: the others take its shards with their next sign, and
+// until then it announces what is due.
+func TestLeavingWorkerHandsOver(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		ja, jb := &journal{}, &journal{}
+		ja.then = func(_ context.Context, f Fired) error { time.Sleep(time.Minute); return nil }
+		a, b := pairOn(r, ja.handle, jb.handle, WorkerOptions{Grace: 2 * time.Minute})
+		r.schedule("long", 0)
+		pass(time.Millisecond)
+		a.cancel()
+		pass(time.Millisecond)
+		at := time.Now()
+		r.schedule("k", 0)
+		pass(50 * time.Millisecond)
+		require.Equal(t, []string{"k"}, jb.keys())
+		require.Less(t, jb.times()[0].Sub(at), 5*time.Millisecond)
+		pass(time.Second)
+		require.Equal(t, 1, b.Stats().Preferred)
+		require.Equal(t, 1, a.faults.count("leave"))
+		n := a.faults.count("announce")
+		pass(30 * time.Second)
+		r.schedule("k2", 0)
+		pass(30 * time.Second)
+		require.Equal(t, []string{"k", "k2"}, jb.keys())
+		require.Equal(t, n, a.faults.count("announce"))
+		require.NoError(t, a.stop())
+		require.Equal(t, []string{"long"}, ja.keys()) // its end was waited for
+		r.gone("long")
+	})
+}
+
+// The preferred worker has no room and says so: whoever has claims at once, also who
+// gets room later.
+func TestBusyWorkerIsHelped(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		slow := func(context.Context, Fired) error { time.Sleep(10 * time.Second); return nil }
+		ja, jb := &journal{then: slow}, &journal{then: slow}
+		a, _ := pairOn(r, ja.handle, jb.handle, WorkerOptions{Concurrency: 2})
+		began := time.Now()
+		for i := range 6 {
+			r.schedule(fmt.Sprint(i), 0)
+			pass(200 * time.Millisecond)
+		}
+		require.Len(t, ja.all(), 2)
+		require.Len(t, jb.all(), 2)
+		for i := range 2 { // at once
+			require.Less(t, jb.times()[i].Sub(began.Add(time.Duration(2+i)*200*time.Millisecond)), 5*time.Millisecond)
+		}
+		pass(20 * time.Second)
+		require.Len(t, append(ja.all(), jb.all()...), 6)
+		require.Less(t, a.faults.count("announce"), 30) // once a second while there is something to say
+	})
+}
+
+// A worker that is full for long says so every 50 ms, not with each handler that ends.
+func TestAnnouncementsAreFew(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		quick := func(context.Context, Fired) error { time.Sleep(5 * time.Millisecond); return nil }
+		a, b := pairOn(r, quick, quick, WorkerOptions{Concurrency: 1})
+		var timers []Timer
+		for i := range 400 {
+			timers = append(timers, Timer{Key: fmt.Sprint(i)})
+		}
+		_, err := r.timers.ScheduleMany(context.Background(), timers)
+		require.NoError(t, err)
+		pass(500 * time.Millisecond)
+		require.LessOrEqual(t, a.faults.count("announce"), 500/50+1) // the first at 0
+		require.Zero(t, b.faults.count("announce"))
+		pass(time.Minute)
+		require.Zero(t, r.stats().Waiting)
+	})
+}
+
+// Signs cannot be read: all claim.
+func TestSignsUnreadable(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 8, store.Limits{}, 0)
+		j := &journal{}
+		w := r.prepare(j.handle, WorkerOptions{})
+		w.faults.fail(errBoom, "sign")
+		r.worker((&journal{}).handle, WorkerOptions{})
+		w.run()
+		pass(time.Second)
+		require.Equal(t, 8, w.Stats().Preferred)
+		require.Zero(t, w.Stats().Members)
+		require.Len(t, r.logs.with("calls to the engine fail", "call=sign"), 1)
+		pass(time.Minute)
+		require.LessOrEqual(t, w.faults.count("sign"), 62)
+		w.faults.fail(nil)
+		pass(3 * time.Second)
+		require.Less(t, w.Stats().Preferred, 8)
+		require.Equal(t, 2, w.Stats().Members)
+		require.Len(t, r.logs.with("succeed again", "call=sign"), 1)
+		// One that could read them goes on for as long as its reading was good for.
+		w.faults.fail(errBoom, "sign")
+		pass(time.Second)
+		require.Equal(t, 2, w.Stats().Members)
+		pass(5 * time.Second)
+		require.Zero(t, w.Stats().Members)
+	})
+}
+
+// Case 25: a subscription that is silent costs a second at most: the look finds what
+// the event did not say.
+func TestSilentSubscription(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 2, store.Limits{}, 0)
+		j := &journal{}
+		w := r.worker(j.handle, WorkerOptions{})
+		pass(time.Second)
+		w.faults.mute.Store(true)
+		for i := range 10 {
+			at := time.Now()
+			r.schedule(fmt.Sprint(i), 0)
+			pass(1100 * time.Millisecond)
+			require.Len(t, j.all(), i+1)
+			require.LessOrEqual(t, j.times()[i].Sub(at), time.Second+5*time.Millisecond)
+		}
+	})
+}
+
+// A subscription that ends is made again, with backoff, and what was missed is
+// looked for.
+func TestSubscriptionEnds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		j := &journal{}
+		w := r.prepare(j.handle, WorkerOptions{})
+		w.faults.fail(errBoom, "subscribe")
+		w.run()
+		pass(time.Minute)
+		n := w.faults.count("subscribe")
+		require.Greater(t, n, 10)
+		require.Less(t, n, 40)
+		require.Len(t, r.logs.with("calls to the engine fail", "call=subscribe"), 1)
+		w.faults.fail(nil)
+		pass(10 * time.Second)
+		require.Len(t, r.logs.with("succeed again", "call=subscribe"), 1)
+		at := time.Now()
+		r.schedule("k", 0)
+		pass(100 * time.Millisecond)
+		require.Len(t, j.all(), 1)
+		require.Less(t, j.times()[0].Sub(at), 5*time.Millisecond)
+	})
+}

@@ -1,0 +1,91 @@
+package durable
+
+import (
+	"errors"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+// The types that pass between a program and an engine, by the names that package
+// store gives them.
+type (
+	// Store is what an engine must do.
+	Store = store.Store
+	// Limits are the bounds of each shard.
+	Limits = store.Limits
+	// Millis is a time by the engine's clock.
+	Millis = store.Millis
+	// ID names one timer, and is the same in all its attempts.
+	ID = store.ID
+	// State is one of Waiting, Leased or Dead.
+	State = store.State
+	// Receipt is what became of a Schedule.
+	Receipt = store.Receipt
+	// ReceiptKind is one of Created, Replaced, ReplacedDead, Succeeds, Exists, Refused.
+	ReceiptKind = store.ReceiptKind
+	// CancelResult is one of Cancelled, Running, NotFound.
+	CancelResult = store.CancelResult
+	// MoveResult is one of Moved, MoveRunning, MoveAbsent.
+	MoveResult = store.MoveResult
+	// RequeueResult is one of Requeued, RequeueLives, RequeueAbsent.
+	RequeueResult = store.RequeueResult
+)
+
+// Where a timer is; see [State].
+const (
+	Waiting = store.Waiting
+	Leased  = store.Leased
+	Dead    = store.Dead
+)
+
+// What became of a Schedule; see [ReceiptKind].
+const (
+	Created      = store.Created
+	Replaced     = store.Replaced
+	ReplacedDead = store.ReplacedDead
+	Succeeds     = store.Succeeds
+	Exists       = store.Exists
+	Refused      = store.Refused
+)
+
+// What became of a Cancel; see [CancelResult].
+const (
+	Cancelled = store.Cancelled
+	Running   = store.Running
+	NotFound  = store.NotFound
+)
+
+// What became of a Reschedule; see [MoveResult].
+const (
+	Moved       = store.Moved
+	MoveRunning = store.MoveRunning
+	MoveAbsent  = store.MoveAbsent
+)
+
+// What became of a Requeue; see [RequeueResult].
+const (
+	Requeued      = store.Requeued
+	RequeueLives  = store.RequeueLives
+	RequeueAbsent = store.RequeueAbsent
+)
+
+// The errors of the engines. All of them can be wrapped: ask with [errors.Is].
+var (
+	ErrClosed      = store.ErrClosed
+	ErrNotFound    = store.ErrNotFound
+	ErrFull        = store.ErrFull
+	ErrUnsure      = store.ErrUnsure
+	ErrUnconfirmed = store.ErrUnconfirmed
+	ErrShards      = store.ErrShards
+)
+
+// Why a handler's ctx has ended: [context.Cause] returns one of these.
+var (
+	// ErrLeaseLost: another worker may run the timer. Its lease was given to
+	// another, or could not be extended before it ran out.
+	ErrLeaseLost = errors.New("durable: the lease on the timer was lost")
+	// ErrCancelled: the timer was cancelled while it ran. It will not run again.
+	ErrCancelled = errors.New("durable: the timer was cancelled")
+	// ErrStopped: the worker stops, and WorkerOptions.Grace is over.
+	ErrStopped = errors.New("durable: the worker has stopped")
+)

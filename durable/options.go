@@ -1,0 +1,106 @@
+package durable
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+// WorkerOptions configure a worker. The zero value is a good default.
+type WorkerOptions struct {
+	// Name is the beginning of the worker's name, by which others and logs know it;
+	// a random end is added, so that it is unique. Default: the host's name and the
+	// process's number. At most 100 bytes.
+	Name string
+
+	// Concurrency is how many handlers run at once, and so how many timers the
+	// worker claims and how much memory it takes: at most twice as many timers, one
+	// half running with their bodies, of 64 KiB each at worst, and one half whose
+	// ends are being written. Default 64; 1 to 100,000. Raise it when handlers wait
+	// for others, as for HTTP, and when thousands are due each second: no more than
+	// these run in the time that the engine takes for a claim.
+	Concurrency int
+
+	// Lease is how long a timer stays this worker's without a sign from it: when it
+	// dies, another runs the timer after that. A running handler's lease is extended
+	// at its half. Default 30 s; 100 ms to 24 h. A short one costs a call for each
+	// half, and runs twice what was only slow, as on a machine that was paused.
+	Lease time.Duration
+
+	// MaxAttempts is how often a timer is tried; then it is a dead letter. Default
+	// 20; 1 or more.
+	MaxAttempts int
+
+	// Backoff is the most that is waited after a first failed attempt. It doubles
+	// with each, up to MaxBackoff, and the wait is drawn from 0 to that, so that what
+	// failed together does not come back together. Defaults 1 s and 1 h; 1 ms to
+	// 720 h each.
+	Backoff    time.Duration
+	MaxBackoff time.Duration
+
+	// Grace is how long running handlers may go on once Run's ctx has ended, before
+	// theirs end. Default 10 s; up to 24 h. Negative: not at all.
+	Grace time.Duration
+
+	// OnDead is called with each timer that this worker has made a dead letter, and
+	// with the error of its last attempt, once that is written; on a goroutine of its
+	// own, and up to Concurrency at once. It is not called for timers whose
+	// workers died in their last attempt: those are counted, in
+	// WorkerStats.BuriedLost.
+	OnDead func(Fired, error)
+}
+
+const (
+	defaultConcurrency = 64
+	maxConcurrency     = 100_000
+	defaultLease       = 30 * time.Second
+	defaultMaxAttempts = 20
+	defaultBackoff     = time.Second
+	defaultMaxBackoff  = time.Hour
+	minBackoff         = time.Millisecond
+	maxBackoff         = 720 * time.Hour
+	defaultGrace       = 10 * time.Second
+	maxGrace           = 24 * time.Hour
+	maxName            = 100
+)
+
+func (o WorkerOptions) withDefaults() (WorkerOptions, error) {
+	if o.Name == "" {
+		host, _ := os.Hostname() // without it, the number has to do
+		o.Name = fmt.Sprintf("%.64s-%d", host, os.Getpid())
+	}
+	o.Concurrency = cmp.Or(o.Concurrency, defaultConcurrency)
+	o.Lease = cmp.Or(o.Lease, defaultLease)
+	o.MaxAttempts = cmp.Or(o.MaxAttempts, defaultMaxAttempts)
+	if o.Backoff == 0 {
+		o.Backoff = defaultBackoff
+		if o.MaxBackoff > 0 {
+			o.Backoff = min(o.Backoff, o.MaxBackoff)
+		}
+	}
+	o.MaxBackoff = cmp.Or(o.MaxBackoff, max(defaultMaxBackoff, o.Backoff))
+	o.Grace = max(cmp.Or(o.Grace, defaultGrace), 0)
+	switch {
+	case len(o.Name) > maxName:
+		return o, fmt.Errorf("durable: WorkerOptions.Name is %d bytes long, must be at most %d", len(o.Name), maxName)
+	case o.Concurrency < 1 || o.Concurrency > maxConcurrency:
+		return o, fmt.Errorf("durable: WorkerOptions.Concurrency is %d, must be 1 to %d", o.Concurrency, maxConcurrency)
+	case o.Lease < store.MinLease || o.Lease > store.MaxLease:
+		return o, fmt.Errorf("durable: WorkerOptions.Lease is %v, must be %v to %v", o.Lease, store.MinLease, store.MaxLease)
+	case o.MaxAttempts < 1:
+		return o, fmt.Errorf("durable: WorkerOptions.MaxAttempts is %d, must be 1 or more", o.MaxAttempts)
+	case o.Backoff < minBackoff || o.Backoff > maxBackoff:
+		return o, fmt.Errorf("durable: WorkerOptions.Backoff is %v, must be %v to %v", o.Backoff, minBackoff, maxBackoff)
+	case o.MaxBackoff < o.Backoff || o.MaxBackoff > maxBackoff:
+		return o, fmt.Errorf("durable: WorkerOptions.MaxBackoff is %v, must be Backoff, %v, to %v", o.MaxBackoff, o.Backoff, maxBackoff)
+	case o.Grace > maxGrace:
+		return o, fmt.Errorf("durable: WorkerOptions.Grace is %v, must be at most %v", o.Grace, maxGrace)
+	}
+	return o, nil
+}
+
+var errNoHandler = errors.New("durable: the handler is nil")

@@ -1,0 +1,131 @@
+package durable
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+// run is one attempt of one timer, from the claim until its end is written. The
+// worker's lock guards what changes.
+//
+//	running ── handler returned ──▶ ending ── written, or given up ──▶ over
+//	   └────── the lease is another's, and the handler has returned ────▶ over
+type run struct {
+	shard    *shard
+	lease    store.Lease             // its body is let go when nobody needs it any more
+	cancel   context.CancelCauseFunc // of the handler's ctx; nil if it was not begun
+	deadline time.Duration           // by the own clock; until then the lease is this worker's
+
+	cancelled bool // the timer was cancelled: nothing is extended any more
+	lost      bool // another has the lease, or the timer is gone: there is no end to write
+	expired   bool // the lease ran out by the own clock
+
+	ending bool
+	end    store.End
+	err    error // what the handler returned, for OnDead
+	unsure bool  // end was sent, and may have been done
+	over   bool
+}
+
+// startLocked calls the handler.
+func (w *Worker) startLocked(r *run) {
+	ctx, cancel := context.WithCancelCause(w.values)
+	r.cancel = cancel
+	w.running++
+	r.shard.running++
+	f := r.fired()
+	go func() {
+		defer cancel(nil)
+		invoke(ctx, w.handler, f, func(err error) { w.returned(r, err) })
+	}()
+}
+
+// fired is what the handler is given.
+func (r *run) fired() Fired {
+	l := &r.lease
+	return Fired{
+		Key: l.Key, ID: l.ID, Topic: l.Topic, Body: l.Body, Due: l.Due.Time(),
+		Attempt: l.Attempt, Fence: l.Fence, LastError: l.LastError,
+	}
+}
+
+// returned is called when the handler has returned err, on its goroutine.
+func (w *Worker) returned(r *run, err error) {
+	var p *panicked
+	if errors.As(err, &p) {
+		w.log.Error("durable: a handler panicked", "key", r.lease.Key, "id", r.lease.ID.String(),
+			"topic", r.lease.Topic, "attempt", r.lease.Attempt, "panic", p.value, "stack", string(p.stack))
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.running--
+	r.shard.running--
+	if p != nil {
+		w.stats.Panics++
+	}
+	if w.stopped {
+		return // Run has said that it did not wait for this one
+	}
+	r.err = err
+	r.end = w.endOf(r, err)
+	if r.lost {
+		w.overLocked(r)
+	} else {
+		w.endLocked(r)
+	}
+	w.dispatchLocked()
+	w.checkIdleLocked()
+}
+
+// endOf says how a run ends whose handler has returned err.
+func (w *Worker) endOf(r *run, err error) store.End {
+	e := store.End{Holder: r.lease.Holder, Kind: store.Done}
+	if err == nil || r.cancelled { // then it is gone, however the run ends
+		return e
+	}
+	e.Error = store.CutError(err.Error())
+	var v *verdict
+	if !errors.As(err, &v) {
+		v = &verdict{kind: verdictRetry, after: -1}
+	}
+	switch {
+	case v.kind == verdictSnooze:
+		e.Kind, e.Delay, e.Error = store.Snooze, v.after, ""
+	case v.kind == verdictDiscard || r.lease.Attempt >= w.options.MaxAttempts:
+		e.Kind = store.Bury
+	case v.after >= 0:
+		e.Kind, e.Delay = store.Retry, v.after
+	default:
+		e.Kind, e.Delay = store.Retry, backoff(w.options.Backoff, w.options.MaxBackoff, r.lease.Attempt)
+	}
+	return e
+}
+
+// overLocked lets go of a run: its end is written, or there is none to write.
+func (w *Worker) overLocked(r *run) {
+	r.over = true
+	w.leases.Remove(r.lease.Holder)
+	w.held--
+}
+
+// buried calls OnDead, which counts as if the run had not ended yet: so that those
+// calls are bounded too.
+func (w *Worker) buried(r *run) {
+	invoke(w.values, func(context.Context, Fired) error {
+		w.options.OnDead(r.fired(), r.err)
+		return nil
+	}, Fired{}, func(err error) {
+		var p *panicked
+		if errors.As(err, &p) {
+			w.log.Error("durable: OnDead did not return", "key", r.lease.Key, "error", err, "stack", string(p.stack))
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.held--
+		w.dispatchLocked()
+		w.checkIdleLocked()
+	})
+}

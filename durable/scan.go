@@ -1,0 +1,109 @@
+package durable
+
+import (
+	"cmp"
+	"container/heap"
+	"context"
+	"iter"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+// Scan returns an iterator over the waiting timers, by due time and then key, of
+// all shards; without their bodies. It reads pages as it goes: a loop that ends
+// early has read little, and one over a million timers keeps a few thousand of them
+// at most. It is not of one moment: what is added, moved or gone meanwhile is seen or
+// not, and what is moved to later may be seen twice.
+//
+// An error comes as the last pair, with a zero Info.
+func (t *Timers) Scan(ctx context.Context) iter.Seq2[Info, error] {
+	return t.merged(ctx, t.store.Scan, func(r store.Record) store.Millis { return r.Due })
+}
+
+// Dead is [Timers.Scan] for the dead letters, by the time of their death.
+func (t *Timers) Dead(ctx context.Context) iter.Seq2[Info, error] {
+	return t.merged(ctx, t.store.ScanDead, func(r store.Record) store.Millis { return r.Died })
+}
+
+// pageReader is the Scan or ScanDead of a store.
+type pageReader func(ctx context.Context, shard int, after store.Cursor, limit int) ([]store.Record, error)
+
+// merged merges what read returns of each shard, which is in order of at.
+func (t *Timers) merged(ctx context.Context, read pageReader, at func(store.Record) store.Millis) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		m := merge{at: at}
+		// Some 4,096 records in all, so that memory is bounded.
+		limit := min(max(4096/len(t.joiners), 8), 256)
+		fill := func(p *page) error {
+			ctx, cancel, err := t.begin(ctx)
+			if err != nil {
+				return err
+			}
+			defer cancel()
+			p.rest, err = read(ctx, p.shard, p.after, limit)
+			if n := len(p.rest); n > 0 {
+				last := p.rest[n-1]
+				p.after = store.Cursor{At: at(last), Key: last.Key}
+			}
+			p.last = len(p.rest) < limit
+			return err
+		}
+		for shard := range t.joiners {
+			p := &page{shard: shard}
+			if err := fill(p); err != nil {
+				yield(Info{}, err)
+				return
+			}
+			if len(p.rest) > 0 {
+				m.pages = append(m.pages, p)
+			}
+		}
+		heap.Init(&m)
+		for len(m.pages) > 0 {
+			p := m.pages[0]
+			r := p.rest[0]
+			p.rest = p.rest[1:]
+			if !yield(infoOf(r), nil) {
+				return
+			}
+			if len(p.rest) == 0 && !p.last {
+				if err := fill(p); err != nil {
+					yield(Info{}, err)
+					return
+				}
+			}
+			if len(p.rest) == 0 {
+				heap.Pop(&m)
+			} else {
+				heap.Fix(&m, 0)
+			}
+		}
+	}
+}
+
+// page is where a merge stands in one shard.
+type page struct {
+	shard int
+	rest  []store.Record // read and not yet passed on; not empty while in a merge
+	after store.Cursor   // of the last that was read
+	last  bool           // nothing comes after rest
+}
+
+// merge is a heap of pages, by their first record.
+type merge struct {
+	pages []*page
+	at    func(store.Record) store.Millis
+}
+
+func (m *merge) Len() int      { return len(m.pages) }
+func (m *merge) Swap(i, j int) { m.pages[i], m.pages[j] = m.pages[j], m.pages[i] }
+func (m *merge) Less(i, j int) bool {
+	a, b := m.pages[i].rest[0], m.pages[j].rest[0]
+	return cmp.Or(cmp.Compare(m.at(a), m.at(b)), cmp.Compare(a.Key, b.Key)) < 0
+}
+func (m *merge) Push(any) { panic("durable: a merge does not grow") }
+func (m *merge) Pop() any {
+	last := m.pages[len(m.pages)-1]
+	m.pages = m.pages[:len(m.pages)-1]
+	return last
+}

@@ -1,0 +1,206 @@
+package durable
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+// Case 21: a worker that stops while a claim is under way gives back what it gets:
+// the attempts are not spent.
+func TestStopInMidBatch(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		for i := range 10 {
+			r.schedule(fmt.Sprint("k", i), 0)
+		}
+		ja, jb := &journal{}, &journal{}
+		a := r.prepare(ja.handle, WorkerOptions{})
+		a.faults.set(nil, func(ctx context.Context, call string, _ int) error {
+			if call == "claim" {
+				return late(ctx, 2*time.Second)
+			}
+			return nil
+		})
+		a.run()
+		pass(time.Second)
+		require.Equal(t, 10, r.stats().Leased)
+		began := time.Now()
+		require.NoError(t, a.stop())
+		require.Less(t, time.Since(began), 1010*time.Millisecond) // as long as the claim, and no grace
+		require.Empty(t, ja.all())
+		require.Equal(t, 10, r.stats().Overdue)
+		require.Equal(t, uint64(10), a.Stats().GivenBack)
+		require.Equal(t, 1, a.faults.count("leave"))
+		r.worker(jb.handle, WorkerOptions{})
+		pass(time.Second)
+		require.Len(t, jb.all(), 10)
+		for _, f := range jb.all() {
+			require.Equal(t, 1, f.Attempt)
+		}
+	})
+}
+
+// Handlers that run may go on for the grace, and what they return counts; then their
+// ctx ends, and what those return counts that do return.
+func TestGrace(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		var cause error
+		took := map[string]time.Duration{"quick": 4 * time.Second, "long": time.Hour}
+		j := &journal{then: func(ctx context.Context, f Fired) error {
+			select {
+			case <-time.After(took[f.Key]):
+				return nil
+			case <-ctx.Done():
+				cause = context.Cause(ctx)
+				return cause
+			}
+		}}
+		w := r.worker(j.handle, WorkerOptions{Grace: 5 * time.Second, Lease: time.Second})
+		r.schedule("quick", 0)
+		r.schedule("long", 0)
+		pass(time.Millisecond)
+		began := time.Now()
+		w.cancel()
+		pass(time.Second)
+		r.schedule("late", 0) // nothing is claimed any more
+		require.NoError(t, w.stop())
+		require.Less(t, time.Since(began)-5*time.Second, 10*time.Millisecond)
+		require.Equal(t, ErrStopped, cause)
+		r.gone("quick")
+		require.Equal(t, Waiting, r.get("long").State)
+		require.Equal(t, ErrStopped.Error(), r.get("long").LastError)
+		require.Len(t, j.all(), 2)
+		st := w.Stats()
+		require.Equal(t, []uint64{1, 1, 0}, []uint64{st.Done, st.Retried, st.Lost})
+	})
+}
+
+// Case 24: a handler that ignores its ctx does not hold up the end. Its timer keeps
+// its lease, and runs again after it; what the handler returns then is nothing.
+func TestHandlerIgnoresTheEnd(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		free := make(chan struct{})
+		o := WorkerOptions{Grace: 3 * time.Second, Lease: 20 * time.Second}
+		w := r.worker(func(context.Context, Fired) error { <-free; return nil }, o)
+		r.schedule("k", 0)
+		pass(time.Second)
+		began := time.Now()
+		err := w.stop()
+		require.EqualError(t, err, "durable: 1 handlers have not returned; their timers run again when their leases are over")
+		require.Equal(t, 4*time.Second, time.Since(began))
+		require.Equal(t, Leased, r.get("k").State)
+		w.faults.countAll()
+		j := &journal{}
+		r.worker(j.handle, o)
+		pass(10 * time.Second)
+		require.Empty(t, j.all())
+		close(free)
+		pass(10 * time.Second)
+		require.Len(t, j.all(), 1)
+		require.Equal(t, 2, j.last().Attempt)
+		require.Empty(t, w.faults.countAll())
+		r.gone("k")
+	})
+}
+
+// A negative Grace ends the handlers' contexts at once. Signs that fail, and ends,
+// do not hold up the end for longer than that.
+func TestStopWithoutEngine(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 2, store.Limits{}, 0)
+		w := r.worker(func(ctx context.Context, _ Fired) error { <-ctx.Done(); return nil }, WorkerOptions{Grace: -1})
+		r.schedule("k", 0)
+		pass(time.Second)
+		w.faults.set(func(ctx context.Context, call string, _ int) error {
+			if call == "leave" {
+				return nil
+			}
+			return late(ctx, time.Hour)
+		}, nil)
+		pass(time.Second)
+		began := time.Now()
+		require.NoError(t, w.stop()) // the handler has returned
+		require.LessOrEqual(t, time.Since(began), 10*time.Second)
+		require.Equal(t, Leased, r.get("k").State)
+		require.Len(t, r.logs.with("stops before all ends are written", "ends=1"), 1)
+	})
+}
+
+// Engine errors: each kind is logged when it begins and when it ends, calls are few
+// while it lasts, and the worker goes on after it.
+func TestEngineFails(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 2, store.Limits{}, 0)
+		j := &journal{}
+		w := r.worker(j.handle, WorkerOptions{})
+		pass(time.Second)
+		w.faults.countAll()
+		w.faults.fail(errBoom)
+		for i := range 20 {
+			r.schedule(fmt.Sprint("k", i), 0)
+		}
+		pass(time.Minute)
+		for call, n := range w.faults.countAll() {
+			require.LessOrEqual(t, n, 2*62, call)
+		}
+		require.Empty(t, j.all())
+		fails := r.logs.with("calls to the engine fail", "error=boom")
+		require.Len(t, fails, 4) // sign, look, and the claims of each shard
+		w.faults.fail(nil)
+		pass(6 * time.Second)
+		require.Len(t, j.all(), 20)
+		require.Len(t, r.logs.with("succeed again"), len(fails))
+	})
+}
+
+// A claim that gets nothing though something is due does not become a busy loop.
+func TestFruitlessClaimsAreFew(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		s := &stingy{Store: r.engine}
+		w, err := r.on(s).NewWorker((&journal{}).handle, WorkerOptions{})
+		require.NoError(t, err)
+		m := &member{Worker: w, rig: r, faults: &faults{}, done: make(chan error, 1)}
+		r.schedule("k", 0)
+		m.run()
+		pass(time.Minute)
+		require.NoError(t, m.stop())
+		require.Less(t, s.claims, 620)
+	})
+}
+
+// stingy gives nothing out.
+type stingy struct {
+	store.Store
+	claims int
+}
+
+func (s *stingy) Claim(ctx context.Context, shard int, _ store.Claim) (store.Claimed, store.Horizon, error) {
+	s.claims++
+	h, err := s.Look(ctx, []int{shard})
+	return store.Claimed{}, h[0], err
+}
+
+// A store that closes itself, because it cannot write, ends the worker.
+func TestStoreCloses(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 2, store.Limits{}, 0)
+		w := r.worker(func(context.Context, Fired) error { time.Sleep(3 * time.Second); return nil }, WorkerOptions{})
+		r.schedule("k", 0)
+		pass(time.Second)
+		began := time.Now()
+		require.NoError(t, r.engine.Close())
+		require.Equal(t, ErrClosed, <-w.done)
+		w.once.Do(func() {})
+		require.Less(t, time.Since(began), 3*time.Second) // the handler's, at most
+		require.Equal(t, uint64(1), w.Stats().Unwritten)
+	})
+}

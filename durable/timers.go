@@ -1,0 +1,233 @@
+package durable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+const (
+	defaultCallTimeout = 10 * time.Second
+	minCallTimeout     = 10 * time.Millisecond
+	maxCallTimeout     = 10 * time.Minute
+)
+
+// Options configure Timers. The zero value is a good default.
+type Options struct {
+	// Limits bound what each shard holds. For Open only: with New they are the
+	// engine's.
+	Limits Limits
+
+	// Shards is how many parts the store has that are worked on side by side. It
+	// is fixed when the store is made. Default 16; 1 to 1,024. For Open only.
+	Shards int
+
+	// Logger gets what no caller is told: panics of handlers, engines that stop
+	// answering and answer again. Default: slog's default logger.
+	Logger *slog.Logger
+
+	// CallTimeout bounds each call to the engine, besides the caller's ctx. Default
+	// 10 s; 10 ms to 10 min. A worker's calls are bounded by a quarter of its lease
+	// too.
+	CallTimeout time.Duration
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.CallTimeout == 0 {
+		o.CallTimeout = defaultCallTimeout
+	}
+	if o.CallTimeout < minCallTimeout || o.CallTimeout > maxCallTimeout {
+		return o, fmt.Errorf("durable: Options.CallTimeout is %v, must be %v to %v", o.CallTimeout, minCallTimeout, maxCallTimeout)
+	}
+	return o, nil
+}
+
+// Timers schedules timers in a store, cancels them, and shows them. Make one with
+// [Open] or [New]: the zero Timers is not usable. Any number of processes may use
+// one store, if its engine allows that.
+//
+// All methods are safe for concurrent use. They block until the engine has
+// answered, ctx has ended, or Options.CallTimeout is over. What they promise by
+// their results holds after a crash, as far as the engine promises that: see the
+// package's documentation. Keys and topics are any bytes. A nil ctx panics.
+type Timers struct {
+	store   store.Store
+	options Options
+	owned   bool     // Close closes the store
+	joiners []joiner // one for each shard
+
+	closed  atomic.Bool    // written by Close
+	senders sync.WaitGroup // the joiners' goroutines
+}
+
+// New returns Timers on any engine. Close leaves the store open: whoever made it
+// closes it, after Close. A nil store, or an option that is out of range or for
+// Open only, is an error that names it.
+func New(s Store, o Options) (*Timers, error) {
+	switch {
+	case s == nil:
+		return nil, errors.New("durable: the store is nil")
+	case o.Limits != Limits{}:
+		return nil, fmt.Errorf("durable: Options.Limits is %+v, must be zero with New: a store has its own", o.Limits)
+	case o.Shards != 0:
+		return nil, fmt.Errorf("durable: Options.Shards is %d, must be 0 with New: a store has its own", o.Shards)
+	}
+	return newTimers(s, o, false)
+}
+
+func newTimers(s store.Store, o Options, owned bool) (*Timers, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return &Timers{store: s, options: o, owned: owned, joiners: make([]joiner, s.Shards())}, nil
+}
+
+// Close refuses further calls with [ErrClosed], waits for the requests of Schedule
+// that are under way, and closes the store if Open opened it. Workers are stopped
+// before, by the end of their ctx: one that is not sees a store that is closed, if
+// Close closes it. A second Close does nothing.
+func (t *Timers) Close() error {
+	if t.closed.Swap(true) {
+		return nil
+	}
+	for i := range t.joiners {
+		j := &t.joiners[i]
+		j.mu.Lock()   // whoever saw Timers open has started its sender
+		j.mu.Unlock() //nolint:staticcheck // an empty section is meant
+	}
+	t.senders.Wait()
+	if t.owned {
+		return t.store.Close()
+	}
+	return nil
+}
+
+// begin is how each method begins: it checks ctx, and adds the deadline.
+func (t *Timers) begin(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	if ctx == nil {
+		panic("durable: the context is nil")
+	}
+	if t.closed.Load() {
+		return nil, nil, ErrClosed
+	}
+	if ctx.Err() != nil {
+		return nil, nil, context.Cause(ctx)
+	}
+	ctx, cancel := context.WithTimeout(ctx, t.options.CallTimeout)
+	return ctx, cancel, nil
+}
+
+func (t *Timers) shardOf(key string) int { return store.ShardOf(key, len(t.joiners)) }
+
+// Info is what there is to know of a timer.
+type Info struct {
+	Key   string
+	ID    ID
+	Topic string
+	Body  []byte // nil from Scan and Dead
+
+	State     State
+	Due       time.Time // waiting: when it may run; else when it could have
+	Attempts  int       // those that count: not what was handed back or snoozed
+	LastError string    // of the last attempt that failed; at most 1 KiB of it
+
+	LeaseEnd     time.Time // leased: when another may run it
+	Fence        uint64    // leased: the number of this lease
+	Cancelled    bool      // leased: nothing follows this run
+	SuccessorDue time.Time // leased: of what was scheduled meanwhile; zero: nothing
+	Died         time.Time // dead: when it became a dead letter
+}
+
+func infoOf(r store.Record) Info {
+	return Info{
+		Key: r.Key, ID: r.ID, Topic: r.Topic, Body: r.Body,
+		State: r.State, Due: timeOf(r.Due), Attempts: r.Attempts, LastError: r.LastError,
+		LeaseEnd: timeOf(r.LeaseEnd), Fence: r.Fence, Cancelled: r.Cancelled,
+		SuccessorDue: timeOf(r.SuccessorDue), Died: timeOf(r.Died),
+	}
+}
+
+func timeOf(m store.Millis) time.Time {
+	if m == 0 {
+		return time.Time{}
+	}
+	return m.Time()
+}
+
+// Get returns a timer, waiting, leased or dead; [ErrNotFound] if there is none, as
+// after its end. What it returns may have changed since.
+func (t *Timers) Get(ctx context.Context, key string) (Info, error) {
+	ctx, cancel, err := t.begin(ctx)
+	if err != nil {
+		return Info{}, err
+	}
+	defer cancel()
+	if err := store.CheckKey(key); err != nil {
+		return Info{}, err
+	}
+	r, err := t.store.Get(ctx, t.shardOf(key), key)
+	if err != nil {
+		return Info{}, err
+	}
+	return infoOf(r), nil
+}
+
+// Stats counts what a store holds, in all its shards together.
+type Stats struct {
+	Shards  int
+	Waiting int
+	Overdue int // of these, due
+	Leased  int
+	Dead    int
+	Dropped uint64 // dead letters that MaxDead or MaxDeadAge removed, ever
+
+	Now          time.Time // by the engine's clock; the earliest, if there are several
+	NextDue      time.Time // of what waits, the earliest; zero: nothing does
+	NextLeaseEnd time.Time // of the leases, the earliest; zero: there is none
+}
+
+// Stats counts the shards, one after the other: the sums are not those of one
+// moment. Its cost is a call for each shard.
+func (t *Timers) Stats(ctx context.Context) (Stats, error) {
+	ctx, cancel, err := t.begin(ctx)
+	if err != nil {
+		return Stats{}, err
+	}
+	defer cancel()
+	sum := Stats{Shards: len(t.joiners)}
+	var all store.Horizon
+	for shard := range t.joiners {
+		st, err := t.store.Stats(ctx, shard)
+		if err != nil {
+			return Stats{}, err
+		}
+		sum.Waiting += st.Waiting
+		sum.Overdue += st.Overdue
+		sum.Leased += st.Leased
+		sum.Dead += st.Dead
+		sum.Dropped += st.Dropped
+		all.Now = earlier(all.Now, st.Now)
+		all.NextDue = earlier(all.NextDue, st.NextDue)
+		all.NextLeaseEnd = earlier(all.NextLeaseEnd, st.NextLeaseEnd)
+	}
+	sum.Now, sum.NextDue, sum.NextLeaseEnd = timeOf(all.Now), timeOf(all.NextDue), timeOf(all.NextLeaseEnd)
+	return sum, nil
+}
+
+// earlier returns the earlier of two times of which 0 is none.
+func earlier(a, b store.Millis) store.Millis {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,408 @@
+package durable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+	"github.com/seed-782fa212/limbo/durable/storetest"
+)
+
+func TestTimersOfOneKey(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 4, store.Limits{}, 5*time.Hour)
+		ctx := context.Background()
+		body := []byte("a\x00\xff") // case 10
+		due := r.now().Add(time.Minute)
+		require.Equal(t, Receipt{Kind: Created, Due: store.MillisAt(due)}, r.add(Timer{Key: "{k}", Topic: "t", Body: body, At: due})) // case 11
+		body[0] = 'b'                                                                                                                 // it was copied
+		info := r.get("{k}")
+		require.NotZero(t, info.ID)
+		info.ID = ID{}
+		require.Equal(t, Info{Key: "{k}", Topic: "t", Body: []byte("a\x00\xff"), State: Waiting, Due: due.Truncate(time.Millisecond)}, info)
+
+		require.Equal(t, Exists, r.add(Timer{Key: "{k}", IfAbsent: true}).Kind)
+		require.Equal(t, Receipt{Kind: Replaced, Due: store.MillisAt(r.now().Add(time.Second))}, r.schedule("{k}", time.Second))
+		move, err := r.timers.Reschedule(ctx, "{k}", due)
+		require.NoError(t, err)
+		require.Equal(t, Moved, move)
+		require.Equal(t, due, r.get("{k}").Due)
+		move, err = r.timers.RescheduleAfter(ctx, "{k}", time.Hour)
+		require.NoError(t, err)
+		require.Equal(t, Moved, move)
+		require.Equal(t, r.now().Add(time.Hour), r.get("{k}").Due)
+		move, err = r.timers.RescheduleAfter(ctx, "none", time.Hour)
+		require.NoError(t, err)
+		require.Equal(t, MoveAbsent, move)
+
+		st := r.stats()
+		require.Equal(t, Stats{Shards: 4, Waiting: 1, Now: r.now(), NextDue: r.now().Add(time.Hour)}, st)
+		for _, want := range []CancelResult{Cancelled, NotFound} {
+			got, err := r.timers.Cancel(ctx, "{k}")
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+		}
+		r.gone("{k}")
+
+		// Before 1970's first millisecond has passed, and in the past: at once.
+		require.Equal(t, Millis(1), r.add(Timer{Key: "old", At: time.UnixMilli(0)}).Due)
+		require.Equal(t, store.MillisAt(r.now()), r.schedule("now", -time.Hour).Due)
+	})
+}
+
+// All checks come before anything is sent, and name field, value and bound.
+func TestChecksComeFirst(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 4, store.Limits{}, 0)
+		ctx := context.Background()
+		good := Timer{Key: "good"}
+		for want, timer := range map[string]Timer{
+			"key is 0 bytes long, must be 1 to 512":                                {},
+			"key is 513 bytes long, must be 1 to 512":                              {Key: strings.Repeat("k", 513)},
+			`topic of timer "k" is 129 bytes long, must be at most 128`:            {Key: "k", Topic: strings.Repeat("t", 129)},
+			`body of timer "k" is 65537 bytes long, must be at most 65536`:         {Key: "k", Body: make([]byte, 65537)},
+			`timer "k" is due at 1969-12-31 23:59:59.999 +0000 UTC, must be at 19`: {Key: "k", At: time.UnixMilli(-1).UTC()},
+			`must be at 1970-01-01 00:00:00 +0000 UTC to 2262-04-11 23:47:16.854`:  {Key: "k", At: time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC)},
+			`timer "k" has both At, 1970-01-01 00:00:01 +0000 UTC, and After, 1s`:  {Key: "k", At: time.Unix(1, 0).UTC(), After: time.Second},
+		} {
+			_, err := r.timers.Schedule(ctx, timer)
+			require.ErrorContains(t, err, want)
+			_, err = r.timers.ScheduleMany(ctx, []Timer{good, timer})
+			require.ErrorContains(t, err, want)
+		}
+		_, err := r.timers.Reschedule(ctx, "k", time.Time{})
+		require.ErrorContains(t, err, `timer "k" is due at 0001-01-01 00:00:00 +0000 UTC, must be at`)
+		long := strings.Repeat("k", 513)
+		_, err = r.timers.RescheduleAfter(ctx, long, 0)
+		require.ErrorContains(t, err, "513 bytes")
+		_, err = r.timers.Cancel(ctx, long)
+		require.ErrorContains(t, err, "513 bytes")
+		_, err = r.timers.Get(ctx, long)
+		require.ErrorContains(t, err, "513 bytes")
+		_, err = r.timers.Requeue(ctx, "good", long)
+		require.ErrorContains(t, err, "513 bytes")
+		_, err = r.timers.Purge(ctx, "good", long)
+		require.ErrorContains(t, err, "513 bytes")
+		require.Empty(t, r.faults.countAll())
+
+		ended, cancel := context.WithCancelCause(ctx)
+		cancel(errBoom)
+		_, err = r.timers.Schedule(ended, good)
+		require.ErrorIs(t, err, errBoom)
+		require.Empty(t, r.faults.countAll())
+		require.PanicsWithValue(t, "durable: the context is nil", func() {
+			_, _ = r.timers.Get(nil, "k")
+		})
+	})
+}
+
+func TestNewRefuses(t *testing.T) {
+	s := storetest.NewOracle(1, store.Limits{}, nil)
+	_, err := New(nil, Options{})
+	require.EqualError(t, err, "durable: the store is nil")
+	_, err = New(s, Options{Shards: 3})
+	require.EqualError(t, err, "durable: Options.Shards is 3, must be 0 with New: a store has its own")
+	_, err = New(s, Options{Limits: store.Limits{MaxDead: 1}})
+	require.ErrorContains(t, err, "durable: Options.Limits is {MaxPending:0 MaxDead:1 MaxDeadAge:0s}, must be zero with New")
+	_, err = New(s, Options{CallTimeout: time.Millisecond})
+	require.EqualError(t, err, "durable: Options.CallTimeout is 1ms, must be 10ms to 10m0s")
+}
+
+// While a request is under way, the calls that come are the next request together,
+// up to 500 timers.
+func TestConcurrentSchedulesAreJoined(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		gate := make(chan struct{})
+		r.faults.set(func(context.Context, string, int) error { <-gate; return nil }, nil)
+		errs := make(chan error)
+		start := func(key string) {
+			go func() {
+				_, err := r.timers.Schedule(context.Background(), Timer{Key: key, After: time.Hour})
+				errs <- err
+			}()
+			synctest.Wait()
+		}
+		start("first")
+		for i := range 600 {
+			start(fmt.Sprint("k", i))
+		}
+		close(gate)
+		for range 601 {
+			require.NoError(t, <-errs)
+		}
+		var sizes []int
+		for _, entries := range r.faults.adds {
+			sizes = append(sizes, len(entries))
+		}
+		require.Equal(t, []int{1, 500, 100}, sizes)
+		require.Equal(t, 601, r.stats().Waiting)
+	})
+}
+
+// A request has at most 1 MiB of bodies, however many wait.
+func TestRequestsAreBoundedByBytes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		timers := make([]Timer, 40)
+		for i := range timers {
+			timers[i] = Timer{Key: fmt.Sprint(i), Body: make([]byte, store.MaxBody), After: time.Hour}
+		}
+		receipts, err := r.timers.ScheduleMany(context.Background(), timers)
+		require.NoError(t, err)
+		require.Len(t, receipts, 40)
+		var sizes []int
+		for _, entries := range r.faults.adds {
+			sizes = append(sizes, len(entries))
+		}
+		require.Equal(t, []int{16, 16, 8}, sizes)
+	})
+}
+
+// The end of a caller's ctx ends its waiting and nobody else's. What was not sent
+// is not sent any more.
+func TestCallersContext(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		gate := make(chan struct{})
+		r.faults.set(func(context.Context, string, int) error { <-gate; return nil }, nil)
+		body := []byte("as it was")
+		schedule := func(ctx context.Context, key string) chan error {
+			done := make(chan error, 1)
+			go func() {
+				_, err := r.timers.Schedule(ctx, Timer{Key: key, Body: body, After: time.Hour})
+				done <- err
+			}()
+			synctest.Wait()
+			return done
+		}
+		ctx, cancel := context.WithCancelCause(context.Background())
+		sent, waits := schedule(ctx, "sent"), schedule(ctx, "waits")
+		other := schedule(context.Background(), "other")
+		cancel(errBoom)
+		err := <-sent
+		require.ErrorIs(t, err, ErrUnsure)
+		require.ErrorIs(t, err, errBoom)
+		err = <-waits
+		require.ErrorIs(t, err, errBoom)
+		require.NotErrorIs(t, err, ErrUnsure)
+		body[0] = 'x' // the request is still under way, with a copy
+		close(gate)
+		require.NoError(t, <-other)
+		require.Equal(t, "as it was", string(r.get("sent").Body))
+		require.Equal(t, "as it was", string(r.get("other").Body))
+		r.gone("waits")
+	})
+}
+
+// No call without a deadline.
+func TestCallsHaveADeadline(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		r.faults.set(func(ctx context.Context, _ string, _ int) error { return late(ctx, time.Hour) }, nil)
+		began := time.Now()
+		_, err := r.timers.Schedule(context.Background(), Timer{Key: "k"})
+		require.ErrorIs(t, err, ErrUnsure)
+		require.Equal(t, defaultCallTimeout, time.Since(began))
+		_, err = r.timers.Cancel(context.Background(), "k")
+		require.ErrorIs(t, err, ErrUnsure)
+		require.Equal(t, 2*defaultCallTimeout, time.Since(began))
+	})
+}
+
+func TestScheduleMany(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 4, store.Limits{}, 0)
+		ctx := context.Background()
+		var timers []Timer
+		for i := range 3000 {
+			timers = append(timers, Timer{Key: fmt.Sprint("k", i), After: time.Duration(i+1) * time.Millisecond})
+		}
+		timers = append(timers, Timer{Key: "k7", After: time.Hour}) // in order: it replaces
+		r.faults.set(func(ctx context.Context, _ string, _ int) error { return late(ctx, time.Second) }, nil)
+		began := time.Now()
+		receipts, err := r.timers.ScheduleMany(ctx, timers)
+		require.NoError(t, err)
+		require.Equal(t, 2*time.Second, time.Since(began)) // the shards side by side, of each two requests
+		require.Len(t, receipts, 3001)
+		for i, got := range receipts[:3000] {
+			require.Equal(t, Created, got.Kind)
+			require.Equal(t, store.Millis(i+1), got.Due-store.MillisAt(r.now())+2000-1000*store.Millis(requestOf(timers, i)))
+		}
+		require.Equal(t, Replaced, receipts[3000].Kind)
+
+		receipts, err = r.timers.ScheduleMany(ctx, nil)
+		require.NoError(t, err)
+		require.Empty(t, receipts)
+	})
+}
+
+// requestOf returns which request of its shard timer i was in, from 1.
+func requestOf(timers []Timer, i int) int {
+	n := 0
+	for _, timer := range timers[:i] {
+		if store.ShardOf(timer.Key, 4) == store.ShardOf(timers[i].Key, 4) {
+			n++
+		}
+	}
+	return n/store.MaxItems + 1
+}
+
+func TestScheduleManyInPart(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 2, store.Limits{MaxPending: 2}, 0)
+		ctx := context.Background()
+		a, b := keysOf(0, 2, 3), keysOf(1, 2, 2)
+		r.faults.set(func(_ context.Context, _ string, shard int) error {
+			if shard == 1 {
+				return errBoom
+			}
+			return nil
+		}, nil)
+		timers := []Timer{{Key: a[0]}, {Key: b[0]}, {Key: a[1]}, {Key: b[1]}, {Key: a[2]}}
+		receipts, err := r.timers.ScheduleMany(ctx, timers)
+		require.ErrorIs(t, err, errBoom)
+		require.ErrorIs(t, err, ErrFull)
+		require.ErrorContains(t, err, "2 of 5 timers: boom")
+		require.ErrorContains(t, err, "1 of 5 timers: durable: no more timers can be held")
+		var kinds []ReceiptKind
+		for _, got := range receipts {
+			kinds = append(kinds, got.Kind)
+		}
+		require.Equal(t, []ReceiptKind{Created, 0, Created, 0, Refused}, kinds)
+		got, err := r.timers.Schedule(ctx, Timer{Key: a[2]})
+		require.Equal(t, ErrFull, err)
+		require.Equal(t, Receipt{Kind: Refused}, got)
+		_, err = r.timers.Schedule(ctx, Timer{Key: b[0]})
+		require.Equal(t, errBoom, err)
+	})
+}
+
+// Scan and Dead merge the shards in order, and read no more than the loop needs.
+func TestScan(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 16, store.Limits{}, 3*time.Hour)
+		ctx := context.Background()
+		var timers []Timer
+		for i := range 6000 {
+			timers = append(timers, Timer{Key: fmt.Sprintf("k%04d", i), Body: []byte("b"), At: r.now().Add(time.Duration(i/2) * time.Second)})
+		}
+		_, err := r.timers.ScheduleMany(ctx, timers)
+		require.NoError(t, err)
+		i := 0
+		for info, err := range r.timers.Scan(ctx) {
+			require.NoError(t, err)
+			require.Equal(t, timers[i].Key, info.Key)
+			require.Equal(t, timers[i].At, info.Due)
+			require.Nil(t, info.Body)
+			i++
+		}
+		require.Equal(t, 6000, i)
+		r.faults.countAll()
+		for range r.timers.Scan(ctx) {
+			break
+		}
+		require.Equal(t, map[string]int{"scan": 16}, r.faults.countAll())
+
+		calls := 0
+		r.faults.set(func(context.Context, string, int) error {
+			if calls++; calls > 20 {
+				return errBoom
+			}
+			return nil
+		}, nil)
+		n, failed := 0, 0
+		for info, err := range r.timers.Scan(ctx) {
+			if err != nil {
+				require.Equal(t, errBoom, err)
+				require.Zero(t, info)
+				failed++
+				continue
+			}
+			n++
+		}
+		require.Equal(t, 1, failed)
+		require.Greater(t, n, 4*256)
+		for range r.timers.Dead(ctx) {
+			t.Fatal("nothing is dead")
+		}
+	})
+}
+
+func TestClose(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		ctx := context.Background()
+		gate := make(chan struct{})
+		r.faults.set(func(context.Context, string, int) error { <-gate; return nil }, nil)
+		errs := map[string]chan error{"sent": make(chan error, 1), "waits": make(chan error, 1)}
+		for _, key := range []string{"sent", "waits"} {
+			go func() {
+				_, err := r.timers.Schedule(ctx, Timer{Key: key, After: time.Hour})
+				errs[key] <- err
+			}()
+			synctest.Wait()
+		}
+		closed := make(chan error)
+		go func() { closed <- r.timers.Close() }()
+		synctest.Wait()
+		_, err := r.timers.Schedule(ctx, Timer{Key: "late"})
+		require.Equal(t, ErrClosed, err)
+		_, err = r.timers.ScheduleMany(ctx, []Timer{{Key: "late"}})
+		require.Equal(t, ErrClosed, err)
+		_, err = r.timers.Get(ctx, "sent")
+		require.Equal(t, ErrClosed, err)
+		select {
+		case <-closed:
+			t.Fatal("Close does not wait")
+		default:
+		}
+		close(gate)
+		require.NoError(t, <-errs["sent"])
+		require.ErrorIs(t, <-errs["waits"], ErrClosed)
+		require.NoError(t, <-closed)
+		require.NoError(t, r.timers.Close())
+		rec, err := r.engine.Get(ctx, 0, "sent") // New: the store is open
+		require.NoError(t, err)
+		require.Equal(t, Waiting, rec.State)
+	})
+}
+
+// Cancel passes on what the engine says beside ErrUnsure, and Schedule beside
+// ErrUnconfirmed.
+func TestResultsBesideErrors(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := &partial{Store: storetest.NewOracle(1, store.Limits{}, nil)}
+		timers, err := New(s, Options{})
+		require.NoError(t, err)
+		got, err := timers.Cancel(context.Background(), "k")
+		require.ErrorIs(t, err, ErrUnsure)
+		require.Equal(t, NotFound, got)
+		receipt, err := timers.Schedule(context.Background(), Timer{Key: "k"})
+		require.ErrorIs(t, err, ErrUnconfirmed)
+		require.Equal(t, Created, receipt.Kind)
+		receipts, err := timers.ScheduleMany(context.Background(), []Timer{{Key: "j"}})
+		require.ErrorIs(t, err, ErrUnconfirmed)
+		require.Equal(t, Created, receipts[0].Kind)
+		require.NoError(t, timers.Close())
+	})
+}
+
+type partial struct{ store.Store }
+
+func (p *partial) Cancel(ctx context.Context, shard int, keys []string) ([]store.CancelResult, error) {
+	r, err := p.Store.Cancel(ctx, shard, keys)
+	return r, errors.Join(store.ErrUnsure, err)
+}
+
+func (p *partial) Schedule(ctx context.Context, shard int, entries []store.Entry) ([]store.Receipt, store.Horizon, error) {
+	r, h, err := p.Store.Schedule(ctx, shard, entries)
+	return r, h, errors.Join(store.ErrUnconfirmed, err)
+}

@@ -1,0 +1,232 @@
+package durable
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+	"github.com/seed-782fa212/limbo/timingwheel"
+	"github.com/seed-782fa212/limbo/timingwheel/keyed"
+)
+
+// Worker runs timers when they are due. Make one with [Timers.NewWorker] and run it
+// with [Worker.Run]. Any number of workers, in any number of processes, share a
+// store, as far as its engine allows that.
+//
+// # How it works
+//
+// One lock guards what a worker knows; no call to the engine, no handler and no
+// callback runs under it. What happens — a reply, an event, a wheel that says that a
+// shard's time has come, a handler that returns — changes what is known under the
+// lock, and dispatchLocked begins the claims for which there is a cause and room.
+//
+//	signs ──▶ members ──▶ preferred shards ──▶ looks ─┐
+//	                                     events ──────┤ horizons
+//	        agenda (wheel) ◀── planLocked ◀───────────┤
+//	             │ due                                │
+//	             ▼                                    │
+//	           ready ──▶ claims ──▶ runs ──▶ ends ────┘
+//	                                 │ leases (wheel): extend at half
+type Worker struct {
+	store   store.Store
+	handler Handler
+	options WorkerOptions
+	timeout time.Duration // of calls
+	name    string
+	log     *slog.Logger
+	health  health
+
+	started atomic.Bool
+	born    time.Time // own times are durations since then
+
+	// Set by Run before its goroutines begin.
+	values  context.Context // what handlers' contexts are made from
+	calls   context.Context // of calls to the engine; ends when all has ended
+	agenda  *keyed.Table[int, struct{}]
+	leases  *keyed.Table[store.Holder, *run]
+	leaving context.Context // ends when Run's ctx does, or the store is closed
+	leave   context.CancelCauseFunc
+	left    chan struct{} // closed when the others know that this worker leaves
+	lookNow chan struct{} // holds one token: a look is wanted before its time
+	group   sync.WaitGroup
+
+	mu         sync.Mutex
+	shards     []shard       // what is known of each; guarded by mu
+	ready      []*shard      // those with a cause to claim, which wait for room
+	members    []string      // who lives, in order, this worker included; nil: unknown
+	announcing bool          // a goroutine announces
+	closing    bool          // nothing is claimed or begun any more
+	stopped    bool          // nothing is sent any more
+	idle       chan struct{} // closed when closing and nothing is left
+
+	// Invariant: running + reserved <= Concurrency, held + reserved <= 2*Concurrency,
+	// and running <= held.
+	running  int // handlers that run
+	held     int // runs that have not ended in the engine, as far as is known
+	reserved int // promised to claims that are under way
+
+	stats WorkerStats // the counters in it
+}
+
+// NewWorker makes a worker that calls h. A nil h or an option out of range is an
+// error that names it. Nothing runs before [Worker.Run].
+func (t *Timers) NewWorker(h Handler, o WorkerOptions) (*Worker, error) {
+	if h == nil {
+		return nil, errNoHandler
+	}
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	token := store.NewToken()
+	w := &Worker{
+		store: t.store, handler: h, options: o,
+		timeout: min(t.options.CallTimeout, o.Lease/4),
+		name:    o.Name + "-" + hex.EncodeToString(token[:4]),
+		log:     t.options.Logger,
+		born:    time.Now(),
+		left:    make(chan struct{}),
+		lookNow: make(chan struct{}, 1),
+		shards:  make([]shard, t.store.Shards()),
+		idle:    make(chan struct{}),
+	}
+	w.log = w.log.With("worker", w.name)
+	w.health.log = w.log
+	for i := range w.shards {
+		w.shards[i] = shard{number: i, gathered: make(chan struct{}, 1)}
+	}
+	return w, nil
+}
+
+// Name returns the worker's name: what WorkerOptions.Name gives it, and a random
+// end.
+func (w *Worker) Name() string { return w.name }
+
+// Run claims and runs timers until ctx ends. Then it claims no more, tells the other
+// workers, gives back what it has claimed and not begun, and waits up to
+// WorkerOptions.Grace for the handlers that run. After that it ends their ctx, with
+// [ErrStopped] as the cause, and waits a second for them to return, and for their
+// ends to be written. A timer whose handler goes on even then keeps its lease, which
+// nobody extends: it runs again when that is over.
+//
+// Run returns nil when all handlers have returned; an error that says how many have
+// not; or [ErrClosed], when the store is closed, or has closed itself because it
+// cannot write. Other errors of the engine do not end it: it tries again, and logs
+// when calls begin to fail and when they succeed again. Run may be called once; a
+// second call is an error. A nil ctx panics.
+func (w *Worker) Run(ctx context.Context) error {
+	if ctx == nil {
+		panic("durable: the context is nil")
+	}
+	if w.started.Swap(true) {
+		return errors.New("durable: Run was called twice")
+	}
+	w.values = context.WithoutCancel(ctx)
+	w.leaving, w.leave = context.WithCancelCause(ctx)
+	defer w.leave(nil)
+	var endCalls context.CancelFunc
+	w.calls, endCalls = context.WithCancel(w.values)
+	defer endCalls()
+
+	agenda, err := keyed.New(w.shardDue, timingwheel.Options{Workers: 1, Shards: 1})
+	if err != nil {
+		return err // no option is out of range
+	}
+	leases, err := keyed.New(w.leaseDue, timingwheel.Options{Workers: 1})
+	if err != nil {
+		return err
+	}
+	w.mu.Lock() // for Stats, which may be called at any time
+	w.agenda, w.leases = agenda, leases
+	w.mu.Unlock()
+	w.group.Go(w.signLoop)
+	w.group.Go(w.lookLoop)
+	w.group.Go(w.subscribe)
+
+	<-w.leaving.Done()
+	left := w.drain()
+	endCalls()
+	forever := context.Background() // neither waits for more than what runs in it
+	_, _ = agenda.Shutdown(forever, timingwheel.Discard)
+	_, _ = leases.Shutdown(forever, timingwheel.Discard)
+	w.group.Wait()
+	if w.storeClosed() {
+		return ErrClosed
+	}
+	return left
+}
+
+// storeClosed reports whether the engine has said that it is closed.
+func (w *Worker) storeClosed() bool { return errors.Is(context.Cause(w.leaving), ErrClosed) }
+
+// now returns the own time.
+func (w *Worker) now() time.Duration { return time.Since(w.born) }
+
+// call returns a context for a call to the engine.
+func (w *Worker) call() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(w.calls, w.timeout)
+}
+
+// answered notes what came of a call, and returns whether what it asked for was
+// done.
+func (w *Worker) answered(name string, shard int, err error) bool {
+	if errors.Is(err, ErrClosed) {
+		w.leave(ErrClosed)
+	}
+	if w.calls.Err() == nil {
+		w.health.report(name, shard, err)
+	}
+	return made(err)
+}
+
+// sleep waits, and reports false if the worker has stopped meanwhile.
+func (w *Worker) sleep(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-w.calls.Done():
+		return false
+	}
+}
+
+// WorkerStats are a worker's figures.
+type WorkerStats struct {
+	Running   int // handlers
+	Ending    int // handlers that have returned, and whose ends are not written yet
+	Preferred int // shards that this worker is the first to claim from
+	Members   int // workers that live, with this one; 0: unknown
+
+	Claimed    uint64 // leases
+	Done       uint64 // ended: the timer is gone
+	Retried    uint64 // ended: it waits for another attempt
+	Snoozed    uint64
+	GivenBack  uint64 // not begun
+	Buried     uint64 // ended: it is a dead letter
+	BuriedLost uint64 // dead letters that claims have made of leases that ran out
+	Cancelled  uint64 // runs that were cancelled
+	Lost       uint64 // leases that another worker got, or that ran out
+	Unwritten  uint64 // ends that could not be written while the lease held
+	Panics     uint64 // of handlers
+	Repaired   uint64 // records without a home that claims have removed
+}
+
+// Stats returns the worker's figures, of one moment.
+func (w *Worker) Stats() WorkerStats {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	st := w.stats
+	st.Running, st.Ending, st.Members = w.running, w.held-w.running, len(w.members)
+	for i := range w.shards {
+		if w.shards[i].preferred {
+			st.Preferred++
+		}
+	}
+	return st
+}

@@ -1,0 +1,394 @@
+package durable
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+// D2 and case 6: each timer runs once, not before its time by the engine's clock,
+// though that is hours away from this machine's, and not a poll later. No claim
+// comes before something is due.
+func TestRunsWhenDue(t *testing.T) {
+	for _, skew := range []time.Duration{0, 5*time.Hour + 300*time.Microsecond, -7 * time.Hour} {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, 4, store.Limits{}, skew)
+			j := &journal{}
+			w := r.worker(j.handle, WorkerOptions{})
+			want := map[string]time.Time{}
+			for i := range 50 {
+				key := fmt.Sprint("k", i)
+				// Nothing is due while something is scheduled: events would come late.
+				timer := Timer{Key: key, Topic: "t", Body: []byte(key), After: time.Duration(i*130+5) * time.Millisecond}
+				if i%2 == 1 {
+					timer.At, timer.After = r.now().Add(timer.After), 0
+				}
+				want[key] = r.add(timer).Due.Time()
+				pass(10 * time.Millisecond)
+			}
+			pass(10 * time.Second)
+			require.Len(t, j.all(), 50)
+			for i, f := range j.all() {
+				due := want[f.Key]
+				at := j.times()[i].Add(skew)
+				require.Equal(t, due, f.Due)
+				require.Equal(t, []byte(f.Key), f.Body)
+				require.Equal(t, "t", f.Topic)
+				require.Equal(t, 1, f.Attempt)
+				require.NotZero(t, f.ID)
+				require.NotZero(t, f.Fence)
+				require.False(t, at.Before(due), f.Key)
+				require.Less(t, at.Sub(due), 3*time.Millisecond, f.Key) // virtual: what is rounded, nothing else
+				delete(want, f.Key)
+			}
+			require.Empty(t, want)
+			for range r.timers.Scan(context.Background()) {
+				t.Fatal("something still waits")
+			}
+			require.LessOrEqual(t, w.faults.count("claim"), 50)
+			require.NoError(t, w.stop())
+			st := w.Stats()
+			require.Equal(t, WorkerStats{Claimed: 50, Done: 50, Preferred: st.Preferred, Members: 1}, st)
+		})
+	}
+}
+
+// Nobody polls: ten idle workers give a sign a second each, and look at each shard
+// once a second, all together.
+func TestIdleWorkersAreQuiet(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 16, store.Limits{}, time.Hour)
+		r.schedule("far", 24*time.Hour)
+		var all []*member
+		for range 10 {
+			all = append(all, r.worker((&journal{}).handle, WorkerOptions{}))
+		}
+		pass(10 * time.Second)
+		looked := 0
+		for _, m := range all {
+			m.faults.countAll()
+			looked -= m.faults.looks()
+		}
+		pass(60 * time.Second)
+		for _, m := range all {
+			want := map[string]int{"sign": 60}
+			if m.Stats().Preferred > 0 {
+				want["look"] = 60
+			}
+			require.Equal(t, want, m.faults.countAll())
+			looked += m.faults.looks()
+		}
+		require.Equal(t, 60*16, looked)
+	})
+}
+
+func TestWorkerOptionsAreChecked(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		h := (&journal{}).handle
+		for want, o := range map[string]WorkerOptions{
+			"WorkerOptions.Name is 101 bytes long, must be at most 100":            {Name: strings.Repeat("n", 101)},
+			"WorkerOptions.Concurrency is -1, must be 1 to 100000":                 {Concurrency: -1},
+			"WorkerOptions.Lease is 99ms, must be 100ms to 24h0m0s":                {Lease: 99 * time.Millisecond},
+			"WorkerOptions.MaxAttempts is -1, must be 1 or more":                   {MaxAttempts: -1},
+			"WorkerOptions.Backoff is 1ns, must be 1ms to 720h0m0s":                {Backoff: 1},
+			"WorkerOptions.MaxBackoff is 1s, must be Backoff, 2s, to 720h0m0s":     {Backoff: 2 * time.Second, MaxBackoff: time.Second},
+			"WorkerOptions.MaxBackoff is 721h0m0s, must be Backoff, 1s, to 720h0m": {MaxBackoff: 721 * time.Hour},
+			"WorkerOptions.Grace is 25h0m0s, must be at most 24h0m0s":              {Grace: 25 * time.Hour},
+		} {
+			_, err := r.timers.NewWorker(h, o)
+			require.ErrorContains(t, err, want)
+		}
+		_, err := r.timers.NewWorker(nil, WorkerOptions{})
+		require.EqualError(t, err, "durable: the handler is nil")
+		a, err := r.timers.NewWorker(h, WorkerOptions{Name: "n", MaxBackoff: time.Millisecond})
+		require.NoError(t, err)
+		b, err := r.timers.NewWorker(h, WorkerOptions{Name: "n"})
+		require.NoError(t, err)
+		require.True(t, strings.HasPrefix(a.Name(), "n-"))
+		require.NotEqual(t, a.Name(), b.Name())
+		require.Equal(t, WorkerStats{}, a.Stats())
+
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		require.NoError(t, a.Run(ctx)) // at once
+		require.EqualError(t, a.Run(ctx), "durable: Run was called twice")
+		require.PanicsWithValue(t, "durable: the context is nil", func() { _ = b.Run(nil) })
+	})
+}
+
+// Case 8 and case 15: what fails is tried again, with all its attempts counted, also
+// by another worker, after a backoff that doubles and is drawn.
+func TestFailuresAreTriedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		j := &journal{then: func(_ context.Context, f Fired) error {
+			if f.Attempt < 5 {
+				return fmt.Errorf("attempt %d", f.Attempt)
+			}
+			return nil
+		}}
+		o := WorkerOptions{Backoff: time.Second, MaxBackoff: 3 * time.Second}
+		w := r.worker(j.handle, o)
+		r.schedule("k", 0)
+		for len(j.all()) < 2 {
+			pass(time.Millisecond)
+		}
+		pass(10 * time.Millisecond)
+		require.NoError(t, w.stop())
+		require.Equal(t, 2, r.get("k").Attempts)
+		require.Equal(t, "attempt 2", r.get("k").LastError)
+		r.worker(j.handle, o)
+		pass(time.Minute)
+		all := j.all()
+		require.Len(t, all, 5)
+		for i, f := range all {
+			require.Equal(t, i+1, f.Attempt)
+			require.Equal(t, all[0].ID, f.ID)
+			if i == 0 {
+				require.Empty(t, f.LastError)
+				continue
+			}
+			require.Equal(t, fmt.Sprint("attempt ", i), f.LastError)
+			require.Greater(t, f.Fence, all[i-1].Fence)
+			if i != 2 { // beside the change of workers
+				full := []time.Duration{0, 1, 2, 3, 3}[i] * time.Second
+				require.LessOrEqual(t, j.times()[i].Sub(j.times()[i-1]), full+5*time.Millisecond)
+			}
+		}
+		r.gone("k")
+	})
+}
+
+func TestVerdicts(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		var mu sync.Mutex // guards the next three
+		var returns error
+		var dead []Fired
+		var deadOf []error
+		locked := func(f func()) { mu.Lock(); defer mu.Unlock(); f() }
+		say := func(err error) { locked(func() { returns = err }) }
+		j := &journal{then: func(context.Context, Fired) (err error) { locked(func() { err = returns }); return err }}
+		w := r.worker(j.handle, WorkerOptions{MaxAttempts: 3, OnDead: func(f Fired, err error) {
+			locked(func() { dead, deadOf = append(dead, f), append(deadOf, err) })
+		}})
+		ms := time.Millisecond
+
+		// A wrapped RetryAfter says when, exactly.
+		say(fmt.Errorf("wrapped: %w", RetryAfter(7*time.Second, errBoom)))
+		r.schedule("k", 0)
+		pass(10 * ms)
+		require.Len(t, j.all(), 1)
+		info := r.get("k")
+		require.Equal(t, "wrapped: boom", info.LastError)
+		require.Equal(t, 7*time.Second, info.Due.Sub(store.MillisAt(j.times()[0]).Time()))
+		require.Equal(t, 1, info.Attempts)
+
+		// Snooze: the attempt does not count, and the last error stays.
+		say(Snooze(3 * time.Second))
+		pass(7 * time.Second)
+		require.Len(t, j.all(), 2)
+		require.Equal(t, 2, j.last().Attempt)
+		info = r.get("k")
+		require.Equal(t, 1, info.Attempts)
+		require.Equal(t, "wrapped: boom", info.LastError)
+		pass(3 * time.Second)
+		require.Len(t, j.all(), 3)
+		require.Equal(t, 2, j.last().Attempt)
+
+		// RetryAfter in the last attempt: dead all the same.
+		say(RetryAfter(-time.Second, nil))
+		pass(4 * time.Second)
+		require.Len(t, j.all(), 5)
+		require.Equal(t, Dead, r.get("k").State)
+		require.Equal(t, "durable: tried again on the handler's wish", r.get("k").LastError)
+		require.Equal(t, 3, r.get("k").Attempts)
+		locked(func() {
+			require.Len(t, dead, 1)
+			require.Equal(t, 3, dead[0].Attempt)
+		})
+
+		// Discard: dead at once, with its body.
+		say(Discard(errBoom))
+		r.add(Timer{Key: "d", Body: []byte("body")})
+		pass(10 * ms)
+		info = r.get("d")
+		require.Equal(t, Dead, info.State)
+		require.Equal(t, "boom", info.LastError)
+		require.Equal(t, []byte("body"), info.Body)
+		locked(func() {
+			require.Equal(t, []byte("body"), dead[1].Body)
+			require.ErrorIs(t, deadOf[1], errBoom)
+		})
+		require.Equal(t, "durable: discarded by the handler", Discard(nil).Error())
+
+		var listed []string
+		for info, err := range r.timers.Dead(context.Background()) {
+			require.NoError(t, err)
+			listed = append(listed, info.Key)
+		}
+		require.Equal(t, []string{"k", "d"}, listed)
+		say(nil)
+		results, err := r.timers.Requeue(context.Background(), "d", "none", "k")
+		require.NoError(t, err)
+		require.Equal(t, []RequeueResult{Requeued, RequeueAbsent, Requeued}, results)
+		pass(10 * ms)
+		r.gone("k", "d")
+		require.Equal(t, 1, j.last().Attempt)
+
+		say(Discard(nil))
+		r.schedule("p", 0)
+		pass(10 * ms)
+		n, err := r.timers.Purge(context.Background(), "p", "none")
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		r.gone("p")
+		require.NoError(t, w.stop())
+		st := w.Stats()
+		require.Equal(t, []uint64{2, 2, 2, 3}, []uint64{st.Done, st.Retried, st.Snoozed, st.Buried})
+	})
+}
+
+// D9: a panic, and a handler that ends its goroutine, are failures like others, and
+// end as dead letters. OnDead that panics harms nobody.
+func TestPanicsAreFailures(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		h := func(_ context.Context, f Fired) error {
+			switch f.Key {
+			case "panics":
+				panic("ouch")
+			case "exits":
+				runtime.Goexit()
+			}
+			return nil
+		}
+		w := r.worker(h, WorkerOptions{Concurrency: 1, MaxAttempts: 2, Backoff: time.Millisecond, MaxBackoff: time.Millisecond,
+			OnDead: func(Fired, error) { panic("again") }})
+		r.schedule("panics", 0)
+		r.schedule("exits", 0)
+		pass(time.Second)
+		r.schedule("fine", 0)
+		pass(time.Second)
+		r.gone("fine")
+		require.Equal(t, "durable: the handler panicked: ouch", r.get("panics").LastError)
+		require.Equal(t, "durable: the handler called runtime.Goexit", r.get("exits").LastError)
+		require.Len(t, r.logs.with("a handler panicked", "key=panics", "panic=ouch", "worker_test.go"), 2)
+		require.Len(t, r.logs.with("OnDead did not return", "again"), 2)
+		require.NoError(t, w.stop())
+		require.Equal(t, uint64(4), w.Stats().Panics)
+	})
+}
+
+// D8: what is scheduled while it runs is the successor: it waits for the end of the
+// run, however that ends, and never runs beside it. So a handler that schedules its
+// own key recurs.
+func TestSuccessor(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		running := 0
+		j := &journal{}
+		j.then = func(ctx context.Context, f Fired) error {
+			running++
+			defer func() { running-- }()
+			require.Equal(t, 1, running)
+			if len(j.all()) < 5 {
+				got, err := r.timers.Schedule(ctx, Timer{Key: f.Key, After: 500 * time.Millisecond})
+				require.NoError(t, err)
+				require.Equal(t, Succeeds, got.Kind)
+			}
+			pass := time.Second // longer than until the successor is due
+			time.Sleep(pass)
+			if len(j.all()) == 2 {
+				return errBoom // the old is not retried
+			}
+			return nil
+		}
+		r.worker(j.handle, WorkerOptions{})
+		r.schedule("k", 0)
+		pass(time.Minute)
+		all := j.all()
+		require.Len(t, all, 5)
+		for i, f := range all {
+			require.Equal(t, 1, f.Attempt)
+			require.Empty(t, f.LastError)
+			if i > 0 {
+				require.NotEqual(t, all[i-1].ID, f.ID)
+				require.Less(t, j.times()[i].Sub(j.times()[i-1]), time.Second+20*time.Millisecond)
+			}
+		}
+		r.gone("k")
+	})
+}
+
+// D4: Cancel of a running timer ends its ctx by the announcement, or at the next
+// extension if that is lost; it is not retried, nor leased again. Case 14: the
+// extension does not bring it back.
+func TestCancelWhileRunning(t *testing.T) {
+	for _, mute := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, 1, store.Limits{}, 0)
+			var cause error
+			var ended time.Time
+			j := &journal{then: func(ctx context.Context, _ Fired) error {
+				<-ctx.Done()
+				cause, ended = context.Cause(ctx), time.Now()
+				time.Sleep(time.Minute) // longer than the lease
+				return errBoom
+			}}
+			w := r.worker(j.handle, WorkerOptions{Lease: 10 * time.Second})
+			r.schedule("k", 0)
+			pass(time.Second)
+			require.Equal(t, Leased, r.get("k").State)
+			w.faults.mute.Store(mute)
+			_, err := r.timers.Schedule(context.Background(), Timer{Key: "k"})
+			require.NoError(t, err) // its successor goes too
+			got, err := r.timers.Cancel(context.Background(), "k")
+			require.NoError(t, err)
+			require.Equal(t, Running, got)
+			cancelled := time.Now()
+			pass(5 * time.Second)
+			require.Equal(t, ErrCancelled, cause)
+			if mute {
+				require.Equal(t, 4*time.Second, ended.Sub(cancelled).Truncate(10*time.Millisecond))
+			} else {
+				require.Equal(t, cancelled, ended)
+			}
+			pass(5 * time.Minute)
+			require.Len(t, j.all(), 1)
+			r.gone("k")
+			require.NoError(t, w.stop())
+			require.Equal(t, uint64(1), w.Stats().Cancelled)
+			require.Zero(t, w.Stats().Done)
+		})
+	}
+}
+
+// D4: what is cancelled while it waits, for its first attempt or another, never runs
+// (again).
+func TestCancelWhileWaiting(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		j := &journal{then: func(context.Context, Fired) error { return RetryAfter(time.Second, errBoom) }}
+		r.worker(j.handle, WorkerOptions{})
+		r.schedule("first", time.Second)
+		r.schedule("again", 0)
+		pass(500 * time.Millisecond)
+		for _, key := range []string{"first", "again"} {
+			got, err := r.timers.Cancel(context.Background(), key)
+			require.NoError(t, err)
+			require.Equal(t, Cancelled, got)
+		}
+		pass(time.Minute)
+		require.Equal(t, []string{"again"}, j.keys())
+	})
+}
