@@ -1,0 +1,105 @@
+package webhook
+
+import (
+	"fmt"
+	"net/netip"
+	"syscall"
+)
+
+// AddressError is the error of a call whose host has an address where calls must
+// not go.
+type AddressError struct{ Addr netip.Addr }
+
+func (e *AddressError) Error() string {
+	return fmt.Sprintf("webhook: address %v is not public, and not among the allowed ones", e.Addr)
+}
+
+// closed are the ranges of IPv4 that are not public, by the registry of special
+// addresses (RFC 6890 and its updates).
+var closed = prefixes(
+	"0.0.0.0/8",       // this network
+	"10.0.0.0/8",      // private
+	"100.64.0.0/10",   // carriers' NAT
+	"127.0.0.0/8",     // loopback
+	"169.254.0.0/16",  // link-local, clouds' metadata
+	"172.16.0.0/12",   // private
+	"192.0.0.0/24",    // protocols
+	"192.0.2.0/24",    // documentation
+	"192.88.99.0/24",  // relays of 6to4
+	"192.168.0.0/16",  // private
+	"198.18.0.0/15",   // benchmarks
+	"198.51.100.0/24", // documentation
+	"203.0.113.0/24",  // documentation
+	"224.0.0.0/4",     // multicast
+	"240.0.0.0/4",     // reserved, broadcast
+)
+
+// closed6 are the ranges within IPv6's global unicast that are not public. What is
+// outside of global6 is closed too.
+var (
+	global6 = netip.MustParsePrefix("2000::/3")
+	closed6 = prefixes(
+		"2001::/23",     // protocols, among them Teredo
+		"2001:db8::/32", // documentation
+		"3fff::/20",     // documentation
+	)
+)
+
+// embedding are the ranges of IPv6 whose addresses lead to an IPv4 address, and
+// at which byte that stands.
+var embedding = []struct {
+	prefix netip.Prefix
+	at     int
+}{
+	{netip.MustParsePrefix("64:ff9b::/96"), 12}, // NAT64
+	{netip.MustParsePrefix("2002::/16"), 2},     // 6to4
+}
+
+func prefixes(texts ...string) []netip.Prefix {
+	all := make([]netip.Prefix, len(texts))
+	for i, s := range texts {
+		all[i] = netip.MustParsePrefix(s)
+	}
+	return all
+}
+
+func within(a netip.Addr, all []netip.Prefix) bool {
+	for _, p := range all {
+		if p.Contains(a) {
+			return true
+		}
+	}
+	return false
+}
+
+// permitted reports whether a call may go to an address: it is public, or among
+// allow. An IPv4 address that stands in an IPv6 address decides for that.
+func permitted(a netip.Addr, allow []netip.Prefix) bool {
+	a = a.Unmap().WithZone("")
+	if within(a, allow) {
+		return true
+	}
+	if a.Is4() {
+		return !within(a, closed)
+	}
+	for _, e := range embedding {
+		if e.prefix.Contains(a) {
+			b := a.As16()
+			return permitted(netip.AddrFrom4([4]byte(b[e.at:e.at+4])), allow)
+		}
+	}
+	return global6.Contains(a) && !within(a, closed6)
+}
+
+// control is called by the dialer with each address that a name was resolved to,
+// before it connects.
+func (h *Handler) control(_, address string, _ syscall.RawConn) error {
+	ap, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("webhook: address %q: %w", address, err)
+	}
+	if !permitted(ap.Addr(), h.o.Allow) {
+		return &AddressError{Addr: ap.Addr()}
+	}
+	return nil
+}

@@ -1,0 +1,181 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable"
+)
+
+// Handler makes the calls of timers. It is safe for concurrent use.
+type Handler struct {
+	o         Options
+	hosts     hosts
+	dialer    net.Dialer
+	transport *http.Transport
+
+	calls, done, retried, discarded, putOff atomic.Uint64
+}
+
+// Stats are a handler's counts since it was made.
+type Stats struct {
+	Calls     uint64 // requests sent, or tried
+	Done      uint64 // of these, answered with 2xx
+	Retried   uint64 // to be tried again
+	Discarded uint64 // final failures, bodies that are no Call among them
+	PutOff    uint64 // for a host with too many; no request was sent
+	Hosts     int    // with calls under way, now
+}
+
+// New returns a handler, or an error that names the option, its value and its
+// range.
+func New(o Options) (*Handler, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	h := &Handler{
+		o: o,
+		hosts: hosts{
+			perHost: o.PerHost, wait: max(o.HostWait, 0), maxSnooze: o.MaxSnooze,
+			m: make(map[string]*host),
+		},
+	}
+	h.dialer = net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, Control: h.control}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if o.TLS != nil {
+		config = o.TLS.Clone()
+	}
+	h.transport = &http.Transport{
+		Proxy:                  nil, // a proxy would dial for us, past the check of addresses
+		DialContext:            h.dialer.DialContext,
+		TLSClientConfig:        config,
+		ForceAttemptHTTP2:      true,
+		TLSHandshakeTimeout:    10 * time.Second,
+		MaxIdleConns:           256,
+		MaxIdleConnsPerHost:    o.PerHost,
+		IdleConnTimeout:        30 * time.Second,
+		MaxResponseHeaderBytes: 64 << 10,
+		DisableCompression:     true, // a reply is not worth unpacking
+	}
+	return h, nil
+}
+
+// Close closes the connections that are kept open for further calls.
+func (h *Handler) Close() { h.transport.CloseIdleConnections() }
+
+// Stats returns the handler's counts.
+func (h *Handler) Stats() Stats {
+	return Stats{
+		Calls: h.calls.Load(), Done: h.done.Load(), Retried: h.retried.Load(),
+		Discarded: h.discarded.Load(), PutOff: h.putOff.Load(), Hosts: h.hosts.len(),
+	}
+}
+
+// Handle is a durable.Handler. It makes the call that the timer's body encodes,
+// and returns nil if it was answered with 2xx; an error by durable.Discard if
+// another try is no use; by durable.RetryAfter if the reply says when to try
+// again; by durable.Snooze if the host has too many calls; and another error if the
+// worker should decide when.
+func (h *Handler) Handle(ctx context.Context, f durable.Fired) error {
+	call, err := Decode(f.Body)
+	if err != nil {
+		return h.discard(err)
+	}
+	u, err := parseURL(call.URL)
+	if err != nil {
+		return h.discard(err)
+	}
+	host := hostOf(u)
+	putOff, err := h.hosts.enter(ctx, host)
+	if err != nil {
+		return err
+	}
+	if putOff > 0 {
+		h.putOff.Add(1)
+		return durable.Snooze(putOff)
+	}
+	began := time.Now()
+	defer func() { h.hosts.leave(host, time.Since(began)) }()
+	h.calls.Add(1)
+	return h.do(ctx, f, call, host)
+}
+
+func (h *Handler) do(ctx context.Context, f durable.Fired, call Call, host string) error {
+	timeout := call.Timeout
+	if timeout == 0 {
+		timeout = h.o.Timeout
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %v", timeout))
+	defer cancel()
+	req, err := h.request(ctx, f, call)
+	if err != nil {
+		return h.discard(err)
+	}
+	res, err := h.transport.RoundTrip(req) // and not a Client's Do: redirects are not followed
+	if err != nil {
+		var refused *AddressError
+		if errors.As(err, &refused) {
+			return h.discard(fmt.Errorf("%s %s: %w", req.Method, host, refused))
+		}
+		h.retried.Add(1)
+		return fmt.Errorf("webhook: %s %s: %w", req.Method, host, err)
+	}
+	// The rest is read so that the connection can be used again, if the reply is short.
+	reply, _ := io.ReadAll(io.LimitReader(res.Body, int64(h.o.MaxReply)))
+	_ = res.Body.Close()
+	return h.judge(res, reply, req.Method+" "+host)
+}
+
+// hostOf returns the host and port that a URL leads to.
+func hostOf(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return net.JoinHostPort(strings.TrimSuffix(strings.ToLower(u.Hostname()), "."), port)
+}
+
+func (h *Handler) request(ctx context.Context, f durable.Fired, call Call) (*http.Request, error) {
+	method := call.Method
+	if method == "" {
+		method = http.MethodPost
+	}
+	req, err := http.NewRequestWithContext(ctx, method, call.URL, bytes.NewReader(call.Body))
+	if err != nil {
+		return nil, fmt.Errorf("webhook: %w", err)
+	}
+	id := f.ID.String()
+	req.Header.Set("User-Agent", h.o.UserAgent)
+	if len(call.Body) > 0 {
+		req.Header.Set("Content-Type", "application/octet-stream")
+	}
+	for name, value := range call.Headers {
+		req.Header.Set(name, value)
+	}
+	req.Header.Set(HeaderID, id)
+	req.Header.Set("Limbo-Timer", url.PathEscape(f.Key))
+	req.Header.Set("Limbo-Due", f.Due.UTC().Format("2006-01-02T15:04:05.000Z"))
+	req.Header.Set("Limbo-Attempt", strconv.Itoa(f.Attempt))
+	req.Header.Set("Limbo-Fence", strconv.FormatUint(f.Fence, 10))
+	if len(h.o.Secret) > 0 {
+		req.Header.Set(HeaderSignature, Sign(h.o.Secret, time.Now(), id, call.Body))
+	}
+	return req, nil
+}
+
+func (h *Handler) discard(err error) error {
+	h.discarded.Add(1)
+	return durable.Discard(err)
+}

@@ -1,0 +1,396 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-782fa212/limbo/durable"
+)
+
+var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+
+func fired(t *testing.T, c Call) durable.Fired {
+	t.Helper()
+	b, err := Encode(c)
+	require.NoError(t, err)
+	return durable.Fired{
+		Key: "order/7", ID: durable.ID{1, 2, 3}, Body: b, Attempt: 2, Fence: 1 << 60,
+		Due: time.Date(2030, 1, 2, 3, 4, 5, 6_000_000, time.UTC),
+	}
+}
+
+func local(t *testing.T, o Options) *Handler {
+	t.Helper()
+	o.Allow = loopback
+	h, err := New(o)
+	require.NoError(t, err)
+	t.Cleanup(h.Close)
+	return h
+}
+
+// pipes serves f over connections in memory, whatever the address, so that a test can run in a
+// synctest bubble.
+func pipes(t *testing.T, h *Handler, f http.HandlerFunc) {
+	conns := make(chan net.Conn)
+	ctx, stop := context.WithCancel(context.Background())
+	h.transport.DialContext = func(dial context.Context, _, _ string) (net.Conn, error) {
+		client, server := net.Pipe()
+		select {
+		case conns <- server:
+			return client, nil
+		case <-dial.Done():
+			return nil, dial.Err()
+		}
+	}
+	server := &http.Server{Handler: f}
+	go server.Serve(&pipeListener{conns: conns, ctx: ctx})
+	t.Cleanup(func() {
+		h.Close()
+		stop()
+		server.Close()
+	})
+}
+
+type pipeListener struct {
+	conns chan net.Conn
+	ctx   context.Context
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.ctx.Done():
+		return nil, net.ErrClosed
+	}
+}
+func (l *pipeListener) Close() error   { return nil }
+func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
+
+func TestRequest(t *testing.T) {
+	var got *http.Request
+	var body []byte
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		got = r
+		body, _ = io.ReadAll(r.Body)
+	}))
+	defer server.Close()
+	secret := []byte("0123456789abcdef")
+	h := local(t, Options{Secret: secret})
+	require.NoError(t, h.Handle(t.Context(), fired(t, Call{
+		Method: "PUT", URL: server.URL + "/path?q=1", Headers: map[string]string{"x-trace": "abc"}, Body: []byte("hello"),
+	})))
+	require.Equal(t, "PUT", got.Method)
+	require.Equal(t, "/path?q=1", got.RequestURI)
+	require.Equal(t, "hello", string(body))
+	for name, want := range map[string]string{
+		"X-Trace": "abc", "Content-Type": "application/octet-stream", "User-Agent": "limbo-webhook/1",
+		"Idempotency-Key": "01020300000000000000000000000000", "Limbo-Timer": "order%2F7",
+		"Limbo-Due": "2030-01-02T03:04:05.006Z", "Limbo-Attempt": "2", "Limbo-Fence": "1152921504606846976",
+	} {
+		require.Equal(t, want, got.Header.Get(name), name)
+	}
+	require.NoError(t, Verify(secret, got.Header, body, time.Now(), time.Minute))
+	require.Equal(t, Stats{Calls: 1, Done: 1}, h.Stats())
+
+	h = local(t, Options{UserAgent: "mine"})
+	require.NoError(t, h.Handle(t.Context(), fired(t, Call{URL: server.URL, Headers: map[string]string{"Content-Type": "text/plain"}, Body: []byte("a")})))
+	require.Equal(t, "POST", got.Method)
+	require.Equal(t, "mine", got.UserAgent())
+	require.Equal(t, "text/plain", got.Header.Get("Content-Type"))
+	require.Empty(t, got.Header.Get("Limbo-Signature"))
+}
+
+func TestVerify(t *testing.T) {
+	secret, now := []byte("0123456789abcdef"), time.Unix(1_700_000_000, 0)
+	require.Equal(t, "t=1700000000,v1=6d8cfdd2a3689fd6e22ca74aeabd594b2186dff90a37261ba76f51bd8a5638b2", Sign(secret, now, "id", []byte("body")))
+	header := func(signature string) http.Header {
+		return http.Header{HeaderID: {"id"}, HeaderSignature: {signature}}
+	}
+	good := Sign(secret, now, "id", []byte("body"))
+	require.NoError(t, Verify(secret, header(good), []byte("body"), now.Add(time.Minute), time.Minute))
+	require.NoError(t, Verify(secret, header(good), []byte("body"), now.Add(-time.Minute), time.Minute))
+	for name, err := range map[string]error{
+		"body":    Verify(secret, header(good), []byte("bodY"), now, time.Minute),
+		"ID":      Verify(secret, http.Header{HeaderID: {"other"}, HeaderSignature: {good}}, []byte("body"), now, time.Minute),
+		"secret":  Verify([]byte("another secret!!"), header(good), []byte("body"), now, time.Minute),
+		"time":    Verify(secret, header(strings.Replace(good, "t=17", "t=18", 1)), []byte("body"), now, time.Hour*1e6),
+		"late":    Verify(secret, header(good), []byte("body"), now.Add(61*time.Second), time.Minute),
+		"early":   Verify(secret, header(good), []byte("body"), now.Add(-61*time.Second), time.Minute),
+		"absent":  Verify(secret, http.Header{}, []byte("body"), now, time.Minute),
+		"garbage": Verify(secret, header("t=x,v1=zz"), []byte("body"), now, time.Minute),
+		"short":   Verify(secret, header(good[:len(good)-2]), []byte("body"), now, time.Minute),
+	} {
+		require.ErrorIs(t, err, ErrSignature, name)
+	}
+}
+
+// Case 28: 4xx are final but for 408, 425 and 429; redirects are not followed, and
+// final.
+func TestStatuses(t *testing.T) {
+	var elsewhere atomic.Int32
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
+	defer other.Close()
+	var status int
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Location", other.URL)
+		w.WriteHeader(status)
+		if status != 204 && status != 304 {
+			_, _ = io.WriteString(w, " because \n")
+		}
+	}))
+	defer server.Close()
+	h := local(t, Options{})
+	host := strings.TrimPrefix(server.URL, "http://")
+	for status = range 600 {
+		var want error
+		failed := &StatusError{Call: "POST " + host, Status: status, Reply: "because"}
+		switch {
+		case status < 200:
+			continue // not an answer
+		case status < 300:
+		case status == 408, status == 425, status == 429, status >= 500:
+			want = failed
+		default:
+			if status == 304 {
+				failed.Reply = ""
+			}
+			want = durable.Discard(failed)
+		}
+		require.Equal(t, want, h.Handle(t.Context(), fired(t, Call{URL: server.URL})), status)
+	}
+	require.Zero(t, elsewhere.Load())
+	require.Equal(t, Stats{Calls: 400, Done: 100, Retried: 103, Discarded: 197}, h.Stats())
+	require.EqualError(t, &StatusError{Call: "POST a", Status: 404, Reply: "because"}, `webhook: POST a: 404 Not Found: "because"`)
+}
+
+func TestRetryAfter(t *testing.T) {
+	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	at := func(d time.Duration) string { return now.Add(d).Format(http.TimeFormat) }
+	for _, c := range []struct {
+		value, date string
+		want        time.Duration
+	}{
+		{"", "", 0},
+		{"0", "", 0},
+		{"7", "", 7 * time.Second},
+		{" 7 ", "", 7 * time.Second},
+		{"60", "", time.Minute},
+		{"61", "", time.Minute},
+		{"99999999999999999999999", "", time.Minute},
+		{"-7", "", 0},
+		{"7.5", "", 0},
+		{"soon", "", 0},
+		{at(7 * time.Second), "", 7 * time.Second},
+		{at(-7 * time.Second), "", 0},
+		{at(time.Hour), "", time.Minute},
+		{at(7 * time.Second), at(2 * time.Second), 5 * time.Second}, // its clock is ahead of ours
+		{at(7 * time.Second), "yesterday", 7 * time.Second},
+	} {
+		header := http.Header{"Retry-After": {c.value}, "Date": {c.date}}
+		require.Equal(t, c.want, retryAfter(header, now, time.Minute), "%q at %q", c.value, c.date)
+	}
+}
+
+func TestRetryAfterReachesTheWorker(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Retry-After", r.URL.Path[1:])
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	defer server.Close()
+	h := local(t, Options{MaxRetryAfter: time.Minute})
+	failed := &StatusError{Call: "POST " + strings.TrimPrefix(server.URL, "http://"), Status: 503}
+	require.Equal(t, durable.RetryAfter(30*time.Second, failed), h.Handle(t.Context(), fired(t, Call{URL: server.URL + "/30"})))
+	require.Equal(t, durable.RetryAfter(time.Minute, failed), h.Handle(t.Context(), fired(t, Call{URL: server.URL + "/3000"})))
+	require.Equal(t, failed, h.Handle(t.Context(), fired(t, Call{URL: server.URL + "/0"})))
+}
+
+// Case 28: of an endless reply only the start is read, whether it succeeds or
+// fails.
+func TestEndlessReply(t *testing.T) {
+	var wrote atomic.Int64
+	ended := make(chan struct{}, 2)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/fail" {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+		for {
+			n, err := w.Write(bytes.Repeat([]byte("x"), 1<<16))
+			wrote.Add(int64(n))
+			if err != nil {
+				ended <- struct{}{}
+				return
+			}
+		}
+	}))
+	defer server.Close()
+	h := local(t, Options{MaxReply: 1000})
+	require.NoError(t, h.Handle(t.Context(), fired(t, Call{URL: server.URL})))
+	<-ended // the connection was closed
+	err := h.Handle(t.Context(), fired(t, Call{URL: server.URL + "/fail"}))
+	var failed *StatusError
+	require.ErrorAs(t, err, &failed)
+	require.Equal(t, strings.Repeat("x", snippet), failed.Reply)
+	<-ended
+	require.Less(t, wrote.Load(), int64(64<<20)) // what sockets hold
+}
+
+// Endless headers do not fill the memory, and are tried again.
+func TestEndlessHeaders(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for i := range 100 {
+			w.Header().Set(fmt.Sprint("X-", i), strings.Repeat("x", 1000))
+		}
+	}))
+	defer server.Close()
+	h := local(t, Options{})
+	err := h.Handle(t.Context(), fired(t, Call{URL: server.URL}))
+	require.ErrorContains(t, err, "headers exceeded 65536 bytes")
+	require.NotEqual(t, fmt.Sprintf("%T", durable.Discard(nil)), fmt.Sprintf("%T", err))
+}
+
+// Case 28, and 7: a call that hangs ends with its timeout, and is tried again; so
+// does one whose answer drips.
+func TestTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := local(t, Options{Timeout: 5 * time.Second})
+		pipes(t, h, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/drip" {
+				w.WriteHeader(http.StatusInternalServerError)
+				for r.Context().Err() == nil {
+					_, _ = io.WriteString(w, "x")
+					_ = http.NewResponseController(w).Flush()
+					time.Sleep(time.Second)
+				}
+			}
+			<-r.Context().Done()
+		})
+		for _, c := range []struct {
+			call Call
+			took time.Duration
+			err  string
+		}{
+			{Call{URL: "http://a"}, 5 * time.Second, "webhook: POST a:80: no answer within 5s"},
+			{Call{URL: "http://a", Timeout: 2 * time.Second}, 2 * time.Second, "webhook: POST a:80: no answer within 2s"},
+			{Call{URL: "http://a/drip", Timeout: 4500 * time.Millisecond}, 4500 * time.Millisecond, `webhook: POST a:80: 500 Internal Server Error: "xxxxx"`},
+		} {
+			began := time.Now()
+			err := h.Handle(t.Context(), fired(t, c.call))
+			require.EqualError(t, err, c.err)
+			require.Equal(t, c.took, time.Since(began))
+		}
+		require.EqualValues(t, 3, h.Stats().Retried)
+		time.Sleep(2 * time.Second) // the last handler sees that nobody reads
+	})
+}
+
+// When the worker ends the context, the call ends with its cause.
+func TestContextEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := local(t, Options{})
+		pipes(t, h, func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cause := errors.New("lease lost")
+		time.AfterFunc(time.Second, func() { cancel(cause) })
+		began := time.Now()
+		require.ErrorIs(t, h.Handle(ctx, fired(t, Call{URL: "http://a"})), cause)
+		require.Equal(t, time.Second, time.Since(began))
+	})
+}
+
+// Case 28: one slow host does not take all places: while its calls hang, those to
+// another go through at once, and the ones beyond the bound are put off.
+func TestSlowHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := local(t, Options{PerHost: 2, HostWait: time.Second, Timeout: 10 * time.Second})
+		pipes(t, h, func(w http.ResponseWriter, r *http.Request) {
+			if r.Host == "slow" {
+				<-r.Context().Done()
+			}
+		})
+		var wg sync.WaitGroup
+		var timedOut, putOff atomic.Int32
+		for range 10 {
+			wg.Go(func() {
+				err := h.Handle(t.Context(), fired(t, Call{URL: "http://slow"}))
+				if strings.Contains(err.Error(), "no answer") {
+					timedOut.Add(1)
+				} else {
+					require.IsType(t, durable.Snooze(0), err)
+					putOff.Add(1)
+				}
+			})
+		}
+		synctest.Wait()
+		require.EqualValues(t, 6, putOff.Load()) // 2 have a place, 2 wait for one
+		began := time.Now()
+		for range 10 {
+			require.NoError(t, h.Handle(t.Context(), fired(t, Call{URL: "http://quick"})))
+		}
+		require.Zero(t, time.Since(began))
+		wg.Wait()
+		require.EqualValues(t, 2, timedOut.Load())
+		require.EqualValues(t, 8, putOff.Load())
+		require.Equal(t, Stats{Calls: 12, Done: 10, Retried: 2, PutOff: 8}, h.Stats())
+	})
+}
+
+func TestBodyThatIsNoCallIsFinal(t *testing.T) {
+	h := local(t, Options{})
+	_, decode := Decode([]byte("hello"))
+	require.Equal(t, durable.Discard(decode), h.Handle(t.Context(), durable.Fired{Body: []byte("hello")}))
+	require.Equal(t, Stats{Discarded: 1}, h.Stats())
+}
+
+func TestConnectionRefusedIsRetried(t *testing.T) {
+	server := httptest.NewServer(nil)
+	server.Close()
+	h := local(t, Options{})
+	err := h.Handle(t.Context(), fired(t, Call{URL: server.URL}))
+	require.ErrorContains(t, err, "webhook: POST 127.0.0.1:")
+	require.NotEqual(t, fmt.Sprintf("%T", durable.Discard(nil)), fmt.Sprintf("%T", err))
+}
+
+func TestHostOf(t *testing.T) {
+	for raw, want := range map[string]string{
+		"http://Example.com": "example.com:80", "https://example.com.": "example.com:443",
+		"http://example.com:8080/x": "example.com:8080", "http://[::1]": "[::1]:80",
+	} {
+		u, err := parseURL(raw)
+		require.NoError(t, err)
+		require.Equal(t, want, hostOf(u))
+	}
+}
+
+func TestOptions(t *testing.T) {
+	for want, o := range map[string]Options{
+		"Options.Secret is 3 bytes long, must be absent, or at least 16 bytes long": {Secret: []byte("abc")},
+		"Options.Timeout is -1ns, must be 1ms to 10m0s, or 0 for 10s":               {Timeout: -1},
+		"Options.Timeout is 11m0s, must be":                                         {Timeout: 11 * time.Minute},
+		"Options.PerHost is -1, must be 1 to 10000, or 0 for 8":                     {PerHost: -1},
+		"Options.HostWait is 11s, must be at most 10s, negative for none":           {HostWait: 11 * time.Second},
+		"Options.MaxSnooze is 1ms, must be 100ms to 1h, or 0 for 10s":               {MaxSnooze: time.Millisecond},
+		"Options.MaxRetryAfter is 1ms, must be 1s to 720h, or 0 for 1h":             {MaxRetryAfter: time.Millisecond},
+		"Options.MaxReply is -1, must be 1 to 1048576, or 0 for 4096":               {MaxReply: -1},
+		`Options.UserAgent is "a\n", must be without control characters`:            {UserAgent: "a\n"},
+		"Options.Allow is invalid Prefix, must be valid prefixes":                   {Allow: []netip.Prefix{{}}},
+	} {
+		_, err := New(o)
+		require.ErrorContains(t, err, want)
+	}
+}

@@ -1,0 +1,127 @@
+package webhook
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+)
+
+// minSnooze keeps a timer that was put off from coming back at once.
+const minSnooze = 50 * time.Millisecond
+
+// hosts bounds the calls that are under way to each host.
+type hosts struct {
+	perHost   int
+	wait      time.Duration // for a place; 0: none
+	maxSnooze time.Duration
+
+	mu sync.Mutex
+	m  map[string]*host // those with calls under way, or waiting
+}
+
+// host is guarded by hosts.mu. Invariant: if waiting is not empty, calls is
+// perHost.
+type host struct {
+	calls   int
+	waiting []chan struct{} // closed with the place handed over; in order of coming
+	mean    time.Duration   // of the calls' times, the last ones weighing most
+	free    time.Time       // when those that were put off should have had their calls
+}
+
+// enter takes a place for a call. It returns put off > 0 if there is none: how long
+// until the call should be tried again. Otherwise the caller calls leave. The error
+// is that of ctx.
+func (hs *hosts) enter(ctx context.Context, name string) (putOff time.Duration, err error) {
+	hs.mu.Lock()
+	h := hs.m[name]
+	if h == nil {
+		h = &host{}
+		hs.m[name] = h
+	}
+	if h.calls < hs.perHost {
+		h.calls++
+		hs.mu.Unlock()
+		return 0, nil
+	}
+	if hs.wait == 0 || len(h.waiting) >= hs.perHost {
+		defer hs.mu.Unlock()
+		return hs.putOffLocked(h), nil
+	}
+	place := make(chan struct{})
+	h.waiting = append(h.waiting, place)
+	hs.mu.Unlock()
+
+	timer := time.NewTimer(hs.wait)
+	defer timer.Stop()
+	select {
+	case <-place:
+		return 0, nil
+	case <-timer.C:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	i := slices.Index(h.waiting, place)
+	if i < 0 { // it was handed over meanwhile
+		if err == nil {
+			return 0, nil
+		}
+		hs.leaveLocked(name, h)
+		return 0, err
+	}
+	h.waiting = slices.Delete(h.waiting, i, i+1)
+	if err != nil {
+		return 0, err
+	}
+	return hs.putOffLocked(h), nil
+}
+
+// putOffLocked gives out the times at which places should become free, one after
+// another, so that what is put off does not come back all together.
+func (hs *hosts) putOffLocked(h *host) time.Duration {
+	now := time.Now()
+	mean := max(h.mean, time.Millisecond)
+	if h.free.Before(now) {
+		h.free = now.Add(mean / 2)
+	}
+	h.free = h.free.Add(max(mean/time.Duration(hs.perHost), time.Microsecond))
+	d := h.free.Sub(now)
+	if d > hs.maxSnooze {
+		h.free = now.Add(hs.maxSnooze)
+		d = hs.maxSnooze - rand.N(hs.maxSnooze/2+1)
+	}
+	return max(d, minSnooze)
+}
+
+// leave gives back a place after a call that took some time.
+func (hs *hosts) leave(name string, took time.Duration) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	h := hs.m[name]
+	if h.mean == 0 {
+		h.mean = took
+	}
+	h.mean += (took - h.mean) / 8
+	hs.leaveLocked(name, h)
+}
+
+func (hs *hosts) leaveLocked(name string, h *host) {
+	if len(h.waiting) > 0 {
+		close(h.waiting[0])
+		h.waiting = slices.Delete(h.waiting, 0, 1)
+		return
+	}
+	if h.calls--; h.calls == 0 {
+		delete(hs.m, name) // what was put off comes to an idle host
+	}
+}
+
+// len returns how many hosts have calls under way.
+func (hs *hosts) len() int {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	return len(hs.m)
+}

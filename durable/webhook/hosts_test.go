@@ -1,0 +1,113 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func newHosts(perHost int, wait, maxSnooze time.Duration) *hosts {
+	return &hosts{perHost: perHost, wait: wait, maxSnooze: maxSnooze, m: make(map[string]*host)}
+}
+
+// enters calls enter on a goroutine of its own.
+func enters(ctx context.Context, hs *hosts, name string) chan error {
+	done := make(chan error, 1)
+	go func() {
+		d, err := hs.enter(ctx, name)
+		if err == nil && d > 0 {
+			err = errors.New("put off")
+		}
+		done <- err
+	}()
+	return done
+}
+
+// A place that becomes free goes to who waits longest, and to nobody else.
+func TestPlaceIsHandedOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hs := newHosts(1, time.Second, time.Minute)
+		require.NoError(t, <-enters(t.Context(), hs, "a"))
+		waits := enters(t.Context(), hs, "a")
+		synctest.Wait()
+		require.EqualError(t, <-enters(t.Context(), hs, "a"), "put off") // one waits already
+		require.NoError(t, <-enters(t.Context(), hs, "b"))
+		hs.leave("a", time.Millisecond)
+		require.NoError(t, <-waits)
+		require.Equal(t, 1, hs.m["a"].calls)
+		hs.leave("a", time.Millisecond)
+		hs.leave("b", time.Millisecond)
+		require.Zero(t, hs.len()) // nothing is kept of hosts without calls
+	})
+}
+
+func TestWaitEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hs := newHosts(1, time.Second, time.Minute)
+		require.NoError(t, <-enters(t.Context(), hs, "a"))
+		began := time.Now()
+		require.EqualError(t, <-enters(t.Context(), hs, "a"), "put off")
+		require.Equal(t, time.Second, time.Since(began))
+
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cause := errors.New("stopped")
+		waits := enters(ctx, hs, "a")
+		synctest.Wait()
+		cancel(cause)
+		require.Equal(t, cause, <-waits)
+		require.Empty(t, hs.m["a"].waiting)
+		hs.leave("a", time.Second)
+		require.Zero(t, hs.len())
+	})
+}
+
+// Calls that are put off come back one after another, at the pace at which the
+// host answers, and not later than the bound.
+func TestPutOffSpreads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hs := newHosts(2, 0, 10*time.Second)
+		for range 2 {
+			d, err := hs.enter(t.Context(), "a")
+			require.NoError(t, err)
+			require.Zero(t, d)
+		}
+		hs.m["a"].mean = time.Second
+		for i := range 19 {
+			d, err := hs.enter(t.Context(), "a")
+			require.NoError(t, err)
+			require.Equal(t, time.Second+time.Duration(i)*time.Second/2, d)
+		}
+		for range 100 {
+			d, err := hs.enter(t.Context(), "a")
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, d, 5*time.Second)
+			require.LessOrEqual(t, d, 10*time.Second)
+		}
+		time.Sleep(time.Minute) // what was given out is past
+		d, _ := hs.enter(t.Context(), "a")
+		require.Equal(t, time.Second, d)
+	})
+}
+
+func TestMeanFollowsCalls(t *testing.T) {
+	hs := newHosts(8, 0, time.Minute)
+	for range 8 {
+		_, _ = hs.enter(t.Context(), "a")
+	}
+	hs.leave("a", 8*time.Second)
+	require.Equal(t, 8*time.Second, hs.m["a"].mean)
+	hs.leave("a", 0)
+	require.Equal(t, 7*time.Second, hs.m["a"].mean)
+}
+
+// A quick host does not make what is put off come back at once.
+func TestPutOffHasALeastTime(t *testing.T) {
+	hs := newHosts(1, 0, time.Minute)
+	_, _ = hs.enter(t.Context(), "a")
+	d, _ := hs.enter(t.Context(), "a")
+	require.Equal(t, minSnooze, d)
+}

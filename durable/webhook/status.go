@@ -1,0 +1,86 @@
+package webhook
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable"
+)
+
+// snippet is how many bytes of a reply an error shows.
+const snippet = 200
+
+// StatusError is the error of a call that was answered with another status than
+// 2xx.
+type StatusError struct {
+	Call   string // method and host
+	Status int
+	Reply  string // the start of the reply
+}
+
+func (e *StatusError) Error() string {
+	s := fmt.Sprintf("webhook: %s: %d %s", e.Call, e.Status, http.StatusText(e.Status))
+	if e.Reply != "" {
+		s += ": " + strconv.Quote(e.Reply)
+	}
+	return s
+}
+
+// judge tells what a reply means for the timer.
+func (h *Handler) judge(res *http.Response, reply []byte, call string) error {
+	status := res.StatusCode
+	if status >= 200 && status < 300 {
+		h.done.Add(1)
+		return nil
+	}
+	err := &StatusError{Call: call, Status: status, Reply: start(reply)}
+	if !retried(status) {
+		return h.discard(err)
+	}
+	h.retried.Add(1)
+	if d := retryAfter(res.Header, time.Now(), h.o.MaxRetryAfter); d > 0 {
+		return durable.RetryAfter(d, err)
+	}
+	return err
+}
+
+// retried reports whether a status may be another one the next time.
+func retried(status int) bool {
+	switch status {
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+		return true
+	}
+	return status >= 500
+}
+
+func start(reply []byte) string {
+	return strings.ToValidUTF8(strings.TrimSpace(string(reply[:min(len(reply), snippet)])), "")
+}
+
+// retryAfter returns for how long a reply asks to wait, at most limit; 0 if it does
+// not, or for a time that is past. A date counts from the reply's own date, if
+// it has one, so that the two clocks need not agree.
+func retryAfter(header http.Header, now time.Time, limit time.Duration) time.Duration {
+	value := strings.TrimSpace(header.Get("Retry-After"))
+	if value == "" {
+		return 0
+	}
+	if strings.Trim(value, "0123456789") == "" {
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || n > int64(limit/time.Second) {
+			return limit
+		}
+		return time.Duration(n) * time.Second
+	}
+	at, err := http.ParseTime(value)
+	if err != nil {
+		return 0
+	}
+	if date, err := http.ParseTime(header.Get("Date")); err == nil {
+		now = date
+	}
+	return min(max(at.Sub(now), 0), limit)
+}
