@@ -1,0 +1,149 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable/timerd/internal/daemon"
+)
+
+const usage = `timerd keeps durable timers and calls back over HTTP when they are due.
+
+  timerd [flags]          serve; README.md beside the source has the API
+  timerd -tour [-json]    a load with crashes, on a store of its own, that checks itself
+
+Environment: TIMERD_TOKEN, TIMERD_SECRET instead of -token-file, -secret-file.
+
+`
+
+type flags struct {
+	config  daemon.Config
+	tour    bool
+	json    bool
+	seed    uint64
+	logJSON bool
+	level   slog.Level
+}
+
+// parse reads the flags and the files that they name.
+func parse(args []string, getenv func(string) string, stderr io.Writer) (flags, error) {
+	var f flags
+	c := &f.config
+	fs := flag.NewFlagSet("timerd", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	fs.Usage = func() {
+		fmt.Fprint(stderr, usage)
+		fs.PrintDefaults()
+	}
+	fs.StringVar(&c.Listen, "listen", "127.0.0.1:7717", "`host:port` of the API; other than loopback needs a token")
+	fs.StringVar(&c.Store, "store", "pebble:timerd.db", "`store`: pebble:DIR, redis://host:port/db, rediss://…, redis+cluster://host:port?addr=host:port;\nwith -tour: pebble or redis")
+	fs.StringVar(&c.Namespace, "namespace", "limbo", "Redis: the prefix of all keys")
+	fs.IntVar(&c.WaitReplicas, "wait-replicas", 0, "Redis: replicas that must confirm a change")
+	fs.IntVar(&c.Shards, "shards", 16, "shards of a new store, 1 to 1024")
+	fs.IntVar(&c.Limits.MaxPending, "max-pending", 0, "waiting and running timers of each shard; 0: no bound")
+	fs.IntVar(&c.Limits.MaxDead, "max-dead", 10_000, "dead letters of each shard; the oldest go")
+	fs.DurationVar(&c.Limits.MaxDeadAge, "max-dead-age", 0, "how long a dead letter is kept; 0: for good")
+	tokenFile := fs.String("token-file", "", "`file` with the token that requests must bring, at least 16 bytes")
+
+	fs.IntVar(&c.Workers, "workers", 64, "call-backs at the same time; 0: this process makes none")
+	fs.StringVar(&c.Name, "name", "", "the worker's name among those that share a store; default: drawn at random")
+	fs.DurationVar(&c.Lease, "lease", 30*time.Second, "after which a dead process's timers run again")
+	fs.IntVar(&c.MaxAttempts, "max-attempts", 10, "after which a timer is a dead letter")
+	fs.DurationVar(&c.Backoff, "backoff", time.Second, "the first retry comes within this, the next within twice that, …")
+	fs.DurationVar(&c.MaxBackoff, "max-backoff", 10*time.Minute, "up to this")
+	fs.DurationVar(&c.Grace, "grace", 20*time.Second, "for call-backs under way, at shutdown")
+
+	secretFile := fs.String("secret-file", "", "`file` with the secret that signs call-backs, at least 16 bytes")
+	allow := fs.String("allow", "", "`prefixes` of addresses that call-backs may go to although they are not public, such as 10.0.0.0/8,127.0.0.1/32")
+	fs.DurationVar(&c.CallTimeout, "call-timeout", 10*time.Second, "of a call-back that has none of its own")
+	fs.IntVar(&c.PerHost, "per-host", 8, "call-backs to one host at the same time")
+	fs.DurationVar(&c.MaxSnooze, "max-snooze", 10*time.Second, "the longest that a call-back is put off because its host has too many")
+
+	logs := fs.String("log", "text", "text or json")
+	fs.TextVar(&f.level, "log-level", slog.LevelInfo, "debug (each request), info, warn or error")
+
+	fs.BoolVar(&f.tour, "tour", false, "run the tour")
+	fs.BoolVar(&f.json, "json", false, "with -tour: the last line of the output is one JSON object")
+	fs.Uint64Var(&f.seed, "seed", 0, "with -tour: of its random numbers; 0: drawn")
+	if err := fs.Parse(args); err != nil {
+		return f, err
+	}
+	if fs.NArg() > 0 {
+		return f, fmt.Errorf("timerd: there is an argument %q, must be flags only", fs.Arg(0))
+	}
+	if f.tour {
+		set := map[string]bool{}
+		fs.Visit(func(fl *flag.Flag) { set[fl.Name] = true })
+		if s := c.Store; set["store"] && s != "pebble" && s != "redis" {
+			return f, fmt.Errorf("timerd: -store is %q, must be pebble or redis with -tour: it has a store of its own", s)
+		}
+		return f, nil
+	}
+	return f, f.finish(getenv, *tokenFile, *secretFile, *allow, *logs)
+}
+
+func (f *flags) finish(getenv func(string) string, tokenFile, secretFile, allow, logs string) error {
+	token, err := secret(tokenFile, getenv("TIMERD_TOKEN"))
+	if err != nil {
+		return err
+	}
+	f.config.Token = string(token)
+	if f.config.Secret, err = secret(secretFile, getenv("TIMERD_SECRET")); err != nil {
+		return err
+	}
+	if allow != "" {
+		for s := range strings.SplitSeq(allow, ",") {
+			p, err := parsePrefix(strings.TrimSpace(s))
+			if err != nil {
+				return fmt.Errorf("timerd: -allow has %q, must be addresses or prefixes such as 10.0.0.0/8", s)
+			}
+			f.config.Allow = append(f.config.Allow, p)
+		}
+	}
+	switch logs {
+	case "text", "json":
+		f.logJSON = logs == "json"
+	default:
+		return fmt.Errorf("timerd: -log is %q, must be text or json", logs)
+	}
+	return f.config.Check()
+}
+
+// secret reads a file without the line's end after it; if there is none it takes
+// the value from the environment.
+func secret(file, env string) ([]byte, error) {
+	if file == "" {
+		return []byte(env), nil
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("timerd: %w", err)
+	}
+	b = bytes.TrimRight(b, "\r\n")
+	if len(b) == 0 {
+		return nil, fmt.Errorf("timerd: file %q is empty, must hold at least 16 bytes", file)
+	}
+	return b, nil
+}
+
+func parsePrefix(s string) (netip.Prefix, error) {
+	if a, err := netip.ParseAddr(s); err == nil {
+		return netip.PrefixFrom(a, a.BitLen()), nil
+	}
+	return netip.ParsePrefix(s)
+}
+
+func (f *flags) logger(w io.Writer) *slog.Logger {
+	o := &slog.HandlerOptions{Level: f.level}
+	if f.logJSON {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}

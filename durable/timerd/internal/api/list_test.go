@@ -1,0 +1,116 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+func (f *fixture) page(path string) (p Page) {
+	f.t.Helper()
+	status, reply := f.do("GET", path, "")
+	require.Equal(f.t, 200, status, reply)
+	require.NoError(f.t, json.Unmarshal([]byte(reply), &p))
+	return p
+}
+
+// A list is in order of due times and then keys, over all shards, each timer once,
+// whatever the size of a page.
+func TestListByDueTime(t *testing.T) {
+	f := newFixture(t, store.Limits{}, "")
+	rng := rand.New(rand.NewPCG(1, 2))
+	const n = 203
+	for i := range n {
+		f.do("PUT", fmt.Sprintf("/timers/k%03d", i), fmt.Sprintf(`{"after":"%ds",%s}`, rng.IntN(20), callback))
+	}
+	for _, limit := range []int{1, 7, 100, 203, 204, 500} {
+		var all []Info
+		pages := 0
+		for after := ""; ; pages++ {
+			p := f.page(fmt.Sprintf("/timers?limit=%d&after=%s", limit, after))
+			require.LessOrEqual(t, len(p.Timers), limit)
+			all = append(all, p.Timers...)
+			if after = p.Next; after == "" {
+				break
+			}
+			require.Len(t, p.Timers, limit)
+		}
+		require.Len(t, all, n)
+		for i := 1; i < n; i++ {
+			a, b := all[i-1], all[i]
+			require.Less(t, a.Due+a.Key, b.Due+b.Key)
+			require.Empty(t, a.Body)
+		}
+		require.Equal(t, (n-1)/limit, pages)
+	}
+	require.Len(t, f.page("/timers").Timers, defaultPage)
+}
+
+// A page is full even if one shard has all of it.
+func TestListOfOneShard(t *testing.T) {
+	f := newFixture(t, store.Limits{}, "")
+	for i, n := 0, 0; n < 120; i++ {
+		key := fmt.Sprintf("k%04d", i)
+		if store.ShardOf(key, shards) != 2 {
+			continue
+		}
+		f.do("PUT", "/timers/"+key, `{"after":"1h",`+callback+`}`)
+		n++
+	}
+	p := f.page("/timers?limit=100")
+	require.Len(t, p.Timers, 100)
+	require.Len(t, f.page("/timers?limit=100&after="+p.Next).Timers, 20)
+}
+
+func TestEmptyList(t *testing.T) {
+	f := newFixture(t, store.Limits{}, "")
+	f.is(200, `{"timers":[]}`, "GET", "/timers", "")
+	f.is(200, `{"timers":[]}`, "GET", "/dead", "")
+}
+
+// D9: dead letters are listed, requeued and purged.
+func TestDeadLetters(t *testing.T) {
+	f := newFixture(t, store.Limits{}, "")
+	for i, key := range []string{"c", "b/b", "a"} {
+		f.do("PUT", pathOf(key), `{"after":"0s",`+callback+`}`)
+		f.now = noon.Add(time.Duration(i) * time.Second)
+		f.end(f.claim(key), store.Bury, "gone wrong")
+	}
+	p := f.page("/dead")
+	require.Len(t, p.Timers, 3)
+	for i, key := range []string{"c", "b/b", "a"} {
+		require.Equal(t, key, p.Timers[i].Key)
+		require.Equal(t, "dead", p.Timers[i].State)
+		require.Equal(t, "gone wrong", p.Timers[i].LastError)
+		require.Equal(t, fmt.Sprintf("2030-01-02T12:00:0%d.000Z", i), p.Timers[i].Died)
+	}
+	p = f.page("/dead?limit=2")
+	require.Equal(t, "a", f.page("/dead?limit=2&after=" + p.Next).Timers[0].Key)
+
+	f.is(404, `{"key":"b/b","result":"not found"}`, "DELETE", "/timers/b%2Fb", "") // D4: dead ones too
+	f.is(200, `{"key":"b/b","result":"requeued"}`, "POST", "/dead/b%2Fb", "")
+	f.is(409, `{"key":"b/b","result":"lives"}`, "POST", "/dead/b%2Fb", "")
+	f.is(404, `{"key":"x","result":"absent"}`, "POST", "/dead/x", "")
+	require.Equal(t, 1, f.claim("b/b").Attempt)
+	f.is(200, `{"key":"a","result":"purged"}`, "DELETE", "/dead/a", "")
+	f.is(404, `{"key":"a","result":"absent"}`, "DELETE", "/dead/a", "")
+	f.is(404, `{"key":"b/b","result":"absent"}`, "DELETE", "/dead/b%2Fb", "") // it lives
+	require.Len(t, f.page("/dead").Timers, 1)
+}
+
+func TestCursors(t *testing.T) {
+	c := store.Cursor{At: 1 << 40, Key: "\x00\xffkey"}
+	got, err := parseCursor(formatCursor(c))
+	require.NoError(t, err)
+	require.Equal(t, c, got)
+	for _, bad := range []string{"a", "AAAAAAAAAAA", formatCursor(store.Cursor{At: -1, Key: "a"}), formatCursor(store.Cursor{At: store.MaxMillis + 1, Key: "a"})} {
+		_, err := parseCursor(bad)
+		require.Error(t, err, bad)
+	}
+}

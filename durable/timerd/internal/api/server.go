@@ -1,0 +1,183 @@
+// Package api is timerd's HTTP interface to durable timers.
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable"
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+const (
+	// MaxRequest bounds the body of a request about one timer.
+	MaxRequest = 256 << 10
+	// MaxBatch bounds that of POST /timers.
+	MaxBatch = 8 << 20
+
+	callTimeout   = 15 * time.Second // of all that a request does
+	healthTimeout = 2 * time.Second
+)
+
+// Options of a Server. Timers and Store are needed.
+type Options struct {
+	Timers *durable.Timers
+	Store  store.Store // the one of Timers; it is not closed
+	// Token, if not empty, must come with each request but GET /healthz.
+	Token  string
+	Logger *slog.Logger // default: slog.Default()
+	// Metrics are written by GET /metrics after the server's own; may be nil.
+	Metrics func(*Metrics)
+}
+
+// Server answers requests. It is an http.Handler.
+type Server struct {
+	o       Options
+	handler http.Handler
+	token   [sha256.Size]byte
+	counts  counts
+	stats   statsCache
+}
+
+// New returns a server, or an error that names the option that is missing.
+func New(o Options) (*Server, error) {
+	switch {
+	case o.Timers == nil:
+		return nil, errors.New("timerd: Options.Timers is nil, must be given")
+	case o.Store == nil:
+		return nil, errors.New("timerd: Options.Store is nil, must be given")
+	case o.Logger == nil:
+		o.Logger = slog.Default()
+	}
+	s := &Server{o: o, token: sha256.Sum256([]byte(o.Token))}
+	mux := http.NewServeMux()
+	for pattern, h := range map[string]func(*http.Request) (int, any, error){
+		"PUT /timers/{key...}":    s.put,
+		"GET /timers/{key...}":    s.get,
+		"PATCH /timers/{key...}":  s.reschedule,
+		"DELETE /timers/{key...}": s.cancel,
+		"POST /timers":            s.batch,
+		"GET /timers":             s.waiting,
+		"GET /dead":               s.dead,
+		"POST /dead/{key...}":     s.requeue,
+		"DELETE /dead/{key...}":   s.purge,
+	} {
+		mux.Handle(pattern, s.json(pattern, h))
+	}
+	mux.HandleFunc("GET /metrics", s.metrics)
+	mux.Handle("/", s.json("other", func(r *http.Request) (int, any, error) {
+		return 0, nil, &Error{Status: http.StatusNotFound, Code: "no_route", Message: fmt.Sprintf("there is no %s %s", r.Method, quote(r.URL.Path))}
+	}))
+	// No page in a browser has a reason to change timers.
+	guarded := http.NewCrossOriginProtection().Handler(s.guard(mux))
+	outer := http.NewServeMux()
+	outer.Handle("GET /healthz", s.json("GET /healthz", s.health))
+	outer.Handle("/", guarded)
+	s.handler = outer
+	return s, nil
+}
+
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+
+// json turns a function that returns a status and a reply into a handler, bounds
+// its request and its time, and counts and logs it.
+func (s *Server) json(pattern string, h func(*http.Request) (int, any, error)) http.Handler {
+	limit := int64(MaxRequest)
+	if pattern == "POST /timers" {
+		limit = MaxBatch
+	}
+	count := s.counts.route(pattern)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
+		defer cancel()
+		r = r.WithContext(ctx)
+		r.Body = http.MaxBytesReader(w, r.Body, limit)
+		status, reply, err := h(r)
+		level := slog.LevelDebug
+		if err != nil {
+			e := asError(err)
+			status, reply = e.Status, map[string]*Error{"error": e}
+			if status >= 500 {
+				level = slog.LevelWarn
+			}
+		}
+		writeJSON(w, status, reply)
+		took := time.Since(began)
+		count.add(status, took)
+		if s.o.Logger.Enabled(ctx, level) {
+			attrs := []any{"route", pattern, "key", r.PathValue("key"), "status", status, "took", took}
+			if err != nil {
+				attrs = append(attrs, "error", err)
+			}
+			s.o.Logger.Log(ctx, level, "request", attrs...)
+		}
+	})
+}
+
+func writeJSON(w http.ResponseWriter, status int, reply any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(reply) // the client may be gone
+}
+
+// guard refuses requests without the token. If there is none it refuses those that
+// came by a name: a page in a browser can let a name of its own lead to this
+// address, and then it is no other origin.
+func (s *Server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.o.Token == "" && !isAddress(r.Host) {
+			s.refuse(w, &Error{Status: http.StatusForbidden, Code: "host", Field: "Host", Value: quote(r.Host), Range: "an IP address or localhost",
+				Message: fmt.Sprintf("Host is %s, must be an IP address or localhost where no token is set", quote(r.Host))})
+			return
+		}
+		if s.o.Token != "" && !s.authorized(r) {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="timerd"`)
+			s.refuse(w, &Error{Status: http.StatusUnauthorized, Code: "token", Message: "the request has no valid token: Authorization: Bearer …"})
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) refuse(w http.ResponseWriter, e *Error) {
+	s.counts.route("refused").add(e.Status, 0)
+	writeJSON(w, e.Status, map[string]*Error{"error": e})
+}
+
+// authorized compares digests, in a time that does not depend on the token.
+func (s *Server) authorized(r *http.Request) bool {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	sum := sha256.Sum256([]byte(token))
+	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(sum[:], s.token[:]) == 1
+}
+
+func isAddress(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil || strings.EqualFold(host, "localhost")
+}
+
+func (s *Server) health(r *http.Request) (int, any, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), healthTimeout)
+	defer cancel()
+	if _, err := s.o.Store.Look(ctx, []int{0}); err != nil {
+		return 0, nil, &Error{Status: http.StatusServiceUnavailable, Code: "store", Message: "the store does not answer: " + err.Error()}
+	}
+	return http.StatusOK, map[string]string{"status": "ok"}, nil
+}

@@ -1,0 +1,189 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/seed-782fa212/limbo/durable"
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+func key(r *http.Request) (string, error) {
+	k := r.PathValue("key")
+	return k, checkKey(k)
+}
+
+// put schedules one timer: 201 if the key was new, 200 if it replaces or succeeds
+// one, 409 if if_absent refuses it.
+func (s *Server) put(r *http.Request) (int, any, error) {
+	var t Timer
+	if err := decode(r, &t); err != nil {
+		return 0, nil, err
+	}
+	path, err := key(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	if t.Key != "" && t.Key != path {
+		return 0, nil, invalid("key", quote(t.Key), "absent, or as in the path")
+	}
+	t.Key = path
+	timer, err := t.timer()
+	if err != nil {
+		return 0, nil, err
+	}
+	receipt, err := s.o.Timers.Schedule(r.Context(), timer)
+	if err != nil {
+		return 0, nil, err
+	}
+	return statusOf(receipt.Kind), resultOf(t.Key, receipt), nil
+}
+
+func statusOf(k store.ReceiptKind) int {
+	switch k {
+	case store.Created:
+		return http.StatusCreated
+	case store.Exists:
+		return http.StatusConflict
+	case store.Refused:
+		return http.StatusInsufficientStorage
+	}
+	return http.StatusOK
+}
+
+func resultOf(key string, r store.Receipt) Result {
+	return Result{Key: key, Result: r.Kind.String(), Due: formatTime(r.Due)}
+}
+
+// batch schedules up to store.MaxItems timers, each by itself, not all together.
+func (s *Server) batch(r *http.Request) (int, any, error) {
+	var request struct {
+		Timers []Timer `json:"timers"`
+	}
+	if err := decode(r, &request); err != nil {
+		return 0, nil, err
+	}
+	if n := len(request.Timers); n < 1 || n > store.MaxItems {
+		return 0, nil, invalid("timers", fmt.Sprintf("%d of them", n), fmt.Sprintf("1 to %d", store.MaxItems))
+	}
+	timers := make([]durable.Timer, len(request.Timers))
+	for i, t := range request.Timers {
+		var err error
+		if timers[i], err = t.timer(); err != nil {
+			return 0, nil, within(fmt.Sprintf("timers[%d].", i), err)
+		}
+	}
+	receipts, err := s.o.Timers.ScheduleMany(r.Context(), timers)
+	answered := !slices.ContainsFunc(receipts, func(r durable.Receipt) bool { return r.Kind == 0 })
+	if err != nil && (!answered || !errors.Is(err, store.ErrFull)) || len(receipts) < len(timers) {
+		return 0, nil, err
+	}
+	results := make([]Result, len(receipts))
+	for i, receipt := range receipts {
+		results[i] = resultOf(timers[i].Key, receipt)
+	}
+	return http.StatusOK, map[string][]Result{"timers": results}, nil
+}
+
+// get shows one timer.
+func (s *Server) get(r *http.Request) (int, any, error) {
+	k, err := key(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	record, err := s.o.Store.Get(r.Context(), store.ShardOf(k, s.o.Store.Shards()), k)
+	if err != nil {
+		return 0, nil, err
+	}
+	return http.StatusOK, infoOf(record), nil
+}
+
+// reschedule moves a waiting timer: 200, 409 if it is running, 404.
+func (s *Server) reschedule(r *http.Request) (int, any, error) {
+	var when When
+	if err := decode(r, &when); err != nil {
+		return 0, nil, err
+	}
+	k, err := key(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	at, after, err := when.times()
+	if err != nil {
+		return 0, nil, err
+	}
+	var moved store.MoveResult
+	if at.IsZero() {
+		moved, err = s.o.Timers.RescheduleAfter(r.Context(), k, after)
+	} else {
+		moved, err = s.o.Timers.Reschedule(r.Context(), k, at)
+	}
+	if err != nil {
+		return 0, nil, err
+	}
+	status := map[store.MoveResult]int{
+		store.Moved: http.StatusOK, store.MoveRunning: http.StatusConflict, store.MoveAbsent: http.StatusNotFound,
+	}[moved]
+	return status, Result{Key: k, Result: moved.String()}, nil
+}
+
+// cancel has three answers: 200 if no call-back will begin, 202 if one is under way,
+// 404 if there is no such timer, or it is dead.
+func (s *Server) cancel(r *http.Request) (int, any, error) {
+	k, err := key(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	cancelled, err := s.o.Timers.Cancel(r.Context(), k)
+	if err != nil {
+		return 0, nil, err
+	}
+	status := map[store.CancelResult]int{
+		store.Cancelled: http.StatusOK, store.Running: http.StatusAccepted, store.NotFound: http.StatusNotFound,
+	}[cancelled]
+	return status, Result{Key: k, Result: cancelled.String()}, nil
+}
+
+// waiting lists what waits, by due time.
+func (s *Server) waiting(r *http.Request) (int, any, error) {
+	return s.list(r, s.o.Store.Scan, func(r store.Record) store.Millis { return r.Due })
+}
+
+// dead lists dead letters, by the time of their death.
+func (s *Server) dead(r *http.Request) (int, any, error) {
+	return s.list(r, s.o.Store.ScanDead, func(r store.Record) store.Millis { return r.Died })
+}
+
+// requeue lets a dead letter wait again: 200, 409 if the key lives, 404.
+func (s *Server) requeue(r *http.Request) (int, any, error) {
+	k, err := key(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	results, err := s.o.Timers.Requeue(r.Context(), k)
+	if err != nil {
+		return 0, nil, err
+	}
+	status := map[store.RequeueResult]int{
+		store.Requeued: http.StatusOK, store.RequeueLives: http.StatusConflict, store.RequeueAbsent: http.StatusNotFound,
+	}[results[0]]
+	return status, Result{Key: k, Result: results[0].String()}, nil
+}
+
+// purge removes a dead letter: 200, 404.
+func (s *Server) purge(r *http.Request) (int, any, error) {
+	k, err := key(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	n, err := s.o.Timers.Purge(r.Context(), k)
+	switch {
+	case err != nil:
+		return 0, nil, err
+	case n == 0:
+		return http.StatusNotFound, Result{Key: k, Result: store.RequeueAbsent.String()}, nil
+	}
+	return http.StatusOK, Result{Key: k, Result: "purged"}, nil
+}

@@ -1,0 +1,87 @@
+// Package daemon is what timerd does between its start and its end: it opens a
+// store, serves the API, and runs what is due.
+package daemon
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable"
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+// Config is what the command's flags say, and what a test or the tour adds.
+type Config struct {
+	Listen    string // host:port
+	Store     string // pebble:DIR, redis://… and its like
+	Namespace string // Redis: the prefix of all keys
+	// WaitReplicas is Redis' too: how many replicas must confirm a change.
+	WaitReplicas int
+	Shards       int
+	Limits       store.Limits
+	Token        string // needed unless Listen is a loopback address
+	Logger       *slog.Logger
+
+	Workers     int // call-backs at the same time; 0: this process runs none
+	Name        string
+	Lease       time.Duration
+	MaxAttempts int
+	Backoff     time.Duration
+	MaxBackoff  time.Duration
+	Grace       time.Duration
+
+	Secret      []byte
+	Allow       []netip.Prefix
+	CallTimeout time.Duration
+	PerHost     int
+	MaxSnooze   time.Duration
+
+	WrapStore   func(store.Store) store.Store         // may be nil
+	WrapHandler func(durable.Handler) durable.Handler // may be nil
+	OnListen    func(net.Addr)                        // called once requests are accepted; may be nil
+}
+
+// Check refuses what no other package checks, with an error that names the flag,
+// its value and its range.
+func (c Config) Check() error {
+	host, _, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		return flagError("listen", c.Listen, "host:port")
+	}
+	if c.Token == "" && !isLoopback(host) {
+		return flagError("listen", c.Listen, "a loopback address such as 127.0.0.1:7717 unless -token-file or TIMERD_TOKEN gives a token")
+	}
+	if c.Token != "" && len(c.Token) < 16 {
+		return fmt.Errorf("timerd: the token is %d bytes long, must be at least 16", len(c.Token))
+	}
+	if strings.ContainsAny(c.Token, " \t\r\n") {
+		return fmt.Errorf("timerd: the token has white space in it, must have none")
+	}
+	if c.Workers < 0 || c.Workers > 10_000 {
+		return flagError("workers", fmt.Sprint(c.Workers), "0 (this process runs no call-backs) to 10000")
+	}
+	if c.WaitReplicas != 0 && strings.HasPrefix(c.Store, "pebble:") {
+		return flagError("wait-replicas", fmt.Sprint(c.WaitReplicas), "0 with a store that has no replicas")
+	}
+	if scheme, rest, _ := strings.Cut(c.Store, ":"); !stores[scheme] || rest == "" {
+		return flagError("store", c.Store, "pebble:DIR, redis://host:port/db, rediss://…, redis+cluster://… or rediss+cluster://…")
+	}
+	return nil
+}
+
+var stores = map[string]bool{"pebble": true, "redis": true, "rediss": true, "redis+cluster": true, "rediss+cluster": true}
+
+func flagError(name, value, must string) error {
+	return fmt.Errorf("timerd: -%s is %q, must be %s", name, value, must)
+}
+
+// isLoopback reports whether nobody else can reach a host. A name other than
+// localhost could lead anywhere.
+func isLoopback(host string) bool {
+	a, err := netip.ParseAddr(host)
+	return err == nil && a.Unmap().IsLoopback() || strings.EqualFold(host, "localhost")
+}

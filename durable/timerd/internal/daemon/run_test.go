@@ -1,0 +1,113 @@
+package daemon
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-782fa212/limbo/durable/webhook"
+)
+
+// start runs a daemon on a folder until the returned function is called, which
+// returns what Run did.
+func start(t *testing.T, c Config) (url string, stop func() error) {
+	c.Listen = "127.0.0.1:0"
+	c.Logger = slog.New(slog.DiscardHandler)
+	c.Allow = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
+	addr := make(chan net.Addr, 1)
+	c.OnListen = func(a net.Addr) { addr <- a }
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- Run(ctx, c) }()
+	stop = func() error {
+		cancel()
+		return <-done
+	}
+	select {
+	case a := <-addr:
+		return "http://" + a.String(), stop
+	case err := <-done:
+		require.NoError(t, err)
+		return "", nil
+	}
+}
+
+func do(t *testing.T, method, url, body string) (int, string) {
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	require.NoError(t, err)
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	return res.StatusCode, string(b)
+}
+
+// A timer of a process that has stopped is called back by the next one, signed, and
+// is gone then; a shutdown lets the call-back under way end.
+func TestTimersOutliveTheProcess(t *testing.T) {
+	secret := []byte("0123456789abcdef")
+	called, finish := make(chan string), make(chan struct{})
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if err := webhook.Verify(secret, r.Header, body, time.Now(), time.Minute); err != nil {
+			body = []byte(err.Error())
+		}
+		called <- string(body)
+		<-finish
+	}))
+	defer receiver.Close()
+	c := Config{Store: "pebble:" + filepath.Join(t.TempDir(), "timers"), Secret: secret, Grace: time.Minute}
+
+	url, stop := start(t, c) // it runs nothing
+	status, reply := do(t, "PUT", url+"/timers/a", `{"after":"0s","callback":{"url":"`+receiver.URL+`"},"body":"hello"}`)
+	require.Equal(t, 201, status, reply)
+	require.NoError(t, stop())
+
+	c.Workers = 2
+	url, stop = start(t, c)
+	require.Equal(t, "hello", <-called)
+	_, reply = do(t, "GET", url+"/timers/a", "")
+	require.Contains(t, reply, `"state":"leased"`)
+	_, reply = do(t, "GET", url+"/metrics", "")
+	require.Contains(t, reply, "\nlimbo_worker_running 1\n")
+	require.Contains(t, reply, "\nlimbo_late_seconds_count 1\n")
+	stopped := make(chan error)
+	go func() { stopped <- stop() }()
+	finish <- struct{}{}
+	require.NoError(t, <-stopped)
+
+	url, stop = start(t, c)
+	status, _ = do(t, "GET", url+"/timers/a", "")
+	require.Equal(t, 404, status) // it was acknowledged
+	status, _ = do(t, "GET", url+"/healthz", "")
+	require.Equal(t, 200, status)
+	require.NoError(t, stop())
+}
+
+func TestRunRefusesBadConfigs(t *testing.T) {
+	for want, c := range map[string]Config{
+		"-listen":              {Listen: "0.0.0.0:1", Store: "pebble:x"},
+		"Options.Shards is -1": {Listen: "127.0.0.1:0", Store: "pebble:" + t.TempDir(), Shards: -1},
+		"webhook: Options.PerHost is -1, must be 1 to 10000": {Listen: "127.0.0.1:0", Store: "pebble:" + t.TempDir(), Workers: 1, PerHost: -1},
+		"WorkerOptions.Lease is 1ns":                         {Listen: "127.0.0.1:0", Store: "pebble:" + t.TempDir(), Workers: 1, Lease: 1},
+	} {
+		c.Logger = slog.New(slog.DiscardHandler)
+		require.ErrorContains(t, Run(t.Context(), c), want)
+	}
+}
+
+func TestStoreNameHidesSecrets(t *testing.T) {
+	require.Equal(t, "redis://user:xxxxx@host:1/0", storeName("redis://user:secret@host:1/0?password=secret"))
+	require.Equal(t, "pebble:/a?b", storeName("pebble:/a?b"))
+}

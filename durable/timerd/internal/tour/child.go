@@ -1,0 +1,63 @@
+package tour
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// The tour starts this binary again for its processes, with the role and what it
+// needs to know in the environment.
+const (
+	roleVariable   = "LIMBO_TOUR_ROLE"
+	configVariable = "LIMBO_TOUR_CONFIG"
+
+	roleScheduler = "scheduler"
+	roleReceiver  = "receiver"
+	roleWorker    = "worker"
+)
+
+// IsChild reports whether this process was started by a tour. If so, main calls
+// Child and nothing else.
+func IsChild() bool { return os.Getenv(roleVariable) != "" }
+
+// Child does the part of a process of the tour and returns its exit status. It ends
+// with the process that started it, whose end closes standard input.
+func Child() int {
+	signal.Ignore(os.Interrupt) // the parent decides
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(3)
+	}()
+	config := []byte(os.Getenv(configVariable))
+	var err error
+	switch role := os.Getenv(roleVariable); role {
+	case roleScheduler:
+		err = childOf(ctx, config, runScheduler)
+	case roleReceiver:
+		err = childOf(ctx, config, runReceiver)
+	case roleWorker:
+		err = childOf(ctx, config, runWorker)
+	default:
+		err = fmt.Errorf("timerd: %s is %q, must not be set", roleVariable, role)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+func childOf[C any](ctx context.Context, config []byte, f func(context.Context, C) error) error {
+	var c C
+	if err := json.Unmarshal(config, &c); err != nil {
+		return err
+	}
+	return f(ctx, c)
+}

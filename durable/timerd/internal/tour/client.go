@@ -1,0 +1,129 @@
+package tour
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/seed-782fa212/limbo/durable/timerd/internal/api"
+)
+
+// apiClient asks timerd how things stand.
+type apiClient struct {
+	base      string
+	receivers []string // URLs of call-backs
+}
+
+func (c apiClient) call(ctx context.Context, method, path string) (io.ReadCloser, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	req, err := http.NewRequestWithContext(ctx, method, c.base+path, nil)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	res, err := http.DefaultClient.Do(req) //nolint:bodyclose // the reply closes it
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	body := reply{res.Body, cancel}
+	if res.StatusCode != http.StatusOK {
+		_ = body.Close()
+		return nil, fmt.Errorf("timerd: %s %s: %s", method, path, res.Status)
+	}
+	return body, nil
+}
+
+// reply ends the request's context when it was read.
+type reply struct {
+	io.ReadCloser
+	cancel context.CancelFunc
+}
+
+func (r reply) Close() error {
+	defer r.cancel()
+	return r.ReadCloser.Close()
+}
+
+// busy returns how many timers wait or run, as of a second ago at most.
+func (c apiClient) busy(ctx context.Context) (n int, err error) {
+	body, err := c.call(ctx, http.MethodGet, "/metrics")
+	if err != nil {
+		return 0, err
+	}
+	defer body.Close()
+	found := 0
+	for lines := bufio.NewScanner(body); lines.Scan(); {
+		name, value, _ := strings.Cut(lines.Text(), " ")
+		if name == `limbo_timers{state="waiting"}` || name == `limbo_timers{state="leased"}` {
+			v, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				return 0, err
+			}
+			n += int(v)
+			found++
+		}
+	}
+	if found != 2 {
+		return 0, fmt.Errorf("timerd: /metrics has %d of the 2 counts", found)
+	}
+	return n, nil
+}
+
+// dead returns the keys and the last errors of all dead letters.
+func (c apiClient) dead(ctx context.Context) (map[string]string, error) {
+	dead := make(map[string]string)
+	for after := ""; ; {
+		body, err := c.call(ctx, http.MethodGet, "/dead?limit=500&after="+after)
+		if err != nil {
+			return nil, err
+		}
+		var page api.Page
+		err = json.NewDecoder(body).Decode(&page)
+		_ = body.Close()
+		if err != nil {
+			return nil, err
+		}
+		for _, i := range page.Timers {
+			dead[i.Key] = i.LastError
+		}
+		if after = page.Next; after == "" {
+			return dead, nil
+		}
+	}
+}
+
+func (c apiClient) requeue(ctx context.Context, key string) error {
+	return c.do(ctx, http.MethodPost, "/dead/"+url.PathEscape(key))
+}
+
+// purge removes dead letters, some at the same time.
+func (c apiClient) purge(ctx context.Context, keys []string) error {
+	errs := make([]error, lanes)
+	var wg sync.WaitGroup
+	for lane := range lanes {
+		wg.Go(func() {
+			for i := lane; i < len(keys) && errs[lane] == nil; i += lanes {
+				errs[lane] = c.do(ctx, http.MethodDelete, "/dead/"+url.PathEscape(keys[i]))
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+func (c apiClient) do(ctx context.Context, method, path string) error {
+	body, err := c.call(ctx, method, path)
+	if err != nil {
+		return err
+	}
+	return body.Close()
+}

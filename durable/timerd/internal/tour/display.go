@@ -1,0 +1,167 @@
+package tour
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	frame    = 250 * time.Millisecond // between two tables on a terminal
+	progress = 2 * time.Second        // between two lines elsewhere
+	lastSaid = 6                      // events below the table
+)
+
+// display shows how the tour goes, on standard error: a table that is drawn again
+// and again on a terminal, lines elsewhere.
+type display struct {
+	t        *tour
+	out      io.Writer
+	terminal bool
+	end      chan struct{}
+	ended    chan struct{}
+
+	mu    sync.Mutex
+	start time.Time
+	said  []string
+	drawn int // lines of the table that stand on the screen
+}
+
+func newDisplay(t *tour) *display {
+	d := &display{t: t, out: t.Stderr, end: make(chan struct{}), ended: make(chan struct{}), start: time.Now()}
+	if f, ok := t.Stderr.(*os.File); ok {
+		info, err := f.Stat()
+		d.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0
+	}
+	store := "embedded store"
+	if t.Redis {
+		store = "redis-server"
+	}
+	fmt.Fprintf(d.out, "timerd -tour: %d timers over %v, %s, seed %d\n", t.Timers, t.Span, store, t.Seed)
+	go d.run()
+	return d
+}
+
+func (d *display) began(start time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.start = start
+}
+
+// say shows an event.
+func (d *display) say(format string, args ...any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	line := fmt.Sprintf("%6.1f s  %s", time.Since(d.start).Seconds(), fmt.Sprintf(format, args...))
+	if d.terminal {
+		d.said = append(d.said, line)
+		return
+	}
+	fmt.Fprintln(d.out, line)
+}
+
+func (d *display) run() {
+	defer close(d.ended)
+	interval := progress
+	if d.terminal {
+		interval = frame
+	}
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			d.show()
+		case <-d.end:
+			d.show()
+			return
+		}
+	}
+}
+
+func (d *display) show() {
+	if err := d.t.book.read(); err != nil {
+		return // the check at the end meets it too, and says so
+	}
+	c := d.t.book.liveCounts()
+	if !d.terminal {
+		d.say("scheduled %d, ran %d, repeated %d, cancelled %d", c.scheduled, c.ran, c.repeated, c.cancelled)
+		return
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%6.1f s  scheduled %6d   ran %6d   repeated %4d   cancelled %5d   %s\n\n", time.Since(d.started()).Seconds(),
+		c.scheduled, c.ran, c.repeated, c.cancelled, bar(c.ran, d.t.Timers))
+	for _, p := range d.t.fleet.all {
+		fmt.Fprintf(&b, "  %-12s %s\n", p.name, p.state())
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	b.WriteString("\n")
+	for _, line := range d.said[max(0, len(d.said)-lastSaid):] {
+		b.WriteString(line + "\n")
+	}
+	if d.drawn > 0 {
+		fmt.Fprintf(d.out, "\x1b[%dA\x1b[J", d.drawn) // up, and clear from there
+	}
+	d.drawn = strings.Count(b.String(), "\n")
+	fmt.Fprint(d.out, b.String())
+}
+
+func (d *display) started() time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.start
+}
+
+func bar(part, whole int) string {
+	const width = 30
+	n := min(width*part/max(whole, 1), width)
+	return strings.Repeat("█", n) + strings.Repeat("░", width-n)
+}
+
+// close shows the last state.
+func (d *display) close() {
+	close(d.end)
+	<-d.ended
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.terminal && len(d.said) > 0 {
+		fmt.Fprintln(d.out)
+	}
+}
+
+// print is the summary for people.
+func (s Summary) print(w io.Writer) {
+	for _, line := range []struct {
+		name  string
+		value any
+		must  bool // be 0
+	}{
+		{"timers", s.Timers, false},
+		{"ran", s.Ran, false},
+		{"repeated", s.Repeated, false},
+		{"cancelled", s.Cancelled, false},
+		{"dead", s.Dead, false},
+		{"late, p50", fmt.Sprintf("%.1f ms", s.LateMS.P50), false},
+		{"late, p99", fmt.Sprintf("%.1f ms, kills and pauses included", s.LateMS.P99), false},
+		{"workers killed", s.WorkersKilled, false},
+		{"engine killed", s.EngineKilled, false},
+		{"early", s.Early, true},
+		{"lost", s.Lost, true},
+		{"ran after cancel", s.RanAfterCancel, true},
+		{"acknowledged twice", s.AcknowledgedTwice, true},
+		{"left behind", s.LeftBehind, true},
+	} {
+		mark := ""
+		if line.must {
+			mark = "  ok"
+			if line.value != 0 {
+				mark = "  WRONG: must be 0"
+			}
+		}
+		fmt.Fprintf(w, "%-20s %v%s\n", line.name, line.value, mark)
+	}
+}

@@ -1,0 +1,244 @@
+package tour
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable/pebblestore"
+)
+
+const (
+	receivers  = 3
+	workers    = 3   // of Redis
+	concurrent = 256 // call-backs of a worker
+	startUp    = 15 * time.Second
+)
+
+// fleet are the tour's processes.
+//
+// With the embedded store: one timerd, which is the engine and the worker, and
+// receivers; both are killed and paused. With Redis: the redis-server, which is
+// the engine; a timerd that serves the API and runs nothing; timerds that run
+// call-backs, which are killed and paused; and receivers.
+type fleet struct {
+	engine     *process
+	engineAt   string // host:port that answers once the engine is up
+	front      *process
+	frontAt    string
+	runners    []*process // what counts as worker
+	receivers  []*process
+	schedulers []*process
+	all        []*process          // in the order of their start
+	left       func() (int, error) // counts what is in the store once the workers have ended
+	healthy    []string            // host:ports that must accept connections before the load
+}
+
+// assemble decides on ports and files and makes the processes, but starts none.
+func (t *tour) assemble() error {
+	f := &t.fleet
+	ports, err := freePorts(2 + receivers + workers)
+	if err != nil {
+		return err
+	}
+	take := func() string {
+		p := ports[0]
+		ports = ports[1:]
+		return fmt.Sprintf("127.0.0.1:%d", p)
+	}
+	var ledgers, urls []string
+	add := func(name, role, listen string, config func(ledger string) any) *process {
+		ledger := t.path(name + ".ledger")
+		p, e := child(name, role, t.path(name+".log"), config(ledger))
+		err = errors.Join(err, e)
+		ledgers = append(ledgers, ledger)
+		if listen != "" {
+			f.healthy = append(f.healthy, listen)
+		}
+		f.all = append(f.all, p)
+		return p
+	}
+	f.frontAt = take()
+	worker := func(name, store, listen string, n int) *process {
+		return add(name, roleWorker, listen, func(ledger string) any {
+			return workerConfig{Listen: listen, Store: store, Workers: n, Ledger: ledger}
+		})
+	}
+	if t.Redis {
+		f.engineAt = take()
+		if f.engine, err = redisServer(t.dir, f.engineAt); err != nil {
+			return err
+		}
+		f.all = append(f.all, f.engine)
+		f.healthy = append(f.healthy, f.engineAt)
+		url := "redis://" + f.engineAt
+		f.front = worker("timerd", url, f.frontAt, 0)
+		for i := range workers {
+			f.runners = append(f.runners, worker(fmt.Sprintf("worker-%d", i+1), url, take(), concurrent))
+		}
+		f.left = func() (int, error) { return redisLeft(f.engineAt) }
+	} else {
+		dir := t.path("store")
+		f.engine = worker("timerd", "pebble:"+dir, f.frontAt, concurrent)
+		f.front, f.engineAt = f.engine, f.frontAt
+		f.left = func() (int, error) { return pebbleLeft(dir) }
+	}
+	for i := range receivers {
+		listen := take()
+		urls = append(urls, "http://"+listen+"/done")
+		f.receivers = append(f.receivers, add(fmt.Sprintf("receiver-%d", i+1), roleReceiver, listen, func(ledger string) any {
+			return receiverConfig{Listen: listen, Ledger: ledger}
+		}))
+	}
+	if !t.Redis {
+		f.runners = f.receivers
+	}
+	for i := range schedulers {
+		ledgers = append(ledgers, t.schedulerLedger(i))
+	}
+	t.api = apiClient{base: "http://" + f.frontAt, receivers: urls}
+	t.book = newBook(ledgers...)
+	return err
+}
+
+func (t *tour) schedulerLedger(i int) string { return t.path(fmt.Sprintf("scheduler-%d.ledger", i+1)) }
+
+// start starts all but the schedulers and waits until they answer.
+func (f *fleet) start(ctx context.Context) error {
+	for i, p := range f.all {
+		if err := p.start(); err != nil {
+			return err
+		}
+		if err := awaitPort(ctx, f.healthy[i]); err != nil {
+			return fmt.Errorf("timerd: %s does not answer: %w; see %s", p.name, err, p.log)
+		}
+	}
+	return awaitHealth(ctx, f.frontAt)
+}
+
+func (f *fleet) startSchedulers(t *tour, start time.Time) error {
+	for i := range schedulers {
+		name := fmt.Sprintf("scheduler-%d", i+1)
+		p, err := child(name, roleScheduler, t.path(name+".log"), schedulerConfig{
+			Load:  load{Timers: t.Timers, Span: t.Span, Schedulers: schedulers, Seed: t.Seed},
+			Index: i, Start: start, API: t.api.base, Receivers: t.api.receivers, Ledger: t.schedulerLedger(i),
+		})
+		if err == nil {
+			err = p.start()
+		}
+		if err != nil {
+			return err
+		}
+		f.schedulers = append(f.schedulers, p)
+	}
+	return nil
+}
+
+func (f *fleet) waitSchedulers() error {
+	var errs []error
+	for _, p := range f.schedulers {
+		errs = append(errs, p.wait())
+	}
+	return errors.Join(errs...)
+}
+
+// stopWorkers lets the timerds end as they do at a shutdown; a redis-server stays.
+func (f *fleet) stopWorkers() {
+	for _, p := range append([]*process{f.front}, f.runners...) {
+		_ = p.stop(10 * time.Second)
+	}
+}
+
+// stopAll ends what still runs, the last first.
+func (f *fleet) stopAll() {
+	for _, p := range f.schedulers {
+		_ = p.kill()
+	}
+	for i := len(f.all) - 1; i >= 0; i-- {
+		_ = f.all[i].stop(5 * time.Second)
+	}
+}
+
+// kills returns how often workers and the engine were killed.
+func (f *fleet) kills() (workers, engine int) {
+	for _, p := range f.runners {
+		workers += p.kills()
+	}
+	return workers, f.engine.kills()
+}
+
+// pebbleLeft counts what is in an embedded store that nobody has open.
+func pebbleLeft(dir string) (n int, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), startUp)
+	defer cancel()
+	s, err := pebblestore.Open(dir, pebblestore.Options{})
+	if err != nil {
+		return 1, err
+	}
+	defer s.Close()
+	for shard := range s.Shards() {
+		st, err := s.Stats(ctx, shard)
+		if err != nil {
+			return 1, err
+		}
+		n += st.Waiting + st.Leased + st.Dead
+	}
+	return n, nil
+}
+
+// freePorts returns ports on which nobody listens at the moment.
+func freePorts(n int) ([]int, error) {
+	var ports []int
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close()
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports, nil
+}
+
+func awaitPort(ctx context.Context, address string) error {
+	return await(ctx, func() error {
+		c, err := net.DialTimeout("tcp", address, time.Second)
+		if err == nil {
+			_ = c.Close()
+		}
+		return err
+	})
+}
+
+func awaitHealth(ctx context.Context, address string) error {
+	return await(ctx, func() error {
+		res, err := http.Get("http://" + address + "/healthz")
+		if err != nil {
+			return err
+		}
+		_ = res.Body.Close()
+		if res.StatusCode != http.StatusOK {
+			return errors.New(res.Status)
+		}
+		return nil
+	})
+}
+
+// await repeats f until it succeeds, for startUp at most.
+func await(ctx context.Context, f func() error) error {
+	deadline := time.Now().Add(startUp)
+	for {
+		err := f()
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

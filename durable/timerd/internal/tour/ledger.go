@@ -1,0 +1,92 @@
+package tour
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// ledger is a file in which a process of the tour writes what it did, a line at a
+// time, each by one write(2): what was written stays when the process is killed.
+//
+//	scheduler  s time timer key not-before mode   sends a schedule
+//	           S time timer result due            has its answer
+//	           c time key                         sends a cancel
+//	           C time key result                  has its answer
+//	           m time timer key at                sends a reschedule
+//	           M time timer key result            has its answer
+//	worker     b time timer id attempt            the handler begins
+//	           a time id                          the store has accepted that it is done
+//	receiver   r time timer id attempt status     the call-back is about to be answered
+//
+// Times are microseconds since 1970, due times milliseconds.
+type ledger struct {
+	mu sync.Mutex
+	f  *os.File
+}
+
+func openLedger(path string) (*ledger, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return &ledger{f: f}, nil
+}
+
+// write appends a line. A ledger that cannot be written makes the tour worthless:
+// the process ends.
+func (l *ledger) write(fields ...any) {
+	line := fmt.Appendln(nil, fields...)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, err := l.f.Write(line); err != nil {
+		panic(err)
+	}
+}
+
+// word makes a result one field.
+func word(s string) string { return strings.ReplaceAll(s, " ", "_") }
+
+func micros() int64 { return time.Now().UnixMicro() }
+
+// tail reads what is new in a ledger.
+type tail struct {
+	path   string
+	offset int64
+	rest   []byte // the start of a line whose end was not there yet
+}
+
+// lines calls f with the fields of each new line.
+func (t *tail) lines(f func(fields []string) error) error {
+	file, err := os.Open(t.path)
+	if os.IsNotExist(err) {
+		return nil // its process has not come so far
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	buf := make([]byte, 1<<20)
+	for {
+		n, err := file.ReadAt(buf, t.offset)
+		t.offset += int64(n)
+		t.rest = append(t.rest, buf[:n]...)
+		for {
+			line, rest, ok := bytes.Cut(t.rest, []byte("\n"))
+			if !ok {
+				break
+			}
+			if err := f(strings.Fields(string(line))); err != nil {
+				return fmt.Errorf("%s: line %q: %w", t.path, line, err)
+			}
+			t.rest = rest
+		}
+		t.rest = bytes.Clone(t.rest)
+		if err != nil { // the end of the file
+			return nil
+		}
+	}
+}

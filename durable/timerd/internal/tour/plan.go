@@ -1,0 +1,144 @@
+package tour
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// mode is how the receiver answers a timer's call-back.
+type mode string
+
+const (
+	modeOK     mode = "ok"     // 200 at once
+	modeSlow   mode = "slow"   // 200 after a while: what comes meanwhile meets a running timer
+	modeFlaky  mode = "flaky"  // 503 in the first two attempts
+	modeHang   mode = "hang"   // no answer to the first attempt
+	modeFatal  mode = "fatal"  // 404: a dead letter at once
+	modePoison mode = "poison" // 500 always: a dead letter after the last attempt
+)
+
+type opKind int
+
+const (
+	opSchedule opKind = iota
+	opCancel
+	opMove
+)
+
+// op is something that a scheduler does to a key, at a time since the start.
+type op struct {
+	kind  opKind
+	at    time.Duration
+	key   int           // the number of the key's first timer
+	timer int           // opSchedule, opMove: its number
+	due   time.Duration // opSchedule, opMove: since the start
+	after bool          // opSchedule: ask for a duration instead of a time
+	mode  mode
+}
+
+func keyName(key int) string { return fmt.Sprintf("order-%d", key) }
+
+// load is what the schedulers do together.
+type load struct {
+	Timers     int
+	Span       time.Duration
+	Schedulers int
+	Seed       uint64
+}
+
+// planner draws the operations of one scheduler. Timers are numbered: each
+// scheduler has every Schedulers-th number.
+type planner struct {
+	load
+	rng    *rand.Rand
+	next   int
+	bursts []time.Duration // when many are due in the same millisecond
+	ops    []op
+}
+
+// plan returns what scheduler i does, in order of time; the operations on a key
+// stand in the order in which they must be done.
+func (l load) plan(i int) []op {
+	p := planner{load: l, rng: rand.New(rand.NewPCG(l.Seed, uint64(i))), next: i + 1}
+	common := rand.New(rand.NewPCG(l.Seed, 1<<32)) // all schedulers have the same bursts
+	for range 4 {
+		p.bursts = append(p.bursts, time.Duration((0.1+0.85*common.Float64())*float64(l.Span)).Truncate(time.Millisecond))
+	}
+	for p.next <= l.Timers {
+		p.addKey()
+	}
+	slices.SortStableFunc(p.ops, func(a, b op) int { return cmp.Compare(a.at, b.at) })
+	return p.ops
+}
+
+func (p *planner) number() int {
+	n := p.next
+	p.next += p.Schedulers
+	return n
+}
+
+func (p *planner) between(from, to time.Duration) time.Duration {
+	return from + time.Duration(p.rng.Float64()*float64(max(to-from, 0)))
+}
+
+func (p *planner) add(o op) { p.ops = append(p.ops, o) }
+
+// addKey draws the life of one key.
+func (p *planner) addKey() {
+	key := p.number()
+	at := p.between(0, p.Span*8/10)
+	due := p.between(at+50*time.Millisecond, min(at+p.Span/4, p.Span))
+	if burst := p.bursts[p.rng.IntN(len(p.bursts))]; p.rng.IntN(10) == 0 && burst > at+100*time.Millisecond {
+		due = burst
+	}
+	first := op{kind: opSchedule, at: at, key: key, timer: key, due: due, after: p.rng.IntN(2) == 0, mode: modeOK}
+	near := due + p.between(-30*time.Millisecond, 30*time.Millisecond) // it races with the run
+	half := p.rng.IntN(2) == 0
+	pick := func(a, b time.Duration) time.Duration {
+		if half {
+			return max(a, at)
+		}
+		return max(b, at)
+	}
+	dice := p.rng.IntN(1000)
+	if p.next > p.Timers { // there is no number left for a second timer
+		dice = 999
+	}
+	switch {
+	case dice < 80: // the same key again: before it is due, or while it runs
+		if !half {
+			first.mode = modeSlow
+			near = due + 100*time.Millisecond
+		}
+		p.add(first)
+		second := op{kind: opSchedule, at: pick(p.between(at, due), near), key: key, timer: p.number(), mode: modeOK}
+		second.due = p.between(second.at, max(p.Span, second.at+200*time.Millisecond))
+		p.add(second)
+		return
+	case dice < 140: // cancelled: in time, or when it is due
+		p.add(first)
+		p.add(op{kind: opCancel, at: pick(p.between(at, due), near), key: key})
+		return
+	case dice < 190: // moved to later: in time, or when it is due
+		p.add(first)
+		p.add(op{kind: opMove, at: pick(p.between(at, due), near), key: key, timer: key, due: due + p.between(0, 2*time.Second)})
+		return
+	case dice < 200: // again, and both cancelled
+		p.add(first)
+		p.add(op{kind: opSchedule, at: p.between(at, due), key: key, timer: p.number(), due: due, mode: modeOK})
+		p.add(op{kind: opCancel, at: due, key: key})
+		return
+	case dice < 250:
+		first.mode = modeFlaky
+	case dice < 254:
+		first.mode = modeHang
+	case dice < 259:
+		first.mode = modeFatal
+	case dice < 261:
+		first.mode = modePoison
+	}
+	p.add(first)
+}

@@ -1,0 +1,174 @@
+package tour
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// process is one of the tour's processes, started again after it was killed.
+type process struct {
+	name    string
+	command func() *exec.Cmd
+	log     string // the file that has its standard error
+
+	mu      sync.Mutex
+	cmd     *exec.Cmd // nil: it does not run
+	stdin   io.Closer
+	ended   chan error // has what Wait returned
+	paused  bool
+	killed  int // times
+	stopped int // times that it was paused
+}
+
+// child is a process of this binary.
+func child(name, role, log string, config any) (*process, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	b, err := json.Marshal(config)
+	if err != nil {
+		return nil, err
+	}
+	return &process{name: name, log: log, command: func() *exec.Cmd {
+		cmd := exec.Command(exe)
+		cmd.Env = append(os.Environ(), roleVariable+"="+role, configVariable+"="+string(b))
+		return cmd
+	}}, nil
+}
+
+func (p *process) start() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close() // the process has its own
+	cmd := p.command()
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = childAttributes()
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("timerd: starting %s: %w", p.name, err)
+	}
+	ended := make(chan error, 1)
+	p.cmd, p.stdin, p.ended, p.paused = cmd, stdin, ended, false
+	go func() { ended <- cmd.Wait() }()
+	return nil
+}
+
+// kill ends the process by SIGKILL and waits until it is gone.
+func (p *process) kill() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.killed++
+	return p.endLocked(syscall.SIGKILL, 0)
+}
+
+// stop asks the process to end, and kills it if it does not within the time.
+func (p *process) stop(within time.Duration) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd != nil && p.paused {
+		_ = resume(p.cmd.Process)
+	}
+	return p.endLocked(syscall.SIGTERM, within)
+}
+
+func (p *process) endLocked(sig os.Signal, within time.Duration) error {
+	if p.cmd == nil {
+		return nil
+	}
+	_ = p.cmd.Process.Signal(sig) // it may have ended
+	var err error
+	if within > 0 {
+		select {
+		case err = <-p.ended:
+			p.ended <- nil
+		case <-time.After(within):
+			err = fmt.Errorf("timerd: %s did not end within %v", p.name, within)
+			_ = p.cmd.Process.Kill()
+		}
+	}
+	_ = <-p.ended
+	_ = p.stdin.Close()
+	p.cmd, p.paused = nil, false
+	return err
+}
+
+// wait returns once the process has ended by itself.
+func (p *process) wait() error {
+	p.mu.Lock()
+	ended := p.ended
+	p.mu.Unlock()
+	err := <-ended
+	ended <- nil // for whoever stops it
+	if err != nil {
+		return fmt.Errorf("timerd: %s: %w; see %s", p.name, err, p.log)
+	}
+	return nil
+}
+
+// pause stops the process where it is, for a time.
+func (p *process) pause(d time.Duration, end <-chan struct{}) error {
+	p.mu.Lock()
+	if p.cmd == nil {
+		p.mu.Unlock()
+		return errors.New("timerd: " + p.name + " does not run")
+	}
+	err := suspend(p.cmd.Process)
+	p.paused = true
+	p.stopped++
+	p.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	select {
+	case <-time.After(d):
+	case <-end:
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd == nil {
+		return nil
+	}
+	p.paused = false
+	return resume(p.cmd.Process)
+}
+
+// state tells how the process is, for the table.
+func (p *process) state() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := "runs"
+	switch {
+	case p.cmd == nil:
+		s = "down"
+	case p.paused:
+		s = "PAUSED"
+	}
+	if p.killed > 0 {
+		s += fmt.Sprintf(", killed %d×", p.killed)
+	}
+	if p.stopped > 0 {
+		s += fmt.Sprintf(", paused %d×", p.stopped)
+	}
+	return s
+}
+
+func (p *process) kills() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.killed
+}

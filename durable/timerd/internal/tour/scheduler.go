@@ -1,0 +1,260 @@
+package tour
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable/timerd/internal/api"
+)
+
+const (
+	lanes     = 16  // of a scheduler; a key's operations stand in one
+	maxBatch  = 100 // operations that are taken together
+	quantum   = 25 * time.Millisecond
+	resend    = 50 * time.Millisecond
+	patience  = 20 * time.Second // longer than timerd takes for any answer
+	timeShape = "2006-01-02T15:04:05.000Z"
+)
+
+// topics spread the timers over the lanes of a shard, each kind of timer over all.
+var topics = []string{"orders", "payments", "reminders", "trials", "retries", "carts", "reports"}
+
+// schedulerConfig is what a scheduler process is told.
+type schedulerConfig struct {
+	Load      load
+	Index     int
+	Start     time.Time
+	API       string   // http://host:port
+	Receivers []string // their URLs
+	Ledger    string
+}
+
+// scheduler does its part of the plan over HTTP. What fails is sent again until it
+// has an answer.
+type scheduler struct {
+	schedulerConfig
+	ledger *ledger
+	client *http.Client
+}
+
+func runScheduler(ctx context.Context, c schedulerConfig) error {
+	l, err := openLedger(c.Ledger)
+	if err != nil {
+		return err
+	}
+	s := &scheduler{schedulerConfig: c, ledger: l, client: &http.Client{
+		Timeout: patience, Transport: &http.Transport{MaxIdleConnsPerHost: lanes},
+	}}
+	var queues [lanes][]op
+	for _, o := range c.Load.plan(c.Index) {
+		lane := o.key / c.Load.Schedulers % lanes
+		queues[lane] = append(queues[lane], o)
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var wg sync.WaitGroup
+	for _, queue := range queues {
+		wg.Go(func() {
+			if err := s.lane(ctx, queue); err != nil {
+				stop(err)
+			}
+		})
+	}
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+// lane does operations, those on a key in order, and schedules that come together in
+// one request.
+func (s *scheduler) lane(ctx context.Context, queue []op) error {
+	for len(queue) > 0 {
+		wake := s.Start.Add(queue[0].at.Truncate(quantum) + quantum)
+		select {
+		case <-time.After(time.Until(wake)):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		n := s.dueOf(queue)
+		batch, others := split(queue[:n])
+		if err := s.schedule(ctx, batch); err != nil {
+			return err
+		}
+		for _, o := range others {
+			if err := s.do(ctx, o); err != nil {
+				return err
+			}
+		}
+		queue = queue[n:]
+	}
+	return nil
+}
+
+// dueOf returns how many operations have come to their time, at least 1 and at most
+// maxBatch.
+func (s *scheduler) dueOf(queue []op) int {
+	elapsed := time.Since(s.Start)
+	n := 1
+	for n < min(len(queue), maxBatch) && queue[n].at <= elapsed {
+		n++
+	}
+	return n
+}
+
+// split takes the schedules that can be sent together: each the first operation on
+// its key. The others follow, in order.
+func split(ops []op) (batch, others []op) {
+	keys := make(map[int]bool, len(ops))
+	for _, o := range ops {
+		if o.kind == opSchedule && !keys[o.key] {
+			batch = append(batch, o)
+		} else {
+			others = append(others, o)
+		}
+		keys[o.key] = true
+	}
+	return batch, others
+}
+
+func (s *scheduler) do(ctx context.Context, o op) error {
+	switch o.kind {
+	case opCancel:
+		return s.cancel(ctx, o)
+	case opMove:
+		return s.move(ctx, o)
+	}
+	return s.schedule(ctx, []op{o})
+}
+
+// schedule sends one, by PUT, or many, by POST.
+func (s *scheduler) schedule(ctx context.Context, ops []op) error {
+	if len(ops) == 0 {
+		return nil
+	}
+	var results []api.Result
+	err := s.until(ctx, func() (done bool, err error) {
+		results = make([]api.Result, len(ops))
+		timers := make([]api.Timer, len(ops))
+		for i, o := range ops {
+			timers[i] = s.timer(o)
+		}
+		if len(ops) == 1 {
+			key := timers[0].Key
+			timers[0].Key = ""
+			_, done, err = s.send(ctx, http.MethodPut, "/timers/"+key, timers[0], &results[0])
+			return done, err
+		}
+		reply := map[string][]api.Result{}
+		_, done, err = s.send(ctx, http.MethodPost, "/timers", map[string][]api.Timer{"timers": timers}, &reply)
+		results = reply["timers"]
+		return done, err
+	})
+	if err != nil {
+		return err
+	}
+	now := micros()
+	for i, r := range results {
+		due, err := time.Parse(timeShape, r.Due)
+		if err != nil {
+			return fmt.Errorf("timer %s: %q has no due time: %w", r.Key, r.Result, err)
+		}
+		s.ledger.write("S", now, ops[i].timer, word(r.Result), due.UnixMilli())
+	}
+	return nil
+}
+
+// timer writes down and returns what is asked for. The call-back's body tells the
+// receiver what it is and how to answer.
+func (s *scheduler) timer(o op) api.Timer {
+	now := time.Now()
+	due := s.Start.Add(o.due).Truncate(time.Millisecond)
+	t := api.Timer{Key: keyName(o.key), Topic: topics[o.key%len(topics)]}
+	notBefore := due.UnixMilli()
+	if o.after {
+		after := max(due.Sub(now), 0)
+		t.After = after.String()
+		notBefore = now.Add(after).UnixMilli()
+	} else {
+		t.At = due.UTC().Format(timeShape)
+	}
+	t.Callback = &api.Callback{URL: s.Receivers[o.key/s.Load.Schedulers%len(s.Receivers)]}
+	t.Body = fmt.Sprintf("%d %s", o.timer, o.mode)
+	s.ledger.write("s", now.UnixMicro(), o.timer, o.key, notBefore, o.mode)
+	return t
+}
+
+func (s *scheduler) cancel(ctx context.Context, o op) error {
+	var r api.Result
+	err := s.until(ctx, func() (bool, error) {
+		s.ledger.write("c", micros(), o.key)
+		_, done, err := s.send(ctx, http.MethodDelete, "/timers/"+keyName(o.key), nil, &r)
+		return done, err
+	})
+	if err == nil {
+		s.ledger.write("C", micros(), o.key, word(r.Result))
+	}
+	return err
+}
+
+func (s *scheduler) move(ctx context.Context, o op) error {
+	var r api.Result
+	at := s.Start.Add(o.due).Truncate(time.Millisecond)
+	err := s.until(ctx, func() (bool, error) {
+		s.ledger.write("m", micros(), o.timer, o.key, at.UnixMilli())
+		_, done, err := s.send(ctx, http.MethodPatch, "/timers/"+keyName(o.key), api.When{At: at.UTC().Format(timeShape)}, &r)
+		return done, err
+	})
+	if err == nil {
+		s.ledger.write("M", micros(), o.timer, o.key, word(r.Result))
+	}
+	return err
+}
+
+// until repeats f until it is done.
+func (s *scheduler) until(ctx context.Context, f func() (done bool, err error)) error {
+	for {
+		done, err := f()
+		if done || err != nil {
+			return err
+		}
+		select {
+		case <-time.After(resend):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// send makes a request. It is not done if there was no answer, or one that says
+// that the store had none.
+func (s *scheduler) send(ctx context.Context, method, path string, body, reply any) (status int, done bool, err error) {
+	var b []byte
+	if body != nil {
+		if b, err = json.Marshal(body); err != nil {
+			return 0, false, err
+		}
+	}
+	req, err := http.NewRequestWithContext(ctx, method, s.API+path, bytes.NewReader(b))
+	if err != nil {
+		return 0, false, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	res, err := s.client.Do(req)
+	if err != nil {
+		return 0, false, nil
+	}
+	defer res.Body.Close()
+	b, err = io.ReadAll(res.Body)
+	switch {
+	case err != nil || res.StatusCode >= 500:
+		return res.StatusCode, false, nil
+	case res.StatusCode >= 400 && res.StatusCode != http.StatusNotFound && res.StatusCode != http.StatusConflict:
+		return res.StatusCode, false, fmt.Errorf("%s %s: %d %s", method, path, res.StatusCode, b)
+	}
+	return res.StatusCode, true, json.Unmarshal(b, reply)
+}

@@ -1,0 +1,201 @@
+// Package tour is timerd's proof: processes that schedule, run and answer timers,
+// some of which are killed and paused, and an account of what they did.
+package tour
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	schedulers = 2
+	startDelay = 200 * time.Millisecond
+	drainFor   = 33 * time.Second // after the load
+	requeued   = 20               // dead letters
+)
+
+// Options of a tour.
+type Options struct {
+	Redis  bool          // on a redis-server from PATH, else on the embedded store
+	JSON   bool          // print a Summary
+	Seed   uint64        // 0: drawn
+	Timers int           // default 50,000
+	Span   time.Duration // default 20 s
+	Stdout io.Writer
+	Stderr io.Writer
+}
+
+// Run does a tour and returns the exit status: 0, or 1 if it failed or found what
+// must not be.
+func Run(ctx context.Context, o Options) int {
+	if o.Timers == 0 {
+		o.Timers = 50_000
+	}
+	if o.Span == 0 {
+		o.Span = 20 * time.Second
+	}
+	if o.Seed == 0 {
+		o.Seed = rand.Uint64N(1 << 32)
+	}
+	s, err := run(ctx, o)
+	if err != nil {
+		fmt.Fprintln(o.Stderr, err)
+	}
+	if o.JSON {
+		b, _ := json.Marshal(s)
+		fmt.Fprintf(o.Stdout, "%s\n", b)
+	} else {
+		s.print(o.Stdout)
+	}
+	if err != nil || !s.ok() {
+		return 1
+	}
+	return 0
+}
+
+// tour is one tour under way.
+type tour struct {
+	Options
+	dir   string
+	fleet fleet
+	book  *book
+	api   apiClient
+	show  *display
+}
+
+func run(ctx context.Context, o Options) (s Summary, err error) {
+	if !canPause {
+		return s, errors.New("timerd: the tour pauses processes by SIGSTOP, which this system does not have")
+	}
+	dir, err := os.MkdirTemp("", "timerd-tour-")
+	if err != nil {
+		return s, err
+	}
+	t := &tour{Options: o, dir: dir}
+	if err := t.assemble(); err != nil {
+		return s, err
+	}
+	t.show = newDisplay(t)
+	defer t.show.close()
+	defer func() {
+		t.fleet.stopAll()
+		if err != nil || !s.ok() {
+			t.show.say("ledgers and logs are kept in %s", dir)
+			return
+		}
+		_ = os.RemoveAll(dir)
+	}()
+	s, err = t.conduct(ctx)
+	s.WorkersKilled, s.EngineKilled = t.fleet.kills()
+	return s, err
+}
+
+// conduct starts the processes, lets the schedulers do their load with what goes wrong
+// meanwhile, waits until nothing is left to do, and checks.
+func (t *tour) conduct(ctx context.Context) (s Summary, err error) {
+	if err := t.fleet.start(ctx); err != nil {
+		return s, err
+	}
+	start := time.Now().Add(startDelay)
+	if err := t.fleet.startSchedulers(t, start); err != nil {
+		return s, err
+	}
+	t.show.began(start)
+	ctx, cancel := context.WithDeadlineCause(ctx, start.Add(t.Span+drainFor), errors.New("timerd: the tour has not come to its end in time"))
+	defer cancel()
+
+	trouble := make(chan error, 1)
+	go func() { trouble <- t.trouble(ctx, start) }()
+	done := make(chan error, 1)
+	go func() { done <- t.fleet.waitSchedulers() }()
+	select {
+	case err = <-done:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	if err := errors.Join(err, <-trouble); err != nil {
+		return t.verdict(nil, 0), err
+	}
+	t.show.say("all is scheduled")
+	return t.finish(ctx)
+}
+
+// finish waits until the store has nothing left to do, deals with the dead letters,
+// and takes stock.
+func (t *tour) finish(ctx context.Context) (s Summary, err error) {
+	busy, err := t.drain(ctx)
+	if err != nil {
+		return t.verdict(nil, busy), err
+	}
+	dead, err := t.api.dead(ctx)
+	if err != nil {
+		return t.verdict(nil, busy), err
+	}
+	n := 0
+	for key, cause := range dead { // they run again, and die again
+		if !strings.Contains(cause, "404") || n == requeued {
+			continue
+		}
+		n++
+		if err := t.api.requeue(ctx, key); err != nil {
+			return t.verdict(dead, busy), err
+		}
+	}
+	t.show.say("%d dead letters, %d of them requeued", len(dead), n)
+	if busy, err = t.drain(ctx); err != nil {
+		return t.verdict(dead, busy), err
+	}
+	if dead, err = t.api.dead(ctx); err != nil {
+		return t.verdict(dead, busy), err
+	}
+	if err := t.api.purge(ctx, slices.Collect(maps.Keys(dead))); err != nil {
+		return t.verdict(dead, busy), err
+	}
+	t.fleet.stopWorkers()
+	left, err := t.fleet.left()
+	t.show.say("the dead letters are purged, the workers have ended, %d left behind", left)
+	return t.verdict(dead, left), err
+}
+
+// drain waits until nothing waits or runs, and returns how much still does.
+func (t *tour) drain(ctx context.Context) (busy int, err error) {
+	wait := 1100 * time.Millisecond // so that the counts have what was done before
+	for {
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return max(busy, 1), errors.Join(context.Cause(ctx), err)
+		}
+		busy, err = t.api.busy(ctx)
+		if err == nil && busy == 0 {
+			return 0, nil
+		}
+		wait = 200 * time.Millisecond
+	}
+}
+
+func (t *tour) verdict(dead map[string]string, left int) Summary {
+	if err := t.book.read(); err != nil {
+		t.show.say("%v", err)
+		left++
+	}
+	keys := make(map[string]bool, len(dead))
+	for key := range dead {
+		keys[key] = true
+	}
+	s := t.book.check(keys)
+	s.LeftBehind = left
+	return s
+}
+
+func (t *tour) path(name string) string { return filepath.Join(t.dir, name) }

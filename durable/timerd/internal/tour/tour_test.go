@@ -1,0 +1,90 @@
+package tour
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-782fa212/limbo/durable/internal/need"
+)
+
+// The tour starts its own binary for its processes; here that is the test's.
+func TestMain(m *testing.M) {
+	if IsChild() {
+		os.Exit(Child())
+	}
+	os.Exit(m.Run())
+}
+
+func short(t *testing.T, redis bool) {
+	if testing.Short() {
+		t.Skip("it takes some 15 s")
+	}
+	timers, span := 4000, 6*time.Second
+	if os.Getenv("LIMBO_LONG") != "" {
+		timers, span = 0, 0
+	}
+	var stdout, stderr bytes.Buffer
+	status := Run(t.Context(), Options{Redis: redis, JSON: true, Seed: 7, Timers: timers, Span: span, Stdout: &stdout, Stderr: &stderr})
+	t.Log(stderr.String(), stdout.String())
+	lines := strings.Split(strings.TrimSpace(stdout.String()), "\n")
+	var s Summary
+	require.NoError(t, json.Unmarshal([]byte(lines[len(lines)-1]), &s))
+	require.Zero(t, status)
+	require.True(t, s.ok())
+	if timers > 0 {
+		require.Equal(t, timers, s.Timers)
+	}
+	require.Positive(t, s.Ran)
+	require.Positive(t, s.Cancelled)
+	require.Positive(t, s.Dead)
+	require.Positive(t, s.WorkersKilled)
+	require.Positive(t, s.EngineKilled)
+}
+
+func TestTourOnTheEmbeddedStore(t *testing.T) { short(t, false) }
+
+func TestTourOnRedis(t *testing.T) {
+	need.Program(t, "redis-server", "redis-server")
+	short(t, true)
+}
+
+// The plan is the same for a seed, and covers what the tour is to show.
+func TestPlan(t *testing.T) {
+	l := load{Timers: 20_000, Span: 20 * time.Second, Schedulers: 2, Seed: 3}
+	timers, modes, kinds, dues := map[int]bool{}, map[mode]int{}, map[opKind]int{}, map[time.Duration]int{}
+	for i := range l.Schedulers {
+		ops := l.plan(i)
+		require.Equal(t, ops, l.plan(i))
+		last := map[int]time.Duration{}
+		for _, o := range ops {
+			require.LessOrEqual(t, last[o.key], o.at)
+			last[o.key] = o.at
+			kinds[o.kind]++
+			if o.kind == opSchedule {
+				require.False(t, timers[o.timer])
+				timers[o.timer] = true
+				modes[o.mode]++
+				dues[o.due]++
+			}
+		}
+	}
+	require.Len(t, timers, l.Timers)
+	for _, m := range []mode{modeOK, modeSlow, modeFlaky, modeHang, modeFatal, modePoison} {
+		require.Positive(t, modes[m], m)
+	}
+	require.Positive(t, kinds[opCancel])
+	require.Positive(t, kinds[opMove])
+	bursts := 0
+	for _, n := range dues {
+		if n > 200 {
+			bursts++
+		}
+	}
+	require.Positive(t, bursts)
+}

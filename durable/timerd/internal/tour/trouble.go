@@ -1,0 +1,76 @@
+package tour
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// incident is something that goes wrong, at a part of the load's time.
+type incident struct {
+	at    float64
+	whom  *process
+	pause time.Duration // 0: it is killed by SIGKILL
+	down  time.Duration // until it is started again
+}
+
+// incidents of a tour. A pause is longer than the lease and the call-backs' timeout.
+func (f *fleet) incidents() []incident {
+	const pause = 2*lease + 500*time.Millisecond
+	all := []incident{
+		{at: 0.12, whom: f.runners[0], down: 500 * time.Millisecond},
+		{at: 0.25, whom: f.engine},
+		{at: 0.36, whom: f.runners[1], pause: pause},
+		{at: 0.68, whom: f.engine, down: 300 * time.Millisecond},
+		{at: 0.78, whom: f.runners[2], down: time.Second},
+		{at: 0.86, whom: f.runners[0], pause: pause},
+	}
+	if f.engine == f.front { // it is the worker too: its own leases run out
+		return append(all, incident{at: 0.52, whom: f.engine, pause: pause})
+	}
+	return append(all, incident{at: 0.55, whom: f.runners[1]})
+}
+
+// trouble lets the incidents happen, and returns once the last is over.
+func (t *tour) trouble(ctx context.Context, start time.Time) error {
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var first error
+	for _, in := range t.fleet.incidents() {
+		wg.Go(func() {
+			at := start.Add(time.Duration(in.at * float64(t.Span)))
+			select {
+			case <-time.After(time.Until(at)):
+			case <-ctx.Done():
+				return
+			}
+			if err := t.happen(ctx, in); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				first = fmt.Errorf("timerd: %s: %w", in.whom.name, err)
+			}
+		})
+	}
+	wg.Wait()
+	return first
+}
+
+func (t *tour) happen(ctx context.Context, in incident) error {
+	if in.pause > 0 {
+		t.show.say("%s is paused for %v", in.whom.name, in.pause)
+		err := in.whom.pause(in.pause, ctx.Done())
+		t.show.say("%s goes on", in.whom.name)
+		return err
+	}
+	t.show.say("%s is killed", in.whom.name)
+	if err := in.whom.kill(); err != nil {
+		return err
+	}
+	time.Sleep(in.down)
+	if err := in.whom.start(); err != nil {
+		return err
+	}
+	t.show.say("%s is started again", in.whom.name)
+	return nil
+}

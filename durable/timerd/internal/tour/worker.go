@@ -1,0 +1,108 @@
+package tour
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable"
+	"github.com/seed-782fa212/limbo/durable/store"
+	"github.com/seed-782fa212/limbo/durable/timerd/internal/daemon"
+	"github.com/seed-782fa212/limbo/durable/webhook"
+)
+
+const (
+	lease       = time.Second
+	callTimeout = time.Second
+	maxAttempts = 12
+)
+
+// workerConfig is what a timerd process of the tour is told.
+type workerConfig struct {
+	Listen  string
+	Store   string
+	Workers int
+	Ledger  string
+}
+
+// runWorker is timerd as it is, but that it writes down when handlers begin and
+// what the store accepts.
+func runWorker(ctx context.Context, c workerConfig) error {
+	l, err := openLedger(c.Ledger)
+	if err != nil {
+		return err
+	}
+	return daemon.Run(ctx, daemon.Config{
+		Listen: c.Listen, Store: c.Store, Namespace: "tour", Shards: 16,
+		Workers: c.Workers, Lease: lease, MaxAttempts: maxAttempts,
+		Backoff: 100 * time.Millisecond, MaxBackoff: 500 * time.Millisecond, Grace: 2 * time.Second,
+		Allow:       []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")},
+		CallTimeout: callTimeout, PerHost: 64, MaxSnooze: 2 * time.Second,
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo})),
+		WrapStore: func(s store.Store) store.Store {
+			return &accepted{Store: s, ledger: l, ids: make(map[holding]store.ID)}
+		},
+		WrapHandler: func(h durable.Handler) durable.Handler { return noting(h, l) },
+	})
+}
+
+// noting writes down when a handler begins.
+func noting(h durable.Handler, l *ledger) durable.Handler {
+	return func(ctx context.Context, f durable.Fired) error {
+		if call, err := webhook.Decode(f.Body); err == nil {
+			if timer, _, ok := parseBody(call.Body); ok {
+				l.write("b", micros(), timer, f.ID, f.Attempt)
+			}
+		}
+		return h(ctx, f)
+	}
+}
+
+// accepted writes down the acknowledgements that the store accepts, by the timers'
+// IDs, which it learns from the claims.
+type accepted struct {
+	store.Store
+	ledger *ledger
+
+	mu  sync.Mutex
+	ids map[holding]store.ID
+}
+
+type holding struct {
+	token store.Token
+	key   string
+}
+
+func (a *accepted) Claim(ctx context.Context, shard int, c store.Claim) (store.Claimed, store.Horizon, error) {
+	claimed, horizon, err := a.Store.Claim(ctx, shard, c)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, l := range claimed.Leases {
+		a.ids[holding{l.Token, l.Key}] = l.ID
+	}
+	return claimed, horizon, err
+}
+
+func (a *accepted) End(ctx context.Context, shard int, ends []store.End) ([]store.EndResult, store.Horizon, error) {
+	results, horizon, err := a.Store.End(ctx, shard, ends)
+	for i, r := range results {
+		e := ends[i]
+		id, known := a.id(e.Holder)
+		if known && err == nil && r == store.Ended && e.Kind == store.Done {
+			a.ledger.write("a", micros(), id)
+		}
+	}
+	return results, horizon, err
+}
+
+// id returns the ID of a lease. It is not forgotten, so that a lease whose end is
+// accepted twice is seen: the tour is short.
+func (a *accepted) id(h store.Holder) (store.ID, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	id, ok := a.ids[holding{h.Token, h.Key}]
+	return id, ok
+}

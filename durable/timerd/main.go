@@ -1,0 +1,53 @@
+// Command timerd keeps durable timers for programs in any language: they schedule
+// a call-back over HTTP, and timerd calls it when it is due. See README.md.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/seed-782fa212/limbo/durable/timerd/internal/daemon"
+	"github.com/seed-782fa212/limbo/durable/timerd/internal/tour"
+)
+
+func main() {
+	if tour.IsChild() {
+		os.Exit(tour.Child())
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	status := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(status)
+}
+
+// run is the command without its process: it returns the exit status.
+func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
+	f, err := parse(args, getenv, stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, err)
+		return 2
+	}
+	if f.tour {
+		return tour.Run(ctx, tour.Options{
+			Redis: f.config.Store == "redis", JSON: f.json, Seed: f.seed,
+			Stdout: stdout, Stderr: stderr,
+		})
+	}
+	f.config.Logger = f.logger(stderr)
+	slog.SetDefault(f.config.Logger)
+	if err := daemon.Run(ctx, f.config); err != nil {
+		fmt.Fprintln(stderr, err)
+		return 1
+	}
+	return 0
+}

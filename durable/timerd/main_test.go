@@ -1,0 +1,82 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func none(string) string { return "" }
+
+func file(t *testing.T, content string) string {
+	path := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+	return path
+}
+
+func TestFlags(t *testing.T) {
+	env := map[string]string{"TIMERD_TOKEN": "0123456789abcdef", "TIMERD_SECRET": "from the environment"}
+	f, err := parse([]string{"-listen", ":80", "-allow", "10.0.0.0/8, ::1", "-log", "json", "-log-level", "debug", "-secret-file", file(t, "fedcba9876543210\n")},
+		func(name string) string { return env[name] }, nil)
+	require.NoError(t, err)
+	require.Equal(t, "0123456789abcdef", f.config.Token)
+	require.Equal(t, "fedcba9876543210", string(f.config.Secret))
+	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("::1/128")}, f.config.Allow)
+	var out bytes.Buffer
+	f.logger(&out).Debug("said")
+	require.Contains(t, out.String(), `"msg":"said"`)
+
+	for want, args := range map[string][]string{
+		`-listen is "0.0.0.0:80", must be a loopback address such as 127.0.0.1:7717 unless`: {"-listen", "0.0.0.0:80"},
+		`-listen is ":80", must be a loopback address`:                                      {"-listen", ":80"},
+		`-listen is "example.com:80", must be a loopback address`:                           {"-listen", "example.com:80"},
+		`-listen is "80", must be host:port`:                                                {"-listen", "80"},
+		`the token is 5 bytes long, must be at least 16`:                                    {"-token-file", file(t, "short")},
+		`the token has white space in it`:                                                   {"-token-file", file(t, "0123456789 abcdef")},
+		`is empty, must hold at least 16 bytes`:                                             {"-token-file", file(t, "\n")},
+		`no such file`:                                                                      {"-token-file", "/nonexistent/token"},
+		`-store is "mysql:x", must be pebble:DIR`:                                           {"-store", "mysql:x"},
+		`-store is "pebble:", must be pebble:DIR`:                                           {"-store", "pebble:"},
+		`-workers is "-1", must be 0`:                                                       {"-workers", "-1"},
+		`-wait-replicas is "1", must be 0 with a store that has no replicas`:                {"-wait-replicas", "1"},
+		`-allow has "10.0.0.0/33", must be addresses or prefixes`:                           {"-allow", "10.0.0.0/33"},
+		`-log is "xml", must be text or json`:                                               {"-log", "xml"},
+		`there is an argument "x", must be flags only`:                                      {"x"},
+		`-store is "pebble:x", must be pebble or redis with -tour`:                          {"-tour", "-store", "pebble:x"},
+	} {
+		_, err := parse(args, none, nil)
+		require.ErrorContains(t, err, want)
+	}
+	for _, listen := range []string{"127.0.0.1:0", "localhost:80", "[::1]:80", "127.1.2.3:80", "[::ffff:127.0.0.1]:80"} {
+		_, err := parse([]string{"-listen", listen}, none, nil)
+		require.NoError(t, err)
+	}
+}
+
+// The page names each flag, and the usage text says the same.
+func TestFlagsAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	var usage bytes.Buffer
+	require.Zero(t, run(t.Context(), []string{"-h"}, none, nil, &usage))
+	names := regexp.MustCompile(`(?m)^  -([a-z-]+)`).FindAllStringSubmatch(usage.String(), -1)
+	require.Greater(t, len(names), 20)
+	for _, name := range names {
+		require.Contains(t, string(page), "-"+name[1])
+	}
+}
+
+func TestBadFlagsAreStatus2(t *testing.T) {
+	var stderr bytes.Buffer
+	require.Equal(t, 2, run(context.Background(), []string{"-workers", "x"}, none, nil, &stderr))
+	stderr.Reset()
+	require.Equal(t, 2, run(context.Background(), []string{"-log", "xml"}, none, nil, &stderr))
+	require.Equal(t, 1, strings.Count(stderr.String(), "\n"))
+}
