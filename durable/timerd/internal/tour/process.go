@@ -101,7 +101,7 @@ func (p *process) endLocked(sig os.Signal, within time.Duration) error {
 			_ = p.cmd.Process.Kill()
 		}
 	}
-	_ = <-p.ended
+	<-p.ended //nolint:errcheck // it was asked to end
 	_ = p.stdin.Close()
 	p.cmd, p.paused = nil, false
 	return err
