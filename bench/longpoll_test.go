@@ -145,9 +145,7 @@ func TestProcessCPU(t *testing.T) {
 	// Once the idle one has started, its clock stands still while the other's moves.
 	for still := false; !still; {
 		idleBefore, busyBefore := used(idle), used(busy)
-		for used(busy) < busyBefore+50*time.Millisecond {
-			time.Sleep(time.Millisecond)
-		}
+		require.Eventually(t, func() bool { return used(busy) >= busyBefore+50*time.Millisecond }, time.Minute, time.Millisecond)
 		still = idleBefore > 0 && used(idle) == idleBefore
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -17,7 +18,7 @@ import (
 
 // Case 7: handlers that hang take their slots and no more.
 func TestHangingHandlersDelayNobody(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, store.Limits{}, 0)
 		free := make(chan struct{})
 		j := &journal{then: func(_ context.Context, f Fired) error {
@@ -52,7 +53,7 @@ func TestHangingHandlersDelayNobody(t *testing.T) {
 // D11: when slots are short, no lane has them all while another waits: neither
 // between topics, nor between them and the leases of a dead worker.
 func TestSlotsAreFairBetweenTopics(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
 		dead := r.worker(func(ctx context.Context, _ Fired) error { <-ctx.Done(); return nil },
 			WorkerOptions{Grace: -1, Lease: time.Second})
@@ -89,7 +90,7 @@ func crash(m *member) {
 // D12: a worker holds no more than its concurrency says, running or with ends that
 // cannot be written.
 func TestMemoryIsBounded(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 4, store.Limits{}, 0)
 		var mu sync.Mutex
 		running, most := 0, 0
@@ -131,7 +132,7 @@ func TestMemoryIsBounded(t *testing.T) {
 
 // Ends wait for others at most 5 ms, and not at all when nothing else runs.
 func TestEndsAreBatched(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
 		took := map[string]time.Duration{"slow": time.Second, "a": 2 * time.Millisecond, "b": 4 * time.Millisecond, "c": 6 * time.Millisecond, "d": 20 * time.Millisecond}
 		var timers []Timer
@@ -168,7 +169,7 @@ func TestEndsAreBatched(t *testing.T) {
 
 // The handler's ctx has the values of Run's, and does not end with it.
 func TestHandlersContext(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
 		var value any
 		var kept context.Context

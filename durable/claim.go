@@ -61,10 +61,10 @@ func (w *Worker) claim(s *shard, c store.Claim, reserved int, first time.Duratio
 	w.checkIdleLocked()
 }
 
-// pauseLocked says when to claim next at the earliest, after a claim that was
+// pauseLocked sets when to claim next at the earliest, after a claim that was
 // answered. One that got something need not wait. One that got nothing came too
 // early, by what the clocks know of each other, or too late, because another was
-// faster; if the engine still says that something is due, asking again and again
+// faster; if something is still due by the horizon, asking again and again
 // would keep both busy.
 func (w *Worker) pauseLocked(s *shard, got store.Claimed, h store.Horizon, now time.Duration) {
 	next := earlier(h.NextDue, h.NextLeaseEnd)

@@ -9,9 +9,9 @@ import (
 // engineClock turns a time by an engine's clock into one by this process's own. The
 // two may be hours apart; what counts is that both pass.
 //
-// A reply that was asked for at sent, came at arrived, and says that the engine's
-// clock read now, says: at arrived it reads now or later. From that alone a wait of
-// at-now is never too short, and too long by the time that the reply took to come.
+// Of a reply that was asked for at sent, came at arrived, and has now as the engine's
+// time, one knows that at arrived the engine's clock reads now or later. From that
+// alone a wait of at-now is never too short, and too long by the time that the reply took to come.
 // So of all replies the one is kept that makes the shortest waits, until one shows
 // that the engine's clock has fallen back, as after a fail-over to a machine whose
 // clock is behind.

@@ -54,7 +54,7 @@
 // Redis: as much as it is set up to. With appendfsync always nothing, with everysec up
 // to a second, without the append-only file what came after the last snapshot. A
 // fail-over loses what was not replicated; asking for replicas narrows that, and no
-// more: [ErrUnconfirmed] says that too few have confirmed. After such a loss a timer may
+// more: [ErrUnconfirmed] is returned when too few have confirmed. After such a loss a timer may
 // run twice, or be cancelled and run; one whose Schedule was lost does not run.
 //
 // # Errors of the engine
@@ -77,8 +77,8 @@
 // Any worker may claim from any shard. Of those that live one is preferred for each,
 // by a hash of its name and the shard's number, so that not all ask for what one gets.
 // Each gives a sign of life every tenth of its lease, once a second at least, and learns
-// from the reply who else lives. One that leaves says so. One that is full says so, and
-// whoever has room claims for it. If the signs cannot be read, all claim. Leases, not
+// from the reply who else lives. One that leaves takes its sign back. One that is
+// full announces that, and whoever has room claims for it. If the signs cannot be read, all claim. Leases, not
 // this, keep two workers from one timer.
 //
 // # Cost

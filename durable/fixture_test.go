@@ -19,9 +19,6 @@ import (
 	"github.com/seed-782fa212/limbo/durable/storetest"
 )
 
-// bubble runs f on virtual time. It fails if a goroutine is left at the end.
-func bubble(t *testing.T, f func(t *testing.T)) { t.Helper(); synctest.Test(t, f) }
-
 // rig is an engine with Timers on it. Workers reach the engine through faults of
 // their own.
 type rig struct {

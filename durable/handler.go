@@ -40,7 +40,7 @@ type Fired struct {
 }
 
 // RetryAfter makes an error say when to try again, instead of the worker's backoff.
-// A negative d is 0. A nil err is replaced by one that says so, for the attempt has
+// A negative d is 0. A nil err is replaced by one of this package, for the attempt has
 // failed. After MaxAttempts the timer is a dead letter all the same.
 func RetryAfter(d time.Duration, err error) error {
 	if err == nil {
@@ -56,7 +56,7 @@ func Snooze(d time.Duration) error {
 }
 
 // Discard makes an error final: the timer is a dead letter at once. A nil err is
-// replaced by one that says so.
+// replaced by one of this package.
 func Discard(err error) error {
 	if err == nil {
 		err = errors.New("durable: discarded by the handler")

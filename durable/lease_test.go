@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -15,7 +16,7 @@ import (
 // A handler may run much longer than its lease: it is extended at its half, with one
 // call for all of a shard, until the end is written.
 func TestLeasesAreExtended(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, -time.Hour)
 		j := &journal{then: func(ctx context.Context, _ Fired) error {
 			time.Sleep(95 * time.Second)
@@ -48,7 +49,7 @@ func TestLeasesAreExtended(t *testing.T) {
 // handler's ctx ends before another can have the timer, though the reply to the claim
 // took its time. Ends are tried as long as the lease holds, and no longer.
 func TestLeaseRunsOutByTheOwnClock(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
 		var ended time.Time
 		over := make(chan error, 1)
@@ -103,7 +104,7 @@ func TestLeaseRunsOutByTheOwnClock(t *testing.T) {
 // D5, case 13 and D8: a worker that was paused past its lease finds itself fenced;
 // what it acknowledges changes nothing.
 func TestPausedWorkerIsFenced(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
 		a := &journal{}
 		frozen := make(chan struct{})
@@ -142,7 +143,7 @@ func freeze(m *member, thawed chan struct{}) {
 
 // Case 22: a key that ended and is used again is not touched by the old holder.
 func TestOldHolderOfAKeyThatIsUsedAgain(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
 		frozen := make(chan struct{})
 		o := WorkerOptions{Lease: 10 * time.Second}
@@ -168,7 +169,7 @@ func TestOldHolderOfAKeyThatIsUsedAgain(t *testing.T) {
 // Another has the lease, and says so when it is extended: the ctx ends, and there is
 // no end to write.
 func TestExtensionFindsTheLeaseLost(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
 		var cause error
 		w := r.worker(func(ctx context.Context, _ Fired) error {
@@ -195,7 +196,7 @@ func TestExtensionFindsTheLeaseLost(t *testing.T) {
 
 // D6 and D7: what a killed worker had runs again within lease + 1 s, each once.
 func TestCrashedWorkersTimersRunAgain(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 4, store.Limits{}, 0)
 		var keys []string
 		var timers []Timer
@@ -227,7 +228,7 @@ func TestCrashedWorkersTimersRunAgain(t *testing.T) {
 
 // D9: a timer that kills its worker ends as a dead letter, with its body.
 func TestPoisonThatKills(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
 		o := WorkerOptions{Lease: time.Second, MaxAttempts: 3, Grace: -1}
 		r.add(Timer{Key: "k", Body: []byte("poison")})
@@ -251,7 +252,7 @@ func TestPoisonThatKills(t *testing.T) {
 // Case 16: the reply to a claim is lost. It is sent again with its token and gets
 // the same leases: the attempt is not spent.
 func TestReplyOfAClaimIsLost(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
 		j := &journal{}
 		w := r.prepare(j.handle, WorkerOptions{})
@@ -283,7 +284,7 @@ func TestReplyOfAClaimIsLost(t *testing.T) {
 // The reply to an end is lost: the second answer is that the lease is gone, which
 // does not mean that another had it.
 func TestReplyOfAnEndIsLost(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
 		j := &journal{}
 		w := r.prepare(j.handle, WorkerOptions{})
@@ -309,7 +310,7 @@ func TestReplyOfAnEndIsLost(t *testing.T) {
 
 // Too few replicas confirm: what was asked for is done all the same.
 func TestUnconfirmedIsDone(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
 		j := &journal{}
 		s := &unconfirmed{Store: r.engine}
@@ -347,7 +348,7 @@ func (s *unconfirmed) End(ctx context.Context, shard int, ends []store.End) ([]s
 
 // An extension counts from before it was sent: its reply may have taken long.
 func TestExtensionCountsFromBeforeItWasSent(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
 		ended := make(chan time.Time, 1)
 		w := r.worker(func(ctx context.Context, _ Fired) error {
@@ -381,7 +382,7 @@ func TestExtensionCountsFromBeforeItWasSent(t *testing.T) {
 // While the reply to an end is under way, an extension finds that the lease is gone:
 // by that end, and nothing was lost.
 func TestExtensionOvertakesTheReplyOfAnEnd(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
 		w := r.worker(func(context.Context, Fired) error { time.Sleep(4500 * time.Millisecond); return nil },
 			WorkerOptions{Lease: 10 * time.Second})

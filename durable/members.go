@@ -77,7 +77,7 @@ func (w *Worker) signLoop() {
 	}
 }
 
-// setMembersLocked says who lives; nil: nobody knows, so each worker claims from all
+// setMembersLocked sets who lives; nil: nobody knows, so each worker claims from all
 // shards.
 func (w *Worker) setMembersLocked(names []string) {
 	if names != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -54,7 +55,7 @@ func pairOn(r *rig, first, second Handler, o WorkerOptions) (a, b *member) {
 
 // Only the preferred worker claims.
 func TestOneClaimsWhatOneCanHave(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
 		ja, jb := &journal{}, &journal{}
 		a, b := pairOn(r, ja.handle, jb.handle, WorkerOptions{})
@@ -71,7 +72,7 @@ func TestOneClaimsWhatOneCanHave(t *testing.T) {
 
 // Case 26: the preferred worker is stopped, and what is due runs within 3.5 s.
 func TestPreferredWorkerStopped(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		for i := range 10 {
 			r := newRig(t, 1, store.Limits{}, 0)
 			ja, jb := &journal{}, &journal{}
@@ -97,7 +98,7 @@ func TestPreferredWorkerStopped(t *testing.T) {
 // A worker that leaves says so: the others take its shards with their next sign, and
 // until then it announces what is due.
 func TestLeavingWorkerHandsOver(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
 		ja, jb := &journal{}, &journal{}
 		ja.then = func(_ context.Context, f Fired) error { time.Sleep(time.Minute); return nil }
@@ -129,7 +130,7 @@ func TestLeavingWorkerHandsOver(t *testing.T) {
 // The preferred worker has no room and says so: whoever has claims at once, also who
 // gets room later.
 func TestBusyWorkerIsHelped(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
 		slow := func(context.Context, Fired) error { time.Sleep(10 * time.Second); return nil }
 		ja, jb := &journal{then: slow}, &journal{then: slow}
@@ -152,7 +153,7 @@ func TestBusyWorkerIsHelped(t *testing.T) {
 
 // A worker that is full for long says so every 50 ms, not with each handler that ends.
 func TestAnnouncementsAreFew(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
 		quick := func(context.Context, Fired) error { time.Sleep(5 * time.Millisecond); return nil }
 		a, b := pairOn(r, quick, quick, WorkerOptions{Concurrency: 1})
@@ -172,7 +173,7 @@ func TestAnnouncementsAreFew(t *testing.T) {
 
 // Signs cannot be read: all claim.
 func TestSignsUnreadable(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 8, store.Limits{}, 0)
 		j := &journal{}
 		w := r.prepare(j.handle, WorkerOptions{})
@@ -202,7 +203,7 @@ func TestSignsUnreadable(t *testing.T) {
 // Case 25: a subscription that is silent costs a second at most: the look finds what
 // the event did not say.
 func TestSilentSubscription(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, store.Limits{}, 0)
 		j := &journal{}
 		w := r.worker(j.handle, WorkerOptions{})
@@ -221,7 +222,7 @@ func TestSilentSubscription(t *testing.T) {
 // A subscription that ends is made again, with backoff, and what was missed is
 // looked for.
 func TestSubscriptionEnds(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
 		j := &journal{}
 		w := r.prepare(j.handle, WorkerOptions{})

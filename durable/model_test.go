@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -28,7 +29,7 @@ func TestModel(t *testing.T) {
 		// One in three is without crashes, pauses and lost replies: exactly once then.
 		calm := seed%3 == 0
 		t.Run(fmt.Sprintf("seed=%d calm=%v", seed, calm), func(t *testing.T) {
-			bubble(t, func(t *testing.T) { newModel(t, uint64(seed), calm).play() })
+			synctest.Test(t, func(t *testing.T) { newModel(t, uint64(seed), calm).play() })
 		})
 	}
 }

@@ -80,7 +80,7 @@ func (w *Worker) returned(r *run, err error) {
 	w.checkIdleLocked()
 }
 
-// endOf says how a run ends whose handler has returned err.
+// endOf returns how a run ends whose handler has returned err.
 func (w *Worker) endOf(r *run, err error) store.End {
 	e := store.End{Holder: r.lease.Holder, Kind: store.Done}
 	if err == nil || r.cancelled { // then it is gone, however the run ends

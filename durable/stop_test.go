@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -14,7 +15,7 @@ import (
 // Case 21: a worker that stops while a claim is under way gives back what it gets:
 // the attempts are not spent.
 func TestStopInMidBatch(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
 		for i := range 10 {
 			r.schedule(fmt.Sprint("k", i), 0)
@@ -49,7 +50,7 @@ func TestStopInMidBatch(t *testing.T) {
 // Handlers that run may go on for the grace, and what they return counts; then their
 // ctx ends, and what those return counts that do return.
 func TestGrace(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
 		var cause error
 		took := map[string]time.Duration{"quick": 4 * time.Second, "long": time.Hour}
@@ -85,7 +86,7 @@ func TestGrace(t *testing.T) {
 // Case 24: a handler that ignores its ctx does not hold up the end. Its timer keeps
 // its lease, and runs again after it; what the handler returns then is nothing.
 func TestHandlerIgnoresTheEnd(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
 		free := make(chan struct{})
 		o := WorkerOptions{Grace: 3 * time.Second, Lease: 20 * time.Second}
@@ -114,7 +115,7 @@ func TestHandlerIgnoresTheEnd(t *testing.T) {
 // A negative Grace ends the handlers' contexts at once. Signs that fail, and ends,
 // do not hold up the end for longer than that.
 func TestStopWithoutEngine(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, store.Limits{}, 0)
 		w := r.worker(func(ctx context.Context, _ Fired) error { <-ctx.Done(); return nil }, WorkerOptions{Grace: -1})
 		r.schedule("k", 0)
@@ -137,7 +138,7 @@ func TestStopWithoutEngine(t *testing.T) {
 // Engine errors: each kind is logged when it begins and when it ends, calls are few
 // while it lasts, and the worker goes on after it.
 func TestEngineFails(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, store.Limits{}, 0)
 		j := &journal{}
 		w := r.worker(j.handle, WorkerOptions{})
@@ -163,7 +164,7 @@ func TestEngineFails(t *testing.T) {
 
 // A claim that gets nothing though something is due does not become a busy loop.
 func TestFruitlessClaimsAreFew(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
 		s := &stingy{Store: r.engine}
 		w, err := r.on(s).NewWorker((&journal{}).handle, WorkerOptions{})
@@ -191,7 +192,7 @@ func (s *stingy) Claim(ctx context.Context, shard int, _ store.Claim) (store.Cla
 
 // A store that closes itself, because it cannot write, ends the worker.
 func TestStoreCloses(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, store.Limits{}, 0)
 		w := r.worker(func(context.Context, Fired) error { time.Sleep(3 * time.Second); return nil }, WorkerOptions{})
 		r.schedule("k", 0)

@@ -16,7 +16,7 @@ import (
 )
 
 func TestTimersOfOneKey(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 4, store.Limits{}, 5*time.Hour)
 		ctx := context.Background()
 		body := []byte("a\x00\xff") // case 10
@@ -59,7 +59,7 @@ func TestTimersOfOneKey(t *testing.T) {
 
 // All checks come before anything is sent, and name field, value and bound.
 func TestChecksComeFirst(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 4, store.Limits{}, 0)
 		ctx := context.Background()
 		good := Timer{Key: "good"}
@@ -118,7 +118,7 @@ func TestNewRefuses(t *testing.T) {
 // While a request is under way, the calls that come are the next request together,
 // up to 500 timers.
 func TestConcurrentSchedulesAreJoined(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
 		gate := make(chan struct{})
 		r.faults.set(func(context.Context, string, int) error { <-gate; return nil }, nil)
@@ -149,7 +149,7 @@ func TestConcurrentSchedulesAreJoined(t *testing.T) {
 
 // A request has at most 1 MiB of bodies, however many wait.
 func TestRequestsAreBoundedByBytes(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
 		timers := make([]Timer, 40)
 		for i := range timers {
@@ -169,7 +169,7 @@ func TestRequestsAreBoundedByBytes(t *testing.T) {
 // The end of a caller's ctx ends its waiting and nobody else's. What was not sent
 // is not sent any more.
 func TestCallersContext(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
 		gate := make(chan struct{})
 		r.faults.set(func(context.Context, string, int) error { <-gate; return nil }, nil)
@@ -204,7 +204,7 @@ func TestCallersContext(t *testing.T) {
 
 // No call without a deadline.
 func TestCallsHaveADeadline(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
 		r.faults.set(func(ctx context.Context, _ string, _ int) error { return late(ctx, time.Hour) }, nil)
 		began := time.Now()
@@ -218,7 +218,7 @@ func TestCallsHaveADeadline(t *testing.T) {
 }
 
 func TestScheduleMany(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 4, store.Limits{}, 0)
 		ctx := context.Background()
 		var timers []Timer
@@ -256,7 +256,7 @@ func requestOf(timers []Timer, i int) int {
 }
 
 func TestScheduleManyInPart(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, store.Limits{MaxPending: 2}, 0)
 		ctx := context.Background()
 		a, b := keysOf(0, 2, 3), keysOf(1, 2, 2)
@@ -287,7 +287,7 @@ func TestScheduleManyInPart(t *testing.T) {
 
 // Scan and Dead merge the shards in order, and read no more than the loop needs.
 func TestScan(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 16, store.Limits{}, 3*time.Hour)
 		ctx := context.Background()
 		var timers []Timer
@@ -337,7 +337,7 @@ func TestScan(t *testing.T) {
 }
 
 func TestClose(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
 		ctx := context.Background()
 		gate := make(chan struct{})
@@ -378,7 +378,7 @@ func TestClose(t *testing.T) {
 // Cancel passes on what the engine says beside ErrUnsure, and Schedule beside
 // ErrUnconfirmed.
 func TestResultsBesideErrors(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := &partial{Store: storetest.NewOracle(1, store.Limits{}, nil)}
 		timers, err := New(s, Options{})
 		require.NoError(t, err)

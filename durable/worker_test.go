@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -19,7 +20,7 @@ import (
 // comes before something is due.
 func TestRunsWhenDue(t *testing.T) {
 	for _, skew := range []time.Duration{0, 5*time.Hour + 300*time.Microsecond, -7 * time.Hour} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, 4, store.Limits{}, skew)
 			j := &journal{}
 			w := r.worker(j.handle, WorkerOptions{})
@@ -64,7 +65,7 @@ func TestRunsWhenDue(t *testing.T) {
 // Nobody polls: ten idle workers give a sign a second each, and look at each shard
 // once a second, all together.
 func TestIdleWorkersAreQuiet(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 16, store.Limits{}, time.Hour)
 		r.schedule("far", 24*time.Hour)
 		var all []*member
@@ -91,7 +92,7 @@ func TestIdleWorkersAreQuiet(t *testing.T) {
 }
 
 func TestWorkerOptionsAreChecked(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
 		h := (&journal{}).handle
 		for want, o := range map[string]WorkerOptions{
@@ -128,7 +129,7 @@ func TestWorkerOptionsAreChecked(t *testing.T) {
 // Case 8 and case 15: what fails is tried again, with all its attempts counted, also
 // by another worker, after a backoff that doubles and is drawn.
 func TestFailuresAreTriedAgain(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
 		j := &journal{then: func(_ context.Context, f Fired) error {
 			if f.Attempt < 5 {
@@ -169,7 +170,7 @@ func TestFailuresAreTriedAgain(t *testing.T) {
 }
 
 func TestVerdicts(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
 		var mu sync.Mutex // guards the next three
 		var returns error
@@ -261,7 +262,7 @@ func TestVerdicts(t *testing.T) {
 // D9: a panic, and a handler that ends its goroutine, are failures like others, and
 // end as dead letters. OnDead that panics harms nobody.
 func TestPanicsAreFailures(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
 		h := func(_ context.Context, f Fired) error {
 			switch f.Key {
@@ -293,7 +294,7 @@ func TestPanicsAreFailures(t *testing.T) {
 // run, however that ends, and never runs beside it. So a handler that schedules its
 // own key recurs.
 func TestSuccessor(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
 		running := 0
 		j := &journal{}
@@ -335,7 +336,7 @@ func TestSuccessor(t *testing.T) {
 // extension does not bring it back.
 func TestCancelWhileRunning(t *testing.T) {
 	for _, mute := range []bool{false, true} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, 1, store.Limits{}, 0)
 			var cause error
 			var ended time.Time
@@ -376,7 +377,7 @@ func TestCancelWhileRunning(t *testing.T) {
 // D4: what is cancelled while it waits, for its first attempt or another, never runs
 // (again).
 func TestCancelWhileWaiting(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
 		j := &journal{then: func(context.Context, Fired) error { return RetryAfter(time.Second, errBoom) }}
 		r.worker(j.handle, WorkerOptions{})

@@ -190,9 +190,7 @@ func TestDiskHangs(t *testing.T) {
 		_, _, err := f.Schedule(ctx, 0, []store.Entry{entry(a, 10)})
 		scheduled <- err
 	}()
-	for f.shards[0].peek() == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	f.Eventually(func() bool { return f.shards[0].peek() != 0 }, time.Minute, time.Millisecond)
 	_, err := f.Look(f.ctx, []int{0, 1})
 	f.NoError(err)
 	cancel(gone)

@@ -89,7 +89,7 @@ func decodeTimer(key string, v []byte) (*timer, error) {
 	return t, nil
 }
 
-// errRecord says that a value is not what this package wrote.
+// errRecord is returned for a value that this package has not written.
 var errRecord = errors.New("a record is damaged")
 
 // meta is a shard's record: what must outlast the process, and counts, so that a
@@ -131,7 +131,7 @@ func appendString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// reader takes a value apart; bad says that it ended too early.
+// reader takes a value apart; bad reports whether it ended too early.
 type reader struct {
 	left []byte
 	bad  bool

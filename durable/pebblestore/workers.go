@@ -10,7 +10,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// Sign says that a worker lives. Signs of life are only in memory: nobody outlives
+// Sign gives a worker's sign of life. Signs of life are only in memory: nobody outlives
 // the process that has the folder open.
 func (s *Store) Sign(ctx context.Context, worker string, ttl time.Duration) ([]string, error) {
 	if len(worker) < 1 || len(worker) > store.MaxWorker {

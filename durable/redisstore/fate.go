@@ -74,7 +74,7 @@ func code(err error) string {
 	return word
 }
 
-// explained says more of an error that the server sent.
+// explained adds to an error of the server what it means here.
 func explained(err error) error {
 	switch code(err) {
 	case "OOM":

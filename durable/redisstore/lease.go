@@ -78,7 +78,7 @@ func (s *Store) Extend(ctx context.Context, n int, holders []store.Holder, lease
 	return results, end, nil
 }
 
-// Sign says that a worker lives; see [store.Store].
+// Sign gives a worker's sign of life; see [store.Store].
 func (s *Store) Sign(ctx context.Context, worker string, ttl time.Duration) ([]string, error) {
 	args := []any{s.clock(), worker, int64(store.MillisOf(ttl))}
 	v, err := s.call(ctx, &request{script: signScript, keys: []string{s.signs}, args: args})

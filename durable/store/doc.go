@@ -1,4 +1,4 @@
-// Package store says what an engine must do that keeps durable timers: the
+// Package store defines what an engine must do that keeps durable timers: the
 // interface [Store], the records that pass through it, the bounds that every
 // engine checks, and its errors.
 //

@@ -75,8 +75,8 @@ type Store interface {
 	// Stats counts a shard.
 	Stats(ctx context.Context, shard int) (Stats, error)
 
-	// Sign says that a worker lives, for another ttl, and returns all that do, in
-	// order of their names. A ttl of 0 says that it leaves.
+	// Sign marks a worker as living, for another ttl, and returns all that live, in
+	// order of their names. A ttl of 0 takes its mark back.
 	Sign(ctx context.Context, worker string, ttl time.Duration) ([]string, error)
 
 	// Announce sends a Busy event to all that subscribe. The other kinds the engine

@@ -28,14 +28,14 @@ type Instance struct {
 
 	// Advance moves the engine's clock by whole milliseconds, back if d is below zero.
 	Advance func(d time.Duration)
-	// Frozen says that the clock stands at a whole millisecond but for Advance, so
+	// Frozen reports whether the clock stands at a whole millisecond but for Advance, so
 	// that replies can be foretold to the millisecond.
 	Frozen bool
 
 	// Reopen ends the store as a crash would, as far as the engine can, and opens
 	// what is left of it.
 	Reopen func(t testing.TB) store.Store
-	// LeasesEnd says that all leases have run out after Reopen.
+	// LeasesEnd reports whether all leases have run out after Reopen.
 	LeasesEnd bool
 
 	// Left names what the engine keeps, but for its configuration and one record of

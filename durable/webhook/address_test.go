@@ -99,22 +99,33 @@ func nameServer(t *testing.T, addrs ...string) *net.Resolver {
 	}}
 }
 
+// samePort listens on two addresses of this machine, on one port.
+func samePort(t *testing.T) (on2, on1 net.Listener) {
+	t.Helper()
+	for range 100 {
+		on2, err := net.Listen("tcp", "127.0.0.2:0")
+		if err != nil {
+			t.Skipf("this machine lacks the loopback address 127.0.0.2: %v", err)
+		}
+		on1, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(on2.Addr().(*net.TCPAddr).Port))
+		if err == nil {
+			return on2, on1
+		}
+		_ = on2.Close() // the port is taken there; another one
+	}
+	t.Fatal("no port is free on both addresses")
+	return nil, nil
+}
+
 // Case 28: a name whose address changes between two calls does not get around the
 // check, for that is made on the address that is dialled.
 func TestRebindingIsRefused(t *testing.T) {
 	var good, inner atomic.Int32
-	listener, err := net.Listen("tcp", "127.0.0.2:0")
-	if err != nil {
-		t.Skip("there is no 127.0.0.2 on this machine")
-	}
+	listener, private := samePort(t)
 	port := listener.Addr().(*net.TCPAddr).Port
 	server := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { good.Add(1) })}
 	go server.Serve(listener)
 	defer server.Close()
-	private, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port))
-	if err != nil {
-		t.Skip("the port is taken on 127.0.0.1")
-	}
 	innerServer := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { inner.Add(1) })}
 	go innerServer.Serve(private)
 	defer innerServer.Close()

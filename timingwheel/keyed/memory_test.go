@@ -34,9 +34,6 @@ func heap() int {
 // T18: a table that has held many keys takes at most twice what one takes that
 // has only ever held those that are left.
 func TestMemoryFollowsTheKeysDown(t *testing.T) {
-	if testing.Short() {
-		t.Skip("sets half a million keys")
-	}
 	fill := func(table *Table[int, int], from, to int) {
 		for _, i := range rand.New(rand.NewPCG(1, 2)).Perm(to - from) {
 			require.NoError(t, table.Set(from+i, i, time.Hour+time.Duration(i)*milli))

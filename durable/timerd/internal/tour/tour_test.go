@@ -22,9 +22,6 @@ func TestMain(m *testing.M) {
 }
 
 func short(t *testing.T, redis bool) {
-	if testing.Short() {
-		t.Skip("it takes some 15 s")
-	}
 	timers, span := 4000, 6*time.Second
 	if os.Getenv("LIMBO_LONG") != "" {
 		timers, span = 0, 0
