@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The runner's children are this test binary, and so is kfake. On a busy machine a
+// The runner's children are this test binary, and so are kfake and NATS. On a busy machine a
 // quick run takes as long as it takes.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == childFlag {
@@ -28,8 +28,8 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	if os.Getenv(kfakeVariable) != "" {
-		if err := serveKfake(); err != nil {
+	if serve := servant(); serve != nil {
+		if err := serve(); err != nil {
 			warn("%v", err)
 			os.Exit(1)
 		}
@@ -117,7 +117,9 @@ func TestSizesARivalCannotDoAreDoneOnceSmaller(t *testing.T) {
 func TestOnlyRivalsOfAKindHaveGaps(t *testing.T) {
 	r := runner{workloads: workloads, rivals: rivals, reps: 1}
 	for _, riv := range r.rivals {
-		require.Equal(t, !slices.Contains([]string{"purgatory", "threshold", "limbo-broker", "kfake"}, riv.name), riv.timers(), riv.name)
+		require.Equal(t, !slices.Contains([]string{
+			"purgatory", "threshold", "limbo-broker", "kfake", "durable-redis", "durable-pebble", "asynq", "nats",
+		}, riv.name), riv.timers(), riv.name)
 	}
 	r.rivals = slices.DeleteFunc(slices.Clone(r.rivals), func(riv rival) bool { return riv.missing != nil })
 	r.plan()

@@ -116,7 +116,7 @@ func TestAServerThatDoesNotStart(t *testing.T) {
 }
 
 func TestAnnouncement(t *testing.T) {
-	a := announcement{addr: make(chan string, 1)}
+	a := announcement{mark: "listening on ", addr: make(chan string, 1)}
 	for _, piece := range []string{"broker: starting\nbroker: list", "ening on 127.0.0.1:1234\nbro", "ker: listening on 1.2.3.4:5\n"} {
 		n, err := io.WriteString(&a, piece)
 		require.NoError(t, err)

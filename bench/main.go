@@ -32,8 +32,8 @@ func main() {
 		}
 		return
 	}
-	if os.Getenv(kfakeVariable) != "" {
-		if err := serveKfake(); err != nil {
+	if serve := servant(); serve != nil {
+		if err := serve(); err != nil {
 			warn("%v", err)
 			os.Exit(1)
 		}
@@ -44,6 +44,18 @@ func main() {
 	stop()
 	clean()
 	os.Exit(code)
+}
+
+// servant returns the rival's server that this process is to be and nothing else, or
+// nil: some come without a program.
+func servant() func() error {
+	if os.Getenv(kfakeVariable) != "" {
+		return serveKfake
+	}
+	if dir := os.Getenv(natsVariable); dir != "" {
+		return func() error { return serveNATS(dir) }
+	}
+	return nil
 }
 
 // clean removes the intermediate files. It must be called at the end of the process

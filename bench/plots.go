@@ -53,25 +53,32 @@ var figurePlots = []figurePlot{
 	{"w10_cost.png", "W10", "ns_per_completion", "bars", "W10 completing one, by how many watch its key", "ns per completion", nil, false},
 	{"w11_rate.png", "W11", "ops_per_s", "bars", "W11 watch and complete, by goroutines", "operations a second", nil, false},
 	{"w12_wake.png", "W12", "", "spread", "W12 from a produce to the answer of the parked fetch it wakes", "ms", nil, false},
+	{"w13_schedules.png", "W13", "schedules_per_s", "bars", "W13 timers scheduled, an hour ahead, by timers", "timers a second", nil, false},
+	{"w13_lives.png", "W13", "lives_per_s", "bars", "W13 whole lives: scheduled, run and gone, by timers", "timers a second", nil, false},
+	{"w13_lateness.png", "W13", "", "spread", "W13 lateness at 5,000 timers a second", "ms late; early ones are drawn at 0.001", nil, false},
 }
 
 type savedPlot struct{ workload, title, file string }
 
 // Each impl has the same colour in all plots. limbo's are blues.
 var colours = map[string]color.RGBA{
-	"timingwheel":  {0x1f, 0x5f, 0xd6, 0xff},
-	"scheduler":    {0x6c, 0xa6, 0xf5, 0xff},
-	"keyed":        {0x0b, 0x2d, 0x6b, 0xff},
-	"stdlib":       {0xf2, 0x8e, 0x1c, 0xff},
-	"hashedwheel":  {0x3c, 0x9d, 0x4e, 0xff},
-	"heap":         {0xd0, 0x3a, 0x3a, 0xff},
-	"go-zero":      {0x8e, 0x5a, 0xb8, 0xff},
-	"netty-jvm":    {0x8a, 0x6a, 0x4f, 0xff},
-	"purgatory":    {0x1f, 0x5f, 0xd6, 0xff},
-	"threshold":    {0x0e, 0x9a, 0xa7, 0xff},
-	"limbo-broker": {0x1f, 0x5f, 0xd6, 0xff},
-	"kfake":        {0xc2, 0x4d, 0x8f, 0xff},
-	controlName:    {0xa8, 0xa8, 0xa8, 0xff},
+	"timingwheel":    {0x1f, 0x5f, 0xd6, 0xff},
+	"scheduler":      {0x6c, 0xa6, 0xf5, 0xff},
+	"keyed":          {0x0b, 0x2d, 0x6b, 0xff},
+	"stdlib":         {0xf2, 0x8e, 0x1c, 0xff},
+	"hashedwheel":    {0x3c, 0x9d, 0x4e, 0xff},
+	"heap":           {0xd0, 0x3a, 0x3a, 0xff},
+	"go-zero":        {0x8e, 0x5a, 0xb8, 0xff},
+	"netty-jvm":      {0x8a, 0x6a, 0x4f, 0xff},
+	"purgatory":      {0x1f, 0x5f, 0xd6, 0xff},
+	"threshold":      {0x0e, 0x9a, 0xa7, 0xff},
+	"limbo-broker":   {0x1f, 0x5f, 0xd6, 0xff},
+	"kfake":          {0xc2, 0x4d, 0x8f, 0xff},
+	"durable-redis":  {0x1f, 0x5f, 0xd6, 0xff},
+	"durable-pebble": {0x6c, 0xa6, 0xf5, 0xff},
+	"asynq":          {0xd0, 0x3a, 0x3a, 0xff},
+	"nats":           {0x3c, 0x9d, 0x4e, 0xff},
+	controlName:      {0xa8, 0xa8, 0xa8, 0xff},
 }
 
 // Within one impl, a colour for each size.

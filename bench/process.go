@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -11,11 +12,12 @@ import (
 	"time"
 )
 
-// server is a broker in a process of its own, so that its CPU time can be told from
-// the client's.
+// server is a rival's program in a process of its own: so its CPU time can be told
+// from the client's.
 type server struct {
 	cmd   *exec.Cmd
 	addr  string        // where it listens
+	dir   string        // is removed by stop; "": none
 	ended chan struct{} // closed when the process has ended
 	err   error         // how it ended; set before ended is closed
 }
@@ -24,8 +26,12 @@ type server struct {
 const serverLimit = 20 * time.Second
 
 // startServer starts a server and waits until it prints "listening on host:port".
-func startServer(cmd *exec.Cmd) (*server, error) {
-	output := &announcement{addr: make(chan string, 1)}
+func startServer(cmd *exec.Cmd) (*server, error) { return startSaying(cmd, "listening on ") }
+
+// startSaying starts a server and waits until it prints a line with mark in it. What
+// follows in the line is the address.
+func startSaying(cmd *exec.Cmd, mark string) (*server, error) {
+	output := &announcement{mark: mark, addr: make(chan string, 1)}
 	var stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = output, &stderr
 	cmd.WaitDelay = time.Second
@@ -63,6 +69,9 @@ func startServer(cmd *exec.Cmd) (*server, error) {
 
 // stop ends the server. It returns an error unless the server ended with status 0.
 func (s *server) stop() error {
+	if s.dir != "" {
+		defer func() { _ = os.RemoveAll(s.dir) }()
+	}
 	_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may be gone already
 	select {
 	case <-s.ended:
@@ -104,8 +113,9 @@ func (s *server) quiet() error {
 }
 
 // announcement is a server's standard output. It sends the address of the first
-// line that names one.
+// line that has the mark: what follows there.
 type announcement struct {
+	mark string
 	addr chan string // capacity 1
 	line []byte
 	done bool
@@ -120,7 +130,7 @@ func (a *announcement) Write(p []byte) (int, error) {
 			a.line = append(a.line, b)
 			continue
 		}
-		if _, addr, ok := strings.Cut(string(a.line), "listening on "); ok {
+		if _, addr, ok := strings.Cut(string(a.line), a.mark); ok {
 			a.addr <- strings.TrimSpace(addr)
 			a.done = true
 		}

@@ -43,6 +43,10 @@ var rivals = []rival{
 	thresholdRival,
 	limboBrokerRival,
 	kfakeRival,
+	durableRedisRival,
+	durablePebbleRival,
+	asynqRival,
+	natsRival,
 }
 
 var timerWorkloads = []string{"W1", "W2", "W3", "W4", "W5", "W6", "W7"}

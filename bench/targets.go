@@ -39,6 +39,14 @@ func quotient(a, b func(figures) (float64, bool)) func(figures) (float64, bool) 
 	}
 }
 
+// rate is how often W13's figure goes into the one that is asked for.
+func rate(asked float64, metric, impl string) func(figures) (float64, bool) {
+	return func(f figures) (float64, bool) {
+		got, ok := f.at("W13", impl, metric, durable100k)
+		return asked / got, ok && got > 0
+	}
+}
+
 // worst is the largest of impl's figures over all sizes.
 func worst(workload, impl, metric string) func(figures) (float64, bool) {
 	return func(f figures) (most float64, any bool) {
@@ -83,7 +91,7 @@ func aboveControl(impl string) func(figures) (float64, bool) {
 }
 
 var (
-	ours  = map[string]bool{"timingwheel": true, "scheduler": true, "keyed": true, "limbo-broker": true}
+	ours  = map[string]bool{"timingwheel": true, "scheduler": true, "keyed": true, "limbo-broker": true, "durable-redis": true, "durable-pebble": true}
 	notGo = map[string]bool{"netty-jvm": true}
 )
 
@@ -97,6 +105,8 @@ var (
 	scale1k   = Params{"pending": 1_000, "goroutines": 1}
 	scale100M = Params{"pending": 100_000_000, "goroutines": 1}
 	parked10k = Params{"parked": 10_000}
+
+	durable100k = Params{"timers": 100_000}
 )
 
 // targets refer to the full sizes. A quick run shows those whose figures it has.
@@ -153,11 +163,29 @@ var targets = []target{
 	}},
 	{"W12", "wake_p99_us, × kfake's", .7, ratio("W12", "wake_p99_us", "limbo-broker", "kfake", parked10k)},
 	{"W12", "idle_cpu_pct", .2, one("W12", "limbo-broker", "idle_cpu_pct", parked10k)},
+	{"W13", "Redis: 80,000 schedules a second, by schedules_per_s", 1, rate(80_000, "schedules_per_s", "durable-redis")},
+	{"W13", "Redis: 40,000 lives a second, by lives_per_s", 1, rate(40_000, "lives_per_s", "durable-redis")},
+	{"W13", "folder: 50,000 schedules a second, by schedules_per_s", 1, rate(50_000, "schedules_per_s", "durable-pebble")},
+	{"W13", "folder: 20,000 lives a second, by lives_per_s", 1, rate(20_000, "lives_per_s", "durable-pebble")},
+	{"W13", "Redis: late_p50_ms", 5, one("W13", "durable-redis", "late_p50_ms", durable100k)},
+	{"W13", "Redis: late_p99_ms", 25, one("W13", "durable-redis", "late_p99_ms", durable100k)},
+	{"W13", "folder: late_p50_ms", 5, one("W13", "durable-pebble", "late_p50_ms", durable100k)},
+	{"W13", "folder: late_p99_ms", 25, one("W13", "durable-pebble", "late_p99_ms", durable100k)},
+	{"W13", "early, either", 0, func(f figures) (float64, bool) {
+		a, ok := f.at("W13", "durable-redis", "early", durable100k)
+		b, ok2 := f.at("W13", "durable-pebble", "early", durable100k)
+		return a + b, ok && ok2
+	}},
+	{"W13", "Redis: bytes_per_timer", 320, one("W13", "durable-redis", "bytes_per_timer", durable100k)},
+	{"W13", "Redis: asynq's lives_per_s, × ours", 1. / 5, ratio("W13", "lives_per_s", "asynq", "durable-redis", durable100k)},
+	{"W13", "Redis: late_p99_ms, × asynq's", 1. / 20, ratio("W13", "late_p99_ms", "durable-redis", "asynq", durable100k)},
+	{"W13", "Redis: late_p99_ms, × NATS's", 1. / 5, ratio("W13", "late_p99_ms", "durable-redis", "nats", durable100k)},
+	{"W13", "folder: late_p99_ms, × NATS's", 1. / 5, ratio("W13", "late_p99_ms", "durable-pebble", "nats", durable100k)},
 }
 
 // targetTable shows whether each target that has its figures is reached.
 func targetTable(rows []Row) table {
-	t := table{head: []string{"", "timingwheel", "at most", "measured", "reached"}, left: 2}
+	t := table{head: []string{"", "figure", "at most", "measured", "reached"}, left: 2}
 	for _, target := range targets {
 		got, ok := target.got(figures(rows))
 		if !ok {

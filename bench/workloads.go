@@ -27,10 +27,12 @@ var workloads = []workload{
 	hotKeyWorkload,
 	contentionWorkload,
 	longPollWorkload,
+	durableWorkload,
 }
 
 // work does a job of timers with an in-process rival. Those of the purgatory are
-// in purgatories.go, those of brokers in longpoll.go.
+// in purgatories.go, those of brokers in longpoll.go, those of timers that outlive
+// the process in durable.go.
 func work[H any](j Job, open opener[H]) (Result, error) {
 	switch j.Workload {
 	case "W1":

@@ -1,0 +1,280 @@
+package main
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+var durableWorkload = workload{
+	name: "W13", title: "durable: timers that outlive the process, in a store that is synced", size: "timers",
+	metrics: []string{"schedules_per_s", "lives_per_s", "late_p50_ms", "late_p99_ms", "early", "bytes_per_timer"},
+	full:    sizes("timers", 100_000),
+	quick:   sizes("timers", 5_000),
+}
+
+const (
+	durableProducers = 2
+	durableBatch     = 100
+	durableRate      = 5_000 // timers a second, where lateness is measured
+	durableAhead     = time.Hour
+
+	// durableWindow bounds the lives that have begun and not ended, so that those
+	// that schedule do not leave the worker behind.
+	durableWindow = 10_000
+
+	// durableLimit bounds the wait for all timers to have run.
+	durableLimit = 5 * time.Minute
+)
+
+// durableTimer is a timer with the key "timer-" and its number in 10 digits, and a
+// body of 32 bytes that begins with the number.
+type durableTimer struct {
+	id  int
+	due time.Time // of whole milliseconds
+}
+
+func (t durableTimer) key() string { return fmt.Sprintf("timer-%010d", t.id) }
+
+func (t durableTimer) body() []byte {
+	return binary.BigEndian.AppendUint64(make([]byte, 0, 32), uint64(t.id))[:32]
+}
+
+// durableID returns the number of the timer that has the body.
+func durableID(body []byte) int { return int(binary.BigEndian.Uint64(body)) }
+
+// durableTimers is a system of timers that outlive the process, empty at first.
+type durableTimers interface {
+	// Schedule returns when the system has confirmed all timers. It is called from
+	// several goroutines.
+	Schedule(timers []durableTimer) error
+	// Work begins to run timers: ran is called with the number of each, and that is
+	// all that its run does. It is called once.
+	Work(ran func(id int)) error
+	// Left returns how many timers the system holds: those that wait, and those whose
+	// end it has not confirmed.
+	Left() (int, error)
+	// Bytes returns what the system takes for what it holds, in memory or in files.
+	Bytes() (int64, error)
+	Close() error
+}
+
+// durables measures each part with a system of its own:
+//
+//   - Two producers schedule timers an hour ahead, in batches of 100, each batch after
+//     the one before is confirmed. The bytes are the difference that these timers make.
+//   - Two producers schedule timers that are due at once, while a worker runs them. A
+//     life is over when the system no longer holds the timer.
+//   - Timers due evenly, 5,000 a second, are scheduled before the first is due, in
+//     random order. A timer's lateness is from its due time until its run begins, by
+//     the machine's clock, which all processes share.
+func durables(j Job, open func() (durableTimers, error)) (Result, error) {
+	m := Metrics{}
+	if err := withDurable(open, func(d durableTimers) error { return durableSchedules(j, d, m) }); err != nil {
+		return Result{}, fmt.Errorf("schedules: %w", err)
+	}
+	if err := withDurable(open, func(d durableTimers) error { return durableLives(j, d, m) }); err != nil {
+		return Result{}, fmt.Errorf("lives: %w", err)
+	}
+	res := Result{Metrics: m}
+	err := withDurable(open, func(d durableTimers) error { return durableLateness(j, d, &res) })
+	if err != nil {
+		return Result{}, fmt.Errorf("lateness: %w", err)
+	}
+	return res, nil
+}
+
+func withDurable(open func() (durableTimers, error), do func(durableTimers) error) error {
+	d, err := open()
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(d), d.Close())
+}
+
+func durableSchedules(j Job, d durableTimers, m Metrics) error {
+	n := j.Params["timers"]
+	before, err := d.Bytes()
+	if err != nil {
+		return err
+	}
+	due := time.Now().Add(durableAhead).Truncate(time.Millisecond)
+	begun := time.Now()
+	err = produceDurables(n, func(batch []durableTimer) error {
+		for i := range batch {
+			batch[i].due = due.Add(time.Duration(batch[i].id%1000) * time.Millisecond)
+		}
+		return d.Schedule(batch)
+	})
+	m["schedules_per_s"] = float64(n) / time.Since(begun).Seconds()
+	if err != nil {
+		return err
+	}
+	after, err := d.Bytes()
+	m["bytes_per_timer"] = float64(after-before) / float64(n)
+	return err
+}
+
+// produceDurables calls schedule with batches of the timers 0 to n-1, from the
+// producers.
+func produceDurables(n int, schedule func([]durableTimer) error) error {
+	var next atomic.Int64
+	errs := make([]error, durableProducers)
+	var wg sync.WaitGroup
+	for p := range durableProducers {
+		wg.Go(func() {
+			for errs[p] == nil {
+				first := int(next.Add(durableBatch)) - durableBatch
+				if first >= n {
+					return
+				}
+				batch := make([]durableTimer, min(durableBatch, n-first))
+				for i := range batch {
+					batch[i].id = first + i
+				}
+				errs[p] = schedule(batch)
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// durableRuns counts timers that have run. Each counts once, however often it runs.
+type durableRuns struct {
+	ran  []atomic.Bool
+	left atomic.Int64
+	all  chan struct{} // closed when none is left
+}
+
+func newDurableRuns(n int) *durableRuns {
+	r := &durableRuns{ran: make([]atomic.Bool, n), all: make(chan struct{})}
+	r.left.Store(int64(n))
+	return r
+}
+
+// first reports whether the timer has not run before. If so, done must follow.
+func (r *durableRuns) first(id int) bool { return !r.ran[id].Swap(true) }
+
+func (r *durableRuns) done() {
+	if r.left.Add(-1) == 0 {
+		close(r.all)
+	}
+}
+
+func (r *durableRuns) wait() error {
+	select {
+	case <-r.all:
+		return nil
+	case <-time.After(durableLimit):
+		return r.late()
+	}
+}
+
+func (r *durableRuns) late() error {
+	return fmt.Errorf("%d of %d timers have not run after %v", r.left.Load(), len(r.ran), durableLimit)
+}
+
+func durableLives(j Job, d durableTimers, m Metrics) error {
+	n := j.Params["timers"]
+	runs := newDurableRuns(n)
+	window := make(chan struct{}, durableWindow)
+	begun := time.Now()
+	if err := d.Work(func(id int) {
+		if runs.first(id) {
+			<-window
+			runs.done()
+		}
+	}); err != nil {
+		return err
+	}
+	if err := produceDurables(n, func(batch []durableTimer) error {
+		for range batch {
+			select {
+			case window <- struct{}{}:
+			case <-time.After(durableLimit):
+				return runs.late()
+			}
+		}
+		for i := range batch {
+			batch[i].due = begun.Truncate(time.Millisecond)
+		}
+		return d.Schedule(batch)
+	}); err != nil {
+		return err
+	}
+	if err := runs.wait(); err != nil {
+		return err
+	}
+	if err := ended(d); err != nil {
+		return err
+	}
+	m["lives_per_s"] = float64(n) / time.Since(begun).Seconds()
+	return nil
+}
+
+// ended waits until the system holds no timer.
+func ended(d durableTimers) error {
+	for begun := time.Now(); ; time.Sleep(time.Millisecond) {
+		left, err := d.Left()
+		switch {
+		case err != nil:
+			return err
+		case left == 0:
+			return nil
+		case time.Since(begun) > durableLimit:
+			return fmt.Errorf("%d timers are left, %v after all have run", left, durableLimit)
+		}
+	}
+}
+
+func durableLateness(j Job, d durableTimers, res *Result) error {
+	n := min(j.Params["timers"], 10*durableRate)
+	r := j.seed()
+	order := r.shuffled(n)
+	runs := newDurableRuns(n)
+	late := make([]time.Duration, n)
+	lead := time.Duration(max(j.Slack, 1)) * (time.Second + time.Duration(n)*200*time.Microsecond)
+	base := time.Now().Add(lead).Truncate(time.Millisecond)
+	due := func(id int) time.Time {
+		return base.Add((time.Duration(id) * time.Second / durableRate).Truncate(time.Millisecond))
+	}
+	if err := d.Work(func(id int) {
+		now := time.Now()
+		if runs.first(id) {
+			late[id] = now.Sub(due(id))
+			runs.done()
+		}
+	}); err != nil {
+		return err
+	}
+	if err := produceDurables(n, func(batch []durableTimer) error {
+		for i := range batch {
+			batch[i].id = int(order[batch[i].id])
+			batch[i].due = due(batch[i].id)
+		}
+		return d.Schedule(batch)
+	}); err != nil {
+		return err
+	}
+	if time.Now().After(base.Add(-100 * time.Millisecond)) {
+		*res = Result{TooSlow: true}
+		return nil
+	}
+	if err := runs.wait(); err != nil {
+		return err
+	}
+	slices.Sort(late)
+	at := func(q float64) float64 { return ms(late[int(q*float64(n-1))]) }
+	early, _ := slices.BinarySearch(late, 0)
+	res.Metrics["early"] = float64(early)
+	res.Metrics["late_p50_ms"], res.Metrics["late_p99_ms"] = at(.5), at(.99)
+	for _, q := range quantilePoints {
+		res.Quantiles = append(res.Quantiles, at(q))
+	}
+	return nil
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// redisPath returns the path of redis-server, or of valkey-server.
+func redisPath() (string, error) {
+	for _, name := range []string{"redis-server", "valkey-server"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", errors.New("no redis-server on the PATH (Debian's package redis-server)")
+}
+
+func redisMissing() string { _, err := redisPath(); return text(err) }
+
+// startRedis starts a server on a loopback port of its own, with a log that is synced
+// each second, in a folder that is removed when the server is stopped.
+func startRedis() (*server, error) {
+	path, err := redisPath()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "limbo-bench-redis-")
+	if err != nil {
+		return nil, err
+	}
+	var s *server
+	for range 5 { // another process may take the port first
+		var addr, port string
+		if addr, port, err = freePort(); err != nil {
+			break
+		}
+		cmd := exec.Command(path, "--port", port, "--bind", "127.0.0.1", "--dir", dir, "--save", "",
+			"--appendonly", "yes", "--appendfsync", "everysec")
+		if s, err = startSaying(cmd, "Ready to accept connections"); err == nil {
+			s.addr, s.dir = addr, dir
+			return s, nil
+		}
+	}
+	return nil, errors.Join(err, os.RemoveAll(dir))
+}
+
+func freePort() (addr, port string, err error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", "", err
+	}
+	addr = l.Addr().String()
+	_, port, err = net.SplitHostPort(addr)
+	return addr, port, errors.Join(err, l.Close())
+}
+
+// redisMemory returns the bytes that the server has allocated.
+func redisMemory(c redis.UniversalClient) (int64, error) {
+	info, err := c.Info(context.Background(), "memory").Result()
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(info) {
+		var n int64
+		if _, err := fmt.Sscanf(line, "used_memory:%d", &n); err == nil {
+			return n, nil
+		}
+	}
+	return 0, errors.New("INFO memory has no used_memory")
+}
+
+// folderBytes returns the size of all files in a folder and the folders in it.
+func folderBytes(dir string) (n int64, err error) {
+	err = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // removed meanwhile
+		}
+		if err == nil {
+			n += info.Size()
+		}
+		return err
+	})
+	return n, err
+}
