@@ -258,6 +258,13 @@ func TestEachFaultIsFound(t *testing.T) {
 	}
 }
 
+// The hour finds what is early or late by a millisecond.
+func TestHourFindsFaults(t *testing.T) {
+	for _, fault := range scheduleFaults[:2] {
+		require.True(t, fails(t, hourTest, rigs(fault.leasesEnd, fault.rig)), "%s is not found", fault.name)
+	}
+}
+
 // rigs is the engine of Oracles that are rigged.
 func rigs(leasesEnd bool, rig func(*rigged)) Engine {
 	return oracles(leasesEnd, func(o *Oracle) store.Store {

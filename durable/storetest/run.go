@@ -57,10 +57,10 @@ var contract = slices.Concat(
 )
 
 // Run tests an engine: what the contract says, by its numbers; random calls compared
-// with the [Oracle]; histories of concurrent calls; and a hammer. With LIMBO_LONG=1
-// in the environment the last three take some minutes.
+// with the [Oracle]; histories of concurrent calls; a hammer; and an hour of the engine's
+// clock. With LIMBO_LONG=1 in the environment the last four take some minutes.
 func Run(t *testing.T, e Engine) {
-	for _, c := range slices.Concat(contract, longTests) {
+	for _, c := range slices.Concat(contract, longTests, []test{hourTest}) {
 		t.Run(c.name, func(t *testing.T) { c.f(newFixture(t, e)) })
 	}
 }

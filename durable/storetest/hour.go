@@ -1,0 +1,113 @@
+package storetest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+var hourTest = test{"D2 D3 D10 an hour of the engine's clock", hour}
+
+// hour has timers that are due at any time within an hour, and moves the engine's
+// clock through it second by second. Each of them comes in the second in which it is
+// due, once, and nothing is left.
+func hour(f *fixture) {
+	const shards, step = 4, time.Second
+	f.open(Options{Shards: shards})
+	timers := 5_000
+	if _, slow := f.Store.(*Oracle); long() && !slow {
+		timers = 1_000_000
+	}
+	if f.Advance == nil || !f.Frozen {
+		f.Skip("the engine's clock does not stand")
+	}
+	begin := f.look(0).Now
+	end := begin + store.MillisOf(time.Hour)
+	f.scheduleWithin(timers, begin, end)
+
+	var came atomic.Int64
+	for now := begin; now < end; {
+		from := now
+		f.Advance(step)
+		now += store.MillisOf(step)
+		f.eachShard(func(n int) error {
+			count, err := f.takeDue(n, from, now)
+			came.Add(int64(count))
+			return err
+		})
+	}
+	f.Equal(int64(timers), came.Load(), "D3: timers were lost")
+	f.empty()
+}
+
+// scheduleWithin schedules timers that are due after begin, up to end.
+func (f *fixture) scheduleWithin(timers int, begin, end store.Millis) {
+	f.Helper()
+	byShard := make([][]store.Entry, f.Store.Shards())
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for i := range timers {
+		e := store.Entry{Key: fmt.Sprintf("timer-%010d", i), ID: store.NewID(), Body: make([]byte, 32)}
+		e.At = begin + 1 + store.Millis(rnd.Int64N(int64(end-begin)))
+		n := f.shardOf(e.Key)
+		byShard[n] = append(byShard[n], e)
+	}
+	f.eachShard(func(n int) error {
+		for batch := range slices.Chunk(byShard[n], store.MaxItems) {
+			if _, _, err := f.Store.Schedule(f.ctx, n, batch); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// takeDue claims what is due in a shard, acknowledges it, and returns how many there
+// were. It returns an error if one of them was due at another time than after from,
+// and at the latest at now.
+func (f *fixture) takeDue(n int, from, now store.Millis) (count int, err error) {
+	for {
+		claimed, h, err := f.Store.Claim(f.ctx, n, newClaim(store.MaxItems))
+		if err != nil || len(claimed.Leases) == 0 {
+			return count, err
+		}
+		count += len(claimed.Leases)
+		ends := make([]store.End, len(claimed.Leases))
+		for i, l := range claimed.Leases {
+			if l.Due <= from || l.Due > now {
+				return count, fmt.Errorf("D2: %q was due at %d, came after %d, up to %d", l.Key, l.Due, from, now)
+			}
+			ends[i] = store.End{Holder: l.Holder, Kind: store.Done}
+		}
+		results, _, err := f.Store.End(f.ctx, n, ends)
+		if err != nil {
+			return count, err
+		}
+		for i, r := range results {
+			if r != store.Ended {
+				return count, fmt.Errorf("the end of %q: %v", ends[i].Holder.Key, r)
+			}
+		}
+		if h.NextDue == 0 || h.NextDue > now {
+			return count, nil
+		}
+	}
+}
+
+// eachShard calls do for all shards, side by side.
+func (f *fixture) eachShard(do func(n int) error) {
+	f.Helper()
+	errs := make([]error, f.Store.Shards())
+	var wg sync.WaitGroup
+	for n := range errs {
+		wg.Go(func() { errs[n] = do(n) })
+	}
+	wg.Wait()
+	for _, err := range errs {
+		f.NoError(err)
+	}
+}
