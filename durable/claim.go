@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"slices"
 	"time"
 
 	"github.com/seed-782fa212/limbo/durable/store"
@@ -20,7 +21,8 @@ func (w *Worker) claimLocked(s *shard, n int) {
 	if s.unsure != nil && now-s.unsureAt < w.options.Lease/2 {
 		c, first = *s.unsure, s.unsureAt
 	}
-	s.unsure, s.claiming = nil, true
+	s.unsure, s.claiming, s.claimedAt = nil, true, now
+	w.claims = append(w.claims, s)
 	w.reserved += n
 	w.group.Go(func() { w.claim(s, c, n, first) })
 }
@@ -37,6 +39,7 @@ func (w *Worker) claim(s *shard, c store.Claim, reserved int, first time.Duratio
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s.claiming = false
+	w.claims = slices.DeleteFunc(w.claims, func(other *shard) bool { return other == s })
 	w.reserved -= reserved
 	if ok {
 		s.failures = 0

@@ -15,7 +15,8 @@ type shard struct {
 	horizon horizon
 
 	queued    bool          // in Worker.ready
-	claiming  bool          // a claim is under way
+	claiming  bool          // a claim is under way; the shard is in Worker.claims
+	claimedAt time.Duration // when it was begun
 	notBefore time.Duration // no claim before: the engine failed, or had nothing
 	failures  int           // of claims, in a row
 	fruitless int           // claims in a row that got nothing
@@ -130,6 +131,31 @@ func (w *Worker) roomLocked() int {
 	return min(c-w.running, 2*c-w.held) - w.reserved
 }
 
+// Of the claims that have just been begun, claimsAtOnce are under way at most. While
+// the others wait, more comes due in their shards: so on an engine that is busy claims
+// become larger instead of more. Whole lives on Redis are half as many again as
+// without this (docs/decisions.md). A claim that has gone on for claimWait counts no
+// more, for that engine is far away or hangs, and the others need not wait for it.
+const (
+	claimsAtOnce = 2
+	claimWait    = 2 * time.Millisecond
+)
+
+// crowdedLocked reports whether no claim is to be begun yet, and sees to it that this
+// is asked again.
+func (w *Worker) crowdedLocked() bool {
+	if len(w.claims) < claimsAtOnce {
+		return false
+	}
+	oldest := w.claims[len(w.claims)-claimsAtOnce] // of those that count
+	wait := oldest.claimedAt + claimWait - w.now()
+	if wait <= 0 {
+		return false
+	}
+	_ = w.agenda.Set(w.ready[0].number, struct{}{}, wait) // only refused after the end
+	return true
+}
+
 // dispatchLocked begins claims on the ready shards, in turn, as long as there is
 // room. It is called after each change of these. A claim is promised its part of
 // the room, so that the other ready shards have theirs, and one that becomes ready a
@@ -145,7 +171,7 @@ func (w *Worker) dispatchLocked() {
 	}
 	for len(w.ready) > 0 {
 		room := w.roomLocked()
-		if room <= 0 {
+		if room <= 0 || w.crowdedLocked() {
 			break
 		}
 		s := w.ready[0]

@@ -58,6 +58,7 @@ type Worker struct {
 	mu         sync.Mutex
 	shards     []shard       // what is known of each; guarded by mu
 	ready      []*shard      // those with a cause to claim, which wait for room
+	claims     []*shard      // those with a claim under way, in the order of their beginning
 	members    []string      // who lives, in order, this worker included; nil: unknown
 	announcing bool          // a goroutine announces
 	closing    bool          // nothing is claimed or begun any more

@@ -393,3 +393,56 @@ func TestCancelWhileWaiting(t *testing.T) {
 		require.Equal(t, []string{"again"}, j.keys())
 	})
 }
+
+// Two claims at a time are begun while others have just been, and the rest wait, so
+// that they find more. On an engine that is far away they wait for claimWait only.
+func TestClaimsAtOnce(t *testing.T) {
+	const shards = 16
+	for took, want := range map[time.Duration]struct {
+		atOnce int
+		last   time.Duration // when the last claim is begun
+	}{
+		time.Millisecond:       {2, 7 * time.Millisecond},
+		100 * time.Millisecond: {shards, 14 * time.Millisecond},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, shards, store.Limits{}, 0)
+			m := r.prepare(func(context.Context, Fired) error { return nil }, WorkerOptions{})
+			var mu sync.Mutex
+			var begun []time.Time
+			underway, most := 0, 0
+			m.faults.set(func(ctx context.Context, call string, _ int) error {
+				if call != "claim" {
+					return nil
+				}
+				mu.Lock()
+				begun = append(begun, time.Now())
+				underway++
+				most = max(most, underway)
+				mu.Unlock()
+				err := late(ctx, took)
+				mu.Lock()
+				underway--
+				mu.Unlock()
+				return err
+			}, nil)
+			m.run()
+			pass(time.Second) // it has looked at all shards
+			require.Empty(t, begun)
+			at := r.now().Add(time.Second).Truncate(time.Millisecond)
+			for n := range shards {
+				i := 0
+				for store.ShardOf(fmt.Sprint("k", i), shards) != n {
+					i++
+				}
+				r.add(Timer{Key: fmt.Sprint("k", i), At: at})
+			}
+			pass(2 * time.Second)
+			mu.Lock()
+			defer mu.Unlock()
+			require.Len(t, begun, shards)
+			require.Equal(t, want.atOnce, most)
+			require.Equal(t, want.last, begun[shards-1].Sub(begun[0]).Truncate(time.Millisecond))
+		})
+	}
+}
