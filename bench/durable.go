@@ -67,8 +67,9 @@ type durableTimers interface {
 //
 //   - Two producers schedule timers an hour ahead, in batches of 100, each batch after
 //     the one before is confirmed. The bytes are the difference that these timers make.
-//   - Two producers schedule timers that are due at once, while a worker runs them. A
-//     life is over when the system no longer holds the timer.
+//   - Two producers schedule timers that are due 1 to 2 ms later, while a worker runs
+//     them: those are timers still, not tasks to be run at once, which some take by
+//     another way. A life is over when the system no longer holds the timer.
 //   - Timers due evenly, 5,000 a second, are scheduled before the first is due, in
 //     random order. A timer's lateness is from its due time until its run begins, by
 //     the machine's clock, which all processes share.
@@ -200,8 +201,9 @@ func durableLives(j Job, d durableTimers, m Metrics) error {
 				return runs.late()
 			}
 		}
+		due := time.Now().Truncate(time.Millisecond).Add(2 * time.Millisecond)
 		for i := range batch {
-			batch[i].due = begun.Truncate(time.Millisecond)
+			batch[i].due = due
 		}
 		return d.Schedule(batch)
 	}); err != nil {
