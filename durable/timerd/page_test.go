@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-782fa212/limbo/durable/internal/need"
+)
+
+// curlCommands returns the page's curl commands, those over several lines joined.
+func curlCommands(page string) (commands []string) {
+	open := false
+	for line := range strings.Lines(page) {
+		text, indented := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "    ")
+		switch {
+		case open && indented:
+			commands[len(commands)-1] += "\n" + text
+		case indented && strings.HasPrefix(text, "curl "):
+			text, _, _ = strings.Cut(text, "     ") // what is said beside it
+			commands = append(commands, text)
+		default:
+			continue
+		}
+		open = strings.Count(commands[len(commands)-1], "'")%2 == 1
+	}
+	return commands
+}
+
+// The page's curl commands do what it says, in the order in which they stand there.
+func TestPageCommands(t *testing.T) {
+	need.Program(t, "curl", "curl")
+	page, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	addr := l.Addr().String()
+	require.NoError(t, l.Close())
+	var stderr strings.Builder
+	ctx, stop := context.WithCancel(t.Context())
+	status := make(chan int, 1)
+	defer func() {
+		stop()
+		require.Zero(t, <-status, stderr.String())
+	}()
+	go func() {
+		args := []string{"-listen", addr, "-store", "pebble:" + filepath.Join(t.TempDir(), "timers"), "-allow", "127.0.0.1"}
+		status <- run(ctx, args, none, &stderr, &stderr)
+	}()
+	require.Eventually(t, func() bool {
+		r, err := http.Get("http://" + addr + "/healthz")
+		if err == nil {
+			_ = r.Body.Close()
+		}
+		return err == nil && r.StatusCode == http.StatusOK
+	}, 30*time.Second, 10*time.Millisecond)
+
+	want := []struct{ command, status, reply string }{
+		{"-X PUT", "201", `"result":"created"`},
+		{"/timers -d", "200", `"result":"created"`},
+		{"/timers/order-7", "200", `"state":"waiting"`},
+		{"-X PATCH", "200", `"result":"moved"`},
+		{"-X DELETE", "200", `"result":"cancelled"`},
+		{"/timers?limit=100'", "200", `"key":"b"`},
+		{"/timers?limit=100&after=", "200", `"key":"a"`},
+		{"/dead?limit=100", "200", `"timers":[]`},
+		{"-X POST", "404", `"result":"absent"`},
+		{"-X DELETE", "404", `"result":"absent"`},
+		{"/healthz", "200", ""},
+		{"/metrics", "200", "timerd_"},
+		{"Bearer", "", ""}, // needs a token, and another machine's name
+	}
+	commands := curlCommands(string(page))
+	require.Len(t, commands, len(want))
+	for i, w := range want {
+		require.Contains(t, commands[i], w.command)
+		if w.status == "" {
+			continue
+		}
+		command := strings.ReplaceAll(commands[i], "127.0.0.1:7717", addr)
+		if cut, _, ok := strings.Cut(command, "after=AAAB"); ok {
+			command = cut + "after=" + nextPage(t, addr) + "'"
+		}
+		out, err := exec.CommandContext(t.Context(), "sh", "-c", command+` -s -S -w '\n%{http_code}'`).CombinedOutput()
+		require.NoError(t, err, "%s: %s", command, out)
+		at := strings.LastIndex(string(out), "\n")
+		body := string(out[:at])
+		require.Equal(t, w.status, string(out[at+1:]), "%s: %s", command, body)
+		require.Contains(t, body, w.reply, command)
+	}
+}
+
+// nextPage returns the next of a page of one timer.
+func nextPage(t *testing.T, addr string) string {
+	r, err := http.Get("http://" + addr + "/timers?limit=1")
+	require.NoError(t, err)
+	defer r.Body.Close()
+	var list struct {
+		Next string `json:"next"`
+	}
+	require.NoError(t, json.NewDecoder(r.Body).Decode(&list))
+	require.NotEmpty(t, list.Next)
+	return list.Next
+}
