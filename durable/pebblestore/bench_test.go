@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -80,12 +79,10 @@ func BenchmarkSchedule(b *testing.B) {
 		b.Run(fmt.Sprintf("waiting=%d", pending), func(b *testing.B) {
 			s := openBench(b, pending)
 			b.ReportAllocs()
-			used := cpu(b)
 			b.ResetTimer()
 			at := store.Millis(time.Now().Add(time.Hour).UnixMilli())
 			produce(b, s, new(atomic.Int64), b.N, func() store.Millis { return at + store.Millis(rand.IntN(3_600_000)) }, func(int) {})
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "timers/s")
-			b.ReportMetric(used(), "cpu-ns/timer")
 		})
 	}
 }
@@ -97,11 +94,9 @@ func BenchmarkLives(b *testing.B) {
 		b.Run(fmt.Sprintf("waiting=%d", pending), func(b *testing.B) {
 			s := openBench(b, pending)
 			b.ReportAllocs()
-			used := cpu(b)
 			b.ResetTimer()
 			lives(b, s)
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "lives/s")
-			b.ReportMetric(used(), "cpu-ns/life")
 		})
 	}
 }
@@ -175,18 +170,6 @@ func runShard(ctx context.Context, s *Store, n int) (int, error) {
 	}
 	_, _, err = s.End(ctx, n, ends)
 	return len(ends), err
-}
-
-// cpu returns how much of the processors this process used for each of b.N, since;
-// on a machine that others use too that tells more than the time.
-func cpu(b *testing.B) func() float64 {
-	spent := func() float64 {
-		var u syscall.Rusage
-		require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
-		return float64(u.Utime.Nano() + u.Stime.Nano())
-	}
-	before := spent()
-	return func() float64 { return (spent() - before) / float64(b.N) }
 }
 
 // BenchmarkOpen opens a folder with a million that wait; of them what is still in the

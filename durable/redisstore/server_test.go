@@ -103,10 +103,6 @@ func (srv *server) kill() {
 	_ = srv.cmd.Wait()
 }
 
-// stop suspends the server; cont lets it go on.
-func (srv *server) stop() { _ = srv.cmd.Process.Signal(syscall.SIGSTOP) }
-func (srv *server) cont() { _ = srv.cmd.Process.Signal(syscall.SIGCONT) }
-
 func (srv *server) config(t testing.TB, name, value string) {
 	t.Helper()
 	require.NoError(t, srv.client(t).ConfigSet(context.Background(), name, value).Err())
