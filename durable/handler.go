@@ -13,12 +13,13 @@ import (
 //
 // A timer is gone once its handler has returned nil and the engine has been told. It
 // is run again, by this or another worker, when the handler returns an error or
-// panics, and when its worker dies: so a handler must bear to be called twice, which
-// Fired.ID shows. What it returns can say more: [RetryAfter], [Snooze], [Discard].
+// panics, and when its worker dies: so a handler must be safe to call twice for one
+// timer, which it can recognise by Fired.ID. [RetryAfter], [Snooze] and [Discard] make
+// errors that choose what follows.
 //
 // The ctx has the values of the ctx given to Run, and ends when the timer is
 // cancelled ([ErrCancelled]), when another worker may run it ([ErrLeaseLost]), or
-// when the worker stops and cannot wait longer ([ErrStopped]): [context.Cause] says
+// when the worker stops and cannot wait longer ([ErrStopped]): [context.Cause] returns
 // which. A handler that goes on all the same harms no other timer, and what it
 // returns then counts only if its lease still holds.
 type Handler func(ctx context.Context, f Fired) error
@@ -39,7 +40,8 @@ type Fired struct {
 	LastError string // of the attempt before, if there was one; at most 1 KiB of it
 }
 
-// RetryAfter makes an error say when to try again, instead of the worker's backoff.
+// RetryAfter returns an error for a handler that knows when to try again: after d,
+// instead of the worker's backoff. It wraps err.
 // A negative d is 0. A nil err is replaced by one of this package, for the attempt has
 // failed. After MaxAttempts the timer is a dead letter all the same.
 func RetryAfter(d time.Duration, err error) error {
@@ -72,7 +74,7 @@ const (
 	verdictDiscard
 )
 
-// verdict is an error that says what is to follow. It reads as the error in it, and
+// verdict is an error with what is to follow. It reads as the error in it, and
 // may be wrapped.
 type verdict struct {
 	kind  verdictKind

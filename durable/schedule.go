@@ -69,8 +69,8 @@ func millisOf(key string, at time.Time) (store.Millis, error) {
 // is replaced, and so is a dead letter; attempts begin at 0. One that is leased, for
 // it runs, keeps running: the new one is its successor, waits when that run ends,
 // however it ends, and never runs beside it. Another Schedule replaces the
-// successor. So a handler that schedules its own key recurs. The receipt says which
-// it was.
+// successor. So a handler that schedules its own key recurs. The receipt's Kind is
+// which of these it was.
 //
 // The errors are one that names the field, its value and its bound; [ErrFull], with
 // nothing changed; [ErrClosed]; [ErrUnsure], when the engine has not answered, or
@@ -110,8 +110,8 @@ func (t *Timers) Schedule(ctx context.Context, timer Timer) (Receipt, error) {
 // shards are asked at the same time.
 //
 // If any timer is out of bounds nothing is sent. Otherwise there is a receipt for
-// each timer, in order; its Kind is 0 if the timer was not added or the engine has
-// not said so, and Refused if it was full. The error then is what went wrong, the
+// each timer, in order; its Kind is 0 if the timer was not added, or if that is not
+// known, and Refused if the store was full. The error then is what went wrong, the
 // errors of Schedule, with the number of timers that it is about.
 func (t *Timers) ScheduleMany(ctx context.Context, timers []Timer) ([]Receipt, error) {
 	ctx, cancel, err := t.begin(ctx)

@@ -21,7 +21,7 @@ import (
 // # How it works
 //
 // One lock guards what a worker knows; no call to the engine, no handler and no
-// callback runs under it. What happens — a reply, an event, a wheel that says that a
+// callback runs under it. What happens — a reply, an event, a wheel's call when a
 // shard's time has come, a handler that returns — changes what is known under the
 // lock, and dispatchLocked begins the claims for which there is a cause and room.
 //
@@ -115,8 +115,8 @@ func (w *Worker) Name() string { return w.name }
 // ends to be written. A timer whose handler goes on even then keeps its lease, which
 // nobody extends: it runs again when that is over.
 //
-// Run returns nil when all handlers have returned; an error that says how many have
-// not; or [ErrClosed], when the store is closed, or has closed itself because it
+// Run returns nil when all handlers have returned; an error with the number of those
+// that have not; or [ErrClosed], when the store is closed, or has closed itself because it
 // cannot write. Other errors of the engine do not end it: it tries again, and logs
 // when calls begin to fail and when they succeed again. Run may be called once; a
 // second call is an error. A nil ctx panics.

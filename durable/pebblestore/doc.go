@@ -8,7 +8,7 @@
 // Calls that come meanwhile share the next fsync, so that many callers, or calls
 // with many items, are as fast as the disk can write. What was acknowledged
 // survives a crash of the process and of the machine, as far as the disk keeps what
-// it says it has synced. On opening, all leases have run out, so that what was
+// it has confirmed. On opening, all leases have run out, so that what was
 // running is claimed again at once.
 //
 // # Layout
@@ -64,7 +64,7 @@
 // log up to the first record that is not whole. So after a crash a call has happened
 // or not, as a whole; and if it has, so have all that were applied before it, in all
 // shards. Answers are given after an fsync of the log that came after the batch: what
-// an answer says, and what it was derived from, is on disk. That holds for Get and for
+// an answer contains, and what it was derived from, is on disk. That holds for Get and for
 // a call that found nothing to change, too: they wait for the fsync of the change that
 // the shard saw last. Look and the extension of leases do not
 // wait; they promise nothing that a crash could break.

@@ -18,7 +18,7 @@ const (
 	longestAttempt = 2 * time.Second
 )
 
-// Options say how a [Store] is opened. The zero value is good for most uses.
+// Options configure a [Store]. The zero value is good for most uses.
 type Options struct {
 	// Namespace begins the names of all keys. Stores of the same namespace are one
 	// store. It has 1 to 64 bytes, and no braces. Default "limbo".

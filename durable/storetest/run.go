@@ -56,7 +56,7 @@ var contract = slices.Concat(
 	claimTests, deadTests, lookTests, eventTests, lifeTests,
 )
 
-// Run tests an engine: what the contract says, by its numbers; random calls compared
+// Run tests an engine: the contract, by its numbers; random calls compared
 // with the [Oracle]; histories of concurrent calls; a hammer; and an hour of the engine's
 // clock. With LIMBO_LONG=1 in the environment the last four take some minutes.
 func Run(t *testing.T, e Engine) {

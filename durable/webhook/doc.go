@@ -40,7 +40,7 @@
 //
 // # Where a call may go
 //
-// Only to public addresses, unless [Options].Allow says otherwise: not to private,
+// Only to public addresses, unless [Options].Allow has others: not to private,
 // loopback, link-local, multicast, unspecified or reserved ones, in IPv4 and IPv6,
 // nor to such an IPv4 address within an IPv6 address (mapped, NAT64, 6to4). The
 // check is made on the address that is dialled, after the name was resolved, so

@@ -85,8 +85,7 @@ func (h *Handler) Stats() Stats {
 
 // Handle is a durable.Handler. It makes the call that the timer's body encodes,
 // and returns nil if it was answered with 2xx; an error by durable.Discard if
-// another try is no use; by durable.RetryAfter if the reply says when to try
-// again; by durable.Snooze if the host has too many calls; and another error if the
+// another try is no use; by durable.RetryAfter if the reply has a Retry-After; by durable.Snooze if the host has too many calls; and another error if the
 // worker should decide when.
 func (h *Handler) Handle(ctx context.Context, f durable.Fired) error {
 	call, err := Decode(f.Body)
