@@ -49,14 +49,14 @@ func (f *fakeDurable) startLocked() {
 			continue
 		}
 		time.AfterFunc(time.Until(t.due)-f.ahead, func() {
-			f.ran(t.id)
-			if f.twice {
-				f.ran(t.id)
-			}
-			if !f.keeps {
+			if !f.keeps { // before it runs, so that none is held once all have run
 				f.mu.Lock()
 				f.held--
 				f.mu.Unlock()
+			}
+			f.ran(t.id)
+			if f.twice {
+				f.ran(t.id)
 			}
 		})
 	}

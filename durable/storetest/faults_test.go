@@ -261,8 +261,39 @@ func TestEachFaultIsFound(t *testing.T) {
 // The hour finds what is early or late by a millisecond.
 func TestHourFindsFaults(t *testing.T) {
 	for _, fault := range scheduleFaults[:2] {
-		require.True(t, fails(t, hourTest, rigs(fault.leasesEnd, fault.rig)), "%s is not found", fault.name)
+		e := rigs(fault.leasesEnd, fault.rig)
+		open := e.Open
+		e.Open = func(t testing.TB, o Options) *Instance {
+			in := open(t, o)
+			in.Store = &oneAtATime{Store: in.Store}
+			return in
+		}
+		require.True(t, fails(t, hourTest, e), "%s is not found", fault.name)
 	}
+}
+
+// oneAtATime is for faults that are not made for concurrent calls.
+type oneAtATime struct {
+	store.Store
+	mu sync.Mutex
+}
+
+func (s *oneAtATime) Schedule(ctx context.Context, n int, entries []store.Entry) ([]store.Receipt, store.Horizon, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.Store.Schedule(ctx, n, entries)
+}
+
+func (s *oneAtATime) Claim(ctx context.Context, n int, c store.Claim) (store.Claimed, store.Horizon, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.Store.Claim(ctx, n, c)
+}
+
+func (s *oneAtATime) End(ctx context.Context, n int, ends []store.End) ([]store.EndResult, store.Horizon, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.Store.End(ctx, n, ends)
 }
 
 // rigs is the engine of Oracles that are rigged.

@@ -64,6 +64,7 @@ type drive struct {
 	polls   *pollers
 	readers *readers
 	tour    *tour
+	stalls  *stalls
 	ids     map[string]topicID
 	start   time.Time
 	busy    time.Duration // what the producers took
@@ -129,6 +130,7 @@ func runLoad(ctx context.Context, cfg config, l load, live io.Writer) (*summary,
 		ledger:  newLedger(map[string]int{steadyTopic: busyPartitions, burstTopic: busyPartitions, quietTopic: quiet}),
 		start:   time.Now(),
 	}
+	d.stalls = &stalls{start: d.start}
 	defer func() {
 		if err != nil {
 			c.Shutdown(context.Background()) //nolint:errcheck // on the way out with another error
@@ -150,6 +152,9 @@ func runLoad(ctx context.Context, cfg config, l load, live io.Writer) (*summary,
 	d.tour = newTour(d, table.say)
 	d.polls = startPolls(d, polls, perConn, quiet)
 	d.readers = startReaders(d, l.members)
+	measured, stopMeasuring := context.WithCancel(context.Background())
+	var measuring sync.WaitGroup
+	measuring.Go(func() { d.stalls.measure(measured) })
 	observers.Go(func() { d.consume(observed, steadyTopic, burstTopic) })
 	observers.Go(func() { d.consume(observed, quietTopic) })
 	observers.Go(func() { table.run(observed) })
@@ -189,6 +194,8 @@ func runLoad(ctx context.Context, cfg config, l load, live io.Writer) (*summary,
 	}
 	took := time.Since(stopping)
 	d.polls.wait()
+	stopMeasuring()
+	measuring.Wait()
 
 	return d.summarize(before, took), nil
 }

@@ -282,6 +282,14 @@ func (p *poller) appendFetch(dst []byte) []byte {
 	return append(dst, pollFormatter.AppendRequest(nil, req, p.correlation)...)
 }
 
+// A poll is woken within wakeUp of the record that it waits for, and on a machine that
+// stalls within as many stalls more as goroutines hand it on: the appender's, the
+// connection's that completes it, its writer, the network's poller, and the reader here.
+const (
+	wakeUp    = time.Second
+	wakeSteps = 5
+)
+
 // versionsEvery is how many requests there are to one ApiVersions.
 const versionsEvery = 64
 
@@ -359,12 +367,14 @@ func (p *poller) check(frame []byte, at time.Time) error {
 		all.withData.Add(1)
 		p.offset = max(p.offset, next)
 		// And the other way round: was it left sleeping on data? Then it was
-		// answered at its max wait, and the record had long been acknowledged. A
-		// full second, for a machine may stall; a lost wake-up is seconds late. Not
-		// while brokers are held up on purpose.
+		// answered at its max wait, and the record had long been acknowledged: a
+		// lost wake-up is seconds late. Not while brokers are held up on purpose.
 		acked := d.ledger.partition(quietTopic, p.index).ackedAt(max(first, asked.offset))
-		if waited >= asked.maxWait && acked > 0 && at.Sub(d.start)-max(acked, asked.sent.Sub(d.start)) > time.Second && d.tour.calm(asked.sent.Sub(d.start)) {
-			all.slept.Add(1)
+		if waited >= asked.maxWait && acked > 0 && d.tour.calm(asked.sent.Sub(d.start)) {
+			there, now := max(acked, asked.sent.Sub(d.start)), at.Sub(d.start)
+			if now-there > wakeUp+wakeSteps*d.stalls.worst(there, now) {
+				all.slept.Add(1)
+			}
 		}
 	}
 	return nil

@@ -39,6 +39,7 @@ type summary struct {
 	seconds  float64
 	polls    uint64
 	problems []string
+	stalled  time.Duration // the longest that a goroutine waited for a processor
 }
 
 // summarize reads the counters of a drive that is over.
@@ -98,6 +99,7 @@ func (d *drive) summarize(goroutinesBefore int, shutdown time.Duration) *summary
 		}
 	}
 	s.problems = d.problems
+	s.stalled = d.stalls.worst(0, time.Since(d.start))
 	return s
 }
 
