@@ -14,7 +14,7 @@ var durableWorkload = workload{
 	name: "W13", title: "durable: timers that outlive the process, in a store that is synced", size: "timers",
 	metrics: []string{"schedules_per_s", "lives_per_s", "late_p50_ms", "late_p99_ms", "early", "bytes_per_timer"},
 	full:    sizes("timers", 100_000),
-	quick:   sizes("timers", 5_000),
+	quick:   sizes("timers", 2_000),
 }
 
 const (
@@ -240,7 +240,7 @@ func durableLateness(j Job, d durableTimers, res *Result) error {
 	order := r.shuffled(n)
 	runs := newDurableRuns(n)
 	late := make([]time.Duration, n)
-	lead := time.Duration(max(j.Slack, 1)) * (time.Second + time.Duration(n)*200*time.Microsecond)
+	lead := time.Duration(max(j.Slack, 1)) * (300*time.Millisecond + time.Duration(n)*200*time.Microsecond)
 	base := time.Now().Add(lead).Truncate(time.Millisecond)
 	due := func(id int) time.Time {
 		return base.Add((time.Duration(id) * time.Second / durableRate).Truncate(time.Millisecond))
