@@ -120,7 +120,7 @@ func (o *Oracle) Stats(ctx context.Context, n int) (store.Stats, error) {
 	return st, nil
 }
 
-// Sign says that a worker lives, and returns all that do.
+// Sign notes that a worker lives, and returns all that do.
 func (o *Oracle) Sign(ctx context.Context, worker string, ttl time.Duration) ([]string, error) {
 	if len(worker) < 1 || len(worker) > store.MaxWorker {
 		return nil, fmt.Errorf("storetest: a worker's name is %d bytes long, must be 1 to %d", len(worker), store.MaxWorker)
