@@ -400,3 +400,51 @@ func TestExtensionOvertakesTheReplyOfAnEnd(t *testing.T) {
 		require.Zero(t, w.Stats().Lost)
 	})
 }
+
+// Between the claim and the handler's first step there may be a long time: the process
+// was paused, or has more to do than processors. If the lease has ended meanwhile, the
+// handler is not called: another worker may have called it. One whose lease was extended
+// in time is.
+func TestTooLateToBegin(t *testing.T) {
+	for name, extended := range map[string]bool{"ended": false, "extended": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, 1, store.Limits{}, 0)
+				j := &journal{}
+				w := r.worker(j.handle, WorkerOptions{Lease: 10 * time.Second})
+				pass(time.Second)
+				w.faults.fail(errBoom, "claim") // it is claimed by hand
+				r.schedule("k", 0)
+				ctx := context.Background()
+				got, _, err := w.faults.Store.Claim(ctx, 0, store.Claim{
+					Worker: w.name, Token: store.NewToken(), Max: 1, MaxBytes: store.MaxClaim, Lease: 10 * time.Second, MaxAttempts: 3,
+				})
+				require.NoError(t, err)
+				require.Len(t, got.Leases, 1)
+				w.mu.Lock()
+				x := &run{shard: &w.shards[0], lease: got.Leases[0], deadline: w.now()}
+				w.held++
+				_ = w.leases.Set(x.lease.Holder, x, time.Minute)
+				w.startLocked(x)
+				if extended {
+					x.deadline += 10 * time.Second
+				}
+				w.mu.Unlock()
+				synctest.Wait()
+				if extended {
+					require.Len(t, j.all(), 1)
+				} else {
+					require.Empty(t, j.all())
+				}
+				w.faults.fail(nil)
+				pass(30 * time.Second)
+				require.Len(t, j.all(), 1, "it is claimed again")
+				require.NoError(t, w.stop())
+				st := w.Stats()
+				require.Equal(t, extended, st.GivenBack == 0)
+				require.EqualValues(t, 1, st.Done)
+				r.gone("k")
+			})
+		})
+	}
+}

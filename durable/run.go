@@ -36,11 +36,39 @@ func (w *Worker) startLocked(r *run) {
 	r.cancel = cancel
 	w.running++
 	r.shard.running++
-	f := r.fired()
+	f, deadline := r.fired(), r.deadline
 	go func() {
 		defer cancel(nil)
+		if w.now() >= deadline && w.tooLate(r) {
+			return
+		}
 		invoke(ctx, w.handler, f, func(err error) { w.returned(r, err) })
 	}()
+}
+
+// tooLate reports whether a run's lease has ended before its handler could be called:
+// the process was paused meanwhile, or has more to do than its processors can. Another
+// worker may have the timer by now, so it is not called. Between this and the handler's
+// first step there is still room for a pause; Fired.Fence is for that.
+func (w *Worker) tooLate(r *run) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.now() < r.deadline && !r.lost {
+		return false // it was extended
+	}
+	w.running--
+	r.shard.running--
+	switch {
+	case w.stopped: // Run did not wait for this one
+	case r.lost:
+		w.overLocked(r)
+	default:
+		r.end = store.End{Holder: r.lease.Holder, Kind: store.GiveBack}
+		w.endLocked(r)
+	}
+	w.dispatchLocked()
+	w.checkIdleLocked()
+	return true
 }
 
 // fired is what the handler is given.
