@@ -56,18 +56,7 @@ func (w *Worker) tooLate(r *run) bool {
 	if w.now() < r.deadline && !r.lost {
 		return false // it was extended
 	}
-	w.running--
-	r.shard.running--
-	switch {
-	case w.stopped: // Run did not wait for this one
-	case r.lost:
-		w.overLocked(r)
-	default:
-		r.end = store.End{Holder: r.lease.Holder, Kind: store.GiveBack}
-		w.endLocked(r)
-	}
-	w.dispatchLocked()
-	w.checkIdleLocked()
+	w.ranLocked(r, store.End{Holder: r.lease.Holder, Kind: store.GiveBack})
 	return true
 }
 
@@ -89,16 +78,21 @@ func (w *Worker) returned(r *run, err error) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.running--
-	r.shard.running--
 	if p != nil {
 		w.stats.Panics++
 	}
-	if w.stopped {
-		return // Run has said that it did not wait for this one
-	}
 	r.err = err
-	r.end = w.endOf(r, err)
+	w.ranLocked(r, w.endOf(r, err))
+}
+
+// ranLocked ends a run whose handler has returned, or is not called.
+func (w *Worker) ranLocked(r *run, end store.End) {
+	w.running--
+	r.shard.running--
+	if w.stopped {
+		return // Run has reported that it did not wait for this one
+	}
+	r.end = end
 	if r.lost {
 		w.overLocked(r)
 	} else {
