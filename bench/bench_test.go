@@ -353,7 +353,7 @@ func testRival[H any](t *testing.T, open opener[H], punctual, knows bool) {
 // Netty's program takes the same random numbers and prints the same form.
 func TestNettyJVM(t *testing.T) {
 	if why := nettyRival.missing(); why != "" {
-		t.Skip(why)
+		t.Skipf("this machine lacks Netty on a JVM (Debian: default-jdk-headless, libnetty-java): %s", why)
 	}
 	r := runner{reps: 1}
 	j := Job{Workload: "W3", Impl: "netty-jvm", Params: Params{"timers": 2000}, Quick: true, Slack: 1}

@@ -157,7 +157,7 @@ func TestDurableWorkload(t *testing.T) {
 		if os.Getenv("LIMBO_REQUIRE") != "" {
 			t.Fatal(why)
 		}
-		t.Skip(why)
+		t.Skipf("this machine lacks redis-server (Debian: redis-server): %s", why)
 	}
 	var stdout bytes.Buffer
 	dir := t.TempDir()

@@ -126,30 +126,6 @@ func TestAnnouncement(t *testing.T) {
 	require.Empty(t, a.addr)
 }
 
-// The clock is the other process's, and only that process's work moves it.
-func TestProcessCPU(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("this system has no clock of another process's CPU that the bench can read")
-	}
-	busy := exec.Command("sh", "-c", "while :; do :; done")
-	require.NoError(t, busy.Start())
-	defer func() { _, _ = busy.Process.Kill(), busy.Wait() }()
-	idle := exec.Command("sleep", "60")
-	require.NoError(t, idle.Start())
-	defer func() { _, _ = idle.Process.Kill(), idle.Wait() }()
-	used := func(cmd *exec.Cmd) time.Duration {
-		d, err := processCPU(cmd.Process.Pid)
-		require.NoError(t, err)
-		return d
-	}
-	// Once the idle one has started, its clock stands still while the other's moves.
-	for still := false; !still; {
-		idleBefore, busyBefore := used(idle), used(busy)
-		require.Eventually(t, func() bool { return used(busy) >= busyBefore+50*time.Millisecond }, time.Minute, time.Millisecond)
-		still = idleBefore > 0 && used(idle) == idleBefore
-	}
-}
-
 func TestFilesAreAskedForBeforehand(t *testing.T) {
 	require.NoError(t, roomForFiles(100))
 	require.ErrorContains(t, roomForFiles(math.MaxInt32), "open files")

@@ -143,9 +143,12 @@ func (c *cluster) client(t testing.TB) *redis.ClusterClient {
 	return client
 }
 
-// move moves a slot to another master, pausing while it is half moved.
-func (c *cluster) move(slot, to int, pause time.Duration) {
+// move moves a slot to another master, three keys at each turn of pace, so that it is
+// half moved for a while.
+func (c *cluster) move(slot, to int, pace time.Duration) {
 	c.t.Helper()
+	turn := time.NewTicker(pace)
+	defer turn.Stop()
 	ctx := context.Background()
 	from := c.masterOf(slot)
 	if from == to {
@@ -164,7 +167,7 @@ func (c *cluster) move(slot, to int, pause time.Duration) {
 			args = append(args, k)
 		}
 		require.NoError(c.t, c.raw[from].Do(ctx, args...).Err())
-		time.Sleep(pause)
+		<-turn.C
 	}
 	for _, i := range []int{to, from} {
 		require.NoError(c.t, c.raw[i].Do(ctx, "cluster", "setslot", slot, "node", c.ids[to]).Err())
@@ -258,6 +261,8 @@ func (l *ledger) unsure() (n int) {
 
 // produce schedules until ctx ends.
 func (l *ledger) produce(ctx context.Context, s *Store, name string) {
+	pace := time.NewTicker(time.Millisecond)
+	defer pace.Stop()
 	for i := 0; ctx.Err() == nil; i++ {
 		key := fmt.Sprint(name, i)
 		l.mu.Lock()
@@ -272,7 +277,7 @@ func (l *ledger) produce(ctx context.Context, s *Store, name string) {
 		l.mu.Lock()
 		l.scheduled[key] = true
 		l.mu.Unlock()
-		time.Sleep(time.Millisecond)
+		<-pace.C
 	}
 }
 
@@ -352,7 +357,7 @@ func TestClusterUnderLoad(t *testing.T) {
 		time.Sleep(time.Second)
 		for n := range 4 { // slots move
 			masters := c.masters()
-			c.move(slot(n), masters[rand.IntN(len(masters))], time.Duration(n)*20*time.Millisecond)
+			c.move(slot(n), masters[rand.IntN(len(masters))], time.Duration(1+n)*20*time.Millisecond)
 			for _, raw := range c.raw {
 				_ = raw.ScriptFlush(t.Context()).Err()
 			}

@@ -330,7 +330,7 @@ func (c *conn) wakeWriter() {
 	}
 }
 
-// resets says whether the connection's end is a reset: when the broker is killed,
+// resets reports whether the connection ends with a reset: when the broker is killed,
 // and when it goes and never answered this client. An orderly end, as the first
 // that a client hears, would tell it that it is not wanted here (kgo takes it for
 // missing authentication, and fails records for that), where it has only to look

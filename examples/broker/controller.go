@@ -111,8 +111,8 @@ func (c *controller) register(n nodeInfo) (incarnation, error) {
 	return c.last, nil
 }
 
-// heartbeat says that a broker lives. False: it was fenced, and must register
-// again.
+// heartbeat renews a broker's session. It reports whether there is one: otherwise
+// the broker was fenced, and must register again.
 func (c *controller) heartbeat(id int32, i incarnation) bool {
 	c.mu.Lock()
 	lives := c.live[id] == i
@@ -120,7 +120,7 @@ func (c *controller) heartbeat(id int32, i incarnation) bool {
 	return lives && c.sessions.Touch(id, c.cfg.brokerSession) == nil
 }
 
-// unregister is the end of a broker that says so, so that others lead before it
+// unregister fences a broker that is about to stop, so that others lead before it
 // goes. Where there are no others nothing changes: what it holds it may answer
 // to the last.
 func (c *controller) unregister(id int32, i incarnation) {

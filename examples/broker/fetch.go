@@ -238,7 +238,7 @@ func (f *fetch) TryComplete() bool {
 // Complete answers, or does not: a client that has hung up is owed nothing.
 // Complete runs on a producer's goroutine, on a worker of the purgatory's wheel,
 // or on the one that shuts it down; none of them may be held up by this client's
-// network. So it only says that the answer may be built.
+// network. So it only lets the answer be built.
 func (f *fetch) Complete(outcome purgatory.Outcome) {
 	kind := fetchOperation
 	if f.follower {

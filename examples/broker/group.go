@@ -100,8 +100,8 @@ func (g *group) changeLocking(f func(l *later), l *later) {
 	}
 }
 
-// checkLocked says whether a request comes from a member: of this id, and if it
-// names an instance, the one that has that place now.
+// checkLocked returns an error unless a request comes from a member: of this id, and
+// if it names an instance, the one that has that place now.
 func (g *group) checkLocked(memberID string, instance *string) *kerr.Error {
 	if instance != nil {
 		switch m := g.instances[*instance]; {

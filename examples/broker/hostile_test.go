@@ -181,11 +181,13 @@ func TestSlowFramesAreCutOff(t *testing.T) {
 		"half a body":   func(nc net.Conn) { _, _ = nc.Write(frame[:len(frame)-1]) },
 		"a large body":  func(nc net.Conn) { _, _ = nc.Write(large) },
 		"a trickle": func(nc net.Conn) {
+			pace := time.NewTicker(10 * time.Millisecond)
+			defer pace.Stop()
 			for _, b := range large {
 				if _, err := nc.Write([]byte{b}); err != nil {
 					return
 				}
-				time.Sleep(10 * time.Millisecond)
+				<-pace.C
 			}
 		},
 	} {

@@ -71,7 +71,7 @@ func (p *partitionLedger) ack(n uint64, offset int64, at time.Duration) {
 	}
 }
 
-// fail notes that its producer has given a record up; first says that it is the
+// fail notes that its producer has given a record up. It reports whether that is the
 // partition's first.
 func (p *partitionLedger) fail() (first bool) {
 	p.mu.Lock()

@@ -174,8 +174,8 @@ func (l *log) below(limit int64) int {
 }
 
 // read returns the batches from the one that holds offset on and below limit, as
-// many as fit into size bytes; the first one also when it does not, if atLeastOne
-// says so. The list is the caller's own: trim clears entries of batches.
+// many as fit into room bytes, and the first one also when it does not if atLeastOne
+// is true. The list is the caller's own: trim clears entries of batches.
 func (l *log) read(offset, limit int64, room int, atLeastOne bool) (raw [][]byte, size int) {
 	from, end := l.find(offset), l.below(limit)
 	to := from

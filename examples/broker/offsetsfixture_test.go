@@ -1,9 +1,9 @@
 package main
 
 import (
+	"runtime"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -49,7 +49,9 @@ func (l *fakeLog) lead(epoch int32) (replicate func(batch []byte, done func(base
 		case l.held:
 		case l.async:
 			go func() {
-				time.Sleep(time.Duration(base%5) * 100 * time.Microsecond)
+				for range 20 * (base % 5) { // so that they come in another order
+					runtime.Gosched()
+				}
 				done(base, nil)
 				l.mu.Lock()
 				l.calls--
@@ -107,14 +109,13 @@ func (l *fakeLog) waits() int {
 
 // settle waits for the calls of other goroutines.
 func (l *fakeLog) settle() {
-	for {
+	under := func() bool {
 		l.mu.Lock()
-		calls := l.calls
-		l.mu.Unlock()
-		if calls == 0 {
-			return
-		}
-		time.Sleep(time.Millisecond)
+		defer l.mu.Unlock()
+		return l.calls > 0
+	}
+	for under() {
+		runtime.Gosched()
 	}
 }
 

@@ -55,7 +55,7 @@ func (s *server) settle(kind operationKind, outcome purgatory.Outcome, arrived t
 	}
 }
 
-// notParked says whether a purgatory has refused a request, which then has to be
+// notParked reports whether a purgatory has refused a request, which then has to be
 // answered at once: for want of room, or because the broker stops.
 func (s *server) notParked(err error) bool {
 	switch {

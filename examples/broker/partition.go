@@ -89,7 +89,7 @@ func (p *partition) assign(t *topic, a assignment, now time.Time) turn {
 	return done
 }
 
-// leadsLocked says whether this replica may answer for the partition to someone
+// leadsLocked reports whether this replica may answer for the partition to someone
 // who believes in the given epoch (-1: does not know).
 func (p *partition) leadsLocked(believed int32) *kerr.Error {
 	switch {

@@ -62,7 +62,7 @@ func handleProduce(c *conn, req kmsg.Request, r *reply) {
 	c.srv.partitions.limitSum(c.srv.cfg.maxLogSum)
 }
 
-// append appends all partitions' batches, and says whether one was refused.
+// append appends all partitions' batches, and reports whether one was refused.
 func (o *produce) append(q *kmsg.ProduceRequest) (failed bool) {
 	for i := range q.Topics {
 		rt := &q.Topics[i]

@@ -48,8 +48,8 @@ func (r *reply) answerWoken(build func() kmsg.Response, appended time.Time) {
 // now answers with what is known already.
 func (r *reply) now(resp kmsg.Response) { r.answer(func() kmsg.Response { return resp }) }
 
-// drop says that no answer is owed any more: the connection is gone. Like
-// answer, it may happen once.
+// drop ends a request without an answer: the connection is gone. Like answer, it is
+// called at most once.
 func (r *reply) drop() {
 	c := r.conn
 	c.mu.Lock()

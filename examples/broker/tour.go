@@ -85,7 +85,7 @@ func (t *tour) run(ctx context.Context) {
 	}
 }
 
-// calm says whether there has been no fault since a time after the drive's start.
+// calm reports whether there has been no fault since a time after the drive's start.
 func (t *tour) calm(since time.Duration) bool { return t.stormy.Load() < int64(since) }
 
 // any is some broker, but not the one given.

@@ -70,7 +70,7 @@ func (c *conn) writeReplies() {
 	}
 }
 
-// nextReady takes the head of the queue if it is ready. finished says that
+// nextReady takes the head of the queue if it is ready. finished reports whether
 // nothing is queued and nothing will be.
 func (c *conn) nextReady() (r *reply, finished bool) {
 	c.mu.Lock()

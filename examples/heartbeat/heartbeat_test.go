@@ -122,7 +122,7 @@ func startServer(t *testing.T, idle time.Duration, limit int) *server {
 // ended waits for all but n goroutines to end. (Eventually adds one of its own.)
 func ended(t *testing.T, n int) {
 	t.Helper()
-	for start := time.Now(); runtime.NumGoroutine() > n; time.Sleep(time.Millisecond) {
+	for start := time.Now(); runtime.NumGoroutine() > n; runtime.Gosched() {
 		if time.Since(start) > patience {
 			buf := make([]byte, 1<<16)
 			t.Fatalf("%d goroutines, not %d\n%s", runtime.NumGoroutine(), n, buf[:runtime.Stack(buf, true)])
