@@ -57,6 +57,8 @@ type config struct {
 
 	tick   time.Duration // of the purgatories' timing wheels
 	logger *slog.Logger
+
+	expired func(*fetch) // if set, called with each consumer's fetch that has expired
 }
 
 func defaultConfig() config {

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -68,6 +69,7 @@ type drive struct {
 	ids     map[string]topicID
 	start   time.Time
 	busy    time.Duration // what the producers took
+	slept   atomic.Uint64 // fetches that expired with data there long before
 
 	// grace ends some time after the producers stop: what they count as sent is
 	// to arrive, but a broken broker must not hold up the verdict for ever.
@@ -120,17 +122,18 @@ func runLoad(ctx context.Context, cfg config, l load, live io.Writer) (*summary,
 	cfg.maxConnections = max(cfg.maxConnections, 2*polls+64)
 	// Hang-ups in the middle of a frame are part of the load; each is a line.
 	cfg.logger = slog.New(slog.NewTextHandler(live, &slog.HandlerOptions{Level: slog.LevelError}))
+	d := &drive{
+		load:   l,
+		ledger: newLedger(map[string]int{steadyTopic: busyPartitions, burstTopic: busyPartitions, quietTopic: quiet}),
+		start:  time.Now(),
+	}
+	d.stalls = &stalls{start: d.start}
+	cfg.expired = d.expired
 	c, err := newCluster(cfg)
 	if err != nil {
 		return nil, err
 	}
-	d := &drive{
-		cluster: c,
-		load:    l,
-		ledger:  newLedger(map[string]int{steadyTopic: busyPartitions, burstTopic: busyPartitions, quietTopic: quiet}),
-		start:   time.Now(),
-	}
-	d.stalls = &stalls{start: d.start}
+	d.cluster = c
 	defer func() {
 		if err != nil {
 			c.Shutdown(context.Background()) //nolint:errcheck // on the way out with another error

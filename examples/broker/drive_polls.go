@@ -39,7 +39,6 @@ type pollers struct {
 	closing        atomic.Uint64 // of the answered, empty, by the shutdown
 	hungUp         atomic.Uint64 // sent, and not answered before this side hung up
 	early          atomic.Uint64 // answered without data before their max wait
-	slept          atomic.Uint64 // answered at their max wait with data that was there long before
 	moved          atomic.Uint64 // answered with an error: another broker leads the partition
 	broken         atomic.Uint64 // sent to a broker that then stopped, and not answered
 
@@ -282,14 +281,6 @@ func (p *poller) appendFetch(dst []byte) []byte {
 	return append(dst, pollFormatter.AppendRequest(nil, req, p.correlation)...)
 }
 
-// A poll is woken within wakeUp of the record that it waits for, and on a machine that
-// stalls within as many stalls more as goroutines hand it on: the appender's, the
-// connection's that completes it, its writer, the network's poller, and the reader here.
-const (
-	wakeUp    = time.Second
-	wakeSteps = 5
-)
-
 // versionsEvery is how many requests there are to one ApiVersions.
 const versionsEvery = 64
 
@@ -302,7 +293,7 @@ func (p *poller) appendVersions(dst []byte) []byte {
 
 // check takes one answer, read at the given time, and judges it.
 func (p *poller) check(frame []byte, at time.Time) error {
-	all, d := p.all, p.all.d
+	all := p.all
 	if len(frame) < 4 || len(p.inFlight) == 0 {
 		return errors.New("an answer that nobody asked for")
 	}
@@ -350,7 +341,7 @@ func (p *poller) check(frame []byte, at time.Time) error {
 	// passed between the two here is at least what it waited: a broker that waits
 	// the max wait can never look early, however slow this side is.
 	waited := at.Sub(asked.sent)
-	first, next, err := offsetsOf(sp.RecordBatches)
+	_, next, err := offsetsOf(sp.RecordBatches)
 	switch {
 	case err != nil:
 		return err
@@ -366,16 +357,6 @@ func (p *poller) check(frame []byte, at time.Time) error {
 	default:
 		all.withData.Add(1)
 		p.offset = max(p.offset, next)
-		// And the other way round: was it left sleeping on data? Then it was
-		// answered at its max wait, and the record had long been acknowledged: a
-		// lost wake-up is seconds late. Not while brokers are held up on purpose.
-		acked := d.ledger.partition(quietTopic, p.index).ackedAt(max(first, asked.offset))
-		if waited >= asked.maxWait && acked > 0 && d.tour.calm(asked.sent.Sub(d.start)) {
-			there, now := max(acked, asked.sent.Sub(d.start)), at.Sub(d.start)
-			if now-there > wakeUp+wakeSteps*d.stalls.worst(there, now) {
-				all.slept.Add(1)
-			}
-		}
 	}
 	return nil
 }

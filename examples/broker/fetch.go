@@ -38,6 +38,7 @@ type fetch struct {
 	minBytes int64
 	parts    []fetchPart
 	arrived  time.Time
+	maxWait  time.Duration
 
 	// changed is when the append happened, or the high watermark rose, that this
 	// fetch saw when it found that it had enough. TryComplete writes it and
@@ -117,10 +118,10 @@ func handleFetch(c *conn, req kmsg.Request, r *reply) {
 		f.overload()
 		return
 	}
-	wait := time.Duration(q.MaxWaitMillis) * time.Millisecond
+	f.maxWait = time.Duration(q.MaxWaitMillis) * time.Millisecond
 	// c.ctx ends when the client hangs up, and takes the fetch out of the
 	// purgatory with it: nobody would read the answer.
-	_, err := c.srv.fetches.TryCompleteElseWatchContext(c.ctx, f, wait, keys...)
+	_, err := c.srv.fetches.TryCompleteElseWatchContext(c.ctx, f, f.maxWait, keys...)
 	if c.srv.notParked(err) {
 		f.overload()
 	}
@@ -241,10 +242,13 @@ func (f *fetch) TryComplete() bool {
 // network. So it only lets the answer be built.
 func (f *fetch) Complete(outcome purgatory.Outcome) {
 	kind := fetchOperation
-	if f.follower {
+	switch {
+	case f.follower:
 		kind = replicaFetchOperation
-	} else if outcome == purgatory.Completed && !f.changed.IsZero() {
+	case outcome == purgatory.Completed && !f.changed.IsZero():
 		f.srv.metrics.woken.Add(1)
+	case outcome == purgatory.Expired && f.srv.cfg.expired != nil:
+		f.srv.cfg.expired(f)
 	}
 	f.srv.settle(kind, outcome, f.arrived, f.reply, func() { f.answer(0) }) // with what there is
 }

@@ -72,8 +72,8 @@ func (d *drive) summarize(goroutinesBefore int, shutdown time.Duration) *summary
 	s.WakeMicros.P50 = quantile(&all.wake, 0.5).Microseconds()
 	s.WakeMicros.P99 = quantile(&all.wake, 0.99).Microseconds()
 
-	if n := ps.slept.Load(); n > 0 {
-		d.problem("%d polls slept to their max wait on data that was there", n)
+	if n := d.slept.Load(); n > 0 {
+		d.problem("%d fetches slept to their max wait on data that was there", n)
 	}
 	if all.parked != 0 || all.watched != 0 {
 		d.problem("the purgatories still hold %d operations, %d watches", all.parked, all.watched)
