@@ -199,8 +199,8 @@ func (p *poller) run() {
 			p.all.hungUp.Add(uint64(len(p.inFlight)))
 		case errors.Is(err, errMoved):
 			time.Sleep(10 * time.Millisecond) // who leads now may not know it yet
-		case errors.Is(err, io.EOF) && p.all.shuttingDown.Load() && len(p.inFlight) == 0:
-			return
+		case p.all.shuttingDown.Load() && len(p.inFlight) == 0:
+			return // nothing is owed; a connection that was not accepted yet is reset
 		case p.srv.draining.Load() && !p.all.shuttingDown.Load():
 			p.all.broken.Add(uint64(len(p.inFlight)))
 		default:
