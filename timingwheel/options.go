@@ -11,6 +11,10 @@ import (
 
 // Options configures a wheel. The zero value is a good default.
 type Options struct {
+	// Name is the value of the pprof label "limbo" of the wheel's goroutines.
+	// Default: none.
+	Name string
+
 	// Tick is the resolution: a timer fires at the first tick at or after its
 	// deadline, so up to one Tick late and never early. Default 500 µs; at
 	// least 1 ns. A smaller tick costs wake-ups only while timers are due, not

@@ -37,7 +37,7 @@ func New[V any](expire func(V), o Options) (*Wheel[V], error) {
 	if err != nil {
 		return nil, err
 	}
-	w.workers.group.Go(w.advancer.run)
+	w.workers.launch(w.advancer.run)
 	return w, nil
 }
 
@@ -71,7 +71,7 @@ func newWheel[V any](expire func(V), o Options) (*Wheel[V], error) {
 	ready.wake.L = &ready.mu
 	ready.limit = o.Workers
 	ready.start = func() { w.workers.start(true) }
-	w.workers.expire, w.workers.onPanic = expire, o.OnPanic
+	w.workers.expire, w.workers.onPanic, w.workers.name = expire, o.OnPanic, o.Name
 	w.workers.shards, w.workers.ready = w.shards, ready
 	w.advancer.shards, w.advancer.shared = w.shards, &w.shared
 	return w, nil

@@ -1,8 +1,10 @@
 package timingwheel
 
 import (
+	"context"
 	"runtime"
 	"runtime/debug"
+	"runtime/pprof"
 	"sync"
 	"sync/atomic"
 )
@@ -21,6 +23,7 @@ type workers[V any] struct {
 
 	// group is the goroutines: the workers and the advancer.
 	group sync.WaitGroup
+	name  string // Options.Name
 }
 
 // worker is one goroutine of the pool. Only that goroutine uses it.
@@ -35,9 +38,22 @@ type worker struct {
 // that want it, in timers run back to back (T15).
 const yieldEvery = 256
 
+// launch starts a goroutine of the wheel. It has the wheel's label, and not those of
+// whoever happened to need it.
+func (p *workers[V]) launch(f func()) {
+	p.group.Go(func() {
+		labels := context.Background()
+		if p.name != "" {
+			labels = pprof.WithLabels(labels, pprof.Labels("limbo", p.name))
+		}
+		pprof.SetGoroutineLabels(labels)
+		f()
+	})
+}
+
 // start starts a worker, which the ready queue has counted already.
 func (p *workers[V]) start(searching bool) {
-	p.group.Go(func() { p.loop(&worker{searching: searching}) })
+	p.launch(func() { p.loop(&worker{searching: searching}) })
 }
 
 // loop is a worker's life.
