@@ -25,7 +25,7 @@ func hotKeyCheck(j Job, p *purgatory.Purgatory[string]) (Result, error) {
 	ops := make([]*watched, n)
 	park := func(i int) error {
 		ops[i] = &watched{}
-		_, err := p.TryCompleteElseWatch(ops[i], time.Hour, hotKey)
+		_, err := p.TryCompleteElseWatch(context.Background(), ops[i], time.Hour, hotKey)
 		return err
 	}
 	for i := range ops {
@@ -58,7 +58,7 @@ func hotKeyAdvance(j Job) (Result, error) {
 	var goal int64
 	park := func() error {
 		goal++
-		_, err := t.TryCompleteElseWatch(&watched{}, time.Hour, purgatory.All,
+		_, err := t.TryCompleteElseWatch(context.Background(), &watched{}, time.Hour, purgatory.All,
 			purgatory.Goal[string, int64]{Key: hotKey, Number: goal})
 		return err
 	}

@@ -61,7 +61,7 @@ func TestLoadInVirtualTime(t *testing.T) {
 				expire++
 			}
 		}
-		m, err := offerRate(p, a, time.Sleep)
+		m, err := offerRate(heldRequests{p}, a, time.Sleep)
 		require.NoError(t, err)
 		require.EqualValues(t, firstRate, m["rate"])
 		require.EqualValues(t, firstRate, m["held"])

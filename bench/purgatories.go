@@ -27,7 +27,7 @@ var purgatoryRival = rival{
 		case "W8":
 			return watch(j, p)
 		case "W9":
-			return openLoad(j, p)
+			return openLoad(j, heldRequests{p})
 		case "W10":
 			return hotKeyCheck(j, p)
 		case "W11":
@@ -59,5 +59,5 @@ func keyNames() []string {
 // watched is an operation that can complete once ready is set.
 type watched struct{ ready atomic.Bool }
 
-func (w *watched) TryComplete() bool          { return w.ready.Load() }
-func (w *watched) Complete(purgatory.Outcome) {}
+func (w *watched) TryComplete() bool                 { return w.ready.Load() }
+func (w *watched) Complete(purgatory.Outcome, error) {}

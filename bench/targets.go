@@ -154,12 +154,20 @@ var targets = []target{
 		return 1e6 / got, ok
 	}},
 	{"W9", "cpu_us_per_req", 1.8, one("W9", "purgatory", "cpu_us_per_req", Params{"p50_ms": 20, "p75_ms": 60})},
-	{"W9", "trigger_p99_us", 1000, one("W9", "purgatory", "trigger_p99_us", Params{"p50_ms": 20, "p75_ms": 60})},
+	{"W9", "p99_500k_us", 1000, one("W9", "purgatory", "p99_500k_us", Params{"p50_ms": 20, "p75_ms": 60})},
+	{"W9", "500,000 requests a second with 200/400 ms, by max_rate", 1, func(f figures) (float64, bool) {
+		got, ok := f.at("W9", "purgatory", "max_rate", Params{"p50_ms": 200, "p75_ms": 400})
+		return 500_000 / got, ok
+	}},
 	{"W10", "threshold: ns at 100k, × ns at 1", 1.3, quotient(one("W10", "threshold", "ns_per_completion", Params{"watchers": 100_000}), one("W10", "threshold", "ns_per_completion", Params{"watchers": 1}))},
 	{"W10", "CheckAndComplete: ns_per_watcher at 100k", 10, one("W10", "purgatory", "ns_per_watcher", Params{"watchers": 100_000})},
 	{"W11", "1 by the speedup of two goroutines, for 1.7", 1 / 1.7, func(f figures) (float64, bool) {
 		got, ok := f.at("W11", "purgatory", "speedup", Params{"goroutines": 2})
 		return 1 / got, ok
+	}},
+	{"W11", "4,500,000 operations a second with two goroutines, by ops_per_s", 1, func(f figures) (float64, bool) {
+		got, ok := f.at("W11", "purgatory", "ops_per_s", Params{"goroutines": 2})
+		return 4.5e6 / got, ok
 	}},
 	{"W12", "wake_p99_us, × kfake's", .7, ratio("W12", "wake_p99_us", "limbo-broker", "kfake", parked10k)},
 	{"W12", "idle_cpu_pct", .2, one("W12", "limbo-broker", "idle_cpu_pct", parked10k)},

@@ -134,8 +134,8 @@ type request struct {
 	end   func(purgatory.Outcome)
 }
 
-func (r *request) TryComplete() bool            { return r.ready.Load() }
-func (r *request) Complete(o purgatory.Outcome) { r.end(o) }
+func (r *request) TryComplete() bool                     { return r.ready.Load() }
+func (r *request) Complete(o purgatory.Outcome, _ error) { r.end(o) }
 
 // P1, P2, P9: rounds of one operation each, on which several goroutines call at
 // once.
@@ -146,7 +146,7 @@ func TestLinearizable(t *testing.T) {
 		rounds = 200
 	}
 	p, err := purgatory.New[int](purgatory.Options{
-		Tick: 10 * time.Microsecond, Shards: 2,
+		Tick:    10 * time.Microsecond,
 		OnPanic: func(p purgatory.Panic) { t.Errorf("P1: an operation panicked: %v\n%s", p.Value, p.Stack) },
 	})
 	require.NoError(t, err)
@@ -226,14 +226,14 @@ func (r *round) run(logs []*history, wheel *history) {
 		require.NotZero(r.t, r.outcome.Load(), "P2: round %d: the condition held, a check was asked for, and none was made", r.id)
 	}
 	if h := r.handle.Load(); h != nil && !h.IsZero() {
-		logs[0].do(r.id, callCancel, func() linearAnswer { return linearAnswer{yes: h.Cancel()} })
+		logs[0].do(r.id, callCancel, func() linearAnswer { return linearAnswer{yes: h.Cancel(nil)} })
 	}
 	<-r.ended
 	logs[0].do(r.id, callOutcome, r.read)
 }
 
 func (r *round) watch() linearAnswer {
-	h, err := r.p.TryCompleteElseWatch(&r.request, r.timeout, 1, 2)
+	h, err := r.p.TryCompleteElseWatch(context.Background(), &r.request, r.timeout, 1, 2)
 	if err != nil {
 		r.t.Error(err)
 	}
@@ -268,11 +268,11 @@ func (r *round) step(log *history, rnd *rand.Rand) {
 		}
 	case 3:
 		if ends {
-			log.do(r.id, callComplete, func() linearAnswer { return linearAnswer{yes: h.Complete()} })
+			log.do(r.id, callComplete, func() linearAnswer { return linearAnswer{yes: h.ForceComplete()} })
 		}
 	case 4:
 		if ends {
-			log.do(r.id, callCancel, func() linearAnswer { return linearAnswer{yes: h.Cancel()} })
+			log.do(r.id, callCancel, func() linearAnswer { return linearAnswer{yes: h.Cancel(nil)} })
 		}
 	case 5:
 		log.do(r.id, callOutcome, r.read)

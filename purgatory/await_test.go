@@ -11,10 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A goroutine that waits learns how that ended, at the right time.
+var errGone = errors.New("gone")
+
+// P14: a goroutine that waits learns how that ended, as one error, at the right time.
 func TestAwait(t *testing.T) {
 	type answer struct {
-		o   Outcome
 		err error
 		at  time.Duration
 	}
@@ -23,7 +24,7 @@ func TestAwait(t *testing.T) {
 		do      func(p *Purgatory[int], th *thresholdRig, yes *atomic.Bool, cancel func())
 		want    answer
 	}{
-		"held already": {time.Minute, func(_ *Purgatory[int], th *thresholdRig, yes *atomic.Bool, _ func()) { yes.Store(true); th.set(1, 1) }, answer{o: Completed}},
+		"held already": {time.Minute, func(_ *Purgatory[int], th *thresholdRig, yes *atomic.Bool, _ func()) { yes.Store(true); th.set(1, 1) }, answer{}},
 		"comes": {time.Minute, func(p *Purgatory[int], th *thresholdRig, yes *atomic.Bool, _ func()) {
 			time.Sleep(time.Second)
 			p.CheckAndComplete(1) // not yet
@@ -32,24 +33,25 @@ func TestAwait(t *testing.T) {
 			yes.Store(true)
 			p.CheckAndComplete(1)
 			th.raise(1, 1)
-		}, answer{o: Completed, at: 2 * time.Second}},
-		"expires": {time.Minute, func(*Purgatory[int], *thresholdRig, *atomic.Bool, func()) {}, answer{o: Expired, at: time.Minute}},
-		"is over": {-1, func(*Purgatory[int], *thresholdRig, *atomic.Bool, func()) {}, answer{o: Expired}},
+		}, answer{at: 2 * time.Second}},
+		"expires": {time.Minute, func(*Purgatory[int], *thresholdRig, *atomic.Bool, func()) {}, answer{err: ErrExpired, at: time.Minute}},
+		"is over": {-1, func(*Purgatory[int], *thresholdRig, *atomic.Bool, func()) {}, answer{err: ErrExpired}},
 		"is left": {NoTimeout, func(_ *Purgatory[int], _ *thresholdRig, _ *atomic.Bool, cancel func()) {
 			time.Sleep(time.Hour)
 			cancel()
-		}, answer{o: Cancelled, at: time.Hour}},
-		"left early": {NoTimeout, func(_ *Purgatory[int], _ *thresholdRig, _ *atomic.Bool, cancel func()) { cancel() }, answer{o: Cancelled}},
+		}, answer{err: errGone, at: time.Hour}},
+		"left early": {NoTimeout, func(_ *Purgatory[int], _ *thresholdRig, _ *atomic.Bool, cancel func()) { cancel() }, answer{err: errGone}},
 		"is closed": {NoTimeout, func(p *Purgatory[int], th *thresholdRig, _ *atomic.Bool, _ func()) {
 			time.Sleep(time.Second)
 			_ = p.Shutdown(context.Background())
 			_ = th.Shutdown(context.Background())
-		}, answer{o: Closed, at: time.Second}},
+		}, answer{err: ErrClosed, at: time.Second}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p, th := open[int](t, Options{Tick: time.Millisecond}), openThreshold(t, Options{Tick: time.Millisecond})
-				ctx, cancel := context.WithCancel(t.Context())
+				ctx, cancelCause := context.WithCancelCause(t.Context())
+				cancel := func() { cancelCause(errGone) }
 				defer cancel()
 				var yes atomic.Bool
 				if c.want.at == 0 {
@@ -60,12 +62,12 @@ func TestAwait(t *testing.T) {
 				began := time.Now()
 				answers := make(chan answer, 2)
 				go func() {
-					o, err := p.Await(ctx, c.timeout, yes.Load, 1, 2)
-					answers <- answer{o, err, time.Since(began)}
+					err := p.Await(ctx, c.timeout, yes.Load, 1, 2)
+					answers <- answer{err, time.Since(began)}
 				}()
 				go func() {
-					o, err := th.Await(ctx, c.timeout, Any, Goal[int, int]{1, 1}, Goal[int, int]{2, 1})
-					answers <- answer{o, err, time.Since(began)}
+					err := th.Await(ctx, c.timeout, Any, Goal[int, int]{1, 1}, Goal[int, int]{2, 1})
+					answers <- answer{err, time.Since(began)}
 				}()
 				require.Equal(t, c.want, <-answers)
 				require.Equal(t, c.want, <-answers)
@@ -80,30 +82,24 @@ func TestAwait(t *testing.T) {
 func TestAwaitBadInput(t *testing.T) {
 	p, th := open[int](t, Options{}), openThreshold(t, Options{})
 	yes := func() bool { return true }
-	for want, call := range map[string]func() (Outcome, error){
-		"purgatory: the condition is nil":                             func() (Outcome, error) { return p.Await(t.Context(), 1, nil, 1) },
-		"purgatory: the context is nil":                               func() (Outcome, error) { return p.Await(nil, 1, yes, 1) },
-		"purgatory: the operation has no keys, must have at least 1":  func() (Outcome, error) { return p.Await(t.Context(), 1, yes) },
-		"purgatory: the operation has no goals, must have at least 1": func() (Outcome, error) { return th.Await(t.Context(), 1, All) },
-	} {
-		o, err := call()
-		require.Zero(t, o)
-		require.EqualError(t, err, want)
-	}
-	_, err := th.Await(nil, 1, All, Goal[int, int]{1, 1})
-	require.EqualError(t, err, "purgatory: the context is nil")
+	require.PanicsWithValue(t, "purgatory: the condition is nil", func() { _ = p.Await(t.Context(), 1, nil, 1) })
+	require.PanicsWithValue(t, "purgatory: the context is nil", func() { _ = p.Await(nil, 1, yes, 1) })
+	require.PanicsWithValue(t, "purgatory: the context is nil", func() { _ = th.Await(nil, 1, All, Goal[int, int]{1, 1}) })
+	require.EqualError(t, p.Await(t.Context(), 1, yes), "purgatory: the operation has no keys, must have at least 1")
+	require.EqualError(t, th.Await(t.Context(), 1, All), "purgatory: the operation has no goals, must have at least 1")
 	require.NoError(t, p.Shutdown(t.Context()))
-	_, err = p.Await(t.Context(), 1, yes, 1)
-	require.Equal(t, ErrClosed, err)
+	require.Equal(t, ErrClosed, p.Await(t.Context(), 1, yes, 1))
 }
 
-// P7: a condition that panics is reported, and the goroutine learns of it.
+// P7, P14: a condition that panics is reported, and the goroutine learns of it.
 func TestAwaitPanics(t *testing.T) {
 	var panics atomic.Int32
 	p := open[int](t, Options{OnPanic: func(Panic) { panics.Add(1) }})
-	o, err := p.Await(t.Context(), time.Minute, func() bool { panic("no") }, 1)
-	require.NoError(t, err)
-	require.Equal(t, Failed, o)
+	broken := errors.New("broken")
+	err := p.Await(t.Context(), time.Minute, func() bool { panic(broken) }, 1)
+	require.ErrorIs(t, err, ErrFailed)
+	require.ErrorIs(t, err, broken)
+	require.EqualError(t, err, "purgatory: TryComplete panicked: broken")
 	require.EqualValues(t, 1, panics.Load())
 }
 
@@ -116,9 +112,9 @@ func TestFutures(t *testing.T) {
 		require.False(t, done)
 
 		all, one := newOp(t), newOp(t)
-		_, err = s.TryCompleteElseWatch(all, NoTimeout, All, a, b, a)
+		_, err = s.TryCompleteElseWatch(context.Background(), all, NoTimeout, All, a, b, a)
 		require.NoError(t, err)
-		_, err = s.TryCompleteElseWatch(one, NoTimeout, Any, a, b)
+		_, err = s.TryCompleteElseWatch(context.Background(), one, NoTimeout, Any, a, b)
 		require.NoError(t, err)
 		require.Equal(t, 5, s.Stats().Watched)
 
@@ -131,37 +127,31 @@ func TestFutures(t *testing.T) {
 		require.Equal(t, []any{"b", true, broken}, []any{v, done, err})
 
 		began := time.Now()
-		o, err := s.Await(t.Context(), time.Second, All, a, b)
-		require.NoError(t, err)
-		require.Equal(t, Expired, o)
+		err = s.Await(t.Context(), time.Second, All, a, b)
+		require.Equal(t, ErrExpired, err)
 		require.Equal(t, time.Second, time.Since(began))
-		o, err = s.Await(t.Context(), time.Second, Any, a, b)
+		err = s.Await(t.Context(), time.Second, Any, a, b)
 		require.NoError(t, err)
-		require.Equal(t, Completed, o)
 
 		go func() {
 			time.Sleep(time.Minute)
 			a.Set("a", nil)
 		}()
-		o, err = s.Await(t.Context(), NoTimeout, All, a, b)
+		err = s.Await(t.Context(), NoTimeout, All, a, b)
 		require.NoError(t, err)
-		require.Equal(t, Completed, o)
 		require.Equal(t, Completed, all.Outcome())
 		require.Zero(t, s.Stats().Watched+s.Stats().Delayed)
 
-		_, err = s.Await(t.Context(), 1, All, a, nil)
-		require.EqualError(t, err, "purgatory: futures[1] is nil")
-		_, err = s.TryCompleteElseWatch(newOp(t), 1, All, a, nil)
-		require.EqualError(t, err, "purgatory: futures[1] is nil")
+		require.PanicsWithValue(t, "purgatory: futures[1] is nil", func() { _ = s.Await(t.Context(), 1, All, a, nil) })
 		other, err := NewFutures[string](Options{})
 		require.NoError(t, err)
-		_, err = s.Await(t.Context(), 1, All, other.Future())
+		err = s.Await(t.Context(), 1, All, other.Future())
 		require.EqualError(t, err, "purgatory: futures[0] belongs to another Futures")
-		_, err = NewFutures[int](Options{Shards: -1})
-		require.ErrorContains(t, err, "Options.Shards is -1")
+		_, err = NewFutures[int](Options{MaxOperations: -1})
+		require.ErrorContains(t, err, "Options.MaxOperations is -1")
 
 		late := newOp(t)
-		_, err = s.TryCompleteElseWatch(late, NoTimeout, All, s.Future())
+		_, err = s.TryCompleteElseWatch(context.Background(), late, NoTimeout, All, s.Future())
 		require.NoError(t, err)
 		require.NoError(t, s.Shutdown(t.Context()))
 		require.NoError(t, other.Shutdown(t.Context()))

@@ -12,8 +12,8 @@ type flagOp struct {
 	done  Outcome
 }
 
-func (o *flagOp) TryComplete() bool  { return o.ready }
-func (o *flagOp) Complete(x Outcome) { o.done = x }
+func (o *flagOp) TryComplete() bool           { return o.ready }
+func (o *flagOp) Complete(x Outcome, _ error) { o.done = x }
 
 // BenchmarkWatch watches one operation on some of 10,000 keys and completes it
 // through one of them.
@@ -34,7 +34,7 @@ func BenchmarkWatch(b *testing.B) {
 			for b.Loop() {
 				at = (at + 7919) % (len(names) - n)
 				op := new(flagOp)
-				if h, err := p.TryCompleteElseWatch(op, 30*time.Second, names[at:at+n]...); h.IsZero() || err != nil {
+				if h, err := p.TryCompleteElseWatch(context.Background(), op, 30*time.Second, names[at:at+n]...); h.IsZero() || err != nil {
 					b.Fatal(h, err)
 				}
 				op.ready = true
@@ -42,7 +42,7 @@ func BenchmarkWatch(b *testing.B) {
 					b.Fatal("not completed")
 				}
 			}
-			if p.Watched() != 0 || p.Delayed() != 0 || p.Keys() != 0 || p.Stats().Wheel.Pending != 0 {
+			if p.Watched() != 0 || p.Delayed() != 0 || p.KeyCount() != 0 || timers(&p.core) != 0 {
 				b.Fatal("something is left behind")
 			}
 		})
@@ -64,7 +64,7 @@ func BenchmarkContext(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				op := new(flagOp)
-				if _, err := p.TryCompleteElseWatchContext(ctx, op, 30*time.Second, "orders-0"); err != nil {
+				if _, err := p.TryCompleteElseWatch(ctx, op, 30*time.Second, "orders-0"); err != nil {
 					b.Fatal(err)
 				}
 				op.ready = true

@@ -25,16 +25,16 @@ func TestP9CancelForKey(t *testing.T) {
 				park(t, p, op, time.Hour, c.keys...)
 			}
 		}
-		require.Equal(t, 100, p.CancelForKey("a"))
-		require.Zero(t, p.CancelForKey("a"))
-		require.Equal(t, [4]int{50, 50, 1, 50}, figures(p))
+		require.Equal(t, 100, p.CancelForKey("a", nil))
+		require.Zero(t, p.CancelForKey("a", nil))
+		require.Equal(t, [3]int{50, 50, 1}, figures(p))
 		verify(t, p)
 		for i := range 50 {
 			require.Equal(t, Cancelled, a[i].Outcome())
 			require.Equal(t, Cancelled, both[i].Outcome())
 			require.Zero(t, b[i].Outcome())
 		}
-		require.Equal(t, 50, p.CancelForKey("b"))
+		require.Equal(t, 50, p.CancelForKey("b", nil))
 		require.EqualValues(t, 150, p.Stats().Cancelled)
 		shut(t, p)
 	})
@@ -56,14 +56,14 @@ func TestP9CancelForKeyCounts(t *testing.T) {
 		}
 		h := park(t, p, op, time.Hour, 1, 2)
 		gone := park(t, p, newOp(t), time.Hour, 2)
-		require.True(t, gone.Cancel())
+		require.True(t, gone.Cancel(nil))
 		done := make(chan int)
 		go func() { done <- p.CheckAndComplete(1) }()
 		<-checking
-		require.Equal(t, 1, p.CancelForKey(2))
-		require.Zero(t, p.CancelForKey(1), "decided already")
+		require.Equal(t, 1, p.CancelForKey(2, nil))
+		require.Zero(t, p.CancelForKey(1, nil), "decided already")
 		require.Zero(t, op.Outcome())
-		require.False(t, h.Cancel())
+		require.False(t, h.Cancel(nil))
 		close(goOn)
 		require.Zero(t, <-done)
 		require.Equal(t, Cancelled, op.Outcome())
@@ -74,8 +74,8 @@ func TestP9CancelForKeyCounts(t *testing.T) {
 // P9: a zero handle, as of an operation that completed at once, is harmless.
 func TestP9NilHandle(t *testing.T) {
 	var h Pending
-	require.False(t, h.Cancel())
-	require.False(t, h.Complete())
+	require.False(t, h.Cancel(nil))
+	require.False(t, h.ForceComplete())
 }
 
 // P9: a context that is done ends its operations as cancelled, and only those,
@@ -102,7 +102,7 @@ func TestP9Context(t *testing.T) {
 				case "arming":
 					given = slowContext{ctx, cancel}
 				}
-				h, err := p.TryCompleteElseWatchContext(given, op, time.Hour, 1, 2)
+				h, err := p.TryCompleteElseWatch(given, op, time.Hour, 1, 2)
 				require.NoError(t, err)
 				require.NotZero(t, h)
 				if when == "later" {
@@ -113,7 +113,7 @@ func TestP9Context(t *testing.T) {
 				synctest.Wait()
 				require.Equal(t, Cancelled, op.Outcome())
 				require.EqualValues(t, 2, op.checks.Load())
-				require.Equal(t, [4]int{1, 1, 1, 1}, figures(p))
+				require.Equal(t, [3]int{1, 1, 1}, figures(p))
 				require.Zero(t, other.Outcome())
 				verify(t, p)
 				shut(t, p)
@@ -131,7 +131,7 @@ func TestP9ContextDoneButReady(t *testing.T) {
 		for yesAt := 1; yesAt <= 2; yesAt++ {
 			op := newOp(t)
 			op.try = func(n int) bool { return n == yesAt }
-			h, err := p.TryCompleteElseWatchContext(ctx, op, time.Hour, 1)
+			h, err := p.TryCompleteElseWatch(ctx, op, time.Hour, 1)
 			require.NoError(t, err)
 			require.Zero(t, h)
 			synctest.Wait()
@@ -151,7 +151,7 @@ func TestP9ClientHangsUp(t *testing.T) {
 		ops := make([]*testOp, 1000)
 		for i := range ops {
 			ops[i] = newOp(t)
-			_, err := p.TryCompleteElseWatchContext(ctx, ops[i], time.Hour, i, i/2, i/3)
+			_, err := p.TryCompleteElseWatch(ctx, ops[i], time.Hour, i, i/2, i/3)
 			require.NoError(t, err)
 		}
 		time.Sleep(time.Minute)

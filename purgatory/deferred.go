@@ -2,93 +2,98 @@ package purgatory
 
 import (
 	"fmt"
+	"runtime/debug"
 	"sync"
 )
 
-// deferred is the keys that were handed over and not looked at yet, in order.
+// deferred is the keys that were handed over to workers, and what a worker does with
+// one. At most one worker is at each key (P15): the others are there for other keys.
 type deferred[K comparable] struct {
-	mu sync.Mutex
+	core *core
+	run  func(K)
 
-	// Guarded by mu.
-	queued map[K]struct{}
-	order  []K // the keys of queued; those before head are gone
-	head   int
+	mu    sync.Mutex
+	turns map[K]turn // guarded by mu; the keys that wait for a worker or have one
+	order []K        // guarded by mu; those that wait; those before head are gone
+	head  int        // guarded by mu
 }
+
+// turn is how far a deferred key is.
+type turn uint8
+
+const (
+	queued        turn = iota // it is in order, and a worker will come
+	runningOnce               // a worker is at it
+	runningQueued             // that, and it is in order once more
+	runningAgain              // that, and its turn has come while the worker was still at it
+)
 
 // keepOrder is how many keys there is room kept for when none waits.
 const keepOrder = 1 << 10
 
-// CheckAndCompleteLater has a worker call CheckAndComplete(key) soon, and does
-// not wait for it. It runs none of your code, so it may be called with any
-// lock held (P6). A key that is handed over again before its check has begun
-// is checked once; a change made before the call is always seen by a check
-// that begins after it.
-//
-// It does not block, and takes constant time. After the shutdown has begun it
-// says ErrClosed: every operation is ended by that already. A key that is not
-// equal to itself is an error.
-func (p *Purgatory[K]) CheckAndCompleteLater(key K) error {
-	return p.deferred.add(&p.host, key)
-}
-
-// checkDeferred checks the key that waits longest, on a worker.
-func (p *Purgatory[K]) checkDeferred() { p.CheckAndComplete(p.deferred.take()) }
-
-// AdvanceLater has a worker call Advance with key, and with its number as it is
-// read then. It is to Advance what [Purgatory.CheckAndCompleteLater] is to
-// CheckAndComplete: it runs none of your code, so it may be called with any
-// lock held.
-func (t *Threshold[K, N]) AdvanceLater(key K) error {
-	return t.deferred.add(&t.host, key)
-}
-
-func (t *Threshold[K, N]) advanceDeferred() {
-	key := t.deferred.take()
-	t.Advance(key, t.current(key))
-}
+func (d *deferred[K]) init(c *core, run func(K)) { d.core, d.run = c, run }
 
 // add queues a key, unless it is queued already, and a worker's turn for it.
-func (d *deferred[K]) add(t *host, key K) error {
+func (d *deferred[K]) add(key K) error {
 	if !reflexive(key) {
 		return fmt.Errorf("purgatory: the key is %v, must be equal to itself", key)
 	}
-	if t.end.begun.Load() {
-		return ErrClosed
-	}
 	d.mu.Lock()
-	_, queued := d.queued[key]
-	if !queued {
-		if d.queued == nil {
-			d.queued = make(map[K]struct{})
-		}
-		d.queued[key] = struct{}{}
-		d.order = append(d.order, key)
-	}
-	d.mu.Unlock()
-	if queued {
-		return nil
-	}
-	// One run of a worker for each key that is queued, so that a slow check
-	// keeps none of the others waiting while a worker is free.
-	if _, err := t.wheel.Schedule(Pending{}, 0); err != nil {
+	defer d.mu.Unlock()
+	if d.core.closing.begun.Load() {
 		return ErrClosed
+	}
+	switch now, known := d.turns[key]; {
+	case !known:
+		d.queueLocked(key, queued)
+	case now == runningOnce:
+		d.queueLocked(key, runningQueued)
 	}
 	return nil
 }
 
-// take is the key that waits longest. It is not queued any more: what changes
-// while it is being checked is to be looked at again.
-func (d *deferred[K]) take() K {
+func (d *deferred[K]) queueLocked(key K, as turn) {
+	if d.turns == nil {
+		d.turns = make(map[K]turn)
+	}
+	d.turns[key] = as
+	d.order = append(d.order, key)
+	// One timer for each key that is queued, so that a slow check keeps none of the
+	// others waiting while a worker is free.
+	d.core.wheel.schedule(event{d, 0}, 0)
+}
+
+// due is what the wheel calls: a worker is free for the key that waits longest.
+func (d *deferred[K]) due(uint64) {
+	key, ok := d.take()
+	if !ok {
+		return
+	}
+	defer d.core.stopWork()
+	defer d.done(key)
+	defer func() {
+		if v := recover(); v != nil { // of the function that reads a Threshold's number
+			d.core.report(Panic{Value: v, Stack: debug.Stack()})
+		}
+	}()
+	d.run(key)
+}
+
+// take returns the key that waits longest; false if another worker is at it still, or
+// the shutdown has begun.
+func (d *deferred[K]) take() (key K, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	key := d.order[d.head]
+	if d.head == len(d.order) {
+		return key, false
+	}
 	var none K
-	d.order[d.head] = none
+	key, d.order[d.head] = d.order[d.head], none
 	d.head++
 	if d.head == len(d.order) {
 		d.order, d.head = d.order[:0], 0
 		if cap(d.order) > keepOrder {
-			d.order, d.queued = nil, nil
+			d.order = nil
 		}
 	} else if d.head > len(d.order)/2 {
 		// There may always be one that waits: what is gone must make room
@@ -98,6 +103,35 @@ func (d *deferred[K]) take() K {
 		clear(d.order[d.head:])
 		d.order, d.head = d.order[:n], 0
 	}
-	delete(d.queued, key)
-	return key
+	if d.turns[key] == runningQueued {
+		d.turns[key] = runningAgain
+		return key, false
+	}
+	d.turns[key] = runningOnce
+	d.core.startWork() // with mu held: the shutdown has not come to clear yet
+	return key, true
+}
+
+// done ends a worker's turn. What has changed since it began is looked at in another.
+func (d *deferred[K]) done(key K) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch d.turns[key] {
+	case runningQueued:
+		d.turns[key] = queued
+	case runningAgain:
+		d.queueLocked(key, queued)
+	default:
+		delete(d.turns, key)
+	}
+	if len(d.turns) == 0 && d.order == nil {
+		d.turns = nil // a map does not shrink
+	}
+}
+
+// clear forgets the keys that wait: the shutdown has begun, and ends all operations.
+func (d *deferred[K]) clear() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.turns, d.order, d.head = nil, nil, 0
 }

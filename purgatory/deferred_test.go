@@ -78,7 +78,7 @@ func TestP6DeferredCoalesces(t *testing.T) {
 		for i := range 1000 {
 			require.NoError(t, p.CheckAndCompleteLater(5-i%5))
 		}
-		require.Equal(t, 5, len(p.deferred.queued))
+		require.Equal(t, 5, len(p.deferred.order)-p.deferred.head)
 		close(goOn)
 		synctest.Wait()
 		require.Equal(t, []int{5, 4, 3, 2, 1}, order.take())
@@ -178,7 +178,7 @@ func TestP6DeferredHammer(t *testing.T) {
 			time.Sleep(0)
 		}
 	}
-	require.Equal(t, 5, p.CancelForKey(0)+p.CancelForKey(1)+p.CancelForKey(2)+p.CancelForKey(3)+p.CancelForKey(4))
+	require.Equal(t, 5, p.CancelForKey(0, nil)+p.CancelForKey(1, nil)+p.CancelForKey(2, nil)+p.CancelForKey(3, nil)+p.CancelForKey(4, nil))
 	shut(t, p)
 }
 
@@ -190,8 +190,9 @@ func TestP12HandedOverMeanwhile(t *testing.T) {
 	p.deferred.mu.Lock()
 	said := make(chan error)
 	go func() { said <- p.CheckAndCompleteLater(1) }()
-	blockedOnMutex("(*Purgatory[...]).CheckAndCompleteLater")
-	require.NoError(t, p.Shutdown(t.Context()))
+	blockedOnMutex("CheckAndCompleteLater")
+	go p.Close()
+	blockedOnMutex("(*deferred[...]).clear")
 	p.deferred.mu.Unlock()
 	require.ErrorIs(t, <-said, ErrClosed)
 	shut(t, p)
@@ -219,7 +220,7 @@ func TestDeferredMemory(t *testing.T) {
 		for i := range 5000 { // one is being checked, two wait, then one
 			turn <- true
 			synctest.Wait()
-			require.Len(t, p.deferred.queued, 1)
+			require.Equal(t, 1, len(p.deferred.order)-p.deferred.head)
 			require.NoError(t, p.CheckAndCompleteLater((i+3)%4))
 			most = max(most, cap(p.deferred.order))
 		}
@@ -245,7 +246,7 @@ func TestDeferredMemory(t *testing.T) {
 		close(goOn)
 		synctest.Wait()
 		require.LessOrEqual(t, cap(p.deferred.order), keepOrder)
-		require.True(t, h.Cancel())
+		require.True(t, h.Cancel(nil))
 		verify(t, p)
 		shut(t, p)
 	})

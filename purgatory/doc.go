@@ -22,7 +22,7 @@
 //
 // Then no order of events loses an operation. Either the change comes before
 // the last check of TryCompleteElseWatch, which sees it, or the operation is
-// watched already when CheckAndComplete comes (P2).
+// watched already when CheckAndComplete comes.
 //
 // # Which call
 //
@@ -42,7 +42,7 @@
 // Kafka met this between groups (KAFKA-6042) and between a group and an
 // operation's own lock (KAFKA-5970). The purgatory has no lock of its own in
 // such a circle: none is held while an operation's methods run, and nobody
-// ever waits for another's check (P6). With the deferred call the caller's
+// ever waits for another's check. With the deferred call the caller's
 // locks are not in it either.
 //
 // [Threshold] is for operations that wait for a number: a high watermark to
@@ -62,20 +62,33 @@
 // [Purgatory.Await] and [Threshold.Await] block a goroutine until it is so, for
 // code that has one to spare.
 //
+// # Why it ended
+//
+// Complete is told the outcome and the cause: nil for an operation that completed,
+// and otherwise an error: [ErrExpired], which matches context.DeadlineExceeded; what
+// Cancel or CancelForKey was given, or the cause of the context that was done;
+// [ErrClosed]; a [*CheckError]. Await returns it.
+//
+// # Many purgatories
+//
+// Each has a timing wheel of its own, unless it is given one that others share
+// ([NewWheel], [Options.Wheel]): then an idle purgatory costs 6 KiB and no goroutine.
+//
 // # What is left behind
 //
-// Nothing: an operation that ends leaves every key's list and the timing wheel
-// before its Complete is called, a key without watchers is forgotten, and the
-// handle holds on to nothing but memory that serves the next operation (P5).
-// There is no purge, and no interval to tune.
+// Nothing: an operation that ends leaves every key's list before its Complete is
+// called, and the timing wheel within 100 ms; a key without watchers is forgotten, and
+// the handle holds on to nothing but memory that serves the next operation.
+// There is no purge, and no interval to tune. Memory follows the load, also when some of
+// it remains.
 //
 // # Cost
 //
 // Watching takes constant time for each key and allocates nothing: an operation's
-// record, with its places in the lists inside it, is one that served before, if
-// there is one. (A Threshold allocates a record for each operation.) A check is
-// constant time for each watcher of the key. Timeouts are those of package
-// timingwheel: never early, up to a tick late.
+// record is one that served before, if there is one. A check is constant time for each watcher of the key. Timeouts
+// are those of package timingwheel, never early and up to a tick late; one that is not
+// soon is entered there only when the operation has waited for 50 ms, for most end
+// before.
 //
 // The design follows Kafka's request purgatory; its verbs are kept.
 package purgatory

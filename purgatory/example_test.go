@@ -2,8 +2,10 @@ package purgatory_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-782fa212/limbo/purgatory"
@@ -13,17 +15,21 @@ import (
 type waiter struct {
 	name  string
 	ready func() bool
+	says  bool                   // it prints why it ended, too
 	done  chan purgatory.Outcome // nil: it prints how it ended
 }
 
 func (w *waiter) TryComplete() bool { return w.ready != nil && w.ready() }
 
-func (w *waiter) Complete(o purgatory.Outcome) {
-	if w.done != nil {
+func (w *waiter) Complete(o purgatory.Outcome, cause error) {
+	switch {
+	case w.done != nil:
 		w.done <- o
-		return
+	case w.says:
+		fmt.Printf("%s %v: %v\n", w.name, o, cause)
+	default:
+		fmt.Println(w.name, o)
 	}
-	fmt.Println(w.name, o)
 }
 
 func start(o purgatory.Options) *purgatory.Purgatory[string] {
@@ -42,9 +48,9 @@ func ExampleNew() {
 	}
 	defer p.Shutdown(context.Background())
 
-	_, err = purgatory.New[string](purgatory.Options{Shards: -4})
+	_, err = purgatory.New[string](purgatory.Options{MaxOperations: -4})
 	fmt.Println(err)
-	// Output: purgatory: Options.Shards is -4, must be 1 to 65536
+	// Output: purgatory: Options.MaxOperations is -4, must be 0 (no bound) or more
 }
 
 // produce is a request with acks=all: it is answered when both followers have
@@ -77,7 +83,7 @@ func (p *produce) TryComplete() bool {
 	return true
 }
 
-func (p *produce) Complete(o purgatory.Outcome) {
+func (p *produce) Complete(o purgatory.Outcome, _ error) {
 	switch o {
 	case purgatory.Completed:
 		fmt.Printf("produce at offset %d: acknowledged\n", p.offset)
@@ -96,7 +102,7 @@ func ExamplePurgatory_TryCompleteElseWatch() {
 	r := &replicas{end: map[string]int{"follower 1": 7, "follower 2": 7}}
 
 	// Nobody has offset 7 yet: it has to wait.
-	h, _ := p.TryCompleteElseWatch(&produce{7, r, make(chan bool)}, 30*time.Second, "orders-0")
+	h, _ := p.TryCompleteElseWatch(context.Background(), &produce{7, r, make(chan bool)}, 30*time.Second, "orders-0")
 	fmt.Println("waits:", !h.IsZero())
 
 	// After every change that may complete it, its key is checked.
@@ -106,12 +112,12 @@ func ExamplePurgatory_TryCompleteElseWatch() {
 	fmt.Println("completed:", p.CheckAndComplete("orders-0"))
 
 	// Everybody has this one: it is answered within the call.
-	h, _ = p.TryCompleteElseWatch(&produce{6, r, make(chan bool)}, 30*time.Second, "orders-0")
+	h, _ = p.TryCompleteElseWatch(context.Background(), &produce{6, r, make(chan bool)}, 30*time.Second, "orders-0")
 	fmt.Println("waits:", !h.IsZero())
 
 	// And this one is not acknowledged in time.
 	late := &produce{8, r, make(chan bool)}
-	_, _ = p.TryCompleteElseWatch(late, 5*time.Millisecond, "orders-0")
+	_, _ = p.TryCompleteElseWatch(context.Background(), late, 5*time.Millisecond, "orders-0")
 	<-late.answered
 	// Output:
 	// waits: true
@@ -124,14 +130,14 @@ func ExamplePurgatory_TryCompleteElseWatch() {
 }
 
 // A client that hangs up frees what it waits for.
-func ExamplePurgatory_TryCompleteElseWatchContext() {
+func ExamplePurgatory_TryCompleteElseWatch_context() {
 	p := start(purgatory.Options{})
 	defer p.Shutdown(context.Background())
 
 	connection, hangUp := context.WithCancel(context.Background())
 	defer hangUp()
 	done := make(chan purgatory.Outcome)
-	_, err := p.TryCompleteElseWatchContext(connection, &waiter{done: done}, time.Minute, "orders-0")
+	_, err := p.TryCompleteElseWatch(connection, &waiter{done: done}, time.Minute, "orders-0")
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -160,7 +166,7 @@ func ExamplePurgatory_CheckAndComplete() {
 		defer mu.Unlock()
 		return len(log["orders-0"])+len(log["orders-1"]) >= 10
 	}}
-	_, _ = p.TryCompleteElseWatch(fetch, 500*time.Millisecond, "orders-0", "orders-1")
+	_, _ = p.TryCompleteElseWatch(context.Background(), fetch, 500*time.Millisecond, "orders-0", "orders-1")
 
 	appended("orders-0", "pear")
 	appended("orders-1", "pineapple")
@@ -186,7 +192,7 @@ func ExamplePurgatory_CheckAndCompleteLater() {
 		defer group.Unlock()
 		return members == 2
 	}}
-	_, _ = p.TryCompleteElseWatch(join, time.Minute, "group")
+	_, _ = p.TryCompleteElseWatch(context.Background(), join, time.Minute, "group")
 
 	group.Lock()
 	members++
@@ -196,31 +202,33 @@ func ExamplePurgatory_CheckAndCompleteLater() {
 	// Output: completed <nil>
 }
 
+var errMoved = errors.New("the partition has moved")
+
 // A partition moves to another broker: whoever waits on it here is told.
 func ExamplePurgatory_CancelForKey() {
 	p := start(purgatory.Options{})
 	defer p.Shutdown(context.Background())
 
-	_, _ = p.TryCompleteElseWatch(&waiter{name: "first"}, time.Minute, "orders-0")
-	_, _ = p.TryCompleteElseWatch(&waiter{name: "second"}, time.Minute, "orders-1", "orders-0")
-	_, _ = p.TryCompleteElseWatch(&waiter{name: "third"}, purgatory.NoTimeout, "orders-1")
-	fmt.Println(p.CancelForKey("orders-0"))
-	fmt.Println(p.CancelForKey("orders-1"))
+	_, _ = p.TryCompleteElseWatch(context.Background(), &waiter{name: "first", says: true}, time.Minute, "orders-0")
+	_, _ = p.TryCompleteElseWatch(context.Background(), &waiter{name: "second"}, time.Minute, "orders-1", "orders-0")
+	_, _ = p.TryCompleteElseWatch(context.Background(), &waiter{name: "third"}, purgatory.NoTimeout, "orders-1")
+	fmt.Println(p.CancelForKey("orders-0", errMoved))
+	fmt.Println(p.CancelForKey("orders-1", errMoved))
 	// Output:
-	// first cancelled
+	// first cancelled: the partition has moved
 	// second cancelled
 	// 2
 	// third cancelled
 	// 1
 }
 
-func ExamplePending_Complete() {
+func ExamplePending_ForceComplete() {
 	p := start(purgatory.Options{})
 	defer p.Shutdown(context.Background())
 
-	h, _ := p.TryCompleteElseWatch(&waiter{name: "join"}, time.Minute, "group")
-	fmt.Println(h.Complete()) // whatever its check would say
-	fmt.Println(h.Complete())
+	h, _ := p.TryCompleteElseWatch(context.Background(), &waiter{name: "join"}, time.Minute, "group")
+	fmt.Println(h.ForceComplete()) // whatever its check would say
+	fmt.Println(h.ForceComplete())
 	// Output:
 	// join completed
 	// true
@@ -231,9 +239,9 @@ func ExamplePending_Cancel() {
 	p := start(purgatory.Options{})
 	defer p.Shutdown(context.Background())
 
-	h, _ := p.TryCompleteElseWatch(&waiter{name: "poll"}, time.Minute, "inbox")
-	fmt.Println(h.Cancel())
-	fmt.Println(h.Cancel())
+	h, _ := p.TryCompleteElseWatch(context.Background(), &waiter{name: "poll"}, time.Minute, "inbox")
+	fmt.Println(h.Cancel(nil))
+	fmt.Println(h.Cancel(nil))
 	fmt.Println(p.CheckAndComplete("inbox"))
 	// Output:
 	// poll cancelled
@@ -248,7 +256,7 @@ func ExampleOutcome() {
 	defer p.Shutdown(context.Background())
 
 	done := make(chan purgatory.Outcome)
-	_, _ = p.TryCompleteElseWatch(&waiter{done: done}, 5*time.Millisecond, "inbox")
+	_, _ = p.TryCompleteElseWatch(context.Background(), &waiter{done: done}, 5*time.Millisecond, "inbox")
 	switch o := <-done; o {
 	case purgatory.Completed:
 		fmt.Println("there is mail")
@@ -265,10 +273,10 @@ func ExamplePurgatory_Watched() {
 	defer p.Shutdown(context.Background())
 
 	quiet := func() *waiter { return &waiter{done: make(chan purgatory.Outcome, 1)} }
-	_, _ = p.TryCompleteElseWatch(quiet(), time.Minute, "a", "b", "c")
-	h, _ := p.TryCompleteElseWatch(quiet(), time.Minute, "b", "c", "b")
+	_, _ = p.TryCompleteElseWatch(context.Background(), quiet(), time.Minute, "a", "b", "c")
+	h, _ := p.TryCompleteElseWatch(context.Background(), quiet(), time.Minute, "b", "c", "b")
 	fmt.Println("watched:", p.Watched())
-	h.Cancel()
+	h.Cancel(nil)
 	fmt.Println("watched:", p.Watched())
 	// Output:
 	// watched: 5
@@ -279,9 +287,9 @@ func ExamplePurgatory_Delayed() {
 	p := start(purgatory.Options{})
 	defer p.Shutdown(context.Background())
 
-	h, _ := p.TryCompleteElseWatch(&waiter{name: "poll"}, time.Minute, "a", "b", "c")
+	h, _ := p.TryCompleteElseWatch(context.Background(), &waiter{name: "poll"}, time.Minute, "a", "b", "c")
 	fmt.Println("delayed:", p.Delayed())
-	h.Complete()
+	h.ForceComplete()
 	fmt.Println("delayed:", p.Delayed())
 	// Output:
 	// delayed: 1
@@ -289,14 +297,14 @@ func ExamplePurgatory_Delayed() {
 	// delayed: 0
 }
 
-func ExamplePurgatory_Keys() {
+func ExamplePurgatory_KeyCount() {
 	p := start(purgatory.Options{})
 	defer p.Shutdown(context.Background())
 
-	h, _ := p.TryCompleteElseWatch(&waiter{name: "poll"}, time.Minute, "a", "b")
-	fmt.Println("keys:", p.Keys())
-	h.Cancel()
-	fmt.Println("keys:", p.Keys()) // a key without watchers is no more
+	h, _ := p.TryCompleteElseWatch(context.Background(), &waiter{name: "poll"}, time.Minute, "a", "b")
+	fmt.Println("keys:", p.KeyCount())
+	h.Cancel(nil)
+	fmt.Println("keys:", p.KeyCount()) // a key without watchers is no more
 	// Output:
 	// keys: 2
 	// poll cancelled
@@ -308,32 +316,86 @@ func ExamplePurgatory_Stats() {
 	defer p.Shutdown(context.Background())
 
 	now := &waiter{name: "now", ready: func() bool { return true }}
-	_, _ = p.TryCompleteElseWatch(now, time.Minute, "a")
-	h, _ := p.TryCompleteElseWatch(&waiter{name: "never mind"}, time.Minute, "a")
-	h.Cancel()
-	_, _ = p.TryCompleteElseWatch(&waiter{name: "broken", ready: func() bool { panic("no such partition") }}, time.Minute, "a")
+	_, _ = p.TryCompleteElseWatch(context.Background(), now, time.Minute, "a")
+	h, _ := p.TryCompleteElseWatch(context.Background(), &waiter{name: "never mind"}, time.Minute, "a")
+	h.Cancel(nil)
+	_, _ = p.TryCompleteElseWatch(context.Background(), &waiter{name: "broken", ready: func() bool { panic("no such partition") }}, time.Minute, "a")
 	st := p.Stats()
-	fmt.Println(st.Delayed, st.Completed, st.Expired, st.Cancelled, st.Closed, st.Failed, st.Wheel.Pending)
+	fmt.Println(st.Delayed, st.Completed, st.Expired, st.Cancelled, st.Closed, st.Failed)
 	// Output:
 	// now completed
 	// never mind cancelled
 	// panic: no such partition
 	// broken failed
-	// 0 1 0 1 0 1 0
+	// 0 1 0 1 0 1
 }
 
 // At the end everybody who waits is answered.
 func ExamplePurgatory_Shutdown() {
 	p := start(purgatory.Options{})
-	_, _ = p.TryCompleteElseWatch(&waiter{name: "poll"}, time.Minute, "inbox")
+	_, _ = p.TryCompleteElseWatch(context.Background(), &waiter{name: "poll"}, time.Minute, "inbox")
 
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	fmt.Println(p.Shutdown(ctx))
-	_, err := p.TryCompleteElseWatch(&waiter{name: "late"}, time.Minute, "inbox")
+	_, err := p.TryCompleteElseWatch(context.Background(), &waiter{name: "late"}, time.Minute, "inbox")
 	fmt.Println(err)
 	// Output:
 	// poll closed
 	// <nil>
 	// purgatory: closed
+}
+
+// A handler that has a goroutine to spare waits for its condition, and learns as one
+// error why it was not met.
+func ExamplePurgatory_Await() {
+	p := start(purgatory.Options{})
+	defer p.Shutdown(context.Background())
+
+	var mail atomic.Int32
+	wait := func(timeout time.Duration) error {
+		return p.Await(context.Background(), timeout, func() bool { return mail.Load() > 0 }, "inbox")
+	}
+	fmt.Println(errors.Is(wait(time.Millisecond), context.DeadlineExceeded))
+	go func() {
+		mail.Add(1)
+		p.CheckAndComplete("inbox")
+	}()
+	fmt.Println(wait(time.Minute))
+	// Output:
+	// true
+	// <nil>
+}
+
+// Several purgatories run their timeouts on one wheel.
+func ExampleNewWheel() {
+	wheel, err := purgatory.NewWheel(purgatory.WheelOptions{Name: "requests"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fetches, produces := start(purgatory.Options{Wheel: wheel}), start(purgatory.Options{Wheel: wheel})
+	_, _ = fetches.TryCompleteElseWatch(context.Background(), &waiter{name: "fetch"}, time.Minute, "orders-0")
+	_ = produces.Shutdown(context.Background())
+	_ = fetches.Shutdown(context.Background())
+	fmt.Println(wheel.Shutdown(context.Background()))
+	// Output:
+	// fetch closed
+	// <nil>
+}
+
+// What waits can be asked.
+func ExamplePurgatory_All() {
+	p := start(purgatory.Options{})
+	defer p.Shutdown(context.Background())
+
+	h, _ := p.TryCompleteElseWatch(context.Background(), &waiter{name: "fetch"}, time.Minute, "orders-0", "orders-1")
+	for w := range p.All() {
+		fmt.Println(w.Keys(), w.Age < time.Minute, w.Pending == h)
+	}
+	fmt.Println(p.Watching("orders-1"))
+	// Output:
+	// [orders-0 orders-1] true true
+	// 1
+	// fetch closed
 }

@@ -2,8 +2,9 @@ package purgatory
 
 import (
 	"cmp"
+	"fmt"
 	"math/rand/v2"
-	"sync"
+	"slices"
 	"sync/atomic"
 )
 
@@ -13,175 +14,188 @@ type Goal[K comparable, N cmp.Ordered] struct {
 	Number N
 }
 
-// goal is one goal of one operation, and its place in the key's tree.
+// Need says how many of an operation's goals must be reached: [All], [Any] or
+// [AtLeast] a number.
+type Need int
+
+const (
+	// All of them, at one time or another: a goal that was reached stays
+	// reached, though its number go down again.
+	All Need = -1
+	// Any one of them.
+	Any Need = 1
+)
+
+// AtLeast is the need of n goals, 1 or more, at one time or another.
+func AtLeast(n int) Need { return Need(n) }
+
+// String returns "all", "any" or "at least 3".
+func (n Need) String() string {
+	switch n {
+	case All:
+		return "all"
+	case Any:
+		return "any"
+	}
+	return fmt.Sprintf("at least %d", int(n))
+}
+
+// of returns how many of that many goals it is.
+func (n Need) of(goals int) (int, error) {
+	switch {
+	case n == All:
+		return goals, nil
+	case n < 1:
+		return 0, fmt.Errorf("purgatory: need is %d, must be All, Any or AtLeast 1 or more", int(n))
+	case int(n) > goals:
+		return 0, fmt.Errorf("purgatory: need is %v, of %d goals", n, goals)
+	}
+	return int(n), nil
+}
+
+// goal is one goal of one operation, and its place in the key's tree. What a way through
+// the tree reads comes first.
 type goal[K comparable, N cmp.Ordered] struct {
-	effort *effort[K, N]
-	shard  *goalShard[K, N]
-	key    K
 	number N
 
-	// Guarded by shard.mu.
-	tree            *tree[K, N] // nil: in none; reached, or the operation has ended
-	up, left, right *goal[K, N]
+	// Guarded by the lock of the key's bucket.
 	seq             uint64
+	up, left, right *goal[K, N]
+	tree            *tree[K, N] // nil: in none; reached, or the operation has ended
 	priority        uint32
+
+	hash   uint32 // of the key
+	waiter *thresholdWaiter[K, N]
+	key    K
 }
 
-// goalShard is the part of the keys that hashes to it.
-//
-// Invariant: a key is in the map if and only if its tree holds a goal (P5).
-type goalShard[K comparable, N cmp.Ordered] struct {
-	mu sync.Mutex
-
-	// Guarded by mu.
-	keys   map[K]*tree[K, N]
-	peak   int           // the most that keys has held; maps never shrink
-	spare  []*tree[K, N] // emptied trees, to be used again
-	goals  int           // in all trees
-	seq    uint64        // of the goal that came last
-	closed bool          // refuses goals (P12)
-
-	tally
-
-	_ [64]byte // keeps the next shard's lock off this one's cache line
-}
-
-func (s *goalShard[K, N]) addLocked(g *goal[K, N]) {
-	t := s.keys[g.key]
-	if t == nil {
-		if k := len(s.spare); k > 0 {
-			t = s.spare[k-1]
-			s.spare = s.spare[:k-1]
-		} else {
-			t = new(tree[K, N])
-		}
-		t.key = g.key
-		s.keys[g.key] = t
-		s.peak = max(s.peak, len(s.keys))
-	}
-	s.seq++
-	g.seq = s.seq
+// enterLocked puts a goal into the tree of its key.
+func (g *goal[K, N]) enterLocked(t *tree[K, N]) {
+	t.seq++
+	g.seq = t.seq
 	g.priority = rand.Uint32() //nolint:gosec // no secret: it keeps a tree balanced
 	t.insert(g)
-	s.goals++
 }
 
-// removeLocked takes a goal out of its tree, and the tree away with its last.
-func (s *goalShard[K, N]) removeLocked(g *goal[K, N]) {
-	t := g.tree
-	t.remove(g)
-	s.goals--
-	if t.n > 0 {
+// thresholdWaiter is the record of an operation that waits in a Threshold. Like a
+// waiter it serves another operation when its own has ended.
+type thresholdWaiter[K comparable, N cmp.Ordered] struct {
+	waiter
+
+	// left is how many goals must still be reached, with the operation's generation: a
+	// sweep may still name one that has ended.
+	left atomic.Uint64
+
+	only       [1]goal[K, N] // most have one
+	several    *[]goal[K, N] // instead, of an operation with more; otherwise nil or empty
+	threshold  *Threshold[K, N]
+	completion Completion
+	need       uint16
+	entered    bool // the goals are in their trees, or were
+}
+
+// leftBits is for how many goals there is room in left.
+const leftBits = 16
+
+// prepare notes what the operation waits for, before others can meet it.
+func (w *thresholdWaiter[K, N]) prepare(t *Threshold[K, N], op Completion, need int, goals []Goal[K, N]) {
+	w.threshold, w.completion, w.need, w.entered = t, op, uint16(need), false
+	if len(goals) == 1 {
+		w.only[0] = goal[K, N]{waiter: w, key: goals[0].Key, number: goals[0].Number}
 		return
 	}
-	delete(s.keys, t.key)
-	if len(s.keys) == 0 && s.peak > keepKeys {
-		s.keys, s.peak = make(map[K]*tree[K, N]), 0
+	if w.several == nil {
+		w.several = new([]goal[K, N])
 	}
-	var none K
-	t.key = none
-	if len(s.spare) < maxSpare {
-		s.spare = append(s.spare, t)
+	*w.several = slices.Grow(*w.several, len(goals))
+	for _, g := range goals {
+		*w.several = append(*w.several, goal[K, N]{waiter: w, key: g.Key, number: g.Number})
 	}
 }
 
-// effort is an operation that waits in a Threshold.
-type effort[K comparable, N cmp.Ordered] struct {
-	record
-	op      Completion // nil once ended
-	goals   []goal[K, N]
-	current func(K) N
-	any     bool         // one goal is enough
-	left    atomic.Int32 // goals that were not reached yet
-
-	space [1]goal[K, N] // most have one
+// goals returns the operation's goals.
+func (w *thresholdWaiter[K, N]) goals() []goal[K, N] {
+	if w.several != nil && len(*w.several) > 0 {
+		return *w.several
+	}
+	return w.only[:]
 }
 
-// reached counts one goal that has left its tree because its number has been
-// reached, and ends the operation if that was enough. It says whether it did.
-func (e *effort[K, N]) reached() bool {
-	if left := e.left.Add(-1); left > 0 && !e.any {
-		return false
+// expect notes that as many goals must be reached as are needed.
+func (w *thresholdWaiter[K, N]) expect(gen uint64) {
+	w.left.Store(gen<<leftBits | uint64(w.need))
+}
+
+// missing returns how many goals must still be reached, for the owner.
+func (w *thresholdWaiter[K, N]) missing() uint16 { return uint16(w.left.Load()) }
+
+// reached counts one goal that has left its tree because its number has been reached,
+// and reports whether it was the last one missing. It is not counted if the operation
+// has ended meanwhile.
+func (w *thresholdWaiter[K, N]) reached(gen uint64) bool {
+	for {
+		left := w.left.Load()
+		if left>>leftBits != gen<<leftBits>>leftBits || uint16(left) == 0 {
+			return false
+		}
+		if w.left.CompareAndSwap(left, left-1) {
+			return uint16(left) == 1
+		}
 	}
-	return e.handle().end(Completed)
 }
 
 // TryComplete looks at the numbers as they are, before the operation waits; and
 // once more after, for what was reached before it did.
-func (e *effort[K, N]) TryComplete() bool {
-	if e.host != nil {
-		return e.check()
+func (w *thresholdWaiter[K, N]) TryComplete() bool {
+	if w.entered {
+		return w.checkEntered()
 	}
-	for i := range e.goals {
-		if g := &e.goals[i]; (e.current(g.key) >= g.number) == e.any {
-			return e.any
+	reached := uint16(0)
+	goals := w.goals()
+	for i := range goals {
+		if g := &goals[i]; w.threshold.current(g.key) >= g.number {
+			if reached++; reached == w.need {
+				return true
+			}
 		}
 	}
-	return !e.any
+	return false
 }
 
-// Complete ends the user's operation, and holds on to nothing of it.
-func (e *effort[K, N]) Complete(o Outcome) {
-	op := e.op
-	e.op, e.current = nil, nil
-	clear(e.goals) // nobody reads them any more, and keys may hold much
-	e.goals = nil
-	op.Complete(o)
-}
-
-// check counts the goals that were reached before they were entered: no Advance
-// has seen those.
-func (e *effort[K, N]) check() bool {
-	for i := range e.goals {
-		g := &e.goals[i]
-		if reached := e.current(g.key) >= g.number; !reached {
+// checkEntered counts the goals that were reached before they were entered: no
+// Advance has seen those.
+func (w *thresholdWaiter[K, N]) checkEntered() bool {
+	goals, gen := w.goals(), w.state.generation()
+	for i := range goals {
+		g := &goals[i]
+		if w.threshold.current(g.key) < g.number {
 			continue
 		}
-		s := g.shard
-		s.mu.Lock()
-		mine := g.tree != nil
-		if mine {
-			s.removeLocked(g)
-		}
-		s.mu.Unlock()
-		if mine && (e.left.Add(-1) == 0 || e.any) {
+		// If an Advance has taken it out meanwhile, it is that one which counts it.
+		if w.threshold.takeOut(g, true) && w.reached(gen) {
 			return true
 		}
 	}
 	return false
 }
 
-func (e *effort[K, N]) leave(o Outcome) {
-	entered := false
-	// The first goal last, as an operation's first watch: see leave.
-	for i := len(e.goals) - 1; i >= 0; i-- {
-		g := &e.goals[i]
-		s := g.shard
-		if s == nil {
-			continue // not entered any more
-		}
-		entered = true
-		s.mu.Lock()
-		if g.tree != nil {
-			s.removeLocked(g)
-		}
-		last := false
-		if i == 0 {
-			s.out(o, &e.record)
-			last = s.closed && s.delayed == 0
-		}
-		s.mu.Unlock()
-		if last {
-			e.host.end.tell()
-		}
-	}
-	if !entered {
-		e.host.outside[o].Add(1)
-	}
+// Complete gives the record to operations to come, and ends the user's operation.
+func (w *thresholdWaiter[K, N]) Complete(o Outcome, cause error) {
+	op := w.completion
+	w.putBack()
+	op.Complete(o, cause)
 }
 
-func (e *effort[K, N]) last() *sync.Mutex { return &e.goals[0].shard.mu }
-
-// free does nothing: a sweep may still name the effort, and Complete writes to it.
-// Its memory is collected.
-func (e *effort[K, N]) free(*host) {}
+// putBack gives the record to operations to come. Nothing of this one is kept: keys may
+// hold much.
+func (w *thresholdWaiter[K, N]) putBack() {
+	t := w.threshold
+	w.threshold, w.completion = nil, nil
+	clear(w.goals())
+	if s := w.several; s != nil {
+		if *s = (*s)[:0]; cap(*s) > maxAside {
+			w.several = nil
+		}
+	}
+	t.records.Put(w)
+}

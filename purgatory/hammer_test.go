@@ -24,7 +24,7 @@ type hammered struct {
 // once, testOp and the race detector see to P3, and the figures add up.
 func TestHammer(t *testing.T) {
 	const goroutines, each, keys = 8, 1500, 5
-	p := open[int](t, Options{Tick: 20 * time.Microsecond, Workers: 3, Shards: 2, MaxOperations: 300, OnPanic: func(Panic) {}})
+	p := open[int](t, Options{Tick: 20 * time.Microsecond, Workers: 3, MaxOperations: 300, OnPanic: func(Panic) {}})
 	var c hammered
 	ctxs := make(chan context.CancelFunc, 64)
 	var wg sync.WaitGroup
@@ -62,7 +62,7 @@ func TestHammer(t *testing.T) {
 				if rnd.IntN(10) == 0 {
 					timeout = NoTimeout
 				}
-				h, err := p.TryCompleteElseWatchContext(ctx, op, timeout, rnd.IntN(keys), rnd.IntN(keys), rnd.IntN(keys))
+				h, err := p.TryCompleteElseWatch(ctx, op, timeout, rnd.IntN(keys), rnd.IntN(keys), rnd.IntN(keys))
 				if err != nil {
 					if err != ErrFull {
 						t.Error(err)
@@ -84,17 +84,17 @@ func TestHammer(t *testing.T) {
 						t.Error(err)
 					}
 				case 5, 6:
-					if h.Cancel() {
+					if h.Cancel(nil) {
 						c.decided.Add(1)
-						if h.Cancel() || h.Complete() {
+						if h.Cancel(nil) || h.ForceComplete() {
 							t.Error("P1: decided twice")
 						}
 					}
 				case 7:
-					h.Complete()
+					h.ForceComplete()
 				case 8:
 					if rnd.IntN(20) == 0 {
-						p.CancelForKey(rnd.IntN(keys))
+						p.CancelForKey(rnd.IntN(keys), nil)
 					}
 				case 9:
 					select {
@@ -104,7 +104,7 @@ func TestHammer(t *testing.T) {
 					}
 				case 10:
 					_ = p.Stats()
-					_ = p.Watched() + p.Delayed() + p.Keys()
+					_ = p.Watched() + p.Delayed() + p.KeyCount()
 				}
 			}
 			cancel()
@@ -115,7 +115,7 @@ func TestHammer(t *testing.T) {
 		(<-ctxs)()
 	}
 	for key := range keys {
-		p.CancelForKey(key)
+		p.CancelForKey(key, nil)
 	}
 	c.ending.Wait() // or the test times out
 	require.EqualValues(t, goroutines*each, c.accepted.Load()+c.refused.Load())
@@ -154,7 +154,7 @@ func TestHammerOneKey(t *testing.T) {
 					}
 					ended.Add(1)
 				}
-				if _, err := p.TryCompleteElseWatch(op, NoTimeout, "hot", "cold"); err != nil {
+				if _, err := p.TryCompleteElseWatch(context.Background(), op, NoTimeout, "hot", "cold"); err != nil {
 					t.Error(err)
 				}
 				op.ready.Store(true)
@@ -187,7 +187,7 @@ func TestHammerShutdown(t *testing.T) {
 					op := newOp(t)
 					op.try = func(n int) bool { return n > 2+i%3 }
 					op.end = func(Outcome) { ended.Add(1) }
-					h, err := p.TryCompleteElseWatchContext(ctx, op, time.Duration(rand.IntN(200))*time.Microsecond, i%5, i%3)
+					h, err := p.TryCompleteElseWatch(ctx, op, time.Duration(rand.IntN(200))*time.Microsecond, i%5, i%3)
 					if err == ErrClosed {
 						return
 					}
@@ -198,10 +198,10 @@ func TestHammerShutdown(t *testing.T) {
 					case 1:
 						_ = p.CheckAndCompleteLater(i % 3)
 					case 2:
-						h.Cancel()
+						h.Cancel(nil)
 					case 3:
 						if i%50 == 0 {
-							p.CancelForKey(i % 5)
+							p.CancelForKey(i%5, nil)
 						}
 					}
 				}

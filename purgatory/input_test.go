@@ -3,7 +3,6 @@ package purgatory
 import (
 	"context"
 	"math"
-	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,39 +18,36 @@ func TestP8BadInput(t *testing.T) {
 		p := open[float64](t, Options{})
 		for _, c := range []struct {
 			name string
-			ctx  context.Context
-			nil  bool
 			keys []float64
 			want string
 		}{
-			{"no keys", t.Context(), false, nil, "no keys"},
-			{"empty keys", t.Context(), false, []float64{}, "no keys"},
-			{"nil operation", t.Context(), true, []float64{1}, "operation is nil"},
-			{"nil context", nil, false, []float64{1}, "context is nil"},
-			{"NaN", t.Context(), false, []float64{1, 2, nan, 3}, "keys[2] is NaN"},
-			{"NaN of many", t.Context(), false, append(make([]float64, 20), nan), "keys[20] is NaN"},
+			{"no keys", nil, "no keys"},
+			{"empty keys", []float64{}, "no keys"},
+			{"NaN", []float64{1, 2, nan, 3}, "keys[2] is NaN"},
+			{"NaN of many", append(make([]float64, 20), nan), "keys[20] is NaN"},
+			{"too many", make([]float64, 65_536), "65536 keys, must have at most 65535"},
 		} {
 			op := newOp(t)
-			var x Operation = op
-			if c.nil {
-				x = nil
-			}
-			h, err := p.TryCompleteElseWatchContext(c.ctx, x, time.Hour, c.keys...)
+			h, err := p.TryCompleteElseWatch(t.Context(), op, time.Hour, c.keys...)
 			require.ErrorContains(t, err, c.want, c.name)
 			require.ErrorContains(t, err, "purgatory: ", c.name)
 			require.Zero(t, h, c.name)
 			require.Zero(t, op.checks.Load()+op.ends.Load(), c.name)
 			empty(t, p)
 		}
-		_, err := p.TryCompleteElseWatch(nil, time.Hour, 1)
-		require.ErrorContains(t, err, "operation is nil")
-		_, err = p.TryCompleteElseWatch(newOp(t), time.Hour)
-		require.ErrorContains(t, err, "no keys")
+		for want, call := range map[string]func(){
+			"purgatory: the operation is nil": func() { _, _ = p.TryCompleteElseWatch(t.Context(), nil, time.Hour, 1) },
+			"purgatory: the context is nil":   func() { _, _ = p.TryCompleteElseWatch(nil, newOp(t), time.Hour, 1) },
+		} {
+			require.PanicsWithValue(t, want, call)
+		}
+		// F5: of a context that panics nothing is left, either.
+		require.Panics(t, func() { _, _ = p.TryCompleteElseWatch((*countingContext)(nil), newOp(t), time.Hour, 1) })
 		require.ErrorContains(t, p.CheckAndCompleteLater(nan), "the key is NaN")
 		require.Zero(t, p.CheckAndComplete(nan))
-		require.Zero(t, p.CancelForKey(nan))
+		require.Zero(t, p.CancelForKey(nan, nil))
 		require.Zero(t, p.CheckAndComplete(5))
-		require.Zero(t, p.CancelForKey(5))
+		require.Zero(t, p.CancelForKey(5, nil))
 		empty(t, p)
 		require.Zero(t, p.Stats().Ended())
 		shut(t, p)
@@ -66,20 +62,22 @@ func TestP8UncomparableKey(t *testing.T) {
 		type nested struct{ x any }
 		for _, bad := range []any{[]int{1}, map[int]int{}, func() {}, nested{[]int{}}, [2]any{1, []int{}}} {
 			op := newOp(t)
-			require.Panics(t, func() { _, _ = p.TryCompleteElseWatch(op, time.Hour, 1, "2", bad) })
-			require.Panics(t, func() { _, _ = p.TryCompleteElseWatch(op, time.Hour, append(make([]any, 20), bad)...) })
+			require.Panics(t, func() { _, _ = p.TryCompleteElseWatch(context.Background(), op, time.Hour, 1, "2", bad) })
+			require.Panics(t, func() {
+				_, _ = p.TryCompleteElseWatch(context.Background(), op, time.Hour, append(make([]any, 20), bad)...)
+			})
 			require.Panics(t, func() { _ = p.CheckAndCompleteLater(bad) })
 			require.Panics(t, func() { p.CheckAndComplete(bad) })
-			require.Panics(t, func() { p.CancelForKey(bad) })
+			require.Panics(t, func() { p.CancelForKey(bad, nil) })
 			require.Zero(t, op.checks.Load()+op.ends.Load())
 			empty(t, p)
 		}
 		// No lock was left held, and keys of several types, nil too, are fine.
 		h := park[any](t, p, newOp(t), time.Hour, 1, "1", 1.0, nil, nested{1}, nil, uint8(1))
-		require.Equal(t, [4]int{1, 6, 6, 1}, figures(p))
+		require.Equal(t, [3]int{1, 6, 6}, figures(p))
 		verify(t, p)
-		require.Equal(t, 1, p.CancelForKey(nil))
-		require.False(t, h.Cancel())
+		require.Equal(t, 1, p.CancelForKey(nil, nil))
+		require.False(t, h.Cancel(nil))
 		empty(t, p)
 		shut(t, p)
 	})
@@ -98,11 +96,11 @@ func TestP8DuplicateKeys(t *testing.T) {
 				}
 				op := newOp(t)
 				h := park(t, p, op, time.Hour, keys...)
-				require.Equal(t, [4]int{1, distinct, distinct, 1}, figures(p))
+				require.Equal(t, [3]int{1, distinct, distinct}, figures(p))
 				verify(t, p)
 				require.Zero(t, p.CheckAndComplete(0))
 				require.EqualValues(t, 3, op.checks.Load())
-				require.True(t, h.Cancel())
+				require.True(t, h.Cancel(nil))
 				empty(t, p)
 			}
 		}
@@ -126,7 +124,7 @@ func TestP8NoTimeLeft(t *testing.T) {
 				if held {
 					ctx = slowContext{ctx, func() { time.Sleep(time.Millisecond) }}
 				}
-				h, err := p.TryCompleteElseWatchContext(ctx, op, timeout, 1, 2)
+				h, err := p.TryCompleteElseWatch(ctx, op, timeout, 1, 2)
 				require.NoError(t, err)
 				require.NotZero(t, h)
 				if held { // taking the context's hook away asks for the channel, too
@@ -139,7 +137,7 @@ func TestP8NoTimeLeft(t *testing.T) {
 				if !held {
 					require.Zero(t, time.Since(start), "not at once")
 				}
-				require.False(t, h.Cancel())
+				require.False(t, h.Cancel(nil))
 				empty(t, p)
 				shut(t, p)
 			})
@@ -165,7 +163,7 @@ func TestP8NoTimeLeftButReady(t *testing.T) {
 		for yesAt := 1; yesAt <= 2; yesAt++ {
 			op := newOp(t)
 			op.try = func(n int) bool { return n == yesAt }
-			h, err := p.TryCompleteElseWatch(op, 0, 1)
+			h, err := p.TryCompleteElseWatch(context.Background(), op, 0, 1)
 			require.NoError(t, err)
 			require.Zero(t, h)
 			synctest.Wait()
@@ -175,8 +173,8 @@ func TestP8NoTimeLeftButReady(t *testing.T) {
 	})
 }
 
-// P8, P5: with no time left and no worker free, the operation can still be
-// ended otherwise, and then its timer does not wait for a worker.
+// P8: with no time left and no worker free, the operation can still be ended
+// otherwise. What waits for a worker then does nothing.
 func TestP8NoTimeLeftAndNoWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{Workers: 1})
@@ -190,18 +188,20 @@ func TestP8NoTimeLeftAndNoWorker(t *testing.T) {
 		<-blocked
 		op := newOp(t)
 		h := park(t, p, op, 0, 1)
-		require.Equal(t, [4]int{1, 1, 1, 1}, figures(p))
-		require.True(t, h.Cancel())
-		empty(t, p)
+		require.Equal(t, [3]int{1, 1, 1}, figures(p))
+		require.True(t, h.Cancel(nil))
+		require.Equal(t, [3]int{}, figures(p))
 		// The same, ended while TryCompleteElseWatch is still at it.
 		late := newOp(t)
-		ctx := slowContext{t.Context(), func() { p.CancelForKey(2) }}
-		h, err := p.TryCompleteElseWatchContext(ctx, late, 0, 2)
+		ctx := slowContext{t.Context(), func() { p.CancelForKey(2, nil) }}
+		h, err := p.TryCompleteElseWatch(ctx, late, 0, 2)
 		require.NoError(t, err)
 		require.NotZero(t, h)
 		require.Equal(t, Cancelled, late.Outcome())
-		empty(t, p)
+		require.Equal(t, [3]int{}, figures(p))
 		close(goOn)
+		synctest.Wait()
+		empty(t, p)
 		shut(t, p)
 	})
 }
@@ -213,15 +213,16 @@ func TestP8NoTimeout(t *testing.T) {
 		p := open[int](t, Options{})
 		op, long := newOp(t), newOp(t)
 		h := park(t, p, op, NoTimeout, 1)
-		require.Zero(t, p.wheel.Len())
+		require.Zero(t, p.wheel.timers.Len())
 		park(t, p, long, NoTimeout-1, 1)
-		require.Equal(t, 1, p.wheel.Len())
+		time.Sleep(lazyFrom)
+		require.Equal(t, 1, p.wheel.timers.Len())
 		time.Sleep(100 * 365 * 24 * time.Hour)
 		synctest.Wait()
 		require.Zero(t, op.Outcome())
 		require.Zero(t, long.Outcome())
 		verify(t, p)
-		require.True(t, h.Complete())
+		require.True(t, h.ForceComplete())
 		shut(t, p)
 		require.Equal(t, Closed, long.Outcome())
 	})
@@ -249,30 +250,23 @@ func TestTimeout(t *testing.T) {
 }
 
 // P8: an option out of range is an error that names it; what is in range is
-// taken, and Shards rounded up.
+// taken.
 func TestP8Options(t *testing.T) {
 	for want, o := range map[string]Options{
-		"Options.Tick is -1ns":          {Tick: -1},
-		"Options.Workers is -1":         {Workers: -1},
-		"Options.Workers is 65537":      {Workers: 1<<16 + 1},
-		"Options.Shards is -1":          {Shards: -1},
-		"Options.Shards is 65537":       {Shards: 1<<16 + 1},
-		"Options.MaxOperations is -1":   {MaxOperations: -1},
-		"Options.MaxOperations is -100": {MaxOperations: -100},
+		"Options.Tick is -1ns":                                 {Tick: -1},
+		"Options.Workers is -1":                                {Workers: -1},
+		"Options.Workers is 65537":                             {Workers: 1<<16 + 1},
+		"Options.Tick is 1ns, must be 0 beside Options.Wheel":  {Tick: 1, Wheel: new(Wheel)},
+		"Options.Workers is 1, must be 0 beside Options.Wheel": {Workers: 1, Wheel: new(Wheel)},
+		"Options.MaxOperations is -1":                          {MaxOperations: -1},
+		"Options.MaxOperations is -100":                        {MaxOperations: -100},
 	} {
 		p, err := New[int](o)
 		require.ErrorContains(t, err, want)
 		require.ErrorContains(t, err, "purgatory: ")
 		require.Nil(t, p)
 	}
-	for given, want := range map[int]int{1: 1, 2: 2, 3: 4, 64: 64, 65: 128, 1<<16 - 1: 1 << 16} {
-		synctest.Test(t, func(t *testing.T) {
-			p := open[int](t, Options{Shards: given, Tick: 1, Workers: 1, MaxOperations: 1})
-			require.Len(t, p.shards, want)
-			shut(t, p)
-		})
-	}
-	p := open[int](t, Options{})
-	require.GreaterOrEqual(t, len(p.shards), min(shardsPerProc*runtime.GOMAXPROCS(0), maxDefault))
-	shut(t, p)
+	synctest.Test(t, func(t *testing.T) {
+		shut(t, open[int](t, Options{Tick: 1, Workers: 1, MaxOperations: 1, Name: "a"}))
+	})
 }

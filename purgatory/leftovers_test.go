@@ -20,9 +20,9 @@ func TestP5NothingLeftBehind(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				op := newOp(t)
 				var s *scene
-				want := [4]int{2, 3, 2, 1} // key 2 has vanished
+				want := [3]int{2, 3, 2} // key 2 has vanished
 				if e.outcome == Closed {
-					want = [4]int{}
+					want = [3]int{}
 				}
 				op.end = func(Outcome) { assert.Equal(t, want, figures(s.p)) }
 				s = newScene(t, op)
@@ -31,19 +31,19 @@ func TestP5NothingLeftBehind(t *testing.T) {
 					park(t, s.p, newOp(t), 2*sceneTimeout, 3, 1),
 				}
 				verify(t, s.p)
-				require.Equal(t, [4]int{3, 5, 3, 2}, figures(s.p))
+				require.Equal(t, [3]int{3, 5, 3}, figures(s.p))
 				if e.outcome == Closed { // or they may be closed first, or last
-					others[0].Cancel()
-					others[1].Cancel()
+					others[0].Cancel(nil)
+					others[1].Cancel(nil)
 				}
 				e.strike(s)
 				synctest.Wait()
 				require.Equal(t, e.outcome, op.Outcome())
 				if e.outcome != Closed {
 					verify(t, s.p)
-					require.True(t, others[0].Cancel())
-					require.Equal(t, [4]int{1, 2, 2, 1}, figures(s.p))
-					require.True(t, others[1].Cancel())
+					require.True(t, others[0].Cancel(nil))
+					require.Equal(t, [3]int{1, 2, 2}, figures(s.p))
+					require.True(t, others[1].Cancel(nil))
 				}
 				empty(t, s.p)
 				shut(t, s.p)
@@ -53,36 +53,38 @@ func TestP5NothingLeftBehind(t *testing.T) {
 }
 
 // figures are Delayed, Watched, Keys and the timers, by both ways to ask.
-func figures[K comparable](p *Purgatory[K]) [4]int {
+func figures[K comparable](p *Purgatory[K]) [3]int {
 	st := p.Stats()
-	if st.Delayed != p.Delayed() || st.Watched != p.Watched() || st.Keys != p.Keys() {
+	if st.Delayed != p.Delayed() || st.Watched != p.Watched() || st.Keys != p.KeyCount() {
 		panic("the figures do not agree")
 	}
-	return [4]int{st.Delayed, st.Watched, st.Keys, st.Wheel.Pending}
+	return [3]int{st.Delayed, st.Watched, st.Keys}
 }
 
 // P5: an operation counts as one that waits until it has left all its lists.
-// The lock of its second key's shard holds it up in the middle of that.
+// The lock of its second key's bucket holds it up in the middle of that.
 func TestP5DelayedUntilItHasLeft(t *testing.T) {
-	p := open[int](t, Options{Shards: 64})
+	p := open[int](t, Options{})
 	first, last := 0, 1
-	for p.shardOf(last) == p.shardOf(first) {
+	for bucketOf(p, last) == bucketOf(p, first) {
 		last++
 	}
 	h := park(t, p, newOp(t), NoTimeout, first, last)
-	gate := p.shardOf(last)
+	gate := bucketOf(p, last)
 	gate.mu.Lock()
 	done := make(chan bool)
-	go func() { done <- h.Cancel() }()
-	blockedOnMutex("purgatory.leave[...]")
-	s := p.shardOf(first)
-	s.mu.Lock()
-	delayed := s.delayed
-	s.mu.Unlock()
+	go func() { done <- h.Cancel(nil) }()
+	blockedOnMutex("(*Purgatory[...]).leave")
+	delayed := p.delayed()
 	gate.mu.Unlock()
 	require.True(t, <-done)
 	require.Equal(t, 1, delayed, "counted out, while a list holds it: Shutdown would be over too soon")
 	shut(t, p)
+}
+
+// bucketOf is the bucket of a key, while the table does not grow.
+func bucketOf[K comparable](p *Purgatory[K], key K) *bucket[K, watchlist] {
+	return p.table.at(uint32(p.hash(key)))
 }
 
 // P5: Keys counts keys with watchers. Where a walk has stopped, and the
@@ -95,12 +97,12 @@ func TestP5KeysDuringAWalk(t *testing.T) {
 			op.try = func(n int) bool { return n > 2 }
 			op.end = func(Outcome) {
 				if i == 0 {
-					require.Equal(t, 2*batch-1, p.CancelForKey(1))
-					require.Equal(t, [4]int{}, figures(p))
+					require.Equal(t, 2*batch-1, p.CancelForKey(1, nil))
+					require.Equal(t, [3]int{}, figures(p))
 					park(t, p, newOp(t), NoTimeout, 1)
-					require.Equal(t, [4]int{1, 1, 1, 0}, figures(p))
-					require.Equal(t, 1, p.CancelForKey(1))
-					require.Equal(t, [4]int{}, figures(p))
+					require.Equal(t, [3]int{1, 1, 1}, figures(p))
+					require.Equal(t, 1, p.CancelForKey(1, nil))
+					require.Equal(t, [3]int{}, figures(p))
 				}
 			}
 			park(t, p, op, time.Hour, 1)
@@ -125,7 +127,7 @@ func TestP5PayloadIsCollected(t *testing.T) {
 		op := newOp(t)
 		op.try = func(n int) bool { return n > 2 }
 		runtime.AddCleanup(op, func(int) { gone.Add(1) }, 0)
-		h, err := p.TryCompleteElseWatchContext(ctx, op, time.Hour, 0, 1, 2)
+		h, err := p.TryCompleteElseWatch(ctx, op, time.Hour, 0, 1, 2)
 		require.NoError(t, err)
 		return h
 	}
@@ -133,13 +135,13 @@ func TestP5PayloadIsCollected(t *testing.T) {
 	for i := range 3 {
 		handles = append(handles, park(t, p, newOp(t), time.Hour, i))
 	}
-	require.True(t, forced.Complete())
-	require.True(t, cancelled.Cancel())
-	require.True(t, byKey.Cancel())
+	require.True(t, forced.ForceComplete())
+	require.True(t, cancelled.Cancel(nil))
+	require.True(t, byKey.Cancel(nil))
 	require.Equal(t, 1, p.CheckAndComplete(1), "checked")
 	verify(t, p)
 	collected(t, "the operation", func() bool { return gone.Load() == 4 })
-	require.Equal(t, [4]int{6, 6, 3, 6}, figures(p))
+	require.Equal(t, [3]int{6, 6, 3}, figures(p))
 	runtime.KeepAlive([]any{handles, forced, cancelled, byKey, checked, ctx})
 	shut(t, p)
 }
@@ -160,23 +162,22 @@ func TestP5StaleHandlesPinLittle(t *testing.T) {
 				watched(key)
 				goals = append(goals, Goal[*[1000]byte, int]{key, 1})
 			}
-			h, err := th.TryCompleteElseWatch(newOp(t), time.Hour, All, goals...)
+			h, err := th.TryCompleteElseWatch(context.Background(), newOp(t), time.Hour, All, goals...)
 			require.NoError(t, err)
-			require.True(t, h.Cancel())
+			require.True(t, h.Cancel(nil))
 			handles = append(handles, h)
 		}
 		require.NoError(t, th.Shutdown(context.Background()))
 		p := open[int](t, Options{})
-		keys := make([]int, 100_000)
+		keys := make([]int, maxKeys)
 		for i := range keys {
 			keys[i] = i
 		}
 		h := park(t, p, newOp(t), time.Hour, keys...)
-		record := h.r.waits.(*many[int])
-		require.Len(t, record.watches, len(keys))
-		require.True(t, h.Complete())
-		require.Nil(t, record.watches)
-		require.Nil(t, record.host)
+		require.Len(t, h.w.aside.hashes, len(keys))
+		require.True(t, h.ForceComplete())
+		require.Nil(t, h.w.aside)
+		require.Nil(t, h.w.core)
 		shut(t, p)
 		return append(handles, h)
 	}
@@ -194,11 +195,11 @@ func TestP5ContextPinsNothing(t *testing.T) {
 	for range 10 {
 		op := newOp(t)
 		runtime.AddCleanup(op, func(int) { gone.Add(1) }, 0)
-		_, err := p.TryCompleteElseWatchContext(ctx, op, NoTimeout, 1)
+		_, err := p.TryCompleteElseWatch(ctx, op, NoTimeout, 1)
 		require.NoError(t, err)
 	}
 	require.EqualValues(t, 10, ctx.hooks.Load())
-	require.Equal(t, 10, p.CancelForKey(1))
+	require.Equal(t, 10, p.CancelForKey(1, nil))
 	require.Zero(t, ctx.hooks.Load(), "hooks are left at the context")
 	collected(t, "the operation", func() bool { return gone.Load() == 10 })
 	shut(t, p)
@@ -233,25 +234,22 @@ func TestP5ManyKeys(t *testing.T) {
 	before := heap()
 	op := newOp(t)
 	for k := range n {
-		require.True(t, park(t, p, op, time.Hour, k).Cancel())
+		require.True(t, park(t, p, op, time.Hour, k).Cancel(nil))
 		op.ends.Store(0)
 	}
-	require.Equal(t, [4]int{}, figures(p))
+	require.Equal(t, [3]int{}, figures(p))
 	handles := make([]Pending, n)
 	for k := range n {
 		handles[k] = park(t, p, &testOp{t: t}, time.Hour, k)
 	}
-	require.Equal(t, [4]int{n, n, n, n}, figures(p))
+	require.Equal(t, [3]int{n, n, n}, figures(p))
 	held := heap() - before
 	for k := range n {
-		require.True(t, handles[k].Complete())
+		require.True(t, handles[k].ForceComplete())
 	}
 	handles = nil
 	empty(t, p)
 	collected(t, "most of what the keys took", func() bool { return heap()-before < held/10 })
-	for i := range p.shards {
-		require.LessOrEqual(t, len(p.shards[i].keys.places), keepKeys)
-	}
 	shut(t, p)
 }
 
@@ -260,27 +258,4 @@ func heap() int {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int(m.HeapAlloc)
-}
-
-// P5: each figure of Stats is exact, or at most some calls old: never below
-// zero. A Complete that panics moves one from its outcome to Failed, between
-// Stats' look at the operation's shard and at the rest.
-func TestP5StatsDuringAFailure(t *testing.T) {
-	p := open[int](t, Options{Shards: 2, OnPanic: func(Panic) {}})
-	key := 0
-	for p.shardOf(key) != &p.shards[0] {
-		key++
-	}
-	op := newOp(t)
-	op.end = func(Outcome) { panic("failed") }
-	h := park(t, p, op, NoTimeout, key)
-	// As Stats does it, step by step, with the failure where it hurts.
-	st, ended := p.begin()
-	require.True(t, h.Complete())
-	p.all(func(s *shard[int]) { ended.add(&st, &s.tally) })
-	p.fill(&st, &ended)
-	require.LessOrEqual(t, st.Ended(), uint64(1), "%+v", st)
-	require.LessOrEqual(t, st.Completed, uint64(1), "%+v", st)
-	require.EqualValues(t, 1, p.Stats().Failed)
-	shut(t, p)
 }

@@ -1,6 +1,7 @@
 package purgatory
 
 import (
+	"context"
 	"math/rand/v2"
 	"runtime"
 	"sync"
@@ -38,7 +39,7 @@ func TestLesson1LostCompletion(t *testing.T) {
 		for i := range goroutines {
 			wg.Go(func() {
 				if i == 0 {
-					_, _ = p.TryCompleteElseWatch(op, NoTimeout, 1, 2, 3)
+					_, _ = p.TryCompleteElseWatch(context.Background(), op, NoTimeout, 1, 2, 3)
 				}
 				acks.Add(1)
 				p.CheckAndComplete(1 + i%3)
@@ -71,7 +72,7 @@ func TestLesson2Overlap(t *testing.T) {
 					p.CheckAndComplete(1 + i%2)
 				}
 				if round%4 > 1 {
-					h.Cancel()
+					h.Cancel(nil)
 				}
 			})
 		}
@@ -89,7 +90,7 @@ func TestLesson2Overlap(t *testing.T) {
 // callers hold their group's lock where they may, and keys are watched in
 // every order. A deadlock is a test that does not end.
 func TestLesson3Deadlocks(t *testing.T) {
-	p := open[int](t, Options{Shards: 1, Workers: 2, Tick: 100 * time.Microsecond})
+	p := open[int](t, Options{Workers: 2, Tick: 100 * time.Microsecond})
 	type group struct {
 		sync.Mutex
 		n int
@@ -116,7 +117,7 @@ func TestLesson3Deadlocks(t *testing.T) {
 					p.CheckAndComplete(otherKey)
 				}
 				entered.Add(1)
-				h, err := p.TryCompleteElseWatch(op, time.Duration(i%5)*time.Millisecond, key, otherKey, 2)
+				h, err := p.TryCompleteElseWatch(context.Background(), op, time.Duration(i%5)*time.Millisecond, key, otherKey, 2)
 				if err != nil {
 					t.Error(err)
 				}
@@ -130,9 +131,9 @@ func TestLesson3Deadlocks(t *testing.T) {
 				case 0:
 					p.CheckAndComplete(2)
 				case 1:
-					h.Cancel()
+					h.Cancel(nil)
 				case 2:
-					p.CancelForKey(key)
+					p.CancelForKey(key, nil)
 				}
 			}
 		})
@@ -155,9 +156,9 @@ func TestLesson4ColdKeys(t *testing.T) {
 			op.ready.Store(true)
 			require.Equal(t, 1, p.CheckAndComplete(0))
 		}
-		require.Equal(t, [4]int{1, 1, 1, 0}, figures(p))
+		require.Equal(t, [3]int{1, 1, 1}, figures(p))
 		verify(t, p)
-		require.True(t, guard.Complete())
+		require.True(t, guard.ForceComplete())
 		shut(t, p)
 	})
 }
@@ -171,12 +172,12 @@ func TestLesson5WatchedWithoutTimeout(t *testing.T) {
 		op := newOp(t)
 		op.try = func(n int) bool {
 			if n == 2 {
-				require.Equal(t, [4]int{1, 3, 3, 0}, figures(p))
+				require.Equal(t, [3]int{1, 3, 3}, figures(p))
 				panic("in all lists, and not in the wheel")
 			}
 			return false
 		}
-		_, err := p.TryCompleteElseWatch(op, time.Hour, 1, 2, 3)
+		_, err := p.TryCompleteElseWatch(context.Background(), op, time.Hour, 1, 2, 3)
 		require.NoError(t, err)
 		require.Equal(t, Failed, op.Outcome())
 		empty(t, p)
@@ -199,7 +200,7 @@ func TestLesson6CancelForKeyTakesNoTimeout(t *testing.T) {
 			ops = append(ops, op)
 		}
 		time.Sleep(10*time.Second + time.Millisecond)
-		cancelled := p.CancelForKey(3)
+		cancelled := p.CancelForKey(3, nil)
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		for i, op := range ops {
@@ -264,17 +265,17 @@ func TestLesson8CountersDrift(t *testing.T) {
 				}
 				want[o]++
 			}
-			h, err := p.TryCompleteElseWatch(op, time.Duration(rnd.IntN(20))*time.Millisecond, rnd.IntN(10), rnd.IntN(10))
+			h, err := p.TryCompleteElseWatch(context.Background(), op, time.Duration(rnd.IntN(20))*time.Millisecond, rnd.IntN(10), rnd.IntN(10))
 			require.NoError(t, err)
 			switch rnd.IntN(5) {
 			case 0:
 				p.CheckAndComplete(rnd.IntN(10))
 			case 1:
-				p.CancelForKey(rnd.IntN(10))
+				p.CancelForKey(rnd.IntN(10), nil)
 			case 2:
 				time.Sleep(time.Duration(rnd.IntN(5)) * time.Millisecond)
 			case 3:
-				h.Complete()
+				h.ForceComplete()
 			}
 			synctest.Wait()
 			require.Equal(t, i+1-ended, p.Delayed())
@@ -318,7 +319,7 @@ func TestLesson9ManyWatchers(t *testing.T) {
 			park(t, p, op, d, 1)
 		}
 		park(t, p, Operation(endOp(func(Outcome) { expired.note(time.Since(start)) })), 4*time.Second, 2)
-		require.Equal(t, n-len(timeout), p.CancelForKey(1))
+		require.Equal(t, n-len(timeout), p.CancelForKey(1, nil))
 		require.Equal(t, n-len(timeout)-1, ended)
 		require.Equal(t, []time.Duration{time.Second, 2 * time.Second, 3 * time.Second, 4 * time.Second}, expired.take())
 		empty(t, p)
@@ -329,5 +330,5 @@ func TestLesson9ManyWatchers(t *testing.T) {
 // endOp is an operation that never can complete.
 type endOp func(Outcome)
 
-func (endOp) TryComplete() bool    { return false }
-func (e endOp) Complete(o Outcome) { e(o) }
+func (endOp) TryComplete() bool             { return false }
+func (e endOp) Complete(o Outcome, _ error) { e(o) }

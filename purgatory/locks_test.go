@@ -52,21 +52,21 @@ func TestP6NeverWaitsForAnother(t *testing.T) {
 func everything(t testing.TB, p *Purgatory[int]) {
 	now := newOp(t)
 	now.ready.Store(true)
-	h, err := p.TryCompleteElseWatch(now, 0, 100)
+	h, err := p.TryCompleteElseWatch(context.Background(), now, 0, 100)
 	if !h.IsZero() || err != nil {
 		t.Errorf("an operation that can complete: %v, %v", h, err)
 	}
 	for i, end := range []func(Pending) bool{
-		Pending.Cancel, Pending.Complete,
-		func(Pending) bool { return p.CancelForKey(101) == 1 },
+		func(h Pending) bool { return h.Cancel(nil) }, Pending.ForceComplete,
+		func(Pending) bool { return p.CancelForKey(101, nil) == 1 },
 	} {
-		h, err := p.TryCompleteElseWatchContext(t.Context(), newOp(t), time.Hour, 100, 101)
+		h, err := p.TryCompleteElseWatch(t.Context(), newOp(t), time.Hour, 100, 101)
 		if err != nil || !end(h) {
 			t.Errorf("ending %d: %v", i, err)
 		}
 	}
 	op := newOp(t)
-	h, err = p.TryCompleteElseWatch(op, NoTimeout, 100)
+	h, err = p.TryCompleteElseWatch(context.Background(), op, NoTimeout, 100)
 	op.ready.Store(true)
 	if err != nil || h.IsZero() || p.CheckAndComplete(100) != 1 {
 		t.Errorf("a check from user code: %v", err)
@@ -74,7 +74,7 @@ func everything(t testing.TB, p *Purgatory[int]) {
 	if err := p.CheckAndCompleteLater(102); err != nil {
 		t.Error(err)
 	}
-	_ = fmt.Sprint(p.Stats(), p.Watched(), p.Delayed(), p.Keys())
+	_ = fmt.Sprint(p.Stats(), p.Watched(), p.Delayed(), p.KeyCount())
 }
 
 // P6: no lock is held while user code runs: every method may be called from
@@ -86,7 +86,7 @@ func TestP6ReentrantEverywhere(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var p *Purgatory[int]
 				calls := 0
-				p = open[int](t, Options{Shards: 1, Workers: 1, OnPanic: func(Panic) { everything(t, p); calls++ }})
+				p = open[int](t, Options{Workers: 1, OnPanic: func(Panic) { everything(t, p); calls++ }})
 				op := newOp(t)
 				op.try = func(int) bool { everything(t, p); calls++; return op.ready.Load() }
 				op.end = func(o Outcome) {
@@ -97,7 +97,7 @@ func TestP6ReentrantEverywhere(t *testing.T) {
 					panic("the hook, too")
 				}
 				ctx, cancel := context.WithCancel(t.Context())
-				h, err := p.TryCompleteElseWatchContext(ctx, op, sceneTimeout, 1, 2)
+				h, err := p.TryCompleteElseWatch(ctx, op, sceneTimeout, 1, 2)
 				require.NoError(t, err)
 				if e.outcome == Closed {
 					p.options.OnPanic = func(Panic) { calls++ }
@@ -141,7 +141,7 @@ func TestP6ChainOfCompletions(t *testing.T) {
 // of which waits for the other.
 func TestP6CompletingEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := open[int](t, Options{Shards: 1})
+		p := open[int](t, Options{})
 		var meet [2]chan bool
 		var a [2]*testOp
 		for i := range a {
@@ -152,7 +152,7 @@ func TestP6CompletingEachOther(t *testing.T) {
 				close(meet[i])
 				<-meet[1-i]
 				p.CheckAndComplete(1 - i)
-				p.CancelForKey(1 - i)
+				p.CancelForKey(1-i, nil)
 				p.CheckAndComplete(i)
 			}
 			park(t, p, a[i], time.Hour, i)
@@ -196,7 +196,7 @@ func TestP6WatchingAgainEnds(t *testing.T) {
 						require.Equal(t, n, p.CheckAndComplete(1))
 						require.Equal(t, n, ended)
 					case "cancel":
-						require.Equal(t, n, p.CancelForKey(1))
+						require.Equal(t, n, p.CancelForKey(1, nil))
 						require.Equal(t, n, ended)
 					default:
 						require.Equal(t, (n+1)/2, p.CheckAndComplete(1))

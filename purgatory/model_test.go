@@ -209,7 +209,7 @@ const modelKeys = 6
 func play(t *testing.T, data []byte) {
 	s := &script{data}
 	o := &oracle{bound: 1 + s.next(20)}
-	p := open[int](t, Options{Shards: 1 + s.next(8), Tick: modelTick, Workers: 1 + s.next(3), MaxOperations: o.bound, OnPanic: func(Panic) {}})
+	p := open[int](t, Options{Tick: modelTick, Workers: 1 + s.next(3), MaxOperations: o.bound, OnPanic: func(Panic) {}})
 	start := time.Now()
 	var ends journal[end]
 	var subjects []*subject
@@ -270,7 +270,7 @@ func play(t *testing.T, data []byte) {
 			}
 		}
 		subjects = append(subjects, x)
-		h, err := p.TryCompleteElseWatchContext(ctx, x, timeout, m.keys...)
+		h, err := p.TryCompleteElseWatch(ctx, x, timeout, m.keys...)
 		handle, want := o.watch(m, timeout)
 		require.Equal(t, want, err)
 		require.Equal(t, handle, !h.IsZero())
@@ -312,7 +312,7 @@ func play(t *testing.T, data []byte) {
 				if waits {
 					o.end(m, Cancelled)
 				}
-				require.Equal(t, waits, x.handle.Cancel())
+				require.Equal(t, waits, x.handle.Cancel(nil))
 			}
 		case 11:
 			if x, m := pick(); x != nil {
@@ -320,11 +320,11 @@ func play(t *testing.T, data []byte) {
 				if waits {
 					o.end(m, Completed)
 				}
-				require.Equal(t, waits, x.handle.Complete())
+				require.Equal(t, waits, x.handle.ForceComplete())
 			}
 		case 12:
 			key := s.next(modelKeys)
-			require.Equal(t, o.cancelKey(key), p.CancelForKey(key))
+			require.Equal(t, o.cancelKey(key), p.CancelForKey(key, nil))
 		case 13:
 			if x, m := pick(); x != nil {
 				if m.waits {
@@ -366,7 +366,7 @@ func compare(t *testing.T, p *Purgatory[int], o *oracle, ends []end, inOrder boo
 	}
 	require.Equal(t, fmt.Sprint(o.ends), fmt.Sprint(ends))
 	o.ends = nil
-	require.Equal(t, o.figures(), [3]int{p.Delayed(), p.Watched(), p.Keys()})
+	require.Equal(t, o.figures(), [3]int{p.Delayed(), p.Watched(), p.KeyCount()})
 	verify(t, p)
 }
 

@@ -34,7 +34,7 @@ func TestP11InOrder(t *testing.T) {
 			require.Equal(t, want, checked.take())
 			require.Equal(t, evens, ended.take())
 			verify(t, p)
-			require.Equal(t, len(odd), p.CancelForKey("other"))
+			require.Equal(t, len(odd), p.CancelForKey("other", nil))
 			require.Equal(t, odd, ended.take())
 			empty(t, p)
 			shut(t, p)
@@ -70,7 +70,7 @@ func TestP11LeavingAndJoining(t *testing.T) {
 					}
 					for j, h := range handles {
 						if gone(j) {
-							h.Cancel()
+							h.Cancel(nil)
 						}
 					}
 					for j := range 50 {
@@ -125,7 +125,7 @@ func TestP11TwoWalks(t *testing.T) {
 			all = true
 			n := p.CheckAndComplete(1)
 			require.Equal(t, 50-(1-at%2), n, "all that are ready, but for the one that is being checked")
-			require.Equal(t, 100-n, p.CancelForKey(1), "all that are left, with the one that is being checked")
+			require.Equal(t, 100-n, p.CancelForKey(1, nil), "all that are left, with the one that is being checked")
 			close(goOn)
 			require.Zero(t, <-t1)
 			seen := met.take()
@@ -136,35 +136,41 @@ func TestP11TwoWalks(t *testing.T) {
 	}
 }
 
-// P2, P11: two walks go on from one row, which all operations have left
+// P2, P11: two walks go on from one chunk, which all operations have left
 // meanwhile. It stays for the second when the first has passed it.
-func TestP11TwoWalksFromAnEmptyRow(t *testing.T) {
+func TestP11TwoWalksFromAnEmptyChunk(t *testing.T) {
 	p := open[int](t, Options{})
 	var handles []Pending
-	for range 5 * rowSlots {
+	for range maxNear + 5*perChunk {
 		handles = append(handles, park(t, p, newOp(t), NoTimeout, 1))
 	}
-	shard, hash := p.place(1)
-	s := &p.shards[shard]
-	l := s.keys.find(1, hash)
-	fill := func(w *walk[int], r *row[int], from uint8) []Pending {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		w.fillLocked(r, from)
-		return append([]Pending{}, w.found[:w.n]...)
+	begin := func(w *walk[int]) []Pending {
+		*w = walk[int]{table: &p.table, key: 1, hash: p.hash(1)}
+		w.begin()
+		return slices.Clone(w.found()[:w.n])
 	}
-	a, b := walk[int]{shard: s, left: l.n}, walk[int]{shard: s, left: l.n}
-	require.Equal(t, handles[:batch], fill(&a, l.head, 0))
-	require.Equal(t, handles[:batch], fill(&b, l.head, 0))
-	at := batch / rowSlots * rowSlots // the first of the row that holds the next
-	require.Same(t, a.row, b.row)
-	for _, h := range handles[at : at+rowSlots] {
-		require.True(t, h.Cancel())
+	proceed := func(w *walk[int]) []Pending {
+		w.proceed()
+		return slices.Clone(w.found()[:w.n])
 	}
-	rest := handles[at+rowSlots:]
-	require.Equal(t, rest, fill(&a, a.row, a.from))
-	spare := s.rows
-	require.Equal(t, rest, fill(&b, b.row, b.from))
-	require.Equal(t, spare+1, s.rows, "the row goes with the last walk")
+	var a, b walk[int]
+	require.Equal(t, handles[:batch], begin(&a))
+	require.Equal(t, handles[:batch], begin(&b))
+	require.Same(t, a.chunk, b.chunk)
+	for _, h := range handles[maxNear : maxNear+perChunk] { // the chunk with the next one
+		require.True(t, h.Cancel(nil))
+	}
+	rest := handles[maxNear+perChunk:]
+	paused := a.chunk
+	require.Equal(t, rest[:batch], proceed(&a))
+	require.NotNil(t, paused.list, "the chunk goes with the last walk")
+	require.Equal(t, rest[:batch], proceed(&b))
+	require.Nil(t, paused.list)
+	for _, w := range []*walk[int]{&a, &b} {
+		for n := batch; n < len(rest); n += batch {
+			require.Equal(t, rest[n:min(n+batch, len(rest))], proceed(w))
+		}
+		require.Nil(t, w.chunk)
+	}
 	verify(t, p)
 }

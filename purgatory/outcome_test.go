@@ -27,15 +27,15 @@ type scene struct {
 	cancel context.CancelFunc
 }
 
-const sceneTimeout = time.Hour
+const sceneTimeout = 10 * time.Second
 
 var endings = []ending{
 	{"check", Completed, func(s *scene) { s.op.ready.Store(true); s.p.CheckAndComplete(1) }},
 	{"deferred", Completed, func(s *scene) { s.op.ready.Store(true); s.p.CheckAndCompleteLater(2) }},
-	{"force", Completed, func(s *scene) { s.h.Complete() }},
+	{"force", Completed, func(s *scene) { s.h.ForceComplete() }},
 	{"expire", Expired, func(s *scene) { time.Sleep(sceneTimeout) }},
-	{"cancel", Cancelled, func(s *scene) { s.h.Cancel() }},
-	{"key", Cancelled, func(s *scene) { s.p.CancelForKey(2) }},
+	{"cancel", Cancelled, func(s *scene) { s.h.Cancel(nil) }},
+	{"key", Cancelled, func(s *scene) { s.p.CancelForKey(2, nil) }},
 	{"context", Cancelled, func(s *scene) { s.cancel() }},
 	{"close", Closed, func(s *scene) { go s.p.Shutdown(context.Background()) }},
 }
@@ -49,7 +49,7 @@ func newScene(t *testing.T, op *testOp) *scene {
 	ctx, cancel := context.WithCancel(t.Context())
 	s.cancel = cancel
 	var err error
-	s.h, err = s.p.TryCompleteElseWatchContext(ctx, op, sceneTimeout, 1, 2)
+	s.h, err = s.p.TryCompleteElseWatch(ctx, op, sceneTimeout, 1, 2)
 	require.NoError(t, err)
 	require.NotNil(t, s.h)
 	return s
@@ -64,8 +64,8 @@ func (s *scene) close(t *testing.T, want Outcome) {
 		e.strike(s)
 		synctest.Wait()
 	}
-	require.False(t, s.h.Complete())
-	require.False(t, s.h.Cancel())
+	require.False(t, s.h.ForceComplete())
+	require.False(t, s.h.Cancel(nil))
 	require.Equal(t, want, s.op.Outcome())
 	shut(t, s.p)
 	require.EqualValues(t, 1, s.p.Stats().Ended())
@@ -151,7 +151,7 @@ func TestP1PairsDuringComplete(t *testing.T) {
 					s := newScene(t, op)
 					go first.strike(s)
 					<-completing
-					held := s.p.Watched() + s.p.Delayed() + s.p.Keys() + s.p.Stats().Wheel.Pending
+					held := s.p.Watched() + s.p.Delayed() + s.p.KeyCount() + timers(&s.p.core)
 					require.Zero(t, held, "P5: held while Complete runs")
 					checks := op.checks.Load()
 					second.strike(s)
@@ -176,9 +176,9 @@ func TestP1EndedByItsOwnCheck(t *testing.T) {
 				if n < 3 {
 					return false
 				}
-				require.True(t, s.h.Cancel())
-				require.False(t, s.h.Complete())
-				require.Zero(t, s.p.CancelForKey(1))
+				require.True(t, s.h.Cancel(nil))
+				require.False(t, s.h.ForceComplete())
+				require.Zero(t, s.p.CancelForKey(1, nil))
 				return says
 			}
 			s = newScene(t, op)
@@ -205,10 +205,10 @@ func TestP1OneIsToldSo(t *testing.T) {
 		told := make(chan int)
 		go func() { told <- s.p.CheckAndComplete(1) }()
 		<-checking
-		require.True(t, s.h.Complete())
-		require.False(t, s.h.Complete())
-		require.False(t, s.h.Cancel())
-		require.Zero(t, s.p.CancelForKey(1))
+		require.True(t, s.h.ForceComplete())
+		require.False(t, s.h.ForceComplete())
+		require.False(t, s.h.Cancel(nil))
+		require.Zero(t, s.p.CancelForKey(1, nil))
 		close(goOn)
 		require.Zero(t, <-told)
 		s.close(t, Completed)

@@ -2,6 +2,7 @@ package purgatory
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -31,8 +32,8 @@ var misdeeds = map[string]func(){
 	"nil panic": func() { panic(any(nil)) },
 }
 
-// aside runs f on a goroutine of its own, and waits for that to end.
-func aside(f func()) {
+// onItsOwn runs f on a goroutine of its own, and waits for that to end.
+func onItsOwn(f func()) {
 	done := make(chan bool)
 	go func() {
 		defer close(done)
@@ -58,11 +59,11 @@ func TestP7RegistrationFails(t *testing.T) {
 						}
 						return false
 					}
-					aside(func() {
-						h, err := p.TryCompleteElseWatch(op, time.Hour, 1, 2)
+					onItsOwn(func() {
+						h, err := p.TryCompleteElseWatch(context.Background(), op, time.Hour, 1, 2)
 						require.NoError(t, err)
 						require.Equal(t, at == 2, !h.IsZero())
-						require.False(t, h.Cancel())
+						require.False(t, h.Cancel(nil))
 					})
 					require.Equal(t, Failed, op.Outcome())
 					if name == "panic" {
@@ -114,12 +115,12 @@ func TestP7OthersGoOn(t *testing.T) {
 						}
 						switch where {
 						case "cancel":
-							aside(func() { p.CancelForKey(1) })
+							onItsOwn(func() { p.CancelForKey(1, nil) })
 						case "later":
 							require.NoError(t, p.CheckAndCompleteLater(1))
 							synctest.Wait()
 						default:
-							aside(func() { p.CheckAndComplete(1) })
+							onItsOwn(func() { p.CheckAndComplete(1) })
 						}
 						verify(t, p)
 						for i, op := range ops {
@@ -200,10 +201,10 @@ func TestP7HookFails(t *testing.T) {
 							panic("the operation's own")
 						}
 					}
-					aside(func() { _, _ = p.TryCompleteElseWatch(op, time.Hour, 1, 2) })
+					onItsOwn(func() { _, _ = p.TryCompleteElseWatch(context.Background(), op, time.Hour, 1, 2) })
 					park(t, p, other, time.Hour, 1)
 					other.ready.Store(true)
-					aside(func() { p.CheckAndComplete(1) })
+					onItsOwn(func() { p.CheckAndComplete(1) })
 					require.NotZero(t, op.Outcome())
 					require.Equal(t, Completed, other.Outcome())
 					require.EqualValues(t, 1, p.Stats().Failed)
@@ -227,7 +228,7 @@ func TestP7CancelledThenPanics(t *testing.T) {
 		op := newOp(t)
 		op.try = func(n int) bool {
 			if n > 2 {
-				require.Equal(t, 1, p.CancelForKey(1))
+				require.Equal(t, 1, p.CancelForKey(1, nil))
 				panic("too late")
 			}
 			return false
@@ -248,7 +249,7 @@ func TestP7LoggedByDefault(t *testing.T) {
 		require.NoError(t, err)
 		op := newOp(t)
 		op.try = func(int) bool { panic(errBad) }
-		h, err := p.TryCompleteElseWatch(op, time.Hour, 1)
+		h, err := p.TryCompleteElseWatch(context.Background(), op, time.Hour, 1)
 		require.NoError(t, err)
 		require.Zero(t, h)
 		shut(t, p)

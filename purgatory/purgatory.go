@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"sync"
+	"iter"
+	"math"
+	"slices"
 	"time"
 )
 
@@ -13,123 +15,483 @@ import (
 // it runs goroutines until it is shut down. All methods are safe for use from
 // any goroutine, TryComplete and Complete included.
 type Purgatory[K comparable] struct {
-	host   // its wheel's zero values: a deferred key to check
-	seed   maphash.Seed
-	shards []shard[K] // length a power of two
-
+	core
+	seed     maphash.Seed
+	table    table[K, watchlist]
 	deferred deferred[K]
-
-	ones, fews, manies sync.Pool // records to be used again
 }
 
-// fewKeys is up to how many keys they are compared each with each to find one
-// given twice; beyond, a map does.
-const fewKeys = 16
-
-// New makes a purgatory. It costs one goroutine while nothing expires. An
-// option out of range is an error that names it.
+// New makes a purgatory. It costs one goroutine while nothing expires, and none on a
+// shared wheel. An option out of range is an error that names it.
 func New[K comparable](o Options) (*Purgatory[K], error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	p := &Purgatory[K]{
-		seed:   maphash.MakeSeed(),
-		shards: make([]shard[K], o.Shards),
-	}
-	p.owner = p
-	if err := p.open(o, p.expire); err != nil {
+	p := &Purgatory[K]{seed: maphash.MakeSeed()}
+	p.table.init()
+	p.deferred.init(&p.core, func(key K) { p.CheckAndComplete(key) })
+	if err := p.open(o, p); err != nil {
 		return nil, err
 	}
 	return p, nil
 }
 
+// maxKeys is how many keys an operation can watch.
+const maxKeys = math.MaxUint16
+
 // TryCompleteElseWatch checks op, and if it cannot complete watches it on keys
 // for at most timeout: until a CheckAndComplete for one of them finds that it
 // can, it is cancelled, or its time is up.
 //
-// If op completes within the call, Complete has been called and the handle is
-// zero. Otherwise the handle is that of the waiting operation; it may have
-// ended by the time it is returned. A timeout of zero or less expires at once,
-// on a worker, if the checks say no; [NoTimeout] never does. A key given twice
-// counts once.
+// If op ends within the call, Complete has been called and the handle is zero.
+// Otherwise the handle is that of the waiting operation; it may have ended by the
+// time it is returned. A timeout of zero or less expires at once, on a worker, if
+// the checks say no; [NoTimeout] never does. When ctx is done the operation ends as
+// Cancelled, with context.Cause: on a goroutine of its own, or on the caller's if
+// that is still in this call. A context that cannot be cancelled costs nothing.
+// A key given twice counts once.
 //
-// op is checked at most twice, whatever the number of keys (P4): before it is
+// op is checked at most twice, whatever the number of keys: before it is
 // watched, and after. With the second check nothing is lost between the first
-// and the watching (P2): a change either comes before it, and is seen, or its
+// and the watching: a change either comes before it, and is seen, or its
 // CheckAndComplete finds op watched.
 //
 // An error means that op is not watched and that its Complete is not called:
-// no keys, a nil op, a key that is not equal to itself, ErrFull, ErrClosed.
-// It allocates nothing once records for as many keys have been used, up to 16;
-// constant time for each key.
-func (p *Purgatory[K]) TryCompleteElseWatch(op Operation, timeout time.Duration, keys ...K) (Pending, error) {
-	return p.TryCompleteElseWatchContext(context.Background(), op, timeout, keys...)
-}
-
-// TryCompleteElseWatchContext is TryCompleteElseWatch for an operation that
-// also ends, as Cancelled, when ctx is done: that of a connection, so that a
-// client which hangs up frees what it waits for (P9). Complete is called on a
-// goroutine of its own then; on the caller's, if that is still in this call.
-// A context that cannot be cancelled costs nothing; a nil one is an error.
-func (p *Purgatory[K]) TryCompleteElseWatchContext(ctx context.Context, op Operation, timeout time.Duration, keys ...K) (Pending, error) {
-	if op == nil {
-		return Pending{}, errors.New("purgatory: the operation is nil")
+// no keys or more than 65,535, a key that is not equal to itself, [ErrFull],
+// [ErrClosed]. A nil ctx or op panics. It allocates nothing once the records of
+// operations that have ended can be used again, up to 64 keys; constant time for
+// each key.
+func (p *Purgatory[K]) TryCompleteElseWatch(ctx context.Context, op Operation, timeout time.Duration, keys ...K) (Pending, error) {
+	mustBeUsable(ctx, op)
+	if err := checkKeys(keys); err != nil {
+		return Pending{}, err
 	}
-	if ctx == nil {
-		return Pending{}, errors.New("purgatory: the context is nil")
-	}
-	if len(keys) == 0 {
-		return Pending{}, errors.New("purgatory: the operation has no keys, must have at least 1")
-	}
-	for i, k := range keys {
-		if !reflexive(k) {
-			return Pending{}, fmt.Errorf("purgatory: keys[%d] is %v, must be equal to itself", i, k)
-		}
-	}
-	if p.end.begun.Load() {
+	if p.closing.begun.Load() {
+		p.countRefused(ErrClosed)
 		return Pending{}, ErrClosed
 	}
-	if p.first(op) {
+	w := waiters.Get().(*waiter)
+	gen := w.begin(&p.core, op, timeout)
+	if completed, ended := w.check(); completed || ended {
+		if completed {
+			w.finish(Completed)
+		}
 		return Pending{}, nil
 	}
 	if !p.reserve() {
-		return Pending{}, ErrFull
+		return Pending{}, p.refuse(w, ErrFull)
 	}
-	r, w, places := p.newRecord(len(keys))
-	r.begin(&p.host, w, op, timeout)
-	if !p.watch(r, places, keys) {
-		return r.withdraw()
+	var few [fewKeys]uint64
+	hashes := p.hashes(few[:0], keys)
+	w.setHashes(hashes)
+	t, ok := p.countIn(w, gen)
+	if !ok {
+		p.putBack(t)
+		p.unreserve()
+		return Pending{}, p.refuse(w, ErrClosed)
 	}
-	return r.entered(ctx)
+	p.enter(w, t, keys, hashes)
+	p.putBack(t)
+	return w.wait(ctx, gen)
 }
 
+// checkKeys refuses keys that cannot be watched.
+func checkKeys[K comparable](keys []K) error {
+	if len(keys) == 0 {
+		return errors.New("purgatory: the operation has no keys, must have at least 1")
+	}
+	if len(keys) > maxKeys {
+		return fmt.Errorf("purgatory: the operation has %d keys, must have at most %d", len(keys), maxKeys)
+	}
+	for i, k := range keys {
+		if !reflexive(k) {
+			return fmt.Errorf("purgatory: keys[%d] is %v, must be equal to itself", i, k)
+		}
+	}
+	return nil
+}
+
+// reflexive is false for a NaN, and for a key that holds one: no map finds it.
+func reflexive[K comparable](key K) bool {
+	return key == key //nolint:gocritic // that is the question
+}
+
+func (p *Purgatory[K]) hash(key K) uint64 { return maphash.Comparable(p.seed, key) | 1<<63 }
+
+// fewKeys is up to how many keys they are compared each with each to find one
+// given twice; beyond, a map does.
+const fewKeys = 16
+
+// hashes appends the hash of each key, and 0 for a key given before.
+func (p *Purgatory[K]) hashes(to []uint64, keys []K) []uint64 {
+	var seen map[K]struct{}
+	if len(keys) > fewKeys {
+		seen = make(map[K]struct{}, len(keys))
+	}
+	for i, k := range keys {
+		h := p.hash(k)
+		if seen == nil {
+			for before, other := range to {
+				if other == h && keys[before] == k {
+					h = 0
+					break
+				}
+			}
+		} else if _, twice := seen[keys[i]]; twice {
+			h = 0
+		} else {
+			seen[k] = struct{}{}
+		}
+		to = append(to, h)
+	}
+	return to
+}
+
+// refuse takes an operation back that nobody has met.
+func (p *Purgatory[K]) refuse(w *waiter, err error) error {
+	w.withdraw()
+	p.free(w)
+	p.countRefused(err)
+	return err
+}
+
+// enter puts the operation into the list of each of its keys.
+func (p *Purgatory[K]) enter(w *waiter, t *tally, keys []K, hashes []uint64) {
+	// The buckets lie anywhere: all are touched, so that the misses are had at once.
+	var touched [inRecord]*bucket[K, watchlist]
+	for i, h := range hashes {
+		b := p.table.touch(uint32(h))
+		if i < len(touched) {
+			touched[i] = b
+		}
+	}
+	key, appeared, crowded := 0, 0, false
+	for i, h := range hashes {
+		if h == 0 {
+			continue
+		}
+		var b *bucket[K, watchlist]
+		if i < len(touched) {
+			b = touched[i]
+		}
+		b = p.table.lockTouched(b, uint32(h))
+		e := b.find(keys[i], h)
+		if e == nil {
+			e, crowded = p.table.insertLocked(b, keys[i], h)
+		}
+		if e.value.n == 0 {
+			appeared++
+		}
+		e.value.add(w, key)
+		b.mu.Unlock()
+		key++
+		if crowded {
+			crowded = false
+			p.table.grow(p.KeyCount() + appeared)
+		}
+	}
+	if appeared > 0 {
+		t.countKeys(appeared)
+	}
+}
+
+// leave takes the operation out of the list of each of its keys. See lists.
+func (p *Purgatory[K]) leave(w *waiter) (watches, vanished int) {
+	all := w.keyHashes()
+	var touched [inRecord]*bucket[K, watchlist]
+	for i, h := range all {
+		b := p.table.touch(h)
+		if i < len(touched) {
+			touched[i] = b
+		}
+	}
+	for key, h := range all {
+		var b *bucket[K, watchlist]
+		if key < len(touched) {
+			b = touched[key]
+		}
+		b = p.table.lockTouched(b, h)
+		e := b.next(nil, h)
+		for !e.value.remove(w, key) {
+			e = b.next(e, h) // another key with this hash
+		}
+		if e.value.n == 0 {
+			vanished++
+		}
+		if e.value.shorten(h); e.value.empty() {
+			p.table.removeLocked(b, e)
+		}
+		b.mu.Unlock()
+	}
+	return len(all), vanished
+}
+
+// free gives the record to operations to come. See lists.
+func (p *Purgatory[K]) free(w *waiter) {
+	if a := w.aside; a != nil {
+		if a.places = a.places[:0]; cap(a.places)+cap(a.hashes) > 2*maxAside {
+			w.aside = nil
+		}
+	}
+	w.n = 0
+	waiters.Put(w)
+}
+
+// shrink gives memory of the table back. See lists.
+func (p *Purgatory[K]) shrink(most int) { p.table.shrink(p.KeyCount(), most) }
+
 // CheckAndComplete checks the operations that watch key, in the order in which
-// they came (P11), and says how many this call completed. Call it after every
+// they came, and returns how many this call completed. Call it after every
 // change that may let one of them complete.
 //
 // It runs TryComplete and Complete on the calling goroutine, and never waits
-// for a check that runs elsewhere: it has that goroutine look again (P6). So
+// for a check that runs elsewhere: it has that goroutine check again. So
 // it may be called from anywhere that TryComplete and Complete may run, from a
-// Complete also. Under a lock that those take use [Purgatory.CheckAndCompleteLater].
+// Complete also; nested like that as deep as the stack allows, at some 1 KiB a
+// call. Under a lock that those take, and for chains of any length, use
+// [Purgatory.CheckAndCompleteLater].
+//
+// An operation that others ask to be checked again and again while it is checked
+// here is left to a worker after 64 times. So 0 does not mean that nothing was
+// completed: another goroutine may have done it.
 //
 // It takes time proportional to the watchers of key, and allocates nothing.
 func (p *Purgatory[K]) CheckAndComplete(key K) int {
-	return p.walk(key, checking)
+	w := walk[K]{table: &p.table, key: key, hash: p.hash(key), visit: checking}
+	w.begin()
+	w.run()
+	return w.ended
 }
 
-// CancelForKey ends all operations that watch key, as Cancelled, and says how
-// many this call did end so. Those watched under other keys too leave those as
-// well. Operations being checked just now are ended by their checkers.
-func (p *Purgatory[K]) CancelForKey(key K) int {
-	return p.walk(key, cancelling)
+// CancelForKey ends all operations that watch key, as Cancelled, and returns how
+// many this call did end so. They are told cause, or [ErrCancelled] if that is nil.
+// Those watched under other keys too leave those as well. Operations being checked
+// just now are ended by their checkers.
+func (p *Purgatory[K]) CancelForKey(key K, cause error) int {
+	w := walk[K]{table: &p.table, key: key, hash: p.hash(key), visit: cancelling, cause: cause}
+	w.begin()
+	w.run()
+	return w.ended
 }
 
-// expire is the wheel's expiry function.
-func (p *Purgatory[K]) expire(h Pending) {
-	if h.IsZero() {
-		p.checkDeferred()
+// CheckAndCompleteLater has a worker call CheckAndComplete(key) soon, and does
+// not wait for it. It runs none of your code, so it may be called with any
+// lock held. A key that is handed over again before its check has begun
+// is checked once; a change made before the call is always seen by a check
+// that begins after it. Checks of one key that are asked for so run one at a time.
+//
+// It does not block, and takes constant time. After the shutdown has begun it
+// returns ErrClosed: every operation is ended by that already. A key that is not
+// equal to itself is an error.
+func (p *Purgatory[K]) CheckAndCompleteLater(key K) error { return p.deferred.add(key) }
+
+// Await blocks until cond returns true. It is called as an operation's TryComplete
+// is: at first, and then for every CheckAndComplete of one of keys. Await returns
+// nil then, and otherwise why it gave up: [ErrExpired] after timeout, context.Cause
+// when ctx is done, [ErrClosed], a [*CheckError] if cond panics, what
+// CancelForKey was given; or an error of [Purgatory.TryCompleteElseWatch], which
+// says more about timeouts and keys.
+//
+// A nil cond or ctx panics. Await must not be called from a TryComplete or a Complete
+// that something else waits for; it runs no goroutine.
+func (p *Purgatory[K]) Await(ctx context.Context, timeout time.Duration, cond func() bool, keys ...K) error {
+	mustHave(ctx)
+	if cond == nil {
+		panic("purgatory: the condition is nil")
+	}
+	w := await{cond, make(chan error, 1)}
+	h, err := p.TryCompleteElseWatch(context.Background(), w, timeout, keys...)
+	return w.wait(ctx, h, err)
+}
+
+// Watching returns how many operations watch a key: of one moment, in constant time.
+func (p *Purgatory[K]) Watching(key K) int {
+	h := p.hash(key)
+	b := p.table.lock(uint32(h))
+	defer b.mu.Unlock()
+	if e := b.find(key, h); e != nil {
+		return int(e.value.n)
+	}
+	return 0
+}
+
+// Waiting is an operation that waits, as [Purgatory.All] finds it.
+type Waiting[K comparable] struct {
+	Pending  Pending
+	Age      time.Duration // since it came
+	Deadline time.Time     // when it expires, with a monotonic reading; zero: never
+
+	p      *Purgatory[K]
+	hashes []uint32
+}
+
+// All returns an iterator over the operations that wait. Each that waits from
+// beginning to end is met once; one that comes or ends meanwhile may be met or not.
+// It is for a person who wants to know, not for the way of a request: it takes time
+// proportional to what waits, and to the table of keys, which neither grows nor
+// shrinks meanwhile. No lock is held while the loop's body runs.
+func (p *Purgatory[K]) All() iter.Seq[Waiting[K]] {
+	return func(yield func(Waiting[K]) bool) {
+		var found []Waiting[K]
+		p.table.visit(func(b *bucket[K, watchlist]) bool {
+			found = p.appendWaiting(found[:0], b)
+			if len(found) == 0 {
+				return true
+			}
+			b.mu.Unlock()
+			defer b.mu.Lock()
+			for _, x := range found {
+				if !yield(x) {
+					return false
+				}
+			}
+			return true
+		})
+	}
+}
+
+// appendWaiting appends the operations of a bucket by their first keys.
+func (p *Purgatory[K]) appendWaiting(to []Waiting[K], b *bucket[K, watchlist]) []Waiting[K] {
+	now := now()
+	b.each(func(e *entry[K, watchlist]) {
+		e.value.each(func(w *waiter) {
+			hashes := w.keyHashes()
+			h := w.handle()
+			if hashes[0] != uint32(e.hash) || !w.state.waits(h.gen) {
+				return
+			}
+			if slices.Contains(hashes[1:], hashes[0]) && // two of its keys have one hash
+				slices.ContainsFunc(to, func(x Waiting[K]) bool { return x.Pending == h }) {
+				return
+			}
+			x := Waiting[K]{Pending: h, Age: now - w.since, p: p, hashes: slices.Clone(hashes)}
+			if at := time.Duration(w.deadline.Load()); at != never {
+				x.Deadline = instant(at)
+			}
+			to = append(to, x)
+		})
+	})
+	return to
+}
+
+// Keys returns the keys that the operation watches, in the order in which they were
+// given; none once it has ended. It takes a lock for each.
+func (x Waiting[K]) Keys() []K {
+	var keys []K
+	w := x.Pending.w
+	for i, h := range x.hashes {
+		if slices.Contains(x.hashes[:i], h) {
+			continue
+		}
+		b := x.p.table.lock(h)
+		if x.Pending.Waiting() { // otherwise the record may serve another operation
+			b.each(func(e *entry[K, watchlist]) {
+				for key, other := range x.hashes {
+					if other == h && uint32(e.hash) == h && e.value.holds(w, key) {
+						keys = append(keys, e.key)
+						return
+					}
+				}
+			})
+		}
+		b.mu.Unlock()
+	}
+	return keys
+}
+
+// Hotspot is a key that stands out.
+type Hotspot[K comparable] struct {
+	Key      K
+	Watching int           // operations that watch it
+	Oldest   time.Duration // for how long the one of them has waited that has waited longest
+}
+
+// Hotspots returns the n keys that most operations watch, those with more of them
+// first; all keys if there are fewer. Its cost is that of [Purgatory.All].
+func (p *Purgatory[K]) Hotspots(n int) []Hotspot[K] {
+	var top hotspots[K]
+	p.table.visit(func(b *bucket[K, watchlist]) bool {
+		now := now()
+		b.each(func(e *entry[K, watchlist]) {
+			if w := e.value.first(); w != nil {
+				top.add(n, Hotspot[K]{e.key, int(e.value.n), now - w.since})
+			}
+		})
+		return true
+	})
+	return top
+}
+
+// hotspots is the best so far, in order.
+type hotspots[K comparable] []Hotspot[K]
+
+func (s *hotspots[K]) add(n int, h Hotspot[K]) {
+	i, _ := slices.BinarySearchFunc(*s, h.Watching, func(x Hotspot[K], watching int) int { return watching - x.Watching })
+	for i < len(*s) && (*s)[i].Watching == h.Watching {
+		i++
+	}
+	if i >= n {
 		return
 	}
-	h.end(Expired)
+	*s = slices.Insert(*s, i, h)
+	*s = (*s)[:min(n, len(*s))]
+}
+
+// Stats returns the purgatory's figures. It locks what counts them, one part for each
+// processor that has used the purgatory.
+func (p *Purgatory[K]) Stats() Stats { return p.stats() }
+
+// Delayed returns the number of operations that wait, each counted once: of one
+// moment, exactly, in time proportional to GOMAXPROCS.
+func (p *Purgatory[K]) Delayed() int { return p.delayed() }
+
+// Watched returns the number of watches: operations that wait, each counted once
+// for every key of its. See [Purgatory.Delayed].
+func (p *Purgatory[K]) Watched() int { return p.watched() }
+
+// KeyCount returns the number of keys that an operation watches. Keys that operations
+// are coming to or leaving just now may be counted or not.
+func (p *Purgatory[K]) KeyCount() int { return p.keyCount() }
+
+// Close begins a shutdown and does not wait for its end. From now on operations
+// are refused with ErrClosed, and every waiting one ends as Closed: Close calls
+// its Complete, or the goroutine does that checks it or enters it just then. When the
+// last one has left, the goroutines of the workers end.
+//
+// It may be called from a Complete and a TryComplete, any number of times. It
+// returns when every Complete has that it calls itself.
+func (p *Purgatory[K]) Close() {
+	p.refuseAll()
+	var all []Pending
+	p.table.visit(func(b *bucket[K, watchlist]) bool {
+		b.each(func(e *entry[K, watchlist]) {
+			e.value.each(func(w *waiter) { all = append(all, w.handle()) })
+		})
+		return true
+	})
+	endAll(all)
+	p.deferred.clear()
+	p.closeWheel()
+}
+
+// Shutdown is [Purgatory.Close] that waits until no operation is left and the
+// goroutines of the workers have ended, or have returned from the last Complete if the
+// wheel is shared. So it must not be called from a Complete or a TryComplete, for which
+// it would wait until ctx is done.
+//
+// When ctx is done first, Shutdown returns its error; the shutdown goes on, and
+// another call waits for it again. That is for the waiting: a Complete that
+// Shutdown has called itself must return before it looks at ctx. Any number of
+// calls may be made, at once or after the end. A nil ctx panics, and changes
+// nothing.
+//
+// It waits for the operations that end on workers to have returned from their
+// Complete; for those that other goroutines of yours end, only until they have
+// left the purgatory. So a Complete on a goroutine of a context's, which ended
+// just before, may outlast it.
+func (p *Purgatory[K]) Shutdown(ctx context.Context) error {
+	mustHave(ctx)
+	p.Close()
+	return waitFor(ctx, p.closing.done)
 }

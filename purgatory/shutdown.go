@@ -2,103 +2,76 @@ package purgatory
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"sync/atomic"
-
-	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
-// closing is how far the shutdown is.
+// closing is how far a core's shutdown is.
 type closing struct {
-	begun atomic.Bool // set once, by Close
-
-	finish sync.Once     // starts the goroutine that ends the wheel
+	begun  atomic.Bool   // set once, by Close
+	finish sync.Once     // starts the goroutine that ends the rest
 	done   chan struct{} // closed when that one has
 
 	mu      sync.Mutex
-	changed chan struct{} // guarded by mu; closed when a shard becomes empty; nil while nobody waits
+	changed chan struct{} // guarded by mu; closed when something has ended; nil while nobody waits
 }
 
-// Close begins a shutdown and does not wait for its end. From now on operations
-// are refused with ErrClosed, and every waiting one ends as Closed: Close calls
-// its Complete, or the goroutine does that checks it just then. When the last one
-// has left, the goroutines of the workers end.
-//
-// It may be called from a Complete and a TryComplete, any number of times. It
-// returns when every Complete has that it calls itself.
-func (p *Purgatory[K]) Close() {
-	p.end.begun.Store(true)
-	for i := range p.shards {
-		s := &p.shards[i]
-		s.mu.Lock()
-		s.closed = true
-		s.mu.Unlock()
-	}
-	var all []Pending
-	for i := range p.shards {
-		all = p.shards[i].appendWaiting(all)
-	}
-	endAll(all)
-	p.close(p.Delayed)
+// refuseAll begins the shutdown: no operation is counted in any more. Those that are
+// on their way into the lists find out when they are there; see waiter.wait.
+func (c *core) refuseAll() {
+	c.closing.begun.Store(true)
+	a := &c.tallies
+	a.mu.Lock()
+	a.closed = true
+	a.mu.Unlock()
+	c.each(func(t *tally) { t.closed = true })
 }
 
-// Shutdown is [Purgatory.Close] that waits until no operation is left and the
-// goroutines of the workers have ended. So it must not be called from a Complete
-// or a TryComplete, for which it would wait until ctx is done.
-//
-// When ctx is done first, Shutdown returns its error; the shutdown goes on, and
-// another call waits for it again. That is for the waiting: a Complete that
-// Shutdown has called itself must return before it looks at ctx. Any number of
-// calls may be made, at once or after the end. A nil ctx panics, and changes
-// nothing.
-//
-// It waits for the operations that end on workers to have returned from their
-// Complete; for those that other goroutines of yours end, only until they have
-// left the purgatory.
-func (p *Purgatory[K]) Shutdown(ctx context.Context) error {
-	mustHave(ctx)
-	p.Close()
-	return p.closed(ctx)
-}
-
-// close has a goroutine wait for the last operation to leave and end the wheel,
-// so that a shutdown is seen through whoever waits for it.
-func (t *host) close(delayed func() int) {
-	t.end.finish.Do(func() {
+// closeWheel has a goroutine wait for the last operation to leave, and for what runs
+// on workers, and then leave the wheel or end it, so that a shutdown is seen through
+// whoever waits for it.
+func (c *core) closeWheel() {
+	c.closing.finish.Do(func() {
 		go func() {
 			for {
 				// First the channel, then the question: a change in between closes it.
-				changed := t.end.wait()
-				if delayed() == 0 {
+				changed := c.closing.wait()
+				if c.quiet() {
 					break
 				}
 				<-changed
 			}
-			_, _ = t.wheel.Shutdown(context.Background(), timingwheel.Discard)
-			close(t.end.done)
+			c.each(func(t *tally) {
+				c.wheel.stop(t.sweep)
+				t.arrivals = arrivals{}
+			})
+			c.wheel.leave()
+			if c.own {
+				_ = c.wheel.Shutdown(context.Background())
+			}
+			close(c.closing.done)
 		}()
 	})
 }
 
-// closed waits for the end of the shutdown.
-func (t *host) closed(ctx context.Context) error {
+// quiet reports whether no operation is left and nothing of the core runs on workers.
+func (c *core) quiet() bool {
+	n := 0
+	c.each(func(t *tally) { n += t.delayed + t.working })
+	return n == 0
+}
+
+func waitFor(ctx context.Context, done <-chan struct{}) error {
 	select {
-	case <-t.end.done:
+	case <-done:
 		return nil
 	default:
 	}
 	select {
-	case <-t.end.done:
+	case <-done:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
-	}
-}
-
-func mustHave(ctx context.Context) {
-	if ctx == nil {
-		panic("purgatory: the context is nil")
 	}
 }
 
@@ -117,18 +90,7 @@ func endAll(all []Pending) {
 	}
 }
 
-// appendWaiting adds the operations in a shard's lists, those in more lists
-// than one as often.
-func (s *shard[K]) appendWaiting(all []Pending) []Pending {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	all = slices.Grow(all, s.watched)
-	s.eachListLocked(func(l *watchers[K]) {
-		l.each(func(r *record) { all = append(all, r.handle()) })
-	})
-	return all
-}
-
+// wait returns a channel that is closed by the next notify.
 func (c *closing) wait() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -138,7 +100,7 @@ func (c *closing) wait() <-chan struct{} {
 	return c.changed
 }
 
-func (c *closing) tell() {
+func (c *closing) notify() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.changed != nil {

@@ -29,7 +29,7 @@ func TestP12Shutdown(t *testing.T) {
 				if i%2 == 0 {
 					timeout = time.Duration(i) * time.Second
 				}
-				_, err := p.TryCompleteElseWatchContext(ctx, ops[i], timeout+time.Second*time.Duration(1-i%2), i, i/2, i/3)
+				_, err := p.TryCompleteElseWatch(ctx, ops[i], timeout+time.Second*time.Duration(1-i%2), i, i/2, i/3)
 				require.NoError(t, err)
 			}
 			require.NoError(t, p.CheckAndCompleteLater(0))
@@ -42,12 +42,12 @@ func TestP12Shutdown(t *testing.T) {
 			late := newOp(t)
 			late.ready.Store(true)
 			for range 3 {
-				h, err := p.TryCompleteElseWatch(late, time.Hour, 1)
+				h, err := p.TryCompleteElseWatch(context.Background(), late, time.Hour, 1)
 				require.ErrorIs(t, err, ErrClosed)
 				require.Zero(t, h)
 				require.ErrorIs(t, p.CheckAndCompleteLater(1), ErrClosed)
 				require.Zero(t, p.CheckAndComplete(1))
-				require.Zero(t, p.CancelForKey(1))
+				require.Zero(t, p.CancelForKey(1, nil))
 				shut(t, p)
 			}
 			require.Zero(t, late.checks.Load()+late.ends.Load())
@@ -99,7 +99,7 @@ func TestP12FromComplete(t *testing.T) {
 						returned = true
 					}
 					ctx, cancel := context.WithCancel(t.Context())
-					h, err := p.TryCompleteElseWatchContext(ctx, op, sceneTimeout, 1, 2)
+					h, err := p.TryCompleteElseWatch(ctx, op, sceneTimeout, 1, 2)
 					require.NoError(t, err)
 					var others []*testOp
 					for i := range 20 {
@@ -196,7 +196,7 @@ func TestP12ContextEnds(t *testing.T) {
 					require.ErrorIs(t, p.Shutdown(ctx), context.DeadlineExceeded)
 					require.Equal(t, time.Minute, time.Since(start))
 					require.Equal(t, Closed, other.Outcome())
-					_, err := p.TryCompleteElseWatch(newOp(t), time.Hour, 1)
+					_, err := p.TryCompleteElseWatch(context.Background(), newOp(t), time.Hour, 1)
 					require.ErrorIs(t, err, ErrClosed)
 					cancel()
 				}
@@ -230,7 +230,7 @@ func TestP12CompleteFails(t *testing.T) {
 					}
 					park(t, p, op, time.Hour, i)
 				}
-				aside(func() { _ = p.Shutdown(context.Background()) })
+				onItsOwn(func() { _ = p.Shutdown(context.Background()) })
 				require.Equal(t, 100, ended)
 				shut(t, p)
 			})
@@ -238,75 +238,59 @@ func TestP12CompleteFails(t *testing.T) {
 	}
 }
 
-// P12: the lists are closed one by one. An operation that Shutdown meets in
-// one of its lists, before it finds the next one closed, is ended and not
-// refused; one that it does not meet is refused, and not ended.
+// P12: a shutdown that begins while an operation is on its way into its lists. Counted in
+// already, it is ended as Closed, whether the shutdown has met it in one of the lists or
+// passed them before; otherwise it is refused.
 func TestP12DuringRegistration(t *testing.T) {
-	for _, met := range []string{"", "closed", "cancelled"} {
-		synctest.Test(t, func(t *testing.T) {
-			p := open[int](t, Options{Shards: 64, MaxOperations: 1})
+	for _, when := range []string{"first check", "between", "second check"} {
+		t.Run(when, func(t *testing.T) {
+			p := open[int](t, Options{MaxOperations: 1})
 			first, last := 0, 1
-			for p.shardOf(last) == p.shardOf(first) {
+			for bucketOf(p, last) == bucketOf(p, first) {
 				last++
 			}
 			op := newOp(t)
-			op.try = func(int) bool { // the lists are closed by hand: the last one only
-				s := p.shardOf(last)
-				s.mu.Lock()
-				s.closed = true
-				s.mu.Unlock()
+			op.try = func(n int) bool {
+				if n == 1 && when == "first check" || n == 2 && when == "second check" {
+					p.Close()
+				}
 				return false
 			}
-			// A shard that is locked holds the registration up between two keys.
-			gate := p.shardOf(last)
-			registered := make(chan bool)
-			var h Pending
-			var err error
-			op.end = func(Outcome) {}
-			if met == "" {
-				h, err = p.TryCompleteElseWatch(op, time.Hour, first, last)
-				require.ErrorIs(t, err, ErrClosed)
-				require.Zero(t, h)
-				require.Zero(t, op.ends.Load())
-				require.Zero(t, p.Stats().Ended()+p.Stats().Checks)
-			} else {
-				inTry := make(chan bool)
-				op.try = func(int) bool {
-					close(inTry)
-					gate.mu.Lock()
-					return false
+			if when != "between" {
+				h, err := p.TryCompleteElseWatch(context.Background(), op, time.Hour, first, last)
+				if when == "first check" {
+					require.ErrorIs(t, err, ErrClosed)
+					require.Zero(t, h)
+					require.Zero(t, op.ends.Load())
+					require.EqualValues(t, 1, p.Stats().RefusedClosed)
+					require.Zero(t, p.Stats().Ended()+p.Stats().Checks)
+				} else {
+					require.NoError(t, err)
+					require.NotZero(t, h)
+					require.Equal(t, Closed, op.Outcome())
 				}
-				go func() {
-					defer close(registered)
-					h, err = p.TryCompleteElseWatch(op, time.Hour, first, last)
-				}()
-				<-inTry
-				for s := p.shardOf(first); ; runtime.Gosched() {
-					s.mu.Lock()
-					there := s.watched == 1
-					s.mu.Unlock()
-					if there {
-						break
-					}
-				}
-				s := p.shardOf(first)
-				for _, x := range s.appendWaiting(nil) {
-					if met == "closed" {
-						x.end(Closed)
-					} else {
-						x.Cancel()
-					}
-				}
-				require.Zero(t, op.ends.Load(), "its owner ends it")
-				gate.closed = true
-				gate.mu.Unlock()
-				<-registered
-				require.NoError(t, err)
-				require.NotZero(t, h)
-				require.Equal(t, met, op.Outcome().String())
+				shut(t, p)
+				return
 			}
-			require.EqualValues(t, 1, op.checks.Load())
-			require.Zero(t, p.Delayed()+p.Watched()+p.Keys()+int(p.held.Load()))
+			gate := bucketOf(p, last)
+			gate.mu.Lock()
+			registered := make(chan error)
+			go func() {
+				_, err := p.TryCompleteElseWatch(context.Background(), op, time.Hour, first, last)
+				registered <- err
+			}()
+			blockedOnMutex("(*Purgatory[...]).enter")
+			closed := make(chan bool)
+			go func() { p.Close(); close(closed) }()
+			for !p.closing.begun.Load() {
+				runtime.Gosched()
+			}
+			gate.mu.Unlock()
+			require.NoError(t, <-registered)
+			<-closed
+			require.NoError(t, p.Shutdown(t.Context()))
+			require.Equal(t, Closed, op.Outcome())
+			require.ErrorIs(t, op.cause, ErrClosed)
 			shut(t, p)
 		})
 	}
@@ -324,11 +308,11 @@ func TestP12RacingWithRegistration(t *testing.T) {
 				for refused.Load() == 0 || rand.IntN(4) > 0 {
 					op := newOp(t)
 					op.end = func(Outcome) { ended.Add(1) }
-					switch _, err := p.TryCompleteElseWatch(op, time.Hour, rand.IntN(50), rand.IntN(50), rand.IntN(50)); err {
+					switch _, err := p.TryCompleteElseWatch(context.Background(), op, time.Hour, rand.IntN(50), rand.IntN(50), rand.IntN(50)); err {
 					case nil:
 						accepted.Add(1)
 					case ErrFull:
-						p.CancelForKey(rand.IntN(50))
+						p.CancelForKey(rand.IntN(50), nil)
 					case ErrClosed:
 						refused.Add(1)
 						if op.ends.Load() != 0 {

@@ -35,11 +35,11 @@ func TestSoak(t *testing.T) {
 			r := rand.New(rand.NewPCG(uint64(g), 1))
 			// Clients that only wait, so that there is something to grow from.
 			for i := range 5000 {
-				h, err := p.TryCompleteElseWatch(&soakOp{ended: &ended}, NoTimeout, -1-i, -1-2*i)
+				h, err := p.TryCompleteElseWatch(context.Background(), &soakOp{ended: &ended}, NoTimeout, -1-i, -1-2*i)
 				if err != nil {
 					t.Error(err)
 				}
-				defer h.Cancel()
+				defer h.Cancel(nil)
 			}
 			var held [256]Pending
 			var goals [256]Pending
@@ -58,26 +58,26 @@ func TestSoak(t *testing.T) {
 				key := r.IntN(keys)
 				switch i % 4 {
 				case 0:
-					held[at].Cancel()
+					held[at].Cancel(nil)
 				case 1:
-					held[at].Complete()
+					held[at].ForceComplete()
 				case 2:
 					p.CheckAndComplete(key)
 				case 3:
 					_ = p.CheckAndCompleteLater(key)
 				}
 				if i%1000 == 0 {
-					p.CancelForKey(key)
+					p.CancelForKey(key, nil)
 				}
-				held[at], _ = p.TryCompleteElseWatchContext(ctx, op, time.Duration(r.IntN(20))*time.Millisecond, key, r.IntN(keys), r.IntN(keys))
+				held[at], _ = p.TryCompleteElseWatch(ctx, op, time.Duration(r.IntN(20))*time.Millisecond, key, r.IntN(keys), r.IntN(keys))
 				op.ready.Store(r.IntN(2) == 0)
 				k := r.IntN(len(number))
 				if i%3 == 0 {
 					n := number[k].Add(1)
 					th.Advance(k, n)
 				}
-				goals[at].Cancel()
-				goals[at], _ = th.TryCompleteElseWatch(op2{&ended}, time.Duration(r.IntN(20))*time.Millisecond, Need(1+r.IntN(2)),
+				goals[at].Cancel(nil)
+				goals[at], _ = th.TryCompleteElseWatch(context.Background(), op2{&ended}, time.Duration(r.IntN(20))*time.Millisecond, []Need{All, Any}[r.IntN(2)],
 					Goal[int, int64]{k, number[k].Load() + r.Int64N(50)}, Goal[int, int64]{(k + 1) % len(number), r.Int64N(50)})
 				cancel()
 			}
@@ -129,8 +129,8 @@ func (o *soakOp) TryComplete() bool {
 	}
 	return o.ready.Load()
 }
-func (o *soakOp) Complete(Outcome) { o.ended.Add(1) }
+func (o *soakOp) Complete(Outcome, error) { o.ended.Add(1) }
 
 type op2 struct{ ended *atomic.Int64 }
 
-func (o op2) Complete(Outcome) { o.ended.Add(1) }
+func (o op2) Complete(Outcome, error) { o.ended.Add(1) }

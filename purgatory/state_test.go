@@ -10,24 +10,25 @@ import (
 
 // The search below plays every interleaving of a few goroutines on one
 // operation, over the real transitions of state.go. Each step of a goroutine
-// is one transition or one half of a call of user code, as in record.go.
+// is one transition or one half of a call of user code, as in waiter.go.
 
 // at is where a goroutine is.
 type at uint8
 
 const (
 	toAcquire at = iota // CheckAndComplete: before acquire
-	toClear             // TryCompleteElseWatch: before clear; it owns the operation
+	toArm               // a sweep: before tryAcquire
+	toClear             // TryCompleteElseWatch: before takeRecheck; it owns the operation
 	toLook              // before TryComplete
 	looking             // in TryComplete, which has seen what it has seen
 	toSay               // before decide(Completed)
-	toSettle            // before settle
+	toYield             // before tryYield
 	toDecide            // an end from outside: before decide
 	toFree              // it has ended, and left all lists
 	toFinish            // before Complete
 	finishing           // in Complete
 	toReuse             // before the free record is another operation's
-	toRest              // before that one settles
+	toRest              // before that one yields
 	toEnd               // before that one is ended
 	gone
 )
@@ -91,8 +92,14 @@ func (w world) step(i int) (world, string) {
 			th.at = gone
 		}
 		w.asked = max(w.asked, th.version)
+	case toArm:
+		th.at = gone
+		if s.tryAcquire(first) {
+			broken = own()
+			th.at = toYield
+		}
 	case toClear:
-		s.clear()
+		s.takeRecheck()
 		th.at = toLook
 	case toLook:
 		th.saw = w.version
@@ -106,21 +113,20 @@ func (w world) step(i int) (world, string) {
 	case looking:
 		w.users--
 		w.looked = max(w.looked, th.saw)
-		th.at = toSettle
+		th.at = toYield
 		if w.needs != 0 && th.saw >= w.needs {
 			th.at = toSay
 		}
 	case toSay:
-		if s.own(Completed) {
+		if s.decideAsOwner(Completed) {
 			w.won++
 		}
-		th.at = toSettle
-	case toSettle:
-		o, look := s.settle()
-		switch {
+		th.at = toYield
+	case toYield:
+		switch o, again := s.tryYield(); {
 		case o != 0:
 			th.outcome, th.at = o, toFree
-		case look:
+		case again:
 			th.at = toLook
 		default:
 			w.owners--
@@ -160,7 +166,7 @@ func (w world) step(i int) (world, string) {
 		s.begin()
 		th.at = toRest
 	case toRest:
-		if o, look := s.settle(); o != 0 || look {
+		if o, again := s.tryYield(); o != 0 || again {
 			broken = "somebody wants something of the second operation who meant the first"
 		}
 		th.at = toEnd
@@ -240,7 +246,8 @@ func TestStateEveryInterleaving(t *testing.T) {
 	cancel := thread{at: toDecide, outcome: Cancelled}
 	expire := thread{at: toDecide, outcome: Expired}
 	reuse := thread{at: toReuse}
-	cast := []thread{register, check, idleCheck, cancel, expire, reuse}
+	sweep := thread{at: toArm}
+	cast := []thread{register, check, idleCheck, cancel, expire, reuse, sweep}
 	total := 0
 	var play func(chosen []thread, from int)
 	play = func(chosen []thread, from int) {
@@ -260,8 +267,8 @@ func TestStateEveryInterleaving(t *testing.T) {
 			return
 		}
 		for i := from; i < len(cast); i++ {
-			if (cast[i] == register || cast[i] == reuse) && slices.Contains(chosen, cast[i]) {
-				continue // each of the two operations is registered once
+			if (cast[i] == register || cast[i] == reuse || cast[i] == sweep) && slices.Contains(chosen, cast[i]) {
+				continue // each of the two operations is registered once, and swept once
 			}
 			play(append(slices.Clone(chosen), cast[i]), i)
 		}
@@ -290,7 +297,7 @@ func TestStateTransitions(t *testing.T) {
 	const (
 		idle      = first << genShift
 		owned     = idle | running
-		asked     = owned | again
+		asked     = owned | recheck
 		expired   = owned | uint64(Expired)<<outcomeShift
 		cancelled = owned | uint64(Cancelled)<<outcomeShift
 		taken     = second<<genShift | running
@@ -308,9 +315,13 @@ func TestStateTransitions(t *testing.T) {
 		{"acquire", taken, taken, "false", acquired},
 		{"decide", stranger, stranger, "false false", cancels},
 		{"decide", taken, taken, "false false", cancels},
-		{"rest", owned, idle, "true", rests},
-		{"rest", asked, asked, "false", rests},
-		{"rest", cancelled, cancelled, "false", rests},
+		{"yield", owned, idle, "true", yields},
+		{"yield", asked, asked, "false", yields},
+		{"yield", cancelled, cancelled, "false", yields},
+		{"tryAcquire", idle, owned, "true", arms},
+		{"tryAcquire", owned, owned, "false", arms},
+		{"tryAcquire", stranger, stranger, "false", arms},
+		{"tryAcquire", expired, expired, "false", arms},
 		{"begin", expired, taken, "", begins},
 		{"acquire", asked, asked, "false", acquired},
 		{"acquire", expired, expired, "false", acquired},
@@ -318,12 +329,12 @@ func TestStateTransitions(t *testing.T) {
 		{"decide", owned, cancelled, "true false", cancels},
 		{"decide", asked, cancelled, "true false", cancels},
 		{"decide", expired, expired, "false false", cancels},
-		{"settle", owned, idle, "Outcome(0) false", settled},
-		{"settle", asked, owned, "Outcome(0) true", settled},
-		{"settle", expired, expired, "expired false", settled},
-		{"clear", owned, owned, "", cleared},
-		{"clear", asked, owned, "", cleared},
-		{"clear", expired, expired, "", cleared},
+		{"tryYield", owned, idle, "Outcome(0) false", settled},
+		{"tryYield", asked, owned, "Outcome(0) true", settled},
+		{"tryYield", expired, expired, "expired false", settled},
+		{"takeRecheck", owned, owned, "false", cleared},
+		{"takeRecheck", asked, owned, "true", cleared},
+		{"takeRecheck", expired, expired, "false", cleared},
 	} {
 		var s state
 		s.word.Store(c.from)
@@ -334,8 +345,9 @@ func TestStateTransitions(t *testing.T) {
 }
 
 func acquired(s *state) string { return fmt.Sprint(s.acquire(first)) }
-func settled(s *state) string  { return fmt.Sprint(s.settle()) }
+func arms(s *state) string     { return fmt.Sprint(s.tryAcquire(first)) }
+func settled(s *state) string  { return fmt.Sprint(s.tryYield()) }
 func cancels(s *state) string  { return fmt.Sprint(s.decide(first, Cancelled)) }
-func rests(s *state) string    { return fmt.Sprint(s.rest(first)) }
+func yields(s *state) string   { return fmt.Sprint(s.yield(first)) }
 func begins(s *state) string   { s.begin(); return "" }
-func cleared(s *state) string  { s.clear(); return "" }
+func cleared(s *state) string  { return fmt.Sprint(s.takeRecheck()) }

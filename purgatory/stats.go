@@ -2,16 +2,17 @@ package purgatory
 
 import (
 	"math/bits"
-	"sync/atomic"
 	"time"
 
 	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
 // Stats is what a purgatory holds and has done. Its figures are exact, and but
-// for Late and Wheel, which may be of a moment later, they are those of one
+// for Keys and Wheel, which may be of a moment later, they are those of one
 // moment.
 type Stats struct {
+	Name string // Options.Name
+
 	Delayed int // operations that wait
 	Watched int // (operation, key) pairs that wait
 	Keys    int // keys with watchers
@@ -20,147 +21,126 @@ type Stats struct {
 	// among Completed. One whose Complete panicked is among Failed.
 	Completed, Expired, Cancelled, Closed, Failed uint64
 
+	// Operations that were refused, with ErrFull and ErrClosed.
+	RefusedFull, RefusedClosed uint64
+
 	// Checks counts the calls of TryComplete by operations that have ended, or,
 	// of a Threshold, the readings of their numbers. Divided by how many ended
 	// it says what a completion takes: 1 for one that never waited, 3 for one
 	// that waited and was completed by the first CheckAndComplete of its keys.
 	Checks uint64
 
-	// Late is how late operations expired.
-	Late Lateness
+	// Waited is for how long operations have waited that waited at all, by their
+	// outcome: Waited[Completed] and so on. Waited[0] is empty.
+	Waited [outcomes]Histogram
 
-	// Wheel is what the timeouts' wheel holds and has done.
+	// Late is how late operations expired.
+	Late Histogram
+
+	// Wheel is what the timeouts' wheel holds and has done, those of others too if it
+	// is shared. An operation's timeout is entered there after 50 ms.
 	Wheel timingwheel.Stats
 }
 
-// Ended is the number of operations that have ended, of all outcomes.
+// Ended returns the number of operations that have ended, of all outcomes.
 func (s Stats) Ended() uint64 { return s.Completed + s.Expired + s.Cancelled + s.Closed + s.Failed }
 
-// Lateness is a histogram: Lateness[i] counts what was late by less than 2^i
-// µs, and not by less than half of that; the last one all that was later, which
-// is beyond 4 s.
-type Lateness [24]uint64
+// Histogram counts durations. Counts[i] are those that were less than 2^i µs, and not
+// less than half of that; the last one all that were longer, which is beyond 9 min.
+type Histogram struct {
+	Counts [classes]uint64
+	Count  uint64        // of all
+	Sum    time.Duration // of all
+}
 
-// Quantile is how late at most the fraction q of all was, from 0 to 1: the upper
-// bound of its class, so up to twice as much as it was. 0 if nothing is counted.
-func (l Lateness) Quantile(q float64) time.Duration {
-	total := uint64(0)
-	for _, n := range l {
-		total += n
-	}
-	rank, seen := uint64(q*float64(total)), uint64(0)
-	for i, n := range l {
-		if seen += n; n > 0 && (seen >= rank || seen == total) {
+const classes = 31
+
+// Quantile returns an upper bound on the q-quantile, q from 0 to 1: at most twice the
+// true value, or 1 µs. 0 if nothing is counted.
+func (h Histogram) Quantile(q float64) time.Duration {
+	rank, seen := uint64(q*float64(h.Count)), uint64(0)
+	for i, n := range h.Counts {
+		if seen += n; n > 0 && (seen >= rank || seen == h.Count) {
 			return time.Microsecond << i
 		}
 	}
 	return 0
 }
 
-// lateness is a Lateness that is being counted.
-type lateness [len(Lateness{})]atomic.Uint64
-
-func (l *lateness) add(d time.Duration) {
-	class := bits.Len64(uint64(max(d, 0) / time.Microsecond))
-	l[min(class, len(l)-1)].Add(1)
-}
-
-// tally is what a shard counts of the operations whose first key is in it. The
-// shard's lock guards it: it is held anyway when they come and go, so counting
-// costs no shared line.
-type tally struct {
-	delayed int
-	checks  uint64
-	ended   [outcomes + 1]uint64
-}
-
-func (t *tally) out(o Outcome, h *record) {
-	t.delayed--
-	t.ended[o]++
-	if o != withdrawn {
-		t.checks += uint64(h.checks)
+// Mean returns the mean. 0 if nothing is counted.
+func (h Histogram) Mean() time.Duration {
+	if h.Count == 0 {
+		return 0
 	}
+	return h.Sum / time.Duration(h.Count)
 }
 
-// Stats reads the purgatory's figures, and locks all shards at once for it, for
-// as long as it takes to add them up.
-func (p *Purgatory[K]) Stats() Stats {
-	st, ended := p.begin()
-	p.all(func(s *shard[K]) {
-		st.Watched += s.watched
-		st.Keys += s.named
-		ended.add(&st, &s.tally)
+func (h *Histogram) add(d time.Duration) {
+	d = max(d, 0)
+	class := bits.Len64(uint64(d / time.Microsecond))
+	h.Counts[min(class, classes-1)]++
+	h.Count++
+	h.Sum += d
+}
+
+func (h *Histogram) merge(other *Histogram) {
+	for i, n := range other.Counts {
+		h.Counts[i] += n
+	}
+	h.Count += other.Count
+	h.Sum += other.Sum
+}
+
+// histograms are those of a tally.
+type histograms struct {
+	waited [outcomes]Histogram
+	late   Histogram
+}
+
+// stats adds up what is counted.
+func (c *core) stats() Stats {
+	st := Stats{Name: c.options.Name}
+	var ended [outcomes]uint64
+	c.each(func(t *tally) {
+		st.Delayed += t.delayed
+		st.Watched += t.watched
+		st.Keys += int(t.keys.Load())
+		st.Checks += t.checks
+		st.RefusedFull += t.refusedFull
+		st.RefusedClosed += t.refusedClosed
+		for o, n := range t.ended {
+			ended[o] += n
+		}
+		if t.histograms != nil {
+			for o := range st.Waited {
+				st.Waited[o].merge(&t.histograms.waited[o])
+			}
+			st.Late.merge(&t.histograms.late)
+		}
 	})
-	p.fill(&st, &ended)
+	st.Completed, st.Expired, st.Cancelled = ended[Completed], ended[Expired], ended[Cancelled]
+	st.Closed, st.Failed = ended[Closed], ended[Failed]
+	st.Wheel = c.wheel.Stats()
 	return st
 }
 
-// counts is how many operations ended, by outcome.
-type counts [outcomes + 1]int64
-
-func (c *counts) add(st *Stats, t *tally) {
-	st.Delayed += t.delayed
-	st.Checks += t.checks
-	for o, n := range t.ended {
-		c[o] += int64(n)
-	}
-}
-
-// begin is where adding up begins, before the shards: a correction takes from
-// what a shard has counted before it, so one that is seen here finds its
-// operation there, and no figure is below zero.
-func (t *host) begin() (st Stats, c counts) {
-	for o := range c {
-		c[o] = t.outside[o].Load()
-	}
-	st.Checks = t.checks.Load()
-	return st, c
-}
-
-// fill sets what every host knows.
-func (t *host) fill(st *Stats, ended *counts) {
-	st.Completed = uint64(ended[Completed])
-	st.Expired = uint64(ended[Expired])
-	st.Cancelled = uint64(ended[Cancelled])
-	st.Closed = uint64(ended[Closed])
-	st.Failed = uint64(ended[Failed])
-	for i := range t.late {
-		st.Late[i] = t.late[i].Load()
-	}
-	st.Wheel = t.wheel.Stats()
-}
-
-// Delayed is the number of operations that wait, each counted once: of one
-// moment, exactly, as Watched and Keys are. All shards are locked for it.
-func (p *Purgatory[K]) Delayed() (n int) {
-	p.all(func(s *shard[K]) { n += s.delayed })
+func (c *core) delayed() (n int) {
+	c.each(func(t *tally) { n += t.delayed })
 	return n
 }
 
-// Watched is the number of watches: operations that wait, each counted once
-// for every key of its.
-func (p *Purgatory[K]) Watched() (n int) {
-	p.all(func(s *shard[K]) { n += s.watched })
+func (c *core) watched() (n int) {
+	c.each(func(t *tally) { n += t.watched })
 	return n
 }
 
-// Keys is the number of keys that an operation watches.
-func (p *Purgatory[K]) Keys() (n int) {
-	p.all(func(s *shard[K]) { n += s.named })
-	return n
-}
-
-// all calls f with each shard while all are locked, in order of their numbers:
-// one after the other, what goes from a shard that was seen already to one that
-// was not would be counted twice. Nobody else holds two.
-func (p *Purgatory[K]) all(f func(*shard[K])) {
-	for i := range p.shards {
-		p.shards[i].mu.Lock()
+// keyCount locks no part: whoever adds or takes keys may call it.
+func (c *core) keyCount() (n int) {
+	a := &c.tallies
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, t := range a.parts {
+		n += int(t.keys.Load())
 	}
-	for i := range p.shards {
-		f(&p.shards[i])
-	}
-	for i := range p.shards {
-		p.shards[i].mu.Unlock()
-	}
+	return max(n, 0)
 }

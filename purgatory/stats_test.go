@@ -19,7 +19,7 @@ func TestStatsChecks(t *testing.T) {
 
 	now := newOp(t)
 	now.ready.Store(true)
-	_, err := p.TryCompleteElseWatch(now, time.Minute, "a")
+	_, err := p.TryCompleteElseWatch(context.Background(), now, time.Minute, "a")
 	require.NoError(t, err)
 	count(now)
 	require.EqualValues(t, 1, made)
@@ -41,7 +41,7 @@ func TestStatsChecks(t *testing.T) {
 	require.EqualValues(t, 2, st.Completed)
 
 	cancelled := newOp(t)
-	park(t, p, cancelled, NoTimeout, "a").Cancel()
+	park(t, p, cancelled, NoTimeout, "a").Cancel(nil)
 	count(cancelled)
 	require.EqualValues(t, made, p.Stats().Checks)
 }
@@ -51,9 +51,9 @@ func TestStatsChecks(t *testing.T) {
 func TestStatsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{Tick: time.Millisecond})
-		var want Lateness
+		var want Histogram
 		park(t, p, newOp(t), -time.Second, 0)
-		want[0]++
+		want.add(0)
 		for i := range 40 {
 			timeout := time.Duration(i*i) * 37 * time.Microsecond
 			late := (timeout+time.Millisecond-1)/time.Millisecond*time.Millisecond - timeout
@@ -61,14 +61,16 @@ func TestStatsLate(t *testing.T) {
 			for time.Microsecond<<class <= late {
 				class++
 			}
-			want[class]++
+			want.Counts[class]++
+			want.Count++
+			want.Sum += late
 			park(t, p, newOp(t), timeout, i)
 		}
 		completed := newOp(t)
 		completed.ready.Store(true)
-		_, err := p.TryCompleteElseWatch(completed, time.Nanosecond, 0)
+		_, err := p.TryCompleteElseWatch(context.Background(), completed, time.Nanosecond, 0)
 		require.NoError(t, err)
-		park(t, p, newOp(t), time.Nanosecond, 0).Cancel()
+		park(t, p, newOp(t), time.Nanosecond, 0).Cancel(nil)
 		time.Sleep(time.Second)
 		st := p.Stats()
 		require.EqualValues(t, 41, st.Expired)
@@ -77,31 +79,37 @@ func TestStatsLate(t *testing.T) {
 	})
 }
 
-func TestLatenessQuantile(t *testing.T) {
-	var l Lateness
-	require.Zero(t, l.Quantile(.5))
-	l[3], l[10] = 99, 1
-	require.Equal(t, 8*time.Microsecond, l.Quantile(0))
-	require.Equal(t, 8*time.Microsecond, l.Quantile(.5))
-	require.Equal(t, 8*time.Microsecond, l.Quantile(.99))
-	require.Equal(t, 1024*time.Microsecond, l.Quantile(.995+.005))
-	var counted lateness
+func TestHistogram(t *testing.T) {
+	var h Histogram
+	require.Zero(t, h.Quantile(.5))
+	require.Zero(t, h.Mean())
+	h.Counts[3], h.Counts[10], h.Count = 99, 1, 100
+	require.Equal(t, 8*time.Microsecond, h.Quantile(0))
+	require.Equal(t, 8*time.Microsecond, h.Quantile(.5))
+	require.Equal(t, 8*time.Microsecond, h.Quantile(.99))
+	require.Equal(t, 1024*time.Microsecond, h.Quantile(1))
+	var counted Histogram
 	for _, d := range []time.Duration{-1, 0, 999, 1000, 1999, 2000, time.Hour} {
 		counted.add(d)
 	}
-	for class, n := range map[int]uint64{0: 3, 1: 2, 2: 1, len(l) - 1: 1} {
-		require.Equal(t, n, counted[class].Load(), class)
-	}
+	want := Histogram{Count: 7, Sum: time.Hour + 5998}
+	want.Counts[0], want.Counts[1], want.Counts[2], want.Counts[classes-1] = 3, 2, 1, 1
+	require.Equal(t, want, counted)
+	require.Equal(t, (time.Hour+5998)/7, counted.Mean())
+	counted.merge(&want)
+	require.EqualValues(t, 14, counted.Count)
+	require.EqualValues(t, 2, counted.Counts[2])
 }
 
-// P5: Delayed, Watched and Keys are those of one moment. Each goroutine has one
+// P5, F9: Delayed, Watched and what has ended are those of one moment. Each goroutine has one
 // or two operations at any time, with two keys each, whatever shards those are
 // in; adding up shard after shard would see more, or fewer.
 func TestStatsOfOneMoment(t *testing.T) {
 	const goroutines = 4
-	p := open[int](t, Options{Shards: 64})
-	r := openThreshold(t, Options{Shards: 64})
+	p := open[int](t, Options{})
+	r := openThreshold(t, Options{})
 	var stop atomic.Bool
+	var coming, came atomic.Int64
 	var ready, wg sync.WaitGroup
 	ready.Add(goroutines)
 	for g := range goroutines {
@@ -110,14 +118,16 @@ func TestStatsOfOneMoment(t *testing.T) {
 			next := func() func() {
 				key += 2
 				op := newOp(t)
+				coming.Add(1)
 				h := park(t, p, op, NoTimeout, key, key+1)
-				g, err := r.TryCompleteElseWatch(newOp(t), NoTimeout, All, Goal[int, int]{key, 1}, Goal[int, int]{key + 1, 1})
+				came.Add(1)
+				g, err := r.TryCompleteElseWatch(context.Background(), newOp(t), NoTimeout, All, Goal[int, int]{key, 1}, Goal[int, int]{key + 1, 1})
 				if err != nil {
 					t.Error(err)
 				}
 				return func() {
-					h.Cancel()
-					g.Cancel()
+					h.Cancel(nil)
+					g.Cancel(nil)
 				}
 			}
 			end := next()
@@ -139,10 +149,12 @@ func TestStatsOfOneMoment(t *testing.T) {
 	}
 	for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end) && !t.Failed(); {
 		within("Delayed", p.Delayed(), goroutines, 2*goroutines)
-		within("Keys", p.Keys(), 2*goroutines, 4*goroutines)
 		within("Watched", p.Watched(), 2*goroutines, 4*goroutines)
 		within("Threshold.Delayed", r.Delayed(), goroutines, 2*goroutines)
+		low := int(came.Load())
 		st, st2 := p.Stats(), r.Stats()
+		within("Delayed and ended", st.Delayed+int(st.Ended()), low, int(coming.Load()))
+		within("2 × Delayed - Watched", 2*st.Delayed-st.Watched, 0, 0)
 		within("Stats.Delayed", st.Delayed, goroutines, 2*goroutines)
 		within("Threshold.Stats.Watched", st2.Watched, 2*goroutines, 4*goroutines)
 	}
@@ -150,51 +162,47 @@ func TestStatsOfOneMoment(t *testing.T) {
 	wg.Wait()
 }
 
-// The survey finds the longest list and the oldest operation, whatever a walk
-// has left in between.
-func TestSurvey(t *testing.T) {
+// P16: the hottest keys in order, with the age of their oldest operation, whatever a
+// walk has left in between.
+func TestHotspots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[string](t, Options{})
 		r := openThreshold(t, Options{})
 		defer func() { require.NoError(t, r.Shutdown(context.Background())) }()
-		require.Zero(t, p.Survey())
-		require.Zero(t, r.Survey())
+		require.Empty(t, p.Hotspots(3))
+		require.Empty(t, r.Hotspots(3))
 
 		first := park(t, p, newOp(t), NoTimeout, "old")
-		_, err := r.TryCompleteElseWatch(newOp(t), NoTimeout, Any, Goal[int, int]{7, 9})
+		_, err := r.TryCompleteElseWatch(context.Background(), newOp(t), NoTimeout, Any, Goal[int, int]{7, 9})
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
 		for i := range 5 {
 			park(t, p, newOp(t), NoTimeout, "hot", "old")
-			_, err := r.TryCompleteElseWatch(newOp(t), NoTimeout, Any, Goal[int, int]{1, i + 1})
+			_, err := r.TryCompleteElseWatch(context.Background(), newOp(t), NoTimeout, Any, Goal[int, int]{1, i + 1})
 			require.NoError(t, err)
 		}
 		park(t, p, newOp(t), NoTimeout, "hot")
 		park(t, p, newOp(t), NoTimeout, "hot")
 		time.Sleep(time.Second)
-		require.Equal(t, Survey[string]{"hot", 7, time.Minute + time.Second, "old"}, p.Survey())
-		require.Equal(t, Survey[int]{1, 5, time.Minute + time.Second, 7}, r.Survey())
+		hot, old := Hotspot[string]{"hot", 7, time.Second}, Hotspot[string]{"old", 6, time.Minute + time.Second}
+		require.Equal(t, []Hotspot[string]{hot, old}, p.Hotspots(3))
+		require.Equal(t, []Hotspot[string]{hot}, p.Hotspots(1))
+		require.Empty(t, p.Hotspots(0))
+		require.Equal(t, []Hotspot[int]{{1, 5, time.Second}, {7, 1, time.Minute + time.Second}}, r.Hotspots(3))
 
-		first.Cancel()
-		v := p.Survey()
-		require.Equal(t, time.Second, v.Oldest)
-		require.Equal(t, 7, v.Watchers)
-
-		// A row without operations, that a walk will go on from, may stand first.
-		last := park(t, p, newOp(t), NoTimeout, "walked")
-		at, hash := p.place("walked")
-		s := &p.shards[at]
-		s.mu.Lock()
-		walked := s.keys.find("walked", hash).head
-		walked.walks++
-		s.mu.Unlock()
-		last.Cancel()
-		require.Equal(t, v, p.Survey())
-		s.mu.Lock()
-		walked.walks--
-		s.dropRowLocked(walked)
-		s.mu.Unlock()
+		first.Cancel(nil)
+		require.Equal(t, []Hotspot[string]{hot, {"old", 5, time.Second}}, p.Hotspots(3))
+		for i := range 100 {
+			for range i % 10 {
+				park(t, p, newOp(t), NoTimeout, "k"+string(rune('a'+i)))
+			}
+		}
+		counts := []int{}
+		for _, h := range p.Hotspots(30) {
+			counts = append(counts, h.Watching)
+		}
+		require.Equal(t, []int{9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7}, counts)
 		require.NoError(t, p.Shutdown(context.Background()))
-		require.Zero(t, p.Survey())
+		require.Empty(t, p.Hotspots(1))
 	})
 }

@@ -2,54 +2,240 @@ package purgatory
 
 import (
 	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// The table against a map, with hashes that are equal, that share a home, and
-// that lie at the end, so that searches go around.
+func newTable() *table[int, int] {
+	t := new(table[int, int])
+	t.init()
+	return t
+}
+
+// mixed is a hash whose bits depend on all of the key's.
+func mixed(key int) uint64 {
+	h := uint64(key) * 0x9E3779B97F4A7C15
+	h = (h ^ h>>32) * 0xD6E8FEB86659FD93
+	return h ^ h>>32 | 1<<63
+}
+
+// The table against a map, with hashes that are equal in all or in their lowest bits,
+// while it grows and shrinks: by its keys, and by hand.
 func TestTable(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 3))
-		hashes := 1 + r.IntN(40)
-		hash := func(key int) uint64 { return uint64(key%hashes)<<16 - 3<<16 }
-		most := 1 << r.IntN(13)
-		var tab table[int]
-		oracle := map[int]*watchers[int]{}
-		for step := range 6000 {
+		hashes := 1 + r.IntN(1<<r.IntN(13))
+		hash := func(key int) uint64 {
+			h := mixed(key % hashes)
+			if seed%3 == 0 {
+				h = uint64(key % hashes) // the keys of a bucket are those of its number
+			}
+			return h | 1<<63
+		}
+		tab, oracle := newTable(), map[int]int{}
+		most := 1 + r.IntN(1<<r.IntN(13))
+		for step := range 8000 {
 			key := r.IntN(most)
-			if step%2000 > 1500 { // less and less
+			fewer := step%2000 > 1400 // less and less
+			if fewer {
 				for key = range oracle {
 					break
 				}
 			}
-			l := tab.find(key, hash(key))
-			require.Equal(t, oracle[key], l)
-			if l == nil {
-				l = &watchers[int]{key: key, hash: hash(key)}
-				tab.add(l)
-				oracle[key] = l
-			} else if r.IntN(2) == 0 || step%2000 > 1500 {
-				tab.remove(l)
+			h := hash(key)
+			b := tab.lock(uint32(h))
+			e := b.find(key, h)
+			want, there := oracle[key]
+			require.Equal(t, there, e != nil)
+			crowded := false
+			switch {
+			case e == nil && !fewer:
+				e, crowded = tab.insertLocked(b, key, h)
+				require.Zero(t, e.value, "a new entry has a value of the past")
+				e.value = step + 1
+				oracle[key] = step + 1
+			case e == nil:
+			case fewer || r.IntN(2) == 0:
+				require.Equal(t, want, e.value)
+				e.value = 0
+				tab.removeLocked(b, e)
 				delete(oracle, key)
 			}
-			require.Equal(t, len(oracle), tab.n)
-			require.LessOrEqual(t, 4*tab.n, 3*len(tab.places))
-			if len(tab.places) > keepKeys {
-				require.GreaterOrEqual(t, 8*tab.n, len(tab.places))
+			b.mu.Unlock()
+			if crowded {
+				tab.grow(len(oracle))
+			}
+			switch r.IntN(100) {
+			case 0:
+				tab.shrink(len(oracle), 1<<20)
+			case 1:
+				tab.resize.Lock()
+				tab.addSegment()
+				tab.resize.Unlock()
+			case 2:
+				tab.resize.Lock()
+				if tab.size.Load() > perSegment {
+					tab.dropSegment()
+				}
+				tab.resize.Unlock()
+			}
+			if step%50 == 0 {
+				found := map[int]int{}
+				verifyTable(t, tab, func(e *entry[int, int]) {
+					require.Equal(t, hash(e.key), e.hash)
+					found[e.key] = e.value
+				})
+				require.Equal(t, oracle, found)
 			}
 		}
-		for key := range most {
-			require.Equal(t, oracle[key], tab.find(key, hash(key)))
-		}
-		held := 0
-		for _, p := range tab.places {
-			if p.list != nil {
-				held++
-				require.Equal(t, p.list.hash, p.hash)
-			}
-		}
-		require.Equal(t, tab.n, held)
 	}
+}
+
+// A table has as many buckets as its keys need, up and down, also if some remain; and
+// it does not grow and shrink with each key that comes and goes.
+func TestTableFollowsItsKeys(t *testing.T) {
+	tab := newTable()
+	hash := mixed
+	n := 0
+	insert := func(key int) {
+		b := tab.lock(uint32(hash(key)))
+		e, crowded := tab.insertLocked(b, key, hash(key))
+		e.value = 1
+		b.mu.Unlock()
+		if n++; crowded {
+			tab.grow(n)
+		}
+	}
+	remove := func(key int) {
+		b := tab.lock(uint32(hash(key)))
+		e := b.find(key, hash(key))
+		e.value = 0
+		tab.removeLocked(b, e)
+		b.mu.Unlock()
+		if n--; n%128 == 0 {
+			tab.shrink(n, 128*shrinkBy)
+		}
+	}
+	require.EqualValues(t, perSegment, tab.size.Load())
+	for key := range 100_000 {
+		insert(key)
+	}
+	grown := int(tab.size.Load())
+	require.InDelta(t, 100_000*10/growAt, grown, 45_000)
+	for key := range 99_000 {
+		remove(key)
+	}
+	require.LessOrEqual(t, int(tab.size.Load()), 2*1000*10/growAt)
+	require.LessOrEqual(t, len(*tab.segments.Load())*perSegment, 8*int(tab.size.Load()))
+	for key := 99_000; key < 100_000; key++ {
+		remove(key)
+	}
+	for range 20 {
+		tab.shrink(0, 1<<20)
+	}
+	require.EqualValues(t, keptSegments*perSegment, tab.size.Load())
+
+	for key := range 300 {
+		insert(key)
+	}
+	size := tab.size.Load()
+	for key := range 10_000 { // one comes, one goes
+		insert(300 + key)
+		remove(key)
+		tab.shrink(n, 128*shrinkBy)
+		require.GreaterOrEqual(t, tab.size.Load(), size)
+	}
+}
+
+// Goroutines that meet at few locks have the table grow, whatever its keys, up to a
+// bound.
+func TestTableWidens(t *testing.T) {
+	tab := newTable()
+	for range 20 * contendedEach {
+		tab.widen()
+	}
+	most := uint32(perProc * runtime.GOMAXPROCS(0))
+	require.Equal(t, min(most, perSegment<<20), tab.size.Load())
+	tab.shrink(0, 1<<20)
+	require.Equal(t, most, tab.size.Load(), "it would be contended again")
+	verifyTable(t, tab, func(*entry[int, int]) {})
+}
+
+// Keys are where they are looked for, while the table grows and shrinks all the time
+// and somebody goes through it.
+func TestTableHammer(t *testing.T) {
+	tab := newTable()
+	hash := mixed
+	const goroutines, each = 4, 100
+	var stop atomic.Bool
+	var resizing, using sync.WaitGroup
+	resizing.Go(func() {
+		for i := 0; !stop.Load(); i++ {
+			tab.resize.Lock()
+			if tab.visitors == 0 {
+				if i/40%2 == 0 {
+					tab.addSegment()
+				} else if tab.size.Load() > perSegment {
+					tab.dropSegment()
+				}
+			}
+			tab.resize.Unlock()
+		}
+	})
+	resizing.Go(func() {
+		for !stop.Load() {
+			seen := map[int]int{}
+			tab.visit(func(b *bucket[int, int]) bool {
+				b.each(func(e *entry[int, int]) { seen[e.key]++ })
+				return true
+			})
+			for key, n := range seen {
+				if n != 1 {
+					t.Errorf("%d met %d times", key, n)
+				}
+			}
+			for key := range each { // these are there from beginning to end
+				if seen[-1-key] != 1 {
+					t.Errorf("%d met %d times", -1-key, seen[-1-key])
+				}
+			}
+		}
+	})
+	for key := range each {
+		b := tab.lock(uint32(hash(-1 - key)))
+		e, _ := tab.insertLocked(b, -1-key, hash(-1-key))
+		e.value = 1
+		b.mu.Unlock()
+	}
+	for g := range goroutines {
+		using.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(g), 5))
+			there := [each]int{}
+			for i := range 20_000 {
+				at := r.IntN(each)
+				key := g*each + at
+				b := tab.lock(uint32(hash(key)))
+				e := b.find(key, hash(key))
+				if (e != nil) != (there[at] != 0) || e != nil && e.value != there[at] {
+					t.Errorf("key %d: %v, must be %d", key, e, there[at])
+				}
+				if e == nil {
+					e, _ = tab.insertLocked(b, key, hash(key))
+					there[at] = i + 1
+					e.value = i + 1
+				} else {
+					e.value, there[at] = 0, 0
+					tab.removeLocked(b, e)
+				}
+				b.mu.Unlock()
+			}
+		})
+	}
+	using.Wait()
+	stop.Store(true)
+	resizing.Wait()
 }

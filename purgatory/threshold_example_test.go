@@ -2,6 +2,7 @@ package purgatory_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -20,7 +21,7 @@ type ack struct {
 	answered chan bool
 }
 
-func (a *ack) Complete(o purgatory.Outcome) {
+func (a *ack) Complete(o purgatory.Outcome, _ error) {
 	switch o {
 	case purgatory.Completed:
 		fmt.Printf("offset %d: acknowledged\n", a.offset)
@@ -44,7 +45,7 @@ func ExampleThreshold() {
 	defer acks.Shutdown(context.Background())
 	produce := func(offset int64, timeout time.Duration) *ack {
 		a := &ack{offset, make(chan bool)}
-		_, err := acks.TryCompleteElseWatch(a, timeout, purgatory.All,
+		_, err := acks.TryCompleteElseWatch(context.Background(), a, timeout, purgatory.All,
 			purgatory.Goal[string, int64]{Key: "orders-0", Number: offset + 1})
 		if err != nil {
 			fmt.Println(err)
@@ -83,7 +84,7 @@ func ExampleThreshold_TryCompleteElseWatch() {
 	defer fetches.Shutdown(context.Background())
 
 	fetch := &waiter{name: "fetch"}
-	_, _ = fetches.TryCompleteElseWatch(fetch, time.Minute, purgatory.Any,
+	_, _ = fetches.TryCompleteElseWatch(context.Background(), fetch, time.Minute, purgatory.Any,
 		purgatory.Goal[string, int64]{Key: "orders-0", Number: 100},
 		purgatory.Goal[string, int64]{Key: "orders-1", Number: 100})
 	fmt.Println("completed:", fetches.Advance("orders-0", bytes["orders-0"].Add(60)))
@@ -106,15 +107,14 @@ func ExampleThreshold_Await() {
 		go func() { barrier.Advance("group", joined["group"].Add(1)) }()
 	}
 	all := purgatory.Goal[string, int64]{Key: "group", Number: members}
-	o, _ := barrier.Await(context.Background(), time.Minute, purgatory.All, all)
-	fmt.Println(o)
+	fmt.Println(barrier.Await(context.Background(), time.Minute, purgatory.All, all))
 
 	all.Number++ // one that never comes
-	o, _ = barrier.Await(context.Background(), time.Millisecond, purgatory.All, all)
-	fmt.Println(o)
+	err := barrier.Await(context.Background(), time.Millisecond, purgatory.All, all)
+	fmt.Println(err, errors.Is(err, context.DeadlineExceeded))
 	// Output:
-	// completed
-	// expired
+	// <nil>
+	// purgatory: the operation's timeout has passed true
 }
 
 // A request is sent to two replicas, and answered by whichever is first.
@@ -124,8 +124,30 @@ func ExampleFutures() {
 
 	near, far := replies.Future(), replies.Future()
 	go near.Set("from near by", nil)
-	o, _ := replies.Await(context.Background(), time.Second, purgatory.Any, near, far)
+	err := replies.Await(context.Background(), time.Second, purgatory.Any, near, far)
 	reply, _, _ := near.Result()
-	fmt.Println(o, reply)
-	// Output: completed from near by
+	fmt.Println(err, reply)
+	// Output: <nil> from near by
+}
+
+// A record is written to three replicas, and counts when two have it.
+func ExampleFutures_Quorum() {
+	acks, _ := purgatory.NewFutures[string](purgatory.Options{})
+	defer acks.Shutdown(context.Background())
+	send := func(replica string, err error) *purgatory.Future[string] {
+		f := acks.Future()
+		go f.Set(replica, err)
+		return f
+	}
+
+	ok, err := acks.Quorum(context.Background(), time.Second, 2, send("a", nil), send("b", errMoved), send("c", nil))
+	fmt.Println(ok, err)
+	ok, err = acks.Quorum(context.Background(), time.Minute, 2, send("a", errMoved), send("b", errMoved), acks.Future())
+	fmt.Println(ok, err)
+	fmt.Println(errors.Is(err, errMoved))
+	// Output:
+	// [a c] <nil>
+	// [] purgatory: 2 of 3 futures have failed, 2 must not: the partition has moved
+	// the partition has moved
+	// true
 }

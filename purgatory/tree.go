@@ -12,16 +12,16 @@ import "cmp"
 //   - any other goal is added in O(log n), and taken out, when its operation
 //     has ended otherwise, in O(1), each expected.
 //
-// Nodes are part of the goals, so nothing is allocated. The shard's lock
-// guards it.
+// Nodes are part of the goals, so nothing is allocated. The lock of the key's
+// bucket guards it.
 //
 // Invariant: in order, goals ascend by (number, seq). No goal's priority is
 // below its parent's.
 type tree[K comparable, N cmp.Ordered] struct {
-	key         K
 	root        *goal[K, N]
 	first, last *goal[K, N]
 	n           int
+	seq         uint64 // of the goal that came last; it goes on when the tree serves another key
 }
 
 // before is the order of the tree; no two goals are equal.

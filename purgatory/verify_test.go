@@ -23,6 +23,7 @@ type testOp struct {
 	ready atomic.Bool          // what TryComplete says without try
 	try   func(check int) bool // instead; check counts from 1
 	end   func(Outcome)        // called by Complete, once it is counted
+	cause error                // that Complete was told
 
 	inside  atomic.Int32 // methods running
 	checks  atomic.Int32
@@ -44,11 +45,15 @@ func (o *testOp) TryComplete() bool {
 	return o.ready.Load()
 }
 
-func (o *testOp) Complete(how Outcome) {
+func (o *testOp) Complete(how Outcome, cause error) {
 	defer o.enter("Complete")()
 	if o.ends.Add(1) != 1 {
 		o.t.Errorf("P1: Complete(%v) after Complete(%v)", how, o.Outcome())
 	}
+	if (cause == nil) != (how == Completed) {
+		o.t.Errorf("P14: Complete(%v, %v)", how, cause)
+	}
+	o.cause = cause
 	o.outcome.Store(uint32(how))
 	if o.end != nil {
 		o.end(how)
@@ -73,8 +78,18 @@ func open[K comparable](t testing.TB, o Options) *Purgatory[K] {
 	}
 	p, err := New[K](o)
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = p.Shutdown(context.Background()) })
+	shutAtEnd(t, p)
 	return p
+}
+
+// shutAtEnd shuts down what a test has made. If that is broken, the test has failed
+// already, and is not to wait for ever.
+func shutAtEnd(t testing.TB, s interface{ Shutdown(context.Context) error }) {
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_ = s.Shutdown(ctx)
+	})
 }
 
 // shut ends a purgatory and sees that nothing is left of it. In a bubble,
@@ -83,34 +98,48 @@ func shut[K comparable](t testing.TB, p *Purgatory[K]) {
 	t.Helper()
 	require.NoError(t, p.Shutdown(context.Background()))
 	empty(t, p)
-	w := p.Stats().Wheel
-	require.Zero(t, w.Workers, "workers are left")
+	if p.own {
+		require.Zero(t, p.Stats().Wheel.Workers, "workers are left")
+	}
 }
 
 // park enters an operation that has to wait.
 func park[K comparable](t testing.TB, p *Purgatory[K], op Operation, timeout time.Duration, keys ...K) Pending {
 	t.Helper()
-	h, err := p.TryCompleteElseWatch(op, timeout, keys...)
+	h, err := p.TryCompleteElseWatch(context.Background(), op, timeout, keys...)
 	require.NoError(t, err)
 	require.NotZero(t, h)
 	return h
 }
 
 // empty fails if the purgatory holds anything (P5), by its own figures and by
-// a look at everything it is made of.
+// a look at everything it is made of. On the wheel there may be a sweep.
 func empty[K comparable](t testing.TB, p *Purgatory[K]) {
 	t.Helper()
 	st := p.Stats()
-	if p.Watched() != 0 || p.Delayed() != 0 || p.Keys() != 0 || p.wheel.Len() != 0 ||
-		st.Watched != 0 || st.Delayed != 0 || st.Keys != 0 || st.Wheel.Pending != 0 || p.held.Load() != 0 {
+	if p.Watched() != 0 || p.Delayed() != 0 || p.KeyCount() != 0 || timers(&p.core) != 0 ||
+		st.Watched != 0 || st.Delayed != 0 || st.Keys != 0 || p.held.Load() != 0 {
 		t.Fatalf("P5: left behind: watched %d, delayed %d, keys %d, timers %d, held %d; %+v",
-			p.Watched(), p.Delayed(), p.Keys(), p.wheel.Len(), p.held.Load(), st)
+			p.Watched(), p.Delayed(), p.KeyCount(), timers(&p.core), p.held.Load(), st)
 	}
 	verify(t, p)
 }
 
+// timers is how many timers are on the wheel, without the sweeps to come.
+func timers(c *core) int {
+	n := c.wheel.timers.Len()
+	c.each(func(part *tally) {
+		if part.sweeping {
+			if _, planned := c.wheel.timers.Value(part.sweep); planned {
+				n--
+			}
+		}
+	})
+	return n
+}
+
 // verify checks all invariants of a purgatory that is at rest: no call in
-// progress, no worker busy.
+// progress, no worker busy, the wheel its own.
 func verify[K comparable](t testing.TB, p *Purgatory[K]) {
 	t.Helper()
 	check := func(ok bool, format string, args ...any) {
@@ -119,115 +148,130 @@ func verify[K comparable](t testing.TB, p *Purgatory[K]) {
 			t.Fatalf(format, args...)
 		}
 	}
-	for i := range p.shards {
-		p.shards[i].mu.Lock()
-		defer p.shards[i].mu.Unlock()
-	}
-	met := map[*record]int{} // in how many lists
-	delayed := make([]int, len(p.shards))
-	total := 0
-	for i := range p.shards {
-		s := &p.shards[i]
-		watched := 0
-		lists := 0
-		for _, place := range s.keys.places {
-			if l := place.list; l != nil {
-				lists++
-				at, hash := p.place(l.key)
-				check(&p.shards[at] == s && place.hash == hash && l.hash == hash, "list of %v stands under %x", l.key, place.hash)
-				check(s.keys.find(l.key, hash) == l, "%v is there twice, or not to be found", l.key)
-				check(l.head != nil && l.n > 0, "%v has no watchers", l.key)
-				n := 0
-				var prev *row[K]
-				for r := l.head; r != nil; prev, r = r, r.next {
-					check(r.prev == prev, "%v: prev and next do not agree at %d", l.key, n)
-					check(r.list == l, "%v: a row names another list", l.key)
-					check(r.walks == 0, "%v: a walk is left", l.key)
-					check(r.used != 0 && bits.Len16(r.used) <= int(r.end) && r.end <= rowSlots, "%v: used %b, end %d", l.key, r.used, r.end)
-					for slot, h := range r.slots {
-						check((r.used>>slot&1 == 1) == (h != nil), "%v: slot %d holds %p, used %b", l.key, slot, h, r.used)
-						if h == nil {
-							continue
-						}
+	met := map[*waiter]int{} // in how many lists
+	keys, watched := 0, 0
+	verifyTable(t, &p.table, func(e *entry[K, watchlist]) {
+		l := &e.value
+		check(e.hash == p.hash(e.key), "%v stands under %x", e.key, e.hash)
+		check(l.n > 0, "%v has no watchers", e.key)
+		keys++
+		watched += int(l.n)
+		enter := func(w *waiter, c *chunk, slot int) {
+			met[w]++
+			found := false
+			for key, h := range w.keyHashes() {
+				var at place
+				if w.aside != nil && len(w.aside.places) > 0 {
+					at = w.aside.places[key]
+				}
+				found = found || h == uint32(e.hash) && at.chunk == c && (c == nil || int(at.slot) == slot)
+			}
+			check(found, "%v: an operation knows nothing of slot %d", e.key, slot)
+		}
+		n := int(l.near)
+		check(n <= maxNear && (l.longer || n <= inPlace), "%v: %d side by side", e.key, n)
+		check(l.longer == (l.rest != nil), "%v: longer %v, rest %p", e.key, l.longer, l.rest)
+		near := l.inPlace[:]
+		if l.longer {
+			near = append(slices.Clone(near), l.rest.near[:]...)
+		}
+		for i, w := range near {
+			check((w != nil) == (i < n), "%v: %p in place %d of %d", e.key, w, i, n)
+			if w != nil {
+				enter(w, nil, i)
+			}
+		}
+		if l.longer {
+			check(l.rest.walks == 0, "%v: a walk is left", e.key)
+			check(l.n > inPlace/2, "%v: a rest of nothing", e.key)
+			check(l.rest.head == nil || l.n > maxNear/2, "%v: chunks for %d", e.key, l.n)
+			var prev *chunk
+			for c := l.rest.head; c != nil; prev, c = c, c.next {
+				check(c.prev == prev, "%v: prev and next do not agree at %d", e.key, n)
+				check(c.list == l.rest, "%v: a chunk names another list", e.key)
+				check(c.walks == 0, "%v: a walk is left", e.key)
+				check(c.used != 0 && bits.Len32(c.used) <= int(c.end) && c.end <= perChunk, "%v: used %b, end %d", e.key, c.used, c.end)
+				for slot, w := range c.slots {
+					check((c.used>>slot&1 == 1) == (w != nil), "%v: slot %d holds %p, used %b", e.key, slot, w, c.used)
+					if w != nil {
 						n++
-						met[h]++
-						places := placesOf[K](h)
-						k := slices.IndexFunc(places, func(w watch[K]) bool { return w.row == r })
-						check(k >= 0 && places[k].slot == uint8(slot) && int(places[k].shard) == i, "%v: an operation knows nothing of slot %d", l.key, slot)
-						if k == 0 {
-							delayed[i]++
-						}
+						enter(w, c, slot)
 					}
 				}
-				check(l.tail == prev, "%v: the tail is not the last", l.key)
-				check(l.n == n, "%v: %d watchers counted, %d found", l.key, l.n, n)
-				watched += n
+			}
+			check(l.rest.tail == prev, "%v: the tail is not the last", e.key)
+		}
+		check(int(l.n) == n, "%v: %d watchers counted, %d found", e.key, l.n, n)
+	})
+	verifyTallies(t, &p.core, len(met), watched, keys)
+	armed := 0
+	for w, lists := range met {
+		check(w.state.word.Load()<<(64-genShift) == 0 && w.state.generation() > 0, "an operation at rest has state %b", w.state.word.Load())
+		check(w.op != nil && w.core == &p.core, "an operation that waits is no more")
+		check(lists == int(w.n), "an operation is in %d lists of %d", lists, w.n)
+		if w.timer != (timingwheel.Timer{}) {
+			armed++
+		}
+	}
+	check(timers(&p.core) == armed, "the wheel holds %d timers, the operations %d", timers(&p.core), armed)
+	verifyDeferred(t, &p.deferred)
+}
+
+// verifyTable calls f with each entry, and checks that each can be found.
+func verifyTable[K comparable, V any](t testing.TB, table *table[K, V], f func(*entry[K, V])) {
+	t.Helper()
+	table.visit(func(b *bucket[K, V]) bool {
+		require.Zero(t, b.number&^b.mask.Load(), "the number of a bucket is beyond its mask")
+		b.each(func(e *entry[K, V]) {
+			require.Same(t, b, table.at(uint32(e.hash)), "%v is not where it is looked for", e.key)
+			require.Same(t, e, b.find(e.key, e.hash), "%v is there twice", e.key)
+			f(e)
+		})
+		return true
+	})
+	size, all := table.size.Load(), *table.segments.Load()
+	require.Zero(t, size%perSegment)
+	require.LessOrEqual(t, int(size/perSegment), len(all))
+	for i := range all {
+		require.Equal(t, uint32(i) < size/perSegment, all[i].Load() != nil, "segment %d of %d", i, size/perSegment)
+	}
+	require.Zero(t, table.visitors)
+}
+
+// verifyTallies checks what is counted of a core at rest.
+func verifyTallies(t testing.TB, c *core, operations, watched, keys int) {
+	t.Helper()
+	working, left := 0, 0
+	c.each(func(part *tally) {
+		working += part.working
+		for _, a := range part.arrivals.ring {
+			if a.w != nil {
+				left++
 			}
 		}
-		check(s.named == lists && s.keys.n == lists, "shard %d: %d keys counted, %d in the table, %d found", i, s.named, s.keys.n, lists)
-		check(4*lists <= 3*len(s.keys.places), "shard %d: %d keys in a table of %d", i, lists, len(s.keys.places))
-		check(8*lists >= len(s.keys.places) || len(s.keys.places) <= keepKeys, "shard %d: %d keys in a table of %d", i, lists, len(s.keys.places))
-		rows := 0
-		for r := s.spareRows; r != nil; r = r.next {
-			rows++
-			check(r.list == nil && r.used == 0 && r.end == 0 && r.walks == 0 && r.slots == [rowSlots]*record{}, "shard %d: a spare row is not empty", i)
-		}
-		check(rows == int(s.rows) && rows <= maxSpareRows, "shard %d: %d spare rows, %d counted", i, rows, s.rows)
-		check(s.watched == watched, "shard %d: %d watches counted, %d found", i, s.watched, watched)
-		lists = 0
-		for l := s.spare; l != nil; l = l.next {
-			var none K
-			lists++
-			check(*l == watchers[K]{key: none, next: l.next}, "shard %d: a spare list is not empty", i)
-		}
-		check(lists == int(s.lists) && lists <= maxSpare, "shard %d: %d spare lists, %d counted", i, lists, s.lists)
-		check(!s.closed || s.keys.n == 0, "shard %d is closed and holds keys", i)
-		check(s.closed == p.end.begun.Load(), "shard %d: closed %v", i, s.closed)
+		left -= part.arrivals.n
+		require.Equal(t, c.closing.begun.Load(), part.closed)
+	})
+	require.Zero(t, working, "workers are busy")
+	require.Zero(t, left, "an arrival is held on to")
+	require.Equal(t, operations, c.delayed(), "operations")
+	require.Equal(t, watched, c.watched(), "watches")
+	require.Equal(t, keys, c.keyCount(), "keys")
+	if c.options.MaxOperations > 0 {
+		require.Equal(t, int64(operations), c.held.Load(), "operations counted against the bound")
 	}
-	for i := range p.shards {
-		check(p.shards[i].delayed == delayed[i], "shard %d: %d operations counted, %d found", i, p.shards[i].delayed, delayed[i])
-		total += delayed[i]
-	}
-	check(len(met) == total, "%d operations found, %d by their first key", len(met), total)
-	timers := 0
-	for h, lists := range met {
-		check(h.state.word.Load()<<(64-genShift) == 0 && h.state.generation() > 0, "an operation at rest has state %b", h.state.word.Load())
-		check(h.op != nil && h.host == &p.host, "an operation that waits is no more")
-		entered := 0
-		for _, w := range placesOf[K](h) {
-			if w.entered {
-				entered++
-			}
-		}
-		check(lists == entered, "an operation is in %d lists of %d", lists, entered)
-		if h.timer != (timingwheel.Timer{}) {
-			timers++
-		}
-	}
-	check(p.wheel.Len() == timers, "the wheel holds %d timers, the operations %d", p.wheel.Len(), timers)
-	if p.options.MaxOperations > 0 {
-		check(p.held.Load() == int64(total), "%d operations counted against the bound, %d wait", p.held.Load(), total)
-	}
-	d := &p.deferred
+}
+
+func verifyDeferred[K comparable](t testing.TB, d *deferred[K]) {
+	t.Helper()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	check(len(d.queued) == len(d.order)-d.head, "%d keys queued, %d in order", len(d.queued), len(d.order)-d.head)
-	check(len(d.queued) == 0 || p.end.begun.Load(), "a key that was handed over waits, and no worker is busy")
+	require.Empty(t, d.turns, "a key that was handed over waits, and no worker is busy")
+	require.Zero(t, len(d.order)-d.head)
 	var none K
-	for i, k := range d.order[:cap(d.order)] {
-		check(d.head <= i && i < len(d.order) || k == none, "the key %v is done with and held on to", k)
+	for _, k := range d.order[:cap(d.order)] {
+		require.Equal(t, none, k, "a key is done with and held on to")
 	}
-}
-
-// placesOf is where an operation stands in the lists of its keys.
-func placesOf[K comparable](r *record) []watch[K] {
-	return r.waits.(interface{ places() []watch[K] }).places()
-}
-
-// shardOf is the shard that a key belongs to.
-func (p *Purgatory[K]) shardOf(key K) *shard[K] {
-	at, _ := p.place(key)
-	return &p.shards[at]
 }
 
 // onWorker says whether the caller runs on one of the wheel's workers.

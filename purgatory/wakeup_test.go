@@ -2,6 +2,7 @@ package purgatory
 
 import (
 	"bytes"
+	"context"
 	"runtime"
 	"testing"
 	"testing/synctest"
@@ -46,37 +47,49 @@ func TestP2NoLostWakeUp(t *testing.T) {
 	}
 }
 
-// P2: each look that is asked for during a look is had, however long it goes on.
+// P2, P15: each look that is asked for during a look is had, however long it goes on;
+// after some the caller is relieved by a worker (F14).
 func TestP2AskedAgainAndAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := open[int](t, Options{})
-		checking, goOn := make(chan bool), make(chan bool)
-		op := newOp(t)
-		op.try = func(n int) bool {
-			saw := op.ready.Load()
-			if n > 2 {
-				checking <- true
-				<-goOn
+	for times, want := range map[int]int{1: 1, handOver - 3: 1, handOver - 1: 0, 3 * handOver: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			p := open[int](t, Options{})
+			checking, goOn := make(chan bool), make(chan bool)
+			op := newOp(t)
+			op.try = func(n int) bool {
+				saw := op.ready.Load()
+				if n > 2 {
+					checking <- true
+					<-goOn
+				}
+				return saw
 			}
-			return saw
-		}
-		park(t, p, op, NoTimeout, 1)
-		t1 := make(chan int)
-		go func() { t1 <- p.CheckAndComplete(1) }()
-		for range 100 {
+			worker := false
+			op.end = func(Outcome) { worker = onWorker() }
+			park(t, p, op, NoTimeout, 1)
+			t1 := make(chan int)
+			go func() { t1 <- p.CheckAndComplete(1) }()
+			for i := range times {
+				<-checking
+				if i == handOver {
+					require.Zero(t, <-t1, "the caller is still at it")
+					close(t1)
+				}
+				require.Zero(t, p.CheckAndComplete(1))
+				goOn <- true
+			}
 			<-checking
+			op.ready.Store(true)
 			require.Zero(t, p.CheckAndComplete(1))
 			goOn <- true
-		}
-		<-checking
-		op.ready.Store(true)
-		require.Zero(t, p.CheckAndComplete(1))
-		goOn <- true
-		<-checking
-		goOn <- true
-		require.Equal(t, 1, <-t1)
-		shut(t, p)
-	})
+			<-checking
+			goOn <- true
+			require.Equal(t, want, <-t1)
+			synctest.Wait()
+			require.Equal(t, Completed, op.Outcome())
+			require.Equal(t, want == 0, worker)
+			shut(t, p)
+		})
+	}
 }
 
 // P2: a change during either check of TryCompleteElseWatch is not lost. During
@@ -96,7 +109,7 @@ func TestP2ChangeDuringRegistration(t *testing.T) {
 				}
 				return saw
 			}
-			h, err := p.TryCompleteElseWatch(op, time.Hour, 1, 2, 3)
+			h, err := p.TryCompleteElseWatch(context.Background(), op, time.Hour, 1, 2, 3)
 			require.NoError(t, err)
 			require.Zero(t, h, "it completed within the call")
 			require.Equal(t, Completed, op.Outcome())
@@ -118,11 +131,11 @@ func TestP4AtMostTwoChecks(t *testing.T) {
 			for yesAt, want := range map[int]int32{0: 2, 1: 1, 2: 2} {
 				op := newOp(t)
 				op.try = func(check int) bool { return check == yesAt }
-				h, err := p.TryCompleteElseWatch(op, time.Hour, keys...)
+				h, err := p.TryCompleteElseWatch(context.Background(), op, time.Hour, keys...)
 				require.NoError(t, err)
 				require.Equal(t, want, op.checks.Load())
 				require.Equal(t, yesAt == 0, !h.IsZero())
-				require.Equal(t, yesAt == 0, h.Cancel())
+				require.Equal(t, yesAt == 0, h.Cancel(nil))
 				empty(t, p)
 			}
 		}
@@ -132,36 +145,30 @@ func TestP4AtMostTwoChecks(t *testing.T) {
 
 // P4: a CheckAndComplete that meets the operation between its entry into a
 // list and its second check is answered by that second check. The lock of a
-// later key's shard holds the registration up in between.
+// later key's bucket holds the registration up in between.
 func TestP4AskedBeforeTheSecondCheck(t *testing.T) {
-	p := open[int](t, Options{Shards: 64})
+	p := open[int](t, Options{})
 	first, last := 0, 1
-	for p.shardOf(last) == p.shardOf(first) {
+	for bucketOf(p, last) == bucketOf(p, first) {
 		last++
 	}
 	op := newOp(t)
-	gate := p.shardOf(last)
+	gate := bucketOf(p, last)
 	gate.mu.Lock()
 	registered := make(chan Pending)
 	go func() {
-		h, _ := p.TryCompleteElseWatch(op, NoTimeout, first, last)
+		h, _ := p.TryCompleteElseWatch(context.Background(), op, NoTimeout, first, last)
 		registered <- h
 	}()
-	for {
-		s := p.shardOf(first)
-		s.mu.Lock()
-		entered := s.watched == 1
-		s.mu.Unlock()
-		if entered {
-			break
-		}
+	for p.Watching(first) == 0 {
+		runtime.Gosched()
 	}
 	for range 3 {
 		require.Zero(t, p.CheckAndComplete(first))
 	}
 	require.EqualValues(t, 1, op.checks.Load(), "the registering goroutine owns it")
 	gate.mu.Unlock()
-	require.True(t, (<-registered).Cancel())
+	require.True(t, (<-registered).Cancel(nil))
 	require.EqualValues(t, 2, op.checks.Load())
 	shut(t, p)
 }

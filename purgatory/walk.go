@@ -2,28 +2,44 @@ package purgatory
 
 import (
 	"math/bits"
-	"runtime/debug"
+	"sync"
 )
 
-// batch is how many operations are taken from a list for one turn of its lock.
-const batch = 32
+// batch is how many operations are taken from a list for one turn of its lock: all that
+// are side by side, so that a walk never pauses there. fewFound is for how many there is
+// room in the walk itself.
+const (
+	batch    = maxNear
+	fewFound = 8
+)
 
-// walk is one way through the operations that watch a key.
+var founds = sync.Pool{New: func() any { return new([batch]Pending) }}
+
+// walk is one way through the operations that watch a key, in the order in which
+// they came. No lock is held while it visits one.
+//
+// It reaches all that watch when it begins and have not ended when their turn comes;
+// not, but by chance, those that come later, so operations that watch the key again as
+// they complete do not keep it going for ever.
 type walk[K comparable] struct {
-	shard *shard[K]
+	table *table[K, watchlist]
+	key   K
+	hash  uint64
 	// left is how many operations it still may meet. They go from anywhere in
 	// the list, and come at its end: those that were there when it began are
 	// met first.
 	left int
-	// row and from are where it goes on after this batch; nil: nowhere.
-	row  *row[K]
-	from uint8
+	// chunk and from are where it goes on after this batch; nil: nowhere.
+	chunk *chunk
+	from  int
 
-	found [batch]Pending // those of at to n-1 are yet to visit
-	at, n int
+	few   [fewFound]Pending
+	many  *[batch]Pending // instead, if they may be more
+	at, n int             // those of at to n-1 are yet to visit
 
 	visit visit
-	ended int // operations, by this walk
+	cause error // for cancelling
+	ended int   // operations, by this walk
 }
 
 // visit is what a walk does with each operation.
@@ -34,27 +50,83 @@ const (
 	cancelling
 )
 
-// walk visits the operations that watch key, in the order they came, and holds
-// no lock meanwhile; it says how many that has ended. It reaches all that watch
-// when it begins and have not ended when their turn comes; not, but by chance,
-// those that come later, so operations that watch the key again as they complete
-// do not keep it going for ever.
-//
-// The lock is held for one batch at a time, however long the list is.
-func (p *Purgatory[K]) walk(key K, what visit) int {
-	at, hash := p.place(key)
-	s := &p.shards[at]
-	s.mu.Lock()
-	l := s.keys.find(key, hash)
-	if l == nil {
-		s.mu.Unlock()
-		return 0
+// begin finds the first batch.
+func (w *walk[K]) begin() {
+	b := w.table.lock(uint32(w.hash))
+	if e := b.find(w.key, w.hash); e != nil {
+		w.left = int(e.value.n)
+		w.fillLocked(&e.value)
 	}
-	w := walk[K]{shard: s, left: l.n, visit: what}
-	w.fillLocked(l.head, 0)
-	s.mu.Unlock()
-	w.run()
-	return w.ended
+	b.mu.Unlock()
+}
+
+// proceed finds the next batch.
+func (w *walk[K]) proceed() {
+	b := w.table.lock(uint32(w.hash))
+	e := b.find(w.key, w.hash) // it is there: a walk goes on from it
+	w.fillLocked(&e.value)
+	if e.value.shorten(uint32(w.hash)); e.value.empty() {
+		w.table.removeLocked(b, e)
+	}
+	b.mu.Unlock()
+}
+
+// fillLocked finds the batch that begins at the list's front, or where the walk has
+// paused, and has the chunk with the next one stay until the walk is there.
+func (w *walk[K]) fillLocked(l *watchlist) {
+	c, from, paused := w.chunk, w.from, w.chunk
+	w.chunk, w.at, w.n = nil, 0, 0
+	if paused == nil {
+		if l.n > fewFound {
+			w.many = founds.Get().(*[batch]Pending)
+		}
+		found := w.found()
+		for _, x := range l.inPlace[:min(l.near, inPlace)] {
+			found[w.n].w = x
+			w.n++
+		}
+		if l.longer {
+			for _, x := range l.rest.near[:max(l.near-inPlace, 0)] {
+				found[w.n].w = x
+				w.n++
+			}
+			c = l.rest.head
+		}
+		w.left -= w.n
+	}
+	found := w.found()
+	for ; c != nil && w.left > 0 && w.chunk == nil; c, from = c.next, 0 {
+		for used := c.used &^ (1<<from - 1); used != 0 && w.left > 0; used &= used - 1 {
+			slot := bits.TrailingZeros32(used)
+			if w.n == len(found) {
+				w.chunk, w.from = c, slot
+				c.walks++
+				c.list.walks++
+				break
+			}
+			found[w.n].w = c.slots[slot]
+			w.n++
+			w.left--
+		}
+	}
+	if paused != nil {
+		paused.walks--
+		paused.list.walks--
+		paused.list.tidy(paused)
+	}
+	// They lie anywhere. A look at all of them has them come into the cache
+	// together, and not each when its turn comes.
+	for i := range found[:w.n] {
+		found[i] = found[i].w.handle()
+	}
+}
+
+// found returns the room for a batch.
+func (w *walk[K]) found() []Pending {
+	if w.many != nil {
+		return w.many[:]
+	}
+	return w.few[:]
 }
 
 // run visits this batch and all that follow. When a visit ends the goroutine, by
@@ -75,58 +147,44 @@ func (w *walk[K]) run() {
 				w.cancel()
 			}
 		}
-		if w.row == nil {
+		if w.chunk == nil {
 			break
 		}
-		w.shard.mu.Lock()
-		w.fillLocked(w.row, w.from)
-		w.shard.mu.Unlock()
+		w.proceed()
 	}
 	whole = true
+	if w.many != nil {
+		founds.Put(w.many)
+	}
 }
 
-// next is the operation to visit.
-func (w *walk[K]) next() Pending {
-	w.at++
-	return w.found[w.at-1]
-}
-
-// check visits a batch: each operation is asked whether it can complete. One
-// that panics ends the batch early; run sees to the rest.
+// check visits a batch: each operation is asked whether it can complete, or its owner is
+// told to ask. One that panics ends the batch early; run sees to the rest.
 //
 // One deferred function serves them all, and an operation that says no, and that
 // nothing was asked of meanwhile, is let go in one step.
 func (w *walk[K]) check() {
-	var asked *record // its TryComplete is running
+	var asked *waiter // its TryComplete is running
 	defer func() {
-		if asked == nil {
-			return
-		}
-		v := recover()
-		t := asked.host
-		asked.state.own(Failed)
-		defer asked.release(false) // by Goexit too, of TryComplete or of the hook
-		if v != nil {
-			t.report(Panic{Value: v, Stack: debug.Stack()})
+		if asked != nil {
+			asked.fail(recover())
 		}
 	}()
-	for w.at < w.n {
-		h := w.next()
-		r := h.r
-		if !r.state.acquire(h.gen) {
+	for found := w.found(); w.at < w.n; {
+		h := found[w.at]
+		w.at++
+		x := h.w
+		if !x.state.acquire(h.gen) {
 			continue
 		}
-		r.checks++
-		asked = r
-		yes := r.op.TryComplete()
+		x.checks++
+		asked = x
+		yes := x.op.TryComplete()
 		asked = nil
-		if !yes && r.state.rest(h.gen) {
+		if !yes && x.state.yield(h.gen) {
 			continue
 		}
-		if yes {
-			yes = r.state.own(Completed)
-		}
-		if r.release(yes) {
+		if x.yield(yes && x.state.decideAsOwner(Completed)) {
 			w.ended++
 		}
 	}
@@ -134,43 +192,11 @@ func (w *walk[K]) check() {
 
 // cancel visits a batch: each operation is ended as Cancelled.
 func (w *walk[K]) cancel() {
-	for w.at < w.n {
-		if w.next().Cancel() {
+	for found := w.found(); w.at < w.n; {
+		h := found[w.at]
+		w.at++
+		if h.Cancel(w.cause) {
 			w.ended++
 		}
-	}
-}
-
-// fillLocked finds the batch that begins at a slot of a row, and has the row
-// with the next one stay until the walk is there.
-func (w *walk[K]) fillLocked(r *row[K], from uint8) {
-	kept := w.row
-	w.row, w.at, w.n = nil, 0, 0
-	for w.left > 0 {
-		for used := r.used &^ (1<<from - 1); used != 0 && w.left > 0; used &= used - 1 {
-			slot := bits.TrailingZeros16(used)
-			if w.n == batch {
-				w.row, w.from = r, uint8(slot)
-				r.walks++
-				break
-			}
-			w.found[w.n].r = r.slots[slot]
-			w.n++
-			w.left--
-		}
-		if r, from = r.next, 0; r == nil || w.row != nil {
-			break
-		}
-	}
-	if kept != nil {
-		kept.walks--
-		if kept.walks == 0 && kept.used == 0 {
-			w.shard.dropRowLocked(kept)
-		}
-	}
-	// They lie anywhere. A look at all of them has them come into the cache
-	// together, and not each when its turn comes.
-	for i := range w.found[:w.n] {
-		w.found[i] = w.found[i].r.handle()
 	}
 }

@@ -2,6 +2,7 @@ package readme
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -69,18 +70,15 @@ func newServer(feeds *feeds) (*http.Server, error) {
 // after 30 seconds.
 func (s *service) poll(w http.ResponseWriter, r *http.Request) {
 	feed, seen := r.PathValue("feed"), entriesSeen(r)
-	outcome, err := s.polls.Await(r.Context(), 30*time.Second, purgatory.All,
+	err := s.polls.Await(r.Context(), 30*time.Second, purgatory.All,
 		purgatory.Goal[string, int64]{Key: feed, Number: seen + 1})
 	switch {
-	case err != nil: // ErrFull, ErrClosed: it did not wait
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
-	case outcome == purgatory.Completed:
+	case err == nil:
 		fmt.Fprintln(w, s.feeds.after(feed, seen))
-	case outcome == purgatory.Expired: // nothing new
+	case errors.Is(err, purgatory.ErrExpired): // nothing new
 		w.WriteHeader(http.StatusNoContent)
-	case outcome == purgatory.Cancelled: // the client has hung up
-	default: // Closed, or Failed by a panic
-		http.Error(w, "shutting down", http.StatusServiceUnavailable)
+	default: // the client has hung up, or it is ErrFull or ErrClosed
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 	}
 }
 
@@ -125,13 +123,13 @@ func TestPoll(t *testing.T) {
 		client, hangUp := context.WithCancel(always)
 		waiting = poll(client, "/feeds/news?seen=1")
 		hangUp()
-		require.Empty(t, (<-waiting).Body.String())
+		require.Equal(t, "context canceled\n", (<-waiting).Body.String()) // which nobody reads
 
 		waiting = poll(always, "/feeds/news?seen=1")
 		require.NoError(t, server.Shutdown(always))
 		w = <-waiting
 		require.Equal(t, 503, w.Code)
-		require.Equal(t, "shutting down\n", w.Body.String())
+		require.Equal(t, "purgatory: closed\n", w.Body.String())
 		require.Equal(t, 503, call(always, "GET", "/feeds/news?seen=1").Code)
 	})
 }

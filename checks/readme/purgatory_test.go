@@ -22,7 +22,7 @@ type builder struct {
 
 // README
 // wait waits until both builds are done, for a minute at most.
-func (b *builder) wait(ctx context.Context, one, other *build) (purgatory.Outcome, error) {
+func (b *builder) wait(ctx context.Context, one, other *build) error {
 	return b.builds.Await(ctx, time.Minute, func() bool {
 		return one.done.Load() && other.done.Load()
 	}, one.id, other.id)
@@ -45,9 +45,7 @@ func TestAwait(t *testing.T) {
 			synctest.Wait()
 			b.finish(one)
 		}()
-		o, err := b.wait(t.Context(), one, other)
-		require.NoError(t, err)
-		require.Equal(t, purgatory.Completed, o)
+		require.NoError(t, b.wait(t.Context(), one, other))
 		require.NoError(t, p.Shutdown(t.Context()))
 	})
 }
@@ -82,7 +80,7 @@ func (f *fetch) TryComplete() bool {
 }
 
 // Complete is called once, whatever ends the fetch.
-func (f *fetch) Complete(o purgatory.Outcome) { f.reply(o) }
+func (f *fetch) Complete(o purgatory.Outcome, _ error) { f.reply(o) }
 
 func (b *broker) fetch(client context.Context, f *fetch, maxWait time.Duration) error {
 	var keys []string
@@ -90,7 +88,7 @@ func (b *broker) fetch(client context.Context, f *fetch, maxWait time.Duration) 
 		keys = append(keys, t.name)
 	}
 	// It is answered too when the client hangs up, and after maxWait.
-	_, err := b.fetches.TryCompleteElseWatchContext(client, f, maxWait, keys...)
+	_, err := b.fetches.TryCompleteElseWatch(client, f, maxWait, keys...)
 	return err
 }
 

@@ -84,7 +84,7 @@ func newCoordinator(s *server) (*coordinator, error) {
 	}
 	// There is no bound on operations: a group has one at a time, and groups are
 	// bounded.
-	waiting := purgatory.Options{Tick: s.cfg.tick, OnPanic: co.panicked}
+	waiting := purgatory.Options{Wheel: s.wheel, OnPanic: co.panicked}
 	var joins, syncs, sessions error
 	co.joins, joins = purgatory.New[round](waiting)
 	co.syncs, syncs = purgatory.New[round](waiting)

@@ -57,7 +57,7 @@ func handleDeleteRecords(c *conn, req kmsg.Request, r *reply) {
 		goals[i] = purgatory.Goal[reign, int64]{Key: part.reign, Number: part.offset}
 	}
 	timeout := time.Duration(q.TimeoutMillis) * time.Millisecond
-	_, err := c.srv.deletes.TryCompleteElseWatchContext(c.ctx, op, timeout, purgatory.All, goals...)
+	_, err := c.srv.deletes.TryCompleteElseWatch(c.ctx, op, timeout, purgatory.All, goals...)
 	if c.srv.notParked(err) {
 		op.answer()
 	}
@@ -91,7 +91,7 @@ func (o *deleteRecords) begin(topic string, rp *kmsg.DeleteRecordsRequestTopicPa
 }
 
 // Complete runs where the last follower's fetch is handled, or on a worker.
-func (o *deleteRecords) Complete(outcome purgatory.Outcome) {
+func (o *deleteRecords) Complete(outcome purgatory.Outcome, _ error) {
 	o.srv.settle(deleteRecordsOperation, outcome, o.arrived, o.reply, o.answer)
 }
 

@@ -121,7 +121,7 @@ func handleFetch(c *conn, req kmsg.Request, r *reply) {
 	f.maxWait = time.Duration(q.MaxWaitMillis) * time.Millisecond
 	// c.ctx ends when the client hangs up, and takes the fetch out of the
 	// purgatory with it: nobody would read the answer.
-	_, err := c.srv.fetches.TryCompleteElseWatchContext(c.ctx, f, f.maxWait, keys...)
+	_, err := c.srv.fetches.TryCompleteElseWatch(c.ctx, f, f.maxWait, keys...)
 	if c.srv.notParked(err) {
 		f.overload()
 	}
@@ -240,7 +240,7 @@ func (f *fetch) TryComplete() bool {
 // Complete runs on a producer's goroutine, on a worker of the purgatory's wheel,
 // or on the one that shuts it down; none of them may be held up by this client's
 // network. So it only lets the answer be built.
-func (f *fetch) Complete(outcome purgatory.Outcome) {
+func (f *fetch) Complete(outcome purgatory.Outcome, _ error) {
 	kind := fetchOperation
 	switch {
 	case f.follower:

@@ -126,7 +126,7 @@ func (g *group) rebalanceLocked(l *later) {
 	g.unsynced = 0
 	last, first := g.round, g.state == groupEmpty && g.co.cfg.initialRebalanceDelay > 0
 	g.state, g.round = groupPreparing, g.co.nextRound()
-	l.do(func() { g.co.syncs.CancelForKey(last) })
+	l.do(func() { g.co.syncs.CancelForKey(last, nil) })
 	g.awaitJoinsLocked(first, l)
 }
 
@@ -253,7 +253,7 @@ func (g *group) abandonLocked(l *later) {
 	g.shard.remove(g)
 	last := g.round
 	l.do(func() {
-		g.co.joins.CancelForKey(last)
-		g.co.syncs.CancelForKey(last)
+		g.co.joins.CancelForKey(last, nil)
+		g.co.syncs.CancelForKey(last, nil)
 	})
 }

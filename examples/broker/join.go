@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"net"
 	"slices"
@@ -254,7 +255,7 @@ func (g *group) awaitJoinsLocked(first bool, l *later) {
 }
 
 func (d *delayedJoin) watch(timeout time.Duration) {
-	_, err := d.g.co.joins.TryCompleteElseWatch(d, timeout, d.round)
+	_, err := d.g.co.joins.TryCompleteElseWatch(context.Background(), d, timeout, d.round)
 	if err != nil && !errors.Is(err, purgatory.ErrClosed) { // then the shutdown abandons the group
 		panic(err) // the key and the operation are ours: a bug
 	}
@@ -277,7 +278,7 @@ func (d *delayedJoin) TryComplete() bool {
 
 // Complete ends the round, if it was not ended otherwise. Who came between the
 // check and this is in.
-func (d *delayedJoin) Complete(outcome purgatory.Outcome) {
+func (d *delayedJoin) Complete(outcome purgatory.Outcome, _ error) {
 	g := d.g
 	g.co.srv.metrics.ended(joinOperation, outcome, time.Since(d.since))
 	if outcome == purgatory.Cancelled || outcome == purgatory.Closed {

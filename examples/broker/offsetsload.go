@@ -54,7 +54,7 @@ const loadRest = 50 * time.Millisecond
 func (s *groupShard) awaitReplicated(end int64) bool {
 	goal := purgatory.Goal[reign, int64]{Key: reign{s.p.key, s.epoch}, Number: end}
 	for s.ctx.Err() == nil {
-		_, _ = s.co.srv.produces.Await(s.ctx, purgatory.NoTimeout, purgatory.All, goal) // whatever ended it is seen now:
+		_ = s.co.srv.produces.Await(s.ctx, purgatory.NoTimeout, purgatory.All, goal) // whatever ended it is seen now:
 		if s.p.leads(s.epoch) == nil && s.co.srv.committed(goal.Key) >= end {
 			return true
 		}

@@ -101,7 +101,7 @@ func (o *produce) wait(c *conn, timeout time.Duration) {
 	for i, part := range o.waiting {
 		goals[i] = purgatory.Goal[reign, int64]{Key: reign{part.p.key, part.epoch}, Number: part.end}
 	}
-	_, err := c.srv.produces.TryCompleteElseWatchContext(c.ctx, o, timeout, purgatory.All, goals...)
+	_, err := c.srv.produces.TryCompleteElseWatch(c.ctx, o, timeout, purgatory.All, goals...)
 	if c.srv.notParked(err) {
 		o.answer() // those that are not replicated yet have timed out
 	}
@@ -110,7 +110,7 @@ func (o *produce) wait(c *conn, timeout time.Duration) {
 // Complete runs on the goroutine of the follower's fetch that brought the last
 // replica there, on a worker, or where leadership is lost: it only makes the
 // answer.
-func (o *produce) Complete(outcome purgatory.Outcome) {
+func (o *produce) Complete(outcome purgatory.Outcome, _ error) {
 	o.srv.settle(produceOperation, outcome, o.arrived, o.reply, o.answer)
 }
 

@@ -103,7 +103,9 @@ type ownRecords struct {
 	done      func(base int64, err *kerr.Error)
 }
 
-func (o *ownRecords) Complete(purgatory.Outcome) { o.done(o.base, o.p.replicated(o.epoch, o.end)) }
+func (o *ownRecords) Complete(purgatory.Outcome, error) {
+	o.done(o.base, o.p.replicated(o.epoch, o.end))
+}
 
 // replicate appends a batch that this broker has made (see newBatch) to a
 // partition that it leads in the given epoch, and calls done when every in-sync
@@ -132,7 +134,7 @@ func (s *server) replicate(p *partition, epoch int32, batch []byte, timeout time
 	}
 	s.hasAppended(p, a)
 	op := &ownRecords{p: p, epoch: epoch, base: a.base, end: a.end, done: done}
-	_, refused := s.produces.TryCompleteElseWatchContext(context.Background(), op, timeout, purgatory.All,
+	_, refused := s.produces.TryCompleteElseWatch(context.Background(), op, timeout, purgatory.All,
 		purgatory.Goal[reign, int64]{Key: reign{p.key, epoch}, Number: a.end})
 	switch {
 	case refused == nil:

@@ -36,6 +36,7 @@ type server struct {
 	metrics    metrics
 
 	// What waits, a purgatory for each kind; groups has those of joins and syncs.
+	wheel    *purgatory.Wheel // of all that waits
 	fetches  *purgatory.Purgatory[watchKey]
 	produces *purgatory.Threshold[reign, int64]
 	deletes  *purgatory.Threshold[reign, int64]
@@ -114,8 +115,12 @@ func (s *server) register() error {
 }
 
 func (s *server) openPurgatories() error {
+	var err error
+	if s.wheel, err = purgatory.NewWheel(purgatory.WheelOptions{Name: "broker", Tick: s.cfg.tick}); err != nil {
+		return err
+	}
 	o := purgatory.Options{
-		Tick:          s.cfg.tick,
+		Wheel:         s.wheel,
 		MaxOperations: s.cfg.maxParked,
 		OnPanic: func(p purgatory.Panic) {
 			s.metrics.panics.Add(1)
@@ -140,6 +145,7 @@ func (s *server) closePurgatories(ctx context.Context) error {
 		s.produces.Shutdown(ctx),
 		s.deletes.Shutdown(ctx),
 		s.changes.Shutdown(ctx),
+		s.wheel.Shutdown(ctx),
 	)
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"time"
@@ -141,7 +142,7 @@ func (g *group) awaitSyncsLocked(l *later) {
 }
 
 func (d *delayedSync) watch(timeout time.Duration) {
-	_, err := d.g.co.syncs.TryCompleteElseWatch(d, timeout, d.round)
+	_, err := d.g.co.syncs.TryCompleteElseWatch(context.Background(), d, timeout, d.round)
 	if err != nil && !errors.Is(err, purgatory.ErrClosed) { // then the shutdown abandons the group
 		panic(err) // the key and the operation are ours: a bug
 	}
@@ -164,7 +165,7 @@ func (d *delayedSync) TryComplete() bool {
 // Complete drops those who have not synced in time, and has the others join
 // anew. When all have, or the next round has begun, there is nothing left to do;
 // a move or a shutdown abandons the group, and answers everybody there.
-func (d *delayedSync) Complete(outcome purgatory.Outcome) {
+func (d *delayedSync) Complete(outcome purgatory.Outcome, _ error) {
 	g := d.g
 	g.co.srv.metrics.ended(syncOperation, outcome, time.Since(d.since))
 	if outcome != purgatory.Expired && outcome != purgatory.Failed {

@@ -49,7 +49,7 @@ func (o *topicsChange) wait(c *conn, timeout time.Duration) {
 	for i, t := range o.waiting {
 		names[i] = t.name
 	}
-	_, err := c.srv.changes.TryCompleteElseWatchContext(c.ctx, o, timeout, names...)
+	_, err := c.srv.changes.TryCompleteElseWatch(c.ctx, o, timeout, names...)
 	if c.srv.notParked(err) {
 		o.answer()
 	}
@@ -62,7 +62,7 @@ func (o *topicsChange) TryComplete() bool {
 }
 
 // Complete runs where this broker learns of the topics, or on a worker.
-func (o *topicsChange) Complete(outcome purgatory.Outcome) {
+func (o *topicsChange) Complete(outcome purgatory.Outcome, _ error) {
 	o.srv.settle(topicsOperation, outcome, o.arrived, o.reply, o.answer)
 }
 

@@ -1,0 +1,129 @@
+package purgatory
+
+import "time"
+
+// Most operations end long before their timeout: a request that waits for replicas
+// is answered within some ms, and its timeout is 30 s. Entering each timeout on the
+// wheel and taking it out again is an eighth of what such an operation costs
+// (docs/decisions.md). So an operation whose timeout is not soon is put into a list
+// of arrivals, which costs a few ns, and a sweep enters on the wheel what still waits
+// after lazyFor. Nothing expires later by that: what could be due before the sweep
+// has come to it is entered at once.
+const (
+	lazyFor  = 50 * time.Millisecond
+	lazyEach = 10 * time.Millisecond
+	lazyFrom = lazyFor + 2*lazyEach + 5*time.Millisecond // the shortest timeout that is put off
+)
+
+// arrival is an operation that has come. It stays in the list for lazyFor and up to
+// one sweep after, also if the operation has ended meanwhile: by then it names an
+// operation of the past.
+type arrival struct {
+	w   *waiter
+	gen uint64
+	at  time.Duration
+}
+
+// arrivals is the operations of a tally whose timeout is not on the wheel yet, in
+// the order in which they came but for those that came at once: a queue in a ring.
+// The tally's lock guards it.
+type arrivals struct {
+	ring    []arrival // length 0 or a power of two
+	head, n int
+}
+
+const minRing = 64
+
+func (a *arrivals) add(x arrival) {
+	if a.n == len(a.ring) {
+		a.resize(max(minRing, 2*a.n))
+	}
+	a.ring[(a.head+a.n)&(len(a.ring)-1)] = x
+	a.n++
+}
+
+// take removes the operations that came before a point in time, up to as many as
+// there is room for.
+func (a *arrivals) take(before time.Duration, room []arrival) (n int) {
+	for n < len(room) && a.n > 0 && a.ring[a.head].at <= before {
+		room[n] = a.ring[a.head]
+		a.ring[a.head].w = nil
+		a.head = (a.head + 1) & (len(a.ring) - 1)
+		a.n--
+		n++
+	}
+	if len(a.ring) > minRing && a.n < len(a.ring)/4 {
+		a.resize(len(a.ring) / 2)
+	}
+	return n
+}
+
+func (a *arrivals) resize(size int) {
+	ring := make([]arrival, size)
+	for i := range a.n {
+		ring[i] = a.ring[(a.head+i)&(len(a.ring)-1)]
+	}
+	a.ring, a.head = ring, 0
+}
+
+// sweepLaterLocked plans the next sweep.
+func (t *tally) sweepLaterLocked(delay time.Duration) {
+	if timer, err := t.core.wheel.timers.Schedule(event{t, 0}, delay); err == nil {
+		t.sweeping, t.sweep = true, timer
+	} // otherwise the wheel is full, and the next arrival tries again
+}
+
+// due is what the wheel calls: it is time for a sweep.
+func (t *tally) due(uint64) {
+	t.core.startWork()
+	defer t.core.stopWork()
+	var batch [64]arrival
+	for {
+		at := now()
+		t.mu.Lock()
+		n := t.arrivals.take(at-lazyFor, batch[:])
+		if n == 0 {
+			if t.sweeping = false; t.arrivals.n > 0 {
+				t.sweepLaterLocked(lazyEach)
+			}
+			t.mu.Unlock()
+			return
+		}
+		t.mu.Unlock()
+		// They lie anywhere. A look at all of them has them come into the cache
+		// together, and not each when its turn comes.
+		waiting := 0
+		for _, a := range batch[:n] {
+			if a.w.state.waits(a.gen) {
+				batch[waiting] = a
+				waiting++
+			}
+		}
+		for _, a := range batch[:waiting] {
+			t.sweepOne(a, at)
+		}
+	}
+}
+
+// sweepOne enters the timeout of an operation on the wheel.
+func (t *tally) sweepOne(a arrival, at time.Duration) {
+	if a.w.state.tryAcquire(a.gen) {
+		a.w.arm()
+		a.w.yield(false)
+		return
+	}
+	// It is being checked, perhaps for long: its owner cannot be waited for. Without
+	// being the owner one cannot note the timer for the one who ends the operation, so
+	// that is put off once more, or the timer is soon gone anyway.
+	left := time.Duration(a.w.deadline.Load()) - now()
+	switch {
+	case !a.w.state.waits(a.gen):
+	case left < lazyFrom:
+		t.core.wheel.schedule(event{a.w, a.gen}, left)
+	default:
+		a.at = at
+		t.mu.Lock()
+		t.arrivals.add(a)
+		t.mu.Unlock()
+	}
+}

@@ -1,0 +1,182 @@
+package purgatory
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// P15, F13: a hot deferred key has one worker at a time: the others are free for what
+// expires meanwhile.
+func TestP15HotDeferredKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[int](t, Options{Workers: 2})
+		var inside, most atomic.Int32
+		slow := newOp(t)
+		slow.try = func(n int) bool {
+			if n > 2 {
+				most.Store(max(most.Load(), inside.Add(1)))
+				time.Sleep(time.Second)
+				inside.Add(-1)
+			}
+			return false
+		}
+		for range 5 { // so that a walk takes long, and others could overtake it
+			park(t, p, slow, NoTimeout, 1)
+			slow = &testOp{t: t, try: slow.try}
+		}
+		start := time.Now()
+		other := newOp(t)
+		var expired time.Duration
+		other.end = func(Outcome) { expired = time.Since(start) }
+		park(t, p, other, 3*time.Second, 2)
+		for range 20 {
+			require.NoError(t, p.CheckAndCompleteLater(1))
+			time.Sleep(time.Second / 2)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.EqualValues(t, 1, most.Load())
+		require.Equal(t, Expired, other.Outcome())
+		require.Equal(t, 3*time.Second, expired)
+		verify(t, p)
+		shut(t, p)
+	})
+}
+
+// P15, F16: an operation that checks its own key each time it is checked spins for a
+// bounded time, ends as Failed, and is reported.
+func TestP15ChecksItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var panics []Panic
+		p := open[int](t, Options{OnPanic: func(x Panic) { panics = append(panics, x) }})
+		op := newOp(t)
+		op.try = func(n int) bool {
+			if n > 2 {
+				p.CheckAndComplete(1)
+			}
+			return false
+		}
+		park(t, p, op, NoTimeout, 1)
+		require.Zero(t, p.CheckAndComplete(1))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Equal(t, Failed, op.Outcome())
+		require.Equal(t, "purgatory: TryComplete calls CheckAndComplete for a key of its own, for ever", op.cause.Error())
+		require.Len(t, panics, 1)
+		require.Equal(t, errSpinning, panics[0].Value)
+		require.InDelta(t, suspect, op.checks.Load(), 2*handOver)
+		empty(t, p)
+		shut(t, p)
+	})
+}
+
+// P15: who is asked as often by others is not taken for one that asks itself, however
+// long that goes on; and nobody who asks is held up by it.
+func TestP15AskedByOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[int](t, Options{})
+		op := newOp(t)
+		asked := make(chan bool)
+		op.try = func(n int) bool {
+			if n > 2 && n < 3*suspect {
+				asked <- true // somebody asks while the check runs
+				<-asked
+			}
+			return op.ready.Load()
+		}
+		park(t, p, op, NoTimeout, 1)
+		done := make(chan bool)
+		go func() {
+			for range asked {
+				require.Zero(t, p.CheckAndComplete(1))
+				asked <- true
+			}
+			close(done)
+		}()
+		// And now and then while none runs.
+		stop := make(chan bool)
+		go func() {
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(100 * time.Microsecond):
+					p.CheckAndComplete(1)
+				}
+			}
+		}()
+		require.Zero(t, p.CheckAndComplete(1))
+		for op.checks.Load() < 3*suspect {
+			time.Sleep(time.Millisecond)
+		}
+		close(stop)
+		synctest.Wait()
+		require.Zero(t, op.Outcome())
+		op.ready.Store(true)
+		p.CheckAndComplete(1)
+		synctest.Wait()
+		require.Equal(t, Completed, op.Outcome())
+		close(asked)
+		<-done
+		shut(t, p)
+	})
+}
+
+// P3, P15: an operation that is ended while its next check waits for a worker is not
+// checked any more.
+func TestP15EndedBetweenChecks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[int](t, Options{})
+		op := newOp(t)
+		op.try = func(n int) bool {
+			if n > 2 {
+				p.CheckAndComplete(1)
+			}
+			return false
+		}
+		h := park(t, p, op, NoTimeout, 1)
+		require.Zero(t, p.CheckAndComplete(1))
+		for op.checks.Load() <= suspect { // then there is a pause after each check
+			time.Sleep(leastPause / 2)
+		}
+		checks := op.checks.Load()
+		require.True(t, h.Cancel(nil))
+		require.Zero(t, op.ends.Load(), "its owner ends it, after the pause")
+		time.Sleep(2 * leastPause)
+		synctest.Wait()
+		require.Equal(t, Cancelled, op.Outcome())
+		require.Equal(t, checks, op.checks.Load())
+		empty(t, p)
+		shut(t, p)
+	})
+}
+
+// P15, F14: a goroutine that checks comes back, though others ask without end.
+func TestP15CheckerComesBack(t *testing.T) {
+	p := open[int](t, Options{Workers: 1})
+	op := newOp(t)
+	park(t, p, op, NoTimeout, 1)
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			for !stop.Load() {
+				p.CheckAndComplete(1)
+			}
+		})
+	}
+	for range 1000 { // or the test times out
+		p.CheckAndComplete(1)
+	}
+	stop.Store(true)
+	wg.Wait()
+	for !op.ready.Swap(true) || op.ends.Load() == 0 {
+		p.CheckAndComplete(1)
+	}
+	shut(t, p)
+}

@@ -1,0 +1,156 @@
+package purgatory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Futures holds operations that wait for results which others will bring: an
+// answer of each replica, say. Make one with [NewFutures]. It is a [Threshold]
+// whose keys are futures, and whose numbers are 0 and 1.
+type Futures[T any] struct {
+	threshold *Threshold[*Future[T], uint8]
+}
+
+// Future is a result that comes later, once. Its methods are safe for use from
+// any goroutine.
+type Future[T any] struct {
+	home *Futures[T]
+
+	mu    sync.Mutex
+	done  bool
+	value T
+	err   error
+}
+
+// NewFutures makes a place for futures. An option out of range is an error.
+func NewFutures[T any](o Options) (*Futures[T], error) {
+	t, err := NewThreshold(func(f *Future[T]) uint8 {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.done {
+			return 1
+		}
+		return 0
+	}, o)
+	if err != nil {
+		return nil, err
+	}
+	return &Futures[T]{t}, nil
+}
+
+// Future makes a future that is not done. One that nobody waits for costs
+// nothing but itself, done or not.
+func (s *Futures[T]) Future() *Future[T] { return &Future[T]{home: s} }
+
+// Set brings the result, and completes the operations for which it was the
+// last one missing, on the calling goroutine. It reports whether this call did
+// set it: only the first does.
+func (f *Future[T]) Set(value T, err error) bool {
+	f.mu.Lock()
+	if f.done {
+		f.mu.Unlock()
+		return false
+	}
+	f.done, f.value, f.err = true, value, err
+	f.mu.Unlock()
+	f.home.threshold.Advance(f, 1)
+	return true
+}
+
+// Result returns what Set brought; done is false as long as nothing has come.
+func (f *Future[T]) Result() (value T, done bool, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.value, f.done, f.err
+}
+
+// TryCompleteElseWatch completes op if as many of the futures are done as need says,
+// with a value or an error, and otherwise has it wait for that; see the method of
+// [Threshold]. A future of another Futures is an error; a nil one panics.
+func (s *Futures[T]) TryCompleteElseWatch(ctx context.Context, op Completion, timeout time.Duration, need Need, futures ...*Future[T]) (Pending, error) {
+	goals, err := s.goals(futures)
+	if err != nil {
+		return Pending{}, err
+	}
+	return s.threshold.TryCompleteElseWatch(ctx, op, timeout, need, goals...)
+}
+
+// Await blocks until as many of the futures are done as need says, with a value or an
+// error. It returns nil then, and otherwise why it gave up; see [Purgatory.Await].
+func (s *Futures[T]) Await(ctx context.Context, timeout time.Duration, need Need, futures ...*Future[T]) error {
+	goals, err := s.goals(futures)
+	if err != nil {
+		return err
+	}
+	return s.threshold.Await(ctx, timeout, need, goals...)
+}
+
+// Quorum blocks until n of the futures have brought a value, and returns the values
+// that have come, in the order of the futures. It gives up as soon as so many have
+// failed that n values cannot come any more, with an error that all of theirs match,
+// and otherwise as [Purgatory.Await] does. Beside an error it returns the values that
+// have come so far. n is 1 to as many as there are futures.
+func (s *Futures[T]) Quorum(ctx context.Context, timeout time.Duration, n int, futures ...*Future[T]) ([]T, error) {
+	begun := now()
+	for done := n; ; done++ {
+		left := timeout
+		if timeout != NoTimeout {
+			left = max(timeout-(now()-begun), 0)
+		}
+		err := s.Await(ctx, left, AtLeast(done), futures...)
+		values, failed := results(futures)
+		switch {
+		case len(values) >= n:
+			return values, nil
+		case err != nil:
+			return values, err
+		case len(futures)-len(failed) < n:
+			return values, fmt.Errorf("purgatory: %d of %d futures have failed, %d must not: %w",
+				len(failed), len(futures), n, errors.Join(failed...))
+		}
+		done = max(done, len(values)+len(failed))
+	}
+}
+
+// results returns what has come.
+func results[T any](futures []*Future[T]) (values []T, failed []error) {
+	for _, f := range futures {
+		switch value, done, err := f.Result(); {
+		case done && err != nil:
+			failed = append(failed, err)
+		case done:
+			values = append(values, value)
+		}
+	}
+	return values, failed
+}
+
+func (s *Futures[T]) goals(futures []*Future[T]) ([]Goal[*Future[T], uint8], error) {
+	goals := make([]Goal[*Future[T], uint8], len(futures))
+	for i, f := range futures {
+		if f == nil {
+			panic(fmt.Sprintf("purgatory: futures[%d] is nil", i))
+		}
+		if f.home != s {
+			return nil, fmt.Errorf("purgatory: futures[%d] belongs to another Futures", i)
+		}
+		goals[i] = Goal[*Future[T], uint8]{f, 1}
+	}
+	return goals, nil
+}
+
+// Stats returns the figures: Watched are the results that operations still wait
+// for.
+func (s *Futures[T]) Stats() Stats { return s.threshold.Stats() }
+
+// Close ends the operations that wait as Closed, and does not wait; see
+// [Purgatory.Close].
+func (s *Futures[T]) Close() { s.threshold.Close() }
+
+// Shutdown ends the operations that wait as Closed; see [Purgatory.Shutdown].
+// Futures can be set after it, and their results be read.
+func (s *Futures[T]) Shutdown(ctx context.Context) error { return s.threshold.Shutdown(ctx) }

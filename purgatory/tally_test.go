@@ -1,0 +1,27 @@
+package purgatory
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Who finds its part in use turns to another, and the parts are as many as there were
+// processors.
+func TestTalliesApart(t *testing.T) {
+	p := open[int](t, Options{})
+	p.tallies.most = 3
+	met := map[*tally]bool{}
+	for range 3 {
+		part := p.lockTally()
+		require.False(t, met[part])
+		met[part] = true
+		p.putBack(part) // the pool gives it again, and it is locked
+	}
+	require.Len(t, p.tallies.parts, 3)
+	for part := range met {
+		part.mu.Unlock()
+	}
+	empty(t, p)
+	shut(t, p)
+}

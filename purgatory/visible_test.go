@@ -1,0 +1,207 @@
+package purgatory
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"runtime/pprof"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// P16: what waits can be listed, with its keys, age and deadline, and counted by key.
+func TestP16All(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[int](t, Options{})
+		for range p.All() {
+			t.Fatal("nothing waits")
+		}
+		type want struct {
+			keys     []int
+			came     time.Time
+			deadline time.Time
+		}
+		wants := map[Pending]want{}
+		perKey := map[int]int{}
+		for i := range 300 {
+			keys := rand.Perm(40)[:1+rand.IntN(6)]
+			if i%10 == 0 {
+				keys = append(keys, keys[0]) // given twice
+			}
+			timeout := NoTimeout
+			w := want{keys: keys, came: time.Now()}
+			if i%2 == 0 {
+				timeout = time.Duration(1+i) * time.Minute
+				w.deadline = time.Now().Add(timeout)
+			}
+			h := park(t, p, newOp(t), timeout, keys...)
+			if i%10 == 0 {
+				w.keys = keys[:len(keys)-1]
+			}
+			for _, k := range w.keys {
+				perKey[k]++
+			}
+			wants[h] = w
+			time.Sleep(time.Millisecond)
+		}
+		check := func() {
+			t.Helper()
+			seen := map[Pending]bool{}
+			for x := range p.All() {
+				w, ok := wants[x.Pending]
+				require.True(t, ok && !seen[x.Pending])
+				seen[x.Pending] = true
+				require.Equal(t, w.keys, x.Keys())
+				require.Equal(t, time.Since(w.came), x.Age)
+				require.True(t, w.deadline.Equal(x.Deadline), "%v, not %v", x.Deadline, w.deadline)
+				at, ok := x.Pending.Deadline()
+				require.Equal(t, !w.deadline.IsZero(), ok)
+				require.True(t, w.deadline.Equal(at))
+				require.True(t, x.Pending.Waiting())
+			}
+			require.Len(t, seen, len(wants))
+			for k := range 40 {
+				require.Equal(t, perKey[k], p.Watching(k))
+			}
+		}
+		check()
+		for _, h := range slices.Collect(maps.Keys(wants))[:200] {
+			require.True(t, h.Cancel(nil))
+			_, ok := h.Deadline()
+			require.False(t, ok || h.Waiting())
+			for _, k := range wants[h].keys {
+				perKey[k]--
+			}
+			delete(wants, h)
+		}
+		time.Sleep(lazyFrom)
+		check()
+
+		// The body may use the purgatory, and leave early, in any way.
+		n := 0
+		for x := range p.All() {
+			keys := x.Keys()
+			require.True(t, x.Pending.Cancel(nil))
+			require.Empty(t, x.Keys(), "it has ended")
+			require.NotEmpty(t, keys)
+			park(t, p, newOp(t), NoTimeout, 1000+n).ForceComplete()
+			if n++; n == 50 {
+				break
+			}
+		}
+		require.Equal(t, 50, p.Delayed())
+		require.Panics(t, func() {
+			for range p.All() {
+				panic("body")
+			}
+		})
+		verify(t, p)
+		shut(t, p)
+	})
+}
+
+// P16: a Threshold lists its goals.
+func TestP16ThresholdAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := openThreshold(t, Options{})
+		h := r.park(newOp(t), time.Minute, All, Goal[int, int]{1, 5}, Goal[int, int]{2, 7})
+		time.Sleep(time.Second)
+		other := r.park(newOp(t), NoTimeout, Any, Goal[int, int]{1, 5})
+		got := slices.SortedFunc(r.All(), func(a, b WaitingGoal[int, int]) int { return a.Key*2 - b.Key*2 + int(b.Age-a.Age)/int(time.Second) })
+		deadline, ok := h.Deadline()
+		require.True(t, ok)
+		require.Equal(t, time.Minute-time.Second, time.Until(deadline))
+		for i := range got {
+			if !got[i].Deadline.IsZero() {
+				require.True(t, got[i].Deadline.Equal(deadline))
+				got[i].Deadline = time.Time{}
+			}
+		}
+		require.Equal(t, []WaitingGoal[int, int]{
+			{Goal: Goal[int, int]{1, 5}, Pending: h, Age: time.Second},
+			{Goal: Goal[int, int]{1, 5}, Pending: other},
+			{Goal: Goal[int, int]{2, 7}, Pending: h, Age: time.Second},
+		}, got)
+		require.Equal(t, []int{2, 1, 0}, []int{r.Watching(1), r.Watching(2), r.Watching(3)})
+		for range r.All() {
+			break
+		}
+		require.NoError(t, r.Shutdown(t.Context()))
+	})
+}
+
+// P16: refusals are counted, by their cause; the name is there.
+func TestP16Refusals(t *testing.T) {
+	p := open[int](t, Options{MaxOperations: 1, Name: "requests"})
+	r, err := NewThreshold(func(int) int { return 0 }, Options{MaxOperations: 1, Name: "acks"})
+	require.NoError(t, err)
+	try := func() (errs [2]error) {
+		_, errs[0] = p.TryCompleteElseWatch(t.Context(), newOp(t), NoTimeout, 1)
+		_, errs[1] = r.TryCompleteElseWatch(t.Context(), newOp(t), NoTimeout, All, Goal[int, int]{1, 1})
+		return errs
+	}
+	require.Equal(t, [2]error{}, try())
+	require.Equal(t, [2]error{ErrFull, ErrFull}, try())
+	require.Equal(t, [2]error{ErrFull, ErrFull}, try())
+	require.NoError(t, errors.Join(p.Shutdown(t.Context()), r.Shutdown(t.Context())))
+	require.Equal(t, [2]error{ErrClosed, ErrClosed}, try())
+	for name, st := range map[string]Stats{"requests": p.Stats(), "acks": r.Stats()} {
+		require.Equal(t, name, st.Name)
+		require.EqualValues(t, 2, st.RefusedFull)
+		require.EqualValues(t, 1, st.RefusedClosed)
+		require.EqualValues(t, 1, st.Ended())
+	}
+}
+
+// P16: the goroutines of a named purgatory carry its name as a label, and not that of
+// who happened to need them first.
+func TestP16Label(t *testing.T) {
+	p := open[int](t, Options{Name: "labelled-one"})
+	op := newOp(t)
+	ended := make(chan bool)
+	op.end = func(Outcome) { close(ended); <-ended }
+	pprof.Do(context.Background(), pprof.Labels("limbo", "caller"), func(context.Context) { park(t, p, op, 0, 1) })
+	<-ended
+	var profile bytes.Buffer
+	require.NoError(t, pprof.Lookup("goroutine").WriteTo(&profile, 1))
+	require.Contains(t, profile.String(), `"limbo":"labelled-one"`)
+	require.NotContains(t, profile.String(), `"limbo":"caller"`)
+	shut(t, p)
+}
+
+// P16: for how long operations waited, by outcome: only those that waited at all.
+func TestP16Waited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[int](t, Options{Tick: time.Millisecond})
+		now := newOp(t)
+		now.ready.Store(true)
+		_, err := p.TryCompleteElseWatch(t.Context(), now, time.Minute, 1)
+		require.NoError(t, err)
+		for i := range 10 {
+			op := newOp(t)
+			park(t, p, op, time.Second, 1)
+			if i < 4 {
+				time.Sleep(100 * time.Millisecond)
+				op.ready.Store(true)
+				require.Equal(t, 1, p.CheckAndComplete(1))
+			}
+		}
+		time.Sleep(2 * time.Second)
+		st := p.Stats()
+		require.EqualValues(t, 4, st.Waited[Completed].Count)
+		require.Equal(t, 400*time.Millisecond, st.Waited[Completed].Sum)
+		require.Equal(t, 100*time.Millisecond, st.Waited[Completed].Mean())
+		require.EqualValues(t, 6, st.Waited[Expired].Count)
+		require.Equal(t, time.Second, st.Waited[Expired].Mean())
+		require.Equal(t, Histogram{}, st.Waited[0])
+		require.EqualValues(t, 6, st.Late.Count)
+		require.Zero(t, st.Late.Sum)
+		shut(t, p)
+	})
+}

@@ -1,0 +1,276 @@
+package purgatory
+
+import (
+	"math/bits"
+	"slices"
+	"sync"
+)
+
+// watchlist is the operations that watch one key, in the order in which they came
+// (P11). The lock of its bucket guards it.
+//
+// Up to maxNear of them stand side by side, the first in the bucket: a check reads them in
+// a few cache lines that follow each other, and an operation that leaves is found by
+// looking through them, so that it needs no room for where it is. What comes when there
+// are more is put into chunks, and has its place noted in its record.
+//
+// What a short list needs comes first, so that with a string for a key it is in one
+// cache line with the bucket's lock and the key.
+//
+// Invariant: those side by side came before those in the chunks.
+type watchlist struct {
+	n       int32 // operations
+	near    int16 // of these, side by side
+	longer  bool  // there is a rest
+	inPlace [inPlace]*waiter
+	rest    *rest // nil: not needed
+}
+
+const (
+	inPlace = 24
+	maxNear = 64
+)
+
+// rest is what of a watchlist does not fit in place. It is not moved with its key.
+type rest struct {
+	near       [maxNear - inPlace]*waiter
+	head, tail *chunk
+	walks      int // that will go on from one of the chunks
+}
+
+// chunk is a link of a long list. An unrolled linked list (Shao, Reppy and Appel,
+// 1994): operations that watch one key lie anywhere, and each is a cache miss when it
+// is checked; linked to one another they would be missed one after the other.
+type chunk struct {
+	list       *rest
+	next, prev *chunk
+	used       uint32 // a bit for each slot that holds an operation
+	end        uint16 // slots from here on are free; those before that are empty stay so
+	walks      uint16 // paused here; while it is not 0 the chunk stays linked, and end
+	slots      [perChunk]*waiter
+}
+
+const perChunk = 27 // with the rest four cache lines
+
+// place is where an operation is in a long list.
+type place struct {
+	chunk *chunk // nil: it is in no chunk
+	slot  uint8
+}
+
+var (
+	chunks = sync.Pool{New: func() any { return new(chunk) }}
+	rests  = sync.Pool{New: func() any { return new(rest) }}
+)
+
+// empty reports whether the key can be forgotten.
+func (l *watchlist) empty() bool { return l.n == 0 && !l.longer }
+
+// add appends an operation; key is which of its keys this is.
+func (l *watchlist) add(w *waiter, key int) {
+	if l.near < maxNear && int32(l.near) == l.n {
+		l.addNear(w)
+	} else {
+		w.place(key).enter(l.theRest(), w)
+	}
+	l.n++
+}
+
+func (l *watchlist) addNear(w *waiter) {
+	if l.near < inPlace {
+		l.inPlace[l.near] = w
+	} else {
+		l.theRest().near[l.near-inPlace] = w
+	}
+	l.near++
+}
+
+func (l *watchlist) theRest() *rest {
+	if !l.longer {
+		l.longer, l.rest = true, rests.Get().(*rest)
+	}
+	return l.rest
+}
+
+// enter appends an operation to the chunks.
+func (p *place) enter(l *rest, w *waiter) {
+	c := l.tail
+	if c == nil || c.end == perChunk {
+		c = chunks.Get().(*chunk)
+		c.list, c.prev = l, l.tail
+		if l.tail != nil {
+			l.tail.next = c
+		} else {
+			l.head = c
+		}
+		l.tail = c
+	}
+	p.chunk, p.slot = c, uint8(c.end)
+	c.slots[c.end] = w
+	c.used |= 1 << c.end
+	c.end++
+}
+
+// remove takes an operation out, and reports whether it was in this list.
+func (l *watchlist) remove(w *waiter, key int) bool {
+	if c := w.chunkOf(key); c != nil {
+		if c.list != l.rest {
+			return false // another key's, with the same hash
+		}
+		p := w.place(key)
+		c.slots[p.slot] = nil
+		c.used &^= 1 << p.slot
+		p.chunk = nil
+		l.rest.tidy(c)
+	} else if !l.removeNear(w) {
+		return false
+	}
+	l.n--
+	return true
+}
+
+// removeNear closes the gap that an operation leaves.
+func (l *watchlist) removeNear(w *waiter) bool {
+	first := l.inPlace[:min(l.near, inPlace)]
+	i := slices.Index(first, w)
+	if l.near <= inPlace {
+		if i < 0 {
+			return false
+		}
+		copy(first[i:], first[i+1:])
+		first[len(first)-1] = nil
+	} else {
+		others := l.rest.near[:l.near-inPlace]
+		at := 0
+		if i >= 0 {
+			copy(first[i:], first[i+1:])
+			first[inPlace-1] = others[0]
+		} else if at = slices.Index(others, w); at < 0 {
+			return false
+		}
+		copy(others[at:], others[at+1:])
+		others[len(others)-1] = nil
+	}
+	l.near--
+	return true
+}
+
+// tidy drops a chunk that nobody needs any more.
+func (l *rest) tidy(c *chunk) {
+	switch {
+	case c.walks > 0:
+	case c.used != 0:
+		if c == l.tail {
+			c.end = uint16(bits.Len32(c.used))
+		}
+	default:
+		if c.prev != nil {
+			c.prev.next = c.next
+		} else {
+			l.head = c.next
+		}
+		if c.next != nil {
+			c.next.prev = c.prev
+		} else {
+			l.tail = c.prev
+		}
+		c.list, c.next, c.prev, c.end = nil, nil, nil, 0
+		chunks.Put(c)
+	}
+}
+
+// shorten brings the operations back side by side when they are few again, and gives
+// back what they do not need then, if no walk has to go on there.
+func (l *watchlist) shorten(hash uint32) {
+	if !l.longer || l.n > maxNear/2 || l.rest.walks > 0 {
+		return
+	}
+	r := l.rest
+	for c := r.head; c != nil; c = r.head {
+		for used := c.used; used != 0; used &= used - 1 {
+			slot := bits.TrailingZeros32(used)
+			w := c.slots[slot]
+			w.forgetPlace(hash, c, slot)
+			l.addNear(w)
+			c.slots[slot] = nil
+		}
+		c.used = 0
+		r.tidy(c)
+	}
+	if l.n <= inPlace/2 {
+		l.longer, l.rest = false, nil
+		rests.Put(r)
+	}
+}
+
+// each calls f with each operation, in order.
+func (l *watchlist) each(f func(*waiter)) {
+	for _, w := range l.inPlace[:min(l.near, inPlace)] {
+		f(w)
+	}
+	if !l.longer {
+		return
+	}
+	for _, w := range l.rest.near[:max(l.near-inPlace, 0)] {
+		f(w)
+	}
+	for c := l.rest.head; c != nil; c = c.next {
+		for used := c.used; used != 0; used &= used - 1 {
+			f(c.slots[bits.TrailingZeros32(used)])
+		}
+	}
+}
+
+// first returns the operation that came first; nil if there is none.
+func (l *watchlist) first() *waiter {
+	if l.near > 0 {
+		return l.inPlace[0]
+	}
+	if l.longer {
+		for c := l.rest.head; c != nil; c = c.next {
+			if c.used != 0 { // and not kept by a walk only
+				return c.slots[bits.TrailingZeros32(c.used)]
+			}
+		}
+	}
+	return nil
+}
+
+// holds reports whether an operation is in the list, by one of its keys.
+func (l *watchlist) holds(w *waiter, key int) (found bool) {
+	if c := w.chunkOf(key); c != nil {
+		return c.list == l.rest
+	}
+	l.each(func(x *waiter) { found = found || x == w })
+	return found
+}
+
+// place returns where the operation notes its place in the list of a key. The lock
+// of the key's bucket guards it.
+func (w *waiter) place(key int) *place {
+	if w.aside == nil {
+		w.aside = new(aside)
+	}
+	if len(w.aside.places) == 0 {
+		w.aside.places = slices.Grow(w.aside.places, int(w.n))[:w.n]
+	}
+	return &w.aside.places[key]
+}
+
+// chunkOf returns the chunk that the operation is in by one of its keys; nil: none.
+func (w *waiter) chunkOf(key int) *chunk {
+	if w.aside == nil || len(w.aside.places) == 0 {
+		return nil
+	}
+	return w.aside.places[key].chunk
+}
+
+// forgetPlace is for an operation that has left a chunk, but not its list. Only places
+// in lists of that hash are looked at: they have the same lock.
+func (w *waiter) forgetPlace(hash uint32, c *chunk, slot int) {
+	for key, h := range w.keyHashes() {
+		if p := &w.aside.places[key]; h == hash && p.chunk == c && int(p.slot) == slot {
+			p.chunk = nil
+		}
+	}
+}

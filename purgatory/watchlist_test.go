@@ -1,0 +1,182 @@
+package purgatory
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// P11: lists of a few keys, short, long and short again, against slices: operations
+// come with several keys, leave from anywhere, and walks pause in the middle.
+func TestWatchlist(t *testing.T) {
+	for seed := range uint64(30) {
+		rnd := rand.New(rand.NewPCG(seed, 11))
+		p := open[int](t, Options{})
+		const keys = 5
+		type watching struct {
+			h    Pending
+			keys []int
+		}
+		var all []watching
+		lists := [keys][]Pending{}
+		type pausing struct {
+			walk walk[int]
+			left []Pending // those it must meet, if they are there still
+		}
+		var walks []*pausing
+		// met checks a batch that a walk has found: what is left of those that were there
+		// when it began, in order, and then at most what came later.
+		met := func(x *pausing) {
+			found := append([]Pending{}, x.walk.found()[:x.walk.n]...)
+			there := lists[x.walk.key]
+			old := slices.DeleteFunc(append([]Pending{}, x.left...), func(h Pending) bool { return !slices.Contains(there, h) })
+			n := min(len(old), len(found))
+			require.Equal(t, old[:n], found[:n], "seed %d", seed)
+			for _, h := range found[n:] {
+				require.Contains(t, there, h)
+			}
+			if x.walk.chunk == nil {
+				require.Len(t, old, n, "seed %d: the walk ends before all are met", seed)
+			}
+			x.left = old[n:]
+		}
+		leave := func(i int) {
+			w := all[i]
+			require.True(t, w.h.Cancel(nil))
+			for _, k := range w.keys {
+				lists[k] = slices.DeleteFunc(lists[k], func(h Pending) bool { return h == w.h })
+			}
+			all = slices.Delete(all, i, i+1)
+		}
+		for range 3000 {
+			many := 20 + int(seed)*20 // how many there are at most
+			switch r := rnd.IntN(100); {
+			case r < 47 && len(all) < many:
+				w := watching{keys: rnd.Perm(keys)[:1+rnd.IntN(keys)]}
+				w.h = park(t, p, newOp(t), NoTimeout, w.keys...)
+				all = append(all, w)
+				for _, k := range w.keys {
+					lists[k] = append(lists[k], w.h)
+				}
+			case r < 90 && len(all) > 0:
+				leave(rnd.IntN(len(all)))
+			case r < 94 && len(walks) < 4:
+				key := rnd.IntN(keys)
+				x := &pausing{walk: walk[int]{table: &p.table, key: key, hash: p.hash(key)}, left: slices.Clone(lists[key])}
+				x.walk.begin()
+				met(x)
+				if x.walk.chunk != nil {
+					walks = append(walks, x)
+				}
+			case r < 98 && len(walks) > 0:
+				i := rnd.IntN(len(walks))
+				walks[i].walk.proceed()
+				met(walks[i])
+				if walks[i].walk.chunk == nil {
+					walks = slices.Delete(walks, i, i+1)
+				}
+			case r == 98:
+				for len(all) > 0 && rnd.IntN(10) > 0 {
+					leave(rnd.IntN(len(all)))
+				}
+			}
+			for k := range keys {
+				require.Equal(t, len(lists[k]), p.Watching(k))
+			}
+			if len(walks) == 0 {
+				verify(t, p)
+			}
+		}
+		for _, x := range walks {
+			for x.walk.chunk != nil {
+				x.walk.proceed()
+				met(x)
+			}
+		}
+		verify(t, p)
+		for len(all) > 0 {
+			leave(len(all) - 1)
+		}
+		shut(t, p)
+	}
+}
+
+// A list that was long is side by side in its bucket again when it is short.
+func TestWatchlistShortens(t *testing.T) {
+	p := open[int](t, Options{})
+	var handles []Pending
+	for range 5 * maxNear {
+		handles = append(handles, park(t, p, newOp(t), NoTimeout, 1))
+	}
+	list := func() *watchlist {
+		h := p.hash(1)
+		return &p.table.at(uint32(h)).find(1, h).value
+	}
+	leave := func(to int) {
+		for len(handles) > to {
+			i := rand.IntN(len(handles))
+			require.True(t, handles[i].Cancel(nil))
+			handles = slices.Delete(handles, i, i+1)
+		}
+		verify(t, p)
+	}
+	require.NotNil(t, list().rest.head)
+	leave(maxNear / 2)
+	require.Nil(t, list().rest.head)
+	leave(inPlace / 2)
+	require.Nil(t, list().rest)
+	for i, w := range list().inPlace[:len(handles)] {
+		require.Equal(t, handles[i], w.handle())
+	}
+	require.Equal(t, len(handles), p.CancelForKey(1, nil))
+	shut(t, p)
+}
+
+// Keys with the same lowest bits of their hash are kept apart, in lists short and long,
+// also those of one operation.
+func TestWatchlistSameHash(t *testing.T) {
+	p := open[int](t, Options{})
+	// The first few keys whose hashes agree in 32 bits cannot be waited for: they are
+	// entered by hand.
+	const same = 12345
+	enter := func(w *waiter, keys ...int) {
+		w.begin(&p.core, newOp(t), NoTimeout)
+		hashes := make([]uint64, len(keys))
+		for i, k := range keys {
+			hashes[i] = 1<<63 | uint64(k)<<32 | same
+		}
+		w.setHashes(hashes)
+		part, ok := p.countIn(w, 1)
+		require.True(t, ok)
+		p.enter(w, part, keys, hashes)
+		p.putBack(part)
+		require.False(t, w.yield(false))
+	}
+	all := make([]*waiter, 3*maxNear)
+	for i := range all {
+		all[i] = new(waiter)
+		enter(all[i], 1+i%2, 3, 4+i%3)
+	}
+	require.Equal(t, 6, p.KeyCount())
+	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	for i, w := range all {
+		require.Equal(t, 3*(len(all)-i), p.Watched())
+		h := w.handle()
+		for range 2 {
+			seen := map[Pending]int{}
+			for x := range p.All() {
+				seen[x.Pending]++
+				if x.Pending == h {
+					require.Len(t, x.Keys(), 3)
+				}
+			}
+			require.Len(t, seen, len(all)-i)
+			require.Equal(t, 1, seen[h], "met by each of its keys")
+		}
+		require.True(t, h.Cancel(nil))
+	}
+	empty(t, p)
+	shut(t, p)
+}
