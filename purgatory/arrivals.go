@@ -4,7 +4,7 @@ import "time"
 
 // Most operations end long before their timeout: a request that waits for replicas
 // is answered within some ms, and its timeout is 30 s. Entering each timeout on the
-// wheel and taking it out again is an eighth of what such an operation costs
+// wheel and taking it out again is a sixth of what such an operation costs
 // (docs/decisions.md). So an operation whose timeout is not soon is put into a list
 // of arrivals, which costs a few ns, and a sweep enters on the wheel what still waits
 // after lazyFor. Nothing expires later by that: what could be due before the sweep
