@@ -180,3 +180,30 @@ func TestWatchlistSameHash(t *testing.T) {
 	empty(t, p)
 	shut(t, p)
 }
+
+// The same for the trees of a Threshold.
+func TestTreesSameHash(t *testing.T) {
+	r := openThreshold(t, Options{})
+	seen := map[uint32]int{}
+	a, b := 0, 0
+	for key := 1; a == 0; key++ {
+		h := uint32(r.hash(key))
+		a, b = seen[h], key
+		seen[h] = key
+	}
+	for _, first := range []int{a, b} {
+		second := a + b - first
+		for range 2 {
+			h1 := r.park(newOp(t), NoTimeout, All, Goal[int, int]{first, 1})
+			h2 := r.park(newOp(t), NoTimeout, All, Goal[int, int]{second, 1})
+			require.Equal(t, 2, r.verify())
+			require.True(t, h1.Cancel(nil))
+			require.Equal(t, 1, r.verify())
+			require.True(t, h2.Waiting())
+			require.Equal(t, 1, r.Advance(second, 1))
+			require.Zero(t, r.verify())
+		}
+		require.True(t, r.park(newOp(t), NoTimeout, All, Goal[int, int]{first, 1}, Goal[int, int]{second, 1}).Cancel(nil))
+		require.Zero(t, r.verify())
+	}
+}
