@@ -171,6 +171,12 @@ func TestTableHammer(t *testing.T) {
 	tab := newTable()
 	hash := mixed
 	const goroutines, each = 4, 100
+	for key := range each {
+		b := tab.lock(uint32(hash(-1 - key)))
+		e, _ := tab.insertLocked(b, -1-key, hash(-1-key))
+		e.value = 1
+		b.mu.Unlock()
+	}
 	var stop atomic.Bool
 	var resizing, using sync.WaitGroup
 	resizing.Go(func() {
@@ -205,12 +211,6 @@ func TestTableHammer(t *testing.T) {
 			}
 		}
 	})
-	for key := range each {
-		b := tab.lock(uint32(hash(-1 - key)))
-		e, _ := tab.insertLocked(b, -1-key, hash(-1-key))
-		e.value = 1
-		b.mu.Unlock()
-	}
 	for g := range goroutines {
 		using.Go(func() {
 			r := rand.New(rand.NewPCG(uint64(g), 5))
