@@ -24,46 +24,15 @@ type arrival struct {
 	at  time.Duration
 }
 
-// arrivals is the operations of a tally whose timeout is not on the wheel yet, in
-// the order in which they came but for those that came at once: a queue in a ring.
-// The tally's lock guards it.
-type arrivals struct {
-	ring    []arrival // length 0 or a power of two
-	head, n int
-}
-
-const minRing = 64
-
-func (a *arrivals) add(x arrival) {
-	if a.n == len(a.ring) {
-		a.resize(max(minRing, 2*a.n))
-	}
-	a.ring[(a.head+a.n)&(len(a.ring)-1)] = x
-	a.n++
-}
-
-// take removes the operations that came before a point in time, up to as many as
+// takeLocked removes the operations that came before a point in time, up to as many as
 // there is room for.
-func (a *arrivals) take(before time.Duration, room []arrival) (n int) {
-	for n < len(room) && a.n > 0 && a.ring[a.head].at <= before {
-		room[n] = a.ring[a.head]
-		a.ring[a.head].w = nil
-		a.head = (a.head + 1) & (len(a.ring) - 1)
-		a.n--
+func (t *tally) takeLocked(before time.Duration, room []arrival) (n int) {
+	for n < len(room) && t.arrivals.Len() > 0 && t.arrivals.Front().at <= before {
+		room[n] = t.arrivals.Front()
+		t.arrivals.Pop()
 		n++
 	}
-	if len(a.ring) > minRing && a.n < len(a.ring)/4 {
-		a.resize(len(a.ring) / 2)
-	}
 	return n
-}
-
-func (a *arrivals) resize(size int) {
-	ring := make([]arrival, size)
-	for i := range a.n {
-		ring[i] = a.ring[(a.head+i)&(len(a.ring)-1)]
-	}
-	a.ring, a.head = ring, 0
 }
 
 // sweepLaterLocked plans the next sweep.
@@ -81,9 +50,9 @@ func (t *tally) due(uint64) {
 	for {
 		at := now()
 		t.mu.Lock()
-		n := t.arrivals.take(at-lazyFor, batch[:])
+		n := t.takeLocked(at-lazyFor, batch[:])
 		if n == 0 {
-			if t.sweeping = false; t.arrivals.n > 0 {
+			if t.sweeping = false; t.arrivals.Len() > 0 {
 				t.sweepLaterLocked(lazyEach)
 			}
 			t.mu.Unlock()
@@ -123,7 +92,7 @@ func (t *tally) sweepOne(a arrival, at time.Duration) {
 	default:
 		a.at = at
 		t.mu.Lock()
-		t.arrivals.add(a)
+		t.arrivals.Push(a)
 		t.mu.Unlock()
 	}
 }

@@ -2,7 +2,6 @@ package purgatory
 
 import (
 	"math/rand/v2"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -48,8 +47,8 @@ func TestArrivalsSweep(t *testing.T) {
 		synctest.Wait()
 		require.Zero(t, p.wheel.timers.Len())
 		p.each(func(part *tally) {
-			require.Zero(t, part.arrivals.n)
-			require.LessOrEqual(t, len(part.arrivals.ring), minRing, "memory follows the load")
+			require.Zero(t, part.arrivals.Len())
+			require.LessOrEqual(t, part.arrivals.Cap(), 64, "memory follows the load")
 		})
 		empty(t, p)
 		shut(t, p)
@@ -121,35 +120,6 @@ func TestArrivalsWhileChecked(t *testing.T) {
 				empty(t, p)
 				shut(t, p)
 			})
-		}
-	}
-}
-
-// The queue against a slice.
-func TestArrivalsQueue(t *testing.T) {
-	for seed := range uint64(20) {
-		rnd := rand.New(rand.NewPCG(seed, 1))
-		var a arrivals
-		var want []arrival
-		at := time.Duration(0)
-		for range 3000 {
-			if rnd.IntN(100) < 50+int(seed) && len(want) < 2000 {
-				at += time.Duration(rnd.IntN(3))
-				x := arrival{w: new(waiter), gen: rnd.Uint64(), at: at}
-				a.add(x)
-				want = append(want, x)
-				continue
-			}
-			room := make([]arrival, rnd.IntN(70))
-			before := at - time.Duration(rnd.IntN(200))
-			n := a.take(before, room)
-			for i, x := range room[:n] {
-				require.Equal(t, want[i], x)
-			}
-			want = slices.Clone(want[n:])
-			require.True(t, n == len(room) || len(want) == 0 || want[0].at > before)
-			require.Equal(t, len(want), a.n)
-			require.LessOrEqual(t, len(a.ring), max(minRing, 4*max(a.n, 1)*2))
 		}
 	}
 }

@@ -91,7 +91,7 @@ func TestP10AddedFromComplete(t *testing.T) {
 	})
 }
 
-// P10: a second check that says yes, or panics, gives its place back.
+// P10: a second check that returns true, or panics, gives its place back.
 func TestP10SecondCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{MaxOperations: 1, OnPanic: func(Panic) {}})

@@ -10,7 +10,7 @@ import (
 )
 
 // P9: CancelForKey ends all that watch the key, on their other keys as well,
-// nobody else, and says how many.
+// nobody else, and returns how many.
 func TestP9CancelForKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[string](t, Options{})

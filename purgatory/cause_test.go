@@ -110,13 +110,7 @@ func TestP14Failed(t *testing.T) {
 		for at := 1; at <= 3; at++ {
 			var panics int
 			p := open[int](t, Options{OnPanic: func(Panic) { panics++ }})
-			op := newOp(t)
-			op.try = func(n int) bool {
-				if n == at {
-					misdeed()
-				}
-				return false
-			}
+			op := newFaultyOp(t, at, misdeed)
 			onItsOwn(func() {
 				_, _ = p.TryCompleteElseWatch(t.Context(), op, time.Hour, 1)
 				p.CheckAndComplete(1)

@@ -27,7 +27,7 @@
 // # Which call
 //
 // [Purgatory.CheckAndComplete] runs the checks, and the completions of those
-// that say yes, on the calling goroutine: the fastest way to the waiting
+// that return true, on the calling goroutine: the fastest way to the waiting
 // client, and the one to use when no lock is held.
 //
 // [Purgatory.CheckAndCompleteLater] hands the key to a worker. It is for

@@ -14,7 +14,7 @@ type Goal[K comparable, N cmp.Ordered] struct {
 	Number N
 }
 
-// Need says how many of an operation's goals must be reached: [All], [Any] or
+// Need is how many of an operation's goals must be reached: [All], [Any] or
 // [AtLeast] a number.
 type Need int
 
@@ -191,11 +191,12 @@ func (w *thresholdWaiter[K, N]) Complete(o Outcome, cause error) {
 func (w *thresholdWaiter[K, N]) putBack() {
 	t := w.threshold
 	w.threshold, w.completion = nil, nil
-	clear(w.goals())
-	if s := w.several; s != nil {
-		if *s = (*s)[:0]; cap(*s) > maxAside {
-			w.several = nil
-		}
+	goals := w.goals()
+	clear(goals)
+	if len(goals) > maxAside {
+		w.several = nil
+	} else if w.several != nil {
+		*w.several = (*w.several)[:0]
 	}
 	t.records.Put(w)
 }

@@ -35,7 +35,7 @@ type modelOp struct {
 	keys     []int
 	expires  time.Duration // -1: never
 	ready    bool
-	yesAt    int // the check from which it says yes; 0: when it is ready
+	yesAt    int // the check from which it returns true; 0: when it is ready
 	panicAt  int // the check that panics; 0: none
 	badEnd   bool
 	chain    int // a key to check when it is completed; -1: none
@@ -100,7 +100,7 @@ func (o *oracle) cancelKey(key int) (n int) {
 	return n
 }
 
-// watch says what comes back: whether there is a handle, and an error.
+// watch returns what comes back: whether there is a handle, and an error.
 func (o *oracle) watch(m *modelOp, timeout time.Duration) (handle bool, err error) {
 	if o.closed {
 		return false, ErrClosed

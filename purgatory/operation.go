@@ -52,10 +52,6 @@ const (
 	Failed
 
 	outcomes // how many, with "none yet"
-
-	// withdrawn decides a record whose operation TryCompleteElseWatch refuses after its
-	// first check: Complete is not called.
-	withdrawn Outcome = outcomes
 )
 
 var outcomeNames = [outcomes]string{
@@ -144,7 +140,7 @@ type CheckError struct {
 	Value any
 }
 
-// Error says what TryComplete did.
+// Error returns what TryComplete did, in words.
 func (e *CheckError) Error() string {
 	switch e.Value {
 	case nil:

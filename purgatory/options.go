@@ -50,7 +50,7 @@ type Panic = timingwheel.Panic
 const NoTimeout time.Duration = 1<<63 - 1
 
 // withDefaults fills in what is zero and refuses what is out of range. The
-// wheel has its own say about Tick and Workers.
+// wheel checks Tick and Workers itself.
 func (o Options) withDefaults() (Options, error) {
 	if o.Wheel != nil && o.Tick != 0 {
 		return o, fmt.Errorf("purgatory: Options.Tick is %v, must be 0 beside Options.Wheel", o.Tick)

@@ -52,13 +52,7 @@ func TestP7RegistrationFails(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					var panics []Panic
 					p := open[int](t, Options{MaxOperations: 1, OnPanic: func(x Panic) { panics = append(panics, x) }})
-					op := newOp(t)
-					op.try = func(n int) bool {
-						if n == at {
-							misdeed()
-						}
-						return false
-					}
+					op := newFaultyOp(t, at, misdeed)
 					onItsOwn(func() {
 						h, err := p.TryCompleteElseWatch(context.Background(), op, time.Hour, 1, 2)
 						require.NoError(t, err)

@@ -47,7 +47,7 @@ const maxKeys = math.MaxUint16
 // If op ends within the call, Complete has been called and the handle is zero.
 // Otherwise the handle is that of the waiting operation; it may have ended by the
 // time it is returned. A timeout of zero or less expires at once, on a worker, if
-// the checks say no; [NoTimeout] never does. When ctx is done the operation ends as
+// the checks return false; [NoTimeout] never does. When ctx is done the operation ends as
 // Cancelled, with context.Cause: on a goroutine of its own, or on the caller's if
 // that is still in this call. A context that cannot be cancelled costs nothing.
 // A key given twice counts once.
@@ -60,7 +60,7 @@ const maxKeys = math.MaxUint16
 // An error means that op is not watched and that its Complete is not called:
 // no keys or more than 65,535, a key that is not equal to itself, [ErrFull],
 // [ErrClosed]. A nil ctx or op panics. It allocates nothing once the records of
-// operations that have ended can be used again, up to 64 keys; constant time for
+// operations that have ended can be used again, up to 16 keys; constant time for
 // each key.
 func (p *Purgatory[K]) TryCompleteElseWatch(ctx context.Context, op Operation, timeout time.Duration, keys ...K) (Pending, error) {
 	mustBeUsable(ctx, op)
@@ -79,20 +79,16 @@ func (p *Purgatory[K]) TryCompleteElseWatch(ctx context.Context, op Operation, t
 		}
 		return Pending{}, nil
 	}
-	if !p.reserve() {
-		return Pending{}, p.refuse(w, ErrFull)
-	}
 	var few [fewKeys]uint64
 	hashes := p.hashes(few[:0], keys)
 	w.setHashes(hashes)
-	t, ok := p.countIn(w, gen)
-	if !ok {
-		p.putBack(t)
-		p.unreserve()
-		return Pending{}, p.refuse(w, ErrClosed)
+	part, err := p.countIn(w, gen)
+	if err != nil { // nobody has met it
+		p.free(w)
+		return Pending{}, err
 	}
-	p.enter(w, t, keys, hashes)
-	p.putBack(t)
+	p.enter(w, part, keys, hashes)
+	p.putBack(part)
 	return w.wait(ctx, gen)
 }
 
@@ -146,14 +142,6 @@ func (p *Purgatory[K]) hashes(to []uint64, keys []K) []uint64 {
 		to = append(to, h)
 	}
 	return to
-}
-
-// refuse takes an operation back that nobody has met.
-func (p *Purgatory[K]) refuse(w *waiter, err error) error {
-	w.withdraw()
-	p.free(w)
-	p.countRefused(err)
-	return err
 }
 
 // enter puts the operation into the list of each of its keys.
@@ -229,10 +217,10 @@ func (p *Purgatory[K]) leave(w *waiter) (watches, vanished int) {
 
 // free gives the record to operations to come. See lists.
 func (p *Purgatory[K]) free(w *waiter) {
-	if a := w.aside; a != nil {
-		if a.places = a.places[:0]; cap(a.places)+cap(a.hashes) > 2*maxAside {
-			w.aside = nil
-		}
+	if w.n > maxAside {
+		w.aside = nil
+	} else if w.aside != nil {
+		w.aside.places = w.aside.places[:0]
 	}
 	w.n = 0
 	waiters.Put(w)
@@ -332,23 +320,7 @@ type Waiting[K comparable] struct {
 // proportional to what waits, and to the table of keys, which neither grows nor
 // shrinks meanwhile. No lock is held while the loop's body runs.
 func (p *Purgatory[K]) All() iter.Seq[Waiting[K]] {
-	return func(yield func(Waiting[K]) bool) {
-		var found []Waiting[K]
-		p.table.visit(func(b *bucket[K, watchlist]) bool {
-			found = p.appendWaiting(found[:0], b)
-			if len(found) == 0 {
-				return true
-			}
-			b.mu.Unlock()
-			defer b.mu.Lock()
-			for _, x := range found {
-				if !yield(x) {
-					return false
-				}
-			}
-			return true
-		})
-	}
+	return collect(&p.table, p.appendWaiting)
 }
 
 // appendWaiting appends the operations of a bucket by their first keys.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+
+	"github.com/seed-782fa212/limbo/internal/ring"
 )
 
 // closing is how far a core's shutdown is.
@@ -43,7 +45,7 @@ func (c *core) closeWheel() {
 			}
 			c.each(func(t *tally) {
 				c.wheel.stop(t.sweep)
-				t.arrivals = arrivals{}
+				t.arrivals = ring.Queue[arrival]{}
 			})
 			c.wheel.leave()
 			if c.own {

@@ -89,9 +89,16 @@ func TestSoak(t *testing.T) {
 	// left is looked at.
 	var heaps []int
 	window := span / time.Duration(windows)
-	time.Sleep(min(window, 10*time.Second)) // until everything has grown to the load
+	load := func(d time.Duration) { // until operations have ended for so long, and at least as many as are held
+		t.Helper()
+		begun, before := time.Now(), ended.Load()
+		require.Eventually(t, func() bool {
+			return time.Since(begun) >= d && ended.Load()-before >= 5000*goroutines
+		}, d+time.Minute, 10*time.Millisecond)
+	}
+	load(min(window, 10*time.Second)) // until everything has grown to the load
 	for range windows {
-		time.Sleep(window)
+		load(window)
 		resume = make(chan struct{})
 		paused.Add(goroutines)
 		pause.Store(true)

@@ -39,7 +39,8 @@ import "sync/atomic"
 //
 // Here step 2 leaves recheck behind, and step 3 does not succeed with it set.
 //
-// Invariant: a free record is decided, or new with generation 0, until begin.
+// Invariant: a free record is decided, or nobody names its generation, until begin:
+// it is new, or its operation was refused before others could meet it.
 // Every transition is of the word as it was read, with its generation, so one
 // that was meant for an operation of the past fails.
 type state struct{ word atomic.Uint64 }
@@ -66,8 +67,8 @@ func (s *state) begin() (gen uint64) {
 
 func (s *state) generation() uint64 { return s.word.Load() >> genShift }
 
-// acquire asks for a check. True: the caller owns the operation and runs it.
-// False: the owner will, or the operation is ending, or of the past.
+// acquire requests a check. It reports whether the caller now owns the operation and
+// must run it; else the owner will, or the operation is ending, or of the past.
 func (s *state) acquire(gen uint64) bool {
 	for {
 		w := s.word.Load()

@@ -183,7 +183,7 @@ func (w world) step(i int) (world, string) {
 	return w, broken
 }
 
-// atRest says what is broken when all goroutines have gone.
+// atRest returns what is broken when all goroutines have gone.
 func (w world) atRest() string {
 	decided := w.free || outcomeOf(w.word) != 0
 	switch {

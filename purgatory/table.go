@@ -1,6 +1,7 @@
 package purgatory
 
 import (
+	"iter"
 	"math/bits"
 	"runtime"
 	"sync"
@@ -247,6 +248,27 @@ func (t *table[K, V]) visit(f func(*bucket[K, V]) bool) {
 		if !all[i/perSegment].Load()[i%perSegment].visit(f) {
 			return
 		}
+	}
+}
+
+// collect returns an iterator over what found appends of each bucket, under its lock. No
+// lock is held while the loop's body runs.
+func collect[K comparable, V, X any](t *table[K, V], found func(to []X, b *bucket[K, V]) []X) iter.Seq[X] {
+	return func(yield func(X) bool) {
+		var xs []X
+		t.visit(func(b *bucket[K, V]) bool {
+			if xs = found(xs[:0], b); len(xs) == 0 {
+				return true
+			}
+			b.mu.Unlock()
+			defer b.mu.Lock()
+			for _, x := range xs {
+				if !yield(x) {
+					return false
+				}
+			}
+			return true
+		})
 	}
 }
 

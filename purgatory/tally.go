@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seed-782fa212/limbo/internal/ring"
 	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
@@ -41,7 +42,7 @@ type tally struct {
 	checks                     uint64
 	ended                      [outcomes]uint64
 	refusedFull, refusedClosed uint64
-	arrivals                   arrivals
+	arrivals                   ring.Queue[arrival]
 	sweeping                   bool              // a sweep is planned, or runs
 	sweep                      timingwheel.Timer // the last one planned
 	histograms                 *histograms       // nil: nothing to count yet
@@ -80,23 +81,30 @@ func (c *core) anotherTally() *tally {
 func (c *core) putBack(t *tally) { c.tallies.near.Put(t) }
 
 // countIn counts an operation in that is going to wait; it returns the part, which
-// is to be put back. ok is false if the purgatory is closed.
-func (c *core) countIn(w *waiter, gen uint64) (t *tally, ok bool) {
-	t = c.lockTally()
+// is to be put back. An error is that the operation is refused, and is counted.
+func (c *core) countIn(w *waiter, gen uint64) (*tally, error) {
+	if !c.reserve() {
+		c.countRefused(ErrFull)
+		return nil, ErrFull
+	}
+	t := c.lockTally()
 	if t.closed {
 		t.mu.Unlock()
-		return t, false
+		c.putBack(t)
+		c.unreserve()
+		c.countRefused(ErrClosed)
+		return nil, ErrClosed
 	}
 	t.delayed++
 	t.watched += int(w.n)
 	if at := time.Duration(w.deadline.Load()); at != never && at-w.since >= lazyFrom {
-		t.arrivals.add(arrival{w, gen, w.since})
+		t.arrivals.Push(arrival{w, gen, w.since})
 		if !t.sweeping {
 			t.sweepLaterLocked(lazyFor + lazyEach)
 		}
 	}
 	t.mu.Unlock()
-	return t, true
+	return t, nil
 }
 
 // countOut counts how an operation ended, and returns how long it has waited; 0 if

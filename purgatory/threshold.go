@@ -98,27 +98,15 @@ func (t *Threshold[K, N]) TryCompleteElseWatch(ctx context.Context, op Completio
 		}
 		return Pending{}, nil
 	}
-	if !t.reserve() {
-		return Pending{}, t.refuse(w, ErrFull)
-	}
 	w.n = uint16(len(goals))
-	part, ok := t.countIn(&w.waiter, gen)
-	if !ok {
-		t.putBack(part)
-		t.unreserve()
-		return Pending{}, t.refuse(w, ErrClosed)
+	part, err := t.countIn(&w.waiter, gen)
+	if err != nil { // nobody has met it
+		w.putBack()
+		return Pending{}, err
 	}
 	t.enter(w, part)
 	t.putBack(part)
 	return w.wait(ctx, gen)
-}
-
-// refuse takes an operation back that nobody has met.
-func (t *Threshold[K, N]) refuse(w *thresholdWaiter[K, N], err error) error {
-	w.withdraw()
-	w.putBack()
-	t.countRefused(err)
-	return err
 }
 
 func checkGoals[K comparable, N cmp.Ordered](need Need, goals []Goal[K, N]) (n int, err error) {
@@ -224,7 +212,7 @@ func (t *Threshold[K, N]) free(*waiter) {}
 // shrink gives memory of the table back. See lists.
 func (t *Threshold[K, N]) shrink(most int) { t.table.shrink(t.KeyCount(), most) }
 
-// Advance says that key's number has reached n, and completes the operations
+// Advance records that key's number has reached n, and completes the operations
 // for which that was the last goal missing, lowest goal first and equal ones in
 // the order they came; it returns how many it completed. Call it after every
 // change that may let one complete, with the number as it is then. It runs
@@ -384,31 +372,23 @@ type WaitingGoal[K comparable, N cmp.Ordered] struct {
 // All returns an iterator over the goals that are still to be reached. See
 // [Purgatory.All].
 func (t *Threshold[K, N]) All() iter.Seq[WaitingGoal[K, N]] {
-	return func(yield func(WaitingGoal[K, N]) bool) {
-		var found []WaitingGoal[K, N]
-		t.table.visit(func(b *bucket[K, *tree[K, N]]) bool {
-			found = found[:0]
-			now := now()
-			b.each(func(e *entry[K, *tree[K, N]]) {
-				for g := e.value.first; g != nil; g = g.next() {
-					w := &g.waiter.waiter
-					x := WaitingGoal[K, N]{Goal: Goal[K, N]{g.key, g.number}, Pending: w.handle(), Age: now - w.since}
-					if at := time.Duration(w.deadline.Load()); at != never {
-						x.Deadline = instant(at)
-					}
-					found = append(found, x)
-				}
-			})
-			b.mu.Unlock()
-			defer b.mu.Lock()
-			for _, x := range found {
-				if !yield(x) {
-					return false
-				}
+	return collect(&t.table, appendWaitingGoals[K, N])
+}
+
+// appendWaitingGoals appends the goals of a bucket.
+func appendWaitingGoals[K comparable, N cmp.Ordered](to []WaitingGoal[K, N], b *bucket[K, *tree[K, N]]) []WaitingGoal[K, N] {
+	now := now()
+	b.each(func(e *entry[K, *tree[K, N]]) {
+		for g := e.value.first; g != nil; g = g.next() {
+			w := &g.waiter.waiter
+			x := WaitingGoal[K, N]{Goal: Goal[K, N]{g.key, g.number}, Pending: w.handle(), Age: now - w.since}
+			if at := time.Duration(w.deadline.Load()); at != never {
+				x.Deadline = instant(at)
 			}
-			return true
-		})
-	}
+			to = append(to, x)
+		}
+	})
+	return to
 }
 
 // Hotspots returns the n keys with most goals still to be reached. See

@@ -613,6 +613,49 @@ func TestThresholdModel(t *testing.T) {
 	}
 }
 
+// A record that serves another operation starts anew: an operation whose goals are
+// reached when it comes is completed by its first check, and waits for nothing.
+func TestThresholdRecordStartsAnew(t *testing.T) {
+	r := openThreshold(t, Options{})
+	r.raise(1, 1)
+	checks, held := uint64(0), r.Threshold.Stats().Checks
+	for range 100 {
+		require.True(t, r.park(newOp(t), NoTimeout, All, Goal[int, int]{1, 2}, Goal[int, int]{2, 1}).Cancel(nil))
+		checks += 2
+		h, err := r.TryCompleteElseWatch(context.Background(), newOp(t), NoTimeout, All, Goal[int, int]{1, 1})
+		require.NoError(t, err)
+		require.Zero(t, h)
+		checks++
+		require.Equal(t, checks, r.Threshold.Stats().Checks-held)
+	}
+}
+
+// A goal too many, of an operation that needs fewer than it has, counts for nothing.
+func TestThresholdReachedOnce(t *testing.T) {
+	var w thresholdWaiter[int, int]
+	w.need = 2
+	gen := w.state.begin()
+	w.expect(gen)
+	require.False(t, w.reached(gen+1))
+	for i := range 5 {
+		require.Equal(t, i == 1, w.reached(gen), "goal %d", i)
+		require.EqualValues(t, max(0, 1-i), w.missing())
+		require.Equal(t, gen, w.left.Load()>>leftBits)
+	}
+}
+
+// A free record keeps room for maxAside goals, and no more.
+func TestThresholdRecordStaysSmall(t *testing.T) {
+	r := openThreshold(t, Options{})
+	for _, n := range []int{2, maxAside, maxAside + 1, 10 * maxAside} {
+		h := r.park(newOp(t), NoTimeout, All, slices.Repeat([]Goal[int, int]{{1, 1}}, n)...)
+		record := h.w.op.(*thresholdWaiter[int, int])
+		require.Len(t, *record.several, n)
+		require.True(t, h.Cancel(nil))
+		require.Equal(t, n > maxAside, record.several == nil, "%d goals", n)
+	}
+}
+
 // P5: what has ended is collected, though its handle is kept.
 func TestThresholdKeepsNothing(t *testing.T) {
 	r := openThreshold(t, Options{})
@@ -644,7 +687,7 @@ func TestThresholdAllocations(t *testing.T) {
 	}
 	n := 0
 	op := quiet{}
-	for _, keys := range []int{1, 3} {
+	for _, keys := range []int{1, 3, 40, maxAside} {
 		goals := make([]Goal[int, int], keys)
 		allocatesNothing(t, func() {
 			n++

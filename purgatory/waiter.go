@@ -17,7 +17,7 @@ import (
 // does not own the operation names it by a [Pending], whose generation the state
 // compares.
 //
-// Two cache lines: a check that says no touches the first alone.
+// Two cache lines: a check that returns false touches the first alone.
 //
 // Invariant: only the owner (state.go) touches the fields, but for those of which
 // something else is said; and nobody does once the record is free.
@@ -264,13 +264,6 @@ func (w *waiter) finish(o Outcome) {
 	w.op, w.core = nil, nil // a stale handle holds on to no purgatory
 	c.lists.free(w)
 	c.complete(op, o, waited, cause)
-}
-
-// withdraw ends an operation that nobody has met, without a Complete. The record can be
-// given to another.
-func (w *waiter) withdraw() {
-	w.state.decideAsOwner(withdrawn)
-	w.op, w.core = nil, nil
 }
 
 // wait is the maker's way on when the operation is in all its lists: the

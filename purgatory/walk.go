@@ -161,7 +161,7 @@ func (w *walk[K]) run() {
 // check visits a batch: each operation is asked whether it can complete, or its owner is
 // told to ask. One that panics ends the batch early; run sees to the rest.
 //
-// One deferred function serves them all, and an operation that says no, and that
+// One deferred function serves them all, and an operation whose check returns false, and that
 // nothing was asked of meanwhile, is let go in one step.
 func (w *walk[K]) check() {
 	var asked *waiter // its TryComplete is running

@@ -148,8 +148,8 @@ func TestWatchlistSameHash(t *testing.T) {
 			hashes[i] = 1<<63 | uint64(k)<<32 | same
 		}
 		w.setHashes(hashes)
-		part, ok := p.countIn(w, 1)
-		require.True(t, ok)
+		part, err := p.countIn(w, 1)
+		require.NoError(t, err)
 		p.enter(w, part, keys, hashes)
 		p.putBack(part)
 		require.False(t, w.yield(false))
@@ -191,19 +191,20 @@ func TestTreesSameHash(t *testing.T) {
 		a, b = seen[h], key
 		seen[h] = key
 	}
-	for _, first := range []int{a, b} {
-		second := a + b - first
-		for range 2 {
-			h1 := r.park(newOp(t), NoTimeout, All, Goal[int, int]{first, 1})
-			h2 := r.park(newOp(t), NoTimeout, All, Goal[int, int]{second, 1})
+	for _, keys := range [][2]int{{a, b}, {b, a}} { // in the order they come
+		for _, gone := range []int{0, 1} { // which of them goes first
+			var handles [2]Pending
+			for i, key := range keys {
+				handles[i] = r.park(newOp(t), NoTimeout, All, Goal[int, int]{key, 1})
+			}
 			require.Equal(t, 2, r.verify())
-			require.True(t, h1.Cancel(nil))
+			require.True(t, handles[gone].Cancel(nil))
 			require.Equal(t, 1, r.verify())
-			require.True(t, h2.Waiting())
-			require.Equal(t, 1, r.Advance(second, 1))
+			require.True(t, handles[1-gone].Waiting())
+			require.Equal(t, 1, r.Advance(keys[1-gone], 1))
 			require.Zero(t, r.verify())
 		}
-		require.True(t, r.park(newOp(t), NoTimeout, All, Goal[int, int]{first, 1}, Goal[int, int]{second, 1}).Cancel(nil))
+		require.True(t, r.park(newOp(t), NoTimeout, All, Goal[int, int]{keys[0], 1}, Goal[int, int]{keys[1], 1}).Cancel(nil))
 		require.Zero(t, r.verify())
 	}
 }

@@ -126,7 +126,7 @@ func TestBurstIsHandedOverWhole(t *testing.T) {
 				first = h
 			}
 		}
-		time.Sleep(10 * time.Millisecond)
+		f.passHeld(10 * time.Millisecond)
 		s, id := f.head()
 		seq, before := s.lists.seq, f.Stats()
 		f.flush(s, id)
@@ -152,7 +152,7 @@ func TestCascadeLetsTheLockGo(t *testing.T) {
 		for i := range n {
 			f.in(i, 5*time.Millisecond)
 		}
-		time.Sleep(3 * time.Millisecond)
+		f.passHeld(3 * time.Millisecond)
 		s, id := f.head()
 		f.duringCascade(s, id, func(left int) {
 			require.Equal(t, n-cascadeChunk, left)
@@ -184,7 +184,7 @@ func TestEmptiedBucketOfAnotherShard(t *testing.T) {
 		f.on(1, 5, time.Hour)
 		require.True(t, f.Stop(emptied))
 		require.Equal(t, 1, f.unlinked(1))
-		time.Sleep(20 * time.Millisecond)
+		f.passHeld(20 * time.Millisecond)
 		require.Zero(t, f.Stats().Overdue)
 		f.letGo()
 	})

@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// shardAffinity tells which shard a goroutine puts its timers into: the one it
+// shardAffinity chooses the shard that a goroutine puts its timers into: the one it
 // has to itself, as far as there are enough. Nothing depends on it but speed.
 //
 // A goroutine is known by where its stack lies, which costs nothing to read,

@@ -107,12 +107,20 @@ func BenchmarkBurst(b *testing.B) {
 	const n = 1_000_000
 	for b.Loop() {
 		var ran atomic.Int64
-		w, _ := New(func(uint64) { ran.Add(1) }, Options{})
+		soon := make(chan struct{})
+		w, _ := New(func(i uint64) {
+			if i == n {
+				close(soon)
+				return
+			}
+			ran.Add(1)
+		}, Options{})
 		due := time.Now().Add(1500 * time.Millisecond).Truncate(time.Millisecond)
 		for i := range n {
 			w.ScheduleAt(uint64(i), due)
 		}
-		time.Sleep(time.Until(due.Add(-50 * time.Millisecond)))
+		w.ScheduleAt(n, due.Add(-50*time.Millisecond))
+		<-soon
 		waits := make([]time.Duration, 0, 4*n) // growing, it would call the collector in
 		for ran.Load() < n {
 			t := time.Now()

@@ -134,6 +134,13 @@ func (f *fixture) pass(d time.Duration) {
 	f.rest()
 }
 
+// passHeld is pass while the advancer is held: buckets may be due, so the wheel is not
+// verified.
+func (f *fixture) passHeld(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 // fired is what has run since the last call.
 func (f *fixture) fired() []firing {
 	f.mu.Lock()

@@ -205,7 +205,7 @@ func TestStatsChangesNothing(t *testing.T) {
 		s, q := f.shards[0], &f.shared.ready
 		s.mu.Lock()
 		q.mu.Lock()
-		before, unlinked := q.refs.n, s.lists.unlinkedLen
+		before, unlinked := q.refs.Len(), s.lists.unlinkedLen
 		q.mu.Unlock()
 		s.mu.Unlock()
 		require.Equal(t, []int{2, 1}, []int{before, unlinked})
@@ -213,6 +213,6 @@ func TestStatsChangesNothing(t *testing.T) {
 		require.Equal(t, unlinked, f.unlinked(0))
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		require.Equal(t, before, q.refs.n)
+		require.Equal(t, before, q.refs.Len())
 	})
 }

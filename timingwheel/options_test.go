@@ -60,7 +60,7 @@ func TestGoodOptions(t *testing.T) {
 	}
 }
 
-// The zero Wheel says what it is, and holds nothing.
+// The zero Wheel returns an error, and holds nothing.
 func TestZeroWheel(t *testing.T) {
 	var w Wheel[int]
 	const want = "timingwheel: the zero Wheel is not usable, make one with New"

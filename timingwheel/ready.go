@@ -1,6 +1,10 @@
 package timingwheel
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/seed-782fa212/limbo/internal/ring"
+)
 
 // readyQueue is the buckets that are due, first in, first out, and the workers
 // that wait for one. It holds buckets, which hold their timers where they are. So
@@ -23,7 +27,7 @@ type readyQueue struct {
 
 	// All below is guarded by mu.
 
-	refs      refRing
+	refs      ring.Queue[bucketRef]
 	workers   int // started and not gone
 	idle      int // workers in wake.Wait; one that was signalled counts until it is back
 	searching int // workers on their way: 0 or 1
@@ -34,7 +38,7 @@ type readyQueue struct {
 // push adds a bucket behind all others.
 func (q *readyQueue) push(r bucketRef) {
 	q.mu.Lock()
-	q.refs.push(r)
+	q.refs.Push(r)
 	q.wakeLocked()
 	q.mu.Unlock()
 }
@@ -42,8 +46,8 @@ func (q *readyQueue) push(r bucketRef) {
 // pass takes r off the front, if it is still there: no timer is left in it.
 func (q *readyQueue) pass(r bucketRef) {
 	q.mu.Lock()
-	if q.refs.n > 0 && q.refs.front() == r {
-		q.refs.pop()
+	if q.refs.Len() > 0 && q.refs.Front() == r {
+		q.refs.Pop()
 	}
 	q.mu.Unlock()
 }
@@ -73,7 +77,7 @@ func (q *readyQueue) wakeLocked() {
 func (q *readyQueue) front(me *bool) (bucketRef, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for q.refs.n == 0 {
+	for q.refs.Len() == 0 {
 		if *me {
 			*me = false
 			q.searching--
@@ -89,7 +93,7 @@ func (q *readyQueue) front(me *bool) (bucketRef, bool) {
 			*me = true
 		}
 	}
-	return q.refs.front(), true
+	return q.refs.Front(), true
 }
 
 // found ends a worker's search, successful, and wakes the next one if there is
@@ -98,7 +102,7 @@ func (q *readyQueue) found(me *bool) {
 	q.mu.Lock()
 	*me = false
 	q.searching--
-	if q.refs.n > 0 {
+	if q.refs.Len() > 0 {
 		q.wakeLocked()
 	}
 	q.mu.Unlock()
@@ -110,44 +114,4 @@ func (q *readyQueue) close() {
 	q.closing = true
 	q.wake.Broadcast()
 	q.mu.Unlock()
-}
-
-// refRing is a first-in first-out queue in an array that grows and shrinks.
-type refRing struct {
-	ring []bucketRef // length 0 or a power of two
-	head int
-	n    int
-}
-
-const minRing = 64
-
-func (r *refRing) push(x bucketRef) {
-	if r.n == len(r.ring) {
-		r.resize(max(minRing, 2*r.n))
-	}
-	r.ring[(r.head+r.n)&(len(r.ring)-1)] = x
-	r.n++
-}
-
-// at is the k-th from the front.
-func (r *refRing) at(k int) bucketRef { return r.ring[(r.head+k)&(len(r.ring)-1)] }
-
-func (r *refRing) front() bucketRef { return r.at(0) }
-
-func (r *refRing) back() bucketRef { return r.at(r.n - 1) }
-
-func (r *refRing) pop() {
-	r.head = (r.head + 1) & (len(r.ring) - 1)
-	r.n--
-	if len(r.ring) > minRing && r.n <= len(r.ring)/8 {
-		r.resize(len(r.ring) / 4) // a quarter, so that growth and shrinkage do not meet
-	}
-}
-
-func (r *refRing) resize(size int) {
-	ring := make([]bucketRef, max(minRing, size))
-	for i := range r.n {
-		ring[i] = r.at(i)
-	}
-	r.ring, r.head = ring, 0
 }

@@ -159,7 +159,7 @@ func TestReadyAndOverdue(t *testing.T) {
 		f.Reset(c, 5*ms)
 		expect(1, 0, 0)
 		f.hold()
-		f.pass2(8 * ms) // due, but the advancer has not seen it
+		f.passHeld(8 * ms) // due, but the advancer has not seen it
 		st := f.Stats()
 		require.Equal(t, 3*ms, st.Overdue)
 		f.letGo()
@@ -167,12 +167,6 @@ func TestReadyAndOverdue(t *testing.T) {
 		f.Stop(c)
 		expect(0, 0, 0)
 	})
-}
-
-// pass2 is pass while the advancer is held, with buckets due.
-func (f *fixture) pass2(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
 }
 
 // T10: a panic is recovered, reported with its stack, counted, and harms

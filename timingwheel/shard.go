@@ -167,8 +167,8 @@ func (s *shard[V]) addReady(i uint32, n *node[V]) {
 	q := &s.shared.ready
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.refs.n > 0 {
-		if last := q.refs.back(); last.shard == s.num {
+	if q.refs.Len() > 0 {
+		if last := q.refs.Back(); last.shard == s.num {
 			if b := s.lists.find(last.bucket, last.seq); b != nil {
 				s.lists.link(i, n, b, last.bucket)
 				q.wakeLocked()
@@ -178,7 +178,7 @@ func (s *shard[V]) addReady(i uint32, n *node[V]) {
 	}
 	id, b := s.lists.newBucket(bucketReady, 0, n.deadline)
 	s.lists.link(i, n, b, id)
-	q.refs.push(bucketRef{s.num, id, b.seq})
+	q.refs.Push(bucketRef{s.num, id, b.seq})
 	q.wakeLocked()
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Policy tells Close and Shutdown what to do with the timers that are pending.
+// Policy is what Close and Shutdown do with the timers that are pending.
 type Policy uint8
 
 const (

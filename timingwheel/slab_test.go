@@ -289,28 +289,3 @@ func TestBucketRefs(t *testing.T) {
 	require.Same(t, b, l.find(id, b.seq))
 	require.Nil(t, l.find(1<<31, seq))
 }
-
-// T11: the ready queue grows and shrinks, first in, first out.
-func TestRefRing(t *testing.T) {
-	var r refRing
-	in, out := uint64(0), uint64(0)
-	rnd := rand.New(rand.NewPCG(3, 3))
-	for round := range 400 {
-		for range rnd.IntN(200) {
-			in++
-			r.push(bucketRef{seq: in})
-			require.Equal(t, in, r.back().seq)
-		}
-		limit := rnd.IntN(200)
-		if round%40 == 39 {
-			limit = r.n
-		}
-		for range min(limit, r.n) {
-			out++
-			require.Equal(t, out, r.front().seq)
-			r.pop()
-		}
-		require.Equal(t, int(in-out), r.n)
-		require.LessOrEqual(t, len(r.ring), max(minRing, 8*(r.n+1)))
-	}
-}

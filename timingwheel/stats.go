@@ -84,8 +84,8 @@ func (w *Wheel[V]) oldestReadyLocked() (tick, bool) {
 	q := &w.shared.ready
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for k := range q.refs.n {
-		r := q.refs.at(k)
+	for k := range q.refs.Len() {
+		r := q.refs.At(k)
 		l := &w.shards[r.shard].lists
 		if b := l.find(r.bucket, r.seq); b != nil && b.count > 0 {
 			// Not the bucket's expiration: timers that are due at once join it.

@@ -295,18 +295,17 @@ func verifyWorkers[V any](t testing.TB, w *Wheel[V], ready map[bucketRef]bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	listed := map[bucketRef]bool{}
-	for k := range q.refs.n {
-		r := q.refs.at(k)
+	for k := range q.refs.Len() {
+		r := q.refs.At(k)
 		check(!listed[r], "bucket %+v is queued twice", r)
 		listed[r] = true
 	}
 	for r := range ready {
 		check(listed[r], "T3: ready bucket %+v is not in the ready queue", r)
 	}
-	check(len(q.refs.ring)&(len(q.refs.ring)-1) == 0, "the ring's length is %d", len(q.refs.ring))
 	check(q.searching == 0 && q.signalled == 0, "at rest %d search, %d are signalled", q.searching, q.signalled)
 	check(q.idle <= q.workers && q.workers <= q.limit, "%d workers of %d, %d idle", q.workers, q.limit, q.idle)
-	if q.refs.n > 0 {
-		check(q.idle == 0 && q.workers == q.limit, "T10: %d buckets wait while %d workers are idle, %d of %d started", q.refs.n, q.idle, q.workers, q.limit)
+	if q.refs.Len() > 0 {
+		check(q.idle == 0 && q.workers == q.limit, "T10: %d buckets wait while %d workers are idle, %d of %d started", q.refs.Len(), q.idle, q.workers, q.limit)
 	}
 }

@@ -98,7 +98,7 @@ func (p *workers[V]) serve(me *worker) (panicked bool) {
 	}
 }
 
-// report tells the hook of a panic; a hook that panics is only logged.
+// report calls the hook of panics; a hook that panics is only logged.
 func (p *workers[V]) report(what Panic) {
 	p.panics.Add(1)
 	defer func() {

@@ -39,7 +39,7 @@
 // A job is planned from run to run: the next time is the schedule's first after
 // the planned time of the last run, not after the time at which that was made.
 // So neither lateness nor jitter shifts a schedule. A time that has passed by
-// then was missed, and [Missed] says what becomes of it. Of a job every 10 s,
+// then was missed, and [Missed] determines what becomes of it. Of a job every 10 s,
 // whose run of 10 takes until 45:
 //
 //	Skip      10                50  60

@@ -223,7 +223,7 @@ func (j *Job) Next() time.Time {
 // Err returns why the job has ended: nil if it has not, was stopped, or came to
 // the end of its schedule, or after the run of At, and after a Retry that
 // succeeded; otherwise an error that matches [ErrClosed], [ErrGaveUp],
-// [ErrPanicked], or says what the schedule did wrong.
+// [ErrPanicked], or describes what the schedule did wrong.
 func (j *Job) Err() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -241,7 +241,7 @@ const (
 )
 
 // endLocked ends the job, for good, and gives its place back. The caller unlocks
-// by unlockAndReport, unless it says so itself.
+// by unlockAndReport, unless it reports the end itself.
 func (j *Job) endLocked(how ending, err error) {
 	if r, ok := j.planner.(*retry); ok && errors.Is(err, ErrClosed) && r.err != nil {
 		err = fmt.Errorf("%w; the last attempt: %w", err, r.err)

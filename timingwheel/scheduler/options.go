@@ -86,7 +86,7 @@ func logPanic(p timingwheel.Panic) {
 	slog.Error("scheduler: function panicked", "panic", p.Value, "stack", string(p.Stack))
 }
 
-// Missed says what becomes of runs of a job whose time passes before they can
+// Missed is what becomes of runs of a job whose time passes before they can
 // begin: because the run before is still in progress, the workers are busy, the
 // process was stopped, or the wall clock was set ahead. The run in progress, or
 // one that is merely late, is not missed.

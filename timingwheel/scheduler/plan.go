@@ -7,8 +7,8 @@ import (
 )
 
 // planner works out when a job runs. Its methods are called by one goroutine at
-// a time, without a lock: they may call the user's schedule. The error errNoRun
-// says that there is no further run, another one why the job cannot go on.
+// a time, without a lock: they may call the user's schedule. They return errNoRun
+// if there is no further run, and another error if the job cannot go on.
 type planner interface {
 	// first returns the planned time of the first run.
 	first(now time.Time) (time.Time, error)

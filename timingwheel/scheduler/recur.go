@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Schedule says when a job runs: Next returns the first time after t, or the
+// Schedule computes when a job runs: Next returns the first time after t, or the
 // zero time if there is none. The schedules of github.com/robfig/cron are
 // Schedules.
 //

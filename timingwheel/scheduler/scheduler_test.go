@@ -78,7 +78,7 @@ func TestMissedString(t *testing.T) {
 	require.Equal(t, "Skip Coalesce RunAll Missed(3)", Skip.String()+" "+Coalesce.String()+" "+RunAll.String()+" "+Missed(3).String())
 }
 
-// The zero Scheduler says what is wrong; the zero Job has ended; the zero Call
+// The zero Scheduler returns an error; the zero Job has ended; the zero Call
 // is none.
 func TestZeroValues(t *testing.T) {
 	const want = "scheduler: the zero Scheduler is not usable, make one with New"
@@ -398,7 +398,7 @@ func TestCollected(t *testing.T) {
 	collectUntil(func() bool { return scheduler.Value() == nil })
 }
 
-// collectUntil collects until done says so; the test's timeout is its limit.
+// collectUntil collects until done returns true; the test's timeout is its limit.
 func collectUntil(done func() bool) {
 	for !done() {
 		runtime.GC()

@@ -1,0 +1,44 @@
+package ring
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The queue against a slice, while it grows, shrinks and is emptied.
+func TestQueue(t *testing.T) {
+	var q Queue[*int]
+	var want []*int
+	rnd := rand.New(rand.NewPCG(3, 3))
+	for round := range 400 {
+		for i := range rnd.IntN(200) {
+			x := &i
+			q.Push(x)
+			want = append(want, x)
+			require.Same(t, x, q.Back())
+		}
+		limit := rnd.IntN(200)
+		if round%40 == 39 {
+			limit = len(want)
+		}
+		for range min(limit, len(want)) {
+			require.Same(t, want[0], q.Front())
+			q.Pop()
+			want = want[1:]
+		}
+		require.Equal(t, len(want), q.Len())
+		for k, x := range want {
+			require.Same(t, x, q.At(k))
+		}
+		require.LessOrEqual(t, q.Cap(), max(least, 8*(q.Len()+1)))
+		held := 0
+		for _, x := range q.ring {
+			if x != nil {
+				held++
+			}
+		}
+		require.Equal(t, q.Len(), held, "a value that was removed is held on to")
+	}
+}
