@@ -153,12 +153,7 @@ func TestDurableErrorsEndTheJob(t *testing.T) {
 
 // Each rival does the job, in processes as in a real run.
 func TestDurableWorkload(t *testing.T) {
-	if why := redisMissing(); why != "" {
-		if os.Getenv("LIMBO_REQUIRE") != "" {
-			t.Fatal(why)
-		}
-		t.Skipf("this machine lacks redis-server (Debian: redis-server): %s", why)
-	}
+	requireReady(t, redisReady)
 	var stdout bytes.Buffer
 	dir := t.TempDir()
 	code := bench(t.Context(), []string{"-quick", "-json", "-run", "W13", "-out", dir}, &stdout, os.Stderr)

@@ -12,10 +12,10 @@ var durableRedisRival = rival{
 	name: "durable-redis",
 	setup: "limbo's durable on a redis-server of its own (AOF, `everysec`), 16 shards; " +
 		"one worker, 1,000 handlers at once",
-	does:    []string{"W13"},
-	bytes:   1 << 10,
-	missing: redisMissing,
-	run:     func(j Job) (Result, error) { return durables(j, openDurableRedis) },
+	does:  []string{"W13"},
+	bytes: 1 << 10,
+	ready: redisReady,
+	run:   func(j Job) (Result, error) { return durables(j, openDurableRedis) },
 }
 
 var durablePebbleRival = rival{

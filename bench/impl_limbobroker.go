@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -16,10 +15,10 @@ var limboBrokerRival = rival{
 	name: "limbo-broker",
 	setup: "limbo's examples/broker, `-serve` with one node, in a process of its own; " +
 		"its limits of connections and partitions raised as far as needed",
-	does:    []string{"W12"},
-	bytes:   pollBytes,
-	missing: func() string { _, err := brokerBinary(); return text(err) },
-	server:  func() (string, error) { return brokerBinary() },
+	does:   []string{"W12"},
+	bytes:  pollBytes,
+	ready:  func() error { _, err := brokerBinary(); return err },
+	server: func() (string, error) { return brokerBinary() },
 	run: func(j Job) (Result, error) {
 		room := strconv.Itoa(j.Params["parked"] + 64)
 		return longPoll(j, exec.Command(j.Server, "-serve", "-addr", "127.0.0.1:0", "-brokers", "1",
@@ -33,9 +32,9 @@ var brokerBinary = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	tool, err := exec.LookPath("go")
+	tool, err := program("golang-go", "go")
 	if err != nil {
-		return "", errors.New("no go on the PATH to build it with")
+		return "", err
 	}
 	dir, err := scratch()
 	if err != nil {

@@ -15,15 +15,15 @@ import (
 // nettyRival runs Netty's own class in a JVM, by a small program that is compiled
 // before the first job.
 var nettyRival = rival{
-	name:    "netty-jvm",
-	setup:   "Netty's own io.netty.util.HashedWheelTimer, on the JVM: tick 1 ms, 65,536 ticks per wheel; warmed up for the JIT",
-	does:    []string{"W1", "W2", "W3", "W5"},
-	most:    10_000_000,
-	bytes:   130,
-	missing: func() string { _, err := nettyCommand(); return text(err) },
+	name:  "netty-jvm",
+	setup: "Netty's own io.netty.util.HashedWheelTimer, on the JVM: tick 1 ms, 65,536 ticks per wheel; warmed up for the JIT",
+	does:  []string{"W1", "W2", "W3", "W5"},
+	most:  10_000_000,
+	bytes: 130,
+	ready: func() error { _, err := nettyCommand(); return err },
 	command: func(j Job) []string {
 		command, err := nettyCommand()
-		must(err) // the runner has called missing
+		must(err) // the runner has called ready
 		quick := 0
 		if j.Quick {
 			quick = 1
@@ -45,15 +45,15 @@ var scratch = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "
 
 // nettyCommand returns the command line of the Java program, without its arguments.
 var nettyCommand = sync.OnceValues(func() ([]string, error) {
-	java, err := exec.LookPath("java")
+	java, err := program("default-jdk-headless", "java")
 	if err != nil {
-		return nil, fmt.Errorf("no java on the PATH")
+		return nil, err
 	}
 	var classpath []string
-	for _, pattern := range []string{"netty-common.jar", "jctools-core.jar"} {
-		jar := filepath.Join("/usr/share/java", pattern)
-		if _, err := os.Stat(jar); err != nil {
-			return nil, fmt.Errorf("no %s: install Debian's libnetty-java", jar)
+	for _, name := range []string{"netty-common.jar", "jctools-core.jar"} {
+		jar, err := file("libnetty-java", filepath.Join("/usr/share/java", name))
+		if err != nil {
+			return nil, err
 		}
 		classpath = append(classpath, jar)
 	}
@@ -75,10 +75,3 @@ var nettyCommand = sync.OnceValues(func() ([]string, error) {
 	}
 	return []string{java, "-cp", join(append(classpath, dir)), "NettyBench"}, nil
 })
-
-func text(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
-}

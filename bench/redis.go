@@ -16,15 +16,10 @@ import (
 
 // redisPath returns the path of redis-server, or of valkey-server.
 func redisPath() (string, error) {
-	for _, name := range []string{"redis-server", "valkey-server"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path, nil
-		}
-	}
-	return "", errors.New("no redis-server on the PATH (Debian's package redis-server)")
+	return program("redis-server", "redis-server", "valkey-server")
 }
 
-func redisMissing() string { _, err := redisPath(); return text(err) }
+func redisReady() error { _, err := redisPath(); return err }
 
 // startRedis starts a server on a loopback port of its own, with a log that is synced
 // each second, in a folder that is removed when the server is stopped.

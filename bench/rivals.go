@@ -18,8 +18,9 @@ type rival struct {
 	// bytes is roughly the memory of a timer there, working space included, by
 	// which a size that does not fit into memory is recognised.
 	bytes int
-	// missing returns why it cannot run here, or "". It is nil if it always can.
-	missing func() string
+	// ready returns why it cannot run here, a *notInstalled or another error. It is nil
+	// for a rival that always can.
+	ready func() error
 	// server builds the program that run starts, for a rival that is a server, and
 	// returns its path. It is called in the runner, and builds it once.
 	server func() (string, error)

@@ -101,8 +101,10 @@ func (r *runner) gap(w workload, riv rival) string {
 	if !riv.can(w.name) {
 		return "not done with it"
 	}
-	if riv.missing != nil {
-		return riv.missing()
+	if riv.ready != nil {
+		if err := riv.ready(); err != nil {
+			return err.Error()
+		}
 	}
 	return ""
 }

@@ -29,7 +29,7 @@ func (e *StatusError) Error() string {
 	return s
 }
 
-// judge tells what a reply means for the timer.
+// judge returns what a reply means for the timer.
 func (h *Handler) judge(res *http.Response, reply []byte, call string) error {
 	status := res.StatusCode
 	if status >= 200 && status < 300 {
