@@ -91,7 +91,7 @@ func Example_recurring() {
 	// <nil>
 }
 
-// Cancel tells what has become of the timer.
+// Cancel returns what has become of the timer.
 func ExampleTimers_Cancel() {
 	timers := newTimers()
 	defer timers.Close()
@@ -115,7 +115,7 @@ func ExampleTimers_Cancel() {
 	// it has run, or never was
 }
 
-// What a handler returns says what is to follow.
+// What a handler returns determines what follows.
 func ExampleRetryAfter() {
 	busy := errors.New("the bank is closed")
 	err := durable.RetryAfter(8*time.Hour, busy)

@@ -99,7 +99,7 @@ func (j *joiner) take() []*scheduleCall {
 	return calls
 }
 
-// endCalls tells each call what became of it.
+// endCalls gives each call its result.
 func endCalls(calls []*scheduleCall, receipts []store.Receipt, err error) {
 	for _, c := range calls {
 		c.err = err

@@ -163,7 +163,7 @@ func (w *Worker) lookLoop() {
 	}
 }
 
-// look asks for the horizons of the preferred shards, in one call. It reports whether
+// look reads the horizons of the preferred shards, in one call. It reports whether
 // there are any.
 func (w *Worker) look() bool {
 	w.mu.Lock()

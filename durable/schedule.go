@@ -15,7 +15,7 @@ type Timer struct {
 	// Key names it: 1 to 512 bytes of any kind. A key has one timer at a time; see
 	// Schedule.
 	Key string
-	// Topic tells kinds of timers apart, for handlers, and so that the many of one
+	// Topic distinguishes kinds of timers, for handlers, and so that the many of one
 	// topic do not keep another's waiting. At most 128 bytes of any kind.
 	Topic string
 	// Body is for the handler: at most 64 KiB of any kind. It is copied.

@@ -192,7 +192,7 @@ func (w *Worker) dispatchLocked() {
 // announceEvery bounds how often it is said of a shard that there is no room.
 const announceEvery = 50 * time.Millisecond
 
-// announceLocked says of the ready shards that this worker has no room for what is
+// announceLocked publishes of the ready shards that this worker has no room for what is
 // due there. Whoever has room claims at once, and who has none now remembers it.
 func (w *Worker) announceLocked() {
 	if len(w.members) == 1 || w.announcing || w.stopped {

@@ -185,7 +185,7 @@ func TestVerdicts(t *testing.T) {
 		}})
 		ms := time.Millisecond
 
-		// A wrapped RetryAfter says when, exactly.
+		// A wrapped RetryAfter sets when, exactly.
 		say(fmt.Errorf("wrapped: %w", RetryAfter(7*time.Second, errBoom)))
 		r.schedule("k", 0)
 		pass(10 * ms)

@@ -91,7 +91,7 @@ func (q *queue) pop() {
 	q.it.Next()
 }
 
-// settle tells the lane where it begins now. The iterator knows, since the lane was
+// settle sets where the lane begins now. The iterator knows, since the lane was
 // taken from its front on; but for the successors, which it does not see.
 func (q *queue) settle(sh *shard, lane int) {
 	if q.it == nil || !q.it.Valid() {

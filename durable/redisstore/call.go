@@ -19,7 +19,7 @@ type request struct {
 	keys   []string
 	args   []any
 	reads  bool // changes nothing
-	wait   bool // replicas confirm it, if Options.WaitReplicas says so
+	wait   bool // replicas confirm it, if Options.WaitReplicas is set
 }
 
 // command returns the words of EVALSHA, or of EVAL where the script is not known.

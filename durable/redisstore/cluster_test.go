@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-782fa212/limbo/durable/store"
@@ -281,8 +282,22 @@ func (l *ledger) produce(ctx context.Context, s *Store, name string) {
 	}
 }
 
+// wait returns when at least d has passed and n more timers have ended.
+func (l *ledger) wait(t *testing.T, n int, d time.Duration) {
+	t.Helper()
+	ended := func() int {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return len(l.ended)
+	}
+	begun, before := time.Now(), ended()
+	require.Eventually(t, func() bool { return time.Since(begun) >= d && ended()-before >= n }, d+30*time.Second, 10*time.Millisecond)
+}
+
 // work claims and ends until ctx ends.
 func (l *ledger) work(ctx context.Context, s *Store, name string) {
+	pace := time.NewTicker(5 * time.Millisecond)
+	defer pace.Stop()
 	for ctx.Err() == nil {
 		for n := range s.Shards() {
 			c := newClaim(50)
@@ -322,7 +337,7 @@ func (l *ledger) work(ctx context.Context, s *Store, name string) {
 			}
 			l.mu.Unlock()
 		}
-		time.Sleep(5 * time.Millisecond)
+		<-pace.C
 	}
 }
 
@@ -349,12 +364,12 @@ func TestClusterUnderLoad(t *testing.T) {
 		workers.Go(func() { l.work(working, stores[1+i], fmt.Sprint("w", i)) })
 	}
 	slot := func(n int) int { return int(c.raw[0].ClusterKeySlot(t.Context(), stores[0].shards[n].tag).Val()) }
-	minutes, every := 1, 4*time.Second
+	rounds, pause := 1, time.Duration(0)
 	if long() {
-		minutes, every = 10, 50*time.Second
+		rounds, pause = 10, 50*time.Second
 	}
-	for range minutes {
-		time.Sleep(time.Second)
+	for range rounds {
+		l.wait(t, 100, 0)
 		for n := range 4 { // slots move
 			masters := c.masters()
 			c.move(slot(n), masters[rand.IntN(len(masters))], time.Duration(1+n)*20*time.Millisecond)
@@ -364,16 +379,14 @@ func TestClusterUnderLoad(t *testing.T) {
 		}
 		c.crash(slot(5))
 		c.healthy()
-		time.Sleep(every)
+		l.wait(t, 500, pause)
 	}
 	stopProducing()
 	producers.Wait()
 	defer func() {
 		t.Logf("%d scheduled, %d sent, %d ended, %d perhaps; errors: %v", len(l.scheduled), len(l.sent), len(l.ended), l.unsure(), l.errs)
 	}()
-	for deadline := time.Now().Add(30 * time.Second); len(l.missing()) > 0 && time.Now().Before(deadline); {
-		time.Sleep(50 * time.Millisecond)
-	}
+	assert.Eventually(t, func() bool { return len(l.missing()) == 0 }, 30*time.Second, 50*time.Millisecond)
 	for _, key := range l.missing() {
 		n := store.ShardOf(key, o.Shards)
 		r, err := stores[0].Get(t.Context(), n, key)
@@ -450,11 +463,10 @@ func TestClusterFollowsSlots(t *testing.T) {
 		from := c.masterOf(slot)
 		to := (from + 1) % 3
 		done := make(chan error, 1)
-		go func() {
-			time.Sleep(100 * time.Millisecond)
+		time.AfterFunc(100*time.Millisecond, func() { // while the slot moves
 			_, err := s.Get(r.ctx, n, "a")
 			done <- err
-		}()
+		})
 		c.move(slot, to, 100*time.Millisecond)
 		r.NoError(<-done)
 		r.Equal(to, c.masterOf(slot))

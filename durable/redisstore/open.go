@@ -122,7 +122,7 @@ func (s *Store) begin(ctx context.Context) error {
 	return nil
 }
 
-// inspect asks all servers what they are, until they answer.
+// inspect queries all servers for what they are, until they answer.
 func (s *Store) inspect(ctx context.Context, fl *flight) error {
 	for {
 		sharded, err := s.inspectOnce(ctx)

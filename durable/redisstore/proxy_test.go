@@ -56,7 +56,7 @@ func startProxy(t testing.TB, server string) *proxy {
 	return p
 }
 
-// next says what is done to the next scripts.
+// next is what is done to the next scripts.
 func (p *proxy) next(deeds ...deed) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

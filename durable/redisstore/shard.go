@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// kind tells apart the requests whose replies are kept.
+// kind distinguishes the requests whose replies are kept.
 type kind uint8
 
 const (

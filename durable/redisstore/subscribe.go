@@ -201,7 +201,7 @@ func (sub *subscription) listen(ctx context.Context, node *redis.Client, e *ear)
 	}
 }
 
-// standing tells f that events may have been missed: the first time when all nodes are
+// standing calls f with a Gap, for events may have been missed: the first time when all nodes are
 // subscribed to, then whenever one is again.
 func (sub *subscription) standing(e *ear) {
 	sub.mu.Lock()

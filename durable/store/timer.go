@@ -186,7 +186,7 @@ var requeueNames = [...]string{"", "requeued", "lives", "absent"}
 
 func (r RequeueResult) String() string { return nameOf("RequeueResult", requeueNames[:], uint8(r)) }
 
-// Claim asks for leases on what is due.
+// Claim is a request for leases on what is due.
 type Claim struct {
 	Worker string // who claims
 	// Token is drawn for this claim. A claim that is sent again, because its reply
@@ -319,13 +319,13 @@ type Stats struct {
 type EventKind uint8
 
 const (
-	// Earlier tells that the shard has something to do at Due, earlier than before.
+	// Earlier means that the shard has something to do at Due, earlier than before.
 	Earlier EventKind = iota + 1
-	// Busy tells that a worker has no room for what is due in the shard.
+	// Busy means that a worker has no room for what is due in the shard.
 	Busy
-	// CancelRun tells that the run that Holder names was cancelled.
+	// CancelRun means that the run that Holder names was cancelled.
 	CancelRun
-	// Gap tells that events may have been missed, of all shards; whoever depends on them
+	// Gap means that events may have been missed, of all shards; whoever depends on them
 	// looks for itself.
 	Gap
 )

@@ -169,7 +169,7 @@ type shardState struct {
 	Stats         store.Stats
 }
 
-// state asks a party for all. An Oracle is asked at the times of the engine's like.
+// state reads all of a party. An Oracle is asked at the times of the engine's like.
 func (m *model) state(p *party, like []shardState) []shardState {
 	m.Helper()
 	var states []shardState

@@ -50,7 +50,7 @@ func neverEarly(f *fixture) {
 	}
 }
 
-// neverEarlyByLess asks for delays of a few milliseconds in real time, and compares
+// neverEarlyByLess schedules with delays of a few milliseconds in real time, and compares
 // with the clock of this process: whatever clock the engine has, it must not go
 // faster. The part of a millisecond in which each call comes is random.
 func neverEarlyByLess(f *fixture) {

@@ -9,7 +9,7 @@ import (
 )
 
 // Program returns the path of the first of the named programs that is installed. If
-// none is, the test is skipped, and says which Debian package has it; with
+// none is, the test is skipped with the name of the Debian package that has it; with
 // LIMBO_REQUIRE set in the environment, as CI does, it fails.
 func Program(t testing.TB, pkg string, names ...string) string {
 	t.Helper()

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/timerd/internal/api"
 )
 
-// apiClient asks timerd how things stand.
+// apiClient reads timerd's state.
 type apiClient struct {
 	base      string
 	receivers []string // URLs of call-backs

@@ -84,7 +84,7 @@ func (d *display) run() {
 
 func (d *display) show() {
 	if err := d.t.book.read(); err != nil {
-		return // the check at the end meets it too, and says so
+		return // the check at the end meets it too, and reports it
 	}
 	c := d.t.book.liveCounts()
 	if !d.terminal {

@@ -76,7 +76,7 @@ func (p *process) kill() error {
 	return p.endLocked(syscall.SIGKILL, 0)
 }
 
-// stop asks the process to end, and kills it if it does not within the time.
+// stop signals the process to end, and kills it if it does not within the time.
 func (p *process) stop(within time.Duration) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -147,7 +147,7 @@ func (p *process) pause(d time.Duration, end <-chan struct{}) error {
 	return resume(p.cmd.Process)
 }
 
-// state tells how the process is, for the table.
+// state returns how the process is, for the table.
 func (p *process) state() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
