@@ -262,7 +262,7 @@ func (c *conn) readBy(t time.Time) error {
 	return nil
 }
 
-// readErr tells a shutdown's deadline from a slow client's.
+// readErr distinguishes a shutdown's deadline from a slow client's.
 func (c *conn) readErr(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) && c.srv.draining.Load() {
 		return errDraining

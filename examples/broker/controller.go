@@ -231,7 +231,7 @@ type topicShape struct {
 	replicas    [][]int32 // by partition; nil lets the controller choose
 }
 
-// create makes a topic. With validateOnly it says what it would do, and does
+// create makes a topic. With validateOnly it returns what it would do, and does
 // nothing.
 func (c *controller) create(name string, shape topicShape, validateOnly bool) (*topic, *kerr.Error) {
 	if !validTopicName(name) || name == offsetsTopic && !shape.internal { // which only the coordinators make

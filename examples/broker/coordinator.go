@@ -175,7 +175,7 @@ func (co *coordinator) awaitLoads(ctx context.Context) error {
 	}
 }
 
-// partitionOf says which partition of the offsets topic a group belongs to. All
+// partitionOf returns which partition of the offsets topic a group belongs to. All
 // brokers must agree, and go on to.
 func (co *coordinator) partitionOf(id string) int32 {
 	h := fnv.New32a()
@@ -255,7 +255,7 @@ func (b *budget) give(n int64) { b.used.Add(-n) }
 // Kinds of keys in FindCoordinator.
 const groupKeyType = 0
 
-// handleFindCoordinator says which broker leads the partition of a group. The
+// handleFindCoordinator answers which broker leads the partition of a group. The
 // first one who asks makes the topic.
 func handleFindCoordinator(c *conn, req kmsg.Request, r *reply) {
 	q := req.(*kmsg.FindCoordinatorRequest)

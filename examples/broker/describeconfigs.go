@@ -10,7 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// DescribeConfigs tells clients what holds for a topic or a broker, and where it
+// DescribeConfigs returns what holds for a topic or a broker, and where it
 // comes from. A value has up to three layers: the topic's own, what this broker
 // was started with, and what is built in; the first that is there holds. A layer
 // that says the same as the one below it is not told of: nobody can see the

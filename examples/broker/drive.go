@@ -19,7 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// load says what the drive does to the cluster.
+// load is what the drive does to the cluster.
 type load struct {
 	duration time.Duration // of producing, at least: the tour of faults is seen to its end
 	rate     int           // records per second, steadily; a burst of as many comes once in two seconds

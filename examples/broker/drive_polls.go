@@ -76,7 +76,7 @@ type poll struct {
 	between     bool // an ApiVersions request, not a fetch
 }
 
-// pollShape says how many connections carry the polls, and how many each, within
+// pollShape returns how many connections carry the polls, and how many each, within
 // half of the files this process may open: both ends are in it.
 func pollShape(polls, perConn int) (conns, depth int) {
 	if polls == 0 {

@@ -68,7 +68,7 @@ func checkEpoch(believed, epoch int32) *kerr.Error {
 	}
 }
 
-// handleOffsetForLeaderEpoch tells a consumer whether what it has read is still
+// handleOffsetForLeaderEpoch answers a consumer whether what it has read is still
 // in the log after a change of leaders.
 func handleOffsetForLeaderEpoch(c *conn, req kmsg.Request, r *reply) {
 	q := req.(*kmsg.OffsetForLeaderEpochRequest)

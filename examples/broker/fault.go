@@ -112,7 +112,7 @@ func (l *links) hangUp(nc net.Conn) {
 	_ = nc.Close()
 }
 
-// caller says which broker is at the other end of a connection.
+// caller returns which broker is at the other end of a connection.
 func (l *links) caller(nc net.Conn) (id int32, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// A fetch asks for records of some partitions, and says how long it will wait
+// A fetch requests records of some partitions, with the longest time it will wait
 // until there are enough of them. The broker holds it until then. This file is
 // what the example is about: the operation that waits in the purgatory.
 
@@ -53,7 +53,7 @@ type fetchPart struct {
 	epoch     int32
 	offset    int64
 	maxBytes  int
-	p         *partition  // nil: err says why
+	p         *partition  // nil: see err
 	err       *kerr.Error // found when the request was read
 	diverging *epochStart // likewise, for a follower that must cut its log back
 }

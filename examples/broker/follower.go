@@ -19,7 +19,7 @@ type position struct {
 	offset, start    int64
 }
 
-// following says where the replica stands, if it follows that leader.
+// following returns where the replica stands, if it follows that leader.
 func (p *partition) following(leader int32) (position, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

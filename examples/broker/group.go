@@ -214,7 +214,7 @@ func (g *group) listLocked() []*member {
 	return list
 }
 
-// oldestLocked is the first that came of those that f says yes to.
+// oldestLocked returns the first that came of those for which f returns true.
 func (g *group) oldestLocked(f func(*member) bool) (oldest *member) {
 	for _, m := range g.members {
 		if f(m) && (oldest == nil || m.arrival < oldest.arrival) {

@@ -19,7 +19,7 @@ func TestGroupForms(t *testing.T) {
 			joins = append(joins, b.send(joinReq(9, "g", b.newID("g"))))
 			joins[len(joins)-1].requireParked()
 		}
-		time.Sleep(b.co.cfg.initialRebalanceDelay + time.Millisecond)
+		b.pass(b.co.cfg.initialRebalanceDelay + time.Millisecond)
 		leaders := 0
 		for _, s := range joins {
 			a := answered[*kmsg.JoinGroupResponse](s)
@@ -73,14 +73,14 @@ func TestFirstJoinWaitsForOthers(t *testing.T) {
 				begun := time.Now()
 				joins := []*sent{b.send(joinReq(3, "g", "", withRebalance(test.rebalance)))}
 				for _, at := range test.joins {
-					time.Sleep(time.Until(begun.Add(at)))
+					b.pass(time.Until(begun.Add(at)))
 					joins = append(joins, b.send(joinReq(3, "g", "", withRebalance(test.rebalance))))
 				}
-				time.Sleep(time.Until(begun.Add(test.end - 1)))
+				b.pass(time.Until(begun.Add(test.end - 1)))
 				for _, s := range joins {
 					s.requireParked()
 				}
-				time.Sleep(2 * b.srv.cfg.tick)
+				b.pass(2 * b.srv.cfg.tick)
 				for _, s := range joins {
 					a := answered[*kmsg.JoinGroupResponse](s)
 					requireCode(t, nil, a.ErrorCode)
@@ -179,7 +179,7 @@ func TestRebalanceTimeoutDropsWhoDoesNotJoin(t *testing.T) {
 			joins = append(joins, b.send(joinReq(9, "g", b.newID("g"), withRebalance(time.Second))))
 		}
 		joins = append(joins, b.send(joinReq(9, "g", b.newID("g"), withRebalance(4*time.Second))))
-		time.Sleep(time.Second)
+		b.pass(time.Second)
 		ids, generation := b.syncAll("g", joins)
 		silent := answered[*kmsg.JoinGroupResponse](joins[5]).MemberID
 
@@ -189,12 +189,12 @@ func TestRebalanceTimeoutDropsWhoDoesNotJoin(t *testing.T) {
 				again = append(again, b.send(joinReq(9, "g", id, withRebalance(time.Second))))
 			}
 		}
-		time.Sleep(4*time.Second - 1)
+		b.pass(4*time.Second - 1)
 		for _, s := range again {
 			s.requireParked()
 		}
 		b.requireHeartbeat(kerr.RebalanceInProgress, "g", generation, silent)
-		time.Sleep(2 * b.srv.cfg.tick)
+		b.pass(2 * b.srv.cfg.tick)
 		a := answered[*kmsg.JoinGroupResponse](again[0])
 		requireCode(t, nil, a.ErrorCode)
 		require.Equal(t, generation+1, a.Generation)
@@ -209,7 +209,7 @@ func TestSyncTimeoutDropsWhoDoesNotSync(t *testing.T) {
 	t.Parallel()
 	inGroupBench(t, func(b *groupBench) {
 		joins := []*sent{b.send(joinReq(3, "g", "")), b.send(joinReq(3, "g", ""))}
-		time.Sleep(time.Second)
+		b.pass(time.Second)
 		leader := answered[*kmsg.JoinGroupResponse](joins[0])
 		silent := answered[*kmsg.JoinGroupResponse](joins[1])
 		if leader.LeaderID != leader.MemberID {
@@ -219,9 +219,9 @@ func TestSyncTimeoutDropsWhoDoesNotSync(t *testing.T) {
 		require.Equal(t, groupStable, b.state("g"))
 
 		// It heartbeats, but never asks for its assignment.
-		time.Sleep(9 * time.Second)
+		b.pass(9 * time.Second)
 		b.requireHeartbeat(nil, "g", 1, silent.MemberID)
-		time.Sleep(time.Second + 2*b.srv.cfg.tick)
+		b.pass(time.Second + 2*b.srv.cfg.tick)
 		b.requireHeartbeat(kerr.UnknownMemberID, "g", 1, silent.MemberID)
 		b.requireHeartbeat(kerr.RebalanceInProgress, "g", 1, leader.MemberID)
 		require.Equal(t, uint64(1), b.ended(syncOperation, purgatory.Expired))
@@ -234,14 +234,14 @@ func TestSyncTimeoutOfTheLeader(t *testing.T) {
 	t.Parallel()
 	inGroupBench(t, func(b *groupBench) {
 		joins := []*sent{b.send(joinReq(3, "g", "")), b.send(joinReq(3, "g", ""))}
-		time.Sleep(time.Second)
+		b.pass(time.Second)
 		follower := answered[*kmsg.JoinGroupResponse](joins[0])
 		if follower.LeaderID == follower.MemberID {
 			follower = answered[*kmsg.JoinGroupResponse](joins[1])
 		}
 		parked := b.send(syncReq("g", 1, follower.MemberID))
 		parked.requireParked()
-		time.Sleep(10 * time.Second)
+		b.pass(10 * time.Second)
 		requireCode(t, kerr.RebalanceInProgress, answered[*kmsg.SyncGroupResponse](parked).ErrorCode)
 		a := answered[*kmsg.JoinGroupResponse](b.send(joinReq(3, "g", follower.MemberID)))
 		requireCode(t, nil, a.ErrorCode)
@@ -254,7 +254,7 @@ func TestSyncIsCancelledByTheNextRound(t *testing.T) {
 	t.Parallel()
 	inGroupBench(t, func(b *groupBench) {
 		joins := []*sent{b.send(joinReq(3, "g", "")), b.send(joinReq(3, "g", ""))}
-		time.Sleep(time.Second)
+		b.pass(time.Second)
 		follower := answered[*kmsg.JoinGroupResponse](joins[0])
 		if follower.LeaderID == follower.MemberID {
 			follower = answered[*kmsg.JoinGroupResponse](joins[1])

@@ -43,7 +43,7 @@ func (co *coordinator) describeGroup(id string, version int16) kmsg.DescribeGrou
 	return sg
 }
 
-// describeLocked tells what was chosen and assigned only while that holds.
+// describeLocked returns what was chosen and assigned only while that holds.
 func (g *group) describeLocked(sg *kmsg.DescribeGroupsResponseGroup) {
 	sg.State, sg.ProtocolType = g.state.String(), g.protocolType
 	if g.state == groupStable {

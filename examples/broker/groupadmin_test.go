@@ -133,7 +133,7 @@ func TestJoinAmidADeletion(t *testing.T) {
 		requireCode(t, nil, answered[*kmsg.DeleteGroupsResponse](deletion).Groups[0].ErrorCode)
 		require.Equal(t, int64(-1), b.offset("g", 0))
 		joins = append(joins, b.send(joinReq(9, "g", id)))
-		time.Sleep(time.Second)
+		b.pass(time.Second)
 		b.syncAll("g", joins)
 	})
 }

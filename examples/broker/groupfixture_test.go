@@ -143,6 +143,12 @@ func answered[R kmsg.Response](s *sent) R {
 	return a.(R)
 }
 
+// pass lets time pass, and everything happen that can happen until then.
+func (b *groupBench) pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 // shutdown ends the coordinator, and requires that nothing is left of it.
 func (b *groupBench) shutdown() {
 	b.t.Helper()
@@ -295,7 +301,7 @@ func (b *groupBench) stableGroup(group string, members int, change ...func(*kmsg
 	for range members {
 		joins = append(joins, b.send(joinReq(9, group, b.newID(group, change...), change...)))
 	}
-	time.Sleep(b.co.cfg.initialRebalanceDelay + 2*time.Millisecond)
+	b.pass(b.co.cfg.initialRebalanceDelay + 2*time.Millisecond)
 	return b.syncAll(group, joins)
 }
 

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -23,7 +22,7 @@ func TestMoveAnswersWhoIsParked(t *testing.T) {
 	inGroupBench(t, func(b *groupBench) {
 		joining := []*sent{b.send(joinReq(3, "joining", "")), b.send(joinReq(3, "joining", ""))}
 		first, second := b.send(joinReq(3, "syncing", "")), b.send(joinReq(3, "syncing", ""))
-		time.Sleep(2 * time.Second)
+		b.pass(2 * time.Second)
 		ids := []string{answered[*kmsg.JoinGroupResponse](first).MemberID, answered[*kmsg.JoinGroupResponse](second).MemberID}
 		require.Equal(t, ids[0], answered[*kmsg.JoinGroupResponse](first).LeaderID)
 		joined, _ := b.syncAll("joining", joining)
@@ -54,7 +53,7 @@ func TestShutdownAnswersWhoIsParked(t *testing.T) {
 	t.Parallel()
 	inGroupBench(t, func(b *groupBench) {
 		first, second := b.send(joinReq(3, "syncing", "")), b.send(joinReq(3, "syncing", ""))
-		time.Sleep(2 * time.Second)
+		b.pass(2 * time.Second)
 		leader, follower := answered[*kmsg.JoinGroupResponse](first), answered[*kmsg.JoinGroupResponse](second)
 		require.Equal(t, leader.MemberID, leader.LeaderID)
 		joining := b.send(joinReq(3, "joining", ""))
@@ -84,7 +83,7 @@ func TestLateWatch(t *testing.T) {
 		require.Zero(t, b.co.syncs.Delayed())
 		join.requireParked()
 
-		time.Sleep(time.Second)
+		b.pass(time.Second)
 		answered[*kmsg.JoinGroupResponse](join) // it has not synced
 		(&delayedJoin{g: g, round: g.round, begunAt: now, since: now}).watch(time.Hour)
 		(&delayedSync{g: g, round: g.round - 1, since: now}).watch(time.Hour)
@@ -145,8 +144,7 @@ func TestGroupsAreBounded(t *testing.T) {
 		}
 		requireCode(t, kerr.GroupMaxSizeReached, answered[*kmsg.JoinGroupResponse](b.send(joinReq(9, "3", ""))).ErrorCode)
 		requireCode(t, kerr.InvalidCommitOffsetSize, commitCode(answered[*kmsg.OffsetCommitResponse](b.send(commitReq("3", -1, "", 1)))))
-		time.Sleep(time.Second + 2*b.srv.cfg.tick)
-		synctest.Wait()
+		b.pass(time.Second + 2*b.srv.cfg.tick)
 		b.newID("3")
 	}, func(c *groupConfig) { c.maxGroups = 3 })
 }
@@ -159,7 +157,7 @@ func TestMemberBytesAreBounded(t *testing.T) {
 		other := b.newID("g")
 		requireCode(t, kerr.GroupMaxSizeReached, answered[*kmsg.JoinGroupResponse](b.send(joinReq(9, "g", id, large))).ErrorCode)
 		join := b.send(joinReq(9, "g", other))
-		time.Sleep(time.Second)
+		b.pass(time.Second)
 		a := answered[*kmsg.JoinGroupResponse](join)
 		requireCode(t, nil, a.ErrorCode)
 

@@ -103,7 +103,7 @@ func (co *coordinator) sessionEnded(id string, g *group) {
 	}
 }
 
-// sessionEndedLocked drops a member that was not heard of, or says how much
+// sessionEndedLocked drops a member that was not heard of, or returns how much
 // longer it has: the table's deadline may be an older one, as it is pushed out
 // only after the group has seen the sign of life.
 func (g *group) sessionEndedLocked(id string, l *later) (left time.Duration) {

@@ -39,7 +39,7 @@ type topic struct {
 	partitions []assignment
 }
 
-// assignment says who holds a partition. It never changes.
+// assignment is who holds a partition. It never changes.
 type assignment struct {
 	replicas []int32 // the preferred leader first
 	isr      []int32 // those of them that have all that was committed

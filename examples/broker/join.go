@@ -214,7 +214,7 @@ func (g *group) refuseJoinLocked(m *member, err *kerr.Error, l *later) {
 	g.joined--
 }
 
-// joinedLocked tells a member of its generation, and its leader of all members.
+// joinedLocked returns a member's answer: its generation, and for the leader all members.
 func (g *group) joinedLocked(m *member, version int16) *kmsg.JoinGroupResponse {
 	resp := kmsg.NewPtrJoinGroupResponse()
 	resp.Version, resp.MemberID, resp.Generation = version, m.id, g.generation

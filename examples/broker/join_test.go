@@ -45,7 +45,7 @@ func TestSecondParkedRequest(t *testing.T) {
 		requireCode(t, kerr.RebalanceInProgress, answered[*kmsg.JoinGroupResponse](first).ErrorCode)
 		second.requireParked()
 		other := b.send(joinReq(9, "g", b.newID("g")))
-		time.Sleep(2 * time.Second)
+		b.pass(2 * time.Second)
 		a := answered[*kmsg.JoinGroupResponse](second)
 		requireCode(t, nil, a.ErrorCode)
 		require.Equal(t, id, a.LeaderID)
@@ -78,7 +78,7 @@ func TestProtocolIsChosenByVote(t *testing.T) {
 				for _, names := range test.members {
 					s = b.send(joinReq(3, "g", "", withProtocols(names...)))
 				}
-				time.Sleep(2 * time.Second)
+				b.pass(2 * time.Second)
 				require.Equal(t, test.chosen, *answered[*kmsg.JoinGroupResponse](s).Protocol)
 			})
 		})
@@ -167,9 +167,9 @@ func TestPromisedMember(t *testing.T) {
 		ids, _ := b.stableGroup("g", 1)
 		b.newID("g", withSession(3*time.Second))
 		again := b.send(joinReq(9, "g", ids[0]))
-		time.Sleep(3*time.Second - 1)
+		b.pass(3*time.Second - 1)
 		again.requireParked()
-		time.Sleep(2 * b.srv.cfg.tick)
+		b.pass(2 * b.srv.cfg.tick)
 		b.syncAll("g", []*sent{again})
 
 		// Given back.
@@ -182,8 +182,7 @@ func TestPromisedMember(t *testing.T) {
 		// A group of nothing else goes with it.
 		b.newID("nobody", withSession(time.Second))
 		require.Equal(t, groupEmpty, b.state("nobody"))
-		time.Sleep(time.Second + 2*b.srv.cfg.tick)
-		synctest.Wait()
+		b.pass(time.Second + 2*b.srv.cfg.tick)
 		require.Equal(t, int64(1), b.co.groups.Load())
 	})
 }

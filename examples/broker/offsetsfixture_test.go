@@ -90,7 +90,7 @@ func (l *fakeLog) append(epoch int32, batch []byte, done func(base int64, err *k
 	return base, nil
 }
 
-// release ends the nth append that waits, and says where it is in the log.
+// release ends the nth append that waits, and returns where it is in the log.
 func (l *fakeLog) release(n int, err *kerr.Error) (base int64) {
 	l.mu.Lock()
 	a := l.waiting[n]

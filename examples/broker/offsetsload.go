@@ -27,7 +27,7 @@ func (s *groupShard) load() {
 	}
 }
 
-// read makes the groups that a log has offsets of, and says how long the log is.
+// read makes the groups that a log has offsets of, and returns how long the log is.
 func (s *groupShard) read(batches [][]byte) (groups map[string]*group, size int64) {
 	offsets := map[string]map[offsetKey]committedOffset{}
 	for _, raw := range batches {

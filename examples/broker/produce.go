@@ -114,7 +114,7 @@ func (o *produce) Complete(outcome purgatory.Outcome, _ error) {
 	o.srv.settle(produceOperation, outcome, o.arrived, o.reply, o.answer)
 }
 
-// answer says of each partition what has become of its records.
+// answer builds the response: of each partition, what has become of its records.
 func (o *produce) answer() {
 	for _, part := range o.waiting {
 		if err := part.p.replicated(part.epoch, part.end); err != nil {

@@ -35,7 +35,7 @@ func nextSequence(seq int32, by int32) int32 {
 	return int32((int64(seq) + int64(by)) % (math.MaxInt32 + 1))
 }
 
-// check says what is to become of a batch: an error; or stored before, at base;
+// check returns what is to become of a batch: an error; or stored before, at base;
 // or new. A producer of which nothing is known may begin anywhere: its state may
 // have been forgotten for age or space.
 func (s *producerState) check(b *kmsg.RecordBatch) (base int64, duplicate bool, _ *kerr.Error) {

@@ -5,7 +5,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// A request that tools ask for, and that this broker says no to in the request's
+// A request that tools ask for, and that this broker refuses in the request's
 // own terms: a client that gets an answer can tell its user why, where one that
 // is hung up on tries again.
 

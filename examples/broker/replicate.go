@@ -13,7 +13,7 @@ import (
 
 // reign is a partition under one leader: what waits for the leader's watermarks
 // waits on this key. When the reign ends, its watermarks count as infinite: all
-// that waits for them is completed, finds that the leader is gone, and says so.
+// that waits for them is completed, finds that the leader is gone, and answers NOT_LEADER_OR_FOLLOWER.
 // Operations that wait for several partitions go on waiting for the others.
 type reign struct {
 	partitionKey
@@ -78,7 +78,7 @@ func (s *server) hasEnded(key partitionKey, epoch int32) {
 	s.fetches.CheckAndComplete(watchKey{key, highWatermark})
 }
 
-// replicated says what became of records that end at end: nil when they are
+// replicated returns what became of records that end at end: nil when they are
 // committed and as many replicas have them as the topic asks for.
 func (p *partition) replicated(epoch int32, end int64) *kerr.Error {
 	p.mu.Lock()

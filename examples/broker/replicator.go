@@ -66,7 +66,7 @@ func (r *replicator) hangUp() {
 	}
 }
 
-// request asks for everything that follows the leader, nil if nothing does.
+// request is a fetch of everything that follows the leader, nil if nothing does.
 func (r *replicator) request() *kmsg.FetchRequest {
 	r.parts = r.parts[:0]
 	for _, p := range r.s.partitions.all() {
@@ -165,7 +165,7 @@ func (r *replicator) takePart(part replicated, rp *kmsg.FetchResponseTopicPartit
 	}
 }
 
-// pause waits, and says false when ctx has ended.
+// pause waits, and reports whether ctx has not ended.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):

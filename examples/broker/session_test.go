@@ -2,7 +2,6 @@ package main
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -39,7 +38,7 @@ func TestSessionEndsInTimeAndNotEarlier(t *testing.T) {
 				begun := time.Now()
 				follower := ids[1]
 				for range 3 {
-					time.Sleep(session - time.Millisecond)
+					b.pass(session - time.Millisecond)
 					alive(b, generation, follower)
 					if name != "the answer to its sync" {
 						begun = time.Now()
@@ -49,14 +48,13 @@ func TestSessionEndsInTimeAndNotEarlier(t *testing.T) {
 						break
 					}
 				}
-				time.Sleep(time.Until(begun.Add(session / 2)))
+				b.pass(time.Until(begun.Add(session / 2)))
 				b.requireHeartbeat(nil, "g", generation, ids[0])
-				time.Sleep(time.Until(begun.Add(session - 1)))
-				synctest.Wait()
+				b.pass(time.Until(begun.Add(session - 1)))
 				require.Equal(t, groupStable, b.state("g"), "dropped too early")
 				require.Zero(t, b.co.sessions.Stats().Expired, "a sign of life did not push a deadline out")
 				require.Zero(t, b.ended(heartbeatOperation, purgatory.Expired))
-				time.Sleep(2 * b.srv.cfg.tick)
+				b.pass(2 * b.srv.cfg.tick)
 				b.requireHeartbeat(kerr.RebalanceInProgress, "g", generation, ids[0])
 				b.requireHeartbeat(kerr.UnknownMemberID, "g", generation, follower)
 				require.Equal(t, uint64(1), b.ended(heartbeatOperation, purgatory.Expired))
@@ -71,10 +69,10 @@ func TestSessionEndsAmidAHeartbeat(t *testing.T) {
 	t.Parallel()
 	inGroupBench(t, func(b *groupBench) {
 		ids, generation := b.stableGroup("g", 1, withSession(time.Second))
-		time.Sleep(900 * time.Millisecond)
+		b.pass(900 * time.Millisecond)
 		g := b.group("g")
 		putOff := g.hold(func(l *later) { require.Nil(t, g.heartbeatLocked(heartbeatReq("g", generation, ids[0]), l)) })
-		time.Sleep(500 * time.Millisecond)
+		b.pass(500 * time.Millisecond)
 		putOff()
 		b.requireHeartbeat(nil, "g", generation, ids[0])
 	})
@@ -89,12 +87,12 @@ func TestSessionBeginsAmidAJoin(t *testing.T) {
 		s := b.unhandled(joinReq(9, "g", b.newID("g"), withSession(time.Second)))
 		g := b.group("g")
 		putOff := g.hold(func(l *later) { g.joinLocked(newJoinRequest(s.r.conn, s.req.(*kmsg.JoinGroupRequest), s.r), l) })
-		time.Sleep(600 * time.Millisecond)
+		b.pass(600 * time.Millisecond)
 		answered[*kmsg.JoinGroupResponse](other)
 		id := answered[*kmsg.JoinGroupResponse](s).MemberID
 		putOff()
 		b.requireHeartbeat(nil, "g", 1, id)
-		time.Sleep(time.Second + 2*b.srv.cfg.tick)
+		b.pass(time.Second + 2*b.srv.cfg.tick)
 		b.requireHeartbeat(kerr.UnknownMemberID, "g", 1, id)
 	})
 }
@@ -105,12 +103,12 @@ func TestParkedMembersAreAlive(t *testing.T) {
 	inGroupBench(t, func(b *groupBench) {
 		short := withSession(time.Second)
 		silent := b.send(joinReq(3, "g", ""))
-		time.Sleep(time.Second)
+		b.pass(time.Second)
 		id := answered[*kmsg.JoinGroupResponse](silent).MemberID
 		requireCode(t, nil, answered[*kmsg.SyncGroupResponse](b.send(syncReq("g", 1, id))).ErrorCode)
 
 		join := b.send(joinReq(3, "g", "", short))
-		time.Sleep(8 * time.Second)
+		b.pass(8 * time.Second)
 		join.requireParked() // the first one has 10 s to come
 		again := b.send(joinReq(3, "g", id))
 		a := answered[*kmsg.JoinGroupResponse](join)
@@ -118,16 +116,15 @@ func TestParkedMembersAreAlive(t *testing.T) {
 		requireCode(t, nil, answered[*kmsg.JoinGroupResponse](again).ErrorCode)
 
 		sync := b.send(syncReq("g", 2, a.MemberID))
-		time.Sleep(8500 * time.Millisecond)
+		b.pass(8500 * time.Millisecond)
 		sync.requireParked() // the leader has as long to sync
 		b.send(syncReq("g", 2, id, a.MemberID))
 		require.Equal(t, "for "+a.MemberID, string(answered[*kmsg.SyncGroupResponse](sync).MemberAssignment))
 
 		// Its session began with the answer.
-		time.Sleep(time.Second - 1)
-		synctest.Wait()
+		b.pass(time.Second - 1)
 		require.Equal(t, groupStable, b.state("g"))
-		time.Sleep(2 * b.srv.cfg.tick)
+		b.pass(2 * b.srv.cfg.tick)
 		b.requireHeartbeat(kerr.UnknownMemberID, "g", 2, a.MemberID)
 	})
 }
@@ -139,7 +136,7 @@ func TestMembersThatRejoinAreAlive(t *testing.T) {
 		ids, generation := b.stableGroup("g", 2, withSession(2*time.Second))
 		join := b.send(joinReq(9, "g", ids[0], withSession(2*time.Second)))
 		for range 8 {
-			time.Sleep(time.Second)
+			b.pass(time.Second)
 			b.requireHeartbeat(kerr.RebalanceInProgress, "g", generation, ids[1])
 		}
 		join.requireParked()
@@ -153,11 +150,11 @@ func TestSessionEndsBeforeTheFirstSync(t *testing.T) {
 	t.Parallel()
 	inGroupBench(t, func(b *groupBench) {
 		join := b.send(joinReq(3, "g", "", withSession(time.Second)))
-		time.Sleep(time.Second)
+		b.pass(time.Second)
 		id := answered[*kmsg.JoinGroupResponse](join).MemberID
-		time.Sleep(400 * time.Millisecond)
+		b.pass(400 * time.Millisecond)
 		b.group("g")
-		time.Sleep(time.Second)
+		b.pass(time.Second)
 		b.requireHeartbeat(kerr.UnknownMemberID, "g", 1, id)
 		require.Equal(t, uint64(1), b.ended(heartbeatOperation, purgatory.Expired))
 	})
@@ -170,7 +167,7 @@ func TestSessionEndsWhileARoundWaitsForIt(t *testing.T) {
 		b.stableGroup("g", 1, withSession(2*time.Second), withRebalance(time.Minute))
 		join := b.send(joinReq(3, "g", "", withRebalance(time.Minute)))
 		join.requireParked()
-		time.Sleep(2*time.Second + 2*b.srv.cfg.tick)
+		b.pass(2*time.Second + 2*b.srv.cfg.tick)
 		a := answered[*kmsg.JoinGroupResponse](join)
 		requireCode(t, nil, a.ErrorCode)
 		require.Equal(t, a.MemberID, a.LeaderID)
@@ -183,8 +180,7 @@ func TestSessionIsThatOfTheLatestJoin(t *testing.T) {
 	inGroupBench(t, func(b *groupBench) {
 		ids, _ := b.stableGroup("g", 1, withSession(time.Hour/2))
 		ids, generation := b.syncAll("g", []*sent{b.send(joinReq(9, "g", ids[0], withSession(time.Second)))})
-		time.Sleep(time.Second + 2*b.srv.cfg.tick)
-		synctest.Wait()
+		b.pass(time.Second + 2*b.srv.cfg.tick)
 		b.requireHeartbeat(kerr.UnknownMemberID, "g", generation, ids[0])
 		require.Zero(t, b.co.groups.Load())
 	})

@@ -17,7 +17,7 @@ func (b *groupBench) staticGroup(members int, change ...func(*kmsg.JoinGroupRequ
 	for i := range members {
 		joins = append(joins, b.send(joinReq(9, "g", "", append(change, withInstance(string(rune('a'+i))))...)))
 	}
-	time.Sleep(b.co.cfg.initialRebalanceDelay + 2*time.Millisecond)
+	b.pass(b.co.cfg.initialRebalanceDelay + 2*time.Millisecond)
 	byName = map[string]string{}
 	for i, s := range joins {
 		byName[string(rune('a'+i))] = answered[*kmsg.JoinGroupResponse](s).MemberID
@@ -74,12 +74,12 @@ func TestSessionOfAStaticMemberThatComesBack(t *testing.T) {
 	t.Parallel()
 	inGroupBench(t, func(b *groupBench) {
 		ids, _, generation := b.staticGroup(2, withSession(3*time.Second))
-		time.Sleep(2 * time.Second)
+		b.pass(2 * time.Second)
 		b.requireHeartbeat(nil, "g", generation, ids["a"])
 		back := answered[*kmsg.JoinGroupResponse](b.send(joinReq(9, "g", "", withInstance("b"), withSession(2*time.Second))))
-		time.Sleep(2*time.Second - 1)
+		b.pass(2*time.Second - 1)
 		b.requireHeartbeat(nil, "g", generation, ids["a"])
-		time.Sleep(2 * b.srv.cfg.tick)
+		b.pass(2 * b.srv.cfg.tick)
 		b.requireHeartbeat(kerr.RebalanceInProgress, "g", generation, ids["a"])
 		b.requireHeartbeat(kerr.UnknownMemberID, "g", generation, back.MemberID)
 	})
@@ -129,7 +129,7 @@ func TestStaticMemberComesBackAmidARebalance(t *testing.T) {
 		backB := b.send(joinReq(9, "g", "", withInstance("b"))) // while joining
 		requireCode(t, kerr.FencedInstanceID, answered[*kmsg.JoinGroupResponse](joinB).ErrorCode)
 		backB.requireParked()
-		time.Sleep(2 * time.Second)
+		b.pass(2 * time.Second)
 		a, second := answered[*kmsg.JoinGroupResponse](joinA), answered[*kmsg.JoinGroupResponse](backB)
 		require.Len(t, a.Members, 2)
 		sync := b.send(syncReq("g", 1, second.MemberID))
@@ -151,14 +151,14 @@ func TestStaticMemberIsMissingFromARound(t *testing.T) {
 		ids, leader, generation := b.staticGroup(2, withSession(time.Minute))
 		require.Equal(t, "a", leader)
 		join := b.send(joinReq(9, "g", ids["b"], withInstance("b"), withSession(time.Minute), withProtocols("range", "more")))
-		time.Sleep(10*time.Second + 2*b.srv.cfg.tick)
+		b.pass(10*time.Second + 2*b.srv.cfg.tick)
 		a := answered[*kmsg.JoinGroupResponse](join)
 		require.Equal(t, ids["b"], a.LeaderID, "the one that is here")
 		require.Len(t, a.Members, 2, "and both are assigned partitions")
 		next, _ := b.syncAll("g", []*sent{join})
 		require.Equal(t, []string{ids["b"]}, next)
 		b.requireHeartbeat(nil, "g", generation+1, ids["b"])
-		time.Sleep(30 * time.Second) // longer than it would have to sync
+		b.pass(30 * time.Second) // longer than it would have to sync
 		b.requireHeartbeat(nil, "g", generation+1, ids["b"])
 		back := answered[*kmsg.JoinGroupResponse](b.send(joinReq(9, "g", "", withInstance("a"), withSession(time.Minute))))
 		requireCode(t, nil, back.ErrorCode)
@@ -175,9 +175,9 @@ func TestStaticMembersAreAllMissing(t *testing.T) {
 		id := b.newID("g")
 		b.send(joinReq(9, "g", id)).requireParked()
 		answered[*kmsg.LeaveGroupResponse](b.send(leaveReq("g", id)))
-		time.Sleep(24 * time.Second) // two rebalance timeouts
+		b.pass(24 * time.Second) // two rebalance timeouts
 		require.Equal(t, groupPreparing, b.state("g"))
-		time.Sleep(2 * time.Second)
+		b.pass(2 * time.Second)
 		require.Zero(t, b.co.groups.Load())
 	})
 }

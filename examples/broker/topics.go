@@ -76,7 +76,7 @@ func (o *topicsChange) answer() {
 	o.reply.answer(o.build)
 }
 
-// announceTopics tells those who wait for topics what has become of them.
+// announceTopics completes what waits for topics that have come.
 func (s *server) announceTopics(before, now *image) {
 	for id, t := range now.byID {
 		if before.byID[id] != t {

@@ -104,7 +104,7 @@ func (c *conn) giveBackOutbound() {
 	c.outbound = 0
 }
 
-// outboundRoom says how many of want bytes this connection may hold in an
+// outboundRoom returns how many of want bytes this connection may hold in an
 // answer now. When slow readers hold all there is, everybody's fetches shrink
 // (to one batch: see fetch.go) instead of waiting for them.
 func (c *conn) outboundRoom(want int) int {

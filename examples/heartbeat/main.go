@@ -98,7 +98,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 // spareFiles is what the process has open beside connections.
 const spareFiles = 64
 
-// raiseFileLimit raises the limit of open files as far as it may, and says
+// raiseFileLimit raises the limit of open files as far as it may, and returns
 // what it is then.
 func raiseFileLimit() (uint64, error) {
 	var limit syscall.Rlimit
