@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/seed-782fa212/limbo/examples/broker/cluster"
 )
 
 // The control of -serve: a line of standard input is a command. Only who has
@@ -23,20 +25,20 @@ const controlHelp = `commands:
 `
 
 // obey carries out commands until the input ends.
-func (c *cluster) obey(in io.Reader, out io.Writer) {
+func obey(c *cluster.Cluster, in io.Reader, out io.Writer) {
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
 		words := strings.Fields(lines.Text())
 		if len(words) == 0 {
 			continue
 		}
-		if err := c.command(words, out); err != nil {
+		if err := command(c, words, out); err != nil {
 			_, _ = fmt.Fprintf(out, "broker: %v\n%s", err, controlHelp)
 		}
 	}
 }
 
-func (c *cluster) command(words []string, out io.Writer) error {
+func command(c *cluster.Cluster, words []string, out io.Writer) error {
 	arity := map[string]int{"status": 0, "help": 0, "stop": 1, "start": 1, "kill": 1, "pause": 1, "resume": 1, "slow": 2, "cut": 2, "heal": 2}
 	name, args := words[0], words[1:]
 	if n, ok := arity[name]; !ok || n != len(args) {
@@ -47,10 +49,10 @@ func (c *cluster) command(words []string, out io.Writer) error {
 		_, _ = io.WriteString(out, controlHelp)
 		return nil
 	case "status":
-		c.status(out)
+		c.WriteStatus(out)
 		return nil
 	}
-	n, err := c.nodeNamed(args[0])
+	id, err := brokerID(args[0])
 	if err != nil {
 		return err
 	}
@@ -58,32 +60,29 @@ func (c *cluster) command(words []string, out io.Writer) error {
 	case "stop":
 		ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 		defer cancel()
-		err = n.stop(ctx)
+		err = c.Stop(ctx, id)
 	case "start":
-		err = n.start()
+		err = c.Start(id)
 	case "kill":
-		err = n.kill()
+		err = c.Kill(id)
 	case "pause":
-		n.gate.pause()
+		err = c.Pause(id)
 	case "resume":
-		n.gate.resume()
+		err = c.Resume(id)
 	case "slow":
 		var by time.Duration
-		if by, err = time.ParseDuration(args[1]); err == nil && (by < 0 || by > time.Minute) {
-			err = fmt.Errorf("a step takes from 0s to 1m longer, not %v", by)
-		}
-		if err == nil {
-			n.gate.slow(by)
+		if by, err = time.ParseDuration(args[1]); err == nil {
+			err = c.Slow(id, by)
 		}
 	case "cut", "heal":
-		var other *node
-		if other, err = c.nodeNamed(args[1]); err != nil {
+		var other int32
+		if other, err = brokerID(args[1]); err != nil {
 			return err
 		}
 		if name == "cut" {
-			c.links.sever(n.id, other.id)
+			err = c.Cut(id, other)
 		} else {
-			c.links.heal(n.id, other.id)
+			err = c.Heal(id, other)
 		}
 	}
 	if err == nil {
@@ -92,28 +91,10 @@ func (c *cluster) command(words []string, out io.Writer) error {
 	return err
 }
 
-func (c *cluster) nodeNamed(s string) (*node, error) {
-	id, err := strconv.Atoi(s)
-	if err != nil || id < 0 || id >= len(c.nodes) {
-		return nil, fmt.Errorf("broker %q: they are numbered from 0 to %d", s, len(c.nodes)-1)
+func brokerID(s string) (int32, error) {
+	id, err := strconv.ParseInt(s, 10, 32)
+	if err != nil {
+		return 0, fmt.Errorf("broker %q: they are numbered from 0 on", s)
 	}
-	return c.nodes[id], nil
-}
-
-func (c *cluster) status(out io.Writer) {
-	img := c.controller.image()
-	for _, n := range c.nodes {
-		s := n.server()
-		if s == nil {
-			_, _ = fmt.Fprintf(out, "broker %d at %s: stopped\n", n.id, n.addr)
-			continue
-		}
-		_, _ = fmt.Fprintf(out, "broker %d at %s: alive %v; waiting: %d fetches, %d produces, %d deletions\n",
-			n.id, n.addr, img.lives(n.id), s.fetches.Delayed(), s.produces.Delayed(), s.deletes.Delayed())
-	}
-	for _, t := range img.all() {
-		for i, a := range t.partitions {
-			_, _ = fmt.Fprintf(out, "%s/%d: leader %d (epoch %d), in sync %v of %v\n", t.name, i, a.leader, a.epoch, a.isr, a.replicas)
-		}
-	}
+	return int32(id), nil
 }

@@ -1,0 +1,253 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-782fa212/limbo/examples/broker/internal/broker"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/fault"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
+)
+
+// Cluster is a few brokers of one process, each on a port of its own, and the
+// controller they listen to. What they say to each other about records goes over
+// TCP, as between machines. Make one with newCluster; it runs goroutines until it is
+// shut down. All methods are safe for concurrent use. Brokers are numbered from 0.
+type Cluster struct {
+	controller *meta.Controller
+	links      *fault.Links
+	nodes      []*broker.Node // by id, from 0 on
+}
+
+// New listens on cfg.addr and the ports after it, or on any if its port
+// is 0, and serves until Shutdown.
+func New(cfg Config) (*Cluster, error) {
+	cfg, err := cfg.WithDefaults()
+	if err != nil {
+		return nil, err
+	}
+	var listeners []net.Listener
+	for i := range cfg.Brokers {
+		addr, err := nthAddr(cfg.Addr, i)
+		if err == nil {
+			var l net.Listener
+			if l, err = net.Listen("tcp", addr); err == nil {
+				listeners = append(listeners, l)
+			}
+		}
+		if err != nil {
+			for _, l := range listeners {
+				_ = l.Close()
+			}
+			return nil, fmt.Errorf("broker %d: %w", i, err)
+		}
+	}
+	return start(cfg, listeners)
+}
+
+// nthAddr is the address of a cluster's nth broker.
+func nthAddr(addr string, n int) (string, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", err
+	}
+	first, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return "", fmt.Errorf("port %q: %w", port, err)
+	}
+	if first == 0 {
+		return addr, nil
+	}
+	return net.JoinHostPort(host, strconv.FormatUint(first+uint64(n), 10)), nil
+}
+
+// start takes the listeners over.
+func start(cfg Config, listeners []net.Listener) (*Cluster, error) {
+	c := &Cluster{links: fault.NewLinks()}
+	var err error
+	if c.controller, err = meta.NewController(cfg.Meta); err != nil {
+		for _, l := range listeners {
+			_ = l.Close()
+		}
+		return nil, err
+	}
+	for i, l := range listeners {
+		n := broker.NewNode(int32(i), cfg.Config, c.controller, c.links)
+		c.nodes = append(c.nodes, n)
+		if err := n.Run(l); err != nil {
+			for _, l := range listeners[i:] {
+				_ = l.Close()
+			}
+			return nil, errors.Join(err, c.Shutdown(context.Background()))
+		}
+	}
+	return c, nil
+}
+
+// Shutdown stops all brokers at once, as Stop does, and the controller. It may be
+// called again.
+func (c *Cluster) Shutdown(ctx context.Context) error {
+	c.controller.Close()
+	var stopping errgroup.Group
+	for _, n := range c.nodes {
+		stopping.Go(func() error { return n.Stop(ctx) })
+	}
+	err := stopping.Wait()
+	return errors.Join(err, c.controller.Shutdown(ctx))
+}
+
+// Brokers returns how many there are, those that are stopped among them.
+func (c *Cluster) Brokers() int32 { return int32(len(c.nodes)) }
+
+// Addrs returns the addresses of all brokers, also of those that are stopped.
+func (c *Cluster) Addrs() (list []string) {
+	for _, n := range c.nodes {
+		list = append(list, n.Addr())
+	}
+	return list
+}
+
+func (c *Cluster) node(id int32) (*broker.Node, error) {
+	if id < 0 || int(id) >= len(c.nodes) {
+		return nil, fmt.Errorf("broker %d: they are numbered from 0 to %d", id, len(c.nodes)-1)
+	}
+	return c.nodes[id], nil
+}
+
+// on calls f with the node of a broker.
+func (c *Cluster) on(id int32, f func(*broker.Node) error) error {
+	n, err := c.node(id)
+	if err != nil {
+		return err
+	}
+	return f(n)
+}
+
+// Stop shuts a broker down as an operator would: it leaves the cluster, answers
+// what it holds, and closes its connections. What is not out when ctx ends is cut off.
+// Its logs are kept until Start. It does nothing to a broker that is stopped.
+func (c *Cluster) Stop(ctx context.Context, id int32) error {
+	return c.on(id, func(n *broker.Node) error { return n.Stop(ctx) })
+}
+
+// Kill ends a broker as a power cut would, but that its logs are kept whole.
+func (c *Cluster) Kill(id int32) error { return c.on(id, (*broker.Node).Kill) }
+
+// Start brings a stopped broker back, on the same address and with the logs it had. It
+// does nothing to one that runs.
+func (c *Cluster) Start(id int32) error { return c.on(id, (*broker.Node).Start) }
+
+// Pause holds up all that a broker does by itself, until Resume or its end; its clocks
+// go on, as those of a process that is stopped and continued.
+func (c *Cluster) Pause(id int32) error {
+	return c.on(id, func(n *broker.Node) error { n.Gate.Pause(); return nil })
+}
+
+// Resume ends a Pause.
+func (c *Cluster) Resume(id int32) error {
+	return c.on(id, func(n *broker.Node) error { n.Gate.Resume(); return nil })
+}
+
+// Slow makes each step of a broker take that much longer, up to a minute; 0 for full
+// speed.
+func (c *Cluster) Slow(id int32, by time.Duration) error {
+	if by < 0 || by > time.Minute {
+		return fmt.Errorf("broker %d: a step takes from 0s to 1m longer, not %v", id, by)
+	}
+	return c.on(id, func(n *broker.Node) error { n.Gate.Slow(by); return nil })
+}
+
+// Cut breaks the link between two brokers. Clients and the controller still reach both.
+func (c *Cluster) Cut(a, b int32) error { return c.onLink(a, b, c.links.Cut) }
+
+// Heal ends a Cut.
+func (c *Cluster) Heal(a, b int32) error { return c.onLink(a, b, c.links.Heal) }
+
+func (c *Cluster) onLink(a, b int32, f func(a, b int32)) error {
+	return c.on(a, func(*broker.Node) error {
+		return c.on(b, func(*broker.Node) error { f(a, b); return nil })
+	})
+}
+
+// Partition is a partition as the controller has it.
+type Partition struct {
+	Topic    string
+	Index    int32
+	Leader   int32 // a broker, -1 for none
+	Epoch    int32 // of the leader
+	Replicas []int32
+	InSync   []int32 // those of them that have all that was committed
+}
+
+// Partitions returns all partitions, by topic and index.
+func (c *Cluster) Partitions() (list []Partition) {
+	for _, t := range c.controller.Image().All() {
+		for i, a := range t.Partitions {
+			list = append(list, Partition{t.Name, int32(i), a.Leader, a.Epoch, slices.Clone(a.Replicas), slices.Clone(a.ISR)})
+		}
+	}
+	return list
+}
+
+// Leader returns the broker that leads a partition, nil if none does, or if it has
+// stopped.
+func (c *Cluster) Leader(topic string, index int32) *Broker {
+	t := c.controller.Image().ByName[topic]
+	if t == nil || index < 0 || int(index) >= len(t.Partitions) || t.Partitions[index].Leader == meta.NoLeader {
+		return nil
+	}
+	return c.Running(t.Partitions[index].Leader)
+}
+
+// Running returns a broker as it runs now; nil while it is stopped.
+func (c *Cluster) Running(id int32) *Broker {
+	n, err := c.node(id)
+	if err != nil {
+		return nil
+	}
+	if s := n.Server(); s != nil {
+		return &Broker{s}
+	}
+	return nil
+}
+
+// Broker is a broker from one start to its end.
+type Broker struct{ s *broker.Server }
+
+// Addr returns its host:port.
+func (b *Broker) Addr() string { return b.s.Addr() }
+
+// Stopping reports whether it is being stopped, or has stopped.
+func (b *Broker) Stopping() bool { return b.s.Stopping() }
+
+// Queued returns how many requests of clients it has read and not answered yet.
+func (b *Broker) Queued() int { return b.s.Queued() }
+
+// Stats returns what brokers hold and what they have counted, summed over all that ever
+// ran.
+func (c *Cluster) Stats() (sum broker.Stats) {
+	for _, n := range c.nodes {
+		for _, s := range n.History() {
+			s.AddTo(&sum)
+		}
+	}
+	return sum
+}
+
+// Settle waits until every broker knows what the controller has decided, and every
+// partition is led by its preferred leader and has all its replicas in sync.
+func (c *Cluster) Settle(ctx context.Context) error {
+	for !broker.Settled(c.controller, c.nodes) {
+		if !fault.Sleep(ctx, 5*time.Millisecond) {
+			return fmt.Errorf("the cluster is not whole: %w", context.Cause(ctx))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,366 @@
+package broker
+
+import (
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/seed-782fa212/limbo/examples/broker/internal/log"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/replica"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
+	"github.com/seed-782fa212/limbo/purgatory"
+)
+
+// A fetch requests records of some partitions, with the longest time it will wait
+// until there are enough of them. The broker holds it until then. This file is
+// what the example is about: the operation that waits in the purgatory.
+
+// watchKey is what a fetch waits on: one watermark of one partition. A consumer
+// may read up to the high watermark, a follower up to the end.
+type watchKey struct {
+	meta.PartitionKey
+	watermark watermark
+}
+
+type watermark uint8
+
+const (
+	highWatermark watermark = iota
+	theEnd
+)
+
+// fetch is a delayed operation, watched on every partition it reads. It keeps
+// what it needs of the request, not the request: thousands of these wait.
+type fetch struct {
+	srv      *Server
+	conn     *wire.Conn
+	reply    *wire.Reply
+	version  int16
+	follower bool
+	maxBytes int
+	minBytes int64
+	parts    []fetchPart
+	arrived  time.Time
+	maxWait  time.Duration
+
+	// changed is when the append happened, or the high watermark rose, that this
+	// fetch saw when it found that it had enough. TryComplete writes it and
+	// Complete reads it; the purgatory never runs them at once.
+	changed time.Time
+}
+
+// fetchPart is one partition of a fetch, in the order the client asked.
+type fetchPart struct {
+	topic     *fetchTopic
+	index     int32
+	epoch     int32
+	offset    int64
+	maxBytes  int
+	p         *replica.Partition // nil: see err
+	err       *kerr.Error        // found when the request was read
+	diverging *log.EpochStart    // likewise, for a follower that must cut its log back
+}
+
+// fetchTopic is how the client named the topic, and must be answered.
+type fetchTopic struct {
+	name string
+	id   meta.TopicID
+}
+
+// overloadThrottle is what a client is asked to wait before it fetches again
+// when there was no room to park its fetch.
+const overloadThrottle = 100 * time.Millisecond
+
+// lastReplicaFetch is the last version in which a follower says who it is in a
+// plain field. (After it there is a tag for that, which no follower here sends.)
+const lastReplicaFetch = 14
+
+func handleFetch(s *Server, c *wire.Conn, q *kmsg.FetchRequest, r *wire.Reply) {
+	if q.SessionID != 0 && q.SessionEpoch > 0 {
+		// No session was ever given out: answers carry session id 0, and
+		// clients then send every partition with every fetch.
+		resp := q.ResponseKind().(*kmsg.FetchResponse)
+		resp.ErrorCode = wire.Code(kerr.FetchSessionIDNotFound)
+		r.Now(resp)
+		return
+	}
+	f := &fetch{
+		srv:      s,
+		conn:     c,
+		reply:    r,
+		version:  q.Version,
+		follower: q.Version <= lastReplicaFetch && q.ReplicaID >= 0,
+		maxBytes: min(int(max(q.MaxBytes, 0)), s.cfg.MaxFetch),
+		arrived:  time.Now(),
+	}
+	f.resolve(q)
+	// More than an answer may hold cannot be waited for.
+	f.minBytes = min(int64(q.MinBytes), int64(f.maxBytes))
+	if f.follower {
+		if from, ok := s.links.Caller(c.RemoteAddr()); !ok || from != q.ReplicaID {
+			resp := q.ResponseKind().(*kmsg.FetchResponse)
+			resp.ErrorCode = wire.Code(kerr.ClusterAuthorizationFailed) // anybody can say so
+			r.Now(resp)
+			return
+		}
+		f.note(q)
+	}
+
+	keys := make([]watchKey, 0, len(f.parts))
+	for i := range f.parts {
+		if part := &f.parts[i]; part.err == nil && part.diverging == nil {
+			keys = append(keys, watchKey{part.p.Key, f.watermark()})
+		}
+	}
+	if len(keys) < len(f.parts) || len(keys) == 0 || q.MaxWaitMillis <= 0 {
+		f.answer(0) // an error somewhere, or nothing to wait for
+		return
+	}
+	// MaxOperations bounds the fetches; each may watch thousands of keys.
+	if s.watched.Add(int64(len(keys))) > int64(s.cfg.MaxWatched) {
+		s.watched.Add(-int64(len(keys)))
+		s.metrics.overload.Add(1)
+		f.overload()
+		return
+	}
+	f.maxWait = time.Duration(q.MaxWaitMillis) * time.Millisecond
+	// The connection's context ends when the client hangs up, and takes the fetch out of the
+	// purgatory with it: nobody would read the answer.
+	_, err := s.Fetches.TryCompleteElseWatch(c.Context(), f, f.maxWait, keys...)
+	if s.notParked(err) {
+		s.watched.Add(-int64(len(keys)))
+		f.overload()
+	}
+}
+
+func (f *fetch) watermark() watermark {
+	if f.follower {
+		return theEnd
+	}
+	return highWatermark
+}
+
+// note takes a follower's fetch for what it tells the leader: how far it has got.
+func (f *fetch) note(q *kmsg.FetchRequest) {
+	now, i := time.Now(), 0
+	for _, rt := range q.Topics {
+		for _, rp := range rt.Partitions {
+			part := &f.parts[i]
+			i++
+			if part.p == nil {
+				continue
+			}
+			done := part.p.FetchedBy(q.ReplicaID, rp.FetchOffset, rp.LogStartOffset, part.epoch, rp.LastFetchedEpoch, now)
+			part.err, part.diverging = done.Err, done.Diverging
+			if done.Raised {
+				f.srv.hasRaised(part.p, part.epoch)
+			}
+			if done.Low >= 0 {
+				r := replica.Reign{PartitionKey: part.p.Key, Epoch: part.epoch}
+				f.srv.Deletes.Advance(r, f.srv.deleted(r))
+			}
+			if done.Rejoining {
+				select {
+				case f.srv.rejoining <- struct{}{}:
+				default: // keepInSync has been told and has not looked yet
+				}
+			}
+		}
+	}
+}
+
+// overload answers a fetch that there is no room to park, with what there is.
+// If that is not enough, the client is asked to come back later.
+func (f *fetch) overload() {
+	if f.TryComplete() {
+		f.answer(0)
+	} else {
+		f.answer(overloadThrottle)
+	}
+}
+
+// resolve finds the partitions.
+func (f *fetch) resolve(q *kmsg.FetchRequest) {
+	n := 0
+	for i := range q.Topics {
+		n += len(q.Topics[i].Partitions)
+	}
+	f.parts = make([]fetchPart, 0, n)
+	for i := range q.Topics {
+		rt := &q.Topics[i]
+		named := &fetchTopic{rt.Topic, rt.TopicID}
+		for j := range rt.Partitions {
+			rp := &rt.Partitions[j]
+			epoch := int32(-1)
+			if q.Version >= 9 {
+				epoch = rp.CurrentLeaderEpoch
+			}
+			p, err := f.srv.lookup(rt.Topic, rt.TopicID, q.Version >= 13, rp.Partition)
+			if err == nil {
+				err = f.named(p.Leads(epoch))
+			}
+			f.parts = append(f.parts, fetchPart{
+				topic:    named,
+				index:    rp.Partition,
+				epoch:    epoch,
+				offset:   rp.FetchOffset,
+				maxBytes: int(max(rp.PartitionMaxBytes, 0)),
+				p:        p,
+				err:      err,
+			})
+		}
+	}
+}
+
+// TryComplete reports whether there is enough to answer, or a reason not to
+// wait for it: any error is worth more to the client than silence.
+func (f *fetch) TryComplete() bool {
+	var total int64
+	var newest time.Time
+	for i := range f.parts {
+		part := &f.parts[i]
+		s := part.p.State(part.offset, part.epoch, f.follower)
+		if s.Err != nil {
+			// Kept, for by the time the answer is made this broker may lead again, and
+			// the client would be told that there is nothing, too early.
+			part.err = f.named(s.Err)
+			return true
+		}
+		// What a partition may not give does not count, except that one batch
+		// always goes out: else a limit below the batch's size would wait for ever.
+		total += min(s.Readable, max(int64(part.maxBytes), 1))
+		if s.Changed.After(newest) {
+			newest = s.Changed
+		}
+	}
+	if total < f.minBytes {
+		return false
+	}
+	if newest.After(f.arrived) {
+		f.changed = newest // it waited for this one; older data was there when it came
+	}
+	return true
+}
+
+// Complete answers, or does not: a client that has hung up is owed nothing.
+// Complete runs on a producer's goroutine, on a worker of the purgatory's wheel,
+// or on the one that shuts it down; none of them may be held up by this client's
+// network. So it only lets the answer be built.
+func (f *fetch) Complete(outcome purgatory.Outcome, _ error) {
+	f.srv.watched.Add(-int64(len(f.parts)))
+	kind := fetchOperation
+	switch {
+	case f.follower:
+		kind = replicaFetchOperation
+	case outcome == purgatory.Completed && !f.changed.IsZero():
+		f.srv.metrics.woken.Add(1)
+	case outcome == purgatory.Expired && f.srv.cfg.OnExpire != nil:
+		f.srv.cfg.OnExpire(f.expired())
+	}
+	f.srv.settle(kind, outcome, f.arrived, f.reply, func() { f.answer(0) }) // with what there is
+}
+
+// ExpiredFetch is a consumer's fetch whose max wait has passed.
+type ExpiredFetch struct {
+	Arrived time.Time
+	MaxWait time.Duration
+	Waiting []FetchPosition
+}
+
+// FetchPosition is an offset that was waited for.
+type FetchPosition struct {
+	TopicID [16]byte
+	Index   int32
+	Offset  int64
+}
+
+func (f *fetch) expired() ExpiredFetch {
+	e := ExpiredFetch{Arrived: f.arrived, MaxWait: f.maxWait}
+	for i := range f.parts {
+		part := &f.parts[i]
+		e.Waiting = append(e.Waiting, FetchPosition{part.p.Key.Topic, part.p.Key.Index, part.offset})
+	}
+	return e
+}
+
+// wokenAt is for the latency of consumers' answers.
+func (f *fetch) wokenAt() time.Time {
+	if f.follower {
+		return time.Time{}
+	}
+	return f.changed
+}
+
+func (f *fetch) answer(throttle time.Duration) {
+	f.reply.AnswerWoken(func() kmsg.Response { return f.build(throttle) }, f.wokenAt())
+}
+
+// build reads the partitions, on the connection's writer. No session: see
+// handleFetch. At most maxBytes go out, and each partition's part of them, but
+// the first batch of the answer goes out whatever its size, or a consumer could
+// never get past it.
+func (f *fetch) build(throttle time.Duration) kmsg.Response {
+	resp := kmsg.NewPtrFetchResponse()
+	resp.Version = f.version
+	resp.ThrottleMillis = int32(throttle / time.Millisecond)
+
+	room := f.conn.OutboundRoom(f.maxBytes)
+	total := 0
+	var topic *fetchTopic
+	for i := range f.parts {
+		part := &f.parts[i]
+		if part.topic != topic {
+			topic = part.topic
+			st := kmsg.NewFetchResponseTopic()
+			st.Topic, st.TopicID = topic.name, topic.id
+			resp.Topics = append(resp.Topics, st)
+		}
+		sp := kmsg.NewFetchResponseTopicPartition()
+		sp.Partition = part.index
+		sp.HighWatermark, sp.LastStableOffset, sp.LogStartOffset = -1, -1, -1
+		sp.RecordBatches = []byte{} // empty, not null: librdkafka takes null for a broken answer
+		sp.ErrorCode = wire.Code(f.fill(&sp, part, room-total, total == 0))
+		total += len(sp.RecordBatches)
+		f.conn.HoldOutbound(len(sp.RecordBatches))
+		st := &resp.Topics[len(resp.Topics)-1]
+		st.Partitions = append(st.Partitions, sp)
+	}
+	return resp
+}
+
+// named is a partition's error as this version of the request has it: it knows
+// of a topic that is gone by its name, or by its id.
+func (f *fetch) named(err *kerr.Error) *kerr.Error {
+	if err == kerr.UnknownTopicOrPartition && f.version >= 13 {
+		return kerr.UnknownTopicID
+	}
+	return err
+}
+
+// fill reads one partition into the answer.
+func (f *fetch) fill(sp *kmsg.FetchResponseTopicPartition, part *fetchPart, room int, atLeastOne bool) *kerr.Error {
+	switch {
+	case part.diverging != nil:
+		sp.DivergingEpoch.Epoch, sp.DivergingEpoch.EndOffset = part.diverging.Epoch, part.diverging.Start
+		return nil
+	case part.err != nil && part.err != kerr.OffsetOutOfRange:
+		return part.err
+	}
+	got := part.p.Read(part.offset, part.epoch, f.follower, min(part.maxBytes, room), atLeastOne)
+	sp.HighWatermark, sp.LastStableOffset, sp.LogStartOffset = got.HighWatermark, got.HighWatermark, got.Start
+	switch {
+	case got.Err != nil:
+		return f.named(got.Err)
+	case part.err != nil:
+		return part.err // a follower that must begin anew: it needs to know where
+	}
+	if got.Size > 0 {
+		sp.RecordBatches = make([]byte, 0, got.Size)
+		for _, raw := range got.Batches {
+			sp.RecordBatches = append(sp.RecordBatches, raw...)
+		}
+	}
+	return nil
+}

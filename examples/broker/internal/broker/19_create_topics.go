@@ -1,0 +1,95 @@
+package broker
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
+)
+
+func handleCreateTopics(s *Server, c *wire.Conn, q *kmsg.CreateTopicsRequest, r *wire.Reply) {
+	resp := q.ResponseKind().(*kmsg.CreateTopicsResponse)
+	op := &topicsChange{srv: s, reply: r, build: func() kmsg.Response { return resp }, arrived: time.Now()}
+	asked := map[string]int{}
+	for i := range q.Topics {
+		asked[q.Topics[i].Topic]++
+	}
+	resp.Topics = make([]kmsg.CreateTopicsResponseTopic, len(q.Topics))
+	for i := range q.Topics {
+		rt, st := &q.Topics[i], &resp.Topics[i]
+		st.Default()
+		st.Topic = rt.Topic
+		made, bad := s.createTopic(rt, asked[rt.Topic] > 1, q.ValidateOnly)
+		if bad != nil {
+			st.ErrorCode, st.ErrorMessage = wire.Code(bad.code), kmsg.StringPtr(bad.message)
+			st.NumPartitions, st.ReplicationFactor = -1, -1
+			continue
+		}
+		st.NumPartitions, st.ReplicationFactor = int32(len(made.Partitions)), int16(len(made.Partitions[0].Replicas))
+		if !q.ValidateOnly {
+			st.TopicID = made.ID
+			op.waiting = append(op.waiting, changingTopic{name: made.Name, id: made.ID, code: &st.ErrorCode})
+		}
+	}
+	op.wait(c, time.Duration(q.TimeoutMillis)*time.Millisecond)
+}
+
+func (s *Server) createTopic(rt *kmsg.CreateTopicsRequestTopic, twice, validateOnly bool) (*meta.Topic, *badTopic) {
+	if twice {
+		return nil, &badTopic{kerr.InvalidRequest, "topic is named twice in this request"}
+	}
+	shape, bad := shapeOf(rt, s.cfg.Meta.RetentionBytes)
+	if bad != nil {
+		return nil, bad
+	}
+	made, err := s.controller.Create(strings.Clone(rt.Topic), shape, validateOnly)
+	if err != nil {
+		return nil, &badTopic{err, err.Description}
+	}
+	return made, nil
+}
+
+type badTopic struct {
+	code    *kerr.Error
+	message string
+}
+
+// shapeOf reads what a topic is to look like. What this broker cannot do is
+// refused, not ignored.
+func shapeOf(rt *kmsg.CreateTopicsRequestTopic, maxRetention int64) (meta.Shape, *badTopic) {
+	shape := meta.Shape{Partitions: rt.NumPartitions, Replication: rt.ReplicationFactor}
+	if len(rt.ReplicaAssignment) > 0 {
+		if rt.NumPartitions != -1 || rt.ReplicationFactor != -1 {
+			return shape, &badTopic{kerr.InvalidRequest, "both counts and an assignment"}
+		}
+		for i, a := range rt.ReplicaAssignment {
+			if a.Partition != int32(i) {
+				return shape, &badTopic{kerr.InvalidReplicaAssignment, "partitions must be assigned in order, from 0 on"}
+			}
+			shape.Replicas = append(shape.Replicas, slices.Clone(a.Replicas))
+		}
+	}
+	for _, config := range rt.Configs {
+		limit := map[string]int64{"retention.bytes": maxRetention, "min.insync.replicas": 1<<31 - 1}[config.Name]
+		if limit == 0 || config.Value == nil {
+			return shape, &badTopic{kerr.InvalidConfig, "only retention.bytes and min.insync.replicas can be set"}
+		}
+		n, err := strconv.ParseInt(*config.Value, 10, 64)
+		if err != nil || n <= 0 || n > limit {
+			return shape, &badTopic{kerr.InvalidConfig, fmt.Sprintf("%s must be from 1 to %d here", config.Name, limit)}
+		}
+		if config.Name == "retention.bytes" {
+			shape.Retention = n
+		} else {
+			shape.MinISR = int32(n)
+		}
+	}
+	return shape, nil
+}

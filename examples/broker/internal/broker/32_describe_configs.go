@@ -1,0 +1,224 @@
+package broker
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
+)
+
+// DescribeConfigs returns what holds for a topic or a broker, and where it
+// comes from. A value has up to three layers: the topic's own, what this broker
+// was started with, and what is built in; the first that is there holds. A layer
+// that says the same as the one below it is not told of: nobody can see the
+// difference.
+//
+// All of it is read-only, as AlterConfigs is not spoken here: a topic's settings
+// are fixed when it is made, a broker's when it starts.
+
+// setting is one configuration, by the names that Kafka has for it.
+type setting struct {
+	name  string // of the broker's
+	kind  kmsg.ConfigType
+	value func(*Config) string
+	about string
+
+	// What follows is empty for those that topics have not.
+
+	topicName  string
+	topicValue func(*meta.Topic) string // empty: as the broker's
+}
+
+// settings are in the order of answers.
+var settings = []setting{
+	{
+		name: "log.retention.bytes", kind: kmsg.ConfigTypeLong,
+		value:      func(c *Config) string { return decimal(c.Meta.RetentionBytes) },
+		about:      "Bytes of batches kept per partition; the oldest go first.",
+		topicName:  "retention.bytes",
+		topicValue: func(t *meta.Topic) string { return decimal(t.Retention) },
+	},
+	{
+		name: "min.insync.replicas", kind: kmsg.ConfigTypeInt,
+		value:      func(c *Config) string { return decimal(c.Meta.MinISR) },
+		about:      "In-sync replicas without which a produce with acks=all is refused.",
+		topicName:  "min.insync.replicas",
+		topicValue: func(t *meta.Topic) string { return decimal(t.MinISR) },
+	},
+	{
+		name: "log.cleanup.policy", kind: kmsg.ConfigTypeList,
+		value:     func(*Config) string { return "delete" },
+		about:     "How old records go: by retention (delete), or once their key has a newer one (compact).",
+		topicName: "cleanup.policy",
+		topicValue: func(t *meta.Topic) string {
+			if t.Internal {
+				return "compact"
+			}
+			return ""
+		},
+	},
+	{
+		name: "message.max.bytes", kind: kmsg.ConfigTypeInt,
+		value:      func(c *Config) string { return decimal(c.MaxBatch) },
+		about:      "Bytes of one record batch.",
+		topicName:  "max.message.bytes",
+		topicValue: func(*meta.Topic) string { return "" },
+	},
+	{
+		name: "default.replication.factor", kind: kmsg.ConfigTypeInt,
+		value: func(c *Config) string { return decimal(c.Meta.Replication) },
+		about: "Replicas of topics that are made without a number.",
+	},
+	{
+		name: "num.partitions", kind: kmsg.ConfigTypeInt,
+		value: func(c *Config) string { return decimal(c.Meta.DefaultPartitions) },
+		about: "Partitions of topics that are made without a number.",
+	},
+	{
+		name: "auto.create.topics.enable", kind: kmsg.ConfigTypeBoolean,
+		value: func(c *Config) string { return strconv.FormatBool(!c.NoAutoCreate) },
+		about: "Whether a Metadata request may make the topics it names.",
+	},
+	{
+		name: "group.min.session.timeout.ms", kind: kmsg.ConfigTypeInt,
+		value: func(c *Config) string { return decimalMillis(c.Groups.MinSession) },
+		about: "The shortest session timeout that a group's member may ask for.",
+	},
+	{
+		name: "group.max.session.timeout.ms", kind: kmsg.ConfigTypeInt,
+		value: func(c *Config) string { return decimalMillis(c.Groups.MaxSession) },
+		about: "The longest session timeout that a group's member may ask for.",
+	},
+	{
+		name: "group.initial.rebalance.delay.ms", kind: kmsg.ConfigTypeInt,
+		value: func(c *Config) string { return decimalMillis(c.Groups.InitialRebalanceDelay) },
+		about: "How long an empty group waits for further members before its first rebalance.",
+	},
+	{
+		name: "replica.lag.time.max.ms", kind: kmsg.ConfigTypeLong,
+		value: func(c *Config) string { return decimalMillis(c.ReplicaLag) },
+		about: "How long a follower may be behind before it is out of the in-sync replicas.",
+	},
+	{
+		name: "offsets.topic.num.partitions", kind: kmsg.ConfigTypeInt,
+		value: func(c *Config) string { return decimal(c.Meta.OffsetsPartitions) },
+		about: "Partitions of the internal topic that holds the groups' offsets.",
+	},
+}
+
+func decimal[N ~int | ~int16 | ~int32 | ~int64](n N) string { return strconv.FormatInt(int64(n), 10) }
+func decimalMillis(d time.Duration) string                  { return decimal(d.Milliseconds()) }
+
+// layers are the values of a setting, the one that holds first. A nil topic asks
+// for the broker's own.
+func (s *setting) layers(t *meta.Topic, cfg, builtIn *Config) []kmsg.DescribeConfigsResponseResourceConfigConfigSynonym {
+	var all []kmsg.DescribeConfigsResponseResourceConfigConfigSynonym
+	add := func(name, value string, source kmsg.ConfigSource) {
+		layer := kmsg.NewDescribeConfigsResponseResourceConfigConfigSynonym()
+		layer.Name, layer.Value, layer.Source = name, &value, source
+		all = append(all, layer)
+	}
+	started, built := s.value(cfg), s.value(builtIn)
+	if t != nil {
+		if own := s.topicValue(t); own != "" && own != started {
+			add(s.topicName, own, kmsg.ConfigSourceDynamicTopicConfig)
+		}
+	}
+	if started != built {
+		add(s.name, started, kmsg.ConfigSourceStaticBrokerConfig)
+	}
+	add(s.name, built, kmsg.ConfigSourceDefaultConfig)
+	return all
+}
+
+// handleDescribeConfigs makes the answer when it is written: it is many times
+// the size of the request for it, and must not wait in a queue.
+func handleDescribeConfigs(s *Server, c *wire.Conn, q *kmsg.DescribeConfigsRequest, r *wire.Reply) {
+	r.Answer(func() kmsg.Response {
+		return describeConfigs(q, s.id, &s.cfg, s.image())
+	})
+}
+
+func describeConfigs(q *kmsg.DescribeConfigsRequest, node int32, cfg *Config, img *meta.Image) *kmsg.DescribeConfigsResponse {
+	resp := q.ResponseKind().(*kmsg.DescribeConfigsResponse)
+	builtIn, _ := Config{}.WithDefaults() // which are in range
+	// A resource named again is answered once: see describe of metadata.go.
+	type resource struct {
+		kind kmsg.ConfigResourceType
+		name string
+	}
+	seen := map[resource]bool{}
+	for i := range q.Resources {
+		rr := &q.Resources[i]
+		if seen[resource{rr.ResourceType, rr.ResourceName}] {
+			continue
+		}
+		seen[resource{rr.ResourceType, rr.ResourceName}] = true
+		sr := kmsg.NewDescribeConfigsResponseResource()
+		sr.ResourceType, sr.ResourceName = rr.ResourceType, rr.ResourceName
+		fail := func(e *kerr.Error, format string, args ...any) {
+			sr.ErrorCode, sr.ErrorMessage = wire.Code(e), kmsg.StringPtr(fmt.Sprintf(format, args...))
+		}
+		switch rr.ResourceType {
+		case kmsg.ConfigResourceTypeTopic:
+			t := img.ByName[rr.ResourceName]
+			switch {
+			case t != nil:
+				sr.Configs = describeSettings(q, rr.ConfigNames, t, cfg, &builtIn)
+			case !meta.ValidTopicName(rr.ResourceName):
+				fail(kerr.InvalidTopicException, "not a topic's name")
+			default:
+				fail(kerr.UnknownTopicOrPartition, "there is no such topic")
+			}
+		case kmsg.ConfigResourceTypeBroker:
+			switch rr.ResourceName {
+			case decimal(node):
+				sr.Configs = describeSettings(q, rr.ConfigNames, nil, cfg, &builtIn)
+			case "":
+				// What was set for all brokers while they run: nothing ever is.
+			default:
+				// Only the broker itself knows what it was started with.
+				fail(kerr.InvalidRequest, "this is broker %d, and speaks for no other", node)
+			}
+		default:
+			fail(kerr.InvalidRequest, "only topics and brokers have configurations here")
+		}
+		resp.Resources = append(resp.Resources, sr)
+	}
+	return resp
+}
+
+// describeSettings are those of a topic, or of the broker for a nil one, that are
+// asked for by name; no names ask for all.
+func describeSettings(q *kmsg.DescribeConfigsRequest, names []string, t *meta.Topic, cfg, builtIn *Config) []kmsg.DescribeConfigsResponseResourceConfig {
+	var all []kmsg.DescribeConfigsResponseResourceConfig
+	for i := range settings {
+		s := &settings[i]
+		name := s.name
+		if t != nil {
+			name = s.topicName
+		}
+		if name == "" || len(names) > 0 && !slices.Contains(names, name) {
+			continue
+		}
+		layers := s.layers(t, cfg, builtIn)
+		sc := kmsg.NewDescribeConfigsResponseResourceConfig()
+		sc.Name, sc.Value, sc.Source = name, layers[0].Value, layers[0].Source
+		sc.ReadOnly, sc.IsDefault = true, sc.Source == kmsg.ConfigSourceDefaultConfig
+		sc.ConfigType = s.kind
+		if q.IncludeSynonyms {
+			sc.ConfigSynonyms = layers
+		}
+		if q.IncludeDocumentation {
+			sc.Documentation = kmsg.StringPtr(s.about)
+		}
+		all = append(all, sc)
+	}
+	return all
+}

@@ -1,0 +1,579 @@
+package broker
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/seed-782fa212/limbo/examples/broker/internal/kafkatest"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/log"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/replica"
+)
+
+// These tests run clusters of three, and cut, freeze and kill brokers.
+
+// quick makes a cluster notice sooner than by default; not so soon that a busy
+// machine would make it see faults that are none.
+func quick(c *Config) {
+	c.ReplicaLag, c.Meta.BrokerSession = 300*time.Millisecond, 1200*time.Millisecond
+}
+
+// quickToMiss makes it notice soon that a broker is gone, and never that one lags: on a
+// machine that stalls, those that are not meant would.
+func quickToMiss(c *Config) { quick(c); c.ReplicaLag = time.Hour }
+
+// patient makes it notice nothing by itself.
+func patient(c *Config) { c.ReplicaLag, c.Meta.BrokerSession = time.Hour, time.Hour }
+
+// startTopic makes a topic of one partition, and waits until the cluster is whole.
+func startTopic(t *testing.T, c *brokers, shape meta.Shape) *meta.Topic {
+	t.Helper()
+	shape.Partitions, shape.Replication = 1, -1
+	made, err := c.controller.Create("t", shape, false)
+	require.Nil(t, err)
+	whole(t, c)
+	return made
+}
+
+// leader is the broker that leads a topic's only partition, as the controller has it.
+func leader(c *brokers, topic *meta.Topic) *Node {
+	_, a := c.controller.Image().Assignment(meta.PartitionKey{Topic: topic.ID, Index: 0})
+	return c.nodes[a.Leader]
+}
+
+func isr(c *brokers, topic *meta.Topic) []int32 {
+	_, a := c.controller.Image().Assignment(meta.PartitionKey{Topic: topic.ID, Index: 0})
+	return a.ISR
+}
+
+// isolate cuts a broker off from the others, but not from clients and controller.
+func isolate(c *brokers, n *Node) {
+	for _, other := range c.nodes {
+		if other != n {
+			c.links.Cut(n.ID, other.ID)
+		}
+	}
+}
+
+func rejoin(c *brokers, n *Node) {
+	for _, other := range c.nodes {
+		if other != n {
+			c.links.Heal(n.ID, other.ID)
+		}
+	}
+}
+
+// fenced has the controller give a broker up.
+func fenced(c *brokers, n *Node) {
+	c.controller.Fence(n.ID, meta.Incarnation(n.Server().registered.Load()))
+}
+
+// requireSame waits until all replicas hold the same, and returns it.
+func requireSame(t *testing.T, c *brokers, topic *meta.Topic) [][]byte {
+	t.Helper()
+	var all [][][]byte
+	require.Eventually(t, func() bool {
+		all = nil
+		for _, s := range c.running() {
+			p := replicaOf(s, topic, 0)
+			require.NoError(t, p.Verify())
+			batches, end := p.Records(0)
+			if p.Offsets().Committed != end || len(all) > 0 && !slices.EqualFunc(all[0], batches, slices.Equal) {
+				return false
+			}
+			all = append(all, batches)
+		}
+		return true
+	}, kafkatest.Patience, 5*time.Millisecond, "replicas differ")
+	return all[0]
+}
+
+func values(t *testing.T, batches [][]byte) (values []string) {
+	for _, raw := range batches {
+		log.EachRecord(raw, func(_ int64, _, value []byte) { values = append(values, string(value)) })
+	}
+	return values
+}
+
+func acks(n int16, wait time.Duration, req *kmsg.ProduceRequest) *kmsg.ProduceRequest {
+	req.Acks, req.TimeoutMillis = n, int32(wait/time.Millisecond)
+	return req
+}
+
+func producedPartOf(resp kmsg.Response) kmsg.ProduceResponseTopicPartition {
+	return resp.(*kmsg.ProduceResponse).Topics[0].Partitions[0]
+}
+
+func TestReplicasHoldTheSame(t *testing.T) {
+	t.Parallel()
+	c := startBrokers(t, 3)
+	topic := startTopic(t, c, meta.Shape{})
+	cl := client(t, c.nodes[0].Server(), kgo.ProducerBatchCompression(kgo.NoCompression()))
+	const n = 500
+	for i := range n {
+		cl.Produce(kafkatest.Context(t), &kgo.Record{Topic: "t", Value: fmt.Appendf(nil, "%d", i)}, func(_ *kgo.Record, err error) {
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	require.NoError(t, cl.Flush(kafkatest.Context(t)))
+	got := values(t, requireSame(t, c, topic))
+	require.Len(t, got, n)
+	for i, v := range got {
+		require.Equal(t, fmt.Sprint(i), v)
+	}
+}
+
+// acks=all waits for the replicas, for as long as it says and no less; acks=1 does
+// not; a consumer sees what all have, and no more.
+func TestProduceWaitsForReplicas(t *testing.T) {
+	t.Parallel()
+	c := startBrokers(t, 3, patient)
+	topic := startTopic(t, c, meta.Shape{})
+	lead := leader(c, topic)
+	conn, consumer := dial(t, lead.Server()), dial(t, lead.Server())
+	require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"a"})).ErrorCode)
+	isolate(c, lead)
+
+	const timeout = 120 * time.Millisecond
+	begun := time.Now()
+	late := conn.Call(acks(-1, timeout, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"b"}))))
+	require.GreaterOrEqual(t, time.Since(begun), timeout)
+	kafkatest.RequireCode(t, kerr.RequestTimedOut, producedPartOf(late).ErrorCode)
+	require.Zero(t, producedPartOf(conn.Call(acks(1, 0, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"c"}))))).ErrorCode)
+
+	latest := conn.Call(listRequest(5, topic, 0, replica.LatestOffset)).(*kmsg.ListOffsetsResponse).Topics[0].Partitions[0]
+	require.Equal(t, int64(1), latest.Offset, "the high watermark")
+	require.Len(t, values(t, fetchAll(consumer, topic)), 1)
+
+	wait := kafkatest.Fetch(12, topic, kafkatest.ForEver, 1, kafkatest.Plenty, kafkatest.At(0, 1, kafkatest.Plenty))
+	consumer.Send(wait)
+	parkedFor(t, lead.Server(), 1)
+	rejoin(c, lead)
+	got := kafkatest.PartitionsOf(consumer.Receive(wait))[0]
+	require.NotEmpty(t, got.RecordBatches, "woken when the replicas have it")
+	require.Equal(t, []string{"a", "b", "c"}, values(t, requireSame(t, c, topic)))
+}
+
+// parkedFor waits until n requests of clients have been read and are not answered:
+// followers' fetches come and go.
+func parkedFor(t *testing.T, s *Server, n int) {
+	t.Helper()
+	require.Eventually(t, func() bool { return s.Queued() == n }, kafkatest.Patience, time.Millisecond)
+}
+
+func fetchAll(c *kafkatest.Conn, topic *meta.Topic) [][]byte {
+	got := kafkatest.PartitionsOf(c.Call(kafkatest.Fetch(12, topic, 0, 0, kafkatest.Plenty, kafkatest.At(0, 0, kafkatest.Plenty))))[0]
+	if len(got.RecordBatches) == 0 {
+		return nil
+	}
+	return splitBatches(got.RecordBatches)
+}
+
+func splitBatches(raw []byte) (batches [][]byte) {
+	for len(raw) > 0 {
+		var b kmsg.RecordBatch
+		if b.ReadFrom(raw) != nil {
+			return batches
+		}
+		n := 12 + int(b.Length) // which counts what follows it
+		batches, raw = append(batches, raw[:n]), raw[n:]
+	}
+	return batches
+}
+
+// A follower that lags holds produces up, until it is not in sync any more; when
+// it is back, it is.
+func TestInSyncSetShrinksAndGrows(t *testing.T) {
+	t.Parallel()
+	c := startBrokers(t, 3, quick, func(c *Config) { c.Meta.BrokerSession = time.Hour })
+	topic := startTopic(t, c, meta.Shape{MinISR: 1}) // a machine that stalls makes the third lag, too
+	lead := leader(c, topic)
+	lost := c.nodes[(lead.ID+1)%3]
+	conn := dial(t, lead.Server())
+	require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"a"})).ErrorCode)
+	isolate(c, lost)
+	require.Zero(t, producedPartOf(conn.Call(acks(-1, kafkatest.Patience, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"b"}))))).ErrorCode)
+	require.NotContains(t, isr(c, topic), lost.ID)
+	require.Eventually(t, func() bool { return len(isr(c, topic)) == 2 }, kafkatest.Patience, time.Millisecond)
+	require.NotContains(t, isr(c, topic), lost.ID)
+	rejoin(c, lost)
+	whole(t, c)
+	require.Equal(t, []string{"a", "b"}, values(t, requireSame(t, c, topic)))
+}
+
+// With fewer in sync than the topic asks for, acks=all is refused; who was
+// waiting when they became too few is told that the records are in the log.
+func TestTooFewInSync(t *testing.T) {
+	t.Parallel()
+	c := startBrokers(t, 3, quick, func(c *Config) { c.Meta.BrokerSession = time.Hour })
+	topic := startTopic(t, c, meta.Shape{MinISR: 2})
+	lead := leader(c, topic)
+	conn := dial(t, lead.Server())
+	require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"a"})).ErrorCode)
+	isolate(c, lead)
+	waited := conn.Call(acks(-1, kafkatest.Patience, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"b"}))))
+	kafkatest.RequireCode(t, kerr.NotEnoughReplicasAfterAppend, producedPartOf(waited).ErrorCode)
+	require.Eventually(t, func() bool { return len(isr(c, topic)) == 1 }, kafkatest.Patience, time.Millisecond)
+	kafkatest.RequireCode(t, kerr.NotEnoughReplicas, produceTo(conn, topic, 0, kafkatest.Batch([]string{"c"})).ErrorCode)
+	require.Zero(t, producedPartOf(conn.Call(acks(1, 0, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"d"}))))).ErrorCode)
+	rejoin(c, lead)
+	whole(t, c)
+	require.Equal(t, []string{"a", "b", "d"}, values(t, requireSame(t, c, topic)))
+}
+
+// docs/lessons.md, purgatory 10 (KAFKA-2960, 9198): a change of leaders ends what waits
+// for the old one at once.
+func TestLossOfLeadershipAnswersAtOnce(t *testing.T) {
+	t.Parallel()
+	c := startBrokers(t, 3, patient)
+	topic := startTopic(t, c, meta.Shape{})
+	lead := leader(c, topic)
+	producer, consumer := dial(t, lead.Server()), dial(t, lead.Server())
+	isolate(c, lead)
+	produce := acks(-1, kafkatest.ForEver, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"x"})))
+	fetch := kafkatest.Fetch(12, topic, kafkatest.ForEver, 1, kafkatest.Plenty, kafkatest.At(0, 0, kafkatest.Plenty))
+	producer.Send(produce)
+	consumer.Send(fetch)
+	require.Eventually(t, func() bool { return lead.Server().Produces.Delayed() == 1 }, kafkatest.Patience, time.Millisecond)
+	parkedFor(t, lead.Server(), 2)
+
+	fenced(c, lead)
+	kafkatest.RequireCode(t, kerr.NotLeaderForPartition, producedPartOf(producer.Receive(produce)).ErrorCode)
+	kafkatest.RequireCode(t, kerr.NotLeaderForPartition, kafkatest.PartitionsOf(consumer.Receive(fetch))[0].ErrorCode)
+	require.NotEqual(t, lead, leader(c, topic))
+	kafkatest.RequireCode(t, kerr.NotLeaderForPartition, produceTo(producer, topic, 0, kafkatest.Batch([]string{"y"})).ErrorCode)
+	rejoin(c, lead)
+}
+
+// A leader that was cut off has records that nobody else has. The next leader
+// goes another way, and the old one follows it. KIP-101.
+func TestFollowerCutsItsLogBack(t *testing.T) {
+	t.Parallel()
+	c := startBrokers(t, 3, patient, func(c *Config) { c.Meta.BrokerSession = 500 * time.Millisecond })
+	topic := startTopic(t, c, meta.Shape{})
+	old := leader(c, topic)
+	conn := dial(t, old.Server())
+	require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"a"})).ErrorCode)
+	requireSame(t, c, topic)
+	isolate(c, old)
+	for _, v := range []string{"lost 1", "lost 2", "lost 3"} {
+		require.Zero(t, producedPartOf(conn.Call(acks(1, 0, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{v}))))).ErrorCode)
+	}
+	fenced(c, old) // it comes back by its next heartbeat, as a follower
+	require.Eventually(t, func() bool { return leader(c, topic) != old }, kafkatest.Patience, time.Millisecond)
+	now := leader(c, topic)
+	require.Eventually(t, func() bool { return replicaOf(now.Server(), topic, 0).Leads(-1) == nil }, kafkatest.Patience, time.Millisecond)
+	require.Zero(t, produceTo(dial(t, now.Server()), topic, 0, kafkatest.Batch([]string{"b"})).ErrorCode)
+	rejoin(c, old)
+	whole(t, c)
+	require.Equal(t, []string{"a", "b"}, values(t, requireSame(t, c, topic)))
+	require.Equal(t, old, leader(c, topic), "it is the preferred leader, and leads again")
+}
+
+// A killed leader's acknowledged records survive, and a batch that is sent again
+// to the next leader, as its answer was lost, is stored once.
+func TestKilledLeader(t *testing.T) {
+	t.Parallel()
+	c := startBrokers(t, 3, quickToMiss)
+	topic := startTopic(t, c, meta.Shape{})
+	old := leader(c, topic)
+	batch := kafkatest.Batch([]string{"a", "b"}, kafkatest.From(7, 0, 0))
+	first := produceTo(dial(t, old.Server()), topic, 0, batch)
+	require.Zero(t, first.ErrorCode)
+	require.NoError(t, old.Kill())
+	require.Eventually(t, func() bool { return leader(c, topic) != old }, kafkatest.Patience, time.Millisecond)
+	now := leader(c, topic)
+	require.Eventually(t, func() bool { return replicaOf(now.Server(), topic, 0).Leads(-1) == nil }, kafkatest.Patience, time.Millisecond)
+	conn := dial(t, now.Server())
+	again := produceTo(conn, topic, 0, batch)
+	require.Zero(t, again.ErrorCode)
+	require.Equal(t, first.BaseOffset, again.BaseOffset)
+	require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"c"}, kafkatest.From(7, 0, 2))).ErrorCode)
+	require.NoError(t, old.Start())
+	whole(t, c)
+	require.Equal(t, []string{"a", "b", "c"}, values(t, requireSame(t, c, topic)))
+}
+
+// A leader that was frozen until it was given up does no harm when it wakes.
+func TestFrozenLeader(t *testing.T) {
+	t.Parallel()
+	c := startBrokers(t, 3, quick)
+	topic := startTopic(t, c, meta.Shape{MinISR: 1}) // a machine that stalls makes the third lag, too
+	old := leader(c, topic)
+	conn := dial(t, old.Server())
+	require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"a"})).ErrorCode)
+	old.Gate.Pause()
+	produce := acks(-1, kafkatest.ForEver, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"too late"})))
+	conn.Send(produce)
+	require.Eventually(t, func() bool { return leader(c, topic) != old }, kafkatest.Patience, time.Millisecond)
+	now := leader(c, topic)
+	require.Eventually(t, func() bool { return replicaOf(now.Server(), topic, 0).Leads(-1) == nil }, kafkatest.Patience, time.Millisecond)
+	require.Zero(t, produceTo(dial(t, now.Server()), topic, 0, kafkatest.Batch([]string{"b"})).ErrorCode)
+	old.Gate.Resume()
+	code := producedPartOf(conn.Receive(produce)).ErrorCode
+	whole(t, c)
+	want := []string{"a", "b"}
+	if code == 0 { // on a machine that stalls it is read only when that broker leads again
+		want = append(want, "too late")
+	} else {
+		kafkatest.RequireCode(t, kerr.NotLeaderForPartition, code)
+	}
+	require.Equal(t, want, values(t, requireSame(t, c, topic)))
+}
+
+// The last in-sync replica is waited for: nobody else leads without its records.
+func TestNoUncleanElection(t *testing.T) {
+	t.Parallel()
+	c := startBrokers(t, 3, quick)
+	topic := startTopic(t, c, meta.Shape{MinISR: 1})
+	last := leader(c, topic)
+	isolate(c, last)
+	require.Zero(t, producedPartOf(dial(t, last.Server()).Call(acks(1, 0, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"x"}))))).ErrorCode)
+	require.Eventually(t, func() bool { return len(isr(c, topic)) == 1 }, kafkatest.Patience, time.Millisecond)
+	require.NoError(t, last.Kill())
+	require.Eventually(t, func() bool {
+		_, a := c.controller.Image().Assignment(meta.PartitionKey{Topic: topic.ID, Index: 0})
+		return a.Leader == meta.NoLeader
+	}, kafkatest.Patience, time.Millisecond)
+	require.Equal(t, []int32{last.ID}, isr(c, topic))
+	rejoin(c, last)
+	require.NoError(t, last.Start())
+	whole(t, c)
+	require.NotEmpty(t, requireSame(t, c, topic))
+}
+
+func TestEpochsOfClients(t *testing.T) {
+	t.Parallel()
+	c := startBrokers(t, 3, quick)
+	topic := startTopic(t, c, meta.Shape{})
+	old := leader(c, topic)
+	require.Zero(t, produceTo(dial(t, old.Server()), topic, 0, kafkatest.Batch([]string{"a"})).ErrorCode)
+	require.NoError(t, old.Kill())
+	require.NoError(t, old.Start())
+	whole(t, c)
+	lead := leader(c, topic)
+	conn := dial(t, lead.Server())
+	require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"b"})).ErrorCode)
+	_, a := c.controller.Image().Assignment(meta.PartitionKey{Topic: topic.ID, Index: 0})
+	require.GreaterOrEqual(t, a.Epoch, int32(2), "away from the killed one, and home again")
+	for epoch, want := range map[int32]*kerr.Error{-1: nil, a.Epoch: nil, a.Epoch - 1: kerr.FencedLeaderEpoch, a.Epoch + 1: kerr.UnknownLeaderEpoch} {
+		fetch := kafkatest.Fetch(12, topic, 0, 0, kafkatest.Plenty, want0())
+		fetch.Topics[0].Partitions[0].CurrentLeaderEpoch = epoch
+		kafkatest.RequireCode(t, want, kafkatest.PartitionsOf(conn.Call(fetch))[0].ErrorCode)
+		list := listRequest(7, topic, 0, replica.LatestOffset)
+		list.Topics[0].Partitions[0].CurrentLeaderEpoch = epoch
+		kafkatest.RequireCode(t, want, conn.Call(list).(*kmsg.ListOffsetsResponse).Topics[0].Partitions[0].ErrorCode)
+	}
+	ends := map[int32][2]int64{}
+	for _, epoch := range []int32{0, a.Epoch, a.Epoch + 5} {
+		sp := conn.Call(epochRequest(4, topic, a.Epoch, epoch)).(*kmsg.OffsetForLeaderEpochResponse).Topics[0].Partitions[0]
+		require.Zero(t, sp.ErrorCode)
+		ends[epoch] = [2]int64{int64(sp.LeaderEpoch), sp.EndOffset}
+	}
+	require.Equal(t, map[int32][2]int64{0: {0, 1}, a.Epoch: {int64(a.Epoch), 2}, a.Epoch + 5: {int64(a.Epoch), 2}}, ends)
+}
+
+func want0() kafkatest.Want { return kafkatest.At(0, 0, kafkatest.Plenty) }
+
+// Who says to be a follower and is not would move the high watermark.
+func TestStrangersAreNoFollowers(t *testing.T) {
+	t.Parallel()
+	c := startBrokers(t, 3)
+	topic := startTopic(t, c, meta.Shape{})
+	fetch := kafkatest.Fetch(13, topic, 0, 0, kafkatest.Plenty, want0())
+	fetch.ReplicaID = (leader(c, topic).ID + 1) % 3
+	resp := dial(t, leader(c, topic).Server()).Call(fetch).(*kmsg.FetchResponse)
+	kafkatest.RequireCode(t, kerr.ClusterAuthorizationFailed, resp.ErrorCode)
+}
+
+// The answer to a deletion waits for every live replica, and for no dead one.
+func TestDeleteRecords(t *testing.T) {
+	t.Parallel()
+	c := startBrokers(t, 3, quickToMiss)
+	topic := startTopic(t, c, meta.Shape{})
+	lead := leader(c, topic)
+	conn := dial(t, lead.Server())
+	del := func(offset int64, timeout time.Duration) kmsg.DeleteRecordsResponseTopicPartition {
+		return conn.Call(deleteRecordsRequest(topic, 0, offset, timeout)).(*kmsg.DeleteRecordsResponse).Topics[0].Partitions[0]
+	}
+	for range 4 {
+		require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"x", "y"})).ErrorCode)
+	}
+	kafkatest.RequireCode(t, kerr.OffsetOutOfRange, del(9, kafkatest.Patience).ErrorCode)
+	kafkatest.RequireCode(t, kerr.OffsetOutOfRange, del(-2, kafkatest.Patience).ErrorCode)
+	got := del(3, kafkatest.Patience)
+	require.Zero(t, got.ErrorCode)
+	require.Equal(t, int64(3), got.LowWatermark)
+	for _, s := range c.running() {
+		require.Equal(t, int64(3), replicaOf(s, topic, 0).Offsets().Start)
+	}
+	kafkatest.RequireCode(t, kerr.OffsetOutOfRange, kafkatest.PartitionsOf(conn.Call(kafkatest.Fetch(12, topic, 0, 0, kafkatest.Plenty, kafkatest.At(0, 2, kafkatest.Plenty))))[0].ErrorCode)
+	require.Len(t, splitBatches(kafkatest.PartitionsOf(conn.Call(kafkatest.Fetch(12, topic, 0, 0, kafkatest.Plenty, kafkatest.At(0, 3, kafkatest.Plenty))))[0].RecordBatches), 3,
+		"the batch that the start lies in goes out whole")
+
+	cut := c.nodes[(lead.ID+1)%3]
+	isolate(c, cut)
+	const timeout = 100 * time.Millisecond
+	begun := time.Now()
+	kafkatest.RequireCode(t, kerr.RequestTimedOut, del(5, timeout).ErrorCode)
+	require.GreaterOrEqual(t, time.Since(begun), timeout)
+	go func() { _ = cut.Kill() }()
+	got = del(-1, kafkatest.Patience)
+	require.Zero(t, got.ErrorCode)
+	require.Equal(t, int64(8), got.LowWatermark)
+	rejoin(c, cut)
+	require.Eventually(t, func() bool { return cut.Server() == nil }, kafkatest.Patience, time.Millisecond)
+	require.NoError(t, cut.Start())
+	whole(t, c)
+	require.Eventually(t, func() bool { return replicaOf(cut.Server(), topic, 0).Offsets().Batches == 0 }, kafkatest.Patience, time.Millisecond)
+}
+
+// A follower that was away while the leader deleted what it still needed begins
+// anew where the leader's log starts.
+func TestFollowerBeginsAnew(t *testing.T) {
+	t.Parallel()
+	c := startBrokers(t, 3, quickToMiss)
+	topic := startTopic(t, c, meta.Shape{Retention: 4000})
+	lead := leader(c, topic)
+	away := c.nodes[(lead.ID+1)%3]
+	conn := dial(t, lead.Server())
+	require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"a"})).ErrorCode)
+	require.NoError(t, away.Kill())
+	for i := range 200 {
+		require.Zero(t, producedPartOf(conn.Call(acks(-1, kafkatest.Patience, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{fmt.Sprintf("%0100d", i)}))))).ErrorCode)
+	}
+	require.NoError(t, away.Start())
+	whole(t, c)
+	require.NotEmpty(t, requireSame(t, c, topic))
+	require.Greater(t, replicaOf(away.Server(), topic, 0).Offsets().Start, int64(100))
+}
+
+// A fetch that a change of leaders has ended says so, though its answer be made
+// when this broker leads again: an empty one would be too early.
+func TestLostAndRegainedLeadership(t *testing.T) {
+	t.Parallel()
+	s := startBroker(t)
+	topic := makeTopic(t, s, "t", 2)
+	c := dial(t, s)
+	head := kafkatest.Fetch(12, topic, kafkatest.ForEver, 1, kafkatest.Plenty, kafkatest.At(1, 0, kafkatest.Plenty))
+	behind := kafkatest.Fetch(12, topic, kafkatest.ForEver, 1, kafkatest.Plenty, kafkatest.At(0, 0, kafkatest.Plenty))
+	c.Send(head, behind)
+	parked(t, s, 2)
+	p, a := replicaOf(s, topic, 0), topic.Partitions[0]
+	a.Leader, a.Epoch, a.Version = 1, a.Epoch+1, a.Version+1
+	s.assign(p, topic, a, time.Now())
+	parked(t, s, 1)
+	a.Leader, a.Epoch, a.Version = 0, a.Epoch+1, a.Version+1
+	s.assign(p, topic, a, time.Now())
+	require.Zero(t, produceTo(dial(t, s), topic, 1, kafkatest.Batch([]string{"x"})).ErrorCode)
+	require.NotEmpty(t, kafkatest.PartitionsOf(c.Receive(head))[0].RecordBatches)
+	kafkatest.RequireCode(t, kerr.NotLeaderForPartition, kafkatest.PartitionsOf(c.Receive(behind))[0].ErrorCode)
+}
+
+// A produce to two partitions, of which one gets another leader, goes on waiting
+// for the other, and each is told its own.
+func TestProduceOutlivesOneOfItsLeaders(t *testing.T) {
+	t.Parallel()
+	c := startBrokers(t, 3, patient)
+	topic, err := c.controller.Create("t", meta.Shape{Replicas: [][]int32{{0, 1}, {0, 2}}}, false)
+	require.Nil(t, err)
+	whole(t, c)
+	lead := c.nodes[0]
+	isolate(c, lead)
+	s := lead.Server()
+	produce := acks(-1, kafkatest.ForEver, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"x"})))
+	other := kmsg.NewProduceRequestTopicPartition()
+	other.Partition, other.Records = 1, kafkatest.Batch([]string{"y"})
+	produce.Topics[0].Partitions = append(produce.Topics[0].Partitions, other)
+	conn := dial(t, s)
+	conn.Send(produce)
+	require.Eventually(t, func() bool { return s.Produces.Delayed() == 1 }, kafkatest.Patience, time.Millisecond)
+
+	a := topic.Partitions[0]
+	a.Leader, a.Epoch, a.Version = 1, a.Epoch+1, a.Version+1
+	s.assign(replicaOf(s, topic, 0), topic, a, time.Now())
+	require.Equal(t, 1, s.Produces.Delayed(), "it still waits for the other partition")
+	c.links.Heal(0, 2)
+	got := conn.Receive(produce).(*kmsg.ProduceResponse).Topics[0].Partitions
+	kafkatest.RequireCode(t, kerr.NotLeaderForPartition, got[0].ErrorCode)
+	require.Zero(t, got[1].ErrorCode)
+	require.Zero(t, got[1].BaseOffset)
+}
+
+// The topic of the groups' offsets is the coordinators' own: clients read it, and
+// neither make it, write it nor delete from it; and retention leaves it alone.
+func TestOffsetsTopicIsTheCoordinators(t *testing.T) {
+	t.Parallel()
+	s := startBroker(t, func(c *Config) { c.Meta.RetentionBytes, c.MaxLogSum = 500, 1000 })
+	_, err := s.controller.Create(meta.OffsetsTopic, meta.Shape{Partitions: 7, Replication: -1}, false)
+	require.Equal(t, kerr.InvalidTopicException, err)
+	require.Nil(t, s.controller.CreateOffsetsTopic())
+	require.Nil(t, s.controller.CreateOffsetsTopic(), "again")
+	s.catchUp(t.Context())
+	topic := s.image().ByName[meta.OffsetsTopic]
+	require.Len(t, topic.Partitions, int(s.cfg.Meta.OffsetsPartitions))
+
+	c := dial(t, s)
+	kafkatest.RequireCode(t, kerr.InvalidTopicException, produceTo(c, topic, 0, kafkatest.Batch([]string{"forged"})).ErrorCode)
+	del := c.Call(deleteRecordsRequest(topic, 0, -1, kafkatest.Patience)).(*kmsg.DeleteRecordsResponse)
+	kafkatest.RequireCode(t, kerr.PolicyViolation, del.Topics[0].Partitions[0].ErrorCode)
+	drop := kmsg.NewPtrDeleteTopicsRequest()
+	drop.Version, drop.TopicNames = 5, []string{meta.OffsetsTopic}
+	kafkatest.RequireCode(t, kerr.PolicyViolation, c.Call(drop).(*kmsg.DeleteTopicsResponse).Topics[0].ErrorCode)
+
+	p := replicaOf(s, topic, 0)
+	for range 20 {
+		s.replicate(p, 0, log.NewBatch(time.Now(), []log.Record{{Key: []byte("key"), Value: make([]byte, 100)}}), kafkatest.Patience, func(_ int64, err *kerr.Error) { require.Nil(t, err) })
+	}
+	s.partitions.LimitSum(s.cfg.MaxLogSum)
+	require.Zero(t, p.Offsets().Start)
+	require.Equal(t, 20, p.Offsets().Batches)
+}
+
+// A leader that does not know what the controller has decided since is refused.
+func TestInSyncSetsOfYesterday(t *testing.T) {
+	t.Parallel()
+	s := startBroker(t)
+	topic := makeTopic(t, s, "t", 1)
+	c, key, a := s.controller, meta.PartitionKey{Topic: topic.ID, Index: 0}, topic.Partitions[0]
+	require.Nil(t, c.AlterISR(0, key, a, []int32{0}))
+	require.Equal(t, kerr.InvalidUpdateVersion, c.AlterISR(0, key, a, []int32{0}))
+	_, now := c.Image().Assignment(key)
+	require.Equal(t, kerr.IneligibleReplica, c.AlterISR(0, key, *now, []int32{0, 1}), "no replica")
+	require.Equal(t, kerr.FencedLeaderEpoch, c.AlterISR(1, key, *now, []int32{0}), "no leader")
+	require.Equal(t, kerr.UnknownTopicID, c.AlterISR(0, meta.PartitionKey{}, *now, []int32{0}))
+}
+
+// The watermarks of a reign that is over are infinite: whoever comes to wait for
+// them is completed at once.
+func TestReignsThatAreOver(t *testing.T) {
+	t.Parallel()
+	s := startBroker(t)
+	topic := makeTopic(t, s, "t", 1)
+	require.Zero(t, produceTo(dial(t, s), topic, 0, kafkatest.Batch([]string{"x"})).ErrorCode)
+	now, leads := replicaOf(s, topic, 0).Reign()
+	require.True(t, leads)
+	require.Equal(t, int64(1), s.committed(now))
+	require.Zero(t, s.deleted(now))
+	next := topic.Partitions[0]
+	next.Epoch, next.Version = next.Epoch+1, next.Version+1
+	s.assign(replicaOf(s, topic, 0), topic, next, time.Now())
+	require.Equal(t, int64(1), s.committed(replica.Reign{PartitionKey: now.PartitionKey, Epoch: next.Epoch}))
+	for _, r := range []replica.Reign{
+		now,
+		{PartitionKey: now.PartitionKey, Epoch: now.Epoch + 2},
+		{PartitionKey: meta.PartitionKey{Topic: topic.ID, Index: 1}},
+	} {
+		require.Equal(t, int64(replica.Over), s.committed(r))
+		require.Equal(t, int64(replica.Over), s.deleted(r))
+	}
+}

@@ -1,0 +1,64 @@
+package broker
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/seed-782fa212/limbo/examples/broker/internal/group"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/option"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/replica"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
+)
+
+// Config holds every bound of a broker. A broker on a port is read by
+// strangers, so nothing that a client can make grow is without a number here. The zero
+// value of a field is its default; see withDefaults.
+type Config struct {
+	Wire    wire.Config
+	Meta    meta.Config
+	Replica replica.Config
+	Groups  group.Config
+
+	NoAutoCreate bool // a Metadata request creates no topics
+
+	MaxBatch  int   // bytes of one record batch
+	MaxFetch  int   // bytes of record batches in one fetch answer (its first batch may be larger)
+	MaxLogSum int64 // bytes kept over all partitions
+
+	MaxParked  int // requests of a kind parked at once, over all connections
+	MaxWatched int // (fetch, partition) pairs parked at once
+
+	ReplicaLag time.Duration // a follower that is behind for longer is not in sync
+	Tick       time.Duration // of the purgatories' timing wheels
+	Logger     *slog.Logger  // nil: slog.Default
+
+	OnExpire func(ExpiredFetch) // if set, is called with each consumer's fetch that has expired
+}
+
+// WithDefaults fills in what is zero and refuses what is out of range.
+func (c Config) WithDefaults() (Config, error) {
+	var b option.Check
+	option.Fill(&b, "MaxBatch", &c.MaxBatch, 8<<20, 1, 1<<30)
+	option.Fill(&b, "MaxFetch", &c.MaxFetch, 8<<20, 1, 1<<30)
+	option.Fill(&b, "MaxLogSum", &c.MaxLogSum, 1<<30, 1, 1<<50)
+	option.Fill(&b, "MaxParked", &c.MaxParked, 100_000, 1, 1<<30)
+	option.Fill(&b, "MaxWatched", &c.MaxWatched, 1_000_000, 1, 1<<30)
+	option.Fill(&b, "ReplicaLag", &c.ReplicaLag, time.Second, time.Millisecond, 24*time.Hour)
+	option.Fill(&b, "Tick", &c.Tick, time.Millisecond, time.Microsecond, time.Minute)
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	var errs [4]error
+	c.Wire, errs[0] = c.Wire.WithDefaults()
+	c.Meta, errs[1] = c.Meta.WithDefaults()
+	c.Replica, errs[2] = c.Replica.WithDefaults()
+	c.Groups, errs[3] = c.Groups.WithDefaults()
+	for _, err := range append(errs[:], b.Err) {
+		if err != nil {
+			return c, fmt.Errorf("broker: %w", err)
+		}
+	}
+	return c, nil
+}

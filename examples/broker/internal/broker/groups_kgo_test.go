@@ -1,0 +1,217 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/seed-782fa212/limbo/examples/broker/internal/fault"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/kafkatest"
+)
+
+// These tests use kgo's consumers as any program would.
+
+// groupClient is a kgo member of a group, and what it knows of its partitions.
+type groupClient struct {
+	*kgo.Client
+	net    fault.Dialer
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	mu    sync.Mutex
+	owned map[int32]bool // guarded by mu
+	seen  map[string]int // values and how often; guarded by mu
+}
+
+func newGroupClient(t *testing.T, s *Server, opts ...kgo.Opt) *groupClient {
+	t.Helper()
+	m := &groupClient{owned: map[int32]bool{}, seen: map[string]int{}, done: make(chan struct{})}
+	change := func(owned bool) func(context.Context, *kgo.Client, map[string][]int32) {
+		return func(_ context.Context, _ *kgo.Client, partitions map[string][]int32) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			for _, p := range partitions["t"] {
+				m.owned[p] = owned
+			}
+		}
+	}
+	m.Client = client(t, s, append([]kgo.Opt{
+		kgo.ConsumerGroup("g"), kgo.ConsumeTopics("t"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.HeartbeatInterval(50 * time.Millisecond), kgo.SessionTimeout(time.Minute), kgo.FetchMaxWait(100 * time.Millisecond),
+		kgo.OnPartitionsAssigned(change(true)), kgo.OnPartitionsRevoked(change(false)), kgo.OnPartitionsLost(change(false)),
+		kgo.MetadataMinAge(50 * time.Millisecond), kgo.Dialer(m.net.Dial),
+	}, opts...)...)
+	var ctx context.Context
+	ctx, m.cancel = context.WithCancel(t.Context())
+	go func() {
+		defer close(m.done)
+		for ctx.Err() == nil {
+			m.PollFetches(ctx).EachRecord(func(r *kgo.Record) {
+				m.mu.Lock()
+				defer m.mu.Unlock()
+				m.seen[string(r.Value)]++
+			})
+		}
+	}()
+	t.Cleanup(m.stopPolling)
+	return m
+}
+
+func (m *groupClient) stopPolling() {
+	m.cancel()
+	<-m.done
+}
+
+func (m *groupClient) partitions() (n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, owned := range m.owned {
+		if owned {
+			n++
+		}
+	}
+	return n
+}
+
+func requireShares(t *testing.T, shares map[*groupClient]int) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		for m, n := range shares {
+			if m.partitions() != n {
+				return false
+			}
+		}
+		return true
+	}, kafkatest.Patience, time.Millisecond, "shares of the partitions")
+}
+
+func produceValues(t *testing.T, s *Server, from, to int) {
+	t.Helper()
+	cl := client(t, s)
+	for i := from; i < to; i++ {
+		cl.Produce(kafkatest.Context(t), &kgo.Record{Topic: "t", Key: fmt.Append(nil, i), Value: fmt.Append(nil, i)}, func(_ *kgo.Record, err error) {
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	require.NoError(t, cl.Flush(kafkatest.Context(t)))
+}
+
+// requireSeen waits until the members together have seen values 0 to n.
+func requireSeen(t *testing.T, n int, members ...*groupClient) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		all := map[string]bool{}
+		for _, m := range members {
+			m.mu.Lock()
+			for v := range m.seen {
+				all[v] = true
+			}
+			m.mu.Unlock()
+		}
+		return len(all) == n
+	}, kafkatest.Patience, time.Millisecond, "records that nobody has seen")
+}
+
+func TestKgoGroup(t *testing.T) {
+	t.Parallel()
+	cl := startBrokers(t, 3, shortDelay)
+	s := cl.nodes[0].Server()
+	makeTopic(t, s, "t", 6)
+	produceValues(t, s, 0, 1000)
+	a, b, c := newGroupClient(t, s), newGroupClient(t, s), newGroupClient(t, s)
+	requireShares(t, map[*groupClient]int{a: 2, b: 2, c: 2})
+	requireSeen(t, 1000, a, b, c)
+
+	// One leaves, and says so: the others have its partitions at once, and go on
+	// where it was.
+	require.NoError(t, c.CommitUncommittedOffsets(kafkatest.Context(t)))
+	c.stopPolling()
+	require.NoError(t, c.LeaveGroupContext(kafkatest.Context(t)))
+	requireShares(t, map[*groupClient]int{a: 3, b: 3})
+	produceValues(t, s, 1000, 2000)
+	requireSeen(t, 2000, a, b, c)
+
+	// All leave; who comes later goes on where they were.
+	for _, m := range []*groupClient{a, b} {
+		require.NoError(t, m.CommitUncommittedOffsets(kafkatest.Context(t)))
+		m.stopPolling()
+		require.NoError(t, m.LeaveGroupContext(kafkatest.Context(t)))
+	}
+	produceValues(t, s, 2000, 2100)
+	d := newGroupClient(t, s)
+	requireSeen(t, 2100, a, b, c, d)
+	d.mu.Lock()
+	require.Len(t, d.seen, 100, "what was committed is read again")
+	d.mu.Unlock()
+}
+
+// rounds counts the rebalances that have ended.
+func rounds(s *Server) (n uint64) {
+	for i := range s.metrics.operations[joinOperation].ended {
+		n += s.metrics.operations[joinOperation].ended[i].Load()
+	}
+	return n
+}
+
+func TestKgoStaticMember(t *testing.T) {
+	t.Parallel()
+	s := startBroker(t, shortDelay)
+	makeTopic(t, s, "t", 4)
+	// The first one leads. kgo has a leader that comes back ask for another round.
+	a := newGroupClient(t, s, kgo.InstanceID("a"))
+	requireShares(t, map[*groupClient]int{a: 4})
+	b := newGroupClient(t, s, kgo.InstanceID("b"))
+	requireShares(t, map[*groupClient]int{a: 2, b: 2})
+	before := rounds(s)
+	for range 3 {
+		b.stopPolling()
+		b.Close() // a static member does not leave
+		b = newGroupClient(t, s, kgo.InstanceID("b"))
+		requireShares(t, map[*groupClient]int{a: 2, b: 2})
+	}
+	require.Equal(t, before, rounds(s), "a restart made a rebalance")
+	produceValues(t, s, 0, 100)
+	requireSeen(t, 100, a, b)
+}
+
+// A client is cut off. Its partitions are another's when its session has ended.
+// TestSessionEndsInTimeAndNotEarlier checks when that is.
+func TestKgoSessionTimeout(t *testing.T) {
+	t.Parallel()
+	const session = 700 * time.Millisecond
+	s := startBroker(t, shortDelay)
+	makeTopic(t, s, "t", 4)
+	a, b := newGroupClient(t, s, kgo.SessionTimeout(session)), newGroupClient(t, s, kgo.SessionTimeout(session))
+	requireShares(t, map[*groupClient]int{a: 2, b: 2})
+	b.net.Break()
+	requireShares(t, map[*groupClient]int{a: 4})
+	produceValues(t, s, 0, 100)
+	requireSeen(t, 100, a)
+}
+
+// The coordinator dies under a group that consumes: the members find the new one
+// and go on.
+func TestKgoGroupSurvivesItsCoordinator(t *testing.T) {
+	t.Parallel()
+	cl := startBrokers(t, 3, shortDelay, func(c *Config) { c.Meta.BrokerSession = time.Second })
+	s := coordinatorOf(t, cl, "g")
+	other := cl.nodes[(s.id+1)%3].Server()
+	makeTopic(t, other, "t", 4)
+	seeds := kgo.SeedBrokers(cl.addrs()...)
+	a, b := newGroupClient(t, other, seeds), newGroupClient(t, other, seeds)
+	requireShares(t, map[*groupClient]int{a: 2, b: 2})
+	produceValues(t, other, 0, 500)
+	requireSeen(t, 500, a, b)
+	require.NoError(t, cl.nodes[s.id].Kill())
+	produceValues(t, other, 500, 1000)
+	requireSeen(t, 1000, a, b)
+	coordinatorOf(t, cl, "g")
+	requireShares(t, map[*groupClient]int{a: 2, b: 2})
+}

@@ -1,0 +1,181 @@
+package broker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"runtime/pprof"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-782fa212/limbo/examples/broker/internal/fault"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/kafkatest"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/replica"
+)
+
+// brokers are those of a test.
+type brokers struct {
+	controller *meta.Controller
+	links      *fault.Links
+	nodes      []*Node
+}
+
+// startBroker runs one broker for one test: see startBrokers.
+func startBroker(t *testing.T, change ...func(*Config)) *Server {
+	t.Helper()
+	return startBrokers(t, 1, change...).nodes[0].Server()
+}
+
+// startBrokers runs a cluster for one test and checks at its end that nothing is
+// left of it: no parked request, no panic, no goroutine. Goroutines carry a label
+// with the test's name, so that tests can run at once and still count their own.
+func startBrokers(t *testing.T, n int, change ...func(*Config)) *brokers {
+	t.Helper()
+	labels := pprof.WithLabels(context.Background(), pprof.Labels("test", t.Name()))
+	pprof.SetGoroutineLabels(labels)
+	c := runBrokers(t, n, nil, change...)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), kafkatest.Patience)
+		defer cancel()
+		require.NoError(t, c.Shutdown(ctx))
+		for _, n := range c.nodes {
+			for _, s := range n.History() {
+				requireNothingLeft(t, s)
+			}
+		}
+		pprof.SetGoroutineLabels(context.Background())
+		require.Eventually(t, func() bool { return labelled(t.Name()) == 0 }, kafkatest.Patience, time.Millisecond,
+			"goroutines left of this test")
+	})
+	return c
+}
+
+// runBrokers starts brokers on loopback, or the one there is on l.
+func runBrokers(t testing.TB, n int, l net.Listener, change ...func(*Config)) *brokers {
+	t.Helper()
+	cfg := Config{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	cfg.Meta.Replication, cfg.Meta.MinISR = int16(min(n, 3)), int32(min(n, 2))
+	for _, f := range change {
+		f(&cfg)
+	}
+	cfg, err := cfg.WithDefaults()
+	require.NoError(t, err)
+	c := &brokers{links: fault.NewLinks()}
+	c.controller, err = meta.NewController(cfg.Meta)
+	require.NoError(t, err)
+	for id := range int32(n) {
+		c.nodes = append(c.nodes, NewNode(id, cfg, c.controller, c.links))
+		if l == nil {
+			l, err = net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+		}
+		require.NoError(t, c.nodes[id].Run(l))
+		l = nil
+	}
+	return c
+}
+
+func (c *brokers) Shutdown(ctx context.Context) error {
+	c.controller.Close()
+	var stopping errgroup.Group
+	for _, n := range c.nodes {
+		stopping.Go(func() error { return n.Stop(ctx) })
+	}
+	return errors.Join(stopping.Wait(), c.controller.Shutdown(ctx))
+}
+
+func (c *brokers) running() (list []*Server) {
+	for _, n := range c.nodes {
+		if s := n.Server(); s != nil {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+func (c *brokers) addrs() (list []string) {
+	for _, n := range c.nodes {
+		list = append(list, n.Addr())
+	}
+	return list
+}
+
+// whole waits until the cluster is settled.
+func whole(t *testing.T, c *brokers) {
+	t.Helper()
+	require.Eventually(t, func() bool { return Settled(c.controller, c.nodes) }, kafkatest.Patience, 5*time.Millisecond, "the cluster does not become whole")
+}
+
+func requireNothingLeft(t testing.TB, s *Server) {
+	require.Zero(t, s.metrics.panics.Load()+s.wire.Metrics.Panics.Load(), "panics")
+	require.Zero(t, s.metrics.lostCommitted.Load(), "committed records cut off")
+	for _, st := range s.held() {
+		require.Zero(t, st.Delayed+st.Watched+st.Keys, "left in a purgatory")
+	}
+	require.Zero(t, s.wire.Usage().Outbound, "outbound bytes not given back")
+	require.Zero(t, s.wire.Usage().Queued, "queued bytes not given back")
+}
+
+func shutdown(t *testing.T, s *Server) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), kafkatest.Patience)
+	defer cancel()
+	require.NoError(t, s.Shutdown(ctx))
+}
+
+// labelled counts the goroutines of a test.
+func labelled(name string) int {
+	var out bytes.Buffer
+	if err := pprof.Lookup("goroutine").WriteTo(&out, 1); err != nil {
+		return -1
+	}
+	return strings.Count(out.String(), `"test":"`+name+`"`)
+}
+
+// client is a kgo client that ends with the test.
+func client(t *testing.T, s *Server, opts ...kgo.Opt) *kgo.Client {
+	t.Helper()
+	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(s.Addr())}, opts...)...)
+	require.NoError(t, err)
+	t.Cleanup(cl.Close)
+	return cl
+}
+
+// makeTopic creates a topic by the controller, and waits until the broker has it.
+func makeTopic(t *testing.T, s *Server, name string, partitions int32) *meta.Topic {
+	t.Helper()
+	made, err := s.controller.Create(name, meta.Shape{Partitions: partitions, Replication: -1}, false)
+	require.Nil(t, err)
+	require.Eventually(t, func() bool { return s.image().ByID[made.ID] != nil }, kafkatest.Patience, time.Millisecond)
+	return made
+}
+
+// replica is a broker's of a partition.
+func replicaOf(s *Server, topic *meta.Topic, index int32) *replica.Partition {
+	return s.local(meta.PartitionKey{Topic: topic.ID, Index: index})
+}
+
+func dial(t *testing.T, s *Server) *kafkatest.Conn { return kafkatest.Dial(t, s.Addr()) }
+
+// produce sends a batch and returns the partition's answer.
+func produceTo(c *kafkatest.Conn, topic *meta.Topic, partition int32, batch []byte) kmsg.ProduceResponseTopicPartition {
+	resp := c.Call(kafkatest.Produce(9, topic, partition, batch)).(*kmsg.ProduceResponse)
+	return resp.Topics[0].Partitions[0]
+}
+
+// parked waits until n fetches are parked.
+func parked(t *testing.T, s *Server, n int) {
+	t.Helper()
+	require.Eventually(t, func() bool { return s.Fetches.Delayed() == n }, kafkatest.Patience, time.Millisecond,
+		"parked fetches")
+}

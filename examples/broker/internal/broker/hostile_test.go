@@ -1,0 +1,265 @@
+package broker
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"io"
+	"math"
+	"net"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/seed-782fa212/limbo/examples/broker/internal/kafkatest"
+)
+
+func TestHostileFramesCloseTheConnection(t *testing.T) {
+	t.Parallel()
+	s := startBroker(t)
+	bystander := dial(t, s)
+	for name, frame := range kafkatest.HostileFrames() {
+		t.Run(name, func(t *testing.T) {
+			c := dial(t, s)
+			c.T = t
+			_, _ = c.NC.Write(frame) // may meet the closed connection already
+			_ = c.NC.(*net.TCPConn).CloseWrite()
+			c.Closed()
+		})
+	}
+	bystander.Call(kmsg.NewPtrApiVersionsRequest())
+}
+
+// An unfinished frame ends with its time, whether its bytes stop or trickle.
+func TestSlowFramesAreCutOff(t *testing.T) {
+	t.Parallel()
+	s := startBroker(t, func(c *Config) { c.Wire.FrameTimeout = 200 * time.Millisecond })
+	frame := kafkatest.Formatter.AppendRequest(nil, kmsg.NewPtrMetadataRequest(), 1)
+	large := append(binary.BigEndian.AppendUint32(nil, 8<<20), make([]byte, 100)...)
+	for name, send := range map[string]func(nc net.Conn){
+		"half a length": func(nc net.Conn) { _, _ = nc.Write(frame[:2]) },
+		"half a header": func(nc net.Conn) { _, _ = nc.Write(frame[:8]) },
+		"half a body":   func(nc net.Conn) { _, _ = nc.Write(frame[:len(frame)-1]) },
+		"a large body":  func(nc net.Conn) { _, _ = nc.Write(large) },
+		"a trickle": func(nc net.Conn) {
+			pace := time.NewTicker(10 * time.Millisecond)
+			defer pace.Stop()
+			for _, b := range large {
+				if _, err := nc.Write([]byte{b}); err != nil {
+					return
+				}
+				<-pace.C
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			begun := time.Now()
+			c := dial(t, s)
+			c.T = t
+			var wg sync.WaitGroup
+			wg.Go(func() { send(c.NC) })
+			c.Closed()
+			require.GreaterOrEqual(t, time.Since(begun), s.cfg.Wire.FrameTimeout)
+			_ = c.NC.Close()
+			wg.Wait()
+		})
+	}
+}
+
+func TestIdleConnectionsAreClosed(t *testing.T) {
+	t.Parallel()
+	s := startBroker(t, func(c *Config) { c.Wire.IdleTimeout = 50 * time.Millisecond })
+	topic := makeTopic(t, s, "t", 1)
+	waiting, idle := dial(t, s), dial(t, s)
+	fetch := kafkatest.Fetch(12, topic, 500*time.Millisecond, 1, kafkatest.Plenty, kafkatest.At(0, 0, kafkatest.Plenty))
+	waiting.Send(fetch)
+	idle.Closed()
+	waiting.Receive(fetch) // waiting for an answer is not idling
+	waiting.Closed()
+}
+
+// To a client that has heard nothing yet, the end of a broker must not look like
+// an answer: kgo fails its records for an end of the stream that comes first.
+func TestWhoWasNeverAnsweredIsReset(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]struct {
+		of       func(*Server) error
+		answered error // what one that was answered reads
+	}{
+		"stopped": {func(s *Server) error { return s.Shutdown(context.Background()) }, io.EOF},
+		"killed":  {(*Server).kill, syscall.ECONNRESET},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := startBroker(t)
+			silent, answered := dial(t, s), dial(t, s)
+			answered.Call(kmsg.NewPtrApiVersionsRequest())
+			asks := dial(t, s)
+			asks.Write([]byte{0, 0, 0, 99, 0}) // and has not come to the end
+			require.Eventually(t, func() bool { return s.wire.Metrics.Connections.Load() == 3 }, kafkatest.Patience, time.Millisecond)
+			require.NoError(t, end.of(s))
+			for _, c := range []*kafkatest.Conn{silent, asks} {
+				_, err := c.R.ReadByte()
+				require.ErrorIs(t, err, syscall.ECONNRESET)
+			}
+			_, err := answered.R.ReadByte()
+			require.ErrorIs(t, err, end.answered)
+		})
+	}
+}
+
+// A client that never reads is cut off, and its fetches with it.
+func TestSlowReadersAreCutOff(t *testing.T) {
+	t.Parallel()
+	s := startBroker(t, func(c *Config) { c.Wire.WriteTimeout = 200 * time.Millisecond })
+	topic := makeTopic(t, s, "t", 1)
+	c := dial(t, s)
+	produceTo(c, topic, 0, kafkatest.Batch([]string{strings.Repeat("x", 4<<20)}))
+	fetch := kafkatest.Fetch(12, topic, kafkatest.ForEver, 1, 8<<20, kafkatest.At(0, 0, 8<<20))
+	for range 16 {
+		c.Send(fetch)
+	}
+	c.Send(kafkatest.Fetch(12, topic, kafkatest.ForEver, 1, kafkatest.Plenty, kafkatest.At(0, 1, kafkatest.Plenty)))
+	require.Eventually(t, func() bool { return s.wire.Metrics.Answers.Load() >= 1 }, kafkatest.Patience, time.Millisecond)
+	require.Eventually(t, func() bool {
+		return s.wire.Usage().Open == 0
+	}, kafkatest.Patience, time.Millisecond)
+	require.Zero(t, s.wire.Usage().Outbound)
+	parked(t, s, 0)
+}
+
+func TestConnectionsAreBounded(t *testing.T) {
+	t.Parallel()
+	s := startBroker(t, func(c *Config) { c.Wire.MaxConnections = 2 })
+	a, b, c := dial(t, s), dial(t, s), dial(t, s)
+	versions := kmsg.NewPtrApiVersionsRequest()
+	a.Call(versions)
+	b.Call(versions)
+	c.Send(versions)
+	require.Equal(t, uint64(2), s.wire.Metrics.Connections.Load(), "the third is not accepted")
+	require.NoError(t, a.NC.Close())
+	c.Receive(versions)
+}
+
+// A flood of large requests that nobody reads the answers of is shed; what was
+// queued is given back with the connections.
+func TestQueuedBytesAreBounded(t *testing.T) {
+	t.Parallel()
+	s := startBroker(t, func(c *Config) { c.Wire.MaxQueuedSum = 1 << 20 })
+	topic := makeTopic(t, s, "t", 1)
+	large := kafkatest.Fetch(12, topic, kafkatest.ForEver, 1, kafkatest.Plenty)
+	for range 5000 {
+		large.Topics[0].Partitions = append(large.Topics[0].Partitions, kafkatest.Fetch(12, topic, 0, 0, 0, kafkatest.At(0, 0, 0)).Topics[0].Partitions...)
+	}
+	flood := make([]*kafkatest.Conn, 20)
+	for i := range flood {
+		flood[i] = dial(t, s)
+		flood[i].Send(large)
+	}
+	require.Eventually(t, func() bool { return s.wire.Metrics.Refused.Load() > 0 }, kafkatest.Patience, time.Millisecond)
+	require.LessOrEqual(t, s.wire.Usage().Queued, int64(1<<20))
+	for _, c := range flood {
+		require.NoError(t, c.NC.Close())
+	}
+	require.Eventually(t, func() bool { return s.wire.Usage().Queued == 0 }, kafkatest.Patience, time.Millisecond)
+	dial(t, s).Call(kmsg.NewPtrApiVersionsRequest())
+}
+
+func TestInboundBytesAreBounded(t *testing.T) {
+	t.Parallel()
+	s := startBroker(t, func(c *Config) {
+		c.Wire.MaxInboundSum, c.Wire.MaxFrame, c.Wire.FrameTimeout = 1<<20, 1<<20, 300*time.Millisecond
+	})
+	topic := makeTopic(t, s, "t", 1)
+	// One client begins a frame of all the bytes there are, and stops.
+	hog := dial(t, s)
+	hog.Write(append(binary.BigEndian.AppendUint32(nil, 1<<20), make([]byte, 100)...))
+	require.Eventually(t, func() bool {
+		return s.wire.Usage().Inbound == 1<<20
+	}, kafkatest.Patience, time.Millisecond)
+	small := dial(t, s)
+	require.Zero(t, produceTo(small, topic, 0, kafkatest.Batch([]string{"small frames need no room"})).ErrorCode)
+	hog.Closed()
+	require.Zero(t, produceTo(small, topic, 0, kafkatest.Batch([]string{strings.Repeat("x", 1<<19)})).ErrorCode)
+}
+
+func TestBrokenBatches(t *testing.T) {
+	t.Parallel()
+	s := startBroker(t, func(c *Config) { c.MaxBatch = 10_000 })
+	topic := makeTopic(t, s, "t", 1)
+	c := dial(t, s)
+	good := func(change ...func(*kmsg.RecordBatch)) []byte { return kafkatest.Batch([]string{"a", "b"}, change...) }
+	patch := func(at int, b ...byte) []byte {
+		raw := good()
+		copy(raw[at:], b)
+		return raw
+	}
+	for _, test := range []struct {
+		name  string
+		batch []byte
+		code  *kerr.Error
+	}{
+		{"good", good(), nil},
+		{"empty", []byte{}, kerr.CorruptMessage},
+		{"null", nil, kerr.CorruptMessage},
+		{"garbage", bytes.Repeat([]byte{0xaa}, 200), kerr.CorruptMessage},
+		{"zeros", make([]byte, 100), kerr.UnsupportedForMessageFormat},
+		{"cut in the header", good()[:40], kerr.CorruptMessage},
+		{"cut in the records", good()[:70], kerr.CorruptMessage},
+		{"a byte more", append(good(), 0), kerr.CorruptMessage},
+		{"two batches", append(good(), good()...), kerr.CorruptMessage},
+		{"message set 0", patch(16, 0), kerr.UnsupportedForMessageFormat},
+		{"message set 1", patch(16, 1), kerr.UnsupportedForMessageFormat},
+		{"magic 3", patch(16, 3), kerr.CorruptMessage},
+		{"checksum", patch(17, 1, 2, 3, 4), kerr.CorruptMessage},
+		{"a bit of the last record", patch(len(good())-2, 'c'), kerr.CorruptMessage},
+		{"length 0", patch(8, 0, 0, 0, 0), kerr.CorruptMessage},
+		{"length -1", patch(8, 0xff, 0xff, 0xff, 0xff), kerr.CorruptMessage},
+		{"length max", patch(8, 0x7f, 0xff, 0xff, 0xff), kerr.CorruptMessage},
+		{"no records", good(func(b *kmsg.RecordBatch) { b.NumRecords, b.LastOffsetDelta, b.Records = 0, -1, nil }), kerr.InvalidRecord},
+		{"fewer than said", good(func(b *kmsg.RecordBatch) { b.NumRecords, b.LastOffsetDelta = 3, 2 }), kerr.InvalidRecord},
+		{"more than said", good(func(b *kmsg.RecordBatch) { b.NumRecords, b.LastOffsetDelta = 1, 0 }), kerr.InvalidRecord},
+		{"two billion records", good(func(b *kmsg.RecordBatch) { b.NumRecords, b.LastOffsetDelta = math.MaxInt32, math.MaxInt32-1 }), kerr.InvalidRecord},
+		{"offset delta", good(func(b *kmsg.RecordBatch) { b.LastOffsetDelta = 5 }), kerr.InvalidRecord},
+		{"control", good(func(b *kmsg.RecordBatch) { b.Attributes = 0x20 }), kerr.InvalidRecord},
+		{"transactional", good(func(b *kmsg.RecordBatch) { b.Attributes = 0x10 }), kerr.InvalidTxnState},
+		{"codec 5", good(func(b *kmsg.RecordBatch) { b.Attributes = 5 }), kerr.UnsupportedCompressionType},
+		{"too large", kafkatest.Batch([]string{strings.Repeat("x", 10_000)}), kerr.MessageTooLarge},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c.T = t
+			got := produceTo(c, topic, 0, test.batch)
+			kafkatest.RequireCode(t, test.code, got.ErrorCode)
+		})
+	}
+	c.T = t
+	require.Equal(t, int64(2), replicaOf(s, topic, 0).Offsets().End)
+	bad := kafkatest.Produce(9, topic, 0, good())
+	bad.Acks = 2
+	kafkatest.RequireCode(t, kerr.InvalidRequiredAcks, c.Call(bad).(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode)
+	kafkatest.RequireCode(t, kerr.UnknownTopicOrPartition, produceTo(c, topic, 1, good()).ErrorCode)
+	kafkatest.RequireCode(t, kerr.UnknownTopicOrPartition, produceTo(c, topic, -1, good()).ErrorCode)
+}
+
+// With acks 0 there is no answer to say that something is wrong.
+func TestUnacknowledgedErrorsEndTheConnection(t *testing.T) {
+	t.Parallel()
+	s := startBroker(t)
+	topic := makeTopic(t, s, "t", 1)
+	c := dial(t, s)
+	req := kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"x"}))
+	req.Acks = 0
+	c.Send(req, req)
+	c.Call(kmsg.NewPtrApiVersionsRequest()) // the next answer is to the next request
+	require.Equal(t, int64(2), replicaOf(s, topic, 0).Offsets().End)
+	req.Topics[0].Partitions[0].Partition = 1
+	c.Send(req)
+	c.Closed()
+}

@@ -1,0 +1,142 @@
+package broker
+
+import (
+	"context"
+	"net"
+	"slices"
+	"sync"
+
+	"github.com/seed-782fa212/limbo/examples/broker/internal/fault"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/replica"
+)
+
+// Node is the place of one broker in a cluster: what is there before the broker starts
+// and after it has stopped. All methods are safe for concurrent use.
+type Node struct {
+	ID   int32
+	Gate fault.Gate // where the broker can be held up
+	cfg  Config
+	cluster
+	disk replica.Disk
+
+	changing sync.Mutex // held while the broker starts or stops
+
+	mu   sync.Mutex
+	addr string    // host:port, the same after a restart; guarded by mu
+	srv  *Server   // nil while stopped; guarded by mu
+	ever []*Server // all there were; guarded by mu
+}
+
+// cluster is what the brokers of one have in common.
+type cluster struct {
+	controller *meta.Controller
+	links      *fault.Links // between the brokers
+}
+
+// NewNode makes a place for a broker. cfg is as withDefaults has returned it.
+func NewNode(id int32, cfg Config, c *meta.Controller, l *fault.Links) *Node {
+	return &Node{ID: id, cfg: cfg, cluster: cluster{c, l}}
+}
+
+// Run starts the broker on a listener, which it takes over unless there is an error.
+func (n *Node) Run(l net.Listener) error {
+	n.changing.Lock()
+	defer n.changing.Unlock()
+	return n.runLocked(l)
+}
+
+func (n *Node) runLocked(l net.Listener) error {
+	s, err := startServer(n, l)
+	if err != nil {
+		return err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.addr, n.srv = l.Addr().String(), s
+	n.ever = append(n.ever, s)
+	return nil
+}
+
+// Start brings a stopped broker back, on the address and with the logs it had. It does
+// nothing to one that runs.
+func (n *Node) Start() error {
+	n.changing.Lock()
+	defer n.changing.Unlock()
+	if n.Server() != nil {
+		return nil
+	}
+	l, err := net.Listen("tcp", n.Addr())
+	if err != nil {
+		return err
+	}
+	if err := n.runLocked(l); err != nil {
+		_ = l.Close()
+		return err
+	}
+	return nil
+}
+
+// Stop shuts the broker down: see Server.Shutdown. It does nothing to one that is
+// stopped.
+func (n *Node) Stop(ctx context.Context) error {
+	return n.end(func(s *Server) error { return s.Shutdown(ctx) })
+}
+
+// Kill ends the broker as a power cut would, but that its logs are kept whole. It does
+// nothing to one that is stopped.
+func (n *Node) Kill() error { return n.end((*Server).kill) }
+
+func (n *Node) end(how func(*Server) error) error {
+	n.changing.Lock()
+	defer n.changing.Unlock()
+	s := n.Server()
+	if s == nil {
+		return nil
+	}
+	n.mu.Lock()
+	n.srv = nil
+	n.mu.Unlock()
+	n.Gate.Resume()
+	return how(s)
+}
+
+// Server returns the broker that runs here; nil while it is stopped.
+func (n *Node) Server() *Server {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.srv
+}
+
+// Addr returns the host:port of the broker, also while it is stopped.
+func (n *Node) Addr() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.addr
+}
+
+// History returns all brokers that ever ran here.
+func (n *Node) History() []*Server {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.ever)
+}
+
+// Settled reports whether every broker that runs knows what the controller has decided,
+// and every partition is led by its preferred leader and has all its replicas in sync.
+func Settled(c *meta.Controller, nodes []*Node) bool {
+	img := c.Image()
+	for _, n := range nodes {
+		if s := n.Server(); s != nil && s.image().Version != img.Version {
+			return false
+		}
+	}
+	for _, t := range img.ByID {
+		for _, a := range t.Partitions {
+			if len(a.ISR) < len(a.Replicas) || a.Leader != a.Replicas[0] {
+				return false
+			}
+		}
+	}
+	return true
+}

@@ -1,0 +1,183 @@
+package broker
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/replica"
+)
+
+// local finds this broker's replica of a partition.
+func (s *Server) local(key meta.PartitionKey) *replica.Partition { return s.partitions.Get(key) }
+
+// image is what this broker knows of the cluster.
+func (s *Server) image() *meta.Image { return s.known.Load() }
+
+// followController learns of each decision, and acts on it, one after the other.
+func (s *Server) followController(ctx context.Context) {
+	for {
+		_, err := s.controller.Newer(ctx, s.image().Version)
+		if err != nil || s.gate.Pass(ctx) != nil {
+			return
+		}
+		s.apply(s.controller.Image()) // with what was decided while the gate was closed
+	}
+}
+
+// apply makes this broker what an image says it is. What waits here for what is
+// over, or now is, hears of it, with no lock held.
+func (s *Server) apply(img *meta.Image) {
+	before := s.image()
+	now := time.Now()
+	for _, p := range s.partitions.All() {
+		if t, a := img.Assignment(p.Key); t == nil || !slices.Contains(a.Replicas, s.id) {
+			s.giveUp(p)
+		}
+	}
+	for id, t := range img.ByID {
+		if before.ByID[id] == t {
+			continue // nothing of it has changed
+		}
+		for i, a := range t.Partitions {
+			if !slices.Contains(a.Replicas, s.id) {
+				continue
+			}
+			key := meta.PartitionKey{Topic: id, Index: int32(i)}
+			p := s.local(key)
+			if p == nil {
+				p = replica.New(&s.cfg.Replica, key, s.id, &s.partitions.Kept, s.disk.Take(key))
+				s.partitions.Put(p)
+			}
+			s.assign(p, t, a, now)
+		}
+	}
+	s.known.Store(img)
+	// Who lives counts for the low watermark, and a broker that has gone does not
+	// hold a deletion up any more.
+	if !slices.Equal(before.Nodes, img.Nodes) {
+		s.startReplicators(img)
+		for _, p := range s.partitions.All() {
+			if r, leads := p.Reign(); leads {
+				s.Deletes.Advance(r, s.deleted(r))
+			}
+		}
+	}
+	s.announceRoles()
+	s.announceTopics(before, img)
+}
+
+// assign passes a decision on to a replica, and what comes of it to those who
+// wait.
+func (s *Server) assign(p *replica.Partition, t *meta.Topic, a meta.Assignment, now time.Time) {
+	turn := p.Assign(t, a, now)
+	if turn.Lost >= 0 {
+		s.hasEnded(p.Key, turn.Lost)
+	}
+	if turn.Raised {
+		s.hasRaised(p, a.Epoch)
+	}
+	if t.Name != meta.OffsetsTopic {
+		return
+	}
+	if turn.Lost >= 0 && turn.Begun < 0 {
+		s.groups.Resign(p.Key.Index, a.Epoch)
+	}
+	if turn.Begun >= 0 {
+		s.groups.Lead(p.Key.Index, turn.Begun)
+	}
+}
+
+// giveUp ends a replica that this broker is not to have any more: its topic is
+// deleted.
+func (s *Server) giveUp(p *replica.Partition) {
+	s.partitions.Delete(p.Key)
+	_, lost := p.Close()
+	if lost >= 0 {
+		s.hasEnded(p.Key, lost)
+		if p.Key.Topic == s.offsetsTopicID() {
+			s.groups.Resign(p.Key.Index, -1)
+		}
+	}
+}
+
+// rolesChanged returns a channel that is closed when this broker's roles, or the
+// brokers it knows of, next change.
+func (s *Server) rolesChanged() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.roles
+}
+
+func (s *Server) announceRoles() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.roles)
+	s.roles = make(chan struct{})
+}
+
+// startReplicators has one for each other broker there ever was.
+func (s *Server) startReplicators(img *meta.Image) {
+	for _, n := range img.Nodes {
+		if n.ID == s.id || s.replicators[n.ID] {
+			continue
+		}
+		s.replicators[n.ID] = true
+		r := &replicator{s: s, leader: n.ID}
+		s.background.Go(func() { r.run(s.ctx) })
+	}
+}
+
+// keepAlive sends heartbeats, and comes back when the controller has given this
+// broker up meanwhile.
+func (s *Server) keepAlive(ctx context.Context) {
+	t := time.NewTicker(s.cfg.Meta.BrokerSession / 8)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		if s.gate.Pass(ctx) != nil {
+			return
+		}
+		if s.controller.Heartbeat(s.id, meta.Incarnation(s.registered.Load())) || s.wire.Draining.Load() {
+			continue
+		}
+		if s.register() != nil {
+			return // the cluster ends
+		}
+	}
+}
+
+// lookup finds this broker's replica of a partition that a client names, by name
+// or by id as the request's version has it; the error is the one that fits.
+func (s *Server) lookup(name string, id meta.TopicID, byID bool, index int32) (*replica.Partition, *kerr.Error) {
+	img := s.image()
+	found, unknown := img.ByName[name], kerr.UnknownTopicOrPartition
+	if byID {
+		if found = img.ByID[id]; found == nil {
+			unknown = kerr.UnknownTopicID
+		}
+	}
+	if found == nil || index < 0 || int(index) >= len(found.Partitions) {
+		return nil, unknown
+	}
+	p := s.local(meta.PartitionKey{Topic: found.ID, Index: index})
+	if p == nil {
+		return nil, kerr.NotLeaderForPartition
+	}
+	return p, nil
+}
+
+// offsetsTopicID is zero while there is no such topic.
+func (s *Server) offsetsTopicID() meta.TopicID {
+	if t := s.image().ByName[meta.OffsetsTopic]; t != nil {
+		return t.ID
+	}
+	return meta.TopicID{}
+}

@@ -1,0 +1,200 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/seed-782fa212/limbo/examples/broker/internal/fault"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/group"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/replica"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
+	"github.com/seed-782fa212/limbo/purgatory"
+)
+
+// Server is one running broker.
+//
+// Lock order: replicas.evicting, then replicas.mu or a partition's; mu and a
+// partition's are leaves. None of them is held when a purgatory is called.
+type Server struct {
+	cluster
+	id         int32
+	cfg        Config
+	gate       *fault.Gate
+	disk       *replica.Disk
+	self       meta.Node
+	registered atomic.Uint64 // the incarnation the controller knows this broker by
+
+	wire       *wire.Server
+	known      atomic.Pointer[meta.Image]
+	partitions replica.Set
+	metrics    metrics
+
+	// What waits, a purgatory for each kind; groups has those of joins and syncs.
+	wheel    *purgatory.Wheel // of all that waits
+	Fetches  *purgatory.Purgatory[watchKey]
+	Produces *purgatory.Threshold[replica.Reign, int64]
+	Deletes  *purgatory.Threshold[replica.Reign, int64]
+	changes  *purgatory.Purgatory[string] // of topics, by name
+	watched  atomic.Int64                 // partitions that fetches wait on
+	groups   *group.Coordinator
+
+	ctx         context.Context // of what runs in the background
+	cancel      context.CancelFunc
+	background  sync.WaitGroup // replicators, heartbeats, and who follows the controller
+	replicators map[int32]bool // only who follows the controller uses it
+	rejoining   chan struct{}  // capacity 1: a follower may be in sync again
+
+	mu    sync.Mutex
+	roles chan struct{} // closed when they change; guarded by mu
+}
+
+// startServer starts a broker on a listener, which it takes over, and returns when it
+// has acted on what the controller has decided so far.
+func startServer(n *Node, l net.Listener) (*Server, error) {
+	s := &Server{
+		cluster:     n.cluster,
+		id:          n.ID,
+		cfg:         n.cfg,
+		gate:        &n.Gate,
+		disk:        &n.disk,
+		self:        meta.NodeAt(n.ID, l.Addr()),
+		replicators: map[int32]bool{},
+		rejoining:   make(chan struct{}, 1),
+		roles:       make(chan struct{}),
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.known.Store(&meta.Image{})
+	s.wire = wire.NewServer(l, wire.Options{
+		Limits: s.cfg.Wire,
+		Handle: func(c *wire.Conn, req kmsg.Request, r *wire.Reply) { handlers[req.Key()](s, c, req, r) },
+		Gate:   s.gate,
+		Logger: s.cfg.Logger,
+	})
+	if err := s.openPurgatories(); err != nil {
+		return nil, err
+	}
+	if err := s.register(); err != nil {
+		return nil, errors.Join(err, s.closePurgatories(context.Background()))
+	}
+	s.apply(s.controller.Image())
+	s.background.Go(func() { s.followController(s.ctx) })
+	s.background.Go(func() { s.keepAlive(s.ctx) })
+	s.background.Go(func() { s.keepInSync(s.ctx) })
+	s.wire.Serve()
+	return s, nil
+}
+
+func (s *Server) register() error {
+	i, err := s.controller.Register(s.self)
+	s.registered.Store(uint64(i))
+	return err
+}
+
+func (s *Server) openPurgatories() error {
+	var err error
+	if s.wheel, err = purgatory.NewWheel(purgatory.WheelOptions{Name: "broker", Tick: s.cfg.Tick}); err != nil {
+		return err
+	}
+	o := purgatory.Options{Wheel: s.wheel, MaxOperations: s.cfg.MaxParked, OnPanic: s.panicked}
+	var errs [5]error
+	s.Fetches, errs[0] = purgatory.New[watchKey](o)
+	s.Produces, errs[1] = purgatory.NewThreshold(s.committed, o)
+	s.Deletes, errs[2] = purgatory.NewThreshold(s.deleted, o)
+	s.changes, errs[3] = purgatory.New[string](o)
+	s.groups, errs[4] = group.New(s.cfg.Groups, group.Options{
+		Store:      offsetsStore{s},
+		Partitions: s.cfg.Meta.OffsetsPartitions,
+		Wheel:      s.wheel,
+		Tick:       s.cfg.Tick,
+		OnPanic:    s.panicked,
+		OnEnd:      s.groupOperationEnded,
+	})
+	return errors.Join(errs[:]...)
+}
+
+func (s *Server) panicked(p purgatory.Panic) {
+	s.metrics.panics.Add(1)
+	s.cfg.Logger.Error("broker: operation panicked", "panic", fmt.Sprintf("%+v", p))
+}
+
+// closePurgatories ends everything that waits: each operation is closed, and
+// answers with what there is.
+func (s *Server) closePurgatories(ctx context.Context) error {
+	return errors.Join(
+		s.Fetches.Shutdown(ctx),
+		s.groups.Shutdown(ctx), // before the produces it makes
+		s.Produces.Shutdown(ctx),
+		s.Deletes.Shutdown(ctx),
+		s.changes.Shutdown(ctx),
+		s.wheel.Shutdown(ctx),
+	)
+}
+
+// Addr returns its host:port.
+func (s *Server) Addr() string { return s.wire.Addr().String() }
+
+// Shutdown leaves the cluster, stops accepting and reading, answers everything
+// that is parked with what there is, lets the answers out and closes the
+// connections. What is not out when ctx ends is cut off. No goroutine is left,
+// and what the logs hold is on the disk. It may be called again.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.wire.Drain()
+	s.controller.Unregister(s.id, meta.Incarnation(s.registered.Load()))
+	s.catchUp(ctx)
+	return s.end(ctx)
+}
+
+// catchUp waits until this broker has acted on all that is decided now.
+func (s *Server) catchUp(ctx context.Context) {
+	for decided := s.controller.Image().Version; ; {
+		changed := s.rolesChanged()
+		if s.image().Version >= decided {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		case <-s.ctx.Done():
+			return
+		}
+	}
+}
+
+// kill is how a process ends that is not asked: connections break, nothing is
+// answered, and the controller is not told.
+func (s *Server) kill() error {
+	s.wire.Kill()
+	s.cancel()
+	return s.end(context.Background())
+}
+
+func (s *Server) end(ctx context.Context) error {
+	err := errors.Join(s.closePurgatories(ctx), s.wire.Finish(ctx))
+	s.cancel()
+	s.background.Wait()
+	for _, p := range s.partitions.All() {
+		s.partitions.Delete(p.Key)
+		kept, _ := p.Close()
+		s.disk.Put(p.Key, kept)
+	}
+	return err
+}
+
+// Stopping reports whether the broker is being stopped, or has stopped.
+func (s *Server) Stopping() bool { return s.wire.Draining.Load() }
+
+// Queued is how many requests of clients were read and are not answered yet.
+func (s *Server) Queued() int {
+	return s.wire.Queued(func(c *wire.Conn) bool {
+		_, broker := s.links.Caller(c.RemoteAddr())
+		return broker
+	})
+}

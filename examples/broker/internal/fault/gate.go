@@ -1,0 +1,190 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+)
+
+// Faults on purpose. A gate stands where a broker would do something on its own
+// (read a request, write an answer, fetch, send a heartbeat, learn of a
+// decision); it holds a paused broker up and slows a slow one down. The links
+// between brokers can be cut. Stopping and starting again is in cluster.go.
+
+// Gate is one broker's. The zero value is open.
+type Gate struct {
+	mu     sync.Mutex
+	closed chan struct{} // nil when open; closed when it opens
+	delay  time.Duration
+}
+
+// Pass waits until the broker may go on.
+func (g *Gate) Pass(ctx context.Context) error {
+	g.mu.Lock()
+	closed, delay := g.closed, g.delay
+	g.mu.Unlock()
+	if delay > 0 && !Sleep(ctx, delay) {
+		return ctx.Err()
+	}
+	for closed != nil {
+		select {
+		case <-closed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		g.mu.Lock()
+		closed = g.closed
+		g.mu.Unlock()
+	}
+	return nil
+}
+
+// Pause closes the gate; what is waiting elsewhere, with timers of its own,
+// goes on, as it would for a process that is stopped and continued.
+func (g *Gate) Pause() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed == nil {
+		g.closed = make(chan struct{})
+	}
+}
+
+// Resume opens the gate.
+func (g *Gate) Resume() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed != nil {
+		close(g.closed)
+		g.closed = nil
+	}
+}
+
+// Slow makes each passage take that much longer; 0 is full speed.
+func (g *Gate) Slow(by time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.delay = by
+}
+
+// Links are the connections that brokers have to each other. They also tell a
+// leader who is calling: there is no authentication, but only a broker of this
+// process can be at the other end of a connection that is listed here.
+type Links struct {
+	mu   sync.Mutex
+	cut  map[[2]int32]bool
+	open map[string]linked // by the caller's address
+}
+
+type linked struct {
+	from, to int32
+	nc       net.Conn
+}
+
+// NewLinks returns links that are all whole.
+func NewLinks() *Links {
+	return &Links{cut: map[[2]int32]bool{}, open: map[string]linked{}}
+}
+
+func pair(a, b int32) [2]int32 { return [2]int32{min(a, b), max(a, b)} }
+
+// Dial connects a broker to another, unless their link is cut.
+func (l *Links) Dial(ctx context.Context, from, to int32, addr string) (net.Conn, error) {
+	d := net.Dialer{Timeout: time.Second}
+	nc, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cut[pair(from, to)] {
+		_ = nc.Close()
+		return nil, fmt.Errorf("the link between brokers %d and %d is cut", from, to)
+	}
+	l.open[nc.LocalAddr().String()] = linked{from, to, nc}
+	return nc, nil
+}
+
+// HangUp closes a connection that Dial has made.
+func (l *Links) HangUp(nc net.Conn) {
+	l.mu.Lock()
+	delete(l.open, nc.LocalAddr().String())
+	l.mu.Unlock()
+	_ = nc.Close()
+}
+
+// Caller returns which broker is at the other end of a connection, by the address that
+// it comes from.
+func (l *Links) Caller(addr string) (id int32, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	found, ok := l.open[addr]
+	return found.from, ok
+}
+
+// Cut cuts the link between two brokers, and what is connected over it.
+func (l *Links) Cut(a, b int32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cut[pair(a, b)] = true
+	for _, c := range l.open {
+		if pair(c.from, c.to) == pair(a, b) {
+			_ = c.nc.Close()
+		}
+	}
+}
+
+// Heal ends a Cut.
+func (l *Links) Heal(a, b int32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.cut, pair(a, b))
+}
+
+// Sleep waits, and reports whether ctx has not ended.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Dialer dials, until it is broken: then nothing gets through any more.
+type Dialer struct {
+	mu     sync.Mutex
+	broken bool
+	conns  []net.Conn
+}
+
+var errBroken = errors.New("this member has crashed")
+
+// Dial connects, unless the Dialer is broken. It is a function for kgo.Dialer.
+func (b *Dialer) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	var d net.Dialer
+	nc, err := d.DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.broken {
+		_ = nc.Close()
+		return nil, errBroken
+	}
+	b.conns = append(b.conns, nc)
+	return nc, nil
+}
+
+// Break closes all connections, and refuses new ones.
+func (b *Dialer) Break() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.broken = true
+	for _, nc := range b.conns {
+		_ = nc.Close()
+	}
+}

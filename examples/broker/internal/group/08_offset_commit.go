@@ -1,0 +1,222 @@
+package group
+
+import (
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
+)
+
+// offsetKey is what an offset is of.
+type offsetKey struct {
+	topic     string
+	partition int32
+}
+
+// committedOffset is how far a group has come in a partition.
+type committedOffset struct {
+	offset      int64
+	leaderEpoch int32
+	metadata    string
+	committedAt int64 // ms since 1970
+	at          int64 // the first offset of its write in the log: of two commits the later one counts
+	size        int64 // taken of offsetBytes
+}
+
+// offsetOverhead is charged for each offset besides its strings.
+const offsetOverhead = 128
+
+func offsetSize(group, topic, metadata string) int64 {
+	return int64(offsetOverhead + len(group) + len(topic) + len(metadata))
+}
+
+// commit is an OffsetCommit request on its way through the log. Nobody sees its
+// offsets until every in-sync replica has them: a consumer that starts from an
+// offset must find it again after the next change of coordinators.
+type commit struct {
+	co      *Coordinator
+	g       *group
+	reply   Reply
+	resp    *kmsg.OffsetCommitResponse
+	offsets []commitOffset
+	size    int64 // taken of offsetBytes
+}
+
+// commitOffset is one of a commit's, with its place in the answer.
+type commitOffset struct {
+	offsetKey
+	committedOffset
+	topicAt, partitionAt int
+}
+
+func (co *Coordinator) offsetCommit(q *kmsg.OffsetCommitRequest, r Reply) {
+	m := newCommit(co, q, r)
+	if len(m.offsets) == 0 {
+		r.Now(m.resp)
+		return
+	}
+	simple := q.Generation < 0 // no member of anything: a consumer that only keeps its offsets here
+	err := co.onGroup(q.Group, simple, func(g *group, l *later) {
+		m.g = g
+		if err := g.commitLocked(q, m, l); err != nil {
+			m.answer(err, l)
+		}
+	})
+	switch err {
+	case nil:
+		return
+	case kerr.GroupIDNotFound:
+		if err = kerr.IllegalGeneration; q.Version >= 9 {
+			err = kerr.GroupIDNotFound
+		}
+	case kerr.GroupMaxSizeReached:
+		err = kerr.InvalidCommitOffsetSize
+	}
+	m.fail(err)
+	r.Now(m.resp)
+}
+
+// newCommit lays out the answer and takes what can be committed.
+func newCommit(co *Coordinator, q *kmsg.OffsetCommitRequest, r Reply) *commit {
+	m := &commit{co: co, reply: r, resp: q.ResponseKind().(*kmsg.OffsetCommitResponse)}
+	now := time.Now().UnixMilli()
+	for i := range q.Topics {
+		rt := &q.Topics[i]
+		st := kmsg.NewOffsetCommitResponseTopic()
+		st.Topic = rt.Topic
+		partitions := co.Store.PartitionsOf(rt.Topic)
+		for j := range rt.Partitions {
+			rp := &rt.Partitions[j]
+			sp := kmsg.NewOffsetCommitResponseTopicPartition()
+			sp.Partition = rp.Partition
+			o := commitOffset{
+				offsetKey:       offsetKey{rt.Topic, rp.Partition},
+				committedOffset: committedOffset{offset: rp.Offset, leaderEpoch: -1, committedAt: now},
+				topicAt:         i,
+				partitionAt:     j,
+			}
+			if q.Version >= 6 {
+				o.leaderEpoch = rp.LeaderEpoch
+			}
+			if rp.Metadata != nil {
+				o.metadata = *rp.Metadata
+			}
+			switch {
+			case rp.Partition < 0 || int(rp.Partition) >= partitions:
+				sp.ErrorCode = wire.Code(kerr.UnknownTopicOrPartition)
+			case len(o.metadata) > m.co.cfg.MaxOffsetMetadata:
+				sp.ErrorCode = wire.Code(kerr.OffsetMetadataTooLarge)
+			default:
+				o.size = offsetSize(q.Group, rt.Topic, o.metadata)
+				m.size += o.size
+				m.offsets = append(m.offsets, o)
+			}
+			st.Partitions = append(st.Partitions, sp)
+		}
+		m.resp.Topics = append(m.resp.Topics, st)
+	}
+	return m
+}
+
+// fail writes an error to all that was to be committed.
+func (m *commit) fail(err *kerr.Error) {
+	for i := range m.offsets {
+		o := &m.offsets[i]
+		m.resp.Topics[o.topicAt].Partitions[o.partitionAt].ErrorCode = wire.Code(err)
+	}
+}
+
+func (m *commit) answer(err *kerr.Error, l *later) {
+	m.fail(err)
+	l.do(func() { m.reply.Now(m.resp) })
+}
+
+// commitLocked sends a commit on its way, if its sender may make it.
+func (g *group) commitLocked(q *kmsg.OffsetCommitRequest, m *commit, l *later) *kerr.Error {
+	if err := g.mayCommitLocked(q, l); err != nil {
+		return err
+	}
+	if !g.co.offsetBytes.take(m.size) {
+		return kerr.InvalidCommitOffsetSize
+	}
+	g.committing++
+	w := &offsetsWrite{done: m.ended}
+	for i := range m.offsets {
+		o := &m.offsets[i]
+		w.records = append(w.records, offsetRecord(g.id, o.offsetKey, &o.committedOffset))
+	}
+	g.shard.enqueue(w)
+	l.do(func() { g.shard.work(w) })
+	return nil
+}
+
+// mayCommitLocked: a member of this generation may, and while there are no
+// members anybody may.
+func (g *group) mayCommitLocked(q *kmsg.OffsetCommitRequest, l *later) *kerr.Error {
+	switch {
+	case q.Generation < 0 && g.state == stateEmpty:
+		return nil
+	case q.Generation < 0 && q.MemberID == "" && q.InstanceID == nil:
+		return kerr.UnknownMemberID
+	}
+	if err := g.checkLocked(q.MemberID, q.InstanceID); err != nil {
+		return err
+	}
+	switch {
+	case q.Generation != g.generation:
+		return kerr.IllegalGeneration
+	case g.state == stateCompleting:
+		return kerr.RebalanceInProgress // it has not got its assignment yet: what it commits it may have lost
+	}
+	g.aliveLocked(g.members[q.MemberID], l)
+	return nil
+}
+
+// ended is called when the log has the commit, or it is known not to.
+func (m *commit) ended(first int64, err *kerr.Error) {
+	m.g.change(func(l *later) {
+		m.g.committing--
+		if err == nil && m.g.state != stateDead {
+			m.g.keepLocked(m.offsets, first)
+		} else {
+			m.co.offsetBytes.give(m.size)
+		}
+		m.answer(commitError(err), l)
+	})
+}
+
+// keepLocked makes replicated offsets those of the group, but where it has later
+// ones: commits end in any order.
+func (g *group) keepLocked(offsets []commitOffset, at int64) {
+	for i := range offsets {
+		o := &offsets[i]
+		old, ok := g.offsets[o.offsetKey]
+		switch {
+		case ok && old.at > at:
+			g.co.offsetBytes.give(o.size)
+			continue
+		case ok:
+			g.co.offsetBytes.give(old.size)
+		}
+		o.at = at
+		g.offsets[o.offsetKey] = o.committedOffset
+	}
+}
+
+// commitError is what a client is told about an error of the log.
+func commitError(err *kerr.Error) *kerr.Error {
+	switch err {
+	case nil:
+		return nil
+	case kerr.NotLeaderForPartition:
+		return kerr.NotCoordinator
+	case kerr.RequestTimedOut:
+		return kerr.RequestTimedOut
+	case kerr.MessageTooLarge:
+		return kerr.InvalidCommitOffsetSize
+	default: // too few replicas, most likely
+		return kerr.CoordinatorNotAvailable
+	}
+}

@@ -1,0 +1,147 @@
+package group
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
+)
+
+// askedOffsets is what is asked of one group: of these topics, or with nil of
+// all. Version 8 has a form of its own for it, which reads into this.
+type askedOffsets struct {
+	group  string
+	topics []kmsg.OffsetFetchRequestTopic
+}
+
+// offsetFetch answers with what is committed when the answer's turn has
+// come. An answer can be much longer than its request, and must not wait in a
+// queue.
+func (co *Coordinator) offsetFetch(q *kmsg.OffsetFetchRequest, r Reply) {
+	r.Answer(func() kmsg.Response {
+		resp := q.ResponseKind().(*kmsg.OffsetFetchResponse)
+		if q.Version < 8 {
+			// Until version 2 a list that is null asks for nothing.
+			asked := askedOffsets{q.Group, q.Topics}
+			if asked.topics == nil && q.Version < 2 {
+				asked.topics = []kmsg.OffsetFetchRequestTopic{}
+			}
+			var err *kerr.Error
+			resp.Topics, err = co.fetchOffsets(asked, q.Version < 2)
+			resp.ErrorCode = wire.Code(err)
+			return resp
+		}
+		seen := map[string]bool{}
+		for i := range q.Groups {
+			rg := &q.Groups[i]
+			if !seen[rg.Group] { // one that is named again is answered once: see describe
+				seen[rg.Group] = true
+				resp.Groups = append(resp.Groups, co.fetchGroupOffsets(rg))
+			}
+		}
+		return resp
+	})
+}
+
+// fetchGroupOffsets is fetchOffsets in the form of version 8.
+func (co *Coordinator) fetchGroupOffsets(rg *kmsg.OffsetFetchRequestGroup) kmsg.OffsetFetchResponseGroup {
+	asked := askedOffsets{group: rg.Group}
+	if rg.Topics != nil {
+		asked.topics = make([]kmsg.OffsetFetchRequestTopic, len(rg.Topics))
+	}
+	for i := range rg.Topics {
+		asked.topics[i] = kmsg.OffsetFetchRequestTopic{Topic: rg.Topics[i].Topic, Partitions: rg.Topics[i].Partitions}
+	}
+	topics, err := co.fetchOffsets(asked, false)
+	sg := kmsg.NewOffsetFetchResponseGroup()
+	sg.Group, sg.ErrorCode = rg.Group, wire.Code(err)
+	for i := range topics {
+		st := kmsg.NewOffsetFetchResponseGroupTopic()
+		st.Topic = topics[i].Topic
+		for _, p := range topics[i].Partitions {
+			sp := kmsg.NewOffsetFetchResponseGroupTopicPartition()
+			sp.Partition, sp.Offset, sp.LeaderEpoch, sp.Metadata, sp.ErrorCode = p.Partition, p.Offset, p.LeaderEpoch, p.Metadata, p.ErrorCode
+			st.Partitions = append(st.Partitions, sp)
+		}
+		sg.Topics = append(sg.Topics, st)
+	}
+	return sg
+}
+
+// fetchOffsets reads a group's offsets. A group that nobody knows has none, and
+// that is no error. With inPartitions an error stands at each of the partitions,
+// for versions that have no other place for it.
+func (co *Coordinator) fetchOffsets(asked askedOffsets, inPartitions bool) ([]kmsg.OffsetFetchResponseTopic, *kerr.Error) {
+	var offsets map[offsetKey]committedOffset
+	err := co.onGroup(asked.group, false, func(g *group, _ *later) {
+		if asked.topics == nil {
+			offsets = maps.Clone(g.offsets)
+			return
+		}
+		offsets = map[offsetKey]committedOffset{}
+		for i := range asked.topics {
+			for _, p := range asked.topics[i].Partitions {
+				k := offsetKey{asked.topics[i].Topic, p}
+				if o, ok := g.offsets[k]; ok {
+					offsets[k] = o
+				}
+			}
+		}
+	})
+	switch {
+	case err == kerr.GroupIDNotFound:
+		err = nil
+	case err != nil && !inPartitions:
+		return nil, err
+	}
+	if asked.topics == nil {
+		asked.topics = topicsOf(offsets)
+	}
+	return layOutOffsets(asked.topics, offsets, err), nil
+}
+
+// topicsOf names all that there are offsets of.
+func topicsOf(offsets map[offsetKey]committedOffset) (topics []kmsg.OffsetFetchRequestTopic) {
+	keys := slices.SortedFunc(maps.Keys(offsets), func(a, b offsetKey) int {
+		return cmp.Or(cmp.Compare(a.topic, b.topic), cmp.Compare(a.partition, b.partition))
+	})
+	for _, k := range keys {
+		if len(topics) == 0 || topics[len(topics)-1].Topic != k.topic {
+			topics = append(topics, kmsg.OffsetFetchRequestTopic{Topic: k.topic})
+		}
+		t := &topics[len(topics)-1]
+		t.Partitions = append(t.Partitions, k.partition)
+	}
+	return topics
+}
+
+// layOutOffsets makes the answer: -1 where nothing is committed. A partition
+// that is asked for again is answered once.
+func layOutOffsets(asked []kmsg.OffsetFetchRequestTopic, offsets map[offsetKey]committedOffset, err *kerr.Error) []kmsg.OffsetFetchResponseTopic {
+	topics := make([]kmsg.OffsetFetchResponseTopic, 0, len(asked))
+	seen := map[offsetKey]bool{}
+	for i := range asked {
+		st := kmsg.NewOffsetFetchResponseTopic()
+		st.Topic = asked[i].Topic
+		for _, p := range asked[i].Partitions {
+			k := offsetKey{st.Topic, p}
+			if seen[k] {
+				continue
+			}
+			seen[k] = true
+			sp := kmsg.NewOffsetFetchResponseTopicPartition()
+			sp.Partition, sp.ErrorCode = p, wire.Code(err)
+			sp.Offset, sp.LeaderEpoch, sp.Metadata = -1, -1, kmsg.StringPtr("")
+			if o, ok := offsets[k]; ok {
+				sp.Offset, sp.LeaderEpoch, sp.Metadata = o.offset, o.leaderEpoch, kmsg.StringPtr(o.metadata)
+			}
+			st.Partitions = append(st.Partitions, sp)
+		}
+		topics = append(topics, st)
+	}
+	return topics
+}

@@ -1,0 +1,231 @@
+package group
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/seed-782fa212/limbo/examples/broker/internal/log"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
+)
+
+// What tools ask about groups, and do to them.
+
+// describeGroups describes groups as they are when the answer's turn has
+// come: it holds what every member has said, and must not wait in a queue.
+func (co *Coordinator) describeGroups(q *kmsg.DescribeGroupsRequest, r Reply) {
+	r.Answer(func() kmsg.Response {
+		resp := q.ResponseKind().(*kmsg.DescribeGroupsResponse)
+		seen := map[string]bool{}
+		for _, id := range q.Groups {
+			if !seen[id] { // one that is named again is answered once: see describe
+				seen[id] = true
+				resp.Groups = append(resp.Groups, co.describeGroup(id, q.Version))
+			}
+		}
+		return resp
+	})
+}
+
+func (co *Coordinator) describeGroup(id string, version int16) kmsg.DescribeGroupsResponseGroup {
+	sg := kmsg.NewDescribeGroupsResponseGroup()
+	sg.Group = id
+	err := co.onGroup(id, false, func(g *group, _ *later) { g.describeLocked(&sg) })
+	switch {
+	case err != kerr.GroupIDNotFound:
+		sg.ErrorCode = wire.Code(err)
+	case version >= 6:
+		sg.State, sg.ErrorCode, sg.ErrorMessage = stateDead.String(), wire.Code(err), kmsg.StringPtr(err.Description)
+	default: // had no error for it
+		sg.State = stateDead.String()
+	}
+	return sg
+}
+
+// describeLocked returns what was chosen and assigned only while that holds.
+func (g *group) describeLocked(sg *kmsg.DescribeGroupsResponseGroup) {
+	sg.State, sg.ProtocolType = g.state.String(), g.protocolType
+	if g.state == stateStable {
+		sg.Protocol = g.protocol
+	}
+	for _, m := range g.listLocked() {
+		sm := kmsg.NewDescribeGroupsResponseGroupMember()
+		sm.MemberID, sm.InstanceID, sm.ClientHost = m.id, m.instance, m.host
+		if g.state == stateStable {
+			sm.ProtocolMetadata, sm.MemberAssignment = m.metadata(g.protocol), m.assignment
+		}
+		sg.Members = append(sg.Members, sm)
+	}
+}
+
+// groupType is what Kafka calls groups that are balanced by their members.
+const groupType = "classic"
+
+// listGroups lists the groups that this broker coordinates: a tool asks
+// every broker.
+func (co *Coordinator) listGroups(q *kmsg.ListGroupsRequest, r Reply) {
+	r.Answer(func() kmsg.Response {
+		resp := q.ResponseKind().(*kmsg.ListGroupsResponse)
+		if len(q.TypesFilter) > 0 && !containsFold(q.TypesFilter, groupType) {
+			return resp
+		}
+		for _, s := range co.led() {
+			groups, err := s.all()
+			if err == kerr.CoordinatorLoadInProgress {
+				resp.ErrorCode = wire.Code(err)
+			}
+			for _, g := range groups {
+				if sg := g.listed(); len(q.StatesFilter) == 0 || containsFold(q.StatesFilter, sg.GroupState) {
+					resp.Groups = append(resp.Groups, sg)
+				}
+			}
+		}
+		return resp
+	})
+}
+
+func (g *group) listed() kmsg.ListGroupsResponseGroup {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	sg := kmsg.NewListGroupsResponseGroup()
+	sg.Group, sg.ProtocolType, sg.GroupState, sg.GroupType = g.id, g.protocolType, g.state.String(), groupType
+	return sg
+}
+
+func containsFold(list []string, s string) bool {
+	return slices.ContainsFunc(list, func(x string) bool { return strings.EqualFold(x, s) })
+}
+
+// groupDeletion is a DeleteGroups request. It has a write for each shard: a
+// barrier, so that a commit which was made before the deletion is deleted, and
+// one that is made after it stays.
+type groupDeletion struct {
+	reply Reply
+	resp  *kmsg.DeleteGroupsResponse
+
+	mu      sync.Mutex
+	left    int                    // shards that have not ended, and one for the handler; guarded by mu
+	results map[string]*kerr.Error // guarded by mu
+}
+
+func (co *Coordinator) deleteGroups(q *kmsg.DeleteGroupsRequest, r Reply) {
+	d := &groupDeletion{reply: r, resp: q.ResponseKind().(*kmsg.DeleteGroupsResponse), left: 1, results: map[string]*kerr.Error{}}
+	shards := map[*shard]*shardDeletion{}
+	for _, id := range q.Groups {
+		if _, again := d.results[id]; again {
+			continue
+		}
+		sg := kmsg.NewDeleteGroupsResponseGroup()
+		sg.Group = id
+		d.resp.Groups = append(d.resp.Groups, sg)
+		s, err := co.shardOf(id)
+		d.results[id] = err
+		if err != nil {
+			continue
+		}
+		if shards[s] == nil {
+			shards[s] = &shardDeletion{of: d, s: s}
+			d.left++
+		}
+		shards[s].ids = append(shards[s].ids, id)
+	}
+	for s, sd := range shards {
+		s.write(&offsetsWrite{make: sd.tombstones, done: sd.ended})
+	}
+	d.end(nil)
+}
+
+// end takes the results of one part, and answers after the last.
+func (d *groupDeletion) end(results map[string]*kerr.Error) {
+	d.mu.Lock()
+	for id, err := range results {
+		d.results[id] = err
+	}
+	d.left--
+	last := d.left == 0
+	d.mu.Unlock()
+	if !last {
+		return
+	}
+	for i := range d.resp.Groups {
+		sg := &d.resp.Groups[i]
+		sg.ErrorCode = wire.Code(d.results[sg.Group])
+	}
+	d.reply.Now(d.resp)
+}
+
+// shardDeletion is one shard's part of it.
+type shardDeletion struct {
+	of     *groupDeletion
+	s      *shard
+	ids    []string
+	groups []*group // those that are being deleted
+}
+
+// tombstones is the barrier's content: for every offset of the groups that may
+// be deleted. Nothing is on its way to them now.
+func (d *shardDeletion) tombstones() (records []log.Record) {
+	results := map[string]*kerr.Error{}
+	for _, id := range d.ids {
+		g, err := d.s.find(id, false)
+		if err == nil {
+			g.change(func(*later) {
+				switch g.state {
+				case stateEmpty:
+					d.groups = append(d.groups, g)
+					for k := range g.offsets {
+						records = append(records, offsetTombstone(id, k))
+					}
+				case stateDead:
+					err = kerr.GroupIDNotFound
+				default:
+					err = kerr.NonEmptyGroup
+				}
+			})
+		}
+		results[id] = err
+	}
+	d.of.mu.Lock()
+	for id, err := range results {
+		d.of.results[id] = err
+	}
+	d.of.mu.Unlock()
+	return records
+}
+
+// ended drops what the tombstones have deleted, and ids that were given out. What
+// was committed since is behind them in the log, and stays.
+func (d *shardDeletion) ended(first int64, err *kerr.Error) {
+	results := map[string]*kerr.Error{}
+	if d.groups == nil && err != nil { // the shard ended before their turn came
+		for _, id := range d.ids {
+			results[id] = commitError(err)
+		}
+	}
+	for _, g := range d.groups {
+		if err != nil {
+			results[g.id] = commitError(err)
+			continue
+		}
+		g.change(func(l *later) { g.deleteLocked(first, l) })
+	}
+	d.of.end(results)
+}
+
+func (g *group) deleteLocked(first int64, l *later) {
+	for k, o := range g.offsets {
+		if o.at < first {
+			g.co.offsetBytes.give(o.size)
+			delete(g.offsets, k)
+		}
+	}
+	if g.state != stateEmpty {
+		return // somebody has joined since
+	}
+	for id := range g.promised {
+		g.breakPromiseLocked(id, l)
+	}
+}

@@ -1,0 +1,296 @@
+package group
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/seed-782fa212/limbo/examples/broker/internal/kafkatest"
+	"github.com/seed-782fa212/limbo/purgatory"
+)
+
+// bench runs a coordinator without a broker around it, in virtual time: its
+// requests are handed to it, and its answers taken from their replies. The log of
+// offsets is a fake.
+type bench struct {
+	t      *testing.T
+	co     *Coordinator
+	log    *fakeLog
+	wheel  *purgatory.Wheel
+	panics atomic.Int64
+	counts [3][purgatory.Failed + 1]atomic.Uint64 // by operation and outcome
+
+	mu  sync.Mutex
+	all []*sent // guarded by mu
+}
+
+// benchTick is the tick of its timing wheels.
+const benchTick = time.Millisecond
+
+// sent is a request with its answer to come.
+type sent struct {
+	t    *testing.T
+	req  kmsg.Request
+	wake chan struct{} // closed when it is answered
+
+	mu    sync.Mutex
+	build func() kmsg.Response // guarded by mu; nil: not answered
+}
+
+func (s *sent) Now(resp kmsg.Response) { s.Answer(func() kmsg.Response { return resp }) }
+
+func (s *sent) Answer(build func() kmsg.Response) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.build != nil {
+		panic("broker: request answered twice")
+	}
+	s.build = build
+	close(s.wake)
+}
+
+// inBench runs a test with a coordinator of all groups, and checks at its
+// end that every request was answered and nothing is left.
+func inBench(t *testing.T, test func(b *bench), change ...func(*Config)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, change...)
+		test(b)
+		b.shutdown()
+	})
+}
+
+func newBench(t *testing.T, change ...func(*Config)) *bench {
+	var cfg Config
+	for _, f := range change {
+		f(&cfg)
+	}
+	cfg, err := cfg.WithDefaults()
+	require.NoError(t, err)
+	b := &bench{t: t, log: &fakeLog{}}
+	wheel, err := purgatory.NewWheel(purgatory.WheelOptions{Tick: benchTick})
+	require.NoError(t, err)
+	b.co, err = New(cfg, Options{
+		Store:      b.log,
+		Partitions: 1,
+		Wheel:      wheel,
+		Tick:       benchTick,
+		OnPanic:    func(purgatory.Panic) { b.panics.Add(1) },
+		OnEnd:      func(what Operation, o purgatory.Outcome, _ time.Duration) { b.counts[what][o].Add(1) },
+	})
+	require.NoError(t, err)
+	b.wheel = wheel
+	b.lead(1)
+	return b
+}
+
+// lead is coordinator.lead, at once.
+func (b *bench) lead(epoch int32) *shard {
+	s := b.shard(epoch)
+	batches, _ := b.log.Records(0)
+	groups, size := s.read(batches)
+	require.True(b.t, s.open(groups, size))
+	return s
+}
+
+// shard is that of a new reign, before its groups are read.
+func (b *bench) shard(epoch int32) *shard {
+	s := newShard(b.co, 0, epoch)
+	b.log.lead(epoch)
+	b.co.mu.Lock()
+	b.co.shards[0] = s
+	b.co.mu.Unlock()
+	return s
+}
+
+func (b *bench) send(req kmsg.Request) *sent {
+	s := b.unhandled(req)
+	b.co.Handle(req, "/192.0.2.1", s)
+	return s
+}
+
+// unhandled is a request that has come, and that the test handles itself.
+func (b *bench) unhandled(req kmsg.Request) *sent {
+	s := &sent{t: b.t, req: req, wake: make(chan struct{})}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.all = append(b.all, s)
+	return s
+}
+
+// hold changes a group and returns what was put off, for the test to do when it
+// likes: a goroutine may be held up between the two.
+func (g *group) hold(f func(l *later)) (putOff func()) {
+	var l later
+	g.changeLocking(f, &l)
+	return func() {
+		for _, call := range l.calls {
+			call()
+		}
+	}
+}
+
+// got is what was answered so far, nil for nothing. As on the wire, only the
+// fields of the version are in it.
+func (s *sent) got() kmsg.Response {
+	s.mu.Lock()
+	build := s.build
+	s.mu.Unlock()
+	if build == nil {
+		return nil
+	}
+	resp := build()
+	require.Equal(s.t, s.req.GetVersion(), resp.GetVersion())
+	read := s.req.ResponseKind()
+	require.NoError(s.t, read.ReadFrom(resp.AppendTo(nil)))
+	return read
+}
+
+func (s *sent) requireParked() {
+	s.t.Helper()
+	synctest.Wait()
+	require.Nil(s.t, s.got(), "is answered, must be parked")
+}
+
+// answered is the answer, which must be there by now.
+func answered[R kmsg.Response](s *sent) R {
+	s.t.Helper()
+	synctest.Wait()
+	a := s.got()
+	require.NotNil(s.t, a, "is not answered")
+	return a.(R)
+}
+
+// pass lets time pass, and everything happen that can happen until then.
+func (b *bench) pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// shutdown ends the coordinator, and requires that nothing is left of it.
+func (b *bench) shutdown() {
+	b.t.Helper()
+	shutCtx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	require.NoError(b.t, b.co.Shutdown(shutCtx))
+	require.NoError(b.t, b.wheel.Shutdown(shutCtx))
+	b.requireNothingLeft()
+}
+
+func (b *bench) requireNothingLeft() {
+	b.t.Helper()
+	synctest.Wait()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range b.all {
+		require.NotNil(b.t, s.got(), "%T is not answered", s.req)
+	}
+	for _, st := range b.co.Stats() {
+		require.Zero(b.t, st.Delayed+st.Watched+st.Keys, "left in a purgatory")
+	}
+	require.Zero(b.t, b.co.sessions.Len(), "sessions left")
+	require.Zero(b.t, b.co.groups.Load(), "groups left")
+	require.Zero(b.t, b.co.memberBytes.used.Load(), "bytes of members left")
+	require.Zero(b.t, b.co.offsetBytes.used.Load(), "bytes of offsets left")
+	require.Zero(b.t, b.panics.Load(), "panics")
+}
+
+// group is one that must be there.
+func (b *bench) group(id string) *group {
+	b.t.Helper()
+	s, err := b.co.shardOf(id)
+	require.Nil(b.t, err)
+	g, err := s.find(id, false)
+	require.Nil(b.t, err)
+	return g
+}
+
+func (b *bench) state(id string) groupState {
+	g := b.group(id)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.state
+}
+
+func (b *bench) ended(what Operation, outcome purgatory.Outcome) uint64 {
+	return b.counts[what][outcome].Load()
+}
+
+// The requests of these tests. Their sessions are long: who tests a session sets
+// its own.
+
+// newID is what a client is told to join with.
+func (b *bench) newID(group string, change ...func(*kmsg.JoinGroupRequest)) string {
+	b.t.Helper()
+	a := answered[*kmsg.JoinGroupResponse](b.send(kafkatest.Join(9, group, "", change...)))
+	kafkatest.RequireCode(b.t, kerr.MemberIDRequired, a.ErrorCode)
+	require.NotEmpty(b.t, a.MemberID)
+	return a.MemberID
+}
+
+// heartbeat is what a member's heartbeat is answered.
+func (b *bench) heartbeat(group string, generation int32, member string) *kerr.Error {
+	b.t.Helper()
+	return kerrOf(answered[*kmsg.HeartbeatResponse](b.send(kafkatest.Heartbeat(group, generation, member))).ErrorCode)
+}
+
+func (b *bench) requireHeartbeat(want *kerr.Error, group string, generation int32, member string) {
+	b.t.Helper()
+	require.Equal(b.t, want, b.heartbeat(group, generation, member))
+}
+
+func kerrOf(code int16) *kerr.Error {
+	if code == 0 {
+		return nil
+	}
+	return kerr.TypedErrorForCode(code)
+}
+
+// stableGroup is a group of members that have joined and synced, its leader
+// first. It comes about as groups do: they join one after the other within the
+// first delay.
+func (b *bench) stableGroup(group string, members int, change ...func(*kmsg.JoinGroupRequest)) (ids []string, generation int32) {
+	b.t.Helper()
+	var joins []*sent
+	for range members {
+		joins = append(joins, b.send(kafkatest.Join(9, group, b.newID(group, change...), change...)))
+	}
+	b.pass(b.co.cfg.InitialRebalanceDelay + 2*time.Millisecond)
+	return b.syncAll(group, joins)
+}
+
+// syncAll has members sync whose joins are answered.
+func (b *bench) syncAll(group string, joins []*sent) (ids []string, generation int32) {
+	b.t.Helper()
+	var leader string
+	for _, s := range joins {
+		a := answered[*kmsg.JoinGroupResponse](s)
+		kafkatest.RequireCode(b.t, nil, a.ErrorCode)
+		generation, leader = a.Generation, a.LeaderID
+		if a.MemberID == leader {
+			ids = append([]string{leader}, ids...)
+		} else {
+			ids = append(ids, a.MemberID)
+		}
+	}
+	var syncs []*sent
+	for _, id := range ids[1:] {
+		syncs = append(syncs, b.send(kafkatest.Sync(group, generation, id)))
+		syncs[len(syncs)-1].requireParked()
+	}
+	syncs = append([]*sent{b.send(kafkatest.Sync(group, generation, leader, ids...))}, syncs...)
+	for i, s := range syncs {
+		a := answered[*kmsg.SyncGroupResponse](s)
+		kafkatest.RequireCode(b.t, nil, a.ErrorCode)
+		require.Equal(b.t, "for "+ids[i], string(a.MemberAssignment))
+	}
+	require.Equal(b.t, stateStable, b.state(group))
+	return ids, generation
+}

@@ -1,0 +1,53 @@
+package group
+
+import (
+	"time"
+
+	"github.com/seed-782fa212/limbo/examples/broker/internal/option"
+)
+
+// Config holds every bound of what this broker keeps for consumer groups.
+// The zero value of a field is its default.
+type Config struct {
+	InitialRebalanceDelay time.Duration // how long the first join of an empty group waits for others; each that comes begins it anew; NoDelay: not at all
+
+	MinSession   time.Duration // session timeouts below are refused; Kafka's is 6 s
+	MaxSession   time.Duration // those above are refused
+	MaxRebalance time.Duration // rebalance timeouts above count as this
+
+	MaxGroups      int   // coordinated here at once
+	MaxMembers     int   // of one group, ids that were given out and not used yet among them
+	MaxID          int   // bytes of a group's id, and of an instance's
+	MaxMemberBytes int64 // of members' metadata and assignments, over all groups
+
+	MaxOffsetBytes    int64 // of committed offsets with their names and metadata, over all groups; see offsetSize
+	MaxOffsetMetadata int   // bytes of one offset's metadata
+
+	MaxBatch            int           // bytes of records of offsets that are written together
+	CommitTimeout       time.Duration // for a commit to reach the in-sync replicas
+	OffsetsCompactBytes int64         // written to a partition of offsets before they are written anew and what was before is deleted
+}
+
+// WithDefaults fills in what is zero and refuses what is out of range. A partition of
+// offsets may hold twice what is live and what was written since, so maxOffsetBytes must
+// stay well below half of a partition's retention.
+func (c Config) WithDefaults() (Config, error) {
+	var b option.Check
+	option.Fill(&b, "Groups.InitialRebalanceDelay", &c.InitialRebalanceDelay, 500*time.Millisecond, NoDelay, time.Hour)
+	option.Fill(&b, "Groups.MinSession", &c.MinSession, 100*time.Millisecond, 1, 24*time.Hour)
+	option.Fill(&b, "Groups.MaxSession", &c.MaxSession, 30*time.Minute, c.MinSession, 24*time.Hour)
+	option.Fill(&b, "Groups.MaxRebalance", &c.MaxRebalance, 30*time.Minute, 1, 24*time.Hour)
+	option.Fill(&b, "Groups.MaxGroups", &c.MaxGroups, 10_000, 1, 1<<30)
+	option.Fill(&b, "Groups.MaxMembers", &c.MaxMembers, 1000, 1, 1<<20)
+	option.Fill(&b, "Groups.MaxID", &c.MaxID, 255, 1, 1<<15-1)
+	option.Fill(&b, "Groups.MaxMemberBytes", &c.MaxMemberBytes, 16<<20, 1, 1<<40)
+	option.Fill(&b, "Groups.MaxOffsetBytes", &c.MaxOffsetBytes, 8<<20, 1, 1<<40)
+	option.Fill(&b, "Groups.MaxOffsetMetadata", &c.MaxOffsetMetadata, 4096, 1, 1<<15-1)
+	option.Fill(&b, "Groups.MaxBatch", &c.MaxBatch, 256<<10, 1, 1<<30)
+	option.Fill(&b, "Groups.CommitTimeout", &c.CommitTimeout, 5*time.Second, 1, time.Hour)
+	option.Fill(&b, "Groups.OffsetsCompactBytes", &c.OffsetsCompactBytes, 1<<20, 1, 1<<40)
+	return c, b.Err
+}
+
+// NoDelay has the first rebalance of an empty group begin at once.
+const NoDelay time.Duration = -1

@@ -1,0 +1,161 @@
+package group
+
+import (
+	"context"
+	"encoding/binary"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// fakeLog is the store of a coordinator whose topic of offsets has one partition. Batches are appended at once; when they are replicated is the test's to
+// say.
+type fakeLog struct {
+	held  bool // replication waits for release
+	async bool // done is called by another goroutine
+	fails *kerr.Error
+
+	mu      sync.Mutex
+	epoch   int32         // guarded by mu
+	batches []fakeBatch   // guarded by mu
+	next    int64         // guarded by mu
+	written int           // bytes ever; guarded by mu
+	waiting []*fakeAppend // guarded by mu
+	calls   int           // of other goroutines, under way; guarded by mu
+}
+
+type fakeBatch struct {
+	base int64
+	raw  []byte
+}
+
+type fakeAppend struct {
+	base int64
+	done func(base int64, err *kerr.Error)
+}
+
+// lead begins a leader's reign; those before it are refused from now on.
+func (l *fakeLog) lead(epoch int32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.epoch = epoch
+}
+
+// PartitionsOf: there is one topic, t.
+func (l *fakeLog) PartitionsOf(topic string) int {
+	if topic == "t" {
+		return 100
+	}
+	return 0
+}
+
+func (l *fakeLog) AwaitReplicated(context.Context, int32, int32, int64) bool { return true }
+
+func (l *fakeLog) Replicate(_, epoch int32, batch []byte, _ time.Duration, done func(base int64, err *kerr.Error)) {
+	base, err := l.append(epoch, batch, done)
+	switch {
+	case err != nil:
+		done(-1, err)
+	case l.held:
+	case l.async:
+		go func() {
+			for range 20 * (base % 5) { // so that they come in another order
+				runtime.Gosched()
+			}
+			done(base, nil)
+			l.mu.Lock()
+			l.calls--
+			l.mu.Unlock()
+		}()
+	default:
+		done(base, nil)
+	}
+}
+
+func (l *fakeLog) append(epoch int32, batch []byte, done func(base int64, err *kerr.Error)) (int64, *kerr.Error) {
+	raw := slices.Clone(batch)
+	var b kmsg.RecordBatch
+	if err := b.ReadFrom(raw); err != nil {
+		panic(err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.epoch != epoch {
+		return -1, kerr.NotLeaderForPartition
+	}
+	if l.fails != nil {
+		return -1, l.fails
+	}
+	base := l.next
+	binary.BigEndian.PutUint64(raw, uint64(base))
+	l.batches = append(l.batches, fakeBatch{base, raw})
+	l.next += int64(b.NumRecords)
+	l.written += len(raw)
+	if l.held {
+		l.waiting = append(l.waiting, &fakeAppend{base, done})
+	} else if l.async {
+		l.calls++
+	}
+	return base, nil
+}
+
+// release ends the nth append that waits, and returns where it is in the log.
+func (l *fakeLog) release(n int, err *kerr.Error) (base int64) {
+	l.mu.Lock()
+	a := l.waiting[n]
+	l.waiting = slices.Delete(l.waiting, n, n+1)
+	l.mu.Unlock()
+	a.done(a.base, err)
+	return a.base
+}
+
+// waits is how many appends wait to be replicated.
+func (l *fakeLog) waits() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.waiting)
+}
+
+// settle waits for the calls of other goroutines.
+func (l *fakeLog) settle() {
+	under := func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.calls > 0
+	}
+	for under() {
+		runtime.Gosched()
+	}
+}
+
+func (l *fakeLog) DeleteBefore(_, _ int32, offset int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.batches = slices.DeleteFunc(l.batches, func(b fakeBatch) bool { return b.base < offset })
+}
+
+// truncate cuts off what lies at offset and beyond: it was not replicated, and
+// the next leader does not have it.
+func (l *fakeLog) truncate(offset int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.batches = slices.DeleteFunc(l.batches, func(b fakeBatch) bool { return b.base >= offset })
+	l.next = min(l.next, offset)
+}
+
+func (l *fakeLog) Records(int32) (batches [][]byte, end int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, b := range l.batches {
+		batches = append(batches, b.raw)
+	}
+	return batches, l.next
+}
+
+func (l *fakeLog) live() [][]byte { batches, _ := l.Records(0); return batches }
+
+// The requests of these tests.

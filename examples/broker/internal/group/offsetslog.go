@@ -1,0 +1,219 @@
+package group
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/seed-782fa212/limbo/examples/broker/internal/log"
+)
+
+// A shard's offsets live in its partition's log, as Kafka keeps them: the key of
+// a record says whose offset of what it is, the latest record of a key counts,
+// and one without a value deletes it.
+//
+// Everything that is written to the log goes through a queue, and one goroutine
+// at a time takes from it: whoever finds nobody at work. So the order of the
+// queue is the order of the log, without a lock held while the log is appended
+// to (a done function comes back from there, and would meet it).
+//
+// Some writes say what others have made of the offsets: the snapshot of a
+// compaction, the tombstones of a group. Those are barriers. One waits at the
+// queue's head until all before it have ended, and only then is its content
+// made; what stands behind it is appended after it. So a snapshot holds every
+// commit that lies before it in the log and none that lies behind it, and to
+// load the log gives the same offsets whether one begins at the snapshot or
+// before it. Taken at any other moment it could hold the old offset of a commit
+// that was appended before it and not yet replicated, and undo it.
+
+// offsetsWrite is records to be appended together.
+type offsetsWrite struct {
+	records  []log.Record
+	make     func() []log.Record // of a barrier: makes records when its turn comes
+	snapshot bool                // of a compaction
+	refused  bool                // it came after the shard's end
+	done     func(first int64, err *kerr.Error)
+}
+
+// offsetsWrites is a shard's queue. The shard's lock guards it.
+type offsetsWrites struct {
+	queue      []*offsetsWrite
+	working    bool  // somebody takes from the queue
+	underWay   int   // batches appended and not yet done
+	grown      int64 // bytes written since the last snapshot
+	snapshot   int64 // bytes of that
+	compacting bool
+}
+
+// write queues a write. Its done is called once, with no lock held: with the
+// offset of its first record (-1 if there are none) when all in-sync replicas
+// have it.
+func (s *shard) write(w *offsetsWrite) {
+	s.enqueue(w)
+	s.work(w)
+}
+
+// enqueue is the first half of it, which may be done under a group's lock: the
+// log's order is then that in which the group has allowed the writes.
+func (s *shard) enqueue(w *offsetsWrite) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w.refused = s.ended; !w.refused {
+		s.writes.queue = append(s.writes.queue, w)
+	}
+}
+
+// work is the second half, with no lock held.
+func (s *shard) work(w *offsetsWrite) {
+	if w.refused {
+		w.done(-1, kerr.NotLeaderForPartition)
+		return
+	}
+	s.takeTurns()
+}
+
+// takeTurns appends what is queued, unless somebody else does.
+func (s *shard) takeTurns() {
+	for {
+		w := s.nextWrite()
+		if w == nil {
+			return
+		}
+		if w.make != nil {
+			w.records = w.make()
+		}
+		s.append(w)
+		s.doneWorking()
+		s.compactIfDue()
+	}
+}
+
+// nextWrite takes a write whose turn it is; nil if there is none. Whoever gets
+// one calls doneWorking when it is appended.
+func (s *shard) nextWrite() *offsetsWrite {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := &s.writes
+	if q.working || len(q.queue) == 0 || q.queue[0].make != nil && q.underWay > 0 {
+		return nil
+	}
+	w := q.queue[0]
+	q.queue[0] = nil
+	q.queue = q.queue[1:]
+	q.working = true
+	return w
+}
+
+func (s *shard) doneWorking() {
+	s.mu.Lock()
+	s.writes.working = false
+	s.mu.Unlock()
+}
+
+// append hands a write's batches to the log, one after the other.
+func (s *shard) append(w *offsetsWrite) {
+	batches, size := s.batches(w.records)
+	s.mu.Lock()
+	s.writes.underWay += len(batches)
+	if w.snapshot {
+		s.writes.grown, s.writes.snapshot = 0, size
+	} else {
+		s.writes.grown += size
+	}
+	s.mu.Unlock()
+	if len(batches) == 0 {
+		w.done(-1, nil)
+		return
+	}
+	all := &batchesDone{left: len(batches), first: math.MaxInt64, done: w.done}
+	for _, batch := range batches {
+		s.co.Store.Replicate(s.index, s.epoch, batch, s.co.cfg.CommitTimeout, func(base int64, err *kerr.Error) {
+			all.one(base, err)
+			s.batchDone()
+		})
+	}
+}
+
+// batchDone comes after a write has taken effect. A barrier may wait for it.
+func (s *shard) batchDone() {
+	s.mu.Lock()
+	s.writes.underWay--
+	s.mu.Unlock()
+	s.takeTurns()
+}
+
+// batchesDone gathers what became of one write's batches.
+type batchesDone struct {
+	done func(first int64, err *kerr.Error)
+
+	mu    sync.Mutex
+	left  int         // guarded by mu
+	first int64       // guarded by mu
+	err   *kerr.Error // guarded by mu
+}
+
+func (d *batchesDone) one(base int64, err *kerr.Error) {
+	d.mu.Lock()
+	d.left--
+	if err != nil {
+		d.err = err
+	} else {
+		d.first = min(d.first, base)
+	}
+	last, first, failed := d.left == 0, d.first, d.err
+	d.mu.Unlock()
+	if last {
+		d.done(first, failed)
+	}
+}
+
+// batches packs records.
+func (s *shard) batches(records []log.Record) (batches [][]byte, sum int64) {
+	limit := s.co.cfg.MaxBatch
+	from, size := 0, 0
+	for i, r := range records {
+		n := len(r.Key) + len(r.Value)
+		if i > from && size+n > limit {
+			batches = append(batches, log.NewBatch(time.Now(), records[from:i]))
+			from, size = i, 0
+		}
+		size += n
+	}
+	if from < len(records) {
+		batches = append(batches, log.NewBatch(time.Now(), records[from:]))
+	}
+	for _, b := range batches {
+		sum += int64(len(b))
+	}
+	return batches, sum
+}
+
+// Versions of a record's key and value: those that any broker reads.
+const (
+	offsetKeyVersion   = 1
+	offsetValueVersion = 3
+)
+
+func encodeOffsetKey(group string, k offsetKey) []byte {
+	key := kmsg.OffsetCommitKey{Version: offsetKeyVersion, Group: group, Topic: k.topic, Partition: k.partition}
+	return key.AppendTo(nil)
+}
+
+func offsetRecord(group string, k offsetKey, o *committedOffset) log.Record {
+	value := kmsg.OffsetCommitValue{
+		Version:         offsetValueVersion,
+		Offset:          o.offset,
+		LeaderEpoch:     o.leaderEpoch,
+		Metadata:        o.metadata,
+		CommitTimestamp: o.committedAt,
+	}
+	return log.Record{Key: encodeOffsetKey(group, k), Value: value.AppendTo(nil)}
+}
+
+// offsetTombstone deletes an offset.
+func offsetTombstone(group string, k offsetKey) log.Record {
+	return log.Record{Key: encodeOffsetKey(group, k)}
+}

@@ -1,0 +1,190 @@
+package group
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/seed-782fa212/limbo/examples/broker/internal/kafkatest"
+)
+
+// offsetsModel knows what may be read: the state after the latest event that was
+// acknowledged, in the order in which they were sent. After a move it may also be
+// that of a later one which was not: it may be in the log.
+type offsetsModel struct {
+	t      *testing.T
+	b      *bench
+	events map[offsetsModelKey][]offsetsModelEvent
+	open   []offsetsModelRequest
+}
+
+type offsetsModelKey struct {
+	group     string
+	partition int32
+}
+
+type offsetsModelEvent struct {
+	n      int   // of the request, in the order they were sent
+	offset int64 // -1: deleted
+	acked  bool
+}
+
+type offsetsModelRequest struct {
+	n      int
+	key    offsetsModelKey // partition -1: of all, a deletion
+	offset int64
+	sent   *sent
+}
+
+// visible is the state after the latest acknowledged event before the nth.
+func (m *offsetsModel) visible(k offsetsModelKey, n int) int64 {
+	visible := int64(-1)
+	for _, e := range m.events[k] {
+		if e.acked && e.n < n {
+			visible = e.offset
+		}
+	}
+	return visible
+}
+
+// note takes the answers that have come.
+func (m *offsetsModel) note() {
+	left := m.open[:0]
+	for _, r := range m.open {
+		a := r.sent.got()
+		if a == nil {
+			left = append(left, r)
+			continue
+		}
+		switch a := a.(type) {
+		case *kmsg.OffsetCommitResponse:
+			for i := range m.events[r.key] {
+				if e := &m.events[r.key][i]; e.n == r.n {
+					e.acked = kafkatest.CommitCode(a) == 0
+				}
+			}
+		case *kmsg.DeleteGroupsResponse:
+			// Only what was there is deleted. All requests before this one have ended.
+			for p := range int32(3) {
+				if k := (offsetsModelKey{r.key.group, p}); m.visible(k, r.n) >= 0 {
+					m.insert(k, offsetsModelEvent{r.n, -1, a.Groups[0].ErrorCode == 0})
+				}
+			}
+		}
+	}
+	m.open = left
+}
+
+// insert puts an event in its place: later ones may have been sent since.
+func (m *offsetsModel) insert(k offsetsModelKey, e offsetsModelEvent) {
+	list := slices.Concat(m.events[k], []offsetsModelEvent{e})
+	for i := len(list) - 1; i > 0 && list[i-1].n > list[i].n; i-- {
+		list[i-1], list[i] = list[i], list[i-1]
+	}
+	m.events[k] = list
+}
+
+func (m *offsetsModel) requireVisible() {
+	for k := range m.events {
+		require.Equal(m.t, m.visible(k, math.MaxInt), m.b.offset(k.group, k.partition), "%v: %v", k, m.events[k])
+	}
+}
+
+// requireLoaded is after a move, with all requests answered; it goes on from what
+// was loaded.
+func (m *offsetsModel) requireLoaded() {
+	for k, events := range m.events {
+		allowed := []int64{-1}
+		for _, e := range events {
+			if e.acked {
+				allowed = allowed[:0]
+			}
+			allowed = append(allowed, e.offset)
+		}
+		got := m.b.offset(k.group, k.partition)
+		require.Contains(m.t, allowed, got, "%v: %v", k, events)
+		m.events[k] = []offsetsModelEvent{{0, got, true}}
+	}
+}
+
+func TestOffsetsAgainstAModel(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(300) {
+		b := newBench(t, func(c *Config) { c.OffsetsCompactBytes = 700 })
+		b.log.held = true
+		runOffsetsModel(t, b, rand.New(rand.NewPCG(seed, 0)))
+		for b.log.waits() > 0 {
+			b.log.release(0, kerr.NotLeaderForPartition)
+		}
+		require.NoError(t, b.co.Shutdown(t.Context()))
+		require.Zero(t, b.co.offsetBytes.used.Load())
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+}
+
+func runOffsetsModel(t *testing.T, b *bench, rng *rand.Rand) {
+	m := &offsetsModel{t: t, b: b, events: map[offsetsModelKey][]offsetsModelEvent{}}
+	committed := int64(0) // in the log: whatever happens, it stays up to here
+	epoch := int32(1)
+	for n := 1; n <= 150; n++ {
+		k := offsetsModelKey{fmt.Sprint(rng.IntN(3)), rng.Int32N(3)}
+		switch r := rng.IntN(100); {
+		case r < 45:
+			s := b.commit(k.group, k.partition, int64(n))
+			m.events[k] = append(m.events[k], offsetsModelEvent{n: n, offset: int64(n)})
+			m.open = append(m.open, offsetsModelRequest{n, k, int64(n), s})
+		case r < 50:
+			m.open = append(m.open, offsetsModelRequest{n, offsetsModelKey{k.group, -1}, -1, b.send(kafkatest.DeleteGroups(k.group))})
+		case r < 97:
+			if waits := b.log.waits(); waits > 0 {
+				var err *kerr.Error
+				if rng.IntN(5) == 0 {
+					err = kerr.RequestTimedOut
+				}
+				at := b.log.release(rng.IntN(waits), err)
+				if err == nil {
+					committed = max(committed, at+1)
+				}
+			}
+		default:
+			b.co.Resign(0, epoch+1)
+			for b.log.waits() > 0 {
+				b.log.release(0, kerr.NotLeaderForPartition)
+			}
+			m.note()
+			require.Empty(t, m.open)
+			if rng.IntN(2) == 0 {
+				b.log.truncateAt(committed, rng)
+			}
+			epoch++
+			b.lead(epoch)
+			committed = b.log.next // a shard that is read opens once that is replicated
+			m.requireLoaded()
+		}
+		m.note()
+		m.requireVisible()
+	}
+}
+
+// truncateAt cuts the log somewhere behind what is committed.
+func (l *fakeLog) truncateAt(committed int64, rng *rand.Rand) {
+	l.mu.Lock()
+	var cuts []int64
+	for _, b := range l.batches {
+		if b.base >= committed {
+			cuts = append(cuts, b.base)
+		}
+	}
+	l.mu.Unlock()
+	if len(cuts) > 0 {
+		l.truncate(cuts[rng.IntN(len(cuts))])
+	}
+}

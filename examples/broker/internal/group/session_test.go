@@ -1,0 +1,190 @@
+package group
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/seed-782fa212/limbo/examples/broker/internal/kafkatest"
+	"github.com/seed-782fa212/limbo/purgatory"
+)
+
+// The session of a member: from its last sign of life it lasts for its timeout,
+// no less, and a tick more at most.
+func TestSessionEndsInTimeAndNotEarlier(t *testing.T) {
+	t.Parallel()
+	const session = 3 * time.Second
+	for name, alive := range map[string]func(b *bench, generation int32, id string){
+		"the answer to its sync": func(*bench, int32, string) {},
+		"a heartbeat": func(b *bench, generation int32, id string) {
+			b.requireHeartbeat(nil, "g", generation, id)
+		},
+		"another sync": func(b *bench, generation int32, id string) {
+			kafkatest.RequireCode(b.t, nil, answered[*kmsg.SyncGroupResponse](b.send(kafkatest.Sync("g", generation, id))).ErrorCode)
+		},
+		"another join": func(b *bench, _ int32, id string) {
+			kafkatest.RequireCode(b.t, nil, answered[*kmsg.JoinGroupResponse](b.send(kafkatest.Join(9, "g", id, kafkatest.WithSession(session)))).ErrorCode)
+		},
+		"a commit": func(b *bench, generation int32, id string) {
+			kafkatest.RequireCode(b.t, nil, kafkatest.CommitCode(answered[*kmsg.OffsetCommitResponse](b.send(kafkatest.Commit("g", generation, id, 1)))))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBench(t, func(b *bench) {
+				ids, generation := b.stableGroup("g", 2, kafkatest.WithSession(session))
+				begun := time.Now()
+				follower := ids[1]
+				for range 3 {
+					b.pass(session - time.Millisecond)
+					alive(b, generation, follower)
+					if name != "the answer to its sync" {
+						begun = time.Now()
+					}
+					b.requireHeartbeat(nil, "g", generation, ids[0]) // who looks must not expire itself
+					if name == "the answer to its sync" {
+						break
+					}
+				}
+				b.pass(time.Until(begun.Add(session / 2)))
+				b.requireHeartbeat(nil, "g", generation, ids[0])
+				b.pass(time.Until(begun.Add(session - 1)))
+				require.Equal(t, stateStable, b.state("g"), "dropped too early")
+				require.Zero(t, b.co.sessions.Stats().Expired, "a sign of life did not push a deadline out")
+				require.Zero(t, b.ended(Heartbeat, purgatory.Expired))
+				b.pass(2 * benchTick)
+				b.requireHeartbeat(kerr.RebalanceInProgress, "g", generation, ids[0])
+				b.requireHeartbeat(kerr.UnknownMemberID, "g", generation, follower)
+				require.Equal(t, uint64(1), b.ended(Heartbeat, purgatory.Expired))
+			})
+		})
+	}
+}
+
+// The table's deadline is moved after the group has noted the sign of life, and
+// without its lock. One that comes up in between must not drop the member.
+func TestSessionEndsAmidAHeartbeat(t *testing.T) {
+	t.Parallel()
+	inBench(t, func(b *bench) {
+		ids, generation := b.stableGroup("g", 1, kafkatest.WithSession(time.Second))
+		b.pass(900 * time.Millisecond)
+		g := b.group("g")
+		putOff := g.hold(func(l *later) { require.Nil(t, g.heartbeatLocked(kafkatest.Heartbeat("g", generation, ids[0]), l)) })
+		b.pass(500 * time.Millisecond)
+		putOff()
+		b.requireHeartbeat(nil, "g", generation, ids[0])
+	})
+}
+
+// A member has its session also when what its join has put off is done only
+// after the round has ended.
+func TestSessionBeginsAmidAJoin(t *testing.T) {
+	t.Parallel()
+	inBench(t, func(b *bench) {
+		other := b.send(kafkatest.Join(9, "g", b.newID("g")))
+		s := b.unhandled(kafkatest.Join(9, "g", b.newID("g"), kafkatest.WithSession(time.Second)))
+		g := b.group("g")
+		putOff := g.hold(func(l *later) {
+			g.joinLocked(newJoinRequest(&b.co.cfg, s.req.(*kmsg.JoinGroupRequest), "/192.0.2.1", s), l)
+		})
+		b.pass(600 * time.Millisecond)
+		answered[*kmsg.JoinGroupResponse](other)
+		id := answered[*kmsg.JoinGroupResponse](s).MemberID
+		putOff()
+		b.requireHeartbeat(nil, "g", 1, id)
+		b.pass(time.Second + 2*benchTick)
+		b.requireHeartbeat(kerr.UnknownMemberID, "g", 1, id)
+	})
+}
+
+// Who waits here cannot say that it lives.
+func TestParkedMembersAreAlive(t *testing.T) {
+	t.Parallel()
+	inBench(t, func(b *bench) {
+		short := kafkatest.WithSession(time.Second)
+		silent := b.send(kafkatest.Join(3, "g", ""))
+		b.pass(time.Second)
+		id := answered[*kmsg.JoinGroupResponse](silent).MemberID
+		kafkatest.RequireCode(t, nil, answered[*kmsg.SyncGroupResponse](b.send(kafkatest.Sync("g", 1, id))).ErrorCode)
+
+		join := b.send(kafkatest.Join(3, "g", "", short))
+		b.pass(8 * time.Second)
+		join.requireParked() // the first one has 10 s to come
+		again := b.send(kafkatest.Join(3, "g", id))
+		a := answered[*kmsg.JoinGroupResponse](join)
+		kafkatest.RequireCode(t, nil, a.ErrorCode)
+		kafkatest.RequireCode(t, nil, answered[*kmsg.JoinGroupResponse](again).ErrorCode)
+
+		sync := b.send(kafkatest.Sync("g", 2, a.MemberID))
+		b.pass(8500 * time.Millisecond)
+		sync.requireParked() // the leader has as long to sync
+		b.send(kafkatest.Sync("g", 2, id, a.MemberID))
+		require.Equal(t, "for "+a.MemberID, string(answered[*kmsg.SyncGroupResponse](sync).MemberAssignment))
+
+		// Its session began with the answer.
+		b.pass(time.Second - 1)
+		require.Equal(t, stateStable, b.state("g"))
+		b.pass(2 * benchTick)
+		b.requireHeartbeat(kerr.UnknownMemberID, "g", 2, a.MemberID)
+	})
+}
+
+// One that has joined again waits for another that is slow to.
+func TestMembersThatRejoinAreAlive(t *testing.T) {
+	t.Parallel()
+	inBench(t, func(b *bench) {
+		ids, generation := b.stableGroup("g", 2, kafkatest.WithSession(2*time.Second))
+		join := b.send(kafkatest.Join(9, "g", ids[0], kafkatest.WithSession(2*time.Second)))
+		for range 8 {
+			b.pass(time.Second)
+			b.requireHeartbeat(kerr.RebalanceInProgress, "g", generation, ids[1])
+		}
+		join.requireParked()
+		b.syncAll("g", []*sent{join, b.send(kafkatest.Join(9, "g", ids[1], kafkatest.WithSession(2*time.Second)))})
+	})
+}
+
+// Its session begins with the answer to its join, and what it does not do then is
+// to sync.
+func TestSessionEndsBeforeTheFirstSync(t *testing.T) {
+	t.Parallel()
+	inBench(t, func(b *bench) {
+		join := b.send(kafkatest.Join(3, "g", "", kafkatest.WithSession(time.Second)))
+		b.pass(time.Second)
+		id := answered[*kmsg.JoinGroupResponse](join).MemberID
+		b.pass(400 * time.Millisecond)
+		b.group("g")
+		b.pass(time.Second)
+		b.requireHeartbeat(kerr.UnknownMemberID, "g", 1, id)
+		require.Equal(t, uint64(1), b.ended(Heartbeat, purgatory.Expired))
+	})
+}
+
+// A member of a round that is under way goes, and was the last one missing.
+func TestSessionEndsWhileARoundWaitsForIt(t *testing.T) {
+	t.Parallel()
+	inBench(t, func(b *bench) {
+		b.stableGroup("g", 1, kafkatest.WithSession(2*time.Second), kafkatest.WithRebalance(time.Minute))
+		join := b.send(kafkatest.Join(3, "g", "", kafkatest.WithRebalance(time.Minute)))
+		join.requireParked()
+		b.pass(2*time.Second + 2*benchTick)
+		a := answered[*kmsg.JoinGroupResponse](join)
+		kafkatest.RequireCode(t, nil, a.ErrorCode)
+		require.Equal(t, a.MemberID, a.LeaderID)
+	})
+}
+
+// A shorter session that a member asks for with its next join holds from then on.
+func TestSessionIsThatOfTheLatestJoin(t *testing.T) {
+	t.Parallel()
+	inBench(t, func(b *bench) {
+		ids, _ := b.stableGroup("g", 1, kafkatest.WithSession(time.Hour/2))
+		ids, generation := b.syncAll("g", []*sent{b.send(kafkatest.Join(9, "g", ids[0], kafkatest.WithSession(time.Second)))})
+		b.pass(time.Second + 2*benchTick)
+		b.requireHeartbeat(kerr.UnknownMemberID, "g", generation, ids[0])
+		require.Zero(t, b.co.groups.Load())
+	})
+}

@@ -1,0 +1,301 @@
+package log
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"sort"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// Batch is one record batch as it will go out: its bytes, with the offset
+// in place, never change again. So a fetch may copy them, and ListOffsets may
+// read them, with no lock held.
+type Batch struct {
+	Base, last   int64 // offsets of its first and last record
+	position     int64 // bytes ever appended before it
+	MaxTimestamp int64
+	Raw          []byte
+}
+
+// batchOverhead is charged for each batch on top of its bytes, or retention by
+// bytes would let a million one-record batches cost far more than it says.
+const batchOverhead = 96
+
+// Log is one replica's records in memory: a run of batches without a gap, dropped
+// from the front by retention and, at a follower, from the end where it differs
+// from its leader's. Its owner's lock guards it.
+type Log struct {
+	batches []Batch
+	epochs  []EpochStart // of the batches, ascending; see epoch.go
+	start   int64        // log start offset: in the first batch, or next when empty
+	next    int64        // log end offset
+	written int64        // bytes ever appended, and not truncated since
+	kept    int64        // bytes of batches, with overhead
+}
+
+// Start returns the log's first offset, which may lie inside its first batch.
+func (l *Log) Start() int64 { return l.start }
+
+// End returns the offset after the last record.
+func (l *Log) End() int64 { return l.next }
+
+// Kept returns the bytes of all batches, with what each costs besides.
+func (l *Log) Kept() int64 { return l.kept }
+
+// Len returns the number of batches.
+func (l *Log) Len() int { return len(l.batches) }
+
+// Beyond returns the bytes of batches that do not lie below offset, whole.
+func (l *Log) Beyond(offset int64) int64 {
+	n := l.below(offset)
+	if n == len(l.batches) {
+		return 0
+	}
+	return l.written - l.batches[n].position
+}
+
+// Append takes ownership of raw, a leader's new batch.
+func (l *Log) Append(raw []byte, epoch, records int32, maxTimestamp int64) (base int64) {
+	base = l.next
+	placeBatch(raw, base, epoch)
+	l.add(Batch{Base: base, last: base + int64(records) - 1, MaxTimestamp: maxTimestamp, Raw: raw}, epoch)
+	return base
+}
+
+// add stores a batch that has its place already: its base is the log's end.
+func (l *Log) add(b Batch, epoch int32) {
+	b.position = l.written
+	l.epochs = noteEpoch(l.epochs, epoch, b.Base)
+	l.batches = append(l.batches, b)
+	l.next = b.last + 1
+	l.written += int64(len(b.Raw))
+	l.kept += int64(len(b.Raw)) + batchOverhead
+}
+
+var (
+	// ErrNotNext is the error of batches that do not begin at the log's end.
+	ErrNotNext  = errors.New("batch is not the next one")
+	errCutShort = errors.New("batch is cut short")
+	errChecksum = errors.New("batch with a wrong checksum")
+)
+
+// AppendAll takes ownership of raw, batches as their leader has them, and calls stored
+// with each. An error means that they make no sense: what came before the fault is
+// kept.
+func (l *Log) AppendAll(raw []byte, stored func(*kmsg.RecordBatch)) error {
+	for len(raw) > 0 {
+		if len(raw) < batchHeader {
+			return errCutShort
+		}
+		size := lengthEnd + int64(int32(binary.BigEndian.Uint32(raw[8:])))
+		if size < batchHeader || size > int64(len(raw)) {
+			return errCutShort
+		}
+		var b kmsg.RecordBatch
+		one := raw[:size:size]
+		raw = raw[size:]
+		if err := b.ReadFrom(one); err != nil {
+			return err
+		}
+		if uint32(b.CRC) != crc32.Checksum(one[crcEnd:], castagnoli) {
+			return errChecksum
+		}
+		if len(l.batches) == 0 && b.FirstOffset < l.next {
+			l.next = b.FirstOffset // the leader's log starts inside this batch
+		}
+		if b.FirstOffset != l.next || b.LastOffsetDelta < 0 {
+			return fmt.Errorf("%w: at %d, not %d", ErrNotNext, b.FirstOffset, l.next)
+		}
+		l.add(Batch{
+			Base:         b.FirstOffset,
+			last:         b.FirstOffset + int64(b.LastOffsetDelta),
+			MaxTimestamp: b.MaxTimestamp,
+			Raw:          one,
+		}, b.PartitionLeaderEpoch)
+		stored(&b)
+	}
+	return nil
+}
+
+// Each calls f with each batch, in order.
+func (l *Log) Each(f func(*kmsg.RecordBatch)) {
+	for _, stored := range l.batches {
+		var b kmsg.RecordBatch
+		if b.ReadFrom(stored.Raw) == nil { // it was read when it came
+			f(&b)
+		}
+	}
+}
+
+// Trim drops batches from the front until no more than limit bytes are kept,
+// but never the last batch (a log that forgets what was just acknowledged is no
+// log) and none that reaches beyond committed: a replica may still need it. It
+// returns how many bytes are free now.
+func (l *Log) Trim(limit, committed int64) (freed int64) {
+	n := 0
+	for n < len(l.batches)-1 && l.kept-freed > limit && l.batches[n].last < committed {
+		freed += int64(len(l.batches[n].Raw)) + batchOverhead
+		n++
+	}
+	l.drop(n)
+	return freed
+}
+
+// DeleteBefore moves the log's start up to offset. Whole batches go; the start
+// may lie inside the first one that stays.
+func (l *Log) DeleteBefore(offset int64) (freed int64) {
+	if offset <= l.start {
+		return 0
+	}
+	before := l.kept
+	l.drop(l.find(offset))
+	l.start = min(offset, l.next)
+	l.epochs = dropEpochs(l.epochs, l.start)
+	return before - l.kept
+}
+
+// drop forgets the first n batches.
+func (l *Log) drop(n int) {
+	if n == 0 {
+		return
+	}
+	for i := range n {
+		l.kept -= int64(len(l.batches[i].Raw)) + batchOverhead
+	}
+	clear(l.batches[:n]) // the array lives on; the batches must not
+	l.batches = l.batches[n:]
+	if len(l.batches) > 0 {
+		l.start = max(l.start, l.batches[0].Base)
+	} else {
+		l.start = l.next
+	}
+	l.epochs = dropEpochs(l.epochs, l.start)
+}
+
+// Truncate drops what lies at offset and beyond, with the whole of a batch that
+// holds offset.
+func (l *Log) Truncate(offset int64) (freed int64) {
+	n := l.find(offset)
+	if n == len(l.batches) {
+		return 0
+	}
+	before := l.kept
+	first := l.batches[n]
+	for _, b := range l.batches[n:] {
+		l.kept -= int64(len(b.Raw)) + batchOverhead
+	}
+	l.next, l.written = first.Base, first.position
+	l.start = min(l.start, l.next)
+	clear(l.batches[n:])
+	l.batches = l.batches[:n:n] // who reads the old tail must not see it written over
+	l.epochs = cutEpochs(l.epochs, l.next)
+	return before - l.kept
+}
+
+// Restart empties the log and has it go on at offset: a follower that its leader
+// has nothing in common with any more.
+func (l *Log) Restart(offset int64) (freed int64) {
+	freed = l.kept
+	*l = Log{start: offset, next: offset}
+	return freed
+}
+
+// LastEpoch is that of the last batch, -1 when there is none.
+func (l *Log) LastEpoch() int32 {
+	if len(l.epochs) == 0 {
+		return -1
+	}
+	return l.epochs[len(l.epochs)-1].Epoch
+}
+
+// EpochAt is the leader epoch under which the record at offset was written, -1
+// if that is not known.
+func (l *Log) EpochAt(offset int64) int32 {
+	i := l.find(offset)
+	if i == len(l.batches) {
+		return -1
+	}
+	return int32(binary.BigEndian.Uint32(l.batches[i].Raw[leaderEpochAt:]))
+}
+
+// find returns the index of the batch that holds offset, len(batches) for the
+// end of the log.
+func (l *Log) find(offset int64) int {
+	return sort.Search(len(l.batches), func(i int) bool { return l.batches[i].last >= offset })
+}
+
+// InRange reports whether a consumer may stand at offset. The end is in range:
+// that is where one waits.
+func (l *Log) InRange(offset int64) bool { return l.start <= offset && offset <= l.next }
+
+// Readable is how many bytes a fetch from offset could have of what lies below
+// limit. Positions make it two binary searches, however much there is to read:
+// parked fetches ask this at every append.
+func (l *Log) Readable(offset, limit int64) int64 {
+	from, to := l.find(offset), l.below(limit)
+	if from >= to {
+		return 0
+	}
+	end := l.written
+	if to < len(l.batches) {
+		end = l.batches[to].position
+	}
+	return end - l.batches[from].position
+}
+
+// below is how many batches lie below limit, whole.
+func (l *Log) below(limit int64) int {
+	if limit >= l.next {
+		return len(l.batches)
+	}
+	return sort.Search(len(l.batches), func(i int) bool { return l.batches[i].last >= limit })
+}
+
+// Read returns the batches from the one that holds offset on and below limit, as
+// many as fit into room bytes, and the first one also when it does not if atLeastOne
+// is true. The list is the caller's own: trim clears entries of batches.
+func (l *Log) Read(offset, limit int64, room int, atLeastOne bool) (raw [][]byte, size int) {
+	from, end := l.find(offset), l.below(limit)
+	to := from
+	for to < end {
+		n := len(l.batches[to].Raw)
+		if size+n > room && (to > from || !atLeastOne) {
+			break
+		}
+		size += n
+		to++
+	}
+	if to <= from {
+		return nil, 0
+	}
+	raw = make([][]byte, to-from)
+	for i := range raw {
+		raw[i] = l.batches[from+i].Raw
+	}
+	return raw, size
+}
+
+// ByTime returns the first batch below limit with a record not older than ts.
+// Producers choose timestamps, so they are in no order and this is a scan.
+func (l *Log) ByTime(ts, limit int64) (Batch, bool) {
+	for _, b := range l.batches[:l.below(limit)] {
+		if b.MaxTimestamp >= ts {
+			return b, true
+		}
+	}
+	return Batch{}, false
+}
+
+// Newest returns the batch below limit with the largest timestamp, the first of
+// equals.
+func (l *Log) Newest(limit int64) (newest Batch, ok bool) {
+	for _, b := range l.batches[:l.below(limit)] {
+		if !ok || b.MaxTimestamp > newest.MaxTimestamp {
+			newest, ok = b, true
+		}
+	}
+	return newest, ok
+}

@@ -1,0 +1,2 @@
+// Package metric counts durations.
+package metric

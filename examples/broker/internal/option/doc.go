@@ -1,0 +1,2 @@
+// Package option fills in defaults and checks ranges of configurations.
+package option

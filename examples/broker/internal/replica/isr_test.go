@@ -1,0 +1,158 @@
+package replica
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/seed-782fa212/limbo/examples/broker/internal/kafkatest"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/log"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
+)
+
+// leaderOfThree leads brokers 1 and 2, of which 2 is in sync, in epoch 4, after
+// ten records of epoch 3.
+func leaderOfThree(t *testing.T) (*Partition, *meta.Image) {
+	t.Helper()
+	p := New(testReplicas, meta.PartitionKey{}, 0, new(atomic.Int64), Stored{})
+	for i := range 10 {
+		p.log.Append(kafkatest.Batch([]string{fmt.Sprint(i)}), 3, 1, 0)
+	}
+	p.Assign(&meta.Topic{Name: "t", Retention: 64 << 20, MinISR: 1},
+		meta.Assignment{Replicas: []int32{0, 1, 2}, ISR: []int32{0, 2}, Epoch: 4}, time.Now())
+	return p, &meta.Image{Nodes: []meta.Node{{ID: 0}, {ID: 1}, {ID: 2}}}
+}
+
+// at is a follower's fetch that says it has what comes before offset.
+func at(p *Partition, id int32, offset int64) Fetched {
+	return p.FetchedBy(id, offset, 0, 4, 3, time.Now())
+}
+
+// A follower of which this reign has not heard yet holds the high watermark
+// where it was; then it is the slowest of those in sync.
+func TestHighWatermarkIsTheSlowest(t *testing.T) {
+	t.Parallel()
+	p, _ := leaderOfThree(t)
+	require.Zero(t, p.hw)
+	require.False(t, at(p, 1, 9).Raised, "it is not in sync")
+	require.True(t, at(p, 2, 5).Raised)
+	require.Equal(t, int64(5), p.hw)
+	require.False(t, at(p, 2, 4).Raised, "it never goes back")
+	require.Equal(t, int64(5), p.hw)
+	require.True(t, at(p, 2, 10).Raised)
+	require.Equal(t, int64(10), p.hw)
+}
+
+// What was said to a leader of another epoch, or by a stranger, does not count.
+func TestFetchesOfOtherEpochs(t *testing.T) {
+	t.Parallel()
+	p, _ := leaderOfThree(t)
+	for epoch, want := range map[int32]*kerr.Error{3: kerr.FencedLeaderEpoch, 5: kerr.UnknownLeaderEpoch, -1: kerr.UnknownLeaderEpoch} {
+		require.Equal(t, want, p.FetchedBy(2, 10, 0, epoch, 3, time.Now()).Err)
+	}
+	require.Equal(t, kerr.UnknownTopicOrPartition, at(p, 7, 10).Err)
+	require.Zero(t, p.hw)
+}
+
+// Who has caught up with the high watermark, but not with where this reign began,
+// may hold records that are not the leader's, and is not in sync yet.
+func TestWhoMayComeBackIntoSync(t *testing.T) {
+	t.Parallel()
+	p, img := leaderOfThree(t)
+	at(p, 2, 5)
+	require.False(t, at(p, 1, 4).Rejoining, "behind the high watermark")
+	require.False(t, at(p, 1, 7).Rejoining, "behind the reign")
+	_, _, ok := p.Wanted(img, time.Now(), time.Hour)
+	require.False(t, ok)
+	require.True(t, at(p, 1, 10).Rejoining)
+
+	dead := &meta.Image{Nodes: []meta.Node{{ID: 0}, {ID: 2}}}
+	_, _, ok = p.Wanted(dead, time.Now(), time.Hour)
+	require.False(t, ok, "one that does not live")
+	_, isr, ok := p.Wanted(img, time.Now(), time.Hour)
+	require.True(t, ok)
+	require.Equal(t, []int32{0, 1, 2}, isr)
+}
+
+// From the moment that a leader asks for a follower to be in sync, the follower
+// counts: the controller may have granted it before the leader knows.
+func TestAskedForCountsAtOnce(t *testing.T) {
+	t.Parallel()
+	p, img := leaderOfThree(t)
+	at(p, 1, 10)
+	at(p, 2, 10)
+	require.Equal(t, int64(10), p.hw)
+	believed, _, ok := p.Wanted(img, time.Now(), time.Hour)
+	require.True(t, ok)
+	p.log.Append(kafkatest.Batch([]string{"x"}), 4, 1, 0)
+	p.FetchedBy(2, 11, 0, 4, 4, time.Now())
+	require.Equal(t, int64(10), p.hw, "without the one that was asked for")
+	p.Withdraw(believed)
+	p.FetchedBy(2, 11, 0, 4, 4, time.Now())
+	require.Equal(t, int64(11), p.hw)
+}
+
+// A follower that has not been at the log's end for too long is not in sync; one
+// that was, at some time not too long ago, is, also if it never is right now.
+func TestWhoLags(t *testing.T) {
+	t.Parallel()
+	p, img := leaderOfThree(t)
+	const lag = time.Minute
+	after := time.Now().Add
+	p.FetchedBy(2, 10, 0, 4, 3, after(0))
+	inSync := func(d time.Duration) bool {
+		_, isr, changed := p.Wanted(img, after(d), lag)
+		return !changed || len(isr) == 2
+	}
+	for i := range int64(4) { // each time it comes, it has all but the last record
+		p.log.Append(kafkatest.Batch([]string{"x"}), 4, 1, 0)
+		p.FetchedBy(2, 10+i, 0, 4, min(3+int32(i), 4), after(time.Duration(i)*lag/2))
+		require.True(t, inSync(time.Duration(i)*lag/2), i)
+	}
+	require.True(t, inSync(2*lag))
+	require.False(t, inSync(2*lag+time.Second), "it was last at the end, as that was then, after 1 minute")
+}
+
+// What came late from the controller changes nothing.
+func TestOldDecisionsAreIgnored(t *testing.T) {
+	t.Parallel()
+	p, _ := leaderOfThree(t)
+	newer, older := p.assigned, p.assigned
+	newer.ISR, newer.Version = []int32{0}, 7
+	p.Assign(p.topic, newer, time.Now())
+	older.ISR, older.Version = []int32{0, 1, 2}, 6
+	require.Equal(t, Turn{Lost: -1, Begun: -1}, p.Assign(p.topic, older, time.Now()))
+	require.Equal(t, newer, p.assigned)
+	older.Version, older.Leader, older.Epoch = 8, 1, 5
+	require.Equal(t, Turn{Lost: 4, Begun: -1}, p.Assign(p.topic, older, time.Now()))
+	require.Equal(t, kerr.NotLeaderForPartition, p.Leads(-1))
+}
+
+// What the followers have not got yet is not trimmed, and so it is bounded where
+// it comes in.
+func TestUncommittedIsKept(t *testing.T) {
+	t.Parallel()
+	p, _ := leaderOfThree(t)
+	p.cfg = &Config{MaxUncommitted: 2000}
+	p.topic.Retention = 300
+	raw := kafkatest.Batch([]string{"some record"})
+	b, bad := log.ParseBatch(raw, log.CurrentProduce, 1<<20)
+	require.Nil(t, bad)
+	refused := 0
+	for range 50 {
+		if _, err := p.Append(raw, &b, false); err != nil {
+			require.Equal(t, kerr.NotEnoughReplicas, err)
+			refused++
+		}
+	}
+	require.Zero(t, p.log.Start())
+	require.Positive(t, refused)
+	p.FetchedBy(2, p.log.End(), 0, 4, 4, time.Now())
+	_, err := p.Append(raw, &b, false)
+	require.Nil(t, err)
+	require.Equal(t, p.log.End()-1, p.log.Start(), "retention allows for one, and the others are committed now")
+}

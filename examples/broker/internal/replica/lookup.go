@@ -1,0 +1,73 @@
+package replica
+
+import (
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/seed-782fa212/limbo/examples/broker/internal/log"
+)
+
+// EndOfEpoch is epochEnd as the leader answers it.
+func (p *Partition) EndOfEpoch(epoch, believed int32) (int32, int64, *kerr.Error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.leadsLocked(believed); err != nil {
+		return -1, -1, err
+	}
+	found, end := p.log.EpochEnd(epoch)
+	return found, end, nil // not the high watermark: a new leader's may be behind what the old one has shown
+}
+
+// Timestamps that ask for a place instead of a time.
+const (
+	LatestOffset         = -1
+	EarliestOffset       = -2
+	MaxTimestampOffset   = -3 // the record with the largest timestamp
+	EarliestLocalOffset  = -4 // with nothing in tiered storage: the earliest
+	LatestTieredOffset   = -5 // with nothing in tiered storage: none
+	EarliestUploadOffset = -6 // the same
+)
+
+// OffsetFor finds the offset that a timestamp asks for, of what consumers may
+// read, with its record's time and leader epoch; -1 for each when there is none.
+func (p *Partition) OffsetFor(ts int64, believed int32) (offset, timestamp int64, epoch int32, _ *kerr.Error) {
+	found, offset, epoch, err := p.batchFor(ts, believed)
+	if err != nil || found == nil {
+		return offset, -1, epoch, err
+	}
+	if ts == MaxTimestampOffset {
+		ts = found.MaxTimestamp
+	}
+	offset, timestamp = log.OffsetByTime(found.Raw, ts) // reads the batch: not under the lock
+	if offset < 0 {
+		epoch = -1
+	}
+	return offset, timestamp, epoch, nil
+}
+
+// batchFor finds the batch that holds the answer, or the answer itself.
+func (p *Partition) batchFor(ts int64, believed int32) (found *log.Batch, offset int64, epoch int32, _ *kerr.Error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.leadsLocked(believed); err != nil {
+		return nil, -1, -1, err
+	}
+	var b log.Batch
+	var ok bool
+	switch {
+	case ts == LatestOffset:
+		return nil, p.hw, p.assigned.Epoch, nil
+	case ts == EarliestOffset, ts == EarliestLocalOffset:
+		if epoch = p.log.EpochAt(p.log.Start()); epoch < 0 {
+			epoch = p.assigned.Epoch
+		}
+		return nil, p.log.Start(), epoch, nil
+	case ts == MaxTimestampOffset:
+		b, ok = p.log.Newest(p.hw)
+	case ts >= 0:
+		b, ok = p.log.ByTime(ts, p.hw)
+	}
+	if !ok {
+		return nil, -1, -1, nil
+	}
+	return &b, -1, p.log.EpochAt(b.Base), nil
+}

@@ -1,0 +1,83 @@
+package replica
+
+import (
+	"math"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
+)
+
+// Reign is a partition under one leader: what waits for the leader's watermarks
+// waits on this key. When the reign ends, its watermarks count as infinite: all
+// that waits for them is completed, finds that the leader is gone, and answers NOT_LEADER_OR_FOLLOWER.
+// Operations that wait for several partitions go on waiting for the others.
+type Reign struct {
+	meta.PartitionKey
+	Epoch int32
+}
+
+// Over is the number of a reign that has ended.
+const Over = math.MaxInt64
+
+// CommittedIn returns the high watermark of a reign; Over if it has ended.
+func (p *Partition) CommittedIn(epoch int32) int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.leadsLocked(epoch) != nil {
+		return Over
+	}
+	return p.hw
+}
+
+// DeletedIn returns the low watermark of a reign; Over if it has ended.
+func (p *Partition) DeletedIn(epoch int32, img *meta.Image) int64 {
+	if p.Leads(epoch) != nil {
+		return Over
+	}
+	return p.lowWatermark(img)
+}
+
+// Leads returns an error unless this replica leads in an epoch; -1 for any.
+func (p *Partition) Leads(epoch int32) *kerr.Error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.leadsLocked(epoch)
+}
+
+// Replicated returns what became of records that end at end: nil when they are
+// committed and as many replicas have them as the topic asks for.
+func (p *Partition) Replicated(epoch int32, end int64) *kerr.Error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch err := p.leadsLocked(epoch); {
+	case err != nil:
+		return kerr.NotLeaderForPartition
+	case p.hw < end:
+		return kerr.RequestTimedOut
+	case len(p.assigned.ISR) < int(p.topic.MinISR):
+		return kerr.NotEnoughReplicasAfterAppend
+	}
+	return nil
+}
+
+// DeleteBefore moves the start of the log up to offset, at most to the high watermark.
+func (p *Partition) DeleteBefore(epoch int32, offset int64) *kerr.Error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.leadsLocked(epoch); err != nil {
+		return err
+	}
+	if offset > p.hw {
+		return kerr.OffsetOutOfRange
+	}
+	p.sum.Add(-p.log.DeleteBefore(offset))
+	return nil
+}
+
+// Reign is the one that this replica leads in, if it does.
+func (p *Partition) Reign() (Reign, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return Reign{p.Key, p.assigned.Epoch}, p.leading
+}

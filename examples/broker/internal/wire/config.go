@@ -1,0 +1,56 @@
+package wire
+
+import (
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/seed-782fa212/limbo/examples/broker/internal/option"
+)
+
+// Config holds every bound of what comes and goes over the wire: who connects is a
+// stranger. The zero value of a field is its default; see withDefaults.
+type Config struct {
+	MaxConnections int // accepted and open at once; further ones wait in the kernel's backlog
+	MaxInFlight    int // requests read and not yet answered, per connection; then reading stops
+	MaxQueuedBytes int // bytes of those requests, per connection; one request is always let through
+
+	MaxFrame       int   // bytes of one produce request
+	MaxSmallFrame  int   // bytes of any other request
+	MaxArrays      int   // elements of all arrays of one request, counted before kmsg allocates any
+	MaxInboundSum  int64 // bytes of all large frames being read or handled, over all connections
+	MaxQueuedSum   int64 // bytes of requests that wait for their answers, over all connections; see queuedSize
+	MaxOutboundSum int64 // bytes of fetch answers being written, over all connections
+
+	FrameTimeout time.Duration // from a frame's first byte to its last
+	IdleTimeout  time.Duration // with nothing asked and nothing pending
+	WriteTimeout time.Duration // for one answer to leave
+	LingerClose  time.Duration // how long a shutdown waits for a client to see its last answers
+}
+
+// WithDefaults fills in what is zero and refuses what is out of range.
+func (c Config) WithDefaults() (Config, error) {
+	var b option.Check
+	option.Fill(&b, "Wire.MaxConnections", &c.MaxConnections, 1024, 1, 1<<20)
+	option.Fill(&b, "Wire.MaxInFlight", &c.MaxInFlight, 64, 1, 1<<16)
+	option.Fill(&b, "Wire.MaxQueuedBytes", &c.MaxQueuedBytes, 256<<10, 1, 1<<30)
+	option.Fill(&b, "Wire.MaxFrame", &c.MaxFrame, 16<<20, 1, 1<<30)
+	option.Fill(&b, "Wire.MaxSmallFrame", &c.MaxSmallFrame, 256<<10, 1, 1<<30)
+	option.Fill(&b, "Wire.MaxArrays", &c.MaxArrays, 16<<10, 1, 1<<24)
+	option.Fill(&b, "Wire.MaxInboundSum", &c.MaxInboundSum, 256<<20, int64(c.MaxFrame), 1<<50)
+	option.Fill(&b, "Wire.MaxQueuedSum", &c.MaxQueuedSum, 32<<20, 1, 1<<50)
+	option.Fill(&b, "Wire.MaxOutboundSum", &c.MaxOutboundSum, 256<<20, 1, 1<<50)
+	option.Fill(&b, "Wire.FrameTimeout", &c.FrameTimeout, 10*time.Second, 1, 24*time.Hour)
+	option.Fill(&b, "Wire.IdleTimeout", &c.IdleTimeout, 10*time.Minute, 1, 24*time.Hour)
+	option.Fill(&b, "Wire.WriteTimeout", &c.WriteTimeout, 20*time.Second, 1, 24*time.Hour)
+	option.Fill(&b, "Wire.LingerClose", &c.LingerClose, 250*time.Millisecond, 1, time.Minute)
+	return c, b.Err
+}
+
+// frameLimit is how long a frame of key may be. Only produce carries records.
+func (c *Config) frameLimit(key int16) int {
+	if key == int16(kmsg.Produce) {
+		return c.MaxFrame
+	}
+	return min(c.MaxSmallFrame, c.MaxFrame)
+}

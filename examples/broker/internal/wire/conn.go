@@ -1,0 +1,382 @@
+package wire
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// smallFrame is what a connection keeps a buffer for. Larger frames are
+// allocated for themselves and charged to the inbound budget of the server.
+const smallFrame = 64 << 10
+
+// Conn is one client. Two goroutines serve it, however many fetches it has
+// parked: one reads frames and handles them, one writes answers.
+type Conn struct {
+	srv    *Server
+	nc     net.Conn
+	ctx    context.Context // done when the client is gone; frees what it parked
+	cancel context.CancelFunc
+	br     *bufio.Reader
+	frame  []byte // reused for small frames; only the reader uses it
+
+	room     chan struct{} // capacity 1: the reader waited, and the queue has shrunk
+	wake     chan struct{} // capacity 1: something in the queue may be ready
+	answered atomic.Bool   // something was written
+	outbound int64         // of the server's outbound bytes, what this connection holds; only the writer uses it
+
+	// mu guards the queue. It is a leaf: nothing else is locked under it.
+	mu          sync.Mutex
+	queue       []*Reply // requests read and not yet written, in order
+	queuedBytes int      // of their frames
+	readerWaits bool     // the reader waits for the queue to shrink
+	inputClosed bool     // no further request will come; finish what is queued
+}
+
+func newConn(srv *Server, nc net.Conn) *Conn {
+	c := &Conn{
+		srv:  srv,
+		nc:   nc,
+		br:   bufio.NewReaderSize(nc, 16<<10),
+		room: make(chan struct{}, 1),
+		wake: make(chan struct{}, 1),
+	}
+	c.ctx, c.cancel = context.WithCancel(srv.ctx)
+	return c
+}
+
+// serve runs the connection until the client leaves, breaks the protocol, or
+// the server drains.
+func (c *Conn) serve() {
+	defer c.srv.end(c)
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		c.writeReplies()
+	}()
+	err := c.readRequests()
+	switch {
+	case errors.Is(err, errDraining):
+		// What is parked is being answered as closed. Let it out.
+		c.mu.Lock()
+		c.inputClosed = true
+		c.mu.Unlock()
+		c.wakeWriter()
+		<-written
+		if !c.resets() {
+			c.lingeringClose()
+		}
+	default:
+		c.srv.logEnd(err)
+		c.cancel() // frees what is parked; the writer sees it and ends
+		c.hangUp()
+		<-written
+	}
+	c.cancel()
+	c.hangUp()
+	c.mu.Lock()
+	c.srv.queuedSum.Add(-int64(c.queuedBytes)) // what will not be answered any more
+	c.mu.Unlock()
+}
+
+// errDraining ends a reader whose server shuts down.
+var errDraining = errors.New("broker: draining")
+
+// readRequests returns why it ended, never nil. A panic in a handler ends this
+// connection alone; it is counted and logged with its stack, for it is a bug.
+func (c *Conn) readRequests() (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			c.srv.Metrics.Panics.Add(1)
+			c.srv.Logger.Error("broker: handler panicked", "panic", p, "stack", string(debug.Stack()))
+			err = fmt.Errorf("broker: handler panicked: %v", p)
+		}
+	}()
+	for {
+		if err := c.waitForRoom(); err != nil {
+			return err
+		}
+		if err := c.waitForFrame(); err != nil {
+			return err
+		}
+		if err := c.srv.Gate.Pass(c.ctx); err != nil {
+			return err
+		}
+		if err := c.readRequest(); err != nil {
+			return err
+		}
+	}
+}
+
+// waitForRoom returns once the connection may have another request in flight.
+//
+// The reader must notice a client that hangs up even now, or 64 fetches parked
+// for an hour would outlive it. So it does not wait on a channel: it goes on
+// reading ahead into the buffer, and the writer ends that read by moving the
+// deadline into the past. Both change readerWaits and the deadline under mu, so
+// the writer's wake-up cannot fall between the reader's check and its read.
+// (A client that pipelines more than the buffer holds beyond its limit is
+// noticed when its next answer is written.)
+func (c *Conn) waitForRoom() error {
+	for {
+		c.mu.Lock()
+		c.readerWaits = !c.hasRoomLocked()
+		if !c.readerWaits {
+			c.mu.Unlock()
+			return nil
+		}
+		_ = c.nc.SetReadDeadline(time.Time{})
+		c.mu.Unlock()
+		if c.srv.Draining.Load() {
+			return errDraining
+		}
+		if c.br.Buffered() == c.br.Size() {
+			// Nothing more can be read ahead.
+			select {
+			case <-c.room:
+			case <-c.srv.drained:
+			case <-c.ctx.Done():
+				return c.ctx.Err()
+			}
+			continue
+		}
+		_, err := c.br.Peek(c.br.Buffered() + 1)
+		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			return err
+		}
+	}
+}
+
+func (c *Conn) hasRoomLocked() bool {
+	n := len(c.queue)
+	return n == 0 || n < c.srv.Limits.MaxInFlight && c.queuedBytes < c.srv.Limits.MaxQueuedBytes
+}
+
+// waitForFrame blocks until a frame has begun. A connection that waits for an
+// answer may be silent for as long as that takes; an idle one may not.
+func (c *Conn) waitForFrame() error {
+	for c.br.Buffered() == 0 {
+		if err := c.readBy(time.Now().Add(c.srv.Limits.IdleTimeout)); err != nil {
+			return err
+		}
+		_, err := c.br.Peek(1)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			if c.srv.Draining.Load() {
+				return errDraining
+			}
+			c.mu.Lock()
+			pending := len(c.queue)
+			c.mu.Unlock()
+			if pending > 0 {
+				continue
+			}
+			return errIdle
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var (
+	errIdle      = errors.New("broker: connection idle for too long")
+	errFrameSize = errors.New("broker: frame length out of bounds")
+)
+
+// readRequest reads one frame and handles it. From its first byte a frame has
+// frameTimeout to arrive, however slowly its bytes trickle in.
+func (c *Conn) readRequest() error {
+	begun := time.Now()
+	if c.br.Buffered() < 4+headerSize {
+		if err := c.readBy(begun.Add(c.srv.Limits.FrameTimeout)); err != nil {
+			return err
+		}
+	}
+	head, err := c.br.Peek(4 + headerSize)
+	if err != nil {
+		// A frame that says it is shorter than a header never grows one.
+		if len(head) >= 4 && !c.frameLengthFits(head) {
+			return errFrameSize
+		}
+		return c.readErr(err)
+	}
+	size := int(int32(binary.BigEndian.Uint32(head)))
+	key := int16(binary.BigEndian.Uint16(head[4:]))
+	if size < headerSize || size > c.srv.Limits.frameLimit(key) {
+		return fmt.Errorf("%w: %d bytes for api key %d", errFrameSize, size, key)
+	}
+	_, _ = c.br.Discard(4)
+
+	var frame []byte
+	if size <= smallFrame {
+		if cap(c.frame) < size {
+			c.frame = make([]byte, max(size, 1<<10))
+		}
+		frame = c.frame[:size]
+	} else {
+		// Before the bytes are allocated, and only for as long as the frame
+		// itself may take.
+		ctx, cancel := context.WithDeadline(c.ctx, begun.Add(c.srv.Limits.FrameTimeout))
+		err := c.srv.inbound.Acquire(ctx, int64(size))
+		cancel()
+		if err != nil {
+			return fmt.Errorf("broker: no room for a frame of %d bytes: %w", size, err)
+		}
+		c.srv.inboundBy.Add(int64(size))
+		defer func() {
+			c.srv.inboundBy.Add(-int64(size))
+			c.srv.inbound.Release(int64(size))
+		}()
+		frame = make([]byte, size)
+	}
+	if c.br.Buffered() < size {
+		if err := c.readBy(begun.Add(c.srv.Limits.FrameTimeout)); err != nil {
+			return err
+		}
+	}
+	if _, err := io.ReadFull(c.br, frame); err != nil {
+		return c.readErr(err)
+	}
+	return c.handleFrame(frame)
+}
+
+func (c *Conn) frameLengthFits(head []byte) bool {
+	return int32(binary.BigEndian.Uint32(head)) >= headerSize
+}
+
+// readBy sets the deadline of the next read. server.Shutdown raises draining and
+// then moves every deadline into the past; whichever of the two sets comes last,
+// the reader learns of it here or from its read.
+func (c *Conn) readBy(t time.Time) error {
+	_ = c.nc.SetReadDeadline(t)
+	if c.srv.Draining.Load() {
+		return errDraining
+	}
+	return nil
+}
+
+// readErr distinguishes a shutdown's deadline from a slow client's.
+func (c *Conn) readErr(err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) && c.srv.Draining.Load() {
+		return errDraining
+	}
+	return err
+}
+
+// handleFrame decodes a frame and handles it. Handlers run one after the other
+// on the reader, so a connection's requests take effect in the order they came.
+func (c *Conn) handleFrame(frame []byte) error {
+	req, err := decodeRequest(frame, c.srv.Limits.MaxArrays)
+	if err != nil {
+		return err
+	}
+	var r *Reply
+	if size, answered := queuedSize(req.body, len(frame)); answered {
+		if c.srv.queuedSum.Load()+int64(size) > c.srv.Limits.MaxQueuedSum {
+			return errOverload
+		}
+		r = c.enqueue(req.correlation, size)
+	}
+	c.srv.Metrics.Requests.Add(1)
+	if req.versionUnknown {
+		r.Now(unsupportedAPIVersions())
+		return nil
+	}
+	c.srv.Handle(c, req.body, r)
+	return nil
+}
+
+// errOverload sheds the connection whose request would be one too many. Only a
+// flood gets there: thousands of long polls are well below.
+var errOverload = errors.New("broker: too many bytes of requests wait for their answers")
+
+// queuedSize is how much a request counts while it waits for its answer, and
+// whether it gets one. What it holds meanwhile, decoded, and with its answer, is
+// some thirty times that at worst. Of a produce request only the partitions are
+// held: its records are in the log by then.
+func queuedSize(req kmsg.Request, frame int) (size int, answered bool) {
+	p, ok := req.(*kmsg.ProduceRequest)
+	if !ok {
+		return frame, true
+	}
+	for i := range p.Topics {
+		size += 16 * (1 + len(p.Topics[i].Partitions))
+	}
+	return min(frame, size), p.Acks != 0
+}
+
+// enqueue takes the next place in the order of answers.
+func (c *Conn) enqueue(correlation int32, size int) *Reply {
+	r := &Reply{conn: c, correlation: correlation, size: size}
+	c.mu.Lock()
+	c.queue = append(c.queue, r)
+	c.queuedBytes += size
+	c.mu.Unlock()
+	c.srv.queuedSum.Add(int64(size))
+	return r
+}
+
+func (c *Conn) wakeWriter() {
+	select {
+	case c.wake <- struct{}{}:
+	default: // it has been told and has not looked yet
+	}
+}
+
+// resets reports whether the connection ends with a reset: when the broker is killed,
+// and when it goes and never answered this client. An orderly end, as the first
+// that a client hears, would tell it that it is not wanted here (kgo takes it for
+// missing authentication, and fails records for that), where it has only to look
+// for another broker.
+func (c *Conn) resets() bool {
+	return c.srv.killed.Load() || c.srv.Draining.Load() && !c.answered.Load()
+}
+
+// hangUp closes the connection.
+func (c *Conn) hangUp() {
+	if tcp, ok := c.nc.(interface{ SetLinger(seconds int) error }); ok && c.resets() {
+		_ = tcp.SetLinger(0)
+	}
+	_ = c.nc.Close()
+}
+
+// lingeringClose gives a client the chance to read its last answers: to close
+// with unread bytes in the receive buffer resets the connection and takes with
+// it what the client has not read yet.
+func (c *Conn) lingeringClose() {
+	half, ok := c.nc.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil {
+		return
+	}
+	_ = c.nc.SetReadDeadline(time.Now().Add(c.srv.Limits.LingerClose))
+	_, _ = io.Copy(io.Discard, c.nc)
+}
+
+// The following are for handlers.
+
+// Context is done when the client is gone.
+func (c *Conn) Context() context.Context { return c.ctx }
+
+// RemoteAddr is where the client is, as host:port.
+func (c *Conn) RemoteAddr() string { return c.nc.RemoteAddr().String() }
+
+// LocalHost is the host that the client has reached the broker by, "" if unknown.
+func (c *Conn) LocalHost() string {
+	host, _, _ := net.SplitHostPort(c.nc.LocalAddr().String())
+	return host
+}
+
+// Close ends the connection: the client has asked for what cannot be answered.
+func (c *Conn) Close() { _ = c.nc.Close() }

@@ -1,0 +1,171 @@
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// kmsg decodes requests, but it trusts their counts further than a broker on
+// a port can:
+//
+//   - an array may claim as many elements as bytes are left, and they are
+//     allocated before the first is read: a 16 MiB frame asks for more than a
+//     gigabyte;
+//   - a struct of a flexible version may claim 2^32 tagged fields, and the loop
+//     over them does not end when the bytes do: a frame of some thirty bytes
+//     spins a core for a minute.
+//
+// So a frame is walked once before kmsg sees it. The walk reads nothing but
+// lengths and counts, allocates nothing, and its cost is bounded by the frame's
+// bytes. The layouts in layouts.go say only where the counts stand;
+// TestLayoutsAgreeWithKmsg encodes every request at every version with kmsg and
+// requires the walk to end exactly at the last byte.
+
+var (
+	errTruncated = errors.New("broker: request ends inside a field")
+	errTrailing  = errors.New("broker: bytes after the request's end")
+	errTooMany   = errors.New("broker: too many array elements or tagged fields")
+	errBrokerTag = errors.New("broker: tagged field of broker-to-broker requests")
+)
+
+// maxTags bounds the tagged fields of one request. Clients send none or one.
+const maxTags = 64
+
+// walker is a cursor over a frame's bytes. After an error it stays in it.
+type walker struct {
+	src      []byte
+	version  int16
+	flexible bool
+	elements int // array elements still allowed
+	tags     int // tagged fields still allowed
+	err      error
+}
+
+// checkLayout walks a request's body. An error means the body must not reach
+// kmsg.
+func checkLayout(body []byte, layout []field, version int16, flexible bool, maxElements int) error {
+	w := walker{src: body, version: version, flexible: flexible, elements: maxElements, tags: maxTags}
+	w.fields(layout)
+	w.skipTags()
+	if w.err == nil && len(w.src) > 0 {
+		w.err = fmt.Errorf("%w: %d", errTrailing, len(w.src))
+	}
+	return w.err
+}
+
+func (w *walker) fields(layout []field) {
+	for i := range layout {
+		f := &layout[i]
+		if w.err != nil {
+			return
+		}
+		if !f.in(w.version) {
+			continue
+		}
+		switch f.kind {
+		case fixedField:
+			w.skip(f.size)
+		case stringField:
+			w.skip(w.length(2))
+		case bytesField:
+			w.skip(w.length(4))
+		case arrayField, plainArray:
+			n := w.length(4)
+			if n < -1 {
+				w.fail(errTruncated)
+				return
+			}
+			if n > w.elements {
+				w.fail(errTooMany)
+				return
+			}
+			w.elements -= max(n, 0)
+			for range max(n, 0) {
+				w.fields(f.of)
+				if f.kind == arrayField {
+					w.skipTags()
+				}
+				if w.err != nil {
+					return
+				}
+			}
+		}
+	}
+}
+
+// length reads a count of width bytes, or a compact one. -1 is null.
+func (w *walker) length(width int) int {
+	if w.flexible {
+		return w.uvarint() - 1
+	}
+	b := w.take(width)
+	switch {
+	case b == nil:
+		return 0
+	case width == 2:
+		return int(int16(binary.BigEndian.Uint16(b)))
+	default:
+		return int(int32(binary.BigEndian.Uint32(b)))
+	}
+}
+
+// uvarint refuses what does not fit an int32: no count of a request does, and
+// int stays safe on 32-bit machines.
+func (w *walker) uvarint() int {
+	v, n := binary.Uvarint(w.src)
+	if n <= 0 || n > 5 || v > 1<<31-1 {
+		w.fail(errTruncated)
+		return 0
+	}
+	w.src = w.src[n:]
+	return int(v)
+}
+
+// skipTags passes over a struct's tagged fields. Those below 8 are defined for
+// brokers talking to each other, and some hold structs with tags of their own,
+// which kmsg would decode unguarded: no client sends them, and they are refused.
+func (w *walker) skipTags() {
+	if !w.flexible || w.err != nil {
+		return
+	}
+	n := w.uvarint()
+	if n > w.tags {
+		w.fail(errTooMany)
+		return
+	}
+	w.tags -= n
+	for range n {
+		if w.uvarint() < 8 && w.err == nil {
+			w.fail(errBrokerTag)
+		}
+		w.skip(w.uvarint())
+		if w.err != nil {
+			return
+		}
+	}
+}
+
+func (w *walker) skip(n int) { w.take(n) }
+
+// take returns the next n bytes, or nil after a failure. A null (-1) is empty;
+// anything lower is a lie.
+func (w *walker) take(n int) []byte {
+	if n == -1 {
+		return nil
+	}
+	if w.err != nil || n < 0 || n > len(w.src) {
+		w.fail(errTruncated)
+		return nil
+	}
+	b := w.src[:n:n]
+	w.src = w.src[n:]
+	return b
+}
+
+func (w *walker) fail(err error) {
+	if w.err == nil {
+		w.err = err
+	}
+	w.src = nil
+}

@@ -1,0 +1,249 @@
+package tour
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/seed-782fa212/limbo/examples/broker/cluster"
+)
+
+// Load is what the drive does to the cluster.
+type Load struct {
+	Duration time.Duration // of producing, at least: the tour of faults is seen to its end
+	Rate     int           // records per second, steadily; a burst of as many comes once in two seconds
+	Polls    int           // long polls kept parked
+	Waits    time.Duration // a poll waits at least a quarter of this, at most all of it
+	Trickle  time.Duration // between two records to quiet partitions
+	HangUps  time.Duration // between two clients that hang up
+	Members  int           // of the consumer group
+	Faults   bool
+	Seed     uint64 // of the tour: see tour.go
+}
+
+// DefaultLoad is that of the README's tour.
+func DefaultLoad() Load {
+	return Load{
+		Duration: 10 * time.Second,
+		Rate:     10_000,
+		Polls:    2_000,
+		Waits:    6 * time.Second,
+		Trickle:  20 * time.Millisecond,
+		HangUps:  250 * time.Millisecond,
+		Members:  3,
+		Faults:   true,
+	}
+}
+
+const (
+	steadyTopic = "steady"
+	burstTopic  = "bursts"
+	quietTopic  = "quiet"
+
+	busyPartitions = 4 // of the first two
+	quietest       = 64
+)
+
+// shutdownTimeout is how long parked requests and slow clients may hold up a broker's end.
+const shutdownTimeoutOfTour = 10 * time.Second
+
+// grace is how long what was sent may still take to arrive.
+const grace = 20 * time.Second
+
+// drive is one run: the cluster, its load, and what was found out.
+type drive struct {
+	cluster *cluster.Cluster
+	load    Load
+	ledger  *ledger
+	polls   *pollers
+	readers *readers
+	tour    *tour
+	stalls  *stalls
+	ids     map[string][16]byte
+	start   time.Time
+	busy    time.Duration // what the producers took
+	slept   atomic.Uint64 // fetches that expired with data there long before
+
+	// grace ends some time after the producers stop: what they count as sent is
+	// to arrive, but a broken broker must not hold up the verdict for ever.
+	grace context.Context
+
+	mu       sync.Mutex
+	problems []string // guarded by mu
+}
+
+// problem notes something that makes the run fail.
+func (d *drive) problem(format string, args ...any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.problems) < 20 { // a broken broker has thousands
+		d.problems = append(d.problems, fmt.Sprintf(format, args...))
+	}
+}
+
+// Run takes a cluster on the tour, and prints what came of it. It returns the exit status.
+func Run(cfg cluster.Config, l Load, asJSON bool, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	live := stdout
+	if asJSON {
+		live = stderr
+	}
+	sum, err := runLoad(ctx, cfg, l, live)
+	if err != nil {
+		_, _ = fmt.Fprintf(stderr, "broker: tour: %v\n", err)
+		return 1
+	}
+	sum.print(live)
+	if asJSON {
+		sum.printJSON(stdout)
+	}
+	if !sum.ok() {
+		return 1
+	}
+	return 0
+}
+
+// runLoad starts a cluster, drives it for as long as l and the tour say or until
+// ctx ends, shuts it down while polls are parked, and counts.
+func runLoad(ctx context.Context, cfg cluster.Config, l Load, live io.Writer) (*summary, error) {
+	before := runtime.NumGoroutine()
+
+	cfg, err := cfg.WithDefaults()
+	if err != nil {
+		return nil, err
+	}
+	polls, perConn := pollShape(l.Polls, cfg.Wire.MaxInFlight)
+	quiet := min(polls, quietest, cfg.Meta.MaxPartitions-2*busyPartitions)
+	// Room for the polls and the clients of kgo, and for hung-up connections that
+	// a broker has not noticed yet.
+	cfg.Wire.MaxConnections = max(cfg.Wire.MaxConnections, 2*polls+64)
+	// Hang-ups in the middle of a frame are part of the load; each is a line.
+	cfg.Logger = slog.New(slog.NewTextHandler(live, &slog.HandlerOptions{Level: slog.LevelError}))
+	d := &drive{
+		load:   l,
+		ledger: newLedger(map[string]int{steadyTopic: busyPartitions, burstTopic: busyPartitions, quietTopic: quiet}),
+		start:  time.Now(),
+	}
+	d.stalls = &stalls{start: d.start}
+	cfg.OnExpire = d.expired
+	c, err := cluster.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	d.cluster = c
+	defer func() {
+		if err != nil {
+			c.Shutdown(context.Background()) //nolint:errcheck // on the way out with another error
+		}
+	}()
+	if err = d.createTopics(ctx); err != nil {
+		return nil, err
+	}
+	_, _ = fmt.Fprintf(live, "brokers on %s: %d records/s and bursts; %d long polls on %d quiet partitions over %d connections; a group of %d\n",
+		strings.Join(c.Addrs(), ", "), l.Rate, polls*perConn, quiet, polls, l.Members)
+
+	// The observers outlive the producers, and those what they have sent.
+	var endGrace context.CancelFunc
+	d.grace, endGrace = context.WithCancel(context.Background())
+	defer endGrace()
+	observed, stopObserving := context.WithCancel(context.Background())
+	var observers, producers, touring sync.WaitGroup
+	table := newTable(live, d)
+	d.tour = newTour(d, table.say)
+	d.polls = startPolls(d, polls, perConn, quiet)
+	d.readers = startReaders(d, l.Members)
+	measured, stopMeasuring := context.WithCancel(context.Background())
+	var measuring sync.WaitGroup
+	measuring.Go(func() { d.stalls.measure(measured) })
+	observers.Go(func() { d.consume(observed, steadyTopic, burstTopic) })
+	observers.Go(func() { d.consume(observed, quietTopic) })
+	observers.Go(func() { table.run(observed) })
+
+	produced, stopProducing := context.WithCancel(ctx)
+	touring.Go(func() {
+		defer stopProducing()
+		atLeast, enough := context.WithTimeout(ctx, l.Duration)
+		defer enough()
+		if l.Faults {
+			d.tour.run(ctx)
+		}
+		<-atLeast.Done()
+	})
+	producers.Go(func() { d.produceSteady(produced) })
+	producers.Go(func() { d.produceBursts(produced) })
+	producers.Go(func() { d.produceQuiet(produced) })
+	producers.Go(func() { d.polls.hangUpNowAndThen(produced) })
+	touring.Wait()
+	time.AfterFunc(grace, endGrace)
+	producers.Wait()
+	d.busy = time.Since(d.start)
+
+	d.ledger.waitComplete(10 * time.Second)
+	d.readers.end(10 * time.Second)
+	stopObserving()
+	observers.Wait()
+
+	// Shut down with polls parked: each of them must be answered all the same.
+	d.polls.settle(5 * time.Second)
+	d.polls.shuttingDown.Store(true)
+	stopping := time.Now()
+	shutdown, cancel := context.WithTimeout(context.Background(), shutdownTimeoutOfTour)
+	defer cancel()
+	if err := c.Shutdown(shutdown); err != nil {
+		d.problem("shutdown: %v", err)
+	}
+	took := time.Since(stopping)
+	d.polls.wait()
+	stopMeasuring()
+	measuring.Wait()
+
+	return d.summarize(before, took), nil
+}
+
+// client makes a kgo client; its own metadata and retries are its business.
+func (d *drive) client(opts ...kgo.Opt) (*kgo.Client, error) {
+	return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(d.cluster.Addrs()...)}, opts...)...)
+}
+
+func (d *drive) createTopics(ctx context.Context) error {
+	cl, err := d.client()
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	req := kmsg.NewPtrCreateTopicsRequest()
+	req.TimeoutMillis = 5000
+	for topic, partitions := range d.ledger.topics {
+		rt := kmsg.NewCreateTopicsRequestTopic()
+		rt.Topic, rt.NumPartitions, rt.ReplicationFactor = topic, int32(len(partitions)), -1
+		req.Topics = append(req.Topics, rt)
+	}
+	resp, err := req.RequestWith(ctx, cl)
+	if err != nil {
+		return err
+	}
+	d.ids = map[string][16]byte{}
+	for _, t := range resp.Topics {
+		if err := kerr.ErrorForCode(t.ErrorCode); err != nil {
+			return fmt.Errorf("create topic %s: %w", t.Topic, err)
+		}
+		d.ids[t.Topic] = t.TopicID
+	}
+	// A broker answers that there is no such topic until it has heard of it; Kafka's
+	// clients ask again then, and the polls do not.
+	return d.cluster.Settle(ctx)
+}

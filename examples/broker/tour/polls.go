@@ -1,0 +1,364 @@
+package tour
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/seed-782fa212/limbo/examples/broker/cluster"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/log"
+)
+
+// The long polls of the drive: thousands of fetches on partitions where hardly
+// anything happens. A kgo client has one fetch per broker in flight, so these
+// are raw connections with as many pipelined on each as the broker lets in.
+//
+// All polls of a connection read one partition from one offset and wait equally
+// long: answers come in order, and a poll that is woken or expires should not
+// wait behind another that is not. Once in a while an ApiVersions request stands
+// between them: it is ready at once, and must not overtake.
+
+// pollers is all of them, and what they found.
+type pollers struct {
+	d     *drive
+	conns []*poller
+	wg    sync.WaitGroup
+
+	sent, answered atomic.Uint64
+	withData       atomic.Uint64 // of the answered
+	empty          atomic.Uint64 // of the answered, after their max wait
+	closing        atomic.Uint64 // of the answered, empty, by the shutdown
+	hungUp         atomic.Uint64 // sent, and not answered before this side hung up
+	early          atomic.Uint64 // answered without data before their max wait
+	moved          atomic.Uint64 // answered with an error: another broker leads the partition
+	broken         atomic.Uint64 // sent to a broker that then stopped, and not answered
+
+	settling     atomic.Bool // do not send again
+	shuttingDown atomic.Bool // the broker may answer whenever it likes
+}
+
+// poller is one connection.
+type poller struct {
+	all     *pollers
+	index   int32 // of its partition
+	version int16
+	depth   int
+
+	mu      sync.Mutex
+	nc      net.Conn // guarded by mu
+	leaving bool     // this side hung up; guarded by mu
+	ended   bool     // guarded by mu
+
+	// Only the connection's own goroutine uses these.
+	srv         *cluster.Broker // at the other end
+	moving      bool            // it does not lead the partition any more
+	maxWait     time.Duration
+	offset      int64
+	correlation int32
+	inFlight    []poll // in the order sent
+}
+
+// poll is one fetch that was sent.
+type poll struct {
+	correlation int32
+	sent        time.Time // before its bytes left, so the broker's clock starts later
+	maxWait     time.Duration
+	offset      int64
+	between     bool // an ApiVersions request, not a fetch
+}
+
+// pollShape returns how many connections carry the polls, and how many each, within
+// half of the files this process may open: both ends are in it.
+func pollShape(polls, perConn int) (conns, depth int) {
+	if polls == 0 {
+		return 1, 1
+	}
+	conns = (polls + perConn - 1) / perConn
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err == nil && limit.Cur < 1<<30 {
+		conns = max(1, min(conns, (int(limit.Cur)-128)/3))
+	}
+	return conns, min(perConn, (polls+conns-1)/conns)
+}
+
+// The versions of Fetch that the broker answers.
+const firstPoll, lastPoll = 4, 18
+
+func startPolls(d *drive, conns, depth, partitions int) *pollers {
+	ps := &pollers{d: d}
+	for i := range conns {
+		p := &poller{
+			all:     ps,
+			index:   int32(i % partitions),
+			version: firstPoll + int16(i)%(lastPoll-firstPoll+1), // every version there is
+			depth:   depth,
+		}
+		ps.conns = append(ps.conns, p)
+	}
+	for _, p := range ps.conns {
+		ps.wg.Go(p.run)
+	}
+	return ps
+}
+
+// hangUpNowAndThen closes a connection with all it has parked: one of those with
+// an even number, so that others live to see their polls expire.
+func (ps *pollers) hangUpNowAndThen(ctx context.Context) {
+	every(ctx, ps.d.load.HangUps, func() {
+		p := ps.conns[rand.IntN((len(ps.conns)+1)/2)*2]
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.nc != nil && !p.ended {
+			p.leaving = true
+			_ = p.nc.Close()
+		}
+	})
+}
+
+// settle ends the sending and waits until the broker has read every poll that
+// was sent, so that a shutdown finds them all: what is outstanding here is then
+// what the broker's connections have queued. Both shrink while polls expire, an
+// answer on its way apart.
+func (ps *pollers) settle(timeout time.Duration) {
+	ps.settling.Store(true)
+	for end := time.Now().Add(timeout); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		queued := 0
+		for id := range ps.d.cluster.Brokers() {
+			if b := ps.d.cluster.Running(id); b != nil {
+				queued += b.Queued()
+			}
+		}
+		if int(ps.outstanding()) == queued {
+			return
+		}
+	}
+}
+
+func (ps *pollers) outstanding() int64 {
+	// Subtracted first, so that a poll counted meanwhile does not show as -1.
+	done := ps.answered.Load() + ps.hungUp.Load() + ps.broken.Load()
+	return int64(ps.sent.Load() - done)
+}
+
+// wait returns when every connection is closed, which a shutdown makes them.
+func (ps *pollers) wait() { ps.wg.Wait() }
+
+// dial connects to the broker that leads the partition, as far as it is known.
+func (p *poller) dial() (net.Conn, error) {
+	if p.srv = p.all.d.cluster.Leader(quietTopic, p.index); p.srv == nil {
+		return nil, errors.New("no leader, or it has stopped")
+	}
+	return net.Dial("tcp", p.srv.Addr())
+}
+
+// run dials, polls until this side or the other hangs up, and dials again.
+func (p *poller) run() {
+	rng := rand.New(rand.NewPCG(1, uint64(p.index)))
+	var lost time.Time // when the leader was last there to dial
+	for !p.all.settling.Load() {
+		// In whole milliseconds, as it goes over the wire.
+		waits := p.all.d.load.Waits
+		p.maxWait = (waits/4 + time.Duration(rng.Int64N(int64(waits*3/4)))).Truncate(time.Millisecond)
+		nc, err := p.dial()
+		if err != nil {
+			if lost.IsZero() {
+				lost = time.Now()
+			}
+			if time.Since(lost) > tourPatience {
+				p.all.d.problem("poll: %v", err)
+				return
+			}
+			time.Sleep(20 * time.Millisecond) // a broker is down; another will lead
+			continue
+		}
+		lost = time.Time{}
+		p.mu.Lock()
+		p.nc, p.leaving, p.ended = nc, false, false
+		p.mu.Unlock()
+		p.moving = false
+
+		err = p.poll(nc)
+
+		_ = nc.Close()
+		p.mu.Lock()
+		p.ended = true
+		left := p.leaving
+		p.mu.Unlock()
+		switch {
+		case left:
+			p.all.hungUp.Add(uint64(len(p.inFlight)))
+		case errors.Is(err, errMoved):
+			time.Sleep(10 * time.Millisecond) // who leads now may not know it yet
+		case p.all.shuttingDown.Load() && len(p.inFlight) == 0:
+			return // nothing is owed; a connection that was not accepted yet is reset
+		case p.srv.Stopping() && !p.all.shuttingDown.Load():
+			p.all.broken.Add(uint64(len(p.inFlight)))
+		default:
+			p.all.d.problem("poll: %d in flight when the connection ended: %v", len(p.inFlight), err)
+			return
+		}
+		p.inFlight = p.inFlight[:0]
+	}
+}
+
+// errMoved ends a connection to a broker that does not lead any more.
+var errMoved = errors.New("the partition has another leader")
+
+// poll keeps depth fetches in flight.
+func (p *poller) poll(nc net.Conn) error {
+	var frame []byte
+	br := bufio.NewReaderSize(nc, 4<<10)
+	for {
+		// All that are missing go out in one write.
+		out := frame[:0]
+		for len(p.inFlight) < p.depth && !p.moving && !p.all.settling.Load() {
+			if p.correlation%versionsEvery == versionsEvery/2 {
+				out = p.appendVersions(out)
+			} else {
+				out = p.appendFetch(out)
+			}
+		}
+		if len(out) > 0 {
+			_ = nc.SetWriteDeadline(time.Now().Add(20 * time.Second))
+			if _, err := nc.Write(out); err != nil {
+				return err
+			}
+		}
+		frame = out
+		if p.moving && len(p.inFlight) == 0 {
+			return errMoved
+		}
+		// The longest a poll waits, and ample time for a busy machine on top.
+		_ = nc.SetReadDeadline(time.Now().Add(p.all.d.load.Waits + 20*time.Second))
+		var size [4]byte
+		if _, err := io.ReadFull(br, size[:]); err != nil {
+			return err
+		}
+		n := int(binary.BigEndian.Uint32(size[:]))
+		if n > 64<<20 {
+			return fmt.Errorf("answer of %d bytes", n)
+		}
+		if cap(frame) < n {
+			frame = make([]byte, n)
+		}
+		frame = frame[:n]
+		if _, err := io.ReadFull(br, frame); err != nil {
+			return err
+		}
+		if err := p.check(frame, time.Now()); err != nil {
+			return err
+		}
+	}
+}
+
+var pollFormatter = kmsg.NewRequestFormatter(kmsg.FormatterClientID("polls"))
+
+func (p *poller) appendFetch(dst []byte) []byte {
+	req := kmsg.NewPtrFetchRequest()
+	req.Version = p.version
+	req.MaxWaitMillis = int32(p.maxWait / time.Millisecond)
+	req.MinBytes, req.MaxBytes = 1, 1<<20
+	rt := kmsg.NewFetchRequestTopic()
+	rt.Topic, rt.TopicID = quietTopic, p.all.d.ids[quietTopic]
+	rp := kmsg.NewFetchRequestTopicPartition()
+	rp.Partition, rp.FetchOffset, rp.PartitionMaxBytes = p.index, p.offset, 1<<20
+	rt.Partitions = append(rt.Partitions, rp)
+	req.Topics = append(req.Topics, rt)
+
+	p.correlation++
+	p.inFlight = append(p.inFlight, poll{p.correlation, time.Now(), p.maxWait, p.offset, false})
+	p.all.sent.Add(1)
+	return append(dst, pollFormatter.AppendRequest(nil, req, p.correlation)...)
+}
+
+// versionsEvery is how many requests there are to one ApiVersions.
+const versionsEvery = 64
+
+func (p *poller) appendVersions(dst []byte) []byte {
+	p.correlation++
+	p.inFlight = append(p.inFlight, poll{correlation: p.correlation, between: true})
+	p.all.sent.Add(1)
+	return append(dst, pollFormatter.AppendRequest(nil, kmsg.NewPtrApiVersionsRequest(), p.correlation)...)
+}
+
+// check takes one answer, read at the given time, and judges it.
+func (p *poller) check(frame []byte, at time.Time) error {
+	all := p.all
+	if len(frame) < 4 || len(p.inFlight) == 0 {
+		return errors.New("an answer that nobody asked for")
+	}
+	asked := p.inFlight[0]
+	if got := int32(binary.BigEndian.Uint32(frame)); got != asked.correlation {
+		return fmt.Errorf("answer to request %d, but %d is next", got, asked.correlation)
+	}
+	body := frame[4:]
+	if asked.between {
+		resp := kmsg.NewPtrApiVersionsResponse()
+		if err := resp.ReadFrom(body); err != nil {
+			return err
+		}
+		p.inFlight = append(p.inFlight[:0], p.inFlight[1:]...)
+		all.answered.Add(1)
+		return kerr.ErrorForCode(resp.ErrorCode)
+	}
+	resp := kmsg.NewPtrFetchResponse()
+	resp.Version = p.version
+	if resp.IsFlexible() {
+		body = body[1:] // the header's tags: none
+	}
+	if err := resp.ReadFrom(body); err != nil {
+		return err
+	}
+	if len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1 {
+		return errors.New("answer for other partitions than were asked for")
+	}
+	sp := &resp.Topics[0].Partitions[0]
+	err := errors.Join(kerr.ErrorForCode(resp.ErrorCode), kerr.ErrorForCode(sp.ErrorCode))
+	moved := errors.Is(err, kerr.NotLeaderForPartition)
+	if err != nil && !moved {
+		return err
+	}
+	// Only now: an answer that could not be read is none.
+	p.inFlight = append(p.inFlight[:0], p.inFlight[1:]...)
+	all.answered.Add(1)
+	if moved {
+		all.moved.Add(1)
+		p.moving = true
+		return nil
+	}
+
+	// The broker began to wait after asked.sent and stopped before at, so what
+	// passed between the two here is at least what it waited: a broker that waits
+	// the max wait can never look early, however slow this side is.
+	waited := at.Sub(asked.sent)
+	_, next, err := log.OffsetsOf(sp.RecordBatches)
+	switch {
+	case err != nil:
+		return err
+	case next == 0 && p.srv.Stopping() && waited < asked.maxWait:
+		all.closing.Add(1)
+	case next == 0:
+		if waited < asked.maxWait {
+			all.early.Add(1)
+		}
+		all.empty.Add(1)
+	case next <= asked.offset:
+		all.early.Add(1) // records, but none that was asked for
+	default:
+		all.withData.Add(1)
+		p.offset = max(p.offset, next)
+	}
+	return nil
+}

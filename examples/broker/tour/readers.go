@@ -1,0 +1,167 @@
+package tour
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/seed-782fa212/limbo/examples/broker/internal/fault"
+)
+
+// The consumer group of the drive: kgo members that share the steady topic's
+// partitions, come and go. A group delivers at least once: nothing may be
+// missing in the end, and what came twice is counted.
+
+const (
+	readersGroup   = "readers"
+	readersSession = 1500 * time.Millisecond
+)
+
+// readers is the group.
+type readers struct {
+	d *drive
+
+	mu      sync.Mutex
+	members []*reader           // guarded by mu
+	gone    []*reader           // crashed; closed at the end; guarded by mu
+	seen    map[int32]numberSet // by partition; guarded by mu
+	again   uint64              // guarded by mu
+	wg      sync.WaitGroup
+}
+
+// reader is one member.
+type reader struct {
+	cl     *kgo.Client
+	cancel context.CancelFunc
+	net    fault.Dialer
+}
+
+func startReaders(d *drive, n int) *readers {
+	r := &readers{d: d, seen: map[int32]numberSet{}}
+	for range n {
+		r.join()
+	}
+	return r
+}
+
+// join adds a member.
+func (r *readers) join() {
+	m := &reader{}
+	cl, err := r.d.client(
+		kgo.ConsumerGroup(readersGroup), kgo.ConsumeTopics(steadyTopic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.SessionTimeout(readersSession), kgo.HeartbeatInterval(readersSession/5), kgo.RebalanceTimeout(5*time.Second),
+		kgo.AutoCommitInterval(200*time.Millisecond),
+		kgo.FetchMaxWait(500*time.Millisecond),
+		kgo.Dialer(m.net.Dial),
+	)
+	if err != nil {
+		r.d.problem("group: %v", err)
+		return
+	}
+	var ctx context.Context
+	ctx, m.cancel = context.WithCancel(context.Background())
+	m.cl = cl
+	r.mu.Lock()
+	r.members = append(r.members, m)
+	r.mu.Unlock()
+	r.wg.Go(func() {
+		for ctx.Err() == nil {
+			cl.PollFetches(ctx).EachRecord(r.see)
+		}
+	})
+}
+
+// take removes the member that has been there longest.
+func (r *readers) take() *reader {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.members) == 0 {
+		return nil
+	}
+	m := r.members[0]
+	r.members = r.members[1:]
+	return m
+}
+
+// leave has a member say goodbye.
+func (r *readers) leave() {
+	if m := r.take(); m != nil {
+		m.close()
+	}
+}
+
+// crash cuts a member off: the group learns of it when its session ends.
+func (r *readers) crash() {
+	m := r.take()
+	if m == nil {
+		return
+	}
+	m.net.Break()
+	m.cancel()
+	r.mu.Lock()
+	r.gone = append(r.gone, m)
+	r.mu.Unlock()
+}
+
+func (m *reader) close() {
+	m.cancel()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	_ = m.cl.LeaveGroupContext(ctx) // it commits before; a crashed one cannot
+	m.cl.Close()
+}
+
+func (r *readers) see(record *kgo.Record) {
+	n, ok := recordNumber(record.Value)
+	if !ok {
+		r.d.problem("group: %s/%d at %d holds what nobody sent", record.Topic, record.Partition, record.Offset)
+		return
+	}
+	r.d.ledger.partition(record.Topic, record.Partition).place(n, record.Offset)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	set := r.seen[record.Partition]
+	if !set.add(n) {
+		r.again++
+	}
+	r.seen[record.Partition] = set
+}
+
+// end waits until the group has seen what was acknowledged, and closes it.
+func (r *readers) end(timeout time.Duration) {
+	for end := time.Now().Add(timeout); r.missing() > 0 && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	}
+	if n := r.missing(); n > 0 && r.d.load.Members > 0 {
+		r.d.problem("group: %d records never came", n)
+	}
+	var closing sync.WaitGroup
+	r.mu.Lock()
+	all := slices.Concat(r.members, r.gone)
+	r.members, r.gone = nil, nil
+	r.mu.Unlock()
+	for _, m := range all {
+		closing.Go(m.close)
+	}
+	closing.Wait()
+	r.wg.Wait()
+}
+
+// missing is how many acknowledged records the group has not seen.
+func (r *readers) missing() (n uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.d.ledger.topics[steadyTopic] {
+		n += r.d.ledger.partition(steadyTopic, int32(i)).missing(r.seen[int32(i)])
+	}
+	return n
+}
+
+func (r *readers) repeated() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.again
+}

@@ -1,0 +1,59 @@
+package tour
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/seed-782fa212/limbo/examples/broker/internal/fault"
+)
+
+// stalls measures how long goroutines of this process wait for a processor: on a
+// machine that is busy with something else, each step of what the drive times takes
+// that much longer. What looks like a lost wake-up there may be none.
+type stalls struct {
+	start time.Time
+
+	mu   sync.Mutex
+	seen []stall // guarded by mu; in order
+}
+
+// stall is a time in which a goroutine that was to run did not.
+type stall struct{ from, to time.Duration } // since the start
+
+const (
+	stallProbe = 5 * time.Millisecond  // between two measurements
+	leastStall = 20 * time.Millisecond // what is shorter is not kept
+)
+
+// measure goes on until ctx ends.
+func (s *stalls) measure(ctx context.Context) {
+	for {
+		due := time.Since(s.start) + stallProbe
+		if !fault.Sleep(ctx, stallProbe) {
+			return
+		}
+		s.note(due, time.Since(s.start))
+	}
+}
+
+func (s *stalls) note(due, now time.Duration) {
+	if now-due < leastStall {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen = append(s.seen, stall{due, now})
+}
+
+// worst returns the longest stall that has a part between from and to.
+func (s *stalls) worst(from, to time.Duration) (longest time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := len(s.seen) - 1; i >= 0 && s.seen[i].to >= from; i-- {
+		if s.seen[i].from <= to {
+			longest = max(longest, s.seen[i].to-s.seen[i].from)
+		}
+	}
+	return longest
+}

@@ -1,0 +1,245 @@
+package tour
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/seed-782fa212/limbo/examples/broker/cluster"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/fault"
+)
+
+// The tour: faults on purpose while the drive's load goes on. Each stop makes a
+// fault, waits for what must follow from it, mends it, and waits until the
+// cluster is whole again. What the load finds wrong meanwhile is the verdict.
+
+type tour struct {
+	d       *drive
+	cluster *cluster.Cluster
+	rng     *rand.Rand
+	say     func(format string, args ...any)
+	stormy  atomic.Int64 // when the last fault was over, since the drive's start; MaxInt64 during one
+	made    int          // stops seen through
+}
+
+// stop is one of the tour's.
+type stop struct {
+	name  string
+	nodes int // brokers it takes
+	run   func(*tour, context.Context) error
+}
+
+var stops = []stop{
+	{"a follower pauses", 2, (*tour).pauseFollower},
+	{"a leader dies and comes back", 2, (*tour).killLeader},
+	{"the group's members come and go", 1, (*tour).changeMembers},
+	{"a link between two brokers is cut", 2, (*tour).cutLink},
+	{"a leader freezes until it is given up, and wakes", 2, (*tour).freezeLeader},
+	{"a broker is slow", 2, (*tour).slowBroker},
+	{"records are deleted", 1, (*tour).deleteRecords},
+	{"a broker is stopped in order, and started", 2, (*tour).restart},
+}
+
+func newTour(d *drive, say func(string, ...any)) *tour {
+	return &tour{d: d, cluster: d.cluster, say: say, rng: rand.New(rand.NewPCG(d.load.Seed, 0))}
+}
+
+// patience of the tour, for what a fault must bring about and for the cluster to
+// be whole again.
+const tourPatience = 15 * time.Second
+
+func (t *tour) run(ctx context.Context) {
+	order := slices.Clone(stops)
+	if t.d.load.Seed != 0 {
+		t.rng.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	}
+	for _, s := range order {
+		if int(t.cluster.Brokers()) < s.nodes {
+			continue
+		}
+		if !fault.Sleep(ctx, 500*time.Millisecond) {
+			return
+		}
+		t.say("%s", s.name)
+		t.stormy.Store(math.MaxInt64)
+		bounded, cancel := context.WithTimeout(ctx, 2*tourPatience)
+		err := s.run(t, bounded)
+		if err == nil {
+			err = t.cluster.Settle(bounded)
+		}
+		cancel()
+		t.stormy.Store(int64(time.Since(t.d.start)))
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			t.d.problem("tour: %s: %v", s.name, err)
+		default:
+			t.made++
+		}
+	}
+}
+
+// calm reports whether there has been no fault since a time after the drive's start.
+func (t *tour) calm(since time.Duration) bool { return t.stormy.Load() < int64(since) }
+
+// any is some broker, but not the one given.
+func (t *tour) any(but ...int32) int32 {
+	for {
+		if id := t.rng.Int32N(t.cluster.Brokers()); !slices.Contains(but, id) {
+			return id
+		}
+	}
+}
+
+// until waits for a partition of which this is true; with never, until there is none.
+func (t *tour) until(ctx context.Context, what string, never bool, is func(cluster.Partition) bool) error {
+	for end := time.Now().Add(tourPatience); slices.ContainsFunc(t.cluster.Partitions(), is) == never; {
+		if time.Now().After(end) || !fault.Sleep(ctx, 2*time.Millisecond) {
+			return fmt.Errorf("%s: that does not happen", what)
+		}
+	}
+	return nil
+}
+
+// outOfSync: a partition that somebody else leads goes on without the broker.
+func outOfSync(id int32) func(cluster.Partition) bool {
+	return func(p cluster.Partition) bool {
+		return p.Leader != id && slices.Contains(p.Replicas, id) && !slices.Contains(p.InSync, id)
+	}
+}
+
+// othersLead waits until no partition is led by the broker.
+func (t *tour) othersLead(ctx context.Context, id int32) error {
+	return t.until(ctx, "others lead", true, func(p cluster.Partition) bool { return p.Leader == id })
+}
+
+// pauseFollower: produces wait for it, until it is taken out of the in-sync sets.
+func (t *tour) pauseFollower(ctx context.Context) error {
+	id := t.any()
+	err := t.cluster.Pause(id)
+	if err == nil {
+		err = t.until(ctx, "it falls out of sync", false, outOfSync(id))
+	}
+	return errors.Join(err, t.cluster.Resume(id))
+}
+
+// killLeader: its partitions get other leaders, and clients find them.
+func (t *tour) killLeader(ctx context.Context) error {
+	id := t.any()
+	if err := t.cluster.Kill(id); err != nil {
+		return err
+	}
+	err := t.othersLead(ctx, id)
+	fault.Sleep(ctx, time.Second)
+	return errors.Join(err, t.cluster.Start(id))
+}
+
+// freezeLeader: when it wakes it takes itself for a leader that it is no more.
+func (t *tour) freezeLeader(ctx context.Context) error {
+	id := t.any()
+	err := t.cluster.Pause(id)
+	if err == nil {
+		err = t.othersLead(ctx, id)
+	}
+	fault.Sleep(ctx, 500*time.Millisecond)
+	return errors.Join(err, t.cluster.Resume(id))
+}
+
+// cutLink: each of the two leads partitions that the other cannot follow.
+func (t *tour) cutLink(ctx context.Context) error {
+	a := t.any()
+	b := t.any(a)
+	err := t.cluster.Cut(a, b)
+	if err == nil {
+		err = t.until(ctx, "one of them falls out of sync", false, func(p cluster.Partition) bool {
+			return outOfSync(a)(p) || outOfSync(b)(p)
+		})
+	}
+	return errors.Join(err, t.cluster.Heal(a, b))
+}
+
+func (t *tour) slowBroker(ctx context.Context) error {
+	id := t.any()
+	err := t.cluster.Slow(id, 10*time.Millisecond)
+	fault.Sleep(ctx, 1500*time.Millisecond)
+	return errors.Join(err, t.cluster.Slow(id, 0))
+}
+
+func (t *tour) restart(ctx context.Context) error {
+	id := t.any()
+	bounded, cancel := context.WithTimeout(ctx, shutdownTimeoutOfTour)
+	defer cancel()
+	err := t.cluster.Stop(bounded, id)
+	fault.Sleep(ctx, 500*time.Millisecond)
+	return errors.Join(err, t.cluster.Start(id))
+}
+
+// changeMembers: one joins, one leaves, one crashes; the rest take over.
+func (t *tour) changeMembers(ctx context.Context) error {
+	g := t.d.readers
+	for _, change := range []func(){g.join, g.leave, g.join, g.crash} {
+		change()
+		if !fault.Sleep(ctx, 700*time.Millisecond) {
+			return ctx.Err()
+		}
+	}
+	fault.Sleep(ctx, readersSession)
+	return nil
+}
+
+// deleteRecords: the answer waits for every replica to have deleted them.
+func (t *tour) deleteRecords(ctx context.Context) error {
+	const topic, records = "scratch", 10
+	cl, err := t.d.client(kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MetadataMinAge(10*time.Millisecond))
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	creation := kmsg.NewPtrCreateTopicsRequest()
+	creation.TimeoutMillis = 5000
+	rt := kmsg.NewCreateTopicsRequestTopic()
+	rt.Topic, rt.NumPartitions, rt.ReplicationFactor = topic, 1, -1
+	creation.Topics = append(creation.Topics, rt)
+	created, err := creation.RequestWith(ctx, cl)
+	if err != nil {
+		return err
+	}
+	if err := kerr.ErrorForCode(created.Topics[0].ErrorCode); err != nil {
+		return err
+	}
+	some := make([]*kgo.Record, records)
+	for i := range some {
+		some[i] = &kgo.Record{Topic: topic, Value: []byte("to be deleted")}
+	}
+	if err := cl.ProduceSync(ctx, some...).FirstErr(); err != nil {
+		return err
+	}
+	deletion := kmsg.NewPtrDeleteRecordsRequest()
+	deletion.TimeoutMillis = 5000
+	dt, dp := kmsg.NewDeleteRecordsRequestTopic(), kmsg.NewDeleteRecordsRequestTopicPartition()
+	dt.Topic, dp.Offset = topic, records
+	dt.Partitions = append(dt.Partitions, dp)
+	deletion.Topics = append(deletion.Topics, dt)
+	deleted, err := deletion.RequestWith(ctx, cl)
+	if err != nil {
+		return err
+	}
+	part := deleted.Topics[0].Partitions[0]
+	if err := kerr.ErrorForCode(part.ErrorCode); err != nil {
+		return err
+	}
+	if part.LowWatermark != records {
+		return fmt.Errorf("low watermark %d, not %d", part.LowWatermark, records)
+	}
+	return nil
+}
