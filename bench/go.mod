@@ -6,6 +6,7 @@ require (
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/schollz/progressbar/v3 v3.19.1
 	github.com/seed-782fa212/limbo v0.0.0
+	github.com/seed-782fa212/limbo/examples v0.0.0
 	github.com/stretchr/testify v1.12.1
 	github.com/twmb/franz-go v1.22.2
 	github.com/twmb/franz-go/pkg/kfake v0.0.0-20260918054303-01f206a7e32c
@@ -91,3 +92,5 @@ require (
 replace github.com/seed-782fa212/limbo => ../
 
 replace github.com/seed-782fa212/limbo/durable => ../durable
+
+replace github.com/seed-782fa212/limbo/examples => ../examples

@@ -1,60 +1,59 @@
 package main
 
 import (
-	"bytes"
+	"context"
 	"fmt"
+	"io"
+	"log/slog"
+	"os"
 	"os/exec"
-	"path/filepath"
+	"os/signal"
 	"strconv"
-	"sync"
+	"syscall"
+	"time"
+
+	"github.com/seed-782fa212/limbo/examples/broker/cluster"
 )
 
-// limboBrokerRival is examples/broker, built from the working tree and run as its
-// users run it.
+// limboBrokerRival is the cluster of examples/broker.
 var limboBrokerRival = rival{
 	name: "limbo-broker",
-	setup: "limbo's examples/broker, `-serve` with one node, in a process of its own; " +
+	setup: "limbo's examples/broker/cluster with one broker, in a process of its own; " +
 		"its limits of connections and partitions raised as far as needed",
-	does:   []string{"W12"},
-	bytes:  pollBytes,
-	ready:  func() error { _, err := brokerBinary(); return err },
-	server: func() (string, error) { return brokerBinary() },
+	does:  []string{"W12"},
+	bytes: pollBytes,
 	run: func(j Job) (Result, error) {
-		room := strconv.Itoa(j.Params["parked"] + 64)
-		return longPoll(j, exec.Command(j.Server, "-serve", "-addr", "127.0.0.1:0", "-brokers", "1",
-			"-max-connections", room, "-max-partitions", room, "-max-parked", room))
+		self, err := os.Executable()
+		if err != nil {
+			return Result{}, err
+		}
+		server := exec.Command(self)
+		server.Env = append(os.Environ(), brokerVariable+"="+strconv.Itoa(j.Params["parked"]+64))
+		return longPoll(j, server)
 	},
 }
 
-// brokerBinary builds the broker once, and returns its path.
-var brokerBinary = sync.OnceValues(func() (string, error) {
-	root, err := repository()
-	if err != nil {
-		return "", err
-	}
-	tool, err := program("golang-go", "go")
-	if err != nil {
-		return "", err
-	}
-	dir, err := scratch()
-	if err != nil {
-		return "", err
-	}
-	file := filepath.Join(dir, "limbo-broker")
-	build := exec.Command(tool, "build", "-o", file, "./broker")
-	build.Dir = filepath.Join(root, "examples")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build: %w: %s", err, complaint(out))
-	}
-	return file, nil
-})
+// brokerVariable makes this binary run a broker and nothing else: its value is how many
+// connections, partitions and parked fetches there must be room for.
+const brokerVariable = "LIMBO_BENCH_BROKER"
 
-// complaint returns the first line of a compiler's output that is not a heading.
-func complaint(out []byte) string {
-	for line := range bytes.Lines(out) {
-		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
-			return string(line)
-		}
+func serveBroker(room string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	n, err := strconv.Atoi(room)
+	if err != nil {
+		return err
 	}
-	return ""
+	cfg := cluster.Config{Brokers: 1}
+	cfg.Wire.MaxConnections, cfg.Meta.MaxPartitions, cfg.MaxParked = n, n, n
+	cfg.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+	c, err := cluster.New(cfg)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("broker: listening on %s\n", c.Addrs()[0])
+	<-ctx.Done()
+	end, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return c.Shutdown(end)
 }

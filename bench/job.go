@@ -35,8 +35,6 @@ type Job struct {
 	// Slack stretches the time in which timers are started before the first of
 	// them is due. It is raised when that was too short. 1 to maxSlack.
 	Slack int `json:"slack"`
-	// Server is the program that the child starts and measures, if it does.
-	Server string `json:"server,omitempty"`
 }
 
 // seed is the same for every rival.

@@ -130,8 +130,3 @@ func TestFilesAreAskedForBeforehand(t *testing.T) {
 	require.NoError(t, roomForFiles(100))
 	require.ErrorContains(t, roomForFiles(math.MaxInt32), "open files")
 }
-
-func TestComplaint(t *testing.T) {
-	require.Equal(t, "x.go:1:2: undefined: y", complaint([]byte("# example.com/x\n\nx.go:1:2: undefined: y\nmore\n")))
-	require.Empty(t, complaint(nil))
-}

@@ -52,6 +52,9 @@ func servant() func() error {
 	if os.Getenv(kfakeVariable) != "" {
 		return serveKfake
 	}
+	if room := os.Getenv(brokerVariable); room != "" {
+		return func() error { return serveBroker(room) }
+	}
 	if dir := os.Getenv(natsVariable); dir != "" {
 		return func() error { return serveNATS(dir) }
 	}

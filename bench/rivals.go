@@ -21,9 +21,6 @@ type rival struct {
 	// ready returns why it cannot run here, a *notInstalled or another error. It is nil
 	// for a rival that always can.
 	ready func() error
-	// server builds the program that run starts, for a rival that is a server, and
-	// returns its path. It is called in the runner, and builds it once.
-	server func() (string, error)
 	// run does a job in this process, which is a child started for it.
 	run func(Job) (Result, error)
 	// command is the command line that does a job, for a rival that is not in Go.
@@ -88,12 +85,6 @@ func rivalNamed(name string) (rival, bool) {
 func (r rival) argv(self string, j Job) ([]string, error) {
 	if r.command != nil {
 		return r.command(j), nil
-	}
-	if r.server != nil {
-		var err error
-		if j.Server, err = r.server(); err != nil {
-			return nil, err
-		}
 	}
 	b, err := json.Marshal(j)
 	return []string{self, childFlag, string(b)}, err

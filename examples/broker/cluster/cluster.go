@@ -18,7 +18,7 @@ import (
 
 // Cluster is a few brokers of one process, each on a port of its own, and the
 // controller they listen to. What they say to each other about records goes over
-// TCP, as between machines. Make one with newCluster; it runs goroutines until it is
+// TCP, as between machines. Make one with New; it runs goroutines until it is
 // shut down. All methods are safe for concurrent use. Brokers are numbered from 0.
 type Cluster struct {
 	controller *meta.Controller

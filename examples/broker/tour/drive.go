@@ -31,7 +31,7 @@ type Load struct {
 	HangUps  time.Duration // between two clients that hang up
 	Members  int           // of the consumer group
 	Faults   bool
-	Seed     uint64 // of the tour: see tour.go
+	Seed     uint64 // of the stops: see stops.go
 }
 
 // DefaultLoad is that of the README's tour.

@@ -148,7 +148,7 @@ func handleDescribeConfigs(s *Server, c *wire.Conn, q *kmsg.DescribeConfigsReque
 func describeConfigs(q *kmsg.DescribeConfigsRequest, node int32, cfg *Config, img *meta.Image) *kmsg.DescribeConfigsResponse {
 	resp := q.ResponseKind().(*kmsg.DescribeConfigsResponse)
 	builtIn, _ := Config{}.WithDefaults() // which are in range
-	// A resource named again is answered once: see describe of metadata.go.
+	// A resource named again is answered once: see describe of 03_metadata.go.
 	type resource struct {
 		kind kmsg.ConfigResourceType
 		name string

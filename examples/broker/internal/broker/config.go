@@ -14,7 +14,7 @@ import (
 
 // Config holds every bound of a broker. A broker on a port is read by
 // strangers, so nothing that a client can make grow is without a number here. The zero
-// value of a field is its default; see withDefaults.
+// value of a field is its default; see WithDefaults.
 type Config struct {
 	Wire    wire.Config
 	Meta    meta.Config

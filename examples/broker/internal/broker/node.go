@@ -34,7 +34,7 @@ type cluster struct {
 	links      *fault.Links // between the brokers
 }
 
-// NewNode makes a place for a broker. cfg is as withDefaults has returned it.
+// NewNode makes a place for a broker. cfg is as WithDefaults has returned it.
 func NewNode(id int32, cfg Config, c *meta.Controller, l *fault.Links) *Node {
 	return &Node{ID: id, cfg: cfg, cluster: cluster{c, l}}
 }

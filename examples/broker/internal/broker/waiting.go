@@ -69,7 +69,7 @@ func (o *ownRecords) Complete(purgatory.Outcome, error) {
 	o.done(o.base, o.p.Replicated(o.epoch, o.end))
 }
 
-// replicate appends a batch that this broker has made (see newBatch) to a
+// replicate appends a batch that this broker has made (see log.NewBatch) to a
 // partition that it leads in the given epoch, and calls done when every in-sync
 // replica has it, or it is known not to come to that, or the timeout is over.
 // done is called exactly once, with no lock held, possibly before replicate

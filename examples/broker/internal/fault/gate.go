@@ -12,7 +12,7 @@ import (
 // Faults on purpose. A gate stands where a broker would do something on its own
 // (read a request, write an answer, fetch, send a heartbeat, learn of a
 // decision); it holds a paused broker up and slows a slow one down. The links
-// between brokers can be cut. Stopping and starting again is in cluster.go.
+// between brokers can be cut. Stopping and starting again is broker.Node's.
 
 // Gate is one broker's. The zero value is open.
 type Gate struct {

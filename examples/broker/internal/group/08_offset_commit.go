@@ -22,7 +22,7 @@ type committedOffset struct {
 	metadata    string
 	committedAt int64 // ms since 1970
 	at          int64 // the first offset of its write in the log: of two commits the later one counts
-	size        int64 // taken of offsetBytes
+	size        int64 // taken of Coordinator.offsetBytes
 }
 
 // offsetOverhead is charged for each offset besides its strings.

@@ -226,7 +226,7 @@ func (g *group) joinedLocked(m *member, version int16) *kmsg.JoinGroupResponse {
 
 // delayedJoin is a delayed operation: a round waits until every member has
 // joined again, at most for the rebalance timeout. The first round of an empty
-// group knows nobody to wait for. It waits for its time, initialRebalanceDelay,
+// group knows nobody to wait for. It waits for its time, InitialRebalanceDelay,
 // whoever has come; see awaitMoreLocked.
 type delayedJoin struct {
 	g       *group
@@ -285,7 +285,7 @@ func (d *delayedJoin) Complete(outcome purgatory.Outcome, _ error) {
 }
 
 // awaitMoreLocked prolongs a first round: while members come, more may. It ends
-// when nobody has come for initialRebalanceDelay, and with the rebalance timeout.
+// when nobody has come for InitialRebalanceDelay, and with the rebalance timeout.
 func (g *group) awaitMoreLocked(d *delayedJoin, l *later) bool {
 	if !d.first || len(g.members) == 0 {
 		return false

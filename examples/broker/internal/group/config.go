@@ -29,7 +29,7 @@ type Config struct {
 }
 
 // WithDefaults fills in what is zero and refuses what is out of range. A partition of
-// offsets may hold twice what is live and what was written since, so maxOffsetBytes must
+// offsets may hold twice what is live and what was written since, so MaxOffsetBytes must
 // stay well below half of a partition's retention.
 func (c Config) WithDefaults() (Config, error) {
 	var b option.Check

@@ -21,9 +21,9 @@ import (
 // Coordinator looks after the consumer groups of this broker: those whose
 // partition of the offsets topic it leads. Three things wait here:
 //
-//	a rebalance for its members to join     joins     delayedJoin, in join.go
-//	a generation for its members to sync    syncs     delayedSync, in sync.go
-//	a member's session for a sign of life   sessions  see heartbeat.go
+//	a rebalance for its members to join     joins     delayedJoin, in 11_join_group.go
+//	a generation for its members to sync    syncs     delayedSync, in 14_sync_group.go
+//	a member's session for a sign of life   sessions  see 12_heartbeat.go
 //
 // Joins and syncs are keyed by their round, a number that each rebalance is
 // given and that never comes again. The group's id would do for a start, but a
@@ -36,7 +36,7 @@ import (
 //
 //	coordinator.mu   which shards there are        guards a table; a leaf
 //	group.mu         one group                     may be held when shard.mu is taken
-//	groupShard.mu    one shard's groups and queue  a leaf
+//	shard.mu         one shard's groups and queue  a leaf
 //
 // Nothing else is locked under any of these, and no group's lock is ever taken
 // under another's. Above all, none of them is held when a purgatory, sessions,
@@ -95,18 +95,18 @@ const (
 // store is the topic of offsets, and what its coordinator needs to know of others. The
 // partitions named are of the topic of offsets. Its methods are called with no lock held.
 type store interface {
-	// partitionsOf returns how many partitions a topic has, 0 if there is none.
+	// PartitionsOf returns how many partitions a topic has, 0 if there is none.
 	PartitionsOf(topic string) int
 	// records returns all batches in the log of a partition, and where it ends.
 	Records(partition int32) (batches [][]byte, end int64)
-	// awaitReplicated blocks until every in-sync replica has what is below end, and
+	// AwaitReplicated blocks until every in-sync replica has what is below end, and
 	// reports whether it came to that before the epoch or ctx was over.
 	AwaitReplicated(ctx context.Context, partition, epoch int32, end int64) bool
 	// replicate appends a batch, and calls done when every in-sync replica has it, or
 	// it is known not to come to that, or the timeout is over. done is called exactly
 	// once, with no lock held, possibly before replicate returns.
 	Replicate(partition, epoch int32, batch []byte, timeout time.Duration, done func(base int64, err *kerr.Error))
-	// deleteBefore moves the start of the log up to offset.
+	// DeleteBefore moves the start of the log up to offset.
 	DeleteBefore(partition, epoch int32, offset int64)
 }
 

@@ -143,7 +143,7 @@ func NewBatch(now time.Time, records []Record) []byte {
 func OffsetByTime(raw []byte, ts int64) (offset, timestamp int64) {
 	var b kmsg.RecordBatch
 	if b.ReadFrom(raw) != nil {
-		return -1, -1 // cannot be: parseBatch read it before
+		return -1, -1 // cannot be: ParseBatch read it before
 	}
 	offset, timestamp = b.FirstOffset, max(b.FirstTimestamp, min(ts, b.MaxTimestamp))
 	if b.Attributes&CodecMask != 0 || b.FirstTimestamp >= ts {

@@ -45,7 +45,7 @@ type Topic struct {
 type Assignment struct {
 	Replicas []int32 // the preferred leader first
 	ISR      []int32 // those of them that have all that was committed
-	Leader   int32   // one of isr, or noLeader
+	Leader   int32   // one of isr, or NoLeader
 	Epoch    int32   // of the leader: one higher with each election
 	Version  int32   // one higher with each change of any of these
 }

@@ -126,7 +126,7 @@ type Appended struct {
 	Raised              bool // the high watermark rose at once: there is no other replica
 }
 
-// Append stores a batch that parseBatch has passed. It copies raw, for that is
+// Append stores a batch that log.ParseBatch has passed. It copies raw, for that is
 // the connection's buffer. With all, there must be as many in-sync replicas as
 // the topic asks for. The caller then tells those who wait, with no lock held:
 // see server.append.

@@ -9,7 +9,7 @@ import (
 )
 
 // Config holds every bound of what comes and goes over the wire: who connects is a
-// stranger. The zero value of a field is its default; see withDefaults.
+// stranger. The zero value of a field is its default; see WithDefaults.
 type Config struct {
 	MaxConnections int // accepted and open at once; further ones wait in the kernel's backlog
 	MaxInFlight    int // requests read and not yet answered, per connection; then reading stops

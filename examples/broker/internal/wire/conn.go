@@ -196,7 +196,7 @@ var (
 )
 
 // readRequest reads one frame and handles it. From its first byte a frame has
-// frameTimeout to arrive, however slowly its bytes trickle in.
+// FrameTimeout to arrive, however slowly its bytes trickle in.
 func (c *Conn) readRequest() error {
 	begun := time.Now()
 	if c.br.Buffered() < 4+headerSize {

@@ -71,7 +71,7 @@ type request struct {
 }
 
 // decodeRequest turns a frame into a kmsg request. Everything it allocates is
-// bounded by maxArrays and the frame's size. Slices of the request may point
+// bounded by MaxArrays and the frame's size. Slices of the request may point
 // into frame.
 func decodeRequest(frame []byte, maxArrays int) (request, error) {
 	if len(frame) < headerSize {

@@ -27,7 +27,7 @@ type Handler func(c *Conn, req kmsg.Request, r *Reply)
 // answers: a test, or a tour of faults, holds it up there.
 type Gate interface{ Pass(context.Context) error }
 
-// Options are what a wireServer needs besides its limits.
+// Options are what a Server needs.
 type Options struct {
 	Limits Config
 	Handle Handler

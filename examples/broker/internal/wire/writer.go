@@ -98,7 +98,7 @@ func (c *Conn) nextReady() (r *Reply, finished bool) {
 	return r, false
 }
 
-// giveBackOutbound ends what holdOutbound took.
+// giveBackOutbound ends what HoldOutbound took.
 func (c *Conn) giveBackOutbound() {
 	c.srv.outbound.Add(-c.outbound)
 	c.outbound = 0
@@ -106,7 +106,7 @@ func (c *Conn) giveBackOutbound() {
 
 // OutboundRoom returns how many of want bytes this connection may hold in an
 // answer now. When slow readers hold all there is, everybody's fetches shrink
-// (to one batch: see fetch.go) instead of waiting for them.
+// (to one batch) instead of waiting for them.
 func (c *Conn) OutboundRoom(want int) int {
 	room := c.srv.Limits.MaxOutboundSum - c.srv.outbound.Load()
 	return int(max(0, min(int64(want), room)))
