@@ -9,7 +9,10 @@ import (
 )
 
 // Kinds of keys in FindCoordinator.
-const groupKeyType = 0
+const (
+	groupKeyType       = 0
+	transactionKeyType = 1
+)
 
 // handleFindCoordinator answers which broker leads the partition of a group. The
 // first one who asks makes the topic.
@@ -40,8 +43,14 @@ func (s *Server) locate(c *wire.Conn, key string, kind int8, failed *kerr.Error)
 		k.ErrorCode, k.ErrorMessage = wire.Code(err), &why
 		return k
 	}
-	if kind != groupKeyType {
-		return refuse(kerr.InvalidRequest, "this broker coordinates consumer groups only: it has no transactions and no share groups")
+	switch kind {
+	case groupKeyType:
+	case transactionKeyType:
+		// Of Kafka's errors the one that is fatal to a producer: with others clients ask
+		// for ever (librdkafka), or blame their own request (sarama).
+		return refuse(kerr.TransactionalIDAuthorizationFailed, "this broker has no transactions")
+	default:
+		return refuse(kerr.InvalidRequest, "this broker coordinates consumer groups only: it has no share groups")
 	}
 	if failed != nil {
 		return refuse(kerr.CoordinatorNotAvailable, "the topic of offsets cannot be made: "+failed.Message)

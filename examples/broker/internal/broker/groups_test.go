@@ -67,6 +67,8 @@ func TestFindCoordinator(t *testing.T) {
 			require.Equal(t, s.Addr(), fmt.Sprintf("%s:%d", k.Host, k.Port))
 		}
 		q.CoordinatorType = 1
+		kafkatest.RequireCode(t, kerr.TransactionalIDAuthorizationFailed, c.Call(q).(*kmsg.FindCoordinatorResponse).Coordinators[0].ErrorCode)
+		q.CoordinatorType = 2 // share groups
 		kafkatest.RequireCode(t, kerr.InvalidRequest, c.Call(q).(*kmsg.FindCoordinatorResponse).Coordinators[0].ErrorCode)
 	}
 }

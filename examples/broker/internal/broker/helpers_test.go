@@ -152,7 +152,7 @@ func client(t *testing.T, s *Server, opts ...kgo.Opt) *kgo.Client {
 }
 
 // makeTopic creates a topic by the controller, and waits until the broker has it.
-func makeTopic(t *testing.T, s *Server, name string, partitions int32) *meta.Topic {
+func makeTopic(t testing.TB, s *Server, name string, partitions int32) *meta.Topic {
 	t.Helper()
 	made, err := s.controller.Create(name, meta.Shape{Partitions: partitions, Replication: -1}, false)
 	require.Nil(t, err)

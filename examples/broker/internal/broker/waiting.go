@@ -32,9 +32,23 @@ func (s *Server) deleted(r replica.Reign) int64 {
 // The following tell those who wait that something has happened. No lock is
 // held, and what they complete only hands answers to connections' writers.
 
+// aFew is how many fetches are completed on the goroutine that brings what they wait for:
+// the way of a request that others wait for, a produce or a follower's fetch.
+const aFew = 64
+
+// completeFetches completes those that have enough now: here, or if many wait, on a worker.
+// 100,000 take some 250 ms.
+func (s *Server) completeFetches(k watchKey) {
+	if s.Fetches.Watching(k) <= aFew {
+		s.Fetches.CheckAndComplete(k)
+		return
+	}
+	_ = s.Fetches.CheckAndCompleteLater(k) // fails in a shutdown only, which completes them all
+}
+
 // hasAppended: followers wait for it, and consumers where nobody follows.
 func (s *Server) hasAppended(p *replica.Partition, a replica.Appended) {
-	s.Fetches.CheckAndComplete(watchKey{p.Key, theEnd})
+	s.completeFetches(watchKey{p.Key, theEnd})
 	if a.Raised {
 		s.hasRaised(p, a.Epoch)
 	}
@@ -44,7 +58,7 @@ func (s *Server) hasAppended(p *replica.Partition, a replica.Appended) {
 func (s *Server) hasRaised(p *replica.Partition, epoch int32) {
 	r := replica.Reign{PartitionKey: p.Key, Epoch: epoch}
 	s.Produces.Advance(r, s.committed(r))
-	s.Fetches.CheckAndComplete(watchKey{p.Key, highWatermark})
+	s.completeFetches(watchKey{p.Key, highWatermark})
 }
 
 // hasEnded: a reign is over. Whoever waits here must look for its successor.
@@ -52,8 +66,8 @@ func (s *Server) hasEnded(key meta.PartitionKey, epoch int32) {
 	r := replica.Reign{PartitionKey: key, Epoch: epoch}
 	s.Produces.Advance(r, replica.Over)
 	s.Deletes.Advance(r, replica.Over)
-	s.Fetches.CheckAndComplete(watchKey{key, theEnd})
-	s.Fetches.CheckAndComplete(watchKey{key, highWatermark})
+	s.completeFetches(watchKey{key, theEnd})
+	s.completeFetches(watchKey{key, highWatermark})
 }
 
 // ownRecords is a delayed operation: records that this broker wrote itself wait

@@ -15,14 +15,14 @@ import (
 
 // Conn is a connection that speaks frames.
 type Conn struct {
-	T           *testing.T
+	T           testing.TB
 	NC          net.Conn
 	R           *bufio.Reader
 	correlation int32
 }
 
 // Dial connects to a broker. The connection is closed when the test ends.
-func Dial(t *testing.T, addr string) *Conn {
+func Dial(t testing.TB, addr string) *Conn {
 	t.Helper()
 	nc, err := net.Dial("tcp", addr)
 	require.NoError(t, err)
