@@ -50,8 +50,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	flags.Int64Var(&cfg.Meta.RetentionBytes, "retention-bytes", cfg.Meta.RetentionBytes, "bytes kept per partition")
 	flags.Int64Var(&cfg.MaxLogSum, "log-bytes", cfg.MaxLogSum, "bytes kept in all partitions of a broker together")
 	flags.IntVar(&cfg.MaxParked, "max-parked", cfg.MaxParked, "requests of a kind parked at once at a broker")
-	flags.DurationVar(&cfg.ReplicaLag, "replica-lag", cfg.ReplicaLag, "a follower that is behind for longer is not in sync")
-	flags.DurationVar(&cfg.Meta.BrokerSession, "broker-session", cfg.Meta.BrokerSession, "a broker that is silent for longer is not alive")
+	replicaLag := flags.Duration("replica-lag", cfg.ReplicaLag, "a follower that is behind for longer is not in sync; 1s on the tour")
+	brokerSession := flags.Duration("broker-session", cfg.Meta.BrokerSession, "a broker that is silent for longer is not alive; 2s on the tour")
 	flags.DurationVar(&cfg.Wire.IdleTimeout, "idle-timeout", cfg.Wire.IdleTimeout, "close connections that ask nothing for this long")
 	autoCreate := flags.Bool("auto-create", true, "create topics that clients name and allow to be created")
 	partitions := flags.Int("partitions", int(cfg.Meta.DefaultPartitions), "partitions of topics created without a number")
@@ -78,6 +78,17 @@ func run(args []string, stdout, stderr io.Writer) int {
 	cfg.Meta.Replication = int16(min(int(cfg.Meta.Replication), max(cfg.Brokers, 1)))
 	cfg.Meta.MinISR = min(cfg.Meta.MinISR, int32(cfg.Meta.Replication))
 
+	if !*serve { // faults are to be noticed soon there, and nobody else is on the machine
+		tour.NoticeSoon(&cfg)
+	}
+	flags.Visit(func(f *flag.Flag) {
+		switch f.Name {
+		case "replica-lag":
+			cfg.ReplicaLag = *replicaLag
+		case "broker-session":
+			cfg.Meta.BrokerSession = *brokerSession
+		}
+	})
 	if *serve {
 		return runServe(cfg, os.Stdin, stdout, stderr)
 	}

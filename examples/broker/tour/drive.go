@@ -94,6 +94,12 @@ func (d *drive) problem(format string, args ...any) {
 	}
 }
 
+// NoticeSoon has brokers notice each other's faults within a second or two, where by
+// default they wait as long as Kafka's do.
+func NoticeSoon(cfg *cluster.Config) {
+	cfg.ReplicaLag, cfg.Meta.BrokerSession = time.Second, 2*time.Second
+}
+
 // Run takes a cluster on the tour, and prints what came of it. It returns the exit status.
 func Run(cfg cluster.Config, l Load, asJSON bool, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

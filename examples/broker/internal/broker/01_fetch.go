@@ -144,7 +144,7 @@ func (f *fetch) watermark() watermark {
 
 // note takes a follower's fetch for what it tells the leader: how far it has got.
 func (f *fetch) note(q *kmsg.FetchRequest) {
-	now, i := time.Now(), 0
+	now, i := f.srv.uptime.Now(), 0
 	for _, rt := range q.Topics {
 		for _, rp := range rt.Partitions {
 			part := &f.parts[i]

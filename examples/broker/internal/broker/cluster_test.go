@@ -72,7 +72,7 @@ func rejoin(c *brokers, n *Node) {
 
 // fenced has the controller give a broker up.
 func fenced(c *brokers, n *Node) {
-	c.controller.Fence(n.ID, meta.Incarnation(n.Server().registered.Load()))
+	c.controller.Fence(n.ID, meta.Incarnation(n.Server().registered.Load()), "the test says so")
 }
 
 // requireSame waits until all replicas hold the same, and returns it.
@@ -470,10 +470,10 @@ func TestLostAndRegainedLeadership(t *testing.T) {
 	parked(t, s, 2)
 	p, a := replicaOf(s, topic, 0), topic.Partitions[0]
 	a.Leader, a.Epoch, a.Version = 1, a.Epoch+1, a.Version+1
-	s.assign(p, topic, a, time.Now())
+	s.assign(p, topic, a, 0)
 	parked(t, s, 1)
 	a.Leader, a.Epoch, a.Version = 0, a.Epoch+1, a.Version+1
-	s.assign(p, topic, a, time.Now())
+	s.assign(p, topic, a, 0)
 	require.Zero(t, produceTo(dial(t, s), topic, 1, kafkatest.Batch([]string{"x"})).ErrorCode)
 	require.NotEmpty(t, kafkatest.PartitionsOf(c.Receive(head))[0].RecordBatches)
 	kafkatest.RequireCode(t, kerr.NotLeaderForPartition, kafkatest.PartitionsOf(c.Receive(behind))[0].ErrorCode)
@@ -500,7 +500,7 @@ func TestProduceOutlivesOneOfItsLeaders(t *testing.T) {
 
 	a := topic.Partitions[0]
 	a.Leader, a.Epoch, a.Version = 1, a.Epoch+1, a.Version+1
-	s.assign(replicaOf(s, topic, 0), topic, a, time.Now())
+	s.assign(replicaOf(s, topic, 0), topic, a, 0)
 	require.Equal(t, 1, s.Produces.Delayed(), "it still waits for the other partition")
 	c.links.Heal(0, 2)
 	got := conn.Receive(produce).(*kmsg.ProduceResponse).Topics[0].Partitions
@@ -566,7 +566,7 @@ func TestReignsThatAreOver(t *testing.T) {
 	require.Zero(t, s.deleted(now))
 	next := topic.Partitions[0]
 	next.Epoch, next.Version = next.Epoch+1, next.Version+1
-	s.assign(replicaOf(s, topic, 0), topic, next, time.Now())
+	s.assign(replicaOf(s, topic, 0), topic, next, 0)
 	require.Equal(t, int64(1), s.committed(replica.Reign{PartitionKey: now.PartitionKey, Epoch: next.Epoch}))
 	for _, r := range []replica.Reign{
 		now,

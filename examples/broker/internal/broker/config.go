@@ -45,10 +45,13 @@ func (c Config) WithDefaults() (Config, error) {
 	option.Fill(&b, "MaxLogSum", &c.MaxLogSum, 1<<30, 1, 1<<50)
 	option.Fill(&b, "MaxParked", &c.MaxParked, 100_000, 1, 1<<30)
 	option.Fill(&b, "MaxWatched", &c.MaxWatched, 1_000_000, 1, 1<<30)
-	option.Fill(&b, "ReplicaLag", &c.ReplicaLag, time.Second, time.Millisecond, 24*time.Hour)
+	option.Fill(&b, "ReplicaLag", &c.ReplicaLag, 30*time.Second, time.Millisecond, 24*time.Hour)
 	option.Fill(&b, "Tick", &c.Tick, time.Millisecond, time.Microsecond, time.Minute)
 	if c.Logger == nil {
 		c.Logger = slog.Default()
+	}
+	if c.Meta.Logger == nil {
+		c.Meta.Logger = c.Logger
 	}
 	var errs [4]error
 	c.Wire, errs[0] = c.Wire.WithDefaults()

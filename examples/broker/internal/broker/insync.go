@@ -41,7 +41,7 @@ func (s *Server) keepInSync(ctx context.Context) {
 }
 
 func (s *Server) keepPartitionInSync(p *replica.Partition) {
-	believed, isr, ok := p.Wanted(s.image(), time.Now(), s.cfg.ReplicaLag)
+	believed, isr, ok := p.Wanted(s.image(), s.uptime.Now(), s.cfg.ReplicaLag)
 	if !ok {
 		return
 	}

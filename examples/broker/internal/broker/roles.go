@@ -32,7 +32,7 @@ func (s *Server) followController(ctx context.Context) {
 // over, or now is, hears of it, with no lock held.
 func (s *Server) apply(img *meta.Image) {
 	before := s.image()
-	now := time.Now()
+	now := s.uptime.Now()
 	for _, p := range s.partitions.All() {
 		if t, a := img.Assignment(p.Key); t == nil || !slices.Contains(a.Replicas, s.id) {
 			s.giveUp(p)
@@ -72,7 +72,7 @@ func (s *Server) apply(img *meta.Image) {
 
 // assign passes a decision on to a replica, and what comes of it to those who
 // wait.
-func (s *Server) assign(p *replica.Partition, t *meta.Topic, a meta.Assignment, now time.Time) {
+func (s *Server) assign(p *replica.Partition, t *meta.Topic, a meta.Assignment, now time.Duration) {
 	turn := p.Assign(t, a, now)
 	if turn.Lost >= 0 {
 		s.hasEnded(p.Key, turn.Lost)

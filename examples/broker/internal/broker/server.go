@@ -14,6 +14,7 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/group"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/replica"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/uptime"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
 	"github.com/seed-782fa212/limbo/purgatory"
 )
@@ -45,6 +46,7 @@ type Server struct {
 	watched  atomic.Int64                 // partitions that fetches wait on
 	groups   *group.Coordinator
 
+	uptime      uptime.Clock    // by it others are judged
 	ctx         context.Context // of what runs in the background
 	cancel      context.CancelFunc
 	background  sync.WaitGroup // replicators, heartbeats, and who follows the controller
@@ -84,6 +86,7 @@ func startServer(n *Node, l net.Listener) (*Server, error) {
 		return nil, errors.Join(err, s.closePurgatories(context.Background()))
 	}
 	s.apply(s.controller.Image())
+	s.background.Go(func() { s.uptime.Run(s.ctx, s.cfg.ReplicaLag/16, s.gate.Pass) })
 	s.background.Go(func() { s.followController(s.ctx) })
 	s.background.Go(func() { s.keepAlive(s.ctx) })
 	s.background.Go(func() { s.keepInSync(s.ctx) })

@@ -2,7 +2,7 @@ package meta
 
 import (
 	"context"
-	"crypto/rand"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -10,7 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
-	"github.com/seed-782fa212/limbo/examples/broker/internal/option"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/uptime"
 	"github.com/seed-782fa212/limbo/timingwheel"
 	"github.com/seed-782fa212/limbo/timingwheel/keyed"
 )
@@ -30,42 +30,22 @@ type Controller struct {
 	current   atomic.Pointer[Image]
 	producers atomic.Int64 // ids given out
 
+	uptime     uptime.Clock // by it silence is measured
+	stop       context.CancelFunc
+	background sync.WaitGroup
+
 	mu      sync.Mutex
-	live    map[int32]Incarnation // guarded by mu
-	last    Incarnation           // guarded by mu
-	placed  int                   // partitions ever placed: where the next begins; guarded by mu
-	changed chan struct{}         // closed when current is another; guarded by mu
-	closed  bool                  // no elections any more; guarded by mu
+	live    map[int32]*session // guarded by mu
+	last    Incarnation        // guarded by mu
+	placed  int                // partitions ever placed: where the next begins; guarded by mu
+	changed chan struct{}      // closed when current is another; guarded by mu
+	closed  bool               // no elections any more; guarded by mu
 }
 
-// Config is what the controller decides by. The zero value of a field is its default.
-type Config struct {
-	DefaultPartitions int32 // of topics created without a count
-	MaxTopics         int
-	MaxPartitions     int   // over all topics
-	RetentionBytes    int64 // kept per partition, of topics created without a number
-
-	Replication       int16 // replicas of topics created without a number, and of the offsets topic
-	MinISR            int32 // in-sync replicas that acks=all asks for, of topics created without a number
-	OffsetsPartitions int32
-
-	BrokerSession time.Duration // a broker that is silent for longer is not alive
-	Tick          time.Duration // of its timing wheel
-}
-
-// WithDefaults fills in what is zero and refuses what is out of range.
-func (c Config) WithDefaults() (Config, error) {
-	var b option.Check
-	option.Fill(&b, "Meta.DefaultPartitions", &c.DefaultPartitions, 1, 1, 1<<20)
-	option.Fill(&b, "Meta.MaxTopics", &c.MaxTopics, 1024, 1, 1<<20)
-	option.Fill(&b, "Meta.MaxPartitions", &c.MaxPartitions, 4096, 1, 1<<20)
-	option.Fill(&b, "Meta.RetentionBytes", &c.RetentionBytes, 64<<20, 1, 1<<50)
-	option.Fill(&b, "Meta.Replication", &c.Replication, 3, 1, 1<<10)
-	option.Fill(&b, "Meta.MinISR", &c.MinISR, 2, 1, int32(c.Replication))
-	option.Fill(&b, "Meta.OffsetsPartitions", &c.OffsetsPartitions, 4, 1, 1<<10)
-	option.Fill(&b, "Meta.BrokerSession", &c.BrokerSession, 2*time.Second, time.Millisecond, 24*time.Hour)
-	option.Fill(&b, "Meta.Tick", &c.Tick, time.Millisecond, time.Microsecond, time.Minute)
-	return c, b.Err
+// session is a live broker's. The controller's lock guards it.
+type session struct {
+	of      Incarnation
+	heardAt time.Duration // by the controller's uptime
 }
 
 // Incarnation tells a broker from the one that had its id before a restart.
@@ -73,16 +53,23 @@ type Incarnation uint64
 
 // NewController makes a controller. cfg is as WithDefaults has returned it.
 func NewController(cfg Config) (*Controller, error) {
-	c := &Controller{cfg: cfg, live: map[int32]Incarnation{}, changed: make(chan struct{})}
+	c := &Controller{cfg: cfg, live: map[int32]*session{}, changed: make(chan struct{})}
 	c.current.Store(&Image{ByName: map[string]*Topic{}, ByID: map[TopicID]*Topic{}})
 	var err error
-	c.sessions, err = keyed.New(c.Fence, timingwheel.Options{Tick: cfg.Tick})
-	return c, err
+	if c.sessions, err = keyed.New(c.sessionEnded, timingwheel.Options{Tick: cfg.Tick}); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	c.stop = cancel
+	c.background.Go(func() { c.uptime.Run(ctx, cfg.BrokerSession/16, nil) })
+	return c, nil
 }
 
-// Shutdown ends the controller, and the goroutines of its sessions.
+// Shutdown ends the controller, and its goroutines.
 func (c *Controller) Shutdown(ctx context.Context) error {
 	c.Close()
+	c.stop()
+	c.background.Wait()
 	_, err := c.sessions.Shutdown(ctx, timingwheel.Discard)
 	return err
 }
@@ -107,6 +94,23 @@ func (c *Controller) Newer(ctx context.Context, version int64) (*Image, error) {
 	}
 }
 
+// decide runs f with the lock held and a copy of the image to change, and makes that the
+// one that brokers are given, unless f returns false. Each change of a partition is logged
+// with its cause, which f returns.
+func (c *Controller) decide(f func(next *Image) (cause string, ok bool)) {
+	c.mu.Lock()
+	next := c.Image().next()
+	cause, ok := f(next)
+	changes := next.takeChanges()
+	if ok {
+		c.publishLocked(next)
+	}
+	c.mu.Unlock()
+	if ok {
+		c.report(changes, cause)
+	}
+}
+
 // publishLocked makes next the image that brokers are given.
 func (c *Controller) publishLocked(next *Image) {
 	c.current.Store(next)
@@ -114,45 +118,81 @@ func (c *Controller) publishLocked(next *Image) {
 	c.changed = make(chan struct{})
 }
 
+// report logs changes of partitions.
+func (c *Controller) report(changes []change, cause string) {
+	for _, x := range changes {
+		partition := fmt.Sprintf("%s/%d", x.topic, x.index)
+		if x.before.Leader != x.after.Leader {
+			c.cfg.Logger.Info("broker: leader changed", "partition", partition, "leader", x.after.Leader, "was", x.before.Leader, "epoch", x.after.Epoch, "cause", cause)
+		}
+		if !slices.Equal(x.before.ISR, x.after.ISR) {
+			c.cfg.Logger.Info("broker: in-sync replicas changed", "partition", partition, "in_sync", x.after.ISR, "were", x.before.ISR, "cause", cause)
+		}
+	}
+}
+
 // NextProducerID is one that no producer of this cluster ever had.
 func (c *Controller) NextProducerID() int64 { return c.producers.Add(1) }
 
 // Register takes a broker in. Partitions that had no leader may have one now.
-func (c *Controller) Register(n Node) (Incarnation, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return 0, timingwheel.ErrClosed
-	}
-	next := c.Image().next()
-	if _, ok := c.live[n.ID]; ok {
-		c.leaveLocked(next, n.ID) // what it led before its restart it may not lead on
-	}
-	c.last++
-	c.live[n.ID] = c.last
-	next.Nodes = append(next.Nodes, n)
-	slices.SortFunc(next.Nodes, func(a, b Node) int { return int(a.ID - b.ID) })
-	for _, t := range next.ByID {
-		for i, a := range t.Partitions {
-			if a.Leader == NoLeader {
-				c.electLocked(next, PartitionKey{t.ID, int32(i)}, a)
+func (c *Controller) Register(n Node) (i Incarnation, err error) {
+	c.decide(func(next *Image) (string, bool) {
+		if c.closed {
+			err = timingwheel.ErrClosed
+			return "", false
+		}
+		if _, ok := c.live[n.ID]; ok {
+			c.leaveLocked(next, n.ID) // what it led before its restart it may not lead on
+		}
+		c.last++
+		i = c.last
+		c.live[n.ID] = &session{i, c.uptime.Now()}
+		next.Nodes = append(next.Nodes, n)
+		slices.SortFunc(next.Nodes, func(a, b Node) int { return int(a.ID - b.ID) })
+		for _, t := range next.ByID {
+			for i, a := range t.Partitions {
+				if a.Leader == NoLeader {
+					c.electLocked(next, PartitionKey{t.ID, int32(i)}, a)
+				}
 			}
 		}
+		err = c.sessions.Set(n.ID, i, c.cfg.BrokerSession)
+		return fmt.Sprintf("broker %d has registered", n.ID), true
+	})
+	if err == nil {
+		c.cfg.Logger.Info("broker: registered", "broker", n.ID, "addr", n.Addr())
 	}
-	c.publishLocked(next)
-	if err := c.sessions.Set(n.ID, c.last, c.cfg.BrokerSession); err != nil {
-		return 0, err
-	}
-	return c.last, nil
+	return i, err
 }
 
 // Heartbeat renews a broker's session. It reports whether there is one: otherwise
 // the broker was fenced, and must register again.
 func (c *Controller) Heartbeat(id int32, i Incarnation) bool {
 	c.mu.Lock()
-	lives := c.live[id] == i
+	s := c.live[id]
+	lives := s != nil && s.of == i
+	if lives {
+		s.heardAt = c.uptime.Now()
+	}
 	c.mu.Unlock()
 	return lives && c.sessions.Touch(id, c.cfg.BrokerSession) == nil
+}
+
+// sessionEnded is the expiry function of the sessions. The controller may not have run for
+// some of the time; then the broker has that much more.
+func (c *Controller) sessionEnded(id int32, i Incarnation) {
+	c.mu.Lock()
+	var silent time.Duration
+	if s := c.live[id]; s != nil && s.of == i {
+		silent = c.uptime.Now() - s.heardAt
+		if left := c.cfg.BrokerSession - silent; left > 0 && !c.closed {
+			_ = c.sessions.Set(id, i, max(left, c.cfg.BrokerSession/16)) // fails in a shutdown only
+			c.mu.Unlock()
+			return
+		}
+	}
+	c.mu.Unlock()
+	c.Fence(id, i, fmt.Sprintf("broker %d was silent for %v", id, silent.Round(time.Millisecond)))
 }
 
 // Unregister fences a broker that is about to stop, so that others lead before it
@@ -160,7 +200,7 @@ func (c *Controller) Heartbeat(id int32, i Incarnation) bool {
 // to the last.
 func (c *Controller) Unregister(id int32, i Incarnation) {
 	if len(c.Image().Nodes) > 1 {
-		c.Fence(id, i)
+		c.Fence(id, i, fmt.Sprintf("broker %d leaves", id))
 	}
 }
 
@@ -171,16 +211,20 @@ func (c *Controller) Close() {
 	c.closed = true
 }
 
-// Fence takes a broker out: its session has ended, or it has said goodbye.
-func (c *Controller) Fence(id int32, i Incarnation) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed || c.live[id] != i {
-		return
+// Fence takes a broker out.
+func (c *Controller) Fence(id int32, i Incarnation, cause string) {
+	fenced := false
+	c.decide(func(next *Image) (string, bool) {
+		if s := c.live[id]; c.closed || s == nil || s.of != i {
+			return "", false
+		}
+		c.leaveLocked(next, id)
+		fenced = true
+		return cause, true
+	})
+	if fenced {
+		c.cfg.Logger.Info("broker: fenced", "broker", id, "cause", cause)
 	}
-	next := c.Image().next()
-	c.leaveLocked(next, id)
-	c.publishLocked(next)
 }
 
 // leaveLocked takes a broker out of every in-sync set but those where it is the
@@ -227,10 +271,25 @@ func (c *Controller) electLocked(next *Image, key PartitionKey, a Assignment) {
 // AlterISR is a leader's request to change the in-sync set of its partition. It
 // is refused when the leader, or what it believes of the partition, is not of
 // today.
-func (c *Controller) AlterISR(leader int32, key PartitionKey, believed Assignment, isr []int32) *kerr.Error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	_, a := c.Image().Assignment(key)
+func (c *Controller) AlterISR(leader int32, key PartitionKey, believed Assignment, isr []int32) (err *kerr.Error) {
+	c.decide(func(next *Image) (string, bool) {
+		_, a := next.Assignment(key)
+		if err = c.mayAlterLocked(leader, a, believed, isr); err != nil {
+			return "", false
+		}
+		changed := *a
+		changed.ISR = isr
+		if preferred := a.Replicas[0]; leader != preferred && slices.Contains(isr, preferred) {
+			c.electLocked(next, key, changed) // it has caught up: leadership goes home
+		} else {
+			next.reassign(key, changed)
+		}
+		return fmt.Sprintf("broker %d, which leads, has seen who lags and who has caught up", leader), true
+	})
+	return err
+}
+
+func (c *Controller) mayAlterLocked(leader int32, a *Assignment, believed Assignment, isr []int32) *kerr.Error {
 	switch {
 	case a == nil:
 		return kerr.UnknownTopicID
@@ -244,157 +303,5 @@ func (c *Controller) AlterISR(leader int32, key PartitionKey, believed Assignmen
 			return kerr.IneligibleReplica
 		}
 	}
-	next := c.Image().next()
-	changed := *a
-	changed.ISR = isr
-	if preferred := a.Replicas[0]; leader != preferred && slices.Contains(isr, preferred) {
-		c.electLocked(next, key, changed) // it has caught up: leadership goes home
-	} else {
-		next.reassign(key, changed)
-	}
-	c.publishLocked(next)
 	return nil
-}
-
-// Shape is what a topic is asked to be. Zero and -1 take the defaults.
-type Shape struct {
-	Partitions  int32
-	Replication int16
-	Retention   int64
-	MinISR      int32
-	Internal    bool
-	Replicas    [][]int32 // by partition; nil lets the controller choose
-}
-
-// Create makes a topic. With validateOnly it returns what it would do, and does
-// nothing.
-func (c *Controller) Create(name string, shape Shape, validateOnly bool) (*Topic, *kerr.Error) {
-	if !ValidTopicName(name) || name == OffsetsTopic && !shape.Internal { // which only the coordinators make
-		return nil, kerr.InvalidTopicException
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	img := c.Image()
-	if found := img.ByName[name]; found != nil {
-		return found, kerr.TopicAlreadyExists
-	}
-	made := &Topic{Name: name, Internal: shape.Internal, Retention: shape.Retention, MinISR: shape.MinISR}
-	if made.Retention == 0 {
-		made.Retention = c.cfg.RetentionBytes
-	}
-	replicas, err := c.placeLocked(shape)
-	if err != nil {
-		return nil, err
-	}
-	if made.MinISR == 0 {
-		made.MinISR = min(c.cfg.MinISR, int32(len(replicas[0])))
-	}
-	if len(img.ByName) >= c.cfg.MaxTopics || img.partitions+len(replicas) > c.cfg.MaxPartitions {
-		return nil, kerr.PolicyViolation
-	}
-	for _, ids := range replicas {
-		a := Assignment{Replicas: ids, ISR: ids, Leader: ids[0]}
-		made.Partitions = append(made.Partitions, a)
-	}
-	_, _ = rand.Read(made.ID[:]) // never fails since Go 1.24
-	if validateOnly {
-		return made, nil
-	}
-	c.placed += len(replicas)
-	next := img.next()
-	next.put(made)
-	c.publishLocked(next)
-	return made, nil
-}
-
-// placeLocked chooses each partition's replicas: live brokers, in turn, so that
-// every one leads and follows equally often.
-func (c *Controller) placeLocked(shape Shape) ([][]int32, *kerr.Error) {
-	nodes := c.Image().Nodes
-	if shape.Replicas != nil {
-		return shape.Replicas, c.checkReplicasLocked(shape.Replicas)
-	}
-	partitions, replication := shape.Partitions, shape.Replication
-	if partitions == -1 {
-		partitions = c.cfg.DefaultPartitions
-	}
-	if replication == -1 {
-		replication = c.cfg.Replication
-	}
-	switch {
-	case partitions <= 0:
-		return nil, kerr.InvalidPartitions
-	case int(partitions) > c.cfg.MaxPartitions:
-		return nil, kerr.PolicyViolation
-	case replication <= 0, int(replication) > len(nodes):
-		return nil, kerr.InvalidReplicationFactor
-	}
-	all := make([][]int32, partitions)
-	for i := range all {
-		for r := range int(replication) {
-			all[i] = append(all[i], nodes[(c.placed+i+r)%len(nodes)].ID)
-		}
-	}
-	return all, nil
-}
-
-// checkReplicasLocked checks an assignment that a client has made.
-func (c *Controller) checkReplicasLocked(replicas [][]int32) *kerr.Error {
-	for _, ids := range replicas {
-		if len(ids) == 0 || len(ids) != len(replicas[0]) {
-			return kerr.InvalidReplicaAssignment
-		}
-		for i, id := range ids {
-			if _, lives := c.live[id]; !lives || slices.Contains(ids[:i], id) {
-				return kerr.InvalidReplicaAssignment
-			}
-		}
-	}
-	return nil
-}
-
-// OffsetsTopic is where groups' coordinators keep what was committed.
-const OffsetsTopic = "__consumer_offsets"
-
-// CreateOffsetsTopic makes it, on first use.
-func (c *Controller) CreateOffsetsTopic() *kerr.Error {
-	if c.Image().ByName[OffsetsTopic] != nil {
-		return nil
-	}
-	_, err := c.Create(OffsetsTopic, Shape{Partitions: c.cfg.OffsetsPartitions, Replication: -1, Internal: true}, false)
-	if err == kerr.TopicAlreadyExists {
-		return nil
-	}
-	return err
-}
-
-// Remove deletes a topic.
-func (c *Controller) Remove(id TopicID) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.Image().ByID[id] == nil {
-		return false
-	}
-	next := c.Image().next()
-	next.remove(id)
-	c.publishLocked(next)
-	return true
-}
-
-// maxTopicName is Kafka's: a topic's directory once had to fit a file name.
-const maxTopicName = 249
-
-// ValidTopicName reports whether Kafka allows a topic of that name.
-func ValidTopicName(name string) bool {
-	if name == "" || name == "." || name == ".." || len(name) > maxTopicName {
-		return false
-	}
-	for i := range len(name) {
-		switch c := name[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '.', c == '_', c == '-':
-		default:
-			return false
-		}
-	}
-	return true
 }

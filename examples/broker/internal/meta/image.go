@@ -18,6 +18,18 @@ type Image struct {
 	ByName     map[string]*Topic
 	ByID       map[TopicID]*Topic
 	partitions int // over all topics
+
+	// Of one that is not published yet.
+
+	own     map[TopicID]bool // topics that are this image's alone, to be changed
+	changes []change
+}
+
+// change is one of a partition.
+type change struct {
+	topic         string
+	index         int32
+	before, after Assignment
 }
 
 // Node is a live broker and where it listens.
@@ -102,7 +114,14 @@ func (i *Image) next() *Image {
 		ByName:     maps.Clone(i.ByName),
 		ByID:       maps.Clone(i.ByID),
 		partitions: i.partitions,
+		own:        map[TopicID]bool{},
 	}
+}
+
+// takeChanges returns what was reassigned, and forgets it.
+func (i *Image) takeChanges() (changes []change) {
+	changes, i.changes = i.changes, nil
+	return changes
 }
 
 func (i *Image) put(t *Topic) {
@@ -120,14 +139,20 @@ func (i *Image) remove(id TopicID) {
 }
 
 // reassign puts another assignment in the place of a partition's. The topic and
-// its list are copied: images before this one have them, too.
+// its list are copied, once: images before this one have them, too.
 func (i *Image) reassign(key PartitionKey, a Assignment) {
-	old := i.ByID[key.Topic]
-	changed := *old
-	changed.Partitions = slices.Clone(old.Partitions)
-	a.Version = old.Partitions[key.Index].Version + 1
-	changed.Partitions[key.Index] = a
-	i.ByName[changed.Name], i.ByID[changed.ID] = &changed, &changed
+	t := i.ByID[key.Topic]
+	if !i.own[key.Topic] {
+		changed := *t
+		changed.Partitions = slices.Clone(t.Partitions)
+		t = &changed
+		i.ByName[t.Name], i.ByID[t.ID] = t, t
+		i.own[key.Topic] = true
+	}
+	before := t.Partitions[key.Index]
+	a.Version = before.Version + 1
+	t.Partitions[key.Index] = a
+	i.changes = append(i.changes, change{t.Name, key.Index, before, a})
 }
 
 // Without returns ids but one.

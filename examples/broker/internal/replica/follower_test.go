@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -62,7 +61,7 @@ func replicaOf(id int32, log []written, epoch int32) *Partition {
 		p.log.Append(kafkatest.Batch([]string{w.value}), w.epoch, 1, 0)
 	}
 	p.Assign(&meta.Topic{Name: "t", Retention: 64 << 20, MinISR: 1},
-		meta.Assignment{Replicas: []int32{0, 1}, ISR: []int32{0}, Epoch: epoch}, time.Now())
+		meta.Assignment{Replicas: []int32{0, 1}, ISR: []int32{0}, Epoch: epoch}, 0)
 	return p
 }
 
@@ -83,7 +82,7 @@ func TestFollowerFindsWhereLogsPart(t *testing.T) {
 			require.Less(t, round, 30, "seed %d: it does not end", seed)
 			at, ok := follow.Following(0)
 			require.True(t, ok)
-			switch f := lead.FetchedBy(1, at.Offset, at.Start, at.Epoch, at.LastEpoch, time.Now()); {
+			switch f := lead.FetchedBy(1, at.Offset, at.Start, at.Epoch, at.LastEpoch, 0); {
 			case f.Err == kerr.OffsetOutOfRange:
 				follow.RestartAt(epoch, lead.log.Start())
 			case f.Err != nil:
@@ -114,7 +113,7 @@ func TestFollowerFindsWhereLogsPart(t *testing.T) {
 func TestFollowersHighWatermark(t *testing.T) {
 	t.Parallel()
 	lead, follow := replicaOf(0, []written{{1, "a"}, {1, "b"}, {1, "c"}}, 1), replicaOf(1, nil, 1)
-	require.Equal(t, int64(3), func() int64 { lead.raiseLocked(time.Now()); return lead.hw }())
+	require.Equal(t, int64(3), func() int64 { lead.raiseLocked(); return lead.hw }())
 	first := lead.Read(0, 1, true, 1, true)
 	require.NoError(t, follow.Take(1, slices.Concat(first.Batches...), first.HighWatermark, 0))
 	require.Equal(t, []int64{1, 1}, []int64{follow.log.End(), follow.hw})

@@ -18,16 +18,16 @@ import (
 
 // follower is one of them, as its leader sees it.
 type follower struct {
-	end      int64 // its log's end, -1 until it has fetched in this epoch
-	start    int64 // its log's start, likewise
-	caughtUp time.Time
-	seen     int64     // the leader's log end when it last fetched
-	seenAt   time.Time // and when that was
+	end      int64         // its log's end, -1 until it has fetched in this epoch
+	start    int64         // its log's start, likewise
+	caughtUp time.Duration // by the broker's uptime, as all such
+	seen     int64         // the leader's log end when it last fetched
+	seenAt   time.Duration // and when that was
 }
 
 // raiseLocked moves the high watermark to where the slowest in-sync replica is.
 // It never goes back: a replica that was in sync had everything below it.
-func (p *Partition) raiseLocked(now time.Time) bool {
+func (p *Partition) raiseLocked() bool {
 	hw := p.log.End()
 	for _, id := range p.maximal {
 		if f := p.followers[id]; f != nil {
@@ -37,7 +37,7 @@ func (p *Partition) raiseLocked(now time.Time) bool {
 	if hw <= p.hw {
 		return false
 	}
-	p.hw, p.committedAt = hw, now
+	p.hw, p.committedAt = hw, time.Now()
 	return true
 }
 
@@ -53,7 +53,7 @@ type Fetched struct {
 // FetchedBy notes that a follower asks for offset: it has everything before. Its
 // last batch is of lastEpoch; if the two logs do not agree so far, it is told
 // where they part, and nothing else counts.
-func (p *Partition) FetchedBy(id int32, offset, start int64, epoch, lastEpoch int32, now time.Time) Fetched {
+func (p *Partition) FetchedBy(id int32, offset, start int64, epoch, lastEpoch int32, now time.Duration) Fetched {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if epoch < 0 {
@@ -87,11 +87,11 @@ func (p *Partition) FetchedBy(id int32, offset, start int64, epoch, lastEpoch in
 	switch {
 	case offset >= p.log.End():
 		f.caughtUp = now
-	case f.seen > 0 && offset >= f.seen && f.seenAt.After(f.caughtUp):
+	case f.seen > 0 && offset >= f.seen && f.seenAt > f.caughtUp:
 		f.caughtUp = f.seenAt
 	}
 	f.seen, f.seenAt = p.log.End(), now
-	done.Raised = p.raiseLocked(now)
+	done.Raised = p.raiseLocked()
 	done.Rejoining = !slices.Contains(p.maximal, id) && offset >= p.hw && offset >= p.reignLocked()
 	return done
 }
@@ -118,7 +118,7 @@ func (p *Partition) lowWatermark(img *meta.Image) int64 {
 // Wanted is the in-sync set that a leader would have: without those that have
 // lagged for too long, with those that have caught up. ok is false if it is the
 // one there is.
-func (p *Partition) Wanted(img *meta.Image, now time.Time, lag time.Duration) (believed meta.Assignment, isr []int32, ok bool) {
+func (p *Partition) Wanted(img *meta.Image, now, lag time.Duration) (believed meta.Assignment, isr []int32, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.leading {
@@ -130,10 +130,10 @@ func (p *Partition) Wanted(img *meta.Image, now time.Time, lag time.Duration) (b
 		case f == nil: // the leader
 			isr = append(isr, id)
 		case slices.Contains(p.assigned.ISR, id):
-			if f.end >= p.log.End() || now.Sub(f.caughtUp) <= lag {
+			if f.end >= p.log.End() || now-f.caughtUp <= lag {
 				isr = append(isr, id)
 			}
-		case img.Lives(id) && f.end >= p.hw && f.end >= p.reignLocked() && now.Sub(f.seenAt) <= lag:
+		case img.Lives(id) && f.end >= p.hw && f.end >= p.reignLocked() && now-f.seenAt <= lag:
 			isr = append(isr, id)
 		}
 	}

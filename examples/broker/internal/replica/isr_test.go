@@ -23,13 +23,13 @@ func leaderOfThree(t *testing.T) (*Partition, *meta.Image) {
 		p.log.Append(kafkatest.Batch([]string{fmt.Sprint(i)}), 3, 1, 0)
 	}
 	p.Assign(&meta.Topic{Name: "t", Retention: 64 << 20, MinISR: 1},
-		meta.Assignment{Replicas: []int32{0, 1, 2}, ISR: []int32{0, 2}, Epoch: 4}, time.Now())
+		meta.Assignment{Replicas: []int32{0, 1, 2}, ISR: []int32{0, 2}, Epoch: 4}, 0)
 	return p, &meta.Image{Nodes: []meta.Node{{ID: 0}, {ID: 1}, {ID: 2}}}
 }
 
 // at is a follower's fetch that says it has what comes before offset.
 func at(p *Partition, id int32, offset int64) Fetched {
-	return p.FetchedBy(id, offset, 0, 4, 3, time.Now())
+	return p.FetchedBy(id, offset, 0, 4, 3, 0)
 }
 
 // A follower of which this reign has not heard yet holds the high watermark
@@ -52,7 +52,7 @@ func TestFetchesOfOtherEpochs(t *testing.T) {
 	t.Parallel()
 	p, _ := leaderOfThree(t)
 	for epoch, want := range map[int32]*kerr.Error{3: kerr.FencedLeaderEpoch, 5: kerr.UnknownLeaderEpoch, -1: kerr.UnknownLeaderEpoch} {
-		require.Equal(t, want, p.FetchedBy(2, 10, 0, epoch, 3, time.Now()).Err)
+		require.Equal(t, want, p.FetchedBy(2, 10, 0, epoch, 3, 0).Err)
 	}
 	require.Equal(t, kerr.UnknownTopicOrPartition, at(p, 7, 10).Err)
 	require.Zero(t, p.hw)
@@ -66,14 +66,14 @@ func TestWhoMayComeBackIntoSync(t *testing.T) {
 	at(p, 2, 5)
 	require.False(t, at(p, 1, 4).Rejoining, "behind the high watermark")
 	require.False(t, at(p, 1, 7).Rejoining, "behind the reign")
-	_, _, ok := p.Wanted(img, time.Now(), time.Hour)
+	_, _, ok := p.Wanted(img, 0, time.Hour)
 	require.False(t, ok)
 	require.True(t, at(p, 1, 10).Rejoining)
 
 	dead := &meta.Image{Nodes: []meta.Node{{ID: 0}, {ID: 2}}}
-	_, _, ok = p.Wanted(dead, time.Now(), time.Hour)
+	_, _, ok = p.Wanted(dead, 0, time.Hour)
 	require.False(t, ok, "one that does not live")
-	_, isr, ok := p.Wanted(img, time.Now(), time.Hour)
+	_, isr, ok := p.Wanted(img, 0, time.Hour)
 	require.True(t, ok)
 	require.Equal(t, []int32{0, 1, 2}, isr)
 }
@@ -86,13 +86,13 @@ func TestAskedForCountsAtOnce(t *testing.T) {
 	at(p, 1, 10)
 	at(p, 2, 10)
 	require.Equal(t, int64(10), p.hw)
-	believed, _, ok := p.Wanted(img, time.Now(), time.Hour)
+	believed, _, ok := p.Wanted(img, 0, time.Hour)
 	require.True(t, ok)
 	p.log.Append(kafkatest.Batch([]string{"x"}), 4, 1, 0)
-	p.FetchedBy(2, 11, 0, 4, 4, time.Now())
+	p.FetchedBy(2, 11, 0, 4, 4, 0)
 	require.Equal(t, int64(10), p.hw, "without the one that was asked for")
 	p.Withdraw(believed)
-	p.FetchedBy(2, 11, 0, 4, 4, time.Now())
+	p.FetchedBy(2, 11, 0, 4, 4, 0)
 	require.Equal(t, int64(11), p.hw)
 }
 
@@ -102,15 +102,14 @@ func TestWhoLags(t *testing.T) {
 	t.Parallel()
 	p, img := leaderOfThree(t)
 	const lag = time.Minute
-	after := time.Now().Add
-	p.FetchedBy(2, 10, 0, 4, 3, after(0))
+	p.FetchedBy(2, 10, 0, 4, 3, 0)
 	inSync := func(d time.Duration) bool {
-		_, isr, changed := p.Wanted(img, after(d), lag)
+		_, isr, changed := p.Wanted(img, d, lag)
 		return !changed || len(isr) == 2
 	}
 	for i := range int64(4) { // each time it comes, it has all but the last record
 		p.log.Append(kafkatest.Batch([]string{"x"}), 4, 1, 0)
-		p.FetchedBy(2, 10+i, 0, 4, min(3+int32(i), 4), after(time.Duration(i)*lag/2))
+		p.FetchedBy(2, 10+i, 0, 4, min(3+int32(i), 4), time.Duration(i)*lag/2)
 		require.True(t, inSync(time.Duration(i)*lag/2), i)
 	}
 	require.True(t, inSync(2*lag))
@@ -123,12 +122,12 @@ func TestOldDecisionsAreIgnored(t *testing.T) {
 	p, _ := leaderOfThree(t)
 	newer, older := p.assigned, p.assigned
 	newer.ISR, newer.Version = []int32{0}, 7
-	p.Assign(p.topic, newer, time.Now())
+	p.Assign(p.topic, newer, 0)
 	older.ISR, older.Version = []int32{0, 1, 2}, 6
-	require.Equal(t, Turn{Lost: -1, Begun: -1}, p.Assign(p.topic, older, time.Now()))
+	require.Equal(t, Turn{Lost: -1, Begun: -1}, p.Assign(p.topic, older, 0))
 	require.Equal(t, newer, p.assigned)
 	older.Version, older.Leader, older.Epoch = 8, 1, 5
-	require.Equal(t, Turn{Lost: 4, Begun: -1}, p.Assign(p.topic, older, time.Now()))
+	require.Equal(t, Turn{Lost: 4, Begun: -1}, p.Assign(p.topic, older, 0))
 	require.Equal(t, kerr.NotLeaderForPartition, p.Leads(-1))
 }
 
@@ -151,7 +150,7 @@ func TestUncommittedIsKept(t *testing.T) {
 	}
 	require.Zero(t, p.log.Start())
 	require.Positive(t, refused)
-	p.FetchedBy(2, p.log.End(), 0, 4, 4, time.Now())
+	p.FetchedBy(2, p.log.End(), 0, 4, 4, 0)
 	_, err := p.Append(raw, &b, false)
 	require.Nil(t, err)
 	require.Equal(t, p.log.End()-1, p.log.Start(), "retention allows for one, and the others are committed now")

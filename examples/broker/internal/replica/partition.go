@@ -74,7 +74,7 @@ type Turn struct {
 
 // Assign takes what the controller has decided. An older decision than the one
 // known changes nothing.
-func (p *Partition) Assign(t *meta.Topic, a meta.Assignment, now time.Time) Turn {
+func (p *Partition) Assign(t *meta.Topic, a meta.Assignment, now time.Duration) Turn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	done := Turn{Lost: -1, Begun: -1}
@@ -98,10 +98,10 @@ func (p *Partition) Assign(t *meta.Topic, a meta.Assignment, now time.Time) Turn
 		for _, id := range meta.Without(a.Replicas, p.ID) {
 			p.followers[id] = &follower{end: -1, start: -1, caughtUp: now}
 		}
-		done.Raised = p.raiseLocked(now)
+		done.Raised = p.raiseLocked()
 	default:
 		p.maximal = a.ISR
-		done.Raised = p.raiseLocked(now)
+		done.Raised = p.raiseLocked()
 	}
 	return done
 }
@@ -165,7 +165,7 @@ func (p *Partition) Append(raw []byte, b *kmsg.RecordBatch, all bool) (Appended,
 		producer.Take(b, base, now)
 	}
 	p.appendedAt = now
-	done.Raised = p.raiseLocked(now)
+	done.Raised = p.raiseLocked()
 	p.trimLocked(p.topic.Retention)
 	p.sum.Add(p.log.Kept() - before)
 	done.Base, done.End, done.LogStart, done.Stored = base, base+int64(b.NumRecords), p.log.Start(), true
