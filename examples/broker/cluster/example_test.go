@@ -17,7 +17,7 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	defer c.Shutdown(context.Background()) //nolint:errcheck // it is over
+	defer c.Shutdown(context.Background())
 	client, err := kgo.NewClient(kgo.SeedBrokers(c.Addrs()...), kgo.AllowAutoTopicCreation(), kgo.ConsumeTopics("greetings"))
 	if err != nil {
 		panic(err)

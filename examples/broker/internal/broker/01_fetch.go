@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -29,6 +30,7 @@ type watermark uint8
 const (
 	highWatermark watermark = iota
 	theEnd
+	aSession // no watermark: all of a session, whose id stands for the partition's index
 )
 
 // fetch is a delayed operation, watched on every partition it reads. It keeps
@@ -41,7 +43,9 @@ type fetch struct {
 	follower bool
 	maxBytes int
 	minBytes int64
-	parts    []fetchPart
+	session  *fetchSession // nil: in none
+	parts    []fetchPart   // then
+	watching int           // keys
 	arrived  time.Time
 	maxWait  time.Duration
 
@@ -78,14 +82,6 @@ const overloadThrottle = 100 * time.Millisecond
 const lastReplicaFetch = 14
 
 func handleFetch(s *Server, c *wire.Conn, q *kmsg.FetchRequest, r *wire.Reply) {
-	if q.SessionID != 0 && q.SessionEpoch > 0 {
-		// No session was ever given out: answers carry session id 0, and
-		// clients then send every partition with every fetch.
-		resp := q.ResponseKind().(*kmsg.FetchResponse)
-		resp.ErrorCode = wire.Code(kerr.FetchSessionIDNotFound)
-		r.Now(resp)
-		return
-	}
 	f := &fetch{
 		srv:      s,
 		conn:     c,
@@ -95,44 +91,79 @@ func handleFetch(s *Server, c *wire.Conn, q *kmsg.FetchRequest, r *wire.Reply) {
 		maxBytes: min(int(max(q.MaxBytes, 0)), s.cfg.MaxFetch),
 		arrived:  time.Now(),
 	}
-	f.resolve(q)
 	// More than an answer may hold cannot be waited for.
 	f.minBytes = min(int64(q.MinBytes), int64(f.maxBytes))
+	refuse := func(err *kerr.Error) {
+		resp := q.ResponseKind().(*kmsg.FetchResponse)
+		resp.ErrorCode = wire.Code(err)
+		r.Now(resp)
+	}
 	if f.follower {
 		if from, ok := s.links.Caller(c.RemoteAddr()); !ok || from != q.ReplicaID {
-			resp := q.ResponseKind().(*kmsg.FetchResponse)
-			resp.ErrorCode = wire.Code(kerr.ClusterAuthorizationFailed) // anybody can say so
-			r.Now(resp)
+			refuse(kerr.ClusterAuthorizationFailed) // anybody can say so
 			return
 		}
-		f.note(q)
 	}
-
-	keys := make([]watchKey, 0, len(f.parts))
-	for i := range f.parts {
-		if part := &f.parts[i]; part.err == nil && part.diverging == nil {
-			keys = append(keys, watchKey{part.p.Key, f.watermark()})
-		}
+	var err *kerr.Error
+	if f.session, err = s.sessionOf(q, f.follower); err != nil {
+		refuse(err)
+		return
 	}
-	if len(keys) < len(f.parts) || len(keys) == 0 || q.MaxWaitMillis <= 0 {
+	keys, ok := f.begin(q)
+	if !ok {
+		s.endSession(f.session)
+		refuse(kerr.FetchSessionIDNotFound) // it goes on without one
+		return
+	}
+	if len(keys) == 0 || q.MaxWaitMillis <= 0 {
 		f.answer(0) // an error somewhere, or nothing to wait for
 		return
 	}
 	// MaxOperations bounds the fetches; each may watch thousands of keys.
-	if s.watched.Add(int64(len(keys))) > int64(s.cfg.MaxWatched) {
-		s.watched.Add(-int64(len(keys)))
+	f.watching = len(keys)
+	if s.watched.Add(int64(f.watching)) > int64(s.cfg.MaxWatched) {
+		s.watched.Add(-int64(f.watching))
 		s.metrics.overload.Add(1)
 		f.overload()
 		return
 	}
 	f.maxWait = time.Duration(q.MaxWaitMillis) * time.Millisecond
-	// The connection's context ends when the client hangs up, and takes the fetch out of the
-	// purgatory with it: nobody would read the answer.
-	_, err := s.Fetches.TryCompleteElseWatch(c.Context(), f, f.maxWait, keys...)
-	if s.notParked(err) {
-		s.watched.Add(-int64(len(keys)))
+	// The connection's context ends when the client hangs up, and takes the fetch out of
+	// the purgatory with it: nobody would read the answer.
+	_, refused := s.Fetches.TryCompleteElseWatch(c.Context(), f, f.maxWait, keys...)
+	if s.notParked(refused) {
+		s.watched.Add(-int64(f.watching))
 		f.overload()
 	}
+}
+
+// begin finds the partitions, and takes what a follower tells by its fetch. It returns
+// what is to be waited on; nothing if the fetch is to be answered at once. ok is false if
+// its session has become too large.
+func (f *fetch) begin(q *kmsg.FetchRequest) (keys []watchKey, ok bool) {
+	if f.session != nil {
+		named, ok := f.session.update(q)
+		if f.follower {
+			f.noteNamed(q, named)
+		}
+		if !ok || f.session.empty() {
+			return nil, ok
+		}
+		return []watchKey{f.session.key()}, true
+	}
+	f.resolve(q)
+	if f.follower {
+		f.note(q)
+	}
+	keys = make([]watchKey, 0, len(f.parts))
+	for i := range f.parts {
+		part := &f.parts[i]
+		if part.err != nil || part.diverging != nil {
+			return nil, true
+		}
+		keys = append(keys, watchKey{part.p.Key, f.watermark()})
+	}
+	return keys, true
 }
 
 func (f *fetch) watermark() watermark {
@@ -144,31 +175,53 @@ func (f *fetch) watermark() watermark {
 
 // note takes a follower's fetch for what it tells the leader: how far it has got.
 func (f *fetch) note(q *kmsg.FetchRequest) {
-	now, i := f.srv.uptime.Now(), 0
+	i := 0
 	for _, rt := range q.Topics {
-		for _, rp := range rt.Partitions {
-			part := &f.parts[i]
+		for j := range rt.Partitions {
+			if part := &f.parts[i]; part.p != nil {
+				done := f.notePart(part, q.ReplicaID, &rt.Partitions[j], nil)
+				part.err, part.diverging = done.Err, done.Diverging
+			}
 			i++
-			if part.p == nil {
-				continue
-			}
-			done := part.p.FetchedBy(q.ReplicaID, rp.FetchOffset, rp.LogStartOffset, part.epoch, rp.LastFetchedEpoch, now)
-			part.err, part.diverging = done.Err, done.Diverging
-			if done.Raised {
-				f.srv.hasRaised(part.p, part.epoch)
-			}
-			if done.Low >= 0 {
-				r := replica.Reign{PartitionKey: part.p.Key, Epoch: part.epoch}
-				f.srv.Deletes.Advance(r, f.srv.deleted(r))
-			}
-			if done.Rejoining {
-				select {
-				case f.srv.rejoining <- struct{}{}:
-				default: // keepInSync has been told and has not looked yet
-				}
-			}
 		}
 	}
+}
+
+// noteNamed is note for the partitions of a session that a fetch names.
+func (f *fetch) noteNamed(q *kmsg.FetchRequest, named []*sessionPart) {
+	i := 0
+	for _, rt := range q.Topics {
+		for j := range rt.Partitions {
+			if i == len(named) {
+				return // the session has ended
+			}
+			if part := named[i]; part.p != nil {
+				done := f.notePart(&part.fetchPart, q.ReplicaID, &rt.Partitions[j], &f.session.heard)
+				f.session.mu.Lock()
+				part.err, part.diverging = done.Err, done.Diverging
+				f.session.mu.Unlock()
+			}
+			i++
+		}
+	}
+}
+
+func (f *fetch) notePart(part *fetchPart, follower int32, rp *kmsg.FetchRequestTopicPartition, heard *atomic.Int64) replica.Fetched {
+	done := part.p.FetchedBy(follower, rp.FetchOffset, rp.LogStartOffset, part.epoch, rp.LastFetchedEpoch, f.srv.uptime.Now(), heard)
+	if done.Raised {
+		f.srv.hasRaised(part.p, part.epoch)
+	}
+	if done.Low >= 0 {
+		r := replica.Reign{PartitionKey: part.p.Key, Epoch: part.epoch}
+		f.srv.Deletes.Advance(r, f.srv.deleted(r))
+	}
+	if done.Rejoining {
+		select {
+		case f.srv.rejoining <- struct{}{}:
+		default: // keepInSync has been told and has not looked yet
+		}
+	}
+	return done
 }
 
 // overload answers a fetch that there is no room to park, with what there is.
@@ -217,31 +270,48 @@ func (f *fetch) resolve(q *kmsg.FetchRequest) {
 // TryComplete reports whether there is enough to answer, or a reason not to
 // wait for it: any error is worth more to the client than silence.
 func (f *fetch) TryComplete() bool {
+	f.changed = time.Time{}
+	enough := f.enough()
+	if !enough {
+		f.changed = time.Time{}
+	}
+	return enough
+}
+
+func (f *fetch) enough() bool {
+	if f.session != nil {
+		return f.session.enough(f)
+	}
 	var total int64
-	var newest time.Time
 	for i := range f.parts {
-		part := &f.parts[i]
-		s := part.p.State(part.offset, part.epoch, f.follower)
-		if s.Err != nil {
-			// Kept, for by the time the answer is made this broker may lead again, and
-			// the client would be told that there is nothing, too early.
-			part.err = f.named(s.Err)
+		n, ok := f.look(&f.parts[i])
+		if !ok {
 			return true
 		}
-		// What a partition may not give does not count, except that one batch
-		// always goes out: else a limit below the batch's size would wait for ever.
-		total += min(s.Readable, max(int64(part.maxBytes), 1))
-		if s.Changed.After(newest) {
-			newest = s.Changed
-		}
+		total += n
 	}
-	if total < f.minBytes {
-		return false
+	return total >= f.minBytes
+}
+
+// look returns how many bytes a partition gives. ok is false if it has an error, or if the
+// follower is to cut its log back.
+func (f *fetch) look(part *fetchPart) (n int64, ok bool) {
+	if part.err != nil || part.diverging != nil {
+		return 0, false
 	}
-	if newest.After(f.arrived) {
-		f.changed = newest // it waited for this one; older data was there when it came
+	s := part.p.State(part.offset, part.epoch, f.follower)
+	if s.Err != nil {
+		// Kept, for by the time the answer is made this broker may lead again, and
+		// the client would be told that there is nothing, too early.
+		part.err = f.named(s.Err)
+		return 0, false
 	}
-	return true
+	if s.Changed.After(f.arrived) && s.Changed.After(f.changed) {
+		f.changed = s.Changed // it waited for this one; older data was there when it came
+	}
+	// What a partition may not give does not count, except that one batch
+	// always goes out: else a limit below the batch's size would wait for ever.
+	return min(s.Readable, max(int64(part.maxBytes), 1)), true
 }
 
 // Complete answers, or does not: a client that has hung up is owed nothing.
@@ -249,7 +319,7 @@ func (f *fetch) TryComplete() bool {
 // or on the one that shuts it down; none of them may be held up by this client's
 // network. So it only lets the answer be built.
 func (f *fetch) Complete(outcome purgatory.Outcome, _ error) {
-	f.srv.watched.Add(-int64(len(f.parts)))
+	f.srv.watched.Add(-int64(f.watching))
 	kind := fetchOperation
 	switch {
 	case f.follower:
@@ -278,9 +348,20 @@ type FetchPosition struct {
 
 func (f *fetch) expired() ExpiredFetch {
 	e := ExpiredFetch{Arrived: f.arrived, MaxWait: f.maxWait}
+	wait := func(part *fetchPart) {
+		if part.p != nil {
+			e.Waiting = append(e.Waiting, FetchPosition{part.p.Key.Topic, part.p.Key.Index, part.offset})
+		}
+	}
 	for i := range f.parts {
-		part := &f.parts[i]
-		e.Waiting = append(e.Waiting, FetchPosition{part.p.Key.Topic, part.p.Key.Index, part.offset})
+		wait(&f.parts[i])
+	}
+	if f.session != nil {
+		f.session.mu.Lock()
+		defer f.session.mu.Unlock()
+		for _, part := range f.session.parts {
+			wait(&part.fetchPart)
+		}
 	}
 	return e
 }
@@ -297,37 +378,57 @@ func (f *fetch) answer(throttle time.Duration) {
 	f.reply.AnswerWoken(func() kmsg.Response { return f.build(throttle) }, f.wokenAt())
 }
 
-// build reads the partitions, on the connection's writer. No session: see
-// handleFetch. At most maxBytes go out, and each partition's part of them, but
-// the first batch of the answer goes out whatever its size, or a consumer could
-// never get past it.
+// build reads the partitions, on the connection's writer.
 func (f *fetch) build(throttle time.Duration) kmsg.Response {
 	resp := kmsg.NewPtrFetchResponse()
 	resp.Version = f.version
 	resp.ThrottleMillis = int32(throttle / time.Millisecond)
-
-	room := f.conn.OutboundRoom(f.maxBytes)
-	total := 0
-	var topic *fetchTopic
+	if f.session != nil {
+		f.session.fill(f, resp)
+		return resp
+	}
+	a := answer{f: f, resp: resp, room: f.conn.OutboundRoom(f.maxBytes)}
 	for i := range f.parts {
 		part := &f.parts[i]
-		if part.topic != topic {
-			topic = part.topic
-			st := kmsg.NewFetchResponseTopic()
-			st.Topic, st.TopicID = topic.name, topic.id
-			resp.Topics = append(resp.Topics, st)
-		}
-		sp := kmsg.NewFetchResponseTopicPartition()
-		sp.Partition = part.index
-		sp.HighWatermark, sp.LastStableOffset, sp.LogStartOffset = -1, -1, -1
-		sp.RecordBatches = []byte{} // empty, not null: librdkafka takes null for a broken answer
-		sp.ErrorCode = wire.Code(f.fill(&sp, part, room-total, total == 0))
-		total += len(sp.RecordBatches)
-		f.conn.HoldOutbound(len(sp.RecordBatches))
-		st := &resp.Topics[len(resp.Topics)-1]
-		st.Partitions = append(st.Partitions, sp)
+		sp, _ := a.read(part)
+		a.add(part.topic, sp)
 	}
 	return resp
+}
+
+// answer is a fetch's on its way. At most maxBytes go out, and each partition's part of
+// them, but the first batch goes out whatever its size, or a consumer could never get past
+// it.
+type answer struct {
+	f           *fetch
+	resp        *kmsg.FetchResponse
+	topic       *fetchTopic // of the last partition
+	room, total int
+}
+
+// read reads a partition.
+func (a *answer) read(part *fetchPart) (sp kmsg.FetchResponseTopicPartition, err *kerr.Error) {
+	sp = kmsg.NewFetchResponseTopicPartition()
+	sp.Partition = part.index
+	sp.HighWatermark, sp.LastStableOffset, sp.LogStartOffset = -1, -1, -1
+	sp.RecordBatches = []byte{} // empty, not null: librdkafka takes null for a broken answer
+	err = a.f.fill(&sp, part, a.room-a.total, a.total == 0)
+	sp.ErrorCode = wire.Code(err)
+	a.total += len(sp.RecordBatches)
+	a.f.conn.HoldOutbound(len(sp.RecordBatches))
+	return sp, err
+}
+
+// add puts it into the answer.
+func (a *answer) add(topic *fetchTopic, sp kmsg.FetchResponseTopicPartition) {
+	if a.topic == nil || *a.topic != *topic {
+		a.topic = topic
+		st := kmsg.NewFetchResponseTopic()
+		st.Topic, st.TopicID = topic.name, topic.id
+		a.resp.Topics = append(a.resp.Topics, st)
+	}
+	st := &a.resp.Topics[len(a.resp.Topics)-1]
+	st.Partitions = append(st.Partitions, sp)
 }
 
 // named is a partition's error as this version of the request has it: it knows

@@ -88,6 +88,7 @@ func (o *deleteRecords) begin(topic string, rp *kmsg.DeleteRecordsRequestTopicPa
 	if err := p.DeleteBefore(now.Epoch, offset); err != nil {
 		return err
 	}
+	o.srv.sessions.startMoved(p.Key)
 	o.waiting = append(o.waiting, deletedPart{sp, now, p, offset})
 	return nil
 }

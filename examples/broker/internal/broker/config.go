@@ -30,6 +30,9 @@ type Config struct {
 	MaxParked  int // requests of a kind parked at once, over all connections
 	MaxWatched int // (fetch, partition) pairs parked at once
 
+	MaxFetchSessions     int // of consumers and followers together; who has none names all partitions with each fetch
+	MaxSessionPartitions int // of all sessions
+
 	ReplicaLag time.Duration // a follower that is behind for longer is not in sync
 	Tick       time.Duration // of the purgatories' timing wheels
 	Logger     *slog.Logger  // nil: slog.Default
@@ -45,6 +48,8 @@ func (c Config) WithDefaults() (Config, error) {
 	option.Fill(&b, "MaxLogSum", &c.MaxLogSum, 1<<30, 1, 1<<50)
 	option.Fill(&b, "MaxParked", &c.MaxParked, 100_000, 1, 1<<30)
 	option.Fill(&b, "MaxWatched", &c.MaxWatched, 1_000_000, 1, 1<<30)
+	option.Fill(&b, "MaxFetchSessions", &c.MaxFetchSessions, 1000, 1, 1<<20)
+	option.Fill(&b, "MaxSessionPartitions", &c.MaxSessionPartitions, 100_000, 1, 1<<30)
 	option.Fill(&b, "ReplicaLag", &c.ReplicaLag, 30*time.Second, time.Millisecond, 24*time.Hour)
 	option.Fill(&b, "Tick", &c.Tick, time.Millisecond, time.Microsecond, time.Minute)
 	if c.Logger == nil {

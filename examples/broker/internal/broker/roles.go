@@ -49,7 +49,7 @@ func (s *Server) apply(img *meta.Image) {
 			key := meta.PartitionKey{Topic: id, Index: int32(i)}
 			p := s.local(key)
 			if p == nil {
-				p = replica.New(&s.cfg.Replica, key, s.id, &s.partitions.Kept, s.disk.Take(key))
+				p = replica.New(&s.cfg.Replica, key, s.id, &s.partitions.Kept, s.uptime.Now, s.disk.Take(key))
 				s.partitions.Put(p)
 			}
 			s.assign(p, t, a, now)

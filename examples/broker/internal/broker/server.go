@@ -45,6 +45,7 @@ type Server struct {
 	changes  *purgatory.Purgatory[string] // of topics, by name
 	watched  atomic.Int64                 // partitions that fetches wait on
 	groups   *group.Coordinator
+	sessions fetchSessions
 
 	uptime      uptime.Clock    // by it others are judged
 	ctx         context.Context // of what runs in the background
@@ -68,6 +69,7 @@ func startServer(n *Node, l net.Listener) (*Server, error) {
 		disk:        &n.disk,
 		self:        meta.NodeAt(n.ID, l.Addr()),
 		replicators: map[int32]bool{},
+		sessions:    fetchSessions{most: n.cfg.MaxFetchSessions, mostParts: n.cfg.MaxSessionPartitions},
 		rejoining:   make(chan struct{}, 1),
 		roles:       make(chan struct{}),
 	}

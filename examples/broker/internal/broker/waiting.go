@@ -39,6 +39,7 @@ const aFew = 64
 // completeFetches completes those that have enough now: here, or if many wait, on a worker.
 // 100,000 take some 250 ms.
 func (s *Server) completeFetches(k watchKey) {
+	s.touchSessions(k)
 	if s.Fetches.Watching(k) <= aFew {
 		s.Fetches.CheckAndComplete(k)
 		return
@@ -125,6 +126,7 @@ func (s *Server) replicate(p *replica.Partition, epoch int32, batch []byte, time
 // most to the high watermark; the followers hear of it with their next fetch.
 func (s *Server) deleteBefore(p *replica.Partition, epoch int32, offset int64) {
 	if p.DeleteBefore(epoch, offset) == nil {
+		s.sessions.startMoved(p.Key)
 		r := replica.Reign{PartitionKey: p.Key, Epoch: epoch}
 		s.Deletes.Advance(r, s.deleted(r))
 	}

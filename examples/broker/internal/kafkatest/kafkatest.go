@@ -66,7 +66,7 @@ func Seal(raw []byte) []byte {
 }
 
 // RequireCode requires that a response has the code of an error, or none.
-func RequireCode(t *testing.T, want *kerr.Error, got int16) {
+func RequireCode(t testing.TB, want *kerr.Error, got int16) {
 	t.Helper()
 	code := int16(0)
 	if want != nil {

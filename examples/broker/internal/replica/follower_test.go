@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -54,9 +55,12 @@ var testReplicas = func() *Config {
 	return &cfg
 }()
 
+// noUptime is the uptime of a broker that has just begun.
+func noUptime() time.Duration { return 0 }
+
 // replicaOf is a broker's replica with such a log.
 func replicaOf(id int32, log []written, epoch int32) *Partition {
-	p := New(testReplicas, meta.PartitionKey{}, id, new(atomic.Int64), Stored{})
+	p := New(testReplicas, meta.PartitionKey{}, id, new(atomic.Int64), noUptime, Stored{})
 	for _, w := range log {
 		p.log.Append(kafkatest.Batch([]string{w.value}), w.epoch, 1, 0)
 	}
@@ -82,7 +86,7 @@ func TestFollowerFindsWhereLogsPart(t *testing.T) {
 			require.Less(t, round, 30, "seed %d: it does not end", seed)
 			at, ok := follow.Following(0)
 			require.True(t, ok)
-			switch f := lead.FetchedBy(1, at.Offset, at.Start, at.Epoch, at.LastEpoch, 0); {
+			switch f := lead.FetchedBy(1, at.Offset, at.Start, at.Epoch, at.LastEpoch, 0, nil); {
 			case f.Err == kerr.OffsetOutOfRange:
 				follow.RestartAt(epoch, lead.log.Start())
 			case f.Err != nil:

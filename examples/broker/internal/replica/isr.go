@@ -2,6 +2,7 @@ package replica
 
 import (
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -23,6 +24,29 @@ type follower struct {
 	caughtUp time.Duration // by the broker's uptime, as all such
 	seen     int64         // the leader's log end when it last fetched
 	seenAt   time.Duration // and when that was
+
+	// heard is when it last fetched in the session that this partition is in, in which a
+	// partition that has not changed is not named; nil: it is in none.
+	heard *atomic.Int64
+}
+
+// lastSeen is when it last fetched.
+func (f *follower) lastSeen() time.Duration {
+	if f.heard == nil {
+		return f.seenAt
+	}
+	return max(f.seenAt, time.Duration(f.heard.Load()))
+}
+
+// behindLocked notes that there is about to be more than those have who have all: until
+// now they were caught up.
+func (p *Partition) behindLocked() {
+	now := p.uptime()
+	for _, f := range p.followers {
+		if f.end >= p.log.End() {
+			f.caughtUp = now
+		}
+	}
 }
 
 // raiseLocked moves the high watermark to where the slowest in-sync replica is.
@@ -52,8 +76,9 @@ type Fetched struct {
 
 // FetchedBy notes that a follower asks for offset: it has everything before. Its
 // last batch is of lastEpoch; if the two logs do not agree so far, it is told
-// where they part, and nothing else counts.
-func (p *Partition) FetchedBy(id int32, offset, start int64, epoch, lastEpoch int32, now time.Duration) Fetched {
+// where they part, and nothing else counts. heard is when it last fetched in the session
+// that the partition is in; nil: in none.
+func (p *Partition) FetchedBy(id int32, offset, start int64, epoch, lastEpoch int32, now time.Duration, heard *atomic.Int64) Fetched {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if epoch < 0 {
@@ -90,7 +115,7 @@ func (p *Partition) FetchedBy(id int32, offset, start int64, epoch, lastEpoch in
 	case f.seen > 0 && offset >= f.seen && f.seenAt > f.caughtUp:
 		f.caughtUp = f.seenAt
 	}
-	f.seen, f.seenAt = p.log.End(), now
+	f.seen, f.seenAt, f.heard = p.log.End(), now, heard
 	done.Raised = p.raiseLocked()
 	done.Rejoining = !slices.Contains(p.maximal, id) && offset >= p.hw && offset >= p.reignLocked()
 	return done
@@ -133,7 +158,7 @@ func (p *Partition) Wanted(img *meta.Image, now, lag time.Duration) (believed me
 			if f.end >= p.log.End() || now-f.caughtUp <= lag {
 				isr = append(isr, id)
 			}
-		case img.Lives(id) && f.end >= p.hw && f.end >= p.reignLocked() && now-f.seenAt <= lag:
+		case img.Lives(id) && f.end >= p.hw && f.end >= p.reignLocked() && now-f.lastSeen() <= lag:
 			isr = append(isr, id)
 		}
 	}

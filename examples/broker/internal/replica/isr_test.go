@@ -18,7 +18,7 @@ import (
 // ten records of epoch 3.
 func leaderOfThree(t *testing.T) (*Partition, *meta.Image) {
 	t.Helper()
-	p := New(testReplicas, meta.PartitionKey{}, 0, new(atomic.Int64), Stored{})
+	p := New(testReplicas, meta.PartitionKey{}, 0, new(atomic.Int64), noUptime, Stored{})
 	for i := range 10 {
 		p.log.Append(kafkatest.Batch([]string{fmt.Sprint(i)}), 3, 1, 0)
 	}
@@ -29,7 +29,7 @@ func leaderOfThree(t *testing.T) (*Partition, *meta.Image) {
 
 // at is a follower's fetch that says it has what comes before offset.
 func at(p *Partition, id int32, offset int64) Fetched {
-	return p.FetchedBy(id, offset, 0, 4, 3, 0)
+	return p.FetchedBy(id, offset, 0, 4, 3, 0, nil)
 }
 
 // A follower of which this reign has not heard yet holds the high watermark
@@ -52,7 +52,7 @@ func TestFetchesOfOtherEpochs(t *testing.T) {
 	t.Parallel()
 	p, _ := leaderOfThree(t)
 	for epoch, want := range map[int32]*kerr.Error{3: kerr.FencedLeaderEpoch, 5: kerr.UnknownLeaderEpoch, -1: kerr.UnknownLeaderEpoch} {
-		require.Equal(t, want, p.FetchedBy(2, 10, 0, epoch, 3, 0).Err)
+		require.Equal(t, want, p.FetchedBy(2, 10, 0, epoch, 3, 0, nil).Err)
 	}
 	require.Equal(t, kerr.UnknownTopicOrPartition, at(p, 7, 10).Err)
 	require.Zero(t, p.hw)
@@ -89,10 +89,10 @@ func TestAskedForCountsAtOnce(t *testing.T) {
 	believed, _, ok := p.Wanted(img, 0, time.Hour)
 	require.True(t, ok)
 	p.log.Append(kafkatest.Batch([]string{"x"}), 4, 1, 0)
-	p.FetchedBy(2, 11, 0, 4, 4, 0)
+	p.FetchedBy(2, 11, 0, 4, 4, 0, nil)
 	require.Equal(t, int64(10), p.hw, "without the one that was asked for")
 	p.Withdraw(believed)
-	p.FetchedBy(2, 11, 0, 4, 4, 0)
+	p.FetchedBy(2, 11, 0, 4, 4, 0, nil)
 	require.Equal(t, int64(11), p.hw)
 }
 
@@ -102,18 +102,52 @@ func TestWhoLags(t *testing.T) {
 	t.Parallel()
 	p, img := leaderOfThree(t)
 	const lag = time.Minute
-	p.FetchedBy(2, 10, 0, 4, 3, 0)
+	p.FetchedBy(2, 10, 0, 4, 3, 0, nil)
 	inSync := func(d time.Duration) bool {
 		_, isr, changed := p.Wanted(img, d, lag)
 		return !changed || len(isr) == 2
 	}
 	for i := range int64(4) { // each time it comes, it has all but the last record
 		p.log.Append(kafkatest.Batch([]string{"x"}), 4, 1, 0)
-		p.FetchedBy(2, 10+i, 0, 4, min(3+int32(i), 4), time.Duration(i)*lag/2)
+		p.FetchedBy(2, 10+i, 0, 4, min(3+int32(i), 4), time.Duration(i)*lag/2, nil)
 		require.True(t, inSync(time.Duration(i)*lag/2), i)
 	}
 	require.True(t, inSync(2*lag))
 	require.False(t, inSync(2*lag+time.Second), "it was last at the end, as that was then, after 1 minute")
+}
+
+// A follower that has all lags from when there is more, however long it was that nothing
+// came: in a fetch session it is not heard of a partition where nothing happens. And it
+// was there lately if its session was.
+func TestLagBeginsWithTheRecord(t *testing.T) {
+	t.Parallel()
+	p, img := leaderOfThree(t)
+	now := time.Duration(0)
+	p.uptime = func() time.Duration { return now }
+	var heard atomic.Int64
+	const lag = time.Minute
+	wanted := func() []int32 {
+		_, isr, changed := p.Wanted(img, now, lag)
+		if !changed {
+			return p.assigned.ISR
+		}
+		return isr
+	}
+	p.FetchedBy(1, 10, 0, 4, 3, now, &heard)
+	p.FetchedBy(2, 10, 0, 4, 3, now, &heard)
+	now = time.Hour
+	require.Equal(t, []int32{0, 2}, wanted(), "nothing was heard of follower 1 for an hour")
+	heard.Store(int64(now))
+	require.Equal(t, []int32{0, 1, 2}, wanted())
+	raw := kafkatest.Batch([]string{"x"})
+	b, bad := log.ParseBatch(raw, log.CurrentProduce, 1<<20)
+	require.Nil(t, bad)
+	_, err := p.Append(raw, &b, false)
+	require.Nil(t, err)
+	now += lag
+	require.Contains(t, wanted(), int32(2))
+	now++
+	require.NotContains(t, wanted(), int32(2))
 }
 
 // What came late from the controller changes nothing.
@@ -150,7 +184,7 @@ func TestUncommittedIsKept(t *testing.T) {
 	}
 	require.Zero(t, p.log.Start())
 	require.Positive(t, refused)
-	p.FetchedBy(2, p.log.End(), 0, 4, 4, 0)
+	p.FetchedBy(2, p.log.End(), 0, 4, 4, 0, nil)
 	_, err := p.Append(raw, &b, false)
 	require.Nil(t, err)
 	require.Equal(t, p.log.End()-1, p.log.Start(), "retention allows for one, and the others are committed now")

@@ -23,6 +23,8 @@ type Partition struct {
 	cfg *Config
 	sum *atomic.Int64 // bytes kept in all of the broker's logs
 
+	uptime func() time.Duration // of the broker
+
 	mu        sync.Mutex
 	topic     *meta.Topic
 	log       log.Log
@@ -57,9 +59,10 @@ func (c Config) WithDefaults() (Config, error) {
 }
 
 // New makes broker id's replica of a partition, with the log that was found on its disk.
-// sum counts the bytes of all of the broker's logs.
-func New(cfg *Config, key meta.PartitionKey, id int32, sum *atomic.Int64, found Stored) *Partition {
-	p := &Partition{Key: key, ID: id, cfg: cfg, sum: sum, log: found.log, hw: found.hw, assigned: meta.Assignment{Version: -1, Epoch: -1, Leader: meta.NoLeader}}
+// sum counts the bytes of all of the broker's logs; uptime is the broker's, by which its
+// followers are judged.
+func New(cfg *Config, key meta.PartitionKey, id int32, sum *atomic.Int64, uptime func() time.Duration, found Stored) *Partition {
+	p := &Partition{Key: key, ID: id, cfg: cfg, sum: sum, uptime: uptime, log: found.log, hw: found.hw, assigned: meta.Assignment{Version: -1, Epoch: -1, Leader: meta.NoLeader}}
 	p.rebuildProducers()
 	sum.Add(p.log.Kept())
 	return p
@@ -160,6 +163,7 @@ func (p *Partition) Append(raw []byte, b *kmsg.RecordBatch, all bool) (Appended,
 		}
 	}
 	before := p.log.Kept()
+	p.behindLocked()
 	base := p.log.Append(own, p.assigned.Epoch, b.NumRecords, b.MaxTimestamp)
 	if producer != nil {
 		producer.Take(b, base, now)

@@ -1,0 +1,375 @@
+package broker
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
+)
+
+// Fetch sessions (KIP-227). A client names all its partitions once. Each fetch after that
+// names those that have changed for it, and is answered with those that have changed here.
+// What a fetch costs then depends on what happens, and not on how many partitions there
+// are:
+//
+//   - A fetch of a session waits on one key, the session's, and not on each partition.
+//   - A partition knows the sessions that it is in. When something happens to it, it
+//     becomes pending there, and only what is pending is looked at.
+//
+// Invariant: a partition of a session is pending unless the last answer found nothing to
+// read there and nothing has happened to it since. It is entered under its key before it
+// is looked at for the first time, so what happens in between makes it pending again.
+//
+// Lock order: fetchSession.mu, then fetchSessions.mu or a partition's. No purgatory is
+// called with one held.
+type fetchSessions struct {
+	most, mostParts int
+	parts           atomic.Int64 // of all sessions
+
+	mu          sync.RWMutex
+	byID        map[int32]*fetchSession
+	ofFollower  map[int32]*fetchSession
+	byPartition map[meta.PartitionKey][]*sessionPart // the lists never change: another one takes their place
+}
+
+// fetchSession is one client's.
+type fetchSession struct {
+	srv      *Server
+	id       int32
+	follower int32        // -1: of a consumer
+	byTopic  bool         // partitions are named by their topic's name, before version 13
+	heard    atomic.Int64 // the broker's uptime at its last fetch
+
+	mu      sync.Mutex
+	epoch   int32 // of the next fetch
+	ended   bool
+	fresh   bool // no answer yet: the first one names all partitions
+	parts   map[sessionKey]*sessionPart
+	pending []*sessionPart // each once, those that were answered last behind the others
+}
+
+// sessionKey is a partition as the client names it.
+type sessionKey struct {
+	name  string
+	id    meta.TopicID
+	index int32
+}
+
+// sessionPart is a partition of a session. The session's lock guards it.
+type sessionPart struct {
+	fetchPart
+	of      *fetchSession
+	pending bool
+	gone    bool // from the session
+
+	hw, start int64 // as last answered
+}
+
+const (
+	sessionIdle  = 2 * time.Minute // one that was silent for longer makes room for another
+	initialEpoch = 0               // asks for a session
+	finalEpoch   = -1              // asks for none
+)
+
+// sessionOf returns the session of a fetch; nil if it has none, of its own will or for
+// want of room.
+func (s *Server) sessionOf(q *kmsg.FetchRequest, follower bool) (*fetchSession, *kerr.Error) {
+	if q.Version < 7 {
+		return nil, nil
+	}
+	if q.SessionEpoch == initialEpoch || q.SessionEpoch == finalEpoch {
+		if old := s.sessions.find(q.SessionID); old != nil {
+			s.endSession(old)
+		}
+		if q.SessionEpoch == finalEpoch {
+			return nil, nil
+		}
+		id := int32(-1)
+		if follower {
+			id = q.ReplicaID
+		}
+		return s.openSession(q, id), nil
+	}
+	session := s.sessions.find(q.SessionID)
+	if session == nil {
+		return nil, kerr.FetchSessionIDNotFound
+	}
+	session.mu.Lock()
+	defer session.mu.Unlock()
+	switch {
+	case session.byTopic != (q.Version < 13):
+		return nil, kerr.FetchSessionTopicIDError
+	case session.epoch != q.SessionEpoch:
+		return nil, kerr.InvalidFetchSessionEpoch
+	}
+	if session.epoch++; session.epoch < 0 {
+		session.epoch = 1
+	}
+	return session, nil
+}
+
+func (ss *fetchSessions) find(id int32) *fetchSession {
+	ss.mu.RLock()
+	defer ss.mu.RUnlock()
+	return ss.byID[id]
+}
+
+// openSession makes a session, if there is room for it.
+func (s *Server) openSession(q *kmsg.FetchRequest, follower int32) *fetchSession {
+	parts := 0
+	for i := range q.Topics {
+		parts += len(q.Topics[i].Partitions)
+	}
+	ss, now := &s.sessions, s.uptime.Now()
+	ss.mu.Lock()
+	gone := ss.ofFollower[follower] // a follower has one at a time
+	if gone == nil && len(ss.byID) >= ss.most {
+		for _, other := range ss.byID {
+			if heard := other.heard.Load(); now-time.Duration(heard) > sessionIdle && (gone == nil || heard < gone.heard.Load()) {
+				gone = other
+			}
+		}
+	}
+	var session *fetchSession
+	if gone != nil || len(ss.byID) < ss.most && int(ss.parts.Load())+parts <= ss.mostParts {
+		session = &fetchSession{srv: s, follower: follower, byTopic: q.Version < 13, epoch: 1, fresh: true, parts: make(map[sessionKey]*sessionPart, parts)}
+		session.heard.Store(int64(now))
+		for session.id == 0 || ss.byID[session.id] != nil {
+			session.id = rand.Int32()
+		}
+		if ss.byID == nil {
+			ss.byID, ss.ofFollower = map[int32]*fetchSession{}, map[int32]*fetchSession{}
+		}
+		ss.byID[session.id] = session
+		if follower >= 0 {
+			ss.ofFollower[follower] = session
+		}
+	}
+	ss.mu.Unlock()
+	if gone != nil {
+		s.endSession(gone)
+	}
+	return session
+}
+
+// endSession takes a session out. A fetch that waits in it is answered with what there is.
+func (s *Server) endSession(session *fetchSession) {
+	session.mu.Lock()
+	parts := session.parts
+	session.ended, session.parts = true, nil
+	session.mu.Unlock()
+	ss := &s.sessions
+	for _, part := range parts {
+		ss.leave(part)
+	}
+	ss.mu.Lock()
+	delete(ss.byID, session.id)
+	if ss.ofFollower[session.follower] == session {
+		delete(ss.ofFollower, session.follower)
+	}
+	ss.mu.Unlock()
+	s.Fetches.CheckAndComplete(session.key())
+}
+
+// enter notes that a partition is in a session.
+func (ss *fetchSessions) enter(part *sessionPart) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if ss.byPartition == nil {
+		ss.byPartition = map[meta.PartitionKey][]*sessionPart{}
+	}
+	list := ss.byPartition[part.p.Key]
+	ss.byPartition[part.p.Key] = append(slices.Clip(list), part)
+}
+
+func (ss *fetchSessions) leave(part *sessionPart) {
+	ss.parts.Add(-1)
+	if part.p == nil {
+		return
+	}
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	list := slices.DeleteFunc(slices.Clone(ss.byPartition[part.p.Key]), func(x *sessionPart) bool { return x == part })
+	if len(list) == 0 {
+		delete(ss.byPartition, part.p.Key)
+	} else {
+		ss.byPartition[part.p.Key] = list
+	}
+}
+
+func (ss *fetchSessions) in(key meta.PartitionKey) []*sessionPart {
+	ss.mu.RLock()
+	defer ss.mu.RUnlock()
+	return ss.byPartition[key]
+}
+
+// key is what a fetch of the session waits on.
+func (session *fetchSession) key() watchKey {
+	return watchKey{meta.PartitionKey{Index: session.id}, aSession}
+}
+
+// reads returns which watermark the session's fetches wait for.
+func (session *fetchSession) reads() watermark {
+	if session.follower >= 0 {
+		return theEnd
+	}
+	return highWatermark
+}
+
+// touchSessions makes a partition pending in its sessions, and completes the fetches that
+// wait for that watermark there. To a follower it is news that the high watermark has
+// risen, but nothing that it waits for.
+func (s *Server) touchSessions(k watchKey) {
+	parts := s.sessions.in(k.PartitionKey)
+	for _, part := range parts {
+		waits := part.of.reads() == k.watermark
+		if !waits && part.of.follower < 0 {
+			continue
+		}
+		part.of.mu.Lock()
+		part.pendLocked()
+		part.of.mu.Unlock()
+		switch {
+		case !waits:
+		case len(parts) <= aFew:
+			s.Fetches.CheckAndComplete(part.of.key())
+		default:
+			_ = s.Fetches.CheckAndCompleteLater(part.of.key()) // fails in a shutdown only, which completes them all
+		}
+	}
+}
+
+// startMoved makes a partition pending, whose log now starts elsewhere. Nobody waits for
+// that.
+func (ss *fetchSessions) startMoved(key meta.PartitionKey) {
+	for _, part := range ss.in(key) {
+		part.of.mu.Lock()
+		part.pendLocked()
+		part.of.mu.Unlock()
+	}
+}
+
+func (part *sessionPart) pendLocked() {
+	if !part.pending && !part.gone {
+		part.pending = true
+		part.of.pending = append(part.of.pending, part)
+	}
+}
+
+// update takes what a fetch says of the session's partitions. It returns those that the
+// fetch names; none if the session has ended. ok is false if there is no room for them.
+func (session *fetchSession) update(q *kmsg.FetchRequest) (named []*sessionPart, ok bool) {
+	session.heard.Store(int64(session.srv.uptime.Now()))
+	session.mu.Lock()
+	defer session.mu.Unlock()
+	if session.ended {
+		return nil, true
+	}
+	for i := range q.Topics {
+		rt := &q.Topics[i]
+		topic := &fetchTopic{rt.Topic, rt.TopicID}
+		for j := range rt.Partitions {
+			rp := &rt.Partitions[j]
+			k := sessionKey{rt.Topic, rt.TopicID, rp.Partition}
+			part := session.parts[k]
+			if part == nil {
+				part = &sessionPart{of: session, fetchPart: fetchPart{topic: topic, index: rp.Partition}, hw: -1, start: -1}
+				session.parts[k] = part
+				session.srv.sessions.parts.Add(1)
+			}
+			part.epoch, part.offset, part.maxBytes = rp.CurrentLeaderEpoch, rp.FetchOffset, int(max(rp.PartitionMaxBytes, 0))
+			if q.Version < 9 {
+				part.epoch = -1
+			}
+			part.err, part.diverging = nil, nil
+			session.resolveLocked(part)
+			part.pendLocked()
+			named = append(named, part)
+		}
+	}
+	for i := range q.ForgottenTopics {
+		rt := &q.ForgottenTopics[i]
+		for _, index := range rt.Partitions {
+			k := sessionKey{rt.Topic, rt.TopicID, index}
+			if part := session.parts[k]; part != nil {
+				delete(session.parts, k)
+				part.gone = true
+				session.srv.sessions.leave(part)
+			}
+		}
+	}
+	session.pending = slices.DeleteFunc(session.pending, func(part *sessionPart) bool { return part.gone })
+	return named, int(session.srv.sessions.parts.Load()) <= session.srv.sessions.mostParts
+}
+
+// resolveLocked finds a partition that has none yet.
+func (session *fetchSession) resolveLocked(part *sessionPart) {
+	if part.p != nil {
+		return
+	}
+	part.p, part.err = session.srv.lookup(part.topic.name, part.topic.id, !session.byTopic, part.index)
+	if part.p != nil {
+		session.srv.sessions.enter(part)
+	}
+}
+
+// empty reports whether there is nothing in the session.
+func (session *fetchSession) empty() bool {
+	session.mu.Lock()
+	defer session.mu.Unlock()
+	return len(session.parts) == 0
+}
+
+// enough reports whether there is enough to answer, as fetch.TryComplete does.
+func (session *fetchSession) enough(f *fetch) bool {
+	session.mu.Lock()
+	defer session.mu.Unlock()
+	if session.ended {
+		return true
+	}
+	var total int64
+	for _, part := range session.pending {
+		n, ok := f.look(&part.fetchPart)
+		if !ok {
+			return true
+		}
+		total += n
+	}
+	return total >= f.minBytes
+}
+
+// fill reads what is pending into an answer; into the first one, all.
+func (session *fetchSession) fill(f *fetch, resp *kmsg.FetchResponse) {
+	session.mu.Lock()
+	defer session.mu.Unlock()
+	resp.SessionID = session.id
+	a := answer{f: f, resp: resp, room: f.conn.OutboundRoom(f.maxBytes)}
+	var quiet, again []*sessionPart
+	for _, part := range session.pending {
+		sp, err := a.read(&part.fetchPart)
+		news := err != nil || len(sp.RecordBatches) > 0 || sp.DivergingEpoch.Epoch >= 0 || sp.HighWatermark != part.hw || sp.LogStartOffset != part.start
+		if news || session.fresh {
+			a.add(part.topic, sp)
+		}
+		part.hw, part.start = sp.HighWatermark, sp.LogStartOffset
+		switch {
+		case err != nil:
+			part.err = nil // it is looked at again
+			session.resolveLocked(part)
+			again = append(again, part)
+		case len(sp.RecordBatches) > 0:
+			again = append(again, part)
+		case part.diverging == nil && part.p.State(part.offset, part.epoch, f.follower).Readable > 0:
+			quiet = append(quiet, part) // there was no room for it
+		default:
+			part.pending = false
+		}
+	}
+	session.pending, session.fresh = append(quiet, again...), false
+}
