@@ -36,6 +36,42 @@ func TestHostileFramesCloseTheConnection(t *testing.T) {
 	bystander.Call(kmsg.NewPtrApiVersionsRequest())
 }
 
+// A produce request that is larger than frames may be is told so, and its connection goes
+// on; up to a bound, and only if somebody waits for an answer.
+func TestTooLargeProduceIsAnswered(t *testing.T) {
+	t.Parallel()
+	s := startBroker(t, func(c *Config) { c.Wire.MaxFrame, c.Wire.MaxDiscard = 1<<20, 3<<20 })
+	topic := makeTopic(t, s, "t", 2)
+	for version := int16(3); version <= 13; version++ {
+		c := dial(t, s)
+		req := kafkatest.Produce(version, topic, 0, make([]byte, 1<<20))
+		more := kmsg.NewProduceRequestTopicPartition()
+		more.Partition, more.Records = 1, make([]byte, 1<<20)
+		req.Topics[0].Partitions = append(req.Topics[0].Partitions, more)
+		resp := c.Call(req).(*kmsg.ProduceResponse)
+		require.Len(t, resp.Topics[0].Partitions, 2)
+		for i, sp := range resp.Topics[0].Partitions {
+			require.EqualValues(t, i, sp.Partition)
+			kafkatest.RequireCode(t, kerr.MessageTooLarge, sp.ErrorCode)
+		}
+		require.Zero(t, produceTo(c, topic, 0, kafkatest.Batch([]string{"x"})).ErrorCode)
+	}
+	require.Zero(t, s.wire.Usage().Inbound)
+	for name, change := range map[string]func(*kmsg.ProduceRequest){
+		"beyond the bound": func(q *kmsg.ProduceRequest) { q.Topics[0].Partitions[0].Records = make([]byte, 3<<20) },
+		"acks 0":           func(q *kmsg.ProduceRequest) { q.Acks = 0 },
+	} {
+		c, req := dial(t, s), kafkatest.Produce(9, topic, 0, make([]byte, 1<<20))
+		change(req)
+		_, _ = c.NC.Write(kafkatest.Formatter.AppendRequest(nil, req, 1)) // it may be hung up on meanwhile
+		n, err := io.Copy(io.Discard, c.R)
+		require.Zero(t, n, name)
+		if err != nil {
+			require.ErrorIs(t, err, syscall.ECONNRESET)
+		}
+	}
+}
+
 // An unfinished frame ends with its time, whether its bytes stop or trickle.
 func TestSlowFramesAreCutOff(t *testing.T) {
 	t.Parallel()
@@ -135,17 +171,71 @@ func TestSlowReadersAreCutOff(t *testing.T) {
 	parked(t, s, 0)
 }
 
+// Where there are as many connections as may be, the one that was idle for longest makes
+// room; a connection of which a request waits is not idle, and while there are only such,
+// others wait.
 func TestConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t, func(c *Config) { c.Wire.MaxConnections = 2 })
-	a, b, c := dial(t, s), dial(t, s), dial(t, s)
+	topic := makeTopic(t, s, "t", 1)
 	versions := kmsg.NewPtrApiVersionsRequest()
+	a, b := dial(t, s), dial(t, s)
+	b.Call(versions)
+	a.Call(versions)
+	c := dial(t, s)
+	c.Call(versions)
+	b.Closed()
+	waits := kafkatest.Fetch(12, topic, kafkatest.ForEver, 1, kafkatest.Plenty, kafkatest.At(0, 0, kafkatest.Plenty))
+	a.Send(waits)
+	c.Send(waits)
+	parked(t, s, 2)
+	d := dial(t, s)
+	d.Send(versions)
+	require.Eventually(t, func() bool { return s.wire.Metrics.Connections.Load() == 4 }, kafkatest.Patience, time.Millisecond)
+	require.Equal(t, 2, s.wire.Usage().Open)
+	require.NoError(t, a.NC.Close())
+	d.Receive(versions)
+}
+
+// A host has a bound of its own. Beyond it, and if none of its connections is idle, it is
+// hung up on.
+func TestConnectionsOfAHostAreBounded(t *testing.T) {
+	t.Parallel()
+	s := startBroker(t, func(c *Config) { c.Wire.MaxPerHost = 2 })
+	topic := makeTopic(t, s, "t", 1)
+	versions := kmsg.NewPtrApiVersionsRequest()
+	a, b := dial(t, s), dial(t, s)
 	a.Call(versions)
 	b.Call(versions)
-	c.Send(versions)
-	require.Equal(t, uint64(2), s.wire.Metrics.Connections.Load(), "the third is not accepted")
-	require.NoError(t, a.NC.Close())
-	c.Receive(versions)
+	c := dial(t, s)
+	c.Call(versions)
+	a.Closed()
+	waits := kafkatest.Fetch(12, topic, kafkatest.ForEver, 1, kafkatest.Plenty, kafkatest.At(0, 0, kafkatest.Plenty))
+	b.Send(waits)
+	c.Send(waits)
+	parked(t, s, 2)
+	dial(t, s).Closed()
+	require.Equal(t, 2, s.wire.Usage().Open)
+}
+
+// A flood of connections that say nothing, or that begin what they do not end, locks
+// nobody out.
+func TestFloodOfConnections(t *testing.T) {
+	t.Parallel()
+	s := startBroker(t, func(c *Config) { c.Wire.MaxConnections = 32 })
+	topic := makeTopic(t, s, "t", 1)
+	var flood []*kafkatest.Conn
+	for i := range 300 {
+		silent := dial(t, s)
+		if flood = append(flood, silent); i%2 == 0 {
+			_, _ = silent.NC.Write([]byte{0, 0, 0})
+		}
+		if i%30 == 0 {
+			require.Zero(t, produceTo(dial(t, s), topic, 0, kafkatest.Batch([]string{"x"})).ErrorCode)
+		}
+	}
+	require.LessOrEqual(t, s.wire.Usage().Open, 32)
+	require.NotEmpty(t, flood)
 }
 
 // A flood of large requests that nobody reads the answers of is shed; what was

@@ -11,12 +11,14 @@ import (
 // Config holds every bound of what comes and goes over the wire: who connects is a
 // stranger. The zero value of a field is its default; see WithDefaults.
 type Config struct {
-	MaxConnections int // accepted and open at once; further ones wait in the kernel's backlog
+	MaxConnections int // open at once
+	MaxPerHost     int // of one host; by default as many as of all
 	MaxInFlight    int // requests read and not yet answered, per connection; then reading stops
 	MaxQueuedBytes int // bytes of those requests, per connection; one request is always let through
 
 	MaxFrame       int   // bytes of one produce request
 	MaxSmallFrame  int   // bytes of any other request
+	MaxDiscard     int   // bytes of a produce request that is too large and still answered so
 	MaxArrays      int   // elements of all arrays of one request, counted before kmsg allocates any
 	MaxInboundSum  int64 // bytes of all large frames being read or handled, over all connections
 	MaxQueuedSum   int64 // bytes of requests that wait for their answers, over all connections; see queuedSize
@@ -32,10 +34,12 @@ type Config struct {
 func (c Config) WithDefaults() (Config, error) {
 	var b option.Check
 	option.Fill(&b, "Wire.MaxConnections", &c.MaxConnections, 1024, 1, 1<<20)
+	option.Fill(&b, "Wire.MaxPerHost", &c.MaxPerHost, c.MaxConnections, 1, 1<<20)
 	option.Fill(&b, "Wire.MaxInFlight", &c.MaxInFlight, 64, 1, 1<<16)
 	option.Fill(&b, "Wire.MaxQueuedBytes", &c.MaxQueuedBytes, 256<<10, 1, 1<<30)
 	option.Fill(&b, "Wire.MaxFrame", &c.MaxFrame, 16<<20, 1, 1<<30)
 	option.Fill(&b, "Wire.MaxSmallFrame", &c.MaxSmallFrame, 256<<10, 1, 1<<30)
+	option.Fill(&b, "Wire.MaxDiscard", &c.MaxDiscard, 128<<20, 1, 1<<31-1)
 	option.Fill(&b, "Wire.MaxArrays", &c.MaxArrays, 16<<10, 1, 1<<24)
 	option.Fill(&b, "Wire.MaxInboundSum", &c.MaxInboundSum, 256<<20, int64(c.MaxFrame), 1<<50)
 	option.Fill(&b, "Wire.MaxQueuedSum", &c.MaxQueuedSum, 32<<20, 1, 1<<50)

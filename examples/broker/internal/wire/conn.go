@@ -31,6 +31,9 @@ type Conn struct {
 	br     *bufio.Reader
 	frame  []byte // reused for small frames; only the reader uses it
 
+	host      string
+	idleSince atomic.Int64 // in ns of the wall clock: its beginning, or when its last request was answered; busy: one waits
+
 	room     chan struct{} // capacity 1: the reader waited, and the queue has shrunk
 	wake     chan struct{} // capacity 1: something in the queue may be ready
 	answered atomic.Bool   // something was written
@@ -48,13 +51,18 @@ func newConn(srv *Server, nc net.Conn) *Conn {
 	c := &Conn{
 		srv:  srv,
 		nc:   nc,
+		host: hostOf(nc),
 		br:   bufio.NewReaderSize(nc, 16<<10),
 		room: make(chan struct{}, 1),
 		wake: make(chan struct{}, 1),
 	}
+	c.idleSince.Store(time.Now().UnixNano())
 	c.ctx, c.cancel = context.WithCancel(srv.ctx)
 	return c
 }
+
+// busy is the idleSince of a connection of which a request waits for its answer.
+const busy = 0
 
 // serve runs the connection until the client leaves, breaks the protocol, or
 // the server drains.
@@ -214,7 +222,10 @@ func (c *Conn) readRequest() error {
 	}
 	size := int(int32(binary.BigEndian.Uint32(head)))
 	key := int16(binary.BigEndian.Uint16(head[4:]))
-	if size < headerSize || size > c.srv.Limits.frameLimit(key) {
+	if limit := c.srv.Limits.frameLimit(key); size > limit && key == int16(kmsg.Produce) && size <= c.srv.Limits.MaxDiscard {
+		_, _ = c.br.Discard(4)
+		return c.refuseTooLarge(size, begun)
+	} else if size < headerSize || size > limit {
 		return fmt.Errorf("%w: %d bytes for api key %d", errFrameSize, size, key)
 	}
 	_, _ = c.br.Discard(4)
@@ -321,6 +332,7 @@ func queuedSize(req kmsg.Request, frame int) (size int, answered bool) {
 func (c *Conn) enqueue(correlation int32, size int) *Reply {
 	r := &Reply{conn: c, correlation: correlation, size: size}
 	c.mu.Lock()
+	c.idleSince.Store(busy)
 	c.queue = append(c.queue, r)
 	c.queuedBytes += size
 	c.mu.Unlock()

@@ -55,12 +55,13 @@ type Server struct {
 	killed    atomic.Bool
 	drained   chan struct{} // closed when draining is set
 	drainOnce sync.Once
-	seats     chan struct{} // one per open connection
 	conns     sync.WaitGroup
 	accepted  chan struct{} // closed when the accept loop has ended
 
-	mu   sync.Mutex
-	open map[*Conn]struct{} // guarded by mu
+	mu    sync.Mutex
+	open  map[*Conn]struct{} // guarded by mu
+	hosts map[string]int     // of open, by host; guarded by mu
+	freed chan struct{}      // closed when a connection has gone; guarded by mu
 
 	loggedMu sync.Mutex
 	logged   map[string]bool // complaints already made; guarded by loggedMu
@@ -73,9 +74,10 @@ func NewServer(l net.Listener, o Options) *Server {
 		listener: l,
 		inbound:  semaphore.NewWeighted(o.Limits.MaxInboundSum),
 		drained:  make(chan struct{}),
-		seats:    make(chan struct{}, o.Limits.MaxConnections),
 		accepted: make(chan struct{}),
 		open:     map[*Conn]struct{}{},
+		hosts:    map[string]int{},
+		freed:    make(chan struct{}),
 		logged:   map[string]bool{},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -88,19 +90,14 @@ func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 // Serve accepts connections until drain or kill, and returns at once.
 func (s *Server) Serve() { go s.accept() }
 
-// accept takes a seat before it takes a connection: above the limit, clients
-// wait in the kernel's backlog and cost this process nothing.
+// accept takes connections. Where there are as many as may be, the one that was idle for
+// longest makes room: a flood of connections that say nothing locks nobody out. While none
+// is idle, further ones wait in the kernel's backlog and cost this process nothing.
 func (s *Server) accept() {
 	defer close(s.accepted)
 	for {
-		select {
-		case s.seats <- struct{}{}:
-		case <-s.ctx.Done():
-			return
-		}
 		nc, err := s.listener.Accept()
 		if err != nil {
-			<-s.seats
 			if errors.Is(err, net.ErrClosed) {
 				return
 			}
@@ -114,12 +111,61 @@ func (s *Server) accept() {
 			}
 		}
 		s.Metrics.Connections.Add(1)
-		c := s.begin(nc)
-		go func() {
-			defer func() { <-s.seats }()
-			c.serve()
-		}()
+		if !s.makeRoom(nc) {
+			_ = nc.Close()
+			continue
+		}
+		go s.begin(nc).serve()
 	}
+}
+
+// makeRoom waits until there is room for a connection. It returns false if there will be
+// none: its host has as many as it may have, and none of them is idle; or the server ends.
+func (s *Server) makeRoom(nc net.Conn) bool {
+	host := hostOf(nc)
+	for {
+		s.mu.Lock()
+		total, ofHost, freed := len(s.open), s.hosts[host], s.freed
+		if total < s.Limits.MaxConnections && ofHost < s.Limits.MaxPerHost {
+			s.mu.Unlock()
+			return true
+		}
+		idle := s.idleLocked(host, ofHost >= s.Limits.MaxPerHost)
+		s.mu.Unlock()
+		switch {
+		case idle != nil:
+			s.logOnce("full", fmt.Errorf("%d connections are open, %d of them from %s: the one that was idle for longest makes room", total, ofHost, host))
+			idle.hangUp()
+		case total < s.Limits.MaxConnections:
+			s.logOnce("host full", fmt.Errorf("%s has %d connections open, and each waits for an answer", host, ofHost))
+			return false
+		}
+		select {
+		case <-freed:
+		case <-s.drained:
+			return true // it is told to drain as it starts
+		case <-s.ctx.Done():
+			return false
+		}
+	}
+}
+
+// idleLocked returns the connection that was idle for longest, of a host or of all; nil if
+// none is.
+func (s *Server) idleLocked(host string, ofHost bool) (idle *Conn) {
+	var longest int64
+	for c := range s.open {
+		since := c.idleSince.Load()
+		if since != busy && (!ofHost || c.host == host) && (idle == nil || since < longest) {
+			idle, longest = c, since
+		}
+	}
+	return idle
+}
+
+func hostOf(nc net.Conn) string {
+	host, _, _ := net.SplitHostPort(nc.RemoteAddr().String())
+	return host
 }
 
 // ServeConn serves one connection that did not come by the listener, until it ends.
@@ -131,6 +177,7 @@ func (s *Server) begin(nc net.Conn) *Conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open[c] = struct{}{}
+	s.hosts[c.host]++
 	s.conns.Add(1)
 	return c
 }
@@ -139,6 +186,11 @@ func (s *Server) end(c *Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.open, c)
+	if s.hosts[c.host]--; s.hosts[c.host] == 0 {
+		delete(s.hosts, c.host)
+	}
+	close(s.freed)
+	s.freed = make(chan struct{})
 	s.conns.Done()
 }
 
@@ -149,9 +201,7 @@ func (s *Server) Drain() {
 		close(s.drained)
 	})
 	_ = s.listener.Close()
-	// A seat may be all that the accept loop waits for; once there is one, the
-	// closed listener ends it. Connections drain later and free theirs, so the
-	// loop is waited for only after them. New ones are told to drain as they start.
+	// One that is just being accepted is told to drain as it starts.
 	s.mu.Lock()
 	for c := range s.open {
 		_ = c.nc.SetReadDeadline(time.Unix(1, 0))

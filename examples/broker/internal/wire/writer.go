@@ -85,6 +85,7 @@ func (c *Conn) nextReady() (r *Reply, finished bool) {
 	c.queue = c.queue[1:]
 	if len(c.queue) == 0 {
 		c.queue = nil
+		c.idleSince.Store(time.Now().UnixNano())
 	}
 	c.queuedBytes -= r.size
 	if c.readerWaits && c.hasRoomLocked() {
