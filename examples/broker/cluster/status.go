@@ -3,21 +3,43 @@ package cluster
 import (
 	"fmt"
 	"io"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-782fa212/limbo/examples/broker/internal/broker"
 )
 
-// WriteStatus writes who leads what, and what waits, for a person to read.
+// recent is how many decisions of the controller a status shows.
+const recent = 10
+
+// WriteStatus writes what the brokers hold, who leads what, and what was decided lately,
+// for a person to read.
 func (c *Cluster) WriteStatus(out io.Writer) {
 	img := c.controller.Image()
+	_, _ = fmt.Fprintf(out, "%d goroutines\n", runtime.NumGoroutine())
 	for _, n := range c.nodes {
 		s := n.Server()
 		if s == nil {
 			_, _ = fmt.Fprintf(out, "broker %d at %s: stopped\n", n.ID, n.Addr())
 			continue
 		}
-		_, _ = fmt.Fprintf(out, "broker %d at %s: alive %v; waiting: %d fetches, %d produces, %d deletions\n",
-			n.ID, n.Addr(), img.Lives(n.ID), s.Fetches.Delayed(), s.Produces.Delayed(), s.Deletes.Delayed())
+		var st broker.Stats
+		s.AddTo(&st)
+		waiting, parts := s.Waiting(), []string{}
+		for _, kind := range slices.Sorted(maps.Keys(waiting)) {
+			parts = append(parts, fmt.Sprintf("%d %s", waiting[kind], kind))
+		}
+		_, _ = fmt.Fprintf(out, "broker %d at %s: alive %v; leads %d partitions, keeps %d KiB; %d connections, %d fetch sessions, %d groups; waiting: %s\n",
+			n.ID, n.Addr(), img.Lives(n.ID), st.Leads, st.LogBytes>>10, st.Connections, st.FetchSessions, st.Groups, strings.Join(parts, ", "))
 	}
 	for _, p := range c.Partitions() {
 		_, _ = fmt.Fprintf(out, "%s/%d: leader %d (epoch %d), in sync %v of %v\n", p.Topic, p.Index, p.Leader, p.Epoch, p.InSync, p.Replicas)
+	}
+	decisions := c.controller.Recent()
+	for _, d := range decisions[max(0, len(decisions)-recent):] {
+		_, _ = fmt.Fprintf(out, "%s ago: %s: %d leaders, %d in-sync sets\n", time.Since(d.At).Round(time.Millisecond), d.Cause, d.Leaders, d.InSyncSets)
 	}
 }

@@ -103,7 +103,7 @@ func (o *produce) wait(c *wire.Conn, timeout time.Duration) {
 	for i, part := range o.waiting {
 		goals[i] = purgatory.Goal[replica.Reign, int64]{Key: replica.Reign{PartitionKey: part.p.Key, Epoch: part.Epoch}, Number: part.End}
 	}
-	_, err := o.srv.Produces.TryCompleteElseWatch(c.Context(), o, timeout, purgatory.All, goals...)
+	_, err := o.srv.produces.TryCompleteElseWatch(c.Context(), o, timeout, purgatory.All, goals...)
 	if o.srv.notParked(err) {
 		o.answer() // those that are not replicated yet have timed out
 	}

@@ -130,7 +130,7 @@ func handleFetch(s *Server, c *wire.Conn, q *kmsg.FetchRequest, r *wire.Reply) {
 	f.maxWait = time.Duration(q.MaxWaitMillis) * time.Millisecond
 	// The connection's context ends when the client hangs up, and takes the fetch out of
 	// the purgatory with it: nobody would read the answer.
-	_, refused := s.Fetches.TryCompleteElseWatch(c.Context(), f, f.maxWait, keys...)
+	_, refused := s.fetches.TryCompleteElseWatch(c.Context(), f, f.maxWait, keys...)
 	if s.notParked(refused) {
 		s.watched.Add(-int64(f.watching))
 		f.overload()
@@ -213,7 +213,7 @@ func (f *fetch) notePart(part *fetchPart, follower int32, rp *kmsg.FetchRequestT
 	}
 	if done.Low >= 0 {
 		r := replica.Reign{PartitionKey: part.p.Key, Epoch: part.epoch}
-		f.srv.Deletes.Advance(r, f.srv.deleted(r))
+		f.srv.deletes.Advance(r, f.srv.deleted(r))
 	}
 	if done.Rejoining {
 		select {

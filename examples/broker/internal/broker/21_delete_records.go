@@ -59,7 +59,7 @@ func handleDeleteRecords(s *Server, c *wire.Conn, q *kmsg.DeleteRecordsRequest, 
 		goals[i] = purgatory.Goal[replica.Reign, int64]{Key: part.reign, Number: part.offset}
 	}
 	timeout := time.Duration(q.TimeoutMillis) * time.Millisecond
-	_, err := s.Deletes.TryCompleteElseWatch(c.Context(), op, timeout, purgatory.All, goals...)
+	_, err := s.deletes.TryCompleteElseWatch(c.Context(), op, timeout, purgatory.All, goals...)
 	if s.notParked(err) {
 		op.answer()
 	}

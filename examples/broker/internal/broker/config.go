@@ -45,7 +45,7 @@ func (c Config) WithDefaults() (Config, error) {
 	var b option.Check
 	option.Fill(&b, "MaxBatch", &c.MaxBatch, 8<<20, 1, 1<<30)
 	option.Fill(&b, "MaxFetch", &c.MaxFetch, 8<<20, 1, 1<<30)
-	option.Fill(&b, "MaxLogSum", &c.MaxLogSum, 1<<30, 1, 1<<50)
+	option.Fill(&b, "MaxLogSum", &c.MaxLogSum, 256<<20, 1, 1<<50)
 	option.Fill(&b, "MaxParked", &c.MaxParked, 100_000, 1, 1<<30)
 	option.Fill(&b, "MaxWatched", &c.MaxWatched, 1_000_000, 1, 1<<30)
 	option.Fill(&b, "MaxFetchSessions", &c.MaxFetchSessions, 1000, 1, 1<<20)

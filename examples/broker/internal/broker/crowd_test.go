@@ -25,7 +25,7 @@ func crowd(t testing.TB, s *Server, req *kmsg.FetchRequest, n int) (conns []*kaf
 			c.Send(req)
 		}
 	}
-	require.Eventually(t, func() bool { return s.Fetches.Delayed() == n }, 5*kafkatest.Patience, time.Millisecond)
+	require.Eventually(t, func() bool { return s.fetches.Delayed() == n }, 5*kafkatest.Patience, time.Millisecond)
 	return conns
 }
 
@@ -51,14 +51,14 @@ func TestCrowdHoldsNobodyUp(t *testing.T) {
 		if i == 0 {
 			op = heldReady{h, checked, new(atomic.Int32)}
 		}
-		_, err := s.Fetches.TryCompleteElseWatch(t.Context(), op, purgatory.NoTimeout, key)
+		_, err := s.fetches.TryCompleteElseWatch(t.Context(), op, purgatory.NoTimeout, key)
 		require.NoError(t, err)
 	}
 	require.Zero(t, produceTo(dial(t, s), topic, 0, kafkatest.Batch([]string{"x"})).ErrorCode)
 	<-checked // a worker has come to the first, and is held up
 	require.Zero(t, produceTo(dial(t, s), topic, 0, kafkatest.Batch([]string{"y"})).ErrorCode)
 	letGo()
-	require.Equal(t, aFew, s.Fetches.CancelForKey(key, nil))
+	require.Equal(t, aFew, s.fetches.CancelForKey(key, nil))
 }
 
 // heldReady completes at its third check, the first after it was watched.
@@ -92,7 +92,7 @@ func BenchmarkCrowd(b *testing.B) {
 		begun := time.Now()
 		require.Zero(b, produceTo(producer, topic, 0, batch).ErrorCode)
 		acked += time.Since(begun)
-		for s.Fetches.Delayed() > 0 {
+		for s.fetches.Delayed() > 0 {
 			time.Sleep(100 * time.Microsecond)
 		}
 		done += time.Since(begun)

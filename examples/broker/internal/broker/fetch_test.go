@@ -47,7 +47,7 @@ func TestFetchExpiresAtMaxWait(t *testing.T) {
 		require.NotNil(t, got.RecordBatches, "null records break librdkafka")
 		require.Zero(t, got.ErrorCode)
 	}
-	require.Equal(t, uint64(3), s.Fetches.Stats().Expired)
+	require.Equal(t, uint64(3), s.fetches.Stats().Expired)
 }
 
 func TestFetchExpiresWithWhatThereIs(t *testing.T) {
@@ -69,7 +69,7 @@ func TestFetchDoesNotWaitWhenToldNotTo(t *testing.T) {
 	c.Call(kafkatest.Fetch(12, topic, 0, 1, kafkatest.Plenty, kafkatest.At(0, 0, kafkatest.Plenty)))                 // max wait 0
 	c.Call(kafkatest.Fetch(12, topic, kafkatest.ForEver, 0, kafkatest.Plenty, kafkatest.At(0, 0, kafkatest.Plenty))) // min bytes 0
 	c.Call(kafkatest.Fetch(12, topic, kafkatest.ForEver, 1, kafkatest.Plenty))                                       // no partitions
-	require.Zero(t, s.Fetches.Stats().Expired)
+	require.Zero(t, s.fetches.Stats().Expired)
 }
 
 func TestFetchMinBytesOverSeveralPartitions(t *testing.T) {
@@ -81,7 +81,7 @@ func TestFetchMinBytesOverSeveralPartitions(t *testing.T) {
 	req := kafkatest.Fetch(12, topic, kafkatest.ForEver, int32(3*len(batch)), kafkatest.Plenty, kafkatest.At(0, 0, kafkatest.Plenty), kafkatest.At(1, 0, kafkatest.Plenty), kafkatest.At(2, 0, kafkatest.Plenty))
 	consumer.Send(req)
 	parked(t, s, 1)
-	require.Equal(t, 3, s.Fetches.Watched(), "one watch key per partition")
+	require.Equal(t, 3, s.fetches.Watched(), "one watch key per partition")
 	for i := range int32(3) {
 		require.Zero(t, s.metrics.woken.Load(), "after %d of 3 partitions", i)
 		produceTo(producer, topic, i, batch)
@@ -102,7 +102,7 @@ func TestFetchMinBytesCountsWithinPartitionLimits(t *testing.T) {
 	consumer.Send(req)
 	parked(t, s, 1)
 	produceTo(producer, topic, 0, big)
-	require.Equal(t, 1, s.Fetches.Delayed(), "1000 of 2000 bytes")
+	require.Equal(t, 1, s.fetches.Delayed(), "1000 of 2000 bytes")
 	produceTo(producer, topic, 1, big)
 	got := kafkatest.PartitionsOf(consumer.Receive(req))
 	require.Len(t, got[0].RecordBatches, len(big), "the first batch goes out whatever its size")
@@ -232,8 +232,8 @@ func TestHangUpCancelsWhatWasParked(t *testing.T) {
 		require.NoError(t, c.NC.Close())
 		parked(t, s, 1)
 	}
-	require.Equal(t, uint64(3*s.cfg.Wire.MaxInFlight), s.Fetches.Stats().Cancelled)
-	require.Equal(t, 1, s.Fetches.Watched())
+	require.Equal(t, uint64(3*s.cfg.Wire.MaxInFlight), s.fetches.Stats().Cancelled)
+	require.Equal(t, 1, s.fetches.Watched())
 	produceTo(dial(t, s), topic, 0, kafkatest.Batch([]string{"x"}))
 	staying.Receive(stays)
 }
@@ -354,7 +354,7 @@ func TestShutdownAnswersWhatIsParked(t *testing.T) {
 		c.Closed()
 	}
 	idle.Closed()
-	require.Equal(t, uint64(9), s.Fetches.Stats().Closed)
+	require.Equal(t, uint64(9), s.fetches.Stats().Closed)
 }
 
 // A client that does not read cannot hold up a shutdown beyond its context.
@@ -390,7 +390,7 @@ func TestParkingIsBounded(t *testing.T) {
 			parked(t, s, 2)
 			resp := b.Call(fetch).(*kmsg.FetchResponse)
 			require.Equal(t, int32(overloadThrottle/time.Millisecond), resp.ThrottleMillis)
-			require.Equal(t, 2, s.Fetches.Delayed())
+			require.Equal(t, 2, s.fetches.Delayed())
 		})
 	}
 }

@@ -176,6 +176,6 @@ func produceTo(c *kafkatest.Conn, topic *meta.Topic, partition int32, batch []by
 // parked waits until n fetches are parked.
 func parked(t *testing.T, s *Server, n int) {
 	t.Helper()
-	require.Eventually(t, func() bool { return s.Fetches.Delayed() == n }, kafkatest.Patience, time.Millisecond,
+	require.Eventually(t, func() bool { return s.fetches.Delayed() == n }, kafkatest.Patience, time.Millisecond,
 		"parked fetches")
 }

@@ -48,7 +48,7 @@ func (o offsetsStore) AwaitReplicated(ctx context.Context, index, epoch int32, e
 	}
 	goal := purgatory.Goal[replica.Reign, int64]{Key: replica.Reign{PartitionKey: p.Key, Epoch: epoch}, Number: end}
 	for ctx.Err() == nil {
-		_ = o.s.Produces.Await(ctx, purgatory.NoTimeout, purgatory.All, goal) // whatever ended it is seen now:
+		_ = o.s.produces.Await(ctx, purgatory.NoTimeout, purgatory.All, goal) // whatever ended it is seen now:
 		if p.Leads(epoch) == nil && o.s.committed(goal.Key) >= end {
 			return true
 		}

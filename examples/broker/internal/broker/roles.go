@@ -62,7 +62,7 @@ func (s *Server) apply(img *meta.Image) {
 		s.startReplicators(img)
 		for _, p := range s.partitions.All() {
 			if r, leads := p.Reign(); leads {
-				s.Deletes.Advance(r, s.deleted(r))
+				s.deletes.Advance(r, s.deleted(r))
 			}
 		}
 	}

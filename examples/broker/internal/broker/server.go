@@ -39,9 +39,9 @@ type Server struct {
 
 	// What waits, a purgatory for each kind; groups has those of joins and syncs.
 	wheel    *purgatory.Wheel // of all that waits
-	Fetches  *purgatory.Purgatory[watchKey]
-	Produces *purgatory.Threshold[replica.Reign, int64]
-	Deletes  *purgatory.Threshold[replica.Reign, int64]
+	fetches  *purgatory.Purgatory[watchKey]
+	produces *purgatory.Threshold[replica.Reign, int64]
+	deletes  *purgatory.Threshold[replica.Reign, int64]
 	changes  *purgatory.Purgatory[string] // of topics, by name
 	watched  atomic.Int64                 // partitions that fetches wait on
 	groups   *group.Coordinator
@@ -109,9 +109,9 @@ func (s *Server) openPurgatories() error {
 	}
 	o := purgatory.Options{Wheel: s.wheel, MaxOperations: s.cfg.MaxParked, OnPanic: s.panicked}
 	var errs [5]error
-	s.Fetches, errs[0] = purgatory.New[watchKey](o)
-	s.Produces, errs[1] = purgatory.NewThreshold(s.committed, o)
-	s.Deletes, errs[2] = purgatory.NewThreshold(s.deleted, o)
+	s.fetches, errs[0] = purgatory.New[watchKey](o)
+	s.produces, errs[1] = purgatory.NewThreshold(s.committed, o)
+	s.deletes, errs[2] = purgatory.NewThreshold(s.deleted, o)
 	s.changes, errs[3] = purgatory.New[string](o)
 	s.groups, errs[4] = group.New(s.cfg.Groups, group.Options{
 		Store:      offsetsStore{s},
@@ -133,10 +133,10 @@ func (s *Server) panicked(p purgatory.Panic) {
 // answers with what there is.
 func (s *Server) closePurgatories(ctx context.Context) error {
 	return errors.Join(
-		s.Fetches.Shutdown(ctx),
+		s.fetches.Shutdown(ctx),
 		s.groups.Shutdown(ctx), // before the produces it makes
-		s.Produces.Shutdown(ctx),
-		s.Deletes.Shutdown(ctx),
+		s.produces.Shutdown(ctx),
+		s.deletes.Shutdown(ctx),
 		s.changes.Shutdown(ctx),
 		s.wheel.Shutdown(ctx),
 	)

@@ -114,6 +114,12 @@ func (s *Server) sessionOf(q *kmsg.FetchRequest, follower bool) (*fetchSession, 
 	return session, nil
 }
 
+func (ss *fetchSessions) len() int {
+	ss.mu.RLock()
+	defer ss.mu.RUnlock()
+	return len(ss.byID)
+}
+
 func (ss *fetchSessions) find(id int32) *fetchSession {
 	ss.mu.RLock()
 	defer ss.mu.RUnlock()
@@ -174,7 +180,7 @@ func (s *Server) endSession(session *fetchSession) {
 		delete(ss.ofFollower, session.follower)
 	}
 	ss.mu.Unlock()
-	s.Fetches.CheckAndComplete(session.key())
+	s.fetches.CheckAndComplete(session.key())
 }
 
 // enter notes that a partition is in a session.
@@ -238,9 +244,9 @@ func (s *Server) touchSessions(k watchKey) {
 		switch {
 		case !waits:
 		case len(parts) <= aFew:
-			s.Fetches.CheckAndComplete(part.of.key())
+			s.fetches.CheckAndComplete(part.of.key())
 		default:
-			_ = s.Fetches.CheckAndCompleteLater(part.of.key()) // fails in a shutdown only, which completes them all
+			_ = s.fetches.CheckAndCompleteLater(part.of.key()) // fails in a shutdown only, which completes them all
 		}
 	}
 }

@@ -12,6 +12,12 @@ type Stats struct {
 	Timers  int // pending on the timing wheel
 	Wakeups uint64
 
+	Connections   int   // open
+	FetchSessions int   // of consumers and followers
+	LogBytes      int64 // kept
+	Leads         int   // partitions
+	Groups        int64
+
 	Requests, Answers uint64
 	Refused           uint64    // connections closed for what they sent
 	Panics            uint64    // bugs, recovered
@@ -34,6 +40,15 @@ type OperationStats struct {
 // AddTo adds what this broker holds and has counted to a sum.
 func (s *Server) AddTo(t *Stats) {
 	m, w := &s.metrics, &s.wire.Metrics
+	t.Connections += s.wire.Usage().Open
+	t.FetchSessions += s.sessions.len()
+	t.LogBytes += s.partitions.Kept.Load()
+	t.Groups += s.groups.Usage().Groups
+	for _, p := range s.partitions.All() {
+		if _, leads := p.Reign(); leads {
+			t.Leads++
+		}
+	}
 	for _, st := range s.held() {
 		t.Parked += st.Delayed
 		t.Watched += st.Watched
@@ -65,7 +80,20 @@ func (s *Server) AddTo(t *Stats) {
 	}
 }
 
-// held is what a broker's purgatories say of themselves.
-func (s *Server) held() []purgatory.Stats {
-	return append([]purgatory.Stats{s.Fetches.Stats(), s.Produces.Stats(), s.Deletes.Stats(), s.changes.Stats()}, s.groups.Stats()...)
+// held is what the purgatories hold, by what they are for.
+func (s *Server) held() map[string]purgatory.Stats {
+	groups := s.groups.Stats()
+	return map[string]purgatory.Stats{
+		"fetches": s.fetches.Stats(), "produces": s.produces.Stats(), "deletions": s.deletes.Stats(), "changes of topics": s.changes.Stats(),
+		"joins": groups[0], "syncs": groups[1],
+	}
+}
+
+// Waiting returns how many requests wait, by kind.
+func (s *Server) Waiting() map[string]int {
+	waiting := map[string]int{}
+	for kind, st := range s.held() {
+		waiting[kind] = st.Delayed
+	}
+	return waiting
 }

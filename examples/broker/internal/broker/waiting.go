@@ -40,11 +40,11 @@ const aFew = 64
 // 100,000 take some 250 ms.
 func (s *Server) completeFetches(k watchKey) {
 	s.touchSessions(k)
-	if s.Fetches.Watching(k) <= aFew {
-		s.Fetches.CheckAndComplete(k)
+	if s.fetches.Watching(k) <= aFew {
+		s.fetches.CheckAndComplete(k)
 		return
 	}
-	_ = s.Fetches.CheckAndCompleteLater(k) // fails in a shutdown only, which completes them all
+	_ = s.fetches.CheckAndCompleteLater(k) // fails in a shutdown only, which completes them all
 }
 
 // hasAppended: followers wait for it, and consumers where nobody follows.
@@ -58,15 +58,15 @@ func (s *Server) hasAppended(p *replica.Partition, a replica.Appended) {
 // hasRaised: the high watermark of a reign is higher.
 func (s *Server) hasRaised(p *replica.Partition, epoch int32) {
 	r := replica.Reign{PartitionKey: p.Key, Epoch: epoch}
-	s.Produces.Advance(r, s.committed(r))
+	s.produces.Advance(r, s.committed(r))
 	s.completeFetches(watchKey{p.Key, highWatermark})
 }
 
 // hasEnded: a reign is over. Whoever waits here must look for its successor.
 func (s *Server) hasEnded(key meta.PartitionKey, epoch int32) {
 	r := replica.Reign{PartitionKey: key, Epoch: epoch}
-	s.Produces.Advance(r, replica.Over)
-	s.Deletes.Advance(r, replica.Over)
+	s.produces.Advance(r, replica.Over)
+	s.deletes.Advance(r, replica.Over)
 	s.completeFetches(watchKey{key, theEnd})
 	s.completeFetches(watchKey{key, highWatermark})
 }
@@ -111,7 +111,7 @@ func (s *Server) replicate(p *replica.Partition, epoch int32, batch []byte, time
 	}
 	s.hasAppended(p, a)
 	op := &ownRecords{p: p, epoch: epoch, base: a.Base, end: a.End, done: done}
-	_, refused := s.Produces.TryCompleteElseWatch(context.Background(), op, timeout, purgatory.All,
+	_, refused := s.produces.TryCompleteElseWatch(context.Background(), op, timeout, purgatory.All,
 		purgatory.Goal[replica.Reign, int64]{Key: replica.Reign{PartitionKey: p.Key, Epoch: epoch}, Number: a.End})
 	switch {
 	case refused == nil:
@@ -128,6 +128,6 @@ func (s *Server) deleteBefore(p *replica.Partition, epoch int32, offset int64) {
 	if p.DeleteBefore(epoch, offset) == nil {
 		s.sessions.startMoved(p.Key)
 		r := replica.Reign{PartitionKey: p.Key, Epoch: epoch}
-		s.Deletes.Advance(r, s.deleted(r))
+		s.deletes.Advance(r, s.deleted(r))
 	}
 }

@@ -39,6 +39,7 @@ type Controller struct {
 	last    Incarnation        // guarded by mu
 	placed  int                // partitions ever placed: where the next begins; guarded by mu
 	changed chan struct{}      // closed when current is another; guarded by mu
+	recent  []Decision            // the last few, oldest first; guarded by mu
 	closed  bool               // no elections any more; guarded by mu
 }
 
@@ -104,6 +105,7 @@ func (c *Controller) decide(f func(next *Image) (cause string, ok bool)) {
 	changes := next.takeChanges()
 	if ok {
 		c.publishLocked(next)
+		c.rememberLocked(changes, cause)
 	}
 	c.mu.Unlock()
 	if ok {
@@ -116,6 +118,38 @@ func (c *Controller) publishLocked(next *Image) {
 	c.current.Store(next)
 	close(c.changed)
 	c.changed = make(chan struct{})
+}
+
+// Decision is something that the controller has decided.
+type Decision struct {
+	At                  time.Time
+	Cause               string
+	Leaders, InSyncSets int // of partitions that changed
+}
+
+const remembered = 100
+
+func (c *Controller) rememberLocked(changes []change, cause string) {
+	d := Decision{At: time.Now(), Cause: cause}
+	for _, x := range changes {
+		if x.before.Leader != x.after.Leader {
+			d.Leaders++
+		}
+		if !slices.Equal(x.before.ISR, x.after.ISR) {
+			d.InSyncSets++
+		}
+	}
+	if len(c.recent) == remembered {
+		c.recent = slices.Delete(c.recent, 0, 1)
+	}
+	c.recent = append(c.recent, d)
+}
+
+// Recent returns the last 100 decisions, oldest first.
+func (c *Controller) Recent() []Decision {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.recent)
 }
 
 // report logs changes of partitions.
