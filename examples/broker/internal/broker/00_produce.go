@@ -141,7 +141,7 @@ func (s *Server) append(q *kmsg.ProduceRequest, rt *kmsg.ProduceRequestTopic, rp
 	if p.Key.Topic == s.offsetsTopicID() {
 		return nil, replica.Appended{}, kerr.InvalidTopicException // the coordinators' own
 	}
-	b, err := log.ParseBatch(rp.Records, q.Version, s.cfg.MaxBatch)
+	b, err := log.ParseBatch(rp.Records, q.Version, p.MaxBatch(s.cfg.MaxBatch))
 	if err != nil {
 		return nil, replica.Appended{}, err
 	}

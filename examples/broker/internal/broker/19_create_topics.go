@@ -1,9 +1,7 @@
 package broker
 
 import (
-	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -41,54 +39,39 @@ func handleCreateTopics(s *Server, c *wire.Conn, q *kmsg.CreateTopicsRequest, r 
 	op.wait(c, time.Duration(q.TimeoutMillis)*time.Millisecond)
 }
 
-func (s *Server) createTopic(rt *kmsg.CreateTopicsRequestTopic, twice, validateOnly bool) (*meta.Topic, *badTopic) {
+func (s *Server) createTopic(rt *kmsg.CreateTopicsRequestTopic, twice, validateOnly bool) (*meta.Topic, *refusal) {
 	if twice {
-		return nil, &badTopic{kerr.InvalidRequest, "topic is named twice in this request"}
+		return nil, &refusal{kerr.InvalidRequest, "topic is named twice in this request"}
 	}
-	shape, bad := shapeOf(rt, s.cfg.Meta.RetentionBytes)
+	shape, bad := shapeOf(rt, &s.cfg)
 	if bad != nil {
 		return nil, bad
 	}
 	made, err := s.controller.Create(strings.Clone(rt.Topic), shape, validateOnly)
 	if err != nil {
-		return nil, &badTopic{err, err.Description}
+		return nil, &refusal{err, err.Description}
 	}
 	return made, nil
 }
 
-type badTopic struct {
-	code    *kerr.Error
-	message string
-}
-
 // shapeOf reads what a topic is to look like. What this broker cannot do is
 // refused, not ignored.
-func shapeOf(rt *kmsg.CreateTopicsRequestTopic, maxRetention int64) (meta.Shape, *badTopic) {
+func shapeOf(rt *kmsg.CreateTopicsRequestTopic, cfg *Config) (meta.Shape, *refusal) {
 	shape := meta.Shape{Partitions: rt.NumPartitions, Replication: rt.ReplicationFactor}
 	if len(rt.ReplicaAssignment) > 0 {
 		if rt.NumPartitions != -1 || rt.ReplicationFactor != -1 {
-			return shape, &badTopic{kerr.InvalidRequest, "both counts and an assignment"}
+			return shape, &refusal{kerr.InvalidRequest, "both counts and an assignment"}
 		}
 		for i, a := range rt.ReplicaAssignment {
 			if a.Partition != int32(i) {
-				return shape, &badTopic{kerr.InvalidReplicaAssignment, "partitions must be assigned in order, from 0 on"}
+				return shape, &refusal{kerr.InvalidReplicaAssignment, "partitions must be assigned in order, from 0 on"}
 			}
 			shape.Replicas = append(shape.Replicas, slices.Clone(a.Replicas))
 		}
 	}
-	for _, config := range rt.Configs {
-		limit := map[string]int64{"retention.bytes": maxRetention, "min.insync.replicas": 1<<31 - 1}[config.Name]
-		if limit == 0 || config.Value == nil {
-			return shape, &badTopic{kerr.InvalidConfig, "only retention.bytes and min.insync.replicas can be set"}
-		}
-		n, err := strconv.ParseInt(*config.Value, 10, 64)
-		if err != nil || n <= 0 || n > limit {
-			return shape, &badTopic{kerr.InvalidConfig, fmt.Sprintf("%s must be from 1 to %d here", config.Name, limit)}
-		}
-		if config.Name == "retention.bytes" {
-			shape.Retention = n
-		} else {
-			shape.MinISR = int32(n)
+	for _, c := range rt.Configs {
+		if bad := setTopic(&shape.Settings, c.Name, c.Value, cfg); bad != nil {
+			return shape, bad
 		}
 	}
 	return shape, nil

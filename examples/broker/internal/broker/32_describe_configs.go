@@ -2,6 +2,7 @@ package broker
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -19,8 +20,8 @@ import (
 // that says the same as the one below it is not told of: nobody can see the
 // difference.
 //
-// All of it is read-only, as AlterConfigs is not spoken here: a topic's settings
-// are fixed when it is made, a broker's when it starts.
+// A broker's settings are fixed when it starts. Of a topic's those can be changed that
+// topicsettings.go knows.
 
 // setting is one configuration, by the names that Kafka has for it.
 type setting struct {
@@ -45,6 +46,18 @@ var settings = []setting{
 		topicValue: func(t *meta.Topic) string { return decimal(t.Retention) },
 	},
 	{
+		name: "log.retention.ms", kind: kmsg.ConfigTypeLong,
+		value:     func(*Config) string { return "-1" },
+		about:     "How long records are kept, by their own timestamps; -1 for ever.",
+		topicName: "retention.ms",
+		topicValue: func(t *meta.Topic) string {
+			if t.RetentionTime == 0 {
+				return ""
+			}
+			return decimalMillis(t.RetentionTime)
+		},
+	},
+	{
 		name: "min.insync.replicas", kind: kmsg.ConfigTypeInt,
 		value:      func(c *Config) string { return decimal(c.Meta.MinISR) },
 		about:      "In-sync replicas without which a produce with acks=all is refused.",
@@ -65,10 +78,15 @@ var settings = []setting{
 	},
 	{
 		name: "message.max.bytes", kind: kmsg.ConfigTypeInt,
-		value:      func(c *Config) string { return decimal(c.MaxBatch) },
-		about:      "Bytes of one record batch.",
-		topicName:  "max.message.bytes",
-		topicValue: func(*meta.Topic) string { return "" },
+		value:     func(c *Config) string { return decimal(c.MaxBatch) },
+		about:     "Bytes of one record batch.",
+		topicName: "max.message.bytes",
+		topicValue: func(t *meta.Topic) string {
+			if t.MaxBatch == 0 {
+				return ""
+			}
+			return decimal(t.MaxBatch)
+		},
 	},
 	{
 		name: "default.replication.factor", kind: kmsg.ConfigTypeInt,
@@ -210,13 +228,32 @@ func describeSettings(q *kmsg.DescribeConfigsRequest, names []string, t *meta.To
 		layers := s.layers(t, cfg, builtIn)
 		sc := kmsg.NewDescribeConfigsResponseResourceConfig()
 		sc.Name, sc.Value, sc.Source = name, layers[0].Value, layers[0].Source
-		sc.ReadOnly, sc.IsDefault = true, sc.Source == kmsg.ConfigSourceDefaultConfig
+		sc.ReadOnly, sc.IsDefault = t == nil || t.Internal, sc.Source == kmsg.ConfigSourceDefaultConfig
 		sc.ConfigType = s.kind
 		if q.IncludeSynonyms {
 			sc.ConfigSynonyms = layers
 		}
 		if q.IncludeDocumentation {
 			sc.Documentation = kmsg.StringPtr(s.about)
+		}
+		all = append(all, sc)
+	}
+	if t != nil {
+		all = append(all, describeNoted(q, names, t)...)
+	}
+	return all
+}
+
+// describeNoted are the settings that a topic was given and that have no meaning here.
+func describeNoted(q *kmsg.DescribeConfigsRequest, names []string, t *meta.Topic) (all []kmsg.DescribeConfigsResponseResourceConfig) {
+	for _, name := range slices.Sorted(maps.Keys(t.Noted)) {
+		if len(names) > 0 && !slices.Contains(names, name) {
+			continue
+		}
+		sc := kmsg.NewDescribeConfigsResponseResourceConfig()
+		sc.Name, sc.Value, sc.Source, sc.ConfigType = name, kmsg.StringPtr(t.Noted[name]), kmsg.ConfigSourceDynamicTopicConfig, kmsg.ConfigTypeString
+		if q.IncludeDocumentation {
+			sc.Documentation = kmsg.StringPtr("Kept, and without a meaning here.")
 		}
 		all = append(all, sc)
 	}

@@ -195,7 +195,7 @@ func splitBatches(raw []byte) (batches [][]byte) {
 func TestInSyncSetShrinksAndGrows(t *testing.T) {
 	t.Parallel()
 	c := startBrokers(t, 3, quick, func(c *Config) { c.Meta.BrokerSession = time.Hour })
-	topic := startTopic(t, c, meta.Shape{MinISR: 1}) // a machine that stalls makes the third lag, too
+	topic := startTopic(t, c, meta.Shape{Settings: meta.Settings{MinISR: 1}}) // a machine that stalls makes the third lag, too
 	lead := leader(c, topic)
 	lost := c.nodes[(lead.ID+1)%3]
 	conn := dial(t, lead.Server())
@@ -215,7 +215,7 @@ func TestInSyncSetShrinksAndGrows(t *testing.T) {
 func TestTooFewInSync(t *testing.T) {
 	t.Parallel()
 	c := startBrokers(t, 3, quick, func(c *Config) { c.Meta.BrokerSession = time.Hour })
-	topic := startTopic(t, c, meta.Shape{MinISR: 2})
+	topic := startTopic(t, c, meta.Shape{Settings: meta.Settings{MinISR: 2}})
 	lead := leader(c, topic)
 	conn := dial(t, lead.Server())
 	require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"a"})).ErrorCode)
@@ -307,7 +307,7 @@ func TestKilledLeader(t *testing.T) {
 func TestFrozenLeader(t *testing.T) {
 	t.Parallel()
 	c := startBrokers(t, 3, quick)
-	topic := startTopic(t, c, meta.Shape{MinISR: 1}) // a machine that stalls makes the third lag, too
+	topic := startTopic(t, c, meta.Shape{Settings: meta.Settings{MinISR: 1}}) // a machine that stalls makes the third lag, too
 	old := leader(c, topic)
 	conn := dial(t, old.Server())
 	require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"a"})).ErrorCode)
@@ -334,7 +334,7 @@ func TestFrozenLeader(t *testing.T) {
 func TestNoUncleanElection(t *testing.T) {
 	t.Parallel()
 	c := startBrokers(t, 3, quick)
-	topic := startTopic(t, c, meta.Shape{MinISR: 1})
+	topic := startTopic(t, c, meta.Shape{Settings: meta.Settings{MinISR: 1}})
 	last := leader(c, topic)
 	isolate(c, last)
 	require.Zero(t, producedPartOf(dial(t, last.Server()).Call(acks(1, 0, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"x"}))))).ErrorCode)
@@ -442,7 +442,7 @@ func TestDeleteRecords(t *testing.T) {
 func TestFollowerBeginsAnew(t *testing.T) {
 	t.Parallel()
 	c := startBrokers(t, 3, quickToMiss)
-	topic := startTopic(t, c, meta.Shape{Retention: 4000})
+	topic := startTopic(t, c, meta.Shape{Settings: meta.Settings{Retention: 4000}})
 	lead := leader(c, topic)
 	away := c.nodes[(lead.ID+1)%3]
 	conn := dial(t, lead.Server())

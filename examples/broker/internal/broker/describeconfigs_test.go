@@ -22,9 +22,9 @@ func describedConfig() Config {
 func described(t *testing.T, cfg Config, q *kmsg.DescribeConfigsRequest) []kmsg.DescribeConfigsResponseResource {
 	t.Helper()
 	img := &meta.Image{ByName: map[string]*meta.Topic{
-		"plain":           {Name: "plain", Retention: cfg.Meta.RetentionBytes, MinISR: cfg.Meta.MinISR},
-		"short":           {Name: "short", Retention: 1000, MinISR: cfg.Meta.MinISR},
-		meta.OffsetsTopic: {Name: meta.OffsetsTopic, Retention: cfg.Meta.RetentionBytes, MinISR: cfg.Meta.MinISR, Internal: true},
+		"plain":           {Name: "plain", Settings: meta.Settings{Retention: cfg.Meta.RetentionBytes, MinISR: cfg.Meta.MinISR}},
+		"short":           {Name: "short", Settings: meta.Settings{Retention: 1000, MinISR: cfg.Meta.MinISR}},
+		meta.OffsetsTopic: {Name: meta.OffsetsTopic, Internal: true, Settings: meta.Settings{Retention: cfg.Meta.RetentionBytes, MinISR: cfg.Meta.MinISR}},
 	}}
 	resp := describeConfigs(q, 1, &cfg, img)
 	again := kmsg.NewPtrDescribeConfigsResponse()
@@ -57,13 +57,14 @@ func TestDescribeConfigsOfTopics(t *testing.T) {
 		got := described(t, cfg, configsRequest(v, kmsg.ConfigResourceTypeTopic, "plain"))[0]
 		require.Zero(t, got.ErrorCode)
 		require.Equal(t, map[string]string{
+			"retention.ms":        "-1",
 			"retention.bytes":     decimal(cfg.Meta.RetentionBytes),
 			"min.insync.replicas": decimal(cfg.Meta.MinISR),
 			"cleanup.policy":      "delete",
 			"max.message.bytes":   decimal(cfg.MaxBatch),
 		}, valuesOf(got))
 		for _, c := range got.Configs {
-			require.True(t, c.ReadOnly, c.Name)
+			require.False(t, c.ReadOnly, c.Name)
 			if v == 0 {
 				require.True(t, c.IsDefault, c.Name)
 			} else {

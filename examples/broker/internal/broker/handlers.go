@@ -36,6 +36,11 @@ func init() {
 		int16(kmsg.OffsetForLeaderEpoch):      on(handleOffsetForLeaderEpoch),
 		int16(kmsg.DescribeConfigs):           on(handleDescribeConfigs),
 		int16(kmsg.DeleteGroups):              handleGroup,
+		int16(kmsg.AlterConfigs):              on(handleAlterConfigs),
+		int16(kmsg.CreatePartitions):          on(handleCreatePartitions),
+		int16(kmsg.ElectLeaders):              on(handleElectLeaders),
+		int16(kmsg.IncrementalAlterConfigs):   on(handleIncrementalAlterConfigs),
+		int16(kmsg.OffsetDelete):              on(handleOffsetDelete),
 		int16(kmsg.AlterPartitionAssignments): on(handleAlterPartitionReassignments),
 	}
 }

@@ -92,6 +92,7 @@ func startServer(n *Node, l net.Listener) (*Server, error) {
 	s.background.Go(func() { s.followController(s.ctx) })
 	s.background.Go(func() { s.keepAlive(s.ctx) })
 	s.background.Go(func() { s.keepInSync(s.ctx) })
+	s.background.Go(func() { s.keepRetention(s.ctx) })
 	s.wire.Serve()
 	return s, nil
 }

@@ -24,10 +24,11 @@ type topicsChange struct {
 }
 
 type changingTopic struct {
-	name string // the watch key
-	id   meta.TopicID
-	gone bool   // it is being deleted
-	code *int16 // of its part of the answer, if that has one
+	name       string // the watch key
+	id         meta.TopicID
+	gone       bool   // it is being deleted
+	partitions int    // that it is to have at least
+	code       *int16 // of its part of the answer, if that has one
 }
 
 func (t *changingTopic) done(img *meta.Image) bool {
@@ -35,7 +36,7 @@ func (t *changingTopic) done(img *meta.Image) bool {
 	if t.gone {
 		return found == nil
 	}
-	return found != nil && !slices.ContainsFunc(found.Partitions, func(a meta.Assignment) bool { return a.Leader == meta.NoLeader })
+	return found != nil && len(found.Partitions) >= t.partitions && !slices.ContainsFunc(found.Partitions, func(a meta.Assignment) bool { return a.Leader == meta.NoLeader })
 }
 
 // wait parks the answer until all is done, or answers if nothing is to do.

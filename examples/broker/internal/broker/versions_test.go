@@ -128,6 +128,18 @@ func TestEveryAdvertisedVersion(t *testing.T) {
 				case int16(kmsg.FindCoordinator), int16(kmsg.JoinGroup), int16(kmsg.SyncGroup), int16(kmsg.Heartbeat), int16(kmsg.LeaveGroup),
 					int16(kmsg.OffsetCommit), int16(kmsg.OffsetFetch), int16(kmsg.DescribeGroups), int16(kmsg.ListGroups), int16(kmsg.DeleteGroups):
 					// TestFindCoordinator and TestGroupRequestsInEveryVersion: a group is needed.
+				case int16(kmsg.AlterConfigs), int16(kmsg.IncrementalAlterConfigs), int16(kmsg.CreatePartitions):
+					testAlteration(c, k.ApiKey, v)
+				case int16(kmsg.ElectLeaders):
+					req := kmsg.NewPtrElectLeadersRequest()
+					req.Version = v
+					rt := kmsg.NewElectLeadersRequestTopic()
+					rt.Topic, rt.Partitions = "t", []int32{0}
+					req.Topics = append(req.Topics, rt)
+					resp := c.Call(req).(*kmsg.ElectLeadersResponse)
+					kafkatest.RequireCode(t, kerr.UnsupportedVersion, resp.Topics[0].Partitions[0].ErrorCode)
+				case int16(kmsg.OffsetDelete):
+					kafkatest.RequireCode(t, kerr.UnsupportedVersion, c.Call(kmsg.NewPtrOffsetDeleteRequest()).(*kmsg.OffsetDeleteResponse).ErrorCode)
 				default:
 					t.Fatal("a key without a test")
 				}

@@ -144,6 +144,17 @@ func (l *Log) Trim(limit, committed int64) (freed int64) {
 	return freed
 }
 
+// Expire drops batches from the front whose records are all older than a time in ms since
+// 1970, as far as they are committed. It returns how many bytes are free now.
+func (l *Log) Expire(before, committed int64) (freed int64) {
+	kept, n := l.kept, 0
+	for n < len(l.batches) && l.batches[n].MaxTimestamp < before && l.batches[n].last < committed {
+		n++
+	}
+	l.drop(n)
+	return kept - l.kept
+}
+
 // DeleteBefore moves the log's start up to offset. Whole batches go; the start
 // may lie inside the first one that stays.
 func (l *Log) DeleteBefore(offset int64) (freed int64) {

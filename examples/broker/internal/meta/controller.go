@@ -39,7 +39,7 @@ type Controller struct {
 	last    Incarnation        // guarded by mu
 	placed  int                // partitions ever placed: where the next begins; guarded by mu
 	changed chan struct{}      // closed when current is another; guarded by mu
-	recent  []Decision            // the last few, oldest first; guarded by mu
+	recent  []Decision         // the last few, oldest first; guarded by mu
 	closed  bool               // no elections any more; guarded by mu
 }
 

@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"time"
 )
 
 // Image is the cluster's metadata at one moment: which brokers live, which
@@ -47,10 +48,18 @@ type TopicID [16]byte
 type Topic struct {
 	Name       string
 	ID         TopicID
-	Internal   bool  // the broker's own; clients may read it
-	Retention  int64 // bytes per partition
-	MinISR     int32 // in-sync replicas that acks=all asks for
+	Internal   bool // the broker's own; clients may read it
 	Partitions []Assignment
+	Settings
+}
+
+// Settings are what clients may choose of a topic.
+type Settings struct {
+	Retention     int64             // bytes per partition
+	RetentionTime time.Duration     // 0: for ever
+	MinISR        int32             // in-sync replicas that acks=all asks for
+	MaxBatch      int               // bytes of a batch; 0: as many as the broker takes
+	Noted         map[string]string // those of Kafka's that have no meaning here; it never changes
 }
 
 // Assignment is who holds a partition. It never changes.

@@ -2,6 +2,7 @@ package meta
 
 import (
 	"crypto/rand"
+	"fmt"
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -11,10 +12,9 @@ import (
 type Shape struct {
 	Partitions  int32
 	Replication int16
-	Retention   int64
-	MinISR      int32
 	Internal    bool
 	Replicas    [][]int32 // by partition; nil lets the controller choose
+	Settings
 }
 
 // Create makes a topic. With validateOnly it returns what it would do, and does
@@ -29,17 +29,12 @@ func (c *Controller) Create(name string, shape Shape, validateOnly bool) (*Topic
 	if found := img.ByName[name]; found != nil {
 		return found, kerr.TopicAlreadyExists
 	}
-	made := &Topic{Name: name, Internal: shape.Internal, Retention: shape.Retention, MinISR: shape.MinISR}
-	if made.Retention == 0 {
-		made.Retention = c.cfg.RetentionBytes
-	}
+	made := &Topic{Name: name, Internal: shape.Internal, Settings: shape.Settings}
 	replicas, err := c.placeLocked(shape)
 	if err != nil {
 		return nil, err
 	}
-	if made.MinISR == 0 {
-		made.MinISR = min(c.cfg.MinISR, int32(len(replicas[0])))
-	}
+	c.fillIn(&made.Settings, len(replicas[0]))
 	if len(img.ByName) >= c.cfg.MaxTopics || img.partitions+len(replicas) > c.cfg.MaxPartitions {
 		return nil, kerr.PolicyViolation
 	}
@@ -56,6 +51,74 @@ func (c *Controller) Create(name string, shape Shape, validateOnly bool) (*Topic
 	next.put(made)
 	c.publishLocked(next)
 	return made, nil
+}
+
+// fillIn sets what is zero to its default.
+func (c *Controller) fillIn(s *Settings, replicas int) {
+	if s.Retention == 0 {
+		s.Retention = c.cfg.RetentionBytes
+	}
+	if s.MinISR == 0 {
+		s.MinISR = min(c.cfg.MinISR, int32(replicas))
+	}
+}
+
+// Configure changes the settings of a topic. Zero takes a default. It reports whether there
+// is that topic.
+func (c *Controller) Configure(id TopicID, change func(*Settings)) (ok bool) {
+	c.decide(func(next *Image) (string, bool) {
+		t := next.ByID[id]
+		if ok = t != nil && !t.Internal; !ok {
+			return "", false
+		}
+		changed := *t
+		change(&changed.Settings)
+		c.fillIn(&changed.Settings, len(t.Partitions[0].Replicas))
+		next.put(&changed)
+		return fmt.Sprintf("topic %s has other settings", t.Name), true
+	})
+	return ok
+}
+
+// Grow adds partitions to a topic, until it has count. replicas are those of the new ones;
+// nil lets the controller choose. With validateOnly it returns what it would do, and does
+// nothing.
+func (c *Controller) Grow(name string, count int32, replicas [][]int32, validateOnly bool) (grown *Topic, err *kerr.Error) {
+	c.decide(func(next *Image) (string, bool) {
+		t := next.ByName[name]
+		switch {
+		case t == nil:
+			err = kerr.UnknownTopicOrPartition
+		case t.Internal:
+			err = kerr.InvalidTopicException
+		case int(count) <= len(t.Partitions), replicas != nil && len(replicas) != int(count)-len(t.Partitions):
+			err = kerr.InvalidPartitions
+		}
+		if err != nil {
+			return "", false
+		}
+		more, each := int(count)-len(t.Partitions), len(t.Partitions[0].Replicas)
+		shape := Shape{Partitions: int32(more), Replication: int16(each), Replicas: replicas}
+		if replicas, err = c.placeLocked(shape); err == nil && (len(replicas[0]) != each || next.partitions+more > c.cfg.MaxPartitions) {
+			err = kerr.PolicyViolation
+		}
+		if err != nil {
+			return "", false
+		}
+		changed := *t
+		changed.Partitions = slices.Clone(t.Partitions)
+		for _, ids := range replicas {
+			changed.Partitions = append(changed.Partitions, Assignment{Replicas: ids, ISR: ids, Leader: ids[0]})
+		}
+		grown = &changed
+		if validateOnly {
+			return "", false
+		}
+		c.placed += more
+		next.put(grown)
+		return fmt.Sprintf("topic %s has %d partitions", name, count), true
+	})
+	return grown, err
 }
 
 // placeLocked chooses each partition's replicas: live brokers, in turn, so that

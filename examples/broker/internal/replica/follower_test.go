@@ -64,7 +64,7 @@ func replicaOf(id int32, log []written, epoch int32) *Partition {
 	for _, w := range log {
 		p.log.Append(kafkatest.Batch([]string{w.value}), w.epoch, 1, 0)
 	}
-	p.Assign(&meta.Topic{Name: "t", Retention: 64 << 20, MinISR: 1},
+	p.Assign(&meta.Topic{Name: "t", Settings: meta.Settings{Retention: 64 << 20, MinISR: 1}},
 		meta.Assignment{Replicas: []int32{0, 1}, ISR: []int32{0}, Epoch: epoch}, 0)
 	return p
 }

@@ -27,7 +27,7 @@ func FuzzProduceBatch(f *testing.F) {
 	limits, err := Config{MaxProducers: 4}.WithDefaults()
 	require.NoError(f, err)
 	p := New(&limits, meta.PartitionKey{}, 0, new(atomic.Int64), noUptime, Stored{})
-	p.Assign(&meta.Topic{Name: "t", Retention: 8 << 10, MinISR: 1}, meta.Assignment{Replicas: []int32{0}, ISR: []int32{0}}, 0)
+	p.Assign(&meta.Topic{Name: "t", Settings: meta.Settings{Retention: 8 << 10, MinISR: 1}}, meta.Assignment{Replicas: []int32{0}, ISR: []int32{0}}, 0)
 	f.Fuzz(func(t *testing.T, data []byte, seal bool) {
 		if seal { // else hardly any input gets past the checksum
 			data = append([]byte(nil), data...)

@@ -22,7 +22,7 @@ func leaderOfThree(t *testing.T) (*Partition, *meta.Image) {
 	for i := range 10 {
 		p.log.Append(kafkatest.Batch([]string{fmt.Sprint(i)}), 3, 1, 0)
 	}
-	p.Assign(&meta.Topic{Name: "t", Retention: 64 << 20, MinISR: 1},
+	p.Assign(&meta.Topic{Name: "t", Settings: meta.Settings{Retention: 64 << 20, MinISR: 1}},
 		meta.Assignment{Replicas: []int32{0, 1, 2}, ISR: []int32{0, 2}, Epoch: 4}, 0)
 	return p, &meta.Image{Nodes: []meta.Node{{ID: 0}, {ID: 1}, {ID: 2}}}
 }

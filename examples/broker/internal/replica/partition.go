@@ -81,7 +81,11 @@ func (p *Partition) Assign(t *meta.Topic, a meta.Assignment, now time.Duration) 
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	done := Turn{Lost: -1, Begun: -1}
-	if p.closed || a.Version <= p.assigned.Version {
+	if p.closed || a.Version < p.assigned.Version {
+		return done
+	}
+	if a.Version == p.assigned.Version {
+		p.topic = t // it has other settings
 		return done
 	}
 	p.topic = t
@@ -275,6 +279,26 @@ func (p *Partition) trimLocked(limit int64) (freed int64) {
 		return 0
 	}
 	return p.log.Trim(limit, p.hw)
+}
+
+// Expire drops what is older than the topic keeps records, by their own timestamps.
+func (p *Partition) Expire(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || p.topic.Internal || p.topic.RetentionTime == 0 {
+		return
+	}
+	p.sum.Add(-p.log.Expire(now.Add(-p.topic.RetentionTime).UnixMilli(), p.hw))
+}
+
+// MaxBatch returns how many bytes a batch may have, of those that a broker takes.
+func (p *Partition) MaxBatch(most int) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.topic.MaxBatch == 0 {
+		return most
+	}
+	return min(most, p.topic.MaxBatch)
 }
 
 // free gives back what is above limit; retention over all partitions does this.

@@ -2,6 +2,7 @@ package uptime
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,9 +15,9 @@ func TestClock(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		held := make(chan struct{})
 		var c Clock
-		hold := false
+		var hold atomic.Bool
 		go c.Run(ctx, 10*time.Millisecond, func(ctx context.Context) error {
-			if hold {
+			if hold.Load() {
 				<-held
 			}
 			return ctx.Err()
@@ -25,11 +26,11 @@ func TestClock(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, time.Second, c.Now())
 
-		hold = true
+		hold.Store(true)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		require.Equal(t, time.Second, c.Now(), "it stands while it is held up")
-		hold = false
+		hold.Store(false)
 		close(held)
 		synctest.Wait()
 		require.LessOrEqual(t, c.Now(), time.Second+40*time.Millisecond, "what was missed does not count")

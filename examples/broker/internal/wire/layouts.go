@@ -91,6 +91,18 @@ var (
 		array(fixed(1), text(), plain(text())), // resources: type, name, configs asked for
 		fixed(1).from(1), fixed(1).from(3),     // synonyms; documentation
 	}
+	alterConfigsLayout = []field{
+		array(fixed(1), text(), array(text(), text())), fixed(1), // resources: type, name, configs; validate only
+	}
+	incrementalAlterConfigsLayout = []field{
+		array(fixed(1), text(), array(text(), fixed(1), text())), fixed(1),
+	}
+	createPartitionsLayout = []field{
+		array(text(), fixed(4), array(plain(fixed(4)))), fixed(4), fixed(1), // topics: name, count, replicas
+	}
+	electLeadersLayout = []field{
+		fixed(1).from(1), array(text(), plain(fixed(4))), fixed(4),
+	}
 	alterPartitionReassignmentsLayout = []field{
 		fixed(4), fixed(1).from(1),
 		array(text(), array(fixed(4), plain(fixed(4)))),
@@ -119,6 +131,9 @@ var (
 	leaveGroupLayout = []field{
 		text(), text().upTo(2),
 		array(text(), text(), text().from(5)).from(3), // members: id, instance, reason
+	}
+	offsetDeleteLayout = []field{
+		text(), array(text(), array(fixed(4))),
 	}
 	offsetCommitLayout = []field{
 		text(), fixed(4).from(1), text().from(1), text().from(7), // group, generation, member, instance

@@ -46,6 +46,11 @@ var apis = map[int16]api{
 	int16(kmsg.OffsetForLeaderEpoch):      {0, 4, offsetForLeaderEpochLayout},
 	int16(kmsg.DescribeConfigs):           {0, 4, describeConfigsLayout},
 	int16(kmsg.DeleteGroups):              {0, 2, deleteGroupsLayout},
+	int16(kmsg.AlterConfigs):              {0, 2, alterConfigsLayout},
+	int16(kmsg.CreatePartitions):          {0, 3, createPartitionsLayout},
+	int16(kmsg.ElectLeaders):              {0, 2, electLeadersLayout},
+	int16(kmsg.IncrementalAlterConfigs):   {0, 1, incrementalAlterConfigsLayout},
+	int16(kmsg.OffsetDelete):              {0, 0, offsetDeleteLayout},
 	int16(kmsg.AlterPartitionAssignments): {0, 1, alterPartitionReassignmentsLayout},
 }
 

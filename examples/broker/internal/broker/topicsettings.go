@@ -1,0 +1,100 @@
+package broker
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
+)
+
+// refusal is why something cannot be, for a client to read.
+type refusal struct {
+	code    *kerr.Error
+	message string
+}
+
+// chosen are the settings of topics that a client can choose and that mean what they do
+// in Kafka. A nil value takes the default.
+var chosen = map[string]func(s *meta.Settings, value *string, cfg *Config) error{
+	"retention.bytes": func(s *meta.Settings, value *string, cfg *Config) error {
+		return choose(&s.Retention, value, 1, cfg.Meta.RetentionBytes)
+	},
+	"retention.ms": func(s *meta.Settings, value *string, _ *Config) error {
+		var ms int64
+		err := choose(&ms, value, 1, int64(100*365*24*time.Hour/time.Millisecond))
+		s.RetentionTime = time.Duration(ms) * time.Millisecond
+		return err
+	},
+	"min.insync.replicas": func(s *meta.Settings, value *string, _ *Config) error {
+		return choose(&s.MinISR, value, 1, 1<<31-1)
+	},
+	"max.message.bytes": func(s *meta.Settings, value *string, cfg *Config) error {
+		return choose(&s.MaxBatch, value, 1, cfg.MaxBatch)
+	},
+	"cleanup.policy": func(_ *meta.Settings, value *string, _ *Config) error {
+		if value != nil && *value != "delete" {
+			return fmt.Errorf("is %q, and only delete is done here", *value)
+		}
+		return nil
+	},
+}
+
+// choose reads a number. -1, where Kafka knows no bound, takes the default, as nil does.
+func choose[N int | int32 | int64](to *N, value *string, least, most N) error {
+	if *to = 0; value == nil || *value == "-1" {
+		return nil
+	}
+	n, err := strconv.ParseInt(*value, 10, 64)
+	if err != nil || N(n) < least || n > int64(most) {
+		return fmt.Errorf("is %q, must be from %d to %d here", *value, least, most)
+	}
+	*to = N(n)
+	return nil
+}
+
+// noted are settings of Kafka's topics that have no meaning here, as nothing is written to
+// a disk: programs that set them are not told that they may not. They are kept, and
+// described with a note.
+var noted = []string{
+	"compression.type", "delete.retention.ms", "file.delete.delay.ms", "flush.messages", "flush.ms",
+	"follower.replication.throttled.replicas", "index.interval.bytes", "leader.replication.throttled.replicas",
+	"local.retention.bytes", "local.retention.ms", "max.compaction.lag.ms", "message.downconversion.enable",
+	"message.format.version", "message.timestamp.after.max.ms", "message.timestamp.before.max.ms",
+	"message.timestamp.difference.max.ms", "message.timestamp.type", "min.cleanable.dirty.ratio", "min.compaction.lag.ms",
+	"preallocate", "remote.storage.enable", "segment.bytes", "segment.index.bytes", "segment.jitter.ms", "segment.ms",
+	"unclean.leader.election.enable",
+}
+
+// maxNoted bounds the value of a setting that is only noted.
+const maxNoted = 256
+
+// setTopic sets one of a topic's settings; nil takes the default.
+func setTopic(s *meta.Settings, name string, value *string, cfg *Config) *refusal {
+	if set := chosen[name]; set != nil {
+		if err := set(s, value, cfg); err != nil {
+			return &refusal{kerr.InvalidConfig, name + " " + err.Error()}
+		}
+		return nil
+	}
+	switch {
+	case !slices.Contains(noted, name):
+		return &refusal{kerr.InvalidConfig, fmt.Sprintf("%q is not a setting of topics", name)}
+	case value != nil && len(*value) > maxNoted:
+		return &refusal{kerr.InvalidConfig, fmt.Sprintf("%s is %d bytes long, must be at most %d", name, len(*value), maxNoted)}
+	}
+	s.Noted = maps.Clone(s.Noted) // images have the one there is
+	if value == nil {
+		delete(s.Noted, name)
+		return nil
+	}
+	if s.Noted == nil {
+		s.Noted = map[string]string{}
+	}
+	s.Noted[name] = string([]byte(*value)) // the connection's buffer is used again
+	return nil
+}
