@@ -1,0 +1,218 @@
+package clients
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+)
+
+// A program drives one client. It is run with one of these lines, and ends with a message
+// and another code than 0 if something failed:
+//
+//	admin ADDRS TOPIC           creates, grows, alters and deletes a topic
+//	produce ADDRS TOPIC CODEC   writes each line of its input, prints it when acknowledged
+//	consume ADDRS TOPIC N       prints the first N values of partition 0
+//	member ADDRS TOPIC GROUP    prints a group's values until its input ends
+//
+// What is written in Go is this test's own binary, run again (TestMain).
+type program struct {
+	name       string
+	idempotent bool     // its producer
+	codecs     []string // it can write
+	cannot     []string // steps of admin that it has no call for
+
+	inGo   client
+	script string // of testdata, with the modules and Debian packages that it needs
+	needs  [][2]string
+}
+
+// client is a program written in Go.
+type client interface {
+	admin(ctx context.Context, addrs []string, topic string, did func(step string)) error
+	produce(ctx context.Context, addrs []string, topic, codec string, values <-chan string, acked func(string)) error
+	consume(ctx context.Context, addrs []string, topic string, n int, got func(string)) error
+	member(ctx context.Context, addrs []string, topic, group string, got func(string)) error
+}
+
+var allCodecs = []string{"none", "gzip", "snappy", "lz4", "zstd"}
+
+var programs = []program{
+	{name: "sarama", inGo: viaSarama{}, idempotent: true, codecs: allCodecs},
+	{name: "kafka-go", inGo: viaKafkaGo{}, codecs: allCodecs},
+	{
+		name: "kafka-python", script: "kafka_python.py", codecs: allCodecs,
+		needs: [][2]string{{"kafka", "python3-kafka"}, {"snappy", "python3-snappy"}, {"lz4.frame", "python3-lz4"}, {"zstandard", "python3-zstandard"}},
+	},
+	{
+		name: "confluent-kafka-python", script: "confluent.py", idempotent: true, codecs: allCodecs,
+		needs: [][2]string{{"confluent_kafka", "python3-confluent-kafka"}},
+	},
+}
+
+const programVar = "LIMBO_CLIENT_PROGRAM"
+
+func TestMain(m *testing.M) {
+	name := os.Getenv(programVar)
+	for _, p := range programs {
+		if p.name == name {
+			if err := p.main(os.Args[1:]); err != nil {
+				fmt.Fprintln(os.Stderr, name+":", err)
+				os.Exit(1)
+			}
+			os.Exit(0)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// main runs a program written in Go.
+func (p program) main(args []string) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var mu sync.Mutex // clients call back from several goroutines
+	say := func(line string) {
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Println(line)
+	}
+	verb, addrs, topic := args[0], strings.Split(args[1], ","), args[2]
+	switch verb {
+	case "admin":
+		return p.inGo.admin(ctx, addrs, topic, say)
+	case "produce":
+		values := make(chan string)
+		var both errgroup.Group
+		both.Go(func() error {
+			defer close(values)
+			lines := bufio.NewScanner(os.Stdin)
+			for lines.Scan() {
+				values <- lines.Text()
+			}
+			return lines.Err()
+		})
+		if err := p.inGo.produce(ctx, addrs, topic, args[3], values, say); err != nil {
+			return err
+		}
+		return both.Wait()
+	case "consume":
+		n := 0
+		if _, err := fmt.Sscan(args[3], &n); err != nil {
+			return err
+		}
+		return p.inGo.consume(ctx, addrs, topic, n, say)
+	case "member":
+		go func() {
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			cancel()
+		}()
+		err := p.inGo.member(ctx, addrs, topic, args[3], say)
+		if ctx.Err() != nil {
+			return nil // it was to end
+		}
+		return err
+	}
+	return fmt.Errorf("no such verb: %q", verb)
+}
+
+// running is a program that runs.
+type running struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+
+	mu     sync.Mutex
+	lines  []string // guarded by mu
+	out    sync.WaitGroup
+	errors strings.Builder
+}
+
+// python is an interpreter that has the modules that p needs. Debian's modules are those
+// of /usr/bin/python3, which need not be the first in the path.
+func (p program) python(t *testing.T) string {
+	t.Helper()
+	var lacking string
+	for _, path := range []string{"python3", "/usr/bin/python3"} {
+		lacking = ""
+		for _, need := range p.needs {
+			if exec.CommandContext(t.Context(), path, "-c", "import "+need[0]).Run() != nil {
+				lacking += " " + need[1]
+			}
+		}
+		if lacking == "" {
+			return path
+		}
+	}
+	if os.Getenv("LIMBO_REQUIRE") != "" {
+		t.Fatalf("not installed: Debian's packages%s", lacking)
+	}
+	t.Skipf("not installed: Debian's packages%s", lacking)
+	return ""
+}
+
+// run starts a program. It is killed at the test's end if it still runs.
+func (p program) run(t *testing.T, args ...string) *running {
+	t.Helper()
+	var cmd *exec.Cmd
+	if p.inGo != nil {
+		cmd = exec.CommandContext(t.Context(), os.Args[0], args...)
+		cmd.Env = append(os.Environ(), programVar+"="+p.name)
+	} else {
+		cmd = exec.CommandContext(t.Context(), p.python(t), append([]string{"testdata/" + p.script}, args...)...)
+	}
+	r := &running{cmd: cmd}
+	cmd.Stderr = &r.errors
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	r.in = in
+	require.NoError(t, cmd.Start())
+	r.out.Go(func() {
+		lines := bufio.NewScanner(out)
+		for lines.Scan() {
+			r.mu.Lock()
+			r.lines = append(r.lines, lines.Text())
+			r.mu.Unlock()
+		}
+	})
+	return r
+}
+
+// said is what the program has printed so far.
+func (r *running) said() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lines[:len(r.lines):len(r.lines)]
+}
+
+// end closes the program's input, waits for its end and returns what it printed.
+func (r *running) end(t *testing.T) []string {
+	t.Helper()
+	require.NoError(t, r.in.Close())
+	late := time.AfterFunc(patience, func() { _ = r.cmd.Process.Kill() })
+	defer late.Stop()
+	r.out.Wait()
+	require.NoError(t, r.cmd.Wait(), "%s%s", tail(r.said()), &r.errors)
+	return r.said()
+}
+
+// kill ends the program as a machine's failure would: nothing is said to the brokers.
+func (r *running) kill(t *testing.T) {
+	t.Helper()
+	require.NoError(t, r.cmd.Process.Kill())
+	r.out.Wait()
+	require.Error(t, r.cmd.Wait())
+}
+
+func tail(lines []string) string {
+	return strings.Join(lines[max(0, len(lines)-5):], "\n") + "\n"
+}

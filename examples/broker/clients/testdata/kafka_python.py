@@ -1,0 +1,91 @@
+"""Drives kafka-python: see program_test.go for what each verb does."""
+
+import sys
+import threading
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewPartitions, NewTopic
+
+
+def say(line):
+    print(line, flush=True)
+
+
+def check(response):
+    """kafka-python leaves some errors in the response."""
+    for row in getattr(response, "resources", []) or getattr(response, "topic_errors", []):
+        code = next(field for field in row if isinstance(field, int))
+        assert code == 0, response
+
+
+def admin(addrs, topic):
+    client = KafkaAdminClient(bootstrap_servers=addrs)
+    check(client.create_topics([NewTopic(topic, 4, 3, topic_configs={"retention.ms": "3600000"})]))
+    say("create")
+    listed = [t for t in client.describe_topics() if t["topic"] == topic]
+    assert len(listed) == 1 and len(listed[0]["partitions"]) == 4, listed
+    say("list")
+
+    def setting(name, want):
+        rows = client.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {name: None})])
+        values = {entry[0]: entry[1] for row in rows for resource in row.resources for entry in resource[4]}
+        assert values == {name: want}, values
+
+    setting("retention.ms", "3600000")
+    say("settings")
+    check(client.create_partitions({topic: NewPartitions(6)}))
+    say("grow")
+    check(client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"retention.bytes": "1000000"})]))
+    setting("retention.bytes", "1000000")
+    say("alter")
+    check(client.delete_topics([topic]))
+    say("delete")
+    client.close()
+
+
+def produce(addrs, topic, codec):
+    producer = KafkaProducer(
+        bootstrap_servers=addrs,
+        acks="all",
+        retries=1000,
+        request_timeout_ms=5000,
+        compression_type=None if codec == "none" else codec,
+    )
+    for line in sys.stdin:
+        value = line.rstrip("\n")
+        producer.send(topic, value.encode()).get(timeout=60)
+        say(value)
+    producer.close()
+
+
+def consume(addrs, topic, n):
+    consumer = KafkaConsumer(bootstrap_servers=addrs, auto_offset_reset="earliest")
+    consumer.assign([TopicPartition(topic, 0)])
+    for _ in range(int(n)):
+        say(next(consumer).value.decode())
+    consumer.close()
+
+
+def member(addrs, topic, group):
+    consumer = KafkaConsumer(
+        topic,
+        bootstrap_servers=addrs,
+        group_id=group,
+        auto_offset_reset="earliest",
+        auto_commit_interval_ms=200,
+        session_timeout_ms=3000,
+        heartbeat_interval_ms=1000,
+        request_timeout_ms=20000,
+        max_poll_interval_ms=10000,
+    )
+    ended = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+    while not ended.is_set():
+        for records in consumer.poll(timeout_ms=100).values():
+            for record in records:
+                say(record.value.decode())
+    consumer.close()
+
+
+verb, addrs, *rest = sys.argv[1:]
+{"admin": admin, "produce": produce, "consume": consume, "member": member}[verb](addrs.split(","), *rest)
