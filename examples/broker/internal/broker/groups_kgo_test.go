@@ -215,3 +215,16 @@ func TestKgoGroupSurvivesItsCoordinator(t *testing.T) {
 	coordinatorOf(t, cl, "g")
 	requireShares(t, map[*groupClient]int{a: 2, b: 2})
 }
+
+// The group protocol of KIP-848 is not offered: a client that prefers it takes the one
+// before.
+func TestKgoServerSideBalancer(t *testing.T) {
+	t.Parallel()
+	s := startBrokers(t, 3, shortDelay).nodes[0].Server()
+	makeTopic(t, s, "t", 6)
+	produceValues(t, s, 0, 100)
+	prefers := []kgo.Opt{kgo.ServerSideBalancer(), kgo.Balancers(kgo.RangeBalancer())}
+	a, b := newGroupClient(t, s, prefers...), newGroupClient(t, s, prefers...)
+	requireShares(t, map[*groupClient]int{a: 3, b: 3})
+	requireSeen(t, 100, a, b)
+}
