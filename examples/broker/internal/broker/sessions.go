@@ -377,5 +377,5 @@ func (session *fetchSession) fill(f *fetch, resp *kmsg.FetchResponse) {
 			part.pending = false
 		}
 	}
-	session.pending, session.fresh = append(quiet, again...), false
+	session.pending, session.fresh = slices.Concat(quiet, again), false
 }
