@@ -14,6 +14,7 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/broker"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/fault"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/metric"
 )
 
 // Cluster is a few brokers of one process, each on a port of its own, and the
@@ -232,7 +233,7 @@ func (b *Broker) Queued() int { return b.s.Queued() }
 
 // Stats returns what brokers hold and what they have counted, summed over all that ever
 // ran.
-func (c *Cluster) Stats() (sum broker.Stats) {
+func (c *Cluster) Stats() (sum metric.Stats) {
 	for _, n := range c.nodes {
 		for _, s := range n.History() {
 			s.AddTo(&sum)

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-782fa212/limbo/examples/broker/internal/broker"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/metric"
 )
 
 // recent is how many decisions of the controller a status shows.
@@ -26,7 +26,7 @@ func (c *Cluster) WriteStatus(out io.Writer) {
 			_, _ = fmt.Fprintf(out, "broker %d at %s: stopped\n", n.ID, n.Addr())
 			continue
 		}
-		var st broker.Stats
+		var st metric.Stats
 		s.AddTo(&st)
 		waiting, parts := s.Waiting(), []string{}
 		for _, kind := range slices.Sorted(maps.Keys(waiting)) {

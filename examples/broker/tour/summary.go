@@ -7,7 +7,7 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/seed-782fa212/limbo/examples/broker/internal/broker"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/metric"
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
@@ -124,7 +124,7 @@ type operationsSummary struct {
 const fetches = "fetch"
 
 // summarized is a kind of operation for the summary.
-func summarized(o broker.OperationStats) operationsSummary {
+func summarized(o metric.OperationStats) operationsSummary {
 	return operationsSummary{
 		Completed: o.Ended[purgatory.Completed], Expired: o.Ended[purgatory.Expired],
 		Cancelled: o.Ended[purgatory.Cancelled], Closed: o.Ended[purgatory.Closed],
@@ -157,7 +157,7 @@ func (s *summary) print(out io.Writer) {
 	check(true, "committed to answer written: p50 %d µs, p99 %d µs", s.WakeMicros.P50, s.WakeMicros.P99)
 	check(true, "the group has seen all of its topic, %d records more than once; %d stops of the tour seen through", s.repeated, s.stops)
 	_, _ = fmt.Fprintf(out, "\n%-16s %10s %9s %10s %8s %10s %10s\n", "operation", "completed", "expired", "cancelled", "closed", "p50", "p99")
-	for _, kind := range broker.Kinds() {
+	for _, kind := range metric.Kinds() {
 		o := s.Operations[kind]
 		_, _ = fmt.Fprintf(out, "%-16s %10d %9d %10d %8d %10v %10v\n", kind, o.Completed, o.Expired, o.Cancelled, o.Closed,
 			time.Duration(o.P50)*time.Microsecond, time.Duration(o.P99)*time.Microsecond)

@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/seed-782fa212/limbo/examples/broker/internal/log"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/metric"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/replica"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
 	"github.com/seed-782fa212/limbo/purgatory"
@@ -113,7 +114,7 @@ func (o *produce) wait(c *wire.Conn, timeout time.Duration) {
 // replica there, on a worker, or where leadership is lost: it only makes the
 // answer.
 func (o *produce) Complete(outcome purgatory.Outcome, _ error) {
-	o.srv.settle(produceOperation, outcome, o.arrived, o.reply, o.answer)
+	o.srv.settle(metric.Produce, outcome, o.arrived, o.reply, o.answer)
 }
 
 // answer builds the response: of each partition, what has become of its records.
@@ -147,8 +148,8 @@ func (s *Server) append(q *kmsg.ProduceRequest, rt *kmsg.ProduceRequestTopic, rp
 	}
 	done, err := p.Append(rp.Records, &b, q.Acks == -1)
 	if err == nil && done.Stored {
-		s.metrics.batches[b.Attributes&log.CodecMask].Add(1)
-		s.metrics.records.Add(uint64(b.NumRecords))
+		s.metrics.Batches[b.Attributes&log.CodecMask].Add(1)
+		s.metrics.Records.Add(uint64(b.NumRecords))
 	}
 	return p, done, err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/settings"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
 )
 
@@ -70,8 +71,8 @@ func shapeOf(rt *kmsg.CreateTopicsRequestTopic, cfg *Config) (meta.Shape, *refus
 		}
 	}
 	for _, c := range rt.Configs {
-		if bad := setTopic(&shape.Settings, c.Name, c.Value, cfg); bad != nil {
-			return shape, bad
+		if err := settings.Set(&shape.Settings, c.Name, c.Value, cfg.settings()); err != nil {
+			return shape, &refusal{kerr.InvalidConfig, err.Error()}
 		}
 	}
 	return shape, nil

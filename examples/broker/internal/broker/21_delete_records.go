@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/metric"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/replica"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
 	"github.com/seed-782fa212/limbo/purgatory"
@@ -95,7 +96,7 @@ func (o *deleteRecords) begin(topic string, rp *kmsg.DeleteRecordsRequestTopicPa
 
 // Complete runs where the last follower's fetch is handled, or on a worker.
 func (o *deleteRecords) Complete(outcome purgatory.Outcome, _ error) {
-	o.srv.settle(deleteRecordsOperation, outcome, o.arrived, o.reply, o.answer)
+	o.srv.settle(metric.DeleteRecords, outcome, o.arrived, o.reply, o.answer)
 }
 
 func (o *deleteRecords) answer() {

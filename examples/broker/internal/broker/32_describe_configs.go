@@ -2,158 +2,15 @@ package broker
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/settings"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
 )
-
-// DescribeConfigs returns what holds for a topic or a broker, and where it
-// comes from. A value has up to three layers: the topic's own, what this broker
-// was started with, and what is built in; the first that is there holds. A layer
-// that says the same as the one below it is not told of: nobody can see the
-// difference.
-//
-// A broker's settings are fixed when it starts. Of a topic's those can be changed that
-// topicsettings.go knows.
-
-// setting is one configuration, by the names that Kafka has for it.
-type setting struct {
-	name  string // of the broker's
-	kind  kmsg.ConfigType
-	value func(*Config) string
-	about string
-
-	// What follows is empty for those that topics have not.
-
-	topicName  string
-	topicValue func(*meta.Topic) string // empty: as the broker's
-}
-
-// settings are in the order of answers.
-var settings = []setting{
-	{
-		name: "log.retention.bytes", kind: kmsg.ConfigTypeLong,
-		value:      func(c *Config) string { return decimal(c.Meta.RetentionBytes) },
-		about:      "Bytes of batches kept per partition; the oldest go first.",
-		topicName:  "retention.bytes",
-		topicValue: func(t *meta.Topic) string { return decimal(t.Retention) },
-	},
-	{
-		name: "log.retention.ms", kind: kmsg.ConfigTypeLong,
-		value:     func(*Config) string { return "-1" },
-		about:     "How long records are kept, by their own timestamps; -1 for ever.",
-		topicName: "retention.ms",
-		topicValue: func(t *meta.Topic) string {
-			if t.RetentionTime == 0 {
-				return ""
-			}
-			return decimalMillis(t.RetentionTime)
-		},
-	},
-	{
-		name: "min.insync.replicas", kind: kmsg.ConfigTypeInt,
-		value:      func(c *Config) string { return decimal(c.Meta.MinISR) },
-		about:      "In-sync replicas without which a produce with acks=all is refused.",
-		topicName:  "min.insync.replicas",
-		topicValue: func(t *meta.Topic) string { return decimal(t.MinISR) },
-	},
-	{
-		name: "log.cleanup.policy", kind: kmsg.ConfigTypeList,
-		value:     func(*Config) string { return "delete" },
-		about:     "How old records go: by retention (delete), or once their key has a newer one (compact).",
-		topicName: "cleanup.policy",
-		topicValue: func(t *meta.Topic) string {
-			if t.Internal {
-				return "compact"
-			}
-			return ""
-		},
-	},
-	{
-		name: "message.max.bytes", kind: kmsg.ConfigTypeInt,
-		value:     func(c *Config) string { return decimal(c.MaxBatch) },
-		about:     "Bytes of one record batch.",
-		topicName: "max.message.bytes",
-		topicValue: func(t *meta.Topic) string {
-			if t.MaxBatch == 0 {
-				return ""
-			}
-			return decimal(t.MaxBatch)
-		},
-	},
-	{
-		name: "default.replication.factor", kind: kmsg.ConfigTypeInt,
-		value: func(c *Config) string { return decimal(c.Meta.Replication) },
-		about: "Replicas of topics that are made without a number.",
-	},
-	{
-		name: "num.partitions", kind: kmsg.ConfigTypeInt,
-		value: func(c *Config) string { return decimal(c.Meta.DefaultPartitions) },
-		about: "Partitions of topics that are made without a number.",
-	},
-	{
-		name: "auto.create.topics.enable", kind: kmsg.ConfigTypeBoolean,
-		value: func(c *Config) string { return strconv.FormatBool(!c.NoAutoCreate) },
-		about: "Whether a Metadata request may make the topics it names.",
-	},
-	{
-		name: "group.min.session.timeout.ms", kind: kmsg.ConfigTypeInt,
-		value: func(c *Config) string { return decimalMillis(c.Groups.MinSession) },
-		about: "The shortest session timeout that a group's member may ask for.",
-	},
-	{
-		name: "group.max.session.timeout.ms", kind: kmsg.ConfigTypeInt,
-		value: func(c *Config) string { return decimalMillis(c.Groups.MaxSession) },
-		about: "The longest session timeout that a group's member may ask for.",
-	},
-	{
-		name: "group.initial.rebalance.delay.ms", kind: kmsg.ConfigTypeInt,
-		value: func(c *Config) string { return decimalMillis(c.Groups.InitialRebalanceDelay) },
-		about: "How long an empty group waits for further members before its first rebalance.",
-	},
-	{
-		name: "replica.lag.time.max.ms", kind: kmsg.ConfigTypeLong,
-		value: func(c *Config) string { return decimalMillis(c.ReplicaLag) },
-		about: "How long a follower may be behind before it is out of the in-sync replicas.",
-	},
-	{
-		name: "offsets.topic.num.partitions", kind: kmsg.ConfigTypeInt,
-		value: func(c *Config) string { return decimal(c.Meta.OffsetsPartitions) },
-		about: "Partitions of the internal topic that holds the groups' offsets.",
-	},
-}
-
-func decimal[N ~int | ~int16 | ~int32 | ~int64](n N) string { return strconv.FormatInt(int64(n), 10) }
-func decimalMillis(d time.Duration) string                  { return decimal(d.Milliseconds()) }
-
-// layers are the values of a setting, the one that holds first. A nil topic asks
-// for the broker's own.
-func (s *setting) layers(t *meta.Topic, cfg, builtIn *Config) []kmsg.DescribeConfigsResponseResourceConfigConfigSynonym {
-	var all []kmsg.DescribeConfigsResponseResourceConfigConfigSynonym
-	add := func(name, value string, source kmsg.ConfigSource) {
-		layer := kmsg.NewDescribeConfigsResponseResourceConfigConfigSynonym()
-		layer.Name, layer.Value, layer.Source = name, &value, source
-		all = append(all, layer)
-	}
-	started, built := s.value(cfg), s.value(builtIn)
-	if t != nil {
-		if own := s.topicValue(t); own != "" && own != started {
-			add(s.topicName, own, kmsg.ConfigSourceDynamicTopicConfig)
-		}
-	}
-	if started != built {
-		add(s.name, started, kmsg.ConfigSourceStaticBrokerConfig)
-	}
-	add(s.name, built, kmsg.ConfigSourceDefaultConfig)
-	return all
-}
 
 // handleDescribeConfigs makes the answer when it is written: it is many times
 // the size of the request for it, and must not wait in a queue.
@@ -166,6 +23,7 @@ func handleDescribeConfigs(s *Server, c *wire.Conn, q *kmsg.DescribeConfigsReque
 func describeConfigs(q *kmsg.DescribeConfigsRequest, node int32, cfg *Config, img *meta.Image) *kmsg.DescribeConfigsResponse {
 	resp := q.ResponseKind().(*kmsg.DescribeConfigsResponse)
 	builtIn, _ := Config{}.WithDefaults() // which are in range
+	asked := settings.Asked{Started: cfg.settings(), BuiltIn: builtIn.settings(), Synonyms: q.IncludeSynonyms, Documentation: q.IncludeDocumentation}
 	// A resource named again is answered once: see describe of 03_metadata.go.
 	type resource struct {
 		kind kmsg.ConfigResourceType
@@ -188,7 +46,7 @@ func describeConfigs(q *kmsg.DescribeConfigsRequest, node int32, cfg *Config, im
 			t := img.ByName[rr.ResourceName]
 			switch {
 			case t != nil:
-				sr.Configs = describeSettings(q, rr.ConfigNames, t, cfg, &builtIn)
+				sr.Configs = asked.Describe(t, rr.ConfigNames)
 			case !meta.ValidTopicName(rr.ResourceName):
 				fail(kerr.InvalidTopicException, "not a topic's name")
 			default:
@@ -196,8 +54,8 @@ func describeConfigs(q *kmsg.DescribeConfigsRequest, node int32, cfg *Config, im
 			}
 		case kmsg.ConfigResourceTypeBroker:
 			switch rr.ResourceName {
-			case decimal(node):
-				sr.Configs = describeSettings(q, rr.ConfigNames, nil, cfg, &builtIn)
+			case strconv.Itoa(int(node)):
+				sr.Configs = asked.Describe(nil, rr.ConfigNames)
 			case "":
 				// What was set for all brokers while they run: nothing ever is.
 			default:
@@ -210,52 +68,4 @@ func describeConfigs(q *kmsg.DescribeConfigsRequest, node int32, cfg *Config, im
 		resp.Resources = append(resp.Resources, sr)
 	}
 	return resp
-}
-
-// describeSettings are those of a topic, or of the broker for a nil one, that are
-// asked for by name; no names ask for all.
-func describeSettings(q *kmsg.DescribeConfigsRequest, names []string, t *meta.Topic, cfg, builtIn *Config) []kmsg.DescribeConfigsResponseResourceConfig {
-	var all []kmsg.DescribeConfigsResponseResourceConfig
-	for i := range settings {
-		s := &settings[i]
-		name := s.name
-		if t != nil {
-			name = s.topicName
-		}
-		if name == "" || len(names) > 0 && !slices.Contains(names, name) {
-			continue
-		}
-		layers := s.layers(t, cfg, builtIn)
-		sc := kmsg.NewDescribeConfigsResponseResourceConfig()
-		sc.Name, sc.Value, sc.Source = name, layers[0].Value, layers[0].Source
-		sc.ReadOnly, sc.IsDefault = t == nil || t.Internal, sc.Source == kmsg.ConfigSourceDefaultConfig
-		sc.ConfigType = s.kind
-		if q.IncludeSynonyms {
-			sc.ConfigSynonyms = layers
-		}
-		if q.IncludeDocumentation {
-			sc.Documentation = kmsg.StringPtr(s.about)
-		}
-		all = append(all, sc)
-	}
-	if t != nil {
-		all = append(all, describeNoted(q, names, t)...)
-	}
-	return all
-}
-
-// describeNoted are the settings that a topic was given and that have no meaning here.
-func describeNoted(q *kmsg.DescribeConfigsRequest, names []string, t *meta.Topic) (all []kmsg.DescribeConfigsResponseResourceConfig) {
-	for _, name := range slices.Sorted(maps.Keys(t.Noted)) {
-		if len(names) > 0 && !slices.Contains(names, name) {
-			continue
-		}
-		sc := kmsg.NewDescribeConfigsResponseResourceConfig()
-		sc.Name, sc.Value, sc.Source, sc.ConfigType = name, kmsg.StringPtr(t.Noted[name]), kmsg.ConfigSourceDynamicTopicConfig, kmsg.ConfigTypeString
-		if q.IncludeDocumentation {
-			sc.Documentation = kmsg.StringPtr("Kept, and without a meaning here.")
-		}
-		all = append(all, sc)
-	}
-	return all
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/settings"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
 )
 
@@ -24,8 +25,8 @@ func handleAlterConfigs(s *Server, _ *wire.Conn, q *kmsg.AlterConfigsRequest, r 
 		bad := s.configure(rr.ResourceType, rr.ResourceName, asked[rr.ResourceName] > 1, q.ValidateOnly, func(to *meta.Settings) *refusal {
 			*to = meta.Settings{}
 			for _, c := range rr.Configs {
-				if bad := setTopic(to, c.Name, c.Value, &s.cfg); bad != nil {
-					return bad
+				if err := settings.Set(to, c.Name, c.Value, s.cfg.settings()); err != nil {
+					return &refusal{kerr.InvalidConfig, err.Error()}
 				}
 			}
 			return nil

@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/settings"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
 )
 
@@ -31,8 +32,8 @@ func handleIncrementalAlterConfigs(s *Server, _ *wire.Conn, q *kmsg.IncrementalA
 				default: // no setting here is a list that one could add to
 					return &refusal{kerr.InvalidConfig, fmt.Sprintf("%s can be set and deleted only", c.Name)}
 				}
-				if bad := setTopic(to, c.Name, value, &s.cfg); bad != nil {
-					return bad
+				if err := settings.Set(to, c.Name, value, s.cfg.settings()); err != nil {
+					return &refusal{kerr.InvalidConfig, err.Error()}
 				}
 			}
 			return nil

@@ -75,7 +75,7 @@ func TestProduceAndConsume(t *testing.T) {
 			}
 			codecs := map[string]int{"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4, "plain": 0}
 			if codec, ok := codecs[name]; ok {
-				require.Positive(t, s.metrics.batches[codec].Load(), "arrived with another codec")
+				require.Positive(t, s.metrics.Batches[codec].Load(), "arrived with another codec")
 			}
 		})
 	}

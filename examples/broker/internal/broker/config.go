@@ -9,6 +9,7 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/option"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/replica"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/settings"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
 )
 
@@ -69,4 +70,9 @@ func (c Config) WithDefaults() (Config, error) {
 		}
 	}
 	return c, nil
+}
+
+// settings is what of it clients can ask for.
+func (c *Config) settings() *settings.Broker {
+	return &settings.Broker{Meta: c.Meta, Groups: c.Groups, MaxBatch: c.MaxBatch, NoAutoCreate: c.NoAutoCreate, ReplicaLag: c.ReplicaLag}
 }

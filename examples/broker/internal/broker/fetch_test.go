@@ -30,7 +30,7 @@ func TestFetchWakesOnAppend(t *testing.T) {
 	got := kafkatest.PartitionsOf(consumer.Receive(req))[0]
 	require.Equal(t, int64(2), got.HighWatermark)
 	require.Len(t, got.RecordBatches, len(batch))
-	require.Equal(t, uint64(1), s.metrics.woken.Load())
+	require.Equal(t, uint64(1), s.metrics.Woken.Load())
 	parked(t, s, 0)
 }
 
@@ -83,7 +83,7 @@ func TestFetchMinBytesOverSeveralPartitions(t *testing.T) {
 	parked(t, s, 1)
 	require.Equal(t, 3, s.fetches.Watched(), "one watch key per partition")
 	for i := range int32(3) {
-		require.Zero(t, s.metrics.woken.Load(), "after %d of 3 partitions", i)
+		require.Zero(t, s.metrics.Woken.Load(), "after %d of 3 partitions", i)
 		produceTo(producer, topic, i, batch)
 	}
 	for _, p := range kafkatest.PartitionsOf(consumer.Receive(req)) {

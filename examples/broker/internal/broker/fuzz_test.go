@@ -135,7 +135,7 @@ func requireSurvives(t *testing.T, s *Server, data []byte) {
 		s.catchUp(context.Background())
 	}
 	feed(s, data)
-	require.Zero(t, s.metrics.panics.Load()+s.wire.Metrics.Panics.Load())
+	require.Zero(t, s.metrics.Panics.Load()+s.wire.Metrics.Panics.Load())
 	require.LessOrEqual(t, s.partitions.Kept.Load(), s.cfg.MaxLogSum+int64(s.cfg.Wire.MaxFrame))
 	require.LessOrEqual(t, len(s.image().All()), s.cfg.Meta.MaxTopics)
 	held := s.groups.Usage()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-782fa212/limbo/examples/broker/internal/fault"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/kafkatest"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/metric"
 )
 
 // These tests use kgo's consumers as any program would.
@@ -153,12 +154,7 @@ func TestKgoGroup(t *testing.T) {
 }
 
 // rounds counts the rebalances that have ended.
-func rounds(s *Server) (n uint64) {
-	for i := range s.metrics.operations[joinOperation].ended {
-		n += s.metrics.operations[joinOperation].ended[i].Load()
-	}
-	return n
-}
+func rounds(s *Server) uint64 { return s.metrics.Operations.Ended(metric.Join) }
 
 func TestKgoStaticMember(t *testing.T) {
 	t.Parallel()

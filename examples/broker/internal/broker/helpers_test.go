@@ -117,8 +117,8 @@ func whole(t *testing.T, c *brokers) {
 }
 
 func requireNothingLeft(t testing.TB, s *Server) {
-	require.Zero(t, s.metrics.panics.Load()+s.wire.Metrics.Panics.Load(), "panics")
-	require.Zero(t, s.metrics.lostCommitted.Load(), "committed records cut off")
+	require.Zero(t, s.metrics.Panics.Load()+s.wire.Metrics.Panics.Load(), "panics")
+	require.Zero(t, s.metrics.LostCommitted.Load(), "committed records cut off")
 	for _, st := range s.held() {
 		require.Zero(t, st.Delayed+st.Watched+st.Keys, "left in a purgatory")
 	}

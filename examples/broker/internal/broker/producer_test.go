@@ -61,7 +61,7 @@ func TestSequences(t *testing.T) {
 		require.Equal(t, step.base, got.BaseOffset, step.name)
 	}
 	require.Equal(t, int64(27), replicaOf(s, topic, 0).Offsets().End, "each batch stored once")
-	require.Equal(t, uint64(27), s.metrics.records.Load())
+	require.Equal(t, uint64(27), s.metrics.Records.Load())
 }
 
 func TestSequencesWrap(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/replica"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/replication"
 )
 
 // local finds this broker's replica of a partition.
@@ -59,7 +60,7 @@ func (s *Server) apply(img *meta.Image) {
 	// Who lives counts for the low watermark, and a broker that has gone does not
 	// hold a deletion up any more.
 	if !slices.Equal(before.Nodes, img.Nodes) {
-		s.startReplicators(img)
+		s.startFollowers(img)
 		for _, p := range s.partitions.All() {
 			if r, leads := p.Reign(); leads {
 				s.deletes.Advance(r, s.deleted(r))
@@ -119,15 +120,14 @@ func (s *Server) announceRoles() {
 	s.roles = make(chan struct{})
 }
 
-// startReplicators has one for each other broker there ever was.
-func (s *Server) startReplicators(img *meta.Image) {
+// startFollowers has one for each other broker there ever was.
+func (s *Server) startFollowers(img *meta.Image) {
 	for _, n := range img.Nodes {
-		if n.ID == s.id || s.replicators[n.ID] {
+		if n.ID == s.id || s.followers[n.ID] {
 			continue
 		}
-		s.replicators[n.ID] = true
-		r := &replicator{s: s, leader: n.ID}
-		s.background.Go(func() { r.run(s.ctx) })
+		s.followers[n.ID] = true
+		s.background.Go(func() { replication.Follow(s.ctx, &s.replication, n.ID) })
 	}
 }
 

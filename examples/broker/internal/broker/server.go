@@ -13,7 +13,9 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/fault"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/group"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/metric"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/replica"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/replication"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/uptime"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
 	"github.com/seed-782fa212/limbo/purgatory"
@@ -32,10 +34,11 @@ type Server struct {
 	self       meta.Node
 	registered atomic.Uint64 // the incarnation the controller knows this broker by
 
-	wire       *wire.Server
-	known      atomic.Pointer[meta.Image]
-	partitions replica.Set
-	metrics    metrics
+	wire        *wire.Server
+	known       atomic.Pointer[meta.Image]
+	partitions  replica.Set
+	replication replication.Broker
+	metrics     metric.Counters
 
 	// What waits, a purgatory for each kind; groups has those of joins and syncs.
 	wheel    *purgatory.Wheel // of all that waits
@@ -47,12 +50,12 @@ type Server struct {
 	groups   *group.Coordinator
 	sessions fetchSessions
 
-	uptime      uptime.Clock    // by it others are judged
-	ctx         context.Context // of what runs in the background
-	cancel      context.CancelFunc
-	background  sync.WaitGroup // replicators, heartbeats, and who follows the controller
-	replicators map[int32]bool // only who follows the controller uses it
-	rejoining   chan struct{}  // capacity 1: a follower may be in sync again
+	uptime     uptime.Clock    // by it others are judged
+	ctx        context.Context // of what runs in the background
+	cancel     context.CancelFunc
+	background sync.WaitGroup // followers, heartbeats, and who follows the controller
+	followers  map[int32]bool // only who follows the controller uses it
+	rejoining  chan struct{}  // capacity 1: a follower may be in sync again
 
 	mu    sync.Mutex
 	roles chan struct{} // closed when they change; guarded by mu
@@ -62,16 +65,16 @@ type Server struct {
 // has acted on what the controller has decided so far.
 func startServer(n *Node, l net.Listener) (*Server, error) {
 	s := &Server{
-		cluster:     n.cluster,
-		id:          n.ID,
-		cfg:         n.cfg,
-		gate:        &n.Gate,
-		disk:        &n.disk,
-		self:        meta.NodeAt(n.ID, l.Addr()),
-		replicators: map[int32]bool{},
-		sessions:    fetchSessions{most: n.cfg.MaxFetchSessions, mostParts: n.cfg.MaxSessionPartitions},
-		rejoining:   make(chan struct{}, 1),
-		roles:       make(chan struct{}),
+		cluster:   n.cluster,
+		id:        n.ID,
+		cfg:       n.cfg,
+		gate:      &n.Gate,
+		disk:      &n.disk,
+		self:      meta.NodeAt(n.ID, l.Addr()),
+		followers: map[int32]bool{},
+		sessions:  fetchSessions{most: n.cfg.MaxFetchSessions, mostParts: n.cfg.MaxSessionPartitions},
+		rejoining: make(chan struct{}, 1),
+		roles:     make(chan struct{}),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.known.Store(&meta.Image{})
@@ -87,11 +90,17 @@ func startServer(n *Node, l net.Listener) (*Server, error) {
 	if err := s.register(); err != nil {
 		return nil, errors.Join(err, s.closePurgatories(context.Background()))
 	}
+	s.replication = replication.Broker{
+		ID: s.id, Gate: s.gate, Links: s.links, Partitions: &s.partitions, Controller: s.controller, Image: s.image, Changed: s.rolesChanged,
+		MaxFetch: s.cfg.MaxFetch, MaxAnswer: s.cfg.MaxFetch + s.cfg.MaxBatch + s.cfg.Wire.MaxSmallFrame,
+		OnLost: func(records int64) { s.metrics.LostCommitted.Add(records) },
+		Uptime: s.uptime.Now, Lag: s.cfg.ReplicaLag, Rejoining: s.rejoining,
+	}
 	s.apply(s.controller.Image())
 	s.background.Go(func() { s.uptime.Run(s.ctx, s.cfg.ReplicaLag/16, s.gate.Pass) })
 	s.background.Go(func() { s.followController(s.ctx) })
 	s.background.Go(func() { s.keepAlive(s.ctx) })
-	s.background.Go(func() { s.keepInSync(s.ctx) })
+	s.background.Go(func() { replication.KeepInSync(s.ctx, &s.replication) })
 	s.background.Go(func() { s.keepRetention(s.ctx) })
 	s.wire.Serve()
 	return s, nil
@@ -126,7 +135,7 @@ func (s *Server) openPurgatories() error {
 }
 
 func (s *Server) panicked(p purgatory.Panic) {
-	s.metrics.panics.Add(1)
+	s.metrics.Panics.Add(1)
 	s.cfg.Logger.Error("broker: operation panicked", "panic", fmt.Sprintf("%+v", p))
 }
 

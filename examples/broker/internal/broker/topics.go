@@ -8,9 +8,16 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/metric"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
 	"github.com/seed-782fa212/limbo/purgatory"
 )
+
+// refusal is why something cannot be, for a client to read.
+type refusal struct {
+	code    *kerr.Error
+	message string
+}
 
 // topicsChange is a delayed operation: the controller has decided to create or
 // to delete topics, and the answer waits until this broker has acted on it and
@@ -63,7 +70,7 @@ func (o *topicsChange) TryComplete() bool {
 
 // Complete runs where this broker learns of the topics, or on a worker.
 func (o *topicsChange) Complete(outcome purgatory.Outcome, _ error) {
-	o.srv.settle(topicsOperation, outcome, o.arrived, o.reply, o.answer)
+	o.srv.settle(metric.Topics, outcome, o.arrived, o.reply, o.answer)
 }
 
 func (o *topicsChange) answer() {

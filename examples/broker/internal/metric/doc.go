@@ -1,2 +1,3 @@
-// Package metric counts durations.
+// Package metric counts what a broker does: durations (histogram.go), operations by how
+// they ended (operations.go), and all of it together (stats.go).
 package metric

@@ -1,4 +1,4 @@
-package broker
+package replication
 
 import (
 	"context"
@@ -16,12 +16,16 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
 )
 
-// replicator fetches from one leader all that this broker follows there, over
-// the same protocol and the same port as any client: to the leader it is a
-// delayed fetch that waits for appends. It does so in a fetch session: only what has
-// changed is named, so a round costs nothing for a partition where nothing happens.
-type replicator struct {
-	s      *Server
+// Follow fetches from one leader all that a broker follows there, until ctx ends. It does so
+// over the same protocol and the same port as any client: to the leader it is a delayed
+// fetch that waits for appends. It fetches in a session: only what has changed is named,
+// so a round costs nothing for a partition where nothing happens.
+func Follow(ctx context.Context, b *Broker, leader int32) {
+	(&follower{b: b, leader: leader}).run(ctx)
+}
+
+type follower struct {
+	b      *Broker
 	leader int32
 	peer   *wire.Peer // nil: not connected
 
@@ -40,93 +44,93 @@ type replicated struct {
 }
 
 const (
-	replicaFetchVersion = 13 // the last to carry the replica's id as a plain field, with topics by id
-	replicaMaxBytes     = 1 << 20
-	replicaPatience     = 5 * time.Second        // for an answer, on top of the wait
-	replicaRest         = 50 * time.Millisecond  // after a failure
-	replicaWait         = 100 * time.Millisecond // a partition that comes new to a fetch under way waits at most this long
+	version  = 13 // the last to carry the replica's id as a plain field, with topics by id
+	maxBytes = 1 << 20
+	patience = 5 * time.Second        // for an answer, on top of the wait
+	rest     = 50 * time.Millisecond  // after a failure
+	wait     = 100 * time.Millisecond // a partition that comes new to a fetch under way waits at most this long
 )
 
-func (r *replicator) run(ctx context.Context) {
-	defer r.hangUp()
+func (f *follower) run(ctx context.Context) {
+	defer f.hangUp()
 	for ctx.Err() == nil {
-		if r.s.gate.Pass(ctx) != nil {
+		if f.b.Gate.Pass(ctx) != nil {
 			return
 		}
-		r.look()
-		if len(r.follows) == 0 {
-			roles := r.roles
-			r.hangUp()
+		f.look()
+		if len(f.follows) == 0 {
+			roles := f.roles
+			f.hangUp()
 			select {
 			case <-roles:
 			case <-ctx.Done():
 			}
 			continue
 		}
-		if err := r.fetch(ctx, r.request()); err != nil {
-			r.hangUp()
-			if !fault.Sleep(ctx, replicaRest) {
+		if err := f.fetch(ctx, f.request()); err != nil {
+			f.hangUp()
+			if !fault.Sleep(ctx, rest) {
 				return
 			}
 		}
 	}
 }
 
-func (r *replicator) hangUp() {
-	if r.peer != nil {
-		r.s.links.HangUp(r.peer.Conn)
-		r.peer = nil
+func (f *follower) hangUp() {
+	if f.peer != nil {
+		f.b.Links.HangUp(f.peer.Conn)
+		f.peer = nil
 	}
-	r.forget()
+	f.forget()
 }
 
 // forget begins anew: with the next fetch the leader is told everything.
-func (r *replicator) forget() {
-	r.session, r.epoch, r.follows, r.stale, r.roles = 0, initialEpoch, nil, nil, nil
+func (f *follower) forget() {
+	f.session, f.epoch, f.follows, f.stale, f.roles = 0, 0, nil, nil, nil
 }
 
 // look finds what is followed, if that may have changed.
-func (r *replicator) look() {
+func (f *follower) look() {
 	select {
-	case <-r.roles:
+	case <-f.roles:
 	default:
-		if r.roles != nil {
+		if f.roles != nil {
 			return
 		}
 	}
-	r.roles = r.s.rolesChanged() // before the look: what changes after it is seen next time
-	before := r.follows
-	r.follows, r.stale = map[meta.PartitionKey]*replicated{}, nil
-	for _, p := range r.s.partitions.All() {
-		if _, ok := p.Following(r.leader); !ok {
+	f.roles = f.b.Changed() // before the look: what changes after it is seen next time
+	before := f.follows
+	f.follows, f.stale = map[meta.PartitionKey]*replicated{}, nil
+	for _, p := range f.b.Partitions.All() {
+		if _, ok := p.Following(f.leader); !ok {
 			continue
 		}
 		part := before[p.Key]
 		if part == nil || part.p != p {
 			part = &replicated{p: p, new: true}
 		}
-		r.follows[p.Key] = part
-		r.stale = append(r.stale, part)
+		f.follows[p.Key] = part
+		f.stale = append(f.stale, part)
 	}
 	for key := range before {
-		if r.follows[key] == nil {
-			r.forget() // the session goes on without it: rare enough to begin anew
-			r.look()
+		if f.follows[key] == nil {
+			f.forget() // the session goes on without it: rare enough to begin anew
+			f.look()
 			return
 		}
 	}
 }
 
 // request is a fetch of everything that follows the leader: it names what has changed.
-func (r *replicator) request() *kmsg.FetchRequest {
+func (f *follower) request() *kmsg.FetchRequest {
 	req := kmsg.NewPtrFetchRequest()
-	req.Version, req.ReplicaID = replicaFetchVersion, r.s.id
-	req.SessionID, req.SessionEpoch = r.session, r.epoch
-	req.MaxWaitMillis, req.MinBytes = int32(replicaWait/time.Millisecond), 1
-	req.MaxBytes = int32(r.s.cfg.MaxFetch)
+	req.Version, req.ReplicaID = version, f.b.ID
+	req.SessionID, req.SessionEpoch = f.session, f.epoch
+	req.MaxWaitMillis, req.MinBytes = int32(wait/time.Millisecond), 1
+	req.MaxBytes = int32(f.b.MaxFetch)
 	topics := map[meta.TopicID]int{}
-	for _, part := range r.stale {
-		now, ok := part.p.Following(r.leader)
+	for _, part := range f.stale {
+		now, ok := part.p.Following(f.leader)
 		if !ok || now == part.told && !part.new {
 			continue // what it follows has changed just now, which is seen next time
 		}
@@ -142,51 +146,51 @@ func (r *replicator) request() *kmsg.FetchRequest {
 		rp := kmsg.NewFetchRequestTopicPartition()
 		rp.Partition, rp.CurrentLeaderEpoch = part.p.Key.Index, now.Epoch
 		rp.FetchOffset, rp.LastFetchedEpoch, rp.LogStartOffset = now.Offset, now.LastEpoch, now.Start
-		rp.PartitionMaxBytes = replicaMaxBytes
+		rp.PartitionMaxBytes = maxBytes
 		req.Topics[at].Partitions = append(req.Topics[at].Partitions, rp)
 	}
-	r.stale = r.stale[:0]
+	f.stale = f.stale[:0]
 	return req
 }
 
 // fetch makes one round.
-func (r *replicator) fetch(ctx context.Context, req *kmsg.FetchRequest) error {
-	if r.peer == nil {
-		leader, ok := r.s.image().Node(r.leader)
+func (f *follower) fetch(ctx context.Context, req *kmsg.FetchRequest) error {
+	if f.peer == nil {
+		leader, ok := f.b.Image().Node(f.leader)
 		if !ok {
-			return fmt.Errorf("broker %d is not known to live", r.leader)
+			return fmt.Errorf("broker %d is not known to live", f.leader)
 		}
-		nc, err := r.s.links.Dial(ctx, r.s.id, leader.ID, leader.Addr())
+		nc, err := f.b.Links.Dial(ctx, f.b.ID, leader.ID, leader.Addr())
 		if err != nil {
 			return err
 		}
-		r.peer = wire.NewPeer(nc, r.s.id, r.s.cfg.MaxFetch+r.s.cfg.MaxBatch+r.s.cfg.Wire.MaxSmallFrame)
+		f.peer = wire.NewPeer(nc, f.b.ID, f.b.MaxAnswer)
 	}
-	resp, err := r.peer.Call(ctx, req, replicaWait+replicaPatience)
+	resp, err := f.peer.Call(ctx, req, wait+patience)
 	if err != nil {
 		return err
 	}
-	if r.s.gate.Pass(ctx) != nil { // a paused broker takes nothing in
+	if f.b.Gate.Pass(ctx) != nil { // a paused broker takes nothing in
 		return ctx.Err()
 	}
-	return r.take(resp.(*kmsg.FetchResponse))
+	return f.take(resp.(*kmsg.FetchResponse))
 }
 
 // take works an answer into the replicas.
-func (r *replicator) take(resp *kmsg.FetchResponse) error {
+func (f *follower) take(resp *kmsg.FetchResponse) error {
 	switch err := kerr.ErrorForCode(resp.ErrorCode); {
 	case errors.Is(err, kerr.FetchSessionIDNotFound), errors.Is(err, kerr.InvalidFetchSessionEpoch):
-		r.forget()
+		f.forget()
 		return nil
 	case err != nil:
 		return err
 	}
-	if r.session != resp.SessionID {
-		r.session, r.epoch = resp.SessionID, 0
+	if f.session != resp.SessionID {
+		f.session, f.epoch = resp.SessionID, 0
 	}
-	if r.session != 0 {
-		if r.epoch++; r.epoch < 0 {
-			r.epoch = 1
+	if f.session != 0 {
+		if f.epoch++; f.epoch < 0 {
+			f.epoch = 1
 		}
 	}
 	var failed error
@@ -194,31 +198,31 @@ func (r *replicator) take(resp *kmsg.FetchResponse) error {
 		rt := &resp.Topics[i]
 		for j := range rt.Partitions {
 			rp := &rt.Partitions[j]
-			part := r.follows[meta.PartitionKey{Topic: rt.TopicID, Index: rp.Partition}]
+			part := f.follows[meta.PartitionKey{Topic: rt.TopicID, Index: rp.Partition}]
 			if part == nil {
 				return fmt.Errorf("answer for a partition that was not asked for: %d", rp.Partition)
 			}
-			if err := r.takePart(part, rp); err != nil {
+			if err := f.takePart(part, rp); err != nil {
 				failed = err
 			}
-			r.stale = append(r.stale, part)
+			f.stale = append(f.stale, part)
 		}
 	}
-	if r.session == 0 { // the leader remembers nothing
-		r.stale = r.stale[:0]
-		for _, part := range r.follows {
+	if f.session == 0 { // the leader remembers nothing
+		f.stale = f.stale[:0]
+		for _, part := range f.follows {
 			part.new = true
-			r.stale = append(r.stale, part)
+			f.stale = append(f.stale, part)
 		}
 	}
 	return failed
 }
 
-func (r *replicator) takePart(part *replicated, rp *kmsg.FetchResponseTopicPartition) error {
-	s, err := r.s, kerr.ErrorForCode(rp.ErrorCode)
+func (f *follower) takePart(part *replicated, rp *kmsg.FetchResponseTopicPartition) error {
+	err := kerr.ErrorForCode(rp.ErrorCode)
 	switch {
 	case err == nil && rp.DivergingEpoch.Epoch >= 0:
-		s.metrics.lostCommitted.Add(part.p.PartWays(part.told.Epoch, log.EpochStart{Epoch: rp.DivergingEpoch.Epoch, Start: rp.DivergingEpoch.EndOffset}))
+		f.b.OnLost(part.p.PartWays(part.told.Epoch, log.EpochStart{Epoch: rp.DivergingEpoch.Epoch, Start: rp.DivergingEpoch.EndOffset}))
 		return nil
 	case err == nil:
 		return part.p.Take(part.told.Epoch, rp.RecordBatches, rp.HighWatermark, rp.LogStartOffset)

@@ -1,4 +1,4 @@
-package broker
+package settings
 
 import (
 	"fmt"
@@ -7,36 +7,28 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
-
 	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
 )
 
-// refusal is why something cannot be, for a client to read.
-type refusal struct {
-	code    *kerr.Error
-	message string
-}
-
 // chosen are the settings of topics that a client can choose and that mean what they do
 // in Kafka. A nil value takes the default.
-var chosen = map[string]func(s *meta.Settings, value *string, cfg *Config) error{
-	"retention.bytes": func(s *meta.Settings, value *string, cfg *Config) error {
+var chosen = map[string]func(s *meta.Settings, value *string, cfg *Broker) error{
+	"retention.bytes": func(s *meta.Settings, value *string, cfg *Broker) error {
 		return choose(&s.Retention, value, 1, cfg.Meta.RetentionBytes)
 	},
-	"retention.ms": func(s *meta.Settings, value *string, _ *Config) error {
+	"retention.ms": func(s *meta.Settings, value *string, _ *Broker) error {
 		var ms int64
 		err := choose(&ms, value, 1, int64(100*365*24*time.Hour/time.Millisecond))
 		s.RetentionTime = time.Duration(ms) * time.Millisecond
 		return err
 	},
-	"min.insync.replicas": func(s *meta.Settings, value *string, _ *Config) error {
+	"min.insync.replicas": func(s *meta.Settings, value *string, _ *Broker) error {
 		return choose(&s.MinISR, value, 1, 1<<31-1)
 	},
-	"max.message.bytes": func(s *meta.Settings, value *string, cfg *Config) error {
+	"max.message.bytes": func(s *meta.Settings, value *string, cfg *Broker) error {
 		return choose(&s.MaxBatch, value, 1, cfg.MaxBatch)
 	},
-	"cleanup.policy": func(_ *meta.Settings, value *string, _ *Config) error {
+	"cleanup.policy": func(_ *meta.Settings, value *string, _ *Broker) error {
 		if value != nil && *value != "delete" {
 			return fmt.Errorf("is %q, and only delete is done here", *value)
 		}
@@ -73,19 +65,19 @@ var noted = []string{
 // maxNoted bounds the value of a setting that is only noted.
 const maxNoted = 256
 
-// setTopic sets one of a topic's settings; nil takes the default.
-func setTopic(s *meta.Settings, name string, value *string, cfg *Config) *refusal {
+// Set sets one of a topic's settings; nil takes the default.
+func Set(s *meta.Settings, name string, value *string, cfg *Broker) error {
 	if set := chosen[name]; set != nil {
 		if err := set(s, value, cfg); err != nil {
-			return &refusal{kerr.InvalidConfig, name + " " + err.Error()}
+			return fmt.Errorf("%s %w", name, err)
 		}
 		return nil
 	}
 	switch {
 	case !slices.Contains(noted, name):
-		return &refusal{kerr.InvalidConfig, fmt.Sprintf("%q is not a setting of topics", name)}
+		return fmt.Errorf("%q is not a setting of topics", name)
 	case value != nil && len(*value) > maxNoted:
-		return &refusal{kerr.InvalidConfig, fmt.Sprintf("%s is %d bytes long, must be at most %d", name, len(*value), maxNoted)}
+		return fmt.Errorf("%s is %d bytes long, must be at most %d", name, len(*value), maxNoted)
 	}
 	s.Noted = maps.Clone(s.Noted) // images have the one there is
 	if value == nil {

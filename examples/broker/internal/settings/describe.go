@@ -1,0 +1,209 @@
+package settings
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/seed-782fa212/limbo/examples/broker/internal/group"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
+)
+
+// Broker is what of a broker's configuration clients can ask for.
+type Broker struct {
+	Meta         meta.Config
+	Groups       group.Config
+	MaxBatch     int
+	NoAutoCreate bool
+	ReplicaLag   time.Duration
+}
+
+// Asked is what a client wants to know.
+type Asked struct {
+	Started, BuiltIn *Broker // what this broker was started with, and what holds by default
+	Synonyms         bool    // all layers
+	Documentation    bool
+}
+
+// setting is one configuration, by the names that Kafka has for it.
+type setting struct {
+	name  string // of the broker's
+	kind  kmsg.ConfigType
+	value func(*Broker) string
+	about string
+
+	// What follows is empty for those that topics have not.
+
+	topicName  string
+	topicValue func(*meta.Topic) string // empty: as the broker's
+}
+
+// known are in the order of answers.
+var known = []setting{
+	{
+		name: "log.retention.bytes", kind: kmsg.ConfigTypeLong,
+		value:      func(c *Broker) string { return decimal(c.Meta.RetentionBytes) },
+		about:      "Bytes of batches kept per partition; the oldest go first.",
+		topicName:  "retention.bytes",
+		topicValue: func(t *meta.Topic) string { return decimal(t.Retention) },
+	},
+	{
+		name: "log.retention.ms", kind: kmsg.ConfigTypeLong,
+		value:     func(*Broker) string { return "-1" },
+		about:     "How long records are kept, by their own timestamps; -1 for ever.",
+		topicName: "retention.ms",
+		topicValue: func(t *meta.Topic) string {
+			if t.RetentionTime == 0 {
+				return ""
+			}
+			return decimalMillis(t.RetentionTime)
+		},
+	},
+	{
+		name: "min.insync.replicas", kind: kmsg.ConfigTypeInt,
+		value:      func(c *Broker) string { return decimal(c.Meta.MinISR) },
+		about:      "In-sync replicas without which a produce with acks=all is refused.",
+		topicName:  "min.insync.replicas",
+		topicValue: func(t *meta.Topic) string { return decimal(t.MinISR) },
+	},
+	{
+		name: "log.cleanup.policy", kind: kmsg.ConfigTypeList,
+		value:     func(*Broker) string { return "delete" },
+		about:     "How old records go: by retention (delete), or once their key has a newer one (compact).",
+		topicName: "cleanup.policy",
+		topicValue: func(t *meta.Topic) string {
+			if t.Internal {
+				return "compact"
+			}
+			return ""
+		},
+	},
+	{
+		name: "message.max.bytes", kind: kmsg.ConfigTypeInt,
+		value:     func(c *Broker) string { return decimal(c.MaxBatch) },
+		about:     "Bytes of one record batch.",
+		topicName: "max.message.bytes",
+		topicValue: func(t *meta.Topic) string {
+			if t.MaxBatch == 0 {
+				return ""
+			}
+			return decimal(t.MaxBatch)
+		},
+	},
+	{
+		name: "default.replication.factor", kind: kmsg.ConfigTypeInt,
+		value: func(c *Broker) string { return decimal(c.Meta.Replication) },
+		about: "Replicas of topics that are made without a number.",
+	},
+	{
+		name: "num.partitions", kind: kmsg.ConfigTypeInt,
+		value: func(c *Broker) string { return decimal(c.Meta.DefaultPartitions) },
+		about: "Partitions of topics that are made without a number.",
+	},
+	{
+		name: "auto.create.topics.enable", kind: kmsg.ConfigTypeBoolean,
+		value: func(c *Broker) string { return strconv.FormatBool(!c.NoAutoCreate) },
+		about: "Whether a Metadata request may make the topics it names.",
+	},
+	{
+		name: "group.min.session.timeout.ms", kind: kmsg.ConfigTypeInt,
+		value: func(c *Broker) string { return decimalMillis(c.Groups.MinSession) },
+		about: "The shortest session timeout that a group's member may ask for.",
+	},
+	{
+		name: "group.max.session.timeout.ms", kind: kmsg.ConfigTypeInt,
+		value: func(c *Broker) string { return decimalMillis(c.Groups.MaxSession) },
+		about: "The longest session timeout that a group's member may ask for.",
+	},
+	{
+		name: "group.initial.rebalance.delay.ms", kind: kmsg.ConfigTypeInt,
+		value: func(c *Broker) string { return decimalMillis(c.Groups.InitialRebalanceDelay) },
+		about: "How long an empty group waits for further members before its first rebalance.",
+	},
+	{
+		name: "replica.lag.time.max.ms", kind: kmsg.ConfigTypeLong,
+		value: func(c *Broker) string { return decimalMillis(c.ReplicaLag) },
+		about: "How long a follower may be behind before it is out of the in-sync replicas.",
+	},
+	{
+		name: "offsets.topic.num.partitions", kind: kmsg.ConfigTypeInt,
+		value: func(c *Broker) string { return decimal(c.Meta.OffsetsPartitions) },
+		about: "Partitions of the internal topic that holds the groups' offsets.",
+	},
+}
+
+func decimal[N ~int | ~int16 | ~int32 | ~int64](n N) string { return strconv.FormatInt(int64(n), 10) }
+func decimalMillis(d time.Duration) string                  { return decimal(d.Milliseconds()) }
+
+// layers are the values of a setting, the one that holds first. A nil topic asks
+// for the broker's own.
+func (s *setting) layers(t *meta.Topic, cfg, builtIn *Broker) []kmsg.DescribeConfigsResponseResourceConfigConfigSynonym {
+	var all []kmsg.DescribeConfigsResponseResourceConfigConfigSynonym
+	add := func(name, value string, source kmsg.ConfigSource) {
+		layer := kmsg.NewDescribeConfigsResponseResourceConfigConfigSynonym()
+		layer.Name, layer.Value, layer.Source = name, &value, source
+		all = append(all, layer)
+	}
+	started, built := s.value(cfg), s.value(builtIn)
+	if t != nil {
+		if own := s.topicValue(t); own != "" && own != started {
+			add(s.topicName, own, kmsg.ConfigSourceDynamicTopicConfig)
+		}
+	}
+	if started != built {
+		add(s.name, started, kmsg.ConfigSourceStaticBrokerConfig)
+	}
+	add(s.name, built, kmsg.ConfigSourceDefaultConfig)
+	return all
+}
+
+// Describe returns the settings of a topic, or of the broker for a nil one, that are asked
+// for by name; no names ask for all.
+func (a *Asked) Describe(t *meta.Topic, names []string) []kmsg.DescribeConfigsResponseResourceConfig {
+	var all []kmsg.DescribeConfigsResponseResourceConfig
+	for i := range known {
+		s := &known[i]
+		name := s.name
+		if t != nil {
+			name = s.topicName
+		}
+		if name == "" || len(names) > 0 && !slices.Contains(names, name) {
+			continue
+		}
+		layers := s.layers(t, a.Started, a.BuiltIn)
+		sc := kmsg.NewDescribeConfigsResponseResourceConfig()
+		sc.Name, sc.Value, sc.Source = name, layers[0].Value, layers[0].Source
+		sc.ReadOnly, sc.IsDefault = t == nil || t.Internal, sc.Source == kmsg.ConfigSourceDefaultConfig
+		sc.ConfigType = s.kind
+		if a.Synonyms {
+			sc.ConfigSynonyms = layers
+		}
+		if a.Documentation {
+			sc.Documentation = kmsg.StringPtr(s.about)
+		}
+		all = append(all, sc)
+	}
+	if t != nil {
+		all = append(all, a.describeNoted(t, names)...)
+	}
+	return all
+}
+
+// describeNoted are the settings that a topic was given and that have no meaning here.
+func (a *Asked) describeNoted(t *meta.Topic, names []string) (all []kmsg.DescribeConfigsResponseResourceConfig) {
+	for _, name := range slices.Sorted(maps.Keys(t.Noted)) {
+		if len(names) > 0 && !slices.Contains(names, name) {
+			continue
+		}
+		sc := kmsg.NewDescribeConfigsResponseResourceConfig()
+		sc.Name, sc.Value, sc.Source, sc.ConfigType = name, kmsg.StringPtr(t.Noted[name]), kmsg.ConfigSourceDynamicTopicConfig, kmsg.ConfigTypeString
+		if a.Documentation {
+			sc.Documentation = kmsg.StringPtr("Kept, and without a meaning here.")
+		}
+		all = append(all, sc)
+	}
+	return all
+}
