@@ -2,6 +2,7 @@ package tour
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -10,7 +11,9 @@ import (
 )
 
 // ledger is a file in which a process of the tour writes what it did, a line at a
-// time, each by one write(2): what was written stays when the process is killed.
+// time, each by one write(2): what was written stays when the process is killed. A kill may
+// cut a write short where a page of the file ends; the next process then ends that line
+// with the word torn, and it counts for nothing, as if the kill had come before it.
 //
 //	scheduler  s time timer key not-before mode   sends a schedule
 //	           S time timer result due            has its answer
@@ -29,11 +32,31 @@ type ledger struct {
 }
 
 func openLedger(path string) (*ledger, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
 	}
+	if err := endTorn(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
 	return &ledger{f: f}, nil
+}
+
+// torn is the last word of a line that was not written whole.
+const torn = "torn"
+
+// endTorn ends the last line, if it has no end.
+func endTorn(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil || info.Size() == 0 {
+		return err
+	}
+	last := make([]byte, 1)
+	if _, err := f.ReadAt(last, info.Size()-1); err != nil || last[0] == '\n' {
+		return err
+	}
+	_, err = f.WriteString(" " + torn + "\n")
+	return err
 }
 
 // write appends a line. A ledger that cannot be written makes the tour worthless:
@@ -79,10 +102,14 @@ func (t *tail) lines(f func(fields []string) error) error {
 			if !ok {
 				break
 			}
-			if err := f(strings.Fields(string(line))); err != nil {
+			t.rest = rest
+			fields := strings.Fields(string(line))
+			if len(fields) > 0 && fields[len(fields)-1] == torn {
+				continue
+			}
+			if err := f(fields); err != nil {
 				return fmt.Errorf("%s: line %q: %w", t.path, line, err)
 			}
-			t.rest = rest
 		}
 		t.rest = bytes.Clone(t.rest)
 		if err != nil { // the end of the file

@@ -1,0 +1,43 @@
+package tour
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A process may be killed within a write: what it wrote of the line counts for nothing,
+// wherever the reader stands, and what the next process writes is whole.
+func TestLedgerTornLine(t *testing.T) {
+	t.Parallel()
+	for _, part := range []string{"", "r", "r 1795380682153706", "r 1795380682153706 2 id 1 200"} {
+		path := filepath.Join(t.TempDir(), "ledger")
+		reader := &tail{path: path}
+		var got [][]string
+		read := func() {
+			require.NoError(t, reader.lines(func(fields []string) error {
+				got = append(got, fields)
+				return nil
+			}))
+		}
+		l, err := openLedger(path)
+		require.NoError(t, err)
+		l.write("a", 1, "id")
+		_, err = l.f.WriteString(part)
+		require.NoError(t, err)
+		require.NoError(t, l.f.Close())
+		read()
+
+		l, err = openLedger(path)
+		require.NoError(t, err)
+		l.write("a", 2, "id")
+		require.NoError(t, l.f.Close())
+		read()
+		require.Equal(t, [][]string{{"a", "1", "id"}, {"a", "2", "id"}}, got, "after %q", part)
+	}
+
+	_, err := openLedger(t.TempDir())
+	require.Error(t, err, "a folder")
+	require.NoError(t, (&tail{path: filepath.Join(t.TempDir(), "none")}).lines(nil))
+}
