@@ -75,7 +75,9 @@ func (h Histogram) Mean() time.Duration {
 	return h.Sum / time.Duration(h.Count)
 }
 
-func (h *Histogram) add(d time.Duration) {
+// Add counts a duration; one below zero as 0. It must not be called at once with another
+// method.
+func (h *Histogram) Add(d time.Duration) {
 	d = max(d, 0)
 	class := bits.Len64(uint64(d / time.Microsecond))
 	h.Counts[min(class, classes-1)]++
@@ -83,7 +85,8 @@ func (h *Histogram) add(d time.Duration) {
 	h.Sum += d
 }
 
-func (h *Histogram) merge(other *Histogram) {
+// Merge adds what another one has counted.
+func (h *Histogram) Merge(other *Histogram) {
 	for i, n := range other.Counts {
 		h.Counts[i] += n
 	}
@@ -113,9 +116,9 @@ func (c *core) stats() Stats {
 		}
 		if t.histograms != nil {
 			for o := range st.Waited {
-				st.Waited[o].merge(&t.histograms.waited[o])
+				st.Waited[o].Merge(&t.histograms.waited[o])
 			}
-			st.Late.merge(&t.histograms.late)
+			st.Late.Merge(&t.histograms.late)
 		}
 	})
 	st.Completed, st.Expired, st.Cancelled = ended[Completed], ended[Expired], ended[Cancelled]

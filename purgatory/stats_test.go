@@ -53,7 +53,7 @@ func TestStatsLate(t *testing.T) {
 		p := open[int](t, Options{Tick: time.Millisecond})
 		var want Histogram
 		park(t, p, newOp(t), -time.Second, 0)
-		want.add(0)
+		want.Add(0)
 		for i := range 40 {
 			timeout := time.Duration(i*i) * 37 * time.Microsecond
 			late := (timeout+time.Millisecond-1)/time.Millisecond*time.Millisecond - timeout
@@ -90,13 +90,13 @@ func TestHistogram(t *testing.T) {
 	require.Equal(t, 1024*time.Microsecond, h.Quantile(1))
 	var counted Histogram
 	for _, d := range []time.Duration{-1, 0, 999, 1000, 1999, 2000, time.Hour} {
-		counted.add(d)
+		counted.Add(d)
 	}
 	want := Histogram{Count: 7, Sum: time.Hour + 5998}
 	want.Counts[0], want.Counts[1], want.Counts[2], want.Counts[classes-1] = 3, 2, 1, 1
 	require.Equal(t, want, counted)
 	require.Equal(t, (time.Hour+5998)/7, counted.Mean())
-	counted.merge(&want)
+	counted.Merge(&want)
 	require.EqualValues(t, 14, counted.Count)
 	require.EqualValues(t, 2, counted.Counts[2])
 }

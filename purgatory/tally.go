@@ -127,9 +127,9 @@ func (c *core) countOut(w *waiter, o Outcome, watches, vanished int) (waited tim
 		if t.histograms == nil {
 			t.histograms = new(histograms)
 		}
-		t.histograms.waited[o].add(waited)
+		t.histograms.waited[o].Add(waited)
 		if o == Expired {
-			t.histograms.late.add(ended - time.Duration(w.deadline.Load()))
+			t.histograms.late.Add(ended - time.Duration(w.deadline.Load()))
 		}
 		if t.vanished += vanished; t.vanished >= after {
 			t.vanished, shrink = 0, true

@@ -2,7 +2,6 @@ package readme
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-782fa212/limbo/longpoll"
 	"github.com/seed-782fa212/limbo/purgatory"
 	"github.com/stretchr/testify/require"
 )
@@ -66,19 +66,13 @@ func newServer(feeds *feeds) (*http.Server, error) {
 	return server, nil
 }
 
-// poll answers as soon as the feed has more entries than the client has seen, or
-// after 30 seconds.
+// poll answers as soon as the feed has more entries than the client has seen; with 204
+// when the client's time is up, and with 503 when there is no room to wait.
 func (s *service) poll(w http.ResponseWriter, r *http.Request) {
 	feed, seen := r.PathValue("feed"), entriesSeen(r)
-	err := s.polls.Await(r.Context(), 30*time.Second, purgatory.All,
-		purgatory.Goal[string, int64]{Key: feed, Number: seen + 1})
-	switch {
-	case err == nil:
+	grown := purgatory.Goal[string, int64]{Key: feed, Number: seen + 1}
+	if longpoll.WaitGoals(w, r, s.polls, purgatory.All, grown) {
 		fmt.Fprintln(w, s.feeds.after(feed, seen))
-	case errors.Is(err, purgatory.ErrExpired): // nothing new
-		w.WriteHeader(http.StatusNoContent)
-	default: // the client has hung up, or it is ErrFull or ErrClosed
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 	}
 }
 
@@ -123,13 +117,13 @@ func TestPoll(t *testing.T) {
 		client, hangUp := context.WithCancel(always)
 		waiting = poll(client, "/feeds/news?seen=1")
 		hangUp()
-		require.Equal(t, "context canceled\n", (<-waiting).Body.String()) // which nobody reads
+		require.Empty(t, (<-waiting).Body.String())
 
 		waiting = poll(always, "/feeds/news?seen=1")
 		require.NoError(t, server.Shutdown(always))
 		w = <-waiting
 		require.Equal(t, 503, w.Code)
-		require.Equal(t, "purgatory: closed\n", w.Body.String())
+		require.NotEmpty(t, w.Header().Get("Retry-After"))
 		require.Equal(t, 503, call(always, "GET", "/feeds/news?seen=1").Code)
 	})
 }

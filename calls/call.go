@@ -1,0 +1,108 @@
+package calls
+
+import (
+	"context"
+	"errors"
+	"runtime/debug"
+	"time"
+
+	"github.com/seed-782fa212/limbo/purgatory"
+	"github.com/seed-782fa212/limbo/timingwheel"
+)
+
+// errUnequal is returned for an id that nothing could find again.
+var errUnequal = errors.New("calls: the id is not equal to itself, as NaN is not")
+
+// errSend is what done is called with if send has not returned.
+var errSend = errors.New("calls: send panicked or ended its goroutine")
+
+// call is the record of a call.
+//
+// Its way: begin takes it from Table.free and enters it into its part. Whoever takes it
+// out of there, under the part's lock, owns it: a reply, the expiry, a cancel, Fail, Close
+// or a failed send, one of them and no other. The owner sets value and err and ends it:
+// a call of Do is handed to Do's goroutine by its channel, of Go to done. Who ends with it
+// stops its timer, and only if the timer will never call expire with it does the record
+// serve again.
+type call[ID comparable, R any] struct {
+	ready chan struct{} // capacity 1: its owner has set value and err
+
+	// Set under the part's lock before the call can be found there, and not changed until
+	// the record serves another one.
+
+	part            *part[ID, R]
+	id              ID
+	serial          uint64         // counts the calls that the record has served
+	done            func(R, error) // nil: of Do
+	timer           timingwheel.Timer
+	began, deadline time.Duration // since base; never: no deadline
+
+	// Set by the owner.
+
+	outcome purgatory.Outcome
+	value   R
+	err     error
+}
+
+// base is what points in time are counted from, by the monotonic clock.
+var base = time.Now()
+
+const never time.Duration = 1<<63 - 1
+
+func now() time.Duration { return time.Since(base) }
+
+// record returns a record that is free.
+func (t *Table[ID, R]) record() *call[ID, R] {
+	if c, _ := t.free.Get().(*call[ID, R]); c != nil {
+		return c
+	}
+	return &call[ID, R]{ready: make(chan struct{}, 1)}
+}
+
+// recycle frees a record that nobody else knows.
+func (t *Table[ID, R]) recycle(c *call[ID, R]) {
+	c.value, c.err, c.done, c.timer = *new(R), nil, nil, timingwheel.Timer{}
+	t.free.Put(c)
+}
+
+// await returns when the call has ended, and ends it when ctx is done.
+func (c *call[ID, R]) await(ctx context.Context) {
+	gone := ctx.Done()
+	if gone == nil {
+		<-c.ready
+		return
+	}
+	select {
+	case <-c.ready:
+	case <-gone:
+		if c.part.take(c, c.id, c.serial, purgatory.Cancelled) {
+			c.value, c.err = *new(R), context.Cause(ctx)
+			return
+		}
+		<-c.ready // somebody was first
+	}
+}
+
+// end gives the call its result. The caller owns it.
+func (c *call[ID, R]) end(value R, err error) {
+	if c.done == nil {
+		c.value, c.err = value, err
+		c.ready <- struct{}{} // and nothing of it may be touched any more
+		return
+	}
+	t, done := c.part.group.table, c.done
+	if c.stop() {
+		t.recycle(c)
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			t.options.OnPanic(timingwheel.Panic{Value: v, Stack: debug.Stack()})
+		}
+	}()
+	done(value, err)
+}
+
+// stop stops the timer, and reports whether it will never call expire with this record.
+func (c *call[ID, R]) stop() bool {
+	return c.outcome == purgatory.Expired || c.timer == timingwheel.Timer{} || c.part.group.table.wheel.Stop(c.timer)
+}

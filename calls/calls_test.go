@@ -1,0 +1,486 @@
+package calls
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-782fa212/limbo/purgatory"
+	"github.com/seed-782fa212/limbo/timingwheel"
+)
+
+func table(t testing.TB, o Options) *Table[int, string] {
+	t.Helper()
+	c, err := New[int, string](o)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, c.Shutdown(context.Background()))
+		require.Zero(t, c.Stats().Waiting)
+		require.Zero(t, c.Stats().Wheel.Pending)
+	})
+	return c
+}
+
+func nothing() error { return nil }
+
+// inBubble runs a test on virtual time.
+func inBubble(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, f)
+}
+
+func TestDoReturnsTheReply(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c := table(t, Options{})
+		go func() {
+			time.Sleep(time.Second)
+			require.True(t, c.Reply(1, "one"))
+		}()
+		began := time.Now()
+		r, err := c.Do(t.Context(), 1, time.Minute, nothing)
+		require.NoError(t, err)
+		require.Equal(t, "one", r)
+		require.Equal(t, time.Second, time.Since(began))
+		require.False(t, c.Reply(1, "again"), "a second reply")
+		require.False(t, c.Fail(1, io.EOF))
+		st := c.Stats()
+		require.Equal(t, uint64(1), st.Completed)
+		require.Equal(t, uint64(2), st.Unmatched)
+		require.Equal(t, time.Second, st.Waited[purgatory.Completed].Sum)
+	})
+}
+
+func TestDoIsRepliedToWithinSend(t *testing.T) {
+	c := table(t, Options{})
+	r, err := c.Do(t.Context(), 1, time.Minute, func() error { c.Reply(1, "one"); return io.EOF })
+	require.NoError(t, err, "the reply came first")
+	require.Equal(t, "one", r)
+}
+
+// Lesson calls 1.
+func TestDoExpires(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c := table(t, Options{})
+		began := time.Now()
+		_, err := c.Do(t.Context(), 1, time.Minute, nothing)
+		require.ErrorIs(t, err, ErrExpired)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.GreaterOrEqual(t, time.Since(began), time.Minute)
+		require.Less(t, time.Since(began), time.Minute+time.Millisecond)
+		require.False(t, c.Reply(1, "late"))
+		require.Equal(t, uint64(1), c.Stats().Expired)
+	})
+}
+
+// Lesson calls 1.
+func TestDoIsCancelled(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c := table(t, Options{})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(io.ErrUnexpectedEOF) })
+		_, err := c.Do(ctx, 1, time.Minute, nothing)
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+		require.False(t, c.Reply(1, "late"))
+		_, err = c.Do(ctx, 2, time.Minute, func() error { panic("must not be called") })
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+		require.Equal(t, uint64(1), c.Stats().Cancelled)
+	})
+}
+
+func TestDoWithoutATimeout(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c := table(t, Options{})
+		time.AfterFunc(1000*time.Hour, func() { c.Reply(1, "one") })
+		r, err := c.Do(context.Background(), 1, NoTimeout, nothing)
+		require.NoError(t, err)
+		require.Equal(t, "one", r)
+	})
+}
+
+// Lesson calls 1.
+func TestSendFails(t *testing.T) {
+	c := table(t, Options{})
+	_, err := c.Do(t.Context(), 1, time.Minute, func() error { return io.ErrClosedPipe })
+	require.ErrorIs(t, err, io.ErrClosedPipe)
+	require.False(t, c.Reply(1, "late"))
+
+	var got []error
+	require.NoError(t, c.Go(1, time.Minute, func() error { return io.ErrClosedPipe }, func(_ string, err error) { got = append(got, err) }))
+	require.Equal(t, []error{io.ErrClosedPipe}, got)
+	require.Equal(t, uint64(2), c.Stats().Failed)
+}
+
+func TestSendDoesNotReturn(t *testing.T) {
+	c := table(t, Options{})
+	require.PanicsWithValue(t, "no", func() { _, _ = c.Do(t.Context(), 1, time.Minute, func() error { panic("no") }) })
+	var got []error
+	done := func(_ string, err error) { got = append(got, err) }
+	require.PanicsWithValue(t, "no", func() { _ = c.Go(2, time.Minute, func() error { panic("no") }, done) })
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = c.Go(3, time.Minute, func() error { runtime.Goexit(); return nil }, done) })
+	wg.Wait()
+	require.Len(t, got, 2)
+	require.Error(t, got[0])
+	require.Zero(t, c.Stats().Wheel.Pending)
+	require.Equal(t, uint64(3), c.Stats().Failed)
+	require.Zero(t, c.Stats().Waiting)
+}
+
+func TestGo(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c := table(t, Options{})
+		type result struct {
+			value string
+			err   error
+		}
+		var mu sync.Mutex
+		got := map[int][]result{}
+		start := func(id int) {
+			require.NoError(t, c.Go(id, time.Minute, nothing, func(v string, err error) {
+				mu.Lock()
+				defer mu.Unlock()
+				got[id] = append(got[id], result{v, err})
+			}))
+		}
+		for id := range 3 {
+			start(id)
+		}
+		require.ErrorIs(t, c.Go(0, time.Minute, func() error { panic("must not be called") }, func(string, error) { panic("nor this") }), ErrDuplicate)
+		require.True(t, c.Reply(0, "zero"))
+		require.True(t, c.Fail(1, io.EOF))
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		require.Equal(t, map[int][]result{0: {{"zero", nil}}, 1: {{"", io.EOF}}, 2: {{"", ErrExpired}}}, got)
+		st := c.Stats()
+		require.Equal(t, []uint64{1, 1, 1, 1}, []uint64{st.Completed, st.Failed, st.Expired, st.Duplicates})
+	})
+}
+
+func TestDuplicateNeverSteals(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c := table(t, Options{})
+		first := make(chan string, 1)
+		go func() {
+			r, err := c.Do(context.Background(), 1, time.Minute, nothing)
+			require.NoError(t, err)
+			first <- r
+		}()
+		synctest.Wait()
+		_, err := c.Do(t.Context(), 1, time.Second, nothing)
+		require.ErrorIs(t, err, ErrDuplicate)
+		time.Sleep(2 * time.Second) // the refused one's timeout is no one's
+		require.True(t, c.Reply(1, "one"))
+		require.Equal(t, "one", <-first)
+	})
+}
+
+// A send that fails when its call has ended already, and the record serves the next call
+// with the same id.
+func TestLateSendErrorIsNoOtherCalls(t *testing.T) {
+	c := table(t, Options{})
+	for range 100 { // a record comes back from the pool most of the time
+		var got []string
+		done := func(r string, err error) {
+			require.NoError(t, err)
+			got = append(got, r)
+		}
+		require.NoError(t, c.Go(1, time.Minute, func() error {
+			require.True(t, c.Reply(1, "first"))
+			require.NoError(t, c.Go(1, time.Minute, nothing, done))
+			return io.ErrClosedPipe
+		}, done))
+		require.True(t, c.Reply(1, "second"))
+		require.Equal(t, []string{"first", "second"}, got)
+	}
+}
+
+// Lesson calls 2.
+func TestGroupsEndApart(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c := table(t, Options{})
+		lost, other := c.Group(), c.Group()
+		var errs [3]error
+		var wg sync.WaitGroup
+		for i, g := range []*Group[int, string]{lost, other, c.own} {
+			wg.Go(func() { _, errs[i] = g.Do(context.Background(), 1, time.Minute, nothing) })
+		}
+		synctest.Wait()
+		require.Equal(t, 3, c.Stats().Waiting)
+		require.Equal(t, 2, c.Stats().Groups)
+		require.Equal(t, 1, lost.Close(io.ErrUnexpectedEOF))
+		require.Zero(t, lost.Close(io.EOF))
+		_, err := lost.Do(t.Context(), 2, time.Minute, func() error { panic("must not be called") })
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF, "the first Close decides")
+		require.ErrorIs(t, lost.Go(2, time.Minute, nothing, func(string, error) {}), io.ErrUnexpectedEOF)
+		require.False(t, lost.Reply(1, "late"), "of a connection that is gone")
+		require.True(t, other.Reply(1, "one"))
+		require.True(t, c.Reply(1, "one"))
+		wg.Wait()
+		require.Equal(t, [3]error{io.ErrUnexpectedEOF}, errs)
+		st := c.Stats()
+		require.Equal(t, []uint64{2, 1, 2, 1}, []uint64{st.Completed, st.Failed, st.RefusedClosed, st.Unmatched})
+		require.Equal(t, 1, st.Groups)
+	})
+}
+
+func TestShutdownEndsAll(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c := table(t, Options{})
+		g := c.Group()
+		var ended atomic.Int64
+		done := func(_ string, err error) {
+			require.ErrorIs(t, err, ErrClosed)
+			c.Close() // may be called from here
+			ended.Add(1)
+		}
+		for id := range 100 {
+			require.NoError(t, c.Go(id, time.Minute, nothing, done))
+			require.NoError(t, g.Go(id, NoTimeout, nothing, done))
+		}
+		require.NoError(t, c.Shutdown(t.Context()))
+		require.Equal(t, int64(200), ended.Load())
+		_, err := c.Group().Do(t.Context(), 1, time.Minute, nothing)
+		require.ErrorIs(t, err, ErrClosed)
+		require.ErrorIs(t, c.Go(1, time.Minute, nothing, done), ErrClosed)
+		require.Equal(t, uint64(200), c.Stats().Closed)
+		require.PanicsWithValue(t, "calls: Shutdown with a nil context", func() { _ = c.Shutdown(nil) })
+	})
+}
+
+func TestShutdownWaitsForDone(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c, err := New[int, string](Options{})
+		require.NoError(t, err)
+		running, leave := make(chan struct{}), make(chan struct{})
+		require.NoError(t, c.Go(1, time.Second, nothing, func(string, error) { close(running); <-leave }))
+		<-running
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, c.Shutdown(ctx), context.DeadlineExceeded)
+		close(leave)
+		require.NoError(t, c.Shutdown(t.Context()))
+	})
+}
+
+func TestMaxCalls(t *testing.T) {
+	c := table(t, Options{MaxCalls: 2})
+	g := c.Group()
+	discard := func(string, error) {}
+	require.NoError(t, c.Go(1, time.Minute, nothing, discard))
+	require.NoError(t, g.Go(1, NoTimeout, nothing, discard))
+	require.ErrorIs(t, g.Go(2, time.Minute, nothing, discard), ErrFull)
+	_, err := c.Do(t.Context(), 2, time.Minute, nothing)
+	require.ErrorIs(t, err, ErrFull)
+	require.ErrorIs(t, g.Go(1, time.Minute, nothing, discard), ErrDuplicate)
+	require.True(t, c.Reply(1, ""))
+	require.NoError(t, c.Go(2, time.Minute, nothing, discard))
+	require.Equal(t, 1, g.Close(io.EOF))
+	require.NoError(t, c.Go(3, time.Minute, nothing, discard))
+	require.Equal(t, uint64(2), c.Stats().RefusedFull)
+}
+
+func TestBadInput(t *testing.T) {
+	_, err := New[int, string](Options{MaxCalls: -1})
+	require.EqualError(t, err, "calls: Options.MaxCalls is -1, must be at least 0")
+	_, err = New[int, string](Options{Workers: -1})
+	require.ErrorContains(t, err, "Workers is -1")
+	f, err := New[float64, string](Options{})
+	require.NoError(t, err)
+	_, err = f.Do(t.Context(), math.NaN(), time.Minute, nothing)
+	require.ErrorContains(t, err, "not equal to itself")
+	require.NoError(t, f.Shutdown(t.Context()))
+
+	c := table(t, Options{})
+	for _, timeout := range []time.Duration{0, -1, math.MinInt64} {
+		_, err = c.Do(t.Context(), 1, timeout, func() error { panic("must not be called") })
+		require.ErrorIs(t, err, ErrExpired)
+		require.ErrorIs(t, c.Go(1, timeout, nothing, func(string, error) {}), ErrExpired)
+	}
+	require.NoError(t, c.Go(1, NoTimeout-1, nothing, func(string, error) {}), "beyond the end of time")
+	for w := range c.All() {
+		require.True(t, w.Deadline.IsZero())
+	}
+	for text, f := range map[string]func(){
+		"calls: Do with a nil context or send": func() { _, _ = c.Do(t.Context(), 1, time.Minute, nil) },
+		"calls: Go with a nil send or done":    func() { _ = c.Go(2, time.Minute, nothing, nil) },
+		"calls: Fail with a nil error":         func() { c.Fail(1, nil) },
+	} {
+		require.PanicsWithValue(t, text, f)
+	}
+	require.Equal(t, 1, c.Stats().Waiting)
+}
+
+func TestDonePanics(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		panics := make(chan any, 2)
+		c := table(t, Options{OnPanic: func(p timingwheel.Panic) { panics <- p.Value }})
+		require.NoError(t, c.Go(1, time.Second, nothing, func(string, error) { panic("replied") }))
+		require.NoError(t, c.Go(2, time.Second, nothing, func(string, error) { panic("expired") }))
+		require.True(t, c.Reply(1, ""))
+		require.Equal(t, "replied", <-panics)
+		require.Equal(t, "expired", <-panics)
+	})
+}
+
+func TestAll(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c := table(t, Options{})
+		g := c.Group()
+		discard := func(string, error) {}
+		require.NoError(t, g.Go(1, time.Minute, nothing, discard))
+		time.Sleep(time.Second)
+		require.NoError(t, g.Go(2, NoTimeout, nothing, discard))
+		got := map[int]Waiting[int]{}
+		for w := range g.All() {
+			got[w.ID] = w
+		}
+		require.Equal(t, map[int]Waiting[int]{
+			1: {1, time.Second, time.Now().Add(59 * time.Second)},
+			2: {2, 0, time.Time{}},
+		}, got)
+		require.Equal(t, 2, g.Len())
+		for range g.All() {
+			break
+		}
+	})
+}
+
+func TestMemoryFollowsTheCalls(t *testing.T) {
+	c := table(t, Options{})
+	g := c.Group()
+	heap := func() uint64 {
+		for range 3 {
+			runtime.GC()
+		}
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := heap()
+	const n = 200_000
+	for id := range n {
+		require.NoError(t, g.Go(id, time.Hour, nothing, func(string, error) {}))
+	}
+	held := heap() - before
+	for id := range n - 1000 {
+		require.True(t, g.Reply(id, ""))
+	}
+	left := int64(heap()) - int64(before)
+	require.Less(t, left, int64(held/20), "%d bytes for %d calls, %d for 1,000", held, n, left)
+}
+
+func TestNothingIsAllocated(t *testing.T) {
+	if testing.CoverMode() != "" || raceEnabled {
+		t.Skip("counts allocations")
+	}
+	c := table(t, Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	id := 0
+	send := func() error { c.Reply(id, "r"); return nil }
+	for _, timeout := range []time.Duration{time.Minute, NoTimeout} {
+		require.Zero(t, testing.AllocsPerRun(1000, func() {
+			id++
+			if _, err := c.Do(ctx, id, timeout, send); err != nil {
+				panic(err)
+			}
+		}), "timeout %v", timeout)
+	}
+}
+
+// Lessons calls 2 and 3. Of a reply, an expiry, a cancel, a failure, a lost connection and a failed send one
+// wins, each time, and a record that serves again is no other call's.
+func TestHammer(t *testing.T) {
+	c, err := New[int, int](Options{Tick: time.Microsecond, MaxCalls: 1000})
+	require.NoError(t, err)
+	const rounds = 3000
+	var group atomic.Pointer[Group[int, int]]
+	group.Store(c.Group())
+	var ended, doneCalls, started atomic.Int64
+	stop := make(chan struct{})
+	var others, callers sync.WaitGroup
+	others.Go(func() {
+		for n := 0; ; n++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			g := group.Load()
+			id := n % 8
+			g.Reply(id, id)
+			g.Fail((id+3)%8, io.EOF)
+			if n%512 == 0 {
+				group.Store(c.Group())
+				g.Close(io.ErrUnexpectedEOF)
+			}
+		}
+	})
+	check := func(id int, timeout time.Duration, r int, err error) {
+		if err == nil && r != id {
+			t.Errorf("call %d was given the reply of %d", id, r)
+		}
+		if errors.Is(err, ErrExpired) && timeout == time.Hour {
+			t.Errorf("call %d has expired by the timeout of another", id)
+		}
+	}
+	for caller := range 4 {
+		callers.Go(func() {
+			for n := range rounds {
+				g, id := group.Load(), (n*7+caller)%8
+				ctx, cancel := context.WithCancel(context.Background())
+				send := func() error {
+					switch n % 5 {
+					case 0:
+						return io.ErrClosedPipe
+					case 1:
+						cancel()
+					}
+					return nil
+				}
+				timeout := time.Duration(n%50+1) * time.Microsecond
+				if n%3 == 0 {
+					timeout = time.Hour
+				}
+				if n%2 == 0 {
+					r, err := g.Do(ctx, id, timeout, send)
+					check(id, timeout, r, err)
+					ended.Add(1)
+				} else {
+					calls := new(atomic.Int64)
+					err := g.Go(id, timeout, send, func(r int, err error) {
+						check(id, timeout, r, err)
+						if calls.Add(1) != 1 {
+							t.Error("done was called twice")
+						}
+						doneCalls.Add(1)
+					})
+					if err == nil {
+						started.Add(1)
+					}
+				}
+				cancel()
+			}
+		})
+	}
+	callers.Wait()
+	close(stop)
+	others.Wait()
+	require.NoError(t, c.Shutdown(context.Background()))
+	require.Equal(t, int64(4*rounds/2), ended.Load())
+	require.Equal(t, started.Load(), doneCalls.Load())
+	st := c.Stats()
+	require.Zero(t, st.Waiting)
+	require.Zero(t, c.waiting.Load())
+	sum := st.Completed + st.Expired + st.Cancelled + st.Closed + st.Failed + st.Duplicates + st.RefusedFull + st.RefusedClosed
+	require.Equal(t, uint64(4*rounds), sum, "each call is counted once")
+}

@@ -1,0 +1,24 @@
+package calls
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrExpired is the error of a call whose timeout has passed. It matches
+	// [context.DeadlineExceeded].
+	ErrExpired = fmt.Errorf("calls: the call's timeout has passed: %w", context.DeadlineExceeded)
+
+	// ErrDuplicate is returned for a call whose id another one has that waits in the
+	// same group. That one is not touched.
+	ErrDuplicate = errors.New("calls: a call with this id waits already")
+
+	// ErrFull is returned for a call beyond Options.MaxCalls.
+	ErrFull = errors.New("calls: MaxCalls calls wait already")
+
+	// ErrClosed is the error of calls that end because the table is closed, or their
+	// group without another error, and of those that come after that.
+	ErrClosed = errors.New("calls: closed")
+)

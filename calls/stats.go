@@ -1,0 +1,108 @@
+package calls
+
+import (
+	"time"
+
+	"github.com/seed-782fa212/limbo/purgatory"
+	"github.com/seed-782fa212/limbo/timingwheel"
+)
+
+// Stats is what a table holds and has counted.
+type Stats struct {
+	Name string // Options.Name
+
+	Waiting int // calls
+	Groups  int // that are not closed
+
+	// How calls ended. Completed had a reply; Cancelled are those whose context was done,
+	// Failed those that Fail, a lost connection (Group.Close) or send has ended, Closed
+	// those that Close and Shutdown have.
+	Completed, Expired, Cancelled, Closed, Failed uint64
+
+	// Calls that were refused: with ErrDuplicate, with ErrFull, and because the table or
+	// the group was closed.
+	Duplicates, RefusedFull, RefusedClosed uint64
+
+	// Unmatched counts the replies, and calls of Fail, for ids that no call waited for:
+	// late ones, second ones, and those that nobody asked for.
+	Unmatched uint64
+
+	// Waited is for how long calls have waited, by their outcome: Waited[purgatory.Completed]
+	// and so on. Waited[0] is empty.
+	Waited [purgatory.Failed + 1]purgatory.Histogram
+
+	Wheel timingwheel.Stats // of the timeouts
+}
+
+// Stats returns the table's figures. Those of one group are of one moment.
+func (t *Table[ID, R]) Stats() Stats {
+	st := Stats{Name: t.options.Name, Wheel: t.wheel.Stats()}
+	t.mu.Lock()
+	sum := t.gone.clone()
+	st.Groups = len(t.groups)
+	for g := range t.groups {
+		if g == t.own {
+			st.Groups--
+		}
+		for i := range g.parts {
+			p := &g.parts[i]
+			p.mu.Lock()
+			st.Waiting += len(p.calls)
+			sum.add(&p.tally)
+			p.mu.Unlock()
+		}
+	}
+	t.mu.Unlock()
+	for o, h := range sum.waited {
+		if h != nil {
+			st.Waited[o] = *h
+		}
+	}
+	st.Completed, st.Expired, st.Cancelled = sum.ended(purgatory.Completed), sum.ended(purgatory.Expired), sum.ended(purgatory.Cancelled)
+	st.Closed, st.Failed = sum.ended(purgatory.Closed), sum.ended(purgatory.Failed)
+	st.Duplicates, st.RefusedFull, st.RefusedClosed, st.Unmatched = sum.duplicates, sum.refusedFull, sum.refusedClosed, sum.unmatched
+	st.RefusedClosed += t.afterwards.refusedClosed.Load()
+	st.Unmatched += t.afterwards.unmatched.Load()
+	return st
+}
+
+// tally counts what became of calls.
+type tally struct {
+	waited                                            [purgatory.Failed + 1]*purgatory.Histogram // nil: none so far
+	duplicates, refusedFull, refusedClosed, unmatched uint64
+}
+
+func (y *tally) end(o purgatory.Outcome, waited time.Duration) {
+	if y.waited[o] == nil {
+		y.waited[o] = new(purgatory.Histogram)
+	}
+	y.waited[o].Add(waited)
+}
+
+func (y *tally) ended(o purgatory.Outcome) uint64 {
+	if y.waited[o] == nil {
+		return 0
+	}
+	return y.waited[o].Count
+}
+
+func (y *tally) add(other *tally) {
+	for o, h := range other.waited {
+		if h == nil {
+			continue
+		}
+		if y.waited[o] == nil {
+			y.waited[o] = new(purgatory.Histogram)
+		}
+		y.waited[o].Merge(h)
+	}
+	y.duplicates += other.duplicates
+	y.refusedFull += other.refusedFull
+	y.refusedClosed += other.refusedClosed
+	y.unmatched += other.unmatched
+}
+
+func (y *tally) clone() (c tally) {
+	c.add(y)
+	return c
+}

@@ -1,0 +1,191 @@
+package calls
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-782fa212/limbo/purgatory"
+	"github.com/seed-782fa212/limbo/timingwheel"
+)
+
+// NoTimeout is the timeout of a call that never expires.
+const NoTimeout time.Duration = 1<<63 - 1
+
+// Options configures a table. The zero value is a good default.
+type Options struct {
+	// Name names the table in Stats, and its goroutines, as the value of their pprof
+	// label "limbo". Default: none.
+	Name string
+
+	// MaxCalls bounds the calls that wait at once, in all groups; a call beyond it gets
+	// ErrFull. Default 0: no bound but memory.
+	MaxCalls int
+
+	// Tick is how late a call may expire; it never expires early. Default 500 µs; at
+	// least 1 ns.
+	Tick time.Duration
+
+	// Workers bounds the goroutines that run the done functions of calls that expire.
+	// Default: GOMAXPROCS, at least 4; 1 to 65,536. Raise it when done functions block.
+	Workers int
+
+	// OnPanic is called with each panic of a done function, on the goroutine that
+	// recovered it. Default: an error on slog's default logger.
+	OnPanic func(timingwheel.Panic)
+}
+
+// Table holds calls that wait for their replies, or for their time to be up. ID is what a
+// reply is told by, and R is the reply. Make one with [New]; it runs goroutines until it
+// is shut down. All methods are safe for use from any goroutine, done functions included.
+type Table[ID comparable, R any] struct {
+	options Options
+	wheel   *timingwheel.Wheel[*call[ID, R]]
+	own     *Group[ID, R] // of the table's own methods
+	free    sync.Pool     // *call, each with an empty channel
+	waiting atomic.Int64  // calls, if MaxCalls bounds them
+
+	// afterwards counts what comes to groups whose counts are in gone.
+	afterwards struct{ unmatched, refusedClosed atomic.Uint64 }
+
+	mu     sync.Mutex
+	closed bool                       // guarded by mu
+	groups map[*Group[ID, R]]struct{} // guarded by mu: those that are not closed, and own
+	gone   tally                      // guarded by mu: of those that were closed
+}
+
+// New makes a table. It costs one goroutine while no call expires. An option out of range
+// is an error that names it.
+func New[ID comparable, R any](o Options) (*Table[ID, R], error) {
+	if o.MaxCalls < 0 {
+		return nil, fmt.Errorf("calls: Options.MaxCalls is %d, must be at least 0", o.MaxCalls)
+	}
+	if o.OnPanic == nil {
+		o.OnPanic = func(p timingwheel.Panic) {
+			slog.Error("calls: done function panicked", "panic", p.Value, "stack", string(p.Stack))
+		}
+	}
+	t := &Table[ID, R]{options: o, groups: map[*Group[ID, R]]struct{}{}}
+	var err error
+	t.wheel, err = timingwheel.New(t.expire, timingwheel.Options{Name: o.Name, Tick: o.Tick, Workers: o.Workers, OnPanic: o.OnPanic})
+	if err != nil {
+		return nil, fmt.Errorf("calls: %w", err)
+	}
+	t.own = t.open(ownParts())
+	return t, nil
+}
+
+// Group makes a group: calls with ids of their own, which can be ended together. It is
+// what a connection has. Close it when that is gone: the table knows it until then.
+func (t *Table[ID, R]) Group() *Group[ID, R] { return t.open(1) }
+
+func (t *Table[ID, R]) open(parts int) *Group[ID, R] {
+	g := newGroup(t, parts)
+	t.mu.Lock()
+	closed := t.closed
+	if !closed {
+		t.groups[g] = struct{}{}
+	}
+	t.mu.Unlock()
+	if closed {
+		g.Close(ErrClosed)
+	}
+	return g
+}
+
+// Do is [Group.Do], of the calls that are in no group.
+func (t *Table[ID, R]) Do(ctx context.Context, id ID, timeout time.Duration, send func() error) (R, error) {
+	return t.own.Do(ctx, id, timeout, send)
+}
+
+// Go is [Group.Go], of the calls that are in no group.
+func (t *Table[ID, R]) Go(id ID, timeout time.Duration, send func() error, done func(R, error)) error {
+	return t.own.Go(id, timeout, send, done)
+}
+
+// Reply is [Group.Reply], of the calls that are in no group.
+func (t *Table[ID, R]) Reply(id ID, reply R) bool { return t.own.Reply(id, reply) }
+
+// Fail is [Group.Fail], of the calls that are in no group.
+func (t *Table[ID, R]) Fail(id ID, err error) bool { return t.own.Fail(id, err) }
+
+// All returns an iterator over the calls that wait, in all groups; see [Group.All].
+func (t *Table[ID, R]) All() iter.Seq[Waiting[ID]] {
+	return func(yield func(Waiting[ID]) bool) {
+		for _, g := range t.all() {
+			for w := range g.All() {
+				if !yield(w) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// all returns the groups that are not closed, and own.
+func (t *Table[ID, R]) all() []*Group[ID, R] {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Collect(maps.Keys(t.groups))
+}
+
+// Close begins a shutdown and does not wait for its end. Every call that waits ends with
+// ErrClosed, in all groups, and those that come get it. It may be called from a done
+// function, and any number of times. It returns when every done function has that it
+// calls itself.
+func (t *Table[ID, R]) Close() {
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
+	for _, g := range t.all() {
+		g.Close(ErrClosed)
+	}
+	_, _ = t.wheel.Close(timingwheel.Discard) // fails for an unknown policy only
+}
+
+// Shutdown is [Table.Close] that waits until the done functions of calls that expired have
+// returned and no goroutine is left. So it must not be called from a done function, for
+// which it would wait until ctx is done.
+//
+// When ctx is done first, Shutdown returns its error; the shutdown goes on, and another
+// call waits for it again. A nil ctx panics, and changes nothing.
+func (t *Table[ID, R]) Shutdown(ctx context.Context) error {
+	if ctx == nil {
+		panic("calls: Shutdown with a nil context")
+	}
+	t.Close()
+	_, err := t.wheel.Shutdown(ctx, timingwheel.Discard)
+	return err
+}
+
+// expire is called by the wheel with a call whose time is up.
+func (t *Table[ID, R]) expire(c *call[ID, R]) {
+	if p := c.part; p.take(c, c.id, c.serial, purgatory.Expired) {
+		c.end(*new(R), ErrExpired)
+	}
+}
+
+// reserve has room for one more call, unless there is none.
+func (t *Table[ID, R]) reserve() bool {
+	most := int64(t.options.MaxCalls)
+	if most == 0 {
+		return true
+	}
+	if t.waiting.Add(1) > most {
+		t.waiting.Add(-1)
+		return false
+	}
+	return true
+}
+
+func (t *Table[ID, R]) unreserve() {
+	if t.options.MaxCalls > 0 {
+		t.waiting.Add(-1)
+	}
+}

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"bufio"
+	"net"
+	"sync"
+	"sync/atomic"
+
+	"github.com/seed-782fa212/limbo/calls"
+)
+
+// client is one connection to the server. Its calls are a group: they end together when
+// the connection is lost, and its ids are its own.
+type client struct {
+	*link
+	calls   *calls.Group[uint64, uint64]
+	read    atomic.Uint64 // replies
+	matched atomic.Uint64 // those that a call waited for
+	lost    int           // calls that the loss of the connection has ended; read it after running has ended
+	running sync.WaitGroup
+}
+
+func dial(addr string, table *calls.Table[uint64, uint64]) (*client, error) {
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	l := &client{link: newLink(c), calls: table.Group()}
+	ended := make(chan struct{})
+	l.running.Go(func() { l.write(ended) })
+	l.running.Go(func() {
+		defer close(ended)
+		l.receive()
+	})
+	return l, nil
+}
+
+// receive hands each reply to the call that waits for it, until the connection is lost.
+func (c *client) receive() {
+	in := bufio.NewReaderSize(c, 1<<16)
+	for {
+		f, err := readFrame(in)
+		if err != nil {
+			_ = c.Close()
+			c.lost = c.calls.Close(&lostError{err})
+			return
+		}
+		c.read.Add(1)
+		if c.calls.Reply(f.id, f.word) {
+			c.matched.Add(1)
+		}
+	}
+}
+
+func (c *client) shutdown() {
+	_ = c.Close()
+	c.running.Wait()
+}
+
+// lostError is why the calls of a lost connection fail.
+type lostError struct{ err error }
+
+func (e *lostError) Error() string { return "connection lost: " + e.err.Error() }
+func (e *lostError) Unwrap() error { return e.err }

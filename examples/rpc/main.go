@@ -1,0 +1,58 @@
+// Command rpc shows calls.Table at work: a client and a server with 100,000 requests in
+// flight on one TCP connection, whose replies come in any order, twice, late or never,
+// while callers give up and a connection is lost. It checks what became of each call.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	status := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(status)
+}
+
+// run is main with its surroundings passed in, so that tests can call it.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	flags := flag.NewFlagSet("rpc", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	inFlight := flags.Int("calls", 100_000, "calls in flight on one connection, 100 to 1,000,000")
+	asJSON := flags.Bool("json", false, "print the summary as one line of JSON, the last one")
+	seed := flags.Uint64("seed", 1, "of what the calls do")
+	if err := flags.Parse(args); err != nil {
+		return 2
+	}
+	switch {
+	case flags.NArg() > 0:
+		fmt.Fprintf(stderr, "rpc: unexpected argument %q\n", flags.Arg(0))
+		return 2
+	case *inFlight < 100 || *inFlight > 1_000_000:
+		fmt.Fprintf(stderr, "rpc: -calls is %d, must be 100 to 1000000\n", *inFlight)
+		return 2
+	}
+	out := stdout
+	if *asJSON {
+		out = stderr // the line is all that a program has to read
+	}
+	sum, err := play(ctx, *inFlight, *seed, out)
+	if err != nil {
+		fmt.Fprintf(stderr, "rpc: %v\n", err)
+		return 1
+	}
+	sum.print(out)
+	if *asJSON {
+		sum.printJSON(stdout)
+	}
+	if !sum.ok() {
+		return 1
+	}
+	return 0
+}

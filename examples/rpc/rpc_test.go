@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestBadArguments(t *testing.T) {
+	for args, want := range map[string]string{
+		"-nonsense":      "flag provided but not defined: -nonsense",
+		"argument":       `unexpected argument "argument"`,
+		"-calls 99":      "-calls is 99, must be 100 to 1000000",
+		"-calls 1000001": "-calls is 1000001, must be 100 to 1000000",
+		"-calls x":       `invalid value "x" for flag -calls`,
+	} {
+		var stdout, stderr bytes.Buffer
+		require.Equal(t, 2, run(t.Context(), strings.Fields(args), &stdout, &stderr), args)
+		require.Contains(t, stderr.String(), want)
+		require.Empty(t, stdout.String())
+	}
+}
+
+// The program checks itself; this test adds that it had something to check.
+func TestPlay(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	require.Zero(t, run(t.Context(), []string{"-calls", "2000", "-json"}, &stdout, &stderr), &stderr)
+	require.NotContains(t, stderr.String(), "FAIL")
+	require.Equal(t, 1, strings.Count(stdout.String(), "\n"))
+	var s summary
+	require.NoError(t, json.Unmarshal(stdout.Bytes(), &s))
+	require.Equal(t, 2000+200+20, s.Calls)
+	require.Equal(t, int64(s.Calls), s.Answered+s.Expired+s.Cancelled+s.Failed)
+	for _, n := range []int64{s.Answered, s.Expired, s.Cancelled, s.Failed, int64(s.Unmatched)} {
+		require.Positive(t, n, stdout.String())
+	}
+	for _, name := range []string{"calls", "answered", "expired", "cancelled", "failed", "twice", "leaked", "goroutines_leaked"} {
+		require.Contains(t, stdout.String(), `"`+name+`":`)
+	}
+}
+
+func TestInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var stdout, stderr bytes.Buffer
+	require.Equal(t, 1, run(ctx, []string{"-calls", "100"}, &stdout, &stderr))
+	require.Contains(t, stderr.String(), "context canceled")
+}
+
+// What the program calls a failure is one.
+func TestChecksCanFail(t *testing.T) {
+	good := summary{Calls: 1, Answered: 1}
+	require.True(t, good.ok())
+	for what, spoil := range map[string]func(*summary){
+		"nothing done":   func(s *summary) { *s = summary{} },
+		"twice":          func(s *summary) { s.Twice = 1 },
+		"left behind":    func(s *summary) { s.Leaked = 1 },
+		"early":          func(s *summary) { s.Early = 1 },
+		"another's":      func(s *summary) { s.wrong = 1 },
+		"goroutines":     func(s *summary) { s.GoroutinesLeaked = 1 },
+		"something else": func(s *summary) { s.problem("x") },
+	} {
+		s := good
+		spoil(&s)
+		require.False(t, s.ok(), what)
+		var out bytes.Buffer
+		s.print(&out)
+		if what != "nothing done" {
+			require.Contains(t, out.String(), "FAIL", what)
+		}
+	}
+}
+
+// The server ends a connection that sends what is no request, and serves the others.
+func TestMalformedRequest(t *testing.T) {
+	s, err := listen()
+	require.NoError(t, err)
+	bad, err := net.Dial("tcp", s.listener.Addr().String())
+	require.NoError(t, err)
+	_, err = bad.Write(bytes.Repeat([]byte{0xff}, 10*frameSize))
+	require.NoError(t, err)
+	_, err = io.ReadAll(bad)
+	if err != nil { // a reset: the server has not read all of it
+		require.ErrorContains(t, err, "reset")
+	}
+	good, err := net.Dial("tcp", s.listener.Addr().String())
+	require.NoError(t, err)
+	l := newLink(good)
+	require.NoError(t, l.send(frame{id: 7, word: 1}))
+	require.NoError(t, l.out.Flush())
+	f, err := readFrame(good)
+	require.NoError(t, err)
+	require.Equal(t, frame{id: 7, word: ^uint64(1)}, f)
+	require.NoError(t, good.Close())
+	require.NoError(t, bad.Close())
+	require.NoError(t, s.shutdown(context.Background()))
+}
+
+func FuzzFrame(f *testing.F) {
+	f.Add(make([]byte, frameSize))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		got, err := readFrame(bytes.NewReader(b))
+		if len(b) < frameSize {
+			require.Error(t, err)
+		} else if err == nil {
+			require.Less(t, got.what, kinds)
+		}
+	})
+}

@@ -1,0 +1,33 @@
+// Package longpoll answers HTTP requests when there is something to say, and not before: a
+// handler waits on a purgatory for as long as its client allows.
+//
+//	func (s *server) poll(w http.ResponseWriter, r *http.Request) {
+//		feed, seen := r.PathValue("feed"), entriesSeen(r)
+//		if !longpoll.Wait(w, r, s.polls, func() bool { return s.feeds.len(feed) > seen }, feed) {
+//			return // answered, or the client has gone
+//		}
+//		json.NewEncoder(w).Encode(s.feeds.after(feed, seen))
+//	}
+//
+//	server.RegisterOnShutdown(s.polls.Close)
+//
+// [Wait] does what a handler has to do beside waiting. It takes the time from the request:
+// "Prefer: wait=30" (RFC 7240), or the query "?wait=30", within bounds. It answers 204 when
+// the time is up, and 503 with a Retry-After when the purgatory is full or closed. It ends
+// when the client hangs up, and keeps the server's ReadTimeout and WriteTimeout from ending
+// a poll that waits. [Polls] has options: a byte now and then for proxies that end idle
+// connections, and a bound for each client.
+//
+// # Shutdown
+//
+// http.Server.Shutdown waits for the requests under way, and a long poll is one: without
+// more it would wait for the longest of them. Close the purgatory with
+// RegisterOnShutdown, as above: then all polls are answered at once, with 503 and
+// "Connection: close", and their clients come back to another server.
+//
+// # What it costs
+//
+// net/http has a goroutine for each poll, and another one that watches for the hang-up;
+// they and their buffers are some 11 KiB over HTTP/1.1. What waits in the purgatory adds
+// some 300 bytes, and no goroutine.
+package longpoll

@@ -1,0 +1,448 @@
+package longpoll
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-782fa212/limbo/purgatory"
+)
+
+// feed is what the tests wait for: entries of one key.
+type feed struct {
+	p *purgatory.Purgatory[string]
+	n atomic.Int64
+}
+
+func newFeed(t testing.TB, o purgatory.Options) *feed {
+	t.Helper()
+	p, err := purgatory.New[string](o)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, p.Shutdown(context.Background()))
+		require.Zero(t, p.Delayed())
+	})
+	return &feed{p: p}
+}
+
+func (f *feed) add() {
+	f.n.Add(1)
+	f.p.CheckAndComplete("feed")
+}
+
+// serve has a poll wait for an entry, and answers it with how many there are.
+func (f *feed) serve(polls *Polls) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if polls.Serve(w, r, func(ctx context.Context, timeout time.Duration) error {
+			return f.p.Await(ctx, timeout, func() bool { return f.n.Load() > 0 }, "feed")
+		}) {
+			_, _ = fmt.Fprint(w, f.n.Load())
+		}
+	}
+}
+
+func polls(t testing.TB, o Options) *Polls {
+	t.Helper()
+	p, err := New(o)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.Zero(t, p.Stats().Waiting)
+		require.Zero(t, p.Stats().Clients)
+	})
+	return p
+}
+
+// ask makes one poll, without a network.
+func ask(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func TestAnsweredWhenReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, p := newFeed(t, purgatory.Options{}), polls(t, Options{})
+		time.AfterFunc(time.Second, f.add)
+		began := time.Now()
+		resp := ask(f.serve(p), httptest.NewRequest(http.MethodGet, "/", nil))
+		require.Equal(t, http.StatusOK, resp.Code)
+		require.Equal(t, "1", resp.Body.String())
+		require.Equal(t, time.Second, time.Since(began))
+		require.Equal(t, Stats{Ready: 1}, p.Stats())
+
+		// At once: it is ready already.
+		resp = ask(f.serve(p), httptest.NewRequest(http.MethodGet, "/?wait=0", nil))
+		require.Equal(t, http.StatusOK, resp.Code)
+	})
+}
+
+func TestWaitIsServeByDefault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFeed(t, purgatory.Options{})
+		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if Wait(w, r, f.p, func() bool { return f.n.Load() > 0 }, "feed") {
+				_, _ = fmt.Fprint(w, f.n.Load())
+			}
+		})
+		began := time.Now()
+		require.Equal(t, http.StatusNoContent, ask(h, httptest.NewRequest(http.MethodGet, "/", nil)).Code)
+		require.InDelta(t, 30, time.Since(began).Seconds(), 0.001)
+		time.AfterFunc(time.Second, f.add)
+		require.Equal(t, "1", ask(h, httptest.NewRequest(http.MethodGet, "/", nil)).Body.String())
+	})
+}
+
+func TestWaitGoals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var n atomic.Int64
+		th, err := purgatory.NewThreshold(func(string) int64 { return n.Load() }, purgatory.Options{})
+		require.NoError(t, err)
+		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if WaitGoals(w, r, th, purgatory.All, purgatory.Goal[string, int64]{Key: "feed", Number: 2}) {
+				_, _ = fmt.Fprint(w, n.Load())
+			}
+		})
+		require.Equal(t, http.StatusNoContent, ask(h, httptest.NewRequest(http.MethodGet, "/?wait=1", nil)).Code)
+		for i := range 2 {
+			time.AfterFunc(time.Duration(i+1)*time.Second, func() { n.Add(1); th.Advance("feed", n.Load()) })
+		}
+		began := time.Now()
+		require.Equal(t, "2", ask(h, httptest.NewRequest(http.MethodGet, "/", nil)).Body.String())
+		require.Equal(t, 2*time.Second, time.Since(began))
+		require.NoError(t, th.Shutdown(t.Context()))
+	})
+}
+
+func TestHowLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFeed(t, purgatory.Options{})
+		p := polls(t, Options{Wait: 10 * time.Second, MaxWait: 20 * time.Second, Query: "for"})
+		for _, c := range []struct {
+			prefer  []string
+			query   string
+			want    time.Duration
+			applied string
+		}{
+			{nil, "", 10 * time.Second, ""},
+			{[]string{"wait=3"}, "", 3 * time.Second, "wait=3"},
+			{[]string{"wait=0"}, "", 0, "wait=0"},
+			{[]string{"wait=100"}, "", 20 * time.Second, "wait=20"},
+			{[]string{"wait=99999999999999999999999"}, "", 20 * time.Second, "wait=20"},
+			{[]string{`respond-async, Wait = "7"; x=1`}, "", 7 * time.Second, "wait=7"},
+			{[]string{"handling=lenient", "wait=4, wait=5"}, "", 4 * time.Second, "wait=4"},
+			{[]string{"wait"}, "", 10 * time.Second, ""},
+			{[]string{"wait=-3"}, "", 10 * time.Second, ""},
+			{[]string{"waiting=3"}, "", 10 * time.Second, ""},
+			{nil, "?for=2", 2 * time.Second, ""},
+			{nil, "?for=0.25", 250 * time.Millisecond, ""},
+			{nil, "?for=500ms", 500 * time.Millisecond, ""},
+			{nil, "?for=1h", 20 * time.Second, ""},
+			{nil, "?for=1e300", 20 * time.Second, ""},
+			{nil, "?for=", 10 * time.Second, ""},
+			{nil, "?wait=1", 10 * time.Second, ""},
+			{[]string{"wait=3"}, "?for=2", 2 * time.Second, ""},
+		} {
+			r := httptest.NewRequest(http.MethodGet, "/"+c.query, nil)
+			r.Header["Prefer"] = c.prefer
+			began := time.Now()
+			resp := ask(f.serve(p), r)
+			waited := time.Since(began)
+			require.Equal(t, http.StatusNoContent, resp.Code, c)
+			require.GreaterOrEqual(t, waited, c.want, c)
+			require.Less(t, waited, c.want+time.Millisecond, c)
+			require.Equal(t, c.applied, resp.Header().Get("Preference-Applied"), c)
+		}
+		for _, bad := range []string{"soon", "-1", "-1s", "NaN", "1 2", "5x", strings.Repeat("9", 10_000) + "x", "<script>"} {
+			r := httptest.NewRequest(http.MethodGet, "/", nil)
+			r.URL.RawQuery = "for=" + strings.ReplaceAll(bad, " ", "+")
+			resp := ask(f.serve(p), r)
+			require.Equal(t, http.StatusBadRequest, resp.Code, bad)
+			text := resp.Body.String()
+			require.Contains(t, text, "for is ")
+			require.Contains(t, text, "must be seconds")
+			require.Less(t, len(text), 150)
+			require.Contains(t, resp.Header().Get("Content-Type"), "text/plain")
+		}
+		require.Equal(t, uint64(8), p.Stats().Invalid)
+	})
+}
+
+func TestFullAndClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFeed(t, purgatory.Options{MaxOperations: 1})
+		p := polls(t, Options{RetryAfter: 5 * time.Second})
+		first := make(chan *httptest.ResponseRecorder, 1)
+		go func() { first <- ask(f.serve(p), httptest.NewRequest(http.MethodGet, "/", nil)) }()
+		synctest.Wait()
+		require.Equal(t, 1, p.Stats().Waiting)
+		seen := map[int]bool{}
+		for range 200 {
+			resp := ask(f.serve(p), httptest.NewRequest(http.MethodGet, "/", nil))
+			require.Equal(t, http.StatusServiceUnavailable, resp.Code)
+			require.Empty(t, resp.Header().Get("Connection"))
+			after, err := strconv.Atoi(resp.Header().Get("Retry-After"))
+			require.NoError(t, err)
+			seen[after] = true
+		}
+		require.Equal(t, map[int]bool{5: true, 6: true, 7: true, 8: true, 9: true, 10: true}, seen)
+		f.p.Close()
+		resp := <-first
+		require.Equal(t, http.StatusServiceUnavailable, resp.Code)
+		require.Equal(t, "close", resp.Header().Get("Connection"))
+		require.NotEmpty(t, resp.Header().Get("Retry-After"))
+		require.Equal(t, uint64(201), p.Stats().Refused)
+	})
+}
+
+func TestClientsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFeed(t, purgatory.Options{})
+		p := polls(t, Options{Client: func(r *http.Request) string { return r.Header.Get("Client") }, MaxPerClient: 2})
+		from := func(client string) *http.Request {
+			r := httptest.NewRequest(http.MethodGet, "/", nil)
+			r.Header.Set("Client", client)
+			return r
+		}
+		var wg sync.WaitGroup
+		for _, client := range []string{"a", "a", "b"} {
+			wg.Go(func() { require.Equal(t, "1", ask(f.serve(p), from(client)).Body.String()) })
+		}
+		synctest.Wait()
+		require.Equal(t, 2, p.Stats().Clients)
+		resp := ask(f.serve(p), from("a"))
+		require.Equal(t, http.StatusTooManyRequests, resp.Code)
+		require.NotEmpty(t, resp.Header().Get("Retry-After"))
+		wg.Go(func() { require.Equal(t, "1", ask(f.serve(p), from("b")).Body.String()) })
+		synctest.Wait()
+		f.add()
+		wg.Wait()
+		require.Equal(t, Stats{Ready: 4, Limited: 1}, p.Stats())
+	})
+}
+
+func TestCheckPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFeed(t, purgatory.Options{OnPanic: func(purgatory.Panic) {}})
+		p := polls(t, Options{})
+		w := httptest.NewRecorder()
+		require.False(t, p.Serve(w, httptest.NewRequest(http.MethodGet, "/", nil), func(ctx context.Context, timeout time.Duration) error {
+			return f.p.Await(ctx, timeout, func() bool { panic("no") }, "feed")
+		}))
+		require.Equal(t, http.StatusInternalServerError, w.Code)
+		require.NotContains(t, w.Body.String(), "no\n", "the panic is not the client's")
+		require.PanicsWithValue(t, "here", func() {
+			p.Serve(w, httptest.NewRequest(http.MethodGet, "/", nil), func(context.Context, time.Duration) error { panic("here") })
+		})
+		require.Equal(t, Stats{Failed: 2}, p.Stats())
+	})
+}
+
+func TestKeepAwake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFeed(t, purgatory.Options{})
+		p := polls(t, Options{KeepAwake: time.Second})
+		began := time.Now()
+		resp := ask(f.serve(p), httptest.NewRequest(http.MethodGet, "/?wait=3.5", nil))
+		require.InDelta(t, 3.5, time.Since(began).Seconds(), 0.01)
+		require.Equal(t, http.StatusOK, resp.Code, "it has gone out with the first byte")
+		require.Equal(t, "\n\n\n", resp.Body.String())
+		time.AfterFunc(2500*time.Millisecond, f.add)
+		require.Equal(t, "\n\n1", ask(f.serve(p), httptest.NewRequest(http.MethodGet, "/", nil)).Body.String())
+		require.Equal(t, http.StatusOK, ask(f.serve(p), httptest.NewRequest(http.MethodGet, "/?wait=0", nil)).Code)
+
+		// A shutdown ends one whose status is out.
+		f = newFeed(t, purgatory.Options{})
+		time.AfterFunc(1500*time.Millisecond, f.p.Close)
+		resp = ask(f.serve(p), httptest.NewRequest(http.MethodGet, "/", nil))
+		require.Equal(t, "\n", resp.Body.String())
+		require.Equal(t, uint64(1), p.Stats().Refused)
+
+		// One that is shorter than a turn still ends with 204.
+		f = newFeed(t, purgatory.Options{})
+		require.Equal(t, http.StatusNoContent, ask(f.serve(p), httptest.NewRequest(http.MethodGet, "/?wait=0.5", nil)).Code)
+	})
+}
+
+func TestOptions(t *testing.T) {
+	client := func(*http.Request) string { return "" }
+	for want, o := range map[string]Options{
+		"Options.Wait is 1ns, must be from 1ms to 24h0m0s":                                    {Wait: 1},
+		"Options.Wait is 48h0m0s, must be from 1ms to 24h0m0s":                                {Wait: 48 * time.Hour},
+		"Options.MaxWait is 1s, must be from 30s to 24h0m0s":                                  {MaxWait: time.Second},
+		"Options.KeepAwake is 1ms, must be 0 or at least 10ms":                                {KeepAwake: time.Millisecond},
+		"Options.KeepAwake is -1ns, must be 0 or at least 10ms":                               {KeepAwake: -1},
+		"Options.RetryAfter is 1ms, must be from 1s to 1h0m0s":                                {RetryAfter: time.Millisecond},
+		"Options.MaxPerClient is 0, must be at least 1 beside Options.Client, and 0 without":  {Client: client},
+		"Options.MaxPerClient is 3, must be at least 1 beside Options.Client, and 0 without":  {MaxPerClient: 3},
+		"Options.MaxPerClient is -1, must be at least 1 beside Options.Client, and 0 without": {Client: client, MaxPerClient: -1},
+		"Options.KeepAwake is 2562047h47m16.854775807s, must be from 0s to 24h0m0s":           {KeepAwake: math.MaxInt64},
+		"Options.MaxWait is -1ns, must be from 30s to 24h0m0s":                                {MaxWait: -1},
+	} {
+		_, err := New(o)
+		require.EqualError(t, err, "longpoll: "+want)
+	}
+	p := polls(t, Options{Wait: time.Hour})
+	require.Equal(t, time.Hour, p.options.MaxWait)
+}
+
+// The following tests have a network, and so run on real time. None asserts how fast.
+
+// start serves polls on loopback.
+func start(t *testing.T, h http.Handler, configure func(*http.Server)) string {
+	t.Helper()
+	srv := httptest.NewUnstartedServer(h)
+	if configure != nil {
+		configure(srv.Config)
+	}
+	srv.Start()
+	t.Cleanup(srv.Close)
+	return srv.URL
+}
+
+func eventually(t *testing.T, f func() bool, what string) {
+	t.Helper()
+	require.Eventually(t, f, time.Minute, time.Millisecond, what)
+}
+
+func TestHangUp(t *testing.T) {
+	f, p := newFeed(t, purgatory.Options{}), polls(t, Options{})
+	url := start(t, f.serve(p), nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	require.NoError(t, err)
+	failed := make(chan error, 1)
+	go func() {
+		resp, err := http.DefaultClient.Do(req)
+		if err == nil {
+			err = resp.Body.Close()
+		}
+		failed <- err
+	}()
+	eventually(t, func() bool { return f.p.Delayed() == 1 }, "the poll waits")
+	cancel()
+	require.ErrorIs(t, <-failed, context.Canceled)
+	eventually(t, func() bool { return p.Stats().HungUp == 1 }, "it ends")
+	require.Zero(t, f.p.Delayed())
+}
+
+func TestShutdownAnswersAtOnce(t *testing.T) {
+	f, p := newFeed(t, purgatory.Options{}), polls(t, Options{Wait: time.Hour})
+	srv := &http.Server{Handler: f.serve(p), ReadHeaderTimeout: time.Minute}
+	srv.RegisterOnShutdown(f.p.Close)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(l) }()
+	const n = 20
+	status := make(chan int, n)
+	client := &http.Client{Transport: &http.Transport{}}
+	for range n {
+		go func() {
+			resp, err := client.Get("http://" + l.Addr().String())
+			if err != nil {
+				status <- -1
+				return
+			}
+			_ = resp.Body.Close()
+			status <- resp.StatusCode
+		}()
+	}
+	eventually(t, func() bool { return f.p.Delayed() == n }, "all wait")
+	require.NoError(t, srv.Shutdown(t.Context()), "it would wait for an hour")
+	for range n {
+		require.Equal(t, http.StatusServiceUnavailable, <-status)
+	}
+	require.ErrorIs(t, <-served, http.ErrServerClosed)
+}
+
+// Lesson polls 1. A server's timeouts do not end a poll that waits for longer than they are, and hold
+// again for the connection's next request.
+func TestServersTimeouts(t *testing.T) {
+	const timeout = 100 * time.Millisecond
+	f, p := newFeed(t, purgatory.Options{}), polls(t, Options{})
+	mux := http.NewServeMux()
+	mux.Handle("/poll", f.serve(p))
+	mux.HandleFunc("/slow", func(w http.ResponseWriter, r *http.Request) {
+		time.Sleep(3 * timeout)
+		_, _ = w.Write(make([]byte, 1<<16))
+	})
+	url := start(t, mux, func(s *http.Server) { s.ReadTimeout, s.WriteTimeout = timeout, timeout })
+	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}
+	for range 2 {
+		resp, err := client.Get(url + "/poll?wait=" + (5 * timeout).String())
+		require.NoError(t, err)
+		require.Equal(t, http.StatusNoContent, resp.StatusCode)
+		require.NoError(t, resp.Body.Close())
+	}
+	resp, err := client.Get(url + "/slow")
+	if err == nil {
+		_ = resp.Body.Close()
+	}
+	require.Error(t, err, "its time to be written in is over")
+}
+
+func TestHTTP2(t *testing.T) {
+	f, p := newFeed(t, purgatory.Options{}), polls(t, Options{KeepAwake: 10 * time.Millisecond})
+	h2 := func(p *http.Protocols) *http.Protocols { p.SetUnencryptedHTTP2(true); return p }
+	url := start(t, f.serve(p), func(s *http.Server) {
+		s.Protocols = h2(new(http.Protocols))
+		s.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: 1000}
+		s.WriteTimeout, s.ReadTimeout = 100*time.Millisecond, 100*time.Millisecond
+	})
+	client := &http.Client{Transport: &http.Transport{Protocols: h2(new(http.Protocols))}}
+	const n = 200
+	got := make(chan string, n)
+	for range n {
+		go func() {
+			resp, err := client.Get(url)
+			if err != nil {
+				got <- err.Error()
+				return
+			}
+			defer resp.Body.Close()
+			b, err := io.ReadAll(resp.Body)
+			if err != nil {
+				b = []byte(err.Error())
+			}
+			got <- resp.Proto + " " + strings.TrimLeft(string(b), "\n")
+		}()
+	}
+	eventually(t, func() bool { return p.Stats().Waiting == n }, "all wait")
+	time.Sleep(300 * time.Millisecond) // for longer than the server's timeouts
+	f.add()
+	for range n {
+		require.Equal(t, "HTTP/2.0 1", <-got)
+	}
+	require.Equal(t, Stats{Ready: n}, p.Stats())
+}
+
+func FuzzAsked(f *testing.F) {
+	for _, s := range []string{"wait=3", `x, wait="4";y`, "wait=,", "=", "wait=18446744073709551616"} {
+		f.Add(s, "wait=1.5")
+	}
+	p, err := New(Options{})
+	require.NoError(f, err)
+	f.Fuzz(func(t *testing.T, prefer, query string) {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Header.Set("Prefer", prefer)
+		r.URL.RawQuery = query
+		wait, _, err := p.asked(r)
+		if err == nil && (wait < 0 || wait > p.options.MaxWait) {
+			t.Fatalf("%v", wait)
+		}
+	})
+}

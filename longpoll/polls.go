@@ -1,0 +1,266 @@
+package longpoll
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/seed-782fa212/limbo/purgatory"
+)
+
+// Wait has a request wait until ready returns true, and reports whether it is to be
+// answered: then the handler writes the answer. If not, it is answered already, or its
+// client has hung up, and the handler returns.
+//
+// ready is called as the TryComplete of an operation is that watches keys: see
+// [purgatory.Purgatory.Await]. Everything else is as the zero [Options] have it: see
+// [Polls.Serve], which is for all others.
+func Wait[K comparable](w http.ResponseWriter, r *http.Request, p *purgatory.Purgatory[K], ready func() bool, keys ...K) bool {
+	return defaults.Serve(w, r, func(ctx context.Context, timeout time.Duration) error {
+		return p.Await(ctx, timeout, ready, keys...)
+	})
+}
+
+// WaitGoals is [Wait] on a Threshold: until as many of the goals are reached as need says;
+// see [purgatory.Threshold.Await].
+func WaitGoals[K comparable, N cmp.Ordered](w http.ResponseWriter, r *http.Request, t *purgatory.Threshold[K, N], need purgatory.Need, goals ...purgatory.Goal[K, N]) bool {
+	return defaults.Serve(w, r, func(ctx context.Context, timeout time.Duration) error {
+		return t.Await(ctx, timeout, need, goals...)
+	})
+}
+
+var defaults, _ = New(Options{}) // which are in range
+
+// Polls is how the polls of a service wait, and what became of them. Make one with [New].
+// All methods are safe for use from any goroutine.
+type Polls struct {
+	options Options
+
+	mu      sync.Mutex
+	clients map[string]int // guarded by mu: polls that wait; none is 0
+	stats   Stats          // guarded by mu
+}
+
+// Stats is what waits and what became of the polls.
+type Stats struct {
+	Waiting int // polls
+	Clients int // that have one waiting; 0 without Options.Client
+
+	Ready   uint64 // handed back to the handler, to be answered
+	Expired uint64 // 204: nothing came in time
+	HungUp  uint64 // the client has gone
+	Invalid uint64 // 400: the query's wait cannot be read
+	Limited uint64 // 429: beyond Options.MaxPerClient
+	Refused uint64 // 503: the purgatory is full, or closed
+	Failed  uint64 // 500: the check has panicked, or await was used wrongly
+}
+
+// New makes polls. An option out of range is an error that names it.
+func New(o Options) (*Polls, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return &Polls{options: o, clients: map[string]int{}}, nil
+}
+
+// Stats returns the figures, those of one moment.
+func (p *Polls) Stats() Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	st := p.stats
+	st.Clients = len(p.clients)
+	return st
+}
+
+// Serve has a request wait, and reports whether it is to be answered by the handler; if
+// not, Serve has answered, or there is nobody to answer. await waits for as long as it is
+// told, or until ctx is done, which is when the client hangs up:
+//
+//	polls.Serve(w, r, func(ctx context.Context, timeout time.Duration) error {
+//		return threshold.Await(ctx, timeout, purgatory.All, goal)
+//	})
+//
+// It is the Await of a Purgatory, a Threshold or Futures, or returns as they do. With
+// Options.KeepAwake it is called again and again.
+//
+// The answers of Serve are 204 when the time is up; 400 for a query that cannot be read;
+// 429, and 503 where await is refused (purgatory.ErrFull) or ended by a shutdown
+// (purgatory.ErrClosed), with a Retry-After; 500 for any other error. After a shutdown the
+// connection is closed, so that the client comes back to another server.
+//
+// The request's body must have been read to its end: until then net/http does not notice
+// that a client hangs up. Serve moves the deadlines that the server's ReadTimeout and
+// WriteTimeout have set, so that they do not end the poll while it waits; when it returns,
+// the handler has the whole WriteTimeout for its answer.
+func (p *Polls) Serve(w http.ResponseWriter, r *http.Request, await func(ctx context.Context, timeout time.Duration) error) bool {
+	wait, preferred, err := p.asked(r)
+	if err != nil {
+		p.count(func(st *Stats) { st.Invalid++ })
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return false
+	}
+	client, ok := p.enter(r)
+	if !ok {
+		p.retryLater(w, http.StatusTooManyRequests, "too many polls of one client wait here")
+		return false
+	}
+	c := conversation{polls: p, w: w, c: http.NewResponseController(w)}
+	c.moveDeadlines(r, wait)
+	if preferred {
+		w.Header().Set("Preference-Applied", "wait="+strconv.Itoa(int(wait/time.Second)))
+	}
+	counted := false
+	leave := func(count func(*Stats)) {
+		counted = true
+		p.leave(client, count)
+	}
+	defer func() {
+		if !counted { // await has panicked
+			p.leave(client, func(st *Stats) { st.Failed++ })
+		}
+	}()
+	err = c.wait(r.Context(), wait, await)
+	c.answerDeadline(r)
+	switch {
+	case err == nil:
+		leave(func(st *Stats) { st.Ready++ })
+		return true
+	case errors.Is(err, purgatory.ErrExpired):
+		leave(func(st *Stats) { st.Expired++ })
+		c.status(http.StatusNoContent, "")
+	case r.Context().Err() != nil:
+		leave(func(st *Stats) { st.HungUp++ })
+	case errors.Is(err, purgatory.ErrFull):
+		leave(func(st *Stats) { st.Refused++ })
+		c.retryLater("too many polls wait here")
+	case errors.Is(err, purgatory.ErrClosed):
+		leave(func(st *Stats) { st.Refused++ })
+		w.Header().Set("Connection", "close")
+		c.retryLater("the server is shutting down")
+	default:
+		leave(func(st *Stats) { st.Failed++ })
+		c.status(http.StatusInternalServerError, "the poll cannot be answered")
+	}
+	return false
+}
+
+// enter counts a poll in; ok is false if its client has enough of them.
+func (p *Polls) enter(r *http.Request) (client string, ok bool) {
+	if p.options.Client != nil {
+		client = p.options.Client(r)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.options.Client != nil {
+		if p.clients[client] >= p.options.MaxPerClient {
+			p.stats.Limited++
+			return "", false
+		}
+		p.clients[client]++
+	}
+	p.stats.Waiting++
+	return client, true
+}
+
+// leave counts a poll out.
+func (p *Polls) leave(client string, count func(*Stats)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.options.Client != nil {
+		if p.clients[client]--; p.clients[client] == 0 {
+			delete(p.clients, client)
+		}
+	}
+	p.stats.Waiting--
+	count(&p.stats)
+}
+
+func (p *Polls) count(count func(*Stats)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	count(&p.stats)
+}
+
+// retryLater answers that the client is to come again later.
+func (p *Polls) retryLater(w http.ResponseWriter, status int, text string) {
+	seconds := int64((p.options.RetryAfter + time.Second - 1) / time.Second)
+	w.Header().Set("Retry-After", strconv.FormatInt(seconds+rand.Int64N(seconds+1), 10))
+	http.Error(w, text, status)
+}
+
+// conversation is one poll and its answer.
+type conversation struct {
+	polls *Polls
+	w     http.ResponseWriter
+	c     *http.ResponseController
+	begun bool // the status and bytes have gone out: only a body can follow
+}
+
+// wait calls await, once, or in turns between which it sends a byte.
+func (c *conversation) wait(ctx context.Context, wait time.Duration, await func(context.Context, time.Duration) error) error {
+	each := c.polls.options.KeepAwake
+	if each == 0 {
+		return await(ctx, wait)
+	}
+	for deadline := time.Now().Add(wait); ; {
+		left := time.Until(deadline)
+		err := await(ctx, min(left, each))
+		if left <= each || !errors.Is(err, purgatory.ErrExpired) {
+			return err
+		}
+		if _, err := c.w.Write([]byte{'\n'}); err != nil {
+			return err
+		}
+		if err := c.c.Flush(); err != nil {
+			return err
+		}
+		c.begun = true
+	}
+}
+
+// status answers with nothing but a status and a text, unless an answer has begun.
+func (c *conversation) status(status int, text string) {
+	switch {
+	case c.begun:
+	case text == "":
+		c.w.WriteHeader(status)
+	default:
+		http.Error(c.w, text, status)
+	}
+}
+
+func (c *conversation) retryLater(text string) {
+	if !c.begun {
+		c.polls.retryLater(c.w, http.StatusServiceUnavailable, text)
+	}
+}
+
+// moveDeadlines keeps the server's timeouts, which count from the request's beginning, from
+// ending a poll that waits. Without timeouts nothing is touched: net/http would not set it
+// back for the connection's next request.
+func (c *conversation) moveDeadlines(r *http.Request, wait time.Duration) {
+	srv, _ := r.Context().Value(http.ServerContextKey).(*http.Server)
+	if srv == nil {
+		return
+	}
+	// A writer that has no deadlines to set has none that could end the poll.
+	if srv.ReadTimeout > 0 {
+		_ = c.c.SetReadDeadline(time.Now().Add(wait + srv.ReadTimeout))
+	}
+	if srv.WriteTimeout > 0 {
+		_ = c.c.SetWriteDeadline(time.Now().Add(wait + srv.WriteTimeout))
+	}
+}
+
+// answerDeadline gives the answer the time that the server has for one.
+func (c *conversation) answerDeadline(r *http.Request) {
+	if srv, _ := r.Context().Value(http.ServerContextKey).(*http.Server); srv != nil && srv.WriteTimeout > 0 {
+		_ = c.c.SetWriteDeadline(time.Now().Add(srv.WriteTimeout))
+	}
+}

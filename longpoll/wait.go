@@ -1,0 +1,70 @@
+package longpoll
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// asked returns how long a poll is to wait. preferred says that the header was followed.
+// What a Prefer header says wrongly is ignored, as its RFC has it; an error is about the
+// query.
+func (p *Polls) asked(r *http.Request) (wait time.Duration, preferred bool, err error) {
+	wait = p.options.Wait
+	if seconds, ok := preference(r.Header.Values("Prefer")); ok {
+		wait, preferred = clamp(float64(seconds)*float64(time.Second)), true
+	}
+	if r.URL.RawQuery != "" {
+		if text := r.URL.Query().Get(p.options.Query); text != "" {
+			if wait, err = duration(text); err != nil {
+				return 0, false, fmt.Errorf("%s %w", p.options.Query, err)
+			}
+			preferred = false
+		}
+	}
+	return min(wait, p.options.MaxWait), preferred, nil
+}
+
+// duration reads seconds, or what time.ParseDuration reads.
+func duration(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if seconds, e := strconv.ParseFloat(text, 64); e == nil && !math.IsNaN(seconds) {
+		d, err = clamp(seconds*float64(time.Second)), nil
+	}
+	if err != nil || d < 0 {
+		return 0, errors.New("is " + strconv.Quote(text[:min(len(text), 32)]) + `, must be seconds from 0 on, or a duration such as "500ms"`)
+	}
+	return d, nil
+}
+
+// clamp is a duration in nanoseconds; beyond the longest, that.
+func clamp(nanoseconds float64) time.Duration {
+	if nanoseconds >= float64(math.MaxInt64) {
+		return math.MaxInt64
+	}
+	return time.Duration(nanoseconds)
+}
+
+// preference finds wait in Prefer headers: lists of preferences, each a token with a value,
+// which may be quoted, and parameters. The first one counts.
+func preference(headers []string) (seconds uint32, ok bool) {
+	for _, header := range headers {
+		for preference := range strings.SplitSeq(header, ",") {
+			name, value, _ := strings.Cut(preference, "=")
+			if !strings.EqualFold(strings.TrimSpace(name), "wait") {
+				continue
+			}
+			value, _, _ = strings.Cut(value, ";")
+			n, err := strconv.ParseUint(strings.Trim(strings.TrimSpace(value), `"`), 10, 32)
+			if err != nil && !errors.Is(err, strconv.ErrRange) {
+				return 0, false
+			}
+			return uint32(min(n, math.MaxUint32)), true
+		}
+	}
+	return 0, false
+}
