@@ -271,6 +271,17 @@ func TestKeepAwake(t *testing.T) {
 		require.Equal(t, "\n", resp.Body.String())
 		require.Equal(t, uint64(1), p.Stats().Refused)
 
+		// So does what goes wrong.
+		turn := 0
+		w := httptest.NewRecorder()
+		require.False(t, p.Serve(w, httptest.NewRequest(http.MethodGet, "/", nil), func(context.Context, time.Duration) error {
+			if turn++; turn == 1 {
+				return purgatory.ErrExpired
+			}
+			return io.ErrUnexpectedEOF
+		}))
+		require.Equal(t, "\n", w.Body.String())
+
 		// One that is shorter than a turn still ends with 204.
 		f = newFeed(t, purgatory.Options{})
 		require.Equal(t, http.StatusNoContent, ask(f.serve(p), httptest.NewRequest(http.MethodGet, "/?wait=0.5", nil)).Code)
@@ -369,16 +380,22 @@ func TestShutdownAnswersAtOnce(t *testing.T) {
 	require.ErrorIs(t, <-served, http.ErrServerClosed)
 }
 
-// Lesson polls 1. A server's timeouts do not end a poll that waits for longer than they are, and hold
-// again for the connection's next request.
-func TestServersTimeouts(t *testing.T) {
+// Lesson polls 1. A server's WriteTimeout does not end a poll that waits for longer, and
+// holds again for its answer, and for the connection's next request.
+func TestServersTimeout(t *testing.T) {
 	const timeout = 100 * time.Millisecond
 	f, p := newFeed(t, purgatory.Options{}), polls(t, Options{})
-	mux := http.NewServeMux()
-	mux.Handle("/poll", f.serve(p))
-	mux.HandleFunc("/slow", func(w http.ResponseWriter, r *http.Request) {
+	slow := func(w http.ResponseWriter, _ *http.Request) {
 		time.Sleep(3 * timeout)
 		_, _ = w.Write(make([]byte, 1<<16))
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/poll", f.serve(p))
+	mux.HandleFunc("/slow", slow)
+	mux.HandleFunc("/slow-poll", func(w http.ResponseWriter, r *http.Request) {
+		if p.Serve(w, r, func(context.Context, time.Duration) error { return nil }) {
+			slow(w, r)
+		}
 	})
 	url := start(t, mux, func(s *http.Server) { s.ReadTimeout, s.WriteTimeout = timeout, timeout })
 	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}
@@ -388,11 +405,27 @@ func TestServersTimeouts(t *testing.T) {
 		require.Equal(t, http.StatusNoContent, resp.StatusCode)
 		require.NoError(t, resp.Body.Close())
 	}
-	resp, err := client.Get(url + "/slow")
-	if err == nil {
-		_ = resp.Body.Close()
+	for _, path := range []string{"/slow", "/slow-poll"} {
+		resp, err := client.Get(url + path)
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+		require.Error(t, err, "its time to be written in is over")
 	}
-	require.Error(t, err, "its time to be written in is over")
+}
+
+// The bytes that keep proxies awake go out while the poll waits.
+func TestKeepAwakeGoesOut(t *testing.T) {
+	f, p := newFeed(t, purgatory.Options{}), polls(t, Options{KeepAwake: 10 * time.Millisecond})
+	url := start(t, f.serve(p), nil)
+	resp, err := http.Get(url)
+	require.NoError(t, err)
+	require.Equal(t, 1, p.Stats().Waiting, "its status came with the first byte")
+	f.add()
+	b, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, "1", strings.TrimLeft(string(b), "\n"))
 }
 
 func TestHTTP2(t *testing.T) {

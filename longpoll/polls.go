@@ -95,9 +95,9 @@ func (p *Polls) Stats() Stats {
 // connection is closed, so that the client comes back to another server.
 //
 // The request's body must have been read to its end: until then net/http does not notice
-// that a client hangs up. Serve moves the deadlines that the server's ReadTimeout and
-// WriteTimeout have set, so that they do not end the poll while it waits; when it returns,
-// the handler has the whole WriteTimeout for its answer.
+// that a client hangs up. Serve moves the deadline that the server's WriteTimeout has set,
+// so that it does not end the poll while it waits; when Serve returns, the handler has the
+// whole WriteTimeout for its answer.
 func (p *Polls) Serve(w http.ResponseWriter, r *http.Request, await func(ctx context.Context, timeout time.Duration) error) bool {
 	wait, preferred, err := p.asked(r)
 	if err != nil {
@@ -111,7 +111,7 @@ func (p *Polls) Serve(w http.ResponseWriter, r *http.Request, await func(ctx con
 		return false
 	}
 	c := conversation{polls: p, w: w, c: http.NewResponseController(w)}
-	c.moveDeadlines(r, wait)
+	c.writeWithin(r, wait)
 	if preferred {
 		w.Header().Set("Preference-Applied", "wait="+strconv.Itoa(int(wait/time.Second)))
 	}
@@ -126,7 +126,7 @@ func (p *Polls) Serve(w http.ResponseWriter, r *http.Request, await func(ctx con
 		}
 	}()
 	err = c.wait(r.Context(), wait, await)
-	c.answerDeadline(r)
+	c.writeWithin(r, 0)
 	switch {
 	case err == nil:
 		leave(func(st *Stats) { st.Ready++ })
@@ -241,26 +241,12 @@ func (c *conversation) retryLater(text string) {
 	}
 }
 
-// moveDeadlines keeps the server's timeouts, which count from the request's beginning, from
-// ending a poll that waits. Without timeouts nothing is touched: net/http would not set it
-// back for the connection's next request.
-func (c *conversation) moveDeadlines(r *http.Request, wait time.Duration) {
-	srv, _ := r.Context().Value(http.ServerContextKey).(*http.Server)
-	if srv == nil {
-		return
-	}
-	// A writer that has no deadlines to set has none that could end the poll.
-	if srv.ReadTimeout > 0 {
-		_ = c.c.SetReadDeadline(time.Now().Add(wait + srv.ReadTimeout))
-	}
-	if srv.WriteTimeout > 0 {
-		_ = c.c.SetWriteDeadline(time.Now().Add(wait + srv.WriteTimeout))
-	}
-}
-
-// answerDeadline gives the answer the time that the server has for one.
-func (c *conversation) answerDeadline(r *http.Request) {
+// writeWithin moves the deadline by which the answer must be written, if the server has
+// one: to its WriteTimeout from when the poll can have ended. Without a WriteTimeout
+// nothing is touched: net/http would not set it back for the connection's next request.
+func (c *conversation) writeWithin(r *http.Request, wait time.Duration) {
 	if srv, _ := r.Context().Value(http.ServerContextKey).(*http.Server); srv != nil && srv.WriteTimeout > 0 {
-		_ = c.c.SetWriteDeadline(time.Now().Add(srv.WriteTimeout))
+		// A writer that has no deadline to set has none that could end the poll.
+		_ = c.c.SetWriteDeadline(time.Now().Add(wait + srv.WriteTimeout))
 	}
 }

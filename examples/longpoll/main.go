@@ -1,0 +1,107 @@
+// Command longpoll is a service of long polls that scales out: several nodes, any of which
+// a client may ask, and a bus that takes what is said at one of them to the others. Without
+// flags it starts three nodes, and the Kafka cluster of examples/broker for their bus, has
+// 10,000 clients poll, publishes, kills a node and a broker, and checks what became of each
+// poll and each event; with -serve it serves, for people.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	status := command(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(status)
+}
+
+// command is main with its surroundings passed in, so that tests can call it.
+func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	sc := scene{polls: 10_000, nodes: 3, calm: 10 * time.Second, faults: 4 * time.Second, rate: 50, topic: "longpoll-events", seed: 1}
+	flags := flag.NewFlagSet("longpoll", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	serve := flags.Bool("serve", false, "serve until SIGINT or SIGTERM, for people: open two of the addresses that it prints")
+	asJSON := flags.Bool("json", false, "print the summary as one line of JSON, the last one of stdout; the rest goes to stderr")
+	brokers := flags.String("brokers", "", "host:port of a real Kafka cluster's brokers, with commas between; default: one in this process")
+	flags.StringVar(&sc.topic, "topic", sc.topic, "the topic of the events; it is created if need be")
+	flags.IntVar(&sc.polls, "polls", sc.polls, "clients that poll, 5 to 100,000")
+	flags.IntVar(&sc.nodes, "nodes", sc.nodes, "nodes, 1 to 16")
+	flags.IntVar(&sc.rate, "rate", sc.rate, "events a second, 1 to 10,000")
+	flags.DurationVar(&sc.calm, "calm", sc.calm, "how long events are published before the faults, 100ms to 1h")
+	flags.DurationVar(&sc.faults, "faults", sc.faults, "and after each of them, 100ms to 1h")
+	flags.Uint64Var(&sc.seed, "seed", sc.seed, "of where events are published, and what dies")
+	if err := flags.Parse(args); err != nil {
+		return 2
+	}
+	bad := func(format string, a ...any) int {
+		fmt.Fprintf(stderr, "longpoll: "+format+"\n", a...)
+		return 2
+	}
+	within := func(d time.Duration) bool { return d >= 100*time.Millisecond && d <= time.Hour }
+	switch {
+	case flags.NArg() > 0:
+		return bad("unexpected argument %q", flags.Arg(0))
+	case sc.polls < perRoom || sc.polls > 100_000:
+		return bad("-polls is %d, must be 5 to 100000", sc.polls)
+	case sc.nodes < 1 || sc.nodes > 16:
+		return bad("-nodes is %d, must be 1 to 16", sc.nodes)
+	case sc.rate < 1 || sc.rate > 10_000:
+		return bad("-rate is %d, must be 1 to 10000", sc.rate)
+	case !within(sc.calm):
+		return bad("-calm is %v, must be 100ms to 1h", sc.calm)
+	case !within(sc.faults):
+		return bad("-faults is %v, must be 100ms to 1h", sc.faults)
+	case sc.topic == "":
+		return bad("-topic is empty")
+	}
+	if *brokers != "" {
+		sc.brokers = strings.Split(*brokers, ",")
+	}
+	if *serve {
+		return serveForPeople(ctx, sc, stdout, stderr)
+	}
+	out := stdout
+	if *asJSON {
+		out = stderr
+	}
+	sum, err := run(ctx, sc, out)
+	if err != nil {
+		fmt.Fprintf(stderr, "longpoll: %v\n", err)
+		return 1
+	}
+	sum.print(out)
+	if *asJSON {
+		sum.printJSON(stdout)
+	}
+	if !sum.ok() {
+		return 1
+	}
+	return 0
+}
+
+// serveForPeople serves until ctx ends.
+func serveForPeople(ctx context.Context, sc scene, stdout, stderr io.Writer) int {
+	p := &play{scene: sc, out: stdout, began: time.Now()}
+	err := p.open(ctx)
+	if err == nil {
+		p.say("open two of these in a browser, and type in one")
+		<-ctx.Done()
+	}
+	if e := p.close(); err == nil {
+		err = e
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "longpoll: %v\n", err)
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,249 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-782fa212/limbo/examples/broker/cluster"
+)
+
+// play is the example that checks itself: nodes, a bus, and many who poll, while events are
+// published, a node dies and a broker dies.
+type play struct {
+	scene
+	out     io.Writer
+	began   time.Time
+	bus     *cluster.Cluster // nil: a real one
+	nodes   []*node
+	targets []target
+	pollers *pollers
+	rng     *rand.Rand
+	sum     summary
+
+	published map[string]int   // events by room
+	certain   map[string][]int // those of which a node said that they are published
+}
+
+// scene is what a play is about.
+type scene struct {
+	polls, nodes int
+	calm, faults time.Duration // how long is published without faults, and after each of them
+	rate         int           // events a second
+	brokers      []string      // of a real bus; empty: one in this process
+	topic        string
+	seed         uint64
+}
+
+// patience is how long anything may take on a machine that is busy with something else.
+const patience = 30 * time.Second
+
+func run(ctx context.Context, sc scene, out io.Writer) (*summary, error) {
+	before := runtime.NumGoroutine()
+	p := &play{scene: sc, out: out, began: time.Now(), rng: rand.New(rand.NewPCG(sc.seed, 1)), published: map[string]int{}, certain: map[string][]int{}}
+	err := p.open(ctx)
+	if err == nil {
+		err = p.scenes(ctx)
+	}
+	if err = errors.Join(err, p.close()); err != nil {
+		return nil, err
+	}
+	p.summarize(before)
+	return &p.sum, nil
+}
+
+func (p *play) say(format string, args ...any) {
+	fmt.Fprintf(p.out, "%6.2f s  %s\n", time.Since(p.began).Seconds(), fmt.Sprintf(format, args...))
+}
+
+func (p *play) open(ctx context.Context) (err error) {
+	if len(p.brokers) == 0 {
+		var cfg cluster.Config
+		cfg.Logger = slog.New(slog.DiscardHandler)
+		cfg.Meta.BrokerSession, cfg.ReplicaLag = 2*time.Second, time.Second
+		if p.bus, err = cluster.New(cfg); err != nil {
+			return err
+		}
+		p.brokers = p.bus.Addrs()
+	}
+	if err := createTopic(ctx, p.brokers, p.topic); err != nil {
+		return err
+	}
+	for id := range p.scene.nodes {
+		n, err := startNode(id, "127.0.0.1:0", p.brokers, p.topic)
+		if err != nil {
+			return err
+		}
+		p.nodes = append(p.nodes, n)
+		p.targets = append(p.targets, target{id, n.url()})
+		p.say("node %d serves at %s", id, n.url())
+	}
+	return nil
+}
+
+// close ends what is left.
+func (p *play) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var closing errgroup.Group
+	for _, n := range p.nodes {
+		closing.Go(func() error { return n.shutdown(ctx) })
+	}
+	err := closing.Wait()
+	if p.bus != nil {
+		err = errors.Join(err, p.bus.Shutdown(ctx))
+	}
+	return err
+}
+
+func (p *play) scenes(ctx context.Context) error {
+	polling, hangUp := context.WithCancel(ctx)
+	defer hangUp()
+	p.pollers = newPollers(p.targets)
+	defer func() {
+		for _, c := range p.pollers.clients {
+			c.CloseIdleConnections()
+		}
+	}()
+	old := min(p.polls/5, connectionsAllowed())
+	p.pollers.start(polling, p.polls, old, p.seed)
+	defer p.pollers.running.Wait()
+	defer hangUp()
+	if err := p.parked(ctx); err != nil {
+		return err
+	}
+	p.say("%d polls wait, %d of them over HTTP/1.1 and the others over HTTP/2", p.polls, old)
+
+	p.pollers.calm.Store(true)
+	if err := p.publish(ctx, p.calm); err != nil {
+		return err
+	}
+	p.pollers.calm.Store(false)
+	p.say("%d events are published", p.sum.Events)
+
+	if len(p.nodes) > 1 {
+		last := len(p.nodes) - 1
+		p.pollers.gone(p.targets[last])
+		waiting := p.nodes[last].polls.Stats().Waiting
+		err := p.nodes[last].kill()
+		p.nodes, p.targets = p.nodes[:last], p.targets[:last]
+		p.say("node %d dies, and %d polls with it", last, waiting)
+		if err = errors.Join(err, p.publish(ctx, p.faults)); err != nil {
+			return err
+		}
+	}
+	if p.bus != nil {
+		victim := int32(p.rng.IntN(int(p.bus.Brokers())))
+		p.say("broker %d dies", victim)
+		if err := errors.Join(p.bus.Kill(victim), p.publish(ctx, p.faults), p.bus.Start(victim)); err != nil {
+			return err
+		}
+		p.say("broker %d is back, %d events are published", victim, p.sum.Events)
+	}
+	if err := p.publish(ctx, p.faults); err != nil {
+		return err
+	}
+	p.waitForAll(ctx)
+	if err := p.parked(ctx); err != nil {
+		return err
+	}
+	p.say("every event has been seen, and %d polls wait", p.polls)
+
+	p.pollers.stopping.Store(true)
+	answered, began := p.pollers.answered.Load(), time.Now()
+	if err := p.close(); err != nil {
+		return err
+	}
+	p.nodes, p.bus = nil, nil
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		p.pollers.running.Wait()
+	}()
+	select {
+	case <-ended:
+	case <-time.After(patience): // they are hung up on, and count as not answered
+		p.sum.problem("polls wait on after the shutdown")
+	}
+	p.say("%d polls are answered by the shutdown, in %v", p.pollers.answered.Load()-answered, time.Since(began).Round(time.Millisecond))
+	return ctx.Err()
+}
+
+// parked returns when every poll waits.
+func (p *play) parked(ctx context.Context) error {
+	for end := time.Now().Add(patience); ; {
+		n := 0
+		for _, node := range p.nodes {
+			n += node.held.Delayed()
+		}
+		if n == p.polls {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("%d of %d polls wait after %v", n, p.polls, patience)
+		}
+		if err := sleep(ctx, 5*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// publish says something in one room after the other for a while, at the scene's rate.
+func (p *play) publish(ctx context.Context, d time.Duration) error {
+	client := &http.Client{Transport: &http.Transport{}, Timeout: patience}
+	defer client.CloseIdleConnections()
+	began := time.Now()
+	for i := 0; time.Since(began) < d; i++ {
+		room := roomName(p.rng.IntN((p.polls + perRoom - 1) / perRoom))
+		number := p.published[room]
+		p.published[room]++
+		p.sum.Events++
+		resp, err := client.Post(p.targets[p.rng.IntN(len(p.targets))].url+"/rooms/"+room, "text/plain", strings.NewReader(strconv.Itoa(number)))
+		if err == nil {
+			err = resp.Body.Close()
+			if resp.StatusCode == http.StatusAccepted {
+				p.certain[room] = append(p.certain[room], number)
+			} else {
+				p.sum.Uncertain++
+			}
+		}
+		if err != nil {
+			return err
+		}
+		if err := sleep(ctx, time.Until(began.Add(time.Duration(i+1)*time.Second/time.Duration(p.rate)))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// waitForAll returns when every poller has seen the last event of its room that is certain.
+func (p *play) waitForAll(ctx context.Context) {
+	end := time.Now().Add(patience)
+	for _, q := range p.pollers.all {
+		for time.Now().Before(end) && !q.hasSeen(p.certain[q.room]) {
+			if sleep(ctx, 5*time.Millisecond) != nil {
+				return
+			}
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// pollers are the clients: each follows a room, with one poll at a time, at one node or,
+// when that has gone, at another.
+type pollers struct {
+	clients  [2]*http.Client // over HTTP/1.1, and over HTTP/2
+	running  sync.WaitGroup
+	stopping atomic.Bool // the nodes shut down: a poll that they answer is the last
+	calm     atomic.Bool // no faults: how long it took to wake is noted
+
+	mu    sync.Mutex
+	nodes []target // guarded by mu: those that live
+
+	polls, answered, moved, early, wrong, unanswered atomic.Int64
+
+	all   []*poller
+	first atomic.Pointer[error] // of those that were not answered
+}
+
+func (ps *pollers) noteError(err error) { ps.first.CompareAndSwap(nil, &err) }
+
+// target is a node as its clients know it.
+type target struct {
+	id  int
+	url string
+}
+
+// poller is one client.
+type poller struct {
+	room   string
+	client *http.Client
+	rng    *rand.Rand
+
+	mu    sync.Mutex
+	seen  []int           // guarded by mu: the numbers of the events, in the order they came
+	wakes []time.Duration // guarded by mu: from being said to being seen, at the node where it was said
+	cross []time.Duration // guarded by mu: and at another
+}
+
+// httpClient speaks one of the two protocols: with a connection for each poll, or with a
+// few, of as many streams as a node allows.
+func httpClient(http2 bool) *http.Client {
+	t := &http.Transport{Protocols: new(http.Protocols), MaxIdleConnsPerHost: 1 << 20}
+	t.Protocols.SetHTTP1(!http2)
+	t.Protocols.SetUnencryptedHTTP2(http2)
+	if http2 {
+		t.MaxConnsPerHost = 64 // or each poll that comes while the first connection is made makes one
+	}
+	return &http.Client{Transport: t}
+}
+
+func newPollers(nodes []target) *pollers {
+	return &pollers{nodes: nodes, clients: [2]*http.Client{httpClient(false), httpClient(true)}}
+}
+
+// start starts count pollers in rooms of five, the first oldProtocol of them over HTTP/1.1.
+func (ps *pollers) start(ctx context.Context, count, oldProtocol int, seed uint64) {
+	for i := range count {
+		p := &poller{room: roomName(i / perRoom), client: ps.clients[0], rng: rand.New(rand.NewPCG(seed, uint64(i)))}
+		if i >= oldProtocol {
+			p.client = ps.clients[1]
+		}
+		ps.all = append(ps.all, p)
+		ps.running.Go(func() { ps.follow(ctx, p, i) })
+	}
+}
+
+// perRoom is how many follow a room.
+const perRoom = 5
+
+func roomName(i int) string { return "room-" + strconv.Itoa(i) }
+
+// gone takes a node out.
+func (ps *pollers) gone(t target) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	ps.nodes = slices.DeleteFunc(slices.Clone(ps.nodes), func(other target) bool { return other == t })
+}
+
+func (ps *pollers) lives(t target) bool {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	return slices.Contains(ps.nodes, t)
+}
+
+func (ps *pollers) node(n int) target {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	return ps.nodes[n%len(ps.nodes)]
+}
+
+// follow polls until the nodes shut down.
+func (ps *pollers) follow(ctx context.Context, p *poller, n int) {
+	at, from := ps.node(n), int64(0)
+	for ctx.Err() == nil {
+		wait := time.Duration(20+p.rng.IntN(20)) * time.Second
+		late := ps.stopping.Load() // this poll comes too late to be let in
+		status, events, took, err := p.poll(ctx, at.url, from, wait)
+		if ctx.Err() != nil {
+			return
+		}
+		ps.polls.Add(1)
+		elsewhere := false
+		switch {
+		case err != nil:
+			if ps.lives(at) && !late {
+				ps.unanswered.Add(1)
+				ps.noteError(err)
+			}
+			if ps.stopping.Load() {
+				return
+			}
+			elsewhere = true
+		case status == http.StatusOK:
+			ps.answered.Add(1)
+			if len(events) == 0 || events[0].Offset < from {
+				ps.early.Add(1)
+			}
+			for _, e := range events {
+				from = e.Offset + 1
+			}
+			ps.saw(p, at, events, took)
+		case status == http.StatusNoContent:
+			ps.answered.Add(1)
+			if took < wait {
+				ps.early.Add(1)
+			}
+		case status == http.StatusServiceUnavailable:
+			ps.answered.Add(1)
+			if ps.stopping.Load() {
+				return
+			}
+			elsewhere = true
+		default:
+			ps.wrong.Add(1)
+			elsewhere = true
+		}
+		if elsewhere {
+			ps.moved.Add(1)
+			n++
+			at = ps.node(n)
+			// Not all at once: a crowd that moves is a crowd that arrives.
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Duration(p.rng.Int64N(int64(time.Second)))):
+			}
+		}
+	}
+}
+
+// poll makes one request.
+func (p *poller) poll(ctx context.Context, url string, from int64, wait time.Duration) (status int, events []event, took time.Duration, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s/rooms/%s?from=%d", url, p.room, from), nil)
+	if err != nil {
+		return 0, nil, 0, err
+	}
+	req.Header.Set("Prefer", fmt.Sprintf("wait=%d", wait/time.Second))
+	began := time.Now()
+	resp, err := p.client.Do(req)
+	if err != nil {
+		return 0, nil, 0, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusOK {
+		err = json.NewDecoder(resp.Body).Decode(&events)
+	}
+	_, _ = io.Copy(io.Discard, resp.Body) // so that the connection serves again
+	return resp.StatusCode, events, time.Since(began), err
+}
+
+// saw notes what an answer had, and how long it took to wake.
+func (ps *pollers) saw(p *poller, at target, events []event, took time.Duration) {
+	now := time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, e := range events {
+		number, err := strconv.Atoi(e.Text)
+		if err != nil {
+			ps.wrong.Add(1)
+			continue
+		}
+		p.seen = append(p.seen, number)
+		woke := now.Sub(time.UnixMicro(e.Sent))
+		if woke >= took || !ps.calm.Load() {
+			continue // it was said before the poll came
+		}
+		if e.Node == at.id {
+			p.wakes = append(p.wakes, woke)
+		} else {
+			p.cross = append(p.cross, woke)
+		}
+	}
+}
