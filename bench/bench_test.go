@@ -120,6 +120,7 @@ func TestOnlyRivalsOfAKindHaveGaps(t *testing.T) {
 	for _, riv := range r.rivals {
 		require.Equal(t, !slices.Contains([]string{
 			"purgatory", "threshold", "limbo-broker", "kfake", "durable-redis", "durable-pebble", "asynq", "nats",
+			"calls", "map",
 		}, riv.name), riv.timers(), riv.name)
 	}
 	r.rivals = slices.DeleteFunc(slices.Clone(r.rivals), func(riv rival) bool { return riv.ready != nil })
@@ -279,6 +280,37 @@ func TestPurgatoryWorkloads(t *testing.T) {
 		require.Contains(t, string(report), plot+".png")
 		require.FileExists(t, filepath.Join(dir, plot+".png"))
 	}
+}
+
+// Requests in flight, through real children.
+func TestInFlight(t *testing.T) {
+	var stdout bytes.Buffer
+	require.Zero(t, bench(t.Context(), []string{"-quick", "-json", "-run", "W14", "-out", t.TempDir()}, &stdout, os.Stderr))
+	var impls []string
+	for line := range strings.Lines(stdout.String()) {
+		var r Result
+		require.NoError(t, json.Unmarshal([]byte(line), &r), line)
+		impls = append(impls, r.Impl)
+		require.Positive(t, r.Metrics["ns_per_op"], line)
+		require.Contains(t, r.Metrics, "allocs_per_op", line)
+	}
+	require.Equal(t, []string{"calls", "map", "calls", "map"}, impls)
+
+	// The rival does what it is measured for, to the end of each way.
+	m := &mapOfRequests{waiting: map[uint64]*mapRequest{}}
+	_, err := m.do(t.Context(), 1, time.Millisecond, func() error { return nil })
+	require.ErrorIs(t, err, errMapExpired)
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err = m.do(ctx, 1, time.Minute, func() error { cancel(); return nil })
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = m.do(t.Context(), 1, time.Minute, func() error { return os.ErrClosed })
+	require.ErrorIs(t, err, os.ErrClosed)
+	require.NoError(t, m.hold(1, time.Minute))
+	require.ErrorIs(t, m.hold(1, time.Minute), errMapDuplicate)
+	require.True(t, m.reply(1, 2))
+	require.False(t, m.reply(1, 2))
+	require.Empty(t, m.waiting)
+	require.NoError(t, m.close())
 }
 
 // Every rival of timers does what the workloads rely on.

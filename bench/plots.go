@@ -56,6 +56,7 @@ var figurePlots = []figurePlot{
 	{"w13_schedules.png", "W13", "schedules_per_s", "bars", "W13 timers scheduled, an hour ahead, by timers", "timers a second", nil, false},
 	{"w13_lives.png", "W13", "lives_per_s", "bars", "W13 whole lives: scheduled, run and gone, by timers", "timers a second", nil, false},
 	{"w13_lateness.png", "W13", "", "spread", "W13 lateness at 5,000 timers a second", "ms late; early ones are drawn at 0.001", nil, false},
+	{"w14_cost.png", "W14", "ns_per_op", "bars", "W14 a request and its reply, 100,000 in flight, by goroutines", "ns per request", nil, false},
 }
 
 type savedPlot struct{ workload, title, file string }
@@ -78,6 +79,8 @@ var colours = map[string]color.RGBA{
 	"durable-pebble": {0x6c, 0xa6, 0xf5, 0xff},
 	"asynq":          {0xd0, 0x3a, 0x3a, 0xff},
 	"nats":           {0x3c, 0x9d, 0x4e, 0xff},
+	"calls":          {0x1f, 0x5f, 0xd6, 0xff},
+	"map":            {0xf2, 0x8e, 0x1c, 0xff},
 	controlName:      {0xa8, 0xa8, 0xa8, 0xff},
 }
 

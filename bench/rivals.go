@@ -45,6 +45,8 @@ var rivals = []rival{
 	durablePebbleRival,
 	asynqRival,
 	natsRival,
+	callsRival,
+	mapRival,
 }
 
 var timerWorkloads = []string{"W1", "W2", "W3", "W4", "W5", "W6", "W7"}

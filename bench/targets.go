@@ -189,6 +189,9 @@ var targets = []target{
 	{"W13", "Redis: late_p99_ms, × asynq's", 1. / 20, ratio("W13", "late_p99_ms", "durable-redis", "asynq", durable100k)},
 	{"W13", "Redis: late_p99_ms, × NATS's", 1. / 5, ratio("W13", "late_p99_ms", "durable-redis", "nats", durable100k)},
 	{"W13", "folder: late_p99_ms, × NATS's", 1. / 5, ratio("W13", "late_p99_ms", "durable-pebble", "nats", durable100k)},
+	{"W14", "ns_per_op, × map's, one goroutine", .7, ratio("W14", "ns_per_op", "calls", "map", Params{"in_flight": 100_000, "goroutines": 1})},
+	{"W14", "ns_per_op, × map's, two goroutines", .7, ratio("W14", "ns_per_op", "calls", "map", Params{"in_flight": 100_000, "goroutines": 2})},
+	{"W14", "allocs_per_op", 3, worst("W14", "calls", "allocs_per_op")},
 }
 
 // targetTable shows whether each target that has its figures is reached.

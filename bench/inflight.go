@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+var inFlightWorkload = workload{
+	name: "W14", title: "calls: a request and its reply, beside others in flight", size: "in_flight",
+	metrics: []string{"ns_per_op", "allocs_per_op"},
+	full:    withGoroutines(sizes("in_flight", 100_000), 1, 2),
+	quick:   withGoroutines(sizes("in_flight", 10_000), 1, 2),
+}
+
+// inFlightRequests is what holds requests in flight: each waits for its reply by an id, for at
+// most a timeout, or until its context is done.
+type inFlightRequests interface {
+	// do returns the reply, or why there is none.
+	do(ctx context.Context, id uint64, timeout time.Duration, send func() error) (uint64, error)
+	reply(id, value uint64) bool
+	// hold has a request wait without a goroutine.
+	hold(id uint64, timeout time.Duration) error
+	close() error
+}
+
+// inFlight has requests wait that nobody replies to, then makes others, over and over, that
+// are replied to as soon as they are sent. Their replies come on the same goroutine: what
+// is measured is what holds them, and not how long it takes to wake a goroutine, which is
+// the same for all. With two goroutines ns_per_op is the wall time divided by the requests
+// of both.
+func inFlight(j Job, r inFlightRequests) (Result, error) {
+	for id := range j.Params["in_flight"] {
+		if err := r.hold(uint64(id), time.Hour); err != nil {
+			return Result{}, err
+		}
+	}
+	warm, span := spans(j)
+	if _, err := replyTo(j, r, 1, warm); err != nil {
+		return Result{}, err
+	}
+	liveHeap() // what was made before is not collected meanwhile
+	allocs, start := mallocs(), time.Now()
+	total, err := replyTo(j, r, 2, span)
+	took, allocated := time.Since(start), mallocs()-allocs
+	return Result{Metrics: Metrics{
+		"ns_per_op":     float64(took) / float64(total),
+		"allocs_per_op": float64(allocated) / float64(total),
+	}}, err
+}
+
+// replyTo makes requests on several goroutines at once for as long as span, and returns how
+// many. turn tells the ids of one call from those of another.
+func replyTo(j Job, r inFlightRequests, turn uint64, span time.Duration) (total int, failed error) {
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	for g := range j.Params["goroutines"] {
+		wg.Go(func() {
+			n, err := replyAlone(r, turn<<56|uint64(g+1)<<40, span)
+			mu.Lock()
+			defer mu.Unlock()
+			if total += n; err != nil {
+				failed = err
+			}
+		})
+	}
+	wg.Wait()
+	return total, failed
+}
+
+func replyAlone(r inFlightRequests, first uint64, span time.Duration) (n int, err error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	id := first
+	send := func() error {
+		r.reply(id, ^id)
+		return nil
+	}
+	for end := time.Now().Add(span); n == 0 || time.Now().Before(end); n += 64 {
+		for range 64 {
+			id++
+			got, err := r.do(ctx, id, 30*time.Second, send)
+			if err != nil || got != ^id {
+				return n, fmt.Errorf("request %d was answered with %d, %w", id, got, err)
+			}
+		}
+	}
+	return n, nil
+}
