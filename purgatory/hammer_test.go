@@ -21,14 +21,16 @@ type hammered struct {
 
 // P1 to P10: many goroutines do everything to a few keys at once, with timeouts
 // of about the time that takes. Every operation that was accepted ends exactly
-// once, testOp and the race detector see to P3, and the figures add up.
+// once, testOp and the race detector see to P3, and the figures add up. Some operations
+// have a key of their own, and nothing to end them but their timeout: on one processor all
+// others may be ended before a worker has its turn.
 func TestHammer(t *testing.T) {
 	const goroutines, each, keys = 8, 1500, 5
 	p := open[int](t, Options{Tick: 20 * time.Microsecond, Workers: 3, MaxOperations: 300, OnPanic: func(Panic) {}})
 	var c hammered
 	ctxs := make(chan context.CancelFunc, 64)
 	var wg sync.WaitGroup
-	for range goroutines {
+	for g := range goroutines {
 		wg.Go(func() {
 			rnd := rand.New(rand.NewPCG(rand.Uint64(), 1))
 			ctx, cancel := context.WithCancel(context.Background())
@@ -58,6 +60,20 @@ func TestHammer(t *testing.T) {
 					}
 				}
 				c.ending.Add(1)
+				if i%100 == 0 {
+					alone := newOp(t)
+					alone.end = op.end
+					if _, err := p.TryCompleteElseWatch(context.Background(), alone, time.Duration(rnd.IntN(1000))*time.Microsecond, keys+g); err != nil {
+						if err != ErrFull {
+							t.Error(err)
+						}
+						c.ending.Done()
+						c.refused.Add(1)
+					} else {
+						c.accepted.Add(1)
+					}
+					continue
+				}
 				timeout := time.Duration(rnd.IntN(1000)-100) * time.Microsecond
 				if rnd.IntN(10) == 0 {
 					timeout = NoTimeout
