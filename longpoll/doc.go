@@ -27,7 +27,8 @@
 //
 // # What it costs
 //
-// net/http has a goroutine for each poll, and another one that watches for the hang-up;
-// they and their buffers are some 11 KiB over HTTP/1.1. What waits in the purgatory adds
-// some 300 bytes, and no goroutine.
+// net/http has a goroutine for each poll, and over HTTP/1.1 another one that watches for the
+// hang-up; with their buffers a connection takes some 20 KiB, of which 1.5 KiB are this
+// package's and the purgatory's. Over HTTP/2 a poll takes 5 to 8 KiB in all. (One run with
+// 8,000 polls, Go 1.26, amd64.) What waits in the purgatory has no goroutine more.
 package longpoll
