@@ -136,3 +136,26 @@ func BenchmarkBurst(b *testing.B) {
 		w.Shutdown(context.Background(), Discard)
 	}
 }
+
+// BenchmarkExpire has one worker run a backlog of 1M timers.
+func BenchmarkExpire(b *testing.B) {
+	const n = 1_000_000
+	var took time.Duration
+	for b.Loop() {
+		left := n
+		done := make(chan struct{})
+		w, _ := New(func(uint64) {
+			if left--; left == 0 {
+				close(done)
+			}
+		}, Options{Workers: 1})
+		due := time.Now().Add(500 * time.Millisecond)
+		for i := range uint64(n) {
+			w.ScheduleAt(i, due)
+		}
+		<-done
+		took += time.Since(due)
+		w.Shutdown(context.Background(), Discard)
+	}
+	b.ReportMetric(float64(took.Nanoseconds())/float64(n*b.N), "ns/timer")
+}

@@ -62,6 +62,7 @@ type counts struct {
 	cascaded      uint64
 	refusedFull   uint64
 	refusedClosed uint64
+	late          Histogram
 }
 
 func newShard[V any](num int, sizeBits uint, sh *shared) *shard[V] {
@@ -372,12 +373,13 @@ func (s *shard[V]) cascade(id uint32) (done bool) {
 
 // take takes the first timer of a ready bucket. A bucket that is or becomes
 // empty leaves the ready queue: gone.
-func (s *shard[V]) take(r bucketRef) (v V, ok, gone bool) {
+func (s *shard[V]) take(r bucketRef, now nanos) (v V, ok, gone bool) {
 	b := s.lists.find(r.bucket, r.seq)
 	if b != nil {
 		if i, n := s.lists.first(b); i != 0 {
 			v, ok = n.value, true
 			s.counts.expired++
+			s.counts.late.Add(time.Duration(now - s.shared.start(n.deadline)))
 			s.end(i, n)
 		}
 		if b.count > 0 {

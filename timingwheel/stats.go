@@ -3,7 +3,7 @@ package timingwheel
 import "time"
 
 // Stats is what a wheel holds and has done. The figures of the timers, Pending
-// to RefusedClosed, and Cascaded, Levels and Bytes, are those of one moment,
+// to RefusedClosed, and Late, Cascaded, Levels and Bytes, are those of one moment,
 // exactly; the others are exact too, and may be of a moment later.
 type Stats struct {
 	Pending int // timers held, Ready included
@@ -23,11 +23,20 @@ type Stats struct {
 	RefusedClosed uint64 // with ErrClosed
 	Panics        uint64 // of the expiry function
 
+	// Late is how long after their deadlines, as [Wheel.Deadline] has them, workers took
+	// the timers that expired; 0 for those that a shutdown with RunNow had run before.
+	Late Histogram
+
 	Cascaded uint64 // moves of a timer to a lower level
 	// Wakeups counts how often the advancer woke; EmptyWakeups of these, how
 	// often it had slept for a bucket that turned out empty, because its last
 	// timer was stopped meanwhile.
 	Wakeups, EmptyWakeups uint64
+
+	// Next is when the advancer wakes next, for a bucket that is due or begins to cascade,
+	// with a monotonic reading; zero if there is none. The timers of the bucket may have
+	// been stopped by then.
+	Next time.Time
 
 	Workers int // goroutines that run the expiry function, idle ones included
 	Idle    int // of these, waiting for a timer
@@ -45,7 +54,7 @@ func (w *Wheel[V]) Stats() Stats {
 	now := w.shared.now()
 	oldest := w.shared.floor(now)
 	for _, s := range w.shards {
-		c := s.counts
+		c := &s.counts
 		st.Pending += c.pending
 		st.Ready += c.ready
 		st.Scheduled += c.scheduled
@@ -56,6 +65,7 @@ func (w *Wheel[V]) Stats() Stats {
 		st.RefusedFull += c.refusedFull
 		st.RefusedClosed += c.refusedClosed
 		st.Cascaded += c.cascaded
+		st.Late.Merge(&c.late)
 		st.Levels = max(st.Levels, len(s.levels))
 		st.Bytes += s.bytes()
 		oldest = min(oldest, s.overdue(oldest))
@@ -70,6 +80,9 @@ func (w *Wheel[V]) Stats() Stats {
 	}
 	st.EmptyWakeups = w.advancer.emptied.Load() // before Wakeups, so that it is never more
 	st.Wakeups = w.shared.queue.Stats().Wakeups
+	if head, ok := w.shared.queue.Peek(); ok {
+		st.Next = head.Deadline
+	}
 	st.Panics = w.workers.panics.Load()
 	q := &w.shared.ready
 	q.mu.Lock()

@@ -124,9 +124,10 @@ func (p *workers[V]) take(me *worker) (v V, ok bool) {
 			}
 		}
 		s := p.shards[me.current.shard]
+		now := s.shared.now()
 		var gone bool
 		s.mu.Lock()
-		v, ok, gone = s.take(me.current)
+		v, ok, gone = s.take(me.current, now)
 		s.mu.Unlock()
 		if gone {
 			me.current = bucketRef{}

@@ -231,6 +231,9 @@ func (t *Table[K, V]) Stats() timingwheel.Stats {
 	return st
 }
 
+// Levels returns where the keys' timers stand; see [timingwheel.Wheel.Levels].
+func (t *Table[K, V]) Levels() []timingwheel.Level { return t.wheel.Levels() }
+
 // expired is the wheel's expiry function. The timer has left the wheel; what is
 // left is the key in its part, if it is that timer's still and not set again.
 func (t *Table[K, V]) expired(e Entry[K, V]) {

@@ -61,3 +61,15 @@ func (s *Scheduler) Stats() Stats {
 	st.Panics = w.Panics + st.JobWheel.Panics + s.panics.Load()
 	return st
 }
+
+// Levels returns where the timers of the calls stand, and those of the jobs that wait for
+// their next run; see [timingwheel.Wheel.Levels].
+func (s *Scheduler) Levels() (calls, jobs []timingwheel.Level) {
+	s.jobs.mu.Lock()
+	w := s.jobs.wheel
+	s.jobs.mu.Unlock()
+	if w != nil {
+		jobs = w.Levels()
+	}
+	return s.calls.Levels(), jobs
+}

@@ -1,0 +1,83 @@
+package timingwheel
+
+import (
+	"math"
+	"math/bits"
+	"time"
+)
+
+// Histogram counts durations in classes that double: Counts[i] are those of at most
+// Bound(i), and of more than Bound(i-1). The last class has all that were longer. The
+// bounds are the powers of two of a second that a Prometheus native histogram of schema 0
+// has, so nothing is lost on the way there.
+type Histogram struct {
+	Counts [classes]uint64
+	Count  uint64        // of all
+	Sum    time.Duration // of all
+}
+
+const classes = 31
+
+// Bound returns the longest duration of a class, 2^(i-20) s rounded down to the nanosecond:
+// 953 ns, 1.907 µs, ..., 1 s for i = 20, ..., 512 s for 29. That of the last class is the
+// longest there is.
+func (Histogram) Bound(i int) time.Duration {
+	if i >= classes-1 {
+		return math.MaxInt64
+	}
+	return time.Duration(perClass << i >> perClassBits)
+}
+
+// A duration d, in nanoseconds, is at most 2^i of the first class's bound if
+// d * 2^11 <= 5^9 * 2^i: 10^9 ns * 2^-20 is 5^9 / 2^11.
+const (
+	perClass     = 1_953_125 // 5^9
+	perClassBits = 11
+)
+
+func classOf(d time.Duration) int {
+	if d <= 0 {
+		return 0
+	}
+	// Beyond 2^52 ns, 52 days, the product would wrap; the last class begins at 512 s.
+	n := (uint64(min(d, 1<<52))<<perClassBits - 1) / perClass
+	return min(bits.Len64(n), classes-1)
+}
+
+// Add counts a duration; one below zero as 0. It must not be called at once with another
+// method.
+func (h *Histogram) Add(d time.Duration) {
+	d = max(d, 0)
+	h.Counts[classOf(d)]++
+	h.Count++
+	h.Sum += d
+}
+
+// Merge adds what another one has counted.
+func (h *Histogram) Merge(other *Histogram) {
+	for i, n := range other.Counts {
+		h.Counts[i] += n
+	}
+	h.Count += other.Count
+	h.Sum += other.Sum
+}
+
+// Quantile returns the q-quantile, q from 0 to 1, rounded up to the bound of its class: at
+// most twice the true value, or 953 ns. 0 if nothing is counted.
+func (h Histogram) Quantile(q float64) time.Duration {
+	rank, seen := uint64(q*float64(h.Count)), uint64(0)
+	for i, n := range h.Counts {
+		if seen += n; n > 0 && (seen >= rank || seen == h.Count) {
+			return h.Bound(i)
+		}
+	}
+	return 0
+}
+
+// Mean returns the mean. 0 if nothing is counted.
+func (h Histogram) Mean() time.Duration {
+	if h.Count == 0 {
+		return 0
+	}
+	return h.Sum / time.Duration(h.Count)
+}

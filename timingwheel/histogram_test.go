@@ -1,0 +1,56 @@
+package timingwheel
+
+import (
+	"math"
+	"math/big"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Each class against the powers of two as fractions, at its bounds and beside them.
+func TestHistogramClasses(t *testing.T) {
+	class := func(d time.Duration) int {
+		i, bound := 0, big.NewRat(int64(time.Second), 1<<20)
+		for i < classes-1 && new(big.Rat).SetInt64(int64(d)).Cmp(bound) > 0 {
+			i++
+			bound.Mul(bound, big.NewRat(2, 1))
+		}
+		return i
+	}
+	var h Histogram
+	durations := []time.Duration{math.MinInt64, -1, 0, 1, time.Hour, 1 << 52, 1<<53 + 1, math.MaxInt64}
+	for i := range classes - 1 {
+		durations = append(durations, h.Bound(i)-1, h.Bound(i), h.Bound(i)+1)
+	}
+	for _, d := range durations {
+		var one Histogram
+		one.Add(d)
+		require.EqualValues(t, 1, one.Counts[class(d)], d)
+		require.Equal(t, Histogram{Counts: one.Counts, Count: 1, Sum: max(d, 0)}, one)
+	}
+	require.Equal(t, 953*time.Nanosecond, h.Bound(0))
+	require.Equal(t, time.Second, h.Bound(20))
+	require.Equal(t, time.Duration(math.MaxInt64), h.Bound(classes-1))
+}
+
+func TestHistogram(t *testing.T) {
+	var h Histogram
+	require.Zero(t, h.Quantile(.5))
+	require.Zero(t, h.Mean())
+	h.Counts[3], h.Counts[20], h.Count = 99, 1, 100
+	require.Equal(t, h.Bound(3), h.Quantile(0))
+	require.Equal(t, h.Bound(3), h.Quantile(.5))
+	require.Equal(t, h.Bound(3), h.Quantile(.99))
+	require.Equal(t, time.Second, h.Quantile(1))
+
+	var a, b Histogram
+	a.Add(time.Second)
+	b.Add(time.Hour)
+	a.Merge(&b)
+	require.Equal(t, (time.Second+time.Hour)/2, a.Mean())
+	require.EqualValues(t, 2, a.Count)
+	require.EqualValues(t, 1, a.Counts[20])
+	require.EqualValues(t, 1, a.Counts[classes-1])
+}
