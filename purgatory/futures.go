@@ -147,6 +147,9 @@ func (s *Futures[T]) goals(futures []*Future[T]) ([]Goal[*Future[T], uint8], err
 // for.
 func (s *Futures[T]) Stats() Stats { return s.threshold.Stats() }
 
+// Wheel is [Purgatory.Wheel].
+func (s *Futures[T]) Wheel() *Wheel { return s.threshold.Wheel() }
+
 // Close ends the operations that wait as Closed, and does not wait; see
 // [Purgatory.Close].
 func (s *Futures[T]) Close() { s.threshold.Close() }

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"iter"
 	"math"
-	"slices"
 	"time"
 )
 
@@ -304,115 +302,12 @@ func (p *Purgatory[K]) Watching(key K) int {
 	return 0
 }
 
-// Waiting is an operation that waits, as [Purgatory.All] finds it.
-type Waiting[K comparable] struct {
-	Pending  Pending
-	Age      time.Duration // since it came
-	Deadline time.Time     // when it expires, with a monotonic reading; zero: never
-
-	p      *Purgatory[K]
-	hashes []uint32
-}
-
-// All returns an iterator over the operations that wait. Each that waits from
-// beginning to end is met once; one that comes or ends meanwhile may be met or not.
-// It is for a person who wants to know, not for the way of a request: it takes time
-// proportional to what waits, and to the table of keys, which neither grows nor
-// shrinks meanwhile. No lock is held while the loop's body runs.
-func (p *Purgatory[K]) All() iter.Seq[Waiting[K]] {
-	return collect(&p.table, p.appendWaiting)
-}
-
-// appendWaiting appends the operations of a bucket by their first keys.
-func (p *Purgatory[K]) appendWaiting(to []Waiting[K], b *bucket[K, watchlist]) []Waiting[K] {
-	now := now()
-	b.each(func(e *entry[K, watchlist]) {
-		e.value.each(func(w *waiter) {
-			hashes := w.keyHashes()
-			h := w.handle()
-			if hashes[0] != uint32(e.hash) || !w.state.waits(h.gen) {
-				return
-			}
-			if slices.Contains(hashes[1:], hashes[0]) && // two of its keys have one hash
-				slices.ContainsFunc(to, func(x Waiting[K]) bool { return x.Pending == h }) {
-				return
-			}
-			x := Waiting[K]{Pending: h, Age: now - w.since, p: p, hashes: slices.Clone(hashes)}
-			if at := time.Duration(w.deadline.Load()); at != never {
-				x.Deadline = instant(at)
-			}
-			to = append(to, x)
-		})
-	})
-	return to
-}
-
-// Keys returns the keys that the operation watches, in the order in which they were
-// given; none once it has ended. It takes a lock for each.
-func (x Waiting[K]) Keys() []K {
-	var keys []K
-	w := x.Pending.w
-	for i, h := range x.hashes {
-		if slices.Contains(x.hashes[:i], h) {
-			continue
-		}
-		b := x.p.table.lock(h)
-		if x.Pending.Waiting() { // otherwise the record may serve another operation
-			b.each(func(e *entry[K, watchlist]) {
-				for key, other := range x.hashes {
-					if other == h && uint32(e.hash) == h && e.value.holds(w, key) {
-						keys = append(keys, e.key)
-						return
-					}
-				}
-			})
-		}
-		b.mu.Unlock()
-	}
-	return keys
-}
-
-// Hotspot is a key that stands out.
-type Hotspot[K comparable] struct {
-	Key      K
-	Watching int           // operations that watch it
-	Oldest   time.Duration // for how long the one of them has waited that has waited longest
-}
-
-// Hotspots returns the n keys that most operations watch, those with more of them
-// first; all keys if there are fewer. Its cost is that of [Purgatory.All].
-func (p *Purgatory[K]) Hotspots(n int) []Hotspot[K] {
-	var top hotspots[K]
-	p.table.visit(func(b *bucket[K, watchlist]) bool {
-		now := now()
-		b.each(func(e *entry[K, watchlist]) {
-			if w := e.value.first(); w != nil {
-				top.add(n, Hotspot[K]{e.key, int(e.value.n), now - w.since})
-			}
-		})
-		return true
-	})
-	return top
-}
-
-// hotspots is the best so far, in order.
-type hotspots[K comparable] []Hotspot[K]
-
-func (s *hotspots[K]) add(n int, h Hotspot[K]) {
-	i, _ := slices.BinarySearchFunc(*s, h.Watching, func(x Hotspot[K], watching int) int { return watching - x.Watching })
-	for i < len(*s) && (*s)[i].Watching == h.Watching {
-		i++
-	}
-	if i >= n {
-		return
-	}
-	*s = slices.Insert(*s, i, h)
-	*s = (*s)[:min(n, len(*s))]
-}
-
 // Stats returns the purgatory's figures. It locks what counts them, one part for each
 // processor that has used the purgatory.
 func (p *Purgatory[K]) Stats() Stats { return p.stats() }
+
+// Wheel returns the wheel of the timeouts: Options.Wheel, or the purgatory's own.
+func (p *Purgatory[K]) Wheel() *Wheel { return p.wheel }
 
 // Delayed returns the number of operations that wait, each counted once: of one
 // moment, exactly, in time proportional to GOMAXPROCS.
@@ -438,7 +333,9 @@ func (p *Purgatory[K]) Close() {
 	var all []Pending
 	p.table.visit(func(b *bucket[K, watchlist]) bool {
 		b.each(func(e *entry[K, watchlist]) {
-			e.value.each(func(w *waiter) { all = append(all, w.handle()) })
+			for w := range e.value.all {
+				all = append(all, w.handle())
+			}
 		})
 		return true
 	})

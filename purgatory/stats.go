@@ -1,9 +1,6 @@
 package purgatory
 
 import (
-	"math/bits"
-	"time"
-
 	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
@@ -45,54 +42,8 @@ type Stats struct {
 // Ended returns the number of operations that have ended, of all outcomes.
 func (s Stats) Ended() uint64 { return s.Completed + s.Expired + s.Cancelled + s.Closed + s.Failed }
 
-// Histogram counts durations. Counts[i] are those that were less than 2^i µs, and not
-// less than half of that; the last one all that were longer, which is beyond 9 min.
-type Histogram struct {
-	Counts [classes]uint64
-	Count  uint64        // of all
-	Sum    time.Duration // of all
-}
-
-const classes = 31
-
-// Quantile returns an upper bound on the q-quantile, q from 0 to 1: at most twice the
-// true value, or 1 µs. 0 if nothing is counted.
-func (h Histogram) Quantile(q float64) time.Duration {
-	rank, seen := uint64(q*float64(h.Count)), uint64(0)
-	for i, n := range h.Counts {
-		if seen += n; n > 0 && (seen >= rank || seen == h.Count) {
-			return time.Microsecond << i
-		}
-	}
-	return 0
-}
-
-// Mean returns the mean. 0 if nothing is counted.
-func (h Histogram) Mean() time.Duration {
-	if h.Count == 0 {
-		return 0
-	}
-	return h.Sum / time.Duration(h.Count)
-}
-
-// Add counts a duration; one below zero as 0. It must not be called at once with another
-// method.
-func (h *Histogram) Add(d time.Duration) {
-	d = max(d, 0)
-	class := bits.Len64(uint64(d / time.Microsecond))
-	h.Counts[min(class, classes-1)]++
-	h.Count++
-	h.Sum += d
-}
-
-// Merge adds what another one has counted.
-func (h *Histogram) Merge(other *Histogram) {
-	for i, n := range other.Counts {
-		h.Counts[i] += n
-	}
-	h.Count += other.Count
-	h.Sum += other.Sum
-}
+// Histogram counts durations in classes that double.
+type Histogram = timingwheel.Histogram
 
 // histograms are those of a tally.
 type histograms struct {

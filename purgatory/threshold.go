@@ -413,6 +413,9 @@ func (t *Threshold[K, N]) Hotspots(n int) []Hotspot[K] {
 // See [Purgatory.Stats].
 func (t *Threshold[K, N]) Stats() Stats { return t.stats() }
 
+// Wheel is [Purgatory.Wheel].
+func (t *Threshold[K, N]) Wheel() *Wheel { return t.wheel }
+
 // Delayed returns the number of operations that wait, each counted once. See
 // [Purgatory.Delayed].
 func (t *Threshold[K, N]) Delayed() int { return t.delayed() }

@@ -2,6 +2,7 @@ package purgatory
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -104,6 +105,52 @@ func TestP16All(t *testing.T) {
 		verify(t, p)
 		shut(t, p)
 	})
+}
+
+// P16: the oldest, against the list of all, as operations with up to three keys come and go.
+func TestP16Oldest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(1, 0))
+		p := open[int](t, Options{})
+		for round := range 300 {
+			time.Sleep(time.Millisecond)
+			keys := []int{rng.IntN(10), rng.IntN(10), rng.IntN(10)}[:1+rng.IntN(3)]
+			park(t, p, newOp(t), NoTimeout, keys...)
+			if round%3 == 0 {
+				p.CancelForKey(rng.IntN(40), nil)
+			}
+			all := slices.SortedFunc(p.All(), func(a, b Waiting[int]) int { return cmp.Compare(b.Age, a.Age) })
+			for _, n := range []int{-1, 0, 1, 7, 1000} {
+				want, got := all[:min(max(n, 0), len(all))], p.Oldest(n)
+				require.Len(t, got, len(want))
+				for i := range want {
+					require.Equal(t, want[i].Pending, got[i].Pending)
+					require.Equal(t, want[i].Age, got[i].Age)
+					require.Equal(t, want[i].Keys(), got[i].Keys())
+				}
+			}
+		}
+		shut(t, p)
+	})
+}
+
+// P16: an operation that has been ended while it is checked is in the lists still, and is not
+// shown any more.
+func TestP16EndedIsNotShown(t *testing.T) {
+	p := open[int](t, Options{})
+	var h Pending
+	op := newFaultyOp(t, 3, func() { // by CheckAndComplete
+		require.Len(t, p.Oldest(1), 1)
+		require.True(t, h.Cancel(nil))
+		require.Empty(t, p.Oldest(1))
+		for range p.All() {
+			t.Error("it has ended")
+		}
+	})
+	h = park(t, p, op, NoTimeout, 1)
+	require.Zero(t, p.CheckAndComplete(1))
+	require.EqualValues(t, 3, op.checks.Load())
+	shut(t, p)
 }
 
 // P16: a Threshold lists its goals.

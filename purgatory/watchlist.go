@@ -203,20 +203,26 @@ func (l *watchlist) shorten(hash uint32) {
 	}
 }
 
-// each calls f with each operation, in order.
-func (l *watchlist) each(f func(*waiter)) {
+// all is an iterator over the operations, in order.
+func (l *watchlist) all(yield func(*waiter) bool) {
 	for _, w := range l.inPlace[:min(l.near, inPlace)] {
-		f(w)
+		if !yield(w) {
+			return
+		}
 	}
 	if !l.longer {
 		return
 	}
 	for _, w := range l.rest.near[:max(l.near-inPlace, 0)] {
-		f(w)
+		if !yield(w) {
+			return
+		}
 	}
 	for c := l.rest.head; c != nil; c = c.next {
 		for used := c.used; used != 0; used &= used - 1 {
-			f(c.slots[bits.TrailingZeros32(used)])
+			if !yield(c.slots[bits.TrailingZeros32(used)]) {
+				return
+			}
 		}
 	}
 }
@@ -237,12 +243,16 @@ func (l *watchlist) first() *waiter {
 }
 
 // holds reports whether an operation is in the list, by one of its keys.
-func (l *watchlist) holds(w *waiter, key int) (found bool) {
+func (l *watchlist) holds(w *waiter, key int) bool {
 	if c := w.chunkOf(key); c != nil {
 		return c.list == l.rest
 	}
-	l.each(func(x *waiter) { found = found || x == w })
-	return found
+	for x := range l.all {
+		if x == w {
+			return true
+		}
+	}
+	return false
 }
 
 // place returns where the operation notes its place in the list of a key. The lock

@@ -60,6 +60,9 @@ func NewWheel(o WheelOptions) (*Wheel, error) {
 // Stats returns the figures of the timers.
 func (w *Wheel) Stats() timingwheel.Stats { return w.timers.Stats() }
 
+// Levels returns where the timers stand; see [timingwheel.Wheel.Levels].
+func (w *Wheel) Levels() []timingwheel.Level { return w.timers.Levels() }
+
 // Close refuses further purgatories with ErrClosed, and does not wait. When the
 // last of those that share the wheel has been shut down, its goroutines end.
 func (w *Wheel) Close() {
