@@ -2,7 +2,6 @@ package calls
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -12,78 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// byHand is what a careful hand writes instead of a Table: a map with a mutex, and a timer
-// of the runtime's for each call.
-type byHand struct {
-	mu    sync.Mutex
-	calls map[uint64]*handCall
-}
-
-type handCall struct {
-	done  chan handResult
-	timer *time.Timer
-}
-
-type handResult struct {
-	reply uint64
-	err   error
-}
-
-var errHandExpired = errors.New("expired")
-
-func (h *byHand) do(ctx context.Context, id uint64, timeout time.Duration, send func() error) (uint64, error) {
-	c := &handCall{done: make(chan handResult, 1)}
-	h.mu.Lock()
-	if h.calls[id] != nil {
-		h.mu.Unlock()
-		return 0, ErrDuplicate
-	}
-	h.calls[id] = c
-	c.timer = time.AfterFunc(timeout, func() {
-		if h.take(id, c) {
-			c.done <- handResult{err: errHandExpired}
-		}
-	})
-	h.mu.Unlock()
-	defer c.timer.Stop()
-	if err := send(); err != nil && h.take(id, c) {
-		return 0, err
-	}
-	select {
-	case r := <-c.done:
-		return r.reply, r.err
-	case <-ctx.Done():
-		if h.take(id, c) {
-			return 0, ctx.Err()
-		}
-		r := <-c.done
-		return r.reply, r.err
-	}
-}
-
-func (h *byHand) take(id uint64, c *handCall) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.calls[id] != c {
-		return false
-	}
-	delete(h.calls, id)
-	return true
-}
-
-func (h *byHand) reply(id, r uint64) bool {
-	h.mu.Lock()
-	c := h.calls[id]
-	delete(h.calls, id)
-	h.mu.Unlock()
-	if c == nil {
-		return false
-	}
-	c.done <- handResult{reply: r}
-	return true
-}
-
-// BenchmarkDo makes calls that are replied to within send, beside others that wait.
+// BenchmarkDo makes calls that are replied to within send, beside others that wait. W14 of
+// bench has what a careful hand writes instead of a Table beside it.
 func BenchmarkDo(b *testing.B) {
 	for _, goroutines := range []int{1, 2} {
 		for _, held := range []uint64{0, 100_000} {
@@ -127,18 +56,6 @@ func BenchmarkDo(b *testing.B) {
 				}
 				run(b, g.Do, g.Reply)
 				require.NoError(b, t.Shutdown(context.Background()))
-			})
-			b.Run("impl=hand/"+name, func(b *testing.B) {
-				h := &byHand{calls: map[uint64]*handCall{}}
-				for id := range held {
-					c := &handCall{done: make(chan handResult, 1)}
-					c.timer = time.AfterFunc(time.Hour, func() { h.take(id, c) })
-					h.calls[id] = c
-				}
-				run(b, h.do, h.reply)
-				for _, c := range h.calls {
-					c.timer.Stop()
-				}
 			})
 		}
 	}

@@ -3,6 +3,7 @@ package calls
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"runtime/debug"
 	"time"
 
@@ -25,7 +26,7 @@ var errSend = errors.New("calls: send panicked or ended its goroutine")
 // stops its timer, and only if the timer will never call expire with it does the record
 // serve again.
 type call[ID comparable, R any] struct {
-	ready chan struct{} // capacity 1: its owner has set value and err
+	ready chan struct{} // capacity 1: its owner has set value and err; nil until Do needs it
 
 	// Set under the part's lock before the call can be found there, and not changed until
 	// the record serves another one.
@@ -51,12 +52,17 @@ const never time.Duration = 1<<63 - 1
 
 func now() time.Duration { return time.Since(base) }
 
-// record returns a record that is free.
-func (t *Table[ID, R]) record() *call[ID, R] {
-	if c, _ := t.free.Get().(*call[ID, R]); c != nil {
-		return c
+// record returns a record that is free, for a call of Do if done is nil.
+func (t *Table[ID, R]) record(done func(R, error)) *call[ID, R] {
+	c, _ := t.free.Get().(*call[ID, R])
+	if c == nil {
+		c = new(call[ID, R])
 	}
-	return &call[ID, R]{ready: make(chan struct{}, 1)}
+	if done == nil && c.ready == nil {
+		c.ready = make(chan struct{}, 1) // 96 bytes, which a call of Go does without
+	}
+	c.done = done
+	return c
 }
 
 // recycle frees a record that nobody else knows.
@@ -83,7 +89,8 @@ func (c *call[ID, R]) await(ctx context.Context) {
 	}
 }
 
-// end gives the call its result. The caller owns it.
+// end gives the call its result. The caller owns it. Panics of done, and of the hook that
+// is called with them, are recovered; done may still end the goroutine.
 func (c *call[ID, R]) end(value R, err error) {
 	if c.done == nil {
 		c.value, c.err = value, err
@@ -96,10 +103,40 @@ func (c *call[ID, R]) end(value R, err error) {
 	}
 	defer func() {
 		if v := recover(); v != nil {
-			t.options.OnPanic(timingwheel.Panic{Value: v, Stack: debug.Stack()})
+			t.report(timingwheel.Panic{Value: v, Stack: debug.Stack()})
 		}
 	}()
 	done(value, err)
+}
+
+// endEach ends calls of Go. A done function that ends its goroutine does not keep the
+// others from being called: they are while the goroutine ends.
+func endEach[ID comparable, R any](all []*call[ID, R], err error) {
+	next := 0
+	defer func() {
+		if next < len(all) {
+			endEach(all[next:], err)
+		}
+	}()
+	for next < len(all) {
+		next++
+		all[next-1].end(*new(R), err)
+	}
+}
+
+// report calls the hook of panics; a hook that panics is only logged.
+func (t *Table[ID, R]) report(what timingwheel.Panic) {
+	defer func() {
+		if v := recover(); v != nil {
+			logPanic(what)
+			logPanic(timingwheel.Panic{Value: v, Stack: debug.Stack()})
+		}
+	}()
+	t.options.OnPanic(what)
+}
+
+func logPanic(p timingwheel.Panic) {
+	slog.Error("calls: done function panicked", "panic", p.Value, "stack", string(p.Stack))
 }
 
 // stop stops the timer, and reports whether it will never call expire with this record.

@@ -41,10 +41,13 @@
 // [Group.Fail], because its group or table is closed, or because it could not be sent. Do
 // returns what ended it; the function that [Group.Go] was given is called with it. When two
 // come at once one of them wins, and the other is told so: Reply and Fail report whether
-// they ended the call.
+// they ended the call. A done function that panics, or ends its goroutine, keeps no other
+// call from its end.
 //
-// A call never expires early, by the monotonic clock, and at most one tick late (500 µs),
-// plus what the machine takes to wake a goroutine.
+// A call never expires early, by the monotonic clock. One of Do expires at most one tick
+// late (500 µs), plus what the machine takes to wake a goroutine, also while done functions
+// block. One of Go needs a worker for its done function: where Options.Workers of these
+// block, it expires when the first of them returns, and can be replied to until then.
 //
 // An id that a call waits under is refused to another with [ErrDuplicate], and the first
 // one is not touched. A reply that is late, comes twice or answers nothing is counted
@@ -60,7 +63,10 @@
 // A call takes constant time: an entry in a map under a mutex, which is the group's own,
 // and a timer on a [timingwheel.Wheel]. It allocates nothing once records can be used
 // again, and has no goroutine of its own. A table has one goroutine while nothing expires;
-// a group has none. A call that waits takes some 280 bytes.
+// a group has none. A call that waits takes some 170 bytes, and 110 more if it is of Do,
+// beside its goroutine. A group takes some 340 bytes, 140 more once it had a call, and 290
+// for each of the five ways in which one of its calls has ended. (R a string, Go 1.26,
+// amd64.)
 //
 // A group's calls share one lock. The table's own calls are spread over several, by their
 // ids.

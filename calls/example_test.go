@@ -22,8 +22,8 @@ func Example() {
 	conn := table.Group()
 	go func() {
 		first, second := <-requests, <-requests
-		conn.Reply(second, "pong")
-		conn.Reply(first, "ping")
+		conn.Reply(second, fmt.Sprint("reply to ", second))
+		conn.Reply(first, fmt.Sprint("reply to ", first))
 		<-requests
 		conn.Close(io.ErrUnexpectedEOF)
 	}()
@@ -40,7 +40,8 @@ func Example() {
 		done <- reply
 	}()
 	reply, _ := call(2)
-	fmt.Println(len(reply), len(<-done))
+	fmt.Println(reply)
+	fmt.Println(<-done)
 
 	_, err = call(3)
 	fmt.Println(err)
@@ -48,7 +49,8 @@ func Example() {
 	fmt.Println(err, errors.Is(err, calls.ErrClosed))
 	fmt.Println(table.Stats().Waiting, table.Shutdown(context.Background()))
 	// Output:
-	// 4 4
+	// reply to 2
+	// reply to 1
 	// unexpected EOF
 	// unexpected EOF false
 	// 0 <nil>

@@ -88,7 +88,7 @@ func (g *Group[ID, R]) Do(ctx context.Context, id ID, timeout time.Duration, sen
 	if err != nil {
 		return *new(R), err
 	}
-	if err := p.send(c, id, serial, send); err != nil && p.take(c, id, serial, purgatory.Failed) {
+	if err := p.send(c, id, serial, true, send); err != nil && p.take(c, id, serial, purgatory.Failed) {
 		c.value, c.err = *new(R), err
 	} else {
 		c.await(ctx)
@@ -103,7 +103,8 @@ func (g *Group[ID, R]) Do(ctx context.Context, id ID, timeout time.Duration, sen
 // Go makes a call and does not wait: done is called exactly once, with the reply, or with
 // the error that says why there is none, as [Group.Do] would return it. It runs on the
 // goroutine that ends the call: that of Reply, Fail or Close, of Go itself if send fails,
-// or a worker's when the timeout passes. Its panics are recovered and reported.
+// or a worker's when the timeout passes; see Options.Workers. Its panics are recovered and
+// reported.
 //
 // An error of Go means that neither send nor done is called: ErrDuplicate, ErrFull, when
 // the group is closed, or ErrExpired if timeout is zero or less. A nil send or done panics.
@@ -117,7 +118,7 @@ func (g *Group[ID, R]) Go(id ID, timeout time.Duration, send func() error, done 
 		return err
 	}
 	// From here on c may serve another call.
-	if err := p.send(c, id, serial, send); err != nil && p.take(c, id, serial, purgatory.Failed) {
+	if err := p.send(c, id, serial, false, send); err != nil && p.take(c, id, serial, purgatory.Failed) {
 		c.end(*new(R), err)
 	}
 	return nil
@@ -152,30 +153,14 @@ func (g *Group[ID, R]) Fail(id ID, err error) bool {
 
 // Close ends all calls of the group with an error, ErrClosed if that is nil, and has those
 // that come later get it too: so a call cannot be left behind that came just when its
-// connection was lost. It returns how many it has ended. The group can be forgotten then.
-// It takes time proportional to the calls.
+// connection was lost. Calls of Do end first, then the done functions of the others are
+// called. It returns how many calls it has ended. The group can be forgotten then. It takes
+// time proportional to the calls.
 func (g *Group[ID, R]) Close(err error) int {
 	if err == nil {
 		err = ErrClosed
 	}
-	n := 0
-	for i := range g.parts {
-		n += g.parts[i].close(err)
-	}
-	t := g.table
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if _, known := t.groups[g]; known {
-		delete(t.groups, g)
-		for i := range g.parts {
-			p := &g.parts[i]
-			p.mu.Lock()
-			t.gone.add(&p.tally)
-			p.gone = true
-			p.mu.Unlock()
-		}
-	}
-	return n
+	return g.table.closeGroups([]*Group[ID, R]{g}, err)
 }
 
 // Len returns the number of calls that wait.
@@ -234,8 +219,7 @@ func (p *part[ID, R]) begin(id ID, timeout time.Duration, done func(R, error)) (
 		return nil, 0, ErrExpired
 	}
 	t := p.group.table
-	c = t.record()
-	c.done = done
+	c = t.record(done)
 	p.mu.Lock()
 	err = p.enterLocked(c, id, timeout)
 	serial = c.serial
@@ -285,15 +269,20 @@ func (p *part[ID, R]) enterLocked(c *call[ID, R], id ID, timeout time.Duration) 
 	return nil
 }
 
-// send calls send. If that panics or ends its goroutine, the call ends first.
-func (p *part[ID, R]) send(c *call[ID, R], id ID, serial uint64, send func() error) error {
+// send calls send. If that panics or ends its goroutine, the call ends first, unless it has
+// ended. ofDo says which call it is: a record of Go may serve another one by then.
+func (p *part[ID, R]) send(c *call[ID, R], id ID, serial uint64, ofDo bool, send func() error) error {
 	returned := false
 	defer func() {
+		if returned {
+			return
+		}
+		taken := p.take(c, id, serial, purgatory.Failed)
 		switch {
-		case returned || !p.take(c, id, serial, purgatory.Failed):
-		case c.done == nil:
-			c.stop() // and the record does not serve again
-		default:
+		case ofDo:
+			// The record does not serve again: who has ended the call may still use it.
+			c.stop()
+		case taken:
 			c.end(*new(R), errSend)
 		}
 	}()
@@ -355,13 +344,14 @@ func (p *part[ID, R]) shrinkLocked() {
 	p.calls, p.peak = smaller, len(smaller)
 }
 
-// close refuses calls from now on and ends those that wait.
-func (p *part[ID, R]) close(err error) int {
+// close refuses calls from now on and ends the waiting of those there are, which it returns.
+func (p *part[ID, R]) close(err error) map[ID]*call[ID, R] {
 	outcome := purgatory.Failed
 	if errors.Is(err, ErrClosed) {
 		outcome = purgatory.Closed
 	}
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.cause == nil {
 		p.cause = err
 	}
@@ -372,9 +362,5 @@ func (p *part[ID, R]) close(err error) int {
 		p.group.table.unreserve()
 		c.outcome = outcome
 	}
-	p.mu.Unlock()
-	for _, c := range all {
-		c.end(*new(R), err)
-	}
-	return len(all)
+	return all
 }

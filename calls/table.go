@@ -4,19 +4,20 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"log/slog"
 	"maps"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/seed-782fa212/limbo/purgatory"
 	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
 // NoTimeout is the timeout of a call that never expires.
 const NoTimeout time.Duration = 1<<63 - 1
+
+const maxWorkers = 1<<16 - 1 // one fewer than a wheel can have
 
 // Options configures a table. The zero value is a good default.
 type Options struct {
@@ -32,12 +33,14 @@ type Options struct {
 	// least 1 ns.
 	Tick time.Duration
 
-	// Workers bounds the goroutines that run the done functions of calls that expire.
-	// Default: GOMAXPROCS, at least 4; 1 to 65,536. Raise it when done functions block.
+	// Workers bounds the goroutines that run the done functions of calls that expire: when
+	// as many block, others that expire wait for one. Calls of Do never do. Default:
+	// GOMAXPROCS, at least 4; 1 to 65,535. Raise it when done functions block.
 	Workers int
 
 	// OnPanic is called with each panic of a done function, on the goroutine that
-	// recovered it. Default: an error on slog's default logger.
+	// recovered it. Default: an error on slog's default logger, which is also where its
+	// own panics go.
 	OnPanic func(timingwheel.Panic)
 }
 
@@ -48,8 +51,9 @@ type Table[ID comparable, R any] struct {
 	options Options
 	wheel   *timingwheel.Wheel[*call[ID, R]]
 	own     *Group[ID, R] // of the table's own methods
-	free    sync.Pool     // *call, each with an empty channel
+	free    sync.Pool     // *call, with an empty channel or none
 	waiting atomic.Int64  // calls, if MaxCalls bounds them
+	backlog backlog[ID, R]
 
 	// afterwards counts what comes to groups whose counts are in gone.
 	afterwards struct{ unmatched, refusedClosed atomic.Uint64 }
@@ -66,14 +70,19 @@ func New[ID comparable, R any](o Options) (*Table[ID, R], error) {
 	if o.MaxCalls < 0 {
 		return nil, fmt.Errorf("calls: Options.MaxCalls is %d, must be at least 0", o.MaxCalls)
 	}
+	if o.Workers < 0 || o.Workers > maxWorkers {
+		return nil, fmt.Errorf("calls: Options.Workers is %d, must be 1 to %d", o.Workers, maxWorkers)
+	}
+	if o.Workers == 0 {
+		o.Workers = max(runtime.GOMAXPROCS(0), 4)
+	}
 	if o.OnPanic == nil {
-		o.OnPanic = func(p timingwheel.Panic) {
-			slog.Error("calls: done function panicked", "panic", p.Value, "stack", string(p.Stack))
-		}
+		o.OnPanic = logPanic
 	}
 	t := &Table[ID, R]{options: o, groups: map[*Group[ID, R]]struct{}{}}
+	t.backlog.most = o.Workers
 	var err error
-	t.wheel, err = timingwheel.New(t.expire, timingwheel.Options{Name: o.Name, Tick: o.Tick, Workers: o.Workers, OnPanic: o.OnPanic})
+	t.wheel, err = timingwheel.New(t.expire, timingwheel.Options{Name: o.Name, Tick: o.Tick, Workers: o.Workers + 1, OnPanic: o.OnPanic})
 	if err != nil {
 		return nil, fmt.Errorf("calls: %w", err)
 	}
@@ -93,8 +102,10 @@ func (t *Table[ID, R]) open(parts int) *Group[ID, R] {
 		t.groups[g] = struct{}{}
 	}
 	t.mu.Unlock()
-	if closed {
-		g.Close(ErrClosed)
+	if closed { // nobody else knows g
+		for i := range g.parts {
+			g.parts[i].cause, g.parts[i].gone = ErrClosed, true
+		}
 	}
 	return g
 }
@@ -132,21 +143,63 @@ func (t *Table[ID, R]) All() iter.Seq[Waiting[ID]] {
 func (t *Table[ID, R]) all() []*Group[ID, R] {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return slices.Collect(maps.Keys(t.groups))
+	return t.allLocked()
+}
+
+func (t *Table[ID, R]) allLocked() []*Group[ID, R] {
+	return slices.AppendSeq(make([]*Group[ID, R], 0, len(t.groups)), maps.Keys(t.groups))
 }
 
 // Close begins a shutdown and does not wait for its end. Every call that waits ends with
 // ErrClosed, in all groups, and those that come get it. It may be called from a done
-// function, and any number of times. It returns when every done function has that it
-// calls itself.
+// function, and any number of times. Calls of Do end first; it returns when every done
+// function has that it calls itself.
 func (t *Table[ID, R]) Close() {
 	t.mu.Lock()
 	t.closed = true
 	t.mu.Unlock()
-	for _, g := range t.all() {
-		g.Close(ErrClosed)
+	defer func() { // also if a done function ends this goroutine
+		_, _ = t.wheel.Close(timingwheel.Discard) // fails for an unknown policy only
+	}()
+	t.closeGroups(t.all(), ErrClosed)
+}
+
+// closeGroups ends the calls of groups, those of Do first, and returns how many.
+func (t *Table[ID, R]) closeGroups(groups []*Group[ID, R], err error) (n int) {
+	var others []*call[ID, R]
+	for _, g := range groups {
+		for i := range g.parts {
+			all := g.parts[i].close(err)
+			n += len(all)
+			for _, c := range all {
+				if c.done == nil {
+					c.end(*new(R), err) // and c may serve another call
+				} else {
+					others = append(others, c)
+				}
+			}
+		}
+		t.remove(g)
 	}
-	_, _ = t.wheel.Close(timingwheel.Discard) // fails for an unknown policy only
+	endEach(others, err)
+	return n
+}
+
+// remove forgets a group whose calls have ended, but for its counts.
+func (t *Table[ID, R]) remove(g *Group[ID, R]) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, known := t.groups[g]; !known {
+		return
+	}
+	delete(t.groups, g)
+	for i := range g.parts {
+		p := &g.parts[i]
+		p.mu.Lock()
+		t.gone.add(&p.tally) // it stays as it is: Stats may be about to add it, to what gone was
+		p.gone = true
+		p.mu.Unlock()
+	}
 }
 
 // Shutdown is [Table.Close] that waits until the done functions of calls that expired have
@@ -162,13 +215,6 @@ func (t *Table[ID, R]) Shutdown(ctx context.Context) error {
 	t.Close()
 	_, err := t.wheel.Shutdown(ctx, timingwheel.Discard)
 	return err
-}
-
-// expire is called by the wheel with a call whose time is up.
-func (t *Table[ID, R]) expire(c *call[ID, R]) {
-	if p := c.part; p.take(c, c.id, c.serial, purgatory.Expired) {
-		c.end(*new(R), ErrExpired)
-	}
 }
 
 // reserve has room for one more call, unless there is none.

@@ -1,0 +1,102 @@
+package calls
+
+import (
+	"sync"
+
+	"github.com/seed-782fa212/limbo/purgatory"
+)
+
+// backlog bounds the workers that are in done functions to one fewer than the wheel has.
+// The end of a Do needs a worker for a moment only, and there is always one that is free
+// or about to be: so done functions that block make no Do late, but only each other.
+type backlog[ID comparable, R any] struct {
+	most int // Options.Workers
+
+	mu      sync.Mutex
+	running int            // guarded by mu: workers in done functions
+	due     []*call[ID, R] // guarded by mu: calls of Go, while running == most
+}
+
+// begin adds a call that is due, or none if c is nil, and returns the one whose done
+// function the calling worker is to run; nil: the others will run it.
+func (b *backlog[ID, R]) begin(c *call[ID, R]) *call[ID, R] {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if c != nil && (b.running == b.most || len(b.due) > 0) {
+		b.due = append(b.due, c) // behind those that came before
+		c = nil
+	}
+	if b.running == b.most {
+		return nil
+	}
+	if c == nil && len(b.due) > 0 {
+		c = b.popLocked()
+	}
+	if c != nil {
+		b.running++
+	}
+	return c
+}
+
+// next returns the next call for a worker whose last one has ended; nil: there is none,
+// and the worker is in no done function any more.
+func (b *backlog[ID, R]) next() *call[ID, R] {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.due) > 0 {
+		return b.popLocked()
+	}
+	b.running--
+	return nil
+}
+
+// leave counts out a worker whose goroutine ends, and reports whether calls are left.
+func (b *backlog[ID, R]) leave() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.running--
+	return len(b.due) > 0
+}
+
+func (b *backlog[ID, R]) popLocked() *call[ID, R] {
+	c := b.due[0]
+	b.due[0] = nil
+	if b.due = b.due[1:]; len(b.due) == 0 {
+		b.due = nil // append copies what is left of it when it is full, so it stays small
+	}
+	return c
+}
+
+// expire is called by the wheel with a call whose time is up, or with nil where another
+// worker has left calls behind.
+//
+// A call that waits for a worker has not ended: a reply still can end it. Its record does
+// not serve again meanwhile, as its timer cannot be stopped any more.
+func (t *Table[ID, R]) expire(c *call[ID, R]) {
+	if c != nil && c.done == nil {
+		c.expire()
+		return
+	}
+	returned := false
+	if c = t.backlog.begin(c); c == nil {
+		return
+	}
+	defer func() {
+		// The done function has ended this goroutine, and the wheel starts another. Of a
+		// wheel that is closed, all groups are, and what is left has ended.
+		if !returned && t.backlog.leave() {
+			_, _ = t.wheel.Schedule(nil, 0)
+		}
+	}()
+	for ; c != nil; c = t.backlog.next() {
+		c.expire()
+	}
+	returned = true
+}
+
+// expire ends a call that has not ended otherwise.
+func (c *call[ID, R]) expire() {
+	if c.part.take(c, c.id, c.serial, purgatory.Expired) {
+		c.end(*new(R), ErrExpired)
+	}
+}

@@ -1,0 +1,199 @@
+package calls
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-782fa212/limbo/timingwheel"
+)
+
+// Lesson calls 2. A done function that panics or ends its goroutine while its group or table
+// is closed, or a hook of panics that does, keeps no other call from its end.
+func TestCloseEndsAllWhateverDoneDoes(t *testing.T) {
+	logger := slog.Default()
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	defer slog.SetDefault(logger)
+	for name, o := range map[string]struct {
+		done func()
+		hook func(timingwheel.Panic)
+	}{
+		"done ends its goroutine":     {runtime.Goexit, nil},
+		"the hook ends its goroutine": {func() { panic("no") }, func(timingwheel.Panic) { runtime.Goexit() }},
+		"the hook panics":             {func() { panic("no") }, func(timingwheel.Panic) { panic("no hook") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for name, end := range map[string]func(*Table[int, string], *Group[int, string]){
+				"group": func(_ *Table[int, string], g *Group[int, string]) { g.Close(io.EOF) },
+				"table": func(c *Table[int, string], _ *Group[int, string]) { c.Close() },
+			} {
+				t.Run(name, func(t *testing.T) {
+					inBubble(t, func(t *testing.T) {
+						c := table(t, Options{OnPanic: o.hook})
+						g := c.Group()
+						const n = 50
+						var ended [2 * n]atomic.Int64
+						for id := range n {
+							require.NoError(t, g.Go(id, time.Hour, nothing, func(_ string, err error) {
+								ended[id].Add(1)
+								o.done()
+							}))
+							go func() {
+								_, err := g.Do(context.Background(), n+id, time.Hour, nothing)
+								require.Error(t, err)
+								ended[n+id].Add(1)
+							}()
+						}
+						synctest.Wait()
+						require.Equal(t, 2*n, g.Len())
+						var wg sync.WaitGroup
+						wg.Go(func() { end(c, g) })
+						wg.Wait()
+						synctest.Wait()
+						for id := range ended {
+							require.Equal(t, int64(1), ended[id].Load(), "call %d", id)
+						}
+						st := c.Stats()
+						require.Zero(t, st.Waiting)
+						require.Zero(t, st.Groups)
+						require.Zero(t, st.Wheel.Pending)
+						require.Equal(t, uint64(2*n), st.Failed+st.Closed)
+						if name == "table" {
+							require.ErrorIs(t, c.Go(1, time.Hour, nothing, func(string, error) {}), ErrClosed)
+							_, err := c.wheel.Schedule(nil, time.Hour)
+							require.ErrorIs(t, err, timingwheel.ErrClosed)
+						}
+					})
+				})
+			}
+		})
+	}
+}
+
+// Calls of Do end before done functions are called, which may wait for them.
+func TestCloseEndsDoFirst(t *testing.T) {
+	for name, end := range map[string]func(*Table[int, string], *Group[int, string]){
+		"group": func(_ *Table[int, string], g *Group[int, string]) { g.Close(nil) },
+		"table": func(c *Table[int, string], _ *Group[int, string]) { c.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				c := table(t, Options{})
+				g := c.Group()
+				var callers sync.WaitGroup
+				var got []error
+				for id := range 50 {
+					require.NoError(t, g.Go(id, time.Hour, nothing, func(_ string, err error) {
+						callers.Wait()
+						got = append(got, err)
+					}))
+					callers.Go(func() {
+						_, err := g.Do(context.Background(), 100+id, time.Hour, nothing)
+						require.ErrorIs(t, err, ErrClosed)
+					})
+				}
+				synctest.Wait()
+				end(c, g)
+				require.Len(t, got, 50)
+				for _, err := range got {
+					require.ErrorIs(t, err, ErrClosed)
+				}
+			})
+		})
+	}
+}
+
+// A group that is made after the table's Close is refused, and counted.
+func TestGroupAfterClose(t *testing.T) {
+	c := table(t, Options{})
+	c.Close()
+	g := c.Group()
+	_, err := g.Do(t.Context(), 1, time.Minute, nothing)
+	require.ErrorIs(t, err, ErrClosed)
+	require.False(t, g.Reply(1, ""))
+	require.Zero(t, g.Close(io.EOF))
+	_, err = g.Do(t.Context(), 1, time.Minute, nothing)
+	require.ErrorIs(t, err, ErrClosed)
+	st := c.Stats()
+	require.Equal(t, []uint64{2, 1}, []uint64{st.RefusedClosed, st.Unmatched})
+	require.Zero(t, st.Groups)
+}
+
+// Stats holds up no connection that comes or goes, whatever one group is at, and counts the
+// calls of those that go meanwhile.
+func TestStatsHoldsNobodyUp(t *testing.T) {
+	c := table(t, Options{})
+	groups := make([]*Group[int, string], 100)
+	for i := range groups {
+		g := c.Group()
+		_, err := g.Do(t.Context(), 1, time.Minute, func() error { g.Reply(1, ""); return nil })
+		require.NoError(t, err)
+		groups[i] = g
+	}
+	p := &c.Group().parts[0]
+	p.mu.Lock() // somebody is at work there
+	stats := make(chan Stats)
+	go func() { stats <- c.Stats() }()
+	for range 1000 { // Stats comes to p meanwhile
+		runtime.Gosched()
+		require.Zero(t, c.Group().Close(nil))
+	}
+	for _, g := range groups {
+		require.Zero(t, g.Close(nil))
+	}
+	p.mu.Unlock()
+	require.Equal(t, uint64(100), (<-stats).Completed)
+}
+
+// Each call is counted once while groups are closed.
+func TestStatsWhileGroupsClose(t *testing.T) {
+	c := table(t, Options{})
+	var begun, ended atomic.Uint64
+	var others sync.WaitGroup
+	for range 2 {
+		others.Go(func() {
+			for range 1000 {
+				g := c.Group()
+				begun.Add(1)
+				_, err := g.Do(t.Context(), 1, time.Minute, func() error { g.Reply(1, ""); return nil })
+				if err != nil {
+					t.Error(err)
+				}
+				ended.Add(1)
+				g.Close(nil)
+				if _, err := g.Do(t.Context(), 1, time.Minute, nothing); !errors.Is(err, ErrClosed) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() {
+		others.Wait()
+		close(done)
+	}()
+	for more := true; more; {
+		select {
+		case <-done:
+			more = false
+		default:
+		}
+		least := ended.Load()
+		st := c.Stats()
+		most := begun.Load()
+		require.LessOrEqual(t, least, st.Completed, "a call is lost")
+		require.LessOrEqual(t, st.Completed, most, "a call counts twice")
+		require.LessOrEqual(t, st.RefusedClosed, most)
+	}
+	st := c.Stats()
+	require.Equal(t, []uint64{2000, 2000}, []uint64{st.Completed, st.RefusedClosed})
+}

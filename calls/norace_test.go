@@ -1,5 +1,0 @@
-//go:build !race
-
-package calls
-
-const raceEnabled = false
