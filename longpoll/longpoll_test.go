@@ -3,9 +3,7 @@ package longpoll
 import (
 	"context"
 	"fmt"
-	"io"
 	"math"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -251,43 +249,6 @@ func TestCheckPanics(t *testing.T) {
 	})
 }
 
-func TestKeepAwake(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFeed(t, purgatory.Options{})
-		p := polls(t, Options{KeepAwake: time.Second})
-		began := time.Now()
-		resp := ask(f.serve(p), httptest.NewRequest(http.MethodGet, "/?wait=3.5", nil))
-		require.InDelta(t, 3.5, time.Since(began).Seconds(), 0.01)
-		require.Equal(t, http.StatusOK, resp.Code, "it has gone out with the first byte")
-		require.Equal(t, "\n\n\n", resp.Body.String())
-		time.AfterFunc(2500*time.Millisecond, f.add)
-		require.Equal(t, "\n\n1", ask(f.serve(p), httptest.NewRequest(http.MethodGet, "/", nil)).Body.String())
-		require.Equal(t, http.StatusOK, ask(f.serve(p), httptest.NewRequest(http.MethodGet, "/?wait=0", nil)).Code)
-
-		// A shutdown ends one whose status is out.
-		f = newFeed(t, purgatory.Options{})
-		time.AfterFunc(1500*time.Millisecond, f.p.Close)
-		resp = ask(f.serve(p), httptest.NewRequest(http.MethodGet, "/", nil))
-		require.Equal(t, "\n", resp.Body.String())
-		require.Equal(t, uint64(1), p.Stats().Refused)
-
-		// So does what goes wrong.
-		turn := 0
-		w := httptest.NewRecorder()
-		require.False(t, p.Serve(w, httptest.NewRequest(http.MethodGet, "/", nil), func(context.Context, time.Duration) error {
-			if turn++; turn == 1 {
-				return purgatory.ErrExpired
-			}
-			return io.ErrUnexpectedEOF
-		}))
-		require.Equal(t, "\n", w.Body.String())
-
-		// One that is shorter than a turn still ends with 204.
-		f = newFeed(t, purgatory.Options{})
-		require.Equal(t, http.StatusNoContent, ask(f.serve(p), httptest.NewRequest(http.MethodGet, "/?wait=0.5", nil)).Code)
-	})
-}
-
 func TestOptions(t *testing.T) {
 	client := func(*http.Request) string { return "" }
 	for want, o := range map[string]Options{
@@ -308,159 +269,6 @@ func TestOptions(t *testing.T) {
 	}
 	p := polls(t, Options{Wait: time.Hour})
 	require.Equal(t, time.Hour, p.options.MaxWait)
-}
-
-// The following tests have a network, and so run on real time. None asserts how fast.
-
-// start serves polls on loopback.
-func start(t *testing.T, h http.Handler, configure func(*http.Server)) string {
-	t.Helper()
-	srv := httptest.NewUnstartedServer(h)
-	if configure != nil {
-		configure(srv.Config)
-	}
-	srv.Start()
-	t.Cleanup(srv.Close)
-	return srv.URL
-}
-
-func eventually(t *testing.T, f func() bool, what string) {
-	t.Helper()
-	require.Eventually(t, f, time.Minute, time.Millisecond, what)
-}
-
-func TestHangUp(t *testing.T) {
-	f, p := newFeed(t, purgatory.Options{}), polls(t, Options{})
-	url := start(t, f.serve(p), nil)
-	ctx, cancel := context.WithCancel(t.Context())
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	require.NoError(t, err)
-	failed := make(chan error, 1)
-	go func() {
-		resp, err := http.DefaultClient.Do(req)
-		if err == nil {
-			err = resp.Body.Close()
-		}
-		failed <- err
-	}()
-	eventually(t, func() bool { return f.p.Delayed() == 1 }, "the poll waits")
-	cancel()
-	require.ErrorIs(t, <-failed, context.Canceled)
-	eventually(t, func() bool { return p.Stats().HungUp == 1 }, "it ends")
-	require.Zero(t, f.p.Delayed())
-}
-
-func TestShutdownAnswersAtOnce(t *testing.T) {
-	f, p := newFeed(t, purgatory.Options{}), polls(t, Options{Wait: time.Hour})
-	srv := &http.Server{Handler: f.serve(p), ReadHeaderTimeout: time.Minute}
-	srv.RegisterOnShutdown(f.p.Close)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(l) }()
-	const n = 20
-	status := make(chan int, n)
-	client := &http.Client{Transport: &http.Transport{}}
-	for range n {
-		go func() {
-			resp, err := client.Get("http://" + l.Addr().String())
-			if err != nil {
-				status <- -1
-				return
-			}
-			_ = resp.Body.Close()
-			status <- resp.StatusCode
-		}()
-	}
-	eventually(t, func() bool { return f.p.Delayed() == n }, "all wait")
-	require.NoError(t, srv.Shutdown(t.Context()), "it would wait for an hour")
-	for range n {
-		require.Equal(t, http.StatusServiceUnavailable, <-status)
-	}
-	require.ErrorIs(t, <-served, http.ErrServerClosed)
-}
-
-// Lesson polls 1. A server's WriteTimeout does not end a poll that waits for longer, and
-// holds again for its answer, and for the connection's next request.
-func TestServersTimeout(t *testing.T) {
-	const timeout = 100 * time.Millisecond
-	f, p := newFeed(t, purgatory.Options{}), polls(t, Options{})
-	slow := func(w http.ResponseWriter, _ *http.Request) {
-		time.Sleep(3 * timeout)
-		_, _ = w.Write(make([]byte, 1<<16))
-	}
-	mux := http.NewServeMux()
-	mux.Handle("/poll", f.serve(p))
-	mux.HandleFunc("/slow", slow)
-	mux.HandleFunc("/slow-poll", func(w http.ResponseWriter, r *http.Request) {
-		if p.Serve(w, r, func(context.Context, time.Duration) error { return nil }) {
-			slow(w, r)
-		}
-	})
-	url := start(t, mux, func(s *http.Server) { s.ReadTimeout, s.WriteTimeout = timeout, timeout })
-	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}
-	for range 2 {
-		resp, err := client.Get(url + "/poll?wait=" + (5 * timeout).String())
-		require.NoError(t, err)
-		require.Equal(t, http.StatusNoContent, resp.StatusCode)
-		require.NoError(t, resp.Body.Close())
-	}
-	for _, path := range []string{"/slow", "/slow-poll"} {
-		resp, err := client.Get(url + path)
-		if err == nil {
-			_ = resp.Body.Close()
-		}
-		require.Error(t, err, "its time to be written in is over")
-	}
-}
-
-// The bytes that keep proxies awake go out while the poll waits.
-func TestKeepAwakeGoesOut(t *testing.T) {
-	f, p := newFeed(t, purgatory.Options{}), polls(t, Options{KeepAwake: 10 * time.Millisecond})
-	url := start(t, f.serve(p), nil)
-	resp, err := http.Get(url)
-	require.NoError(t, err)
-	require.Equal(t, 1, p.Stats().Waiting, "its status came with the first byte")
-	f.add()
-	b, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	require.NoError(t, resp.Body.Close())
-	require.Equal(t, "1", strings.TrimLeft(string(b), "\n"))
-}
-
-func TestHTTP2(t *testing.T) {
-	f, p := newFeed(t, purgatory.Options{}), polls(t, Options{KeepAwake: 10 * time.Millisecond})
-	h2 := func(p *http.Protocols) *http.Protocols { p.SetUnencryptedHTTP2(true); return p }
-	url := start(t, f.serve(p), func(s *http.Server) {
-		s.Protocols = h2(new(http.Protocols))
-		s.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: 1000}
-		s.WriteTimeout, s.ReadTimeout = 100*time.Millisecond, 100*time.Millisecond
-	})
-	client := &http.Client{Transport: &http.Transport{Protocols: h2(new(http.Protocols))}}
-	const n = 200
-	got := make(chan string, n)
-	for range n {
-		go func() {
-			resp, err := client.Get(url)
-			if err != nil {
-				got <- err.Error()
-				return
-			}
-			defer resp.Body.Close()
-			b, err := io.ReadAll(resp.Body)
-			if err != nil {
-				b = []byte(err.Error())
-			}
-			got <- resp.Proto + " " + strings.TrimLeft(string(b), "\n")
-		}()
-	}
-	eventually(t, func() bool { return p.Stats().Waiting == n }, "all wait")
-	time.Sleep(300 * time.Millisecond) // for longer than the server's timeouts
-	f.add()
-	for range n {
-		require.Equal(t, "HTTP/2.0 1", <-got)
-	}
-	require.Equal(t, Stats{Ready: n}, p.Stats())
 }
 
 func FuzzAsked(f *testing.F) {

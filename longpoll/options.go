@@ -22,7 +22,9 @@ type Options struct {
 	// connections on which nothing happens. Default 0: never; at least 10 ms. The byte is
 	// a newline, which JSON and most text formats allow in front. With the first one goes
 	// the status, 200: a poll that expires then ends with nothing more, not with 204, and
-	// headers must have been set before.
+	// headers must have been set before. See [Polls.Serve] for how others end. Nothing is
+	// sent where nothing would go out: in answers to HEAD, and by a ResponseWriter that
+	// cannot flush.
 	KeepAwake time.Duration
 
 	// Client returns what tells one client from another, an account or an address, and

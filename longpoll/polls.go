@@ -53,7 +53,7 @@ type Stats struct {
 
 	Ready   uint64 // handed back to the handler, to be answered
 	Expired uint64 // 204: nothing came in time
-	HungUp  uint64 // the client has gone
+	HungUp  uint64 // 503: the request's context was done, as a rule because the client has gone
 	Invalid uint64 // 400: the query's wait cannot be read
 	Limited uint64 // 429: beyond Options.MaxPerClient
 	Refused uint64 // 503: the purgatory is full, or closed
@@ -79,25 +79,35 @@ func (p *Polls) Stats() Stats {
 }
 
 // Serve has a request wait, and reports whether it is to be answered by the handler; if
-// not, Serve has answered, or there is nobody to answer. await waits for as long as it is
-// told, or until ctx is done, which is when the client hangs up:
+// not, Serve has answered, or there is nobody to answer. It calls await once, which waits
+// for as long as it is told, or until ctx is done:
 //
 //	polls.Serve(w, r, func(ctx context.Context, timeout time.Duration) error {
 //		return threshold.Await(ctx, timeout, purgatory.All, goal)
 //	})
 //
-// It is the Await of a Purgatory, a Threshold or Futures, or returns as they do. With
-// Options.KeepAwake it is called again and again.
+// It is the Await of a Purgatory, a Threshold or Futures, or returns as they do. It must
+// not use w: with Options.KeepAwake bytes are written meanwhile, on another goroutine, which
+// is done with w when Serve returns.
 //
 // The answers of Serve are 204 when the time is up; 400 for a query that cannot be read;
 // 429, and 503 where await is refused (purgatory.ErrFull) or ended by a shutdown
 // (purgatory.ErrClosed), with a Retry-After; 500 for any other error. After a shutdown the
-// connection is closed, so that the client comes back to another server.
+// connection is closed, so that the client comes back to another server. The request's
+// context is done when the client hangs up; where a server's BaseContext or a middleware's
+// timeout has ended it, and the client is still there, it gets 503 with a Retry-After too.
+//
+// Once a byte of Options.KeepAwake has gone out the status is 200 and cannot change any
+// more. A poll whose time is up then ends without more. One that would get 503 or 500 ends
+// with a panic of http.ErrAbortHandler, at which net/http breaks the response off: its
+// client sees an error, and not an empty answer that looks whole.
 //
 // The request's body must have been read to its end: until then net/http does not notice
 // that a client hangs up. Serve moves the deadline that the server's WriteTimeout has set,
 // so that it does not end the poll while it waits; when Serve returns, the handler has the
-// whole WriteTimeout for its answer.
+// whole WriteTimeout for its answer. It cannot do so where w is a middleware's writer that
+// has no Unwrap method, which http.ResponseController needs: a poll then waits for three
+// quarters of the WriteTimeout at most, so that it is answered while it still can be.
 func (p *Polls) Serve(w http.ResponseWriter, r *http.Request, await func(ctx context.Context, timeout time.Duration) error) bool {
 	wait, preferred, err := p.asked(r)
 	if err != nil {
@@ -110,10 +120,15 @@ func (p *Polls) Serve(w http.ResponseWriter, r *http.Request, await func(ctx con
 		p.retryLater(w, http.StatusTooManyRequests, "too many polls of one client wait here")
 		return false
 	}
-	c := conversation{polls: p, w: w, c: http.NewResponseController(w)}
-	c.writeWithin(r, wait)
-	if preferred {
-		w.Header().Set("Preference-Applied", "wait="+strconv.Itoa(int(wait/time.Second)))
+	c := conversation{polls: p, w: w, control: http.NewResponseController(w)}
+	wait = c.writeWithin(r, wait)
+	applied := func() {
+		if preferred {
+			w.Header().Set("Preference-Applied", "wait="+strconv.Itoa(int(wait/time.Second)))
+		}
+	}
+	if p.options.KeepAwake > 0 { // the header goes out with the first byte; otherwise it takes no memory while the poll waits
+		applied()
 	}
 	counted := false
 	leave := func(count func(*Stats)) {
@@ -125,17 +140,18 @@ func (p *Polls) Serve(w http.ResponseWriter, r *http.Request, await func(ctx con
 			p.leave(client, func(st *Stats) { st.Failed++ })
 		}
 	}()
-	err = c.wait(r.Context(), wait, await)
+	err = c.wait(r, wait, await)
+	applied()
 	c.writeWithin(r, 0)
 	switch {
 	case err == nil:
 		leave(func(st *Stats) { st.Ready++ })
 		return true
-	case errors.Is(err, purgatory.ErrExpired):
+	case errors.Is(err, purgatory.ErrExpired) && !c.broken:
 		leave(func(st *Stats) { st.Expired++ })
-		c.status(http.StatusNoContent, "")
-	case r.Context().Err() != nil:
-		leave(func(st *Stats) { st.HungUp++ })
+		if !c.begun {
+			w.WriteHeader(http.StatusNoContent)
+		}
 	case errors.Is(err, purgatory.ErrFull):
 		leave(func(st *Stats) { st.Refused++ })
 		c.retryLater("too many polls wait here")
@@ -143,9 +159,12 @@ func (p *Polls) Serve(w http.ResponseWriter, r *http.Request, await func(ctx con
 		leave(func(st *Stats) { st.Refused++ })
 		w.Header().Set("Connection", "close")
 		c.retryLater("the server is shutting down")
+	case r.Context().Err() != nil || c.broken:
+		leave(func(st *Stats) { st.HungUp++ })
+		c.retryLater("the poll was ended") // nobody reads it if the client has hung up
 	default:
 		leave(func(st *Stats) { st.Failed++ })
-		c.status(http.StatusInternalServerError, "the poll cannot be answered")
+		c.fail("the poll cannot be answered")
 	}
 	return false
 }
@@ -192,61 +211,4 @@ func (p *Polls) retryLater(w http.ResponseWriter, status int, text string) {
 	seconds := int64((p.options.RetryAfter + time.Second - 1) / time.Second)
 	w.Header().Set("Retry-After", strconv.FormatInt(seconds+rand.Int64N(seconds+1), 10))
 	http.Error(w, text, status)
-}
-
-// conversation is one poll and its answer.
-type conversation struct {
-	polls *Polls
-	w     http.ResponseWriter
-	c     *http.ResponseController
-	begun bool // the status and bytes have gone out: only a body can follow
-}
-
-// wait calls await, once, or in turns between which it sends a byte.
-func (c *conversation) wait(ctx context.Context, wait time.Duration, await func(context.Context, time.Duration) error) error {
-	each := c.polls.options.KeepAwake
-	if each == 0 {
-		return await(ctx, wait)
-	}
-	for deadline := time.Now().Add(wait); ; {
-		left := time.Until(deadline)
-		err := await(ctx, min(left, each))
-		if left <= each || !errors.Is(err, purgatory.ErrExpired) {
-			return err
-		}
-		if _, err := c.w.Write([]byte{'\n'}); err != nil {
-			return err
-		}
-		if err := c.c.Flush(); err != nil {
-			return err
-		}
-		c.begun = true
-	}
-}
-
-// status answers with nothing but a status and a text, unless an answer has begun.
-func (c *conversation) status(status int, text string) {
-	switch {
-	case c.begun:
-	case text == "":
-		c.w.WriteHeader(status)
-	default:
-		http.Error(c.w, text, status)
-	}
-}
-
-func (c *conversation) retryLater(text string) {
-	if !c.begun {
-		c.polls.retryLater(c.w, http.StatusServiceUnavailable, text)
-	}
-}
-
-// writeWithin moves the deadline by which the answer must be written, if the server has
-// one: to its WriteTimeout from when the poll can have ended. Without a WriteTimeout
-// nothing is touched: net/http would not set it back for the connection's next request.
-func (c *conversation) writeWithin(r *http.Request, wait time.Duration) {
-	if srv, _ := r.Context().Value(http.ServerContextKey).(*http.Server); srv != nil && srv.WriteTimeout > 0 {
-		// A writer that has no deadline to set has none that could end the poll.
-		_ = c.c.SetWriteDeadline(time.Now().Add(wait + srv.WriteTimeout))
-	}
 }

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// asked returns how long a poll is to wait. preferred says that the header was followed.
-// What a Prefer header says wrongly is ignored, as its RFC has it; an error is about the
-// query.
+// asked returns how long a poll is to wait; preferred reports whether the header was
+// followed. What a Prefer header says wrongly is ignored, as its RFC has it; an error is
+// about the query.
 func (p *Polls) asked(r *http.Request) (wait time.Duration, preferred bool, err error) {
 	wait = p.options.Wait
 	if seconds, ok := preference(r.Header.Values("Prefer")); ok {

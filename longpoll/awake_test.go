@@ -1,0 +1,238 @@
+package longpoll
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-782fa212/limbo/purgatory"
+)
+
+// broken makes one poll that is to be broken off, and returns what was sent of its answer.
+func broken(t *testing.T, h http.Handler, r *http.Request) *httptest.ResponseRecorder {
+	t.Helper()
+	w := httptest.NewRecorder()
+	require.PanicsWithValue(t, http.ErrAbortHandler, func() { h.ServeHTTP(w, r) })
+	return w
+}
+
+func TestKeepAwake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFeed(t, purgatory.Options{})
+		p := polls(t, Options{KeepAwake: time.Second})
+		began := time.Now()
+		resp := ask(f.serve(p), httptest.NewRequest(http.MethodGet, "/?wait=3.5", nil))
+		require.InDelta(t, 3.5, time.Since(began).Seconds(), 0.01)
+		require.Equal(t, http.StatusOK, resp.Code, "it has gone out with the first byte")
+		require.Equal(t, "\n\n\n", resp.Body.String())
+		require.True(t, resp.Flushed)
+		time.AfterFunc(2500*time.Millisecond, f.add)
+		require.Equal(t, "\n\n1", ask(f.serve(p), httptest.NewRequest(http.MethodGet, "/", nil)).Body.String())
+		require.Equal(t, http.StatusOK, ask(f.serve(p), httptest.NewRequest(http.MethodGet, "/?wait=0", nil)).Code)
+
+		// Nothing is sent when the time is up, nor before the first byte is due.
+		f = newFeed(t, purgatory.Options{})
+		require.Equal(t, "\n\n", ask(f.serve(p), httptest.NewRequest(http.MethodGet, "/?wait=3", nil)).Body.String())
+		for _, wait := range []string{"0.5", "1"} {
+			require.Equal(t, http.StatusNoContent, ask(f.serve(p), httptest.NewRequest(http.MethodGet, "/?wait="+wait, nil)).Code)
+		}
+		// Nor to a request whose answer has no body.
+		require.Equal(t, http.StatusNoContent, ask(f.serve(p), httptest.NewRequest(http.MethodHead, "/?wait=3", nil)).Code)
+		require.Equal(t, Stats{Ready: 2, Expired: 5}, p.Stats())
+	})
+}
+
+// Once a byte has gone out, a poll that is neither ready nor expired is
+// broken off.
+func TestKeepAwakeBreaksOff(t *testing.T) {
+	for name, c := range map[string]struct {
+		end  func(f *feed, cancel context.CancelFunc)
+		want Stats
+	}{
+		"shutdown": {func(f *feed, _ context.CancelFunc) { f.p.Close() }, Stats{Refused: 1}},
+		"context":  {func(_ *feed, cancel context.CancelFunc) { cancel() }, Stats{HungUp: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, p := newFeed(t, purgatory.Options{}), polls(t, Options{KeepAwake: time.Second})
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(1500*time.Millisecond, func() { c.end(f, cancel) })
+				w := broken(t, f.serve(p), httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
+				require.Equal(t, "\n", w.Body.String())
+				require.Equal(t, c.want, p.Stats())
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		p := polls(t, Options{KeepAwake: time.Second})
+		for _, err := range []error{io.ErrUnexpectedEOF, purgatory.ErrFull} {
+			w := broken(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				p.Serve(w, r, func(context.Context, time.Duration) error {
+					time.Sleep(2500 * time.Millisecond)
+					return err
+				})
+			}), httptest.NewRequest(http.MethodGet, "/", nil))
+			require.Equal(t, "\n\n", w.Body.String())
+		}
+		require.Equal(t, Stats{Failed: 1, Refused: 1}, p.Stats())
+	})
+}
+
+// hooked is a writer that calls a function before it writes for the n-th time, which may
+// fail.
+type hooked struct {
+	*httptest.ResponseRecorder
+	hook func(n int) error
+	n    *int
+}
+
+func hook(f func(n int) error) hooked { return hooked{httptest.NewRecorder(), f, new(int)} }
+
+func (w hooked) Write(b []byte) (int, error) {
+	*w.n++
+	if err := w.hook(*w.n); err != nil {
+		return 0, err
+	}
+	return w.ResponseRecorder.Write(b)
+}
+
+func (w hooked) WriteHeader(int) { panic("a status behind a part of the body") }
+
+// A poll waits once, in its place, whatever is sent meanwhile: it is not refused for the
+// sake of those who come then.
+func TestKeepAwakeKeepsItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFeed(t, purgatory.Options{MaxOperations: 1})
+		p, others := polls(t, Options{KeepAwake: time.Second}), polls(t, Options{})
+		w := hook(func(int) error {
+			require.Equal(t, http.StatusServiceUnavailable, ask(f.serve(others), httptest.NewRequest(http.MethodGet, "/", nil)).Code)
+			return nil
+		})
+		began, awaits := time.Now(), 0
+		require.False(t, p.Serve(w, httptest.NewRequest(http.MethodGet, "/?wait=10", nil), func(ctx context.Context, timeout time.Duration) error {
+			awaits++
+			return f.p.Await(ctx, timeout, func() bool { return f.n.Load() > 0 }, "feed")
+		}))
+		require.InDelta(t, 10, time.Since(began).Seconds(), 0.001)
+		require.Equal(t, strings.Repeat("\n", 9), w.Body.String())
+		require.Equal(t, 1, awaits)
+		require.Equal(t, Stats{Expired: 1}, p.Stats())
+		require.Equal(t, Stats{Refused: 9}, others.Stats())
+	})
+}
+
+// opaque is the writer of a middleware that hides the one beneath.
+type opaque struct{ http.ResponseWriter }
+
+// open is one that does not.
+type open struct{ http.ResponseWriter }
+
+func (w open) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// With a writer that keeps what is written, a poll waits in one piece, and its status is
+// what it is at the end.
+func TestKeepAwakeNeedsFlush(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, p := newFeed(t, purgatory.Options{}), polls(t, Options{KeepAwake: time.Second})
+		hidden := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.serve(p)(opaque{w}, r) })
+		began := time.Now()
+		resp := ask(hidden, httptest.NewRequest(http.MethodGet, "/?wait=5", nil))
+		require.InDelta(t, 5, time.Since(began).Seconds(), 0.001)
+		require.Equal(t, http.StatusNoContent, resp.Code)
+		require.Empty(t, resp.Body)
+
+		through := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.serve(p)(open{w}, r) })
+		require.Equal(t, "\n\n", ask(through, httptest.NewRequest(http.MethodGet, "/?wait=2.5", nil)).Body.String())
+
+		time.AfterFunc(2500*time.Millisecond, f.p.Close)
+		resp = ask(hidden, httptest.NewRequest(http.MethodGet, "/?wait=5", nil))
+		require.Equal(t, http.StatusServiceUnavailable, resp.Code)
+		require.NotEmpty(t, resp.Header().Get("Retry-After"))
+		require.Equal(t, Stats{Expired: 2, Refused: 1}, p.Stats())
+	})
+}
+
+// A byte that cannot be written ends the poll, on the handler's goroutine, whatever the
+// writer does.
+func TestKeepAwakeCannotWrite(t *testing.T) {
+	for name, c := range map[string]struct {
+		write func() error
+		value any
+		want  Stats
+	}{
+		"error":    {func() error { return io.ErrClosedPipe }, http.ErrAbortHandler, Stats{HungUp: 1}},
+		"panic":    {func() error { panic("no") }, "no", Stats{Failed: 1}},
+		"Goexit":   {func() error { runtime.Goexit(); return nil }, http.ErrAbortHandler, Stats{HungUp: 1}},
+		"gives up": {func() error { return errors.Join(http.ErrNotSupported) }, nil, Stats{Expired: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, p := newFeed(t, purgatory.Options{}), polls(t, Options{KeepAwake: time.Second})
+				w := hook(func(n int) error {
+					if n == 2 {
+						return c.write()
+					}
+					return nil
+				})
+				began := time.Now()
+				var value any
+				func() {
+					defer func() { value = recover() }()
+					f.serve(p)(w, httptest.NewRequest(http.MethodGet, "/?wait=5", nil))
+				}()
+				require.Equal(t, c.value, value)
+				if waited := 2 * time.Second; c.value != nil {
+					require.Equal(t, waited, time.Since(began))
+				}
+				require.Equal(t, "\n", w.Body.String())
+				require.Equal(t, c.want, p.Stats())
+				require.Zero(t, f.p.Delayed())
+			})
+		})
+	}
+}
+
+// One that fails after the time is up breaks the response off: it would look whole.
+func TestKeepAwakeFailsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, p := newFeed(t, purgatory.Options{}), polls(t, Options{KeepAwake: time.Second})
+		w := hook(func(int) error {
+			time.Sleep(2 * time.Second)
+			return io.ErrClosedPipe
+		})
+		require.PanicsWithValue(t, http.ErrAbortHandler, func() {
+			f.serve(p)(w, httptest.NewRequest(http.MethodGet, "/?wait=2", nil))
+		})
+		require.Equal(t, Stats{HungUp: 1}, p.Stats())
+	})
+}
+
+// The writer is the handler's alone when Serve returns.
+func TestKeepAwakeHandsTheWriterBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, p := newFeed(t, purgatory.Options{}), polls(t, Options{KeepAwake: time.Second})
+		time.AfterFunc(1500*time.Millisecond, f.add) // while a byte is being written
+		writing := false
+		w := hook(func(int) error {
+			writing = true
+			time.Sleep(2 * time.Second)
+			writing = false
+			return nil
+		})
+		require.True(t, p.Serve(w, httptest.NewRequest(http.MethodGet, "/", nil), func(ctx context.Context, timeout time.Duration) error {
+			return f.p.Await(ctx, timeout, func() bool { return f.n.Load() > 0 }, "feed")
+		}))
+		require.False(t, writing)
+		time.Sleep(time.Minute)
+		require.Equal(t, "\n", w.Body.String(), "nothing is sent any more")
+	})
+}
