@@ -1,0 +1,150 @@
+package observe
+
+import (
+	"math"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/seed-782fa212/limbo/timingwheel"
+)
+
+// Describe sends nothing: what is observed may change. It is part of
+// [prometheus.Collector].
+func (r *Registry) Describe(chan<- *prometheus.Desc) {}
+
+// Collect sends all figures, as limbo_<kind>_<figure>{name="..."}. It is part of
+// [prometheus.Collector].
+//
+// It sends no error, for which a scrape would be refused as a whole. So that there is
+// none, a figure of a custom source that contradicts another is left out; see [Custom].
+func (r *Registry) Collect(ch chan<- prometheus.Metric) {
+	var s sheet
+	customs := families{}
+	for _, e := range r.all() {
+		s = s[:0]
+		e.source.read(&s)
+		if e.source.custom {
+			s = e.withoutContradictions(s, customs)
+		}
+		for _, f := range s {
+			ch <- e.metric(f)
+		}
+	}
+}
+
+// withoutContradictions returns what can be published beside the figures of other custom
+// sources. The last is how many cannot.
+func (e *entry) withoutContradictions(s sheet, customs families) sheet {
+	last := s[len(s)-1]
+	kept := s[:0]
+	for _, f := range s[:len(s)-1] {
+		if customs.admit(e.fullName(f.Name), e.name, f) {
+			kept = append(kept, f)
+		} else {
+			last.Value++
+		}
+	}
+	if customs.admit(e.fullName(last.Name), e.name, last) {
+		kept = append(kept, last)
+	}
+	return kept
+}
+
+func (e *entry) fullName(figure string) string { return "limbo_" + e.kind + "_" + figure }
+
+func (e *entry) metric(f Figure) prometheus.Metric {
+	desc := e.desc(f)
+	values := []string{e.name, f.LabelValue}
+	if f.Label == "" {
+		values = values[:1]
+	}
+	switch f.Type {
+	case Counter:
+		return prometheus.MustNewConstMetric(desc, prometheus.CounterValue, f.Value, values...)
+	case Histogram:
+		return histogram{desc, prometheus.MakeLabelPairs(desc, values), f.Durations}
+	default:
+		return prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, f.Value, values...)
+	}
+}
+
+func (e *entry) desc(f Figure) *prometheus.Desc {
+	help := f.Help
+	if help != "" {
+		help += "."
+	}
+	labels := []string{"name", f.Label}
+	if f.Label == "" {
+		labels = labels[:1]
+	}
+	return prometheus.NewDesc(e.fullName(f.Name), help, labels, nil)
+}
+
+// histogram publishes a histogram as a classic one and as a native one. A server that does
+// not take native ones does not see those fields: the text format has none.
+type histogram struct {
+	desc   *prometheus.Desc
+	labels []*dto.LabelPair
+	counts timingwheel.Histogram
+}
+
+func (h histogram) Desc() *prometheus.Desc { return h.desc }
+
+// smallest is the exponent of the first class's bound: 2^-20 s.
+const smallest = -20
+
+// bounds are those of the classes, in seconds. The last class has none.
+var bounds = func() (all [len(timingwheel.Histogram{}.Counts) - 1]float64) {
+	for i := range all {
+		all[i] = math.Ldexp(1, i+smallest)
+	}
+	return all
+}()
+
+func (h histogram) Write(m *dto.Metric) error {
+	count, sum := h.counts.Count, h.counts.Sum.Seconds()
+	m.Label = h.labels
+	m.Histogram = &dto.Histogram{SampleCount: &count, SampleSum: &sum}
+	var all struct { // together: half of what a scrape allocates would be these
+		buckets [len(bounds)]dto.Bucket
+		counts  [len(bounds)]uint64
+		list    [len(bounds)]*dto.Bucket
+	}
+	seen := uint64(0)
+	for i := range bounds {
+		seen += h.counts.Counts[i]
+		all.counts[i], all.list[i] = seen, &all.buckets[i]
+		all.buckets[i].CumulativeCount, all.buckets[i].UpperBound = &all.counts[i], &bounds[i]
+	}
+	m.Histogram.Bucket = all.list[:]
+	h.native(m.Histogram)
+	return nil
+}
+
+// native adds the buckets of a native histogram. Of schema 0, bucket i holds what is at most
+// 2^i and more than half that. What is at most 2^-20 s, zero included, is in
+// the zero bucket; what is beyond the last bound, in the bucket after it.
+func (h histogram) native(to *dto.Histogram) {
+	schema, threshold, zero := int32(0), math.Ldexp(1, smallest), h.counts.Counts[0]
+	to.Schema, to.ZeroThreshold, to.ZeroCount = &schema, &threshold, &zero
+	last, gap := int64(0), int32(smallest+1)
+	for _, n := range h.counts.Counts[1:] {
+		if n == 0 {
+			gap++
+			continue
+		}
+		if gap != 0 || len(to.PositiveSpan) == 0 {
+			offset, length := gap, uint32(0)
+			to.PositiveSpan = append(to.PositiveSpan, &dto.BucketSpan{Offset: &offset, Length: &length})
+			gap = 0
+		}
+		*to.PositiveSpan[len(to.PositiveSpan)-1].Length++
+		to.PositiveDelta = append(to.PositiveDelta, int64(n)-last)
+		last = int64(n)
+	}
+	if len(to.PositiveSpan) == 0 { // as the format wants it, so that it is seen as native
+		offset, length := int32(0), uint32(0)
+		to.PositiveSpan = []*dto.BucketSpan{{Offset: &offset, Length: &length}}
+	}
+}

@@ -1,0 +1,182 @@
+package observe
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+)
+
+// Custom returns a source of any other kind, with the figures that read returns. The kind
+// is [a-zA-Z_][a-zA-Z0-9_]*, and neither a kind of this package nor one with an underscore
+// and more behind it: Add returns an error otherwise.
+//
+// read is called for each scrape, and each second while somebody has the page open, by
+// several goroutines at once: it must not block, and should return the same names each
+// time. Figures of one name, of all sources of the kind, have the same Type, Help and Label.
+//
+// A figure that cannot be published is left out, and nothing else suffers from it:
+// limbo_<kind>_invalid_figures says how many there are. Invalid are
+//
+//   - a Name or a Label that is not [a-zA-Z_][a-zA-Z0-9_]*; the labels name, le and
+//     quantile, and those that begin with two underscores;
+//   - a Help or a LabelValue that is not UTF-8;
+//   - a Value that is not finite, a Counter's below zero, and a Histogram whose Count is
+//     not the sum of its Counts;
+//   - the second figure of a name, or of a name and a label's value, and one whose Type,
+//     Help or Label differs from another's;
+//   - x_count, x_sum or x_bucket beside a Histogram x.
+//
+// If read panics there are no figures, and one that is invalid.
+func Custom(kind string, read func() []Figure) Source {
+	must(read != nil, "Custom", "a nil function")
+	return Source{
+		kind:   kind,
+		custom: true,
+		read:   func(s *sheet) { s.custom(read) },
+	}
+}
+
+// identifier is what is a name to every version of Prometheus.
+var identifier = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
+
+// kinds are those of this package.
+var kinds = []string{"wheel", "purgatory", "scheduler", "calls", "polls", "queue"}
+
+// checkKind returns an error for a kind that no custom source may have. With these rules
+// none of its figures has the name of one of this package: that of another custom source
+// it may have, as the kind a and the figure b_c have that of a_b and c.
+func checkKind(kind string) error {
+	if !identifier.MatchString(kind) {
+		return fmt.Errorf("observe: the kind is %q, must be of the form %s", kind, identifier)
+	}
+	for _, k := range kinds {
+		if kind == k || strings.HasPrefix(kind, k+"_") {
+			return fmt.Errorf("observe: the kind is %q, must not be %q or begin with it and an underscore: that is this package's own", kind, k)
+		}
+	}
+	return nil
+}
+
+// invalid is the name of the last figure of a custom source.
+const invalid = "invalid_figures"
+
+// custom adds the figures of read that can be published, and how many cannot.
+func (s *sheet) custom(read func() []Figure) {
+	figures, problem := protect(read)
+	left := 0
+	if problem != nil {
+		left++
+	}
+	all := families{}
+	for _, f := range figures {
+		err := f.check()
+		if err == nil && (f.Name == invalid || !all.admit(f.Name, "", f)) {
+			err = errors.New("another figure has its name")
+		}
+		if err != nil {
+			left++
+			problem = fmt.Errorf("the figure %q was left out: %w", f.Name, err)
+			continue
+		}
+		*s = append(*s, f)
+	}
+	s.gauge(invalid, "Figures of a custom source that were left out because they cannot be published", float64(left))
+	if problem != nil {
+		(*s)[len(*s)-1].problem = cut(problem.Error())
+	}
+}
+
+// protect returns the figures of read; none, and an error, if it panics.
+func protect(read func() []Figure) (figures []Figure, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			figures, err = nil, fmt.Errorf("reading the figures panicked: %v", p)
+		}
+	}()
+	return read(), nil
+}
+
+// check returns why a figure cannot be published, whatever others there are.
+func (f *Figure) check() error {
+	switch {
+	case !identifier.MatchString(f.Name):
+		return errors.New("its name is not an identifier")
+	case !utf8.ValidString(f.Help):
+		return errors.New("its help is not UTF-8")
+	case f.Type > Histogram:
+		return errors.New("there is no such type")
+	case f.Type != Histogram && (math.IsNaN(f.Value) || math.IsInf(f.Value, 0)):
+		return errors.New("it is not finite")
+	case f.Type == Counter && f.Value < 0:
+		return errors.New("it counts to below zero")
+	case f.Type == Histogram && !f.adds():
+		return errors.New("its count is not the sum of its classes")
+	case f.Label == "":
+		return nil
+	case !identifier.MatchString(f.Label) || strings.HasPrefix(f.Label, "__"):
+		return errors.New("its label is not an identifier")
+	case f.Label == "name" || f.Label == "le" || f.Label == "quantile":
+		return errors.New("its label has a meaning already")
+	case !utf8.ValidString(f.LabelValue):
+		return errors.New("its label's value is not UTF-8")
+	}
+	return nil
+}
+
+func (f *Figure) adds() bool {
+	var sum uint64
+	for _, n := range f.Durations.Counts {
+		sum += n
+	}
+	return sum == f.Durations.Count
+}
+
+// families is what was published under each name. Of figures that contradict each other
+// the first is published, because Prometheus would refuse the scrape with both.
+type families map[string]*family
+
+type family struct {
+	kind  Type
+	help  string
+	label string
+	has   map[[2]string]bool // a source's name, and a label's value
+}
+
+// admit reports whether a figure, whose whole name is given, can be published beside those
+// that were admitted already.
+func (all families) admit(whole, source string, f Figure) bool {
+	fam := all[whole]
+	if fam == nil {
+		if all.collides(whole, f.Type) {
+			return false
+		}
+		fam = &family{kind: f.Type, help: f.Help, label: f.Label, has: map[[2]string]bool{}}
+		all[whole] = fam
+	}
+	series := [2]string{source, f.LabelValue}
+	if f.Label == "" {
+		series[1] = ""
+	}
+	if fam.kind != f.Type || fam.help != f.Help || fam.label != f.Label || fam.has[series] {
+		return false
+	}
+	fam.has[series] = true
+	return true
+}
+
+// collides reports whether a name is that of a part of a histogram, or those of the parts
+// of a histogram are taken.
+func (all families) collides(whole string, t Type) bool {
+	for _, suffix := range []string{"_count", "_sum", "_bucket"} {
+		if base, ok := strings.CutSuffix(whole, suffix); ok && all[base] != nil && all[base].kind == Histogram {
+			return true
+		}
+		if t == Histogram && all[whole+suffix] != nil {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,128 @@
+package observe
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/seed-782fa212/limbo/calls"
+	"github.com/seed-782fa212/limbo/delayqueue"
+	"github.com/seed-782fa212/limbo/longpoll"
+	"github.com/seed-782fa212/limbo/purgatory"
+	"github.com/seed-782fa212/limbo/timingwheel"
+	"github.com/seed-782fa212/limbo/timingwheel/keyed"
+	"github.com/seed-782fa212/limbo/timingwheel/scheduler"
+	"github.com/stretchr/testify/require"
+)
+
+// everyKind is a registry with a source of every kind, each of which has done something.
+type everyKind struct {
+	registry  *Registry
+	durations timingwheel.Histogram // of the custom source
+	act       func()                // has something end in each source
+}
+
+func newEveryKind(t testing.TB) *everyKind {
+	e := &everyKind{registry: New()}
+	add := func(name string, s Source) {
+		_, err := e.registry.Add(name, s)
+		require.NoError(t, err)
+	}
+	ctx := context.Background()
+
+	wheel, err := timingwheel.New(func(int) {}, timingwheel.Options{MaxPending: 2})
+	require.NoError(t, err)
+	add("timers", Wheel(wheel))
+	table, err := keyed.New(func(string, int) {}, timingwheel.Options{})
+	require.NoError(t, err)
+	require.NoError(t, table.Set("session", 1, time.Hour))
+	add("sessions", Wheel(table))
+	sched, err := scheduler.New(scheduler.Options{})
+	require.NoError(t, err)
+	_, err = sched.Every(time.Hour, func() {}, scheduler.JobOptions{})
+	require.NoError(t, err)
+	add("cron", Scheduler(sched))
+	shared, err := purgatory.NewWheel(purgatory.WheelOptions{})
+	require.NoError(t, err)
+	fetches, err := purgatory.New[string](purgatory.Options{Wheel: shared, MaxOperations: 1})
+	require.NoError(t, err)
+	add("fetches", Purgatory(fetches, nil))
+	offsets, err := purgatory.NewThreshold(func(string) int64 { return 7 }, purgatory.Options{Wheel: shared})
+	require.NoError(t, err)
+	add("offsets", Threshold(offsets, nil))
+	votes, err := purgatory.NewFutures[int](purgatory.Options{})
+	require.NoError(t, err)
+	add("votes", Futures(votes))
+	requests, err := calls.New[uint64, string](calls.Options{})
+	require.NoError(t, err)
+	add("requests", Calls(requests, nil))
+	polls, err := longpoll.New(longpoll.Options{})
+	require.NoError(t, err)
+	add("news", Polls(polls))
+	queue := delayqueue.New[int]()
+	add("mail", Queue(queue))
+	for _, d := range []time.Duration{0, time.Nanosecond, 30 * time.Millisecond, 30 * time.Millisecond, time.Second, time.Hour} {
+		e.durations.Add(d)
+	}
+	add("disk", Custom("durable", func() []Figure {
+		return []Figure{
+			{Name: "records", Help: "Records held", Value: 3},
+			{Name: "written_bytes_total", Help: "Bytes written", Type: Counter, Value: 4096},
+			{Name: "synced_seconds", Help: "How long syncs took", Type: Histogram, Durations: e.durations},
+		}
+	}))
+
+	// What fills a bound, for refusals.
+	_, err = wheel.Schedule(0, time.Hour)
+	require.NoError(t, err)
+	_, err = fetches.TryCompleteElseWatch(ctx, never{}, time.Hour, "topic-0")
+	require.NoError(t, err)
+
+	id := uint64(0)
+	e.act = func() {
+		_, _ = wheel.Schedule(1, 0) // the wheel may be full, of those of the last act
+		_, err := sched.AfterFunc(0, func() {})
+		require.NoError(t, err)
+		_, err = fetches.TryCompleteElseWatch(ctx, never{}, time.Hour, "topic-0")
+		require.ErrorIs(t, err, purgatory.ErrFull)
+		expired := offsets.Await(ctx, time.Millisecond, purgatory.All, purgatory.Goal[string, int64]{Key: "topic-1", Number: 9})
+		require.ErrorIs(t, expired, context.DeadlineExceeded)
+		future := votes.Future()
+		_, err = votes.TryCompleteElseWatch(ctx, never{}, time.Hour, purgatory.All, future)
+		require.NoError(t, err)
+		require.True(t, future.Set(1, nil))
+		id++
+		reply, err := requests.Do(ctx, id, time.Hour, func() error { requests.Reply(id, "pong"); return nil })
+		require.NoError(t, err)
+		require.Equal(t, "pong", reply)
+		request := httptest.NewRequest(http.MethodGet, "/?wait=1", nil)
+		polls.Serve(httptest.NewRecorder(), request, func(context.Context, time.Duration) error { return nil })
+		_, err = queue.Push(1, time.Now())
+		require.NoError(t, err)
+		_, err = queue.Take(ctx)
+		require.NoError(t, err)
+	}
+	e.act()
+	t.Cleanup(func() {
+		_, err := wheel.Shutdown(ctx, timingwheel.Discard)
+		require.NoError(t, err)
+		_, err = table.Shutdown(ctx, timingwheel.Discard)
+		require.NoError(t, err)
+		_, err = sched.Shutdown(ctx, timingwheel.Discard)
+		require.NoError(t, err)
+		for _, p := range []interface{ Shutdown(context.Context) error }{offsets, fetches, votes, requests} {
+			require.NoError(t, p.Shutdown(ctx))
+		}
+		shared.Close()
+		queue.Close()
+	})
+	return e
+}
+
+// never is an operation that waits until it is ended otherwise.
+type never struct{}
+
+func (never) TryComplete() bool                 { return false }
+func (never) Complete(purgatory.Outcome, error) {}

@@ -1,0 +1,184 @@
+package observe
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Handler serves the page, and what it is made of. Make one with [NewHandler].
+//
+//	GET /               the page
+//	GET /snapshot.json  all figures: a Snapshot
+//	GET /lists.json     what waits at a source, ?kind= and ?name=: a Lists
+//	GET /search.json    those one of whose keys contains ?key=: a Found
+//	GET /events         the page's stream of server-sent events
+//
+// It has no lock on it: whoever reaches it sees keys. Put it behind what authenticates,
+// or have it listen on loopback. Nothing that it serves changes what is observed, and all
+// that it reads takes a twentieth of a processor at most, however many look.
+type Handler struct {
+	mux      http.ServeMux
+	registry *Registry
+	feed     feed
+	search   chan struct{} // has room for the one search that may run
+}
+
+// NewHandler makes a handler. It has no goroutine while nobody has the page open.
+//
+// The paths are those above, so mount it with [http.StripPrefix]. Have the server's
+// shutdown end the streams, for which it would wait otherwise:
+//
+//	server.RegisterOnShutdown(handler.Close)
+func NewHandler(r *Registry) *Handler {
+	h := &Handler{registry: r, search: make(chan struct{}, 1)}
+	h.feed.open(r)
+	h.mux.HandleFunc("GET /{$}", h.servePage)
+	h.mux.HandleFunc("GET /snapshot.json", h.serveSnapshot)
+	h.mux.HandleFunc("GET /lists.json", h.serveLists)
+	h.mux.HandleFunc("GET /search.json", h.serveSearch)
+	h.mux.HandleFunc("GET /events", h.serveEvents)
+	return h
+}
+
+// ServeHTTP is part of [http.Handler].
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	head := w.Header()
+	head.Set("Cache-Control", "no-store")
+	head.Set("X-Content-Type-Options", "nosniff")
+	head.Set("Referrer-Policy", "no-referrer")
+	head.Set("Content-Security-Policy", policy)
+	if r.URL.Path == "" { // mounted without the slash, on which the page's links depend
+		path, _, _ := strings.Cut(r.RequestURI, "?")
+		http.Redirect(w, r, (&url.URL{Path: strings.TrimRight(path, "/") + "/"}).EscapedPath(), http.StatusMovedPermanently)
+		return
+	}
+	h.mux.ServeHTTP(w, r)
+}
+
+// Close ends the streams, and refuses new ones. It does not wait, and may be called again.
+func (h *Handler) Close() { h.feed.close() }
+
+func (h *Handler) servePage(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = w.Write(page)
+}
+
+func (h *Handler) serveSnapshot(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, h.registry.Snapshot())
+}
+
+// Lists is what waits at a source.
+type Lists struct {
+	Kind   string    `json:"kind"`
+	Name   string    `json:"name"`
+	Keys   []HotKey  `json:"keys"`   // the 20 that most wait for
+	Oldest []Waiting `json:"oldest"` // the 20 that have waited longest
+}
+
+func (h *Handler) serveLists(w http.ResponseWriter, r *http.Request) {
+	if e := h.listable(w, r); e != nil {
+		writeJSON(w, e.lists(r.Context()))
+	}
+}
+
+// Found is the result of a search.
+type Found struct {
+	Found []Waiting `json:"found"` // 100 at most, in no order
+	More  bool      `json:"more"`  // whether there are more
+}
+
+// maxSearch bounds the text that is searched for, in bytes; searchFor, how long.
+const (
+	maxSearch = 1 << 10
+	searchFor = 20 * time.Second
+)
+
+func (h *Handler) serveSearch(w http.ResponseWriter, r *http.Request) {
+	text := r.FormValue("key")
+	if n := len(text); n == 0 || n > maxSearch {
+		http.Error(w, "key has "+strconv.Itoa(n)+" bytes, must be 1 to "+strconv.Itoa(maxSearch), http.StatusBadRequest)
+		return
+	}
+	e := h.listable(w, r)
+	if e == nil {
+		return
+	}
+	select {
+	case h.search <- struct{}{}:
+		defer func() { <-h.search }()
+	default:
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "another search is running", http.StatusServiceUnavailable)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), searchFor)
+	defer cancel()
+	var f Found
+	f.Found, f.More = search(ctx, e.source, text)
+	writeJSON(w, f)
+}
+
+// listable finds the source that a request names; nil: the error has been answered.
+func (h *Handler) listable(w http.ResponseWriter, r *http.Request) *entry {
+	kind, name := r.FormValue("kind"), r.FormValue("name")
+	e := h.registry.find(kind, name)
+	switch {
+	case e == nil:
+		http.Error(w, "no source has this kind and name", http.StatusNotFound)
+		return nil
+	case e.source.walk == nil:
+		http.Error(w, "what this source holds cannot be listed", http.StatusNotFound)
+		return nil
+	}
+	return e
+}
+
+// writeTimeout is how long a reader may take for one answer, or one event.
+const writeTimeout = 10 * time.Second
+
+func writeJSON(w http.ResponseWriter, v any) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic("observe: " + err.Error())
+	}
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(text)
+}
+
+// listing is the lists of a source, kept for as long as reading them again would take more
+// than a twentieth of the time.
+type listing struct {
+	mu    sync.Mutex
+	lists Lists     // guarded by mu
+	again time.Time // guarded by mu; when it may be read again
+}
+
+// lists returns the lists of a source, or of the one who reads them at the moment.
+func (e *entry) lists(ctx context.Context) Lists {
+	x := &e.listing
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	begun := time.Now()
+	if begun.Before(x.again) {
+		return x.lists
+	}
+	lists := Lists{Kind: e.kind, Name: e.name, Keys: []HotKey{}}
+	if e.source.hot != nil {
+		lists.Keys = e.source.hot(listed)
+	}
+	if lists.Oldest = oldest(ctx, e.source); ctx.Err() != nil {
+		return lists // not of all; nobody reads it
+	}
+	x.lists, x.again = lists, begun.Add(pause(time.Since(begun)))
+	return lists
+}
+
+// pause is how long to let pass from one reading to the next, given what the last took.
+func pause(took time.Duration) time.Duration { return max(time.Second, 20*took) }

@@ -1,0 +1,436 @@
+package observe
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-782fa212/limbo/purgatory"
+)
+
+// waits is an operation that nothing completes.
+type waits struct{}
+
+func (waits) TryComplete() bool                 { return false }
+func (waits) Complete(purgatory.Outcome, error) {}
+
+// newPurgatory makes a purgatory that is shut down when the test ends.
+func newPurgatory(t *testing.T) *purgatory.Purgatory[string] {
+	t.Helper()
+	p, err := purgatory.New[string](purgatory.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, p.Shutdown(background)) })
+	return p
+}
+
+func watch(t *testing.T, p *purgatory.Purgatory[string], timeout time.Duration, keys ...string) purgatory.Pending {
+	t.Helper()
+	h, err := p.TryCompleteElseWatch(background, waits{}, timeout, keys...)
+	require.NoError(t, err)
+	return h
+}
+
+func add(t *testing.T, r *Registry, name string, s Source) (remove func()) {
+	t.Helper()
+	remove, err := r.Add(name, s)
+	require.NoError(t, err)
+	return remove
+}
+
+func get(h http.Handler, target string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, target, nil))
+	return w
+}
+
+// reader is the client of a stream, in the bubble of a test: what the handler writes is read
+// from a pipe.
+type reader struct {
+	cancel context.CancelFunc
+	code   chan int // gets the status when the stream has ended
+	lines  *bufio.Scanner
+}
+
+type pipeWriter struct {
+	head http.Header
+	code int
+	to   *io.PipeWriter
+}
+
+func (w *pipeWriter) Header() http.Header              { return w.head }
+func (w *pipeWriter) WriteHeader(code int)             { w.code = code }
+func (w *pipeWriter) Write(p []byte) (int, error)      { return w.to.Write(p) }
+func (w *pipeWriter) Flush()                           {}
+func (w *pipeWriter) SetWriteDeadline(time.Time) error { return nil }
+
+func openStream(h *Handler, query string) *reader {
+	ctx, cancel := context.WithCancel(background)
+	out, in := io.Pipe()
+	r := &reader{cancel: func() { cancel(); _ = out.Close() }, code: make(chan int, 1), lines: bufio.NewScanner(out)}
+	r.lines.Buffer(nil, 1<<20)
+	go func() {
+		w := &pipeWriter{http.Header{}, http.StatusOK, in}
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/events"+query, nil).WithContext(ctx))
+		_ = in.Close()
+		r.code <- w.code
+	}()
+	return r
+}
+
+// event returns the next event; an empty name: the stream has ended.
+func (r *reader) event() (name, data string) {
+	for r.lines.Scan() {
+		if key, value, _ := strings.Cut(r.lines.Text(), ": "); key == "event" {
+			name = value
+		} else if key == "data" {
+			return name, value
+		}
+	}
+	return "", ""
+}
+
+func (r *reader) snapshot(t *testing.T) Snapshot {
+	t.Helper()
+	name, data := r.event()
+	require.Equal(t, "snapshot", name)
+	var s Snapshot
+	require.NoError(t, json.Unmarshal([]byte(data), &s))
+	return s
+}
+
+func TestStreamSendsASnapshotEachSecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New()
+		n := 0.0
+		add(t, r, "x", Custom("counter", func() []Figure { n++; return []Figure{{Name: "n", Value: n}} }))
+		h := NewHandler(r)
+		begun := time.Now()
+		s := openStream(h, "")
+		for i := range 5 {
+			require.Equal(t, float64(i+1), s.snapshot(t).Sources[0].Figures["n"])
+			require.Equal(t, time.Duration(i)*time.Second, time.Since(begun))
+		}
+		s.cancel()
+		require.Equal(t, http.StatusOK, <-s.code)
+		h.Close()
+	})
+}
+
+// A bubble ends only when all its goroutines have, so these tests also see to it that the
+// one that makes snapshots does not stay.
+func TestNoGoroutineWithoutAStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var reads atomic.Int32
+		r := New()
+		add(t, r, "x", Custom("counter", func() []Figure { reads.Add(1); return nil }))
+		h := NewHandler(r)
+		time.Sleep(time.Minute)
+		require.Zero(t, reads.Load(), "nobody looks")
+		a, b := openStream(h, ""), openStream(h, "")
+		a.snapshot(t)
+		b.snapshot(t)
+		a.cancel()
+		b.snapshot(t)
+		b.cancel()
+		<-a.code
+		<-b.code
+		time.Sleep(time.Minute)
+		was := reads.Load()
+		time.Sleep(time.Minute)
+		require.Equal(t, was, reads.Load())
+		c := openStream(h, "") // it begins again
+		c.snapshot(t)
+		c.snapshot(t)
+		c.cancel()
+		time.Sleep(time.Second) // to when it would read again
+	})
+}
+
+func TestCloseEndsTheStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := NewHandler(New())
+		a, b := openStream(h, ""), openStream(h, "")
+		a.snapshot(t)
+		b.snapshot(t)
+		closed := time.Now()
+		h.Close()
+		h.Close()
+		for _, s := range []*reader{a, b} {
+			name, _ := s.event()
+			require.Empty(t, name)
+			require.Equal(t, http.StatusOK, <-s.code)
+		}
+		require.Zero(t, time.Since(closed), "at once")
+		refused := get(h, "/events")
+		require.Equal(t, http.StatusServiceUnavailable, refused.Code)
+		require.Contains(t, refused.Body.String(), "shutting down")
+		require.Equal(t, http.StatusOK, get(h, "/snapshot.json").Code, "what is no stream is served yet")
+	})
+}
+
+func TestStreamsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := NewHandler(New())
+		var open []*reader
+		for range maxStreams {
+			s := openStream(h, "")
+			s.snapshot(t)
+			open = append(open, s)
+		}
+		refused := get(h, "/events")
+		require.Equal(t, http.StatusServiceUnavailable, refused.Code)
+		require.Equal(t, "10", refused.Header().Get("Retry-After"))
+		require.Contains(t, refused.Body.String(), "too many pages")
+		open[0].cancel()
+		<-open[0].code
+		open[0] = openStream(h, "")
+		open[0].snapshot(t)
+		h.Close()
+		for _, s := range open {
+			s.cancel()
+		}
+	})
+}
+
+// A reader that does not read misses snapshots, and gets the newest then.
+func TestASlowReaderHoldsNobodyUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New()
+		n := 0.0
+		add(t, r, "x", Custom("counter", func() []Figure { n++; return []Figure{{Name: "n", Value: n}} }))
+		h := NewHandler(r)
+		slow, quick := openStream(h, ""), openStream(h, "")
+		slow.snapshot(t)
+		for i := range 30 {
+			require.Equal(t, float64(i+1), quick.snapshot(t).Sources[0].Figures["n"])
+		}
+		missed := slow.snapshot(t).Sources[0].Figures["n"].(float64) // was being written
+		require.LessOrEqual(t, missed, 2.0)
+		require.GreaterOrEqual(t, slow.snapshot(t).Sources[0].Figures["n"], 30.0)
+		h.Close()
+		slow.cancel()
+		quick.cancel()
+	})
+}
+
+func TestStreamHasTheListsOfASource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New()
+		p := newPurgatory(t)
+		remove := add(t, r, "p", Purgatory(p, nil))
+		h := NewHandler(r)
+		watch(t, p, time.Hour, "a", "b")
+		time.Sleep(time.Second)
+		watch(t, p, time.Minute, "a")
+		s := openStream(h, "?kind=purgatory&name=p")
+		s.snapshot(t)
+		name, data := s.event()
+		require.Equal(t, "lists", name)
+		var l Lists
+		require.NoError(t, json.Unmarshal([]byte(data), &l))
+		require.Equal(t, Lists{Kind: "purgatory", Name: "p",
+			Keys:   []HotKey{{Key: "a", Watching: 2, Oldest: 1}, {Key: "b", Watching: 1, Oldest: 1}},
+			Oldest: []Waiting{{Keys: []string{"a", "b"}, Age: 1, Left: new(3599.0)}, {Keys: []string{"a"}, Left: new(60.0)}}}, l)
+		remove()
+		s.snapshot(t) // has been made before, or not: what follows has no such source
+		for len(s.snapshot(t).Sources) > 0 {
+			name, _ := s.event()
+			require.Equal(t, "lists", name)
+		}
+		s.snapshot(t)
+		h.Close()
+		s.cancel()
+	})
+}
+
+// A custom source's number that JSON does not have, or its panic, is told in words, and the
+// others are seen.
+func TestAProblemOfACustomSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New()
+		add(t, r, "nan", Custom("sick", func() []Figure { return []Figure{{Name: "rate", Value: math.NaN()}, {Name: "fine", Value: 3}} }))
+		add(t, r, "panics", Custom("sick", func() []Figure { panic("no figures\u202e") }))
+		add(t, r, "healthy", Custom("well", func() []Figure { return []Figure{{Name: "n", Value: 1}} }))
+		h := NewHandler(r)
+		s := openStream(h, "")
+		for range 3 {
+			sources := s.snapshot(t).Sources
+			require.Equal(t, `the figure "rate" was left out: it is not finite`, sources[0].Problem)
+			require.Equal(t, map[string]any{"fine": 3.0, invalid: 1.0}, sources[0].Figures)
+			require.Equal(t, `reading the figures panicked: no figures\u202e`, sources[1].Problem)
+			require.Equal(t, map[string]any{invalid: 1.0}, sources[1].Figures)
+			require.Empty(t, sources[2].Problem)
+			require.Equal(t, map[string]any{"n": 1.0, invalid: 0.0}, sources[2].Figures)
+		}
+		require.Equal(t, http.StatusOK, get(h, "/snapshot.json").Code)
+		h.Close()
+		s.cancel()
+	})
+}
+
+func TestPause(t *testing.T) {
+	for took, is := range map[time.Duration]time.Duration{
+		0: time.Second, 50 * time.Millisecond: time.Second, 51 * time.Millisecond: 1020 * time.Millisecond, time.Second: 20 * time.Second,
+	} {
+		require.Equal(t, is, pause(took), took)
+	}
+}
+
+// What takes long to read is read less often: a twentieth of the time at most.
+func TestListsAreKeptFor20TimesAsLongAsTheyTook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		walks := 0
+		r := New()
+		add(t, r, "slow", Source{kind: "slow", read: func(*sheet) {}, walk: func(*walk) {
+			walks++
+			time.Sleep(time.Second)
+		}})
+		h := NewHandler(r)
+		for range 5 {
+			require.Equal(t, http.StatusOK, get(h, "/lists.json?kind=slow&name=slow").Code)
+		}
+		require.Equal(t, 1, walks)
+		time.Sleep(19*time.Second - 1)
+		get(h, "/lists.json?kind=slow&name=slow")
+		require.Equal(t, 1, walks)
+		time.Sleep(1)
+		get(h, "/lists.json?kind=slow&name=slow")
+		require.Equal(t, 2, walks)
+	})
+}
+
+func TestOnlyGETIsAccepted(t *testing.T) {
+	r := New()
+	p := newPurgatory(t)
+	add(t, r, "p", Purgatory(p, nil))
+	h := NewHandler(r)
+	for _, path := range []string{"/", "/snapshot.json", "/lists.json?kind=purgatory&name=p", "/search.json?kind=purgatory&name=p&key=k", "/events"} {
+		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions} {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader("key=x")))
+			require.Equal(t, http.StatusMethodNotAllowed, w.Code, "%s %s", method, path)
+		}
+	}
+	require.Equal(t, http.StatusNotFound, get(h, "/other").Code)
+}
+
+func TestHeaders(t *testing.T) {
+	h := NewHandler(New())
+	w := get(h, "/")
+	require.Equal(t, "text/html; charset=utf-8", w.Header().Get("Content-Type"))
+	require.Equal(t, "no-store", w.Header().Get("Cache-Control"))
+	require.Equal(t, "nosniff", w.Header().Get("X-Content-Type-Options"))
+	csp := w.Header().Get("Content-Security-Policy")
+	for _, has := range []string{"default-src 'none'", "connect-src 'self'", "script-src 'sha256-", "style-src 'sha256-", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'none'"} {
+		require.Contains(t, csp, has)
+	}
+	require.NotContains(t, csp, "unsafe")
+	body := w.Body.String()
+	require.NotContains(t, body, "/*page.", "all of it is put in")
+	require.Equal(t, 1, strings.Count(body, "</script>"))
+	require.NotRegexp(t, ` style=| on[a-z]+=|innerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function`, body)
+	require.NotRegexp(t, `(src|href)="(https?:)?//|url\(`, body, "no other origin")
+}
+
+func TestThePathWithoutTheSlash(t *testing.T) {
+	h := http.StripPrefix("/limbo", NewHandler(New()))
+	w := get(h, "/limbo?x=1")
+	require.Equal(t, http.StatusMovedPermanently, w.Code)
+	require.Equal(t, "/limbo/", w.Header().Get("Location"))
+	require.Equal(t, http.StatusOK, get(h, "/limbo/").Code)
+}
+
+func found(t *testing.T, h http.Handler, key string) Found {
+	t.Helper()
+	w := get(h, "/search.json?"+url.Values{"kind": {"purgatory"}, "name": {"p"}, "key": {key}}.Encode())
+	require.Equal(t, http.StatusOK, w.Code, w.Body)
+	require.NotContains(t, w.Body.String(), "null")
+	var f Found
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &f))
+	return f
+}
+
+func TestSearchBounds(t *testing.T) {
+	r := New()
+	p := newPurgatory(t)
+	add(t, r, "p", Purgatory(p, nil))
+	add(t, r, "w", Futures(newFutures(t)))
+	h := NewHandler(r)
+	for i := range maxFound {
+		watch(t, p, time.Hour, fmt.Sprintf("key-%d", i), "x")
+	}
+	watch(t, p, purgatory.NoTimeout, "other", strings.Repeat("long", 1<<14))
+	require.Len(t, found(t, h, "key-").Found, maxFound)
+	require.False(t, found(t, h, "key-").More)
+	watch(t, p, time.Hour, "key-too-many")
+	require.Len(t, found(t, h, "key-").Found, maxFound)
+	require.True(t, found(t, h, "key-").More)
+	require.Len(t, found(t, h, "-99").Found, 1)
+	require.Empty(t, found(t, h, "absent").Found)
+	long := found(t, h, "longlong").Found
+	require.Len(t, long, 1)
+	require.Equal(t, []string{"other", strings.Repeat("long", 32) + "… (65536 bytes)"}, long[0].Keys)
+	require.Nil(t, long[0].Left, "it never expires")
+
+	for target, is := range map[string]struct {
+		code int
+		says string
+	}{
+		"/search.json?kind=purgatory&name=p":                                         {400, "key has 0 bytes, must be 1 to 1024"},
+		"/search.json?kind=purgatory&name=p&key=" + strings.Repeat("x", maxSearch+1): {400, "key has 1025 bytes"},
+		"/search.json?kind=purgatory&name=q&key=x":                                   {404, "no source has this kind and name"},
+		"/search.json?kind=purgatory&name=w&key=x":                                   {404, "cannot be listed"},
+		"/lists.json?kind=wheel&name=p":                                              {404, "cannot be listed"},
+		"/lists.json":                                                                {404, "no source has this kind and name"},
+		"/events?kind=purgatory&name=q":                                              {404, "no source has this kind and name"},
+	} {
+		w := get(h, target)
+		require.Equal(t, is.code, w.Code, target)
+		require.Contains(t, w.Body.String(), is.says)
+	}
+}
+
+func newFutures(t *testing.T) *purgatory.Futures[int] {
+	t.Helper()
+	f, err := purgatory.NewFutures[int](purgatory.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, f.Shutdown(background)) })
+	return f
+}
+
+// One search runs at a time, and for 20 s at most.
+func TestOneSearchAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New()
+		add(t, r, "endless", Source{kind: "purgatory", read: func(*sheet) {}, walk: func(w *walk) {
+			for w.meet(0, time.Time{}, func() []string { return []string{"k"} }) {
+				time.Sleep(time.Millisecond)
+			}
+		}})
+		h := NewHandler(r)
+		begun := time.Now()
+		first := make(chan *httptest.ResponseRecorder)
+		go func() { first <- get(h, "/search.json?kind=purgatory&name=endless&key=absent") }()
+		synctest.Wait()
+		second := get(h, "/search.json?kind=purgatory&name=endless&key=absent")
+		require.Equal(t, http.StatusServiceUnavailable, second.Code)
+		require.Equal(t, "1", second.Header().Get("Retry-After"))
+		w := <-first
+		require.JSONEq(t, `{"found": [], "more": true}`, w.Body.String())
+		require.GreaterOrEqual(t, time.Since(begun), searchFor)
+		require.Less(t, time.Since(begun), searchFor+time.Second)
+	})
+}

@@ -1,0 +1,92 @@
+// The list of the sources, and which of them is selected: the one that the URL's fragment
+// names, as #kind/name.
+
+const idOf = source => encodeURIComponent(source.kind) + "/" + encodeURIComponent(source.name)
+
+function selectedID() {
+  return location.hash.slice(1)
+}
+
+// What a fragment names; null if it is none.
+function partsOf(id) {
+  try {
+    const [kind, name, ...others] = id.split("/").map(decodeURIComponent)
+    return name === undefined || others.length > 0 ? null : { kind, name }
+  } catch {
+    return null
+  }
+}
+
+const kindOrder = ["purgatory", "calls", "polls", "scheduler", "queue"]
+
+function rankOf(kind) {
+  const i = kindOrder.indexOf(kind)
+  return kind === "wheel" ? 99 : i < 0 ? 50 : i
+}
+
+const sourceList = (() => {
+  const root = document.getElementById("sources"), filter = document.getElementById("filter")
+  const groups = new Map(), items = new Map()
+
+  function group(kind) {
+    if (!groups.has(kind)) {
+      const list = html("ul")
+      const made = { kind, list, root: html("section", {}, html("h2", {}, words(kind)), list) }
+      const after = [...groups.values()].find(g => rankOf(g.kind) > rankOf(kind))
+      root.insertBefore(made.root, after?.root ?? null)
+      groups.set(kind, made)
+      const order = [...groups.values()].sort((a, b) => rankOf(a.kind) - rankOf(b.kind))
+      groups.clear()
+      for (const g of order) groups.set(g.kind, g)
+    }
+    return groups.get(kind)
+  }
+
+  function item(source) {
+    const id = idOf(source)
+    if (!items.has(id)) {
+      const name = html("bdi", { class: "name" }, visible(source.name))
+      const warn = html("span", { class: "warn" }), value = html("span", { class: "value" })
+      const link = html("a", { href: "#" + id }, name, warn, value)
+      items.set(id, { root: html("li", {}, link), link, warn, value, text: source.name.toLowerCase(), kind: source.kind })
+    }
+    return items.get(id)
+  }
+
+  function update(sources, records) {
+    const there = new Set()
+    for (const source of sources) {
+      const id = idOf(source), it = item(source)
+      there.add(id)
+      const list = group(source.kind).list
+      if (it.root.parentNode !== list) list.append(it.root)
+      setText(it.value, mainNumber(source))
+      setText(it.warn, trouble(source, records.get(id).points))
+    }
+    for (const [id, it] of items) {
+      if (there.has(id)) continue
+      it.root.remove()
+      items.delete(id)
+    }
+    narrow()
+    select()
+  }
+
+  function select() {
+    for (const [id, it] of items) {
+      if (id === selectedID()) {
+        if (!it.link.hasAttribute("aria-current")) it.link.scrollIntoView({ block: "nearest" })
+        setAttribute(it.link, "aria-current", "true")
+      } else it.link.removeAttribute("aria-current")
+    }
+  }
+
+  function narrow() {
+    const text = filter.value.toLowerCase()
+    filter.hidden = items.size <= 8 && text === ""
+    for (const it of items.values()) it.root.hidden = !it.text.includes(text)
+    for (const g of groups.values()) g.root.hidden = ![...g.list.children].some(li => !li.hidden)
+  }
+  filter.addEventListener("input", narrow)
+  return { update, select }
+})()

@@ -1,0 +1,205 @@
+// What is shown of one source: its numbers, the pictures of what it has, the lists, and a
+// plain table of all figures.
+
+const isGroup = value => typeof value === "object" && value !== null && typeof value.count !== "number"
+const isHistogram = value => typeof value === "object" && value !== null && typeof value.count === "number"
+
+function sum(group) {
+  return Object.values(group ?? {}).reduce((all, n) => all + (typeof n === "number" ? n : 0), 0)
+}
+
+// The number that stands for a source in the list.
+const mainFigure = { purgatory: "operations", calls: "waiting", polls: "waiting", scheduler: "pending", queue: "elements", wheel: "timers" }
+
+function mainNumber(source) {
+  const figures = source.figures
+  const name = Object.hasOwn(mainFigure, source.kind) ? mainFigure[source.kind] : Object.keys(figures).find(n =>
+    typeof figures[n] === "number" && !n.endsWith("_total"))
+  return typeof figures[name] === "number" ? figureText(name, figures[name]) : "–"
+}
+
+// What is wrong with a source, in words for the list; empty if nothing is known to be.
+function trouble(source, points) {
+  if (source.problem) return "problem"
+  if (source.figures.overdue_seconds >= 1) return "overdue " + seconds(source.figures.overdue_seconds)
+  const last = points[points.length - 1], first = points.find(p => p.t >= last.t - 60)
+  return last && last.refused > first.refused ? "refusing" : ""
+}
+
+// The numbers at the top, as [label, text, whether it is bad].
+function tiles(source, points, wheel) {
+  const f = source.figures
+  const rate = name => perSecond(recentRate(points, p => p.counters[name]))
+  const refused = ["refused", number(sum(f.refused_total)), trouble(source, points) === "refusing"]
+  switch (source.kind) {
+    case "purgatory":
+      return [["operations", number(f.operations)], ["watches", number(f.watches)], ["keys", number(f.keys)],
+        ["checks", rate("checks_total")], refused, ...wheelTiles(wheel)]
+    case "calls":
+      return [["waiting", number(f.waiting)], ["groups", number(f.groups)],
+        ["replies unmatched", number(f.unmatched_total)], refused, ...wheelTiles(wheel)]
+    case "wheel":
+      return [["timers pending", number(f.timers)], ...wheelTiles(source), ["workers busy", `${number(f.workers_busy)} of ${number(f.workers_busy + f.workers_idle)}`],
+        ["scheduled", rate("scheduled_total")], ["cascaded", rate("cascaded_total")], ["wake-ups", rate("wakeups_total")],
+        ["memory", bytes(f.memory_bytes)], refused]
+    default:
+      return Object.entries(f).filter(([, value]) => typeof value === "number").map(([name, value]) =>
+        name.endsWith("_total") ? [words(name.slice(0, -6)), number(value)] : [words(name.replace(/_(seconds|bytes)$/, "")), figureText(name, value)])
+  }
+}
+
+function wheelTiles(wheel) {
+  if (!wheel) return []
+  const f = wheel.figures
+  return [["next due", nextDue(wheel.levels ?? [], f)], ["ready backlog", number(f.ready), f.ready > 1000],
+    ["oldest overdue", seconds(f.overdue_seconds), f.overdue_seconds >= 1]]
+}
+
+// All figures, as the rows of a plain table.
+function plainRows(source, points) {
+  const rows = []
+  const add = (name, label, value) => {
+    if (isHistogram(value)) {
+      const h = since(value)
+      rows.push([words(name), label, number(value.count), value.count ? `mean ${seconds(h.sum / h.count)}, p50 ${quantile(h, 0.5)}, p99 ${quantile(h, 0.99)}` : ""])
+      return
+    }
+    const counter = label === "" && name.endsWith("_total")
+    rows.push([words(name), label, figureText(name, value), counter ? perSecond(recentRate(points, p => p.counters[name])) : ""])
+  }
+  for (const [name, value] of Object.entries(source.figures)) {
+    if (isGroup(value)) for (const [label, one] of Object.entries(value)) add(name, words(label), one)
+    else add(name, "", value)
+  }
+  return rows
+}
+
+function waitingRow(x) {
+  const keys = (x.keys ?? []).map(visible)
+  const shown = keys.slice(0, 4).join(", ") + (keys.length > 4 ? `, and ${keys.length - 4} more` : "")
+  return [{ text: shown || "–", title: keys.length > 4 ? keys.join(", ") : "", key: true }, seconds(x.age_seconds),
+    x.left_seconds === undefined ? "never expires" : x.left_seconds < 0 ? "overdue " + seconds(-x.left_seconds) : seconds(x.left_seconds)]
+}
+
+// makePane builds the elements for a source, and returns what updates them.
+function makePane(id, source, search) {
+  const title = html("h2", { tabindex: "-1" }, html("span", { class: "kind" }, words(source.kind)), " ", html("bdi", {}, visible(source.name)))
+  const gone = html("p", { class: "gone", role: "status", hidden: true })
+  const problem = html("p", { class: "gone", role: "status", hidden: true })
+  const numbers = html("dl", { class: "tiles" })
+  const columns = [html("div"), html("div")]
+  const pictures = html("div", { class: "pictures" }, ...columns)
+  const rest = html("div")
+  const plain = table("All figures", "Figure", "Which", "Value", "Rate, or quantiles")
+  const custom = !Object.hasOwn(mainFigure, source.kind) || source.kind === "queue" || source.kind === "scheduler" || source.kind === "polls"
+  const all = html("details", { open: custom }, html("summary", {}, "All figures"), plain.box)
+  const root = html("article", { "data-id": id }, title, gone, problem, numbers, pictures, rest, all)
+
+  let wheel = null, chart = null, names = "", lists = null
+  const histograms = new Map()
+
+  function updateTiles(list) {
+    while (numbers.children.length > list.length) numbers.lastChild.remove()
+    list.forEach(([label, text, bad], i) => {
+      const tile = numbers.children[i] ?? numbers.appendChild(html("div", {}, html("dt"), html("dd")))
+      setText(tile.firstChild, label)
+      setText(tile.lastChild, text)
+      setAttribute(tile, "class", bad ? "bad" : "")
+    })
+  }
+
+  // A picture goes into the column that is the shorter.
+  function place(picture) {
+    columns[columns[0].offsetHeight <= columns[1].offsetHeight ? 0 : 1].append(picture)
+  }
+
+  function update(source, record, wheelSource) {
+    const points = record.points
+    gone.hidden = true
+    root.classList.remove("stale")
+    problem.hidden = !source.problem
+    setText(problem, source.problem ? visible(source.problem) : "")
+    updateTiles(tiles(source, points, source.kind === "wheel" ? null : wheelSource))
+    if (wheelSource) {
+      if (!wheel) {
+        wheel = wheelPicture()
+        place(wheel.root)
+      }
+      wheel.update(wheelSource)
+    }
+    const ended = source.figures.ended_total
+    if (isGroup(ended)) {
+      if (!chart || names !== Object.keys(ended).join("\n")) {
+        const made = rateChart("Ended")
+        if (chart) chart.root.replaceWith(made.root)
+        else place(made.root)
+        chart = made
+        names = Object.keys(ended).join("\n")
+      }
+      chart.update(points, inOrder(Object.keys(ended)))
+    }
+    const mark = record.marks[0]
+    const span = "in the last " + seconds(Math.max(Math.round(points[points.length - 1].t - (mark?.t ?? 0)), 1))
+    for (const name of inOrder(Object.keys(source.figures))) {
+      const value = source.figures[name]
+      if (!isHistogram(value) && !(isGroup(value) && Object.values(value).some(isHistogram))) continue
+      if (!histograms.has(name)) {
+        histograms.set(name, histogram(name))
+        place(histograms.get(name).root)
+      }
+      histograms.get(name).update(value, sinceStart() ? undefined : mark?.figures[name], sinceStart() ? "since the start" : span)
+    }
+    if (source.lists && !lists) {
+      lists = makeLists(source, search)
+      rest.append(lists.root)
+    }
+    keepRows(plain.body, plainRows(source, points))
+  }
+
+  function showGone(text) {
+    gone.hidden = false
+    root.classList.add("stale")
+    setText(gone, text)
+  }
+  return { id, root, title, update, showGone, lists: l => lists?.update(l) }
+}
+
+// makeLists builds the lists of what waits, and the search.
+function makeLists(source, search) {
+  const hot = table("Hottest keys", "Key", "Waiting", "Oldest")
+  const oldest = table(source.kind === "calls" ? "Oldest calls" : "Oldest operations", source.kind === "calls" ? "Id" : "Keys", "Age", "Time left")
+  const results = table("Search results", source.kind === "calls" ? "Id" : "Keys", "Age", "Time left")
+  const input = html("input", { type: "search", id: "search-key", "aria-label": "Text in a key to search for", placeholder: "Text in a key", autocomplete: "off", spellcheck: "false", maxlength: "1024" })
+  const button = html("button", { type: "submit" }, "Search")
+  const answer = html("p", { class: "answer", role: "status" })
+  results.box.hidden = true
+  const form = html("form", { role: "search" }, input, button)
+  form.addEventListener("submit", async event => {
+    event.preventDefault()
+    if (input.value === "") {
+      setText(answer, "Type a part of a key first.")
+      return
+    }
+    setText(answer, "Searching…")
+    button.disabled = true
+    const text = input.value
+    const { found, more, error } = await search(source, text)
+    button.disabled = false
+    results.box.hidden = !found?.length
+    if (error) setText(answer, error)
+    else if (found.length === 0) setText(answer, more ? "The search took too long; nothing was found so far." : "Nothing that waits has it in a key.")
+    else setText(answer, `${more ? "More than " : ""}${plural(found.length, "wait has", "waits have")} it in a key, as of now.`)
+    keepRows(results.body, (found ?? []).map(waitingRow))
+  })
+  const root = html("div", { class: "lists" },
+    html("section", { class: source.kind === "calls" ? "" : "search" }, html("h3", {}, "Search"), form, answer, results.box),
+    source.kind === "calls" ? null : html("section", {}, html("h3", {}, "Hottest keys"), hot.box),
+    html("section", {}, html("h3", {}, source.kind === "calls" ? "Oldest calls" : "Oldest operations"), oldest.box))
+
+  function update(list) {
+    const keys = [...list.keys].sort((a, b) => b.watching - a.watching || (a.key < b.key ? -1 : 1)) // so that rows stay
+    keepRows(hot.body, keys.map(k => [{ text: visible(k.key), key: true }, number(k.watching), seconds(k.oldest_seconds)]))
+    keepRows(oldest.body, list.oldest.map(waitingRow))
+  }
+  return { root, update }
+}

@@ -1,0 +1,236 @@
+// The stream of snapshots, what the page keeps of them, and what it shows when.
+
+const records = new Map() // for each source's id: points of its counters, marks of its figures
+let latest = null         // the newest snapshot
+let latestLists = null    // the newest lists, of the selected source
+let shownAt = 0           // when the newest came, by the page's own clock
+let pane = null
+let paused = false
+let whole = false         // histograms since the start, and not of the last minutes
+
+const sinceStart = () => whole
+
+function toggleSpan() {
+  whole = !whole
+  show()
+}
+
+const main = document.getElementById("main")
+const stateText = document.getElementById("state")
+const notice = document.getElementById("notice")
+
+function setState(state, text) {
+  setAttribute(stateText, "data-state", state)
+  setText(stateText, text ?? state)
+}
+
+function showNotice(text) {
+  notice.hidden = text === ""
+  setText(notice, text)
+}
+
+// keep adds a snapshot's counters to the records: five minutes of points, one a snapshot,
+// and of whole figures one each ten seconds.
+function keep(snapshot) {
+  const t = Date.parse(snapshot.time) / 1000
+  const there = new Set()
+  for (const source of snapshot.sources) {
+    const id = idOf(source)
+    there.add(id)
+    if (!records.has(id)) records.set(id, { points: [], marks: [] })
+    const record = records.get(id)
+    const last = record.points[record.points.length - 1]
+    if (last && t <= last.t) {
+      if (last.t - t < 1) continue // the same one again
+      record.points = [] // the server's clock was set
+      record.marks = []
+    }
+    const counters = {}
+    for (const [name, value] of Object.entries(source.figures)) {
+      if (typeof value === "number" && name.endsWith("_total")) counters[name] = value
+    }
+    const point = { t, counters, ended: isGroup(source.figures.ended_total) ? source.figures.ended_total : {}, refused: sum(source.figures.refused_total) }
+    if (last && (sum(point.ended) < sum(last.ended) || point.refused < last.refused)) record.marks = [] // another process
+    record.points.push(point)
+    while (record.points[0].t < t - windowSeconds) record.points.shift()
+    const mark = record.marks[record.marks.length - 1]
+    if (!mark || t - mark.t >= 10) record.marks.push({ t, figures: source.figures })
+    while (record.marks[0].t < t - windowSeconds) record.marks.shift()
+  }
+  for (const id of records.keys()) if (!there.has(id)) records.delete(id)
+}
+
+// The wheel that is drawn with a source: itself, or the one of the same name.
+function wheelOf(source, sources) {
+  if (source.kind === "wheel") return source
+  return sources.find(other => other.kind === "wheel" && other.name === source.name) ?? null
+}
+
+function show() {
+  if (latest === null || paused) return
+  const sources = latest.sources
+  sourceList.update(sources, records)
+  const time = new Date(latest.time)
+  setText(document.getElementById("time"), time.toLocaleTimeString([], { hour12: false }))
+  if (sources.length === 0) {
+    pane = null
+    main.replaceChildren(html("p", { class: "empty" }, "Nothing is observed: no source has been added to the registry."))
+  } else {
+    if (selectedID() === "") {
+      const first = sources.find(s => s.lists) ?? sources[0]
+      history.replaceState(null, "", "#" + idOf(first))
+      sourceList.select()
+    }
+    const id = selectedID(), source = sources.find(s => idOf(s) === id)
+    if (source) {
+      if (pane?.id !== id) {
+        pane = makePane(id, source, search)
+        main.replaceChildren(pane.root)
+      }
+      pane.update(source, records.get(id), wheelOf(source, sources))
+      if (latestLists && latestLists.kind === source.kind && latestLists.name === source.name) pane.lists(latestLists)
+    } else if (pane?.id === id) {
+      pane.showGone("This source was removed. These are its last figures.")
+    } else {
+      pane = null
+      const parts = partsOf(id)
+      main.replaceChildren(html("p", { class: "empty" }, parts ? `No source of the kind ${words(parts.kind)} has the name ${visible(parts.name)}: it was removed, or never added.` : "The address names no source. Select one from the list."))
+    }
+    setText(document.querySelector("title"), (source ? visible(source.name) + " · " : "") + "limbo")
+    const want = source?.lists ? id : ""
+    if (want !== streamOf) connect(want)
+  }
+}
+
+async function search(source, key) {
+  try {
+    const response = await fetch("search.json?" + new URLSearchParams({ kind: source.kind, name: source.name, key }))
+    if (response.ok) return await response.json()
+    return { error: await inWords(response) }
+  } catch {
+    return { error: "The server cannot be reached." }
+  }
+}
+
+// inWords says what an answer that is an error means.
+async function inWords(response) {
+  const said = (await response.text()).trim().slice(0, 300)
+  const wait = response.headers.get("Retry-After")
+  const meaning = { 400: "The server did not take the request", 404: "It is not there any more", 503: "The server is busy" }[response.status] ?? "The server failed"
+  return `${meaning}: ${said} (${response.status}).` + (wait ? ` Try again in ${wait} s.` : "")
+}
+
+let stream = null
+let streamOf = "" // the id of the source whose lists the stream has; empty: none
+let retry = 0
+
+// connect opens the stream, with the lists of a source if id is one. The browser opens it
+// again by itself when it breaks; when it is refused, later does.
+function connect(id) {
+  clearTimeout(retry)
+  stream?.close()
+  streamOf = id
+  latestLists = null
+  const parts = id === "" ? null : partsOf(id)
+  const address = "events" + (parts ? "?" + new URLSearchParams(parts) : "")
+  const s = stream = new EventSource(address)
+  s.addEventListener("snapshot", event => {
+    shownAt = performance.now()
+    setState(paused ? "paused" : "live")
+    showNotice("")
+    const snapshot = JSON.parse(event.data)
+    keep(snapshot)
+    if (!paused) latest = snapshot
+    show()
+  })
+  s.addEventListener("lists", event => {
+    if (paused) return
+    latestLists = JSON.parse(event.data)
+    pane?.lists(latestLists)
+  })
+  s.onerror = () => {
+    if (s !== stream) return
+    if (s.readyState === EventSource.CLOSED) refused(s, address)
+    else setState("reconnecting")
+  }
+}
+
+// refused asks why the stream was not opened, which the browser does not tell, and tries
+// again later.
+async function refused(s, address) {
+  setState("closed")
+  const asked = new AbortController()
+  let wait = 2, without = streamOf
+  try {
+    const response = await fetch(address, { signal: asked.signal })
+    if (!response.ok) {
+      wait = Math.min(Number(response.headers.get("Retry-After")) || 2, 60)
+      if (response.status === 404) without = ""
+      showNotice(await inWords(response))
+    }
+  } catch {
+    setState("reconnecting")
+  }
+  asked.abort()
+  if (s === stream) retry = setTimeout(() => connect(without), wait * 1000)
+}
+
+// A stream that is open and says nothing is said to be silent.
+setInterval(() => {
+  const silent = (performance.now() - shownAt) / 1000
+  if (stateText.dataset.state === "live" && silent > 5) setText(stateText, `live, silent for ${seconds(Math.round(silent))}`)
+}, 1000)
+
+addEventListener("hashchange", () => {
+  sourceList.select()
+  show()
+})
+
+// A page that nobody sees lets its stream go after a minute: a browser has six connections
+// for a site, and the site 64 streams.
+let hidden = 0
+document.addEventListener("visibilitychange", () => {
+  clearTimeout(hidden)
+  if (document.hidden) {
+    hidden = setTimeout(() => {
+      clearTimeout(retry)
+      stream.close()
+      stream = null
+      setState("closed", "closed while hidden")
+    }, 60_000)
+  } else if (stream === null) connect(streamOf)
+})
+
+let resized = 0
+addEventListener("resize", () => {
+  cancelAnimationFrame(resized)
+  resized = requestAnimationFrame(show)
+})
+
+document.getElementById("skip").addEventListener("click", () => main.focus())
+
+document.getElementById("pause").addEventListener("click", event => {
+  paused = !paused
+  setAttribute(event.target, "aria-pressed", String(paused))
+  setText(event.target, paused ? "Resume" : "Pause")
+  if (stateText.dataset.state === "live" || stateText.dataset.state === "paused") setState(paused ? "paused" : "live")
+})
+
+const themes = ["auto", "dark", "light"]
+
+function setTheme(theme) {
+  setAttribute(document.documentElement, "data-theme", theme)
+  const button = document.getElementById("theme")
+  setText(button, "◐ " + theme)
+  setAttribute(button, "aria-label", "Theme: " + theme)
+}
+
+document.getElementById("theme").addEventListener("click", () => {
+  const next = themes[(themes.indexOf(document.documentElement.dataset.theme) + 1) % themes.length]
+  setTheme(next)
+  try { localStorage.setItem("limbo-theme", next) } catch { /* the choice lasts as long as the page */ }
+})
+
+try { setTheme(themes.find(t => t === localStorage.getItem("limbo-theme")) ?? "auto") } catch { setTheme("auto") }
+setState("connecting")
+connect("")

@@ -1,0 +1,458 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	cdppage "github.com/chromedp/cdproto/page"
+	cdpruntime "github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-782fa212/limbo/timingwheel"
+)
+
+// TestPage has one browser, and a tab and a site for each of what the page must do.
+func TestPage(t *testing.T) {
+	leavesNone(t)
+	browser := chromium(t)
+	for _, c := range []struct {
+		name string
+		test func(*testing.T, context.Context)
+	}{
+		{"the ring fills and empties", testRing},
+		{"a purgatory's figures and lists", testPurgatory},
+		{"the search finds", testSearch},
+		{"hostile names and keys are inert", testHostile},
+		{"the stream reconnects", testReconnects},
+		{"errors are told in words", testErrors},
+		{"a source that is removed", testRemoved},
+		{"the keyboard", testKeyboard},
+		{"what cascades falls inward", testCascades},
+		{"contrast and the width of a phone", testLegible},
+		{"fifty sources", testFiftySources},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.test(t, browser) })
+	}
+}
+
+// visit opens a tab at a source, and has the test fail if a script throws, or anything is
+// written to the console, as the browser does for what the policy forbids.
+func visit(t *testing.T, browser context.Context, s *site, fragment string, before ...chromedp.Action[chromedp.Void]) tab {
+	t.Helper()
+	x := openTab(t, browser)
+	var mu sync.Mutex
+	var complaints []string
+	require.NoError(t, chromedp.Listen(x.ctx, func(event any) {
+		mu.Lock()
+		defer mu.Unlock()
+		switch e := event.(type) {
+		case *cdpruntime.EventExceptionThrown:
+			complaints = append(complaints, fmt.Sprintf("%+v", e.ExceptionDetails))
+		case *cdpruntime.EventConsoleAPICalled:
+			complaints = append(complaints, "console: "+string(e.Type))
+		case *cdppage.EventJavascriptDialogOpening:
+			complaints = append(complaints, "dialog: "+e.Message)
+		}
+	}))
+	t.Cleanup(func() {
+		mu.Lock()
+		defer mu.Unlock()
+		require.Empty(t, complaints)
+	})
+	x.do(before...)
+	x.do(chromedp.Navigate(s.url() + fragment))
+	// What the policy refuses from now on is counted.
+	eval[bool](x, `window.refusals = [], document.addEventListener("securitypolicyviolation", e => window.refusals.push(e.violatedDirective + " " + e.sample)), true`)
+	t.Cleanup(func() { require.Empty(t, eval[[]string](x, `window.refusals`)) })
+	x.until(`document.getElementById("state").dataset.state === "live"`)
+	return x
+}
+
+func newWheel(t *testing.T, o timingwheel.Options) *timingwheel.Wheel[int] {
+	t.Helper()
+	w, err := timingwheel.New(func(int) {}, o)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		_, err := w.Shutdown(background, timingwheel.Discard)
+		require.NoError(t, err)
+	})
+	return w
+}
+
+// ring is how many pieces are drawn of the ring of a level.
+func ring(level int) string {
+	return fmt.Sprintf(`(document.querySelectorAll("path.fill")[%d]?.getAttribute("d").match(/M/g) ?? []).length`, level)
+}
+
+func testRing(t *testing.T, browser context.Context) {
+	r := New()
+	w := newWheel(t, timingwheel.Options{Tick: time.Minute, WheelSize: 32})
+	add(t, r, "w", Wheel(w))
+	x := visit(t, browser, startSite(t, r, "127.0.0.1:0"), "#wheel/w")
+	x.until(`document.querySelector(".total").textContent === "0"`)
+	require.Zero(t, eval[int](x, `document.querySelectorAll("path.fill").length && `+ring(0)))
+
+	var timers []timingwheel.Timer
+	for i := range 40 { // 20 on each of the two lower levels, one to a bucket
+		d := time.Duration(i+1) * time.Minute
+		if i >= 20 {
+			d = time.Duration(i*32+16) * time.Minute
+		}
+		timer, err := w.Schedule(i, d)
+		require.NoError(t, err)
+		timers = append(timers, timer)
+	}
+	x.until(`document.querySelector(".total").textContent === "40"`)
+	x.until(ring(0) + ` >= 18 && ` + ring(1) + ` >= 18`) // some may be of the present, drawn apart
+	box := eval[float64](x, `document.querySelectorAll("path.fill")[0].getBBox().width`)
+	require.Greater(t, box, 40.0, "it is seen")
+	label := eval[string](x, `document.querySelector("svg.wheel").getAttribute("aria-label")`)
+	require.Contains(t, label, "40 timers")
+	require.Contains(t, label, "Level 0, 64 min round: ")
+
+	for _, timer := range timers {
+		require.True(t, w.Stop(timer))
+	}
+	x.until(`document.querySelector(".total").textContent === "0"`)
+	x.until(ring(0) + ` === 0 && ` + ring(1) + ` === 0`)
+	x.until(`document.querySelector(".tiles").innerText.includes("nothing")`)
+}
+
+func testPurgatory(t *testing.T, browser context.Context) {
+	r := New()
+	p := newPurgatory(t)
+	add(t, r, "fetches", Purgatory(p, nil))
+	x := visit(t, browser, startSite(t, r, "127.0.0.1:0"), "") // the first that has lists is selected
+	x.until(`location.hash === "#purgatory/fetches"`)
+	watch(t, p, time.Hour, "hot", "key-0")
+	watch(t, p, time.Hour, "many", "1", "2", "3", "4", "5")
+	for i := range 29 {
+		watch(t, p, time.Hour, "hot", fmt.Sprintf("key-%d", i))
+	}
+	ends := watch(t, p, time.Hour, "ends")
+	x.until(`document.querySelector(".tiles dd").textContent === "32"`)
+	x.until(`document.querySelector("nav [aria-current] .value").textContent === "32"`)
+	x.until(cell("Hottest keys", 0, 0) + ` === "hot"`)
+	x.until(cell("Hottest keys", 0, 1) + ` === "30"`)
+	x.until(has("Oldest operations", "hot, key-0"))
+	x.until(cell("Oldest operations", 0, 2) + `.endsWith(" min")`)
+	x.until(rows("Oldest operations") + ` === 20`)
+	x.until(has("Oldest operations", "many, 1, 2, 3, and 2 more"))
+	require.Equal(t, "0", eval[string](x, cell("Ended, by outcome", 0, 3)), "completed")
+	require.True(t, ends.ForceComplete())
+	x.until(cell("Ended, by outcome", 0, 3) + ` === "1"`)
+	x.until(`document.querySelector("svg.chart[aria-label^='Ended a second']")`)
+	x.until(`document.querySelector("path.line").getAttribute("d").includes("L")`)
+	x.until(`[...document.querySelectorAll("h3")].some(h => h.textContent === "Time waited")`)
+	x.until(cell("Time waited", 0, 1) + ` === "1"`)
+	// The choice of all since the start, and back, without a new snapshot.
+	x.do(chromedp.Click(chromedp.CSS(".head button")))
+	x.until(`document.querySelector(".head button").textContent === "since the start"`)
+
+	for range 2 { // stopped and begun again
+		x.do(chromedp.Click(chromedp.CSS("#pause")))
+	}
+	x.until(`document.getElementById("state").textContent === "live"`)
+}
+
+func body(caption string) string {
+	return fmt.Sprintf(`document.querySelector('[aria-label="%s"] tbody')`, caption)
+}
+
+func rows(caption string) string { return body(caption) + `.rows.length` }
+
+// has is whether a row of the table begins with a text.
+func has(caption, text string) string {
+	return fmt.Sprintf(`[...%s.rows].some(r => r.cells[0].textContent === %q)`, body(caption), text)
+}
+
+func cell(caption string, row, column int) string {
+	return fmt.Sprintf(`%s.rows[%d].cells[%d].textContent`, body(caption), row, column)
+}
+
+func testSearch(t *testing.T, browser context.Context) {
+	r := New()
+	p := newPurgatory(t)
+	add(t, r, "p", Purgatory(p, nil))
+	for i := range 150 {
+		watch(t, p, time.Hour, fmt.Sprintf("orders-%d", i))
+	}
+	x := visit(t, browser, startSite(t, r, "127.0.0.1:0"), "#purgatory/p")
+	x.until(`document.getElementById("search-key")`)
+	search := func(text, answer string) {
+		x.run(`document.getElementById("search-key").value = ""; document.getElementById("search-key").focus()`)
+		x.do(chromedp.KeyEvent(text + kb.Enter))
+		x.until(fmt.Sprintf(`document.querySelector(".answer").textContent === %q`, answer))
+	}
+	search("orders-149", "1 wait has it in a key, as of now.")
+	require.Equal(t, "orders-149", eval[string](x, cell("Search results", 0, 0)))
+	search("absent", "Nothing that waits has it in a key.")
+	require.True(t, eval[bool](x, `document.querySelector('[aria-label="Search results"]').hidden`))
+	search("orders-", "More than 100 waits have it in a key, as of now.")
+	require.Equal(t, maxFound, eval[int](x, rows("Search results")))
+	search("", "Type a part of a key first.")
+}
+
+func testHostile(t *testing.T, browser context.Context) {
+	hostile := []string{
+		`<img src=x onerror="window.hacked=1;alert(1)">`,
+		`</script><script>window.hacked=2</script>`,
+		`"><svg onload=window.hacked=3>`,
+		"javascript:window.hacked=4//'`${window.hacked=5}",
+		"user\u202egpj.exe",
+		"a\x00b\x1b[31m\r\n\ndata: {}\n\n",
+		"__proto__", "constructor", "50%2Foff/#?&",
+	}
+	r := New()
+	p := newPurgatory(t)
+	for _, name := range hostile {
+		add(t, r, name, Purgatory(p, nil))
+		// Not by Custom, which would not have most of these.
+		add(t, r, "custom", Source{kind: name, read: func(s *sheet) {
+			*s = sheet{
+				{Name: name, Value: 1}, {Name: "ended_total", Label: "how", LabelValue: name, Type: Counter, Value: 1},
+				{Name: "x", Label: "y", LabelValue: name, Type: Histogram}, {Name: "n", problem: name},
+			}
+		}})
+		watch(t, p, time.Hour, name, strings.Repeat(name, 1<<16/len(name)))
+	}
+	s := startSite(t, r, "127.0.0.1:0")
+	x := visit(t, browser, s, "")
+	x.until(rows("Oldest operations") + fmt.Sprintf(` === %d`, len(hostile)))
+	x.until(rows("Hottest keys") + ` > 10`)
+	links := eval[int](x, `document.querySelectorAll("nav a").length`)
+	require.Equal(t, 2*len(hostile)+1, links, "with the wheel")
+	for i := range links { // each is shown, and is the one that its link says
+		x.run(fmt.Sprintf(`document.querySelectorAll("nav a")[%d].click()`, i))
+		x.until(fmt.Sprintf(`document.querySelectorAll("nav a")[%d].hasAttribute("aria-current") &&
+			document.querySelector("article h2 bdi")?.textContent === document.querySelectorAll("nav a .name")[%d].textContent`, i, i))
+		x.until(`!document.querySelector("article [aria-label='Oldest operations']") || ` + rows("Oldest operations") + fmt.Sprintf(` === %d`, len(hostile)))
+		require.Zero(t, eval[int](x, `document.querySelectorAll("img, iframe, object, embed, [onerror], [onload]").length`))
+		require.Equal(t, 1, eval[int](x, `document.scripts.length`))
+		require.False(t, eval[bool](x, `/[\u202e\0\x1b]/.test(document.body.innerText)`))
+		require.Less(t, eval[int](x, `Math.max(0, ...[...document.querySelectorAll("td, th")].map(e => e.textContent.length))`), 2500, "cut")
+	}
+	require.True(t, eval[bool](x, `window.hacked === undefined && ({}).hacked === undefined`))
+	require.Contains(t, eval[string](x, `document.querySelector("nav").innerText`), `user\u{202e}gpj.exe`)
+
+	// So is what stands in the address.
+	x.run(`location.hash = "#<img src=x onerror=window.hacked=6>/%3Cimg%20src=x%3E"`)
+	x.until(`document.querySelector("main").innerText.includes("<img src=x>")`)
+	x.run(`location.hash = "#%ff/a/b"`)
+	x.until(`document.querySelector("main").innerText.includes("names no source")`)
+	require.True(t, eval[bool](x, `window.hacked === undefined && document.images.length === 0`))
+}
+
+func testReconnects(t *testing.T, browser context.Context) {
+	r := New()
+	w := newWheel(t, timingwheel.Options{})
+	add(t, r, "w", Wheel(w))
+	first := startSite(t, r, "127.0.0.1:0")
+	x := visit(t, browser, first, "#wheel/w")
+	first.stop()
+	x.until(`document.getElementById("state").dataset.state === "reconnecting"`)
+	_, err := w.Schedule(0, time.Hour)
+	require.NoError(t, err)
+	second := startSite(t, r, first.address)
+	x.until(`document.getElementById("state").dataset.state === "live" && document.querySelector(".total").textContent === "1"`)
+
+	// A handler that closes while its server goes on refuses, until there is a new one.
+	second.handler.Load().Close()
+	x.until(`document.getElementById("state").dataset.state === "closed"`)
+	x.until(`document.getElementById("notice").textContent.includes("shutting down (503)")`)
+	_, err = w.Schedule(0, time.Hour)
+	require.NoError(t, err)
+	second.handler.Store(NewHandler(r))
+	x.until(`document.getElementById("state").dataset.state === "live" && document.querySelector(".total").textContent === "2"`)
+	require.True(t, eval[bool](x, `document.getElementById("notice").hidden`))
+}
+
+func testErrors(t *testing.T, browser context.Context) {
+	r := New()
+	p := newPurgatory(t)
+	remove := add(t, r, "p", Purgatory(p, nil))
+	add(t, r, "sick", Custom("sick", func() []Figure { return []Figure{{Name: "rate", Value: math.NaN()}} }))
+	s := startSite(t, r, "127.0.0.1:0")
+	x := visit(t, browser, s, "#purgatory/p")
+	x.until(`document.getElementById("search-key")`)
+	x.until(`[...document.querySelectorAll(".warn")].some(w => w.textContent === "problem")`)
+	s.handler.Load().search <- struct{}{} // another's search
+	search := func(says string) {
+		x.run(`document.getElementById("search-key").value = "k"; document.querySelector("form").requestSubmit()`)
+		x.until(fmt.Sprintf(`document.querySelector(".answer").textContent === %q`, says))
+	}
+	search("The server is busy: another search is running (503). Try again in 1 s.")
+	<-s.handler.Load().search
+	x.do(chromedp.Click(chromedp.CSS("#pause"))) // so that the page does not see it go before it searches
+	remove()
+	search("It is not there any more: no source has this kind and name (404).")
+	x.do(chromedp.Click(chromedp.CSS("#pause")))
+	x.run(`location.hash = "#sick/sick"`)
+	x.until(`document.querySelector(".gone:not([hidden])").textContent === 'the figure "rate" was left out: it is not finite'`)
+}
+
+func testRemoved(t *testing.T, browser context.Context) {
+	r := New()
+	p := newPurgatory(t)
+	remove := add(t, r, "p", Purgatory(p, nil))
+	watch(t, p, time.Hour, "k")
+	x := visit(t, browser, startSite(t, r, "127.0.0.1:0"), "#purgatory/p")
+	x.until(rows("Hottest keys") + ` === 1`)
+	add(t, r, "other", Purgatory(p, nil))
+	remove()
+	x.until(`document.querySelector(".gone:not([hidden])")?.textContent.startsWith("This source was removed.")`)
+	x.until(`!document.querySelector("nav a[href='#purgatory/p']")`)
+	require.Equal(t, 1, eval[int](x, rows("Hottest keys")), "its last ones stay")
+	add(t, r, "p", Purgatory(p, nil)) // and it comes back
+	x.until(`document.querySelector(".gone").hidden && !document.querySelector("article").classList.contains("stale")`)
+}
+
+func testKeyboard(t *testing.T, browser context.Context) {
+	r := New()
+	p := newPurgatory(t)
+	add(t, r, "first", Purgatory(p, nil))
+	add(t, r, "second", Purgatory(p, nil))
+	x := visit(t, browser, startSite(t, r, "127.0.0.1:0"), "")
+	x.until(`document.querySelectorAll("nav a").length === 3`)
+	focused := func() string {
+		return eval[string](x, `(document.activeElement.querySelector(".name") ?? document.activeElement).textContent`)
+	}
+	var met []string
+	for focused() != "second" {
+		require.Less(t, len(met), 10, "%q", met)
+		x.do(chromedp.KeyEvent(kb.Tab))
+		met = append(met, focused())
+		require.Equal(t, "solid 3px", eval[string](x, `(s => s.outlineStyle + " " + s.outlineWidth)(getComputedStyle(document.activeElement))`), "the focus is seen at %s", met)
+	}
+	require.Equal(t, []string{"Skip to the figures", "Pause", "◐ auto", "first", "second"}, met)
+	x.do(chromedp.KeyEvent(kb.Enter))
+	x.until(`location.hash === "#purgatory/second" && document.querySelector("article h2 bdi").textContent === "second"`)
+	x.until(`document.title === "second · limbo"`)
+	require.Equal(t, "second", focused(), "where it was")
+	x.run(`document.getElementById("theme").focus()`)
+	for _, theme := range []string{"dark", "light", "auto"} {
+		x.do(chromedp.KeyEvent(kb.Enter))
+		x.until(fmt.Sprintf(`document.documentElement.dataset.theme === %q`, theme))
+	}
+	x.run(`document.getElementById("skip").focus()`)
+	x.do(chromedp.KeyEvent(kb.Enter))
+	x.until(`document.activeElement.id === "main"`)
+	require.Empty(t, eval[[]string](x, `[...document.querySelectorAll("table")].filter(t => !t.caption?.textContent ||
+		[...t.tHead.rows[0].cells].some(c => c.scope !== "col" || !c.textContent) || [...t.tBodies[0].rows].some(r => r.cells[0].scope !== "row")).map(t => t.outerHTML)`))
+	require.Empty(t, eval[[]string](x, `[...document.querySelectorAll("svg")].filter(s => s.getAttribute("role") !== "img" || !/\d/.test(s.getAttribute("aria-label"))).map(s => s.outerHTML)`))
+}
+
+// The wheel's timers move down a level while the page looks on.
+func testCascades(t *testing.T, browser context.Context) {
+	look := func(t *testing.T, motion string) tab {
+		r := New()
+		w := newWheel(t, timingwheel.Options{Tick: 10 * time.Millisecond, WheelSize: 4})
+		add(t, r, "w", Wheel(w))
+		for i := range 2000 { // for two minutes, some each second
+			_, err := w.Schedule(0, time.Duration(i)*60*time.Millisecond)
+			require.NoError(t, err)
+		}
+		x := visit(t, browser, startSite(t, r, "127.0.0.1:0"), "#wheel/w", media("prefers-reduced-motion", motion))
+		x.until(`document.querySelector(".drops")`)
+		x.run(`window.fell = window.landed = window.seen = 0
+			new MutationObserver(list => { for (const m of list) { window.fell += m.addedNodes.length; window.landed += m.removedNodes.length } }).observe(document.querySelector(".drops"), { childList: true })
+			new MutationObserver(() => window.seen++).observe(document.querySelector("#time"), { childList: true, characterData: true, subtree: true })`)
+		return x
+	}
+	const moves = `/[1-9]/.test([...document.querySelectorAll(".tiles dt")].find(e => e.textContent === "cascaded").nextSibling.textContent)`
+	t.Run("seen", func(t *testing.T) {
+		x := look(t, "no-preference")
+		x.until(moves + ` && window.fell > 0`)
+		x.until(`window.landed > 0`) // they do not pile up
+	})
+	t.Run("not if motion is to be reduced", func(t *testing.T) {
+		x := look(t, "reduce")
+		x.until(moves + ` && window.seen >= 3`)
+		require.Zero(t, eval[int](x, `window.fell`))
+	})
+}
+
+// Every text has a contrast of 4.5 or more, in both themes, and no page is wider than a
+// phone.
+func testLegible(t *testing.T, browser context.Context) {
+	r := New()
+	p := newPurgatory(t)
+	w := newWheel(t, timingwheel.Options{Tick: time.Minute, WheelSize: 32})
+	add(t, r, strings.Repeat("a-very-long-name", 8), Purgatory(p, nil))
+	add(t, r, "w", Wheel(w))
+	add(t, r, "sick", Custom("sick", func() []Figure { return []Figure{{Name: "rate", Value: math.NaN()}} }))
+	for i := range 50 {
+		_, err := w.Schedule(0, time.Duration(i)*20*time.Minute)
+		require.NoError(t, err)
+		watch(t, p, time.Hour, strings.Repeat("k", 200), "key")
+	}
+	watch(t, p, time.Hour, "c").ForceComplete()
+	s := startSite(t, r, "127.0.0.1:0")
+	for _, theme := range []string{"light", "dark"} {
+		for _, size := range [][2]int64{{1280, 900}, {390, 844}} {
+			x := visit(t, browser, s, "", media("prefers-color-scheme", theme), chromedp.EmulateViewport(size[0], size[1]))
+			for i := range 4 {
+				x.run(fmt.Sprintf(`document.querySelectorAll("nav a")[%d].click()`, i))
+				x.until(fmt.Sprintf(`document.querySelectorAll("nav a")[%d].hasAttribute("aria-current") && document.querySelector("article")?.dataset.id === location.hash.slice(1)`, i))
+				x.until(`!document.querySelector(".lists") || ` + rows("Hottest keys") + ` > 0`)
+				x.run(`document.querySelector("details").open = true`)
+				require.Empty(t, eval[[]string](x, contrast), "%s %d", theme, size[0])
+				require.LessOrEqual(t, eval[int64](x, `document.documentElement.scrollWidth`), size[0])
+			}
+		}
+	}
+}
+
+// contrast is the texts whose colours are too near to what is behind them, by the formula
+// of WCAG 2.
+const contrast = `(() => {
+	const parse = c => c.match(/[\d.]+/g).map(Number)
+	const luminance = ([r, g, b]) => [r, g, b].map(v => v / 255).map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+		.reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0)
+	const behind = e => {
+		for (; e; e = e.parentElement) {
+			const c = parse(getComputedStyle(e).backgroundColor)
+			if (c.length < 4 || c[3] === 1) return c
+		}
+		return [255, 255, 255]
+	}
+	const bad = []
+	const probe = document.body.appendChild(document.createElement("i")) // colours of what is drawn, or is not shown at the moment
+	for (const name of ["good", "slow", "calm", "odd", "bad", "hand", "accent", "dim"]) for (const back of ["panel", "back"]) {
+		probe.style.color = "var(--" + name + ")"
+		probe.style.background = "var(--" + back + ")"
+		const style = getComputedStyle(probe)
+		const [a, b] = [luminance(parse(style.color)), luminance(parse(style.backgroundColor))].sort((x, y) => y - x)
+		if ((a + 0.05) / (b + 0.05) < 4.5) bad.push(name + " on " + back)
+	}
+	probe.remove()
+	const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT)
+	for (let n = walker.nextNode(); n; n = walker.nextNode()) {
+		const e = n.parentElement
+		if (!n.textContent.trim() || !e.checkVisibility() || e.closest("script, noscript")) continue
+		const style = getComputedStyle(e)
+		const [a, b] = [luminance(parse(e.namespaceURI.includes("svg") ? style.fill : style.color)), luminance(behind(e))].sort((x, y) => y - x)
+		if ((a + 0.05) / (b + 0.05) < 4.5) bad.push(n.textContent + " " + (a + 0.05) / (b + 0.05))
+	}
+	return bad
+})()`
+
+func testFiftySources(t *testing.T, browser context.Context) {
+	r := New()
+	p := newPurgatory(t)
+	for i := range 50 {
+		add(t, r, fmt.Sprintf("tenant-%d", i), Purgatory(p, nil))
+	}
+	x := visit(t, browser, startSite(t, r, "127.0.0.1:0"), "#purgatory/tenant-49")
+	x.until(`document.querySelectorAll("nav a").length === 51`)
+	require.True(t, eval[bool](x, `(b => b.top >= 0 && b.bottom <= innerHeight)(document.querySelector("[aria-current]").getBoundingClientRect())`), "the selected one is in sight")
+	x.do(chromedp.Focus(chromedp.CSS("#filter")), chromedp.KeyEvent("NANT-17"))
+	x.until(`[...document.querySelectorAll("nav a")].filter(a => a.checkVisibility()).map(a => a.querySelector(".name").textContent).join() === "tenant-17"`)
+}

@@ -1,0 +1,258 @@
+package observe
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/stretchr/testify/require"
+)
+
+func TestPromtoolMetrics(t *testing.T) {
+	promtool := exec.Command(program(t, "prometheus", "promtool"), "check", "metrics")
+	promtool.Stdin = strings.NewReader(scrape(t, newEveryKind(t).registry))
+	said, err := promtool.CombinedOutput()
+	require.NoError(t, err, "%s", said)
+	require.Empty(t, string(said))
+}
+
+// prometheusServer is a real Prometheus that scrapes a registry each second.
+type prometheusServer struct {
+	address string // of its API
+	said    bytes.Buffer
+	started time.Time
+	again   *time.Ticker // paces the questions
+	act     func()       // called between two questions, if it is not nil
+}
+
+// startPrometheus starts one, which takes native histograms or classic ones.
+func startPrometheus(t *testing.T, r *Registry, native bool) *prometheusServer {
+	t.Helper()
+	path := program(t, "prometheus", "prometheus")
+	registered := prometheus.NewRegistry()
+	registered.MustRegister(r)
+	observed := httptest.NewServer(promhttp.HandlerFor(registered, promhttp.HandlerOpts{}))
+	t.Cleanup(observed.Close)
+	dir := t.TempDir()
+	rules, err := filepath.Abs("prometheus/alerts.yml")
+	require.NoError(t, err)
+	args, nativeToo := []string(nil), ""
+	switch {
+	case native && isBefore(t, path, 3, 8):
+		args = append(args, "--enable-feature=native-histograms")
+	case native:
+		nativeToo = `"scrape_native_histograms": true, `
+	}
+	config := fmt.Sprintf(`{"global": {"evaluation_interval": "1s"}, "rule_files": [%q],
+		"scrape_configs": [{"job_name": "limbo", "scrape_interval": "1s", "scrape_timeout": "1s",
+		%s"static_configs": [{"targets": [%q]}]}]}`, rules, nativeToo, observed.Listener.Addr().String())
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600))
+	p := &prometheusServer{address: freeAddress(t), started: time.Now(), again: time.NewTicker(50 * time.Millisecond)}
+	t.Cleanup(p.again.Stop)
+	args = append(args,
+		"--config.file="+filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path="+filepath.Join(dir, "data"),
+		"--web.listen-address="+p.address,
+	)
+	server := exec.Command(path, args...)
+	server.Stdout, server.Stderr = &p.said, &p.said
+	require.NoError(t, server.Start())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = server.Wait()
+	}()
+	t.Cleanup(func() {
+		_ = server.Process.Signal(syscall.SIGTERM)
+		<-ended
+		if t.Failed() {
+			t.Logf("prometheus said:\n%s", p.said.String())
+		}
+	})
+	return p
+}
+
+// isBefore reports whether a server's version is before major.minor.
+func isBefore(t *testing.T, path string, major, minor int) bool {
+	t.Helper()
+	said, err := exec.Command(path, "--version").CombinedOutput()
+	require.NoError(t, err)
+	var its [2]int
+	_, err = fmt.Sscanf(string(said), "prometheus, version %d.%d", &its[0], &its[1])
+	require.NoError(t, err, "%s", said)
+	return its[0] < major || its[0] == major && its[1] < minor
+}
+
+// freeAddress is one of loopback on which nothing listened just now.
+func freeAddress(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// series is one that a query has found, with its last value.
+type series struct {
+	Metric map[string]string `json:"metric"`
+	Value  [2]any            `json:"value"`
+}
+
+func (s series) number(t *testing.T) float64 {
+	t.Helper()
+	text, ok := s.Value[1].(string)
+	require.True(t, ok, s)
+	v, err := strconv.ParseFloat(text, 64)
+	require.NoError(t, err)
+	return v
+}
+
+// query asks for what is known now.
+func (p *prometheusServer) query(ctx context.Context, promql string) ([]series, error) {
+	at := "http://" + p.address + "/api/v1/query?" + url.Values{"query": {promql}}.Encode()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return nil, err
+	}
+	if answer.StatusCode == http.StatusBadRequest {
+		return nil, badQuery{promql, string(body)}
+	}
+	var found struct {
+		Data struct {
+			Result []series `json:"result"`
+		} `json:"data"`
+	}
+	err = json.Unmarshal(body, &found)
+	return found.Data.Result, err
+}
+
+type badQuery struct{ query, answer string }
+
+func (e badQuery) Error() string { return e.query + ": " + e.answer }
+
+// eventually asks until there is a number. The server is another process: there is nothing
+// to wait on but its answers.
+func (p *prometheusServer) eventually(t *testing.T, promql string) []series {
+	t.Helper()
+	for {
+		found, err := p.query(t.Context(), promql)
+		if err == nil && slices.ContainsFunc(found, func(s series) bool { return !math.IsNaN(s.number(t)) }) {
+			return found
+		}
+		var bad badQuery
+		require.NotErrorAs(t, err, &bad)
+		if p.act != nil {
+			p.act()
+		}
+		p.pause(t, "no number:", promql, err)
+	}
+}
+
+// pause waits until the next question; the test fails when it has been going on for a
+// minute.
+func (p *prometheusServer) pause(t *testing.T, about ...any) {
+	t.Helper()
+	if time.Since(p.started) > time.Minute {
+		t.Fatal(append([]any{"a minute has passed:"}, about...)...)
+	}
+	<-p.again.C
+}
+
+// only is the one number that a query finds.
+func (p *prometheusServer) only(t *testing.T, promql string) float64 {
+	t.Helper()
+	found := p.eventually(t, promql)
+	require.Len(t, found, 1, promql)
+	return found[0].number(t)
+}
+
+// A real server finds the values that there are, in histograms of both kinds, and all that
+// the dashboard and the alerts ask for.
+func TestPrometheusScrapes(t *testing.T) {
+	for _, native := range []bool{false, true} {
+		t.Run(fmt.Sprintf("native=%t", native), func(t *testing.T) {
+			e := newEveryKind(t)
+			p := startPrometheus(t, e.registry, native)
+			requireValues(t, e, p, native)
+			p.act = e.act
+			for _, query := range dashboardQueries(t) {
+				p.eventually(t, query)
+			}
+			requireRules(t, p)
+		})
+	}
+}
+
+func requireValues(t *testing.T, e *everyKind, p *prometheusServer, native bool) {
+	for query, want := range map[string]float64{
+		`up == 1`:                            1,
+		`limbo_durable_records{name="disk"}`: 3,
+		`limbo_durable_written_bytes_total{name="disk"}`:                4096,
+		`limbo_durable_invalid_figures`:                                 0,
+		`limbo_purgatory_operations{name="fetches"}`:                    1,
+		`limbo_purgatory_refused_total{name="fetches",cause="full"}`:    1,
+		`limbo_purgatory_ended_total{name="offsets",outcome="expired"}`: 1,
+		`limbo_purgatory_ended_total{name="votes",outcome="completed"}`: 1,
+		`limbo_wheel_timers{name="sessions"}`:                           1,
+		`limbo_calls_ended_total{name="requests",outcome="completed"}`:  1,
+		`limbo_scheduler_jobs{name="cron"}`:                             1,
+		`limbo_polls_ended_total{name="news",how="ready"}`:              1,
+		`limbo_queue_elements{name="mail"}`:                             0,
+	} {
+		require.InDelta(t, want, p.only(t, query), 0, query)
+	}
+
+	// Of 0, 1 ns, 30 ms, 30 ms, 1 s and 1 h: the classes are to 953 ns, to 31.25 ms, to 1 s,
+	// and what is beyond 512 s.
+	name := "limbo_durable_synced_seconds_bucket"
+	if native {
+		name = "limbo_durable_synced_seconds"
+	}
+	within := func(q, above, upTo float64) {
+		t.Helper()
+		got := p.only(t, fmt.Sprintf(`histogram_quantile(%g, %s{name="disk"})`, q, name))
+		require.Greater(t, got, above, "the quantile %g", q)
+		require.LessOrEqual(t, got, upTo, "the quantile %g", q)
+	}
+	within(0.2, -math.Ldexp(1, -20), math.Ldexp(1, -20))
+	within(0.5, math.Ldexp(1, -6), math.Ldexp(1, -5))
+	within(0.8, 0.5, 1)
+	if native {
+		within(1, 512, 1024)
+		require.InDelta(t, 6, p.only(t, `histogram_count(limbo_durable_synced_seconds)`), 0)
+		require.InDelta(t, e.durations.Sum.Seconds(), p.only(t, `histogram_sum(limbo_durable_synced_seconds)`), 0)
+		// An empty one is known to be native, and so does not change its kind.
+		require.InDelta(t, 0, p.only(t, `histogram_count(limbo_purgatory_late_seconds{name="fetches"})`), 0)
+		return
+	}
+	within(1, 511, 512)
+	require.InDelta(t, 6, p.only(t, `limbo_durable_synced_seconds_count`), 0)
+	require.InDelta(t, e.durations.Sum.Seconds(), p.only(t, `limbo_durable_synced_seconds_sum`), 0)
+	require.InDelta(t, 2, p.only(t, `limbo_durable_synced_seconds_bucket{le=~"9.53.*e-07"}`), 0)
+	require.InDelta(t, 5, p.only(t, `limbo_durable_synced_seconds_bucket{le=~"512(.0)?"}`), 0)
+}

@@ -1,0 +1,67 @@
+package observe
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"image/png"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	screenshots = flag.String("screenshots", "", "the `folder` for pictures of the page; default: one that goes with the test")
+	liveliness  = flag.Duration("liveliness", 0, "for how long, up to a minute, to have the page open before")
+)
+
+// Each kind of pane, in both themes and for both sizes, can be drawn. Two of the pictures are
+// in docs.
+//
+//	go test ./observe -run Screenshots -screenshots /tmp -liveliness 40s
+func TestScreenshots(t *testing.T) {
+	folder := *screenshots
+	if folder == "" {
+		folder = t.TempDir()
+	}
+	s := newScene(t)
+	browser := chromium(t)
+	type shot struct {
+		name          string
+		width, height int64
+		full          bool
+		scheme, of    string
+	}
+	var tabs []tab
+	shots := []shot{
+		{"observe-dark", 1280, 900, false, "dark", "purgatory/fetches"},
+		{"observe-light", 1280, 900, false, "light", "purgatory/fetches"},
+		{"observe-phone", 390, 844, false, "light", "purgatory/fetches"},
+		{"phone-dark-full", 390, 844, true, "dark", "purgatory/fetches"},
+		{"dark-full", 1280, 900, true, "dark", "purgatory/fetches"},
+		{"wheel-light-full", 1280, 900, true, "light", "wheel/sessions"},
+		{"calls-dark-full", 1280, 900, true, "dark", "calls/to-brokers"},
+		{"custom-light", 1280, 900, true, "light", "deploy/build"},
+		{"phone-wheel", 390, 844, true, "light", "wheel/sessions"},
+	}
+	for _, x := range shots { // each from a site of its own: a browser has six connections for one
+		p := startSite(t, s.registry, "127.0.0.1:0")
+		tabs = append(tabs, openTab(t, browser, media("prefers-color-scheme", x.scheme), chromedp.EmulateViewport(x.width, x.height), chromedp.Navigate(p.url()+"#"+x.of)))
+	}
+	for i, x := range shots {
+		tabs[i].until(fmt.Sprintf(`document.querySelector("article")?.dataset.id === %q && performance.now() >= %d`, x.of, liveliness.Milliseconds()))
+		take := chromedp.CaptureScreenshot()
+		if x.full {
+			take = chromedp.FullScreenshot(100)
+		}
+		picture, err := chromedp.Run(tabs[i].ctx, take)
+		require.NoError(t, err)
+		drawn, err := png.DecodeConfig(bytes.NewReader(picture))
+		require.NoError(t, err)
+		require.EqualValues(t, x.width, drawn.Width)
+		require.NoError(t, os.WriteFile(filepath.Join(folder, x.name+".png"), picture, 0o644))
+	}
+}

@@ -1,0 +1,186 @@
+package observe
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+
+	"github.com/seed-782fa212/limbo/calls"
+	"github.com/seed-782fa212/limbo/delayqueue"
+	"github.com/seed-782fa212/limbo/longpoll"
+	"github.com/seed-782fa212/limbo/purgatory"
+	"github.com/seed-782fa212/limbo/timingwheel"
+	"github.com/seed-782fa212/limbo/timingwheel/scheduler"
+)
+
+// Source is something that a [Registry] can observe. Make one with the function for its
+// kind, each of which panics if what it is given is nil.
+type Source struct {
+	kind   string
+	custom bool
+	read   func(*sheet)               // writes down the figures; any goroutine calls it
+	levels func() []timingwheel.Level // of a wheel; nil: it is none
+	walk   func(*walk)                // meets what waits; nil: it cannot be listed
+	oldest func() []Waiting           // what has waited longest, found in less time than by walk; nil: by walk
+	hot    func(n int) []HotKey       // the keys that most wait for; nil: there are none
+	shared any                        // tells a wheel that several share; nil: it is not shared
+	wheels []wheelOf                  // that are observed with it
+}
+
+// wheelOf is the wheel of a source.
+type wheelOf struct {
+	suffix string // of its name
+	Source
+}
+
+// Wheeled is what [Wheel] observes: a *timingwheel.Wheel, a *keyed.Table or a
+// *purgatory.Wheel.
+type Wheeled interface {
+	Stats() timingwheel.Stats
+	Levels() []timingwheel.Level
+}
+
+// Wheel returns the source for a wheel or for a table of keys with deadlines. It is of
+// the kind wheel.
+func Wheel(w Wheeled) Source {
+	must(w != nil && !isNil(w), "Wheel", "nil")
+	s := Source{
+		kind:   "wheel",
+		read:   func(s *sheet) { s.wheel(w.Stats()) },
+		levels: w.Levels,
+	}
+	if reflect.ValueOf(w).Comparable() { // a pointer is, a type of a user may not be
+		s.shared = w
+	}
+	return s
+}
+
+func isNil(w Wheeled) bool {
+	v := reflect.ValueOf(w)
+	return v.Kind() == reflect.Pointer && v.IsNil()
+}
+
+// must panics for what is the caller's mistake: a source of nothing.
+func must(ok bool, function, of string) {
+	if !ok {
+		panic("observe: " + function + " of " + of)
+	}
+}
+
+// Scheduler returns the source for a scheduler, of the kind scheduler, with one or two
+// wheels: that of its calls, and that of its jobs, whose name ends with " jobs".
+func Scheduler(s *scheduler.Scheduler) Source {
+	must(s != nil, "Scheduler", "nil")
+	wheel := func(suffix string, stats func(scheduler.Stats) timingwheel.Stats, levels func() []timingwheel.Level) wheelOf {
+		return wheelOf{suffix, Source{
+			kind:   "wheel",
+			read:   func(out *sheet) { out.wheel(stats(s.Stats())) },
+			levels: levels,
+		}}
+	}
+	return Source{
+		kind: "scheduler",
+		read: func(out *sheet) { out.scheduler(s.Stats()) },
+		wheels: []wheelOf{
+			wheel("", func(st scheduler.Stats) timingwheel.Stats { return st.CallWheel },
+				func() []timingwheel.Level { calls, _ := s.Levels(); return calls }),
+			wheel(" jobs", func(st scheduler.Stats) timingwheel.Stats { return st.JobWheel },
+				func() []timingwheel.Level { _, jobs := s.Levels(); return jobs }),
+		},
+	}
+}
+
+// Purgatory returns the source for a purgatory, of the kind purgatory, with its wheel. A
+// key is shown as format returns it, or, if that is nil, as a string is, or as %v prints it;
+// in any case cut to 128 bytes, and only on the page.
+func Purgatory[K comparable](p *purgatory.Purgatory[K], format func(K) string) Source {
+	must(p != nil, "Purgatory", "nil")
+	keys := formatter(format)
+	return Source{
+		kind: "purgatory",
+		read: func(s *sheet) { s.purgatory(p.Stats()) },
+		walk: func(w *walk) {
+			for x := range p.All() {
+				if !w.meet(x.Age, x.Deadline, func() []string { return names(x.Keys(), keys) }) {
+					return
+				}
+			}
+		},
+		oldest: func() []Waiting {
+			list := []Waiting{} // not nil, which is null in JSON
+			for _, x := range p.Oldest(listed) {
+				list = append(list, waiting(x.Age, x.Deadline, names(x.Keys(), keys)))
+			}
+			return list
+		},
+		hot:    func(n int) []HotKey { return hotKeys(p.Hotspots(n), keys) },
+		wheels: []wheelOf{{"", Wheel(p.Wheel())}},
+	}
+}
+
+// Threshold returns the source for a threshold; see [Purgatory]. Its goals are listed one by
+// one, each as its key and its number.
+func Threshold[K comparable, N cmp.Ordered](t *purgatory.Threshold[K, N], format func(K) string) Source {
+	must(t != nil, "Threshold", "nil")
+	keys := formatter(format)
+	return Source{
+		kind: "purgatory",
+		read: func(s *sheet) { s.purgatory(t.Stats()) },
+		walk: func(w *walk) {
+			for x := range t.All() {
+				if !w.meet(x.Age, x.Deadline, func() []string {
+					return []string{fmt.Sprintf("%s ≥ %v", keys(x.Key), x.Number)}
+				}) {
+					return
+				}
+			}
+		},
+		hot:    func(n int) []HotKey { return hotKeys(t.Hotspots(n), keys) },
+		wheels: []wheelOf{{"", Wheel(t.Wheel())}},
+	}
+}
+
+// Futures returns the source for futures, of the kind purgatory. They have no keys.
+func Futures[T any](f *purgatory.Futures[T]) Source {
+	must(f != nil, "Futures", "nil")
+	return Source{
+		kind:   "purgatory",
+		read:   func(s *sheet) { s.purgatory(f.Stats()) },
+		wheels: []wheelOf{{"", Wheel(f.Wheel())}},
+	}
+}
+
+// Calls returns the source for a table of requests in flight, of the kind calls, with its
+// wheel. An id is shown as [Purgatory] says of a key.
+func Calls[ID comparable, R any](t *calls.Table[ID, R], format func(ID) string) Source {
+	must(t != nil, "Calls", "nil")
+	ids := formatter(format)
+	return Source{
+		kind: "calls",
+		read: func(s *sheet) { s.calls(t.Stats()) },
+		walk: func(w *walk) {
+			for x := range t.All() {
+				if !w.meet(x.Age, x.Deadline, func() []string { return []string{ids(x.ID)} }) {
+					return
+				}
+			}
+		},
+		wheels: []wheelOf{{"", Source{
+			kind:   "wheel",
+			read:   func(s *sheet) { s.wheel(t.Stats().Wheel) },
+			levels: t.Levels,
+		}}},
+	}
+}
+
+// Polls returns the source for long polls, of the kind polls.
+func Polls(p *longpoll.Polls) Source {
+	must(p != nil, "Polls", "nil")
+	return Source{kind: "polls", read: func(s *sheet) { s.polls(p.Stats()) }}
+}
+
+// Queue returns the source for a delay queue, of the kind queue.
+func Queue[T any](q *delayqueue.Queue[T]) Source {
+	must(q != nil, "Queue", "nil")
+	return Source{kind: "queue", read: func(s *sheet) { s.queue(q.Len(), q.Stats()) }}
+}

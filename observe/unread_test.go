@@ -1,0 +1,64 @@
+package observe
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Clients that ask for the stream and never read hold nobody up, and share what is
+// kept for them.
+func TestClientsThatNeverRead(t *testing.T) {
+	leavesNone(t)
+	r := New()
+	big := strings.Repeat("x", 1<<20)
+	add(t, r, "big", Custom("big", func() []Figure { // a snapshot of 4 MiB, which no client's buffer holds
+		var list []Figure
+		for i := range 4 {
+			list = append(list, Figure{Name: "n", Label: "l", LabelValue: big + fmt.Sprint(i)})
+		}
+		return list
+	}))
+	s := startSite(t, r, "127.0.0.1:0")
+	feed := &s.handler.Load().feed
+	open := func(n int) net.Conn {
+		c, err := net.Dial("tcp", s.address)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
+		_, err = fmt.Fprintf(c, "GET /events HTTP/1.1\r\nHost: %s\r\n\r\n", s.address)
+		require.NoError(t, err)
+		for joined := 0; joined < n; { // or the deadline ends the test
+			_, err := c.Write(nil)
+			require.NoError(t, err)
+			feed.mu.Lock()
+			joined = feed.streams
+			feed.mu.Unlock()
+			runtime.Gosched()
+		}
+		return c
+	}
+	for n := range 10 {
+		open(n + 1)
+	}
+	lines := bufio.NewReaderSize(open(11), 1<<16)
+	for n := 0; n < 2; {
+		line, err := lines.ReadString('\n')
+		require.NoError(t, err)
+		if strings.HasPrefix(line, "event: snapshot") {
+			n++
+		}
+	}
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	// The newest, the one before, and one that is being made, of what is marshalled into
+	// buffers as large: and not one for each stream, which would be 44 MiB beside these.
+	require.Less(t, m.HeapAlloc, uint64(40<<20))
+}

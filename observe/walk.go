@@ -1,0 +1,188 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/seed-782fa212/limbo/purgatory"
+)
+
+// HotKey is a key that many wait for.
+type HotKey struct {
+	Key      string  `json:"key"`
+	Watching int     `json:"watching"`       // operations that wait for it
+	Oldest   float64 `json:"oldest_seconds"` // for how long the oldest of them has waited
+}
+
+// Waiting is an operation, or a call, that waits.
+type Waiting struct {
+	Keys []string `json:"keys"`                   // 16 at most; those of a purgatory's, none if it has just ended
+	Age  float64  `json:"age_seconds"`            // since it came
+	Left *float64 `json:"left_seconds,omitempty"` // until it expires; absent: it never does
+}
+
+const (
+	listed   = 20  // hot keys, and oldest operations
+	maxFound = 100 // results of a search
+	maxKey   = 128 // bytes of a key that are shown
+	maxKeys  = 16  // keys of an operation that are shown
+)
+
+// walk is one way through what waits, which lets others have the processor.
+type walk struct {
+	ctx  context.Context
+	met  func(age time.Duration, deadline time.Time, keys func() []string) (more bool)
+	seen int
+	rest time.Time // when it has worked long enough
+}
+
+const (
+	workFor  = 500 * time.Microsecond // then it sleeps as long
+	workEach = 64                     // operations between two readings of the clock
+)
+
+// meet is called with each that waits, and reports whether to go on.
+func (w *walk) meet(age time.Duration, deadline time.Time, keys func() []string) (more bool) {
+	if w.seen++; w.seen%workEach == 0 {
+		if w.ctx.Err() != nil {
+			return false
+		}
+		if now := time.Now(); now.After(w.rest) {
+			time.Sleep(workFor)
+			w.rest = time.Now().Add(workFor)
+		}
+	}
+	return w.met(age, deadline, keys)
+}
+
+// oldest returns the operations that have waited longest, the oldest first.
+func oldest(ctx context.Context, s Source) []Waiting {
+	if s.oldest != nil {
+		return s.oldest()
+	}
+	type found struct {
+		age      time.Duration
+		deadline time.Time
+		keys     func() []string
+	}
+	var top []found
+	s.walk(&walk{ctx: ctx, met: func(age time.Duration, deadline time.Time, keys func() []string) bool {
+		if len(top) == listed && age <= top[listed-1].age {
+			return true
+		}
+		at, _ := slices.BinarySearchFunc(top, age, func(x found, age time.Duration) int { return int(min(max(age-x.age, -1), 1)) })
+		top = slices.Insert(top, at, found{age, deadline, keys})
+		top = top[:min(len(top), listed)]
+		return true
+	}})
+	list := make([]Waiting, len(top))
+	for i, x := range top {
+		list[i] = waiting(x.age, x.deadline, x.keys())
+	}
+	return list
+}
+
+// search returns operations one of whose keys contains the text, in no order, and whether
+// there are more.
+func search(ctx context.Context, s Source, text string) (list []Waiting, more bool) {
+	list = []Waiting{}
+	s.walk(&walk{ctx: ctx, met: func(age time.Duration, deadline time.Time, keys func() []string) bool {
+		names := keys()
+		if !slices.ContainsFunc(names, func(k string) bool { return strings.Contains(k, text) }) {
+			return true
+		}
+		if len(list) == maxFound {
+			more = true
+			return false
+		}
+		list = append(list, waiting(age, deadline, names))
+		return true
+	}})
+	return list, more || ctx.Err() != nil
+}
+
+func waiting(age time.Duration, deadline time.Time, keys []string) Waiting {
+	x := Waiting{Keys: make([]string, 0, min(len(keys), maxKeys)), Age: age.Seconds()}
+	for _, k := range keys[:min(len(keys), maxKeys)] {
+		x.Keys = append(x.Keys, cut(k))
+	}
+	if !deadline.IsZero() {
+		left := time.Until(deadline).Seconds()
+		x.Left = &left
+	}
+	return x
+}
+
+func hotKeys[K comparable](spots []purgatory.Hotspot[K], format func(K) string) []HotKey {
+	list := make([]HotKey, len(spots))
+	for i, h := range spots {
+		list[i] = HotKey{cut(format(h.Key)), h.Watching, h.Oldest.Seconds()}
+	}
+	return list
+}
+
+// names prints keys.
+func names[K any](keys []K, format func(K) string) []string {
+	list := make([]string, len(keys))
+	for i, k := range keys {
+		list[i] = format(k)
+	}
+	return list
+}
+
+// formatter is how keys are printed. A format that panics spoils a line of the page, and
+// not the process that is looked at.
+func formatter[K any](format func(K) string) func(K) string {
+	if format == nil {
+		format = func(k K) string {
+			if s, ok := any(k).(string); ok {
+				return s
+			}
+			return fmt.Sprint(k)
+		}
+	}
+	return func(k K) (text string) {
+		defer func() {
+			if recover() != nil {
+				text = "(the key's format panicked)"
+			}
+		}()
+		return format(k)
+	}
+}
+
+// cut bounds what is shown of a key. What is not UTF-8, and what a terminal or a page could
+// take for more than text, is escaped as in Go.
+func cut(key string) string {
+	whole := key
+	if len(key) > maxKey {
+		key = key[:maxKey]
+		for len(key) > 0 && !utf8.RuneStart(whole[len(key)]) {
+			key = key[:len(key)-1]
+		}
+	}
+	var b strings.Builder
+	for i, r := range key {
+		if r == utf8.RuneError {
+			if _, n := utf8.DecodeRuneInString(key[i:]); n == 1 {
+				fmt.Fprintf(&b, `\x%02x`, key[i])
+				continue
+			}
+		}
+		if unicode.IsPrint(r) {
+			b.WriteRune(r)
+			continue
+		}
+		q := fmt.Sprintf("%+q", r) // in single quotes
+		b.WriteString(q[1 : len(q)-1])
+	}
+	if len(key) < len(whole) {
+		fmt.Fprintf(&b, "… (%d bytes)", len(whole))
+	}
+	return b.String()
+}

@@ -1,0 +1,151 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-782fa212/limbo/timingwheel"
+)
+
+func TestCut(t *testing.T) {
+	long := func(n int) string { return fmt.Sprintf("… (%d bytes)", n) }
+	for _, c := range []struct{ name, key, is string }{
+		{"empty", "", ""},
+		{"plain", "orders-7", "orders-7"},
+		{"markup is text", `<img src=x onerror=alert(1)></script>`, `<img src=x onerror=alert(1)></script>`},
+		{"other scripts", "заказ-注文-طلب", "заказ-注文-طلب"},
+		{"controls", "a\x00b\n\t\x1b[31m\x7f", `a\x00b\n\t\x1b[31m\x7f`},
+		{"right-to-left override", "user\u202egpj.exe", `user\u202egpj.exe`},
+		{"isolates and zero width", "\u2066a\u200b\ufeff", `\u2066a\u200b\ufeff`},
+		{"line separators", "\u2028\u2029\u0085", `\u2028\u2029\u0085`},
+		{"beyond 16 bits", "\U000e0041", `\U000e0041`},
+		{"not UTF-8", "a\xff\xfeb\xe2\x82", `a\xff\xfeb\xe2\x82`},
+		{"the replacement character itself", "\ufffd", "\ufffd"},
+		{"as long as may be", strings.Repeat("k", 128), strings.Repeat("k", 128)},
+		{"one byte more", strings.Repeat("k", 129), strings.Repeat("k", 128) + long(129)},
+		{"64 KiB", strings.Repeat("k", 1<<16), strings.Repeat("k", 128) + long(1<<16)},
+		{"cut between characters", strings.Repeat("k", 127) + "é", strings.Repeat("k", 127) + long(129)},
+		{"cut within what is no character", strings.Repeat("\x80", 200), long(200)},
+	} {
+		t.Run(c.name, func(t *testing.T) { require.Equal(t, c.is, cut(c.key)) })
+	}
+}
+
+func TestFormatter(t *testing.T) {
+	type id struct{ a, b int }
+	require.Equal(t, "<x>", formatter[string](nil)("<x>"))
+	require.Equal(t, "{1 2}", formatter[id](nil)(id{1, 2}))
+	require.Equal(t, "1/2", formatter(func(k id) string { return fmt.Sprintf("%d/%d", k.a, k.b) })(id{1, 2}))
+	require.Equal(t, "(the key's format panicked)", formatter(func(id) string { panic("no") })(id{1, 2}))
+}
+
+// A format that panics spoils the lists, and nothing else.
+func TestAFormatThatPanics(t *testing.T) {
+	p := newPurgatory(t)
+	r := New()
+	add(t, r, "p", Purgatory(p, func(string) string { panic("no") }))
+	watch(t, p, time.Hour, "k")
+	w := get(NewHandler(r), "/lists.json?kind=purgatory&name=p")
+	require.Equal(t, 2, strings.Count(w.Body.String(), "(the key's format panicked)"), w.Body)
+}
+
+// oldest against sorting all.
+func TestOldest(t *testing.T) {
+	for _, n := range []int{0, 1, listed - 1, listed, listed + 1, 500} {
+		ages := make([]time.Duration, n)
+		for i := range ages {
+			ages[i] = time.Duration(rand.IntN(100)) * time.Second // some alike
+		}
+		list := oldest(background, Source{walk: func(w *walk) {
+			for _, age := range ages {
+				require.True(t, w.meet(age, time.Time{}, func() []string { return nil }))
+			}
+		}})
+		slices.Sort(ages)
+		slices.Reverse(ages)
+		require.Len(t, list, min(n, listed))
+		for i, x := range list {
+			require.Equal(t, ages[i].Seconds(), x.Age)
+		}
+	}
+}
+
+func TestWaitingShows16Keys(t *testing.T) {
+	keys := make([]string, 40)
+	for i := range keys {
+		keys[i] = strings.Repeat("k", 1<<10)
+	}
+	x := waiting(time.Second, time.Time{}, keys)
+	require.Len(t, x.Keys, maxKeys)
+	require.Less(t, len(x.Keys[0]), 200)
+	require.Nil(t, x.Left)
+	require.NotNil(t, waiting(0, time.Time{}, nil).Keys, "[] in JSON")
+}
+
+// A walk works for 500 µs, then sleeps as long, and ends when nobody waits for it.
+func TestWalkYields(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const each = 10 * time.Microsecond // that the source takes for one
+		ctx, cancel := context.WithCancel(background)
+		w := &walk{ctx: ctx, met: func(time.Duration, time.Time, func() []string) bool {
+			time.Sleep(each)
+			return true
+		}}
+		begun := time.Now()
+		const n = 100_000
+		for range n {
+			require.True(t, w.meet(0, time.Time{}, nil))
+		}
+		require.GreaterOrEqual(t, time.Since(begun), n*each*3/2)
+		require.LessOrEqual(t, time.Since(begun), n*each*2+time.Millisecond)
+		cancel()
+		more := 0
+		for w.meet(0, time.Time{}, nil) {
+			more++
+		}
+		require.Less(t, more, workEach)
+	})
+}
+
+// Rings against counting each place into its bucket.
+func TestRings(t *testing.T) {
+	for _, places := range []int{4, 128, 256, 4096} {
+		level := timingwheel.Level{Span: time.Millisecond, Now: places - 3, Places: make([]int, places)}
+		for i := range level.Places {
+			level.Places[i] = rand.IntN(5)
+			level.Pending += level.Places[i]
+		}
+		ring := rings([]timingwheel.Level{level})[0]
+		n := min(places, maxBuckets)
+		each := places / n
+		require.Len(t, ring.Buckets, n)
+		require.InDelta(t, 0.001*float64(each), ring.Span, 1e-12)
+		require.Equal(t, (places-3)/each, ring.Now)
+		require.Equal(t, level.Pending, ring.Pending)
+		for b := range ring.Buckets {
+			sum := 0
+			for _, x := range level.Places[b*each : (b+1)*each] {
+				sum += x
+			}
+			require.Equal(t, sum, ring.Buckets[b])
+		}
+	}
+}
+
+func TestDurations(t *testing.T) {
+	var h timingwheel.Histogram
+	require.Equal(t, Durations{}, durations(h))
+	h.Add(time.Second)
+	h.Add(3 * time.Second)
+	h.Add(4 * time.Second)
+	d := durations(h)
+	require.Equal(t, Durations{Count: 3, Sum: 8, Bounds: []float64{1, 2, 4}, Counts: []uint64{1, 0, 2}}, d)
+}
