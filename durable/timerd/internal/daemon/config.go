@@ -17,6 +17,7 @@ import (
 // Config is what the command's flags say, and what a test or the tour adds.
 type Config struct {
 	Listen    string // host:port
+	Page      string // host:port of the live page, of loopback; empty: none
 	Store     string // pebble:DIR, redis://… and its like
 	Namespace string // Redis: the prefix of all keys
 	// WaitReplicas is Redis' too: how many replicas must confirm a change.
@@ -43,6 +44,7 @@ type Config struct {
 	WrapStore   func(store.Store) store.Store         // may be nil
 	WrapHandler func(durable.Handler) durable.Handler // may be nil
 	OnListen    func(net.Addr)                        // called once requests are accepted; may be nil
+	OnPage      func(net.Addr)                        // likewise, of the page
 }
 
 // Check refuses what no other package checks, with an error that names the flag,
@@ -54,6 +56,11 @@ func (c Config) Check() error {
 	}
 	if c.Token == "" && !isLoopback(host) {
 		return flagError("listen", c.Listen, "a loopback address such as 127.0.0.1:7717 unless -token-file or TIMERD_TOKEN gives a token")
+	}
+	if c.Page != "" {
+		if host, _, err := net.SplitHostPort(c.Page); err != nil || !isLoopback(host) {
+			return flagError("http", c.Page, "host:port of loopback such as 127.0.0.1:7718: the page asks for no token")
+		}
 	}
 	if c.Token != "" && len(c.Token) < 16 {
 		return fmt.Errorf("timerd: the token is %d bytes long, must be at least 16", len(c.Token))

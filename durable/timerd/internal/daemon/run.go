@@ -74,7 +74,14 @@ func Run(ctx context.Context, c Config) error {
 	if c.OnListen != nil {
 		c.OnListen(listener.Addr())
 	}
-	return d.serve(ctx, server, listener)
+	stopPage, err := d.startPage(timers)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	err = d.serve(ctx, server, listener)
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), headerTimeout)
+	defer cancel()
+	return errors.Join(err, stopPage(grace))
 }
 
 // daemon is what runs beside the API.

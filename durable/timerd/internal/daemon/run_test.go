@@ -95,9 +95,29 @@ func TestTimersOutliveTheProcess(t *testing.T) {
 	require.NoError(t, stop())
 }
 
+// The page and what it serves for Prometheus show the timers, and the worker if there is one.
+func TestPage(t *testing.T) {
+	for _, workers := range []int{0, 1} {
+		page := make(chan net.Addr, 1)
+		c := Config{Store: "pebble:" + filepath.Join(t.TempDir(), "timers"), Workers: workers, Page: "127.0.0.1:0", OnPage: func(a net.Addr) { page <- a }}
+		url, stop := start(t, c)
+		status, reply := do(t, "PUT", url+"/timers/a", `{"after":"1h","callback":{"url":"`+url+`"}}`)
+		require.Equal(t, 201, status, reply)
+		at := "http://" + (<-page).String()
+		_, reply = do(t, "GET", at+"/metrics", "")
+		require.Contains(t, reply, "\nlimbo_durable_waiting{name=\"timers\"} 1\n")
+		require.Equal(t, workers == 1, strings.Contains(reply, "\nlimbo_durable_worker_running{name=\"worker\"} 0\n"), reply)
+		_, reply = do(t, "GET", at+"/", "")
+		require.Contains(t, reply, "<!doctype html>")
+		require.NoError(t, stop())
+	}
+}
+
 func TestRunRefusesBadConfigs(t *testing.T) {
 	for want, c := range map[string]Config{
 		"-listen":              {Listen: "0.0.0.0:1", Store: "pebble:x"},
+		`-http is "0.0.0.0:1"`: {Listen: "127.0.0.1:0", Page: "0.0.0.0:1", Store: "pebble:x"},
+		`-http is "page"`:      {Listen: "127.0.0.1:0", Page: "page", Store: "pebble:x"},
 		"Options.Shards is -1": {Listen: "127.0.0.1:0", Store: "pebble:" + t.TempDir(), Shards: -1},
 		"webhook: Options.PerHost is -1, must be 1 to 10000": {Listen: "127.0.0.1:0", Store: "pebble:" + t.TempDir(), Workers: 1, PerHost: -1},
 		"WorkerOptions.Lease is 1ns":                         {Listen: "127.0.0.1:0", Store: "pebble:" + t.TempDir(), Workers: 1, Lease: 1},
