@@ -10,7 +10,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/signal"
 	"slices"
@@ -20,6 +19,8 @@ import (
 
 	"github.com/seed-782fa212/limbo/examples/broker/cluster"
 	"github.com/seed-782fa212/limbo/examples/broker/tour"
+	"github.com/seed-782fa212/limbo/examples/internal/livepage"
+	"github.com/seed-782fa212/limbo/examples/internal/selfcheck"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
@@ -27,7 +28,6 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 // run is main with its surroundings passed in, so that tests can call it.
 func run(args []string, stdout, stderr io.Writer) int {
 	cfg, _ := cluster.Config{}.WithDefaults() // which are in range; shown by -help
-	cfg.Logger = slog.New(slog.NewTextHandler(stderr, nil))
 	load := tour.DefaultLoad()
 	flags := flag.NewFlagSet("broker", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -55,6 +55,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	flags.DurationVar(&cfg.Wire.IdleTimeout, "idle-timeout", cfg.Wire.IdleTimeout, "close connections that ask nothing for this long")
 	autoCreate := flags.Bool("auto-create", true, "create topics that clients name and allow to be created")
 	partitions := flags.Int("partitions", int(cfg.Meta.DefaultPartitions), "partitions of topics created without a number")
+	page := livepage.AddFlag(flags)
+	logLevel := selfcheck.AddLogLevel(flags)
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
@@ -64,20 +66,34 @@ func run(args []string, stdout, stderr io.Writer) int {
 			zero = f.Name
 		}
 	})
-	if zero != "" {
-		_, _ = fmt.Fprintf(stderr, "broker: -%s is 0, must be more\n", zero)
+	bad := func(format string, a ...any) int {
+		_, _ = fmt.Fprintf(stderr, "broker: "+format+"\n", a...)
 		return 2
 	}
-	if flags.NArg() > 0 || *partitions < 1 || *partitions > cfg.Meta.MaxPartitions || load.Duration <= 0 || load.Polls < 0 || load.Rate < 0 {
-		_, _ = fmt.Fprintln(stderr, "broker: arguments, or a number that makes no sense")
-		flags.Usage()
-		return 2
+	switch {
+	case zero != "":
+		return bad("-%s is 0, must be more", zero)
+	case flags.NArg() > 0:
+		return bad("unexpected argument %q", flags.Arg(0))
+	case *partitions < 1 || *partitions > cfg.Meta.MaxPartitions:
+		return bad("-partitions is %d, must be 1 to -max-partitions, %d", *partitions, cfg.Meta.MaxPartitions)
+	case load.Duration <= 0:
+		return bad("-duration is %v, must be more than 0", load.Duration)
+	case load.Polls < 0:
+		return bad("-polls is %d, must be at least 0", load.Polls)
+	case load.Rate < 0:
+		return bad("-rate is %d, must be at least 0", load.Rate)
+	}
+	if err := page.Check(); err != nil {
+		return bad("%v", err)
 	}
 	cfg.NoAutoCreate = !*autoCreate
 	cfg.Meta.DefaultPartitions = int32(*partitions)
 	cfg.Meta.Replication = int16(min(int(cfg.Meta.Replication), max(cfg.Brokers, 1)))
 	cfg.Meta.MinISR = min(cfg.Meta.MinISR, int32(cfg.Meta.Replication))
 
+	cfg.Logger = logLevel.Logger(stderr, *serve)
+	cfg.Meta.Logger = cfg.Logger
 	if !*serve { // faults are to be noticed soon there, and nobody else is on the machine
 		tour.NoticeSoon(&cfg)
 	}
@@ -90,23 +106,28 @@ func run(args []string, stdout, stderr io.Writer) int {
 		}
 	})
 	if *serve {
-		return runServe(cfg, os.Stdin, stdout, stderr)
+		return runServe(cfg, page, os.Stdin, stdout, stderr)
 	}
-	return tour.Run(cfg, load, *asJSON, stdout, stderr)
+	return tour.Run(cfg, load, page, *asJSON, stdout, stderr)
 }
 
 // shutdownTimeout is how long parked requests and slow clients may hold up the
 // end of the process.
 const shutdownTimeout = 10 * time.Second
 
-func runServe(cfg cluster.Config, stdin io.Reader, stdout, stderr io.Writer) int {
+func runServe(cfg cluster.Config, page *livepage.Page, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	cfg.Observe = page.Registry()
 	c, err := cluster.New(cfg)
+	if err == nil {
+		err = page.Start(func(format string, args ...any) { _, _ = fmt.Fprintf(stdout, "broker: "+format+"\n", args...) })
+	}
 	if err != nil {
 		_, _ = fmt.Fprintln(stderr, err)
 		return 1
 	}
+	defer func() { _ = page.Stop() }()
 	_, _ = fmt.Fprintf(stdout, "broker: listening on %s\n", strings.Join(c.Addrs(), ","))
 	go obey(c, stdin, stdout) // ends with the process: a read of standard input cannot be called off
 	<-ctx.Done()

@@ -39,13 +39,44 @@ func TestDriveJSON(t *testing.T) {
 }
 
 func TestBadArguments(t *testing.T) {
-	for _, args := range [][]string{
-		{"-nonsense"}, {"argument"}, {"-partitions", "0"}, {"-max-batch", "0"}, {"-brokers", "0"}, {"-duration", "0s"}, {"-polls", "-1"},
+	for args, want := range map[string]string{
+		"-nonsense":       "flag provided but not defined: -nonsense",
+		"argument":        `unexpected argument "argument"`,
+		"-partitions 0":   "-partitions is 0, must be more",
+		"-partitions -1":  "-partitions is -1, must be 1 to -max-partitions, 4096",
+		"-max-batch 0":    "-max-batch is 0, must be more",
+		"-brokers 0":      "-brokers is 0, must be more",
+		"-duration 0s":    "-duration is 0, must be more",
+		"-duration -1s":   "-duration is -1s, must be more than 0",
+		"-polls -1":       "-polls is -1, must be at least 0",
+		"-rate -1":        "-rate is -1, must be at least 0",
+		"-log-level loud": `invalid value "loud" for flag -log-level: must be debug, info, warn or error`,
 	} {
-		require.Equal(t, 2, run(args, io.Discard, io.Discard), args)
+		var stderr bytes.Buffer
+		require.Equal(t, 2, run(strings.Fields(args), io.Discard, &stderr), args)
+		require.Contains(t, stderr.String(), want)
 	}
 	for _, args := range [][]string{{"-serve", "-addr", "0.0.0.0:0"}, {"-addr", "0.0.0.0:0"}, {"-max-batch", "-1"}, {"-brokers", "17"}} {
 		require.Equal(t, 1, run(args, io.Discard, io.Discard), args)
+	}
+}
+
+// The tour makes faults by the dozen, each of which changes leaders and in-sync sets: what
+// is logged of that is shown only to who asks for it, and never on stdout.
+func TestLogLevel(t *testing.T) {
+	args := strings.Fields("-brokers 1 -duration 100ms -polls 1 -rate 100 -faults=false")
+	for _, level := range []string{"", "info"} {
+		var stdout, stderr bytes.Buffer
+		if level != "" {
+			args = append(args, "-log-level", level)
+		}
+		require.Zero(t, run(args, &stdout, &stderr), "%s%s", &stdout, &stderr)
+		require.NotContains(t, stdout.String(), "level=")
+		if level == "" {
+			require.Empty(t, stderr.String())
+		} else {
+			require.Contains(t, stderr.String(), `level=INFO msg="broker: registered" broker=0`)
+		}
 	}
 }
 
@@ -58,6 +89,8 @@ func TestServe(t *testing.T) {
 	cmd.Env = append(os.Environ(), "BROKER_TEST_SERVE=1")
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
+	var logged bytes.Buffer
+	cmd.Stderr = &logged
 	require.NoError(t, cmd.Start())
 	line := make([]byte, 256)
 	n, err := out.Read(line)
@@ -83,6 +116,7 @@ func TestServe(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, cmd.Wait(), "exit status 0")
 	require.Contains(t, string(rest), "1 were parked")
+	require.Contains(t, logged.String(), `level=INFO msg="broker: registered" broker=0`)
 }
 
 func metadataRequest(name string) *kmsg.MetadataRequest {

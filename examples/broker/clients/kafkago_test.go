@@ -2,7 +2,10 @@ package clients
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"os"
 	"time"
 
 	"github.com/segmentio/kafka-go"
@@ -101,11 +104,14 @@ func (viaKafkaGo) member(ctx context.Context, addrs []string, topic, group strin
 	})
 	for {
 		m, err := r.FetchMessage(ctx)
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return r.Close()
-		}
-		if err != nil {
+		case errors.Is(err, io.EOF): // the reader is closed, and says so each time
 			return err
+		case err != nil:
+			fmt.Fprintln(os.Stderr, err) // the reader tries again by itself, after a pause
+			continue
 		}
 		got(string(m.Value))
 		_ = r.CommitMessages(ctx, m) // what is not committed is delivered again

@@ -151,10 +151,11 @@ func (p program) python(t *testing.T) string {
 			return path
 		}
 	}
+	lacking = p.name + " needs what is not installed, Debian's" + lacking
 	if os.Getenv("LIMBO_REQUIRE") != "" {
-		t.Fatalf("not installed: Debian's packages%s", lacking)
+		t.Fatal(lacking)
 	}
-	t.Skipf("not installed: Debian's packages%s", lacking)
+	t.Skip(lacking)
 	return ""
 }
 

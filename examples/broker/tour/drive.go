@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/signal"
 	"runtime"
@@ -19,6 +18,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/seed-782fa212/limbo/examples/broker/cluster"
+	"github.com/seed-782fa212/limbo/examples/internal/livepage"
+	"github.com/seed-782fa212/limbo/examples/internal/selfcheck"
 )
 
 // Load is what the drive does to the cluster.
@@ -82,16 +83,14 @@ type drive struct {
 	grace context.Context
 
 	mu       sync.Mutex
-	problems []string // guarded by mu
+	problems selfcheck.Problems // guarded by mu
 }
 
 // problem notes something that makes the run fail.
 func (d *drive) problem(format string, args ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.problems) < 20 { // a broken broker has thousands
-		d.problems = append(d.problems, fmt.Sprintf(format, args...))
-	}
+	d.problems.Add(format, args...)
 }
 
 // NoticeSoon has brokers notice each other's faults within a second or two, where by
@@ -101,31 +100,22 @@ func NoticeSoon(cfg *cluster.Config) {
 }
 
 // Run takes a cluster on the tour, and prints what came of it. It returns the exit status.
-func Run(cfg cluster.Config, l Load, asJSON bool, stdout, stderr io.Writer) int {
+func Run(cfg cluster.Config, l Load, page *livepage.Page, asJSON bool, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	live := stdout
-	if asJSON {
-		live = stderr
-	}
-	sum, err := runLoad(ctx, cfg, l, live)
-	if err != nil {
-		_, _ = fmt.Fprintf(stderr, "broker: tour: %v\n", err)
-		return 1
-	}
-	sum.print(live)
-	if asJSON {
-		sum.printJSON(stdout)
-	}
-	if !sum.ok() {
-		return 1
-	}
-	return 0
+	return selfcheck.Run("broker: tour", asJSON, stdout, stderr, func(live io.Writer) (selfcheck.Summary, error) {
+		sum, err := runLoad(ctx, cfg, l, page, live)
+		if err != nil {
+			return nil, err
+		}
+		sum.printOperations(live)
+		return sum, nil
+	})
 }
 
 // runLoad starts a cluster, drives it for as long as l and the tour say or until
 // ctx ends, shuts it down while polls are parked, and counts.
-func runLoad(ctx context.Context, cfg cluster.Config, l Load, live io.Writer) (*summary, error) {
+func runLoad(ctx context.Context, cfg cluster.Config, l Load, page *livepage.Page, live io.Writer) (*summary, error) {
 	before := runtime.NumGoroutine()
 
 	cfg, err := cfg.WithDefaults()
@@ -137,15 +127,13 @@ func runLoad(ctx context.Context, cfg cluster.Config, l Load, live io.Writer) (*
 	// Room for the polls and the clients of kgo, and for hung-up connections that
 	// a broker has not noticed yet.
 	cfg.Wire.MaxConnections = max(cfg.Wire.MaxConnections, 2*polls+64)
-	// Hang-ups in the middle of a frame are part of the load; each is a line.
-	cfg.Logger = slog.New(slog.NewTextHandler(live, &slog.HandlerOptions{Level: slog.LevelError}))
 	d := &drive{
 		load:   l,
 		ledger: newLedger(map[string]int{steadyTopic: busyPartitions, burstTopic: busyPartitions, quietTopic: quiet}),
 		start:  time.Now(),
 	}
 	d.stalls = &stalls{start: d.start}
-	cfg.OnExpire = d.expired
+	cfg.OnExpire, cfg.Observe = d.expired, page.Registry()
 	c, err := cluster.New(cfg)
 	if err != nil {
 		return nil, err
@@ -156,6 +144,10 @@ func runLoad(ctx context.Context, cfg cluster.Config, l Load, live io.Writer) (*
 			c.Shutdown(context.Background()) //nolint:errcheck // on the way out with another error
 		}
 	}()
+	if err = page.Start(func(format string, args ...any) { _, _ = fmt.Fprintf(live, format+"\n", args...) }); err != nil {
+		return nil, err
+	}
+	defer func() { _ = page.Stop() }() // if it is not stopped yet
 	if err = d.createTopics(ctx); err != nil {
 		return nil, err
 	}
@@ -217,6 +209,9 @@ func runLoad(ctx context.Context, cfg cluster.Config, l Load, live io.Writer) (*
 	stopMeasuring()
 	measuring.Wait()
 
+	if err = page.Stop(); err != nil {
+		return nil, err
+	}
 	return d.summarize(before, took), nil
 }
 

@@ -38,9 +38,9 @@ func shortLoad() Load {
 func TestDrive(t *testing.T) {
 	l := shortLoad()
 	for {
-		sum, err := runLoad(t.Context(), testConfig(), l, io.Discard)
+		sum, err := runLoad(t.Context(), testConfig(), l, nil, io.Discard)
 		require.NoError(t, err)
-		require.True(t, sum.ok(), "%+v", sum)
+		require.True(t, sum.Checks().OK(), "%+v", sum)
 		if min(sum.Records, sum.Fetches.Completed, sum.Fetches.Expired, sum.Fetches.Cancelled, sum.closed) > 0 {
 			require.Positive(t, sum.WakeMicros.P50)
 			return
@@ -83,16 +83,16 @@ func TestTour(t *testing.T) {
 		cfg.ReplicaLag, cfg.Meta.BrokerSession = 400*time.Millisecond, time.Second
 		l.Duration, l.Rate, l.Polls, l.Waits, l.Seed = time.Second, 2_000, 500, 2*time.Second, seed
 		var live bytes.Buffer
-		sum, err := runLoad(t.Context(), cfg, l, &live)
+		sum, err := runLoad(t.Context(), cfg, l, nil, &live)
 		require.NoError(t, err)
 		for heldUp(sum, cfg) {
 			t.Logf("goroutines waited up to %v for a processor: again, with twice the session of %v", sum.stalled, cfg.Meta.BrokerSession)
 			cfg.ReplicaLag, cfg.Meta.BrokerSession = 2*cfg.ReplicaLag, 2*cfg.Meta.BrokerSession
 			live.Reset()
-			sum, err = runLoad(t.Context(), cfg, l, &live)
+			sum, err = runLoad(t.Context(), cfg, l, nil, &live)
 			require.NoError(t, err)
 		}
-		require.True(t, sum.ok(), "seed %d: %+v\n%s", seed, sum, &live)
+		require.True(t, sum.Checks().OK(), "seed %d: %+v\n%s", seed, sum, &live)
 		require.Equal(t, len(stops), sum.stops, "seed %d", seed)
 		for kind, o := range sum.Operations {
 			require.Positive(t, o.Completed, "seed %d: %s", seed, kind)
@@ -107,7 +107,7 @@ func TestTour(t *testing.T) {
 func heldUp(s *summary, cfg cluster.Config) bool {
 	rest := *s
 	rest.problems = slices.DeleteFunc(slices.Clone(s.problems), func(p string) bool { return strings.HasPrefix(p, "tour: ") })
-	return !s.ok() && rest.ok() && s.stalled > cfg.Meta.BrokerSession/4
+	return !s.Checks().OK() && rest.Checks().OK() && s.stalled > cfg.Meta.BrokerSession/4
 }
 
 func TestStalls(t *testing.T) {

@@ -81,7 +81,7 @@ func TestLedgerOfFailedRecords(t *testing.T) {
 func TestSummaryVerdict(t *testing.T) {
 	t.Parallel()
 	good := func() *summary { return &summary{Records: 1} }
-	require.True(t, good().ok())
+	require.True(t, good().Checks().OK())
 	for name, spoil := range map[string]func(*summary){
 		"nothing happened": func(s *summary) { s.Records = 0 },
 		"lost":             func(s *summary) { s.Lost = 1 },
@@ -91,10 +91,22 @@ func TestSummaryVerdict(t *testing.T) {
 		"unanswered":       func(s *summary) { s.Fetches.Unanswered = 1 },
 		"answered twice":   func(s *summary) { s.Fetches.Unanswered = -1 },
 		"goroutines":       func(s *summary) { s.GoroutinesLeaked = 1 },
+		"given up":         func(s *summary) { s.sums.sent, s.sums.failed = 1, 1 },
+		"never heard of":   func(s *summary) { s.sums.sent = 1 },
+		"misplaced":        func(s *summary) { s.sums.misplaced = 1 },
+		"from nowhere":     func(s *summary) { s.sums.unasked = 1 },
+		"cut off":          func(s *summary) { s.all.LostCommitted = 1 },
+		"asleep":           func(s *summary) { s.slept = 1 },
+		"failed":           func(s *summary) { s.failed = 1 },
+		"panics":           func(s *summary) { s.all.Panics = 1 },
+		"no room":          func(s *summary) { s.all.Overload = 1 },
+		"refused":          func(s *summary) { s.all.Refused = 1 },
+		"parked":           func(s *summary) { s.all.Parked = 1 },
+		"watched":          func(s *summary) { s.all.Watched = 1 },
 		"a problem":        func(s *summary) { s.problems = []string{"polls slept"} },
 	} {
 		s := good()
 		spoil(s)
-		require.False(t, s.ok(), name)
+		require.False(t, s.Checks().OK(), name)
 	}
 }

@@ -62,14 +62,12 @@ func (t *tour) run(ctx context.Context) {
 	if t.d.load.Seed != 0 {
 		t.rng.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 	}
-	for _, s := range order {
-		if int(t.cluster.Brokers()) < s.nodes {
-			continue
-		}
+	order = slices.DeleteFunc(order, func(s stop) bool { return int(t.cluster.Brokers()) < s.nodes })
+	for i, s := range order {
 		if !fault.Sleep(ctx, 500*time.Millisecond) {
 			return
 		}
-		t.say("%s", s.name)
+		t.say("%d of %d: %s", i+1, len(order), s.name)
 		t.stormy.Store(math.MaxInt64)
 		bounded, cancel := context.WithTimeout(ctx, 2*tourPatience)
 		err := s.run(t, bounded)

@@ -1,13 +1,12 @@
 package tour
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"runtime"
 	"time"
 
 	"github.com/seed-782fa212/limbo/examples/broker/internal/metric"
+	"github.com/seed-782fa212/limbo/examples/internal/selfcheck"
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
@@ -32,6 +31,10 @@ type summary struct {
 	GoroutinesLeaked int                          `json:"goroutines_leaked"`
 	Operations       map[string]operationsSummary `json:"operations"`
 
+	sums     sums
+	all      metric.Stats
+	failed   uint64 // operations
+	slept    uint64 // fetches, to their max wait on data that was there
 	closed   uint64 // answered by shutdowns
 	moved    uint64 // answered by a change of leaders
 	repeated uint64 // records that the group saw more than once
@@ -39,7 +42,7 @@ type summary struct {
 	shutdown time.Duration
 	seconds  float64
 	polls    uint64
-	problems []string
+	problems selfcheck.Problems
 	stalled  time.Duration // the longest that a goroutine waited for a processor
 }
 
@@ -47,21 +50,10 @@ type summary struct {
 func (d *drive) summarize(goroutinesBefore int, shutdown time.Duration) *summary {
 	s := &summary{shutdown: shutdown, seconds: d.busy.Seconds()}
 	sums := d.ledger.sums()
+	s.sums = sums
 	s.Records, s.Lost, s.Duplicated, s.OutOfOrder = sums.acked, sums.lost, sums.duplicated, sums.outOfOrder
-	if sums.failed > 0 {
-		d.problem("%d records were given up by their producers", sums.failed)
-	}
-	if n := sums.sent - sums.acked - sums.failed; n > 0 {
-		d.problem("of %d records their producers never heard", n)
-	}
-	if sums.misplaced > 0 {
-		d.problem("%d times a record was at another offset than somebody had been told", sums.misplaced)
-	}
-	if sums.unasked > 0 {
-		d.problem("%d records were consumed that nobody produced", sums.unasked)
-	}
-
 	ps, all := d.polls, d.cluster.Stats()
+	s.all = all
 	fetched := all.Operations[fetches].Ended
 	s.Fetches.Completed = all.Woken
 	s.Fetches.Expired = fetched[purgatory.Expired]
@@ -71,40 +63,15 @@ func (d *drive) summarize(goroutinesBefore int, shutdown time.Duration) *summary
 	s.closed, s.polls, s.moved = fetched[purgatory.Closed], ps.answered.Load(), ps.moved.Load()
 	s.repeated, s.stops = d.readers.repeated(), d.tour.made
 	s.Operations = map[string]operationsSummary{}
-	failed := uint64(0)
 	for kind, o := range all.Operations {
 		s.Operations[kind] = summarized(o)
-		failed += o.Ended[purgatory.Failed]
+		s.failed += o.Ended[purgatory.Failed]
 	}
 	s.WakeMicros.P50 = all.Wake.Quantile(0.5).Microseconds()
 	s.WakeMicros.P99 = all.Wake.Quantile(0.99).Microseconds()
 
-	if n := d.slept.Load(); n > 0 {
-		d.problem("%d fetches slept to their max wait on data that was there", n)
-	}
-	if all.Parked != 0 || all.Watched != 0 {
-		d.problem("the purgatories still hold %d operations, %d watches", all.Parked, all.Watched)
-	}
-	if failed != 0 || all.Panics != 0 {
-		d.problem("%d operations failed, %d panics", failed, all.Panics)
-	}
-	if all.Refused > 0 {
-		d.problem("%d connections were closed for what they sent", all.Refused)
-	}
-	if all.Overload > 0 {
-		d.problem("%d operations found no room in a purgatory", all.Overload)
-	}
-	if all.LostCommitted != 0 {
-		d.problem("%d committed records were cut off a follower's log", all.LostCommitted)
-	}
-
-	// The last goroutines to go have nothing left to do but return.
-	for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
-		s.GoroutinesLeaked = max(0, runtime.NumGoroutine()-goroutinesBefore)
-		if s.GoroutinesLeaked == 0 || time.Now().After(end) {
-			break
-		}
-	}
+	s.slept = d.slept.Load()
+	s.GoroutinesLeaked = selfcheck.Goroutines(goroutinesBefore)
 	s.problems = d.problems
 	s.stalled = d.stalls.worst(0, time.Since(d.start))
 	return s
@@ -132,47 +99,41 @@ func summarized(o metric.OperationStats) operationsSummary {
 	}
 }
 
-// ok reports whether everything is as it must be.
-func (s *summary) ok() bool {
-	return s.Lost == 0 && s.Duplicated == 0 && s.OutOfOrder == 0 && s.Records > 0 &&
-		s.Fetches.Early == 0 && s.Fetches.Unanswered == 0 && s.GoroutinesLeaked == 0 && len(s.problems) == 0
+// Checks is what must be so.
+func (s *summary) Checks() *selfcheck.Checks {
+	var c selfcheck.Checks
+	c.Add(s.Records > 0 && s.Lost+s.Duplicated+s.OutOfOrder == 0, "each seen once and in order",
+		"%d records: %d lost, %d duplicated, %d out of order", s.Records, s.Lost, s.Duplicated, s.OutOfOrder)
+	unheard := s.sums.sent - s.sums.acked - s.sums.failed
+	c.Add(s.sums.failed+unheard == 0, "each acknowledged", "%d records given up by their producers, %d never heard of", s.sums.failed, unheard)
+	c.Add(s.sums.misplaced+s.sums.unasked == 0, "each where its producer was told",
+		"%d at another offset, %d that nobody produced", s.sums.misplaced, s.sums.unasked)
+	c.Add(s.all.LostCommitted == 0, "no committed record was lost", "%d cut off a follower's log", s.all.LostCommitted)
+	c.Add(s.Fetches.Unanswered == 0, "each request answered once", "%d polls, %d unanswered", s.polls, s.Fetches.Unanswered)
+	c.Add(s.Fetches.Early == 0, "no fetch answered early", "%d before their data or their max wait", s.Fetches.Early)
+	c.Add(s.slept == 0, "no fetch left asleep", "%d on data that was there", s.slept)
+	c.Add(s.failed == 0 && s.all.Panics == 0 && s.all.Overload == 0, "no operation failed", "%d failed, %d panics, %d without room in a purgatory",
+		s.failed, s.all.Panics, s.all.Overload)
+	c.Add(s.all.Refused == 0, "no connection was refused", "%d closed for what they sent", s.all.Refused)
+	c.Add(s.all.Parked == 0 && s.all.Watched == 0, "the purgatories are empty", "%d operations, %d watches", s.all.Parked, s.all.Watched)
+	c.Add(s.GoroutinesLeaked == 0, "no goroutine is left", "%d left", s.GoroutinesLeaked)
+	c.AddProblems(s.problems)
+	c.Note("produced", "%.0f records/s", float64(s.Records)/s.seconds)
+	c.Note("parked fetches", "%d completed by data, %d expired, %d cancelled by hang-up, %d sent on to another leader, %d answered by the shutdown in %v",
+		s.Fetches.Completed, s.Fetches.Expired, s.Fetches.Cancelled, s.moved, s.closed, s.shutdown.Round(100*time.Microsecond))
+	c.Note("committed to answer written", "p50 %d µs, p99 %d µs", s.WakeMicros.P50, s.WakeMicros.P99)
+	c.Note("seen again by the group", "%d records, by members that took over", s.repeated)
+	c.Note("faults", "%d, each mended, and the cluster whole again", s.stops)
+	return &c
 }
 
-func (s *summary) print(out io.Writer) {
-	check := func(good bool, format string, args ...any) {
-		mark := "ok  "
-		if !good {
-			mark = "FAIL"
-		}
-		_, _ = fmt.Fprintf(out, "%s  %s\n", mark, fmt.Sprintf(format, args...))
-	}
-	_, _ = fmt.Fprintln(out)
-	check(s.Records > 0 && s.Lost+s.Duplicated+s.OutOfOrder == 0,
-		"%d records (%.0f/s), each seen once and in order: %d lost, %d duplicated, %d out of order",
-		s.Records, float64(s.Records)/s.seconds, s.Lost, s.Duplicated, s.OutOfOrder)
-	check(s.Fetches.Unanswered == 0, "every request answered once: %d polls, %d unanswered", s.polls, s.Fetches.Unanswered)
-	check(s.Fetches.Early == 0, "%d fetches answered before their data or their max wait", s.Fetches.Early)
-	check(true, "parked fetches: %d completed by data, %d expired, %d cancelled by hang-up, %d sent on to another leader, %d answered by the shutdown in %v",
-		s.Fetches.Completed, s.Fetches.Expired, s.Fetches.Cancelled, s.moved, s.closed, s.shutdown.Round(100*time.Microsecond))
-	check(true, "committed to answer written: p50 %d µs, p99 %d µs", s.WakeMicros.P50, s.WakeMicros.P99)
-	check(true, "the group has seen all of its topic, %d records more than once; %d stops of the tour seen through", s.repeated, s.stops)
-	_, _ = fmt.Fprintf(out, "\n%-16s %10s %9s %10s %8s %10s %10s\n", "operation", "completed", "expired", "cancelled", "closed", "p50", "p99")
+// printOperations prints what became of each kind of operation.
+func (s *summary) printOperations(out io.Writer) {
+	const names, figures = "%-16s %10s %9s %10s %8s %10s %10s\n", "%-16s %10d %9d %10d %8d %10v %10v\n"
+	_, _ = fmt.Fprintf(out, "\n"+names, "operation", "completed", "expired", "cancelled", "closed", "waited p50", "p99")
 	for _, kind := range metric.Kinds() {
 		o := s.Operations[kind]
-		_, _ = fmt.Fprintf(out, "%-16s %10d %9d %10d %8d %10v %10v\n", kind, o.Completed, o.Expired, o.Cancelled, o.Closed,
+		_, _ = fmt.Fprintf(out, figures, kind, o.Completed, o.Expired, o.Cancelled, o.Closed,
 			time.Duration(o.P50)*time.Microsecond, time.Duration(o.P99)*time.Microsecond)
 	}
-	_, _ = fmt.Fprintln(out)
-	check(s.GoroutinesLeaked == 0, "%d goroutines left", s.GoroutinesLeaked)
-	for _, p := range s.problems {
-		check(false, "%s", p)
-	}
-}
-
-func (s *summary) printJSON(out io.Writer) {
-	line, err := json.Marshal(s)
-	if err != nil {
-		panic(err) // numbers only
-	}
-	_, _ = fmt.Fprintf(out, "%s\n", line)
 }

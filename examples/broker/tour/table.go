@@ -35,6 +35,9 @@ func newTable(out io.Writer, d *drive) *table {
 }
 
 func (t *table) run(ctx context.Context) {
+	t.mu.Lock()
+	t.headLocked()
+	t.mu.Unlock()
 	every(ctx, time.Second, t.row)
 }
 
@@ -45,14 +48,19 @@ func (t *table) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(t.out, "%4.0fs > %s\n", time.Since(t.d.start).Seconds(), fmt.Sprintf(format, args...))
 }
 
+// headLocked prints the names of the columns. The caller holds t.mu.
+func (t *table) headLocked() {
+	_, _ = fmt.Fprintf(t.out, "%5s %9s %9s | %7s %9s %8s %9s | %9s %9s | %7s %9s\n",
+		"", "produced", "consumed", "", "completed", "", "", "wake", "wake", "wheel", "advancer")
+	_, _ = fmt.Fprintf(t.out, "%5s %9s %9s | %7s %9s %8s %9s | %9s %9s | %7s %9s\n",
+		"time", "records/s", "records/s", "parked", "by data", "expired", "cancelled", "p50", "p99", "pending", "wakeups/s")
+}
+
 func (t *table) row() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.rows%20 == 0 {
-		_, _ = fmt.Fprintf(t.out, "%5s %9s %9s | %7s %9s %8s %9s | %9s %9s | %7s %9s\n",
-			"", "produced", "consumed", "", "completed", "", "", "wake", "wake", "wheel", "advancer")
-		_, _ = fmt.Fprintf(t.out, "%5s %9s %9s | %7s %9s %8s %9s | %9s %9s | %7s %9s\n",
-			"time", "records/s", "records/s", "parked", "by data", "expired", "cancelled", "p50", "p99", "pending", "wakeups/s")
+	if t.rows > 0 && t.rows%20 == 0 {
+		t.headLocked()
 	}
 	t.rows++
 	all := t.d.cluster.Stats()

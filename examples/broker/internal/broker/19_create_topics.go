@@ -27,7 +27,7 @@ func handleCreateTopics(s *Server, c *wire.Conn, q *kmsg.CreateTopicsRequest, r 
 		st.Topic = rt.Topic
 		made, bad := s.createTopic(rt, asked[rt.Topic] > 1, q.ValidateOnly)
 		if bad != nil {
-			st.ErrorCode, st.ErrorMessage = wire.Code(bad.code), kmsg.StringPtr(bad.message)
+			st.ErrorCode, st.ErrorMessage = bad.Fields()
 			st.NumPartitions, st.ReplicationFactor = -1, -1
 			continue
 		}
@@ -40,9 +40,9 @@ func handleCreateTopics(s *Server, c *wire.Conn, q *kmsg.CreateTopicsRequest, r 
 	op.wait(c, time.Duration(q.TimeoutMillis)*time.Millisecond)
 }
 
-func (s *Server) createTopic(rt *kmsg.CreateTopicsRequestTopic, twice, validateOnly bool) (*meta.Topic, *refusal) {
+func (s *Server) createTopic(rt *kmsg.CreateTopicsRequestTopic, twice, validateOnly bool) (*meta.Topic, *wire.Refusal) {
 	if twice {
-		return nil, &refusal{kerr.InvalidRequest, "topic is named twice in this request"}
+		return nil, &wire.Refusal{Code: kerr.InvalidRequest, Message: "topic is named twice in this request"}
 	}
 	shape, bad := shapeOf(rt, &s.cfg)
 	if bad != nil {
@@ -50,29 +50,29 @@ func (s *Server) createTopic(rt *kmsg.CreateTopicsRequestTopic, twice, validateO
 	}
 	made, err := s.controller.Create(strings.Clone(rt.Topic), shape, validateOnly)
 	if err != nil {
-		return nil, &refusal{err, err.Description}
+		return nil, &wire.Refusal{Code: err, Message: err.Description}
 	}
 	return made, nil
 }
 
 // shapeOf reads what a topic is to look like. What this broker cannot do is
 // refused, not ignored.
-func shapeOf(rt *kmsg.CreateTopicsRequestTopic, cfg *Config) (meta.Shape, *refusal) {
+func shapeOf(rt *kmsg.CreateTopicsRequestTopic, cfg *Config) (meta.Shape, *wire.Refusal) {
 	shape := meta.Shape{Partitions: rt.NumPartitions, Replication: rt.ReplicationFactor}
 	if len(rt.ReplicaAssignment) > 0 {
 		if rt.NumPartitions != -1 || rt.ReplicationFactor != -1 {
-			return shape, &refusal{kerr.InvalidRequest, "both counts and an assignment"}
+			return shape, &wire.Refusal{Code: kerr.InvalidRequest, Message: "both counts and an assignment"}
 		}
 		for i, a := range rt.ReplicaAssignment {
 			if a.Partition != int32(i) {
-				return shape, &refusal{kerr.InvalidReplicaAssignment, "partitions must be assigned in order, from 0 on"}
+				return shape, &wire.Refusal{Code: kerr.InvalidReplicaAssignment, Message: "partitions must be assigned in order, from 0 on"}
 			}
 			shape.Replicas = append(shape.Replicas, slices.Clone(a.Replicas))
 		}
 	}
 	for _, c := range rt.Configs {
 		if err := settings.Set(&shape.Settings, c.Name, c.Value, cfg.settings()); err != nil {
-			return shape, &refusal{kerr.InvalidConfig, err.Error()}
+			return shape, &wire.Refusal{Code: kerr.InvalidConfig, Message: err.Error()}
 		}
 	}
 	return shape, nil

@@ -1,10 +1,6 @@
 package broker
 
 import (
-	"fmt"
-	"strconv"
-
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
@@ -21,51 +17,7 @@ func handleDescribeConfigs(s *Server, c *wire.Conn, q *kmsg.DescribeConfigsReque
 }
 
 func describeConfigs(q *kmsg.DescribeConfigsRequest, node int32, cfg *Config, img *meta.Image) *kmsg.DescribeConfigsResponse {
-	resp := q.ResponseKind().(*kmsg.DescribeConfigsResponse)
 	builtIn, _ := Config{}.WithDefaults() // which are in range
 	asked := settings.Asked{Started: cfg.settings(), BuiltIn: builtIn.settings(), Synonyms: q.IncludeSynonyms, Documentation: q.IncludeDocumentation}
-	// A resource named again is answered once: see describe of 03_metadata.go.
-	type resource struct {
-		kind kmsg.ConfigResourceType
-		name string
-	}
-	seen := map[resource]bool{}
-	for i := range q.Resources {
-		rr := &q.Resources[i]
-		if seen[resource{rr.ResourceType, rr.ResourceName}] {
-			continue
-		}
-		seen[resource{rr.ResourceType, rr.ResourceName}] = true
-		sr := kmsg.NewDescribeConfigsResponseResource()
-		sr.ResourceType, sr.ResourceName = rr.ResourceType, rr.ResourceName
-		fail := func(e *kerr.Error, format string, args ...any) {
-			sr.ErrorCode, sr.ErrorMessage = wire.Code(e), kmsg.StringPtr(fmt.Sprintf(format, args...))
-		}
-		switch rr.ResourceType {
-		case kmsg.ConfigResourceTypeTopic:
-			t := img.ByName[rr.ResourceName]
-			switch {
-			case t != nil:
-				sr.Configs = asked.Describe(t, rr.ConfigNames)
-			case !meta.ValidTopicName(rr.ResourceName):
-				fail(kerr.InvalidTopicException, "not a topic's name")
-			default:
-				fail(kerr.UnknownTopicOrPartition, "there is no such topic")
-			}
-		case kmsg.ConfigResourceTypeBroker:
-			switch rr.ResourceName {
-			case strconv.Itoa(int(node)):
-				sr.Configs = asked.Describe(nil, rr.ConfigNames)
-			case "":
-				// What was set for all brokers while they run: nothing ever is.
-			default:
-				// Only the broker itself knows what it was started with.
-				fail(kerr.InvalidRequest, "this is broker %d, and speaks for no other", node)
-			}
-		default:
-			fail(kerr.InvalidRequest, "only topics and brokers have configurations here")
-		}
-		resp.Resources = append(resp.Resources, sr)
-	}
-	return resp
+	return asked.Answer(q, node, img)
 }

@@ -14,15 +14,9 @@ import (
 // handleIncrementalAlterConfigs changes those settings of topics that it names.
 func handleIncrementalAlterConfigs(s *Server, _ *wire.Conn, q *kmsg.IncrementalAlterConfigsRequest, r *wire.Reply) {
 	resp := q.ResponseKind().(*kmsg.IncrementalAlterConfigsResponse)
-	asked := map[string]int{}
-	for i := range q.Resources {
-		asked[q.Resources[i].ResourceName]++
-	}
-	for i := range q.Resources {
-		rr := &q.Resources[i]
-		sr := kmsg.NewIncrementalAlterConfigsResponseResource()
-		sr.ResourceType, sr.ResourceName = rr.ResourceType, rr.ResourceName
-		bad := s.configure(rr.ResourceType, rr.ResourceName, asked[rr.ResourceName] > 1, q.ValidateOnly, func(to *meta.Settings) *refusal {
+	all := make([]settings.Alteration, len(q.Resources))
+	for i, rr := range q.Resources {
+		all[i] = settings.Alteration{Kind: rr.ResourceType, Name: rr.ResourceName, Change: func(to *meta.Settings) *wire.Refusal {
 			for _, c := range rr.Configs {
 				value := c.Value
 				switch c.Op {
@@ -30,17 +24,19 @@ func handleIncrementalAlterConfigs(s *Server, _ *wire.Conn, q *kmsg.IncrementalA
 				case kmsg.IncrementalAlterConfigOpDelete:
 					value = nil
 				default: // no setting here is a list that one could add to
-					return &refusal{kerr.InvalidConfig, fmt.Sprintf("%s can be set and deleted only", c.Name)}
+					return &wire.Refusal{Code: kerr.InvalidConfig, Message: fmt.Sprintf("%s can be set and deleted only", c.Name)}
 				}
-				if err := settings.Set(to, c.Name, value, s.cfg.settings()); err != nil {
-					return &refusal{kerr.InvalidConfig, err.Error()}
+				if bad := s.cfg.set(to, c.Name, value); bad != nil {
+					return bad
 				}
 			}
 			return nil
-		})
-		if bad != nil {
-			sr.ErrorCode, sr.ErrorMessage = wire.Code(bad.code), kmsg.StringPtr(bad.message)
-		}
+		}}
+	}
+	for i, bad := range settings.Alter(s.controller, all, q.ValidateOnly) {
+		sr := kmsg.NewIncrementalAlterConfigsResponseResource()
+		sr.ResourceType, sr.ResourceName = all[i].Kind, all[i].Name
+		sr.ErrorCode, sr.ErrorMessage = bad.Fields()
 		resp.Resources = append(resp.Resources, sr)
 	}
 	r.Now(resp)

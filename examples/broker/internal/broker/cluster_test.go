@@ -2,7 +2,6 @@ package broker
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -16,100 +15,6 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/replica"
 )
-
-// These tests run clusters of three, and cut, freeze and kill brokers.
-
-// quick makes a cluster notice sooner than by default; not so soon that a busy
-// machine would make it see faults that are none.
-func quick(c *Config) {
-	c.ReplicaLag, c.Meta.BrokerSession = 300*time.Millisecond, 1200*time.Millisecond
-}
-
-// quickToMiss makes it notice soon that a broker is gone, and never that one lags: on a
-// machine that stalls, those that are not meant would.
-func quickToMiss(c *Config) { quick(c); c.ReplicaLag = time.Hour }
-
-// patient makes it notice nothing by itself.
-func patient(c *Config) { c.ReplicaLag, c.Meta.BrokerSession = time.Hour, time.Hour }
-
-// startTopic makes a topic of one partition, and waits until the cluster is whole.
-func startTopic(t *testing.T, c *brokers, shape meta.Shape) *meta.Topic {
-	t.Helper()
-	shape.Partitions, shape.Replication = 1, -1
-	made, err := c.controller.Create("t", shape, false)
-	require.Nil(t, err)
-	whole(t, c)
-	return made
-}
-
-// leader is the broker that leads a topic's only partition, as the controller has it.
-func leader(c *brokers, topic *meta.Topic) *Node {
-	_, a := c.controller.Image().Assignment(meta.PartitionKey{Topic: topic.ID, Index: 0})
-	return c.nodes[a.Leader]
-}
-
-func isr(c *brokers, topic *meta.Topic) []int32 {
-	_, a := c.controller.Image().Assignment(meta.PartitionKey{Topic: topic.ID, Index: 0})
-	return a.ISR
-}
-
-// isolate cuts a broker off from the others, but not from clients and controller.
-func isolate(c *brokers, n *Node) {
-	for _, other := range c.nodes {
-		if other != n {
-			c.links.Cut(n.ID, other.ID)
-		}
-	}
-}
-
-func rejoin(c *brokers, n *Node) {
-	for _, other := range c.nodes {
-		if other != n {
-			c.links.Heal(n.ID, other.ID)
-		}
-	}
-}
-
-// fenced has the controller give a broker up.
-func fenced(c *brokers, n *Node) {
-	c.controller.Fence(n.ID, meta.Incarnation(n.Server().registered.Load()), "the test says so")
-}
-
-// requireSame waits until all replicas hold the same, and returns it.
-func requireSame(t *testing.T, c *brokers, topic *meta.Topic) [][]byte {
-	t.Helper()
-	var all [][][]byte
-	require.Eventually(t, func() bool {
-		all = nil
-		for _, s := range c.running() {
-			p := replicaOf(s, topic, 0)
-			require.NoError(t, p.Verify())
-			batches, end := p.Records(0)
-			if p.Offsets().Committed != end || len(all) > 0 && !slices.EqualFunc(all[0], batches, slices.Equal) {
-				return false
-			}
-			all = append(all, batches)
-		}
-		return true
-	}, kafkatest.Patience, 5*time.Millisecond, "replicas differ")
-	return all[0]
-}
-
-func values(t *testing.T, batches [][]byte) (values []string) {
-	for _, raw := range batches {
-		log.EachRecord(raw, func(_ int64, _, value []byte) { values = append(values, string(value)) })
-	}
-	return values
-}
-
-func acks(n int16, wait time.Duration, req *kmsg.ProduceRequest) *kmsg.ProduceRequest {
-	req.Acks, req.TimeoutMillis = n, int32(wait/time.Millisecond)
-	return req
-}
-
-func producedPartOf(resp kmsg.Response) kmsg.ProduceResponseTopicPartition {
-	return resp.(*kmsg.ProduceResponse).Topics[0].Partitions[0]
-}
 
 func TestReplicasHoldTheSame(t *testing.T) {
 	t.Parallel()
@@ -163,33 +68,6 @@ func TestProduceWaitsForReplicas(t *testing.T) {
 	require.Equal(t, []string{"a", "b", "c"}, values(t, requireSame(t, c, topic)))
 }
 
-// parkedFor waits until n requests of clients have been read and are not answered:
-// followers' fetches come and go.
-func parkedFor(t *testing.T, s *Server, n int) {
-	t.Helper()
-	require.Eventually(t, func() bool { return s.Queued() == n }, kafkatest.Patience, time.Millisecond)
-}
-
-func fetchAll(c *kafkatest.Conn, topic *meta.Topic) [][]byte {
-	got := kafkatest.PartitionsOf(c.Call(kafkatest.Fetch(12, topic, 0, 0, kafkatest.Plenty, kafkatest.At(0, 0, kafkatest.Plenty))))[0]
-	if len(got.RecordBatches) == 0 {
-		return nil
-	}
-	return splitBatches(got.RecordBatches)
-}
-
-func splitBatches(raw []byte) (batches [][]byte) {
-	for len(raw) > 0 {
-		var b kmsg.RecordBatch
-		if b.ReadFrom(raw) != nil {
-			return batches
-		}
-		n := 12 + int(b.Length) // which counts what follows it
-		batches, raw = append(batches, raw[:n]), raw[n:]
-	}
-	return batches
-}
-
 // A follower that lags holds produces up, until it is not in sync any more; when
 // it is back, it is.
 func TestInSyncSetShrinksAndGrows(t *testing.T) {
@@ -230,127 +108,6 @@ func TestTooFewInSync(t *testing.T) {
 	require.Equal(t, []string{"a", "b", "d"}, values(t, requireSame(t, c, topic)))
 }
 
-// docs/lessons.md, purgatory 10 (KAFKA-2960, 9198): a change of leaders ends what waits
-// for the old one at once.
-func TestLossOfLeadershipAnswersAtOnce(t *testing.T) {
-	t.Parallel()
-	c := startBrokers(t, 3, patient)
-	topic := startTopic(t, c, meta.Shape{})
-	lead := leader(c, topic)
-	producer, consumer := dial(t, lead.Server()), dial(t, lead.Server())
-	isolate(c, lead)
-	produce := acks(-1, kafkatest.ForEver, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"x"})))
-	fetch := kafkatest.Fetch(12, topic, kafkatest.ForEver, 1, kafkatest.Plenty, kafkatest.At(0, 0, kafkatest.Plenty))
-	producer.Send(produce)
-	consumer.Send(fetch)
-	require.Eventually(t, func() bool { return lead.Server().produces.Delayed() == 1 }, kafkatest.Patience, time.Millisecond)
-	parkedFor(t, lead.Server(), 2)
-
-	fenced(c, lead)
-	kafkatest.RequireCode(t, kerr.NotLeaderForPartition, producedPartOf(producer.Receive(produce)).ErrorCode)
-	kafkatest.RequireCode(t, kerr.NotLeaderForPartition, kafkatest.PartitionsOf(consumer.Receive(fetch))[0].ErrorCode)
-	require.NotEqual(t, lead, leader(c, topic))
-	kafkatest.RequireCode(t, kerr.NotLeaderForPartition, produceTo(producer, topic, 0, kafkatest.Batch([]string{"y"})).ErrorCode)
-	rejoin(c, lead)
-}
-
-// A leader that was cut off has records that nobody else has. The next leader
-// goes another way, and the old one follows it. KIP-101.
-func TestFollowerCutsItsLogBack(t *testing.T) {
-	t.Parallel()
-	c := startBrokers(t, 3, patient, func(c *Config) { c.Meta.BrokerSession = 500 * time.Millisecond })
-	topic := startTopic(t, c, meta.Shape{})
-	old := leader(c, topic)
-	conn := dial(t, old.Server())
-	require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"a"})).ErrorCode)
-	requireSame(t, c, topic)
-	isolate(c, old)
-	for _, v := range []string{"lost 1", "lost 2", "lost 3"} {
-		require.Zero(t, producedPartOf(conn.Call(acks(1, 0, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{v}))))).ErrorCode)
-	}
-	fenced(c, old) // it comes back by its next heartbeat, as a follower
-	require.Eventually(t, func() bool { return leader(c, topic) != old }, kafkatest.Patience, time.Millisecond)
-	now := leader(c, topic)
-	require.Eventually(t, func() bool { return replicaOf(now.Server(), topic, 0).Leads(-1) == nil }, kafkatest.Patience, time.Millisecond)
-	require.Zero(t, produceTo(dial(t, now.Server()), topic, 0, kafkatest.Batch([]string{"b"})).ErrorCode)
-	rejoin(c, old)
-	whole(t, c)
-	require.Equal(t, []string{"a", "b"}, values(t, requireSame(t, c, topic)))
-	require.Equal(t, old, leader(c, topic), "it is the preferred leader, and leads again")
-}
-
-// A killed leader's acknowledged records survive, and a batch that is sent again
-// to the next leader, as its answer was lost, is stored once.
-func TestKilledLeader(t *testing.T) {
-	t.Parallel()
-	c := startBrokers(t, 3, quickToMiss)
-	topic := startTopic(t, c, meta.Shape{})
-	old := leader(c, topic)
-	batch := kafkatest.Batch([]string{"a", "b"}, kafkatest.From(7, 0, 0))
-	first := produceTo(dial(t, old.Server()), topic, 0, batch)
-	require.Zero(t, first.ErrorCode)
-	require.NoError(t, old.Kill())
-	require.Eventually(t, func() bool { return leader(c, topic) != old }, kafkatest.Patience, time.Millisecond)
-	now := leader(c, topic)
-	require.Eventually(t, func() bool { return replicaOf(now.Server(), topic, 0).Leads(-1) == nil }, kafkatest.Patience, time.Millisecond)
-	conn := dial(t, now.Server())
-	again := produceTo(conn, topic, 0, batch)
-	require.Zero(t, again.ErrorCode)
-	require.Equal(t, first.BaseOffset, again.BaseOffset)
-	require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"c"}, kafkatest.From(7, 0, 2))).ErrorCode)
-	require.NoError(t, old.Start())
-	whole(t, c)
-	require.Equal(t, []string{"a", "b", "c"}, values(t, requireSame(t, c, topic)))
-}
-
-// A leader that was frozen until it was given up does no harm when it wakes.
-func TestFrozenLeader(t *testing.T) {
-	t.Parallel()
-	c := startBrokers(t, 3, quick)
-	topic := startTopic(t, c, meta.Shape{Settings: meta.Settings{MinISR: 1}}) // a machine that stalls makes the third lag, too
-	old := leader(c, topic)
-	conn := dial(t, old.Server())
-	require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"a"})).ErrorCode)
-	old.Gate.Pause()
-	produce := acks(-1, kafkatest.ForEver, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"too late"})))
-	conn.Send(produce)
-	require.Eventually(t, func() bool { return leader(c, topic) != old }, kafkatest.Patience, time.Millisecond)
-	now := leader(c, topic)
-	require.Eventually(t, func() bool { return replicaOf(now.Server(), topic, 0).Leads(-1) == nil }, kafkatest.Patience, time.Millisecond)
-	require.Zero(t, produceTo(dial(t, now.Server()), topic, 0, kafkatest.Batch([]string{"b"})).ErrorCode)
-	old.Gate.Resume()
-	code := producedPartOf(conn.Receive(produce)).ErrorCode
-	whole(t, c)
-	want := []string{"a", "b"}
-	if code == 0 { // on a machine that stalls it is read only when that broker leads again
-		want = append(want, "too late")
-	} else {
-		kafkatest.RequireCode(t, kerr.NotLeaderForPartition, code)
-	}
-	require.Equal(t, want, values(t, requireSame(t, c, topic)))
-}
-
-// The last in-sync replica is waited for: nobody else leads without its records.
-func TestNoUncleanElection(t *testing.T) {
-	t.Parallel()
-	c := startBrokers(t, 3, quick)
-	topic := startTopic(t, c, meta.Shape{Settings: meta.Settings{MinISR: 1}})
-	last := leader(c, topic)
-	isolate(c, last)
-	require.Zero(t, producedPartOf(dial(t, last.Server()).Call(acks(1, 0, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"x"}))))).ErrorCode)
-	require.Eventually(t, func() bool { return len(isr(c, topic)) == 1 }, kafkatest.Patience, time.Millisecond)
-	require.NoError(t, last.Kill())
-	require.Eventually(t, func() bool {
-		_, a := c.controller.Image().Assignment(meta.PartitionKey{Topic: topic.ID, Index: 0})
-		return a.Leader == meta.NoLeader
-	}, kafkatest.Patience, time.Millisecond)
-	require.Equal(t, []int32{last.ID}, isr(c, topic))
-	rejoin(c, last)
-	require.NoError(t, last.Start())
-	whole(t, c)
-	require.NotEmpty(t, requireSame(t, c, topic))
-}
-
 func TestEpochsOfClients(t *testing.T) {
 	t.Parallel()
 	c := startBrokers(t, 3, quick)
@@ -381,8 +138,6 @@ func TestEpochsOfClients(t *testing.T) {
 	}
 	require.Equal(t, map[int32][2]int64{0: {0, 1}, a.Epoch: {int64(a.Epoch), 2}, a.Epoch + 5: {int64(a.Epoch), 2}}, ends)
 }
-
-func want0() kafkatest.Want { return kafkatest.At(0, 0, kafkatest.Plenty) }
 
 // Who says to be a follower and is not would move the high watermark.
 func TestStrangersAreNoFollowers(t *testing.T) {
@@ -457,58 +212,6 @@ func TestFollowerBeginsAnew(t *testing.T) {
 	require.Greater(t, replicaOf(away.Server(), topic, 0).Offsets().Start, int64(100))
 }
 
-// A fetch that a change of leaders has ended says so, though its answer be made
-// when this broker leads again: an empty one would be too early.
-func TestLostAndRegainedLeadership(t *testing.T) {
-	t.Parallel()
-	s := startBroker(t)
-	topic := makeTopic(t, s, "t", 2)
-	c := dial(t, s)
-	head := kafkatest.Fetch(12, topic, kafkatest.ForEver, 1, kafkatest.Plenty, kafkatest.At(1, 0, kafkatest.Plenty))
-	behind := kafkatest.Fetch(12, topic, kafkatest.ForEver, 1, kafkatest.Plenty, kafkatest.At(0, 0, kafkatest.Plenty))
-	c.Send(head, behind)
-	parked(t, s, 2)
-	p, a := replicaOf(s, topic, 0), topic.Partitions[0]
-	a.Leader, a.Epoch, a.Version = 1, a.Epoch+1, a.Version+1
-	s.assign(p, topic, a, 0)
-	parked(t, s, 1)
-	a.Leader, a.Epoch, a.Version = 0, a.Epoch+1, a.Version+1
-	s.assign(p, topic, a, 0)
-	require.Zero(t, produceTo(dial(t, s), topic, 1, kafkatest.Batch([]string{"x"})).ErrorCode)
-	require.NotEmpty(t, kafkatest.PartitionsOf(c.Receive(head))[0].RecordBatches)
-	kafkatest.RequireCode(t, kerr.NotLeaderForPartition, kafkatest.PartitionsOf(c.Receive(behind))[0].ErrorCode)
-}
-
-// A produce to two partitions, of which one gets another leader, goes on waiting
-// for the other, and each is told its own.
-func TestProduceOutlivesOneOfItsLeaders(t *testing.T) {
-	t.Parallel()
-	c := startBrokers(t, 3, patient)
-	topic, err := c.controller.Create("t", meta.Shape{Replicas: [][]int32{{0, 1}, {0, 2}}}, false)
-	require.Nil(t, err)
-	whole(t, c)
-	lead := c.nodes[0]
-	isolate(c, lead)
-	s := lead.Server()
-	produce := acks(-1, kafkatest.ForEver, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"x"})))
-	other := kmsg.NewProduceRequestTopicPartition()
-	other.Partition, other.Records = 1, kafkatest.Batch([]string{"y"})
-	produce.Topics[0].Partitions = append(produce.Topics[0].Partitions, other)
-	conn := dial(t, s)
-	conn.Send(produce)
-	require.Eventually(t, func() bool { return s.produces.Delayed() == 1 }, kafkatest.Patience, time.Millisecond)
-
-	a := topic.Partitions[0]
-	a.Leader, a.Epoch, a.Version = 1, a.Epoch+1, a.Version+1
-	s.assign(replicaOf(s, topic, 0), topic, a, 0)
-	require.Equal(t, 1, s.produces.Delayed(), "it still waits for the other partition")
-	c.links.Heal(0, 2)
-	got := conn.Receive(produce).(*kmsg.ProduceResponse).Topics[0].Partitions
-	kafkatest.RequireCode(t, kerr.NotLeaderForPartition, got[0].ErrorCode)
-	require.Zero(t, got[1].ErrorCode)
-	require.Zero(t, got[1].BaseOffset)
-}
-
 // The topic of the groups' offsets is the coordinators' own: clients read it, and
 // neither make it, write it nor delete from it; and retention leaves it alone.
 func TestOffsetsTopicIsTheCoordinators(t *testing.T) {
@@ -551,29 +254,4 @@ func TestInSyncSetsOfYesterday(t *testing.T) {
 	require.Equal(t, kerr.IneligibleReplica, c.AlterISR(0, key, *now, []int32{0, 1}), "no replica")
 	require.Equal(t, kerr.FencedLeaderEpoch, c.AlterISR(1, key, *now, []int32{0}), "no leader")
 	require.Equal(t, kerr.UnknownTopicID, c.AlterISR(0, meta.PartitionKey{}, *now, []int32{0}))
-}
-
-// The watermarks of a reign that is over are infinite: whoever comes to wait for
-// them is completed at once.
-func TestReignsThatAreOver(t *testing.T) {
-	t.Parallel()
-	s := startBroker(t)
-	topic := makeTopic(t, s, "t", 1)
-	require.Zero(t, produceTo(dial(t, s), topic, 0, kafkatest.Batch([]string{"x"})).ErrorCode)
-	now, leads := replicaOf(s, topic, 0).Reign()
-	require.True(t, leads)
-	require.Equal(t, int64(1), s.committed(now))
-	require.Zero(t, s.deleted(now))
-	next := topic.Partitions[0]
-	next.Epoch, next.Version = next.Epoch+1, next.Version+1
-	s.assign(replicaOf(s, topic, 0), topic, next, 0)
-	require.Equal(t, int64(1), s.committed(replica.Reign{PartitionKey: now.PartitionKey, Epoch: next.Epoch}))
-	for _, r := range []replica.Reign{
-		now,
-		{PartitionKey: now.PartitionKey, Epoch: now.Epoch + 2},
-		{PartitionKey: meta.PartitionKey{Topic: topic.ID, Index: 1}},
-	} {
-		require.Equal(t, int64(replica.Over), s.committed(r))
-		require.Equal(t, int64(replica.Over), s.deleted(r))
-	}
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/replica"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/settings"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
+	"github.com/seed-782fa212/limbo/observe"
+	"github.com/twmb/franz-go/pkg/kerr"
 )
 
 // Config holds every bound of a broker. A broker on a port is read by
@@ -38,6 +40,7 @@ type Config struct {
 	Tick       time.Duration // of the purgatories' timing wheels
 	Logger     *slog.Logger  // nil: slog.Default
 
+	Observe  *observe.Registry  // if set, all that waits at a running broker is in it
 	OnExpire func(ExpiredFetch) // if set, is called with each consumer's fetch that has expired
 }
 
@@ -75,4 +78,12 @@ func (c Config) WithDefaults() (Config, error) {
 // settings is what of it clients can ask for.
 func (c *Config) settings() *settings.Broker {
 	return &settings.Broker{Meta: c.Meta, Groups: c.Groups, MaxBatch: c.MaxBatch, NoAutoCreate: c.NoAutoCreate, ReplicaLag: c.ReplicaLag}
+}
+
+// set changes one setting of a topic; nil is its default.
+func (c *Config) set(to *meta.Settings, name string, value *string) *wire.Refusal {
+	if err := settings.Set(to, name, value, c.settings()); err != nil {
+		return &wire.Refusal{Code: kerr.InvalidConfig, Message: err.Error()}
+	}
+	return nil
 }

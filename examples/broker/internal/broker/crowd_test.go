@@ -75,6 +75,12 @@ func (h heldReady) Complete(o purgatory.Outcome, err error) {
 	h.held.Complete(o, err)
 }
 
+// emptied waits until no fetch is parked.
+func emptied(b *testing.B, s *Server) {
+	b.Helper()
+	require.Eventually(b, func() bool { return s.fetches.Delayed() == 0 }, 5*kafkatest.Patience, 100*time.Microsecond)
+}
+
 // BenchmarkCrowd produces a record to a partition with many fetches parked: how long until
 // it is acknowledged, and until all fetches have been completed.
 func BenchmarkCrowd(b *testing.B) {
@@ -92,9 +98,7 @@ func BenchmarkCrowd(b *testing.B) {
 		begun := time.Now()
 		require.Zero(b, produceTo(producer, topic, 0, batch).ErrorCode)
 		acked += time.Since(begun)
-		for s.fetches.Delayed() > 0 {
-			time.Sleep(100 * time.Microsecond)
-		}
+		emptied(b, s)
 		done += time.Since(begun)
 		b.StopTimer()
 		require.NoError(b, c.Shutdown(b.Context()))
@@ -102,4 +106,29 @@ func BenchmarkCrowd(b *testing.B) {
 	}
 	b.ReportMetric(float64(acked.Microseconds())/1000/float64(b.N), "acked-ms")
 	b.ReportMetric(float64(done.Microseconds())/1000/float64(b.N), "completed-ms")
+}
+
+// BenchmarkHangUp has the clients of many parked fetches hang up: how long until the last
+// fetch has left the purgatory.
+func BenchmarkHangUp(b *testing.B) {
+	const parked = 100_000
+	var gone time.Duration
+	for b.Loop() {
+		b.StopTimer()
+		c := runBrokers(b, 1, nil, func(c *Config) { c.Wire.MaxConnections, c.MaxParked = 1<<14, parked })
+		s := c.nodes[0].Server()
+		topic := makeTopic(b, s, "t", 1)
+		conns := crowd(b, s, kafkatest.Fetch(12, topic, time.Hour, 1, kafkatest.Plenty, kafkatest.At(0, 0, kafkatest.Plenty)), parked)
+		b.StartTimer()
+		begun := time.Now()
+		for _, conn := range conns {
+			require.NoError(b, conn.NC.Close())
+		}
+		emptied(b, s)
+		gone += time.Since(begun)
+		b.StopTimer()
+		require.NoError(b, c.Shutdown(b.Context()))
+		b.StartTimer()
+	}
+	b.ReportMetric(float64(gone.Microseconds())/1000/float64(b.N), "gone-ms")
 }

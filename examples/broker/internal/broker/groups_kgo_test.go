@@ -192,8 +192,8 @@ func TestKgoSessionTimeout(t *testing.T) {
 	requireSeen(t, 100, a)
 }
 
-// The coordinator dies under a group that consumes: the members find the new one
-// and go on.
+// The coordinator dies under a group that consumes: the members find the new one and go on,
+// as the same members of the same generation.
 func TestKgoGroupSurvivesItsCoordinator(t *testing.T) {
 	t.Parallel()
 	cl := startBrokers(t, 3, shortDelay, func(c *Config) { c.Meta.BrokerSession = time.Second })
@@ -205,10 +205,19 @@ func TestKgoGroupSurvivesItsCoordinator(t *testing.T) {
 	requireShares(t, map[*groupClient]int{a: 2, b: 2})
 	produceValues(t, other, 0, 500)
 	requireSeen(t, 500, a, b)
+	memberA, generation := a.GroupMetadata()
+	memberB, _ := b.GroupMetadata()
 	require.NoError(t, cl.nodes[s.id].Kill())
 	produceValues(t, other, 500, 1000)
 	requireSeen(t, 1000, a, b)
-	coordinatorOf(t, cl, "g")
+	next := coordinatorOf(t, cl, "g")
+	require.Eventually(t, func() bool { return next.metrics.Operations.Ended(metric.Heartbeat) >= 6 }, kafkatest.Patience, time.Millisecond, "heartbeats")
+	for m, id := range map[*groupClient]string{a: memberA, b: memberB} {
+		gotID, got := m.GroupMetadata()
+		require.Equal(t, id, gotID)
+		require.Equal(t, generation, got)
+	}
+	require.Zero(t, rounds(next), "rebalances")
 	requireShares(t, map[*groupClient]int{a: 2, b: 2})
 }
 

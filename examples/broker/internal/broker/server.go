@@ -57,6 +57,8 @@ type Server struct {
 	followers  map[int32]bool // only who follows the controller uses it
 	rejoining  chan struct{}  // capacity 1: a follower may be in sync again
 
+	unobserve []func() // ends what observed has begun
+
 	mu    sync.Mutex
 	roles chan struct{} // closed when they change; guarded by mu
 }
@@ -87,7 +89,7 @@ func startServer(n *Node, l net.Listener) (*Server, error) {
 	if err := s.openPurgatories(); err != nil {
 		return nil, err
 	}
-	if err := s.register(); err != nil {
+	if err := errors.Join(s.observed(), s.register()); err != nil {
 		return nil, errors.Join(err, s.closePurgatories(context.Background()))
 	}
 	s.replication = replication.Broker{
@@ -142,6 +144,9 @@ func (s *Server) panicked(p purgatory.Panic) {
 // closePurgatories ends everything that waits: each operation is closed, and
 // answers with what there is.
 func (s *Server) closePurgatories(ctx context.Context) error {
+	for _, remove := range s.unobserve {
+		remove()
+	}
 	return errors.Join(
 		s.fetches.Shutdown(ctx),
 		s.groups.Shutdown(ctx), // before the produces it makes

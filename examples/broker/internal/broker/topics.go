@@ -13,12 +13,6 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// refusal is why something cannot be, for a client to read.
-type refusal struct {
-	code    *kerr.Error
-	message string
-}
-
 // topicsChange is a delayed operation: the controller has decided to create or
 // to delete topics, and the answer waits until this broker has acted on it and
 // every new partition has a leader, so that who is told finds it so.

@@ -58,12 +58,7 @@ func newJoinRequest(cfg *Config, q *kmsg.JoinGroupRequest, host string, r Reply)
 		protocolType: q.ProtocolType,
 		size:         int64(memberOverhead + len(q.ProtocolType)),
 	}
-	if j.rebalance <= 0 { // version 0 does not say
-		j.rebalance = j.session
-	}
-	// One of no time at all would have a round that nobody joins end, and begin
-	// anew, without a pause.
-	j.rebalance = min(max(j.rebalance, cfg.MinSession), cfg.MaxRebalance)
+	j.rebalance = cfg.rebalanceTimeout(j.rebalance, j.session)
 	for i := range q.Protocols[:min(len(q.Protocols), maxProtocols+1)] { // check refuses the last
 		p := &q.Protocols[i]
 		if slices.ContainsFunc(j.protocols, func(other memberProtocol) bool { return other.name == p.Name }) {
@@ -73,6 +68,15 @@ func newJoinRequest(cfg *Config, q *kmsg.JoinGroupRequest, host string, r Reply)
 		j.size += int64(len(p.Name) + len(p.Metadata))
 	}
 	return j
+}
+
+// rebalanceTimeout is the one that a member gets which asks for d. One of no time at all
+// would have a round that nobody joins end, and begin anew, without a pause.
+func (c *Config) rebalanceTimeout(d, session time.Duration) time.Duration {
+	if d <= 0 { // version 0 does not say
+		d = session
+	}
+	return min(max(d, c.MinSession), c.MaxRebalance)
 }
 
 // maxProtocols bounds the protocols of one member. Clients name a few.
@@ -133,7 +137,7 @@ func (g *group) joinLocked(j *joinRequest, l *later) {
 // comeLocked is the join of a new member.
 func (g *group) comeLocked(id string, j *joinRequest, l *later) {
 	if !g.addLocked(id, j, l) {
-		l.do(func() { g.co.sessions.Remove(id) }) // it may have been promised
+		g.removeSessionLocked(id, l) // it may have been promised
 		j.refuse(id, kerr.GroupMaxSizeReached, l)
 		return
 	}
@@ -187,7 +191,7 @@ func (g *group) forgetPromiseLocked(id string) {
 // breakPromiseLocked: it will not be.
 func (g *group) breakPromiseLocked(id string, l *later) {
 	g.forgetPromiseLocked(id)
-	l.do(func() { g.co.sessions.Remove(id) })
+	g.removeSessionLocked(id, l)
 }
 
 // parkJoinLocked has a member's join wait for its round to end.
@@ -315,7 +319,7 @@ func (g *group) endJoiningLocked(l *later) {
 		g.awaitJoinsLocked(false, l) // nobody could lead: until somebody comes, or the sessions end
 		return
 	}
-	g.nextGenerationLocked()
+	g.nextGenerationLocked(l)
 	for _, m := range g.listLocked() {
 		if m.join == nil {
 			continue

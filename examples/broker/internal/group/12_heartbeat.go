@@ -16,14 +16,22 @@ import (
 // it cannot say more than that it waits.
 //
 // The table is told of all this with no lock held, and so in any order. That is
-// right because an id is taken out of it only once it is gone for good, because
-// beginSession looks again, and because sessionEnded goes by what the group
-// knows and not by the table's deadline.
+// right because a key is taken out of it only once its group has dropped the id, and
+// no group takes in again an id that it has dropped; because beginSession checks once more;
+// and because sessionEnded goes by what the group knows and not by the table's deadline.
+// A shard that ends, or that is never opened, drops members which live on in the next
+// reign's shard under the same ids. So the group is part of the key: each reign has its own.
 //
 // What Kafka calls a delayed heartbeat is the time from one sign of life to the
 // next, and that is what is counted: completed when it came, expired when it did
 // not, cancelled when the member left or was dropped for another reason, closed
 // when the group ended here.
+
+// sessionKey is a member, or an id that was given out, of a group of one reign.
+type sessionKey struct {
+	g  *group
+	id string
+}
 
 func (co *Coordinator) heartbeat(q *kmsg.HeartbeatRequest, r Reply) {
 	var answer *kerr.Error
@@ -62,7 +70,7 @@ func (g *group) aliveLocked(m *member, l *later) {
 	g.co.OnEnd(Heartbeat, purgatory.Completed, now.Sub(m.seenAt))
 	m.seenAt = now
 	id, session := m.id, m.session
-	l.do(func() { _ = g.co.sessions.Touch(id, session) }) // absent: it comes up just now, and sessionEnded sees seenAt
+	l.do(func() { _ = g.co.sessions.Touch(sessionKey{g, id}, session) }) // absent: it comes up just now, and sessionEnded sees seenAt
 }
 
 // beginSessionLocked starts a session, or starts it again: the member has been
@@ -75,7 +83,7 @@ func (g *group) beginSessionLocked(m *member, l *later) {
 // beginSession is called with no lock held, and so the member may have gone in
 // the meantime, and its session been removed before there was one.
 func (co *Coordinator) beginSession(g *group, id string, session time.Duration) {
-	if co.sessions.Set(id, g, session) != nil {
+	if co.sessions.Set(sessionKey{g, id}, struct{}{}, session) != nil {
 		return // the coordinator shuts down
 	}
 	g.mu.Lock()
@@ -83,23 +91,27 @@ func (co *Coordinator) beginSession(g *group, id string, session time.Duration) 
 	gone := g.members[id] == nil && !promised
 	g.mu.Unlock()
 	if gone {
-		co.sessions.Remove(id)
+		co.sessions.Remove(sessionKey{g, id})
 	}
 }
 
 // endSessionLocked ends the session of a member that has been taken out.
 func (g *group) endSessionLocked(m *member, outcome purgatory.Outcome, l *later) {
 	g.co.OnEnd(Heartbeat, outcome, time.Since(m.seenAt))
-	id := m.id
-	l.do(func() { g.co.sessions.Remove(id) })
+	g.removeSessionLocked(m.id, l)
+}
+
+// removeSessionLocked has an id's session removed that the group has dropped.
+func (g *group) removeSessionLocked(id string, l *later) {
+	l.do(func() { g.co.sessions.Remove(sessionKey{g, id}) })
 }
 
 // sessionEnded is the expiry function of the sessions.
-func (co *Coordinator) sessionEnded(id string, g *group) {
+func (co *Coordinator) sessionEnded(k sessionKey, _ struct{}) {
 	var left time.Duration
-	g.change(func(l *later) { left = g.sessionEndedLocked(id, l) })
+	k.g.change(func(l *later) { left = k.g.sessionEndedLocked(k.id, l) })
 	if left > 0 {
-		co.beginSession(g, id, left)
+		co.beginSession(k.g, k.id, left)
 	}
 }
 

@@ -72,7 +72,7 @@ func (g *group) syncLocked(q *kmsg.SyncGroupRequest, s *syncRequest, l *later) *
 	}
 	g.answerSyncLocked(m, kerr.RebalanceInProgress, l) // one that waits already: the client has given up on it
 	m.sync = s
-	if g.state == stateCompleting && m.id == g.leader {
+	if g.state == stateCompleting && m.id == g.leader && g.storing != g.round {
 		g.takeAssignmentLocked(q.GroupAssignment, l)
 	}
 	if g.state == stateStable {
@@ -81,8 +81,8 @@ func (g *group) syncLocked(q *kmsg.SyncGroupRequest, s *syncRequest, l *later) *
 	return nil
 }
 
-// takeAssignmentLocked makes the group stable with what its leader has assigned,
-// and tells the members that wait for it.
+// takeAssignmentLocked takes what the leader has assigned. The group is stable, and its
+// members are told, when that is in the log.
 func (g *group) takeAssignmentLocked(assignments []kmsg.SyncGroupRequestGroupAssignment, l *later) {
 	for i := range assignments {
 		m := g.members[assignments[i].MemberID]
@@ -94,10 +94,7 @@ func (g *group) takeAssignmentLocked(assignments []kmsg.SyncGroupRequestGroupAss
 			return
 		}
 	}
-	g.state = stateStable
-	for _, m := range g.listLocked() {
-		g.answerSyncLocked(m, nil, l)
-	}
+	g.storeLocked(l)
 }
 
 // refuseAssignmentLocked is the end of a generation whose assignment is too much

@@ -165,8 +165,8 @@ type shardDeletion struct {
 	groups []*group // those that are being deleted
 }
 
-// tombstones is the barrier's content: for every offset of the groups that may
-// be deleted. Nothing is on its way to them now.
+// tombstones is the barrier's content: for the groups that may be deleted, and every
+// offset of theirs. Nothing is on its way to them now.
 func (d *shardDeletion) tombstones() (records []log.Record) {
 	results := map[string]*kerr.Error{}
 	for _, id := range d.ids {
@@ -176,6 +176,9 @@ func (d *shardDeletion) tombstones() (records []log.Record) {
 				switch g.state {
 				case stateEmpty:
 					d.groups = append(d.groups, g)
+					if g.generation > 0 {
+						records = append(records, groupTombstone(id))
+					}
 					for k := range g.offsets {
 						records = append(records, offsetTombstone(id, k))
 					}

@@ -136,6 +136,7 @@ func TestJoinAmidADeletion(t *testing.T) {
 		require.Equal(t, int64(-1), b.offset("g", 0))
 		joins = append(joins, b.send(kafkatest.Join(9, "g", id)))
 		b.pass(time.Second)
+		b.log.held = false
 		b.syncAll("g", joins)
 	})
 }

@@ -24,7 +24,9 @@ type bench struct {
 	co     *Coordinator
 	log    *fakeLog
 	wheel  *purgatory.Wheel
+	begun  time.Time
 	panics atomic.Int64
+	absurd atomic.Int64                           // operations that waited since before the bench was there
 	counts [3][purgatory.Failed + 1]atomic.Uint64 // by operation and outcome
 
 	mu  sync.Mutex
@@ -74,7 +76,7 @@ func newBench(t *testing.T, change ...func(*Config)) *bench {
 	}
 	cfg, err := cfg.WithDefaults()
 	require.NoError(t, err)
-	b := &bench{t: t, log: &fakeLog{}}
+	b := &bench{t: t, log: &fakeLog{}, begun: time.Now()}
 	wheel, err := purgatory.NewWheel(purgatory.WheelOptions{Tick: benchTick})
 	require.NoError(t, err)
 	b.co, err = New(cfg, Options{
@@ -83,7 +85,7 @@ func newBench(t *testing.T, change ...func(*Config)) *bench {
 		Wheel:      wheel,
 		Tick:       benchTick,
 		OnPanic:    func(purgatory.Panic) { b.panics.Add(1) },
-		OnEnd:      func(what Operation, o purgatory.Outcome, _ time.Duration) { b.counts[what][o].Add(1) },
+		OnEnd:      b.end,
 	})
 	require.NoError(t, err)
 	b.wheel = wheel
@@ -91,12 +93,19 @@ func newBench(t *testing.T, change ...func(*Config)) *bench {
 	return b
 }
 
+func (b *bench) end(what Operation, o purgatory.Outcome, waited time.Duration) {
+	b.counts[what][o].Add(1)
+	if waited < 0 || waited > time.Since(b.begun) {
+		b.absurd.Add(1)
+	}
+}
+
 // lead is coordinator.lead, at once.
 func (b *bench) lead(epoch int32) *shard {
 	s := b.shard(epoch)
 	batches, _ := b.log.Records(0)
 	groups, size := s.read(batches)
-	require.True(b.t, s.open(groups, size))
+	require.True(b.t, s.start(groups, size))
 	return s
 }
 
@@ -200,6 +209,7 @@ func (b *bench) requireNothingLeft() {
 	require.Zero(b.t, b.co.memberBytes.used.Load(), "bytes of members left")
 	require.Zero(b.t, b.co.offsetBytes.used.Load(), "bytes of offsets left")
 	require.Zero(b.t, b.panics.Load(), "panics")
+	require.Zero(b.t, b.absurd.Load(), "absurd waits")
 }
 
 // group is one that must be there.

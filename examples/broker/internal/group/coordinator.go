@@ -54,7 +54,7 @@ type Coordinator struct {
 
 	joins    *purgatory.Purgatory[round]
 	syncs    *purgatory.Purgatory[round]
-	sessions *keyed.Table[string, *group] // by member id
+	sessions *keyed.Table[sessionKey, struct{}]
 
 	ctx    context.Context // done when the coordinator is shut down
 	cancel context.CancelFunc

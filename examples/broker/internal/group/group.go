@@ -16,7 +16,7 @@ import (
 //	Empty ──────────────► PreparingRebalance   the first member joins
 //	PreparingRebalance ─► CompletingRebalance  delayedJoin ends: a new generation
 //	PreparingRebalance ─► Empty                delayedJoin ends with no member left
-//	CompletingRebalance ► Stable               the leader has synced
+//	CompletingRebalance ► Stable               the leader has synced, and the log has it
 //	CompletingRebalance ► PreparingRebalance   a member comes, goes or is late
 //	Stable ─────────────► PreparingRebalance   the same
 //	any ────────────────► Dead                 removed, or coordinated elsewhere now
@@ -56,6 +56,7 @@ type group struct {
 	joined    int                       // members with a parked join
 	unsynced  int                       // members that have this generation's join and have not synced
 	cameAt    time.Time                 // when the latest new member came
+	storing   round                     // whose assignment went on its way through the log last
 
 	offsets    map[offsetKey]committedOffset
 	committing int // commits on their way through the log
@@ -143,7 +144,7 @@ func (g *group) changedLocked(l *later) {
 }
 
 // nextGenerationLocked ends the joining: the group is those who are in it now.
-func (g *group) nextGenerationLocked() {
+func (g *group) nextGenerationLocked(l *later) {
 	if g.generation++; g.generation < 0 {
 		g.generation = 1 // 2^31 rebalances
 	}
@@ -152,6 +153,7 @@ func (g *group) nextGenerationLocked() {
 	}
 	if len(g.members) == 0 {
 		g.state, g.protocol, g.leader = stateEmpty, "", ""
+		g.saveEmptyLocked(l)
 		return
 	}
 	g.state, g.protocol = stateCompleting, g.voteLocked()
@@ -233,8 +235,7 @@ func (g *group) rebalanceTimeoutLocked() (longest time.Duration) {
 	return longest
 }
 
-// abandonLocked ends the group here. It goes on elsewhere, from its offsets in
-// the log; its members have to join it again there.
+// abandonLocked ends the group here. It goes on elsewhere, from what is in the log.
 func (g *group) abandonLocked(l *later) {
 	if g.state == stateDead {
 		return

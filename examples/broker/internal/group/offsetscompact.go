@@ -25,7 +25,9 @@ func (s *shard) compactIfDue() {
 	s.mu.Unlock()
 }
 
-// snapshot makes the records of all live offsets.
+// snapshot makes the records of all live groups and offsets. A group that has no assignment
+// just now has its generation written, and its members join anew if the coordinator moves
+// before they have one.
 func (s *shard) snapshot() []log.Record {
 	// So that a snapshot of nothing has a place in the log, too: the tombstone of
 	// an offset that never was.
@@ -36,6 +38,9 @@ func (s *shard) snapshot() []log.Record {
 	}
 	for _, g := range groups {
 		g.mu.Lock()
+		if g.generation > 0 && g.state != stateDead {
+			records = append(records, g.recordLocked(g.state == stateStable))
+		}
 		for k, o := range g.offsets {
 			records = append(records, offsetRecord(g.id, k, &o))
 		}

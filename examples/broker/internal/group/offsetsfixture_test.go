@@ -18,6 +18,7 @@ type fakeLog struct {
 	held  bool // replication waits for release
 	async bool // done is called by another goroutine
 	fails *kerr.Error
+	await func() bool // what AwaitReplicated returns; nil: true
 
 	mu      sync.Mutex
 	epoch   int32         // guarded by mu
@@ -53,7 +54,10 @@ func (l *fakeLog) PartitionsOf(topic string) int {
 	return 0
 }
 
-func (l *fakeLog) AwaitReplicated(context.Context, int32, int32, int64) bool { return true }
+// AwaitReplicated returns what the test says.
+func (l *fakeLog) AwaitReplicated(context.Context, int32, int32, int64) bool {
+	return l.await == nil || l.await()
+}
 
 func (l *fakeLog) Replicate(_, epoch int32, batch []byte, _ time.Duration, done func(base int64, err *kerr.Error)) {
 	base, err := l.append(epoch, batch, done)

@@ -1,6 +1,10 @@
 package group
 
 import (
+	"encoding/binary"
+	"maps"
+	"slices"
+
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/seed-782fa212/limbo/examples/broker/internal/log"
@@ -17,7 +21,7 @@ func (s *shard) load() {
 	defer s.co.loads.Done()
 	batches, end := s.co.Store.Records(s.index)
 	groups, size := s.read(batches)
-	if s.co.Store.AwaitReplicated(s.ctx, s.index, s.epoch, end) && s.open(groups, size) {
+	if s.co.Store.AwaitReplicated(s.ctx, s.index, s.epoch, end) && s.start(groups, size) {
 		return
 	}
 	for _, g := range groups {
@@ -25,15 +29,28 @@ func (s *shard) load() {
 	}
 }
 
-// read makes the groups that a log has offsets of, and returns how long the log is.
+// start opens the shard with the groups that were read, and begins their members' sessions.
+// False: the shard has ended before.
+func (s *shard) start(groups map[string]*group, size int64) bool {
+	read := slices.Collect(maps.Values(groups)) // the table is the shard's, once that is open
+	if !s.open(groups, size) {
+		return false
+	}
+	for _, g := range read {
+		g.resume()
+	}
+	return true
+}
+
+// read makes the groups that a log has, and returns how long the log is.
 func (s *shard) read(batches [][]byte) (groups map[string]*group, size int64) {
-	offsets := map[string]map[offsetKey]committedOffset{}
+	kept := kept{map[string]map[offsetKey]committedOffset{}, map[string]*kmsg.GroupMetadataValue{}}
 	for _, raw := range batches {
 		size += int64(len(raw))
-		log.EachRecord(raw, func(at int64, key, value []byte) { readOffset(offsets, at, key, value) })
+		log.EachRecord(raw, kept.record)
 	}
 	groups = map[string]*group{}
-	for id, of := range offsets {
+	for id, of := range kept.offsets {
 		g := newGroup(s, id)
 		g.offsets = of
 		groups[id] = g
@@ -41,31 +58,67 @@ func (s *shard) read(batches [][]byte) (groups map[string]*group, size int64) {
 			s.co.offsetBytes.used.Add(o.size) // also beyond the limit: they were promised
 		}
 	}
+	for id, v := range kept.groups {
+		if groups[id] == nil {
+			groups[id] = newGroup(s, id) // if there is nothing to know about it, resume removes it
+		}
+		groups[id].restore(v)
+	}
 	return groups, size
 }
 
-// readOffset works one record of the log into the offsets.
-func readOffset(offsets map[string]map[offsetKey]committedOffset, at int64, key, value []byte) {
-	var k kmsg.OffsetCommitKey
-	if k.ReadFrom(key) != nil || k.Version > offsetKeyVersion {
-		return // a record of Kafka's that is no offset
+// kept is what has been read of a log.
+type kept struct {
+	offsets map[string]map[offsetKey]committedOffset
+	groups  map[string]*kmsg.GroupMetadataValue
+}
+
+// record works one record of the log in.
+func (kept kept) record(at int64, key, value []byte) {
+	var g kmsg.GroupMetadataKey
+	if readable(key, groupKeyVersion) && g.ReadFrom(key) == nil && g.Version == groupKeyVersion {
+		kept.group(g.Group, value)
+		return
 	}
-	of := offsets[k.Group]
+	var k kmsg.OffsetCommitKey
+	if readable(key, offsetKeyVersion) && k.ReadFrom(key) == nil {
+		kept.offset(&k, at, value)
+	} // else a record of Kafka's that is neither
+}
+
+// readable reports whether a key or value has a version that is known here. kmsg is not
+// given others: it spins on some that are broken.
+func readable(b []byte, newest uint16) bool {
+	return len(b) >= 2 && binary.BigEndian.Uint16(b) <= newest
+}
+
+func (kept kept) group(id string, value []byte) {
+	v := new(kmsg.GroupMetadataValue)
+	switch {
+	case value == nil:
+		delete(kept.groups, id)
+	case readable(value, groupValueVersion) && v.ReadFrom(slices.Clone(value)) == nil: // the members keep what is in it
+		kept.groups[id] = v
+	}
+}
+
+func (kept kept) offset(k *kmsg.OffsetCommitKey, at int64, value []byte) {
+	of := kept.offsets[k.Group]
 	name := offsetKey{k.Topic, k.Partition}
 	if value == nil {
 		delete(of, name)
 		if len(of) == 0 {
-			delete(offsets, k.Group)
+			delete(kept.offsets, k.Group)
 		}
 		return
 	}
 	var v kmsg.OffsetCommitValue
-	if v.ReadFrom(value) != nil {
+	if !readable(value, offsetValueVersion) || v.ReadFrom(value) != nil {
 		return
 	}
 	if of == nil {
 		of = map[offsetKey]committedOffset{}
-		offsets[k.Group] = of
+		kept.offsets[k.Group] = of
 	}
 	if v.Version < 3 {
 		v.LeaderEpoch = -1

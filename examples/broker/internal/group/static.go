@@ -15,7 +15,8 @@ import (
 // takeOverLocked gives a static member's place to a client that comes with its
 // name and without an id: the member was started anew. In a stable group that
 // goes on as it was, as long as the same protocol would be chosen, it gets its
-// assignment back and nobody else notices. The old id is fenced.
+// assignment back and nobody else notices, once every in-sync replica knows the new id. The
+// old id is fenced at once.
 func (g *group) takeOverLocked(old *member, j *joinRequest, l *later) {
 	if !g.updateLocked(old, j) {
 		j.refuse("", kerr.GroupMaxSizeReached, l)
@@ -29,11 +30,29 @@ func (g *group) takeOverLocked(old *member, j *joinRequest, l *later) {
 		g.changedLocked(l)
 		return
 	}
+	g.parkJoinLocked(m, j, l)
+	g.writeLocked(g.recordLocked(true), func(err *kerr.Error) {
+		g.change(func(l *later) { g.takenOverLocked(m, formerLeader, j, err, l) })
+	}, l)
+}
+
+// takenOverLocked answers a take-over whose record is in the log. If it is not, or may not
+// be, the next coordinator could know the old id and not the new one: the join then counts
+// as one of the next round, whose generation the log will have before anybody is told it.
+func (g *group) takenOverLocked(m *member, formerLeader string, j *joinRequest, err *kerr.Error, l *later) {
+	if m.join != j || g.state != stateStable {
+		return // the round that has begun meanwhile answers the join, or has
+	}
+	if err != nil {
+		g.rebalanceLocked(l)
+		return
+	}
 	resp := g.joinedLocked(m, j.version)
 	if resp.SkipAssignment = j.version >= 9 && g.leader == m.id; !resp.SkipAssignment {
 		resp.LeaderID, resp.Members = formerLeader, nil // not itself, or it would assign partitions that nobody hears of
 	}
-	m.seenAt = time.Now()
+	m.join, m.seenAt = nil, time.Now()
+	g.joined--
 	g.beginSessionLocked(m, l)
 	l.do(func() { j.reply.Now(resp) })
 }

@@ -71,6 +71,100 @@ func TestStaticMemberComesBack(t *testing.T) {
 	})
 }
 
+// A new process is told its id when every in-sync replica has it, no sooner: else the next
+// coordinator could fence a member that lives.
+func TestTakeOverIsReplicatedFirst(t *testing.T) {
+	t.Parallel()
+	inBench(t, func(b *bench) {
+		ids, _, generation := b.staticGroup(2)
+		takeOver := func() *sent {
+			s := b.send(kafkatest.Join(9, "g", "", kafkatest.WithInstance("b")))
+			s.requireParked()
+			return s
+		}
+		b.log.held = true
+		before, back := takeOver(), takeOver() // another process yet
+		kafkatest.RequireCode(t, kerr.FencedInstanceID, answered[*kmsg.JoinGroupResponse](before).ErrorCode)
+		b.requireHeartbeat(nil, "g", generation, ids["a"])
+		b.log.release(0, nil)
+		back.requireParked()
+		b.log.release(0, nil)
+		a := answered[*kmsg.JoinGroupResponse](back)
+		kafkatest.RequireCode(t, nil, a.ErrorCode)
+		require.Equal(t, generation, a.Generation)
+		require.Equal(t, 2, b.co.sessions.Len())
+
+		// The replicas never get it, and the coordinator moves: the one before is there still,
+		// and its place is taken over again.
+		_, end := b.log.Records(0)
+		back = takeOver()
+		b.co.Resign(0, 2)
+		kafkatest.RequireCode(t, kerr.NotCoordinator, answered[*kmsg.JoinGroupResponse](back).ErrorCode)
+		b.log.truncate(end)
+		b.log.release(0, kerr.NotLeaderForPartition)
+		b.lead(2)
+		b.requireHeartbeat(nil, "g", generation, a.MemberID)
+		back = takeOver()
+		b.log.release(0, nil)
+		kafkatest.RequireCode(t, nil, answered[*kmsg.JoinGroupResponse](back).ErrorCode)
+	})
+}
+
+// What the log does not take has the group join anew, and so has whatever else happens
+// meanwhile: the join of the new process is one of that round.
+func TestTakeOverThatIsNotReplicated(t *testing.T) {
+	t.Parallel()
+	for name, meanwhile := range map[string]func(b *bench){
+		"timed out":        func(b *bench) { b.log.release(0, kerr.RequestTimedOut) },
+		"too few replicas": func(b *bench) { b.log.release(0, kerr.NotEnoughReplicas) },
+		"a member goes": func(b *bench) {
+			leave := kafkatest.Leave("g", "")
+			leave.Members[0].InstanceID = kmsg.StringPtr("c")
+			kafkatest.RequireCode(b.t, nil, answered[*kmsg.LeaveGroupResponse](b.send(leave)).Members[0].ErrorCode)
+			b.log.release(0, nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBench(t, func(b *bench) {
+				ids, _, generation := b.staticGroup(3)
+				b.log.held = true
+				back := b.send(kafkatest.Join(9, "g", "", kafkatest.WithInstance("b")))
+				back.requireParked()
+				meanwhile(b)
+				back.requireParked()
+				b.log.held = false
+				b.requireHeartbeat(kerr.RebalanceInProgress, "g", generation, ids["a"])
+				joins := []*sent{back, b.send(kafkatest.Join(9, "g", ids["a"], kafkatest.WithInstance("a")))}
+				if name != "a member goes" {
+					joins = append(joins, b.send(kafkatest.Join(9, "g", ids["c"], kafkatest.WithInstance("c"))))
+				}
+				_, next := b.syncAll("g", joins)
+				require.Equal(t, generation+1, next)
+				require.Equal(t, len(joins), b.co.sessions.Len())
+			})
+		})
+	}
+}
+
+// It goes, or is dropped, before it is answered.
+func TestTakeOverIsGivenUp(t *testing.T) {
+	t.Parallel()
+	inBench(t, func(b *bench) {
+		ids, _, _ := b.staticGroup(2)
+		b.log.held = true
+		back := b.send(kafkatest.Join(9, "g", "", kafkatest.WithInstance("b")))
+		back.requireParked()
+		leave := kafkatest.Leave("g", "")
+		leave.Members[0].InstanceID = kmsg.StringPtr("b")
+		kafkatest.RequireCode(t, nil, answered[*kmsg.LeaveGroupResponse](b.send(leave)).Members[0].ErrorCode)
+		kafkatest.RequireCode(t, kerr.UnknownMemberID, answered[*kmsg.JoinGroupResponse](back).ErrorCode)
+		b.log.release(0, nil)
+		b.log.held = false
+		b.syncAll("g", []*sent{b.send(kafkatest.Join(9, "g", ids["a"], kafkatest.WithInstance("a")))})
+	})
+}
+
 // Its session begins when it comes back; the one that it had does not count.
 func TestSessionOfAStaticMemberThatComesBack(t *testing.T) {
 	t.Parallel()

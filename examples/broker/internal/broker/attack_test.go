@@ -1,0 +1,174 @@
+package broker
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/seed-782fa212/limbo/examples/broker/internal/kafkatest"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
+)
+
+// While strangers attack, a client's records are acknowledged and are fetched in their
+// order, each within Patience. How soon is up to the machine, and is only logged.
+func TestOthersAreServedDuringAnAttack(t *testing.T) {
+	t.Parallel()
+	for name, of := range map[string]struct {
+		mount  func(a *attack)
+		stands func(s *Server) bool
+	}{
+		"malformed frames":             {(*attack).malformed, func(s *Server) bool { return s.wire.Metrics.Refused.Load() > 0 }},
+		"large frames without an end":  {(*attack).unended, func(s *Server) bool { return s.wire.Usage().Inbound == s.cfg.Wire.MaxInboundSum }},
+		"answers that nobody reads":    {(*attack).unread, func(s *Server) bool { return s.wire.Usage().Outbound >= s.cfg.Wire.MaxOutboundSum }},
+		"5000 connections, no request": {(*attack).silent, func(s *Server) bool { return s.wire.Usage().Open == s.cfg.Wire.MaxConnections }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := startBroker(t, func(c *Config) {
+				c.Wire.MaxInboundSum, c.Wire.MaxOutboundSum, c.Wire.MaxConnections = 32<<20, 16<<20, 256
+				c.Wire.FrameTimeout, c.Wire.WriteTimeout = time.Minute, time.Minute // the attack stands until the test ends
+			})
+			makeTopic(t, s, "t", 1)
+			a := &attack{ctx: kafkatest.Context(t), addr: s.Addr(), large: makeTopic(t, s, "large", 1), mounted: make(chan struct{})}
+			require.Zero(t, produceTo(dial(t, s), a.large, 0, kafkatest.Batch([]string{strings.Repeat("x", 4<<20)})).ErrorCode)
+			c := other{t: t, cl: client(t, s, kgo.DefaultProduceTopic("t"), kgo.AllowIdempotentProduceCancellation(),
+				kgo.ConsumeTopics("t"), kgo.FetchMaxWait(100*time.Millisecond))}
+			c.roundTrip()
+
+			go func() {
+				defer close(a.mounted)
+				of.mount(a)
+			}()
+			t.Cleanup(a.end)
+			for mounting := true; mounting; {
+				c.roundTrip()
+				select {
+				case <-a.mounted:
+					mounting = false
+				default:
+				}
+			}
+			require.Eventually(t, func() bool { return of.stands(s) }, kafkatest.Patience, time.Millisecond)
+			for range 100 {
+				c.roundTrip()
+			}
+			late := dial(t, s) // nor is one that comes only now locked out
+			require.Zero(t, produceTo(late, a.large, 0, kafkatest.Batch([]string{"x"})).ErrorCode)
+			slices.Sort(c.took)
+			n := len(c.took)
+			t.Logf("%d records: p50 %v, p99 %v, at most %v", n, c.took[n/2], c.took[n*99/100], c.took[n-1])
+		})
+	}
+}
+
+// other is a client that has no part in the attack.
+type other struct {
+	t    *testing.T
+	cl   *kgo.Client
+	took []time.Duration
+}
+
+// roundTrip produces a record and fetches it.
+func (o *other) roundTrip() {
+	o.t.Helper()
+	ctx, cancel := context.WithTimeout(o.t.Context(), kafkatest.Patience)
+	defer cancel()
+	begun, value := time.Now(), fmt.Sprint(len(o.took))
+	require.NoError(o.t, o.cl.ProduceSync(ctx, kgo.StringRecord(value)).FirstErr())
+	fetches := o.cl.PollFetches(ctx)
+	for fetches.NumRecords() == 0 && ctx.Err() == nil {
+		fetches = o.cl.PollFetches(ctx)
+	}
+	records := fetches.Records()
+	require.Len(o.t, records, 1, "%s was not fetched", value)
+	require.Equal(o.t, value, string(records[0].Value))
+	o.took = append(o.took, time.Since(begun))
+}
+
+// attack is many connections of which none wants an answer.
+type attack struct {
+	ctx     context.Context // bounds it
+	addr    string
+	large   *meta.Topic   // has a record of 4 MB
+	mounted chan struct{} // closed when all connections have been made
+	conns   []net.Conn    // until then the attacker's alone
+}
+
+// dial makes a connection and sends it something.
+func (a *attack) dial(sent []byte) {
+	var d net.Dialer
+	nc, err := d.DialContext(a.ctx, "tcp", a.addr)
+	switch {
+	case a.ctx.Err() != nil:
+		return
+	case err != nil: // there are no more to be had
+		a.hangUp()
+		return
+	}
+	a.conns = append(a.conns, nc)
+	_ = nc.SetDeadline(time.Now().Add(kafkatest.Patience))
+	_, _ = nc.Write(sent) // the broker may have hung up
+}
+
+func (a *attack) hangUp() {
+	for _, nc := range a.conns {
+		_ = nc.Close()
+	}
+	a.conns = nil
+}
+
+func (a *attack) end() {
+	<-a.mounted
+	a.hangUp()
+}
+
+// malformed sends frames that are none, and waits to be hung up on.
+func (a *attack) malformed() {
+	for range 3 {
+		for _, frame := range kafkatest.HostileFrames() {
+			a.dial(frame)
+		}
+		for _, nc := range a.conns {
+			_ = nc.(*net.TCPConn).CloseWrite()
+			_, _ = io.Copy(io.Discard, nc)
+		}
+		a.hangUp()
+	}
+}
+
+// unended begins frames as large as may be.
+func (a *attack) unended() {
+	begun := append(binary.BigEndian.AppendUint32(nil, 16<<20), make([]byte, 64)...)
+	for range 64 {
+		a.dial(begun)
+	}
+}
+
+// unread asks for more than there is room for, and reads none of it.
+func (a *attack) unread() {
+	var asked []byte
+	for i := range int32(16) {
+		fetch := kafkatest.Fetch(12, a.large, kafkatest.ForEver, 1, 8<<20, kafkatest.At(0, 0, 8<<20))
+		asked = append(asked, kafkatest.Formatter.AppendRequest(nil, fetch, i)...)
+	}
+	for range 16 {
+		a.dial(asked)
+	}
+}
+
+// silent makes connections of which half say nothing, and half begin a header.
+func (a *attack) silent() {
+	header := kafkatest.Formatter.AppendRequest(nil, kmsg.NewPtrMetadataRequest(), 1)[:7]
+	for i := range 5000 {
+		a.dial(header[:7*(i%2)])
+	}
+}

@@ -1,0 +1,137 @@
+package broker
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/seed-782fa212/limbo/examples/broker/internal/kafkatest"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/log"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
+)
+
+// Tests of clusters run three brokers, and cut, freeze and kill them.
+
+// quick makes a cluster notice sooner than by default; not so soon that a busy
+// machine would make it see faults that are none.
+func quick(c *Config) {
+	c.ReplicaLag, c.Meta.BrokerSession = 300*time.Millisecond, 1200*time.Millisecond
+}
+
+// quickToMiss makes it notice soon that a broker is gone, and never that one lags: on a
+// machine that stalls, those that are not meant would.
+func quickToMiss(c *Config) { quick(c); c.ReplicaLag = time.Hour }
+
+// patient makes it notice nothing by itself.
+func patient(c *Config) { c.ReplicaLag, c.Meta.BrokerSession = time.Hour, time.Hour }
+
+// startTopic makes a topic of one partition, and waits until the cluster is whole.
+func startTopic(t *testing.T, c *brokers, shape meta.Shape) *meta.Topic {
+	t.Helper()
+	shape.Partitions, shape.Replication = 1, -1
+	made, err := c.controller.Create("t", shape, false)
+	require.Nil(t, err)
+	whole(t, c)
+	return made
+}
+
+// leader is the broker that leads a topic's only partition, as the controller has it.
+func leader(c *brokers, topic *meta.Topic) *Node {
+	_, a := c.controller.Image().Assignment(meta.PartitionKey{Topic: topic.ID, Index: 0})
+	return c.nodes[a.Leader]
+}
+
+func isr(c *brokers, topic *meta.Topic) []int32 {
+	_, a := c.controller.Image().Assignment(meta.PartitionKey{Topic: topic.ID, Index: 0})
+	return a.ISR
+}
+
+// isolate cuts a broker off from the others, but not from clients and controller.
+func isolate(c *brokers, n *Node) {
+	for _, other := range c.nodes {
+		if other != n {
+			c.links.Cut(n.ID, other.ID)
+		}
+	}
+}
+
+func rejoin(c *brokers, n *Node) {
+	for _, other := range c.nodes {
+		if other != n {
+			c.links.Heal(n.ID, other.ID)
+		}
+	}
+}
+
+// fenced has the controller give a broker up.
+func fenced(c *brokers, n *Node) {
+	c.controller.Fence(n.ID, meta.Incarnation(n.Server().registered.Load()), "the test says so")
+}
+
+// requireSame waits until all replicas hold the same, and returns it.
+func requireSame(t *testing.T, c *brokers, topic *meta.Topic) [][]byte {
+	t.Helper()
+	var all [][][]byte
+	require.Eventually(t, func() bool {
+		all = nil
+		for _, s := range c.running() {
+			p := replicaOf(s, topic, 0)
+			require.NoError(t, p.Verify())
+			batches, end := p.Records(0)
+			if p.Offsets().Committed != end || len(all) > 0 && !slices.EqualFunc(all[0], batches, slices.Equal) {
+				return false
+			}
+			all = append(all, batches)
+		}
+		return true
+	}, kafkatest.Patience, 5*time.Millisecond, "replicas differ")
+	return all[0]
+}
+
+func values(t *testing.T, batches [][]byte) (values []string) {
+	for _, raw := range batches {
+		log.EachRecord(raw, func(_ int64, _, value []byte) { values = append(values, string(value)) })
+	}
+	return values
+}
+
+func acks(n int16, wait time.Duration, req *kmsg.ProduceRequest) *kmsg.ProduceRequest {
+	req.Acks, req.TimeoutMillis = n, int32(wait/time.Millisecond)
+	return req
+}
+
+func producedPartOf(resp kmsg.Response) kmsg.ProduceResponseTopicPartition {
+	return resp.(*kmsg.ProduceResponse).Topics[0].Partitions[0]
+}
+
+// parkedFor waits until n requests of clients have been read and are not answered:
+// followers' fetches come and go.
+func parkedFor(t *testing.T, s *Server, n int) {
+	t.Helper()
+	require.Eventually(t, func() bool { return s.Queued() == n }, kafkatest.Patience, time.Millisecond)
+}
+
+func fetchAll(c *kafkatest.Conn, topic *meta.Topic) [][]byte {
+	got := kafkatest.PartitionsOf(c.Call(kafkatest.Fetch(12, topic, 0, 0, kafkatest.Plenty, kafkatest.At(0, 0, kafkatest.Plenty))))[0]
+	if len(got.RecordBatches) == 0 {
+		return nil
+	}
+	return splitBatches(got.RecordBatches)
+}
+
+func splitBatches(raw []byte) (batches [][]byte) {
+	for len(raw) > 0 {
+		var b kmsg.RecordBatch
+		if b.ReadFrom(raw) != nil {
+			return batches
+		}
+		n := 12 + int(b.Length) // which counts what follows it
+		batches, raw = append(batches, raw[:n]), raw[n:]
+	}
+	return batches
+}
+
+func want0() kafkatest.Want { return kafkatest.At(0, 0, kafkatest.Plenty) }

@@ -1,0 +1,212 @@
+package broker
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/seed-782fa212/limbo/examples/broker/internal/kafkatest"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/replica"
+)
+
+// docs/lessons.md, purgatory 10 (KAFKA-2960, 9198): a change of leaders ends what waits
+// for the old one at once.
+func TestLossOfLeadershipAnswersAtOnce(t *testing.T) {
+	t.Parallel()
+	c := startBrokers(t, 3, patient)
+	topic := startTopic(t, c, meta.Shape{})
+	lead := leader(c, topic)
+	producer, consumer := dial(t, lead.Server()), dial(t, lead.Server())
+	isolate(c, lead)
+	produce := acks(-1, kafkatest.ForEver, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"x"})))
+	fetch := kafkatest.Fetch(12, topic, kafkatest.ForEver, 1, kafkatest.Plenty, kafkatest.At(0, 0, kafkatest.Plenty))
+	producer.Send(produce)
+	consumer.Send(fetch)
+	require.Eventually(t, func() bool { return lead.Server().produces.Delayed() == 1 }, kafkatest.Patience, time.Millisecond)
+	parkedFor(t, lead.Server(), 2)
+
+	fenced(c, lead)
+	kafkatest.RequireCode(t, kerr.NotLeaderForPartition, producedPartOf(producer.Receive(produce)).ErrorCode)
+	kafkatest.RequireCode(t, kerr.NotLeaderForPartition, kafkatest.PartitionsOf(consumer.Receive(fetch))[0].ErrorCode)
+	require.NotEqual(t, lead, leader(c, topic))
+	kafkatest.RequireCode(t, kerr.NotLeaderForPartition, produceTo(producer, topic, 0, kafkatest.Batch([]string{"y"})).ErrorCode)
+	rejoin(c, lead)
+}
+
+// A leader that was cut off has records that nobody else has. The next leader
+// goes another way, and the old one follows it. KIP-101.
+func TestFollowerCutsItsLogBack(t *testing.T) {
+	t.Parallel()
+	c := startBrokers(t, 3, patient, func(c *Config) { c.Meta.BrokerSession = 500 * time.Millisecond })
+	topic := startTopic(t, c, meta.Shape{})
+	old := leader(c, topic)
+	conn := dial(t, old.Server())
+	require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"a"})).ErrorCode)
+	requireSame(t, c, topic)
+	isolate(c, old)
+	for _, v := range []string{"lost 1", "lost 2", "lost 3"} {
+		require.Zero(t, producedPartOf(conn.Call(acks(1, 0, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{v}))))).ErrorCode)
+	}
+	fenced(c, old) // it comes back by its next heartbeat, as a follower
+	require.Eventually(t, func() bool { return leader(c, topic) != old }, kafkatest.Patience, time.Millisecond)
+	now := leader(c, topic)
+	require.Eventually(t, func() bool { return replicaOf(now.Server(), topic, 0).Leads(-1) == nil }, kafkatest.Patience, time.Millisecond)
+	require.Zero(t, produceTo(dial(t, now.Server()), topic, 0, kafkatest.Batch([]string{"b"})).ErrorCode)
+	rejoin(c, old)
+	whole(t, c)
+	require.Equal(t, []string{"a", "b"}, values(t, requireSame(t, c, topic)))
+	require.Equal(t, old, leader(c, topic), "it is the preferred leader, and leads again")
+}
+
+// A killed leader's acknowledged records survive, and a batch that is sent again
+// to the next leader, as its answer was lost, is stored once.
+func TestKilledLeader(t *testing.T) {
+	t.Parallel()
+	c := startBrokers(t, 3, quickToMiss)
+	topic := startTopic(t, c, meta.Shape{})
+	old := leader(c, topic)
+	batch := kafkatest.Batch([]string{"a", "b"}, kafkatest.From(7, 0, 0))
+	first := produceTo(dial(t, old.Server()), topic, 0, batch)
+	require.Zero(t, first.ErrorCode)
+	require.NoError(t, old.Kill())
+	require.Eventually(t, func() bool { return leader(c, topic) != old }, kafkatest.Patience, time.Millisecond)
+	now := leader(c, topic)
+	require.Eventually(t, func() bool { return replicaOf(now.Server(), topic, 0).Leads(-1) == nil }, kafkatest.Patience, time.Millisecond)
+	conn := dial(t, now.Server())
+	again := produceTo(conn, topic, 0, batch)
+	require.Zero(t, again.ErrorCode)
+	require.Equal(t, first.BaseOffset, again.BaseOffset)
+	require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"c"}, kafkatest.From(7, 0, 2))).ErrorCode)
+	require.NoError(t, old.Start())
+	whole(t, c)
+	require.Equal(t, []string{"a", "b", "c"}, values(t, requireSame(t, c, topic)))
+}
+
+// A leader that was frozen until it was given up does no harm when it wakes.
+func TestFrozenLeader(t *testing.T) {
+	t.Parallel()
+	c := startBrokers(t, 3, quick)
+	topic := startTopic(t, c, meta.Shape{Settings: meta.Settings{MinISR: 1}}) // a machine that stalls makes the third lag, too
+	old := leader(c, topic)
+	conn := dial(t, old.Server())
+	require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"a"})).ErrorCode)
+	old.Gate.Pause()
+	produce := acks(-1, kafkatest.ForEver, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"too late"})))
+	conn.Send(produce)
+	require.Eventually(t, func() bool { return leader(c, topic) != old }, kafkatest.Patience, time.Millisecond)
+	now := leader(c, topic)
+	require.Eventually(t, func() bool { return replicaOf(now.Server(), topic, 0).Leads(-1) == nil }, kafkatest.Patience, time.Millisecond)
+	require.Zero(t, produceTo(dial(t, now.Server()), topic, 0, kafkatest.Batch([]string{"b"})).ErrorCode)
+	old.Gate.Resume()
+	code := producedPartOf(conn.Receive(produce)).ErrorCode
+	whole(t, c)
+	want := []string{"a", "b"}
+	if code == 0 { // on a machine that stalls it is read only when that broker leads again
+		want = append(want, "too late")
+	} else {
+		kafkatest.RequireCode(t, kerr.NotLeaderForPartition, code)
+	}
+	require.Equal(t, want, values(t, requireSame(t, c, topic)))
+}
+
+// The last in-sync replica is waited for: nobody else leads without its records.
+func TestNoUncleanElection(t *testing.T) {
+	t.Parallel()
+	c := startBrokers(t, 3, quick)
+	topic := startTopic(t, c, meta.Shape{Settings: meta.Settings{MinISR: 1}})
+	last := leader(c, topic)
+	isolate(c, last)
+	require.Zero(t, producedPartOf(dial(t, last.Server()).Call(acks(1, 0, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"x"}))))).ErrorCode)
+	require.Eventually(t, func() bool { return len(isr(c, topic)) == 1 }, kafkatest.Patience, time.Millisecond)
+	require.NoError(t, last.Kill())
+	require.Eventually(t, func() bool {
+		_, a := c.controller.Image().Assignment(meta.PartitionKey{Topic: topic.ID, Index: 0})
+		return a.Leader == meta.NoLeader
+	}, kafkatest.Patience, time.Millisecond)
+	require.Equal(t, []int32{last.ID}, isr(c, topic))
+	rejoin(c, last)
+	require.NoError(t, last.Start())
+	whole(t, c)
+	require.NotEmpty(t, requireSame(t, c, topic))
+}
+
+// A fetch that a change of leaders has ended says so, though its answer be made
+// when this broker leads again: an empty one would be too early.
+func TestLostAndRegainedLeadership(t *testing.T) {
+	t.Parallel()
+	s := startBroker(t)
+	topic := makeTopic(t, s, "t", 2)
+	c := dial(t, s)
+	head := kafkatest.Fetch(12, topic, kafkatest.ForEver, 1, kafkatest.Plenty, kafkatest.At(1, 0, kafkatest.Plenty))
+	behind := kafkatest.Fetch(12, topic, kafkatest.ForEver, 1, kafkatest.Plenty, kafkatest.At(0, 0, kafkatest.Plenty))
+	c.Send(head, behind)
+	parked(t, s, 2)
+	p, a := replicaOf(s, topic, 0), topic.Partitions[0]
+	a.Leader, a.Epoch, a.Version = 1, a.Epoch+1, a.Version+1
+	s.assign(p, topic, a, 0)
+	parked(t, s, 1)
+	a.Leader, a.Epoch, a.Version = 0, a.Epoch+1, a.Version+1
+	s.assign(p, topic, a, 0)
+	require.Zero(t, produceTo(dial(t, s), topic, 1, kafkatest.Batch([]string{"x"})).ErrorCode)
+	require.NotEmpty(t, kafkatest.PartitionsOf(c.Receive(head))[0].RecordBatches)
+	kafkatest.RequireCode(t, kerr.NotLeaderForPartition, kafkatest.PartitionsOf(c.Receive(behind))[0].ErrorCode)
+}
+
+// A produce to two partitions, of which one gets another leader, goes on waiting
+// for the other, and each is told its own.
+func TestProduceOutlivesOneOfItsLeaders(t *testing.T) {
+	t.Parallel()
+	c := startBrokers(t, 3, patient)
+	topic, err := c.controller.Create("t", meta.Shape{Replicas: [][]int32{{0, 1}, {0, 2}}}, false)
+	require.Nil(t, err)
+	whole(t, c)
+	lead := c.nodes[0]
+	isolate(c, lead)
+	s := lead.Server()
+	produce := acks(-1, kafkatest.ForEver, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"x"})))
+	other := kmsg.NewProduceRequestTopicPartition()
+	other.Partition, other.Records = 1, kafkatest.Batch([]string{"y"})
+	produce.Topics[0].Partitions = append(produce.Topics[0].Partitions, other)
+	conn := dial(t, s)
+	conn.Send(produce)
+	require.Eventually(t, func() bool { return s.produces.Delayed() == 1 }, kafkatest.Patience, time.Millisecond)
+
+	a := topic.Partitions[0]
+	a.Leader, a.Epoch, a.Version = 1, a.Epoch+1, a.Version+1
+	s.assign(replicaOf(s, topic, 0), topic, a, 0)
+	require.Equal(t, 1, s.produces.Delayed(), "it still waits for the other partition")
+	c.links.Heal(0, 2)
+	got := conn.Receive(produce).(*kmsg.ProduceResponse).Topics[0].Partitions
+	kafkatest.RequireCode(t, kerr.NotLeaderForPartition, got[0].ErrorCode)
+	require.Zero(t, got[1].ErrorCode)
+	require.Zero(t, got[1].BaseOffset)
+}
+
+// The watermarks of a reign that is over are infinite: whoever comes to wait for
+// them is completed at once.
+func TestReignsThatAreOver(t *testing.T) {
+	t.Parallel()
+	s := startBroker(t)
+	topic := makeTopic(t, s, "t", 1)
+	require.Zero(t, produceTo(dial(t, s), topic, 0, kafkatest.Batch([]string{"x"})).ErrorCode)
+	now, leads := replicaOf(s, topic, 0).Reign()
+	require.True(t, leads)
+	require.Equal(t, int64(1), s.committed(now))
+	require.Zero(t, s.deleted(now))
+	next := topic.Partitions[0]
+	next.Epoch, next.Version = next.Epoch+1, next.Version+1
+	s.assign(replicaOf(s, topic, 0), topic, next, 0)
+	require.Equal(t, int64(1), s.committed(replica.Reign{PartitionKey: now.PartitionKey, Epoch: next.Epoch}))
+	for _, r := range []replica.Reign{
+		now,
+		{PartitionKey: now.PartitionKey, Epoch: now.Epoch + 2},
+		{PartitionKey: meta.PartitionKey{Topic: topic.ID, Index: 1}},
+	} {
+		require.Equal(t, int64(replica.Over), s.committed(r))
+		require.Equal(t, int64(replica.Over), s.deleted(r))
+	}
+}

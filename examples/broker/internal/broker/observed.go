@@ -1,0 +1,57 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/replica"
+	"github.com/seed-782fa212/limbo/observe"
+)
+
+// observed adds all that this broker waits with to Config.Observe, and notes how it is
+// removed again.
+func (s *Server) observed() error {
+	r := s.cfg.Observe
+	if r == nil {
+		return nil
+	}
+	var errs []error
+	add := func(what string, source observe.Source) {
+		remove, err := r.Add(fmt.Sprintf("broker %d%s", s.id, what), source)
+		if err != nil {
+			errs = append(errs, err)
+			return
+		}
+		s.unobserve = append(s.unobserve, remove)
+	}
+	reign := func(at replica.Reign) string {
+		return fmt.Sprintf("%s, epoch %d", s.partitionName(at.PartitionKey), at.Epoch)
+	}
+	add("", observe.Wheel(s.wheel))
+	add(": fetches", observe.Purgatory(s.fetches, s.watchName))
+	add(": produces", observe.Threshold(s.produces, reign))
+	add(": deletions", observe.Threshold(s.deletes, reign))
+	add(": changes of topics", observe.Purgatory(s.changes, nil))
+	s.groups.Observe(add)
+	return errors.Join(errs...)
+}
+
+// watchName is what a person calls what a fetch waits for.
+func (s *Server) watchName(k watchKey) string {
+	switch k.watermark {
+	case aSession:
+		return fmt.Sprintf("fetch session %d", k.Index)
+	case theEnd:
+		return s.partitionName(k.PartitionKey) + ", end"
+	default:
+		return s.partitionName(k.PartitionKey)
+	}
+}
+
+func (s *Server) partitionName(k meta.PartitionKey) string {
+	if t := s.image().ByID[k.Topic]; t != nil {
+		return fmt.Sprintf("%s/%d", t.Name, k.Index)
+	}
+	return fmt.Sprintf("%x/%d", k.Topic, k.Index)
+}

@@ -1,0 +1,171 @@
+package group
+
+import (
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/seed-782fa212/limbo/examples/broker/internal/log"
+)
+
+// A group's members live in the log beside its offsets, as Kafka keeps them: one record,
+// with the generation, its members and what is assigned to them. It is written when the
+// leader has assigned the partitions, and no member is told its part before every in-sync
+// replica has the record; when a static member's new process takes its place over, which is
+// answered no sooner either; and when the group becomes empty. So when the coordinator moves,
+// the next one knows each generation that a member can know, and the members go on as they
+// were: their next heartbeat finds it, and nobody joins again.
+//
+// A generation that was not assigned yet is not in the log. Its members are those of the
+// one before, or they join anew.
+
+// Versions of a record's key and value: those that any broker reads.
+const (
+	groupKeyVersion   = 2
+	groupValueVersion = 3
+)
+
+func encodeGroupKey(id string) []byte {
+	key := kmsg.GroupMetadataKey{Version: groupKeyVersion, Group: id}
+	return key.AppendTo(nil)
+}
+
+// groupTombstone deletes a group.
+func groupTombstone(id string) log.Record { return log.Record{Key: encodeGroupKey(id)} }
+
+// recordLocked is the group as the log has it: without members, unless they have their
+// assignment.
+func (g *group) recordLocked(members bool) log.Record {
+	value := kmsg.GroupMetadataValue{
+		Version:               groupValueVersion,
+		ProtocolType:          g.protocolType,
+		Generation:            g.generation,
+		CurrentStateTimestamp: time.Now().UnixMilli(),
+	}
+	if members {
+		value.Protocol, value.Leader = &g.protocol, &g.leader
+		for _, m := range g.listLocked() {
+			vm := kmsg.NewGroupMetadataValueMember()
+			vm.MemberID, vm.InstanceID, vm.ClientHost = m.id, m.instance, m.host
+			vm.SessionTimeoutMillis, vm.RebalanceTimeoutMillis = int32(m.session.Milliseconds()), int32(m.rebalance.Milliseconds())
+			vm.Subscription, vm.Assignment = m.metadata(g.protocol), m.assignment
+			value.Members = append(value.Members, vm)
+		}
+	}
+	return log.Record{Key: encodeGroupKey(g.id), Value: value.AppendTo(nil)}
+}
+
+// writeLocked writes the group's record; done is told what became of it.
+func (g *group) writeLocked(r log.Record, done func(*kerr.Error), l *later) {
+	w := &offsetsWrite{records: []log.Record{r}, done: func(_ int64, err *kerr.Error) { done(err) }}
+	g.shard.enqueue(w)
+	l.do(func() { g.shard.work(w) })
+}
+
+// storeLocked writes the generation whose assignment has just come.
+func (g *group) storeLocked(l *later) {
+	current := g.round
+	g.storing = current
+	g.writeLocked(g.recordLocked(true), func(err *kerr.Error) {
+		g.change(func(l *later) { g.storedLocked(current, err, l) })
+	}, l)
+}
+
+// storedLocked makes the group stable, and tells the members that wait for it. If the
+// record is not in the log, none of them has heard of the assignment: it is void.
+func (g *group) storedLocked(of round, err *kerr.Error, l *later) {
+	if g.round != of || g.state != stateCompleting {
+		return // the group has gone on
+	}
+	if err != nil {
+		for _, m := range g.listLocked() {
+			g.answerSyncLocked(m, storeError(err), l)
+		}
+		g.rebalanceLocked(l)
+		return
+	}
+	g.state = stateStable
+	for _, m := range g.listLocked() {
+		g.answerSyncLocked(m, nil, l)
+	}
+}
+
+// storeError is what a member is told about an error of the log.
+func storeError(err *kerr.Error) *kerr.Error {
+	switch err {
+	case kerr.NotLeaderForPartition:
+		return kerr.NotCoordinator
+	case kerr.RequestTimedOut:
+		return kerr.RebalanceInProgress
+	case kerr.MessageTooLarge:
+		return kerr.UnknownServerError
+	default: // too few replicas, most likely
+		return kerr.CoordinatorNotAvailable
+	}
+}
+
+// saveEmptyLocked writes that the group has no members. Nobody waits for it: if it is lost,
+// the next coordinator knows members that have gone, and drops them when their sessions end.
+func (g *group) saveEmptyLocked(l *later) {
+	g.writeLocked(g.recordLocked(false), func(*kerr.Error) {}, l)
+}
+
+// restore makes the group what its record says, as far as a group can be that. Nobody else
+// knows the group yet.
+func (g *group) restore(v *kmsg.GroupMetadataValue) {
+	g.generation, g.protocolType = max(v.Generation, 0), v.ProtocolType
+	if v.Protocol == nil || v.Leader == nil {
+		return
+	}
+	g.protocol = *v.Protocol
+	for i := range v.Members {
+		g.restoreMember(&v.Members[i])
+	}
+	if len(g.members) == 0 {
+		g.protocol = ""
+		return
+	}
+	g.state, g.round, g.leader = stateStable, g.co.nextRound(), *v.Leader
+	if g.members[g.leader] == nil {
+		g.leader = g.oldestLocked(func(*member) bool { return true }).id
+	}
+}
+
+// restoreMember takes a member in, unless its place is not one or is taken: a member that
+// the group's maps do not have in them both could never be dropped.
+func (g *group) restoreMember(vm *kmsg.GroupMetadataValueMember) {
+	taken := vm.InstanceID != nil && g.instances[*vm.InstanceID] != nil
+	if taken || vm.MemberID == "" || g.members[vm.MemberID] != nil {
+		return
+	}
+	cfg := &g.co.cfg
+	session := time.Duration(vm.SessionTimeoutMillis) * time.Millisecond
+	session = min(max(session, cfg.MinSession), cfg.MaxSession)
+	m := &member{
+		id: vm.MemberID, instance: vm.InstanceID, arrival: g.co.arrivals.Add(1), host: vm.ClientHost,
+		session:    session,
+		rebalance:  cfg.rebalanceTimeout(time.Duration(vm.RebalanceTimeoutMillis)*time.Millisecond, session),
+		protocols:  []memberProtocol{{g.protocol, vm.Subscription}},
+		size:       memberOverhead + int64(len(vm.MemberID)+len(g.protocol)+len(vm.Subscription)),
+		assignment: vm.Assignment,
+		seenAt:     time.Now(), // resume does so again: the shard may be opened later, or never
+	}
+	if vm.InstanceID != nil {
+		m.size += int64(len(*vm.InstanceID))
+	}
+	g.co.memberBytes.used.Add(m.size + int64(len(m.assignment))) // also beyond the limit: they were promised
+	g.supported[g.protocol]++
+	g.enterLocked(m)
+}
+
+// resume begins the sessions of a group that was read from the log: its members have as
+// long as ever to be heard of.
+func (g *group) resume() {
+	g.change(func(l *later) {
+		for _, m := range g.members {
+			m.seenAt = time.Now()
+			g.beginSessionLocked(m, l)
+		}
+	})
+}

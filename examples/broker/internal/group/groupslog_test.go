@@ -1,0 +1,334 @@
+package group
+
+import (
+	"maps"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/seed-782fa212/limbo/examples/broker/internal/kafkatest"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/log"
+)
+
+// move ends this reign, and begins another one, which reads the log.
+func (b *bench) move(epoch int32) {
+	b.t.Helper()
+	b.co.Resign(0, epoch)
+	b.lead(epoch)
+}
+
+// assignment is what a member is told that it has, in a group that is stable.
+func (b *bench) assignment(group string, generation int32, id string) string {
+	b.t.Helper()
+	a := answered[*kmsg.SyncGroupResponse](b.send(kafkatest.Sync(group, generation, id)))
+	kafkatest.RequireCode(b.t, nil, a.ErrorCode)
+	return string(a.MemberAssignment)
+}
+
+// The members of a stable group do not notice that the coordinator moves, but by one
+// error: nobody joins again.
+func TestMoveKeepsTheMembers(t *testing.T) {
+	t.Parallel()
+	inBench(t, func(b *bench) {
+		ids, generation := b.stableGroup("g", 3)
+		kafkatest.RequireCode(t, nil, kafkatest.CommitCode(answered[*kmsg.OffsetCommitResponse](b.send(kafkatest.Commit("g", generation, ids[0], 7)))))
+		before := answered[*kmsg.DescribeGroupsResponse](b.send(kafkatest.DescribeGroups("g")))
+		for epoch := int32(2); epoch < 5; epoch++ {
+			b.co.Resign(0, epoch)
+			b.requireHeartbeat(kerr.NotCoordinator, "g", generation, ids[0])
+			b.lead(epoch)
+			require.Equal(t, stateStable, b.state("g"))
+			for _, id := range ids {
+				b.requireHeartbeat(nil, "g", generation, id)
+				require.Equal(t, "for "+id, b.assignment("g", generation, id))
+			}
+			b.requireHeartbeat(kerr.IllegalGeneration, "g", generation-1, ids[0])
+			b.requireHeartbeat(kerr.UnknownMemberID, "g", generation, "stranger")
+			kafkatest.RequireCode(t, nil, kafkatest.CommitCode(answered[*kmsg.OffsetCommitResponse](b.send(kafkatest.Commit("g", generation, ids[1], 8)))))
+			require.Equal(t, before, answered[*kmsg.DescribeGroupsResponse](b.send(kafkatest.DescribeGroups("g"))))
+		}
+
+		// Who is silent after the move is dropped when a whole session has passed, and the
+		// others go on to the next generation.
+		session := b.group("g").members[ids[2]].session
+		b.pass(session / 2)
+		for _, id := range ids[:2] {
+			b.requireHeartbeat(nil, "g", generation, id)
+		}
+		require.Equal(t, stateStable, b.state("g"))
+		b.pass(session/2 + 2*benchTick)
+		require.Equal(t, statePreparing, b.state("g"))
+		again, next := b.syncAll("g", []*sent{b.send(kafkatest.Join(3, "g", ids[0])), b.send(kafkatest.Join(3, "g", ids[1]))})
+		require.ElementsMatch(t, ids[:2], again)
+		require.Equal(t, generation+1, next)
+		require.Equal(t, ids[0], again[0], "the leader has stayed")
+	})
+}
+
+// A reign that ends while its groups are being read leaves the next one's sessions alone:
+// both have read the same members.
+func TestSessionsOutliveTheLoadOfAnEarlierReign(t *testing.T) {
+	t.Parallel()
+	inBench(t, func(b *bench) {
+		ids, generation := b.stableGroup("g", 3)
+		session := b.group("g").members[ids[0]].session
+		known := make(chan struct{}) // that the second reign is over
+		b.log.await = func() bool { <-known; return false }
+		b.log.lead(2)
+		b.co.Lead(0, 2)
+		b.pass(time.Second)
+		b.log.await = nil
+		b.log.lead(3)
+		b.co.Lead(0, 3)
+		synctest.Wait()
+		require.Equal(t, 3, b.co.sessions.Len())
+		close(known)
+		synctest.Wait()
+		require.Equal(t, 3, b.co.sessions.Len())
+		b.pass(session - time.Second)
+		for _, id := range ids {
+			b.requireHeartbeat(nil, "g", generation, id)
+		}
+		b.pass(session + 2*benchTick)
+		require.Zero(t, b.co.groups.Load(), "its members were not heard of")
+	})
+}
+
+// A shard answers as soon as it is open, and its members' sessions may begin after that. A
+// shutdown may come first.
+func TestHeartbeatBeforeTheSessionsBegin(t *testing.T) {
+	t.Parallel()
+	inBench(t, func(b *bench) {
+		ids, generation := b.stableGroup("g", 2)
+		b.co.Resign(0, 2)
+		s := b.shard(2)
+		b.pass(time.Hour)
+		groups, size := s.read(b.log.live())
+		read := maps.Clone(groups)
+		require.True(t, s.open(groups, size))
+		b.requireHeartbeat(nil, "g", generation, ids[0])
+		for _, g := range read {
+			g.resume()
+		}
+		b.requireHeartbeat(nil, "g", generation, ids[1])
+		require.Equal(t, 2, b.co.sessions.Len())
+
+		b.co.Resign(0, 3)
+		groups, _ = b.shard(3).read(b.log.live())
+		for _, g := range groups { // as load does for a shard that is not to be opened
+			g.change(g.abandonLocked)
+		}
+	})
+}
+
+// No member is told its assignment before the log has it: else it could be one that the
+// next coordinator does not know.
+func TestAssignmentIsReplicatedFirst(t *testing.T) {
+	t.Parallel()
+	inBench(t, func(b *bench) {
+		join := func(id string) *kmsg.JoinGroupResponse {
+			s := b.send(kafkatest.Join(3, "g", id))
+			b.pass(b.co.cfg.InitialRebalanceDelay + 2*time.Millisecond)
+			return answered[*kmsg.JoinGroupResponse](s)
+		}
+		b.log.held = true
+		a := join("")
+		sync := b.send(kafkatest.Sync("g", a.Generation, a.MemberID, a.MemberID))
+		sync.requireParked()
+		b.requireHeartbeat(nil, "g", a.Generation, a.MemberID)
+		retry := b.send(kafkatest.Sync("g", a.Generation, a.MemberID, a.MemberID)) // the client has given up on the first
+		kafkatest.RequireCode(t, kerr.RebalanceInProgress, answered[*kmsg.SyncGroupResponse](sync).ErrorCode)
+		retry.requireParked()
+		require.Equal(t, 1, b.log.waits(), "it is written once")
+		b.log.release(0, nil)
+		require.Equal(t, "for "+a.MemberID, string(answered[*kmsg.SyncGroupResponse](retry).MemberAssignment))
+
+		// What the log does not take is void.
+		for fails, told := range map[*kerr.Error]*kerr.Error{
+			kerr.NotLeaderForPartition: kerr.NotCoordinator,
+			kerr.RequestTimedOut:       kerr.RebalanceInProgress,
+			kerr.NotEnoughReplicas:     kerr.CoordinatorNotAvailable,
+			kerr.MessageTooLarge:       kerr.UnknownServerError,
+		} {
+			a = join(a.MemberID)
+			sync = b.send(kafkatest.Sync("g", a.Generation, a.MemberID, a.MemberID))
+			sync.requireParked()
+			b.log.release(0, fails)
+			kafkatest.RequireCode(t, told, answered[*kmsg.SyncGroupResponse](sync).ErrorCode)
+			require.Equal(t, statePreparing, b.state("g"))
+		}
+
+		// A group that has gone on does not care for what comes late.
+		a = join(a.MemberID)
+		sync = b.send(kafkatest.Sync("g", a.Generation, a.MemberID, a.MemberID))
+		b.send(kafkatest.Join(3, "g", ""))
+		kafkatest.RequireCode(t, kerr.RebalanceInProgress, answered[*kmsg.SyncGroupResponse](sync).ErrorCode)
+		b.log.release(0, nil)
+		require.Equal(t, statePreparing, b.state("g"))
+		b.co.Resign(0, 2)
+		for b.log.waits() > 0 {
+			b.log.release(0, kerr.NotLeaderForPartition)
+		}
+	})
+}
+
+// A group whose members have gone has none after a move either, and its generations go on.
+func TestMoveOfAnEmptyGroup(t *testing.T) {
+	t.Parallel()
+	inBench(t, func(b *bench) {
+		ids, generation := b.stableGroup("g", 2)
+		kafkatest.RequireCode(t, nil, kafkatest.CommitCode(answered[*kmsg.OffsetCommitResponse](b.send(kafkatest.Commit("g", generation, ids[0], 7)))))
+		answered[*kmsg.LeaveGroupResponse](b.send(kafkatest.Leave("g", ids...)))
+		require.Equal(t, stateEmpty, b.state("g"))
+		left := b.group("g").generation
+		b.move(2)
+		require.Equal(t, stateEmpty, b.state("g"))
+		b.requireHeartbeat(kerr.UnknownMemberID, "g", generation, ids[0])
+		_, next := b.stableGroup("g", 1)
+		require.Equal(t, left+1, next)
+
+		// One that is deleted, or has nothing left to know about it, is not there.
+		answered[*kmsg.LeaveGroupResponse](b.send(kafkatest.Leave("g", b.group("g").leader)))
+		kafkatest.RequireCode(t, nil, answered[*kmsg.DeleteGroupsResponse](b.send(kafkatest.DeleteGroups("g"))).Groups[0].ErrorCode)
+		others, _ := b.stableGroup("h", 1)
+		answered[*kmsg.LeaveGroupResponse](b.send(kafkatest.Leave("h", others...)))
+		b.move(3)
+		require.Empty(t, answered[*kmsg.ListGroupsResponse](b.send(kafkatest.ListGroups())).Groups)
+		kafkatest.RequireCode(t, nil, kafkatest.CommitCode(answered[*kmsg.OffsetCommitResponse](b.send(kafkatest.Commit("g", -1, "", 1)))))
+		b.move(4)
+		_, anew := b.stableGroup("g", 1)
+		require.Equal(t, int32(1), anew, "another group of that name")
+	})
+}
+
+// In the middle of a rebalance the next coordinator knows the members of the last
+// generation, and those join again.
+func TestMoveAmidARebalance(t *testing.T) {
+	t.Parallel()
+	inBench(t, func(b *bench) {
+		ids, generation := b.stableGroup("g", 2)
+		third := b.send(kafkatest.Join(3, "g", ""))
+		third.requireParked()
+		b.move(2)
+		kafkatest.RequireCode(t, kerr.NotCoordinator, answered[*kmsg.JoinGroupResponse](third).ErrorCode)
+		b.requireHeartbeat(nil, "g", generation, ids[1])
+		joins := []*sent{b.send(kafkatest.Join(3, "g", "")), b.send(kafkatest.Join(3, "g", ids[0])), b.send(kafkatest.Join(3, "g", ids[1]))}
+		b.pass(time.Millisecond)
+		all, next := b.syncAll("g", joins)
+		require.Len(t, all, 3)
+		require.Equal(t, generation+1, next)
+	})
+}
+
+// A static member that took its place over, and a snapshot, are what the next coordinator
+// knows, too.
+func TestMoveAfterATakeOverAndASnapshot(t *testing.T) {
+	t.Parallel()
+	inBench(t, func(b *bench) {
+		ids, _, generation := b.staticGroup(2)
+		back := answered[*kmsg.JoinGroupResponse](b.send(kafkatest.Join(9, "g", "", kafkatest.WithInstance("b"))))
+		kafkatest.RequireCode(t, nil, back.ErrorCode)
+		for epoch := int32(2); epoch < 4; epoch++ {
+			b.move(epoch)
+			b.requireHeartbeat(nil, "g", generation, ids["a"])
+			b.requireHeartbeat(nil, "g", generation, back.MemberID)
+			b.requireHeartbeat(kerr.UnknownMemberID, "g", generation, ids["b"])
+			require.Equal(t, "for "+ids["b"], b.assignment("g", generation, back.MemberID))
+			require.Len(t, b.group("g").instances, 2)
+			for n := range 200 { // so that the log is compacted
+				answered[*kmsg.OffsetCommitResponse](b.send(kafkatest.Commit("g", generation, back.MemberID, int64(n))))
+			}
+		}
+		require.Less(t, len(b.log.live()), 200, "it was compacted")
+	}, func(c *Config) { c.OffsetsCompactBytes = 5000 })
+}
+
+// What is in the log can be of another broker's settings, or broken. Timeouts are taken as
+// those of a join, and a place is given once.
+func TestRestoredMembersAreAsThoseThatJoin(t *testing.T) {
+	t.Parallel()
+	inBench(t, func(b *bench) {
+		ofMember := func(id, instance string, session, rebalance time.Duration) kmsg.GroupMetadataValueMember {
+			m := kmsg.NewGroupMetadataValueMember()
+			m.MemberID, m.SessionTimeoutMillis, m.RebalanceTimeoutMillis = id, int32(session.Milliseconds()), int32(rebalance.Milliseconds())
+			if instance != "" {
+				m.InstanceID = &instance
+			}
+			return m
+		}
+		b.restore(groupRecord(-7,
+			ofMember("", "", time.Second, time.Second),
+			ofMember("a", "x", time.Second, 0),
+			ofMember("a", "y", time.Hour, time.Hour),
+			ofMember("b", "x", time.Hour, time.Hour),
+			ofMember("c", "", 0, -1),
+			ofMember("d", "", 24*time.Hour, 24*time.Hour),
+		))
+		g, cfg := b.group("g"), &b.co.cfg
+		type timeouts struct{ session, rebalance time.Duration }
+		restored := map[string]timeouts{}
+		g.change(func(*later) {
+			require.Equal(t, stateStable, g.state)
+			require.Zero(t, g.generation)
+			require.Equal(t, "a", g.leader, "the one that is named is none of its members")
+			require.Len(t, g.instances, 1)
+			for id, m := range g.members {
+				restored[id] = timeouts{m.session, m.rebalance}
+			}
+		})
+		require.Equal(t, map[string]timeouts{
+			"a": {time.Second, time.Second},
+			"c": {cfg.MinSession, cfg.MinSession},
+			"d": {cfg.MaxSession, cfg.MaxRebalance},
+		}, restored)
+		b.pass(cfg.MaxSession + cfg.MaxRebalance)
+		require.Zero(t, b.co.groups.Load(), "nobody was heard of")
+	})
+}
+
+// groupRecord is a record of group g with these members, led by one that is none of them.
+func groupRecord(generation int32, members ...kmsg.GroupMetadataValueMember) (key, value []byte) {
+	v := kmsg.GroupMetadataValue{Version: groupValueVersion, ProtocolType: "consumer", Generation: generation}
+	v.Protocol, v.Leader, v.Members = kmsg.StringPtr("range"), kmsg.StringPtr("nobody"), members
+	return encodeGroupKey("g"), v.AppendTo(nil)
+}
+
+// restore begins a reign whose log has one record.
+func (b *bench) restore(key, value []byte) {
+	b.t.Helper()
+	b.co.Resign(0, 2)
+	s := b.shard(2)
+	groups, size := s.read([][]byte{log.NewBatch(time.Now(), []log.Record{{Key: key, Value: value}})})
+	require.True(b.t, s.start(groups, size))
+}
+
+// A record that is none is not read; nothing of the log is trusted. Whatever members it
+// has, they are dropped when they are not heard of, and the group that is left can be
+// joined.
+func FuzzGroupRecord(f *testing.F) {
+	m := kmsg.NewGroupMetadataValueMember()
+	m.MemberID, m.InstanceID, m.Assignment = "m", kmsg.StringPtr("i"), []byte("a")
+	n := m
+	n.SessionTimeoutMillis = 60_000
+	for _, members := range [][]kmsg.GroupMetadataValueMember{nil, {m}, {m, n}} {
+		key, value := groupRecord(3, members...)
+		f.Add(key, value)
+	}
+	f.Add(encodeGroupKey("g"), []byte(nil))
+	f.Add(encodeGroupKey("g"), []byte("\x00\x04\x01....\x00\x00........\x01\xff\xff\xff\xff\x0f")) // four billion tags
+	f.Add(encodeOffsetKey("g", offsetKey{"t", 1}), []byte{0, 3})
+	f.Fuzz(func(t *testing.T, key, value []byte) {
+		inBench(t, func(b *bench) {
+			b.restore(key, value)
+			b.pass(b.co.cfg.MaxSession + b.co.cfg.MaxRebalance)
+			require.Zero(t, b.co.sessions.Len())
+			require.Zero(t, b.co.memberBytes.used.Load())
+			_, generation := b.stableGroup("g", 1, kafkatest.WithSession(time.Second))
+			require.Positive(t, generation)
+		}, func(c *Config) { c.MaxSession, c.MaxRebalance = 10*time.Second, 10*time.Second })
+	})
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What Prometheus scrapes from the tour, all kinds of brokers' operations in it, is as it
+// wants it to be.
+func TestMetricsOfTheTour(t *testing.T) {
+	out, in := io.Pipe()
+	first, rest := make(chan []byte, 1), make(chan []byte, 1)
+	go func() { // before the tour begins, which counts goroutines
+		line := make([]byte, 256)
+		n, _ := out.Read(line)
+		first <- line[:n]
+		text, _ := io.ReadAll(out)
+		rest <- text
+	}()
+	var stderr bytes.Buffer
+	status := make(chan int, 1)
+	go func() {
+		status <- run(strings.Fields("-http 127.0.0.1:0 -duration 3s -polls 100 -rate 1000 -faults=false"), in, &stderr)
+		_ = in.Close()
+	}()
+	line := <-first
+	said := regexp.MustCompile(`^a page shows what is held: (http://127\.0\.0\.1:\d+/) `).FindSubmatch(line)
+	require.NotNil(t, said, "%s", line)
+	r, err := http.Get(string(said[1]) + "metrics")
+	require.NoError(t, err)
+	metrics, err := io.ReadAll(r.Body)
+	require.NoError(t, err)
+	require.NoError(t, r.Body.Close())
+	for broker := range 3 {
+		for _, what := range []string{": fetches", ": produces", ": deletions", ": changes of topics", ": joins of groups", ": syncs of groups"} {
+			require.Contains(t, string(metrics), fmt.Sprintf(`limbo_purgatory_operations{name="broker %d%s"} `, broker, what))
+		}
+		for _, what := range []string{"", ": members of groups"} {
+			require.Contains(t, string(metrics), fmt.Sprintf(`limbo_wheel_timers{name="broker %d%s"} `, broker, what))
+		}
+	}
+	require.Zero(t, <-status, "%s%s", &stderr, <-rest)
+
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		if os.Getenv("LIMBO_REQUIRE") != "" {
+			t.Fatal(err)
+		}
+		t.Skip("promtool is not installed (Debian's package prometheus)")
+	}
+	check := exec.CommandContext(t.Context(), promtool, "check", "metrics")
+	check.Stdin = bytes.NewReader(metrics)
+	found, err := check.CombinedOutput()
+	require.NoError(t, err, "%s", found)
+	require.Empty(t, string(found))
+}
