@@ -62,10 +62,10 @@ func TestSwarm(t *testing.T) {
 		var stdout, stderr bytes.Buffer
 		status := run([]string{"-clients", "200", "-idle", "300ms", "-duration", "1s", "-silent", silent}, &stdout, &stderr)
 		require.Zero(t, status, "%s%s", stdout.String(), stderr.String())
-		require.Contains(t, stdout.String(), "all as it should be")
+		require.Contains(t, stdout.String(), "all 3 checks passed")
 		n := map[string]int{"0": 0, "0.5": 100, "1": 200}[silent]
-		require.Contains(t, stdout.String(), fmt.Sprintf("silent %d: dropped %d, not dropped 0; early 0;", n, n))
-		require.Contains(t, stdout.String(), fmt.Sprintf("talking %d: dropped 0;", 200-n))
+		require.Contains(t, stdout.String(), fmt.Sprintf("silent clients   %d: dropped %d, not dropped 0; early 0;", n, n))
+		require.Contains(t, stdout.String(), fmt.Sprintf("talking clients  %d: dropped 0;", 200-n))
 		require.Regexp(t, `(?m)^ +seconds +connected +dropped +lines`, stdout.String())
 		require.Empty(t, stderr.String())
 	}
@@ -82,23 +82,23 @@ func TestJudge(t *testing.T) {
 		ok     bool
 		says   string
 	}{
-		{"silent and dropped", client{silent: true, lastSend: start, droppedAt: at(idle + 1)}, true, "silent 1: dropped 1, not dropped 0; early 0"},
-		{"silent and kept", client{silent: true, lastSend: start}, false, "silent 1: dropped 0, not dropped 1; early 0"},
-		{"silent and dropped early", client{silent: true, lastSend: start, droppedAt: at(idle - 1)}, false, "silent 1: dropped 1, not dropped 0; early 1"},
-		{"talks", client{lastSend: start}, true, "talking 1: dropped 0; kept from talking by this machine, and so dropped, 0"},
-		{"talks and is dropped", client{lastSend: start, droppedAt: at(idle / 2)}, false, "talking 1: dropped 1;"},
-		{"is kept from talking", client{lastSend: start, droppedAt: at(idle)}, true, "talking 1: dropped 0; kept from talking by this machine, and so dropped, 1"},
+		{"silent and dropped", client{silent: true, lastSend: start, droppedAt: at(idle + 1)}, true, "silent clients   1: dropped 1, not dropped 0; early 0"},
+		{"silent and kept", client{silent: true, lastSend: start}, false, "silent clients   1: dropped 0, not dropped 1; early 0"},
+		{"silent and dropped early", client{silent: true, lastSend: start, droppedAt: at(idle - 1)}, false, "silent clients   1: dropped 1, not dropped 0; early 1"},
+		{"talks", client{lastSend: start}, true, "talking clients  1: dropped 0; kept from talking by this machine, and so dropped, 0"},
+		{"talks and is dropped", client{lastSend: start, droppedAt: at(idle / 2)}, false, "talking clients  1: dropped 1;"},
+		{"is kept from talking", client{lastSend: start, droppedAt: at(idle)}, true, "talking clients  1: dropped 0; kept from talking by this machine, and so dropped, 1"},
 		{"was kept from talking", client{lastSend: start, longest: idle, droppedAt: at(idle + 1)}, true, "so dropped, 1"},
 		{"talks again too late", client{lastSend: start, longest: idle, droppedAt: at(1)}, true, "so dropped, 1"},
-		{"falls silent too late", client{silent: true, lastSend: start, longest: idle, droppedAt: at(1)}, true, "silent 1: dropped 1, not dropped 0; early 0"},
-		{"failed", client{err: errors.New("boo")}, false, "failed 1, one by: boo"},
+		{"falls silent too late", client{silent: true, lastSend: start, longest: idle, droppedAt: at(1)}, true, "silent clients   1: dropped 1, not dropped 0; early 0"},
+		{"failed", client{err: errors.New("boo")}, false, "failed clients   1, one by: boo"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out bytes.Buffer
 			w := &swarm{clients: []client{c.client}}
 			require.Equal(t, c.ok, w.judge(idle, &out))
 			require.Contains(t, out.String(), c.says)
-			require.Equal(t, !c.ok, strings.Contains(out.String(), "NOT as it should be"))
+			require.Equal(t, !c.ok, strings.Contains(out.String(), "FAIL"))
 		})
 	}
 }

@@ -16,6 +16,9 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/seed-782fa212/limbo/examples/internal/livepage"
+	"github.com/seed-782fa212/limbo/observe"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
@@ -32,6 +35,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	clients := flags.Int("clients", 10_000, "connections of the swarm")
 	silent := flags.Float64("silent", 0.5, "share of them that falls silent, 0 to 1")
 	duration := flags.Duration("duration", 10*time.Second, "how long the swarm talks; at least three times -idle")
+	page := livepage.AddFlag(flags)
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
@@ -61,6 +65,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return bad("-addr is %q, which is not loopback; -allow-remote permits it", *addr)
 	}
 
+	if err := page.Check(); err != nil {
+		return bad("%v", err)
+	}
+
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	files, err := raiseFileLimit()
@@ -71,6 +79,13 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		return bad("%v", err)
 	}
+	if _, err := livepage.Add(page.Registry(), "idle connections", observe.Wheel(s.deadline)); err != nil {
+		return bad("%v", err)
+	}
+	if err := page.Start(func(format string, args ...any) { fmt.Fprintf(stdout, format+"\n", args...) }); err != nil {
+		return bad("%v", err)
+	}
+	defer func() { _ = page.Stop() }()
 	fmt.Fprintf(stdout, "listening on %s, dropping what is silent for %v\n", s.addr(), *idle)
 	ok := true
 	if *serve {
@@ -81,6 +96,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 			fmt.Fprintf(stdout, "the file limit of %d allows %d clients, not %d\n", files, max(most, 1), *clients)
 			*clients = max(most, 1)
 		}
+		fmt.Fprintf(stdout, "%d clients talk for %v; %.0f %% of them fall silent at some moment, and wait to be dropped\n", *clients, *duration, 100**silent)
 		ok = drive(ctx, s, *clients, *silent, *duration, stdout)
 	}
 	end, cancel := context.WithTimeout(context.Background(), 5*time.Second)

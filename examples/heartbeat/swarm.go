@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
+
+	"github.com/seed-782fa212/limbo/examples/internal/selfcheck"
 )
 
 // client is one connection of the swarm, and what became of it. Its own
@@ -187,17 +189,15 @@ func (w *swarm) judge(idle time.Duration, out io.Writer) bool {
 			early++
 		}
 	}
-	fmt.Fprintf(out, "\nsilent %d: dropped %d, not dropped %d; early %d; late by %v on average, %v at most\n",
+	var checks selfcheck.Checks
+	checks.Add(kept == 0 && early == 0, "silent clients", "%d: dropped %d, not dropped %d; early %d; late by %v on average, %v at most",
 		silent, dropped, kept, early, (late / time.Duration(max(dropped, 1))).Round(time.Microsecond), latest.Round(time.Microsecond))
-	fmt.Fprintf(out, "talking %d: dropped %d; kept from talking by this machine, and so dropped, %d\n", talkers, talkersDropped, stalled)
+	checks.Add(talkersDropped == 0, "talking clients", "%d: dropped %d; kept from talking by this machine, and so dropped, %d", talkers, talkersDropped, stalled)
+	reason := ""
 	if failed > 0 {
-		fmt.Fprintf(out, "failed %d, one by: %v\n", failed, firstErr)
+		reason = fmt.Sprintf(", one by: %v", firstErr)
 	}
-	ok := failed == 0 && kept == 0 && early == 0 && talkersDropped == 0
-	if ok {
-		fmt.Fprintln(out, "all as it should be")
-	} else {
-		fmt.Fprintln(out, "NOT as it should be")
-	}
-	return ok
+	checks.Add(failed == 0, "failed clients", "%d%s", failed, reason)
+	checks.Print(out)
+	return checks.OK()
 }

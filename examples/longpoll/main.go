@@ -15,6 +15,9 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/seed-782fa212/limbo/examples/internal/livepage"
+	"github.com/seed-782fa212/limbo/examples/internal/selfcheck"
 )
 
 func main() {
@@ -39,6 +42,8 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags.DurationVar(&sc.calm, "calm", sc.calm, "how long events are published before the faults, 100ms to 1h")
 	flags.DurationVar(&sc.faults, "faults", sc.faults, "and after each of them, 100ms to 1h")
 	flags.Uint64Var(&sc.seed, "seed", sc.seed, "of where events are published, and what dies")
+	sc.page = livepage.AddFlag(flags)
+	logLevel := selfcheck.AddLogLevel(flags)
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
@@ -63,37 +68,27 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case sc.topic == "":
 		return bad("-topic is empty")
 	}
+	if err := sc.page.Check(); err != nil {
+		return bad("%v", err)
+	}
 	if *brokers != "" {
 		sc.brokers = strings.Split(*brokers, ",")
 	}
+	sc.logger = logLevel.Logger(stderr, *serve)
 	if *serve {
 		return serveForPeople(ctx, sc, stdout, stderr)
 	}
-	out := stdout
-	if *asJSON {
-		out = stderr
-	}
-	sum, err := run(ctx, sc, out)
-	if err != nil {
-		fmt.Fprintf(stderr, "longpoll: %v\n", err)
-		return 1
-	}
-	sum.print(out)
-	if *asJSON {
-		sum.printJSON(stdout)
-	}
-	if !sum.ok() {
-		return 1
-	}
-	return 0
+	return selfcheck.Run("longpoll", *asJSON, stdout, stderr, func(out io.Writer) (selfcheck.Summary, error) {
+		return run(ctx, sc, out)
+	})
 }
 
 // serveForPeople serves until ctx ends.
 func serveForPeople(ctx context.Context, sc scene, stdout, stderr io.Writer) int {
-	p := &play{scene: sc, out: stdout, began: time.Now()}
+	p := &play{scene: sc, Progress: selfcheck.NewProgress(stdout)}
 	err := p.open(ctx)
 	if err == nil {
-		p.say("open two of these in a browser, and type in one")
+		p.Say("open two of these in a browser, and type in one")
 		<-ctx.Done()
 	}
 	if e := p.close(); err == nil {

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -15,7 +16,9 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/seed-782fa212/limbo/examples/internal/livepage"
 	"github.com/seed-782fa212/limbo/longpoll"
+	"github.com/seed-782fa212/limbo/observe"
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
@@ -26,6 +29,7 @@ type node struct {
 	rooms *rooms
 	bus   *bus
 	polls *longpoll.Polls
+	hide  func()                       // from the page of what is observed
 	held  *purgatory.Purgatory[string] // polls, by room
 
 	listener net.Listener
@@ -43,7 +47,7 @@ const (
 var page []byte
 
 // startNode serves on an address and reads the bus.
-func startNode(id int, addr string, brokers []string, topic string) (*node, error) {
+func startNode(id int, addr string, brokers []string, topic string, observed *observe.Registry) (*node, error) {
 	n := &node{id: id, rooms: newRooms()}
 	var err error
 	if n.polls, err = longpoll.New(longpoll.Options{}); err != nil {
@@ -68,6 +72,13 @@ func startNode(id int, addr string, brokers []string, topic string) (*node, erro
 	protocols.SetUnencryptedHTTP2(true)
 	n.server = &http.Server{Handler: mux, Protocols: protocols, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 1000}, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 8 << 10}
 	n.server.RegisterOnShutdown(n.held.Close) // or Shutdown would wait for the polls
+	hideHeld, err1 := livepage.Add(observed, fmt.Sprintf("node %d: held", id), observe.Purgatory(n.held, nil))
+	hidePolls, err2 := livepage.Add(observed, fmt.Sprintf("node %d", id), observe.Polls(n.polls))
+	if err := errors.Join(err1, err2); err != nil {
+		n.bus.close()
+		return nil, errors.Join(err, n.listener.Close(), n.held.Shutdown(context.Background()))
+	}
+	n.hide = func() { hideHeld(); hidePolls() }
 	ctx, cancel := context.WithCancel(context.Background())
 	n.stop = cancel
 	n.running.Go(func() { n.bus.read(ctx, n.heard) })
@@ -169,6 +180,7 @@ func (n *node) kill() error {
 }
 
 func (n *node) end(ctx context.Context) error {
+	n.hide()
 	n.stop()
 	n.bus.close()
 	err := n.held.Shutdown(ctx)

@@ -16,14 +16,15 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-782fa212/limbo/examples/broker/cluster"
+	"github.com/seed-782fa212/limbo/examples/internal/livepage"
+	"github.com/seed-782fa212/limbo/examples/internal/selfcheck"
 )
 
 // play is the example that checks itself: nodes, a bus, and many who poll, while events are
 // published, a node dies and a broker dies.
 type play struct {
 	scene
-	out     io.Writer
-	began   time.Time
+	*selfcheck.Progress
 	bus     *cluster.Cluster // nil: a real one
 	nodes   []*node
 	targets []target
@@ -43,6 +44,8 @@ type scene struct {
 	brokers      []string      // of a real bus; empty: one in this process
 	topic        string
 	seed         uint64
+	logger       *slog.Logger // of the brokers in this process
+	page         *livepage.Page
 }
 
 // patience is how long anything may take on a machine that is busy with something else.
@@ -50,7 +53,7 @@ const patience = 30 * time.Second
 
 func run(ctx context.Context, sc scene, out io.Writer) (*summary, error) {
 	before := runtime.NumGoroutine()
-	p := &play{scene: sc, out: out, began: time.Now(), rng: rand.New(rand.NewPCG(sc.seed, 1)), published: map[string]int{}, certain: map[string][]int{}}
+	p := &play{scene: sc, Progress: selfcheck.NewProgress(out), rng: rand.New(rand.NewPCG(sc.seed, 1)), published: map[string]int{}, certain: map[string][]int{}}
 	err := p.open(ctx)
 	if err == nil {
 		err = p.scenes(ctx)
@@ -62,14 +65,10 @@ func run(ctx context.Context, sc scene, out io.Writer) (*summary, error) {
 	return &p.sum, nil
 }
 
-func (p *play) say(format string, args ...any) {
-	fmt.Fprintf(p.out, "%6.2f s  %s\n", time.Since(p.began).Seconds(), fmt.Sprintf(format, args...))
-}
-
 func (p *play) open(ctx context.Context) (err error) {
 	if len(p.brokers) == 0 {
 		var cfg cluster.Config
-		cfg.Logger = slog.New(slog.DiscardHandler)
+		cfg.Logger, cfg.Observe = p.logger, p.page.Registry()
 		cfg.Meta.BrokerSession, cfg.ReplicaLag = 2*time.Second, time.Second
 		if p.bus, err = cluster.New(cfg); err != nil {
 			return err
@@ -80,15 +79,15 @@ func (p *play) open(ctx context.Context) (err error) {
 		return err
 	}
 	for id := range p.scene.nodes {
-		n, err := startNode(id, "127.0.0.1:0", p.brokers, p.topic)
+		n, err := startNode(id, "127.0.0.1:0", p.brokers, p.topic, p.page.Registry())
 		if err != nil {
 			return err
 		}
 		p.nodes = append(p.nodes, n)
 		p.targets = append(p.targets, target{id, n.url()})
-		p.say("node %d serves at %s", id, n.url())
+		p.Say("node %d serves at %s", id, n.url())
 	}
-	return nil
+	return p.page.Start(p.Say)
 }
 
 // close ends what is left.
@@ -96,6 +95,7 @@ func (p *play) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var closing errgroup.Group
+	closing.Go(p.page.Stop)
 	for _, n := range p.nodes {
 		closing.Go(func() error { return n.shutdown(ctx) })
 	}
@@ -122,14 +122,15 @@ func (p *play) scenes(ctx context.Context) error {
 	if err := p.parked(ctx); err != nil {
 		return err
 	}
-	p.say("%d polls wait, %d of them over HTTP/1.1 and the others over HTTP/2", p.polls, old)
+	p.Say("%d polls wait, %d of them over HTTP/1.1 and the others over HTTP/2", p.polls, old)
 
+	p.Say("%d events a second are published for %v", p.rate, p.calm)
 	p.pollers.calm.Store(true)
 	if err := p.publish(ctx, p.calm); err != nil {
 		return err
 	}
 	p.pollers.calm.Store(false)
-	p.say("%d events are published", p.sum.Events)
+	p.Say("%d events are published; now the faults, and %v of publishing after each", p.sum.Events, p.faults)
 
 	if len(p.nodes) > 1 {
 		last := len(p.nodes) - 1
@@ -137,18 +138,18 @@ func (p *play) scenes(ctx context.Context) error {
 		waiting := p.nodes[last].polls.Stats().Waiting
 		err := p.nodes[last].kill()
 		p.nodes, p.targets = p.nodes[:last], p.targets[:last]
-		p.say("node %d dies, and %d polls with it", last, waiting)
+		p.Say("node %d dies, and %d polls with it", last, waiting)
 		if err = errors.Join(err, p.publish(ctx, p.faults)); err != nil {
 			return err
 		}
 	}
 	if p.bus != nil {
 		victim := int32(p.rng.IntN(int(p.bus.Brokers())))
-		p.say("broker %d dies", victim)
+		p.Say("broker %d dies", victim)
 		if err := errors.Join(p.bus.Kill(victim), p.publish(ctx, p.faults), p.bus.Start(victim)); err != nil {
 			return err
 		}
-		p.say("broker %d is back, %d events are published", victim, p.sum.Events)
+		p.Say("broker %d is back, %d events are published", victim, p.sum.Events)
 	}
 	if err := p.publish(ctx, p.faults); err != nil {
 		return err
@@ -157,7 +158,7 @@ func (p *play) scenes(ctx context.Context) error {
 	if err := p.parked(ctx); err != nil {
 		return err
 	}
-	p.say("every event has been seen, and %d polls wait", p.polls)
+	p.Say("every event has been seen, and %d polls wait", p.polls)
 
 	p.pollers.stopping.Store(true)
 	answered, began := p.pollers.answered.Load(), time.Now()
@@ -173,9 +174,9 @@ func (p *play) scenes(ctx context.Context) error {
 	select {
 	case <-ended:
 	case <-time.After(patience): // they are hung up on, and count as not answered
-		p.sum.problem("polls wait on after the shutdown")
+		p.sum.problems.Add("polls wait on after the shutdown")
 	}
-	p.say("%d polls are answered by the shutdown, in %v", p.pollers.answered.Load()-answered, time.Since(began).Round(time.Millisecond))
+	p.Say("%d polls are answered by the shutdown, in %v", p.pollers.answered.Load()-answered, time.Since(began).Round(time.Millisecond))
 	return ctx.Err()
 }
 
@@ -192,7 +193,7 @@ func (p *play) parked(ctx context.Context) error {
 		if time.Now().After(end) {
 			return fmt.Errorf("%d of %d polls wait after %v", n, p.polls, patience)
 		}
-		if err := sleep(ctx, 5*time.Millisecond); err != nil {
+		if err := selfcheck.Sleep(ctx, 5*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -203,6 +204,10 @@ func (p *play) publish(ctx context.Context, d time.Duration) error {
 	client := &http.Client{Transport: &http.Transport{}, Timeout: patience}
 	defer client.CloseIdleConnections()
 	began := time.Now()
+	defer p.Bar(func() (float64, string) {
+		past := time.Since(began)
+		return past.Seconds() / d.Seconds(), fmt.Sprintf("published for %v of %v", past.Round(100*time.Millisecond), d)
+	})()
 	for i := 0; time.Since(began) < d; i++ {
 		room := roomName(p.rng.IntN((p.polls + perRoom - 1) / perRoom))
 		number := p.published[room]
@@ -220,7 +225,7 @@ func (p *play) publish(ctx context.Context, d time.Duration) error {
 		if err != nil {
 			return err
 		}
-		if err := sleep(ctx, time.Until(began.Add(time.Duration(i+1)*time.Second/time.Duration(p.rate)))); err != nil {
+		if err := selfcheck.Sleep(ctx, time.Until(began.Add(time.Duration(i+1)*time.Second/time.Duration(p.rate)))); err != nil {
 			return err
 		}
 	}
@@ -232,18 +237,9 @@ func (p *play) waitForAll(ctx context.Context) {
 	end := time.Now().Add(patience)
 	for _, q := range p.pollers.all {
 		for time.Now().Before(end) && !q.hasSeen(p.certain[q.room]) {
-			if sleep(ctx, 5*time.Millisecond) != nil {
+			if selfcheck.Sleep(ctx, 5*time.Millisecond) != nil {
 				return
 			}
 		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
 	}
 }

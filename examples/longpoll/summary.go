@@ -1,12 +1,10 @@
 package main
 
 import (
-	"encoding/json"
-	"fmt"
-	"io"
-	"runtime"
 	"slices"
 	"time"
+
+	"github.com/seed-782fa212/limbo/examples/internal/selfcheck"
 )
 
 // summary is what became of polls and events. The names in JSON are for programs.
@@ -23,16 +21,12 @@ type summary struct {
 	GoroutinesLeaked int       `json:"goroutines_leaked"`
 
 	seen, wrong, moved int64
-	problems           []string
+	problems           selfcheck.Problems
 }
 
 type quantiles struct {
 	P50 int64 `json:"p50"`
 	P99 int64 `json:"p99"`
-}
-
-func (s *summary) problem(format string, args ...any) {
-	s.problems = append(s.problems, fmt.Sprintf(format, args...))
 }
 
 // hasSeen reports whether it has seen the last of these.
@@ -65,7 +59,7 @@ func (p *play) summarize(goroutinesBefore int) {
 	s.Polls, s.Early, s.Unanswered = ps.polls.Load(), ps.early.Load(), ps.unanswered.Load()
 	s.wrong, s.moved = ps.wrong.Load(), ps.moved.Load()
 	if err := ps.first.Load(); err != nil {
-		s.problem("the first poll that was not answered: %v", *err)
+		s.problems.Add("the first poll that was not answered: %v", *err)
 	}
 	var wakes, cross []time.Duration
 	for _, q := range ps.all {
@@ -76,12 +70,7 @@ func (p *play) summarize(goroutinesBefore int) {
 		wakes, cross = append(wakes, q.wakes...), append(cross, q.cross...)
 	}
 	s.Wake, s.CrossNodeWake = quantilesOf(wakes), quantilesOf(cross)
-	for range 200 { // the last goroutines to go have nothing left to do but return
-		if s.GoroutinesLeaked = max(0, runtime.NumGoroutine()-goroutinesBefore); s.GoroutinesLeaked == 0 {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	s.GoroutinesLeaked = selfcheck.Goroutines(goroutinesBefore)
 }
 
 func quantilesOf(d []time.Duration) (q quantiles) {
@@ -92,36 +81,19 @@ func quantilesOf(d []time.Duration) (q quantiles) {
 	return quantiles{P50: d[len(d)/2].Microseconds(), P99: d[len(d)*99/100].Microseconds()}
 }
 
-func (s *summary) ok() bool {
-	return s.Polls > 0 && s.Events > 0 && s.seen > 0 && s.Missed+s.Repeated == 0 && s.Early == 0 && s.Unanswered == 0 && s.wrong == 0 &&
-		s.GoroutinesLeaked == 0 && len(s.problems) == 0
-}
-
-func (s *summary) print(out io.Writer) {
-	check := func(good bool, format string, args ...any) {
-		mark := "ok  "
-		if !good {
-			mark = "FAIL"
-		}
-		fmt.Fprintf(out, "%s  %s\n", mark, fmt.Sprintf(format, args...))
-	}
-	fmt.Fprintln(out)
-	check(s.Events > 0 && s.seen > 0, "%d events were seen %d times by those who polled their rooms; of %d nobody knows whether they were published", s.Events, s.seen, s.Uncertain)
-	check(s.Missed+s.Repeated == 0, "%d missed, %d seen again or out of order", s.Missed, s.Repeated)
-	check(s.Early == 0, "%d polls, %d answered with nothing before their time was up", s.Polls, s.Early)
-	check(s.Unanswered == 0, "%d not answered by a node that lived, %d went on to another node", s.Unanswered, s.moved)
-	check(s.wrong == 0, "%d answers that were none", s.wrong)
-	check(true, "from said to seen, without faults: p50 %d µs, p99 %d µs; at another node p50 %d µs, p99 %d µs", s.Wake.P50, s.Wake.P99, s.CrossNodeWake.P50, s.CrossNodeWake.P99)
-	check(s.GoroutinesLeaked == 0, "%d goroutines left", s.GoroutinesLeaked)
-	for _, p := range s.problems {
-		check(false, "%s", p)
-	}
-}
-
-func (s *summary) printJSON(out io.Writer) {
-	line, err := json.Marshal(s)
-	if err != nil {
-		panic(err) // numbers only
-	}
-	fmt.Fprintf(out, "%s\n", line)
+// Checks is what must be so.
+func (s *summary) Checks() *selfcheck.Checks {
+	var c selfcheck.Checks
+	c.Add(s.Events > 0 && s.seen > 0, "events were seen", "%d events, seen %d times by those who poll their rooms", s.Events, s.seen)
+	c.Add(s.Missed+s.Repeated == 0, "each once and in order", "%d missed, %d seen again or out of order", s.Missed, s.Repeated)
+	c.Add(s.Polls > 0 && s.Unanswered == 0, "polls were answered", "%d polls, %d not answered by a node that lived", s.Polls, s.Unanswered)
+	c.Add(s.Early == 0, "none early", "%d answered with nothing before their time was up", s.Early)
+	c.Add(s.wrong == 0, "none wrong", "%d answers that no node should give", s.wrong)
+	c.Add(s.GoroutinesLeaked == 0, "no goroutine is left", "%d left", s.GoroutinesLeaked)
+	c.AddProblems(s.problems)
+	c.Note("not known to be published", "%d events, which nobody need have seen", s.Uncertain)
+	c.Note("moved to another node", "%d polls", s.moved)
+	c.Note("published to seen", "at the same node: p50 %d µs, p99 %d µs; at another: p50 %d µs, p99 %d µs (before the faults)",
+		s.Wake.P50, s.Wake.P99, s.CrossNodeWake.P50, s.CrossNodeWake.P99)
+	return &c
 }

@@ -25,14 +25,18 @@ func dial(addr string, table *calls.Table[uint64, uint64]) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &client{link: newLink(c), calls: table.Group()}
+	return newClient(c, table), nil
+}
+
+func newClient(conn net.Conn, table *calls.Table[uint64, uint64]) *client {
+	c := &client{link: newLink(conn), calls: table.Group()}
 	ended := make(chan struct{})
-	l.running.Go(func() { l.write(ended) })
-	l.running.Go(func() {
+	c.running.Go(func() { c.write(ended) })
+	c.running.Go(func() {
 		defer close(ended)
-		l.receive()
+		c.receive()
 	})
-	return l, nil
+	return c
 }
 
 // receive hands each reply to the call that waits for it, until the connection is lost.
@@ -41,8 +45,9 @@ func (c *client) receive() {
 	for {
 		f, err := readFrame(in)
 		if err != nil {
+			lost := &lostError{c.cause(err)}
 			_ = c.Close()
-			c.lost = c.calls.Close(&lostError{err})
+			c.lost = c.calls.Close(lost)
 			return
 		}
 		c.read.Add(1)

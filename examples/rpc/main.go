@@ -11,6 +11,9 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/seed-782fa212/limbo/examples/internal/livepage"
+	"github.com/seed-782fa212/limbo/examples/internal/selfcheck"
 )
 
 func main() {
@@ -25,8 +28,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("rpc", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	inFlight := flags.Int("calls", 100_000, "calls in flight on one connection, 100 to 1,000,000")
-	asJSON := flags.Bool("json", false, "print the summary as one line of JSON, the last one")
+	asJSON := flags.Bool("json", false, "print the summary as one line of JSON, the last one of stdout; the rest goes to stderr")
 	seed := flags.Uint64("seed", 1, "of what the calls do")
+	page := livepage.AddFlag(flags)
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
@@ -38,21 +42,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "rpc: -calls is %d, must be 100 to 1000000\n", *inFlight)
 		return 2
 	}
-	out := stdout
-	if *asJSON {
-		out = stderr // the line is all that a program has to read
-	}
-	sum, err := play(ctx, *inFlight, *seed, out)
-	if err != nil {
+	if err := page.Check(); err != nil {
 		fmt.Fprintf(stderr, "rpc: %v\n", err)
-		return 1
+		return 2
 	}
-	sum.print(out)
-	if *asJSON {
-		sum.printJSON(stdout)
-	}
-	if !sum.ok() {
-		return 1
-	}
-	return 0
+	return selfcheck.Run("rpc", *asJSON, stdout, stderr, func(out io.Writer) (selfcheck.Summary, error) {
+		return play(ctx, *inFlight, *seed, page, out)
+	})
 }

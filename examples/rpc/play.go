@@ -12,12 +12,15 @@ import (
 	"time"
 
 	"github.com/seed-782fa212/limbo/calls"
+	"github.com/seed-782fa212/limbo/examples/internal/livepage"
+	"github.com/seed-782fa212/limbo/examples/internal/selfcheck"
+	"github.com/seed-782fa212/limbo/observe"
 )
 
 // play has a client make calls, and notes what becomes of each.
 type player struct {
+	*selfcheck.Progress
 	sum     summary
-	out     io.Writer
 	table   *calls.Table[uint64, uint64]
 	calling sync.WaitGroup // Do
 
@@ -36,33 +39,50 @@ type plan struct {
 	cancel  time.Duration // after which its caller goes away; 0: it does not
 }
 
-// planned draws what a call is to be. Nothing ends in the first 1.9 s but by a caller that
-// goes away, so that all calls are in flight at once.
-func planned(rng *rand.Rand, id uint64) plan {
-	p := plan{frame: frame{id: id, word: rng.Uint64()}, timeout: time.Minute}
-	p.delay = 2*time.Second + time.Duration(rng.Int64N(4000))*time.Millisecond
+// lead is how long no call ends, so that all of them are in flight at once: several times
+// as long as it takes to make them.
+func lead(inFlight int) time.Duration {
+	return 2*time.Second + time.Duration(inFlight)*10*time.Microsecond
+}
+
+const (
+	spread = 4 * time.Second // replies come, calls expire and callers go away within this after the lead
+	nearly = 20 * time.Millisecond
+)
+
+// planned draws what a call is to be. Nothing ends before the lead is over.
+func planned(rng *rand.Rand, id uint64, lead time.Duration) plan {
+	within := func(d time.Duration) time.Duration { return time.Duration(rng.Int64N(int64(d))) }
+	p := plan{frame: frame{id: id, word: rng.Uint64()}, timeout: lead + time.Minute}
+	p.delay = (lead + nearly + within(spread)).Truncate(time.Millisecond)
 	switch n := rng.IntN(100); {
 	case n < 5:
-		p.what, p.timeout = ignore, 3*time.Second+time.Duration(rng.Int64N(4000))*time.Millisecond
+		p.what, p.timeout = ignore, lead+within(spread)
 	case n < 10: // its reply comes about when its time is up
-		p.timeout = p.delay + time.Duration(rng.Int64N(40)-20)*time.Millisecond
+		p.timeout = p.delay + within(2*nearly) - nearly
 	case n < 15:
 		p.what = answerTwice
 	}
 	return p
 }
 
-func play(ctx context.Context, inFlight int, seed uint64, out io.Writer) (*summary, error) {
+func play(ctx context.Context, inFlight int, seed uint64, page *livepage.Page, out io.Writer) (*summary, error) {
 	before := runtime.NumGoroutine()
 	s, err := listen()
 	if err != nil {
 		return nil, err
 	}
-	p := &player{out: out, results: make([]atomic.Int32, inFlight+inFlight/10+inFlight/100)}
+	p := &player{Progress: selfcheck.NewProgress(out), results: make([]atomic.Int32, inFlight+inFlight/10+inFlight/100)}
 	if p.table, err = calls.New[uint64, uint64](calls.Options{Name: "rpc client"}); err != nil {
 		return nil, err
 	}
-	err = errors.Join(p.scenes(ctx, s, inFlight, seed), p.table.Shutdown(context.Background()), s.shutdown(context.Background()))
+	if _, err := livepage.Add(page.Registry(), "rpc client", observe.Calls(p.table, nil)); err != nil {
+		return nil, err
+	}
+	if err := page.Start(p.Say); err != nil {
+		return nil, err
+	}
+	err = errors.Join(p.scenes(ctx, s, inFlight, seed), page.Stop(), p.table.Shutdown(context.Background()), s.shutdown(context.Background()))
 	if err != nil {
 		return nil, err
 	}
@@ -84,30 +104,41 @@ func (p *player) scenes(ctx context.Context, s *server, inFlight int, seed uint6
 	}
 	defer shaky.shutdown()
 	rng := rand.New(rand.NewPCG(seed, 0))
-	began := time.Now()
+	began, lead := time.Now(), lead(inFlight)
+	p.Say("%d calls are made, of which none ends in the first %v", inFlight+inFlight/10, lead)
 	for n := range inFlight { // one in ten has a goroutine that waits for it
-		call := planned(rng, uint64(n))
+		call := planned(rng, uint64(n), lead)
 		if n%100 == 0 {
-			call.cancel = time.Second + time.Duration(rng.Int64N(1000))*time.Millisecond
+			call.cancel = lead + time.Duration(rng.Int64N(int64(time.Second)))
 		}
 		p.start(busy, call, n%10 == 0, true)
 	}
 	for n := range inFlight / 10 { // the ids are those of other calls on the other connection
-		p.start(shaky, planned(rng, uint64(n)), n%10 == 0, false)
+		p.start(shaky, planned(rng, uint64(n), lead), n%10 == 0, false)
 	}
-	p.sum.InFlight = p.table.Stats().Waiting
-	fmt.Fprintf(p.out, "%6.2f s  %d calls are in flight, %d of them with a goroutine\n", time.Since(began).Seconds(), p.sum.InFlight, inFlight/10+inFlight/100)
+	p.sum.wantInFlight = int(p.next.Load())
+	for p.table.Stats().Waiting < p.sum.wantInFlight && time.Since(began) < lead { // until their goroutines have started
+		if err := selfcheck.Sleep(ctx, time.Millisecond); err != nil {
+			return err
+		}
+	}
+	p.sum.InFlight, p.sum.onOne = p.table.Stats().Waiting, busy.calls.Len()
+	p.Say("%d are in flight at once, %d of them on one connection", p.sum.InFlight, p.sum.onOne)
+	stopBar := p.Bar(func() (float64, string) {
+		total := len(p.results)
+		return float64(p.ended.Load()) / float64(total), fmt.Sprintf("%d of %d calls have ended", p.ended.Load(), total)
+	})
+	defer stopBar()
 
-	if err := pause(ctx, time.Until(began.Add(2500*time.Millisecond))); err != nil {
+	if err := selfcheck.Sleep(ctx, time.Until(began.Add(lead+500*time.Millisecond))); err != nil {
 		return err
 	}
 	elsewhere := busy.calls.Len()
 	s.drop(shaky.LocalAddr())
 	shaky.running.Wait()
-	fmt.Fprintf(p.out, "%6.2f s  a connection is lost, and ends its %d calls; another one has %d\n",
-		time.Since(began).Seconds(), shaky.lost, elsewhere)
+	p.Say("a connection is lost and ends its %d calls; the other one has %d", shaky.lost, elsewhere)
 	if _, err := shaky.calls.Do(ctx, 1, time.Minute, func() error { return errors.New("sent on a lost connection") }); !errors.As(err, new(*lostError)) {
-		p.sum.problem("a call on the lost connection was told: %v", err)
+		p.sum.problems.Add("a call on the lost connection was told: %v", err)
 	}
 	again, err := dial(addr, p.table)
 	if err != nil {
@@ -119,14 +150,15 @@ func (p *player) scenes(ctx context.Context, s *server, inFlight int, seed uint6
 	}
 
 	for p.table.Stats().Waiting > 0 {
-		if err := pause(ctx, 10*time.Millisecond); err != nil {
+		if err := selfcheck.Sleep(ctx, 10*time.Millisecond); err != nil {
 			return err
 		}
 	}
 	p.calling.Wait()
-	fmt.Fprintf(p.out, "%6.2f s  every call has ended\n", time.Since(began).Seconds())
+	stopBar()
+	p.Say("every call has ended")
 	// What replies are still to come, late and second ones, come within the longest delay.
-	if err := pause(ctx, time.Until(began.Add(6500*time.Millisecond))); err != nil {
+	if err := selfcheck.Sleep(ctx, time.Until(began.Add(lead+spread+500*time.Millisecond))); err != nil {
 		return err
 	}
 	for _, c := range []*client{busy, shaky, again} {
@@ -183,13 +215,4 @@ func (p *player) start(c *client, call plan, wait, stays bool) {
 		}
 		done(c.calls.Do(ctx, call.id, call.timeout, send))
 	})
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
-	}
 }

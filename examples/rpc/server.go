@@ -87,7 +87,13 @@ func (s *server) serve(l *link) {
 	s.mu.Unlock()
 }
 
-func (s *server) reply(r reply) { _ = r.to.send(r.frame) } // to a client that has gone: nobody waits
+// reply is called by the wheel, for all connections, so it must not wait for one. A client
+// that does not read loses its connection; of one that has gone, nobody waits for replies.
+func (s *server) reply(r reply) {
+	if err := r.to.send(r.frame); err != nil {
+		r.to.lose(err)
+	}
+}
 
 // drop breaks the connection from a client's address, as a network does.
 func (s *server) drop(client net.Addr) {

@@ -1,17 +1,11 @@
 package main
 
-import (
-	"encoding/json"
-	"fmt"
-	"io"
-	"runtime"
-	"time"
-)
+import "github.com/seed-782fa212/limbo/examples/internal/selfcheck"
 
 // summary is what became of the calls. The names in JSON are for programs.
 type summary struct {
 	Calls            int    `json:"calls"`
-	InFlight         int    `json:"in_flight"` // at once
+	InFlight         int    `json:"in_flight"` // at once, on all connections
 	Answered         int64  `json:"answered"`
 	Expired          int64  `json:"expired"`
 	Cancelled        int64  `json:"cancelled"`
@@ -25,11 +19,10 @@ type summary struct {
 
 	matched  uint64
 	wrong    int64
-	problems []string
-}
+	problems selfcheck.Problems
 
-func (s *summary) problem(format string, args ...any) {
-	s.problems = append(s.problems, fmt.Sprintf(format, args...))
+	wantInFlight int
+	onOne        int // in flight at once on one connection
 }
 
 // summarize adds up what has become of each call, when all is shut down.
@@ -48,10 +41,10 @@ func (p *player) summarize(goroutinesBefore int) {
 	}
 	s.Leaked += st.Waiting + st.Wheel.Pending
 	if got := p.failedElsewhere.Load(); got > 0 {
-		s.problem("%d calls failed whose connection was not lost", got)
+		s.problems.Add("%d calls failed whose connection was not lost", got)
 	}
 	if lost := p.lost.Load(); lost != s.Failed {
-		s.problem("%d calls failed, and %d of them because of their connection", s.Failed, lost)
+		s.problems.Add("%d calls failed, and %d of them because of their connection", s.Failed, lost)
 	}
 	for _, c := range []struct {
 		what        string
@@ -65,45 +58,23 @@ func (p *player) summarize(goroutinesBefore int) {
 		{"read and not matched", s.Unmatched, s.Read - s.matched},
 	} {
 		if c.table != c.here {
-			s.problem("%s: the table counts %d, and the callers %d", c.what, c.table, c.here)
+			s.problems.Add("%s: the table counts %d, and the callers %d", c.what, c.table, c.here)
 		}
 	}
-	for range 100 { // the last goroutines to go have nothing left to do but return
-		if s.GoroutinesLeaked = max(0, runtime.NumGoroutine()-goroutinesBefore); s.GoroutinesLeaked == 0 {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	s.GoroutinesLeaked = selfcheck.Goroutines(goroutinesBefore)
 }
 
-func (s *summary) ok() bool {
-	return s.Calls > 0 && s.Answered > 0 && s.Early == 0 && s.Twice == 0 && s.Leaked == 0 && s.wrong == 0 && s.GoroutinesLeaked == 0 && len(s.problems) == 0
-}
-
-func (s *summary) print(out io.Writer) {
-	check := func(good bool, format string, args ...any) {
-		mark := "ok  "
-		if !good {
-			mark = "FAIL"
-		}
-		fmt.Fprintf(out, "%s  %s\n", mark, fmt.Sprintf(format, args...))
-	}
-	fmt.Fprintln(out)
-	check(s.Twice+s.Leaked == 0, "%d calls, %d in flight at once, each ended once: %d twice, %d left behind", s.Calls, s.InFlight, s.Twice, s.Leaked)
-	check(s.wrong == 0, "%d answered, %d of them with another's reply", s.Answered, s.wrong)
-	check(s.Early == 0, "%d expired, %d of them early", s.Expired, s.Early)
-	check(true, "%d cancelled by their callers, %d failed with their connection", s.Cancelled, s.Failed)
-	check(true, "%d replies read, %d of them late or second ones, which ended nothing", s.Read, s.Unmatched)
-	check(s.GoroutinesLeaked == 0, "%d goroutines left", s.GoroutinesLeaked)
-	for _, p := range s.problems {
-		check(false, "%s", p)
-	}
-}
-
-func (s *summary) printJSON(out io.Writer) {
-	line, err := json.Marshal(s)
-	if err != nil {
-		panic(err) // numbers only
-	}
-	fmt.Fprintf(out, "%s\n", line)
+// Checks is what must be so.
+func (s *summary) Checks() *selfcheck.Checks {
+	var c selfcheck.Checks
+	c.Add(s.InFlight == s.wantInFlight, "all in flight at once", "%d of %d calls, %d of them on one connection", s.InFlight, s.wantInFlight, s.onOne)
+	c.Add(s.Calls > 0 && s.Twice+s.Leaked == 0, "each call ended once", "%d calls: %d twice, %d left behind", s.Calls, s.Twice, s.Leaked)
+	c.Add(s.Answered > 0 && s.wrong == 0, "answered by its own reply", "%d calls, %d by another's", s.Answered, s.wrong)
+	c.Add(s.Early == 0, "expired, not early", "%d calls, %d of them early", s.Expired, s.Early)
+	c.Note("cancelled by its caller", "%d calls", s.Cancelled)
+	c.Note("failed with its connection", "%d calls", s.Failed)
+	c.Note("late and second replies", "%d of %d replies, which ended nothing", s.Unmatched, s.Read)
+	c.Add(s.GoroutinesLeaked == 0, "no goroutine is left", "%d left", s.GoroutinesLeaked)
+	c.AddProblems(s.problems)
+	return &c
 }

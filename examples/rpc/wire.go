@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -53,16 +52,30 @@ func readFrame(r io.Reader) (f frame, err error) {
 // network, and frames that come together go out together.
 type link struct {
 	net.Conn
-	wake chan struct{} // capacity 1: there is something to flush
+	wake  chan struct{} // capacity 1: there is something to write
+	limit int           // bytes that may be queued
 
-	mu  sync.Mutex
-	out *bufio.Writer // guarded by mu
+	mu     sync.Mutex
+	queued []byte // guarded by mu: what write has not taken yet
+	err    error  // guarded by mu: why the connection was lost, if not by its reader
 }
+
+const (
+	// maxQueued bounds, in bytes, what is queued for a peer that reads slowly or not at
+	// all: more than all the frames of the most calls that the flags allow.
+	maxQueued = 32 << 20
+
+	// writeTimeout is how long a peer may take to read writeSize bytes.
+	writeTimeout = 10 * time.Second
+	writeSize    = 64 << 10
+)
 
 func newLink(c net.Conn) *link {
-	return &link{Conn: c, wake: make(chan struct{}, 1), out: bufio.NewWriterSize(c, 1<<16)}
+	return &link{Conn: c, wake: make(chan struct{}, 1), limit: maxQueued}
 }
 
+// send queues a frame, and never waits for the peer. It returns an error if the frame does
+// not fit in the queue, or if the connection is lost.
 func (l *link) send(f frame) error {
 	var b [frameSize]byte
 	binary.BigEndian.PutUint64(b[:], f.id)
@@ -70,17 +83,28 @@ func (l *link) send(f frame) error {
 	binary.BigEndian.PutUint32(b[9:], uint32(f.delay/time.Millisecond))
 	binary.BigEndian.PutUint64(b[13:], f.word)
 	l.mu.Lock()
-	_, err := l.out.Write(b[:])
+	switch {
+	case l.err != nil:
+		defer l.mu.Unlock()
+		return l.err
+	case len(l.queued)+frameSize > l.limit:
+		defer l.mu.Unlock()
+		return fmt.Errorf("the peer does not read: %d bytes are queued, and at most %d may be", len(l.queued), l.limit)
+	}
+	l.queued = append(l.queued, b[:]...)
 	l.mu.Unlock()
 	select {
 	case l.wake <- struct{}{}:
 	default:
 	}
-	return err
+	return nil
 }
 
-// write flushes what is sent, until the connection is closed or ended.
+// write writes what is sent, until ended is closed or the connection is lost. A peer that
+// does not read loses it. No lock is held meanwhile, so nobody who sends waits for the
+// peer.
 func (l *link) write(ended <-chan struct{}) {
+	var taken []byte
 	for {
 		select {
 		case <-ended:
@@ -88,10 +112,41 @@ func (l *link) write(ended <-chan struct{}) {
 		case <-l.wake:
 		}
 		l.mu.Lock()
-		err := l.out.Flush()
+		taken, l.queued = l.queued, taken[:0]
 		l.mu.Unlock()
-		if err != nil {
-			return
+		for rest := taken; len(rest) > 0; {
+			n := min(len(rest), writeSize)
+			err := l.SetWriteDeadline(time.Now().Add(writeTimeout))
+			if err == nil {
+				_, err = l.Write(rest[:n])
+			}
+			if err != nil {
+				l.lose(err)
+				return
+			}
+			rest = rest[n:]
 		}
 	}
+}
+
+// lose closes the connection for a reason, so that what is to be sent fails, and the reader
+// ends.
+func (l *link) lose(err error) {
+	l.mu.Lock()
+	if l.err == nil {
+		l.err, l.queued = err, nil
+	}
+	l.mu.Unlock()
+	_ = l.Close()
+}
+
+// cause returns why the connection was lost, for the reader, which may have failed because
+// the connection was closed for a reason.
+func (l *link) cause(read error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err != nil {
+		return l.err
+	}
+	return read
 }

@@ -1,0 +1,97 @@
+// Package livepage is the flag -http of the examples: a page that shows what they hold
+// while they run, and the same for Prometheus.
+package livepage
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/seed-782fa212/limbo/observe"
+)
+
+// Page serves what a program observes, if its flag -http says where. A nil Page, and one
+// whose flag is not set, do nothing.
+type Page struct {
+	addr     string
+	registry *observe.Registry
+	server   *http.Server
+	ended    chan struct{} // closed when it has ended
+}
+
+// AddFlag adds the flag -http.
+func AddFlag(flags *flag.FlagSet) *Page {
+	p := &Page{registry: observe.New()}
+	flags.StringVar(&p.addr, "http", "", "host:port, of loopback, of a live page that shows what is held, with /metrics for Prometheus; such as 127.0.0.1:19080, port 0 picks a free one")
+	return p
+}
+
+// Check returns an error if the flag is not the address of a port of loopback: there is no
+// lock on the page.
+func (p *Page) Check() error {
+	if p.addr == "" {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(p.addr)
+	if err != nil {
+		return fmt.Errorf("-http is %q: %w", p.addr, err)
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return fmt.Errorf("-http is %q, must be loopback: the page shows keys, and asks nobody who they are", p.addr)
+	}
+	return nil
+}
+
+// Registry returns where to add what is to be seen; nil if the flag is not set.
+func (p *Page) Registry() *observe.Registry {
+	if p == nil || p.addr == "" {
+		return nil
+	}
+	return p.registry
+}
+
+// Start serves, and has say print where.
+func (p *Page) Start(say func(format string, args ...any)) error {
+	if p.Registry() == nil {
+		return nil
+	}
+	l, err := net.Listen("tcp", p.addr)
+	if err != nil {
+		return fmt.Errorf("-http: %w", err)
+	}
+	p.server = observe.NewServer(p.registry)
+	p.ended = make(chan struct{})
+	say("a page shows what is held: http://%s/ (for Prometheus: /metrics)", l.Addr())
+	go func() {
+		defer close(p.ended)
+		_ = p.server.Serve(l) // until Stop
+	}()
+	return nil
+}
+
+// Stop ends it. It leaves no goroutine.
+func (p *Page) Stop() error {
+	if p == nil || p.server == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	err := p.server.Shutdown(ctx)
+	if errors.Is(err, context.DeadlineExceeded) { // someone who does not read
+		err = p.server.Close()
+	}
+	<-p.ended
+	return err
+}
+
+// Add has the page show a source, until remove is called. Without a page it does nothing.
+func Add(r *observe.Registry, name string, s observe.Source) (remove func(), err error) {
+	if r == nil {
+		return func() {}, nil
+	}
+	return r.Add(name, s)
+}

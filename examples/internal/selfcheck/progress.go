@@ -1,0 +1,95 @@
+package selfcheck
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Progress prints what happens while a program runs: lines, each with the time since
+// NewProgress, and on a terminal a bar below them. It is safe for concurrent use.
+type Progress struct {
+	out      io.Writer
+	began    time.Time
+	terminal bool
+
+	mu    sync.Mutex
+	drawn bool // guarded by mu: the last line is a bar
+}
+
+const (
+	barWidth  = 30
+	barPeriod = 200 * time.Millisecond
+
+	clearLine = "\r\x1b[K"
+)
+
+// NewProgress starts the clock.
+func NewProgress(out io.Writer) *Progress {
+	p := &Progress{out: out, began: time.Now()}
+	if f, ok := out.(*os.File); ok {
+		info, err := f.Stat()
+		p.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0
+	}
+	return p
+}
+
+// Say prints a line.
+func (p *Progress) Say(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clearLocked()
+	fmt.Fprintf(p.out, "%6.2f s  %s\n", time.Since(p.began).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// Bar draws a bar five times a second until stop is called, which takes it away and
+// returns when measure will not be called any more. measure returns how much is done, from
+// 0 to 1, and in words. Where there is no terminal nothing is drawn, and measure is not
+// called.
+func (p *Progress) Bar(measure func() (done float64, words string)) (stop func()) {
+	if !p.terminal {
+		return func() {}
+	}
+	stopped := make(chan struct{})
+	var drawing sync.WaitGroup
+	drawing.Go(func() {
+		t := time.NewTicker(barPeriod)
+		defer t.Stop()
+		for {
+			p.draw(measure())
+			select {
+			case <-stopped:
+				return
+			case <-t.C:
+			}
+		}
+	})
+	return sync.OnceFunc(func() {
+		close(stopped)
+		drawing.Wait()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.clearLocked()
+	})
+}
+
+func (p *Progress) draw(done float64, words string) {
+	full := int(barWidth * min(max(done, 0), 1))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clearLocked()
+	fmt.Fprintf(p.out, "%6.2f s  [%s%s] %s", time.Since(p.began).Seconds(),
+		strings.Repeat("#", full), strings.Repeat(".", barWidth-full), words)
+	p.drawn = true
+}
+
+// clearLocked takes the bar away. The caller holds p.mu.
+func (p *Progress) clearLocked() {
+	if p.drawn {
+		_, _ = io.WriteString(p.out, clearLine)
+		p.drawn = false
+	}
+}

@@ -1,0 +1,69 @@
+package selfcheck
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"runtime"
+	"time"
+)
+
+// Summary is what a program that checks itself has found out. Its exported fields are the
+// JSON.
+type Summary interface {
+	Checks() *Checks
+}
+
+// Run calls play, prints the checks of the summary that it returns, and returns the exit
+// status: 0 if all checks passed, otherwise 1. All goes to stdout; with asJSON, all goes to
+// stderr but the summary as one line of JSON.
+func Run(name string, asJSON bool, stdout, stderr io.Writer, play func(out io.Writer) (Summary, error)) int {
+	out := stdout
+	if asJSON {
+		out = stderr
+	}
+	s, err := play(out)
+	if err != nil {
+		fmt.Fprintf(stderr, "%s: %v\n", name, err)
+		return 1
+	}
+	checks := s.Checks()
+	checks.Print(out)
+	if asJSON {
+		line, err := json.Marshal(s)
+		if err != nil {
+			panic("selfcheck: a summary that is no JSON: " + err.Error()) // numbers and strings only
+		}
+		fmt.Fprintf(stdout, "%s\n", line)
+	}
+	if !checks.OK() {
+		return 1
+	}
+	return 0
+}
+
+// goroutinesEnd is how long Goroutines waits for the last goroutines to end: those that
+// were told to, and have nothing left to do but return.
+const goroutinesEnd = 5 * time.Second
+
+// Goroutines returns how many more goroutines there are than there were before. It waits
+// up to 5 s for there to be none.
+func Goroutines(before int) (leaked int) {
+	for end := time.Now().Add(goroutinesEnd); ; time.Sleep(time.Millisecond) {
+		leaked = max(0, runtime.NumGoroutine()-before)
+		if leaked == 0 || time.Now().After(end) {
+			return leaked
+		}
+	}
+}
+
+// Sleep waits for d, and returns nil, or until ctx ends, and returns the cause.
+func Sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}
