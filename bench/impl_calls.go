@@ -13,26 +13,52 @@ var callsRival = rival{
 	does:  []string{"W14"},
 	bytes: 400,
 	run: func(j Job) (Result, error) {
-		t, err := calls.New[uint64, uint64](calls.Options{})
-		if err != nil {
-			return Result{}, err
-		}
-		r := tableOfCalls{t}
-		defer func() { must(r.close()) }()
-		return inFlight(j, r)
+		return inFlightOn(j, func(t callsTable) callsMethods { return t })
 	},
 }
 
-type tableOfCalls struct{ *calls.Table[uint64, uint64] }
-
-func (t tableOfCalls) do(ctx context.Context, id uint64, timeout time.Duration, send func() error) (uint64, error) {
-	return t.Do(ctx, id, timeout, send)
+var callsGroupRival = rival{
+	name:  "calls-group",
+	setup: "limbo's calls.Group[uint64, uint64], one of a table with zero Options, as a connection has",
+	does:  []string{"W14"},
+	bytes: 400,
+	run: func(j Job) (Result, error) {
+		return inFlightOn(j, func(t callsTable) callsMethods { return t.Group() })
+	},
 }
 
-func (t tableOfCalls) reply(id, value uint64) bool { return t.Reply(id, value) }
+type callsTable = *calls.Table[uint64, uint64]
 
-func (t tableOfCalls) hold(id uint64, timeout time.Duration) error {
-	return t.Go(id, timeout, func() error { return nil }, func(uint64, error) {})
+// callsMethods is what a table and a group have in common.
+type callsMethods interface {
+	Do(ctx context.Context, id uint64, timeout time.Duration, send func() error) (uint64, error)
+	Go(id uint64, timeout time.Duration, send func() error, done func(uint64, error)) error
+	Reply(id, value uint64) bool
 }
 
-func (t tableOfCalls) close() error { return t.Shutdown(context.Background()) }
+func inFlightOn(j Job, methods func(callsTable) callsMethods) (Result, error) {
+	t, err := calls.New[uint64, uint64](calls.Options{})
+	if err != nil {
+		return Result{}, err
+	}
+	r := inFlightCalls{methods(t), t}
+	defer func() { must(r.close()) }()
+	return inFlight(j, r)
+}
+
+type inFlightCalls struct {
+	callsMethods
+	table callsTable
+}
+
+func (c inFlightCalls) do(ctx context.Context, id uint64, timeout time.Duration, send func() error) (uint64, error) {
+	return c.Do(ctx, id, timeout, send)
+}
+
+func (c inFlightCalls) reply(id, value uint64) bool { return c.Reply(id, value) }
+
+func (c inFlightCalls) hold(id uint64, timeout time.Duration) error {
+	return c.Go(id, timeout, func() error { return nil }, func(uint64, error) {})
+}
+
+func (c inFlightCalls) close() error { return c.table.Shutdown(context.Background()) }

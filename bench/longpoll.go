@@ -36,10 +36,6 @@ const pollBytes = 100 << 10
 // Client and server share the machine's cores.
 func longPoll(j Job, command *exec.Cmd) (res Result, err error) {
 	n := j.Params["parked"]
-	warm, samples, still := 100, 1_000, 2*time.Second
-	if j.Quick {
-		warm, samples, still = 20, 200, 500*time.Millisecond
-	}
 	if err := roomForFiles(n); err != nil {
 		return Result{}, err
 	}
@@ -53,7 +49,22 @@ func longPoll(j Job, command *exec.Cmd) (res Result, err error) {
 		return Result{}, err
 	}
 	defer polls.close()
+	still := 2 * time.Second
+	if j.Quick {
+		still = 500 * time.Millisecond
+	}
+	return measureParked(j, s, still, polls.wake)
+}
 
+// measureParked measures a server at which polls are parked: its CPU while nothing
+// happens for as long as still, then how long it takes to wake one poll after the
+// other, in random order. wake wakes one, returns how long that took, and has it parked
+// again.
+func measureParked(j Job, s *server, still time.Duration, wake func(i int) (time.Duration, error)) (Result, error) {
+	n, warm, samples := j.Params["parked"], 100, 1_000
+	if j.Quick {
+		warm, samples = 20, 200
+	}
 	m := Metrics{}
 	if err := s.quiet(); err != nil {
 		return Result{}, err
@@ -71,10 +82,10 @@ func longPoll(j Job, command *exec.Cmd) (res Result, err error) {
 	for i, last := 0, -1; i < warm+samples; i++ {
 		pause(500 * time.Microsecond)
 		next := int(r.below(uint64(n)))
-		if next == last { // its fetch may not be parked yet
+		if next == last { // it may not be parked again yet
 			next = (next + 1) % n
 		}
-		took, err := polls.wake(next)
+		took, err := wake(next)
 		if err != nil {
 			return Result{}, err
 		}
@@ -104,6 +115,9 @@ func (s *server) idle(span time.Duration) (pct float64, err error) {
 	return float64(after-before) / float64(time.Since(begun)) * 100, err
 }
 
+// filesBesides is how many files a process has open beside its connections, at most.
+const filesBesides = 128
+
 // roomForFiles returns an error if this process may not open n connections, and
 // raises its limit if necessary. The server has the same limit, and raises its own,
 // as Go programs do.
@@ -112,7 +126,7 @@ func roomForFiles(n int) error {
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return err
 	}
-	need := uint64(n) + 128
+	need := uint64(n) + filesBesides
 	if limit.Cur >= need {
 		return nil
 	}

@@ -58,6 +58,9 @@ func servant() func() error {
 	if dir := os.Getenv(natsVariable); dir != "" {
 		return func() error { return serveNATS(dir) }
 	}
+	if what := os.Getenv(pollServerVariable); what != "" {
+		return func() error { return servePolls(what) }
+	}
 	return nil
 }
 

@@ -57,6 +57,8 @@ var figurePlots = []figurePlot{
 	{"w13_lives.png", "W13", "lives_per_s", "bars", "W13 whole lives: scheduled, run and gone, by timers", "timers a second", nil, false},
 	{"w13_lateness.png", "W13", "", "spread", "W13 lateness at 5,000 timers a second", "ms late; early ones are drawn at 0.001", nil, false},
 	{"w14_cost.png", "W14", "ns_per_op", "bars", "W14 a request and its reply, 100,000 in flight, by goroutines", "ns per request", nil, false},
+	{"w15_memory.png", "W15", "bytes_per_poll", "bars", "W15 the server's memory of a parked HTTP poll, by polls", "bytes of live heap and stacks", nil, false},
+	{"w15_wake.png", "W15", "", "spread", "W15 from an event to the answer of the parked HTTP poll it wakes", "ms", nil, false},
 }
 
 type savedPlot struct{ workload, title, file string }
@@ -80,7 +82,13 @@ var colours = map[string]color.RGBA{
 	"asynq":          {0xd0, 0x3a, 0x3a, 0xff},
 	"nats":           {0x3c, 0x9d, 0x4e, 0xff},
 	"calls":          {0x1f, 0x5f, 0xd6, 0xff},
+	"calls-group":    {0x6c, 0xa6, 0xf5, 0xff},
 	"map":            {0xf2, 0x8e, 0x1c, 0xff},
+	"longpoll":       {0x1f, 0x5f, 0xd6, 0xff},
+	"longpoll-h2":    {0x6c, 0xa6, 0xf5, 0xff},
+	"longpoll-nodes": {0x0b, 0x2d, 0x6b, 0xff},
+	"net/http":       {0xf2, 0x8e, 0x1c, 0xff},
+	"net/http-h2":    {0xf7, 0xc4, 0x8a, 0xff},
 	controlName:      {0xa8, 0xa8, 0xa8, 0xff},
 }
 

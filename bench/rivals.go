@@ -15,6 +15,8 @@ type rival struct {
 	// most is the largest number of timers it is asked to hold, 0 for no limit.
 	// Larger sizes are measured once, at this one, which their params show.
 	most int
+	// mostReason is why, where that is the machine's doing. Larger sizes are gaps then.
+	mostReason string
 	// bytes is roughly the memory of a timer there, working space included, by
 	// which a size that does not fit into memory is recognised.
 	bytes int
@@ -38,6 +40,7 @@ var rivals = []rival{
 	gozeroRival,
 	nettyRival,
 	purgatoryRival,
+	observedRival,
 	thresholdRival,
 	limboBrokerRival,
 	kfakeRival,
@@ -46,7 +49,13 @@ var rivals = []rival{
 	asynqRival,
 	natsRival,
 	callsRival,
+	callsGroupRival,
 	mapRival,
+	longpollRival,
+	longpollHTTP2Rival,
+	nodesRival,
+	netHTTPRival,
+	netHTTP2Rival,
 }
 
 var timerWorkloads = []string{"W1", "W2", "W3", "W4", "W5", "W6", "W7"}

@@ -79,6 +79,9 @@ func (r *runner) plan() [][]step {
 					r.addGap(Gap{w.name, riv.name, nil, reason})
 					continue
 				}
+				if riv.mostReason != "" && cut.String() != p.String() {
+					r.addGap(Gap{w.name, riv.name, p, riv.mostReason})
+				}
 				once = append(once, step{riv, Job{Workload: w.name, Impl: riv.name, Params: cut, Quick: r.quick, Slack: 1}})
 			}
 			var group []step

@@ -29,11 +29,13 @@ var workloads = []workload{
 	longPollWorkload,
 	durableWorkload,
 	inFlightWorkload,
+	httpPollsWorkload,
 }
 
 // work does a job of timers with an in-process rival. Those of the purgatory are
 // in purgatories.go, those of brokers in longpoll.go, those of timers that outlive
-// the process in durable.go, and that of requests in flight in inflight.go.
+// the process in durable.go, that of requests in flight in inflight.go, and that of HTTP
+// polls in httppolls.go.
 func work[H any](j Job, open opener[H]) (Result, error) {
 	switch j.Workload {
 	case "W1":

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+var httpPollsWorkload = workload{
+	name: "W15", title: "HTTP polls: parked over net/http, woken one at a time by an event", size: "parked",
+	metrics: []string{"bytes_per_poll", "idle_cpu_pct", "wake_p50_us", "wake_p99_us"},
+	full:    sizes("parked", 10_000),
+	quick:   sizes("parked", 1_000),
+}
+
+// httpPollBytes is roughly the memory of a parked HTTP poll, on both sides together.
+const httpPollBytes = 100 << 10
+
+// pollsAllowed is how many polls can be parked with a connection each: fewer than asked
+// for where few files may be open. pollsReason is the reason, as it is reported then.
+var pollsAllowed, pollsReason = func() (int, string) {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return 0, ""
+	}
+	most := max(1, int(min(limit.Max, 1<<30))-filesBesides)
+	return most, fmt.Sprintf("%d files may be open, so %d polls are parked", limit.Max, most)
+}()
+
+// httpPolls parks polls at a server in a process of its own, each for a key of its own:
+// over HTTP/1.1 with a connection each, over HTTP/2 as streams of a few connections.
+//
+// bytes_per_poll is by how much the server's live heap and stacks are larger when all are
+// parked, by poll: net/http's share, which the same server with another way to wait has
+// too, is part of it, the kernel's buffers are not. Then the server's CPU is measured
+// while nothing happens. Then, repeatedly, an event is published for one key. The time is
+// taken from when the server has the event, by its clock, until the client has read the
+// answer of the poll, which polls again. Nothing is done for half a millisecond, after
+// which it is parked and the server as idle as before.
+//
+// Client and server share the machine's cores.
+func httpPolls(j Job, holder string, protocol int) (res Result, err error) {
+	n := j.Params["parked"]
+	if err := roomForFiles(n); err != nil {
+		return Result{}, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return Result{}, err
+	}
+	command := exec.Command(self)
+	command.Env = append(os.Environ(), fmt.Sprintf("%s=%s %d", pollServerVariable, holder, n))
+	s, err := startServer(command)
+	if err != nil {
+		return Result{}, err
+	}
+	defer func() { err = errors.Join(err, s.stop()) }()
+	clients := newPollClients(s.addr, n, protocol)
+	defer clients.close()
+	before, err := clients.ask("memory")
+	if err != nil {
+		return Result{}, err
+	}
+	if err := clients.park(n); err != nil {
+		return Result{}, err
+	}
+	if err := s.quiet(); err != nil {
+		return Result{}, err
+	}
+	after, err := clients.ask("memory")
+	if err != nil {
+		return Result{}, err
+	}
+	still := 5 * time.Second
+	if j.Quick {
+		still = 500 * time.Millisecond
+	}
+	res, err = measureParked(j, s, still, clients.wake)
+	if err != nil {
+		return Result{}, err
+	}
+	res.Metrics["bytes_per_poll"] = float64(after-before) / float64(n)
+	return res, nil
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// All who hold polls, through real children and into a report.
+func TestHTTPPollsWorkload(t *testing.T) {
+	requireReady(t, nodesRival.ready)
+	dir := t.TempDir()
+	var stdout bytes.Buffer
+	require.Zero(t, bench(t.Context(), []string{"-quick", "-json", "-run", "W15", "-out", dir}, &stdout, os.Stderr))
+	var impls []string
+	for line := range bytes.Lines(stdout.Bytes()) {
+		var r Result
+		require.NoError(t, json.Unmarshal(line, &r), "%s", line)
+		require.Equal(t, "W15", r.Workload)
+		require.Equal(t, Params{"parked": 1_000}, r.Params)
+		require.Positive(t, r.Metrics["wake_p50_us"], "%s", line)
+		require.GreaterOrEqual(t, r.Metrics["wake_p99_us"], r.Metrics["wake_p50_us"], "%s", line)
+		impls = append(impls, r.Impl)
+		if r.Impl == "longpoll-nodes" {
+			require.Len(t, r.Metrics, 2, "nodes and clients are one process")
+			continue
+		}
+		// A goroutine's stack is no smaller than 2 KiB, and each poll has one at least.
+		require.Greater(t, r.Metrics["bytes_per_poll"], 2048., "%s", line)
+		if runtime.GOOS == "linux" {
+			require.Contains(t, r.Metrics, "idle_cpu_pct")
+		}
+	}
+	require.Equal(t, []string{"longpoll", "longpoll-h2", "longpoll-nodes", "net/http", "net/http-h2"}, impls)
+	report, err := os.ReadFile(filepath.Join(dir, "report.md"))
+	require.NoError(t, err)
+	for _, plot := range []string{"w15_memory.png", "w15_wake.png"} {
+		require.Contains(t, string(report), plot)
+		require.FileExists(t, filepath.Join(dir, plot))
+	}
+}
+
+// pollsHere parks polls at a server, which is this binary again.
+func pollsHere(t *testing.T, holder string, n, protocol int) *pollClients {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %d", pollServerVariable, holder, n))
+	s, err := startServer(cmd)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.stop()) })
+	cs := newPollClients(s.addr, n, protocol)
+	t.Cleanup(cs.close)
+	return cs
+}
+
+// A poll that is woken has the event that was published, and no other poll is woken by
+// it. wake checks that each time.
+func TestHTTPPollsAreWokenOneAtATime(t *testing.T) {
+	for holder := range pollHolders {
+		for protocol := 1; protocol <= 2; protocol++ {
+			t.Run(fmt.Sprintf("holder=%s/protocol=%d", holder, protocol), func(t *testing.T) {
+				cs := pollsHere(t, holder, 10, protocol)
+				require.NoError(t, cs.park(10))
+				parked, err := cs.ask("parked")
+				require.NoError(t, err)
+				require.EqualValues(t, 10, parked)
+				for i := range 100 {
+					took, err := cs.wake(i * 7 % 10)
+					require.NoError(t, err)
+					require.Positive(t, took)
+				}
+				require.Empty(t, cs.answers)
+			})
+		}
+	}
+}
+
+// An answer that is not what was waited for is an error, not a figure.
+func TestPollClientsNoticeAWrongAnswer(t *testing.T) {
+	cs := pollsHere(t, "longpoll", 3, 1)
+	require.NoError(t, cs.park(3))
+	cs.answers <- httpAnswer{key: 0, at: time.Now(), body: "1"}
+	_, err := cs.wake(0)
+	require.ErrorContains(t, err, `event "1"`)
+	require.Eventually(t, func() bool { return len(cs.answers) == 1 }, answerLimit, time.Millisecond)
+	_, err = cs.wake(1) // finds the answer of 0
+	require.ErrorContains(t, err, "no event")
+	_, err = cs.wake(3)
+	require.ErrorContains(t, err, "404")
+	_, err = cs.ask("nothing")
+	require.ErrorContains(t, err, "404")
+}
+
+func request(t *testing.T, method, url string) *http.Request {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, nil)
+	require.NoError(t, err)
+	return req
+}
+
+func TestPollClientsNoticeAnEarlyAnswer(t *testing.T) {
+	cs := pollsHere(t, "net/http", 2, 1)
+	_, err := cs.do(cs.control, request(t, http.MethodPost, cs.url+"/events/1"), 1)
+	require.NoError(t, err)
+	require.ErrorContains(t, cs.park(2), "before there was an event")
+}
+
+func TestPollClientsNoticeTheWrongProtocol(t *testing.T) {
+	cs := pollsHere(t, "net/http", 1, 2)
+	_, err := cs.do(cs.polls, request(t, http.MethodGet, cs.url+"/parked"), 1)
+	require.ErrorContains(t, err, "HTTP/2.0")
+}
+
+func TestPollServersThatThereAreNot(t *testing.T) {
+	require.ErrorContains(t, servePolls("nobody 5"), "no holder")
+	require.ErrorContains(t, servePolls("longpoll"), pollServerVariable)
+}
+
+// Where fewer files may be open than polls are asked for, fewer are parked, and the
+// size that was asked for is a gap.
+func TestASizeBeyondTheMachineIsAGapAndASmallerOneIsDone(t *testing.T) {
+	few := longpollRival
+	few.most, few.mostReason = 300, "428 files may be open"
+	r := runner{workloads: []workload{httpPollsWorkload}, rivals: []rival{few}, reps: 2}
+	var planned []Params
+	for _, group := range r.plan() {
+		for _, s := range group {
+			planned = append(planned, s.job.Params)
+		}
+	}
+	require.Equal(t, []Params{{"parked": 300}, {"parked": 300}}, planned)
+	require.Equal(t, []Gap{{"W15", "longpoll", parked10k, "428 files may be open"}}, r.gaps)
+}
+
+// net/http's share of a poll is shown apart, and need not be anything.
+func TestTargetsOfHTTPPolls(t *testing.T) {
+	row := func(impl string, m Metrics) Row {
+		return newRow([]Result{{Workload: "W15", Impl: impl, Params: parked10k, Metrics: m}})
+	}
+	require.Equal(t, [][]string{
+		{"W15", "HTTP/1.1: KB a poll, net/http's included", "12", "22.5", "no"},
+		{"W15", "HTTP/1.1: KB a poll, less net/http's alone", gapMark, "2", gapMark},
+		{"W15", "HTTP/2: KB a poll, net/http's included", "12", "11", "yes"},
+		{"W15", "idle_cpu_pct, either", "1", "2", "no"},
+		{"W15", "across nodes: wake_p99, ms", "5", "4", "yes"},
+	}, targetTable([]Row{
+		row("longpoll", Metrics{"bytes_per_poll": 22_500, "idle_cpu_pct": .1}),
+		row("longpoll-h2", Metrics{"bytes_per_poll": 11_000, "idle_cpu_pct": 2}),
+		row("longpoll-nodes", Metrics{"wake_p99_us": 4000}),
+		row("net/http", Metrics{"bytes_per_poll": 20_500}),
+	}).rows)
+}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"net/http"
+	"sync/atomic"
+)
+
+// W15's control: what net/http takes by itself.
+var netHTTPRival = rival{
+	name:  "net/http",
+	setup: "longpoll's server, whose handlers wait on a channel each, without a timeout: what net/http takes by itself",
+	does:  []string{"W15"},
+	most:  pollsAllowed, mostReason: pollsReason,
+	bytes: httpPollBytes,
+	run:   func(j Job) (Result, error) { return httpPolls(j, "net/http", 1) },
+}
+
+var netHTTP2Rival = rival{
+	name:  "net/http-h2",
+	setup: "the same over HTTP/2 without TLS",
+	does:  []string{"W15"},
+	most:  pollsAllowed, mostReason: pollsReason,
+	bytes: httpPollBytes,
+	run:   func(j Job) (Result, error) { return httpPolls(j, "net/http", 2) },
+}
+
+// channelHolder counts those that wait, and nothing else.
+type channelHolder struct{ n atomic.Int64 }
+
+func openChannelHolder() (pollHolder, error) { return new(channelHolder), nil }
+
+func (h *channelHolder) wait(_ http.ResponseWriter, r *http.Request, k *pollKey) bool {
+	h.n.Add(1)
+	defer h.n.Add(-1)
+	select {
+	case <-k.came:
+		return true
+	case <-r.Context().Done():
+		return false
+	}
+}
+
+func (h *channelHolder) wake(k *pollKey) { k.came <- struct{}{} }
+func (h *channelHolder) parked() int     { return int(h.n.Load()) }
+func (h *channelHolder) close() error    { return nil }

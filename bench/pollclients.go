@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// pollClients are the clients of W15: each has one poll at a time at the server, for a key
+// of its own.
+type pollClients struct {
+	url      string
+	protocol int          // 1 or 2: HTTP/1.1 or HTTP/2
+	polls    *http.Client // of all
+	control  *http.Client // publishes, and asks the server for its figures
+
+	ctx     context.Context // done when all hang up
+	hangUp  context.CancelFunc
+	answers chan httpAnswer
+	polling sync.WaitGroup
+}
+
+// httpAnswer is the answer to a poll.
+type httpAnswer struct {
+	key  int
+	at   time.Time // when it had been read
+	body string
+	err  error
+}
+
+func newPollClients(addr string, n, protocol int) *pollClients {
+	polls := &http.Transport{Protocols: new(http.Protocols), MaxIdleConnsPerHost: n}
+	polls.Protocols.SetHTTP1(protocol == 1)
+	if polls.Protocols.SetUnencryptedHTTP2(protocol == 2); protocol == 2 {
+		polls.MaxConnsPerHost = 64 // see park
+	}
+	cs := &pollClients{
+		url: "http://" + addr, protocol: protocol,
+		polls:   &http.Client{Transport: polls},
+		control: &http.Client{Transport: &http.Transport{}, Timeout: answerLimit},
+		answers: make(chan httpAnswer, 2*n),
+	}
+	cs.ctx, cs.hangUp = context.WithCancel(context.Background())
+	return cs
+}
+
+// close hangs up.
+func (cs *pollClients) close() {
+	cs.hangUp()
+	cs.polling.Wait()
+	cs.polls.CloseIdleConnections()
+	cs.control.CloseIdleConnections()
+}
+
+// park starts n polls, and returns when all are parked. It starts no more at once than the
+// server can accept, and one alone at first: over HTTP/2 those that come while there is no
+// connection make one each.
+func (cs *pollClients) park(n int) error {
+	const most = 64
+	started, parked := 0, int64(0)
+	for end := time.Now().Add(answerLimit); parked < int64(n); {
+		for ahead := min(most, int(parked)+1); started < min(n, int(parked)+ahead); started++ {
+			key := started
+			cs.polling.Go(func() { cs.poll(key) })
+		}
+		select {
+		case got := <-cs.answers:
+			return errors.Join(errors.New("a poll was answered before there was an event"), got.err)
+		case <-time.After(time.Millisecond):
+		}
+		now, err := cs.ask("parked")
+		if err != nil {
+			return err
+		}
+		if now > parked {
+			parked, end = now, time.Now().Add(answerLimit)
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("%d polls of %d are parked, and no more since %v", parked, n, answerLimit)
+		}
+	}
+	return nil
+}
+
+// poll polls for a key, again after each answer, until all hang up.
+func (cs *pollClients) poll(key int) {
+	url := cs.url + "/polls/" + strconv.Itoa(key)
+	for {
+		req, err := http.NewRequestWithContext(cs.ctx, http.MethodGet, url, nil)
+		must(err)
+		req.Header.Set("Prefer", "wait="+strconv.Itoa(int(pollWait/time.Second)))
+		body, err := cs.do(cs.polls, req, cs.protocol)
+		cs.answers <- httpAnswer{key, time.Now(), body, err}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// do makes a request and returns the body of the answer.
+func (cs *pollClients) do(client *http.Client, req *http.Request, protocol int) (string, error) {
+	resp, err := client.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err == nil && (resp.StatusCode != http.StatusOK || resp.ProtoMajor != protocol) {
+		err = fmt.Errorf("%s %s: %s over %s", req.Method, req.URL.Path, resp.Status, resp.Proto)
+	}
+	return string(body), err
+}
+
+// ask returns a figure of the server's.
+func (cs *pollClients) ask(figure string) (int64, error) {
+	req, err := http.NewRequest(http.MethodGet, cs.url+"/"+figure, nil)
+	if err != nil {
+		return 0, err
+	}
+	body, err := cs.do(cs.control, req, 1)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(body, 10, 64)
+}
+
+// wake publishes an event and returns the time from there until the answer of its poll
+// has been read.
+func (cs *pollClients) wake(key int) (time.Duration, error) {
+	req, err := http.NewRequest(http.MethodPost, cs.url+"/events/"+strconv.Itoa(key), nil)
+	if err != nil {
+		return 0, err
+	}
+	event, err := cs.do(cs.control, req, 1)
+	if err != nil {
+		return 0, err
+	}
+	var got httpAnswer
+	select {
+	case got = <-cs.answers:
+	case <-time.After(answerLimit):
+		return 0, fmt.Errorf("an event was published, and its poll is not answered after %v", answerLimit)
+	}
+	switch {
+	case got.err != nil:
+		return 0, got.err
+	case got.key != key:
+		return 0, errors.New("a poll was answered for which there was no event")
+	case got.body != event:
+		return 0, fmt.Errorf("a poll was answered with event %q, and not %q", got.body, event)
+	}
+	published, err := strconv.ParseInt(event, 10, 64)
+	if err != nil {
+		return 0, err
+	}
+	took := time.Duration(got.at.UnixNano() - published) // of one machine's clock, in two processes
+	if took <= 0 {
+		return 0, errors.New("the machine's clock was set back meanwhile")
+	}
+	return took, nil
+}

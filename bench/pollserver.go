@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// pollServerVariable makes this binary run W15's server and nothing else. Its value is what
+// holds the polls, and how many keys there are.
+const pollServerVariable = "LIMBO_BENCH_POLLS"
+
+// pollHolder has requests wait for the events of their keys.
+type pollHolder interface {
+	// wait returns when k has an event, and reports whether the request is to be answered.
+	wait(w http.ResponseWriter, r *http.Request, k *pollKey) bool
+	// wake is called when k has an event.
+	wake(k *pollKey)
+	parked() int
+	close() error
+}
+
+// pollKey is what one poll waits for.
+type pollKey struct {
+	name  string
+	event atomic.Int64  // when it was published, in nanoseconds since 1970; 0: there is none
+	came  chan struct{} // capacity 1; of the holder that has nothing else
+}
+
+var pollHolders = map[string]func() (pollHolder, error){
+	"longpoll": openLongpollHolder,
+	"net/http": openChannelHolder,
+}
+
+// servePolls serves over HTTP/1.1 and over HTTP/2 without TLS, until SIGTERM.
+func servePolls(what string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	var name string
+	var n int
+	if _, err := fmt.Sscan(what, &name, &n); err != nil {
+		return fmt.Errorf("%s is %q: %w", pollServerVariable, what, err)
+	}
+	open := pollHolders[name]
+	if open == nil {
+		return fmt.Errorf("%s is %q: there is no holder of that name", pollServerVariable, what)
+	}
+	holder, err := open()
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return errors.Join(err, holder.close())
+	}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	server := &http.Server{
+		Handler: pollHandler(holder, n), Protocols: protocols, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 1000},
+		ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 8 << 10,
+		ErrorLog: log.New(io.Discard, "", 0), // the clients hang up
+	}
+	context.AfterFunc(ctx, func() { _ = server.Close() })
+	fmt.Printf("polls: listening on %s\n", listener.Addr())
+	if err = server.Serve(listener); errors.Is(err, http.ErrServerClosed) {
+		err = nil
+	}
+	return errors.Join(err, holder.close())
+}
+
+func pollHandler(holder pollHolder, n int) http.Handler {
+	keys := make([]pollKey, n)
+	for i := range keys {
+		keys[i].name, keys[i].came = strconv.Itoa(i), make(chan struct{}, 1)
+	}
+	withKey := func(handle func(w http.ResponseWriter, r *http.Request, k *pollKey)) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			i, err := strconv.Atoi(r.PathValue("key"))
+			if err != nil || i < 0 || i >= n {
+				http.Error(w, "there is no such key", http.StatusNotFound)
+				return
+			}
+			handle(w, r, &keys[i])
+		}
+	}
+	figure := func(value func() int64) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, value()) }
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /polls/{key}", withKey(func(w http.ResponseWriter, r *http.Request, k *pollKey) {
+		if holder.wait(w, r, k) {
+			_, _ = fmt.Fprint(w, k.event.Swap(0)) // a client that has gone is owed nothing
+		}
+	}))
+	mux.HandleFunc("POST /events/{key}", withKey(func(w http.ResponseWriter, _ *http.Request, k *pollKey) {
+		now := time.Now().UnixNano()
+		k.event.Store(now)
+		holder.wake(k)
+		_, _ = fmt.Fprint(w, now)
+	}))
+	mux.HandleFunc("GET /parked", figure(func() int64 { return int64(holder.parked()) }))
+	mux.HandleFunc("GET /memory", figure(func() int64 {
+		heap := liveHeap()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return heap + int64(m.StackInuse)
+	}))
+	return mux
+}
