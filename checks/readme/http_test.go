@@ -117,7 +117,7 @@ func TestPoll(t *testing.T) {
 		client, hangUp := context.WithCancel(always)
 		waiting = poll(client, "/feeds/news?seen=1")
 		hangUp()
-		require.Empty(t, (<-waiting).Body.String())
+		require.Equal(t, 503, (<-waiting).Code, "for a client that has not gone, after all")
 
 		waiting = poll(always, "/feeds/news?seen=1")
 		require.NoError(t, server.Shutdown(always))
