@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -126,6 +127,30 @@ func TestGroupAfterClose(t *testing.T) {
 	st := c.Stats()
 	require.Equal(t, []uint64{2, 1}, []uint64{st.RefusedClosed, st.Unmatched})
 	require.Zero(t, st.Groups)
+}
+
+// Groups that are closed in any order are forgotten, they alone, and so is the room that
+// they had.
+func TestGroupsAreForgotten(t *testing.T) {
+	c := table(t, Options{})
+	groups := make([]*Group[int, string], 2000)
+	for i := range groups {
+		groups[i] = c.Group()
+		require.NoError(t, groups[i].Go(i, time.Hour, nothing, func(string, error) {}))
+	}
+	rand.New(rand.NewPCG(1, 2)).Shuffle(len(groups), func(i, k int) { groups[i], groups[k] = groups[k], groups[i] })
+	for left := len(groups) - 1; left >= 0; left-- {
+		require.Equal(t, 1, groups[left].Close(nil))
+		require.Zero(t, groups[left].Close(nil))
+		if left%500 > 0 {
+			continue
+		}
+		require.Equal(t, left, c.Stats().Groups)
+		require.ElementsMatch(t, append(groups[:left:left], c.own), c.all())
+		c.mu.Lock()
+		require.LessOrEqual(t, cap(c.groups), max(4*(left+2), 64))
+		c.mu.Unlock()
+	}
 }
 
 // Stats holds up no connection that comes or goes, whatever one group is at, and counts the

@@ -20,7 +20,10 @@ type Group[ID comparable, R any] struct {
 	table *Table[ID, R]
 	seed  maphash.Seed
 	parts []part[ID, R] // a power of two; ids are spread over them
+	place int           // guarded by Table.mu: in Table.groups, or nowhere
 }
+
+const nowhere = -1
 
 // part has some of a group's calls.
 type part[ID comparable, R any] struct {
@@ -46,7 +49,7 @@ func ownParts() int {
 }
 
 func newGroup[ID comparable, R any](t *Table[ID, R], parts int) *Group[ID, R] {
-	g := &Group[ID, R]{table: t, parts: make([]part[ID, R], parts)}
+	g := &Group[ID, R]{table: t, parts: make([]part[ID, R], parts), place: nowhere}
 	if parts > 1 {
 		g.seed = maphash.MakeSeed()
 	}

@@ -1,6 +1,7 @@
 package calls
 
 import (
+	"slices"
 	"time"
 
 	"github.com/seed-782fa212/limbo/purgatory"
@@ -36,11 +37,12 @@ type Stats struct {
 
 // Stats returns the table's figures. Those of one group are of one moment; each call is
 // counted once, also of a group that is closed meanwhile. It takes time in proportion to
-// the groups, some 0.7 µs each, and holds nobody up for longer than it takes to list them.
+// the groups, some 0.7 µs each, and holds nobody up for longer than it takes to copy the
+// list of them.
 func (t *Table[ID, R]) Stats() Stats {
 	st := Stats{Name: t.options.Name, Wheel: t.wheel.Stats()}
 	t.mu.Lock()
-	sum, groups := t.gone.clone(), t.allLocked()
+	sum, groups := t.gone.clone(), slices.Clone(t.groups)
 	sum.refusedClosed += t.afterwards.refusedClosed.Load()
 	sum.unmatched += t.afterwards.unmatched.Load()
 	t.mu.Unlock()

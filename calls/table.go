@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -59,9 +58,9 @@ type Table[ID comparable, R any] struct {
 	afterwards struct{ unmatched, refusedClosed atomic.Uint64 }
 
 	mu     sync.Mutex
-	closed bool                       // guarded by mu
-	groups map[*Group[ID, R]]struct{} // guarded by mu: those that are not closed, and own
-	gone   tally                      // guarded by mu: of those that were closed
+	closed bool            // guarded by mu
+	groups []*Group[ID, R] // guarded by mu: those that are not closed, and own
+	gone   tally           // guarded by mu: of those that were closed
 }
 
 // New makes a table. It costs one goroutine while no call expires. An option out of range
@@ -79,7 +78,7 @@ func New[ID comparable, R any](o Options) (*Table[ID, R], error) {
 	if o.OnPanic == nil {
 		o.OnPanic = logPanic
 	}
-	t := &Table[ID, R]{options: o, groups: map[*Group[ID, R]]struct{}{}}
+	t := &Table[ID, R]{options: o}
 	t.backlog.most = o.Workers
 	var err error
 	t.wheel, err = timingwheel.New(t.expire, timingwheel.Options{Name: o.Name, Tick: o.Tick, Workers: o.Workers + 1, OnPanic: o.OnPanic})
@@ -99,7 +98,8 @@ func (t *Table[ID, R]) open(parts int) *Group[ID, R] {
 	t.mu.Lock()
 	closed := t.closed
 	if !closed {
-		t.groups[g] = struct{}{}
+		g.place = len(t.groups)
+		t.groups = append(t.groups, g)
 	}
 	t.mu.Unlock()
 	if closed { // nobody else knows g
@@ -143,11 +143,7 @@ func (t *Table[ID, R]) All() iter.Seq[Waiting[ID]] {
 func (t *Table[ID, R]) all() []*Group[ID, R] {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.allLocked()
-}
-
-func (t *Table[ID, R]) allLocked() []*Group[ID, R] {
-	return slices.AppendSeq(make([]*Group[ID, R], 0, len(t.groups)), maps.Keys(t.groups))
+	return slices.Clone(t.groups)
 }
 
 // Close begins a shutdown and does not wait for its end. Every call that waits ends with
@@ -189,10 +185,18 @@ func (t *Table[ID, R]) closeGroups(groups []*Group[ID, R], err error) (n int) {
 func (t *Table[ID, R]) remove(g *Group[ID, R]) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if _, known := t.groups[g]; !known {
+	if g.place == nowhere {
 		return
 	}
-	delete(t.groups, g)
+	last := len(t.groups) - 1
+	moved := t.groups[last]
+	t.groups[g.place], moved.place = moved, g.place
+	g.place = nowhere
+	t.groups[last] = nil
+	t.groups = t.groups[:last]
+	if n := cap(t.groups); n >= 64 && last <= n/4 {
+		t.groups = append(make([]*Group[ID, R], 0, n/2), t.groups...)
+	}
 	for i := range g.parts {
 		p := &g.parts[i]
 		p.mu.Lock()
