@@ -406,6 +406,9 @@ func testLegible(t *testing.T, browser context.Context) {
 				require.Empty(t, eval[[]string](x, contrast), "%s %d", theme, size[0])
 				require.LessOrEqual(t, eval[int64](x, `document.documentElement.scrollWidth`), size[0])
 			}
+			for _, state := range []string{"live", "silent for 12 s", "reconnecting"} {
+				require.Less(t, eval[int](x, `setState("reconnecting", "`+state+`"), document.querySelector("header").offsetHeight`), 60, "one line: %s", state)
+			}
 		}
 	}
 }
@@ -452,6 +455,7 @@ func testFiftySources(t *testing.T, browser context.Context) {
 	}
 	x := visit(t, browser, startSite(t, r, "127.0.0.1:0"), "#purgatory/tenant-49")
 	x.until(`document.querySelectorAll("nav a").length === 51`)
+	x.until(`document.querySelector(".wheel-section h3")?.textContent === "Wheel “tenant-0”"`) // which it shares
 	require.True(t, eval[bool](x, `(b => b.top >= 0 && b.bottom <= innerHeight)(document.querySelector("[aria-current]").getBoundingClientRect())`), "the selected one is in sight")
 	x.do(chromedp.Focus(chromedp.CSS("#filter")), chromedp.KeyEvent("NANT-17"))
 	x.until(`[...document.querySelectorAll("nav a")].filter(a => a.checkVisibility()).map(a => a.querySelector(".name").textContent).join() === "tenant-17"`)

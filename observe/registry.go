@@ -25,7 +25,8 @@ type Registry struct {
 type entry struct {
 	kind, name string
 	source     Source
-	users      int // that have added it; guarded by Registry.mu
+	users      int    // that have added it; guarded by Registry.mu
+	wheel      *entry // that it waits with, the first of source.wheels; nil: it has none
 	listing    listing
 }
 
@@ -64,6 +65,9 @@ func (r *Registry) Add(name string, s Source) (remove func(), err error) {
 	added := []*entry{r.addLocked(name, s)}
 	for _, w := range s.wheels {
 		added = append(added, r.addLocked(name+w.suffix, w.Source))
+	}
+	if len(added) > 1 {
+		added[0].wheel = added[1]
 	}
 	return sync.OnceFunc(func() { r.remove(added) }), nil
 }

@@ -163,6 +163,7 @@ func TestSharedWheel(t *testing.T) {
 	user, err := r.Add("fetches", Purgatory(shared[0], nil))
 	require.NoError(t, err)
 	require.Equal(t, []string{"wheel broker", "purgatory fetches"}, held(r), "under its own name")
+	require.Equal(t, "broker", r.Snapshot().Sources[1].Wheel)
 	own()
 	require.Equal(t, []string{"wheel broker", "purgatory fetches"}, held(r))
 	user()

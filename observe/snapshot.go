@@ -22,7 +22,9 @@ type Reading struct {
 	// object that has those for each of its values.
 	Figures map[string]any `json:"figures"`
 	Levels  []Ring         `json:"levels,omitempty"`
-	Lists   bool           `json:"lists"` // whether what waits can be listed and searched
+	// Wheel names the source of the kind wheel that this one waits with; empty: none.
+	Wheel string `json:"wheel,omitempty"`
+	Lists bool   `json:"lists"` // whether what waits can be listed and searched
 	// Problem says what of a custom source cannot be published: its function panicked, or
 	// a number is none that JSON has.
 	Problem string `json:"problem,omitempty"`
@@ -54,6 +56,9 @@ func (r *Registry) Snapshot() Snapshot {
 	for _, e := range r.all() {
 		reading := Reading{Kind: e.kind, Name: e.name, Lists: e.source.walk != nil}
 		reading.Figures, reading.Problem = e.figures()
+		if e.wheel != nil {
+			reading.Wheel = e.wheel.name
+		}
 		if e.source.levels != nil {
 			reading.Levels = rings(e.source.levels())
 		}

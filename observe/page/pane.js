@@ -122,7 +122,7 @@ function makePane(id, source, search) {
     updateTiles(tiles(source, points, source.kind === "wheel" ? null : wheelSource))
     if (wheelSource) {
       if (!wheel) {
-        wheel = wheelPicture()
+        wheel = wheelPicture(wheelSource.name === source.name ? "Wheel" : "Wheel “" + visible(wheelSource.name) + "”")
         place(wheel.root)
       }
       wheel.update(wheelSource)

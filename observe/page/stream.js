@@ -60,10 +60,10 @@ function keep(snapshot) {
   for (const id of records.keys()) if (!there.has(id)) records.delete(id)
 }
 
-// The wheel that is drawn with a source: itself, or the one of the same name.
+// The wheel that is drawn with a source: itself, or the one that it waits with.
 function wheelOf(source, sources) {
   if (source.kind === "wheel") return source
-  return sources.find(other => other.kind === "wheel" && other.name === source.name) ?? null
+  return sources.find(other => other.kind === "wheel" && other.name === source.wheel) ?? null
 }
 
 function show() {
@@ -178,7 +178,7 @@ async function refused(s, address) {
 // A stream that is open and says nothing is said to be silent.
 setInterval(() => {
   const silent = (performance.now() - shownAt) / 1000
-  if (stateText.dataset.state === "live" && silent > 5) setText(stateText, `live, silent for ${seconds(Math.round(silent))}`)
+  if (["live", "silent"].includes(stateText.dataset.state) && silent > 5) setState("silent", "silent for " + seconds(Math.round(silent)))
 }, 1000)
 
 addEventListener("hashchange", () => {
@@ -221,7 +221,7 @@ const themes = ["auto", "dark", "light"]
 function setTheme(theme) {
   setAttribute(document.documentElement, "data-theme", theme)
   const button = document.getElementById("theme")
-  setText(button, "◐ " + theme)
+  setText(button.querySelector("span"), theme)
   setAttribute(button, "aria-label", "Theme: " + theme)
 }
 

@@ -41,14 +41,14 @@ function fallingAllowed() {
   return !matchMedia("(prefers-reduced-motion: reduce)").matches
 }
 
-function wheelPicture() {
+function wheelPicture(title) {
   const rings = svg("g"), hand = svg("g", { class: "hand" }), drops = svg("g", { class: "drops" })
   const total = svg("text", { class: "total", x: centre, y: centre + 4, "text-anchor": "middle" })
   const unit = svg("text", { class: "unit", x: centre, y: centre + 20, "text-anchor": "middle" }, "timers")
   const picture = svg("svg", { class: "wheel", viewBox: "0 0 400 400", role: "img" }, rings, hand, drops, total, unit)
   const scale = html("p", { class: "note" })
   const levelsTable = table("Levels", "Level", "Bucket", "Whole ring", "Timers")
-  const root = html("section", { class: "wheel-section" }, html("h3", {}, "Wheel"),
+  const root = html("section", { class: "wheel-section" }, html("h3", {}, title),
     html("div", { class: "wheel-box" }, html("div", {}, picture), html("div", {}, levelsTable.box, scale)))
   let drawn = [], pending = [], cascaded
 
