@@ -103,7 +103,7 @@ var bounds = func() (all [len(timingwheel.Histogram{}.Counts) - 1]float64) {
 }()
 
 func (h histogram) Write(m *dto.Metric) error {
-	count, sum := h.counts.Count, h.counts.Sum.Seconds()
+	count, sum := h.counts.Count, h.counts.Sum
 	m.Label = h.labels
 	m.Histogram = &dto.Histogram{SampleCount: &count, SampleSum: &sum}
 	var all struct { // together: half of what a scrape allocates would be these

@@ -245,14 +245,14 @@ func requireValues(t *testing.T, e *everyKind, p *prometheusServer, native bool)
 	if native {
 		within(1, 512, 1024)
 		require.InDelta(t, 6, p.only(t, `histogram_count(limbo_durable_synced_seconds)`), 0)
-		require.InDelta(t, e.durations.Sum.Seconds(), p.only(t, `histogram_sum(limbo_durable_synced_seconds)`), 0)
+		require.InDelta(t, e.durations.Sum, p.only(t, `histogram_sum(limbo_durable_synced_seconds)`), 0)
 		// An empty one is known to be native, and so does not change its kind.
 		require.InDelta(t, 0, p.only(t, `histogram_count(limbo_purgatory_late_seconds{name="fetches"})`), 0)
 		return
 	}
 	within(1, 511, 512)
 	require.InDelta(t, 6, p.only(t, `limbo_durable_synced_seconds_count`), 0)
-	require.InDelta(t, e.durations.Sum.Seconds(), p.only(t, `limbo_durable_synced_seconds_sum`), 0)
+	require.InDelta(t, e.durations.Sum, p.only(t, `limbo_durable_synced_seconds_sum`), 0)
 	require.InDelta(t, 2, p.only(t, `limbo_durable_synced_seconds_bucket{le=~"9.53.*e-07"}`), 0)
 	require.InDelta(t, 5, p.only(t, `limbo_durable_synced_seconds_bucket{le=~"512(.0)?"}`), 0)
 }

@@ -95,7 +95,7 @@ func (e *entry) figures() (all map[string]any, problem string) {
 }
 
 func durations(h timingwheel.Histogram) Durations {
-	d := Durations{Count: h.Count, Sum: h.Sum.Seconds()}
+	d := Durations{Count: h.Count, Sum: h.Sum}
 	for i, n := range h.Counts {
 		if n == 0 && len(d.Counts) == 0 {
 			continue

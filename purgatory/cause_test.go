@@ -59,7 +59,7 @@ func TestP14Cause(t *testing.T) {
 				require.Equal(t, []string{fmt.Sprint(c.outcome, " ", waited, " ", c.cause)}, told)
 				st := p.Stats()
 				require.EqualValues(t, 1, st.Waited[c.outcome].Count)
-				require.Equal(t, waited, st.Waited[c.outcome].Sum)
+				require.Equal(t, waited, st.Waited[c.outcome].Mean())
 				shut(t, p)
 			})
 		})

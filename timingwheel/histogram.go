@@ -12,17 +12,20 @@ import (
 // has, so nothing is lost on the way there.
 type Histogram struct {
 	Counts [classes]uint64
-	Count  uint64        // of all
-	Sum    time.Duration // of all
+	Count  uint64  // of all
+	Sum    float64 // of all, in seconds: as a Duration, a million that wait would fill it in three hours
 }
 
 const classes = 31
 
 // Bound returns the longest duration of a class, 2^(i-20) s rounded down to the nanosecond:
 // 953 ns, 1.907 µs, ..., 1 s for i = 20, ..., 512 s for 29. That of the last class is the
-// longest there is.
+// longest there is, and that of an i below 0 is 0.
 func (Histogram) Bound(i int) time.Duration {
-	if i >= classes-1 {
+	switch {
+	case i < 0:
+		return 0
+	case i >= classes-1:
 		return math.MaxInt64
 	}
 	return time.Duration(perClass << i >> perClassBits)
@@ -50,7 +53,7 @@ func (h *Histogram) Add(d time.Duration) {
 	d = max(d, 0)
 	h.Counts[classOf(d)]++
 	h.Count++
-	h.Sum += d
+	h.Sum += d.Seconds()
 }
 
 // Merge adds what another one has counted.
@@ -63,15 +66,19 @@ func (h *Histogram) Merge(other *Histogram) {
 }
 
 // Quantile returns the q-quantile, q from 0 to 1, rounded up to the bound of its class: at
-// most twice the true value, or 953 ns. 0 if nothing is counted.
+// least the true value, and at most twice that or 953 ns. What was longer than 512 s counts
+// as 1,024 s. 0 if nothing is counted.
 func (h Histogram) Quantile(q float64) time.Duration {
-	rank, seen := uint64(q*float64(h.Count)), uint64(0)
-	for i, n := range h.Counts {
-		if seen += n; n > 0 && (seen >= rank || seen == h.Count) {
+	rank, seen := uint64(math.Ceil(q*float64(h.Count))), uint64(0)
+	for i, n := range h.Counts[:classes-1] {
+		if seen += n; n > 0 && seen >= rank {
 			return h.Bound(i)
 		}
 	}
-	return 0
+	if h.Count == 0 {
+		return 0
+	}
+	return 2 * h.Bound(classes-2)
 }
 
 // Mean returns the mean. 0 if nothing is counted.
@@ -79,5 +86,9 @@ func (h Histogram) Mean() time.Duration {
 	if h.Count == 0 {
 		return 0
 	}
-	return h.Sum / time.Duration(h.Count)
+	mean := math.Round(h.Sum / float64(h.Count) * float64(time.Second))
+	if mean >= math.MaxInt64 { // which a float64 rounds up to 2^63
+		return math.MaxInt64
+	}
+	return time.Duration(mean)
 }

@@ -28,11 +28,12 @@ func TestHistogramClasses(t *testing.T) {
 		var one Histogram
 		one.Add(d)
 		require.EqualValues(t, 1, one.Counts[class(d)], d)
-		require.Equal(t, Histogram{Counts: one.Counts, Count: 1, Sum: max(d, 0)}, one)
+		require.Equal(t, Histogram{Counts: one.Counts, Count: 1, Sum: max(d, 0).Seconds()}, one)
 	}
 	require.Equal(t, 953*time.Nanosecond, h.Bound(0))
 	require.Equal(t, time.Second, h.Bound(20))
 	require.Equal(t, time.Duration(math.MaxInt64), h.Bound(classes-1))
+	require.Zero(t, h.Bound(-1))
 }
 
 func TestHistogram(t *testing.T) {
@@ -44,6 +45,8 @@ func TestHistogram(t *testing.T) {
 	require.Equal(t, h.Bound(3), h.Quantile(.5))
 	require.Equal(t, h.Bound(3), h.Quantile(.99))
 	require.Equal(t, time.Second, h.Quantile(1))
+	h.Counts[3], h.Count = 49, 50
+	require.Equal(t, time.Second, h.Quantile(.99), "more than 98 of 100 are below no bound before")
 
 	var a, b Histogram
 	a.Add(time.Second)
@@ -53,4 +56,21 @@ func TestHistogram(t *testing.T) {
 	require.EqualValues(t, 2, a.Count)
 	require.EqualValues(t, 1, a.Counts[20])
 	require.EqualValues(t, 1, a.Counts[classes-1])
+	require.Equal(t, 1024*time.Second, a.Quantile(1))
+}
+
+// What a million have waited in a day is more than a Duration can be.
+func TestHistogramOfMuchTime(t *testing.T) {
+	const century = 100 * 365 * 24 * time.Hour
+	var h Histogram
+	for range 30 {
+		var one Histogram
+		one.Add(century)
+		h.Merge(&one)
+	}
+	require.InEpsilon(t, 30*century.Seconds(), h.Sum, 1e-12)
+	require.InDelta(t, century, h.Mean(), float64(time.Hour))
+	var longest Histogram
+	longest.Add(math.MaxInt64)
+	require.Equal(t, time.Duration(math.MaxInt64), longest.Mean())
 }

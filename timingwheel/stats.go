@@ -24,7 +24,9 @@ type Stats struct {
 	Panics        uint64 // of the expiry function
 
 	// Late is how long after their deadlines, as [Wheel.Deadline] has them, workers took
-	// the timers that expired; 0 for those that a shutdown with RunNow had run before.
+	// the timers that expired; 0 for those that a shutdown with RunNow had run before. That
+	// of a timer that was due when it came is the beginning of its tick, so up to one Tick
+	// is counted for it though it waits for nothing.
 	Late Histogram
 
 	Cascaded uint64 // moves of a timer to a lower level
