@@ -1,7 +1,6 @@
 package purgatory
 
 import (
-	"iter"
 	"math/bits"
 	"runtime"
 	"sync"
@@ -55,6 +54,9 @@ const (
 	// the keys. Each contendedEach times that a bucket was found locked the table
 	// doubles, up to perProc buckets for each processor, and keeps them.
 	contendedEach, perProc = 256, 256
+
+	// A visit of all buckets lets others have the processor after as many: some 20 µs.
+	yieldEach = 256
 )
 
 type segment[K comparable, V any] [perSegment]bucket[K, V]
@@ -245,31 +247,38 @@ func (t *table[K, V]) visit(f func(*bucket[K, V]) bool) {
 	}()
 	all := *t.segments.Load()
 	for i := range t.size.Load() {
+		if i%yieldEach == yieldEach-1 {
+			runtime.Gosched() // a way through a large table takes milliseconds
+		}
 		if !all[i/perSegment].Load()[i%perSegment].visit(f) {
 			return
 		}
 	}
 }
 
-// collect returns an iterator over what found appends of each bucket, under its lock. No
-// lock is held while the loop's body runs.
-func collect[K comparable, V, X any](t *table[K, V], found func(to []X, b *bucket[K, V]) []X) iter.Seq[X] {
-	return func(yield func(X) bool) {
-		var xs []X
-		t.visit(func(b *bucket[K, V]) bool {
-			if xs = found(xs[:0], b); len(xs) == 0 {
-				return true
-			}
-			b.mu.Unlock()
-			defer b.mu.Lock()
-			for _, x := range xs {
-				if !yield(x) {
-					return false
-				}
-			}
-			return true
-		})
+// keys calls f with each key and its hash, until that returns false. No lock is held
+// meanwhile, and no key is moved; one may be gone.
+func (t *table[K, V]) keys(f func(key K, hash uint64) bool) {
+	type named struct {
+		key  K
+		hash uint64
 	}
+	var some []named
+	t.visit(func(b *bucket[K, V]) bool {
+		some = some[:0]
+		b.each(func(e *entry[K, V]) { some = append(some, named{e.key, e.hash}) })
+		if len(some) == 0 {
+			return true
+		}
+		b.mu.Unlock()
+		defer b.mu.Lock()
+		for _, k := range some {
+			if !f(k.key, k.hash) {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // visit calls f with the bucket locked. It is unlocked also if f does not return.

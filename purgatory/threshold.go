@@ -372,37 +372,68 @@ type WaitingGoal[K comparable, N cmp.Ordered] struct {
 // All returns an iterator over the goals that are still to be reached. See
 // [Purgatory.All].
 func (t *Threshold[K, N]) All() iter.Seq[WaitingGoal[K, N]] {
-	return collect(&t.table, appendWaitingGoals[K, N])
+	return func(yield func(WaitingGoal[K, N]) bool) {
+		now := now()
+		t.table.keys(func(key K, hash uint64) bool {
+			return t.allOf(key, hash, now, yield)
+		})
+	}
 }
 
-// appendWaitingGoals appends the goals of a bucket.
-func appendWaitingGoals[K comparable, N cmp.Ordered](to []WaitingGoal[K, N], b *bucket[K, *tree[K, N]]) []WaitingGoal[K, N] {
-	now := now()
-	b.each(func(e *entry[K, *tree[K, N]]) {
-		for g := e.value.first; g != nil; g = g.next() {
-			w := &g.waiter.waiter
-			x := WaitingGoal[K, N]{Goal: Goal[K, N]{g.key, g.number}, Pending: w.handle(), Age: now - w.since}
-			if at := time.Duration(w.deadline.Load()); at != never {
-				x.Deadline = instant(at)
+// allOf calls yield with the goals of a key, a batch for each turn of its lock.
+func (t *Threshold[K, N]) allOf(key K, hash uint64, now time.Duration, yield func(WaitingGoal[K, N]) bool) bool {
+	var some []WaitingGoal[K, N]
+	var last N
+	var seq uint64 // of the goal that was met last; 0: none was
+	for left := -1; left != 0; {
+		some = some[:0]
+		b := t.table.lock(uint32(hash))
+		if e := b.find(key, hash); e != nil {
+			g := e.value.first
+			if left < 0 {
+				left = e.value.n // those that come now would keep it going for ever
+			} else {
+				g = e.value.after(last, seq)
 			}
-			to = append(to, x)
+			for ; g != nil && left > 0 && len(some) < batch; g = g.next() {
+				some = append(some, g.waiting(now))
+				last, seq = g.number, g.seq
+				left--
+			}
 		}
-	})
-	return to
+		b.mu.Unlock()
+		if len(some) == 0 {
+			break
+		}
+		for _, x := range some {
+			if !yield(x) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// waiting describes a goal. The lock of its key is held.
+func (g *goal[K, N]) waiting(now time.Duration) WaitingGoal[K, N] {
+	w := &g.waiter.waiter
+	x := WaitingGoal[K, N]{Goal: Goal[K, N]{g.key, g.number}, Pending: w.handle(), Age: max(now-w.since, 0)}
+	if at := time.Duration(w.deadline.Load()); at != never {
+		x.Deadline = instant(at)
+	}
+	return x
 }
 
 // Hotspots returns the n keys with most goals still to be reached. See
 // [Purgatory.Hotspots].
 func (t *Threshold[K, N]) Hotspots(n int) []Hotspot[K] {
+	now := now()
 	var top hotspots[K]
 	t.table.visit(func(b *bucket[K, *tree[K, N]]) bool {
-		now := now()
 		b.each(func(e *entry[K, *tree[K, N]]) {
-			h := Hotspot[K]{Key: e.key, Watching: e.value.n}
-			for g := e.value.first; g != nil; g = g.next() {
-				h.Oldest = max(h.Oldest, now-g.waiter.since)
+			if g := e.value.first; g != nil {
+				top.add(n, Hotspot[K]{e.key, e.value.n, max(now-g.waiter.since, 0)})
 			}
-			top.add(n, h)
 		})
 		return true
 	})

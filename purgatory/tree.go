@@ -154,3 +154,16 @@ func (g *goal[K, N]) previous() *goal[K, N] {
 	}
 	return g.up
 }
+
+// after is the first goal behind those with a number and those of this number that came
+// no later than seq; nil if there is none.
+func (t *tree[K, N]) after(number N, seq uint64) (found *goal[K, N]) {
+	for at := t.root; at != nil; {
+		if number < at.number || number == at.number && seq < at.seq {
+			found, at = at, at.left
+		} else {
+			at = at.right
+		}
+	}
+	return found
+}

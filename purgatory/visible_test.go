@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"maps"
 	"math/rand/v2"
 	"runtime/pprof"
@@ -150,6 +151,110 @@ func TestP16EndedIsNotShown(t *testing.T) {
 	h = park(t, p, op, NoTimeout, 1)
 	require.Zero(t, p.CheckAndComplete(1))
 	require.EqualValues(t, 3, op.checks.Load())
+	shut(t, p)
+}
+
+// P16: a key that a thousand wait for is not locked while all are listed: what ends before
+// its turn is not met. The loop may be left in between.
+func TestP16AllIsInBatches(t *testing.T) {
+	const n = 1000
+	p := open[int](t, Options{})
+	r := openThreshold(t, Options{})
+	watches, goals := make([]Pending, n), make([]Pending, n)
+	for i := range n {
+		watches[i] = park(t, p, newOp(t), NoTimeout, 1)
+		goals[i] = r.park(newOp(t), NoTimeout, All, Goal[int, int]{1, 1 + i/3}) // some are equal
+	}
+	// met is which are met, the first so many, by their numbers.
+	met := func(all iter.Seq[Pending], parks []Pending, most int) (met []int) {
+		for h := range all {
+			if met = append(met, slices.Index(parks, h)); len(met) == most {
+				break
+			}
+		}
+		return met
+	}
+	numbers := slices.Collect(func(yield func(int) bool) {
+		for i := range n {
+			yield(i)
+		}
+	})
+	ofWatches, ofGoals := func(yield func(Pending) bool) {
+		for x := range p.All() {
+			if !yield(x.Pending) {
+				break
+			}
+		}
+	}, func(yield func(Pending) bool) {
+		for x := range r.All() {
+			if !yield(x.Pending) {
+				break
+			}
+		}
+	}
+	for _, c := range []struct {
+		all   iter.Seq[Pending]
+		parks []Pending
+	}{{ofWatches, watches}, {ofGoals, goals}} {
+		for _, most := range []int{n / 2, n, n + 1} {
+			require.Equal(t, numbers[:min(most, n)], met(c.all, c.parks, most))
+		}
+		seen := 0
+		for h := range c.all {
+			require.False(t, c.parks[n-1] == h, "it has ended")
+			if seen++; seen == 1 {
+				require.True(t, c.parks[n-1].Cancel(nil))
+			}
+		}
+		require.Equal(t, n-1, seen)
+		for _, h := range c.parks[:n-1] {
+			require.True(t, h.Cancel(nil))
+		}
+		require.Empty(t, met(c.all, c.parks, n))
+	}
+	empty(t, p)
+	shut(t, p)
+	require.Zero(t, r.KeyCount())
+	require.NoError(t, r.Shutdown(t.Context()))
+}
+
+// P16: a listing ends though what it finds comes back behind it.
+func TestP16AllEnds(t *testing.T) {
+	r := openThreshold(t, Options{})
+	p := open[int](t, Options{})
+	for i := range 200 {
+		r.park(newOp(t), NoTimeout, All, Goal[int, int]{1, 1 + i})
+		park(t, p, newOp(t), NoTimeout, 1)
+	}
+	met := 0
+	for x := range r.All() {
+		require.True(t, x.Pending.Cancel(nil))
+		r.park(newOp(t), NoTimeout, All, Goal[int, int]{1, 1000 + met})
+		met++
+	}
+	require.Equal(t, 200, met)
+	for x := range p.All() {
+		require.True(t, x.Pending.Cancel(nil))
+		park(t, p, newOp(t), NoTimeout, 1)
+		met++
+	}
+	require.Equal(t, 400, met)
+	shut(t, p)
+	require.NoError(t, r.Shutdown(t.Context()))
+}
+
+// P16: the oldest are told by when they came, however long it takes to come to their keys.
+func TestP16OldestOfManyKeys(t *testing.T) {
+	p := open[int](t, Options{})
+	const n = 20_000
+	came := make([]time.Duration, n)
+	for i := range n {
+		came[i] = park(t, p, newOp(t), NoTimeout, i).w.since
+	}
+	slices.Sort(came)
+	for i, x := range p.Oldest(20) {
+		require.Equal(t, came[i], x.Pending.w.since)
+	}
 	shut(t, p)
 }
 

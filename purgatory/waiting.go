@@ -21,61 +21,89 @@ type Waiting[K comparable] struct {
 // beginning to end is met once; one that comes or ends meanwhile may be met or not.
 // It is for a person who wants to know, not for the way of a request: it takes time
 // proportional to what waits, and to the table of keys, which neither grows nor
-// shrinks meanwhile. No lock is held while the loop's body runs.
+// shrinks meanwhile. No lock is held while the loop's body runs, and none for longer
+// than it takes to look at 64 operations.
 func (p *Purgatory[K]) All() iter.Seq[Waiting[K]] {
-	return collect(&p.table, p.appendWaiting)
+	return func(yield func(Waiting[K]) bool) {
+		now := now()
+		twice := map[Pending]bool{} // those met that have two keys with one hash
+		p.table.keys(func(key K, hash uint64) bool {
+			return p.allOf(key, hash, now, twice, yield)
+		})
+	}
 }
 
-// appendWaiting appends the operations of a bucket by their first keys.
-func (p *Purgatory[K]) appendWaiting(to []Waiting[K], b *bucket[K, watchlist]) []Waiting[K] {
-	now := now()
-	b.each(func(e *entry[K, watchlist]) {
-		for w := range e.value.all {
-			hashes := w.keyHashes()
-			h := w.handle()
-			if hashes[0] != uint32(e.hash) || !w.state.waits(h.gen) {
-				continue
-			}
-			if slices.Contains(hashes[1:], hashes[0]) && // two of its keys have one hash
-				slices.ContainsFunc(to, func(x Waiting[K]) bool { return x.Pending == h }) {
-				continue
-			}
-			to = append(to, p.waiting(w, h, now))
+// allOf calls yield with the operations of a key that is their first, a batch for each
+// turn of its lock.
+func (p *Purgatory[K]) allOf(key K, hash uint64, now time.Duration, twice map[Pending]bool, yield func(Waiting[K]) bool) bool {
+	w := walk[K]{table: &p.table, key: key, hash: hash}
+	defer func() {
+		if w.chunk != nil { // the loop was left
+			w.left = 0
+			w.proceed()
 		}
-	})
-	return to
+		if w.many != nil {
+			founds.Put(w.many)
+		}
+	}()
+	var some []Waiting[K]
+	for {
+		some = some[:0]
+		w.look(func(found []Pending) {
+			for _, h := range found {
+				hashes := h.w.keyHashes()
+				if hashes[0] != uint32(hash) || !h.Waiting() || twice[h] {
+					continue
+				}
+				if slices.Contains(hashes[1:], hashes[0]) {
+					twice[h] = true
+				}
+				some = append(some, p.waiting(h, now))
+			}
+		})
+		for _, x := range some {
+			if !yield(x) {
+				return false
+			}
+		}
+		if w.chunk == nil {
+			return true
+		}
+	}
 }
 
 // waiting describes an operation. A lock of one of its keys is held.
-func (p *Purgatory[K]) waiting(w *waiter, h Pending, now time.Duration) Waiting[K] {
-	x := Waiting[K]{Pending: h, Age: now - w.since, p: p, hashes: slices.Clone(w.keyHashes())}
-	if at := time.Duration(w.deadline.Load()); at != never {
+func (p *Purgatory[K]) waiting(h Pending, now time.Duration) Waiting[K] {
+	x := Waiting[K]{Pending: h, Age: max(now-h.w.since, 0), p: p, hashes: slices.Clone(h.w.keyHashes())}
+	if at := time.Duration(h.w.deadline.Load()); at != never {
 		x.Deadline = instant(at)
 	}
 	return x
 }
 
 // Oldest returns the n operations that have waited longest, the oldest first; all if there
-// are fewer. It takes time proportional to the keys, and not to what waits for them. One
-// that came at the same time as others may be missing for one of these.
+// are fewer. It takes time proportional to the keys, and not to what waits for them, whose
+// order by key it relies on: they stand there as they began to watch. So an operation is
+// missing if its first check took so long that n younger ones were there before it, or if
+// it came at the same time as others that are not.
 func (p *Purgatory[K]) Oldest(n int) []Waiting[K] {
 	if n < 1 {
 		return nil
 	}
+	now := now()
 	var top []Waiting[K]
 	p.table.visit(func(b *bucket[K, watchlist]) bool {
-		now := now()
 		b.each(func(e *entry[K, watchlist]) {
-			for w := range e.value.all { // in the order in which they came
+			for w := range e.value.all {
 				h, age := w.handle(), now-w.since
 				if len(top) == n && age <= top[n-1].Age {
 					return
 				}
-				if !w.state.waits(h.gen) || slices.ContainsFunc(top, func(x Waiting[K]) bool { return x.Pending == h }) {
+				if !h.Waiting() || slices.ContainsFunc(top, func(x Waiting[K]) bool { return x.Pending == h }) {
 					continue // it has ended, or was found by another of its keys
 				}
 				at, _ := slices.BinarySearchFunc(top, age, func(x Waiting[K], age time.Duration) int { return cmp.Compare(age, x.Age) })
-				top = slices.Insert(top, at, p.waiting(w, h, now))
+				top = slices.Insert(top, at, p.waiting(h, now))
 				top = top[:min(len(top), n)]
 			}
 		})
@@ -113,18 +141,18 @@ func (x Waiting[K]) Keys() []K {
 type Hotspot[K comparable] struct {
 	Key      K
 	Watching int           // operations that watch it
-	Oldest   time.Duration // for how long the one of them has waited that has waited longest
+	Oldest   time.Duration // for how long the first has waited: that began to watch, or, in a Threshold, that has the lowest goal
 }
 
 // Hotspots returns the n keys that most operations watch, those with more of them
-// first; all keys if there are fewer. Its cost is that of [Purgatory.All].
+// first; all keys if there are fewer. It takes time proportional to the keys.
 func (p *Purgatory[K]) Hotspots(n int) []Hotspot[K] {
+	now := now()
 	var top hotspots[K]
 	p.table.visit(func(b *bucket[K, watchlist]) bool {
-		now := now()
 		b.each(func(e *entry[K, watchlist]) {
 			if w := e.value.first(); w != nil {
-				top.add(n, Hotspot[K]{e.key, int(e.value.n), now - w.since})
+				top.add(n, Hotspot[K]{e.key, int(e.value.n), max(now-w.since, 0)})
 			}
 		})
 		return true

@@ -71,6 +71,26 @@ func (w *walk[K]) proceed() {
 	b.mu.Unlock()
 }
 
+// look finds the first batch or the next one, and calls f with it under the key's lock,
+// for one who only wants to see what is there.
+func (w *walk[K]) look(f func(found []Pending)) {
+	b := w.table.lock(uint32(w.hash))
+	defer b.mu.Unlock()
+	e := b.find(w.key, w.hash)
+	if e == nil { // gone before the first
+		return
+	}
+	first := w.chunk == nil
+	if first {
+		w.left = int(e.value.n)
+	}
+	w.fillLocked(&e.value)
+	f(w.found()[:w.n])
+	if e.value.shorten(uint32(w.hash)); !first && e.value.empty() {
+		w.table.removeLocked(b, e)
+	}
+}
+
 // fillLocked finds the batch that begins at the list's front, or where the walk has
 // paused, and has the chunk with the next one stay until the walk is there.
 func (w *walk[K]) fillLocked(l *watchlist) {
