@@ -479,6 +479,25 @@ func TestTargets(t *testing.T) {
 	require.Equal(t, [][]string{{"W14", "a table's or a group's ns_per_op, × map's, one goroutine", "0.7", "0.8", "no"}}, table)
 }
 
+// A rate that was not held has no p99, which does not reach its target either.
+func TestTargetsOfRatesNotHeld(t *testing.T) {
+	row := func(impl string, m Metrics) Row {
+		return newRow([]Result{{Workload: "W9", Impl: impl, Params: Params{"p50_ms": 20, "p75_ms": 60}, Metrics: m}})
+	}
+	held, not := Metrics{"max_rate": 1e6, "p99_500k_us": 400}, Metrics{"max_rate": 250_000}
+	p99s := func(alone, page Metrics) (all [][]string) {
+		for _, line := range targetTable([]Row{row("purgatory", alone), row("purgatory-page", page)}).rows {
+			if strings.HasPrefix(line[1], "p99") {
+				all = append(all, line[3:])
+			}
+		}
+		return all
+	}
+	require.Equal(t, [][]string{{"400", "yes"}, {"1", "yes"}}, p99s(held, held))
+	require.Equal(t, [][]string{{"400", "yes"}, {"+Inf", "no"}}, p99s(held, not))
+	require.Equal(t, [][]string{{"+Inf", "no"}, {"NaN", "no"}}, p99s(not, not))
+}
+
 // An interrupted run ends, and leaves no child behind.
 func TestCancelled(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

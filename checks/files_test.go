@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -50,12 +51,19 @@ func needGit(t *testing.T) {
 	}
 }
 
+// git is a command of git in a directory, about the repository there, and not about the one
+// that the environment names, as it does in a hook.
+func git(dir string, args ...string) *exec.Cmd {
+	cmd := exec.Command("git", args...)
+	cmd.Dir = dir
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GIT_") })
+	return cmd
+}
+
 // trackedFiles returns the files that git tracks below root, by slash-separated paths
 // relative to it.
 func trackedFiles(root string) ([]string, error) {
-	cmd := exec.Command("git", "ls-files", "-z")
-	cmd.Dir = root
-	out, err := cmd.Output()
+	out, err := git(root, "ls-files", "-z").Output()
 	if err != nil {
 		return nil, fmt.Errorf("git ls-files: %w", err)
 	}
@@ -143,13 +151,12 @@ func TestUntrackableFilesAreFound(t *testing.T) {
 func TestTrackedFilesOfARepository(t *testing.T) {
 	needGit(t)
 	root := t.TempDir()
+	t.Setenv("GIT_DIR", filepath.Join(t.TempDir(), "another")) // as in a hook
 	for file, content := range map[string]string{"a.test": elf, "a.go": "package a\n", "untracked.test": elf, "deleted.test": elf} {
 		require.NoError(t, os.WriteFile(filepath.Join(root, file), []byte(content), 0o644))
 	}
 	for _, args := range [][]string{{"init", "-q"}, {"add", "a.go", "a.test", "deleted.test"}} {
-		cmd := exec.Command("git", args...)
-		cmd.Dir = root
-		out, err := cmd.CombinedOutput()
+		out, err := git(root, args...).CombinedOutput()
 		require.NoError(t, err, "%s", out)
 	}
 	require.NoError(t, os.Remove(filepath.Join(root, "deleted.test")))
