@@ -100,7 +100,11 @@ func (p *Polls) Stats() Stats {
 // Once a byte of Options.KeepAwake has gone out the status is 200 and cannot change any
 // more. A poll whose time is up then ends without more. One that would get 503 or 500 ends
 // with a panic of http.ErrAbortHandler, at which net/http breaks the response off: its
-// client sees an error, and not an empty answer that looks whole.
+// client sees an error, and not an empty answer that looks whole. So is one whose client
+// takes no data: a byte that is still being written when await returns has five seconds to
+// go out, whether there is a WriteTimeout or not. This needs a w with an Unwrap method, and
+// over HTTP/2 a connection that takes anything: http.HTTP2Config.WriteByteTimeout ends one
+// that does not.
 //
 // The request's body must have been read to its end: until then net/http does not notice
 // that a client hangs up. Serve moves the deadline that the server's WriteTimeout has set,
