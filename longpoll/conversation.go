@@ -42,7 +42,7 @@ func (c *conversation) retryLater(text string) {
 
 func (c *conversation) fail(text string) {
 	c.abort()
-	http.Error(c.w, text, http.StatusInternalServerError)
+	reply(c.w, http.StatusInternalServerError, text)
 }
 
 // abort breaks the response off if a part of it has gone out.

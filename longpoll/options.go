@@ -22,7 +22,8 @@ type Options struct {
 	// connections on which nothing happens. Default 0: never; at least 10 ms. The byte is
 	// a newline, which JSON and most text formats allow in front. With the first one goes
 	// the status, 200: a poll that expires then ends with nothing more, not with 204, and
-	// headers must have been set before. See [Polls.Serve] for how others end. Nothing is
+	// headers must have been set before, those only that are right for this empty answer
+	// too: none that has a cache keep it. See [Polls.Serve] for how others end. Nothing is
 	// sent where nothing would go out: in answers to HEAD, and by a ResponseWriter that
 	// cannot flush.
 	KeepAwake time.Duration

@@ -97,6 +97,11 @@ func (p *Polls) Stats() Stats {
 // context is done when the client hangs up; where a server's BaseContext or a middleware's
 // timeout has ended it, and the client is still there, it gets 503 with a Retry-After too.
 //
+// No cache keeps these answers: their Cache-Control is no-store, and an ETag, Last-Modified
+// or Expires that the handler has set before does not go out with them, nor do its
+// Content-Type and Content-Length. Its Content-Encoding does, as it may be a middleware's
+// that compresses; there is no text beside it then.
+//
 // Once a byte of Options.KeepAwake has gone out the status is 200 and cannot change any
 // more. A poll whose time is up then ends without more. One that would get 503 or 500 ends
 // with a panic of http.ErrAbortHandler, at which net/http breaks the response off: its
@@ -116,7 +121,7 @@ func (p *Polls) Serve(w http.ResponseWriter, r *http.Request, await func(ctx con
 	wait, preferred, err := p.asked(r)
 	if err != nil {
 		p.count(func(st *Stats) { st.Invalid++ })
-		http.Error(w, err.Error(), http.StatusBadRequest)
+		reply(w, http.StatusBadRequest, err.Error())
 		return false
 	}
 	client, ok := p.enter(r)
@@ -154,7 +159,7 @@ func (p *Polls) Serve(w http.ResponseWriter, r *http.Request, await func(ctx con
 	case errors.Is(err, purgatory.ErrExpired) && !c.broken:
 		leave(func(st *Stats) { st.Expired++ })
 		if !c.begun {
-			w.WriteHeader(http.StatusNoContent)
+			reply(w, http.StatusNoContent, "")
 		}
 	case errors.Is(err, purgatory.ErrFull):
 		leave(func(st *Stats) { st.Refused++ })
@@ -214,5 +219,23 @@ func (p *Polls) count(count func(*Stats)) {
 func (p *Polls) retryLater(w http.ResponseWriter, status int, text string) {
 	seconds := int64((p.options.RetryAfter + time.Second - 1) / time.Second)
 	w.Header().Set("Retry-After", strconv.FormatInt(seconds+rand.Int64N(seconds+1), 10))
+	reply(w, status, text)
+}
+
+// reply writes an answer of Serve's own. What the handler has set for the one that it
+// hoped for would have a cache keep this one, or would be wrong of it.
+func reply(w http.ResponseWriter, status int, text string) {
+	h := w.Header()
+	for _, name := range []string{"Content-Length", "Content-Type", "Etag", "Expires", "Last-Modified"} {
+		h.Del(name)
+	}
+	h.Set("Cache-Control", "no-store")
+	if text == "" || h.Get("Content-Encoding") != "" {
+		// Either a middleware has set the encoding, which compresses what is written,
+		// and it must stay (go.dev/issue/66343), or the handler, and the text is not in
+		// it. No text is right both times.
+		w.WriteHeader(status)
+		return
+	}
 	http.Error(w, text, status)
 }
