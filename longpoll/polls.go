@@ -34,6 +34,10 @@ func WaitGoals[K comparable, N cmp.Ordered](w http.ResponseWriter, r *http.Reque
 	})
 }
 
+// Default returns the polls of [Wait] and [WaitGoals], all in this process, for what
+// publishes their [Polls.Stats].
+func Default() *Polls { return defaults }
+
 var defaults, _ = New(Options{}) // which are in range
 
 // Polls is how the polls of a service wait, and what became of them. Make one with [New].
@@ -57,7 +61,9 @@ type Stats struct {
 	Invalid uint64 // 400: the query's wait cannot be read
 	Limited uint64 // 429: beyond Options.MaxPerClient
 	Refused uint64 // 503: the purgatory is full, or closed
-	Failed  uint64 // 500: the check has panicked, or await was used wrongly
+	Failed  uint64 // 500: await has returned another error, which went to Options.OnError, or panicked
+
+	Cancelled uint64 // 503: by CancelForKey
 }
 
 // New makes polls. An option out of range is an error that names it.
@@ -92,7 +98,9 @@ func (p *Polls) Stats() Stats {
 //
 // The answers of Serve are 204 when the time is up; 400 for a query that cannot be read;
 // 429, and 503 where await is refused (purgatory.ErrFull) or ended by a shutdown
-// (purgatory.ErrClosed), with a Retry-After; 500 for any other error. After a shutdown the
+// (purgatory.ErrClosed) or a CancelForKey (purgatory.ErrCancelled), with a Retry-After; 500
+// for any other error, which goes to Options.OnError. A cause that is given to CancelForKey
+// is another error, unless it wraps purgatory.ErrCancelled. After a shutdown the
 // connection is closed, so that the client comes back to another server. The request's
 // context is done when the client hangs up; where a server's BaseContext or a middleware's
 // timeout has ended it, and the client is still there, it gets 503 with a Retry-After too.
@@ -171,8 +179,12 @@ func (p *Polls) Serve(w http.ResponseWriter, r *http.Request, await func(ctx con
 	case r.Context().Err() != nil || c.broken:
 		leave(func(st *Stats) { st.HungUp++ })
 		c.retryLater("the poll was ended") // nobody reads it if the client has hung up
+	case errors.Is(err, purgatory.ErrCancelled):
+		leave(func(st *Stats) { st.Cancelled++ })
+		c.retryLater("the poll was cancelled")
 	default:
 		leave(func(st *Stats) { st.Failed++ })
+		p.options.OnError(r, err)
 		c.fail("the poll cannot be answered")
 	}
 	return false
