@@ -73,8 +73,9 @@ func TestKeepAwakeBreaksOff(t *testing.T) {
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
-		p := polls(t, Options{KeepAwake: time.Second})
-		for _, err := range []error{io.ErrUnexpectedEOF, purgatory.ErrFull} {
+		var failed []error
+		p := polls(t, Options{KeepAwake: time.Second, OnError: func(_ *http.Request, err error) { failed = append(failed, err) }})
+		for _, err := range []error{io.ErrUnexpectedEOF, purgatory.ErrFull, purgatory.ErrCancelled} {
 			w := broken(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				p.Serve(w, r, func(context.Context, time.Duration) error {
 					time.Sleep(2500 * time.Millisecond)
@@ -83,7 +84,8 @@ func TestKeepAwakeBreaksOff(t *testing.T) {
 			}), httptest.NewRequest(http.MethodGet, "/", nil))
 			require.Equal(t, "\n\n", w.Body.String())
 		}
-		require.Equal(t, Stats{Failed: 1, Refused: 1}, p.Stats())
+		require.Equal(t, Stats{Failed: 1, Refused: 1, Cancelled: 1}, p.Stats())
+		require.Equal(t, []error{io.ErrUnexpectedEOF}, failed)
 	})
 }
 

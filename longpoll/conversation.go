@@ -42,7 +42,7 @@ func (c *conversation) retryLater(text string) {
 
 func (c *conversation) fail(text string) {
 	c.abort()
-	http.Error(c.w, text, http.StatusInternalServerError)
+	reply(c.w, http.StatusInternalServerError, text)
 }
 
 // abort breaks the response off if a part of it has gone out.
@@ -69,6 +69,9 @@ func (c *conversation) writeWithin(r *http.Request, wait time.Duration) time.Dur
 	}
 	return wait
 }
+
+// lastByte is how long a byte may still take that is being written when its poll ends.
+const lastByte = 5 * time.Second
 
 // keeper sends a byte now and then while a poll waits. It has no goroutine while it sends
 // nothing.
@@ -98,14 +101,33 @@ func (k *keeper) start() {
 // writer goes on here, on the handler's goroutine.
 func (k *keeper) stop() {
 	k.mu.Lock()
-	defer k.mu.Unlock()
 	k.ended = true
 	k.timer.Stop()
-	for k.sending {
-		k.sent.Wait()
+	sending := k.sending
+	k.mu.Unlock()
+	if sending {
+		k.finish()
 	}
 	if k.panicked != nil {
 		panic(k.panicked)
+	}
+}
+
+// finish waits for the byte that is being written. A client that takes no data would hold
+// it for ever where the server has no WriteTimeout, and the handler and the server's
+// Shutdown with it.
+func (k *keeper) finish() {
+	bounded := k.control.SetWriteDeadline(time.Now().Add(lastByte)) == nil
+	k.mu.Lock()
+	for k.sending {
+		k.sent.Wait()
+	}
+	k.mu.Unlock()
+	if bounded && !k.broken {
+		// For the answer, and for the connection's next request: net/http sets a new
+		// deadline only where there is a WriteTimeout. One that the handler has set
+		// before Serve is lost: it cannot be asked for.
+		_ = k.control.SetWriteDeadline(time.Time{})
 	}
 }
 

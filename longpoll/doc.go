@@ -13,11 +13,11 @@
 //
 // [Wait] does what a handler has to do beside waiting. It takes the time from the request:
 // "Prefer: wait=30" (RFC 7240), or the query "?wait=30", within bounds. It answers 204 when
-// the time is up, and 503 with a Retry-After when the purgatory is full or closed. It ends
-// when the client hangs up, or the request's context is done otherwise, and keeps the
-// server's WriteTimeout from ending a poll that waits, as long as each middleware's
-// ResponseWriter has an Unwrap method. [Polls] has options: a byte now and then for proxies
-// that end idle connections, and a bound for each client.
+// the time is up, and 503 with a Retry-After when the purgatory is full or closed, or has
+// cancelled the poll. It ends when the client hangs up, or the request's context is done
+// otherwise, and keeps the server's WriteTimeout from ending a poll that waits, as long as
+// each middleware's ResponseWriter has an Unwrap method. [Polls] has options: a byte now and
+// then for proxies that end idle connections, and a bound for each client.
 //
 // # Shutdown
 //

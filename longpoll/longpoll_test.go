@@ -235,7 +235,8 @@ func TestClientsAreBounded(t *testing.T) {
 func TestCheckPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFeed(t, purgatory.Options{OnPanic: func(purgatory.Panic) {}})
-		p := polls(t, Options{})
+		var failed []error
+		p := polls(t, Options{OnError: func(_ *http.Request, err error) { failed = append(failed, err) }})
 		w := httptest.NewRecorder()
 		require.False(t, p.Serve(w, httptest.NewRequest(http.MethodGet, "/", nil), func(ctx context.Context, timeout time.Duration) error {
 			return f.p.Await(ctx, timeout, func() bool { panic("no") }, "feed")
@@ -246,6 +247,8 @@ func TestCheckPanics(t *testing.T) {
 			p.Serve(w, httptest.NewRequest(http.MethodGet, "/", nil), func(context.Context, time.Duration) error { panic("here") })
 		})
 		require.Equal(t, Stats{Failed: 2}, p.Stats())
+		require.Len(t, failed, 1)
+		require.ErrorIs(t, failed[0], purgatory.ErrFailed)
 	})
 }
 

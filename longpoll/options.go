@@ -2,6 +2,7 @@ package longpoll
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"time"
 )
@@ -22,7 +23,8 @@ type Options struct {
 	// connections on which nothing happens. Default 0: never; at least 10 ms. The byte is
 	// a newline, which JSON and most text formats allow in front. With the first one goes
 	// the status, 200: a poll that expires then ends with nothing more, not with 204, and
-	// headers must have been set before. See [Polls.Serve] for how others end. Nothing is
+	// headers must have been set before, those only that are right for this empty answer
+	// too: none that has a cache keep it. See [Polls.Serve] for how others end. Nothing is
 	// sent where nothing would go out: in answers to HEAD, and by a ResponseWriter that
 	// cannot flush.
 	KeepAwake time.Duration
@@ -37,6 +39,12 @@ type Options struct {
 	// comes again, in whole seconds, and up to twice that, at random, so that those who
 	// leave together do not come back together. Default 1 s; 1 s to 1 h.
 	RetryAfter time.Duration
+
+	// OnError is called with the error behind each 500 that [Polls.Serve] gives, before
+	// that is written, on the goroutine of the handler: as a rule a check that has
+	// panicked, of which purgatory.Options.OnPanic is told too, or an Await without keys.
+	// Default: an error on slog's default logger.
+	OnError func(*http.Request, error)
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -50,6 +58,9 @@ func (o Options) withDefaults() (Options, error) {
 	fill(&o.RetryAfter, time.Second)
 	if o.Query == "" {
 		o.Query = "wait"
+	}
+	if o.OnError == nil {
+		o.OnError = logError
 	}
 	for _, f := range []struct {
 		name        string
@@ -72,4 +83,8 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("longpoll: Options.MaxPerClient is %d, must be at least 1 beside Options.Client, and 0 without", o.MaxPerClient)
 	}
 	return o, nil
+}
+
+func logError(r *http.Request, err error) {
+	slog.Error("longpoll: poll failed", "method", r.Method, "path", r.URL.Path, "error", err)
 }

@@ -34,6 +34,10 @@ func WaitGoals[K comparable, N cmp.Ordered](w http.ResponseWriter, r *http.Reque
 	})
 }
 
+// Default returns the polls of [Wait] and [WaitGoals], all in this process, for what
+// publishes their [Polls.Stats].
+func Default() *Polls { return defaults }
+
 var defaults, _ = New(Options{}) // which are in range
 
 // Polls is how the polls of a service wait, and what became of them. Make one with [New].
@@ -57,7 +61,9 @@ type Stats struct {
 	Invalid uint64 // 400: the query's wait cannot be read
 	Limited uint64 // 429: beyond Options.MaxPerClient
 	Refused uint64 // 503: the purgatory is full, or closed
-	Failed  uint64 // 500: the check has panicked, or await was used wrongly
+	Failed  uint64 // 500: await has returned another error, which went to Options.OnError, or panicked
+
+	Cancelled uint64 // 503: by CancelForKey
 }
 
 // New makes polls. An option out of range is an error that names it.
@@ -92,15 +98,26 @@ func (p *Polls) Stats() Stats {
 //
 // The answers of Serve are 204 when the time is up; 400 for a query that cannot be read;
 // 429, and 503 where await is refused (purgatory.ErrFull) or ended by a shutdown
-// (purgatory.ErrClosed), with a Retry-After; 500 for any other error. After a shutdown the
+// (purgatory.ErrClosed) or a CancelForKey (purgatory.ErrCancelled), with a Retry-After; 500
+// for any other error, which goes to Options.OnError. A cause that is given to CancelForKey
+// is another error, unless it wraps purgatory.ErrCancelled. After a shutdown the
 // connection is closed, so that the client comes back to another server. The request's
 // context is done when the client hangs up; where a server's BaseContext or a middleware's
 // timeout has ended it, and the client is still there, it gets 503 with a Retry-After too.
 //
+// No cache keeps these answers: their Cache-Control is no-store, and an ETag, Last-Modified
+// or Expires that the handler has set before does not go out with them, nor do its
+// Content-Type and Content-Length. Its Content-Encoding does, as it may be a middleware's
+// that compresses; there is no text beside it then.
+//
 // Once a byte of Options.KeepAwake has gone out the status is 200 and cannot change any
 // more. A poll whose time is up then ends without more. One that would get 503 or 500 ends
 // with a panic of http.ErrAbortHandler, at which net/http breaks the response off: its
-// client sees an error, and not an empty answer that looks whole.
+// client sees an error, and not an empty answer that looks whole. So is one whose client
+// takes no data: a byte that is still being written when await returns has five seconds to
+// go out, whether there is a WriteTimeout or not. This needs a w with an Unwrap method, and
+// over HTTP/2 a connection that takes anything: http.HTTP2Config.WriteByteTimeout ends one
+// that does not.
 //
 // The request's body must have been read to its end: until then net/http does not notice
 // that a client hangs up. Serve moves the deadline that the server's WriteTimeout has set,
@@ -112,7 +129,7 @@ func (p *Polls) Serve(w http.ResponseWriter, r *http.Request, await func(ctx con
 	wait, preferred, err := p.asked(r)
 	if err != nil {
 		p.count(func(st *Stats) { st.Invalid++ })
-		http.Error(w, err.Error(), http.StatusBadRequest)
+		reply(w, http.StatusBadRequest, err.Error())
 		return false
 	}
 	client, ok := p.enter(r)
@@ -150,7 +167,7 @@ func (p *Polls) Serve(w http.ResponseWriter, r *http.Request, await func(ctx con
 	case errors.Is(err, purgatory.ErrExpired) && !c.broken:
 		leave(func(st *Stats) { st.Expired++ })
 		if !c.begun {
-			w.WriteHeader(http.StatusNoContent)
+			reply(w, http.StatusNoContent, "")
 		}
 	case errors.Is(err, purgatory.ErrFull):
 		leave(func(st *Stats) { st.Refused++ })
@@ -162,8 +179,12 @@ func (p *Polls) Serve(w http.ResponseWriter, r *http.Request, await func(ctx con
 	case r.Context().Err() != nil || c.broken:
 		leave(func(st *Stats) { st.HungUp++ })
 		c.retryLater("the poll was ended") // nobody reads it if the client has hung up
+	case errors.Is(err, purgatory.ErrCancelled):
+		leave(func(st *Stats) { st.Cancelled++ })
+		c.retryLater("the poll was cancelled")
 	default:
 		leave(func(st *Stats) { st.Failed++ })
+		p.options.OnError(r, err)
 		c.fail("the poll cannot be answered")
 	}
 	return false
@@ -210,5 +231,23 @@ func (p *Polls) count(count func(*Stats)) {
 func (p *Polls) retryLater(w http.ResponseWriter, status int, text string) {
 	seconds := int64((p.options.RetryAfter + time.Second - 1) / time.Second)
 	w.Header().Set("Retry-After", strconv.FormatInt(seconds+rand.Int64N(seconds+1), 10))
+	reply(w, status, text)
+}
+
+// reply writes an answer of Serve's own. What the handler has set for the one that it
+// hoped for would have a cache keep this one, or would be wrong of it.
+func reply(w http.ResponseWriter, status int, text string) {
+	h := w.Header()
+	for _, name := range []string{"Content-Length", "Content-Type", "Etag", "Expires", "Last-Modified"} {
+		h.Del(name)
+	}
+	h.Set("Cache-Control", "no-store")
+	if text == "" || h.Get("Content-Encoding") != "" {
+		// Either a middleware has set the encoding, which compresses what is written,
+		// and it must stay (go.dev/issue/66343), or the handler, and the text is not in
+		// it. No text is right both times.
+		w.WriteHeader(status)
+		return
+	}
 	http.Error(w, text, status)
 }

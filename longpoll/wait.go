@@ -6,7 +6,6 @@ import (
 	"math"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -15,7 +14,7 @@ import (
 // about the query.
 func (p *Polls) asked(r *http.Request) (wait time.Duration, preferred bool, err error) {
 	wait = p.options.Wait
-	if seconds, ok := preference(r.Header.Values("Prefer")); ok {
+	if seconds, ok := preferredWait(r.Header.Values("Prefer")); ok {
 		wait, preferred = clamp(float64(seconds)*float64(time.Second)), true
 	}
 	if r.URL.RawQuery != "" {
@@ -47,24 +46,4 @@ func clamp(nanoseconds float64) time.Duration {
 		return math.MaxInt64
 	}
 	return time.Duration(nanoseconds)
-}
-
-// preference finds wait in Prefer headers: lists of preferences, each a token with a value,
-// which may be quoted, and parameters. The first one counts.
-func preference(headers []string) (seconds uint32, ok bool) {
-	for _, header := range headers {
-		for preference := range strings.SplitSeq(header, ",") {
-			name, value, _ := strings.Cut(preference, "=")
-			if !strings.EqualFold(strings.TrimSpace(name), "wait") {
-				continue
-			}
-			value, _, _ = strings.Cut(value, ";")
-			n, err := strconv.ParseUint(strings.Trim(strings.TrimSpace(value), `"`), 10, 32)
-			if err != nil && !errors.Is(err, strconv.ErrRange) {
-				return 0, false
-			}
-			return uint32(min(n, math.MaxUint32)), true
-		}
-	}
-	return 0, false
 }

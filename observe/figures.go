@@ -90,6 +90,7 @@ func (s *sheet) polls(st longpoll.Stats) {
 	s.gauge("clients", "Clients that have a poll waiting, if they are told apart", float64(st.Clients))
 	s.labelled("ended_total", "Polls that ended, by how", "how",
 		labelled{"ready", st.Ready}, labelled{"expired", st.Expired}, labelled{"hung_up", st.HungUp},
+		labelled{"cancelled", st.Cancelled},
 		labelled{"invalid", st.Invalid}, labelled{"limited", st.Limited}, labelled{"refused", st.Refused},
 		labelled{"failed", st.Failed})
 }

@@ -100,7 +100,8 @@ func TestFigures(t *testing.T) {
 		"polls": {func(s *sheet) { s.polls(poll) }, map[string]any{
 			"waiting": poll.Waiting, "clients": poll.Clients,
 			"ended_total how=ready": poll.Ready, "ended_total how=expired": poll.Expired, "ended_total how=hung_up": poll.HungUp,
-			"ended_total how=invalid": poll.Invalid, "ended_total how=limited": poll.Limited,
+			"ended_total how=cancelled": poll.Cancelled,
+			"ended_total how=invalid":   poll.Invalid, "ended_total how=limited": poll.Limited,
 			"ended_total how=refused": poll.Refused, "ended_total how=failed": poll.Failed,
 		}},
 		"queue": {func(s *sheet) { s.queue(7, queue) }, map[string]any{
