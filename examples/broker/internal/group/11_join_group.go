@@ -82,9 +82,15 @@ func (c *Config) rebalanceTimeout(d, session time.Duration) time.Duration {
 // maxProtocols bounds the protocols of one member. Clients name a few.
 const maxProtocols = 64
 
+// check refuses what a member cannot have. Versions from 6 on have names of any length: all
+// of a group's go into its record, and into answers of older versions, which count up to an
+// int16.
 func (j *joinRequest) check(cfg *Config) *kerr.Error {
+	tooLong := func(p memberProtocol) bool { return len(p.name) > cfg.MaxID }
 	switch {
 	case len(j.protocols) > maxProtocols:
+		return kerr.InvalidRequest
+	case len(j.protocolType) > cfg.MaxID, slices.ContainsFunc(j.protocols, tooLong):
 		return kerr.InvalidRequest
 	case j.session < cfg.MinSession, j.session > cfg.MaxSession:
 		return kerr.InvalidSessionTimeout

@@ -17,7 +17,7 @@ type Config struct {
 
 	MaxGroups      int   // coordinated here at once
 	MaxMembers     int   // of one group, ids that were given out and not used yet among them
-	MaxID          int   // bytes of a group's id, and of an instance's
+	MaxID          int   // bytes of a group's id, and of the names of an instance, a protocol and its type
 	MaxMemberBytes int64 // of members' metadata and assignments, over all groups
 
 	MaxOffsetBytes    int64 // of committed offsets with their names and metadata, over all groups; see offsetSize
@@ -39,7 +39,7 @@ func (c Config) WithDefaults() (Config, error) {
 	option.Fill(&b, "Groups.MaxRebalance", &c.MaxRebalance, 30*time.Minute, 1, 24*time.Hour)
 	option.Fill(&b, "Groups.MaxGroups", &c.MaxGroups, 10_000, 1, 1<<30)
 	option.Fill(&b, "Groups.MaxMembers", &c.MaxMembers, 1000, 1, 1<<20)
-	option.Fill(&b, "Groups.MaxID", &c.MaxID, 255, 1, 1<<15-1)
+	option.Fill(&b, "Groups.MaxID", &c.MaxID, 255, 1, maxString-uniqueLen)
 	option.Fill(&b, "Groups.MaxMemberBytes", &c.MaxMemberBytes, 16<<20, 1, 1<<40)
 	option.Fill(&b, "Groups.MaxOffsetBytes", &c.MaxOffsetBytes, 8<<20, 1, 1<<40)
 	option.Fill(&b, "Groups.MaxOffsetMetadata", &c.MaxOffsetMetadata, 4096, 1, 1<<15-1)
@@ -48,6 +48,10 @@ func (c Config) WithDefaults() (Config, error) {
 	option.Fill(&b, "Groups.OffsetsCompactBytes", &c.OffsetsCompactBytes, 1<<20, 1, 1<<40)
 	return c, b.Err
 }
+
+// maxString is how long a string of the log may be. A member's id is its instance's name and
+// uniqueLen bytes more.
+const maxString = 1<<15 - 1
 
 // NoDelay has the first rebalance of an empty group begin at once.
 const NoDelay time.Duration = -1

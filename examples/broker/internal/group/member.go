@@ -52,9 +52,15 @@ type promisedMember struct {
 // bytes that come from clients.
 const memberOverhead = 512
 
+// uniqueBytes are what an id has that no other has, and uniqueLen is their length in it.
+const (
+	uniqueBytes = 16
+	uniqueLen   = len("-") + 2*uniqueBytes
+)
+
 // newMemberID makes an id that was never there before, and that nobody guesses.
 func newMemberID(instance *string) string {
-	var unique [16]byte
+	var unique [uniqueBytes]byte
 	_, _ = rand.Read(unique[:]) // never fails since Go 1.24
 	name := "member"
 	if instance != nil {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/twmb/franz-go/pkg/kbin"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/seed-782fa212/limbo/examples/broker/internal/log"
@@ -97,9 +98,29 @@ func (kept kept) group(id string, value []byte) {
 	switch {
 	case value == nil:
 		delete(kept.groups, id)
-	case readable(value, groupValueVersion) && v.ReadFrom(slices.Clone(value)) == nil: // the members keep what is in it
+	case readable(value, groupValueVersion) && membersFit(value) && v.ReadFrom(slices.Clone(value)) == nil: // the members keep what is in it
 		kept.groups[id] = v
 	}
+}
+
+// leastMember is how many bytes a member of a group's record has at least: two for each of
+// three strings, four for a timeout and for each of two byte slices, as version 0 has it.
+const leastMember = 18
+
+// membersFit reports whether a group's record can have as many members as it says. kmsg
+// makes room for them all, more than a hundred bytes each, if it has a byte for each.
+func membersFit(value []byte) bool {
+	r := kbin.Reader{Src: value}
+	version := r.Int16()
+	r.UnsafeString() // protocol type
+	r.Int32()        // generation
+	r.UnsafeNullableString()
+	r.UnsafeNullableString() // protocol, leader
+	if version >= 2 {
+		r.Int64() // time
+	}
+	members := int(r.ArrayLen())
+	return r.Ok() && members <= len(r.Src)/leastMember
 }
 
 func (kept kept) offset(k *kmsg.OffsetCommitKey, at int64, value []byte) {
