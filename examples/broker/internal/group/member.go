@@ -110,7 +110,7 @@ func (g *group) enterLocked(m *member) {
 
 // updateLocked gives a member what its new join says. False: there is no room.
 func (g *group) updateLocked(m *member, j *joinRequest) bool {
-	if !g.co.memberBytes.take(j.size) {
+	if !g.co.memberBytes.resize(m.size, j.size) {
 		return false
 	}
 	g.forgetRequestLocked(m)
@@ -126,8 +126,8 @@ func (g *group) takeRequestLocked(m *member, j *joinRequest) {
 	}
 }
 
+// forgetRequestLocked is the reverse. What room it had is left to the caller.
 func (g *group) forgetRequestLocked(m *member) {
-	g.co.memberBytes.give(m.size)
 	for _, p := range m.protocols {
 		if g.supported[p.name]--; g.supported[p.name] == 0 {
 			delete(g.supported, p.name)
@@ -137,12 +137,8 @@ func (g *group) forgetRequestLocked(m *member) {
 
 // assignLocked sets a member's assignment. False: there is no room for it.
 func (g *group) assignLocked(m *member, assignment []byte) bool {
-	more := int64(len(assignment) - len(m.assignment))
-	if more > 0 && !g.co.memberBytes.take(more) {
+	if !g.co.memberBytes.resize(int64(len(m.assignment)), int64(len(assignment))) {
 		return false
-	}
-	if more < 0 {
-		g.co.memberBytes.give(-more)
 	}
 	m.assignment = assignment
 	return true
@@ -156,6 +152,7 @@ func (g *group) dropLocked(m *member, outcome purgatory.Outcome, why *kerr.Error
 	g.answerSyncLocked(m, why, l)
 	g.assignLocked(m, nil)
 	g.forgetRequestLocked(m)
+	g.co.memberBytes.give(m.size)
 	delete(g.members, m.id)
 	if m.instance != nil && g.instances[*m.instance] == m {
 		delete(g.instances, *m.instance)
