@@ -24,7 +24,8 @@ type joinRequest struct {
 	rebalance    time.Duration
 	protocolType string
 	protocols    []memberProtocol
-	size         int64 // what a member that joins with it is charged
+	size         int64  // what a member that joins with it is charged
+	formerLeader string // of a take-over: who led before
 }
 
 func (co *Coordinator) joinGroup(q *kmsg.JoinGroupRequest, host string, r Reply) {

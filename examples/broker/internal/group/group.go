@@ -57,6 +57,7 @@ type group struct {
 	unsynced  int                       // members that have this generation's join and have not synced
 	cameAt    time.Time                 // when the latest new member came
 	storing   round                     // whose assignment went on its way through the log last
+	unwritten *groupWrite               // in the queue to the log, and not made yet; nil: none
 
 	offsets    map[offsetKey]committedOffset
 	committing int // commits on their way through the log

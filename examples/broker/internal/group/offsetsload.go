@@ -11,13 +11,13 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/log"
 )
 
-// load reads a shard's offsets from its log, on a goroutine of its own, and then
-// opens the shard.
+// load reads a shard's groups and offsets from its log, on a goroutine of its own, and
+// then opens the shard.
 //
 // The log of a new leader may end in records that the last one appended and had
 // not replicated. They count: the new leader has them, and so will its
-// followers. But nobody is shown an offset that could still be lost, so the
-// shard stays closed until the log is replicated as far as it was read.
+// followers. But nobody is shown an offset, or told an assignment, that could still be
+// lost, so the shard stays closed until the log is replicated as far as it was read.
 func (s *shard) load() {
 	defer s.co.loads.Done()
 	batches, end := s.co.Store.Records(s.index)
@@ -45,7 +45,7 @@ func (s *shard) start(groups map[string]*group, size int64) bool {
 
 // read makes the groups that a log has, and returns how long the log is.
 func (s *shard) read(batches [][]byte) (groups map[string]*group, size int64) {
-	kept := kept{map[string]map[offsetKey]committedOffset{}, map[string]*kmsg.GroupMetadataValue{}}
+	kept := newKept()
 	for _, raw := range batches {
 		size += int64(len(raw))
 		log.EachRecord(raw, kept.record)
@@ -74,17 +74,27 @@ type kept struct {
 	groups  map[string]*kmsg.GroupMetadataValue
 }
 
+func newKept() kept {
+	return kept{map[string]map[offsetKey]committedOffset{}, map[string]*kmsg.GroupMetadataValue{}}
+}
+
 // record works one record of the log in.
 func (kept kept) record(at int64, key, value []byte) {
-	var g kmsg.GroupMetadataKey
-	if readable(key, groupKeyVersion) && g.ReadFrom(key) == nil && g.Version == groupKeyVersion {
-		kept.group(g.Group, value)
+	if id, ok := groupOf(key); ok {
+		kept.group(id, value)
 		return
 	}
 	var k kmsg.OffsetCommitKey
 	if readable(key, offsetKeyVersion) && k.ReadFrom(key) == nil {
 		kept.offset(&k, at, value)
 	} // else a record of Kafka's that is neither
+}
+
+// groupOf returns whose record it is, if it is a group's.
+func groupOf(key []byte) (id string, ok bool) {
+	var k kmsg.GroupMetadataKey
+	ok = readable(key, groupKeyVersion) && k.ReadFrom(key) == nil && k.Version == groupKeyVersion
+	return k.Group, ok
 }
 
 // readable reports whether a key or value has a version that is known here. kmsg is not
