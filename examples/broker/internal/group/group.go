@@ -150,7 +150,7 @@ func (g *group) nextGenerationLocked(l *later) {
 		g.generation = 1 // 2^31 rebalances
 	}
 	for _, m := range g.members {
-		g.assignLocked(m, nil)
+		m.assignment = nil // its room stays for the next one
 	}
 	if len(g.members) == 0 {
 		g.state, g.protocol, g.leader = stateEmpty, "", ""

@@ -204,12 +204,13 @@ func (g *group) restoreMember(vm *kmsg.GroupMetadataValueMember) {
 		protocols:  []memberProtocol{{g.protocol, vm.Subscription}},
 		size:       memberOverhead + int64(len(vm.MemberID)+len(g.protocol)+len(vm.Subscription)),
 		assignment: vm.Assignment,
+		room:       int64(len(vm.Assignment)),
 		seenAt:     time.Now(), // resume does so again: the shard may be opened later, or never
 	}
 	if vm.InstanceID != nil {
 		m.size += int64(len(*vm.InstanceID))
 	}
-	g.co.memberBytes.used.Add(m.size + int64(len(m.assignment))) // also beyond the limit: they were promised
+	g.co.memberBytes.used.Add(m.size + m.room) // also beyond the limit: they were promised
 	g.supported[g.protocol]++
 	g.enterLocked(m)
 }

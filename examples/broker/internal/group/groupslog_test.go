@@ -333,8 +333,8 @@ func FuzzGroupRecord(f *testing.F) {
 	})
 }
 
-// A coordinator that has restored more than it has room for takes its members' joins, unless
-// they ask for more.
+// A coordinator that has restored more than it has room for takes its members' joins and
+// assignments, unless they ask for more.
 func TestRejoinAfterMoreWasRestoredThanThereIsRoomFor(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
@@ -350,8 +350,13 @@ func TestRejoinAfterMoreWasRestoredThanThereIsRoomFor(t *testing.T) {
 		joins := []*sent{b.send(kafkatest.Join(9, "g", ids[0]))} // a leader that wants to assign anew
 		joins[0].requireParked()
 		joins = append(joins, b.send(kafkatest.Join(9, "g", ids[1])))
-		for _, s := range joins {
-			require.Equal(t, generation+1, answered[*kmsg.JoinGroupResponse](s).Generation)
-		}
+		_, next := b.syncAll("g", joins)
+		require.Equal(t, generation+1, next)
+
+		answered[*kmsg.LeaveGroupResponse](b.send(kafkatest.Leave("g", ids[1])))
+		answered[*kmsg.JoinGroupResponse](b.send(kafkatest.Join(9, "g", ids[0])))
+		sync := kafkatest.Sync("g", next+1, ids[0], ids[0])
+		sync.GroupAssignment[0].MemberAssignment = make([]byte, 100)
+		kafkatest.RequireCode(t, kerr.UnknownServerError, answered[*kmsg.SyncGroupResponse](b.send(sync)).ErrorCode)
 	})
 }

@@ -24,7 +24,8 @@ type member struct {
 	protocols []memberProtocol
 
 	size       int64  // taken of memberBytes for what its join said
-	assignment []byte // of this generation, once the leader has synced; its bytes are taken besides
+	assignment []byte // of this generation, once the leader has synced
+	room       int64  // taken of memberBytes for the latest assignment: that of this generation, or the one before
 	seenAt     time.Time
 
 	join     *joinRequest // parked; nil: none
@@ -135,12 +136,19 @@ func (g *group) forgetRequestLocked(m *member) {
 	}
 }
 
-// assignLocked sets a member's assignment. False: there is no room for it.
-func (g *group) assignLocked(m *member, assignment []byte) bool {
-	if !g.co.memberBytes.resize(int64(len(m.assignment)), int64(len(assignment))) {
+// assignLocked sets all members' assignments. False: there is no room for them.
+func (g *group) assignLocked(assigned map[string][]byte) bool {
+	var from, to int64
+	for id, m := range g.members {
+		from += m.room
+		to += int64(len(assigned[id]))
+	}
+	if !g.co.memberBytes.resize(from, to) {
 		return false
 	}
-	m.assignment = assignment
+	for id, m := range g.members {
+		m.assignment, m.room = slices.Clone(assigned[id]), int64(len(assigned[id])) // the bytes are the connection's
+	}
 	return true
 }
 
@@ -150,9 +158,8 @@ func (g *group) assignLocked(m *member, assignment []byte) bool {
 func (g *group) dropLocked(m *member, outcome purgatory.Outcome, why *kerr.Error, l *later) {
 	g.refuseJoinLocked(m, why, l)
 	g.answerSyncLocked(m, why, l)
-	g.assignLocked(m, nil)
 	g.forgetRequestLocked(m)
-	g.co.memberBytes.give(m.size)
+	g.co.memberBytes.give(m.size + m.room)
 	delete(g.members, m.id)
 	if m.instance != nil && g.instances[*m.instance] == m {
 		delete(g.instances, *m.instance)
