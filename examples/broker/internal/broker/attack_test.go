@@ -57,6 +57,9 @@ func TestOthersAreServedDuringAnAttack(t *testing.T) {
 				default:
 				}
 			}
+			if a.refused != nil {
+				t.Logf("%d connections; no more: %v (are there enough open files?)", len(a.conns), a.refused)
+			}
 			require.Eventually(t, func() bool { return of.stands(s) }, kafkatest.Patience, time.Millisecond)
 			for range 100 {
 				c.roundTrip()
@@ -100,18 +103,21 @@ type attack struct {
 	addr    string
 	large   *meta.Topic   // has a record of 4 MB
 	mounted chan struct{} // closed when all connections have been made
-	conns   []net.Conn    // until then the attacker's alone
+	conns   []net.Conn    // until then the attacker's alone, as the next
+	refused error         // why there is not one more to be had: too few open files, most likely
 }
 
 // dial makes a connection and sends it something.
 func (a *attack) dial(sent []byte) {
+	if a.refused != nil {
+		return // those that there are stay
+	}
 	var d net.Dialer
 	nc, err := d.DialContext(a.ctx, "tcp", a.addr)
-	switch {
-	case a.ctx.Err() != nil:
-		return
-	case err != nil: // there are no more to be had
-		a.hangUp()
+	if err != nil {
+		a.refused = err
+		few := min(32, len(a.conns)) // for the others; the broker has hung up on the oldest already, if it is full
+		a.hangUp(few)
 		return
 	}
 	a.conns = append(a.conns, nc)
@@ -119,16 +125,17 @@ func (a *attack) dial(sent []byte) {
 	_, _ = nc.Write(sent) // the broker may have hung up
 }
 
-func (a *attack) hangUp() {
-	for _, nc := range a.conns {
+// hangUp closes the first n connections.
+func (a *attack) hangUp(n int) {
+	for _, nc := range a.conns[:n] {
 		_ = nc.Close()
 	}
-	a.conns = nil
+	a.conns = a.conns[n:]
 }
 
 func (a *attack) end() {
 	<-a.mounted
-	a.hangUp()
+	a.hangUp(len(a.conns))
 }
 
 // malformed sends frames that are none, and waits to be hung up on.
@@ -141,7 +148,7 @@ func (a *attack) malformed() {
 			_ = nc.(*net.TCPConn).CloseWrite()
 			_, _ = io.Copy(io.Discard, nc)
 		}
-		a.hangUp()
+		a.hangUp(len(a.conns))
 	}
 }
 

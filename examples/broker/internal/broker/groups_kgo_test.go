@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -153,8 +154,16 @@ func TestKgoGroup(t *testing.T) {
 	d.mu.Unlock()
 }
 
+// ended counts the operations that have ended at some brokers.
+func ended(at []*Server, what metric.Operation) (n uint64) {
+	for _, s := range at {
+		n += s.metrics.Operations.Ended(what)
+	}
+	return n
+}
+
 // rounds counts the rebalances that have ended.
-func rounds(s *Server) uint64 { return s.metrics.Operations.Ended(metric.Join) }
+func rounds(s *Server) uint64 { return ended([]*Server{s}, metric.Join) }
 
 func TestKgoStaticMember(t *testing.T) {
 	t.Parallel()
@@ -207,17 +216,19 @@ func TestKgoGroupSurvivesItsCoordinator(t *testing.T) {
 	requireSeen(t, 500, a, b)
 	memberA, generation := a.GroupMetadata()
 	memberB, _ := b.GroupMetadata()
+	others := slices.DeleteFunc(cl.running(), func(o *Server) bool { return o == s })
+	joins, heartbeats := ended(others, metric.Join), ended(others, metric.Heartbeat)
 	require.NoError(t, cl.nodes[s.id].Kill())
 	produceValues(t, other, 500, 1000)
 	requireSeen(t, 1000, a, b)
-	next := coordinatorOf(t, cl, "g")
-	require.Eventually(t, func() bool { return next.metrics.Operations.Ended(metric.Heartbeat) >= 6 }, kafkatest.Patience, time.Millisecond, "heartbeats")
+	// Wherever it is: on a machine that stalls it may have moved once more.
+	require.Eventually(t, func() bool { return ended(others, metric.Heartbeat) >= heartbeats+6 }, kafkatest.Patience, time.Millisecond, "heartbeats")
 	for m, id := range map[*groupClient]string{a: memberA, b: memberB} {
 		gotID, got := m.GroupMetadata()
 		require.Equal(t, id, gotID)
 		require.Equal(t, generation, got)
 	}
-	require.Zero(t, rounds(next), "rebalances")
+	require.Equal(t, joins, ended(others, metric.Join), "rebalances")
 	requireShares(t, map[*groupClient]int{a: 2, b: 2})
 }
 

@@ -202,11 +202,12 @@ func TestNothingIsLoadedThatCouldBeLost(t *testing.T) {
 }
 
 // A log of offsets stays short, here and at the followers, and is right after
-// every move.
+// every move, also if what is live is more than may be uncommitted at once.
 func TestOffsetsSurviveMoves(t *testing.T) {
 	t.Parallel()
 	cl := startBrokers(t, 3, shortDelay, func(c *Config) {
-		c.Groups.OffsetsCompactBytes = 20_000
+		c.Groups.OffsetsCompactBytes, c.Groups.MaxBatch = 20_000, 1000
+		c.Replica.MaxUncommitted = 4000
 		c.Meta.OffsetsPartitions, c.Meta.BrokerSession = 1, time.Second
 	})
 	makeTopic(t, cl.nodes[0].Server(), "t", 100)

@@ -24,7 +24,8 @@ type joinRequest struct {
 	rebalance    time.Duration
 	protocolType string
 	protocols    []memberProtocol
-	size         int64 // what a member that joins with it is charged
+	size         int64  // what a member that joins with it is charged
+	formerLeader string // of a take-over: who led before
 }
 
 func (co *Coordinator) joinGroup(q *kmsg.JoinGroupRequest, host string, r Reply) {
@@ -82,9 +83,15 @@ func (c *Config) rebalanceTimeout(d, session time.Duration) time.Duration {
 // maxProtocols bounds the protocols of one member. Clients name a few.
 const maxProtocols = 64
 
+// check refuses what a member cannot have. Versions from 6 on have names of any length: all
+// of a group's go into its record, and into answers of older versions, which count up to an
+// int16.
 func (j *joinRequest) check(cfg *Config) *kerr.Error {
+	tooLong := func(p memberProtocol) bool { return len(p.name) > cfg.MaxID }
 	switch {
 	case len(j.protocols) > maxProtocols:
+		return kerr.InvalidRequest
+	case len(j.protocolType) > cfg.MaxID, slices.ContainsFunc(j.protocols, tooLong):
 		return kerr.InvalidRequest
 	case j.session < cfg.MinSession, j.session > cfg.MaxSession:
 		return kerr.InvalidSessionTimeout

@@ -3,7 +3,6 @@ package group
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -84,15 +83,13 @@ func (g *group) syncLocked(q *kmsg.SyncGroupRequest, s *syncRequest, l *later) *
 // takeAssignmentLocked takes what the leader has assigned. The group is stable, and its
 // members are told, when that is in the log.
 func (g *group) takeAssignmentLocked(assignments []kmsg.SyncGroupRequestGroupAssignment, l *later) {
+	assigned := make(map[string][]byte, len(assignments))
 	for i := range assignments {
-		m := g.members[assignments[i].MemberID]
-		if m == nil {
-			continue
-		}
-		if !g.assignLocked(m, slices.Clone(assignments[i].MemberAssignment)) { // the bytes are the connection's
-			g.refuseAssignmentLocked(l)
-			return
-		}
+		assigned[assignments[i].MemberID] = assignments[i].MemberAssignment
+	}
+	if !g.assignLocked(assigned) {
+		g.refuseAssignmentLocked(l)
+		return
 	}
 	g.storeLocked(l)
 }

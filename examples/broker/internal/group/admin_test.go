@@ -149,7 +149,7 @@ func TestGroupConfigIsValidated(t *testing.T) {
 		"Groups.MaxRebalance":                            {MaxRebalance: -1},
 		"Groups.MaxGroups is -1, must be from 1 to":      {MaxGroups: -1},
 		"Groups.MaxMembers":                              {MaxMembers: -1},
-		"Groups.MaxID is 32768, must be from 1 to 32767": {MaxID: 1 << 15},
+		"Groups.MaxID is 32735, must be from 1 to 32734": {MaxID: 1<<15 - 33},
 		"Groups.MaxMemberBytes":                          {MaxMemberBytes: -1},
 		"Groups.MaxOffsetBytes":                          {MaxOffsetBytes: -1},
 		"Groups.MaxOffsetMetadata":                       {MaxOffsetMetadata: -1},

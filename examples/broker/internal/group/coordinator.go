@@ -330,3 +330,14 @@ func (b *budget) take(n int64) bool {
 }
 
 func (b *budget) give(n int64) { b.used.Add(-n) }
+
+// resize replaces what was taken by another number. It takes no more than the difference:
+// what asks for nothing more gets it also while more is used than the limit, of what was
+// read from a log.
+func (b *budget) resize(from, to int64) bool {
+	if to > from {
+		return b.take(to - from)
+	}
+	b.give(from - to)
+	return true
+}

@@ -57,6 +57,7 @@ type group struct {
 	unsynced  int                       // members that have this generation's join and have not synced
 	cameAt    time.Time                 // when the latest new member came
 	storing   round                     // whose assignment went on its way through the log last
+	unwritten *groupWrite               // in the queue to the log, and not made yet; nil: none
 
 	offsets    map[offsetKey]committedOffset
 	committing int // commits on their way through the log
@@ -149,7 +150,7 @@ func (g *group) nextGenerationLocked(l *later) {
 		g.generation = 1 // 2^31 rebalances
 	}
 	for _, m := range g.members {
-		g.assignLocked(m, nil)
+		m.assignment = nil // its room stays for the next one
 	}
 	if len(g.members) == 0 {
 		g.state, g.protocol, g.leader = stateEmpty, "", ""

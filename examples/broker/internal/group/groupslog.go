@@ -14,11 +14,18 @@ import (
 // leader has assigned the partitions, and no member is told its part before every in-sync
 // replica has the record; when a static member's new process takes its place over, which is
 // answered no sooner either; and when the group becomes empty. So when the coordinator moves,
-// the next one knows each generation that a member can know, and the members go on as they
-// were: their next heartbeat finds it, and nobody joins again.
+// the next one knows each generation whose assignment a member can have, and the members go on
+// as they were: their next heartbeat finds it, and nobody joins again.
 //
-// A generation that was not assigned yet is not in the log. Its members are those of the
-// one before, or they join anew.
+// A generation that was not assigned yet is not in the log, though its number is in the joins'
+// answers. Amid a rebalance the log has the generation before, also when it is compacted: its
+// members are those that the next coordinator knows, and whoever came since joins anew.
+//
+// A group is one record, and so one batch, whatever Config.MaxBatch is. If it is larger than
+// the largest batch that the broker takes (8 MiB by default), each generation ends with
+// UNKNOWN_SERVER_ERROR for all that sync, and another round begins, until the group has fewer
+// members, or they say less. Each counts with its id, its host, what it says for the
+// protocol that was chosen, and its assignment.
 
 // Versions of a record's key and value: those that any broker reads.
 const (
@@ -56,28 +63,75 @@ func (g *group) recordLocked(members bool) log.Record {
 	return log.Record{Key: encodeGroupKey(g.id), Value: value.AppendTo(nil)}
 }
 
-// writeLocked writes the group's record; done is told what became of it.
-func (g *group) writeLocked(r log.Record, done func(*kerr.Error), l *later) {
-	w := &offsetsWrite{records: []log.Record{r}, done: func(_ int64, err *kerr.Error) { done(err) }}
+// groupWrite is a group's record on its way into the log. It is made when its turn in the
+// queue has come, and says what the group is then. So a group has one at most in the queue,
+// whatever happens to it meanwhile: a record can have megabytes, and is charged to nobody.
+type groupWrite struct {
+	g       *group
+	emptied bool     // the group has had no members since it was last written; guarded by g.mu
+	round   round    // whose members the record has; 0: it has none
+	taken   []string // members that took their places over and wait for the record to have them
+}
+
+// writeLocked has the group's record written, unless one is queued already that will do.
+func (g *group) writeLocked(l *later) {
+	if g.unwritten != nil {
+		return
+	}
+	gw := &groupWrite{g: g}
+	g.unwritten = gw
+	w := &offsetsWrite{make: gw.records, done: gw.ended}
 	g.shard.enqueue(w)
 	l.do(func() { g.shard.work(w) })
 }
 
+// records makes the record. There is none if the group has begun another round since it was
+// asked for: the log keeps the last one, and nobody waits for this.
+func (w *groupWrite) records() []log.Record {
+	g := w.g
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.unwritten = nil
+	switch {
+	case g.state == stateStable, g.state == stateCompleting && g.storing == g.round:
+	case w.emptied: // whatever the group is by now, the members that the log has are gone
+		return []log.Record{g.recordLocked(false)}
+	default:
+		return nil
+	}
+	w.round = g.round
+	if g.state == stateStable {
+		for _, m := range g.members {
+			if m.join != nil {
+				w.taken = append(w.taken, m.id)
+			}
+		}
+	}
+	return []log.Record{g.recordLocked(true)}
+}
+
+// ended is called when the log has the record, or it is known not to, or it was never made.
+func (w *groupWrite) ended(_ int64, err *kerr.Error) {
+	w.g.change(func(l *later) {
+		switch g := w.g; {
+		case g.round != w.round: // the group has gone on
+		case g.state == stateCompleting:
+			g.storedLocked(err, l)
+		case g.state == stateStable:
+			g.takenOverLocked(w.taken, err, l)
+		}
+	})
+}
+
 // storeLocked writes the generation whose assignment has just come.
 func (g *group) storeLocked(l *later) {
-	current := g.round
-	g.storing = current
-	g.writeLocked(g.recordLocked(true), func(err *kerr.Error) {
-		g.change(func(l *later) { g.storedLocked(current, err, l) })
-	}, l)
+	g.storing = g.round
+	g.writeLocked(l)
 }
 
 // storedLocked makes the group stable, and tells the members that wait for it. If the
 // record is not in the log, none of them has heard of the assignment: it is void.
-func (g *group) storedLocked(of round, err *kerr.Error, l *later) {
-	if g.round != of || g.state != stateCompleting {
-		return // the group has gone on
-	}
+func (g *group) storedLocked(err *kerr.Error, l *later) {
 	if err != nil {
 		for _, m := range g.listLocked() {
 			g.answerSyncLocked(m, storeError(err), l)
@@ -108,7 +162,8 @@ func storeError(err *kerr.Error) *kerr.Error {
 // saveEmptyLocked writes that the group has no members. Nobody waits for it: if it is lost,
 // the next coordinator knows members that have gone, and drops them when their sessions end.
 func (g *group) saveEmptyLocked(l *later) {
-	g.writeLocked(g.recordLocked(false), func(*kerr.Error) {}, l)
+	g.writeLocked(l)
+	g.unwritten.emptied = true
 }
 
 // restore makes the group what its record says, as far as a group can be that. Nobody else
@@ -149,12 +204,13 @@ func (g *group) restoreMember(vm *kmsg.GroupMetadataValueMember) {
 		protocols:  []memberProtocol{{g.protocol, vm.Subscription}},
 		size:       memberOverhead + int64(len(vm.MemberID)+len(g.protocol)+len(vm.Subscription)),
 		assignment: vm.Assignment,
+		room:       int64(len(vm.Assignment)),
 		seenAt:     time.Now(), // resume does so again: the shard may be opened later, or never
 	}
 	if vm.InstanceID != nil {
 		m.size += int64(len(*vm.InstanceID))
 	}
-	g.co.memberBytes.used.Add(m.size + int64(len(m.assignment))) // also beyond the limit: they were promised
+	g.co.memberBytes.used.Add(m.size + m.room) // also beyond the limit: they were promised
 	g.supported[g.protocol]++
 	g.enterLocked(m)
 }

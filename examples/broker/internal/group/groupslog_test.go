@@ -332,3 +332,31 @@ func FuzzGroupRecord(f *testing.F) {
 		}, func(c *Config) { c.MaxSession, c.MaxRebalance = 10*time.Second, 10*time.Second })
 	})
 }
+
+// A coordinator that has restored more than it has room for takes its members' joins and
+// assignments, unless they ask for more.
+func TestRejoinAfterMoreWasRestoredThanThereIsRoomFor(t *testing.T) {
+	t.Parallel()
+	inBench(t, func(b *bench) {
+		ids, generation := b.stableGroup("g", 2)
+		b.co.Resign(0, 2)
+		b.co.memberBytes.limit = memberOverhead // that of another broker, or others have taken most of it
+		b.lead(2)
+		b.requireHeartbeat(nil, "g", generation, ids[0])
+		more := func(q *kmsg.JoinGroupRequest) { q.Protocols[0].Metadata = make([]byte, 100) }
+		kafkatest.RequireCode(t, kerr.GroupMaxSizeReached, answered[*kmsg.JoinGroupResponse](b.send(kafkatest.Join(9, "g", ids[0], more))).ErrorCode)
+		kafkatest.RequireCode(t, kerr.GroupMaxSizeReached, answered[*kmsg.JoinGroupResponse](b.send(kafkatest.Join(3, "g", ""))).ErrorCode)
+		require.Equal(t, stateStable, b.state("g"))
+		joins := []*sent{b.send(kafkatest.Join(9, "g", ids[0]))} // a leader that wants to assign anew
+		joins[0].requireParked()
+		joins = append(joins, b.send(kafkatest.Join(9, "g", ids[1])))
+		_, next := b.syncAll("g", joins)
+		require.Equal(t, generation+1, next)
+
+		answered[*kmsg.LeaveGroupResponse](b.send(kafkatest.Leave("g", ids[1])))
+		answered[*kmsg.JoinGroupResponse](b.send(kafkatest.Join(9, "g", ids[0])))
+		sync := kafkatest.Sync("g", next+1, ids[0], ids[0])
+		sync.GroupAssignment[0].MemberAssignment = make([]byte, 100)
+		kafkatest.RequireCode(t, kerr.UnknownServerError, answered[*kmsg.SyncGroupResponse](b.send(sync)).ErrorCode)
+	})
+}

@@ -24,7 +24,8 @@ type member struct {
 	protocols []memberProtocol
 
 	size       int64  // taken of memberBytes for what its join said
-	assignment []byte // of this generation, once the leader has synced; its bytes are taken besides
+	assignment []byte // of this generation, once the leader has synced
+	room       int64  // taken of memberBytes for the latest assignment: that of this generation, or the one before
 	seenAt     time.Time
 
 	join     *joinRequest // parked; nil: none
@@ -52,9 +53,15 @@ type promisedMember struct {
 // bytes that come from clients.
 const memberOverhead = 512
 
+// uniqueBytes are what an id has that no other has, and uniqueLen is their length in it.
+const (
+	uniqueBytes = 16
+	uniqueLen   = len("-") + 2*uniqueBytes
+)
+
 // newMemberID makes an id that was never there before, and that nobody guesses.
 func newMemberID(instance *string) string {
-	var unique [16]byte
+	var unique [uniqueBytes]byte
 	_, _ = rand.Read(unique[:]) // never fails since Go 1.24
 	name := "member"
 	if instance != nil {
@@ -104,7 +111,7 @@ func (g *group) enterLocked(m *member) {
 
 // updateLocked gives a member what its new join says. False: there is no room.
 func (g *group) updateLocked(m *member, j *joinRequest) bool {
-	if !g.co.memberBytes.take(j.size) {
+	if !g.co.memberBytes.resize(m.size, j.size) {
 		return false
 	}
 	g.forgetRequestLocked(m)
@@ -120,8 +127,8 @@ func (g *group) takeRequestLocked(m *member, j *joinRequest) {
 	}
 }
 
+// forgetRequestLocked is the reverse. What room it had is left to the caller.
 func (g *group) forgetRequestLocked(m *member) {
-	g.co.memberBytes.give(m.size)
 	for _, p := range m.protocols {
 		if g.supported[p.name]--; g.supported[p.name] == 0 {
 			delete(g.supported, p.name)
@@ -129,16 +136,19 @@ func (g *group) forgetRequestLocked(m *member) {
 	}
 }
 
-// assignLocked sets a member's assignment. False: there is no room for it.
-func (g *group) assignLocked(m *member, assignment []byte) bool {
-	more := int64(len(assignment) - len(m.assignment))
-	if more > 0 && !g.co.memberBytes.take(more) {
+// assignLocked sets all members' assignments. False: there is no room for them.
+func (g *group) assignLocked(assigned map[string][]byte) bool {
+	var from, to int64
+	for id, m := range g.members {
+		from += m.room
+		to += int64(len(assigned[id]))
+	}
+	if !g.co.memberBytes.resize(from, to) {
 		return false
 	}
-	if more < 0 {
-		g.co.memberBytes.give(-more)
+	for id, m := range g.members {
+		m.assignment, m.room = slices.Clone(assigned[id]), int64(len(assigned[id])) // the bytes are the connection's
 	}
-	m.assignment = assignment
 	return true
 }
 
@@ -148,8 +158,8 @@ func (g *group) assignLocked(m *member, assignment []byte) bool {
 func (g *group) dropLocked(m *member, outcome purgatory.Outcome, why *kerr.Error, l *later) {
 	g.refuseJoinLocked(m, why, l)
 	g.answerSyncLocked(m, why, l)
-	g.assignLocked(m, nil)
 	g.forgetRequestLocked(m)
+	g.co.memberBytes.give(m.size + m.room)
 	delete(g.members, m.id)
 	if m.instance != nil && g.instances[*m.instance] == m {
 		delete(g.instances, *m.instance)

@@ -308,7 +308,7 @@ func TestWritesKeepTheirOrder(t *testing.T) {
 		}
 		record := log.Record{Key: []byte("k"), Value: make([]byte, b.co.cfg.MaxBatch)}
 		long := &offsetsWrite{records: []log.Record{record, record, record}, done: done("long")}
-		barrier := &offsetsWrite{make: func() []log.Record { order = append(order, "barrier"); return []log.Record{record} }, done: done("barrier")}
+		barrier := &offsetsWrite{barrier: true, make: func() []log.Record { order = append(order, "barrier"); return []log.Record{record} }, done: done("barrier")}
 		short := &offsetsWrite{records: []log.Record{record}, done: done("short")}
 		last := &offsetsWrite{records: []log.Record{record}, done: done("last")}
 		for _, w := range []*offsetsWrite{long, short, barrier, last, {done: done("empty")}} {

@@ -6,7 +6,7 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/log"
 )
 
-// Compaction: when enough has been written to a partition of offsets, all that
+// Compaction: when enough has been written to a partition of groups and offsets, all that
 // is live is written anew, and when that is replicated, what lies before it is
 // deleted, here and at the followers. The snapshot is a barrier; offsetslog.go
 // says why.
@@ -20,14 +20,14 @@ func (s *shard) compactIfDue() {
 	due := !s.ended && !q.compacting && q.grown > max(s.co.cfg.OffsetsCompactBytes, q.snapshot)
 	if due {
 		q.compacting = true
-		q.queue = append(q.queue, &offsetsWrite{make: s.snapshot, snapshot: true, done: s.compacted})
+		q.queue = append(q.queue, &offsetsWrite{make: s.snapshot, barrier: true, snapshot: true, done: s.compacted})
 	}
 	s.mu.Unlock()
 }
 
-// snapshot makes the records of all live groups and offsets. A group that has no assignment
-// just now has its generation written, and its members join anew if the coordinator moves
-// before they have one.
+// snapshot makes the records of all live groups and offsets. Of a group that is amid a
+// rebalance it keeps the record that the log has, of the last generation: its members are
+// told to join again, but they are members until they have, for the next coordinator, too.
 func (s *shard) snapshot() []log.Record {
 	// So that a snapshot of nothing has a place in the log, too: the tombstone of
 	// an offset that never was.
@@ -36,15 +36,41 @@ func (s *shard) snapshot() []log.Record {
 	if err != nil {
 		return nil // the shard has ended
 	}
+	rebalancing := map[string]bool{}
 	for _, g := range groups {
 		g.mu.Lock()
-		if g.generation > 0 && g.state != stateDead {
-			records = append(records, g.recordLocked(g.state == stateStable))
+		switch g.state {
+		case statePreparing, stateCompleting:
+			rebalancing[g.id] = true
+		case stateEmpty, stateStable:
+			if g.state == stateStable || g.generation > 0 {
+				records = append(records, g.recordLocked(g.state == stateStable))
+			}
 		}
 		for k, o := range g.offsets {
 			records = append(records, offsetRecord(g.id, k, &o))
 		}
 		g.mu.Unlock()
+	}
+	return append(records, s.logged(rebalancing)...)
+}
+
+// logged returns the records that the log has of some groups. Nothing is on its way there.
+func (s *shard) logged(ids map[string]bool) (records []log.Record) {
+	if len(ids) == 0 {
+		return nil
+	}
+	kept := newKept()
+	batches, _ := s.co.Store.Records(s.index)
+	for _, raw := range batches {
+		log.EachRecord(raw, func(_ int64, key, value []byte) {
+			if id, ok := groupOf(key); ok && ids[id] {
+				kept.group(id, value)
+			}
+		})
+	}
+	for id, v := range kept.groups {
+		records = append(records, log.Record{Key: encodeGroupKey(id), Value: v.AppendTo(nil)})
 	}
 	return records
 }

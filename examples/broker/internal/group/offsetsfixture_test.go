@@ -16,6 +16,7 @@ import (
 // say.
 type fakeLog struct {
 	held  bool // replication waits for release
+	most  int  // bytes that may wait for it; no more is taken then; 0: no bound
 	async bool // done is called by another goroutine
 	fails *kerr.Error
 	await func() bool // what AwaitReplicated returns; nil: true
@@ -36,7 +37,15 @@ type fakeBatch struct {
 
 type fakeAppend struct {
 	base int64
+	size int
 	done func(base int64, err *kerr.Error)
+}
+
+func (l *fakeLog) uncommittedLocked() (sum int) {
+	for _, a := range l.waiting {
+		sum += a.size
+	}
+	return sum
 }
 
 // lead begins a leader's reign; those before it are refused from now on.
@@ -94,13 +103,16 @@ func (l *fakeLog) append(epoch int32, batch []byte, done func(base int64, err *k
 	if l.fails != nil {
 		return -1, l.fails
 	}
+	if l.most > 0 && l.uncommittedLocked() > l.most {
+		return -1, kerr.NotEnoughReplicas
+	}
 	base := l.next
 	binary.BigEndian.PutUint64(raw, uint64(base))
 	l.batches = append(l.batches, fakeBatch{base, raw})
 	l.next += int64(b.NumRecords)
 	l.written += len(raw)
 	if l.held {
-		l.waiting = append(l.waiting, &fakeAppend{base, done})
+		l.waiting = append(l.waiting, &fakeAppend{base, len(raw), done})
 	} else if l.async {
 		l.calls++
 	}

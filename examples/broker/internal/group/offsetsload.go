@@ -5,18 +5,19 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/twmb/franz-go/pkg/kbin"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/seed-782fa212/limbo/examples/broker/internal/log"
 )
 
-// load reads a shard's offsets from its log, on a goroutine of its own, and then
-// opens the shard.
+// load reads a shard's groups and offsets from its log, on a goroutine of its own, and
+// then opens the shard.
 //
 // The log of a new leader may end in records that the last one appended and had
 // not replicated. They count: the new leader has them, and so will its
-// followers. But nobody is shown an offset that could still be lost, so the
-// shard stays closed until the log is replicated as far as it was read.
+// followers. But nobody is shown an offset, or told an assignment, that could still be
+// lost, so the shard stays closed until the log is replicated as far as it was read.
 func (s *shard) load() {
 	defer s.co.loads.Done()
 	batches, end := s.co.Store.Records(s.index)
@@ -44,7 +45,7 @@ func (s *shard) start(groups map[string]*group, size int64) bool {
 
 // read makes the groups that a log has, and returns how long the log is.
 func (s *shard) read(batches [][]byte) (groups map[string]*group, size int64) {
-	kept := kept{map[string]map[offsetKey]committedOffset{}, map[string]*kmsg.GroupMetadataValue{}}
+	kept := newKept()
 	for _, raw := range batches {
 		size += int64(len(raw))
 		log.EachRecord(raw, kept.record)
@@ -73,17 +74,27 @@ type kept struct {
 	groups  map[string]*kmsg.GroupMetadataValue
 }
 
+func newKept() kept {
+	return kept{map[string]map[offsetKey]committedOffset{}, map[string]*kmsg.GroupMetadataValue{}}
+}
+
 // record works one record of the log in.
 func (kept kept) record(at int64, key, value []byte) {
-	var g kmsg.GroupMetadataKey
-	if readable(key, groupKeyVersion) && g.ReadFrom(key) == nil && g.Version == groupKeyVersion {
-		kept.group(g.Group, value)
+	if id, ok := groupOf(key); ok {
+		kept.group(id, value)
 		return
 	}
 	var k kmsg.OffsetCommitKey
 	if readable(key, offsetKeyVersion) && k.ReadFrom(key) == nil {
 		kept.offset(&k, at, value)
 	} // else a record of Kafka's that is neither
+}
+
+// groupOf returns whose record it is, if it is a group's.
+func groupOf(key []byte) (id string, ok bool) {
+	var k kmsg.GroupMetadataKey
+	ok = readable(key, groupKeyVersion) && k.ReadFrom(key) == nil && k.Version == groupKeyVersion
+	return k.Group, ok
 }
 
 // readable reports whether a key or value has a version that is known here. kmsg is not
@@ -97,9 +108,29 @@ func (kept kept) group(id string, value []byte) {
 	switch {
 	case value == nil:
 		delete(kept.groups, id)
-	case readable(value, groupValueVersion) && v.ReadFrom(slices.Clone(value)) == nil: // the members keep what is in it
+	case readable(value, groupValueVersion) && membersFit(value) && v.ReadFrom(slices.Clone(value)) == nil: // the members keep what is in it
 		kept.groups[id] = v
 	}
+}
+
+// leastMember is how many bytes a member of a group's record has at least: two for each of
+// three strings, four for a timeout and for each of two byte slices, as version 0 has it.
+const leastMember = 18
+
+// membersFit reports whether a group's record can have as many members as it says. kmsg
+// makes room for them all, more than a hundred bytes each, if it has a byte for each.
+func membersFit(value []byte) bool {
+	r := kbin.Reader{Src: value}
+	version := r.Int16()
+	r.UnsafeString() // protocol type
+	r.Int32()        // generation
+	r.UnsafeNullableString()
+	r.UnsafeNullableString() // protocol, leader
+	if version >= 2 {
+		r.Int64() // time
+	}
+	members := int(r.ArrayLen())
+	return r.Ok() && members <= len(r.Src)/leastMember
 }
 
 func (kept kept) offset(k *kmsg.OffsetCommitKey, at int64, value []byte) {

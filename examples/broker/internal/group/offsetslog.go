@@ -1,8 +1,7 @@
 package group
 
 import (
-	"math"
-	"sync"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -13,7 +12,7 @@ import (
 
 // A shard's offsets live in its partition's log, as Kafka keeps them: the key of
 // a record says whose offset of what it is, the latest record of a key counts,
-// and one without a value deletes it.
+// and one without a value deletes it. Groups live there, too; see groupslog.go.
 //
 // Everything that is written to the log goes through a queue, and one goroutine
 // at a time takes from it: whoever finds nobody at work. So the order of the
@@ -28,14 +27,27 @@ import (
 // load the log gives the same offsets whether one begins at the snapshot or
 // before it. Taken at any other moment it could hold the old offset of a commit
 // that was appended before it and not yet replicated, and undo it.
+//
+// A write that is more than one batch stays at the queue's head, and its next batch is
+// appended when the one before is done. Nothing gets in between: what did could be undone by
+// the rest of a snapshot. Appended together they could be more than a partition takes
+// without its replicas (replica.Config.MaxUncommitted), and a snapshot of that size would
+// never get through, however often it is tried.
 
-// offsetsWrite is records to be appended together.
+// offsetsWrite is records that are written as one.
 type offsetsWrite struct {
 	records  []log.Record
-	make     func() []log.Record // of a barrier: makes records when its turn comes
+	make     func() []log.Record // if set, makes records when its turn comes
+	barrier  bool                // its turn comes when all before it have ended
 	snapshot bool                // of a compaction
 	refused  bool                // it came after the shard's end
 	done     func(first int64, err *kerr.Error)
+
+	// Of whoever has its turn, and then of the batch that is under way.
+	begun bool
+	left  [][]byte    // batches that are not appended yet
+	first int64       // offset of the first record; -1: not known yet
+	err   *kerr.Error // why the rest is not appended
 }
 
 // offsetsWrites is a shard's queue. The shard's lock guards it.
@@ -82,8 +94,8 @@ func (s *shard) takeTurns() {
 		if w == nil {
 			return
 		}
-		if w.make != nil {
-			w.records = w.make()
+		if !w.begun {
+			s.begin(w)
 		}
 		s.append(w)
 		s.doneWorking()
@@ -97,7 +109,7 @@ func (s *shard) nextWrite() *offsetsWrite {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := &s.writes
-	if q.working || len(q.queue) == 0 || q.queue[0].make != nil && q.underWay > 0 {
+	if q.working || len(q.queue) == 0 || q.queue[0].barrier && q.underWay > 0 {
 		return nil
 	}
 	w := q.queue[0]
@@ -113,28 +125,64 @@ func (s *shard) doneWorking() {
 	s.mu.Unlock()
 }
 
-// append hands a write's batches to the log, one after the other.
-func (s *shard) append(w *offsetsWrite) {
-	batches, size := s.batches(w.records)
+// begin makes a write's batches.
+func (s *shard) begin(w *offsetsWrite) {
+	if w.make != nil {
+		w.records = w.make()
+	}
+	var size int64
+	w.left, size = s.batches(w.records)
+	w.begun, w.first, w.records = true, -1, nil
 	s.mu.Lock()
-	s.writes.underWay += len(batches)
+	defer s.mu.Unlock()
 	if w.snapshot {
 		s.writes.grown, s.writes.snapshot = 0, size
 	} else {
 		s.writes.grown += size
 	}
-	s.mu.Unlock()
-	if len(batches) == 0 {
-		w.done(-1, nil)
+}
+
+// append hands a write's next batch to the log. done is called by who has the write then:
+// this batch if it is the last, or else the queue.
+func (s *shard) append(w *offsetsWrite) {
+	if len(w.left) == 0 || w.err != nil {
+		w.done(w.first, w.err)
 		return
 	}
-	all := &batchesDone{left: len(batches), first: math.MaxInt64, done: w.done}
-	for _, batch := range batches {
-		s.co.Store.Replicate(s.index, s.epoch, batch, s.co.cfg.CommitTimeout, func(base int64, err *kerr.Error) {
-			all.one(base, err)
-			s.batchDone()
-		})
+	batch := w.left[0]
+	w.left[0] = nil
+	w.left = w.left[1:]
+	last := len(w.left) == 0
+	if !s.appending(w, last) {
+		w.done(-1, kerr.NotLeaderForPartition)
+		return
 	}
+	s.co.Store.Replicate(s.index, s.epoch, batch, s.co.cfg.CommitTimeout, func(base int64, err *kerr.Error) {
+		if w.err = err; err == nil && w.first < 0 {
+			w.first = base
+		}
+		if last {
+			w.done(w.first, err)
+		}
+		s.batchDone()
+	})
+}
+
+// appending notes a batch that is about to be appended, and puts a write that has more back.
+// False: the shard has ended.
+func (s *shard) appending(w *offsetsWrite, last bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return false
+	}
+	q := &s.writes
+	q.underWay++
+	if !last {
+		w.barrier = true
+		q.queue = slices.Insert(q.queue, 0, w)
+	}
+	return true
 }
 
 // batchDone comes after a write has taken effect. A barrier may wait for it.
@@ -143,31 +191,6 @@ func (s *shard) batchDone() {
 	s.writes.underWay--
 	s.mu.Unlock()
 	s.takeTurns()
-}
-
-// batchesDone gathers what became of one write's batches.
-type batchesDone struct {
-	done func(first int64, err *kerr.Error)
-
-	mu    sync.Mutex
-	left  int         // guarded by mu
-	first int64       // guarded by mu
-	err   *kerr.Error // guarded by mu
-}
-
-func (d *batchesDone) one(base int64, err *kerr.Error) {
-	d.mu.Lock()
-	d.left--
-	if err != nil {
-		d.err = err
-	} else {
-		d.first = min(d.first, base)
-	}
-	last, first, failed := d.left == 0, d.first, d.err
-	d.mu.Unlock()
-	if last {
-		d.done(first, failed)
-	}
 }
 
 // batches packs records.

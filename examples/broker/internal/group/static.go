@@ -22,7 +22,7 @@ func (g *group) takeOverLocked(old *member, j *joinRequest, l *later) {
 		j.refuse("", kerr.GroupMaxSizeReached, l)
 		return
 	}
-	formerLeader := g.leader
+	j.formerLeader = g.leader
 	m := g.renameLocked(old, newMemberID(j.instance), l)
 	if g.state != stateStable || g.voteLocked() != g.protocol {
 		// While the leader assigns partitions to the old id, it must do so again.
@@ -31,30 +31,32 @@ func (g *group) takeOverLocked(old *member, j *joinRequest, l *later) {
 		return
 	}
 	g.parkJoinLocked(m, j, l)
-	g.writeLocked(g.recordLocked(true), func(err *kerr.Error) {
-		g.change(func(l *later) { g.takenOverLocked(m, formerLeader, j, err, l) })
-	}, l)
+	g.writeLocked(l)
 }
 
-// takenOverLocked answers a take-over whose record is in the log. If it is not, or may not
-// be, the next coordinator could know the old id and not the new one: the join then counts
-// as one of the next round, whose generation the log will have before anybody is told it.
-func (g *group) takenOverLocked(m *member, formerLeader string, j *joinRequest, err *kerr.Error, l *later) {
-	if m.join != j || g.state != stateStable {
-		return // the round that has begun meanwhile answers the join, or has
+// takenOverLocked answers the take-overs that a record in the log has. If it is not there, or
+// may not be, the next coordinator could know the old ids and not the new ones: the joins then
+// count as those of the next round, whose generation the log will have before anybody is told
+// it. A member that is gone, was taken over again or is answered does not wait any more.
+func (g *group) takenOverLocked(ids []string, err *kerr.Error, l *later) {
+	for _, id := range ids {
+		m := g.members[id]
+		if m == nil || m.join == nil {
+			continue
+		}
+		if err != nil {
+			g.rebalanceLocked(l)
+			return
+		}
+		j, resp := m.join, g.joinedLocked(m, m.join.version)
+		if resp.SkipAssignment = j.version >= 9 && g.leader == m.id; !resp.SkipAssignment {
+			resp.LeaderID, resp.Members = j.formerLeader, nil // not itself, or it would assign partitions that nobody hears of
+		}
+		m.join, m.seenAt = nil, time.Now()
+		g.joined--
+		g.beginSessionLocked(m, l)
+		l.do(func() { j.reply.Now(resp) })
 	}
-	if err != nil {
-		g.rebalanceLocked(l)
-		return
-	}
-	resp := g.joinedLocked(m, j.version)
-	if resp.SkipAssignment = j.version >= 9 && g.leader == m.id; !resp.SkipAssignment {
-		resp.LeaderID, resp.Members = formerLeader, nil // not itself, or it would assign partitions that nobody hears of
-	}
-	m.join, m.seenAt = nil, time.Now()
-	g.joined--
-	g.beginSessionLocked(m, l)
-	l.do(func() { j.reply.Now(resp) })
 }
 
 // renameLocked makes a static member another one with the same place.
