@@ -55,8 +55,8 @@
 // must not come back while a reply of their last use can still arrive. A counter of 32 bits
 // is enough, one of 8 is not.
 //
-// Nothing is left behind: a call that ended is in no map and on no wheel, and memory
-// follows the number of calls up and down.
+// Nothing is left behind: a call that ended is in no map, on no wheel and in no backlog, also
+// while done functions block, and memory follows the number of calls up and down.
 //
 // # Cost
 //
