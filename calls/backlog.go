@@ -2,6 +2,7 @@ package calls
 
 import (
 	"sync"
+	"time"
 
 	"github.com/seed-782fa212/limbo/purgatory"
 )
@@ -72,6 +73,17 @@ func (b *backlog[ID, R]) remove(c *call[ID, R]) {
 	if c.queued {
 		b.unlinkLocked(c)
 	}
+}
+
+// waiting returns how many calls wait for a worker, and how long ago the first of them came
+// due; 0 if there is none.
+func (b *backlog[ID, R]) waiting() (n int, overdue time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.n == 0 {
+		return 0, 0
+	}
+	return b.n, now() - b.first.deadline
 }
 
 func (b *backlog[ID, R]) pushLocked(c *call[ID, R]) {

@@ -228,6 +228,47 @@ func TestBacklogHammer(t *testing.T) {
 	require.Zero(t, c.backlog.running)
 }
 
+// Calls that are due and wait for a worker are counted, with how long the first of them has
+// done so, and how late they are once they expire.
+func TestBacklogIsVisible(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c := table(t, Options{Workers: 1})
+		visible := func() (int, time.Duration) {
+			synctest.Wait()
+			st := c.Stats()
+			return st.Ready, st.Overdue.Round(time.Second) // a tick is half a millisecond
+		}
+		require.NoError(t, c.Go(0, time.Second, nothing, func(string, error) { time.Sleep(time.Minute) }))
+		for id := 1; id < 10; id++ {
+			require.NoError(t, c.Go(id, time.Duration(id)*time.Second, nothing, func(string, error) {}))
+		}
+		n, overdue := visible()
+		require.Zero(t, n)
+		require.Zero(t, overdue)
+		time.Sleep(31 * time.Second)
+		n, overdue = visible()
+		require.Equal(t, 9, n)
+		require.Equal(t, 30*time.Second, overdue)
+		require.Equal(t, 9, c.Stats().Waiting)
+		require.Zero(t, c.Stats().Wheel.Pending)
+		require.Equal(t, uint64(1), c.Stats().Late.Count, "the others have not expired")
+		for id := range 5 {
+			require.Equal(t, id > 0, c.Reply(id, "late, but not too late"))
+		}
+		n, overdue = visible()
+		require.Equal(t, 5, n)
+		require.Equal(t, 26*time.Second, overdue)
+		time.Sleep(time.Minute)
+		n, overdue = visible()
+		require.Zero(t, n)
+		require.Zero(t, overdue)
+		st := c.Stats()
+		require.Equal(t, uint64(6), st.Late.Count)
+		require.Equal(t, (56+55+54+53+52)*time.Second, st.Late.Sum.Round(time.Second))
+		require.Equal(t, uint64(6), st.Expired)
+	})
+}
+
 // With one worker, calls that wait for it end in the order of their deadlines.
 func TestBacklogIsInOrder(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

@@ -256,6 +256,9 @@ func (p *part[ID, R]) enterLocked(c *call[ID, R], id ID, timeout time.Duration) 
 	c.part, c.id, c.began, c.deadline = p, id, now(), never
 	c.serial++
 	if timeout != NoTimeout {
+		if c.began <= never-timeout {
+			c.deadline = c.began + timeout // a worker may read it as soon as the timer is started
+		}
 		timer, err := t.wheel.Schedule(c, timeout)
 		if err != nil { // 2^28 calls: the wheel is closed after every group is
 			t.unreserve()
@@ -263,9 +266,6 @@ func (p *part[ID, R]) enterLocked(c *call[ID, R], id ID, timeout time.Duration) 
 			return ErrFull
 		}
 		c.timer = timer
-		if c.began <= never-timeout {
-			c.deadline = c.began + timeout
-		}
 	}
 	p.calls[id] = c
 	p.peak = max(p.peak, len(p.calls))
@@ -324,7 +324,11 @@ func (p *part[ID, R]) remove(id ID, o purgatory.Outcome) *call[ID, R] {
 
 func (p *part[ID, R]) removeLocked(c *call[ID, R], o purgatory.Outcome) {
 	delete(p.calls, c.id)
-	p.tally.end(o, now()-c.began)
+	now := now()
+	p.tally.end(o, now-c.began)
+	if o == purgatory.Expired {
+		p.tally.expired(now - c.deadline)
+	}
 	if len(p.calls) < p.peak/shrinkAt && p.peak >= shrinkFrom {
 		p.shrinkLocked()
 	}
