@@ -69,5 +69,8 @@
 // amd64.)
 //
 // A group's calls share one lock. The table's own calls are spread over several, by their
-// ids.
+// ids. Nothing holds one for longer than a few calls take, but for two: to close a group, and
+// to make its map smaller when seven eighths of the most calls that it had have ended. This
+// takes some 0.3 µs for each that is left, 30 ms when a million have become 125,000, and has
+// the one that ends then, and the others of the group, wait for it.
 package calls

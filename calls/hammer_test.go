@@ -45,6 +45,14 @@ func TestHammer(t *testing.T) {
 			id := n % 8
 			g.Reply(id, answer{g.number, id})
 			g.Fail((id+3)%8, io.EOF)
+			if n%64 == 0 {
+				for w := range c.All() {
+					if w.ID < 0 || w.ID >= 8 || w.Age < 0 {
+						t.Errorf("a walk met %v", w)
+					}
+				}
+				c.Stats()
+			}
 			if n%512 == 0 {
 				group.Store(&numbered{c.Group(), g.number + 1})
 				g.Close(io.ErrUnexpectedEOF)
