@@ -118,3 +118,24 @@ func TestHammer(t *testing.T) {
 	sum := st.Completed + st.Expired + st.Cancelled + st.Closed + st.Failed + st.Duplicates + st.RefusedFull + st.RefusedClosed
 	require.Equal(t, uint64(4*rounds), sum, "each call is counted once")
 }
+
+// A call that is refused is at no time counted: if it were, another one that comes just when
+// a place is free could be refused for its sake, and both be turned away.
+func TestRefusedCallsTakeNoPlace(t *testing.T) {
+	c := table(t, Options{MaxCalls: 1})
+	require.NoError(t, c.Go(1, NoTimeout, nothing, func(string, error) {}))
+	var others sync.WaitGroup
+	var refused atomic.Bool
+	defer others.Wait()
+	others.Go(func() {
+		defer refused.Store(true)
+		for range 1_000_000 {
+			if c.reserve() {
+				t.Error("there was no place")
+			}
+		}
+	})
+	for !refused.Load() {
+		require.Equal(t, int64(1), c.waiting.Load())
+	}
+}
