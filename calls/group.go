@@ -191,7 +191,7 @@ func (g *Group[ID, R]) All() iter.Seq[Waiting[ID]] {
 	return func(yield func(Waiting[ID]) bool) {
 		var some []Waiting[ID]
 		for i := range g.parts {
-			more := false
+			var more bool
 			if some, more = g.parts[i].each(some, yield); !more {
 				return
 			}

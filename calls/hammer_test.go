@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -28,7 +29,7 @@ type answer struct {
 func TestHammer(t *testing.T) {
 	c, err := New[int, answer](Options{Tick: time.Microsecond, MaxCalls: 1000})
 	require.NoError(t, err)
-	const rounds = 3000
+	const rounds = 10_000
 	var group atomic.Pointer[numbered]
 	group.Store(&numbered{c.Group(), 1})
 	var ended, doneCalls, started atomic.Int64
@@ -45,6 +46,9 @@ func TestHammer(t *testing.T) {
 			id := n % 8
 			g.Reply(id, answer{g.number, id})
 			g.Fail((id+3)%8, io.EOF)
+			if n%8 == 0 {
+				runtime.Gosched() // or with one processor the others run every 10 ms
+			}
 			if n%64 == 0 {
 				for w := range c.All() {
 					if w.ID < 0 || w.ID >= 8 || w.Age < 0 {

@@ -1,6 +1,7 @@
 package calls
 
 import (
+	"iter"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -93,4 +94,34 @@ func TestAllOfAGroupThatCloses(t *testing.T) {
 		}
 	}
 	require.Equal(t, batch, met)
+}
+
+// A loop that is left, also by a panic, leaves no lock behind.
+func TestAllIsLeft(t *testing.T) {
+	c := table(t, Options{})
+	g := c.Group()
+	for id := range 2 * batch {
+		require.NoError(t, g.Go(id, time.Hour, nothing, func(string, error) {}))
+	}
+	for _, all := range []iter.Seq[Waiting[int]]{g.All(), c.All()} {
+		for _, last := range []int{1, batch, batch + 1, 2 * batch} {
+			met := 0
+			for range all {
+				if met++; met == last {
+					break
+				}
+			}
+			require.Equal(t, last, met)
+			require.PanicsWithValue(t, "no", func() {
+				met := 0
+				for range all {
+					if met++; met == last {
+						panic("no")
+					}
+				}
+			})
+			require.True(t, g.parts[0].mu.TryLock())
+			g.parts[0].mu.Unlock()
+		}
+	}
 }
