@@ -29,7 +29,7 @@ type answer struct {
 func TestHammer(t *testing.T) {
 	c, err := New[int, answer](Options{Tick: time.Microsecond, MaxCalls: 1000})
 	require.NoError(t, err)
-	const rounds = 10_000
+	const rounds = 30_000
 	var group atomic.Pointer[numbered]
 	group.Store(&numbered{c.Group(), 1})
 	var ended, doneCalls, started atomic.Int64
@@ -57,7 +57,7 @@ func TestHammer(t *testing.T) {
 				}
 				c.Stats()
 			}
-			if n%512 == 0 {
+			if n%64 == 63 {
 				group.Store(&numbered{c.Group(), g.number + 1})
 				g.Close(io.ErrUnexpectedEOF)
 			}
