@@ -2,6 +2,7 @@ package calls
 
 import (
 	"sync"
+	"time"
 
 	"github.com/seed-782fa212/limbo/purgatory"
 )
@@ -12,9 +13,10 @@ import (
 type backlog[ID comparable, R any] struct {
 	most int // Options.Workers
 
-	mu      sync.Mutex
-	running int            // guarded by mu: workers in done functions
-	due     []*call[ID, R] // guarded by mu: calls of Go, while running == most
+	mu          sync.Mutex
+	running     int          // guarded by mu: workers in done functions
+	first, last *call[ID, R] // guarded by mu: calls of Go that wait for a worker, as they came due
+	n           int          // guarded by mu: how many these are
 }
 
 // begin adds a call that is due, or none if c is nil, and returns the one whose done
@@ -22,14 +24,17 @@ type backlog[ID comparable, R any] struct {
 func (b *backlog[ID, R]) begin(c *call[ID, R]) *call[ID, R] {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if c != nil && (b.running == b.most || len(b.due) > 0) {
-		b.due = append(b.due, c) // behind those that came before
+	if c != nil && c.over {
+		c = nil
+	}
+	if c != nil && (b.running == b.most || b.n > 0) {
+		b.pushLocked(c) // behind those that came before
 		c = nil
 	}
 	if b.running == b.most {
 		return nil
 	}
-	if c == nil && len(b.due) > 0 {
+	if c == nil && b.n > 0 {
 		c = b.popLocked()
 	}
 	if c != nil {
@@ -43,7 +48,7 @@ func (b *backlog[ID, R]) begin(c *call[ID, R]) *call[ID, R] {
 func (b *backlog[ID, R]) next() *call[ID, R] {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.due) > 0 {
+	if b.n > 0 {
 		return b.popLocked()
 	}
 	b.running--
@@ -55,23 +60,70 @@ func (b *backlog[ID, R]) leave() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.running--
-	return len(b.due) > 0
+	return b.n > 0
+}
+
+// remove takes out a call that has ended, or, if the worker that brings it is still on its
+// way here, has it turned away: so that nothing refers to it any more, however long the
+// done functions block that run.
+func (b *backlog[ID, R]) remove(c *call[ID, R]) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c.over = true
+	if c.queued {
+		b.unlinkLocked(c)
+	}
+}
+
+// waiting returns how many calls wait for a worker, and how long ago the first of them came
+// due; 0 if there is none.
+func (b *backlog[ID, R]) waiting() (n int, overdue time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.n == 0 {
+		return 0, 0
+	}
+	return b.n, now() - b.first.deadline
+}
+
+func (b *backlog[ID, R]) pushLocked(c *call[ID, R]) {
+	c.queued, c.before = true, b.last
+	if b.last == nil {
+		b.first = c
+	} else {
+		b.last.behind = c
+	}
+	b.last = c
+	b.n++
 }
 
 func (b *backlog[ID, R]) popLocked() *call[ID, R] {
-	c := b.due[0]
-	b.due[0] = nil
-	if b.due = b.due[1:]; len(b.due) == 0 {
-		b.due = nil // append copies what is left of it when it is full, so it stays small
-	}
+	c := b.first
+	b.unlinkLocked(c)
 	return c
+}
+
+func (b *backlog[ID, R]) unlinkLocked(c *call[ID, R]) {
+	if c.before == nil {
+		b.first = c.behind
+	} else {
+		c.before.behind = c.behind
+	}
+	if c.behind == nil {
+		b.last = c.before
+	} else {
+		c.behind.before = c.before
+	}
+	c.queued, c.before, c.behind = false, nil, nil
+	b.n--
 }
 
 // expire is called by the wheel with a call whose time is up, or with nil where another
 // worker has left calls behind.
 //
-// A call that waits for a worker has not ended: a reply still can end it. Its record does
-// not serve again meanwhile, as its timer cannot be stopped any more.
+// A call that waits for a worker has not ended: a reply still can end it, and takes it out
+// of the backlog then. Its record does not serve again, as its timer could not be stopped
+// any more, and a worker may have just taken it.
 func (t *Table[ID, R]) expire(c *call[ID, R]) {
 	if c != nil && c.done == nil {
 		c.expire()

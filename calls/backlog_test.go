@@ -2,11 +2,14 @@ package calls
 
 import (
 	"context"
+	"io"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/stretchr/testify/require"
 )
@@ -57,7 +60,7 @@ func TestDoneFunctionsBlock(t *testing.T) {
 			return ids
 		}())
 		require.Zero(t, c.backlog.running)
-		require.Nil(t, c.backlog.due)
+		require.Nil(t, c.backlog.first)
 	})
 }
 
@@ -80,6 +83,189 @@ func TestBacklogKeepsItsRecords(t *testing.T) {
 		close(leave)
 		synctest.Wait()
 		require.Equal(t, n, c.Stats().Waiting)
+	})
+}
+
+// Nothing refers to a call that has ended while it waited for a worker: its done function,
+// and what that refers to, can be collected while the workers still block.
+func TestBacklogForgetsWhatHasEnded(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c := table(t, Options{Workers: 1, MaxCalls: 101})
+		leave := make(chan struct{})
+		defer close(leave)
+		require.NoError(t, c.Go(-1, time.Millisecond, nothing, func(string, error) { <-leave }))
+		synctest.Wait()
+		type request [1 << 10]byte
+		var requests []weak.Pointer[request]
+		start := func(id int) {
+			r := new(request)
+			requests = append(requests, weak.Make(r))
+			require.NoError(t, c.Go(id, time.Second, nothing, func(string, error) { runtime.KeepAlive(r) }))
+		}
+		lost := c.Group()
+		for range 10 { // of 100 each, which is what MaxCalls has room for
+			for id := range 100 {
+				start(id)
+			}
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+			require.Equal(t, 100, c.backlog.n)
+			for k := range 100 {
+				id := k * 37 % 100 // from anywhere
+				if k%2 == 0 {
+					require.True(t, c.Reply(id, "late, but not too late"))
+				} else {
+					require.True(t, c.Fail(id, io.EOF))
+				}
+				require.Equal(t, 99-k, c.backlog.n)
+			}
+		}
+		require.NoError(t, lost.Go(1, time.Second, nothing, func(string, error) {}))
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		require.Equal(t, 1, c.backlog.n)
+		require.Equal(t, 1, lost.Close(io.EOF))
+		require.Zero(t, c.backlog.n)
+		require.Nil(t, c.backlog.first)
+		require.Nil(t, c.backlog.last)
+		for range 2 { // a pool keeps what it has for one
+			runtime.GC()
+		}
+		held := 0
+		for _, r := range requests {
+			if r.Value() != nil {
+				held++
+			}
+		}
+		require.Zero(t, held, "of %d", len(requests))
+	})
+}
+
+// A call that is replied to just before its worker has it wait does not enter the backlog.
+func TestBacklogTurnsAwayWhatHasEnded(t *testing.T) {
+	b := backlog[int, string]{most: 1}
+	first, ended, waits, last := new(call[int, string]), new(call[int, string]), new(call[int, string]), new(call[int, string])
+	b.remove(ended)
+	require.Nil(t, b.begin(ended), "although there is room for it")
+	require.Zero(t, b.running)
+	require.Same(t, first, b.begin(first))
+	require.Nil(t, b.begin(ended))
+	require.Zero(t, b.n)
+	for _, c := range []*call[int, string]{waits, last} {
+		require.Nil(t, b.begin(c))
+	}
+	require.Equal(t, 2, b.n)
+	require.Same(t, waits, b.next())
+	b.remove(waits) // its worker is about to find that it has ended
+	require.Equal(t, 1, b.n)
+	b.remove(last)
+	require.Nil(t, b.next())
+	require.Zero(t, b.running)
+}
+
+// Calls that expire, are replied to, fail and lose their group, with one worker that is slow:
+// each ends once, and none stays in the backlog.
+func TestBacklogHammer(t *testing.T) {
+	c := table(t, Options{Workers: 1, Tick: time.Microsecond})
+	const n = 4000
+	var ended [n]atomic.Int64
+	var others sync.WaitGroup
+	var group atomic.Pointer[Group[int, string]]
+	group.Store(c.Group())
+	for part := range 2 {
+		others.Go(func() {
+			for id := part; id < n; id += 2 {
+				err := group.Load().Go(id, time.Duration(id%20+1)*time.Microsecond, nothing, func(string, error) {
+					ended[id].Add(1)
+					for range id % 50 {
+						runtime.Gosched()
+					}
+					if id%64 == 0 {
+						runtime.Goexit()
+					}
+				})
+				if err != nil {
+					ended[id].Add(1)
+				}
+			}
+		})
+	}
+	stop := make(chan struct{})
+	others.Go(func() {
+		for k := 0; ; k++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			g := group.Load()
+			var wg sync.WaitGroup
+			wg.Go(func() { // a done function may end the goroutine
+				g.Reply(k*7%n, "")
+				g.Fail(k*11%n, io.EOF)
+			})
+			wg.Wait()
+			if k%256 == 0 {
+				group.Store(c.Group())
+				wg.Go(func() { g.Close(io.EOF) })
+				wg.Wait()
+			}
+		}
+	})
+	for id := range n {
+		for ended[id].Load() == 0 {
+			runtime.Gosched()
+		}
+	}
+	close(stop)
+	others.Wait()
+	require.NoError(t, c.Shutdown(t.Context()))
+	for id := range n {
+		require.Equal(t, int64(1), ended[id].Load(), "call %d", id)
+	}
+	require.Zero(t, c.backlog.n)
+	require.Nil(t, c.backlog.first)
+	require.Zero(t, c.backlog.running)
+}
+
+// Calls that are due and wait for a worker are counted, with how long the first of them has
+// done so, and how late they are once they expire.
+func TestBacklogIsVisible(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c := table(t, Options{Workers: 1})
+		visible := func() (int, time.Duration) {
+			synctest.Wait()
+			st := c.Stats()
+			return st.Ready, st.Overdue.Round(time.Second) // a tick is half a millisecond
+		}
+		require.NoError(t, c.Go(0, time.Second, nothing, func(string, error) { time.Sleep(time.Minute) }))
+		for id := 1; id < 10; id++ {
+			require.NoError(t, c.Go(id, time.Duration(id)*time.Second, nothing, func(string, error) {}))
+		}
+		n, overdue := visible()
+		require.Zero(t, n)
+		require.Zero(t, overdue)
+		time.Sleep(31 * time.Second)
+		n, overdue = visible()
+		require.Equal(t, 9, n)
+		require.Equal(t, 30*time.Second, overdue)
+		require.Equal(t, 9, c.Stats().Waiting)
+		require.Zero(t, c.Stats().Wheel.Pending)
+		require.Equal(t, uint64(1), c.Stats().Late.Count, "the others have not expired")
+		for id := range 5 {
+			require.Equal(t, id > 0, c.Reply(id, "late, but not too late"))
+		}
+		n, overdue = visible()
+		require.Equal(t, 5, n)
+		require.Equal(t, 26*time.Second, overdue)
+		time.Sleep(time.Minute)
+		n, overdue = visible()
+		require.Zero(t, n)
+		require.Zero(t, overdue)
+		st := c.Stats()
+		require.Equal(t, uint64(6), st.Late.Count)
+		require.Equal(t, (56+55+54+53+52)*time.Second, st.Late.Sum.Round(time.Second))
+		require.Equal(t, uint64(6), st.Expired)
 	})
 }
 
@@ -151,12 +337,12 @@ func TestShutdownEndsTheBacklog(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		require.Len(t, c.backlog.due, 50)
+		require.Equal(t, 50, c.backlog.n)
 		c.Close()
 		require.Len(t, got, 50)
 		close(leave)
 		require.NoError(t, c.Shutdown(t.Context()))
-		require.Empty(t, c.backlog.due)
+		require.Zero(t, c.backlog.n)
 		require.Len(t, got, 50)
 		for range 50 {
 			require.ErrorIs(t, <-got, ErrClosed)

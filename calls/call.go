@@ -40,9 +40,15 @@ type call[ID comparable, R any] struct {
 
 	// Set by the owner.
 
-	outcome purgatory.Outcome
 	value   R
 	err     error
+	outcome purgatory.Outcome
+
+	// Guarded by backlog.mu.
+
+	queued         bool         // it is in the backlog
+	over           bool         // it has ended after its timer had run out, and must not enter the backlog
+	before, behind *call[ID, R] // in the backlog
 }
 
 // base is what points in time are counted from, by the monotonic clock.
@@ -100,6 +106,8 @@ func (c *call[ID, R]) end(value R, err error) {
 	t, done := c.part.group.table, c.done
 	if c.stop() {
 		t.recycle(c)
+	} else {
+		t.backlog.remove(c)
 	}
 	defer func() {
 		if v := recover(); v != nil {

@@ -77,6 +77,8 @@ func TestDoExpires(t *testing.T) {
 		require.Less(t, time.Since(began), time.Minute+time.Millisecond)
 		require.False(t, c.Reply(1, "late"))
 		require.Equal(t, uint64(1), c.Stats().Expired)
+		require.Equal(t, uint64(1), c.Stats().Late.Count)
+		require.LessOrEqual(t, c.Stats().Late.Sum, time.Millisecond/2)
 	})
 }
 

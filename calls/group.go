@@ -185,32 +185,66 @@ type Waiting[ID comparable] struct {
 }
 
 // All returns an iterator over the calls that wait. Each that waits from beginning to end
-// is met once; one that comes or ends meanwhile may be met or not. It copies them a part
-// at a time, of a group made by [Table.Group] all at once; no lock is held while the
-// loop's body runs.
+// is met once; one that comes or ends meanwhile may be met or not. It takes the lock for 256
+// calls at a time, which it copies; no lock is held while the loop's body runs.
 func (g *Group[ID, R]) All() iter.Seq[Waiting[ID]] {
 	return func(yield func(Waiting[ID]) bool) {
 		var some []Waiting[ID]
 		for i := range g.parts {
-			p := &g.parts[i]
-			wall, now := time.Now(), now()
-			some = some[:0]
-			p.mu.Lock()
-			for id, c := range p.calls {
-				w := Waiting[ID]{ID: id, Age: max(now-c.began, 0)}
-				if c.deadline != never {
-					w.Deadline = wall.Add(c.deadline - now)
-				}
-				some = append(some, w)
-			}
-			p.mu.Unlock()
-			for _, w := range some {
-				if !yield(w) {
-					return
-				}
+			var more bool
+			if some, more = g.parts[i].each(some, yield); !more {
+				return
 			}
 		}
 	}
+}
+
+const batch = 256 // calls that a walk looks at for one turn of the lock
+
+// each calls yield with the calls that wait, until it returns false, and reports whether it
+// did not. The room of some is used, and returned.
+//
+// The loop over the map goes on while others change it between two turns of the lock, which
+// the language allows: what has been removed is not reached any more. But when the map is
+// made anew or the part is closed, the loop stays in the old one, which nobody changes.
+func (p *part[ID, R]) each(some []Waiting[ID], yield func(Waiting[ID]) bool) (room []Waiting[ID], more bool) {
+	some = some[:0]
+	flush := func() bool {
+		for _, w := range some {
+			if !yield(w) {
+				return false
+			}
+		}
+		some = some[:0]
+		return true
+	}
+	p.mu.Lock()
+	looked := 0
+	wall, at := time.Now(), now()
+	for id, c := range p.calls {
+		if p.calls[id] == c { // not so if the loop is in an old map and c has ended
+			w := Waiting[ID]{ID: id, Age: max(at-c.began, 0)}
+			if c.deadline != never {
+				w.Deadline = wall.Add(c.deadline - at)
+			}
+			some = append(some, w)
+		}
+		if looked++; looked%batch > 0 {
+			continue
+		}
+		p.mu.Unlock()
+		if !flush() {
+			return some, false
+		}
+		p.mu.Lock()
+		wall, at = time.Now(), now()
+		if len(p.calls) == 0 {
+			break
+		}
+	}
+	p.mu.Unlock()
+	more = flush()
+	return some, more
 }
 
 // begin notes a call. An error means that it is not.
@@ -256,6 +290,9 @@ func (p *part[ID, R]) enterLocked(c *call[ID, R], id ID, timeout time.Duration) 
 	c.part, c.id, c.began, c.deadline = p, id, now(), never
 	c.serial++
 	if timeout != NoTimeout {
+		if c.began <= never-timeout {
+			c.deadline = c.began + timeout // a worker may read it as soon as the timer is started
+		}
 		timer, err := t.wheel.Schedule(c, timeout)
 		if err != nil { // 2^28 calls: the wheel is closed after every group is
 			t.unreserve()
@@ -263,9 +300,6 @@ func (p *part[ID, R]) enterLocked(c *call[ID, R], id ID, timeout time.Duration) 
 			return ErrFull
 		}
 		c.timer = timer
-		if c.began <= never-timeout {
-			c.deadline = c.began + timeout
-		}
 	}
 	p.calls[id] = c
 	p.peak = max(p.peak, len(p.calls))
@@ -324,7 +358,11 @@ func (p *part[ID, R]) remove(id ID, o purgatory.Outcome) *call[ID, R] {
 
 func (p *part[ID, R]) removeLocked(c *call[ID, R], o purgatory.Outcome) {
 	delete(p.calls, c.id)
-	p.tally.end(o, now()-c.began)
+	now := now()
+	p.tally.end(o, now-c.began)
+	if o == purgatory.Expired {
+		p.tally.expired(now - c.deadline)
+	}
 	if len(p.calls) < p.peak/shrinkAt && p.peak >= shrinkFrom {
 		p.shrinkLocked()
 	}
@@ -338,7 +376,8 @@ const (
 )
 
 // shrinkLocked makes the map anew, as Go's maps do not shrink: after at least seven calls
-// have left for each that is moved.
+// have left for each that is moved. All are moved at once. Moving some at each call would
+// take a second map, which each call looks into, and a loop that can be left and resumed.
 func (p *part[ID, R]) shrinkLocked() {
 	smaller := make(map[ID]*call[ID, R], len(p.calls))
 	for id, c := range p.calls {

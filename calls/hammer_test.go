@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -28,7 +29,7 @@ type answer struct {
 func TestHammer(t *testing.T) {
 	c, err := New[int, answer](Options{Tick: time.Microsecond, MaxCalls: 1000})
 	require.NoError(t, err)
-	const rounds = 3000
+	const rounds = 30_000
 	var group atomic.Pointer[numbered]
 	group.Store(&numbered{c.Group(), 1})
 	var ended, doneCalls, started atomic.Int64
@@ -45,7 +46,18 @@ func TestHammer(t *testing.T) {
 			id := n % 8
 			g.Reply(id, answer{g.number, id})
 			g.Fail((id+3)%8, io.EOF)
-			if n%512 == 0 {
+			if n%8 == 0 {
+				runtime.Gosched() // or with one processor the others run every 10 ms
+			}
+			if n%64 == 0 {
+				for w := range c.All() {
+					if w.ID < 0 || w.ID >= 8 || w.Age < 0 {
+						t.Errorf("a walk met %v", w)
+					}
+				}
+				c.Stats()
+			}
+			if n%64 == 63 {
 				group.Store(&numbered{c.Group(), g.number + 1})
 				g.Close(io.ErrUnexpectedEOF)
 			}
@@ -109,4 +121,25 @@ func TestHammer(t *testing.T) {
 	require.Zero(t, c.waiting.Load())
 	sum := st.Completed + st.Expired + st.Cancelled + st.Closed + st.Failed + st.Duplicates + st.RefusedFull + st.RefusedClosed
 	require.Equal(t, uint64(4*rounds), sum, "each call is counted once")
+}
+
+// A call that is refused is at no time counted: if it were, another one that comes just when
+// a place is free could be refused for its sake, and both be turned away.
+func TestRefusedCallsTakeNoPlace(t *testing.T) {
+	c := table(t, Options{MaxCalls: 1})
+	require.NoError(t, c.Go(1, NoTimeout, nothing, func(string, error) {}))
+	var others sync.WaitGroup
+	var refused atomic.Bool
+	defer others.Wait()
+	others.Go(func() {
+		defer refused.Store(true)
+		for range 1_000_000 {
+			if c.reserve() {
+				t.Error("there was no place")
+			}
+		}
+	})
+	for !refused.Load() {
+		require.Equal(t, int64(1), c.waiting.Load())
+	}
 }

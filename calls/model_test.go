@@ -252,6 +252,8 @@ func (m *model) compare() {
 	c := m.counts
 	want8 := [...]uint64{c.Completed, c.Expired, c.Cancelled, c.Closed, c.Failed, c.Duplicates, c.RefusedFull, c.RefusedClosed, c.Unmatched}
 	require.Equal(m.t, want8, got8)
+	require.Equal(m.t, c.Expired, st.Late.Count)
+	require.Zero(m.t, st.Ready)
 	m.verify()
 }
 

@@ -32,6 +32,16 @@ type Stats struct {
 	// and so on. Waited[0] is empty.
 	Waited [purgatory.Failed + 1]purgatory.Histogram
 
+	// Late is how long after their deadlines calls expired, those of Go from when a worker
+	// was free for their done function.
+	Late purgatory.Histogram
+
+	// Ready counts the calls of Go whose timeout has passed and which wait for a worker, as
+	// Options.Workers of these are in done functions. They are in Waiting too, and on the
+	// wheel no more. Overdue is how long ago the first of them came due; 0 if none waits.
+	Ready   int
+	Overdue time.Duration
+
 	Wheel timingwheel.Stats // of the timeouts
 }
 
@@ -41,6 +51,7 @@ type Stats struct {
 // list of them.
 func (t *Table[ID, R]) Stats() Stats {
 	st := Stats{Name: t.options.Name, Wheel: t.wheel.Stats()}
+	st.Ready, st.Overdue = t.backlog.waiting()
 	t.mu.Lock()
 	sum, groups := t.gone.clone(), slices.Clone(t.groups)
 	sum.refusedClosed += t.afterwards.refusedClosed.Load()
@@ -63,6 +74,9 @@ func (t *Table[ID, R]) Stats() Stats {
 			st.Waited[o] = *h
 		}
 	}
+	if sum.late != nil {
+		st.Late = *sum.late
+	}
 	st.Completed, st.Expired, st.Cancelled = sum.ended(purgatory.Completed), sum.ended(purgatory.Expired), sum.ended(purgatory.Cancelled)
 	st.Closed, st.Failed = sum.ended(purgatory.Closed), sum.ended(purgatory.Failed)
 	st.Duplicates, st.RefusedFull, st.RefusedClosed, st.Unmatched = sum.duplicates, sum.refusedFull, sum.refusedClosed, sum.unmatched
@@ -72,6 +86,7 @@ func (t *Table[ID, R]) Stats() Stats {
 // tally counts what became of calls.
 type tally struct {
 	waited                                            [purgatory.Failed + 1]*purgatory.Histogram // nil: none so far
+	late                                              *purgatory.Histogram                       // of those that expired
 	duplicates, refusedFull, refusedClosed, unmatched uint64
 }
 
@@ -80,6 +95,14 @@ func (y *tally) end(o purgatory.Outcome, waited time.Duration) {
 		y.waited[o] = new(purgatory.Histogram)
 	}
 	y.waited[o].Add(waited)
+}
+
+// expired counts how late a call has expired.
+func (y *tally) expired(late time.Duration) {
+	if y.late == nil {
+		y.late = new(purgatory.Histogram)
+	}
+	y.late.Add(late)
 }
 
 func (y *tally) ended(o purgatory.Outcome) uint64 {
@@ -98,6 +121,12 @@ func (y *tally) add(other *tally) {
 			y.waited[o] = new(purgatory.Histogram)
 		}
 		y.waited[o].Merge(h)
+	}
+	if other.late != nil {
+		if y.late == nil {
+			y.late = new(purgatory.Histogram)
+		}
+		y.late.Merge(other.late)
 	}
 	y.duplicates += other.duplicates
 	y.refusedFull += other.refusedFull

@@ -221,17 +221,23 @@ func (t *Table[ID, R]) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// reserve has room for one more call, unless there is none.
+// reserve counts a call in, unless MaxCalls wait.
 func (t *Table[ID, R]) reserve() bool {
 	most := int64(t.options.MaxCalls)
 	if most == 0 {
 		return true
 	}
-	if t.waiting.Add(1) > most {
-		t.waiting.Add(-1)
-		return false
+	// Not Add, and back if it was too much: a caller that has a free place would be refused
+	// for the sake of one that gets none.
+	for {
+		n := t.waiting.Load()
+		if n >= most {
+			return false
+		}
+		if t.waiting.CompareAndSwap(n, n+1) {
+			return true
+		}
 	}
-	return true
 }
 
 func (t *Table[ID, R]) unreserve() {

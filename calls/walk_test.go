@@ -1,0 +1,127 @@
+package calls
+
+import (
+	"iter"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A walk takes the lock for a bounded number of calls at a time, however many wait in the
+// group: what ends while the loop's body runs is met no more, but for what was copied with
+// those before it.
+func TestAllLetsOthersHaveTheLock(t *testing.T) {
+	c := table(t, Options{})
+	g := c.Group()
+	const n = 10_000
+	left := map[int]bool{} // not met, and waiting
+	for id := range n {
+		require.NoError(t, g.Go(id, time.Hour, nothing, func(string, error) {}))
+		left[id] = true
+	}
+	met := 0
+	for w := range g.All() {
+		met++
+		delete(left, w.ID)
+		for id := range left {
+			require.True(t, g.Reply(id, ""))
+			delete(left, id)
+			break
+		}
+	}
+	require.Empty(t, left)
+	require.Less(t, met, n*3/4, "one is met for each that ends")
+}
+
+// Whatever comes and goes during a walk, and however the map grows and shrinks, what waits
+// from its beginning to its end is met once, and nothing long after it has ended.
+func TestAllWhileCallsComeAndGo(t *testing.T) {
+	for seed := range uint64(8) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		c := table(t, Options{})
+		g := c.Group()
+		next := 0
+		start := func() {
+			require.NoError(t, g.Go(next, time.Hour, nothing, func(string, error) {}))
+			next++
+		}
+		const n = 10_000
+		for range n {
+			start()
+		}
+		stays := func(id int) bool { return id%16 == 0 }
+		met, leaving, steps, left := map[int]int{}, rng.Perm(n), 0, map[int]int{}
+		at := []int{0, 4, 20, 60}[seed%4] // that leave at each step
+		for w := range g.All() {
+			met[w.ID]++
+			steps++
+			if at, ended := left[w.ID]; ended {
+				require.Less(t, steps-at, batch)
+			}
+			for range seed / 4 * 2 {
+				start()
+			}
+			for _, id := range leaving[:min(at, len(leaving))] {
+				if !stays(id) {
+					require.True(t, g.Reply(id, ""))
+					left[id] = steps
+				}
+			}
+			leaving = leaving[min(at, len(leaving)):]
+		}
+		for id := range next {
+			if stays(id) && id < n {
+				require.Equal(t, 1, met[id], "call %d, seed %d", id, seed)
+			}
+			require.LessOrEqual(t, met[id], 1, "call %d, seed %d", id, seed)
+		}
+	}
+}
+
+// A walk through a group that is closed meanwhile goes no further.
+func TestAllOfAGroupThatCloses(t *testing.T) {
+	c := table(t, Options{})
+	g := c.Group()
+	for id := range 10 * batch {
+		require.NoError(t, g.Go(id, time.Hour, nothing, func(string, error) {}))
+	}
+	met := 0
+	for range g.All() {
+		if met++; met == 1 {
+			require.Equal(t, 10*batch, g.Close(nil))
+		}
+	}
+	require.Equal(t, batch, met)
+}
+
+// A loop that is left, also by a panic, leaves no lock behind.
+func TestAllIsLeft(t *testing.T) {
+	c := table(t, Options{})
+	g := c.Group()
+	for id := range 2 * batch {
+		require.NoError(t, g.Go(id, time.Hour, nothing, func(string, error) {}))
+	}
+	for _, all := range []iter.Seq[Waiting[int]]{g.All(), c.All()} {
+		for _, last := range []int{1, batch, batch + 1, 2 * batch} {
+			met := 0
+			for range all {
+				if met++; met == last {
+					break
+				}
+			}
+			require.Equal(t, last, met)
+			require.PanicsWithValue(t, "no", func() {
+				met := 0
+				for range all {
+					if met++; met == last {
+						panic("no")
+					}
+				}
+			})
+			require.True(t, g.parts[0].mu.TryLock())
+			g.parts[0].mu.Unlock()
+		}
+	}
+}
