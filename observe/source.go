@@ -91,8 +91,10 @@ func Scheduler(s *scheduler.Scheduler) Source {
 }
 
 // Purgatory returns the source for a purgatory, of the kind purgatory, with its wheel. A
-// key is shown as format returns it, or, if that is nil, as a string is, or as %v prints it;
-// in any case cut to 128 bytes, and only on the page.
+// key is shown as format returns it, which any goroutine may call at any time. If format is
+// nil, a string is shown as it is, a pointer without a String, Error or Format method as its
+// type and address, anything else as %v prints it. Keys are cut to 128 bytes, and are seen
+// only on the page.
 func Purgatory[K comparable](p *purgatory.Purgatory[K], format func(K) string) Source {
 	must(p != nil, "Purgatory", "nil")
 	keys := formatter(format)

@@ -3,6 +3,7 @@ package observe
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -139,12 +140,7 @@ func names[K any](keys []K, format func(K) string) []string {
 // not the process that is looked at.
 func formatter[K any](format func(K) string) func(K) string {
 	if format == nil {
-		format = func(k K) string {
-			if s, ok := any(k).(string); ok {
-				return s
-			}
-			return fmt.Sprint(k)
-		}
+		format = plain[K]
 	}
 	return func(k K) (text string) {
 		defer func() {
@@ -154,6 +150,23 @@ func formatter[K any](format func(K) string) func(K) string {
 		}()
 		return format(k)
 	}
+}
+
+// plain prints a key as %v does, unless that would read what the key points to: fmt prints
+// the fields behind a pointer, and what they lead to, without their owner's locks. Of what a
+// key itself holds it prints pointers as addresses, and since keys are comparable they hold
+// no maps and no slices.
+func plain[K any](k K) string {
+	switch x := any(k).(type) {
+	case string:
+		return x
+	case fmt.Formatter, fmt.Stringer, error: // they print themselves
+	default:
+		if reflect.ValueOf(x).Kind() == reflect.Pointer {
+			return fmt.Sprintf("%T(%p)", x, x)
+		}
+	}
+	return fmt.Sprint(k)
 }
 
 // cut bounds what is shown of a key. What is not UTF-8, and what a terminal or a page could
