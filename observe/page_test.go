@@ -215,7 +215,7 @@ func testHostile(t *testing.T, browser context.Context) {
 	for _, name := range hostile {
 		add(t, r, name, Purgatory(p, nil))
 		// Not by Custom, which would not have most of these.
-		add(t, r, "custom", Source{kind: name, read: func(s *sheet) {
+		add(t, r, "custom", Source{kind: name, read: func(s *sheet, _ pass) {
 			*s = sheet{
 				{Name: name, Value: 1}, {Name: "ended_total", Label: "how", LabelValue: name, Type: Counter, Value: 1},
 				{Name: "x", Label: "y", LabelValue: name, Type: Histogram}, {Name: "n", problem: name},

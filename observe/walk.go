@@ -40,6 +40,7 @@ type walk struct {
 	met  func(age time.Duration, deadline time.Time, keys func() []string) (more bool)
 	seen int
 	rest time.Time // when it has worked long enough
+	late bool      // whether it was ended because ctx is done
 }
 
 const (
@@ -51,6 +52,7 @@ const (
 func (w *walk) meet(age time.Duration, deadline time.Time, keys func() []string) (more bool) {
 	if w.seen++; w.seen%workEach == 0 {
 		if w.ctx.Err() != nil {
+			w.late = true
 			return false
 		}
 		if now := time.Now(); now.After(w.rest) {
@@ -88,11 +90,12 @@ func oldest(ctx context.Context, s Source) []Waiting {
 	return list
 }
 
-// search returns operations one of whose keys contains the text, in no order, and whether
-// there are more.
-func search(ctx context.Context, s Source, text string) (list []Waiting, more bool) {
+// search returns operations one of whose keys contains the text, in no order, whether there
+// are more, and whether ctx was done before all had been seen.
+func search(ctx context.Context, s Source, text string) (list []Waiting, more, timedOut bool) {
 	list = []Waiting{}
-	s.walk(&walk{ctx: ctx, met: func(age time.Duration, deadline time.Time, keys func() []string) bool {
+	w := &walk{ctx: ctx}
+	w.met = func(age time.Duration, deadline time.Time, keys func() []string) bool {
 		names := keys()
 		if !slices.ContainsFunc(names, func(k string) bool { return strings.Contains(k, text) }) {
 			return true
@@ -103,8 +106,9 @@ func search(ctx context.Context, s Source, text string) (list []Waiting, more bo
 		}
 		list = append(list, waiting(age, deadline, names))
 		return true
-	}})
-	return list, more || ctx.Err() != nil
+	}
+	s.walk(w)
+	return list, more, w.late
 }
 
 func waiting(age time.Duration, deadline time.Time, keys []string) Waiting {
