@@ -98,7 +98,7 @@ func (c *custom) latest(x *call) (s sheet, problem string) {
 	default:
 	}
 	if time.Since(x.begun) >= silentFor {
-		problem = "its function has not returned since " + x.begun.Format(time.TimeOnly) + ": these are its last figures, if it has any"
+		problem = "its function has not returned since " + x.begun.UTC().Format(time.TimeOnly) + " UTC: these are its last figures, if it has any"
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

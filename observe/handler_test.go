@@ -340,7 +340,7 @@ func TestACustomSourceThatDoesNotReturn(t *testing.T) {
 			if i < 6 { // it is called again after one second
 				require.Empty(t, source.Problem)
 			} else {
-				require.Equal(t, "its function has not returned since 00:00:01: these are its last figures, if it has any", source.Problem)
+				require.Equal(t, "its function has not returned since 00:00:01 UTC: these are its last figures, if it has any", source.Problem)
 			}
 		}
 		asked := time.Now()
