@@ -28,7 +28,8 @@ import (
 // pages take a twentieth of a processor at most, those of snapshot.json another, and the
 // lists one for each source whose lists are looked at; [Custom] sources come on top. A search
 // takes half a processor, for 20 s at most; one runs at a time, of all that ask.
-// snapshot.json is up to a second old, or up to 20 times as old as making it took.
+// snapshot.json is up to a second old, or up to 20 times as old as making it took, beside the
+// time that it waited for custom sources.
 type Handler struct {
 	mux      http.ServeMux
 	registry *Registry
@@ -44,7 +45,7 @@ type Handler struct {
 //
 //	server.RegisterOnShutdown(handler.Close)
 func NewHandler(r *Registry) *Handler {
-	h := &Handler{registry: r, search: make(chan struct{}, 1)}
+	h := &Handler{registry: r, snapshot: shot{making: make(chan struct{}, 1)}, search: make(chan struct{}, 1)}
 	h.feed.open(r)
 	h.mux.HandleFunc("GET /{$}", h.servePage)
 	h.mux.HandleFunc("GET /snapshot.json", h.serveSnapshot)
@@ -84,15 +85,15 @@ func (h *Handler) serveSnapshot(w http.ResponseWriter, _ *http.Request) {
 // shot is a snapshot, kept for a second, or for as long as making it again would take more
 // than a twentieth of the time.
 type shot struct {
-	mu       sync.Mutex
-	snapshot Snapshot  // guarded by mu
-	again    time.Time // guarded by mu; when it may be made again
+	making   chan struct{} // has room for the one who may read and write the others
+	snapshot Snapshot
+	again    time.Time // when it may be made again
 }
 
 // newest returns the snapshot, or that of the one who makes it at the moment.
 func (x *shot) newest(r *Registry) Snapshot {
-	x.mu.Lock()
-	defer x.mu.Unlock()
+	x.making <- struct{}{}
+	defer func() { <-x.making }()
 	begun := time.Now()
 	if begun.Before(x.again) {
 		return x.snapshot
@@ -100,7 +101,8 @@ func (x *shot) newest(r *Registry) Snapshot {
 	ctx, cancel := context.WithTimeout(context.Background(), silentFor)
 	defer cancel()
 	snap, waited := r.snapshot(ctx)
-	x.snapshot, x.again = snap, begun.Add(pause(time.Since(begun)-waited))
+	// Who came while it waited for custom sources is not to wait as long again.
+	x.snapshot, x.again = snap, begun.Add(waited+pause(time.Since(begun)-waited))
 	return snap
 }
 
