@@ -16,19 +16,31 @@ func (r *Registry) Describe(chan<- *prometheus.Desc) {}
 // Collect sends all figures, as limbo_<kind>_<figure>{name="..."}. It is part of
 // [prometheus.Collector].
 //
-// It sends no error, for which a scrape would be refused as a whole. So that there is
+// It waits for [Custom] sources, which it reads at the same time. It sends no error, for which a scrape would be refused as a whole. So that there is
 // none, a figure of a custom source that contradicts another is left out; see [Custom].
 func (r *Registry) Collect(ch chan<- prometheus.Metric) {
+	all := r.all()
+	calls := begin(all)
 	var s sheet
-	customs := families{}
-	for _, e := range r.all() {
-		s = s[:0]
-		e.source.read(&s)
-		if e.source.custom {
-			s = e.withoutContradictions(s, customs)
+	p := pass{}
+	for _, e := range all {
+		if e.source.custom != nil {
+			continue
 		}
+		s, _ = e.read(s[:0], p)
 		for _, f := range s {
 			ch <- e.metric(f)
+		}
+	}
+	customs := families{}
+	for i, x := range calls {
+		if x == nil {
+			continue
+		}
+		<-x.done
+		s = append(s[:0], x.s...)
+		for _, f := range all[i].withoutContradictions(s, customs) {
+			ch <- all[i].metric(f)
 		}
 	}
 }

@@ -148,7 +148,7 @@ func TestInvalidFigures(t *testing.T) {
 			require.Contains(t, text, "\nlimbo_disk_invalid_figures{name=\"x\"} 1\n")
 			require.Equal(t, 4, strings.Count(text, "# TYPE"))
 			var s sheet // what the page has, too
-			r.all()[0].source.read(&s)
+			r.all()[0].source.read(&s, nil)
 			require.Equal(t, sheet{good, labelled, durations}, s[:len(s)-1])
 		})
 	}

@@ -6,6 +6,8 @@ import (
 	"math"
 	"regexp"
 	"strings"
+	"sync"
+	"time"
 	"unicode/utf8"
 )
 
@@ -13,9 +15,15 @@ import (
 // is [a-zA-Z_][a-zA-Z0-9_]*, and neither a kind of this package nor one with an underscore
 // and more behind it: Add returns an error otherwise.
 //
-// read is called for each scrape, and each second while somebody has the page open, by
-// several goroutines at once: it must not block, and should return the same names each
-// time. Figures of one name, of all sources of the kind, have the same Type, Help and Label.
+// read is called for each scrape, and each second while somebody has the page open, on a
+// goroutine of its own, by one at a time: who asks meanwhile gets the figures of the call
+// that runs. It should return the same names each time. Figures of one name, of all sources
+// of the kind, have the same Type, Help and Label.
+//
+// If read blocks, other sources do not wait for it, but a scrape does: it lasts as long as
+// the slowest read, so have it return in less than the server's scrape_timeout. The page
+// shows the last figures after 100 ms, and snapshot.json after 5 s, and from then on both
+// say so. A read that never returns keeps its goroutine, and each scrape that waits for it.
 //
 // A figure that cannot be published is left out, and nothing else suffers from it:
 // limbo_<kind>_invalid_figures says how many there are. Invalid are
@@ -34,9 +42,78 @@ func Custom(kind string, read func() []Figure) Source {
 	must(read != nil, "Custom", "a nil function")
 	return Source{
 		kind:   kind,
-		custom: true,
-		read:   func(s *sheet) { s.custom(read) },
+		custom: new(custom),
+		read:   func(s *sheet, _ pass) { s.custom(read) },
 	}
+}
+
+// custom is the calls of a custom source's function, which may block: each runs on a
+// goroutine of its own, one at a time, and is for all who ask while it runs.
+type custom struct {
+	mu   sync.Mutex
+	runs *call // guarded by mu; nil: none
+	last sheet // guarded by mu; of the last that has ended, does not change. nil: none yet
+}
+
+type call struct {
+	begun time.Time
+	done  chan struct{}
+	s     sheet // when done is closed; does not change then
+}
+
+// begin returns the call that runs, or a new one.
+func (c *custom) begin(read func(*sheet, pass)) *call {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.runs == nil {
+		c.runs = &call{begun: time.Now(), done: make(chan struct{})}
+		go c.run(c.runs, read)
+	}
+	return c.runs
+}
+
+func (c *custom) run(x *call, read func(*sheet, pass)) {
+	var s sheet
+	defer func() {
+		if len(s) == 0 { // by runtime.Goexit, as tests call it
+			s.invalid(1, errors.New("reading the figures ended its goroutine"))
+		}
+		x.s = s
+		c.mu.Lock()
+		c.runs, c.last = nil, s
+		c.mu.Unlock()
+		close(x.done)
+	}()
+	read(&s, nil)
+}
+
+// silentFor is how long a call may run before that is said to be a problem.
+const silentFor = 5 * time.Second
+
+// latest returns the figures of a call, or, if it has not ended, the last that there are.
+func (c *custom) latest(x *call) (s sheet, problem string) {
+	select {
+	case <-x.done:
+		return x.s, ""
+	default:
+	}
+	if time.Since(x.begun) >= silentFor {
+		problem = "its function has not returned since " + x.begun.UTC().Format(time.TimeOnly) + " UTC: these are its last figures, if it has any"
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.last, problem
+}
+
+// begin begins to read the custom sources of a list: nil for the others.
+func begin(all []*entry) []*call {
+	calls := make([]*call, len(all))
+	for i, e := range all {
+		if e.source.custom != nil {
+			calls[i] = e.source.custom.begin(e.source.read)
+		}
+	}
+	return calls
 }
 
 // identifier is what is a name to every version of Prometheus.
@@ -83,6 +160,10 @@ func (s *sheet) custom(read func() []Figure) {
 		}
 		*s = append(*s, f)
 	}
+	s.invalid(left, problem)
+}
+
+func (s *sheet) invalid(left int, problem error) {
 	s.gauge(invalid, "Figures of a custom source that were left out because they cannot be published", float64(left))
 	if problem != nil {
 		(*s)[len(*s)-1].problem = cut(problem.Error())
@@ -93,7 +174,7 @@ func (s *sheet) custom(read func() []Figure) {
 func protect(read func() []Figure) (figures []Figure, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			figures, err = nil, fmt.Errorf("reading the figures panicked: %v", p)
+			figures, err = nil, fmt.Errorf("reading the figures panicked: %s", plain(p))
 		}
 	}()
 	return read(), nil

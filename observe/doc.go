@@ -42,10 +42,12 @@
 // table of calls for 35 ns a group, against the making and closing of groups only.
 //
 // The figures of one source are of one moment, as its Stats says; the sources are read one
-// after the other.
+// after the other, and those that [Custom] made at the same time.
 //
 // # Concurrency
 //
 // All methods are safe for use from any goroutine, and none waits for what is observed:
-// only for its locks, as above. What a [Custom] source's function does is its own affair.
+// only for its locks, as above, and a scrape for the functions of [Custom] sources. What is
+// a user's code is called without a lock of this package's held, and may panic: a format, a
+// custom source's function, a [Wheeled].
 package observe

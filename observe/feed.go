@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"sync"
@@ -24,6 +25,9 @@ type feed struct {
 
 // maxStreams bounds the pages that are open.
 const maxStreams = 64
+
+// customFor is how long a snapshot of the page waits for custom sources.
+const customFor = 100 * time.Millisecond
 
 func (f *feed) open(r *Registry) {
 	f.registry, f.closed, f.next = r, make(chan struct{}), make(chan struct{})
@@ -57,8 +61,11 @@ func (f *feed) leave() {
 func (f *feed) run() {
 	for {
 		begun := time.Now()
-		snapshot := f.registry.Snapshot()
+		ctx, cancel := context.WithTimeout(context.Background(), customFor)
+		snapshot, waited := f.registry.snapshot(ctx)
+		cancel()
 		text := event("snapshot", snapshot)
+		next := begun.Add(pause(time.Since(begun) - waited))
 		f.mu.Lock()
 		if f.streams == 0 {
 			f.running, f.newest = false, nil
@@ -70,7 +77,7 @@ func (f *feed) run() {
 		f.next = make(chan struct{})
 		f.mu.Unlock()
 		select {
-		case <-time.After(pause(time.Since(begun))):
+		case <-time.After(time.Until(next)):
 		case <-f.closed: // the streams end
 			f.mu.Lock()
 			f.running, f.newest = false, nil
@@ -100,17 +107,19 @@ func event(name string, v any) []byte {
 // serveEvents sends a snapshot each second, and the lists of the source that ?kind= and
 // ?name= say, if they do.
 func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request) {
-	var listed *entry
-	if r.FormValue("kind") != "" {
-		if listed = h.listable(w, r); listed == nil {
-			return
-		}
+	kind, name := r.FormValue("kind"), r.FormValue("name")
+	if kind != "" && h.listable(w, r) == nil {
+		return
 	}
 	select {
 	case <-h.feed.closed:
 		http.Error(w, "the server is shutting down", http.StatusServiceUnavailable)
 		return
 	default:
+	}
+	if r.Method == http.MethodHead { // which the patterns for GET match: it has no end to wait for
+		w.Header().Set("Content-Type", "text/event-stream")
+		return
 	}
 	if !h.feed.join() {
 		w.Header().Set("Retry-After", "10")
@@ -139,10 +148,8 @@ func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request) {
 			if !send(text) {
 				return
 			}
-			if listed != nil && h.registry.find(listed.kind, listed.name) != listed {
-				listed = nil // removed, as the snapshots show
-			}
-			if listed != nil && !send(event("lists", listed.lists(r.Context()))) {
+			// Each time anew: one that was removed may have been added again.
+			if e := h.registry.find(kind, name); e != nil && e.source.walk != nil && !send(event("lists", e.lists(r.Context()))) {
 				return
 			}
 		}

@@ -20,12 +20,21 @@ import (
 //	GET /events         the page's stream of server-sent events
 //
 // It has no lock on it: whoever reaches it sees keys. Put it behind what authenticates,
-// or have it listen on loopback. Nothing that it serves changes what is observed, and all
-// that it reads takes a twentieth of a processor at most, however many look.
+// or have it listen on loopback. There a page of another site can read it still, from the
+// browser of somebody on this machine, under a name of its own that it has lead to loopback:
+// [NewServer] refuses that, and so should a server of your own, by the request's Host.
+//
+// Nothing that it serves changes what is observed. However many look, the snapshots of all
+// pages take a twentieth of a processor at most, those of snapshot.json another, and the
+// lists one for each source whose lists are looked at; [Custom] sources come on top. A search
+// takes half a processor, for 20 s at most; one runs at a time, of all that ask.
+// snapshot.json is up to a second old, or up to 20 times as old as making it took, beside the
+// time that it waited for custom sources.
 type Handler struct {
 	mux      http.ServeMux
 	registry *Registry
 	feed     feed
+	snapshot shot
 	search   chan struct{} // has room for the one search that may run
 }
 
@@ -36,7 +45,7 @@ type Handler struct {
 //
 //	server.RegisterOnShutdown(handler.Close)
 func NewHandler(r *Registry) *Handler {
-	h := &Handler{registry: r, search: make(chan struct{}, 1)}
+	h := &Handler{registry: r, snapshot: shot{making: make(chan struct{}, 1)}, search: make(chan struct{}, 1)}
 	h.feed.open(r)
 	h.mux.HandleFunc("GET /{$}", h.servePage)
 	h.mux.HandleFunc("GET /snapshot.json", h.serveSnapshot)
@@ -70,7 +79,31 @@ func (h *Handler) servePage(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (h *Handler) serveSnapshot(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, h.registry.Snapshot())
+	writeJSON(w, h.snapshot.newest(h.registry))
+}
+
+// shot is a snapshot, kept for a second, or for as long as making it again would take more
+// than a twentieth of the time.
+type shot struct {
+	making   chan struct{} // has room for the one who may read and write the others
+	snapshot Snapshot
+	again    time.Time // when it may be made again
+}
+
+// newest returns the snapshot, or that of the one who makes it at the moment.
+func (x *shot) newest(r *Registry) Snapshot {
+	x.making <- struct{}{}
+	defer func() { <-x.making }()
+	begun := time.Now()
+	if begun.Before(x.again) {
+		return x.snapshot
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), silentFor)
+	defer cancel()
+	snap, waited := r.snapshot(ctx)
+	// Who came while it waited for custom sources is not to wait as long again.
+	x.snapshot, x.again = snap, begun.Add(waited+pause(time.Since(begun)-waited))
+	return snap
 }
 
 // Lists is what waits at a source.
@@ -90,7 +123,10 @@ func (h *Handler) serveLists(w http.ResponseWriter, r *http.Request) {
 // Found is the result of a search.
 type Found struct {
 	Found []Waiting `json:"found"` // 100 at most, in no order
-	More  bool      `json:"more"`  // whether there are more
+	More  bool      `json:"more"`  // whether there are more than 100
+	// TimedOut is whether the search was ended after 20 s: there may be others among what it
+	// had not seen yet.
+	TimedOut bool `json:"timed_out"`
 }
 
 // maxSearch bounds the text that is searched for, in bytes; searchFor, how long.
@@ -120,7 +156,7 @@ func (h *Handler) serveSearch(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), searchFor)
 	defer cancel()
 	var f Found
-	f.Found, f.More = search(ctx, e.source, text)
+	f.Found, f.More, f.TimedOut = search(ctx, e.source, text)
 	writeJSON(w, f)
 }
 

@@ -10,15 +10,21 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-782fa212/limbo/calls"
 	"github.com/seed-782fa212/limbo/purgatory"
+	"github.com/seed-782fa212/limbo/timingwheel"
+	"github.com/seed-782fa212/limbo/timingwheel/scheduler"
 )
 
 // waits is an operation that nothing completes.
@@ -281,6 +287,252 @@ func TestAProblemOfACustomSource(t *testing.T) {
 	})
 }
 
+// A custom source that blocks holds nothing up: it has its last figures until there are new
+// ones, and one goroutine.
+func TestACustomSourceThatBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New()
+		w := newWheel(t, timingwheel.Options{})
+		add(t, r, "w", Wheel(w))
+		n, running := 0.0, atomic.Int32{}
+		add(t, r, "slow", Custom("slow", func() []Figure {
+			require.EqualValues(t, 1, running.Add(1))
+			time.Sleep(2500 * time.Millisecond)
+			running.Add(-1)
+			n++
+			return []Figure{{Name: "n", Value: n}}
+		}))
+		h := NewHandler(r)
+		begun := time.Now()
+		s := openStream(h, "")
+		defer func() {
+			s.cancel()
+			<-s.code
+			time.Sleep(5 * time.Second) // to when the source has been read, and no more
+		}()
+		for i := range 20 {
+			_, err := w.Schedule(0, time.Hour)
+			require.NoError(t, err)
+			sources := s.snapshot(t).Sources
+			require.Equal(t, time.Duration(i)*time.Second+customFor, time.Since(begun))
+			require.EqualValues(t, i+1, sources[0].Figures["timers"])
+			want := map[string]any{invalid: 0.0, "n": float64(i / 3)}
+			if i < 3 {
+				want = map[string]any{}
+			}
+			require.Equal(t, want, sources[1].Figures, "at second %d", i)
+			require.Empty(t, sources[1].Problem)
+		}
+	})
+}
+
+func TestACustomSourceThatDoesNotReturn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New()
+		block := make(chan struct{}, 2)
+		block <- struct{}{}
+		add(t, r, "stuck", Custom("stuck", func() []Figure { <-block; return []Figure{{Name: "n", Value: 1}} }))
+		h := NewHandler(r)
+		s := openStream(h, "")
+		for i := range 20 {
+			source := s.snapshot(t).Sources[0]
+			require.Equal(t, map[string]any{"n": 1.0, invalid: 0.0}, source.Figures)
+			if i < 6 { // it is called again after one second
+				require.Empty(t, source.Problem)
+			} else {
+				require.Equal(t, "its function has not returned since 00:00:01 UTC: these are its last figures, if it has any", source.Problem)
+			}
+		}
+		asked := time.Now()
+		var all sync.WaitGroup
+		for range 10 { // they wait together, and not one after the other
+			all.Go(func() {
+				require.Contains(t, get(h, "/snapshot.json").Body.String(), "has not returned")
+				require.Equal(t, silentFor, time.Since(asked))
+			})
+		}
+		all.Wait()
+		close(block)
+		require.Empty(t, r.Snapshot().Sources[0].Problem)
+		h.Close()
+		s.cancel()
+	})
+}
+
+// Custom sources are read at the same time, once for all who ask at that time.
+func TestScrapesDoNotAddUpWhatBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New()
+		var reads atomic.Int32
+		for i := range 5 {
+			add(t, r, fmt.Sprint(i), Custom("slow", func() []Figure {
+				reads.Add(1)
+				time.Sleep(2 * time.Second)
+				return []Figure{{Name: "n", Value: 1}}
+			}))
+		}
+		registered := prometheus.NewRegistry()
+		registered.MustRegister(r)
+		begun := time.Now()
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				require.Len(t, gathered(t, registered)["limbo_slow_n"].Metric, 5)
+			})
+		}
+		all.Wait()
+		require.Equal(t, 2*time.Second, time.Since(begun))
+		require.EqualValues(t, 5, reads.Load())
+	})
+}
+
+// A custom source's function that ends its goroutine, as t.FailNow does, is one that fails.
+func TestACustomSourceThatExits(t *testing.T) {
+	r := New()
+	add(t, r, "exits", Custom("exits", func() []Figure { runtime.Goexit(); return nil }))
+	for range 2 {
+		source := r.Snapshot().Sources[0]
+		require.Equal(t, map[string]any{invalid: 1.0}, source.Figures)
+		require.Equal(t, "reading the figures ended its goroutine", source.Problem)
+	}
+}
+
+// broken is a user's Wheeled that panics, at once or when its levels are read.
+type broken struct{ stats bool }
+
+func (b broken) Stats() timingwheel.Stats {
+	if b.stats {
+		panic("no stats")
+	}
+	return timingwheel.Stats{Pending: 3}
+}
+func (broken) Levels() []timingwheel.Level { panic("no levels") }
+
+func TestAWheelThatPanics(t *testing.T) {
+	r := New()
+	add(t, r, "stats", Wheel(broken{true}))
+	add(t, r, "levels", Wheel(broken{false}))
+	add(t, r, "healthy", Custom("well", func() []Figure { return []Figure{{Name: "n", Value: 1}} }))
+	sources := r.Snapshot().Sources
+	require.Empty(t, sources[0].Figures)
+	require.NotNil(t, sources[0].Figures, "{} in JSON")
+	require.Contains(t, sources[0].Problem, "reading the figures panicked: no ")
+	require.Equal(t, 3.0, sources[1].Figures["timers"])
+	require.Equal(t, "reading the figures panicked: no levels", sources[1].Problem)
+	require.Empty(t, sources[2].Problem)
+	text := scrape(t, r)
+	require.NotContains(t, text, `name="stats"`)
+	require.Contains(t, text, "\nlimbo_wheel_timers{name=\"levels\"} 3\n")
+	require.Contains(t, text, "\nlimbo_well_n{name=\"healthy\"} 1\n")
+}
+
+// The figure that stands for a custom source is its author's choice, by the order.
+func TestTheFigureForTheList(t *testing.T) {
+	for want, figures := range map[string][]Figure{
+		"waiting": {{Name: "z_total", Type: Counter}, {Name: "by", Label: "x"}, {Name: "waiting"}, {Name: "dead"}},
+		"z_total": {{Name: "took", Type: Histogram}, {Name: "z_total", Type: Counter}, {Name: "a_total", Type: Counter}},
+		"":        {{Name: "took", Type: Histogram}},
+	} {
+		r := New()
+		add(t, r, "x", Custom("x", func() []Figure { return figures }))
+		require.Equal(t, want, r.Snapshot().Sources[0].Main)
+	}
+}
+
+// What has a wheel and the wheel are of one reading.
+func TestStatsAreReadOnce(t *testing.T) {
+	read := func(p pass, s Source) (own, wheel sheet) {
+		s.read(&own, p)
+		s.wheels[0].read(&wheel, p)
+		return own, wheel
+	}
+	table, err := calls.New[int, int](calls.Options{})
+	require.NoError(t, err)
+	own, wheel := read(pass{table: calls.Stats{Waiting: 7, Wheel: timingwheel.Stats{Pending: 9}}}, Calls(table, nil))
+	require.Equal(t, Figure{Name: "waiting", Help: own[0].Help, Value: 7}, own[0])
+	require.Equal(t, Figure{Name: "timers", Help: wheel[0].Help, Value: 9}, wheel[0])
+	p := pass{}
+	read(p, Calls(table, nil))
+	require.Len(t, p, 1)
+	require.NoError(t, table.Shutdown(background))
+
+	sched, err := scheduler.New(scheduler.Options{})
+	require.NoError(t, err)
+	own, wheel = read(pass{sched: scheduler.Stats{Pending: 7, CallWheel: timingwheel.Stats{Pending: 9}}}, Scheduler(sched))
+	require.Equal(t, Figure{Name: "pending", Help: own[0].Help, Value: 7}, own[0])
+	require.Equal(t, Figure{Name: "timers", Help: wheel[0].Help, Value: 9}, wheel[0])
+	_, err = sched.Shutdown(background, timingwheel.Discard)
+	require.NoError(t, err)
+}
+
+func TestSnapshotJSONIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reads, takes := 0, time.Duration(0)
+		r := New()
+		add(t, r, "x", Source{kind: "x", read: func(*sheet, pass) { reads++; time.Sleep(takes) }})
+		h := NewHandler(r)
+		several := func() int {
+			for range 50 {
+				require.Equal(t, http.StatusOK, get(h, "/snapshot.json").Code)
+			}
+			return reads
+		}
+		require.Equal(t, 1, several())
+		time.Sleep(time.Second - 1)
+		require.Equal(t, 1, several())
+		time.Sleep(1)
+		takes = time.Second
+		require.Equal(t, 2, several())
+		time.Sleep(19*time.Second - 1)
+		require.Equal(t, 2, several())
+		time.Sleep(1)
+		require.Equal(t, 3, several())
+	})
+}
+
+// A source that is removed and added again between two snapshots has its lists still.
+func TestListsOfASourceThatIsAddedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New()
+		h := NewHandler(r)
+		lists := func(s *reader) (l Lists) {
+			s.snapshot(t)
+			name, data := s.event()
+			require.Equal(t, "lists", name)
+			require.NoError(t, json.Unmarshal([]byte(data), &l))
+			return l
+		}
+		old := newPurgatory(t)
+		remove := add(t, r, "p", Purgatory(old, nil))
+		s := openStream(h, "?kind=purgatory&name=p")
+		require.Empty(t, lists(s).Keys)
+		synctest.Wait()
+		remove()
+		p := newPurgatory(t)
+		watch(t, p, time.Hour, "k")
+		add(t, r, "p", Purgatory(p, nil))
+		for range 3 {
+			require.Equal(t, "k", lists(s).Keys[0].Key)
+		}
+		h.Close()
+		s.cancel()
+	})
+}
+
+// A HEAD of the stream, which the pattern for GET matches, has an end.
+func TestHeadOfTheStream(t *testing.T) {
+	h := NewHandler(New())
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodHead, "/events", nil))
+	require.Equal(t, http.StatusOK, w.Code)
+	require.Equal(t, "text/event-stream", w.Header().Get("Content-Type"))
+	require.Empty(t, w.Body.String())
+	require.Zero(t, h.feed.streams)
+	w = httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodHead, "/events?kind=x&name=y", nil))
+	require.Equal(t, http.StatusNotFound, w.Code)
+}
+
 func TestPause(t *testing.T) {
 	for took, is := range map[time.Duration]time.Duration{
 		0: time.Second, 50 * time.Millisecond: time.Second, 51 * time.Millisecond: 1020 * time.Millisecond, time.Second: 20 * time.Second,
@@ -294,7 +546,7 @@ func TestListsAreKeptFor20TimesAsLongAsTheyTook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		walks := 0
 		r := New()
-		add(t, r, "slow", Source{kind: "slow", read: func(*sheet) {}, walk: func(*walk) {
+		add(t, r, "slow", Source{kind: "slow", read: func(*sheet, pass) {}, walk: func(*walk) {
 			walks++
 			time.Sleep(time.Second)
 		}})
@@ -375,9 +627,11 @@ func TestSearchBounds(t *testing.T) {
 	watch(t, p, purgatory.NoTimeout, "other", strings.Repeat("long", 1<<14))
 	require.Len(t, found(t, h, "key-").Found, maxFound)
 	require.False(t, found(t, h, "key-").More)
+	require.False(t, found(t, h, "key-").TimedOut)
 	watch(t, p, time.Hour, "key-too-many")
 	require.Len(t, found(t, h, "key-").Found, maxFound)
 	require.True(t, found(t, h, "key-").More)
+	require.False(t, found(t, h, "key-").TimedOut)
 	require.Len(t, found(t, h, "-99").Found, 1)
 	require.Empty(t, found(t, h, "absent").Found)
 	long := found(t, h, "longlong").Found
@@ -415,7 +669,7 @@ func newFutures(t *testing.T) *purgatory.Futures[int] {
 func TestOneSearchAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New()
-		add(t, r, "endless", Source{kind: "purgatory", read: func(*sheet) {}, walk: func(w *walk) {
+		add(t, r, "endless", Source{kind: "purgatory", read: func(*sheet, pass) {}, walk: func(w *walk) {
 			for w.meet(0, time.Time{}, func() []string { return []string{"k"} }) {
 				time.Sleep(time.Millisecond)
 			}
@@ -429,7 +683,7 @@ func TestOneSearchAtATime(t *testing.T) {
 		require.Equal(t, http.StatusServiceUnavailable, second.Code)
 		require.Equal(t, "1", second.Header().Get("Retry-After"))
 		w := <-first
-		require.JSONEq(t, `{"found": [], "more": true}`, w.Body.String())
+		require.JSONEq(t, `{"found": [], "more": false, "timed_out": true}`, w.Body.String())
 		require.GreaterOrEqual(t, time.Since(begun), searchFor)
 		require.Less(t, time.Since(begun), searchFor+time.Second)
 	})

@@ -33,6 +33,9 @@ func TestPage(t *testing.T) {
 		{"the stream reconnects", testReconnects},
 		{"errors are told in words", testErrors},
 		{"a source that is removed", testRemoved},
+		{"paused", testPaused},
+		{"figures of a user's own", testCustom},
+		{"gaps in the chart", testGaps},
 		{"the keyboard", testKeyboard},
 		{"what cascades falls inward", testCascades},
 		{"contrast and the width of a phone", testLegible},
@@ -215,7 +218,7 @@ func testHostile(t *testing.T, browser context.Context) {
 	for _, name := range hostile {
 		add(t, r, name, Purgatory(p, nil))
 		// Not by Custom, which would not have most of these.
-		add(t, r, "custom", Source{kind: name, read: func(s *sheet) {
+		add(t, r, "custom", Source{kind: name, read: func(s *sheet, _ pass) {
 			*s = sheet{
 				{Name: name, Value: 1}, {Name: "ended_total", Label: "how", LabelValue: name, Type: Counter, Value: 1},
 				{Name: "x", Label: "y", LabelValue: name, Type: Histogram}, {Name: "n", problem: name},
@@ -312,6 +315,105 @@ func testRemoved(t *testing.T, browser context.Context) {
 	require.Equal(t, 1, eval[int](x, rows("Hottest keys")), "its last ones stay")
 	add(t, r, "p", Purgatory(p, nil)) // and it comes back
 	x.until(`document.querySelector(".gone").hidden && !document.querySelector("article").classList.contains("stale")`)
+}
+
+// While the page is paused all that is shown is of that moment, and shown still.
+func testPaused(t *testing.T, browser context.Context) {
+	r := New()
+	p, q := newPurgatory(t), newPurgatory(t)
+	remove := add(t, r, "p", Purgatory(p, nil))
+	add(t, r, "q", Purgatory(q, nil))
+	watch(t, p, time.Hour, "k").ForceComplete()
+	watch(t, q, time.Hour, "k")
+	x := visit(t, browser, startSite(t, r, "127.0.0.1:0"), "#purgatory/p")
+	x.until(`document.querySelector("[aria-label='Hottest keys']")`)
+	count := func(n int) string {
+		return fmt.Sprintf(`document.querySelector(".tiles dd").textContent === "%d"`, n)
+	}
+	press := func() { x.do(chromedp.Click(chromedp.CSS("#pause"))) }
+	snapshots := func(n int) { // come while the page is paused
+		x.run(`window.was = newest`)
+		for range n {
+			x.until(`newest !== window.was`)
+			x.run(`window.was = newest`)
+		}
+	}
+	press()
+	x.until(`document.getElementById("state").textContent === "paused"`)
+	remove()
+	watch(t, q, time.Hour, "k", "later")
+	snapshots(2)
+	x.run(`dispatchEvent(new Event("resize"))`)
+	x.do(chromedp.Click(chromedp.CSS(".head button")))
+	x.until(`document.querySelector(".head button").textContent === "since the start"`)
+	require.Equal(t, "1", eval[string](x, cell("Time waited", 0, 1)))
+	x.do(chromedp.Click(chromedp.CSS("nav a[href='#purgatory/q']")))
+	x.until(`document.querySelector("article h2 bdi").textContent === "q" && ` + count(1))
+	x.until(rows("Hottest keys") + ` === 2`) // there were none to freeze: the first that come are
+	watch(t, q, time.Hour, "even later")
+	snapshots(2)
+	require.Equal(t, 2, eval[int](x, rows("Hottest keys")))
+	x.do(chromedp.Click(chromedp.CSS("nav a[href='#purgatory/p']"))) // which is gone, but not here
+	x.until(`document.querySelector("article h2 bdi").textContent === "p" && document.querySelector(".gone").hidden`)
+	require.Equal(t, "1", eval[string](x, cell("Time waited", 0, 1)))
+	require.True(t, eval[bool](x, rows("Hottest keys")+` === 0 && document.getElementById("notice").hidden`))
+
+	// What has come is shown at once.
+	x.run(`document.getElementById("pause").click(); location.hash = "#purgatory/q"; dispatchEvent(new Event("resize"))`)
+	require.True(t, eval[bool](x, `!document.querySelector("nav a[href='#purgatory/p']")`))
+	x.until(`document.getElementById("state").textContent === "live" && document.querySelector("article h2 bdi").textContent === "q" && ` + count(3))
+	x.until(has("Hottest keys", "even later"))
+}
+
+func testCustom(t *testing.T, browser context.Context) {
+	r := New()
+	add(t, r, "broker 1: a/b", Custom("disk", func() []Figure {
+		return []Figure{
+			{Name: "waiting", Value: 17}, {Name: "a", Value: 4}, {Name: "sick", Value: math.NaN()},
+			{Name: "ended_total", Type: Counter, Label: "by", LabelValue: "count", Value: 5},
+			{Name: "ended_total", Type: Counter, Label: "by", LabelValue: "purge", Value: 6},
+			{Name: "took", Type: Histogram, Label: "by", LabelValue: "count", Durations: one(time.Second)},
+		}
+	}))
+	add(t, r, "broken", Wheel(broken{true}))
+	x := visit(t, browser, startSite(t, r, "127.0.0.1:0"), "#disk/broker 1: a/b") // as somebody types it
+	x.until(`document.querySelector("article h2 bdi")?.textContent === "broker 1: a/b"`)
+	x.until(`document.querySelector("nav [aria-current] .value").textContent === "17"`)
+	x.until(`document.title === "broker 1: a/b · limbo"`)
+	x.until(cell("Ended, by outcome", 0, 3) + ` === "5"`)
+	x.until(cell("Ended, by outcome", 1, 3) + ` === "6"`)
+	x.until(cell("Took", 0, 0) + ` === "count"`)
+	require.Equal(t, 1, eval[int](x, `document.querySelectorAll(".histogram").length`), "the counter is none")
+	x.run(`location.hash = "#wheel/broken"`)
+	x.until(`document.querySelector(".gone:not([hidden])")?.textContent === "reading the figures panicked: no levels"`)
+	require.NotContains(t, eval[string](x, `document.body.innerText`), "NaN")
+
+	// What a search says that took too long.
+	x.run(`window.lists = makeLists({ kind: "purgatory" }, async () => window.answer); document.body.append(window.lists.root)`)
+	for answer, says := range map[string]string{
+		`{ found: [], more: false, timed_out: true }`:                                "The search took too long and was ended; nothing was found so far.",
+		`{ found: [{ keys: ["k"], age_seconds: 1 }], more: false, timed_out: true }`: "1 wait has it in a key, as of now. There may be others: the search took too long and was ended.",
+	} {
+		x.run(`window.answer = ` + answer + `; window.lists.root.querySelector("input").value = "k"; window.lists.root.querySelector("form").requestSubmit()`)
+		x.until(fmt.Sprintf(`window.lists.root.querySelector(".answer").textContent === %q`, says))
+	}
+}
+
+// A long silence is a gap, and long intervals are not.
+func testGaps(t *testing.T, browser context.Context) {
+	x := visit(t, browser, startSite(t, New(), "127.0.0.1:0"), "")
+	for times, want := range map[string]string{
+		`0, 1, 2, 3`:          `1, 1, 1`,
+		`0, 1, 2.4, 6, 7`:     `1, 1, 1, 1`, // a hiccup
+		`0, 1, 2, 60, 61`:     `1, 1, null, 1`,
+		`0, 1, 2, 60`:         `1, 1, null`,
+		`0, 20, 40, 62, 80`:   `1, 1, 1, 1`, // 20 times what a snapshot takes
+		`0, 20, 40, 140, 160`: `1, 1, null, 1`,
+		`0, 1, 2, 22, 42`:     `1, 1, 1, 1`, // it begins to take long
+		`0, 20, 40, 41, 42`:   `1, 1, 1, 1`,
+	} {
+		require.Equal(t, "["+strings.ReplaceAll(want, " ", "")+"]", eval[string](x, `JSON.stringify(rates([`+times+`].map(t => ({ t })), p => p.t).map(([, rate]) => rate && Math.round(rate)))`), times)
+	}
 }
 
 func testKeyboard(t *testing.T, browser context.Context) {

@@ -172,7 +172,7 @@ func readDashboard(t *testing.T) (d dashboard) {
 func dashboardQueries(t *testing.T) (all []string) {
 	for _, p := range readDashboard(t).Panels {
 		for _, target := range p.Targets {
-			all = append(all, strings.NewReplacer("$__rate_interval", "1m", "$name", ".*").Replace(target.Expr))
+			all = append(all, strings.NewReplacer("$__rate_interval", "1m", "$job", "limbo", "$instance", ".*", "$name", ".*").Replace(target.Expr))
 		}
 	}
 	return all
@@ -181,9 +181,12 @@ func dashboardQueries(t *testing.T) (all []string) {
 func TestDashboard(t *testing.T) {
 	d := readDashboard(t)
 	require.GreaterOrEqual(t, d.SchemaVersion, 41)
-	require.Len(t, d.Templating.List, 2)
 	require.Equal(t, "datasource", d.Templating.List[0].Type)
-	require.Equal(t, "name", d.Templating.List[1].Name)
+	var variables []string
+	for _, v := range d.Templating.List[1:] {
+		variables = append(variables, v.Name)
+	}
+	require.Equal(t, []string{"job", "instance", "name"}, variables, "each narrows those after it")
 	ids, rows := map[int]bool{}, []string(nil)
 	place := map[[2]int]bool{}
 	for _, p := range d.Panels {
@@ -206,8 +209,9 @@ func TestDashboard(t *testing.T) {
 		require.Contains(t, []string{"short", "s", "ops", "bytes"}, p.FieldConfig.Defaults.Unit, p.Title)
 		require.NotEmpty(t, p.Targets, p.Title)
 		for _, target := range p.Targets {
-			require.Contains(t, target.Expr, `name=~"$name"`, p.Title)
-			require.Equal(t, strings.Count(target.Expr, "{"), strings.Count(target.Expr, "{name="), p.Title)
+			selected := strings.Count(target.Expr, `{job=~"$job",instance=~"$instance",name=~"$name"`)
+			require.Positive(t, selected, p.Title)
+			require.Equal(t, strings.Count(target.Expr, "{"), selected, p.Title)
 			require.Contains(t, target.LegendFormat, "{{name}}", p.Title)
 		}
 	}

@@ -55,7 +55,7 @@ func (r *Registry) Add(name string, s Source) (remove func(), err error) {
 	case !utf8.ValidString(name):
 		return nil, fmt.Errorf("observe: the name %q is not UTF-8", name)
 	}
-	if s.custom {
+	if s.custom != nil {
 		if err := checkKind(s.kind); err != nil {
 			return nil, err
 		}

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"context"
 	"time"
 
 	"github.com/seed-782fa212/limbo/timingwheel"
@@ -24,9 +25,12 @@ type Reading struct {
 	Levels  []Ring         `json:"levels,omitempty"`
 	// Wheel names the source of the kind wheel that this one waits with; empty: none.
 	Wheel string `json:"wheel,omitempty"`
+	// Main names the figure that stands for a custom source in a list: the first of its Gauges
+	// without a Label, or, if it has none, of its Counters. Empty: there is neither.
+	Main  string `json:"main,omitempty"`
 	Lists bool   `json:"lists"` // whether what waits can be listed and searched
-	// Problem says what of a custom source cannot be published: its function panicked, or
-	// a number is none that JSON has.
+	// Problem says what is missing or old. Of a custom source a figure cannot be published,
+	// or its function panicked or has not returned for 5 s; or a [Wheeled] panicked.
 	Problem string `json:"problem,omitempty"`
 }
 
@@ -50,48 +54,115 @@ type Ring struct {
 
 const maxBuckets = 128
 
-// Snapshot reads all figures.
+// Snapshot reads all figures. It waits for [Custom] sources, which it reads at the same time.
 func (r *Registry) Snapshot() Snapshot {
-	snap := Snapshot{Time: time.Now(), Sources: []Reading{}}
-	for _, e := range r.all() {
+	snap, _ := r.snapshot(context.Background())
+	return snap
+}
+
+// snapshot waits for custom sources until ctx is done: of one that has not returned by then it
+// has the last figures. It returns for how long it waited, too.
+func (r *Registry) snapshot(ctx context.Context) (snap Snapshot, waited time.Duration) {
+	snap = Snapshot{Time: time.Now(), Sources: []Reading{}}
+	all := r.all()
+	calls := begin(all)
+	p := pass{}
+	for _, e := range all {
 		reading := Reading{Kind: e.kind, Name: e.name, Lists: e.source.walk != nil}
-		reading.Figures, reading.Problem = e.figures()
+		if e.source.custom == nil {
+			var s sheet
+			s, reading.Problem = e.read(nil, p)
+			reading.set(s)
+		}
 		if e.wheel != nil {
 			reading.Wheel = e.wheel.name
 		}
 		if e.source.levels != nil {
-			reading.Levels = rings(e.source.levels())
+			if problem := recovered(func() { reading.Levels = rings(e.source.levels()) }); problem != "" {
+				reading.Problem = problem
+			}
 		}
 		snap.Sources = append(snap.Sources, reading)
 	}
-	return snap
+	idle := time.Now()
+	for _, x := range calls {
+		if x != nil {
+			select {
+			case <-x.done:
+			case <-ctx.Done():
+			}
+		}
+	}
+	waited = time.Since(idle)
+	for i, x := range calls {
+		if x != nil {
+			to := &snap.Sources[i]
+			s, problem := all[i].source.custom.latest(x)
+			to.set(s)
+			to.Main = mainOf(s)
+			if problem != "" {
+				to.Problem = problem
+			}
+		}
+	}
+	return snap, waited
 }
 
-// figures reads a source. The problem is what is wrong with a custom one.
-func (e *entry) figures() (all map[string]any, problem string) {
-	var s sheet
-	e.source.read(&s)
-	all = make(map[string]any, len(s))
+// read appends the figures of a source that is not custom. If a user's type panics there are
+// none, and a problem.
+func (e *entry) read(to sheet, p pass) (s sheet, problem string) {
+	s = to
+	if problem = recovered(func() { e.source.read(&s, p) }); problem != "" {
+		s = to
+	}
+	return s, problem
+}
+
+// recovered returns what f panicked with, in words; empty if it did not.
+func recovered(f func()) (problem string) {
+	defer func() {
+		if p := recover(); p != nil {
+			problem = cut("reading the figures panicked: " + plain(p))
+		}
+	}()
+	f()
+	return ""
+}
+
+// mainOf returns the name of the figure that stands for a custom source.
+func mainOf(s sheet) string {
+	for _, t := range []Type{Gauge, Counter} {
+		for _, f := range s {
+			if f.Type == t && f.Label == "" && f.Name != invalid {
+				return f.Name
+			}
+		}
+	}
+	return ""
+}
+
+// set sets the figures, and the problem that they have.
+func (r *Reading) set(s sheet) {
+	r.Figures = make(map[string]any, len(s))
 	for _, f := range s {
 		var v any = f.Value
 		if f.Type == Histogram {
 			v = durations(f.Durations)
 		}
 		if f.problem != "" {
-			problem = f.problem
+			r.Problem = f.problem
 		}
 		if f.Label == "" {
-			all[f.Name] = v
+			r.Figures[f.Name] = v
 			continue
 		}
-		values, ok := all[f.Name].(map[string]any)
+		values, ok := r.Figures[f.Name].(map[string]any)
 		if !ok {
 			values = map[string]any{}
-			all[f.Name] = values
+			r.Figures[f.Name] = values
 		}
 		values[f.LabelValue] = v
 	}
-	return all, problem
 }
 
 func durations(h timingwheel.Histogram) Durations {

@@ -17,8 +17,8 @@ import (
 // kind, each of which panics if what it is given is nil.
 type Source struct {
 	kind   string
-	custom bool
-	read   func(*sheet)               // writes down the figures; any goroutine calls it
+	custom *custom                    // nil: it is none
+	read   func(*sheet, pass)         // writes down the figures; any goroutine calls it
 	levels func() []timingwheel.Level // of a wheel; nil: it is none
 	walk   func(*walk)                // meets what waits; nil: it cannot be listed
 	oldest func() []Waiting           // what has waited longest, found in less time than by walk; nil: by walk
@@ -33,6 +33,19 @@ type wheelOf struct {
 	Source
 }
 
+// pass is one reading of all sources. What several of them take their figures from is read
+// once in it, and kept by its address.
+type pass map[any]any
+
+func once[S any](p pass, of any, read func() S) S {
+	if st, ok := p[of]; ok {
+		return st.(S)
+	}
+	st := read()
+	p[of] = st
+	return st
+}
+
 // Wheeled is what [Wheel] observes: a *timingwheel.Wheel, a *keyed.Table or a
 // *purgatory.Wheel.
 type Wheeled interface {
@@ -41,12 +54,12 @@ type Wheeled interface {
 }
 
 // Wheel returns the source for a wheel or for a table of keys with deadlines. It is of
-// the kind wheel.
+// the kind wheel. If a method panics it has no figures, and the page says so.
 func Wheel(w Wheeled) Source {
 	must(w != nil && !isNil(w), "Wheel", "nil")
 	s := Source{
 		kind:   "wheel",
-		read:   func(s *sheet) { s.wheel(w.Stats()) },
+		read:   func(s *sheet, _ pass) { s.wheel(w.Stats()) },
 		levels: w.Levels,
 	}
 	if reflect.ValueOf(w).Comparable() { // a pointer is, a type of a user may not be
@@ -74,13 +87,13 @@ func Scheduler(s *scheduler.Scheduler) Source {
 	wheel := func(suffix string, stats func(scheduler.Stats) timingwheel.Stats, levels func() []timingwheel.Level) wheelOf {
 		return wheelOf{suffix, Source{
 			kind:   "wheel",
-			read:   func(out *sheet) { out.wheel(stats(s.Stats())) },
+			read:   func(out *sheet, p pass) { out.wheel(stats(once(p, s, s.Stats))) },
 			levels: levels,
 		}}
 	}
 	return Source{
 		kind: "scheduler",
-		read: func(out *sheet) { out.scheduler(s.Stats()) },
+		read: func(out *sheet, p pass) { out.scheduler(once(p, s, s.Stats)) },
 		wheels: []wheelOf{
 			wheel("", func(st scheduler.Stats) timingwheel.Stats { return st.CallWheel },
 				func() []timingwheel.Level { calls, _ := s.Levels(); return calls }),
@@ -91,14 +104,16 @@ func Scheduler(s *scheduler.Scheduler) Source {
 }
 
 // Purgatory returns the source for a purgatory, of the kind purgatory, with its wheel. A
-// key is shown as format returns it, or, if that is nil, as a string is, or as %v prints it;
-// in any case cut to 128 bytes, and only on the page.
+// key is shown as format returns it, which any goroutine may call at any time. If format is
+// nil, a string is shown as it is, a pointer without a String, Error or Format method as its
+// type and address, anything else as %v prints it. Keys are cut to 128 bytes, and are seen
+// only on the page.
 func Purgatory[K comparable](p *purgatory.Purgatory[K], format func(K) string) Source {
 	must(p != nil, "Purgatory", "nil")
 	keys := formatter(format)
 	return Source{
 		kind: "purgatory",
-		read: func(s *sheet) { s.purgatory(p.Stats()) },
+		read: func(s *sheet, _ pass) { s.purgatory(p.Stats()) },
 		walk: func(w *walk) {
 			for x := range p.All() {
 				if !w.meet(x.Age, x.Deadline, func() []string { return names(x.Keys(), keys) }) {
@@ -125,7 +140,7 @@ func Threshold[K comparable, N cmp.Ordered](t *purgatory.Threshold[K, N], format
 	keys := formatter(format)
 	return Source{
 		kind: "purgatory",
-		read: func(s *sheet) { s.purgatory(t.Stats()) },
+		read: func(s *sheet, _ pass) { s.purgatory(t.Stats()) },
 		walk: func(w *walk) {
 			for x := range t.All() {
 				if !w.meet(x.Age, x.Deadline, func() []string {
@@ -145,7 +160,7 @@ func Futures[T any](f *purgatory.Futures[T]) Source {
 	must(f != nil, "Futures", "nil")
 	return Source{
 		kind:   "purgatory",
-		read:   func(s *sheet) { s.purgatory(f.Stats()) },
+		read:   func(s *sheet, _ pass) { s.purgatory(f.Stats()) },
 		wheels: []wheelOf{{"", Wheel(f.Wheel())}},
 	}
 }
@@ -157,7 +172,7 @@ func Calls[ID comparable, R any](t *calls.Table[ID, R], format func(ID) string) 
 	ids := formatter(format)
 	return Source{
 		kind: "calls",
-		read: func(s *sheet) { s.calls(t.Stats()) },
+		read: func(s *sheet, p pass) { s.calls(once(p, t, t.Stats)) },
 		walk: func(w *walk) {
 			for x := range t.All() {
 				if !w.meet(x.Age, x.Deadline, func() []string { return []string{ids(x.ID)} }) {
@@ -167,7 +182,7 @@ func Calls[ID comparable, R any](t *calls.Table[ID, R], format func(ID) string) 
 		},
 		wheels: []wheelOf{{"", Source{
 			kind:   "wheel",
-			read:   func(s *sheet) { s.wheel(t.Stats().Wheel) },
+			read:   func(s *sheet, p pass) { s.wheel(once(p, t, t.Stats).Wheel) },
 			levels: t.Levels,
 		}}},
 	}
@@ -176,11 +191,11 @@ func Calls[ID comparable, R any](t *calls.Table[ID, R], format func(ID) string) 
 // Polls returns the source for long polls, of the kind polls.
 func Polls(p *longpoll.Polls) Source {
 	must(p != nil, "Polls", "nil")
-	return Source{kind: "polls", read: func(s *sheet) { s.polls(p.Stats()) }}
+	return Source{kind: "polls", read: func(s *sheet, _ pass) { s.polls(p.Stats()) }}
 }
 
 // Queue returns the source for a delay queue, of the kind queue.
 func Queue[T any](q *delayqueue.Queue[T]) Source {
 	must(q != nil, "Queue", "nil")
-	return Source{kind: "queue", read: func(s *sheet) { s.queue(q.Len(), q.Stats()) }}
+	return Source{kind: "queue", read: func(s *sheet, _ pass) { s.queue(q.Len(), q.Stats()) }}
 }

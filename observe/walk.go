@@ -3,6 +3,7 @@ package observe
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -39,6 +40,7 @@ type walk struct {
 	met  func(age time.Duration, deadline time.Time, keys func() []string) (more bool)
 	seen int
 	rest time.Time // when it has worked long enough
+	late bool      // whether it was ended because ctx is done
 }
 
 const (
@@ -50,6 +52,7 @@ const (
 func (w *walk) meet(age time.Duration, deadline time.Time, keys func() []string) (more bool) {
 	if w.seen++; w.seen%workEach == 0 {
 		if w.ctx.Err() != nil {
+			w.late = true
 			return false
 		}
 		if now := time.Now(); now.After(w.rest) {
@@ -87,11 +90,12 @@ func oldest(ctx context.Context, s Source) []Waiting {
 	return list
 }
 
-// search returns operations one of whose keys contains the text, in no order, and whether
-// there are more.
-func search(ctx context.Context, s Source, text string) (list []Waiting, more bool) {
+// search returns operations one of whose keys contains the text, in no order, whether there
+// are more, and whether ctx was done before all had been seen.
+func search(ctx context.Context, s Source, text string) (list []Waiting, more, timedOut bool) {
 	list = []Waiting{}
-	s.walk(&walk{ctx: ctx, met: func(age time.Duration, deadline time.Time, keys func() []string) bool {
+	w := &walk{ctx: ctx}
+	w.met = func(age time.Duration, deadline time.Time, keys func() []string) bool {
 		names := keys()
 		if !slices.ContainsFunc(names, func(k string) bool { return strings.Contains(k, text) }) {
 			return true
@@ -102,8 +106,9 @@ func search(ctx context.Context, s Source, text string) (list []Waiting, more bo
 		}
 		list = append(list, waiting(age, deadline, names))
 		return true
-	}})
-	return list, more || ctx.Err() != nil
+	}
+	s.walk(w)
+	return list, more, w.late
 }
 
 func waiting(age time.Duration, deadline time.Time, keys []string) Waiting {
@@ -139,12 +144,7 @@ func names[K any](keys []K, format func(K) string) []string {
 // not the process that is looked at.
 func formatter[K any](format func(K) string) func(K) string {
 	if format == nil {
-		format = func(k K) string {
-			if s, ok := any(k).(string); ok {
-				return s
-			}
-			return fmt.Sprint(k)
-		}
+		format = plain[K]
 	}
 	return func(k K) (text string) {
 		defer func() {
@@ -154,6 +154,23 @@ func formatter[K any](format func(K) string) func(K) string {
 		}()
 		return format(k)
 	}
+}
+
+// plain prints a key as %v does, unless that would read what the key points to: fmt prints
+// the fields behind a pointer, and what they lead to, without their owner's locks. Of what a
+// key itself holds it prints pointers as addresses, and since keys are comparable they hold
+// no maps and no slices.
+func plain[K any](k K) string {
+	switch x := any(k).(type) {
+	case string:
+		return x
+	case fmt.Formatter, fmt.Stringer, error: // they print themselves
+	default:
+		if reflect.ValueOf(x).Kind() == reflect.Pointer {
+			return fmt.Sprintf("%T(%p)", x, x)
+		}
+	}
+	return fmt.Sprint(k)
 }
 
 // cut bounds what is shown of a key. What is not UTF-8, and what a terminal or a page could

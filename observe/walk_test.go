@@ -2,16 +2,19 @@ package observe
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-782fa212/limbo/purgatory"
 	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
@@ -45,6 +48,63 @@ func TestFormatter(t *testing.T) {
 	require.Equal(t, "{1 2}", formatter[id](nil)(id{1, 2}))
 	require.Equal(t, "1/2", formatter(func(k id) string { return fmt.Sprintf("%d/%d", k.a, k.b) })(id{1, 2}))
 	require.Equal(t, "(the key's format panicked)", formatter(func(id) string { panic("no") })(id{1, 2}))
+}
+
+// session is a key that is a pointer, to what its owner writes under a lock.
+type session struct {
+	mu     sync.Mutex
+	topics map[string]int // guarded by mu
+}
+
+type namedSession struct{ *session }
+
+func (s *namedSession) String() string { return "a session" }
+
+// Without a format nothing behind a pointer is read: that would be without its owner's
+// locks, for the race detector to see or the runtime to end the process for.
+func TestKeysThatArePointers(t *testing.T) {
+	s := &session{topics: map[string]int{}}
+	stop, wrote := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(wrote)
+		for i := 0; ; i++ {
+			s.mu.Lock()
+			s.topics[fmt.Sprint(i%100)] = i
+			s.mu.Unlock()
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	}()
+	for range 1000 {
+		require.Equal(t, fmt.Sprintf("*observe.session(%p)", s), formatter[*session](nil)(s))
+	}
+	p, err := purgatory.New[any](purgatory.Options{})
+	require.NoError(t, err)
+	r := New()
+	add(t, r, "p", Purgatory(p, nil))
+	_, err = p.TryCompleteElseWatch(background, waits{}, time.Hour, any(s))
+	require.NoError(t, err)
+	for _, path := range []string{"/lists.json?kind=purgatory&name=p", "/search.json?kind=purgatory&name=p&key=session"} {
+		require.Contains(t, get(NewHandler(r), path).Body.String(), fmt.Sprintf("*observe.session(%p)", s), path)
+	}
+	close(stop)
+	<-wrote
+	require.NoError(t, p.Shutdown(background))
+
+	type holds struct {
+		s  *session
+		in any
+		a  [1]*session
+	}
+	address := fmt.Sprintf("%p", s)
+	require.Equal(t, "{"+address+" "+address+" ["+address+"]}", formatter[any](nil)(holds{s, s, [1]*session{s}}))
+	require.Equal(t, "a session", formatter[any](nil)(&namedSession{s}))
+	require.Equal(t, "gone", formatter[any](nil)(errors.New("gone")))
+	require.Equal(t, "*observe.session(0x0)", formatter[*session](nil)(nil))
+	require.Equal(t, "<nil>", formatter[any](nil)(nil))
 }
 
 // A format that panics spoils the lists, and nothing else.

@@ -10,15 +10,22 @@ function niceTop(value) {
   return [1, 2, 5, 10].map(n => n * power).find(top => top >= value)
 }
 
+// A silence is an interval of more than 5 s that is far longer than those beside it: the
+// page was hidden, or the stream broken. What a server takes long to make comes at long
+// intervals always, up to minutes.
+function isSilence(points, i) {
+  const interval = k => k > 0 && k < points.length ? points[k].t - points[k - 1].t : 0
+  return interval(i) > 5 && interval(i) > 3 * Math.max(interval(i - 1), interval(i + 1))
+}
+
 // rates are the differences of a counter between one point and the next. Where the counter
-// fell, the process was another one; where nothing came for long, nothing is known. Both
-// are gaps.
+// fell, the process was another one; in a silence nothing is known. Both are gaps.
 function rates(points, counter) {
   const list = []
   for (let i = 1; i < points.length; i++) {
     const [a, b] = [points[i - 1], points[i]]
     const [from, to, took] = [counter(a), counter(b), b.t - a.t]
-    const known = from !== undefined && to !== undefined && to >= from && took > 0
+    const known = from !== undefined && to !== undefined && to >= from && took > 0 && !isSilence(points, i)
     list.push([b.t, known ? (to - from) / took : null])
   }
   return list

@@ -68,7 +68,11 @@ function words(name) {
 const grouped = new Intl.NumberFormat("en", { maximumFractionDigits: 0 })
 const precise = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 })
 
+// A figure that is missing is a dash.
+const missing = n => typeof n !== "number" || Number.isNaN(n)
+
 function number(n) {
+  if (missing(n)) return "–"
   return Math.abs(n) >= 1000 || Number.isInteger(n) ? grouped.format(n) : precise.format(n)
 }
 
@@ -90,6 +94,7 @@ function perSecond(rate) {
 const timeUnits = [[172800, 86400, "d"], [7200, 3600, "h"], [120, 60, "min"], [1, 1, "s"], [1e-3, 1e-3, "ms"], [1e-6, 1e-6, "µs"]]
 
 function seconds(s) {
+  if (missing(s)) return "–"
   if (s < 0) return "−" + seconds(-s)
   for (const [from, unit, name] of timeUnits) {
     if (s >= from) return precise.format(s / unit) + " " + name
@@ -98,6 +103,7 @@ function seconds(s) {
 }
 
 function bytes(n) {
+  if (missing(n)) return "–"
   for (const [size, unit] of [[2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]]) {
     if (n >= size) return precise.format(n / size) + " " + unit
   }

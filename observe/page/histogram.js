@@ -47,7 +47,7 @@ function histogram(figure) {
   function update(value, before, span) {
     setText(choice, span)
     setAttribute(choice, "aria-label", `${heading} ${span}; change to ${sinceStart() ? "the last minutes" : "all since the start"}`)
-    const grouped = typeof value.count !== "number"
+    const grouped = !isHistogram(value)
     const series = (grouped ? inOrder(Object.keys(value)) : [""]).map((key, i) => ({
       key, tone: grouped ? toneOf(key, i) : "calm",
       ...since(grouped ? value[key] : value, grouped ? before?.[key] : before),

@@ -3,15 +3,19 @@
 
 const idOf = source => encodeURIComponent(source.kind) + "/" + encodeURIComponent(source.name)
 
+// selectedID returns the id as idOf writes it, however much of it the fragment has encoded:
+// somebody may have typed it.
 function selectedID() {
-  return location.hash.slice(1)
+  const fragment = location.hash.slice(1), parts = partsOf(fragment)
+  return parts ? idOf(parts) : fragment
 }
 
 // What a fragment names; null if it is none.
 function partsOf(id) {
+  const slash = id.indexOf("/")
+  if (slash < 0) return null
   try {
-    const [kind, name, ...others] = id.split("/").map(decodeURIComponent)
-    return name === undefined || others.length > 0 ? null : { kind, name }
+    return { kind: decodeURIComponent(id.slice(0, slash)), name: decodeURIComponent(id.slice(slash + 1)) }
   } catch {
     return null
   }

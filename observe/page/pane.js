@@ -1,8 +1,9 @@
 // What is shown of one source: its numbers, the pictures of what it has, the lists, and a
 // plain table of all figures.
 
-const isGroup = value => typeof value === "object" && value !== null && typeof value.count !== "number"
-const isHistogram = value => typeof value === "object" && value !== null && typeof value.count === "number"
+// A label may have the value count, too: a histogram has both of these.
+const isHistogram = value => typeof value?.count === "number" && typeof value.sum_seconds === "number"
+const isGroup = value => typeof value === "object" && value !== null && !isHistogram(value)
 
 function sum(group) {
   return Object.values(group ?? {}).reduce((all, n) => all + (typeof n === "number" ? n : 0), 0)
@@ -12,10 +13,9 @@ function sum(group) {
 const mainFigure = { purgatory: "operations", calls: "waiting", polls: "waiting", scheduler: "pending", queue: "elements", wheel: "timers" }
 
 function mainNumber(source) {
-  const figures = source.figures
-  const name = Object.hasOwn(mainFigure, source.kind) ? mainFigure[source.kind] : Object.keys(figures).find(n =>
-    typeof figures[n] === "number" && !n.endsWith("_total"))
-  return typeof figures[name] === "number" ? figureText(name, figures[name]) : "–"
+  const name = Object.hasOwn(mainFigure, source.kind) ? mainFigure[source.kind] : source.main
+  const value = name && Object.hasOwn(source.figures, name) ? source.figures[name] : null
+  return typeof value === "number" ? figureText(name, value) : "–"
 }
 
 // What is wrong with a source, in words for the list; empty if nothing is known to be.
@@ -43,7 +43,7 @@ function tiles(source, points, wheel) {
         ["scheduled", rate("scheduled_total")], ["cascaded", rate("cascaded_total")], ["wake-ups", rate("wakeups_total")],
         ["memory", bytes(f.memory_bytes)], refused]
     default:
-      return Object.entries(f).filter(([, value]) => typeof value === "number").map(([name, value]) =>
+      return Object.entries(f).filter(([name, value]) => typeof value === "number" && (name !== "invalid_figures" || value > 0)).map(([name, value]) =>
         name.endsWith("_total") ? [words(name.slice(0, -6)), number(value)] : [words(name.replace(/_(seconds|bytes)$/, "")), figureText(name, value)])
   }
 }
@@ -183,12 +183,13 @@ function makeLists(source, search) {
     setText(answer, "Searching…")
     button.disabled = true
     const text = input.value
-    const { found, more, error } = await search(source, text)
+    const { found, more, timed_out: timedOut, error } = await search(source, text)
     button.disabled = false
     results.box.hidden = !found?.length
     if (error) setText(answer, error)
-    else if (found.length === 0) setText(answer, more ? "The search took too long; nothing was found so far." : "Nothing that waits has it in a key.")
-    else setText(answer, `${more ? "More than " : ""}${plural(found.length, "wait has", "waits have")} it in a key, as of now.`)
+    else if (found.length === 0) setText(answer, timedOut ? "The search took too long and was ended; nothing was found so far." : "Nothing that waits has it in a key.")
+    else setText(answer, `${more ? "More than " : ""}${plural(found.length, "wait has", "waits have")} it in a key, as of now.` +
+      (timedOut ? " There may be others: the search took too long and was ended." : ""))
     keepRows(results.body, (found ?? []).map(waitingRow))
   })
   const root = html("div", { class: "lists" },

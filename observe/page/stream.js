@@ -1,11 +1,11 @@
 // The stream of snapshots, what the page keeps of them, and what it shows when.
 
 const records = new Map() // for each source's id: points of its counters, marks of its figures
-let latest = null         // the newest snapshot
-let latestLists = null    // the newest lists, of the selected source
+const lists = new Map()   // for a source's id: the newest lists, of the one that the stream has them of
+let newest = null         // the newest snapshot
+let frozen = null         // while the page is paused: the three of when it was, which are shown
 let shownAt = 0           // when the newest came, by the page's own clock
 let pane = null
-let paused = false
 let whole = false         // histograms since the start, and not of the last minutes
 
 const sinceStart = () => whole
@@ -66,11 +66,18 @@ function wheelOf(source, sources) {
   return sources.find(other => other.kind === "wheel" && other.name === source.wheel) ?? null
 }
 
+// freeze returns what is shown now. Snapshots that come later are kept, and change none of it.
+function freeze() {
+  const copies = [...records].map(([id, r]) => [id, { points: [...r.points], marks: [...r.marks] }])
+  return { newest, records: new Map(copies), lists: new Map(lists) }
+}
+
 function show() {
-  if (latest === null || paused) return
-  const sources = latest.sources
-  sourceList.update(sources, records)
-  const time = new Date(latest.time)
+  const shown = frozen ?? { newest, records, lists }
+  if (shown.newest === null) return
+  const sources = shown.newest.sources
+  sourceList.update(sources, shown.records)
+  const time = new Date(shown.newest.time)
   setText(document.getElementById("time"), time.toLocaleTimeString([], { hour12: false }))
   if (sources.length === 0) {
     pane = null
@@ -87,8 +94,8 @@ function show() {
         pane = makePane(id, source, search)
         main.replaceChildren(pane.root)
       }
-      pane.update(source, records.get(id), wheelOf(source, sources))
-      if (latestLists && latestLists.kind === source.kind && latestLists.name === source.name) pane.lists(latestLists)
+      pane.update(source, shown.records.get(id), wheelOf(source, sources))
+      if (shown.lists.has(id)) pane.lists(shown.lists.get(id))
     } else if (pane?.id === id) {
       pane.showGone("This source was removed. These are its last figures.")
     } else {
@@ -97,7 +104,7 @@ function show() {
       main.replaceChildren(html("p", { class: "empty" }, parts ? `No source of the kind ${words(parts.kind)} has the name ${visible(parts.name)}: it was removed, or never added.` : "The address names no source. Select one from the list."))
     }
     setText(document.querySelector("title"), (source ? visible(source.name) + " · " : "") + "limbo")
-    const want = source?.lists ? id : ""
+    const want = newest.sources.some(s => s.lists && idOf(s) === id) ? id : ""
     if (want !== streamOf) connect(want)
   }
 }
@@ -130,23 +137,24 @@ function connect(id) {
   clearTimeout(retry)
   stream?.close()
   streamOf = id
-  latestLists = null
+  lists.clear()
   const parts = id === "" ? null : partsOf(id)
   const address = "events" + (parts ? "?" + new URLSearchParams(parts) : "")
   const s = stream = new EventSource(address)
   s.addEventListener("snapshot", event => {
     shownAt = performance.now()
-    setState(paused ? "paused" : "live")
+    setState(frozen ? "paused" : "live")
     showNotice("")
-    const snapshot = JSON.parse(event.data)
-    keep(snapshot)
-    if (!paused) latest = snapshot
-    show()
+    newest = JSON.parse(event.data)
+    keep(newest)
+    if (!frozen) show()
   })
   s.addEventListener("lists", event => {
-    if (paused) return
-    latestLists = JSON.parse(event.data)
-    pane?.lists(latestLists)
+    const list = JSON.parse(event.data), id = idOf(list)
+    lists.set(id, list)
+    if (frozen?.lists.has(id)) return
+    frozen?.lists.set(id, list) // the source was selected since
+    if (pane?.id === id) pane.lists(list)
   })
   s.onerror = () => {
     if (s !== stream) return
@@ -210,10 +218,11 @@ addEventListener("resize", () => {
 document.getElementById("skip").addEventListener("click", () => main.focus())
 
 document.getElementById("pause").addEventListener("click", event => {
-  paused = !paused
-  setAttribute(event.target, "aria-pressed", String(paused))
-  setText(event.target, paused ? "Resume" : "Pause")
-  if (stateText.dataset.state === "live" || stateText.dataset.state === "paused") setState(paused ? "paused" : "live")
+  frozen = frozen ? null : freeze()
+  setAttribute(event.target, "aria-pressed", String(frozen !== null))
+  setText(event.target, frozen ? "Resume" : "Pause")
+  if (stateText.dataset.state === "live" || stateText.dataset.state === "paused") setState(frozen ? "paused" : "live")
+  show()
 })
 
 const themes = ["auto", "dark", "light"]
