@@ -27,6 +27,7 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
 // run is main with its surroundings passed in, so that tests can call it.
 func run(args []string, stdout, stderr io.Writer) int {
+	stderr = selfcheck.Shared(stderr) // the brokers log to it, and with -json the rest is said there
 	cfg, _ := cluster.Config{}.WithDefaults() // which are in range; shown by -help
 	load := tour.DefaultLoad()
 	flags := flag.NewFlagSet("broker", flag.ContinueOnError)
