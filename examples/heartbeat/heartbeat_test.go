@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/signal"
 	"runtime"
 	"strings"
 	"syscall"
@@ -321,4 +322,20 @@ func TestAddressInUse(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	require.Equal(t, 2, run([]string{"-serve", "-addr", l.Addr().String()}, &stdout, &stderr))
 	require.Contains(t, stderr.String(), l.Addr().String())
+}
+
+// So is one of the page, which leaves no server running. It is no bad argument: another
+// time it is free.
+func TestPageAddressInUse(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	_, stop := signal.NotifyContext(t.Context(), os.Interrupt) // the first one leaves the signal package's goroutine
+	stop()
+	before := runtime.NumGoroutine()
+	var stdout, stderr bytes.Buffer
+	require.Equal(t, 1, run([]string{"-serve", "-http", l.Addr().String()}, &stdout, &stderr))
+	require.Contains(t, stderr.String(), l.Addr().String())
+	require.Empty(t, stdout.String())
+	ended(t, before)
 }
