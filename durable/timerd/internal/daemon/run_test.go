@@ -15,6 +15,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-782fa212/limbo/durable"
+	"github.com/seed-782fa212/limbo/durable/store"
+	"github.com/seed-782fa212/limbo/durable/storetest"
 	"github.com/seed-782fa212/limbo/durable/webhook"
 )
 
@@ -111,6 +114,29 @@ func TestPage(t *testing.T) {
 		require.Contains(t, reply, "<!doctype html>")
 		require.NoError(t, stop())
 	}
+}
+
+// A browser has connections open that it sends nothing on. They do not fail the shutdown.
+func TestPageStopsDespiteASilentConnection(t *testing.T) {
+	timers, err := durable.New(storetest.NewOracle(1, store.Limits{}, nil), durable.Options{})
+	require.NoError(t, err)
+	defer timers.Close()
+	page := make(chan net.Addr, 1)
+	d := &daemon{c: Config{Page: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler), OnPage: func(a net.Addr) { page <- a }}}
+	stop, err := d.startPage(timers)
+	require.NoError(t, err)
+	at := (<-page).String()
+	silent, err := net.Dial("tcp", at)
+	require.NoError(t, err)
+	defer silent.Close()
+	// Connections are accepted in order: when this one is answered the server has the other.
+	status, _ := do(t, "GET", "http://"+at+"/", "")
+	require.Equal(t, 200, status)
+	over, cancel := context.WithTimeout(t.Context(), 0) // its time is over at once
+	defer cancel()
+	require.NoError(t, stop(over))
+	_, err = silent.Read(make([]byte, 1))
+	require.Error(t, err, "it is closed")
 }
 
 func TestRunRefusesBadConfigs(t *testing.T) {
