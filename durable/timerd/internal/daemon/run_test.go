@@ -8,7 +8,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -107,8 +109,10 @@ func TestPage(t *testing.T) {
 		status, reply := do(t, "PUT", url+"/timers/a", `{"after":"1h","callback":{"url":"`+url+`"}}`)
 		require.Equal(t, 201, status, reply)
 		at := "http://" + (<-page).String()
-		_, reply = do(t, "GET", at+"/metrics", "")
-		require.Contains(t, reply, "\nlimbo_durable_waiting{name=\"timers\"} 1\n")
+		require.Eventually(t, func() bool { // each scrape has what was read for the one before
+			_, reply = do(t, "GET", at+"/metrics", "")
+			return strings.Contains(reply, "\nlimbo_durable_waiting{name=\"timers\"} 1\n")
+		}, time.Minute, time.Millisecond)
 		require.Equal(t, workers == 1, strings.Contains(reply, "\nlimbo_durable_worker_running{name=\"worker\"} 0\n"), reply)
 		_, reply = do(t, "GET", at+"/", "")
 		require.Contains(t, reply, "<!doctype html>")
@@ -137,6 +141,28 @@ func TestPageStopsDespiteASilentConnection(t *testing.T) {
 	require.NoError(t, stop(over))
 	_, err = silent.Read(make([]byte, 1))
 	require.Error(t, err, "it is closed")
+}
+
+// README.md names the metrics of both, and what is the same in them.
+func TestMetricsAreDocumented(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	require.NoError(t, err)
+	page := make(chan net.Addr, 1)
+	url, stop := start(t, Config{Store: "pebble:" + filepath.Join(t.TempDir(), "timers"), Workers: 1, Page: "127.0.0.1:0", OnPage: func(a net.Addr) { page <- a }})
+	at := "http://" + (<-page).String()
+	for where, last := range map[string]string{url: "limbo_late_seconds", at: "limbo_durable_waiting"} {
+		var text string
+		require.Eventually(t, func() bool { // until the page has read the store
+			_, text = do(t, "GET", where+"/metrics", "")
+			return strings.Contains(text, last)
+		}, time.Minute, time.Millisecond)
+		for _, m := range regexp.MustCompile(`(?m)^# TYPE (\S+) `).FindAllStringSubmatch(text, -1) {
+			if !strings.HasSuffix(m[1], "_invalid_figures") {
+				require.Regexp(t, "`"+m[1]+"[`{]", string(readme))
+			}
+		}
+	}
+	require.NoError(t, stop())
 }
 
 func TestRunRefusesBadConfigs(t *testing.T) {
