@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"regexp"
@@ -175,7 +176,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 		require.NoError(t, err)
 		synctest.Wait()
 		reply := httptest.NewRecorder()
-		observe.NewServer(r).Handler.ServeHTTP(reply, httptest.NewRequest("GET", "http://localhost/metrics", nil))
+		observe.NewServer(r).Handler.ServeHTTP(reply, httptest.NewRequest(http.MethodGet, "http://localhost/metrics", nil))
 		b, err := io.ReadAll(reply.Body)
 		require.NoError(t, err)
 		text = string(b)

@@ -84,7 +84,7 @@ func play(ctx context.Context, inFlight int, seed uint64, lead func(try int) tim
 	var err error
 	for try := range tries {
 		p = &player{Progress: progress, lead: lead(try), last: try == tries-1, results: make([]atomic.Int32, inFlight+inFlight/10+inFlight/100)}
-		if err = p.try(ctx, inFlight, seed, page.Registry()); err != errStalled {
+		if err = p.try(ctx, inFlight, seed, page.Registry()); !errors.Is(err, errStalled) {
 			break
 		}
 		p.Say("this machine took longer than %v to make the calls: again, with twice the time", p.lead)
@@ -117,8 +117,8 @@ func (p *player) try(ctx context.Context, inFlight int, seed uint64, observed *o
 	}
 	ended := errors.Join(p.table.Shutdown(context.Background()), s.shutdown(context.Background()))
 	p.calling.Wait()
-	if ended != nil {
-		return errors.Join(err, ended)
+	if ended != nil { // no other try mends that
+		return ended
 	}
 	return err
 }
