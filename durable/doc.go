@@ -88,6 +88,12 @@
 // three steps of the engine, schedule, claim and end, each shared with others when
 // there are many. A worker at rest makes two calls a second.
 //
+// # Metrics
+//
+// [Timers.Stats] and [Worker.Stats] have the figures. Package observed, beside this one,
+// publishes them for Prometheus and on a live page; its documentation lists the metrics and
+// what to alert on.
+//
 // # Concurrency
 //
 // All methods of Timers and Worker are safe for concurrent use. Handlers run on

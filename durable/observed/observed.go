@@ -1,40 +1,98 @@
-// Package observed has package observe show durable timers and their workers. It is a
-// package of its own so that who does without does not have to import Prometheus.
 package observed
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/seed-782fa212/limbo/durable"
 	"github.com/seed-782fa212/limbo/observe"
 )
 
-// readTimeout is how long a scrape waits for the store.
-const readTimeout = 2 * time.Second
+const (
+	// readTimeout bounds a reading of the store.
+	readTimeout = 2 * time.Second
 
-// Timers returns the source for a store's timers, of the kind durable. Each scrape asks the
-// store, which counts without reading timers. Figures that cannot be read within 2 s are
-// missing, and readable is 0.
+	// maxAge is how old a reading may be that is shown: as old as what Prometheus takes for
+	// the present.
+	maxAge = 5 * time.Minute
+)
+
+// Timers returns the source for a store's timers, of the kind durable.
+//
+// A scrape does not wait for the store. It gets what the last reading found, with its age,
+// and begins another in a goroutine, of which there is one at most and which ends within
+// 2 s. So the figures are those of the scrape before, or a second old while somebody has the
+// page open. They are missing, and readable is 0, if the last reading failed or took longer
+// than 2 s, or was 5 min ago. The first begins with Timers.
+//
+// A reading is a call of [durable.Timers.Stats], of a request for each shard, one after the
+// other. Redis counts without reading timers, in 17 commands of O(log n) each. The embedded
+// store reads the keys of all timers that are due and not claimed yet: few, unless workers
+// do not keep up.
 func Timers(t *durable.Timers) observe.Source {
-	return observe.Custom("durable", func() []observe.Figure {
-		ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
-		defer cancel()
-		st, err := t.Stats(ctx)
-		readable := observe.Figure{Name: "readable", Help: "Whether the store could be read: 0 or 1"}
-		if err != nil {
-			return []observe.Figure{readable}
-		}
-		readable.Value = 1
-		return []observe.Figure{
-			readable,
-			{Name: "waiting", Help: "Timers that wait for their time or for another attempt", Value: float64(st.Waiting)},
-			{Name: "overdue", Help: "Timers that wait and are due", Value: float64(st.Overdue)},
-			{Name: "leased", Help: "Timers that a worker runs", Value: float64(st.Leased)},
-			{Name: "dead", Help: "Dead letters", Value: float64(st.Dead)},
-			{Name: "dropped_total", Help: "Dead letters that were removed because of their number or their age", Type: observe.Counter, Value: float64(st.Dropped)},
-		}
-	})
+	if t == nil {
+		panic("observed: Timers of nil")
+	}
+	r := &reader{timers: t}
+	r.figures()
+	return observe.Custom("durable", r.figures)
+}
+
+// reader reads the store for those who must not wait for it.
+type reader struct {
+	timers *durable.Timers
+
+	mu   sync.Mutex
+	busy bool          // guarded by mu: a goroutine reads
+	at   time.Time     // guarded by mu: when the last reading that has ended began
+	last durable.Stats // guarded by mu: what it found
+	err  error         // guarded by mu: or why it found nothing
+}
+
+// figures returns those of the last reading, and begins another unless one is under way.
+func (r *reader) figures() []observe.Figure {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.busy {
+		r.busy = true
+		go r.read()
+	}
+	readable := observe.Figure{Name: "readable", Help: "Whether the figures of the store are here: 0 or 1"}
+	age := time.Since(r.at) // of no reading, centuries
+	if r.err != nil || age > maxAge {
+		return []observe.Figure{readable}
+	}
+	readable.Value = 1
+	return append([]observe.Figure{
+		readable,
+		{Name: "age_seconds", Help: "How long ago the store was asked for these figures", Value: age.Seconds()},
+	}, figuresOf(r.last)...)
+}
+
+func (r *reader) read() {
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
+	defer cancel()
+	st, err := r.timers.Stats(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.busy, r.at, r.last, r.err = false, began, st, err
+}
+
+func figuresOf(st durable.Stats) []observe.Figure {
+	overdue := 0.0
+	if st.Overdue > 0 {
+		overdue = max(0, st.Now.Sub(st.NextDue).Seconds())
+	}
+	return []observe.Figure{
+		{Name: "waiting", Help: "Timers that wait for their time or for another attempt", Value: float64(st.Waiting)},
+		{Name: "overdue", Help: "Timers that wait and are due", Value: float64(st.Overdue)},
+		{Name: "overdue_seconds", Help: "How long ago the first timer came due that waits", Value: overdue},
+		{Name: "leased", Help: "Timers that a worker runs", Value: float64(st.Leased)},
+		{Name: "dead", Help: "Dead letters", Value: float64(st.Dead)},
+		{Name: "dropped_total", Help: "Dead letters that were removed because of their number or their age", Type: observe.Counter, Value: float64(st.Dropped)},
+	}
 }
 
 // Worker returns the source for a worker, of the kind durable_worker.

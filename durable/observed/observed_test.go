@@ -3,7 +3,15 @@ package observed
 import (
 	"context"
 	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -13,54 +21,175 @@ import (
 	"github.com/seed-782fa212/limbo/observe"
 )
 
-// broken is a store that cannot be read.
+// broken is a store that cannot be read, or does not answer.
 type broken struct {
 	store.Store
-	err error
+	gone  atomic.Bool
+	mute  atomic.Bool
+	asked atomic.Int64
 }
 
 func (b *broken) Stats(ctx context.Context, shard int) (store.Stats, error) {
-	if b.err != nil {
-		return store.Stats{}, b.err
+	b.asked.Add(1)
+	if b.mute.Load() {
+		<-ctx.Done()
+		return store.Stats{}, context.Cause(ctx)
+	}
+	if b.gone.Load() {
+		return store.Stats{}, errors.New("the disk has gone")
 	}
 	return b.Store.Stats(ctx, shard)
 }
 
-func TestFigures(t *testing.T) {
-	s := &broken{Store: storetest.NewOracle(2, store.Limits{}, nil)}
+// observed has a store observed, of a number of shards.
+func observed(t *testing.T, shards int) (*broken, *durable.Timers, *observe.Registry) {
+	t.Helper()
+	s := &broken{Store: storetest.NewOracle(shards, store.Limits{}, nil)}
 	timers, err := durable.New(s, durable.Options{})
 	require.NoError(t, err)
-	defer timers.Close()
-	done := make(chan struct{})
-	worker, err := timers.NewWorker(func(context.Context, durable.Fired) error { close(done); return nil }, durable.WorkerOptions{})
-	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, timers.Close()) })
 	r := observe.New()
 	_, err = r.Add("timers", Timers(timers))
 	require.NoError(t, err)
-	_, err = r.Add("worker", Worker(worker))
-	require.NoError(t, err)
-	figures := func(source int) map[string]any { return r.Snapshot().Sources[source].Figures }
+	return s, timers, r
+}
 
-	_, err = timers.Schedule(t.Context(), durable.Timer{Key: "due"})
-	require.NoError(t, err)
-	_, err = timers.Schedule(t.Context(), durable.Timer{Key: "later", After: 1 << 40})
-	require.NoError(t, err)
-	require.Equal(t, map[string]any{"readable": 1., "waiting": 2., "overdue": 1., "leased": 0., "dead": 0., "dropped_total": 0., "invalid_figures": 0.}, figures(0))
+// shown returns the figures as they are now, without waiting for the store.
+func shown(r *observe.Registry, source int) map[string]any {
+	return r.Snapshot().Sources[source].Figures
+}
 
-	ctx, stop := context.WithCancel(t.Context())
-	ran := make(chan error, 1)
-	go func() { ran <- worker.Run(ctx) }()
-	<-done
-	stop()
-	require.NoError(t, <-ran)
-	require.Equal(t, map[string]any{"readable": 1., "waiting": 1., "overdue": 0., "leased": 0., "dead": 0., "dropped_total": 0., "invalid_figures": 0.}, figures(0))
-	got := figures(1)
-	require.Equal(t, 1., got["claimed_total"])
-	require.Equal(t, map[string]any{
-		"done": 1., "retried": 0., "snoozed": 0., "given_back": 0., "buried": 0.,
-		"buried_lost": 0., "cancelled": 0., "lost": 0., "unwritten": 0.,
-	}, got["ended_total"])
+// settled returns what a reading finds that begins now.
+func settled(r *observe.Registry, source int) map[string]any {
+	synctest.Wait() // for the one that is under way
+	_ = r.Snapshot()
+	synctest.Wait()
+	return shown(r, source)
+}
 
-	s.err = errors.New("the disk has gone")
-	require.Equal(t, map[string]any{"readable": 0., "invalid_figures": 0.}, figures(0))
+// figures is what a store has that is read at once, with changes.
+func figures(changes map[string]any) map[string]any {
+	f := map[string]any{
+		"readable": 1., "age_seconds": 0., "waiting": 0., "overdue": 0., "overdue_seconds": 0.,
+		"leased": 0., "dead": 0., "dropped_total": 0., "invalid_figures": 0.,
+	}
+	for name, value := range changes {
+		f[name] = value
+	}
+	return f
+}
+
+var unreadable = map[string]any{"readable": 0., "invalid_figures": 0.}
+
+func TestFigures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, timers, r := observed(t, 2)
+		done := make(chan struct{})
+		worker, err := timers.NewWorker(func(context.Context, durable.Fired) error { close(done); return nil }, durable.WorkerOptions{})
+		require.NoError(t, err)
+		_, err = r.Add("worker", Worker(worker))
+		require.NoError(t, err)
+
+		_, err = timers.Schedule(t.Context(), durable.Timer{Key: "due"})
+		require.NoError(t, err)
+		_, err = timers.Schedule(t.Context(), durable.Timer{Key: "later", After: 1 << 40})
+		require.NoError(t, err)
+		require.Equal(t, figures(map[string]any{"waiting": 2., "overdue": 1.}), settled(r, 0))
+		time.Sleep(90 * time.Second)
+		require.Equal(t, figures(map[string]any{"waiting": 2., "overdue": 1., "overdue_seconds": 90.}), settled(r, 0))
+
+		ctx, stop := context.WithCancel(t.Context())
+		ran := make(chan error, 1)
+		go func() { ran <- worker.Run(ctx) }()
+		<-done
+		stop()
+		require.NoError(t, <-ran)
+		require.Equal(t, figures(map[string]any{"waiting": 1.}), settled(r, 0), "what is due in future is not overdue")
+		got := shown(r, 1)
+		require.Equal(t, 1., got["claimed_total"])
+		require.Equal(t, map[string]any{
+			"done": 1., "retried": 0., "snoozed": 0., "given_back": 0., "buried": 0.,
+			"buried_lost": 0., "cancelled": 0., "lost": 0., "unwritten": 0.,
+		}, got["ended_total"])
+
+		s.gone.Store(true)
+		require.Equal(t, unreadable, settled(r, 0))
+	})
+}
+
+// A store that does not answer holds no scrape up, and has one goroutine wait for it,
+// which ends. Time stands still in a bubble while something runs, so a scrape that
+// waited would be seen.
+func TestScrapesDoNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _, r := observed(t, 1)
+		synctest.Wait()
+		require.Equal(t, figures(nil), shown(r, 0), "the first reading began before the first scrape")
+		synctest.Wait()
+
+		s.mute.Store(true)
+		asked, began := s.asked.Load(), time.Now()
+		for range 10 {
+			require.Equal(t, figures(nil), shown(r, 0))
+		}
+		time.Sleep(readTimeout - 1)
+		require.Equal(t, figures(map[string]any{"age_seconds": (readTimeout - 1).Seconds()}), shown(r, 0), "what was found last, and its age")
+		require.Equal(t, readTimeout-1, time.Since(began), "no scrape took any time")
+		require.Equal(t, asked+1, s.asked.Load())
+		time.Sleep(1)
+		synctest.Wait()
+		require.Equal(t, unreadable, shown(r, 0))
+
+		s.mute.Store(false)
+		time.Sleep(readTimeout) // for what that scrape began
+		require.Equal(t, figures(nil), settled(r, 0))
+	})
+}
+
+// What was found long ago is not shown as if it were the present.
+func TestOldFiguresAreNotShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, _, r := observed(t, 1)
+		synctest.Wait()
+		time.Sleep(maxAge)
+		require.Equal(t, figures(map[string]any{"age_seconds": maxAge.Seconds()}), shown(r, 0))
+		synctest.Wait()
+		time.Sleep(maxAge + 1)
+		require.Equal(t, unreadable, shown(r, 0))
+		synctest.Wait()
+		require.Equal(t, figures(nil), shown(r, 0))
+	})
+}
+
+func TestTimersOfNil(t *testing.T) {
+	require.PanicsWithValue(t, "observed: Timers of nil", func() { Timers(nil) })
+}
+
+// The package's doc has each metric, of its type, and no other.
+func TestMetricsAreDocumented(t *testing.T) {
+	var text string
+	synctest.Test(t, func(t *testing.T) {
+		_, timers, r := observed(t, 1)
+		worker, err := timers.NewWorker(func(context.Context, durable.Fired) error { return nil }, durable.WorkerOptions{})
+		require.NoError(t, err)
+		_, err = r.Add("worker", Worker(worker))
+		require.NoError(t, err)
+		synctest.Wait()
+		reply := httptest.NewRecorder()
+		observe.NewServer(r).Handler.ServeHTTP(reply, httptest.NewRequest(http.MethodGet, "http://localhost/metrics", nil))
+		b, err := io.ReadAll(reply.Body)
+		require.NoError(t, err)
+		text = string(b)
+	})
+	doc, err := os.ReadFile("doc.go")
+	require.NoError(t, err)
+	var published, documented []string
+	for _, m := range regexp.MustCompile(`(?m)^# TYPE (\S+) (\S+)$`).FindAllStringSubmatch(text, -1) {
+		published = append(published, m[1]+" "+m[2])
+	}
+	for _, m := range regexp.MustCompile(`(?m)^//\t(limbo_\S+) +(\S+)`).FindAllStringSubmatch(string(doc), -1) {
+		documented = append(documented, m[1]+" "+m[2])
+	}
+	require.Len(t, published, 18)
+	require.ElementsMatch(t, published, documented)
 }

@@ -27,6 +27,9 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
 // run is main with its surroundings passed in, so that tests can call it.
 func run(args []string, stdout, stderr io.Writer) int {
+	// The brokers log to it, and with -json the rest is said there.
+	stderr = selfcheck.Shared(stderr)
+
 	cfg, _ := cluster.Config{}.WithDefaults() // which are in range; shown by -help
 	load := tour.DefaultLoad()
 	flags := flag.NewFlagSet("broker", flag.ContinueOnError)
@@ -118,16 +121,19 @@ const shutdownTimeout = 10 * time.Second
 func runServe(cfg cluster.Config, page *livepage.Page, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	// First, so that a port that is taken leaves no brokers to end.
+	err := page.Start(func(format string, args ...any) { _, _ = fmt.Fprintf(stdout, "broker: "+format+"\n", args...) })
+	if err != nil {
+		_, _ = fmt.Fprintf(stderr, "broker: %v\n", err)
+		return 1
+	}
+	defer func() { _ = page.Stop() }()
 	cfg.Observe = page.Registry()
 	c, err := cluster.New(cfg)
-	if err == nil {
-		err = page.Start(func(format string, args ...any) { _, _ = fmt.Fprintf(stdout, "broker: "+format+"\n", args...) })
-	}
 	if err != nil {
 		_, _ = fmt.Fprintln(stderr, err)
 		return 1
 	}
-	defer func() { _ = page.Stop() }()
 	_, _ = fmt.Fprintf(stdout, "broker: listening on %s\n", strings.Join(c.Addrs(), ","))
 	go obey(c, stdin, stdout) // ends with the process: a read of standard input cannot be called off
 	<-ctx.Done()

@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"net"
 	"os"
 	"os/exec"
+	"os/signal"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,6 +19,7 @@ import (
 
 	"github.com/seed-782fa212/limbo/examples/broker/internal/kafkatest"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
+	"github.com/seed-782fa212/limbo/examples/internal/selfcheck"
 )
 
 // With -json, stdout has one line and no more: scripts read it.
@@ -117,6 +121,22 @@ func TestServe(t *testing.T) {
 	require.NoError(t, cmd.Wait(), "exit status 0")
 	require.Contains(t, string(rest), "1 were parked")
 	require.Contains(t, logged.String(), `level=INFO msg="broker: registered" broker=0`)
+}
+
+// A page's port that is taken is an error that names it, and leaves no broker running.
+func TestPageAddressInUse(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	_, stop := signal.NotifyContext(t.Context(), os.Interrupt) // the first one leaves the signal package's goroutine
+	stop()
+	for _, mode := range []string{"-serve", "-faults=false"} {
+		before := runtime.NumGoroutine()
+		var stderr bytes.Buffer
+		require.Equal(t, 1, run([]string{mode, "-brokers", "1", "-http", l.Addr().String()}, io.Discard, &stderr), mode)
+		require.Contains(t, stderr.String(), l.Addr().String())
+		require.Zero(t, selfcheck.Goroutines(before), mode)
+	}
 }
 
 func metadataRequest(name string) *kmsg.MetadataRequest {

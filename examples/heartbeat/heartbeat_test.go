@@ -9,13 +9,16 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/signal"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/semaphore"
 )
 
 // patience bounds every wait of these tests. Nothing waits that long unless
@@ -101,6 +104,36 @@ func TestJudge(t *testing.T) {
 			require.Equal(t, !c.ok, strings.Contains(out.String(), "FAIL"))
 		})
 	}
+}
+
+// A line that this machine did not let the server read before the limit was over does
+// not make the drop early: what counts is the last line that was answered.
+func TestUnansweredLineDoesNotCount(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	var answered time.Time
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		conn, err := l.Accept()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		lines := bufio.NewReader(conn)
+		line, _ := lines.ReadString('\n')
+		answered = time.Now()
+		_, _ = io.WriteString(conn, line)
+		_, _ = lines.ReadString('\n')
+	})
+	w := &swarm{clients: make([]client, 1)}
+	c := &w.clients[0]
+	w.live(t.Context(), &server{listener: l, idle: 100 * time.Millisecond}, c, patience, semaphore.NewWeighted(1))
+	serving.Wait()
+	require.NoError(t, c.err)
+	require.False(t, c.droppedAt.IsZero())
+	require.False(t, c.lastSend.After(answered), "the second line was not answered")
 }
 
 // startServer runs a server for one test, and checks that nothing is left.
@@ -321,4 +354,20 @@ func TestAddressInUse(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	require.Equal(t, 2, run([]string{"-serve", "-addr", l.Addr().String()}, &stdout, &stderr))
 	require.Contains(t, stderr.String(), l.Addr().String())
+}
+
+// So is one of the page, which leaves no server running. It is no bad argument: another
+// time it is free.
+func TestPageAddressInUse(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	_, stop := signal.NotifyContext(t.Context(), os.Interrupt) // the first one leaves the signal package's goroutine
+	stop()
+	before := runtime.NumGoroutine()
+	var stdout, stderr bytes.Buffer
+	require.Equal(t, 1, run([]string{"-serve", "-http", l.Addr().String()}, &stdout, &stderr))
+	require.Contains(t, stderr.String(), l.Addr().String())
+	require.Empty(t, stdout.String())
+	ended(t, before)
 }

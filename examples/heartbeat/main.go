@@ -75,17 +75,24 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		fmt.Fprintf(stderr, "heartbeat: file limit stays at %d: %v\n", files, err)
 	}
+	failed := func(err error) int {
+		fmt.Fprintf(stderr, "heartbeat: %v\n", err)
+		return 1
+	}
+	// First, so that a port that is taken leaves no server to end.
+	if err := page.Start(func(format string, args ...any) { fmt.Fprintf(stdout, format+"\n", args...) }); err != nil {
+		return failed(err)
+	}
+	defer func() { _ = page.Stop() }()
 	s, err := listen(*addr, *idle, *limit)
 	if err != nil {
 		return bad("%v", err)
 	}
-	if _, err := livepage.Add(page.Registry(), "idle connections", observe.Wheel(s.deadline)); err != nil {
-		return bad("%v", err)
+	hide, err := livepage.Add(page.Registry(), "idle connections", observe.Wheel(s.deadline))
+	if err != nil {
+		return failed(errors.Join(err, s.shutdown(context.Background())))
 	}
-	if err := page.Start(func(format string, args ...any) { fmt.Fprintf(stdout, format+"\n", args...) }); err != nil {
-		return bad("%v", err)
-	}
-	defer func() { _ = page.Stop() }()
+	defer hide()
 	fmt.Fprintf(stdout, "listening on %s, dropping what is silent for %v\n", s.addr(), *idle)
 	ok := true
 	if *serve {
@@ -102,8 +109,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	end, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	if err := s.shutdown(end); err != nil {
-		fmt.Fprintf(stderr, "heartbeat: shutdown: %v\n", err)
-		return 1
+		return failed(fmt.Errorf("shutdown: %w", err))
 	}
 	if !ok {
 		return 1

@@ -23,7 +23,7 @@ import (
 // goroutines write it; it is read when they have ended.
 type client struct {
 	silent    bool
-	lastSend  time.Time     // before the write
+	lastSend  time.Time     // before the write of the last line that was answered
 	longest   time.Duration // the longest it was silent before it was to be
 	droppedAt time.Time     // zero: not by the server
 	err       error         // anything but being dropped
@@ -103,8 +103,8 @@ func (w *swarm) live(ctx context.Context, s *server, c *client, duration time.Du
 	until := time.Now().Add(talks)
 	reads := bufio.NewReader(conn)
 	for time.Now().Before(until) && ctx.Err() == nil {
-		c.longest = max(c.longest, time.Since(c.lastSend))
-		c.lastSend = time.Now()
+		sent := time.Now()
+		c.longest = max(c.longest, sent.Sub(c.lastSend))
 		if _, err := io.WriteString(conn, "ping\n"); err != nil {
 			w.lost(c, err)
 			return
@@ -116,6 +116,7 @@ func (w *swarm) live(ctx context.Context, s *server, c *client, duration time.Du
 			c.err = fmt.Errorf("sent ping, was answered %q", line)
 			return
 		}
+		c.lastSend = sent
 		wait(ctx, min(s.idle/8+rand.N(s.idle/4), time.Until(until)))
 	}
 	if !c.silent {
@@ -148,9 +149,10 @@ func wait(ctx context.Context, d time.Duration) {
 }
 
 // judge reports whether the server did as it should. A drop is early if it comes
-// sooner than the idle limit after the client last began to send: the server can
-// only have read that later, so its limit ended later still. A client that this
-// machine kept from sending for an idle limit may be dropped at any time after.
+// sooner than the idle limit after the client began to send the last line that was
+// answered: the server can only have read that later, so its limit ended later
+// still. A line that was not answered it may have had no time to read. A client that
+// this machine kept from sending for an idle limit may be dropped at any time after.
 func (w *swarm) judge(idle time.Duration, out io.Writer) bool {
 	var silent, dropped, kept, early, talkers, stalled, talkersDropped, failed int
 	var firstErr error

@@ -72,13 +72,13 @@ func startNode(id int, addr string, brokers []string, topic string, observed *ob
 	protocols.SetUnencryptedHTTP2(true)
 	n.server = &http.Server{Handler: mux, Protocols: protocols, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 1000}, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 8 << 10}
 	n.server.RegisterOnShutdown(n.held.Close) // or Shutdown would wait for the polls
-	hideHeld, err1 := livepage.Add(observed, fmt.Sprintf("node %d: held", id), observe.Purgatory(n.held, nil))
-	hidePolls, err2 := livepage.Add(observed, fmt.Sprintf("node %d", id), observe.Polls(n.polls))
-	if err := errors.Join(err1, err2); err != nil {
+	if n.hide, err = livepage.AddAll(observed,
+		livepage.Named{Name: fmt.Sprintf("node %d: held", id), Source: observe.Purgatory(n.held, nil)},
+		livepage.Named{Name: fmt.Sprintf("node %d", id), Source: observe.Polls(n.polls)},
+	); err != nil {
 		n.bus.close()
 		return nil, errors.Join(err, n.listener.Close(), n.held.Shutdown(context.Background()))
 	}
-	n.hide = func() { hideHeld(); hidePolls() }
 	ctx, cancel := context.WithCancel(context.Background())
 	n.stop = cancel
 	n.running.Go(func() { n.bus.read(ctx, n.heard) })

@@ -47,6 +47,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 2
 	}
 	return selfcheck.Run("rpc", *asJSON, stdout, stderr, func(out io.Writer) (selfcheck.Summary, error) {
-		return play(ctx, *inFlight, *seed, page, out)
+		return play(ctx, *inFlight, *seed, leads(*inFlight), page, out)
 	})
 }

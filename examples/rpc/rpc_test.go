@@ -6,10 +6,14 @@ import (
 	"encoding/json"
 	"io"
 	"net"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-782fa212/limbo/examples/internal/selfcheck"
 )
 
 func TestBadArguments(t *testing.T) {
@@ -44,6 +48,35 @@ func TestPlay(t *testing.T) {
 	for _, name := range []string{"calls", "answered", "expired", "cancelled", "failed", "twice", "leaked", "goroutines_leaked"} {
 		require.Contains(t, stdout.String(), `"`+name+`":`)
 	}
+}
+
+// A machine that needs longer than the lead to make the calls gets another try.
+func TestStalled(t *testing.T) {
+	const inFlight = 100
+	enough := leads(inFlight)
+	var out bytes.Buffer
+	s, err := play(t.Context(), inFlight, 1, func(try int) time.Duration {
+		if try == 0 {
+			return time.Nanosecond // which is over before the first call is made
+		}
+		return enough(try)
+	}, nil, &out)
+	require.NoError(t, err, &out)
+	require.True(t, s.Checks().OK(), &out)
+	require.Equal(t, inFlight+inFlight/10, s.InFlight)
+	require.Contains(t, out.String(), "took longer than 1ns to make the calls: again, with twice the time")
+}
+
+// The page's port is asked for before anything else is, so nothing has to be undone.
+func TestPageAddressInUse(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	before := runtime.NumGoroutine()
+	var stdout, stderr bytes.Buffer
+	require.Equal(t, 1, run(t.Context(), []string{"-calls", "100", "-http", l.Addr().String()}, &stdout, &stderr))
+	require.Contains(t, stderr.String(), l.Addr().String())
+	require.Zero(t, selfcheck.Goroutines(before))
 }
 
 func TestInterrupted(t *testing.T) {

@@ -95,3 +95,28 @@ func Add(r *observe.Registry, name string, s observe.Source) (remove func(), err
 	}
 	return r.Add(name, s)
 }
+
+// Named is a source and its name on the page.
+type Named struct {
+	Name string
+	observe.Source
+}
+
+// AddAll is Add of several sources, of which the page shows all or, with an error, none.
+func AddAll(r *observe.Registry, sources ...Named) (remove func(), err error) {
+	var added []func()
+	remove = func() {
+		for _, f := range added {
+			f()
+		}
+	}
+	for _, s := range sources {
+		f, err := Add(r, s.Name, s.Source)
+		if err != nil {
+			remove()
+			return nil, err
+		}
+		added = append(added, f)
+	}
+	return remove, nil
+}

@@ -85,6 +85,26 @@ func TestNoPage(t *testing.T) {
 	require.NoError(t, parsed(t).Check())
 }
 
+// Several sources are shown together, or not at all.
+func TestAddAll(t *testing.T) {
+	w, err := timingwheel.New(func(int) {}, timingwheel.Options{})
+	require.NoError(t, err)
+	defer w.Close(timingwheel.Discard)
+	r := parsed(t, "-http", "127.0.0.1:0").Registry()
+	custom := observe.Custom("custom", func() []observe.Figure { return nil })
+	_, err = AddAll(r, Named{"good", observe.Wheel(w)}, Named{"", custom})
+	require.ErrorContains(t, err, "the name has 0 bytes")
+	require.Empty(t, r.Snapshot().Sources)
+	remove, err := AddAll(r, Named{"good", observe.Wheel(w)}, Named{"good", custom})
+	require.NoError(t, err)
+	require.Len(t, r.Snapshot().Sources, 2)
+	remove()
+	require.Empty(t, r.Snapshot().Sources)
+	remove, err = AddAll(nil, Named{"good", custom})
+	require.NoError(t, err)
+	remove()
+}
+
 func TestAddress(t *testing.T) {
 	for _, good := range []string{"127.0.0.1:0", "localhost:19080", "[::1]:1"} {
 		require.NoError(t, parsed(t, "-http", good).Check(), good)

@@ -5,10 +5,13 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,6 +75,36 @@ func TestRun(t *testing.T) {
 		require.Equal(t, c.stdout, stdout.String())
 		require.Equal(t, c.stderr, stderr.String())
 	}
+}
+
+// With -json both what is said and what is logged go to stderr, from many goroutines.
+func TestShared(t *testing.T) {
+	const each = 200
+	var stdout, buf bytes.Buffer
+	stderr := Shared(&buf)
+	logger := new(LogLevel).Logger(stderr, true)
+	status := Run("name", true, &stdout, stderr, func(out io.Writer) (Summary, error) {
+		p := NewProgress(out)
+		var both sync.WaitGroup
+		both.Go(func() {
+			for n := range each {
+				p.Say("said %d", n)
+			}
+		})
+		both.Go(func() {
+			for n := range each {
+				logger.Info("logged", "n", n)
+			}
+		})
+		both.Wait()
+		return result{7, true}, nil
+	})
+	require.Zero(t, status)
+	for n := range each {
+		require.Contains(t, buf.String(), fmt.Sprintf(" s  said %d\n", n))
+		require.Contains(t, buf.String(), fmt.Sprintf(" level=INFO msg=logged n=%d\n", n))
+	}
+	require.Equal(t, os.Stderr, Shared(os.Stderr), "a terminal is seen to be one")
 }
 
 func TestGoroutines(t *testing.T) {

@@ -13,7 +13,8 @@ import (
 )
 
 // startPage serves the live page at Config.Page, if that is set, until the function that it
-// returns is called.
+// returns is called. What is still open when that function's ctx ends is closed, and is no
+// error: a page that somebody looks at must not fail the shutdown.
 func (d *daemon) startPage(timers *durable.Timers) (stop func(context.Context) error, err error) {
 	if d.c.Page == "" {
 		return func(context.Context) error { return nil }, nil
@@ -38,6 +39,11 @@ func (d *daemon) startPage(timers *durable.Timers) (stop func(context.Context) e
 	go func() { served <- server.Serve(l) }()
 	return func(ctx context.Context) error {
 		err := server.Shutdown(ctx)
+		if err != nil && ctx.Err() != nil {
+			// Someone who does not read; or who has connected and asked nothing yet, as
+			// browsers do, which net/http takes for busy for 5 s.
+			err = server.Close()
+		}
 		if e := <-served; !errors.Is(e, http.ErrServerClosed) {
 			err = errors.Join(err, e)
 		}

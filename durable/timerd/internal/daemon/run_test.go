@@ -8,13 +8,18 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-782fa212/limbo/durable"
+	"github.com/seed-782fa212/limbo/durable/store"
+	"github.com/seed-782fa212/limbo/durable/storetest"
 	"github.com/seed-782fa212/limbo/durable/webhook"
 )
 
@@ -104,13 +109,60 @@ func TestPage(t *testing.T) {
 		status, reply := do(t, "PUT", url+"/timers/a", `{"after":"1h","callback":{"url":"`+url+`"}}`)
 		require.Equal(t, 201, status, reply)
 		at := "http://" + (<-page).String()
-		_, reply = do(t, "GET", at+"/metrics", "")
-		require.Contains(t, reply, "\nlimbo_durable_waiting{name=\"timers\"} 1\n")
+		require.Eventually(t, func() bool { // each scrape has what was read for the one before
+			_, reply = do(t, "GET", at+"/metrics", "")
+			return strings.Contains(reply, "\nlimbo_durable_waiting{name=\"timers\"} 1\n")
+		}, time.Minute, time.Millisecond)
 		require.Equal(t, workers == 1, strings.Contains(reply, "\nlimbo_durable_worker_running{name=\"worker\"} 0\n"), reply)
 		_, reply = do(t, "GET", at+"/", "")
 		require.Contains(t, reply, "<!doctype html>")
 		require.NoError(t, stop())
 	}
+}
+
+// A browser has connections open that it sends nothing on. They do not fail the shutdown.
+func TestPageStopsDespiteASilentConnection(t *testing.T) {
+	timers, err := durable.New(storetest.NewOracle(1, store.Limits{}, nil), durable.Options{})
+	require.NoError(t, err)
+	defer timers.Close()
+	page := make(chan net.Addr, 1)
+	d := &daemon{c: Config{Page: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler), OnPage: func(a net.Addr) { page <- a }}}
+	stop, err := d.startPage(timers)
+	require.NoError(t, err)
+	at := (<-page).String()
+	silent, err := net.Dial("tcp", at)
+	require.NoError(t, err)
+	defer silent.Close()
+	// Connections are accepted in order: when this one is answered the server has the other.
+	status, _ := do(t, "GET", "http://"+at+"/", "")
+	require.Equal(t, 200, status)
+	over, cancel := context.WithTimeout(t.Context(), 0) // its time is over at once
+	defer cancel()
+	require.NoError(t, stop(over))
+	_, err = silent.Read(make([]byte, 1))
+	require.Error(t, err, "it is closed")
+}
+
+// README.md names the metrics of both, and what is the same in them.
+func TestMetricsAreDocumented(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	require.NoError(t, err)
+	page := make(chan net.Addr, 1)
+	url, stop := start(t, Config{Store: "pebble:" + filepath.Join(t.TempDir(), "timers"), Workers: 1, Page: "127.0.0.1:0", OnPage: func(a net.Addr) { page <- a }})
+	at := "http://" + (<-page).String()
+	for where, last := range map[string]string{url: "limbo_late_seconds", at: "limbo_durable_waiting"} {
+		var text string
+		require.Eventually(t, func() bool { // until the page has read the store
+			_, text = do(t, "GET", where+"/metrics", "")
+			return strings.Contains(text, last)
+		}, time.Minute, time.Millisecond)
+		for _, m := range regexp.MustCompile(`(?m)^# TYPE (\S+) `).FindAllStringSubmatch(text, -1) {
+			if !strings.HasSuffix(m[1], "_invalid_figures") {
+				require.Regexp(t, "`"+m[1]+"[`{]", string(readme))
+			}
+		}
+	}
+	require.NoError(t, stop())
 }
 
 func TestRunRefusesBadConfigs(t *testing.T) {
