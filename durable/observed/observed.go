@@ -64,10 +64,9 @@ func (r *reader) figures() []observe.Figure {
 		return []observe.Figure{readable}
 	}
 	readable.Value = 1
-	return append([]observe.Figure{
+	return append(figuresOf(r.last), // the first gauge is what a page's list shows
 		readable,
-		{Name: "age_seconds", Help: "How long ago the store was asked for these figures", Value: age.Seconds()},
-	}, figuresOf(r.last)...)
+		observe.Figure{Name: "age_seconds", Help: "How long ago the store was asked for these figures", Value: age.Seconds()})
 }
 
 func (r *reader) read() {
