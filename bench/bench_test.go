@@ -119,7 +119,7 @@ func TestOnlyRivalsOfAKindHaveGaps(t *testing.T) {
 	r := runner{workloads: workloads, rivals: rivals, reps: 1}
 	for _, riv := range r.rivals {
 		require.Equal(t, !slices.Contains([]string{
-			"purgatory", "purgatory-page", "threshold", "limbo-broker", "kfake", "durable-redis", "durable-pebble", "asynq", "nats",
+			"timingwheel-page", "purgatory", "purgatory-page", "threshold", "limbo-broker", "kfake", "durable-redis", "durable-pebble", "asynq", "nats",
 			"calls", "calls-group", "map", "longpoll", "longpoll-h2", "longpoll-nodes", "net/http", "net/http-h2",
 		}, riv.name), riv.timers(), riv.name)
 	}

@@ -6,14 +6,34 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 
 	"github.com/seed-782fa212/limbo/observe"
 	"github.com/seed-782fa212/limbo/purgatory"
+	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
-// observedRival is the purgatory while somebody looks at it: what that costs is the
+// observedRivals are limbo's while somebody looks at them: what that costs is the
 // difference.
-var observedRival = rival{
+var observedRivals = []rival{{
+	name:    "timingwheel-page",
+	setup:   "the same wheel, with observe's page open at it",
+	does:    []string{"W4"},
+	variant: true,
+	bytes:   50,
+	run: inProcess(func(fire func(uint64)) (Timers[timingwheel.Timer], error) {
+		w, err := timingwheel.New(fire, timingwheel.Options{})
+		if err != nil {
+			return nil, err
+		}
+		closePage, err := openPage(observe.Wheel(w), "")
+		if err != nil {
+			_, _ = w.Close(timingwheel.Discard)
+			return nil, err
+		}
+		return &observedTimers{wheelTimers{w}, closePage}, nil
+	}),
+}, {
 	name:  "purgatory-page",
 	setup: "the same purgatory, with observe's page open at it: its stream is read, the hottest keys and the oldest operations with it",
 	does:  []string{"W9"},
@@ -24,20 +44,32 @@ var observedRival = rival{
 			return Result{}, err
 		}
 		defer func() { must(p.Shutdown(context.Background())) }()
-		closePage, err := openPage(p)
+		closePage, err := openPage(observe.Purgatory(p, nil), "purgatory")
 		if err != nil {
 			return Result{}, err
 		}
 		result, err := openLoad(j, heldRequests{p})
 		return result, errors.Join(err, closePage())
 	},
+}}
+
+type observedTimers struct {
+	wheelTimers
+	closePage func() error
 }
 
-// openPage serves the page and reads its stream until the returned function is called,
-// which returns an error if the stream has ended before.
-func openPage(p *purgatory.Purgatory[string]) (closePage func() error, err error) {
+func (t *observedTimers) Close() {
+	must(t.closePage())
+	t.wheelTimers.Close()
+}
+
+// openPage serves the page of a source and reads its stream until the returned function is
+// called, which returns an error if the stream has ended before. The source's lists are in
+// the stream too if lists is its kind.
+func openPage(s observe.Source, lists string) (closePage func() error, err error) {
+	const name = "observed"
 	r := observe.New()
-	if _, err := r.Add("requests", observe.Purgatory(p, nil)); err != nil {
+	if _, err := r.Add(name, s); err != nil {
 		return nil, err
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -47,7 +79,11 @@ func openPage(p *purgatory.Purgatory[string]) (closePage func() error, err error
 	server := observe.NewServer(r)
 	served, ended := make(chan error, 1), make(chan struct{})
 	go func() { served <- server.Serve(l) }()
-	stream, err := http.Get("http://" + l.Addr().String() + "/events?kind=purgatory&name=requests") //nolint:bodyclose // it is closed by the goroutine that reads it
+	address := "http://" + l.Addr().String() + "/events"
+	if lists != "" {
+		address += "?" + url.Values{"kind": {lists}, "name": {name}}.Encode()
+	}
+	stream, err := http.Get(address) //nolint:bodyclose // it is closed by the goroutine that reads it
 	if err != nil {
 		return nil, errors.Join(err, server.Close())
 	}

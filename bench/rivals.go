@@ -23,6 +23,8 @@ type rival struct {
 	// ready returns why it cannot run here, a *notInstalled or another error. It is nil
 	// for a rival that always can.
 	ready func() error
+	// variant is set if another one has the gaps of both.
+	variant bool
 	// run does a job in this process, which is a child started for it.
 	run func(Job) (Result, error)
 	// command is the command line that does a job, for a rival that is not in Go.
@@ -32,6 +34,7 @@ type rival struct {
 // rivals in the order of tables and legends.
 var rivals = []rival{
 	timingwheelRival,
+	observedRivals[0],
 	schedulerRival,
 	keyedRival,
 	stdlibRival,
@@ -40,7 +43,7 @@ var rivals = []rival{
 	gozeroRival,
 	nettyRival,
 	purgatoryRival,
-	observedRival,
+	observedRivals[1],
 	thresholdRival,
 	limboBrokerRival,
 	kfakeRival,
@@ -68,7 +71,7 @@ func inProcess[H any](open opener[H]) func(Job) (Result, error) {
 func (r rival) can(workload string) bool { return slices.Contains(r.does, workload) }
 
 // timers reports whether the rival has timers at all.
-func (r rival) timers() bool { return slices.ContainsFunc(timerWorkloads, r.can) }
+func (r rival) timers() bool { return !r.variant && slices.ContainsFunc(timerWorkloads, r.can) }
 
 // params reduces a workload's size to the most that the rival is asked to hold.
 func (r rival) params(w workload, p Params) Params {

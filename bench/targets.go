@@ -181,6 +181,7 @@ var targets = []target{
 	{"W3", "late_p99_ms", 1.6, one("W3", "timingwheel", "late_p99_ms", fire500k)},
 	{"W4", "sched_p9999_us", 100, one("W4", "timingwheel", "sched_p9999_us", held1M)},
 	{"W4", "scheduler: sched_p9999_us", 100, one("W4", "scheduler", "sched_p9999_us", held1M)},
+	{"W4", "sched_p9999_us with the page open, × without", 1.1, ratio("W4", "sched_p9999_us", "timingwheel-page", "timingwheel", held1M)},
 	{"W4", "sched_max_us, × the control's", 1, ratio("W4", "sched_max_us", "timingwheel", controlName, held1M)},
 	{"W5", "cpu_ms, × stdlib's", 1, ratio("W5", "cpu_ms", "timingwheel", "stdlib", idle)},
 	{"W5", "wakeups, × stdlib's", 1, ratio("W5", "wakeups", "timingwheel", "stdlib", idle)},
