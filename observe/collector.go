@@ -16,8 +16,9 @@ func (r *Registry) Describe(chan<- *prometheus.Desc) {}
 // Collect sends all figures, as limbo_<kind>_<figure>{name="..."}. It is part of
 // [prometheus.Collector].
 //
-// It waits for [Custom] sources, which it reads at the same time. It sends no error, for which a scrape would be refused as a whole. So that there is
-// none, a figure of a custom source that contradicts another is left out; see [Custom].
+// It waits for [Custom] sources, which it reads at the same time. It sends no error, for
+// which a scrape would be refused as a whole. So that there is none, a figure of a custom
+// source that contradicts another is left out; see [Custom].
 func (r *Registry) Collect(ch chan<- prometheus.Metric) {
 	all := r.all()
 	calls := begin(all)
