@@ -2,6 +2,8 @@ package broker
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -40,6 +42,30 @@ func coordinatorOf(t *testing.T, c *brokers, group string) *Server {
 		return false
 	}, kafkatest.Patience, 10*time.Millisecond, "no coordinator")
 	return found
+}
+
+// Each partition of the offsets topic gets a coordinator that comes to an end with loading,
+// though the first load runs while the broker is still at the last partition.
+func TestEachCoordinatorLoads(t *testing.T) {
+	t.Parallel()
+	const partitions = 1 << 10
+	cl := startBrokers(t, 1, func(c *Config) { c.Meta.OffsetsPartitions = partitions })
+	s := cl.nodes[0].Server()
+	coordinatorOf(t, cl, "g")
+	groups := map[int32]string{}
+	for i := 0; len(groups) < partitions; i++ {
+		g := fmt.Sprint("g", i)
+		groups[s.groups.PartitionOf(g)] = g
+	}
+	q := kafkatest.DescribeGroups(slices.Collect(maps.Values(groups))...)
+	require.Eventually(t, func() bool {
+		for _, g := range dial(t, s).Call(q).(*kmsg.DescribeGroupsResponse).Groups {
+			if g.ErrorCode == kerr.CoordinatorLoadInProgress.Code {
+				return false
+			}
+		}
+		return true
+	}, kafkatest.Patience, 50*time.Millisecond)
 }
 
 func TestFindCoordinator(t *testing.T) {

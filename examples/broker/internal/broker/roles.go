@@ -34,6 +34,7 @@ func (s *Server) followController(ctx context.Context) {
 func (s *Server) apply(img *meta.Image) {
 	before := s.image()
 	now := s.uptime.Now()
+	var begun []func() // reigns over groups
 	for _, p := range s.partitions.All() {
 		if t, a := img.Assignment(p.Key); t == nil || !slices.Contains(a.Replicas, s.id) {
 			s.giveUp(p)
@@ -53,10 +54,15 @@ func (s *Server) apply(img *meta.Image) {
 				p = replica.New(&s.cfg.Replica, key, s.id, &s.partitions.Kept, s.uptime.Now, s.disk.Take(key))
 				s.partitions.Put(p)
 			}
-			s.assign(p, t, a, now)
+			if lead := s.assign(p, t, a, now); lead != nil {
+				begun = append(begun, lead)
+			}
 		}
 	}
 	s.known.Store(img)
+	for _, lead := range begun {
+		lead() // whose load finds the partition by the image
+	}
 	// Who lives counts for the low watermark, and a broker that has gone does not
 	// hold a deletion up any more.
 	if !slices.Equal(before.Nodes, img.Nodes) {
@@ -72,8 +78,8 @@ func (s *Server) apply(img *meta.Image) {
 }
 
 // assign passes a decision on to a replica, and what comes of it to those who
-// wait.
-func (s *Server) assign(p *replica.Partition, t *meta.Topic, a meta.Assignment, now time.Duration) {
+// wait. It returns what begins a reign over groups, or nil.
+func (s *Server) assign(p *replica.Partition, t *meta.Topic, a meta.Assignment, now time.Duration) (lead func()) {
 	turn := p.Assign(t, a, now)
 	if turn.Lost >= 0 {
 		s.hasEnded(p.Key, turn.Lost)
@@ -81,15 +87,14 @@ func (s *Server) assign(p *replica.Partition, t *meta.Topic, a meta.Assignment, 
 	if turn.Raised {
 		s.hasRaised(p, a.Epoch)
 	}
-	if t.Name != meta.OffsetsTopic {
-		return
-	}
-	if turn.Lost >= 0 && turn.Begun < 0 {
+	switch {
+	case t.Name != meta.OffsetsTopic:
+	case turn.Begun >= 0:
+		return func() { s.groups.Lead(p.Key.Index, turn.Begun) }
+	case turn.Lost >= 0:
 		s.groups.Resign(p.Key.Index, a.Epoch)
 	}
-	if turn.Begun >= 0 {
-		s.groups.Lead(p.Key.Index, turn.Begun)
-	}
+	return nil
 }
 
 // giveUp ends a replica that this broker is not to have any more: its topic is
