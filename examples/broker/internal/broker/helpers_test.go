@@ -103,13 +103,6 @@ func (c *brokers) running() (list []*Server) {
 	return list
 }
 
-func (c *brokers) addrs() (list []string) {
-	for _, n := range c.nodes {
-		list = append(list, n.Addr())
-	}
-	return list
-}
-
 // whole waits until the cluster is settled.
 func whole(t *testing.T, c *brokers) {
 	t.Helper()
