@@ -17,7 +17,7 @@ import (
 // Done functions that block make no Do late. Calls of Go wait for a worker meanwhile, can
 // be replied to, and end in order.
 func TestDoneFunctionsBlock(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c := table(t, Options{Workers: 2})
 		leave := make(chan struct{})
 		type end struct {
@@ -67,7 +67,7 @@ func TestDoneFunctionsBlock(t *testing.T) {
 // The record of a call that waits for a worker serves no other call, which would expire in
 // its stead.
 func TestBacklogKeepsItsRecords(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c := table(t, Options{Workers: 1})
 		leave := make(chan struct{})
 		require.NoError(t, c.Go(-1, time.Millisecond, nothing, func(string, error) { <-leave }))
@@ -89,7 +89,7 @@ func TestBacklogKeepsItsRecords(t *testing.T) {
 // Nothing refers to a call that has ended while it waited for a worker: its done function,
 // and what that refers to, can be collected while the workers still block.
 func TestBacklogForgetsWhatHasEnded(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c := table(t, Options{Workers: 1, MaxCalls: 101})
 		leave := make(chan struct{})
 		defer close(leave)
@@ -231,7 +231,7 @@ func TestBacklogHammer(t *testing.T) {
 // Calls that are due and wait for a worker are counted, with how long the first of them has
 // done so, and how late they are once they expire.
 func TestBacklogIsVisible(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c := table(t, Options{Workers: 1})
 		visible := func() (int, time.Duration) {
 			synctest.Wait()
@@ -271,7 +271,7 @@ func TestBacklogIsVisible(t *testing.T) {
 
 // With one worker, calls that wait for it end in the order of their deadlines.
 func TestBacklogIsInOrder(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c := table(t, Options{Workers: 1})
 		leave := make(chan struct{})
 		var order []int
@@ -299,7 +299,7 @@ func TestBacklogIsInOrder(t *testing.T) {
 
 // A done function that ends its worker's goroutine leaves its place to another.
 func TestDoneEndsItsWorker(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c := table(t, Options{Workers: 2})
 		leave := make(chan struct{})
 		ended := make(chan int, 50)
@@ -326,7 +326,7 @@ func TestDoneEndsItsWorker(t *testing.T) {
 
 // A shutdown ends what waits for a worker, and does so once.
 func TestShutdownEndsTheBacklog(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c, err := New[int, string](Options{Workers: 1})
 		require.NoError(t, err)
 		leave := make(chan struct{})

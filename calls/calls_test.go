@@ -31,14 +31,8 @@ func table(t testing.TB, o Options) *Table[int, string] {
 
 func nothing() error { return nil }
 
-// inBubble runs a test on virtual time.
-func inBubble(t *testing.T, f func(t *testing.T)) {
-	t.Helper()
-	synctest.Test(t, f)
-}
-
 func TestDoReturnsTheReply(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c := table(t, Options{})
 		go func() {
 			time.Sleep(time.Second)
@@ -67,7 +61,7 @@ func TestDoIsRepliedToWithinSend(t *testing.T) {
 
 // Lesson calls 1.
 func TestDoExpires(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c := table(t, Options{})
 		began := time.Now()
 		_, err := c.Do(t.Context(), 1, time.Minute, nothing)
@@ -84,7 +78,7 @@ func TestDoExpires(t *testing.T) {
 
 // Lesson calls 1.
 func TestDoIsCancelled(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c := table(t, Options{})
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Second, func() { cancel(io.ErrUnexpectedEOF) })
@@ -98,7 +92,7 @@ func TestDoIsCancelled(t *testing.T) {
 }
 
 func TestDoWithoutATimeout(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c := table(t, Options{})
 		time.AfterFunc(1000*time.Hour, func() { c.Reply(1, "one") })
 		r, err := c.Do(context.Background(), 1, NoTimeout, nothing)
@@ -172,7 +166,7 @@ func TestSendDoesNotReturnAfterTheReply(t *testing.T) {
 }
 
 func TestGo(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c := table(t, Options{})
 		type result struct {
 			value string
@@ -202,7 +196,7 @@ func TestGo(t *testing.T) {
 }
 
 func TestDuplicateNeverSteals(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c := table(t, Options{})
 		first := make(chan string, 1)
 		go func() {
@@ -241,7 +235,7 @@ func TestLateSendErrorIsNoOtherCalls(t *testing.T) {
 
 // Lesson calls 2.
 func TestGroupsEndApart(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c := table(t, Options{})
 		lost, other := c.Group(), c.Group()
 		var errs [3]error
@@ -269,7 +263,7 @@ func TestGroupsEndApart(t *testing.T) {
 }
 
 func TestShutdownEndsAll(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c := table(t, Options{})
 		g := c.Group()
 		var ended atomic.Int64
@@ -293,7 +287,7 @@ func TestShutdownEndsAll(t *testing.T) {
 }
 
 func TestShutdownWaitsForDone(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c, err := New[int, string](Options{})
 		require.NoError(t, err)
 		running, leave := make(chan struct{}), make(chan struct{})
@@ -360,7 +354,7 @@ func TestBadInput(t *testing.T) {
 }
 
 func TestDonePanics(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		panics := make(chan any, 2)
 		c := table(t, Options{OnPanic: func(p timingwheel.Panic) { panics <- p.Value }})
 		require.NoError(t, c.Go(1, time.Second, nothing, func(string, error) { panic("replied") }))
@@ -372,7 +366,7 @@ func TestDonePanics(t *testing.T) {
 }
 
 func TestAll(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c := table(t, Options{})
 		g := c.Group()
 		discard := func(string, error) {}

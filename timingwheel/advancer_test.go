@@ -2,6 +2,7 @@ package timingwheel
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -12,7 +13,7 @@ import (
 // T9: an idle wheel makes no wake-ups, and neither does time that passes
 // before a far timer; each bucket with a timer costs one.
 func TestIdleMakesNoWakeups(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{WheelSize: 2, Shards: 2})
 		f.pass(1000 * time.Hour)
 		require.Zero(t, f.Stats().Wakeups)
@@ -33,7 +34,7 @@ func TestIdleMakesNoWakeups(t *testing.T) {
 // T9: a bucket that Stop has emptied does not wake the advancer, but for the
 // one that it sleeps on already, once.
 func TestEmptiedBuckets(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{WheelSize: 4, Shards: 1})
 		for round := range uint64(5) {
 			var hs []Timer
@@ -75,7 +76,7 @@ func TestEmptiedBuckets(t *testing.T) {
 // T9: EmptyWakeups are of the Wakeups: two buckets that are found empty at
 // once were slept for once.
 func TestEmptyWakeupsAreWakeups(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{Shards: 4})
 		var hs []Timer
 		for i := range 4 {
@@ -95,7 +96,7 @@ func TestEmptyWakeupsAreWakeups(t *testing.T) {
 // T9: a bucket that was emptied and filled again is not pruned, and one that
 // was pruned comes up again.
 func TestRefilledBucket(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{WheelSize: 4, Shards: 1})
 		f.Stop(f.in(1, 5*time.Millisecond))
 		f.in(2, 5*time.Millisecond)
@@ -113,7 +114,7 @@ func TestRefilledBucket(t *testing.T) {
 // T15: the advancer hands a bucket of the lowest level over whole, whatever
 // is in it: no timer is touched, and one turn of the lock does it.
 func TestBurstIsHandedOverWhole(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
 		f := start(t, Options{Shards: 1, Workers: 1}, g.wait)
 		f.occupy(1)
@@ -145,7 +146,7 @@ func TestBurstIsHandedOverWhole(t *testing.T) {
 // T15: a cascade lets the lock go after each cascadeChunk timers, and nothing
 // that has been reached is lost or comes twice meanwhile.
 func TestCascadeLetsTheLockGo(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{WheelSize: 2, Shards: 1})
 		f.hold()
 		const n = 100 * cascadeChunk
@@ -167,7 +168,7 @@ func TestCascadeLetsTheLockGo(t *testing.T) {
 // T9: a bucket emptied by Stop is passed over though its places are not cleared
 // yet; and nothing in it is overdue.
 func TestEmptiedBucketOfAnotherShard(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{Shards: 2})
 		f.on(0, 1, 10*time.Millisecond)
 		emptied := f.on(1, 2, 20*time.Millisecond)

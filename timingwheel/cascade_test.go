@@ -12,7 +12,7 @@ import (
 // T2: what is due while a large bucket cascades does not wait for it; T14: what
 // comes after that bucket's timers does.
 func TestCascadeIsAhead(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{WheelSize: 128, Shards: 2, Workers: 1})
 		f.hold()
 		const n = 3*cascadeChunk + 1
@@ -65,7 +65,7 @@ func TestCascadeIsAhead(t *testing.T) {
 // the shard's clock move past those still in it, or they would come up together,
 // in the order in which they were scheduled.
 func TestCatchUpStopsAtACascade(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{WheelSize: 128, Shards: 1, Workers: 1})
 		f.hold()
 		for range cascadeChunk {
@@ -96,7 +96,7 @@ func TestCatchUpStopsAtACascade(t *testing.T) {
 
 // Overdue is that of the first bucket of all levels, due or not.
 func TestOverdueOfSeveralLevels(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{WheelSize: 128, Shards: 1})
 		f.hold()
 		f.in(1, 5*time.Millisecond)

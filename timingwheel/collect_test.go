@@ -204,7 +204,7 @@ func TestMemoryFollowsTheLoadDown(t *testing.T) {
 
 // T18: a backlog's bucket records go back though one timer stays (F8).
 func TestBucketRecordsFollowTheLoadDown(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
 		f := start(t, Options{Workers: 1, Shards: 1}, g.wait)
 		f.occupy(1)

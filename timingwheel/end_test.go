@@ -14,7 +14,7 @@ import (
 
 // T3, T4: each way to end, once, and only once.
 func TestOneEnd(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{WheelSize: 2, Shards: 2})
 		run, stop := f.in(1, time.Second), f.in(2, time.Second)
 		require.Equal(t, 2, f.Len())
@@ -43,7 +43,7 @@ func TestStopOnTheWayDown(t *testing.T) {
 	for _, size := range []int{2, 3, 8} {
 		for turns := 0; ; turns++ {
 			ready := false
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				g := make(gate)
 				f := start(t, Options{WheelSize: size, Shards: 1, Workers: 1}, g.wait)
 				defer close(g)
@@ -78,7 +78,7 @@ func TestStopOnTheWayDown(t *testing.T) {
 // T4, timers 1: Stop is exact in the middle of a cascade, both for the timers
 // already moved and for those still to be moved; and Len is right throughout.
 func TestStopDuringCascade(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
 		f := start(t, Options{WheelSize: 128, Shards: 1, Workers: 1}, g.wait)
 		defer close(g)
@@ -118,7 +118,7 @@ func TestStopDuringCascade(t *testing.T) {
 // T4: Stop is exact for a timer that is due and waits for a worker; so is
 // Reset, which takes it out of the ready list again.
 func TestStopAndResetOfReady(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
 		f := start(t, Options{WheelSize: 2, Shards: 1, Workers: 1}, g.wait)
 		f.occupy(1)
@@ -151,7 +151,7 @@ func TestStopAndResetOfReady(t *testing.T) {
 // and it runs once, at the time that the last Reset gave it.
 func TestResetMoves(t *testing.T) {
 	for _, size := range []int{2, 4, 256} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			f := start(t, Options{WheelSize: size, Shards: 1, Workers: 1})
 			r := rand.New(rand.NewPCG(5, uint64(size)))
 			for range 300 {
@@ -178,7 +178,7 @@ func TestResetMoves(t *testing.T) {
 // T5, timers 8: 8 ticks moved to 4 comes at 4; to less than a tick, once, at
 // the next tick; to zero, at once; moved and then stopped, never.
 func TestResetEarlier(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		const ms = time.Millisecond
 		f := start(t, Options{WheelSize: 4, Shards: 1})
 		f.pass(ms / 2)
@@ -197,7 +197,7 @@ func TestResetEarlier(t *testing.T) {
 // when that bucket comes, however often it is pushed; and the bucket does not
 // run it then.
 func TestResetPushOutIsLazy(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{WheelSize: 4, Shards: 1})
 		h := f.in(1, 2*time.Millisecond)
 		f.in(2, 2*time.Millisecond)
@@ -220,7 +220,7 @@ func TestResetPushOutIsLazy(t *testing.T) {
 // clock has nothing to flush and stands far behind. Pushed out it leaves the ready
 // list all the same.
 func TestResetOfReadyOnAnOldClock(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		const ms = time.Millisecond
 		g := make(gate)
 		f := start(t, Options{WheelSize: 4, Shards: 1, Workers: 1}, g.wait)
@@ -239,7 +239,7 @@ func TestResetOfReadyOnAnOldClock(t *testing.T) {
 // T5, timers 6: Reset of what has ended returns false and arms nothing, also
 // while its function runs.
 func TestResetOfEnded(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
 		f := start(t, Options{}, g.wait)
 		h := f.in(-1, time.Second)
@@ -258,7 +258,7 @@ func TestResetOfEnded(t *testing.T) {
 // T6, timers 6: handles that were never given out, of other wheels, and of
 // timers whose node is in use again.
 func TestStaleHandles(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{Shards: 2})
 		live := f.in(1, 1000*time.Hour)
 		strange := []Timer{
@@ -289,7 +289,7 @@ func TestStaleHandles(t *testing.T) {
 
 // T6, timers 6: handles stay stale when slabs are given back and come again.
 func TestStaleThroughRegrowth(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{Shards: 1})
 		var stale []Timer
 		seen := map[Timer]bool{}

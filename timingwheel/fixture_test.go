@@ -79,12 +79,6 @@ func (f *fixture) eager(yes bool) {
 	}
 }
 
-// bubble runs a test on a virtual clock.
-func bubble(t *testing.T, test func(t *testing.T)) {
-	t.Helper()
-	synctest.Test(t, test)
-}
-
 func (f *fixture) since() time.Duration { return time.Since(f.born) }
 
 // in schedules v, which must succeed.

@@ -20,7 +20,7 @@ import (
 // flushed gets a bucket of its own, a lap later; the flush does not meet it,
 // and the clock does not jump.
 func TestLateAddDuringFlush(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{WheelSize: 4, Shards: 1, Workers: 1})
 		f.hold()
 		const n = 20_000
@@ -51,7 +51,7 @@ func TestLateAddDuringFlush(t *testing.T) {
 	})
 	// And a bucket of the lowest level, handed over, is not joined by what comes
 	// for the same place one lap later.
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
 		f := start(t, Options{WheelSize: 4, Shards: 1, Workers: 1}, g.wait)
 		f.occupy(1)
@@ -70,7 +70,7 @@ func TestLateAddDuringFlush(t *testing.T) {
 // for: it is refused.
 func TestAddDuringShutdown(t *testing.T) {
 	for _, policy := range policies {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			g := make(gate)
 			f := start(t, Options{Workers: 1, Shards: 2}, g.wait)
 			f.occupy(1)
@@ -98,7 +98,7 @@ func TestAddDuringShutdown(t *testing.T) {
 // timers 5: Stop and Reset while the function runs harm nothing, and Len goes
 // down once.
 func TestStopWhileRunning(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
 		f := start(t, Options{Shards: 1, Workers: 2, MaxPending: 10}, g.wait)
 		h := f.in(-1, time.Millisecond)
@@ -124,7 +124,7 @@ func TestStopWhileRunning(t *testing.T) {
 // timers 7: a timer that reschedules itself in its own callback and is stopped
 // there, or right after, does not come back.
 func TestStoppedInItsOwnCallback(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var f *fixture
 		var current atomic.Uint64
 		f = start(t, Options{WheelSize: 2}, func(v int) {
@@ -155,7 +155,7 @@ func TestStoppedInItsOwnCallback(t *testing.T) {
 // timers 13: one timer after the other for as many ticks as break a counter of
 // 32 bits, and one that waits through all of them.
 func TestManyTicks(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{Tick: 1, WheelSize: 4, Shards: 1})
 		f.in(-1, 1<<40)
 		for k := 20; k < 40; k++ {
@@ -174,7 +174,7 @@ func TestManyTicks(t *testing.T) {
 // stays late nor catches up by a tick for each poll.
 func TestOnTimeAfterAStall(t *testing.T) {
 	for _, size := range []int{2, 256} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			f := start(t, Options{WheelSize: size, Shards: 2})
 			f.in(1, 10*time.Millisecond)
 			late := f.in(2, 25*time.Hour)
@@ -207,7 +207,7 @@ func TestClockIsMonotonic(t *testing.T) {
 // timers 17: at a high arm rate of timers that are stopped, memory does not
 // grow: neither slabs, nor bucket records, nor the queue.
 func TestHighArmRate(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{WheelSize: 8, Shards: 1})
 		for i := range 200_000 {
 			h := f.in(i, time.Duration(i%5000)*time.Millisecond)
@@ -231,7 +231,7 @@ func TestHighArmRate(t *testing.T) {
 // timers 11: durations below a second, and ticks longer than all delays.
 func TestOddTicks(t *testing.T) {
 	for _, tick := range []time.Duration{1, 999, 333 * time.Millisecond, 25 * time.Hour, math.MaxInt64 / 2} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			f := start(t, Options{Tick: tick, WheelSize: 2})
 			time.Sleep(7)
 			want := f.due(time.Second / 3)

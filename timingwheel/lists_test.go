@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -190,7 +191,7 @@ func TestShardIsFull(t *testing.T) {
 // Stats changes nothing, not even what it could tidy up on its way: buckets that
 // are empty, at the front of the ready queue, and places not cleared yet.
 func TestStatsChangesNothing(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
 		f := start(t, Options{Shards: 1, Workers: 1}, g.wait)
 		defer close(g)

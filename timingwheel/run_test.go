@@ -20,7 +20,7 @@ import (
 // T10, timers 15: a slow callback delays no other timer while a worker is free,
 // whether it comes in the same bucket, before, or after.
 func TestSlowCallback(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{Shards: 1, Workers: 3}, func(v int) {
 			if v < 0 {
 				time.Sleep(time.Second)
@@ -53,7 +53,7 @@ func TestSlowCallback(t *testing.T) {
 // be busy, idle or not yet started: at most one worker is on its way at a time,
 // and each that finds more sends the next.
 func TestBurstWakesAllWorkers(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		const workers = 8
 		g := make(gate)
 		f := start(t, Options{WheelSize: 2, Shards: 2, Workers: workers}, g.wait)
@@ -79,7 +79,7 @@ func TestBurstWakesAllWorkers(t *testing.T) {
 // T3, T7: a timer that is due at once joins a run of its own shard's only, and
 // not a bucket of its shard's that has the same number by chance.
 func TestReadyOfTwoShards(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
 		f := start(t, Options{Shards: 4, Workers: 1}, g.wait)
 		f.on(2, -1, 0)
@@ -98,7 +98,7 @@ func TestReadyOfTwoShards(t *testing.T) {
 
 // T11: a trickle starts one worker, and timers start no goroutines of theirs.
 func TestGoroutinesAreBounded(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
 		f := start(t, Options{Workers: 2}, g.wait)
 		for range 100 {
@@ -125,7 +125,7 @@ func TestGoroutinesAreBounded(t *testing.T) {
 // T11: what is due and waits for a worker is visible, and how long the oldest
 // of it has waited, whatever else was stopped or moved meanwhile.
 func TestReadyAndOverdue(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		const ms = time.Millisecond
 		g := make(gate)
 		f := start(t, Options{Shards: 2, Workers: 1}, g.wait)
@@ -172,7 +172,7 @@ func TestReadyAndOverdue(t *testing.T) {
 // T10: a panic is recovered, reported with its stack, counted, and harms
 // nothing else; nor does a hook that panics, or one that ends the goroutine.
 func TestPanics(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var told []Panic
 		f := start(t, Options{Workers: 1, Shards: 1, OnPanic: func(p Panic) {
 			told = append(told, p)
@@ -219,7 +219,7 @@ func logs(t *testing.T) *bytes.Buffer {
 
 // T10: the default hook is slog.
 func TestPanicIsLogged(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		log := logs(t)
 		f := start(t, Options{}, explode)
 		f.in(-7, 0)
@@ -233,7 +233,7 @@ func TestPanicIsLogged(t *testing.T) {
 // T10: runtime.Goexit in a callback (t.FailNow, for one) ends that worker;
 // another takes its place, also when the others are busy or the wheel closes.
 func TestGoexit(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{Workers: 1, Shards: 1}, func(v int) {
 			if v%2 == 1 {
 				runtime.Goexit()
@@ -252,7 +252,7 @@ func TestGoexit(t *testing.T) {
 // T11, timers 5: MaxPending is exact: each way to end makes room at once, and
 // an add from a callback at the limit succeeds, as its own timer has left.
 func TestMaxPending(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var f *fixture
 		var inCallback error
 		f = start(t, Options{MaxPending: 3, Shards: 2, Workers: 1}, func(v int) {
@@ -335,7 +335,7 @@ func TestMaxPendingConcurrently(t *testing.T) {
 // T12: every method from a callback, and from the hook of a panic.
 func TestReentrant(t *testing.T) {
 	for _, shards := range []int{1, 4} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			var f *fixture
 			var mine, other Timer
 			everything := func() {

@@ -20,7 +20,7 @@ func TestCloseFromCallback(t *testing.T) {
 		for _, workers := range []int{1, 3} {
 			for _, callers := range []int{1, 3} {
 				t.Run(policy.String(), func(t *testing.T) {
-					bubble(t, func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
 						var f *fixture
 						var mu sync.Mutex
 						var left []int
@@ -67,7 +67,7 @@ func TestCloseFromCallback(t *testing.T) {
 // T13: from the hook of a panic, while another goroutine shuts down: Shutdown
 // waits for the hook too.
 func TestCloseFromHook(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var f *fixture
 		f = start(t, Options{Workers: 1, OnPanic: func(Panic) {
 			_, err := f.Close(HandBack)
@@ -110,7 +110,7 @@ func TestCloseDoesNotWait(t *testing.T) {
 // T13: Shutdown from a callback waits for that callback, until its context is
 // done. It has begun the shutdown all the same, as Close would.
 func TestShutdownFromCallback(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var f *fixture
 		f = start(t, Options{Workers: 1}, func(v int) {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -72,7 +72,7 @@ func TestShutdownPolicies(t *testing.T) {
 	for _, policy := range policies {
 		for _, shards := range []int{1, 4} {
 			t.Run(policy.String(), func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
 					g := make(gate)
 					f := start(t, Options{WheelSize: 4, Shards: shards, Workers: 1, MaxPending: 1000}, g.wait)
 					f.occupy(1)
@@ -141,14 +141,14 @@ func without(vs []int, v int) []int {
 // T13: RunNow does not wait for deadlines, Await does; Stop and Reset go on
 // meanwhile, and new timers are refused, also in callbacks.
 func TestRunNowAndAwait(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{WheelSize: 2, Shards: 2, Workers: 1}) // of two, the second might note its value first
 		f.in(2, 2*time.Hour)
 		f.in(1, math.MaxInt64)
 		f.end(RunNow)
 		require.Equal(t, []firing{{2, 0}, {1, 0}}, f.fired())
 	})
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var f *fixture
 		f = start(t, Options{WheelSize: 2, Shards: 2, MaxPending: 4}, func(v int) {
 			_, err := f.Schedule(v, time.Hour)
@@ -171,7 +171,7 @@ func TestRunNowAndAwait(t *testing.T) {
 		require.Equal(t, 2*time.Hour+time.Second, <-ended)
 		require.Equal(t, []firing{{4, time.Second}, {1, time.Hour}, {3, 2*time.Hour + time.Second}}, f.fired())
 	})
-	bubble(t, func(t *testing.T) { // Await of what is stopped
+	synctest.Test(t, func(t *testing.T) { // Await of what is stopped
 		f := start(t, Options{Shards: 2})
 		h := f.in(1, time.Hour)
 		go func() {
@@ -186,7 +186,7 @@ func TestRunNowAndAwait(t *testing.T) {
 // T13: a call that waits is ended sooner by a stricter one; both return.
 func TestAwaitIsEndedSooner(t *testing.T) {
 	for _, stricter := range policies[:3] {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			f := start(t, Options{Shards: 2})
 			f.in(1, time.Hour)
 			ended := make(chan time.Duration, 1)
@@ -207,7 +207,7 @@ func TestAwaitIsEndedSooner(t *testing.T) {
 // T13: under RunNow a timer that waits for a worker cannot be moved out again,
 // but stopped.
 func TestResetUnderRunNow(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
 		f := start(t, Options{Workers: 1}, g.wait)
 		f.occupy(1)
@@ -234,7 +234,7 @@ func TestShutdownContext(t *testing.T) {
 	for _, policy := range policies {
 		for _, second := range policies {
 			t.Run(policy.String()+second.String(), func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
 					g := make(gate)
 					f := start(t, Options{WheelSize: 2, Shards: 2, Workers: 1}, g.wait)
 					f.occupy(1)
@@ -280,7 +280,7 @@ func TestShutdownContext(t *testing.T) {
 
 // T13: a context that has ended already still starts the shutdown.
 func TestShutdownCancelled(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
 		f := start(t, Options{}, g.wait)
 		f.occupy(1)
@@ -300,7 +300,7 @@ func TestShutdownCancelled(t *testing.T) {
 // timer ends once, each call returns, and nothing is left.
 func TestShutdownAtOnce(t *testing.T) {
 	for round := range 200 {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			var running atomic.Int32
 			f := start(t, Options{WheelSize: 2, Shards: 1 << (round % 3), Workers: 2, Tick: 1 + time.Duration(round)}, func(int) {
 				running.Add(1)
@@ -346,7 +346,7 @@ func TestShutdownAtOnce(t *testing.T) {
 // T13: the delay queue may name buckets of a shard that was discarded, until it is
 // closed. They are not found, even if their records were in use again.
 func TestFlushAfterDiscard(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{Shards: 1})
 		f.hold()
 		f.in(1, time.Hour)
@@ -378,7 +378,7 @@ func TestFlushAfterDiscard(t *testing.T) {
 func TestShutdownDuringCascade(t *testing.T) {
 	const n = 50 * cascadeChunk
 	for _, policy := range policies {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			f := start(t, Options{WheelSize: 2, Shards: 1})
 			f.hold()
 			for i := range n {
@@ -418,7 +418,7 @@ func TestShutdownDuringCascade(t *testing.T) {
 
 // T13: an unknown policy is refused, by name and value, and changes nothing.
 func TestUnknownPolicy(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{})
 		_, err := f.Shutdown(t.Context(), Await+1)
 		require.EqualError(t, err, "timingwheel: the policy is Policy(4), must be Discard, HandBack, RunNow or Await")
@@ -436,7 +436,7 @@ func TestUnknownPolicy(t *testing.T) {
 func TestShutdownGoesOn(t *testing.T) {
 	for _, policy := range []Policy{RunNow, Await} {
 		t.Run(policy.String(), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				ran := 0
 				hold := make(chan bool)
 				w, err := New(func(int) { <-hold; ran++ }, Options{Workers: 1})
@@ -461,7 +461,7 @@ func TestShutdownGoesOn(t *testing.T) {
 
 // F15, T13: a nil context panics before anything has changed.
 func TestShutdownNilContext(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{})
 		require.PanicsWithValue(t, "timingwheel: the context is nil", func() {
 			f.Shutdown(nil, Await)
@@ -474,7 +474,7 @@ func TestShutdownNilContext(t *testing.T) {
 
 // T13: what is handed back has its deadline: as scheduled, reset, due already.
 func TestHandBackDeadlines(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
 		f := start(t, Options{Workers: 1, Shards: 2, Tick: 10 * time.Millisecond}, g.wait)
 		f.occupy(1)
@@ -500,7 +500,7 @@ func TestHandBackDeadlines(t *testing.T) {
 // T13: a RunNow that was overtaken, and finds none of its timers left, leaves
 // nothing behind in a shard that was forgotten.
 func TestOvertakenRunNow(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{Shards: 1})
 		f.in(1, time.Hour)
 		s := f.shards[0]

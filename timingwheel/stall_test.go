@@ -3,6 +3,7 @@ package timingwheel
 import (
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -16,7 +17,7 @@ import (
 func TestOverdueInOrder(t *testing.T) {
 	for _, size := range []int{2, 4, 256} {
 		for _, shards := range []int{1, 4} {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				f := start(t, Options{WheelSize: size, Shards: shards, Workers: 1})
 				f.hold()
 				n := 3 * cascadeChunk
@@ -43,7 +44,7 @@ func TestOverdueInOrder(t *testing.T) {
 // clock behind, do not move it past what it has still to flush.
 func TestAddDuringStall(t *testing.T) {
 	for _, size := range []int{2, 256} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			f := start(t, Options{WheelSize: size, Shards: 1, Workers: 1})
 			f.in(2000, 2000*time.Millisecond)
 			f.hold()
@@ -69,7 +70,7 @@ func TestAddDuringStall(t *testing.T) {
 // T14: a timer that is added between two chunks of a cascade, after a stall,
 // does not move the clock past the timers that are still to be cascaded.
 func TestAddDuringCascadeOfAStall(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		const n = 20_000
 		f := start(t, Options{WheelSize: 128, Shards: 1, Workers: 1})
 		f.hold()
@@ -95,7 +96,7 @@ func TestAddDuringCascadeOfAStall(t *testing.T) {
 // the time already, waited for its lock. What is due by then is ready at once, and
 // does not wait for a bucket to be flushed.
 func TestDueByTheShardsClock(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
 		f := start(t, Options{Shards: 1, Workers: 1}, g.wait)
 		defer close(g)
@@ -121,7 +122,7 @@ func TestDueByTheShardsClock(t *testing.T) {
 // T7: a timer whose bucket is due and not flushed yet is ready at once when it is
 // reset to be.
 func TestResetToNowDuringStall(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
 		f := start(t, Options{Shards: 1, Workers: 1}, g.wait)
 		defer close(g)

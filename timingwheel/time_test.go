@@ -35,7 +35,7 @@ func geometries(f func(name string, o Options)) {
 func TestRunsAtItsTick(t *testing.T) {
 	geometries(func(name string, o Options) {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				f := start(t, o)
 				want := map[int]time.Duration{}
 				for phase := range 9 {
@@ -62,7 +62,7 @@ func TestRunsAtItsTick(t *testing.T) {
 
 // T1, T2, T7, timers 12: deadlines as points in time, past ones included.
 func TestScheduleAt(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{Tick: 10 * time.Millisecond, WheelSize: 2})
 		time.Sleep(25 * time.Millisecond)
 		now := time.Now()
@@ -92,7 +92,7 @@ func TestScheduleAt(t *testing.T) {
 // T7, timers 12: due at once, but not in the caller; and not before Schedule
 // has let go of its locks.
 func TestDueAtOnceRunsOnAWorker(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		for _, delay := range []time.Duration{0, -1, math.MinInt64} {
 			onWorker := false
 			f := start(t, Options{Workers: 1}, func(int) { onWorker = strings.Contains(string(debug.Stack()), "(*workers[") })
@@ -112,7 +112,7 @@ func TestDueAtOnceRunsOnAWorker(t *testing.T) {
 // T8, timers 11: MaxInt64 saturates, wherever the clock stands.
 func TestMaxInt64Saturates(t *testing.T) {
 	for _, tick := range []time.Duration{1, 3, time.Millisecond, time.Hour, math.MaxInt64} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			f := start(t, Options{Tick: tick, WheelSize: 2, Shards: 1})
 			time.Sleep(12345 * time.Millisecond)
 			var hs []Timer
@@ -141,7 +141,7 @@ func TestEveryLevelBoundary(t *testing.T) {
 		size int
 	}{{1, 2}, {1, 4}, {1, 256}, {1, 1 << 16}, {3, 2}, {time.Microsecond, 8}, {time.Millisecond, 2}, {time.Millisecond, 256}, {time.Hour, 2}} {
 		t.Run(fmt.Sprintf("tick=%v/size=%d", g.tick, g.size), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				f := start(t, Options{Tick: g.tick, WheelSize: g.size, Shards: 1, Workers: 1})
 				want := map[int]time.Duration{}
 				add := func(at time.Duration) {
@@ -189,7 +189,7 @@ func TestLastTicks(t *testing.T) {
 	for i := range 8 {
 		size := []int{2, 4, 256, 1 << 16}[i/2]
 		clock := []tick{math.MaxInt64 - 70_000, math.MaxInt64 - 3}[i%2]
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			g := make(gate)
 			f := start(t, Options{Tick: 1, WheelSize: size, Shards: 1, Workers: 1}, g.wait)
 			defer close(g)
@@ -300,7 +300,7 @@ func TestWallClockWasSet(t *testing.T) {
 // not drift beyond that: each comes at the first tick after the delay. With a
 // deadline instead of a delay it does not drift at all.
 func TestRescheduleDoesNotDrift(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		const rounds = 1000
 		var f *fixture
 		var next time.Time

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed-782fa212/limbo/timingwheel"
@@ -14,7 +15,7 @@ import (
 // A recurring job that meets a full scheduler does not end: it has its place
 // while it runs, too.
 func TestJobKeepsItsPlace(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{MaxPending: 1})
 		refused := 0
 		f := func() {
@@ -57,7 +58,7 @@ func TestJobKeepsItsPlace(t *testing.T) {
 // timers 5: a call has given its place back when its function is called; a job
 // has not, and gives it back when it has ended, whether or not it runs then.
 func TestPlaceIsGivenBack(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{MaxPending: 1})
 		r.after(milli, func() { r.after(milli, func() { r.at(3*milli, r.note) }) })
 		require.Equal(t, durations{3 * milli}, r.pass(time.Second))
@@ -150,7 +151,7 @@ func FuzzBound(f *testing.F) {
 
 func checkBound(t *testing.T, seed uint64) {
 	t.Helper()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		x := newDraws(seed)
 		bound := x.below(6)
 		r := newRig(t, Options{MaxPending: bound})

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed-782fa212/limbo/timingwheel"
@@ -14,7 +15,7 @@ import (
 // timers 14: a fixed rate does not drift, however slow the function is.
 func TestEveryDoesNotDrift(t *testing.T) {
 	for _, slow := range []time.Duration{0, 1, 3 * milli, 10*milli - 1} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, Options{})
 			j := r.every(10*milli, func() { r.note(); time.Sleep(slow) }, JobOptions{})
 			require.Equal(t, r.born.Add(10*milli), j.Next())
@@ -29,7 +30,7 @@ func TestEveryDoesNotDrift(t *testing.T) {
 // tick at or after its time (T1, T2), and the next is counted from its time.
 func TestEveryBetweenTicks(t *testing.T) {
 	for _, period := range []time.Duration{1700 * time.Microsecond, 300 * time.Microsecond, milli + 1, 333333} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, Options{})
 			j := r.every(period, r.note, JobOptions{Missed: RunAll})
 			const n = 3000
@@ -47,7 +48,7 @@ func TestEveryBetweenTicks(t *testing.T) {
 // A fixed delay is counted from the end of a run; there is nothing to miss.
 func TestEveryDelay(t *testing.T) {
 	for _, missed := range []Missed{Skip, Coalesce, RunAll} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, Options{})
 			j := r.job(r.EveryDelay(10*milli, func() { r.note(); time.Sleep(25 * milli) }, JobOptions{Missed: missed}))
 			require.Equal(t, r.born.Add(10*milli), j.Next())
@@ -62,7 +63,7 @@ func TestEveryDelay(t *testing.T) {
 
 // The times of a schedule, and no others.
 func TestOnSchedule(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
 		j := r.on(each{24 * time.Hour, 2 * time.Hour}, r.note, JobOptions{})
 		require.Equal(t, r.born.Add(2*time.Hour), j.Next())
@@ -75,7 +76,7 @@ func TestOnSchedule(t *testing.T) {
 
 // A schedule that has no further time ends the job, without an error.
 func TestScheduleEnds(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
 		var e ends
 		j := r.on(&list{}, r.note, JobOptions{OnEnd: e.note})
@@ -100,7 +101,7 @@ func TestScheduleEnds(t *testing.T) {
 // A schedule whose next time is not after the one that it was given would
 // have the job run without end.
 func TestScheduleStandsStill(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
 		same := by(func(t time.Time) time.Time { return t })
 		_, err := r.OnSchedule(same, r.note, JobOptions{})
@@ -122,7 +123,7 @@ func TestScheduleStandsStill(t *testing.T) {
 }
 
 func TestAt(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
 		j := r.at(10*time.Second, r.note)
 		require.Equal(t, r.born.Add(10*time.Second), j.Next())
@@ -174,7 +175,7 @@ func TestAtStripsMonotonic(t *testing.T) {
 // timers 7: stopped within its own function, it does not come back; and nobody
 // is told that it ended.
 func TestStopWithin(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
 		var e ends
 		o := JobOptions{Missed: RunAll, OnEnd: e.note}
@@ -217,7 +218,7 @@ func TestStopWithin(t *testing.T) {
 // White box, timers 7: stopped when a worker has taken its timer and not yet
 // called it, it is not called; stopped while it runs, it does not come back.
 func TestStopBetween(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
 		for _, wall := range []bool{false, true} {
 			var j *Job
@@ -244,7 +245,7 @@ func TestStopBetween(t *testing.T) {
 
 // T10: a panic, or a Goexit, in one run: the next comes all the same.
 func TestJobPanics(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var panics atomic.Int32
 		r := newRig(t, Options{Workers: 1, OnPanic: func(timingwheel.Panic) { panics.Add(1) }})
 		n := 0
@@ -280,7 +281,7 @@ func TestJobPanics(t *testing.T) {
 // comes to harm.
 func TestSchedulePanics(t *testing.T) {
 	for _, crash := range []func(){func() { panic("boo") }, runtime.Goexit} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, Options{OnPanic: func(timingwheel.Panic) {}})
 			calls := 0
 			var e ends
@@ -321,7 +322,7 @@ func TestSchedulePanics(t *testing.T) {
 
 // A panic of the first Next is its caller's; nothing is left of the job.
 func TestFirstNextPanics(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{MaxPending: 1})
 		require.PanicsWithValue(t, "boo", func() {
 			_, _ = r.OnSchedule(by(func(time.Time) time.Time { panic("boo") }), r.note, JobOptions{})
@@ -336,7 +337,7 @@ func TestFirstNextPanics(t *testing.T) {
 
 // Runs of one job never overlap, though workers are free.
 func TestNeverOverlaps(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{Workers: 16})
 		for _, o := range []JobOptions{{}, {Missed: Coalesce}, {Missed: RunAll}, {Jitter: 3 * milli}, {Missed: RunAll, Jitter: milli}} {
 			var running, most, runs atomic.Int32
@@ -359,7 +360,7 @@ func TestNeverOverlaps(t *testing.T) {
 // OnEnd: once for each job that ends other than by Stop, with no lock held, and
 // after the job's end shows.
 func TestOnEnd(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{MaxPending: 1, OnPanic: func(timingwheel.Panic) {}})
 		told := 0
 		hook := func(j *Job, err error) {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -31,7 +32,7 @@ func TestMissed(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%v/%v", c.missed, c.first), func(t *testing.T) {
 			for _, wall := range []bool{false, true} {
-				bubble(t, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
 					r := newRig(t, Options{})
 					var done atomic.Bool
 					f := func() {
@@ -60,7 +61,7 @@ func TestMissedByBusyWorkers(t *testing.T) {
 		Coalesce: {45 * milli, 50 * milli, 60 * milli},
 		RunAll:   {45 * milli, 45 * milli, 45 * milli, 45 * milli, 50 * milli, 60 * milli},
 	} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, Options{Workers: 1})
 			r.every(10*milli, r.note, JobOptions{Missed: missed})
 			r.at(5*milli, func() { time.Sleep(40 * milli) })
@@ -78,7 +79,7 @@ func TestMissedByBusyWorkers(t *testing.T) {
 func TestNextIsGivenThePlannedTime(t *testing.T) {
 	for _, missed := range []Missed{Skip, Coalesce, RunAll} {
 		for _, jitter := range []time.Duration{0, 9 * milli} {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, Options{Workers: 1})
 				var args, given durations
 				s := by(func(t time.Time) time.Time {
@@ -106,7 +107,7 @@ func TestNextIsGivenThePlannedTime(t *testing.T) {
 
 // Jitter delays each run by up to as much, and does not shift the schedule.
 func TestJitter(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
 		j := r.every(100*milli, r.note, JobOptions{Jitter: 50 * milli})
 		seen := map[time.Duration]int{}
@@ -179,7 +180,7 @@ func TestMissedByTheTimeWithJitter(t *testing.T) {
 func TestJitterBeyondThePeriod(t *testing.T) {
 	const period, jitter = 10 * milli, 100 * milli
 	for _, missed := range []Missed{Skip, Coalesce, RunAll} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, Options{})
 			var args durations // the planned time of each run, but the first
 			start := rate{r.born, period}
@@ -217,7 +218,7 @@ func TestJitterBeyondThePeriod(t *testing.T) {
 func TestMissedInASuspend(t *testing.T) {
 	const hour = time.Hour
 	for missed, want := range map[Missed]int{Skip: 0, Coalesce: 1, RunAll: 1} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, Options{})
 			j := r.on(each{24 * hour, 0}, r.note, JobOptions{Missed: missed})
 			require.Empty(t, r.pass(23*hour+milli/3))
@@ -238,7 +239,7 @@ func TestMissedInASuspend(t *testing.T) {
 func TestSeveralMissedInASuspend(t *testing.T) {
 	for missed, want := range map[Missed]int{Skip: 0, Coalesce: 1, RunAll: 5} {
 		for _, jitter := range []time.Duration{0, time.Second} {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, Options{})
 				j := r.on(each{time.Hour, 0}, r.note, JobOptions{Missed: missed, Jitter: jitter})
 				require.Empty(t, r.pass(30*time.Minute))
@@ -255,7 +256,7 @@ func TestSeveralMissedInASuspend(t *testing.T) {
 func TestSmallStepPastARun(t *testing.T) {
 	for _, missed := range []Missed{Skip, Coalesce, RunAll} {
 		for by, want := range map[time.Duration]int{1350 * milli: 1, 1990 * milli: 1, 2010 * milli: 0, time.Minute: 0} {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, Options{})
 				j := r.on(each{time.Hour, 0}, r.note, JobOptions{Missed: missed})
 				r.pass(time.Hour - 1300*milli) // it is noticed 300 ms later
@@ -322,7 +323,7 @@ func checkMissed(t *testing.T, seed uint64) {
 		}
 	}
 
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
 		n := 0
 		f := func() {

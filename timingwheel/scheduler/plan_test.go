@@ -35,7 +35,7 @@ func (s *slowly) Next(t time.Time) time.Time {
 // worker waiting: the run is made at its time, and the next is planned when the
 // schedule has answered.
 func TestRunsWhileScheduleIsCalled(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{Workers: 1})
 		s := &slowly{t: t, slow: map[int]time.Duration{2: 10 * time.Minute}}
 		j := r.on(s, r.note, JobOptions{})
@@ -60,7 +60,7 @@ func TestRunsWhileScheduleIsCalled(t *testing.T) {
 // not count: the schedule is called once more when the run has ended.
 func TestRunBeginsWhileScheduleIsCalled(t *testing.T) {
 	for _, answer := range []time.Duration{0, 5 * time.Second} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, Options{})
 			calls := 0
 			j := r.on(by(func(t time.Time) time.Time {
@@ -91,7 +91,7 @@ func TestRunBeginsWhileScheduleIsCalled(t *testing.T) {
 // The clock is set while the job runs: the schedule is called for that when the
 // run has ended, and not before.
 func TestClockIsSetWhileItRuns(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
 		s := &slowly{t: t}
 		r.on(s, func() { time.Sleep(10 * time.Second) }, JobOptions{})
@@ -108,7 +108,7 @@ func TestClockIsSetWhileItRuns(t *testing.T) {
 // The clock is set while the schedule is called for the next run: the job is
 // planned by the clock as it is after that.
 func TestClockIsSetWhileScheduleIsCalled(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
 		// The first Next, in OnSchedule.
 		s := &slowly{t: t, slow: map[int]time.Duration{1: 10 * time.Second}}
@@ -122,7 +122,7 @@ func TestClockIsSetWhileScheduleIsCalled(t *testing.T) {
 		require.Equal(t, 2, s.calls)
 		require.True(t, j.Stop())
 	})
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
 		// The one after a run.
 		s := &slowly{t: t, slow: map[int]time.Duration{2: 10 * time.Second}}
@@ -155,7 +155,7 @@ func TestEndsWhileScheduleIsCalled(t *testing.T) {
 			require.NoError(r.t, err)
 		},
 	} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, Options{MaxPending: 1})
 			var e ends
 			s := &slowly{t: t, slow: map[int]time.Duration{2: 10 * time.Second}}
@@ -181,7 +181,7 @@ func TestScheduleEndsWhenPlannedAnew(t *testing.T) {
 		func(time.Time) time.Time { return time.Time{} },
 		func(t time.Time) time.Time { return t },
 	} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, Options{})
 			var e ends
 			first := true
@@ -209,7 +209,7 @@ func TestScheduleEndsWhenPlannedAnew(t *testing.T) {
 // T12: a schedule may use its job and the scheduler, whoever calls it.
 func TestScheduleUsesItsJob(t *testing.T) {
 	for _, step := range []bool{false, true} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, Options{})
 			var j *Job
 			called := false
@@ -366,7 +366,7 @@ func (s *counting) Next(t time.Time) time.Time {
 // OnEnd is called once, whoever ends the job: its own run, the check, Close.
 func TestOnEndOnce(t *testing.T) {
 	for seed := range uint64(200) {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			x := newDraws(seed)
 			r := newRig(t, Options{Workers: 4})
 			var told atomic.Int32

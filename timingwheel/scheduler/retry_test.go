@@ -5,6 +5,7 @@ import (
 	"math"
 	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed-782fa212/limbo/timingwheel"
@@ -40,7 +41,7 @@ func TestRetryBackoff(t *testing.T) {
 		{RetryOptions{Base: 100 * second}, durations{second, 101 * second, 201 * second, 301 * second, 401 * second}},
 		{RetryOptions{Base: second, Factor: 1e300, Max: 2 * second}, durations{second, 2 * second, 4 * second, 6 * second, 8 * second}},
 	} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, Options{})
 			var e ends
 			c.o.FixedBackoff, c.o.OnEnd = true, e.note
@@ -57,7 +58,7 @@ func TestRetryBackoff(t *testing.T) {
 		})
 	}
 	// An attempt that takes long shifts what follows.
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
 		fail := r.failing(2)
 		r.job(r.Retry(-1, func() error { defer time.Sleep(time.Minute); return fail() }, RetryOptions{Base: time.Second, FixedBackoff: true}))
@@ -67,7 +68,7 @@ func TestRetryBackoff(t *testing.T) {
 
 // Full jitter: each wait is anything from zero to the backoff, and near both.
 func TestRetryFullJitter(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
 		j := r.job(r.Retry(0, func() error { r.note(); return errTry }, RetryOptions{Base: time.Second, Factor: 1}))
 		runs := r.pass(time.Hour)
@@ -101,7 +102,7 @@ func TestRetryLongestBackoff(t *testing.T) {
 
 func TestRetryGivesUp(t *testing.T) {
 	for _, attempts := range []int{1, 3} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, Options{})
 			var e ends
 			j := r.job(r.Retry(0, r.failing(99), RetryOptions{MaxAttempts: attempts, OnEnd: e.note}))
@@ -118,7 +119,7 @@ func TestRetryGivesUp(t *testing.T) {
 			require.Equal(t, []error{nil}, e.noted())
 		})
 	}
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
 		j := r.job(r.Retry(0, r.failing(99), RetryOptions{MaxAttempts: 3}))
 		r.pass(time.Hour)
@@ -129,7 +130,7 @@ func TestRetryGivesUp(t *testing.T) {
 // An attempt that panics, or ends its goroutine, has failed.
 func TestRetryPanics(t *testing.T) {
 	for _, crash := range []func(){func() { panic("boo") }, runtime.Goexit} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, Options{OnPanic: func(timingwheel.Panic) {}})
 			n := 0
 			j := r.job(r.Retry(0, func() error {
@@ -155,7 +156,7 @@ func TestRetryPanics(t *testing.T) {
 
 // Stopped between two attempts, and from within one.
 func TestRetryStop(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{MaxPending: 1})
 		j := r.job(r.Retry(0, r.failing(99), RetryOptions{Base: time.Minute, FixedBackoff: true}))
 		require.Len(t, r.pass(time.Second), 1)
@@ -172,7 +173,7 @@ func TestRetryStop(t *testing.T) {
 // that is being made.
 func TestRetryShutdown(t *testing.T) {
 	for _, policy := range policies {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, Options{})
 			var e ends
 			attempts := 0
@@ -195,7 +196,7 @@ func TestRetryShutdown(t *testing.T) {
 			require.Empty(t, back)
 			require.Equal(t, policy >= timingwheel.RunNow, attempts == 2)
 		})
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, Options{})
 			j := r.job(r.Retry(time.Second, func() error { time.Sleep(time.Minute); return nil }, RetryOptions{}))
 			k := r.job(r.Retry(time.Second, func() error { time.Sleep(time.Minute); return errTry }, RetryOptions{}))

@@ -65,12 +65,6 @@ func newRig(t testing.TB, o Options) *rig {
 	return r
 }
 
-// bubble runs a test on a virtual clock (T16).
-func bubble(t *testing.T, f func(t *testing.T)) {
-	t.Helper()
-	synctest.Test(t, f)
-}
-
 // verify checks what holds of the figures at any moment.
 func (r *rig) verify() Stats {
 	r.t.Helper()

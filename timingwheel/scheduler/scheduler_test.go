@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 	"weak"
 
@@ -110,7 +111,7 @@ func TestZeroValues(t *testing.T) {
 }
 
 func TestAfterFunc(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
 		c := r.after(10*milli, r.note)
 		require.Equal(t, 1, r.Len())
@@ -138,7 +139,7 @@ func TestAfterFunc(t *testing.T) {
 
 // T4, T5: Stop and Reset, and from within the function itself.
 func TestCallStopReset(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
 		c := r.after(10*milli, r.note)
 		require.True(t, c.Stop())
@@ -207,7 +208,7 @@ var closureSink func()
 
 // T10: a function that panics, or ends its goroutine, takes nothing with it.
 func TestFunctionPanics(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var panics []any
 		r := newRig(t, Options{Workers: 1, OnPanic: func(p timingwheel.Panic) {
 			require.Contains(t, string(p.Stack), "TestFunctionPanics")
@@ -230,7 +231,7 @@ func TestHookPanics(t *testing.T) {
 	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
 	defer slog.SetDefault(old)
 	for _, onPanic := range []func(timingwheel.Panic){nil, func(timingwheel.Panic) { panic("in the handler") }} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			log.Reset()
 			r := newRig(t, Options{OnPanic: onPanic})
 			r.job(r.At(time.Now(), r.note, JobOptions{OnEnd: func(*Job, error) { panic("in the hook") }}))
@@ -245,7 +246,7 @@ func TestHookPanics(t *testing.T) {
 // T14, timers 16: setting the wall clock changes no delay.
 func TestMonotonicIgnoresWallClock(t *testing.T) {
 	for _, by := range []time.Duration{time.Hour, -time.Hour} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, Options{})
 			j := r.at(100*time.Hour, func() {}) // so that the clock is checked
 			r.after(10*time.Minute, r.note)
@@ -263,7 +264,7 @@ func TestMonotonicIgnoresWallClock(t *testing.T) {
 
 // timers 9: a function that schedules itself anew, also at the bound.
 func TestReschedulesItself(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{MaxPending: 1})
 		var f func()
 		f = func() {
@@ -280,7 +281,7 @@ func TestReschedulesItself(t *testing.T) {
 
 // T12: everything is allowed from a function, and Len and Stats are right there.
 func TestFromWithin(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{Workers: 1})
 		other := r.every(time.Hour, r.note, JobOptions{})
 		r.after(milli, func() {
@@ -409,7 +410,7 @@ func collectUntil(done func() bool) {
 // An idle scheduler, and one whose jobs all go by the monotonic clock, reads no
 // wall clock and arms no check (T9).
 func TestNoWallClockWithoutWallJobs(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
 		r.every(time.Minute, r.note, JobOptions{})
 		require.Len(t, r.pass(time.Hour), 60)

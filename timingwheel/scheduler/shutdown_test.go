@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed-782fa212/limbo/timingwheel"
@@ -28,7 +29,7 @@ func TestShutdown(t *testing.T) {
 	} {
 		for _, bound := range []int{0, 5} {
 			t.Run(c.policy.String(), func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
 					r := newRig(t, Options{MaxPending: bound})
 					var mu sync.Mutex
 					var ran []string
@@ -110,7 +111,7 @@ func TestShutdown(t *testing.T) {
 // A scheduler without a job, and one that was never used.
 func TestShutdownWithoutJobs(t *testing.T) {
 	for _, policy := range policies {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, Options{})
 			r.after(time.Second, r.note)
 			_, err := r.Shutdown(t.Context(), policy)
@@ -127,7 +128,7 @@ func TestShutdownWithoutJobs(t *testing.T) {
 
 // An unknown policy is an error, and a nil context panics; both change nothing.
 func TestShutdownBadArguments(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{MaxPending: 2})
 		r.at(2*time.Hour, r.note)
 		_, err := r.Shutdown(t.Context(), 4)
@@ -147,7 +148,7 @@ func TestShutdownBadArguments(t *testing.T) {
 // Close may be called from a function, while another waits in Shutdown; and
 // with a stricter policy it ends what Await waits for.
 func TestCloseFromWithin(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
 		r.every(milli, func() {
 			r.note()
@@ -164,7 +165,7 @@ func TestCloseFromWithin(t *testing.T) {
 
 // A shutdown whose context ends first is seen through.
 func TestShutdownContextEnds(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
 		r.after(time.Minute, r.note)
 		r.after(0, func() { time.Sleep(time.Hour) })
@@ -194,7 +195,7 @@ func TestShutdownContextEnds(t *testing.T) {
 // gave it back is not handed back either.
 func TestShutdownInBetween(t *testing.T) {
 	for _, policy := range policies[:2] {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, Options{})
 			var e ends
 			j := r.every(time.Hour, r.note, JobOptions{OnEnd: e.note})
@@ -222,7 +223,7 @@ func TestShutdownInBetween(t *testing.T) {
 func TestWallJobsUnderShutdown(t *testing.T) {
 	for _, policy := range policies[2:] {
 		for _, back := range []time.Duration{0, 1, time.Hour} {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, Options{})
 				at := r.at(900*milli, r.note)
 				run := r.on(each{900 * milli, 0}, r.note, JobOptions{})

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed-782fa212/limbo/timingwheel"
@@ -29,7 +30,7 @@ func TestWallClockSet(t *testing.T) {
 		{"not", 0, 90 * minute, 90 * minute, 0, times(30*minute, 3*hour, hour)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, Options{})
 				j := r.at(c.at, r.note)
 				require.Equal(t, r.born.Add(c.at), j.Next())
@@ -40,7 +41,7 @@ func TestWallClockSet(t *testing.T) {
 				require.GreaterOrEqual(t, runs[0], c.want)
 				require.LessOrEqual(t, runs[0], c.want+milli+c.late)
 			})
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, Options{})
 				j := r.on(each{hour, 30 * minute}, r.note, JobOptions{})
 				require.Empty(t, r.pass(10*minute+milli))
@@ -57,7 +58,7 @@ func TestWallClockSet(t *testing.T) {
 // a second.
 func TestWallClockSetIsNoticedWithinASecond(t *testing.T) {
 	for _, phase := range []time.Duration{1, milli, 500 * milli, time.Second - 1, time.Second} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, Options{})
 			r.pass(phase)
 			r.at(10*time.Hour, r.note)
@@ -74,7 +75,7 @@ func TestWallClockSetIsNoticedWithinASecond(t *testing.T) {
 // The clock is set back between two checks, and the run is due before the next
 // one.
 func TestWallClockSetJustBefore(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
 		r.at(10*time.Second+500*milli, r.note)
 		require.Empty(t, r.pass(10*time.Second+300*milli))
@@ -83,7 +84,7 @@ func TestWallClockSetJustBefore(t *testing.T) {
 	})
 	// And a worker has taken the timer when the check comes: it goes by the new
 	// plan.
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
 		j := r.on(each{time.Hour, 0}, r.note, JobOptions{})
 		r.passTo(59 * time.Minute)
@@ -101,7 +102,7 @@ func TestWallClockCorrected(t *testing.T) {
 	for _, back := range []time.Duration{1, milli, 9 * milli, 11 * milli, 20 * milli, 500 * milli, time.Second - 1} {
 		for _, after := range []time.Duration{0, 1, 5 * milli, 300 * milli} {
 			for _, phase := range []time.Duration{0, 10 * milli, 400 * milli} { // of the checks
-				bubble(t, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
 					r := newRig(t, Options{})
 					r.pass(phase)
 					r.on(each{time.Minute, 0}, r.note, JobOptions{})
@@ -118,7 +119,7 @@ func TestWallClockCorrected(t *testing.T) {
 		}
 	}
 	// While it runs.
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
 		r.on(each{time.Second, 0}, func() {
 			if r.note(); r.set.Load() == 0 {
@@ -129,7 +130,7 @@ func TestWallClockCorrected(t *testing.T) {
 	})
 	// Many small ones add up, and the job follows.
 	for _, by := range []time.Duration{-5 * milli, 5 * milli} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, Options{})
 			r.at(10*time.Minute, r.note)
 			for range 300 {
@@ -145,7 +146,7 @@ func TestWallClockCorrected(t *testing.T) {
 // next run by as much, and not by a period.
 func TestWallClockCorrectedRelative(t *testing.T) {
 	for _, back := range []time.Duration{20 * milli, 900 * milli} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, Options{})
 			j := r.on(by(func(t time.Time) time.Time { return t.Add(time.Minute) }), r.note, JobOptions{})
 			require.Len(t, r.pass(time.Minute), 1)
@@ -164,14 +165,14 @@ func TestWallClockCorrectedRelative(t *testing.T) {
 // time again; also when it was set back while the job ran.
 func TestWallClockSetBackRunsAgain(t *testing.T) {
 	const minute = time.Minute
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
 		r.on(each{time.Hour, 30 * minute}, r.note, JobOptions{})
 		require.Equal(t, durations{30 * minute}, r.pass(40*minute))
 		r.setWall(-time.Hour) // 23:40 it is; the next is 0:30 again
 		require.Equal(t, durations{90 * minute, 150 * minute}, r.pass(2*time.Hour))
 	})
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
 		r.on(each{time.Hour, 30 * minute}, func() {
 			if r.note(); r.set.Load() == 0 {
@@ -184,7 +185,7 @@ func TestWallClockSetBackRunsAgain(t *testing.T) {
 
 // Runs that are to be made up are not lost when the clock is set back a little.
 func TestMadeUpRunsSurviveACorrection(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{Workers: 1})
 		runs := 0
 		r.on(each{10 * time.Second, 0}, func() {
@@ -207,7 +208,7 @@ func TestMadeUpRunsSurviveACorrection(t *testing.T) {
 // F3: the check takes no place and is in no count: with a bound of two there is
 // room for a job and a call.
 func TestCheckTakesNoPlace(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{MaxPending: 2})
 		r.at(time.Hour, r.note)
 		c := r.after(time.Hour, r.note)
@@ -230,7 +231,7 @@ func TestCheckTakesNoPlace(t *testing.T) {
 // F3: the clock is checked though the scheduler is full.
 func TestCheckWhenFull(t *testing.T) {
 	for _, bound := range []int{1, 3} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, Options{MaxPending: bound})
 			r.at(10*time.Hour, r.note)
 			for r.Len() < bound {
@@ -246,7 +247,7 @@ func TestCheckWhenFull(t *testing.T) {
 // F3, T3: a job whose timer came up too early, because the clock was set back,
 // keeps its place while it goes back to the wheel.
 func TestReplannedKeepsItsPlace(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{MaxPending: 1})
 		j := r.at(5*time.Second+500*milli, r.note)
 		r.passTo(5*time.Second + 100*milli)
@@ -268,7 +269,7 @@ func TestReplannedKeepsItsPlace(t *testing.T) {
 
 // F3, T9: the check exists only while jobs go by the wall clock.
 func TestCheckExistsOnlyForWallJobs(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
 		readings := func(d time.Duration) int64 {
 			before := r.readings.Load()
@@ -302,7 +303,7 @@ func TestCheckExistsOnlyForWallJobs(t *testing.T) {
 // White box: a check is on its way when the last job ends and another comes.
 // There is one check a second after that, not two.
 func TestOneCheckASecond(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
 		late := func() { // it is only now that it runs
 			r.clock.mu.Lock()
@@ -329,7 +330,7 @@ func TestOneCheckASecond(t *testing.T) {
 // Shutdown waits for the check, and for what a schedule does there (T13).
 func TestShutdownWaitsForTheCheck(t *testing.T) {
 	for _, policy := range policies {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, Options{})
 			called := 0
 			var e ends
@@ -364,7 +365,7 @@ func TestShutdownWaitsForTheCheck(t *testing.T) {
 
 // By Await, the clock is followed until the last job has run.
 func TestAwaitFollowsTheClock(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{MaxPending: 1})
 		r.at(10*time.Hour, r.note)
 		_, err := r.Close(timingwheel.Await)
