@@ -54,7 +54,8 @@ type Wheeled interface {
 }
 
 // Wheel returns the source for a wheel or for a table of keys with deadlines. It is of
-// the kind wheel. If a method panics it has no figures, and the page says so.
+// the kind wheel. If Stats or Levels panics, the source has no figures, and the Problem of
+// its [Reading] has the panic.
 func Wheel(w Wheeled) Source {
 	must(w != nil && !isNil(w), "Wheel", "nil")
 	s := Source{
