@@ -198,6 +198,18 @@ func TestFlags(t *testing.T) {
 }
 
 // Through real children: the JSON form, then a report from the same results.
+func TestCommandLineNamesNoDirectory(t *testing.T) {
+	for _, args := range [][]string{
+		{"-run", "W1", "-publish"},
+		{"-out", "/tmp/x", "-run", "W1", "-publish"},
+		{"-run", "W1", "--out=/tmp/x", "-publish"},
+		{"-run", "W1", "-publish", "-out", "/tmp/x"},
+	} {
+		require.Equal(t, "go run ./bench -run W1 -publish", commandLine(args))
+	}
+	require.Equal(t, "go run ./bench", commandLine(nil))
+}
+
 func TestJSONAndReport(t *testing.T) {
 	dir := t.TempDir()
 	var stdout bytes.Buffer

@@ -36,7 +36,7 @@ func thisMachine(root string, args []string) Machine {
 		Kernel:   strings.TrimSpace(runtime.GOOS + " " + readFile("/proc/sys/kernel/osrelease")),
 		Go:       runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH,
 		Commit:   commit(root),
-		Command:  strings.TrimSpace("go run ./bench " + strings.Join(args, " ")),
+		Command:  commandLine(args),
 		Begun:    time.Now(),
 
 		LoadBefore: load(),
@@ -47,6 +47,21 @@ func thisMachine(root string, args []string) Machine {
 		}
 	}
 	return m
+}
+
+// commandLine is what somebody else runs for the same figures: without where this run has
+// put its files.
+func commandLine(args []string) string {
+	words := []string{"go run ./bench"}
+	for i := 0; i < len(args); i++ {
+		name, _, valued := strings.Cut(strings.TrimLeft(args[i], "-"), "=")
+		if name != "out" || !strings.HasPrefix(args[i], "-") {
+			words = append(words, args[i])
+		} else if !valued {
+			i++ // the next is the directory
+		}
+	}
+	return strings.Join(words, " ")
 }
 
 func readFile(name string) string {
