@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"gonum.org/v1/plot"
 )
 
 // The runner's children are this test binary, and so are the servers that come without a
@@ -198,6 +199,22 @@ func TestFlags(t *testing.T) {
 }
 
 // Through real children: the JSON form, then a report from the same results.
+// A bar that is hidden behind another is a figure that nobody sees.
+func TestEachRowHasABar(t *testing.T) {
+	var rows []Row
+	for i, p := range inFlightWorkload.full {
+		rows = append(rows, Row{Workload: "W14", Impl: "calls", Params: p, Stats: map[string]Stat{"ns_per_op": {Median: float64(i)}}})
+	}
+	require.Len(t, rows, 2)
+	f := figurePlot{workload: "W14", metric: "ns_per_op", kind: "bars", by: "goroutines"}
+	require.NoError(t, drawBars(plot.New(), f, rows))
+	f.by = ""
+	require.ErrorContains(t, drawBars(plot.New(), f, rows), "two bars of calls at 100k")
+	saved, err := savePlots(t.TempDir(), rows)
+	require.NoError(t, err)
+	require.Len(t, saved, 1)
+}
+
 func TestCommandLineNamesNoDirectory(t *testing.T) {
 	for _, args := range [][]string{
 		{"-run", "W1", "-publish"},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"fmt"
 	"image/color"
 	"math"
 	"os"
@@ -21,44 +22,45 @@ import (
 //	bars    groups by size, a bar for each impl
 //	lines   against the size
 //	spread  a distribution, from its quantiles
-//	load    against the rate offered, a line for each size
+//	load    against the rate offered, a line for each impl at each size
 type figurePlot struct {
 	file, workload, metric string
 	kind                   string
+	by                     string // the parameter that bars are grouped by, if that is not the workload's size
 	title, unit            string
 	only                   Params // rows with just these
 	control                bool   // with the control
 }
 
 var figurePlots = []figurePlot{
-	{"w1_cost_1.png", "W1", "ns_per_op", "bars", "W1 start and stop, one goroutine, by pending timers", "ns per start and stop", Params{"goroutines": 1}, false},
-	{"w1_cost_2.png", "W1", "ns_per_op", "bars", "W1 start and stop, two goroutines, by pending timers", "ns per start and stop", Params{"goroutines": 2}, false},
-	{"w2_memory.png", "W2", "bytes_per_timer", "bars", "W2 memory of a timer with its handle, by timers", "bytes of live heap", nil, false},
-	{"w2_gc.png", "W2", "gc_ms", "bars", "W2 a full collection while timers are held, by timers", "ms", nil, false},
-	{"w3_cpu.png", "W3", "cpu_ns_per_timer", "bars", "W3 CPU to fire a timer, by timers", "ns of CPU per timer", nil, true},
-	{"w3_lateness.png", "W3", "", "spread", "W3 lateness at 250,000 timers a second", "ms late; early ones are drawn at 0.001", nil, false},
-	{"w4_stall.png", "W4", "sched_max_us", "bars", "W4 longest wait of schedule or stop during a burst, by timers", "µs", nil, true},
-	{"w4_drain.png", "W4", "drain_ms", "bars", "W4 time until the burst is drained, by timers", "ms", nil, false},
-	{"w5_cpu.png", "W5", "cpu_ms", "bars", "W5 CPU in 5 s of silence", "ms of CPU", nil, true},
-	{"w5_wakeups.png", "W5", "wakeups", "bars", "W5 wake-ups in 5 s of silence", "voluntary context switches", nil, true},
-	{"w6_touch.png", "W6", "ns_per_touch", "bars", "W6 pushing a deadline out, by connections", "ns per touch", nil, false},
-	{"w6_cpu.png", "W6", "cpu_pct", "bars", "W6 CPU at the connections' own rate, by connections", "% of one core", nil, true},
-	{"w6_memory.png", "W6", "bytes_per_conn", "bars", "W6 memory of a connection's timer, by connections", "bytes of live heap", nil, false},
-	{"w7_cost.png", "W7", "ns_per_op", "lines", "W7 start and stop against pending timers", "ns per start and stop", nil, false},
-	{"w7_memory.png", "W7", "rss_bytes_per_timer", "lines", "W7 resident memory, from 100k pending timers", "bytes per timer", nil, false},
-	{"w8_cost.png", "W8", "ns_per_op", "bars", "W8 watch and complete, by keys", "ns per operation", nil, false},
-	{"w9_held.png", "W9", "held", "load", "W9 requests held, against those offered", "requests a second", nil, false},
-	{"w9_cpu.png", "W9", "cpu_us_per_req", "load", "W9 CPU, against the rate offered", "µs of CPU per request", nil, false},
-	{"w9_latency.png", "W9", "trigger_p99_us", "load", "W9 from trigger to completion, 99th percentile, against the rate offered", "µs", nil, false},
-	{"w10_cost.png", "W10", "ns_per_completion", "bars", "W10 completing one, by how many watch its key", "ns per completion", nil, false},
-	{"w11_rate.png", "W11", "ops_per_s", "bars", "W11 watch and complete, by goroutines", "operations a second", nil, false},
-	{"w12_wake.png", "W12", "", "spread", "W12 from a produce to the answer of the parked fetch it wakes", "ms", nil, false},
-	{"w13_schedules.png", "W13", "schedules_per_s", "bars", "W13 timers scheduled, an hour ahead, by timers", "timers a second", nil, false},
-	{"w13_lives.png", "W13", "lives_per_s", "bars", "W13 whole lives: scheduled, run and gone, by timers", "timers a second", nil, false},
-	{"w13_lateness.png", "W13", "", "spread", "W13 lateness at 5,000 timers a second", "ms late; early ones are drawn at 0.001", nil, false},
-	{"w14_cost.png", "W14", "ns_per_op", "bars", "W14 a request and its reply, 100,000 in flight, by goroutines", "ns per request", nil, false},
-	{"w15_memory.png", "W15", "bytes_per_poll", "bars", "W15 the server's memory of a parked HTTP poll, by polls", "bytes of live heap and stacks", nil, false},
-	{"w15_wake.png", "W15", "", "spread", "W15 from an event to the answer of the parked HTTP poll it wakes", "ms", nil, false},
+	{"w1_cost_1.png", "W1", "ns_per_op", "bars", "", "W1 start and stop, one goroutine, by pending timers", "ns per start and stop", Params{"goroutines": 1}, false},
+	{"w1_cost_2.png", "W1", "ns_per_op", "bars", "", "W1 start and stop, two goroutines, by pending timers", "ns per start and stop", Params{"goroutines": 2}, false},
+	{"w2_memory.png", "W2", "bytes_per_timer", "bars", "", "W2 memory of a timer with its handle, by timers", "bytes of live heap", nil, false},
+	{"w2_gc.png", "W2", "gc_ms", "bars", "", "W2 a full collection while timers are held, by timers", "ms", nil, false},
+	{"w3_cpu.png", "W3", "cpu_ns_per_timer", "bars", "", "W3 CPU to fire a timer, by timers", "ns of CPU per timer", nil, true},
+	{"w3_lateness.png", "W3", "", "spread", "", "W3 lateness at 250,000 timers a second", "ms late; early ones are drawn at 0.001", nil, false},
+	{"w4_stall.png", "W4", "sched_max_us", "bars", "", "W4 longest wait of schedule or stop during a burst, by timers", "µs", nil, true},
+	{"w4_drain.png", "W4", "drain_ms", "bars", "", "W4 time until the burst is drained, by timers", "ms", nil, false},
+	{"w5_cpu.png", "W5", "cpu_ms", "bars", "", "W5 CPU in 5 s of silence", "ms of CPU", nil, true},
+	{"w5_wakeups.png", "W5", "wakeups", "bars", "", "W5 wake-ups in 5 s of silence", "voluntary context switches", nil, true},
+	{"w6_touch.png", "W6", "ns_per_touch", "bars", "", "W6 pushing a deadline out, by connections", "ns per touch", nil, false},
+	{"w6_cpu.png", "W6", "cpu_pct", "bars", "", "W6 CPU at the connections' own rate, by connections", "% of one core", nil, true},
+	{"w6_memory.png", "W6", "bytes_per_conn", "bars", "", "W6 memory of a connection's timer, by connections", "bytes of live heap", nil, false},
+	{"w7_cost.png", "W7", "ns_per_op", "lines", "", "W7 start and stop against pending timers", "ns per start and stop", nil, false},
+	{"w7_memory.png", "W7", "rss_bytes_per_timer", "lines", "", "W7 resident memory, from 100k pending timers", "bytes per timer", nil, false},
+	{"w8_cost.png", "W8", "ns_per_op", "bars", "", "W8 watch and complete, by keys", "ns per operation", nil, false},
+	{"w9_held.png", "W9", "held", "load", "", "W9 requests held, against those offered", "requests a second", nil, false},
+	{"w9_cpu.png", "W9", "cpu_us_per_req", "load", "", "W9 CPU, against the rate offered", "µs of CPU per request", nil, false},
+	{"w9_latency.png", "W9", "trigger_p99_us", "load", "", "W9 from trigger to completion, 99th percentile, against the rate offered", "µs", nil, false},
+	{"w10_cost.png", "W10", "ns_per_completion", "bars", "", "W10 completing one, by how many watch its key", "ns per completion", nil, false},
+	{"w11_rate.png", "W11", "ops_per_s", "bars", "", "W11 watch and complete, by goroutines", "operations a second", nil, false},
+	{"w12_wake.png", "W12", "", "spread", "", "W12 from a produce to the answer of the parked fetch it wakes", "ms", nil, false},
+	{"w13_schedules.png", "W13", "schedules_per_s", "bars", "", "W13 timers scheduled, an hour ahead, by timers", "timers a second", nil, false},
+	{"w13_lives.png", "W13", "lives_per_s", "bars", "", "W13 whole lives: scheduled, run and gone, by timers", "timers a second", nil, false},
+	{"w13_lateness.png", "W13", "", "spread", "", "W13 lateness at 5,000 timers a second", "ms late; early ones are drawn at 0.001", nil, false},
+	{"w14_cost.png", "W14", "ns_per_op", "bars", "goroutines", "W14 a request and its reply, 100,000 in flight, by goroutines", "ns per request", nil, false},
+	{"w15_memory.png", "W15", "bytes_per_poll", "bars", "", "W15 the server's memory of a parked HTTP poll, by polls", "bytes of live heap and stacks", nil, false},
+	{"w15_wake.png", "W15", "", "spread", "", "W15 from an event to the answer of the parked HTTP poll it wakes", "ms", nil, false},
 }
 
 type savedPlot struct{ workload, title, file string }
@@ -93,8 +95,8 @@ var colours = map[string]color.RGBA{
 	controlName:        {0xa8, 0xa8, 0xa8, 0xff},
 }
 
-// Within one impl, a colour for each size.
-var loadColours = []color.RGBA{{0x1f, 0x5f, 0xd6, 0xff}, {0x0e, 0x9a, 0xa7, 0xff}}
+// Of load, a colour for each impl at each size: darker without the page.
+var loadColours = []color.RGBA{{0x1f, 0x5f, 0xd6, 0xff}, {0x9c, 0xbd, 0xf2, 0xff}, {0x0b, 0x7a, 0x4b, 0xff}, {0x8f, 0xd0, 0xa9, 0xff}}
 
 const (
 	plotWidth   = 9 * vg.Inch
@@ -161,6 +163,14 @@ func (f figurePlot) shows(row Row) bool {
 	return ok && (f.metric != "rss_bytes_per_timer" || row.size() >= 100_000)
 }
 
+// group returns what a row's bar is grouped by.
+func (f figurePlot) group(row Row) int {
+	if f.by != "" {
+		return row.Params[f.by]
+	}
+	return row.size()
+}
+
 func (r Row) size() int { return r.Params[workloads[workloadIndex(r.Workload)].size] }
 
 // implsOf returns the impls that have a row, in the order of the rivals.
@@ -184,8 +194,8 @@ func legendOf(f figurePlot, rows []Row) plot.Legend {
 	l.TextStyle.Font.Size = vg.Points(10)
 	if f.kind == "load" {
 		for i, row := range rows {
-			name := strings.ReplaceAll(row.Params.String(), "_ms=", " ") // shorter, so that it fits
-			l.Add(name+" ms", swatch{loadColours[i%len(loadColours)]})
+			size := strings.ReplaceAll(row.Params.String(), "_ms=", " ") // shorter, so that it fits
+			l.Add(row.Impl+"\n"+size+" ms", swatch{loadColours[i%len(loadColours)]})
 		}
 		return l
 	}
@@ -289,8 +299,8 @@ func drawBars(p *plot.Plot, f figurePlot, rows []Row) error {
 	var values []float64
 	for _, row := range rows {
 		values = append(values, row.Stats[f.metric].Median)
-		if !slices.Contains(sizes, row.size()) {
-			sizes = append(sizes, row.size())
+		if !slices.Contains(sizes, f.group(row)) {
+			sizes = append(sizes, f.group(row))
 		}
 	}
 	slices.Sort(sizes)
@@ -302,8 +312,11 @@ func drawBars(p *plot.Plot, f figurePlot, rows []Row) error {
 		labels[i] = count(n)
 	}
 	for _, row := range rows {
-		i := slices.Index(sizes, row.size())
-		b.groups[i] = append(b.groups[i], bar{slices.Index(impls, row.Impl), row.Stats[f.metric].Median, colours[row.Impl]})
+		i, place := slices.Index(sizes, f.group(row)), slices.Index(impls, row.Impl)
+		if slices.ContainsFunc(b.groups[i], func(x bar) bool { return x.place == place }) {
+			return fmt.Errorf("%s: two bars of %s at %s", f.file, row.Impl, labels[i])
+		}
+		b.groups[i] = append(b.groups[i], bar{place, row.Stats[f.metric].Median, colours[row.Impl]})
 	}
 	p.Add(b)
 	p.NominalX(labels...)
@@ -417,7 +430,9 @@ func drawLoad(p *plot.Plot, f figurePlot, rows []Row) error {
 			pts.XYs = append(pts.XYs, plotter.XY{X: rate, Y: s.Median})
 			pts.YErrors = append(pts.YErrors, struct{ Low, High float64 }{s.Median - max(s.Min, s.Median/100), s.Max - s.Median})
 			values = append(values, s.Median, s.Max) // the whiskers must fit too
-			ticks = append(ticks, plot.Tick{Value: rate, Label: number(rate)})
+			if tick := (plot.Tick{Value: rate, Label: number(rate)}); !slices.Contains(ticks, tick) {
+				ticks = append(ticks, tick)
+			}
 		}
 		if err := addLine(p, loadColours[i%len(loadColours)], true, pts); err != nil {
 			return err
