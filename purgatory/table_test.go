@@ -165,6 +165,34 @@ func TestTableWidens(t *testing.T) {
 	verifyTable(t, tab, func(*entry[int, int]) {})
 }
 
+// No key is moved while somebody goes through the table, whatever asks for that.
+func TestTableIsNotResizedWhileVisited(t *testing.T) {
+	const segments = 8
+	for name, resize := range map[string]func(*table[int, int]){
+		"grow":   func(tab *table[int, int]) { tab.grow(100 * perSegment) },
+		"shrink": func(tab *table[int, int]) { tab.shrink(0, 1<<20) },
+		"widen": func(tab *table[int, int]) {
+			for range contendedEach {
+				tab.widen()
+			}
+		},
+	} {
+		tab := newTable()
+		for range segments - 1 {
+			tab.addSegment()
+		}
+		tab.visit(func(b *bucket[int, int]) bool {
+			b.mu.Unlock()
+			resize(tab)
+			b.mu.Lock()
+			return false
+		})
+		require.EqualValues(t, segments*perSegment, tab.size.Load(), name)
+		resize(tab)
+		require.NotEqual(t, uint32(segments*perSegment), tab.size.Load(), name)
+	}
+}
+
 // Keys are where they are looked for, while the table grows and shrinks all the time
 // and somebody goes through it.
 func TestTableHammer(t *testing.T) {
