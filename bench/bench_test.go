@@ -198,7 +198,6 @@ func TestFlags(t *testing.T) {
 	require.Len(t, o.workloads, len(workloads))
 }
 
-// Through real children: the JSON form, then a report from the same results.
 // A bar that is hidden behind another is a figure that nobody sees.
 func TestEachRowHasABar(t *testing.T) {
 	var rows []Row
@@ -227,6 +226,7 @@ func TestCommandLineNamesNoDirectory(t *testing.T) {
 	require.Equal(t, "go run ./bench", commandLine(nil))
 }
 
+// Through real children: the JSON form, then a report from the same results.
 func TestJSONAndReport(t *testing.T) {
 	dir := t.TempDir()
 	var stdout bytes.Buffer
