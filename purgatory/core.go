@@ -27,7 +27,7 @@ type lists interface {
 	// leave takes it out of all lists. It returns of how many, and how many keys are
 	// without an operation by that and not counted out yet.
 	leave(*waiter) (watches, vanished int)
-	// shrink gives memory back, of at most that many keys.
+	// shrink gives memory back, at most that of so many of the table's buckets.
 	shrink(most int)
 	// free is called when nothing of this package will touch the record again.
 	free(*waiter)

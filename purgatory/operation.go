@@ -10,9 +10,9 @@ import (
 // the library is held while its methods run.
 type Operation interface {
 	// TryComplete reports whether the operation can complete now. It is called
-	// at most twice by TryCompleteElseWatch, then once or more for every
-	// CheckAndComplete of one of its keys; never twice at once, never while
-	// Complete runs, never after it. So it may keep what it found in the
+	// at most twice by TryCompleteElseWatch, and a call begins after every
+	// CheckAndComplete of one of its keys, of which several may share one; never
+	// twice at once, never while Complete runs, never after it. So it may keep what it found in the
 	// operation, for Complete to use, without a lock.
 	//
 	// It must not call CheckAndComplete for a key of its own, nor for one
@@ -27,9 +27,10 @@ type Operation interface {
 type Completion interface {
 	// Complete is told how the operation ended, and why: cause is nil if it
 	// completed, and otherwise what [Outcome] says. It is called exactly once,
-	// after the operation has left all lists and the wheel, on the goroutine
-	// that ended it: that of TryCompleteElseWatch, CheckAndComplete, Advance, a
-	// cancel or Shutdown, of a check that was running then, or a worker's.
+	// after the operation has left all lists, on the goroutine that ended it: that of
+	// TryCompleteElseWatch, CheckAndComplete, Advance, a cancel or Shutdown, of a
+	// check that was running then, or a worker's. A timer of it may be on the wheel
+	// for another 100 ms; it ends nothing.
 	Complete(outcome Outcome, cause error)
 }
 

@@ -31,8 +31,9 @@ type Options struct {
 	// TryCompleteElseWatch returns ErrFull. Default 0: no bound but memory.
 	MaxOperations int
 
-	// OnPanic is called with each panic of an operation's TryComplete or Complete,
-	// on the goroutine that recovered it. It must not call Shutdown: the
+	// OnPanic is called with each panic of an operation's TryComplete or Complete, of
+	// OnEnd, and of a Threshold's current for AdvanceLater, on the goroutine that
+	// recovered it. It must not call Shutdown: the
 	// operation may not have ended yet. Default: an error on slog's default
 	// logger.
 	OnPanic func(Panic)

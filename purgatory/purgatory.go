@@ -46,8 +46,8 @@ const maxKeys = math.MaxUint16
 // Otherwise the handle is that of the waiting operation; it may have ended by the
 // time it is returned. A timeout of zero or less expires at once, on a worker, if
 // the checks return false; [NoTimeout] never does. When ctx is done the operation ends as
-// Cancelled, with context.Cause: on a goroutine of its own, or on the caller's if
-// that is still in this call. A context that cannot be cancelled costs nothing.
+// Cancelled, with context.Cause: on a goroutine of its own, on the caller's if that
+// is still in this call, or on one whose check of it is running. A context that cannot be cancelled costs nothing.
 // A key given twice counts once.
 //
 // op is checked at most twice, whatever the number of keys: before it is

@@ -8,7 +8,7 @@ import (
 )
 
 // table holds a value for each key, in buckets that are locked one by one. It grows
-// and shrinks by one bucket at a time, with the keys: linear hashing (Litwin,
+// and shrinks by 16 buckets at a time, with the keys: linear hashing (Litwin,
 // "Linear hashing: a new tool for file and table addressing", 1980). So no call
 // stops to move all keys, and goroutines on different keys share no lock, and no
 // line of memory that any of them writes.

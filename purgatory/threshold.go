@@ -36,8 +36,9 @@ type Threshold[K comparable, N cmp.Ordered] struct {
 }
 
 // NewThreshold makes a Threshold. current reads a key's number as it is now; it
-// is called by TryCompleteElseWatch, at most twice for each goal, on that
-// goroutine and with no lock of the library held. A nil one panics; an option out
+// is called by TryCompleteElseWatch, at most twice for each goal, on that goroutine, and
+// for [Threshold.AdvanceLater] by a worker, with no lock of the library held: so it must be
+// safe for use from any goroutine. A nil one panics; an option out
 // of range is an error that names it.
 func NewThreshold[K comparable, N cmp.Ordered](current func(K) N, o Options) (*Threshold[K, N], error) {
 	if current == nil {

@@ -238,7 +238,8 @@ func (w *waiter) causeOf(o Outcome) (cause error) {
 }
 
 // finish ends the operation, as its owner, with the outcome decided: it leaves
-// the lists, the wheel and its context, and only then is completed (P5). From
+// the lists, its context and the wheel, where only a timer stays that it does not know of
+// and that is soon gone, and only then is completed (P5). From
 // free on the record is not to be touched.
 func (w *waiter) finish(o Outcome) {
 	c, op := w.core, w.op
