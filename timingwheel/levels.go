@@ -26,6 +26,7 @@ type Level struct {
 // or on neither. It takes time for each bucket that is not empty, and 8 bytes for each
 // place.
 func (w *Wheel[V]) Levels() []Level {
+	w.mustBeMade()
 	var all []Level
 	for _, s := range w.shards {
 		for l := 0; ; l++ {

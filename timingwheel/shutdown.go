@@ -59,6 +59,7 @@ func (w *Wheel[V]) Close(policy Policy) ([]Due[V], error) {
 	if policy > Await {
 		return nil, fmt.Errorf("timingwheel: the policy is %v, must be Discard, HandBack, RunNow or Await", policy)
 	}
+	w.mustBeMade()
 	var back []Due[V]
 	switch policy {
 	case Discard:

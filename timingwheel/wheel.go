@@ -10,10 +10,10 @@ import (
 )
 
 // Wheel holds values until their time is up, and passes each to the wheel's
-// expiry function then. Make one with [New]: the zero Wheel is not usable, and
-// its methods panic. A wheel runs goroutines until [Wheel.Shutdown] or
-// [Wheel.Close]; one that is forgotten without either keeps them, and its memory,
-// for good.
+// expiry function then. Make one with [New]: the zero Wheel is not usable, and its
+// methods panic, but for those that take a handle, of which it has given none. A wheel
+// runs goroutines until [Wheel.Shutdown] or [Wheel.Close]; one that is forgotten without
+// either keeps them, and its memory, for good.
 //
 // All methods are safe for use from any goroutine. All but Shutdown may be
 // called from the expiry function, and none blocks but Shutdown.
@@ -239,6 +239,7 @@ func (w *Wheel[V]) Len() int {
 // Looking at one after the other would count a value twice that is taken out of
 // a shard seen already and put into one to come.
 func (w *Wheel[V]) lockAll() {
+	w.mustBeMade()
 	for _, s := range w.shards {
 		s.mu.Lock()
 	}
@@ -267,11 +268,15 @@ func (w *Wheel[V]) lock(t Timer) (*shard[V], *node[V]) {
 	return s, n
 }
 
-// lockOne chooses a shard for a new timer and locks it.
-func (w *Wheel[V]) lockOne() *shard[V] {
+func (w *Wheel[V]) mustBeMade() {
 	if len(w.shards) == 0 {
 		panic("timingwheel: the zero Wheel is not usable, make one with New")
 	}
+}
+
+// lockOne chooses a shard for a new timer and locks it.
+func (w *Wheel[V]) lockOne() *shard[V] {
+	w.mustBeMade()
 	mask := uint32(len(w.shards) - 1)
 	place := w.affinity.place()
 	at := place.Load()
