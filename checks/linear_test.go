@@ -238,7 +238,8 @@ func (r *round) watch() linearAnswer {
 		r.t.Error(err)
 	}
 	r.handle.Store(&h)
-	return linearAnswer{yes: h.IsZero()}
+	// Its timeout may have struck within the call.
+	return linearAnswer{yes: h.IsZero() && purgatory.Outcome(r.outcome.Load()) == purgatory.Completed}
 }
 
 func (r *round) read() linearAnswer {

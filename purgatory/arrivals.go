@@ -8,7 +8,8 @@ import "time"
 // (docs/decisions.md). So an operation whose timeout is not soon is put into a list
 // of arrivals, which costs a few ns, and a sweep enters on the wheel what still waits
 // after lazyFor. Nothing expires later by that: what could be due before the sweep
-// has come to it is entered at once.
+// has come to it is entered at once. That may be so although its timeout is long, after
+// a first check that took long.
 const (
 	lazyFor  = 50 * time.Millisecond
 	lazyEach = 10 * time.Millisecond
@@ -21,7 +22,31 @@ const (
 type arrival struct {
 	w   *waiter
 	gen uint64
-	at  time.Duration
+	at  time.Duration // when it came; not before the one in front of it
+}
+
+// putOffLocked puts an operation into the list, and reports whether it did: not if its
+// deadline may come before the sweep that finds it there.
+func (t *tally) putOffLocked(w *waiter, gen uint64) bool {
+	deadline := time.Duration(w.deadline.Load())
+	if deadline-w.since < lazyFrom || !t.sweeping && !t.sweepLaterLocked(lazyFor+lazyEach) {
+		return false
+	}
+	a := arrival{w, gen, t.behindLocked(w.since)}
+	if deadline < max(a.at+lazyFor, t.sweepAt)+lazyEach {
+		return false
+	}
+	t.arrivals.Push(a)
+	return true
+}
+
+// behindLocked returns the point in time of an arrival that came then, if it is put into
+// the list now: those in front of it are taken first.
+func (t *tally) behindLocked(at time.Duration) time.Duration {
+	if t.arrivals.Len() > 0 {
+		at = max(at, t.arrivals.Back().at)
+	}
+	return at
 }
 
 // takeLocked removes the operations that came before a point in time, up to as many as
@@ -35,11 +60,15 @@ func (t *tally) takeLocked(before time.Duration, room []arrival) (n int) {
 	return n
 }
 
-// sweepLaterLocked plans the next sweep.
-func (t *tally) sweepLaterLocked(delay time.Duration) {
-	if timer, err := t.core.wheel.timers.Schedule(event{t, 0}, delay); err == nil {
-		t.sweeping, t.sweep = true, timer
-	} // otherwise the wheel is full, and the next arrival tries again
+// sweepLaterLocked plans the next sweep, and reports whether it did: not if the wheel is
+// full. The next arrival tries again then.
+func (t *tally) sweepLaterLocked(delay time.Duration) bool {
+	timer, err := t.core.wheel.timers.Schedule(event{t, 0}, delay)
+	if err != nil {
+		return false
+	}
+	t.sweeping, t.sweep, t.sweepAt = true, timer, now()+delay
+	return true
 }
 
 // due is what the wheel calls: it is time for a sweep.
@@ -50,6 +79,7 @@ func (t *tally) due(uint64) {
 	for {
 		at := now()
 		t.mu.Lock()
+		t.sweepAt = at
 		n := t.takeLocked(at-lazyFor, batch[:])
 		if n == 0 {
 			if t.sweeping = false; t.arrivals.Len() > 0 {
@@ -90,8 +120,8 @@ func (t *tally) sweepOne(a arrival, at time.Duration) {
 	case left < lazyFrom:
 		t.core.wheel.schedule(event{a.w, a.gen}, left)
 	default:
-		a.at = at
 		t.mu.Lock()
+		a.at = t.behindLocked(at)
 		t.arrivals.Push(a)
 		t.mu.Unlock()
 	}

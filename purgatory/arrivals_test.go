@@ -1,6 +1,8 @@
 package purgatory
 
 import (
+	"context"
+	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
 	"testing"
@@ -56,7 +58,7 @@ func TestArrivalsSweep(t *testing.T) {
 }
 
 // T1, T2: operations of any timeout, with sweeps between, expire in time: never early,
-// and at most a tick late.
+// and at most a tick late; also those whose first check takes nearly as long.
 func TestArrivalsExpireInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{Tick: time.Millisecond})
@@ -65,21 +67,36 @@ func TestArrivalsExpireInTime(t *testing.T) {
 			100 * time.Millisecond, 123456789, time.Second, time.Hour,
 		}
 		var n atomic.Int32
-		for range 200 {
+		for range 1000 {
 			timeout := timeouts[rand.IntN(len(timeouts))]
 			came := time.Now()
 			op := newOp(t)
+			checkFor := time.Duration(0)
+			if rand.IntN(2) == 0 {
+				timeout = time.Duration(rand.IntN(200_000_000))
+				checkFor = timeout - time.Duration(rand.IntN(100_000_000))
+			}
+			op.try = func(n int) bool {
+				if n == 1 {
+					time.Sleep(checkFor)
+				}
+				return false
+			}
 			op.end = func(o Outcome) {
 				n.Add(1)
 				require.Equal(t, Expired, o)
 				require.GreaterOrEqual(t, time.Since(came), timeout)
 				require.LessOrEqual(t, time.Since(came), timeout+time.Millisecond)
 			}
-			park(t, p, op, timeout, 1)
+			go func() {
+				if _, err := p.TryCompleteElseWatch(context.Background(), op, timeout, 1); err != nil {
+					t.Error(err)
+				}
+			}()
 			time.Sleep(time.Duration(rand.IntN(20_000_000)))
 		}
 		time.Sleep(2 * time.Hour)
-		require.EqualValues(t, 200, n.Load())
+		require.EqualValues(t, 1000, n.Load())
 		empty(t, p)
 		shut(t, p)
 	})
@@ -122,4 +139,84 @@ func TestArrivalsWhileChecked(t *testing.T) {
 			})
 		}
 	}
+}
+
+// T1, T2: an operation whose first or second check takes long, or whose numbers take long
+// to be read, expires as if they had not, whatever came meanwhile; and at once after a
+// check that was longer than its timeout.
+func TestArrivalsAfterSlowCheck(t *testing.T) {
+	const tick = time.Millisecond
+	watch := map[string]func(*testing.T, *testOp, time.Duration, bool){
+		"purgatory": func(t *testing.T, op *testOp, timeout time.Duration, busy bool) {
+			p := open[int](t, Options{Tick: tick})
+			beside(t, busy, func() { park(t, p, newOp(t), time.Second, 2) })
+			_, err := p.TryCompleteElseWatch(t.Context(), op, timeout, 1)
+			require.NoError(t, err)
+			time.Sleep(time.Minute)
+			empty(t, p)
+			shut(t, p)
+		},
+		"threshold": func(t *testing.T, op *testOp, timeout time.Duration, busy bool) {
+			p, err := NewThreshold(func(key int) int {
+				if key == 1 {
+					op.TryComplete()
+				}
+				return 0
+			}, Options{Tick: tick})
+			require.NoError(t, err)
+			beside(t, busy, func() {
+				_, err := p.TryCompleteElseWatch(context.Background(), newOp(t), time.Second, All, Goal[int, int]{2, 1})
+				require.NoError(t, err)
+			})
+			_, err = p.TryCompleteElseWatch(context.Background(), op, timeout, All, Goal[int, int]{1, 1})
+			require.NoError(t, err)
+			time.Sleep(time.Minute)
+			require.Zero(t, timers(&p.core))
+			require.NoError(t, p.Shutdown(context.Background()))
+		},
+	}
+	const ms = time.Millisecond
+	for name, watch := range watch {
+		for _, timeout := range []time.Duration{20 * ms, lazyFrom, 76 * ms, 100 * ms, 150 * ms, time.Second} {
+			for _, took := range []time.Duration{1, ms, 6 * ms, 19 * ms, 70 * ms, 95 * ms, 149 * ms, 980 * ms, 2 * time.Second} {
+				for _, which := range []int{1, 2} {
+					for _, busy := range []bool{false, true} {
+						t.Run(fmt.Sprintf("%s,%v,check %d takes %v,%v", name, timeout, which, took, busy), func(t *testing.T) {
+							synctest.Test(t, func(t *testing.T) {
+								op := newOp(t)
+								op.try = func(n int) bool {
+									if n == which {
+										time.Sleep(took)
+									}
+									return false
+								}
+								came, ended := time.Now(), time.Duration(0)
+								op.end = func(Outcome) { ended = time.Since(came) }
+								watch(t, op, timeout, busy)
+								require.Equal(t, Expired, op.Outcome())
+								require.GreaterOrEqual(t, ended, timeout)
+								require.LessOrEqual(t, ended, max(timeout, took)+tick)
+							})
+						})
+					}
+				}
+			}
+		}
+	}
+}
+
+// beside calls come every 7 ms for some time, if busy is set.
+func beside(t *testing.T, busy bool, come func()) {
+	if !busy {
+		return
+	}
+	for range 3 {
+		come()
+	}
+	go func() {
+		for range 300 {
+			time.Sleep(7 * time.Millisecond)
+			come()
+		}
+	}()
 }

@@ -3,6 +3,7 @@ package purgatory
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -158,5 +159,100 @@ func TestFutures(t *testing.T) {
 		require.Equal(t, Closed, late.Outcome())
 		f := s.Future()
 		require.True(t, f.Set("after", nil), "its result can still be brought")
+	})
+}
+
+// Quorum returns when it is decided, and not later: with all successes and failures of up
+// to four futures, one a second, and every number of them.
+func TestQuorum(t *testing.T) {
+	for of := 1; of <= 4; of++ {
+		for n := 1; n <= of; n++ {
+			for good := range 1 << of {
+				synctest.Test(t, func(t *testing.T) {
+					s, err := NewFutures[int](Options{})
+					require.NoError(t, err)
+					futures := make([]*Future[int], of)
+					for i := range futures {
+						futures[i] = s.Future()
+					}
+					broken := errors.New("broken")
+					var values []int
+					failed, decided := 0, 0
+					for i := range of {
+						switch {
+						case len(values) == n || failed > of-n:
+						case good>>i&1 == 1:
+							values, decided = append(values, i), i
+						default:
+							failed, decided = failed+1, i
+						}
+					}
+					go func() {
+						for i, f := range futures {
+							if err := broken; good>>i&1 == 1 {
+								f.Set(i, nil)
+							} else {
+								f.Set(0, err)
+							}
+							time.Sleep(time.Second)
+						}
+					}()
+					began := time.Now()
+					got, err := s.Quorum(t.Context(), time.Minute, n, futures...)
+					require.Equal(t, values, got)
+					require.Equal(t, time.Duration(decided)*time.Second, time.Since(began), "%d of %d, %b", n, of, good)
+					if len(values) == n {
+						require.NoError(t, err)
+					} else {
+						require.ErrorIs(t, err, broken)
+						require.ErrorContains(t, err, fmt.Sprintf("purgatory: %d of %d futures have failed, %d must not", failed, of, n))
+					}
+					time.Sleep(time.Minute)
+					require.NoError(t, s.Shutdown(t.Context()))
+				})
+			}
+		}
+	}
+}
+
+// Quorum gives up as Await does, and refuses what can never be.
+func TestQuorumGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := NewFutures[int](Options{})
+		require.NoError(t, err)
+		a, b := s.Future(), s.Future()
+		for n, want := range map[int]string{
+			-1: "purgatory: n is -1, must be 1 to 2, the number of futures",
+			0:  "purgatory: n is 0, must be 1 to 2, the number of futures",
+			3:  "purgatory: n is 3, must be 1 to 2, the number of futures",
+		} {
+			got, err := s.Quorum(t.Context(), time.Minute, n, a, b)
+			require.EqualError(t, err, want)
+			require.Empty(t, got)
+		}
+		_, err = s.Quorum(t.Context(), time.Minute, 1)
+		require.EqualError(t, err, "purgatory: n is 1, must be 1 to 0, the number of futures")
+		require.PanicsWithValue(t, "purgatory: the context is nil", func() { _, _ = s.Quorum(nil, time.Minute, 1, a) })
+		require.PanicsWithValue(t, "purgatory: futures[1] is nil", func() { _, _ = s.Quorum(t.Context(), time.Minute, 1, a, nil) })
+
+		a.Set(7, nil)
+		began := time.Now()
+		got, err := s.Quorum(t.Context(), time.Second, 2, a, b)
+		require.Equal(t, ErrExpired, err)
+		require.Equal(t, []int{7}, got)
+		require.Equal(t, time.Second, time.Since(began))
+
+		gone := errors.New("gone")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(gone)
+		got, err = s.Quorum(ctx, NoTimeout, 2, a, b)
+		require.Equal(t, gone, err)
+		require.Equal(t, []int{7}, got)
+		require.NoError(t, s.Shutdown(t.Context()))
+		_, err = s.Quorum(t.Context(), time.Second, 2, a, b)
+		require.Equal(t, ErrClosed, err)
+		got, err = s.Quorum(t.Context(), time.Second, 1, a, b)
+		require.NoError(t, err, "what is there needs no waiting")
+		require.Equal(t, []int{7}, got)
 	})
 }

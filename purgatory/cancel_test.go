@@ -81,7 +81,7 @@ func TestP9NilHandle(t *testing.T) {
 // P9: a context that is done ends its operations as cancelled, and only those,
 // whenever that happens: before, during and after the registration.
 func TestP9Context(t *testing.T) {
-	for _, when := range []string{"before", "first check", "second check", "arming", "later"} {
+	for _, when := range []string{"before", "first check", "second check", "hooking", "later"} {
 		t.Run(when, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := open[int](t, Options{})
@@ -99,16 +99,21 @@ func TestP9Context(t *testing.T) {
 				switch when {
 				case "before":
 					cancel()
-				case "arming":
-					given = slowContext{ctx, cancel}
+				case "hooking":
+					given = lateContext{ctx, cancel}
 				}
 				h, err := p.TryCompleteElseWatch(given, op, time.Hour, 1, 2)
 				require.NoError(t, err)
-				require.NotZero(t, h)
-				if when == "later" {
+				switch when {
+				case "hooking": // whoever is faster
+				case "later":
+					require.NotZero(t, h)
 					time.Sleep(time.Minute)
 					require.Zero(t, op.Outcome())
 					cancel()
+				default:
+					require.Zero(t, h)
+					require.Equal(t, Cancelled, op.Outcome())
 				}
 				synctest.Wait()
 				require.Equal(t, Cancelled, op.Outcome())
@@ -120,6 +125,17 @@ func TestP9Context(t *testing.T) {
 			})
 		})
 	}
+}
+
+// lateContext is done when it has been asked whether it is.
+type lateContext struct {
+	context.Context
+	cancel func()
+}
+
+func (c lateContext) Err() error {
+	defer c.cancel()
+	return c.Context.Err()
 }
 
 // P9: an operation whose context is done, but that can complete, completes.

@@ -93,26 +93,35 @@ func (s *Futures[T]) Await(ctx context.Context, timeout time.Duration, need Need
 // that have come, in the order of the futures. It gives up as soon as so many have
 // failed that n values cannot come any more, with an error that all of theirs match,
 // and otherwise as [Purgatory.Await] does. Beside an error it returns the values that
-// have come so far. n is 1 to as many as there are futures.
+// have come so far. An n that is not 1 to as many as there are futures is an error.
 func (s *Futures[T]) Quorum(ctx context.Context, timeout time.Duration, n int, futures ...*Future[T]) ([]T, error) {
-	begun := now()
-	for done := n; ; done++ {
+	mustHave(ctx)
+	goals, err := s.goals(futures)
+	switch {
+	case err != nil:
+		return nil, err
+	case n < 1 || n > len(futures):
+		return nil, fmt.Errorf("purgatory: n is %d, must be 1 to %d, the number of futures", n, len(futures))
+	}
+	for begun := now(); ; {
+		values, failed := results(futures)
+		missing, spare := n-len(values), len(futures)-n-len(failed)
+		switch {
+		case missing <= 0:
+			return values, nil
+		case err != nil:
+			return values, err
+		case spare < 0:
+			return values, fmt.Errorf("purgatory: %d of %d futures have failed, %d must not: %w",
+				len(failed), len(futures), n, errors.Join(failed...))
+		}
 		left := timeout
 		if timeout != NoTimeout {
 			left = max(timeout-(now()-begun), 0)
 		}
-		err := s.Await(ctx, left, AtLeast(done), futures...)
-		values, failed := results(futures)
-		switch {
-		case len(values) >= n:
-			return values, nil
-		case err != nil:
-			return values, err
-		case len(futures)-len(failed) < n:
-			return values, fmt.Errorf("purgatory: %d of %d futures have failed, %d must not: %w",
-				len(failed), len(futures), n, errors.Join(failed...))
-		}
-		done = max(done, len(values)+len(failed))
+		// Fewer cannot decide it: as many values as are missing, or one failure too many.
+		done := len(values) + len(failed) + min(missing, spare+1)
+		err = s.threshold.Await(ctx, left, AtLeast(done), goals...)
 	}
 }
 

@@ -3,6 +3,7 @@ package purgatory
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -21,13 +22,13 @@ type Need int
 const (
 	// All of them, at one time or another: a goal that was reached stays
 	// reached, though its number go down again.
-	All Need = -1
+	All Need = math.MinInt
 	// Any one of them.
 	Any Need = 1
 )
 
 // AtLeast is the need of n goals, 1 or more, at one time or another.
-func AtLeast(n int) Need { return Need(n) }
+func AtLeast(n int) Need { return max(Need(n), All+1) }
 
 // String returns "all", "any" or "at least 3".
 func (n Need) String() string {

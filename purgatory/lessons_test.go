@@ -65,7 +65,8 @@ func TestLesson2Overlap(t *testing.T) {
 		op.try = func(n int) bool { found++; return n > 6 && round%2 == 0 }
 		op.end = func(Outcome) { found++; close(done) }
 		var wg sync.WaitGroup
-		h := park(t, p, op, time.Duration(rand.IntN(100))*time.Microsecond, 1, 2)
+		h, err := p.TryCompleteElseWatch(t.Context(), op, time.Duration(rand.IntN(100))*time.Microsecond, 1, 2)
+		require.NoError(t, err)
 		for i := range 4 {
 			wg.Go(func() {
 				for range 3 {

@@ -116,7 +116,7 @@ func (o *oracle) watch(m *modelOp, timeout time.Duration) (handle bool, err erro
 	m.waits = true
 	if how := m.look(); how != 0 {
 		o.end(m, how)
-		return how == Failed, nil
+		return false, nil
 	}
 	m.expires = -1
 	switch {
@@ -127,7 +127,9 @@ func (o *oracle) watch(m *modelOp, timeout time.Duration) (handle bool, err erro
 	}
 	if m.canceled {
 		o.end(m, Cancelled)
-	} else if m.expires == o.now {
+		return false, nil
+	}
+	if m.expires == o.now {
 		o.end(m, Expired)
 	}
 	return true, nil
@@ -265,9 +267,6 @@ func play(t *testing.T, data []byte) {
 		x.cancel = cancel
 		if m.canceled {
 			cancel()
-			if timeout <= 0 { // which of the two would be a matter of luck
-				timeout = NoTimeout
-			}
 		}
 		subjects = append(subjects, x)
 		h, err := p.TryCompleteElseWatch(ctx, x, timeout, m.keys...)

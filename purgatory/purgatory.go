@@ -47,7 +47,8 @@ const maxKeys = math.MaxUint16
 // time it is returned. A timeout of zero or less expires at once, on a worker, if
 // the checks return false; [NoTimeout] never does. When ctx is done the operation ends as
 // Cancelled, with context.Cause: on a goroutine of its own, on the caller's if that
-// is still in this call, or on one whose check of it is running. A context that cannot be cancelled costs nothing.
+// is still in this call, or on one whose check of it is running. A context that cannot
+// be cancelled costs nothing.
 // A key given twice counts once.
 //
 // op is checked at most twice, whatever the number of keys: before it is
@@ -80,14 +81,14 @@ func (p *Purgatory[K]) TryCompleteElseWatch(ctx context.Context, op Operation, t
 	var few [fewKeys]uint64
 	hashes := p.hashes(few[:0], keys)
 	w.setHashes(hashes)
-	part, err := p.countIn(w, gen)
+	part, soon, err := p.countIn(w, gen)
 	if err != nil { // nobody has met it
 		p.free(w)
 		return Pending{}, err
 	}
 	p.enter(w, part, keys, hashes)
 	p.putBack(part)
-	return w.wait(ctx, gen)
+	return w.wait(ctx, gen, soon)
 }
 
 // checkKeys refuses keys that cannot be watched.

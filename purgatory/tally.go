@@ -45,6 +45,7 @@ type tally struct {
 	arrivals                   ring.Queue[arrival]
 	sweeping                   bool              // a sweep is planned, or runs
 	sweep                      timingwheel.Timer // the last one planned
+	sweepAt                    time.Duration     // when it is due, or, as it runs, a moment ago
 	histograms                 *histograms       // nil: nothing to count yet
 
 	_ [64]byte
@@ -81,30 +82,27 @@ func (c *core) anotherTally() *tally {
 func (c *core) putBack(t *tally) { c.tallies.near.Put(t) }
 
 // countIn counts an operation in that is going to wait; it returns the part, which
-// is to be put back. An error is that the operation is refused, and is counted.
-func (c *core) countIn(w *waiter, gen uint64) (*tally, error) {
+// is to be put back. soon: its timeout must be entered on the wheel before it waits. An
+// error is that the operation is refused, and is counted.
+func (c *core) countIn(w *waiter, gen uint64) (t *tally, soon bool, err error) {
 	if !c.reserve() {
 		c.countRefused(ErrFull)
-		return nil, ErrFull
+		return nil, false, ErrFull
 	}
-	t := c.lockTally()
+	t = c.lockTally()
 	if t.closed {
 		t.mu.Unlock()
 		c.putBack(t)
 		c.unreserve()
 		c.countRefused(ErrClosed)
-		return nil, ErrClosed
+		return nil, false, ErrClosed
 	}
 	t.delayed++
 	t.watched += int(w.n)
-	if at := time.Duration(w.deadline.Load()); at != never && at-w.since >= lazyFrom {
-		t.arrivals.Push(arrival{w, gen, w.since})
-		if !t.sweeping {
-			t.sweepLaterLocked(lazyFor + lazyEach)
-		}
-	}
+	at := time.Duration(w.deadline.Load())
+	soon = at != never && at > w.since && !t.putOffLocked(w, gen)
 	t.mu.Unlock()
-	return t, nil
+	return t, soon, nil
 }
 
 // countOut counts how an operation ended, and returns how long it has waited; 0 if

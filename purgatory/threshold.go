@@ -100,14 +100,14 @@ func (t *Threshold[K, N]) TryCompleteElseWatch(ctx context.Context, op Completio
 		return Pending{}, nil
 	}
 	w.n = uint16(len(goals))
-	part, err := t.countIn(&w.waiter, gen)
+	part, soon, err := t.countIn(&w.waiter, gen)
 	if err != nil { // nobody has met it
 		w.putBack()
 		return Pending{}, err
 	}
 	t.enter(w, part)
 	t.putBack(part)
-	return w.wait(ctx, gen)
+	return w.wait(ctx, gen, soon)
 }
 
 func checkGoals[K comparable, N cmp.Ordered](need Need, goals []Goal[K, N]) (n int, err error) {

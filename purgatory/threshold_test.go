@@ -267,6 +267,7 @@ func TestThresholdBadInput(t *testing.T) {
 	for want, call := range map[string]func() (Pending, error){
 		"need is 0, must be All, Any or AtLeast 1 or more":  func() (Pending, error) { return r.TryCompleteElseWatch(context.Background(), op, 1, 0, good) },
 		"need is -2, must be All, Any or AtLeast 1 or more": func() (Pending, error) { return r.TryCompleteElseWatch(context.Background(), op, 1, -2, good) },
+		"need is -1, must be All, Any or AtLeast 1 or more": func() (Pending, error) { return r.TryCompleteElseWatch(context.Background(), op, 1, AtLeast(-1), good) },
 		"need is at least 2, of 1 goals":                    func() (Pending, error) { return r.TryCompleteElseWatch(context.Background(), op, 1, AtLeast(2), good) },
 		"the operation has 65536 goals, must have at most 65535": func() (Pending, error) {
 			return r.TryCompleteElseWatch(context.Background(), op, 1, Any, make([]Goal[float64, float64], 65_536)...)

@@ -122,28 +122,28 @@ const (
 
 // yield gives the ownership up after a check, or ends the operation if its outcome
 // is decided. If another check was asked for, that is had first, here or on a
-// worker. It reports whether the last check here decided for Completed.
-func (w *waiter) yield(completed bool) bool { return w.checkLoop(completed, 0, 0) }
+// worker. ended: the operation has been ended here. completed: and the last check here
+// decided that.
+func (w *waiter) yield(yes bool) (completed, ended bool) { return w.checkLoop(yes, 0, 0) }
 
 // checkLoop is yield after a number of checks in a row, the last of which took
 // that long.
-func (w *waiter) checkLoop(completed bool, looks int, took time.Duration) bool {
+func (w *waiter) checkLoop(yes bool, looks int, took time.Duration) (completed, ended bool) {
 	for here := 1; ; here++ {
 		o, again := w.state.tryYield()
 		switch {
 		case o != 0:
 			w.finish(o)
-			return completed
+			return yes, true
 		case !again:
-			return false
+			return false, false
 		}
 		if looks++; here == handOver || looks > suspect {
 			w.leaveToWorker(looks, took)
-			return false
+			return false, false
 		}
-		var ended bool
-		if completed, ended = w.check(); ended {
-			return false
+		if yes, ended = w.check(); ended {
+			return false, true
 		}
 	}
 }
@@ -268,9 +268,9 @@ func (w *waiter) finish(o Outcome) {
 }
 
 // wait is the maker's way on when the operation is in all its lists: the
-// second check, and what ends it from outside. It returns the handle, zero if that
-// check has completed it.
-func (w *waiter) wait(ctx context.Context, gen uint64) (Pending, error) {
+// second check, and what ends it from outside. soon is what countIn has returned. It
+// returns the handle, zero if the operation has been ended here.
+func (w *waiter) wait(ctx context.Context, gen uint64, soon bool) (Pending, error) {
 	h, c := Pending{w, gen}, w.core
 	if c.closing.begun.Load() {
 		// The shutdown may have passed the lists before the operation was in them.
@@ -284,22 +284,26 @@ func (w *waiter) wait(ctx context.Context, gen uint64) (Pending, error) {
 	if !w.state.decided() {
 		var ended bool
 		if completed, ended = w.check(); ended {
-			return h, nil
+			return Pending{}, nil
 		}
 	}
-	at, since := time.Duration(w.deadline.Load()), w.since
+	expired := time.Duration(w.deadline.Load()) == w.since
 	if !completed && !w.state.decided() {
-		if at != never && at > since && at-since < lazyFrom {
+		if soon {
 			w.arm()
 		}
-		if ctx.Done() != nil {
+		switch {
+		case ctx.Done() == nil:
+		case ctx.Err() != nil:
+			h.Cancel(context.Cause(ctx))
+		default:
 			w.unhook = context.AfterFunc(ctx, func() { h.Cancel(context.Cause(ctx)) })
 		}
 	}
-	if w.yield(completed) {
+	if _, ended := w.yield(completed); ended {
 		return Pending{}, nil
 	}
-	if at == since {
+	if expired {
 		// P8 promises a worker, so it must not find the operation owned by this
 		// goroutine. Nobody stops this timer: a handle that is stale by then does no
 		// harm.

@@ -204,7 +204,7 @@ func (w *walk[K]) check() {
 		if !yes && x.state.yield(h.gen) {
 			continue
 		}
-		if x.yield(yes && x.state.decideAsOwner(Completed)) {
+		if completed, _ := x.yield(yes && x.state.decideAsOwner(Completed)); completed {
 			w.ended++
 		}
 	}

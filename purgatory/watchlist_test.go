@@ -148,11 +148,12 @@ func TestWatchlistSameHash(t *testing.T) {
 			hashes[i] = 1<<63 | uint64(k)<<32 | same
 		}
 		w.setHashes(hashes)
-		part, err := p.countIn(w, 1)
+		part, _, err := p.countIn(w, 1)
 		require.NoError(t, err)
 		p.enter(w, part, keys, hashes)
 		p.putBack(part)
-		require.False(t, w.yield(false))
+		_, ended := w.yield(false)
+		require.False(t, ended)
 	}
 	all := make([]*waiter, 3*maxNear)
 	for i := range all {

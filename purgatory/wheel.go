@@ -90,7 +90,7 @@ func (w *Wheel) join() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
-		return errors.New("purgatory: Options.Wheel is closed")
+		return fmt.Errorf("%w: Options.Wheel", ErrClosed)
 	}
 	w.users++
 	return nil
