@@ -74,6 +74,7 @@ func (w *Worker) pauseLocked(s *shard, got store.Claimed, h store.Horizon, now t
 	if next == 0 || next > h.Now {
 		s.helpUntil = 0 // no help is needed
 	}
+	s.helpIfOverdue(h, now)
 	if len(got.Leases) > 0 || got.Buried > 0 || got.Repaired > 0 {
 		s.fruitless, s.notBefore = 0, 0
 		return

@@ -72,13 +72,18 @@
 // something to do next; a worker turns that into a wait of its own, on a wheel of
 // package [github.com/seed-782fa212/limbo/timingwheel/keyed]. A timer that is
 // scheduled for earlier is announced. Announcements can be lost, so once a second the
-// worker that is preferred for a shard looks, in one call for all of its shards.
+// worker that is preferred for a shard looks, in one call for all of its shards. Shards
+// whose server does not answer are looked at apart, so that the others need not wait.
 //
 // Any worker may claim from any shard. Of those that live one is preferred for each,
 // by a hash of its name and the shard's number, so that not all ask for what one gets.
 // Each gives a sign of life every tenth of its lease, once a second at least, and learns
 // from the reply who else lives. One that leaves takes its sign back. One that is
-// full announces that, and whoever has room claims for it. If the signs cannot be read, all claim. Leases, not
+// full announces that, and whoever has room claims for it. That can be lost, and a worker
+// may give signs and yet not reach a shard's server. So every five seconds one of the
+// others, in rotation, looks at each shard if it has room, and claims there if something
+// has been due for more than two seconds; when only one worker of n has room, it comes to
+// each shard every 5(n-1) seconds. If the signs cannot be read, all claim. Leases, not
 // this, keep two workers from one timer.
 //
 // # Cost
@@ -86,7 +91,7 @@
 // Concurrent calls of Schedule are joined into one request for each shard; so are ends
 // of runs, which wait up to 5 ms for others while handlers run. A timer's life is
 // three steps of the engine, schedule, claim and end, each shared with others when
-// there are many. A worker at rest makes two calls a second.
+// there are many. A worker at rest makes two calls a second, and one more in five.
 //
 // # Metrics
 //

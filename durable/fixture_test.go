@@ -147,6 +147,7 @@ type faults struct {
 	before func(ctx context.Context, call string, shard int) error // its error: the request was not sent
 	after  func(ctx context.Context, call string, shard int) error // its error: the reply was lost
 	looked int                                                     // shards, in all looks
+	dark   map[int]bool                                            // shards on a server that does not answer
 	claims []store.Claim
 	ends   [][]store.End
 	adds   [][]store.Entry
@@ -166,6 +167,23 @@ func (f *faults) fail(err error, calls ...string) {
 		}
 		return nil
 	}, nil)
+}
+
+// darken makes calls about some shards hang until their time is over; none ends that. A
+// look at others beside them returns what it has after a second.
+func (f *faults) darken(shards ...int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.dark = make(map[int]bool)
+	for _, shard := range shards {
+		f.dark[shard] = true
+	}
+}
+
+func (f *faults) isDark(shard int) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.dark[shard]
 }
 
 func (f *faults) count(call string) int {
@@ -197,6 +215,10 @@ func (f *faults) around(ctx context.Context, call string, shard int, do func() e
 	f.counts[call]++
 	before, after := f.before, f.after
 	f.mu.Unlock()
+	if f.isDark(shard) {
+		<-ctx.Done()
+		return fmt.Errorf("%w: %w", store.ErrUnsure, ctx.Err())
+	}
 	if before != nil {
 		if err := before(ctx, call, shard); err != nil {
 			return err
@@ -276,7 +298,25 @@ func (f *faults) Look(ctx context.Context, shards []int) (h []store.Horizon, err
 	f.looked += len(shards)
 	f.mu.Unlock()
 	err = f.around(ctx, "look", -1, func() error { h, err = f.Store.Look(ctx, shards); return err })
-	return h, err
+	if err != nil {
+		return nil, err
+	}
+	dark := 0
+	for i, shard := range shards {
+		if f.isDark(shard) {
+			h[i] = store.Horizon{}
+			dark++
+		}
+	}
+	switch {
+	case dark == 0:
+		return h, nil
+	case dark == len(shards):
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	_ = late(ctx, time.Second)
+	return h, errDark
 }
 
 func (f *faults) Sign(ctx context.Context, worker string, ttl time.Duration) (names []string, err error) {
@@ -378,7 +418,10 @@ func (j *journal) last() Fired {
 	return all[len(all)-1]
 }
 
-var errBoom = errors.New("boom")
+var (
+	errBoom = errors.New("boom")
+	errDark = errors.New("no answer from a server")
+)
 
 // keysOf returns n keys of a shard.
 func keysOf(shard, shards, n int) []string {

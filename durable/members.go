@@ -92,7 +92,11 @@ func (w *Worker) setMembersLocked(names []string) {
 	w.members = names
 	for i := range w.shards {
 		s := &w.shards[i]
-		preferred := names == nil || preferredOf(names, i) == w.name
+		preferred := names == nil
+		if names != nil {
+			s.first, _ = slices.BinarySearch(names, preferredOf(names, i))
+			preferred = names[s.first] == w.name
+		}
 		if preferred == s.preferred {
 			continue
 		}
@@ -129,71 +133,6 @@ func rank(name string, shard int) uint64 {
 	h = (h ^ h>>33) * 0xff51afd7ed558ccd
 	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
 	return h ^ h>>33
-}
-
-// lookSoon has the preferred shards looked at before their time.
-func (w *Worker) lookSoon() {
-	select {
-	case w.lookNow <- struct{}{}:
-	default:
-	}
-}
-
-const (
-	// lookEvery is how often a worker asks for the horizons of its preferred shards,
-	// for events can be lost without anybody's notice.
-	lookEvery = time.Second
-	// lookPause is the least between two looks, however many reasons there are.
-	lookPause = 50 * time.Millisecond
-)
-
-func (w *Worker) lookLoop() {
-	every := time.NewTicker(lookEvery)
-	defer every.Stop()
-	for {
-		select {
-		case <-every.C:
-		case <-w.lookNow:
-		case <-w.calls.Done():
-			return
-		}
-		if w.look() && !w.sleep(lookPause) {
-			return
-		}
-	}
-}
-
-// look reads the horizons of the preferred shards, in one call. It reports whether
-// there are any.
-func (w *Worker) look() bool {
-	w.mu.Lock()
-	var numbers []int
-	for i := range w.shards {
-		if w.shards[i].preferred {
-			numbers = append(numbers, i)
-		}
-	}
-	w.mu.Unlock()
-	if len(numbers) == 0 {
-		return false
-	}
-	sent := w.now()
-	ctx, cancel := w.call()
-	horizons, err := w.store.Look(ctx, numbers)
-	cancel()
-	arrived := w.now()
-	if !w.answered("look", -1, err) {
-		return true // the next is a second away at most
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for i, h := range horizons {
-		s := &w.shards[numbers[i]]
-		s.horizon.reply(h, sent, arrived)
-		w.planLocked(s)
-	}
-	w.dispatchLocked()
-	return true
 }
 
 // subscribe listens to the engine's events for as long as the worker runs.

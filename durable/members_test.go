@@ -66,7 +66,7 @@ func TestOneClaimsWhatOneCanHave(t *testing.T) {
 		}
 		pass(10 * time.Second)
 		require.Len(t, ja.all(), 20)
-		require.Equal(t, map[string]int{"sign": 10}, b.faults.countAll())
+		require.Equal(t, map[string]int{"sign": 10, "look": 2}, b.faults.countAll()) // one in five seconds
 	})
 }
 
@@ -241,5 +241,132 @@ func TestSubscriptionEnds(t *testing.T) {
 		pass(100 * time.Millisecond)
 		require.Len(t, j.all(), 1)
 		require.Less(t, j.times()[0].Sub(at), 5*time.Millisecond)
+	})
+}
+
+// Without announcements, as in an old Cluster, a worker that is full does not keep its
+// shards from one that has room, which comes to each of them in its turn.
+func TestFullWorkerIsHelpedUnasked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 16, store.Limits{}, 0)
+		release := make(chan struct{})
+		defer close(release)
+		j := &journal{then: func(_ context.Context, f Fired) error {
+			if f.Topic == "long" {
+				<-release
+			}
+			return nil
+		}}
+		a := r.prepare(j.handle, WorkerOptions{Concurrency: 1})
+		a.faults.mute.Store(true)
+		a.run()
+		r.add(Timer{Key: "long", Topic: "long"})
+		pass(2 * time.Second)
+		require.Equal(t, 1, a.Stats().Running)
+		b := r.prepare(j.handle, WorkerOptions{})
+		b.faults.mute.Store(true)
+		b.run()
+		pass(5 * time.Second)
+		for _, m := range []*member{a, b} {
+			require.Equal(t, 2, m.Stats().Members)
+			require.NotZero(t, m.Stats().Preferred)
+		}
+		began := time.Now()
+		for shard := range 16 {
+			r.add(Timer{Key: keysOf(shard, 16, 1)[0]})
+		}
+		pass(helpAfter + turnEvery + lookEvery)
+		require.Len(t, j.all(), 17)
+		for _, at := range j.times()[1:] {
+			require.LessOrEqual(t, at.Sub(began), helpAfter+turnEvery+lookEvery)
+		}
+		// What comes due there now is found by the next look, not by the next turn.
+		began = time.Now()
+		for shard := range 16 {
+			r.add(Timer{Key: keysOf(shard, 16, 1)[0]})
+		}
+		pass(10 * time.Second)
+		require.Len(t, j.all(), 33)
+		for _, at := range j.times()[17:] {
+			require.LessOrEqual(t, at.Sub(began), helpAfter+lookEvery)
+		}
+	})
+}
+
+// A worker that gives signs of life and cannot claim, as its connections to one server
+// are broken, is helped; also by the only one of many that has room.
+func TestWorkerThatCannotClaimIsHelped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 8, store.Limits{}, 0)
+		release := make(chan struct{})
+		defer close(release)
+		j, full := &journal{}, &journal{then: func(context.Context, Fired) error { <-release; return nil }}
+		a := r.worker(j.handle, WorkerOptions{})
+		b := r.worker(j.handle, WorkerOptions{})
+		others := []*member{r.worker(full.handle, WorkerOptions{Concurrency: 1}), r.worker(full.handle, WorkerOptions{Concurrency: 1})}
+		pass(5 * time.Second)
+		for i := 0; others[0].Stats().Running+others[1].Stats().Running < 2; i++ { // those two take one each
+			r.schedule(fmt.Sprint("first", i), 0)
+			pass(time.Second)
+		}
+		require.Equal(t, 4, a.Stats().Members)
+		a.faults.fail(errBoom, "claim")
+		before, began := len(j.all()), time.Now()
+		for i := range 40 {
+			r.schedule(fmt.Sprint(i), 0)
+		}
+		pass(time.Minute)
+		require.Len(t, j.all(), before+40)
+		for _, at := range j.times()[before:] { // b has one turn of three at each shard
+			require.LessOrEqual(t, at.Sub(began), helpAfter+3*turnEvery+lookEvery)
+		}
+		require.Positive(t, b.Stats().Done)
+	})
+}
+
+// One server of several does not answer: a worker that starts then runs what is on the
+// others, at once, and the rest when that server is back.
+func TestServerOfSomeShardsIsDark(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 4, store.Limits{}, 0)
+		j := &journal{}
+		w := r.prepare(j.handle, WorkerOptions{})
+		w.faults.mute.Store(true) // nothing but looks says what is there
+		w.faults.darken(1, 3)
+		keys := make([]string, 4)
+		for shard := range keys {
+			keys[shard] = keysOf(shard, 4, 1)[0]
+			r.schedule(keys[shard], 0)
+		}
+		began := time.Now()
+		w.run()
+		pass(2 * time.Second)
+		require.ElementsMatch(t, []string{keys[0], keys[2]}, j.keys())
+		require.LessOrEqual(t, j.times()[1].Sub(began), 1100*time.Millisecond) // what the engine waits for the others
+		for shard := range 4 {
+			require.Len(t, r.logs.with("calls to the engine fail", "call=look", fmt.Sprint("shard=", shard)), shard%2)
+		}
+		pass(30 * time.Second)
+		// Looks at the others go on each second, and do not wait for those.
+		for i := range 10 {
+			at := time.Now()
+			r.schedule(keys[0], 0)
+			pass(1100 * time.Millisecond)
+			require.Len(t, j.all(), 3+i)
+			require.LessOrEqual(t, j.times()[2+i].Sub(at), time.Second+5*time.Millisecond)
+		}
+		w.faults.darken(3)
+		pass(15 * time.Second)
+		require.Contains(t, j.keys(), keys[1])
+		require.NotContains(t, j.keys(), keys[3])
+		w.faults.darken()
+		pass(15 * time.Second)
+		require.Contains(t, j.keys(), keys[3])
+		require.Len(t, r.logs.with("succeed again", "call=look", "shard=1"), 1)
+		require.Len(t, r.logs.with("succeed again", "call=look", "shard=3"), 1)
+		// They are looked at with the others again.
+		w.faults.countAll()
+		pass(10 * time.Second)
+		require.Equal(t, map[string]int{"sign": 10, "look": 10}, w.faults.countAll())
 	})
 }

@@ -10,7 +10,11 @@ import (
 type shard struct {
 	number    int
 	preferred bool          // this worker is the first to claim
-	helpUntil time.Duration // another has said that it has no room: claim until then
+	first     int           // the preferred one, in Worker.members; of no meaning if that is nil
+	helpUntil time.Duration // another has no room, or does not claim: claim until then
+
+	apart      bool          // could not be looked at with the others: a goroutine does
+	watchUntil time.Duration // is looked at until then, though another is preferred
 
 	horizon horizon
 

@@ -147,6 +147,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.mu.Unlock()
 	w.group.Go(w.signLoop)
 	w.group.Go(w.lookLoop)
+	w.group.Go(w.helpLoop)
 	w.group.Go(w.subscribe)
 
 	<-w.leaving.Done()

@@ -176,6 +176,34 @@ func (h *hanging) MaybeError(op errorfs.Op) error {
 	return nil
 }
 
+// A shard that a call has locked, while the disk holds that up, does not hide the others
+// from Look.
+func TestLookPastALockedShard(t *testing.T) {
+	f := newFixture(t)
+	key := keyIn(1, 0)
+	_, _, err := f.Schedule(f.ctx, 1, []store.Entry{entry(key, 10)})
+	f.NoError(err)
+	f.timeout = 10 * time.Millisecond
+	f.shards[0].lock <- struct{}{}
+	f.shards[2].lock <- struct{}{}
+	h, err := f.Look(f.ctx, []int{0, 1, 2, 3})
+	f.ErrorContains(err, "did not answer within 10ms")
+	f.Len(h, 4)
+	f.NotZero(h[1].NextDue)
+	f.NotZero(h[1].Now)
+	f.NotZero(h[3].Now)
+	f.Equal([]store.Horizon{{}, {}}, []store.Horizon{h[0], h[2]})
+	h, err = f.Look(f.ctx, []int{2, 0})
+	f.ErrorContains(err, "did not answer within 10ms")
+	f.Nil(h)
+	f.shards[0].unlock()
+	f.shards[2].unlock()
+	f.timeout = 10 * time.Second
+	h, err = f.Look(f.ctx, []int{0, 1, 2, 3})
+	f.NoError(err)
+	f.NotZero(h[0].Now)
+}
+
 // D12: no call outlasts its context, or Options.CallTimeout, while the disk hangs.
 // What it does then is kept in order: the disk goes on, and nothing is lost.
 func TestDiskHangs(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/seed-782fa212/limbo/durable/store"
@@ -53,15 +54,48 @@ func (l *lease) record() store.Record {
 	return r
 }
 
-// Look returns the horizons of shards, from memory.
+// lookPatience is how long Look waits for shards that are locked once it has read one.
+const lookPatience = time.Second
+
+// Look returns the horizons of shards, from memory; see [store.Store]. Those that are
+// locked, as by a call that a disk holds up, it reads last, and waits a second for them
+// at most if it has read others.
 func (s *Store) Look(ctx context.Context, shards []int) ([]store.Horizon, error) {
+	horizons := make([]store.Horizon, len(shards))
+	var locked []int // places in shards
+	for i, n := range shards {
+		sh, err := s.enter(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case sh.lock <- struct{}{}:
+			horizons[i] = s.horizonOf(sh)
+			sh.unlock()
+		default:
+			locked = append(locked, i)
+		}
+		s.leave()
+	}
+	if len(locked) == 0 {
+		return horizons, nil
+	}
 	ctx, cancel := s.deadline(ctx)
 	defer cancel()
-	horizons := make([]store.Horizon, len(shards))
-	for i, n := range shards {
-		var err error
-		if horizons[i], err = s.look(ctx, n); err != nil {
+	if len(locked) < len(shards) {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, lookPatience, fmt.Errorf("shard %d was locked for %v", shards[locked[0]], lookPatience))
+		defer stop()
+	}
+	for at, i := range locked {
+		h, err := s.look(ctx, shards[i])
+		switch {
+		case err == nil:
+			horizons[i] = h
+		case at == 0 && len(locked) == len(shards):
 			return nil, err
+		default:
+			return horizons, err
 		}
 	}
 	return horizons, nil
@@ -77,7 +111,12 @@ func (s *Store) look(ctx context.Context, n int) (store.Horizon, error) {
 		return store.Horizon{}, err
 	}
 	defer sh.unlock()
-	return store.Horizon{Now: momentOf(s.now()).now, NextDue: sh.next, NextLeaseEnd: sh.leases.nextEnd()}, nil
+	return s.horizonOf(sh), nil
+}
+
+// horizonOf returns a shard's horizon; the caller has locked it.
+func (s *Store) horizonOf(sh *shard) store.Horizon {
+	return store.Horizon{Now: momentOf(s.now()).now, NextDue: sh.next, NextLeaseEnd: sh.leases.nextEnd()}
 }
 
 // Stats counts a shard. It reads the keys of all that is overdue.

@@ -44,23 +44,33 @@ type flight struct {
 	unsure atomic.Bool
 }
 
-// within calls f in a goroutine of its own, and waits for it until the deadline, which
-// is that of ctx or the default: a read from a connection does not end with a context.
-func within[T any](ctx context.Context, s *Store, f func(context.Context, *flight) (T, error)) (T, error) {
-	var zero T
+// limit returns a context that ends with ctx or the store, or when a call may not go on
+// longer.
+func (s *Store) limit(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	if s.ctx.Err() != nil {
-		return zero, store.ErrClosed
+		return nil, nil, store.ErrClosed
 	}
 	if err := ctx.Err(); err != nil {
-		return zero, err
+		return nil, nil, err
 	}
 	longest := maxCall
 	if _, ok := ctx.Deadline(); !ok {
 		longest = s.o.CallTimeout
 	}
 	ctx, cancel := context.WithTimeout(ctx, longest)
+	stop := context.AfterFunc(s.ctx, cancel)
+	return ctx, func() { stop(); cancel() }, nil
+}
+
+// within calls f in a goroutine of its own, and waits for it until the deadline, which
+// is that of ctx or the default: a read from a connection does not end with a context.
+func within[T any](ctx context.Context, s *Store, f func(context.Context, *flight) (T, error)) (T, error) {
+	var zero T
+	ctx, cancel, err := s.limit(ctx)
+	if err != nil {
+		return zero, err
+	}
 	defer cancel()
-	defer context.AfterFunc(s.ctx, cancel)()
 
 	type outcome struct {
 		value T
@@ -202,46 +212,123 @@ func result(cmd *redis.Cmd) (any, error) {
 	return v, err
 }
 
-// callAll sends requests that read, those to the same node in one go, and what fails
-// by itself.
-func (s *Store) callAll(ctx context.Context, requests []*request) ([]any, error) {
-	return within(ctx, s, func(ctx context.Context, fl *flight) ([]any, error) {
-		replies := make([]any, len(requests))
-		cmds := make([]*redis.Cmd, len(requests))
-		s.pipelines(ctx, requests, cmds)
-		for i, r := range requests {
-			if cmds[i] != nil {
-				if v, err := result(cmds[i]); err == nil && v != nil {
-					replies[i] = v
-					continue
-				}
-			}
-			v, err := s.attempts(ctx, r, fl)
-			if err != nil {
-				return nil, err
-			}
-			replies[i] = v
-		}
-		return replies, nil
-	})
+// retriesAtOnce bounds the requests to one node that callAll sends again side by side.
+const retriesAtOnce = 16
+
+// numbered is the reply to one of many requests.
+type numbered struct {
+	i     int
+	value any
+	err   error
 }
 
-func (s *Store) pipelines(ctx context.Context, requests []*request, cmds []*redis.Cmd) {
-	ctx, cancel := context.WithTimeout(ctx, s.longest)
+// callAll sends requests that read: those to the same node in one go, the nodes side by
+// side, and what fails by itself until it is answered. No reply to any of them is empty.
+//
+// With a patience of 0 it returns all replies, or the first error. Otherwise it waits
+// that long, once one has been answered, for the rest: replies that are missing then are
+// nil, and the error says why. If none was answered it returns no replies.
+func (s *Store) callAll(ctx context.Context, requests []*request, patience time.Duration) ([]any, error) {
+	ctx, cancel, err := s.limit(ctx)
+	if err != nil {
+		return nil, err
+	}
 	defer cancel()
-	pipes := make(map[*redis.Client]redis.Pipeliner)
+	answers := make(chan numbered, len(requests))
+	go s.pipelines(ctx, requests, answers)
+
+	replies := make([]any, len(requests))
+	var failed error
+	var enough <-chan time.Time // when no more is waited for
+	ended := ctx.Done()
+	answered := 0
+	for n := 0; n < len(requests); {
+		select {
+		case a := <-answers:
+			n++
+			switch {
+			case a.err == nil:
+				replies[a.i] = a.value
+				answered++
+				if patience > 0 && enough == nil {
+					enough = time.After(patience)
+				}
+			case patience == 0:
+				return nil, a.err
+			default:
+				failed = a.err
+			}
+			continue
+		case <-ended:
+			// The attempts have the same deadline, and may just have been answered.
+			enough, ended = time.After(10*time.Millisecond), nil
+			continue
+		case <-enough:
+		}
+		if ctx.Err() != nil {
+			failed = s.gaveUp(ctx, &flight{}, failed)
+		} else if failed == nil {
+			failed = fmt.Errorf("redisstore: no answer within %v of that of another server", patience)
+		}
+		break
+	}
+	if failed != nil && (answered == 0 || patience == 0) {
+		return nil, failed
+	}
+	return replies, failed
+}
+
+// pipelines sends requests, and then again those that fail. There is one answer to each.
+func (s *Store) pipelines(ctx context.Context, requests []*request, answers chan<- numbered) {
+	groups := make(map[*redis.Client][]int)
 	for i, r := range requests {
 		node, err := s.node(ctx, r.keys[0], target{})
 		if err != nil {
-			continue
+			node = nil
 		}
-		if pipes[node] == nil {
-			pipes[node] = node.Pipeline()
+		groups[node] = append(groups[node], i)
+	}
+	for node, group := range groups {
+		go func() {
+			again := group
+			if node != nil {
+				again = s.pipeline(ctx, node, requests, group, answers)
+			}
+			queue := make(chan int, len(again))
+			for _, i := range again {
+				queue <- i
+			}
+			close(queue)
+			for range min(len(again), retriesAtOnce) {
+				go func() {
+					for i := range queue {
+						v, err := s.attempts(ctx, requests[i], &flight{})
+						answers <- numbered{i, v, err}
+					}
+				}()
+			}
+		}()
+	}
+}
+
+// pipeline sends the requests of a group to a node in one go, and returns those that
+// were not answered.
+func (s *Store) pipeline(ctx context.Context, node *redis.Client, requests []*request, group []int, answers chan<- numbered) (again []int) {
+	ctx, cancel := context.WithTimeout(ctx, s.longest)
+	defer cancel()
+	pipe := node.Pipeline()
+	cmds := make([]*redis.Cmd, len(group))
+	for at, i := range group {
+		cmds[at] = redis.NewCmd(ctx, requests[i].command(false)...)
+		_ = pipe.Process(ctx, cmds[at])
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	for at, i := range group {
+		if v, err := result(cmds[at]); err == nil && v != nil {
+			answers <- numbered{i, v, nil}
+		} else {
+			again = append(again, i)
 		}
-		cmds[i] = redis.NewCmd(ctx, r.command(false)...)
-		_ = pipes[node].Process(ctx, cmds[i])
 	}
-	for _, pipe := range pipes {
-		_, _ = pipe.Exec(ctx) // each command has its own error
-	}
+	return again
 }

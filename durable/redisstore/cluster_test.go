@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-782fa212/limbo/durable"
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
@@ -493,4 +495,109 @@ func TestClusterFollowsSlots(t *testing.T) {
 		r.Equal([]any{"w"}, v)
 	}
 	r.Zero(c.raw[from].Exists(r.ctx, empty.tag).Val())
+}
+
+// pairOf opens a store of 16 shards on two servers that are alone, as if they were the
+// masters of a Cluster. It returns the server that does not have the signs of life, and
+// the numbers of the shards of the other and of this one.
+func pairOf(t *testing.T, o Options) (s *Store, second *server, shards [2][]int) {
+	t.Helper()
+	servers := []*server{startServer(t), startServer(t)}
+	client := redis.NewClusterClient(&redis.ClusterOptions{
+		ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1,
+		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+			return []redis.ClusterSlot{
+				{Start: 0, End: slots/2 - 1, Nodes: []redis.ClusterNode{{Addr: servers[0].addr}}},
+				{Start: slots / 2, End: slots - 1, Nodes: []redis.ClusterNode{{Addr: servers[1].addr}}},
+			}, nil
+		},
+	})
+	t.Cleanup(func() { _ = client.Close() })
+	at := func(key string) string {
+		node, err := client.MasterForKey(t.Context(), key)
+		require.NoError(t, err)
+		return node.Options().Addr
+	}
+	o.Shards = 16
+	s, err := Open(t.Context(), client, o)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	for n, sh := range s.shards {
+		of := 0
+		if at(sh.tag) != at(s.signs) {
+			of = 1
+		}
+		shards[of] = append(shards[of], n)
+	}
+	require.NotEmpty(t, shards[0])
+	require.NotEmpty(t, shards[1])
+	for _, second = range servers {
+		if second.addr != at(s.signs) {
+			break
+		}
+	}
+	return s, second, shards
+}
+
+// A node that is gone, or does not answer, does not hide the shards of the others: Look
+// returns their horizons beside the error, and a worker that starts then runs what is
+// there.
+func TestLookWithoutOneNode(t *testing.T) {
+	for name, lose := range map[string]func(*server){"gone": (*server).kill, "silent": (*server).stop} {
+		t.Run(name, func(t *testing.T) {
+			s, second, shards := pairOf(t, Options{})
+			for _, n := range append(shards[0], shards[1]...) {
+				_, _, err := s.Schedule(t.Context(), n, []store.Entry{{Key: keyIn(n, 16), ID: store.NewID()}})
+				require.NoError(t, err)
+			}
+			lose(second)
+			all := make([]int, 16)
+			for n := range all {
+				all[n] = n
+			}
+			h, err := s.Look(t.Context(), all)
+			require.Error(t, err)
+			require.Len(t, h, 16)
+			for _, n := range shards[0] {
+				require.NotZero(t, h[n].Now)
+				require.NotZero(t, h[n].NextDue)
+			}
+			for _, n := range shards[1] {
+				require.Zero(t, h[n])
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			h, err = s.Look(ctx, shards[1])
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.Nil(t, h)
+
+			timers, err := durable.New(s, durable.Options{Logger: slog.New(slog.DiscardHandler)})
+			require.NoError(t, err)
+			ran := make(chan string, 16)
+			w, err := timers.NewWorker(func(_ context.Context, f durable.Fired) error { ran <- f.Key; return nil }, durable.WorkerOptions{})
+			require.NoError(t, err)
+			run, stop := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() { done <- w.Run(run) }()
+			for range shards[0] {
+				select {
+				case key := <-ran:
+					require.Contains(t, shards[0], store.ShardOf(key, 16))
+				case <-time.After(30 * time.Second):
+					t.Fatal("what is on the node that answers does not run")
+				}
+			}
+			stop()
+			require.NoError(t, <-done)
+		})
+	}
+}
+
+// keyIn returns a key of a shard.
+func keyIn(shard, shards int) string {
+	for i := 0; ; i++ {
+		if key := fmt.Sprint("k", i); store.ShardOf(key, shards) == shard {
+			return key
+		}
+	}
 }

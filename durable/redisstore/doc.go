@@ -36,7 +36,14 @@
 //
 // A lone server announces over pub/sub, a Cluster from Redis 7.0 over sharded
 // pub/sub. In an older Cluster nothing is announced: [Store.Subscribe] sends one
-// Gap event, and workers find what is earlier when they look, once a second.
+// Gap event, and workers find what is earlier when they look, once a second, and what
+// a worker without room leaves within some seconds.
+//
+// # A server that does not answer
+//
+// Calls about its shards fail when their time is over. Those about the shards of other
+// servers do not wait for it: Look returns what the others have answered, a second after
+// the first of them has at the latest. Open needs all servers.
 //
 // # Moving slots
 //

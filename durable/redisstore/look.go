@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"slices"
+	"time"
 
 	"github.com/seed-782fa212/limbo/durable/store"
 )
@@ -106,26 +107,32 @@ func (s *Store) scan(ctx context.Context, n int, home string, after store.Cursor
 	return records, r.err()
 }
 
+// lookPatience is how long Look waits for servers that do not answer once one has.
+const lookPatience = time.Second
+
 // Look returns the horizons of shards; see [store.Store]. It costs one command for
-// each.
+// each. Once a server has answered, the others have another second.
 func (s *Store) Look(ctx context.Context, shards []int) ([]store.Horizon, error) {
 	requests := make([]*request, len(shards))
 	for i, n := range shards {
 		requests[i] = s.read(n, lookScript)
 	}
-	replies, err := s.callAll(ctx, requests)
-	if err != nil {
+	replies, err := s.callAll(ctx, requests, lookPatience)
+	if replies == nil {
 		return nil, explained(err)
 	}
 	horizons := make([]store.Horizon, len(shards))
 	for i, v := range replies {
+		if v == nil {
+			continue // err says why
+		}
 		r := replyOf(v)
 		horizons[i] = r.horizon(0)
 		if r.bad {
 			return nil, errReply
 		}
 	}
-	return horizons, nil
+	return horizons, explained(err)
 }
 
 // Stats counts a shard; see [store.Store].

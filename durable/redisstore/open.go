@@ -109,7 +109,7 @@ func (s *Store) begin(ctx context.Context) error {
 			args := s.common(sh, s.o.Shards)
 			requests[i] = &request{script: openScript, keys: sh.keys(sh.logs[scheduling]), args: args, reads: true}
 		}
-		replies, err := s.callAll(ctx, requests)
+		replies, err := s.callAll(ctx, requests, 0)
 		if err != nil {
 			return explained(err)
 		}

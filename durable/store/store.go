@@ -69,7 +69,10 @@ type Store interface {
 	// End ends runs.
 	End(ctx context.Context, shard int, ends []End) ([]EndResult, Horizon, error)
 
-	// Look returns the horizons of shards, in order. It is cheap.
+	// Look returns the horizons of shards, in order. It is cheap. A shard that cannot
+	// be read does not hide the others: if some have answered, it returns the error
+	// and the horizons beside it, those that are unknown with a Now of 0, and it does
+	// not wait for the rest until ctx ends. If none has, it returns nil and the error.
 	Look(ctx context.Context, shards []int) ([]Horizon, error)
 
 	// Stats counts a shard.

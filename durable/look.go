@@ -1,0 +1,194 @@
+package durable
+
+import (
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+// lookSoon has the preferred shards looked at before their time.
+func (w *Worker) lookSoon() {
+	select {
+	case w.lookNow <- struct{}{}:
+	default:
+	}
+}
+
+const (
+	// lookEvery is how often a worker asks for the horizons of its preferred shards,
+	// for events can be lost without anybody's notice.
+	lookEvery = time.Second
+	// lookPause is the least between two looks, however many reasons there are.
+	lookPause = 50 * time.Millisecond
+)
+
+func (w *Worker) lookLoop() {
+	every := time.NewTicker(lookEvery)
+	defer every.Stop()
+	for {
+		select {
+		case <-every.C:
+		case <-w.lookNow:
+		case <-w.calls.Done():
+			return
+		}
+		if w.look() && !w.sleep(lookPause) {
+			return
+		}
+	}
+}
+
+// look reads the horizons of the preferred shards, in one call. It reports whether
+// there are any.
+//
+// Shards can be on different servers. If some of them could not be read, each of
+// these is read by a goroutine of its own until it answers, so that the next look at
+// the others need not wait for it.
+func (w *Worker) look() bool {
+	w.mu.Lock()
+	var numbers []int
+	for i := range w.shards {
+		if s := &w.shards[i]; s.preferred && !s.apart {
+			numbers = append(numbers, i)
+		}
+	}
+	w.mu.Unlock()
+	if len(numbers) == 0 {
+		return false
+	}
+	missing, err := w.lookAt(numbers)
+	if len(missing) == len(numbers) {
+		w.answered("look", -1, err)
+		return true // the next is a second away at most
+	}
+	w.answered("look", -1, nil)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, number := range missing {
+		s := &w.shards[number]
+		s.apart = true
+		w.group.Go(func() { w.lookApart(s, err) })
+	}
+	return true
+}
+
+// lookApart reads the horizon of one shard, which failed with err, until it answers.
+func (w *Worker) lookApart(s *shard, err error) {
+	for failures := 1; ; failures++ {
+		w.answered("look", s.number, err)
+		if !w.sleep(pause(failures)) {
+			return
+		}
+		var missing []int
+		if missing, err = w.lookAt([]int{s.number}); len(missing) == 0 {
+			break
+		}
+	}
+	w.answered("look", s.number, nil)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s.apart = false
+}
+
+// lookAt reads the horizons of shards in one call, and acts on them. It returns the
+// shards that could not be read, and why.
+func (w *Worker) lookAt(numbers []int) (missing []int, err error) {
+	sent := w.now()
+	ctx, cancel := w.call()
+	horizons, err := w.store.Look(ctx, numbers)
+	cancel()
+	arrived := w.now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, number := range numbers {
+		if err != nil && (i >= len(horizons) || horizons[i].Now == 0) {
+			missing = append(missing, number)
+			continue
+		}
+		s := &w.shards[number]
+		s.horizon.reply(horizons[i], sent, arrived)
+		s.helpIfOverdue(horizons[i], arrived)
+		w.planLocked(s)
+	}
+	w.dispatchLocked()
+	return missing, err
+}
+
+// Who helps unasked. A worker that is full announces that. But the announcement can
+// be lost, an engine may have none, and a worker may give signs of life and yet not
+// reach the server of a shard. So in each turn of turnEvery one worker looks at each
+// shard that is another's, in rotation, and if something there has been due for more
+// than helpAfter it claims as if it had been asked.
+//
+// That costs one look at each shard in turnEvery, however many workers there are. A
+// worker that has no room passes its turn over: so of n workers one that has room comes
+// to each shard at least every (n-1) turns.
+const (
+	turnEvery = 5 * time.Second
+	helpAfter = 2 * time.Second
+	// watchFor is how long a worker looks at a shard with each lookEvery after it
+	// had to help there: what comes due next is likely to need that, too.
+	watchFor = 10 * time.Second
+)
+
+func (w *Worker) helpLoop() {
+	every := time.NewTicker(lookEvery)
+	defer every.Stop()
+	last := int64(-1)
+	for {
+		select {
+		case <-every.C:
+		case <-w.calls.Done():
+			return
+		}
+		// Which worker's turn it is follows from the machine's clock. Where those
+		// differ, turns coincide and others are nobody's; each worker still comes to
+		// each shard as often.
+		turn := time.Now().UnixMilli() / turnEvery.Milliseconds()
+		numbers, ok := w.others(turn, turn != last)
+		if ok {
+			last = turn
+		}
+		if len(numbers) > 0 {
+			_, _ = w.lookAt(numbers) // the preferred worker's look says if it fails
+		}
+	}
+}
+
+// others returns the shards of other workers to look at now: those that it watches,
+// and if a turn begins those of it. It reports whether there is room to help.
+func (w *Worker) others(turn int64, begins bool) (numbers []int, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closing || w.roomLocked() <= 0 {
+		return nil, false
+	}
+	now, n := w.now(), len(w.members)
+	if n < 2 {
+		return nil, true
+	}
+	for i := range w.shards {
+		s := &w.shards[i]
+		if s.preferred || s.apart {
+			continue
+		}
+		// All but the preferred one, in the order of their names.
+		mine := int((turn + int64(i)) % int64(n-1))
+		if mine >= s.first {
+			mine++
+		}
+		if s.watchUntil > now || begins && w.members[mine] == w.name {
+			numbers = append(numbers, i)
+		}
+	}
+	return numbers, true
+}
+
+// helpIfOverdue sees to it that a worker claims from a shard that is another's if a
+// reply says that nobody else does.
+func (s *shard) helpIfOverdue(h store.Horizon, now time.Duration) {
+	next := earlier(h.NextDue, h.NextLeaseEnd)
+	if !s.preferred && next != 0 && span(h.Now, next) > helpAfter {
+		s.helpUntil, s.watchUntil = now+helpFor, now+watchFor
+	}
+}
