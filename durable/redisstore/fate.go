@@ -41,7 +41,7 @@ func fateOf(err error) fate {
 		return fate{again: true}
 	default:
 		// MAXCLIENTS has no code of its own.
-		return fate{again: strings.Contains(err.Error(), "max number of clients")}
+		return fate{received: raised(c, err), again: strings.Contains(err.Error(), "max number of clients")}
 	}
 	var before *unsent
 	var op *net.OpError
@@ -52,6 +52,17 @@ func fateOf(err error) fate {
 		return fate{again: true, reload: true}
 	}
 	return fate{received: true, again: true, reload: true}
+}
+
+// raised reports whether an error ended a script, which may have written before: as
+// when the user lacks the right to one of its commands. What a script returns as an
+// error, as SHARDS, it returns before it writes.
+func raised(code string, err error) bool {
+	switch code {
+	case "OOM", "MISCONF": // refuse the first write, or none
+		return false
+	}
+	return strings.Contains(err.Error(), "user_script")
 }
 
 // In Redis 6.2 the error of a command that a script calls stands inside that of the
@@ -78,6 +89,9 @@ func code(err error) string {
 func explained(err error) error {
 	switch code(err) {
 	case "OOM":
+		if errors.Is(err, store.ErrUnsure) { // an attempt before was not answered
+			return fmt.Errorf("%w: the server is at maxmemory: %w", store.ErrFull, err)
+		}
 		return fmt.Errorf("%w: the server is at maxmemory", store.ErrFull)
 	case "SHARDS":
 		return fmt.Errorf("%w: %w", store.ErrShards, err)

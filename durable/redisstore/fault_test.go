@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-782fa212/limbo/durable/store"
@@ -412,3 +413,88 @@ func TestServerKilled(t *testing.T) {
 	r.GreaterOrEqual(st.Waiting, len(acknowledged))
 	r.LessOrEqual(st.Waiting, len(acknowledged)+kills)
 }
+
+// user returns a client of a user with these rights, which may do everything else.
+func (r *rig) user(rights ...any) *redis.Client {
+	r.t.Helper()
+	r.rights(append([]any{"reset", "on", ">secret", "~*", "&*", "+@all"}, rights...)...)
+	c := redis.NewClient(&redis.Options{
+		Addr: r.srv.addr, Username: "app", Password: "secret", MaxRetries: -1, ContextTimeoutEnabled: true,
+	})
+	r.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func (r *rig) rights(rights ...any) {
+	r.t.Helper()
+	r.NoError(r.raw.Do(r.ctx, append([]any{"acl", "setuser", "app"}, rights...)...).Err())
+}
+
+// A user that may not publish is refused by name of the right. One that loses the right
+// later is told the truth about its changes, which then are announced to nobody.
+func TestUserThatMayNotPublish(t *testing.T) {
+	srv := startServer(t)
+	r := newRig(t, srv, Options{})
+	for _, lacks := range []string{"resetchannels", "-publish"} {
+		_, err := Open(r.ctx, r.user(lacks), r.o)
+		r.ErrorContains(err, "its rights must have +publish and &{"+r.o.Namespace+":* in them", lacks)
+		r.NotErrorIs(err, store.ErrUnsure)
+	}
+	for _, lost := range []string{"resetchannels", "-publish"} {
+		r = newRig(t, srv, Options{})
+		r.s = r.open(r.user("resetchannels", "&{"+r.o.Namespace+":*"))
+		events := r.events(r.s)
+		r.next(events, store.Gap)
+		r.put(r.entry("a")) // announced
+		r.next(events, store.Earlier)
+		leases := r.claim(1).Leases
+		r.rights(lost)
+		e := r.entry("b")
+		e.IfAbsent = true
+		r.Equal(store.Created, r.put(e)[0].Kind)
+		r.Equal(store.Exists, r.put(e)[0].Kind)
+		cancelled, err := r.s.Cancel(r.ctx, 0, []string{"a", "b"})
+		r.NoError(err)
+		r.Equal([]store.CancelResult{store.Running, store.Cancelled}, cancelled)
+		r.Equal([]store.EndResult{store.Ended}, r.end(store.Retry, leases...))
+		r.counts(0, 0, 0)
+		r.Error(r.s.Announce(r.ctx, store.Event{Kind: store.Busy, From: "me"}))
+	}
+}
+
+// An error that ends a script in its midst does not say that nothing was changed.
+func TestScriptEndsInItsMidst(t *testing.T) {
+	r := newRig(t, startServer(t), Options{})
+	r.s = r.open(r.user())
+	r.rights("-hset")
+	_, _, err := r.s.Schedule(r.ctx, 0, []store.Entry{r.entry("a")})
+	r.ErrorContains(err, "user_script")
+	r.ErrorIs(err, store.ErrUnsure)
+	r.counts(1, 0, 0) // it has a home, and no record: a claim repairs that
+	r.rights("+hset")
+	r.Equal(1, r.claim(1).Repaired)
+	r.counts(0, 0, 0)
+	r.rights("-zrange")
+	_, err = r.s.Look(r.ctx, []int{0})
+	r.ErrorContains(err, "user_script")
+	r.NotErrorIs(err, store.ErrUnsure, "it changes nothing")
+	full := explained(fmt.Errorf("%w: %w", store.ErrUnsure, serverError("OOM command not allowed")))
+	r.ErrorIs(full, store.ErrFull)
+	r.ErrorIs(full, store.ErrUnsure, "an attempt before was not answered")
+	// Refused before the first write.
+	for _, text := range []string{
+		"OOM command not allowed when used memory > 'maxmemory'. script: f, on @user_script:9.",
+		"ERR Error running script (call to f_1): @user_script:9: @user_script: 9: -MISCONF Errors writing to the AOF file",
+		"SHARDS 3",
+	} {
+		r.False(fateOf(serverError(text)).received, text)
+	}
+	r.True(fateOf(serverError("ERR user_script:3: attempt to index a nil value script: f, on @user_script:3.")).received)
+	r.True(fateOf(serverError("ERR Error running script (call to f_1): @user_script:9: @user_script: 9: -WRONGTYPE Operation")).received)
+}
+
+// serverError is an error as a server sends it.
+type serverError string
+
+func (e serverError) Error() string { return string(e) }
+func (serverError) RedisError()     {}

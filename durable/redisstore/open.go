@@ -38,7 +38,8 @@ var _ store.Store = (*Store)(nil)
 //
 // The client is a *redis.Client or a *redis.ClusterClient. Its own repeats must be
 // off (MaxRetries -1), and ContextTimeoutEnabled on; [NewClient] makes one like that.
-// Open refuses a server that is older than 6.2, or that evicts keys when it is full.
+// Open refuses a server that is older than 6.2, or that evicts keys when it is full, and a
+// user that may not publish on the channels {namespace:shard}:e.
 // The error is store.ErrShards if the store has another number of shards.
 func Open(ctx context.Context, client redis.UniversalClient, o Options) (*Store, error) {
 	return open(ctx, client, o, func() string { return "" })
@@ -119,7 +120,25 @@ func (s *Store) begin(ctx context.Context) error {
 			}
 		}
 	}
-	return nil
+	return s.tryPublish(ctx)
+}
+
+// tryPublish returns an error if this client may not publish. Scripts publish after they
+// have written, and do not report that it failed.
+func (s *Store) tryPublish(ctx context.Context) error {
+	if s.publish == "" {
+		return nil
+	}
+	requests := make([]*request, len(s.shards))
+	for n := range s.shards {
+		requests[n] = s.read(n, announceScript, "") // subscribers ignore it
+	}
+	_, err := s.callAll(ctx, requests, 0)
+	if code(err) != "" && !fateOf(err).again {
+		return fmt.Errorf("redisstore: the client's user may not announce: its rights must have +%s and &{%s:* in them: %w",
+			strings.ToLower(s.publish), s.o.Namespace, err)
+	}
+	return explained(err)
 }
 
 // inspect queries all servers for what they are, until they answer.

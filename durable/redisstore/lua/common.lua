@@ -97,8 +97,10 @@ local function horizon()
   return now, due, tonumber(call('ZRANGE', leases, 0, 0, 'WITHSCORES')[2] or 0)
 end
 
+-- publish returns what the command did. It stands behind the writes, which an error of it must
+-- not hide: a user's rights can change, and looks find what was not announced.
 local function publish(message)
-  if ARGV[2] ~= '' then call(ARGV[2], ARGV[3], message) end
+  if ARGV[2] ~= '' then return redis.pcall(ARGV[2], ARGV[3], message) end
 end
 
 -- What a script will write, put together so that each is one call.
