@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"runtime/debug"
 	"time"
+
+	"github.com/seed-782fa212/limbo/durable/store"
 )
 
 // Handler is called with each timer that is due. It runs on a goroutine of its own,
@@ -15,7 +17,9 @@ import (
 // is run again, by this or another worker, when the handler returns an error or
 // panics, and when its worker dies: so a handler must be safe to call twice for one
 // timer, which it can recognise by Fired.ID. [RetryAfter], [Snooze] and [Discard] make
-// errors that choose what follows.
+// errors that choose what follows. The methods of an error are called on the
+// handler's goroutine; if they panic, as Error of a nil pointer may, the attempt has
+// failed, and the text that is kept says so.
 //
 // The ctx has the values of the ctx given to Run, and ends when the timer is
 // cancelled ([ErrCancelled]), when another worker may run it ([ErrLeaseLost]), or
@@ -96,6 +100,43 @@ func (p *panicked) Error() string {
 		return "durable: the handler called runtime.Goexit"
 	}
 	return fmt.Sprintf("durable: the handler panicked: %v", p.value)
+}
+
+// judgement is what there is to know of the error that a handler has returned.
+type judgement struct {
+	failed   bool // it is not nil
+	verdict  verdict
+	panicked *panicked // the handler did not return
+	text     string    // cut
+}
+
+// judge reads an error, and calls done with what it says. An error's methods are code
+// of the handler's: they can panic, as Error of a nil pointer does, or end the goroutine,
+// and no lock may be held while they run.
+func judge(err error, done func(judgement)) {
+	j := judgement{failed: err != nil, verdict: verdict{kind: verdictRetry, after: -1}}
+	if err == nil {
+		done(j)
+		return
+	}
+	method, returned := "Unwrap, As or Is", false
+	defer func() {
+		if !returned {
+			j.text = store.CutError(fmt.Sprintf("durable: an error of type %T, whose %s did not return: %v", err, method, recover()))
+		}
+		done(j)
+	}()
+	var v *verdict
+	if errors.As(err, &v) {
+		j.verdict = *v
+	}
+	var p *panicked
+	if errors.As(err, &p) {
+		j.panicked = p
+	}
+	method = "Error"
+	j.text = store.CutError(err.Error())
+	returned = true
 }
 
 // invoke calls a handler, and done with what came of it, whether the handler

@@ -71,18 +71,19 @@ func (r *run) fired() Fired {
 
 // returned is called when the handler has returned err, on its goroutine.
 func (w *Worker) returned(r *run, err error) {
-	var p *panicked
-	if errors.As(err, &p) {
-		w.log.Error("durable: a handler panicked", "key", r.lease.Key, "id", r.lease.ID.String(),
-			"topic", r.lease.Topic, "attempt", r.lease.Attempt, "panic", p.value, "stack", string(p.stack))
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if p != nil {
-		w.stats.Panics++
-	}
-	r.err = err
-	w.ranLocked(r, w.endOf(r, err))
+	judge(err, func(j judgement) {
+		if p := j.panicked; p != nil {
+			w.log.Error("durable: a handler panicked", "key", r.lease.Key, "id", r.lease.ID.String(),
+				"topic", r.lease.Topic, "attempt", r.lease.Attempt, "panic", p.value, "stack", string(p.stack))
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if j.panicked != nil {
+			w.stats.Panics++
+		}
+		r.err = err
+		w.ranLocked(r, w.endOf(r, j))
+	})
 }
 
 // ranLocked ends a run whose handler has returned, or is not called.
@@ -102,17 +103,14 @@ func (w *Worker) ranLocked(r *run, end store.End) {
 	w.checkIdleLocked()
 }
 
-// endOf returns how a run ends whose handler has returned err.
-func (w *Worker) endOf(r *run, err error) store.End {
+// endOf returns how a run ends.
+func (w *Worker) endOf(r *run, j judgement) store.End {
 	e := store.End{Holder: r.lease.Holder, Kind: store.Done}
-	if err == nil || r.cancelled { // then it is gone, however the run ends
+	if !j.failed || r.cancelled { // then it is gone, however the run ends
 		return e
 	}
-	e.Error = store.CutError(err.Error())
-	var v *verdict
-	if !errors.As(err, &v) {
-		v = &verdict{kind: verdictRetry, after: -1}
-	}
+	e.Error = j.text
+	v := j.verdict
 	switch {
 	case v.kind == verdictSnooze:
 		e.Kind, e.Delay, e.Error = store.Snooze, v.after, ""

@@ -451,3 +451,56 @@ func TestClaimsAtOnce(t *testing.T) {
 		})
 	}
 }
+
+// textError is an error by its pointer: the one of a nil pointer panics.
+type textError struct{ text string }
+
+func (e *textError) Error() string { return e.text }
+
+// funcError calls a function for its text, and one when it is unwrapped.
+type funcError struct {
+	text   func() string
+	unwrap func() error
+}
+
+func (e funcError) Error() string { return e.text() }
+func (e funcError) Unwrap() error { return e.unwrap() }
+
+// An error whose methods panic, or end the goroutine, is one that has failed like any
+// other; and they may call the worker, for it holds no lock.
+func TestErrorsThatPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		var w *member
+		none := func() error { return nil }
+		errs := map[string]error{
+			"nil":     (*textError)(nil),
+			"discard": Discard((*textError)(nil)),
+			"unwrap":  funcError{func() string { return "text" }, func() error { panic("ouch") }},
+			"goexit":  funcError{func() string { runtime.Goexit(); return "" }, none},
+			"calls":   funcError{func() string { return fmt.Sprint("it runs: ", w.Stats().Running > 0) }, func() error { w.Stats(); return nil }},
+		}
+		j := &journal{then: func(_ context.Context, f Fired) error { return errs[f.Key] }}
+		w = r.worker(j.handle, WorkerOptions{MaxAttempts: 2, Backoff: time.Millisecond})
+		for key := range errs {
+			r.schedule(key, 0)
+		}
+		pass(time.Minute)
+		for key, want := range map[string]string{
+			"nil":     "an error of type *durable.textError, whose Error did not return: runtime error: invalid memory address",
+			"discard": "an error of type *durable.verdict, whose Error did not return: runtime error: invalid memory address",
+			"unwrap":  "an error of type durable.funcError, whose Unwrap, As or Is did not return: ouch",
+			"goexit":  "an error of type durable.funcError, whose Error did not return",
+			"calls":   "it runs: true",
+		} {
+			info := r.get(key)
+			require.Equal(t, Dead, info.State, key)
+			require.Contains(t, info.LastError, want)
+			require.Equal(t, map[bool]int{true: 1, false: 2}[key == "discard"], info.Attempts, key)
+		}
+		st := w.Stats()
+		require.Zero(t, st.Running+st.Ending)
+		require.Zero(t, st.Panics, "no handler panicked")
+		require.NoError(t, w.stop())
+	})
+}
