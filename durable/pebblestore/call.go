@@ -75,7 +75,10 @@ func run[T any](s *Store, sh *shard, k callKind, f func(*change) (T, error)) (v 
 	}
 	before := sh.last
 	if v, err = f(c); err == nil {
-		err = c.apply()
+		if err = c.apply(); err != nil { // memory has the change, and the disk may not
+			s.fail(err)
+			err = fmt.Errorf("%w: %w", store.ErrUnsure, err)
+		}
 	} else if k == writes {
 		_ = c.batch.Close()
 	}

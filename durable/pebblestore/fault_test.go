@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/seed-782fa212/limbo/durable/store"
@@ -174,6 +175,27 @@ func (h *hanging) MaybeError(op errorfs.Op) error {
 		<-h.release
 	}
 	return nil
+}
+
+// A batch that Pebble refuses closes the store: what it has in memory is not what is on
+// disk.
+func TestBatchIsRefused(t *testing.T) {
+	f := newFixture(t)
+	fs := vfs.NewMem()
+	empty, err := pebble.Open("", &pebble.Options{FS: fs})
+	f.NoError(err)
+	f.NoError(empty.Close())
+	readOnly, err := pebble.Open("", &pebble.Options{FS: fs, ReadOnly: true})
+	f.NoError(err)
+	defer func() { f.NoError(readOnly.Close()) }()
+	key := keyIn(0, 0)
+	f.shards[0].db = readOnly
+	_, _, err = f.Schedule(f.ctx, 0, []store.Entry{entry(key, 10)})
+	f.ErrorIs(err, store.ErrUnsure)
+	f.ErrorIs(err, pebble.ErrReadOnly)
+	_, err = f.Get(f.ctx, 0, key)
+	f.ErrorIs(err, store.ErrClosed)
+	f.NoError(f.Close())
 }
 
 // A shard that a call has locked, while the disk holds that up, does not hide the others
