@@ -593,6 +593,27 @@ func TestLookWithoutOneNode(t *testing.T) {
 	}
 }
 
+// The clients of addresses to which a Cluster once sent requests are closed when new ones
+// come and no request can use them any more.
+func TestTargetsAreForgotten(t *testing.T) {
+	s, _, _ := pairOf(t, Options{})
+	node := func(addr string) *redis.Client {
+		t.Helper()
+		c, err := s.node(t.Context(), "", target{addr: addr})
+		require.NoError(t, err)
+		return c
+	}
+	old, busy := node("127.0.0.1:1"), node("127.0.0.1:2")
+	require.Same(t, old, node("127.0.0.1:1"))
+	s.targets["127.0.0.1:1"].used = time.Now().Add(-time.Hour)
+	s.targets["127.0.0.1:2"].used = time.Now().Add(-maxCall)
+	node("127.0.0.1:3")
+	require.Len(t, s.targets, 2)
+	require.ErrorIs(t, old.Ping(t.Context()).Err(), redis.ErrClosed)
+	require.NotErrorIs(t, busy.Ping(t.Context()).Err(), redis.ErrClosed)
+	require.NotSame(t, old, node("127.0.0.1:1"))
+}
+
 // keyIn returns a key of a shard.
 func keyIn(shard, shards int) string {
 	for i := 0; ; i++ {

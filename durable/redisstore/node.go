@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -26,12 +27,31 @@ func (s *Store) node(ctx context.Context, key string, to target) (*redis.Client,
 	if s.ctx.Err() != nil {
 		return nil, redis.ErrClosed
 	}
-	c := s.targets[to.addr]
-	if c == nil {
-		c = redis.NewClient(clientOptions(s.cluster.Options(), to.addr))
-		s.targets[to.addr] = c
+	at, now := s.targets[to.addr], time.Now()
+	if at == nil {
+		s.forgetTargets(now)
+		at = &targetClient{Client: redis.NewClient(clientOptions(s.cluster.Options(), to.addr))}
+		s.targets[to.addr] = at
 	}
-	return c, nil
+	at.used = now
+	return at.Client, nil
+}
+
+// targetClient is the client of an address to which a Cluster sent a request.
+type targetClient struct {
+	*redis.Client
+	used time.Time // last
+}
+
+// forgetTargets closes the clients that no request uses any more: a Cluster's nodes come
+// and go, and each has connections. The caller has locked the store.
+func (s *Store) forgetTargets(now time.Time) {
+	for addr, c := range s.targets {
+		if now.Sub(c.used) > maxCall+s.o.WaitTimeout { // longer than any attempt
+			_ = c.Close()
+			delete(s.targets, addr)
+		}
+	}
 }
 
 // clientOptions are what a ClusterClient gives to the clients of its nodes. It has no

@@ -28,7 +28,7 @@ type Store struct {
 	clock   func() string // empty but in tests; see common.lua
 
 	mu      sync.Mutex
-	targets map[string]*redis.Client // by address: where a Cluster sent requests
+	targets map[string]*targetClient // by address: where a Cluster sent requests
 }
 
 var _ store.Store = (*Store)(nil)
@@ -50,7 +50,7 @@ func open(ctx context.Context, client redis.UniversalClient, o Options, clock fu
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{o: o, clock: clock, signs: "{" + o.Namespace + ":signs}", part: maxPart, targets: make(map[string]*redis.Client)}
+	s := &Store{o: o, clock: clock, signs: "{" + o.Namespace + ":signs}", part: maxPart, targets: make(map[string]*targetClient)}
 	s.longest = min(longestAttempt, o.CallTimeout/3)
 	if o.WaitReplicas > 0 {
 		s.longest += o.WaitTimeout
