@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -18,8 +19,10 @@ func (w *Worker) claimLocked(s *shard, n int) {
 	// A claim whose reply was lost is sent again as it was, and gets the leases that
 	// it got then. They count from the first time, so once their half is over a new
 	// claim is better; the old leases, if there are any, run out.
-	if s.unsure != nil && now-s.unsureAt < w.options.Lease/2 {
+	if s.unsure != nil && w.isFresh(s.unsureAt) {
 		c, first = *s.unsure, s.unsureAt
+	} else {
+		s.maybe = false
 	}
 	s.unsure, s.claiming, s.claimedAt = nil, true, now
 	w.claims = append(w.claims, s)
@@ -27,14 +30,45 @@ func (w *Worker) claimLocked(s *shard, n int) {
 	w.group.Go(func() { w.claim(s, c, n, first) })
 }
 
+// isFresh reports whether a claim that was first sent then, and whose reply was lost, is to
+// be sent again.
+func (w *Worker) isFresh(first time.Duration) bool { return w.now()-first < w.options.Lease/2 }
+
+// claimAgainLocked sends the claims again that may have been made, of a worker that begins
+// to stop. What they have leased is given back: so its timers need not wait for the end
+// of their leases, and no attempt is spent. No room is reserved, as nothing is begun.
+func (w *Worker) claimAgainLocked() {
+	for i := range w.shards {
+		if s := &w.shards[i]; s.unsure != nil && s.maybe && w.isFresh(s.unsureAt) {
+			w.claimLocked(s, 0)
+		}
+	}
+}
+
+// claimsAgain reports whether a worker that stops is to send a claim once more, after err.
+func (w *Worker) claimsAgain(s *shard, first time.Duration, err error) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s.maybe = !made(err) && (s.maybe || errors.Is(err, ErrUnsure))
+	return w.closing && !w.stopped && s.maybe && w.isFresh(first)
+}
+
 // claim claims, and begins what it gets.
 func (w *Worker) claim(s *shard, c store.Claim, reserved int, first time.Duration) {
-	sent := w.now()
-	ctx, cancel := w.call()
-	got, h, err := w.store.Claim(ctx, s.number, c)
-	cancel()
+	send := func() (sent time.Duration, got store.Claimed, h store.Horizon, err error) {
+		sent = w.now()
+		ctx, cancel := w.call()
+		defer cancel()
+		got, h, err = w.store.Claim(ctx, s.number, c)
+		w.answered("claim", s.number, err)
+		return sent, got, h, err
+	}
+	sent, got, h, err := send()
+	for failures := 1; w.claimsAgain(s, first, err) && w.sleep(pause(failures)); failures++ {
+		sent, got, h, err = send()
+	}
 	arrived := w.now()
-	ok := w.answered("claim", s.number, err)
+	ok := made(err)
 
 	w.mu.Lock()
 	defer w.mu.Unlock()

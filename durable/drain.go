@@ -18,6 +18,7 @@ func (w *Worker) drain() error {
 	w.mu.Lock()
 	w.closing = true
 	w.dispatchLocked()
+	w.claimAgainLocked()
 	w.checkIdleLocked()
 	w.mu.Unlock()
 	if !w.waitIdle(w.options.Grace) {
@@ -57,7 +58,7 @@ func (w *Worker) waitIdle(d time.Duration) bool {
 // checkIdleLocked closes idle when the worker stops and nothing is left: no claim
 // under way, no handler, no end to be written. Nothing can come then.
 func (w *Worker) checkIdleLocked() {
-	if !w.closing || w.held > 0 || w.reserved > 0 {
+	if !w.closing || w.held > 0 || len(w.claims) > 0 {
 		return
 	}
 	select {

@@ -24,8 +24,9 @@ type shard struct {
 	notBefore time.Duration // no claim before: the engine failed, or had nothing
 	failures  int           // of claims, in a row
 	fruitless int           // claims in a row that got nothing
-	unsure    *store.Claim  // a claim whose reply was lost: its token gets the same leases
+	unsure    *store.Claim  // a claim that failed: if it was made, its token gets the same leases
 	unsureAt  time.Duration // when that was first sent
+	maybe     bool          // the claim in unsure, or under way, may have been made
 	firstLane int           // of the next claim
 	mute      time.Duration // until when it is not said again that there is no room
 

@@ -47,6 +47,69 @@ func TestStopInMidBatch(t *testing.T) {
 	})
 }
 
+// A worker that stops after the reply to a claim was lost, or while that is so, sends it
+// again, and gives back what it gets, so that the attempts are not spent and nobody has to
+// wait for the end of the leases.
+func TestStopAfterALostReply(t *testing.T) {
+	for name, twice := range map[string]bool{"before it is sent again": false, "while it is lost again": true} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, 1, store.Limits{}, 0)
+			for i := range 10 {
+				r.schedule(fmt.Sprint("k", i), 0)
+			}
+			ja, jb := &journal{}, &journal{}
+			a := r.prepare(ja.handle, WorkerOptions{})
+			claims := 0
+			a.faults.set(nil, func(ctx context.Context, call string, _ int) error {
+				if call != "claim" {
+					return nil
+				}
+				claims++
+				switch {
+				case claims == 1 && !twice:
+					return store.ErrUnsure
+				case claims <= 2 && twice:
+					_ = late(ctx, time.Second)
+					return store.ErrUnsure
+				}
+				return nil
+			})
+			a.run()
+			require.Equal(t, 10, r.stats().Leased, name)
+			began := time.Now()
+			require.NoError(t, a.stop())
+			require.LessOrEqual(t, time.Since(began), 4*time.Second, name) // no grace
+			require.Empty(t, ja.all())
+			require.Equal(t, 10, r.stats().Overdue, name)
+			require.Equal(t, uint64(10), a.Stats().GivenBack)
+			r.worker(jb.handle, WorkerOptions{})
+			pass(time.Second)
+			require.Len(t, jb.all(), 10)
+			for _, f := range jb.all() {
+				require.Equal(t, 1, f.Attempt)
+			}
+		})
+	}
+}
+
+// An engine that does not answer a claim holds up the end for as long as the grace allows,
+// and no longer; one that refuses it does not.
+func TestStopWhileClaimsFail(t *testing.T) {
+	for err, most := range map[error]time.Duration{store.ErrUnsure: 6*time.Second + lastWait, errBoom: 3 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, 1, store.Limits{}, 0)
+			r.schedule("k", 0)
+			w := r.prepare((&journal{}).handle, WorkerOptions{Grace: 6 * time.Second})
+			w.faults.fail(err, "claim")
+			w.run()
+			pass(3 * time.Second)
+			began := time.Now()
+			require.NoError(t, w.stop())
+			require.LessOrEqual(t, time.Since(began), most, err)
+		})
+	}
+}
+
 // Handlers that run may go on for the grace, and what they return counts; then their
 // ctx ends, and what those return counts that do return.
 func TestGrace(t *testing.T) {

@@ -110,7 +110,8 @@ func (w *Worker) Name() string { return w.name }
 
 // Run claims and runs timers until ctx ends. Then it claims no more, tells the other
 // workers, gives back what it has claimed and not begun, and waits up to
-// WorkerOptions.Grace for the handlers that run. After that it ends their ctx, with
+// WorkerOptions.Grace for the handlers that run, and for claims that the engine did not
+// answer, which it sends again. After that it ends their ctx, with
 // [ErrStopped] as the cause, and waits a second for them to return, and for their
 // ends to be written. A timer whose handler goes on even then keeps its lease, which
 // nobody extends: it runs again when that is over.
