@@ -1,8 +1,6 @@
 package scheduler
 
 import (
-	"errors"
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -94,7 +92,7 @@ func (s *Scheduler) start(j *Job) (*Job, error) {
 	}()
 	now := j.now()
 	due, err := j.planner.first(now)
-	if err != nil && !errors.Is(err, errNoRun) {
+	if err != nil && !identical(err, errNoRun) {
 		return nil, err
 	}
 	j.mu.Lock()
@@ -182,7 +180,7 @@ func (j *Job) begin() bool {
 		}
 		// In a shutdown there is nothing to wait for: RunNow has it run now, and
 		// by any policy this is its last run.
-		if !errors.Is(err, ErrClosed) {
+		if !identical(err, ErrClosed) {
 			j.endLocked(endedByItself, err)
 			j.unlockAndReport()
 			return false
@@ -243,8 +241,8 @@ const (
 // endLocked ends the job, for good, and gives its place back. The caller unlocks
 // by unlockAndReport, unless it reports the end itself.
 func (j *Job) endLocked(how ending, err error) {
-	if r, ok := j.planner.(*retry); ok && errors.Is(err, ErrClosed) && r.err != nil {
-		err = fmt.Errorf("%w; the last attempt: %w", err, r.err)
+	if r, ok := j.planner.(*retry); ok && identical(err, ErrClosed) && r.err != nil {
+		err = &closedError{r.err}
 	}
 	j.wheel.Stop(j.timer) // of no effect while it runs
 	j.scheduler.jobs.leave(j, how)

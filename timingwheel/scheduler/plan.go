@@ -20,6 +20,13 @@ type planner interface {
 
 var errNoRun = errors.New("no further run")
 
+// identical reports whether err is that error of this package's. It is not
+// errors.Is, which calls methods of the user's errors: they may panic, ask the job
+// whose lock is held, or match anything.
+func identical(err, own error) bool {
+	return err == own //nolint:errorlint // see above
+}
+
 // single is the planner of At: one run, at that time.
 type single time.Time
 
@@ -143,7 +150,7 @@ func (j *Job) planNextLocked() {
 		err = j.armLocked()
 	}
 	switch {
-	case errors.Is(err, errNoRun):
+	case identical(err, errNoRun):
 		j.endLocked(endedByItself, nil)
 	case err != nil:
 		j.endLocked(endedByItself, err)
@@ -166,7 +173,7 @@ func (j *Job) replanLocked() {
 			switch {
 			case j.state != jobWaiting: // ended, or running: see above
 				return
-			case errors.Is(err, errNoRun):
+			case identical(err, errNoRun):
 				j.endLocked(endedByItself, nil)
 				return
 			case err != nil:

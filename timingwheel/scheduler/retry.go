@@ -13,7 +13,8 @@ import (
 // [Job.Err] returns how it ended, and RetryOptions.OnEnd is called with that.
 //
 // Attempts are made on workers and never overlap. An attempt that panics has
-// failed with ErrPanicked. Zero or a negative delay is due at once. The job holds
+// failed with ErrPanicked. The scheduler calls no method of an error that f
+// returns; the text of Job.Err has the error's, which is asked for then. Zero or a negative delay is due at once. The job holds
 // one place from the start to the end, so that a scheduler that is full does not
 // end it. The errors are ErrClosed, ErrFull, and one that names a nil f or an
 // option out of range.
@@ -55,7 +56,7 @@ func (r *retry) after(_, _, now time.Time, _ time.Duration) (time.Time, error) {
 		return now, errNoRun
 	}
 	if r.attempts == r.options.MaxAttempts {
-		return now, fmt.Errorf("%w after %d attempts: %w", ErrGaveUp, r.attempts, r.err)
+		return now, &gaveUpError{r.attempts, r.err}
 	}
 	return now.Add(r.wait()), nil
 }
@@ -73,3 +74,31 @@ func (r *retry) wait() time.Duration {
 	}
 	return wait
 }
+
+// gaveUpError and closedError are how a Retry ends without success. Their texts
+// are made when somebody asks: they contain that of an attempt's error, whose
+// methods must not be called when the job ends, under its lock. fmt recovers a
+// panic there.
+
+// gaveUpError is an ErrGaveUp.
+type gaveUpError struct {
+	attempts int
+	last     error // of the last attempt
+}
+
+func (e *gaveUpError) Error() string {
+	return fmt.Sprintf("%v after %d attempts: %v", ErrGaveUp, e.attempts, e.last)
+}
+
+func (e *gaveUpError) Unwrap() []error { return []error{ErrGaveUp, e.last} }
+
+// closedError is an ErrClosed that comes after an attempt.
+type closedError struct {
+	last error // of the last attempt
+}
+
+func (e *closedError) Error() string {
+	return fmt.Sprintf("%v; the last attempt: %v", ErrClosed, e.last)
+}
+
+func (e *closedError) Unwrap() []error { return []error{ErrClosed, e.last} }

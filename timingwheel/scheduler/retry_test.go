@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"errors"
+	"io/fs"
 	"math"
 	"runtime"
 	"testing"
@@ -152,6 +153,70 @@ func TestRetryPanics(t *testing.T) {
 			require.ErrorIs(t, j.Err(), ErrPanicked)
 		})
 	}
+}
+
+// asked is an error that notes who calls its methods, and says that it is any.
+type asked struct{ calls *[]string }
+
+func (e asked) note(method string) { *e.calls = append(*e.calls, method) }
+
+func (e asked) Error() string { e.note("Error"); return "asked" }
+
+func (e asked) Is(error) bool { e.note("Is"); return true }
+
+func (e asked) Unwrap() error { e.note("Unwrap"); return nil }
+
+// However a Retry ends, no method of its errors is called for that, and the
+// error does not decide how it ended.
+func TestRetryCallsNoMethodOfErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Options{})
+		var calls []string
+		var e ends
+		j := r.job(r.Retry(0, func() error { return asked{&calls} }, RetryOptions{MaxAttempts: 2, OnEnd: e.note}))
+		r.pass(time.Hour)
+		require.Empty(t, calls)
+		require.Len(t, e.noted(), 1)
+		require.EqualError(t, j.Err(), "scheduler: gave up after 2 attempts: asked")
+		require.ErrorIs(t, j.Err(), ErrGaveUp)
+		var last asked
+		require.ErrorAs(t, j.Err(), &last)
+	})
+	for _, policy := range policies {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, Options{})
+			var calls []string
+			j := r.job(r.Retry(0, func() error { return asked{&calls} }, RetryOptions{Base: time.Minute, FixedBackoff: true}))
+			r.pass(time.Second)
+			_, err := r.Shutdown(t.Context(), policy)
+			require.NoError(t, err)
+			require.Empty(t, calls)
+			require.EqualError(t, j.Err(), "scheduler: closed; the last attempt: asked")
+			require.ErrorIs(t, j.Err(), ErrClosed)
+		})
+	}
+	// One that matches an error of this package's: another scheduler was closed.
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Options{})
+		j := r.job(r.Retry(0, func() error { return ErrClosed }, RetryOptions{MaxAttempts: 2}))
+		k := r.job(r.Retry(0, func() error { return errNoRun }, RetryOptions{MaxAttempts: 2}))
+		r.pass(time.Hour)
+		require.EqualError(t, j.Err(), "scheduler: gave up after 2 attempts: scheduler: closed")
+		require.EqualError(t, k.Err(), "scheduler: gave up after 2 attempts: no further run")
+	})
+	// One whose methods panic.
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Options{})
+		f := func() error { var e *fs.PathError; return e }
+		j := r.job(r.Retry(0, f, RetryOptions{MaxAttempts: 1}))
+		k := r.job(r.Retry(0, f, RetryOptions{Base: time.Hour, FixedBackoff: true}))
+		r.pass(time.Second)
+		require.Equal(t, 1, r.Len())
+		_, err := r.Shutdown(t.Context(), timingwheel.Discard)
+		require.NoError(t, err)
+		require.EqualError(t, j.Err(), "scheduler: gave up after 1 attempts: <nil>")
+		require.EqualError(t, k.Err(), "scheduler: closed; the last attempt: <nil>")
+	})
 }
 
 // Stopped between two attempts, and from within one.
