@@ -58,6 +58,9 @@ func (p *recurring) after(last, began, now time.Time, jitter time.Duration) (tim
 	if last.Sub(now) >= checkEvery {
 		last = now // the wall clock was set back during the run: it is that time again
 	}
+	if began.Sub(now) >= checkEvery {
+		began = now
+	}
 	due, err := p.next(last)
 	if err != nil {
 		return due, err

@@ -181,6 +181,16 @@ func TestWallClockSetBackRunsAgain(t *testing.T) {
 		}, JobOptions{})
 		require.Equal(t, durations{30 * minute, 90 * minute, 150 * minute}, r.pass(160*minute))
 	})
+	// While it ran, and each time that comes again has a run.
+	for _, missed := range []Missed{Skip, Coalesce, RunAll} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, Options{})
+			r.on(each{minute, 0}, func() { r.note(); time.Sleep(2 * time.Second) }, JobOptions{Missed: missed})
+			r.passTo(time.Hour + time.Second) // the run of 1:00 is in progress
+			r.setWall(-30 * minute)
+			require.Equal(t, times(61*minute, 120*minute, minute), r.passTo(2*time.Hour), missed)
+		})
+	}
 }
 
 // Runs that are to be made up are not lost when the clock is set back a little.
