@@ -46,6 +46,7 @@ type Job struct {
 	timer     timingwheel.Timer // of the next run, while waiting
 	due       time.Time         // the planned time of the next run, or of the one in progress
 	at        time.Time         // due and its jitter
+	fires     time.Time         // at by the monotonic clock, as of when the timer was set; if wall
 	last      time.Time         // the planned time of the run before; zero: none yet
 	plannedAt time.Time         // what the job's clock showed when due was worked out
 	began     time.Time         // what it showed when the last run began
@@ -123,7 +124,7 @@ func (j *Job) unwatch() {
 // armLocked puts the job on the wheel.
 func (j *Job) armLocked() (err error) {
 	if j.wall {
-		j.timer, err = j.wheel.Schedule(j, j.at.Sub(j.now()))
+		j.timer, err = j.wheel.Schedule(j, j.delayLocked())
 	} else {
 		j.timer, err = j.wheel.ScheduleAt(j, j.at)
 	}
@@ -132,6 +133,15 @@ func (j *Job) armLocked() (err error) {
 	}
 	j.state = jobWaiting
 	return nil
+}
+
+// delayLocked returns how long it is until the next run, for a job that goes by
+// the wall clock, and notes when that is by the monotonic clock.
+func (j *Job) delayLocked() time.Duration {
+	now := time.Now()
+	delay := j.at.Sub(j.scheduler.clock.reading(now))
+	j.fires = now.Add(delay)
+	return delay
 }
 
 // setLocked sets the time of the next run.

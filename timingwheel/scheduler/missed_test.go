@@ -272,6 +272,32 @@ func TestSmallStepPastARun(t *testing.T) {
 	}
 }
 
+// A run that waits for a worker is merely late, by Skip too, whatever the clock is
+// set to meanwhile: it was not set past the run.
+func TestStepDuringALateRun(t *testing.T) {
+	for _, by := range []time.Duration{0, 20 * milli, -20 * milli, 5 * time.Second, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, Options{Workers: 1})
+			r.at(45*time.Second, func() { time.Sleep(45 * time.Second) })
+			j := r.on(each{time.Minute, 0}, r.note, JobOptions{})
+			r.passTo(61 * time.Second)
+			r.setWall(by)
+			r.passTo(70 * time.Second)
+			r.setWall(by * 2)
+			require.Equal(t, durations{90 * time.Second}, r.passTo(91*time.Second), by)
+			require.True(t, j.Next().After(r.wallNow()))
+		})
+	}
+	// So is one that waits for its tick, and the check sees to it.
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Options{Tick: 15 * time.Second})
+		r.on(each{time.Hour, 5 * time.Second}, r.note, JobOptions{})
+		r.passTo(7 * time.Second)
+		r.setWall(20 * milli)
+		require.Equal(t, durations{8 * time.Second}, r.passTo(16*time.Second), "by the check")
+	})
+}
+
 // What a job does is what a simulation of the documentation does, for any
 // period, slowness of the function and Missed.
 func TestMissedModel(t *testing.T) {

@@ -76,11 +76,12 @@ func (p *recurring) after(last, began, now time.Time, jitter time.Duration) (tim
 }
 
 // afterStep reports whether the time of the next run may have changed, now that
-// the wall clock was set. It is then the schedule's next after from.
-func (p *recurring) afterStep(last, plannedAt, at, now time.Time) (from time.Time, changed bool) {
+// the wall clock was set. It is then the schedule's next after from. A run is late
+// that was due by now without that.
+func (p *recurring) afterStep(last, plannedAt, at, now time.Time, late bool) (from time.Time, changed bool) {
 	switch {
 	case !at.After(now): // its time has passed
-		return now, p.missed == Skip && now.Sub(at) >= checkEvery
+		return now, p.missed == Skip && !late && now.Sub(at) >= checkEvery
 	case now.Before(plannedAt):
 		// Set back to before the time that the plan was made for: there may be a
 		// run before the one planned. But a correction by a moment, to before the
@@ -170,8 +171,8 @@ func (j *Job) replanLocked() {
 		return // it will be planned by the clock as it is then
 	}
 	if p, ok := j.planner.(*recurring); ok {
-		now := j.now()
-		if from, changed := p.afterStep(j.last, j.plannedAt, j.at, now); changed {
+		now, late := j.now(), !j.fires.After(time.Now())
+		if from, changed := p.afterStep(j.last, j.plannedAt, j.at, now, late); changed {
 			due, err := j.unlocked(func() (time.Time, error) { return p.next(from) })
 			switch {
 			case j.state != jobWaiting: // ended, or running: see above
@@ -186,7 +187,7 @@ func (j *Job) replanLocked() {
 			j.setLocked(due, j.drawJitter(), now)
 		}
 	}
-	j.wheel.Reset(j.timer, j.at.Sub(j.now()))
+	j.wheel.Reset(j.timer, j.delayLocked())
 }
 
 // unlocked calls f without the lock, which the caller holds.
