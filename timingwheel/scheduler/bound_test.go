@@ -136,6 +136,20 @@ func TestBoundHammer(t *testing.T) {
 	require.Equal(t, bound, r.Len())
 }
 
+// White box: when a shutdown gives the places of jobs up, calls are refused
+// already, and none takes one.
+func TestBoundInShutdown(t *testing.T) {
+	r := newRig(t, Options{MaxPending: 2})
+	for range 2 {
+		r.every(time.Hour, func() {}, JobOptions{})
+	}
+	r.jobs.close()
+	require.Zero(t, r.jobs.places)
+	_, err := r.AfterFunc(time.Hour, func() {})
+	require.ErrorIs(t, err, ErrClosed)
+	require.Equal(t, 2, r.Len())
+}
+
 // Every operation in any order, against sets of what is held: Len, the errors
 // and the figures are those of the sets (T3, T17).
 func TestBoundModel(t *testing.T) {

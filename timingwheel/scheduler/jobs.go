@@ -156,14 +156,17 @@ func (l *jobs) leave(j *Job, how ending) {
 	}
 }
 
-// close refuses new jobs, and gives up the places: the bound has no meaning any
-// more, and the wheel of the calls is to run empty. It returns the wheel of the
-// jobs, nil if there was none.
+// close refuses new calls and jobs, and gives up the places: the bound has no
+// meaning any more, and the wheel of the calls is to run empty. It returns the
+// wheel of the jobs, nil if there was none.
 func (l *jobs) close() *timingwheel.Wheel[*Job] {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.closed {
 		l.closed = true
+		// First, or calls would take the places. There is no error but for an
+		// unknown policy.
+		_, _ = l.calls.Close(timingwheel.Await)
 		for j := l.first; j != nil; j = j.next {
 			l.leavePlace(j)
 		}
