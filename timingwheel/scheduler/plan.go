@@ -78,14 +78,18 @@ func (p *recurring) after(last, began, now time.Time, jitter time.Duration) (tim
 // afterStep reports whether the time of the next run may have changed, now that
 // the wall clock was set. It is then the schedule's next after from. A run is late
 // that was due by now without that.
-func (p *recurring) afterStep(last, plannedAt, at, now time.Time, late bool) (from time.Time, changed bool) {
+func (p *recurring) afterStep(last, began, plannedAt, at, now time.Time, late bool) (from time.Time, changed bool) {
 	switch {
 	case !at.After(now): // its time has passed
 		return now, p.missed == Skip && !late && now.Sub(at) >= checkEvery
 	case now.Before(plannedAt):
 		// Set back to before the time that the plan was made for: there may be a
 		// run before the one planned. But a correction by a moment, to before the
-		// time of the last run, must not make that run happen twice.
+		// time of the last run, must not make that run happen twice; by Coalesce,
+		// nor those that it stood for.
+		if p.missed == Coalesce && began.After(last) {
+			last = began
+		}
 		if ahead := last.Sub(now); ahead > 0 && ahead < checkEvery {
 			return last, true
 		}
@@ -172,7 +176,7 @@ func (j *Job) replanLocked() {
 	}
 	if p, ok := j.planner.(*recurring); ok {
 		now, late := j.now(), !j.fires.After(time.Now())
-		if from, changed := p.afterStep(j.last, j.plannedAt, j.at, now, late); changed {
+		if from, changed := p.afterStep(j.last, j.began, j.plannedAt, j.at, now, late); changed {
 			due, err := j.unlocked(func() (time.Time, error) { return p.next(from) })
 			switch {
 			case j.state != jobWaiting: // ended, or running: see above

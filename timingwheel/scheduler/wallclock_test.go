@@ -128,6 +128,23 @@ func TestWallClockCorrected(t *testing.T) {
 		}, JobOptions{})
 		require.Equal(t, durations{time.Second, 2020 * milli, 3020 * milli}, r.pass(3500*milli))
 	})
+	// A run by Coalesce stands for those that were missed, and these do not happen
+	// again either.
+	for _, back := range []time.Duration{0, 20 * milli, 500 * milli, time.Second - 1} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, Options{})
+			r.pass(300 * milli)
+			r.on(each{10 * time.Second, 0}, func() {
+				if r.note(); r.since() < 20*time.Second {
+					time.Sleep(40*time.Second + 200*milli) // until 50.2
+				}
+			}, JobOptions{Missed: Coalesce})
+			require.Equal(t, durations{10 * time.Second, 50*time.Second + 200*milli}, r.passTo(50*time.Second+250*milli))
+			r.setWall(-back)
+			require.Empty(t, r.passTo(60*time.Second+back-1), back)
+			require.Len(t, r.passTo(60*time.Second+back+milli), 1)
+		})
+	}
 	// Many small ones add up, and the job follows.
 	for _, by := range []time.Duration{-5 * milli, 5 * milli} {
 		synctest.Test(t, func(t *testing.T) {
