@@ -203,17 +203,22 @@ func (j *Job) unlocked(f func() (time.Time, error)) (due time.Time, err error) {
 	return due, err
 }
 
-// planAll corrects the plans of jobs. If a schedule ends the goroutine, the other
-// jobs are planned all the same.
+// planAll corrects the plans of jobs.
 func planAll(jobs []*Job) {
+	forEach(jobs, func(j *Job) { j.plan(clockStepped) })
+}
+
+// forEach calls f with each job. If a schedule or a hook ends the goroutine there,
+// the other jobs have their turn all the same.
+func forEach(jobs []*Job, f func(*Job)) {
 	next := 0
 	defer func() {
 		if next < len(jobs) {
-			planAll(jobs[next:])
+			forEach(jobs[next:], f)
 		}
 	}()
 	for next < len(jobs) {
 		next++
-		jobs[next-1].plan(clockStepped)
+		f(jobs[next-1])
 	}
 }

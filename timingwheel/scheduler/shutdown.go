@@ -49,9 +49,7 @@ func (s *Scheduler) Close(policy timingwheel.Policy) ([]Pending, error) {
 		return nil, fmt.Errorf("scheduler: the policy is %v, must be Discard, HandBack, RunNow or Await", policy)
 	}
 	back, ended := s.close(policy)
-	for _, j := range ended {
-		j.report() // hooks may call Close
-	}
+	forEach(ended, (*Job).report) // hooks may call Close
 	return back, nil
 }
 

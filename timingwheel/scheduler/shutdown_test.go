@@ -238,6 +238,33 @@ func TestWallJobsUnderShutdown(t *testing.T) {
 	}
 }
 
+// A hook that ends the goroutine of Close keeps no other from being called.
+func TestCloseHookEndsItsGoroutine(t *testing.T) {
+	for _, policy := range policies[:2] {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, Options{})
+			var e ends
+			for range 3 {
+				r.every(time.Hour, r.note, JobOptions{OnEnd: func(j *Job, err error) {
+					e.note(j, err)
+					runtime.Goexit()
+				}})
+			}
+			returned := false
+			go func() {
+				_, _ = r.Close(policy)
+				returned = true
+			}()
+			synctest.Wait()
+			require.Equal(t, []error{ErrClosed, ErrClosed, ErrClosed}, e.noted())
+			require.False(t, returned)
+			require.Zero(t, r.Len())
+			_, err := r.Shutdown(t.Context(), policy)
+			require.NoError(t, err)
+		})
+	}
+}
+
 // Jobs end under a shutdown that comes at any moment; what was accepted is
 // called, stopped or handed back, once (T3); the figures say which.
 func TestShutdownHammer(t *testing.T) {
