@@ -3,6 +3,7 @@ package scheduler
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -174,24 +175,34 @@ func (j *Job) replanLocked() {
 	if j.state != jobWaiting {
 		return // it will be planned by the clock as it is then
 	}
-	if p, ok := j.planner.(*recurring); ok {
-		now, late := j.now(), !j.fires.After(time.Now())
-		if from, changed := p.afterStep(j.last, j.began, j.plannedAt, j.at, now, late); changed {
-			due, err := j.unlocked(func() (time.Time, error) { return p.next(from) })
-			switch {
-			case j.state != jobWaiting: // ended, or running: see above
-				return
-			case identical(err, errNoRun):
-				j.endLocked(endedByItself, nil)
-				return
-			case err != nil:
-				j.endLocked(endedByItself, err)
-				return
-			}
-			j.setLocked(due, j.drawJitter(), now)
+	if p, from, now, changed := j.afterStepLocked(); changed {
+		due, err := j.unlocked(func() (time.Time, error) { return p.next(from) })
+		switch {
+		case j.state != jobWaiting: // ended, or running: see above
+			return
+		case identical(err, errNoRun):
+			j.endLocked(endedByItself, nil)
+			return
+		case err != nil:
+			j.endLocked(endedByItself, err)
+			return
 		}
+		j.setLocked(due, j.drawJitter(), now)
 	}
 	j.wheel.Reset(j.timer, j.delayLocked())
+}
+
+// afterStepLocked is recurring.afterStep of a job that waits, by the clock as it
+// is now.
+func (j *Job) afterStepLocked() (p *recurring, from, now time.Time, changed bool) {
+	p, ok := j.planner.(*recurring)
+	if !ok { // the run of At stays
+		return nil, from, now, false
+	}
+	now = j.now()
+	late := !j.fires.After(time.Now())
+	from, changed = p.afterStep(j.last, j.began, j.plannedAt, j.at, now, late)
+	return p, from, now, changed
 }
 
 // unlocked calls f without the lock, which the caller holds.
@@ -203,9 +214,29 @@ func (j *Job) unlocked(f func() (time.Time, error)) (due time.Time, err error) {
 	return due, err
 }
 
-// planAll corrects the plans of jobs.
+// planAll corrects the plans of jobs. Those come first for which no schedule is
+// called, so that one that takes long holds up only those that ask theirs too.
 func planAll(jobs []*Job) {
-	forEach(jobs, func(j *Job) { j.plan(clockStepped) })
+	var asking []*Job
+	jobs = slices.DeleteFunc(jobs, func(j *Job) bool {
+		asks := j.asks()
+		if asks {
+			asking = append(asking, j)
+		}
+		return asks
+	})
+	forEach(append(jobs, asking...), func(j *Job) { j.plan(clockStepped) })
+}
+
+// asks reports whether replanLocked would call the schedule now.
+func (j *Job) asks() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.state != jobWaiting {
+		return false
+	}
+	_, _, _, changed := j.afterStepLocked()
+	return changed
 }
 
 // forEach calls f with each job. If a schedule or a hook ends the goroutine there,

@@ -56,6 +56,34 @@ func TestRunsWhileScheduleIsCalled(t *testing.T) {
 	})
 }
 
+// Nor does it keep other jobs waiting that go by the wall clock, if theirs is not
+// to be called.
+func TestSlowScheduleAfterTheClockIsSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Options{})
+		start := func() {
+			r.at(2*time.Hour, r.note)                                          // set past
+			r.on(each{3 * time.Hour, 0}, r.note, JobOptions{Missed: Coalesce}) // too
+			r.on(each{24 * time.Hour, 4 * time.Hour}, r.note, JobOptions{})    // follows
+		}
+		start()
+		calls := 0
+		r.on(by(func(at time.Time) time.Time {
+			if calls++; calls == 2 {
+				time.Sleep(10 * time.Hour)
+			}
+			return at.Add(2 * time.Hour)
+		}), r.note, JobOptions{})
+		start()
+		r.pass(500 * milli)
+		r.setWall(3*time.Hour + 30*time.Minute)
+		const second, half = time.Second, 30 * time.Minute
+		require.Equal(t, durations{second, second, second, second}, r.pass(second))
+		require.Equal(t, 2, calls)
+		require.Equal(t, durations{half, half}, r.passTo(time.Hour))
+	})
+}
+
 // What the schedule answers to the check, after a run has begun meanwhile, does
 // not count: the schedule is called once more when the run has ended.
 func TestRunBeginsWhileScheduleIsCalled(t *testing.T) {

@@ -15,9 +15,11 @@ import (
 // clock was set; t has no monotonic reading, and is in the local time zone or in
 // that of what Next returned. It is called by one goroutine at a time, with no
 // lock held, and possibly while the job's function runs; it may use the job and
-// the scheduler. A time that is not after t ends the job with an error; so does
-// a panic, which goes to [Options.OnPanic]. A panic of the first call is the
-// caller's of OnSchedule.
+// the scheduler. When the wall clock was set, the schedules of the jobs concerned
+// are called one after the other, after the jobs that need no call were set right:
+// a Next, or an OnEnd, that takes long there delays those of other jobs. A time
+// that is not after t ends the job with an error; so does a panic, which goes to
+// [Options.OnPanic]. A panic of the first call is the caller's of OnSchedule.
 type Schedule interface {
 	Next(t time.Time) time.Time
 }
