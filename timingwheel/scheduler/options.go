@@ -164,8 +164,8 @@ type RetryOptions struct {
 	// least 1 ns.
 	Base time.Duration
 
-	// Factor is what the backoff is multiplied by after each further failure.
-	// Default 2; at least 1, and finite.
+	// Factor is what the backoff is multiplied by after each further failure,
+	// rounded up to the nanosecond. Default 2; at least 1, and finite.
 	Factor float64
 
 	// Max is what the backoff grows to at most. Default one minute, or Base if

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"time"
 )
@@ -64,7 +65,8 @@ func (r *retry) after(_, _, now time.Time, _ time.Duration) (time.Time, error) {
 // wait returns how long to wait after a failure, and raises the backoff.
 func (r *retry) wait() time.Duration {
 	wait := r.backoff
-	if next := float64(wait) * r.options.Factor; next < float64(r.options.Max) {
+	// Rounded up: one of a few nanoseconds would not grow otherwise.
+	if next := math.Ceil(float64(wait) * r.options.Factor); next < float64(r.options.Max) {
 		r.backoff = time.Duration(next)
 	} else {
 		r.backoff = r.options.Max

@@ -101,6 +101,34 @@ func TestRetryLongestBackoff(t *testing.T) {
 	}
 }
 
+// The shortest backoff of all grows by any factor but 1.
+func TestRetryShortestBackoff(t *testing.T) {
+	for _, c := range []struct {
+		base   time.Duration
+		factor float64
+		want   durations
+	}{
+		{1, 1.5, durations{1, 2, 3, 5, 8, 12}},
+		{9, 1.1, durations{9, 10, 11, 13, 15, 17}},
+		{1, 1.0001, durations{1, 2, 3, 4, 5, 6}},
+		{1, 1, durations{1, 1, 1, 1, 1, 1}},
+		{100 * milli, 1, durations{100 * milli, 100 * milli, 100 * milli}},
+	} {
+		r := retry{options: RetryOptions{Factor: c.factor, Max: time.Minute, FixedBackoff: true}, backoff: c.base}
+		var waits durations
+		for range c.want {
+			waits = append(waits, r.wait())
+		}
+		require.Equal(t, c.want, waits, "%+v", c)
+		if c.factor > 1.1 {
+			for range 1000 {
+				r.wait()
+			}
+			require.Equal(t, time.Minute, r.backoff)
+		}
+	}
+}
+
 func TestRetryGivesUp(t *testing.T) {
 	for _, attempts := range []int{1, 3} {
 		synctest.Test(t, func(t *testing.T) {
