@@ -54,7 +54,8 @@ type Options struct {
 
 	// OnPanic is called with each panic of a function, a schedule or an OnEnd
 	// hook, on the goroutine that recovered it. Default: an error on slog's
-	// default logger.
+	// default logger. A panic in OnPanic is logged there too, and one of that
+	// logger's is dropped.
 	OnPanic func(timingwheel.Panic)
 }
 

@@ -38,6 +38,7 @@ func New(o Options) (*Scheduler, error) {
 		return nil, err
 	}
 	s := &Scheduler{onPanic: o.OnPanic}
+	o.OnPanic = s.report // which does not panic; for the wheels
 	s.calls, err = timingwheel.New(func(f func()) { f() }, o.wheel(o.MaxPending))
 	if err != nil {
 		return nil, fmt.Errorf("scheduler: %w", err)
@@ -134,10 +135,13 @@ func (s *Scheduler) protect(f func()) {
 	f()
 }
 
-// report passes a panic to OnPanic; one in there is only logged.
+// report passes a panic to OnPanic; one in there is only logged, and one of the
+// logger's is lost: there is nobody left to report it to, and it must not end the
+// process.
 func (s *Scheduler) report(p timingwheel.Panic) {
 	defer func() {
 		if v := recover(); v != nil {
+			defer func() { _ = recover() }()
 			logPanic(p)
 			logPanic(timingwheel.Panic{Value: v, Stack: debug.Stack()})
 		}

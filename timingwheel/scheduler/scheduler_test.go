@@ -2,6 +2,8 @@ package scheduler
 
 import (
 	"bytes"
+	"context"
+	"log"
 	"log/slog"
 	"math"
 	"runtime"
@@ -226,19 +228,19 @@ func TestFunctionPanics(t *testing.T) {
 // Panics of hooks come to OnPanic too; one in OnPanic, and all without one, to
 // the log.
 func TestHookPanics(t *testing.T) {
-	var log bytes.Buffer
+	var buf bytes.Buffer
 	old := slog.Default()
-	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	slog.SetDefault(slog.New(slog.NewTextHandler(&buf, nil)))
 	defer slog.SetDefault(old)
 	for _, onPanic := range []func(timingwheel.Panic){nil, func(timingwheel.Panic) { panic("in the handler") }} {
 		synctest.Test(t, func(t *testing.T) {
-			log.Reset()
+			buf.Reset()
 			r := newRig(t, Options{OnPanic: onPanic})
 			r.job(r.At(time.Now(), r.note, JobOptions{OnEnd: func(*Job, error) { panic("in the hook") }}))
 			require.Len(t, r.pass(0), 1)
 			require.Equal(t, uint64(1), r.Stats().Panics)
-			require.Contains(t, log.String(), "in the hook")
-			require.Equal(t, onPanic != nil, bytes.Contains(log.Bytes(), []byte("in the handler")))
+			require.Contains(t, buf.String(), "in the hook")
+			require.Equal(t, onPanic != nil, bytes.Contains(buf.Bytes(), []byte("in the handler")))
 		})
 	}
 }
@@ -404,6 +406,41 @@ func collectUntil(done func() bool) {
 	for !done() {
 		runtime.GC()
 		runtime.Gosched()
+	}
+}
+
+// brokenHandler is a slog.Handler that panics.
+type brokenHandler struct{ slog.Handler }
+
+func (h brokenHandler) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h brokenHandler) Handle(context.Context, slog.Record) error { panic("in the logger") }
+
+// A logger that panics while a panic is reported to it ends nothing: not the
+// process, nor the worker, nor the job.
+func TestLoggerPanics(t *testing.T) {
+	old, out, flags := slog.Default(), log.Writer(), log.Flags()
+	slog.SetDefault(slog.New(brokenHandler{slog.DiscardHandler}))
+	defer func() { // SetDefault has changed the package log, too
+		slog.SetDefault(old)
+		log.SetOutput(out)
+		log.SetFlags(flags)
+	}()
+	for _, onPanic := range []func(timingwheel.Panic){nil, func(timingwheel.Panic) { panic("in the handler") }} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, Options{Workers: 1, OnPanic: onPanic})
+			r.after(milli, func() { panic("in the function") })
+			r.every(milli, func() { r.note(); panic("in the job") }, JobOptions{})
+			r.on(by(func(at time.Time) time.Time {
+				if at.After(r.born) {
+					panic("in the schedule")
+				}
+				return at.Add(milli)
+			}), func() {}, JobOptions{OnEnd: func(*Job, error) { panic("in the hook") }})
+			r.after(2*milli, r.note)
+			require.Equal(t, durations{milli, 2 * milli, 2 * milli, 3 * milli}, r.pass(3*milli))
+			require.Equal(t, uint64(6), r.Stats().Panics)
+		})
 	}
 }
 
