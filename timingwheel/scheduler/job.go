@@ -93,15 +93,19 @@ func (s *Scheduler) start(j *Job) (*Job, error) {
 	}()
 	now := j.now()
 	due, err := j.planner.first(now)
-	if err != nil && !identical(err, errNoRun) {
-		return nil, err
-	}
-	j.mu.Lock()
-	if err != nil {
+	if identical(err, errNoRun) {
+		if err := s.jobs.refuse(); err != nil {
+			return nil, err
+		}
+		j.mu.Lock()
 		j.state, j.unreported = jobEnded, true
 		j.unlockAndReport()
 		return j, nil
 	}
+	if err != nil {
+		return nil, err
+	}
+	j.mu.Lock()
 	j.setLocked(due, j.drawJitter(), now)
 	if err := s.jobs.admitLocked(j); err != nil {
 		j.state = jobEnded

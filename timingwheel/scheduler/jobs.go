@@ -100,9 +100,8 @@ func (l *jobs) byWallClock() []*Job {
 func (l *jobs) admitLocked(j *Job) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
-		l.counts.refusedClosed++
-		return ErrClosed
+	if err := l.refuseLocked(); err != nil {
+		return err
 	}
 	if l.wheel == nil {
 		var err error
@@ -126,6 +125,22 @@ func (l *jobs) admitLocked(j *Job) error {
 	l.live++
 	l.counts.started++
 	return nil
+}
+
+// refuse refuses a job once a shutdown has begun: one that takes no place,
+// because it has no run.
+func (l *jobs) refuse() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.refuseLocked()
+}
+
+func (l *jobs) refuseLocked() error {
+	if !l.closed {
+		return nil
+	}
+	l.counts.refusedClosed++
+	return ErrClosed
 }
 
 // leavePlace is called with mu held.

@@ -126,6 +126,25 @@ func TestShutdownWithoutJobs(t *testing.T) {
 	}
 }
 
+// A job without a run is refused as any other is, and its hook not called.
+func TestNoRunAfterClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Options{})
+		var e ends
+		never := by(func(time.Time) time.Time { return time.Time{} })
+		j := r.on(never, r.note, JobOptions{OnEnd: e.note})
+		require.NoError(t, j.Err())
+		require.Equal(t, []error{nil}, e.noted())
+		_, err := r.Close(timingwheel.Await)
+		require.NoError(t, err)
+		j, err = r.OnSchedule(never, r.note, JobOptions{OnEnd: e.note})
+		require.ErrorIs(t, err, ErrClosed)
+		require.Nil(t, j)
+		require.Empty(t, e.noted())
+		require.Equal(t, uint64(1), r.Stats().RefusedClosed)
+	})
+}
+
 // An unknown policy is an error, and a nil context panics; both change nothing.
 func TestShutdownBadArguments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
