@@ -6,8 +6,8 @@ package timingwheel
 //	                 └─────flush──▶ cascading  (higher level, or timers pushed out)
 //	free ──new──▶ ready                        (timers that are due already)
 //
-// The advancer frees waiting and cascading buckets, the worker that finds it
-// empty a ready one. All changes happen under the shard's lock.
+// The advancer frees waiting and cascading buckets, whoever takes out its last
+// timer a ready one. All changes happen under the shard's lock.
 type bucketState uint8
 
 const (
@@ -17,7 +17,7 @@ const (
 )
 
 // bucket is a list of timers: those of one level that share an expiration,
-// from when the first of them came until a worker has taken the last.
+// from when the first of them came until the last has been taken, or has left.
 //
 // A bucket is an object that is handed on, not a place that is cleared: when
 // it is flushed its place in the level is given up and the bucket itself goes

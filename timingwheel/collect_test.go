@@ -124,6 +124,82 @@ func TestNoGoroutineLeft(t *testing.T) {
 	t.Fatal(left)
 }
 
+// Options.Name is the label of all the wheel's goroutines, also of the one that a shutdown
+// starts: its caller's labels are not the wheel's.
+func TestLabels(t *testing.T) {
+	w, err := New(func(int) {}, Options{Name: "mine"})
+	require.NoError(t, err)
+	pprof.Do(t.Context(), pprof.Labels("request", "42"), func(context.Context) {
+		for i := range 2 {
+			_, err := w.Schedule(1, time.Duration(i)*time.Hour)
+			require.NoError(t, err)
+		}
+		_, err := w.Close(Await)
+		require.NoError(t, err)
+	})
+	found := map[string]bool{}
+	for len(found) < 3 { // until all have begun
+		runtime.Gosched()
+		var b strings.Builder
+		require.NoError(t, pprof.Lookup("goroutine").WriteTo(&b, 1))
+		for g := range strings.SplitSeq(b.String(), "\n\n") {
+			for _, f := range []string{"finishInBackground", "(*workers[...]).loop", "(*advancer[...]).run"} {
+				if strings.Contains(g, f) && strings.Contains(g, "# labels:") {
+					require.Contains(t, g, `"limbo":"mine"`)
+					require.NotContains(t, g, `"request"`)
+					found[f] = true
+				}
+			}
+		}
+	}
+	_, err = w.Shutdown(t.Context(), Discard)
+	require.NoError(t, err)
+}
+
+// T18: what is due and waits for a worker takes no memory once it was stopped or touched,
+// wherever in the ready queue it stood.
+func TestReadyMemoryFollowsTheLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := make(gate)
+		f := start(t, Options{Shards: 1, Workers: 1}, g.wait)
+		defer close(g)
+		f.occupy(1)
+		q := &f.shared.ready
+		bytes := f.Stats().Bytes
+		live := make([]Timer, 64) // one is due after another, and some stay for long
+		due := func(i int) {
+			k := (i * 37) % len(live)
+			if i%3 == 0 {
+				f.Stop(live[k])
+				live[k] = f.in(i, time.Millisecond)
+			} else if !f.Touch(live[k], time.Millisecond) {
+				live[k] = f.in(i, time.Millisecond)
+			}
+			f.pass(2 * time.Millisecond)
+		}
+		for i := range 10_000 {
+			due(i)
+			if i%1000 == 0 {
+				verify(t, f.Wheel)
+			}
+		}
+		q.mu.Lock()
+		require.LessOrEqual(t, q.refs.Len(), 2*len(live))
+		q.mu.Unlock()
+		require.LessOrEqual(t, f.Stats().Bytes, bytes+32<<10)
+		for i := range 10_000 { // all leave, in an order of their own
+			due(i)
+			for k := range live {
+				f.Stop(live[(k*29)%len(live)])
+			}
+		}
+		q.mu.Lock()
+		require.Zero(t, q.refs.Len())
+		require.Empty(t, q.gone)
+		q.mu.Unlock()
+	})
+}
+
 // T18: a burst's slabs are given back, but for one of each kind a shard, and a
 // steady load allocates nothing.
 func TestMemoryFollowsTheLoad(t *testing.T) {

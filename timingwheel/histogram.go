@@ -69,9 +69,11 @@ func (h *Histogram) Merge(other *Histogram) {
 // least the true value, and at most twice that or 953 ns. What was longer than 512 s counts
 // as 1,024 s. 0 if nothing is counted.
 func (h Histogram) Quantile(q float64) time.Duration {
-	rank, seen := uint64(math.Ceil(q*float64(h.Count))), uint64(0)
+	rank := q * float64(h.Count)
+	rank = math.Ceil(rank - 1e-15*rank) // 0.14 of 100 is 14, and no float64 is 0.14
+	seen := uint64(0)
 	for i, n := range h.Counts[:classes-1] {
-		if seen += n; n > 0 && seen >= rank {
+		if seen += n; n > 0 && float64(seen) >= rank {
 			return h.Bound(i)
 		}
 	}

@@ -48,6 +48,17 @@ func TestHistogram(t *testing.T) {
 	h.Counts[3], h.Count = 49, 50
 	require.Equal(t, time.Second, h.Quantile(.99), "more than 98 of 100 are below no bound before")
 
+	for n := range uint64(101) { // as a float64 the product may be more than the rank
+		h = Histogram{Count: 100}
+		h.Counts[3], h.Counts[20] = n, 100-n
+		if q := float64(n) / 100; n > 0 {
+			require.Equal(t, h.Bound(3), h.Quantile(q), q)
+		}
+		if q := float64(n+1) / 100; n < 100 {
+			require.Equal(t, time.Second, h.Quantile(q), q)
+		}
+	}
+
 	var a, b Histogram
 	a.Add(time.Second)
 	b.Add(time.Hour)

@@ -62,9 +62,9 @@ func (l *lists[V]) find(id uint32, seq uint64) *bucket {
 }
 
 // bucketOf returns the bucket that holds a timer.
-func (l *lists[V]) bucketOf(n *node[V]) *bucket {
-	return l.bucket(l.chunks.node(n.place >> slotBits).place)
-}
+func (l *lists[V]) bucketOf(n *node[V]) *bucket { return l.bucket(l.bucketID(n)) }
+
+func (l *lists[V]) bucketID(n *node[V]) uint32 { return l.chunks.node(n.place >> slotBits).place }
 
 // link adds a timer to the bucket of that id, behind all others.
 func (l *lists[V]) link(i uint32, n *node[V], b *bucket, id uint32) {
@@ -84,8 +84,8 @@ func (l *lists[V]) link(i uint32, n *node[V], b *bucket, id uint32) {
 }
 
 // unlink takes a timer out of its bucket, which it returns, and which may be
-// empty then: the next timer may need it, and the advancer removes it before it
-// would sleep for it (T9).
+// empty then: of a waiting one the next timer may need it, and the advancer removes it
+// before it would sleep for it (T9).
 func (l *lists[V]) unlink(n *node[V]) *bucket {
 	if l.unlinkedLen > 0 {
 		l.settle()

@@ -217,7 +217,7 @@ func (m *model) change(op int) {
 		ok = m.Touch(h, d)
 		if p != nil {
 			later := *p
-			if m.set(&later, d); later.due <= p.due {
+			if m.set(&later, d); d <= 0 || later.due <= p.due {
 				p = nil // it stays as it is
 			}
 			require.True(t, ok, "T5")

@@ -113,5 +113,6 @@ func (o Options) withDefaults() (Options, error) {
 func ceilPow2(n int) int { return 1 << bits.Len(uint(n-1)) }
 
 func logPanic(p Panic) {
+	defer func() { _ = recover() }() // of the logger's: there is nobody else to tell
 	slog.Error("timingwheel: expiry function panicked", "panic", p.Value, "stack", string(p.Stack))
 }

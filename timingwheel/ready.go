@@ -28,10 +28,11 @@ type readyQueue struct {
 	// All below is guarded by mu.
 
 	refs      ring.Queue[bucketRef]
-	workers   int // started and not gone
-	idle      int // workers in wake.Wait; one that was signalled counts until it is back
-	searching int // workers on their way: 0 or 1
-	signalled int // of these, not back from wake.Wait yet
+	gone      map[bucketRef]struct{} // of these, the buckets that are no more; neither first nor last
+	workers   int                    // started and not gone
+	idle      int                    // workers in wake.Wait; one that was signalled counts until it is back
+	searching int                    // workers on their way: 0 or 1
+	signalled int                    // of these, not back from wake.Wait yet
 	closing   bool
 }
 
@@ -43,13 +44,62 @@ func (q *readyQueue) push(r bucketRef) {
 	q.mu.Unlock()
 }
 
-// pass takes r off the front, if it is still there: no timer is left in it.
-func (q *readyQueue) pass(r bucketRef) {
+// drop takes out a bucket whose last timer has left.
+func (q *readyQueue) drop(r bucketRef) {
 	q.mu.Lock()
-	if q.refs.Len() > 0 && q.refs.Front() == r {
+	defer q.mu.Unlock()
+	if r == q.refs.Front() {
+		q.refs.Pop()
+	} else {
+		if q.gone == nil {
+			q.gone = make(map[bucketRef]struct{})
+		}
+		q.gone[r] = struct{}{}
+	}
+	if len(q.gone) > 0 {
+		q.tidyLocked()
+	}
+}
+
+// tidyLocked removes buckets that are no more, at both ends, and all when they are more
+// than half.
+func (q *readyQueue) tidyLocked() {
+	if 2*len(q.gone) > q.refs.Len() {
+		for range q.refs.Len() {
+			r := q.refs.Front()
+			q.refs.Pop()
+			if _, gone := q.gone[r]; !gone {
+				q.refs.Push(r)
+			}
+		}
+		q.gone = nil
+		return
+	}
+	for q.goneLocked(q.refs.Front()) {
 		q.refs.Pop()
 	}
-	q.mu.Unlock()
+	for q.goneLocked(q.refs.Back()) {
+		q.refs.PopBack()
+	}
+}
+
+// goneLocked reports whether a bucket is no more, and forgets that.
+func (q *readyQueue) goneLocked(r bucketRef) bool {
+	_, gone := q.gone[r]
+	delete(q.gone, r)
+	return gone
+}
+
+// pass takes r off the front, if it is still there: a shutdown has ended its timers.
+func (q *readyQueue) pass(r bucketRef) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.refs.Len() > 0 && q.refs.Front() == r {
+		q.refs.Pop()
+		if len(q.gone) > 0 {
+			q.tidyLocked()
+		}
+	}
 }
 
 // wakeLocked sees to it that a worker comes for what is in the queue.

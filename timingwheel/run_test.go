@@ -2,6 +2,7 @@ package timingwheel
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"log/slog"
 	"runtime"
@@ -227,6 +228,28 @@ func TestPanicIsLogged(t *testing.T) {
 		require.Contains(t, log.String(), "timingwheel: expiry function panicked")
 		require.Contains(t, log.String(), "panic=-7")
 		require.Contains(t, log.String(), "timingwheel.explode")
+	})
+}
+
+// brokenLog is a logger that panics.
+type brokenLog struct{ slog.Handler }
+
+func (brokenLog) Handle(context.Context, slog.Record) error { panic("the disk is full") }
+
+// T10: nor does a logger that panics end the process, or the worker.
+func TestLoggerPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		old := slog.Default()
+		slog.SetDefault(slog.New(brokenLog{old.Handler()}))
+		defer slog.SetDefault(old)
+		for _, hook := range []func(Panic){nil, func(Panic) { panic("the hook") }} {
+			f := start(t, Options{Workers: 1, OnPanic: hook}, explode)
+			f.in(-7, 0)
+			f.in(7, 0)
+			f.rest()
+			require.Len(t, f.fired(), 2)
+			require.EqualValues(t, 1, f.Stats().Panics)
+		}
 	})
 }
 

@@ -201,8 +201,16 @@ func (s *shard[V]) unlink(n *node[V]) {
 		s.lists.unlinkLater(n)
 		return
 	}
-	if s.lists.unlink(n).state == bucketReady {
-		s.counts.ready--
+	id := s.lists.bucketID(n)
+	b := s.lists.unlink(n)
+	if b.state != bucketReady {
+		return
+	}
+	s.counts.ready--
+	if b.count == 0 {
+		r := s.ref(id)
+		s.lists.freeBucket(id)
+		s.shared.ready.drop(r)
 	}
 }
 
@@ -371,24 +379,21 @@ func (s *shard[V]) cascade(id uint32) (done bool) {
 	return true
 }
 
-// take takes the first timer of a ready bucket. A bucket that is or becomes
-// empty leaves the ready queue: gone.
+// take takes the first timer of a ready bucket, which is gone with its last one; or was
+// already, by another worker, Stop, Reset or a shutdown.
 func (s *shard[V]) take(r bucketRef, now nanos) (v V, ok, gone bool) {
 	b := s.lists.find(r.bucket, r.seq)
-	if b != nil {
-		if i, n := s.lists.first(b); i != 0 {
-			v, ok = n.value, true
-			s.counts.expired++
-			s.counts.late.Add(time.Duration(now - s.shared.start(n.deadline)))
-			s.end(i, n)
-		}
-		if b.count > 0 {
-			return v, ok, false
-		}
-		s.lists.freeBucket(r.bucket)
+	if b == nil {
+		s.shared.ready.pass(r)
+		return v, false, true
 	}
-	s.shared.ready.pass(r) // or another worker, or Shutdown, has done so already
-	return v, ok, true
+	gone = b.count == 1
+	i, n := s.lists.first(b)
+	v = n.value
+	s.counts.expired++
+	s.counts.late.Add(time.Duration(now - s.shared.start(n.deadline)))
+	s.end(i, n)
+	return v, true, gone
 }
 
 // pendingTimer is a timer as Close takes it out or moves it up.

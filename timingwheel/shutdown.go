@@ -74,7 +74,7 @@ func (w *Wheel[V]) Close(policy Policy) ([]Due[V], error) {
 	case Await:
 		w.closeShards(func(*shard[V]) {})
 	}
-	w.finish.Do(func() { go w.finishInBackground() })
+	w.finish.Do(func() { go w.workers.labelled(w.finishInBackground) })
 	return back, nil
 }
 

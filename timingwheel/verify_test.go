@@ -67,6 +67,7 @@ func verifyShard[V any](t testing.TB, s *shard[V], ready map[bucketRef]bool) (pe
 			verifyWaiting(t, s, id)
 		case bucketReady:
 			check(l.count(id) == b.count, "ready bucket %d has places to clear", id)
+			check(b.count > 0, "ready bucket %d is empty", id)
 			readyTimers += int(b.count)
 			if b.count > 0 {
 				ready[bucketRef{s.num, id, b.seq}] = true
@@ -300,6 +301,10 @@ func verifyWorkers[V any](t testing.TB, w *Wheel[V], ready map[bucketRef]bool) {
 		check(!listed[r], "bucket %+v is queued twice", r)
 		listed[r] = true
 	}
+	for r := range q.gone {
+		check(listed[r] && !ready[r] && r != q.refs.Front() && r != q.refs.Back(), "bucket %+v is no more", r)
+	}
+	check(2*len(q.gone) <= q.refs.Len(), "T18: of %d buckets in the ready queue %d are no more", q.refs.Len(), len(q.gone))
 	for r := range ready {
 		check(listed[r], "T3: ready bucket %+v is not in the ready queue", r)
 	}

@@ -159,7 +159,7 @@ func (w *Wheel[V]) reset(t Timer, now, deadline nanos) bool {
 }
 
 // Touch is [Wheel.Reset], but never to a deadline that is sooner than the
-// present one: that stays as it is then. It reports whether the timer was
+// present one: that stays as it is then, as it does with a delay of zero or less. It reports whether the timer was
 // pending. For keep-alives: what is pushed out again and again is moved only
 // when its old deadline comes up.
 func (w *Wheel[V]) Touch(t Timer, delay time.Duration) bool {
@@ -170,7 +170,7 @@ func (w *Wheel[V]) Touch(t Timer, delay time.Duration) bool {
 		return false
 	}
 	defer s.mu.Unlock()
-	if w.shared.ceil(deadline) > n.deadline {
+	if delay > 0 && w.shared.ceil(deadline) > n.deadline {
 		s.move(t.index(), n, now, deadline)
 	}
 	return true
@@ -211,8 +211,8 @@ func (w *Wheel[V]) Value(t Timer) (v V, ok bool) {
 }
 
 // Deadline returns the time from which a pending timer may run, rounded up to
-// the tick, with a monotonic reading; and whether the timer is pending. Of a
-// timer that was due when it was scheduled, that is the tick in which it was.
+// the tick, with a monotonic reading unless that is at the end of time, 292 years from
+// now; and whether the timer is pending. Of a timer that was due when it was scheduled, that is the tick in which it was.
 func (w *Wheel[V]) Deadline(t Timer) (deadline time.Time, ok bool) {
 	s, n := w.lock(t)
 	if n == nil {

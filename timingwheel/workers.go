@@ -41,14 +41,17 @@ const yieldEvery = 256
 // launch starts a goroutine of the wheel. It has the wheel's label, and not those of
 // whoever happened to need it.
 func (p *workers[V]) launch(f func()) {
-	p.group.Go(func() {
-		labels := context.Background()
-		if p.name != "" {
-			labels = pprof.WithLabels(labels, pprof.Labels("limbo", p.name))
-		}
-		pprof.SetGoroutineLabels(labels)
-		f()
-	})
+	p.group.Go(func() { p.labelled(f) })
+}
+
+// labelled calls f with the wheel's label.
+func (p *workers[V]) labelled(f func()) {
+	labels := context.Background()
+	if p.name != "" {
+		labels = pprof.WithLabels(labels, pprof.Labels("limbo", p.name))
+	}
+	pprof.SetGoroutineLabels(labels)
+	f()
 }
 
 // start starts a worker, which the ready queue has counted already.

@@ -43,6 +43,18 @@ func (q *Queue[T]) Pop() {
 	q.ring[q.head] = none
 	q.head = (q.head + 1) & (len(q.ring) - 1)
 	q.n--
+	q.shrink()
+}
+
+// PopBack removes the newest value, and keeps nothing of it. There must be one.
+func (q *Queue[T]) PopBack() {
+	var none T
+	q.n--
+	q.ring[(q.head+q.n)&(len(q.ring)-1)] = none
+	q.shrink()
+}
+
+func (q *Queue[T]) shrink() {
 	if len(q.ring) > least && q.n <= len(q.ring)/8 {
 		q.resize(len(q.ring) / 4) // a quarter, so that growth and shrinkage do not meet
 	}

@@ -24,6 +24,12 @@ func TestQueue(t *testing.T) {
 			limit = len(want)
 		}
 		for range min(limit, len(want)) {
+			if rnd.IntN(3) == 0 {
+				require.Same(t, want[len(want)-1], q.Back())
+				q.PopBack()
+				want = want[:len(want)-1]
+				continue
+			}
 			require.Same(t, want[0], q.Front())
 			q.Pop()
 			want = want[1:]

@@ -137,3 +137,36 @@ func TestDeadline(t *testing.T) {
 		require.Equal(t, []expiry{{"k", 2, 20 * milli}}, f.pass(time.Hour))
 	})
 }
+
+// A ttl of zero or less changes nothing, also if the key is due and waits for a worker: it
+// keeps its place.
+func TestTouchOfWhatIsDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var order []string
+		goOn := make(chan struct{})
+		table, err := New(func(key string, _ int) {
+			if key == "busy" {
+				<-goOn
+			}
+			order = append(order, key)
+		}, timingwheel.Options{Workers: 1, Tick: milli})
+		require.NoError(t, err)
+		require.NoError(t, table.Set("busy", 0, 0))
+		synctest.Wait()
+		require.NoError(t, table.Set("a", 0, time.Second))
+		require.NoError(t, table.Set("b", 0, 2*time.Second))
+		before, ok := table.Deadline("a")
+		require.True(t, ok)
+		time.Sleep(10 * time.Second)
+		for _, ttl := range []time.Duration{0, -1, -time.Hour, math.MinInt64} {
+			require.NoError(t, table.Touch("a", ttl))
+			after, ok := table.Deadline("a")
+			require.True(t, ok)
+			require.Equal(t, before, after)
+		}
+		close(goOn)
+		_, err = table.Shutdown(t.Context(), timingwheel.Await)
+		require.NoError(t, err)
+		require.Equal(t, []string{"busy", "a", "b"}, order)
+	})
+}

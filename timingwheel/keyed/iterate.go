@@ -14,6 +14,7 @@ import (
 // The loop's body may call any method. No lock is held while it runs, and others
 // wait for the iterator no longer than it takes to copy some hundred handles.
 func (t *Table[K, V]) All() iter.Seq2[K, V] {
+	t.mustBeMade()
 	return func(yield func(K, V) bool) {
 		var timers []timingwheel.Timer
 		for i := range t.parts {
@@ -33,7 +34,7 @@ func (t *Table[K, V]) All() iter.Seq2[K, V] {
 // each and its value, in no order, and returns how many there were. The expiry
 // function is not called for those; a key that expires before its turn is its,
 // and not f's. A key that f sets stays in the table, unless it is one whose turn
-// is yet to come: that is taken out with its new value.
+// is yet to come: that is taken out with its new value, if it was not removed in between.
 //
 // f may call any method, and no lock is held while it runs. Each key is taken
 // out when its turn comes, so if f panics, the others are in the table still. A
@@ -42,6 +43,7 @@ func (t *Table[K, V]) Drain(f func(K, V)) int {
 	if f == nil {
 		panic("keyed: the function is nil")
 	}
+	t.mustBeMade()
 	var timers []timingwheel.Timer
 	for i := range t.parts {
 		for from := uint64(0); from != walkEnd; {

@@ -2,6 +2,7 @@ package keyed
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -267,5 +268,30 @@ func TestExpiresWithinDrain(t *testing.T) {
 		if _, drained := got["again"]; !drained {
 			f.holds("again", 4)
 		}
+	})
+}
+
+// A key that is removed and set again before its turn comes stays, as one that is new.
+func TestDrainSetAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, timingwheel.Options{})
+		f.set("a", 1, time.Hour)
+		f.set("b", 1, time.Hour)
+		f.set("c", 1, time.Hour)
+		again, stays := "", ""
+		drained := map[string]int{}
+		n := f.Drain(func(key string, value int) {
+			if len(drained) == 0 {
+				others := slices.DeleteFunc([]string{"a", "b", "c"}, func(k string) bool { return k == key })
+				again, stays = others[0], others[1]
+				f.set(again, 2, time.Hour)
+				f.Remove(stays)
+				f.set(stays, 3, time.Hour)
+			}
+			drained[key] = value
+		})
+		require.Equal(t, 2, n)
+		require.Equal(t, 2, drained[again], "with its new value")
+		require.Equal(t, map[string]int{stays: 3}, f.contents())
 	})
 }

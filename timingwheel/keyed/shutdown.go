@@ -23,6 +23,7 @@ func (t *Table[K, V]) Close(policy timingwheel.Policy) ([]timingwheel.Due[Entry[
 	if policy > timingwheel.Await {
 		return nil, fmt.Errorf("keyed: the policy is %v, must be Discard, HandBack, RunNow or Await", policy)
 	}
+	t.mustBeMade()
 	t.closed.Store(true) // before any key is ended: see absent
 	back, err := t.wheel.Close(policy)
 	if policy == timingwheel.Discard || policy == timingwheel.HandBack {

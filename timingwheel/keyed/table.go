@@ -212,7 +212,10 @@ func (t *Table[K, V]) Deadline(key K) (deadline time.Time, ok bool) {
 
 // Len returns the number of keys in the table, exactly as of one moment. It
 // locks the wheel's shards, all at once, for as long as it takes to add them up.
-func (t *Table[K, V]) Len() int { return t.wheel.Len() }
+func (t *Table[K, V]) Len() int {
+	t.mustBeMade()
+	return t.wheel.Len()
+}
 
 // Stats returns the figures of the table's wheel, of which each key is a timer:
 // Pending is [Table.Len], Ready are the keys that are due and wait for a worker.
@@ -221,6 +224,7 @@ func (t *Table[K, V]) Len() int { return t.wheel.Len() }
 // keys are found, one part after the other; not in it is what keys and values
 // point to. O(parts + shards).
 func (t *Table[K, V]) Stats() timingwheel.Stats {
+	t.mustBeMade()
 	st := t.wheel.Stats()
 	for i := range t.parts {
 		p := &t.parts[i]
@@ -232,7 +236,10 @@ func (t *Table[K, V]) Stats() timingwheel.Stats {
 }
 
 // Levels returns where the keys' timers stand; see [timingwheel.Wheel.Levels].
-func (t *Table[K, V]) Levels() []timingwheel.Level { return t.wheel.Levels() }
+func (t *Table[K, V]) Levels() []timingwheel.Level {
+	t.mustBeMade()
+	return t.wheel.Levels()
+}
 
 // expired is the wheel's expiry function. The timer has left the wheel; what is
 // left is the key in its part, if it is that timer's still and not set again.
@@ -259,7 +266,16 @@ func partsFor(shards, procs int) int {
 	return min(1<<bits.Len(uint(4*shards-1)), most)
 }
 
-func (t *Table[K, V]) hash(key K) uint64 { return maphash.Comparable(t.seed, key) }
+func (t *Table[K, V]) hash(key K) uint64 {
+	t.mustBeMade()
+	return maphash.Comparable(t.seed, key)
+}
+
+func (t *Table[K, V]) mustBeMade() {
+	if t.wheel == nil {
+		panic("keyed: the zero Table is not usable, make one with New")
+	}
+}
 
 func (t *Table[K, V]) part(hash uint64) *part[K] {
 	return &t.parts[partBits(hash)&uint64(len(t.parts)-1)]

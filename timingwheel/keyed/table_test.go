@@ -384,3 +384,26 @@ func TestStats(t *testing.T) {
 		require.Equal(t, uint64(9), f.Stats().Stopped)
 	})
 }
+
+func TestZeroTable(t *testing.T) {
+	var table Table[string, int]
+	for _, do := range []func(){
+		func() { _ = table.Set("a", 1, 1) },
+		func() { _ = table.SetAt("a", 1, time.Now()) },
+		func() { _, _, _ = table.SetIfAbsent("a", 1, 1) },
+		func() { _ = table.Reset("a", 1) },
+		func() { _ = table.Touch("a", 1) },
+		func() { table.Remove("a") },
+		func() { table.Get("a") },
+		func() { table.Deadline("a") },
+		func() { table.Len() },
+		func() { table.Stats() },
+		func() { table.Levels() },
+		func() { table.All() },
+		func() { table.Drain(func(string, int) {}) },
+		func() { _, _ = table.Close(timingwheel.Discard) },
+		func() { _, _ = table.Shutdown(t.Context(), timingwheel.Discard) },
+	} {
+		require.PanicsWithValue(t, "keyed: the zero Table is not usable, make one with New", do)
+	}
+}
