@@ -69,5 +69,6 @@ func (o Options) withDefaults() (Options, error) {
 }
 
 func logPanic(p Panic) {
+	defer func() { _ = recover() }() // of the logger's: there is nobody else to tell
 	slog.Error("purgatory: operation panicked", "panic", p.Value, "stack", string(p.Stack))
 }
