@@ -151,6 +151,31 @@ func TestTableFollowsItsKeys(t *testing.T) {
 	}
 }
 
+// A reader that has seen a size that the table had before finds no bucket where the
+// segment is gone, and waits for the new size.
+func TestTableSeenAsItWas(t *testing.T) {
+	for _, segments := range []int{1, 2} {
+		var x table[int, int]
+		x.init()
+		all := make([]atomic.Pointer[segment[int, int]], segments)
+		all[0].Store((*x.segments.Load())[0].Load())
+		x.segments.Store(&all)
+		x.size.Store(2 * perSegment)
+		require.NotNil(t, x.touch(perSegment-1))
+		require.Nil(t, x.touch(perSegment))
+		locked := make(chan *bucket[int, int])
+		go func() { locked <- x.lockTouched(nil, 2*perSegment-1) }()
+		for range 1000 {
+			runtime.Gosched()
+		}
+		x.size.Store(perSegment)
+		b := <-locked
+		require.Same(t, x.bucketAt(perSegment-1), b)
+		require.False(t, b.mu.TryLock())
+		b.mu.Unlock()
+	}
+}
+
 // Goroutines that meet at few locks have the table grow, whatever its keys, up to a
 // bound.
 func TestTableWidens(t *testing.T) {
