@@ -18,10 +18,15 @@ func TestTalliesApart(t *testing.T) {
 		met[part] = true
 		p.putBack(part) // the pool gives it again, and it is locked
 	}
-	require.Len(t, p.tallies.parts, 3)
 	for part := range met {
 		part.mu.Unlock()
 	}
+	require.Len(t, p.tallies.parts, 3)
+	clear(met)
+	for range 3 {
+		met[p.anotherTally()] = true
+	}
+	require.Len(t, met, 3, "one after the other")
 	empty(t, p)
 	shut(t, p)
 }
