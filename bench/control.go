@@ -14,11 +14,14 @@ const controlName = "control"
 var controlRival = rival{
 	name:  controlName,
 	setup: "each workload's own loop, with timers that do nothing",
-	does:  append(slices.Clone(timerWorkloads), "W9"),
+	does:  append(slices.Clone(timerWorkloads), "W9", "W12"),
 	bytes: 8,
 	run: func(j Job) (Result, error) {
-		if j.Workload == "W9" {
+		switch j.Workload {
+		case "W9":
 			return openLoad(j, noRequests{})
+		case "W12":
+			return longPollRelay(j)
 		}
 		return inProcess(openControl)(j)
 	},

@@ -49,11 +49,15 @@ func longPoll(j Job, command *exec.Cmd) (res Result, err error) {
 		return Result{}, err
 	}
 	defer polls.close()
-	still := 2 * time.Second
+	return measureParked(j, s, stillFor(j), polls.wake)
+}
+
+// stillFor is for how long a server's idle CPU is measured.
+func stillFor(j Job) time.Duration {
 	if j.Quick {
-		still = 500 * time.Millisecond
+		return 500 * time.Millisecond
 	}
-	return measureParked(j, s, still, polls.wake)
+	return 2 * time.Second
 }
 
 // measureParked measures a server at which polls are parked: its CPU while nothing

@@ -55,6 +55,32 @@ func kfakeHere(t *testing.T) *server {
 	return s
 }
 
+// The control wakes the poll that it is told to, and no other.
+func TestRelay(t *testing.T) {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), relayVariable+"=10")
+	s, err := startServer(cmd)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.stop()) }()
+	ps, err := parkAtRelay(s.addr, 10)
+	require.NoError(t, err)
+	defer ps.close()
+	for i := range 100 {
+		took, err := ps.wake(i * 7 % 10)
+		require.NoError(t, err)
+		require.Positive(t, took)
+	}
+	_, err = ps.producer.Write(newRelayFrame(relayWake, 3))
+	require.NoError(t, err)
+	for len(ps.answers) == 0 {
+		runtime.Gosched()
+	}
+	_, err = ps.wake(4)
+	require.EqualError(t, err, "a poll was answered that was not woken")
+}
+
 // A fetch that is woken has the record that was produced, and no other fetch is
 // woken by it. wake checks that each time.
 func TestPollsAreWokenOneAtATime(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -54,6 +55,9 @@ func servant() func() error {
 	}
 	if room := os.Getenv(brokerVariable); room != "" {
 		return func() error { return serveBroker(room) }
+	}
+	if room, err := strconv.Atoi(os.Getenv(relayVariable)); err == nil {
+		return func() error { return serveRelay(room) }
 	}
 	if dir := os.Getenv(natsVariable); dir != "" {
 		return func() error { return serveNATS(dir) }

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// W12's control: a server that keeps as many connections and passes a frame from one on
+// to another, and nothing else. A client that wakes a poll so takes what two processes
+// need to wake one another twice over loopback: no broker can take less.
+
+// relayFrame is as long as a produce of a small record, and as the fetch's answer. It
+// begins with a poll's number, and what it is.
+const relayFrame = 128
+
+const (
+	relayPoll byte = iota
+	relayWake
+)
+
+func newRelayFrame(what byte, number int) []byte {
+	b := make([]byte, relayFrame)
+	binary.BigEndian.PutUint32(b, uint32(number))
+	b[4] = what
+	return b
+}
+
+// relayVariable makes this binary run a relay and nothing else: its value is for how many
+// polls.
+const relayVariable = "LIMBO_BENCH_RELAY"
+
+func serveRelay(room int) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
+	fmt.Printf("relay: listening on %s\n", l.Addr())
+	polls := make([]relayed, room)
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		go func() {
+			defer func() { _ = conn.Close() }()
+			relay(conn, polls)
+		}()
+	}
+}
+
+// relayed is what a relay knows of a poll.
+type relayed struct {
+	mu    sync.Mutex
+	conn  net.Conn // parked; nil: it is not
+	frame []byte   // it was woken before it came; nil: it was not
+}
+
+func (p *relayed) park(conn net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.conn = conn; p.frame != nil {
+		p.answerLocked()
+	}
+}
+
+func (p *relayed) wake(frame []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.frame = frame; p.conn != nil {
+		p.answerLocked()
+	}
+}
+
+func (p *relayed) answerLocked() {
+	_, _ = p.conn.Write(p.frame)
+	p.conn, p.frame = nil, nil
+}
+
+// relay serves one connection until it ends.
+func relay(conn net.Conn, polls []relayed) {
+	for {
+		b := make([]byte, relayFrame)
+		if _, err := io.ReadFull(conn, b); err != nil {
+			return
+		}
+		number := binary.BigEndian.Uint32(b)
+		if number >= uint32(len(polls)) {
+			return
+		}
+		if b[4] == relayPoll {
+			polls[number].park(conn)
+			continue
+		}
+		polls[number].wake(b)
+		if _, err := conn.Write(b); err != nil { // as a broker acknowledges the produce
+			return
+		}
+	}
+}
+
+// relayPolls is the relay's client.
+type relayPolls struct {
+	producer net.Conn
+	all      []net.Conn
+	answers  chan relayAnswer
+	readers  sync.WaitGroup
+}
+
+// relayAnswer is which poll was answered, and when; or the error.
+type relayAnswer struct {
+	number int
+	at     time.Time
+	err    error
+}
+
+func parkAtRelay(addr string, n int) (_ *relayPolls, err error) {
+	ps := &relayPolls{answers: make(chan relayAnswer, 2*n)}
+	defer func() {
+		if err != nil {
+			ps.close()
+		}
+	}()
+	if ps.producer, err = net.Dial("tcp", addr); err != nil {
+		return nil, err
+	}
+	for i := range n {
+		conn, err := net.Dial("tcp", addr)
+		if err != nil {
+			return nil, err
+		}
+		ps.all = append(ps.all, conn)
+		ps.readers.Go(func() { ps.read(conn) })
+		if _, err := conn.Write(newRelayFrame(relayPoll, i)); err != nil {
+			return nil, err
+		}
+	}
+	return ps, nil
+}
+
+func (ps *relayPolls) close() {
+	if ps.producer != nil {
+		_ = ps.producer.Close()
+	}
+	for _, conn := range ps.all {
+		_ = conn.Close()
+	}
+	ps.readers.Wait()
+}
+
+// read passes on the answers to a poll, until its connection ends.
+func (ps *relayPolls) read(conn net.Conn) {
+	for b := make([]byte, relayFrame); ; {
+		_, err := io.ReadFull(conn, b)
+		at := time.Now()
+		ps.answers <- relayAnswer{int(binary.BigEndian.Uint32(b)), at, err}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// wake wakes a poll, sends it again, and returns the time until it was answered.
+func (ps *relayPolls) wake(i int) (time.Duration, error) {
+	frame := newRelayFrame(relayWake, i)
+	begun := time.Now()
+	if _, err := ps.producer.Write(frame); err != nil {
+		return 0, err
+	}
+	var got relayAnswer
+	select {
+	case got = <-ps.answers:
+	case <-time.After(answerLimit):
+		return 0, fmt.Errorf("poll %d was woken, and is not answered after %v", i, answerLimit)
+	}
+	switch {
+	case got.err != nil:
+		return 0, fmt.Errorf("a poll's connection: %w", got.err)
+	case got.number != i:
+		return 0, errors.New("a poll was answered that was not woken")
+	}
+	if _, err := io.ReadFull(ps.producer, frame); err != nil {
+		return 0, err
+	}
+	_, err := ps.all[i].Write(newRelayFrame(relayPoll, i))
+	return got.at.Sub(begun), err
+}
+
+// longPollRelay is W12 for the control.
+func longPollRelay(j Job) (res Result, err error) {
+	n := j.Params["parked"]
+	if err := roomForFiles(n); err != nil {
+		return Result{}, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return Result{}, err
+	}
+	command := exec.Command(self)
+	command.Env = append(os.Environ(), fmt.Sprintf("%s=%d", relayVariable, n))
+	s, err := startServer(command)
+	if err != nil {
+		return Result{}, err
+	}
+	defer func() { err = errors.Join(err, s.stop()) }()
+	polls, err := parkAtRelay(s.addr, n)
+	if err != nil {
+		return Result{}, err
+	}
+	defer polls.close()
+	return measureParked(j, s, stillFor(j), polls.wake)
+}
