@@ -49,9 +49,11 @@ const goroutinesEnd = 5 * time.Second
 
 // Goroutines returns how many more goroutines there are than there were before. It waits
 // up to 5 s for there to be none.
-func Goroutines(before int) (leaked int) {
+func Goroutines(before int) (leaked int) { return moreThan(before, runtime.NumGoroutine) }
+
+func moreThan(before int, count func() int) (leaked int) {
 	for end := time.Now().Add(goroutinesEnd); ; time.Sleep(time.Millisecond) {
-		leaked = max(0, runtime.NumGoroutine()-before)
+		leaked = max(0, count()-before)
 		if leaked == 0 || time.Now().After(end) {
 			return leaked
 		}
