@@ -208,6 +208,15 @@ func TestWatchingAllocatesNothing(t *testing.T) {
 		})
 	}
 	shut(t, p)
+
+	full := open[int](t, Options{MaxOperations: 1})
+	park(t, full, newOp(t), NoTimeout, 1)
+	allocatesNothing(t, func() {
+		if _, err := full.TryCompleteElseWatch(context.Background(), neverReady{}, time.Hour, 1); err != ErrFull {
+			panic(err)
+		}
+	})
+	shut(t, full)
 }
 
 // allocatesNothing fails the test if each call of f allocates. It asks for a few calls in

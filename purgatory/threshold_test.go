@@ -703,6 +703,13 @@ func TestThresholdAllocations(t *testing.T) {
 			}
 		})
 	}
+	full := openThreshold(t, Options{MaxOperations: 1})
+	full.park(newOp(t), NoTimeout, All, Goal[int, int]{1, 1})
+	allocatesNothing(t, func() {
+		if _, err := full.TryCompleteElseWatch(context.Background(), op, time.Minute, All, Goal[int, int]{1, 1}); err != ErrFull {
+			t.Fatal(err)
+		}
+	})
 }
 
 type quiet struct{}
