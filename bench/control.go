@@ -2,6 +2,7 @@ package main
 
 import (
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -21,7 +22,7 @@ var controlRival = rival{
 		case "W9":
 			return openLoad(j, noRequests{})
 		case "W12":
-			return longPollRelay(j)
+			return longPoll(j, relayVariable, strconv.Itoa(j.Params["parked"]), parkAtRelay)
 		}
 		return inProcess(openControl)(j)
 	},

@@ -3,8 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"syscall"
 	"time"
 )
@@ -47,13 +45,7 @@ func httpPolls(j Job, holder string, protocol int) (res Result, err error) {
 	if err := roomForFiles(n); err != nil {
 		return Result{}, err
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return Result{}, err
-	}
-	command := exec.Command(self)
-	command.Env = append(os.Environ(), fmt.Sprintf("%s=%s %d", pollServerVariable, holder, n))
-	s, err := startServer(command)
+	s, err := startServant(pollServerVariable, fmt.Sprintf("%s %d", holder, n))
 	if err != nil {
 		return Result{}, err
 	}

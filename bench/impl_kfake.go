@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"syscall"
 
@@ -18,15 +17,7 @@ var kfakeRival = rival{
 	setup: "github.com/twmb/franz-go/pkg/kfake with one broker, in a process of its own",
 	does:  []string{"W12"},
 	bytes: pollBytes,
-	run: func(j Job) (Result, error) {
-		self, err := os.Executable()
-		if err != nil {
-			return Result{}, err
-		}
-		server := exec.Command(self)
-		server.Env = append(os.Environ(), kfakeVariable+"=1")
-		return longPoll(j, server)
-	},
+	run:   func(j Job) (Result, error) { return longPoll(j, kfakeVariable, "1", park) },
 }
 
 // kfakeVariable makes this binary run a kfake and nothing else, as kfake comes

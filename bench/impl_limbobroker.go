@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/exec"
 	"os/signal"
 	"strconv"
 	"syscall"
@@ -23,13 +22,7 @@ var limboBrokerRival = rival{
 	does:  []string{"W12"},
 	bytes: pollBytes,
 	run: func(j Job) (Result, error) {
-		self, err := os.Executable()
-		if err != nil {
-			return Result{}, err
-		}
-		server := exec.Command(self)
-		server.Env = append(os.Environ(), brokerVariable+"="+strconv.Itoa(j.Params["parked"]+64))
-		return longPoll(j, server)
+		return longPoll(j, brokerVariable, strconv.Itoa(j.Params["parked"]+64), park)
 	},
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"syscall"
 	"time"
@@ -61,18 +60,12 @@ type natsTimers struct {
 }
 
 func openNATS() (_ durableTimers, err error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
 	dir, err := os.MkdirTemp("", "limbo-bench-nats-")
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), natsVariable+"="+dir)
 	n := &natsTimers{}
-	if n.server, err = startServer(cmd); err != nil {
+	if n.server, err = startServant(natsVariable, dir); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	n.server.dir = dir

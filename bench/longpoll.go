@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os/exec"
 	"runtime"
 	"syscall"
 	"time"
@@ -34,12 +33,12 @@ const pollBytes = 100 << 10
 // millisecond, after which it is parked and the server as idle as before.
 //
 // Client and server share the machine's cores.
-func longPoll(j Job, command *exec.Cmd) (res Result, err error) {
+func longPoll[P parked](j Job, variable, value string, park func(addr string, n int) (P, error)) (res Result, err error) {
 	n := j.Params["parked"]
 	if err := roomForFiles(n); err != nil {
 		return Result{}, err
 	}
-	s, err := startServer(command)
+	s, err := startServant(variable, value)
 	if err != nil {
 		return Result{}, err
 	}
@@ -49,15 +48,17 @@ func longPoll(j Job, command *exec.Cmd) (res Result, err error) {
 		return Result{}, err
 	}
 	defer polls.close()
-	return measureParked(j, s, stillFor(j), polls.wake)
+	still := 2 * time.Second
+	if j.Quick {
+		still = 500 * time.Millisecond
+	}
+	return measureParked(j, s, still, polls.wake)
 }
 
-// stillFor is for how long a server's idle CPU is measured.
-func stillFor(j Job) time.Duration {
-	if j.Quick {
-		return 500 * time.Millisecond
-	}
-	return 2 * time.Second
+// parked is the client of a server at which polls are parked.
+type parked interface {
+	wake(i int) (time.Duration, error) // see measureParked
+	close()
 }
 
 // measureParked measures a server at which polls are parked: its CPU while nothing

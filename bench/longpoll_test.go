@@ -45,33 +45,34 @@ func TestLongPollWorkload(t *testing.T) {
 // kfakeHere is a server for tests: this binary again.
 func kfakeHere(t *testing.T) *server {
 	t.Helper()
-	self, err := os.Executable()
-	require.NoError(t, err)
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), kfakeVariable+"=1")
-	s, err := startServer(cmd)
+	return servantHere(t, kfakeVariable, "1")
+}
+
+// servantHere is startServant for tests.
+func servantHere(t *testing.T, variable, value string) *server {
+	t.Helper()
+	s, err := startServant(variable, value)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.stop()) })
 	return s
 }
 
-// The control wakes the poll that it is told to, and no other.
-func TestRelay(t *testing.T) {
-	self, err := os.Executable()
-	require.NoError(t, err)
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), relayVariable+"=10")
-	s, err := startServer(cmd)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, s.stop()) }()
-	ps, err := parkAtRelay(s.addr, 10)
-	require.NoError(t, err)
-	defer ps.close()
+// wakeAll wakes ten polls, ten times each.
+func wakeAll(t *testing.T, polls parked) {
+	t.Helper()
 	for i := range 100 {
-		took, err := ps.wake(i * 7 % 10)
+		took, err := polls.wake(i * 7 % 10)
 		require.NoError(t, err)
 		require.Positive(t, took)
 	}
+}
+
+// The control wakes the poll that it is told to, and no other.
+func TestRelay(t *testing.T) {
+	ps, err := parkAtRelay(servantHere(t, relayVariable, "10").addr, 10)
+	require.NoError(t, err)
+	defer ps.close()
+	wakeAll(t, ps)
 	_, err = ps.producer.Write(newRelayFrame(relayWake, 3))
 	require.NoError(t, err)
 	for len(ps.answers) == 0 {
@@ -88,11 +89,7 @@ func TestPollsAreWokenOneAtATime(t *testing.T) {
 	ps, err := park(s.addr, 10)
 	require.NoError(t, err)
 	defer ps.close()
-	for i := range 100 {
-		took, err := ps.wake(i * 7 % 10)
-		require.NoError(t, err)
-		require.Positive(t, took)
-	}
+	wakeAll(t, ps)
 	for _, p := range ps.all {
 		require.Equal(t, int64(10), p.offset)
 	}

@@ -28,6 +28,17 @@ const serverLimit = 20 * time.Second
 // startServer starts a server and waits until it prints "listening on host:port".
 func startServer(cmd *exec.Cmd) (*server, error) { return startSaying(cmd, "listening on ") }
 
+// startServant starts this binary as a server that comes without a program: see servant.
+func startServant(variable, value string) (*server, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), variable+"="+value)
+	return startServer(cmd)
+}
+
 // startSaying starts a server and waits until it prints a line with mark in it. What
 // follows in the line is the address.
 func startSaying(cmd *exec.Cmd, mark string) (*server, error) {

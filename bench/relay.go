@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"os/signal"
 	"sync"
 	"syscall"
@@ -199,29 +198,4 @@ func (ps *relayPolls) wake(i int) (time.Duration, error) {
 	}
 	_, err := ps.all[i].Write(newRelayFrame(relayPoll, i))
 	return got.at.Sub(begun), err
-}
-
-// longPollRelay is W12 for the control.
-func longPollRelay(j Job) (res Result, err error) {
-	n := j.Params["parked"]
-	if err := roomForFiles(n); err != nil {
-		return Result{}, err
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return Result{}, err
-	}
-	command := exec.Command(self)
-	command.Env = append(os.Environ(), fmt.Sprintf("%s=%d", relayVariable, n))
-	s, err := startServer(command)
-	if err != nil {
-		return Result{}, err
-	}
-	defer func() { err = errors.Join(err, s.stop()) }()
-	polls, err := parkAtRelay(s.addr, n)
-	if err != nil {
-		return Result{}, err
-	}
-	defer polls.close()
-	return measureParked(j, s, stillFor(j), polls.wake)
 }
