@@ -18,8 +18,8 @@ import (
 // panics, and when its worker dies: so a handler must be safe to call twice for one
 // timer, which it can recognise by Fired.ID. [RetryAfter], [Snooze] and [Discard] make
 // errors that choose what follows. The methods of an error are called on the
-// handler's goroutine; if they panic, as Error of a nil pointer may, the attempt has
-// failed, and the text that is kept says so.
+// handler's goroutine. If one panics, as Error of a nil pointer may, the attempt has
+// failed, and the timer's last error names the method.
 //
 // The ctx has the values of the ctx given to Run, and ends when the timer is
 // cancelled ([ErrCancelled]), when another worker may run it ([ErrLeaseLost]), or

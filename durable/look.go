@@ -184,8 +184,8 @@ func (w *Worker) others(turn int64, begins bool) (numbers []int, ok bool) {
 	return numbers, true
 }
 
-// helpIfOverdue sees to it that a worker claims from a shard that is another's if a
-// reply says that nobody else does.
+// helpIfOverdue has this worker claim from a shard for which another one is preferred, if
+// something there has been due for more than helpAfter.
 func (s *shard) helpIfOverdue(h store.Horizon, now time.Duration) {
 	next := earlier(h.NextDue, h.NextLeaseEnd)
 	if !s.preferred && next != 0 && span(h.Now, next) > helpAfter {
