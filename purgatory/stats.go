@@ -23,8 +23,9 @@ type Stats struct {
 
 	// Checks counts the calls of TryComplete by operations that have ended, or, of a
 	// Threshold, how often all their goals' numbers were read: once or twice for each.
-	// Of a Purgatory, divided by how many ended it says what a completion takes: 1 for one that never waited, 3 for one
-	// that waited and was completed by the first CheckAndComplete of its keys.
+	// Of a Purgatory, divided by how many ended it says what a completion takes: 1 for
+	// one that never waited, 3 for one that waited and was completed by the first
+	// CheckAndComplete of its keys.
 	Checks uint64
 
 	// Waited is for how long operations have waited that waited at all, by their
