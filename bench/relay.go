@@ -144,7 +144,7 @@ func parkAtRelay(addr string, n int) (_ *relayPolls, err error) {
 			return nil, err
 		}
 		ps.all = append(ps.all, conn)
-		ps.readers.Go(func() { ps.read(conn) })
+		ps.readers.Go(func() { ps.read(i, conn) })
 		if _, err := conn.Write(newRelayFrame(relayPoll, i)); err != nil {
 			return nil, err
 		}
@@ -163,11 +163,11 @@ func (ps *relayPolls) close() {
 }
 
 // read passes on the answers to a poll, until its connection ends.
-func (ps *relayPolls) read(conn net.Conn) {
+func (ps *relayPolls) read(i int, conn net.Conn) {
 	for b := make([]byte, relayFrame); ; {
 		_, err := io.ReadFull(conn, b)
 		at := time.Now()
-		ps.answers <- relayAnswer{int(binary.BigEndian.Uint32(b)), at, err}
+		ps.answers <- relayAnswer{i, at, err}
 		if err != nil {
 			return
 		}
