@@ -29,9 +29,10 @@ type Wheel[V any] struct {
 	done   chan struct{} // closed when that one ends
 }
 
-// New makes a wheel that calls expire, on one of its workers, with the value
-// of each timer whose time is up. It costs one goroutine while idle, and with
-// that one's stack 9 KiB if there are two processors, 39 if sixteen. A nil expire or an option out of range is an error that names it.
+// New makes a wheel that calls expire, on one of its workers, with the value of each
+// timer whose time is up. It costs one goroutine while idle, and with that one's
+// stack 9 KiB if there are two processors, 39 if sixteen. A nil expire or an option
+// out of range is an error that names it.
 func New[V any](expire func(V), o Options) (*Wheel[V], error) {
 	w, err := newWheel(expire, o)
 	if err != nil {

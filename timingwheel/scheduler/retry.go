@@ -13,12 +13,12 @@ import (
 // Job.Stop, or by a shutdown, under RunNow and Await after one attempt more.
 // [Job.Err] returns how it ended, and RetryOptions.OnEnd is called with that.
 //
-// Attempts are made on workers and never overlap. An attempt that panics has
-// failed with ErrPanicked. The scheduler calls no method of an error that f
-// returns; the text of Job.Err has the error's, which is asked for then. Zero or a negative delay is due at once. The job holds
-// one place from the start to the end, so that a scheduler that is full does not
-// end it. The errors are ErrClosed, ErrFull, and one that names a nil f or an
-// option out of range.
+// Attempts are made on workers and never overlap. An attempt that panics has failed
+// with ErrPanicked. The scheduler calls no method of an error that f returns; the
+// text of Job.Err has the error's, which is asked for then. Zero or a negative delay
+// is due at once. The job holds one place from the start to the end, so that a
+// scheduler that is full does not end it. The errors are ErrClosed, ErrFull, and one
+// that names a nil f or an option out of range.
 func (s *Scheduler) Retry(delay time.Duration, f func() error, o RetryOptions) (*Job, error) {
 	if f == nil {
 		return nil, errNilFunc

@@ -29,9 +29,9 @@ type Scheduler struct {
 	closing sync.Mutex // one Close at a time; taken before all other locks
 }
 
-// New makes a scheduler. It costs one goroutine while idle, and some 9 KiB with
-// two processors, more with more, as its wheel; one goroutine more and some 50 KiB once it has had a job. An option out of range is
-// an error that names it.
+// New makes a scheduler. It costs one goroutine while idle, and some 9 KiB with two
+// processors, more with more, as its wheel; one goroutine more and some 50 KiB once
+// it has had a job. An option out of range is an error that names it.
 func New(o Options) (*Scheduler, error) {
 	o, err := o.withDefaults()
 	if err != nil {
