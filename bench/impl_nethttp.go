@@ -30,6 +30,11 @@ type channelHolder struct{ n atomic.Int64 }
 func openChannelHolder() (pollHolder, error) { return new(channelHolder), nil }
 
 func (h *channelHolder) wait(_ http.ResponseWriter, r *http.Request, k *pollKey) bool {
+	select {
+	case <-k.came: // without being counted, as with longpoll
+		return true
+	default:
+	}
 	h.n.Add(1)
 	defer h.n.Add(-1)
 	select {

@@ -68,14 +68,15 @@ func (cs *pollClients) park(n int) error {
 			key := started
 			cs.polling.Go(func() { cs.poll(key) })
 		}
-		select {
-		case got := <-cs.answers:
-			return errors.Join(errors.New("a poll was answered before there was an event"), got.err)
-		case <-time.After(time.Millisecond):
-		}
+		time.Sleep(time.Millisecond)
 		now, err := cs.ask("parked")
 		if err != nil {
 			return err
+		}
+		select {
+		case got := <-cs.answers: // of a poll that may be parked again by now
+			return errors.Join(errors.New("a poll was answered before there was an event"), got.err)
+		default:
 		}
 		if now > parked {
 			parked, end = now, time.Now().Add(answerLimit)
