@@ -106,9 +106,9 @@ func (t *tally) due(uint64) {
 
 // sweepOne enters the timeout of an operation on the wheel.
 func (t *tally) sweepOne(a arrival, at time.Duration) {
-	if a.w.state.tryAcquire(a.gen) {
+	if a.w.state.hold(a.gen) {
 		a.w.arm()
-		a.w.yield(false)
+		a.w.state.release(a.gen)
 		return
 	}
 	// It is being checked, perhaps for long: its owner cannot be waited for. Without

@@ -220,3 +220,43 @@ func beside(t *testing.T, busy bool, come func()) {
 		}
 	}()
 }
+
+// While a sweep enters an operation's timeout, whoever checks or ends the operation waits
+// for that: no check runs, so its Complete is called before they return.
+func TestEndsWhileItIsSwept(t *testing.T) {
+	p := open[int](t, Options{})
+	for name, end := range map[string]func(Pending, *testOp) bool{
+		"Cancel":        func(h Pending, _ *testOp) bool { return h.Cancel(nil) },
+		"ForceComplete": func(h Pending, _ *testOp) bool { return h.ForceComplete() },
+		"CancelForKey":  func(Pending, *testOp) bool { return p.CancelForKey(1, nil) == 1 },
+		"CheckAndComplete": func(_ Pending, op *testOp) bool {
+			op.ready.Store(true)
+			return p.CheckAndComplete(1) == 1
+		},
+		"timeout": func(h Pending, _ *testOp) bool {
+			h.w.due(h.gen)
+			return true
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			op := newOp(t)
+			h := park(t, p, op, time.Hour, 1)
+			require.True(t, h.w.state.hold(h.gen))
+			ends := make(chan int32)
+			go func() {
+				if !end(h, op) {
+					t.Error("ended by another one")
+				}
+				ends <- op.ends.Load()
+			}()
+			select {
+			case n := <-ends:
+				t.Fatalf("did not wait; Complete was called %d times", n)
+			case <-time.After(5 * time.Millisecond):
+			}
+			h.w.state.release(h.gen)
+			require.EqualValues(t, 1, <-ends)
+			empty(t, p)
+		})
+	}
+}

@@ -98,8 +98,8 @@ func TestP1StaleHandles(t *testing.T) {
 				require.False(t, old.Waiting(), name)
 				_, ok := old.Deadline()
 				require.False(t, ok, name)
-				require.False(t, old.w.state.tryAcquire(old.gen), name) // a sweep
-				w.run()                                                 // a walk that was
+				require.False(t, old.w.state.hold(old.gen), name) // a sweep
+				w.run()                                           // a walk that was
 				w.at, w.visit = 0, checking
 				w.run()
 				require.Zero(t, w.ended, name)

@@ -1,12 +1,16 @@
 package purgatory
 
-import "sync/atomic"
+import (
+	"runtime"
+	"sync/atomic"
+)
 
-// state is where an operation stands: two flags, an outcome, and the generation
+// state is where an operation stands: three flags, an outcome, and the generation
 // of its record, in one word.
 //
 //	running   somebody owns the operation: registers, checks or ends it
 //	recheck   somebody found it running and asks for one more check
+//	held      a sweep enters its timeout on the wheel
 //	outcome   decided; 0: not yet
 //	gen       which of the operations that the record has served; the zero
 //	          record served none. 56 bits do not wrap.
@@ -21,6 +25,12 @@ import "sync/atomic"
 //	idle ───────────────▶ running+outcome              (the decider ends it)
 //	          decide               tryYield
 //	running ───────────────▶ running+outcome           (the owner ends it)
+//	           hold                 release
+//	idle ───────────────▶ held ───────────────▶ idle
+//
+// acquire and decide wait for release: there is less than a microsecond and no code of
+// the user's before it. So whoever ends an operation of which no check runs has
+// called its Complete when he returns.
 //
 // running is never cleared once an outcome is decided, so:
 //
@@ -48,7 +58,8 @@ type state struct{ word atomic.Uint64 }
 const (
 	running      = 1 << 0
 	recheck      = 1 << 1
-	outcomeShift = 2
+	held         = 1 << 2
+	outcomeShift = 3
 	genShift     = 8
 )
 
@@ -75,6 +86,8 @@ func (s *state) acquire(gen uint64) bool {
 		switch {
 		case w>>genShift != gen || outcomeOf(w) != 0:
 			return false
+		case w&held != 0:
+			runtime.Gosched()
 		case w&running == 0:
 			if s.word.CompareAndSwap(w, w|running) {
 				return true
@@ -90,11 +103,13 @@ func (s *state) acquire(gen uint64) bool {
 	}
 }
 
-// tryAcquire makes the caller the owner of an operation that waits and that nobody
-// owns. Unlike acquire it asks for nothing.
-func (s *state) tryAcquire(gen uint64) bool {
-	return s.word.CompareAndSwap(gen<<genShift, gen<<genShift|running)
+// hold keeps everybody away from an operation that waits and that nobody owns, until
+// release; false: it does not wait, or somebody owns it. Unlike acquire it asks for nothing.
+func (s *state) hold(gen uint64) bool {
+	return s.word.CompareAndSwap(gen<<genShift, gen<<genShift|held)
 }
+
+func (s *state) release(gen uint64) { s.word.Store(gen << genShift) }
 
 // decide sets the outcome if there is none. won: this call did. mine: and the
 // caller owns the operation now, and ends it; otherwise its owner does.
@@ -103,6 +118,10 @@ func (s *state) decide(gen uint64, o Outcome) (won, mine bool) {
 		w := s.word.Load()
 		if w>>genShift != gen || outcomeOf(w) != 0 {
 			return false, false
+		}
+		if w&held != 0 {
+			runtime.Gosched()
+			continue
 		}
 		if s.word.CompareAndSwap(w, w&^recheck|running|uint64(o)<<outcomeShift) {
 			return true, w&running == 0

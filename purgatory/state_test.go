@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -17,7 +18,8 @@ type at uint8
 
 const (
 	toAcquire at = iota // CheckAndComplete: before acquire
-	toArm               // a sweep: before tryAcquire
+	toHold              // a sweep: before hold
+	toRelease           // before release
 	toClear             // TryCompleteElseWatch: before takeRecheck; it owns the operation
 	toLook              // before TryComplete
 	looking             // in TryComplete, which has seen what it has seen
@@ -42,7 +44,7 @@ const (
 // thread is one goroutine, script and progress.
 type thread struct {
 	at      at
-	changes bool    // it makes a change before its acquire: toChange
+	changes bool    // it makes a change before its acquire
 	changed bool    // and has made it
 	outcome Outcome // of an end from outside; then of the finish
 	saw     uint8   // what its look saw
@@ -92,12 +94,18 @@ func (w world) step(i int) (world, string) {
 			th.at = gone
 		}
 		w.asked = max(w.asked, th.version)
-	case toArm:
+	case toHold:
 		th.at = gone
-		if s.tryAcquire(first) {
+		if s.hold(first) {
 			broken = own()
-			th.at = toYield
+			th.at = toRelease
 		}
+	case toRelease:
+		if w.owners--; w.word != first<<genShift|held {
+			broken = "somebody did not wait for a sweep"
+		}
+		s.release(first)
+		th.at = gone
 	case toClear:
 		s.takeRecheck()
 		th.at = toLook
@@ -209,12 +217,17 @@ func search(w world) (states int, broken []string) {
 			return nil
 		}
 		seen[w] = true
-		rest := true
+		rest, stuck := true, true
 		for i := range w.n {
-			if at := w.threads[i].at; at == gone || at == toReuse && !w.free {
+			th := w.threads[i]
+			if th.at == gone || th.at == toReuse && !w.free {
 				continue
 			}
 			rest = false
+			if w.word&held != 0 && (th.at == toAcquire && th.changes == th.changed || th.at == toDecide) {
+				continue // it waits
+			}
+			stuck = false
 			next, what := w.step(i)
 			here := fmt.Sprintf("goroutine %d at %d, state %03b -> %03b", i, w.threads[i].at, w.word, next.word)
 			if what != "" {
@@ -224,10 +237,14 @@ func search(w world) (states int, broken []string) {
 				return append([]string{here}, way...)
 			}
 		}
+		what := ""
 		if rest {
-			if what := w.atRest(); what != "" {
-				return []string{what}
-			}
+			what = w.atRest()
+		} else if stuck {
+			what = "nobody can go on"
+		}
+		if what != "" {
+			return []string{what}
 		}
 		return nil
 	}
@@ -246,7 +263,7 @@ func TestStateEveryInterleaving(t *testing.T) {
 	cancel := thread{at: toDecide, outcome: Cancelled}
 	expire := thread{at: toDecide, outcome: Expired}
 	reuse := thread{at: toReuse}
-	sweep := thread{at: toArm}
+	sweep := thread{at: toHold}
 	cast := []thread{register, check, idleCheck, cancel, expire, reuse, sweep}
 	total := 0
 	var play func(chosen []thread, from int)
@@ -302,6 +319,7 @@ func TestStateTransitions(t *testing.T) {
 		cancelled = owned | uint64(Cancelled)<<outcomeShift
 		taken     = second<<genShift | running
 		stranger  = second << genShift
+		swept     = idle | held
 	)
 	for _, c := range []struct {
 		name     string
@@ -318,10 +336,12 @@ func TestStateTransitions(t *testing.T) {
 		{"yield", owned, idle, "true", yields},
 		{"yield", asked, asked, "false", yields},
 		{"yield", cancelled, cancelled, "false", yields},
-		{"tryAcquire", idle, owned, "true", arms},
-		{"tryAcquire", owned, owned, "false", arms},
-		{"tryAcquire", stranger, stranger, "false", arms},
-		{"tryAcquire", expired, expired, "false", arms},
+		{"hold", idle, swept, "true", holds},
+		{"hold", owned, owned, "false", holds},
+		{"hold", swept, swept, "false", holds},
+		{"hold", stranger, stranger, "false", holds},
+		{"hold", expired, expired, "false", holds},
+		{"release", swept, idle, "", releases},
 		{"begin", expired, taken, "", begins},
 		{"acquire", asked, asked, "false", acquired},
 		{"acquire", expired, expired, "false", acquired},
@@ -344,8 +364,29 @@ func TestStateTransitions(t *testing.T) {
 	}
 }
 
+// acquire and decide wait while a sweep holds the operation, and then find it idle.
+func TestStateWaitsForASweep(t *testing.T) {
+	for name, by := range map[string]func(*state) string{"acquire": acquired, "decide": cancels} {
+		var s, idle state
+		s.word.Store(first << genShift)
+		idle.word.Store(first << genShift)
+		require.True(t, s.hold(first))
+		says := make(chan string)
+		go func() { says <- by(&s) }()
+		select {
+		case <-says:
+			t.Fatalf("%s did not wait", name)
+		case <-time.After(5 * time.Millisecond):
+		}
+		s.release(first)
+		require.Equal(t, by(&idle), <-says, name)
+		require.Equal(t, idle.word.Load(), s.word.Load(), name)
+	}
+}
+
 func acquired(s *state) string { return fmt.Sprint(s.acquire(first)) }
-func arms(s *state) string     { return fmt.Sprint(s.tryAcquire(first)) }
+func holds(s *state) string    { return fmt.Sprint(s.hold(first)) }
+func releases(s *state) string { s.release(first); return "" }
 func settled(s *state) string  { return fmt.Sprint(s.tryYield()) }
 func cancels(s *state) string  { return fmt.Sprint(s.decide(first, Cancelled)) }
 func yields(s *state) string   { return fmt.Sprint(s.yield(first)) }

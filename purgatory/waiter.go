@@ -312,7 +312,7 @@ func (w *waiter) wait(ctx context.Context, gen uint64, soon bool) (Pending, erro
 	return h, nil
 }
 
-// arm enters the operation's timeout on the wheel, by its owner.
+// arm enters the operation's timeout on the wheel, by its owner or by who holds it.
 func (w *waiter) arm() {
 	left := time.Duration(w.deadline.Load()) - now()
 	w.timer = w.core.wheel.schedule(event{w, w.state.generation()}, left)
