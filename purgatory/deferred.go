@@ -16,6 +16,7 @@ type deferred[K comparable] struct {
 	turns map[K]turn // guarded by mu; the keys that wait for a worker or have one
 	order []K        // guarded by mu; those that wait; those before head are gone
 	head  int        // guarded by mu
+	most  int        // guarded by mu; keys that turns has had at once
 }
 
 // turn is how far a deferred key is.
@@ -28,8 +29,8 @@ const (
 	runningAgain              // that, and its turn has come while the worker was still at it
 )
 
-// keepOrder is how many keys there is room kept for when none waits.
-const keepOrder = 1 << 10
+// keepKeys is how many keys there is room kept for when none waits.
+const keepKeys = 1 << 10
 
 func (d *deferred[K]) init(c *core, run func(K)) { d.core, d.run = c, run }
 
@@ -57,6 +58,7 @@ func (d *deferred[K]) queueLocked(key K, as turn) {
 		d.turns = make(map[K]turn)
 	}
 	d.turns[key] = as
+	d.most = max(d.most, len(d.turns))
 	d.order = append(d.order, key)
 	// One timer for each key that is queued, so that a slow check keeps none of the
 	// others waiting while a worker is free.
@@ -92,7 +94,7 @@ func (d *deferred[K]) take() (key K, ok bool) {
 	d.head++
 	if d.head == len(d.order) {
 		d.order, d.head = d.order[:0], 0
-		if cap(d.order) > keepOrder {
+		if cap(d.order) > keepKeys {
 			d.order = nil
 		}
 	} else if d.head > len(d.order)/2 {
@@ -124,8 +126,8 @@ func (d *deferred[K]) done(key K) {
 	default:
 		delete(d.turns, key)
 	}
-	if len(d.turns) == 0 && d.order == nil {
-		d.turns = nil // a map does not shrink
+	if len(d.turns) == 0 && d.most > keepKeys {
+		d.turns, d.most = nil, 0 // a map does not shrink
 	}
 }
 
@@ -133,5 +135,5 @@ func (d *deferred[K]) done(key K) {
 func (d *deferred[K]) clear() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.turns, d.order, d.head = nil, nil, 0
+	d.turns, d.order, d.head, d.most = nil, nil, 0, 0
 }

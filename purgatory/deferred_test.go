@@ -239,14 +239,51 @@ func TestDeferredMemory(t *testing.T) {
 		h := park(t, p, busy, NoTimeout, 3)
 		require.NoError(t, p.CheckAndCompleteLater(3))
 		synctest.Wait()
-		for key := range 10 * keepOrder {
+		for key := range 10 * keepKeys {
 			require.NoError(t, p.CheckAndCompleteLater(key+10))
 		}
-		require.GreaterOrEqual(t, cap(p.deferred.order), 10*keepOrder)
+		require.GreaterOrEqual(t, cap(p.deferred.order), 10*keepKeys)
 		close(goOn)
 		synctest.Wait()
-		require.LessOrEqual(t, cap(p.deferred.order), keepOrder)
+		require.LessOrEqual(t, cap(p.deferred.order), keepKeys)
 		require.True(t, h.Cancel(nil))
+		verify(t, p)
+		shut(t, p)
+	})
+}
+
+// What is known of each key is given back, too, if its burst is over before the last worker
+// is done.
+func TestDeferredMemoryOfTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[int](t, Options{Workers: 2})
+		goOn := make(chan bool)
+		busy := newOp(t)
+		busy.try = func(n int) bool {
+			if n > 2 {
+				<-goOn
+			}
+			return false
+		}
+		park(t, p, busy, NoTimeout, 0)
+		later := func(keys int) {
+			for key := range keys {
+				require.NoError(t, p.CheckAndCompleteLater(key))
+			}
+			synctest.Wait()
+		}
+		later(10 * keepKeys)
+		require.Len(t, p.deferred.turns, 1, "the busy one")
+		later(2)
+		goOn <- true
+		goOn <- true // and once more, for it was queued meanwhile
+		synctest.Wait()
+		require.Nil(t, p.deferred.turns)
+		later(2)
+		goOn <- true
+		synctest.Wait()
+		require.NotNil(t, p.deferred.turns, "of a few it is kept")
+		require.Empty(t, p.deferred.turns)
 		verify(t, p)
 		shut(t, p)
 	})
