@@ -304,7 +304,7 @@ func (f *fetch) look(part *fetchPart) (n int64, ok bool) {
 // Complete answers, or does not: a client that has hung up is owed nothing.
 // Complete runs on a producer's goroutine, on a worker of the purgatory's wheel,
 // or on the one that shuts it down; none of them may be held up by this client's
-// network. So it only lets the answer be built.
+// network, and none is: see wire.Reply.
 func (f *fetch) Complete(outcome purgatory.Outcome, _ error) {
 	f.srv.watched.Add(-int64(f.watching))
 	kind := metric.Fetch

@@ -35,7 +35,7 @@ func (f *fetch) answer(throttle time.Duration) {
 	f.reply.AnswerWoken(func() kmsg.Response { return f.build(throttle) }, f.wokenAt())
 }
 
-// build reads the partitions, on the connection's writer.
+// build reads the partitions, where the answer is sent.
 func (f *fetch) build(throttle time.Duration) kmsg.Response {
 	resp := kmsg.NewPtrFetchResponse()
 	resp.Version = f.version

@@ -30,7 +30,7 @@ func (s *Server) deleted(r replica.Reign) int64 {
 }
 
 // The following tell those who wait that something has happened. No lock is
-// held, and what they complete only hands answers to connections' writers.
+// held, and what they complete waits for no client's network.
 
 // aFew is how many fetches are completed on the goroutine that brings what they wait for:
 // the way of a request that others wait for, a produce or a follower's fetch.

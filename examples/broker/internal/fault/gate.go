@@ -21,6 +21,13 @@ type Gate struct {
 	delay  time.Duration
 }
 
+// Open reports whether Pass would not wait.
+func (g *Gate) Open() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.closed == nil && g.delay == 0
+}
+
 // Pass waits until the broker may go on.
 func (g *Gate) Pass(ctx context.Context) error {
 	g.mu.Lock()

@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -21,8 +22,8 @@ import (
 // allocated for themselves and charged to the inbound budget of the server.
 const smallFrame = 64 << 10
 
-// Conn is one client. Two goroutines serve it, however many fetches it has
-// parked: one reads frames and handles them, one writes answers.
+// Conn is one client. One goroutine serves it, however many fetches it has parked: its
+// reader. Answers are sent by who has them (see send).
 type Conn struct {
 	srv    *Server
 	nc     net.Conn
@@ -34,17 +35,20 @@ type Conn struct {
 	host      string
 	idleSince atomic.Int64 // in ns of the wall clock: its beginning, or when its last request was answered; busy: one waits
 
-	room     chan struct{} // capacity 1: the reader waited, and the queue has shrunk
-	wake     chan struct{} // capacity 1: something in the queue may be ready
-	answered atomic.Bool   // something was written
-	outbound int64         // of the server's outbound bytes, what this connection holds; only the writer uses it
+	raw      syscall.RawConn // of nc; nil: it has none
+	room     chan struct{}   // capacity 1: the reader waited, and the queue has shrunk
+	answered atomic.Bool     // something was written
+	out      outgoing        // only who sends uses it
+	senders  sync.WaitGroup
 
 	// mu guards the queue. It is a leaf: nothing else is locked under it.
 	mu          sync.Mutex
 	queue       []*Reply // requests read and not yet written, in order
 	queuedBytes int      // of their frames
 	readerWaits bool     // the reader waits for the queue to shrink
-	inputClosed bool     // no further request will come; finish what is queued
+	handling    *Reply   // of the request that is being handled: the reader sends it, if it is ready by then
+	sending     bool     // somebody sends
+	ended       bool     // nobody will send any more
 }
 
 func newConn(srv *Server, nc net.Conn) *Conn {
@@ -54,7 +58,9 @@ func newConn(srv *Server, nc net.Conn) *Conn {
 		host: hostOf(nc),
 		br:   bufio.NewReaderSize(nc, 16<<10),
 		room: make(chan struct{}, 1),
-		wake: make(chan struct{}, 1),
+	}
+	if socket, ok := nc.(syscall.Conn); ok {
+		c.raw, _ = socket.SyscallConn() // it has failed only if nc is closed
 	}
 	c.idleSince.Store(time.Now().UnixNano())
 	c.ctx, c.cancel = context.WithCancel(srv.ctx)
@@ -68,34 +74,22 @@ const busy = 0
 // the server drains.
 func (c *Conn) serve() {
 	defer c.srv.end(c)
-	written := make(chan struct{})
-	go func() {
-		defer close(written)
-		c.writeReplies()
-	}()
-	err := c.readRequests()
-	switch {
-	case errors.Is(err, errDraining):
+	if err := c.readRequests(); errors.Is(err, errDraining) {
 		// What is parked is being answered as closed. Let it out.
-		c.mu.Lock()
-		c.inputClosed = true
-		c.mu.Unlock()
-		c.wakeWriter()
-		<-written
+		c.waitUntilSent()
 		if !c.resets() {
 			c.lingeringClose()
 		}
-	default:
+	} else {
 		c.srv.logEnd(err)
-		c.cancel() // frees what is parked; the writer sees it and ends
-		c.hangUp()
-		<-written
 	}
-	c.cancel()
-	c.hangUp()
+	c.cancel() // frees what is parked
+	c.hangUp() // ends a write
 	c.mu.Lock()
-	c.srv.queuedSum.Add(-int64(c.queuedBytes)) // what will not be answered any more
+	c.ended = true
 	c.mu.Unlock()
+	c.senders.Wait()
+	c.srv.queuedSum.Add(-int64(c.queuedBytes)) // what will not be answered any more
 }
 
 // errDraining ends a reader whose server shuts down.
@@ -131,9 +125,9 @@ func (c *Conn) readRequests() (err error) {
 //
 // The reader must notice a client that hangs up even now, or 64 fetches parked
 // for an hour would outlive it. So it does not wait on a channel: it goes on
-// reading ahead into the buffer, and the writer ends that read by moving the
+// reading ahead into the buffer, and who sends ends that read by moving the
 // deadline into the past. Both change readerWaits and the deadline under mu, so
-// the writer's wake-up cannot fall between the reader's check and its read.
+// that this cannot fall between the reader's check and its read.
 // (A client that pipelines more than the buffer holds beyond its limit is
 // noticed when its next answer is written.)
 func (c *Conn) waitForRoom() error {
@@ -303,9 +297,12 @@ func (c *Conn) handleFrame(frame []byte) error {
 	c.srv.Metrics.Requests.Add(1)
 	if req.versionUnknown {
 		r.Now(unsupportedAPIVersions())
-		return nil
+	} else {
+		c.srv.Handle(c, req.body, r)
 	}
-	c.srv.Handle(c, req.body, r)
+	if r != nil {
+		c.handled()
+	}
 	return nil
 }
 
@@ -328,23 +325,18 @@ func queuedSize(req kmsg.Request, frame int) (size int, answered bool) {
 	return min(frame, size), p.Acks != 0
 }
 
-// enqueue takes the next place in the order of answers.
+// enqueue takes the next place in the order of answers, for the request to be handled now;
+// handled is to be called after that.
 func (c *Conn) enqueue(correlation int32, size int) *Reply {
 	r := &Reply{conn: c, correlation: correlation, size: size}
 	c.mu.Lock()
 	c.idleSince.Store(busy)
 	c.queue = append(c.queue, r)
 	c.queuedBytes += size
+	c.handling = r
 	c.mu.Unlock()
 	c.srv.queuedSum.Add(int64(size))
 	return r
-}
-
-func (c *Conn) wakeWriter() {
-	select {
-	case c.wake <- struct{}{}:
-	default: // it has been told and has not looked yet
-	}
 }
 
 // resets reports whether the connection ends with a reset: when the broker is killed,

@@ -9,13 +9,18 @@ import (
 // Reply is the place of one answer in its connection's queue. Requests are
 // answered in the order they came, but they are ready in any order: a produce
 // pipelined behind a parked fetch is done long before it. So each request takes
-// its place when it is read, and the writer sends from the head for as long as
+// its place when it is read, and who sends does so from the head for as long as
 // the head is ready.
 //
 // What waits in the queue is not the answer's bytes but how to make them: build
-// runs on the connection's writer when the answer's turn has come. A fetch thus
+// runs where it is sent, when the answer's turn has come. A fetch thus
 // reads the log as late as possible, and a client that reads slowly holds up one
 // encoded answer, not sixty-four.
+//
+// Answers are sent by the reader, if they are ready when their requests have been handled;
+// by who answers, right after the event that allows it, for a goroutine more on the way
+// would cost as much as all the rest; and otherwise by a goroutine that ends when nothing is
+// ready. Nobody but such a goroutine waits for a client's network.
 type Reply struct {
 	conn        *Conn
 	correlation int32
@@ -32,8 +37,9 @@ type Reply struct {
 // broker and panics: the second answer could only go to another request.
 func (r *Reply) Answer(build func() kmsg.Response) { r.AnswerWoken(build, time.Time{}) }
 
-// AnswerWoken is answer for a parked request that something at the given time has
-// completed: how long the answer takes from there is measured.
+// AnswerWoken is Answer for a parked request that something at the given time has
+// completed: how long the answer takes from there is measured. Shortly after it the answer
+// is sent here, and build is called: the caller holds no lock that build takes.
 func (r *Reply) AnswerWoken(build func() kmsg.Response, woken time.Time) {
 	c := r.conn
 	c.mu.Lock()
@@ -42,14 +48,17 @@ func (r *Reply) AnswerWoken(build func() kmsg.Response, woken time.Time) {
 		panic("broker: request answered twice")
 	}
 	r.build, r.woken = build, woken
+	sends := r != c.handling && c.beginSendingLocked()
 	c.mu.Unlock()
-	c.wakeWriter()
+	if sends {
+		c.send(time.Since(woken) < sendHere)
+	}
 }
 
 // Now answers with what is known already.
 func (r *Reply) Now(resp kmsg.Response) { r.Answer(func() kmsg.Response { return resp }) }
 
-// Drop ends a request without an answer, and its connection. Like answer, it is called
+// Drop ends a request without an answer, and its connection. Like Answer, it is called
 // at most once.
 func (r *Reply) Drop() {
 	c := r.conn
@@ -60,5 +69,5 @@ func (r *Reply) Drop() {
 	if answered {
 		panic("broker: request dropped after it was answered")
 	}
-	c.cancel()
+	c.leave()
 }

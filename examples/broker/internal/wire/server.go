@@ -25,7 +25,10 @@ type Handler func(c *Conn, req kmsg.Request, r *Reply)
 
 // Gate is where a server waits before it reads a request and before it writes
 // answers: a test, or a tour of faults, holds it up there.
-type Gate interface{ Pass(context.Context) error }
+type Gate interface {
+	Open() bool // reports whether Pass would not wait
+	Pass(context.Context) error
+}
 
 // Options are what a Server needs.
 type Options struct {
@@ -312,7 +315,7 @@ type Metrics struct {
 	Requests    atomic.Uint64    // decoded and handled
 	Answers     atomic.Uint64    // written
 	Refused     atomic.Uint64    // connections closed for what they sent
-	Panics      atomic.Uint64    // bugs: recovered in a handler or a writer
+	Panics      atomic.Uint64    // bugs: recovered in a handler, or while an answer was made
 	Wake        metric.Histogram // from the event that completed a parked request to the write of its answer
 }
 

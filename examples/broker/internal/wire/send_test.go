@@ -1,0 +1,258 @@
+package wire
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/seed-782fa212/limbo/examples/broker/internal/fault"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/kafkatest"
+)
+
+// serving is a server whose requests wait until the test answers them.
+func serving(t *testing.T, o Options) *Server {
+	t.Helper()
+	limits, err := o.Limits.WithDefaults()
+	require.NoError(t, err)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	o.Limits, o.Logger = limits, slog.New(slog.NewTextHandler(io.Discard, nil))
+	if o.Gate == nil {
+		o.Gate = new(fault.Gate)
+	}
+	s := NewServer(l, o)
+	s.Serve()
+	return s
+}
+
+// finished has all answers out, and nothing held for them.
+func finished(t *testing.T, s *Server) {
+	t.Helper()
+	s.Drain()
+	require.NoError(t, s.Finish(kafkatest.Context(t)))
+	require.Zero(t, s.Usage())
+}
+
+func ask() kmsg.Request {
+	req := kmsg.NewPtrMetadataRequest()
+	req.Version = 9
+	return req
+}
+
+// saying is an answer that can be told from others.
+func saying(text string) kmsg.Response {
+	resp := kmsg.NewPtrMetadataResponse()
+	resp.Version, resp.ClusterID = ask().GetVersion(), &text
+	return resp
+}
+
+func metadata(c *kafkatest.Conn) string {
+	c.T.Helper()
+	return *c.Receive(ask()).(*kmsg.MetadataResponse).ClusterID
+}
+
+// answerTo is what the request with that correlation is answered: up to 200 kB, or the kernel
+// would take all at once.
+func answerTo(correlation int32) string {
+	long := 0
+	if correlation%5 == 0 {
+		long = int(correlation) * 7919 % 200_000
+	}
+	return fmt.Sprintf("%d %s", correlation, strings.Repeat("x", long))
+}
+
+// Answers come in the order of their requests, each once and whole, whoever sends them: the
+// reader, because the handler has answered; who completes a request right after its event;
+// goroutines. Meanwhile the gate is shut now and then.
+func TestAnswersInOrder(t *testing.T) {
+	const conns, requests = 8, 300
+	waiting := make(chan *Reply, conns*requests)
+	var gate fault.Gate
+	s := serving(t, Options{Gate: &gate, Handle: func(_ *Conn, _ kmsg.Request, r *Reply) {
+		if r.correlation%3 == 0 {
+			r.Now(saying(answerTo(r.correlation)))
+			return
+		}
+		waiting <- r
+	}})
+	var answerers, clients sync.WaitGroup
+	for i := range 4 {
+		answerers.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(i), 0))
+			var held []*Reply
+			answer := func() {
+				random.Shuffle(len(held), func(i, j int) { held[i], held[j] = held[j], held[i] })
+				for _, r := range held {
+					var woken time.Time
+					if random.IntN(2) == 0 {
+						woken = time.Now()
+					}
+					r.AnswerWoken(func() kmsg.Response { return saying(answerTo(r.correlation)) }, woken)
+				}
+				held = held[:0]
+			}
+			for {
+				select {
+				case r, ok := <-waiting:
+					if !ok {
+						return
+					}
+					if held = append(held, r); len(held) == 5 {
+						answer()
+					}
+				case <-time.After(time.Millisecond): // no more may come before these are answered
+					answer()
+				}
+			}
+		})
+	}
+	for range conns {
+		c := kafkatest.Dial(t, s.Addr().String())
+		clients.Go(func() {
+			for range requests {
+				c.Send(ask())
+			}
+		})
+		clients.Go(func() {
+			for i := range int32(requests) {
+				got := metadata(c)
+				if want := answerTo(i + 1); got != want {
+					t.Errorf("answer %d is %d bytes, %.20q, and not %d, %.20q", i+1, len(got), got, len(want), want)
+					return
+				}
+			}
+		})
+	}
+	stop := make(chan struct{})
+	answerers.Go(func() {
+		for {
+			gate.Pause()
+			time.Sleep(time.Millisecond)
+			gate.Resume()
+			select {
+			case <-stop:
+				return
+			case <-time.After(5 * time.Millisecond):
+			}
+		}
+	})
+	clients.Wait()
+	close(waiting)
+	close(stop)
+	answerers.Wait()
+	finished(t, s)
+	require.EqualValues(t, conns*requests, s.Metrics.Answers.Load())
+	require.Zero(t, s.Metrics.Panics.Load())
+}
+
+// Who answers is not held up by a client that does not read: this one reads only after the
+// answer was handed in, and is sent what no socket takes at once.
+func TestWhoAnswersIsNotHeldUp(t *testing.T) {
+	waiting := make(chan *Reply)
+	s := serving(t, Options{Handle: func(_ *Conn, _ kmsg.Request, r *Reply) { waiting <- r }})
+	c := kafkatest.Dial(t, s.Addr().String())
+	c.Send(ask())
+	require.NoError(t, c.NC.(*net.TCPConn).SetReadBuffer(64<<10))
+	r, large := <-waiting, strings.Repeat("0123456789", 2<<20)
+	r.AnswerWoken(func() kmsg.Response { return saying(large) }, time.Now().Add(time.Hour)) // still within sendHere, whatever the machine
+	require.True(t, metadata(c) == large)
+	finished(t, s)
+}
+
+// A drain waits for an answer that is on its way, and for those behind it.
+func TestDrainWaitsForWhatIsBeingSent(t *testing.T) {
+	waiting := make(chan *Reply, 2)
+	s := serving(t, Options{Handle: func(_ *Conn, _ kmsg.Request, r *Reply) { waiting <- r }})
+	c := kafkatest.Dial(t, s.Addr().String())
+	c.Send(ask(), ask())
+	first, second := <-waiting, <-waiting
+	require.NoError(t, c.NC.(*net.TCPConn).SetReadBuffer(64<<10))
+	large := strings.Repeat("0123456789", 2<<20)
+	first.Now(saying(large))
+	s.Drain()
+	done := make(chan error)
+	go func() { done <- s.Finish(kafkatest.Context(t)) }()
+	second.AnswerWoken(func() kmsg.Response { return saying("the last") }, time.Now())
+	require.True(t, metadata(c) == large)
+	require.Equal(t, "the last", metadata(c))
+	c.Closed()
+	require.NoError(t, <-done)
+	require.Zero(t, s.Usage())
+}
+
+// However many of its requests wait, a connection is one goroutine.
+func TestAConnectionIsOneGoroutine(t *testing.T) {
+	const conns, requests = 20, 30
+	waiting := make(chan *Reply, conns*requests)
+	s := serving(t, Options{Handle: func(_ *Conn, _ kmsg.Request, r *Reply) { waiting <- r }})
+	before := runtime.NumGoroutine()
+	var clients []*kafkatest.Conn
+	for range conns {
+		c := kafkatest.Dial(t, s.Addr().String())
+		for range requests {
+			c.Send(ask())
+		}
+		clients = append(clients, c)
+	}
+	var replies []*Reply
+	for range conns * requests {
+		replies = append(replies, <-waiting)
+	}
+	require.LessOrEqual(t, runtime.NumGoroutine(), before+conns)
+	for _, r := range replies {
+		r.Now(saying(""))
+	}
+	for _, c := range clients {
+		for range requests {
+			metadata(c)
+		}
+	}
+	finished(t, s)
+}
+
+// What panics while an answer is made ends its connection, and nothing else: not who has
+// handed it in.
+func TestAnswersThatPanic(t *testing.T) {
+	for _, woken := range []time.Time{{}, time.Now().Add(time.Hour)} {
+		waiting := make(chan *Reply)
+		s := serving(t, Options{Handle: func(_ *Conn, _ kmsg.Request, r *Reply) { waiting <- r }})
+		c, bystander := kafkatest.Dial(t, s.Addr().String()), kafkatest.Dial(t, s.Addr().String())
+		c.Send(ask())
+		r := <-waiting
+		r.AnswerWoken(func() kmsg.Response {
+			r.conn.HoldOutbound(1000)
+			panic("a bug")
+		}, woken)
+		c.Closed()
+		require.EqualValues(t, 1, s.Metrics.Panics.Load())
+		bystander.Send(ask())
+		(<-waiting).Now(saying("well"))
+		require.Equal(t, "well", metadata(bystander))
+		finished(t, s)
+	}
+}
+
+// After an answer that waited for the network, and a silence longer than WriteTimeout, the
+// next one is still sent at once.
+func TestDeadlinesOfWritesEnd(t *testing.T) {
+	s := serving(t, Options{Limits: Config{WriteTimeout: time.Millisecond}})
+	nc, err := net.Dial("tcp", s.Addr().String())
+	require.NoError(t, err)
+	defer func() { _ = nc.Close() }()
+	one := newConn(s, nc)
+	one.out.buf = []byte("waits")
+	require.NoError(t, one.write())
+	time.Sleep(5 * time.Millisecond)
+	require.NoError(t, one.tryWrite())
+	finished(t, s)
+}
