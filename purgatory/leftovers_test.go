@@ -2,6 +2,7 @@ package purgatory
 
 import (
 	"context"
+	"os"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -260,3 +261,45 @@ func heap() int {
 	runtime.ReadMemStats(&m)
 	return int(m.HeapAlloc)
 }
+
+// P5: memory follows the load down also while some stay: of a burst of operations on as
+// many keys, whose timeouts were on the wheel, some are left, and no more than twice what as
+// many need that come alone. LIMBO_LONG=1 makes it a million, of which one in 500 is left.
+func TestP5BurstMemory(t *testing.T) {
+	const left = 2000
+	burst := 50 * left
+	if os.Getenv("LIMBO_LONG") != "" {
+		burst = 500 * left
+	}
+	kept := func(n int) int {
+		p := open[int](t, Options{})
+		before := heap()
+		for k := range n {
+			park(t, p, nothing{}, time.Hour+time.Duration(k%60)*time.Minute, k)
+		}
+		require.Eventually(t, func() bool { return timers(&p.core) == n }, time.Minute, 100*time.Millisecond)
+		for k := range n {
+			if k%(n/left) != 0 {
+				require.Equal(t, 1, p.CancelForKey(k, nil))
+			}
+		}
+		for range 50_000 { // what shrinks does so as operations end
+			park(t, p, nothing{}, NoTimeout, -1).Cancel(nil)
+		}
+		require.Equal(t, [3]int{left, left, left}, figures(p))
+		runtime.GC() // what the pools keep goes with the second
+		n = heap() - before
+		shut(t, p)
+		return n
+	}
+	alone := kept(left)
+	got := kept(burst)
+	t.Logf("%d bytes are kept of %d, %d alone", got, burst, alone)
+	require.LessOrEqual(t, got, 2*alone)
+}
+
+// nothing is an operation that never completes.
+type nothing struct{}
+
+func (nothing) TryComplete() bool       { return false }
+func (nothing) Complete(Outcome, error) {}

@@ -25,8 +25,9 @@ const (
 	// firstNodes is how many nodes the first slab of a pool starts with.
 	firstNodes = 16
 
-	// minPacked is how many nodes are not worth packing again.
-	minPacked = 32
+	// minPacked is how many nodes are not worth packing again: they take little more than
+	// what tells where they lie.
+	minPacked = 8
 )
 
 // node holds one value, or stands on its slab's free list.

@@ -181,6 +181,24 @@ func TestPackedSlabWearsOut(t *testing.T) {
 	}
 }
 
+// T18: of slabs of which almost nothing stays almost nothing is kept.
+func TestSlabsOfAFew(t *testing.T) {
+	const slabs, stay = 10, 2
+	a := newSlabs(t)
+	var held []uint32
+	for range slabs * (slabNodes - 1) {
+		held = append(held, a.take())
+	}
+	for n, i := range held {
+		if n%(slabNodes-1) >= stay {
+			a.give(i)
+		}
+	}
+	a.verify()
+	require.Len(t, a.table, slabs)
+	require.LessOrEqual(t, a.size, slabNodes+8*slabs, "beside one that is being filled")
+}
+
 // T18: what was packed is filled again before there are more slabs.
 func TestPackedSlabsAreFilledAgain(t *testing.T) {
 	a := newSlabs(t)

@@ -167,6 +167,7 @@ func TestWhoAnswersIsNotHeldUp(t *testing.T) {
 	r.AnswerWoken(func() kmsg.Response { return saying(large) }, time.Now().Add(time.Hour)) // still within sendHere, whatever the machine
 	require.True(t, metadata(c) == large)
 	finished(t, s)
+	require.Zero(t, cap(r.conn.out.buf), "its memory is given back")
 }
 
 // A drain waits for an answer that is on its way, and for those behind it.
