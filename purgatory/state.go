@@ -28,8 +28,8 @@ import (
 //	           hold                 release
 //	idle ───────────────▶ held ───────────────▶ idle
 //
-// acquire and decide wait for release: there is less than a microsecond and no code of
-// the user's before it. So whoever ends an operation of which no check runs has
+// acquire and decide wait for release: no code of the user's comes before it, and mostly
+// less than a microsecond. So whoever ends an operation of which no check runs has
 // called its Complete when he returns.
 //
 // running is never cleared once an outcome is decided, so:

@@ -29,7 +29,7 @@ func (viaKafkaGo) admin(ctx context.Context, addrs []string, topic string, did f
 		return fmt.Errorf("list: %+v, %w", md, err)
 	}
 	did("list")
-	setting := func(name, want string) error {
+	setting := learned(func(name, want string) error {
 		d, err := cl.DescribeConfigs(ctx, &kafka.DescribeConfigsRequest{Resources: []kafka.DescribeConfigRequestResource{{
 			ResourceType: kafka.ResourceTypeTopic, ResourceName: topic, ConfigNames: []string{name},
 		}}})
@@ -37,7 +37,7 @@ func (viaKafkaGo) admin(ctx context.Context, addrs []string, topic string, did f
 			return fmt.Errorf("%s: %+v, not %s, %w", name, d, want, err)
 		}
 		return nil
-	}
+	})
 	if err := setting("retention.ms", hour); err != nil {
 		return err
 	}

@@ -36,6 +36,20 @@ type program struct {
 	needs  [][2]string
 }
 
+// learned has a setting looked at again for some seconds: any broker may be asked, and each
+// learns of the controller's decision by itself, soon after who asked for it was answered.
+func learned(setting func(name, want string) error) func(name, want string) error {
+	return func(name, want string) (err error) {
+		for range 100 {
+			if err = setting(name, want); err == nil {
+				return nil
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		return err
+	}
+}
+
 // client is a program written in Go.
 type client interface {
 	admin(ctx context.Context, addrs []string, topic string, did func(step string)) error

@@ -41,13 +41,13 @@ func (v viaSarama) admin(_ context.Context, addrs []string, topic string, did fu
 		return fmt.Errorf("list: %+v, %w", topics[topic], err)
 	}
 	did("list")
-	setting := func(name, want string) error {
+	setting := learned(func(name, want string) error {
 		entries, err := admin.DescribeConfig(sarama.ConfigResource{Type: sarama.TopicResource, Name: topic, ConfigNames: []string{name}})
 		if err != nil || len(entries) != 1 || entries[0].Value != want {
 			return fmt.Errorf("%s: %+v, not %s, %w", name, entries, want, err)
 		}
 		return nil
-	}
+	})
 	if err := setting("retention.ms", hour); err != nil {
 		return err
 	}

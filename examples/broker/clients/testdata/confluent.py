@@ -2,6 +2,7 @@
 
 import sys
 import threading
+import time
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
@@ -23,9 +24,14 @@ def admin(addrs, topic):
     assert len(listed.partitions) == 4, listed.partitions
     say("list")
 
+    # Any broker may be asked, and each learns of a decision by itself, soon after it.
     def setting(name, want):
-        (entries,) = done(client.describe_configs([ConfigResource("topic", topic)]))
-        assert entries[name].value == want, entries[name]
+        for _ in range(100):
+            (entries,) = done(client.describe_configs([ConfigResource("topic", topic)]))
+            if entries[name].value == want:
+                return
+            time.sleep(0.05)
+        raise AssertionError(entries[name])
 
     setting("retention.ms", "3600000")
     say("settings")

@@ -2,6 +2,7 @@
 
 import sys
 import threading
+import time
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewPartitions, NewTopic
@@ -26,10 +27,15 @@ def admin(addrs, topic):
     assert len(listed) == 1 and len(listed[0]["partitions"]) == 4, listed
     say("list")
 
+    # Any broker may be asked, and each learns of a decision by itself, soon after it.
     def setting(name, want):
-        rows = client.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {name: None})])
-        values = {entry[0]: entry[1] for row in rows for resource in row.resources for entry in resource[4]}
-        assert values == {name: want}, values
+        for _ in range(100):
+            rows = client.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {name: None})])
+            values = {entry[0]: entry[1] for row in rows for resource in row.resources for entry in resource[4]}
+            if values == {name: want}:
+                return
+            time.sleep(0.05)
+        raise AssertionError(values)
 
     setting("retention.ms", "3600000")
     say("settings")

@@ -50,6 +50,7 @@ func handleProduce(s *Server, c *wire.Conn, q *kmsg.ProduceRequest, r *wire.Repl
 		c.Close()
 	case r != nil && (q.Acks != -1 || len(op.waiting) == 0):
 		r.Now(op.resp)
+		c.Flush()
 	}
 	// Those who wait for these records: no lock is held, and their completions wait for
 	// no network, so this costs the producer some 100 µs at most.

@@ -54,6 +54,8 @@ type fetch struct {
 	// fetch saw when it found that it had enough. TryComplete writes it and
 	// Complete reads it; the purgatory never runs them at once.
 	changed time.Time
+	// readable is how many bytes it saw, likewise.
+	readable int64
 }
 
 // fetchPart is one partition of a fetch, in the order the client asked.
@@ -257,7 +259,7 @@ func (f *fetch) resolve(q *kmsg.FetchRequest) {
 // TryComplete reports whether there is enough to answer, or a reason not to
 // wait for it: any error is worth more to the client than silence.
 func (f *fetch) TryComplete() bool {
-	f.changed = time.Time{}
+	f.changed, f.readable = time.Time{}, 0
 	enough := f.enough()
 	if !enough {
 		f.changed = time.Time{}
@@ -298,7 +300,9 @@ func (f *fetch) look(part *fetchPart) (n int64, ok bool) {
 	}
 	// What a partition may not give does not count, except that one batch
 	// always goes out: else a limit below the batch's size would wait for ever.
-	return min(s.Readable, max(int64(part.maxBytes), 1)), true
+	n = min(s.Readable, max(int64(part.maxBytes), 1))
+	f.readable += n
+	return n, true
 }
 
 // Complete answers, or does not: a client that has hung up is owed nothing.

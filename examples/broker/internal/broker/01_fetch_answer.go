@@ -23,6 +23,10 @@ func (f *fetch) overload() {
 	}
 }
 
+// shortAnswer is how many bytes of records a fetch may have for its answer to be made by who
+// completes it.
+const shortAnswer = 64 << 10
+
 // wokenAt is for the latency of consumers' answers.
 func (f *fetch) wokenAt() time.Time {
 	if f.follower {
@@ -32,7 +36,7 @@ func (f *fetch) wokenAt() time.Time {
 }
 
 func (f *fetch) answer(throttle time.Duration) {
-	f.reply.AnswerWoken(func() kmsg.Response { return f.build(throttle) }, f.wokenAt())
+	f.reply.AnswerWoken(func() kmsg.Response { return f.build(throttle) }, f.wokenAt(), f.readable <= shortAnswer)
 }
 
 // build reads the partitions, where the answer is sent.

@@ -301,7 +301,7 @@ func (c *Conn) handleFrame(frame []byte) error {
 		c.srv.Handle(c, req.body, r)
 	}
 	if r != nil {
-		c.handled()
+		c.Flush()
 	}
 	return nil
 }
@@ -326,7 +326,7 @@ func queuedSize(req kmsg.Request, frame int) (size int, answered bool) {
 }
 
 // enqueue takes the next place in the order of answers, for the request to be handled now;
-// handled is to be called after that.
+// Flush is to be called after that.
 func (c *Conn) enqueue(correlation int32, size int) *Reply {
 	r := &Reply{conn: c, correlation: correlation, size: size}
 	c.mu.Lock()

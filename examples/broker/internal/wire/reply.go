@@ -17,10 +17,11 @@ import (
 // reads the log as late as possible, and a client that reads slowly holds up one
 // encoded answer, not sixty-four.
 //
-// Answers are sent by the reader, if they are ready when their requests have been handled;
-// by who answers, right after the event that allows it, for a goroutine more on the way
-// would cost as much as all the rest; and otherwise by a goroutine that ends when nothing is
-// ready. Nobody but such a goroutine waits for a client's network.
+// An answer is sent by the reader, if it is ready when its request has been handled; by who
+// gives it, if it is short and given right after the event that allows it, for a goroutine
+// more on the way would cost as much as all the rest. All others, and what is ready behind
+// it, are sent by a goroutine that ends when nothing is ready. Nobody but such a goroutine
+// waits for a client's network, or makes the answers of others.
 type Reply struct {
 	conn        *Conn
 	correlation int32
@@ -35,12 +36,16 @@ type Reply struct {
 
 // Answer hands in how to build the answer. To answer twice is a bug of this
 // broker and panics: the second answer could only go to another request.
-func (r *Reply) Answer(build func() kmsg.Response) { r.AnswerWoken(build, time.Time{}) }
+func (r *Reply) Answer(build func() kmsg.Response) { r.answer(build, time.Time{}, false) }
 
 // AnswerWoken is Answer for a parked request that something at the given time has
-// completed: how long the answer takes from there is measured. Shortly after it the answer
-// is sent here, and build is called: the caller holds no lock that build takes.
-func (r *Reply) AnswerWoken(build func() kmsg.Response, woken time.Time) {
+// completed: how long the answer takes from there is measured. If it is short, and that time
+// not long ago, build is called here: the caller holds no lock that build takes.
+func (r *Reply) AnswerWoken(build func() kmsg.Response, woken time.Time, short bool) {
+	r.answer(build, woken, short && time.Since(woken) < sendHere)
+}
+
+func (r *Reply) answer(build func() kmsg.Response, woken time.Time, here bool) {
 	c := r.conn
 	c.mu.Lock()
 	if r.build != nil || r.dropped {
@@ -51,7 +56,7 @@ func (r *Reply) AnswerWoken(build func() kmsg.Response, woken time.Time) {
 	sends := r != c.handling && c.beginSendingLocked()
 	c.mu.Unlock()
 	if sends {
-		c.send(time.Since(woken) < sendHere)
+		c.send(here)
 	}
 }
 

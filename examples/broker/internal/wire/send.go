@@ -2,7 +2,7 @@ package wire
 
 import (
 	"errors"
-	"fmt"
+	"math"
 	"runtime/debug"
 	"time"
 )
@@ -11,8 +11,8 @@ import (
 const flushBytes = 64 << 10
 
 // sendHere is for how long after an event whoever completes requests for it sends their
-// answers, too. What is completed later is sent by goroutines of their own: a producer is
-// not held up by all who have waited for its record.
+// answers, too, one for each connection. What is completed later is sent by goroutines of
+// their own: a producer is not held up by all who have waited for its record.
 const sendHere = 100 * time.Microsecond
 
 // outgoing is what is on its way to a client. Only the one who sends uses it.
@@ -34,8 +34,10 @@ func (c *Conn) beginSendingLocked() bool {
 	return true
 }
 
-// handled sends the answer to the request that was handled, if there is one by now.
-func (c *Conn) handled() {
+// Flush sends the answer to the request that is being handled, if there is one by now. It is
+// called when the handler has returned; a handler that answers and has more to do then calls
+// it itself.
+func (c *Conn) Flush() {
 	c.mu.Lock()
 	c.handling = nil
 	sends := c.beginSendingLocked()
@@ -45,43 +47,57 @@ func (c *Conn) handled() {
 	}
 }
 
-// send sends answers, in the order of their requests, until none is ready. It does not wait
-// for the client's network: what the kernel does not take at once, and all of it unless
-// here is true, is left to a goroutine.
+// send sends answers, in the order of their requests, until none is ready: here the first of
+// them, as far as the kernel takes it at once, and the rest on a goroutine. So the caller is
+// not held up by the client, who decides when it reads, and what else it asks.
 func (c *Conn) send(here bool) {
-	if here {
-		if err := c.sendReady(c.tryWrite); !errors.Is(err, errWouldWait) {
-			c.endSending(err)
-			return
-		}
+	if !here || c.sendSome(1, c.tryWrite) {
+		go c.sendSome(math.MaxInt, c.write)
 	}
-	go func() { c.endSending(c.sendReady(c.write)) }()
 }
 
-// sendReady returns nil when nothing is ready any more; another one may have begun to send
-// by then. A panic is a bug, and ends the connection alone.
-func (c *Conn) sendReady(write func() error) (err error) {
+// sendSome sends up to so many answers. It reports whether another one is to go on. A panic
+// is a bug, and ends the connection alone.
+func (c *Conn) sendSome(most int, write func() error) (more bool) {
+	err := errSenderGone // unless sendReady returns
 	defer func() {
 		if p := recover(); p != nil {
 			c.srv.Metrics.Panics.Add(1)
 			c.srv.Logger.Error("broker: an answer panicked", "panic", p, "stack", string(debug.Stack()))
-			err = fmt.Errorf("broker: an answer panicked: %v", p)
+		}
+		if more = errors.Is(err, errMore); !more {
+			c.endSending(err)
 		}
 	}()
-	for {
-		if len(c.out.buf) < flushBytes {
-			r, ended := c.nextReady()
-			if ended {
-				return nil
+	err = c.sendReady(most, write)
+	return false // see above
+}
+
+var (
+	errSenderGone = errors.New("broker: an answer has ended its goroutine")
+	errMore       = errors.New("broker: there is more to be sent")
+)
+
+// sendReady returns nil when nothing is ready any more; another one may have begun to send
+// by then. It returns errMore after so many, and if a write would wait.
+func (c *Conn) sendReady(most int, write func() error) error {
+	for n := 0; ; {
+		if buffered := len(c.out.buf); buffered == 0 || buffered < flushBytes && n < most {
+			r, err := c.nextReady(n < most)
+			if err != nil {
+				return err
 			}
 			if r != nil {
+				n++
 				c.out.size += int64(r.size)
 				c.out.buf = appendReply(c.out.buf, r.correlation, r.build())
 				c.out.replies = append(c.out.replies, r)
 				continue // more may be ready
 			}
+			if buffered == 0 {
+				return nil
+			}
 		}
-		c.answered.Store(true)
 		if err := write(); err != nil {
 			return err
 		}
@@ -120,20 +136,24 @@ func (c *Conn) settle() {
 	}
 }
 
-// nextReady takes the head of the queue if it is ready. If it is not, and there is nothing to
-// be written either, this one has ended sending.
-func (c *Conn) nextReady() (r *Reply, ended bool) {
+// nextReady takes the head of the queue if it is ready, or returns errMore if it is not to be
+// taken. If it is not ready, and there is nothing to be written either, this one has ended
+// sending.
+func (c *Conn) nextReady(take bool) (r *Reply, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.queue) == 0 || c.queue[0].build == nil {
 		if len(c.out.buf) > 0 {
-			return nil, false
+			return nil, nil
 		}
 		c.sending = false
 		if len(c.queue) == 0 && c.srv.Draining.Load() {
 			c.tellReaderLocked() // see waitUntilSent
 		}
-		return nil, true
+		return nil, nil
+	}
+	if !take {
+		return nil, errMore
 	}
 	r = c.queue[0]
 	c.queue[0] = nil
@@ -148,7 +168,7 @@ func (c *Conn) nextReady() (r *Reply, ended bool) {
 		_ = c.nc.SetReadDeadline(time.Unix(1, 0)) // ends its read: see waitForRoom
 		c.tellReaderLocked()
 	}
-	return r, false
+	return r, nil
 }
 
 func (c *Conn) tellReaderLocked() {
@@ -181,28 +201,29 @@ func (c *Conn) write() error {
 	if err := c.srv.Gate.Pass(c.ctx); err != nil {
 		return err
 	}
+	c.answered.Store(true)
 	_ = c.nc.SetWriteDeadline(time.Now().Add(c.srv.Limits.WriteTimeout))
 	_, err := c.nc.Write(c.out.buf)
 	_ = c.nc.SetWriteDeadline(time.Time{}) // or tryWrite would fail from then on
 	return err
 }
 
-// errWouldWait is tryWrite's error when there is something left.
-var errWouldWait = errors.New("broker: a write would wait")
-
-// tryWrite writes what the kernel takes at once.
+// tryWrite writes what the kernel takes at once. It returns errMore if something is left.
 func (c *Conn) tryWrite() error {
 	if c.raw == nil || !c.srv.Gate.Open() {
-		return errWouldWait
+		return errMore
 	}
 	n := 0
 	_ = c.raw.Write(func(fd uintptr) bool { // an error is found by write
 		n, _ = writeTo(fd, c.out.buf)
 		return true // also if nothing was taken: it is not to wait
 	})
+	if n > 0 {
+		c.answered.Store(true)
+	}
 	if n < len(c.out.buf) {
-		c.out.buf = append(c.out.buf[:0], c.out.buf[max(n, 0):]...)
-		return errWouldWait
+		c.out.buf = c.out.buf[max(n, 0):]
+		return errMore
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -97,7 +99,7 @@ func TestAnswersInOrder(t *testing.T) {
 					if random.IntN(2) == 0 {
 						woken = time.Now()
 					}
-					r.AnswerWoken(func() kmsg.Response { return saying(answerTo(r.correlation)) }, woken)
+					r.AnswerWoken(func() kmsg.Response { return saying(answerTo(r.correlation)) }, woken, true)
 				}
 				held = held[:0]
 			}
@@ -164,10 +166,87 @@ func TestWhoAnswersIsNotHeldUp(t *testing.T) {
 	c.Send(ask())
 	require.NoError(t, c.NC.(*net.TCPConn).SetReadBuffer(64<<10))
 	r, large := <-waiting, strings.Repeat("0123456789", 2<<20)
-	r.AnswerWoken(func() kmsg.Response { return saying(large) }, time.Now().Add(time.Hour)) // still within sendHere, whatever the machine
+	r.AnswerWoken(func() kmsg.Response { return saying(large) }, time.Now().Add(time.Hour), true) // still within sendHere, whatever the machine
 	require.True(t, metadata(c) == large)
 	finished(t, s)
 	require.Zero(t, cap(r.conn.out.buf), "its memory is given back")
+}
+
+// Nor is it held up by what else that client has asked: only the answer that is given is
+// made and sent where it is given, and what is ready behind it on a goroutine.
+func TestWhoAnswersMakesNoOthers(t *testing.T) {
+	waiting, handled, returned := make(chan *Reply, 1), make(chan bool), make(chan bool)
+	s := serving(t, Options{Handle: func(_ *Conn, _ kmsg.Request, r *Reply) {
+		if r.correlation == 1 {
+			waiting <- r
+			return
+		}
+		r.Answer(func() kmsg.Response {
+			select {
+			case <-returned:
+				return saying("behind it")
+			case <-time.After(kafkatest.Patience / 2):
+				return saying("by who answers")
+			}
+		})
+		handled <- true
+	}})
+	c := kafkatest.Dial(t, s.Addr().String())
+	c.Send(ask(), ask(), ask())
+	<-handled
+	<-handled
+	(<-waiting).AnswerWoken(func() kmsg.Response { return saying("it") }, time.Now().Add(time.Hour), true)
+	close(returned)
+	for _, want := range []string{"it", "behind it", "behind it"} {
+		require.Equal(t, want, metadata(c))
+	}
+	finished(t, s)
+}
+
+// A handler that answers and goes on has its answer sent before that.
+func TestFlush(t *testing.T) {
+	goOn := make(chan bool)
+	s := serving(t, Options{Handle: func(c *Conn, _ kmsg.Request, r *Reply) {
+		r.Now(saying("done"))
+		c.Flush()
+		<-goOn
+	}})
+	c := kafkatest.Dial(t, s.Addr().String())
+	c.Send(ask())
+	require.Equal(t, "done", metadata(c))
+	close(goOn)
+	finished(t, s)
+}
+
+// A client that never got a byte is reset at the end, also if there was an answer to it that
+// a closed gate held up: see Conn.resets.
+func TestHeldUpAnswersAreNone(t *testing.T) {
+	var gate fault.Gate
+	waiting := make(chan *Reply)
+	s := serving(t, Options{Gate: &gate, Handle: func(_ *Conn, _ kmsg.Request, r *Reply) { waiting <- r }})
+	c := kafkatest.Dial(t, s.Addr().String())
+	c.Send(ask())
+	r := <-waiting
+	gate.Pause()
+	r.AnswerWoken(func() kmsg.Response { return saying("") }, time.Now().Add(time.Hour), true)
+	s.Drain()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, s.Finish(ctx), context.Canceled)
+	_, err := io.Copy(io.Discard, c.NC)
+	require.ErrorIs(t, err, syscall.ECONNRESET)
+	require.Zero(t, s.Usage())
+}
+
+// Code that ends its goroutine while an answer is made ends the connection alone, too.
+func TestAnswersThatExit(t *testing.T) {
+	waiting := make(chan *Reply)
+	s := serving(t, Options{Handle: func(_ *Conn, _ kmsg.Request, r *Reply) { waiting <- r }})
+	c := kafkatest.Dial(t, s.Addr().String())
+	c.Send(ask())
+	(<-waiting).Answer(func() kmsg.Response { runtime.Goexit(); return nil })
+	c.Closed()
+	finished(t, s)
 }
 
 // A drain waits for an answer that is on its way, and for those behind it.
@@ -183,7 +262,7 @@ func TestDrainWaitsForWhatIsBeingSent(t *testing.T) {
 	s.Drain()
 	done := make(chan error)
 	go func() { done <- s.Finish(kafkatest.Context(t)) }()
-	second.AnswerWoken(func() kmsg.Response { return saying("the last") }, time.Now())
+	second.AnswerWoken(func() kmsg.Response { return saying("the last") }, time.Now(), true)
 	require.True(t, metadata(c) == large)
 	require.Equal(t, "the last", metadata(c))
 	c.Closed()
@@ -233,7 +312,7 @@ func TestAnswersThatPanic(t *testing.T) {
 		r.AnswerWoken(func() kmsg.Response {
 			r.conn.HoldOutbound(1000)
 			panic("a bug")
-		}, woken)
+		}, woken, true)
 		c.Closed()
 		require.EqualValues(t, 1, s.Metrics.Panics.Load())
 		bystander.Send(ask())
