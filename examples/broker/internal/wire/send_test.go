@@ -218,17 +218,31 @@ func TestFlush(t *testing.T) {
 	finished(t, s)
 }
 
+// waitedAt is a gate that tells who waits at it.
+type waitedAt struct {
+	fault.Gate
+	waits chan bool
+}
+
+func (g *waitedAt) Pass(ctx context.Context) error {
+	if !g.Open() {
+		g.waits <- true
+	}
+	return g.Gate.Pass(ctx)
+}
+
 // A client that never got a byte is reset at the end, also if there was an answer to it that
 // a closed gate held up: see Conn.resets.
 func TestHeldUpAnswersAreNone(t *testing.T) {
-	var gate fault.Gate
+	gate := &waitedAt{waits: make(chan bool)}
 	waiting := make(chan *Reply)
-	s := serving(t, Options{Gate: &gate, Handle: func(_ *Conn, _ kmsg.Request, r *Reply) { waiting <- r }})
+	s := serving(t, Options{Gate: gate, Handle: func(_ *Conn, _ kmsg.Request, r *Reply) { waiting <- r }})
 	c := kafkatest.Dial(t, s.Addr().String())
 	c.Send(ask())
 	r := <-waiting
 	gate.Pause()
 	r.AnswerWoken(func() kmsg.Response { return saying("") }, time.Now().Add(time.Hour), true)
+	<-gate.waits
 	s.Drain()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
