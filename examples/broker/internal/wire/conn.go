@@ -289,7 +289,7 @@ func (c *Conn) handleFrame(frame []byte) error {
 	}
 	var r *Reply
 	if size, answered := queuedSize(req.body, len(frame)); answered {
-		if c.srv.queuedSum.Load()+int64(size) > c.srv.Limits.MaxQueuedSum {
+		if !c.srv.holdQueued(int64(size)) {
 			return errOverload
 		}
 		r = c.enqueue(req.correlation, size)
@@ -325,8 +325,21 @@ func queuedSize(req kmsg.Request, frame int) (size int, answered bool) {
 	return min(frame, size), p.Acks != 0
 }
 
+// holdQueued counts a request in that waits for its answer, if there is room.
+func (s *Server) holdQueued(size int64) bool {
+	for {
+		sum := s.queuedSum.Load()
+		if sum+size > s.Limits.MaxQueuedSum {
+			return false
+		}
+		if s.queuedSum.CompareAndSwap(sum, sum+size) {
+			return true
+		}
+	}
+}
+
 // enqueue takes the next place in the order of answers, for the request to be handled now;
-// Flush is to be called after that.
+// Flush is to be called after that. Its size is counted in queuedSum already.
 func (c *Conn) enqueue(correlation int32, size int) *Reply {
 	r := &Reply{conn: c, correlation: correlation, size: size}
 	c.mu.Lock()
@@ -335,7 +348,6 @@ func (c *Conn) enqueue(correlation int32, size int) *Reply {
 	c.queuedBytes += size
 	c.handling = r
 	c.mu.Unlock()
-	c.srv.queuedSum.Add(int64(size))
 	return r
 }
 

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -348,5 +349,26 @@ func TestDeadlinesOfWritesEnd(t *testing.T) {
 	require.NoError(t, one.write())
 	time.Sleep(5 * time.Millisecond)
 	require.NoError(t, one.tryWrite())
+	finished(t, s)
+}
+
+// However many connections ask at once, no more bytes of requests wait than may.
+func TestQueuedSumIsNeverExceeded(t *testing.T) {
+	s := serving(t, Options{Limits: Config{MaxQueuedSum: 1000}})
+	var held atomic.Int64
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 1000 {
+				if s.holdQueued(7) {
+					held.Add(7)
+				}
+			}
+		})
+	}
+	all.Wait()
+	require.EqualValues(t, 1000/7*7, held.Load())
+	require.Equal(t, held.Load(), s.Usage().Queued)
+	s.queuedSum.Store(0)
 	finished(t, s)
 }

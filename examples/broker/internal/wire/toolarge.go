@@ -47,6 +47,7 @@ func (c *Conn) refuseTooLarge(size int, begun time.Time) error {
 	}
 	c.srv.logOnce("too large", fmt.Errorf("a produce request of %d bytes, where %d are allowed, is refused", size, c.srv.Limits.MaxFrame))
 	c.srv.Metrics.Requests.Add(1)
+	c.srv.queuedSum.Add(int64(len(frame)))
 	c.enqueue(req.correlation, len(frame)).Now(resp)
 	c.Flush()
 	return nil
