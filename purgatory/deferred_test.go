@@ -198,19 +198,26 @@ func TestP12HandedOverMeanwhile(t *testing.T) {
 	shut(t, p)
 }
 
+// newBusyOp makes an operation that is never ready, each of whose checks waits for a turn
+// once it is watched.
+func newBusyOp(t testing.TB, turn <-chan bool) *testOp {
+	op := newOp(t)
+	op.try = func(n int) bool {
+		if n > 2 {
+			<-turn
+		}
+		return false
+	}
+	return op
+}
+
 // The memory of the keys that were handed over follows how many wait, also if
 // there is always one that waits; and it is given back after a burst.
 func TestDeferredMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{Workers: 1})
 		turn := make(chan bool)
-		op := newOp(t)
-		op.try = func(n int) bool {
-			if n > 2 {
-				<-turn
-			}
-			return false
-		}
+		op := newBusyOp(t, turn)
 		park(t, p, op, NoTimeout, 0, 1, 2, 3)
 		for key := range 3 {
 			require.NoError(t, p.CheckAndCompleteLater(key))
@@ -229,13 +236,8 @@ func TestDeferredMemory(t *testing.T) {
 		require.LessOrEqual(t, most, 8, "it grows with what has been, not with what is")
 		verify(t, p)
 
-		busy, goOn := newOp(t), make(chan bool)
-		busy.try = func(n int) bool {
-			if n > 2 {
-				<-goOn
-			}
-			return false
-		}
+		goOn := make(chan bool)
+		busy := newBusyOp(t, goOn)
 		h := park(t, p, busy, NoTimeout, 3)
 		require.NoError(t, p.CheckAndCompleteLater(3))
 		synctest.Wait()
@@ -258,13 +260,7 @@ func TestDeferredMemoryOfTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{Workers: 2})
 		goOn := make(chan bool)
-		busy := newOp(t)
-		busy.try = func(n int) bool {
-			if n > 2 {
-				<-goOn
-			}
-			return false
-		}
+		busy := newBusyOp(t, goOn)
 		park(t, p, busy, NoTimeout, 0)
 		later := func(keys int) {
 			for key := range keys {

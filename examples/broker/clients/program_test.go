@@ -36,17 +36,21 @@ type program struct {
 	needs  [][2]string
 }
 
-// learned has a setting looked at again for some seconds: any broker may be asked, and each
+// learned has a setting looked at again until ctx is done: any broker may be asked, and each
 // learns of the controller's decision by itself, soon after who asked for it was answered.
-func learned(setting func(name, want string) error) func(name, want string) error {
-	return func(name, want string) (err error) {
-		for range 100 {
-			if err = setting(name, want); err == nil {
+func learned(ctx context.Context, setting func(name, want string) error) func(name, want string) error {
+	return func(name, want string) error {
+		for {
+			err := setting(name, want)
+			if err == nil {
 				return nil
 			}
-			time.Sleep(50 * time.Millisecond)
+			select {
+			case <-time.After(50 * time.Millisecond):
+			case <-ctx.Done():
+				return err
+			}
 		}
-		return err
 	}
 }
 

@@ -25,7 +25,7 @@ func (viaSarama) config() *sarama.Config {
 	return cfg
 }
 
-func (v viaSarama) admin(_ context.Context, addrs []string, topic string, did func(string)) error {
+func (v viaSarama) admin(ctx context.Context, addrs []string, topic string, did func(string)) error {
 	admin, err := sarama.NewClusterAdmin(addrs, v.config())
 	if err != nil {
 		return err
@@ -41,7 +41,7 @@ func (v viaSarama) admin(_ context.Context, addrs []string, topic string, did fu
 		return fmt.Errorf("list: %+v, %w", topics[topic], err)
 	}
 	did("list")
-	setting := learned(func(name, want string) error {
+	setting := learned(ctx, func(name, want string) error {
 		entries, err := admin.DescribeConfig(sarama.ConfigResource{Type: sarama.TopicResource, Name: topic, ConfigNames: []string{name}})
 		if err != nil || len(entries) != 1 || entries[0].Value != want {
 			return fmt.Errorf("%s: %+v, not %s, %w", name, entries, want, err)

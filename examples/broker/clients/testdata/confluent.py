@@ -26,7 +26,7 @@ def admin(addrs, topic):
 
     # Any broker may be asked, and each learns of a decision by itself, soon after it.
     def setting(name, want):
-        for _ in range(100):
+        for _ in range(400):
             (entries,) = done(client.describe_configs([ConfigResource("topic", topic)]))
             if entries[name].value == want:
                 return

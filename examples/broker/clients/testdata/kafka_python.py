@@ -29,7 +29,7 @@ def admin(addrs, topic):
 
     # Any broker may be asked, and each learns of a decision by itself, soon after it.
     def setting(name, want):
-        for _ in range(100):
+        for _ in range(400):
             rows = client.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {name: None})])
             values = {entry[0]: entry[1] for row in rows for resource in row.resources for entry in resource[4]}
             if values == {name: want}:

@@ -27,7 +27,7 @@ func (f *fetch) overload() {
 // completes it.
 const shortAnswer = 64 << 10
 
-// wokenAt is for the latency of consumers' answers.
+// wokenAt is for the latency of consumers' answers, which are sent at once if it is recent.
 func (f *fetch) wokenAt() time.Time {
 	if f.follower {
 		return time.Time{}

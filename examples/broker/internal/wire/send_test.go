@@ -74,14 +74,23 @@ func answerTo(correlation int32) string {
 	return fmt.Sprintf("%d %s", correlation, strings.Repeat("x", long))
 }
 
+// oftenShut is a gate that is shut for each fifth who asks, and opens at once.
+type oftenShut struct{ asked atomic.Int64 }
+
+func (g *oftenShut) Open() bool { return g.asked.Add(1)%5 != 0 }
+
+func (g *oftenShut) Pass(ctx context.Context) error {
+	runtime.Gosched()
+	return ctx.Err()
+}
+
 // Answers come in the order of their requests, each once and whole, whoever sends them: the
 // reader, because the handler has answered; who completes a request right after its event;
-// goroutines. Meanwhile the gate is shut now and then.
+// goroutines. Each fifth of them finds the gate shut.
 func TestAnswersInOrder(t *testing.T) {
 	const conns, requests = 8, 300
 	waiting := make(chan *Reply, conns*requests)
-	var gate fault.Gate
-	s := serving(t, Options{Gate: &gate, Handle: func(_ *Conn, _ kmsg.Request, r *Reply) {
+	s := serving(t, Options{Gate: new(oftenShut), Handle: func(_ *Conn, _ kmsg.Request, r *Reply) {
 		if r.correlation%3 == 0 {
 			r.Now(saying(answerTo(r.correlation)))
 			return
@@ -136,22 +145,8 @@ func TestAnswersInOrder(t *testing.T) {
 			}
 		})
 	}
-	stop := make(chan struct{})
-	answerers.Go(func() {
-		for {
-			gate.Pause()
-			time.Sleep(time.Millisecond)
-			gate.Resume()
-			select {
-			case <-stop:
-				return
-			case <-time.After(5 * time.Millisecond):
-			}
-		}
-	})
 	clients.Wait()
 	close(waiting)
-	close(stop)
 	answerers.Wait()
 	finished(t, s)
 	require.EqualValues(t, conns*requests, s.Metrics.Answers.Load())
@@ -337,18 +332,32 @@ func TestAnswersThatPanic(t *testing.T) {
 	}
 }
 
-// After an answer that waited for the network, and a silence longer than WriteTimeout, the
-// next one is still sent at once.
+// deadlined is a connection whose last deadline of writes can be seen.
+type deadlined struct {
+	*net.TCPConn
+	last time.Time
+	set  int
+}
+
+func (c *deadlined) SetWriteDeadline(t time.Time) error {
+	c.last, c.set = t, c.set+1
+	return c.TCPConn.SetWriteDeadline(t)
+}
+
+// An answer that waits for the network has a deadline, and leaves none behind: after it no
+// other one could be sent at once.
 func TestDeadlinesOfWritesEnd(t *testing.T) {
-	s := serving(t, Options{Limits: Config{WriteTimeout: time.Millisecond}})
+	s := serving(t, Options{})
 	nc, err := net.Dial("tcp", s.Addr().String())
 	require.NoError(t, err)
 	defer func() { _ = nc.Close() }()
-	one := newConn(s, nc)
-	one.out.buf = []byte("waits")
-	require.NoError(t, one.write())
-	time.Sleep(5 * time.Millisecond)
-	require.NoError(t, one.tryWrite())
+	conn := &deadlined{TCPConn: nc.(*net.TCPConn)}
+	c := newConn(s, conn)
+	c.out.buf = []byte("waits")
+	require.NoError(t, c.write())
+	require.Positive(t, conn.set)
+	require.Zero(t, conn.last)
+	require.NoError(t, c.tryWrite())
 	finished(t, s)
 }
 
