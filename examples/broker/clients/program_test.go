@@ -36,10 +36,12 @@ type program struct {
 	needs  [][2]string
 }
 
-// learned has a setting looked at again until ctx is done: any broker may be asked, and each
+// learned has a setting looked at again, for as long as patience: any broker may be asked, and each
 // learns of the controller's decision by itself, soon after who asked for it was answered.
 func learned(ctx context.Context, setting func(name, want string) error) func(name, want string) error {
 	return func(name, want string) error {
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
 		for {
 			err := setting(name, want)
 			if err == nil {
