@@ -147,7 +147,7 @@ func ExamplePurgatory_TryCompleteElseWatch_context() {
 	// Output: cancelled 0
 }
 
-// A consumer waits for 10 bytes of any of two partitions, for half a second at
+// A consumer waits for 10 bytes of any of two partitions, for half a minute at
 // most.
 func ExamplePurgatory_CheckAndComplete() {
 	p := start(purgatory.Options{})
@@ -166,7 +166,7 @@ func ExamplePurgatory_CheckAndComplete() {
 		defer mu.Unlock()
 		return len(log["orders-0"])+len(log["orders-1"]) >= 10
 	}}
-	_, _ = p.TryCompleteElseWatch(context.Background(), fetch, 500*time.Millisecond, "orders-0", "orders-1")
+	_, _ = p.TryCompleteElseWatch(context.Background(), fetch, 30*time.Second, "orders-0", "orders-1")
 
 	appended("orders-0", "pear")
 	appended("orders-1", "pineapple")
@@ -335,7 +335,7 @@ func ExamplePurgatory_Shutdown() {
 	p := start(purgatory.Options{})
 	_, _ = p.TryCompleteElseWatch(context.Background(), &waiter{name: "poll"}, time.Minute, "inbox")
 
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	fmt.Println(p.Shutdown(ctx))
 	_, err := p.TryCompleteElseWatch(context.Background(), &waiter{name: "late"}, time.Minute, "inbox")

@@ -124,7 +124,7 @@ func ExampleFutures() {
 
 	near, far := replies.Future(), replies.Future()
 	go near.Set("from near by", nil)
-	err := replies.Await(context.Background(), time.Second, purgatory.Any, near, far)
+	err := replies.Await(context.Background(), time.Minute, purgatory.Any, near, far)
 	reply, _, _ := near.Result()
 	fmt.Println(err, reply)
 	// Output: <nil> from near by
@@ -140,7 +140,7 @@ func ExampleFutures_Quorum() {
 		return f
 	}
 
-	ok, err := acks.Quorum(context.Background(), time.Second, 2, send("a", nil), send("b", errMoved), send("c", nil))
+	ok, err := acks.Quorum(context.Background(), time.Minute, 2, send("a", nil), send("b", errMoved), send("c", nil))
 	fmt.Println(ok, err)
 	ok, err = acks.Quorum(context.Background(), time.Minute, 2, send("a", errMoved), send("b", errMoved), acks.Future())
 	fmt.Println(ok, err)

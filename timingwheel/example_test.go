@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"sync"
 	"time"
 
 	"github.com/seed-782fa212/limbo/timingwheel"
@@ -13,25 +12,19 @@ import (
 
 // A wheel passes each value to one function when the value's time is up.
 func Example() {
-	var sessions sync.WaitGroup
-	w, err := timingwheel.New(func(session string) {
-		fmt.Println("timed out:", session)
-		sessions.Done()
-	}, timingwheel.Options{})
+	timedOut := make(chan string)
+	w, err := timingwheel.New(func(request string) { timedOut <- request }, timingwheel.Options{})
 	if err != nil {
 		panic(err)
 	}
-	sessions.Add(2)
-	w.Schedule("second", 10*time.Millisecond)
-	w.Schedule("first", 2*time.Millisecond)
-	answered, _ := w.Schedule("answered in time", 5*time.Millisecond)
+	answered, _ := w.Schedule("the first request", time.Minute)
+	w.Schedule("the second request", 2*time.Millisecond)
 	fmt.Println(w.Stop(answered))
-	sessions.Wait()
+	fmt.Println(<-timedOut, "timed out")
 	w.Shutdown(context.Background(), timingwheel.Discard)
 	// Output:
 	// true
-	// timed out: first
-	// timed out: second
+	// the second request timed out
 }
 
 // A wheel of functions has the shape of time.AfterFunc.
@@ -53,14 +46,17 @@ func ExampleNew() {
 func ExampleWheel_Schedule() {
 	ran := make(chan time.Time)
 	w, _ := timingwheel.New(func(int) { ran <- time.Now() }, timingwheel.Options{MaxPending: 1})
-	start := time.Now()
-	w.Schedule(1, 3*time.Millisecond)
-	_, err := w.Schedule(2, 3*time.Millisecond)
+	t, _ := w.Schedule(1, time.Minute)
+	_, err := w.Schedule(2, time.Minute)
 	fmt.Println(errors.Is(err, timingwheel.ErrFull))
+
+	w.Stop(t)
+	start := time.Now()
+	w.Schedule(3, 3*time.Millisecond)
 	fmt.Println("early:", (<-ran).Sub(start) < 3*time.Millisecond)
 
 	w.Shutdown(context.Background(), timingwheel.Discard)
-	_, err = w.Schedule(3, time.Millisecond)
+	_, err = w.Schedule(4, time.Minute)
 	fmt.Println(errors.Is(err, timingwheel.ErrClosed))
 	// Output:
 	// true
@@ -185,18 +181,20 @@ func ExampleWheel_Shutdown_runNow() {
 
 // What is pending runs at its time; a context bounds the wait.
 func ExampleWheel_Shutdown_await() {
-	w, _ := timingwheel.New(func(v string) { fmt.Println(v) }, timingwheel.Options{})
+	ctx, giveUp := context.WithCancel(context.Background())
+	w, _ := timingwheel.New(func(v string) {
+		fmt.Println(v)
+		giveUp()
+	}, timingwheel.Options{})
 	w.Schedule("soon", 2*time.Millisecond)
 	w.Schedule("tomorrow", 24*time.Hour)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
-	defer cancel()
 	_, err := w.Shutdown(ctx, timingwheel.Await)
 	fmt.Println(err)
 	pending, err := w.Shutdown(context.Background(), timingwheel.HandBack)
 	fmt.Println(len(pending), pending[0].Value, err)
 	// Output:
 	// soon
-	// context deadline exceeded
+	// context canceled
 	// 1 tomorrow <nil>
 }
 

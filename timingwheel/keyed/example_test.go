@@ -23,7 +23,7 @@ func Example() {
 	defer sessions.Shutdown(context.Background(), timingwheel.Discard)
 
 	_ = sessions.Set("s1", "ada", 10*time.Millisecond)
-	_ = sessions.Set("s2", "bob", 10*time.Millisecond)
+	_ = sessions.Set("s2", "bob", time.Minute)
 	_ = sessions.Touch("s2", time.Hour) // a request of bob's
 	fmt.Println(<-ended)
 	if err := sessions.Touch("s1", time.Hour); errors.Is(err, keyed.ErrAbsent) {
