@@ -39,6 +39,10 @@
 // Gap event, and workers find what is earlier when they look, once a second, and what
 // a worker without room leaves within some seconds.
 //
+// A connection on which nothing is announced for 15 s is asked whether it lives; without an
+// answer for 2 s the subscription is renewed, and a Gap event says so. Of ten workers at rest
+// with 16 shards a server gets 30 commands a second, with these.
+//
 // # A server that does not answer
 //
 // Calls about its shards fail when their time is over. Those about the shards of other

@@ -23,6 +23,7 @@ type Store struct {
 	signs   string               // the key of the signs of life
 	shards  []*shard
 	part    int             // maxPart
+	silence time.Duration   // silence
 	ctx     context.Context // ended by Close
 	close   context.CancelFunc
 	clock   func() string // empty but in tests; see common.lua
@@ -50,7 +51,10 @@ func open(ctx context.Context, client redis.UniversalClient, o Options, clock fu
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{o: o, clock: clock, signs: "{" + o.Namespace + ":signs}", part: maxPart, targets: make(map[string]*targetClient)}
+	s := &Store{
+		o: o, clock: clock, signs: "{" + o.Namespace + ":signs}", part: maxPart, silence: silence,
+		targets: make(map[string]*targetClient),
+	}
 	s.longest = min(longestAttempt, o.CallTimeout/3)
 	if o.WaitReplicas > 0 {
 		s.longest += o.WaitTimeout

@@ -1,0 +1,146 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-782fa212/limbo/durable"
+)
+
+// goingRig is a rig whose clock goes, for workers.
+func goingRig(t *testing.T, o Options) *rig {
+	r := newRig(t, startServer(t), o)
+	r.clock.frozen = false
+	r.clock.ms.Store(0)
+	return r
+}
+
+// worker runs a worker with a store of its own until the test's end.
+func (r *rig) worker(c redis.UniversalClient, h durable.Handler, o durable.WorkerOptions) *durable.Worker {
+	r.t.Helper()
+	timers, err := durable.New(r.open(c), durable.Options{Logger: slog.New(slog.DiscardHandler)})
+	r.NoError(err)
+	w, err := timers.NewWorker(h, o)
+	r.NoError(err)
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	r.t.Cleanup(func() {
+		stop()
+		r.NoError(<-done)
+	})
+	return w
+}
+
+// commands returns how many commands the server has been sent, by name; those that scripts call
+// are not among them.
+func (r *rig) commands() map[string]int {
+	r.t.Helper()
+	counts := make(map[string]int)
+	for line := range strings.Lines(r.raw.Info(r.ctx, "commandstats").Val()) {
+		for _, name := range []string{"eval", "evalsha", "ping", "subscribe", "hello", "client|setinfo"} {
+			if rest, ok := strings.CutPrefix(line, "cmdstat_"+name+":calls="); ok {
+				var n int
+				_, err := fmt.Sscanf(rest, "%d,", &n)
+				r.NoError(err)
+				counts[name] = n
+			}
+		}
+	}
+	return counts
+}
+
+// Ten idle workers and 16 shards: at most 30 commands a second in all.
+func TestIdleWorkersOnAServer(t *testing.T) {
+	if !long() {
+		t.Skip("LIMBO_LONG is not set")
+	}
+	r := goingRig(t, Options{Shards: 16})
+	timers, err := durable.New(r.open(r.raw), durable.Options{})
+	r.NoError(err)
+	_, err = timers.Schedule(r.ctx, durable.Timer{Key: "far", After: time.Hour})
+	r.NoError(err)
+	for range 10 {
+		r.worker(r.srv.client(t), func(context.Context, durable.Fired) error { return nil }, durable.WorkerOptions{})
+	}
+	<-time.After(5 * time.Second)
+	before, began := r.commands(), time.Now()
+	<-time.After(time.Minute)
+	after, elapsed := r.commands(), time.Since(began)
+	sum := 0
+	for name, n := range after {
+		t.Logf("%s: %.2f a second", name, float64(n-before[name])/elapsed.Seconds())
+		sum += n - before[name]
+	}
+	r.LessOrEqual(float64(sum), 30*elapsed.Seconds())
+}
+
+// D5, D6: what a worker had that is not heard of any more is run by another, when its lease has run
+// out and not before, each timer once; and what it says when it is heard of again changes nothing.
+func TestWorkerThatFallsSilent(t *testing.T) {
+	const n, lease = 1000, 2 * time.Second
+	r := goingRig(t, Options{Shards: 16})
+	timers, err := durable.New(r.open(r.raw), durable.Options{})
+	r.NoError(err)
+	p := startProxy(t, r.srv.addr)
+	wake := make(chan struct{})
+	silent := r.worker(clientOf(t, p.addr), func(ctx context.Context, _ durable.Fired) error {
+		<-wake
+		return nil // though ctx has ended
+	}, durable.WorkerOptions{Concurrency: n, Lease: lease})
+	many := make([]durable.Timer, n)
+	for i := range many {
+		many[i].Key = fmt.Sprint("k", i)
+	}
+	_, err = timers.ScheduleMany(r.ctx, many)
+	r.NoError(err)
+	leased := func() int {
+		st, err := timers.Stats(r.ctx)
+		r.NoError(err)
+		return st.Leased
+	}
+	r.Eventually(func() bool { return leased() == n }, time.Minute, time.Millisecond)
+
+	var mu sync.Mutex
+	ran := make(map[string]int)
+	var first, last time.Time
+	other := r.worker(r.raw, func(_ context.Context, f durable.Fired) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if ran[f.Key]++; len(ran) == 1 && first.IsZero() {
+			first = time.Now()
+		}
+		last = time.Now()
+		if f.Attempt != 2 {
+			return durable.Discard(fmt.Errorf("attempt %d", f.Attempt))
+		}
+		return nil
+	}, durable.WorkerOptions{Concurrency: n})
+	p.hang(true)
+	fell := time.Now()
+	st, err := timers.Stats(r.ctx)
+	r.NoError(err)
+	r.Eventually(func() bool { return other.Stats().Done == n }, time.Minute, time.Millisecond)
+	p.hang(false)
+	close(wake)
+	r.Eventually(func() bool { return silent.Stats().Lost == n }, time.Minute, time.Millisecond)
+	mu.Lock()
+	defer mu.Unlock()
+	r.Len(ran, n)
+	for key, times := range ran {
+		require.Equal(t, 1, times, key)
+	}
+	r.False(first.Before(st.NextLeaseEnd), "%v before %v", first, st.NextLeaseEnd)
+	t.Logf("all again %.2f s after it fell silent; the lease was %v", last.Sub(fell).Seconds(), lease)
+	left, err := timers.Stats(r.ctx)
+	r.NoError(err)
+	r.Zero(left.Waiting + left.Leased + left.Dead)
+}
