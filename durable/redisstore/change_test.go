@@ -196,6 +196,28 @@ func TestMaxPendingOfOne(t *testing.T) {
 	r.Equal([]store.Receipt{{Kind: store.Created, Due: 1}}, r.put(r.entry("b")))
 }
 
+// D2: between two milliseconds of the engine, no delay is due at once, and any other is counted
+// from the later one, as a lease is.
+func TestDelaysBetweenMilliseconds(t *testing.T) {
+	r := newRig(t, startServer(t), Options{})
+	const now = 1_000_000
+	r.s.clock = func() string { return fmt.Sprintf("=%d.5", now) }
+	soon := func(key string, after time.Duration) store.Entry {
+		e := r.entry(key)
+		e.At, e.After = 0, after
+		return e
+	}
+	receipts := r.put(soon("at once", 0), soon("in 1 ms", time.Millisecond))
+	r.EqualValues(now, receipts[0].Due)
+	r.EqualValues(now+2, receipts[1].Due)
+	leases := r.claim(9).Leases
+	r.Len(leases, 1)
+	r.EqualValues(now+1+10_000, leases[0].End)
+	_, end, err := r.s.Extend(r.ctx, 0, []store.Holder{leases[0].Holder}, time.Second)
+	r.NoError(err)
+	r.EqualValues(now+1+1000, end)
+}
+
 // Case 27, D5: fences are exact, and grow by one from the engine's microseconds or from
 // the last.
 func TestFencesAreExact(t *testing.T) {

@@ -89,6 +89,28 @@ func TestClaimSentAgainGetsWhatItHas(t *testing.T) {
 	}
 }
 
+// A claim that leases, buries and repairs nothing writes nothing.
+func TestClaimOfNothing(t *testing.T) {
+	r, _, _ := behind(t, startServer(t), Options{})
+	_, _, err := r.s.Reschedule(r.ctx, 0, []store.Move{{Key: "waiting", After: time.Hour}})
+	r.NoError(err)
+	c := newClaim(9)
+	keys := append(slices.Clone(r.s.shards[0].names[:]), r.s.shards[0].tag+":c:"+c.Worker)
+	dump := func() (values []string) {
+		t.Helper()
+		for _, key := range keys {
+			values = append(values, r.raw.Dump(r.ctx, key).Val())
+		}
+		return values
+	}
+	r.clock.advance(time.Second)
+	before := dump()
+	claimed, _, err := r.s.Claim(r.ctx, 0, c)
+	r.NoError(err)
+	r.Equal(store.Claimed{}, claimed)
+	r.Equal(before, dump())
+}
+
 // D1: a claim removes and counts what has no home, and homes without a record; all
 // else stays.
 func TestClaimRepairs(t *testing.T) {
@@ -142,8 +164,12 @@ func TestClaimRepairs(t *testing.T) {
 	claim(1)
 	gone("waiting")
 
-	other.At = store.MaxMillis - 1
+	other.At = 1
 	r.put(other)
+	r.end(store.Retry, r.claim(1).Leases...)
+	other.At = store.MaxMillis - 1
+	_, _, err := r.s.Reschedule(r.ctx, 0, []store.Move{{Key: "other", At: other.At}})
+	r.NoError(err)
 	second := names[store.LaneOf(topicOf((store.LaneOf("topic")+1)%store.Lanes))]
 	r.NoError(r.raw.ZAdd(r.ctx, second, redis.Z{Score: 1, Member: "other"}).Err()) // two homes
 	claim(1)
@@ -151,6 +177,8 @@ func TestClaimRepairs(t *testing.T) {
 	record, err := r.s.Get(r.ctx, 0, "other")
 	r.NoError(err)
 	r.Equal(other.At, record.Due)
+	r.EqualValues(1, record.Attempts)
+	r.Equal("failed", record.LastError)
 
 	r.put(r.entry("leased"))                               // a successor
 	r.NoError(r.raw.HDel(r.ctx, names[b], "leased").Err()) // which the lost record leaves
@@ -185,6 +213,12 @@ func TestClaimRepairs(t *testing.T) {
 	e.Body = make([]byte, store.MaxBody)
 	r.put(e)
 	r.NoError(r.raw.Del(r.ctx, names[blobs]).Err()) // a body
+	claim(1)
+	gone("long")
+	r.put(e)
+	claim(0, "long")
+	r.NoError(r.raw.Del(r.ctx, names[blobs]).Err())
+	r.clock.advance(time.Minute)
 	claim(1)
 	gone("long")
 

@@ -106,6 +106,14 @@ func (c *cluster) masters() (list []int) {
 	return list
 }
 
+// announces reports whether the servers have sharded pub/sub, as from Redis 7.0.
+func (c *cluster) announces() bool {
+	c.t.Helper()
+	info, err := c.raw[0].Do(context.Background(), "command", "info", "spublish").Slice()
+	require.NoError(c.t, err)
+	return info[0] != nil
+}
+
 // owns reports whether a server is master of any slot.
 func (c *cluster) owns(i int) bool {
 	for _, s := range c.raw[i].ClusterSlots(context.Background()).Val() {
@@ -353,7 +361,7 @@ func TestClusterUnderLoad(t *testing.T) {
 	for range 3 {
 		s, err := Open(t.Context(), c.client(t), o)
 		require.NoError(t, err)
-		require.Equal(t, "SPUBLISH", s.publish)
+		require.Equal(t, c.announces(), s.publish == "SPUBLISH")
 		defer s.Close()
 		stores = append(stores, s)
 	}
@@ -434,6 +442,9 @@ func TestClusterFollowsSlots(t *testing.T) {
 	r.next(events, store.Gap)
 	heard := func() {
 		t.Helper()
+		if !c.announces() {
+			return
+		}
 		// A message can be lost while the subscription moves, so each is sent until it
 		// is heard.
 		for n := range 12 {
@@ -476,7 +487,9 @@ func TestClusterFollowsSlots(t *testing.T) {
 		r.NoError(err)
 		r.Len(claimed.Leases, 1)
 	}
-	r.next(events, store.Gap)
+	if c.announces() {
+		r.next(events, store.Gap)
+	}
 	heard()
 	// A shard without any key, in a slot that is moving: ASK.
 	empty := newShard("slots", 99, "x")

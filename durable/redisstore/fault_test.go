@@ -258,15 +258,47 @@ func (r *rig) sibling() *Store {
 
 // A request that its client has given up, and that comes late, changes nothing.
 func TestOvertakenRequest(t *testing.T) {
-	r := newRig(t, startServer(t), Options{})
-	r.put(r.entry("a"))
-	sh := r.s.shards[0]
-	e := r.entry("late")
-	head, body := newHead(&e)
-	late := &request{script: scheduleScript, keys: sh.keys(sh.logs[scheduling]), args: r.s.common(sh, uint64(0), 0, e.Key, whenEntry(&e), head, body)}
-	_, err := r.s.call(r.ctx, late)
-	r.ErrorContains(err, "OVERTAKEN")
-	r.counts(1, 0, 0)
+	srv := startServer(t)
+	for _, c := range []struct {
+		kind   kind
+		script *script
+		args   func(key string, l store.Lease) []any
+		key    string
+	}{
+		{scheduling, scheduleScript, func(key string, _ store.Lease) []any {
+			e := store.Entry{Key: key, At: 2}
+			head, body := newHead(&e)
+			return []any{0, key, whenEntry(&e), head, body}
+		}, "waiting"},
+		{cancelling, cancelScript, func(key string, _ store.Lease) []any { return []any{key} }, "waiting"},
+		{rescheduling, rescheduleScript, func(key string, _ store.Lease) []any {
+			return []any{key, when(nil, 2, 0)}
+		}, "waiting"},
+		{requeueing, requeueScript, func(key string, _ store.Lease) []any { return []any{key} }, "dead"},
+		{purging, purgeScript, func(key string, _ store.Lease) []any { return []any{key} }, "dead"},
+		{ending, endScript, func(key string, l store.Lease) []any {
+			return []any{key, holderOf(l.Holder), endOf(store.End{Kind: store.Done}), ""}
+		}, "leased"},
+	} {
+		r, _, l := behind(t, srv, Options{})
+		sh := r.s.shards[0]
+		ask := func(number uint64, key string) error {
+			_, err := r.s.call(r.ctx, &request{
+				script: c.script, keys: sh.keys(sh.logs[c.kind]),
+				args: r.s.common(sh, append([]any{number}, c.args(key, l)...)...),
+			})
+			return err
+		}
+		r.NoError(ask(12, c.key+" no more"))
+		before := r.stats()
+		for _, number := range []uint64{0, 11} {
+			r.ErrorContains(ask(number, c.key), "OVERTAKEN", c.kind)
+			r.Equal(before, r.stats(), c.kind)
+		}
+		record, err := r.s.Get(r.ctx, 0, "waiting")
+		r.NoError(err)
+		r.EqualValues(1, record.Due)
+	}
 }
 
 // A move by a delay that is sent again later does not move again.
@@ -344,7 +376,7 @@ func (s *Store) drain(r *rig) {
 func TestWaitReplicas(t *testing.T) {
 	srv := startServer(t)
 	_, port, _ := net.SplitHostPort(srv.addr)
-	replica := startServer(t, "--replicaof", "127.0.0.1 "+port)
+	replica := startServer(t, "--replicaof", "127.0.0.1", port)
 	ctx := t.Context()
 	require.Eventually(t, func() bool { return srv.client(t).Wait(ctx, 1, time.Second).Val() == 1 }, 20*time.Second, 50*time.Millisecond)
 	o := Options{WaitReplicas: 1, WaitTimeout: 500 * time.Millisecond}

@@ -126,7 +126,10 @@ func (c *clock) text() string {
 	if c.frozen {
 		return "=" + strconv.FormatInt(c.ms.Load(), 10)
 	}
-	return strconv.FormatInt(c.ms.Load(), 10)
+	if ms := c.ms.Load(); ms != 0 {
+		return strconv.FormatInt(ms, 10)
+	}
+	return "" // as in programs
 }
 
 func (c *clock) advance(d time.Duration) { c.ms.Add(d.Milliseconds()) }

@@ -3,6 +3,8 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -34,17 +36,24 @@ func (r *rig) events(s *Store) <-chan store.Event {
 	return events
 }
 
+// event returns the next event.
+func (r *rig) event(events <-chan store.Event) store.Event {
+	r.t.Helper()
+	select {
+	case e := <-events:
+		return e
+	case <-time.After(10 * time.Second):
+		r.FailNow("no event")
+		return store.Event{}
+	}
+}
+
 // next returns the next event of a kind.
 func (r *rig) next(events <-chan store.Event, k store.EventKind) store.Event {
 	r.t.Helper()
 	for {
-		select {
-		case e := <-events:
-			if e.Kind == k {
-				return e
-			}
-		case <-time.After(10 * time.Second):
-			r.FailNow("no event", "of kind %d", k)
+		if e := r.event(events); e.Kind == k {
+			return e
 		}
 	}
 }
@@ -52,7 +61,7 @@ func (r *rig) next(events <-chan store.Event, k store.EventKind) store.Event {
 func TestEvents(t *testing.T) {
 	r := newRig(t, startServer(t), Options{Shards: 3})
 	events := r.events(r.s)
-	r.Equal(store.Gap, (<-events).Kind, "a Gap comes first")
+	r.Equal(store.Gap, r.event(events).Kind, "a Gap comes first")
 	key := "a"
 	n := store.ShardOf(key, 3)
 	e := r.entry(key)
@@ -64,24 +73,24 @@ func TestEvents(t *testing.T) {
 		r.NoError(err)
 	}
 	schedule(5000)
-	r.Equal(store.Event{Kind: store.Earlier, Shard: n, Due: 5000}, <-events)
+	r.Equal(store.Event{Kind: store.Earlier, Shard: n, Due: 5000}, r.event(events))
 	schedule(6000) // later
 	schedule(4000)
-	r.Equal(store.Event{Kind: store.Earlier, Shard: n, Due: 4000}, <-events)
+	r.Equal(store.Event{Kind: store.Earlier, Shard: n, Due: 4000}, r.event(events))
 	claimed, _, err := r.s.Claim(r.ctx, n, newClaim(1))
 	r.NoError(err)
 	_, err = r.s.Cancel(r.ctx, n, []string{key})
 	r.NoError(err)
-	r.Equal(store.Event{Kind: store.CancelRun, Shard: n, Holder: claimed.Leases[0].Holder}, <-events)
+	r.Equal(store.Event{Kind: store.CancelRun, Shard: n, Holder: claimed.Leases[0].Holder}, r.event(events))
 	// The lease runs out, and what comes after the run waits.
 	schedule(store.MaxMillis)
 	r.clock.advance(time.Minute)
 	_, _, err = r.s.Claim(r.ctx, n, newClaim(1))
 	r.NoError(err)
-	r.Equal(store.Event{Kind: store.Earlier, Shard: n, Due: store.MaxMillis}, <-events)
+	r.Equal(store.Event{Kind: store.Earlier, Shard: n, Due: store.MaxMillis}, r.event(events))
 	// What is leased at once is not announced, nor what is later than another.
 	schedule(1)
-	r.Equal(store.Event{Kind: store.Earlier, Shard: n, Due: 1}, <-events)
+	r.Equal(store.Event{Kind: store.Earlier, Shard: n, Due: 1}, r.event(events))
 	for _, at := range []store.Millis{2, store.MaxMillis} {
 		_, _, err = r.s.Claim(r.ctx, n, newClaim(1))
 		r.NoError(err)
@@ -89,14 +98,90 @@ func TestEvents(t *testing.T) {
 		r.clock.advance(time.Minute)
 		if at == store.MaxMillis {
 			r.putIn(n, store.Entry{Key: key + "2", At: store.MaxMillis - 1})
-			r.Equal(store.Event{Kind: store.Earlier, Shard: n, Due: store.MaxMillis - 1}, <-events)
+			r.Equal(store.Event{Kind: store.Earlier, Shard: n, Due: store.MaxMillis - 1}, r.event(events))
 		}
 	}
 	_, _, err = r.s.Claim(r.ctx, n, newClaim(1))
 	r.NoError(err)
 	r.NoError(r.s.Announce(r.ctx, store.Event{Kind: store.Busy, Shard: 2, From: "me\x00"}))
-	r.Equal(store.Event{Kind: store.Busy, Shard: 2, From: "me\x00"}, <-events)
+	r.Equal(store.Event{Kind: store.Busy, Shard: 2, From: "me\x00"}, r.event(events))
 	r.Empty(events)
+}
+
+// Of all that one request makes wait, the earliest is announced.
+func TestEventsOfSeveral(t *testing.T) {
+	srv := startServer(t)
+	for _, order := range [][]int{{1, 2}, {2, 1}} {
+		r := newRig(t, srv, Options{})
+		events := r.events(r.s)
+		r.next(events, store.Gap)
+		now := store.Millis(r.clock.ms.Load())
+		announced := func(due store.Millis) {
+			t.Helper()
+			r.Equal(store.Event{Kind: store.Earlier, Due: due}, r.event(events))
+		}
+		var first, later, overdue []store.Move
+		var entries []store.Entry
+		for i, hours := range order {
+			key := fmt.Sprint("k", i)
+			after := time.Duration(hours) * time.Hour
+			first = append(first, store.Move{Key: key, After: after})
+			later = append(later, store.Move{Key: key, After: 9 * time.Hour})
+			overdue = append(overdue, store.Move{Key: key, At: 1})
+			entries = append(entries, store.Entry{Key: key, After: after})
+		}
+		r.put(entries...)
+		announced(store.After(now, time.Hour))
+		for _, moves := range [][]store.Move{later, first, overdue} {
+			_, _, err := r.s.Reschedule(r.ctx, 0, moves)
+			r.NoError(err)
+		}
+		announced(store.After(now, time.Hour))
+		announced(1)
+
+		r.put(store.Entry{Key: "done", At: 1})
+		ends := make([]store.End, 3)
+		for _, l := range r.claim(3).Leases {
+			i := slices.Index([]string{"k0", "k1", "done"}, l.Key)
+			ends[i] = store.End{Holder: l.Holder, Kind: store.Done}
+			if i < 2 {
+				ends[i].Kind, ends[i].Delay = store.Retry, first[i].After
+			}
+		}
+		_, _, err := r.s.End(r.ctx, 0, ends)
+		r.NoError(err)
+		announced(store.After(now, time.Hour))
+
+		// What is no earlier is not announced.
+		same := []store.Move{{Key: "same", After: time.Hour}}
+		r.put(store.Entry{Key: "same", After: time.Hour})
+		_, _, err = r.s.Reschedule(r.ctx, 0, same)
+		r.NoError(err)
+		for _, kind := range []store.EndKind{store.Retry, store.Bury} {
+			r.put(store.Entry{Key: "same", At: 1})
+			announced(1)
+			_, _, err = r.s.End(r.ctx, 0, []store.End{{Holder: r.claim(1).Leases[0].Holder, Kind: kind, Delay: time.Hour}})
+			r.NoError(err)
+		}
+		r.put(store.Entry{Key: "now", At: now})
+		announced(now)
+		_, _, err = r.s.Requeue(r.ctx, 0, []string{"same"})
+		r.NoError(err)
+		r.NoError(r.s.Announce(r.ctx, store.Event{Kind: store.Busy}))
+		r.Equal(store.Busy, r.event(events).Kind)
+
+		// A run is announced once, and only what has to be is published.
+		l := r.claim(1).Leases[0]
+		r.NoError(r.raw.ConfigResetStat(r.ctx).Err())
+		_, err = r.s.Cancel(r.ctx, 0, []string{"k0", l.Key, "k1", l.Key})
+		r.NoError(err)
+		r.Equal(store.Event{Kind: store.CancelRun, Holder: l.Holder}, r.event(events))
+		_, err = r.s.Cancel(r.ctx, 0, []string{"same"})
+		r.NoError(err)
+		r.NoError(r.s.Announce(r.ctx, store.Event{Kind: store.Busy}))
+		r.Equal(store.Busy, r.event(events).Kind)
+		r.Contains(r.raw.Info(r.ctx, "commandstats").Val(), "cmdstat_publish:calls=2,")
+	}
 }
 
 func (r *rig) putIn(n int, entries ...store.Entry) {
@@ -110,6 +195,7 @@ func (r *rig) putIn(n int, entries ...store.Entry) {
 func TestSubscriptionIsRenewed(t *testing.T) {
 	srv := startServer(t)
 	r, p, _ := behind(t, srv, Options{})
+	r.s.silence = 100 * time.Millisecond
 	events := r.events(r.s)
 	r.next(events, store.Gap)
 	r.Equal(int64(1), r.raw.ClientKillByFilter(r.ctx, "TYPE", "pubsub").Val())
@@ -118,7 +204,7 @@ func TestSubscriptionIsRenewed(t *testing.T) {
 	r.Equal("1", r.next(events, store.Busy).From)
 
 	p.hang(true)
-	time.AfterFunc(4*silence, func() { p.hang(false) })
+	time.AfterFunc(2*pong, func() { p.hang(false) })
 	r.next(events, store.Gap)
 
 	srv.kill()
@@ -134,7 +220,7 @@ func TestSubscribeWithoutAnnouncements(t *testing.T) {
 	r := newRig(t, startServer(t), Options{})
 	r.s.publish = ""
 	events := r.events(r.s)
-	r.Equal(store.Event{Kind: store.Gap}, <-events)
+	r.Equal(store.Event{Kind: store.Gap}, r.event(events))
 	r.put(r.entry("a"))
 	r.NoError(r.s.Announce(r.ctx, store.Event{Kind: store.Busy, From: "1"}))
 	r.NoError(r.s.Close())

@@ -12,6 +12,7 @@ var deadTests = []test{
 	{"D9 purge removes dead letters, and only these", check(purgeDead)},
 	{"D9 MaxDead: the oldest go, counted", checkWith(Options{Shards: 1, Limits: store.Limits{MaxDead: 3}}, maxDead)},
 	{"D9 MaxDeadAge: the old go, counted", checkWith(Options{Shards: 1, Limits: store.Limits{MaxDeadAge: time.Hour}}, maxDeadAge)},
+	{"D9 MaxDead and MaxDeadAge: whichever drops more", checkWith(Options{Shards: 1, Limits: store.Limits{MaxDead: 2, MaxDeadAge: time.Hour}}, maxDeadAndAge)},
 }
 
 // kill makes a dead letter of an overdue timer.
@@ -122,4 +123,20 @@ func maxDeadAge(f *fixture) {
 	f.Empty(f.claim(1))
 	f.Equal(uint64(2), f.stats(0).Dropped)
 	f.empty()
+}
+
+func maxDeadAndAge(f *fixture) {
+	f.kill("a")
+	f.advance(30 * time.Minute)
+	f.kill("b")
+	f.schedule(entry("c"), entry("d"))
+	leases := f.claim(2)
+	f.advance(31 * time.Minute) // a is too old now, and two are too many
+	f.ended(leases[0], store.Bury)
+	f.ended(leases[1], store.Bury)
+	f.Empty(f.claim(1))
+	f.absent("a")
+	f.absent("b")
+	f.Equal(2, f.stats(0).Dead)
+	f.Equal(uint64(2), f.stats(0).Dropped)
 }

@@ -129,6 +129,11 @@ var lookFaults = []fault{
 		}
 	}},
 	{name: "MaxDead is not applied", found: []string{"D9 MaxDead:"}, rig: func(r *rigged) { r.limits.MaxDead = math.MaxInt }},
+	{name: "MaxDeadAge alone is applied", found: []string{"D9 MaxDead and MaxDeadAge"}, rig: func(r *rigged) {
+		if r.limits.MaxDeadAge > 0 {
+			r.limits.MaxDead = 0
+		}
+	}},
 	{name: "MaxDeadAge is not applied", found: []string{"D9 MaxDeadAge"}, rig: func(r *rigged) { r.limits.MaxDeadAge = 0 }},
 	{name: "dead letters go uncounted", found: []string{"D9 MaxDead:", "D9 MaxDeadAge"}, rig: func(r *rigged) {
 		r.claims(func(n int, c store.Claim, do func(store.Claim) store.Claimed) store.Claimed {
@@ -156,6 +161,16 @@ var lookFaults = []fault{
 				after.At, after.Key = after.At+1, ""
 			}
 			return r.Oracle.Scan(ctx, n, after, limit)
+		}
+	}},
+	{name: "Scan compares the beginnings of keys", found: []string{"pages of Scan, of long keys"}, noModel: true, rig: func(r *rigged) {
+		r.scanner = func(ctx context.Context, n int, after store.Cursor, limit int) ([]store.Record, error) {
+			records, err := r.Oracle.Scan(ctx, n, store.Cursor{}, store.MaxItems)
+			begins := func(key string) string { return key[:min(len(key), 32)] }
+			records = slices.DeleteFunc(records, func(record store.Record) bool {
+				return record.Due < after.At || record.Due == after.At && begins(record.Key) <= begins(after.Key)
+			})
+			return records[:min(len(records), limit)], err
 		}
 	}},
 	{name: "ScanDead passes over ties", found: []string{"pages of ScanDead"}, noModel: true, rig: func(r *rigged) {

@@ -281,11 +281,12 @@ func (f *fixture) scan(n int, dead bool, limit int) []store.Record {
 		if len(page) == 0 {
 			return records
 		}
-		last := page[len(page)-1]
+		before, last := at, page[len(page)-1]
 		at = store.Cursor{At: last.Due, Key: last.Key}
 		if dead {
 			at.At = last.Died
 		}
+		f.True(at.At > before.At || at.At == before.At && at.Key > before.Key, "from %+v to %+v", before, at)
 	}
 }
 

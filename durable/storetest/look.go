@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"bytes"
 	"slices"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 var lookTests = []test{
 	{"pages of Scan, by due time and key", check(scanPages)},
+	{"pages of Scan, of long keys that are due together", check(scanLongKeys)},
 	{"pages of ScanDead, by time of death and key", check(scanDeadPages)},
 	{"D12 what changes between pages", check(scanWhileChanging)},
 	{"Stats counts by home, and what is overdue", check(statsCount)},
@@ -59,6 +61,40 @@ func scanPages(f *fixture) {
 	f.ended(leases[0], store.Bury)
 	f.Len(f.scan(0, false, 3), 4)
 	f.Len(f.scan(0, true, 3), 1)
+}
+
+// scanLongKeys has keys of up to 65 bytes that differ in one place at least, or are the
+// beginning of another.
+func scanLongKeys(f *fixture) {
+	var want []string
+	for _, size := range []int{1, 31, 32, 33, 63, 64, 65} {
+		key := bytes.Repeat([]byte{'m'}, size)
+		want = append(want, string(key))
+		for _, at := range []int{0, 1, 30, 31, 32, 33, 62, 63, 64} {
+			for _, other := range []byte{0, 'a', 'z', 0xff} {
+				if at < size {
+					key[at] = other
+					want = append(want, string(key))
+					key[at] = 'm'
+				}
+			}
+		}
+	}
+	var entries []store.Entry
+	for i, key := range want {
+		e := entry(key)
+		e.Topic = topicOf(i % store.Lanes)
+		entries = append(entries, e)
+	}
+	f.schedule(entries...)
+	slices.Sort(want)
+	for _, limit := range []int{1, 2, 7, len(want)} {
+		var keys []string
+		for _, r := range f.scan(0, false, limit) {
+			keys = append(keys, r.Key)
+		}
+		f.Equal(want, keys, "pages of %d", limit)
+	}
 }
 
 func scanDeadPages(f *fixture) {

@@ -229,6 +229,10 @@ func maxPending(f *fixture) {
 	// A successor is not refused.
 	l = f.claimOne("a")
 	f.Equal(store.Succeeds, f.put(entry("a")).Kind)
+	// One that takes the place of another counts once.
+	f.Equal([]store.CancelResult{store.Cancelled, store.Cancelled}, f.cancel("b", "c"))
+	receipts = f.schedule(entry("a"), entry("a"), entry("d"))
+	f.Equal([]store.ReceiptKind{store.Succeeds, store.Succeeds, store.Created}, []store.ReceiptKind{receipts[0].Kind, receipts[1].Kind, receipts[2].Kind})
 	f.ended(l, store.Done)
 }
 

@@ -1,9 +1,7 @@
 -- announce.lua publishes on the shard's channel.
 --
 -- ARGV   4 message
--- Reply  1, or the error of the command
+-- Reply  the command's: how many received it, or an error
 -- Cost   O(subscribers); 2 calls
 
-local done = publish(ARGV[4])
-if type(done) == 'table' and done.err then return done end
-return 1
+return publish(ARGV[4])

@@ -160,8 +160,8 @@ end
 
 -- A client numbers its requests of one kind to a shard (ARGV[4]), and has one of them
 -- under way. replayed returns what the request was answered, if this is its second coming;
--- the write is there for WAIT to wait for. One that a later request has overtaken is
--- refused: nobody waits for it.
+-- the write is there for WAIT, which in Valkey waits for what the connection has written
+-- itself. One that a later request has overtaken is refused: nobody waits for it.
 local function replayed()
   local last = call('GET', log)
   if not last then return end
