@@ -4,8 +4,9 @@
 --        9 first lane, or 4, 10 MaxDead, 11 MaxDeadAge ms or 0, 12 number of shards
 -- Reply  present, next due, next lease end; buried; repaired; and a list, for each lease:
 --        key, head, body if the head refers to it or empty, run, end of the lease
--- Cost   O(log N) for each of at most 500 timers from each lane and from the leases that
---        have run out; at most 70 calls, and 100 fields to look for one that has no home
+-- Cost   O(log N) for each of at most 500 timers from each lane and of 100 leases that have
+--        run out, which cost twice; at most 70 calls, and 100 fields to look for one that has
+--        no home
 --
 -- The first write removes nothing: after it Redis refuses none at maxmemory. The log stays
 -- as it is if there is nothing to lease.
@@ -80,7 +81,7 @@ end
 
 -- Leases that have run out. What can be leased anew is kept in again.
 local again, due_before = {}, nil
-local late = call('ZRANGEBYSCORE', leases, '-inf', int(now), 'LIMIT', 0, 500)
+local late = call('ZRANGEBYSCORE', leases, '-inf', int(now), 'LIMIT', 0, 100)
 if #late > 0 then
   local head_of, run_of, succ_of = mget(heads, late), mget(runs, late), mget(succ, late)
   for i = 1, #late do
