@@ -196,6 +196,48 @@ func TestMaxPendingOfOne(t *testing.T) {
 	r.Equal([]store.Receipt{{Kind: store.Created, Due: 1}}, r.put(r.entry("b")))
 }
 
+// The end of a short body may be that under which another timer's long body is kept.
+func TestBodyThatEndsLikeAReference(t *testing.T) {
+	r := newRig(t, startServer(t), Options{})
+	long := r.entry("long")
+	long.At, long.Body = store.MaxMillis, make([]byte, inline+1)
+	r.put(long)
+	short := func() store.Entry {
+		e := r.entry("short")
+		e.Body = []byte(r.raw.HKeys(r.ctx, r.s.shards[0].names[6]).Val()[0])
+		return e
+	}
+	r.put(short())
+	r.put(short()) // in its place
+	for _, end := range []func(store.Lease){
+		func(l store.Lease) { r.end(store.Done, l) },
+		func(l store.Lease) {
+			r.end(store.Bury, l)
+			_, err := r.s.Purge(r.ctx, 0, []string{"short"})
+			r.NoError(err)
+		},
+		func(l store.Lease) {
+			r.put(short())
+			r.put(short()) // a successor in the place of another
+			_, err := r.s.Cancel(r.ctx, 0, []string{"short"})
+			r.NoError(err)
+			r.end(store.Done, l)
+		},
+		func(l store.Lease) {
+			r.put(short())
+			r.end(store.Done, l)
+			_, err := r.s.Cancel(r.ctx, 0, []string{"short"})
+			r.NoError(err)
+		},
+	} {
+		end(r.claim(1).Leases[0])
+		record, err := r.s.Get(r.ctx, 0, "long")
+		r.NoError(err)
+		r.Equal(long.Body, record.Body)
+		r.put(short())
+	}
+}
+
 // D2: between two milliseconds of the engine, no delay is due at once, and any other is counted
 // from the later one, as a lease is.
 func TestDelaysBetweenMilliseconds(t *testing.T) {
