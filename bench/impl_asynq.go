@@ -40,7 +40,10 @@ func openAsynq() (durableTimers, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := asynq.RedisClientOpt{Addr: s.addr, PoolSize: durableProducers * durableBatch}
+	options := asynq.RedisClientOpt{
+		Addr: s.addr, PoolSize: durableProducers * durableBatch,
+		DialTimeout: serverLimit, ReadTimeout: serverLimit, WriteTimeout: serverLimit, // or it enqueues twice
+	}
 	return &asynqTimers{
 		server: s, options: options,
 		client:    asynq.NewClient(options),

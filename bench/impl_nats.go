@@ -74,10 +74,10 @@ func openNATS() (_ durableTimers, err error) {
 			_ = n.Close()
 		}
 	}()
-	if n.conn, err = nats.Connect("nats://" + n.server.addr); err != nil {
+	if n.conn, err = nats.Connect("nats://"+n.server.addr, nats.Timeout(serverLimit)); err != nil {
 		return nil, err
 	}
-	if n.js, err = jetstream.New(n.conn); err != nil {
+	if n.js, err = jetstream.New(n.conn, jetstream.WithDefaultTimeout(serverLimit)); err != nil {
 		return nil, err
 	}
 	n.stream, err = n.js.CreateStream(context.Background(), jetstream.StreamConfig{

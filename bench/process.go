@@ -45,7 +45,7 @@ func startSaying(cmd *exec.Cmd, mark string) (*server, error) {
 	output := &announcement{mark: mark, addr: make(chan string, 1)}
 	var stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = output, &stderr
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = time.Minute
 	endWithParent(cmd)
 	s := &server{cmd: cmd, ended: make(chan struct{})}
 	started := make(chan error, 1)

@@ -29,7 +29,7 @@ func Example() {
 	}()
 
 	call := func(id uint64) (string, error) {
-		return conn.Do(context.Background(), id, 5*time.Second, func() error {
+		return conn.Do(context.Background(), id, time.Minute, func() error {
 			requests <- id
 			return nil
 		})

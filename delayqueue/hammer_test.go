@@ -178,10 +178,17 @@ func TestHammerNoLostWakeup(t *testing.T) {
 		for i := range c.elements {
 			mustPush(t, q, i, time.Now())
 		}
-		select {
-		case <-finished:
-		case <-time.After(time.Minute):
-			t.Errorf("%+v: stalled after %d rounds, %+v", c, taken.Load(), q.Stats())
+		for before, running := int64(-1), true; running; {
+			select {
+			case <-finished:
+				running = false
+			case <-time.After(time.Minute):
+				now := taken.Load()
+				if running = now != before; !running {
+					t.Errorf("%+v: stalled after %d rounds, %+v", c, now, q.Stats())
+				}
+				before = now
+			}
 		}
 		q.Close()
 		wg.Wait()
@@ -207,6 +214,7 @@ func TestHammerPushAgainstArming(t *testing.T) {
 	})
 	stall := time.NewTimer(time.Minute)
 	for i := range rounds {
+		stall.Reset(time.Minute)
 		for range rand.IntN(100) { // meet the taker anywhere on its way to sleep
 			q.Len()
 		}

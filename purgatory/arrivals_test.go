@@ -240,7 +240,7 @@ func TestEndsWhileItIsSwept(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			op := newOp(t)
-			h := park(t, p, op, time.Hour, 1)
+			h := park(t, p, op, NoTimeout, 1)
 			require.True(t, h.w.state.hold(h.gen))
 			ends := make(chan int32)
 			go func() {

@@ -255,7 +255,7 @@ func ExampleOutcome() {
 	p := start(purgatory.Options{})
 	defer p.Shutdown(context.Background())
 
-	done := make(chan purgatory.Outcome)
+	done := make(chan purgatory.Outcome, 1)
 	_, _ = p.TryCompleteElseWatch(context.Background(), &waiter{done: done}, 5*time.Millisecond, "inbox")
 	switch o := <-done; o {
 	case purgatory.Completed:

@@ -122,7 +122,7 @@ func TestP5PayloadIsCollected(t *testing.T) {
 	var gone atomic.Int32
 	var handles []Pending
 	for i := range 3 {
-		handles = append(handles, park(t, p, newOp(t), time.Hour, i))
+		handles = append(handles, park(t, p, newOp(t), NoTimeout, i))
 	}
 	enter := func() Pending {
 		op := newOp(t)
@@ -134,7 +134,7 @@ func TestP5PayloadIsCollected(t *testing.T) {
 	}
 	forced, cancelled, byKey, checked := enter(), enter(), enter(), enter()
 	for i := range 3 {
-		handles = append(handles, park(t, p, newOp(t), time.Hour, i))
+		handles = append(handles, park(t, p, newOp(t), NoTimeout, i))
 	}
 	require.True(t, forced.ForceComplete())
 	require.True(t, cancelled.Cancel(nil))
@@ -291,10 +291,15 @@ func TestP5BurstMemory(t *testing.T) {
 		shut(t, p)
 		return n
 	}
-	alone := kept(left)
-	got := kept(burst)
-	t.Logf("%d bytes are kept of %d, %d alone", got, burst, alone)
-	require.LessOrEqual(t, got, 2*alone)
+	// What tests before have left can go between two readings: then it is measured again.
+	for again := 2; ; again-- {
+		alone, got := kept(left), kept(burst)
+		t.Logf("%d bytes are kept of %d, %d alone", got, burst, alone)
+		if got <= 2*alone {
+			return
+		}
+		require.Positive(t, again)
+	}
 }
 
 // restingHeap is heap when it does not change any more: what pools keep goes with a second

@@ -78,7 +78,11 @@ func TestP1StaleHandles(t *testing.T) {
 					of = append(of, k)
 				}
 				op := newOp(t)
-				old := park(t, p, op, end.timeout, of...)
+				old, err := p.TryCompleteElseWatch(context.Background(), op, end.timeout, of...)
+				require.NoError(t, err)
+				if old.IsZero() { // it has expired within the call
+					return false
+				}
 				w := walk[int]{table: &p.table, key: 0, hash: p.hash(0), visit: cancelling}
 				w.begin()
 				if w.n > 0 { // it may have expired

@@ -139,15 +139,22 @@ func empty[K comparable](t testing.TB, p *Purgatory[K]) {
 
 // timers is how many timers are on the wheel, without the sweeps to come.
 func timers(c *core) int {
-	n := c.wheel.timers.Len()
-	c.each(func(part *tally) {
-		if part.sweeping {
-			if _, planned := c.wheel.timers.Value(part.sweep); planned {
-				n--
+	sweeps := func() (n int) {
+		c.each(func(part *tally) {
+			if part.sweeping {
+				if _, planned := c.wheel.timers.Value(part.sweep); planned {
+					n++
+				}
 			}
+		})
+		return n
+	}
+	for { // until no sweep was planned or begun in between
+		n, planned := c.wheel.timers.Len(), sweeps()
+		if planned == sweeps() && n == c.wheel.timers.Len() {
+			return n - planned
 		}
-	})
-	return n
+	}
 }
 
 // verify checks all invariants of a purgatory that is at rest: no call in
@@ -312,11 +319,12 @@ func (j *journal[T]) take() []T {
 // collected waits until done says that the garbage collector has been by.
 func collected(t testing.TB, what string, done func() bool) {
 	t.Helper()
-	for range 100 {
+	for begun := time.Now(); time.Since(begun) < time.Minute; {
 		runtime.GC()
 		if done() {
 			return
 		}
+		runtime.Gosched() // cleanups and sweeps are other goroutines'
 	}
 	t.Fatalf("P5: %s is not collected", what)
 }

@@ -129,6 +129,7 @@ func (p *play) scenes(ctx context.Context) error {
 	if err := p.publish(ctx, p.calm); err != nil {
 		return err
 	}
+	p.waitForAll(ctx)
 	p.pollers.calm.Store(false)
 	p.Say("%d events are published; now the faults, and %v of publishing after each", p.sum.Events, p.faults)
 
