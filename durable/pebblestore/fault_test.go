@@ -250,15 +250,15 @@ func TestDiskHangs(t *testing.T) {
 
 	// It is in memory and not yet on disk; whoever asks for it waits, and whoever finds
 	// nothing to change, too.
-	f.timeout = 10 * time.Millisecond
+	f.timeout = 300 * time.Millisecond
 	_, err = f.Get(f.ctx, 0, a)
-	f.ErrorContains(err, "the disk did not answer within 10ms")
+	f.ErrorContains(err, "the disk did not answer within 300ms")
 	f.NotErrorIs(err, store.ErrUnsure)
 	_, err = f.Purge(f.ctx, 0, []string{a})
 	f.ErrorIs(err, store.ErrUnsure)
 	_, _, err = f.Schedule(f.ctx, 1, []store.Entry{entry(b, 10)})
 	f.ErrorIs(err, store.ErrUnsure)
-	f.ErrorContains(err, "the disk did not answer within 10ms")
+	f.ErrorContains(err, "the disk did not answer within 300ms")
 	f.timeout = 10 * time.Second
 
 	disk.hold.Store(false)

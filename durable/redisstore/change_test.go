@@ -396,7 +396,7 @@ func TestEmptyMeansEmpty(t *testing.T) {
 			r.NoError(err)
 		}
 	}
-	_, err := r.s.Sign(r.ctx, "w", time.Second)
+	_, err := r.s.Sign(r.ctx, "w", time.Minute)
 	r.NoError(err)
 	r.Empty(left(t, r.raw, r.o.Namespace))
 	for _, key := range r.raw.Keys(r.ctx, "*").Val() {
@@ -418,17 +418,17 @@ func TestSignsExpire(t *testing.T) {
 		r.NoError(err)
 		return names
 	}
-	r.Equal([]string{"b"}, sign("b", 3*time.Second))
-	r.Equal([]string{"a", "b"}, sign("a", 2*time.Second))
+	r.Equal([]string{"b"}, sign("b", 3*time.Hour))
+	r.Equal([]string{"a", "b"}, sign("a", 2*time.Hour))
 	ttl := r.raw.PTTL(r.ctx, r.s.signs).Val()
-	r.Greater(ttl, 2*time.Second)
-	r.LessOrEqual(ttl, 3*time.Second)
-	r.clock.advance(1999 * time.Millisecond)
-	r.Equal([]string{"a", "b", "c"}, sign("c", time.Hour))
+	r.Greater(ttl, 2*time.Hour)
+	r.LessOrEqual(ttl, 3*time.Hour)
+	r.clock.advance(2*time.Hour - time.Millisecond)
+	r.Equal([]string{"a", "b", "c"}, sign("c", 9*time.Hour))
 	r.clock.advance(time.Millisecond)
-	r.Equal([]string{"b", "c"}, sign("c", time.Hour))
-	r.clock.advance(time.Second)
-	r.Equal([]string{"c", "d"}, sign("d", time.Second))
+	r.Equal([]string{"b", "c"}, sign("c", 9*time.Hour))
+	r.clock.advance(time.Hour)
+	r.Equal([]string{"c", "d"}, sign("d", time.Hour))
 	r.Equal([]string{"d"}, sign("c", 0))
 	r.Equal([]string{}, sign("d", 0))
 	r.Zero(r.raw.Exists(r.ctx, r.s.signs).Val())

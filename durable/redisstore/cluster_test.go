@@ -35,7 +35,7 @@ func startCluster(t testing.TB) *cluster {
 	ctx := context.Background()
 	c := &cluster{t: t}
 	for i := range 6 {
-		srv := startServer(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--cluster-replica-validity-factor", "0")
+		srv := startServer(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "4000", "--cluster-replica-validity-factor", "0")
 		c.servers = append(c.servers, srv)
 		raw := srv.client(t)
 		c.raw = append(c.raw, raw)
@@ -104,6 +104,11 @@ func (c *cluster) masters() (list []int) {
 		}
 	}
 	return list
+}
+
+// another returns another master.
+func (c *cluster) another(master int) int {
+	return slices.DeleteFunc(c.masters(), func(i int) bool { return i == master })[0]
 }
 
 // announces reports whether the servers have sharded pub/sub, as from Redis 7.0.
@@ -474,7 +479,7 @@ func TestClusterFollowsSlots(t *testing.T) {
 		r.NoError(err)
 		slot := int(c.raw[0].ClusterKeySlot(r.ctx, s.shards[n].tag).Val())
 		from := c.masterOf(slot)
-		to := (from + 1) % 3
+		to := c.another(from)
 		done := make(chan error, 1)
 		time.AfterFunc(100*time.Millisecond, func() { // while the slot moves
 			_, err := s.Get(r.ctx, n, "a")
@@ -495,7 +500,7 @@ func TestClusterFollowsSlots(t *testing.T) {
 	empty := newShard("slots", 99, "x")
 	slot := int(c.raw[0].ClusterKeySlot(r.ctx, empty.tag).Val())
 	from := c.masterOf(slot)
-	to := (from + 1) % 3
+	to := c.another(from)
 	r.NoError(c.raw[to].Do(r.ctx, "cluster", "setslot", slot, "importing", c.ids[from]).Err())
 	r.NoError(c.raw[from].Do(r.ctx, "cluster", "setslot", slot, "migrating", c.ids[to]).Err())
 	req := &request{script: signScript, keys: []string{empty.tag}, args: []any{"", "w", 1000}, wait: true}
@@ -619,7 +624,7 @@ func TestTargetsAreForgotten(t *testing.T) {
 	old, busy := node("127.0.0.1:1"), node("127.0.0.1:2")
 	require.Same(t, old, node("127.0.0.1:1"))
 	s.targets["127.0.0.1:1"].used = time.Now().Add(-time.Hour)
-	s.targets["127.0.0.1:2"].used = time.Now().Add(-maxCall)
+	s.targets["127.0.0.1:2"].used = time.Now().Add(-maxCall / 2)
 	node("127.0.0.1:3")
 	require.Len(t, s.targets, 2)
 	require.ErrorIs(t, old.Ping(t.Context()).Err(), redis.ErrClosed)

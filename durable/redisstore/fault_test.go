@@ -214,7 +214,7 @@ func TestServerGone(t *testing.T) {
 	for _, c := range calls {
 		r, _, l := behind(t, srv, Options{})
 		srv.stop()
-		ctx, cancel := context.WithTimeout(r.ctx, 150*time.Millisecond)
+		ctx, cancel := context.WithTimeout(r.ctx, 500*time.Millisecond)
 		v, err := c.f(r, ctx, l)
 		r.ErrorIs(err, store.ErrUnsure, c.name)
 		r.ErrorIs(err, context.DeadlineExceeded)
@@ -227,7 +227,7 @@ func TestServerGone(t *testing.T) {
 		r.NotErrorIs(err, store.ErrUnsure)
 		// Closed while it waits.
 		closing := r.sibling()
-		time.AfterFunc(50*time.Millisecond, func() { _ = closing.Close() })
+		time.AfterFunc(300*time.Millisecond, func() { _ = closing.Close() })
 		_, err = closing.Cancel(r.ctx, 0, []string{"waiting"})
 		r.ErrorIs(err, store.ErrUnsure)
 		r.ErrorIs(err, store.ErrClosed)
@@ -379,13 +379,14 @@ func TestWaitReplicas(t *testing.T) {
 	replica := startServer(t, "--replicaof", "127.0.0.1", port)
 	ctx := t.Context()
 	require.Eventually(t, func() bool { return srv.client(t).Wait(ctx, 1, time.Second).Val() == 1 }, 20*time.Second, 50*time.Millisecond)
-	o := Options{WaitReplicas: 1, WaitTimeout: 500 * time.Millisecond}
+	o := Options{WaitReplicas: 1, WaitTimeout: 4 * time.Second, CallTimeout: 30 * time.Second}
 	for _, c := range calls {
 		r, p, l := behind(t, srv, o)
 		p.next(deed{dropReply: true})
 		c.check(r, l)
 	}
 	// With none.
+	o.WaitTimeout = time.Second
 	for _, c := range calls {
 		r, p, l := behind(t, srv, o)
 		replica.stop()

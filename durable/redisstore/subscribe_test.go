@@ -42,7 +42,7 @@ func (r *rig) event(events <-chan store.Event) store.Event {
 	select {
 	case e := <-events:
 		return e
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		r.FailNow("no event")
 		return store.Event{}
 	}

@@ -160,9 +160,9 @@ func ranOutTakesTurns(f *fixture) {
 func ranOutOrder(f *fixture) {
 	f.putAll("c", "b", "a")
 	for _, l := range f.claim(3) {
-		f.extend(l.Holder, map[string]time.Duration{"b": time.Second, "c": 2 * time.Second, "a": 3 * time.Second}[l.Key])
+		f.extend(l.Holder, map[string]time.Duration{"b": time.Hour, "c": 2 * time.Hour, "a": 3 * time.Hour}[l.Key])
 	}
-	f.advance(time.Minute)
+	f.advance(4 * time.Hour)
 	for _, key := range []string{"b", "c", "a"} {
 		f.claimOne(key)
 	}
