@@ -68,7 +68,7 @@ func TestBadArguments(t *testing.T) {
 // The tour makes faults by the dozen, each of which changes leaders and in-sync sets: what
 // is logged of that is shown only to who asks for it, and never on stdout.
 func TestLogLevel(t *testing.T) {
-	args := strings.Fields("-brokers 1 -duration 100ms -polls 1 -rate 100 -faults=false")
+	args := strings.Fields("-brokers 1 -duration 1s -polls 1 -rate 100 -faults=false")
 	for _, level := range []string{"", "info"} {
 		var stdout, stderr bytes.Buffer
 		if level != "" {

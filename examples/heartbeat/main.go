@@ -106,7 +106,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stdout, "%d clients talk for %v; %.0f %% of them fall silent at some moment, and wait to be dropped\n", *clients, *duration, 100**silent)
 		ok = drive(ctx, s, *clients, *silent, *duration, stdout)
 	}
-	end, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	end, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := s.shutdown(end); err != nil {
 		return failed(fmt.Errorf("shutdown: %w", err))

@@ -162,6 +162,9 @@ func (p *play) scenes(ctx context.Context) error {
 	p.Say("every event has been seen, and %d polls wait", p.polls)
 
 	p.pollers.stopping.Store(true)
+	if err := p.settled(ctx); err != nil {
+		return err
+	}
 	answered, began := p.pollers.answered.Load(), time.Now()
 	if err := p.close(); err != nil {
 		return err
@@ -181,13 +184,34 @@ func (p *play) scenes(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// waiting returns how many polls wait at the nodes.
+func (p *play) waiting() (n int) {
+	for _, node := range p.nodes {
+		n += node.held.Delayed()
+	}
+	return n
+}
+
+// settled returns when, of polls that are begun no more, none is on its way to a node or back.
+func (p *play) settled(ctx context.Context) error {
+	for end := time.Now().Add(patience); ; {
+		underWay := p.pollers.underWay.Load()
+		if n := int64(p.waiting()); n == underWay && n == p.pollers.underWay.Load() {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("%d polls are under way, and %d of them wait after %v", underWay, p.waiting(), patience)
+		}
+		if err := selfcheck.Sleep(ctx, time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
 // parked returns when every poll waits.
 func (p *play) parked(ctx context.Context) error {
 	for end := time.Now().Add(patience); ; {
-		n := 0
-		for _, node := range p.nodes {
-			n += node.held.Delayed()
-		}
+		n := p.waiting()
 		if n == p.polls {
 			return nil
 		}

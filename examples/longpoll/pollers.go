@@ -19,7 +19,8 @@ import (
 type pollers struct {
 	clients  [2]*http.Client // over HTTP/1.1, and over HTTP/2
 	running  sync.WaitGroup
-	stopping atomic.Bool // the nodes shut down: a poll that they answer is the last
+	underWay atomic.Int64
+	stopping atomic.Bool // no poll is begun any more
 	calm     atomic.Bool // no faults: how long it took to wake is noted
 
 	mu    sync.Mutex
@@ -108,8 +109,13 @@ func (ps *pollers) follow(ctx context.Context, p *poller, n int) {
 	at, from := ps.node(n), int64(0)
 	for ctx.Err() == nil {
 		wait := time.Duration(20+p.rng.IntN(20)) * time.Second
-		late := ps.stopping.Load() // this poll comes too late to be let in
+		ps.underWay.Add(1)
+		if ps.stopping.Load() {
+			ps.underWay.Add(-1)
+			return
+		}
 		status, events, took, err := p.poll(ctx, at.url, from, wait)
+		ps.underWay.Add(-1)
 		if ctx.Err() != nil {
 			return
 		}
@@ -117,7 +123,7 @@ func (ps *pollers) follow(ctx context.Context, p *poller, n int) {
 		elsewhere := false
 		switch {
 		case err != nil:
-			if ps.lives(at) && !late {
+			if ps.lives(at) {
 				ps.unanswered.Add(1)
 				ps.noteError(err)
 			}

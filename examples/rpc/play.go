@@ -173,7 +173,11 @@ func (p *player) scenes(ctx context.Context, s *server, inFlight int, seed uint6
 		return err
 	}
 	elsewhere := busy.calls.Len()
-	s.drop(shaky.LocalAddr())
+	for !s.drop(shaky.LocalAddr()) { // it may not have been accepted yet
+		if err := selfcheck.Sleep(ctx, time.Millisecond); err != nil {
+			return err
+		}
+	}
 	shaky.running.Wait()
 	p.Say("a connection is lost and ends its %d calls; the other one has %d", shaky.lost, elsewhere)
 	if _, err := shaky.calls.Do(ctx, 1, time.Minute, func() error { return errors.New("sent on a lost connection") }); !errors.As(err, new(*lostError)) {

@@ -95,15 +95,18 @@ func (s *server) reply(r reply) {
 	}
 }
 
-// drop breaks the connection from a client's address, as a network does.
-func (s *server) drop(client net.Addr) {
+// drop breaks the connection from a client's address, as a network does, and reports whether there
+// was one.
+func (s *server) drop(client net.Addr) (found bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for l := range s.links {
 		if l.RemoteAddr().String() == client.String() {
 			_ = l.Close()
+			found = true
 		}
 	}
+	return found
 }
 
 func (s *server) shutdown(ctx context.Context) error {

@@ -36,23 +36,28 @@ type program struct {
 	needs  [][2]string
 }
 
-// learned has a setting looked at again, for as long as patience: any broker may be asked, and each
-// learns of the controller's decision by itself, soon after who asked for it was answered.
+// again looks again, for as long as patience: any broker may be asked, and each learns of the
+// controller's decision by itself, soon after who asked for it was answered.
+func again(ctx context.Context, look func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		err := look()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// learned has a setting looked at again.
 func learned(ctx context.Context, setting func(name, want string) error) func(name, want string) error {
 	return func(name, want string) error {
-		ctx, cancel := context.WithTimeout(ctx, patience)
-		defer cancel()
-		for {
-			err := setting(name, want)
-			if err == nil {
-				return nil
-			}
-			select {
-			case <-time.After(50 * time.Millisecond):
-			case <-ctx.Done():
-				return err
-			}
-		}
+		return again(ctx, func() error { return setting(name, want) })
 	}
 }
 

@@ -22,6 +22,7 @@ func (viaSarama) config() *sarama.Config {
 	cfg.Consumer.Group.Session.Timeout = 3 * time.Second
 	cfg.Consumer.Group.Heartbeat.Interval = time.Second
 	cfg.Metadata.Retry.Max = 20
+	cfg.Admin.Timeout = patience
 	return cfg
 }
 
@@ -36,9 +37,15 @@ func (v viaSarama) admin(ctx context.Context, addrs []string, topic string, did 
 		return fmt.Errorf("create: %w", err)
 	}
 	did("create")
-	topics, err := admin.ListTopics()
-	if err != nil || topics[topic].NumPartitions != 4 {
-		return fmt.Errorf("list: %+v, %w", topics[topic], err)
+	err = again(ctx, func() error {
+		topics, err := admin.ListTopics()
+		if err != nil || topics[topic].NumPartitions != 4 {
+			return fmt.Errorf("list: %+v, %w", topics[topic], err)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	did("list")
 	setting := learned(ctx, func(name, want string) error {

@@ -190,13 +190,13 @@ func runLoad(ctx context.Context, cfg cluster.Config, l Load, page *livepage.Pag
 	producers.Wait()
 	d.busy = time.Since(d.start)
 
-	d.ledger.waitComplete(10 * time.Second)
-	d.readers.end(10 * time.Second)
+	d.ledger.waitComplete(time.Minute)
+	d.readers.end(time.Minute)
 	stopObserving()
 	observers.Wait()
 
 	// Shut down with polls parked: each of them must be answered all the same.
-	d.polls.settle(5 * time.Second)
+	d.polls.settle(time.Minute)
 	d.polls.shuttingDown.Store(true)
 	stopping := time.Now()
 	shutdown, cancel := context.WithTimeout(context.Background(), shutdownTimeoutOfTour)
@@ -227,7 +227,7 @@ func (d *drive) createTopics(ctx context.Context) error {
 	}
 	defer cl.Close()
 	req := kmsg.NewPtrCreateTopicsRequest()
-	req.TimeoutMillis = 5000
+	req.TimeoutMillis = 30_000
 	for topic, partitions := range d.ledger.topics {
 		rt := kmsg.NewCreateTopicsRequestTopic()
 		rt.Topic, rt.NumPartitions, rt.ReplicationFactor = topic, int32(len(partitions)), -1

@@ -204,7 +204,7 @@ func (t *tour) deleteRecords(ctx context.Context) error {
 	}
 	defer cl.Close()
 	creation := kmsg.NewPtrCreateTopicsRequest()
-	creation.TimeoutMillis = 5000
+	creation.TimeoutMillis = 30_000
 	rt := kmsg.NewCreateTopicsRequestTopic()
 	rt.Topic, rt.NumPartitions, rt.ReplicationFactor = topic, 1, -1
 	creation.Topics = append(creation.Topics, rt)
@@ -223,7 +223,7 @@ func (t *tour) deleteRecords(ctx context.Context) error {
 		return err
 	}
 	deletion := kmsg.NewPtrDeleteRecordsRequest()
-	deletion.TimeoutMillis = 5000
+	deletion.TimeoutMillis = 30_000
 	dt, dp := kmsg.NewDeleteRecordsRequestTopic(), kmsg.NewDeleteRecordsRequestTopicPartition()
 	dt.Topic, dp.Offset = topic, records
 	dt.Partitions = append(dt.Partitions, dp)

@@ -45,10 +45,10 @@ func Run(name string, asJSON bool, stdout, stderr io.Writer, play func(out io.Wr
 
 // goroutinesEnd is how long Goroutines waits for the last goroutines to end: those that
 // were told to, and have nothing left to do but return.
-const goroutinesEnd = 5 * time.Second
+const goroutinesEnd = time.Minute
 
 // Goroutines returns how many more goroutines there are than there were before. It waits
-// up to 5 s for there to be none.
+// up to a minute for there to be none.
 func Goroutines(before int) (leaked int) { return moreThan(before, runtime.NumGoroutine) }
 
 func moreThan(before int, count func() int) (leaked int) {

@@ -20,11 +20,17 @@ def admin(addrs, topic):
 
     done(client.create_topics([NewTopic(topic, 4, 3, config={"retention.ms": "3600000"})]))
     say("create")
-    listed = client.list_topics(topic, timeout=30).topics[topic]
-    assert len(listed.partitions) == 4, listed.partitions
-    say("list")
 
     # Any broker may be asked, and each learns of a decision by itself, soon after it.
+    for _ in range(400):
+        listed = client.list_topics(topic, timeout=30).topics[topic]
+        if len(listed.partitions) == 4:
+            break
+        time.sleep(0.05)
+    else:
+        raise AssertionError(listed.partitions)
+    say("list")
+
     def setting(name, want):
         for _ in range(400):
             (entries,) = done(client.describe_configs([ConfigResource("topic", topic)]))

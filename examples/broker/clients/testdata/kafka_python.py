@@ -20,14 +20,20 @@ def check(response):
 
 
 def admin(addrs, topic):
-    client = KafkaAdminClient(bootstrap_servers=addrs)
+    client = KafkaAdminClient(bootstrap_servers=addrs, api_version_auto_timeout_ms=60000)
     check(client.create_topics([NewTopic(topic, 4, 3, topic_configs={"retention.ms": "3600000"})]))
     say("create")
-    listed = [t for t in client.describe_topics() if t["topic"] == topic]
-    assert len(listed) == 1 and len(listed[0]["partitions"]) == 4, listed
-    say("list")
 
     # Any broker may be asked, and each learns of a decision by itself, soon after it.
+    for _ in range(400):
+        listed = [t for t in client.describe_topics() if t["topic"] == topic]
+        if len(listed) == 1 and len(listed[0]["partitions"]) == 4:
+            break
+        time.sleep(0.05)
+    else:
+        raise AssertionError(listed)
+    say("list")
+
     def setting(name, want):
         for _ in range(400):
             rows = client.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {name: None})])
@@ -52,6 +58,7 @@ def admin(addrs, topic):
 def produce(addrs, topic, codec):
     producer = KafkaProducer(
         bootstrap_servers=addrs,
+        api_version_auto_timeout_ms=60000,
         acks="all",
         retries=1000,
         request_timeout_ms=5000,

@@ -310,7 +310,7 @@ func TestInFlightLimitBeyondTheBuffer(t *testing.T) {
 	s := startBroker(t, func(c *Config) { c.Wire.MaxInFlight = 2 })
 	topic := makeTopic(t, s, "t", 1)
 	c := dial(t, s)
-	fetch := kafkatest.Fetch(12, topic, 100*time.Millisecond, 1, kafkatest.Plenty, kafkatest.At(0, 0, kafkatest.Plenty))
+	fetch := kafkatest.Fetch(12, topic, kafkatest.ForEver, 1, kafkatest.Plenty, kafkatest.At(0, 0, kafkatest.Plenty))
 	quiet := kmsg.NewPtrApiVersionsRequest()
 	c.Send(fetch, fetch)
 	parked(t, s, 2)
@@ -324,6 +324,11 @@ func TestInFlightLimitBeyondTheBuffer(t *testing.T) {
 		}
 		c.Write(out)
 	}()
+	select {
+	case <-sent:
+	case <-time.After(100 * time.Millisecond): // as much as is taken
+	}
+	produceTo(dial(t, s), topic, 0, kafkatest.Batch([]string{"x"}))
 	for i := range n + 2 {
 		got, _ := c.Frame()
 		require.Equal(t, int32(i+1), got)

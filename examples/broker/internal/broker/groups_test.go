@@ -162,7 +162,7 @@ func TestGroupRequestsInEveryVersion(t *testing.T) {
 // one must not lie in it.
 func TestWhatGroupsKeepIsTheirOwn(t *testing.T) {
 	t.Parallel()
-	cl := startBrokers(t, 1, shortDelay)
+	cl := startBrokers(t, 1, func(c *Config) { c.Groups.InitialRebalanceDelay = 2 * time.Second }) // for all three
 	s := cl.nodes[0].Server()
 	coordinatorOf(t, cl, "g")
 	c := dial(t, s)
@@ -281,7 +281,7 @@ func TestOffsetsSurviveMoves(t *testing.T) {
 // A broker that is stopped in order tells those who wait for a round.
 func TestStoppedCoordinatorAnswersWhoIsParked(t *testing.T) {
 	t.Parallel()
-	cl := startBrokers(t, 2)
+	cl := startBrokers(t, 2, func(c *Config) { c.Groups.InitialRebalanceDelay = time.Hour })
 	s := coordinatorOf(t, cl, "g")
 	c := dial(t, s)
 	join := kafkatest.Join(3, "g", "", kafkatest.WithRebalance(time.Hour))

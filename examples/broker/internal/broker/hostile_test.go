@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -111,10 +112,10 @@ func TestSlowFramesAreCutOff(t *testing.T) {
 
 func TestIdleConnectionsAreClosed(t *testing.T) {
 	t.Parallel()
-	s := startBroker(t, func(c *Config) { c.Wire.IdleTimeout = 50 * time.Millisecond })
+	s := startBroker(t, func(c *Config) { c.Wire.IdleTimeout = 2 * time.Second })
 	topic := makeTopic(t, s, "t", 1)
 	waiting, idle := dial(t, s), dial(t, s)
-	fetch := kafkatest.Fetch(12, topic, 500*time.Millisecond, 1, kafkatest.Plenty, kafkatest.At(0, 0, kafkatest.Plenty))
+	fetch := kafkatest.Fetch(12, topic, 4*time.Second, 1, kafkatest.Plenty, kafkatest.At(0, 0, kafkatest.Plenty))
 	waiting.Send(fetch)
 	idle.Closed()
 	waiting.Receive(fetch) // waiting for an answer is not idling
@@ -159,10 +160,8 @@ func TestSlowReadersAreCutOff(t *testing.T) {
 	c := dial(t, s)
 	produceTo(c, topic, 0, kafkatest.Batch([]string{strings.Repeat("x", 4<<20)}))
 	fetch := kafkatest.Fetch(12, topic, kafkatest.ForEver, 1, 8<<20, kafkatest.At(0, 0, 8<<20))
-	for range 16 {
-		c.Send(fetch)
-	}
-	c.Send(kafkatest.Fetch(12, topic, kafkatest.ForEver, 1, kafkatest.Plenty, kafkatest.At(0, 1, kafkatest.Plenty)))
+	requests := slices.Repeat([]kmsg.Request{fetch}, 16)
+	c.Send(append(requests, kafkatest.Fetch(12, topic, kafkatest.ForEver, 1, kafkatest.Plenty, kafkatest.At(0, 1, kafkatest.Plenty)))...)
 	require.Eventually(t, func() bool { return s.wire.Metrics.Answers.Load() >= 1 }, kafkatest.Patience, time.Millisecond)
 	require.Eventually(t, func() bool {
 		return s.wire.Usage().Open == 0
@@ -265,7 +264,7 @@ func TestQueuedBytesAreBounded(t *testing.T) {
 func TestInboundBytesAreBounded(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t, func(c *Config) {
-		c.Wire.MaxInboundSum, c.Wire.MaxFrame, c.Wire.FrameTimeout = 1<<20, 1<<20, 300*time.Millisecond
+		c.Wire.MaxInboundSum, c.Wire.MaxFrame, c.Wire.FrameTimeout = 1<<20, 1<<20, 3*time.Second
 	})
 	topic := makeTopic(t, s, "t", 1)
 	// One client begins a frame of all the bytes there are, and stops.

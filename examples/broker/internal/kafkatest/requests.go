@@ -11,7 +11,7 @@ import (
 // Produce sends a batch, with acks=all and a timeout of one second.
 func Produce(version int16, topic *meta.Topic, partition int32, batch []byte) *kmsg.ProduceRequest {
 	req := kmsg.NewPtrProduceRequest()
-	req.Version, req.Acks, req.TimeoutMillis = version, -1, 1000
+	req.Version, req.Acks, req.TimeoutMillis = version, -1, int32(Patience/time.Millisecond)
 	rt := kmsg.NewProduceRequestTopic()
 	rt.Topic, rt.TopicID = topic.Name, topic.ID
 	rp := kmsg.NewProduceRequestTopicPartition()
