@@ -91,7 +91,7 @@
 // Concurrent calls of Schedule are joined into one request for each shard; so are ends
 // of runs, which wait up to 5 ms for others while handlers run. A timer's life is
 // three steps of the engine, schedule, claim and end, each shared with others when
-// there are many. A worker at rest makes two calls a second, and one more in five.
+// there are many. An idle worker makes two calls a second, and one more in five.
 //
 // # Metrics
 //

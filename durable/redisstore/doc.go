@@ -40,8 +40,8 @@
 // a worker without room leaves within some seconds.
 //
 // A connection on which nothing is announced for 15 s is asked whether it lives; without an
-// answer for 2 s the subscription is renewed, and a Gap event says so. Of ten workers at rest
-// with 16 shards a server gets 30 commands a second, with these.
+// answer for 2 s the subscription is renewed, and a Gap event is sent. Ten idle workers with
+// 16 shards send a server 30 commands a second, these included.
 //
 // # A server that does not answer
 //

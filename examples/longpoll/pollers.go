@@ -19,9 +19,9 @@ import (
 type pollers struct {
 	clients  [2]*http.Client // over HTTP/1.1, and over HTTP/2
 	running  sync.WaitGroup
-	underWay atomic.Int64
-	stopping atomic.Bool // no poll is begun any more
-	calm     atomic.Bool // no faults: how long it took to wake is noted
+	underWay atomic.Int64 // polls that are begun and not answered
+	stopping atomic.Bool  // no poll is begun any more
+	calm     atomic.Bool  // no faults: how long it took to wake is noted
 
 	mu    sync.Mutex
 	nodes []target // guarded by mu: those that live
