@@ -390,7 +390,7 @@ func testRival[H any](t *testing.T, open opener[H], punctual, knows bool) {
 			held[i] = timers.StartID(uint64(i), d)
 		}
 		time.Sleep(100 * time.Millisecond)
-		settle(timers)
+		waitPlaced(timers)
 		for i := range n {
 			switch i % 4 {
 			case 1:

@@ -42,7 +42,7 @@ func burst[H any](j Job, open opener[H]) (Result, error) {
 	for i := range held {
 		held[i] = t.Start(due - time.Since(base))
 	}
-	settle(t)
+	waitPlaced(t)
 	runtime.GC()
 	if time.Since(base) > due-2*before {
 		return Result{TooSlow: true}, nil

@@ -44,7 +44,7 @@ func fireTimers[H any](j Job, open opener[H]) (Result, error) {
 	for _, id := range order {
 		held[id] = t.StartID(uint64(id), due(uint64(id))-time.Since(base))
 	}
-	settle(t)
+	waitPlaced(t)
 	if time.Since(base) > lead-30*time.Millisecond {
 		return Result{TooSlow: true}, nil
 	}

@@ -62,7 +62,7 @@ func heartbeat[H any](j Job, open opener[H]) (Result, error) {
 		conns[i] = t.StartID(uint64(i), moved-time.Since(base))
 		conns[i], _ = t.Reset(conns[i], left-time.Since(base))
 	}
-	settle(t)
+	waitPlaced(t)
 	held := liveHeap() - before
 	if time.Since(base) > lead {
 		return Result{TooSlow: true}, nil

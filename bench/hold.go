@@ -28,7 +28,7 @@ func holdAndStop[H any](j Job, open opener[H]) (Result, error) {
 	start := time.Now()
 	held := hold(t, n, r)
 	started := time.Since(start)
-	settle(t)
+	waitPlaced(t)
 	peak := liveHeap() - before
 
 	collections := make([]time.Duration, 3)

@@ -22,7 +22,7 @@ func idleTimer[H any](j Job, open opener[H]) (Result, error) {
 		return Result{}, err
 	}
 	h := t.Start(10 * time.Minute)
-	settle(t)
+	waitPlaced(t)
 	runtime.GC()
 	time.Sleep(100 * time.Millisecond)
 	before := used()

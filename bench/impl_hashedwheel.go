@@ -58,8 +58,8 @@ func (t *hashedTimers) Reset(h *hashedwheel.Timeout, d time.Duration) (*hashedwh
 
 func (t *hashedTimers) Close() { t.timer.Stop() }
 
-// Settle waits until all timeouts are in their buckets.
-func (t *hashedTimers) Settle() {
+// WaitPlaced waits until all timeouts are in their buckets.
+func (t *hashedTimers) WaitPlaced() {
 	for t.timer.Queued() > 0 {
 		time.Sleep(time.Millisecond)
 	}

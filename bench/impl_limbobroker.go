@@ -27,13 +27,13 @@ var limboBrokerRival = rival{
 }
 
 // brokerVariable makes this binary run a broker and nothing else: its value is how many
-// connections, partitions and parked fetches there must be room for.
+// connections, partitions and parked fetches there can be.
 const brokerVariable = "LIMBO_BENCH_BROKER"
 
-func serveBroker(room string) error {
+func serveBroker(limit string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	n, err := strconv.Atoi(room)
+	n, err := strconv.Atoi(limit)
 	if err != nil {
 		return err
 	}

@@ -51,13 +51,13 @@ func inFlight(j Job, r inFlightRequests) (Result, error) {
 }
 
 // replyTo makes requests on several goroutines at once for as long as span, and returns how
-// many. turn tells the ids of one call from those of another.
-func replyTo(j Job, r inFlightRequests, turn uint64, span time.Duration) (total int, failed error) {
+// many. call tells the ids of one call from those of another.
+func replyTo(j Job, r inFlightRequests, call uint64, span time.Duration) (total int, failed error) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	for g := range j.Params["goroutines"] {
 		wg.Go(func() {
-			n, err := replyAlone(r, turn<<56|uint64(g+1)<<40, span)
+			n, err := replyAlone(r, call<<56|uint64(g+1)<<40, span)
 			mu.Lock()
 			defer mu.Unlock()
 			if total += n; err != nil {

@@ -53,11 +53,11 @@ func servant() func() error {
 	if os.Getenv(kfakeVariable) != "" {
 		return serveKfake
 	}
-	if room := os.Getenv(brokerVariable); room != "" {
-		return func() error { return serveBroker(room) }
+	if limit := os.Getenv(brokerVariable); limit != "" {
+		return func() error { return serveBroker(limit) }
 	}
-	if room, err := strconv.Atoi(os.Getenv(relayVariable)); err == nil {
-		return func() error { return serveRelay(room) }
+	if polls, err := strconv.Atoi(os.Getenv(relayVariable)); err == nil {
+		return func() error { return serveRelay(polls) }
 	}
 	if dir := os.Getenv(natsVariable); dir != "" {
 		return func() error { return serveNATS(dir) }

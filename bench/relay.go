@@ -38,7 +38,7 @@ func newRelayFrame(what byte, number int) []byte {
 // polls.
 const relayVariable = "LIMBO_BENCH_RELAY"
 
-func serveRelay(room int) error {
+func serveRelay(limit int) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -47,7 +47,7 @@ func serveRelay(room int) error {
 	}
 	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
 	fmt.Printf("relay: listening on %s\n", l.Addr())
-	polls := make([]relayed, room)
+	polls := make([]relayed, limit)
 	for {
 		conn, err := l.Accept()
 		if err != nil {

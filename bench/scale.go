@@ -28,7 +28,7 @@ func scale[H any](j Job, open opener[H]) (Result, error) {
 		return Result{}, err
 	}
 	held := hold(t, n, j.seed())
-	settle(t)
+	waitPlaced(t)
 	debug.FreeOSMemory()
 	after, err := resident()
 	if err != nil {

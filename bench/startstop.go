@@ -22,7 +22,7 @@ func startStop[H any](j Job, open opener[H]) (Result, error) {
 		return Result{}, err
 	}
 	held := hold(t, j.Params["pending"], j.seed())
-	settle(t)
+	waitPlaced(t)
 	m := measureStartStop(t, j)
 	runtime.KeepAlive(held)
 	return Result{Metrics: m}, nil

@@ -30,13 +30,13 @@ type Timers[H any] interface {
 // opener opens a rival whose timers call fire.
 type opener[H any] func(fire func(id uint64)) (Timers[H], error)
 
-// settler is implemented by rivals that place timers some time after they were
-// started. Settle waits until all are placed.
-type settler interface{ Settle() }
+// placer is implemented by rivals that place timers some time after they were started.
+// WaitPlaced waits until all are placed.
+type placer interface{ WaitPlaced() }
 
-func settle[H any](t Timers[H]) {
-	if s, ok := t.(settler); ok {
-		s.Settle()
+func waitPlaced[H any](t Timers[H]) {
+	if p, ok := t.(placer); ok {
+		p.WaitPlaced()
 	}
 }
 

@@ -66,7 +66,7 @@ func (s *shard[V]) count(l int, into *Level) bool {
 			into.Span = time.Duration(s.shared.start(1 << shift))
 			into.Now = int(v.at(s.shared.floor(s.shared.now()) >> shift))
 		}
-		s.lists.settle()
+		s.lists.clearUnlinked()
 		for used := v.occupied[word]; used != 0; used &= used - 1 {
 			at := word*64 + bits.TrailingZeros64(used)
 			n := int(s.lists.bucket(v.ids[at]).count)

@@ -16,12 +16,12 @@ type lists[V any] struct {
 	mergeAbove int // chunks above which they are merged; likewise
 
 	// unlinked are places whose timers have left, and that are to be cleared by
-	// settle (see unlinkLater).
+	// clearUnlinked (see unlinkLater).
 	unlinked    [unlinkBatch]uint32
 	unlinkedLen int
 	lastChunk   uint32 // of the timer that was linked last
 	nextMerge   uint32 // the chunk that was examined last
-	touched     uint32 // keeps settle's loads from being optimized away
+	touched     uint32 // keeps clearUnlinked's loads from being optimized away
 }
 
 // newLists returns lists without a timer, whose buckets' numbers follow seq.
@@ -88,7 +88,7 @@ func (l *lists[V]) link(i uint32, n *node[V], b *bucket, id uint32) {
 // before it would sleep for it (T9).
 func (l *lists[V]) unlink(n *node[V]) *bucket {
 	if l.unlinkedLen > 0 {
-		l.settle()
+		l.clearUnlinked()
 	}
 	b := l.clear(n.place)
 	if l.sparse() {
@@ -98,15 +98,15 @@ func (l *lists[V]) unlink(n *node[V]) *bucket {
 }
 
 // unlinkLater is unlink for a timer of a waiting or cascading bucket, at the next
-// settle. Its node may be used again at once: it is the place that is cleared.
+// clearUnlinked. Its node may be used again at once: it is the place that is cleared.
 //
 // Timers are stopped in another order than they lie in, so the chunk of each
 // is a cache miss, and its bucket may be another. Cleared one by one they are
-// waited for one by one; settle has a batch of them fetched side by side.
+// waited for one by one; clearUnlinked has a batch of them fetched side by side.
 //
 // Invariant: a chunk's used slot names a node whose place is that slot, unless
 // the slot is in unlinked. So whoever walks through a bucket, counts it or frees
-// it settles first.
+// it calls clearUnlinked first.
 func (l *lists[V]) unlinkLater(n *node[V]) {
 	if n.place>>slotBits == l.lastChunk {
 		l.unlink(n) // it is in the cache
@@ -115,7 +115,7 @@ func (l *lists[V]) unlinkLater(n *node[V]) {
 	l.unlinked[l.unlinkedLen%unlinkBatch] = n.place
 	l.unlinkedLen++
 	if l.unlinkedLen == unlinkBatch {
-		l.settle()
+		l.clearUnlinked()
 	}
 }
 
@@ -124,7 +124,7 @@ const (
 	// of its own. The difference is for the spare one and what unlinkLater holds.
 	maxTimers = 1<<(32-slotBits-slabBits)*(slabNodes-1) - slabNodes
 
-	// unlinkBatch is how many places settle clears at most.
+	// unlinkBatch is how many places clearUnlinked clears at most.
 	unlinkBatch = 16
 
 	// batchFrom is how many timers a shard holds at least when places are cleared
@@ -132,8 +132,8 @@ const (
 	batchFrom = 1 << 14
 )
 
-// settle clears the places of timers that have left.
-func (l *lists[V]) settle() {
+// clearUnlinked clears the places of timers that have left.
+func (l *lists[V]) clearUnlinked() {
 	places := l.unlinked[:l.unlinkedLen]
 	// The loads of each loop do not wait for one another.
 	touched := uint32(0)
@@ -267,7 +267,7 @@ func (l *lists[V]) dropChunk(b *bucket, at uint32, c *chunk) {
 // holds is kept.
 func (l *lists[V]) empty() {
 	if l.unlinkedLen > 0 {
-		l.settle()
+		l.clearUnlinked()
 	}
 	if l.spareChunk != 0 && l.chunks.size > slabNodes {
 		l.chunks.release(l.spareChunk, l.chunks.node(l.spareChunk))
@@ -278,7 +278,7 @@ func (l *lists[V]) empty() {
 // first returns the timer of a bucket that came first; 0 if there is none.
 func (l *lists[V]) first(b *bucket) (uint32, *node[V]) {
 	if l.unlinkedLen > 0 {
-		l.settle()
+		l.clearUnlinked()
 	}
 	if b.head == 0 {
 		return 0, nil
@@ -311,7 +311,7 @@ func (l *lists[V]) fetch(c *chunk) {
 
 // each calls f with each timer of a bucket, in order.
 func (l *lists[V]) each(b *bucket, f func(i uint32, n *node[V])) {
-	l.settle()
+	l.clearUnlinked()
 	for at := b.head; at != 0; {
 		c := &l.chunks.node(at).value
 		for used := c.used; used != 0; used &= used - 1 {
@@ -323,7 +323,7 @@ func (l *lists[V]) each(b *bucket, f func(i uint32, n *node[V])) {
 }
 
 // count is how many timers a bucket holds. It changes nothing, so it does not
-// settle.
+// call clearUnlinked.
 func (l *lists[V]) count(id uint32) uint32 {
 	n := l.bucket(id).count
 	for _, p := range l.unlinked[:l.unlinkedLen] {

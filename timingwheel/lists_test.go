@@ -67,7 +67,7 @@ func TestLists(t *testing.T) {
 				}
 			}
 		}
-		l.settle()
+		l.clearUnlinked()
 		require.Equal(t, len(at), l.timers.used)
 		if l.mergeAbove == 0 && l.timers.used > 0 {
 			// Every chunk could hold nine; no bucket keeps long runs of chunks that
@@ -102,7 +102,7 @@ func TestChunksAreMerged(t *testing.T) {
 		l.unlinkLater(n)
 		l.timers.release(i, n)
 	}
-	l.settle()
+	l.clearUnlinked()
 	require.Less(t, l.chunks.used, 2*len(left)/mergeUpTo)
 	var values []int
 	l.each(l.bucket(id), func(_ uint32, n *node[int]) { values = append(values, n.value) })

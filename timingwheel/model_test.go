@@ -177,7 +177,7 @@ func (m *model) step() {
 		m.letGo()
 	case 26, 27:
 		if m.blocked < m.options.Workers && m.add2(-1, 0) {
-			m.settle()
+			m.compare()
 			m.blocked++
 		}
 	case 28, 29, 30:
@@ -194,7 +194,7 @@ func (m *model) step() {
 			return
 		}
 	}
-	m.settle()
+	m.compare()
 }
 
 // change gives a timer another deadline, in one of the ways there are.
@@ -286,8 +286,8 @@ func (m *model) added(v int, d time.Duration, h Timer, err error) bool {
 	return true
 }
 
-// settle compares what ran with what was to run, and all that can be seen.
-func (m *model) settle() {
+// compare compares what ran with what was to run, and all that can be seen.
+func (m *model) compare() {
 	t := m.t
 	synctest.Wait()
 	now := m.since()

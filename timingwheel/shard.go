@@ -300,7 +300,7 @@ const (
 // level, its timers go to the workers, whole and at once; of a higher one, it
 // begins to cascade. It may be gone: discarded by a shutdown.
 func (s *shard[V]) flush(r bucketRef) flushed {
-	s.lists.settle()
+	s.lists.clearUnlinked()
 	id, b := r.bucket, s.lists.find(r.bucket, r.seq)
 	if b == nil {
 		return flushedGone
@@ -332,7 +332,7 @@ func (s *shard[V]) detach(b *bucket) {
 // prune removes a waiting bucket, from the queue too, where h names it, if it is
 // empty, and reports whether it was.
 func (s *shard[V]) prune(r bucketRef, h delayqueue.Handle) bool {
-	s.lists.settle()
+	s.lists.clearUnlinked()
 	b := s.lists.find(r.bucket, r.seq)
 	if b == nil || b.count > 0 {
 		return false

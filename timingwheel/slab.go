@@ -49,7 +49,7 @@ type slab[V any] struct {
 	free       uint16    // head of the list of freed nodes, by offset; 0: none
 	nextUnused uint16    // offset of the first node that was never used
 	used       uint16    // nodes in use
-	prev, next uint32    // in the list of slabs with room, or of packed ones: number + 1
+	prev, next uint32    // in the list of partial slabs, or of packed ones: number + 1
 	// minGen is the generation that nodes start from which are made, or made
 	// again, so that handles to what was there before stay stale; nextGen, the
 	// one they would start from if the nodes were made again now: no node that
@@ -59,16 +59,16 @@ type slab[V any] struct {
 
 // slabs is a pool of nodes. A shard's lock guards it.
 type slabs[V any] struct {
-	table  []slab[V] // by slab number
-	limit  uint32    // numbers there can be
-	packAt uint16    // nodes in use of a slab that is packed
-	named  bool      // handles name the nodes: generations must not repeat
-	gone   []uint32  // numbers of the slabs given back, to be used again
-	room   uint32    // head of the list of slabs with room: number + 1; 0: none
-	packed uint32    // head of the list of packed slabs that may be unpacked
-	spare  int       // slabs in the list of those with room that are empty; one is kept
-	used   int       // nodes in use
-	size   int       // nodes that memory is held for
+	table   []slab[V] // by slab number
+	limit   uint32    // numbers there can be
+	packAt  uint16    // nodes in use of a slab that is packed
+	named   bool      // handles name the nodes: generations must not repeat
+	gone    []uint32  // numbers of the slabs given back, to be used again
+	partial uint32    // head of the list of slabs with free nodes: number + 1; 0: none
+	packed  uint32    // head of the list of packed slabs that may be unpacked
+	spare   int       // partial slabs that are empty; one is kept
+	used    int       // nodes in use
+	size    int       // nodes that memory is held for
 }
 
 // bytes is the memory that the pool holds.
@@ -110,13 +110,13 @@ func (p *slabs[V]) find(i uint32) *node[V] {
 	return nil
 }
 
-// alloc takes a node, the most recently freed one of the first slab with room.
+// alloc takes a node, the most recently freed one of the first partial slab.
 // The caller sets everything but gen; ok is false if all indices are used up.
 func (p *slabs[V]) alloc() (i uint32, n *node[V], ok bool) {
-	if p.room == 0 && !p.addRoom() {
+	if p.partial == 0 && !p.addPartial() {
 		return 0, nil, false
 	}
-	num := p.room - 1
+	num := p.partial - 1
 	s := &p.table[num]
 	off := uint32(s.free)
 	if off != 0 {
@@ -137,7 +137,7 @@ func (p *slabs[V]) alloc() (i uint32, n *node[V], ok bool) {
 	s.used++
 	p.used++
 	if s.full() {
-		p.unlink(&p.room, num)
+		p.unlink(&p.partial, num)
 	}
 	return num<<slabBits | off, n, true
 }
@@ -164,20 +164,20 @@ func (p *slabs[V]) release(i uint32, n *node[V]) {
 		s.free = uint16(i & slabMask)
 	}
 	if wasFull && !s.full() {
-		p.link(&p.room, num)
+		p.link(&p.partial, num)
 	}
 	switch {
 	case s.used == 0 && p.spare == 0 && !s.full():
 		p.spare = 1 // one is kept, for the next alloc
 	case s.used == 0:
 		if !s.full() { // or every node is retired
-			p.unlink(&p.room, num)
+			p.unlink(&p.partial, num)
 		}
 		p.drop(num)
-	case s.used <= p.packAt && p.room != num+1 && len(s.nodes) == slabNodes:
-		// Not the first one with room, which fills up again.
+	case s.used <= p.packAt && p.partial != num+1 && len(s.nodes) == slabNodes:
+		// Not the first partial one, which fills up again.
 		if !s.full() {
-			p.unlink(&p.room, num)
+			p.unlink(&p.partial, num)
 		}
 		p.pack(num)
 	}
@@ -187,8 +187,8 @@ func (p *slabs[V]) release(i uint32, n *node[V]) {
 // retired.
 func (s *slab[V]) full() bool { return s.free == 0 && s.nextUnused == slabNodes }
 
-// addRoom provides a slab with room: one that was packed, or else a new one.
-func (p *slabs[V]) addRoom() bool {
+// addPartial provides a slab with free nodes: one that was packed, or else a new one.
+func (p *slabs[V]) addPartial() bool {
 	if p.packed != 0 {
 		p.unpack(p.packed - 1)
 		return true
@@ -212,7 +212,7 @@ func (p *slabs[V]) addRoom() bool {
 	s.nextUnused = 1
 	p.resize(s, size)
 	p.spare++
-	p.link(&p.room, num)
+	p.link(&p.partial, num)
 	return true
 }
 
@@ -301,7 +301,7 @@ func (p *slabs[V]) unlink(head *uint32, num uint32) {
 // microseconds of cache misses, 20 ns for each timer that expires if it is done at
 // a quarter.
 //
-// Nothing is allocated from a packed slab. When no other has room it is
+// Nothing is allocated from a packed slab. When no other has free nodes it is
 // unpacked, as a whole, and filled before the next one is.
 
 // pack moves the nodes in use side by side.
@@ -364,7 +364,7 @@ func (p *slabs[V]) releasedPacked(num, gen uint32) {
 }
 
 // unpack gives each node of a packed slab its place by offset back. The others
-// are free, and the slab has room.
+// are free, and the slab is partial.
 func (p *slabs[V]) unpack(num uint32) {
 	p.unlink(&p.packed, num)
 	s := &p.table[num]
@@ -379,5 +379,5 @@ func (p *slabs[V]) unpack(num uint32) {
 	}
 	p.size += len(nodes) - len(s.nodes)
 	s.nodes, s.kept, s.free, s.minGen = nodes, nil, free, minGen
-	p.link(&p.room, num)
+	p.link(&p.partial, num)
 }

@@ -96,7 +96,7 @@ func TestGenerationsEnd(t *testing.T) {
 		held = append(held, a.take())
 	}
 	require.True(t, a.table[0].full())
-	require.Zero(t, a.room)
+	require.Zero(t, a.partial)
 	for _, i := range held {
 		a.node(i).gen = maxGen - 1
 		a.give(i)
@@ -149,7 +149,7 @@ func TestPackedSlabWearsOut(t *testing.T) {
 		for range 3*slabNodes - 3 {
 			held = append(held, a.take())
 		}
-		a.give(held[slabNodes]) // the slab after is the first with room, which is not packed
+		a.give(held[slabNodes]) // the slab after is the first partial one, which is not packed
 		wear := func() {
 			a.node(held[0]).gen = maxGen - 1
 			a.give(held[0])
@@ -221,7 +221,7 @@ func TestPackedSlabsAreFilledAgain(t *testing.T) {
 }
 
 // T6: nodes that wear out one after the other, while their slab is the only one,
-// or while another has room.
+// or while another has free nodes.
 func TestSlabWearsOut(t *testing.T) {
 	a := newSlabs(t)
 	for range slabNodes - 1 {
@@ -236,7 +236,7 @@ func TestSlabWearsOut(t *testing.T) {
 	for range 2*slabNodes - 2 {
 		held = append(held, a.take())
 	}
-	a.give(held[slabNodes+5]) // the second slab has room
+	a.give(held[slabNodes+5]) // the second slab is partial
 	for _, i := range held[:slabNodes-1] {
 		a.node(i).gen = maxGen - 1
 		a.give(i)

@@ -142,7 +142,7 @@ func verifyList[V any](t testing.TB, s *shard[V], id uint32, seen, chunks map[ui
 }
 
 // isUnlinked reports whether a place is to be cleared. verify does not have them
-// cleared: what must settle first would not be missed where it does not.
+// cleared: what must be cleared first would not be missed where it does not.
 func (l *lists[V]) isUnlinked(place uint32) bool {
 	return slices.Contains(l.unlinked[:l.unlinkedLen], place)
 }
@@ -175,7 +175,7 @@ func verifyWaiting[V any](t testing.TB, s *shard[V], id uint32) {
 func verifySlabs[V any](t testing.TB, p *slabs[V], used map[uint32]bool) {
 	t.Helper()
 	check := checker(t)
-	room, packed := verifySlabList(t, p, p.room), verifySlabList(t, p, p.packed)
+	partial, packed := verifySlabList(t, p, p.partial), verifySlabList(t, p, p.packed)
 	gone := map[uint32]bool{}
 	for _, num := range p.gone {
 		check(!gone[num] && p.table[num].nodes == nil && (!p.named || p.table[num].minGen < maxGen), "slab %d is not gone, or for good", num)
@@ -196,11 +196,11 @@ func verifySlabs[V any](t testing.TB, p *slabs[V], used map[uint32]bool) {
 		check(int(s.used) <= len(s.nodes), "slab %d: used %d of %d", num, s.used, len(s.nodes))
 		holding := 0
 		if s.kept == nil {
-			check(room[num] == !s.full() && !packed[num], "slab %d: full %v, in the room list %v, packed %v", num, s.full(), room[num], packed[num])
-			check(p.room == num+1 || s.used > p.packAt || s.used == 0 || len(s.nodes) < slabNodes, "T18: slab %d holds %d", num, s.used)
+			check(partial[num] == !s.full() && !packed[num], "slab %d: full %v, in the partial list %v, packed %v", num, s.full(), partial[num], packed[num])
+			check(p.partial == num+1 || s.used > p.packAt || s.used == 0 || len(s.nodes) < slabNodes, "T18: slab %d holds %d", num, s.used)
 			holding = verifySlab(t, p, num, used)
 		} else {
-			check(!room[num] && packed[num] == p.unpackable(s.nextGen), "slab %d is packed, in the room list %v", num, room[num])
+			check(!partial[num] && packed[num] == p.unpackable(s.nextGen), "slab %d is packed, in the partial list %v", num, partial[num])
 			check(int(s.used) > len(s.nodes)/2 || len(s.nodes) <= minPacked, "T18: packed slab %d: used %d of %d", num, s.used, len(s.nodes))
 			holding = verifyPacked(t, p, num, used)
 		}

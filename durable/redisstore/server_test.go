@@ -156,6 +156,9 @@ func newRig(t testing.TB, srv *server, o Options) *rig {
 	if o.Shards == 0 {
 		o.Shards = 1
 	}
+	if o.CallTimeout == 0 {
+		o.CallTimeout = 20 * time.Second // a busy machine is not a server that hangs
+	}
 	r.o = o
 	r.s = r.open(r.raw)
 	return r

@@ -118,8 +118,8 @@ func model(t *testing.T, ops []byte) {
 	}, options)
 	require.NoError(t, err)
 
-	// settle lets what is due happen and compares it with the oracle's.
-	settle := func() {
+	// compare lets what is due happen and compares it with the oracle's.
+	compare := func() {
 		t.Helper()
 		synctest.Wait()
 		now := time.Since(born)
@@ -252,7 +252,7 @@ func model(t *testing.T, ops []byte) {
 				}
 				o.keys[k] = oracleEntry{n, o.deadline(now, ttl)}
 				if ttl <= 0 { // by the time of the next call it may have expired
-					settle()
+					compare()
 				}
 			}
 		case 13: // and shrink
@@ -271,7 +271,7 @@ func model(t *testing.T, ops []byte) {
 		default:
 			time.Sleep(max(ttl, 0))
 		}
-		settle()
+		compare()
 		verify(t, table)
 	}
 
@@ -283,7 +283,7 @@ func model(t *testing.T, ops []byte) {
 	if len(dues) > 0 {
 		slices.Sort(dues)
 		time.Sleep(dues[len(dues)/2] - time.Since(born))
-		settle()
+		compare()
 	}
 	back, err := table.Shutdown(t.Context(), timingwheel.HandBack)
 	require.NoError(t, err)

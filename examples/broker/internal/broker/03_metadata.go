@@ -15,7 +15,7 @@ const clusterID = "limbo-example"
 
 // autoCreateWait is how long a Metadata request that creates topics waits for
 // their leaders. Clients would come again; most give up sooner than it takes.
-const autoCreateWait = time.Second
+const autoCreateWait = 5 * time.Second
 
 // handleMetadata creates what it is asked to create, but describes the cluster
 // only when the answer is written: a description of every partition is a thousand

@@ -72,7 +72,7 @@ func TestProduceWaitsForReplicas(t *testing.T) {
 // it is back, it is.
 func TestInSyncSetShrinksAndGrows(t *testing.T) {
 	t.Parallel()
-	c := startBrokers(t, 3, quick, func(c *Config) { c.Meta.BrokerSession = time.Hour })
+	c := startBrokers(t, 3, quickToDrop)
 	topic := startTopic(t, c, meta.Shape{Settings: meta.Settings{MinISR: 1}}) // a machine that stalls makes the third lag, too
 	lead := leader(c, topic)
 	lost := c.nodes[(lead.ID+1)%3]
@@ -92,7 +92,7 @@ func TestInSyncSetShrinksAndGrows(t *testing.T) {
 // waiting when they became too few is told that the records are in the log.
 func TestTooFewInSync(t *testing.T) {
 	t.Parallel()
-	c := startBrokers(t, 3, quick, func(c *Config) { c.Meta.BrokerSession = time.Hour })
+	c := startBrokers(t, 3, patient, func(c *Config) { c.ReplicaLag = 5 * time.Second }) // a machine may stall before
 	topic := startTopic(t, c, meta.Shape{Settings: meta.Settings{MinISR: 2}})
 	lead := leader(c, topic)
 	conn := dial(t, lead.Server())
@@ -110,11 +110,11 @@ func TestTooFewInSync(t *testing.T) {
 
 func TestEpochsOfClients(t *testing.T) {
 	t.Parallel()
-	c := startBrokers(t, 3, quick)
+	c := startBrokers(t, 3, patient)
 	topic := startTopic(t, c, meta.Shape{})
 	old := leader(c, topic)
 	require.Zero(t, produceTo(dial(t, old.Server()), topic, 0, kafkatest.Batch([]string{"a"})).ErrorCode)
-	require.NoError(t, old.Kill())
+	require.NoError(t, kill(c, old))
 	require.NoError(t, old.Start())
 	whole(t, c)
 	lead := leader(c, topic)
@@ -153,7 +153,7 @@ func TestStrangersAreNoFollowers(t *testing.T) {
 // The answer to a deletion waits for every live replica, and for no dead one.
 func TestDeleteRecords(t *testing.T) {
 	t.Parallel()
-	c := startBrokers(t, 3, quickToMiss)
+	c := startBrokers(t, 3, patient)
 	topic := startTopic(t, c, meta.Shape{})
 	lead := leader(c, topic)
 	conn := dial(t, lead.Server())
@@ -181,7 +181,7 @@ func TestDeleteRecords(t *testing.T) {
 	begun := time.Now()
 	kafkatest.RequireCode(t, kerr.RequestTimedOut, del(5, timeout).ErrorCode)
 	require.GreaterOrEqual(t, time.Since(begun), timeout)
-	go func() { _ = cut.Kill() }()
+	go func() { _ = kill(c, cut) }()
 	got = del(-1, kafkatest.Patience)
 	require.Zero(t, got.ErrorCode)
 	require.Equal(t, int64(8), got.LowWatermark)
@@ -196,13 +196,13 @@ func TestDeleteRecords(t *testing.T) {
 // anew where the leader's log starts.
 func TestFollowerBeginsAnew(t *testing.T) {
 	t.Parallel()
-	c := startBrokers(t, 3, quickToMiss)
+	c := startBrokers(t, 3, patient)
 	topic := startTopic(t, c, meta.Shape{Settings: meta.Settings{Retention: 4000}})
 	lead := leader(c, topic)
 	away := c.nodes[(lead.ID+1)%3]
 	conn := dial(t, lead.Server())
 	require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"a"})).ErrorCode)
-	require.NoError(t, away.Kill())
+	require.NoError(t, kill(c, away))
 	for i := range 200 {
 		require.Zero(t, producedPartOf(conn.Call(acks(-1, kafkatest.Patience, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{fmt.Sprintf("%0100d", i)}))))).ErrorCode)
 	}

@@ -15,18 +15,16 @@ import (
 
 // Tests of clusters run three brokers, and cut, freeze and kill them.
 
-// quick makes a cluster notice sooner than by default; not so soon that a busy
-// machine would make it see faults that are none.
-func quick(c *Config) {
-	c.ReplicaLag, c.Meta.BrokerSession = 300*time.Millisecond, 1200*time.Millisecond
-}
+// quickToDrop has a leader drop followers soon that lag, and nobody be given up.
+func quickToDrop(c *Config) { patient(c); c.ReplicaLag = 300 * time.Millisecond }
 
-// quickToMiss makes it notice soon that a broker is gone, and never that one lags: on a
-// machine that stalls, those that are not meant would.
-func quickToMiss(c *Config) { quick(c); c.ReplicaLag = time.Hour }
-
-// patient makes it notice nothing by itself.
+// patient makes a cluster notice nothing by itself: neither that a broker lags nor that it
+// is gone. What a busy machine holds up for seconds is no fault then.
 func patient(c *Config) { c.ReplicaLag, c.Meta.BrokerSession = time.Hour, time.Hour }
+
+// returning is less patient, so that a broker which the test has fenced finds out and
+// registers within a second, and is back in sync two seconds later.
+func returning(c *Config) { c.ReplicaLag, c.Meta.BrokerSession = 8*time.Second, 8*time.Second }
 
 // startTopic makes a topic of one partition, and waits until the cluster is whole.
 func startTopic(t *testing.T, c *brokers, shape meta.Shape) *meta.Topic {
@@ -69,6 +67,15 @@ func rejoin(c *brokers, n *Node) {
 // fenced has the controller give a broker up.
 func fenced(c *brokers, n *Node) {
 	c.controller.Fence(n.ID, meta.Incarnation(n.Server().registered.Load()), "the test says so")
+}
+
+// kill ends a broker, and has the controller give it up at once, as it does by itself when
+// the broker's session is over.
+func kill(c *brokers, n *Node) error {
+	registered := meta.Incarnation(n.Server().registered.Load())
+	err := n.Kill()
+	c.controller.Fence(n.ID, registered, "the test has killed it")
+	return err
 }
 
 // requireSame waits until all replicas hold the same, and returns it.

@@ -234,7 +234,7 @@ func TestOffsetsSurviveMoves(t *testing.T) {
 	cl := startBrokers(t, 3, shortDelay, func(c *Config) {
 		c.Groups.OffsetsCompactBytes, c.Groups.MaxBatch = 20_000, 1000
 		c.Replica.MaxUncommitted = 4000
-		c.Meta.OffsetsPartitions, c.Meta.BrokerSession = 1, time.Second
+		c.Meta.OffsetsPartitions, c.Meta.BrokerSession = 1, time.Hour
 	})
 	makeTopic(t, cl.nodes[0].Server(), "t", 100)
 	whole(t, cl)
@@ -268,7 +268,7 @@ func TestOffsetsSurviveMoves(t *testing.T) {
 				"broker %d keeps %d bytes", other.id, other.local(key).Offsets().Bytes)
 		}
 		if move%2 == 0 {
-			require.NoError(t, cl.nodes[s.id].Kill())
+			require.NoError(t, kill(cl, cl.nodes[s.id]))
 		} else {
 			require.NoError(t, cl.nodes[s.id].Stop(kafkatest.Context(t)))
 		}

@@ -41,7 +41,7 @@ func TestLossOfLeadershipAnswersAtOnce(t *testing.T) {
 // goes another way, and the old one follows it. KIP-101.
 func TestFollowerCutsItsLogBack(t *testing.T) {
 	t.Parallel()
-	c := startBrokers(t, 3, patient, func(c *Config) { c.Meta.BrokerSession = 500 * time.Millisecond })
+	c := startBrokers(t, 3, returning)
 	topic := startTopic(t, c, meta.Shape{})
 	old := leader(c, topic)
 	conn := dial(t, old.Server())
@@ -66,13 +66,13 @@ func TestFollowerCutsItsLogBack(t *testing.T) {
 // to the next leader, as its answer was lost, is stored once.
 func TestKilledLeader(t *testing.T) {
 	t.Parallel()
-	c := startBrokers(t, 3, quickToMiss)
+	c := startBrokers(t, 3, patient)
 	topic := startTopic(t, c, meta.Shape{})
 	old := leader(c, topic)
 	batch := kafkatest.Batch([]string{"a", "b"}, kafkatest.From(7, 0, 0))
 	first := produceTo(dial(t, old.Server()), topic, 0, batch)
 	require.Zero(t, first.ErrorCode)
-	require.NoError(t, old.Kill())
+	require.NoError(t, kill(c, old))
 	require.Eventually(t, func() bool { return leader(c, topic) != old }, kafkatest.Patience, time.Millisecond)
 	now := leader(c, topic)
 	require.Eventually(t, func() bool { return replicaOf(now.Server(), topic, 0).Leads(-1) == nil }, kafkatest.Patience, time.Millisecond)
@@ -89,15 +89,16 @@ func TestKilledLeader(t *testing.T) {
 // A leader that was frozen until it was given up does no harm when it wakes.
 func TestFrozenLeader(t *testing.T) {
 	t.Parallel()
-	c := startBrokers(t, 3, quick)
-	topic := startTopic(t, c, meta.Shape{Settings: meta.Settings{MinISR: 1}}) // a machine that stalls makes the third lag, too
+	c := startBrokers(t, 3, returning)
+	topic := startTopic(t, c, meta.Shape{})
 	old := leader(c, topic)
 	conn := dial(t, old.Server())
 	require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"a"})).ErrorCode)
 	old.Gate.Pause()
 	produce := acks(-1, kafkatest.ForEver, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"too late"})))
 	conn.Send(produce)
-	require.Eventually(t, func() bool { return leader(c, topic) != old }, kafkatest.Patience, time.Millisecond)
+	fenced(c, old)
+	require.NotEqual(t, old, leader(c, topic))
 	now := leader(c, topic)
 	require.Eventually(t, func() bool { return replicaOf(now.Server(), topic, 0).Leads(-1) == nil }, kafkatest.Patience, time.Millisecond)
 	require.Zero(t, produceTo(dial(t, now.Server()), topic, 0, kafkatest.Batch([]string{"b"})).ErrorCode)
@@ -116,18 +117,16 @@ func TestFrozenLeader(t *testing.T) {
 // The last in-sync replica is waited for: nobody else leads without its records.
 func TestNoUncleanElection(t *testing.T) {
 	t.Parallel()
-	c := startBrokers(t, 3, quick)
+	c := startBrokers(t, 3, quickToDrop)
 	topic := startTopic(t, c, meta.Shape{Settings: meta.Settings{MinISR: 1}})
 	last := leader(c, topic)
 	isolate(c, last)
 	require.Zero(t, producedPartOf(dial(t, last.Server()).Call(acks(1, 0, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"x"}))))).ErrorCode)
 	require.Eventually(t, func() bool { return len(isr(c, topic)) == 1 }, kafkatest.Patience, time.Millisecond)
-	require.NoError(t, last.Kill())
-	require.Eventually(t, func() bool {
-		_, a := c.controller.Image().Assignment(meta.PartitionKey{Topic: topic.ID, Index: 0})
-		return a.Leader == meta.NoLeader
-	}, kafkatest.Patience, time.Millisecond)
-	require.Equal(t, []int32{last.ID}, isr(c, topic))
+	require.NoError(t, kill(c, last))
+	_, a := c.controller.Image().Assignment(meta.PartitionKey{Topic: topic.ID, Index: 0})
+	require.EqualValues(t, meta.NoLeader, a.Leader)
+	require.Equal(t, []int32{last.ID}, a.ISR)
 	rejoin(c, last)
 	require.NoError(t, last.Start())
 	whole(t, c)
