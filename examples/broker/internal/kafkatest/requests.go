@@ -8,7 +8,7 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
 )
 
-// Produce sends a batch, with acks=all and a timeout of one second.
+// Produce sends a batch, with acks=all and a timeout of Patience.
 func Produce(version int16, topic *meta.Topic, partition int32, batch []byte) *kmsg.ProduceRequest {
 	req := kmsg.NewPtrProduceRequest()
 	req.Version, req.Acks, req.TimeoutMillis = version, -1, int32(Patience/time.Millisecond)
