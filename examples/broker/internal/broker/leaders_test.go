@@ -55,10 +55,13 @@ func TestFollowerCutsItsLogBack(t *testing.T) {
 	require.Eventually(t, func() bool { return leader(c, topic) != old }, kafkatest.Patience, time.Millisecond)
 	now := leader(c, topic)
 	require.Eventually(t, func() bool { return replicaOf(now.Server(), topic, 0).Leads(-1) == nil }, kafkatest.Patience, time.Millisecond)
-	require.Zero(t, produceTo(dial(t, now.Server()), topic, 0, kafkatest.Batch([]string{"b"})).ErrorCode)
+	conn = dial(t, now.Server())
+	for _, v := range []string{"b", "c", "d", "e"} { // more than the old one has: what it asks for next is in range
+		require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{v})).ErrorCode)
+	}
 	rejoin(c, old)
 	whole(t, c)
-	require.Equal(t, []string{"a", "b"}, values(t, requireSame(t, c, topic)))
+	require.Equal(t, []string{"a", "b", "c", "d", "e"}, values(t, requireSame(t, c, topic)))
 	require.Equal(t, old, leader(c, topic), "it is the preferred leader, and leads again")
 }
 
