@@ -44,6 +44,7 @@ func (s *sheet) purgatory(st purgatory.Stats) {
 	s.waited("How long operations waited that did not end at once, by outcome", st.Waited)
 	s.durations("late_seconds", "How long after their deadlines operations expired", st.Late)
 	s.refused("Operations", st.RefusedFull, st.RefusedClosed)
+	s.counter("panics_total", "Panics of checks, completions, contexts and hooks", st.Panics)
 	s.counter("checks_total", "Calls of TryComplete, or readings of a threshold's numbers, by operations that have ended", st.Checks)
 }
 

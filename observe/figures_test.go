@@ -77,7 +77,7 @@ func TestFigures(t *testing.T) {
 			"ended_total outcome=cancelled": purg.Cancelled, "waited_seconds outcome=cancelled": purg.Waited[purgatory.Cancelled],
 			"ended_total outcome=closed": purg.Closed, "waited_seconds outcome=closed": purg.Waited[purgatory.Closed],
 			"ended_total outcome=failed": purg.Failed, "waited_seconds outcome=failed": purg.Waited[purgatory.Failed],
-			"late_seconds": purg.Late, "checks_total": purg.Checks,
+			"late_seconds": purg.Late, "checks_total": purg.Checks, "panics_total": purg.Panics,
 			"refused_total cause=full": purg.RefusedFull, "refused_total cause=closed": purg.RefusedClosed,
 		}},
 		"scheduler": {func(s *sheet) { s.scheduler(sched) }, map[string]any{

@@ -4,25 +4,25 @@ import "context"
 
 // await is the operation of a goroutine that waits for its end.
 type await struct {
-	cond func() bool
-	done chan error
+	cond  func() bool
+	ended chan error
 }
 
 func (w await) TryComplete() bool { return w.cond() }
 
-func (w await) Complete(_ Outcome, cause error) { w.done <- cause }
+func (w await) Complete(_ Outcome, cause error) { w.ended <- cause }
 
-// wait is where the goroutine blocks. It looks after its context itself, which costs
-// less than a hook does.
-func (w await) wait(ctx context.Context, h Pending, err error) error {
+// wait blocks the goroutine. It watches the context itself, which costs less than a hook.
+func (w await) wait(ctx context.Context, done <-chan struct{}, core *core, h Pending, err error) error {
 	if err != nil {
 		return err
 	}
 	select {
-	case err := <-w.done:
+	case err := <-w.ended:
 		return err
-	case <-ctx.Done():
-		h.Cancel(context.Cause(ctx)) // or somebody else has just ended it
-		return <-w.done
+	case <-done:
+		g := guard{ctx: ctx, done: done, core: core, h: h}
+		g.cancel() // or another call has just ended it
+		return <-w.ended
 	}
 }

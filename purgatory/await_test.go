@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -241,6 +242,14 @@ func TestQuorumGivesUp(t *testing.T) {
 		require.Equal(t, ErrExpired, err)
 		require.Equal(t, []int{7}, got)
 		require.Equal(t, time.Second, time.Since(began))
+
+		for _, timeout := range []time.Duration{math.MinInt64, -time.Hour, 0} {
+			began = time.Now()
+			got, err = s.Quorum(t.Context(), timeout, 2, a, b)
+			require.Equal(t, ErrExpired, err, "timeout %v", timeout)
+			require.Equal(t, []int{7}, got)
+			require.Zero(t, time.Since(began), "timeout %v", timeout)
+		}
 
 		gone := errors.New("gone")
 		ctx, cancel := context.WithCancelCause(t.Context())

@@ -3,6 +3,7 @@ package purgatory
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 )
@@ -71,5 +72,39 @@ func BenchmarkContext(b *testing.B) {
 				p.CheckAndComplete("orders-0")
 			}
 		})
+	}
+}
+
+// What observe's page asks for each second, beside 40,000 and a million operations: each
+// with a key of its own, three each of 10,000 keys, or all on one. most: as many as are
+// listed.
+func BenchmarkListings(b *testing.B) {
+	for _, n := range []int{40_000, 1_000_000} {
+		for _, keys := range []string{"own", "shared", "one"} {
+			p := open[int](b, Options{})
+			for i := range n {
+				of := []int{i}
+				switch keys {
+				case "shared":
+					of = []int{rand.IntN(10_000), rand.IntN(10_000), rand.IntN(10_000)}
+				case "one":
+					of = []int{0}
+				}
+				park(b, p, neverReady{}, time.Hour, of...)
+			}
+			for _, most := range []int{20, n} {
+				b.Run(fmt.Sprintf("call=Oldest/operations=%d/keys=%s/most=%d", n, keys, most), func(b *testing.B) {
+					for b.Loop() {
+						p.Oldest(most)
+					}
+				})
+				b.Run(fmt.Sprintf("call=Hotspots/operations=%d/keys=%s/most=%d", n, keys, most), func(b *testing.B) {
+					for b.Loop() {
+						p.Hotspots(most)
+					}
+				})
+			}
+			shut(b, p)
+		}
 	}
 }

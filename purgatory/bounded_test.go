@@ -113,6 +113,29 @@ func TestP10SecondCheck(t *testing.T) {
 	})
 }
 
+// P10: an operation that ends is counted out before it leaves its place to another: or
+// Delayed would exceed the bound.
+func TestP10PlaceIsFreedLast(t *testing.T) {
+	p := open[int](t, Options{MaxOperations: 1})
+	h := park(t, p, newOp(t), NoTimeout, 1)
+	ended := make(chan bool)
+	var once sync.Once
+	p.each(func(*tally) { // it holds the locks of all
+		once.Do(func() {
+			go func() {
+				defer close(ended)
+				h.Cancel(nil)
+			}()
+			blockedOnMutex(t, "countOut")
+			require.EqualValues(t, 1, p.held.Load(), "the place is free before the operation is counted out")
+		})
+	})
+	<-ended
+	require.Zero(t, p.held.Load())
+	empty(t, p)
+	shut(t, p)
+}
+
 // P10: the bound is exact under concurrency: never more wait, and when no more
 // are coming and none was refused needlessly, exactly so many do.
 func TestP10ExactUnderConcurrency(t *testing.T) {

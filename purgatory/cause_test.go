@@ -143,6 +143,27 @@ func TestP14HookPanics(t *testing.T) {
 	shut(t, p)
 }
 
+// P1, P7: whatever the hooks do, Complete is called once.
+func TestP14HooksFail(t *testing.T) {
+	for name, onEnd := range misdeeds {
+		for also, onPanic := range misdeeds {
+			t.Run(name+", then "+also, func(t *testing.T) {
+				captureLog(t)
+				p := open[int](t, Options{
+					OnEnd:   func(Outcome, time.Duration, error) { onEnd() },
+					OnPanic: func(Panic) { onPanic() },
+				})
+				op := newOp(t)
+				h := park(t, p, op, NoTimeout, 1)
+				onItsOwn(func() { h.ForceComplete() })
+				require.EqualValues(t, 1, op.ends.Load(), "Complete was not called")
+				require.Equal(t, Completed, op.Outcome())
+				shut(t, p)
+			})
+		}
+	}
+}
+
 func TestOutcomeText(t *testing.T) {
 	for o := Completed; o < outcomes; o++ {
 		text, err := json.Marshal(map[string]Outcome{"o": o})

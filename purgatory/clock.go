@@ -12,10 +12,9 @@ const never time.Duration = 1<<63 - 1
 
 func now() time.Duration { return time.Since(base) }
 
-// instant returns the time of a point.
-func instant(at time.Duration) time.Time {
-	t := time.Now()
-	return t.Add(at - t.Sub(base))
+// instant returns the time of a point, by what the clock shows now.
+func instant(at time.Duration, clock time.Time) time.Time {
+	return clock.Add(at - clock.Sub(base))
 }
 
 // after returns the point that is timeout after now: at once if that is zero or

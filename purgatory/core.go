@@ -17,6 +17,7 @@ type core struct {
 	wheel   *Wheel
 	own     bool         // the wheel is this core's
 	held    atomic.Int64 // operations, counted only under MaxOperations; any goroutine writes
+	panics  atomic.Uint64
 	tallies tallies
 	closing closing
 }
@@ -48,20 +49,32 @@ func (c *core) open(o Options, l lists) (err error) {
 	return c.wheel.join()
 }
 
-// mustBeUsable panics if an argument is nil that the caller must give. It asks the
-// context whether it can be done, while nothing depends on what that does.
-func mustBeUsable(ctx context.Context, op any) {
-	if op == nil {
-		panic("purgatory: the operation is nil")
+// mustBeMade panics if the core is part of a zero value.
+func (c *core) mustBeMade() {
+	if c.wheel == nil {
+		panic(zeroValue)
 	}
-	mustHave(ctx)
-	ctx.Done()
 }
 
-func mustHave(ctx context.Context) {
+const zeroValue = "purgatory: the zero value cannot be used, must be made by New, NewThreshold or NewFutures"
+
+// mustHave panics if the context is nil, and returns its channel. A typed nil panics in
+// Done: here, while nothing depends on it.
+func mustHave(ctx context.Context) (done <-chan struct{}) {
 	if ctx == nil {
 		panic("purgatory: the context is nil")
 	}
+	return ctx.Done()
+}
+
+// mustBeUsable panics if an argument is nil that the caller must give. It returns the
+// context's channel.
+func (c *core) mustBeUsable(ctx context.Context, op any) (done <-chan struct{}) {
+	c.mustBeMade()
+	if op == nil {
+		panic("purgatory: the operation is nil")
+	}
+	return mustHave(ctx)
 }
 
 // reserve counts an operation in, unless MaxOperations wait.
@@ -87,33 +100,35 @@ func (c *core) unreserve() {
 	}
 }
 
-// complete calls the operation's Complete. One that panics is counted as
-// Failed; it has had its call (P7).
+// complete calls the hook and the operation's Complete, which is deferred because the
+// hook may end the goroutine.
 func (c *core) complete(op Completion, o Outcome, waited time.Duration, cause error) {
-	defer func() {
-		if v := recover(); v != nil {
-			c.countPanic(o)
-			c.report(Panic{Value: v, Stack: debug.Stack()})
-		}
-	}()
-	if c.options.OnEnd != nil {
-		c.tell(o, waited, cause)
+	if c.options.OnEnd == nil {
+		c.deliver(op, o, cause)
+		return
 	}
-	op.Complete(o, cause)
-}
-
-// tell calls the hook. One that panics is reported, and keeps nobody from its end.
-func (c *core) tell(o Outcome, waited time.Duration, cause error) {
-	defer func() {
-		if v := recover(); v != nil {
-			c.report(Panic{Value: v, Stack: debug.Stack()})
-		}
-	}()
+	defer c.deliver(op, o, cause)
+	defer c.recoverPanic()
 	c.options.OnEnd(o, waited, cause)
 }
 
-// report calls the hook with a panic; a hook that panics is only logged.
-func (c *core) report(what Panic) {
+// deliver calls the operation's Complete. One that panics has had its call (P7).
+func (c *core) deliver(op Completion, o Outcome, cause error) {
+	defer c.recoverPanic()
+	op.Complete(o, cause)
+}
+
+// recoverPanic reports the panic of the function that defers it, if there is one.
+func (c *core) recoverPanic() {
+	if v := recover(); v != nil {
+		c.report(v)
+	}
+}
+
+// report counts a panic and calls the hook with it; a hook that panics is only logged.
+func (c *core) report(v any) {
+	c.panics.Add(1)
+	what := Panic{Value: v, Stack: debug.Stack()}
 	defer func() {
 		if v := recover(); v != nil {
 			logPanic(what)

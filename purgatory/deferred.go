@@ -2,7 +2,6 @@ package purgatory
 
 import (
 	"fmt"
-	"runtime/debug"
 	"sync"
 )
 
@@ -73,11 +72,7 @@ func (d *deferred[K]) due(uint64) {
 	}
 	defer d.core.stopWork()
 	defer d.done(key)
-	defer func() {
-		if v := recover(); v != nil { // of the function that reads a Threshold's number
-			d.core.report(Panic{Value: v, Stack: debug.Stack()})
-		}
-	}()
+	defer d.core.recoverPanic() // of the function that reads a Threshold's number
 	d.run(key)
 }
 

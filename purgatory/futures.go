@@ -42,14 +42,32 @@ func NewFutures[T any](o Options) (*Futures[T], error) {
 	return &Futures[T]{t}, nil
 }
 
+// made returns the threshold. It panics for a zero value.
+func (s *Futures[T]) made() *Threshold[*Future[T], uint8] {
+	if s.threshold == nil {
+		panic(zeroValue)
+	}
+	return s.threshold
+}
+
 // Future makes a future that is not done. One that nobody waits for costs
 // nothing but itself, done or not.
-func (s *Futures[T]) Future() *Future[T] { return &Future[T]{home: s} }
+func (s *Futures[T]) Future() *Future[T] {
+	s.made()
+	return &Future[T]{home: s}
+}
+
+func (f *Future[T]) mustBeMade() {
+	if f.home == nil {
+		panic("purgatory: the zero Future cannot be used, must be made by Futures.Future")
+	}
+}
 
 // Set brings the result, and completes the operations for which it was the
 // last one missing, on the calling goroutine. It reports whether this call did
 // set it: only the first does.
 func (f *Future[T]) Set(value T, err error) bool {
+	f.mustBeMade()
 	f.mu.Lock()
 	if f.done {
 		f.mu.Unlock()
@@ -63,6 +81,7 @@ func (f *Future[T]) Set(value T, err error) bool {
 
 // Result returns what Set brought; done is false as long as nothing has come.
 func (f *Future[T]) Result() (value T, done bool, err error) {
+	f.mustBeMade()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.value, f.done, f.err
@@ -103,6 +122,7 @@ func (s *Futures[T]) Quorum(ctx context.Context, timeout time.Duration, n int, f
 	case n < 1 || n > len(futures):
 		return nil, fmt.Errorf("purgatory: n is %d, must be 1 to %d, the number of futures", n, len(futures))
 	}
+	timeout = max(timeout, 0) // or the rest of a very negative one would be very long
 	for begun := now(); ; {
 		values, failed := results(futures)
 		missing, spare := n-len(values), len(futures)-n-len(failed)
@@ -139,6 +159,7 @@ func results[T any](futures []*Future[T]) (values []T, failed []error) {
 }
 
 func (s *Futures[T]) goals(futures []*Future[T]) ([]Goal[*Future[T], uint8], error) {
+	s.made()
 	goals := make([]Goal[*Future[T], uint8], len(futures))
 	for i, f := range futures {
 		if f == nil {
@@ -154,15 +175,15 @@ func (s *Futures[T]) goals(futures []*Future[T]) ([]Goal[*Future[T], uint8], err
 
 // Stats returns the figures: Watched are the results that operations still wait
 // for.
-func (s *Futures[T]) Stats() Stats { return s.threshold.Stats() }
+func (s *Futures[T]) Stats() Stats { return s.made().Stats() }
 
 // Wheel is [Purgatory.Wheel].
-func (s *Futures[T]) Wheel() *Wheel { return s.threshold.Wheel() }
+func (s *Futures[T]) Wheel() *Wheel { return s.made().Wheel() }
 
 // Close ends the operations that wait as Closed, and does not wait; see
 // [Purgatory.Close].
-func (s *Futures[T]) Close() { s.threshold.Close() }
+func (s *Futures[T]) Close() { s.made().Close() }
 
 // Shutdown ends the operations that wait as Closed; see [Purgatory.Shutdown].
 // Futures can be set after it, and their results be read.
-func (s *Futures[T]) Shutdown(ctx context.Context) error { return s.threshold.Shutdown(ctx) }
+func (s *Futures[T]) Shutdown(ctx context.Context) error { return s.made().Shutdown(ctx) }

@@ -169,7 +169,7 @@ func (w *thresholdWaiter[K, N]) checkEntered() bool {
 	goals, gen := w.goals(), w.state.generation()
 	for i := range goals {
 		g := &goals[i]
-		if w.threshold.current(g.key) < g.number {
+		if !(w.threshold.current(g.key) >= g.number) { //nolint:staticcheck // a NaN has not reached it
 			continue
 		}
 		// If an Advance has taken it out meanwhile, it is that one which counts it.

@@ -127,9 +127,6 @@ func TestP8NoTimeLeft(t *testing.T) {
 				h, err := p.TryCompleteElseWatch(ctx, op, timeout, 1, 2)
 				require.NoError(t, err)
 				require.NotZero(t, h)
-				if held { // taking the context's hook away asks for the channel, too
-					time.Sleep(time.Second)
-				}
 				synctest.Wait()
 				require.Equal(t, Expired, op.Outcome())
 				require.EqualValues(t, 2, op.checks.Load(), "the checks come first")
@@ -145,15 +142,16 @@ func TestP8NoTimeLeft(t *testing.T) {
 	}
 }
 
-// slowContext calls slow whenever it is asked for its channel.
+// slowContext calls slow when it is asked whether it is done, which is once the operation is
+// in its lists.
 type slowContext struct {
 	context.Context
 	slow func()
 }
 
-func (c slowContext) Done() <-chan struct{} {
+func (c slowContext) Err() error {
 	c.slow()
-	return c.Context.Done()
+	return c.Context.Err()
 }
 
 // P8: with no time left, an operation that its checks complete is completed.
@@ -252,12 +250,16 @@ func TestTimeout(t *testing.T) {
 // P8: an option out of range is an error that names it; what is in range is
 // taken.
 func TestP8Options(t *testing.T) {
+	shared, err := NewWheel(WheelOptions{})
+	require.NoError(t, err)
+	shutAtEnd(t, shared)
 	for want, o := range map[string]Options{
 		"Options.Tick is -1ns":                                 {Tick: -1},
 		"Options.Workers is -1":                                {Workers: -1},
 		"Options.Workers is 65537":                             {Workers: 1<<16 + 1},
-		"Options.Tick is 1ns, must be 0 beside Options.Wheel":  {Tick: 1, Wheel: new(Wheel)},
-		"Options.Workers is 1, must be 0 beside Options.Wheel": {Workers: 1, Wheel: new(Wheel)},
+		"Options.Tick is 1ns, must be 0 beside Options.Wheel":  {Tick: 1, Wheel: shared},
+		"Options.Workers is 1, must be 0 beside Options.Wheel": {Workers: 1, Wheel: shared},
+		"Options.Wheel is the zero value":                      {Wheel: new(Wheel)},
 		"Options.MaxOperations is -1":                          {MaxOperations: -1},
 		"Options.MaxOperations is -100":                        {MaxOperations: -100},
 	} {

@@ -75,7 +75,7 @@ func TestP5DelayedUntilItHasLeft(t *testing.T) {
 	gate.mu.Lock()
 	done := make(chan bool)
 	go func() { done <- h.Cancel(nil) }()
-	blockedOnMutex("(*Purgatory[...]).leave")
+	blockedOnMutex(t, "(*Purgatory[...]).leave")
 	delayed := p.delayed()
 	gate.mu.Unlock()
 	require.True(t, <-done)
@@ -176,9 +176,9 @@ func TestP5StaleHandlesPinLittle(t *testing.T) {
 			keys[i] = i
 		}
 		h := park(t, p, newOp(t), time.Hour, keys...)
-		require.Len(t, h.w.aside.hashes, len(keys))
+		require.Len(t, h.w.aside.Load().hashes, len(keys))
 		require.True(t, h.ForceComplete())
-		require.Nil(t, h.w.aside)
+		require.Nil(t, h.w.aside.Load())
 		require.Nil(t, h.w.core)
 		shut(t, p)
 		return append(handles, h)

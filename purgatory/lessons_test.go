@@ -244,7 +244,8 @@ func TestLesson8ChecksPerKey(t *testing.T) {
 // figures are what the operations themselves say.
 func TestLesson8CountersDrift(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := open[int](t, Options{OnPanic: func(Panic) {}})
+		var panics atomic.Uint64
+		p := open[int](t, Options{OnPanic: func(Panic) { panics.Add(1) }})
 		rnd := rand.New(rand.NewPCG(1, 2))
 		var mu sync.Mutex // expiries run on several workers
 		var want [outcomes]uint64
@@ -262,11 +263,10 @@ func TestLesson8CountersDrift(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				ended++
+				want[o]++
 				if i%50 == 0 {
-					want[Failed]++
 					panic("at the end")
 				}
-				want[o]++
 			}
 			h, err := p.TryCompleteElseWatch(context.Background(), op, time.Duration(rnd.IntN(20))*time.Millisecond, rnd.IntN(10), rnd.IntN(10))
 			require.NoError(t, err)
@@ -287,6 +287,8 @@ func TestLesson8CountersDrift(t *testing.T) {
 		shut(t, p)
 		st := p.Stats()
 		require.Equal(t, want, [outcomes]uint64{0, st.Completed, st.Expired, st.Cancelled, st.Closed, st.Failed})
+		require.Equal(t, want[Failed]+5000/50, panics.Load())
+		require.Equal(t, panics.Load(), st.Panics)
 	})
 }
 

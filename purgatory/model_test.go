@@ -373,18 +373,23 @@ func compare(t *testing.T, p *Purgatory[int], o *oracle, ends []end, inOrder boo
 func count(t *testing.T, p *Purgatory[int], o *oracle, subjects []*subject) {
 	t.Helper()
 	var want [outcomes]uint64
+	panics := 0
 	for _, m := range o.ops {
 		x := subjects[m.id]
 		require.Equal(t, m.how, x.Outcome(), "operation %d", m.id)
 		require.EqualValues(t, m.checks, x.checks.Load(), "checks of operation %d", m.id)
-		if m.how != 0 && x.model.badEnd {
-			m.how = Failed
-		}
 		want[m.how]++
+		if m.how == Failed {
+			panics++
+		}
+		if m.how != 0 && m.badEnd {
+			panics++
+		}
 	}
 	st := p.Stats()
 	want[0] = 0 // those that were refused
 	require.Equal(t, want, [outcomes]uint64{0, st.Completed, st.Expired, st.Cancelled, st.Closed, st.Failed})
+	require.EqualValues(t, panics, st.Panics)
 }
 
 // P1 to P12: random use against the oracle.

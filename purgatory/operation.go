@@ -48,8 +48,9 @@ const (
 	Cancelled
 	// Closed means that the purgatory was shut down. The cause is [ErrClosed].
 	Closed
-	// Failed means that its TryComplete panicked or did not return, or that it
-	// asked for its own check for ever. The cause is a [*CheckError].
+	// Failed means that its TryComplete, or a method of its context, panicked or did
+	// not return, or that it asked for its own check for ever. The cause is a
+	// [*CheckError].
 	Failed
 
 	outcomes // how many, with "none yet"
@@ -137,19 +138,26 @@ func (e *matching) Is(target error) bool { return target == e.also }
 // CheckError is the cause of an operation that Failed. It matches [ErrFailed].
 type CheckError struct {
 	// Value is what TryComplete panicked with; nil if it ended its goroutine by
-	// runtime.Goexit; an error if it asked for its own check for ever.
+	// runtime.Goexit; an error if it asked for its own check for ever. Or what a
+	// method of the operation's context did.
 	Value any
+
+	context bool // it was the context
 }
 
-// Error returns what TryComplete did, in words.
+// Error returns what TryComplete or the context did, in words.
 func (e *CheckError) Error() string {
+	who := "TryComplete"
+	if e.context {
+		who = "the context"
+	}
 	switch e.Value {
 	case nil:
-		return "purgatory: TryComplete called runtime.Goexit"
+		return "purgatory: " + who + " called runtime.Goexit"
 	case any(errSpinning):
 		return errSpinning.Error()
 	}
-	return fmt.Sprintf("purgatory: TryComplete panicked: %v", e.Value)
+	return fmt.Sprintf("purgatory: %s panicked: %v", who, e.Value)
 }
 
 // Is reports whether target is [ErrFailed].

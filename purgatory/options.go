@@ -1,6 +1,7 @@
 package purgatory
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -32,8 +33,8 @@ type Options struct {
 	MaxOperations int
 
 	// OnPanic is called with each panic of an operation's TryComplete or Complete, of
-	// OnEnd, and of a Threshold's current for AdvanceLater, on the goroutine that
-	// recovered it. It must not call Shutdown: the
+	// its context, of OnEnd, and of a Threshold's current for AdvanceLater, on the
+	// goroutine that recovered it. It must not call Shutdown: the
 	// operation may not have ended yet. Default: an error on slog's default
 	// logger.
 	OnPanic func(Panic)
@@ -53,6 +54,9 @@ const NoTimeout time.Duration = 1<<63 - 1
 // withDefaults fills in what is zero and refuses what is out of range. The
 // wheel checks Tick and Workers itself.
 func (o Options) withDefaults() (Options, error) {
+	if o.Wheel != nil && o.Wheel.timers == nil {
+		return o, errors.New("purgatory: Options.Wheel is the zero value, must be made by NewWheel")
+	}
 	if o.Wheel != nil && o.Tick != 0 {
 		return o, fmt.Errorf("purgatory: Options.Tick is %v, must be 0 beside Options.Wheel", o.Tick)
 	}

@@ -26,12 +26,20 @@ func (h Pending) ForceComplete() bool { return h.end(Completed) }
 // check is just running, it is the checking goroutine that calls the operation's
 // Complete.
 func (h Pending) Cancel(cause error) bool {
+	if cause == nil {
+		cause = ErrCancelled
+	}
+	return h.endWith(Cancelled, cause)
+}
+
+// endWith ends the operation with a cause, from outside.
+func (h Pending) endWith(o Outcome, cause error) bool {
 	if h.IsZero() {
 		return false
 	}
-	won, mine := h.w.cancel(h.gen, cause)
+	won, mine := h.w.decide(h.gen, o, cause)
 	if mine {
-		h.w.finish(Cancelled)
+		h.w.finish(o)
 	}
 	return won
 }
@@ -51,7 +59,7 @@ func (h Pending) Deadline() (deadline time.Time, ok bool) {
 	if !h.w.state.waits(h.gen) || at == never {
 		return time.Time{}, false
 	}
-	return instant(at), true
+	return instant(at, time.Now()), true
 }
 
 // end decides the outcome, from outside.

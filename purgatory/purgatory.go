@@ -62,7 +62,7 @@ const maxKeys = math.MaxUint16
 // operations that have ended can be used again, up to 16 keys; constant time for
 // each key.
 func (p *Purgatory[K]) TryCompleteElseWatch(ctx context.Context, op Operation, timeout time.Duration, keys ...K) (Pending, error) {
-	mustBeUsable(ctx, op)
+	done := p.mustBeUsable(ctx, op)
 	if err := checkKeys(keys); err != nil {
 		return Pending{}, err
 	}
@@ -88,7 +88,7 @@ func (p *Purgatory[K]) TryCompleteElseWatch(ctx context.Context, op Operation, t
 	}
 	p.enter(w, part, keys, hashes)
 	p.putBack(part)
-	return w.wait(ctx, gen, soon)
+	return w.wait(ctx, done, gen, soon)
 }
 
 // checkKeys refuses keys that cannot be watched.
@@ -112,7 +112,10 @@ func reflexive[K comparable](key K) bool {
 	return key == key //nolint:gocritic // that is the question
 }
 
-func (p *Purgatory[K]) hash(key K) uint64 { return maphash.Comparable(p.seed, key) | 1<<63 }
+func (p *Purgatory[K]) hash(key K) uint64 {
+	p.mustBeMade()
+	return maphash.Comparable(p.seed, key) | 1<<63
+}
 
 // fewKeys is up to how many keys they are compared each with each to find one
 // given twice; beyond, a map does.
@@ -179,7 +182,7 @@ func (p *Purgatory[K]) enter(w *waiter, t *tally, keys []K, hashes []uint64) {
 		}
 	}
 	if appeared > 0 {
-		t.countKeys(appeared)
+		t.keys.Add(int64(appeared))
 	}
 }
 
@@ -217,9 +220,7 @@ func (p *Purgatory[K]) leave(w *waiter) (watches, vanished int) {
 // free gives the record to operations to come. See lists.
 func (p *Purgatory[K]) free(w *waiter) {
 	if w.n > maxAside {
-		w.aside = nil
-	} else if w.aside != nil {
-		w.aside.places = w.aside.places[:0]
+		w.aside.Store(nil)
 	}
 	w.n = 0
 	waiters.Put(w)
@@ -271,7 +272,10 @@ func (p *Purgatory[K]) CancelForKey(key K, cause error) int {
 // It does not block, and takes constant time. After the shutdown has begun it
 // returns ErrClosed: every operation is ended by that already. A key that is not
 // equal to itself is an error.
-func (p *Purgatory[K]) CheckAndCompleteLater(key K) error { return p.deferred.add(key) }
+func (p *Purgatory[K]) CheckAndCompleteLater(key K) error {
+	p.mustBeMade()
+	return p.deferred.add(key)
+}
 
 // Await blocks until cond returns true. It is called as an operation's TryComplete
 // is: at first, and then for every CheckAndComplete of one of keys. Await returns
@@ -283,13 +287,13 @@ func (p *Purgatory[K]) CheckAndCompleteLater(key K) error { return p.deferred.ad
 // A nil cond or ctx panics. Await must not be called from a TryComplete or a Complete
 // that something else waits for; it runs no goroutine.
 func (p *Purgatory[K]) Await(ctx context.Context, timeout time.Duration, cond func() bool, keys ...K) error {
-	mustHave(ctx)
+	done := mustHave(ctx)
 	if cond == nil {
 		panic("purgatory: the condition is nil")
 	}
 	w := await{cond, make(chan error, 1)}
 	h, err := p.TryCompleteElseWatch(context.Background(), w, timeout, keys...)
-	return w.wait(ctx, h, err)
+	return w.wait(ctx, done, &p.core, h, err)
 }
 
 // Watching returns how many operations watch a key: of one moment, in constant time.
@@ -308,7 +312,10 @@ func (p *Purgatory[K]) Watching(key K) int {
 func (p *Purgatory[K]) Stats() Stats { return p.stats() }
 
 // Wheel returns the wheel of the timeouts: Options.Wheel, or the purgatory's own.
-func (p *Purgatory[K]) Wheel() *Wheel { return p.wheel }
+func (p *Purgatory[K]) Wheel() *Wheel {
+	p.mustBeMade()
+	return p.wheel
+}
 
 // Delayed returns the number of operations that wait, each counted once: of one
 // moment, exactly, in time proportional to GOMAXPROCS.

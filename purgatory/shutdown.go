@@ -21,6 +21,7 @@ type closing struct {
 // refuseAll begins the shutdown: no operation is counted in any more. Those that are
 // on their way into the lists find out when they are there; see waiter.wait.
 func (c *core) refuseAll() {
+	c.mustBeMade()
 	c.closing.begun.Store(true)
 	a := &c.tallies
 	a.mu.Lock()

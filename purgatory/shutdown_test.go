@@ -279,7 +279,7 @@ func TestP12DuringRegistration(t *testing.T) {
 				_, err := p.TryCompleteElseWatch(context.Background(), op, time.Hour, first, last)
 				registered <- err
 			}()
-			blockedOnMutex("(*Purgatory[...]).enter")
+			blockedOnMutex(t, "(*Purgatory[...]).enter")
 			closed := make(chan bool)
 			go func() { p.Close(); close(closed) }()
 			for !p.closing.begun.Load() {

@@ -15,8 +15,12 @@ type Stats struct {
 	Keys    int // keys with watchers
 
 	// How operations ended. Those that completed without ever waiting are
-	// among Completed. One whose Complete panicked is among Failed.
+	// among Completed.
 	Completed, Expired, Cancelled, Closed, Failed uint64
+
+	// Panics counts the panics that were recovered and given to Options.OnPanic. An
+	// operation whose Complete panics is counted under its outcome all the same.
+	Panics uint64
 
 	// Operations that were refused, with ErrFull and ErrClosed.
 	RefusedFull, RefusedClosed uint64
@@ -75,6 +79,7 @@ func (c *core) stats() Stats {
 	})
 	st.Completed, st.Expired, st.Cancelled = ended[Completed], ended[Expired], ended[Cancelled]
 	st.Closed, st.Failed = ended[Closed], ended[Failed]
+	st.Panics = c.panics.Load()
 	st.Wheel = c.wheel.Stats()
 	return st
 }
@@ -91,6 +96,7 @@ func (c *core) watched() (n int) {
 
 // keyCount locks no part: whoever adds or takes keys may call it.
 func (c *core) keyCount() (n int) {
+	c.mustBeMade()
 	a := &c.tallies
 	a.mu.Lock()
 	defer a.mu.Unlock()

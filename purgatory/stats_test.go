@@ -136,6 +136,33 @@ func TestStatsOfOneMoment(t *testing.T) {
 	wg.Wait()
 }
 
+// P16: no counter goes down, at whatever moment it is read.
+func TestCountersOnlyGrow(t *testing.T) {
+	var p *Purgatory[int]
+	var seen []uint64 // operations that have completed
+	read := func() {
+		st := p.Stats()
+		require.Zero(t, st.Failed)
+		seen = append(seen, st.Completed)
+	}
+	p = open[int](t, Options{
+		OnPanic: func(Panic) { read() },
+		OnEnd:   func(Outcome, time.Duration, error) { read(); panic("hook") },
+	})
+	op := newOp(t)
+	op.end = func(Outcome) {
+		read()
+		panic("complete")
+	}
+	h := park(t, p, op, NoTimeout, 1)
+	read()
+	require.True(t, h.ForceComplete())
+	read()
+	require.Equal(t, []uint64{0, 1, 1, 1, 1, 1}, seen)
+	require.EqualValues(t, 2, p.Stats().Panics)
+	shut(t, p)
+}
+
 // P16: the hottest keys in order, with the age of their oldest operation, whatever a
 // walk has left in between.
 func TestHotspots(t *testing.T) {

@@ -257,8 +257,9 @@ func (t *table[K, V]) visit(f func(*bucket[K, V]) bool) {
 }
 
 // keys calls f with each key and its hash, until that returns false. No lock is held
-// meanwhile, and no key is moved; one may be gone.
-func (t *table[K, V]) keys(f func(key K, hash uint64) bool) {
+// meanwhile, and no key is moved; one may be gone. Keys for whose entry see returns true
+// are left out: it is called with the lock held, unless it is nil.
+func (t *table[K, V]) keys(see func(*entry[K, V]) bool, f func(key K, hash uint64) bool) {
 	type named struct {
 		key  K
 		hash uint64
@@ -266,7 +267,11 @@ func (t *table[K, V]) keys(f func(key K, hash uint64) bool) {
 	var some []named
 	t.visit(func(b *bucket[K, V]) bool {
 		some = some[:0]
-		b.each(func(e *entry[K, V]) { some = append(some, named{e.key, e.hash}) })
+		b.each(func(e *entry[K, V]) {
+			if see == nil || !see(e) {
+				some = append(some, named{e.key, e.hash})
+			}
+		})
 		if len(some) == 0 {
 			return true
 		}

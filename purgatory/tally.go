@@ -135,6 +135,9 @@ func (c *core) countOut(w *waiter, o Outcome, watches, vanished int) (waited tim
 	}
 	closed := t.closed
 	t.mu.Unlock()
+	if w.n > 0 {
+		c.unreserve() // not before: Delayed would exceed MaxOperations for a moment
+	}
 	c.putBack(t)
 	if closed {
 		c.closing.notify()
@@ -157,15 +160,6 @@ func (c *core) countRefused(err error) {
 	}
 }
 
-// countPanic corrects what was counted of an operation whose Complete has panicked.
-func (c *core) countPanic(o Outcome) {
-	t := c.lockTally()
-	defer c.putBack(t)
-	defer t.mu.Unlock()
-	t.ended[o]--
-	t.ended[Failed]++
-}
-
 // startWork counts what runs on a worker: the shutdown waits for it. The caller
 // owns an operation, or is known to the shutdown otherwise.
 func (c *core) startWork() { c.countWork(1) }
@@ -184,10 +178,6 @@ func (c *core) countWork(n int) {
 	}
 }
 
-// countKeys counts keys that have got their first operation. t is the part that
-// countIn has returned.
-func (t *tally) countKeys(n int) { t.keys.Add(int64(n)) }
-
 // countReached counts goals out whose operation may go on waiting, and a key if that
 // was its last goal. The caller holds the lock of the key's bucket.
 func (c *core) countReached(goals int, vanished bool) {
@@ -205,6 +195,7 @@ func (c *core) countReached(goals int, vanished bool) {
 // what goes from a part that was seen already to one that was not would be counted
 // twice. Nobody else holds two.
 func (c *core) each(f func(*tally)) {
+	c.mustBeMade()
 	a := &c.tallies
 	a.mu.Lock()
 	defer a.mu.Unlock()

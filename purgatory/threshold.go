@@ -80,7 +80,7 @@ func NewThreshold[K comparable, N cmp.Ordered](current func(K) N, o Options) (*T
 // goals; for each goal O(1) if its number is the highest waited for on its key, as it is
 // where offsets ascend, and O(log n) otherwise.
 func (t *Threshold[K, N]) TryCompleteElseWatch(ctx context.Context, op Completion, timeout time.Duration, need Need, goals ...Goal[K, N]) (Pending, error) {
-	mustBeUsable(ctx, op)
+	done := t.mustBeUsable(ctx, op)
 	n, err := checkGoals(need, goals)
 	if err != nil {
 		return Pending{}, err
@@ -107,7 +107,7 @@ func (t *Threshold[K, N]) TryCompleteElseWatch(ctx context.Context, op Completio
 	}
 	t.enter(w, part)
 	t.putBack(part)
-	return w.wait(ctx, gen, soon)
+	return w.wait(ctx, done, gen, soon)
 }
 
 func checkGoals[K comparable, N cmp.Ordered](need Need, goals []Goal[K, N]) (n int, err error) {
@@ -128,11 +128,14 @@ func checkGoals[K comparable, N cmp.Ordered](need Need, goals []Goal[K, N]) (n i
 	return need.of(len(goals))
 }
 
-func (t *Threshold[K, N]) hash(key K) uint64 { return maphash.Comparable(t.seed, key) | 1<<63 }
+func (t *Threshold[K, N]) hash(key K) uint64 {
+	t.mustBeMade()
+	return maphash.Comparable(t.seed, key) | 1<<63
+}
 
 // enter puts each goal into its key's tree.
 func (t *Threshold[K, N]) enter(w *thresholdWaiter[K, N], part *tally) {
-	appeared, crowded := 0, false
+	crowded := false
 	w.entered = true
 	goals := w.goals()
 	for i := range goals {
@@ -143,18 +146,15 @@ func (t *Threshold[K, N]) enter(w *thresholdWaiter[K, N], part *tally) {
 		if e == nil {
 			e, crowded = t.table.insertLocked(b, g.key, hash)
 			e.value = t.trees.Get().(*tree[K, N])
-			appeared++
+			part.keys.Add(1) // with the lock held: an Advance may count the key out next
 		}
 		g.hash = uint32(hash)
 		g.enterLocked(e.value)
 		b.mu.Unlock()
 		if crowded {
 			crowded = false
-			t.table.grow(t.KeyCount() + appeared)
+			t.table.grow(t.KeyCount())
 		}
-	}
-	if appeared > 0 {
-		part.countKeys(appeared)
 	}
 }
 
@@ -242,15 +242,18 @@ func (t *Threshold[K, N]) CancelForKey(key K, cause error) int {
 // CheckAndComplete: it runs none of your code, so it may be called with any
 // lock held. If the function that reads the number panics, that is reported, and
 // this Advance is lost.
-func (t *Threshold[K, N]) AdvanceLater(key K) error { return t.deferred.add(key) }
+func (t *Threshold[K, N]) AdvanceLater(key K) error {
+	t.mustBeMade()
+	return t.deferred.add(key)
+}
 
 // Await blocks until goals are reached, as many as need says. It returns nil then,
 // and otherwise why it gave up; see [Purgatory.Await].
 func (t *Threshold[K, N]) Await(ctx context.Context, timeout time.Duration, need Need, goals ...Goal[K, N]) error {
-	mustHave(ctx)
-	w := await{done: make(chan error, 1)}
+	done := mustHave(ctx)
+	w := await{ended: make(chan error, 1)}
 	h, err := t.TryCompleteElseWatch(context.Background(), w, timeout, need, goals...)
-	return w.wait(ctx, h, err)
+	return w.wait(ctx, done, &t.core, h, err)
 }
 
 // sweepBatch is how many goals are taken out for one turn of a key's lock.
@@ -373,16 +376,17 @@ type WaitingGoal[K comparable, N cmp.Ordered] struct {
 // All returns an iterator over the goals that are still to be reached. See
 // [Purgatory.All].
 func (t *Threshold[K, N]) All() iter.Seq[WaitingGoal[K, N]] {
+	t.mustBeMade()
 	return func(yield func(WaitingGoal[K, N]) bool) {
-		now := now()
-		t.table.keys(func(key K, hash uint64) bool {
-			return t.allOf(key, hash, now, yield)
+		clock := time.Now()
+		t.table.keys(nil, func(key K, hash uint64) bool {
+			return t.allOf(key, hash, clock, yield)
 		})
 	}
 }
 
 // allOf calls yield with the goals of a key, a batch for each turn of its lock.
-func (t *Threshold[K, N]) allOf(key K, hash uint64, now time.Duration, yield func(WaitingGoal[K, N]) bool) bool {
+func (t *Threshold[K, N]) allOf(key K, hash uint64, clock time.Time, yield func(WaitingGoal[K, N]) bool) bool {
 	var some []WaitingGoal[K, N]
 	var last N
 	var seq uint64 // of the goal that was met last; 0: none was
@@ -397,7 +401,7 @@ func (t *Threshold[K, N]) allOf(key K, hash uint64, now time.Duration, yield fun
 				g = e.value.after(last, seq)
 			}
 			for ; g != nil && left > 0 && len(some) < batch; g = g.next() {
-				some = append(some, g.waiting(now))
+				some = append(some, g.waiting(clock))
 				last, seq = g.number, g.seq
 				left--
 			}
@@ -416,11 +420,11 @@ func (t *Threshold[K, N]) allOf(key K, hash uint64, now time.Duration, yield fun
 }
 
 // waiting describes a goal. The lock of its key is held.
-func (g *goal[K, N]) waiting(now time.Duration) WaitingGoal[K, N] {
+func (g *goal[K, N]) waiting(clock time.Time) WaitingGoal[K, N] {
 	w := &g.waiter.waiter
-	x := WaitingGoal[K, N]{Goal: Goal[K, N]{g.key, g.number}, Pending: w.handle(), Age: max(now-w.since, 0)}
+	x := WaitingGoal[K, N]{Goal: Goal[K, N]{g.key, g.number}, Pending: w.handle(), Age: max(clock.Sub(base)-w.since, 0)}
 	if at := time.Duration(w.deadline.Load()); at != never {
-		x.Deadline = instant(at)
+		x.Deadline = instant(at, clock)
 	}
 	return x
 }
@@ -428,17 +432,17 @@ func (g *goal[K, N]) waiting(now time.Duration) WaitingGoal[K, N] {
 // Hotspots returns the n keys with most goals still to be reached. See
 // [Purgatory.Hotspots].
 func (t *Threshold[K, N]) Hotspots(n int) []Hotspot[K] {
-	now := now()
-	var top hotspots[K]
+	t.mustBeMade()
+	now, top := now(), newBest[Hotspot[K]](n, t.KeyCount())
 	t.table.visit(func(b *bucket[K, *tree[K, N]]) bool {
 		b.each(func(e *entry[K, *tree[K, N]]) {
-			if g := e.value.first; g != nil {
-				top.add(n, Hotspot[K]{e.key, e.value.n, max(now-g.waiter.since, 0)})
+			if g := e.value.first; g != nil && top.accepts(int64(e.value.n)) {
+				top.add(int64(e.value.n), Hotspot[K]{e.key, e.value.n, max(now-g.waiter.since, 0)})
 			}
 		})
 		return true
 	})
-	return top
+	return top.sorted()
 }
 
 // Stats returns the figures: Watched are the goals still to be reached.
@@ -446,7 +450,10 @@ func (t *Threshold[K, N]) Hotspots(n int) []Hotspot[K] {
 func (t *Threshold[K, N]) Stats() Stats { return t.stats() }
 
 // Wheel is [Purgatory.Wheel].
-func (t *Threshold[K, N]) Wheel() *Wheel { return t.wheel }
+func (t *Threshold[K, N]) Wheel() *Wheel {
+	t.mustBeMade()
+	return t.wheel
+}
 
 // Delayed returns the number of operations that wait, each counted once. See
 // [Purgatory.Delayed].

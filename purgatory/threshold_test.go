@@ -211,11 +211,35 @@ func TestAdvanceBetweenEntries(t *testing.T) {
 		runtime.Gosched()
 	}
 	require.Zero(t, r.Advance(first, 1)) // the number itself goes down again
+	require.Zero(t, r.Stats().Keys, "the key is counted out before it is counted in")
 	gate.mu.Unlock()
 	<-registered
 	require.Equal(t, 1, r.verify())
 	require.Equal(t, 1, r.Advance(last, 1))
 	require.Equal(t, Completed, op.Outcome())
+}
+
+// P13: a NaN that is read once the operation waits has reached nothing.
+func TestNaNReachesNothing(t *testing.T) {
+	reads := 0
+	th, err := NewThreshold(func(int) float64 {
+		if reads++; reads == 1 {
+			return 0
+		}
+		return math.NaN()
+	}, Options{})
+	require.NoError(t, err)
+	op := newOp(t)
+	h, err := th.TryCompleteElseWatch(t.Context(), op, NoTimeout, All, Goal[int, float64]{1, 5})
+	require.NoError(t, err)
+	require.Equal(t, 2, reads)
+	require.True(t, h.Waiting(), "completed by a NaN")
+	require.Zero(t, th.Advance(1, math.NaN()))
+	require.NoError(t, th.AdvanceLater(1))
+	require.True(t, h.Waiting(), "completed by a NaN")
+	require.Equal(t, 1, th.Advance(1, math.Inf(1)))
+	require.Equal(t, Completed, op.Outcome())
+	require.NoError(t, th.Shutdown(t.Context()))
 }
 
 // P13: on several keys, all or any; a goal that was reached stays reached.

@@ -180,8 +180,8 @@ func verify[K comparable](t testing.TB, p *Purgatory[K]) {
 			found := false
 			for key, h := range w.keyHashes() {
 				var at place
-				if w.aside != nil && len(w.aside.places) > 0 {
-					at = w.aside.places[key]
+				if x := w.aside.Load(); x != nil {
+					at = x.places[key]
 				}
 				found = found || h == uint32(e.hash) && at.chunk == c && (c == nil || int(at.slot) == slot)
 			}
@@ -330,9 +330,10 @@ func collected(t testing.TB, what string, done func() bool) {
 }
 
 // blockedOnMutex waits until a goroutine is blocked on a mutex in the function.
-func blockedOnMutex(function string) {
+func blockedOnMutex(t testing.TB, function string) {
+	t.Helper()
 	buf := make([]byte, 1<<20)
-	for {
+	for begun := time.Now(); time.Since(begun) < time.Minute; {
 		for g := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
 			if strings.Contains(g, function) && strings.Contains(g, "[sync.Mutex.Lock") {
 				return
@@ -340,4 +341,5 @@ func blockedOnMutex(function string) {
 		}
 		runtime.Gosched()
 	}
+	t.Fatalf("no goroutine blocks on a mutex in %s", function)
 }

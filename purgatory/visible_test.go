@@ -113,12 +113,18 @@ func TestP16Oldest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(1, 0))
 		p := open[int](t, Options{})
-		for round := range 300 {
+		for round := range 900 {
 			time.Sleep(time.Millisecond)
-			keys := []int{rng.IntN(10), rng.IntN(10), rng.IntN(10)}[:1+rng.IntN(3)]
+			keys := []int{rng.IntN(10), rng.IntN(10), rng.IntN(4)}[:1+rng.IntN(3)]
+			if round >= 450 {
+				keys = []int{rng.IntN(4)} // now some lists grow beyond a batch
+			}
 			park(t, p, newOp(t), NoTimeout, keys...)
-			if round%3 == 0 {
+			if round < 450 && round%3 == 0 {
 				p.CancelForKey(rng.IntN(40), nil)
+			}
+			if round%7 != 0 {
+				continue
 			}
 			all := slices.SortedFunc(p.All(), func(a, b Waiting[int]) int { return cmp.Compare(b.Age, a.Age) })
 			for _, n := range []int{-1, 0, 1, 7, 1000} {
@@ -356,4 +362,36 @@ func TestP16Waited(t *testing.T) {
 		require.Zero(t, st.Late.Sum)
 		shut(t, p)
 	})
+}
+
+// P16: an operation's keys can be asked for while it is about to enter a list that is long:
+// the race detector watches what its record notes of that.
+func TestP16KeysWhileEntering(t *testing.T) {
+	p := open[int](t, Options{})
+	const long = 0
+	for range maxNear {
+		park(t, p, newOp(t), NoTimeout, long)
+	}
+	other := 1
+	for bucketOf(p, other) == bucketOf(p, long) {
+		other++
+	}
+	gate := bucketOf(p, long)
+	gate.mu.Lock()
+	entered, listed := make(chan Pending), make(chan []int)
+	go func() { entered <- park(t, p, newOp(t), NoTimeout, other, long) }()
+	blockedOnMutex(t, "enter")
+	go func() {
+		b := bucketOf(p, other)
+		b.mu.Lock()
+		x := p.waiting(b.find(other, p.hash(other)).value.first().handle(), time.Now())
+		b.mu.Unlock()
+		listed <- x.Keys()
+	}()
+	blockedOnMutex(t, "Keys")
+	gate.mu.Unlock() // mostly the one that enters is first
+	require.Contains(t, [][]int{{other, long}, {other}}, <-listed)
+	require.True(t, (<-entered).Waiting())
+	verify(t, p)
+	shut(t, p)
 }

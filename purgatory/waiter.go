@@ -3,7 +3,6 @@ package purgatory
 import (
 	"context"
 	"errors"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -31,17 +30,17 @@ type waiter struct {
 	// time.
 	deadline atomic.Int64
 
-	checks uint32 // calls of TryComplete
-	looks  uint16 // checks in a row that somebody asked for, as they are handed over
-	n      uint16 // keys; set before others can meet it
-	aside  *aside // nil: not needed so far
+	checks uint32                // calls of TryComplete
+	looks  uint16                // checks in a row that somebody asked for, as they are handed over
+	n      uint16                // keys; set before others can meet it
+	aside  atomic.Pointer[aside] // nil: not needed so far; see watchlist
 
 	timer  timingwheel.Timer // zero: none
 	hashes [inRecord]uint32  // of its keys; see keyHashes
 	unhook func() bool       // takes the context's hook away; nil: none
 
-	cancels sync.Mutex // has one call of Cancel at a time decide
-	cause   error      // guarded by cancels until a Cancel has decided
+	causes sync.Mutex // lets one goroutine at a time decide with a cause
+	cause  error      // guarded by causes until one of them has decided
 }
 
 // inRecord is for how many keys there is room in the record itself.
@@ -50,7 +49,7 @@ const inRecord = 3
 // aside is what most records can do without. It stays with its record.
 type aside struct {
 	hashes []uint32 // of all keys, if they are more than inRecord
-	places []place  // by key, of those in lists that are long; see watchlist
+	places []place  // of each key; guarded by the lock of its bucket
 }
 
 // maxAside is how many keys a free record keeps room for.
@@ -92,11 +91,7 @@ func (w *waiter) check() (completed, ended bool) {
 // fail ends the operation as Failed, by the owner, unless an outcome was decided
 // already. v is what its check panicked with; nil: it is ending its goroutine.
 func (w *waiter) fail(v any) {
-	w.cancels.Lock()
-	if w.state.decideAsOwner(Failed) {
-		w.cause = &CheckError{v}
-	}
-	w.cancels.Unlock()
+	w.decide(w.state.generation(), Failed, &CheckError{Value: v})
 	c := w.core
 	// Deferred, because the goroutine may end here: by Goexit, which goes on even
 	// after a panic on its way, or by the hook's.
@@ -105,7 +100,7 @@ func (w *waiter) fail(v any) {
 		w.finish(o)
 	}()
 	if v != nil {
-		c.report(Panic{Value: v, Stack: debug.Stack()})
+		c.report(v)
 	}
 }
 
@@ -210,21 +205,17 @@ func (w *waiter) due(arg uint64) {
 	}
 }
 
-// cancel decides for Cancelled, from outside.
-func (w *waiter) cancel(gen uint64, cause error) (won, mine bool) {
-	if cause == nil {
-		cause = ErrCancelled
-	}
-	w.cancels.Lock()
-	defer w.cancels.Unlock()
-	// Whoever finishes the operation reads the cause without the lock, if the
-	// outcome is Cancelled. Another Cancel that was on its way here is over by
-	// then, or finds that the operation does not wait.
+// decide decides for Cancelled or Failed, with the cause; see state.decide.
+func (w *waiter) decide(gen uint64, o Outcome, cause error) (won, mine bool) {
+	w.causes.Lock()
+	defer w.causes.Unlock()
+	// The goroutine that finishes the operation reads the cause without the lock: by
+	// then another call has either returned or will find the operation decided.
 	if !w.state.waits(gen) {
 		return false, false
 	}
 	w.cause = cause
-	return w.state.decide(gen, Cancelled)
+	return w.state.decide(gen, o)
 }
 
 // causeOf returns why the operation ended, for its owner.
@@ -242,6 +233,10 @@ func (w *waiter) causeOf(o Outcome) (cause error) {
 // and that is soon gone, and only then is completed (P5). From
 // free on the record is not to be touched.
 func (w *waiter) finish(o Outcome) {
+	if w.unhook != nil {
+		w.detach(o)
+		return
+	}
 	c, op := w.core, w.op
 	cause := w.causeOf(o)
 	watches, vanished := 0, 0
@@ -254,23 +249,26 @@ func (w *waiter) finish(o Outcome) {
 		}
 		w.timer = timingwheel.Timer{}
 	}
-	if w.unhook != nil {
-		w.unhook()
-		w.unhook = nil
-	}
-	if w.n > 0 {
-		c.unreserve()
-	}
 	waited := c.countOut(w, o, watches, vanished)
 	w.op, w.core = nil, nil // a stale handle holds on to no purgatory
 	c.lists.free(w)
 	c.complete(op, o, waited, cause)
 }
 
+// detach removes the context's hook and then finishes the operation, also when the
+// context's code panics or ends the goroutine.
+func (w *waiter) detach(o Outcome) {
+	unhook := w.unhook
+	w.unhook = nil
+	defer w.finish(o)
+	defer w.core.recoverPanic()
+	unhook()
+}
+
 // wait is the maker's way on when the operation is in all its lists: the
 // second check, and what ends it from outside. soon is what countIn has returned. It
 // returns the handle, zero if the operation has been ended here.
-func (w *waiter) wait(ctx context.Context, gen uint64, soon bool) (Pending, error) {
+func (w *waiter) wait(ctx context.Context, done <-chan struct{}, gen uint64, soon bool) (Pending, error) {
 	h, c := Pending{w, gen}, w.core
 	if c.closing.begun.Load() {
 		// The shutdown may have passed the lists before the operation was in them.
@@ -292,12 +290,8 @@ func (w *waiter) wait(ctx context.Context, gen uint64, soon bool) (Pending, erro
 		if soon {
 			w.arm()
 		}
-		switch {
-		case ctx.Done() == nil:
-		case ctx.Err() != nil:
-			h.Cancel(context.Cause(ctx))
-		default:
-			w.unhook = context.AfterFunc(ctx, func() { h.Cancel(context.Cause(ctx)) })
+		if done != nil && w.hook(&guard{ctx: ctx, done: done, core: c, h: h}) {
+			return Pending{}, nil
 		}
 	}
 	if _, ended := w.yield(completed); ended {
@@ -310,6 +304,32 @@ func (w *waiter) wait(ctx context.Context, gen uint64, soon bool) (Pending, erro
 		c.wheel.schedule(event{w, gen}, 0)
 	}
 	return h, nil
+}
+
+// hook makes the end of the context end the operation, by the owner. ended: the
+// context's code has not returned, and the operation has been ended here.
+func (w *waiter) hook(g *guard) (ended bool) {
+	returned := false
+	defer func() {
+		if !returned {
+			ended = true
+			defer w.yield(false)
+			g.fail(recover())
+		}
+	}()
+	own, ok := g.ctx.(interface {
+		AfterFunc(f func()) (stop func() bool)
+	})
+	switch {
+	case g.Err() != nil:
+		g.cancel()
+	case ok:
+		w.unhook = own.AfterFunc(g.cancel)
+	default:
+		w.unhook = context.AfterFunc(g, g.cancel)
+	}
+	returned = true
+	return false
 }
 
 // arm enters the operation's timeout on the wheel, by its owner or by who holds it.
@@ -327,11 +347,16 @@ func (w *waiter) setHashes(all []uint64) {
 		}
 	}
 	w.n = uint16(n)
+	x := w.aside.Load()
+	if x == nil && n > inRecord {
+		x = new(aside)
+		w.aside.Store(x)
+	}
 	if n > inRecord {
-		if w.aside == nil {
-			w.aside = new(aside)
-		}
-		w.aside.hashes = slices.Grow(w.aside.hashes[:0], n)[:n]
+		x.hashes = slices.Grow(x.hashes[:0], n)[:n]
+	}
+	if x != nil {
+		x.places = slices.Grow(x.places[:0], n)[:n]
 	}
 	to := w.keyHashes()
 	n = 0
@@ -348,5 +373,5 @@ func (w *waiter) keyHashes() []uint32 {
 	if w.n <= inRecord {
 		return w.hashes[:w.n]
 	}
-	return w.aside.hashes[:w.n]
+	return w.aside.Load().hashes
 }

@@ -1,7 +1,6 @@
 package purgatory
 
 import (
-	"cmp"
 	"iter"
 	"slices"
 	"time"
@@ -13,8 +12,10 @@ type Waiting[K comparable] struct {
 	Age      time.Duration // since it came
 	Deadline time.Time     // when it expires, with a monotonic reading; zero: never
 
-	p      *Purgatory[K]
-	hashes []uint32
+	p    *Purgatory[K]
+	n    int // keys
+	few  [inRecord]uint32
+	many []uint32 // hashes of the keys, if they are more than inRecord
 }
 
 // All returns an iterator over the operations that wait. Each that waits from
@@ -24,41 +25,29 @@ type Waiting[K comparable] struct {
 // shrinks meanwhile. No lock is held while the loop's body runs, and none for longer
 // than it takes to look at 64 operations.
 func (p *Purgatory[K]) All() iter.Seq[Waiting[K]] {
+	p.mustBeMade()
 	return func(yield func(Waiting[K]) bool) {
-		now := now()
+		clock := time.Now()
 		twice := map[Pending]bool{} // those met that have two keys with one hash
-		p.table.keys(func(key K, hash uint64) bool {
-			return p.allOf(key, hash, now, twice, yield)
+		p.table.keys(nil, func(key K, hash uint64) bool {
+			return p.allOf(key, hash, clock, twice, yield)
 		})
 	}
 }
 
 // allOf calls yield with the operations of a key that is their first, a batch for each
 // turn of its lock.
-func (p *Purgatory[K]) allOf(key K, hash uint64, now time.Duration, twice map[Pending]bool, yield func(Waiting[K]) bool) bool {
+func (p *Purgatory[K]) allOf(key K, hash uint64, clock time.Time, twice map[Pending]bool, yield func(Waiting[K]) bool) bool {
 	w := walk[K]{table: &p.table, key: key, hash: hash}
-	defer func() {
-		if w.chunk != nil { // the loop was left
-			w.left = 0
-			w.proceed()
-		}
-		if w.many != nil {
-			founds.Put(w.many)
-		}
-	}()
+	defer w.abandon() // the loop may be left
 	var some []Waiting[K]
-	for {
+	for more := true; more; {
 		some = some[:0]
-		w.look(func(found []Pending) {
+		more = w.look(func(found []Pending) {
 			for _, h := range found {
-				hashes := h.w.keyHashes()
-				if hashes[0] != uint32(hash) || !h.Waiting() || twice[h] {
-					continue
+				if isFirst(h, hash, twice) {
+					some = append(some, p.waiting(h, clock))
 				}
-				if slices.Contains(hashes[1:], hashes[0]) {
-					twice[h] = true
-				}
-				some = append(some, p.waiting(h, now))
 			}
 		})
 		for _, x := range some {
@@ -66,65 +55,105 @@ func (p *Purgatory[K]) allOf(key K, hash uint64, now time.Duration, twice map[Pe
 				return false
 			}
 		}
-		if w.chunk == nil {
-			return true
-		}
 	}
+	return true
+}
+
+// isFirst reports whether an operation waits and is met for the first time: in the list of
+// its first key. Two keys may have one hash; twice has the operations of which two do that
+// were met already. The key's lock is held.
+func isFirst(h Pending, hash uint64, twice map[Pending]bool) bool {
+	hashes := h.w.keyHashes()
+	if hashes[0] != uint32(hash) || !h.Waiting() || twice[h] {
+		return false
+	}
+	if slices.Contains(hashes[1:], hashes[0]) {
+		twice[h] = true
+	}
+	return true
 }
 
 // waiting describes an operation. A lock of one of its keys is held.
-func (p *Purgatory[K]) waiting(h Pending, now time.Duration) Waiting[K] {
-	x := Waiting[K]{Pending: h, Age: max(now-h.w.since, 0), p: p, hashes: slices.Clone(h.w.keyHashes())}
+func (p *Purgatory[K]) waiting(h Pending, clock time.Time) Waiting[K] {
+	x := Waiting[K]{Pending: h, Age: max(clock.Sub(base)-h.w.since, 0), p: p, n: int(h.w.n)}
+	if x.n <= inRecord {
+		x.few = h.w.hashes
+	} else {
+		x.many = slices.Clone(h.w.keyHashes())
+	}
 	if at := time.Duration(h.w.deadline.Load()); at != never {
-		x.Deadline = instant(at)
+		x.Deadline = instant(at, clock)
 	}
 	return x
 }
 
 // Oldest returns the n operations that have waited longest, the oldest first; all if there
-// are fewer. It takes time proportional to the keys, and not to what waits for them, whose
-// order by key it relies on: they stand there as they began to watch. So an operation is
-// missing if its first check took so long that n younger ones were there before it, or if
-// it came at the same time as others that are not.
+// are fewer. It takes O(log n) for each operation that it reads: for a key at most those
+// that are older than the n found so far and one more, for they stand there as they began
+// to watch. So an operation is missing if its first check took so long that n younger ones
+// were there before it, or if it came at the same time as others that are not. It holds a
+// key's lock for 64 operations at most.
 func (p *Purgatory[K]) Oldest(n int) []Waiting[K] {
+	p.mustBeMade()
 	if n < 1 {
 		return nil
 	}
-	now := now()
-	var top []Waiting[K]
-	p.table.visit(func(b *bucket[K, watchlist]) bool {
-		b.each(func(e *entry[K, watchlist]) {
-			for w := range e.value.all {
-				h, age := w.handle(), now-w.since
-				if len(top) == n && age <= top[n-1].Age {
-					return
-				}
-				if !h.Waiting() || slices.ContainsFunc(top, func(x Waiting[K]) bool { return x.Pending == h }) {
-					continue // it has ended, or was found by another of its keys
-				}
-				at, _ := slices.BinarySearchFunc(top, age, func(x Waiting[K], age time.Duration) int { return cmp.Compare(age, x.Age) })
-				top = slices.Insert(top, at, p.waiting(h, now))
-				top = top[:min(len(top), n)]
+	clock, top, twice := time.Now(), newBest[Waiting[K]](n, p.Delayed()), map[Pending]bool{}
+	now := clock.Sub(base)
+	// see reports whether those behind it in a list need to be read.
+	see := func(h Pending, hash uint64) bool {
+		age := now - h.w.since
+		if !top.accepts(int64(age)) {
+			return false
+		}
+		if isFirst(h, hash, twice) {
+			top.add(int64(age), p.waiting(h, clock))
+		}
+		return true
+	}
+	p.table.keys(func(e *entry[K, watchlist]) (seen bool) {
+		if e.value.n > fewFound {
+			return false
+		}
+		for w := range e.value.all {
+			if !see(w.handle(), e.hash) {
+				break
 			}
-		})
+		}
+		return true
+	}, func(key K, hash uint64) bool {
+		w := walk[K]{table: &p.table, key: key, hash: hash}
+		defer w.abandon()
+		for more := true; more; {
+			more = w.look(func(found []Pending) {
+				for _, h := range found {
+					if more = see(h, hash); !more {
+						return
+					}
+				}
+			}) && more
+		}
 		return true
 	})
-	return top
+	return top.sorted()
 }
 
 // Keys returns the keys that the operation watches, in the order in which they were
 // given; none once it has ended. It takes a lock for each.
 func (x Waiting[K]) Keys() []K {
 	var keys []K
-	w := x.Pending.w
-	for i, h := range x.hashes {
-		if slices.Contains(x.hashes[:i], h) {
+	w, hashes := x.Pending.w, x.many
+	if x.n <= inRecord {
+		hashes = x.few[:x.n]
+	}
+	for i, h := range hashes {
+		if slices.Contains(hashes[:i], h) {
 			continue
 		}
 		b := x.p.table.lock(h)
 		if x.Pending.Waiting() { // otherwise the record may serve another operation
 			b.each(func(e *entry[K, watchlist]) {
-				for key, other := range x.hashes {
+				for key, other := range hashes {
 					if other == h && uint32(e.hash) == h && e.value.holds(w, key) {
 						keys = append(keys, e.key)
 						return
@@ -145,32 +174,17 @@ type Hotspot[K comparable] struct {
 }
 
 // Hotspots returns the n keys that most operations watch, those with more of them
-// first; all keys if there are fewer. It takes time proportional to the keys.
+// first; all keys if there are fewer. It takes O(log n) for each key.
 func (p *Purgatory[K]) Hotspots(n int) []Hotspot[K] {
-	now := now()
-	var top hotspots[K]
+	p.mustBeMade()
+	now, top := now(), newBest[Hotspot[K]](n, p.KeyCount())
 	p.table.visit(func(b *bucket[K, watchlist]) bool {
 		b.each(func(e *entry[K, watchlist]) {
-			if w := e.value.first(); w != nil {
-				top.add(n, Hotspot[K]{e.key, int(e.value.n), max(now-w.since, 0)})
+			if w := e.value.first(); w != nil && top.accepts(int64(e.value.n)) {
+				top.add(int64(e.value.n), Hotspot[K]{e.key, int(e.value.n), max(now-w.since, 0)})
 			}
 		})
 		return true
 	})
-	return top
-}
-
-// hotspots is the best so far, in order.
-type hotspots[K comparable] []Hotspot[K]
-
-func (s *hotspots[K]) add(n int, h Hotspot[K]) {
-	i, _ := slices.BinarySearchFunc(*s, h.Watching, func(x Hotspot[K], watching int) int { return watching - x.Watching })
-	for i < len(*s) && (*s)[i].Watching == h.Watching {
-		i++
-	}
-	if i >= n {
-		return
-	}
-	*s = slices.Insert(*s, i, h)
-	*s = (*s)[:min(n, len(*s))]
+	return top.sorted()
 }

@@ -72,13 +72,13 @@ func (w *walk[K]) proceed() {
 }
 
 // look finds the first batch or the next one, and calls f with it under the key's lock,
-// for one who only wants to see what is there.
-func (w *walk[K]) look(f func(found []Pending)) {
+// for a caller that only reads. It reports whether there is more. abandon ends the walk.
+func (w *walk[K]) look(f func(found []Pending)) (more bool) {
 	b := w.table.lock(uint32(w.hash))
 	defer b.mu.Unlock()
 	e := b.find(w.key, w.hash)
 	if e == nil { // gone before the first
-		return
+		return false
 	}
 	first := w.chunk == nil
 	if first {
@@ -88,6 +88,18 @@ func (w *walk[K]) look(f func(found []Pending)) {
 	f(w.found()[:w.n])
 	if e.value.shorten(uint32(w.hash)); !first && e.value.empty() {
 		w.table.removeLocked(b, e)
+	}
+	return w.chunk != nil
+}
+
+// abandon ends a walk that looks, wherever it is.
+func (w *walk[K]) abandon() {
+	if w.chunk != nil {
+		w.left = 0
+		w.proceed()
+	}
+	if w.many != nil {
+		founds.Put(w.many)
 	}
 }
 

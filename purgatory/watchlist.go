@@ -256,30 +256,31 @@ func (l *watchlist) holds(w *waiter, key int) bool {
 }
 
 // place returns where the operation notes its place in the list of a key. The lock
-// of the key's bucket guards it.
+// of the key's bucket guards it. The owner calls it as it enters the list; meanwhile
+// others, with the locks of other keys, may ask where the operation is.
 func (w *waiter) place(key int) *place {
-	if w.aside == nil {
-		w.aside = new(aside)
+	x := w.aside.Load()
+	if x == nil {
+		x = &aside{places: make([]place, w.n)}
+		w.aside.Store(x)
 	}
-	if len(w.aside.places) == 0 {
-		w.aside.places = slices.Grow(w.aside.places, int(w.n))[:w.n]
-	}
-	return &w.aside.places[key]
+	return &x.places[key]
 }
 
 // chunkOf returns the chunk that the operation is in by one of its keys; nil: none.
 func (w *waiter) chunkOf(key int) *chunk {
-	if w.aside == nil || len(w.aside.places) == 0 {
+	x := w.aside.Load()
+	if x == nil {
 		return nil
 	}
-	return w.aside.places[key].chunk
+	return x.places[key].chunk
 }
 
 // forgetPlace is for an operation that has left a chunk, but not its list. Only places
 // in lists of that hash are looked at: they have the same lock.
 func (w *waiter) forgetPlace(hash uint32, c *chunk, slot int) {
 	for key, h := range w.keyHashes() {
-		if p := &w.aside.places[key]; h == hash && p.chunk == c && int(p.slot) == slot {
+		if p := w.place(key); h == hash && p.chunk == c && int(p.slot) == slot {
 			p.chunk = nil
 		}
 	}

@@ -50,10 +50,18 @@ func TestWatchlist(t *testing.T) {
 			}
 			all = slices.Delete(all, i, i+1)
 		}
-		for range 3000 {
-			many := 20 + int(seed)*20 // how many there are at most
+		growing, longest := true, 0
+		most := 20 + int(seed%10)*60 // operations at once: lists from 8 to 220
+		for range 2500 {
+			if growing = len(all) < most && (growing || len(all) < most/20); !growing {
+				longest = max(longest, len(lists[0]))
+			}
+			come := 25
+			if growing {
+				come = 70
+			}
 			switch r := rnd.IntN(100); {
-			case r < 47 && len(all) < many:
+			case r < come && len(all) < most:
 				w := watching{keys: rnd.Perm(keys)[:1+rnd.IntN(keys)]}
 				w.h = park(t, p, newOp(t), NoTimeout, w.keys...)
 				all = append(all, w)
@@ -96,6 +104,9 @@ func TestWatchlist(t *testing.T) {
 			}
 		}
 		verify(t, p)
+		if most > 300 {
+			require.Greater(t, longest, maxNear+perChunk, "the lists have no chunks")
+		}
 		for len(all) > 0 {
 			leave(len(all) - 1)
 		}

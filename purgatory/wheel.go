@@ -58,15 +58,24 @@ func NewWheel(o WheelOptions) (*Wheel, error) {
 	return w, nil
 }
 
+// made returns the timers. It panics for a zero value.
+func (w *Wheel) made() *timingwheel.Wheel[event] {
+	if w.timers == nil {
+		panic("purgatory: the zero Wheel cannot be used, must be made by NewWheel")
+	}
+	return w.timers
+}
+
 // Stats returns the figures of the timers.
-func (w *Wheel) Stats() timingwheel.Stats { return w.timers.Stats() }
+func (w *Wheel) Stats() timingwheel.Stats { return w.made().Stats() }
 
 // Levels returns where the timers stand; see [timingwheel.Wheel.Levels].
-func (w *Wheel) Levels() []timingwheel.Level { return w.timers.Levels() }
+func (w *Wheel) Levels() []timingwheel.Level { return w.made().Levels() }
 
 // Close refuses further purgatories with ErrClosed, and does not wait. When the
 // last of those that share the wheel has been shut down, its goroutines end.
 func (w *Wheel) Close() {
+	w.made()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.closed {
