@@ -39,7 +39,7 @@ func New(cfg Config) (*Cluster, error) {
 		addr, err := nthAddr(cfg.Addr, i)
 		if err == nil {
 			var l net.Listener
-			if l, err = net.Listen("tcp", addr); err == nil {
+			if l, err = cfg.Network.Listen(context.Background(), "tcp", addr); err == nil {
 				listeners = append(listeners, l)
 			}
 		}
@@ -71,7 +71,7 @@ func nthAddr(addr string, n int) (string, error) {
 
 // start takes the listeners over.
 func start(cfg Config, listeners []net.Listener) (*Cluster, error) {
-	c := &Cluster{links: fault.NewLinks()}
+	c := &Cluster{links: fault.NewLinks(cfg.Network)}
 	var err error
 	if c.controller, err = meta.NewController(cfg.Meta); err != nil {
 		for _, l := range listeners {

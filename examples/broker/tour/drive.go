@@ -19,6 +19,7 @@ import (
 
 	"github.com/seed-782fa212/limbo/examples/broker/cluster"
 	"github.com/seed-782fa212/limbo/examples/internal/livepage"
+	"github.com/seed-782fa212/limbo/examples/internal/network"
 	"github.com/seed-782fa212/limbo/examples/internal/selfcheck"
 )
 
@@ -31,6 +32,7 @@ type Load struct {
 	Trickle  time.Duration // between two records to quiet partitions
 	HangUps  time.Duration // between two clients that hang up
 	Members  int           // of the consumer group
+	Commits  bool          // the members commit
 	Faults   bool
 	Seed     uint64 // of the stops: see stops.go
 }
@@ -45,6 +47,7 @@ func DefaultLoad() Load {
 		Trickle:  20 * time.Millisecond,
 		HangUps:  250 * time.Millisecond,
 		Members:  3,
+		Commits:  true,
 		Faults:   true,
 	}
 }
@@ -66,6 +69,7 @@ const grace = 20 * time.Second
 
 // drive is one run: the cluster, its load, and what was found out.
 type drive struct {
+	network network.Network
 	cluster *cluster.Cluster
 	load    Load
 	ledger  *ledger
@@ -128,9 +132,10 @@ func runLoad(ctx context.Context, cfg cluster.Config, l Load, page *livepage.Pag
 	// a broker has not noticed yet.
 	cfg.Wire.MaxConnections = max(cfg.Wire.MaxConnections, 2*polls+64)
 	d := &drive{
-		load:   l,
-		ledger: newLedger(map[string]int{steadyTopic: busyPartitions, burstTopic: busyPartitions, quietTopic: quiet}),
-		start:  time.Now(),
+		network: cfg.Network,
+		load:    l,
+		ledger:  newLedger(map[string]int{steadyTopic: busyPartitions, burstTopic: busyPartitions, quietTopic: quiet}),
+		start:   time.Now(),
 	}
 	d.stalls = &stalls{start: d.start}
 	cfg.OnExpire, cfg.Observe = d.expired, page.Registry()
@@ -217,7 +222,7 @@ func runLoad(ctx context.Context, cfg cluster.Config, l Load, page *livepage.Pag
 
 // client makes a kgo client; its own metadata and retries are its business.
 func (d *drive) client(opts ...kgo.Opt) (*kgo.Client, error) {
-	return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(d.cluster.Addrs()...)}, opts...)...)
+	return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(d.cluster.Addrs()...), kgo.Dialer(d.network.DialContext)}, opts...)...)
 }
 
 func (d *drive) createTopics(ctx context.Context) error {

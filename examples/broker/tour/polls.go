@@ -160,7 +160,7 @@ func (p *poller) dial() (net.Conn, error) {
 	if p.srv = p.all.d.cluster.Leader(quietTopic, p.index); p.srv == nil {
 		return nil, errors.New("no leader, or it has stopped")
 	}
-	return net.Dial("tcp", p.srv.Addr())
+	return p.all.d.network.DialContext(context.Background(), "tcp", p.srv.Addr())
 }
 
 // run dials, polls until this side or the other hangs up, and dials again.

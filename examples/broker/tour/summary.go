@@ -43,7 +43,6 @@ type summary struct {
 	seconds  float64
 	polls    uint64
 	problems selfcheck.Problems
-	stalled  time.Duration // the longest that a goroutine waited for a processor
 }
 
 // summarize reads the counters of a drive that is over.
@@ -73,7 +72,6 @@ func (d *drive) summarize(goroutinesBefore int, shutdown time.Duration) *summary
 	s.slept = d.slept.Load()
 	s.GoroutinesLeaked = selfcheck.Goroutines(goroutinesBefore)
 	s.problems = d.problems
-	s.stalled = d.stalls.worst(0, time.Since(d.start))
 	return s
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/replica"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/settings"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
+	"github.com/seed-782fa212/limbo/examples/internal/network"
 	"github.com/seed-782fa212/limbo/observe"
 	"github.com/twmb/franz-go/pkg/kerr"
 )
@@ -40,6 +41,7 @@ type Config struct {
 	Tick       time.Duration // of the purgatories' timing wheels
 	Logger     *slog.Logger  // nil: slog.Default
 
+	Network  network.Network    // nil: the machine's
 	Observe  *observe.Registry  // if set, all that waits at a running broker is in it
 	OnExpire func(ExpiredFetch) // if set, is called with each consumer's fetch that has expired
 }
@@ -56,6 +58,9 @@ func (c Config) WithDefaults() (Config, error) {
 	option.Fill(&b, "MaxSessionPartitions", &c.MaxSessionPartitions, 100_000, 1, 1<<30)
 	option.Fill(&b, "ReplicaLag", &c.ReplicaLag, 30*time.Second, time.Millisecond, 24*time.Hour)
 	option.Fill(&b, "Tick", &c.Tick, time.Millisecond, time.Microsecond, time.Minute)
+	if c.Network == nil {
+		c.Network = network.Machine
+	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}

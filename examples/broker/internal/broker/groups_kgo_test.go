@@ -34,7 +34,7 @@ type groupClient struct {
 
 func newGroupClient(t *testing.T, s *Server, opts ...kgo.Opt) *groupClient {
 	t.Helper()
-	m := &groupClient{owned: map[int32]bool{}, seen: map[string]int{}, done: make(chan struct{})}
+	m := &groupClient{net: fault.Dialer{Network: s.cfg.Network}, owned: map[int32]bool{}, seen: map[string]int{}, done: make(chan struct{})}
 	change := func(owned bool) func(context.Context, *kgo.Client, map[string][]int32) {
 		return func(_ context.Context, _ *kgo.Client, partitions map[string][]int32) {
 			m.mu.Lock()
@@ -219,7 +219,7 @@ func TestKgoGroupSurvivesItsCoordinator(t *testing.T) {
 		if addr == deadAddr && dead.Load() {
 			addr = other.Addr()
 		}
-		return new(net.Dialer).DialContext(ctx, network, addr)
+		return s.cfg.Network.DialContext(ctx, network, addr)
 	})
 	a, b := newGroupClient(t, other, dialer), newGroupClient(t, other, dialer)
 	requireShares(t, map[*groupClient]int{a: 2, b: 2})

@@ -70,13 +70,13 @@ func runBrokers(t testing.TB, n int, l net.Listener, change ...func(*Config)) *b
 	}
 	cfg, err := cfg.WithDefaults()
 	require.NoError(t, err)
-	c := &brokers{links: fault.NewLinks()}
+	c := &brokers{links: fault.NewLinks(cfg.Network)}
 	c.controller, err = meta.NewController(cfg.Meta)
 	require.NoError(t, err)
 	for id := range int32(n) {
 		c.nodes = append(c.nodes, NewNode(id, cfg, c.controller, c.links))
 		if l == nil {
-			l, err = net.Listen("tcp", "127.0.0.1:0")
+			l, err = cfg.Network.Listen(t.Context(), "tcp", "127.0.0.1:0")
 			require.NoError(t, err)
 		}
 		require.NoError(t, c.nodes[id].Run(l))

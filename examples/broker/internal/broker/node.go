@@ -66,7 +66,7 @@ func (n *Node) Start() error {
 	if n.Server() != nil {
 		return nil
 	}
-	l, err := net.Listen("tcp", n.Addr())
+	l, err := n.cfg.Network.Listen(context.Background(), "tcp", n.Addr())
 	if err != nil {
 		return err
 	}

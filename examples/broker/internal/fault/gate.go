@@ -7,6 +7,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/seed-782fa212/limbo/examples/internal/network"
 )
 
 // Faults on purpose. A gate stands where a broker would do something on its own
@@ -80,6 +82,8 @@ func (g *Gate) Slow(by time.Duration) {
 // leader who is calling: there is no authentication, but only a broker of this
 // process can be at the other end of a connection that is listed here.
 type Links struct {
+	network network.Network
+
 	mu   sync.Mutex
 	cut  map[[2]int32]bool
 	open map[string]linked // by the caller's address
@@ -90,17 +94,18 @@ type linked struct {
 	nc       net.Conn
 }
 
-// NewLinks returns links that are all whole.
-func NewLinks() *Links {
-	return &Links{cut: map[[2]int32]bool{}, open: map[string]linked{}}
+// NewLinks returns links over a network, all of them whole.
+func NewLinks(n network.Network) *Links {
+	return &Links{network: n, cut: map[[2]int32]bool{}, open: map[string]linked{}}
 }
 
 func pair(a, b int32) [2]int32 { return [2]int32{min(a, b), max(a, b)} }
 
 // Dial connects a broker to another, unless their link is cut.
 func (l *Links) Dial(ctx context.Context, from, to int32, addr string) (net.Conn, error) {
-	d := net.Dialer{Timeout: time.Second}
-	nc, err := d.DialContext(ctx, "tcp", addr)
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	nc, err := l.network.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
@@ -162,6 +167,8 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 
 // Dialer dials, until it is broken: then nothing gets through any more.
 type Dialer struct {
+	Network network.Network
+
 	mu     sync.Mutex
 	broken bool
 	conns  []net.Conn
@@ -171,8 +178,7 @@ var errBroken = errors.New("this member has crashed")
 
 // Dial connects, unless the Dialer is broken. It is a function for kgo.Dialer.
 func (b *Dialer) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	var d net.Dialer
-	nc, err := d.DialContext(ctx, network, addr)
+	nc, err := b.Network.DialContext(ctx, network, addr)
 	if err != nil {
 		return nil, err
 	}
