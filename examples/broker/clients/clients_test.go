@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -23,77 +22,109 @@ import (
 // patience bounds every wait of these tests.
 const patience = time.Minute
 
-// start runs a cluster of three with a topic t of so many partitions.
-func start(t *testing.T, partitions int32) (c *cluster.Cluster, addrs string) {
-	t.Helper()
+// newCluster starts a cluster of three.
+func newCluster(change ...func(*cluster.Config)) (*cluster.Cluster, error) {
 	cfg := cluster.Config{}
-	cfg.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+	cfg.Logger = slog.New(slog.DiscardHandler)
 	cfg.Groups.InitialRebalanceDelay = 100 * time.Millisecond
-	cfg.ReplicaLag, cfg.Meta.BrokerSession = time.Second, 2*time.Second // as the tour has them
-	c, err := cluster.New(cfg)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		require.NoError(t, c.Shutdown(ctx))
-		st := c.Stats()
-		require.Zero(t, st.Panics)
-		require.Zero(t, st.LostCommitted)
-		require.Zero(t, st.Parked)
-	})
+	for _, f := range change {
+		f(&cfg)
+	}
+	return cluster.New(cfg)
+}
+
+// noticesSoon has faults noticed within a second. On a machine that stalls there are more of
+// them then, which the programs must outlive as well.
+func noticesSoon(cfg *cluster.Config) {
+	cfg.ReplicaLag, cfg.Meta.BrokerSession = 500*time.Millisecond, time.Second
+}
+
+// end shuts a cluster down, and returns what is wrong with it.
+func end(c *cluster.Cluster) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := c.Shutdown(ctx); err != nil {
+		return err
+	}
+	if st := c.Stats(); st.Panics > 0 || st.LostCommitted > 0 || st.Parked > 0 {
+		return fmt.Errorf("%d panics, %d committed records lost, %d requests left", st.Panics, st.LostCommitted, st.Parked)
+	}
+	return nil
+}
+
+// shared is the cluster of all tests but TestFaults: its first user starts it, and TestMain
+// ends it.
+var (
+	shared      = sync.OnceValues(func() (*cluster.Cluster, error) { sharedBegun = true; return newCluster() })
+	sharedBegun bool
+)
+
+func endShared() error {
+	if !sharedBegun {
+		return nil
+	}
+	c, err := shared()
+	if err != nil {
+		return nil // who has started it has said so
+	}
+	return end(c)
+}
+
+// createTopic makes a topic of so many partitions, and returns the brokers' addresses.
+func createTopic(t *testing.T, c *cluster.Cluster, name string, partitions int32) (addrs string) {
+	t.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(c.Addrs()...))
 	require.NoError(t, err)
 	defer cl.Close()
-	_, err = kadm.NewClient(cl).CreateTopic(t.Context(), partitions, 3, nil, "t")
+	_, err = kadm.NewClient(cl).CreateTopic(t.Context(), partitions, 3, nil, name)
 	require.NoError(t, err)
-	return c, strings.Join(c.Addrs(), ",")
+	return strings.Join(c.Addrs(), ",")
 }
 
-// each runs a test with each client, a cluster for each. They mostly wait, so they run at
+// each runs a test with each client, all on one cluster. They mostly wait, so all run at
 // once.
-func each(t *testing.T, test func(t *testing.T, p program)) {
+func each(t *testing.T, test func(t *testing.T, p program, c *cluster.Cluster)) {
+	t.Parallel()
 	for _, p := range programs {
 		t.Run(p.name, func(t *testing.T) {
-			if p.script != "" {
-				p.python(t) // or the test is skipped
-			}
 			t.Parallel()
-			test(t, p)
+			p.need(t)
+			c, err := shared()
+			require.NoError(t, err)
+			test(t, p, c)
 		})
 	}
 }
 
 func TestAdmin(t *testing.T) {
-	each(t, func(t *testing.T, p program) {
-		_, addrs := start(t, 1)
+	each(t, func(t *testing.T, p program, c *cluster.Cluster) {
 		steps := []string{"create", "list", "settings", "grow", "alter", "delete"}
 		steps = slices.DeleteFunc(steps, func(step string) bool { return slices.Contains(p.cannot, step) })
-		require.Equal(t, steps, p.run(t, "admin", addrs, "other").end(t))
+		require.Equal(t, steps, p.run(t, "admin", strings.Join(c.Addrs(), ","), "admin-"+p.name).end(t))
 	})
 }
 
 // Each compression, written by a client, is read by the same one, in order.
 func TestRecords(t *testing.T) {
-	each(t, func(t *testing.T, p program) {
-		_, addrs := start(t, 1)
-		var want []string
-		for _, codec := range p.codecs {
-			r := p.run(t, "produce", addrs, "t", codec)
-			var values []string
-			for i := range 100 {
-				values = append(values, fmt.Sprintf("%s %d %s", codec, i, strings.Repeat("x", 200)))
-			}
-			_, err := io.WriteString(r.in, strings.Join(values, "\n")+"\n")
-			require.NoError(t, err)
-			require.Equal(t, values, r.end(t), "acknowledged")
-			want = append(want, values...)
+	each(t, func(t *testing.T, p program, c *cluster.Cluster) {
+		topic := "records-" + p.name
+		addrs := createTopic(t, c, topic, 1)
+		r := p.run(t, "produce", addrs, topic, strings.Join(p.codecs, ","))
+		var values []string
+		for i := range 100 * len(p.codecs) {
+			values = append(values, fmt.Sprintf("%s %d %s", p.codecs[i%len(p.codecs)], i, strings.Repeat("x", 200)))
 		}
-		require.Equal(t, want, p.run(t, "consume", addrs, "t", fmt.Sprint(len(want))).end(t))
+		_, err := io.WriteString(r.in, strings.Join(values, "\n")+"\n")
+		require.NoError(t, err)
+		require.Equal(t, values, r.end(t), "acknowledged")
+		require.Equal(t, values, p.run(t, "consume", addrs, topic, fmt.Sprint(len(values))).end(t))
 	})
 }
 
 // group has a producer write while what its two members print is gathered.
 type group struct {
+	program
+	topic                   string
 	producer, first, second *running
 	written                 int
 }
@@ -140,12 +171,13 @@ func (g *group) until(t *testing.T, what string, cond func() bool) {
 // A member is killed: the other is given its partitions, and sees all that it had not
 // committed.
 func TestGroup(t *testing.T) {
-	each(t, func(t *testing.T, p program) {
-		_, addrs := start(t, 6)
-		g := group{producer: p.run(t, "produce", addrs, "t", "none"), first: p.run(t, "member", addrs, "t", "g")}
+	each(t, func(t *testing.T, p program, c *cluster.Cluster) {
+		topic := "group-" + p.name
+		addrs := createTopic(t, c, topic, 6)
+		g := group{producer: p.run(t, "produce", addrs, topic, "none"), first: p.run(t, "member", addrs, topic, p.name)}
 		g.second = g.first
 		g.until(t, "the first has all partitions", func() bool { return len(g.first.said()) > 0 })
-		g.second = p.run(t, "member", addrs, "t", "g")
+		g.second = p.run(t, "member", addrs, topic, p.name)
 		g.until(t, "the second has some", func() bool { return len(g.second.said()) > 0 })
 		g.first.kill(t)
 		for range 100 {
@@ -157,99 +189,124 @@ func TestGroup(t *testing.T) {
 	})
 }
 
-// faultsLast is how long TestFaults has brokers fail: a kill and a pause, or with
-// LIMBO_LONG=1 ten of them.
-func faultsLast() time.Duration {
+// rounds is how often TestFaults kills a broker and pauses one.
+func rounds() int {
 	if os.Getenv("LIMBO_LONG") == "1" {
-		return time.Minute
+		return 10
 	}
-	return 9 * time.Second
+	return 1
 }
 
 // Brokers fail: nothing that was acknowledged is lost, and nothing is there twice if the
 // producer is idempotent.
 func TestFaults(t *testing.T) {
-	each(t, func(t *testing.T, p program) {
-		c, addrs := start(t, 6)
-		g := group{
-			producer: p.run(t, "produce", addrs, "t", "none"),
-			first:    p.run(t, "member", addrs, "t", "g"), second: p.run(t, "member", addrs, "t", "g"),
+	t.Parallel()
+	c, err := newCluster(noticesSoon)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, end(c)) })
+	var groups []*group
+	for _, p := range programs {
+		if _, lacking := p.interpreter(); lacking != "" {
+			t.Run(p.name, p.need)
+			continue
 		}
-		done := make(chan struct{})
-		var faulty sync.WaitGroup
-		faulty.Go(func() { faults(t, c, done) })
-		g.writeFor(t, faultsLast())
-		close(done)
-		faulty.Wait()
-		acked := g.producer.end(t)
-		require.Len(t, acked, g.written)
-		require.Eventually(t, func() bool { return g.lacking() == 0 }, patience, 10*time.Millisecond)
-		g.first.end(t)
-		g.second.end(t)
-		count := logged(t, c)
-		var lost, twice []string
-		for _, v := range acked {
-			switch n := count[v]; {
-			case n == 0:
-				lost = append(lost, v)
-			case n > 1 && p.idempotent:
-				twice = append(twice, v)
+		g := &group{program: p, topic: p.name}
+		addrs := createTopic(t, c, g.topic, 6)
+		g.producer, g.first, g.second = p.run(t, "produce", addrs, g.topic, "none"), p.run(t, "member", addrs, g.topic, p.name), p.run(t, "member", addrs, g.topic, p.name)
+		groups = append(groups, g)
+	}
+	writing, stopWriting := context.WithCancel(t.Context())
+	defer stopWriting()
+	var writers sync.WaitGroup
+	for _, g := range groups {
+		writers.Go(func() { g.writeUntil(t, writing) })
+	}
+	goesOn(t, groups)
+	for i := range int32(rounds()) {
+		for n, fault := range []struct{ begin, end func(int32) error }{{c.Kill, c.Start}, {c.Pause, c.Resume}} {
+			id := (i + int32(n)) % 3
+			require.NoError(t, fault.begin(id))
+			require.Eventually(t, func() bool {
+				return !slices.ContainsFunc(c.Partitions(), func(p cluster.Partition) bool { return p.Leader == id })
+			}, patience, 10*time.Millisecond, "others lead")
+			if n == 0 { // some wait for the answer of a broker that is paused for longer than the test has time
+				goesOn(t, groups)
 			}
+			require.NoError(t, fault.end(id))
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			require.NoError(t, c.Settle(ctx))
+			cancel()
+			goesOn(t, groups)
 		}
-		require.Empty(t, lost)
-		require.Empty(t, twice)
-		t.Logf("%d acknowledged, %d in the log", len(acked), len(count))
-	})
+	}
+	stopWriting()
+	writers.Wait()
+	for _, g := range groups {
+		t.Run(g.name, func(t *testing.T) {
+			t.Parallel()
+			g.judge(t, c)
+		})
+	}
 }
 
-// writeFor writes a value each millisecond.
-func (g *group) writeFor(t *testing.T, d time.Duration) {
+// goesOn waits until each producer has been told of more values.
+func goesOn(t *testing.T, groups []*group) {
 	t.Helper()
-	pace, enough := time.NewTicker(time.Millisecond), time.After(d)
+	for _, g := range groups {
+		before := len(g.producer.said())
+		require.Eventually(t, func() bool { return len(g.producer.said()) > before+10 }, patience, 10*time.Millisecond, g.name)
+	}
+}
+
+// writeUntil writes a value each few milliseconds until ctx ends.
+func (g *group) writeUntil(t *testing.T, ctx context.Context) {
+	pace := time.NewTicker(5 * time.Millisecond)
 	defer pace.Stop()
 	for {
 		select {
 		case <-pace.C:
-			g.write(t)
-		case <-enough:
+			if _, err := fmt.Fprintln(g.producer.in, g.written); err != nil {
+				t.Errorf("%s: %v", g.name, err)
+				return
+			}
+			g.written++
+		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// faults kills and pauses brokers in turn until done is closed.
-func faults(t *testing.T, c *cluster.Cluster, done <-chan struct{}) {
-	wait := func(d time.Duration) {
-		select {
-		case <-done:
-		case <-time.After(d):
+// judge ends the programs, and checks what became of what was written.
+func (g *group) judge(t *testing.T, c *cluster.Cluster) {
+	acked := g.producer.end(t)
+	require.Len(t, acked, g.written)
+	require.Eventually(t, func() bool { return g.lacking() == 0 }, patience, 10*time.Millisecond)
+	var ending sync.WaitGroup
+	ending.Go(func() { g.first.end(t) })
+	g.second.end(t)
+	ending.Wait()
+	count := logged(t, c, g.topic)
+	var lost, twice []string
+	for _, v := range acked {
+		switch n := count[v]; {
+		case n == 0:
+			lost = append(lost, v)
+		case n > 1 && g.idempotent:
+			twice = append(twice, v)
 		}
 	}
-	for i := int32(0); ; i++ {
-		select {
-		case <-done:
-			return
-		default:
-		}
-		id := i % 3
-		begin, end := c.Kill, c.Start
-		if i%2 == 1 {
-			begin, end = c.Pause, c.Resume
-		}
-		assert.NoError(t, begin(id))
-		wait(3 * time.Second)
-		assert.NoError(t, end(id))
-		wait(3 * time.Second)
-	}
+	require.Empty(t, lost)
+	require.Empty(t, twice)
+	t.Logf("%d acknowledged, %d in the log", len(acked), len(count))
 }
 
-// logged is how often each value is in the log of t.
-func logged(t *testing.T, c *cluster.Cluster) map[string]int {
+// logged is how often each value is in a topic's log.
+func logged(t *testing.T, c *cluster.Cluster, topic string) map[string]int {
 	t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(c.Addrs()...), kgo.ConsumeTopics("t"))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(c.Addrs()...), kgo.ConsumeTopics(topic))
 	require.NoError(t, err)
 	defer cl.Close()
-	ends, err := kadm.NewClient(cl).ListEndOffsets(t.Context(), "t")
+	ends, err := kadm.NewClient(cl).ListEndOffsets(t.Context(), topic)
 	require.NoError(t, err)
 	total := int64(0)
 	ends.Each(func(o kadm.ListedOffset) { total += o.Offset })

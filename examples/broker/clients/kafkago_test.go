@@ -65,24 +65,34 @@ func (viaKafkaGo) admin(ctx context.Context, addrs []string, topic string, did f
 	return nil
 }
 
-func (viaKafkaGo) produce(ctx context.Context, addrs []string, topic, codec string, values <-chan string, acked func(string)) error {
-	w := &kafka.Writer{
-		Addr: kafka.TCP(addrs...), Topic: topic, RequiredAcks: kafka.RequireAll,
-		BatchTimeout: time.Millisecond, MaxAttempts: 100,
-		WriteTimeout: 2 * time.Second, ReadTimeout: 2 * time.Second,
-	}
-	if codec != "none" {
-		if err := w.Compression.UnmarshalText([]byte(codec)); err != nil {
-			return err
+func (viaKafkaGo) produce(ctx context.Context, addrs []string, topic string, codecs []string, values <-chan string, acked func(string)) error {
+	transport := &kafka.Transport{MetadataTTL: 500 * time.Millisecond} // it learns of another leader no sooner
+	defer transport.CloseIdleConnections()
+	var writers []*kafka.Writer
+	for _, codec := range codecs {
+		w := &kafka.Writer{
+			Addr: kafka.TCP(addrs...), Topic: topic, RequiredAcks: kafka.RequireAll,
+			BatchTimeout: time.Millisecond, MaxAttempts: 100, Transport: transport,
+			WriteTimeout: 2 * time.Second, ReadTimeout: 2 * time.Second,
 		}
+		defer w.Close()
+		if codec != "none" {
+			if err := w.Compression.UnmarshalText([]byte(codec)); err != nil {
+				return err
+			}
+		}
+		writers = append(writers, w)
 	}
-	for v := range values {
-		if err := w.WriteMessages(ctx, kafka.Message{Value: []byte(v)}); err != nil {
+	for n := 0; ; n++ {
+		v, more := <-values
+		if !more {
+			return nil
+		}
+		if err := writers[n%len(writers)].WriteMessages(ctx, kafka.Message{Value: []byte(v)}); err != nil {
 			return err
 		}
 		acked(v)
 	}
-	return w.Close()
 }
 
 func (viaKafkaGo) consume(ctx context.Context, addrs []string, topic string, n int, got func(string)) error {

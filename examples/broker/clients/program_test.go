@@ -3,6 +3,7 @@ package clients
 import (
 	"bufio"
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -20,7 +21,8 @@ import (
 // and another code than 0 if something failed:
 //
 //	admin ADDRS TOPIC           creates, grows, alters and deletes a topic
-//	produce ADDRS TOPIC CODEC   writes each line of its input, prints it when acknowledged
+//	produce ADDRS TOPIC CODECS  writes each line of its input, with one of the codecs after
+//	                            the other, and prints it when it is acknowledged
 //	consume ADDRS TOPIC N       prints the first N values of partition 0
 //	member ADDRS TOPIC GROUP    prints a group's values until its input ends
 //
@@ -64,7 +66,7 @@ func learned(ctx context.Context, setting func(name, want string) error) func(na
 // client is a program written in Go.
 type client interface {
 	admin(ctx context.Context, addrs []string, topic string, did func(step string)) error
-	produce(ctx context.Context, addrs []string, topic, codec string, values <-chan string, acked func(string)) error
+	produce(ctx context.Context, addrs []string, topic string, codecs []string, values <-chan string, acked func(string)) error
 	consume(ctx context.Context, addrs []string, topic string, n int, got func(string)) error
 	member(ctx context.Context, addrs []string, topic, group string, got func(string)) error
 }
@@ -97,7 +99,15 @@ func TestMain(m *testing.M) {
 			os.Exit(0)
 		}
 	}
-	os.Exit(m.Run())
+	// The tests wait for others' timeouts most of the time. A number on the command line is
+	// read later, and holds.
+	_ = flag.Set("test.parallel", "32")
+	status := m.Run()
+	if err := endShared(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		status = 1
+	}
+	os.Exit(status)
 }
 
 // main runs a program written in Go.
@@ -125,7 +135,7 @@ func (p program) main(args []string) error {
 			}
 			return lines.Err()
 		})
-		if err := p.inGo.produce(ctx, addrs, topic, args[3], values, say); err != nil {
+		if err := p.inGo.produce(ctx, addrs, topic, strings.Split(args[3], ","), values, say); err != nil {
 			return err
 		}
 		return both.Wait()
@@ -160,28 +170,49 @@ type running struct {
 	errors strings.Builder
 }
 
-// python is an interpreter that has the modules that p needs. Debian's modules are those
-// of /usr/bin/python3, which need not be the first in the path.
-func (p program) python(t *testing.T) string {
-	t.Helper()
-	var lacking string
-	for _, path := range []string{"python3", "/usr/bin/python3"} {
+// interpreter returns what runs p's script, and which Debian packages are lacking for it,
+// if any. Debian's modules are those of /usr/bin/python3, which need not be the first in
+// the path.
+func (p program) interpreter() (path, lacking string) {
+	if p.script == "" {
+		return "", ""
+	}
+	interpreters.Lock()
+	defer interpreters.Unlock()
+	if path = interpreters.byScript[p.script]; path != "" {
+		return path, ""
+	}
+	for _, path = range []string{"python3", "/usr/bin/python3"} {
 		lacking = ""
 		for _, need := range p.needs {
-			if exec.CommandContext(t.Context(), path, "-c", "import "+need[0]).Run() != nil {
+			if exec.Command(path, "-c", "import "+need[0]).Run() != nil {
 				lacking += " " + need[1]
 			}
 		}
 		if lacking == "" {
-			return path
+			interpreters.byScript[p.script] = path
+			return path, ""
 		}
 	}
-	lacking = p.name + " needs what is not installed, Debian's" + lacking
-	if os.Getenv("LIMBO_REQUIRE") != "" {
-		t.Fatal(lacking)
+	return "", lacking
+}
+
+// interpreters are those that were found.
+var interpreters = struct {
+	sync.Mutex
+	byScript map[string]string
+}{byScript: map[string]string{}}
+
+// need skips the test where the program cannot run.
+func (p program) need(t *testing.T) {
+	t.Helper()
+	if _, lacking := p.interpreter(); lacking != "" {
+		lacking = p.name + " needs what is not installed, Debian's" + lacking
+		if os.Getenv("LIMBO_REQUIRE") != "" {
+			t.Fatal(lacking)
+		}
+		t.Skip(lacking)
 	}
-	t.Skip(lacking)
-	return ""
 }
 
 // run starts a program. It is killed at the test's end if it still runs.
@@ -192,7 +223,8 @@ func (p program) run(t *testing.T, args ...string) *running {
 		cmd = exec.CommandContext(t.Context(), os.Args[0], args...)
 		cmd.Env = append(os.Environ(), programVar+"="+p.name)
 	} else {
-		cmd = exec.CommandContext(t.Context(), p.python(t), append([]string{"testdata/" + p.script}, args...)...)
+		python, _ := p.interpreter()
+		cmd = exec.CommandContext(t.Context(), python, append([]string{"testdata/" + p.script}, args...)...)
 	}
 	r := &running{cmd: cmd}
 	cmd.Stderr = &r.errors

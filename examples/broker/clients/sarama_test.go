@@ -3,7 +3,6 @@ package clients
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -21,6 +20,8 @@ func (viaSarama) config() *sarama.Config {
 	cfg.Consumer.Offsets.Initial = sarama.OffsetOldest
 	cfg.Consumer.Group.Session.Timeout = 3 * time.Second
 	cfg.Consumer.Group.Heartbeat.Interval = time.Second
+	cfg.Consumer.Group.Rebalance.Retry.Backoff = 100 * time.Millisecond
+	cfg.Consumer.Retry.Backoff = 100 * time.Millisecond
 	cfg.Metadata.Retry.Max = 20
 	cfg.Admin.Timeout = patience
 	return cfg
@@ -77,22 +78,30 @@ func (v viaSarama) admin(ctx context.Context, addrs []string, topic string, did 
 	return nil
 }
 
-func (v viaSarama) produce(_ context.Context, addrs []string, topic, codec string, values <-chan string, acked func(string)) error {
-	cfg := v.config()
-	if err := cfg.Producer.Compression.UnmarshalText([]byte(strings.ToLower(codec))); err != nil {
-		return err
+func (v viaSarama) produce(_ context.Context, addrs []string, topic string, codecs []string, values <-chan string, acked func(string)) error {
+	var producers []sarama.SyncProducer
+	for _, codec := range codecs {
+		cfg := v.config()
+		if err := cfg.Producer.Compression.UnmarshalText([]byte(codec)); err != nil {
+			return err
+		}
+		p, err := sarama.NewSyncProducer(addrs, cfg)
+		if err != nil {
+			return err
+		}
+		defer p.Close()
+		producers = append(producers, p)
 	}
-	p, err := sarama.NewSyncProducer(addrs, cfg)
-	if err != nil {
-		return err
-	}
-	for v := range values {
-		if _, _, err := p.SendMessage(&sarama.ProducerMessage{Topic: topic, Value: sarama.StringEncoder(v)}); err != nil {
+	for n := 0; ; n++ {
+		v, more := <-values
+		if !more {
+			return nil
+		}
+		if _, _, err := producers[n%len(producers)].SendMessage(&sarama.ProducerMessage{Topic: topic, Value: sarama.StringEncoder(v)}); err != nil {
 			return err
 		}
 		acked(v)
 	}
-	return p.Close()
 }
 
 func (v viaSarama) consume(_ context.Context, addrs []string, topic string, n int, got func(string)) error {

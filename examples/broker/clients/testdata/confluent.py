@@ -50,15 +50,19 @@ def admin(addrs, topic):
     say("delete")
 
 
-def produce(addrs, topic, codec):
-    producer = Producer({"bootstrap.servers": addrs, "enable.idempotence": True, "compression.codec": codec, "linger.ms": 0})
+def produce(addrs, topic, codecs):
+    producers = [
+        Producer({"bootstrap.servers": addrs, "enable.idempotence": True, "compression.codec": codec, "linger.ms": 0})
+        for codec in codecs.split(",")
+    ]
 
     def delivered(err, message):
         if err is not None:
             raise KafkaException(err)
         say(message.value().decode())
 
-    for line in sys.stdin:
+    for n, line in enumerate(sys.stdin):
+        producer = producers[n % len(producers)]
         producer.produce(topic, line.rstrip("\n").encode(), on_delivery=delivered)
         producer.flush()
 

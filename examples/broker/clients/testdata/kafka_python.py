@@ -55,20 +55,24 @@ def admin(addrs, topic):
     client.close()
 
 
-def produce(addrs, topic, codec):
-    producer = KafkaProducer(
-        bootstrap_servers=addrs,
-        api_version_auto_timeout_ms=60000,
-        acks="all",
-        retries=1000,
-        request_timeout_ms=5000,
-        compression_type=None if codec == "none" else codec,
-    )
-    for line in sys.stdin:
+def produce(addrs, topic, codecs):
+    producers = [
+        KafkaProducer(
+            bootstrap_servers=addrs,
+            api_version_auto_timeout_ms=60000,
+            acks="all",
+            retries=1000,
+            request_timeout_ms=5000,
+            compression_type=None if codec == "none" else codec,
+        )
+        for codec in codecs.split(",")
+    ]
+    for n, line in enumerate(sys.stdin):
         value = line.rstrip("\n")
-        producer.send(topic, value.encode()).get(timeout=60)
+        producers[n % len(producers)].send(topic, value.encode()).get(timeout=60)
         say(value)
-    producer.close()
+    for producer in producers:
+        producer.close()
 
 
 def consume(addrs, topic, n):
