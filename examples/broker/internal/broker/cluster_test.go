@@ -40,103 +40,107 @@ func TestReplicasHoldTheSame(t *testing.T) {
 // acks=all waits for the replicas, for as long as it says and no less; acks=1 does
 // not; a consumer sees what all have, and no more.
 func TestProduceWaitsForReplicas(t *testing.T) {
-	t.Parallel()
-	c := startBrokers(t, 3, patient)
-	topic := startTopic(t, c, meta.Shape{})
-	lead := leader(c, topic)
-	conn, consumer := dial(t, lead.Server()), dial(t, lead.Server())
-	require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"a"})).ErrorCode)
-	isolate(c, lead)
+	virtually(t, func(t *testing.T) {
+		c := startBrokers(t, 3, inMemory, patient)
+		topic := startTopic(t, c, meta.Shape{})
+		lead := leader(c, topic)
+		conn, consumer := dial(t, lead.Server()), dial(t, lead.Server())
+		require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"a"})).ErrorCode)
+		isolate(c, lead)
 
-	const timeout = 120 * time.Millisecond
-	begun := time.Now()
-	late := conn.Call(acks(-1, timeout, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"b"}))))
-	require.GreaterOrEqual(t, time.Since(begun), timeout)
-	kafkatest.RequireCode(t, kerr.RequestTimedOut, producedPartOf(late).ErrorCode)
-	require.Zero(t, producedPartOf(conn.Call(acks(1, 0, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"c"}))))).ErrorCode)
+		const timeout = 120 * time.Millisecond
+		begun := time.Now()
+		late := conn.Call(acks(-1, timeout, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"b"}))))
+		require.GreaterOrEqual(t, time.Since(begun), timeout)
+		kafkatest.RequireCode(t, kerr.RequestTimedOut, producedPartOf(late).ErrorCode)
+		require.Zero(t, producedPartOf(conn.Call(acks(1, 0, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"c"}))))).ErrorCode)
 
-	latest := conn.Call(listRequest(5, topic, 0, replica.LatestOffset)).(*kmsg.ListOffsetsResponse).Topics[0].Partitions[0]
-	require.Equal(t, int64(1), latest.Offset, "the high watermark")
-	require.Len(t, values(t, fetchAll(consumer, topic)), 1)
+		latest := conn.Call(listRequest(5, topic, 0, replica.LatestOffset)).(*kmsg.ListOffsetsResponse).Topics[0].Partitions[0]
+		require.Equal(t, int64(1), latest.Offset, "the high watermark")
+		require.Len(t, values(t, fetchAll(consumer, topic)), 1)
 
-	wait := kafkatest.Fetch(12, topic, kafkatest.ForEver, 1, kafkatest.Plenty, kafkatest.At(0, 1, kafkatest.Plenty))
-	consumer.Send(wait)
-	parkedFor(t, lead.Server(), 1)
-	rejoin(c, lead)
-	got := kafkatest.PartitionsOf(consumer.Receive(wait))[0]
-	require.NotEmpty(t, got.RecordBatches, "woken when the replicas have it")
-	require.Equal(t, []string{"a", "b", "c"}, values(t, requireSame(t, c, topic)))
+		wait := kafkatest.Fetch(12, topic, kafkatest.ForEver, 1, kafkatest.Plenty, kafkatest.At(0, 1, kafkatest.Plenty))
+		consumer.Send(wait)
+		parkedFor(t, lead.Server(), 1)
+		rejoin(c, lead)
+		got := kafkatest.PartitionsOf(consumer.Receive(wait))[0]
+		require.NotEmpty(t, got.RecordBatches, "woken when the replicas have it")
+		require.Equal(t, []string{"a", "b", "c"}, values(t, requireSame(t, c, topic)))
+	})
 }
 
 // A follower that lags holds produces up, until it is not in sync any more; when
 // it is back, it is.
 func TestInSyncSetShrinksAndGrows(t *testing.T) {
-	t.Parallel()
-	c := startBrokers(t, 3, quickToDrop)
-	topic := startTopic(t, c, meta.Shape{Settings: meta.Settings{MinISR: 1}}) // a machine that stalls makes the third lag, too
-	lead := leader(c, topic)
-	lost := c.nodes[(lead.ID+1)%3]
-	conn := dial(t, lead.Server())
-	require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"a"})).ErrorCode)
-	isolate(c, lost)
-	require.Zero(t, producedPartOf(conn.Call(acks(-1, kafkatest.Patience, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"b"}))))).ErrorCode)
-	require.NotContains(t, isr(c, topic), lost.ID)
-	require.Eventually(t, func() bool { return len(isr(c, topic)) == 2 }, kafkatest.Patience, time.Millisecond)
-	require.NotContains(t, isr(c, topic), lost.ID)
-	rejoin(c, lost)
-	whole(t, c)
-	require.Equal(t, []string{"a", "b"}, values(t, requireSame(t, c, topic)))
+	virtually(t, func(t *testing.T) {
+		c := startBrokers(t, 3, inMemory, quickToDrop)
+		topic := startTopic(t, c, meta.Shape{Settings: meta.Settings{MinISR: 1}}) // a machine that stalls makes the third lag, too
+		lead := leader(c, topic)
+		lost := c.nodes[(lead.ID+1)%3]
+		conn := dial(t, lead.Server())
+		require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"a"})).ErrorCode)
+		isolate(c, lost)
+		require.Zero(t, producedPartOf(conn.Call(acks(-1, kafkatest.Patience, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"b"}))))).ErrorCode)
+		require.NotContains(t, isr(c, topic), lost.ID)
+		require.Eventually(t, func() bool { return len(isr(c, topic)) == 2 }, kafkatest.Patience, time.Millisecond)
+		require.NotContains(t, isr(c, topic), lost.ID)
+		rejoin(c, lost)
+		whole(t, c)
+		require.Equal(t, []string{"a", "b"}, values(t, requireSame(t, c, topic)))
+	})
 }
 
 // With fewer in sync than the topic asks for, acks=all is refused; who was
 // waiting when they became too few is told that the records are in the log.
 func TestTooFewInSync(t *testing.T) {
-	t.Parallel()
-	c := startBrokers(t, 3, patient, func(c *Config) { c.ReplicaLag = 5 * time.Second }) // a machine may stall before
-	topic := startTopic(t, c, meta.Shape{Settings: meta.Settings{MinISR: 2}})
-	lead := leader(c, topic)
-	conn := dial(t, lead.Server())
-	require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"a"})).ErrorCode)
-	isolate(c, lead)
-	waited := conn.Call(acks(-1, kafkatest.Patience, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"b"}))))
-	kafkatest.RequireCode(t, kerr.NotEnoughReplicasAfterAppend, producedPartOf(waited).ErrorCode)
-	require.Eventually(t, func() bool { return len(isr(c, topic)) == 1 }, kafkatest.Patience, time.Millisecond)
-	kafkatest.RequireCode(t, kerr.NotEnoughReplicas, produceTo(conn, topic, 0, kafkatest.Batch([]string{"c"})).ErrorCode)
-	require.Zero(t, producedPartOf(conn.Call(acks(1, 0, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"d"}))))).ErrorCode)
-	rejoin(c, lead)
-	whole(t, c)
-	require.Equal(t, []string{"a", "b", "d"}, values(t, requireSame(t, c, topic)))
+	virtually(t, func(t *testing.T) {
+		c := startBrokers(t, 3, inMemory, patient, func(c *Config) { c.ReplicaLag = 5 * time.Second }) // a machine may stall before
+		topic := startTopic(t, c, meta.Shape{Settings: meta.Settings{MinISR: 2}})
+		lead := leader(c, topic)
+		conn := dial(t, lead.Server())
+		require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"a"})).ErrorCode)
+		isolate(c, lead)
+		waited := conn.Call(acks(-1, kafkatest.Patience, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"b"}))))
+		kafkatest.RequireCode(t, kerr.NotEnoughReplicasAfterAppend, producedPartOf(waited).ErrorCode)
+		require.Eventually(t, func() bool { return len(isr(c, topic)) == 1 }, kafkatest.Patience, time.Millisecond)
+		kafkatest.RequireCode(t, kerr.NotEnoughReplicas, produceTo(conn, topic, 0, kafkatest.Batch([]string{"c"})).ErrorCode)
+		require.Zero(t, producedPartOf(conn.Call(acks(1, 0, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"d"}))))).ErrorCode)
+		rejoin(c, lead)
+		whole(t, c)
+		require.Equal(t, []string{"a", "b", "d"}, values(t, requireSame(t, c, topic)))
+	})
 }
 
 func TestEpochsOfClients(t *testing.T) {
-	t.Parallel()
-	c := startBrokers(t, 3, patient)
-	topic := startTopic(t, c, meta.Shape{})
-	old := leader(c, topic)
-	require.Zero(t, produceTo(dial(t, old.Server()), topic, 0, kafkatest.Batch([]string{"a"})).ErrorCode)
-	require.NoError(t, kill(c, old))
-	require.NoError(t, old.Start())
-	whole(t, c)
-	lead := leader(c, topic)
-	conn := dial(t, lead.Server())
-	require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"b"})).ErrorCode)
-	_, a := c.controller.Image().Assignment(meta.PartitionKey{Topic: topic.ID, Index: 0})
-	require.GreaterOrEqual(t, a.Epoch, int32(2), "away from the killed one, and home again")
-	for epoch, want := range map[int32]*kerr.Error{-1: nil, a.Epoch: nil, a.Epoch - 1: kerr.FencedLeaderEpoch, a.Epoch + 1: kerr.UnknownLeaderEpoch} {
-		fetch := kafkatest.Fetch(12, topic, 0, 0, kafkatest.Plenty, want0())
-		fetch.Topics[0].Partitions[0].CurrentLeaderEpoch = epoch
-		kafkatest.RequireCode(t, want, kafkatest.PartitionsOf(conn.Call(fetch))[0].ErrorCode)
-		list := listRequest(7, topic, 0, replica.LatestOffset)
-		list.Topics[0].Partitions[0].CurrentLeaderEpoch = epoch
-		kafkatest.RequireCode(t, want, conn.Call(list).(*kmsg.ListOffsetsResponse).Topics[0].Partitions[0].ErrorCode)
-	}
-	ends := map[int32][2]int64{}
-	for _, epoch := range []int32{0, a.Epoch, a.Epoch + 5} {
-		sp := conn.Call(epochRequest(4, topic, a.Epoch, epoch)).(*kmsg.OffsetForLeaderEpochResponse).Topics[0].Partitions[0]
-		require.Zero(t, sp.ErrorCode)
-		ends[epoch] = [2]int64{int64(sp.LeaderEpoch), sp.EndOffset}
-	}
-	require.Equal(t, map[int32][2]int64{0: {0, 1}, a.Epoch: {int64(a.Epoch), 2}, a.Epoch + 5: {int64(a.Epoch), 2}}, ends)
+	virtually(t, func(t *testing.T) {
+		c := startBrokers(t, 3, inMemory, patient)
+		topic := startTopic(t, c, meta.Shape{})
+		old := leader(c, topic)
+		require.Zero(t, produceTo(dial(t, old.Server()), topic, 0, kafkatest.Batch([]string{"a"})).ErrorCode)
+		require.NoError(t, kill(c, old))
+		require.NoError(t, old.Start())
+		whole(t, c)
+		lead := leader(c, topic)
+		conn := dial(t, lead.Server())
+		require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"b"})).ErrorCode)
+		_, a := c.controller.Image().Assignment(meta.PartitionKey{Topic: topic.ID, Index: 0})
+		require.GreaterOrEqual(t, a.Epoch, int32(2), "away from the killed one, and home again")
+		for epoch, want := range map[int32]*kerr.Error{-1: nil, a.Epoch: nil, a.Epoch - 1: kerr.FencedLeaderEpoch, a.Epoch + 1: kerr.UnknownLeaderEpoch} {
+			fetch := kafkatest.Fetch(12, topic, 0, 0, kafkatest.Plenty, want0())
+			fetch.Topics[0].Partitions[0].CurrentLeaderEpoch = epoch
+			kafkatest.RequireCode(t, want, kafkatest.PartitionsOf(conn.Call(fetch))[0].ErrorCode)
+			list := listRequest(7, topic, 0, replica.LatestOffset)
+			list.Topics[0].Partitions[0].CurrentLeaderEpoch = epoch
+			kafkatest.RequireCode(t, want, conn.Call(list).(*kmsg.ListOffsetsResponse).Topics[0].Partitions[0].ErrorCode)
+		}
+		ends := map[int32][2]int64{}
+		for _, epoch := range []int32{0, a.Epoch, a.Epoch + 5} {
+			sp := conn.Call(epochRequest(4, topic, a.Epoch, epoch)).(*kmsg.OffsetForLeaderEpochResponse).Topics[0].Partitions[0]
+			require.Zero(t, sp.ErrorCode)
+			ends[epoch] = [2]int64{int64(sp.LeaderEpoch), sp.EndOffset}
+		}
+		require.Equal(t, map[int32][2]int64{0: {0, 1}, a.Epoch: {int64(a.Epoch), 2}, a.Epoch + 5: {int64(a.Epoch), 2}}, ends)
+	})
 }
 
 // Who says to be a follower and is not would move the high watermark.
@@ -152,64 +156,66 @@ func TestStrangersAreNoFollowers(t *testing.T) {
 
 // The answer to a deletion waits for every live replica, and for no dead one.
 func TestDeleteRecords(t *testing.T) {
-	t.Parallel()
-	c := startBrokers(t, 3, patient)
-	topic := startTopic(t, c, meta.Shape{})
-	lead := leader(c, topic)
-	conn := dial(t, lead.Server())
-	del := func(offset int64, timeout time.Duration) kmsg.DeleteRecordsResponseTopicPartition {
-		return conn.Call(deleteRecordsRequest(topic, 0, offset, timeout)).(*kmsg.DeleteRecordsResponse).Topics[0].Partitions[0]
-	}
-	for range 4 {
-		require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"x", "y"})).ErrorCode)
-	}
-	kafkatest.RequireCode(t, kerr.OffsetOutOfRange, del(9, kafkatest.Patience).ErrorCode)
-	kafkatest.RequireCode(t, kerr.OffsetOutOfRange, del(-2, kafkatest.Patience).ErrorCode)
-	got := del(3, kafkatest.Patience)
-	require.Zero(t, got.ErrorCode)
-	require.Equal(t, int64(3), got.LowWatermark)
-	for _, s := range c.running() {
-		require.Equal(t, int64(3), replicaOf(s, topic, 0).Offsets().Start)
-	}
-	kafkatest.RequireCode(t, kerr.OffsetOutOfRange, kafkatest.PartitionsOf(conn.Call(kafkatest.Fetch(12, topic, 0, 0, kafkatest.Plenty, kafkatest.At(0, 2, kafkatest.Plenty))))[0].ErrorCode)
-	require.Len(t, splitBatches(kafkatest.PartitionsOf(conn.Call(kafkatest.Fetch(12, topic, 0, 0, kafkatest.Plenty, kafkatest.At(0, 3, kafkatest.Plenty))))[0].RecordBatches), 3,
-		"the batch that the start lies in goes out whole")
+	virtually(t, func(t *testing.T) {
+		c := startBrokers(t, 3, inMemory, patient)
+		topic := startTopic(t, c, meta.Shape{})
+		lead := leader(c, topic)
+		conn := dial(t, lead.Server())
+		del := func(offset int64, timeout time.Duration) kmsg.DeleteRecordsResponseTopicPartition {
+			return conn.Call(deleteRecordsRequest(topic, 0, offset, timeout)).(*kmsg.DeleteRecordsResponse).Topics[0].Partitions[0]
+		}
+		for range 4 {
+			require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"x", "y"})).ErrorCode)
+		}
+		kafkatest.RequireCode(t, kerr.OffsetOutOfRange, del(9, kafkatest.Patience).ErrorCode)
+		kafkatest.RequireCode(t, kerr.OffsetOutOfRange, del(-2, kafkatest.Patience).ErrorCode)
+		got := del(3, kafkatest.Patience)
+		require.Zero(t, got.ErrorCode)
+		require.Equal(t, int64(3), got.LowWatermark)
+		for _, s := range c.running() {
+			require.Equal(t, int64(3), replicaOf(s, topic, 0).Offsets().Start)
+		}
+		kafkatest.RequireCode(t, kerr.OffsetOutOfRange, kafkatest.PartitionsOf(conn.Call(kafkatest.Fetch(12, topic, 0, 0, kafkatest.Plenty, kafkatest.At(0, 2, kafkatest.Plenty))))[0].ErrorCode)
+		require.Len(t, splitBatches(kafkatest.PartitionsOf(conn.Call(kafkatest.Fetch(12, topic, 0, 0, kafkatest.Plenty, kafkatest.At(0, 3, kafkatest.Plenty))))[0].RecordBatches), 3,
+			"the batch that the start lies in goes out whole")
 
-	cut := c.nodes[(lead.ID+1)%3]
-	isolate(c, cut)
-	const timeout = 100 * time.Millisecond
-	begun := time.Now()
-	kafkatest.RequireCode(t, kerr.RequestTimedOut, del(5, timeout).ErrorCode)
-	require.GreaterOrEqual(t, time.Since(begun), timeout)
-	go func() { _ = kill(c, cut) }()
-	got = del(-1, kafkatest.Patience)
-	require.Zero(t, got.ErrorCode)
-	require.Equal(t, int64(8), got.LowWatermark)
-	rejoin(c, cut)
-	require.Eventually(t, func() bool { return cut.Server() == nil }, kafkatest.Patience, time.Millisecond)
-	require.NoError(t, cut.Start())
-	whole(t, c)
-	require.Eventually(t, func() bool { return replicaOf(cut.Server(), topic, 0).Offsets().Batches == 0 }, kafkatest.Patience, time.Millisecond)
+		cut := c.nodes[(lead.ID+1)%3]
+		isolate(c, cut)
+		const timeout = 100 * time.Millisecond
+		begun := time.Now()
+		kafkatest.RequireCode(t, kerr.RequestTimedOut, del(5, timeout).ErrorCode)
+		require.GreaterOrEqual(t, time.Since(begun), timeout)
+		go func() { _ = kill(c, cut) }()
+		got = del(-1, kafkatest.Patience)
+		require.Zero(t, got.ErrorCode)
+		require.Equal(t, int64(8), got.LowWatermark)
+		rejoin(c, cut)
+		require.Eventually(t, func() bool { return cut.Server() == nil }, kafkatest.Patience, time.Millisecond)
+		require.NoError(t, cut.Start())
+		whole(t, c)
+		require.Eventually(t, func() bool { return replicaOf(cut.Server(), topic, 0).Offsets().Batches == 0 }, kafkatest.Patience, time.Millisecond)
+	})
 }
 
 // A follower that was away while the leader deleted what it still needed begins
 // anew where the leader's log starts.
 func TestFollowerBeginsAnew(t *testing.T) {
-	t.Parallel()
-	c := startBrokers(t, 3, patient)
-	topic := startTopic(t, c, meta.Shape{Settings: meta.Settings{Retention: 4000}})
-	lead := leader(c, topic)
-	away := c.nodes[(lead.ID+1)%3]
-	conn := dial(t, lead.Server())
-	require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"a"})).ErrorCode)
-	require.NoError(t, kill(c, away))
-	for i := range 200 {
-		require.Zero(t, producedPartOf(conn.Call(acks(-1, kafkatest.Patience, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{fmt.Sprintf("%0100d", i)}))))).ErrorCode)
-	}
-	require.NoError(t, away.Start())
-	whole(t, c)
-	require.NotEmpty(t, requireSame(t, c, topic))
-	require.Greater(t, replicaOf(away.Server(), topic, 0).Offsets().Start, int64(100))
+	virtually(t, func(t *testing.T) {
+		c := startBrokers(t, 3, inMemory, patient)
+		topic := startTopic(t, c, meta.Shape{Settings: meta.Settings{Retention: 4000}})
+		lead := leader(c, topic)
+		away := c.nodes[(lead.ID+1)%3]
+		conn := dial(t, lead.Server())
+		require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"a"})).ErrorCode)
+		require.NoError(t, kill(c, away))
+		for i := range 200 {
+			require.Zero(t, producedPartOf(conn.Call(acks(-1, kafkatest.Patience, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{fmt.Sprintf("%0100d", i)}))))).ErrorCode)
+		}
+		require.NoError(t, away.Start())
+		whole(t, c)
+		require.NotEmpty(t, requireSame(t, c, topic))
+		require.Greater(t, replicaOf(away.Server(), topic, 0).Offsets().Start, int64(100))
+	})
 }
 
 // The topic of the groups' offsets is the coordinators' own: clients read it, and

@@ -35,19 +35,20 @@ func TestFetchWakesOnAppend(t *testing.T) {
 }
 
 func TestFetchExpiresAtMaxWait(t *testing.T) {
-	t.Parallel()
-	s := startBroker(t)
-	topic := makeTopic(t, s, "t", 1)
-	c := dial(t, s)
-	for _, wait := range []time.Duration{time.Millisecond, 30 * time.Millisecond, 200 * time.Millisecond} {
-		before := time.Now()
-		got := kafkatest.PartitionsOf(c.Call(kafkatest.Fetch(4, topic, wait, 1, kafkatest.Plenty, kafkatest.At(0, 0, kafkatest.Plenty))))[0]
-		require.GreaterOrEqual(t, time.Since(before), wait)
-		require.Empty(t, got.RecordBatches)
-		require.NotNil(t, got.RecordBatches, "null records break librdkafka")
-		require.Zero(t, got.ErrorCode)
-	}
-	require.Equal(t, uint64(3), s.fetches.Stats().Expired)
+	virtually(t, func(t *testing.T) {
+		s := startBroker(t, inMemory)
+		topic := makeTopic(t, s, "t", 1)
+		c := dial(t, s)
+		for _, wait := range []time.Duration{time.Millisecond, 30 * time.Millisecond, 200 * time.Millisecond} {
+			before := time.Now()
+			got := kafkatest.PartitionsOf(c.Call(kafkatest.Fetch(4, topic, wait, 1, kafkatest.Plenty, kafkatest.At(0, 0, kafkatest.Plenty))))[0]
+			require.GreaterOrEqual(t, time.Since(before), wait)
+			require.Empty(t, got.RecordBatches)
+			require.NotNil(t, got.RecordBatches, "null records break librdkafka")
+			require.Zero(t, got.ErrorCode)
+		}
+		require.Equal(t, uint64(3), s.fetches.Stats().Expired)
+	})
 }
 
 func TestFetchExpiresWithWhatThereIs(t *testing.T) {
@@ -364,19 +365,20 @@ func TestShutdownAnswersWhatIsParked(t *testing.T) {
 
 // A client that does not read cannot hold up a shutdown beyond its context.
 func TestShutdownIsBounded(t *testing.T) {
-	t.Parallel()
-	s := startBroker(t)
-	topic := makeTopic(t, s, "t", 1)
-	c := dial(t, s)
-	produceTo(c, topic, 0, kafkatest.Batch([]string{strings.Repeat("x", 4<<20)}))
-	fetch := kafkatest.Fetch(12, topic, kafkatest.ForEver, 1, 8<<20, kafkatest.At(0, 0, 8<<20))
-	for range 16 { // more than the kernel buffers
-		c.Send(fetch)
-	}
-	require.Eventually(t, func() bool { return s.wire.Usage().Outbound > 0 }, kafkatest.Patience, time.Millisecond)
-	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
-	defer cancel()
-	require.ErrorIs(t, s.Shutdown(ctx), context.DeadlineExceeded)
+	virtually(t, func(t *testing.T) {
+		s := startBroker(t, inMemory)
+		topic := makeTopic(t, s, "t", 1)
+		c := dial(t, s)
+		produceTo(c, topic, 0, kafkatest.Batch([]string{strings.Repeat("x", 4<<20)}))
+		fetch := kafkatest.Fetch(12, topic, kafkatest.ForEver, 1, 8<<20, kafkatest.At(0, 0, 8<<20))
+		for range 16 { // more than the kernel buffers
+			c.Send(fetch)
+		}
+		require.Eventually(t, func() bool { return s.wire.Usage().Outbound > 0 }, kafkatest.Patience, time.Millisecond)
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, s.Shutdown(ctx), context.DeadlineExceeded)
+	})
 }
 
 func TestParkingIsBounded(t *testing.T) {

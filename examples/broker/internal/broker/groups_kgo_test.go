@@ -96,7 +96,7 @@ func requireShares(t *testing.T, shares map[*groupClient]int) {
 
 func produceValues(t *testing.T, s *Server, from, to int) {
 	t.Helper()
-	cl := client(t, s)
+	cl := client(t, s, kgo.MetadataMinAge(50*time.Millisecond)) // another leader is found soon
 	for i := from; i < to; i++ {
 		cl.Produce(kafkatest.Context(t), &kgo.Record{Topic: "t", Key: fmt.Append(nil, i), Value: fmt.Append(nil, i)}, func(_ *kgo.Record, err error) {
 			if err != nil {
@@ -207,7 +207,7 @@ func TestKgoSessionTimeout(t *testing.T) {
 // as the same members of the same generation.
 func TestKgoGroupSurvivesItsCoordinator(t *testing.T) {
 	t.Parallel()
-	cl := startBrokers(t, 3, shortDelay, func(c *Config) { c.Meta.BrokerSession = time.Second })
+	cl := startBrokers(t, 3, shortDelay, patient)
 	s := coordinatorOf(t, cl, "g")
 	other := cl.nodes[(s.id+1)%3].Server()
 	makeTopic(t, other, "t", 4)
@@ -230,7 +230,7 @@ func TestKgoGroupSurvivesItsCoordinator(t *testing.T) {
 	others := slices.DeleteFunc(cl.running(), func(o *Server) bool { return o == s })
 	joins, heartbeats := ended(others, metric.Join), ended(others, metric.Heartbeat)
 	dead.Store(true)
-	require.NoError(t, cl.nodes[s.id].Kill())
+	require.NoError(t, kill(cl, cl.nodes[s.id]))
 	produceValues(t, other, 500, 1000)
 	requireSeen(t, 1000, a, b)
 	// Wherever it is: on a machine that stalls it may have moved once more.

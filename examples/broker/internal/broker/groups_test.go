@@ -161,121 +161,124 @@ func TestGroupRequestsInEveryVersion(t *testing.T) {
 // A connection's buffer is used again for the next request: what is kept of this
 // one must not lie in it.
 func TestWhatGroupsKeepIsTheirOwn(t *testing.T) {
-	t.Parallel()
-	cl := startBrokers(t, 1, func(c *Config) { c.Groups.InitialRebalanceDelay = 2 * time.Second }) // for all three
-	s := cl.nodes[0].Server()
-	coordinatorOf(t, cl, "g")
-	c := dial(t, s)
-	var joins []kmsg.Request
-	for _, name := range []string{"first", "second", "third"} {
-		joins = append(joins, kafkatest.Join(3, "g", "", func(q *kmsg.JoinGroupRequest) { q.Protocols[0].Metadata = []byte("of the " + name) }))
-	}
-	c.Send(joins...)
-	var ids []string
-	var leader *kmsg.JoinGroupResponse
-	for _, q := range joins {
-		a := c.Receive(q).(*kmsg.JoinGroupResponse)
-		kafkatest.RequireCode(t, nil, a.ErrorCode)
-		ids = append(ids, a.MemberID)
-		if a.LeaderID == a.MemberID {
-			leader = a
+	virtually(t, func(t *testing.T) {
+		cl := startBrokers(t, 1, inMemory, func(c *Config) { c.Groups.InitialRebalanceDelay = 2 * time.Second }) // for all three
+		s := cl.nodes[0].Server()
+		coordinatorOf(t, cl, "g")
+		c := dial(t, s)
+		var joins []kmsg.Request
+		for _, name := range []string{"first", "second", "third"} {
+			joins = append(joins, kafkatest.Join(3, "g", "", func(q *kmsg.JoinGroupRequest) { q.Protocols[0].Metadata = []byte("of the " + name) }))
 		}
-	}
-	for i, name := range []string{"first", "second", "third"} {
-		require.Equal(t, "of the "+name, string(leader.Members[i].ProtocolMetadata))
-	}
-	c.Call(kafkatest.Sync("g", 1, leader.MemberID, ids...))
-	c.Call(kafkatest.DescribeGroups(strings.Repeat("x", 1000)))
-	for _, id := range ids {
-		a := c.Call(kafkatest.Sync("g", 1, id)).(*kmsg.SyncGroupResponse)
-		require.Equal(t, "for "+id, string(a.MemberAssignment))
-	}
+		c.Send(joins...)
+		var ids []string
+		var leader *kmsg.JoinGroupResponse
+		for _, q := range joins {
+			a := c.Receive(q).(*kmsg.JoinGroupResponse)
+			kafkatest.RequireCode(t, nil, a.ErrorCode)
+			ids = append(ids, a.MemberID)
+			if a.LeaderID == a.MemberID {
+				leader = a
+			}
+		}
+		for i, name := range []string{"first", "second", "third"} {
+			require.Equal(t, "of the "+name, string(leader.Members[i].ProtocolMetadata))
+		}
+		c.Call(kafkatest.Sync("g", 1, leader.MemberID, ids...))
+		c.Call(kafkatest.DescribeGroups(strings.Repeat("x", 1000)))
+		for _, id := range ids {
+			a := c.Call(kafkatest.Sync("g", 1, id)).(*kmsg.SyncGroupResponse)
+			require.Equal(t, "for "+id, string(a.MemberAssignment))
+		}
+	})
 }
 
 // The log of a new coordinator ends in a commit that not all in-sync replicas
 // have. Nobody is shown it until they do.
 func TestNothingIsLoadedThatCouldBeLost(t *testing.T) {
-	t.Parallel()
-	cl := startBrokers(t, 3, func(c *Config) { c.Meta.OffsetsPartitions, c.ReplicaLag = 1, time.Hour })
-	makeTopic(t, cl.nodes[0].Server(), "t", 1)
-	s := coordinatorOf(t, cl, "g")
-	whole(t, cl)
-	replicas := s.image().ByName[meta.OffsetsTopic].Partitions[0].Replicas
-	first, second, third := replicas[0], replicas[1], replicas[2]
-	require.Equal(t, s.id, first)
-	cl.links.Cut(first, third)
-	cl.links.Cut(second, third)
-	c := dial(t, s)
-	c.Send(kafkatest.Commit("g", -1, "", 10))
-	next := cl.nodes[second].Server()
-	p := next.local(meta.PartitionKey{Topic: s.offsetsTopicID(), Index: 0})
-	require.Eventually(t, func() bool { _, end := p.Records(0); return end == 1 }, kafkatest.Patience, time.Millisecond)
-	require.NoError(t, cl.nodes[first].Stop(kafkatest.Context(t)))
-	require.Eventually(t, func() bool {
-		a := dial(t, next).Call(kafkatest.OffsetFetch(7, "g", 0)).(*kmsg.OffsetFetchResponse)
-		return a.ErrorCode != kerr.NotCoordinator.Code
-	}, kafkatest.Patience, time.Millisecond)
-	for range 10 {
-		a := dial(t, next).Call(kafkatest.OffsetFetch(7, "g", 0)).(*kmsg.OffsetFetchResponse)
-		kafkatest.RequireCode(t, kerr.CoordinatorLoadInProgress, a.ErrorCode)
-	}
-	cl.links.Heal(second, third)
-	require.Eventually(t, func() bool {
-		a := dial(t, next).Call(kafkatest.OffsetFetch(7, "g", 0)).(*kmsg.OffsetFetchResponse)
-		return a.ErrorCode == 0 && a.Topics[0].Partitions[0].Offset == 10
-	}, kafkatest.Patience, 10*time.Millisecond)
-	cl.links.Heal(first, third)
+	virtually(t, func(t *testing.T) {
+		cl := startBrokers(t, 3, inMemory, func(c *Config) { c.Meta.OffsetsPartitions, c.ReplicaLag = 1, time.Hour })
+		makeTopic(t, cl.nodes[0].Server(), "t", 1)
+		s := coordinatorOf(t, cl, "g")
+		whole(t, cl)
+		replicas := s.image().ByName[meta.OffsetsTopic].Partitions[0].Replicas
+		first, second, third := replicas[0], replicas[1], replicas[2]
+		require.Equal(t, s.id, first)
+		cl.links.Cut(first, third)
+		cl.links.Cut(second, third)
+		c := dial(t, s)
+		c.Send(kafkatest.Commit("g", -1, "", 10))
+		next := cl.nodes[second].Server()
+		p := next.local(meta.PartitionKey{Topic: s.offsetsTopicID(), Index: 0})
+		require.Eventually(t, func() bool { _, end := p.Records(0); return end == 1 }, kafkatest.Patience, time.Millisecond)
+		require.NoError(t, cl.nodes[first].Stop(kafkatest.Context(t)))
+		require.Eventually(t, func() bool {
+			a := dial(t, next).Call(kafkatest.OffsetFetch(7, "g", 0)).(*kmsg.OffsetFetchResponse)
+			return a.ErrorCode != kerr.NotCoordinator.Code
+		}, kafkatest.Patience, time.Millisecond)
+		for range 10 {
+			a := dial(t, next).Call(kafkatest.OffsetFetch(7, "g", 0)).(*kmsg.OffsetFetchResponse)
+			kafkatest.RequireCode(t, kerr.CoordinatorLoadInProgress, a.ErrorCode)
+		}
+		cl.links.Heal(second, third)
+		require.Eventually(t, func() bool {
+			a := dial(t, next).Call(kafkatest.OffsetFetch(7, "g", 0)).(*kmsg.OffsetFetchResponse)
+			return a.ErrorCode == 0 && a.Topics[0].Partitions[0].Offset == 10
+		}, kafkatest.Patience, 10*time.Millisecond)
+		cl.links.Heal(first, third)
+	})
 }
 
 // A log of offsets stays short, here and at the followers, and is right after
 // every move, also if what is live is more than may be uncommitted at once.
 func TestOffsetsSurviveMoves(t *testing.T) {
-	t.Parallel()
-	cl := startBrokers(t, 3, shortDelay, func(c *Config) {
-		c.Groups.OffsetsCompactBytes, c.Groups.MaxBatch = 20_000, 1000
-		c.Replica.MaxUncommitted = 4000
-		c.Meta.OffsetsPartitions, c.Meta.BrokerSession = 1, time.Hour
-	})
-	makeTopic(t, cl.nodes[0].Server(), "t", 100)
-	whole(t, cl)
-	last := map[int32]int64{}
-	for move := range 3 {
-		s := coordinatorOf(t, cl, "g")
-		got := dial(t, s).Call(kafkatest.OffsetFetch(8, "g")).(*kmsg.OffsetFetchResponse).Groups[0]
-		n := 0
-		for _, rt := range got.Topics {
-			for _, p := range rt.Partitions {
-				require.Equal(t, last[p.Partition], p.Offset, "partition %d after %d moves", p.Partition, move)
-				n++
-			}
-		}
-		require.Len(t, last, n)
-		conns := make([]*kafkatest.Conn, 4)
-		for i := range conns {
-			conns[i] = dial(t, s)
-		}
-		for i := range int64(500) {
-			p, c := int32(i%100), conns[i%4]
-			q := kmsg.NewPtrOffsetCommitRequest()
-			q.Version, q.Group = 9, "g"
-			last[p]++
-			resp := c.Call(kafkatest.AddCommit(q, "t", p, last[p], "")).(*kmsg.OffsetCommitResponse)
-			kafkatest.RequireCode(t, nil, kafkatest.CommitCode(resp))
-		}
-		key := meta.PartitionKey{Topic: s.offsetsTopicID(), Index: 0}
-		for _, other := range cl.running() {
-			require.Eventually(t, func() bool { return other.local(key).Offsets().Bytes < 150_000 }, kafkatest.Patience, time.Millisecond,
-				"broker %d keeps %d bytes", other.id, other.local(key).Offsets().Bytes)
-		}
-		if move%2 == 0 {
-			require.NoError(t, kill(cl, cl.nodes[s.id]))
-		} else {
-			require.NoError(t, cl.nodes[s.id].Stop(kafkatest.Context(t)))
-		}
-		coordinatorOf(t, cl, "g")
-		require.NoError(t, cl.nodes[s.id].Start())
+	virtually(t, func(t *testing.T) {
+		cl := startBrokers(t, 3, inMemory, shortDelay, func(c *Config) {
+			c.Groups.OffsetsCompactBytes, c.Groups.MaxBatch = 20_000, 1000
+			c.Replica.MaxUncommitted = 4000
+			c.Meta.OffsetsPartitions, c.Meta.BrokerSession = 1, time.Hour
+		})
+		makeTopic(t, cl.nodes[0].Server(), "t", 100)
 		whole(t, cl)
-	}
+		last := map[int32]int64{}
+		for move := range 3 {
+			s := coordinatorOf(t, cl, "g")
+			got := dial(t, s).Call(kafkatest.OffsetFetch(8, "g")).(*kmsg.OffsetFetchResponse).Groups[0]
+			n := 0
+			for _, rt := range got.Topics {
+				for _, p := range rt.Partitions {
+					require.Equal(t, last[p.Partition], p.Offset, "partition %d after %d moves", p.Partition, move)
+					n++
+				}
+			}
+			require.Len(t, last, n)
+			conns := make([]*kafkatest.Conn, 4)
+			for i := range conns {
+				conns[i] = dial(t, s)
+			}
+			for i := range int64(500) {
+				p, c := int32(i%100), conns[i%4]
+				q := kmsg.NewPtrOffsetCommitRequest()
+				q.Version, q.Group = 9, "g"
+				last[p]++
+				resp := c.Call(kafkatest.AddCommit(q, "t", p, last[p], "")).(*kmsg.OffsetCommitResponse)
+				kafkatest.RequireCode(t, nil, kafkatest.CommitCode(resp))
+			}
+			key := meta.PartitionKey{Topic: s.offsetsTopicID(), Index: 0}
+			for _, other := range cl.running() {
+				require.Eventually(t, func() bool { return other.local(key).Offsets().Bytes < 150_000 }, kafkatest.Patience, time.Millisecond,
+					"broker %d keeps %d bytes", other.id, other.local(key).Offsets().Bytes)
+			}
+			if move%2 == 0 {
+				require.NoError(t, kill(cl, cl.nodes[s.id]))
+			} else {
+				require.NoError(t, cl.nodes[s.id].Stop(kafkatest.Context(t)))
+			}
+			coordinatorOf(t, cl, "g")
+			require.NoError(t, cl.nodes[s.id].Start())
+			whole(t, cl)
+		}
+	})
 }
 
 // A broker that is stopped in order tells those who wait for a round.

@@ -10,6 +10,7 @@ import (
 	"runtime/pprof"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -21,6 +22,7 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/kafkatest"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/replica"
+	"github.com/seed-782fa212/limbo/examples/internal/network"
 )
 
 // brokers are those of a test.
@@ -29,6 +31,16 @@ type brokers struct {
 	links      *fault.Links
 	nodes      []*Node
 }
+
+// virtually runs a test in virtual time: its brokers are to be inMemory. A client of kgo
+// has no place there, which holds mutexes while it waits for the network.
+func virtually(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, test)
+}
+
+func inMemory(c *Config) { c.Network = new(network.Memory) }
 
 // startBroker runs one broker for one test: see startBrokers.
 func startBroker(t *testing.T, change ...func(*Config)) *Server {
@@ -64,6 +76,7 @@ func startBrokers(t *testing.T, n int, change ...func(*Config)) *brokers {
 func runBrokers(t testing.TB, n int, l net.Listener, change ...func(*Config)) *brokers {
 	t.Helper()
 	cfg := Config{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	cfg.Wire.LingerClose = 10 * time.Millisecond
 	cfg.Meta.Replication, cfg.Meta.MinISR = int16(min(n, 3)), int32(min(n, 2))
 	for _, f := range change {
 		f(&cfg)
@@ -158,7 +171,9 @@ func replicaOf(s *Server, topic *meta.Topic, index int32) *replica.Partition {
 	return s.local(meta.PartitionKey{Topic: topic.ID, Index: index})
 }
 
-func dial(t *testing.T, s *Server) *kafkatest.Conn { return kafkatest.Dial(t, s.Addr()) }
+func dial(t *testing.T, s *Server) *kafkatest.Conn {
+	return kafkatest.DialOn(t, s.cfg.Network, s.Addr())
+}
 
 // produce sends a batch and returns the partition's answer.
 func produceTo(c *kafkatest.Conn, topic *meta.Topic, partition int32, batch []byte) kmsg.ProduceResponseTopicPartition {

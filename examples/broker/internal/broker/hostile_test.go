@@ -111,15 +111,16 @@ func TestSlowFramesAreCutOff(t *testing.T) {
 }
 
 func TestIdleConnectionsAreClosed(t *testing.T) {
-	t.Parallel()
-	s := startBroker(t, func(c *Config) { c.Wire.IdleTimeout = 2 * time.Second })
-	topic := makeTopic(t, s, "t", 1)
-	waiting, idle := dial(t, s), dial(t, s)
-	fetch := kafkatest.Fetch(12, topic, 4*time.Second, 1, kafkatest.Plenty, kafkatest.At(0, 0, kafkatest.Plenty))
-	waiting.Send(fetch)
-	idle.Closed()
-	waiting.Receive(fetch) // waiting for an answer is not idling
-	waiting.Closed()
+	virtually(t, func(t *testing.T) {
+		s := startBroker(t, inMemory, func(c *Config) { c.Wire.IdleTimeout = 2 * time.Second })
+		topic := makeTopic(t, s, "t", 1)
+		waiting, idle := dial(t, s), dial(t, s)
+		fetch := kafkatest.Fetch(12, topic, 4*time.Second, 1, kafkatest.Plenty, kafkatest.At(0, 0, kafkatest.Plenty))
+		waiting.Send(fetch)
+		idle.Closed()
+		waiting.Receive(fetch) // waiting for an answer is not idling
+		waiting.Closed()
+	})
 }
 
 // To a client that has heard nothing yet, the end of a broker must not look like
@@ -154,20 +155,21 @@ func TestWhoWasNeverAnsweredIsReset(t *testing.T) {
 
 // A client that never reads is cut off, and its fetches with it.
 func TestSlowReadersAreCutOff(t *testing.T) {
-	t.Parallel()
-	s := startBroker(t, func(c *Config) { c.Wire.WriteTimeout = 200 * time.Millisecond })
-	topic := makeTopic(t, s, "t", 1)
-	c := dial(t, s)
-	produceTo(c, topic, 0, kafkatest.Batch([]string{strings.Repeat("x", 4<<20)}))
-	fetch := kafkatest.Fetch(12, topic, kafkatest.ForEver, 1, 8<<20, kafkatest.At(0, 0, 8<<20))
-	requests := slices.Repeat([]kmsg.Request{fetch}, 16)
-	c.Send(append(requests, kafkatest.Fetch(12, topic, kafkatest.ForEver, 1, kafkatest.Plenty, kafkatest.At(0, 1, kafkatest.Plenty)))...)
-	require.Eventually(t, func() bool { return s.wire.Metrics.Answers.Load() >= 1 }, kafkatest.Patience, time.Millisecond)
-	require.Eventually(t, func() bool {
-		return s.wire.Usage().Open == 0
-	}, kafkatest.Patience, time.Millisecond)
-	require.Zero(t, s.wire.Usage().Outbound)
-	parked(t, s, 0)
+	virtually(t, func(t *testing.T) {
+		s := startBroker(t, inMemory, func(c *Config) { c.Wire.WriteTimeout = 200 * time.Millisecond })
+		topic := makeTopic(t, s, "t", 1)
+		c := dial(t, s)
+		produceTo(c, topic, 0, kafkatest.Batch([]string{strings.Repeat("x", 4<<20)}))
+		fetch := kafkatest.Fetch(12, topic, kafkatest.ForEver, 1, 8<<20, kafkatest.At(0, 0, 8<<20))
+		requests := slices.Repeat([]kmsg.Request{fetch}, 16)
+		c.Send(append(requests, kafkatest.Fetch(12, topic, kafkatest.ForEver, 1, kafkatest.Plenty, kafkatest.At(0, 1, kafkatest.Plenty)))...)
+		require.Eventually(t, func() bool { return s.wire.Metrics.Answers.Load() >= 1 }, kafkatest.Patience, time.Millisecond)
+		require.Eventually(t, func() bool {
+			return s.wire.Usage().Open == 0
+		}, kafkatest.Patience, time.Millisecond)
+		require.Zero(t, s.wire.Usage().Outbound)
+		parked(t, s, 0)
+	})
 }
 
 // Where there are as many connections as may be, the one that was idle for longest makes
@@ -262,21 +264,22 @@ func TestQueuedBytesAreBounded(t *testing.T) {
 }
 
 func TestInboundBytesAreBounded(t *testing.T) {
-	t.Parallel()
-	s := startBroker(t, func(c *Config) {
-		c.Wire.MaxInboundSum, c.Wire.MaxFrame, c.Wire.FrameTimeout = 1<<20, 1<<20, 3*time.Second
+	virtually(t, func(t *testing.T) {
+		s := startBroker(t, inMemory, func(c *Config) {
+			c.Wire.MaxInboundSum, c.Wire.MaxFrame, c.Wire.FrameTimeout = 1<<20, 1<<20, 3*time.Second
+		})
+		topic := makeTopic(t, s, "t", 1)
+		// One client begins a frame of all the bytes there are, and stops.
+		hog := dial(t, s)
+		hog.Write(append(binary.BigEndian.AppendUint32(nil, 1<<20), make([]byte, 100)...))
+		require.Eventually(t, func() bool {
+			return s.wire.Usage().Inbound == 1<<20
+		}, kafkatest.Patience, time.Millisecond)
+		small := dial(t, s)
+		require.Zero(t, produceTo(small, topic, 0, kafkatest.Batch([]string{"small frames need no room"})).ErrorCode)
+		hog.Closed()
+		require.Zero(t, produceTo(small, topic, 0, kafkatest.Batch([]string{strings.Repeat("x", 1<<19)})).ErrorCode)
 	})
-	topic := makeTopic(t, s, "t", 1)
-	// One client begins a frame of all the bytes there are, and stops.
-	hog := dial(t, s)
-	hog.Write(append(binary.BigEndian.AppendUint32(nil, 1<<20), make([]byte, 100)...))
-	require.Eventually(t, func() bool {
-		return s.wire.Usage().Inbound == 1<<20
-	}, kafkatest.Patience, time.Millisecond)
-	small := dial(t, s)
-	require.Zero(t, produceTo(small, topic, 0, kafkatest.Batch([]string{"small frames need no room"})).ErrorCode)
-	hog.Closed()
-	require.Zero(t, produceTo(small, topic, 0, kafkatest.Batch([]string{strings.Repeat("x", 1<<19)})).ErrorCode)
 }
 
 func TestBrokenBatches(t *testing.T) {

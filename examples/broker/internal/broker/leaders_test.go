@@ -16,124 +16,129 @@ import (
 // docs/lessons.md, purgatory 10 (KAFKA-2960, 9198): a change of leaders ends what waits
 // for the old one at once.
 func TestLossOfLeadershipAnswersAtOnce(t *testing.T) {
-	t.Parallel()
-	c := startBrokers(t, 3, patient)
-	topic := startTopic(t, c, meta.Shape{})
-	lead := leader(c, topic)
-	producer, consumer := dial(t, lead.Server()), dial(t, lead.Server())
-	isolate(c, lead)
-	produce := acks(-1, kafkatest.ForEver, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"x"})))
-	fetch := kafkatest.Fetch(12, topic, kafkatest.ForEver, 1, kafkatest.Plenty, kafkatest.At(0, 0, kafkatest.Plenty))
-	producer.Send(produce)
-	consumer.Send(fetch)
-	require.Eventually(t, func() bool { return lead.Server().produces.Delayed() == 1 }, kafkatest.Patience, time.Millisecond)
-	parkedFor(t, lead.Server(), 2)
+	virtually(t, func(t *testing.T) {
+		c := startBrokers(t, 3, inMemory, patient)
+		topic := startTopic(t, c, meta.Shape{})
+		lead := leader(c, topic)
+		producer, consumer := dial(t, lead.Server()), dial(t, lead.Server())
+		isolate(c, lead)
+		produce := acks(-1, kafkatest.ForEver, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"x"})))
+		fetch := kafkatest.Fetch(12, topic, kafkatest.ForEver, 1, kafkatest.Plenty, kafkatest.At(0, 0, kafkatest.Plenty))
+		producer.Send(produce)
+		consumer.Send(fetch)
+		require.Eventually(t, func() bool { return lead.Server().produces.Delayed() == 1 }, kafkatest.Patience, time.Millisecond)
+		parkedFor(t, lead.Server(), 2)
 
-	fenced(c, lead)
-	kafkatest.RequireCode(t, kerr.NotLeaderForPartition, producedPartOf(producer.Receive(produce)).ErrorCode)
-	kafkatest.RequireCode(t, kerr.NotLeaderForPartition, kafkatest.PartitionsOf(consumer.Receive(fetch))[0].ErrorCode)
-	require.NotEqual(t, lead, leader(c, topic))
-	kafkatest.RequireCode(t, kerr.NotLeaderForPartition, produceTo(producer, topic, 0, kafkatest.Batch([]string{"y"})).ErrorCode)
-	rejoin(c, lead)
+		fenced(c, lead)
+		kafkatest.RequireCode(t, kerr.NotLeaderForPartition, producedPartOf(producer.Receive(produce)).ErrorCode)
+		kafkatest.RequireCode(t, kerr.NotLeaderForPartition, kafkatest.PartitionsOf(consumer.Receive(fetch))[0].ErrorCode)
+		require.NotEqual(t, lead, leader(c, topic))
+		kafkatest.RequireCode(t, kerr.NotLeaderForPartition, produceTo(producer, topic, 0, kafkatest.Batch([]string{"y"})).ErrorCode)
+		rejoin(c, lead)
+	})
 }
 
 // A leader that was cut off has records that nobody else has. The next leader
 // goes another way, and the old one follows it. KIP-101.
 func TestFollowerCutsItsLogBack(t *testing.T) {
-	t.Parallel()
-	c := startBrokers(t, 3, returning)
-	topic := startTopic(t, c, meta.Shape{})
-	old := leader(c, topic)
-	conn := dial(t, old.Server())
-	require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"a"})).ErrorCode)
-	requireSame(t, c, topic)
-	isolate(c, old)
-	for _, v := range []string{"lost 1", "lost 2", "lost 3"} {
-		require.Zero(t, producedPartOf(conn.Call(acks(1, 0, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{v}))))).ErrorCode)
-	}
-	fenced(c, old) // it comes back by its next heartbeat, as a follower
-	require.Eventually(t, func() bool { return leader(c, topic) != old }, kafkatest.Patience, time.Millisecond)
-	now := leader(c, topic)
-	require.Eventually(t, func() bool { return replicaOf(now.Server(), topic, 0).Leads(-1) == nil }, kafkatest.Patience, time.Millisecond)
-	conn = dial(t, now.Server())
-	for _, v := range []string{"b", "c", "d", "e"} { // more than the old one has: what it asks for next is in range
-		require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{v})).ErrorCode)
-	}
-	rejoin(c, old)
-	whole(t, c)
-	require.Equal(t, []string{"a", "b", "c", "d", "e"}, values(t, requireSame(t, c, topic)))
-	require.Equal(t, old, leader(c, topic), "it is the preferred leader, and leads again")
+	virtually(t, func(t *testing.T) {
+		c := startBrokers(t, 3, inMemory, returning)
+		topic := startTopic(t, c, meta.Shape{})
+		old := leader(c, topic)
+		conn := dial(t, old.Server())
+		require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"a"})).ErrorCode)
+		requireSame(t, c, topic)
+		isolate(c, old)
+		for _, v := range []string{"lost 1", "lost 2", "lost 3"} {
+			require.Zero(t, producedPartOf(conn.Call(acks(1, 0, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{v}))))).ErrorCode)
+		}
+		fenced(c, old) // it comes back by its next heartbeat, as a follower
+		require.Eventually(t, func() bool { return leader(c, topic) != old }, kafkatest.Patience, time.Millisecond)
+		now := leader(c, topic)
+		require.Eventually(t, func() bool { return replicaOf(now.Server(), topic, 0).Leads(-1) == nil }, kafkatest.Patience, time.Millisecond)
+		conn = dial(t, now.Server())
+		for _, v := range []string{"b", "c", "d", "e"} { // more than the old one has: what it asks for next is in range
+			require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{v})).ErrorCode)
+		}
+		rejoin(c, old)
+		whole(t, c)
+		require.Equal(t, []string{"a", "b", "c", "d", "e"}, values(t, requireSame(t, c, topic)))
+		require.Equal(t, old, leader(c, topic), "it is the preferred leader, and leads again")
+	})
 }
 
 // A killed leader's acknowledged records survive, and a batch that is sent again
 // to the next leader, as its answer was lost, is stored once.
 func TestKilledLeader(t *testing.T) {
-	t.Parallel()
-	c := startBrokers(t, 3, patient)
-	topic := startTopic(t, c, meta.Shape{})
-	old := leader(c, topic)
-	batch := kafkatest.Batch([]string{"a", "b"}, kafkatest.From(7, 0, 0))
-	first := produceTo(dial(t, old.Server()), topic, 0, batch)
-	require.Zero(t, first.ErrorCode)
-	require.NoError(t, kill(c, old))
-	require.Eventually(t, func() bool { return leader(c, topic) != old }, kafkatest.Patience, time.Millisecond)
-	now := leader(c, topic)
-	require.Eventually(t, func() bool { return replicaOf(now.Server(), topic, 0).Leads(-1) == nil }, kafkatest.Patience, time.Millisecond)
-	conn := dial(t, now.Server())
-	again := produceTo(conn, topic, 0, batch)
-	require.Zero(t, again.ErrorCode)
-	require.Equal(t, first.BaseOffset, again.BaseOffset)
-	require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"c"}, kafkatest.From(7, 0, 2))).ErrorCode)
-	require.NoError(t, old.Start())
-	whole(t, c)
-	require.Equal(t, []string{"a", "b", "c"}, values(t, requireSame(t, c, topic)))
+	virtually(t, func(t *testing.T) {
+		c := startBrokers(t, 3, inMemory, patient)
+		topic := startTopic(t, c, meta.Shape{})
+		old := leader(c, topic)
+		batch := kafkatest.Batch([]string{"a", "b"}, kafkatest.From(7, 0, 0))
+		first := produceTo(dial(t, old.Server()), topic, 0, batch)
+		require.Zero(t, first.ErrorCode)
+		require.NoError(t, kill(c, old))
+		require.Eventually(t, func() bool { return leader(c, topic) != old }, kafkatest.Patience, time.Millisecond)
+		now := leader(c, topic)
+		require.Eventually(t, func() bool { return replicaOf(now.Server(), topic, 0).Leads(-1) == nil }, kafkatest.Patience, time.Millisecond)
+		conn := dial(t, now.Server())
+		again := produceTo(conn, topic, 0, batch)
+		require.Zero(t, again.ErrorCode)
+		require.Equal(t, first.BaseOffset, again.BaseOffset)
+		require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"c"}, kafkatest.From(7, 0, 2))).ErrorCode)
+		require.NoError(t, old.Start())
+		whole(t, c)
+		require.Equal(t, []string{"a", "b", "c"}, values(t, requireSame(t, c, topic)))
+	})
 }
 
 // A leader that was frozen until it was given up does no harm when it wakes.
 func TestFrozenLeader(t *testing.T) {
-	t.Parallel()
-	c := startBrokers(t, 3, returning)
-	topic := startTopic(t, c, meta.Shape{})
-	old := leader(c, topic)
-	conn := dial(t, old.Server())
-	require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"a"})).ErrorCode)
-	old.Gate.Pause()
-	produce := acks(-1, kafkatest.ForEver, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"too late"})))
-	conn.Send(produce)
-	fenced(c, old)
-	require.NotEqual(t, old, leader(c, topic))
-	now := leader(c, topic)
-	require.Eventually(t, func() bool { return replicaOf(now.Server(), topic, 0).Leads(-1) == nil }, kafkatest.Patience, time.Millisecond)
-	require.Zero(t, produceTo(dial(t, now.Server()), topic, 0, kafkatest.Batch([]string{"b"})).ErrorCode)
-	old.Gate.Resume()
-	code := producedPartOf(conn.Receive(produce)).ErrorCode
-	whole(t, c)
-	want := []string{"a", "b"}
-	if code == 0 { // on a machine that stalls it is read only when that broker leads again
-		want = append(want, "too late")
-	} else {
-		kafkatest.RequireCode(t, kerr.NotLeaderForPartition, code)
-	}
-	require.Equal(t, want, values(t, requireSame(t, c, topic)))
+	virtually(t, func(t *testing.T) {
+		c := startBrokers(t, 3, inMemory, returning)
+		topic := startTopic(t, c, meta.Shape{})
+		old := leader(c, topic)
+		conn := dial(t, old.Server())
+		require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"a"})).ErrorCode)
+		old.Gate.Pause()
+		produce := acks(-1, kafkatest.ForEver, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"too late"})))
+		conn.Send(produce)
+		fenced(c, old)
+		require.NotEqual(t, old, leader(c, topic))
+		now := leader(c, topic)
+		require.Eventually(t, func() bool { return replicaOf(now.Server(), topic, 0).Leads(-1) == nil }, kafkatest.Patience, time.Millisecond)
+		require.Zero(t, produceTo(dial(t, now.Server()), topic, 0, kafkatest.Batch([]string{"b"})).ErrorCode)
+		old.Gate.Resume()
+		code := producedPartOf(conn.Receive(produce)).ErrorCode
+		whole(t, c)
+		want := []string{"a", "b"}
+		if code == 0 { // on a machine that stalls it is read only when that broker leads again
+			want = append(want, "too late")
+		} else {
+			kafkatest.RequireCode(t, kerr.NotLeaderForPartition, code)
+		}
+		require.Equal(t, want, values(t, requireSame(t, c, topic)))
+	})
 }
 
 // The last in-sync replica is waited for: nobody else leads without its records.
 func TestNoUncleanElection(t *testing.T) {
-	t.Parallel()
-	c := startBrokers(t, 3, quickToDrop)
-	topic := startTopic(t, c, meta.Shape{Settings: meta.Settings{MinISR: 1}})
-	last := leader(c, topic)
-	isolate(c, last)
-	require.Zero(t, producedPartOf(dial(t, last.Server()).Call(acks(1, 0, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"x"}))))).ErrorCode)
-	require.Eventually(t, func() bool { return len(isr(c, topic)) == 1 }, kafkatest.Patience, time.Millisecond)
-	require.NoError(t, kill(c, last))
-	_, a := c.controller.Image().Assignment(meta.PartitionKey{Topic: topic.ID, Index: 0})
-	require.EqualValues(t, meta.NoLeader, a.Leader)
-	require.Equal(t, []int32{last.ID}, a.ISR)
-	rejoin(c, last)
-	require.NoError(t, last.Start())
-	whole(t, c)
-	require.NotEmpty(t, requireSame(t, c, topic))
+	virtually(t, func(t *testing.T) {
+		c := startBrokers(t, 3, inMemory, quickToDrop)
+		topic := startTopic(t, c, meta.Shape{Settings: meta.Settings{MinISR: 1}})
+		last := leader(c, topic)
+		isolate(c, last)
+		require.Zero(t, producedPartOf(dial(t, last.Server()).Call(acks(1, 0, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"x"}))))).ErrorCode)
+		require.Eventually(t, func() bool { return len(isr(c, topic)) == 1 }, kafkatest.Patience, time.Millisecond)
+		require.NoError(t, kill(c, last))
+		_, a := c.controller.Image().Assignment(meta.PartitionKey{Topic: topic.ID, Index: 0})
+		require.EqualValues(t, meta.NoLeader, a.Leader)
+		require.Equal(t, []int32{last.ID}, a.ISR)
+		rejoin(c, last)
+		require.NoError(t, last.Start())
+		whole(t, c)
+		require.NotEmpty(t, requireSame(t, c, topic))
+	})
 }
 
 // A fetch that a change of leaders has ended says so, though its answer be made

@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/seed-782fa212/limbo/examples/internal/network"
 )
 
 // Conn is a connection that speaks frames.
@@ -24,7 +26,13 @@ type Conn struct {
 // Dial connects to a broker. The connection is closed when the test ends.
 func Dial(t testing.TB, addr string) *Conn {
 	t.Helper()
-	nc, err := net.Dial("tcp", addr)
+	return DialOn(t, network.Machine, addr)
+}
+
+// DialOn is Dial on some network.
+func DialOn(t testing.TB, n network.Network, addr string) *Conn {
+	t.Helper()
+	nc, err := n.DialContext(t.Context(), "tcp", addr)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = nc.Close() })
 	require.NoError(t, nc.SetDeadline(time.Now().Add(Patience)))

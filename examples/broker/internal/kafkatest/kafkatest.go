@@ -15,7 +15,7 @@ import (
 
 // Patience bounds every wait of these tests. Nothing waits that long unless
 // something is broken.
-const Patience = 20 * time.Second
+const Patience = time.Minute
 
 // Formatter writes requests.
 var Formatter = kmsg.NewRequestFormatter(kmsg.FormatterClientID("test"))

@@ -25,6 +25,9 @@ import (
 // serving is a server whose requests wait until the test answers them.
 func serving(t *testing.T, o Options) *Server {
 	t.Helper()
+	if o.Limits.LingerClose == 0 {
+		o.Limits.LingerClose = 10 * time.Millisecond
+	}
 	limits, err := o.Limits.WithDefaults()
 	require.NoError(t, err)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
