@@ -32,9 +32,11 @@ type Load struct {
 	Trickle  time.Duration // between two records to quiet partitions
 	HangUps  time.Duration // between two clients that hang up
 	Members  int           // of the consumer group
-	Commits  bool          // the members commit
 	Faults   bool
-	Seed     uint64 // of the stops: see stops.go
+	Seed     uint64        // of the stops: see stops.go
+	Calm     time.Duration // before each fault
+
+	stops []stop // nil: all
 }
 
 // DefaultLoad is that of the README's tour.
@@ -47,8 +49,8 @@ func DefaultLoad() Load {
 		Trickle:  20 * time.Millisecond,
 		HangUps:  250 * time.Millisecond,
 		Members:  3,
-		Commits:  true,
 		Faults:   true,
+		Calm:     500 * time.Millisecond,
 	}
 }
 

@@ -50,15 +50,11 @@ func startReaders(d *drive, n int) *readers {
 // join adds a member.
 func (r *readers) join() {
 	m := &reader{net: fault.Dialer{Network: r.d.network}}
-	commits := kgo.AutoCommitInterval(200 * time.Millisecond)
-	if !r.d.load.Commits {
-		commits = kgo.DisableAutoCommit()
-	}
 	cl, err := r.d.client(
 		kgo.ConsumerGroup(readersGroup), kgo.ConsumeTopics(steadyTopic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.SessionTimeout(readersSession), kgo.HeartbeatInterval(readersSession/5), kgo.RebalanceTimeout(5*time.Second),
-		commits,
+		kgo.AutoCommitInterval(200*time.Millisecond),
 		kgo.FetchMaxWait(500*time.Millisecond),
 		kgo.Dialer(m.net.Dial),
 	)

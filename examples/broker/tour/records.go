@@ -40,11 +40,6 @@ func (d *drive) producing(work func(cl *kgo.Client), opts ...kgo.Opt) {
 		return
 	}
 	defer cl.Close()
-	// First of all: kgo holds a mutex while it asks, and who waits for one stops virtual time.
-	if _, _, err := cl.ProducerID(d.grace); err != nil {
-		d.problem("producer: %v", err)
-		return
-	}
 	work(cl)
 	if err := cl.Flush(d.grace); err != nil {
 		d.problem("flush: %v", err)

@@ -55,16 +55,19 @@ func newTour(d *drive, say func(string, ...any)) *tour {
 
 // patience of the tour, for what a fault must bring about and for the cluster to
 // be whole again.
-const tourPatience = 15 * time.Second
+const tourPatience = time.Minute
 
 func (t *tour) run(ctx context.Context) {
-	order := slices.Clone(stops)
+	order := slices.Clone(t.d.load.stops)
+	if order == nil {
+		order = slices.Clone(stops)
+	}
 	if t.d.load.Seed != 0 {
 		t.rng.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 	}
 	order = slices.DeleteFunc(order, func(s stop) bool { return int(t.cluster.Brokers()) < s.nodes })
 	for i, s := range order {
-		if !fault.Sleep(ctx, 500*time.Millisecond) {
+		if !fault.Sleep(ctx, t.d.load.Calm) {
 			return
 		}
 		t.say("%d of %d: %s", i+1, len(order), s.name)
