@@ -224,7 +224,10 @@ func runLoad(ctx context.Context, cfg cluster.Config, l Load, page *livepage.Pag
 
 // client makes a kgo client; its own metadata and retries are its business.
 func (d *drive) client(opts ...kgo.Opt) (*kgo.Client, error) {
-	return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(d.cluster.Addrs()...), kgo.Dialer(d.network.DialContext)}, opts...)...)
+	return kgo.NewClient(append([]kgo.Opt{
+		kgo.SeedBrokers(d.cluster.Addrs()...), kgo.Dialer(d.network.DialContext),
+		kgo.MetadataMinAge(100 * time.Millisecond), // so that a change of leaders is found soon
+	}, opts...)...)
 }
 
 func (d *drive) createTopics(ctx context.Context) error {
