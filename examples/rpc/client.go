@@ -2,11 +2,13 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"net"
 	"sync"
 	"sync/atomic"
 
 	"github.com/seed-782fa212/limbo/calls"
+	"github.com/seed-782fa212/limbo/examples/internal/network"
 )
 
 // client is one connection to the server. Its calls are a group: they end together when
@@ -20,8 +22,8 @@ type client struct {
 	running sync.WaitGroup
 }
 
-func dial(addr string, table *calls.Table[uint64, uint64]) (*client, error) {
-	c, err := net.Dial("tcp", addr)
+func dial(on network.Network, addr string, table *calls.Table[uint64, uint64]) (*client, error) {
+	c, err := on.DialContext(context.Background(), "tcp", addr)
 	if err != nil {
 		return nil, err
 	}

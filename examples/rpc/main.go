@@ -13,18 +13,19 @@ import (
 	"syscall"
 
 	"github.com/seed-782fa212/limbo/examples/internal/livepage"
+	"github.com/seed-782fa212/limbo/examples/internal/network"
 	"github.com/seed-782fa212/limbo/examples/internal/selfcheck"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	status := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	status := run(ctx, network.Machine, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(status)
 }
 
 // run is main with its surroundings passed in, so that tests can call it.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+func run(ctx context.Context, on network.Network, args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("rpc", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	inFlight := flags.Int("calls", 100_000, "calls in flight on one connection, 100 to 1,000,000")
@@ -47,6 +48,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 2
 	}
 	return selfcheck.Run("rpc", *asJSON, stdout, stderr, func(out io.Writer) (selfcheck.Summary, error) {
-		return play(ctx, *inFlight, *seed, leads(*inFlight), page, out)
+		return play(ctx, on, *inFlight, *seed, leads(*inFlight), page, out)
 	})
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-782fa212/limbo/calls"
 	"github.com/seed-782fa212/limbo/examples/internal/livepage"
+	"github.com/seed-782fa212/limbo/examples/internal/network"
 	"github.com/seed-782fa212/limbo/examples/internal/selfcheck"
 	"github.com/seed-782fa212/limbo/observe"
 )
@@ -20,6 +21,7 @@ import (
 // play has a client make calls, and notes what becomes of each.
 type player struct {
 	*selfcheck.Progress
+	on      network.Network
 	lead    time.Duration // see leads
 	last    bool          // of the tries
 	sum     summary
@@ -74,7 +76,7 @@ func planned(rng *rand.Rand, id uint64, lead time.Duration) plan {
 	return p
 }
 
-func play(ctx context.Context, inFlight int, seed uint64, lead func(try int) time.Duration, page *livepage.Page, out io.Writer) (*summary, error) {
+func play(ctx context.Context, on network.Network, inFlight int, seed uint64, lead func(try int) time.Duration, page *livepage.Page, out io.Writer) (*summary, error) {
 	before := runtime.NumGoroutine()
 	progress := selfcheck.NewProgress(out)
 	if err := page.Start(progress.Say); err != nil {
@@ -83,7 +85,7 @@ func play(ctx context.Context, inFlight int, seed uint64, lead func(try int) tim
 	var p *player
 	var err error
 	for try := range tries {
-		p = &player{Progress: progress, lead: lead(try), last: try == tries-1, results: make([]atomic.Int32, inFlight+inFlight/10+inFlight/100)}
+		p = &player{Progress: progress, on: on, lead: lead(try), last: try == tries-1, results: make([]atomic.Int32, inFlight+inFlight/10+inFlight/100)}
 		if err = p.try(ctx, inFlight, seed, page.Registry()); !errors.Is(err, errStalled) {
 			break
 		}
@@ -102,7 +104,7 @@ var errStalled = errors.New("stalled")
 
 // try plays all of it once. Nothing is left of it but what was noted.
 func (p *player) try(ctx context.Context, inFlight int, seed uint64, observed *observe.Registry) error {
-	s, err := listen()
+	s, err := listen(p.on)
 	if err != nil {
 		return err
 	}
@@ -126,12 +128,12 @@ func (p *player) try(ctx context.Context, inFlight int, seed uint64, observed *o
 // scenes are what happens, in order.
 func (p *player) scenes(ctx context.Context, s *server, inFlight int, seed uint64) error {
 	addr := s.listener.Addr().String()
-	busy, err := dial(addr, p.table)
+	busy, err := dial(p.on, addr, p.table)
 	if err != nil {
 		return err
 	}
 	defer busy.shutdown()
-	shaky, err := dial(addr, p.table)
+	shaky, err := dial(p.on, addr, p.table)
 	if err != nil {
 		return err
 	}
@@ -183,7 +185,7 @@ func (p *player) scenes(ctx context.Context, s *server, inFlight int, seed uint6
 	if _, err := shaky.calls.Do(ctx, 1, time.Minute, func() error { return errors.New("sent on a lost connection") }); !errors.As(err, new(*lostError)) {
 		p.sum.problems.Add("a call on the lost connection was told: %v", err)
 	}
-	again, err := dial(addr, p.table)
+	again, err := dial(p.on, addr, p.table)
 	if err != nil {
 		return err
 	}

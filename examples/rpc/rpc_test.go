@@ -9,10 +9,12 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-782fa212/limbo/examples/internal/network"
 	"github.com/seed-782fa212/limbo/examples/internal/selfcheck"
 )
 
@@ -25,46 +27,51 @@ func TestBadArguments(t *testing.T) {
 		"-calls x":       `invalid value "x" for flag -calls`,
 	} {
 		var stdout, stderr bytes.Buffer
-		require.Equal(t, 2, run(t.Context(), strings.Fields(args), &stdout, &stderr), args)
+		require.Equal(t, 2, run(t.Context(), network.Machine, strings.Fields(args), &stdout, &stderr), args)
 		require.Contains(t, stderr.String(), want)
 		require.Empty(t, stdout.String())
 	}
 }
 
-// The program checks itself; this test adds that it had something to check.
+// The program checks itself; this test adds that it had something to check. Time is
+// virtual; on this machine's network it is run as a program.
 func TestPlay(t *testing.T) {
-	var stdout, stderr bytes.Buffer
-	require.Zero(t, run(t.Context(), []string{"-calls", "2000", "-json"}, &stdout, &stderr), &stderr)
-	require.NotContains(t, stderr.String(), "FAIL")
-	require.Equal(t, 1, strings.Count(stdout.String(), "\n"))
-	var s summary
-	require.NoError(t, json.Unmarshal(stdout.Bytes(), &s))
-	require.Equal(t, 2000+200+20, s.Calls)
-	require.Equal(t, 2000+200, s.InFlight)
-	require.Equal(t, int64(s.Calls), s.Answered+s.Expired+s.Cancelled+s.Failed)
-	for _, n := range []int64{s.Answered, s.Expired, s.Cancelled, s.Failed, int64(s.Unmatched)} {
-		require.Positive(t, n, stdout.String())
-	}
-	for _, name := range []string{"calls", "answered", "expired", "cancelled", "failed", "twice", "leaked", "goroutines_leaked"} {
-		require.Contains(t, stdout.String(), `"`+name+`":`)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		var stdout, stderr bytes.Buffer
+		require.Zero(t, run(t.Context(), new(network.Memory), []string{"-calls", "2000", "-json"}, &stdout, &stderr), &stderr)
+		require.NotContains(t, stderr.String(), "FAIL")
+		require.Equal(t, 1, strings.Count(stdout.String(), "\n"))
+		var s summary
+		require.NoError(t, json.Unmarshal(stdout.Bytes(), &s))
+		require.Equal(t, 2000+200+20, s.Calls)
+		require.Equal(t, 2000+200, s.InFlight)
+		require.Equal(t, int64(s.Calls), s.Answered+s.Expired+s.Cancelled+s.Failed)
+		for _, n := range []int64{s.Answered, s.Expired, s.Cancelled, s.Failed, int64(s.Unmatched)} {
+			require.Positive(t, n, stdout.String())
+		}
+		for _, name := range []string{"calls", "answered", "expired", "cancelled", "failed", "twice", "leaked", "goroutines_leaked"} {
+			require.Contains(t, stdout.String(), `"`+name+`":`)
+		}
+	})
 }
 
 // A machine that needs longer than the lead to make the calls gets another try.
 func TestStalled(t *testing.T) {
-	const inFlight = 100
-	enough := leads(inFlight)
-	var out bytes.Buffer
-	s, err := play(t.Context(), inFlight, 1, func(try int) time.Duration {
-		if try == 0 {
-			return time.Nanosecond // which is over before the first call is made
-		}
-		return enough(try)
-	}, nil, &out)
-	require.NoError(t, err, &out)
-	require.True(t, s.Checks().OK(), &out)
-	require.Equal(t, inFlight+inFlight/10, s.InFlight)
-	require.Contains(t, out.String(), "took longer than 1ns to make the calls: again, with twice the time")
+	synctest.Test(t, func(t *testing.T) {
+		const inFlight = 100
+		enough := leads(inFlight)
+		var out bytes.Buffer
+		s, err := play(t.Context(), new(network.Memory), inFlight, 1, func(try int) time.Duration {
+			if try == 0 {
+				return 0 // which is over before the first call is made
+			}
+			return enough(try)
+		}, nil, &out)
+		require.NoError(t, err, &out)
+		require.True(t, s.Checks().OK(), &out)
+		require.Equal(t, inFlight+inFlight/10, s.InFlight)
+		require.Contains(t, out.String(), "took longer than 0s to make the calls: again, with twice the time")
+	})
 }
 
 // The page's port is asked for before anything else is, so nothing has to be undone.
@@ -74,7 +81,7 @@ func TestPageAddressInUse(t *testing.T) {
 	defer l.Close()
 	before := runtime.NumGoroutine()
 	var stdout, stderr bytes.Buffer
-	require.Equal(t, 1, run(t.Context(), []string{"-calls", "100", "-http", l.Addr().String()}, &stdout, &stderr))
+	require.Equal(t, 1, run(t.Context(), network.Machine, []string{"-calls", "100", "-http", l.Addr().String()}, &stdout, &stderr))
 	require.Contains(t, stderr.String(), l.Addr().String())
 	require.Zero(t, selfcheck.Goroutines(before))
 }
@@ -83,7 +90,7 @@ func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var stdout, stderr bytes.Buffer
-	require.Equal(t, 1, run(ctx, []string{"-calls", "100"}, &stdout, &stderr))
+	require.Equal(t, 1, run(ctx, network.Machine, []string{"-calls", "100"}, &stdout, &stderr))
 	require.Contains(t, stderr.String(), "context canceled")
 }
 
@@ -109,7 +116,7 @@ func TestChecksCanFail(t *testing.T) {
 
 // The server ends a connection that sends what is no request, and serves the others.
 func TestMalformedRequest(t *testing.T) {
-	s, err := listen()
+	s, err := listen(network.Machine)
 	require.NoError(t, err)
 	bad, err := net.Dial("tcp", s.listener.Addr().String())
 	require.NoError(t, err)

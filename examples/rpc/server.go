@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync"
 
+	"github.com/seed-782fa212/limbo/examples/internal/network"
 	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
@@ -27,8 +28,8 @@ type reply struct {
 	frame
 }
 
-func listen() (*server, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+func listen(on network.Network) (*server, error) {
+	l, err := on.Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-782fa212/limbo/calls"
+	"github.com/seed-782fa212/limbo/examples/internal/network"
 )
 
 // A peer that never reads holds nobody up: calls end at their timeouts, as they do when no
@@ -73,7 +74,7 @@ func TestQueueIsBounded(t *testing.T) {
 // A client that does not read loses its connection to the server, by the first reply that
 // does not fit in its queue.
 func TestServerDropsWhoDoesNotRead(t *testing.T) {
-	s, err := listen()
+	s, err := listen(network.Machine)
 	require.NoError(t, err)
 	near, far := net.Pipe()
 	l := newLink(near)
