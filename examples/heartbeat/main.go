@@ -18,13 +18,14 @@ import (
 	"time"
 
 	"github.com/seed-782fa212/limbo/examples/internal/livepage"
+	"github.com/seed-782fa212/limbo/examples/internal/network"
 	"github.com/seed-782fa212/limbo/observe"
 )
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() { os.Exit(run(network.Machine, os.Args[1:], os.Stdout, os.Stderr)) }
 
 // run is main with its surroundings passed in, so that tests can call it.
-func run(args []string, stdout, stderr io.Writer) int {
+func run(on network.Network, args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("heartbeat", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	serve := flags.Bool("serve", false, "serve until SIGINT or SIGTERM instead of driving a swarm")
@@ -84,7 +85,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return failed(err)
 	}
 	defer func() { _ = page.Stop() }()
-	s, err := listen(*addr, *idle, *limit)
+	s, err := listen(on, *addr, *idle, *limit)
 	if err != nil {
 		return bad("%v", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seed-782fa212/limbo/examples/internal/network"
 	"github.com/seed-782fa212/limbo/timingwheel"
 	"github.com/seed-782fa212/limbo/timingwheel/keyed"
 )
@@ -20,6 +21,7 @@ const maxLine = 1024
 
 // server answers each line with the same line, and drops who is silent.
 type server struct {
+	on       network.Network
 	listener net.Listener
 	idle     time.Duration
 	limit    int
@@ -30,12 +32,12 @@ type server struct {
 	dropped, refused, lines atomic.Int64
 }
 
-func listen(addr string, idle time.Duration, limit int) (*server, error) {
-	l, err := net.Listen("tcp", addr)
+func listen(on network.Network, addr string, idle time.Duration, limit int) (*server, error) {
+	l, err := on.Listen(context.Background(), "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
-	s := &server{listener: l, idle: idle, limit: limit}
+	s := &server{on: on, listener: l, idle: idle, limit: limit}
 	s.deadline, err = keyed.New(s.drop, timingwheel.Options{Tick: 10 * time.Millisecond, MaxPending: limit})
 	if err != nil {
 		return nil, errors.Join(err, l.Close())

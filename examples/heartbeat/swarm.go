@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"os"
 	"runtime"
 	"sync"
@@ -85,8 +84,7 @@ func (w *swarm) live(ctx context.Context, s *server, c *client, duration time.Du
 		return
 	}
 	c.lastSend = time.Now() // the server starts its clock no sooner
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "tcp", s.addr())
+	conn, err := s.on.DialContext(ctx, "tcp", s.addr())
 	gate.Release(1)
 	if err != nil {
 		c.err = fmt.Errorf("dial: %w", err)
