@@ -25,7 +25,7 @@ import (
 // With -json, stdout has one line and no more: scripts read it.
 func TestDriveJSON(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	status := run([]string{"-json", "-duration", "2s", "-polls", "100", "-rate", "1000", "-faults=false"}, &stdout, &stderr)
+	status := run([]string{"-json", "-duration", "300ms", "-polls", "100", "-rate", "1000", "-faults=false"}, &stdout, &stderr)
 	require.Zero(t, status, stderr.String())
 	require.Equal(t, 1, strings.Count(stdout.String(), "\n"))
 	var got map[string]any
@@ -68,7 +68,7 @@ func TestBadArguments(t *testing.T) {
 // The tour makes faults by the dozen, each of which changes leaders and in-sync sets: what
 // is logged of that is shown only to who asks for it, and never on stdout.
 func TestLogLevel(t *testing.T) {
-	args := strings.Fields("-brokers 1 -duration 1s -polls 1 -rate 100 -faults=false")
+	args := strings.Fields("-brokers 1 -duration 200ms -polls 1 -rate 100 -faults=false")
 	for _, level := range []string{"", "info"} {
 		var stdout, stderr bytes.Buffer
 		if level != "" {

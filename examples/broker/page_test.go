@@ -9,7 +9,9 @@ import (
 	"os/exec"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -29,17 +31,23 @@ func TestMetricsOfTheTour(t *testing.T) {
 	var stderr bytes.Buffer
 	status := make(chan int, 1)
 	go func() {
-		status <- run(strings.Fields("-http 127.0.0.1:0 -duration 3s -polls 100 -rate 1000 -faults=false"), in, &stderr)
+		status <- run(strings.Fields("-http 127.0.0.1:0 -duration 1h -polls 100 -rate 1000 -faults=false"), in, &stderr)
 		_ = in.Close()
 	}()
 	line := <-first
 	said := regexp.MustCompile(`^a page shows what is held: (http://127\.0\.0\.1:\d+/) `).FindSubmatch(line)
 	require.NotNil(t, said, "%s", line)
-	r, err := http.Get(string(said[1]) + "metrics")
-	require.NoError(t, err)
-	metrics, err := io.ReadAll(r.Body)
-	require.NoError(t, err)
-	require.NoError(t, r.Body.Close())
+	var metrics []byte
+	require.Eventually(t, func() bool {
+		r, err := http.Get(string(said[1]) + "metrics")
+		if err != nil {
+			return false
+		}
+		defer r.Body.Close()
+		metrics, err = io.ReadAll(r.Body)
+		return err == nil && regexp.MustCompile(`limbo_purgatory_ended_total{name="broker \d: produces",outcome="completed"} [1-9]`).Match(metrics)
+	}, time.Minute, 10*time.Millisecond, "produces")
+	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGINT)) // which ends the tour
 	for broker := range 3 {
 		for _, what := range []string{": fetches", ": produces", ": deletions", ": changes of topics", ": joins of groups", ": syncs of groups"} {
 			require.Contains(t, string(metrics), fmt.Sprintf(`limbo_purgatory_operations{name="broker %d%s"} `, broker, what))

@@ -187,6 +187,7 @@ func runLoad(ctx context.Context, cfg cluster.Config, l Load, page *livepage.Pag
 			d.tour.run(ctx)
 		}
 		<-atLeast.Done()
+		d.ledger.waitFor(ctx, tourPatience, func(s sums) bool { return s.acked > 0 }) // a busy machine may not have come to that
 	})
 	producers.Go(func() { d.produceSteady(produced) })
 	producers.Go(func() { d.produceBursts(produced) })
@@ -197,7 +198,9 @@ func runLoad(ctx context.Context, cfg cluster.Config, l Load, page *livepage.Pag
 	producers.Wait()
 	d.busy = time.Since(d.start)
 
-	d.ledger.waitComplete(time.Minute)
+	d.ledger.waitFor(context.Background(), time.Minute, func(s sums) bool {
+		return s.lost == 0 && s.acked+s.failed == s.sent // and all that arrived was seen
+	})
 	d.readers.end(time.Minute)
 	stopObserving()
 	observers.Wait()

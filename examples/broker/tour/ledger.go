@@ -1,10 +1,13 @@
 package tour
 
 import (
+	"context"
 	"encoding/binary"
 	"math/bits"
 	"sync"
 	"time"
+
+	"github.com/seed-782fa212/limbo/examples/broker/internal/fault"
 )
 
 // ledger knows which records were sent, acknowledged and seen. The producers
@@ -189,13 +192,12 @@ func (l *ledger) sums() (s sums) {
 	return s
 }
 
-// waitComplete returns when it is known of everything sent whether it arrived,
-// and all that did was seen; or after the timeout.
-func (l *ledger) waitComplete(timeout time.Duration) {
-	for end := time.Now().Add(timeout); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if s := l.sums(); s.lost == 0 && s.acked+s.failed == s.sent {
-			return
-		}
+// waitFor returns when the totals are as they should be, when ctx ends, or after the
+// timeout.
+func (l *ledger) waitFor(ctx context.Context, timeout time.Duration, done func(sums) bool) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	for !done(l.sums()) && fault.Sleep(ctx, 5*time.Millisecond) {
 	}
 }
 
