@@ -43,14 +43,14 @@ func TestBadArguments(t *testing.T) {
 // The program checks itself; this test adds that it had something to check.
 func TestPlay(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	args := strings.Fields("-polls 60 -calm 1s -faults 1s -rate 20 -json -log-level info")
+	args := strings.Fields("-polls 60 -calm 200ms -faults 200ms -rate 50 -json -log-level info")
 	require.Zero(t, command(t.Context(), args, &stdout, &stderr), &stderr)
 	require.NotContains(t, stderr.String(), "FAIL")
 	require.Equal(t, 1, strings.Count(stdout.String(), "\n"))
 	var s summary
 	require.NoError(t, json.Unmarshal(stdout.Bytes(), &s))
 	require.GreaterOrEqual(t, s.Polls, int64(60))
-	require.Greater(t, s.Events, 5)
+	require.Positive(t, s.Events)
 	require.Positive(t, s.CrossNodeWake.P50)
 	for _, name := range []string{"polls", "events", "missed", "early", "unanswered", "wake_us", "cross_node_wake_us", "goroutines_leaked"} {
 		require.Contains(t, stdout.String(), `"`+name+`":`)
@@ -63,7 +63,7 @@ func TestPlay(t *testing.T) {
 }
 
 func TestInterrupted(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
 	require.Equal(t, 1, command(ctx, strings.Fields("-polls 10 -calm 1h"), &stdout, &stderr))

@@ -30,7 +30,7 @@ func main() {
 // command is main with its surroundings passed in, so that tests can call it.
 func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	stderr = selfcheck.Shared(stderr) // the brokers log to it, and with -json the rest is said there
-	sc := scene{polls: 10_000, nodes: 3, calm: 10 * time.Second, faults: 4 * time.Second, rate: 50, topic: "longpoll-events", seed: 1}
+	sc := scene{polls: 10_000, nodes: 3, calm: 5 * time.Second, faults: 3 * time.Second, rate: 50, topic: "longpoll-events", seed: 1}
 	flags := flag.NewFlagSet("longpoll", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	serve := flags.Bool("serve", false, "serve until SIGINT or SIGTERM, for people: open two of the addresses that it prints")

@@ -49,7 +49,7 @@ type scene struct {
 }
 
 // patience is how long anything may take on a machine that is busy with something else.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 func run(ctx context.Context, sc scene, out io.Writer) (*summary, error) {
 	before := runtime.NumGoroutine()
