@@ -16,9 +16,18 @@ import (
 // offset is what a group has committed of t's partition, -1 for nothing.
 func (b *bench) offset(group string, partition int32) int64 {
 	b.t.Helper()
-	a := b.send(kafkatest.OffsetFetch(8, group, partition)).got().(*kmsg.OffsetFetchResponse)
+	return b.offsets(group, partition)[partition]
+}
+
+// offsets are those of a group's partitions, by partition.
+func (b *bench) offsets(group string, partitions ...int32) map[int32]int64 {
+	a := b.send(kafkatest.OffsetFetch(8, group, partitions...)).got().(*kmsg.OffsetFetchResponse)
 	kafkatest.RequireCode(b.t, nil, a.Groups[0].ErrorCode)
-	return a.Groups[0].Topics[0].Partitions[0].Offset
+	offsets := map[int32]int64{}
+	for _, p := range a.Groups[0].Topics[0].Partitions {
+		offsets[p.Partition] = p.Offset
+	}
+	return offsets
 }
 
 func (b *bench) commit(group string, partition int32, offset int64) *sent {
