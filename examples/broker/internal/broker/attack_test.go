@@ -33,6 +33,7 @@ func TestOthersAreServedDuringAnAttack(t *testing.T) {
 		"1000 connections, no request": {(*attack).silent, func(s *Server) bool { return s.wire.Usage().Open == s.cfg.Wire.MaxConnections }},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := startBroker(t, func(c *Config) {
 				c.Wire.MaxInboundSum, c.Wire.MaxOutboundSum, c.Wire.MaxConnections = 32<<20, 16<<20, 256
 				c.Wire.FrameTimeout, c.Wire.WriteTimeout = time.Hour, time.Hour // the attack stands until the test ends

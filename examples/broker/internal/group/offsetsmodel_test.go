@@ -123,7 +123,7 @@ func (m *offsetsModel) requireLoaded() {
 
 func TestOffsetsAgainstAModel(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(300) {
+	for seed := range uint64(60) {
 		b := newBench(t, func(c *Config) {
 			c.OffsetsCompactBytes = 700
 			if seed%2 == 1 {
@@ -147,7 +147,7 @@ func runOffsetsModel(t *testing.T, b *bench, rng *rand.Rand) {
 	m := &offsetsModel{t: t, b: b, events: map[offsetsModelKey][]offsetsModelEvent{}}
 	committed := int64(0) // in the log: whatever happens, it stays up to here
 	epoch := int32(1)
-	for n := 1; n <= 150; n++ {
+	for n := 1; n <= 750; n++ {
 		k := offsetsModelKey{fmt.Sprint(rng.IntN(modelGroups)), rng.Int32N(3)}
 		switch r := rng.IntN(100); {
 		case r < 45:
