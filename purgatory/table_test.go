@@ -83,7 +83,7 @@ func TestTable(t *testing.T) {
 				}
 				tab.resize.Unlock()
 			}
-			if step%50 == 0 {
+			if step%100 == 0 {
 				found := map[int]int{}
 				verifyTable(t, tab, func(e *entry[int, int]) {
 					require.Equal(t, hash(e.key), e.hash)

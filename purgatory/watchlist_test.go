@@ -11,7 +11,7 @@ import (
 // P11: lists of a few keys, short, long and short again, against slices: operations
 // come with several keys, leave from anywhere, and walks pause in the middle.
 func TestWatchlist(t *testing.T) {
-	for seed := range uint64(30) {
+	for seed := range uint64(20) {
 		rnd := rand.New(rand.NewPCG(seed, 11))
 		p := open[int](t, Options{})
 		const keys = 5
@@ -52,7 +52,7 @@ func TestWatchlist(t *testing.T) {
 		}
 		growing, longest := true, 0
 		most := 20 + int(seed%10)*60 // operations at once: lists from 8 to 220
-		for range 2500 {
+		for step := range 2500 {
 			if growing = len(all) < most && (growing || len(all) < most/20); !growing {
 				longest = max(longest, len(lists[0]))
 			}
@@ -93,7 +93,7 @@ func TestWatchlist(t *testing.T) {
 			for k := range keys {
 				require.Equal(t, len(lists[k]), p.Watching(k))
 			}
-			if len(walks) == 0 {
+			if len(walks) == 0 && step%4 == 0 {
 				verify(t, p)
 			}
 		}
