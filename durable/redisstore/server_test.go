@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -17,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-782fa212/limbo/durable/internal/loopback"
 	"github.com/seed-782fa212/limbo/durable/internal/need"
 	"github.com/seed-782fa212/limbo/durable/store"
 )
@@ -39,32 +39,15 @@ func serverPath(t testing.TB) string {
 	return need.Program(t, "redis-server", "redis-server", "valkey-server")
 }
 
-// freePort returns a port that is free, as is the one of a Cluster's bus.
-func freePort(t testing.TB) int {
-	t.Helper()
-	for range 1000 {
-		port := 10_000 + rand.IntN(10_000) // a bus below those that the kernel gives to anybody
-		if free(port) && free(port+10_000) {
-			return port
-		}
-	}
-	t.Fatal("no port is free")
-	return 0
-}
-
-func free(port int) bool {
-	l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port))
-	if err != nil {
-		return false
-	}
-	return l.Close() == nil
-}
-
 // startServer starts a server with an append-only file, which ends with the test.
 func startServer(t testing.TB, args ...string) *server {
 	t.Helper()
-	port := freePort(t)
-	srv := &server{addr: fmt.Sprint("127.0.0.1:", port), dir: t.TempDir(), args: args}
+	addr, err := loopback.Addr()
+	require.NoError(t, err)
+	dir, err := os.MkdirTemp("", "redis") // t.TempDir may be too long for a socket
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	srv := &server{addr: addr, dir: dir, args: args}
 	srv.start(t)
 	t.Cleanup(func() {
 		srv.cont()
@@ -75,24 +58,32 @@ func startServer(t testing.TB, args ...string) *server {
 
 func (srv *server) start(t testing.TB) {
 	t.Helper()
-	_, port, _ := net.SplitHostPort(srv.addr)
+	host, port, _ := net.SplitHostPort(srv.addr)
 	args := append([]string{
-		"--port", port, "--bind", "127.0.0.1", "--dir", srv.dir, "--save", "", "--appendonly", "yes",
+		"--port", port, "--bind", host, "--unixsocket", srv.socket(), "--dir", srv.dir, "--save", "", "--appendonly", "yes",
 		"--repl-diskless-sync-delay", "0", "--logfile", filepath.Join(srv.dir, "log"),
 	}, srv.args...)
 	srv.cmd = exec.Command(serverPath(t), args...)
 	require.NoError(t, srv.cmd.Start())
-	c := srv.client(t)
-	require.Eventually(t, func() bool { return c.Ping(context.Background()).Err() == nil }, 20*time.Second, 10*time.Millisecond)
+	c := redis.NewClient(&redis.Options{Addr: srv.addr, MaxRetries: -1, DialerRetries: 1})
+	defer c.Close()
+	require.Eventually(t, func() bool { return c.Ping(context.Background()).Err() == nil }, time.Minute, 2*time.Millisecond)
 }
+
+// socket is the path of the server's Unix socket, which costs less than TCP.
+func (srv *server) socket() string { return filepath.Join(srv.dir, "socket") }
 
 // client returns a client of the server that is fit for Open.
 func (srv *server) client(t testing.TB) *redis.Client { return clientOf(t, srv.addr) }
 
+// clientOf returns a client that gives up only what hangs.
 func clientOf(t testing.TB, addr string) *redis.Client {
-	c := redis.NewClient(&redis.Options{
-		Addr: addr, MaxRetries: -1, ContextTimeoutEnabled: true, DialerRetries: 1, PoolSize: 16,
-	})
+	return newClient(t, redis.Options{Addr: addr, DialTimeout: time.Minute, ReadTimeout: time.Minute, WriteTimeout: time.Minute})
+}
+
+func newClient(t testing.TB, o redis.Options) *redis.Client {
+	o.MaxRetries, o.ContextTimeoutEnabled, o.DialerRetries, o.PoolSize = -1, true, 1, 16
+	c := redis.NewClient(&o)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }

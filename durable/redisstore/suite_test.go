@@ -3,7 +3,9 @@ package redisstore
 import (
 	"fmt"
 	"testing"
+	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-782fa212/limbo/durable/store"
@@ -18,7 +20,7 @@ func engine(srv *server, frozen bool) storetest.Engine {
 			clock = frozenClock()
 		}
 		options := Options{Namespace: fmt.Sprint("suite", namespaces.Add(1)), Shards: o.Shards, Limits: o.Limits}
-		raw := srv.client(t)
+		raw := newClient(t, redis.Options{Network: "unix", Addr: srv.socket(), ReadTimeout: time.Minute})
 		reopen := func(t testing.TB) store.Store {
 			s, err := open(t.Context(), raw, options, clock.text)
 			require.NoError(t, err)
@@ -42,9 +44,13 @@ func engine(srv *server, frozen bool) storetest.Engine {
 // goes on. With appendfsync everysec a server that is killed loses what it has answered
 // while a sync was under way.
 func TestSuite(t *testing.T) {
-	srv := startServer(t, "--appendfsync", "always")
-	t.Run("frozen", func(t *testing.T) { storetest.Run(t, engine(srv, true)) })
-	t.Run("running", func(t *testing.T) { storetest.Run(t, engine(srv, false)) })
+	t.Parallel()
+	for name, frozen := range map[string]bool{"frozen": true, "running": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			storetest.Run(t, engine(startServer(t, "--appendfsync", "always"), frozen))
+		})
+	}
 }
 
 // FuzzModel compares random calls with the suite's Oracle.

@@ -38,7 +38,7 @@ func (f *fixture) listen() *listener {
 
 // patience bounds a wait for what must come. It decides when a test that fails does
 // so, and nothing else.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 func (l *listener) next() store.Event {
 	l.f.Helper()

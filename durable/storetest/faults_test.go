@@ -233,6 +233,7 @@ func contractFails(t *testing.T, c test, e Engine) (failed bool) {
 // model, unless it says that this cannot be. All together they make each test fail
 // once.
 func TestEachFaultIsFound(t *testing.T) {
+	t.Parallel()
 	faults := slices.Concat(scheduleFaults, runFaults, lookFaults)
 	found := map[string]bool{}
 	ran := 0
@@ -260,6 +261,7 @@ func TestEachFaultIsFound(t *testing.T) {
 
 // The hour finds what is early or late by a millisecond.
 func TestHourFindsFaults(t *testing.T) {
+	t.Parallel()
 	for _, fault := range scheduleFaults[:2] {
 		e := rigs(fault.leasesEnd, fault.rig)
 		open := e.Open
@@ -308,6 +310,7 @@ func rigs(leasesEnd bool, rig func(*rigged)) Engine {
 // A clock whose parts of a millisecond are lost makes timers early, and ends leases
 // early, in whichever call it is.
 func TestEarlyByLessIsFound(t *testing.T) {
+	t.Parallel()
 	for name, rig := range map[string]func(r *rigged, floored func(func())){
 		"schedule": func(r *rigged, floored func(func())) {
 			r.schedules(func(e store.Entry, do func(store.Entry) store.Receipt) (receipt store.Receipt) {
@@ -359,6 +362,7 @@ func TestEarlyByLessIsFound(t *testing.T) {
 
 // What is not atomic is found by histories and by the hammer.
 func TestRacesAreFound(t *testing.T) {
+	t.Parallel()
 	// Cancel looks, and acts on what it saw.
 	cancelInTwo := func(r *rigged) {
 		r.cancel = func(ctx context.Context, n int, keys []string) ([]store.CancelResult, error) {

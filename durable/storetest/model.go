@@ -42,8 +42,9 @@ func randomBytes(seed uint64, n int) []byte {
 	return in
 }
 
-// model makes the same calls on an engine and on an Oracle, and compares the
-// answers and, after each step, all that the store holds.
+// model makes the same calls on an engine and on an Oracle. After each call it compares
+// the answers and all that the call's shard holds; after a pause, a reopening and at the
+// end, all that the store holds.
 type model struct {
 	*fixture
 	in             []byte // what is left to decode
@@ -98,6 +99,7 @@ func compare(f *fixture, in []byte) {
 	for len(m.in) > 0 {
 		m.step()
 	}
+	m.both("nothing", func(*party) answer { return answer{} })
 	f.verify()
 	f.held = m.engine.held
 	f.drain()
@@ -132,12 +134,15 @@ func (o *Oracle) clone(now func() time.Time) *Oracle {
 
 // both makes a call on the engine, and then on the Oracle at the engine's time. A
 // clock that is not frozen tells its milliseconds only; what is rounded up can then
-// be one more, so two times are tried.
-func (m *model) both(what string, call func(*party) answer) {
+// be one more, so two times are tried. The call changes shards; without any, all of them.
+func (m *model) both(what string, call func(*party) answer, shards ...int) {
 	m.Helper()
+	if len(shards) == 0 {
+		shards = []int{0, 1}
+	}
 	m.log = append(m.log, what)
 	want := call(m.engine)
-	wantState := m.state(m.engine, nil)
+	wantState := m.state(m.engine, shards, nil)
 	presents := []time.Time{*m.oracle.clock}
 	if !m.Frozen && want.present != 0 {
 		presents = []time.Time{want.present.Time(), want.present.Time().Add(time.Millisecond / 2)}
@@ -149,7 +154,7 @@ func (m *model) both(what string, call func(*party) answer) {
 		o := m.oracle.clone(now)
 		got = call(o)
 		got.present = 0
-		gotState = m.state(o, wantState)
+		gotState = m.state(o, shards, wantState)
 		if assert.ObjectsAreEqual(got, want) && assert.ObjectsAreEqual(gotState, wantState) {
 			o.clock = &now
 			m.oracle = o
@@ -169,21 +174,22 @@ type shardState struct {
 	Stats         store.Stats
 }
 
-// state reads all of a party. An Oracle is asked at the times of the engine's like.
-func (m *model) state(p *party, like []shardState) []shardState {
+// state reads all of a party's shards. An Oracle is asked at the times of the engine's
+// like.
+func (m *model) state(p *party, shards []int, like []shardState) []shardState {
 	m.Helper()
 	var states []shardState
-	for n, keys := range m.keys {
+	for i, n := range shards {
 		var s shardState
 		if p.clock != nil {
 			now := *p.clock
-			*p.clock = like[n].Stats.Now.Time()
+			*p.clock = like[i].Stats.Now.Time()
 			defer func() { *p.clock = now }()
 		}
 		var err error
 		s.Stats, err = p.store.Stats(m.ctx, n)
 		m.NoError(err)
-		for _, key := range keys {
+		for _, key := range m.keys[n] {
 			r, err := p.store.Get(m.ctx, n, key)
 			if err != nil {
 				m.ErrorIs(err, store.ErrNotFound)
@@ -237,6 +243,8 @@ func (m *model) next() byte {
 func choose[T any](m *model, list ...T) T { return list[int(m.next())%len(list)] }
 
 func (m *model) fail(err error) {
-	m.Helper()
-	m.NoError(err, strings.Join(m.log, "\n"))
+	if err != nil {
+		m.Helper()
+		m.NoError(err, strings.Join(m.log, "\n"))
+	}
 }

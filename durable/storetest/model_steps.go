@@ -84,7 +84,7 @@ func (m *model) schedule(n int) {
 		receipts, h, err := p.store.Schedule(m.ctx, n, entries)
 		m.fail(err)
 		return answer{receipts, h, h.Now}
-	})
+	}, n)
 }
 
 func (m *model) cancel(n int) {
@@ -94,7 +94,7 @@ func (m *model) cancel(n int) {
 		results, err := p.store.Cancel(m.ctx, n, keys)
 		m.fail(err)
 		return answer{Results: results}
-	})
+	}, n)
 }
 
 func (m *model) reschedule(n int) {
@@ -109,7 +109,7 @@ func (m *model) reschedule(n int) {
 		results, h, err := p.store.Reschedule(m.ctx, n, moves)
 		m.fail(err)
 		return answer{results, h, h.Now}
-	})
+	}, n)
 }
 
 func (m *model) lease() time.Duration {
@@ -129,13 +129,13 @@ func (m *model) claim(n int) {
 	c.MaxAttempts = m.attempts(c.MaxAttempts)
 	m.tooOldApart()
 	before := len(m.engine.held)
-	m.both(fmt.Sprintf("claim in %d: %+v", n, c), func(p *party) answer { return m.claimOf(p, n, c) })
+	m.both(fmt.Sprintf("claim in %d: %+v", n, c), func(p *party) answer { return m.claimOf(p, n, c) }, n)
 	if flags>>6 == 1 && len(m.engine.held) > before {
 		m.both("the same claim", func(p *party) answer {
 			claimed, h, err := p.store.Claim(m.ctx, n, c)
 			m.fail(err)
 			return answer{p.places(claimed.Leases), h, h.Now}
-		})
+		}, n)
 	}
 }
 
@@ -264,7 +264,7 @@ func (m *model) end(n int) {
 			return answer{[]any{results, m.claimOf(p, n, trim).Results}, h, h.Now}
 		}
 		return answer{results, h, h.Now}
-	})
+	}, n)
 }
 
 func (m *model) extend(n int) {
@@ -277,7 +277,7 @@ func (m *model) extend(n int) {
 		results, end, err := p.store.Extend(m.ctx, n, []store.Holder{theft(p.held[place])}, lease)
 		m.fail(err)
 		return answer{[]any{results, end}, store.Horizon{}, end - store.MillisOf(lease)}
-	})
+	}, n)
 }
 
 // revive requeues or purges.
@@ -289,14 +289,14 @@ func (m *model) revive(n int) {
 			purged, err := p.store.Purge(m.ctx, n, keys)
 			m.fail(err)
 			return answer{Results: purged}
-		})
+		}, n)
 		return
 	}
 	m.both(fmt.Sprint("requeue ", keys), func(p *party) answer {
 		results, h, err := p.store.Requeue(m.ctx, n, keys)
 		m.fail(err)
 		return answer{results, h, h.Now}
-	})
+	}, n)
 }
 
 // pass lets time pass.

@@ -65,11 +65,19 @@ func oracles(leasesEnd bool, broken func(*Oracle) store.Store) Engine {
 	}}
 }
 
-func TestOracle(t *testing.T)               { Run(t, oracles(false, nil)) }
-func TestOracleWhoseLeasesEnd(t *testing.T) { Run(t, oracles(true, nil)) }
+func TestOracle(t *testing.T) {
+	t.Parallel()
+	Run(t, oracles(false, nil))
+}
+
+func TestOracleWhoseLeasesEnd(t *testing.T) {
+	t.Parallel()
+	Run(t, oracles(true, nil))
+}
 
 // The real clock, which is not frozen, and cannot be moved.
 func TestOracleInRealTime(t *testing.T) {
+	t.Parallel()
 	Run(t, Engine{Open: func(t testing.TB, o Options) *Instance {
 		oracle := NewOracle(o.Shards, o.Limits, nil)
 		t.Cleanup(func() { _ = oracle.Close() })
@@ -79,6 +87,7 @@ func TestOracleInRealTime(t *testing.T) {
 
 // The real clock and a part that can be moved, as a server's.
 func TestOracleWithOffset(t *testing.T) {
+	t.Parallel()
 	Run(t, Engine{Open: func(t testing.TB, o Options) *Instance {
 		c := &clock{}
 		oracle := NewOracle(o.Shards, o.Limits, func() time.Time { return time.Now().Add(c.read().Sub(time.Time{})) })
