@@ -17,6 +17,7 @@ import (
 // Bodies of more than 2 KiB have a field of their own, which must go when its timer
 // goes, however it does (D1, D10).
 func TestLongBodiesLeaveNothing(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, startServer(t), Options{})
 	sizes := []int{0, 1, inline, inline + 1, store.MaxBody}
 	body := func(n int) []byte { return bytes.Repeat([]byte{0, byte(n), 0xff}, n/3+1)[:n] }
@@ -86,6 +87,7 @@ func TestLongBodiesLeaveNothing(t *testing.T) {
 
 // A waiting timer has a run only if there is something to remember.
 func TestRunsAreForgotten(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, startServer(t), Options{})
 	runs := func(n int64) {
 		t.Helper()
@@ -125,6 +127,7 @@ func TestRunsAreForgotten(t *testing.T) {
 
 // D12: a claim reads the bodies that it returns, and no others.
 func TestClaimIsBoundedByBytes(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, startServer(t), Options{})
 	for i := range 40 {
 		e := r.entry(fmt.Sprintf("k%02d", i))
@@ -145,6 +148,7 @@ func TestClaimIsBoundedByBytes(t *testing.T) {
 
 // D12: what is scheduled with many long bodies is sent in parts.
 func TestLongBodiesAreSentInParts(t *testing.T) {
+	t.Parallel()
 	r, p, _ := behind(t, startServer(t), Options{})
 	var entries []store.Entry
 	for i := range 40 {
@@ -189,6 +193,7 @@ func TestLongBodiesAreSentInParts(t *testing.T) {
 }
 
 func TestMaxPendingOfOne(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, startServer(t), Options{Limits: store.Limits{MaxPending: 1}})
 	r.Equal([]store.Receipt{{Kind: store.Created, Due: 1}, {Kind: store.Refused}}, r.put(r.entry("a"), r.entry("b")))
 	r.Equal([]store.Receipt{{Kind: store.Refused}, {Kind: store.Replaced, Due: 1}}, r.put(r.entry("b"), r.entry("a")))
@@ -198,6 +203,7 @@ func TestMaxPendingOfOne(t *testing.T) {
 
 // The end of a short body may be that under which another timer's long body is kept.
 func TestBodyThatEndsLikeAReference(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, startServer(t), Options{})
 	long := r.entry("long")
 	long.At, long.Body = store.MaxMillis, make([]byte, inline+1)
@@ -241,6 +247,7 @@ func TestBodyThatEndsLikeAReference(t *testing.T) {
 // D2: between two milliseconds of the engine, no delay is due at once, and any other is counted
 // from the later one, as a lease is.
 func TestDelaysBetweenMilliseconds(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, startServer(t), Options{})
 	const now = 1_000_000
 	r.s.clock = func() string { return fmt.Sprintf("=%d.5", now) }
@@ -263,6 +270,7 @@ func TestDelaysBetweenMilliseconds(t *testing.T) {
 // Case 27, D5: fences are exact, and grow by one from the engine's microseconds or from
 // the last.
 func TestFencesAreExact(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, startServer(t), Options{})
 	r.clock.ms.Store(9_007_199_254_000) // in microseconds just below 2^53
 	var entries []store.Entry
@@ -285,6 +293,7 @@ func TestFencesAreExact(t *testing.T) {
 
 // Every script makes the same number of calls for one item as for 500 (D12).
 func TestScriptsMakeAFixedNumberOfCalls(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, startServer(t), Options{})
 	calls := func(f func()) (n int) {
 		t.Helper()
@@ -374,6 +383,7 @@ func TestScriptsMakeAFixedNumberOfCalls(t *testing.T) {
 // D10: what is left after all timers have ended is a record for each shard. All else
 // expires.
 func TestEmptyMeansEmpty(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, startServer(t), Options{Shards: 3})
 	for n := range 3 {
 		for i := 0; i < 30; i++ {
@@ -411,6 +421,7 @@ func TestEmptyMeansEmpty(t *testing.T) {
 
 // D10: signs of life expire with the last, also if nobody asks.
 func TestSignsExpire(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, startServer(t), Options{})
 	sign := func(worker string, ttl time.Duration) []string {
 		t.Helper()
@@ -435,6 +446,7 @@ func TestSignsExpire(t *testing.T) {
 }
 
 func TestClosedStoreRefuses(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, startServer(t), Options{})
 	r.NoError(r.s.Close())
 	r.NoError(r.s.Close())

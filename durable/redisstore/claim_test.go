@@ -13,6 +13,7 @@ import (
 
 // A claim sent again does not lease anything else, also if there is more to lease.
 func TestClaimSentAgainLeasesNoMore(t *testing.T) {
+	t.Parallel()
 	r, p, _ := behind(t, startServer(t), Options{})
 	r.put(r.entry("b"), r.entry("c"))
 	p.next(deed{dropReply: true}, deed{dropReply: true})
@@ -24,6 +25,7 @@ func TestClaimSentAgainLeasesNoMore(t *testing.T) {
 
 // A claim sent again gets what it still has, and is another claim if it has nothing.
 func TestClaimSentAgainGetsWhatItHas(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, startServer(t), Options{})
 	keys := func(c store.Claimed) (keys []string) {
 		for _, l := range c.Leases {
@@ -91,6 +93,7 @@ func TestClaimSentAgainGetsWhatItHas(t *testing.T) {
 
 // A claim that leases, buries and repairs nothing writes nothing.
 func TestClaimOfNothing(t *testing.T) {
+	t.Parallel()
 	r, _, _ := behind(t, startServer(t), Options{})
 	_, _, err := r.s.Reschedule(r.ctx, 0, []store.Move{{Key: "waiting", After: time.Hour}})
 	r.NoError(err)
@@ -114,6 +117,7 @@ func TestClaimOfNothing(t *testing.T) {
 // D1: a claim removes and counts what has no home, and homes without a record; all
 // else stays.
 func TestClaimRepairs(t *testing.T) {
+	t.Parallel()
 	const b, blobs, runs, succ = 5, 6, 7, 8
 	r, _, l := behind(t, startServer(t), Options{})
 	names := r.s.shards[0].names

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -94,6 +95,7 @@ func (c call) check(r *rig, l store.Lease) {
 // Case 16, D4: a request that is sent again, because its connection was cut, is
 // answered as the first time.
 func TestCutConnections(t *testing.T) {
+	t.Parallel()
 	srv := startServer(t)
 	for name, deeds := range map[string][]deed{
 		"before the reply":         {{dropReply: true}},
@@ -115,6 +117,7 @@ func TestCutConnections(t *testing.T) {
 // Case 19: what the server says for a while is waited for, and what stays is an error
 // at once.
 func TestErrorsOfTheServer(t *testing.T) {
+	t.Parallel()
 	srv := startServer(t)
 	for _, text := range []string{
 		"LOADING Redis is loading the dataset in memory", "BUSY Redis is busy running a script.",
@@ -148,6 +151,7 @@ func TestErrorsOfTheServer(t *testing.T) {
 
 // Case 16: scripts are loaded again, also in the middle of a pipeline.
 func TestScriptsFlushed(t *testing.T) {
+	t.Parallel()
 	srv := startServer(t)
 	flush := func(r *rig) { r.NoError(r.raw.ScriptFlush(r.ctx).Err()) }
 	for _, c := range calls {
@@ -194,49 +198,127 @@ func TestScriptsFlushed(t *testing.T) {
 	<-done
 }
 
+// trial is a call on a rig of its own.
+type trial struct {
+	call
+	*rig
+	p *proxy
+	l store.Lease
+
+	v    any
+	err  error
+	done chan struct{} // closed when it has returned
+}
+
+// trials makes a rig for each of calls.
+func trials(t *testing.T, srv *server, o Options) (list []*trial) {
+	t.Helper()
+	for _, c := range calls {
+		r, p, l := behind(t, srv, o)
+		p.next()
+		list = append(list, &trial{call: c, rig: r, p: p, l: l, done: make(chan struct{})})
+	}
+	return list
+}
+
+// together calls f for all trials at a time.
+func together(list []*trial, f func(*trial)) {
+	var wg sync.WaitGroup
+	for _, tr := range list {
+		wg.Go(func() { f(tr) })
+	}
+	wg.Wait()
+}
+
+// run makes the call, and keeps what it returns.
+func (tr *trial) run(ctx context.Context) { tr.v, tr.err = tr.f(tr.rig, ctx, tr.l) }
+
+// made checks that the call was made once.
+func (tr *trial) made() {
+	tr.t.Helper()
+	tr.NoError(tr.err, tr.name)
+	tr.Equal(tr.want, tr.v, tr.name)
+	tr.rig.counts(tr.call.counts[0], tr.call.counts[1], tr.call.counts[2])
+}
+
 // A server that is suspended for less than the call's time has made the change once.
 func TestServerPaused(t *testing.T) {
+	t.Parallel()
 	srv := startServer(t)
-	for _, c := range calls {
-		r, _, l := behind(t, srv, Options{CallTimeout: 20 * time.Second})
-		r.s.longest = 100 * time.Millisecond // so that requests pile up
-		srv.stop()
-		resumed := time.AfterFunc(350*time.Millisecond, srv.cont)
-		c.check(r, l)
-		resumed.Stop()
+	list := trials(t, srv, Options{})
+	for _, tr := range list {
+		tr.s.longest = 250 * time.Millisecond
+	}
+	srv.stop()
+	for _, tr := range list {
+		go func() {
+			defer close(tr.done)
+			tr.run(tr.ctx)
+		}()
+	}
+	for _, tr := range list {
+		tr.Eventually(func() bool { return tr.p.requests() >= 3 }, time.Minute, time.Millisecond, "it is not sent again")
+	}
+	srv.cont()
+	for _, tr := range list {
+		<-tr.done
+		tr.made()
 	}
 }
 
 // A call that is not answered in time says that the change may have been made, unless
 // it was none; and returns in time.
 func TestServerGone(t *testing.T) {
+	t.Parallel()
 	srv := startServer(t)
-	for _, c := range calls {
-		r, _, l := behind(t, srv, Options{})
-		srv.stop()
-		ctx, cancel := context.WithTimeout(r.ctx, 500*time.Millisecond)
-		v, err := c.f(r, ctx, l)
-		r.ErrorIs(err, store.ErrUnsure, c.name)
-		r.ErrorIs(err, context.DeadlineExceeded)
-		r.Empty(v)
-		cancel()
-		ctx, cancel = context.WithCancel(r.ctx)
-		time.AfterFunc(50*time.Millisecond, cancel)
-		_, err = r.s.Get(ctx, 0, "waiting")
-		r.ErrorIs(err, context.Canceled)
-		r.NotErrorIs(err, store.ErrUnsure)
-		// Closed while it waits.
-		closing := r.sibling()
-		time.AfterFunc(300*time.Millisecond, func() { _ = closing.Close() })
-		_, err = closing.Cancel(r.ctx, 0, []string{"waiting"})
-		r.ErrorIs(err, store.ErrUnsure)
-		r.ErrorIs(err, store.ErrClosed)
-		srv.cont()
+	list := trials(t, srv, Options{})
+	srv.stop()
+	together(list, func(tr *trial) {
+		for patience := 500 * time.Millisecond; tr.p.scripts() == 0 && patience < time.Minute; patience *= 2 {
+			ctx, cancel := context.WithTimeout(tr.ctx, patience)
+			tr.run(ctx)
+			cancel()
+		}
+	})
+	for _, tr := range list {
+		tr.ErrorIs(tr.err, store.ErrUnsure, tr.name)
+		tr.ErrorIs(tr.err, context.DeadlineExceeded)
+		tr.Empty(tr.v)
+	}
+	// begun calls f once a request of it has come to the proxy.
+	begun := func(tr *trial, f func()) {
+		tr.p.next()
+		go func() {
+			for tr.p.requests() == 0 && tr.ctx.Err() == nil {
+				time.Sleep(time.Millisecond)
+			}
+			f()
+		}()
+	}
+	together(list, func(tr *trial) {
+		ctx, cancel := context.WithCancel(tr.ctx)
+		begun(tr, cancel)
+		_, tr.err = tr.s.Get(ctx, 0, "waiting")
+	})
+	for _, tr := range list {
+		tr.ErrorIs(tr.err, context.Canceled)
+		tr.NotErrorIs(tr.err, store.ErrUnsure)
+	}
+	// Closed while it waits.
+	together(list, func(tr *trial) {
+		closing := tr.sibling()
+		begun(tr, func() { _ = closing.Close() })
+		_, tr.err = closing.Cancel(tr.ctx, 0, []string{"waiting"})
+	})
+	for _, tr := range list {
+		tr.ErrorIs(tr.err, store.ErrUnsure)
+		tr.ErrorIs(tr.err, store.ErrClosed)
 	}
 }
 
 // A server that cannot be reached has not received anything.
 func TestServerThatIsNotThere(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, startServer(t), Options{})
 	r.s.alone = clientOf(t, "127.0.0.1:1")
 	_, err := r.s.attempt(r.ctx, r.s.read(0, lookScript), target{})
@@ -258,6 +340,7 @@ func (r *rig) sibling() *Store {
 
 // A request that its client has given up, and that comes late, changes nothing.
 func TestOvertakenRequest(t *testing.T) {
+	t.Parallel()
 	srv := startServer(t)
 	for _, c := range []struct {
 		kind   kind
@@ -303,6 +386,7 @@ func TestOvertakenRequest(t *testing.T) {
 
 // A move by a delay that is sent again later does not move again.
 func TestMoveSentAgainMovesOnce(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, startServer(t), Options{})
 	r.put(r.entry("a"))
 	sh := r.s.shards[0]
@@ -321,6 +405,7 @@ func TestMoveSentAgainMovesOnce(t *testing.T) {
 
 // Case 18: at maxmemory schedule is refused whole, and whatever frees goes on.
 func TestMaxMemory(t *testing.T) {
+	t.Parallel()
 	srv := startServer(t)
 	for _, c := range calls {
 		r, _, l := behind(t, srv, Options{})
@@ -374,34 +459,35 @@ func (s *Store) drain(r *rig) {
 
 // D3: a change is confirmed by replicas, or the caller is told; sent again, too.
 func TestWaitReplicas(t *testing.T) {
+	t.Parallel()
 	srv := startServer(t)
-	_, port, _ := net.SplitHostPort(srv.addr)
-	replica := startServer(t, "--replicaof", "127.0.0.1", port)
+	host, port, _ := net.SplitHostPort(srv.addr)
+	replica := startServer(t, "--replicaof", host, port)
 	ctx := t.Context()
-	require.Eventually(t, func() bool { return srv.client(t).Wait(ctx, 1, time.Second).Val() == 1 }, 20*time.Second, 50*time.Millisecond)
-	o := Options{WaitReplicas: 1, WaitTimeout: 4 * time.Second, CallTimeout: 30 * time.Second}
+	require.Eventually(t, func() bool { return srv.client(t).Wait(ctx, 1, time.Second).Val() == 1 }, time.Minute, 50*time.Millisecond)
+	o := Options{WaitReplicas: 1, WaitTimeout: 25 * time.Second, CallTimeout: 30 * time.Second}
 	for _, c := range calls {
 		r, p, l := behind(t, srv, o)
 		p.next(deed{dropReply: true})
 		c.check(r, l)
 	}
 	// With none.
-	o.WaitTimeout = time.Second
-	for _, c := range calls {
-		r, p, l := behind(t, srv, o)
-		replica.stop()
-		p.next(deed{dropReply: true})
-		v, err := c.f(r, r.ctx, l)
-		if c.name == "claim" || c.name == "extend" || c.name == "sign" {
-			r.NoError(err)
-		} else {
-			r.ErrorIs(err, store.ErrUnconfirmed, c.name)
-			r.NotErrorIs(err, store.ErrUnsure)
-		}
-		r.Equal(c.want, v, c.name)
-		replica.cont()
-		r.counts(c.counts[0], c.counts[1], c.counts[2])
+	list := trials(t, srv, o)
+	for _, tr := range list {
+		tr.s.o.WaitTimeout = 500 * time.Millisecond
+		tr.p.next(deed{dropReply: true})
 	}
+	replica.stop()
+	together(list, func(tr *trial) { tr.run(tr.ctx) })
+	for _, tr := range list {
+		if tr.name != "claim" && tr.name != "extend" && tr.name != "sign" {
+			tr.ErrorIs(tr.err, store.ErrUnconfirmed, tr.name)
+			tr.NotErrorIs(tr.err, store.ErrUnsure)
+			tr.err = nil
+		}
+		tr.made()
+	}
+	replica.cont()
 	// A store on the replica is refused, and on one that becomes master is not.
 	_, err := Open(ctx, replica.client(t), Options{})
 	require.ErrorContains(t, err, "is a replica")
@@ -410,6 +496,7 @@ func TestWaitReplicas(t *testing.T) {
 // Every change that was acknowledged is there after the server was killed, with
 // appendfsync always (D3).
 func TestServerKilled(t *testing.T) {
+	t.Parallel()
 	srv := startServer(t, "--appendfsync", "always")
 	r := newRig(t, srv, Options{CallTimeout: 20 * time.Second})
 	kills := 3
@@ -418,7 +505,8 @@ func TestServerKilled(t *testing.T) {
 	}
 	acknowledged := make(map[string]bool)
 	for k := range kills {
-		stop := time.AfterFunc(time.Duration(20+k%7*10)*time.Millisecond, func() { _ = srv.cmd.Process.Kill() })
+		process := srv.cmd.Process
+		stop := time.AfterFunc(time.Duration(20+k%7*10)*time.Millisecond, func() { _ = process.Kill() })
 		ctx, cancel := context.WithCancel(r.ctx)
 		for i := 0; ; i++ {
 			key := fmt.Sprint(k, "-", i)
@@ -466,6 +554,7 @@ func (r *rig) rights(rights ...any) {
 // A user that may not publish is refused by name of the right. One that loses the right
 // later is told the truth about its changes, which then are announced to nobody.
 func TestUserThatMayNotPublish(t *testing.T) {
+	t.Parallel()
 	srv := startServer(t)
 	r := newRig(t, srv, Options{})
 	for _, lacks := range []string{"resetchannels", "-publish"} {
@@ -497,6 +586,7 @@ func TestUserThatMayNotPublish(t *testing.T) {
 
 // An error that ends a script in its midst does not say that nothing was changed.
 func TestScriptEndsInItsMidst(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, startServer(t), Options{})
 	r.s = r.open(r.user())
 	r.rights("-hset")

@@ -13,6 +13,7 @@ import (
 )
 
 func TestOptionsAreChecked(t *testing.T) {
+	t.Parallel()
 	for want, o := range map[string]Options{
 		"Options.Namespace is 65 bytes long, must be 1 to 64":                       {Namespace: strings.Repeat("n", 65)},
 		`Options.Namespace is "a{b", must not have a brace`:                         {Namespace: "a{b"},
@@ -26,7 +27,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		"Options.WaitTimeout is 6s, must be less than the client's ReadTimeout, 5s": {WaitReplicas: 1, WaitTimeout: 6 * time.Second, CallTimeout: 20 * time.Second},
 		"Limits.MaxDead is -1":                                                      {Limits: store.Limits{MaxDead: -1}},
 	} {
-		_, err := Open(t.Context(), clientOf(t, "127.0.0.1:1"), o)
+		_, err := Open(t.Context(), newClient(t, redis.Options{Addr: "127.0.0.1:1"}), o)
 		require.ErrorContains(t, err, want)
 	}
 	o, err := Options{}.withDefaults()
@@ -38,6 +39,7 @@ func TestOptionsAreChecked(t *testing.T) {
 }
 
 func TestClientIsChecked(t *testing.T) {
+	t.Parallel()
 	for want, c := range map[string]redis.UniversalClient{
 		"the client repeats requests by itself: its MaxRetries must be -1": redis.NewClient(&redis.Options{ContextTimeoutEnabled: true}),
 		"does not heed deadlines: its ContextTimeoutEnabled must be true":  redis.NewClient(&redis.Options{MaxRetries: -1}),
@@ -61,6 +63,7 @@ func TestClientIsChecked(t *testing.T) {
 }
 
 func TestServerIsChecked(t *testing.T) {
+	t.Parallel()
 	for info, want := range map[string]string{
 		"redis_version:6.0.16\r\n": `the server is Redis "6.0.16", must be 6.2 or later`,
 		"":                         `the server is Redis ""`,
@@ -85,6 +88,7 @@ func TestServerIsChecked(t *testing.T) {
 
 // D13, case 20: each shard's record holds the number of shards, and another is refused.
 func TestAnotherNumberOfShardsIsRefused(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, startServer(t), Options{Shards: 4})
 	keys := r.raw.Keys(r.ctx, "*").Val()
 	r.Len(keys, 4)
@@ -106,6 +110,7 @@ func TestAnotherNumberOfShardsIsRefused(t *testing.T) {
 }
 
 func TestServersThatAreRefused(t *testing.T) {
+	t.Parallel()
 	srv := startServer(t)
 	c, err := NewClient("redis://" + srv.addr)
 	require.NoError(t, err)

@@ -19,8 +19,10 @@ type proxy struct {
 
 	mu    sync.Mutex
 	todo  []deed
-	seen  int // scripts that came
-	dumb  bool
+	seen  int  // scripts that came
+	came  int  // requests of any kind
+	dumb  bool // replies are swallowed
+	once  bool // until a client closes a connection
 	conns map[net.Conn]bool
 }
 
@@ -60,14 +62,29 @@ func startProxy(t testing.TB, server string) *proxy {
 func (p *proxy) next(deeds ...deed) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.todo, p.seen = deeds, 0
+	p.todo, p.seen, p.came = deeds, 0, 0
 }
 
-// hang makes it swallow all that comes.
+// hang makes it swallow all replies.
 func (p *proxy) hang(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.dumb = on
+}
+
+// hangOnce makes it swallow all replies until a client closes a connection.
+func (p *proxy) hangOnce() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.dumb, p.once = true, true
+}
+
+func (p *proxy) lost() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.once {
+		p.dumb, p.once = false, false
+	}
 }
 
 func (p *proxy) hangs() bool {
@@ -83,9 +100,17 @@ func (p *proxy) scripts() int {
 	return p.seen
 }
 
+// requests returns how many requests of any kind have come since next.
+func (p *proxy) requests() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.came
+}
+
 func (p *proxy) deed(request []byte) deed {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.came++
 	if !bytes.Contains(request, []byte("\r\neval")) {
 		return deed{}
 	}
@@ -130,6 +155,7 @@ func (p *proxy) serve(c net.Conn) {
 	for {
 		n, err := c.Read(buf)
 		if err != nil {
+			p.lost()
 			return
 		}
 		d := p.deed(buf[:n])

@@ -61,7 +61,7 @@ func (srv *server) start(t testing.TB) {
 	host, port, _ := net.SplitHostPort(srv.addr)
 	args := append([]string{
 		"--port", port, "--bind", host, "--unixsocket", srv.socket(), "--dir", srv.dir, "--save", "", "--appendonly", "yes",
-		"--repl-diskless-sync-delay", "0", "--logfile", filepath.Join(srv.dir, "log"),
+		"--repl-diskless-sync-delay", "0", "--cluster-announce-ip", host, "--logfile", filepath.Join(srv.dir, "log"),
 	}, srv.args...)
 	srv.cmd = exec.Command(serverPath(t), args...)
 	require.NoError(t, srv.cmd.Start())

@@ -62,6 +62,7 @@ func (r *rig) commands() map[string]int {
 // looks, which durable's TestIdleWorkersAreQuiet counts, and what asks subscriptions whether they
 // live. All of them are counted over a minute with LIMBO_LONG=1.
 func TestIdleWorkersOnAServer(t *testing.T) {
+	t.Parallel()
 	const workers = 10
 	r := goingRig(t, Options{Shards: 16})
 	timers, err := durable.New(r.open(r.raw), durable.Options{})
@@ -94,13 +95,14 @@ func TestIdleWorkersOnAServer(t *testing.T) {
 // D5, D6: what a worker had that is not heard of any more is run by another when its lease has run
 // out, and not before, each timer once; and what it says when it is heard of again changes nothing.
 func TestWorkerThatFallsSilent(t *testing.T) {
+	t.Parallel()
 	const n, lease = 1000, time.Hour
 	r := goingRig(t, Options{Shards: 16})
 	timers, err := durable.New(r.open(r.raw), durable.Options{})
 	r.NoError(err)
 	p := startProxy(t, r.srv.addr)
 	wake := make(chan struct{})
-	silent := r.worker(clientOf(t, p.addr), func(ctx context.Context, _ durable.Fired) error {
+	silent := r.worker(newClient(t, redis.Options{Addr: p.addr}), func(ctx context.Context, _ durable.Fired) error {
 		<-wake
 		return nil // though ctx has ended
 	}, durable.WorkerOptions{Concurrency: n, Lease: lease})
