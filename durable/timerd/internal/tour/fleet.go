@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/seed-782fa212/limbo/durable/internal/loopback"
 	"github.com/seed-782fa212/limbo/durable/pebblestore"
 )
 
@@ -15,7 +16,7 @@ const (
 	receivers  = 3
 	workers    = 3   // of Redis
 	concurrent = 256 // call-backs of a worker
-	startUp    = 15 * time.Second
+	startUp    = time.Minute
 )
 
 // fleet are the tour's processes.
@@ -40,14 +41,11 @@ type fleet struct {
 // assemble decides on ports and files and makes the processes, but starts none.
 func (t *tour) assemble() error {
 	f := &t.fleet
-	ports, err := freePorts(2 + receivers + workers)
-	if err != nil {
-		return err
-	}
+	var err error
 	take := func() string {
-		p := ports[0]
-		ports = ports[1:]
-		return fmt.Sprintf("127.0.0.1:%d", p)
+		addr, e := loopback.Addr()
+		err = errors.Join(err, e)
+		return addr
 	}
 	var ledgers, urls []string
 	add := func(name, role, listen string, config func(ledger string) any) *process {
@@ -69,8 +67,9 @@ func (t *tour) assemble() error {
 	}
 	if t.Redis {
 		f.engineAt = take()
-		if f.engine, err = redisServer(t.dir, f.engineAt); err != nil {
-			return err
+		var e error
+		if f.engine, e = redisServer(t.dir, f.engineAt); e != nil {
+			return e
 		}
 		f.all = append(f.all, f.engine)
 		f.healthy = append(f.healthy, f.engineAt)
@@ -187,20 +186,6 @@ func pebbleLeft(dir string) (n int, err error) {
 		n += st.Waiting + st.Leased + st.Dead
 	}
 	return n, nil
-}
-
-// freePorts returns ports on which nobody listens at the moment.
-func freePorts(n int) ([]int, error) {
-	var ports []int
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports, nil
 }
 
 func awaitPort(ctx context.Context, address string) error {

@@ -20,8 +20,8 @@ import (
 const (
 	schedulers = 2
 	startDelay = 200 * time.Millisecond
-	drainFor   = 33 * time.Second // after the load
-	requeued   = 20               // dead letters
+	drainFor   = 2 * time.Minute // after the load
+	requeued   = 20              // dead letters
 )
 
 // Options of a tour.

@@ -21,8 +21,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// short does a tour that has all of the long one's parts, which a run of timerd -tour does.
 func short(t *testing.T, redis bool) {
-	timers, span := 4000, 6*time.Second
+	timers, span := 1500, 2500*time.Millisecond
 	if os.Getenv("LIMBO_LONG") != "" {
 		timers, span = 0, 0
 	}
@@ -44,10 +45,14 @@ func short(t *testing.T, redis bool) {
 	require.Positive(t, s.EngineKilled)
 }
 
-func TestTourOnTheEmbeddedStore(t *testing.T) { short(t, false) }
+func TestTourOnTheEmbeddedStore(t *testing.T) {
+	t.Parallel()
+	short(t, false)
+}
 
 func TestTourOnRedis(t *testing.T) {
-	need.Program(t, "redis-server", "redis-server")
+	need.Program(t, "redis-server", "redis-server", "valkey-server")
+	t.Parallel()
 	short(t, true)
 }
 

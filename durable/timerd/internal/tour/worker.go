@@ -39,7 +39,7 @@ func runWorker(ctx context.Context, c workerConfig) error {
 		Listen: c.Listen, Store: c.Store, Namespace: "tour", Shards: 16,
 		Workers: c.Workers, Lease: lease, MaxAttempts: maxAttempts,
 		Backoff: 100 * time.Millisecond, MaxBackoff: 500 * time.Millisecond, Grace: 2 * time.Second,
-		Allow:       []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")},
+		Allow:       []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 		CallTimeout: callTimeout, PerHost: 64, MaxSnooze: 2 * time.Second,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo})),
 		WrapStore: func(s store.Store) store.Store {
