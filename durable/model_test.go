@@ -21,6 +21,7 @@ import (
 // to the engine fail before and after they are done. In the end each timer that was
 // accepted has come to the one end that it can have: D2, D4, D6, D7, D8, D9, D10.
 func TestModel(t *testing.T) {
+	t.Parallel()
 	seeds := 60
 	if os.Getenv("LIMBO_LONG") != "" {
 		seeds = 3000

@@ -12,6 +12,7 @@ import (
 // On the embedded engine: what waits survives a Close, what ran when the store was
 // closed runs again at once (D6), each once, and the folder is one process's.
 func TestOpen(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // it hangs otherwise
 	defer cancel()

@@ -9,6 +9,7 @@ import (
 // Whatever Pebble's tables and compactions do to the deletions, each removes the one
 // key that is there: Pebble itself would tell (misuse), and nothing comes back.
 func TestCompactions(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	steps := 1500
 	if long() {

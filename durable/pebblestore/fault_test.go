@@ -49,6 +49,7 @@ func (f *faulty) MaybeError(op errorfs.Op) error {
 // unsure, later ones that the store is closed; and after it is opened again all that
 // was acknowledged is there, and nothing is in two homes. The process lives on.
 func TestEveryWriteFails(t *testing.T) {
+	t.Parallel()
 	run := func(at int64, err error) (writes []errorfs.OpKind, completed bool) {
 		fs := vfs.NewCrashableMem()
 		faults := &faulty{at: at, err: err}
@@ -201,6 +202,7 @@ func TestBatchIsRefused(t *testing.T) {
 // A shard that a call has locked, while the disk holds that up, does not hide the others
 // from Look.
 func TestLookPastALockedShard(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key := keyIn(1, 0)
 	_, _, err := f.Schedule(f.ctx, 1, []store.Entry{entry(key, 10)})
@@ -220,7 +222,7 @@ func TestLookPastALockedShard(t *testing.T) {
 	f.Nil(h)
 	f.shards[0].unlock()
 	f.shards[2].unlock()
-	f.timeout = 10 * time.Second
+	f.timeout = time.Minute
 	h, err = f.Look(f.ctx, []int{0, 1, 2, 3})
 	f.NoError(err)
 	f.NotZero(h[0].Now)
@@ -229,6 +231,7 @@ func TestLookPastALockedShard(t *testing.T) {
 // D12: no call outlasts its context, or Options.CallTimeout, while the disk hangs.
 // What it does then is kept in order: the disk goes on, and nothing is lost.
 func TestDiskHangs(t *testing.T) {
+	t.Parallel()
 	disk := &hanging{release: make(chan struct{})}
 	f := newFixture(t, func(o *Options) { o.fs = errorfs.Wrap(o.fs, disk) })
 	a, b := keyIn(0, 0), keyIn(1, 0)
@@ -259,7 +262,7 @@ func TestDiskHangs(t *testing.T) {
 	_, _, err = f.Schedule(f.ctx, 1, []store.Entry{entry(b, 10)})
 	f.ErrorIs(err, store.ErrUnsure)
 	f.ErrorContains(err, "the disk did not answer within 300ms")
-	f.timeout = 10 * time.Second
+	f.timeout = time.Minute
 
 	disk.hold.Store(false)
 	close(disk.release)
@@ -281,9 +284,10 @@ func (sh *shard) peek() (n uint64) {
 // Close does not wait for a disk for ever. While a write may still reach the disk the
 // folder stays locked.
 func TestCloseWhileDiskHangs(t *testing.T) {
+	t.Parallel()
 	disk := &hanging{release: make(chan struct{})}
 	o := options(errorfs.Wrap(vfs.Default, disk), nil)
-	o.CallTimeout = 10 * time.Millisecond
+	o.CallTimeout = 300 * time.Millisecond
 	dir := t.TempDir()
 	s, err := Open(dir, o)
 	require.NoError(t, err)
@@ -319,6 +323,7 @@ func TestLittleRoom(t *testing.T) {
 // D3: power fails at random moments under load; what was not synced is lost, or
 // partly kept.
 func TestPowerFails(t *testing.T) {
+	t.Parallel()
 	rounds := 20
 	if long() {
 		rounds = 500

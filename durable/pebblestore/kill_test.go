@@ -64,6 +64,7 @@ func child(dir string) {
 // the same folder: nothing that was acknowledged is lost, each call has happened as a
 // whole or not at all, and nothing is in two homes.
 func TestKilled(t *testing.T) {
+	t.Parallel()
 	rounds := 6
 	if long() {
 		rounds = 200

@@ -70,8 +70,13 @@ func leftIn(t testing.TB, s *Store) (keys []string) {
 }
 
 func TestSuite(t *testing.T) {
-	t.Run("clock=stands", func(t *testing.T) { storetest.Run(t, engine(true)) })
-	t.Run("clock=goes", func(t *testing.T) { storetest.Run(t, engine(false)) })
+	t.Parallel()
+	for name, frozen := range map[string]bool{"clock=stands": true, "clock=goes": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			storetest.Run(t, engine(frozen))
+		})
+	}
 }
 
 func FuzzModel(f *testing.F) { storetest.Fuzz(f, engine(true)) }
