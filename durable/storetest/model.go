@@ -1,9 +1,12 @@
 package storetest
 
 import (
+	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -178,45 +181,59 @@ type shardState struct {
 // like.
 func (m *model) state(p *party, shards []int, like []shardState) []shardState {
 	m.Helper()
-	var states []shardState
+	states := make([]shardState, len(shards))
 	for i, n := range shards {
-		var s shardState
 		if p.clock != nil {
 			now := *p.clock
 			*p.clock = like[i].Stats.Now.Time()
 			defer func() { *p.clock = now }()
 		}
-		var err error
-		s.Stats, err = p.store.Stats(m.ctx, n)
-		m.NoError(err)
-		for _, key := range m.keys[n] {
-			r, err := p.store.Get(m.ctx, n, key)
-			if err != nil {
-				m.ErrorIs(err, store.ErrNotFound)
-				continue
-			}
-			if r.State == store.Leased {
-				r.Fence = p.place(r.Key, r.Fence)
-			}
-			if len(r.Body) == 0 {
-				r.Body = nil
-			}
-			s.Records = append(s.Records, r)
-		}
-		for _, dead := range []bool{false, true} {
-			scan, list := p.store.Scan, &s.Waiting
-			if dead {
-				scan, list = p.store.ScanDead, &s.Dead
-			}
-			page, err := scan(m.ctx, n, store.Cursor{}, store.MaxItems)
-			m.NoError(err)
-			for _, r := range page {
-				*list = append(*list, r.Key)
-			}
-		}
-		states = append(states, s)
+		states[i] = m.read(p, n)
 	}
 	return states
+}
+
+// read makes all calls that read a shard, at a time where there is an engine to wait for.
+func (m *model) read(p *party, n int) (s shardState) {
+	m.Helper()
+	keys := m.keys[n]
+	records := make([]store.Record, len(keys))
+	errs := make([]error, len(keys))
+	var scanErr, deadErr, statsErr error
+	var wg sync.WaitGroup
+	begin := wg.Go
+	if _, ok := p.store.(interface{ endLeases() }); ok { // an Oracle
+		begin = func(f func()) { f() }
+	}
+	for i, key := range keys {
+		begin(func() { records[i], errs[i] = p.store.Get(m.ctx, n, key) })
+	}
+	scan := func(call func(context.Context, int, store.Cursor, int) ([]store.Record, error), list *[]string, err *error) {
+		var page []store.Record
+		page, *err = call(m.ctx, n, store.Cursor{}, store.MaxItems)
+		for _, r := range page {
+			*list = append(*list, r.Key)
+		}
+	}
+	begin(func() { scan(p.store.Scan, &s.Waiting, &scanErr) })
+	begin(func() { scan(p.store.ScanDead, &s.Dead, &deadErr) })
+	s.Stats, statsErr = p.store.Stats(m.ctx, n)
+	wg.Wait()
+	m.NoError(errors.Join(scanErr, deadErr, statsErr))
+	for i, r := range records {
+		if errs[i] != nil {
+			m.ErrorIs(errs[i], store.ErrNotFound)
+			continue
+		}
+		if r.State == store.Leased {
+			r.Fence = p.place(r.Key, r.Fence)
+		}
+		if len(r.Body) == 0 {
+			r.Body = nil
+		}
+		s.Records = append(s.Records, r)
+	}
+	return s
 }
 
 // place returns where in held a lease stands, from 1.
