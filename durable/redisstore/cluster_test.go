@@ -545,7 +545,7 @@ func TestClusterFollowsSlots(t *testing.T) {
 // pairOf opens a store of 16 shards on two servers that are alone, as if they were the
 // masters of a Cluster. It returns the server that does not have the signs of life, and
 // the numbers of the shards of the other and of this one.
-func pairOf(t *testing.T, o Options) (s *Store, second *server, shards [2][]int) {
+func pairOf(t *testing.T) (s *Store, second *server, shards [2][]int) {
 	t.Helper()
 	servers := map[string]*server{"first:1": startServer(t), "second:1": startServer(t)}
 	client := redis.NewClusterClient(&redis.ClusterOptions{
@@ -567,8 +567,7 @@ func pairOf(t *testing.T, o Options) (s *Store, second *server, shards [2][]int)
 		require.NoError(t, err)
 		return node.Options().Addr
 	}
-	o.Shards = 16
-	s, err := Open(t.Context(), client, o)
+	s, err := Open(t.Context(), client, Options{Shards: 16, CallTimeout: maxCall})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	for n, sh := range s.shards {
@@ -596,7 +595,7 @@ func TestLookWithoutOneNode(t *testing.T) {
 	for name, lose := range map[string]func(*server){"gone": (*server).kill, "silent": (*server).stop} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, second, shards := pairOf(t, Options{CallTimeout: 20 * time.Second})
+			s, second, shards := pairOf(t)
 			for _, n := range append(shards[0], shards[1]...) {
 				_, _, err := s.Schedule(t.Context(), n, []store.Entry{{Key: keyIn(n, 16), ID: store.NewID()}})
 				require.NoError(t, err)
@@ -648,7 +647,7 @@ func TestLookWithoutOneNode(t *testing.T) {
 // come and no request can use them any more.
 func TestTargetsAreForgotten(t *testing.T) {
 	t.Parallel()
-	s, _, _ := pairOf(t, Options{})
+	s, _, _ := pairOf(t)
 	node := func(addr string) *redis.Client {
 		t.Helper()
 		c, err := s.node(t.Context(), "", target{addr: addr})

@@ -465,7 +465,7 @@ func TestWaitReplicas(t *testing.T) {
 	replica := startServer(t, "--replicaof", host, port)
 	ctx := t.Context()
 	require.Eventually(t, func() bool { return srv.client(t).Wait(ctx, 1, time.Second).Val() == 1 }, time.Minute, 50*time.Millisecond)
-	o := Options{WaitReplicas: 1, WaitTimeout: 25 * time.Second, CallTimeout: 30 * time.Second}
+	o := Options{WaitReplicas: 1, WaitTimeout: 25 * time.Second, CallTimeout: maxCall}
 	for _, c := range calls {
 		r, p, l := behind(t, srv, o)
 		p.next(deed{dropReply: true})
@@ -489,7 +489,7 @@ func TestWaitReplicas(t *testing.T) {
 	}
 	replica.cont()
 	// A store on the replica is refused, and on one that becomes master is not.
-	_, err := Open(ctx, replica.client(t), Options{})
+	_, err := Open(ctx, replica.client(t), Options{CallTimeout: maxCall})
 	require.ErrorContains(t, err, "is a replica")
 }
 

@@ -148,7 +148,7 @@ func newRig(t testing.TB, srv *server, o Options) *rig {
 		o.Shards = 1
 	}
 	if o.CallTimeout == 0 {
-		o.CallTimeout = 20 * time.Second // a busy machine is not a server that hangs
+		o.CallTimeout = maxCall // a busy machine is not a server that hangs
 	}
 	r.o = o
 	r.s = r.open(r.raw)

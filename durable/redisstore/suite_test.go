@@ -19,7 +19,7 @@ func engine(srv *server, frozen bool) storetest.Engine {
 		if frozen {
 			clock = frozenClock()
 		}
-		options := Options{Namespace: fmt.Sprint("suite", namespaces.Add(1)), Shards: o.Shards, Limits: o.Limits}
+		options := Options{Namespace: fmt.Sprint("suite", namespaces.Add(1)), Shards: o.Shards, Limits: o.Limits, CallTimeout: maxCall}
 		raw := newClient(t, redis.Options{Network: "unix", Addr: srv.socket(), ReadTimeout: time.Minute})
 		reopen := func(t testing.TB) store.Store {
 			s, err := open(t.Context(), raw, options, clock.text)
