@@ -69,10 +69,9 @@ func visit(t *testing.T, browser context.Context, s *site, fragment string, befo
 		defer mu.Unlock()
 		require.Empty(t, complaints)
 	})
+	x.do(onNewDocument(`window.refusals = [], document.addEventListener("securitypolicyviolation", e => window.refusals.push(e.violatedDirective + " " + e.sample))`))
 	x.do(before...)
 	x.do(chromedp.Navigate(s.url() + fragment))
-	// What the policy refuses from now on is counted.
-	eval[bool](x, `window.refusals = [], document.addEventListener("securitypolicyviolation", e => window.refusals.push(e.violatedDirective + " " + e.sample)), true`)
 	t.Cleanup(func() { require.Empty(t, eval[[]string](x, `window.refusals`)) })
 	x.until(`document.getElementById("state").dataset.state === "live"`)
 	return x
@@ -416,28 +415,75 @@ func testGaps(t *testing.T, browser context.Context) {
 	}
 }
 
+// tabStops presses Tab until the focus is at a text, and returns all that had it.
+func (x tab) tabStops(last string) (met []string) {
+	x.Helper()
+	for len(met) == 0 || met[len(met)-1] != last {
+		require.Less(x, len(met), 10, "%q", met)
+		x.do(chromedp.KeyEvent(kb.Tab))
+		met = append(met, x.focused())
+		require.Equal(x, "solid 3px", eval[string](x, `(s => s.outlineStyle + " " + s.outlineWidth)(getComputedStyle(document.activeElement))`), "the focus is seen at %s", met)
+	}
+	return met
+}
+
+func (x tab) focused() string {
+	x.Helper()
+	return eval[string](x, `(e => (e.querySelector(".name") ?? e).textContent || e.id)(document.activeElement)`)
+}
+
+// noteMoves notes what a page calls that moves the point from which Tab goes on, in any
+// browser: each of these does in one at least, or is allowed to.
+var noteMoves = onNewDocument(`window.moves = []
+	for (const [of, names] of [
+		[Element.prototype, ["scrollIntoView", "scrollIntoViewIfNeeded"]], [Selection.prototype, Object.keys(Selection.prototype)],
+		[HTMLElement.prototype, ["focus", "blur", "click"]], [SVGElement.prototype, ["focus", "blur"]],
+		[HTMLInputElement.prototype, ["select", "setSelectionRange"]],
+	]) for (const name of names) {
+		const was = Object.getOwnPropertyDescriptor(of, name)?.value
+		if (typeof was === "function") of[name] = function (...given) {
+			window.moves.push(name)
+			return was.apply(this, given)
+		}
+	}`)
+
+// requireUnmoved fails if the page has moved the point from which Tab goes on.
+func (x tab) requireUnmoved() {
+	x.Helper()
+	require.Empty(x, eval[[]string](x, `window.moves`))
+	require.True(x, eval[bool](x, `document.activeElement === document.body && !document.querySelector("[autofocus]")`))
+	require.False(x, eval[bool](x, `Boolean(document.getElementById(location.hash.slice(1)))`), "the address names no element")
+}
+
 func testKeyboard(t *testing.T, browser context.Context) {
 	r := New()
 	p := newPurgatory(t)
 	add(t, r, "first", Purgatory(p, nil))
 	add(t, r, "second", Purgatory(p, nil))
-	x := visit(t, browser, startSite(t, r, "127.0.0.1:0"), "")
-	x.until(`document.querySelectorAll("nav a").length === 3`)
-	focused := func() string {
-		return eval[string](x, `(document.activeElement.querySelector(".name") ?? document.activeElement).textContent`)
-	}
-	var met []string
-	for focused() != "second" {
-		require.Less(t, len(met), 10, "%q", met)
-		x.do(chromedp.KeyEvent(kb.Tab))
-		met = append(met, focused())
-		require.Equal(t, "solid 3px", eval[string](x, `(s => s.outlineStyle + " " + s.outlineWidth)(getComputedStyle(document.activeElement))`), "the focus is seen at %s", met)
-	}
-	require.Equal(t, []string{"Skip to the figures", "Pause", "◐ auto", "first", "second"}, met)
+	s := startSite(t, r, "127.0.0.1:0")
+	stops := []string{"Skip to the figures", "Pause", "◐ auto", "first", "second"}
+
+	// However the page is come to, Tab begins at its top.
+	x := visit(t, browser, s, "#purgatory/second", noteMoves)
+	x.until(`document.title === "second · limbo"`)
+	x.requireUnmoved()
+	require.Equal(t, stops, x.tabStops("second"))
+	x.run(`document.activeElement.blur(); scrollTo(0, 300)`)
+	require.Positive(t, eval[float64](x, `scrollY`))
+	x.do(chromedp.Reload())
+	x.until(`document.title === "second · limbo"`)
+	x.requireUnmoved()
+	require.Equal(t, stops, x.tabStops("second"))
+
+	x = visit(t, browser, s, "", noteMoves)
+	x.until(`document.querySelectorAll("nav a").length === 3 && document.title === "first · limbo"`)
+	x.requireUnmoved()
+	require.Equal(t, stops, x.tabStops("second"))
 	x.do(chromedp.KeyEvent(kb.Enter))
 	x.until(`location.hash === "#purgatory/second" && document.querySelector("article h2 bdi").textContent === "second"`)
 	x.until(`document.title === "second · limbo"`)
-	require.Equal(t, "second", focused(), "where it was")
+	require.Equal(t, "second", x.focused(), "where it was")
+	require.Empty(t, eval[[]string](x, `window.moves.filter(name => name !== "click")`))
 	x.run(`document.getElementById("theme").focus()`)
 	for _, theme := range []string{"dark", "light", "auto"} {
 		x.do(chromedp.KeyEvent(kb.Enter))
@@ -555,10 +601,13 @@ func testFiftySources(t *testing.T, browser context.Context) {
 	for i := range 50 {
 		add(t, r, fmt.Sprintf("tenant-%d", i), Purgatory(p, nil))
 	}
-	x := visit(t, browser, startSite(t, r, "127.0.0.1:0"), "#purgatory/tenant-49")
+	x := visit(t, browser, startSite(t, r, "127.0.0.1:0"), "#purgatory/tenant-49", noteMoves)
 	x.until(`document.querySelectorAll("nav a").length === 51`)
 	x.until(`document.querySelector(".wheel-section h3")?.textContent === "Wheel “tenant-0”"`) // which it shares
 	require.True(t, eval[bool](x, `(b => b.top >= 0 && b.bottom <= innerHeight)(document.querySelector("[aria-current]").getBoundingClientRect())`), "the selected one is in sight")
+	require.Positive(t, eval[float64](x, `document.querySelector("nav").scrollTop`), "the list was scrolled for it")
+	x.requireUnmoved()
+	require.Equal(t, []string{"Skip to the figures"}, x.tabStops("Skip to the figures"))
 	x.do(chromedp.Focus(chromedp.CSS("#filter")), chromedp.KeyEvent("NANT-17"))
 	x.until(`[...document.querySelectorAll("nav a")].filter(a => a.checkVisibility()).map(a => a.querySelector(".name").textContent).join() === "tenant-17"`)
 }

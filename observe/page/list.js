@@ -79,10 +79,19 @@ const sourceList = (() => {
   function select() {
     for (const [id, it] of items) {
       if (id === selectedID()) {
-        if (!it.link.hasAttribute("aria-current")) it.link.scrollIntoView({ block: "nearest" })
+        if (!it.link.hasAttribute("aria-current")) reveal(it.link)
         setAttribute(it.link, "aria-current", "true")
       } else it.link.removeAttribute("aria-current")
     }
+  }
+
+  // reveal scrolls the list until the link is in sight. Not by scrollIntoView, which in
+  // some browsers also moves the point from which the Tab key goes on to the link.
+  function reveal(link) {
+    const list = root.parentNode, seen = list.getBoundingClientRect(), at = link.getBoundingClientRect(), margin = 24
+    if (at.height === 0) return // filtered out
+    if (at.top < seen.top + margin) list.scrollTop -= seen.top + margin - at.top
+    else if (at.bottom > seen.bottom - margin) list.scrollTop += at.bottom - seen.bottom + margin
   }
 
   function narrow() {
