@@ -13,8 +13,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"github.com/seed-782fa212/limbo/purgatory"
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-782fa212/limbo/calls"
+	"github.com/seed-782fa212/limbo/purgatory"
+	"github.com/seed-782fa212/limbo/timingwheel"
+	"github.com/seed-782fa212/limbo/timingwheel/keyed"
 )
 
 // BenchmarkCollect is a scrape with 50 purgatories that hold a million operations, two keys
@@ -101,4 +105,133 @@ func BenchmarkCollect(b *testing.B) {
 			})
 		})
 	}
+}
+
+// BenchmarkEachSecond is what an open page reads each second: the snapshot, which is also
+// what a scrape reads, and the lists of the selected source. The target is 20 ms for 40,000
+// operations, and 500 ms for a million.
+func BenchmarkEachSecond(b *testing.B) {
+	for _, held := range []struct {
+		name string
+		open func(b *testing.B, n int) Source
+	}{
+		{"purgatory/keys=one", purgatoryOf(func(i int) []int { return []int{0} })},
+		{"purgatory/keys=own", purgatoryOf(func(i int) []int { return []int{i} })},
+		{"purgatory/keys=shared+own", purgatoryOf(func(i int) []int { return []int{i % 1000, -i - 1} })},
+		{"threshold/keys=one", thresholdOf(func(i int) int { return 0 })},
+		{"threshold/keys=own", thresholdOf(func(i int) int { return i })},
+		{"calls/groups=none", callsOf(0)},
+		{"calls/groups=100", callsOf(100)},
+		{"calls/groups=own", callsOf(1 << 30)},
+		{"wheel", wheelOfTimers(timingwheel.Options{})},
+		{"wheel/size=largest", wheelOfTimers(timingwheel.Options{WheelSize: 1 << 16})},
+		{"keyed", keyedOf},
+	} {
+		for _, n := range []int{40_000, 1_000_000} {
+			b.Run(fmt.Sprintf("%s/held=%d", held.name, n), func(b *testing.B) {
+				r := New()
+				source := held.open(b, n)
+				_, err := r.Add("x", source)
+				require.NoError(b, err)
+				runtime.GC()
+				b.Run("snapshot", func(b *testing.B) {
+					b.ReportAllocs()
+					for b.Loop() {
+						r.Snapshot()
+					}
+				})
+				if source.walk == nil {
+					return
+				}
+				e := r.find(source.kind, "x")
+				b.Run("lists", func(b *testing.B) {
+					b.ReportAllocs()
+					for b.Loop() {
+						e.listing.again = time.Time{}
+						require.Len(b, e.lists(context.Background()).Oldest, listed)
+					}
+				})
+			})
+		}
+	}
+}
+
+func purgatoryOf(keys func(i int) []int) func(*testing.B, int) Source {
+	return func(b *testing.B, n int) Source {
+		p, err := purgatory.New[int](purgatory.Options{})
+		require.NoError(b, err)
+		b.Cleanup(func() { require.NoError(b, p.Shutdown(context.Background())) })
+		for i := range n {
+			_, err := p.TryCompleteElseWatch(context.Background(), never{}, timeoutOf(i), keys(i)...)
+			require.NoError(b, err)
+		}
+		return Purgatory(p, nil)
+	}
+}
+
+func thresholdOf(key func(i int) int) func(*testing.B, int) Source {
+	return func(b *testing.B, n int) Source {
+		t, err := purgatory.NewThreshold(func(int) int64 { return 0 }, purgatory.Options{})
+		require.NoError(b, err)
+		b.Cleanup(func() { require.NoError(b, t.Shutdown(context.Background())) })
+		for i := range n {
+			_, err := t.TryCompleteElseWatch(context.Background(), never{}, timeoutOf(i), purgatory.All, purgatory.Goal[int, int64]{Key: key(i), Number: int64(i + 1)})
+			require.NoError(b, err)
+		}
+		return Threshold(t, nil)
+	}
+}
+
+// callsOf has calls in so many groups, or, if there are none, in the table itself.
+func callsOf(groups int) func(*testing.B, int) Source {
+	return func(b *testing.B, n int) Source {
+		t, err := calls.New[int, int](calls.Options{})
+		require.NoError(b, err)
+		b.Cleanup(func() { require.NoError(b, t.Shutdown(context.Background())) })
+		enter := []func(int, time.Duration, func() error, func(int, error)) error{t.Go}
+		if groups > 0 {
+			enter = nil
+			for range min(groups, n) {
+				enter = append(enter, t.Group().Go)
+			}
+		}
+		for i := range n {
+			require.NoError(b, enter[i%len(enter)](i, timeoutOf(i), func() error { return nil }, func(int, error) {}))
+		}
+		return Calls(t, nil)
+	}
+}
+
+func wheelOfTimers(o timingwheel.Options) func(*testing.B, int) Source {
+	return func(b *testing.B, n int) Source {
+		w, err := timingwheel.New(func(int) {}, o)
+		require.NoError(b, err)
+		b.Cleanup(func() {
+			_, err := w.Shutdown(context.Background(), timingwheel.Discard)
+			require.NoError(b, err)
+		})
+		for i := range n {
+			_, err := w.Schedule(i, timeoutOf(i))
+			require.NoError(b, err)
+		}
+		return Wheel(w)
+	}
+}
+
+func keyedOf(b *testing.B, n int) Source {
+	t, err := keyed.New(func(int, int) {}, timingwheel.Options{})
+	require.NoError(b, err)
+	b.Cleanup(func() {
+		_, err := t.Shutdown(context.Background(), timingwheel.Discard)
+		require.NoError(b, err)
+	})
+	for i := range n {
+		require.NoError(b, t.Set(i, i, timeoutOf(i)))
+	}
+	return Wheel(t)
+}
+
+// timeoutOf is spread over all levels of a wheel, from an hour on.
+func timeoutOf(i int) time.Duration {
+	return time.Hour + time.Duration(i)*7919%1_000_003*(time.Duration(1)<<(i%24))*time.Microsecond
 }

@@ -670,7 +670,7 @@ func TestOneSearchAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New()
 		add(t, r, "endless", Source{kind: "purgatory", read: func(*sheet, pass) {}, walk: func(w *walk) {
-			for w.meet(0, time.Time{}, func() []string { return []string{"k"} }) {
+			for meet(w, "k", 0, time.Time{}, func(k string) []string { return []string{k} }) {
 				time.Sleep(time.Millisecond)
 			}
 		}})

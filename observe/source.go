@@ -112,12 +112,13 @@ func Scheduler(s *scheduler.Scheduler) Source {
 func Purgatory[K comparable](p *purgatory.Purgatory[K], format func(K) string) Source {
 	must(p != nil, "Purgatory", "nil")
 	keys := formatter(format)
+	keysOf := func(x purgatory.Waiting[K]) []string { return names(x.Keys(), keys) }
 	return Source{
 		kind: "purgatory",
 		read: func(s *sheet, _ pass) { s.purgatory(p.Stats()) },
 		walk: func(w *walk) {
 			for x := range p.All() {
-				if !w.meet(x.Age, x.Deadline, func() []string { return names(x.Keys(), keys) }) {
+				if !meet(w, x, x.Age, x.Deadline, keysOf) {
 					return
 				}
 			}
@@ -125,7 +126,7 @@ func Purgatory[K comparable](p *purgatory.Purgatory[K], format func(K) string) S
 		oldest: func() []Waiting {
 			list := []Waiting{} // not nil, which is null in JSON
 			for _, x := range p.Oldest(listed) {
-				list = append(list, waiting(x.Age, x.Deadline, names(x.Keys(), keys)))
+				list = append(list, waiting(x.Age, x.Deadline, keysOf(x)))
 			}
 			return list
 		},
@@ -139,14 +140,15 @@ func Purgatory[K comparable](p *purgatory.Purgatory[K], format func(K) string) S
 func Threshold[K comparable, N cmp.Ordered](t *purgatory.Threshold[K, N], format func(K) string) Source {
 	must(t != nil, "Threshold", "nil")
 	keys := formatter(format)
+	keysOf := func(x purgatory.WaitingGoal[K, N]) []string {
+		return []string{fmt.Sprintf("%s ≥ %v", keys(x.Key), x.Number)}
+	}
 	return Source{
 		kind: "purgatory",
 		read: func(s *sheet, _ pass) { s.purgatory(t.Stats()) },
 		walk: func(w *walk) {
 			for x := range t.All() {
-				if !w.meet(x.Age, x.Deadline, func() []string {
-					return []string{fmt.Sprintf("%s ≥ %v", keys(x.Key), x.Number)}
-				}) {
+				if !meet(w, x, x.Age, x.Deadline, keysOf) {
 					return
 				}
 			}
@@ -171,12 +173,13 @@ func Futures[T any](f *purgatory.Futures[T]) Source {
 func Calls[ID comparable, R any](t *calls.Table[ID, R], format func(ID) string) Source {
 	must(t != nil, "Calls", "nil")
 	ids := formatter(format)
+	keysOf := func(x calls.Waiting[ID]) []string { return []string{ids(x.ID)} }
 	return Source{
 		kind: "calls",
 		read: func(s *sheet, p pass) { s.calls(once(p, t, t.Stats)) },
 		walk: func(w *walk) {
 			for x := range t.All() {
-				if !w.meet(x.Age, x.Deadline, func() []string { return []string{ids(x.ID)} }) {
+				if !meet(w, x, x.Age, x.Deadline, keysOf) {
 					return
 				}
 			}

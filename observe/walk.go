@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -34,33 +35,47 @@ const (
 	maxKeys  = 16  // keys of an operation that are shown
 )
 
-// walk is one way through what waits, which lets others have the processor.
+// walk is one way through all pending operations. It lets other goroutines run in between.
 type walk struct {
-	ctx  context.Context
-	met  func(age time.Duration, deadline time.Time, keys func() []string) (more bool)
-	seen int
-	rest time.Time // when it has worked long enough
-	late bool      // whether it was ended because ctx is done
+	ctx   context.Context
+	rest  func()        // called after each workFor
+	least time.Duration // met is called only with operations that are older
+	met   func(age time.Duration, deadline time.Time, keys func() []string) (more bool)
+	seen  int
+	until time.Time // when it rests next
+	late  bool      // whether it was ended because ctx is done
 }
 
 const (
-	workFor  = 500 * time.Microsecond // then it sleeps as long
-	workEach = 64                     // operations between two readings of the clock
+	workFor  = 500 * time.Microsecond
+	workEach = 64 // operations between two readings of the clock
 )
 
-// meet is called with each that waits, and reports whether to go on.
-func (w *walk) meet(age time.Duration, deadline time.Time, keys func() []string) (more bool) {
-	if w.seen++; w.seen%workEach == 0 {
-		if w.ctx.Err() != nil {
-			w.late = true
-			return false
-		}
-		if now := time.Now(); now.After(w.rest) {
-			time.Sleep(workFor)
-			w.rest = time.Now().Add(workFor)
-		}
+// meet is called with each operation, and reports whether to go on. keys is a function of x,
+// and not a closure over it, because most operations of a walk need none: a closure for each
+// of a million would have the collector run meanwhile.
+func meet[X any](w *walk, x X, age time.Duration, deadline time.Time, keys func(X) []string) (more bool) {
+	if w.seen++; w.seen%workEach == 0 && !w.goesOn() {
+		return false
 	}
-	return w.met(age, deadline, keys)
+	return age <= w.least || metOlder(w, x, age, deadline, keys)
+}
+
+func metOlder[X any](w *walk, x X, age time.Duration, deadline time.Time, keys func(X) []string) (more bool) {
+	return w.met(age, deadline, func() []string { return keys(x) })
+}
+
+// goesOn rests if it is time, and reports whether anybody still waits for the walk.
+func (w *walk) goesOn() bool {
+	if w.ctx.Err() != nil {
+		w.late = true
+		return false
+	}
+	if now := time.Now(); now.After(w.until) {
+		w.rest()
+		w.until = time.Now().Add(workFor)
+	}
+	return true
 }
 
 // oldest returns the operations that have waited longest, the oldest first.
@@ -74,15 +89,17 @@ func oldest(ctx context.Context, s Source) []Waiting {
 		keys     func() []string
 	}
 	var top []found
-	s.walk(&walk{ctx: ctx, met: func(age time.Duration, deadline time.Time, keys func() []string) bool {
-		if len(top) == listed && age <= top[listed-1].age {
-			return true
-		}
+	w := &walk{ctx: ctx, rest: runtime.Gosched, least: -1}
+	w.met = func(age time.Duration, deadline time.Time, keys func() []string) bool {
 		at, _ := slices.BinarySearchFunc(top, age, func(x found, age time.Duration) int { return int(min(max(age-x.age, -1), 1)) })
 		top = slices.Insert(top, at, found{age, deadline, keys})
-		top = top[:min(len(top), listed)]
+		if len(top) >= listed {
+			top = top[:listed]
+			w.least = top[listed-1].age
+		}
 		return true
-	}})
+	}
+	s.walk(w)
 	list := make([]Waiting, len(top))
 	for i, x := range top {
 		list[i] = waiting(x.age, x.deadline, x.keys())
@@ -94,7 +111,7 @@ func oldest(ctx context.Context, s Source) []Waiting {
 // are more, and whether ctx was done before all had been seen.
 func search(ctx context.Context, s Source, text string) (list []Waiting, more, timedOut bool) {
 	list = []Waiting{}
-	w := &walk{ctx: ctx}
+	w := &walk{ctx: ctx, rest: func() { time.Sleep(workFor) }, least: -1} // half a processor
 	w.met = func(age time.Duration, deadline time.Time, keys func() []string) bool {
 		names := keys()
 		if !slices.ContainsFunc(names, func(k string) bool { return strings.Contains(k, text) }) {

@@ -121,12 +121,13 @@ func TestAFormatThatPanics(t *testing.T) {
 func TestOldest(t *testing.T) {
 	for _, n := range []int{0, 1, listed - 1, listed, listed + 1, 500} {
 		ages := make([]time.Duration, n)
+		once := func(k string) []string { return []string{k} }
 		for i := range ages {
 			ages[i] = time.Duration(rand.IntN(100)) * time.Second // some alike
 		}
 		list := oldest(background, Source{walk: func(w *walk) {
 			for _, age := range ages {
-				require.True(t, w.meet(age, time.Time{}, func() []string { return nil }))
+				require.True(t, meet(w, "k", age, time.Time{}, once))
 			}
 		}})
 		slices.Sort(ages)
@@ -150,29 +151,65 @@ func TestWaitingShows16Keys(t *testing.T) {
 	require.NotNil(t, waiting(0, time.Time{}, nil).Keys, "[] in JSON")
 }
 
-// A walk works for 500 µs, then sleeps as long, and ends when nobody waits for it.
-func TestWalkYields(t *testing.T) {
+// A walk rests after each 500 µs of work, and ends when nobody waits for it any more.
+func TestWalkRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const each = 10 * time.Microsecond // that the source takes for one
 		ctx, cancel := context.WithCancel(background)
-		w := &walk{ctx: ctx, met: func(time.Duration, time.Time, func() []string) bool {
+		rests := 0
+		w := &walk{ctx: ctx, rest: func() { rests++; time.Sleep(workFor) }, least: -1, met: func(time.Duration, time.Time, func() []string) bool {
 			time.Sleep(each)
 			return true
 		}}
 		begun := time.Now()
 		const n = 100_000
 		for range n {
-			require.True(t, w.meet(0, time.Time{}, nil))
+			require.True(t, meet(w, 0, 0, time.Time{}, nil))
 		}
+		require.GreaterOrEqual(t, rests, n*int(each)/int(workFor)/2)
 		require.GreaterOrEqual(t, time.Since(begun), n*each*3/2)
 		require.LessOrEqual(t, time.Since(begun), n*each*2+time.Millisecond)
 		cancel()
 		more := 0
-		for w.meet(0, time.Time{}, nil) {
+		for meet(w, 0, 0, time.Time{}, nil) {
 			more++
 		}
 		require.Less(t, more, workEach)
 	})
+}
+
+// A search takes half a processor. The lists, which are read each second, are read at once.
+func TestHowWalksRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const each, n = 10 * time.Microsecond, 10_000
+		s := Source{walk: func(w *walk) {
+			for i := range n {
+				time.Sleep(each)
+				require.True(t, meet(w, i, time.Duration(i), time.Time{}, func(i int) []string { return []string{fmt.Sprint(i)} }))
+			}
+		}}
+		begun := time.Now()
+		list := oldest(background, s)
+		require.Equal(t, n*each, time.Since(begun))
+		require.Equal(t, []string{fmt.Sprint(n - 1)}, list[0].Keys)
+		begun = time.Now()
+		found, _, _ := search(background, s, "9999")
+		require.GreaterOrEqual(t, time.Since(begun), n*each*3/2)
+		require.LessOrEqual(t, time.Since(begun), n*each*2+time.Millisecond)
+		require.Equal(t, []string{"9999"}, found[0].Keys)
+	})
+}
+
+// Of operations that are not among the oldest no keys are asked for, and nothing is
+// allocated.
+func TestAWalkAllocatesNothing(t *testing.T) {
+	w := &walk{ctx: background, rest: func() {}, least: time.Second, met: func(time.Duration, time.Time, func() []string) bool {
+		t.Error("it is not older")
+		return true
+	}}
+	keys := func(x purgatory.Waiting[string]) []string { return x.Keys() }
+	var x purgatory.Waiting[string]
+	require.Zero(t, testing.AllocsPerRun(1000, func() { require.True(t, meet(w, x, time.Second, time.Time{}, keys)) }))
 }
 
 // Rings against counting each place into its bucket.
