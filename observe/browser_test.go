@@ -3,11 +3,13 @@ package observe
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,40 +26,94 @@ var background = context.Background()
 // patience is for what another process does; what takes that long has failed.
 const patience = time.Minute
 
-// chromium starts a browser, and returns a context whose tabs are its.
+// TestMain ends the browser that the tests share, and fails if goroutines are left. Tests
+// that run in parallel wait for other processes most of the time, so all of them do at once.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "100"); err != nil {
+		panic(err)
+	}
+	before := runtime.NumGoroutine()
+	code := m.Run()
+	if err := closeBrowser(); err != nil {
+		fmt.Fprintln(os.Stderr, "the browser:", err)
+		code = 1
+	}
+	http.DefaultClient.CloseIdleConnections()
+	if left := goroutines(before); left != "" && code == 0 {
+		fmt.Fprintln(os.Stderr, left)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// The browser that the tests share: each has tabs of its own.
+var browser struct {
+	mu    sync.Mutex
+	ctx   context.Context // guarded by mu; nil: it has not been started
+	close func() error    // guarded by mu
+}
+
+// chromium returns a context whose tabs are those of the browser.
 func chromium(t *testing.T) context.Context {
 	t.Helper()
 	path := program(t, "chromium", "chromium")
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.DisableGPU)
+	browser.mu.Lock()
+	defer browser.mu.Unlock()
+	if browser.ctx != nil {
+		return browser.ctx
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.DisableGPU, chromedp.Flag("force-prefers-reduced-motion", true))
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox)
 	}
 	allocator, cancel := chromedp.NewExecAllocator(background, options...)
 	ctx, closeTab := chromedp.NewContext(allocator)
-	t.Cleanup(func() {
-		if err := chromedp.Cancel(ctx); err != nil && !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
-		closeTab()
-		cancel()
-	})
+	browser.close = func() error {
+		defer cancel()
+		defer closeTab()
+		return chromedp.Cancel(ctx)
+	}
 	require.NoError(t, chromedp.Do(ctx)) // the browser lives as long as this context
+	browser.ctx = ctx
 	return ctx
 }
 
-// leavesNone has the test end only when as many goroutines are left as there are now. It is
-// called first, so that it is checked last.
+func closeBrowser() error {
+	browser.mu.Lock()
+	defer browser.mu.Unlock()
+	if browser.close == nil {
+		return nil
+	}
+	err := browser.close()
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// leavesNone makes the test end only when as many goroutines are left as there are now. It
+// is called first, so that it is checked last, and not by a test that runs in parallel.
 func leavesNone(t *testing.T) {
 	t.Helper()
 	before := runtime.NumGoroutine()
 	t.Cleanup(func() {
-		for start := time.Now(); runtime.NumGoroutine() > before; runtime.Gosched() {
-			if time.Since(start) > patience {
-				buf := make([]byte, 1<<16)
-				t.Fatalf("%d goroutines, not %d\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
-			}
+		if left := goroutines(before); left != "" {
+			t.Fatal(left)
 		}
 	})
+}
+
+// goroutines waits until there are as many goroutines as before, or fewer. It returns the
+// stacks of those that are left.
+func goroutines(before int) (left string) {
+	for start := time.Now(); runtime.NumGoroutine() > before; runtime.Gosched() {
+		if time.Since(start) > patience {
+			buf := make([]byte, 1<<16)
+			return fmt.Sprintf("%d goroutines, not %d\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
+		}
+	}
+	return ""
 }
 
 // tab is a page of the browser.
@@ -71,6 +127,7 @@ func openTab(t *testing.T, browser context.Context, actions ...chromedp.Action[c
 	ctx, cancel := chromedp.NewContext(browser)
 	t.Cleanup(cancel)
 	x := tab{t, ctx}
+	x.do(focused)
 	x.do(actions...)
 	return x
 }
@@ -149,6 +206,13 @@ func media(feature, value string) chromedp.Action[chromedp.Void] {
 		return err
 	})
 }
+
+// focused makes the tab one that a person looks at and types into, whatever other tabs the
+// browser has.
+var focused = chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+	_, err := cdp.Call(ctx, t, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
+	return err
+})
 
 // onNewDocument has each document of the tab run a script before its own.
 func onNewDocument(script string) chromedp.Action[chromedp.Void] {

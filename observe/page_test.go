@@ -18,9 +18,9 @@ import (
 	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
-// TestPage has one browser, and a tab and a site for each of what the page must do.
+// TestPage has a tab and a site for each of what the page must do.
 func TestPage(t *testing.T) {
-	leavesNone(t)
+	t.Parallel()
 	browser := chromium(t)
 	for _, c := range []struct {
 		name string
@@ -41,7 +41,10 @@ func TestPage(t *testing.T) {
 		{"contrast and the width of a phone", testLegible},
 		{"fifty sources", testFiftySources},
 	} {
-		t.Run(c.name, func(t *testing.T) { c.test(t, browser) })
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c.test(t, browser)
+		})
 	}
 }
 
@@ -516,11 +519,13 @@ func testCascades(t *testing.T, browser context.Context) {
 	}
 	const moves = `/[1-9]/.test([...document.querySelectorAll(".tiles dt")].find(e => e.textContent === "cascaded").nextSibling.textContent)`
 	t.Run("seen", func(t *testing.T) {
+		t.Parallel()
 		x := look(t, "no-preference")
 		x.until(moves + ` && window.fell > 0`)
 		x.until(`window.landed > 0`) // they do not pile up
 	})
 	t.Run("not if motion is to be reduced", func(t *testing.T) {
+		t.Parallel()
 		x := look(t, "reduce")
 		x.until(moves + ` && window.seen >= 3`)
 		require.Zero(t, eval[int](x, `window.fell`))
@@ -542,10 +547,12 @@ func testLegible(t *testing.T, browser context.Context) {
 		watch(t, p, time.Hour, strings.Repeat("k", 200), "key")
 	}
 	watch(t, p, time.Hour, "c").ForceComplete()
-	s := startSite(t, r, "127.0.0.1:0")
+	x := visit(t, browser, startSite(t, r, "127.0.0.1:0"), "")
+	x.run(asWideAsDejaVuSans)
 	for _, theme := range []string{"light", "dark"} {
 		for _, size := range [][2]int64{{1280, 900}, {390, 844}} {
-			x := visit(t, browser, s, "", media("prefers-color-scheme", theme), chromedp.EmulateViewport(size[0], size[1]))
+			x.do(media("prefers-color-scheme", theme), chromedp.EmulateViewport(size[0], size[1]))
+			x.until(fmt.Sprintf(`innerWidth === %d && matchMedia("(prefers-color-scheme: %s)").matches`, size[0], theme))
 			for i := range 4 {
 				x.run(fmt.Sprintf(`document.querySelectorAll("nav a")[%d].click()`, i))
 				x.until(fmt.Sprintf(`document.querySelectorAll("nav a")[%d].hasAttribute("aria-current") && document.querySelector("article")?.dataset.id === location.hash.slice(1)`, i))
@@ -555,11 +562,23 @@ func testLegible(t *testing.T, browser context.Context) {
 				require.LessOrEqual(t, eval[int64](x, `document.documentElement.scrollWidth`), size[0])
 			}
 			for _, state := range []string{"live", "silent for 12 s", "reconnecting"} {
-				require.Less(t, eval[int](x, `setState("reconnecting", "`+state+`"), document.querySelector("header").offsetHeight`), 60, "one line: %s", state)
+				require.True(t, eval[bool](x, `setState("reconnecting", "`+state+`"), (all => Math.max(...all.map(r => r.top)) < Math.min(...all.map(r => r.bottom)))(
+					[...document.querySelectorAll("header > :not(#skip)")].map(e => e.getBoundingClientRect()))`), "one line: %s", state)
 			}
 		}
 	}
 }
+
+// asWideAsDejaVuSans spaces letters so that texts are as wide as in that font, which is wide,
+// whatever fonts are installed.
+const asWideAsDejaVuSans = `
+	const text = document.body.appendChild(document.createElement("span"))
+	text.style.font = "14px system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
+	text.style.position = "absolute"
+	text.textContent = "reconnecting silent for 12 s"
+	const each = (191.7 - text.getBoundingClientRect().width) / text.textContent.length
+	document.styleSheets[0].insertRule("* { letter-spacing: " + each + "px }")
+	text.remove()`
 
 // contrast is the texts whose colours are too near to what is behind them, by the formula
 // of WCAG 2.

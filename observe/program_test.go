@@ -14,10 +14,15 @@ func program(t testing.TB, pkg, name string) string {
 	if err == nil {
 		return path
 	}
-	const format = "%s is not installed: Debian's package %s has it"
-	if os.Getenv("LIMBO_REQUIRE") != "" {
-		t.Fatalf(format, name, pkg)
-	}
-	t.Skipf(format, name, pkg)
+	lack(t, "%s is not installed: Debian's package %s has it", name, pkg)
 	return ""
+}
+
+// lack skips a test, or fails it, for a program that it needs.
+func lack(t testing.TB, format string, args ...any) {
+	t.Helper()
+	if os.Getenv("LIMBO_REQUIRE") != "" {
+		t.Fatalf(format, args...)
+	}
+	t.Skipf(format, args...)
 }

@@ -7,16 +7,17 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -37,8 +38,8 @@ func TestPromtoolMetrics(t *testing.T) {
 // prometheusServer is a real Prometheus that scrapes a registry each second.
 type prometheusServer struct {
 	address string // of its API
-	said    bytes.Buffer
-	started time.Time
+	said    said
+	asked   time.Time    // when the question was asked first that is asked again and again
 	again   *time.Ticker // paces the questions
 	act     func()       // called between two questions, if it is not nil
 }
@@ -47,6 +48,9 @@ type prometheusServer struct {
 func startPrometheus(t *testing.T, r *Registry, native bool) *prometheusServer {
 	t.Helper()
 	path := program(t, "prometheus", "prometheus")
+	if isBefore(t, path, 2, 40) { // has no native histograms, and does not say where it listens
+		lack(t, "prometheus is older than 2.40: Debian's package prometheus has it")
+	}
 	registered := prometheus.NewRegistry()
 	registered.MustRegister(r)
 	observed := httptest.NewServer(promhttp.HandlerFor(registered, promhttp.HandlerOpts{}))
@@ -65,11 +69,11 @@ func startPrometheus(t *testing.T, r *Registry, native bool) *prometheusServer {
 		"scrape_configs": [{"job_name": "limbo", "scrape_interval": "1s", "scrape_timeout": "1s",
 		%s"static_configs": [{"targets": [%q]}]}]}`, rules, nativeToo, observed.Listener.Addr().String())
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600))
-	p := &prometheusServer{address: freeAddress(t), started: time.Now(), again: time.NewTicker(50 * time.Millisecond)}
+	p := &prometheusServer{asked: time.Now(), again: time.NewTicker(50 * time.Millisecond)}
 	t.Cleanup(p.again.Stop)
 	args = append(args,
 		"--config.file="+filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path="+filepath.Join(dir, "data"),
-		"--web.listen-address="+p.address,
+		"--web.listen-address=127.0.0.1:0", // it chooses the port
 	)
 	server := exec.Command(path, args...)
 	server.Stdout, server.Stderr = &p.said, &p.said
@@ -86,7 +90,43 @@ func startPrometheus(t *testing.T, r *Registry, native bool) *prometheusServer {
 			t.Logf("prometheus said:\n%s", p.said.String())
 		}
 	})
+	for p.address = p.said.address(); p.address == ""; p.address = p.said.address() {
+		select {
+		case <-ended:
+			t.Fatal("it has ended")
+		default:
+			p.pause(t, "it does not say where it listens")
+		}
+	}
 	return p
+}
+
+// said is what a server has printed.
+type said struct {
+	mu   sync.Mutex
+	text bytes.Buffer // guarded by mu
+}
+
+func (s *said) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+func (s *said) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
+var listening = regexp.MustCompile(`address="?(127\.0\.0\.1:[1-9][0-9]*)`)
+
+// address returns where the server listens; empty if it has not said so yet.
+func (s *said) address() string {
+	if found := listening.FindStringSubmatch(s.String()); found != nil {
+		return found[1]
+	}
+	return ""
 }
 
 // isBefore reports whether a server's version is before major.minor.
@@ -98,14 +138,6 @@ func isBefore(t *testing.T, path string, major, minor int) bool {
 	_, err = fmt.Sscanf(string(said), "prometheus, version %d.%d", &its[0], &its[1])
 	require.NoError(t, err, "%s", said)
 	return its[0] < major || its[0] == major && its[1] < minor
-}
-
-// freeAddress is one of loopback on which nothing listened just now.
-func freeAddress(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // series is one that a query has found, with its last value.
@@ -159,6 +191,7 @@ func (e badQuery) Error() string { return e.query + ": " + e.answer }
 // to wait on but its answers.
 func (p *prometheusServer) eventually(t *testing.T, promql string) []series {
 	t.Helper()
+	p.asked = time.Now()
 	for {
 		found, err := p.query(t.Context(), promql)
 		if err == nil && slices.ContainsFunc(found, func(s series) bool { return !math.IsNaN(s.number(t)) }) {
@@ -173,11 +206,11 @@ func (p *prometheusServer) eventually(t *testing.T, promql string) []series {
 	}
 }
 
-// pause waits until the next question; the test fails when it has been going on for a
-// minute.
+// pause waits until the question is asked again; the test fails if that has been going on
+// for a minute.
 func (p *prometheusServer) pause(t *testing.T, about ...any) {
 	t.Helper()
-	if time.Since(p.started) > time.Minute {
+	if time.Since(p.asked) > patience {
 		t.Fatal(append([]any{"a minute has passed:"}, about...)...)
 	}
 	<-p.again.C
@@ -194,8 +227,10 @@ func (p *prometheusServer) only(t *testing.T, promql string) float64 {
 // A real server finds the values that there are, in histograms of both kinds, and all that
 // the dashboard and the alerts ask for.
 func TestPrometheusScrapes(t *testing.T) {
+	t.Parallel()
 	for _, native := range []bool{false, true} {
 		t.Run(fmt.Sprintf("native=%t", native), func(t *testing.T) {
+			t.Parallel()
 			e := newEveryKind(t)
 			p := startPrometheus(t, e.registry, native)
 			requireValues(t, e, p, native)

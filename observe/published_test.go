@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
@@ -117,6 +118,7 @@ func requireRules(t *testing.T, p *prometheusServer) {
 			}
 		}
 	}
+	p.asked = time.Now()
 	for {
 		response, err := http.Get("http://" + p.address + "/api/v1/rules")
 		require.NoError(t, err)

@@ -23,6 +23,7 @@ var (
 //
 //	go test ./observe -run Screenshots -screenshots /tmp -liveliness 40s
 func TestScreenshots(t *testing.T) {
+	t.Parallel()
 	folder := *screenshots
 	if folder == "" {
 		folder = t.TempDir()
@@ -35,7 +36,6 @@ func TestScreenshots(t *testing.T) {
 		full          bool
 		scheme, of    string
 	}
-	var tabs []tab
 	shots := []shot{
 		{"observe-dark", 1280, 900, false, "dark", "purgatory/fetches"},
 		{"observe-light", 1280, 900, false, "light", "purgatory/fetches"},
@@ -47,21 +47,23 @@ func TestScreenshots(t *testing.T) {
 		{"custom-light", 1280, 900, true, "light", "deploy/build"},
 		{"phone-wheel", 390, 844, true, "light", "wheel/sessions"},
 	}
-	for _, x := range shots { // each from a site of its own: a browser has six connections for one
-		p := startSite(t, s.registry, "127.0.0.1:0")
-		tabs = append(tabs, openTab(t, browser, media("prefers-color-scheme", x.scheme), chromedp.EmulateViewport(x.width, x.height), chromedp.Navigate(p.url()+"#"+x.of)))
-	}
-	for i, x := range shots {
-		tabs[i].until(fmt.Sprintf(`document.querySelector("article")?.dataset.id === %q && performance.now() >= %d`, x.of, liveliness.Milliseconds()))
+	p := startSite(t, s.registry, "127.0.0.1:0")
+	x := openTab(t, browser, chromedp.Navigate(p.url()+"#"+shots[0].of))
+	x.until(fmt.Sprintf(`document.querySelector("article") && performance.now() >= %d`, liveliness.Milliseconds()))
+	for _, shot := range shots {
+		x.do(media("prefers-color-scheme", shot.scheme), chromedp.EmulateViewport(shot.width, shot.height))
+		x.run(fmt.Sprintf(`location.hash = %q`, "#"+shot.of))
+		x.until(fmt.Sprintf(`document.querySelector("article").dataset.id === %q && innerWidth === %d`, shot.of, shot.width))
+		x.until(`!document.querySelector(".lists") || document.querySelector(".lists section:last-child tbody").rows.length > 0`)
 		take := chromedp.CaptureScreenshot()
-		if x.full {
+		if shot.full {
 			take = chromedp.FullScreenshot(100)
 		}
-		picture, err := chromedp.Run(tabs[i].ctx, take)
+		picture, err := chromedp.Run(x.ctx, take)
 		require.NoError(t, err)
 		drawn, err := png.DecodeConfig(bytes.NewReader(picture))
 		require.NoError(t, err)
-		require.EqualValues(t, x.width, drawn.Width)
-		require.NoError(t, os.WriteFile(filepath.Join(folder, x.name+".png"), picture, 0o644))
+		require.EqualValues(t, shot.width, drawn.Width)
+		require.NoError(t, os.WriteFile(filepath.Join(folder, shot.name+".png"), picture, 0o644))
 	}
 }
