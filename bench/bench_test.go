@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"io"
 	"math"
 	"os"
@@ -23,6 +24,7 @@ import (
 // The runner's children are this test binary, and so are the servers that come without a
 // program. On a busy machine a quick run takes as long as it takes.
 func TestMain(m *testing.M) {
+	makeTiny()
 	if len(os.Args) == 3 && os.Args[1] == childFlag {
 		if err := child(os.Args[2]); err != nil {
 			warn("%v", err)
@@ -38,9 +40,25 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	quickLimit = time.Hour
+	flag.Parse()
+	if err := flag.Set("test.parallel", "100"); err != nil { // those that run in parallel wait for processes
+		panic(err)
+	}
 	code := m.Run()
 	clean()
 	os.Exit(code)
+}
+
+// makeTiny makes the quick form one that only shows that all of it works. Its own sizes are
+// for figures.
+func makeTiny() {
+	for name, quick := range map[string][]Params{
+		"W3": sizes("timers", 2_000), "W10": sizes("watchers", 1, 1_000), "W12": sizes("parked", 20), "W13": sizes("timers", 200),
+		"W14": withGoroutines(sizes("in_flight", 1_000), 1, 2), "W15": sizes("parked", 20),
+	} {
+		workloads[workloadIndex(name)].quick = quick
+	}
+	lastRate, halfRate, quickSpan, quickStill = 2*firstRate, 2*firstRate, 20*time.Millisecond, 100*time.Millisecond
 }
 
 func TestMedianAndSpread(t *testing.T) {
@@ -228,6 +246,7 @@ func TestCommandLineNamesNoDirectory(t *testing.T) {
 
 // Through real children: the JSON form, then a report from the same results.
 func TestJSONAndReport(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	var stdout bytes.Buffer
 	code := bench(t.Context(), []string{"-quick", "-json", "-run", "W3", "-impl", "timingwheel,stdlib", "-out", dir}, &stdout, os.Stderr)
@@ -244,7 +263,7 @@ func TestJSONAndReport(t *testing.T) {
 		d.DisallowUnknownFields()
 		require.NoError(t, d.Decode(&r), line)
 		require.Equal(t, "W3", r.Workload)
-		require.Equal(t, map[string]int{"timers": 50_000}, r.Params)
+		require.Equal(t, map[string]int{"timers": 2_000}, r.Params)
 		for _, m := range fireWorkload.metrics {
 			require.Contains(t, r.Metrics, m)
 		}
@@ -257,7 +276,7 @@ func TestJSONAndReport(t *testing.T) {
 	require.Zero(t, bench(t.Context(), []string{"-from", filepath.Join(dir, "results.json"), "-out", again}, io.Discard, os.Stderr))
 	report, err := os.ReadFile(filepath.Join(again, "report.md"))
 	require.NoError(t, err)
-	for _, want := range []string{"## W3", "| timers=50k | stdlib |", "w3_lateness.png", "A quick run", "Kernel"} {
+	for _, want := range []string{"## W3", "| timers=2k | stdlib |", "w3_lateness.png", "A quick run", "Kernel"} {
 		require.Contains(t, string(report), want)
 	}
 	png, err := os.ReadFile(filepath.Join(again, "w3_lateness.png"))
@@ -267,6 +286,7 @@ func TestJSONAndReport(t *testing.T) {
 
 // The purgatory's workloads, through real children and into a report.
 func TestPurgatoryWorkloads(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	var stdout bytes.Buffer
 	code := bench(t.Context(), []string{"-quick", "-json", "-run", "W8,W9,W10,W11", "-out", dir}, &stdout, os.Stderr)
@@ -278,7 +298,7 @@ func TestPurgatoryWorkloads(t *testing.T) {
 		impls[r.Workload] = append(impls[r.Workload], r.Impl)
 		for _, m := range workloads[workloadIndex(r.Workload)].metrics {
 			_, has := r.Metrics[m]
-			require.Equal(t, m != "p99_500k_us" || r.Metrics["max_rate"] >= halfRate, has, "%s: %s", m, line)
+			require.Equal(t, m != "p99_500k_us" || r.Metrics["max_rate"] >= float64(halfRate), has, "%s: %s", m, line)
 		}
 		switch r.Workload {
 		case "W8":
@@ -316,6 +336,7 @@ func TestPurgatoryWorkloads(t *testing.T) {
 
 // Requests in flight, through real children.
 func TestInFlight(t *testing.T) {
+	t.Parallel()
 	var stdout bytes.Buffer
 	require.Zero(t, bench(t.Context(), []string{"-quick", "-json", "-run", "W14", "-out", t.TempDir()}, &stdout, os.Stderr))
 	var impls []string
@@ -430,6 +451,7 @@ func requireReady(t *testing.T, ready func() error) {
 
 // Netty's program takes the same random numbers and prints the same form.
 func TestNettyJVM(t *testing.T) {
+	t.Parallel()
 	requireReady(t, nettyRival.ready)
 	r := runner{reps: 1}
 	j := Job{Workload: "W3", Impl: "netty-jvm", Params: Params{"timers": 2000}, Quick: true, Slack: 1}

@@ -153,6 +153,7 @@ func TestDurableErrorsEndTheJob(t *testing.T) {
 
 // Each rival does the job, in processes as in a real run.
 func TestDurableWorkload(t *testing.T) {
+	t.Parallel()
 	requireReady(t, redisReady)
 	var stdout bytes.Buffer
 	dir := t.TempDir()

@@ -68,7 +68,7 @@ func httpPolls(j Job, holder string, protocol int) (res Result, err error) {
 	}
 	still := 5 * time.Second
 	if j.Quick {
-		still = 500 * time.Millisecond
+		still = quickStill
 	}
 	res, err = measureParked(j, s, still, clients.wake)
 	if err != nil {

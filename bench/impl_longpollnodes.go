@@ -43,7 +43,7 @@ func runNodes(j Job) (res Result, err error) {
 	}
 	calm := "10s"
 	if j.Quick {
-		calm = "500ms"
+		calm = quickStill.String()
 	}
 	play := exec.Command(binary, "-json", "-polls", fmt.Sprint(j.Params["parked"]), "-calm", calm, "-faults", "100ms",
 		"-seed", fmt.Sprint(uint64(j.seed())))

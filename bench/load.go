@@ -23,9 +23,14 @@ const (
 	loadTimeout = 200 * time.Millisecond
 	loadKeys    = 3      // watched by each request
 	firstRate   = 62_500 // requests a second; it doubles until it is not held
-	lastRate    = 2_000_000
-	halfRate    = 500_000 // at which p99_500k_us is taken
-	heldShare   = 0.99    // of the rate offered, for the rate to count as held
+	heldShare   = 0.99   // of the rate offered, for the rate to count as held
+)
+
+// Tests set these.
+var (
+	lastRate  = 2_000_000
+	halfRate  = 500_000 // at which p99_500k_us is taken
+	quickSpan = 300 * time.Millisecond
 )
 
 // openLoad is an open loop: requests come by a Poisson process, whatever has become
@@ -43,7 +48,7 @@ const (
 func openLoad(j Job, p requests) (Result, error) {
 	span := 3 * time.Second
 	if j.Quick {
-		span = 300 * time.Millisecond
+		span = quickSpan
 	}
 	var best Metrics
 	var curve []Metrics

@@ -17,6 +17,9 @@ var longPollWorkload = workload{
 	quick:   sizes("parked", 1_000),
 }
 
+// quickStill is for how long a quick run measures an idle server. Tests set it.
+var quickStill = 500 * time.Millisecond
+
 // pollBytes is roughly the memory of a parked fetch and its connection, on both
 // sides together.
 const pollBytes = 100 << 10
@@ -50,7 +53,7 @@ func longPoll[P parked](j Job, variable, value string, park func(addr string, n 
 	defer polls.close()
 	still := 2 * time.Second
 	if j.Quick {
-		still = 500 * time.Millisecond
+		still = quickStill
 	}
 	return measureParked(j, s, still, polls.wake)
 }
