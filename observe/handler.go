@@ -175,8 +175,8 @@ func (h *Handler) listable(w http.ResponseWriter, r *http.Request) *entry {
 	return e
 }
 
-// writeTimeout is how long a reader may take for one answer, or one event.
-const writeTimeout = 10 * time.Second
+// writeTimeout is how long a reader may take for one answer, or one event. A test sets it.
+var writeTimeout = 10 * time.Second
 
 func writeJSON(w http.ResponseWriter, v any) {
 	text, err := json.Marshal(v)

@@ -15,6 +15,9 @@ import (
 // Clients that ask for the stream and never read hold nobody up, and share what is
 // kept for them.
 func TestClientsThatNeverRead(t *testing.T) {
+	was := writeTimeout
+	writeTimeout = time.Hour // the streams stay
+	t.Cleanup(func() { writeTimeout = was }) // when no goroutine is left that reads it
 	leavesNone(t)
 	r := New()
 	big := strings.Repeat("x", 1<<20)
@@ -57,11 +60,11 @@ func TestClientsThatNeverRead(t *testing.T) {
 	}
 	// The newest, the one before, and one that is being made, of what is marshalled into
 	// buffers as large: and not one for each stream, which would be 44 MiB beside these. Some more
-	// can be made while this test is not running; the streams end after 10 s.
+	// can be made while this test is not running.
 	require.Eventually(t, func() bool {
 		runtime.GC()
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc < 40<<20
-	}, 5*time.Second, time.Millisecond)
+	}, patience, time.Millisecond)
 }
