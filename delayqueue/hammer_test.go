@@ -3,6 +3,7 @@ package delayqueue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 // T1, T3: whatever the queue can do, at once; takers come and go. Every element leaves
 // exactly once, and none is taken before its deadline.
 func TestHammerExactlyOnce(t *testing.T) {
+	t.Parallel()
 	const pushers, perPusher = 4, 5_000
 	q := New[int]()
 	q.heap.keep = 0 // slots move all the time
@@ -147,57 +149,62 @@ func (q *Queue[T]) isDone() bool {
 // docs/lessons.md timers 3: elements that are pushed again with tiny delays, against takers whose
 // contexts end at bad moments. A lost wake-up ends the rounds.
 func TestHammerNoLostWakeup(t *testing.T) {
+	t.Parallel()
 	const rounds = 5_000 // of up to a millisecond: the kernel sleeps no shorter
 	for _, c := range []struct{ elements, takers int }{{1, 1}, {1, 3}, {3, 2}, {16, 4}} {
-		q := New[int]()
-		var taken atomic.Int64
-		finished := make(chan struct{})
-		var wg sync.WaitGroup
-		for i := range c.takers {
-			wg.Go(func() {
-				for n := 0; ; n++ {
-					ctx, cancel := t.Context(), context.CancelFunc(func() {})
-					if (i+n)%4 == 3 {
-						ctx, cancel = context.WithTimeout(ctx, rand.N(20*time.Microsecond))
+		t.Run(fmt.Sprintf("%d elements, %d takers", c.elements, c.takers), func(t *testing.T) {
+			t.Parallel()
+			q := New[int]()
+			var taken atomic.Int64
+			finished := make(chan struct{})
+			var wg sync.WaitGroup
+			for i := range c.takers {
+				wg.Go(func() {
+					for n := 0; ; n++ {
+						ctx, cancel := t.Context(), context.CancelFunc(func() {})
+						if (i+n)%4 == 3 {
+							ctx, cancel = context.WithTimeout(ctx, rand.N(20*time.Microsecond))
+						}
+						v, err := q.Take(ctx)
+						cancel()
+						if errors.Is(err, ErrClosed) {
+							return
+						}
+						if err != nil {
+							continue
+						}
+						if taken.Add(1) == rounds {
+							close(finished)
+						}
+						_, _ = q.Push(v, time.Now().Add(rand.N(4*time.Microsecond)))
 					}
-					v, err := q.Take(ctx)
-					cancel()
-					if errors.Is(err, ErrClosed) {
-						return
-					}
-					if err != nil {
-						continue
-					}
-					if taken.Add(1) == rounds {
-						close(finished)
-					}
-					_, _ = q.Push(v, time.Now().Add(rand.N(4*time.Microsecond)))
-				}
-			})
-		}
-		for i := range c.elements {
-			mustPush(t, q, i, time.Now())
-		}
-		for before, running := int64(-1), true; running; {
-			select {
-			case <-finished:
-				running = false
-			case <-time.After(time.Minute):
-				now := taken.Load()
-				if running = now != before; !running {
-					t.Errorf("%+v: stalled after %d rounds, %+v", c, now, q.Stats())
-				}
-				before = now
+				})
 			}
-		}
-		q.Close()
-		wg.Wait()
+			for i := range c.elements {
+				mustPush(t, q, i, time.Now())
+			}
+			for before, running := int64(-1), true; running; {
+				select {
+				case <-finished:
+					running = false
+				case <-time.After(time.Minute):
+					now := taken.Load()
+					if running = now != before; !running {
+						t.Errorf("%+v: stalled after %d rounds, %+v", c, now, q.Stats())
+					}
+					before = now
+				}
+			}
+			q.Close()
+			wg.Wait()
+		})
 	}
 }
 
 // take.go 1: a push that comes while the leader goes to sleep. The head it would sleep
 // for is far, so a lost signal is a stall.
 func TestHammerPushAgainstArming(t *testing.T) {
+	t.Parallel()
 	const rounds = 50_000
 	q := New[int]()
 	mustPush(t, q, -1, time.Now().Add(time.Hour))
@@ -235,6 +242,7 @@ func TestHammerPushAgainstArming(t *testing.T) {
 // taker to spare, each element is taken at its very deadline, though every element is
 // reset, and the queue is cleared and filled again all the time.
 func TestVirtualHammerNeverLate(t *testing.T) {
+	t.Parallel()
 	const elements, takers, rounds = 5, 8, 5_000
 	synctest.Test(t, func(t *testing.T) {
 		q := New[time.Time]()

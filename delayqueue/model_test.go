@@ -293,6 +293,7 @@ func (m *model) take(element bool) {
 
 // T1, T6, T16, T18: any sequence of operations does what a sorted slice does.
 func TestModel(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		ops := make([]byte, 2*r.IntN(1000))

@@ -101,6 +101,7 @@ func TestHandlesOutliveTheSlotTable(t *testing.T) {
 // T18: whichever elements leave, memory follows, at every size on the way down; what
 // comes afterwards finds a queue in order.
 func TestMemoryFollowsTheLoadDown(t *testing.T) {
+	t.Parallel()
 	const n = 20_000
 	for name, order := range map[string]func(i int) int{
 		"front first": func(i int) int { return i },
@@ -161,6 +162,7 @@ func TestTablesShrinkApart(t *testing.T) {
 // T18: neither growing nor shrinking copies at every other call, at any size: before the
 // next copy, a part of the elements comes or goes.
 func TestCopiesAreAmortised(t *testing.T) {
+	t.Parallel()
 	q := New[int]()
 	later := time.Now().Add(time.Hour)
 	var slots *slot[int]
@@ -240,6 +242,7 @@ func TestFull(t *testing.T) {
 // The index spreads ids, whether they are neighbours, as those of a burst are, or not: a
 // search for any of them takes few steps, at the sizes at which it is fullest too.
 func TestIndexSpreadsIDs(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, gap := range []func() uint64{
 		func() uint64 { return 1 },

@@ -159,6 +159,7 @@ func TestLabels(t *testing.T) {
 // T18: what is due and waits for a worker takes no memory once it was stopped or touched,
 // wherever in the ready queue it stood.
 func TestReadyMemoryFollowsTheLoad(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
 		f := start(t, Options{Shards: 1, Workers: 1}, g.wait)
@@ -175,7 +176,8 @@ func TestReadyMemoryFollowsTheLoad(t *testing.T) {
 			} else if !f.Touch(live[k], time.Millisecond) {
 				live[k] = f.in(i, time.Millisecond)
 			}
-			f.pass(2 * time.Millisecond)
+			time.Sleep(2 * time.Millisecond) // not pass: to verify each step takes seconds
+			synctest.Wait()
 		}
 		for i := range 10_000 {
 			due(i)
@@ -233,6 +235,7 @@ func TestMemoryFollowsTheLoad(t *testing.T) {
 // wheel takes that never held more, and a slab of each kind that is being filled;
 // the handles of the others are good as ever.
 func TestMemoryFollowsTheLoadDown(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{20_000, 200_000} {
 		r := rand.New(rand.NewPCG(1, uint64(n)))
 		delays := make([]time.Duration, n)
@@ -280,6 +283,7 @@ func TestMemoryFollowsTheLoadDown(t *testing.T) {
 
 // T18: a backlog's bucket records go back though one timer stays (F8).
 func TestBucketRecordsFollowTheLoadDown(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
 		f := start(t, Options{Workers: 1, Shards: 1}, g.wait)

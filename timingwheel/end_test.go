@@ -150,6 +150,7 @@ func TestStopAndResetOfReady(t *testing.T) {
 // T5, T1, T2, timers 8: Reset moves a pending timer, out and in, at any stage,
 // and it runs once, at the time that the last Reset gave it.
 func TestResetMoves(t *testing.T) {
+	t.Parallel()
 	for _, size := range []int{2, 4, 256} {
 		synctest.Test(t, func(t *testing.T) {
 			f := start(t, Options{WheelSize: size, Shards: 1, Workers: 1})

@@ -55,6 +55,7 @@ func (l *ledger) check(t *testing.T) {
 // left. Each accepted value ends once: it ran, Stop said true, or it was handed
 // back.
 func TestHammerExactlyOnce(t *testing.T) {
+	t.Parallel()
 	for _, o := range []Options{
 		{Tick: 20 * time.Microsecond, WheelSize: 2, Shards: 1, Workers: 1},
 		{Tick: 50 * time.Microsecond, WheelSize: 2, Shards: 4, Workers: 4},
@@ -184,6 +185,7 @@ func hammer(t *testing.T, o Options, policy Policy) {
 // T4, timers 1: one Stop against one expiry, as close as they come, with a
 // cascade just before.
 func TestHammerStopAgainstExpiry(t *testing.T) {
+	t.Parallel()
 	var ran atomic.Int32
 	done := make(chan struct{}, 1)
 	w, err := New(func(int) {
@@ -219,6 +221,7 @@ func TestHammerStopAgainstExpiry(t *testing.T) {
 // T3, timers 3: no wake-up is lost: self-rescheduling 1 ms timers go on and
 // on. 100,000 of them under LIMBO_LONG, for two minutes.
 func TestHammerSelfRescheduling(t *testing.T) {
+	t.Parallel()
 	n, rounds := 1000, int32(150)
 	if long {
 		n, rounds = 100_000, 500
@@ -253,6 +256,7 @@ func TestHammerSelfRescheduling(t *testing.T) {
 // timers 3 (the lone timer that stops after some 100,000 rounds): one at a
 // time, at the smallest delays, so that each wakes the advancer anew.
 func TestHammerLoneTimer(t *testing.T) {
+	t.Parallel()
 	rounds := times(5000)
 	done := make(chan struct{})
 	var w *Wheel[int]
@@ -275,6 +279,7 @@ func TestHammerLoneTimer(t *testing.T) {
 
 // T11: MaxPending is never exceeded, at any instant.
 func TestHammerMaxPending(t *testing.T) {
+	t.Parallel()
 	const limit = 50
 	w, err := New(func(int) {}, Options{Tick: 10 * time.Microsecond, WheelSize: 2, Shards: 4, MaxPending: limit})
 	require.NoError(t, err)
@@ -301,6 +306,7 @@ func TestHammerMaxPending(t *testing.T) {
 // T11: Len and Stats are of one moment. Two goroutines, each with a shard of
 // its own, hand the only place there is to and fro.
 func TestHammerOneMoment(t *testing.T) {
+	t.Parallel()
 	f := start(t, Options{Shards: 8, MaxPending: 1})
 	var over atomic.Bool
 	var wg sync.WaitGroup

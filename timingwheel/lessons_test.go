@@ -207,6 +207,7 @@ func TestClockIsMonotonic(t *testing.T) {
 // timers 17: at a high arm rate of timers that are stopped, memory does not
 // grow: neither slabs, nor bucket records, nor the queue.
 func TestHighArmRate(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{WheelSize: 8, Shards: 1})
 		for i := range 200_000 {

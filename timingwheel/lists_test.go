@@ -14,6 +14,7 @@ import (
 // leaves at once or later, and whichever chunks are merged meanwhile; nodes are
 // used again before their old places are cleared.
 func TestLists(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		l := newLists[int](0)
@@ -80,6 +81,7 @@ func TestLists(t *testing.T) {
 // T18: chunks that hold one or two timers each are merged, so that chunks follow
 // the load down too.
 func TestChunksAreMerged(t *testing.T) {
+	t.Parallel()
 	l := newLists[int](0)
 	id, _ := l.newBucket(bucketWaiting, 0, 0)
 	var at []uint32

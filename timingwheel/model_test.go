@@ -396,6 +396,7 @@ func (m *model) shutdown() {
 // T1 to T6, T11, T13, T14, T16: random operations do what a slice of deadlines
 // does.
 func TestModel(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(times(200)) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		input := make([]byte, r.IntN(800))

@@ -12,6 +12,7 @@ import (
 // workers pass what a shutdown has ended. Those that are no more are neither first nor
 // last, nor more than half.
 func TestReadyQueue(t *testing.T) {
+	t.Parallel()
 	var q readyQueue // without workers
 	var want []bucketRef
 	rnd := rand.New(rand.NewPCG(5, 5))

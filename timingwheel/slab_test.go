@@ -47,6 +47,7 @@ func (a *slabsUnderTest) verify() {
 // T3, T6: random growth and shrinkage; no node is held twice, no generation of
 // an index comes twice, and what is empty is given back but for one slab.
 func TestSlabs(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(2) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		a := newSlabs(t)
@@ -75,6 +76,7 @@ func TestSlabs(t *testing.T) {
 // of wrapped around, a slab of such nodes is given back, and its number is not
 // used again.
 func TestGenerationsEnd(t *testing.T) {
+	t.Parallel()
 	a := newSlabs(t)
 	first := a.take()
 	a.node(first).gen = maxGen - 3
@@ -223,6 +225,7 @@ func TestPackedSlabsAreFilledAgain(t *testing.T) {
 // T6: nodes that wear out one after the other, while their slab is the only one,
 // or while another has free nodes.
 func TestSlabWearsOut(t *testing.T) {
+	t.Parallel()
 	a := newSlabs(t)
 	for range slabNodes - 1 {
 		i := a.take()

@@ -135,6 +135,7 @@ func TestMaxInt64Saturates(t *testing.T) {
 // timers that come due just before, at and after it, from just before, at and
 // after the one below.
 func TestEveryLevelBoundary(t *testing.T) {
+	t.Parallel()
 	const end = 1 << 61 // of what the bubble's clock can reach
 	for _, g := range []struct {
 		tick time.Duration
@@ -237,6 +238,7 @@ func TestLastTicks(t *testing.T) {
 // T8: the level and the bucket that placeLocked takes are those that the
 // definition gives, everywhere around the first boundaries.
 func TestPlace(t *testing.T) {
+	t.Parallel()
 	for _, size := range []int{2, 4, 8} {
 		f := start(t, Options{WheelSize: size, Shards: 1})
 		f.hold()

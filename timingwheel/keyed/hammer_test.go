@@ -18,6 +18,7 @@ import (
 // Remove is exact (T4): against a racing expiry it returns true if and only if
 // the expiry function is never called, and returns the value to one caller.
 func TestRemoveHammer(t *testing.T) {
+	t.Parallel()
 	const keys, removers, apart = 20_000, 2, 10 * time.Microsecond
 	var ended [keys]atomic.Int32 // 1: expired, 100: removed
 	table, err := New(func(key, value int) {
@@ -66,6 +67,7 @@ func TestRemoveHammer(t *testing.T) {
 // tells nobody of. So those are counted by the wheel: a Set that replaces a value
 // schedules nothing.
 func TestHammer(t *testing.T) {
+	t.Parallel()
 	const keys, goroutines = 400, 8 // in 4 parts, of which the segments split and merge
 	rounds := 20_000
 	if testing.Short() {
@@ -197,6 +199,7 @@ func TestHammer(t *testing.T) {
 // Of those who set an absent key at once, one stores its value, and all get that
 // one.
 func TestSetIfAbsentHammer(t *testing.T) {
+	t.Parallel()
 	const goroutines, keys = 4, 2000
 	table, err := New(func(int, int) { t.Error("expired") }, timingwheel.Options{})
 	require.NoError(t, err)
@@ -232,6 +235,7 @@ func TestSetIfAbsentHammer(t *testing.T) {
 // does not find any more was drained, and none else; and there is no timer that
 // the table does not know.
 func TestDrainHammer(t *testing.T) {
+	t.Parallel()
 	rounds, sets := 1000, 100
 	if testing.Short() {
 		rounds = 100
@@ -290,6 +294,7 @@ func TestDrainHammer(t *testing.T) {
 // A key that is in the table all along is found by every method, and seen by
 // every walk once, while others come and go around it and its part is rebuilt.
 func TestStayHammer(t *testing.T) {
+	t.Parallel()
 	const stay = 200
 	rounds := 60
 	if testing.Short() {

@@ -80,6 +80,7 @@ func indexModel(t *testing.T, ops []byte, all []timingwheel.Timer) {
 }
 
 func TestIndexModel(t *testing.T) {
+	t.Parallel()
 	all := handles(t, 3000)
 	indexModel(t, []byte{254, 254, 254, 129, 130, 255, 255, 255, 255, 100, 91, 254, 255, 16, 3, 7, 7}, all)
 	for seed := range 10 {
@@ -203,6 +204,7 @@ func TestWalkFromWithinASegment(t *testing.T) {
 // or two, whatever the number of keys, and no memory of a size that goes with it
 // is taken but for the segments' table.
 func TestIndexWorkIsBounded(t *testing.T) {
+	t.Parallel()
 	const keys = 100_000
 	x := index[int]{seed: maphash.MakeSeed()}
 	hash := func(key int) uint64 { return maphash.Comparable(x.seed, key) }

@@ -300,6 +300,7 @@ func model(t *testing.T, ops []byte) {
 }
 
 func TestModel(t *testing.T) {
+	t.Parallel()
 	rounds := 120
 	if testing.Short() {
 		rounds = 30

@@ -86,6 +86,7 @@ func TestPlaceIsGivenBack(t *testing.T) {
 // The bound is exact under fire: never more than so many are held, and when all
 // have left exactly so many fit.
 func TestBoundHammer(t *testing.T) {
+	t.Parallel()
 	const bound = 8
 	r := newRig(t, Options{MaxPending: bound, Tick: 20 * time.Microsecond})
 	rounds := 3000
@@ -153,6 +154,7 @@ func TestBoundInShutdown(t *testing.T) {
 // Every operation in any order, against sets of what is held: Len, the errors
 // and the figures are those of the sets (T3, T17).
 func TestBoundModel(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(60) {
 		checkBound(t, seed)
 	}

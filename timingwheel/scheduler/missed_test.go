@@ -301,6 +301,7 @@ func TestStepDuringALateRun(t *testing.T) {
 // What a job does is what a simulation of the documentation does, for any
 // period, slowness of the function and Missed.
 func TestMissedModel(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(300) {
 		checkMissed(t, seed)
 	}

@@ -267,6 +267,7 @@ func TestScheduleUsesItsJob(t *testing.T) {
 // Stop, from many goroutines and against the job's own runs: true once, and
 // no run begins after it.
 func TestJobStopHammer(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, Options{Tick: 20 * time.Microsecond})
 	rounds := 500
 	if testing.Short() {
@@ -312,6 +313,7 @@ func TestJobStopHammer(t *testing.T) {
 // All at once, and the clock being set: nothing runs twice at a time, no schedule
 // is called by two, each job can be stopped, and nothing is left.
 func TestJobHammer(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, Options{Tick: 50 * time.Microsecond, OnPanic: func(timingwheel.Panic) {}})
 	rounds := 150
 	if testing.Short() {

@@ -308,6 +308,7 @@ func TestFromWithin(t *testing.T) {
 // T4 under fire: Stop is true if and only if the function never runs, and
 // the figures of any moment add up (T3).
 func TestStopHammer(t *testing.T) {
+	t.Parallel()
 	const calls = 20_000
 	for _, bound := range []int{0, calls + 1} {
 		r := newRig(t, Options{Tick: 50 * time.Microsecond, MaxPending: bound})

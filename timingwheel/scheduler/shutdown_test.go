@@ -287,6 +287,7 @@ func TestCloseHookEndsItsGoroutine(t *testing.T) {
 // Jobs end under a shutdown that comes at any moment; what was accepted is
 // called, stopped or handed back, once (T3); the figures say which.
 func TestShutdownHammer(t *testing.T) {
+	t.Parallel()
 	rounds := 120
 	if testing.Short() {
 		rounds = 12
