@@ -127,6 +127,8 @@ func TestCascadesInOrder(t *testing.T) {
 
 // A level finds its first bucket from anywhere, whatever else there is.
 func TestFirstOfLevel(t *testing.T) {
+	v := newLevel(11)
+	require.Equal(t, 33<<9, v.bytes(), "T18: 16.5 KiB")
 	for bits := range uint(9) {
 		v := newLevel(bits)
 		n := uint(len(v.ids))

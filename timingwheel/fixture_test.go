@@ -62,11 +62,29 @@ func start(t testing.TB, o Options, do ...func(v int)) *fixture {
 	f.letGo()
 	t.Cleanup(func() {
 		f.release()
+		if t.Failed() && f.locked() {
+			return // or this would hang, and say nothing of the failure
+		}
 		_, err := w.Shutdown(context.Background(), Discard)
 		require.NoError(t, err)
 		require.Zero(t, w.Len())
 	})
 	return f
+}
+
+// locked reports whether a panic has left a lock behind.
+func (f *fixture) locked() bool {
+	mutexes := []*sync.Mutex{&f.shared.ready.mu}
+	for _, s := range f.shards {
+		mutexes = append(mutexes, &s.mu)
+	}
+	for _, mu := range mutexes {
+		if !mu.TryLock() {
+			return true
+		}
+		mu.Unlock()
+	}
+	return false
 }
 
 // eager has the wheel do at any size what it does with many timers only: clear

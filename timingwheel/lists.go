@@ -309,19 +309,6 @@ func (l *lists[V]) fetch(c *chunk) {
 	l.touched = touched
 }
 
-// each calls f with each timer of a bucket, in order.
-func (l *lists[V]) each(b *bucket, f func(i uint32, n *node[V])) {
-	l.clearUnlinked()
-	for at := b.head; at != 0; {
-		c := &l.chunks.node(at).value
-		for used := c.used; used != 0; used &= used - 1 {
-			i := c.slots[bits.TrailingZeros16(used)]
-			f(i, l.timers.node(i))
-		}
-		at = c.next
-	}
-}
-
 // count is how many timers a bucket holds. It changes nothing, so it does not
 // call clearUnlinked.
 func (l *lists[V]) count(id uint32) uint32 {

@@ -52,6 +52,14 @@ func TestLists(t *testing.T) {
 				oracle[k] = slices.Delete(oracle[k], j, j+1)
 			}
 			require.EqualValues(t, len(oracle[k]), l.count(ids[k]))
+			l.nextMerge = uint32(r.IntN(l.chunks.used + 2)) // or it is mostly where no chunk is
+			if r.IntN(50) == 0 {
+				seen, chunks := map[uint32]bool{}, map[uint32]bool{}
+				for _, id := range ids {
+					verifyList(t, &l, id, seen, chunks)
+				}
+				require.Len(t, seen, len(at))
+			}
 			if k = r.IntN(len(ids)); r.IntN(10) == 0 { // one reader only: what it clears is clear for the next
 				want := oracle[k]
 				i, n := l.first(l.bucket(ids[k]))

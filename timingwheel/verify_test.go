@@ -60,7 +60,7 @@ func verifyShard[V any](t testing.TB, s *shard[V], ready map[bucketRef]bool) (pe
 		ids[id] = true
 		check(b.seq > 0 && b.seq <= l.seq && !seqs[b.seq], "bucket %d: seq %d", id, b.seq)
 		seqs[b.seq] = true
-		verifyList(t, s, id, seen, chunks)
+		verifyList(t, l, id, seen, chunks)
 		switch b.state {
 		case bucketWaiting:
 			waiting++
@@ -107,10 +107,9 @@ func verifyShard[V any](t testing.TB, s *shard[V], ready map[bucketRef]bool) (pe
 }
 
 // verifyList checks a bucket's chunks, and the timers in them.
-func verifyList[V any](t testing.TB, s *shard[V], id uint32, seen, chunks map[uint32]bool) {
+func verifyList[V any](t testing.TB, l *lists[V], id uint32, seen, chunks map[uint32]bool) {
 	t.Helper()
 	check := checker(t)
-	l := &s.lists
 	b := l.bucket(id)
 	count, left, prev := uint32(0), uint32(0), uint32(0)
 	for at := b.head; at != 0; {
@@ -312,5 +311,17 @@ func verifyWorkers[V any](t testing.TB, w *Wheel[V], ready map[bucketRef]bool) {
 	check(q.idle <= q.workers && q.workers <= q.limit, "%d workers of %d, %d idle", q.workers, q.limit, q.idle)
 	if q.refs.Len() > 0 {
 		check(q.idle == 0 && q.workers == q.limit, "T10: %d buckets wait while %d workers are idle, %d of %d started", q.refs.Len(), q.idle, q.workers, q.limit)
+	}
+}
+
+// each calls f with each timer of a bucket, in order.
+func (l *lists[V]) each(b *bucket, f func(i uint32, n *node[V])) {
+	l.clearUnlinked()
+	for at := b.head; at != 0; at = l.chunks.node(at).value.next {
+		c := &l.chunks.node(at).value
+		for used := c.used; used != 0; used &= used - 1 {
+			i := c.slots[bits.TrailingZeros16(used)]
+			f(i, l.timers.node(i))
+		}
 	}
 }

@@ -52,12 +52,26 @@ func start(t testing.TB, o timingwheel.Options, do ...func(f *fixture, key strin
 	require.NoError(t, err)
 	f.Table = table
 	t.Cleanup(func() {
+		if t.Failed() && locked(table.parts) {
+			return // or this would hang, and say nothing of the failure
+		}
 		_, err := table.Shutdown(context.Background(), timingwheel.Discard)
 		require.NoError(t, err)
 		require.Zero(t, table.Len())
 		verify(t, table)
 	})
 	return f
+}
+
+// locked reports whether a panic has left a lock behind.
+func locked[K comparable](parts []part[K]) bool {
+	for i := range parts {
+		if !parts[i].mu.TryLock() {
+			return true
+		}
+		parts[i].mu.Unlock()
+	}
+	return false
 }
 
 // set puts in a key, which must succeed.

@@ -1,0 +1,110 @@
+package timingwheel
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// These tests run first: each fails with a message where another test would hang.
+
+// T12: no method keeps a lock, whatever it finds; nor does a turn of the advancer, or of
+// a worker.
+func TestNoMethodKeepsALock(t *testing.T) {
+	const far = time.Hour
+	w, err := newWheel(func(int) {}, plain(Options{Shards: 2, MaxPending: 100}))
+	require.NoError(t, err)
+	w.shared.ready.start = func() {} // the test takes the turns of all goroutines
+	free := func(method string) {
+		t.Helper()
+		for _, s := range w.shards {
+			require.True(t, s.mu.TryLock(), "%s keeps the lock of shard %d", method, s.num)
+			s.mu.Unlock()
+		}
+		require.True(t, w.shared.ready.mu.TryLock(), "%s keeps the lock of the ready queue", method)
+		w.shared.ready.mu.Unlock()
+	}
+	everything := func() {
+		h, _ := w.Schedule(1, far)
+		free("Schedule")
+		_, _ = w.ScheduleAt(2, time.Now().Add(far))
+		free("ScheduleAt")
+		_, _ = w.Schedule(3, 0)
+		free("Schedule of what is due")
+		for range 2 { // pending, and stale
+			w.Value(h)
+			free("Value")
+			w.Deadline(h)
+			free("Deadline")
+			w.Reset(h, far)
+			free("Reset")
+			w.Reset(h, 0)
+			free("Reset to now")
+			w.ResetAt(h, time.Now().Add(far))
+			free("ResetAt")
+			w.Touch(h, 2*far)
+			free("Touch")
+			w.Replace(h, 4, far)
+			free("Replace")
+			w.ReplaceAt(h, 5, time.Now().Add(far))
+			free("ReplaceAt")
+			w.Len()
+			free("Len")
+			w.Stats()
+			free("Stats")
+			w.Levels()
+			free("Levels")
+			w.Stop(h)
+			free("Stop")
+		}
+		w.advancer.prune()
+		free("prune")
+		w.advancer.cascade()
+		free("cascade")
+		if w.Len() == 0 {
+			return // a worker would wait
+		}
+		_, ok := w.workers.take(&worker{searching: true})
+		require.True(t, ok)
+		free("take")
+	}
+	everything()
+	head, ok := w.shared.queue.Peek()
+	require.True(t, ok)
+	w.advancer.flush(head.Value)
+	free("flush")
+	require.Len(t, w.advancer.cascades, 1)
+	w.advancer.cascade()
+	free("cascade")
+	w.runAll()
+	free("RunNow")
+	w.handBack()
+	free("HandBack")
+	w.closeShards(func(*shard[int]) {})
+	free("closeShards")
+	everything()
+	w.shared.ready.close()
+	free("the end")
+}
+
+// T2, T13: what is due runs, on whatever level it was; and a shutdown by each policy ends.
+func TestEndsAtAll(t *testing.T) {
+	for _, policy := range policies {
+		synctest.Test(t, func(t *testing.T) {
+			f := start(t, Options{WheelSize: 2, Workers: 1, Shards: 2})
+			for i := range 20 {
+				f.in(i, time.Duration(i)*time.Millisecond)
+			}
+			time.Sleep(10 * time.Millisecond)
+			synctest.Wait()
+			require.Len(t, f.fired(), 11, "T2: values 0 to 10 have run by now")
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			_, err := f.Shutdown(ctx, policy)
+			require.NoError(t, err, "T13: %v does not end", policy)
+		})
+	}
+}

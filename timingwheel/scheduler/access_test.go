@@ -1,0 +1,105 @@
+package scheduler
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// This test runs first: it fails with a message where another would hang.
+
+// T12: no method keeps a lock, whatever it finds; nor does a run, or a check of the clock.
+func TestNoMethodKeepsALock(t *testing.T) {
+	for _, policy := range policies {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, Options{MaxPending: 3})
+			var jobs []*Job
+			free := func(method string) {
+				t.Helper()
+				synctest.Wait()
+				locks := map[string]*sync.Mutex{"Scheduler.closing": &r.closing, "jobs.mu": &r.jobs.mu, "wallClock.mu": &r.clock.mu}
+				for _, j := range jobs {
+					locks["Job.mu"] = &j.mu
+					for name, mu := range locks {
+						require.True(t, mu.TryLock(), "%s keeps %s", method, name)
+						mu.Unlock()
+					}
+				}
+			}
+			add := func(j *Job, err error) {
+				if err == nil {
+					jobs = append(jobs, j)
+				}
+			}
+			jobs = append(jobs, &Job{})
+			everything := func() {
+				for range 2 { // for the second there is no room
+					c, _ := r.AfterFunc(time.Second, func() {})
+					free("AfterFunc")
+					add(r.Every(time.Second, r.note, JobOptions{}))
+					free("Every")
+					add(r.OnSchedule(each{time.Hour, 0}, r.note, JobOptions{}))
+					free("OnSchedule")
+					c.Stop()
+					free("Call.Stop")
+				}
+				add(r.Retry(0, func() error { return errors.New("once more") }, RetryOptions{MaxAttempts: 2}))
+				free("Retry")
+				add(r.OnSchedule(&list{}, r.note, JobOptions{}))
+				free("OnSchedule without a run")
+				r.Len()
+				free("Len")
+				r.Stats()
+				free("Stats")
+				r.Levels()
+				free("Levels")
+				time.Sleep(2 * time.Second)
+				free("a run")
+				r.setWall(-time.Hour)
+				time.Sleep(2 * time.Second)
+				free("a check of the clock")
+				for _, j := range jobs {
+					_, _ = j.Next(), j.Err()
+					free("Next")
+				}
+				for range 2 {
+					for _, j := range jobs[:len(jobs)-1] {
+						j.Stop()
+						free("Job.Stop")
+					}
+				}
+				add(r.At(r.wallNow().Add(time.Minute), r.note, JobOptions{}))
+				free("At")
+			}
+			everything()
+			_, err := r.Close(policy)
+			require.NoError(t, err)
+			free("Close")
+			everything()
+		})
+	}
+}
+
+// T13, T2: what is scheduled runs, and a shutdown by each policy ends.
+func TestEndsAtAll(t *testing.T) {
+	for _, policy := range policies {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, Options{})
+			r.after(time.Second, r.note)
+			r.every(time.Second, r.note, JobOptions{})
+			r.on(each{time.Second, 0}, r.note, JobOptions{})
+			r.at(time.Second, r.note)
+			require.Len(t, r.pass(time.Second+milli), 4)
+			_, err := r.Close(policy)
+			require.NoError(t, err)
+			r.pass(time.Minute)
+			require.Zero(t, r.Len(), "T13: %v does not end", policy)
+			require.Zero(t, r.checks())
+			require.Zero(t, r.Stats().CallWheel.Workers)
+		})
+	}
+}
