@@ -56,7 +56,7 @@ type Job struct {
 type jobState uint8
 
 const (
-	// jobEnded is for good. The zero Job is in it.
+	// jobEnded is for good, once the job was admitted. The zero Job is in it.
 	jobEnded jobState = iota
 	// jobWaiting: the timer is on the wheel, or a worker has just taken it and is
 	// about to call run. To jobRunning by run, to jobEnded.
@@ -78,7 +78,6 @@ const (
 func (s *Scheduler) start(j *Job) (*Job, error) {
 	s.mustBeMade()
 	j.scheduler = s
-	j.state = jobRunning
 	j.planning = true // who finds it on the list by now leaves it alone
 	if j.wall {
 		s.clock.watch()
@@ -98,7 +97,7 @@ func (s *Scheduler) start(j *Job) (*Job, error) {
 			return nil, err
 		}
 		j.mu.Lock()
-		j.state, j.unreported = jobEnded, true
+		j.unreported = true
 		j.unlockAndReport()
 		return j, nil
 	}
@@ -108,7 +107,6 @@ func (s *Scheduler) start(j *Job) (*Job, error) {
 	j.mu.Lock()
 	j.setLocked(due, j.drawJitter(), now)
 	if err := s.jobs.admitLocked(j); err != nil {
-		j.state = jobEnded
 		j.mu.Unlock()
 		return nil, err
 	}

@@ -174,6 +174,71 @@ func TestMissedByTheTimeWithJitter(t *testing.T) {
 	}
 }
 
+// From when on a schedule is asked after the clock was set, to the edges: what comes
+// again by less than a second is not run again, and what was passed by less is not missed.
+func TestAfterStep(t *testing.T) {
+	start := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		missed                        Missed
+		last, began, planned, at, now time.Duration
+		late                          bool
+		from                          time.Duration // -1: nothing changes
+	}{
+		// Set past the planned run.
+		{Skip, 10_000, 10_000, 10_000, 20_000, 21_000, false, 21_000},
+		{Skip, 10_000, 10_000, 10_000, 20_000, 20_999, false, -1},
+		{Skip, 10_000, 10_000, 10_000, 20_000, 21_000, true, -1},
+		{Coalesce, 10_000, 10_000, 10_000, 20_000, 90_000, false, -1},
+		{RunAll, 10_000, 10_000, 10_000, 20_000, 90_000, false, -1},
+		{Skip, 10_000, 10_000, 10_000, 20_000, 20_000, false, -1},
+		// Ahead, and not past it; and not at all.
+		{Skip, 10_000, 10_000, 10_000, 20_000, 19_999, false, -1},
+		{Skip, 10_000, 10_000, 10_500, 20_000, 10_500, false, -1},
+		// Back, to before the plan was made.
+		{Skip, 10_000, 10_000, 10_500, 20_000, 10_499, false, 10_499},
+		{Skip, 10_000, 10_000, 10_500, 20_000, 10_000, false, 10_000},
+		{Skip, 10_000, 10_000, 10_500, 20_000, 9_999, false, 10_000},
+		{Skip, 10_000, 10_000, 10_500, 20_000, 9_001, false, 10_000},
+		{Skip, 10_000, 10_000, 10_500, 20_000, 9_000, false, 9_000},
+		{Skip, 10_000, 10_700, 10_800, 20_000, 10_300, false, 10_300},
+		{RunAll, 10_000, 10_700, 10_800, 20_000, 10_300, false, 10_300},
+		{Coalesce, 10_000, 10_700, 10_800, 20_000, 10_300, false, 10_700},
+		{Coalesce, 10_000, 10_700, 10_800, 20_000, 9_700, false, 9_700},
+		{Coalesce, 10_000, 9_000, 10_800, 20_000, 9_700, false, 10_000},
+	} {
+		at := func(ms time.Duration) time.Time { return start.Add(ms * milli) }
+		p := &recurring{missed: c.missed}
+		from, changed := p.afterStep(at(c.last), at(c.began), at(c.planned), at(c.at), at(c.now), c.late)
+		require.Equal(t, c.from >= 0, changed, "%+v", c)
+		if changed {
+			require.Equal(t, at(c.from), from, "%+v", c)
+		}
+	}
+}
+
+// A run that ends at a time before its own, because the clock was set back meanwhile: by
+// a second or more it is that time again.
+func TestAfterARunThatTheClockWasSetBackIn(t *testing.T) {
+	start := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	at := func(ms time.Duration) time.Time { return start.Add(ms * milli) }
+	for _, c := range []struct {
+		missed                 Missed
+		last, began, now, want time.Duration
+	}{
+		{Skip, 10_000, 10_000, 9_001, 20_000},
+		{Skip, 10_000, 10_000, 9_000, 10_000},
+		{RunAll, 10_000, 10_000, 9_001, 20_000},
+		{RunAll, 10_000, 10_000, 9_000, 10_000},
+		{Coalesce, 10_000, 30_500, 29_501, 40_000},
+		{Coalesce, 10_000, 30_500, 29_500, 30_000}, // one that it stood for comes again
+	} {
+		p := &recurring{each{10 * time.Second, 0}, c.missed, true}
+		next, err := p.after(at(c.last), at(c.began), at(c.now), 0)
+		require.NoError(t, err)
+		require.Equal(t, at(c.want), next, "%+v", c)
+	}
+}
+
 // F6: with a jitter of ten periods RunAll makes every run, each at most the
 // jitter after its planned time, however long it goes on; the others leave runs
 // out and are no later.

@@ -92,12 +92,14 @@ func TestRetryFullJitter(t *testing.T) {
 
 // The longest backoff of all neither wraps nor ends.
 func TestRetryLongestBackoff(t *testing.T) {
-	for _, fixed := range []bool{true, false} {
-		r := retry{options: RetryOptions{Factor: 3, Max: math.MaxInt64, FixedBackoff: fixed}, backoff: 1}
-		for range 100 {
-			require.GreaterOrEqual(t, r.wait(), time.Duration(0))
+	for _, factor := range []float64{2, 3} { // by 2 it comes to 2^63, as which a float64 has the longest
+		for _, fixed := range []bool{true, false} {
+			r := retry{options: RetryOptions{Factor: factor, Max: math.MaxInt64, FixedBackoff: fixed}, backoff: 1}
+			for range 100 {
+				require.GreaterOrEqual(t, r.wait(), time.Duration(0))
+			}
+			require.Equal(t, time.Duration(math.MaxInt64), r.backoff)
 		}
-		require.Equal(t, time.Duration(math.MaxInt64), r.backoff)
 	}
 }
 
