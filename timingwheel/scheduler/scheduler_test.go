@@ -95,6 +95,7 @@ func TestZeroValues(t *testing.T) {
 		func() { _, _ = s.Retry(1, func() error { return nil }, RetryOptions{}) },
 		func() { s.Len() },
 		func() { s.Stats() },
+		func() { s.Levels() },
 		func() { _, _ = s.Close(timingwheel.Discard) },
 		func() { _, _ = s.Shutdown(t.Context(), timingwheel.Discard) },
 	} {
@@ -110,6 +111,27 @@ func TestZeroValues(t *testing.T) {
 	at, ok := c.Deadline()
 	require.False(t, ok)
 	require.Zero(t, at)
+}
+
+// Calls and jobs that wait are on the levels of wheels of their own.
+func TestLevels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Options{Shards: 1})
+		count := func(levels []timingwheel.Level) (n int) {
+			for _, l := range levels {
+				n += l.Pending
+			}
+			return n
+		}
+		calls, jobs := r.Levels()
+		require.Empty(t, calls)
+		require.Empty(t, jobs, "before the first job")
+		r.after(time.Second, r.note)
+		r.after(time.Minute, r.note)
+		r.every(time.Hour, r.note, JobOptions{})
+		calls, jobs = r.Levels()
+		require.Equal(t, []int{2, 1}, []int{count(calls), count(jobs)})
+	})
 }
 
 func TestAfterFunc(t *testing.T) {

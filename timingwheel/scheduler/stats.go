@@ -65,6 +65,7 @@ func (s *Scheduler) Stats() Stats {
 // Levels returns where the timers of the calls stand, and those of the jobs that wait for
 // their next run; see [timingwheel.Wheel.Levels].
 func (s *Scheduler) Levels() (calls, jobs []timingwheel.Level) {
+	s.mustBeMade()
 	s.jobs.mu.Lock()
 	w := s.jobs.wheel
 	s.jobs.mu.Unlock()
