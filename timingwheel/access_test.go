@@ -2,6 +2,7 @@ package timingwheel
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +11,67 @@ import (
 )
 
 // These tests run first: each fails with a message where another test would hang.
+
+// A packed slab's nodes are found by their ranks, and no others.
+func TestRanks(t *testing.T) {
+	var r ranks
+	var kept []uint32
+	for off := uint32(1); off < slabNodes; off += 1 + off%7 {
+		kept = append(kept, off)
+		r.words[off/64] |= 1 << (off % 64)
+	}
+	r.count()
+	for off := range uint32(slabNodes) {
+		at, has := slices.BinarySearch(kept, off)
+		require.Equal(t, has, r.has(off), "offset %d", off)
+		require.EqualValues(t, at, r.position(off), "offset %d", off)
+	}
+}
+
+// Places that are cleared later are cleared once, and an empty bucket has no first timer.
+func TestClearedLater(t *testing.T) {
+	l := newLists[int](0)
+	id, _ := l.newBucket(bucketWaiting, 0, 1)
+	for range 3 {
+		for range 3 * chunkSlots {
+			i, n, _ := l.timers.alloc()
+			l.link(i, n, l.bucket(id), id)
+		}
+		for off := uint32(1); off <= 3*chunkSlots; off++ {
+			n := l.timers.node(off)
+			l.unlinkLater(n)
+			l.timers.release(off, n)
+			require.Less(t, l.unlinkedLen, unlinkBatch)
+		}
+		l.clearUnlinked()
+		require.Zero(t, l.unlinkedLen)
+		require.Zero(t, l.bucket(id).count)
+		verifyList(t, &l, id, map[uint32]bool{}, map[uint32]bool{})
+		require.NotPanics(t, func() {
+			i, _ := l.first(l.bucket(id))
+			require.Zero(t, i)
+		})
+	}
+}
+
+// A bucket that is no more is passed, or dropped; nothing comes from an empty queue.
+func TestReadyQueueIsLeft(t *testing.T) {
+	var q readyQueue
+	a, b := bucketRef{seq: 1}, bucketRef{seq: 2}
+	q.push(a)
+	q.push(b)
+	first, ok := q.front(new(bool))
+	require.True(t, ok)
+	require.Equal(t, a, first)
+	q.pass(b)
+	q.pass(a)
+	require.Equal(t, 1, q.refs.Len(), "one was passed, and it was the first")
+	q.drop(b)
+	require.Zero(t, q.refs.Len())
+	q.closing = true
+	_, ok = q.front(new(bool))
+	require.False(t, ok, "a bucket from an empty queue")
+}
 
 // T12: no method keeps a lock, whatever it finds; nor does a turn of the advancer, or of
 // a worker.
@@ -55,6 +117,10 @@ func TestNoMethodKeepsALock(t *testing.T) {
 			free("Len")
 			w.Stats()
 			free("Stats")
+			for _, s := range w.shards {
+				s.count(0, &Level{})
+				free("Levels, of a shard's level")
+			}
 			w.Levels()
 			free("Levels")
 			w.Stop(h)

@@ -95,6 +95,58 @@ func TestCatchUpStopsAtACascade(t *testing.T) {
 	})
 }
 
+// T14: the clock stops short of the first bucket of a higher level, wherever on its circle
+// the present is.
+func TestCatchUpStopsAtTheFirstBucket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, Options{WheelSize: 4, Shards: 1, Workers: 1})
+		f.in(7, 7*time.Millisecond)
+		f.pass(7 * time.Millisecond)
+		f.hold()
+		s := f.shards[0]
+		require.Equal(t, tick(7), s.clock)
+		f.in(18, 11*time.Millisecond) // in the fourth place of eight, flushed at 14
+		f.in(30, 23*time.Millisecond) // in the last one
+		require.Len(t, s.levels, 2)
+		time.Sleep(18 * time.Millisecond)
+		f.in(26, time.Millisecond)
+		require.Equal(t, tick(13), s.clock)
+		f.letGo()
+		f.pass(time.Second)
+		require.Equal(t, []int{7, 18, 26, 30}, f.values())
+	})
+}
+
+// T2: of a bucket one of whose timers was pushed out, those that are due are ready chunk by
+// chunk, and do not wait until the last has been looked at.
+func TestPushedOutBucketIsReadyByChunks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := make(gate)
+		f := start(t, Options{Shards: 1, Workers: 1}, g.wait)
+		f.occupy(1)
+		f.hold()
+		var last Timer
+		for i := range 3 * cascadeChunk {
+			last = f.in(i, 10*time.Millisecond)
+		}
+		require.True(t, f.Reset(last, time.Second))
+		f.passHeld(10 * time.Millisecond)
+		a := &f.advancer
+		r, ok := a.due()
+		require.True(t, ok)
+		require.False(t, a.flush(r))
+		require.Zero(t, f.Stats().Ready)
+		for k := range 2 {
+			require.True(t, a.cascade())
+			require.Equal(t, (k+1)*cascadeChunk, f.Stats().Ready)
+		}
+		f.letGo()
+		close(g)
+		f.pass(time.Minute)
+		require.Len(t, f.fired(), 3*cascadeChunk)
+	})
+}
+
 // Overdue is that of the first bucket of all levels, due or not.
 func TestOverdueOfSeveralLevels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

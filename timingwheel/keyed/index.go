@@ -84,7 +84,7 @@ func (x *index[K]) remove(key K, hash uint64) {
 		x.resize(s, n/2)
 	}
 	x.count--
-	if n := len(x.segments) - 1; n > 0 && x.count < merge*n {
+	if n := len(x.segments) - 1; x.count < merge*n {
 		x.mergeLast()
 	}
 }

@@ -128,6 +128,21 @@ func TestSegmentCollisions(t *testing.T) {
 	}
 }
 
+// Every slot is the home of some hash, and no tag is that of a free slot.
+func TestTags(t *testing.T) {
+	var s segment[int]
+	s.resize(minSlots)
+	homes := map[int]int{}
+	for h := range uint64(1 << 16) {
+		tag := tagOf(h << 48)
+		require.NotZero(t, tag)
+		homes[s.home(tag)]++
+	}
+	for i := range minSlots {
+		require.Equal(t, 1<<16/minSlots, homes[i], "slot %d", i)
+	}
+}
+
 // A walk sees each key that stays, once, though segments are split and merged
 // between its steps.
 func TestWalkWhileSegmentsChange(t *testing.T) {
