@@ -156,9 +156,11 @@ func TestNoMethodKeepsALock(t *testing.T) {
 	free("the end")
 }
 
-// T2, T13: what is due runs, on whatever level it was; and a shutdown by each policy ends.
+// T2, T13: what is due runs, on whatever level it was; and a shutdown by each policy ends,
+// also one that ends what Await waits for.
 func TestEndsAtAll(t *testing.T) {
-	for _, policy := range policies {
+	for i := range 2 * len(policies) {
+		policy, awaited := policies[i/2], i%2 == 1
 		synctest.Test(t, func(t *testing.T) {
 			f := start(t, Options{WheelSize: 2, Workers: 1, Shards: 2})
 			for i := range 20 {
@@ -167,10 +169,18 @@ func TestEndsAtAll(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 			synctest.Wait()
 			require.Len(t, f.fired(), 11, "T2: values 0 to 10 have run by now")
+			if awaited {
+				_, err := f.Close(Await)
+				require.NoError(t, err)
+				synctest.Wait()
+			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()
 			_, err := f.Shutdown(ctx, policy)
 			require.NoError(t, err, "T13: %v does not end", policy)
+			if policy != Await {
+				require.Equal(t, 10*time.Millisecond, f.since(), "T13: %v waits for deadlines", policy)
+			}
 		})
 	}
 }
