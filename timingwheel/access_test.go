@@ -73,6 +73,20 @@ func TestReadyQueueIsLeft(t *testing.T) {
 	require.False(t, ok, "a bucket from an empty queue")
 }
 
+// A timer stands in the bucket of its deadline, on each level: from a bucket that expires
+// too soon the advancer would take it and put it back for ever.
+func TestPlacedInItsBucket(t *testing.T) {
+	for _, size := range []int{2, 256} {
+		w, err := newWheel(func(int) {}, Options{Tick: time.Millisecond, WheelSize: size, Shards: 2})
+		require.NoError(t, err)
+		for k := range 20 {
+			_, err := w.Schedule(k, time.Hour<<k/100)
+			require.NoError(t, err)
+			verify(t, w)
+		}
+	}
+}
+
 // T12: no method keeps a lock, whatever it finds; nor does a turn of the advancer, or of
 // a worker.
 func TestNoMethodKeepsALock(t *testing.T) {
