@@ -3,6 +3,8 @@ package timingwheel
 import (
 	"cmp"
 	"context"
+	"runtime/debug"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -62,7 +64,7 @@ func start(t testing.TB, o Options, do ...func(v int)) *fixture {
 	f.letGo()
 	t.Cleanup(func() {
 		f.release()
-		if t.Failed() && f.locked() {
+		if failing(t) && f.locked() {
 			return // or this would hang, and say nothing of the failure
 		}
 		_, err := w.Shutdown(context.Background(), Discard)
@@ -70,6 +72,12 @@ func start(t testing.TB, o Options, do ...func(v int)) *fixture {
 		require.Zero(t, w.Len())
 	})
 	return f
+}
+
+// failing reports, in a cleanup, whether the test has failed or is panicking, which
+// t.Failed does not know yet.
+func failing(t testing.TB) bool {
+	return t.Failed() || strings.Contains(string(debug.Stack()), "\npanic(")
 }
 
 // locked reports whether a panic has left a lock behind.

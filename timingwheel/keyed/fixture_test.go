@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"hash/maphash"
+	"runtime/debug"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -52,7 +54,7 @@ func start(t testing.TB, o timingwheel.Options, do ...func(f *fixture, key strin
 	require.NoError(t, err)
 	f.Table = table
 	t.Cleanup(func() {
-		if t.Failed() && locked(table.parts) {
+		if failing(t) && locked(table.parts) {
 			return // or this would hang, and say nothing of the failure
 		}
 		_, err := table.Shutdown(context.Background(), timingwheel.Discard)
@@ -61,6 +63,12 @@ func start(t testing.TB, o timingwheel.Options, do ...func(f *fixture, key strin
 		verify(t, table)
 	})
 	return f
+}
+
+// failing reports, in a cleanup, whether the test has failed or is panicking, which
+// t.Failed does not know yet.
+func failing(t testing.TB) bool {
+	return t.Failed() || strings.Contains(string(debug.Stack()), "\npanic(")
 }
 
 // locked reports whether a panic has left a lock behind.
