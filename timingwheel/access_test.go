@@ -168,6 +168,8 @@ func TestNoMethodKeepsALock(t *testing.T) {
 	everything()
 	w.shared.ready.close()
 	free("the end")
+	_, ok = w.workers.take(&worker{})
+	require.False(t, ok, "T13: a worker takes a value when the wheel has ended")
 }
 
 // T2, T13: what is due runs, on whatever level it was; and a shutdown by each policy ends,

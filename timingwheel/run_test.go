@@ -355,6 +355,33 @@ func TestMaxPendingConcurrently(t *testing.T) {
 	f.verifyHeld()
 }
 
+// A goroutine that finds its shard locked takes the next, and stays there.
+func TestLockedShardIsLeft(t *testing.T) {
+	f := start(t, Options{Shards: 4})
+	f.useShard(1)
+	s := f.shards[1]
+	s.mu.Lock()
+	shards := make(chan uint32, 2)
+	go func() {
+		for range 2 {
+			h, _ := f.Schedule(1, time.Hour)
+			shards <- h.shard()
+		}
+	}()
+	var got []uint32
+	for range 2 {
+		select {
+		case shard := <-shards:
+			got = append(got, shard)
+		case <-time.After(time.Minute):
+			s.mu.Unlock()
+			t.Fatal("Schedule waits for one shard while others are free")
+		}
+	}
+	s.mu.Unlock()
+	require.Equal(t, []uint32{2, 2}, got)
+}
+
 // T12: every method from a callback, and from the hook of a panic.
 func TestReentrant(t *testing.T) {
 	for _, shards := range []int{1, 4} {

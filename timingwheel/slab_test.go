@@ -183,6 +183,31 @@ func TestPackedSlabWearsOut(t *testing.T) {
 	}
 }
 
+// T18: a worn slab that empties leaves other packed slabs to be filled again.
+func TestWornSlabLeavesOthersPacked(t *testing.T) {
+	const each = slabNodes - 1
+	a := newSlabs(t)
+	var held []uint32
+	for range 3 * each {
+		held = append(held, a.take())
+	}
+	a.give(held[2*each]) // the third is the one that is being filled
+	a.node(held[0]).gen = maxGen - 1
+	for slab := range 2 {
+		for _, i := range held[slab*each : (slab+1)*each-slabNodes/8] {
+			a.give(i)
+		}
+		require.NotNil(t, a.table[slab].kept)
+		a.verify()
+	}
+	for _, i := range held[each-slabNodes/8 : each] {
+		a.give(i)
+	}
+	a.verify()
+	require.Nil(t, a.table[0].nodes)
+	require.Equal(t, uint32(1+1), a.packed, "the second slab is in the list")
+}
+
 // T18: of slabs of which almost nothing stays almost nothing is kept.
 func TestSlabsOfAFew(t *testing.T) {
 	const slabs, stay = 10, 2
