@@ -103,3 +103,14 @@ func TestEndsAtAll(t *testing.T) {
 		})
 	}
 }
+
+// A schedule that has come to its end ends the job, whatever becomes of missed runs: or it
+// would run without end, at once.
+func TestNoRunAfterTheLast(t *testing.T) {
+	now := time.Now()
+	for _, missed := range []Missed{Skip, Coalesce, RunAll} {
+		p := &recurring{&list{}, missed, true}
+		_, err := p.after(now, now, now, 0)
+		require.ErrorIs(t, err, errNoRun, missed)
+	}
+}
