@@ -67,6 +67,8 @@ func TestNoMethodKeepsTheLock(t *testing.T) {
 	everything()
 	q.Close()
 	free("Close")
+	_, err = q.Push(1, time.Now())
+	require.ErrorIs(t, err, ErrClosed, "Close has closed nothing")
 	q.Close()
 	free("the second Close")
 	everything()
