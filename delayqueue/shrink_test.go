@@ -198,6 +198,8 @@ func TestCopiesAreAmortised(t *testing.T) {
 		count()
 	}
 	require.Less(t, copies, 40, "some 12 on the way up and 15 on the way down")
+	h := heap[int]{items: make([]item, 64), keep: spare}
+	require.Equal(t, 64*13/8+spare, h.most(), "3/13 of the elements must leave before the next copy")
 }
 
 // A full queue refuses, and nothing changes; what leaves makes room, in the slot that
