@@ -20,6 +20,8 @@ func TestDoneFunctionsBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := table(t, Options{Workers: 2})
 		leave := make(chan struct{})
+		resume := sync.OnceFunc(func() { close(leave) })
+		t.Cleanup(resume)
 		type end struct {
 			id  int
 			err error
@@ -43,14 +45,16 @@ func TestDoneFunctionsBlock(t *testing.T) {
 				require.LessOrEqual(t, time.Since(began), 2*time.Second+time.Millisecond/2)
 			})
 		}
-		callers.Wait()
+		time.Sleep(3 * time.Second)
 		synctest.Wait()
+		require.Equal(t, 8, c.Stats().Waiting, "the calls of Go that wait for a worker, and none of Do")
+		callers.Wait()
 		require.Equal(t, []end{{0, ErrExpired}, {1, ErrExpired}}, ended)
-		require.Equal(t, 8, c.Stats().Waiting)
 		go func() { require.True(t, c.Reply(5, "late, but not too late")) }()
 		synctest.Wait()
+		require.Equal(t, 7, c.Stats().Waiting)
 		require.Equal(t, end{5, nil}, ended[2])
-		close(leave)
+		resume()
 		synctest.Wait()
 		require.ElementsMatch(t, []int{2, 3, 4, 6, 7, 8, 9}, func() (ids []int) {
 			for _, e := range ended[3:] {
@@ -139,28 +143,6 @@ func TestBacklogForgetsWhatHasEnded(t *testing.T) {
 		}
 		require.Zero(t, held, "of %d", len(requests))
 	})
-}
-
-// A call that is replied to just before its worker has it wait does not enter the backlog.
-func TestBacklogTurnsAwayWhatHasEnded(t *testing.T) {
-	b := backlog[int, string]{most: 1}
-	first, ended, waits, last := new(call[int, string]), new(call[int, string]), new(call[int, string]), new(call[int, string])
-	b.remove(ended)
-	require.Nil(t, b.begin(ended), "although there is room for it")
-	require.Zero(t, b.running)
-	require.Same(t, first, b.begin(first))
-	require.Nil(t, b.begin(ended))
-	require.Zero(t, b.n)
-	for _, c := range []*call[int, string]{waits, last} {
-		require.Nil(t, b.begin(c))
-	}
-	require.Equal(t, 2, b.n)
-	require.Same(t, waits, b.next())
-	b.remove(waits) // its worker is about to find that it has ended
-	require.Equal(t, 1, b.n)
-	b.remove(last)
-	require.Nil(t, b.next())
-	require.Zero(t, b.running)
 }
 
 // Calls that expire, are replied to, fail and lose their group, with one worker that is slow:

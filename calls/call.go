@@ -1,6 +1,7 @@
 package calls
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -77,9 +78,8 @@ func (t *Table[ID, R]) recycle(c *call[ID, R]) {
 	t.free.Put(c)
 }
 
-// await returns when the call has ended, and ends it when ctx is done.
-func (c *call[ID, R]) await(ctx context.Context) {
-	gone := ctx.Done()
+// await returns when the call has ended, and ends it when ctx is done, which gone tells.
+func (c *call[ID, R]) await(ctx context.Context, gone <-chan struct{}) {
 	if gone == nil {
 		<-c.ready
 		return
@@ -88,12 +88,16 @@ func (c *call[ID, R]) await(ctx context.Context) {
 	case <-c.ready:
 	case <-gone:
 		if c.part.take(c, c.id, c.serial, purgatory.Cancelled) {
-			c.value, c.err = *new(R), context.Cause(ctx)
+			c.stop() // now: Cause may panic or end the goroutine, as ctx does
+			c.value, c.err = *new(R), cause(ctx)
 			return
 		}
 		<-c.ready // somebody was first
 	}
 }
+
+// cause is why ctx is done; never nil, which would be a reply, whatever ctx says.
+func cause(ctx context.Context) error { return cmp.Or(context.Cause(ctx), context.Canceled) }
 
 // end gives the call its result. The caller owns it. Panics of done, and of the hook that
 // is called with them, are recovered; done may still end the goroutine.
@@ -132,10 +136,12 @@ func endEach[ID comparable, R any](all []*call[ID, R], err error) {
 	}
 }
 
-// report calls the hook of panics; a hook that panics is only logged.
+// report calls the hook of panics; a hook that panics is only logged, and a panic of the
+// logger's is lost.
 func (t *Table[ID, R]) report(what timingwheel.Panic) {
 	defer func() {
 		if v := recover(); v != nil {
+			defer func() { _ = recover() }()
 			logPanic(what)
 			logPanic(timingwheel.Panic{Value: v, Stack: debug.Stack()})
 		}
@@ -147,7 +153,15 @@ func logPanic(p timingwheel.Panic) {
 	slog.Error("calls: done function panicked", "panic", p.Value, "stack", string(p.Stack))
 }
 
-// stop stops the timer, and reports whether it will never call expire with this record.
+// stop stops the timer, and reports whether it will never call expire with this record. It
+// may be called again.
 func (c *call[ID, R]) stop() bool {
-	return c.outcome == purgatory.Expired || c.timer == timingwheel.Timer{} || c.part.group.table.wheel.Stop(c.timer)
+	if c.outcome == purgatory.Expired || c.timer == (timingwheel.Timer{}) {
+		return true
+	}
+	if !c.part.group.table.wheel.Stop(c.timer) {
+		return false
+	}
+	c.timer = timingwheel.Timer{}
+	return true
 }

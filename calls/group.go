@@ -5,7 +5,6 @@ import (
 	"errors"
 	"hash/maphash"
 	"iter"
-	"runtime"
 	"sync"
 	"time"
 
@@ -14,8 +13,9 @@ import (
 
 // Group is calls that can be ended together, with ids of their own: those of a connection.
 // A reply that one connection brings can thereby end no call of another, also where both
-// count their calls from 1. Make one with [Table.Group]. All methods are safe for use from
-// any goroutine, done functions included.
+// count their calls from 1. Make one with [Table.Group]: the zero Group is not usable, and
+// its methods panic. All methods are safe for use from any goroutine, done functions
+// included.
 type Group[ID comparable, R any] struct {
 	table *Table[ID, R]
 	seed  maphash.Seed
@@ -40,19 +40,16 @@ type part[ID comparable, R any] struct {
 }
 
 // ownParts is how many parts the calls have that are in no group.
-func ownParts() int {
+func ownParts(processors int) int {
 	n := 1
-	for n < 8*runtime.GOMAXPROCS(0) && n < 1024 {
+	for n < 8*processors && n < 1024 {
 		n *= 2
 	}
 	return n
 }
 
 func newGroup[ID comparable, R any](t *Table[ID, R], parts int) *Group[ID, R] {
-	g := &Group[ID, R]{table: t, parts: make([]part[ID, R], parts), place: nowhere}
-	if parts > 1 {
-		g.seed = maphash.MakeSeed()
-	}
+	g := &Group[ID, R]{table: t, seed: maphash.MakeSeed(), parts: make([]part[ID, R], parts), place: nowhere}
 	for i := range g.parts {
 		g.parts[i].group = g
 		g.parts[i].calls = map[ID]*call[ID, R]{}
@@ -64,7 +61,14 @@ func (g *Group[ID, R]) part(id ID) *part[ID, R] {
 	if len(g.parts) == 1 {
 		return &g.parts[0]
 	}
+	g.mustBeMade()
 	return &g.parts[maphash.Comparable(g.seed, id)&uint64(len(g.parts)-1)]
+}
+
+func (g *Group[ID, R]) mustBeMade() {
+	if g.table == nil {
+		panic("calls: the zero Group is not usable, make one with Table.Group")
+	}
 }
 
 // Do makes a call and waits for its reply: it notes id, calls send, which is to bring the
@@ -84,8 +88,9 @@ func (g *Group[ID, R]) Do(ctx context.Context, id ID, timeout time.Duration, sen
 		panic("calls: Do with a nil context or send")
 	}
 	if ctx.Err() != nil {
-		return *new(R), context.Cause(ctx)
+		return *new(R), cause(ctx)
 	}
+	gone := ctx.Done() // before the call is noted: a context may panic
 	p := g.part(id)
 	c, serial, err := p.begin(id, timeout, nil)
 	if err != nil {
@@ -94,7 +99,7 @@ func (g *Group[ID, R]) Do(ctx context.Context, id ID, timeout time.Duration, sen
 	if err := p.send(c, id, serial, true, send); err != nil && p.take(c, id, serial, purgatory.Failed) {
 		c.value, c.err = *new(R), err
 	} else {
-		c.await(ctx)
+		c.await(ctx, gone)
 	}
 	value, err := c.value, c.err
 	if c.stop() {
@@ -160,6 +165,7 @@ func (g *Group[ID, R]) Fail(id ID, err error) bool {
 // called. It returns how many calls it has ended. The group can be forgotten then. It takes
 // time proportional to the calls.
 func (g *Group[ID, R]) Close(err error) int {
+	g.mustBeMade()
 	if err == nil {
 		err = ErrClosed
 	}
@@ -168,6 +174,7 @@ func (g *Group[ID, R]) Close(err error) int {
 
 // Len returns the number of calls that wait.
 func (g *Group[ID, R]) Len() (n int) {
+	g.mustBeMade()
 	for i := range g.parts {
 		p := &g.parts[i]
 		p.mu.Lock()
@@ -188,6 +195,7 @@ type Waiting[ID comparable] struct {
 // is met once; one that comes or ends meanwhile may be met or not. It takes the lock for 256
 // calls at a time, which it copies; no lock is held while the loop's body runs.
 func (g *Group[ID, R]) All() iter.Seq[Waiting[ID]] {
+	g.mustBeMade()
 	return func(yield func(Waiting[ID]) bool) {
 		var some []Waiting[ID]
 		for i := range g.parts {
@@ -223,7 +231,7 @@ func (p *part[ID, R]) each(some []Waiting[ID], yield func(Waiting[ID]) bool) (ro
 	wall, at := time.Now(), now()
 	for id, c := range p.calls {
 		if p.calls[id] == c { // not so if the loop is in an old map and c has ended
-			w := Waiting[ID]{ID: id, Age: max(at-c.began, 0)}
+			w := Waiting[ID]{ID: id, Age: at - c.began}
 			if c.deadline != never {
 				w.Deadline = wall.Add(c.deadline - at)
 			}
@@ -289,10 +297,8 @@ func (p *part[ID, R]) enterLocked(c *call[ID, R], id ID, timeout time.Duration) 
 	}
 	c.part, c.id, c.began, c.deadline = p, id, now(), never
 	c.serial++
-	if timeout != NoTimeout {
-		if c.began <= never-timeout {
-			c.deadline = c.began + timeout // a worker may read it as soon as the timer is started
-		}
+	if timeout != NoTimeout && c.began <= never-timeout { // else it has no deadline before the end of time
+		c.deadline = c.began + timeout // a worker may read it as soon as the timer is started
 		timer, err := t.wheel.Schedule(c, timeout)
 		if err != nil { // 2^28 calls: the wheel is closed after every group is
 			t.unreserve()

@@ -3,4 +3,7 @@ package calls
 import "github.com/seed-782fa212/limbo/timingwheel"
 
 // Levels returns where the calls' timers stand; see [timingwheel.Wheel.Levels].
-func (t *Table[ID, R]) Levels() []timingwheel.Level { return t.wheel.Levels() }
+func (t *Table[ID, R]) Levels() []timingwheel.Level {
+	t.mustBeMade()
+	return t.wheel.Levels()
+}

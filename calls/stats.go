@@ -45,11 +45,13 @@ type Stats struct {
 	Wheel timingwheel.Stats // of the timeouts
 }
 
-// Stats returns the table's figures. Those of one group are of one moment; each call is
-// counted once, also of a group that is closed meanwhile. It takes time in proportion to
-// the groups, some 0.7 µs each, and holds nobody up for longer than it takes to copy the
-// list of them.
+// Stats returns the table's figures. Those of one [Group] are of one moment; groups are read
+// one after the other, and so are the parts of the table's own calls. Each call is counted
+// once, also of a group that is closed meanwhile, and Waiting is at most Options.MaxCalls. It
+// takes time in proportion to the groups, some 0.7 µs each, and holds nobody up for longer
+// than it takes to copy the list of them.
 func (t *Table[ID, R]) Stats() Stats {
+	t.mustBeMade()
 	st := Stats{Name: t.options.Name, Wheel: t.wheel.Stats()}
 	st.Ready, st.Overdue = t.backlog.waiting()
 	t.mu.Lock()
@@ -68,6 +70,9 @@ func (t *Table[ID, R]) Stats() Stats {
 			sum.add(&p.tally) // also if it is in gone by now: it was not before
 			p.mu.Unlock()
 		}
+	}
+	if most := t.options.MaxCalls; most > 0 {
+		st.Waiting = min(st.Waiting, most) // a place that one group has left may be another's by now
 	}
 	for o, h := range sum.waited {
 		if h != nil {

@@ -44,8 +44,8 @@ type Options struct {
 }
 
 // Table holds calls that wait for their replies, or for their time to be up. ID is what a
-// reply is told by, and R is the reply. Make one with [New]; it runs goroutines until it
-// is shut down. All methods are safe for use from any goroutine, done functions included.
+// reply is told by, and R is the reply. Make one with [New]: the zero Table is not usable,
+// and its methods panic. It runs goroutines until it is shut down. All methods are safe for use from any goroutine, done functions included.
 type Table[ID comparable, R any] struct {
 	options Options
 	wheel   *timingwheel.Wheel[*call[ID, R]]
@@ -85,13 +85,22 @@ func New[ID comparable, R any](o Options) (*Table[ID, R], error) {
 	if err != nil {
 		return nil, fmt.Errorf("calls: %w", err)
 	}
-	t.own = t.open(ownParts())
+	t.own = t.open(ownParts(runtime.GOMAXPROCS(0)))
 	return t, nil
 }
 
 // Group makes a group: calls with ids of their own, which can be ended together. It is
 // what a connection has. Close it when that is gone: the table knows it until then.
-func (t *Table[ID, R]) Group() *Group[ID, R] { return t.open(1) }
+func (t *Table[ID, R]) Group() *Group[ID, R] {
+	t.mustBeMade()
+	return t.open(1)
+}
+
+func (t *Table[ID, R]) mustBeMade() {
+	if t.own == nil {
+		panic("calls: the zero Table is not usable, make one with New")
+	}
+}
 
 func (t *Table[ID, R]) open(parts int) *Group[ID, R] {
 	g := newGroup(t, parts)
@@ -112,22 +121,31 @@ func (t *Table[ID, R]) open(parts int) *Group[ID, R] {
 
 // Do is [Group.Do], of the calls that are in no group.
 func (t *Table[ID, R]) Do(ctx context.Context, id ID, timeout time.Duration, send func() error) (R, error) {
+	t.mustBeMade()
 	return t.own.Do(ctx, id, timeout, send)
 }
 
 // Go is [Group.Go], of the calls that are in no group.
 func (t *Table[ID, R]) Go(id ID, timeout time.Duration, send func() error, done func(R, error)) error {
+	t.mustBeMade()
 	return t.own.Go(id, timeout, send, done)
 }
 
 // Reply is [Group.Reply], of the calls that are in no group.
-func (t *Table[ID, R]) Reply(id ID, reply R) bool { return t.own.Reply(id, reply) }
+func (t *Table[ID, R]) Reply(id ID, reply R) bool {
+	t.mustBeMade()
+	return t.own.Reply(id, reply)
+}
 
 // Fail is [Group.Fail], of the calls that are in no group.
-func (t *Table[ID, R]) Fail(id ID, err error) bool { return t.own.Fail(id, err) }
+func (t *Table[ID, R]) Fail(id ID, err error) bool {
+	t.mustBeMade()
+	return t.own.Fail(id, err)
+}
 
 // All returns an iterator over the calls that wait, in all groups; see [Group.All].
 func (t *Table[ID, R]) All() iter.Seq[Waiting[ID]] {
+	t.mustBeMade()
 	return func(yield func(Waiting[ID]) bool) {
 		for _, g := range t.all() {
 			for w := range g.All() {
@@ -151,6 +169,7 @@ func (t *Table[ID, R]) all() []*Group[ID, R] {
 // function, and any number of times. Calls of Do end first; it returns when every done
 // function has that it calls itself.
 func (t *Table[ID, R]) Close() {
+	t.mustBeMade()
 	t.mu.Lock()
 	t.closed = true
 	t.mu.Unlock()

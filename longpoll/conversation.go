@@ -61,7 +61,7 @@ func (c *conversation) writeWithin(r *http.Request, wait time.Duration) time.Dur
 	if srv == nil || srv.WriteTimeout <= 0 {
 		return wait
 	}
-	if c.control.SetWriteDeadline(time.Now().Add(wait+srv.WriteTimeout)) != nil {
+	if c.control.SetWriteDeadline(time.Now().Add(wait).Add(srv.WriteTimeout)) != nil {
 		// A middleware's writer, as a rule, that does not let the controller through. The
 		// deadline has stood since the header was read, and passes while the poll waits
 		// or just before its answer: the connection would be closed without one.

@@ -40,8 +40,9 @@ func Default() *Polls { return defaults }
 
 var defaults, _ = New(Options{}) // which are in range
 
-// Polls is how the polls of a service wait, and what became of them. Make one with [New].
-// All methods are safe for use from any goroutine.
+// Polls is how the polls of a service wait, and what became of them. Make one with [New]: the
+// zero Polls is not usable, and its methods panic. All methods are safe for use from any
+// goroutine.
 type Polls struct {
 	options Options
 
@@ -61,7 +62,7 @@ type Stats struct {
 	Invalid uint64 // 400: the query's wait cannot be read
 	Limited uint64 // 429: beyond Options.MaxPerClient
 	Refused uint64 // 503: the purgatory is full, or closed
-	Failed  uint64 // 500: await has returned another error, which went to Options.OnError, or panicked
+	Failed  uint64 // 500: await has returned another error, which went to Options.OnError, or something panicked
 
 	Cancelled uint64 // 503: by CancelForKey
 }
@@ -75,8 +76,15 @@ func New(o Options) (*Polls, error) {
 	return &Polls{options: o, clients: map[string]int{}}, nil
 }
 
+func (p *Polls) mustBeMade() {
+	if p.clients == nil {
+		panic("longpoll: the zero Polls is not usable, make one with New")
+	}
+}
+
 // Stats returns the figures, those of one moment.
 func (p *Polls) Stats() Stats {
+	p.mustBeMade()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	st := p.stats
@@ -126,6 +134,7 @@ func (p *Polls) Stats() Stats {
 // has no Unwrap method, which http.ResponseController needs: a poll then waits for three
 // quarters of the WriteTimeout at most, so that it is answered while it still can be.
 func (p *Polls) Serve(w http.ResponseWriter, r *http.Request, await func(ctx context.Context, timeout time.Duration) error) bool {
+	p.mustBeMade()
 	wait, preferred, err := p.asked(r)
 	if err != nil {
 		p.count(func(st *Stats) { st.Invalid++ })
@@ -137,6 +146,16 @@ func (p *Polls) Serve(w http.ResponseWriter, r *http.Request, await func(ctx con
 		p.retryLater(w, http.StatusTooManyRequests, "too many polls of one client wait here")
 		return false
 	}
+	counted := false
+	leave := func(count func(*Stats)) {
+		counted = true
+		p.leave(client, count)
+	}
+	defer func() {
+		if !counted { // await, the context or the writer has panicked
+			p.leave(client, func(st *Stats) { st.Failed++ })
+		}
+	}()
 	c := conversation{polls: p, w: w, control: http.NewResponseController(w)}
 	wait = c.writeWithin(r, wait)
 	applied := func() {
@@ -147,16 +166,6 @@ func (p *Polls) Serve(w http.ResponseWriter, r *http.Request, await func(ctx con
 	if p.options.KeepAwake > 0 { // the header goes out with the first byte; otherwise it takes no memory while the poll waits
 		applied()
 	}
-	counted := false
-	leave := func(count func(*Stats)) {
-		counted = true
-		p.leave(client, count)
-	}
-	defer func() {
-		if !counted { // await has panicked
-			p.leave(client, func(st *Stats) { st.Failed++ })
-		}
-	}()
 	err = c.wait(r, wait, await)
 	applied()
 	c.writeWithin(r, 0)

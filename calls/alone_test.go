@@ -1,0 +1,80 @@
+package calls
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-782fa212/limbo/purgatory"
+)
+
+// Parts that are tested alone: a fault in one shows here first, and not as a goroutine that
+// waits for ever.
+
+// A call that is replied to just before its worker has it wait does not enter the backlog.
+func TestBacklogTurnsAwayWhatHasEnded(t *testing.T) {
+	b := backlog[int, string]{most: 1}
+	first, ended, waits, last := new(call[int, string]), new(call[int, string]), new(call[int, string]), new(call[int, string])
+	b.remove(ended)
+	require.Nil(t, b.begin(ended), "although there is room for it")
+	require.Zero(t, b.running)
+	require.Same(t, first, b.begin(first))
+	require.Nil(t, b.begin(ended))
+	require.Zero(t, b.n)
+	for _, c := range []*call[int, string]{waits, last} {
+		require.Nil(t, b.begin(c))
+	}
+	require.Equal(t, 2, b.n)
+	require.Same(t, waits, b.next())
+	b.remove(waits) // its worker is about to find that it has ended
+	require.Equal(t, 1, b.n)
+	b.remove(last)
+	require.Nil(t, b.next())
+	require.Zero(t, b.running)
+}
+
+// A worker that comes while others wait begins with the first of them, also when the place
+// that it takes was left by a goroutine that has ended.
+func TestBacklogIsFirstInFirstOut(t *testing.T) {
+	b := backlog[int, string]{most: 1}
+	first, second, third, fourth := new(call[int, string]), new(call[int, string]), new(call[int, string]), new(call[int, string])
+	require.Same(t, first, b.begin(first))
+	require.False(t, b.leave(), "no call is left")
+	require.Same(t, first, b.begin(first))
+	require.Nil(t, b.begin(second))
+	require.Nil(t, b.begin(third))
+	require.True(t, b.leave(), "calls are left")
+	require.Same(t, second, b.begin(fourth), "it overtakes an older one")
+	require.Same(t, third, b.next())
+	require.Same(t, fourth, b.next())
+	require.Nil(t, b.next())
+	require.Zero(t, b.running)
+	require.Nil(t, b.begin(nil))
+	require.Zero(t, b.running, "a worker without a call is in no done function")
+}
+
+func TestTally(t *testing.T) {
+	y := tally{duplicates: 1, refusedFull: 2, refusedClosed: 3, unmatched: 4}
+	for _, o := range []purgatory.Outcome{purgatory.Completed, purgatory.Expired, purgatory.Completed} {
+		y.end(o, time.Second)
+	}
+	y.expired(time.Millisecond)
+	require.NotPanics(t, func() {
+		sum := y.clone()
+		require.Equal(t, y, sum)
+		sum.add(&y)
+		require.Equal(t, []uint64{4, 2, 0}, []uint64{sum.ended(purgatory.Completed), sum.ended(purgatory.Expired), sum.ended(purgatory.Failed)})
+		require.InDelta(t, 4, sum.waited[purgatory.Completed].Sum, 0)
+		require.Equal(t, uint64(2), sum.late.Count)
+		require.Equal(t, []uint64{2, 4, 6, 8}, []uint64{sum.duplicates, sum.refusedFull, sum.refusedClosed, sum.unmatched})
+	}, "what nothing was counted in is nil")
+	require.Equal(t, uint64(2), y.ended(purgatory.Completed), "a clone shares nothing")
+}
+
+// A power of two, at least eight for each processor up to 1,024.
+func TestOwnParts(t *testing.T) {
+	for processors, want := range map[int]int{1: 8, 2: 16, 3: 32, 127: 1024, 128: 1024, 129: 1024, 1000: 1024} {
+		require.Equal(t, want, ownParts(processors), "%d processors", processors)
+	}
+}
