@@ -25,6 +25,7 @@ func table(t testing.TB, o Options) *Table[int, string] {
 		require.NoError(t, c.Shutdown(context.Background()))
 		require.Zero(t, c.Stats().Waiting)
 		require.Zero(t, c.Stats().Wheel.Pending)
+		require.Zero(t, c.waiting.Load())
 	})
 	return c
 }
@@ -325,6 +326,9 @@ func TestBadInput(t *testing.T) {
 	require.EqualError(t, err, "calls: Options.Workers is -1, must be 1 to 65535")
 	_, err = New[int, string](Options{Workers: 1 << 16})
 	require.EqualError(t, err, "calls: Options.Workers is 65536, must be 1 to 65535")
+	most, err := New[int, string](Options{Workers: 1<<16 - 1})
+	require.NoError(t, err)
+	require.NoError(t, most.Shutdown(t.Context()))
 	_, err = New[int, string](Options{Tick: -1})
 	require.ErrorContains(t, err, "Tick is -1ns")
 	f, err := New[float64, string](Options{})
@@ -360,6 +364,9 @@ func TestDonePanics(t *testing.T) {
 		require.NoError(t, c.Go(1, time.Second, nothing, func(string, error) { panic("replied") }))
 		require.NoError(t, c.Go(2, time.Second, nothing, func(string, error) { panic("expired") }))
 		require.True(t, c.Reply(1, ""))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Len(t, panics, 2, "that are reported")
 		require.Equal(t, "replied", <-panics)
 		require.Equal(t, "expired", <-panics)
 	})

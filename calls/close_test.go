@@ -90,17 +90,19 @@ func TestCloseEndsDoFirst(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := table(t, Options{})
 				g := c.Group()
-				var callers sync.WaitGroup
+				var returned atomic.Int64
 				var got []error
 				for id := range 50 {
 					require.NoError(t, g.Go(id, time.Hour, nothing, func(_ string, err error) {
-						callers.Wait()
+						time.Sleep(time.Second) // for the callers' goroutines
+						require.Equal(t, int64(50), returned.Load(), "calls of Do that have ended")
 						got = append(got, err)
 					}))
-					callers.Go(func() {
+					go func() {
 						_, err := g.Do(context.Background(), 100+id, time.Hour, nothing)
 						require.ErrorIs(t, err, ErrClosed)
-					})
+						returned.Add(1)
+					}()
 				}
 				synctest.Wait()
 				end(c, g)
@@ -118,6 +120,7 @@ func TestGroupAfterClose(t *testing.T) {
 	c := table(t, Options{})
 	c.Close()
 	g := c.Group()
+	require.Zero(t, c.Stats().Groups)
 	_, err := g.Do(t.Context(), 1, time.Minute, nothing)
 	require.ErrorIs(t, err, ErrClosed)
 	require.False(t, g.Reply(1, ""))

@@ -59,6 +59,18 @@ func ownAnswers(t *testing.T, h func(serve http.HandlerFunc) http.HandlerFunc, s
 	}
 }
 
+// Without KeepAwake nothing is sent while a poll waits.
+func TestNothingIsSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := hook(func(int) error { return io.ErrClosedPipe }) // or it would be sent without end
+		require.True(t, polls(t, Options{}).Serve(w, httptest.NewRequest(http.MethodGet, "/", nil), func(context.Context, time.Duration) error {
+			time.Sleep(time.Hour)
+			return nil
+		}))
+		require.Zero(t, *w.n, "bytes are sent")
+	})
+}
+
 // What a 500 is about goes to OnError, and no further: not to the client.
 func TestOnError(t *testing.T) {
 	f := newFeed(t, purgatory.Options{})
@@ -122,11 +134,14 @@ func TestCancelled(t *testing.T) {
 
 // Polls without a Polls of their own are counted, too.
 func TestDefault(t *testing.T) {
-	f := newFeed(t, purgatory.Options{})
-	before := Default().Stats().Expired
-	w := httptest.NewRecorder()
-	require.False(t, Wait(w, httptest.NewRequest(http.MethodGet, "/?wait=0", nil), f.p, func() bool { return false }, "feed"))
-	require.Equal(t, before+1, Default().Stats().Expired)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFeed(t, purgatory.Options{})
+		before, began := Default().Stats().Expired, time.Now()
+		w := httptest.NewRecorder()
+		require.False(t, Wait(w, httptest.NewRequest(http.MethodGet, "/?wait=0", nil), f.p, func() bool { return false }, "feed"))
+		require.Equal(t, before+1, Default().Stats().Expired)
+		require.Zero(t, time.Since(began))
+	})
 }
 
 // Headers that a handler has set for its answer do not go out with another one.

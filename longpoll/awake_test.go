@@ -51,6 +51,27 @@ func TestKeepAwake(t *testing.T) {
 	})
 }
 
+// The writer is the handler's alone when Serve returns.
+func TestKeepAwakeHandsTheWriterBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, p := newFeed(t, purgatory.Options{}), polls(t, Options{KeepAwake: time.Second})
+		time.AfterFunc(1500*time.Millisecond, f.add) // while a byte is being written
+		writing := false
+		w := hook(func(int) error {
+			writing = true
+			time.Sleep(2 * time.Second)
+			writing = false
+			return nil
+		})
+		require.True(t, p.Serve(w, httptest.NewRequest(http.MethodGet, "/", nil), func(ctx context.Context, timeout time.Duration) error {
+			return f.p.Await(ctx, timeout, func() bool { return f.n.Load() > 0 }, "feed")
+		}))
+		require.False(t, writing)
+		time.Sleep(time.Minute)
+		require.Equal(t, "\n", w.Body.String(), "nothing is sent any more")
+	})
+}
+
 // Once a byte has gone out, a poll that is neither ready nor expired is
 // broken off.
 func TestKeepAwakeBreaksOff(t *testing.T) {
@@ -108,6 +129,46 @@ func (w hooked) Write(b []byte) (int, error) {
 }
 
 func (w hooked) WriteHeader(int) { panic("a status behind a part of the body") }
+
+// deadlines is a writer that notes the deadlines that are set, as times from now; 0: none.
+type deadlines struct {
+	hooked
+	set *[]time.Duration
+}
+
+func (w deadlines) SetWriteDeadline(at time.Time) error {
+	until := time.Duration(0)
+	if !at.IsZero() {
+		until = time.Until(at)
+	}
+	*w.set = append(*w.set, until)
+	return nil
+}
+
+// A deadline is set for the byte that is being written when a poll ends, and stays if that
+// fails: what the server still has to send may be taken as slowly.
+func TestKeepAwakeDeadline(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		want []time.Duration
+	}{
+		"written": {nil, []time.Duration{lastByte, 0}},
+		"failed":  {io.ErrClosedPipe, []time.Duration{lastByte}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, p := newFeed(t, purgatory.Options{}), polls(t, Options{KeepAwake: time.Second})
+				var set []time.Duration
+				w := deadlines{hook(func(int) error { time.Sleep(2 * time.Second); return c.err }), &set}
+				func() {
+					defer func() { _ = recover() }()
+					f.serve(p)(w, httptest.NewRequest(http.MethodGet, "/?wait=2", nil))
+				}()
+				require.Equal(t, c.want, set)
+			})
+		})
+	}
+}
 
 // A poll waits once, in its place, whatever is sent meanwhile: it is not refused for the
 // sake of those who come then.
@@ -215,26 +276,5 @@ func TestKeepAwakeFailsLate(t *testing.T) {
 			f.serve(p)(w, httptest.NewRequest(http.MethodGet, "/?wait=2", nil))
 		})
 		require.Equal(t, Stats{HungUp: 1}, p.Stats())
-	})
-}
-
-// The writer is the handler's alone when Serve returns.
-func TestKeepAwakeHandsTheWriterBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, p := newFeed(t, purgatory.Options{}), polls(t, Options{KeepAwake: time.Second})
-		time.AfterFunc(1500*time.Millisecond, f.add) // while a byte is being written
-		writing := false
-		w := hook(func(int) error {
-			writing = true
-			time.Sleep(2 * time.Second)
-			writing = false
-			return nil
-		})
-		require.True(t, p.Serve(w, httptest.NewRequest(http.MethodGet, "/", nil), func(ctx context.Context, timeout time.Duration) error {
-			return f.p.Await(ctx, timeout, func() bool { return f.n.Load() > 0 }, "feed")
-		}))
-		require.False(t, writing)
-		time.Sleep(time.Minute)
-		require.Equal(t, "\n", w.Body.String(), "nothing is sent any more")
 	})
 }

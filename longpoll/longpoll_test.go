@@ -226,9 +226,23 @@ func TestClientsAreBounded(t *testing.T) {
 		require.NotEmpty(t, resp.Header().Get("Retry-After"))
 		wg.Go(func() { require.Equal(t, "1", ask(f.serve(p), from("b")).Body.String()) })
 		synctest.Wait()
+		// One of two leaves, and one can come in its place.
+		ctx, hangUp := context.WithCancel(t.Context())
+		for range 2 {
+			go ask(f.serve(p), from("c").WithContext(ctx))
+			synctest.Wait()
+			ctx = t.Context()
+		}
+		hangUp()
+		synctest.Wait()
+		wg.Go(func() { require.Equal(t, "1", ask(f.serve(p), from("c")).Body.String()) })
+		synctest.Wait()
+		require.Equal(t, Stats{Waiting: 6, Clients: 3, HungUp: 1, Limited: 1}, p.Stats())
+		require.Equal(t, http.StatusTooManyRequests, ask(f.serve(p), from("c")).Code)
 		f.add()
 		wg.Wait()
-		require.Equal(t, Stats{Ready: 4, Limited: 1}, p.Stats())
+		synctest.Wait()
+		require.Equal(t, Stats{Ready: 6, HungUp: 1, Limited: 2}, p.Stats())
 	})
 }
 

@@ -11,6 +11,9 @@ import (
 func TestQueue(t *testing.T) {
 	var q Queue[*int]
 	var want []*int
+	follows := func() { // the number of values
+		require.True(t, q.Cap() == least || q.Cap() < 8*q.Len(), "%d places for %d values", q.Cap(), q.Len())
+	}
 	rnd := rand.New(rand.NewPCG(3, 3))
 	for round := range 400 {
 		for i := range rnd.IntN(200) {
@@ -18,6 +21,7 @@ func TestQueue(t *testing.T) {
 			q.Push(x)
 			want = append(want, x)
 			require.Same(t, x, q.Back())
+			follows()
 		}
 		limit := rnd.IntN(200)
 		if round%40 == 39 {
@@ -28,17 +32,17 @@ func TestQueue(t *testing.T) {
 				require.Same(t, want[len(want)-1], q.Back())
 				q.PopBack()
 				want = want[:len(want)-1]
-				continue
+			} else {
+				require.Same(t, want[0], q.Front())
+				q.Pop()
+				want = want[1:]
 			}
-			require.Same(t, want[0], q.Front())
-			q.Pop()
-			want = want[1:]
+			follows()
 		}
 		require.Equal(t, len(want), q.Len())
 		for k, x := range want {
 			require.Same(t, x, q.At(k))
 		}
-		require.LessOrEqual(t, q.Cap(), max(least, 8*(q.Len()+1)))
 		held := 0
 		for _, x := range q.ring {
 			if x != nil {
@@ -47,4 +51,16 @@ func TestQueue(t *testing.T) {
 		}
 		require.Equal(t, q.Len(), held, "a value that was removed is held on to")
 	}
+}
+
+// A queue that stays small is not copied again and again.
+func TestSmallQueueStays(t *testing.T) {
+	var q Queue[int]
+	q.Push(0)
+	require.Zero(t, testing.AllocsPerRun(1000, func() {
+		q.Push(1)
+		q.Pop()
+		q.Push(2)
+		q.PopBack()
+	}))
 }
