@@ -38,20 +38,21 @@ func TestBacklogTurnsAwayWhatHasEnded(t *testing.T) {
 // that it takes was left by a goroutine that has ended.
 func TestBacklogIsFirstInFirstOut(t *testing.T) {
 	b := backlog[int, string]{most: 1}
-	first, second, third, fourth := new(call[int, string]), new(call[int, string]), new(call[int, string]), new(call[int, string])
+	first, second, third := new(call[int, string]), new(call[int, string]), new(call[int, string])
 	require.Same(t, first, b.begin(first))
 	require.False(t, b.leave(), "no call is left")
 	require.Same(t, first, b.begin(first))
 	require.Nil(t, b.begin(second))
-	require.Nil(t, b.begin(third))
-	require.True(t, b.leave(), "calls are left")
-	require.Same(t, second, b.begin(fourth), "it overtakes an older one")
+	require.True(t, b.leave(), "a call is left")
+	require.Same(t, second, b.begin(third), "it overtakes an older one")
 	require.Same(t, third, b.next())
-	require.Same(t, fourth, b.next())
 	require.Nil(t, b.next())
 	require.Zero(t, b.running)
 	require.Nil(t, b.begin(nil))
 	require.Zero(t, b.running, "a worker without a call is in no done function")
+	n, overdue := b.waiting()
+	require.Zero(t, n)
+	require.Zero(t, overdue)
 }
 
 func TestTally(t *testing.T) {

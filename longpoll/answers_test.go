@@ -76,7 +76,9 @@ func TestOnError(t *testing.T) {
 	f := newFeed(t, purgatory.Options{})
 	var errs []error
 	var requests []*http.Request
-	p := polls(t, Options{OnError: func(r *http.Request, err error) {
+	var p *Polls
+	p = polls(t, Options{OnError: func(r *http.Request, err error) {
+		require.Equal(t, Stats{Failed: 1}, p.Stats(), "it waits no more")
 		requests, errs = append(requests, r), append(errs, err)
 	}})
 	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/feed", nil)

@@ -170,6 +170,26 @@ func TestKeepAwakeDeadline(t *testing.T) {
 	}
 }
 
+// unflushable is a writer that cannot send what is written.
+type unflushable struct{ hooked }
+
+func (unflushable) FlushError() error { return io.ErrClosedPipe }
+
+// Where the status could not be sent, no byte is.
+func TestKeepAwakeCannotFlush(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, p := newFeed(t, purgatory.Options{}), polls(t, Options{KeepAwake: time.Second})
+		w := unflushable{hook(func(int) error { return nil })}
+		began := time.Now()
+		require.PanicsWithValue(t, http.ErrAbortHandler, func() {
+			f.serve(p)(w, httptest.NewRequest(http.MethodGet, "/?wait=5", nil))
+		})
+		require.Equal(t, time.Second, time.Since(began))
+		require.Zero(t, *w.n)
+		require.Equal(t, Stats{HungUp: 1}, p.Stats())
+	})
+}
+
 // A poll waits once, in its place, whatever is sent meanwhile: it is not refused for the
 // sake of those who come then.
 func TestKeepAwakeKeepsItsPlace(t *testing.T) {

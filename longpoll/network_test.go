@@ -232,6 +232,16 @@ func TestServersTimeoutBehindAMiddleware(t *testing.T) {
 			}
 		})
 	}
+	// Where it can be moved, the answer has the whole WriteTimeout, from when the poll ends.
+	synctest.Test(t, func(t *testing.T) {
+		f, p := newFeed(t, purgatory.Options{}), polls(t, Options{})
+		var set []time.Duration
+		w := deadlines{hook(func(int) error { return nil }), &set}
+		f.add()
+		r := httptest.NewRequest(http.MethodGet, "/?wait=5", nil)
+		f.serve(p)(w, r.WithContext(context.WithValue(r.Context(), http.ServerContextKey, &http.Server{WriteTimeout: 20 * time.Second})))
+		require.Equal(t, []time.Duration{25 * time.Second, 20 * time.Second}, set)
+	})
 	// What the header says is what is done.
 	synctest.Test(t, func(t *testing.T) {
 		f, p := newFeed(t, purgatory.Options{}), polls(t, Options{})
