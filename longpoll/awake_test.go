@@ -66,7 +66,7 @@ func TestKeepAwakeHandsTheWriterBack(t *testing.T) {
 		require.True(t, p.Serve(w, httptest.NewRequest(http.MethodGet, "/", nil), func(ctx context.Context, timeout time.Duration) error {
 			return f.p.Await(ctx, timeout, func() bool { return f.n.Load() > 0 }, "feed")
 		}))
-		require.False(t, writing)
+		require.False(t, writing, "Serve has returned, and the writer is in use")
 		time.Sleep(time.Minute)
 		require.Equal(t, "\n", w.Body.String(), "nothing is sent any more")
 	})
