@@ -1,6 +1,7 @@
 package calls
 
 import (
+	"runtime"
 	"testing"
 	"time"
 
@@ -71,6 +72,16 @@ func TestTally(t *testing.T) {
 		require.Equal(t, []uint64{2, 4, 6, 8}, []uint64{sum.duplicates, sum.refusedFull, sum.refusedClosed, sum.unmatched})
 	}, "what nothing was counted in is nil")
 	require.Equal(t, uint64(2), y.ended(purgatory.Completed), "a clone shares nothing")
+}
+
+// One for each processor, at least four.
+func TestDefaultWorkers(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	for processors, want := range map[int]int{1: 4, 4: 4, 6: 6} {
+		runtime.GOMAXPROCS(processors)
+		require.Equal(t, want, table(t, Options{}).backlog.most)
+		require.Equal(t, processors, runtime.GOMAXPROCS(0))
+	}
 }
 
 // A power of two, at least eight for each processor up to 1,024.
