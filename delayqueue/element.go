@@ -51,6 +51,7 @@ const chunk = 128
 // time. While a loop is under way the table of values is not made smaller; an
 // iterator obtained by iter.Pull must therefore be stopped.
 func (q *Queue[T]) All() iter.Seq[Element[T]] {
+	q.mustBeNew()
 	return func(yield func(Element[T]) bool) {
 		q.mu.Lock()
 		end, last := len(q.heap.slots), q.heap.seq

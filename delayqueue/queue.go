@@ -102,6 +102,7 @@ func (q *Queue[T]) Push(v T, deadline time.Time) (Handle, error) {
 // that time, finds nothing (Stats.Stale), and sleeps on. Waking it sooner would cost
 // the same wake-up and make Remove slower.
 func (q *Queue[T]) Remove(h Handle) (v T, ok bool) {
+	q.mustBeNew()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	i, ok := q.heap.find(h)
@@ -115,6 +116,7 @@ func (q *Queue[T]) Remove(h Handle) (v T, ok bool) {
 // reports whether it was still in the queue. Among equal deadlines it counts as
 // newly put in, even if the deadline is the one it had. h stays valid. O(log n).
 func (q *Queue[T]) Reset(h Handle, deadline time.Time) bool {
+	q.mustBeNew()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	i, ok := q.heap.find(h)
@@ -130,6 +132,7 @@ func (q *Queue[T]) Reset(h Handle, deadline time.Time) bool {
 // Peek returns the element with the earliest deadline, due or not, and leaves it in
 // the queue. It reports false if the queue is empty. O(1).
 func (q *Queue[T]) Peek() (e Element[T], ok bool) {
+	q.mustBeNew()
 	q.mu.Lock()
 	if ok = len(q.heap.items) > 0; ok {
 		e.set(q.base, &q.heap, 0)
@@ -140,6 +143,7 @@ func (q *Queue[T]) Peek() (e Element[T], ok bool) {
 
 // Len returns the number of elements in the queue, due or not. O(1).
 func (q *Queue[T]) Len() int {
+	q.mustBeNew()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.heap.items)
@@ -147,6 +151,7 @@ func (q *Queue[T]) Len() int {
 
 // Poll takes out the head if it is due, and reports whether it was. O(log n).
 func (q *Queue[T]) Poll() (v T, ok bool) {
+	q.mustBeNew()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.pollLocked(nil)
@@ -154,6 +159,7 @@ func (q *Queue[T]) Poll() (v T, ok bool) {
 
 // PollElement is Poll with the element's deadline and Handle.
 func (q *Queue[T]) PollElement() (e Element[T], ok bool) {
+	q.mustBeNew()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	_, ok = q.pollLocked(&e)
@@ -168,6 +174,7 @@ func (q *Queue[T]) PollElement() (e Element[T], ok bool) {
 // O(n log len), during which the queue is locked: n bounds how long others wait. So
 // that dst is not grown under the lock, give it the capacity.
 func (q *Queue[T]) PollN(dst []T, n int) []T {
+	q.mustBeNew()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.heap.items) == 0 {
@@ -190,6 +197,7 @@ func (q *Queue[T]) PollAll(dst []T) []T { return q.PollN(dst, math.MaxInt) }
 //
 // As with Remove, a taker that sleeps until the head's deadline is not woken.
 func (q *Queue[T]) Clear() []Element[T] {
+	q.mustBeNew()
 	q.mu.Lock()
 	items, slots := q.heap.clear()
 	q.mu.Unlock()

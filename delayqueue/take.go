@@ -76,6 +76,7 @@ type Stats struct {
 
 // Stats returns the counters. O(1).
 func (q *Queue[T]) Stats() Stats {
+	q.mustBeNew()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.stats

@@ -257,6 +257,7 @@ func (w *Wheel[V]) unlockAll() {
 func (w *Wheel[V]) lock(t Timer) (*shard[V], *node[V]) {
 	i := t.shard()
 	if int(i) >= len(w.shards) {
+		w.mustBeMade()
 		return nil, nil
 	}
 	s := w.shards[i]
