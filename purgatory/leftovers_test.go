@@ -231,6 +231,9 @@ func (c *countingContext) AfterFunc(func()) func() bool {
 // P5, purgatory 4 (KAFKA-2160): touch 100,000 keys once, and the map is empty;
 // hold them all at once, and its memory is given back after that.
 func TestP5ManyKeys(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a second or more, and memory or load")
+	}
 	const n = 100_000
 	p := open[int](t, Options{})
 	before := heap()
@@ -266,6 +269,9 @@ func heap() int {
 // many keys, whose timeouts were on the wheel, some are left, and no more than twice what as
 // many need that come alone. LIMBO_LONG=1 makes it a million, of which one in 500 is left.
 func TestP5BurstMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a second or more, and memory or load")
+	}
 	const left = 2000
 	burst := 50 * left
 	if os.Getenv("LIMBO_LONG") != "" {

@@ -297,6 +297,9 @@ func TestLesson8CountersDrift(t *testing.T) {
 // expires in time: of this key, ahead of the walk and last of all, and of
 // others; and what has expired is not met any more.
 func TestLesson9ManyWatchers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a second or more, and memory or load")
+	}
 	const n = 340_809
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{})

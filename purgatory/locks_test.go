@@ -115,6 +115,9 @@ func TestP6ReentrantEverywhere(t *testing.T) {
 // P6: a completion completes the next operation, and that the next: to a depth
 // of 100,000.
 func TestP6ChainOfCompletions(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a second or more, and memory or load")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		depth := 100_000
 		if testing.Short() {

@@ -299,6 +299,9 @@ func TestP12DuringRegistration(t *testing.T) {
 // P12: Shutdown against TryCompleteElseWatch, freely: an operation gets an
 // error and no Complete, or no error and exactly one Complete.
 func TestP12RacingWithRegistration(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a second or more, and memory or load")
+	}
 	for round := range 100 {
 		p := open[int](t, Options{Workers: 2, MaxOperations: 1000})
 		var accepted, refused, ended atomic.Int32

@@ -16,6 +16,9 @@ import (
 // A soak at full rate, all outcomes mixed: memory and goroutines do not grow,
 // and nothing is left. LIMBO_LONG=1 makes it ten minutes.
 func TestSoak(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a second or more, and memory or load")
+	}
 	span, windows, slack := 2*time.Second, 4, 1<<20 // maps still grow now and then, by doubling
 	if os.Getenv("LIMBO_LONG") != "" {
 		span, windows, slack = 10*time.Minute, 10, 0
