@@ -16,7 +16,7 @@ import (
 // kept for them.
 func TestClientsThatNeverRead(t *testing.T) {
 	was := writeTimeout
-	writeTimeout = time.Hour // the streams stay
+	writeTimeout = time.Hour                 // the streams stay
 	t.Cleanup(func() { writeTimeout = was }) // when no goroutine is left that reads it
 	leavesNone(t)
 	r := New()
