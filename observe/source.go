@@ -153,6 +153,13 @@ func Threshold[K comparable, N cmp.Ordered](t *purgatory.Threshold[K, N], format
 				}
 			}
 		},
+		oldest: func() []Waiting {
+			list := []Waiting{}
+			for _, x := range t.Oldest(listed) {
+				list = append(list, waiting(x.Age, x.Deadline, keysOf(x)))
+			}
+			return list
+		},
 		hot:    func(n int) []HotKey { return hotKeys(t.Hotspots(n), keys) },
 		wheels: []wheelOf{{"", Wheel(t.Wheel())}},
 	}

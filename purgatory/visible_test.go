@@ -141,6 +141,36 @@ func TestP16Oldest(t *testing.T) {
 	})
 }
 
+// P16: the oldest goals, against the list of all.
+func TestP16OldestGoals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(1, 0))
+		r := openThreshold(t, Options{})
+		for round := range 400 {
+			time.Sleep(time.Millisecond)
+			goals := []Goal[int, int]{{rng.IntN(3), 1 + rng.IntN(9)}, {3 + rng.IntN(400), 1 + rng.IntN(9)}}
+			r.park(newOp(t), time.Hour, All, goals[:1+rng.IntN(2)]...)
+			if round%30 != 0 {
+				continue
+			}
+			all := slices.SortedFunc(r.All(), func(a, b WaitingGoal[int, int]) int { return cmp.Compare(b.Age, a.Age) })
+			for _, n := range []int{-1, 0, 1, 8, 2000} {
+				want, got := all[:min(max(n, 0), len(all))], r.Oldest(n)
+				require.Len(t, got, len(want))
+				for i := range want {
+					require.Equal(t, want[i].Age, got[i].Age)
+					require.Equal(t, want[i].Deadline, got[i].Deadline)
+				}
+				if n > len(all) {
+					require.ElementsMatch(t, want, got)
+				}
+			}
+		}
+		require.NoError(t, r.Shutdown(context.Background()))
+		require.Empty(t, r.Oldest(1))
+	})
+}
+
 // P16: an operation that has been ended while it is checked is in the lists still, and is not
 // shown any more.
 func TestP16EndedIsNotShown(t *testing.T) {
