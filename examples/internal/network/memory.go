@@ -2,6 +2,7 @@ package network
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -196,7 +197,7 @@ func (d *deadline) set(at time.Time, cond *sync.Cond) {
 func (d *deadline) over() bool { return !d.at.IsZero() && !time.Now().Before(d.at) }
 
 func (c *conn) failed(op string, err error) error {
-	if errno, ok := err.(syscall.Errno); ok {
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		err = os.NewSyscallError(op, errno)
 	}
 	return &net.OpError{Op: op, Net: "tcp", Source: c.local, Addr: c.remote, Err: err}
