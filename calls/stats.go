@@ -48,7 +48,7 @@ type Stats struct {
 // Stats returns the table's figures. Those of one [Group] are of one moment; groups are read
 // one after the other, and so are the parts of the table's own calls. Each call is counted
 // once, also of a group that is closed meanwhile, and Waiting is at most Options.MaxCalls. It
-// takes time in proportion to the groups, some 0.7 µs each, and holds nobody up for longer
+// takes time in proportion to the groups, some 0.7 µs each, and delays other calls no longer
 // than it takes to copy the list of them.
 func (t *Table[ID, R]) Stats() Stats {
 	t.mustBeMade()

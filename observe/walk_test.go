@@ -151,7 +151,7 @@ func TestWaitingShows16Keys(t *testing.T) {
 	require.NotNil(t, waiting(0, time.Time{}, nil).Keys, "[] in JSON")
 }
 
-// A walk rests after each 500 µs of work, and ends when nobody waits for it any more.
+// A walk rests after each 500 µs of work, and ends when no request waits for it any more.
 func TestWalkRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const each = 10 * time.Microsecond // that the source takes for one
@@ -200,8 +200,8 @@ func TestHowWalksRest(t *testing.T) {
 	})
 }
 
-// Of operations that are not among the oldest no keys are asked for, and nothing is
-// allocated.
+// A walk asks for no keys of an operation that is not among the oldest, and allocates
+// nothing for it.
 func TestAWalkAllocatesNothing(t *testing.T) {
 	w := &walk{ctx: background, rest: func() {}, least: time.Second, met: func(time.Duration, time.Time, func() []string) bool {
 		t.Error("it is not older")

@@ -75,9 +75,9 @@ func BenchmarkContext(b *testing.B) {
 	}
 }
 
-// What observe's page asks for each second, beside 40,000 and a million operations: each
-// with a key of its own, three each of 10,000 keys, or all on one. most: as many as are
-// listed.
+// BenchmarkListings measures what observe's page asks for each second, with 40,000 and a
+// million operations pending: each with a key of its own, each with three of 10,000 keys, or
+// all on one. most is how many are listed.
 func BenchmarkListings(b *testing.B) {
 	for _, n := range []int{40_000, 1_000_000} {
 		for _, keys := range []string{"own", "shared", "one"} {

@@ -218,7 +218,7 @@ func TestServerDropsTheSilent(t *testing.T) {
 		require.LessOrEqual(t, after, idle+tick)
 		require.Equal(t, int64(1), s.dropped.Load())
 		require.Equal(t, 1, s.deadline.Len())
-		// A line that does not end is no sign of life.
+		// A line that does not end is no heartbeat.
 		said := time.Now()
 		_, err = say(talking, "hello\n")
 		require.NoError(t, err)
