@@ -50,6 +50,12 @@ func TestP8BadInput(t *testing.T) {
 		require.Zero(t, p.CancelForKey(5, nil))
 		empty(t, p)
 		require.Zero(t, p.Stats().Ended())
+		most := make([]float64, 65_535)
+		for i := range most {
+			most[i] = float64(i)
+		}
+		require.True(t, park(t, p, newOp(t), time.Hour, most...).Cancel(nil))
+		empty(t, p)
 		shut(t, p)
 	})
 }

@@ -219,6 +219,39 @@ func TestAdvanceBetweenEntries(t *testing.T) {
 	require.Equal(t, Completed, op.Outcome())
 }
 
+// P13: Advance counts an operation only if it has ended it: here the first to complete
+// cancels the second, whose goal was taken out of the tree with its own.
+func TestAdvanceCountsItsOwn(t *testing.T) {
+	r := openThreshold(t, Options{})
+	first, second := newOp(t), newOp(t)
+	var h Pending
+	first.end = func(Outcome) { require.True(t, h.Cancel(nil)) }
+	r.park(first, NoTimeout, All, Goal[int, int]{1, 1})
+	h = r.park(second, NoTimeout, All, Goal[int, int]{1, 1})
+	require.Equal(t, 1, r.raise(1, 1))
+	require.Equal(t, Completed, first.Outcome())
+	require.Equal(t, Cancelled, second.Outcome())
+	r.verify()
+}
+
+// P8: as many goals as are allowed; the table of keys grows with them.
+func TestManyGoals(t *testing.T) {
+	r := openThreshold(t, Options{})
+	goals := make([]Goal[int, int], maxKeys)
+	for i := range goals {
+		goals[i] = Goal[int, int]{i, 1}
+	}
+	op := newOp(t)
+	h := r.park(op, NoTimeout, AtLeast(2), goals...)
+	require.Equal(t, maxKeys, r.KeyCount())
+	require.Greater(t, int(r.table.size.Load()), maxKeys/2, "the table has not grown")
+	require.Zero(t, r.raise(maxKeys-1, 1))
+	require.Equal(t, 1, r.raise(0, 1))
+	require.Equal(t, Completed, op.Outcome())
+	require.False(t, h.Waiting())
+	require.Zero(t, r.verify())
+}
+
 // P13: a NaN that is read once the operation waits has reached nothing.
 func TestNaNReachesNothing(t *testing.T) {
 	reads := 0
