@@ -33,7 +33,9 @@ func TestWatchlist(t *testing.T) {
 			there := lists[x.walk.key]
 			old := slices.DeleteFunc(append([]Pending{}, x.left...), func(h Pending) bool { return !slices.Contains(there, h) })
 			n := min(len(old), len(found))
-			require.Equal(t, old[:n], found[:n], "seed %d", seed)
+			if !slices.Equal(old[:n], found[:n]) { // Equal's message would take minutes
+				t.Fatalf("P11: a walk of key %d meets operations that are not the oldest, seed %d", x.walk.key, seed)
+			}
 			for _, h := range found[n:] {
 				require.Contains(t, there, h)
 			}
