@@ -6,11 +6,12 @@ import (
 )
 
 // best keeps those of the items that it is given whose rank is highest, at most n. An item
-// takes O(log n).
+// takes O(log n), and O(1) until there are n.
 type best[T any] struct {
 	n     int
 	items []T
-	heap  []ranked // of all items, the lowest first
+	ranks []ranked // of all items; from the n-th on a heap, the lowest first
+	heap  bool
 }
 
 // ranked is an item by its index, so that the heap moves no items.
@@ -22,36 +23,44 @@ type ranked struct {
 // newBest makes one for n of some items; there may be more than expected.
 func newBest[T any](n, expected int) *best[T] {
 	room := max(min(n, expected), 0)
-	return &best[T]{n: n, items: make([]T, 0, room), heap: make([]ranked, 0, room)}
+	return &best[T]{n: n, items: make([]T, 0, room), ranks: make([]ranked, 0, room)}
+}
+
+// full reports whether an item would have to replace another one. The ranks are a heap then.
+func (b *best[T]) full() bool {
+	if len(b.items) < b.n {
+		return false
+	}
+	if !b.heap {
+		b.heap = true
+		for i := len(b.ranks)/2 - 1; i >= 0; i-- {
+			b.down(i)
+		}
+	}
+	return true
 }
 
 // accepts reports whether an item of a rank would be kept.
 func (b *best[T]) accepts(rank int64) bool {
-	return len(b.items) < b.n || b.n > 0 && rank > b.heap[0].rank
+	return !b.full() || b.n > 0 && rank > b.ranks[0].rank
 }
 
 // add adds an item that is accepted.
 func (b *best[T]) add(rank int64, item T) {
-	if len(b.items) < b.n {
-		b.heap = append(b.heap, ranked{rank, len(b.items)})
+	if !b.full() {
+		b.ranks = append(b.ranks, ranked{rank, len(b.items)})
 		b.items = append(b.items, item)
-		b.up(len(b.heap) - 1)
 		return
 	}
-	b.heap[0].rank = rank
-	b.items[b.heap[0].item] = item
-	b.down()
+	b.ranks[0].rank = rank
+	b.items[b.ranks[0].item] = item
+	b.down(0)
 }
 
-func (b *best[T]) up(i int) {
-	for h := b.heap; i > 0 && h[i].rank < h[(i-1)/2].rank; i = (i - 1) / 2 {
-		h[i], h[(i-1)/2] = h[(i-1)/2], h[i]
-	}
-}
-
-func (b *best[T]) down() {
-	h := b.heap
-	for i, child := 0, 1; child < len(h); i, child = child, 2*child+1 {
+// down moves an element of the heap to its place.
+func (b *best[T]) down(i int) {
+	h := b.ranks
+	for child := 2*i + 1; child < len(h); i, child = child, 2*child+1 {
 		if child+1 < len(h) && h[child+1].rank < h[child].rank {
 			child++
 		}
@@ -62,14 +71,16 @@ func (b *best[T]) down() {
 	}
 }
 
-// sorted returns the items, those with the highest rank first, and of equal ones those that
-// were added first. Nothing is added after it.
+// sorted returns the items, those with the highest rank first. Nothing is added after it.
 func (b *best[T]) sorted() []T {
-	slices.SortFunc(b.heap, func(x, y ranked) int {
-		return cmp.Or(cmp.Compare(y.rank, x.rank), cmp.Compare(x.item, y.item))
+	slices.SortFunc(b.ranks, func(x, y ranked) int {
+		if x.rank != y.rank {
+			return cmp.Compare(y.rank, x.rank)
+		}
+		return x.item - y.item // as they were added, mostly: what replaces an item has its index
 	})
-	sorted := make([]T, len(b.heap))
-	for i, x := range b.heap {
+	sorted := make([]T, len(b.ranks))
+	for i, x := range b.ranks {
 		sorted[i] = b.items[x.item]
 	}
 	return sorted
