@@ -127,6 +127,35 @@ func TestP15AskedByOthers(t *testing.T) {
 	})
 }
 
+// P15: an operation that others have asked in a pause begins from the start: only a dozen
+// checks in a row that it has asked for itself make it fail.
+func TestP15AskedInPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[int](t, Options{})
+		op := newOp(t)
+		op.try = func(n int) bool {
+			if n > 2 && n < suspect+30 {
+				p.CheckAndComplete(1)
+			}
+			return op.ready.Load()
+		}
+		park(t, p, op, NoTimeout, 1)
+		require.Zero(t, p.CheckAndComplete(1))
+		for op.checks.Load() < suspect+30 {
+			time.Sleep(100 * time.Microsecond)
+			if op.checks.Load() < suspect+22 {
+				p.CheckAndComplete(1)
+			}
+			require.Zero(t, op.Outcome(), "failed after %d checks", op.checks.Load())
+		}
+		synctest.Wait()
+		require.Zero(t, op.Outcome())
+		op.ready.Store(true)
+		require.Equal(t, 1, p.CheckAndComplete(1))
+		shut(t, p)
+	})
+}
+
 // P3, P15: an operation that is ended while its next check waits for a worker is not
 // checked any more.
 func TestP15EndedBetweenChecks(t *testing.T) {
