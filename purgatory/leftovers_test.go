@@ -232,7 +232,7 @@ func (c *countingContext) AfterFunc(func()) func() bool {
 // hold them all at once, and its memory is given back after that.
 func TestP5ManyKeys(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes a second or more, and memory or load")
+		t.Skip("-short leaves out what takes a second or more")
 	}
 	const n = 100_000
 	p := open[int](t, Options{})
@@ -270,7 +270,7 @@ func heap() int {
 // many need that come alone. LIMBO_LONG=1 makes it a million, of which one in 500 is left.
 func TestP5BurstMemory(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes a second or more, and memory or load")
+		t.Skip("-short leaves out what takes a second or more")
 	}
 	const left = 2000
 	burst := 50 * left

@@ -298,7 +298,7 @@ func TestLesson8CountersDrift(t *testing.T) {
 // others; and what has expired is not met any more.
 func TestLesson9ManyWatchers(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes a second or more, and memory or load")
+		t.Skip("-short leaves out what takes a second or more")
 	}
 	const n = 340_809
 	synctest.Test(t, func(t *testing.T) {

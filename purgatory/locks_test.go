@@ -116,7 +116,7 @@ func TestP6ReentrantEverywhere(t *testing.T) {
 // of 100,000.
 func TestP6ChainOfCompletions(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes a second or more, and memory or load")
+		t.Skip("-short leaves out what takes a second or more")
 	}
 	synctest.Test(t, func(t *testing.T) {
 		depth := 100_000

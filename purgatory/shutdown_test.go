@@ -300,7 +300,7 @@ func TestP12DuringRegistration(t *testing.T) {
 // error and no Complete, or no error and exactly one Complete.
 func TestP12RacingWithRegistration(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes a second or more, and memory or load")
+		t.Skip("-short leaves out what takes a second or more")
 	}
 	for round := range 100 {
 		p := open[int](t, Options{Workers: 2, MaxOperations: 1000})

@@ -17,7 +17,7 @@ import (
 // and nothing is left. LIMBO_LONG=1 makes it ten minutes.
 func TestSoak(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes a second or more, and memory or load")
+		t.Skip("-short leaves out what takes a second or more")
 	}
 	span, windows, slack := 2*time.Second, 4, 1<<20 // maps still grow now and then, by doubling
 	if os.Getenv("LIMBO_LONG") != "" {
