@@ -210,10 +210,11 @@ func TestAdvanceBetweenEntries(t *testing.T) {
 	for r.Watching(first) == 0 {
 		runtime.Gosched()
 	}
-	require.Zero(t, r.Advance(first, 1)) // the number itself goes down again
-	require.Zero(t, r.Stats().Keys, "the key is counted out before it is counted in")
+	completed, keys := r.Advance(first, 1), r.Stats().Keys // the number itself goes down again
 	gate.mu.Unlock()
 	<-registered
+	require.Zero(t, completed)
+	require.Zero(t, keys, "the key is counted out before it is counted in")
 	require.Equal(t, 1, r.verify())
 	require.Equal(t, 1, r.Advance(last, 1))
 	require.Equal(t, Completed, op.Outcome())
