@@ -220,3 +220,26 @@ func TestStatsChangesNothing(t *testing.T) {
 		require.Equal(t, 1, f.unlinked(0))
 	})
 }
+
+// T18: when the last timer has left its chunk goes as well, though its place was to be
+// cleared later.
+func TestEmptyKeepsNoChunk(t *testing.T) {
+	l := newLists[int](0)
+	var all []uint32
+	for range 2*slabNodes + unlinkBatch/2 {
+		id, _ := l.newBucket(bucketWaiting, 0, 0)
+		i, n, _ := l.timers.alloc()
+		l.link(i, n, l.bucket(id), id)
+		all = append(all, i)
+	}
+	require.Greater(t, l.chunks.size, slabNodes)
+	for _, i := range slices.Backward(all) {
+		n := l.timers.node(i)
+		l.unlinkLater(n)
+		l.timers.release(i, n)
+	}
+	require.Positive(t, l.unlinkedLen)
+	l.empty()
+	require.LessOrEqual(t, l.chunks.used, 1, "chunks in use, the spare one with them")
+	require.LessOrEqual(t, l.chunks.size, slabNodes)
+}
