@@ -302,6 +302,11 @@ func TestACustomSourceThatBlocks(t *testing.T) {
 			n++
 			return []Figure{{Name: "n", Value: n}}
 		}))
+		more := func() {
+			_, err := w.Schedule(0, time.Hour)
+			require.NoError(t, err)
+		}
+		more()
 		h := NewHandler(r)
 		begun := time.Now()
 		s := openStream(h, "")
@@ -311,8 +316,6 @@ func TestACustomSourceThatBlocks(t *testing.T) {
 			time.Sleep(5 * time.Second) // to when the source has been read, and no more
 		}()
 		for i := range 20 {
-			_, err := w.Schedule(0, time.Hour)
-			require.NoError(t, err)
 			sources := s.snapshot(t).Sources
 			require.Equal(t, time.Duration(i)*time.Second+customFor, time.Since(begun))
 			require.EqualValues(t, i+1, sources[0].Figures["timers"])
@@ -322,6 +325,7 @@ func TestACustomSourceThatBlocks(t *testing.T) {
 			}
 			require.Equal(t, want, sources[1].Figures, "at second %d", i)
 			require.Empty(t, sources[1].Problem)
+			more()
 		}
 	})
 }
