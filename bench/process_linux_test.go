@@ -13,7 +13,9 @@ func TestProcessCPU(t *testing.T) {
 	busy := exec.Command("sh", "-c", "while :; do :; done")
 	require.NoError(t, busy.Start())
 	defer func() { _, _ = busy.Process.Kill(), busy.Wait() }()
-	idle := exec.Command("sleep", "60")
+	idle := exec.Command("sh", "-c", "read line")
+	_, err := idle.StdinPipe() // nothing comes
+	require.NoError(t, err)
 	require.NoError(t, idle.Start())
 	defer func() { _, _ = idle.Process.Kill(), idle.Wait() }()
 	used := func(cmd *exec.Cmd) time.Duration {
