@@ -58,6 +58,18 @@ func TestWatchlist(t *testing.T) {
 			if growing = len(all) < most && (growing || len(all) < most/20); !growing {
 				longest = max(longest, len(lists[0]))
 			}
+			k := rnd.IntN(keys)
+			var first Pending
+			if e := p.table.at(uint32(p.hash(k))).find(k, p.hash(k)); e != nil {
+				if w := e.value.first(); w != nil {
+					first = w.handle()
+				}
+			}
+			if len(lists[k]) == 0 {
+				require.True(t, first.IsZero(), "seed %d: an empty list has a first operation", seed)
+			} else {
+				require.True(t, lists[k][0] == first, "P11, seed %d: another operation of key %d is the first", seed, k)
+			}
 			come := 25
 			if growing {
 				come = 70
@@ -114,6 +126,18 @@ func TestWatchlist(t *testing.T) {
 		}
 		shut(t, p)
 	}
+}
+
+// A key that has gone has nothing to look at.
+func TestLookAtNothing(t *testing.T) {
+	p := open[int](t, Options{})
+	require.True(t, park(t, p, newOp(t), NoTimeout, 1).Cancel(nil))
+	w := walk[int]{table: &p.table, key: 1, hash: p.hash(1)}
+	more := true
+	require.NotPanics(t, func() { more = w.look(func([]Pending) { t.Error("a key that has gone is looked at") }) })
+	require.False(t, more)
+	w.abandon()
+	shut(t, p)
 }
 
 // A list that was long is side by side in its bucket again when it is short.
