@@ -18,9 +18,16 @@ type request struct {
 	script *script
 	keys   []string
 	args   []any
-	reads  bool // changes nothing
+	clock  *present // of the server; nil if the request changes nothing
+	order  order
 	wait   bool // replicas confirm it, if Options.WaitReplicas is set
 }
+
+// orderAt is the place among the arguments of the order and the deadline of a request that
+// changes something. Each attempt fills it in.
+const orderAt = 3
+
+func (r *request) reads() bool { return r.clock == nil }
 
 // command returns the words of EVALSHA, or of EVAL where the script is not known.
 func (r *request) command(whole bool) []any {
@@ -45,7 +52,7 @@ type flight struct {
 }
 
 // limit returns a context that ends with ctx or the store, or when a call may not go on
-// longer.
+// longer: it has a deadline.
 func (s *Store) limit(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	if s.ctx.Err() != nil {
 		return nil, nil, store.ErrClosed
@@ -62,24 +69,17 @@ func (s *Store) limit(ctx context.Context) (context.Context, context.CancelFunc,
 	return ctx, func() { stop(); cancel() }, nil
 }
 
-// within calls f in a goroutine of its own, and waits for it until the deadline, which
-// is that of ctx or the default: a read from a connection does not end with a context.
-func within[T any](ctx context.Context, s *Store, f func(context.Context, *flight) (T, error)) (T, error) {
-	var zero T
-	ctx, cancel, err := s.limit(ctx)
-	if err != nil {
-		return zero, err
-	}
-	defer cancel()
-
+// within calls f in a goroutine of its own, and waits for it until ctx ends, which has
+// come from limit: a read from a connection does not end with a context.
+func (s *Store) within(ctx context.Context, f func(*flight) (any, error)) (any, error) {
 	type outcome struct {
-		value T
+		value any
 		err   error
 	}
 	fl := &flight{}
 	done := make(chan outcome, 1)
 	go func() {
-		v, err := f(ctx, fl)
+		v, err := f(fl)
 		done <- outcome{v, err}
 	}()
 	select {
@@ -93,7 +93,7 @@ func within[T any](ctx context.Context, s *Store, f func(context.Context, *fligh
 		return o.value, o.err
 	case <-time.After(10 * time.Millisecond):
 	}
-	return zero, s.gaveUp(ctx, fl, nil)
+	return nil, s.gaveUp(ctx, fl, nil)
 }
 
 // gaveUp returns the error of a call that was not answered in time.
@@ -113,20 +113,29 @@ func (s *Store) gaveUp(ctx context.Context, fl *flight, last error) error {
 
 // call sends a request, again and again until it is answered, and returns the reply.
 func (s *Store) call(ctx context.Context, r *request) (any, error) {
-	return within(ctx, s, func(ctx context.Context, fl *flight) (any, error) { return s.attempts(ctx, r, fl) })
+	ctx, cancel, err := s.limit(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	return s.within(ctx, func(fl *flight) (any, error) { return s.attempts(ctx, r, fl) })
 }
 
 func (s *Store) attempts(ctx context.Context, r *request, fl *flight) (any, error) {
 	var to target
 	for n := 0; ; n++ {
 		before := fl.unsure.Load()
-		fl.unsure.Store(before || !r.reads)
+		fl.unsure.Store(before || !r.reads())
+		if !r.reads() {
+			deadline, _ := ctx.Deadline()
+			r.args[orderAt] = r.order.text(r.clock.at(deadline))
+		}
 		reply, err := s.attempt(ctx, r, to)
 		if err == nil || errors.Is(err, store.ErrUnconfirmed) {
 			return reply, err
 		}
 		f := fateOf(err)
-		unsure := before || f.received && !r.reads
+		unsure := before || f.received && !r.reads()
 		fl.unsure.Store(unsure)
 		if !f.again {
 			if unsure {
@@ -134,12 +143,15 @@ func (s *Store) attempts(ctx context.Context, r *request, fl *flight) (any, erro
 			}
 			return nil, err
 		}
+		if f.present != 0 && !r.reads() {
+			r.clock.heard(f.present)
+		}
 		to = f.to
 		if s.cluster != nil && f.reload {
 			s.cluster.ReloadState(ctx)
 		}
 		pause := time.Duration(0)
-		if to.addr == "" || n > 3 {
+		if to.addr == "" && f.present == 0 || n > 3 {
 			pause = min(time.Millisecond<<min(n, 10), 50*time.Millisecond)
 		}
 		select {

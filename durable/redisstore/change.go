@@ -14,28 +14,42 @@ import (
 // there is a reply, too.
 func (s *Store) change(ctx context.Context, n int, k kind, sc *script, args []any) (*reply, error) {
 	sh := s.shards[n]
-	v, err := within(ctx, s, func(ctx context.Context, fl *flight) (any, error) {
-		number, err := sh.next(ctx, k)
-		if err != nil {
-			return nil, s.gaveUp(ctx, fl, nil)
-		}
-		defer sh.done(k)
-		all := append(s.common(sh, number), args...)
-		return s.attempts(ctx, &request{script: sc, keys: sh.keys(sh.logs[k]), args: all, wait: true}, fl)
-	})
+	ctx, cancel, err := s.limit(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	o, err := sh.begin(ctx, k)
+	if err != nil {
+		return nil, s.gaveUp(ctx, &flight{}, nil)
+	}
+	defer sh.end(k)
+	r := s.changes(sh, sc, args)
+	r.order, r.wait = o, k != claiming
+	v, err := s.within(ctx, func(fl *flight) (any, error) { return s.attempts(ctx, r, fl) })
+	return s.replied(sh, v, err)
+}
+
+// changes is a request that changes something.
+func (s *Store) changes(sh *shard, sc *script, args []any) *request {
+	all := make([]any, 0, orderAt+1+len(args))
+	all = append(append(all, s.clock(), s.publish, sh.channel, nil), args...)
+	return &request{script: sc, keys: sh.names, args: all, clock: &sh.clock}
+}
+
+// replied reads the reply to a request that changes something: its second field is the
+// server's present.
+func (s *Store) replied(sh *shard, v any, err error) (*reply, error) {
 	if err != nil && !errors.Is(err, store.ErrUnconfirmed) {
 		return nil, explained(err)
 	}
 	r := replyOf(v)
+	present := r.millis(1)
 	if r.bad {
 		return nil, errReply
 	}
+	sh.clock.heard(present)
 	return r, err
-}
-
-// common are the arguments that every script about a shard begins with.
-func (s *Store) common(sh *shard, more ...any) []any {
-	return append([]any{s.clock(), s.publish, sh.channel}, more...)
 }
 
 // maxPart is how many bytes of bodies one request has at most, so that a script takes

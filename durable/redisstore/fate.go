@@ -15,10 +15,11 @@ import (
 
 // fate is what an error says about the request.
 type fate struct {
-	received bool   // it may have been executed
-	again    bool   // sending it again may help
-	reload   bool   // the slots may have moved
-	to       target // where to
+	received bool         // it may have been executed
+	again    bool         // sending it again may help
+	reload   bool         // the slots may have moved
+	to       target       // where to
+	present  store.Millis // of the server, by which the request came too late; 0: it did not
 }
 
 // unsent is an error from before a request was sent.
@@ -34,6 +35,10 @@ func fateOf(err error) fate {
 		if words := strings.Fields(err.Error()); len(words) == 3 && !strings.HasPrefix(words[2], ":") {
 			f.to = target{addr: words[2], asking: c == "ASK"}
 		}
+		return f
+	case "EXPIRED": // or the server's clock is ahead of what it showed before
+		f := fate{again: true}
+		_, _ = fmt.Sscanf(err.Error(), "EXPIRED %d", &f.present)
 		return f
 	case "READONLY", "CLUSTERDOWN", "MASTERDOWN", "LOADING":
 		return fate{again: true, reload: true}

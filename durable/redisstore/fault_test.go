@@ -28,6 +28,8 @@ func behind(t *testing.T, srv *server, o Options) (*rig, *proxy, store.Lease) {
 	r.end(store.Bury, leases[0])
 	r.put(r.entry("waiting"))
 	r.counts(1, 1, 1)
+	_, err := r.s.Sign(r.ctx, "w", 0) // it knows the server's clock then
+	r.NoError(err)
 	return r, p, leases[1]
 }
 
@@ -321,7 +323,7 @@ func TestServerThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startServer(t), Options{})
 	r.s.alone = clientOf(t, "127.0.0.1:1")
-	_, err := r.s.attempt(r.ctx, r.s.read(0, lookScript), target{})
+	_, err := r.s.attempt(r.ctx, r.s.read(r.s.shards[0], lookScript), target{})
 	r.Error(err)
 	r.Equal(fate{again: true, reload: true}, fateOf(err))
 	r.s.alone = clientOf(t, r.srv.addr)
@@ -338,52 +340,6 @@ func (r *rig) sibling() *Store {
 	return s
 }
 
-// A request that its client has given up, and that comes late, changes nothing.
-func TestOvertakenRequest(t *testing.T) {
-	t.Parallel()
-	srv := startServer(t)
-	for _, c := range []struct {
-		kind   kind
-		script *script
-		args   func(key string, l store.Lease) []any
-		key    string
-	}{
-		{scheduling, scheduleScript, func(key string, _ store.Lease) []any {
-			e := store.Entry{Key: key, At: 2}
-			head, body := newHead(&e)
-			return []any{0, key, whenEntry(&e), head, body}
-		}, "waiting"},
-		{cancelling, cancelScript, func(key string, _ store.Lease) []any { return []any{key} }, "waiting"},
-		{rescheduling, rescheduleScript, func(key string, _ store.Lease) []any {
-			return []any{key, when(nil, 2, 0)}
-		}, "waiting"},
-		{requeueing, requeueScript, func(key string, _ store.Lease) []any { return []any{key} }, "dead"},
-		{purging, purgeScript, func(key string, _ store.Lease) []any { return []any{key} }, "dead"},
-		{ending, endScript, func(key string, l store.Lease) []any {
-			return []any{key, holderOf(l.Holder), endOf(store.End{Kind: store.Done}), ""}
-		}, "leased"},
-	} {
-		r, _, l := behind(t, srv, Options{})
-		sh := r.s.shards[0]
-		ask := func(number uint64, key string) error {
-			_, err := r.s.call(r.ctx, &request{
-				script: c.script, keys: sh.keys(sh.logs[c.kind]),
-				args: r.s.common(sh, append([]any{number}, c.args(key, l)...)...),
-			})
-			return err
-		}
-		r.NoError(ask(12, c.key+" no more"))
-		before := r.stats()
-		for _, number := range []uint64{0, 11} {
-			r.ErrorContains(ask(number, c.key), "OVERTAKEN", c.kind)
-			r.Equal(before, r.stats(), c.kind)
-		}
-		record, err := r.s.Get(r.ctx, 0, "waiting")
-		r.NoError(err)
-		r.EqualValues(1, record.Due)
-	}
-}
-
 // A move by a delay that is sent again later does not move again.
 func TestMoveSentAgainMovesOnce(t *testing.T) {
 	t.Parallel()
@@ -391,7 +347,8 @@ func TestMoveSentAgainMovesOnce(t *testing.T) {
 	r.put(r.entry("a"))
 	sh := r.s.shards[0]
 	due := store.After(store.Millis(r.clock.ms.Load()), time.Hour)
-	move := &request{script: rescheduleScript, keys: sh.keys(sh.logs[rescheduling]), args: r.s.common(sh, uint64(1), "a", when(nil, 0, time.Hour))}
+	move := r.s.changes(sh, rescheduleScript, []any{"a", when(nil, 0, time.Hour)})
+	move.order = order{number: sh.last + 1}
 	for range 2 {
 		_, err := r.s.call(r.ctx, move)
 		r.NoError(err)

@@ -14,21 +14,20 @@ func endOf(e store.End) []byte {
 	return strconv.AppendInt([]byte{byte(e.Kind)}, int64(store.MillisOf(e.Delay)), 10)
 }
 
-// Claim leases what is due; see [store.Store]. Sent again, it is recognised by its
-// Token for a minute, unless the same worker has leased others in the shard since.
+// Claim leases what is due; see [store.Store]. Sent again, also by another call, it is
+// recognised by its Token for a minute, unless the same worker has claimed from the shard
+// since: it returns what it leased, as far as that is leased still, and leases nothing.
 func (s *Store) Claim(ctx context.Context, n int, c store.Claim) (store.Claimed, store.Horizon, error) {
-	sh := s.shards[n]
-	args := s.common(sh,
-		c.Token[:], c.Max, c.MaxBytes, int64(store.MillisOf(c.Lease)), c.MaxAttempts, c.FirstLane,
-		s.o.Limits.MaxDead, int64(store.MillisOf(s.o.Limits.MaxDeadAge)), s.o.Shards)
-	v, err := s.call(ctx, &request{script: claimScript, keys: sh.keys(sh.tag + ":c:" + c.Worker), args: args})
+	r, err := s.change(ctx, n, claiming, claimScript, []any{
+		c.Worker, c.Token[:], c.Max, c.MaxBytes, int64(store.MillisOf(c.Lease)), c.MaxAttempts, c.FirstLane,
+		s.o.Limits.MaxDead, int64(store.MillisOf(s.o.Limits.MaxDeadAge)), s.o.Shards,
+	})
 	if err != nil {
-		return store.Claimed{}, store.Horizon{}, explained(err)
+		return store.Claimed{}, store.Horizon{}, err
 	}
-	r := replyOf(v)
-	h := r.horizon(0)
-	claimed := store.Claimed{Buried: int(r.number(3)), Repaired: int(r.number(4))}
-	list := r.list(5)
+	h := r.horizon(1)
+	claimed := store.Claimed{Buried: int(r.number(4)), Repaired: int(r.number(5))}
+	list := r.list(0)
 	const fields = 5
 	for i := 0; i+fields <= len(list.fields); i += fields {
 		l, err := leaseOf(list, i)
@@ -62,16 +61,17 @@ func leaseOf(list *reply, i int) (store.Lease, error) {
 // Extend makes leases end later; see [store.Store].
 func (s *Store) Extend(ctx context.Context, n int, holders []store.Holder, lease time.Duration) ([]store.ExtendResult, store.Millis, error) {
 	sh := s.shards[n]
-	args := s.common(sh, int64(store.MillisOf(lease)))
+	args := make([]any, 0, 1+2*len(holders))
+	args = append(args, int64(store.MillisOf(lease)))
 	for _, h := range holders {
 		args = append(args, h.Key, holderOf(h))
 	}
-	v, err := s.call(ctx, &request{script: extendScript, keys: sh.keys(sh.logs[ending]), args: args})
+	v, err := s.call(ctx, s.changes(sh, extendScript, args))
+	r, err := s.replied(sh, v, err)
 	if err != nil {
-		return nil, 0, explained(err)
+		return nil, 0, err
 	}
-	r := replyOf(v)
-	results, end := eachByte[store.ExtendResult](r, len(holders)), r.millis(1)
+	results, end := eachByte[store.ExtendResult](r, len(holders)), r.millis(2)
 	if r.bad {
 		return nil, 0, errReply
 	}
@@ -80,18 +80,20 @@ func (s *Store) Extend(ctx context.Context, n int, holders []store.Holder, lease
 
 // Sign gives a worker's sign of life; see [store.Store].
 func (s *Store) Sign(ctx context.Context, worker string, ttl time.Duration) ([]string, error) {
-	args := []any{s.clock(), worker, int64(store.MillisOf(ttl))}
-	v, err := s.call(ctx, &request{script: signScript, keys: []string{s.signs}, args: args})
+	args := []any{s.clock(), worker, int64(store.MillisOf(ttl)), nil}
+	v, err := s.call(ctx, &request{script: signScript, keys: []string{s.signs}, args: args, clock: &s.signing})
 	if err != nil {
 		return nil, explained(err)
 	}
 	r := replyOf(v)
-	workers := make([]string, len(r.fields))
+	present := r.millis(0)
+	workers := make([]string, max(len(r.fields)-1, 0))
 	for i := range workers {
-		workers[i] = r.text(i)
+		workers[i] = r.text(1 + i)
 	}
 	if err := r.err(); err != nil {
 		return nil, fmt.Errorf("%w: signs of life", err)
 	}
+	s.signing.heard(present)
 	return sorted(workers), nil
 }

@@ -15,14 +15,13 @@ func sorted(names []string) []string {
 }
 
 // read is a request that changes nothing.
-func (s *Store) read(n int, sc *script, args ...any) *request {
-	sh := s.shards[n]
-	return &request{script: sc, keys: sh.keys(sh.logs[scheduling]), args: s.common(sh, args...), reads: true}
+func (s *Store) read(sh *shard, sc *script, args ...any) *request {
+	return &request{script: sc, keys: sh.names, args: append([]any{s.clock(), s.publish, sh.channel}, args...)}
 }
 
 // Get returns one timer; see [store.Store].
 func (s *Store) Get(ctx context.Context, n int, key string) (store.Record, error) {
-	v, err := s.call(ctx, s.read(n, getScript, key))
+	v, err := s.call(ctx, s.read(s.shards[n], getScript, key))
 	if err != nil {
 		return store.Record{}, explained(err)
 	}
@@ -73,7 +72,7 @@ func (s *Store) ScanDead(ctx context.Context, n int, after store.Cursor, limit i
 
 func (s *Store) scan(ctx context.Context, n int, home string, after store.Cursor, limit int) ([]store.Record, error) {
 	limit = min(limit, store.MaxItems)
-	v, err := s.call(ctx, s.read(n, scanScript, home, int64(after.At), after.Key, limit))
+	v, err := s.call(ctx, s.read(s.shards[n], scanScript, home, int64(after.At), after.Key, limit))
 	if err != nil {
 		return nil, explained(err)
 	}
@@ -115,7 +114,7 @@ const lookPatience = time.Second
 func (s *Store) Look(ctx context.Context, shards []int) ([]store.Horizon, error) {
 	requests := make([]*request, len(shards))
 	for i, n := range shards {
-		requests[i] = s.read(n, lookScript)
+		requests[i] = s.read(s.shards[n], lookScript)
 	}
 	replies, err := s.callAll(ctx, requests, lookPatience)
 	if replies == nil {
@@ -131,13 +130,14 @@ func (s *Store) Look(ctx context.Context, shards []int) ([]store.Horizon, error)
 		if r.bad {
 			return nil, errReply
 		}
+		s.shards[shards[i]].clock.heard(horizons[i].Now)
 	}
 	return horizons, explained(err)
 }
 
 // Stats counts a shard; see [store.Store].
 func (s *Store) Stats(ctx context.Context, n int) (store.Stats, error) {
-	v, err := s.call(ctx, s.read(n, statsScript))
+	v, err := s.call(ctx, s.read(s.shards[n], statsScript))
 	if err != nil {
 		return store.Stats{}, explained(err)
 	}

@@ -21,6 +21,7 @@ type Store struct {
 	longest time.Duration        // of one attempt
 	publish string               // PUBLISH, SPUBLISH, or empty if nothing is announced
 	signs   string               // the key of the signs of life
+	signing present              // the clock of the server that has it
 	shards  []*shard
 	part    int             // maxPart
 	silence time.Duration   // silence
@@ -102,26 +103,29 @@ func (s *Store) take(client redis.UniversalClient) error {
 
 // begin checks the servers, and begins or reads the shards' records.
 func (s *Store) begin(ctx context.Context) error {
-	if _, err := within(ctx, s, func(ctx context.Context, fl *flight) (any, error) {
-		return nil, s.inspect(ctx, fl)
-	}); err != nil {
+	if err := s.inspected(ctx); err != nil {
 		return explained(err)
 	}
 	// The first alone: a store with another number of shards stays as it is.
 	for _, part := range [][]*shard{s.shards[:1], s.shards[1:]} {
 		requests := make([]*request, len(part))
 		for i, sh := range part {
-			args := s.common(sh, s.o.Shards)
-			requests[i] = &request{script: openScript, keys: sh.keys(sh.logs[scheduling]), args: args, reads: true}
+			requests[i] = s.read(sh, openScript, s.o.Shards)
 		}
 		replies, err := s.callAll(ctx, requests, 0)
 		if err != nil {
 			return explained(err)
 		}
 		for i, v := range replies {
-			if have := fmt.Sprint(v); have != strconv.Itoa(s.o.Shards) {
+			r := replyOf(v)
+			have, present := r.text(0), r.millis(1)
+			switch {
+			case r.bad:
+				return errReply
+			case have != strconv.Itoa(s.o.Shards):
 				return fmt.Errorf("%w: %s has %s, Options.Shards is %d", store.ErrShards, part[i].tag, have, s.o.Shards)
 			}
+			part[i].clock.heard(present)
 		}
 	}
 	return s.tryPublish(ctx)
@@ -134,8 +138,8 @@ func (s *Store) tryPublish(ctx context.Context) error {
 		return nil
 	}
 	requests := make([]*request, len(s.shards))
-	for n := range s.shards {
-		requests[n] = s.read(n, announceScript, "") // subscribers ignore it
+	for n, sh := range s.shards {
+		requests[n] = s.read(sh, announceScript, "") // subscribers ignore it
 	}
 	_, err := s.callAll(ctx, requests, 0)
 	if code(err) != "" && !fateOf(err).again {
@@ -143,6 +147,17 @@ func (s *Store) tryPublish(ctx context.Context) error {
 			strings.ToLower(s.publish), s.o.Namespace, err)
 	}
 	return explained(err)
+}
+
+// inspected calls inspect, for as long as a call takes at most.
+func (s *Store) inspected(ctx context.Context) error {
+	ctx, cancel, err := s.limit(ctx)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	_, err = s.within(ctx, func(fl *flight) (any, error) { return nil, s.inspect(ctx, fl) })
+	return err
 }
 
 // inspect queries all servers for what they are, until they answer.

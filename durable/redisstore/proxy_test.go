@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -24,6 +25,14 @@ type proxy struct {
 	dumb  bool // replies are swallowed
 	once  bool // until a client closes a connection
 	conns map[net.Conn]bool
+	held  []*late
+}
+
+// late is a request that the proxy has kept back.
+type late struct {
+	request []byte
+	to      net.Conn
+	reply   chan []byte
 }
 
 // deed is what is done to one request.
@@ -31,6 +40,8 @@ type deed struct {
 	dropRequest bool   // it does not reach the server, and the connection is cut
 	dropReply   bool   // it is executed, and the connection is cut
 	answer      string // the server does not get it; this is the reply
+	hold        bool   // the server gets it when it is released, though the client has gone
+	before      func() // is called first
 }
 
 func startProxy(t testing.TB, server string) *proxy {
@@ -93,6 +104,38 @@ func (p *proxy) hangs() bool {
 	return p.dumb
 }
 
+// holds returns how many requests are kept back.
+func (p *proxy) holds() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.held)
+}
+
+// holding waits until a request is kept back, and returns it.
+func (p *proxy) holding(t testing.TB) *late {
+	t.Helper()
+	require.Eventually(t, func() bool { return p.holds() > 0 }, time.Minute, time.Millisecond)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.held[0]
+	p.held = p.held[1:]
+	return l
+}
+
+// release lets the server have the request, and returns its reply.
+func (l *late) release(t testing.TB) string {
+	t.Helper()
+	_, err := l.to.Write(l.request)
+	require.NoError(t, err)
+	select {
+	case reply := <-l.reply:
+		return string(reply)
+	case <-time.After(time.Minute):
+		require.Fail(t, "a late request is not answered")
+		return ""
+	}
+}
+
 // scripts returns how many have come since next.
 func (p *proxy) scripts() int {
 	p.mu.Lock()
@@ -130,15 +173,27 @@ func (p *proxy) serve(c net.Conn) {
 	if err != nil {
 		return
 	}
-	defer s.Close()
+	left := false // what was kept back goes to the server over this connection
+	defer func() {
+		if !left {
+			_ = s.Close()
+		}
+	}()
 	p.mu.Lock()
 	p.conns[c], p.conns[s] = true, true
 	p.mu.Unlock()
 	var drop atomic.Bool // the next reply
+	var kept atomic.Pointer[late]
 	go func() {
 		buf := make([]byte, 1<<16)
 		for {
 			n, err := s.Read(buf)
+			if l := kept.Load(); err == nil && l != nil {
+				l.reply <- bytes.Clone(buf[:n])
+				_, _ = c.Write(buf[:n]) // it may wait for it still
+				kept.Store(nil)
+				continue
+			}
 			if err == nil && p.hangs() {
 				continue
 			}
@@ -159,7 +214,17 @@ func (p *proxy) serve(c net.Conn) {
 			return
 		}
 		d := p.deed(buf[:n])
+		if d.before != nil {
+			d.before()
+		}
 		switch {
+		case d.hold:
+			l := &late{bytes.Clone(buf[:n]), s, make(chan []byte, 1)}
+			kept.Store(l)
+			left = true
+			p.mu.Lock()
+			p.held = append(p.held, l)
+			p.mu.Unlock()
 		case d.dropRequest:
 			return
 		case d.answer != "":

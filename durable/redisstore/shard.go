@@ -3,6 +3,11 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable/store"
 )
 
 // kind distinguishes the requests whose replies are kept.
@@ -15,55 +20,109 @@ const (
 	requeueing
 	purging
 	ending
+	claiming
 	kinds
 )
 
-// suffixes end the names of a shard's keys, in the order in which common.lua takes them.
+// suffixes end the names of a shard's keys, in the order in which common.lua takes them;
+// the client's log follows.
 var suffixes = [...]string{":w0", ":w1", ":w2", ":w3", ":l", ":b", ":B", ":r", ":n", ":d", ":m"}
 
 // shard has the names of a shard's keys, and the numbers of this client's requests.
 type shard struct {
 	tag     string // {namespace:shard}
 	channel string
-	names   [len(suffixes)]string
-	logs    [kinds]string
-	lines   [kinds]line
-}
+	names   []string
+	clock   present
+	turns   [kinds]chan struct{} // each holds a value while a request of the kind is under way
 
-// line lets one request of a kind to a shard be under way: the script keeps one reply.
-type line struct {
-	turn   chan struct{} // holds a value while a request is under way
-	number uint64        // of the last request; whoever has the turn may change it
+	mu   sync.Mutex
+	last uint64        // number given out
+	open [kinds]uint64 // numbers whose calls have not returned; 0: none
 }
 
 func newShard(namespace string, n int, client string) *shard {
 	sh := &shard{tag: fmt.Sprintf("{%s:%d}", namespace, n)}
 	sh.channel = sh.tag + ":e"
-	for i, s := range suffixes {
-		sh.names[i] = sh.tag + s
+	for _, s := range suffixes {
+		sh.names = append(sh.names, sh.tag+s)
 	}
-	for k := range sh.lines {
-		sh.logs[k] = fmt.Sprintf("%s:p:%s:%d", sh.tag, client, k)
-		sh.lines[k].turn = make(chan struct{}, 1)
+	sh.names = append(sh.names, sh.tag+":p:"+client)
+	for k := range sh.turns {
+		sh.turns[k] = make(chan struct{}, 1)
 	}
 	return sh
 }
 
-// keys returns the names that every script about the shard takes.
-func (sh *shard) keys(log string) []string {
-	return append(sh.names[:len(sh.names):len(sh.names)], log)
+// order is what a script decides by whether a request may still take effect: its number
+// among those of this client to the shard, and the numbers of the others whose calls had
+// not returned when it was given out. Zero: the request is not numbered.
+type order struct {
+	number uint64
+	open   string // "," or, with a comma before and after each, the numbers; empty: none
 }
 
-// next waits for the turn of a kind, and returns the number of the request.
-func (sh *shard) next(ctx context.Context, k kind) (uint64, error) {
-	l := &sh.lines[k]
-	select {
-	case l.turn <- struct{}{}:
-		l.number++
-		return l.number, nil
-	case <-ctx.Done():
-		return 0, ctx.Err()
+// text is the argument that the scripts take, with the deadline by the server's clock.
+func (o order) text(deadline store.Millis) string {
+	var buf [64]byte
+	b := buf[:0]
+	if o.number != 0 {
+		b = append(strconv.AppendUint(b, o.number, 10), ' ')
 	}
+	b = strconv.AppendInt(b, int64(deadline), 10)
+	return string(append(b, o.open...))
 }
 
-func (sh *shard) done(k kind) { <-sh.lines[k].turn }
+// begin waits for the turn of a kind, and numbers the request. The script keeps one reply
+// of each kind, so one of each is under way at a time.
+func (sh *shard) begin(ctx context.Context, k kind) (order, error) {
+	select {
+	case sh.turns[k] <- struct{}{}:
+	case <-ctx.Done():
+		return order{}, ctx.Err()
+	}
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	sh.last++
+	o := order{number: sh.last}
+	for _, n := range sh.open {
+		if n != 0 {
+			if o.open == "" {
+				o.open = ","
+			}
+			o.open += strconv.FormatUint(n, 10) + ","
+		}
+	}
+	sh.open[k] = sh.last
+	return o, nil
+}
+
+// end says that the call of a request has returned: what begins from now on makes the
+// scripts refuse it.
+func (sh *shard) end(k kind) {
+	sh.mu.Lock()
+	sh.open[k] = 0
+	sh.mu.Unlock()
+	<-sh.turns[k]
+}
+
+// present is a lower bound of a server's clock: the time that it sent last, and when that
+// was received. A clock that goes back makes it too high until the next reply.
+type present struct {
+	mu       sync.Mutex
+	sent     store.Millis // 0: nothing was received
+	received time.Time
+}
+
+func (p *present) heard(sent store.Millis) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sent, p.received = sent, time.Now()
+}
+
+// at returns the earliest time that the server's clock can show at t.
+func (p *present) at(t time.Time) store.Millis {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.sent + store.Millis(t.Sub(p.received)/time.Millisecond)
+}

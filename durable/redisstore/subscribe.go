@@ -32,7 +32,7 @@ func (s *Store) Announce(ctx context.Context, e store.Event) error {
 	if s.publish == "" {
 		return ctx.Err()
 	}
-	_, err := s.call(ctx, s.read(e.Shard, announceScript, "B"+e.From))
+	_, err := s.call(ctx, s.read(s.shards[e.Shard], announceScript, "B"+e.From))
 	return explained(err)
 }
 

@@ -1,14 +1,14 @@
 -- cancel.lua removes waiting timers, and marks leased ones.
 --
--- ARGV   4 number of the request, then keys
--- Reply  for each 1 byte (store.CancelResult)
+-- ARGV   4 order, then keys
+-- Reply  for each 1 byte (store.CancelResult); present
 -- Cost   O(log N) for each; at most 22 calls
 --
--- The first write is DEL, which Redis lets through at maxmemory, and then all that follow.
+-- The first write removes nothing: after it Redis refuses none at maxmemory.
 
-local reply, overtaken = replayed()
-if overtaken then return overtaken end
-if reply then return {reply} end
+local reply, refused = admit('cancel')
+if refused then return refused end
+if reply then return {reply, now} end
 
 local keys = {}
 for i = 5, #ARGV do keys[#keys + 1] = ARGV[i] end
@@ -37,8 +37,8 @@ for i = 1, #keys do
 end
 
 reply = concat(answer)
-call('DEL', log)
+call('ZREM', leases, '')
 flush()
-remember(reply)
+remember('cancel', reply)
 if #marked > 0 then publish('C' .. concat(marked)) end
-return {reply}
+return {reply, now}

@@ -1,22 +1,31 @@
 -- claim.lua leases what is due, and deals with leases that have run out.
 --
--- ARGV   4 token, 5 most timers, 6 most bytes of bodies, 7 lease ms, 8 most attempts,
---        9 first lane, or 4, 10 MaxDead, 11 MaxDeadAge ms or 0, 12 number of shards
--- Reply  present, next due, next lease end; buried; repaired; and a list, for each lease:
---        key, head, body if the head refers to it or empty, run, end of the lease
+-- ARGV   4 order, 5 worker, 6 token, 7 most timers, 8 most bytes of bodies, 9 lease ms,
+--        10 most attempts, 11 first lane, or 4, 12 MaxDead, 13 MaxDeadAge ms or 0,
+--        14 number of shards
+-- Reply  a list, for each lease: key, head, body if the head refers to it or empty, run, end
+--        of the lease; present, next due, next lease end; buried; repaired
 -- Cost   O(log N) for each of at most 500 timers from each lane and of 100 leases that have
 --        run out, which cost twice; at most 70 calls, and 100 fields to look for one that has
 --        no home
 --
--- The first write removes nothing: after it Redis refuses none at maxmemory. The log stays
--- as it is if there is nothing to lease.
+-- The first write removes nothing: after it Redis refuses none at maxmemory. The log is
+-- written also if there is nothing to lease: a copy of the claim that comes later must not
+-- lease.
 
-local token, most, room, lease = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local token, most, room, lease = ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
+local kind = 'claim ' .. ARGV[5]
 
--- The same claim again: what it leased, as far as it is leased still. If nothing of that
--- is, it is a new claim.
-local last = call('GET', log)
-if last and sub(last, 1, 16) == token then
+-- The same claim again, of the same call or another: what it leased, as far as it is leased
+-- still.
+local last, refused, other = admit(kind)
+if refused then return refused end
+call('ZREM', leases, '')
+if other and sub(other, 1, 16) == token then
+  last = other
+  remember(kind, last)
+end
+if last then
   local buried, repaired, at = unstruct('<I4I4', last, 17)
   local keys = {}
   while at <= #last do keys[#keys + 1], at = unstruct('<I2c0', last, at) end
@@ -39,15 +48,12 @@ if last and sub(last, 1, 16) == token then
     list[n + 1], list[n + 2], list[n + 3] = keys[i], head_of[i], body
     list[n + 4], list[n + 5] = run_of[i], tonumber(end_of[i])
   end
-  if #list > 0 or #keys == 0 then
-    local a, b, c = horizon()
-    return {a, b, c, buried, repaired, list}
-  end
+  local a, b, c = horizon()
+  return {list, a, b, c, buried, repaired}
 end
 
 local fence, shards = unpack(call('HMGET', meta, 'f', 's'))
-if shards and shards ~= ARGV[12] then return redis.error_reply('SHARDS ' .. shards) end
-call('ZREM', leases, '')
+if shards and shards ~= ARGV[14] then return redis.error_reply('SHARDS ' .. shards) end
 
 local buried, repaired = 0, 0
 
@@ -98,7 +104,7 @@ if #late > 0 then
     elseif not run then -- it was due once, so it is not early
       put(rem_l, key)
       wait(key, head, now)
-    elseif attempts(run) >= tonumber(ARGV[8]) then
+    elseif attempts(run) >= tonumber(ARGV[10]) then
       put(rem_l, key)
       put(add_d, int(now), key)
       buried = buried + 1
@@ -114,10 +120,10 @@ local due = {}
 for i = 1, 4 do due[i] = call('ZRANGEBYSCORE', lanes[i], '-inf', int(now), 'WITHSCORES', 'LIMIT', 0, most) end
 local picks, keys, place = {}, {}, {0, 0, 0, 0, 0}
 local turn, idle = 0, 0
-if tonumber(ARGV[9]) == 4 then turn = 4 end -- begins with those that have run out
+if tonumber(ARGV[11]) == 4 then turn = 4 end -- begins with those that have run out
 while #picks < most and idle < 5 do
   local from = 5
-  if turn < 4 then from = (ARGV[9] + turn) % 4 + 1 end
+  if turn < 4 then from = (ARGV[11] + turn) % 4 + 1 end
   local at = place[from] + 1
   local pick
   if from == 5 then
@@ -189,19 +195,17 @@ for i = 1, #taken do
   end
 end
 flush()
-if #kept > 0 then call('HSET', meta, 'f', int(first + #kept - 1), 's', ARGV[12]) end
-if #kept > 0 or buried > 0 or repaired > 0 then
-  call('SET', log, token .. pack('<I4I4', buried, repaired) .. concat(kept), 'PX', KEEP)
-end
+if #kept > 0 then call('HSET', meta, 'f', int(first + #kept - 1), 's', ARGV[14]) end
+remember(kind, token .. pack('<I4I4', buried, repaired) .. concat(kept))
 
 -- The oldest dead letters go.
 local letters = call('ZCARD', dead)
 if letters > 0 then
-  local over = min(letters - tonumber(ARGV[10]), 500)
+  local over = min(letters - tonumber(ARGV[12]), 500)
   local old = {}
   if over > 0 then old = call('ZRANGE', dead, 0, over - 1) end
-  if ARGV[11] ~= '0' then
-    local aged = call('ZRANGEBYSCORE', dead, '-inf', '(' .. int(now - ARGV[11]), 'LIMIT', 0, 500)
+  if ARGV[13] ~= '0' then
+    local aged = call('ZRANGEBYSCORE', dead, '-inf', '(' .. int(now - ARGV[13]), 'LIMIT', 0, 500)
     if #aged > #old then old = aged end
   end
   if #old > 0 then
@@ -217,4 +221,4 @@ end
 
 local a, b, c = horizon()
 if due_before and b ~= 0 and (due_before == 0 or b < due_before) then publish('E' .. int(b)) end
-return {a, b, c, buried, repaired, list}
+return {list, a, b, c, buried, repaired}

@@ -9,10 +9,15 @@
 --    9     n       hash: key → due ms (8 bytes), head             successors
 --   10     d       sorted set: key → time of death, ms            dead letters
 --   11     m       hash: f fence, s shards, x dropped             the shard's record
---   12     p, c    string with an expiry: the last reply to this client (p), or to this worker's claim (c)
+--   12     p       hash with an expiry, the log of this client: n the highest number of a request
+--                  that was carried out, o the numbers under way with it, and for each kind
+--                  8 bytes number of the last request, and its reply
 -- ARGV, the same in all of them:
 --    1     clock: empty; tests: "=ms" instead of TIME, or ms to add to it
 --    2, 3  PUBLISH, SPUBLISH or empty, and the channel
+--    4     of those that change something: the order. That is the number of the request, and a
+--          space; the deadline, ms; and the numbers of other requests under way, if any, with a
+--          comma before and after each. Of an extension it is the deadline alone.
 --
 -- head   1 byte lane + 16 if the body is in B, 1 byte length of the topic, 16 bytes ID,
 --        topic, and the body, or its size (4 bytes) and its reference in B (16 bytes)
@@ -158,21 +163,42 @@ local function flush()
   send('HSET', succ, set_n)
 end
 
--- A client numbers its requests of one kind to a shard (ARGV[4]), and has one of them
--- under way. replayed returns what the request was answered, if this is its second coming;
--- the write is there for WAIT, which in Valkey waits for what the connection has written
--- itself. One that a later request has overtaken is refused: nobody waits for it.
-local function replayed()
-  local last = call('GET', log)
-  if not last then return end
-  local number, mine = unstruct('<I8', last), tonumber(ARGV[4])
-  if number == mine then
-    call('PEXPIRE', log, KEEP)
-    return sub(last, 9)
-  end
-  if number > mine then return nil, redis.error_reply('OVERTAKEN by a later request') end
+-- late refuses a request whose call is over by now.
+local function late(deadline)
+  if now >= tonumber(deadline) then return redis.error_reply('EXPIRED ' .. int(now)) end
 end
 
-local function remember(payload)
-  call('SET', log, pack('<I8', tonumber(ARGV[4])) .. payload, 'PX', KEEP)
+-- A client numbers its requests that change something in a shard, with one count for all
+-- kinds, and has one of each kind under way. admit returns what the request was answered, if
+-- this is its second coming; PEXPIRE is there for WAIT, too, which in Valkey waits for what the
+-- connection has written itself. Otherwise it returns an error if the request may not take
+-- effect any more, because its call had returned before a later request began, or its
+-- deadline has passed; or else the last reply of the kind, which is that to another.
+local number, open, newest
+
+local function admit(kind)
+  local deadline
+  number, deadline, open = string.match(ARGV[4], '^(%d+) (%d+)(.*)$')
+  local last, under_way, kept = unpack(call('HMGET', log, 'n', 'o', kind))
+  if kept and unstruct('<I8', kept) == tonumber(number) then
+    call('PEXPIRE', log, KEEP)
+    return sub(kept, 9)
+  end
+  newest = not last or tonumber(number) > tonumber(last)
+  if not newest and not string.find(under_way, ',' .. number .. ',', 1, true) then
+    return nil, redis.error_reply('OVERTAKEN by a later request')
+  end
+  return nil, late(deadline), kept and sub(kept, 9)
+end
+
+-- remember comes after all that a request changes: if that fails midway, there is no reply
+-- that a second coming could get.
+local function remember(kind, payload)
+  payload = pack('<I8', tonumber(number)) .. payload
+  if newest then
+    call('HSET', log, 'n', number, 'o', open, kind, payload)
+  else
+    call('HSET', log, kind, payload)
+  end
+  call('PEXPIRE', log, KEEP)
 end

@@ -1,14 +1,14 @@
 -- end.lua ends runs.
 --
--- ARGV   4 number of the request, then for each: key, holder (8 bytes fence, 16 bytes
+-- ARGV   4 order, then for each: key, holder (8 bytes fence, 16 bytes
 --        token), kind (1 byte, store.EndKind) and delay ms, error
 -- Reply  for each 1 byte (store.EndResult); present, next due, next lease end
 -- Cost   O(log N) for each; at most 32 calls
 --
--- The first write is DEL, which Redis lets through at maxmemory, and then all that follow.
+-- The first write removes nothing: after it Redis refuses none at maxmemory.
 
-local reply, overtaken = replayed()
-if overtaken then return overtaken end
+local reply, refused = admit('end')
+if refused then return refused end
 if reply then return {reply, horizon()} end
 
 local keys = {}
@@ -51,8 +51,8 @@ end
 
 local next_due = earliest and select(2, horizon())
 reply = concat(answer)
-call('DEL', log)
+call('ZREM', leases, '')
 flush()
-remember(reply)
+remember('end', reply)
 if earliest and (next_due == 0 or earliest < next_due) then publish('E' .. int(earliest)) end
 return {reply, horizon()}

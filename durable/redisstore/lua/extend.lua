@@ -1,19 +1,22 @@
 -- extend.lua makes leases end later.
 --
--- ARGV   4 lease ms, then for each: key, holder (8 bytes fence, 16 bytes token)
--- Reply  for each 1 byte (store.ExtendResult); the new end
+-- ARGV   4 deadline, 5 lease ms, then for each: key, holder (8 bytes fence, 16 bytes token)
+-- Reply  for each 1 byte (store.ExtendResult); present; the new end
 -- Cost   O(log N) for each; 4 calls
 --
 -- The first write removes nothing: after it Redis refuses none at maxmemory.
 
+local refused = late(ARGV[4])
+if refused then return refused end
+
 local keys = {}
-for i = 5, #ARGV, 2 do keys[#keys + 1] = ARGV[i] end
+for i = 6, #ARGV, 2 do keys[#keys + 1] = ARGV[i] end
 local run_of, end_of = mget(runs, keys), zmscore(leases, keys)
-local lease_end = after(tonumber(ARGV[4]))
+local lease_end = after(tonumber(ARGV[5]))
 local answer = {}
 for i = 1, #keys do
   local run = run_of[i]
-  if not run or not end_of[i] or holder(run) ~= ARGV[4 + 2 * i] then
+  if not run or not end_of[i] or holder(run) ~= ARGV[5 + 2 * i] then
     answer[i] = char(3) -- ExtendLost
   elseif cancelled(run) then
     answer[i] = char(2) -- ExtendCancelled
@@ -24,4 +27,4 @@ for i = 1, #keys do
 end
 call('ZREM', leases, '')
 flush()
-return {concat(answer), lease_end}
+return {concat(answer), now, lease_end}

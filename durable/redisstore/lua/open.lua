@@ -1,7 +1,7 @@
 -- open.lua begins a shard's record, or reads it.
 --
 -- ARGV   4 number of shards
--- Reply  the number of shards that it holds
+-- Reply  the number of shards that it holds; present
 -- Cost   O(1); 3 calls
 
 local have = call('HGET', meta, 's')
@@ -9,4 +9,4 @@ if not have then
   call('HSET', meta, 's', ARGV[4])
   have = ARGV[4]
 end
-return have
+return {have, now}

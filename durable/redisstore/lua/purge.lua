@@ -1,14 +1,14 @@
 -- purge.lua removes dead letters.
 --
--- ARGV   4 number of the request, then keys
--- Reply  how many there were, 4 bytes
+-- ARGV   4 order, then keys
+-- Reply  how many there were, 4 bytes; present
 -- Cost   O(log N) for each; at most 10 calls
 --
--- The first write is DEL, which Redis lets through at maxmemory, and then all that follow.
+-- The first write removes nothing: after it Redis refuses none at maxmemory.
 
-local reply, overtaken = replayed()
-if overtaken then return overtaken end
-if reply then return {reply} end
+local reply, refused = admit('purge')
+if refused then return refused end
+if reply then return {reply, now} end
 
 local keys = {}
 for i = 5, #ARGV do keys[#keys + 1] = ARGV[i] end
@@ -24,7 +24,7 @@ for i = 1, #keys do
 end
 
 reply = pack('<I4', n)
-call('DEL', log)
+call('ZREM', leases, '')
 flush()
-remember(reply)
-return {reply}
+remember('purge', reply)
+return {reply, now}

@@ -1,13 +1,13 @@
 -- requeue.lua makes dead letters wait again, due at once.
 --
--- ARGV   4 number of the request, then keys
+-- ARGV   4 order, then keys
 -- Reply  for each 1 byte (store.RequeueResult); present, next due, next lease end
 -- Cost   O(log N) for each; at most 22 calls
 --
--- The first write is DEL, which Redis lets through at maxmemory, and then all that follow.
+-- The first write removes nothing: after it Redis refuses none at maxmemory.
 
-local reply, overtaken = replayed()
-if overtaken then return overtaken end
+local reply, refused = admit('requeue')
+if refused then return refused end
 if reply then return {reply, horizon()} end
 
 local keys = {}
@@ -33,8 +33,8 @@ end
 
 local next_due = select(2, horizon())
 reply = concat(answer)
-call('DEL', log)
+call('ZREM', leases, '')
 flush()
-remember(reply)
+remember('requeue', reply)
 if some and (next_due == 0 or now < next_due) then publish('E' .. int(now)) end
 return {reply, horizon()}

@@ -1,13 +1,13 @@
 -- reschedule.lua moves waiting timers.
 --
--- ARGV   4 number of the request, then for each: key, "=" due ms or "+" ms from now
+-- ARGV   4 order, then for each: key, "=" due ms or "+" ms from now
 -- Reply  for each 1 byte (store.MoveResult); present, next due, next lease end
 -- Cost   O(log N) for each; at most 22 calls
 --
--- The first write is DEL, which Redis lets through at maxmemory, and then all that follow.
+-- The first write removes nothing: after it Redis refuses none at maxmemory.
 
-local reply, overtaken = replayed()
-if overtaken then return overtaken end
+local reply, refused = admit('reschedule')
+if refused then return refused end
 if reply then return {reply, horizon()} end
 
 local keys = {}
@@ -31,9 +31,9 @@ end
 
 local next_due = select(2, horizon())
 reply = concat(answer)
-call('DEL', log)
+call('ZREM', leases, '')
 flush()
-remember(reply)
+remember('reschedule', reply)
 local earliest
 for _, due in pairs(last) do
   if not earliest or due < earliest then earliest = due end

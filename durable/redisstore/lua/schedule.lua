@@ -1,16 +1,16 @@
 -- schedule.lua adds timers, in order.
 --
--- ARGV   4 number of the request, 5 MaxPending or 0, then for each entry:
+-- ARGV   4 order, 5 MaxPending or 0, then for each entry:
 --        key, when, head, body if the head refers to it or empty
 --        when: "=" due ms, or "+" ms from now; "1" if only when absent, or "0"; the number
 -- Reply  for each entry 1 byte kind (store.ReceiptKind), 8 bytes due; present, next due,
 --        next lease end
 -- Cost   O(log N) for each entry; at most 28 calls
 --
--- The first write is SET, which Redis refuses at maxmemory: then nothing was changed.
+-- The first write adds nothing, but Redis refuses it at maxmemory: then nothing was changed.
 
-local reply, overtaken = replayed()
-if overtaken then return overtaken end
+local reply, refused = admit('schedule')
+if refused then return refused end
 if reply then return {reply, horizon()} end
 
 local most = tonumber(ARGV[5])
@@ -96,8 +96,9 @@ for i = 1, #order do
 end
 
 reply = concat(answer)
-remember(reply)
+call('ZADD', leases, 'XX', 0, '')
 flush()
+remember('schedule', reply)
 
 if earliest and (next_due == 0 or earliest < next_due) then
   publish('E' .. int(earliest))

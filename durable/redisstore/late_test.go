@@ -1,0 +1,395 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+// load makes the server know all scripts, so that a request that is kept back is the only one
+// of its call.
+func (r *rig) load() {
+	r.t.Helper()
+	for _, sc := range []*script{
+		scheduleScript, cancelScript, rescheduleScript, requeueScript, purgeScript, claimScript, extendScript, endScript, signScript,
+	} {
+		r.NoError(r.raw.ScriptLoad(r.ctx, sc.src).Err())
+	}
+}
+
+// timers is all that the shard keeps of timers.
+func (r *rig) timers() (dump []string) {
+	r.t.Helper()
+	for _, name := range append([]string{r.s.signs}, r.s.shards[0].names[:len(suffixes)]...) {
+		dump = append(dump, r.raw.Dump(r.ctx, name).Val())
+	}
+	return dump
+}
+
+// abandon makes a call whose request is kept back, and which its caller gives up.
+func (r *rig) abandon(p *proxy, c call, l store.Lease) *late {
+	r.t.Helper()
+	ctx, cancel := context.WithCancel(r.ctx)
+	defer cancel()
+	p.next(deed{hold: true})
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.f(r, ctx, l)
+		done <- err
+	}()
+	request := p.holding(r.t)
+	cancel()
+	r.ErrorIs(<-done, store.ErrUnsure, c.name)
+	p.next()
+	return request
+}
+
+// numberedCalls are the calls whose requests have numbers.
+func numberedCalls() (list []call) {
+	for _, c := range calls {
+		if c.name != "extend" && c.name != "sign" {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// A request of a call that has ended as unsure changes nothing once a later one has, of any
+// kind: after Cancelled nothing runs, what was accepted stays, and nothing is moved.
+func TestLateRequestAfterLaterOne(t *testing.T) {
+	t.Parallel()
+	srv := startServer(t)
+	for _, first := range numberedCalls() {
+		for _, second := range numberedCalls() {
+			t.Run(first.name+" after "+second.name, func(t *testing.T) {
+				r, p, l := behind(t, srv, Options{})
+				r.load()
+				request := r.abandon(p, first, l)
+				second.check(r, l)
+				before := r.timers()
+				r.Contains(request.release(t), "-OVERTAKEN")
+				r.Equal(before, r.timers())
+			})
+		}
+	}
+}
+
+// So it is while an older request of another kind is under way, which still takes effect.
+func TestLateRequestAmongOthers(t *testing.T) {
+	t.Parallel()
+	r, p, l := behind(t, startServer(t), Options{})
+	r.load()
+	r.s.longest = time.Minute // the oldest is sent once
+	p.next(deed{hold: true})
+	oldest := make(chan []store.CancelResult, 1)
+	go func() {
+		results, _ := r.s.Cancel(r.ctx, 0, []string{"dead", "waiting"})
+		oldest <- results
+	}()
+	first := p.holding(t)
+
+	request := r.abandon(p, calls[0], l)
+	_, _, err := r.s.Reschedule(r.ctx, 0, []store.Move{{Key: "waiting", At: 2}})
+	r.NoError(err)
+	before := r.timers()
+	r.Contains(request.release(t), "-OVERTAKEN")
+	r.Equal(before, r.timers())
+
+	first.release(t)
+	r.Equal([]store.CancelResult{store.NotFound, store.Cancelled}, <-oldest)
+	r.counts(0, 1, 1)
+}
+
+// A request changes nothing once the time of its call is over, by the clock of the server:
+// for other clients, too, and when its client sends nothing more.
+func TestLateRequestAfterItsCall(t *testing.T) {
+	t.Parallel()
+	srv := startServer(t)
+	for _, c := range calls {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, srv, Options{})
+			r.load()
+			p := startProxy(t, srv.addr)
+			r.clock = &clock{} // goes on
+			r.s = r.open(clientOf(t, p.addr))
+			_, err := r.s.Sign(r.ctx, "w", 0)
+			r.NoError(err)
+			r.put(r.entry("dead"), r.entry("leased"))
+			leases := r.claim(2).Leases
+			r.end(store.Bury, leases[0])
+			r.put(r.entry("waiting"))
+			for patience := 100 * time.Millisecond; p.holds() == 0; patience *= 2 {
+				r.Less(patience, time.Minute)
+				p.next(deed{hold: true})
+				ctx, cancel := context.WithTimeout(r.ctx, patience)
+				_, err = c.f(r, ctx, leases[1])
+				cancel()
+			}
+			r.ErrorIs(err, store.ErrUnsure)
+			before := r.timers()
+			r.Contains(p.holding(t).release(t), "-EXPIRED")
+			r.Equal(before, r.timers())
+		})
+	}
+}
+
+// The deadline is exact, and a reply is repeated after it.
+func TestDeadlineOfARequest(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, startServer(t), Options{})
+	now := store.Millis(r.clock.ms.Load())
+	ask := func(number uint64, deadline store.Millis) error {
+		req := r.s.changes(r.s.shards[0], cancelScript, []any{"a"})
+		req.args[orderAt] = order{number: number}.text(deadline)
+		_, err := r.s.attempt(r.ctx, req, target{})
+		return err
+	}
+	r.put(r.entry("a"))
+	r.EqualError(ask(9, now), fmt.Sprint("EXPIRED ", now))
+	r.EqualError(ask(9, 0), fmt.Sprint("EXPIRED ", now))
+	r.counts(1, 0, 0)
+	r.NoError(ask(9, now+1))
+	r.counts(0, 0, 0)
+	r.NoError(ask(9, now), "it was carried out")
+	r.ErrorContains(ask(8, now+1), "OVERTAKEN")
+}
+
+// A request that the server's clock makes too late, though the call goes on, is sent again
+// with another deadline: the clock was set, or another server has taken the place of one.
+func TestServersClockIsSetForward(t *testing.T) {
+	t.Parallel()
+	srv := startServer(t)
+	for _, c := range calls {
+		r, p, l := behind(t, srv, Options{})
+		r.load()
+		r.clock.advance(time.Hour)
+		p.next()
+		v, err := c.f(r, r.ctx, l)
+		r.NoError(err, c.name)
+		r.NotEmpty(v)
+		r.Equal(2, p.scripts(), c.name)
+		_, err = c.f(r, r.ctx, l)
+		r.NoError(err)
+		r.Equal(3, p.scripts(), "%s: the new clock is known", c.name)
+	}
+}
+
+// present is a lower bound.
+func TestPresent(t *testing.T) {
+	t.Parallel()
+	var p present
+	now := time.Now()
+	require.Zero(t, (&order{}).number)
+	p.heard(1000)
+	require.EqualValues(t, 1000, p.at(p.received))
+	require.EqualValues(t, 1000, p.at(p.received.Add(time.Millisecond-1)))
+	require.EqualValues(t, 3000, p.at(p.received.Add(2*time.Second)))
+	require.False(t, p.received.Before(now))
+	p.heard(500)
+	require.EqualValues(t, 500, p.at(p.received), "the clock has gone back")
+	require.Equal(t, "7", order{}.text(7))
+	require.Equal(t, "12 7,3,4,", order{12, ",3,4,"}.text(7))
+}
+
+// A claim whose first request comes after the second was answered, and what that has leased
+// was ended, leases nothing; so it is if the second found nothing.
+func TestLateClaim(t *testing.T) {
+	t.Parallel()
+	srv := startServer(t)
+	for _, due := range []int{0, 1} {
+		for _, later := range []bool{false, true} { // another claim has come
+			t.Run(fmt.Sprint(due, later), func(t *testing.T) {
+				r := newRig(t, srv, Options{})
+				r.load()
+				p := startProxy(t, srv.addr)
+				r.s = r.open(clientOf(t, p.addr))
+				if due > 0 {
+					r.put(r.entry("a"))
+				}
+				p.next(deed{hold: true})
+				r.s.longest = 50 * time.Millisecond // of the first
+				claimed := r.claim(1)
+				r.s.longest = time.Minute
+				r.Len(claimed.Leases, due)
+				r.end(store.Done, claimed.Leases...)
+				if later {
+					r.Empty(r.claim(1).Leases)
+				}
+				other := r.open(r.raw)
+				_, _, err := other.Schedule(r.ctx, 0, []store.Entry{r.entry("b")})
+				r.NoError(err)
+				r.NotContains(p.holding(t).release(t), "body of")
+				r.counts(1, 0, 0)
+				r.Len(r.claim(1).Leases, 1)
+			})
+		}
+	}
+}
+
+// The same claim can be made by a later call, for as long as its worker makes no other; then
+// an earlier request of it is refused as any other.
+func TestClaimByTwoCalls(t *testing.T) {
+	t.Parallel()
+	r, p, _ := behind(t, startServer(t), Options{})
+	r.load()
+	c := newClaim(1)
+	claim := func(worker string) store.Claimed {
+		t.Helper()
+		d := c
+		d.Worker = worker
+		claimed, _, err := r.s.Claim(r.ctx, 0, d)
+		r.NoError(err)
+		return claimed
+	}
+	first := claim("one")
+	r.Len(first.Leases, 1)
+	d := c
+	c.Token = store.NewToken()
+	r.Empty(claim("two").Leases)
+	c = d
+	r.put(r.entry("more"))
+	request := r.abandon(p, call{name: "claim", f: func(r *rig, ctx context.Context, _ store.Lease) (any, error) {
+		_, _, err := r.s.Claim(ctx, 0, c)
+		return nil, err
+	}}, store.Lease{})
+	r.Equal(first, claim("one"))
+	r.Contains(request.release(t), "-OVERTAKEN")
+	r.counts(1, 2, 1)
+}
+
+// A client's log has one reply of each kind, under the number of its request; it expires a
+// minute after the last request, also if that was one that came again.
+func TestLog(t *testing.T) {
+	t.Parallel()
+	r, p, l := behind(t, startServer(t), Options{})
+	sh := r.s.shards[0]
+	log := sh.names[len(suffixes)]
+	for _, c := range calls {
+		_, err := c.f(r, r.ctx, l)
+		r.NoError(err, c.name)
+	}
+	fields := r.raw.HGetAll(r.ctx, log).Val()
+	var names []string
+	for name := range fields {
+		names = append(names, name)
+	}
+	r.ElementsMatch([]string{"n", "o", "schedule", "cancel", "reschedule", "requeue", "purge", "end", "claim worker"}, names)
+	r.Equal(fmt.Sprint(sh.last), fields["n"])
+	r.Empty(fields["o"])
+	expiry := func() {
+		t.Helper()
+		ttl := r.raw.PTTL(r.ctx, log).Val()
+		r.Greater(ttl, 2*maxCall-30*time.Second, "it must outlive all requests under way")
+		r.LessOrEqual(ttl, time.Minute)
+	}
+	expiry()
+	r.NoError(r.raw.PExpire(r.ctx, log, maxCall).Err())
+	p.next(deed{dropReply: true}, deed{before: func() { _ = r.raw.PExpire(r.ctx, log, maxCall).Err() }})
+	r.put(r.entry("x"))
+	expiry()
+
+	// An older reply is gone.
+	r.put(r.entry("y"))
+	r.Equal(byte(sh.last), r.raw.HGet(r.ctx, log, "schedule").Val()[0])
+	r.Len(r.raw.HGet(r.ctx, log, "schedule").Val(), 8+9)
+}
+
+// Requests of all kinds are under way side by side, and two of one kind are not.
+func TestKindsAreSideBySide(t *testing.T) {
+	t.Parallel()
+	sh := newShard("x", 0, "y")
+	ctx, cancel := context.WithCancel(t.Context())
+	var open []string
+	for k := range kinds {
+		o, err := sh.begin(ctx, k)
+		require.NoError(t, err)
+		require.EqualValues(t, k+1, o.number)
+		want := ""
+		if len(open) > 0 {
+			want = "," + strings.Join(open, ",") + ","
+		}
+		require.Equal(t, want, o.open)
+		open = append(open, fmt.Sprint(o.number))
+	}
+	cancel()
+	for k := range kinds {
+		_, err := sh.begin(ctx, k)
+		require.ErrorIs(t, err, context.Canceled)
+	}
+	for k := range kinds - 1 {
+		sh.end(k)
+	}
+	o, err := sh.begin(t.Context(), scheduling)
+	require.NoError(t, err)
+	require.Equal(t, order{number: uint64(kinds) + 1, open: fmt.Sprintf(",%d,", kinds)}, o)
+}
+
+// A schedule whose script ends midway, and whose error is lost, is not answered as made: it is
+// made when it comes again, or the error is ErrUnsure.
+func TestScriptEndsMidwayAndItsErrorIsLost(t *testing.T) {
+	t.Parallel()
+	srv := startServer(t)
+	for _, again := range []bool{false, true} { // it can be made the second time
+		r := newRig(t, srv, Options{})
+		r.user()
+		p := startProxy(t, srv.addr)
+		r.s = r.open(newClient(t, redis.Options{Addr: p.addr, Username: "app", Password: "secret"}))
+		r.put(r.entry("x"))
+		r.end(store.Done, r.claim(1).Leases...)
+		r.rights("-hset")
+		second := deed{}
+		if again {
+			second.before = func() { r.rights("+hset") }
+		}
+		p.next(deed{dropReply: true}, second)
+		e := r.entry("a")
+		e.IfAbsent = true
+		receipts, _, err := r.s.Schedule(r.ctx, 0, []store.Entry{e})
+		r.rights("+hset")
+		claimed := r.claim(9)
+		if again {
+			r.NoError(err)
+			r.Equal([]store.Receipt{{Kind: store.Created, Due: 1}}, receipts)
+			r.Len(claimed.Leases, 1)
+			r.Zero(claimed.Repaired)
+		} else {
+			r.ErrorIs(err, store.ErrUnsure)
+			r.Empty(claimed.Leases)
+			r.Equal(1, claimed.Repaired)
+		}
+	}
+}
+
+// A heartbeat ends when its time is over after the next request, though the server's clock
+// went back in between.
+func TestSignsWhenTheClockGoesBack(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, startServer(t), Options{})
+	sign := func(worker string, ttl time.Duration) []string {
+		t.Helper()
+		names, err := r.s.Sign(r.ctx, worker, ttl)
+		r.NoError(err)
+		return names
+	}
+	sign("dies", 2*time.Second)
+	sign("long", time.Minute)
+	r.clock.advance(-time.Hour)
+	r.Equal([]string{"dies", "lives", "long"}, sign("lives", time.Minute))
+	r.clock.advance(2*time.Second - time.Millisecond)
+	r.Equal([]string{"dies", "lives", "long"}, sign("lives", time.Minute))
+	r.clock.advance(time.Millisecond)
+	r.Equal([]string{"lives", "long"}, sign("lives", time.Minute))
+	r.clock.advance(-time.Millisecond)
+	r.Equal([]string{"long"}, sign("lives", 0))
+	r.clock.advance(58*time.Second - time.Millisecond)
+	r.Equal([]string{"long"}, sign("lives", 0))
+	r.clock.advance(time.Millisecond)
+	r.Empty(sign("lives", 0))
+}
