@@ -21,10 +21,18 @@ typedef Shard {
 	bit cancelled;             /* leased */
 	bit out;                   /* leased: the lease has run out */
 	byte last;                 /* the last fence given out */
-	byte log;                  /* the number of the last Schedule that was carried out */
+	byte log;                  /* the highest number of a change of the client that was carried out */
+	byte open;                 /* a bit for each lower number that was under way with it, and was
+	                            * not carried out yet */
+#ifdef KINDS
+	byte kept[3];              /* by kind: the number of the last change */
+	byte floor;                /* the highest of the smallest numbers under way */
+#endif
 
 	byte highest;              /* of the history: the fence of the last lease */
 	byte fate[SCHEDULES + 1];  /* of the history: NEW to OVER, by ID */
+	byte past;                 /* of the history: a bit for each number that must not take effect
+	                            * any more */
 };
 
 Shard s;
@@ -54,7 +62,7 @@ typedef Slot {
 Slot w[2];
 
 /* Always 0: they name the assertions in what pan prints. */
-bit D1, D4, D5, D8;
+bit D1, D4, D5, D8, D9, LATE;
 
 /* Within one step; 0 between steps. */
 byte i, old, next, was, answer;
@@ -111,41 +119,83 @@ inline clear() {
 	unlease()
 }
 
+#define bitof(n) (1 << (n))
+
+/* The time of the call is over, by the engine's clock. No fail-over takes that back. */
+byte over;
+
+/* Whether the engine carries out the request of a change, of a kind, by its log. One that was
+ * carried out is answered as it was, which is no step. */
+#if defined(SCHEDULE_TWICE)
+#define unheard(n, kind) (!(s.past & bitof(n)) || s.fate[n] != NEW)
+#elif defined(SCHEDULE_OVERTAKEN)
+#define unheard(n, kind) ((n) != s.log)
+#elif defined(LATE_BY_KIND)
+#define unheard(n, kind) (kind == kindof(n) && (n) > s.kept[kind])
+#elif defined(LATE_BY_FLOOR)
+#define unheard(n, kind) (kind == kindof(n) && (n) > s.kept[kind] && (n) >= s.floor)
+#else
+#define unheard(n, kind) ((n) > s.log || (s.open & bitof(n)))
+#endif
+#ifdef LATE_FOR_OTHERS
+#define admitted(n, kind) unheard(n, kind)
+#else
+#define admitted(n, kind) (unheard(n, kind) && !(over & bitof(n)))
+#endif
+
+/* A change of the client is carried out. left has the lower numbers whose calls had not
+ * returned when its own began: all others must not take effect from now on. */
+inline change(number, kind, left) {
+	assert(LATE || !(s.past & bitof(number)));
+	if
+	:: number < s.log -> MET(15)
+	:: number > s.log && (~s.past & ~(left) & (bitof(number) - 2)) -> MET(7)
+	:: else
+	fi;
+#ifdef KINDS
+	s.kept[kind] = number;
+	if
+	:: (left) & 2 -> i = 1
+	:: !((left) & 2) && ((left) & 4) -> i = 2
+	:: else -> i = number
+	fi;
+	if
+	:: i > s.floor -> s.floor = i
+	:: else
+	fi;
+	i = 0;
+#endif
+	s.past = s.past | bitof(number) | (~(left) & (bitof(number) - 2));
+	if
+	:: number > s.log -> s.log = number; s.open = ~s.past & (bitof(number) - 2)
+	:: else -> s.open = s.open & ~bitof(number)
+	fi
+}
+
 /* Store.Schedule of one Entry: that of a call. */
 inline schedule(call) {
+	assert(D8 || s.fate[call] == NEW);
 	if
-#if defined(SCHEDULE_TWICE)
-	:: false -> skip
-#elif defined(SCHEDULE_OVERTAKEN)
-	:: call == s.log -> skip
+	:: s.leased ->
+		printf("engine: schedule %d succeeds %d\n", call, s.body);
+#ifdef SUCCESSOR_BESIDE
+		s.fate[s.body] = OVER;
+		s.waiting = 1;
+		s.body = call;
 #else
-	:: call <= s.log -> skip
+		s.fate[s.succ] = OVER;
+		s.succ = call;
 #endif
 	:: else ->
-		assert(D8 || s.fate[call] == NEW);
-		s.log = call;
-		if
-		:: s.leased ->
-			printf("engine: schedule %d succeeds %d\n", call, s.body);
-#ifdef SUCCESSOR_BESIDE
-			s.fate[s.body] = OVER;
-			s.waiting = 1;
-			s.body = call;
-#else
-			s.fate[s.succ] = OVER;
-			s.succ = call;
-#endif
-		:: else ->
-			printf("engine: schedule %d waits\n", call);
-			s.fate[s.body] = OVER;
-			s.dead = 0;
-			s.waiting = 1;
-			s.body = call;
-			s.attempts = 0;
-		fi;
-		s.fate[0] = NEW;
-		s.fate[call] = LIVE;
+		printf("engine: schedule %d waits\n", call);
+		s.fate[s.body] = OVER;
+		s.dead = 0;
+		s.waiting = 1;
+		s.body = call;
+		s.attempts = 0;
 	fi;
+	s.fate[0] = NEW;
+	s.fate[call] = LIVE;
 	verify()
 }
 
@@ -181,6 +231,9 @@ inline cancel() {
 /* Store.Claim: a lease is given out, to whoever drew the token. */
 inline lease(drawn) {
 	assert(D4 || s.fate[s.body] == LIVE);
+#if defined(CLAIM_FORGOTTEN)
+	assert(D9 || w[_pid].at == CLAIMS);
+#endif
 #ifdef FENCE_KEPT
 	if
 	:: s.waiting -> s.last++

@@ -1,11 +1,12 @@
 /*
- * The protocol of durable timers, for one key of one shard: a scheduler, someone
- * who cancels, two workers, and an engine that may fail over and lose writes.
+ * The protocol of durable timers, for one key of one shard: a client that schedules and
+ * cancels, another that cancels, two workers, and an engine that may fail over and lose
+ * writes.
  *
  * Each step is one call of store.Store as the engine carries it out, and the
  * comment above it names the method; or the reply to one; or something that happens
- * by itself. A request may be sent again, and arrive again when nobody waits for it
- * any more; a reply may be late, or lost. A worker may pause between any two steps, for
+ * by itself. A request may be sent again, and arrive again after its call has returned,
+ * however late; a reply may be late, or lost. A worker may pause between any two steps, for
  * longer than its lease, or crash.
  *
  * Left out, because no assertion depends on it:
@@ -19,12 +20,15 @@
  * Left out, though it matters, and tested elsewhere: a crash within a step.
  *
  * The bounds SCHEDULES and LEASES keep the model finite; nothing else is counted. With
- * 3 of each and a fail-over it has 3.6 million states, with 3 and 4 and no fail-over
- * 0.5 million: check.sh visits all of them.
+ * 3 of each and a fail-over it has SIZE1 million states, with 3 and 4 and no fail-over
+ * SIZE2 million: check.sh visits all of them.
+ *
+ * With -DREORDERED the client has calls of several kinds under way side by side, and their
+ * requests are carried out in any order; without, it only schedules, one after the other.
  */
 
 #ifndef SCHEDULES
-#define SCHEDULES 2 /* calls of Schedule; the n-th schedules the timer with ID n */
+#define SCHEDULES 2 /* changes of the client, at most 4; one that schedules makes the timer with its number */
 #endif
 #ifndef LEASES
 #define LEASES 3 /* leases that the engine gives out */
@@ -34,13 +38,18 @@
 #endif
 #define ATTEMPTS 2 /* Claim.MaxAttempts */
 
+/* What the engine's log compares, in the models that are broken, and what they need. */
+#if defined(LATE_BY_KIND) || defined(LATE_BY_FLOOR)
+#define KINDS
+#endif
+#if defined(KINDS) || defined(LATE_FOR_OTHERS)
+#define REORDERED
+#endif
+
 #include "engine.pml"
 
 Shard replica; /* as far as the replica got that a fail-over will promote */
 bit changed;   /* a Cancel changed something, and its reply was lost */
-#ifdef CANCEL_LATE
-bit answered;  /* a Cancel was answered, and a copy of it is on its way */
-#endif
 #if FAILOVERS
 byte copied;   /* 0: the replica follows; 1: it has stopped; 2: it was promoted */
 byte before;   /* the last token that was drawn before it was */
@@ -55,20 +64,43 @@ byte before;   /* the last token that was drawn before it was */
 #define holder(n) (s.leased && w[n].fence == s.fence && w[n].token == s.token)
 #endif
 
-/* A copy of a claim that was sent to the old engine does not reach the new one. */
-#if FAILOVERS && !defined(CLAIM_OUTLIVES)
-#define copyable(drawn) (drawn > before)
+/* A claim that was sent again is recognised by its token, unless that was lost with a
+ * fail-over. A copy of one that was answered comes too late, and the copies of one that was
+ * sent to the old engine do not reach the new one. */
+#if defined(CLAIM_FORGOTTEN) || defined(FENCE_IGNORED)
+#define forgotten(drawn) true
+#elif FAILOVERS
+#define forgotten(drawn) (copied == 2 && drawn <= before)
 #else
+#define forgotten(drawn) false
+#endif
+#if !FAILOVERS
 #define copyable(drawn) true
+#elif defined(CLAIM_OUTLIVES)
+#define copyable(drawn) (drawn <= before)
+#else
+#define copyable(drawn) (drawn > before)
 #endif
 
-/* The request of the n-th Schedule may arrive at any time. If the log refuses it,
- * that is no step. */
-#if defined(SCHEDULE_TWICE) || defined(SCHEDULE_OVERTAKEN)
-#define arrives(n) true
-#else
-#define arrives(n) (s.log < n)
-#endif
+/* The client's kinds of changes. */
+#define SCHEDULING 0
+#define CANCELLING 1
+#define ANOTHER    2 /* Reschedule, Requeue, Purge, or about another key */
+#define kindof(n)  (((n) + 1) % 3) /* where the engine compares kinds; else any */
+
+/* The request of a change arrives; the calls of those in left were under way when its own
+ * began. What was under way later was so then. */
+#define possible(n, left) ((n) > s.log || !(s.open & (bitof(n) - 2) & ~(left)))
+#define arrival(n, left) \
+	d_step { possible(n, left) && admitted(n, SCHEDULING) -> schedule(n); change(n, SCHEDULING, left) }
+#define arrivals(n, left) \
+	arrival(n, left) \
+	:: d_step { possible(n, left) && admitted(n, CANCELLING) -> \
+		printf("engine: change %d cancels\n", n); \
+		change(n, CANCELLING, left); cancel(); answer = 0 } \
+	:: d_step { possible(n, left) && admitted(n, ANOTHER) -> \
+		printf("engine: change %d is another\n", n); \
+		change(n, ANOTHER, left); verify() }
 
 /* NotFound is an answer only to what was sent once; else it comes with ErrUnsure. */
 #ifdef CANCEL_SURE
@@ -139,7 +171,7 @@ end:	do
 		w[_pid].at = HOLDS }
 
 	/* Or was lost: it is sent again, with the same token, and finds a lease that
-	 * has it, or something else to lease, or nothing. The clock goes on. */
+	 * has it, or nothing. The clock goes on. */
 	:: d_step { w[_pid].at == CLAIMS && s.leased && s.token == w[_pid].token ->
 		MET(2);
 		printf("worker %d: claims again, and gets the same lease\n", _pid);
@@ -148,18 +180,23 @@ end:	do
 #endif
 		learn(_pid);
 		w[_pid].at = HOLDS }
-	:: d_step { w[_pid].at == CLAIMS && !(s.leased && s.token == w[_pid].token) && leasable ->
+	:: d_step { w[_pid].at == CLAIMS && !(s.leased && s.token == w[_pid].token) ->
 		MET(3);
+		printf("worker %d: claims again, and gets nothing\n", _pid);
+		forget(_pid) }
+	:: d_step { w[_pid].at == CLAIMS && forgotten(w[_pid].token) && !(s.leased && s.token == w[_pid].token) && leasable ->
+		MET(4);
 		lease(w[_pid].token);
 		learn(_pid);
 		printf("worker %d: claims again, and gets another lease of %d, fence %d\n", _pid, w[_pid].id, w[_pid].fence) }
 
-	/* Someone's copy of a claim arrives, after that claim was answered. Nobody
-	 * learns of the lease. */
+#if defined(CLAIM_FORGOTTEN) || defined(FENCE_IGNORED) || defined(CLAIM_OUTLIVES)
+	/* A copy of a claim arrives after that claim was answered. No worker learns of the
+	 * lease. */
 	:: d_step { w[_pid].at > CLAIMS && copyable(w[_pid].token) && !(s.leased && s.token == w[_pid].token) && leasable ->
-		MET(4);
 		printf("engine: a copy of the claim with token %d leases %d\n", w[_pid].token, s.body);
 		lease(w[_pid].token) }
+#endif
 
 	/* The handler is called. A pause between the look at the clock and the call
 	 * is a pause at the handler's first instruction. */
@@ -206,7 +243,6 @@ end:	do
 	:: d_step { w[_pid].at >= HOLDS && !holder(_pid) ->
 		if
 		:: s.leased && s.fence == w[_pid].fence -> MET(6)
-		:: s.leased && s.token == w[_pid].token -> MET(7)
 		:: else -> MET(8)
 		fi;
 		printf("worker %d: End is lost\n", _pid);
@@ -219,25 +255,49 @@ end:	do
 	od
 }
 
-/* Store.Schedule: a request arrives, for the first time, again, or as a copy of
- * which nobody wants a reply any more. */
-active proctype Scheduler() {
+/* A client that numbers its changes: their requests arrive, for the first time, again, or
+ * after their calls have returned. */
+active proctype Client() {
 end:	do
-	:: d_step { arrives(1) -> schedule(1) }
+#ifndef REORDERED
+	:: arrival(1, 0)
 #if SCHEDULES >= 2
-	:: d_step { arrives(2) -> schedule(2) }
+	:: arrival(2, 0)
 #endif
 #if SCHEDULES >= 3
-	:: d_step { arrives(3) -> schedule(3) }
+	:: arrival(3, 0)
 #endif
 #if SCHEDULES >= 4
-	:: d_step { arrives(4) -> schedule(4) }
+	:: arrival(4, 0)
+#endif
+#else
+	:: arrivals(1, 0)
+#if SCHEDULES >= 2
+	:: arrivals(2, 0)
+	:: arrivals(2, 2)
+#endif
+#if SCHEDULES >= 3
+	:: arrivals(3, 0)
+	:: arrivals(3, 2)
+	:: arrivals(3, 4)
+	:: arrivals(3, 6)
+#endif
 #endif
 	od
 }
 
+/* Another client: the time of a call may be over before its Cancel begins. */
 active proctype Canceller() {
 end:	do
+#ifdef REORDERED
+	:: d_step { !(over & 2) -> over = over | 2; s.past = s.past | 2; cancel(); answer = 0 }
+#if SCHEDULES >= 2
+	:: d_step { !(over & 4) -> over = over | 4; s.past = s.past | 4; cancel(); answer = 0 }
+#endif
+#if SCHEDULES >= 3
+	:: d_step { !(over & 8) -> over = over | 8; s.past = s.past | 8; cancel(); answer = 0 }
+#endif
+#endif
 	/* Store.Cancel, with its reply. One that is sent again may not say NotFound. */
 	:: d_step { true ->
 		cancel();
@@ -247,9 +307,6 @@ end:	do
 		fi;
 		assert(D4 || answer != NOTFOUND || !sure || !changed);
 		changed = 0;
-#ifdef CANCEL_LATE
-		answered = 1;
-#endif
 		answer = 0 }
 	/* Without: it will be sent again. */
 	:: d_step { s.waiting || s.leased ->
@@ -258,13 +315,6 @@ end:	do
 		answer = 0 }
 	/* The caller gives up: ErrUnsure. */
 	:: d_step { changed -> changed = 0 }
-#ifdef CANCEL_LATE
-	/* A copy arrives after the call was answered. */
-	:: d_step { answered ->
-		cancel();
-		assert(D4 || answer == NOTFOUND);
-		answer = 0 }
-#endif
 	od
 }
 
@@ -300,11 +350,17 @@ end:	do
 }
 
 #if FAILOVERS
+#ifdef KINDS
+#define copykinds(to, from) to.kept[0] = from.kept[0]; to.kept[1] = from.kept[1]; to.kept[2] = from.kept[2]; to.floor = from.floor
+#else
+#define copykinds(to, from) skip
+#endif
 #define copy(to, from) \
 	to.waiting = from.waiting; to.leased = from.leased; to.dead = from.dead; \
 	to.body = from.body; to.succ = from.succ; to.attempts = from.attempts; \
 	to.fence = from.fence; to.token = from.token; to.cancelled = from.cancelled; \
 	to.out = from.out; to.last = from.last; to.log = from.log; \
+	to.open = from.open; to.past = from.past; copykinds(to, from); \
 	to.highest = from.highest; \
 	for (i : 1 .. SCHEDULES) { to.fate[i] = from.fate[i] } \
 	i = 0
@@ -326,6 +382,7 @@ end:	do
 		replica.fence = 0; replica.token = 0; replica.cancelled = 0;
 		replica.out = 0; replica.last = 0; replica.log = 0;
 		replica.highest = 0;
+		replica.open = 0; replica.past = 0;
 		for (i : 1 .. SCHEDULES) { replica.fate[i] = 0 }
 		/* A lease that it does not know, or not as long, holds no more. */
 		for (i : 0 .. 1) {
