@@ -123,6 +123,16 @@ func maxDeadAge(f *fixture) {
 	f.Empty(f.claim(1))
 	f.Equal(uint64(2), f.stats(0).Dropped)
 	f.empty()
+	if !f.Frozen {
+		return
+	}
+	f.kill("c")
+	f.advance(time.Hour) // what it is kept for, at least
+	f.Empty(f.claim(1))
+	f.Equal(store.Dead, f.get("c").State)
+	f.advance(time.Millisecond)
+	f.Empty(f.claim(1))
+	f.absent("c")
 }
 
 func maxDeadAndAge(f *fixture) {

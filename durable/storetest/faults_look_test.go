@@ -135,6 +135,16 @@ var lookFaults = []fault{
 		}
 	}},
 	{name: "MaxDeadAge is not applied", found: []string{"D9 MaxDeadAge"}, rig: func(r *rigged) { r.limits.MaxDeadAge = 0 }},
+	{name: "MaxDeadAge is a millisecond less", found: []string{"D9 MaxDeadAge"}, noModel: true, rig: func(r *rigged) {
+		if r.limits.MaxDeadAge > 0 {
+			r.limits.MaxDeadAge -= time.Millisecond
+		}
+	}},
+	{name: "MaxDeadAge is a millisecond more", found: []string{"D9 MaxDeadAge"}, noModel: true, rig: func(r *rigged) {
+		if r.limits.MaxDeadAge > 0 {
+			r.limits.MaxDeadAge += time.Millisecond
+		}
+	}},
 	{name: "dead letters go uncounted", found: []string{"D9 MaxDead:", "D9 MaxDeadAge"}, rig: func(r *rigged) {
 		r.claims(func(n int, c store.Claim, do func(store.Claim) store.Claimed) store.Claimed {
 			got := do(c)
