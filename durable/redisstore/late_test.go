@@ -233,8 +233,8 @@ func TestLateClaim(t *testing.T) {
 	}
 }
 
-// The same claim can be made by a later call, for as long as its worker makes no other; then
-// an earlier request of it is refused as any other.
+// The same claim can be made by a later call, for as long as its worker leases nothing else;
+// then an earlier request of it is refused as any other.
 func TestClaimByTwoCalls(t *testing.T) {
 	t.Parallel()
 	r, p, _ := behind(t, startServer(t), Options{})
@@ -259,6 +259,10 @@ func TestClaimByTwoCalls(t *testing.T) {
 		_, _, err := r.s.Claim(ctx, 0, c)
 		return nil, err
 	}}, store.Lease{})
+	c.Token = store.NewToken()
+	c.Max = 0
+	r.Empty(claim("one").Leases)
+	c = d
 	r.Equal(first, claim("one"))
 	r.Contains(request.release(t), "-OVERTAKEN")
 	r.counts(1, 2, 1)

@@ -15,7 +15,7 @@ func endOf(e store.End) []byte {
 }
 
 // Claim leases what is due; see [store.Store]. Sent again, also by another call, it is
-// recognised by its Token for a minute, unless the same worker has claimed from the shard
+// recognised by its Token for a minute, unless the same worker has leased others in the shard
 // since: it returns what it leased, as far as that is leased still, and leases nothing.
 func (s *Store) Claim(ctx context.Context, n int, c store.Claim) (store.Claimed, store.Horizon, error) {
 	r, err := s.change(ctx, n, claiming, claimScript, []any{

@@ -17,7 +17,7 @@ local token, most, room, lease = ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8]), 
 local kind = 'claim ' .. ARGV[5]
 
 -- The same claim again, of the same call or another: what it leased, as far as it is leased
--- still.
+-- still. Under the number of a claim that leased nothing, the log has the reply to one before.
 local last, refused, other = admit(kind)
 if refused then return refused end
 call('ZREM', leases, '')
@@ -26,9 +26,12 @@ if other and sub(other, 1, 16) == token then
   remember(kind, last)
 end
 if last then
-  local buried, repaired, at = unstruct('<I4I4', last, 17)
-  local keys = {}
-  while at <= #last do keys[#keys + 1], at = unstruct('<I2c0', last, at) end
+  local buried, repaired, keys = 0, 0, {}
+  if sub(last, 1, 16) == token then
+    local at
+    buried, repaired, at = unstruct('<I4I4', last, 17)
+    while at <= #last do keys[#keys + 1], at = unstruct('<I2c0', last, at) end
+  end
   local head_of, run_of, end_of = mget(heads, keys), mget(runs, keys), zmscore(leases, keys)
   local held, refs = {}, {}
   for i = 1, #keys do
@@ -196,7 +199,10 @@ for i = 1, #taken do
 end
 flush()
 if #kept > 0 then call('HSET', meta, 'f', int(first + #kept - 1), 's', ARGV[14]) end
-remember(kind, token .. pack('<I4I4', buried, repaired) .. concat(kept))
+if #kept > 0 or buried > 0 or repaired > 0 then
+  other = token .. pack('<I4I4', buried, repaired) .. concat(kept)
+end
+remember(kind, other or '')
 
 -- The oldest dead letters go.
 local letters = call('ZCARD', dead)
