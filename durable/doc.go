@@ -61,7 +61,10 @@
 //
 // Methods of Timers return them. [ErrUnsure] means that the change may have been made:
 // to schedule again is right for a timer that may replace itself, and with IfAbsent
-// for one that may not. A worker tries again by itself, with growing pauses, extends the
+// for one that may not. It is made before the call's deadline or never, and before a
+// later change of the same Timers to the key or never: after Cancelled nothing runs,
+// though a Schedule before has ended with ErrUnsure. A call whose ctx was cancelled can
+// be made until its deadline, unless the same Timers changes something in that shard. A worker tries again by itself, with growing pauses, extends the
 // leases of what runs, and logs once when calls begin to fail and once when they
 // succeed again. When it cannot extend a lease before its end, by its own clock, it
 // ends the handler's ctx, for another may run the timer then.

@@ -673,3 +673,65 @@ func keyIn(shard, shards int) string {
 		}
 	}
 }
+
+// A request that ended as unsure takes effect neither after a later one nor after its call,
+// also if it comes to the server that has taken the place of its own.
+func TestClusterFailsOverBeforeALateRequest(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	proxies := make(map[string]*proxy)
+	for _, srv := range c.servers {
+		proxies[srv.addr] = startProxy(t, srv.addr)
+	}
+	client := redis.NewClusterClient(&redis.ClusterOptions{
+		Addrs: []string{c.servers[0].addr}, ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1, ReadTimeout: time.Minute,
+		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, network, proxies[addr].addr)
+		},
+	})
+	defer client.Close()
+	r := &rig{Assertions: require.New(t), t: t, ctx: t.Context()}
+	s, err := Open(r.ctx, client, Options{Namespace: "late", Shards: 1, CallTimeout: maxCall})
+	r.NoError(err)
+	defer s.Close()
+	r.s = s
+	slot := int(c.raw[0].ClusterKeySlot(r.ctx, s.shards[0].tag).Val())
+	master := c.masterOf(slot)
+	p := proxies[c.servers[master].addr]
+	r.raw = c.raw[master]
+	r.load()
+
+	// Each schedules a timer of its own.
+	schedule := func(key string) call {
+		return call{name: key, f: func(r *rig, ctx context.Context, _ store.Lease) (any, error) {
+			_, _, err := r.s.Schedule(ctx, 0, []store.Entry{r.entry(key)})
+			return nil, err
+		}}
+	}
+	overtaken := r.abandon(p, schedule("overtaken"), store.Lease{})
+	r.put(r.entry("kept"))
+	expired := &late{}
+	for patience := 100 * time.Millisecond; expired.request == nil; patience *= 2 {
+		r.Less(patience, time.Minute)
+		p.next(deed{hold: true})
+		ctx, cancel := context.WithTimeout(r.ctx, patience)
+		_, err = schedule("expired").f(r, ctx, store.Lease{})
+		cancel()
+		if p.holds() > 0 {
+			expired = p.holding(t)
+		}
+	}
+	r.ErrorIs(err, store.ErrUnsure)
+	r.Positive(r.raw.Wait(r.ctx, 1, time.Minute).Val())
+
+	c.crash(slot)
+	second := c.servers[c.masterOf(slot)]
+	r.NotEqual(c.servers[master], second)
+	r.NoError(second.client(t).ScriptLoad(r.ctx, scheduleScript.src).Err())
+	r.Contains(overtaken.releaseTo(t, second), "-OVERTAKEN")
+	r.Contains(expired.releaseTo(t, second), "-EXPIRED")
+	records, err := s.Scan(r.ctx, 0, store.Cursor{}, 9)
+	r.NoError(err)
+	r.Len(records, 1)
+	r.Equal("kept", records[0].Key)
+}

@@ -136,6 +136,21 @@ func (l *late) release(t testing.TB) string {
 	}
 }
 
+// releaseTo is release to another server than that which the request was sent to.
+func (l *late) releaseTo(t testing.TB, srv *server) string {
+	t.Helper()
+	c, err := net.Dial("tcp", srv.addr)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	l.to = c
+	go func() {
+		buf := make([]byte, 1<<16)
+		n, _ := c.Read(buf)
+		l.reply <- buf[:n]
+	}()
+	return l.release(t)
+}
+
 // scripts returns how many have come since next.
 func (p *proxy) scripts() int {
 	p.mu.Lock()

@@ -144,7 +144,8 @@ byte over;
 #endif
 
 /* A change of the client is carried out. left has the lower numbers whose calls had not
- * returned when its own began: all others must not take effect from now on. */
+ * returned when its own began, and perhaps some that had, of which past knows: all others must
+ * not take effect from now on. */
 inline change(number, kind, left) {
 	assert(LATE || !(s.past & bitof(number)));
 	if

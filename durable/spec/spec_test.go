@@ -10,8 +10,8 @@ import (
 	"github.com/seed-782fa212/limbo/durable/internal/need"
 )
 
-// D1, D4, D5, D8: in every state of the model; and each of them fails in the models
-// that are broken.
+// D1, D4, D5, D8, D9, and that nothing takes effect late: in every state of the model; and each
+// of them fails in the models that are broken.
 func TestModel(t *testing.T) {
 	cc := os.Getenv("CC")
 	if cc == "" {

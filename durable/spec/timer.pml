@@ -20,8 +20,8 @@
  * Left out, though it matters, and tested elsewhere: a crash within a step.
  *
  * The bounds SCHEDULES and LEASES keep the model finite; nothing else is counted. With
- * 3 of each and a fail-over it has SIZE1 million states, with 3 and 4 and no fail-over
- * SIZE2 million: check.sh visits all of them.
+ * 3 of each and a fail-over it has 2.2 million states, with 3 and 4 and no fail-over
+ * 0.2 million: check.sh visits all of them.
  *
  * With -DREORDERED the client has calls of several kinds under way side by side, and their
  * requests are carried out in any order; without, it only schedules, one after the other.

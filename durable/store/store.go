@@ -17,6 +17,9 @@ import (
 // request again, within ctx, when the reply was lost and the second answer would
 // be that of the first.
 //
+// What ended as ErrUnsure was made before the call's deadline, or never, by the engine's
+// clock; and before a later change of the same Store to the shard was, or never.
+//
 // No call outlasts ctx by more than a moment; without a deadline there, the engine
 // has one of its own.
 type Store interface {

@@ -190,7 +190,8 @@ func (r RequeueResult) String() string { return nameOf("RequeueResult", requeueN
 type Claim struct {
 	Worker string // who claims
 	// Token is drawn for this claim. A claim that is sent again, because its reply
-	// was lost, has the same Token and gets the same leases.
+	// was lost, has the same Token and gets the same leases, as far as they are leased
+	// still.
 	Token Token
 	Max   int // timers, at least 1
 	// MaxBytes bounds the bodies, all together: the next in turn that does not fit
