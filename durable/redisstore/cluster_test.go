@@ -712,7 +712,7 @@ func TestClusterFailsOverBeforeALateRequest(t *testing.T) {
 	r.put(r.entry("kept"))
 	expired := &late{}
 	for patience := 100 * time.Millisecond; expired.request == nil; patience *= 2 {
-		r.Less(patience, time.Minute)
+		r.Less(patience, maxCall)
 		p.next(deed{hold: true})
 		ctx, cancel := context.WithTimeout(r.ctx, patience)
 		_, err = schedule("expired").f(r, ctx, store.Lease{})

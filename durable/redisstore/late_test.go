@@ -38,6 +38,7 @@ func (r *rig) abandon(p *proxy, c call, l store.Lease) *late {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(r.ctx)
 	defer cancel()
+	r.s.longest = time.Minute // of an attempt: there is one
 	p.next(deed{hold: true})
 	done := make(chan error, 1)
 	go func() {
@@ -105,6 +106,8 @@ func TestLateRequestAmongOthers(t *testing.T) {
 	first.release(t)
 	r.Equal([]store.CancelResult{store.NotFound, store.Cancelled}, <-oldest)
 	r.counts(0, 1, 1)
+	r.Contains(request.releaseTo(t, r.srv), "-OVERTAKEN")
+	r.counts(0, 1, 1)
 }
 
 // A request changes nothing once the time of its call is over, by the clock of the server:
@@ -125,8 +128,9 @@ func TestLateRequestAfterItsCall(t *testing.T) {
 			leases := r.claim(2).Leases
 			r.end(store.Bury, leases[0])
 			r.put(r.entry("waiting"))
+			r.s.longest = time.Minute
 			for patience := 100 * time.Millisecond; p.holds() == 0; patience *= 2 {
-				r.Less(patience, time.Minute)
+				r.Less(patience, maxCall)
 				p.next(deed{hold: true})
 				ctx, cancel := context.WithTimeout(r.ctx, patience)
 				_, err = c.f(r, ctx, leases[1])
@@ -169,6 +173,7 @@ func TestServersClockIsSetForward(t *testing.T) {
 	for _, c := range calls {
 		r, p, l := behind(t, srv, Options{})
 		r.load()
+		r.s.longest = time.Minute // of an attempt: none is sent twice
 		r.clock.advance(time.Hour)
 		p.next()
 		v, err := c.f(r, r.ctx, l)
@@ -214,11 +219,13 @@ func TestLateClaim(t *testing.T) {
 					r.put(r.entry("a"))
 				}
 				p.next(deed{hold: true})
-				r.s.longest = 50 * time.Millisecond // of the first
+				r.s.longest = 100 * time.Millisecond // of the first
 				claimed := r.claim(1)
 				r.s.longest = time.Minute
 				r.Len(claimed.Leases, due)
-				r.end(store.Done, claimed.Leases...)
+				if due > 0 {
+					r.end(store.Done, claimed.Leases...)
+				}
 				if later {
 					r.Empty(r.claim(1).Leases)
 				}
@@ -231,6 +238,21 @@ func TestLateClaim(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A claim that leased nothing does not tell again what the one before it buried.
+func TestClaimOfNothingSentAgain(t *testing.T) {
+	t.Parallel()
+	r, p, _ := behind(t, startServer(t), Options{})
+	r.clock.advance(time.Minute)
+	c := newClaim(1)
+	c.MaxAttempts = 1
+	claimed, _, err := r.s.Claim(r.ctx, 0, c)
+	r.NoError(err)
+	r.Equal(1, claimed.Buried)
+	r.Len(claimed.Leases, 1)
+	p.next(deed{dropReply: true})
+	r.Equal(store.Claimed{}, r.claim(1))
 }
 
 // The same claim can be made by a later call, for as long as its worker leases nothing else;

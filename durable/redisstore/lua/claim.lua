@@ -20,11 +20,7 @@ local kind = 'claim ' .. ARGV[5]
 -- still. Under the number of a claim that leased nothing, the log has the reply to one before.
 local last, refused, other = admit(kind)
 if refused then return refused end
-call('ZREM', leases, '')
-if other and sub(other, 1, 16) == token then
-  last = other
-  remember(kind, last)
-end
+if not last and other and sub(other, 1, 16) == token then last = other end
 if last then
   local buried, repaired, keys = 0, 0, {}
   if sub(last, 1, 16) == token then
@@ -57,6 +53,7 @@ end
 
 local fence, shards = unpack(call('HMGET', meta, 'f', 's'))
 if shards and shards ~= ARGV[14] then return redis.error_reply('SHARDS ' .. shards) end
+call('ZREM', leases, '')
 
 local buried, repaired = 0, 0
 
