@@ -47,7 +47,8 @@
 //     Store. So what ended as unsure because its time was over never takes effect afterwards,
 //     for other Stores either.
 //
-// This costs no round trip, about 30 bytes in a request, and two more commands in a script.
+// This costs no round trip, 14 to 40 bytes in a request, and up to two more commands in a
+// script.
 //
 // What remains possible:
 //

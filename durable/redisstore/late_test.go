@@ -186,6 +186,26 @@ func TestServersClockIsSetForward(t *testing.T) {
 	}
 }
 
+// Open tells the store the server's clock, and so does each reply: no change takes a second
+// round trip.
+func TestOneRoundTripForAChange(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, startServer(t), Options{})
+	r.load()
+	p := startProxy(t, r.srv.addr)
+	r.s = r.open(clientOf(t, p.addr))
+	r.s.longest = time.Minute // of an attempt: none is sent twice
+	p.next()
+	r.put(r.entry("a"))
+	r.Equal(1, p.scripts())
+	r.clock.advance(time.Hour)
+	_, err := r.s.Look(r.ctx, []int{0})
+	r.NoError(err)
+	p.next()
+	r.end(store.Done, r.claim(1).Leases...)
+	r.Equal(2, p.scripts())
+}
+
 // present is a lower bound.
 func TestPresent(t *testing.T) {
 	t.Parallel()
