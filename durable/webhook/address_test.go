@@ -109,7 +109,6 @@ func TestRebindingIsRefused(t *testing.T) {
 	h, err := New(Options{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}})
 	require.NoError(t, err)
 	h.dialer.Resolver = nameServer(t, "127.0.0.1", "127.0.0.2")
-	h.transport.DialContext = h.dialer.DialContext
 	h.transport.DisableKeepAlives = true
 	call := fired(t, Call{URL: "http://rebind.example.com" + port})
 	require.NoError(t, h.Handle(t.Context(), call))

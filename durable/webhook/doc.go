@@ -33,10 +33,13 @@
 //	no answer in time     tried again, and so is a connection that fails
 //	3xx                   a dead letter at once: redirects are not followed
 //	other 4xx             a dead letter at once
+//	101                   a dead letter at once: no upgrade was asked for
 //	refused address       a dead letter at once, and so is a body that is no Call
 //
-// The status decides. Of the reply at most Options.MaxReply bytes are read, and
-// the start of them is kept in the timer's last error if the call failed.
+// The status decides, even if the body does not end in time. Of the reply at most
+// Options.MaxReply bytes are read, and the start of them is kept in the timer's last
+// error if the call failed. Nothing that a receiver sends, or does not send, makes a
+// call take longer than its timeout.
 //
 // # Where a call may go
 //

@@ -23,6 +23,7 @@ type Handler struct {
 	o         Options
 	hosts     hosts
 	dialer    net.Dialer
+	dial      func(ctx context.Context, network, address string) (net.Conn, error) // the dialer's; tests have others
 	transport *http.Transport
 
 	calls, done, retried, discarded, putOff atomic.Uint64
@@ -53,13 +54,14 @@ func New(o Options) (*Handler, error) {
 		},
 	}
 	h.dialer = net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, Control: h.control}
+	h.dial = h.dialer.DialContext
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if o.TLS != nil {
 		config = o.TLS.Clone()
 	}
 	h.transport = &http.Transport{
 		Proxy:                  nil, // a proxy would dial for us, past the check of addresses
-		DialContext:            h.dialer.DialContext,
+		DialContext:            h.connect,
 		TLSClientConfig:        config,
 		ForceAttemptHTTP2:      true,
 		TLSHandshakeTimeout:    10 * time.Second,
@@ -68,8 +70,32 @@ func New(o Options) (*Handler, error) {
 		IdleConnTimeout:        30 * time.Second,
 		MaxResponseHeaderBytes: 64 << 10,
 		DisableCompression:     true, // a reply is not worth unpacking
+		HTTP2: &http.HTTP2Config{
+			MaxReceiveBufferPerStream: 64 << 10,         // instead of 4 MiB
+			SendPingTimeout:           15 * time.Second, // after which a connection without answers is closed
+		},
 	}
 	return h, nil
+}
+
+func (h *Handler) connect(ctx context.Context, network, address string) (net.Conn, error) {
+	c, err := h.dial(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return conn{c}, nil
+}
+
+// conn is a connection that closes at once. A TLS connection writes an alert before, and
+// gives a receiver that does not read 5 s to take it, while the call that ended waits.
+type conn struct{ net.Conn }
+
+// SetWriteDeadline is called by crypto/tls, when it closes.
+func (c conn) SetWriteDeadline(at time.Time) error {
+	if soon := time.Now().Add(10 * time.Millisecond); at.After(soon) {
+		at = soon
+	}
+	return c.Conn.SetWriteDeadline(at)
 }
 
 // Close closes the connections that are kept open for further calls.
@@ -131,8 +157,11 @@ func (h *Handler) do(ctx context.Context, f durable.Fired, call Call, host strin
 		h.retried.Add(1)
 		return fmt.Errorf("webhook: %s %s: %w", req.Method, host, err)
 	}
-	// The rest is read so that the connection can be used again, if the reply is short.
-	reply, _ := io.ReadAll(io.LimitReader(res.Body, int64(h.o.MaxReply)))
+	var reply []byte
+	if res.StatusCode >= 200 { // else the body is the connection itself, whose reads no context ends
+		// The rest is read so that the connection can be used again, if the reply is short.
+		reply, _ = io.ReadAll(io.LimitReader(res.Body, int64(h.o.MaxReply)))
+	}
 	_ = res.Body.Close()
 	return h.judge(res, reply, req.Method+" "+host)
 }

@@ -48,7 +48,7 @@ func local(t *testing.T, o Options) *Handler {
 func pipes(t *testing.T, h *Handler, f http.HandlerFunc) {
 	conns := make(chan net.Conn)
 	ctx, stop := context.WithCancel(context.Background())
-	h.transport.DialContext = func(dial context.Context, _, _ string) (net.Conn, error) {
+	h.dial = func(dial context.Context, _, _ string) (net.Conn, error) {
 		client, server := net.Pipe()
 		select {
 		case conns <- server:
