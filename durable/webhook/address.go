@@ -72,23 +72,30 @@ func within(a netip.Addr, all []netip.Prefix) bool {
 	return false
 }
 
-// permitted reports whether a call may go to an address: it is public, or among
-// allow. An IPv4 address that stands in an IPv6 address decides for that.
-func permitted(a netip.Addr, allow []netip.Prefix) bool {
+// inner returns the IPv4 address that stands in an IPv6 address, or else a, without
+// its zone.
+func inner(a netip.Addr) netip.Addr {
 	a = a.Unmap().WithZone("")
-	if within(a, allow) {
-		return true
-	}
-	if a.Is4() {
-		return !within(a, closed)
-	}
 	for _, e := range embedding {
 		if e.prefix.Contains(a) {
 			b := a.As16()
-			return permitted(netip.AddrFrom4([4]byte(b[e.at:e.at+4])), allow)
+			return netip.AddrFrom4([4]byte(b[e.at : e.at+4]))
 		}
 	}
-	return global6.Contains(a) && !within(a, closed6)
+	return a
+}
+
+// permitted reports whether a call may go to an address: it is public, or among
+// allow. An IPv4 address that stands in an IPv6 address decides for that.
+func permitted(a netip.Addr, allow []netip.Prefix) bool {
+	in := inner(a)
+	switch {
+	case within(a.Unmap().WithZone(""), allow) || within(in, allow):
+		return true
+	case in.Is4():
+		return !within(in, closed)
+	}
+	return global6.Contains(in) && !within(in, closed6)
 }
 
 // control is called by the dialer with each address that a name was resolved to,

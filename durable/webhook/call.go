@@ -2,11 +2,13 @@ package webhook
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"net/textproto"
 	"net/url"
 	"sort"
@@ -35,9 +37,10 @@ type Call struct {
 	// Method is GET, POST, PUT, PATCH or DELETE. Default POST.
 	Method string
 	// URL is absolute, http or https, without user and password, at most MaxURL
-	// bytes long.
+	// bytes of UTF-8. Its host is a name in ASCII or an IP address, of IPv4 with four
+	// decimal numbers.
 	URL string
-	// Headers are sent as they are. Host, those about the connection, those that
+	// Headers are sent as they are: names are tokens, values UTF-8. Host, those about the connection, those that
 	// begin with Limbo-, and Idempotency-Key cannot be set. If there is a body and no
 	// Content-Type it is application/octet-stream.
 	Headers map[string]string
@@ -60,6 +63,8 @@ func (e *FieldError) Error() string {
 	return fmt.Sprintf("webhook: %s is %s, must be %s", e.Field, e.Value, e.Range)
 }
 
+const notUTF8 = plain("not valid UTF-8")
+
 // plain is a value that is shown without quotes.
 type plain string
 
@@ -69,7 +74,7 @@ func fieldError(field string, value any, must string) error {
 	v := fmt.Sprint(value)
 	if s, ok := value.(string); ok {
 		if len(s) > 100 {
-			s = strings.ToValidUTF8(s[:100], "") + "…"
+			s = s[:100] + "…"
 		}
 		v = strconv.Quote(s)
 	}
@@ -96,6 +101,9 @@ func parseURL(raw string) (*url.URL, error) {
 	if len(raw) > MaxURL {
 		return nil, fieldError("url", bytesLong(len(raw)), fmt.Sprintf("at most %d bytes long", MaxURL))
 	}
+	if !utf8.ValidString(raw) {
+		return nil, fieldError("url", notUTF8, "valid UTF-8; percent encoding takes any bytes")
+	}
 	u, err := url.Parse(raw)
 	if err != nil {
 		return nil, fieldError("url", raw, "a URL")
@@ -105,6 +113,8 @@ func parseURL(raw string) (*url.URL, error) {
 		return nil, fieldError("url", raw, "an absolute URL with http or https")
 	case u.Hostname() == "":
 		return nil, fieldError("url", raw, "a URL with a host")
+	case canonical(u.Hostname()) == "":
+		return nil, fieldError("url", raw, "a URL whose host is a name of ASCII letters, digits, - and _ (others begin with xn--), or an address with four decimal numbers or of IPv6")
 	case u.User != nil:
 		return nil, fieldError("url", u.Redacted(), "a URL without user and password; a header can carry them")
 	}
@@ -114,6 +124,26 @@ func parseURL(raw string) (*url.URL, error) {
 		}
 	}
 	return u, nil
+}
+
+// canonical returns the form that all spellings of a host have in common, so that they
+// share one limit; "" for a host that only some resolvers understand, as those that
+// read 0x7f.1 as an address or map a name to ASCII.
+func canonical(host string) string {
+	host = strings.ToLower(strings.TrimRight(host, "."))
+	if a, err := netip.ParseAddr(host); err == nil {
+		return inner(a).String()
+	}
+	for i := range len(host) {
+		if c := host[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.' {
+			return ""
+		}
+	}
+	last := host[strings.LastIndexByte(host, '.')+1:]
+	if hex, ok := strings.CutPrefix(last, "0x"); ok && strings.Trim(hex, "0123456789abcdef") == "" || strings.Trim(last, "0123456789") == "" {
+		return "" // a number, so not the end of a name
+	}
+	return host
 }
 
 // reserved are the headers that a call cannot set: they frame the request, or the
@@ -151,6 +181,8 @@ func checkHeaders(headers map[string]string) error {
 			return fieldError("headers."+name, bytesLong(len(value)), fmt.Sprintf("at most %d bytes long", MaxHeader))
 		case !isFieldValue(value):
 			return fieldError("headers."+name, value, "without control characters")
+		case !utf8.ValidString(value):
+			return fieldError("headers."+name, notUTF8, "valid UTF-8")
 		}
 		seen[canonical] = true
 	}
@@ -176,8 +208,8 @@ func isFieldValue(s string) bool {
 	return true
 }
 
-// wire is a call as it stands in a timer's body. The body is text if it is UTF-8
-// and shorter so, else base64.
+// wire is a call as it stands in a timer's body, with the call's own as text or in
+// base64.
 type wire struct {
 	Version   int               `json:"v"`
 	Method    string            `json:"method,omitempty"`
@@ -218,29 +250,31 @@ func Encode(c Call) ([]byte, error) {
 	return b, nil
 }
 
-// textIsShorter reports whether b in JSON is shorter as a string than in base64. A
-// control character takes 6 bytes, a quote or backslash 2.
+// textIsShorter reports whether b in JSON is shorter as text than as base64.
 func textIsShorter(b []byte) bool {
 	if !utf8.Valid(b) {
 		return false
 	}
-	n := 0
-	for _, c := range b {
+	n := len("text")
+	for _, r := range string(b) {
 		switch {
-		case c < ' ':
-			n += 6
-		case c == '"' || c == '\\':
+		case strings.ContainsRune("\"\\\b\f\n\r\t", r):
 			n += 2
+		case r < ' ' || r == '\u2028' || r == '\u2029':
+			n += 6
 		default:
-			n++
+			n += utf8.RuneLen(r)
 		}
 	}
-	return n <= (len(b)+2)/3*4
+	return n <= len("base64")+base64.StdEncoding.EncodedLen(len(b))
 }
 
 // Decode is the reverse of [Encode]. It refuses fields that it does not know, other
 // versions, and what Check refuses.
 func Decode(b []byte) (Call, error) {
+	if !utf8.Valid(b) {
+		return Call{}, errors.New("webhook: the timer's body is no call: it is not valid UTF-8")
+	}
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.DisallowUnknownFields()
 	var w wire

@@ -2,9 +2,12 @@ package webhook
 
 import (
 	"bytes"
+	"encoding/base64"
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
@@ -74,6 +77,16 @@ func TestCheckNamesFieldValueAndRange(t *testing.T) {
 		`webhook: url is "http://:80", must be a URL with a host`:                                              {URL: "http://:80"},
 		`webhook: url is "http://a:0", must be a URL with a port of 1 to 65535`:                                {URL: "http://a:0"},
 		`webhook: url is "http://a:65536", must be a URL with a port of 1 to 65535`:                            {URL: "http://a:65536"},
+		`webhook: url is "http://bücher.example", must be a URL whose host is`:                                 {URL: "http://bücher.example"},
+		`webhook: url is "http://./", must be a URL whose host is`:                                             {URL: "http://./"},
+		`webhook: url is "http://a!b", must be a URL whose host is`:                                            {URL: "http://a!b"},
+		`webhook: url is "http://2130706433/", must be a URL whose host is`:                                    {URL: "http://2130706433/"},
+		`webhook: url is "http://0x7f.1", must be a URL whose host is`:                                         {URL: "http://0x7f.1"},
+		`webhook: url is "http://127.0.0.0X1", must be a URL whose host is`:                                    {URL: "http://127.0.0.0X1"},
+		`webhook: url is "http://0177.0.0.1", must be a URL whose host is`:                                     {URL: "http://0177.0.0.1"},
+		`webhook: url is "http://127.1.", must be a URL whose host is`:                                         {URL: "http://127.1."},
+		`webhook: url is "http://127.0.0.256", must be a URL whose host is`:                                    {URL: "http://127.0.0.256"},
+		`webhook: url is "http://1.2.3.4.5", must be a URL whose host is`:                                      {URL: "http://1.2.3.4.5"},
 		`webhook: url is "http://a b", must be a URL`:                                                          {URL: "http://a b"},
 		`webhook: url is "http://u:xxxxx@a", must be a URL without user and password; a header can carry them`: {URL: "http://u:secret@a"},
 		`webhook: url is 2049 bytes long, must be at most 2048 bytes long`:                                     {URL: "http://a/" + strings.Repeat("a", 2040)},
@@ -98,6 +111,60 @@ func TestCheckNamesFieldValueAndRange(t *testing.T) {
 		require.ErrorAs(t, err, &field)
 		_, encoded := Encode(c)
 		require.Equal(t, err, encoded)
+	}
+}
+
+// JSON has no place for bytes that are not UTF-8: they are refused, not altered. A body
+// may have any bytes.
+func TestInvalidUTF8(t *testing.T) {
+	for _, bad := range []string{"\xff", "caf\xe9", "a\xc3", "\xed\xa0\x80", "\xf4\x90\x80\x80", strings.Repeat("a", 200) + "\x80"} {
+		for want, c := range map[string]Call{
+			`webhook: url is not valid UTF-8, must be valid UTF-8; percent encoding takes any bytes`: {URL: "http://a/" + bad},
+			`webhook: headers.X-A is not valid UTF-8, must be valid UTF-8`:                           {URL: "http://a", Headers: map[string]string{"X-A": bad}},
+			`webhook: headers is "`: {URL: "http://a", Headers: map[string]string{bad: "a"}},
+		} {
+			_, err := Encode(c)
+			require.ErrorContains(t, err, want)
+		}
+		c := Call{URL: "http://a/ä?\ufffd", Headers: map[string]string{"X-A": "ä\ufffd"}, Body: []byte(bad)}
+		b, err := Encode(c)
+		require.NoError(t, err)
+		got, err := Decode(b)
+		require.NoError(t, err)
+		require.Equal(t, c, got)
+		_, err = Decode([]byte(`{"v":1,"url":"http://a","text":"` + bad + `"}`))
+		require.EqualError(t, err, "webhook: the timer's body is no call: it is not valid UTF-8")
+	}
+}
+
+// A body goes as text or in base64, whichever is shorter, so that each fits that can.
+func TestEncodeIsTheShorter(t *testing.T) {
+	for _, c := range []string{
+		"a", "ä", "€", "\U0001f600", "\u2028", "\u2029", "\ufffd", "\x00", "\x1f", "\b", "\f", "\n", "\r", "\t", " ", "/", `"`, "\\", "\x7f", "<", ">", "&",
+		"\xff", "line of text\n", "a \u2028", "\u2028abcdefgh", "\u2029abcdefghijk", "\x00abcdefghijklm", "\x00abcdefghijklmno", `"a`, `""a`, `"abc`, "\n\n\n",
+	} {
+		for n := 1; n < 100; n++ {
+			body := strings.Repeat(c, n)
+			got, err := Encode(Call{URL: "http://a", Body: []byte(body)})
+			require.NoError(t, err)
+			var text bytes.Buffer
+			enc := json.NewEncoder(&text)
+			enc.SetEscapeHTML(false)
+			require.NoError(t, enc.Encode(body))
+			least := len(`"base64":""`) + base64.StdEncoding.EncodedLen(len(body))
+			if utf8.ValidString(body) {
+				least = min(least, len(`"text":`)+text.Len()-1)
+			}
+			require.Equal(t, len(`{"v":1,"url":"http://a",}`)+least, len(got), "%d times %q: %s", n, c, got)
+		}
+	}
+	for _, c := range []string{"\u2028", "\u2029", "\n", "0123456789\n"} {
+		body := []byte(strings.Repeat(c, 48_000/len(c)))
+		b, err := Encode(Call{URL: "http://a", Body: body})
+		require.NoError(t, err, "%q", c)
+		got, err := Decode(b)
+		require.NoError(t, err)
+		require.Equal(t, body, got.Body)
 	}
 }
 

@@ -52,7 +52,8 @@
 //
 // # One slow host
 //
-// At most [Options].PerHost calls to one host and port are under way. One more
+// At most [Options].PerHost calls to one host and port, however these are written, are
+// under way. One more
 // waits for a place up to [Options].HostWait, if fewer than PerHost do so already;
 // otherwise it is put off, which counts as no attempt: for as long as the calls
 // that are under way and the ones put off before it should take, at most

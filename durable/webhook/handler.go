@@ -166,13 +166,13 @@ func (h *Handler) do(ctx context.Context, f durable.Fired, call Call, host strin
 	return h.judge(res, reply, req.Method+" "+host)
 }
 
-// hostOf returns the host and port that a URL leads to.
+// hostOf returns the host and port that a URL leads to, the same for all spellings.
 func hostOf(u *url.URL) string {
-	port := u.Port()
+	port := strings.TrimLeft(u.Port(), "0")
 	if port == "" {
 		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
 	}
-	return net.JoinHostPort(strings.TrimSuffix(strings.ToLower(u.Hostname()), "."), port)
+	return net.JoinHostPort(canonical(u.Hostname()), port)
 }
 
 func (h *Handler) request(ctx context.Context, f durable.Fired, call Call) (*http.Request, error) {

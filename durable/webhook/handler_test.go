@@ -366,15 +366,51 @@ func TestConnectionRefusedIsRetried(t *testing.T) {
 	require.NotEqual(t, fmt.Sprintf("%T", durable.Discard(nil)), fmt.Sprintf("%T", err))
 }
 
+// However an address is written, it is one host to the limits.
 func TestHostOf(t *testing.T) {
-	for raw, want := range map[string]string{
-		"http://Example.com": "example.com:80", "https://example.com.": "example.com:443",
-		"http://example.com:8080/x": "example.com:8080", "http://[::1]": "[::1]:80",
+	for want, raws := range map[string][]string{
+		"example.com:80": {
+			"http://example.com", "http://Example.COM", "HTTP://example.com.", "http://example.com:", "http://example.com:80/x",
+			"http://example.com:080?a", "http://example.com.:00080", "http://eXample.com:" + strings.Repeat("0", 100) + "80", "https://example.com:80",
+		},
+		"example.com:443":  {"https://example.com", "https://example.com.:0443"},
+		"example.com:8080": {"http://example.com:8080/x", "http://example.com:08080"},
+		"_a-1.b2.0x1g:80":  {"http://_a-1.b2.0x1g"},
+		"8.8.8.8:80": {
+			"http://8.8.8.8", "http://8.8.8.8.", "http://[::ffff:8.8.8.8]", "http://[::ffff:808:808]", "http://[::FFFF:0808:0808]:080",
+			"http://[0:0:0:0:0:ffff:8.8.8.8]", "http://[64:ff9b::8.8.8.8]", "http://[64:ff9b::808:808]", "http://[2002:808:808::1]",
+		},
+		"[::1]:80": {"http://[::1]", "http://[0:0:0:0:0:0:0:1]", "http://[::0001]:080", "http://[::0.0.0.1]"},
+		"[2a00::a]:443": {
+			"https://[2a00::a]", "https://[2A00::A]:443", "https://[2a00:0:0::000a]", "https://[2a00::0.0.0.10]",
+		},
+		"[fe80::1]:80": {"http://[fe80::1]", "http://[fe80::1%25eth0]", "http://[FE80::1%251]"},
 	} {
-		u, err := parseURL(raw)
-		require.NoError(t, err)
-		require.Equal(t, want, hostOf(u))
+		for _, raw := range raws {
+			u, err := parseURL(raw)
+			require.NoError(t, err, raw)
+			require.Equal(t, want, hostOf(u), raw)
+		}
 	}
+}
+
+// The limit of one host is that of all its spellings.
+func TestSpellingsShareALimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := local(t, Options{PerHost: 1, HostWait: -1})
+		ended := receives(t, h, silent)
+		ctx, cancel := context.WithCancel(t.Context())
+		first := fired(t, Call{URL: "http://8.8.8.8"})
+		ends := make(chan error, 1)
+		go func() { ends <- h.Handle(ctx, first) }()
+		synctest.Wait()
+		for _, url := range []string{"http://8.8.8.8:080", "http://8.8.8.8.", "http://[::ffff:808:808]", "https://8.8.8.8:80"} {
+			require.IsType(t, durable.Snooze(0), h.Handle(t.Context(), fired(t, Call{URL: url})), url)
+		}
+		cancel()
+		require.ErrorIs(t, <-ends, context.Canceled)
+		ended()
+	})
 }
 
 func TestOptions(t *testing.T) {

@@ -338,10 +338,10 @@ func TestHTTP2IsBounded(t *testing.T) {
 			go io.WriteString(c, "\x00\x00\x00\x04\x00\x00\x00\x00\x00") // its own: the defaults
 			silent(c)
 		}))
-		for range 12 {
+		for began := time.Now(); time.Since(began) < time.Minute; {
 			took, err := handle(t.Context(), t, h, Call{URL: "https://example.com"})
 			require.Equal(t, retry, verdict(err))
-			require.Equal(t, o.Timeout, took)
+			require.LessOrEqual(t, took, o.Timeout)
 		}
 		got := <-settings
 		require.EqualValues(t, 64<<10, got[4], "SETTINGS_INITIAL_WINDOW_SIZE")
