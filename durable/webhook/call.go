@@ -71,14 +71,16 @@ type plain string
 func bytesLong(n int) plain { return plain(fmt.Sprintf("%d bytes long", n)) }
 
 func fieldError(field string, value any, must string) error {
-	v := fmt.Sprint(value)
-	if s, ok := value.(string); ok {
-		if len(s) > 100 {
-			s = s[:100] + "…"
-		}
-		v = strconv.Quote(s)
+	s, ok := value.(string)
+	switch {
+	case !ok:
+		s = fmt.Sprint(value)
+	case len(s) > 100:
+		s = strconv.Quote(s[:100] + "…")
+	default:
+		s = strconv.Quote(s)
 	}
-	return &FieldError{Field: field, Value: v, Range: must}
+	return &FieldError{Field: field, Value: s, Range: must}
 }
 
 // Check refuses a call that is out of bounds, with a *FieldError.
@@ -168,11 +170,12 @@ func checkHeaders(headers map[string]string) error {
 	sort.Strings(names) // so that the same call has the same error
 	seen := make(map[string]bool, len(names))
 	for _, name := range names {
+		if len(name) > maxHeaderName || !isToken(name) {
+			return fieldError("headers", name, fmt.Sprintf("names of 1 to %d letters, digits and !#$%%&'*+-.^_`|~", maxHeaderName))
+		}
 		value := headers[name]
 		canonical := textproto.CanonicalMIMEHeaderKey(name)
 		switch {
-		case !isToken(name) || len(name) > maxHeaderName:
-			return fieldError("headers", name, fmt.Sprintf("names of 1 to %d letters, digits and !#$%%&'*+-.^_`|~", maxHeaderName))
 		case reserved[canonical] || strings.HasPrefix(canonical, reservedPrefix):
 			return fieldError("headers", name, "names that the handler does not set itself")
 		case seen[canonical]:
@@ -227,6 +230,12 @@ func Encode(c Call) ([]byte, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
+	tooLong := func(n int, by string) error {
+		return fieldError("body", bytesLong(n), fmt.Sprintf("shorter by %s: the encoded call has at most %d bytes", by, store.MaxBody))
+	}
+	if n := len(c.Body) - store.MaxBody; n > 0 {
+		return nil, tooLong(len(c.Body), fmt.Sprintf("more than %d", n))
+	}
 	w := wire{
 		Version: version, Method: c.Method, URL: c.URL, Headers: c.Headers,
 		TimeoutMS: int64(store.MillisOf(c.Timeout)),
@@ -243,30 +252,29 @@ func Encode(c Call) ([]byte, error) {
 		return nil, fmt.Errorf("webhook: %w", err)
 	}
 	b := bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
-	if len(b) > store.MaxBody {
-		return nil, fieldError("body", bytesLong(len(c.Body)),
-			fmt.Sprintf("shorter by %d: the encoded call has at most %d bytes", len(b)-store.MaxBody, store.MaxBody))
+	if n := len(b) - store.MaxBody; n > 0 {
+		return nil, tooLong(len(c.Body), strconv.Itoa(n))
 	}
 	return b, nil
 }
 
 // textIsShorter reports whether b in JSON is shorter as text than as base64.
 func textIsShorter(b []byte) bool {
-	if !utf8.Valid(b) {
-		return false
-	}
-	n := len("text")
-	for _, r := range string(b) {
-		switch {
+	text := len("text")
+	for i, n := 0, 0; i < len(b); i += n {
+		var r rune
+		switch r, n = utf8.DecodeRune(b[i:]); {
+		case r == utf8.RuneError && n == 1:
+			return false
 		case strings.ContainsRune("\"\\\b\f\n\r\t", r):
-			n += 2
+			text += 2
 		case r < ' ' || r == '\u2028' || r == '\u2029':
-			n += 6
+			text += 6
 		default:
-			n += utf8.RuneLen(r)
+			text += n
 		}
 	}
-	return n <= len("base64")+base64.StdEncoding.EncodedLen(len(b))
+	return text <= len("base64")+base64.StdEncoding.EncodedLen(len(b))
 }
 
 // Decode is the reverse of [Encode]. It refuses fields that it does not know, other

@@ -53,6 +53,8 @@ func TestEncodeFormat(t *testing.T) {
 func TestEncodeFitsIntoABody(t *testing.T) {
 	_, err := Encode(Call{URL: "http://example.com", Body: bytes.Repeat([]byte("a"), store.MaxBody)})
 	require.EqualError(t, err, "webhook: body is 65536 bytes long, must be shorter by 44: the encoded call has at most 65536 bytes")
+	_, err = Encode(Call{URL: "http://example.com", Body: bytes.Repeat([]byte("a"), store.MaxBody+1)})
+	require.EqualError(t, err, "webhook: body is 65537 bytes long, must be shorter by more than 1: the encoded call has at most 65536 bytes")
 	_, err = Encode(Call{URL: "http://example.com", Body: bytes.Repeat([]byte("a"), store.MaxBody-43)})
 	require.ErrorContains(t, err, "must be shorter by 1: ")
 	b, err := Encode(Call{URL: "http://example.com", Body: bytes.Repeat([]byte("a"), store.MaxBody-44)})

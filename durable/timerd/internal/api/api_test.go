@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -44,9 +46,7 @@ func newFixture(t *testing.T, limits store.Limits, token string) *fixture {
 	return f
 }
 
-// do makes a request and returns the status and the reply.
-func (f *fixture) do(method, path, body string) (int, string) {
-	f.t.Helper()
+func (f *fixture) request(method, path, body string) *http.Request {
 	r := httptest.NewRequest(method, "http://127.0.0.1:7717"+path, strings.NewReader(body))
 	for name, values := range f.header {
 		r.Header[name] = values
@@ -54,11 +54,20 @@ func (f *fixture) do(method, path, body string) (int, string) {
 			r.Host = values[0]
 		}
 	}
+	return r
+}
+
+func (f *fixture) serve(r *http.Request) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	f.server.ServeHTTP(w, r)
-	b, err := io.ReadAll(w.Result().Body)
-	require.NoError(f.t, err)
-	return w.Code, strings.TrimSuffix(string(b), "\n")
+	return w
+}
+
+// do makes a request and returns the status and the reply.
+func (f *fixture) do(method, path, body string) (int, string) {
+	f.t.Helper()
+	w := f.serve(f.request(method, path, body))
+	return w.Code, strings.TrimSuffix(w.Body.String(), "\n")
 }
 
 func (f *fixture) is(status int, reply string, method, path, body string) {
@@ -217,7 +226,7 @@ func TestErrors(t *testing.T) {
 		{`{"after":"1s","callback":{"url":"http://a","method":"FETCH"}}`, "callback.method", `callback.method is "FETCH", must be GET, POST, PUT, PATCH or DELETE`},
 		{`{"after":"1s","callback":{"url":"http://a","timeout":"1h"}}`, "callback.timeout", `callback.timeout is "1h", must be a duration of more than 0s, up to 10m0s`},
 		{`{"after":"1s","callback":{"url":"http://a","headers":{"Host":"b"}}}`, "callback.headers", `callback.headers is "Host", must be names that the handler does not set itself`},
-		{`{"after":"1s","callback":{"url":"http://a","header":{}}}`, "header", `header is a field, must be absent: there is no such field`},
+		{`{"after":"1s","callback":{"url":"http://a","header":{}}}`, "callback.header", `callback.header is a field, must be absent: there is no such field`},
 		{`{"after":"1s",` + callback + `,"topic":"` + strings.Repeat("t", 129) + `"}`, "topic", "topic is 129 bytes long, must be at most 128 bytes long"},
 		{`{"after":"1s",` + callback + `,"body":"` + long + `"}`, "body", "body is 65536 bytes long, must be shorter by 49: the encoded call has at most 65536 bytes"},
 		{`{"after":"1s",` + callback + `,"body":"a","body_base64":"YQ=="}`, "body_base64", "body_base64 is 1 bytes long, must be absent beside body"},
@@ -241,7 +250,7 @@ func TestErrors(t *testing.T) {
 		{"PUT", "/timers/a", strings.Repeat(" ", MaxRequest+1), 413, `"range":"at most 262144 bytes long"`},
 		{"POST", "/timers", strings.Repeat(" ", MaxBatch+1), 413, `"range":"at most 8388608 bytes long"`},
 		{"POST", "/timers", `{"timers":[]}`, 400, `timers is 0 of them, must be 1 to 500`},
-		{"POST", "/timers", `{"timers":[` + strings.Repeat("{},", 500) + `{}]}`, 400, `timers is 501 of them, must be 1 to 500`},
+		{"POST", "/timers", `{"timers":[` + strings.Repeat(`{"key":"a","after":"1s",`+callback+`},`, 500) + `{}]}`, 400, `timers is more than 500 of them, must be 1 to 500`},
 		{"PUT", "/timers/" + strings.Repeat("a", 513), `{"after":"1s",` + callback + `}`, 400, `key is 513 bytes long, must be 1 to 512 bytes long`},
 		{"GET", "/timers?limit=501", "", 400, `limit is \"501\", must be 1 to 500`},
 		{"GET", "/timers?after=x", "", 400, `after is \"x\", must be what an earlier page has as next`},
@@ -268,9 +277,121 @@ func TestStoreErrors(t *testing.T) {
 		status, reply := f.do(c.method, c.path, c.body)
 		require.Equal(t, 503, status, reply)
 	}
-	for err, want := range map[error]int{
-		store.ErrUnsure: 504, store.ErrUnconfirmed: 504, store.ErrFull: 507, io.ErrUnexpectedEOF: 502,
+}
+
+// answers is a store whose Schedule has other answers, by shard.
+type answers struct {
+	store.Store
+	of map[int]string
+}
+
+var outcomes = map[string]error{
+	"full": store.ErrFull, "unsure": store.ErrUnsure, "unconfirmed": store.ErrUnconfirmed, "closed": store.ErrClosed,
+	"timeout": context.DeadlineExceeded, "gone": context.Canceled, "store": io.ErrUnexpectedEOF,
+	"full, unsure": fmt.Errorf("%w: at maxmemory: %w", store.ErrFull, store.ErrUnsure),
+}
+
+func (a *answers) Schedule(ctx context.Context, shard int, entries []store.Entry) ([]store.Receipt, store.Horizon, error) {
+	outcome := a.of[shard]
+	if outcome == "refused" {
+		return []store.Receipt{{Kind: store.Refused}}, store.Horizon{}, nil
+	}
+	receipts, horizon, err := a.Store.Schedule(ctx, shard, entries)
+	if outcomes[outcome] == nil {
+		return receipts, horizon, err
+	}
+	if outcome != "unconfirmed" {
+		receipts = nil
+	}
+	return receipts, horizon, fmt.Errorf("wrapped: %w", outcomes[outcome])
+}
+
+func answering(t *testing.T, of map[int]string) *fixture {
+	f := newFixture(t, store.Limits{}, "")
+	a := &answers{f.store, of}
+	timers, err := durable.New(a, durable.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { timers.Close() })
+	f.server, err = New(Options{Timers: timers, Store: a, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	return f
+}
+
+// keyIn returns a key of a shard.
+func keyIn(shard int) string {
+	key := "k"
+	for store.ShardOf(key, shards) != shard {
+		key += "k"
+	}
+	return key
+}
+
+// No error of the store hides another: of several the reply has the status and code of
+// the one that a client most has to know of, and the codes of the others.
+func TestNoErrorHidesAnother(t *testing.T) {
+	for outcome, want := range map[string]string{
+		"": "201", "refused": "507 full []", "full": "507 full []", "unsure": "504 unsure []", "unconfirmed": "504 unconfirmed []",
+		"closed": "503 closed []", "timeout": "503 timeout []", "gone": "503 timeout []", "store": "502 store []",
+		"full, unsure": "504 unsure [full]",
 	} {
-		require.Equal(t, want, asError(fmt.Errorf("wrapped: %w", err)).Status)
+		f := answering(t, map[int]string{0: outcome})
+		status, reply := f.do("PUT", "/timers/"+keyIn(0), `{"after":"1h",`+callback+`}`)
+		got := fmt.Sprint(status)
+		if status != 201 {
+			e := failure(t, reply)
+			got = fmt.Sprint(status, " ", e.Code, " ", e.Also)
+			if outcomes[outcome] != nil {
+				require.Contains(t, e.Message, outcomes[outcome].Error())
+			}
+		}
+		require.Equal(t, want, got, outcome)
+	}
+
+	// A batch, by what two of its timers' shards answer.
+	codes := map[string][]string{"": nil, "refused": {"full"}, "gone": {"timeout"}, "full, unsure": {"full", "unsure"}}
+	ranks := []string{"unsure", "unconfirmed", "store", "closed", "timeout", "full"}
+	statuses := map[string]int{"unsure": 504, "unconfirmed": 504, "store": 502, "closed": 503, "timeout": 503, "full": 507}
+	all := []string{"", "refused"}
+	for outcome := range outcomes {
+		all = append(all, outcome)
+		if codes[outcome] == nil {
+			codes[outcome] = []string{outcome}
+		}
+	}
+	for _, a := range all {
+		for _, b := range all {
+			f := answering(t, map[int]string{0: a, 1: b})
+			status, reply := f.do("POST", "/timers", fmt.Sprintf(`{"timers":[{"key":%q,"after":"1h",%s},{"key":%q,"after":"1h",%s},{"key":%q,"after":"1h",%s}]}`,
+				keyIn(0), callback, keyIn(1), callback, keyIn(2), callback))
+			var got failed
+			require.NoError(t, json.Unmarshal([]byte(reply), &got), reply)
+			for i, outcome := range []string{a, b, ""} {
+				result := map[string]string{"": "created", "refused": "refused", "unconfirmed": "created"}[outcome]
+				if result == "" {
+					result = "unanswered"
+				}
+				require.Equal(t, result, got.Timers[i].Result, "%q %q", a, b)
+				require.Equal(t, keyIn(i), got.Timers[i].Key)
+			}
+			var want []string
+			for _, code := range ranks {
+				if slices.Contains(codes[a], code) || slices.Contains(codes[b], code) {
+					want = append(want, code)
+				}
+			}
+			isResult := func(outcome string) bool { return outcome == "" || outcome == "refused" }
+			if isResult(a) && isResult(b) {
+				require.Equal(t, 200, status, "%q %q", a, b)
+				require.Nil(t, got.Error)
+				continue
+			}
+			require.Equal(t, statuses[want[0]], status, "%q %q", a, b)
+			require.Equal(t, want, append([]string{got.Error.Code}, got.Error.Also...), "%q %q", a, b)
+			for _, outcome := range []string{a, b} {
+				if err := outcomes[outcome]; err != nil {
+					require.Contains(t, got.Error.Message, err.Error())
+				}
+			}
+		}
 	}
 }

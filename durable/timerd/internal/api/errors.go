@@ -2,11 +2,10 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,12 +15,13 @@ import (
 
 // Error is the reply to a request that failed, within {"error": …}.
 type Error struct {
-	Status  int    `json:"-"`
-	Code    string `json:"code"` // one word, for programs
-	Message string `json:"message"`
-	Field   string `json:"field,omitempty"` // what was out of bounds
-	Value   string `json:"value,omitempty"`
-	Range   string `json:"range,omitempty"`
+	Status  int      `json:"-"`
+	Code    string   `json:"code"`           // one word, for programs
+	Also    []string `json:"also,omitempty"` // the codes of further errors of the store
+	Message string   `json:"message"`
+	Field   string   `json:"field,omitempty"` // what was out of bounds
+	Value   string   `json:"value,omitempty"`
+	Range   string   `json:"range,omitempty"`
 }
 
 func (e *Error) Error() string { return e.Message }
@@ -37,10 +37,13 @@ func invalid(field, value, must string) *Error {
 // quote shows a value that a client sent, shortened.
 func quote(s string) string {
 	if len(s) > 100 {
-		s = strings.ToValidUTF8(s[:100], "") + "…"
+		s = s[:100] + "…"
 	}
 	return strconv.Quote(s)
 }
+
+// shown is a name that a client sent, shortened.
+func shown(name string) string { return strings.Trim(quote(name), `"`) }
 
 func lengthOf(n int) string { return fmt.Sprintf("%d bytes long", n) }
 
@@ -61,9 +64,6 @@ func asError(err error) *Error {
 	var e *Error
 	var field *webhook.FieldError
 	var large *http.MaxBytesError
-	reply := func(status int, code string) *Error {
-		return &Error{Status: status, Code: code, Message: err.Error()}
-	}
 	switch {
 	case errors.As(err, &e):
 		return e
@@ -73,73 +73,49 @@ func asError(err error) *Error {
 		e := invalid("the request", "larger", fmt.Sprintf("at most %d bytes long", large.Limit))
 		e.Status, e.Code = http.StatusRequestEntityTooLarge, "too_large"
 		return e
-	case errors.Is(err, store.ErrNotFound):
-		return reply(http.StatusNotFound, "not_found")
-	case errors.Is(err, store.ErrFull):
-		return reply(http.StatusInsufficientStorage, "full")
-	case errors.Is(err, store.ErrUnsure):
-		return reply(http.StatusGatewayTimeout, "unsure")
-	case errors.Is(err, store.ErrUnconfirmed):
-		return reply(http.StatusGatewayTimeout, "unconfirmed")
-	case errors.Is(err, store.ErrClosed):
-		return reply(http.StatusServiceUnavailable, "closed")
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return reply(http.StatusServiceUnavailable, "timeout")
 	}
-	return reply(http.StatusBadGateway, "store")
+	return storeError(err, err)
 }
 
-// decode reads a request's JSON, all of it, into v.
-func decode(r *http.Request, v any) error {
-	if ct := r.Header.Get("Content-Type"); ct != "" && !isJSON(ct) {
-		e := invalid("Content-Type", quote(ct), "application/json")
-		e.Status = http.StatusUnsupportedMediaType
-		return e
-	}
-	dec := json.NewDecoder(r.Body)
-	dec.DisallowUnknownFields()
-	err := dec.Decode(v)
-	if err == nil {
-		if _, more := dec.Token(); errors.Is(more, io.EOF) {
-			return nil
+// kind is a kind of errors of a store.
+type kind struct {
+	err    error // nil: any other
+	status int
+	code   string
+}
+
+// storeErrors are what a store can return, the first the one that a client most has
+// to know of: when several come together it is the status and code of the reply, and
+// the others stand in also.
+var storeErrors = []kind{
+	{store.ErrUnsure, http.StatusGatewayTimeout, "unsure"},
+	{store.ErrUnconfirmed, http.StatusGatewayTimeout, "unconfirmed"},
+	{nil, http.StatusBadGateway, "store"},
+	{store.ErrClosed, http.StatusServiceUnavailable, "closed"},
+	{context.DeadlineExceeded, http.StatusServiceUnavailable, "timeout"},
+	{context.Canceled, http.StatusServiceUnavailable, "timeout"},
+	{store.ErrFull, http.StatusInsufficientStorage, "full"},
+	{store.ErrNotFound, http.StatusNotFound, "not_found"},
+}
+
+// storeError returns the reply to err, which consists of parts.
+func storeError(err error, parts ...error) *Error {
+	e := &Error{Message: err.Error()}
+	for _, s := range storeErrors {
+		switch {
+		case !slices.ContainsFunc(parts, s.matches):
+		case e.Code == "":
+			e.Status, e.Code = s.status, s.code
+		case s.code != e.Code && !slices.Contains(e.Also, s.code):
+			e.Also = append(e.Also, s.code)
 		}
-		err = errors.New("there is more after the JSON object")
 	}
-	var large *http.MaxBytesError
-	var typ *json.UnmarshalTypeError
-	switch {
-	case errors.As(err, &large):
-		return err
-	case errors.As(err, &typ) && typ.Field != "":
-		field := strings.ReplaceAll(typ.Field, "When.", "") // an embedded struct
-		return invalid(field, "a JSON "+typ.Value, "a JSON "+jsonName(typ.Type.String()))
-	}
-	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		return invalid(strings.Trim(name, `"`), "a field", "absent: there is no such field")
-	}
-	return &Error{Status: http.StatusBadRequest, Code: "bad_json", Message: "the request is no JSON that is understood: " + err.Error()}
+	return e
 }
 
-func jsonName(goType string) string {
-	switch goType {
-	case "string", "*string":
-		return "string"
-	case "bool":
-		return "true or false"
-	case "[]uint8":
-		return "string in base64"
+func (s *kind) matches(err error) bool {
+	if s.err != nil {
+		return errors.Is(err, s.err)
 	}
-	if strings.HasPrefix(goType, "[]") {
-		return "array"
-	}
-	return "object"
-}
-
-func isJSON(contentType string) bool {
-	kind, _, _ := strings.Cut(contentType, ";")
-	switch strings.ToLower(strings.TrimSpace(kind)) {
-	case "application/json", "application/x-www-form-urlencoded": // the latter is what curl -d says
-		return true
-	}
-	return false
+	return !slices.ContainsFunc(storeErrors, func(s kind) bool { return s.err != nil && errors.Is(err, s.err) })
 }

@@ -7,7 +7,9 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"net/http"
+	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/seed-782fa212/limbo/durable/store"
 )
@@ -130,20 +132,27 @@ func (m *merge) Pop() any {
 
 func pageOf(r *http.Request) (limit int, after store.Cursor, err error) {
 	limit = defaultPage
-	query := r.URL.Query()
-	for name := range query {
-		if name != "limit" && name != "after" {
-			return 0, after, invalid(name, "a parameter", "absent: there are limit and after")
-		}
-	}
-	if s := query.Get("limit"); s != "" {
-		if limit, err = strconv.Atoi(s); err != nil || limit < 1 || limit > maxPage {
-			return 0, after, invalid("limit", quote(s), "1 to "+strconv.Itoa(maxPage))
-		}
-	}
-	if s := query.Get("after"); s != "" {
-		if after, err = parseCursor(s); err != nil {
-			return 0, after, invalid("after", quote(s), "what an earlier page has as next")
+	for part := range strings.SplitSeq(r.URL.RawQuery, "&") { // URL.Query would keep any number of them
+		name, value, _ := strings.Cut(part, "=")
+		value, err := url.QueryUnescape(value)
+		switch {
+		case part == "":
+		case name == "limit":
+			if err == nil && value != "" {
+				limit, err = strconv.Atoi(value)
+			}
+			if err != nil || limit < 1 || limit > maxPage {
+				return 0, after, invalid("limit", quote(value), "1 to "+strconv.Itoa(maxPage))
+			}
+		case name == "after":
+			if err == nil && value != "" {
+				after, err = parseCursor(value)
+			}
+			if err != nil {
+				return 0, after, invalid("after", quote(value), "what an earlier page has as next")
+			}
+		default:
+			return 0, after, invalid(shown(name), "a parameter", "absent: there are limit and after")
 		}
 	}
 	return limit, after, nil

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -34,8 +35,83 @@ type Callback struct {
 	Timeout string            `json:"timeout,omitempty"` // such as 5s
 }
 
+func (t *Timer) read(r *reader, field string) error {
+	return r.object(field, func(name string) error {
+		switch name {
+		case "key":
+			return r.text(name, &t.Key, "; PUT /timers/{key} takes any bytes, with percent encoding")
+		case "topic":
+			return r.text(name, &t.Topic, "")
+		case "callback":
+			if r.word("null") {
+				return nil
+			}
+			t.Callback = new(Callback)
+			return t.Callback.read(r, name)
+		case "body":
+			return r.text(name, &t.Body, "; body_base64 takes any bytes")
+		case "body_base64":
+			return r.base64(name, &t.BodyBase64)
+		case "if_absent":
+			return r.boolean(name, &t.IfAbsent)
+		}
+		return t.When.field(r, name)
+	})
+}
+
+func (w *When) read(r *reader) error {
+	return r.object("", func(name string) error { return w.field(r, name) })
+}
+
+func (w *When) field(r *reader, name string) error {
+	switch name {
+	case "at":
+		return r.text(name, &w.At, "")
+	case "after":
+		return r.text(name, &w.After, "")
+	}
+	return r.unknown(name)
+}
+
+func (c *Callback) read(r *reader, field string) error {
+	return r.object(field, func(name string) error {
+		switch name {
+		case "url":
+			return r.text(name, &c.URL, "; percent encoding takes any bytes")
+		case "method":
+			return r.text(name, &c.Method, "")
+		case "headers":
+			return r.object(name, func(header string) error {
+				if len(c.Headers) == webhook.MaxHeaders {
+					return invalid("callback."+name, fmt.Sprintf("more than %d of them", webhook.MaxHeaders), fmt.Sprintf("at most %d", webhook.MaxHeaders))
+				}
+				if c.Headers == nil {
+					c.Headers = make(map[string]string)
+				}
+				value := ""
+				err := r.text(shown(header), &value, "")
+				c.Headers[header] = value
+				return err
+			})
+		case "timeout":
+			return r.text(name, &c.Timeout, "")
+		}
+		return r.unknown(name)
+	})
+}
+
 // Latest is the latest time that a timer can have.
 var latest = store.MaxMillis.Time()
+
+// maxTime bounds what is parsed as a time, in bytes: the error has all of it.
+const maxTime = 100
+
+func duration(s string) (time.Duration, error) {
+	if len(s) > maxTime {
+		return 0, errors.New("too long")
+	}
+	return time.ParseDuration(s)
+}
 
 func (w When) times() (at time.Time, after time.Duration, err error) {
 	switch {
@@ -44,13 +120,15 @@ func (w When) times() (at time.Time, after time.Duration, err error) {
 	case w.At == "" && w.After == "":
 		return at, 0, invalid("at", "absent", "a time such as 2030-01-02T15:04:05Z, or after must be a duration such as 1m30s")
 	case w.After != "":
-		after, err = time.ParseDuration(w.After)
+		after, err = duration(w.After)
 		if err != nil || after < 0 {
 			return at, 0, invalid("after", quote(w.After), "a duration of 0s or more, such as 1m30s")
 		}
 		return at, after, nil
 	}
-	at, err = time.Parse(time.RFC3339Nano, w.At)
+	if len(w.At) <= maxTime {
+		at, err = time.Parse(time.RFC3339Nano, w.At)
+	}
 	if err != nil || at.UnixMilli() < 1 || at.After(latest) {
 		return at, 0, invalid("at", quote(w.At), fmt.Sprintf("a time of RFC 3339 after 1970-01-01T00:00:00Z and up to %s", latest.Format(time.RFC3339)))
 	}
@@ -81,7 +159,7 @@ func (t Timer) timer() (durable.Timer, error) {
 		call.Body = []byte(t.Body)
 	}
 	if s := t.Callback.Timeout; s != "" {
-		if call.Timeout, err = time.ParseDuration(s); err != nil || call.Timeout <= 0 || call.Timeout > webhook.MaxTimeout {
+		if call.Timeout, err = duration(s); err != nil || call.Timeout <= 0 || call.Timeout > webhook.MaxTimeout {
 			return d, invalid("callback.timeout", quote(s), fmt.Sprintf("a duration of more than 0s, up to %v", webhook.MaxTimeout))
 		}
 	}

@@ -107,7 +107,10 @@ func (s *Server) json(pattern string, h func(*http.Request) (int, any, error)) h
 		level := slog.LevelDebug
 		if err != nil {
 			e := asError(err)
-			status, reply = e.Status, map[string]*Error{"error": e}
+			status = e.Status
+			f := failed{Error: e}
+			f.Timers, _ = reply.([]Result)
+			reply = f
 			if status >= 500 {
 				level = slog.LevelWarn
 			}
@@ -123,6 +126,12 @@ func (s *Server) json(pattern string, h func(*http.Request) (int, any, error)) h
 			s.o.Logger.Log(ctx, level, "request", attrs...)
 		}
 	})
+}
+
+// failed is the reply to a request that failed.
+type failed struct {
+	Error  *Error   `json:"error"`
+	Timers []Result `json:"timers,omitempty"` // of a batch, as far as they are known
 }
 
 func writeJSON(w http.ResponseWriter, status int, reply any) {
@@ -155,7 +164,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 
 func (s *Server) refuse(w http.ResponseWriter, e *Error) {
 	s.counts.route("refused").add(e.Status, 0)
-	writeJSON(w, e.Status, map[string]*Error{"error": e})
+	writeJSON(w, e.Status, failed{Error: e})
 }
 
 // authorized compares digests, in a time that does not depend on the token.

@@ -1,10 +1,8 @@
 package api
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 
 	"github.com/seed-782fa212/limbo/durable"
 	"github.com/seed-782fa212/limbo/durable/store"
@@ -19,7 +17,7 @@ func key(r *http.Request) (string, error) {
 // one, 409 if if_absent refuses it.
 func (s *Server) put(r *http.Request) (int, any, error) {
 	var t Timer
-	if err := decode(r, &t); err != nil {
+	if err := decode(r, func(r *reader) error { return t.read(r, "") }); err != nil {
 		return 0, nil, err
 	}
 	path, err := key(r)
@@ -57,34 +55,66 @@ func resultOf(key string, r store.Receipt) Result {
 	return Result{Key: key, Result: r.Kind.String(), Due: formatTime(r.Due)}
 }
 
-// batch schedules up to store.MaxItems timers, each by itself, not all together.
+// batch schedules up to store.MaxItems timers, each by itself, not all together: 200
+// if each has its result, which may be that the store was full. Otherwise the results
+// come with the error, and a timer without one is "unanswered".
 func (s *Server) batch(r *http.Request) (int, any, error) {
-	var request struct {
-		Timers []Timer `json:"timers"`
-	}
-	if err := decode(r, &request); err != nil {
+	timers, err := readBatch(r)
+	if err != nil {
 		return 0, nil, err
-	}
-	if n := len(request.Timers); n < 1 || n > store.MaxItems {
-		return 0, nil, invalid("timers", fmt.Sprintf("%d of them", n), fmt.Sprintf("1 to %d", store.MaxItems))
-	}
-	timers := make([]durable.Timer, len(request.Timers))
-	for i, t := range request.Timers {
-		var err error
-		if timers[i], err = t.timer(); err != nil {
-			return 0, nil, within(fmt.Sprintf("timers[%d].", i), err)
-		}
 	}
 	receipts, err := s.o.Timers.ScheduleMany(r.Context(), timers)
-	answered := !slices.ContainsFunc(receipts, func(r durable.Receipt) bool { return r.Kind == 0 })
-	if err != nil && (!answered || !errors.Is(err, store.ErrFull)) || len(receipts) < len(timers) {
+	if len(receipts) < len(timers) {
 		return 0, nil, err
 	}
-	results := make([]Result, len(receipts))
+	results, answered := make([]Result, len(receipts)), true
 	for i, receipt := range receipts {
 		results[i] = resultOf(timers[i].Key, receipt)
+		if receipt.Kind == 0 {
+			results[i].Result, answered = "unanswered", false
+		}
+	}
+	if err != nil {
+		parts := []error{err}
+		if joined, ok := err.(interface{ Unwrap() []error }); ok { // one for each kind of failure
+			parts = joined.Unwrap()
+		}
+		if e := storeError(err, parts...); e.Code != "full" || !answered {
+			return 0, results, e
+		}
 	}
 	return http.StatusOK, map[string][]Result{"timers": results}, nil
+}
+
+// readBatch reads one timer after the other, and stops at the first that is one too
+// many or out of bounds.
+func readBatch(r *http.Request) (timers []durable.Timer, err error) {
+	must := fmt.Sprintf("1 to %d", store.MaxItems)
+	add := func(r *reader, i int) error {
+		if i == store.MaxItems {
+			return invalid("timers", fmt.Sprintf("more than %d of them", i), must)
+		}
+		var t Timer
+		field := fmt.Sprintf("timers[%d]", i)
+		if err := t.read(r, field); err != nil {
+			return err
+		}
+		timer, err := t.timer()
+		timers = append(timers, timer)
+		return within(field+".", err)
+	}
+	err = decode(r, func(r *reader) error {
+		return r.object("", func(name string) error {
+			if name != "timers" {
+				return r.unknown(name)
+			}
+			return r.array(name, func(i int) error { return add(r, i) })
+		})
+	})
+	if err == nil && len(timers) == 0 {
+		err = invalid("timers", "0 of them", must)
+	}
+	return timers, err
 }
 
 // get shows one timer.
@@ -103,7 +133,7 @@ func (s *Server) get(r *http.Request) (int, any, error) {
 // reschedule moves a waiting timer: 200, 409 if it is running, 404.
 func (s *Server) reschedule(r *http.Request) (int, any, error) {
 	var when When
-	if err := decode(r, &when); err != nil {
+	if err := decode(r, when.read); err != nil {
 		return 0, nil, err
 	}
 	k, err := key(r)
