@@ -114,6 +114,8 @@ func TestRequest(t *testing.T) {
 	require.Equal(t, "mine", got.UserAgent())
 	require.Equal(t, "text/plain", got.Header.Get("Content-Type"))
 	require.Empty(t, got.Header.Get("Limbo-Signature"))
+	require.NoError(t, h.Handle(t.Context(), fired(t, Call{URL: server.URL})))
+	require.Empty(t, got.Header.Values("Content-Type")) // there is no body
 }
 
 func TestVerify(t *testing.T) {
@@ -137,6 +139,9 @@ func TestVerify(t *testing.T) {
 		"short":   Verify(secret, header(good[:len(good)-2]), []byte("body"), now, time.Minute),
 	} {
 		require.ErrorIs(t, err, ErrSignature, name)
+	}
+	for _, malformed := range []string{"", "t=1700000000", "t=x,v1=00", "t=1700000000,v1=zz"} {
+		require.ErrorContains(t, Verify(secret, header(malformed), []byte("body"), now, time.Minute), "no Limbo-Signature header of the form t=…,v1=…")
 	}
 }
 
@@ -177,6 +182,7 @@ func TestStatuses(t *testing.T) {
 	require.Zero(t, elsewhere.Load())
 	require.Equal(t, Stats{Calls: 400, Done: 100, Retried: 103, Discarded: 197}, h.Stats())
 	require.EqualError(t, &StatusError{Call: "POST a", Status: 404, Reply: "because"}, `webhook: POST a: 404 Not Found: "because"`)
+	require.EqualError(t, &StatusError{Call: "POST a", Status: 404}, `webhook: POST a: 404 Not Found`)
 }
 
 func TestRetryAfter(t *testing.T) {
@@ -428,5 +434,24 @@ func TestOptions(t *testing.T) {
 	} {
 		_, err := New(o)
 		require.ErrorContains(t, err, want)
+	}
+	for _, o := range []Options{
+		{Secret: make([]byte, 16), Timeout: time.Millisecond, PerHost: 1, HostWait: -time.Hour, MaxSnooze: 100 * time.Millisecond, MaxRetryAfter: time.Second, MaxReply: 1},
+		{Timeout: MaxTimeout, PerHost: 10_000, HostWait: 10 * time.Second, MaxSnooze: time.Hour, MaxRetryAfter: 30 * 24 * time.Hour, MaxReply: 1 << 20, UserAgent: "a\tb"},
+	} {
+		_, err := New(o)
+		require.NoError(t, err)
+	}
+	for want, o := range map[string]Options{
+		"Options.Secret":        {Secret: make([]byte, 15)},
+		"Options.Timeout":       {Timeout: MaxTimeout + 1},
+		"Options.PerHost":       {PerHost: 10_001},
+		"Options.HostWait":      {HostWait: 10*time.Second + 1},
+		"Options.MaxSnooze":     {MaxSnooze: time.Hour + 1},
+		"Options.MaxRetryAfter": {MaxRetryAfter: 30*24*time.Hour + 1},
+		"Options.MaxReply":      {MaxReply: 1<<20 + 1},
+	} {
+		_, err := New(o)
+		require.ErrorContains(t, err, want+" is ")
 	}
 }

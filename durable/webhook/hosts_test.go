@@ -65,6 +65,34 @@ func TestWaitEnds(t *testing.T) {
 	})
 }
 
+// A place that is handed over in the moment in which its call gives up waiting is used
+// or given back, and not lost.
+func TestPlaceAtTheEndOfTheWait(t *testing.T) {
+	for i := range 200 {
+		synctest.Test(t, func(t *testing.T) {
+			hs := newHosts(1, time.Second, time.Minute)
+			require.NoError(t, <-enters(t.Context(), hs, "a"))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if i%2 == 1 { // its context ends then
+				hs.wait = time.Hour
+				time.AfterFunc(time.Second, cancel)
+			}
+			waits := enters(ctx, hs, "a")
+			synctest.Wait()
+			time.Sleep(time.Second)
+			hs.leave("a", time.Millisecond)
+			if <-waits != nil {
+				require.Zero(t, hs.len())
+				return
+			}
+			require.Equal(t, 1, hs.len())
+			hs.leave("a", time.Millisecond)
+			require.Zero(t, hs.len())
+		})
+	}
+}
+
 // Calls that are put off come back one after another, at the pace at which the
 // host answers, and not later than the bound.
 func TestPutOffSpreads(t *testing.T) {
