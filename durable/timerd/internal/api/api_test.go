@@ -252,6 +252,16 @@ func TestErrors(t *testing.T) {
 		{"POST", "/timers", `{"timers":[]}`, 400, `timers is 0 of them, must be 1 to 500`},
 		{"POST", "/timers", `{"timers":[` + strings.Repeat(`{"key":"a","after":"1s",`+callback+`},`, 500) + `{}]}`, 400, `timers is more than 500 of them, must be 1 to 500`},
 		{"PUT", "/timers/" + strings.Repeat("a", 513), `{"after":"1s",` + callback + `}`, 400, `key is 513 bytes long, must be 1 to 512 bytes long`},
+		{"GET", "/timers/" + strings.Repeat("a", 513), "", 400, `key is 513 bytes long`},
+		{"PATCH", "/timers/" + strings.Repeat("a", 513), `{"after":"1s"}`, 400, `key is 513 bytes long`},
+		{"DELETE", "/timers/" + strings.Repeat("a", 513), "", 400, `key is 513 bytes long`},
+		{"POST", "/dead/" + strings.Repeat("a", 513), "", 400, `key is 513 bytes long`},
+		{"DELETE", "/dead/" + strings.Repeat("a", 513), "", 400, `key is 513 bytes long`},
+		{"DELETE", "/timers/", "", 400, `key is 0 bytes long, must be 1 to 512 bytes long`},
+		{"PATCH", "/timers/a", `{}`, 400, `at is absent`},
+		{"GET", "/timers?limit=0", "", 400, `limit is \"0\", must be 1 to 500`},
+		{"GET", "/timers?limit=%zz", "", 400, `limit is \"\", must be 1 to 500`},
+		{"GET", "/timers?after=%zz", "", 400, `after is \"\", must be what`},
 		{"GET", "/timers?limit=501", "", 400, `limit is \"501\", must be 1 to 500`},
 		{"GET", "/timers?after=x", "", 400, `after is \"x\", must be what an earlier page has as next`},
 		{"GET", "/timers?before=x", "", 400, `before is a parameter, must be absent`},
@@ -273,6 +283,8 @@ func TestStoreErrors(t *testing.T) {
 	for _, c := range []struct{ method, path, body string }{
 		{"PUT", "/timers/a", `{"after":"1s",` + callback + `}`}, {"GET", "/timers/a", ""}, {"DELETE", "/timers/a", ""},
 		{"GET", "/timers", ""}, {"GET", "/dead", ""}, {"GET", "/healthz", ""},
+		{"PATCH", "/timers/a", `{"after":"1s"}`}, {"PATCH", "/timers/a", `{"at":"2030-01-02T12:00:00Z"}`},
+		{"POST", "/timers", `{"timers":[{"key":"a","after":"1s",` + callback + `}]}`}, {"POST", "/dead/a", ""}, {"DELETE", "/dead/a", ""},
 	} {
 		status, reply := f.do(c.method, c.path, c.body)
 		require.Equal(t, 503, status, reply)

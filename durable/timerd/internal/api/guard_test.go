@@ -1,13 +1,17 @@
 package api
 
 import (
+	"context"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-782fa212/limbo/durable"
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
@@ -92,4 +96,89 @@ func TestMetrics(t *testing.T) {
 func TestOptions(t *testing.T) {
 	_, err := New(Options{})
 	require.EqualError(t, err, "timerd: Options.Timers is nil, must be given")
+	_, err = New(Options{Timers: new(durable.Timers)})
+	require.EqualError(t, err, "timerd: Options.Store is nil, must be given")
+}
+
+// The store's counts are read once a second at most, whoever asks.
+func TestMetricsDoNotLoadTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, store.Limits{}, "")
+		counted := &counting{Store: f.store}
+		f.server.o.Store = counted
+		for range 10 {
+			status, text := f.do("GET", "/metrics", "")
+			require.Equal(t, 200, status)
+			require.Contains(t, text, "limbo_store_up 1\n")
+			time.Sleep(99 * time.Millisecond)
+		}
+		require.Equal(t, shards, counted.stats)
+		time.Sleep(10 * time.Millisecond)
+		f.do("GET", "/metrics", "")
+		require.Equal(t, 2*shards, counted.stats)
+	})
+}
+
+type counting struct {
+	store.Store
+	stats int
+}
+
+func (c *counting) Stats(ctx context.Context, shard int) (store.Stats, error) {
+	c.stats++
+	return c.Store.Stats(ctx, shard)
+}
+
+// Requests are counted, with their time, and logged: failures of the store as
+// warnings, others only for those who debug.
+func TestRequestsAreCountedAndLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, store.Limits{}, "")
+		var log strings.Builder
+		level := new(slog.LevelVar)
+		f.server.o.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: level}))
+		f.server.o.Store = slow{f.store}
+		f.do("GET", "/timers/a", "")
+		require.Empty(t, log.String())
+		_, text := f.do("GET", "/metrics", "")
+		require.Contains(t, text, "\nlimbo_timerd_request_seconds_total{route=\"GET /timers/{key...}\"} 2\n")
+
+		level.Set(slog.LevelDebug)
+		f.do("GET", "/timers/a", "")
+		require.Regexp(t, `level=DEBUG msg=request route="GET /timers/{key...}" key=a status=404 took=2s error="durable: no such timer"\n$`, log.String())
+		f.do("PUT", "/timers/a", `{"after":"1h",`+callback+`}`)
+		log.Reset()
+		f.do("GET", "/timers/a", "")
+		require.Regexp(t, `level=DEBUG msg=request route="GET /timers/{key...}" key=a status=200 took=2s\n$`, log.String())
+
+		level.Set(slog.LevelInfo)
+		log.Reset()
+		f.store.Close()
+		f.do("GET", "/timers/a", "")
+		require.Regexp(t, `level=WARN msg=request .*status=503 .*error="durable: store is closed"\n$`, log.String())
+		_, text = f.do("GET", "/metrics", "")
+		require.Contains(t, text, "\nlimbo_timerd_request_seconds_total{route=\"GET /timers/{key...}\"} 8\n")
+	})
+}
+
+type slow struct{ store.Store }
+
+func (s slow) Get(ctx context.Context, shard int, key string) (store.Record, error) {
+	time.Sleep(2 * time.Second)
+	return s.Store.Get(ctx, shard, key)
+}
+
+// Without a Logger there is the default one.
+func TestDefaultLogger(t *testing.T) {
+	f := newFixture(t, store.Limits{}, "")
+	var log strings.Builder
+	before := slog.Default()
+	defer slog.SetDefault(before)
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	server, err := New(Options{Timers: f.server.o.Timers, Store: f.store})
+	require.NoError(t, err)
+	f.server = server
+	f.store.Close()
+	f.do("GET", "/timers/a", "")
+	require.Contains(t, log.String(), "level=WARN msg=request")
 }

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -103,16 +102,6 @@ func (c *Callback) read(r *reader, field string) error {
 // Latest is the latest time that a timer can have.
 var latest = store.MaxMillis.Time()
 
-// maxTime bounds what is parsed as a time, in bytes: the error has all of it.
-const maxTime = 100
-
-func duration(s string) (time.Duration, error) {
-	if len(s) > maxTime {
-		return 0, errors.New("too long")
-	}
-	return time.ParseDuration(s)
-}
-
 func (w When) times() (at time.Time, after time.Duration, err error) {
 	switch {
 	case w.At != "" && w.After != "":
@@ -120,15 +109,13 @@ func (w When) times() (at time.Time, after time.Duration, err error) {
 	case w.At == "" && w.After == "":
 		return at, 0, invalid("at", "absent", "a time such as 2030-01-02T15:04:05Z, or after must be a duration such as 1m30s")
 	case w.After != "":
-		after, err = duration(w.After)
+		after, err = time.ParseDuration(w.After)
 		if err != nil || after < 0 {
 			return at, 0, invalid("after", quote(w.After), "a duration of 0s or more, such as 1m30s")
 		}
 		return at, after, nil
 	}
-	if len(w.At) <= maxTime {
-		at, err = time.Parse(time.RFC3339Nano, w.At)
-	}
+	at, err = time.Parse(time.RFC3339Nano, w.At)
 	if err != nil || at.UnixMilli() < 1 || at.After(latest) {
 		return at, 0, invalid("at", quote(w.At), fmt.Sprintf("a time of RFC 3339 after 1970-01-01T00:00:00Z and up to %s", latest.Format(time.RFC3339)))
 	}
@@ -159,7 +146,7 @@ func (t Timer) timer() (durable.Timer, error) {
 		call.Body = []byte(t.Body)
 	}
 	if s := t.Callback.Timeout; s != "" {
-		if call.Timeout, err = duration(s); err != nil || call.Timeout <= 0 || call.Timeout > webhook.MaxTimeout {
+		if call.Timeout, err = time.ParseDuration(s); err != nil || call.Timeout <= 0 || call.Timeout > webhook.MaxTimeout {
 			return d, invalid("callback.timeout", quote(s), fmt.Sprintf("a duration of more than 0s, up to %v", webhook.MaxTimeout))
 		}
 	}
