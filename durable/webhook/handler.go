@@ -111,17 +111,15 @@ func (h *Handler) Stats() Stats {
 
 // Handle is a durable.Handler. It makes the call that the timer's body encodes,
 // and returns nil if it was answered with 2xx; an error by durable.Discard if
-// another try is no use; by durable.RetryAfter if the reply has a Retry-After; by durable.Snooze if the host has too many calls; and another error if the
-// worker should decide when.
+// another try is no use; by durable.RetryAfter if the reply has a Retry-After; by
+// durable.Snooze if the host has too many calls; and another error if the worker
+// should decide when.
 func (h *Handler) Handle(ctx context.Context, f durable.Fired) error {
 	call, err := Decode(f.Body)
 	if err != nil {
 		return h.discard(err)
 	}
-	u, err := parseURL(call.URL)
-	if err != nil {
-		return h.discard(err)
-	}
+	u, _ := parseURL(call.URL) // Decode has checked it
 	host := hostOf(u)
 	putOff, err := h.hosts.enter(ctx, host)
 	if err != nil {

@@ -305,6 +305,22 @@ func TestTimeout(t *testing.T) {
 	})
 }
 
+// A call whose context ends while it waits for a place is not made.
+func TestContextEndsWhileWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := local(t, Options{PerHost: 1, HostWait: 5 * time.Second})
+		pipes(t, h, func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+		go h.Handle(t.Context(), fired(t, Call{URL: "http://a"}))
+		synctest.Wait()
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cause := errors.New("lease lost")
+		time.AfterFunc(time.Second, func() { cancel(cause) })
+		require.Equal(t, cause, h.Handle(ctx, fired(t, Call{URL: "http://a"})))
+		require.Equal(t, Stats{Calls: 1, Hosts: 1}, h.Stats())
+		time.Sleep(time.Minute)
+	})
+}
+
 // When the worker ends the context, the call ends with its cause.
 func TestContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -416,6 +432,7 @@ func TestSpellingsShareALimit(t *testing.T) {
 		cancel()
 		require.ErrorIs(t, <-ends, context.Canceled)
 		ended()
+		require.Equal(t, Stats{Calls: 1, Retried: 1, PutOff: 4}, h.Stats())
 	})
 }
 
@@ -443,7 +460,8 @@ func TestOptions(t *testing.T) {
 		require.NoError(t, err)
 	}
 	for want, o := range map[string]Options{
-		"Options.Secret":        {Secret: make([]byte, 15)},
+		"Options.Secret is 1":   {Secret: make([]byte, 1)},
+		"Options.Secret is 15":  {Secret: make([]byte, 15)},
 		"Options.Timeout":       {Timeout: MaxTimeout + 1},
 		"Options.PerHost":       {PerHost: 10_001},
 		"Options.HostWait":      {HostWait: 10*time.Second + 1},
@@ -452,6 +470,6 @@ func TestOptions(t *testing.T) {
 		"Options.MaxReply":      {MaxReply: 1<<20 + 1},
 	} {
 		_, err := New(o)
-		require.ErrorContains(t, err, want+" is ")
+		require.ErrorContains(t, err, want)
 	}
 }
