@@ -131,6 +131,8 @@ func TestPutGetDelete(t *testing.T) {
 	f.is(404, `{"key":"order/7","result":"not found"}`, "DELETE", "/timers/order%2F7", "")
 	f.is(404, `{"error":{"code":"not_found","message":"durable: no such timer"}}`, "GET", "/timers/order%2F7", "")
 	f.is(201, `{"key":"a","result":"created","due":"2030-01-02T12:01:30.000Z"}`, "PUT", "/timers/a", `{"after":"0s",`+callback+`}`)
+	_, reply = f.do("GET", "/timers/a", "")
+	require.Contains(t, reply, `"callback":{"url":"http://example.com/done"}}`) // nothing that was not given
 	f.is(200, `{"key":"a","result":"cancelled"}`, "DELETE", "/timers/a", "")
 }
 

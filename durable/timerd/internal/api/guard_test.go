@@ -86,9 +86,13 @@ func TestMetrics(t *testing.T) {
 	} {
 		require.Contains(t, strings.Split(text, "\n"), line)
 	}
+	require.Equal(t, "text/plain; version=0.0.4; charset=utf-8", f.serve(f.request("GET", "/metrics", "")).Header().Get("Content-Type"))
 	f.store.Close()
 	f.server.stats.at = time.Time{}
+	var log strings.Builder
+	f.server.o.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	_, text = f.do("GET", "/metrics", "")
+	require.Contains(t, log.String(), `level=WARN msg="metrics: the store does not answer" error="durable: store is closed"`)
 	require.Contains(t, text, "\nlimbo_store_up 0\n")
 	require.NotContains(t, text, "limbo_timers{")
 }

@@ -283,9 +283,7 @@ func (r *reader) boolean(field string, v *bool) error {
 	switch {
 	case r.word("true"):
 		*v = true
-	case r.word("false"):
-		*v = false
-	case r.word("null"):
+	case r.word("false"), r.word("null"):
 	default:
 		return r.other(field, "boolean")
 	}

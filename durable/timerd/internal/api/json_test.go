@@ -101,6 +101,8 @@ func TestJSON(t *testing.T) {
 		`{"after":"1h"}}`:                  "at byte 14 of it, there is more after the JSON object",
 		`{"after":"1h"} {}`:                "at byte 15 of it, there is more after the JSON object",
 		`{"after":1h}`:                     "after is a JSON number, must be a JSON string",
+		`{"after":9}`:                      "after is a JSON number, must be a JSON string",
+		`{"after":0}`:                      "after is a JSON number, must be a JSON string",
 		`{"after":-1}`:                     "after is a JSON number, must be a JSON string",
 		`{"after":tru}`:                    "after is a JSON boolean, must be a JSON string",
 		`{"after":{}}`:                     "after is a JSON object, must be a JSON string",

@@ -1,9 +1,12 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -104,11 +107,49 @@ func TestDeadLetters(t *testing.T) {
 	require.Len(t, f.page("/dead").Timers, 1)
 }
 
+// A store that fails while a page is put together fails the page.
+func TestListFails(t *testing.T) {
+	f := newFixture(t, store.Limits{}, "")
+	for key := ""; len(key) < 250; key += "a" {
+		if store.ShardOf("k"+key, shards) == 2 {
+			f.do("PUT", "/timers/k"+key, `{"after":"1h",`+callback+`}`)
+		}
+	}
+	f.server.o.Store = &failing{Store: f.store, after: shards}
+	status, _ := f.do("GET", "/timers?limit=40", "") // the first read of that shard has 22
+	require.Equal(t, 502, status)
+}
+
+// failing is a store that fails after some calls of Scan.
+type failing struct {
+	store.Store
+	after int
+}
+
+func (s *failing) Scan(ctx context.Context, shard int, after store.Cursor, limit int) ([]store.Record, error) {
+	if s.after--; s.after < 0 {
+		return nil, io.ErrUnexpectedEOF
+	}
+	return s.Store.Scan(ctx, shard, after, limit)
+}
+
+func TestEmptyParameters(t *testing.T) {
+	f := newFixture(t, store.Limits{}, "")
+	for _, query := range []string{"?limit=", "?after=", "?limit=&after=", "?", "?&", "?limit=%31"} {
+		f.is(200, `{"timers":[]}`, "GET", "/timers"+query, "")
+	}
+}
+
 func TestCursors(t *testing.T) {
-	c := store.Cursor{At: 1 << 40, Key: "\x00\xffkey"}
-	got, err := parseCursor(formatCursor(c))
-	require.NoError(t, err)
-	require.Equal(t, c, got)
+	for _, c := range []store.Cursor{
+		{At: 1 << 40, Key: "\x00\xffkey"}, {At: 0, Key: "a"}, {At: store.MaxMillis, Key: strings.Repeat("a", store.MaxKey)},
+	} {
+		got, err := parseCursor(formatCursor(c))
+		require.NoError(t, err)
+		require.Equal(t, c, got)
+	}
+	_, err := parseCursor(formatCursor(store.Cursor{At: 1, Key: strings.Repeat("a", store.MaxKey+1)}))
+	require.Error(t, err)
 	for _, bad := range []string{"a", "AAAAAAAAAAA", formatCursor(store.Cursor{At: -1, Key: "a"}), formatCursor(store.Cursor{At: store.MaxMillis + 1, Key: "a"})} {
 		_, err := parseCursor(bad)
 		require.Error(t, err, bad)
