@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,11 +24,14 @@ import (
 // receives serves connections in memory with raw, whatever the address. It returns a
 // function that waits until all of them have ended.
 func receives(t *testing.T, h *Handler, raw func(net.Conn)) (ended func()) {
+	var mu sync.Mutex
 	var conns []chan struct{}
 	h.dial = func(context.Context, string, string) (net.Conn, error) {
 		client, server := net.Pipe()
 		done := make(chan struct{})
+		mu.Lock()
 		conns = append(conns, done)
+		mu.Unlock()
 		t.Cleanup(func() { server.Close() })
 		go func() {
 			defer close(done)
@@ -38,6 +42,8 @@ func receives(t *testing.T, h *Handler, raw func(net.Conn)) (ended func()) {
 	}
 	t.Cleanup(h.Close)
 	return func() {
+		mu.Lock()
+		defer mu.Unlock()
 		for _, c := range conns {
 			<-c
 		}
@@ -103,13 +109,17 @@ func repeats(text string, pause time.Duration) func(net.Conn) {
 	return func(c net.Conn) { until(c, text, pause) }
 }
 
-// noEnd is a connection whose other side has closed its half, after text.
-type noEnd struct {
+// half is a connection whose other side answers a request with text, and closes its half.
+type half struct {
 	net.Conn
-	text io.Reader
+	text  io.Reader
+	asked chan struct{}
 }
 
-func (c noEnd) Read(b []byte) (int, error) { return c.text.Read(b) }
+func (c half) Read(b []byte) (int, error) {
+	<-c.asked
+	return c.text.Read(b)
+}
 
 const (
 	dead    = "dead letter"
@@ -222,11 +232,12 @@ func TestHalfClosed(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			h := local(t, Options{})
-			ended := receives(t, h, func(c net.Conn) { silent(c) })
+			ready := make(chan struct{})
+			ended := receives(t, h, func(c net.Conn) { asked(c); close(ready); silent(c) })
 			dial := h.dial
 			h.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 				c, err := dial(ctx, network, address)
-				return noEnd{c, strings.NewReader(text)}, err
+				return half{c, strings.NewReader(text), ready}, err
 			}
 			began := time.Now()
 			require.Equal(t, want, verdict(h.Handle(t.Context(), fired(t, Call{URL: "http://a"}))), text)
@@ -245,7 +256,7 @@ func TestHostileAfterAGoodCall(t *testing.T) {
 		want string
 	}{
 		"silent": {silent, retry},
-		"closes": {func(c net.Conn) { _, _ = c.Read(make([]byte, 1)) }, done}, // it is sent again, over a new one
+		"closes": {says("", func(net.Conn) {}), done}, // it is sent again, over a new one
 		"101":    {says("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n", silent), dead},
 	} {
 		synctest.Test(t, func(t *testing.T) {

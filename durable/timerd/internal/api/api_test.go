@@ -181,6 +181,19 @@ func TestAnyKeyAndBody(t *testing.T) {
 	}
 }
 
+// A timer that another program has scheduled is shown with its body as it is.
+func TestBodyThatIsNoCall(t *testing.T) {
+	f := newFixture(t, store.Limits{}, "")
+	for body, want := range map[string]string{
+		"": `"attempts":0}`, "hello": `"attempts":0,"body":"hello"}`, `{"v":1}`: `"attempts":0,"body":"{\"v\":1}"}`, "a\xff": `"attempts":0,"body_base64":"Yf8="}`,
+	} {
+		_, err := f.server.o.Timers.Schedule(t.Context(), durable.Timer{Key: "a", Body: []byte(body)})
+		require.NoError(t, err)
+		_, reply := f.do("GET", "/timers/a", "")
+		require.Contains(t, reply, want)
+	}
+}
+
 func TestReschedule(t *testing.T) {
 	f := newFixture(t, store.Limits{}, "")
 	f.is(404, `{"key":"a","result":"absent"}`, "PATCH", "/timers/a", `{"after":"1h"}`)
