@@ -21,6 +21,10 @@ import (
 // With [ErrUnsure] and NotFound the request was sent twice, because the connection
 // was cut: the first may have cancelled what the second did not find. With
 // ErrUnsure and 0 the engine has not answered.
+//
+// A Schedule of the key whose ctx has ended may still be under way, with ErrUnsure as its
+// result. Cancel waits for its end, so that it does not take effect after Cancel has
+// returned. If ctx ends first, nothing was changed, and the error is not ErrUnsure.
 func (t *Timers) Cancel(ctx context.Context, key string) (CancelResult, error) {
 	ctx, cancel, err := t.begin(ctx)
 	if err != nil {
@@ -30,7 +34,11 @@ func (t *Timers) Cancel(ctx context.Context, key string) (CancelResult, error) {
 	if err := store.CheckKey(key); err != nil {
 		return 0, err
 	}
-	return first(t.store.Cancel(ctx, t.shardOf(key), []string{key}))
+	shard := t.shardOf(key)
+	if err := t.settled(ctx, shard, key); err != nil {
+		return 0, err
+	}
+	return first(t.store.Cancel(ctx, shard, []string{key}))
 }
 
 // Reschedule gives a waiting timer another due time, sooner or later; its attempts
@@ -59,7 +67,11 @@ func (t *Timers) move(ctx context.Context, m store.Move) (MoveResult, error) {
 	if err := m.Check(); err != nil {
 		return 0, err
 	}
-	results, _, err := t.store.Reschedule(ctx, t.shardOf(m.Key), []store.Move{m})
+	shard := t.shardOf(m.Key)
+	if err := t.settled(ctx, shard, m.Key); err != nil {
+		return 0, err
+	}
+	results, _, err := t.store.Reschedule(ctx, shard, []store.Move{m})
 	return first(results, err)
 }
 
@@ -133,7 +145,11 @@ func (t *Timers) eachShard(ctx context.Context, keys []string, do func(ctx conte
 				for i, place := range places[:n] {
 					part[i] = keys[place]
 				}
-				if err := do(ctx, shard, part, places[:n]); err != nil {
+				err := t.settled(ctx, shard, part...)
+				if err == nil {
+					err = do(ctx, shard, part, places[:n])
+				}
+				if err != nil {
 					mu.Lock()
 					failed.add(len(places), err) // the rest of the shard is not tried
 					mu.Unlock()

@@ -18,9 +18,10 @@ import (
 // there is something to send, with a deadline of its own. The end of a caller's ctx
 // ends that caller's waiting.
 type joiner struct {
-	mu      sync.Mutex
-	queue   []*scheduleCall // in the order of their coming; none is in a request
-	sending bool            // a goroutine sends, and will look at queue again
+	mu        sync.Mutex
+	queue     []*scheduleCall // in the order of their coming; none is in a request
+	sending   bool            // a goroutine sends, and will look at queue again
+	abandoned map[string]<-chan struct{}
 }
 
 // scheduleCall is the part of a call of Schedule that goes to one shard in one
@@ -82,6 +83,7 @@ func (t *Timers) sendAll(shard int) {
 func (j *joiner) take() []*scheduleCall {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.abandoned = nil // the request before has ended
 	if len(j.queue) == 0 {
 		j.sending = false
 		return nil
@@ -110,8 +112,8 @@ func endCalls(calls []*scheduleCall, receipts []store.Receipt, err error) {
 	}
 }
 
-// wait waits for a call. If ctx ends before, the call is taken back when it is in no
-// request yet; else nobody knows what becomes of it.
+// wait waits for a call. If ctx ends before, it withdraws the call from the queue, or
+// abandons it if it is in a request: nobody knows what becomes of it.
 func (t *Timers) wait(ctx context.Context, shard int, c *scheduleCall) ([]store.Receipt, error) {
 	select {
 	case <-c.done:
@@ -120,18 +122,42 @@ func (t *Timers) wait(ctx context.Context, shard int, c *scheduleCall) ([]store.
 	}
 	j := &t.joiners[shard]
 	j.mu.Lock()
-	i := slices.Index(j.queue, c)
-	if i >= 0 {
+	defer j.mu.Unlock()
+	if i := slices.Index(j.queue, c); i >= 0 {
 		j.queue = slices.Delete(j.queue, i, i+1)
-	}
-	j.mu.Unlock()
-	if i >= 0 {
 		return nil, context.Cause(ctx)
 	}
 	select {
 	case <-c.done: // both had happened
 		return c.receipts, c.err
 	default:
-		return nil, fmt.Errorf("%w: %w", ErrUnsure, context.Cause(ctx))
+	}
+	if j.abandoned == nil {
+		j.abandoned = make(map[string]<-chan struct{})
+	}
+	for _, e := range c.entries {
+		j.abandoned[e.Key] = c.done
+	}
+	return nil, fmt.Errorf("%w: %w", ErrUnsure, context.Cause(ctx))
+}
+
+// settled waits until no request of Schedule is under way whose caller has left any of
+// the keys in it.
+func (t *Timers) settled(ctx context.Context, shard int, keys ...string) error {
+	j := &t.joiners[shard]
+	var done <-chan struct{}
+	j.mu.Lock()
+	for i := 0; i < len(keys) && len(j.abandoned) > 0 && done == nil; i++ {
+		done = j.abandoned[keys[i]]
+	}
+	j.mu.Unlock()
+	if done == nil {
+		return nil
+	}
+	select { // one request is under way for the shard, so this is the end of all calls in it
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }

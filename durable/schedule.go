@@ -75,7 +75,9 @@ func millisOf(key string, at time.Time) (store.Millis, error) {
 // The errors are one that names the field, its value and its bound; [ErrFull], with
 // nothing changed; [ErrClosed]; [ErrUnsure], when the engine has not answered, or
 // ctx ended, after the request was sent: the timer may be there or not, and who
-// schedules it again replaces it, unless it has run already. [ErrUnconfirmed] comes with a receipt:
+// schedules it again replaces it, unless it has run already. After ctx has ended the
+// request goes on, for Options.CallTimeout at most; later calls of these Timers about
+// the key take effect after it. [ErrUnconfirmed] comes with a receipt:
 // the timer is there, and fewer replicas than asked for have it.
 //
 // Concurrent calls are joined into one request for each shard, of up to 500 timers

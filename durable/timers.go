@@ -56,7 +56,9 @@ func (o Options) withDefaults() (Options, error) {
 // one store, if its engine allows that.
 //
 // All methods are safe for concurrent use. They block until the engine has
-// answered, ctx has ended, or Options.CallTimeout is over. What they promise by
+// answered, ctx has ended, or Options.CallTimeout is over. Methods about a key first wait
+// for a request of Schedule about it whose caller's ctx has ended: at most
+// Options.CallTimeout, within their own. What they promise by
 // their results holds after a crash, as far as the engine promises that: see the
 // package's documentation. Keys and topics are any bytes. A nil ctx panics.
 type Timers struct {
@@ -175,7 +177,11 @@ func (t *Timers) Get(ctx context.Context, key string) (Info, error) {
 	if err := store.CheckKey(key); err != nil {
 		return Info{}, err
 	}
-	r, err := t.store.Get(ctx, t.shardOf(key), key)
+	shard := t.shardOf(key)
+	if err := t.settled(ctx, shard, key); err != nil {
+		return Info{}, err
+	}
+	r, err := t.store.Get(ctx, shard, key)
 	if err != nil {
 		return Info{}, err
 	}

@@ -202,6 +202,105 @@ func TestCallersContext(t *testing.T) {
 	})
 }
 
+// After Schedule has returned ErrUnsure because its ctx ended, its request may still be
+// under way. Calls about its keys wait for the end of that request, so that it cannot
+// take effect after them; calls about other keys do not.
+func TestCallsWaitForAnAbandonedSchedule(t *testing.T) {
+	ctx := context.Background()
+	for name, c := range map[string]struct {
+		dead bool // the key is a dead letter before
+		call func(*testing.T, *rig)
+	}{
+		"Cancel": {call: func(t *testing.T, r *rig) {
+			got, err := r.timers.Cancel(ctx, "k")
+			require.NoError(t, err)
+			require.Equal(t, Cancelled, got)
+			r.gone("k")
+		}},
+		"Reschedule": {call: func(t *testing.T, r *rig) {
+			got, err := r.timers.RescheduleAfter(ctx, "k", time.Hour)
+			require.NoError(t, err)
+			require.Equal(t, Moved, got)
+		}},
+		"Get": {call: func(t *testing.T, r *rig) { require.Equal(t, Waiting, r.get("k").State) }},
+		"Requeue": {dead: true, call: func(t *testing.T, r *rig) {
+			got, err := r.timers.Requeue(ctx, "k")
+			require.NoError(t, err)
+			require.Equal(t, []RequeueResult{RequeueLives}, got)
+		}},
+		"Purge": {dead: true, call: func(t *testing.T, r *rig) {
+			n, err := r.timers.Purge(ctx, "k")
+			require.NoError(t, err)
+			require.Zero(t, n)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, 1, store.Limits{}, 0)
+				if c.dead {
+					w := r.worker(func(context.Context, Fired) error { return Discard(errBoom) }, WorkerOptions{})
+					r.schedule("k", 0)
+					pass(time.Second)
+					require.NoError(t, w.stop())
+				}
+				release := r.abandon(Timer{Key: "k", After: time.Second})
+				done := make(chan struct{})
+				go func() { defer close(done); c.call(t, r) }()
+				_, err := r.timers.Cancel(ctx, "other")
+				require.NoError(t, err)
+				pass(5 * time.Second)
+				select {
+				case <-done:
+					t.Fatal("the call did not wait for the request of Schedule")
+				default:
+				}
+				release()
+				<-done
+				require.Empty(t, r.timers.joiners[0].abandoned)
+			})
+		})
+	}
+}
+
+// The wait for the request of a Schedule ends with the caller's ctx, and nothing was sent
+// then.
+func TestWaitForAnAbandonedScheduleEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		release := r.abandon(Timer{Key: "a"}, Timer{Key: "b"})
+		for _, key := range []string{"a", "b"} {
+			ctx, cancel := context.WithTimeoutCause(context.Background(), time.Second, errBoom)
+			_, err := r.timers.Cancel(ctx, key)
+			cancel()
+			require.ErrorIs(t, err, errBoom)
+			require.NotErrorIs(t, err, ErrUnsure)
+		}
+		require.Zero(t, r.faults.count("cancel"))
+		release()
+		require.Equal(t, Waiting, r.get("a").State)
+	})
+}
+
+// abandon leaves a call of Schedule whose request is under way until release is called.
+func (r *rig) abandon(timers ...Timer) (release func()) {
+	r.t.Helper()
+	gate := make(chan struct{})
+	r.faults.set(func(ctx context.Context, call string, _ int) error {
+		if call == "schedule" {
+			select {
+			case <-gate:
+			case <-ctx.Done():
+			}
+		}
+		return nil
+	}, nil)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_, err := r.timers.ScheduleMany(ctx, timers)
+	require.ErrorIs(r.t, err, ErrUnsure)
+	return func() { close(gate); synctest.Wait() }
+}
+
 // No call without a deadline.
 func TestCallsHaveADeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
