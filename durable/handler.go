@@ -17,9 +17,10 @@ import (
 // is run again, by this or another worker, when the handler returns an error or
 // panics, and when its worker dies: so a handler must be safe to call twice for one
 // timer, which it can recognise by Fired.ID. [RetryAfter], [Snooze] and [Discard] make
-// errors that choose what follows. The methods of an error are called on the
-// handler's goroutine. If one panics, as Error of a nil pointer may, the attempt has
-// failed, and the timer's last error names the method.
+// errors that choose what follows, also if they are wrapped: the first 1,000 errors that
+// the handler's unwraps to are read. The methods of an error are called on the handler's
+// goroutine. If one panics, as Error of a nil pointer may, the attempt has failed, and the
+// timer's last error names the method.
 //
 // The ctx has the values of the ctx given to Run, and ends when the timer is
 // cancelled ([ErrCancelled]), when another worker may run it ([ErrLeaseLost]), or
@@ -119,24 +120,51 @@ func judge(err error, done func(judgement)) {
 		done(j)
 		return
 	}
-	method, returned := "Unwrap, As or Is", false
+	method, returned := "Unwrap or As", false
 	defer func() {
 		if !returned {
 			j.text = store.CutError(fmt.Sprintf("durable: an error of type %T, whose %s did not return: %v", err, method, recover()))
 		}
 		done(j)
 	}()
-	var v *verdict
-	if errors.As(err, &v) {
+	j.panicked, _ = err.(*panicked) // only invoke makes one
+	left := maxErrors
+	if v := findVerdict(err, &left); v != nil {
 		j.verdict = *v
-	}
-	var p *panicked
-	if errors.As(err, &p) {
-		j.panicked = p
 	}
 	method = "Error"
 	j.text = store.CutError(err.Error())
 	returned = true
+}
+
+// maxErrors bounds how many errors of the tree that a handler returns are read.
+const maxErrors = 1000
+
+// findVerdict is errors.As for verdicts, which reads at most left errors: one that unwraps
+// to itself has no end.
+func findVerdict(err error, left *int) *verdict {
+	for err != nil && *left > 0 {
+		*left--
+		if v, ok := err.(*verdict); ok {
+			return v
+		}
+		if as, ok := err.(interface{ As(any) bool }); ok {
+			var v *verdict
+			if as.As(&v) {
+				return v
+			}
+		}
+		if tree, ok := err.(interface{ Unwrap() []error }); ok {
+			for _, below := range tree.Unwrap() {
+				if v := findVerdict(below, left); v != nil {
+					return v
+				}
+			}
+			return nil
+		}
+		err = errors.Unwrap(err)
+	}
+	return nil
 }
 
 // invoke calls a handler, and done with what came of it, whether the handler

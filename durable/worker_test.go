@@ -2,6 +2,7 @@ package durable
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -489,7 +490,7 @@ func TestErrorsThatPanic(t *testing.T) {
 		for key, want := range map[string]string{
 			"nil":     "an error of type *durable.textError, whose Error did not return: runtime error: invalid memory address",
 			"discard": "an error of type *durable.verdict, whose Error did not return: runtime error: invalid memory address",
-			"unwrap":  "an error of type durable.funcError, whose Unwrap, As or Is did not return: ouch",
+			"unwrap":  "an error of type durable.funcError, whose Unwrap or As did not return: ouch",
 			"goexit":  "an error of type durable.funcError, whose Error did not return",
 			"calls":   "it runs: true",
 		} {
@@ -503,4 +504,61 @@ func TestErrorsThatPanic(t *testing.T) {
 		require.Zero(t, st.Panics, "no handler panicked")
 		require.NoError(t, w.stop())
 	})
+}
+
+// treeError is an error with several below it.
+type treeError struct{ below func() []error }
+
+func (e treeError) Error() string   { return "tree" }
+func (e treeError) Unwrap() []error { return e.below() }
+
+// asError passes As on, as some packages of errors do.
+type asError struct{ err error }
+
+func (e asError) Error() string      { return "as" }
+func (e asError) As(target any) bool { return errors.As(e.err, target) }
+
+// An error that unwraps to itself, or to others without end, has failed like any other.
+func TestErrorsWithoutEnd(t *testing.T) {
+	t.Parallel()
+	text := func() string { return "text" }
+	var self, deeper, tree error
+	self = funcError{text, func() error { return self }}
+	deeper = funcError{text, func() error { return fmt.Errorf("deeper: %w", deeper) }}
+	tree = treeError{func() []error { return []error{tree, nil, tree} }}
+	for name, err := range map[string]error{"self": self, "deeper": deeper, "tree": tree} {
+		judged := make(chan judgement, 1)
+		go func() { judge(err, func(j judgement) { judged <- j }) }()
+		select {
+		case j := <-judged:
+			require.True(t, j.failed, name)
+			require.Equal(t, verdictRetry, j.verdict.kind, name)
+			require.Equal(t, err.Error(), j.text, name)
+		case <-time.After(time.Minute):
+			t.Fatalf("%s: judge does not return", name)
+		}
+	}
+}
+
+// A verdict is found wherever errors.As would find it, and the first counts.
+func TestVerdictsAreFoundInWrappedErrors(t *testing.T) {
+	deep := Snooze(time.Second)
+	for range 200 {
+		deep = fmt.Errorf("wrapped: %w", deep)
+	}
+	for name, err := range map[string]error{
+		"deep":   deep,
+		"tree":   treeError{func() []error { return []error{errBoom, nil, errors.Join(errBoom, Snooze(time.Second)), Discard(nil)} }},
+		"method": fmt.Errorf("wrapped: %w", asError{Snooze(time.Second)}),
+		"first":  RetryAfter(0, nil),
+	} {
+		want := verdict{kind: verdictSnooze, after: time.Second}
+		if name == "first" {
+			err = &verdict{kind: verdictSnooze, after: time.Second, err: err}
+		}
+		judge(err, func(j judgement) {
+			j.verdict.err = nil
+			require.Equal(t, want, j.verdict, name)
+		})
+	}
 }
