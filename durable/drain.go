@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
@@ -9,8 +10,8 @@ import (
 // contexts.
 const lastWait = time.Second
 
-// drain ends a worker's work: see [Worker.Run]. It returns an error if handlers
-// still run.
+// drain ends a worker's work: see [Worker.Run]. It returns an error if handlers or
+// OnDead still run.
 //
 // The worker leaves the others first, not last: its shards would have nobody who
 // claims while it waits for its handlers.
@@ -32,15 +33,20 @@ func (w *Worker) drain() error {
 	<-w.left
 	w.mu.Lock()
 	w.stopped = true
-	running, ending := w.running, w.held-w.running
+	running, dead := w.running, w.onDead+len(w.dead)
+	ending := w.held - running - dead
 	w.mu.Unlock()
 	if ending > 0 {
 		w.log.Warn("durable: the worker stops before all ends are written; those timers run again", "ends", ending)
 	}
+	var errs []error
 	if running > 0 {
-		return fmt.Errorf("durable: %d handlers have not returned; their timers run again when their leases are over", running)
+		errs = append(errs, fmt.Errorf("durable: %d handlers have not returned; their timers run again when their leases are over", running))
 	}
-	return nil
+	if dead > 0 {
+		errs = append(errs, fmt.Errorf("durable: OnDead has not returned for %d dead letters", dead))
+	}
+	return errors.Join(errs...)
 }
 
 // waitIdle waits until nothing is left to do, and reports whether that is so.

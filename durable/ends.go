@@ -132,7 +132,8 @@ func (w *Worker) endedLocked(r *run, result store.EndResult) {
 		w.stats.Buried++
 		if w.options.OnDead != nil {
 			w.held++ // until it has returned
-			go w.buried(r)
+			w.dead = append(w.dead, r)
+			w.nextDeadLocked()
 		}
 	}
 }

@@ -48,9 +48,10 @@ type WorkerOptions struct {
 
 	// OnDead is called with each timer that this worker has made a dead letter, and
 	// with the error of its last attempt, once that is written; on a goroutine of its
-	// own, and up to Concurrency at once. It is not called for timers whose
-	// workers died in their last attempt: those are counted, in
-	// WorkerStats.BuriedLost.
+	// own, and up to Concurrency at once. Dead letters that wait for it count as timers
+	// whose ends are being written, so if it does not return the worker comes to a stop.
+	// It is not called for timers whose workers died in their last attempt: those are
+	// counted, in WorkerStats.BuriedLost.
 	OnDead func(Fired, error)
 }
 

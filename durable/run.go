@@ -2,7 +2,7 @@ package durable
 
 import (
 	"context"
-	"errors"
+	"slices"
 	"time"
 
 	"github.com/seed-782fa212/limbo/durable/store"
@@ -131,20 +131,27 @@ func (w *Worker) overLocked(r *run) {
 	w.held--
 }
 
-// buried calls OnDead, which counts as if the run had not ended yet: so that those
-// calls are bounded too.
-func (w *Worker) buried(r *run) {
-	invoke(w.values, func(context.Context, Fired) error {
+// nextDeadLocked calls OnDead with the next dead letter, if there is one and not too many
+// calls are under way.
+func (w *Worker) nextDeadLocked() {
+	if len(w.dead) == 0 || w.onDead >= w.options.Concurrency || w.stopped {
+		return
+	}
+	r := w.dead[0]
+	w.dead = slices.Delete(w.dead, 0, 1)
+	w.onDead++
+	go invoke(w.values, func(context.Context, Fired) error {
 		w.options.OnDead(r.fired(), r.err)
 		return nil
 	}, Fired{}, func(err error) {
-		var p *panicked
-		if errors.As(err, &p) {
+		if p, ok := err.(*panicked); ok {
 			w.log.Error("durable: OnDead did not return", "key", r.lease.Key, "error", err, "stack", string(p.stack))
 		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
+		w.onDead--
 		w.held--
+		w.nextDeadLocked()
 		w.dispatchLocked()
 		w.checkIdleLocked()
 	})

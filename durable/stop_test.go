@@ -3,6 +3,7 @@ package durable
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -264,5 +265,52 @@ func TestStoreCloses(t *testing.T) {
 		w.once.Do(func() {})
 		require.Less(t, time.Since(began), 3*time.Second) // the handler's, at most
 		require.Equal(t, uint64(1), w.Stats().Unwritten)
+	})
+}
+
+// A call of OnDead that does not return holds up the end for as long as a handler would,
+// and Run says that it was OnDead. Those that had not begun are not begun after the end.
+func TestOnDeadDoesNotReturn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		free, calls := make(chan struct{}), 0
+		release := sync.OnceFunc(func() { close(free) })
+		defer release()
+		w := r.worker(func(context.Context, Fired) error { return Discard(errBoom) }, WorkerOptions{
+			Concurrency: 1, Grace: 3 * time.Second, OnDead: func(Fired, error) { calls++; <-free },
+		})
+		r.schedule("a", 0)
+		r.schedule("b", 0)
+		pass(time.Second)
+		require.Equal(t, 2, r.stats().Dead)
+		began := time.Now()
+		require.EqualError(t, w.stop(), "durable: OnDead has not returned for 2 dead letters")
+		require.Equal(t, 3*time.Second+lastWait, time.Since(began))
+		require.Empty(t, r.logs.with("ends"), "all ends were written")
+		release()
+		pass(time.Second)
+		require.Equal(t, 1, calls)
+	})
+}
+
+// A claim that the engine refuses while the worker stops is not sent again: it has leased
+// nothing.
+func TestStopDuringARefusedClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		r.schedule("k", 0)
+		w := r.prepare((&journal{}).handle, WorkerOptions{})
+		w.faults.set(func(ctx context.Context, call string, _ int) error {
+			if call == "claim" {
+				_ = late(ctx, time.Second)
+				return errBoom
+			}
+			return nil
+		}, nil)
+		w.run()
+		pass(500 * time.Millisecond)
+		require.Equal(t, 1, w.faults.count("claim"))
+		require.NoError(t, w.stop())
+		require.Equal(t, 1, w.faults.count("claim"))
 	})
 }

@@ -71,6 +71,10 @@ type Worker struct {
 	held     int // runs that have not ended in the engine, as far as is known
 	reserved int // promised to claims that are under way
 
+	// Both count in held, so that dead letters that wait for OnDead are bounded.
+	dead   []*run // dead letters that OnDead is to be called with
+	onDead int    // calls of OnDead; at most Concurrency
+
 	stats WorkerStats // the counters in it
 }
 
@@ -110,14 +114,14 @@ func (w *Worker) Name() string { return w.name }
 
 // Run claims and runs timers until ctx ends. Then it claims no more, tells the other
 // workers, gives back what it has claimed and not begun, and waits up to
-// WorkerOptions.Grace for the handlers that run, and for claims that the engine did not
-// answer, which it sends again. After that it ends their ctx, with
-// [ErrStopped] as the cause, and waits a second for them to return, and for their
-// ends to be written. A timer whose handler goes on even then keeps its lease, which
+// WorkerOptions.Grace for the handlers that run, for OnDead, and for claims that the
+// engine did not answer, which it sends again. After that it ends the handlers' ctx, with
+// [ErrStopped] as the cause, and waits a second for them and OnDead to return, and for
+// their ends to be written. A timer whose handler goes on even then keeps its lease, which
 // nobody extends: it runs again when that is over.
 //
-// Run returns nil when all handlers have returned; an error with the number of those
-// that have not; or [ErrClosed], when the store is closed, or has closed itself because it
+// Run returns nil when all handlers and OnDead have returned; an error with the number of
+// handlers, or of dead letters, for which that is not so; or [ErrClosed], when the store is closed, or has closed itself because it
 // cannot write. Other errors of the engine do not end it: it tries again, and logs
 // when calls begin to fail and when they succeed again. Run may be called once; a
 // second call is an error. A nil ctx panics.
@@ -202,7 +206,7 @@ func (w *Worker) sleep(d time.Duration) bool {
 // WorkerStats are a worker's figures.
 type WorkerStats struct {
 	Running   int // handlers
-	Ending    int // handlers that have returned, and whose ends are not written yet
+	Ending    int // handlers that have returned, whose ends are not written yet or whose OnDead has not returned
 	Preferred int // shards that this worker is the first to claim from
 	Members   int // workers that live, with this one; 0: unknown
 

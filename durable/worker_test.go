@@ -562,3 +562,31 @@ func TestVerdictsAreFoundInWrappedErrors(t *testing.T) {
 		})
 	}
 }
+
+// OnDead is called at most Concurrency at once, and for each dead letter.
+func TestCallsOfOnDeadAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		var now, most, calls int
+		var mu sync.Mutex
+		add := func(n int) {
+			mu.Lock()
+			defer mu.Unlock()
+			now += n
+			most = max(most, now)
+			calls += max(n, 0)
+		}
+		w := r.worker(func(context.Context, Fired) error { return Discard(errBoom) }, WorkerOptions{Concurrency: 2, OnDead: func(Fired, error) {
+			add(1)
+			time.Sleep(time.Minute)
+			add(-1)
+		}})
+		for i := range 9 {
+			r.schedule(fmt.Sprint(i), 0)
+		}
+		pass(time.Hour)
+		require.Equal(t, []int{2, 9}, []int{most, calls}, "at once, and in all")
+		require.NoError(t, w.stop())
+		require.EqualValues(t, 9, w.Stats().Buried)
+	})
+}
