@@ -58,16 +58,29 @@ func (w *Worker) writeEnds(s *shard) {
 		arrived := w.now()
 		if w.answered("end", s.number, err) {
 			failures = 0
+			var unknown []*run
+			for i, r := range runs {
+				if results[i] == store.EndLost && r.unsure && r.end.Kind == store.Bury {
+					if results[i], r.unsure = w.isDead(r); r.unsure {
+						unknown = append(unknown, r)
+					}
+				}
+			}
 			w.mu.Lock()
 			for i, r := range runs {
-				w.endedLocked(r, results[i])
+				if !slices.Contains(unknown, r) {
+					w.endedLocked(r, results[i])
+				}
 			}
 			s.horizon.reply(h, sent, arrived)
 			w.planLocked(s)
 			w.dispatchLocked()
 			w.checkIdleLocked()
 			w.mu.Unlock()
-			continue
+			if len(unknown) == 0 {
+				continue
+			}
+			runs, err = unknown, ErrUnsure
 		}
 		failures++
 		w.unwritten(s, runs, errors.Is(err, ErrUnsure))
@@ -106,20 +119,23 @@ func (w *Worker) takeEnds(s *shard) []*run {
 
 // endedLocked takes the result of an end.
 func (w *Worker) endedLocked(r *run, result store.EndResult) {
-	// After a reply that was lost, the second answer does not tell whether the first
-	// end was written.
-	if result == store.EndLost && !r.unsure {
+	w.overLocked(r)
+	kind := r.end.Kind
+	switch {
+	case result == store.EndLost && !r.unsure: // if unsure, its end was written before, as a rule
 		if !r.expired && !r.cancelled {
 			w.stats.Lost++
 		}
-		w.overLocked(r)
 		return
-	}
-	w.overLocked(r)
-	if r.cancelled {
+	case r.cancelled:
 		return // counted as that
+	case result == store.EndCancelled:
+		w.stats.Cancelled++
+		return
+	case result == store.EndReplaced:
+		kind = store.Done
 	}
-	switch r.end.Kind {
+	switch kind {
 	case store.Done:
 		w.stats.Done++
 	case store.Retry:
@@ -136,6 +152,28 @@ func (w *Worker) endedLocked(r *run, result store.EndResult) {
 			w.nextDeadLocked()
 		}
 	}
+}
+
+// isDead returns the result of an end that was to make a dead letter. It was sent before,
+// without a reply, and the lease is gone now: the timer tells whether by that end. The
+// result stays unsure if the engine does not tell.
+func (w *Worker) isDead(r *run) (result store.EndResult, unsure bool) {
+	ctx, cancel := w.call()
+	defer cancel()
+	timer, err := w.store.Get(ctx, r.shard.number, r.lease.Key)
+	gone := errors.Is(err, ErrNotFound)
+	if gone {
+		err = nil
+	}
+	switch {
+	case !w.answered("get", r.shard.number, err):
+		return 0, true
+	case gone || timer.ID != r.lease.ID:
+		return store.EndReplaced, false
+	case timer.State == store.Dead:
+		return store.Ended, false
+	}
+	return store.EndLost, false
 }
 
 // unwritten puts back ends that could not be written, but for those whose lease has

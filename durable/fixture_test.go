@@ -264,6 +264,11 @@ func (f *faults) Requeue(ctx context.Context, shard int, keys []string) (r []sto
 	return r, h, err
 }
 
+func (f *faults) Get(ctx context.Context, shard int, key string) (r store.Record, err error) {
+	err = f.around(ctx, "get", shard, func() error { r, err = f.Store.Get(ctx, shard, key); return err })
+	return r, err
+}
+
 func (f *faults) Scan(ctx context.Context, shard int, after store.Cursor, limit int) (r []store.Record, err error) {
 	err = f.around(ctx, "scan", shard, func() error { r, err = f.Store.Scan(ctx, shard, after, limit); return err })
 	return r, err

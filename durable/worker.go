@@ -211,7 +211,7 @@ type WorkerStats struct {
 	Members   int // workers that live, with this one; 0: unknown
 
 	Claimed    uint64 // leases
-	Done       uint64 // ended: the timer is gone
+	Done       uint64 // ended: the timer is gone; also one that failed, if a successor waits in its place
 	Retried    uint64 // ended: it waits for another attempt
 	Snoozed    uint64
 	GivenBack  uint64 // not begun

@@ -590,3 +590,59 @@ func TestCallsOfOnDeadAreBounded(t *testing.T) {
 		require.EqualValues(t, 9, w.Stats().Buried)
 	})
 }
+
+// OnDead is called, and Buried counted, for dead letters: not for a timer that was
+// cancelled, or that a successor has followed, whatever the handler has returned.
+func TestOnDeadIsForDeadLetters(t *testing.T) {
+	for name, c := range map[string]struct {
+		during func(r *rig) // while the handler runs
+		dead   bool
+		want   WorkerStats
+	}{
+		"dead":      {func(*rig) {}, true, WorkerStats{Buried: 1}},
+		"successor": {func(r *rig) { r.schedule("k", time.Hour) }, false, WorkerStats{Done: 1}},
+		"cancelled": {func(r *rig) { _, _ = r.timers.Cancel(context.Background(), "k") }, false, WorkerStats{Cancelled: 1}},
+		"both": {func(r *rig) {
+			_, _ = r.timers.Cancel(context.Background(), "k")
+			r.schedule("k", time.Hour)
+		}, false, WorkerStats{Cancelled: 1}},
+	} {
+		for _, cut := range []bool{false, true} { // the reply to the end is lost
+			t.Run(fmt.Sprintf("%s, cut %v", name, cut), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					r := newRig(t, 1, store.Limits{}, 0)
+					calls, cuts := 0, 0
+					w := r.prepare(func(context.Context, Fired) error { time.Sleep(time.Second); return Discard(errBoom) },
+						WorkerOptions{OnDead: func(Fired, error) { calls++ }})
+					w.faults.mute.Store(true) // it does not hear of the cancellation
+					w.faults.set(func(_ context.Context, call string, _ int) error {
+						if call == "get" && cuts == 1 { // and cannot ask at once
+							cuts++
+							return errBoom
+						}
+						return nil
+					}, func(_ context.Context, call string, _ int) error {
+						if call == "end" && cut && cuts == 0 {
+							cuts++
+							return store.ErrUnsure
+						}
+						return nil
+					})
+					r.schedule("k", 0)
+					w.run()
+					pass(100 * time.Millisecond)
+					c.during(r)
+					pass(10 * time.Second)
+					require.Equal(t, c.dead, calls == 1, "OnDead was called %d times", calls)
+					require.Equal(t, c.dead, r.stats().Dead == 1)
+					require.NoError(t, w.stop())
+					got := w.Stats()
+					if cut && c.want.Cancelled > 0 { // nothing tells it from one that is done
+						c.want.Cancelled, c.want.Done = 0, 1
+					}
+					require.Equal(t, c.want, WorkerStats{Done: got.Done, Buried: got.Buried, Cancelled: got.Cancelled, Lost: got.Lost})
+				})
+			})
+		}
+	}
+}

@@ -61,17 +61,19 @@ func (s *Store) End(ctx context.Context, shard int, ends []store.End) ([]store.E
 		for i, e := range ends {
 			results[i] = store.EndLost
 			if l := c.sh.leases.heldBy(e.Holder); l != nil {
-				c.end(l, e)
-				results[i] = store.Ended
+				results[i] = c.end(l, e)
 			}
 		}
 		return results, nil
 	})
 }
 
-func (c *change) end(l *lease, e store.End) {
+func (c *change) end(l *lease, e store.End) store.EndResult {
 	if !c.release(l) {
-		return
+		if l.cancelled {
+			return store.EndCancelled
+		}
+		return store.EndReplaced
 	}
 	t, before := l.t, l.t.attempts
 	switch e.Kind {
@@ -94,4 +96,5 @@ func (c *change) end(l *lease, e store.End) {
 		}
 		c.wait(t)
 	}
+	return store.Ended
 }

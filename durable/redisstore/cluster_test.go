@@ -371,7 +371,7 @@ func (l *ledger) work(ctx context.Context, s *Store, name string) {
 				l.maybe[e.Key] = l.maybe[e.Key] || err != nil
 			}
 			for i, r := range results {
-				if r == store.Ended && err == nil {
+				if r != store.EndLost && err == nil {
 					l.ended[ends[i].Key]++
 				}
 			}

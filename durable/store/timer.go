@@ -272,7 +272,7 @@ func (k EndKind) String() string { return nameOf("EndKind", endNames[:], uint8(k
 
 // End ends a run. If the timer was cancelled meanwhile it is gone, however the run
 // ends; if it has a successor that waits, and the timer itself is gone, cancelled or
-// not.
+// not; the result says which of these it was.
 type End struct {
 	Holder
 	Kind  EndKind
@@ -285,11 +285,13 @@ type EndResult uint8
 
 // What becomes of an End.
 const (
-	Ended   EndResult = iota + 1
-	EndLost           // another holds it, or it is gone; nothing was changed
+	Ended        EndResult = iota + 1 // as its kind says; of Bury: it is a dead letter
+	EndLost                           // another holds it, or it is gone; nothing was changed
+	EndCancelled                      // the timer was cancelled, and is gone, whatever the kind
+	EndReplaced                       // the timer is gone, whatever the kind, and its successor waits
 )
 
-var endResultNames = [...]string{"", "ended", "lost"}
+var endResultNames = [...]string{"", "ended", "lost", "cancelled", "replaced"}
 
 func (r EndResult) String() string { return nameOf("EndResult", endResultNames[:], uint8(r)) }
 

@@ -54,6 +54,18 @@ func afterEnd(kind store.EndKind, set func(t *timer, e store.End, old store.Reco
 	}
 }
 
+// endedAs answers Ended instead of another result.
+func endedAs(instead store.EndResult) func(*rigged) {
+	return func(r *rigged) {
+		r.ends(func(e store.End, do func(store.End) store.EndResult) store.EndResult {
+			if result := do(e); result != instead {
+				return result
+			}
+			return store.Ended
+		})
+	}
+}
+
 // afterSucceeds changes a timer that got a successor; first is the one it had.
 func afterSucceeds(set func(s *shard, t, first *timer)) func(*rigged) {
 	return func(r *rigged) {
@@ -310,6 +322,8 @@ var runFaults = []fault{
 	{name: "a hand-back counts", found: []string{"case 21"}, rig: afterEnd(store.GiveBack, func(t *timer, _ store.End, old store.Record) { t.Attempts = old.Attempts })},
 	{name: "a hand-back waits for a delay", found: []string{"case 21"}, rig: afterEnd(store.GiveBack, func(t *timer, e store.End, _ store.Record) { t.Due = max(t.Due, store.After(t.Due, e.Delay)) })},
 	{name: "a dead letter has the error before", found: []string{"D9 Bury"}, rig: afterEnd(store.Bury, func(t *timer, _ store.End, old store.Record) { t.LastError = old.LastError })},
+	{name: "an end does not tell that the run was cancelled", found: []string{"D4 Running", "D4 D8", "ends of all"}, rig: endedAs(store.EndCancelled)},
+	{name: "an end does not tell that a successor waits", found: []string{"D8 a successor", "ends of all"}, rig: endedAs(store.EndReplaced)},
 	{name: "the first end of a call is made only", found: []string{"ends of all", "D1 a call has 500"}, rig: func(r *rigged) {
 		r.end = func(ctx context.Context, n int, ends []store.End) ([]store.EndResult, store.Horizon, error) {
 			results, h, err := r.Oracle.End(ctx, n, ends[:1])

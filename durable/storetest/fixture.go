@@ -192,7 +192,13 @@ func (f *fixture) end(e store.End) store.EndResult {
 // ended ends a run that must not have been lost.
 func (f *fixture) ended(l store.Lease, kind store.EndKind) {
 	f.Helper()
-	f.Equal(store.Ended, f.end(store.End{Holder: l.Holder, Kind: kind, Error: "error of " + l.Key}))
+	want := store.Ended
+	if r := f.get(l.Key); r.Cancelled {
+		want = store.EndCancelled
+	} else if r.SuccessorDue != 0 {
+		want = store.EndReplaced
+	}
+	f.Equal(want, f.end(store.End{Holder: l.Holder, Kind: kind, Error: "error of " + l.Key}))
 }
 
 func (f *fixture) extend(h store.Holder, lease time.Duration) (store.ExtendResult, store.Millis) {

@@ -189,6 +189,6 @@ func (h *hammering) end(shard int, leases []store.Lease, rnd *rand.Rand) {
 	results, _, err := f.Store.End(f.ctx, shard, ends)
 	h.fail(err == nil, "end: %v", err)
 	for i, r := range results {
-		h.fail(r == store.Ended, "D5: %s is lost to nobody: %v", ends[i].Key, r)
+		h.fail(r != store.EndLost, "D5: %s is lost to nobody: %v", ends[i].Key, r)
 	}
 }

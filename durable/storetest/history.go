@@ -133,7 +133,13 @@ func (s keyState) step(c keyCall, a keyAnswer) (bool, keyState) {
 		if s.home != store.Leased || s.holder != c.end.Holder {
 			return a.kind == uint8(store.EndLost), s
 		}
-		return a.kind == uint8(store.Ended), s.finish(c.end.Kind)
+		want := store.Ended
+		if s.cancelled {
+			want = store.EndCancelled
+		} else if s.next != (store.ID{}) {
+			want = store.EndReplaced
+		}
+		return a.kind == uint8(want), s.finish(c.end.Kind)
 	case opExtend:
 		want := store.Extended
 		if s.home != store.Leased || s.holder != c.end.Holder {

@@ -202,18 +202,20 @@ func (o *Oracle) End(ctx context.Context, n int, ends []store.End) ([]store.EndR
 	for i, e := range ends {
 		results[i] = store.EndLost
 		if t := s.heldBy(e.Holder); t != nil {
-			results[i] = store.Ended
-			s.end(t, e, now)
+			results[i] = s.end(t, e, now)
 		}
 	}
 	return results, o.announceEarlier(n, before, now), nil
 }
 
-func (s *shard) end(t *timer, e store.End, now moment) {
-	over := t.Cancelled || t.successor != nil
+func (s *shard) end(t *timer, e store.End, now moment) store.EndResult {
+	cancelled, replaced := t.Cancelled, t.successor != nil
 	s.leave(t)
-	if over {
-		return
+	switch {
+	case cancelled:
+		return store.EndCancelled
+	case replaced:
+		return store.EndReplaced
 	}
 	switch e.Kind {
 	case store.Done:
@@ -230,4 +232,5 @@ func (s *shard) end(t *timer, e store.End, now moment) {
 		t.LastError = store.CutError(e.Error)
 		s.bury(t, now)
 	}
+	return store.Ended
 }

@@ -91,7 +91,7 @@ func (a *accepted) End(ctx context.Context, shard int, ends []store.End) ([]stor
 	for i, r := range results {
 		e := ends[i]
 		id, known := a.id(e.Holder)
-		if known && err == nil && r == store.Ended && e.Kind == store.Done {
+		if known && err == nil && r != store.EndLost && e.Kind == store.Done {
 			a.ledger.write("a", micros(), id)
 		}
 	}
