@@ -22,7 +22,7 @@ for i = 1, #keys do
   if over[key] or not run or not end_of[i] or holder(run) ~= ARGV[at + 1] then
     answer[i] = char(2) -- EndLost
   else
-    answer[i] = char(1) -- Ended
+    answer[i] = char(cancelled(run) and 3 or succ_of[i] and 4 or 1) -- EndCancelled, EndReplaced, Ended
     over[key] = true
     put(rem_l, key)
     local head, kind = head_of[i], byte(ARGV[at + 2])
@@ -31,6 +31,7 @@ for i = 1, #keys do
       due = succeed(key, head, succ_of[i])
     elseif kind == 1 or cancelled(run) or not head then -- Done
       forget(key, head)
+      if not head then answer[i] = char(2) end -- it was lost
     elseif kind == 5 then -- Bury
       put(add_d, int(now), key)
       put(set_r, key, newrun(rundue(run), 0, NOBODY, attempts(run), 0, ARGV[at + 3]))
