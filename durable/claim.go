@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"time"
@@ -9,69 +10,73 @@ import (
 )
 
 // claimLocked begins a claim of up to n timers.
+//
+// A claim whose reply was lost is sent again as it was, until it is answered, and gets the
+// leases that it got then. They count from the first time; those that are over by then are
+// given back, so that no attempt is spent on a handler that was not called.
 func (w *Worker) claimLocked(s *shard, n int) {
 	now := w.now()
-	first := now
-	c := store.Claim{
-		Worker: w.name, Token: store.NewToken(), Max: n, MaxBytes: store.MaxClaim,
-		Lease: w.options.Lease, MaxAttempts: w.options.MaxAttempts, FirstLane: s.firstLane,
+	if s.unsure == nil {
+		s.firstSent = now
 	}
-	// A claim whose reply was lost is sent again as it was, and gets the leases that
-	// it got then. They count from the first time, so once their half is over a new
-	// claim is better; the old leases, if there are any, run out.
-	if s.unsure != nil && w.isFresh(s.unsureAt) {
-		c, first = *s.unsure, s.unsureAt
-	} else {
-		s.maybe = false
+	c := s.unsure
+	if c == nil {
+		c = &store.Claim{
+			Worker: w.name, Token: store.NewToken(), Max: n, MaxBytes: store.MaxClaim,
+			Lease: w.options.Lease, MaxAttempts: w.options.MaxAttempts, FirstLane: s.firstLane,
+		}
 	}
-	s.unsure, s.claiming, s.claimedAt = nil, true, now
+	s.claiming, s.claimedAt = true, now
 	w.claims = append(w.claims, s)
 	w.reserved += n
-	w.group.Go(func() { w.claim(s, c, n, first) })
+	w.group.Go(func() { w.claim(s, c, n) })
 }
-
-// isFresh reports whether a claim that was first sent then, and whose reply was lost, is to
-// be sent again.
-func (w *Worker) isFresh(first time.Duration) bool { return w.now()-first < w.options.Lease/2 }
 
 // claimAgainLocked sends the claims again that may have been made, of a worker that begins
 // to stop. What they have leased is given back: so its timers need not wait for the end
-// of their leases, and no attempt is spent. No room is reserved, as nothing is begun.
+// of their leases. No room is reserved, as nothing is begun.
 func (w *Worker) claimAgainLocked() {
 	for i := range w.shards {
-		if s := &w.shards[i]; s.unsure != nil && s.maybe && w.isFresh(s.unsureAt) {
+		if s := &w.shards[i]; s.unsure != nil && !s.claiming {
 			w.claimLocked(s, 0)
 		}
 	}
 }
 
-// claimsAgain reports whether a worker that stops is to send a claim once more, after err.
-func (w *Worker) claimsAgain(s *shard, first time.Duration, err error) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	s.maybe = !made(err) && (s.maybe || errors.Is(err, ErrUnsure))
-	return w.closing && !w.stopped && s.maybe && w.isFresh(first)
+// claim sends a claim; while the worker stops again and again, if it may have been made.
+func (w *Worker) claim(s *shard, c *store.Claim, reserved int) {
+	for failures := 1; ; failures++ {
+		sent := w.now()
+		ctx, cancel := context.WithTimeout(w.calls, s.patience)
+		got, h, err := w.store.Claim(ctx, s.number, *c)
+		cancel()
+		w.answered("claim", s.number, err)
+		if w.claimed(s, c, reserved, sent, got, h, err) || !w.sleep(pause(failures)) {
+			return
+		}
+	}
 }
 
-// claim claims, and begins what it gets.
-func (w *Worker) claim(s *shard, c store.Claim, reserved int, first time.Duration) {
-	send := func() (sent time.Duration, got store.Claimed, h store.Horizon, err error) {
-		sent = w.now()
-		ctx, cancel := w.call()
-		defer cancel()
-		got, h, err = w.store.Claim(ctx, s.number, c)
-		w.answered("claim", s.number, err)
-		return sent, got, h, err
-	}
-	sent, got, h, err := send()
-	for failures := 1; w.claimsAgain(s, first, err) && w.sleep(pause(failures)); failures++ {
-		sent, got, h, err = send()
-	}
+// claimed takes the reply to a claim, and begins what that has got. It reports false if
+// the claim is to be sent again at once.
+func (w *Worker) claimed(s *shard, c *store.Claim, reserved int, sent time.Duration, got store.Claimed, h store.Horizon, err error) bool {
 	arrived := w.now()
 	ok := made(err)
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	// What an engine has leased that answers late cannot be used, nor given back, before
+	// its reply. So each time that none came the next is waited for longer.
+	switch {
+	case ok:
+		s.unsure, s.patience = nil, 2*(arrived-sent)
+	case errors.Is(err, ErrUnsure):
+		s.unsure, s.patience = c, 2*s.patience
+	}
+	s.patience = min(max(s.patience, w.timeout), w.longest)
+	if w.closing && !w.stopped && s.unsure != nil {
+		return false
+	}
 	s.claiming = false
 	w.claims = slices.DeleteFunc(w.claims, func(other *shard) bool { return other == s })
 	w.reserved -= reserved
@@ -83,7 +88,7 @@ func (w *Worker) claim(s *shard, c store.Claim, reserved int, first time.Duratio
 		w.stats.BuriedLost += uint64(got.Buried)
 		w.stats.Repaired += uint64(got.Repaired)
 		for i := range got.Leases {
-			w.beginLocked(s, &got.Leases[i], first+w.options.Lease, arrived)
+			w.beginLocked(s, &got.Leases[i], s.firstSent+w.options.Lease, arrived)
 		}
 		// Each lane, and the leases that have run out, are the first in turn, so that
 		// none waits for ever when there is room for one at a time.
@@ -91,11 +96,11 @@ func (w *Worker) claim(s *shard, c store.Claim, reserved int, first time.Duratio
 	} else {
 		s.failures++
 		s.notBefore = arrived + pause(s.failures)
-		s.unsure, s.unsureAt = &c, first
 	}
 	w.planLocked(s)
 	w.dispatchLocked()
 	w.checkIdleLocked()
+	return true
 }
 
 // pauseLocked sets when to claim next at the earliest, after a claim that was
@@ -122,16 +127,28 @@ func (w *Worker) pauseLocked(s *shard, got store.Claimed, h store.Horizon, now t
 }
 
 // beginLocked begins the run of a lease that ends, by this worker's own clock, at
-// deadline; or gives it back, if the worker has begun to stop, or has no room
-// because the claim was one that was sent again, or has been paused.
+// deadline; or gives it back, if the worker has begun to stop, has no room because the
+// claim was one that was sent again, or the lease is over.
 func (w *Worker) beginLocked(s *shard, l *store.Lease, deadline, now time.Duration) {
 	r := &run{shard: s, lease: *l, deadline: deadline}
-	w.held++
-	_ = w.leases.Set(l.Holder, r, deadline-w.options.Lease/2-now)
-	if w.closing || w.running+w.reserved >= w.options.Concurrency || now >= deadline {
-		r.end = store.End{Holder: l.Holder, Kind: store.GiveBack}
-		w.endLocked(r)
-		return
+	begins := !w.closing && w.running+w.reserved < w.options.Concurrency && now < deadline
+	if !begins {
+		w.giveBackLocked(r)
 	}
-	w.startLocked(r)
+	w.held++
+	_ = w.leases.Set(l.Holder, r, r.deadline-w.options.Lease/2-now)
+	if begins {
+		w.startLocked(r)
+	} else {
+		w.endLocked(r)
+	}
+}
+
+// giveBackLocked has a run end as one whose handler was not called. A lease that is over
+// can be given back as long as no claim has got it: this worker begins none before, and
+// tries for another lease.
+func (w *Worker) giveBackLocked(r *run) {
+	r.end = store.End{Holder: r.lease.Holder, Kind: store.GiveBack}
+	r.shard.back++
+	r.deadline = w.now() + w.options.Lease
 }

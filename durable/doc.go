@@ -21,6 +21,11 @@
 //   - What Schedule has accepted runs, once at least, until its handler returns nil, it
 //     is cancelled or replaced, or its attempts are used up; then it is a dead letter,
 //     with its body and its last error, until it is requeued or purged.
+//   - Attempts are calls of the handler. A worker that has claimed a timer and does not call
+//     its handler, as it stops or had the engine's reply too late, gives the attempt back. A
+//     lease counts as an attempt too if another worker claims the timer after its end, before
+//     the engine has heard from the worker that had it: that died, was paused or cut off, and
+//     its handler may have been called.
 //   - It runs exactly once as long as no lease is lost and the engine loses nothing.
 //     Nobody can promise more: a machine that dies between the handler's last act and
 //     its acknowledgement has to be assumed not to have acted. So a handler is
@@ -32,15 +37,19 @@
 //     of that run, and never runs beside it while leases hold.
 //   - What a worker had that died runs again within its lease and a second; what was
 //     due meanwhile, in shards for which it was preferred, within 3.5 s.
-//   - A topic with many timers, or slow ones, does not keep those of others waiting,
-//     but for its share of the slots. (Four lanes: two topics may share one.)
+//   - A topic with many timers does not keep those of others waiting: of a worker's slots
+//     that become free in a shard, no topic gets more than four in a row while others are
+//     due. (There are four lanes: two topics may share one.)
 //   - Memory is bounded: a worker's by its Concurrency, a scan's by pages.
 //
 // # What is not
 //
 // A timer may be late: when no worker has room, while the engine does not answer, and
 // by some milliseconds always. Order is by due time in a shard's lane, and handlers
-// overlap, so there is no order between timers. ScheduleMany adds each timer or not,
+// overlap, so there is no order between timers. Handlers that are slow can take all slots
+// of a worker, and every topic waits until one of them returns: to keep a slot free would
+// cost each worker that slot for good. Topics that are slow and topics that are urgent
+// belong into stores of their own, with workers of their own. ScheduleMany adds each timer or not,
 // not all of them together. A handler that ignores the end of its ctx may overlap with
 // the next attempt.
 //

@@ -196,6 +196,7 @@ func (w *Worker) unwritten(s *shard, runs []*run, unsure bool) {
 		s.endsFrom = now
 	}
 	s.ends = append(again, s.ends...)
+	w.planLocked(s)
 	w.dispatchLocked()
 	w.checkIdleLocked()
 	w.mu.Unlock()

@@ -37,7 +37,7 @@ type Fired struct {
 	Body  []byte
 	Due   time.Time // by the engine's clock
 	// Attempt is which one this is, from 1. One that ended with its worker's death
-	// counts; one that was snoozed, or not begun before its worker stopped, does not.
+	// counts; one that was snoozed, or not begun, does not.
 	Attempt int
 	// Fence grows with each lease in the timer's shard: what is written with it can
 	// refuse a writer that was paused and is late.

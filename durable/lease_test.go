@@ -404,16 +404,31 @@ func TestExtensionOvertakesTheReplyOfAnEnd(t *testing.T) {
 // Between the claim and the handler's first step there may be a long time: the process
 // was paused, or has more to do than processors. If the lease has ended meanwhile, the
 // handler is not called: another worker may have called it. One whose lease was extended
-// in time is.
+// in time is, unless another worker has got it.
 func TestTooLateToBegin(t *testing.T) {
-	for name, extended := range map[string]bool{"ended": false, "extended": true} {
+	for name, c := range map[string]struct{ extended, lost, runs bool }{
+		"ended":            {},
+		"extended":         {extended: true, runs: true},
+		"lost":             {extended: true, lost: true},
+		"ended, and again": {},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, 1, store.Limits{}, 0)
 				j := &journal{}
-				w := r.worker(j.handle, WorkerOptions{Lease: 10 * time.Second})
+				w := r.worker(j.handle, WorkerOptions{Lease: 10 * time.Second, MaxAttempts: 2})
 				pass(time.Second)
-				w.faults.fail(errBoom, "claim") // it is claimed by hand
+				refused := false
+				w.faults.set(func(_ context.Context, call string, _ int) error {
+					if call == "end" && name == "ended, and again" && !refused { // it is given back all the same
+						refused = true
+						return errBoom
+					}
+					if call == "claim" { // it is claimed by hand
+						return errBoom
+					}
+					return nil
+				}, nil)
 				r.schedule("k", 0)
 				ctx := context.Background()
 				got, _, err := w.faults.Store.Claim(ctx, 0, store.Claim{
@@ -426,25 +441,118 @@ func TestTooLateToBegin(t *testing.T) {
 				w.held++
 				_ = w.leases.Set(x.lease.Holder, x, time.Minute)
 				w.startLocked(x)
-				if extended {
+				if c.extended {
 					x.deadline += 10 * time.Second
 				}
+				x.lost = c.lost
 				w.mu.Unlock()
 				synctest.Wait()
-				if extended {
-					require.Len(t, j.all(), 1)
-				} else {
-					require.Empty(t, j.all())
-				}
+				require.Equal(t, c.runs, len(j.all()) == 1)
+				pass(time.Second)
 				w.faults.fail(nil)
 				pass(30 * time.Second)
 				require.Len(t, j.all(), 1, "it is claimed again")
+				require.Equal(t, map[bool]int{false: 1, true: 2}[c.lost], j.last().Attempt)
 				require.NoError(t, w.stop())
 				st := w.Stats()
-				require.Equal(t, extended, st.GivenBack == 0)
+				require.Equal(t, !c.runs && !c.lost, st.GivenBack == 1)
 				require.EqualValues(t, 1, st.Done)
 				r.gone("k")
 			})
 		})
 	}
+}
+
+// Attempts are calls of the handler. However late the engine answers a claim, and however
+// often its replies are lost, an attempt that was not begun is not spent.
+func TestAttemptsAreCalls(t *testing.T) {
+	const lease = 12 * time.Second
+	for name, c := range map[string]struct {
+		slow  time.Duration // what each reply takes
+		until time.Duration // until when the replies are lost
+		fail  string        // a call that fails once, after that
+		back  uint64        // leases that are given back
+	}{
+		"later than a quarter of a lease":        {slow: lease/4 + time.Second},
+		"later than half a lease":                {slow: lease/2 + time.Second, back: 1},
+		"lost for half a lease":                  {until: lease/2 + time.Second},
+		"lost for a lease":                       {until: lease + time.Second, back: 1},
+		"lost, and cannot be given back at once": {until: lease + time.Second, fail: "end", back: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, 1, store.Limits{}, 0)
+				j := &journal{}
+				w := r.prepare(j.handle, WorkerOptions{Lease: lease, MaxAttempts: 1})
+				began, failed := time.Now(), false
+				w.faults.set(func(_ context.Context, call string, _ int) error {
+					if call == c.fail && !failed {
+						failed = true
+						return errBoom
+					}
+					return nil
+				}, func(ctx context.Context, call string, _ int) error {
+					switch {
+					case call != "claim":
+						return nil
+					case time.Since(began) < c.until:
+						return late(ctx, time.Hour)
+					}
+					return late(ctx, c.slow)
+				})
+				r.schedule("k", 0)
+				w.run()
+				pass(5 * time.Minute)
+				require.Len(t, j.all(), 1)
+				require.Equal(t, 1, j.last().Attempt)
+				r.gone("k")
+				require.NoError(t, w.stop())
+				require.Equal(t, c.back, w.Stats().GivenBack)
+				require.Equal(t, c.fail != "", failed)
+			})
+		})
+	}
+}
+
+// A worker that stops gives back what a claim has leased, however old that is.
+func TestStopAfterALeaseOfLostReplies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		r.schedule("k", 0)
+		w := r.prepare((&journal{}).handle, WorkerOptions{Lease: time.Second})
+		w.faults.set(nil, func(_ context.Context, call string, _ int) error {
+			if call == "claim" {
+				return store.ErrUnsure
+			}
+			return nil
+		})
+		w.run()
+		pass(3 * time.Second)
+		require.Equal(t, Leased, r.get("k").State)
+		w.faults.set(nil, nil)
+		require.NoError(t, w.stop())
+		require.Equal(t, Waiting, r.get("k").State)
+		require.Zero(t, r.get("k").Attempts)
+	})
+}
+
+// A claim that was refused has leased nothing: the next is another one, and what it gets
+// has a whole lease.
+func TestClaimAfterARefusedOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		j := &journal{}
+		w := r.prepare(j.handle, WorkerOptions{Lease: time.Second})
+		w.faults.fail(errBoom, "claim")
+		r.schedule("k", 0)
+		w.run()
+		pass(10 * time.Second)
+		require.Empty(t, j.all())
+		w.faults.fail(nil)
+		pass(10 * time.Second)
+		require.Len(t, j.all(), 1)
+		require.NotEqual(t, w.faults.claims[0].Token, w.faults.claims[1].Token)
+		require.NoError(t, w.stop())
+		require.Zero(t, w.Stats().GivenBack)
+	})
 }

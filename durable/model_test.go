@@ -27,10 +27,11 @@ func TestModel(t *testing.T) {
 		seeds = 3000
 	}
 	for seed := range seeds {
-		// One in three is without crashes, pauses and lost replies: exactly once then.
-		calm := seed%3 == 0
-		t.Run(fmt.Sprintf("seed=%d calm=%v", seed, calm), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { newModel(t, uint64(seed), calm).play() })
+		// One in three is without crashes, pauses and lost replies: exactly once then. One in
+		// three loses replies only: attempts are calls then.
+		calm, steady := seed%3 == 0, seed%3 < 2
+		t.Run(fmt.Sprintf("seed=%d calm=%v steady=%v", seed, calm, steady), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { newModel(t, uint64(seed), calm, steady).play() })
 		})
 	}
 }
@@ -40,6 +41,7 @@ const modelMaxAttempts = 4
 type model struct {
 	*rig
 	calm    bool
+	steady  bool
 	rnd     *rand.Rand // of the test's goroutine
 	workers []*member
 
@@ -55,6 +57,8 @@ type life struct {
 	due       time.Time // of its first attempt, by the engine's clock
 	running   int
 	attempts  int // the highest seen
+	calls     int // but for those that were snoozed
+	onDead    int
 	done      int // handlers that returned nil
 	failed    bool
 	discarded bool
@@ -66,9 +70,9 @@ type life struct {
 	marked    bool      // it was cancelled while it ran
 }
 
-func newModel(t *testing.T, seed uint64, calm bool) *model {
+func newModel(t *testing.T, seed uint64, calm, steady bool) *model {
 	m := &model{
-		calm: calm, lives: make(map[string]*life),
+		calm: calm, steady: steady, lives: make(map[string]*life),
 		rnd:  rand.New(rand.NewPCG(seed, 1)),
 		dice: rand.New(rand.NewPCG(seed, 2)),
 	}
@@ -88,6 +92,11 @@ func (m *model) start() {
 	w := m.prepare(m.handle, WorkerOptions{
 		Concurrency: 1 + m.rnd.IntN(6), Lease: lease, MaxAttempts: modelMaxAttempts,
 		Backoff: 50 * time.Millisecond, MaxBackoff: time.Second, Grace: 2 * time.Second,
+		OnDead: func(f Fired, _ error) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.lives[string(f.Body)].onDead++
+		},
 	})
 	w.faults.set(func(ctx context.Context, _ string, _ int) error {
 		switch m.roll(40) {
@@ -124,6 +133,7 @@ func (m *model) handle(ctx context.Context, f Fired) error {
 		}
 	}
 	l.running++
+	l.calls++
 	l.ids[f.ID] = true
 	l.attempts = max(l.attempts, f.Attempt)
 	switch {
@@ -162,6 +172,9 @@ func (m *model) handle(ctx context.Context, f Fired) error {
 	m.mu.Lock()
 	l.running--
 	l.last = err
+	if what == 3 {
+		l.calls--
+	}
 	switch {
 	case what == 6:
 		l.failed = true
@@ -204,11 +217,11 @@ func (m *model) play() {
 			w := m.workers[0]
 			m.workers = m.workers[1:]
 			go func() { _ = w.stop() }()
-		case n == 32 && len(m.workers) > 1 && !m.calm:
+		case n == 32 && len(m.workers) > 1 && !m.steady:
 			w := m.workers[0]
 			m.workers = m.workers[1:]
 			go crash(w)
-		case n == 33 && !m.calm:
+		case n == 33 && !m.steady:
 			m.pause(m.workers[m.rnd.IntN(len(m.workers))])
 		case n == 34 && !m.calm:
 			w := m.workers[m.rnd.IntN(len(m.workers))]
@@ -301,6 +314,12 @@ func (m *model) verify(ctx context.Context) {
 			continue // it may have run or not
 		}
 		require.True(m.t, buried || l.done > 0 || !m.calm && l.attempts > 0, "%s is lost: %+v", name, l)
+		if buried && m.steady {
+			require.True(m.t, l.discarded || l.calls >= modelMaxAttempts, "%s is dead after too few calls: %+v", name, l)
+		}
+		if l.onDead > 0 || m.calm {
+			require.Equal(m.t, map[bool]int{true: 1}[buried], l.onDead, "%s: OnDead: %+v", name, l)
+		}
 		switch {
 		case m.calm && buried:
 			require.Zero(m.t, l.done, "%s was done and is dead: %+v", name, l) // D7

@@ -31,7 +31,8 @@ type WorkerOptions struct {
 	// half, and runs twice what was only slow, as on a machine that was paused.
 	Lease time.Duration
 
-	// MaxAttempts is how often a timer is tried; then it is a dead letter. Default
+	// MaxAttempts is how often a timer is tried; then it is a dead letter. A call of the
+	// handler is an attempt, and so is a lease that was lost with its worker. Default
 	// 20; 1 or more.
 	MaxAttempts int
 

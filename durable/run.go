@@ -56,7 +56,8 @@ func (w *Worker) tooLate(r *run) bool {
 	if w.now() < r.deadline && !r.lost {
 		return false // it was extended
 	}
-	w.ranLocked(r, store.End{Holder: r.lease.Holder, Kind: store.GiveBack})
+	w.giveBackLocked(r)
+	w.ranLocked(r, r.end)
 	return true
 }
 
@@ -129,6 +130,9 @@ func (w *Worker) overLocked(r *run) {
 	r.over = true
 	w.leases.Remove(r.lease.Holder)
 	w.held--
+	if r.end.Kind == store.GiveBack {
+		r.shard.back--
+	}
 }
 
 // nextDeadLocked calls OnDead with the next dead letter, if there is one and not too many

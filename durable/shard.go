@@ -24,13 +24,14 @@ type shard struct {
 	notBefore time.Duration // no claim before: the engine failed, or had nothing
 	failures  int           // of claims, in a row
 	fruitless int           // claims in a row that got nothing
-	unsure    *store.Claim  // a claim that failed: if it was made, its token gets the same leases
-	unsureAt  time.Duration // when that was first sent
-	maybe     bool          // the claim in unsure, or under way, may have been made
+	firstSent time.Duration // when the last claim was first sent
+	unsure    *store.Claim  // that claim, if it may have been made: sent again it gets the same leases
+	patience  time.Duration // with the next claim; only the goroutine of a claim touches it
 	firstLane int           // of the next claim
 	mute      time.Duration // until when it is not said again that there is no room
 
 	running int // handlers of timers of this shard
+	back    int // leases that are given back, which is not written yet
 
 	ends     []*run        // to be written
 	endsFrom time.Duration // since when the first of them waits
@@ -92,7 +93,7 @@ func (h *horizon) event(due store.Millis, at time.Duration) {
 // whether there is one.
 func (w *Worker) dueLocked(s *shard) (at time.Duration, ok bool) {
 	switch {
-	case s.claiming: // its reply will say more
+	case s.claiming || s.back > 0: // their replies will say more
 		return 0, false
 	case s.unsure != nil || s.helpUntil > w.now():
 	case s.preferred && s.horizon.clock.known && s.horizon.next != 0:

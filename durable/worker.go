@@ -37,6 +37,7 @@ type Worker struct {
 	handler Handler
 	options WorkerOptions
 	timeout time.Duration // of calls
+	longest time.Duration // of claims, if the engine is slow
 	name    string
 	log     *slog.Logger
 	health  health
@@ -92,6 +93,7 @@ func (t *Timers) NewWorker(h Handler, o WorkerOptions) (*Worker, error) {
 	w := &Worker{
 		store: t.store, handler: h, options: o,
 		timeout: min(t.options.CallTimeout, o.Lease/4),
+		longest: t.options.CallTimeout,
 		name:    o.Name + "-" + hex.EncodeToString(token[:4]),
 		log:     t.options.Logger,
 		born:    time.Now(),
@@ -103,7 +105,7 @@ func (t *Timers) NewWorker(h Handler, o WorkerOptions) (*Worker, error) {
 	w.log = w.log.With("worker", w.name)
 	w.health.log = w.log
 	for i := range w.shards {
-		w.shards[i] = shard{number: i, gathered: make(chan struct{}, 1)}
+		w.shards[i] = shard{number: i, patience: w.timeout, gathered: make(chan struct{}, 1)}
 	}
 	return w, nil
 }
