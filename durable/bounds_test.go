@@ -79,6 +79,49 @@ func TestSlotsAreFairBetweenTopics(t *testing.T) {
 	})
 }
 
+// Slow handlers of one topic hold all slots, and keep them. Of those that become free, other
+// topics get their share: before a timer of another lane, each of the five queues of a
+// claim is the first in turn at most once.
+func TestSlowTopicSharesWhatBecomesFree(t *testing.T) {
+	for lane := range store.Lanes {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, 1, store.Limits{}, 0)
+			const slots = 8
+			began := 0
+			j := &journal{then: func(ctx context.Context, f Fired) error {
+				if f.Topic != topicOf(lane) {
+					return nil
+				}
+				began++ // they return one after the other
+				return late(ctx, 10*time.Minute+time.Duration(began)*time.Second)
+			}}
+			r.worker(j.handle, WorkerOptions{Concurrency: slots})
+			for i := range 100 {
+				r.add(Timer{Key: fmt.Sprint("slow", i), Topic: topicOf(lane)})
+			}
+			pass(time.Minute)
+			require.Len(t, j.all(), slots)
+			for i := range store.Lanes {
+				if i != lane {
+					r.add(Timer{Key: fmt.Sprint("other", i), Topic: topicOf(i)})
+				}
+			}
+			pass(8 * time.Minute)
+			require.Len(t, j.all(), slots, "no slot is free")
+			pass(2 * time.Minute)
+			slow, others := 0, 0
+			for _, key := range j.keys()[slots:] {
+				if strings.HasPrefix(key, "other") {
+					slow, others = 0, others+1
+				} else if slow++; others < store.Lanes-1 {
+					require.LessOrEqual(t, slow, 4)
+				}
+			}
+			require.Equal(t, store.Lanes-1, others)
+		})
+	}
+}
+
 // crash makes a worker vanish as one that was killed does: nothing of it reaches the
 // engine any more, not even that it leaves.
 func crash(m *member) {

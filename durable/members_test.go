@@ -53,6 +53,38 @@ func pairOn(r *rig, first, second Handler, o WorkerOptions) (a, b *member) {
 	return a, b
 }
 
+// What a worker knew of a shard that it is preferred for again may be old: it looks before
+// it claims.
+func TestPreferredAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		j := &journal{}
+		var a, b *member
+		for {
+			a, b = r.prepare(j.handle, WorkerOptions{}), r.prepare(j.handle, WorkerOptions{})
+			if preferredOf([]string{a.Name(), b.Name()}, 0) == b.Name() {
+				break
+			}
+		}
+		a.run()
+		r.schedule("k", 11*time.Second)
+		pass(2 * time.Second)
+		require.Equal(t, 1, a.Stats().Preferred)
+		b.run()
+		pass(2 * time.Second)
+		require.Zero(t, a.Stats().Preferred)
+		pass(7*time.Second + 100*time.Millisecond) // between two turns in which a looks at the shard
+		require.Len(t, j.all(), 1)                 // by b
+		require.NoError(t, b.stop())
+		pass(2 * time.Second)
+		require.Equal(t, 1, a.Stats().Preferred)
+		require.Zero(t, a.faults.count("claim"))
+		r.schedule("k2", 0)
+		pass(time.Second)
+		require.Len(t, j.all(), 2)
+	})
+}
+
 // Only the preferred worker claims.
 func TestOneClaimsWhatOneCanHave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
