@@ -80,6 +80,41 @@ func TestClaimBuriesMoreThanMaxDead(t *testing.T) {
 	f.Len(dead, 1)
 }
 
+// MaxDeadAge is how long a dead letter is kept, at least: to the millisecond.
+func TestDeadLettersAreKeptForTheirAge(t *testing.T) {
+	f := newFixture(t, func(o *Options) { o.Limits.MaxDeadAge = time.Minute })
+	f.put(entry(keyIn(0, 0), 0))
+	f.end(f.claim(0, 1)[0], store.Bury)
+	f.clock.Advance(time.Minute)
+	for _, want := range []int{1, 0} {
+		f.claim(0, 1)
+		st, err := f.Stats(f.ctx, 0)
+		f.NoError(err)
+		f.Equal(want, st.Dead)
+		f.clock.Advance(time.Millisecond)
+	}
+}
+
+// A claim that is kept because one of its leases goes on does not keep the others.
+func TestClaimsForgetLeases(t *testing.T) {
+	ls := newLeases()
+	token := store.NewToken()
+	var all []*lease
+	for i := range 500 {
+		l := &lease{t: &timer{key: fmt.Sprint(i)}, token: token, fence: uint64(i)}
+		ls.add(l)
+		all = append(all, l)
+	}
+	for i, l := range all[:499] {
+		ls.remove(l)
+		live := 499 - i
+		require.LessOrEqual(t, len(ls.byClaim[token].leases), 2*live+1)
+		require.Len(t, ls.claimed(token), live)
+	}
+	ls.remove(all[499])
+	require.Empty(t, ls.byClaim)
+}
+
 // What a caller does to a body that it passed, or was given, changes nothing.
 func TestBodiesAreCopied(t *testing.T) {
 	f := newFixture(t)

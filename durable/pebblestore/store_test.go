@@ -194,10 +194,67 @@ func TestClaimRepairs(t *testing.T) {
 	f.NoError(err)
 	f.Equal(4, claimed.Repaired)
 	f.Len(claimed.Leases, 1)
+	f.Empty(f.claim(0, 10), "what was repaired is not repaired again")
 	st, err := f.Stats(f.ctx, 0)
 	f.NoError(err)
 	f.Equal(1, st.Dead)
 	f.EqualValues(1, st.Dropped)
+	verify(t, f.Store)
+}
+
+// D1: of several places of a timer in lanes the one counts that its record names, by due
+// time and lane; the others are removed, though the timer is due there, too.
+func TestSecondPlacesAreRepaired(t *testing.T) {
+	for name, c := range map[string]struct {
+		lane int // from that of the timer
+		due  store.Millis
+	}{"earlier": {0, 1}, "later": {0, 900}, "another lane": {1, 500}} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			e := entry(keyIn(0, 0), 0)
+			e.At = 500
+			f.put(e)
+			own := store.LaneOf(e.Topic)
+			lane := (own + c.lane) % store.Lanes
+			f.NoError(f.db.Set(laneKey(nil, 0, lane, c.due, e.Key), nil, pebble.Sync))
+			raw, err := f.shards[0].read(metaKey(nil, 0))
+			f.NoError(err)
+			m, err := decodeMeta(raw)
+			f.NoError(err)
+			m.waiting[lane]++
+			m.fronts = [store.Lanes]store.Millis{}
+			f.NoError(f.db.Set(metaKey(nil, 0), appendMeta(nil, &m), pebble.Sync))
+			f.crash()
+
+			claim := newClaim(10)
+			claim.FirstLane = lane // so that it comes to the wrong lane first
+			claimed, _, err := f.Claim(f.ctx, 0, claim)
+			f.NoError(err)
+			f.Equal(1, claimed.Repaired)
+			f.Len(claimed.Leases, 1)
+			f.Equal(store.Millis(500), claimed.Leases[0].Due)
+			f.end(claimed.Leases[0], store.Done)
+			f.Equal(2, f.left())
+			verify(t, f.Store)
+		})
+	}
+}
+
+// D1: a lane of which the record says that timers wait, and that is empty, is empty.
+func TestCountOfAnEmptyLaneIsRepaired(t *testing.T) {
+	f := newFixture(t)
+	f.put(entry(keyIn(0, 0), 0))
+	f.end(f.claim(0, 1)[0], store.Done)
+	m := meta{number: 1 << 60}
+	m.waiting[2] = 3
+	f.NoError(f.db.Set(metaKey(nil, 0), appendMeta(nil, &m), pebble.Sync))
+	f.crash()
+	st, err := f.Stats(f.ctx, 0)
+	f.NoError(err)
+	f.Zero(st.Waiting)
+	f.Zero(st.NextDue)
+	f.put(entry(keyIn(0, 0), 0))
+	f.Len(f.claim(0, 10), 1)
 	verify(t, f.Store)
 }
 
