@@ -22,7 +22,7 @@
 // Those of [Worker] are of one worker, and can be summed:
 //
 //	limbo_durable_worker_running             gauge    handlers that run
-//	limbo_durable_worker_ending              gauge    handlers that have returned and whose ends are not written yet
+//	limbo_durable_worker_ending              gauge    handlers that have returned, whose ends are not written yet or whose OnDead has not returned
 //	limbo_durable_worker_members             gauge    workers of the store that live, this one included; 0 if that is not known (not to be summed)
 //	limbo_durable_worker_preferred_shards    gauge    shards that this worker is the first to claim from
 //	limbo_durable_worker_claimed_total       counter  leases that this worker got

@@ -100,7 +100,7 @@ func Worker(w *durable.Worker) observe.Source {
 		st := w.Stats()
 		list := []observe.Figure{
 			{Name: "running", Help: "Handlers that run", Value: float64(st.Running)},
-			{Name: "ending", Help: "Handlers that have returned and whose ends are not written yet", Value: float64(st.Ending)},
+			{Name: "ending", Help: "Handlers that have returned, whose ends are not written yet or whose OnDead has not returned", Value: float64(st.Ending)},
 			{Name: "members", Help: "Workers that live, this one included; 0 if that is not known", Value: float64(st.Members)},
 			{Name: "preferred_shards", Help: "Shards that this worker is the first to claim from", Value: float64(st.Preferred)},
 			{Name: "claimed_total", Help: "Leases that this worker got", Type: observe.Counter, Value: float64(st.Claimed)},
