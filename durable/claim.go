@@ -43,7 +43,8 @@ func (w *Worker) claimAgainLocked() {
 	}
 }
 
-// claim sends a claim; while the worker stops again and again, if it may have been made.
+// claim sends a claim. A worker that stops sends one that may have been made until it is
+// answered.
 func (w *Worker) claim(s *shard, c *store.Claim, reserved int) {
 	for failures := 1; ; failures++ {
 		sent := w.now()
@@ -144,7 +145,7 @@ func (w *Worker) beginLocked(s *shard, l *store.Lease, deadline, now time.Durati
 	}
 }
 
-// giveBackLocked has a run end as one whose handler was not called. A lease that is over
+// giveBackLocked makes a run end as one whose handler was not called. A lease that is over
 // can be given back as long as no claim has got it: this worker begins none before, and
 // tries for another lease.
 func (w *Worker) giveBackLocked(r *run) {

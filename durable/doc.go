@@ -21,11 +21,11 @@
 //   - What Schedule has accepted runs, once at least, until its handler returns nil, it
 //     is cancelled or replaced, or its attempts are used up; then it is a dead letter,
 //     with its body and its last error, until it is requeued or purged.
-//   - Attempts are calls of the handler. A worker that has claimed a timer and does not call
-//     its handler, as it stops or had the engine's reply too late, gives the attempt back. A
-//     lease counts as an attempt too if another worker claims the timer after its end, before
-//     the engine has heard from the worker that had it: that died, was paused or cut off, and
-//     its handler may have been called.
+//   - Attempts are calls of the handler. A worker that claims a timer and does not call its
+//     handler, because it stops or the engine answered too late, gives the attempt back.
+//     There is one exception: a worker dies, is paused or is cut off from the engine, and
+//     another one claims the timer after the lease has expired. That lease counts as an
+//     attempt, because the engine cannot tell whether the handler was called.
 //   - It runs exactly once as long as no lease is lost and the engine loses nothing.
 //     Nobody can promise more: a machine that dies between the handler's last act and
 //     its acknowledgement has to be assumed not to have acted. So a handler is
@@ -37,9 +37,9 @@
 //     of that run, and never runs beside it while leases hold.
 //   - What a worker had that died runs again within its lease and a second; what was
 //     due meanwhile, in shards for which it was preferred, within 3.5 s.
-//   - A topic with many timers does not keep those of others waiting: of a worker's slots
-//     that become free in a shard, no topic gets more than four in a row while others are
-//     due. (There are four lanes: two topics may share one.)
+//   - A topic with many timers does not keep those of others waiting. Of a worker's slots
+//     that become free and go to a shard, a topic gets at most four in a row while timers
+//     of other lanes are due there. (There are four lanes: two topics may share one.)
 //   - Memory is bounded: a worker's by its Concurrency, a scan's by pages.
 //
 // # What is not
@@ -47,11 +47,11 @@
 // A timer may be late: when no worker has room, while the engine does not answer, and
 // by some milliseconds always. Order is by due time in a shard's lane, and handlers
 // overlap, so there is no order between timers. Handlers that are slow can take all slots
-// of a worker, and every topic waits until one of them returns: to keep a slot free would
-// cost each worker that slot for good. Topics that are slow and topics that are urgent
-// belong into stores of their own, with workers of their own. ScheduleMany adds each timer or not,
-// not all of them together. A handler that ignores the end of its ctx may overlap with
-// the next attempt.
+// of a worker, and then every topic waits until one of them returns: a slot kept free for
+// other topics would be lost to each worker for good. Put topics that are slow and topics
+// that are urgent into stores of their own, with workers of their own. ScheduleMany adds
+// each timer or not, not all of them together. A handler that ignores the end of its ctx
+// may overlap with the next attempt.
 //
 // # What an engine can lose
 //

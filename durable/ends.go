@@ -122,7 +122,7 @@ func (w *Worker) endedLocked(r *run, result store.EndResult) {
 	w.overLocked(r)
 	kind := r.end.Kind
 	switch {
-	case result == store.EndLost && !r.unsure: // if unsure, its end was written before, as a rule
+	case result == store.EndLost && !r.unsure: // an unsure end was written before
 		if !r.expired && !r.cancelled {
 			w.stats.Lost++
 		}

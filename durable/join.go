@@ -113,7 +113,7 @@ func endCalls(calls []*scheduleCall, receipts []store.Receipt, err error) {
 }
 
 // wait waits for a call. If ctx ends before, it withdraws the call from the queue, or
-// abandons it if it is in a request: nobody knows what becomes of it.
+// abandons it if it is in a request, whose result is not known then.
 func (t *Timers) wait(ctx context.Context, shard int, c *scheduleCall) ([]store.Receipt, error) {
 	select {
 	case <-c.done:

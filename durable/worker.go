@@ -120,7 +120,7 @@ func (w *Worker) Name() string { return w.name }
 // engine did not answer, which it sends again. After that it ends the handlers' ctx, with
 // [ErrStopped] as the cause, and waits a second for them and OnDead to return, and for
 // their ends to be written. A timer whose handler goes on even then keeps its lease, which
-// nobody extends: it runs again when that is over.
+// is not extended: it runs again when that is over.
 //
 // Run returns nil when all handlers and OnDead have returned; an error with the number of
 // handlers, or of dead letters, for which that is not so; or [ErrClosed], when the store is closed, or has closed itself because it
