@@ -192,9 +192,6 @@ func (w *Worker) unwritten(s *shard, runs []*run, unsure bool) {
 		w.stats.Unwritten++
 		w.overLocked(r)
 	}
-	if len(again) > 0 && len(s.ends) == 0 {
-		s.endsFrom = now
-	}
 	s.ends = append(again, s.ends...)
 	w.planLocked(s)
 	w.dispatchLocked()

@@ -217,6 +217,9 @@ func TestEngineFails(t *testing.T) {
 		require.Empty(t, j.all())
 		fails := r.logs.with("calls to the engine fail", "error=boom")
 		require.Len(t, fails, 4) // sign, look, and the claims of each shard
+		for shard := range 2 {
+			require.Len(t, r.logs.with("calls to the engine fail", "call=claim", fmt.Sprint("shard=", shard)), 1)
+		}
 		w.faults.fail(nil)
 		pass(6 * time.Second)
 		require.Len(t, j.all(), 20)

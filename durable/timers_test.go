@@ -376,6 +376,15 @@ func TestScheduleManyInPart(t *testing.T) {
 			kinds = append(kinds, got.Kind)
 		}
 		require.Equal(t, []ReceiptKind{Created, 0, Created, 0, Refused}, kinds)
+		r.faults.fail(errBoom)
+		_, err = r.timers.ScheduleMany(ctx, timers)
+		require.EqualError(t, err, "5 of 5 timers: boom", "one error of both shards")
+		r.faults.set(func(_ context.Context, _ string, shard int) error {
+			if shard == 1 {
+				return errBoom
+			}
+			return nil
+		}, nil)
 		got, err := r.timers.Schedule(ctx, Timer{Key: a[2]})
 		require.Equal(t, ErrFull, err)
 		require.Equal(t, Receipt{Kind: Refused}, got)
