@@ -87,14 +87,14 @@ func TestSlowTopicSharesWhatBecomesFree(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, 1, store.Limits{}, 0)
 			const slots = 8
-			began := 0
-			j := &journal{then: func(ctx context.Context, f Fired) error {
+			j := &journal{}
+			j.then = func(ctx context.Context, f Fired) error {
 				if f.Topic != topicOf(lane) {
 					return nil
 				}
-				began++ // they return one after the other
-				return late(ctx, 10*time.Minute+time.Duration(began)*time.Second)
-			}}
+				// They return one after the other.
+				return late(ctx, 10*time.Minute+time.Duration(len(j.all()))*time.Second)
+			}
 			r.worker(j.handle, WorkerOptions{Concurrency: slots})
 			for i := range 100 {
 				r.add(Timer{Key: fmt.Sprint("slow", i), Topic: topicOf(lane)})
