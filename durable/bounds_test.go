@@ -210,6 +210,42 @@ func TestEndsAreBatched(t *testing.T) {
 	})
 }
 
+// One request with ends of a shard is under way at a time; those that come meanwhile go
+// together in the next.
+func TestEndsOfAShardAreOneRequestAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		var timers []Timer
+		for i := range 10 {
+			timers = append(timers, Timer{Key: fmt.Sprint(i)})
+		}
+		_, err := r.timers.ScheduleMany(context.Background(), timers)
+		require.NoError(t, err)
+		w := r.prepare(func(_ context.Context, f Fired) error {
+			time.Sleep(time.Second + time.Duration(f.Key[0]-'0')*10*time.Millisecond)
+			return nil
+		}, WorkerOptions{})
+		underway := 0
+		w.faults.set(func(ctx context.Context, call string, _ int) error {
+			if call != "end" {
+				return nil
+			}
+			underway++
+			require.Equal(t, 1, underway)
+			err := late(ctx, time.Second)
+			underway--
+			return err
+		}, nil)
+		w.run()
+		pass(10 * time.Second)
+		var sizes []int
+		for _, ends := range w.faults.ends {
+			sizes = append(sizes, len(ends))
+		}
+		require.Equal(t, []int{1, 9}, sizes)
+	})
+}
+
 // The handler's ctx has the values of Run's, and does not end with it.
 func TestHandlersContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -556,3 +556,25 @@ func TestClaimAfterARefusedOne(t *testing.T) {
 		require.Zero(t, w.Stats().GivenBack)
 	})
 }
+
+// A claim whose replies are lost, again and again, takes no room between two tries: other
+// shards have it.
+func TestLostRepliesLeaveRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2, store.Limits{}, 0)
+		j := &journal{}
+		w := r.prepare(j.handle, WorkerOptions{Concurrency: 1})
+		w.faults.set(nil, func(_ context.Context, call string, shard int) error {
+			if call == "claim" && shard == 0 {
+				return store.ErrUnsure
+			}
+			return nil
+		})
+		r.schedule(keysOf(0, 2, 1)[0], 0)
+		w.run()
+		pass(time.Minute)
+		r.schedule(keysOf(1, 2, 1)[0], 0)
+		pass(10 * time.Second)
+		require.Equal(t, keysOf(1, 2, 1), j.keys())
+	})
+}

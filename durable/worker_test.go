@@ -646,3 +646,43 @@ func TestOnDeadIsForDeadLetters(t *testing.T) {
 		}
 	}
 }
+
+// The reply to the ends of two runs is lost, and the engine does not tell at once whether
+// one is a dead letter: the other is over meanwhile.
+func TestEndsWhoseReplyIsLostAreOverOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		w := r.prepare(func(_ context.Context, f Fired) error {
+			time.Sleep(time.Second)
+			if f.Key == "dead" {
+				return Discard(errBoom)
+			}
+			return nil
+		}, WorkerOptions{})
+		gets := 0
+		w.faults.set(func(_ context.Context, call string, _ int) error {
+			if call == "get" {
+				if gets++; gets < 3 {
+					return errBoom
+				}
+			}
+			return nil
+		}, func(_ context.Context, call string, _ int) error {
+			if call == "end" && gets == 0 && w.faults.count("end") == 1 {
+				return store.ErrUnsure
+			}
+			return nil
+		})
+		_, err := r.timers.ScheduleMany(context.Background(), []Timer{{Key: "dead"}, {Key: "done"}})
+		require.NoError(t, err)
+		w.run()
+		pass(10 * time.Second)
+		require.Equal(t, 3, gets)
+		require.NoError(t, w.stop())
+		st := w.Stats()
+		require.Equal(t, []uint64{1, 1, 0}, []uint64{st.Done, st.Buried, st.Lost})
+		require.Zero(t, st.Ending)
+		require.Len(t, w.faults.ends[0], 2)
+		require.Len(t, w.faults.ends[len(w.faults.ends)-1], 1)
+	})
+}
