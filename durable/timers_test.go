@@ -166,6 +166,36 @@ func TestRequestsAreBoundedByBytes(t *testing.T) {
 	})
 }
 
+// Calls are joined up to exactly 1 MiB of bodies.
+func TestJoinedCallsAreBoundedByBytes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		gate := make(chan struct{})
+		r.faults.set(func(context.Context, string, int) error { <-gate; return nil }, nil)
+		errs := make(chan error)
+		for call, n := range []int{1, 8, 8, 8} {
+			timers := make([]Timer, n)
+			for i := range timers {
+				timers[i] = Timer{Key: fmt.Sprint(call, "-", i), Body: make([]byte, store.MaxBody), After: time.Hour}
+			}
+			go func() {
+				_, err := r.timers.ScheduleMany(context.Background(), timers)
+				errs <- err
+			}()
+			synctest.Wait()
+		}
+		close(gate)
+		for range 4 {
+			require.NoError(t, <-errs)
+		}
+		var sizes []int
+		for _, entries := range r.faults.adds {
+			sizes = append(sizes, len(entries))
+		}
+		require.Equal(t, []int{1, 16, 8}, sizes)
+	})
+}
+
 // The end of a caller's ctx ends its waiting and nobody else's. What was not sent
 // is not sent any more.
 func TestCallersContext(t *testing.T) {
