@@ -401,6 +401,27 @@ func TestExtensionOvertakesTheReplyOfAnEnd(t *testing.T) {
 	})
 }
 
+// The reply to an extension comes after that to the end: there is nothing left to extend.
+func TestEndOvertakesTheReplyOfAnExtension(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		w := r.worker(func(context.Context, Fired) error { time.Sleep(5500 * time.Millisecond); return nil },
+			WorkerOptions{Lease: 10 * time.Second})
+		w.faults.set(nil, func(ctx context.Context, call string, _ int) error {
+			if call == "extend" {
+				return late(ctx, 2*time.Second)
+			}
+			return nil
+		})
+		r.schedule("k", 0)
+		pass(time.Minute)
+		require.Equal(t, 1, w.faults.count("extend"))
+		require.NoError(t, w.stop())
+		require.Equal(t, uint64(1), w.Stats().Done)
+		require.Zero(t, w.Stats().Lost)
+	})
+}
+
 // Between the claim and the handler's first step there may be a long time: the process
 // was paused, or has more to do than processors. If the lease has ended meanwhile, the
 // handler is not called: another worker may have called it. One whose lease was extended
