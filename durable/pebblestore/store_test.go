@@ -202,6 +202,27 @@ func TestClaimRepairs(t *testing.T) {
 	verify(t, f.Store)
 }
 
+// D9: a place among the dead that belongs to no dead letter counts until it is repaired, and
+// no letter is dropped for it.
+func TestRepairDropsNoDeadLetter(t *testing.T) {
+	f := newFixture(t, func(o *Options) { o.Limits.MaxDead = 1 })
+	f.put(entry(keyIn(0, 0), 0))
+	f.end(f.claim(0, 1)[0], store.Bury)
+	f.NoError(f.db.Set(deadKey(nil, 0, 1, keyIn(0, 8)), nil, pebble.Sync))
+	raw, err := f.shards[0].read(metaKey(nil, 0))
+	f.NoError(err)
+	m, err := decodeMeta(raw)
+	f.NoError(err)
+	m.dead++
+	f.NoError(f.db.Set(metaKey(nil, 0), appendMeta(nil, &m), pebble.Sync))
+	f.crash()
+	claimed, _, err := f.Claim(f.ctx, 0, newClaim(1))
+	f.NoError(err)
+	f.Equal(1, claimed.Repaired)
+	f.Equal(store.Dead, f.get(keyIn(0, 0)).State)
+	verify(t, f.Store)
+}
+
 // D1: of several places of a timer in lanes the one counts that its record names, by due
 // time and lane; the others are removed, though the timer is due there, too.
 func TestSecondPlacesAreRepaired(t *testing.T) {
