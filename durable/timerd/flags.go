@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-782fa212/limbo/durable/timerd/internal/daemon"
+	"github.com/seed-782fa212/limbo/durable/timerd/internal/tour"
 )
 
 const usage = `timerd keeps durable timers and calls back over HTTP when they are due.
@@ -44,7 +45,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (flags, 
 	}
 	fs.StringVar(&c.Listen, "listen", "127.0.0.1:7717", "`host:port` of the API; other than loopback needs a token")
 	fs.StringVar(&c.Page, "http", "", "`host:port`, of loopback, of a live page with the figures, and /metrics for Prometheus; default: none")
-	fs.StringVar(&c.Store, "store", "pebble:timerd.db", "`store`: pebble:DIR, redis://host:port/db, rediss://…, redis+cluster://host:port?addr=host:port;\nwith -tour: pebble or redis")
+	fs.StringVar(&c.Store, "store", "pebble:timerd.db", "`store`: pebble:DIR, redis://host:port/db, rediss://…, redis+cluster://host:port?addr=host:port;\nwith -tour: pebble, redis or cluster")
 	fs.StringVar(&c.Namespace, "namespace", "limbo", "Redis: the prefix of all keys")
 	fs.IntVar(&c.WaitReplicas, "wait-replicas", 0, "Redis: replicas that must confirm a change")
 	fs.IntVar(&c.Shards, "shards", 16, "shards of a new store, 1 to 1024")
@@ -82,8 +83,11 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (flags, 
 	if f.tour {
 		set := map[string]bool{}
 		fs.Visit(func(fl *flag.Flag) { set[fl.Name] = true })
-		if s := c.Store; set["store"] && s != "pebble" && s != "redis" {
-			return f, fmt.Errorf("timerd: -store is %q, must be pebble or redis with -tour: it has a store of its own", s)
+		switch s := tour.Store(c.Store); {
+		case !set["store"]:
+			c.Store = string(tour.Pebble)
+		case s != tour.Pebble && s != tour.Redis && s != tour.Cluster:
+			return f, fmt.Errorf("timerd: -store is %q, must be pebble, redis or cluster with -tour: it has a store of its own", s)
 		}
 		return f, nil
 	}

@@ -39,7 +39,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	}
 	if f.tour {
 		return tour.Run(ctx, tour.Options{
-			Redis: f.config.Store == "redis", JSON: f.json, Seed: f.seed,
+			Store: tour.Store(f.config.Store), JSON: f.json, Seed: f.seed,
 			Stdout: stdout, Stderr: stderr,
 		})
 	}

@@ -49,7 +49,7 @@ func TestFlags(t *testing.T) {
 		`-allow has "10.0.0.0/33", must be addresses or prefixes`:                           {"-allow", "10.0.0.0/33"},
 		`-log is "xml", must be text or json`:                                               {"-log", "xml"},
 		`there is an argument "x", must be flags only`:                                      {"x"},
-		`-store is "pebble:x", must be pebble or redis with -tour`:                          {"-tour", "-store", "pebble:x"},
+		`-store is "pebble:x", must be pebble, redis or cluster with -tour`:                 {"-tour", "-store", "pebble:x"},
 	} {
 		_, err := parse(args, none, nil)
 		require.ErrorContains(t, err, want)

@@ -17,6 +17,9 @@ type Summary struct {
 	LateMS            LateMS `json:"late_ms"` // of the first call-back, kills and pauses included
 	WorkersKilled     int    `json:"workers_killed"`
 	EngineKilled      int    `json:"engine_killed"`
+	Cut               int64  `json:"cut"`         // connections to Redis
+	CameLate          int64  `json:"came_late"`   // whose last requests came late
+	CameTwice         int64  `json:"came_twice"`  // whose requests all came twice
 	LeftBehind        int    `json:"left_behind"` // what is in the store at the end
 }
 

@@ -36,11 +36,7 @@ func newDisplay(t *tour) *display {
 		info, err := f.Stat()
 		d.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0
 	}
-	store := "embedded store"
-	if t.Redis {
-		store = "redis-server"
-	}
-	fmt.Fprintf(d.out, "timerd -tour: %d timers over %v, %s, seed %d\n", t.Timers, t.Span, store, t.Seed)
+	fmt.Fprintf(d.out, "timerd -tour: %d timers over %v, %s, seed %d\n", t.Timers, t.Span, t.Store, t.Seed)
 	go d.run()
 	return d
 }
@@ -149,6 +145,9 @@ func (s Summary) print(w io.Writer) {
 		{"late, p99", fmt.Sprintf("%.1f ms, kills and pauses included", s.LateMS.P99), false},
 		{"workers killed", s.WorkersKilled, false},
 		{"engine killed", s.EngineKilled, false},
+		{"connections cut", s.Cut, false},
+		{"came late", s.CameLate, false},
+		{"came twice", s.CameTwice, false},
 		{"early", s.Early, true},
 		{"lost", s.Lost, true},
 		{"ran after cancel", s.RanAfterCancel, true},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/seed-782fa212/limbo/durable/internal/loopback"
@@ -14,6 +15,7 @@ import (
 
 const (
 	receivers  = 3
+	masters    = 3   // of a Redis Cluster
 	workers    = 3   // of Redis
 	concurrent = 256 // call-backs of a worker
 	startUp    = time.Minute
@@ -22,12 +24,14 @@ const (
 // fleet are the tour's processes.
 //
 // With the embedded store: one timerd, which is the engine and the worker, and
-// receivers; both are killed and paused. With Redis: the redis-server, which is
-// the engine; a timerd that serves the API and runs nothing; timerds that run
-// call-backs, which are killed and paused; and receivers.
+// receivers; both are killed and paused. With Redis: the redis-servers, which are
+// the engine, each behind a network; a timerd that serves the API and runs nothing;
+// timerds that run call-backs, which are killed and paused; and receivers.
 type fleet struct {
-	engine     *process
-	engineAt   string // host:port that answers once the engine is up
+	engines    []*process
+	join       func(context.Context) error // makes one engine of them, once they answer
+	networks   []*network
+	counts     networkCounts
 	front      *process
 	frontAt    string
 	runners    []*process // what counts as worker
@@ -65,24 +69,49 @@ func (t *tour) assemble() error {
 			return workerConfig{Listen: listen, Store: store, Workers: n, Ledger: ledger}
 		})
 	}
-	if t.Redis {
-		f.engineAt = take()
-		var e error
-		if f.engine, e = redisServer(t.dir, f.engineAt); e != nil {
-			return e
+	if t.Store != Pebble {
+		n := 1
+		if t.Store == Cluster {
+			n = masters
 		}
-		f.all = append(f.all, f.engine)
-		f.healthy = append(f.healthy, f.engineAt)
-		url := "redis://" + f.engineAt
+		var servers, ways []string
+		for i := range n {
+			server, way := take(), take()
+			var p *process
+			var e error
+			if t.Store == Cluster {
+				p, e = clusterNode(t.dir, fmt.Sprintf("redis-%d", i+1), server, way)
+			} else {
+				p, e = redisServer(t.dir, "redis", server)
+			}
+			if e != nil {
+				return e
+			}
+			f.engines, f.all = append(f.engines, p), append(f.all, p)
+			f.healthy = append(f.healthy, server)
+			f.networks = append(f.networks, newNetwork(way, server, t.Seed+uint64(i), &f.counts))
+			servers, ways = append(servers, server), append(ways, way)
+		}
+		url := "redis://" + ways[0]
+		if t.Store == Cluster {
+			url = "redis+cluster://" + ways[0] + "?addr=" + strings.Join(ways[1:], "&addr=")
+			f.join = func(ctx context.Context) error { return joinCluster(ctx, servers) }
+		}
 		f.front = worker("timerd", url, f.frontAt, 0)
 		for i := range workers {
 			f.runners = append(f.runners, worker(fmt.Sprintf("worker-%d", i+1), url, take(), concurrent))
 		}
-		f.left = func() (int, error) { return redisLeft(f.engineAt) }
+		f.left = func() (left int, err error) {
+			for _, server := range servers {
+				n, e := redisLeft(server)
+				left, err = left+n, errors.Join(err, e)
+			}
+			return left, err
+		}
 	} else {
 		dir := t.path("store")
-		f.engine = worker("timerd", "pebble:"+dir, f.frontAt, concurrent)
-		f.front, f.engineAt = f.engine, f.frontAt
+		f.front = worker("timerd", "pebble:"+dir, f.frontAt, concurrent)
+		f.engines = []*process{f.front}
 		f.left = func() (int, error) { return pebbleLeft(dir) }
 	}
 	for i := range receivers {
@@ -92,7 +121,7 @@ func (t *tour) assemble() error {
 			return receiverConfig{Listen: listen, Ledger: ledger}
 		}))
 	}
-	if !t.Redis {
+	if t.Store == Pebble {
 		f.runners = f.receivers
 	}
 	for i := range schedulers {
@@ -107,7 +136,17 @@ func (t *tour) schedulerLedger(i int) string { return t.path(fmt.Sprintf("schedu
 
 // start starts all but the schedulers and waits until they answer.
 func (f *fleet) start(ctx context.Context) error {
+	for _, n := range f.networks {
+		if err := n.start(); err != nil {
+			return err
+		}
+	}
 	for i, p := range f.all {
+		if i == len(f.engines) && f.join != nil {
+			if err := f.join(ctx); err != nil {
+				return err
+			}
+		}
 		if err := p.start(); err != nil {
 			return err
 		}
@@ -144,10 +183,14 @@ func (f *fleet) waitSchedulers() error {
 	return errors.Join(errs...)
 }
 
-// stopWorkers lets the timerds end as they do at a shutdown; a redis-server stays.
+// stopWorkers lets the timerds end as they do at a shutdown, and what is late come; a
+// redis-server stays.
 func (f *fleet) stopWorkers() {
 	for _, p := range append([]*process{f.front}, f.runners...) {
 		_ = p.stop(10 * time.Second)
+	}
+	for _, n := range f.networks {
+		n.settle()
 	}
 }
 
@@ -159,14 +202,20 @@ func (f *fleet) stopAll() {
 	for i := len(f.all) - 1; i >= 0; i-- {
 		_ = f.all[i].stop(5 * time.Second)
 	}
+	for _, n := range f.networks {
+		n.cutAll()
+	}
 }
 
-// kills returns how often workers and the engine were killed.
-func (f *fleet) kills() (workers, engine int) {
+// kills returns how often workers and engines were killed.
+func (f *fleet) kills() (workers, engines int) {
 	for _, p := range f.runners {
 		workers += p.kills()
 	}
-	return workers, f.engine.kills()
+	for _, p := range f.engines {
+		engines += p.kills()
+	}
+	return workers, engines
 }
 
 // pebbleLeft counts what is in an embedded store that nobody has open.

@@ -2,11 +2,13 @@ package tour
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -15,25 +17,87 @@ import (
 // redisServer is the redis-server, or valkey-server, found on PATH. It writes each
 // change to its log before it answers, so that a kill loses nothing that was
 // answered.
-func redisServer(dir, address string) (*process, error) {
+func redisServer(dir, name, address string, more ...string) (*process, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
 		if path, err = exec.LookPath("valkey-server"); err != nil {
-			return nil, fmt.Errorf("timerd: -store redis needs redis-server on PATH (Debian's package redis-server): %w", err)
+			return nil, fmt.Errorf("timerd: -store redis and cluster need redis-server on PATH (Debian's package redis-server): %w", err)
 		}
 	}
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
 	}
-	data := filepath.Join(dir, "redis")
+	data := filepath.Join(dir, name)
 	if err := os.Mkdir(data, 0o700); err != nil {
 		return nil, err
 	}
-	return &process{name: "redis", log: filepath.Join(dir, "redis.log"), command: func() *exec.Cmd {
-		return exec.Command(path, "--bind", host, "--port", port, "--dir", data, "--daemonize", "no",
-			"--appendonly", "yes", "--appendfsync", "always", "--save", "")
+	args := append([]string{"--bind", host, "--port", port, "--dir", data, "--daemonize", "no",
+		"--appendonly", "yes", "--appendfsync", "always", "--save", ""}, more...)
+	return &process{name: name, log: filepath.Join(dir, name+".log"), command: func() *exec.Cmd {
+		return exec.Command(path, args...)
 	}}, nil
+}
+
+// clusterNode is a master of a Redis Cluster that tells clients to come by another
+// address. It has no replica, which would lack changes that were answered: while it is
+// down its slots are, and the others go on.
+func clusterNode(dir, name, address, clientsCome string) (*process, error) {
+	host, port, err := net.SplitHostPort(clientsCome)
+	if err != nil {
+		return nil, err
+	}
+	_, own, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	bus, err := strconv.Atoi(own)
+	if err != nil {
+		return nil, err
+	}
+	return redisServer(dir, name, address, "--cluster-enabled", "yes", "--cluster-require-full-coverage", "no",
+		"--cluster-announce-ip", host, "--cluster-announce-port", port, "--cluster-announce-bus-port", strconv.Itoa(bus+busAbove))
+}
+
+const (
+	slots    = 16384
+	busAbove = 10_000 // a node listens for others at its port and this
+)
+
+// joinCluster makes one Cluster of servers that have started, with the same share of the
+// slots each, and waits until all of them know it.
+func joinCluster(ctx context.Context, addresses []string) error {
+	nodes := make([]*redis.Client, len(addresses))
+	for i, addr := range addresses {
+		nodes[i] = redis.NewClient(&redis.Options{Addr: addr})
+		defer nodes[i].Close()
+	}
+	for i, node := range nodes {
+		host, port, err := net.SplitHostPort(addresses[i])
+		if err != nil {
+			return err
+		}
+		n := len(nodes)
+		if err := errors.Join(
+			node.Do(ctx, "cluster", "set-config-epoch", i+1).Err(),
+			node.ClusterAddSlotsRange(ctx, i*slots/n, (i+1)*slots/n-1).Err(),
+			nodes[0].ClusterMeet(ctx, host, port).Err(),
+		); err != nil {
+			return fmt.Errorf("timerd: node %s of the Cluster: %w", addresses[i], err)
+		}
+	}
+	return await(ctx, func() error {
+		for _, node := range nodes {
+			info, err := node.ClusterInfo(ctx).Result()
+			if err != nil {
+				return err
+			}
+			if !strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, fmt.Sprintf("cluster_slots_ok:%d", slots)) {
+				return errors.New("timerd: the Cluster is not whole")
+			}
+		}
+		return nil
+	})
 }
 
 // redisLeft counts the keys that stay: all but one record for each shard, and but

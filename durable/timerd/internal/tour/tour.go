@@ -24,9 +24,18 @@ const (
 	requeued   = 20              // dead letters
 )
 
+// Store is what a tour's timers are kept in.
+type Store string
+
+const (
+	Pebble  Store = "pebble"  // in a folder
+	Redis   Store = "redis"   // on a server, behind a network that fails
+	Cluster Store = "cluster" // on three masters, each behind such a network
+)
+
 // Options of a tour.
 type Options struct {
-	Redis  bool          // on a redis-server from PATH, else on the embedded store
+	Store  Store         // Redis and Cluster need a redis-server on PATH
 	JSON   bool          // print a Summary
 	Seed   uint64        // 0: drawn
 	Timers int           // default 50,000
@@ -97,6 +106,8 @@ func run(ctx context.Context, o Options) (s Summary, err error) {
 	}()
 	s, err = t.conduct(ctx)
 	s.WorkersKilled, s.EngineKilled = t.fleet.kills()
+	n := &t.fleet.counts
+	s.Cut, s.CameLate, s.CameTwice = n.cut.Load(), n.late.Load(), n.twice.Load()
 	return s, err
 }
 

@@ -22,13 +22,13 @@ func TestMain(m *testing.M) {
 }
 
 // short does a tour that has all of the long one's parts, which a run of timerd -tour does.
-func short(t *testing.T, redis bool) {
+func short(t *testing.T, store Store) {
 	timers, span := 1500, 2500*time.Millisecond
 	if os.Getenv("LIMBO_LONG") != "" {
 		timers, span = 0, 0
 	}
 	var stdout, stderr bytes.Buffer
-	status := Run(t.Context(), Options{Redis: redis, JSON: true, Seed: 7, Timers: timers, Span: span, Stdout: &stdout, Stderr: &stderr})
+	status := Run(t.Context(), Options{Store: store, JSON: true, Seed: 7, Timers: timers, Span: span, Stdout: &stdout, Stderr: &stderr})
 	t.Log(stderr.String(), stdout.String())
 	lines := strings.Split(strings.TrimSpace(stdout.String()), "\n")
 	var s Summary
@@ -43,17 +43,28 @@ func short(t *testing.T, redis bool) {
 	require.Positive(t, s.Dead)
 	require.Positive(t, s.WorkersKilled)
 	require.Positive(t, s.EngineKilled)
+	if store != Pebble {
+		require.Positive(t, s.Cut)
+		require.Positive(t, s.CameLate)
+		require.Positive(t, s.CameTwice)
+	}
 }
 
 func TestTourOnTheEmbeddedStore(t *testing.T) {
 	t.Parallel()
-	short(t, false)
+	short(t, Pebble)
 }
 
 func TestTourOnRedis(t *testing.T) {
 	need.Program(t, "redis-server", "redis-server", "valkey-server")
 	t.Parallel()
-	short(t, true)
+	short(t, Redis)
+}
+
+func TestTourOnACluster(t *testing.T) {
+	need.Program(t, "redis-server", "redis-server", "valkey-server")
+	t.Parallel()
+	short(t, Cluster)
 }
 
 // The plan is the same for a seed, and covers what the tour is to show.

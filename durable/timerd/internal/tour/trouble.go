@@ -18,16 +18,17 @@ type incident struct {
 // incidents of a tour. A pause is longer than the lease and the call-backs' timeout.
 func (f *fleet) incidents() []incident {
 	const pause = 2*lease + 500*time.Millisecond
+	first, other := f.engines[0], f.engines[len(f.engines)/2]
 	all := []incident{
 		{at: 0.12, whom: f.runners[0], down: 500 * time.Millisecond},
-		{at: 0.25, whom: f.engine},
+		{at: 0.25, whom: first},
 		{at: 0.36, whom: f.runners[1], pause: pause},
-		{at: 0.68, whom: f.engine, down: 300 * time.Millisecond},
+		{at: 0.68, whom: other, down: 300 * time.Millisecond},
 		{at: 0.78, whom: f.runners[2], down: time.Second},
 		{at: 0.86, whom: f.runners[0], pause: pause},
 	}
-	if f.engine == f.front { // it is the worker too: its own leases run out
-		return append(all, incident{at: 0.52, whom: f.engine, pause: pause})
+	if first == f.front { // it is the worker too: its own leases run out
+		return append(all, incident{at: 0.52, whom: first, pause: pause})
 	}
 	return append(all, incident{at: 0.55, whom: f.runners[1]})
 }
