@@ -101,7 +101,7 @@ func (t *timerLife) early() bool {
 // successor waited for a run besides, and what was sent twice is not known to be
 // one.
 func (t *timerLife) late() (us int64, ok bool) {
-	if len(t.arrivals) == 0 || t.step.result == "succeeds" || t.step.sends > 1 || t.mode == modeSlow || t.mode == modeHang {
+	if len(t.arrivals) == 0 || t.step.result == "succeeds" || t.step.sends > 1 || t.mode == modeSlow || t.mode.silent() {
 		return 0, false
 	}
 	due := max(t.due*1000, t.step.acked) // what was overdue when it was scheduled cannot come before

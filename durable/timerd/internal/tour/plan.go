@@ -18,7 +18,15 @@ const (
 	modeHang   mode = "hang"   // no answer to the first attempt
 	modeFatal  mode = "fatal"  // 404: a dead letter at once
 	modePoison mode = "poison" // 500 always: a dead letter after the last attempt
+
+	modeUpgrade mode = "upgrade" // 101 and silence: a dead letter at once
+	modeTrickle mode = "trickle" // to the first attempt a header without end
+	modeInform  mode = "inform"  // to the first attempt informational responses without end
+	modeEndless mode = "endless" // 200 and a body without end
 )
+
+// silent reports whether the first attempt gets no answer.
+func (m mode) silent() bool { return m == modeHang || m == modeTrickle || m == modeInform }
 
 type opKind int
 
@@ -139,6 +147,14 @@ func (p *planner) addKey() {
 		first.mode = modeFatal
 	case dice < 261:
 		first.mode = modePoison
+	case dice < 262:
+		first.mode = modeUpgrade
+	case dice < 263:
+		first.mode = modeTrickle
+	case dice < 264:
+		first.mode = modeInform
+	case dice < 265:
+		first.mode = modeEndless
 	}
 	p.add(first)
 }

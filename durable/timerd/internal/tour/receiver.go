@@ -64,21 +64,59 @@ func (rc *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if attempt <= flakyFor {
 			status = http.StatusServiceUnavailable
 		}
-	case modeHang:
+	case modeHang, modeTrickle, modeInform:
 		if attempt == 1 {
-			select {
-			case <-r.Context().Done():
-			case <-time.After(hangReply):
-			}
+			withoutEnd(w, how)
 			return
 		}
+	case modeUpgrade:
+		status = http.StatusSwitchingProtocols
 	case modeFatal:
 		status = http.StatusNotFound
 	case modePoison:
 		status = http.StatusInternalServerError
 	}
 	rc.ledger.write("r", micros(), timer, r.Header.Get(webhook.HeaderID), attempt, status)
+	if how == modeUpgrade || how == modeEndless {
+		withoutEnd(w, how)
+		return
+	}
 	w.WriteHeader(status)
+}
+
+// endless are answers that do not end: what comes first, and what then comes again and
+// again.
+var endless = map[mode][2]string{
+	modeHang:    {},
+	modeTrickle: {"HTTP/1.1 200 OK\r\nX-Trickle: ", "x"},
+	modeInform:  {"", "HTTP/1.1 103 Early Hints\r\n\r\n"},
+	modeUpgrade: {"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: tour\r\n\r\n", ""},
+	modeEndless: {"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n", "x"},
+}
+
+// withoutEnd answers until the caller hangs up, or long after it should have.
+func withoutEnd(w http.ResponseWriter, how mode) {
+	c, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	gone := make(chan struct{})
+	go func() {
+		_, _ = io.Copy(io.Discard, c)
+		close(gone)
+	}()
+	_, err = io.WriteString(c, endless[how][0])
+	for end := time.After(hangReply); err == nil; {
+		select {
+		case <-time.After(10 * time.Millisecond):
+			_, err = io.WriteString(c, endless[how][1])
+		case <-gone:
+			return
+		case <-end:
+			return
+		}
+	}
 }
 
 // parseBody reads what scheduler.timer wrote.

@@ -88,7 +88,7 @@ func TestPlan(t *testing.T) {
 		}
 	}
 	require.Len(t, timers, l.Timers)
-	for _, m := range []mode{modeOK, modeSlow, modeFlaky, modeHang, modeFatal, modePoison} {
+	for _, m := range []mode{modeOK, modeSlow, modeFlaky, modeHang, modeFatal, modePoison, modeUpgrade, modeTrickle, modeInform, modeEndless} {
 		require.Positive(t, modes[m], m)
 	}
 	require.Positive(t, kinds[opCancel])
