@@ -535,7 +535,7 @@ func TestUserThatMayNotPublish(t *testing.T) {
 		cancelled, err := r.s.Cancel(r.ctx, 0, []string{"a", "b"})
 		r.NoError(err)
 		r.Equal([]store.CancelResult{store.Running, store.Cancelled}, cancelled)
-		r.Equal([]store.EndResult{store.Ended}, r.end(store.Retry, leases...))
+		r.Equal([]store.EndResult{store.EndCancelled}, r.end(store.Retry, leases...))
 		r.counts(0, 0, 0)
 		r.Error(r.s.Announce(r.ctx, store.Event{Kind: store.Busy, From: "me"}))
 	}
