@@ -127,7 +127,7 @@ func judge(err error, done func(judgement)) {
 		}
 		done(j)
 	}()
-	j.panicked, _ = err.(*panicked) // only invoke makes one
+	j.panicked, _ = err.(*panicked) //nolint:errorlint // only invoke makes one
 	left := maxErrors
 	if v := findVerdict(err, &left); v != nil {
 		j.verdict = *v
@@ -145,7 +145,7 @@ const maxErrors = 1000
 func findVerdict(err error, left *int) *verdict {
 	for err != nil && *left > 0 {
 		*left--
-		if v, ok := err.(*verdict); ok {
+		if v, ok := err.(*verdict); ok { //nolint:errorlint // this is where it is unwrapped
 			return v
 		}
 		if as, ok := err.(interface{ As(any) bool }); ok {

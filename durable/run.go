@@ -148,7 +148,7 @@ func (w *Worker) nextDeadLocked() {
 		w.options.OnDead(r.fired(), r.err)
 		return nil
 	}, Fired{}, func(err error) {
-		if p, ok := err.(*panicked); ok {
+		if p, ok := err.(*panicked); ok { //nolint:errorlint // only invoke makes one
 			w.log.Error("durable: OnDead did not return", "key", r.lease.Key, "error", err, "stack", string(p.stack))
 		}
 		w.mu.Lock()

@@ -261,9 +261,10 @@ func Encode(c Call) ([]byte, error) {
 // textIsShorter reports whether b in JSON is shorter as text than as base64.
 func textIsShorter(b []byte) bool {
 	text := len("text")
-	for i, n := 0, 0; i < len(b); i += n {
-		var r rune
-		switch r, n = utf8.DecodeRune(b[i:]); {
+	for rest := b; len(rest) > 0; {
+		r, n := utf8.DecodeRune(rest)
+		rest = rest[n:]
+		switch {
 		case r == utf8.RuneError && n == 1:
 			return false
 		case strings.ContainsRune("\"\\\b\f\n\r\t", r):

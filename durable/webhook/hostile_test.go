@@ -380,10 +380,13 @@ func TestHostileHTTP2(t *testing.T) {
 		want  string
 		hangs bool
 	}{
-		"silence":          {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, retry, true},
-		"a body":           {func(w http.ResponseWriter, r *http.Request) { write(w, r, 0) }, done, false},
-		"a slow body":      {func(w http.ResponseWriter, r *http.Request) { write(w, r, time.Second) }, done, true},
-		"a slow failure":   {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(500); write(w, r, time.Second) }, retry, true},
+		"silence":     {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, retry, true},
+		"a body":      {func(w http.ResponseWriter, r *http.Request) { write(w, r, 0) }, done, false},
+		"a slow body": {func(w http.ResponseWriter, r *http.Request) { write(w, r, time.Second) }, done, true},
+		"a slow failure": {func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusInternalServerError)
+			write(w, r, time.Second)
+		}, retry, true},
 		"103 for ever":     {func(w http.ResponseWriter, r *http.Request) { informs(w, r, 0) }, retry, false},
 		"103 that trickle": {func(w http.ResponseWriter, r *http.Request) { informs(w, r, time.Second) }, retry, true},
 	} {

@@ -98,7 +98,7 @@ func (r *reader) other(field, want string) error {
 	if len(r.b) == 0 {
 		return r.broken("it ends")
 	}
-	got := ""
+	var got string
 	switch c := r.b[0]; {
 	case c == '{':
 		got = "object"
