@@ -89,7 +89,7 @@ func (t *tour) assemble() error {
 			}
 			f.engines, f.all = append(f.engines, p), append(f.all, p)
 			f.healthy = append(f.healthy, server)
-			f.networks = append(f.networks, newNetwork(way, server, t.Seed+uint64(i), &f.counts))
+			f.networks = append(f.networks, newNetwork(way, server, t.Seed+uint64(i), t.Span/2, &f.counts))
 			servers, ways = append(servers, server), append(ways, way)
 		}
 		url := "redis://" + ways[0]

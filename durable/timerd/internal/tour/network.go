@@ -11,7 +11,6 @@ import (
 )
 
 const (
-	calm    = 2 * time.Second        // the mean time of a connection until something happens to it
 	holdUp  = 300 * time.Millisecond // at most
 	lateBy  = 3 * time.Second        // at most; a worker has given up a call after a quarter of its lease
 	maxHeld = 1 << 20                // bytes of a connection that are delivered late
@@ -26,6 +25,7 @@ type network struct {
 	server   string
 	listener net.Listener
 	seed     uint64
+	calm     time.Duration // the mean time of a connection until something happens to it
 
 	mu     sync.Mutex
 	conns  map[net.Conn]bool
@@ -41,8 +41,8 @@ type networkCounts struct {
 }
 
 // newNetwork takes an address at once, and connections from start on.
-func newNetwork(at, server string, seed uint64, counts *networkCounts) *network {
-	return &network{at: at, server: server, seed: seed, conns: make(map[net.Conn]bool), over: make(chan struct{}), counts: counts}
+func newNetwork(at, server string, seed uint64, calm time.Duration, counts *networkCounts) *network {
+	return &network{at: at, server: server, seed: seed, calm: calm, conns: make(map[net.Conn]bool), over: make(chan struct{}), counts: counts}
 }
 
 func (n *network) start() error {
@@ -119,7 +119,7 @@ func (n *network) serve(client net.Conn, rng *rand.Rand) {
 			n.counts.twice.Add(1)
 		}
 	}
-	wait := func() time.Duration { return time.Duration(rng.ExpFloat64() * float64(calm)) }
+	wait := func() time.Duration { return time.Duration(rng.ExpFloat64() * float64(n.calm)) }
 	next := time.Now().Add(wait())
 	buf := make([]byte, 64<<10)
 	for {
