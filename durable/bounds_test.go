@@ -238,11 +238,7 @@ func TestEndsOfAShardAreOneRequestAtATime(t *testing.T) {
 		}, nil)
 		w.run()
 		pass(10 * time.Second)
-		var sizes []int
-		for _, ends := range w.faults.ends {
-			sizes = append(sizes, len(ends))
-		}
-		require.Equal(t, []int{1, 9}, sizes)
+		require.Equal(t, []int{1, 9}, sizesOf(w.faults.ends))
 	})
 }
 

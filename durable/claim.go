@@ -66,8 +66,8 @@ func (w *Worker) claimed(s *shard, c *store.Claim, reserved int, sent time.Durat
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	// What an engine has leased that answers late cannot be used, nor given back, before
-	// its reply. So each time that none came the next is waited for longer.
+	// If the engine answers late, its leases can be neither used nor given back before the
+	// reply. So each claim without a reply makes the next one wait longer.
 	switch {
 	case ok:
 		s.unsure, s.patience = nil, 2*(arrived-sent)

@@ -447,3 +447,12 @@ func topicOf(lane int) string {
 		}
 	}
 }
+
+// sizesOf returns how many items each request had.
+func sizesOf[T any](requests [][]T) []int {
+	sizes := make([]int, len(requests))
+	for i, items := range requests {
+		sizes[i] = len(items)
+	}
+	return sizes
+}

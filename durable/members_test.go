@@ -53,8 +53,8 @@ func pairOn(r *rig, first, second Handler, o WorkerOptions) (a, b *member) {
 	return a, b
 }
 
-// What a worker knew of a shard that it is preferred for again may be old: it looks before
-// it claims.
+// A worker that is preferred for a shard again looks before it claims: its knowledge of the
+// shard may be old.
 func TestPreferredAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)

@@ -138,11 +138,7 @@ func TestConcurrentSchedulesAreJoined(t *testing.T) {
 		for range 601 {
 			require.NoError(t, <-errs)
 		}
-		var sizes []int
-		for _, entries := range r.faults.adds {
-			sizes = append(sizes, len(entries))
-		}
-		require.Equal(t, []int{1, 500, 100}, sizes)
+		require.Equal(t, []int{1, 500, 100}, sizesOf(r.faults.adds))
 		require.Equal(t, 601, r.stats().Waiting)
 	})
 }
@@ -158,11 +154,7 @@ func TestRequestsAreBoundedByBytes(t *testing.T) {
 		receipts, err := r.timers.ScheduleMany(context.Background(), timers)
 		require.NoError(t, err)
 		require.Len(t, receipts, 40)
-		var sizes []int
-		for _, entries := range r.faults.adds {
-			sizes = append(sizes, len(entries))
-		}
-		require.Equal(t, []int{16, 16, 8}, sizes)
+		require.Equal(t, []int{16, 16, 8}, sizesOf(r.faults.adds))
 	})
 }
 
@@ -188,11 +180,7 @@ func TestJoinedCallsAreBoundedByBytes(t *testing.T) {
 		for range 4 {
 			require.NoError(t, <-errs)
 		}
-		var sizes []int
-		for _, entries := range r.faults.adds {
-			sizes = append(sizes, len(entries))
-		}
-		require.Equal(t, []int{1, 16, 8}, sizes)
+		require.Equal(t, []int{1, 16, 8}, sizesOf(r.faults.adds))
 	})
 }
 

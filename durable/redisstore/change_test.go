@@ -423,25 +423,19 @@ func TestEmptyMeansEmpty(t *testing.T) {
 func TestSignsExpire(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startServer(t), Options{})
-	sign := func(worker string, ttl time.Duration) []string {
-		t.Helper()
-		names, err := r.s.Sign(r.ctx, worker, ttl)
-		r.NoError(err)
-		return names
-	}
-	r.Equal([]string{"b"}, sign("b", 3*time.Hour))
-	r.Equal([]string{"a", "b"}, sign("a", 2*time.Hour))
+	r.Equal([]string{"b"}, r.sign("b", 3*time.Hour))
+	r.Equal([]string{"a", "b"}, r.sign("a", 2*time.Hour))
 	ttl := r.raw.PTTL(r.ctx, r.s.signs).Val()
 	r.Greater(ttl, 2*time.Hour)
 	r.LessOrEqual(ttl, 3*time.Hour)
 	r.clock.advance(2*time.Hour - time.Millisecond)
-	r.Equal([]string{"a", "b", "c"}, sign("c", 9*time.Hour))
+	r.Equal([]string{"a", "b", "c"}, r.sign("c", 9*time.Hour))
 	r.clock.advance(time.Millisecond)
-	r.Equal([]string{"b", "c"}, sign("c", 9*time.Hour))
+	r.Equal([]string{"b", "c"}, r.sign("c", 9*time.Hour))
 	r.clock.advance(time.Hour)
-	r.Equal([]string{"c", "d"}, sign("d", time.Hour))
-	r.Equal([]string{"d"}, sign("c", 0))
-	r.Equal([]string{}, sign("d", 0))
+	r.Equal([]string{"c", "d"}, r.sign("d", time.Hour))
+	r.Equal([]string{"d"}, r.sign("c", 0))
+	r.Equal([]string{}, r.sign("d", 0))
 	r.Zero(r.raw.Exists(r.ctx, r.s.signs).Val())
 }
 

@@ -93,7 +93,7 @@ func TestClaimSentAgainGetsWhatItHas(t *testing.T) {
 	}
 }
 
-// A claim that leases, buries and repairs nothing writes its reply to the log only.
+// A claim that changes no timer writes its reply to the log only.
 func TestClaimOfNothing(t *testing.T) {
 	t.Parallel()
 	r, _, _ := behind(t, startServer(t), Options{})

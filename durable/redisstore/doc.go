@@ -50,7 +50,7 @@
 // This costs no round trip, 14 to 40 bytes in a request, and up to two more commands in a
 // script.
 //
-// What remains possible:
+// These things remain possible:
 //
 //   - A call that ends before its time, because its ctx is cancelled or the Store is closed,
 //     can take effect until its deadline (CallTimeout, or that of the ctx, at most 30 s),
@@ -65,7 +65,7 @@
 //     unless the Worker has leased others in the shard since.
 //
 // A script that ends midway, as when its user has lost a right, keeps no reply: the
-// request is carried out anew if it comes again, and the error is store.ErrUnsure if it
+// request is carried out once more if it comes again, and the error is store.ErrUnsure if it
 // does not.
 //
 // A heartbeat counts by the server's clock. When that goes back, all heartbeats go with it

@@ -260,7 +260,7 @@ func TestLateClaim(t *testing.T) {
 	}
 }
 
-// A claim that leased nothing does not tell again what the one before it buried.
+// A claim that leased nothing does not report the dead letters of the claim before it again.
 func TestClaimOfNothingSentAgain(t *testing.T) {
 	t.Parallel()
 	r, p, _ := behind(t, startServer(t), Options{})
@@ -418,24 +418,18 @@ func TestScriptEndsMidwayAndItsErrorIsLost(t *testing.T) {
 func TestSignsWhenTheClockGoesBack(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startServer(t), Options{})
-	sign := func(worker string, ttl time.Duration) []string {
-		t.Helper()
-		names, err := r.s.Sign(r.ctx, worker, ttl)
-		r.NoError(err)
-		return names
-	}
-	sign("dies", 2*time.Second)
-	sign("long", time.Minute)
+	r.sign("dies", 2*time.Second)
+	r.sign("long", time.Minute)
 	r.clock.advance(-time.Hour)
-	r.Equal([]string{"dies", "lives", "long"}, sign("lives", time.Minute))
+	r.Equal([]string{"dies", "lives", "long"}, r.sign("lives", time.Minute))
 	r.clock.advance(2*time.Second - time.Millisecond)
-	r.Equal([]string{"dies", "lives", "long"}, sign("lives", time.Minute))
+	r.Equal([]string{"dies", "lives", "long"}, r.sign("lives", time.Minute))
 	r.clock.advance(time.Millisecond)
-	r.Equal([]string{"lives", "long"}, sign("lives", time.Minute))
+	r.Equal([]string{"lives", "long"}, r.sign("lives", time.Minute))
 	r.clock.advance(-time.Millisecond)
-	r.Equal([]string{"long"}, sign("lives", 0))
+	r.Equal([]string{"long"}, r.sign("lives", 0))
 	r.clock.advance(58*time.Second - time.Millisecond)
-	r.Equal([]string{"long"}, sign("lives", 0))
+	r.Equal([]string{"long"}, r.sign("lives", 0))
 	r.clock.advance(time.Millisecond)
-	r.Empty(sign("lives", 0))
+	r.Empty(r.sign("lives", 0))
 }

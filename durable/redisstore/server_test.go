@@ -189,6 +189,13 @@ func (r *rig) claim(max int) store.Claimed {
 	return claimed
 }
 
+func (r *rig) sign(worker string, ttl time.Duration) []string {
+	r.t.Helper()
+	names, err := r.s.Sign(r.ctx, worker, ttl)
+	r.NoError(err)
+	return names
+}
+
 func (r *rig) end(kind store.EndKind, leases ...store.Lease) []store.EndResult {
 	r.t.Helper()
 	ends := make([]store.End, len(leases))

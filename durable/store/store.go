@@ -17,8 +17,8 @@ import (
 // request again, within ctx, when the reply was lost and the second answer would
 // be that of the first.
 //
-// What ended as ErrUnsure was made before the call's deadline, or never, by the engine's
-// clock; and before a later change of the same Store to the shard was, or never.
+// A change that ended as ErrUnsure takes effect before the call's deadline by the engine's
+// clock, and before any later change of the same Store to the shard, or never.
 //
 // No call outlasts ctx by more than a moment; without a deadline there, the engine
 // has one of its own.

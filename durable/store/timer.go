@@ -285,7 +285,7 @@ type EndResult uint8
 
 // What becomes of an End.
 const (
-	Ended        EndResult = iota + 1 // as its kind says; of Bury: it is a dead letter
+	Ended        EndResult = iota + 1 // as its kind says; with Bury the timer is a dead letter
 	EndLost                           // another holds it, or it is gone; nothing was changed
 	EndCancelled                      // the timer was cancelled, and is gone, whatever the kind
 	EndReplaced                       // the timer is gone, whatever the kind, and its successor waits

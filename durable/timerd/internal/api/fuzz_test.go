@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What is accepted is JSON, and is understood as encoding/json understands it.
+// The reader accepts only JSON, and reads it as encoding/json does.
 func FuzzTimer(f *testing.F) {
 	f.Add([]byte(`{"key":"a","at":null,"after":"1h","topic":"\ud83d\ude00","callback":{"url":"http:\/\/a","method":"GET","headers":{"A":"\u0001","":"b"},"timeout":"5s"},"body":"ä\\ud800","body_base64":"AP8=","if_absent":true}`))
 	f.Add([]byte(" { } \n"))

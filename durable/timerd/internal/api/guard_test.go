@@ -104,7 +104,7 @@ func TestOptions(t *testing.T) {
 	require.EqualError(t, err, "timerd: Options.Store is nil, must be given")
 }
 
-// The store's counts are read once a second at most, whoever asks.
+// The server reads the store's counts once a second at most, however often it is asked.
 func TestMetricsDoNotLoadTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, store.Limits{}, "")

@@ -165,8 +165,8 @@ func TestJSON(t *testing.T) {
 	f.is(200, `{"key":"a","result":"replaced","due":"2030-01-02T13:00:00.000Z"}`, "PUT", "/timers/a", `{"after":"1h","if_absent":false,`+callback+`}`)
 }
 
-// What a request can make the server allocate is a small multiple of its size, whatever
-// is in it.
+// A request makes the server allocate a small multiple of its size at most, whatever is in
+// it.
 func TestRequestsAreBoundedBeforeTheyAreDecoded(t *testing.T) {
 	f := newFixture(t, store.Limits{}, "")
 	fill := func(n int, before, each, after string) string {

@@ -94,6 +94,16 @@ func (p *planner) between(from, to time.Duration) time.Duration {
 
 func (p *planner) add(o op) { p.ops = append(p.ops, o) }
 
+// modes are those of keys that nothing else happens to, each for the dice below a number
+// that no earlier one has; else it is modeOK.
+var modes = []struct {
+	below int // of 1,000
+	mode  mode
+}{
+	{250, modeFlaky}, {254, modeHang}, {259, modeFatal}, {261, modePoison},
+	{262, modeUpgrade}, {263, modeTrickle}, {264, modeInform}, {265, modeEndless},
+}
+
 // addKey draws the life of one key.
 func (p *planner) addKey() {
 	key := p.number()
@@ -139,22 +149,12 @@ func (p *planner) addKey() {
 		p.add(op{kind: opSchedule, at: p.between(at, due), key: key, timer: p.number(), due: due, mode: modeOK})
 		p.add(op{kind: opCancel, at: due, key: key})
 		return
-	case dice < 250:
-		first.mode = modeFlaky
-	case dice < 254:
-		first.mode = modeHang
-	case dice < 259:
-		first.mode = modeFatal
-	case dice < 261:
-		first.mode = modePoison
-	case dice < 262:
-		first.mode = modeUpgrade
-	case dice < 263:
-		first.mode = modeTrickle
-	case dice < 264:
-		first.mode = modeInform
-	case dice < 265:
-		first.mode = modeEndless
+	}
+	for _, m := range modes {
+		if dice < m.below {
+			first.mode = m.mode
+			break
+		}
 	}
 	p.add(first)
 }

@@ -27,7 +27,7 @@ const (
 // Store is what a tour's timers are kept in.
 type Store string
 
-// What there is to choose from.
+// The stores of a tour.
 const (
 	Pebble  Store = "pebble"  // in a folder
 	Redis   Store = "redis"   // on a server, behind a network that fails
