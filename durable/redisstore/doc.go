@@ -37,8 +37,8 @@
 //   - A Store numbers its changes to a shard: claims, ends of runs, and all that timers are
 //     changed by. Each request names the lower numbers whose calls had not returned when its
 //     own began. The scripts keep, for each Store and shard, the highest number with these
-//     names, and the last reply of each kind, for a minute. A request that was carried out is
-//     answered with its reply. One that a later change has left behind is refused. So what
+//     names, and the last reply of each kind, for a minute, or for the Lease if that is longer.
+//     A request that was carried out is answered with its reply. One that a later change has left behind is refused. So what
 //     ended as unsure takes effect before a later change of the same Store, or never.
 //   - Each change, extension and heartbeat carries a deadline by the server's clock, after
 //     which its script refuses it. The Store computes it from the time in the last reply and
@@ -47,7 +47,7 @@
 //     Store. So what ended as unsure because its time was over never takes effect afterwards,
 //     for other Stores either.
 //
-// This costs no round trip, 14 to 40 bytes in a request, and up to two more commands in a
+// This costs no round trip, 14 to 40 bytes in a request, and up to three more commands in a
 // script.
 //
 // These things remain possible:

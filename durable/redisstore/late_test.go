@@ -311,7 +311,8 @@ func TestClaimByTwoCalls(t *testing.T) {
 }
 
 // A client's log has one reply of each kind, under the number of its request; it expires a
-// minute after the last request, also if that was one that came again.
+// minute after the last request, also if that was one that came again, and not before what a
+// claim has leased: the claim may come again for as long.
 func TestLog(t *testing.T) {
 	t.Parallel()
 	r, p, l := behind(t, startServer(t), Options{})
@@ -341,8 +342,21 @@ func TestLog(t *testing.T) {
 	r.put(r.entry("x"))
 	expiry()
 
+	lease := func() {
+		t.Helper()
+		ttl := r.raw.PTTL(r.ctx, log).Val()
+		r.Greater(ttl, time.Hour-30*time.Second)
+		r.LessOrEqual(ttl, time.Hour)
+	}
+	c := newClaim(1)
+	c.Lease = time.Hour
+	_, _, err := r.s.Claim(r.ctx, 0, c)
+	r.NoError(err)
+	lease()
+
 	// An older reply is gone.
 	r.put(r.entry("y"))
+	lease()
 	r.Equal(byte(sh.last), r.raw.HGet(r.ctx, log, "schedule").Val()[0])
 	r.Len(r.raw.HGet(r.ctx, log, "schedule").Val(), 8+9)
 }

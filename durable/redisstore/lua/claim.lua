@@ -199,7 +199,7 @@ if #kept > 0 then call('HSET', meta, 'f', int(first + #kept - 1), 's', ARGV[14])
 if #kept > 0 or buried > 0 or repaired > 0 then
   other = token .. pack('<I4I4', buried, repaired) .. concat(kept)
 end
-remember(kind, other or '')
+remember(kind, other or '', #kept > 0 and lease) -- a claim that is forgotten would lease others
 
 -- The oldest dead letters go.
 local letters = call('ZCARD', dead)

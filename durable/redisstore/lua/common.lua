@@ -37,7 +37,7 @@ local leases, heads, blobs, runs, succ, dead, meta, log =
   KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
 
 local LATEST = 9223372036854 -- ms, in the year 2262
-local KEEP = 60000           -- ms that a reply is kept
+local KEEP = 60000           -- ms that a reply is kept at least
 
 -- now is the present rounded down; soon is rounded up, and what a delay above zero is
 -- counted from, so that nothing is early.
@@ -168,12 +168,16 @@ local function late(deadline)
   if now >= tonumber(deadline) then return redis.error_reply('EXPIRED ' .. int(now)) end
 end
 
+-- keep keeps the log for KEEP from now, for ms if that is more, and for as long as it was to
+-- be kept before.
+local function keep(ms) call('PEXPIRE', log, int(math.max(KEEP, ms or 0, call('PTTL', log)))) end
+
 -- A client numbers its requests that change something in a shard, with one count for all
 -- kinds, and has one of each kind under way. admit returns what the request was answered, if
--- this is its second coming; PEXPIRE is there for WAIT, too, which in Valkey waits for what the
--- connection has written itself. Otherwise it returns an error if the request may not take
--- effect any more, because its call had returned before a later request began, or its
--- deadline has passed; or else the last reply of the kind, which is that to another.
+-- this is its second coming; the log is kept anew for WAIT, too, which in Valkey waits for
+-- what the connection has written itself. Otherwise it returns an error if the request may
+-- not take effect any more, because its call had returned before a later request began, or
+-- its deadline has passed; or else the last reply of the kind, which is that to another.
 local number, open, newest
 
 local function admit(kind)
@@ -181,7 +185,7 @@ local function admit(kind)
   number, deadline, open = string.match(ARGV[4], '^(%d+) (%d+)(.*)$')
   local last, under_way, kept = unpack(call('HMGET', log, 'n', 'o', kind))
   if kept and unstruct('<I8', kept) == tonumber(number) then
-    call('PEXPIRE', log, KEEP)
+    keep()
     return sub(kept, 9)
   end
   newest = not last or tonumber(number) > tonumber(last)
@@ -192,13 +196,13 @@ local function admit(kind)
 end
 
 -- remember comes after all that a request changes: if that fails midway, there is no reply
--- that a second coming could get.
-local function remember(kind, payload)
+-- that a second coming could get. The reply is kept for some ms if that is more than KEEP.
+local function remember(kind, payload, ms)
   payload = pack('<I8', tonumber(number)) .. payload
   if newest then
     call('HSET', log, 'n', number, 'o', open, kind, payload)
   else
     call('HSET', log, kind, payload)
   end
-  call('PEXPIRE', log, KEEP)
+  keep(ms)
 end

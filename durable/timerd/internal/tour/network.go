@@ -129,17 +129,14 @@ func (n *network) serve(client net.Conn, rng *rand.Rand) {
 		}
 		if time.Now().After(next) {
 			next = time.Now().Add(wait())
-			switch rng.IntN(4) {
-			case 0:
+			switch dice := rng.IntN(8); {
+			case dice < 2:
 				n.counts.cut.Add(1)
 				return
-			case 1:
+			case dice < 4:
 				time.Sleep(time.Duration(rng.Int64N(int64(holdUp))))
-			case 2:
-				n.comeLate(client, server, buf[:k], true, rng)
-				return
-			case 3:
-				n.comeLate(client, server, buf[:k], false, rng)
+			default: // seldom in silence, for which all callers of a shard wait
+				n.comeLate(client, server, buf[:k], dice < 7, rng)
 				return
 			}
 		}
