@@ -4,14 +4,14 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
-	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-782fa212/limbo/durable/timerd/internal/api"
 )
@@ -107,17 +107,12 @@ func (c apiClient) requeue(ctx context.Context, key string) error {
 
 // purge removes dead letters, some at the same time.
 func (c apiClient) purge(ctx context.Context, keys []string) error {
-	errs := make([]error, lanes)
-	var wg sync.WaitGroup
-	for lane := range lanes {
-		wg.Go(func() {
-			for i := lane; i < len(keys) && errs[lane] == nil; i += lanes {
-				errs[lane] = c.do(ctx, http.MethodDelete, "/dead/"+url.PathEscape(keys[i]))
-			}
-		})
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(16)
+	for _, key := range keys {
+		group.Go(func() error { return c.do(ctx, http.MethodDelete, "/dead/"+url.PathEscape(key)) })
 	}
-	wg.Wait()
-	return errors.Join(errs...)
+	return group.Wait()
 }
 
 func (c apiClient) do(ctx context.Context, method, path string) error {

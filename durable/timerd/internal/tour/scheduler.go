@@ -7,14 +7,15 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-782fa212/limbo/durable/timerd/internal/api"
 )
 
 const (
-	lanes     = 16  // of a scheduler; a key's operations stand in one
+	atOnce    = 256 // requests of a scheduler
 	maxBatch  = 100 // operations that are taken together
 	quantum   = 25 * time.Millisecond
 	resend    = 50 * time.Millisecond
@@ -49,50 +50,50 @@ func runScheduler(ctx context.Context, c schedulerConfig) error {
 		return err
 	}
 	s := &scheduler{schedulerConfig: c, ledger: l, client: &http.Client{
-		Timeout: patience, Transport: &http.Transport{MaxIdleConnsPerHost: lanes},
+		Timeout: patience, Transport: &http.Transport{MaxIdleConnsPerHost: atOnce},
 	}}
-	var queues [lanes][]op
-	for _, o := range c.Load.plan(c.Index) {
-		lane := o.key / c.Load.Schedulers % lanes
-		queues[lane] = append(queues[lane], o)
-	}
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	var wg sync.WaitGroup
-	for _, queue := range queues {
-		wg.Go(func() {
-			if err := s.lane(ctx, queue); err != nil {
-				stop(err)
-			}
-		})
-	}
-	wg.Wait()
-	return context.Cause(ctx)
+	return s.run(ctx, c.Load.plan(c.Index))
 }
 
-// lane does operations, those on a key in order, and schedules that come together in
-// one request.
-func (s *scheduler) lane(ctx context.Context, queue []op) error {
+// run begins operations at their times, without waiting for those before: a shard that does
+// not answer holds up what goes to it, and nothing else. Those on one key are done in order.
+func (s *scheduler) run(ctx context.Context, queue []op) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	last := make(map[int]chan struct{}) // by key: closed when what was begun last is done
+	begin := func(ops []op, f func() error) {
+		done := make(chan struct{})
+		before := last[ops[0].key]
+		for _, o := range ops {
+			last[o.key] = done
+		}
+		group.Go(func() error {
+			defer close(done)
+			if before != nil {
+				<-before
+			}
+			return f()
+		})
+	}
 	for len(queue) > 0 {
 		wake := s.Start.Add(queue[0].at.Truncate(quantum) + quantum)
 		select {
 		case <-time.After(time.Until(wake)):
 		case <-ctx.Done():
+			_ = group.Wait() // the cause is its error, if one of its functions has failed
 			return context.Cause(ctx)
 		}
 		n := s.dueOf(queue)
-		batch, others := split(queue[:n])
-		if err := s.schedule(ctx, batch); err != nil {
-			return err
+		firsts, others := split(queue[:n])
+		if len(firsts) > 0 {
+			begin(firsts, func() error { return s.schedule(ctx, firsts) })
 		}
 		for _, o := range others {
-			if err := s.do(ctx, o); err != nil {
-				return err
-			}
+			begin([]op{o}, func() error { return s.do(ctx, o) })
 		}
 		queue = queue[n:]
 	}
-	return nil
+	return group.Wait()
 }
 
 // dueOf returns how many operations have come to their time, at least 1 and at most
@@ -108,17 +109,15 @@ func (s *scheduler) dueOf(queue []op) int {
 
 // split takes the schedules that can be sent together: each the first operation on
 // its key. The others follow, in order.
-func split(ops []op) (batch, others []op) {
-	keys := make(map[int]bool, len(ops))
+func split(ops []op) (firsts, others []op) {
 	for _, o := range ops {
-		if o.kind == opSchedule && !keys[o.key] {
-			batch = append(batch, o)
+		if o.kind == opSchedule && o.timer == o.key {
+			firsts = append(firsts, o)
 		} else {
 			others = append(others, o)
 		}
-		keys[o.key] = true
 	}
-	return batch, others
+	return firsts, others
 }
 
 func (s *scheduler) do(ctx context.Context, o op) error {
@@ -133,9 +132,6 @@ func (s *scheduler) do(ctx context.Context, o op) error {
 
 // schedule sends one, by PUT, or many, by POST.
 func (s *scheduler) schedule(ctx context.Context, ops []op) error {
-	if len(ops) == 0 {
-		return nil
-	}
 	var results []api.Result
 	err := s.until(ctx, func() (done bool, err error) {
 		results = make([]api.Result, len(ops))
