@@ -79,35 +79,6 @@ func TestNoMethodKeepsTheLock(t *testing.T) {
 	everything()
 }
 
-// T9: a leader that finds nothing due sleeps, and does not look again and again.
-func TestLeaderSleeps(t *testing.T) {
-	for _, h := range []time.Duration{0, time.Hour} { // none, and a head that is far
-		q := New[int]()
-		want := never
-		if h > 0 {
-			mustPush(t, q, 1, time.Now().Add(h))
-			want = q.heap.items[0].deadline
-		}
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			_, _ = q.Take(t.Context())
-		}()
-		armed := func() bool {
-			q.mu.Lock()
-			defer q.mu.Unlock()
-			require.LessOrEqual(t, q.stats.Wakeups, uint64(1000), "the leader does not sleep")
-			return q.armed == want
-		}
-		for begun := time.Now(); !armed() && time.Since(begun) < time.Minute; {
-			runtime.Gosched()
-		}
-		require.True(t, armed(), "the leader does not sleep until the head is due")
-		q.Close()
-		<-ended
-	}
-}
-
 // T2: a leader's sleep ends: by the deadline, by an earlier one, by the context, by Close;
 // and a follower has its turn.
 func TestSleepEnds(t *testing.T) {
@@ -141,5 +112,56 @@ func TestSleepEnds(t *testing.T) {
 				require.Equal(t, 2, left, "so many takers of two have come back")
 			})
 		})
+	}
+}
+
+// T9: a leader that finds nothing due sleeps, and does not look again and again.
+func TestLeaderSleeps(t *testing.T) {
+	for _, h := range []time.Duration{0, time.Hour} { // none, and a head that is far
+		q := New[int]()
+		want := never
+		if h > 0 {
+			mustPush(t, q, 1, time.Now().Add(h))
+			want = q.heap.items[0].deadline
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_, _ = q.Take(ctx)
+		}()
+		armed := func() bool {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			require.LessOrEqual(t, q.stats.Wakeups, uint64(1000), "the leader does not sleep")
+			return q.armed == want
+		}
+		for begun := time.Now(); !armed() && time.Since(begun) < time.Minute; {
+			runtime.Gosched()
+		}
+		require.True(t, armed(), "the leader does not sleep until the head is due")
+		cancel()
+		<-ended
+	}
+}
+
+// The table of moved slots is never full: what looks for a slot in it ends.
+func TestMovedSlotsLeaveRoom(t *testing.T) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		q, handles := packed(t)
+		for _, h := range handles {
+			q.Reset(h, time.Now())
+		}
+		q.Clear()
+		for _, h := range handles {
+			q.Reset(h, time.Now())
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Fatal("packing the slots, or a search among those that were moved, does not end")
 	}
 }

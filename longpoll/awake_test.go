@@ -45,10 +45,34 @@ func TestKeepAwake(t *testing.T) {
 		for _, wait := range []string{"0.5", "1"} {
 			require.Equal(t, http.StatusNoContent, ask(f.serve(p), httptest.NewRequest(http.MethodGet, "/?wait="+wait, nil)).Code)
 		}
+		// What was preferred is told with the first byte.
+		f = newFeed(t, purgatory.Options{})
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Header.Set("Prefer", "wait=3")
+		require.Equal(t, "wait=3", ask(f.serve(p), r).Result().Header.Get("Preference-Applied"))
 		// Nor to a request whose answer has no body.
 		require.Equal(t, http.StatusNoContent, ask(f.serve(p), httptest.NewRequest(http.MethodHead, "/?wait=3", nil)).Code)
-		require.Equal(t, Stats{Ready: 2, Expired: 5}, p.Stats())
+		require.Equal(t, Stats{Ready: 2, Expired: 6}, p.Stats())
+
+		// What await has begun with its context ends with it.
+		var ctx context.Context
+		require.True(t, p.Serve(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil), func(given context.Context, _ time.Duration) error {
+			ctx = given
+			return nil
+		}))
+		require.ErrorIs(t, ctx.Err(), context.Canceled)
 	})
+}
+
+// A timer that has fired while its poll ended sends nothing.
+func TestKeeperHasEnded(t *testing.T) {
+	w := httptest.NewRecorder()
+	k := keeper{conversation: &conversation{w: w, control: http.NewResponseController(w)}, each: time.Hour}
+	k.start()
+	k.stop()
+	k.tick()
+	require.False(t, w.Flushed)
+	require.Empty(t, w.Body.String())
 }
 
 // The writer is the handler's alone when Serve returns.
