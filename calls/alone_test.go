@@ -3,11 +3,13 @@ package calls
 import (
 	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-782fa212/limbo/purgatory"
+	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
 // Parts that are tested alone: a fault in one shows here first, and not as a goroutine that
@@ -89,4 +91,34 @@ func TestOwnParts(t *testing.T) {
 	for processors, want := range map[int]int{1: 8, 2: 16, 3: 32, 127: 1024, 128: 1024, 129: 1024, 1000: 1024} {
 		require.Equal(t, want, ownParts(processors), "%d processors", processors)
 	}
+}
+
+// A call that the wheel has no timer for takes no place.
+func TestWheelIsFull(t *testing.T) {
+	table, err := New[int, string](Options{MaxCalls: 1})
+	require.NoError(t, err)
+	defer table.Close()
+	_, err = table.wheel.Close(timingwheel.Discard) // refuses as one with all the timers that it can have
+	require.NoError(t, err)
+	send := func() error { return nil }
+	for range 2 {
+		require.ErrorIs(t, table.Go(1, time.Hour, send, func(string, error) {}), ErrFull)
+	}
+	require.Zero(t, table.waiting.Load())
+	require.NoError(t, table.Go(1, NoTimeout, send, func(string, error) {}), "a place is lost")
+}
+
+// The record of a call that has expired can serve another one, as others can: its timer
+// will not call it.
+func TestExpiredRecordIsFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table, err := New[int, string](Options{})
+		require.NoError(t, err)
+		defer table.Close()
+		g := table.Group()
+		require.NoError(t, g.Go(1, time.Second, func() error { return nil }, func(string, error) {}))
+		c := g.part(1).calls[1]
+		time.Sleep(time.Minute)
+		require.True(t, c.stop())
+	})
 }
