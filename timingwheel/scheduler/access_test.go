@@ -2,7 +2,9 @@ package scheduler
 
 import (
 	"errors"
+	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,12 +16,21 @@ import (
 
 // T12: no method keeps a lock, whatever it finds; nor does a run, or a check of the clock.
 func TestNoMethodKeepsALock(t *testing.T) {
+	ended := &Job{state: jobEnded}
+	require.False(t, ended.begin(), "a job that was stopped runs")
+	require.True(t, ended.mu.TryLock(), "a run of a job that was stopped keeps Job.mu")
+
+	// A worker that waits for a lock keeps its bubble from coming to rest.
+	var step atomic.Value
+	limit := time.AfterFunc(time.Minute, func() { panic(fmt.Sprint("after ", step.Load(), " something waits for a lock")) })
+	defer limit.Stop()
 	for _, policy := range policies {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, Options{MaxPending: 3})
 			var jobs []*Job
 			free := func(method string) {
 				t.Helper()
+				step.Store(method)
 				synctest.Wait()
 				locks := map[string]*sync.Mutex{"Scheduler.closing": &r.closing, "jobs.mu": &r.jobs.mu, "wallClock.mu": &r.clock.mu}
 				for _, j := range jobs {
@@ -57,9 +68,11 @@ func TestNoMethodKeepsALock(t *testing.T) {
 				free("Stats")
 				r.Levels()
 				free("Levels")
+				step.Store("a run")
 				time.Sleep(2 * time.Second)
 				free("a run")
 				r.setWall(-time.Hour)
+				step.Store("a check of the clock")
 				time.Sleep(2 * time.Second)
 				free("a check of the clock")
 				for _, j := range jobs {

@@ -97,6 +97,19 @@ func TestWallClockSetJustBefore(t *testing.T) {
 	})
 }
 
+// A correction of up to maxDrift is not one that was set.
+func TestWallClockDrift(t *testing.T) {
+	for by, steps := range map[time.Duration]uint64{maxDrift: 0, maxDrift + 1: 1, -maxDrift: 0, -maxDrift - 1: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, Options{})
+			r.at(time.Hour, r.note)
+			r.setWall(by)
+			require.Empty(t, r.pass(time.Minute))
+			require.Equal(t, steps, r.Stats().ClockSteps, by)
+		})
+	}
+}
+
 // A small correction does not run a job twice, nor leave a run out.
 func TestWallClockCorrected(t *testing.T) {
 	for _, back := range []time.Duration{1, milli, 9 * milli, 11 * milli, 20 * milli, 500 * milli, time.Second - 1} {
