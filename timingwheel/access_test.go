@@ -147,8 +147,17 @@ func TestNoMethodKeepsALock(t *testing.T) {
 		if w.Len() == 0 {
 			return // a worker would wait
 		}
-		_, ok := w.workers.take(&worker{searching: true})
-		require.True(t, ok)
+		taken := make(chan bool, 1)
+		go func() {
+			_, ok := w.workers.take(&worker{searching: true})
+			taken <- ok
+		}()
+		select {
+		case ok := <-taken:
+			require.True(t, ok)
+		case <-time.After(time.Minute):
+			t.Fatal("a worker does not find what is due")
+		}
 		free("take")
 	}
 	everything()

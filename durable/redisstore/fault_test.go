@@ -566,6 +566,7 @@ func TestScriptEndsInItsMidst(t *testing.T) {
 		"OOM command not allowed when used memory > 'maxmemory'. script: f, on @user_script:9.",
 		"ERR Error running script (call to f_1): @user_script:9: @user_script: 9: -MISCONF Errors writing to the AOF file",
 		"SHARDS 3",
+		"EXPIRED 1764000000000",
 	} {
 		r.False(fateOf(serverError(text)).received, text)
 	}
