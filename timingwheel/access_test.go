@@ -103,6 +103,21 @@ func TestNoMethodKeepsALock(t *testing.T) {
 		require.True(t, w.shared.ready.mu.TryLock(), "%s keeps the lock of the ready queue", method)
 		w.shared.ready.mu.Unlock()
 	}
+	take := func(idle *worker) bool {
+		t.Helper()
+		taken := make(chan bool, 1)
+		go func() {
+			_, ok := w.workers.take(idle)
+			taken <- ok
+		}()
+		select {
+		case ok := <-taken:
+			return ok
+		case <-time.After(time.Minute):
+			t.Fatal("a worker finds neither what is due nor that all has ended")
+			return false
+		}
+	}
 	everything := func() {
 		h, _ := w.Schedule(1, far)
 		free("Schedule")
@@ -147,17 +162,7 @@ func TestNoMethodKeepsALock(t *testing.T) {
 		if w.Len() == 0 {
 			return // a worker would wait
 		}
-		taken := make(chan bool, 1)
-		go func() {
-			_, ok := w.workers.take(&worker{searching: true})
-			taken <- ok
-		}()
-		select {
-		case ok := <-taken:
-			require.True(t, ok)
-		case <-time.After(time.Minute):
-			t.Fatal("a worker does not find what is due")
-		}
+		require.True(t, take(&worker{searching: true}))
 		free("take")
 	}
 	everything()
@@ -177,8 +182,7 @@ func TestNoMethodKeepsALock(t *testing.T) {
 	everything()
 	w.shared.ready.close()
 	free("the end")
-	_, ok = w.workers.take(&worker{})
-	require.False(t, ok, "T13: a worker takes a value when the wheel has ended")
+	require.False(t, take(&worker{}), "T13: a worker takes a value when the wheel has ended")
 }
 
 // T2, T13: what is due runs, on whatever level it was; and a shutdown by each policy ends,
