@@ -239,6 +239,25 @@ func TestQuorumWithoutTime(t *testing.T) {
 	require.NoError(t, s.Shutdown(context.Background()))
 }
 
+// What comes meanwhile does not make the time longer.
+func TestQuorumHasOneTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := NewFutures[int](Options{})
+		require.NoError(t, err)
+		a, b, c := s.Future(), s.Future(), s.Future()
+		time.AfterFunc(40*time.Second, func() {
+			a.Set(7, nil)
+			b.Set(0, errors.New("failed")) // now c decides
+		})
+		begun := time.Now()
+		got, err := s.Quorum(t.Context(), time.Minute, 2, a, b, c)
+		require.Equal(t, ErrExpired, err)
+		require.Equal(t, []int{7}, got)
+		require.InDelta(t, 60, time.Since(begun).Seconds(), 0.1)
+		require.NoError(t, s.Shutdown(context.Background()))
+	})
+}
+
 // Quorum gives up as Await does, and refuses what can never be.
 func TestQuorumGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
