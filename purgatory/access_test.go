@@ -102,3 +102,33 @@ func TestNothingHangs(t *testing.T) {
 	within("Threshold.CancelForKey", func() { r.CancelForKey(1, nil) })
 	within("Threshold.Shutdown", func() { require.NoError(t, r.Shutdown(context.Background())) })
 }
+
+// A hash leads to the bucket that has its keys, at each size of the table; and the lock of a
+// bucket that has just lost its keys is not kept.
+func TestTableLeads(t *testing.T) {
+	var x table[int, int]
+	x.init()
+	leads := func() {
+		t.Helper()
+		for hash := range 4 * x.size.Load() {
+			b := x.at(hash)
+			require.NotNil(t, b, "hash %d, size %d", hash, x.size.Load())
+			require.Equal(t, b.number, hash&b.mask.Load(), "hash %d, size %d", hash, x.size.Load())
+			require.Same(t, b, x.lock(hash))
+			b.mu.Unlock()
+		}
+	}
+	leads()
+	for range 5 {
+		x.addSegment()
+		leads()
+	}
+	hash := x.size.Load() - 1
+	left := x.at(hash)
+	x.dropSegment()
+	leads()
+	b := x.lockTouched(left, hash)
+	require.Same(t, x.at(hash), b, "a bucket that is not in the table any more")
+	b.mu.Unlock()
+	require.True(t, left.mu.TryLock())
+}

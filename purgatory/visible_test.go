@@ -425,3 +425,23 @@ func TestP16KeysWhileEntering(t *testing.T) {
 	verify(t, p)
 	shut(t, p)
 }
+
+// A key whose operations end while All is among them is gone when All has passed it.
+func TestAllLeavesNoKey(t *testing.T) {
+	p := open[int](t, Options{})
+	var handles []Pending
+	for range maxNear + 5*perChunk {
+		handles = append(handles, park(t, p, newOp(t), NoTimeout, 1))
+	}
+	met := 0
+	for range p.All() {
+		for _, h := range handles {
+			h.Cancel(nil)
+		}
+		met++
+	}
+	require.Less(t, met, len(handles), "the walk was over before it paused")
+	require.Zero(t, p.KeyCount())
+	verify(t, p)
+	shut(t, p)
+}
