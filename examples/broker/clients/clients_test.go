@@ -282,6 +282,7 @@ func (g *group) judge(t *testing.T, c *cluster.Cluster) {
 	require.Len(t, acked, g.written)
 	require.Eventually(t, func() bool { return g.lacking() == 0 }, patience, 10*time.Millisecond)
 	var ending sync.WaitGroup
+	defer ending.Wait() // also if the second fails
 	ending.Go(func() { g.first.end(t) })
 	g.second.end(t)
 	ending.Wait()
