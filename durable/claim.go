@@ -44,7 +44,7 @@ func (w *Worker) claimAgainLocked() {
 }
 
 // claim sends a claim. A worker that stops sends one that may have been made until it is
-// answered.
+// answered, or the store is closed.
 func (w *Worker) claim(s *shard, c *store.Claim, reserved int) {
 	for failures := 1; ; failures++ {
 		sent := w.now()
@@ -75,7 +75,7 @@ func (w *Worker) claimed(s *shard, c *store.Claim, reserved int, sent time.Durat
 		s.unsure, s.patience = c, 2*s.patience
 	}
 	s.patience = min(max(s.patience, w.timeout), w.longest)
-	if w.closing && !w.stopped && s.unsure != nil {
+	if w.closing && !w.stopped && s.unsure != nil && !errors.Is(err, ErrClosed) {
 		return false
 	}
 	s.claiming = false

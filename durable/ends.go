@@ -83,7 +83,7 @@ func (w *Worker) writeEnds(s *shard) {
 			runs, err = unknown, ErrUnsure
 		}
 		failures++
-		w.unwritten(s, runs, errors.Is(err, ErrUnsure))
+		w.unwritten(s, runs, err)
 		if !w.sleep(min(pause(failures), w.options.Lease/16)) {
 			return
 		}
@@ -176,10 +176,10 @@ func (w *Worker) isDead(r *run) (result store.EndResult, unsure bool) {
 	return store.EndLost, false
 }
 
-// unwritten puts back ends that could not be written, but for those whose lease has
-// run out: another may have it.
-func (w *Worker) unwritten(s *shard, runs []*run, unsure bool) {
-	closed := w.storeClosed()
+// unwritten queues ends whose write failed for another try. It drops those whose lease has
+// expired, because another worker may hold the timer, and all if the store is closed.
+func (w *Worker) unwritten(s *shard, runs []*run, err error) {
+	unsure, closed := errors.Is(err, ErrUnsure), w.storeClosed() || errors.Is(err, ErrClosed)
 	w.mu.Lock()
 	now := w.now()
 	var again []*run

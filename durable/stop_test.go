@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -316,4 +317,47 @@ func TestStopDuringARefusedClaim(t *testing.T) {
 		require.NoError(t, w.stop())
 		require.Equal(t, 1, w.faults.count("claim"))
 	})
+}
+
+// A store that has closed itself leaves nothing to wait for: neither a claim whose reply was
+// lost nor an outcome is sent until Grace is over. It may close before or after Run's ctx ends.
+func TestStoreClosesWithoutAReply(t *testing.T) {
+	for _, call := range []string{"claim", "end"} {
+		for name, stops := range map[string]bool{"first the store": false, "first the ctx": true} {
+			t.Run(call+"/"+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					r := newRig(t, 1, store.Limits{}, 0)
+					w := r.prepare((&journal{}).handle, WorkerOptions{Grace: time.Hour, Lease: time.Hour})
+					var lost, closed atomic.Bool
+					w.faults.set(func(_ context.Context, c string, _ int) error {
+						switch {
+						case closed.Load():
+							return fmt.Errorf("%w: %w", ErrClosed, errBoom)
+						case c == call:
+							lost.Store(true)
+							closed.Store(!stops)
+							return fmt.Errorf("%w: %w", ErrUnsure, errBoom)
+						}
+						return nil
+					}, nil)
+					w.run()
+					r.schedule("k", 0)
+					pass(time.Millisecond)
+					if stops {
+						w.cancel()
+						pass(10 * time.Second)
+						closed.Store(true)
+					}
+					began := time.Now()
+					err := <-w.done
+					w.once.Do(func() {})
+					require.Less(t, time.Since(began), time.Minute)
+					require.True(t, lost.Load())
+					if !stops {
+						require.Equal(t, ErrClosed, err)
+					}
+				})
+			})
+		}
+	}
 }

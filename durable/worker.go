@@ -117,7 +117,7 @@ func (w *Worker) Name() string { return w.name }
 // Run claims and runs timers until ctx ends. Then it claims no more, tells the other
 // workers, gives back what it has claimed and not begun, and waits up to
 // WorkerOptions.Grace for the handlers that run, for OnDead, and for claims that the
-// engine did not answer, which it sends again. After that it ends the handlers' ctx, with
+// engine did not answer, which it sends again unless the store is closed. After that it ends the handlers' ctx, with
 // [ErrStopped] as the cause, and waits a second for them and OnDead to return, and for
 // their ends to be written. A timer whose handler goes on even then keeps its lease, which
 // is not extended: it runs again when that is over.
