@@ -24,7 +24,7 @@
 //   - Attempts are calls of the handler. A worker that claims a timer and does not call its
 //     handler, because it stops or the engine answered too late, gives the attempt back.
 //     There is one exception: a worker dies, is paused or is cut off from the engine, and
-//     another one claims the timer after the lease has expired. That lease counts as an
+//     another claim gets the timer after the lease has expired. That lease counts as an
 //     attempt, because the engine cannot tell whether the handler was called.
 //   - It runs exactly once as long as no lease is lost and the engine loses nothing.
 //     Nobody can promise more: a machine that dies between the handler's last act and

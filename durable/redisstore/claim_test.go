@@ -93,6 +93,56 @@ func TestClaimSentAgainGetsWhatItHas(t *testing.T) {
 	}
 }
 
+// A claim that comes again after its log has expired gets its leases again, though they have
+// run out, as the same attempts: no handler was called. It leases nothing else, and treats the
+// leases of others as any claim does.
+func TestClaimSentAgainAfterItsLog(t *testing.T) {
+	t.Parallel()
+	srv := startServer(t)
+	for _, most := range []int{1, 3} {
+		r := newRig(t, srv, Options{})
+		long := r.entry("long")
+		long.Body = make([]byte, inline+1)
+		r.put(r.entry("a"), long, r.entry("cancelled"), r.entry("replaced"))
+		c := newClaim(4)
+		c.MaxAttempts = most
+		first, _, err := r.s.Claim(r.ctx, 0, c)
+		r.NoError(err)
+		r.Len(first.Leases, 4)
+		r.put(r.entry("other"))
+		other := newClaim(1)
+		other.Worker = "other"
+		r.claimAs(other, "other")
+		r.put(r.entry("due"), r.entry("replaced"))
+		_, err = r.s.Cancel(r.ctx, 0, []string{"cancelled"})
+		r.NoError(err)
+
+		r.clock.advance(time.Hour)
+		r.NoError(r.raw.Del(r.ctx, r.s.shards[0].names[len(suffixes)]).Err()) // as its expiry does
+		again := r.claimAs(c, "a", "long")
+		for i, l := range again.Leases {
+			r.Equal(1, l.Attempt)
+			r.Greater(l.End, store.Millis(r.clock.ms.Load()))
+			was := first.Leases[slices.IndexFunc(first.Leases, func(f store.Lease) bool { return f.Key == l.Key })]
+			r.Greater(l.Fence, was.Fence)
+			r.Equal([]any{was.ID, was.Body, was.Due, was.Token}, []any{l.ID, l.Body, l.Due, l.Token})
+			r.Equal([]store.EndResult{store.Ended}, r.end(store.GiveBack, again.Leases[i]))
+			record, err := r.s.Get(r.ctx, 0, l.Key)
+			r.NoError(err)
+			r.Zero(record.Attempts)
+		}
+		if most == 1 { // the lease of the other worker
+			r.Equal(1, again.Buried)
+			r.counts(4, 0, 1)
+		} else {
+			r.Zero(again.Buried)
+			r.counts(4, 1, 0)
+		}
+		_, err = r.s.Get(r.ctx, 0, "cancelled")
+		r.ErrorIs(err, store.ErrNotFound)
+	}
+}
+
 // A claim that changes no timer writes its reply to the log only.
 func TestClaimOfNothing(t *testing.T) {
 	t.Parallel()

@@ -62,7 +62,10 @@
 //   - An extension or a heartbeat that comes late, within its deadline, counts from when it
 //     comes: a worker that died in between is missed later by that much.
 //   - A claim that the same Worker makes again in another call is recognised by its Token
-//     unless the Worker has leased others in the shard since.
+//     unless the Worker has leased others in the shard since. After a minute, or its Lease if
+//     that is longer, the log of the claim may have expired, and its leases have run out. It
+//     leases those again that no other claim has taken, as the same attempts, if they are among
+//     the first 100 that have run out in the shard. Others of them count as attempts.
 //
 // A script that ends midway, as when its user has lost a right, keeps no reply: the
 // request is carried out once more if it comes again, and the error is store.ErrUnsure if it

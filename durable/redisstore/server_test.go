@@ -189,6 +189,19 @@ func (r *rig) claim(max int) store.Claimed {
 	return claimed
 }
 
+// claimAs makes a claim, which must lease these keys.
+func (r *rig) claimAs(c store.Claim, want ...string) store.Claimed {
+	r.t.Helper()
+	claimed, _, err := r.s.Claim(r.ctx, 0, c)
+	r.NoError(err)
+	var keys []string
+	for _, l := range claimed.Leases {
+		keys = append(keys, l.Key)
+	}
+	r.ElementsMatch(want, keys)
+	return claimed
+}
+
 func (r *rig) sign(worker string, ttl time.Duration) []string {
 	r.t.Helper()
 	names, err := r.s.Sign(r.ctx, worker, ttl)

@@ -85,8 +85,9 @@ elseif homes == 0 then
   call('DEL', blobs, runs, succ) -- nothing, unless something was lost
 end
 
--- Leases that have run out. What can be leased anew is kept in again.
-local again, due_before = {}, nil
+-- Leases that have run out. What can be leased anew is kept in again. Leases of this claim, which
+-- it meets if its log has expired, are the first to be picked, and the only ones.
+local picks, again, due_before = {}, {}, nil
 local late = call('ZRANGEBYSCORE', leases, '-inf', int(now), 'LIMIT', 0, 100)
 if #late > 0 then
   local head_of, run_of, succ_of = mget(heads, late), mget(runs, late), mget(succ, late)
@@ -104,6 +105,8 @@ if #late > 0 then
     elseif not run then -- it was due once, so it is not early
       put(rem_l, key)
       wait(key, head, now)
+    elseif sub(run, 17, 32) == token then
+      picks[#picks + 1] = {key = key, head = head, run = run}
     elseif attempts(run) >= tonumber(ARGV[10]) then
       put(rem_l, key)
       put(add_d, int(now), key)
@@ -118,8 +121,8 @@ end
 -- One from each lane in turn, and then one of the leases that have run out.
 local due = {}
 for i = 1, 4 do due[i] = call('ZRANGEBYSCORE', lanes[i], '-inf', int(now), 'WITHSCORES', 'LIMIT', 0, most) end
-local picks, keys, place = {}, {}, {0, 0, 0, 0, 0}
-local turn, idle = 0, 0
+local keys, place = {}, {0, 0, 0, 0, 0}
+local turn, idle = 0, #picks > 0 and 5 or 0
 if tonumber(ARGV[11]) == 4 then turn = 4 end -- begins with those that have run out
 while #picks < most and idle < 5 do
   local from = 5
@@ -183,6 +186,7 @@ for i = 1, #taken do
     local tried, err, was_due = 0, '', p.due
     if p.run then
       tried, err = attempts(p.run), lasterror(p.run)
+      if sub(p.run, 17, 32) == token then tried = tried - 1 end -- the same attempt: it was not begun
       if not p.lane then was_due = rundue(p.run) end
     end
     local run = newrun(was_due, first + #kept, token, tried + 1, 0, err)
