@@ -44,7 +44,7 @@
 //     which its script refuses it. The Store computes it from the time in the last reply and
 //     the time that has passed since, by its own monotonic clock, so that it is not after the
 //     end of the call. If the server's clock was set forward, one more round trip tells the
-//     Store. So what ended as unsure because its time was over never takes effect afterwards,
+//     Store; so it is with the first heartbeat that it sends to a Cluster. So what ended as unsure because its time was over never takes effect afterwards,
 //     for other Stores either.
 //
 // This costs no round trip, 14 to 40 bytes in a request, and up to three more commands in a

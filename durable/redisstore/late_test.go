@@ -1,8 +1,10 @@
 package redisstore
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -206,12 +208,43 @@ func TestOneRoundTripForAChange(t *testing.T) {
 	r.Equal(2, p.scripts())
 }
 
-// present is a lower bound.
+// The first heartbeat of a Store has a deadline, too. Open has learned the clock of a lone
+// server; in a Cluster, one more round trip tells the Store.
+func TestFirstHeartbeatHasADeadline(t *testing.T) {
+	t.Parallel()
+	srv := startServer(t)
+	r := newRig(t, srv, Options{})
+	r.load()
+	p := startProxy(t, srv.addr)
+	r.s = r.open(clientOf(t, p.addr))
+	r.s.longest = time.Minute // of an attempt: none is sent twice
+	p.next()
+	r.Equal([]string{"w"}, r.sign("w", time.Second))
+	r.Equal(1, p.scripts())
+	r.s.signing.sent = 0 // as Open leaves it in a Cluster
+	p.next()
+	r.Equal([]string{"w"}, r.sign("w", time.Second))
+	r.Equal(2, p.scripts())
+
+	r.s = r.open(clientOf(t, p.addr))
+	r.s.longest = time.Minute
+	sign := calls[slices.IndexFunc(calls, func(c call) bool { return c.name == "sign" })]
+	request := r.abandon(p, sign, store.Lease{})
+	sent := r.clock.text() // the server takes its time from the request
+	r.clock.advance(2 * maxCall)
+	request.request = bytes.Replace(request.request, []byte(sent), []byte(r.clock.text()), 1)
+	before := r.timers()
+	r.Contains(request.release(t), "-EXPIRED")
+	r.Equal(before, r.timers())
+}
+
+// present is a lower bound; before the first reply it is one of any clock.
 func TestPresent(t *testing.T) {
 	t.Parallel()
 	var p present
 	now := time.Now()
 	require.Zero(t, (&order{}).number)
+	require.Zero(t, p.at(now.Add(time.Hour)))
 	p.heard(1000)
 	require.EqualValues(t, 1000, p.at(p.received))
 	require.EqualValues(t, 1000, p.at(p.received.Add(time.Millisecond-1)))

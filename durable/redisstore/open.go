@@ -126,6 +126,9 @@ func (s *Store) begin(ctx context.Context) error {
 				return fmt.Errorf("%w: %s has %s, Options.Shards is %d", store.ErrShards, part[i].tag, have, s.o.Shards)
 			}
 			part[i].clock.heard(present)
+			if s.cluster == nil {
+				s.signing.heard(present)
+			}
 		}
 	}
 	return s.tryPublish(ctx)

@@ -107,7 +107,8 @@ func (sh *shard) end(k kind) {
 }
 
 // present is a lower bound of a server's clock: the time that it sent last, and when that
-// was received. A clock that goes back makes it too high until the next reply.
+// was received. A clock that goes back makes it too high until the next reply. Before the first
+// reply it is 0, so that the server refuses a request by its deadline, and tells its time.
 type present struct {
 	mu       sync.Mutex
 	sent     store.Millis // 0: nothing was received
@@ -124,5 +125,8 @@ func (p *present) heard(sent store.Millis) {
 func (p *present) at(t time.Time) store.Millis {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.sent == 0 {
+		return 0
+	}
 	return p.sent + store.Millis(t.Sub(p.received)/time.Millisecond)
 }
