@@ -22,7 +22,8 @@ const (
 // for the fsync; publish events; what f left for then; answer. Since the lock is free before the fsync,
 // the commits of all shards, and the next ones of the same shard, share one.
 //
-// f must not keep what the caller may change: after ErrUnsure it may still run.
+// f must not keep what the caller may change: after ErrUnsure it may still run. It changes
+// nothing then unless ctx ended after the change had begun: see change.inTime.
 func call[T any](ctx context.Context, s *Store, shard int, k callKind, f func(*change) (T, error)) (T, store.Horizon, error) {
 	type answer struct {
 		v   T
@@ -43,7 +44,7 @@ func call[T any](ctx context.Context, s *Store, shard int, k callKind, f func(*c
 	answers := make(chan answer, 1)
 	go func() {
 		var a answer
-		a.v, a.h, a.err = run(s, sh, k, f)
+		a.v, a.h, a.err = run(ctx, s, sh, k, f)
 		answers <- a
 		s.leave()
 	}()
@@ -68,8 +69,8 @@ func call[T any](ctx context.Context, s *Store, shard int, k callKind, f func(*c
 }
 
 // run makes a call on a shard that is locked, and unlocks it.
-func run[T any](s *Store, sh *shard, k callKind, f func(*change) (T, error)) (v T, h store.Horizon, err error) {
-	c := &change{sh: sh, limits: s.limits, at: momentOf(s.now()), timers: map[string]*timer{}}
+func run[T any](ctx context.Context, s *Store, sh *shard, k callKind, f func(*change) (T, error)) (v T, h store.Horizon, err error) {
+	c := &change{ctx: ctx, sh: sh, limits: s.limits, at: momentOf(s.now()), timers: map[string]*timer{}}
 	if k == writes {
 		c.batch = sh.db.NewBatch()
 	}

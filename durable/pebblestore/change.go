@@ -1,6 +1,7 @@
 package pebblestore
 
 import (
+	"context"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -9,7 +10,8 @@ import (
 
 // change is one call's change to a shard. It has two parts: first what it needs is
 // read, and a read can fail; then the shard's memory is changed and the batch built,
-// and nothing there can fail. So after an error nothing was changed.
+// and nothing there can fail. So after an error nothing was changed. The second part does not
+// begin once the call's ctx has ended, whose caller may have left: see inTime.
 //
 // The methods below are the steps of the second part. Each moves a timer into or
 // out of a home, in memory and in the batch.
@@ -18,6 +20,7 @@ import (
 // and removed only when it is. So a SingleDelete removes it: it and the Set vanish
 // together when they meet, in most lives before they are written to a table.
 type change struct {
+	ctx    context.Context // of the call, with its deadline
 	sh     *shard
 	limits store.Limits
 	at     moment
@@ -65,7 +68,16 @@ func (c *change) read(key string) (*timer, error) {
 	return t, nil
 }
 
-// readAll is read for those of the keys that are not leased.
+// inTime ends the first part. It returns an error if ctx has ended meanwhile, as while the
+// disk did not answer: the change must not be made at some later time.
+func (c *change) inTime() error {
+	if c.ctx.Err() != nil {
+		return context.Cause(c.ctx)
+	}
+	return nil
+}
+
+// readAll is read for those of the keys that are not leased, and inTime.
 func (c *change) readAll(n int, key func(int) string) error {
 	for i := range n {
 		if k := key(i); c.sh.leases.byKey[k] == nil {
@@ -74,7 +86,7 @@ func (c *change) readAll(n int, key func(int) string) error {
 			}
 		}
 	}
-	return nil
+	return c.inTime()
 }
 
 // set and remove write to the batch. Their errors are those of indexed batches.

@@ -20,6 +20,9 @@ func (s *Store) Claim(ctx context.Context, shard int, claim store.Claim) (store.
 		if err := p.make(); err != nil {
 			return store.Claimed{}, err
 		}
+		if err := c.inTime(); err != nil {
+			return store.Claimed{}, err
+		}
 		return p.carryOut(), nil
 	})
 }

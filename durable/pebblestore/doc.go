@@ -69,6 +69,10 @@
 // the shard saw last. Look and the extension of leases do not
 // wait; they promise nothing that a crash could break.
 //
+// A call changes nothing if its ctx has ended when it has read what it needs. If ctx ends later,
+// while the disk holds up the write, the call returns store.ErrUnsure, and the change is made:
+// each later call on the shard finds it, and waits until it is on disk.
+//
 // When a write or an fsync fails, nothing is tried again: after a failed fsync a
 // kernel may have dropped what it could not write, and report success the next time.
 // The store closes itself (store.ErrClosed); calls under way are told store.ErrUnsure.

@@ -178,6 +178,83 @@ func (h *hanging) MaybeError(op errorfs.Op) error {
 	return nil
 }
 
+// onRead calls f when a file is read.
+type onRead struct{ f atomic.Pointer[func()] }
+
+func (*onRead) String() string { return "onRead" }
+
+func (o *onRead) MaybeError(op errorfs.Op) error {
+	if f := o.f.Load(); op.Kind == errorfs.OpFileReadAt && f != nil {
+		(*f)()
+	}
+	return nil
+}
+
+// A call whose ctx ends while it reads changes nothing, also once the disk has answered.
+func TestCtxEndsDuringARead(t *testing.T) {
+	t.Parallel()
+	const timers = 300 // more than a block of a table
+	key := func(i int) string { return keyIn(0, i) }
+	dead, waiting := key(timers/3), key(timers/2)
+	for name, call := range map[string]func(*fixture, context.Context) error{
+		"schedule": func(f *fixture, ctx context.Context) error {
+			_, _, err := f.Schedule(ctx, 0, []store.Entry{entry(waiting, 10)})
+			return err
+		},
+		"cancel": func(f *fixture, ctx context.Context) error {
+			_, err := f.Cancel(ctx, 0, []string{waiting})
+			return err
+		},
+		"reschedule": func(f *fixture, ctx context.Context) error {
+			_, _, err := f.Reschedule(ctx, 0, []store.Move{{Key: waiting, After: time.Hour}})
+			return err
+		},
+		"requeue": func(f *fixture, ctx context.Context) error {
+			_, _, err := f.Requeue(ctx, 0, []string{dead})
+			return err
+		},
+		"purge": func(f *fixture, ctx context.Context) error {
+			_, err := f.Purge(ctx, 0, []string{dead})
+			return err
+		},
+		"claim": func(f *fixture, ctx context.Context) error {
+			_, _, err := f.Claim(ctx, 0, newClaim(timers))
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			reads := &onRead{}
+			f := newFixture(t, func(o *Options) { o.fs = errorfs.Wrap(o.fs, reads) })
+			f.put(entry(dead, 10))
+			f.end(f.claim(0, 1)[0], store.Bury)
+			for i := range timers {
+				if key(i) != dead {
+					f.put(entry(key(i), 250))
+				}
+			}
+			all := func() (records []store.Record) {
+				for i := range timers {
+					records = append(records, f.get(key(i)))
+				}
+				return records
+			}
+			before := all()
+			f.NoError(f.db.Flush())
+			f.NoError(f.db.Compact(f.ctx, []byte{0}, []byte{255}, false)) // so that only calls read
+			f.NoError(f.Store.Close())
+			f.open()
+			ctx, cancel := context.WithCancel(f.ctx)
+			end := func() { cancel() }
+			reads.f.Store(&end)
+			err := call(f, ctx)
+			f.ErrorIs(err, context.Canceled)
+			f.Equal(before, all())
+			verify(t, f.Store)
+		})
+	}
+}
+
 // A batch that Pebble refuses closes the store: what it has in memory is not what is on
 // disk.
 func TestBatchIsRefused(t *testing.T) {
