@@ -181,19 +181,43 @@ func (s *Store) checkKeys(shard, n int, key func(int) string) error {
 }
 
 // checkRoom returns ErrFull if the disk has less room than Options.MinFree. It asks
-// the file system at most ten times a second.
-func (s *Store) checkRoom() error {
+// the file system at most ten times a second, in a goroutine of its own, and waits for the
+// answer until ctx ends.
+func (s *Store) checkRoom(ctx context.Context) error {
 	if s.minFree < 0 {
 		return nil
 	}
 	s.room.Lock()
-	defer s.room.Unlock()
-	if now := time.Now(); now.Sub(s.room.checked) > 100*time.Millisecond {
-		s.room.checked = now
-		s.room.err = nil
-		if u, err := s.fs.GetDiskUsage(s.dir); err == nil && u.AvailBytes < uint64(s.minFree) {
-			s.room.err = fmt.Errorf("%w: the disk has %d bytes left, Options.MinFree is %d", store.ErrFull, u.AvailBytes, s.minFree)
-		}
+	if s.room.asking == nil && time.Since(s.room.checked) > 100*time.Millisecond {
+		s.room.asking = make(chan struct{})
+		go s.askRoom()
 	}
+	asking, err := s.room.asking, s.room.err
+	s.room.Unlock()
+	if asking == nil {
+		return err
+	}
+	select {
+	case <-asking:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-s.failed:
+		return s.closedError()
+	}
+	s.room.Lock()
+	defer s.room.Unlock()
 	return s.room.err
+}
+
+func (s *Store) askRoom() {
+	u, err := s.fs.GetDiskUsage(s.dir)
+	s.room.Lock()
+	defer s.room.Unlock()
+	s.room.err = nil
+	if err == nil && u.AvailBytes < uint64(s.minFree) {
+		s.room.err = fmt.Errorf("%w: the disk has %d bytes left, Options.MinFree is %d", store.ErrFull, u.AvailBytes, s.minFree)
+	}
+	s.room.checked = time.Now()
+	close(s.room.asking)
+	s.room.asking = nil
 }

@@ -3,6 +3,7 @@ package pebblestore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -194,8 +195,13 @@ func (o *onRead) MaybeError(op errorfs.Op) error {
 func TestCtxEndsDuringARead(t *testing.T) {
 	t.Parallel()
 	const timers = 300 // more than a block of a table
-	key := func(i int) string { return keyIn(0, i) }
-	dead, waiting := key(timers/3), key(timers/2)
+	var keys []string
+	for i := 0; len(keys) < timers; i++ {
+		if key := fmt.Sprint("k", i); store.ShardOf(key, testShards) == 0 {
+			keys = append(keys, key)
+		}
+	}
+	dead, waiting := keys[timers/3], keys[timers/2]
 	for name, call := range map[string]func(*fixture, context.Context) error{
 		"schedule": func(f *fixture, ctx context.Context) error {
 			_, _, err := f.Schedule(ctx, 0, []store.Entry{entry(waiting, 10)})
@@ -228,14 +234,16 @@ func TestCtxEndsDuringARead(t *testing.T) {
 			f := newFixture(t, func(o *Options) { o.fs = errorfs.Wrap(o.fs, reads) })
 			f.put(entry(dead, 10))
 			f.end(f.claim(0, 1)[0], store.Bury)
-			for i := range timers {
-				if key(i) != dead {
-					f.put(entry(key(i), 250))
+			var entries []store.Entry
+			for _, key := range keys {
+				if key != dead {
+					entries = append(entries, entry(key, 250))
 				}
 			}
+			f.put(entries...)
 			all := func() (records []store.Record) {
-				for i := range timers {
-					records = append(records, f.get(key(i)))
+				for _, key := range keys {
+					records = append(records, f.get(key))
 				}
 				return records
 			}
@@ -377,6 +385,61 @@ func TestCloseWhileDiskHangs(t *testing.T) {
 	require.ErrorIs(t, err, ErrInUse)
 	disk.hold.Store(false)
 	close(disk.release)
+}
+
+// slowToTell is a file system that does not tell how much room it has while it hangs.
+type slowToTell struct {
+	vfs.FS
+	hangs atomic.Bool
+	asked atomic.Int64
+	free  chan struct{}
+}
+
+func (s *slowToTell) GetDiskUsage(string) (vfs.DiskUsage, error) {
+	if s.hangs.Load() {
+		s.asked.Add(1)
+		<-s.free
+	}
+	return vfs.DiskUsage{AvailBytes: 1 << 40}, nil
+}
+
+// A file system that does not tell how much room it has holds up no Schedule beyond its ctx, and
+// no other call. It is asked once at a time.
+func TestRoomIsUnknown(t *testing.T) {
+	slow := &slowToTell{free: make(chan struct{})}
+	f := newFixture(t, func(o *Options) {
+		slow.FS = o.fs
+		o.fs = slow
+	})
+	gone := errors.New("gone")
+	slow.hangs.Store(true)
+	for shard := range 2 {
+		ctx, cancel := context.WithCancelCause(f.ctx)
+		scheduled := make(chan error, 1)
+		go func() {
+			_, _, err := f.Schedule(ctx, shard, []store.Entry{entry(keyIn(shard, 0), 10)})
+			scheduled <- err
+		}()
+		f.Eventually(func() bool { return slow.asked.Load() > 0 }, time.Minute, time.Millisecond)
+		cancel(gone)
+		select {
+		case err := <-scheduled:
+			f.ErrorIs(err, gone)
+			f.NotErrorIs(err, store.ErrUnsure)
+		case <-time.After(time.Minute):
+			f.Assertions.Fail("Schedule outlasts its ctx")
+		}
+		f.Empty(f.claim(shard, 1))
+	}
+	f.timeout = time.Millisecond
+	_, _, err := f.Schedule(f.ctx, 0, []store.Entry{entry(keyIn(0, 0), 10)})
+	f.ErrorContains(err, "the disk did not answer within 1ms")
+	f.timeout = time.Minute
+	f.EqualValues(1, slow.asked.Load())
+	slow.hangs.Store(false)
+	close(slow.free)
+	f.put(entry(keyIn(0, 0), 10))
+	f.Len(f.claim(0, 1), 1)
 }
 
 // A disk with little room refuses what is new and lets all else go on; as Redis does

@@ -14,7 +14,9 @@ func (s *Store) Schedule(ctx context.Context, shard int, entries []store.Entry) 
 	if err := s.checkKeys(shard, len(entries), key); err != nil {
 		return nil, store.Horizon{}, err
 	}
-	if err := s.checkRoom(); err != nil {
+	ctx, cancel := s.deadline(ctx)
+	defer cancel()
+	if err := s.checkRoom(ctx); err != nil {
 		return nil, store.Horizon{}, err
 	}
 	entries = cloneEntries(entries)

@@ -48,8 +48,9 @@ type Store struct {
 	}
 	room struct {
 		sync.Mutex
-		checked time.Time
-		err     error
+		asking  chan struct{} // closed when the file system has answered; nil: it is not asked
+		checked time.Time     // when it answered last
+		err     error         // what it answered, if that is too little
 	}
 	signs struct {
 		sync.Mutex

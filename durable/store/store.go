@@ -18,9 +18,9 @@ import (
 // be that of the first.
 //
 // A change that ended as ErrUnsure takes effect before the call's deadline by the engine's
-// clock, and before any later change of the same Store to the shard, or never. A disk of
-// the engine that hangs in the midst of a write can delay a change past the deadline; it takes
-// effect then before any other call on the shard.
+// clock, and before any later change of the same Store to the shard, or never. A disk that
+// hangs during the write can delay the change past the deadline; it takes effect then before
+// any other call on the shard.
 //
 // No call outlasts ctx by more than a moment; without a deadline there, the engine
 // has one of its own.
