@@ -72,10 +72,10 @@
 // to schedule again is right for a timer that may replace itself, and with IfAbsent
 // for one that may not. It is made before the call's deadline or never, and before a
 // later change of the same Timers to the key or never: after Cancelled nothing runs,
-// though a Schedule before has ended with ErrUnsure. The embedded engine makes a change
-// after the deadline only if the disk hung while it was being written, and before any other
-// call on the shard. A call to Redis whose ctx was cancelled can be made until its deadline,
-// unless the same Timers changes something in that shard.
+// though a Schedule before has ended with ErrUnsure. A call whose ctx was cancelled can
+// be made until its deadline, unless the same Timers changes something in that shard. There is
+// one exception: if the disk of the embedded engine hangs during the write, the change is made
+// when it goes on, before any other call on the shard.
 //
 // A worker tries again by itself, with growing pauses, extends the
 // leases of what runs, and logs once when calls begin to fail and once when they

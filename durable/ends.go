@@ -157,6 +157,10 @@ func (w *Worker) endedLocked(r *run, result store.EndResult) {
 // isDead returns the result of an end that was to make a dead letter. It was sent before,
 // without a reply, and the lease is gone now: the timer tells whether by that end. The
 // result stays unsure if the engine does not tell.
+//
+// A dead letter that was removed, replaced or requeued since is not told from a timer that
+// ended otherwise. Fewer attempts than the lease had would tell that it was requeued, but it is
+// due at once then, and most have run by now.
 func (w *Worker) isDead(r *run) (result store.EndResult, unsure bool) {
 	ctx, cancel := w.call()
 	defer cancel()

@@ -52,7 +52,9 @@ type WorkerOptions struct {
 	// own, and up to Concurrency at once. Dead letters that wait for it count as timers
 	// whose ends are being written, so if it does not return the worker comes to a stop.
 	// It is not called for timers whose workers died in their last attempt: those are
-	// counted, in WorkerStats.BuriedLost.
+	// counted, in WorkerStats.BuriedLost. Nor is it called for a dead letter if the engine's
+	// reply was lost when the worker wrote it, and the dead letter was requeued, purged,
+	// replaced or removed by MaxDead or MaxDeadAge before the worker wrote it again.
 	OnDead func(Fired, error)
 }
 

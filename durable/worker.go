@@ -212,12 +212,15 @@ type WorkerStats struct {
 	Preferred int // shards that this worker is the first to claim from
 	Members   int // workers that live, with this one; 0: unknown
 
-	Claimed    uint64 // leases
-	Done       uint64 // ended: the timer is gone; also one that failed, if a successor waits in its place
-	Retried    uint64 // ended: it waits for another attempt
-	Snoozed    uint64
-	GivenBack  uint64 // not begun
-	Buried     uint64 // ended: it is a dead letter
+	Claimed   uint64 // leases
+	Done      uint64 // ended: the timer is gone; also one that failed, if a successor waits in its place; see Buried
+	Retried   uint64 // ended: it waits for another attempt
+	Snoozed   uint64
+	GivenBack uint64 // not begun
+	// Buried counts runs that ended: the timer is a dead letter. If the reply was lost, and the
+	// dead letter was removed, replaced or requeued before the worker sent the end again, it
+	// does not count here, but in Done, or in Lost if it waits or is leased after a Requeue.
+	Buried     uint64
 	BuriedLost uint64 // dead letters that claims have made of leases that ran out
 	Cancelled  uint64 // runs that were cancelled
 	Lost       uint64 // leases that another worker got, or that ran out
