@@ -65,9 +65,13 @@ func (t *tour) assemble() error {
 	}
 	f.frontAt = take()
 	worker := func(name, store, listen string, n int) *process {
-		return add(name, roleWorker, listen, func(ledger string) any {
+		p := add(name, roleWorker, listen, func(ledger string) any {
 			return workerConfig{Listen: listen, Store: store, Workers: n, Ledger: ledger}
 		})
+		if p != nil { // else an error is noted
+			p.revives = t.Store != Pebble
+		}
+		return p
 	}
 	if t.Store != Pebble {
 		n := 1

@@ -17,6 +17,7 @@ type process struct {
 	name    string
 	command func() *exec.Cmd
 	log     string // the file that has its standard error
+	revives bool   // it is started again when it gives up, as by a supervisor
 
 	mu      sync.Mutex
 	cmd     *exec.Cmd // nil: it does not run
@@ -25,7 +26,13 @@ type process struct {
 	paused  bool
 	killed  int // times
 	stopped int // times that it was paused
+	gaveUp  int // times
 }
+
+const (
+	gaveUp      = 1                      // the exit status of a timerd that has no engine when it starts
+	reviveAfter = 100 * time.Millisecond // a timerd that gave up
+)
 
 // child is a process of this binary.
 func child(name, role, log string, config any) (*process, error) {
@@ -47,6 +54,10 @@ func child(name, role, log string, config any) (*process, error) {
 func (p *process) start() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.startLocked()
+}
+
+func (p *process) startLocked() error {
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
@@ -64,8 +75,28 @@ func (p *process) start() error {
 	}
 	ended := make(chan error, 1)
 	p.cmd, p.stdin, p.ended, p.paused = cmd, stdin, ended, false
-	go func() { ended <- cmd.Wait() }()
+	go func() {
+		err := cmd.Wait()
+		ended <- err
+		var status *exec.ExitError
+		if p.revives && errors.As(err, &status) && status.ExitCode() == gaveUp {
+			time.Sleep(reviveAfter)
+			p.revive(cmd)
+		}
+	}()
 	return nil
+}
+
+// revive starts the process again, unless it was ended or started meanwhile.
+func (p *process) revive(was *exec.Cmd) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd != was {
+		return
+	}
+	_ = p.stdin.Close()
+	p.gaveUp++
+	_ = p.startLocked() // its error has been that of the first start, which ends the tour
 }
 
 // kill ends the process by SIGKILL and waits until it is gone.
@@ -128,6 +159,10 @@ func (p *process) pause(d time.Duration, end <-chan struct{}) error {
 		return errors.New("timerd: " + p.name + " does not run")
 	}
 	err := suspend(p.cmd.Process)
+	if p.revives && errors.Is(err, os.ErrProcessDone) { // it has just given up
+		p.mu.Unlock()
+		return nil
+	}
 	p.paused = true
 	p.stopped++
 	p.mu.Unlock()
@@ -140,7 +175,7 @@ func (p *process) pause(d time.Duration, end <-chan struct{}) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.cmd == nil {
+	if p.cmd == nil || !p.paused {
 		return nil
 	}
 	p.paused = false
@@ -163,6 +198,9 @@ func (p *process) state() string {
 	}
 	if p.stopped > 0 {
 		s += fmt.Sprintf(", paused %d×", p.stopped)
+	}
+	if p.gaveUp > 0 {
+		s += fmt.Sprintf(", gave up %d×", p.gaveUp)
 	}
 	return s
 }

@@ -1,0 +1,26 @@
+package tour
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A timerd that gives up is started again, until it is ended.
+func TestProcessIsRevived(t *testing.T) {
+	t.Parallel()
+	p, err := child("none", "unknown", filepath.Join(t.TempDir(), "log"), nil)
+	require.NoError(t, err)
+	p.revives = true
+	require.NoError(t, p.start())
+	require.Eventually(t, func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.gaveUp >= 2
+	}, time.Minute, 10*time.Millisecond)
+	require.Contains(t, p.state(), "runs, gave up")
+	require.NoError(t, p.kill())
+	require.Contains(t, p.state(), "down, killed 1×")
+}
