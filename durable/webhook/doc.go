@@ -39,7 +39,8 @@
 // The status decides, even if the body does not end in time. Of the reply at most
 // Options.MaxReply bytes are read, and the start of them is kept in the timer's last
 // error if the call failed. Nothing that a receiver sends, or does not send, makes a
-// call take longer than its timeout.
+// call take longer than its timeout. A connection is closed if a write to it, of at
+// most 32 KiB, takes longer than 10 s.
 //
 // # Where a call may go
 //

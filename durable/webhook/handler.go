@@ -20,11 +20,12 @@ import (
 
 // Handler makes the calls of timers. It is safe for concurrent use.
 type Handler struct {
-	o         Options
-	hosts     hosts
-	dialer    net.Dialer
-	dial      func(ctx context.Context, network, address string) (net.Conn, error) // the dialer's; tests have others
-	transport *http.Transport
+	o            Options
+	hosts        hosts
+	dialer       net.Dialer
+	dial         func(ctx context.Context, network, address string) (net.Conn, error) // the dialer's; tests have others
+	transport    *http.Transport
+	writeTimeout time.Duration // of each write to a connection; tests have others
 
 	calls, done, retried, discarded, putOff atomic.Uint64
 }
@@ -55,6 +56,7 @@ func New(o Options) (*Handler, error) {
 	}
 	h.dialer = net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, Control: h.control}
 	h.dial = h.dialer.DialContext
+	h.writeTimeout = 10 * time.Second
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if o.TLS != nil {
 		config = o.TLS.Clone()
@@ -83,15 +85,29 @@ func (h *Handler) connect(ctx context.Context, network, address string) (net.Con
 	if err != nil {
 		return nil, err
 	}
-	return conn{c}, nil
+	return &conn{Conn: c, writeTimeout: h.writeTimeout}, nil
 }
 
-// conn is a connection that closes at once. A TLS connection writes an alert before, and
-// gives a receiver that does not read 5 s to take it, while the call that ended waits.
-type conn struct{ net.Conn }
+// conn is a connection with bounds on its writes. A write takes at most writeTimeout: otherwise
+// a receiver that sends, but does not read, would keep the connection and its goroutines for
+// ever. A TLS connection writes an alert before it closes, which may take 5 s; conn reduces
+// that to 10 ms, because net/http closes some connections while it holds the lock of all.
+type conn struct {
+	net.Conn
+	writeTimeout time.Duration
+	closing      atomic.Bool
+}
+
+func (c *conn) Write(b []byte) (int, error) {
+	if !c.closing.Load() {
+		_ = c.Conn.SetWriteDeadline(time.Now().Add(c.writeTimeout))
+	}
+	return c.Conn.Write(b)
+}
 
 // SetWriteDeadline is called by crypto/tls, when it closes.
-func (c conn) SetWriteDeadline(at time.Time) error {
+func (c *conn) SetWriteDeadline(at time.Time) error {
+	c.closing.Store(true)
 	if soon := time.Now().Add(10 * time.Millisecond); at.After(soon) {
 		at = soon
 	}
@@ -146,7 +162,7 @@ func (h *Handler) do(ctx context.Context, f durable.Fired, call Call, host strin
 	if err != nil {
 		return h.discard(err)
 	}
-	res, err := h.transport.RoundTrip(req) // and not a Client's Do: redirects are not followed
+	res, reply, err := h.exchange(req)
 	if err != nil {
 		var refused *AddressError
 		if errors.As(err, &refused) {
@@ -155,13 +171,47 @@ func (h *Handler) do(ctx context.Context, f durable.Fired, call Call, host strin
 		h.retried.Add(1)
 		return fmt.Errorf("webhook: %s %s: %w", req.Method, host, err)
 	}
-	var reply []byte
-	if res.StatusCode >= 200 { // else the body is the connection itself, whose reads no context ends
-		// The rest is read so that the connection can be used again, if the reply is short.
-		reply, _ = io.ReadAll(io.LimitReader(res.Body, int64(h.o.MaxReply)))
-	}
-	_ = res.Body.Close()
 	return h.judge(res, reply, req.Method+" "+host)
+}
+
+// exchange sends a request and returns the response and the start of its body, as far as that
+// has arrived when the request's context ends. It waits for a goroutine that does the work,
+// because net/http does not observe the context everywhere: reading or closing an HTTP/2 body
+// can wait for a write to the connection. The goroutine ends with that write; see conn.
+func (h *Handler) exchange(req *http.Request) (*http.Response, []byte, error) {
+	type answer struct {
+		res *http.Response
+		err error
+	}
+	answers := make(chan answer, 1)
+	body, w := io.Pipe()
+	defer body.Close()
+	go func() {
+		defer w.Close()
+		res, err := h.transport.RoundTrip(req) // and not a Client's Do: redirects are not followed
+		answers <- answer{res, err}
+		if err != nil {
+			return
+		}
+		if res.StatusCode >= 200 { // else the body is the connection itself, whose reads no context ends
+			// The rest is read so that the connection can be used again, if the reply is short.
+			_, _ = io.Copy(w, io.LimitReader(res.Body, int64(h.o.MaxReply)))
+		}
+		_ = res.Body.Close()
+	}()
+	ctx := req.Context()
+	select {
+	case a := <-answers:
+		if a.err != nil {
+			return nil, nil, a.err
+		}
+		stop := context.AfterFunc(ctx, func() { w.Close() })
+		defer stop()
+		reply, _ := io.ReadAll(body)
+		return a.res, reply, nil
+	case <-ctx.Done():
+		return nil, nil, context.Cause(ctx)
+	}
 }
 
 // hostOf returns the host and port that a URL leads to, the same for all spellings.

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/binary"
@@ -10,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -425,5 +427,190 @@ func informs(w http.ResponseWriter, r *http.Request, pause time.Duration) {
 	for r.Context().Err() == nil {
 		w.WriteHeader(http.StatusEarlyHints)
 		time.Sleep(pause)
+	}
+}
+
+// frame encodes a frame of HTTP/2.
+func frame(kind, flags byte, stream uint32, payload string) string {
+	n := len(payload)
+	head := binary.BigEndian.AppendUint32([]byte{byte(n >> 16), byte(n >> 8), byte(n), kind, flags}, stream)
+	return string(head) + payload
+}
+
+const (
+	frameData, frameHeaders, frameSettings, frameWindow = 0, 1, 4, 8
+
+	endStream, endHeaders = 1, 4
+
+	status200, status500 = "\x88", "\x8e"             // in HPACK
+	noWindow             = "\x00\x04\x00\x00\x00\x00" // SETTINGS_INITIAL_WINDOW_SIZE 0
+)
+
+// stopsReading returns a receiver of HTTP/2 that answers requests without a body. It answers
+// the first request that has a body with a status and a reply, lets the client send the body, and
+// reads no more, but goes on with an unknown frame now and then. It closes stopped once the
+// client has read what allows the body.
+func stopsReading(status, reply string, stopped chan<- struct{}) func(net.Conn) {
+	return func(c net.Conn) {
+		send, sent := make(chan string, 10), make(chan struct{})
+		go func() { // the client may read only after it has written
+			defer close(sent)
+			for frames := range send {
+				_, _ = io.WriteString(c, frames)
+			}
+		}()
+		replyUnread(c, send, status, reply)
+		close(send)
+		<-sent
+		unknown := frame(0xfe, 0, 0, "")
+		for range 2 { // the client handles one frame before it reads another record
+			_, _ = io.WriteString(c, unknown)
+		}
+		close(stopped)
+		until(c, unknown, 10*time.Millisecond)
+	}
+}
+
+func replyUnread(c net.Conn, send chan<- string, status, reply string) {
+	if _, err := io.CopyN(io.Discard, c, 24); err != nil { // the preface
+		return
+	}
+	send <- frame(frameSettings, 0, 0, noWindow)
+	for head := make([]byte, 9); ; {
+		if _, err := io.ReadFull(c, head); err != nil {
+			return
+		}
+		n := int64(head[0])<<16 | int64(head[1])<<8 | int64(head[2])
+		if _, err := io.CopyN(io.Discard, c, n); err != nil {
+			return
+		}
+		kind, flags, stream := head[3], head[4], binary.BigEndian.Uint32(head[5:])
+		switch {
+		case kind != frameHeaders:
+		case flags&endStream != 0:
+			send <- frame(frameHeaders, endHeaders|endStream, stream, status200)
+		default:
+			send <- frame(frameHeaders, endHeaders, stream, status) +
+				frame(frameData, 0, stream, reply) +
+				frame(frameWindow, 0, stream, "\x00\x01\x00\x00")
+			return
+		}
+	}
+}
+
+// While a write to an HTTP/2 connection hangs, a reply can neither be read to its end nor be
+// closed. The call ends nevertheless. The clock of a synctest bubble stops while a goroutine
+// waits for a mutex, so this test and the next one run in real time.
+func TestHTTP2ReceiverStopsReading(t *testing.T) {
+	config, o := secure("h2")
+	for _, status := range []string{status200, status500} {
+		for _, length := range []int{0, 1, 5000} { // after 4096 bytes a read tells the receiver, which is a write
+			for _, by := range []string{"timeout", "context"} {
+				t.Run(fmt.Sprintf("%x, %d bytes, %s", status, length, by), func(t *testing.T) {
+					t.Parallel()
+					o := o
+					o.MaxReply = 10_000
+					h := local(t, o)
+					h.writeTimeout = time.Hour
+					stopped := make(chan struct{})
+					receives(t, h, over(config, stopsReading(status, strings.Repeat("r", length), stopped)))
+					firstThenUnread(t, h, by, stopped)
+					require.Zero(t, h.Stats().Hosts)
+				})
+			}
+		}
+	}
+}
+
+// firstThenUnread makes a call that stopsReading answers, and one whose body it does not read,
+// and waits for both.
+func firstThenUnread(t *testing.T, h *Handler, by string, stopped <-chan struct{}) {
+	t.Helper()
+	call := Call{URL: "https://example.com", Timeout: MaxTimeout}
+	require.NoError(t, h.Handle(t.Context(), fired(t, call))) // the client has the settings now
+	call.Body = make([]byte, 40_000)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if by == "timeout" {
+		call.Timeout = 100 * time.Millisecond
+	} else {
+		go func() {
+			<-stopped
+			cancel()
+		}()
+	}
+	ends := make(chan struct{})
+	go func() {
+		defer close(ends)
+		_ = h.Handle(ctx, fired(t, call))
+	}()
+	await(t, ends, "the call holds its slot")
+}
+
+// await waits for what should happen soon.
+func await(t *testing.T, happens <-chan struct{}, otherwise string) {
+	t.Helper()
+	select {
+	case <-happens:
+	case <-time.After(time.Minute):
+		t.Fatal(otherwise)
+	}
+}
+
+// A connection whose receiver does not read is closed, and nothing is left of its calls.
+func TestUnreadConnectionsAreClosed(t *testing.T) {
+	config, o := secure("h2")
+	h := local(t, o)
+	h.writeTimeout = 100 * time.Millisecond
+	stopped := make(chan struct{})
+	ended := receives(t, h, over(config, stopsReading(status200, "reply", stopped)))
+	firstThenUnread(t, h, "context", stopped)
+	closed := make(chan struct{})
+	go func() {
+		ended()
+		close(closed)
+	}()
+	await(t, closed, "the connection is open")
+	require.Eventually(t, func() bool {
+		stacks := make([]byte, 1<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		return !bytes.Contains(stacks, []byte("http.(*http2clientStream)")) && !bytes.Contains(stacks, []byte("webhook.(*Handler)"))
+	}, time.Minute, 10*time.Millisecond, "goroutines are left")
+}
+
+// A connection serves one call after the other, whatever the replies.
+func TestConnectionsAreReused(t *testing.T) {
+	for _, protocol := range []string{"h2", "http/1.1"} {
+		synctest.Test(t, func(t *testing.T) {
+			config, o := secure(protocol)
+			h := local(t, o)
+			reply := ""
+			server := http.Server{TLSConfig: config, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				require.Equal(t, protocol, r.TLS.NegotiatedProtocol)
+				_, _ = io.WriteString(w, reply)
+			})}
+			conns := make(chan net.Conn)
+			ctx, stop := context.WithCancel(t.Context())
+			go server.ServeTLS(&pipeListener{conns: conns, ctx: ctx}, "", "")
+			dials := 0
+			h.dial = func(context.Context, string, string) (net.Conn, error) {
+				dials++
+				client, server := net.Pipe()
+				conns <- server
+				return client, nil
+			}
+			for _, n := range []int{0, 1, 1000, 4000} {
+				reply = strings.Repeat("r", n)
+				for _, body := range []int{0, 1, 20_000} {
+					require.NoError(t, h.Handle(t.Context(), fired(t, Call{URL: "https://example.com", Body: make([]byte, body)})))
+				}
+			}
+			require.Equal(t, 1, dials, protocol)
+			h.Close()
+			stop()
+			server.Close()
+			time.Sleep(2 * time.Second)
+		})
 	}
 }
