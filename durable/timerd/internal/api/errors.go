@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
+	"github.com/seed-782fa212/limbo/durable/internal/strictjson"
 	"github.com/seed-782fa212/limbo/durable/store"
 	"github.com/seed-782fa212/limbo/durable/webhook"
 )
@@ -35,15 +35,7 @@ func invalid(field, value, must string) *Error {
 }
 
 // quote shows a value that a client sent, shortened.
-func quote(s string) string {
-	if len(s) > 100 {
-		s = s[:100] + "…"
-	}
-	return strconv.Quote(s)
-}
-
-// shown is a name that a client sent, shortened.
-func shown(name string) string { return strings.Trim(quote(name), `"`) }
+func quote(s string) string { return strictjson.Quote(s) }
 
 func lengthOf(n int) string { return fmt.Sprintf("%d bytes long", n) }
 
@@ -62,11 +54,17 @@ func within(place string, err error) error {
 // asError gives each error its status.
 func asError(err error) *Error {
 	var e *Error
+	var read *strictjson.FieldError
+	var syntax *strictjson.SyntaxError
 	var field *webhook.FieldError
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &e):
 		return e
+	case errors.As(err, &read):
+		return invalid(read.Field, read.Value, read.Range)
+	case errors.As(err, &syntax):
+		return badJSON(syntax.Error())
 	case errors.As(err, &field):
 		return invalid(field.Field, field.Value, field.Range)
 	case errors.As(err, &large):

@@ -13,13 +13,13 @@ func FuzzTimer(f *testing.F) {
 	f.Add([]byte(" { } \n"))
 	f.Add([]byte(`{"callback":null,"if_absent":false}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		r := &reader{b: b, size: len(b)}
+		r := newReader(b)
 		var got, want Timer
 		if err := got.read(r, ""); err != nil {
 			require.NotEmpty(t, asError(err).Message)
 			return
 		}
-		if r.space(); len(r.b) > 0 {
+		if r.End() != nil {
 			return
 		}
 		require.NoError(t, json.Unmarshal(b, &want))

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-782fa212/limbo/durable/store"
+	"github.com/seed-782fa212/limbo/durable/webhook"
 )
 
 // failure returns the error of a reply.
@@ -163,6 +164,29 @@ func TestJSON(t *testing.T) {
 	require.Contains(t, reply, "topic is a field, must be absent")
 	f.is(409, `{"key":"a","result":"exists"}`, "PUT", "/timers/a", `{"after":"1h","if_absent":true,`+callback+`}`)
 	f.is(200, `{"key":"a","result":"replaced","due":"2030-01-02T13:00:00.000Z"}`, "PUT", "/timers/a", `{"after":"1h","if_absent":false,`+callback+`}`)
+}
+
+// The error about too many headers names the timer of a batch.
+func TestTooManyHeaders(t *testing.T) {
+	f := newFixture(t, store.Limits{}, "")
+	headers := `"A":"b"`
+	for i := range webhook.MaxHeaders {
+		headers += fmt.Sprintf(`,"A%d":"b"`, i)
+	}
+	timer := func(headers string) string {
+		return `{"key":"a","after":"1h","callback":{"url":"http://a","headers":{` + headers + `}}}`
+	}
+	for place, request := range map[string][3]string{
+		"":           {"PUT", "/timers/a", timer(headers)},
+		"timers[1].": {"POST", "/timers", `{"timers":[` + timer("") + `,` + timer(headers) + `]}`},
+	} {
+		status, reply := f.do(request[0], request[1], request[2])
+		require.Equal(t, 400, status, reply)
+		require.Equal(t, Error{
+			Code: "invalid", Field: place + "callback.headers", Value: "more than 32 of them", Range: "at most 32",
+			Message: place + "callback.headers is more than 32 of them, must be at most 32",
+		}, failure(t, reply))
+	}
 }
 
 // A request makes the server allocate a small multiple of its size at most, whatever is in

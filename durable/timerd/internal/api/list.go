@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/seed-782fa212/limbo/durable/internal/strictjson"
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
@@ -152,7 +153,7 @@ func pageOf(r *http.Request) (limit int, after store.Cursor, err error) {
 				return 0, after, invalid("after", quote(value), "what an earlier page has as next")
 			}
 		default:
-			return 0, after, invalid(shown(name), "a parameter", "absent: there are limit and after")
+			return 0, after, invalid(strictjson.Shown(name), "a parameter", "absent: there are limit and after")
 		}
 	}
 	return limit, after, nil

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/seed-782fa212/limbo/durable"
+	"github.com/seed-782fa212/limbo/durable/internal/strictjson"
 	"github.com/seed-782fa212/limbo/durable/store"
 	"github.com/seed-782fa212/limbo/durable/webhook"
 )
@@ -34,68 +35,68 @@ type Callback struct {
 	Timeout string            `json:"timeout,omitempty"` // such as 5s
 }
 
-func (t *Timer) read(r *reader, field string) error {
-	return r.object(field, func(name string) error {
+func (t *Timer) read(r *strictjson.Reader, field string) error {
+	return r.Object(field, func(name string) error {
 		switch name {
 		case "key":
-			return r.text(name, &t.Key, "; PUT /timers/{key} takes any bytes, with percent encoding")
+			return r.Text(name, &t.Key, "; PUT /timers/{key} takes any bytes, with percent encoding")
 		case "topic":
-			return r.text(name, &t.Topic, "")
+			return r.Text(name, &t.Topic, "")
 		case "callback":
-			if r.word("null") {
+			if r.Null() {
 				return nil
 			}
 			t.Callback = new(Callback)
 			return t.Callback.read(r, name)
 		case "body":
-			return r.text(name, &t.Body, "; body_base64 takes any bytes")
+			return r.Text(name, &t.Body, "; body_base64 takes any bytes")
 		case "body_base64":
-			return r.base64(name, &t.BodyBase64)
+			return r.Base64(name, &t.BodyBase64)
 		case "if_absent":
-			return r.boolean(name, &t.IfAbsent)
+			return r.Bool(name, &t.IfAbsent)
 		}
 		return t.When.field(r, name)
 	})
 }
 
-func (w *When) read(r *reader) error {
-	return r.object("", func(name string) error { return w.field(r, name) })
+func (w *When) read(r *strictjson.Reader) error {
+	return r.Object("", func(name string) error { return w.field(r, name) })
 }
 
-func (w *When) field(r *reader, name string) error {
+func (w *When) field(r *strictjson.Reader, name string) error {
 	switch name {
 	case "at":
-		return r.text(name, &w.At, "")
+		return r.Text(name, &w.At, "")
 	case "after":
-		return r.text(name, &w.After, "")
+		return r.Text(name, &w.After, "")
 	}
-	return r.unknown(name)
+	return r.Unknown(name)
 }
 
-func (c *Callback) read(r *reader, field string) error {
-	return r.object(field, func(name string) error {
+func (c *Callback) read(r *strictjson.Reader, field string) error {
+	return r.Object(field, func(name string) error {
 		switch name {
 		case "url":
-			return r.text(name, &c.URL, "; percent encoding takes any bytes")
+			return r.Text(name, &c.URL, "; percent encoding takes any bytes")
 		case "method":
-			return r.text(name, &c.Method, "")
+			return r.Text(name, &c.Method, "")
 		case "headers":
-			return r.object(name, func(header string) error {
+			return r.Object(name, func(header string) error {
 				if len(c.Headers) == webhook.MaxHeaders {
-					return invalid("callback."+name, fmt.Sprintf("more than %d of them", webhook.MaxHeaders), fmt.Sprintf("at most %d", webhook.MaxHeaders))
+					return invalid(r.Place(), fmt.Sprintf("more than %d of them", webhook.MaxHeaders), fmt.Sprintf("at most %d", webhook.MaxHeaders))
 				}
 				if c.Headers == nil {
 					c.Headers = make(map[string]string)
 				}
 				value := ""
-				err := r.text(shown(header), &value, "")
+				err := r.Text(strictjson.Shown(header), &value, "")
 				c.Headers[header] = value
 				return err
 			})
 		case "timeout":
-			return r.text(name, &c.Timeout, "")
+			return r.Text(name, &c.Timeout, "")
 		}
-		return r.unknown(name)
+		return r.Unknown(name)
 	})
 }
 

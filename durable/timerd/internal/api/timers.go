@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/seed-782fa212/limbo/durable"
+	"github.com/seed-782fa212/limbo/durable/internal/strictjson"
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
@@ -17,7 +18,7 @@ func key(r *http.Request) (string, error) {
 // one, 409 if if_absent refuses it.
 func (s *Server) put(r *http.Request) (int, any, error) {
 	var t Timer
-	if err := decode(r, func(r *reader) error { return t.read(r, "") }); err != nil {
+	if err := decode(r, func(r *strictjson.Reader) error { return t.read(r, "") }); err != nil {
 		return 0, nil, err
 	}
 	path, err := key(r)
@@ -90,7 +91,7 @@ func (s *Server) batch(r *http.Request) (int, any, error) {
 // many or out of bounds.
 func readBatch(r *http.Request) (timers []durable.Timer, err error) {
 	must := fmt.Sprintf("1 to %d", store.MaxItems)
-	add := func(r *reader, i int) error {
+	add := func(r *strictjson.Reader, i int) error {
 		if i == store.MaxItems {
 			return invalid("timers", fmt.Sprintf("more than %d of them", i), must)
 		}
@@ -103,12 +104,12 @@ func readBatch(r *http.Request) (timers []durable.Timer, err error) {
 		timers = append(timers, timer)
 		return within(field+".", err)
 	}
-	err = decode(r, func(r *reader) error {
-		return r.object("", func(name string) error {
+	err = decode(r, func(r *strictjson.Reader) error {
+		return r.Object("", func(name string) error {
 			if name != "timers" {
-				return r.unknown(name)
+				return r.Unknown(name)
 			}
-			return r.array(name, func(i int) error { return add(r, i) })
+			return r.Array(name, func(i int) error { return add(r, i) })
 		})
 	})
 	if err == nil && len(timers) == 0 {
