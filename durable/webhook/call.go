@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/netip"
 	"net/textproto"
@@ -17,6 +16,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/seed-782fa212/limbo/durable/internal/strictjson"
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
@@ -72,13 +72,10 @@ func bytesLong(n int) plain { return plain(fmt.Sprintf("%d bytes long", n)) }
 
 func fieldError(field string, value any, must string) error {
 	s, ok := value.(string)
-	switch {
-	case !ok:
+	if ok {
+		s = strictjson.Quote(s)
+	} else {
 		s = fmt.Sprint(value)
-	case len(s) > 100:
-		s = strconv.Quote(s[:100] + "…")
-	default:
-		s = strconv.Quote(s)
 	}
 	return &FieldError{Field: field, Value: s, Range: must}
 }
@@ -214,7 +211,7 @@ func isFieldValue(s string) bool {
 // wire is a call as it stands in a timer's body, with the call's own as text or in
 // base64.
 type wire struct {
-	Version   int               `json:"v"`
+	Version   int64             `json:"v"`
 	Method    string            `json:"method,omitempty"`
 	URL       string            `json:"url"`
 	Headers   map[string]string `json:"headers,omitempty"`
@@ -278,20 +275,23 @@ func textIsShorter(b []byte) bool {
 	return text <= len("base64")+base64.StdEncoding.EncodedLen(len(b))
 }
 
-// Decode is the reverse of [Encode]. It refuses fields that it does not know, other
-// versions, and what Check refuses.
+// Decode is the reverse of [Encode]. It refuses fields that it does not know or that are given
+// twice, text that is not UTF-8, other versions, and what Check refuses.
 func Decode(b []byte) (Call, error) {
-	if !utf8.Valid(b) {
-		return Call{}, errors.New("webhook: the timer's body is no call: it is not valid UTF-8")
-	}
-	dec := json.NewDecoder(bytes.NewReader(b))
-	dec.DisallowUnknownFields()
 	var w wire
-	if err := dec.Decode(&w); err != nil {
-		return Call{}, fmt.Errorf("webhook: the timer's body is no call: %w", err)
+	r := strictjson.New(b, "the timer's body")
+	err := w.read(r)
+	if err == nil {
+		err = r.End()
 	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return Call{}, errors.New("webhook: the timer's body is no call: there is more after it")
+	if field := (*strictjson.FieldError)(nil); errors.As(err, &field) {
+		return Call{}, (*FieldError)(field)
+	}
+	if own := (*FieldError)(nil); errors.As(err, &own) {
+		return Call{}, own
+	}
+	if err != nil {
+		return Call{}, fmt.Errorf("webhook: the timer's body is no call: %w", err)
 	}
 	if w.Version != version {
 		return Call{}, fieldError("v", w.Version, strconv.Itoa(version))
@@ -310,4 +310,35 @@ func Decode(b []byte) (Call, error) {
 		c.Body = []byte(w.Text)
 	}
 	return c, c.Check()
+}
+
+func (w *wire) read(r *strictjson.Reader) error {
+	return r.Object("", func(name string) error {
+		switch name {
+		case "v":
+			return r.Int(name, &w.Version)
+		case "method":
+			return r.Text(name, &w.Method, "")
+		case "url":
+			return r.Text(name, &w.URL, "; percent encoding takes any bytes")
+		case "headers":
+			w.Headers = make(map[string]string)
+			return r.Object(name, func(header string) error {
+				if len(w.Headers) == MaxHeaders {
+					return fieldError(name, plain(fmt.Sprintf("more than %d of them", MaxHeaders)), fmt.Sprintf("at most %d", MaxHeaders))
+				}
+				value := ""
+				err := r.Text(strictjson.Shown(header), &value, "")
+				w.Headers[header] = value
+				return err
+			})
+		case "timeout_ms":
+			return r.Int(name, &w.TimeoutMS)
+		case "text":
+			return r.Text(name, &w.Text, "; base64 takes any bytes")
+		case "base64":
+			return r.Base64(name, &w.Base64)
+		}
+		return r.Unknown(name)
+	})
 }

@@ -135,7 +135,7 @@ func TestInvalidUTF8(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, c, got)
 		_, err = Decode([]byte(`{"v":1,"url":"http://a","text":"` + bad + `"}`))
-		require.EqualError(t, err, "webhook: the timer's body is no call: it is not valid UTF-8")
+		require.EqualError(t, err, "webhook: text is not valid UTF-8, must be valid UTF-8; base64 takes any bytes")
 	}
 }
 
@@ -174,9 +174,9 @@ func TestDecodeIsStrict(t *testing.T) {
 	for in, want := range map[string]string{
 		``:                               "is no call",
 		`hello`:                          "is no call",
-		`[]`:                             "is no call",
-		`{"v":1,"url":"http://a"} {}`:    "there is more after it",
-		`{"v":1,"url":"http://a","x":1}`: `unknown field "x"`,
+		`[]`:                             "the timer's body is a JSON array, must be a JSON object",
+		`{"v":1,"url":"http://a"} {}`:    "is no call: at byte 25 of it, there is more after the JSON object",
+		`{"v":1,"url":"http://a","x":1}`: "x is a field, must be absent: there is no such field",
 		`{"url":"http://a"}`:             "v is 0, must be 1",
 		`{"v":2,"url":"http://a"}`:       "v is 2, must be 1",
 		`{"v":1}`:                        `url is ""`,
@@ -187,6 +187,28 @@ func TestDecodeIsStrict(t *testing.T) {
 	} {
 		_, err := Decode([]byte(in))
 		require.ErrorContains(t, err, want, in)
+	}
+}
+
+// Decode refuses what encoding/json would alter, or would take the last of, and names the field.
+func TestDecodeAltersNothing(t *testing.T) {
+	for in, want := range map[string]string{
+		`"text":"\ud800"`:                         "webhook: text is not valid UTF-8, must be valid UTF-8; base64 takes any bytes",
+		`"method":"\udc00"`:                       "webhook: method is not valid UTF-8, must be valid UTF-8",
+		`"headers":{"X":"\ud800"}`:                "webhook: headers.X is not valid UTF-8, must be valid UTF-8",
+		`"headers":{"\ud800":"x"}`:                "webhook: a name in headers is not valid UTF-8, must be valid UTF-8",
+		`"URL":"http://b"`:                        "webhook: URL is a field, must be absent: there is no such field",
+		`"url":"http://b"`:                        "webhook: url is given twice, must be given once",
+		`"headers":{"X":"1","X":"2"}`:             "webhook: headers.X is given twice, must be given once",
+		`"headers":{"X":"1"},"headers":{"X":"1"}`: "webhook: headers is given twice, must be given once",
+		`"timeout_ms":1.0`:                        "webhook: timeout_ms is 1.0, must be a whole number",
+		`"timeout_ms":9223372036854775808`:        "webhook: timeout_ms is 9223372036854775808, must be a whole number",
+		`"timeout_ms":"1"`:                        "webhook: timeout_ms is a JSON string, must be a JSON number",
+	} {
+		_, err := Decode([]byte(`{"v":1,"url":"http://a",` + in + `}`))
+		require.EqualError(t, err, want, in)
+		var field *FieldError
+		require.ErrorAs(t, err, &field)
 	}
 }
 
