@@ -44,6 +44,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		})
 	}
 	f.config.Logger = f.logger(stderr)
+	slog.SetLogLoggerLevel(slog.LevelDebug) // net/http logs there what receivers send, as often as they send it
 	slog.SetDefault(f.config.Logger)
 	if err := daemon.Run(ctx, f.config); err != nil {
 		fmt.Fprintln(stderr, err)

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"log"
+	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -79,4 +81,23 @@ func TestBadFlagsAreStatus2(t *testing.T) {
 	stderr.Reset()
 	require.Equal(t, 2, run(context.Background(), []string{"-log", "xml"}, none, nil, &stderr))
 	require.Equal(t, 1, strings.Count(stderr.String(), "\n"))
+}
+
+// Receivers make net/http write to package log. These lines are not in the daemon's log.
+func TestNetHTTPLogsAtDebug(t *testing.T) {
+	logger, out, flags := slog.Default(), log.Writer(), log.Flags()
+	t.Cleanup(func() {
+		slog.SetDefault(logger)
+		slog.SetLogLoggerLevel(slog.LevelInfo)
+		log.SetOutput(out)
+		log.SetFlags(flags)
+	})
+	for _, level := range []string{"info", "debug"} {
+		var stderr bytes.Buffer
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		run(ctx, []string{"-store", "pebble:" + t.TempDir(), "-listen", "127.0.0.1:0", "-log-level", level}, none, nil, &stderr)
+		log.Print("unhandled response frame type")
+		require.Equal(t, level == "debug", strings.Contains(stderr.String(), "unhandled response frame type"))
+	}
 }

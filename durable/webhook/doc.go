@@ -42,6 +42,10 @@
 // call take longer than its timeout. A connection is closed if a write to it, of at
 // most 32 KiB, takes longer than 10 s.
 //
+// net/http logs some of what receivers send against the protocol, such as unknown frames of
+// HTTP/2, one line each and with package log. A program that calls receivers it does not trust
+// should discard these lines or give them a low level: see [log/slog.SetLogLoggerLevel].
+//
 // # Where a call may go
 //
 // Only to public addresses, unless [Options].Allow has others: not to private,
