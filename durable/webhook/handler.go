@@ -162,7 +162,7 @@ func (h *Handler) do(ctx context.Context, f durable.Fired, call Call, host strin
 	if err != nil {
 		return h.discard(err)
 	}
-	res, reply, err := h.exchange(req)
+	res, reply, err := h.exchange(req) //nolint:bodyclose // exchange closes it
 	if err != nil {
 		var refused *AddressError
 		if errors.As(err, &refused) {
