@@ -45,7 +45,7 @@ func TestKeepAwake(t *testing.T) {
 		for _, wait := range []string{"0.5", "1"} {
 			require.Equal(t, http.StatusNoContent, ask(f.serve(p), httptest.NewRequest(http.MethodGet, "/?wait="+wait, nil)).Code)
 		}
-		// What was preferred is told with the first byte.
+		// The header that tells the preference goes out with the first byte.
 		f = newFeed(t, purgatory.Options{})
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.Header.Set("Prefer", "wait=3")
@@ -54,7 +54,7 @@ func TestKeepAwake(t *testing.T) {
 		require.Equal(t, http.StatusNoContent, ask(f.serve(p), httptest.NewRequest(http.MethodHead, "/?wait=3", nil)).Code)
 		require.Equal(t, Stats{Ready: 2, Expired: 6}, p.Stats())
 
-		// What await has begun with its context ends with it.
+		// The context of await ends when Serve returns.
 		var ctx context.Context
 		require.True(t, p.Serve(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil), func(given context.Context, _ time.Duration) error {
 			ctx = given

@@ -239,7 +239,7 @@ func TestQuorumWithoutTime(t *testing.T) {
 	require.NoError(t, s.Shutdown(context.Background()))
 }
 
-// What comes meanwhile does not make the time longer.
+// One timeout covers the whole call: a future that is set meanwhile does not extend it.
 func TestQuorumHasOneTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := NewFutures[int](Options{})
