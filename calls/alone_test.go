@@ -117,8 +117,12 @@ func TestExpiredRecordIsFree(t *testing.T) {
 		defer table.Close()
 		g := table.Group()
 		require.NoError(t, g.Go(1, time.Second, func() error { return nil }, func(string, error) {}))
-		c := g.part(1).calls[1]
+		p := g.part(1)
+		p.mu.Lock()
+		c := p.calls[1]
+		p.mu.Unlock()
 		time.Sleep(time.Minute)
+		synctest.Wait() // for the worker, which has the record until then
 		require.True(t, c.stop())
 	})
 }
