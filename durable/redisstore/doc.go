@@ -35,17 +35,19 @@
 // taking effect then:
 //
 //   - A Store numbers its changes to a shard: claims, ends of runs, and all that timers are
-//     changed by. Each request names the lower numbers whose calls had not returned when its
-//     own began. The scripts keep, for each Store and shard, the highest number with these
-//     names, and the last reply of each kind, for a minute, or for the Lease if that is longer.
-//     A request that was carried out is answered with its reply. One that a later change has left behind is refused. So what
-//     ended as unsure takes effect before a later change of the same Store, or never.
+//     changed by. Each request names the lower numbers whose calls had not returned when
+//     its own began. The scripts keep, for each Store and shard, the highest number with
+//     these names, and the last reply of each kind, for a minute, or for the Lease if that
+//     is longer. A request that was carried out is answered with its reply. One that a
+//     later change has left behind is refused. So what ended as unsure takes effect before
+//     a later change of the same Store, or never.
 //   - Each change, extension and heartbeat carries a deadline by the server's clock, after
-//     which its script refuses it. The Store computes it from the time in the last reply and
-//     the time that has passed since, by its own monotonic clock, so that it is not after the
-//     end of the call. If the server's clock was set forward, one more round trip tells the
-//     Store; so it is with the first heartbeat that it sends to a Cluster. So what ended as unsure because its time was over never takes effect afterwards,
-//     for other Stores either.
+//     which its script refuses it. The Store computes it from the time in the last reply
+//     and the time that has passed since, by its own monotonic clock, so that it is not
+//     after the end of the call. If the server's clock was set forward, one more round trip
+//     tells the Store; so it is with the first heartbeat that it sends to a Cluster. So
+//     what ended as unsure because its time was over never takes effect afterwards, for
+//     other Stores either.
 //
 // This costs no round trip, 14 to 40 bytes in a request, and up to three more commands in a
 // script.
@@ -62,10 +64,11 @@
 //   - An extension or a heartbeat that comes late, within its deadline, counts from when it
 //     comes: a worker that died in between is missed later by that much.
 //   - A claim that the same Worker makes again in another call is recognised by its Token
-//     unless the Worker has leased others in the shard since. After a minute, or its Lease if
-//     that is longer, the log of the claim may have expired, and its leases have run out. It
-//     leases those again that no other claim has taken, as the same attempts, if they are among
-//     the first 100 that have run out in the shard. Others of them count as attempts.
+//     unless the Worker has leased others in the shard since. After a minute, or its Lease
+//     if that is longer, the log of the claim may have expired, and its leases have run
+//     out. It leases those again that no other claim has taken, as the same attempts, if
+//     they are among the first 100 that have run out in the shard. Others of them count as
+//     attempts.
 //
 // A script that ends midway, as when its user has lost a right, keeps no reply: the
 // request is carried out once more if it comes again, and the error is store.ErrUnsure if it

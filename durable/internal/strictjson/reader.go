@@ -133,20 +133,13 @@ func (r *Reader) other(field, want string) error {
 // Object reads an object, or null, and calls f with each name. f reads the value. The
 // value as a whole is the field "".
 func (r *Reader) Object(field string, f func(name string) error) error {
-	if r.Null() {
-		return nil
-	}
-	if !r.is('{') {
-		return r.other(field, "object")
-	}
-	if r.is('}') {
-		return nil
-	}
-	outer, names := r.place, []string(nil)
+	outer, inner := r.place, r.place
 	if field != "" {
-		r.place += field + "."
+		inner += field + "."
 	}
-	for {
+	var names []string
+	err := r.items(field, "object", "{}", func(int) error {
+		r.place = inner
 		r.space()
 		if len(r.b) == 0 || r.b[0] != '"' {
 			return r.broken("a name in quotes is missing")
@@ -163,39 +156,39 @@ func (r *Reader) Object(field string, f func(name string) error) error {
 			return r.broken("a colon is missing")
 		}
 		names = append(names, name)
-		if err := f(name); err != nil {
-			return err
-		}
-		if r.is('}') {
-			r.place = outer
-			return nil
-		}
-		if !r.is(',') {
-			return r.broken("a comma or } is missing")
-		}
+		return f(name)
+	})
+	if err == nil {
+		r.place = outer
 	}
+	return err
 }
 
 // Array reads an array, or null, and calls f for each element. f reads it.
 func (r *Reader) Array(field string, f func(i int) error) error {
+	return r.items(field, "array", "[]", f)
+}
+
+// items reads null, or what stands in brackets: f reads each item.
+func (r *Reader) items(field, kind, brackets string, f func(i int) error) error {
 	if r.Null() {
 		return nil
 	}
-	if !r.is('[') {
-		return r.other(field, "array")
+	if !r.is(brackets[0]) {
+		return r.other(field, kind)
 	}
-	if r.is(']') {
+	if r.is(brackets[1]) {
 		return nil
 	}
 	for i := 0; ; i++ {
 		if err := f(i); err != nil {
 			return err
 		}
-		if r.is(']') {
+		if r.is(brackets[1]) {
 			return nil
 		}
 		if !r.is(',') {
-			return r.broken("a comma or ] is missing")
+			return r.broken("a comma or " + brackets[1:] + " is missing")
 		}
 	}
 }
