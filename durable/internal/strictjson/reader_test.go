@@ -15,6 +15,7 @@ type all struct {
 	yes    bool
 	n      int64
 	inner  []int64
+	rows   []int64
 }
 
 func (a *all) read(r *Reader) error {
@@ -38,6 +39,16 @@ func (a *all) read(r *Reader) error {
 					return r.Int("list[]", &a.inner[len(a.inner)-1])
 				})
 			})
+		case "rows":
+			return r.Array("rows", func(int) error {
+				return r.Object("rows[]", func(name string) error {
+					if name != "n" {
+						return r.Unknown(name)
+					}
+					a.rows = append(a.rows, 0)
+					return r.Int("n", &a.rows[len(a.rows)-1])
+				})
+			})
 		}
 		return r.Unknown(name)
 	})
@@ -55,6 +66,7 @@ func TestReads(t *testing.T) {
 		`{"in":{"list":[1,0,9223372036854775807]},"n":-9223372036854775808}`:          {n: -1 << 63, inner: []int64{1, 0, 1<<63 - 1}},
 		`{"in":{"list":[]},"text":null,"base64":null,"yes":null,"n":null}`:            {base64: []byte{}},
 		`{"in":{"list":[null]},"yes":false}`:                                          {inner: []int64{0}},
+		`{"rows":[{"n":1},{},null,{"n":2}]}`:                                          {rows: []int64{1, 2}},
 		`{"text":"\\ud800 \"\/"}`:                                                     {text: `\ud800 "/`},
 	} {
 		var got all
@@ -103,6 +115,9 @@ func TestErrors(t *testing.T) {
 		`{"in":{"list":{}}}`:          "in.list is a JSON object, must be a JSON array",
 		`{"in":{"else":1}}`:           "in.else is a field, must be absent: there is no such field",
 		"{\"in\":{\"\xff\":1}}":       "a name in in is not valid UTF-8, must be valid UTF-8",
+		`{"rows":[{"n":1},7]}`:        "rows[] is a JSON number, must be a JSON object",
+		`{"rows":[{"n":1},{"n":""}]}`: "rows[].n is a JSON string, must be a JSON number",
+		`{"n`:                         "at byte 1 of it, a string does not end",
 		`{"in":{},"else":1}`:          "else is a field, must be absent: there is no such field",
 		`{"in":{"list":[]},"else":1}`: "else is a field, must be absent: there is no such field",
 	} {
