@@ -75,7 +75,7 @@ func (w *Worker) claimed(s *shard, c *store.Claim, reserved int, sent time.Durat
 		s.unsure, s.patience = c, 2*s.patience
 	}
 	s.patience = min(max(s.patience, w.timeout), w.longest)
-	if w.closing && !w.stopped && s.unsure != nil && !errors.Is(err, ErrClosed) {
+	if w.closing && !w.stopped && s.unsure != nil && !w.closed.Load() {
 		return false
 	}
 	s.claiming = false

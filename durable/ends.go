@@ -183,7 +183,7 @@ func (w *Worker) isDead(r *run) (result store.EndResult, unsure bool) {
 // unwritten queues ends whose write failed for another try. It drops those whose lease has
 // expired, because another worker may hold the timer, and all if the store is closed.
 func (w *Worker) unwritten(s *shard, runs []*run, err error) {
-	unsure, closed := errors.Is(err, ErrUnsure), w.storeClosed() || errors.Is(err, ErrClosed)
+	unsure, closed := errors.Is(err, ErrUnsure), w.closed.Load()
 	w.mu.Lock()
 	now := w.now()
 	var again []*run

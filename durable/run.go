@@ -37,19 +37,21 @@ func (w *Worker) startLocked(r *run) {
 	w.running++
 	r.shard.running++
 	f, deadline := r.fired(), r.deadline
+	done := func(err error) { w.returned(r, err) }
 	go func() {
 		defer cancel(nil)
 		if w.now() >= deadline && w.tooLate(r) {
 			return
 		}
-		invoke(ctx, w.handler, f, func(err error) { w.returned(r, err) })
+		invoke(ctx, w.handler, f, done)
 	}()
 }
 
 // tooLate reports whether a run's lease has ended before its handler could be called:
 // the process was paused meanwhile, or has more to do than its processors can. Another
 // worker may have the timer by now, so it is not called. Between this and the handler's
-// first step there is still room for a pause; Fired.Fence is for that.
+// first step there is still room for a pause, little of it: nothing is allocated there,
+// for which a goroutine can wait for the garbage collector. Fired.Fence is for that.
 func (w *Worker) tooLate(r *run) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

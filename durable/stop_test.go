@@ -353,9 +353,7 @@ func TestStoreClosesWithoutAReply(t *testing.T) {
 					w.once.Do(func() {})
 					require.Less(t, time.Since(began), time.Minute)
 					require.True(t, lost.Load())
-					if !stops {
-						require.Equal(t, ErrClosed, err)
-					}
+					require.Equal(t, ErrClosed, err)
 				})
 			})
 		}

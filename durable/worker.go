@@ -43,7 +43,8 @@ type Worker struct {
 	health  health
 
 	started atomic.Bool
-	born    time.Time // own times are durations since then
+	closed  atomic.Bool // the engine has said that it is
+	born    time.Time   // own times are durations since then
 
 	// Set by Run before its goroutines begin.
 	values  context.Context // what handlers' contexts are made from
@@ -51,7 +52,7 @@ type Worker struct {
 	agenda  *keyed.Table[int, struct{}]
 	leases  *keyed.Table[store.Holder, *run]
 	leaving context.Context // ends when Run's ctx does, or the store is closed
-	leave   context.CancelCauseFunc
+	leave   context.CancelFunc
 	left    chan struct{} // closed when the others know that this worker leaves
 	lookNow chan struct{} // holds one token: a look is wanted before its time
 	group   sync.WaitGroup
@@ -117,16 +118,16 @@ func (w *Worker) Name() string { return w.name }
 // Run claims and runs timers until ctx ends. Then it claims no more, tells the other
 // workers, gives back what it has claimed and not begun, and waits up to
 // WorkerOptions.Grace for the handlers that run, for OnDead, and for claims that the
-// engine did not answer, which it sends again unless the store is closed. After that it ends the handlers' ctx, with
-// [ErrStopped] as the cause, and waits a second for them and OnDead to return, and for
-// their ends to be written. A timer whose handler goes on even then keeps its lease, which
-// is not extended: it runs again when that is over.
+// engine did not answer, which it sends again unless the store is closed. After that it
+// ends the handlers' ctx, with [ErrStopped] as the cause, and waits a second for them and
+// OnDead to return, and for their ends to be written. A timer whose handler goes on even
+// then keeps its lease, which is not extended: it runs again when that is over.
 //
 // Run returns nil when all handlers and OnDead have returned; an error with the number of
-// handlers, or of dead letters, for which that is not so; or [ErrClosed], when the store is closed, or has closed itself because it
-// cannot write. Other errors of the engine do not end it: it tries again, and logs
-// when calls begin to fail and when they succeed again. Run may be called once; a
-// second call is an error. A nil ctx panics.
+// handlers, or of dead letters, for which that is not so; or [ErrClosed], when the store
+// is closed, or has closed itself because it cannot write. Other errors of the engine do
+// not end it: it tries again, and logs when calls begin to fail and when they succeed
+// again. Run may be called once; a second call is an error. A nil ctx panics.
 func (w *Worker) Run(ctx context.Context) error {
 	if ctx == nil {
 		panic("durable: the context is nil")
@@ -135,8 +136,8 @@ func (w *Worker) Run(ctx context.Context) error {
 		return errors.New("durable: Run was called twice")
 	}
 	w.values = context.WithoutCancel(ctx)
-	w.leaving, w.leave = context.WithCancelCause(ctx)
-	defer w.leave(nil)
+	w.leaving, w.leave = context.WithCancel(ctx)
+	defer w.leave()
 	var endCalls context.CancelFunc
 	w.calls, endCalls = context.WithCancel(w.values)
 	defer endCalls()
@@ -164,14 +165,11 @@ func (w *Worker) Run(ctx context.Context) error {
 	_, _ = agenda.Shutdown(forever, timingwheel.Discard)
 	_, _ = leases.Shutdown(forever, timingwheel.Discard)
 	w.group.Wait()
-	if w.storeClosed() {
+	if w.closed.Load() {
 		return ErrClosed
 	}
 	return left
 }
-
-// storeClosed reports whether the engine has said that it is closed.
-func (w *Worker) storeClosed() bool { return errors.Is(context.Cause(w.leaving), ErrClosed) }
 
 // now returns the own time.
 func (w *Worker) now() time.Duration { return time.Since(w.born) }
@@ -185,7 +183,8 @@ func (w *Worker) call() (context.Context, context.CancelFunc) {
 // done.
 func (w *Worker) answered(name string, shard int, err error) bool {
 	if errors.Is(err, ErrClosed) {
-		w.leave(ErrClosed)
+		w.closed.Store(true)
+		w.leave()
 	}
 	if w.calls.Err() == nil {
 		w.health.report(name, shard, err)

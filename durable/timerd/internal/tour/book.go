@@ -13,6 +13,8 @@ type book struct {
 	timers map[int]*timerLife
 	keys   map[int][]*step // in the order in which they were done
 	acks   map[string]int  // by ID
+	ids    map[string]int  // the numbers of timers that have begun
+	wrong  map[int]bool    // keys, once they are checked
 
 	live counts
 }
@@ -33,6 +35,7 @@ type step struct {
 // timerLife is what happened to one timer. Times are microseconds.
 type timerLife struct {
 	step      *step
+	key       int
 	mode      mode
 	notBefore int64 // ms; of the first send
 	due       int64 // ms, as the store answered
@@ -50,7 +53,10 @@ type move struct {
 }
 
 func newBook(paths ...string) *book {
-	b := &book{timers: make(map[int]*timerLife), keys: make(map[int][]*step), acks: make(map[string]int)}
+	b := &book{
+		timers: make(map[int]*timerLife), keys: make(map[int][]*step),
+		acks: make(map[string]int), ids: make(map[string]int), wrong: make(map[int]bool),
+	}
 	for _, p := range paths {
 		b.tails = append(b.tails, &tail{path: p})
 	}
@@ -131,6 +137,7 @@ func (b *book) line(f []string) (err error) {
 	case "b":
 		t := b.timer(int(number(2)))
 		t.begins = append(t.begins, at)
+		b.ids[text(3)] = int(number(2))
 	case "a":
 		b.acks[text(2)]++
 	case "r":
@@ -153,7 +160,7 @@ func (b *book) sent(t *timerLife, key int, notBefore int64, m mode) {
 		t.notBefore = min(t.notBefore, notBefore)
 		return
 	}
-	t.mode, t.notBefore = m, notBefore
+	t.key, t.mode, t.notBefore = key, m, notBefore
 	t.step = &step{timer: t, sends: 1}
 	b.keys[key] = append(steps, t.step)
 }

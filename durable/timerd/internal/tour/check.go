@@ -34,7 +34,8 @@ func (s Summary) ok() bool {
 	return s.Early == 0 && s.Lost == 0 && s.RanAfterCancel == 0 && s.AcknowledgedTwice == 0 && s.LeftBehind == 0
 }
 
-// check goes through the book; dead are the keys of the dead letters.
+// check goes through the book; dead are the keys of the dead letters. It notes the keys of
+// which something is wrong, for history.
 func (b *book) check(dead map[string]bool) Summary {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -43,6 +44,7 @@ func (b *book) check(dead map[string]bool) Summary {
 	for _, t := range b.timers {
 		if t.step == nil || t.step.acked == 0 {
 			s.Lost++ // the scheduler never had an answer, or a timer runs that nobody scheduled
+			b.wrong[t.key] = true
 			continue
 		}
 		s.Timers++
@@ -52,6 +54,7 @@ func (b *book) check(dead map[string]bool) Summary {
 		}
 		if t.early() {
 			s.Early++
+			b.wrong[t.key] = true
 		}
 		if us, ok := t.late(); ok {
 			late = append(late, us)
@@ -61,15 +64,19 @@ func (b *book) check(dead map[string]bool) Summary {
 		lost, after := checkKey(steps, dead[keyName(key)])
 		s.Lost += lost
 		s.RanAfterCancel += after
+		if lost+after > 0 {
+			b.wrong[key] = true
+		}
 		for _, st := range steps {
 			if st.timer == nil && st.result == "cancelled" {
 				s.Cancelled++
 			}
 		}
 	}
-	for _, n := range b.acks {
+	for id, n := range b.acks {
 		if n > 1 {
 			s.AcknowledgedTwice++
+			b.wrong[b.timer(b.ids[id]).key] = true
 		}
 	}
 	slices.Sort(late)

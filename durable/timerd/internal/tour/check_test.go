@@ -89,6 +89,35 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 	require.False(t, Summary{LeftBehind: 1}.ok())
 }
 
+// When something is wrong, what all ledgers say about the key is told in order of time.
+func TestHistory(t *testing.T) {
+	dir := t.TempDir()
+	ledgers := map[string][]string{
+		"scheduler": {"s 1000 1 1 100 ok", "S 2000 1 created 100", "s 1500 5 5 100 ok", "S 2500 5 created 100", "c 3000 1", "C 4000 1 cancelled"},
+		"worker":    {"b 100000 1 id 1", "a 102000 id", "b 100500 5 id5 1", "a 102500 id5"},
+		"receiver":  {"r 101000 1 id 1 200", "r 101500 5 id5 1 200"},
+	}
+	b := newBook()
+	for name, lines := range ledgers {
+		path := filepath.Join(dir, name+".ledger")
+		require.NoError(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600))
+		b.tails = append(b.tails, &tail{path: path})
+	}
+	require.NoError(t, b.read())
+	require.Equal(t, 1, b.check(nil).RanAfterCancel)
+	var out strings.Builder
+	b.history(&out)
+	require.Equal(t, []string{
+		"scheduler    s 1000 1 1 100 ok",
+		"scheduler    S 2000 1 created 100",
+		"scheduler    c 3000 1",
+		"scheduler    C 4000 1 cancelled",
+		"worker       b 100000 1 id 1",
+		"receiver     r 101000 1 id 1 200",
+		"worker       a 102000 id",
+	}, strings.Split(strings.TrimSpace(out.String()), "\n"))
+}
+
 func TestBookRefusesBrokenLines(t *testing.T) {
 	for _, line := range []string{"", "x 1", "s 1", "s a 1 1 1 ok", "r 1 1 id 1"} {
 		require.Error(t, newBook().line(strings.Fields(line)), line)

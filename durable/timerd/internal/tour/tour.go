@@ -96,7 +96,10 @@ func run(ctx context.Context, o Options) (s Summary, err error) {
 		return s, err
 	}
 	t.show = newDisplay(t)
-	defer t.show.close()
+	defer func() {
+		t.show.close()
+		t.book.history(t.Stderr)
+	}()
 	defer func() {
 		t.fleet.stopAll()
 		if err != nil || !s.ok() {

@@ -49,12 +49,14 @@ func runWorker(ctx context.Context, c workerConfig) error {
 	})
 }
 
-// noting writes down when a handler begins.
+// noting writes down when a handler begins: its first step. What it does then may take
+// long, since the garbage collector can hold up an allocation for as long as it works.
 func noting(h durable.Handler, l *ledger) durable.Handler {
 	return func(ctx context.Context, f durable.Fired) error {
+		begun := micros()
 		if call, err := webhook.Decode(f.Body); err == nil {
 			if timer, _, ok := parseBody(call.Body); ok {
-				l.write("b", micros(), timer, f.ID, f.Attempt)
+				l.write("b", begun, timer, f.ID, f.Attempt)
 			}
 		}
 		return h(ctx, f)
