@@ -1,84 +1,203 @@
 #!/usr/bin/env bash
-# Uses the core as another module does, from outside the workspace:
+# Uses each published module from a module outside of the workspace, and compares what that
+# brings along with a budget:
 #
-#	bash .ci/outside.sh go1.25.14    # with this toolchain
+#	bash .ci/outside.sh go1.25.14 go1.26.0
+#
+# The arguments are toolchains, the oldest first. Each row takes the oldest that the go.mod
+# files allow, and prints how many packages of others its program links, of how many
+# modules, and how many modules of others are in its module graph.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
-toolchain=$1
-
+limbo=$(GOWORK=off go list -m)
+toolchains=("$@")
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-export GOWORK=off GOTOOLCHAIN=$toolchain
+export GOWORK=off GOFLAGS=-mod=mod
 
-mkdir "$dir/app"
-cat >"$dir/app/go.mod" <<EOF
-module example.com/app
+# testify and what it needs, which limbo's own tests bring into each module graph.
+testify='github\.com/(stretchr/(testify|objx)|davecgh/go-spew|pmezard/go-difflib)|go\.yaml\.in/yaml/v3|gopkg\.in/(yaml\.v3|check\.v1)'
+# Test tools, which must be in none.
+tools='github\.com/(chromedp|anishathalye|robfig)/'
 
-go 1.25.0
+fail() {
+	echo "FAIL: $1" >&2
+	exit 1
+}
 
-require github.com/seed-782fa212/limbo v0.0.0
+# row NAME LINKED GRAPH builds and runs the program of standard input, which prints ok. It
+# may link LINKED modules of others. GRAPH is "linked" if its module graph may hold nothing
+# else but testify, or "any" if only test tools are refused.
+row() {
+	local name=$1 most=$2 graph=$3 module toolchain
+	rm -rf "$dir/app"
+	mkdir "$dir/app"
+	cd "$dir/app"
+	sed "s#LIMBO#$limbo#" >main.go
+	go mod init example.com/app 2>/dev/null
+	go mod edit -go=1.25.0
+	for module in '' /durable /durable/pebblestore /durable/redisstore /observe; do
+		go mod edit -replace="$limbo$module=$root$module"
+	done
+	for toolchain in "${toolchains[@]}" ''; do
+		[ -n "$toolchain" ] || fail "$name: none of the toolchains will do: $(cat "$dir/tidy")"
+		! GOTOOLCHAIN=$toolchain go mod tidy 2>"$dir/tidy" || break
+	done
+	GOTOOLCHAIN=$toolchain go vet .
+	GOTOOLCHAIN=$toolchain go build -o "$dir/run" .
+	[ "$("$dir/run")" = ok ] || fail "$name: the program does not print ok"
 
-replace github.com/seed-782fa212/limbo => $root
-EOF
-cat >"$dir/app/main.go" <<'EOF'
+	go list -deps -f '{{if not .Standard}}{{.Module.Path}}{{end}}' . | { grep -vE "^($limbo(/|\$)|example\.com/)" || true; } >"$dir/packages"
+	sort -u "$dir/packages" >"$dir/linked"
+	go list -m -f '{{.Path}}' all | { grep -vE "^($limbo(/|\$)|example\.com/|($testify)\$)" || true; } | sort >"$dir/graph"
+	printf '%-32s %-10s %8d %8d %8d\n' "$name" "$toolchain" "$(wc -l <"$dir/packages")" "$(wc -l <"$dir/linked")" "$(wc -l <"$dir/graph")"
+	[ "$(wc -l <"$dir/linked")" -le "$most" ] || fail "$name links more than $most modules: $(tr '\n' ' ' <"$dir/linked")"
+	! grep -E "$tools" "$dir/graph" || fail "$name has these test tools in its module graph"
+	[ "$graph" = any ] || [ -z "$(comm -13 "$dir/linked" "$dir/graph")" ] ||
+		fail "$name has in its module graph: $(comm -13 "$dir/linked" "$dir/graph" | tr '\n' ' ')"
+}
+
+printf '%-32s %-10s %8s %8s %8s\n' importing with packages modules graph
+
+row 'the core' 0 linked <<'GO'
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"LIMBO/calls"
+	"LIMBO/delayqueue"
+	"LIMBO/longpoll"
+	"LIMBO/purgatory"
+	"LIMBO/timingwheel"
+	"LIMBO/timingwheel/keyed"
+	"LIMBO/timingwheel/scheduler"
+)
+
+var (
+	_ = calls.New[int, int]
+	_ = delayqueue.New[int]
+	_ = longpoll.New
+	_ = keyed.New[int, int]
+	_ = purgatory.New[string]
+	_ = scheduler.New
+)
+
+func main() {
+	due := make(chan string)
+	wheel, err := timingwheel.New(func(s string) { due <- s }, timingwheel.Options{})
+	if err != nil {
+		panic(err)
+	}
+	if _, err := wheel.Schedule("ok", time.Millisecond); err != nil {
+		panic(err)
+	}
+	fmt.Println(<-due)
+	if _, err := wheel.Shutdown(context.Background(), timingwheel.Discard); err != nil {
+		panic(err)
+	}
+}
+GO
+
+# timers IMPORT OPEN is a program that runs one timer, in the engine that OPEN opens.
+timers() {
+	cat <<GO
 package main
 
 import (
 	"context"
 	"fmt"
 	"os"
-	"time"
 
-	"github.com/seed-782fa212/limbo/delayqueue"
-	"github.com/seed-782fa212/limbo/purgatory"
-	"github.com/seed-782fa212/limbo/timingwheel"
+	"LIMBO/durable"
+	_ "LIMBO/durable/webhook"
+	$1
 )
 
 func main() {
-	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+	defer os.RemoveAll("timers")
+	engine, err := $2
+	if err != nil {
+		panic(err)
+	}
+	defer engine.Close()
+	timers, err := durable.New(engine, durable.Options{})
+	if err != nil {
+		panic(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	if _, err := timers.Schedule(ctx, durable.Timer{Key: "ok"}); err != nil {
+		panic(err)
+	}
+	worker, err := timers.NewWorker(func(_ context.Context, f durable.Fired) error {
+		fmt.Println(f.Key)
+		stop()
+		return nil
+	}, durable.WorkerOptions{})
+	if err != nil {
+		panic(err)
+	}
+	if err := worker.Run(ctx); err != nil {
+		panic(err)
 	}
 }
-
-func run() error {
-	due := make(chan string)
-	wheel, err := timingwheel.New(func(s string) { due <- s }, timingwheel.Options{})
-	if err != nil {
-		return err
-	}
-	if _, err := wheel.Schedule("due", time.Millisecond); err != nil {
-		return err
-	}
-	fmt.Println(<-due)
-	if _, err := wheel.Shutdown(context.Background(), timingwheel.Discard); err != nil {
-		return err
-	}
-	p, err := purgatory.New[string](purgatory.Options{})
-	if err != nil {
-		return err
-	}
-	fmt.Println(delayqueue.New[int]().Len())
-	return p.Shutdown(context.Background())
+GO
 }
-EOF
-cd "$dir/app"
-go mod tidy
-go vet ./...
-go build -o "$dir/run" .
-"$dir/run" >"$dir/out"
-printf 'due\n0\n' | cmp - "$dir/out"
 
-# The module graph of whoever uses limbo: limbo, testify for its tests, and what
-# testify itself needs. Nothing of the examples, the checks or the benchmark.
-go list -m all | tee "$dir/modules"
-if grep -vE '^(example\.com/app|github\.com/seed-782fa212/limbo|github\.com/stretchr/(testify|objx)|go\.yaml\.in/yaml/v3)( |$)' "$dir/modules"; then
-	echo "FAIL: the core brings these modules to whoever uses it" >&2
-	exit 1
-fi
-# What such a program links: the standard library and limbo.
-if go list -deps -f '{{if not .Standard}}{{.ImportPath}}{{end}}' . | grep -v -e '^example\.com/app$' -e '^github\.com/seed-782fa212/limbo/'; then
-	echo "FAIL: the core links these packages" >&2
-	exit 1
-fi
+timers '"LIMBO/durable/memstore"' 'memstore.New(memstore.Options{})' | row durable 0 linked
+timers '"LIMBO/durable/pebblestore"' 'pebblestore.Open("timers", pebblestore.Options{})' | row 'durable on Pebble' 40 any
+
+row 'durable on Redis' 4 any <<'GO'
+package main
+
+import (
+	"fmt"
+
+	"LIMBO/durable"
+	"LIMBO/durable/redisstore"
+)
+
+var (
+	_ = durable.New
+	_ = redisstore.Open // which needs a server
+)
+
+func main() {
+	client, err := redisstore.NewClient("redis://127.0.0.1:6379")
+	if err != nil {
+		panic(err)
+	}
+	if err := client.Close(); err != nil {
+		panic(err)
+	}
+	fmt.Println("ok")
+}
+GO
+
+row observe 12 any <<'GO'
+package main
+
+import (
+	"fmt"
+	"net/http/httptest"
+	"strings"
+
+	"LIMBO/delayqueue"
+	"LIMBO/observe"
+)
+
+func main() {
+	r := observe.New()
+	if _, err := r.Add("mail", observe.Queue(delayqueue.New[int]())); err != nil {
+		panic(err)
+	}
+	reply := httptest.NewRecorder()
+	observe.NewServer(r).Handler.ServeHTTP(reply, httptest.NewRequest("GET", "http://localhost/metrics", nil))
+	if strings.Contains(reply.Body.String(), `limbo_queue_elements{name="mail"} 0`) {
+		fmt.Println("ok")
+	}
+}
+GO

@@ -17,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-782fa212/limbo/internal/need"
 	"github.com/stretchr/testify/require"
 	"gonum.org/v1/plot"
 )
@@ -443,8 +444,8 @@ func testRival[H any](t *testing.T, open opener[H], punctual, knows bool) {
 func requireReady(t *testing.T, ready func() error) {
 	t.Helper()
 	err := ready()
-	if lacks := new(notInstalled); errors.As(err, &lacks) && os.Getenv("LIMBO_REQUIRE") == "" {
-		t.Skipf("%s is not installed: Debian's package %s has it", lacks.what, lacks.pkg)
+	if lacks := new(notInstalled); errors.As(err, &lacks) {
+		need.Skip(t, lacks.what, lacks.pkg)
 	}
 	require.NoError(t, err)
 }

@@ -6,6 +6,8 @@ require (
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/schollz/progressbar/v3 v3.19.1
 	github.com/seed-782fa212/limbo v0.0.0
+	github.com/seed-782fa212/limbo/durable/pebblestore v0.0.0
+	github.com/seed-782fa212/limbo/durable/redisstore v0.0.0
 	github.com/seed-782fa212/limbo/examples v0.0.0
 	github.com/seed-782fa212/limbo/observe v0.0.0
 	github.com/stretchr/testify v1.12.1
@@ -96,3 +98,7 @@ replace github.com/seed-782fa212/limbo/durable => ../durable
 replace github.com/seed-782fa212/limbo/examples => ../examples
 
 replace github.com/seed-782fa212/limbo/observe => ../observe
+
+replace github.com/seed-782fa212/limbo/durable/pebblestore => ../durable/pebblestore
+
+replace github.com/seed-782fa212/limbo/durable/redisstore => ../durable/redisstore

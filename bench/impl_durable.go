@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"github.com/seed-782fa212/limbo/durable"
+	"github.com/seed-782fa212/limbo/durable/pebblestore"
 	"github.com/seed-782fa212/limbo/durable/redisstore"
 )
 
@@ -73,7 +74,13 @@ func openDurablePebble() (durableTimers, error) {
 		return nil, err
 	}
 	d := &limboDurable{close: []func() error{func() error { return os.RemoveAll(dir) }}}
-	if d.timers, err = durable.Open(dir, durable.Options{}); err != nil {
+	s, err := pebblestore.Open(dir, pebblestore.Options{})
+	if err != nil {
+		_ = d.Close()
+		return nil, err
+	}
+	d.close = append(d.close, s.Close)
+	if d.timers, err = durable.New(s, durable.Options{}); err != nil {
 		_ = d.Close()
 		return nil, err
 	}

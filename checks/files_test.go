@@ -14,6 +14,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/seed-782fa212/limbo/internal/need"
 	"github.com/stretchr/testify/require"
 )
 
@@ -24,7 +25,7 @@ const maxFile = 1 << 20
 // of a size to be reviewed. A compiled test or a profile that was added by mistake is in
 // every clone from then on.
 func TestTrackedFiles(t *testing.T) {
-	needGit(t)
+	need.Program(t, "git", "git")
 	root, err := filepath.Abs("..")
 	require.NoError(t, err)
 	if _, err := os.Stat(filepath.Join(root, ".git")); errors.Is(err, fs.ErrNotExist) {
@@ -35,19 +36,6 @@ func TestTrackedFiles(t *testing.T) {
 	require.Contains(t, files, "checks/go.mod")
 	for _, err := range misplaced(t, root, files) {
 		t.Error(err)
-	}
-}
-
-// needGit skips a test where git is not installed; with LIMBO_REQUIRE set in the environment,
-// as CI does, the test fails.
-func needGit(t *testing.T) {
-	t.Helper()
-	if _, err := exec.LookPath("git"); err != nil {
-		const lacks = "git is not installed: Debian's package git has it"
-		if os.Getenv("LIMBO_REQUIRE") != "" {
-			t.Fatal(lacks)
-		}
-		t.Skip(lacks)
 	}
 }
 
@@ -149,7 +137,7 @@ func TestUntrackableFilesAreFound(t *testing.T) {
 
 // What is tracked counts, and nothing else.
 func TestTrackedFilesOfARepository(t *testing.T) {
-	needGit(t)
+	need.Program(t, "git", "git")
 	root := t.TempDir()
 	t.Setenv("GIT_DIR", filepath.Join(t.TempDir(), "another")) // as in a hook
 	for file, content := range map[string]string{"a.test": elf, "a.go": "package a\n", "untracked.test": elf, "deleted.test": elf} {

@@ -3,8 +3,9 @@
 //
 // [Timers] schedules a timer under a key, cancels it, and shows what waits; a
 // [Worker] calls a [Handler] with each timer once its time has come. They stand on an
-// engine, a [Store]: [Open] uses one that is embedded, in a folder, for one process;
-// package redisstore has one for many.
+// engine, a [Store]. Each is a package, and a module, of its own: pebblestore is embedded, in
+// a folder, for one process; redisstore is for many processes, on Redis or Valkey; memstore,
+// in this module, is for tests.
 //
 // # When to use it
 //
@@ -55,7 +56,7 @@
 //
 // # What an engine can lose
 //
-// Embedded (Open): nothing that was answered. Each answer follows the fsync of its
+// Embedded (pebblestore): nothing that was answered. Each answer follows the fsync of its
 // commit; when one fails the store closes, what was not answered ends with [ErrUnsure],
 // and Run with [ErrClosed]. A store that is opened again has no leases: what ran when
 // the process died runs again at once.
@@ -111,14 +112,13 @@
 //
 // # Metrics
 //
-// [Timers.Stats] and [Worker.Stats] have the figures. Package observed, beside this one,
-// publishes them for Prometheus and on a live page; its documentation lists the metrics and
-// what to alert on.
+// [Timers.Stats] and [Worker.Stats] have the figures. Package observe publishes them for
+// Prometheus and on a live page; its README lists the metrics and what to alert on.
 //
 // # Concurrency
 //
 // All methods of Timers and Worker are safe for concurrent use. Handlers run on
 // goroutines of their own, up to WorkerOptions.Concurrency at once. Everything runs as
 // it is in a testing/synctest bubble, on virtual time, over a store that does, as
-// storetest's Oracle.
+// memstore's.
 package durable

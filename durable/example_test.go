@@ -7,14 +7,17 @@ import (
 	"time"
 
 	"github.com/seed-782fa212/limbo/durable"
-	"github.com/seed-782fa212/limbo/durable/store"
-	"github.com/seed-782fa212/limbo/durable/storetest"
+	"github.com/seed-782fa212/limbo/durable/memstore"
 )
 
-// newTimers returns timers in memory, for the examples; a program calls
-// durable.Open("folder", durable.Options{}).
+// newTimers returns timers in memory, for the examples; a program's engine is
+// pebblestore's or redisstore's.
 func newTimers() *durable.Timers {
-	timers, err := durable.New(storetest.NewOracle(4, store.Limits{}, nil), durable.Options{})
+	engine, err := memstore.New(memstore.Options{})
+	if err != nil {
+		panic(err)
+	}
+	timers, err := durable.New(engine, durable.Options{})
 	if err != nil {
 		panic(err)
 	}

@@ -15,15 +15,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-782fa212/limbo/durable/memstore"
 	"github.com/seed-782fa212/limbo/durable/store"
-	"github.com/seed-782fa212/limbo/durable/storetest"
 )
 
 // rig is an engine with Timers on it. Workers reach the engine through faults of
 // their own.
 type rig struct {
 	t      *testing.T
-	engine *storetest.Oracle
+	engine store.Store
 	faults *faults // of timers
 	timers *Timers
 	logs   *logs
@@ -32,7 +32,9 @@ type rig struct {
 
 func newRig(t *testing.T, shards int, limits store.Limits, skew time.Duration) *rig {
 	r := &rig{t: t, logs: &logs{}, skew: skew}
-	r.engine = storetest.NewOracle(shards, limits, func() time.Time { return time.Now().Add(skew) })
+	var err error
+	r.engine, err = memstore.New(memstore.Options{Shards: shards, Limits: limits, Now: func() time.Time { return time.Now().Add(skew) }})
+	require.NoError(t, err)
 	r.faults = &faults{Store: r.engine}
 	r.timers = r.on(r.faults)
 	t.Cleanup(func() {

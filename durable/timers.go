@@ -20,14 +20,6 @@ const (
 
 // Options configure Timers. The zero value is a good default.
 type Options struct {
-	// Limits bound what each shard holds. For Open only: with New they are the
-	// engine's.
-	Limits Limits
-
-	// Shards is how many parts the store has that are worked on side by side. It
-	// is fixed when the store is made. Default 16; 1 to 1,024. For Open only.
-	Shards int
-
 	// Logger gets what no caller is told: panics of handlers, engines that stop
 	// answering and answer again. Default: slog's default logger.
 	Logger *slog.Logger
@@ -64,40 +56,29 @@ func (o Options) withDefaults() (Options, error) {
 type Timers struct {
 	store   store.Store
 	options Options
-	owned   bool     // Close closes the store
 	joiners []joiner // one for each shard
 
 	closed  atomic.Bool    // written by Close
 	senders sync.WaitGroup // the joiners' goroutines
 }
 
-// New returns Timers on any engine. Close leaves the store open: whoever made it
-// closes it, after Close. A nil store, or an option that is out of range or for
-// Open only, is an error that names it.
+// New returns Timers on an engine. A nil store, or an option that is out of range, is an
+// error that names it.
 func New(s Store, o Options) (*Timers, error) {
-	switch {
-	case s == nil:
+	if s == nil {
 		return nil, errors.New("durable: the store is nil")
-	case o.Limits != Limits{}:
-		return nil, fmt.Errorf("durable: Options.Limits is %+v, must be zero with New: a store has its own", o.Limits)
-	case o.Shards != 0:
-		return nil, fmt.Errorf("durable: Options.Shards is %d, must be 0 with New: a store has its own", o.Shards)
 	}
-	return newTimers(s, o, false)
-}
-
-func newTimers(s store.Store, o Options, owned bool) (*Timers, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	return &Timers{store: s, options: o, owned: owned, joiners: make([]joiner, s.Shards())}, nil
+	return &Timers{store: s, options: o, joiners: make([]joiner, s.Shards())}, nil
 }
 
-// Close refuses further calls with [ErrClosed], waits for the requests of Schedule
-// that are under way, and closes the store if Open opened it. Workers are stopped
-// before, by the end of their ctx: one that is not sees a store that is closed, if
-// Close closes it. A second Close does nothing.
+// Close refuses further calls with [ErrClosed] and waits for the requests of Schedule that
+// are under way. Stop workers before, by the end of their ctx. Close leaves the store open:
+// whoever opened it closes it afterwards. A second Close does nothing. The error is always
+// nil.
 func (t *Timers) Close() error {
 	if t.closed.Swap(true) {
 		return nil
@@ -108,9 +89,6 @@ func (t *Timers) Close() error {
 		j.mu.Unlock() //nolint:staticcheck // an empty section is meant
 	}
 	t.senders.Wait()
-	if t.owned {
-		return t.store.Close()
-	}
 	return nil
 }
 

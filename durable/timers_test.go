@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-782fa212/limbo/durable/memstore"
 	"github.com/seed-782fa212/limbo/durable/store"
-	"github.com/seed-782fa212/limbo/durable/storetest"
 )
 
 func TestTimersOfOneKey(t *testing.T) {
@@ -104,13 +104,10 @@ func TestChecksComeFirst(t *testing.T) {
 }
 
 func TestNewRefuses(t *testing.T) {
-	s := storetest.NewOracle(1, store.Limits{}, nil)
-	_, err := New(nil, Options{})
+	s, err := memstore.New(memstore.Options{})
+	require.NoError(t, err)
+	_, err = New(nil, Options{})
 	require.EqualError(t, err, "durable: the store is nil")
-	_, err = New(s, Options{Shards: 3})
-	require.EqualError(t, err, "durable: Options.Shards is 3, must be 0 with New: a store has its own")
-	_, err = New(s, Options{Limits: store.Limits{MaxDead: 1}})
-	require.ErrorContains(t, err, "durable: Options.Limits is {MaxPending:0 MaxDead:1 MaxDeadAge:0s}, must be zero with New")
 	_, err = New(s, Options{CallTimeout: time.Millisecond})
 	require.EqualError(t, err, "durable: Options.CallTimeout is 1ms, must be 10ms to 10m0s")
 }
@@ -505,8 +502,9 @@ func TestClose(t *testing.T) {
 // ErrUnconfirmed.
 func TestResultsBesideErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &partial{Store: storetest.NewOracle(1, store.Limits{}, nil)}
-		timers, err := New(s, Options{})
+		s, err := memstore.New(memstore.Options{Shards: 1})
+		require.NoError(t, err)
+		timers, err := New(&partial{Store: s}, Options{})
 		require.NoError(t, err)
 		got, err := timers.Cancel(context.Background(), "k")
 		require.ErrorIs(t, err, ErrUnsure)

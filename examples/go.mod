@@ -33,6 +33,7 @@ require (
 	github.com/prometheus/common v0.72.0 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/rcrowley/go-metrics v0.0.0-20250401214520-65e299d6c5c9 // indirect
+	github.com/seed-782fa212/limbo/durable v0.0.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/crypto v0.57.0 // indirect
 	golang.org/x/net v0.59.0 // indirect
@@ -43,3 +44,5 @@ require (
 replace github.com/seed-782fa212/limbo => ../
 
 replace github.com/seed-782fa212/limbo/observe => ../observe
+
+replace github.com/seed-782fa212/limbo/durable => ../durable

@@ -9,6 +9,8 @@ import (
 
 	"github.com/seed-782fa212/limbo/calls"
 	"github.com/seed-782fa212/limbo/delayqueue"
+	"github.com/seed-782fa212/limbo/durable"
+	"github.com/seed-782fa212/limbo/durable/memstore"
 	"github.com/seed-782fa212/limbo/longpoll"
 	"github.com/seed-782fa212/limbo/purgatory"
 	"github.com/seed-782fa212/limbo/timingwheel"
@@ -66,7 +68,19 @@ func newEveryKind(t testing.TB) *everyKind {
 	for _, d := range []time.Duration{0, time.Nanosecond, 30 * time.Millisecond, 30 * time.Millisecond, time.Second, time.Hour} {
 		e.durations.Add(d)
 	}
-	add("disk", Custom("durable", func() []Figure {
+	engine, err := memstore.New(memstore.Options{})
+	require.NoError(t, err)
+	reminders, err := durable.New(engine, durable.Options{})
+	require.NoError(t, err)
+	add("reminders", Timers(reminders))
+	require.Eventually(t, func() bool { // the store is read meanwhile
+		sources := e.registry.Snapshot().Sources
+		return sources[len(sources)-1].Figures["readable"] == 1.
+	}, time.Minute, time.Millisecond)
+	reminder, err := reminders.NewWorker(func(context.Context, durable.Fired) error { return nil }, durable.WorkerOptions{})
+	require.NoError(t, err)
+	add("reminders", Worker(reminder))
+	add("disk", Custom("journal", func() []Figure {
 		return []Figure{
 			{Name: "records", Help: "Records held", Value: 3},
 			{Name: "written_bytes_total", Help: "Bytes written", Type: Counter, Value: 4096},

@@ -3,18 +3,16 @@ module github.com/seed-782fa212/limbo/observe
 go 1.26.0
 
 require (
-	github.com/chromedp/cdproto v0.159.0
-	github.com/chromedp/chromedp v0.23.0
 	github.com/prometheus/client_golang v1.25.0
 	github.com/prometheus/client_model v0.6.3
 	github.com/seed-782fa212/limbo v0.0.0
+	github.com/seed-782fa212/limbo/durable v0.0.0
 	github.com/stretchr/testify v1.12.1
 )
 
 require (
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
-	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
 	github.com/kylelemons/godebug v1.1.0 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/prometheus/common v0.72.0 // indirect
@@ -25,3 +23,5 @@ require (
 )
 
 replace github.com/seed-782fa212/limbo => ../
+
+replace github.com/seed-782fa212/limbo/durable => ../durable

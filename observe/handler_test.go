@@ -42,6 +42,17 @@ func newPurgatory(t *testing.T) *purgatory.Purgatory[string] {
 	return p
 }
 
+func newWheel(t *testing.T, o timingwheel.Options) *timingwheel.Wheel[int] {
+	t.Helper()
+	w, err := timingwheel.New(func(int) {}, o)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		_, err := w.Shutdown(background, timingwheel.Discard)
+		require.NoError(t, err)
+	})
+	return w
+}
+
 func watch(t *testing.T, p *purgatory.Purgatory[string], timeout time.Duration, keys ...string) purgatory.Pending {
 	t.Helper()
 	h, err := p.TryCompleteElseWatch(background, waits{}, timeout, keys...)

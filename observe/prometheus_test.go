@@ -24,11 +24,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/seed-782fa212/limbo/internal/need"
 	"github.com/stretchr/testify/require"
 )
 
 func TestPromtoolMetrics(t *testing.T) {
-	promtool := exec.Command(program(t, "prometheus", "promtool"), "check", "metrics")
+	promtool := exec.Command(need.Program(t, "prometheus", "promtool"), "check", "metrics")
 	promtool.Stdin = strings.NewReader(scrape(t, newEveryKind(t).registry))
 	said, err := promtool.CombinedOutput()
 	require.NoError(t, err, "%s", said)
@@ -47,9 +48,9 @@ type prometheusServer struct {
 // startPrometheus starts one, which takes native histograms or classic ones.
 func startPrometheus(t *testing.T, r *Registry, native bool) *prometheusServer {
 	t.Helper()
-	path := program(t, "prometheus", "prometheus")
+	path := need.Program(t, "prometheus", "prometheus")
 	if isBefore(t, path, 2, 40) { // has no native histograms, and does not say where it listens
-		lack(t, "prometheus is older than 2.40: Debian's package prometheus has it")
+		need.Skip(t, "prometheus of 2.40 or newer", "prometheus")
 	}
 	registered := prometheus.NewRegistry()
 	registered.MustRegister(r)
@@ -246,9 +247,9 @@ func TestPrometheusScrapes(t *testing.T) {
 func requireValues(t *testing.T, e *everyKind, p *prometheusServer, native bool) {
 	for query, want := range map[string]float64{
 		`up == 1`:                            1,
-		`limbo_durable_records{name="disk"}`: 3,
-		`limbo_durable_written_bytes_total{name="disk"}`:                4096,
-		`limbo_durable_invalid_figures`:                                 0,
+		`limbo_journal_records{name="disk"}`: 3,
+		`limbo_journal_written_bytes_total{name="disk"}`:                4096,
+		`limbo_journal_invalid_figures`:                                 0,
 		`limbo_purgatory_operations{name="fetches"}`:                    1,
 		`limbo_purgatory_refused_total{name="fetches",cause="full"}`:    1,
 		`limbo_purgatory_ended_total{name="offsets",outcome="expired"}`: 1,
@@ -264,9 +265,9 @@ func requireValues(t *testing.T, e *everyKind, p *prometheusServer, native bool)
 
 	// Of 0, 1 ns, 30 ms, 30 ms, 1 s and 1 h: the classes are to 953 ns, to 31.25 ms, to 1 s,
 	// and what is beyond 512 s.
-	name := "limbo_durable_synced_seconds_bucket"
+	name := "limbo_journal_synced_seconds_bucket"
 	if native {
-		name = "limbo_durable_synced_seconds"
+		name = "limbo_journal_synced_seconds"
 	}
 	within := func(q, above, upTo float64) {
 		t.Helper()
@@ -279,15 +280,15 @@ func requireValues(t *testing.T, e *everyKind, p *prometheusServer, native bool)
 	within(0.8, 0.5, 1)
 	if native {
 		within(1, 512, 1024)
-		require.InDelta(t, 6, p.only(t, `histogram_count(limbo_durable_synced_seconds)`), 0)
-		require.InDelta(t, e.durations.Sum, p.only(t, `histogram_sum(limbo_durable_synced_seconds)`), 0)
+		require.InDelta(t, 6, p.only(t, `histogram_count(limbo_journal_synced_seconds)`), 0)
+		require.InDelta(t, e.durations.Sum, p.only(t, `histogram_sum(limbo_journal_synced_seconds)`), 0)
 		// An empty one is known to be native, and so does not change its kind.
 		require.InDelta(t, 0, p.only(t, `histogram_count(limbo_purgatory_late_seconds{name="fetches"})`), 0)
 		return
 	}
 	within(1, 511, 512)
-	require.InDelta(t, 6, p.only(t, `limbo_durable_synced_seconds_count`), 0)
-	require.InDelta(t, e.durations.Sum, p.only(t, `limbo_durable_synced_seconds_sum`), 0)
-	require.InDelta(t, 2, p.only(t, `limbo_durable_synced_seconds_bucket{le=~"9.53.*e-07"}`), 0)
-	require.InDelta(t, 5, p.only(t, `limbo_durable_synced_seconds_bucket{le=~"512(.0)?"}`), 0)
+	require.InDelta(t, 6, p.only(t, `limbo_journal_synced_seconds_count`), 0)
+	require.InDelta(t, e.durations.Sum, p.only(t, `limbo_journal_synced_seconds_sum`), 0)
+	require.InDelta(t, 2, p.only(t, `limbo_journal_synced_seconds_bucket{le=~"9.53.*e-07"}`), 0)
+	require.InDelta(t, 5, p.only(t, `limbo_journal_synced_seconds_bucket{le=~"512(.0)?"}`), 0)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+	"github.com/seed-782fa212/limbo/internal/need"
 	"github.com/stretchr/testify/require"
 )
 
@@ -22,14 +23,16 @@ func published(t *testing.T) (rows []string) {
 	registered := prometheus.NewRegistry()
 	registered.MustRegister(newEveryKind(t).registry)
 	for name, f := range gathered(t, registered) {
-		if own := strings.HasPrefix(name, "limbo_durable_"); own && !strings.HasSuffix(name, invalid) {
+		if strings.HasPrefix(name, "limbo_journal_") && !strings.HasSuffix(name, invalid) {
 			continue
 		}
-		name = strings.Replace(name, "limbo_durable_", "limbo_<kind>_", 1)
+		if strings.HasSuffix(name, invalid) {
+			name = "limbo_<kind>_" + invalid
+		}
 		rows = append(rows, "| `"+name+"` | "+strings.ToLower(f.GetType().String())+" | "+labels(f)+" | "+strings.TrimSuffix(f.GetHelp(), ".")+" |")
 	}
 	slices.Sort(rows)
-	return rows
+	return slices.Compact(rows)
 }
 
 // labels is the labels of a family beside name, with their values.
@@ -85,7 +88,7 @@ func TestNamesOfMetrics(t *testing.T) {
 }
 
 func TestAlerts(t *testing.T) {
-	promtool := program(t, "prometheus", "promtool")
+	promtool := need.Program(t, "prometheus", "promtool")
 	for _, args := range [][]string{
 		{"check", "rules", "--lint-fatal", "prometheus/alerts.yml"},
 		{"test", "rules", "prometheus/alerts_test.yml"},

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"net"
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"testing"
@@ -28,14 +29,20 @@ func TestClientsThatNeverRead(t *testing.T) {
 		}
 		return list
 	}))
-	s := startSite(t, r, "127.0.0.1:0")
-	feed := &s.handler.Load().feed
+	h := NewHandler(r)
+	s := httptest.NewServer(h)
+	t.Cleanup(func() {
+		h.Close()
+		s.Close()
+	})
+	feed := &h.feed
+	address := s.Listener.Addr().String()
 	open := func(n int) net.Conn {
-		c, err := net.Dial("tcp", s.address)
+		c, err := net.Dial("tcp", address)
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = c.Close() })
 		require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
-		_, err = fmt.Fprintf(c, "GET /events HTTP/1.1\r\nHost: %s\r\n\r\n", s.address)
+		_, err = fmt.Fprintf(c, "GET /events HTTP/1.1\r\nHost: %s\r\n\r\n", address)
 		require.NoError(t, err)
 		for joined := 0; joined < n; { // or the deadline ends the test
 			_, err := c.Write(nil)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// P15, F13: a hot deferred key has one worker at a time: the others are free for what
+// P15: a hot deferred key has one worker at a time: the others are free for what
 // expires meanwhile.
 func TestP15HotDeferredKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -48,7 +48,7 @@ func TestP15HotDeferredKey(t *testing.T) {
 	})
 }
 
-// P15, F16: an operation that checks its own key each time it is checked spins for a
+// P15: an operation that checks its own key each time it is checked spins for a
 // bounded time, ends as Failed, and is reported.
 func TestP15ChecksItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -185,7 +185,7 @@ func TestP15EndedBetweenChecks(t *testing.T) {
 	})
 }
 
-// P15, F14: a goroutine that checks comes back, though others ask without end.
+// P15: a goroutine that checks comes back, though others ask without end.
 func TestP15CheckerComesBack(t *testing.T) {
 	p := open[int](t, Options{Workers: 1})
 	op := newOp(t)

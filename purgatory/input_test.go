@@ -41,7 +41,7 @@ func TestP8BadInput(t *testing.T) {
 		} {
 			require.PanicsWithValue(t, want, call)
 		}
-		// F5: of a context that panics nothing is left, either.
+		// Of a context that panics nothing is left, either.
 		require.Panics(t, func() { _, _ = p.TryCompleteElseWatch((*countingContext)(nil), newOp(t), time.Hour, 1) })
 		require.ErrorContains(t, p.CheckAndCompleteLater(nan), "the key is NaN")
 		require.Zero(t, p.CheckAndComplete(nan))

@@ -126,7 +126,7 @@ func TestP12FromComplete(t *testing.T) {
 	}
 }
 
-// P12, F2: a Shutdown whose context ends first is seen through all the same: when
+// P12: a Shutdown whose context ends first is seen through all the same: when
 // the last operation has ended there is no goroutine left, or the bubble would not
 // end.
 func TestP12SeenThrough(t *testing.T) {

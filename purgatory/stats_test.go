@@ -75,7 +75,7 @@ func TestStatsLate(t *testing.T) {
 	})
 }
 
-// P5, F9: Delayed, Watched and what has ended are those of one moment. Each goroutine has one
+// P5: Delayed, Watched and what has ended are those of one moment. Each goroutine has one
 // or two operations at any time, with two keys each, whatever shards those are
 // in; adding up shard after shard would see more, or fewer.
 func TestStatsOfOneMoment(t *testing.T) {

@@ -48,7 +48,7 @@ func TestP2NoLostWakeUp(t *testing.T) {
 }
 
 // P2, P15: each look that is asked for during a look is had, however long it goes on;
-// after some the caller is relieved by a worker (F14).
+// after some the caller is relieved by a worker.
 func TestP2AskedAgainAndAgain(t *testing.T) {
 	for times, want := range map[int]int{1: 1, handOver - 3: 1, handOver - 1: 0, 3 * handOver: 0} {
 		synctest.Test(t, func(t *testing.T) {

@@ -72,7 +72,7 @@ func TestP17OneWheel(t *testing.T) {
 }
 
 // P12, P17: on a shared wheel too a shutdown waits for the Complete that a worker is in,
-// and is seen through when its ctx ends first (F2).
+// and is seen through when its ctx ends first.
 func TestP17ShutdownWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wheel, err := NewWheel(WheelOptions{})

@@ -281,7 +281,7 @@ func TestMemoryFollowsTheLoadDown(t *testing.T) {
 	}
 }
 
-// T18: a backlog's bucket records go back though one timer stays (F8).
+// T18: a backlog's bucket records go back though one timer stays.
 func TestBucketRecordsFollowTheLoadDown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -167,7 +167,7 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// F7, T11, T17: what a shard cannot hold is refused, counted, and harms nothing:
+// T11, T17: what a shard cannot hold is refused, counted, and harms nothing:
 // no panic leaves a lock behind.
 func TestShardIsFull(t *testing.T) {
 	f := start(t, Options{Shards: 1, MaxPending: 2 * slabNodes})

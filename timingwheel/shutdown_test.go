@@ -459,7 +459,7 @@ func TestShutdownGoesOn(t *testing.T) {
 	}
 }
 
-// F15, T13: a nil context panics before anything has changed.
+// T13: a nil context panics before anything has changed.
 func TestShutdownNilContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{})

@@ -274,7 +274,7 @@ func TestSlabWearsOut(t *testing.T) {
 	require.Equal(t, held[slabNodes+5], a.take())
 }
 
-// T11, F7: the limit of a shard is refused, before an index wraps and without a
+// T11: the limit of a shard is refused, before an index wraps and without a
 // panic; what has left makes room again.
 func TestTooManyNodes(t *testing.T) {
 	a := newSlabs(t)
@@ -290,7 +290,7 @@ func TestTooManyNodes(t *testing.T) {
 	require.Equal(t, held[slabNodes+5], a.take())
 }
 
-// F7, T8: chunks and buckets have no handles, so theirs are never used up.
+// T8: chunks and buckets have no handles, so theirs are never used up.
 func TestUnnamedNodesDoNotWearOut(t *testing.T) {
 	p := slabs[chunk]{limit: 2, packAt: slabNodes / 2}
 	for range 3 {

@@ -2,21 +2,48 @@ package readme
 
 import (
 	"context"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed-782fa212/limbo/durable"
+	"github.com/seed-782fa212/limbo/durable/memstore"
+	"github.com/seed-782fa212/limbo/durable/pebblestore"
+	"github.com/seed-782fa212/limbo/durable/redisstore"
+	"github.com/seed-782fa212/limbo/durable/store"
+	"github.com/seed-782fa212/limbo/internal/need"
 	"github.com/stretchr/testify/require"
 )
 
-func orders(ctx context.Context, cancelOrder func(context.Context, string) error) error {
+func inFolder() (store.Store, error) {
 	// README
-	timers, err := durable.Open("timers", durable.Options{}) // a folder
+	engine, err := pebblestore.Open("timers", pebblestore.Options{}) // a folder, for one process
+	// end
+	return engine, err
+}
+
+func onRedis(ctx context.Context, address string) (store.Store, error) {
+	// README
+	client, err := redisstore.NewClient(address) // redis://, rediss://, redis+cluster://
+	if err != nil {
+		return nil, err
+	}
+	return redisstore.Open(ctx, client, redisstore.Options{}) // for many processes
+	// end
+}
+
+func orders(ctx context.Context, engine store.Store, cancelOrder func(context.Context, string) error) error {
+	// README
+	timers, err := durable.New(engine, durable.Options{})
 	if err != nil {
 		return err
 	}
 	defer timers.Close()
-	// When it returns, the timer is on the disk.
+	// When it returns, the engine has stored the timer.
 	_, err = timers.Schedule(ctx, durable.Timer{Key: "order/17", Topic: "unpaid", After: 30 * time.Minute})
 	if err != nil {
 		return err
@@ -31,29 +58,74 @@ func orders(ctx context.Context, cancelOrder func(context.Context, string) error
 	// end
 }
 
-func TestOrders(t *testing.T) {
+func TestOrdersInAFolder(t *testing.T) {
 	t.Chdir(t.TempDir())
+	testOrders(t, inFolder)
+}
+
+func TestOrdersOnRedis(t *testing.T) {
+	t.Parallel()
+	path := need.Program(t, "redis-server", "redis-server", "valkey-server")
+	dir, err := os.MkdirTemp("", "redis") // t.TempDir may be too long for a socket
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	socket := filepath.Join(dir, "socket")
+	server := exec.CommandContext(t.Context(), path, "--port", "0", "--unixsocket", socket, "--save", "")
+	require.NoError(t, server.Start())
+	t.Cleanup(func() { _ = server.Wait() }) // t's context has ended by then
+	require.Eventually(t, func() bool {
+		c, err := net.Dial("unix", socket)
+		return err == nil && c.Close() == nil
+	}, time.Minute, 5*time.Millisecond)
+	testOrders(t, func() (store.Store, error) { return onRedis(t.Context(), "unix://"+socket) })
+}
+
+// In memory, a timer for later need not be waited for.
+func TestOrdersInABubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine, err := memstore.New(memstore.Options{})
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		begun := time.Now()
+		require.NoError(t, orders(ctx, engine, func(_ context.Context, key string) error {
+			require.Equal(t, "order/17", key)
+			cancel()
+			return nil
+		}))
+		require.Equal(t, 30*time.Minute, time.Since(begun).Truncate(time.Second))
+	})
+}
+
+// testOrders opens an engine three times: what one process has scheduled, the next runs.
+func testOrders(t *testing.T, open func() (store.Store, error)) {
 	ctx, cancel := context.WithCancel(t.Context())
-	timers, err := durable.Open("timers", durable.Options{})
-	require.NoError(t, err)
-	_, err = timers.Schedule(ctx, durable.Timer{Key: "order/16", Topic: "unpaid"}) // due at once
-	require.NoError(t, err)
-	require.NoError(t, timers.Close())
-
+	use := func(use func(store.Store, *durable.Timers)) {
+		engine, err := open()
+		require.NoError(t, err)
+		timers, err := durable.New(engine, durable.Options{})
+		require.NoError(t, err)
+		use(engine, timers)
+		require.NoError(t, timers.Close())
+		require.NoError(t, engine.Close())
+	}
+	use(func(_ store.Store, timers *durable.Timers) {
+		_, err := timers.Schedule(ctx, durable.Timer{Key: "order/16", Topic: "unpaid"}) // due at once
+		require.NoError(t, err)
+	})
 	var cancelled string
-	require.NoError(t, orders(ctx, func(_ context.Context, key string) error {
-		cancelled = key
-		cancel()
-		return nil
-	}))
+	use(func(engine store.Store, _ *durable.Timers) {
+		require.NoError(t, orders(ctx, engine, func(_ context.Context, key string) error {
+			cancelled = key
+			cancel()
+			return nil
+		}))
+	})
 	require.Equal(t, "order/16", cancelled, "it survived, and the one for later did not run")
-
-	timers, err = durable.Open("timers", durable.Options{})
-	require.NoError(t, err)
-	defer timers.Close()
-	info, err := timers.Get(t.Context(), "order/17")
-	require.NoError(t, err)
-	require.Equal(t, durable.Waiting, info.State)
-	_, err = timers.Get(t.Context(), "order/16")
-	require.ErrorIs(t, err, durable.ErrNotFound)
+	use(func(_ store.Store, timers *durable.Timers) {
+		info, err := timers.Get(t.Context(), "order/17")
+		require.NoError(t, err)
+		require.Equal(t, durable.Waiting, info.State)
+		_, err = timers.Get(t.Context(), "order/16")
+		require.ErrorIs(t, err, durable.ErrNotFound)
+	})
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-782fa212/limbo/durable/internal/loopback"
-	"github.com/seed-782fa212/limbo/durable/internal/need"
 	"github.com/seed-782fa212/limbo/durable/store"
+	"github.com/seed-782fa212/limbo/internal/need"
 )
 
 // server is a redis-server, or valkey-server, that a test has started on a loopback

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-782fa212/limbo/durable/internal/need"
+	"github.com/seed-782fa212/limbo/internal/need"
 )
 
 // D1, D4, D5, D8, D9, and that nothing takes effect late: in every state of the model; and each

@@ -17,9 +17,7 @@
 // which finds what is wrong by a millisecond, and with one that goes, which finds
 // what is early by less.
 //
-// [Fuzz] makes a fuzz target of the part that compares with the Oracle.
-//
-// [Oracle] is a Store in memory that is slow, simple and right: the suite compares
-// engines with it, and programs can use it as their Store in tests, also in a
-// bubble of testing/synctest.
+// What an engine answers to random calls is compared with the oracle, a store in memory
+// that is slow, simple and right; [Fuzz] makes a fuzz target of that. Programs can have
+// the oracle for their own tests, from package memstore.
 package storetest

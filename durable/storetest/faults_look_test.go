@@ -6,16 +6,17 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-782fa212/limbo/durable/internal/oracle"
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
 // asIf has claims at which waiting timers that are due look otherwise.
-func asIf(set func(*timer)) func(*rigged) {
+func asIf(set func(*oracle.Timer)) func(*rigged) {
 	return func(r *rigged) {
 		r.claims(func(n int, c store.Claim, do func(store.Claim) store.Claimed) (got store.Claimed) {
 			was := map[string]store.Record{}
 			now := r.ms()
-			r.during(n, store.Waiting, func(t *timer) func() {
+			r.during(n, store.Waiting, func(t *oracle.Timer) func() {
 				if t.Due > now {
 					return nil
 				}
@@ -48,23 +49,23 @@ func ofClaim(set func(*store.Claim)) func(*rigged) {
 func events(f func(e store.Event, do func(store.Event))) func(*rigged) {
 	return func(r *rigged) {
 		r.subscribe = func(ctx context.Context, do func(store.Event)) error {
-			return r.Oracle.Subscribe(ctx, func(e store.Event) { f(e, do) })
+			return r.Store.Subscribe(ctx, func(e store.Event) { f(e, do) })
 		}
 	}
 }
 
 var lookFaults = []fault{
 	// Claims.
-	{name: "a lane is in order of keys", found: []string{"D11 in a lane"}, rig: asIf(func(t *timer) { t.Due = 1 })},
-	{name: "there is one lane", found: []string{"D11 lanes take", "D11 a full"}, rig: asIf(func(t *timer) { t.Topic = "" })},
+	{name: "a lane is in order of keys", found: []string{"D11 in a lane"}, rig: asIf(func(t *oracle.Timer) { t.Due = 1 })},
+	{name: "there is one lane", found: []string{"D11 lanes take", "D11 a full"}, rig: asIf(func(t *oracle.Timer) { t.Topic = "" })},
 	{name: "claims begin with the same lane", found: []string{"D11 lanes take"}, rig: ofClaim(func(c *store.Claim) { c.FirstLane = 0 })},
 	{name: "leases that ran out wait for the lanes", found: []string{"D11 leases that"}, rig: func(r *rigged) {
 		r.claims(func(n int, c store.Claim, do func(store.Claim) store.Claimed) (got store.Claimed) {
 			if h := r.horizonOf(n); h.NextDue == 0 || h.NextDue > h.Now {
 				return do(c)
 			}
-			r.during(n, store.Leased, func(t *timer) func() {
-				if t.LeaseEnd > r.ms() || t.Cancelled || t.successor != nil || t.Attempts >= c.MaxAttempts {
+			r.during(n, store.Leased, func(t *oracle.Timer) func() {
+				if t.LeaseEnd > r.ms() || t.Cancelled || t.Successor != nil || t.Attempts >= c.MaxAttempts {
 					return nil
 				}
 				return hide(t)
@@ -72,7 +73,7 @@ var lookFaults = []fault{
 			return got
 		})
 	}},
-	{name: "leases that ran out are in order of keys", found: []string{"D11 of leases"}, rig: forRanOut(func(t *timer) func() {
+	{name: "leases that ran out are in order of keys", found: []string{"D11 of leases"}, rig: forRanOut(func(t *oracle.Timer) func() {
 		undo := hide(t)
 		t.LeaseEnd = 1
 		return undo
@@ -82,12 +83,12 @@ var lookFaults = []fault{
 	{name: "a claim without room leaves leases that ran out", found: []string{"D6 a claim deals"}, rig: func(r *rigged) {
 		r.claims(func(n int, c store.Claim, do func(store.Claim) store.Claimed) (got store.Claimed) {
 			due := 0
-			r.timersOf(n, store.Waiting, func(t *timer) {
+			r.timersOf(n, store.Waiting, func(t *oracle.Timer) {
 				if t.Due <= r.ms() {
 					due++
 				}
 			})
-			r.during(n, store.Leased, func(t *timer) func() {
+			r.during(n, store.Leased, func(t *oracle.Timer) func() {
 				if t.LeaseEnd > r.ms() || due < c.Max {
 					return nil
 				}
@@ -99,68 +100,68 @@ var lookFaults = []fault{
 
 	// Dead letters.
 	{name: "a requeued timer keeps its attempts", found: []string{"D9 dead letters"}, rig: func(r *rigged) {
-		r.requeues(func(key string, do func() store.RequeueResult) store.RequeueResult {
+		r.requeues(func(key string, do func(string) store.RequeueResult) store.RequeueResult {
 			old := r.record(key)
-			result := do()
-			r.timer(key, func(_ *shard, t *timer) { t.Attempts = old.Attempts })
+			result := do(key)
+			r.timer(key, func(_ *oracle.Shard, t *oracle.Timer) { t.Attempts = old.Attempts })
 			return result
 		})
 	}},
 	{name: "requeue takes the living", found: []string{"D9 requeue is"}, rig: func(r *rigged) {
-		r.requeues(func(key string, do func() store.RequeueResult) store.RequeueResult {
-			if result := do(); result != store.RequeueLives {
+		r.requeues(func(key string, do func(string) store.RequeueResult) store.RequeueResult {
+			if result := do(key); result != store.RequeueLives {
 				return result
 			}
-			r.timer(key, func(_ *shard, t *timer) { t.Due = 1 })
+			r.timer(key, func(_ *oracle.Shard, t *oracle.Timer) { t.Due = 1 })
 			return store.Requeued
 		})
 	}},
 	{name: "purge takes what waits", found: []string{"D9 purge"}, rig: func(r *rigged) {
 		r.purge = func(ctx context.Context, n int, keys []string) (int, error) {
-			purged, err := r.Oracle.Purge(ctx, n, keys)
+			purged, err := r.Store.Purge(ctx, n, keys)
 			for _, key := range keys {
-				r.timer(key, func(s *shard, t *timer) {
+				r.timer(key, func(s *oracle.Shard, t *oracle.Timer) {
 					if t.State == store.Waiting {
-						delete(s.timers, key)
+						delete(s.Timers, key)
 					}
 				})
 			}
 			return purged, err
 		}
 	}},
-	{name: "MaxDead is not applied", found: []string{"D9 MaxDead:"}, rig: func(r *rigged) { r.limits.MaxDead = math.MaxInt }},
+	{name: "MaxDead is not applied", found: []string{"D9 MaxDead:"}, rig: func(r *rigged) { r.Limits.MaxDead = math.MaxInt }},
 	{name: "MaxDeadAge alone is applied", found: []string{"D9 MaxDead and MaxDeadAge"}, rig: func(r *rigged) {
-		if r.limits.MaxDeadAge > 0 {
-			r.limits.MaxDead = 0
+		if r.Limits.MaxDeadAge > 0 {
+			r.Limits.MaxDead = 0
 		}
 	}},
-	{name: "MaxDeadAge is not applied", found: []string{"D9 MaxDeadAge"}, rig: func(r *rigged) { r.limits.MaxDeadAge = 0 }},
+	{name: "MaxDeadAge is not applied", found: []string{"D9 MaxDeadAge"}, rig: func(r *rigged) { r.Limits.MaxDeadAge = 0 }},
 	{name: "MaxDeadAge is a millisecond less", found: []string{"D9 MaxDeadAge"}, noModel: true, rig: func(r *rigged) {
-		if r.limits.MaxDeadAge > 0 {
-			r.limits.MaxDeadAge -= time.Millisecond
+		if r.Limits.MaxDeadAge > 0 {
+			r.Limits.MaxDeadAge -= time.Millisecond
 		}
 	}},
 	{name: "MaxDeadAge is a millisecond more", found: []string{"D9 MaxDeadAge"}, noModel: true, rig: func(r *rigged) {
-		if r.limits.MaxDeadAge > 0 {
-			r.limits.MaxDeadAge += time.Millisecond
+		if r.Limits.MaxDeadAge > 0 {
+			r.Limits.MaxDeadAge += time.Millisecond
 		}
 	}},
 	{name: "dead letters go uncounted", found: []string{"D9 MaxDead:", "D9 MaxDeadAge"}, rig: func(r *rigged) {
 		r.claims(func(n int, c store.Claim, do func(store.Claim) store.Claimed) store.Claimed {
 			got := do(c)
-			r.mu.Lock()
-			r.shards[n].dropped = 0
-			r.mu.Unlock()
+			r.Mu.Lock()
+			r.Parts[n].Dropped = 0
+			r.Mu.Unlock()
 			return got
 		})
 	}},
 	{name: "a dead letter waits, too", found: []string{"D9 Bury"}, rig: func(r *rigged) {
 		r.scanner = func(ctx context.Context, n int, after store.Cursor, limit int) ([]store.Record, error) {
-			waiting, err := r.Oracle.Scan(ctx, n, after, limit)
+			waiting, err := r.Store.Scan(ctx, n, after, limit)
 			if err != nil || len(waiting) > 0 || after.At > 0 {
 				return waiting, err
 			}
-			return r.Oracle.ScanDead(ctx, n, after, limit)
+			return r.Store.ScanDead(ctx, n, after, limit)
 		}
 	}},
 
@@ -170,12 +171,12 @@ var lookFaults = []fault{
 			if after.Key != "" {
 				after.At, after.Key = after.At+1, ""
 			}
-			return r.Oracle.Scan(ctx, n, after, limit)
+			return r.Store.Scan(ctx, n, after, limit)
 		}
 	}},
 	{name: "Scan compares the beginnings of keys", found: []string{"pages of Scan, of long keys"}, noModel: true, rig: func(r *rigged) {
 		r.scanner = func(ctx context.Context, n int, after store.Cursor, limit int) ([]store.Record, error) {
-			records, err := r.Oracle.Scan(ctx, n, store.Cursor{}, store.MaxItems)
+			records, err := r.Store.Scan(ctx, n, store.Cursor{}, store.MaxItems)
 			begins := func(key string) string { return key[:min(len(key), 32)] }
 			records = slices.DeleteFunc(records, func(record store.Record) bool {
 				return record.Due < after.At || record.Due == after.At && begins(record.Key) <= begins(after.Key)
@@ -188,7 +189,7 @@ var lookFaults = []fault{
 			if after.Key != "" {
 				after.At, after.Key = after.At+1, ""
 			}
-			return r.Oracle.ScanDead(ctx, n, after, limit)
+			return r.Store.ScanDead(ctx, n, after, limit)
 		}
 	}},
 	{name: "Scan counts instead of comparing", found: []string{"D12 what changes"}, noModel: true, rig: func(r *rigged) {
@@ -197,7 +198,7 @@ var lookFaults = []fault{
 			if after == (store.Cursor{}) {
 				seen = 0
 			}
-			records, err := r.Oracle.Scan(ctx, n, store.Cursor{}, store.MaxItems)
+			records, err := r.Store.Scan(ctx, n, store.Cursor{}, store.MaxItems)
 			page := records[min(seen, len(records)):min(seen+limit, len(records))]
 			seen += len(page)
 			return page, err
@@ -205,9 +206,9 @@ var lookFaults = []fault{
 	}},
 	{name: "Stats counts successors", found: []string{"Stats"}, rig: func(r *rigged) {
 		r.stats = func(ctx context.Context, n int) (store.Stats, error) {
-			st, err := r.Oracle.Stats(ctx, n)
-			r.timersOf(n, store.Leased, func(t *timer) {
-				if t.successor != nil {
+			st, err := r.Store.Stats(ctx, n)
+			r.timersOf(n, store.Leased, func(t *oracle.Timer) {
+				if t.Successor != nil {
 					st.Waiting++
 				}
 			})
@@ -216,7 +217,7 @@ var lookFaults = []fault{
 	}},
 	{name: "Look passes over leases that ran out", found: []string{"horizons"}, rig: func(r *rigged) {
 		r.look = func(ctx context.Context, shards []int) ([]store.Horizon, error) {
-			horizons, err := r.Oracle.Look(ctx, shards)
+			horizons, err := r.Store.Look(ctx, shards)
 			for i, h := range horizons {
 				if h.NextLeaseEnd < h.Now {
 					horizons[i].NextLeaseEnd = 0
@@ -234,7 +235,7 @@ var lookFaults = []fault{
 			return result
 		})
 		r.look = func(ctx context.Context, shards []int) ([]store.Horizon, error) {
-			horizons, err := r.Oracle.Look(ctx, shards)
+			horizons, err := r.Store.Look(ctx, shards)
 			for i, h := range horizons {
 				if old := first[h.NextLeaseEnd]; old != 0 {
 					horizons[i].NextLeaseEnd = old
@@ -260,13 +261,13 @@ var lookFaults = []fault{
 	})},
 	{name: "no cause", found: []string{"case 25"}, noModel: true, rig: func(r *rigged) {
 		r.subscribe = func(ctx context.Context, do func(store.Event)) error {
-			_ = r.Oracle.Subscribe(ctx, do)
+			_ = r.Store.Subscribe(ctx, do)
 			return nil
 		}
 	}},
 	{name: "Reschedule announces nothing", found: []string{"an earlier"}, noModel: true, rig: func(r *rigged) {
-		r.moves(func(_ store.Move, do func() store.MoveResult) (result store.MoveResult) {
-			r.quietly(func() { result = do() })
+		r.moves(func(m store.Move, do func(store.Move) store.MoveResult) (result store.MoveResult) {
+			r.quietly(func() { result = do(m) })
 			return result
 		})
 	}},
@@ -277,8 +278,8 @@ var lookFaults = []fault{
 		})
 	}},
 	{name: "a cancelled run is not announced", found: []string{"D4 a cancelled run"}, noModel: true, rig: func(r *rigged) {
-		r.cancels(func(_ string, do func() store.CancelResult) (result store.CancelResult) {
-			r.quietly(func() { result = do() })
+		r.cancels(func(key string, do func(string) store.CancelResult) (result store.CancelResult) {
+			r.quietly(func() { result = do(key) })
 			return result
 		})
 	}},
@@ -298,30 +299,30 @@ var lookFaults = []fault{
 	// Life.
 	{name: "signs do not expire", found: []string{"D10 signs"}, noModel: true, rig: func(r *rigged) {
 		r.sign = func(ctx context.Context, worker string, ttl time.Duration) ([]string, error) {
-			return r.Oracle.Sign(ctx, worker, ttl*1000)
+			return r.Store.Sign(ctx, worker, ttl*1000)
 		}
 	}},
 	{name: "leaving is a sign", found: []string{"D10 signs"}, noModel: true, rig: func(r *rigged) {
 		r.sign = func(ctx context.Context, worker string, ttl time.Duration) ([]string, error) {
-			return r.Oracle.Sign(ctx, worker, max(ttl, time.Second))
+			return r.Store.Sign(ctx, worker, max(ttl, time.Second))
 		}
 	}},
 	{name: "signs have no order", found: []string{"D10 signs"}, noModel: true, rig: func(r *rigged) {
 		r.sign = func(ctx context.Context, worker string, ttl time.Duration) ([]string, error) {
-			names, err := r.Oracle.Sign(ctx, worker, ttl)
+			names, err := r.Store.Sign(ctx, worker, ttl)
 			slices.Reverse(names)
 			return names, err
 		}
 	}},
 	{name: "Get does not look at its ctx", found: []string{"D12 no call"}, noModel: true, rig: func(r *rigged) {
 		r.get = func(ctx context.Context, n int, key string) (store.Record, error) {
-			return r.Oracle.Get(context.WithoutCancel(ctx), n, key)
+			return r.Store.Get(context.WithoutCancel(ctx), n, key)
 		}
 	}},
 	{name: "a closed store counts", found: []string{"a closed"}, noModel: true, rig: func(r *rigged) {
 		r.stats = func(ctx context.Context, n int) (store.Stats, error) {
-			st, err := r.Oracle.Stats(ctx, n)
-			if r.closed {
+			st, err := r.Store.Stats(ctx, n)
+			if r.Closed {
 				return st, nil
 			}
 			return st, err
@@ -329,29 +330,29 @@ var lookFaults = []fault{
 	}},
 	{name: "reopening loses successors", found: []string{"D3 what"}, leasesEnd: true, rig: func(r *rigged) {
 		r.reopen = func() {
-			for n := range r.shards {
-				r.timersOf(n, store.Leased, func(t *timer) { t.successor = nil })
+			for n := range r.Parts {
+				r.timersOf(n, store.Leased, func(t *oracle.Timer) { t.Successor = nil })
 			}
 		}
 	}},
 	{name: "reopening loses errors", found: []string{"D3 what"}, leasesEnd: true, rig: func(r *rigged) {
 		r.reopen = func() {
-			for n := range r.shards {
-				r.timersOf(n, store.Waiting, func(t *timer) { t.LastError = "" })
+			for n := range r.Parts {
+				r.timersOf(n, store.Waiting, func(t *oracle.Timer) { t.LastError = "" })
 			}
 		}
 	}},
 	{name: "leases go on when reopened", found: []string{"D6 reopened"}, leasesEnd: true, rig: func(r *rigged) {
 		r.reopen = func() {
-			for n := range r.shards {
-				r.timersOf(n, store.Leased, func(t *timer) { t.LeaseEnd = r.ms() + 1000 })
+			for n := range r.Parts {
+				r.timersOf(n, store.Leased, func(t *oracle.Timer) { t.LeaseEnd = r.ms() + 1000 })
 			}
 		}
 	}},
 	{name: "fences begin again when reopened", found: []string{"D3 D5 fences"}, leasesEnd: true, rig: func(r *rigged) {
 		r.reopen = func() {
-			for n := range r.shards {
-				r.shards[n].fence = 0
+			for n := range r.Parts {
+				r.Parts[n].Fence = 0
 			}
 		}
 	}},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/seed-782fa212/limbo/durable/internal/oracle"
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
@@ -16,45 +17,14 @@ type fault struct {
 	noModel   bool // the model does not do what would show it
 }
 
-// schedules replaces what is done with each entry; do is what would be done.
-func (r *rigged) schedules(f func(e store.Entry, do func(store.Entry) store.Receipt) store.Receipt) {
-	r.schedule = func(ctx context.Context, n int, entries []store.Entry) (receipts []store.Receipt, _ store.Horizon, err error) {
-		for _, e := range entries {
-			receipts = append(receipts, f(e, func(e store.Entry) (receipt store.Receipt) {
-				var got []store.Receipt
-				if got, _, err = r.Oracle.Schedule(ctx, n, []store.Entry{e}); err == nil {
-					receipt = got[0]
-				}
-				return receipt
-			}))
-		}
-		return receipts, r.horizonOf(n), err
-	}
-}
-
-// cancels replaces what is done with each key.
-func (r *rigged) cancels(f func(key string, do func() store.CancelResult) store.CancelResult) {
-	r.cancel = func(ctx context.Context, n int, keys []string) (results []store.CancelResult, err error) {
-		for _, key := range keys {
-			results = append(results, f(key, func() (result store.CancelResult) {
-				var got []store.CancelResult
-				if got, err = r.Oracle.Cancel(ctx, n, []string{key}); err == nil {
-					result = got[0]
-				}
-				return result
-			}))
-		}
-		return results, err
-	}
-}
-
-// moves replaces what is done with each move.
-func (r *rigged) moves(f func(m store.Move, do func() store.MoveResult) store.MoveResult) {
-	r.reschedule = func(ctx context.Context, n int, moves []store.Move) (results []store.MoveResult, _ store.Horizon, err error) {
-		for _, m := range moves {
-			results = append(results, f(m, func() (result store.MoveResult) {
-				var got []store.MoveResult
-				if got, _, err = r.Oracle.Reschedule(ctx, n, []store.Move{m}); err == nil {
+// each replaces what a call does with each of its items; do is what would be done.
+func each[A, R any](r *rigged, call *func(context.Context, int, []A) ([]R, store.Horizon, error), f func(a A, do func(A) R) R) {
+	whole := *call
+	*call = func(ctx context.Context, n int, items []A) (results []R, _ store.Horizon, err error) {
+		for _, a := range items {
+			results = append(results, f(a, func(a A) (result R) {
+				var got []R
+				if got, _, err = whole(ctx, n, []A{a}); err == nil {
 					result = got[0]
 				}
 				return result
@@ -64,27 +34,27 @@ func (r *rigged) moves(f func(m store.Move, do func() store.MoveResult) store.Mo
 	}
 }
 
-// requeues replaces what is done with each key.
-func (r *rigged) requeues(f func(key string, do func() store.RequeueResult) store.RequeueResult) {
-	r.requeue = func(ctx context.Context, n int, keys []string) (results []store.RequeueResult, _ store.Horizon, err error) {
-		for _, key := range keys {
-			results = append(results, f(key, func() (result store.RequeueResult) {
-				var got []store.RequeueResult
-				if got, _, err = r.Oracle.Requeue(ctx, n, []string{key}); err == nil {
-					result = got[0]
-				}
-				return result
-			}))
-		}
-		return results, r.horizonOf(n), err
-	}
+func (r *rigged) schedules(f func(store.Entry, func(store.Entry) store.Receipt) store.Receipt) {
+	each(r, &r.schedule, f)
+}
+func (r *rigged) cancels(f func(string, func(string) store.CancelResult) store.CancelResult) {
+	each(r, &r.cancel, f)
+}
+func (r *rigged) moves(f func(store.Move, func(store.Move) store.MoveResult) store.MoveResult) {
+	each(r, &r.reschedule, f)
+}
+func (r *rigged) requeues(f func(string, func(string) store.RequeueResult) store.RequeueResult) {
+	each(r, &r.requeue, f)
+}
+func (r *rigged) ends(f func(store.End, func(store.End) store.EndResult) store.EndResult) {
+	each(r, &r.end, f)
 }
 
 // claims replaces what is done with a claim.
 func (r *rigged) claims(f func(n int, c store.Claim, do func(store.Claim) store.Claimed) store.Claimed) {
 	r.claim = func(ctx context.Context, n int, c store.Claim) (claimed store.Claimed, _ store.Horizon, err error) {
 		claimed = f(n, c, func(c store.Claim) (claimed store.Claimed) {
-			claimed, _, err = r.Oracle.Claim(ctx, n, c)
+			claimed, _, err = r.Store.Claim(ctx, n, c)
 			return claimed
 		})
 		return claimed, r.horizonOf(n), err
@@ -97,7 +67,7 @@ func (r *rigged) extends(f func(h store.Holder, lease time.Duration, do func(sto
 		for _, h := range hs {
 			results = append(results, f(h, lease, func(h store.Holder) (result store.ExtendResult) {
 				var got []store.ExtendResult
-				if got, end, err = r.Oracle.Extend(ctx, n, []store.Holder{h}, lease); err == nil {
+				if got, end, err = r.Store.Extend(ctx, n, []store.Holder{h}, lease); err == nil {
 					result = got[0]
 				}
 				return result
@@ -107,70 +77,54 @@ func (r *rigged) extends(f func(h store.Holder, lease time.Duration, do func(sto
 	}
 }
 
-// ends replaces what is done with each end.
-func (r *rigged) ends(f func(e store.End, do func(store.End) store.EndResult) store.EndResult) {
-	r.end = func(ctx context.Context, n int, ends []store.End) (results []store.EndResult, _ store.Horizon, err error) {
-		for _, e := range ends {
-			results = append(results, f(e, func(e store.End) (result store.EndResult) {
-				var got []store.EndResult
-				if got, _, err = r.Oracle.End(ctx, n, []store.End{e}); err == nil {
-					result = got[0]
-				}
-				return result
-			}))
-		}
-		return results, r.horizonOf(n), err
-	}
-}
-
 // shifted calls f while the clock is d ahead.
 func (r *rigged) shifted(d time.Duration, f func()) {
-	real := r.now
-	r.now = func() time.Time { return real().Add(d) }
-	defer func() { r.now = real }()
+	real := r.Now
+	r.Now = func() time.Time { return real().Add(d) }
+	defer func() { r.Now = real }()
 	f()
 }
 
 // during changes timers while f is called: set changes one and returns what restores
 // it, or nil.
-func (r *rigged) during(n int, state store.State, set func(*timer) func(), f func()) {
+func (r *rigged) during(n int, state store.State, set func(*oracle.Timer) func(), f func()) {
 	var restore []func()
-	r.timersOf(n, state, func(t *timer) {
+	r.timersOf(n, state, func(t *oracle.Timer) {
 		if undo := set(t); undo != nil {
 			restore = append(restore, undo)
 		}
 	})
 	f()
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
 	for _, undo := range restore {
 		undo()
 	}
 }
 
 // ms is the present.
-func (r *rigged) ms() store.Millis { return store.Millis(r.now().UnixMilli()) }
+func (r *rigged) ms() store.Millis { return store.Millis(r.Now().UnixMilli()) }
 
 // record is what a key has, the zero one if it has none.
 func (r *rigged) record(key string) (record store.Record) {
-	r.timer(key, func(_ *shard, t *timer) { record = t.Record })
+	r.timer(key, func(_ *oracle.Shard, t *oracle.Timer) { record = t.Record })
 	return record
 }
 
 // holderNow is what the holder of a key would show.
 func (r *rigged) holderNow(key string) (h store.Holder) {
-	r.timer(key, func(_ *shard, t *timer) { h = t.holder() })
+	r.timer(key, func(_ *oracle.Shard, t *oracle.Timer) { h = t.Holding() })
 	return h
 }
 
-// quietly calls f while nobody subscribes.
+// quietly calls f while events get lost.
 func (r *rigged) quietly(f func()) {
-	r.mu.Lock()
-	subs := r.subs
-	r.subs = nil
-	r.mu.Unlock()
+	quiet := func(on bool) {
+		r.Mu.Lock()
+		defer r.Mu.Unlock()
+		r.Quiet = on
+	}
+	quiet(true)
+	defer quiet(false)
 	f()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.subs = subs
 }

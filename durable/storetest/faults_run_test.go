@@ -5,16 +5,17 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-782fa212/limbo/durable/internal/oracle"
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
 // forRanOut has claims that treat leases that have run out otherwise; set changes
 // such a timer before the claim, and what it returns, if not nil, undoes that.
-func forRanOut(set func(*timer) func()) func(*rigged) {
+func forRanOut(set func(*oracle.Timer) func()) func(*rigged) {
 	return func(r *rigged) {
 		r.claims(func(n int, c store.Claim, do func(store.Claim) store.Claimed) (got store.Claimed) {
 			now := r.ms()
-			r.during(n, store.Leased, func(t *timer) func() {
+			r.during(n, store.Leased, func(t *oracle.Timer) func() {
 				if t.LeaseEnd > now {
 					return nil
 				}
@@ -26,24 +27,24 @@ func forRanOut(set func(*timer) func()) func(*rigged) {
 }
 
 // hide makes that a lease has not run out, unless it is leased anew.
-func hide(t *timer) func() {
-	end, token := t.LeaseEnd, t.token
+func hide(t *oracle.Timer) func() {
+	end, token := t.LeaseEnd, t.Token
 	t.LeaseEnd = store.MaxMillis
 	return func() {
-		if t.State == store.Leased && t.token == token {
+		if t.State == store.Leased && t.Token == token {
 			t.LeaseEnd = end
 		}
 	}
 }
 
 // afterEnd changes what a timer is after its run has ended by some kind.
-func afterEnd(kind store.EndKind, set func(t *timer, e store.End, old store.Record)) func(*rigged) {
+func afterEnd(kind store.EndKind, set func(t *oracle.Timer, e store.End, old store.Record)) func(*rigged) {
 	return func(r *rigged) {
 		r.ends(func(e store.End, do func(store.End) store.EndResult) store.EndResult {
 			old := r.record(e.Key)
 			result := do(e)
 			if result == store.Ended && e.Kind == kind {
-				r.timer(e.Key, func(_ *shard, t *timer) {
+				r.timer(e.Key, func(_ *oracle.Shard, t *oracle.Timer) {
 					if t.ID == old.ID {
 						set(t, e, old)
 					}
@@ -67,14 +68,14 @@ func endedAs(instead store.EndResult) func(*rigged) {
 }
 
 // afterSucceeds changes a timer that got a successor; first is the one it had.
-func afterSucceeds(set func(s *shard, t, first *timer)) func(*rigged) {
+func afterSucceeds(set func(s *oracle.Shard, t, first *oracle.Timer)) func(*rigged) {
 	return func(r *rigged) {
 		r.schedules(func(e store.Entry, do func(store.Entry) store.Receipt) store.Receipt {
-			var first *timer
-			r.timer(e.Key, func(_ *shard, t *timer) { first = t.successor })
+			var first *oracle.Timer
+			r.timer(e.Key, func(_ *oracle.Shard, t *oracle.Timer) { first = t.Successor })
 			receipt := do(e)
 			if receipt.Kind == store.Succeeds {
-				r.timer(e.Key, func(s *shard, t *timer) { set(s, t, first) })
+				r.timer(e.Key, func(s *oracle.Shard, t *oracle.Timer) { set(s, t, first) })
 			}
 			return receipt
 		})
@@ -97,38 +98,38 @@ func holders(as func(h, now store.Holder) store.Holder) func(*rigged) {
 var runFaults = []fault{
 	// Cancel.
 	{name: "cancel of a run says Cancelled", found: []string{"D4 Running: no retry", "D4 one call"}, rig: func(r *rigged) {
-		r.cancels(func(_ string, do func() store.CancelResult) store.CancelResult {
-			if result := do(); result != store.Running {
+		r.cancels(func(key string, do func(string) store.CancelResult) store.CancelResult {
+			if result := do(key); result != store.Running {
 				return result
 			}
 			return store.Cancelled
 		})
 	}},
 	{name: "cancel does not find what is due in a year", found: []string{"D4 case 5"}, noModel: true, rig: func(r *rigged) {
-		r.cancels(func(key string, do func() store.CancelResult) store.CancelResult {
+		r.cancels(func(key string, do func(string) store.CancelResult) store.CancelResult {
 			if old := r.record(key); old.State == store.Waiting && old.Due == store.MaxMillis {
 				return store.NotFound
 			}
-			return do()
+			return do(key)
 		})
 	}},
 	{name: "cancel removes a dead letter", found: []string{"D4 NotFound"}, rig: func(r *rigged) {
-		r.cancels(func(key string, do func() store.CancelResult) store.CancelResult {
-			r.timer(key, func(s *shard, t *timer) {
+		r.cancels(func(key string, do func(string) store.CancelResult) store.CancelResult {
+			r.timer(key, func(s *oracle.Shard, t *oracle.Timer) {
 				if t.State == store.Dead {
-					delete(s.timers, key)
+					delete(s.Timers, key)
 				}
 			})
-			return do()
+			return do(key)
 		})
 	}},
 	{name: "a retry after Running", found: []string{"D4 Running: no retry"}, rig: func(r *rigged) {
 		r.ends(func(e store.End, do func(store.End) store.EndResult) store.EndResult {
-			r.timer(e.Key, func(_ *shard, t *timer) { t.Cancelled = t.Cancelled && e.Kind != store.Retry })
+			r.timer(e.Key, func(_ *oracle.Shard, t *oracle.Timer) { t.Cancelled = t.Cancelled && e.Kind != store.Retry })
 			return do(e)
 		})
 	}},
-	{name: "a lease after Running", found: []string{"D4 Running: a lease"}, rig: forRanOut(func(t *timer) func() {
+	{name: "a lease after Running", found: []string{"D4 Running: a lease"}, rig: forRanOut(func(t *oracle.Timer) func() {
 		t.Cancelled = false
 		return nil
 	})},
@@ -136,7 +137,7 @@ var runFaults = []fault{
 		r.extends(func(h store.Holder, _ time.Duration, do func(store.Holder) store.ExtendResult) store.ExtendResult {
 			result := do(h)
 			if result == store.ExtendCancelled {
-				r.timer(h.Key, func(_ *shard, t *timer) { t.Cancelled = false })
+				r.timer(h.Key, func(_ *oracle.Shard, t *oracle.Timer) { t.Cancelled = false })
 			}
 			return result
 		})
@@ -145,34 +146,35 @@ var runFaults = []fault{
 		r.extends(func(h store.Holder, lease time.Duration, do func(store.Holder) store.ExtendResult) store.ExtendResult {
 			result := do(h)
 			if result == store.ExtendCancelled {
-				r.timer(h.Key, func(_ *shard, t *timer) { t.LeaseEnd = store.After(r.ms(), lease) })
+				r.timer(h.Key, func(_ *oracle.Shard, t *oracle.Timer) { t.LeaseEnd = store.After(r.ms(), lease) })
 			}
 			return result
 		})
 	}},
 	{name: "a key that stands twice in a cancel is answered twice", found: []string{"D4 one call"}, rig: func(r *rigged) {
-		r.cancel = func(ctx context.Context, n int, keys []string) ([]store.CancelResult, error) {
-			results, err := r.Oracle.Cancel(ctx, n, keys)
+		cancel := r.cancel
+		r.cancel = func(ctx context.Context, n int, keys []string) ([]store.CancelResult, store.Horizon, error) {
+			results, h, err := cancel(ctx, n, keys)
 			for i := range results {
 				results[i] = results[slices.Index(keys, keys[i])]
 			}
-			return results, err
+			return results, h, err
 		}
 	}},
 	{name: "cancel leaves the successor", found: []string{"D4 D8 Cancel"}, rig: func(r *rigged) {
-		r.cancels(func(key string, do func() store.CancelResult) store.CancelResult {
-			var next *timer
-			r.timer(key, func(_ *shard, t *timer) { next = t.successor })
-			result := do()
-			r.timer(key, func(_ *shard, t *timer) { t.successor = next })
+		r.cancels(func(key string, do func(string) store.CancelResult) store.CancelResult {
+			var next *oracle.Timer
+			r.timer(key, func(_ *oracle.Shard, t *oracle.Timer) { next = t.Successor })
+			result := do(key)
+			r.timer(key, func(_ *oracle.Shard, t *oracle.Timer) { t.Successor = next })
 			return result
 		})
 	}},
 	{name: "a cancelled run takes a later successor along", found: []string{"D4 D8 Cancel"}, rig: func(r *rigged) {
 		r.ends(func(e store.End, do func(store.End) store.EndResult) store.EndResult {
-			r.timer(e.Key, func(_ *shard, t *timer) {
-				if t.Cancelled && t.holder() == e.Holder {
-					t.successor = nil
+			r.timer(e.Key, func(_ *oracle.Shard, t *oracle.Timer) {
+				if t.Cancelled && t.Holding() == e.Holder {
+					t.Successor = nil
 				}
 			})
 			return do(e)
@@ -180,27 +182,27 @@ var runFaults = []fault{
 	}},
 
 	// Successors.
-	{name: "forgets the successor", found: []string{"D8 a successor waits"}, rig: afterSucceeds(func(_ *shard, t, _ *timer) { t.successor = nil })},
-	{name: "the successor runs beside", found: []string{"D8 it never"}, rig: afterSucceeds(func(s *shard, t, _ *timer) { s.timers[t.Key] = t.successor })},
-	{name: "the successor's body replaces the run's", found: []string{"D8 it never", "D8 a successor waits"}, rig: afterSucceeds(func(_ *shard, t, _ *timer) { t.Body = t.successor.Body })},
-	{name: "the first of several successors stays", found: []string{"D8 the last"}, rig: afterSucceeds(func(_ *shard, t, first *timer) {
+	{name: "forgets the successor", found: []string{"D8 a successor waits"}, rig: afterSucceeds(func(_ *oracle.Shard, t, _ *oracle.Timer) { t.Successor = nil })},
+	{name: "the successor runs beside", found: []string{"D8 it never"}, rig: afterSucceeds(func(s *oracle.Shard, t, _ *oracle.Timer) { s.Timers[t.Key] = t.Successor })},
+	{name: "the successor's body replaces the run's", found: []string{"D8 it never", "D8 a successor waits"}, rig: afterSucceeds(func(_ *oracle.Shard, t, _ *oracle.Timer) { t.Body = t.Successor.Body })},
+	{name: "the first of several successors stays", found: []string{"D8 the last"}, rig: afterSucceeds(func(_ *oracle.Shard, t, first *oracle.Timer) {
 		if first != nil {
-			t.successor = first
+			t.Successor = first
 		}
 	})},
 	{name: "a retry goes before the successor", found: []string{"D8 a successor waits", "D8 a timer that"}, rig: func(r *rigged) {
 		r.ends(func(e store.End, do func(store.End) store.EndResult) store.EndResult {
-			r.timer(e.Key, func(_ *shard, t *timer) {
-				if e.Kind == store.Retry && t.State == store.Leased && t.holder() == e.Holder {
-					t.successor = nil
+			r.timer(e.Key, func(_ *oracle.Shard, t *oracle.Timer) {
+				if e.Kind == store.Retry && t.State == store.Leased && t.Holding() == e.Holder {
+					t.Successor = nil
 				}
 			})
 			return do(e)
 		})
 	}},
-	{name: "the successor inherits attempts", found: []string{"D8 a timer that"}, rig: afterSucceeds(func(_ *shard, t, _ *timer) { t.successor.Attempts = t.Attempts })},
-	{name: "a lease instead of the successor", found: []string{"D8 a successor waits"}, rig: forRanOut(func(t *timer) func() {
-		t.successor = nil
+	{name: "the successor inherits attempts", found: []string{"D8 a timer that"}, rig: afterSucceeds(func(_ *oracle.Shard, t, _ *oracle.Timer) { t.Successor.Attempts = t.Attempts })},
+	{name: "a lease instead of the successor", found: []string{"D8 a successor waits"}, rig: forRanOut(func(t *oracle.Timer) func() {
+		t.Successor = nil
 		return nil
 	})},
 
@@ -226,20 +228,20 @@ var runFaults = []fault{
 		last := map[string]store.Holder{}
 		r.ends(func(e store.End, do func(store.End) store.EndResult) store.EndResult {
 			if r.record(e.Key).State == store.Waiting && last[e.Key] == e.Holder {
-				r.timer(e.Key, func(s *shard, t *timer) { delete(s.timers, t.Key) })
+				r.timer(e.Key, func(s *oracle.Shard, t *oracle.Timer) { delete(s.Timers, t.Key) })
 				return store.Ended
 			}
 			last[e.Key] = e.Holder
 			return do(e)
 		})
 	}},
-	{name: "an attempt is lost with its lease", found: []string{"D6 D7", "D9 without"}, rig: forRanOut(func(t *timer) func() {
+	{name: "an attempt is lost with its lease", found: []string{"D6 D7", "D9 without"}, rig: forRanOut(func(t *oracle.Timer) func() {
 		t.Attempts--
 		return nil
 	})},
 	{name: "a lease ends a millisecond early", found: []string{"D6 a lease holds"}, rig: func(r *rigged) {
 		r.claims(func(n int, c store.Claim, do func(store.Claim) store.Claimed) store.Claimed {
-			r.timersOf(n, store.Leased, func(t *timer) {
+			r.timersOf(n, store.Leased, func(t *oracle.Timer) {
 				if t.LeaseEnd == r.ms()+1 {
 					t.LeaseEnd--
 				}
@@ -253,33 +255,33 @@ var runFaults = []fault{
 			end := r.record(h.Key).LeaseEnd
 			result := do(h)
 			if result == store.Extended {
-				r.timer(h.Key, func(_ *shard, t *timer) { t.LeaseEnd = store.After(end, lease) })
+				r.timer(h.Key, func(_ *oracle.Shard, t *oracle.Timer) { t.LeaseEnd = store.After(end, lease) })
 			}
 			return result
 		})
 	}},
 	{name: "a claim sent again gets others", found: []string{"D7 case 16"}, rig: func(r *rigged) {
 		r.claims(func(n int, c store.Claim, do func(store.Claim) store.Claimed) (got store.Claimed) {
-			r.during(n, store.Leased, func(t *timer) func() {
-				token, fence := t.token, t.Fence
-				t.token = store.NewToken()
+			r.during(n, store.Leased, func(t *oracle.Timer) func() {
+				token, fence := t.Token, t.Fence
+				t.Token = store.NewToken()
 				return func() {
 					if t.Fence == fence {
-						t.token = token
+						t.Token = token
 					}
 				}
 			}, func() { got = do(c) })
 			return got
 		})
 	}},
-	{name: "poison loses its error", found: []string{"D9 without"}, rig: forRanOut(func(t *timer) func() {
+	{name: "poison loses its error", found: []string{"D9 without"}, rig: forRanOut(func(t *oracle.Timer) func() {
 		return func() {
 			if t.State == store.Dead {
 				t.LastError = ""
 			}
 		}
 	})},
-	{name: "poison loses its body", found: []string{"D9 without"}, rig: forRanOut(func(t *timer) func() {
+	{name: "poison loses its body", found: []string{"D9 without"}, rig: forRanOut(func(t *oracle.Timer) func() {
 		return func() {
 			if t.State == store.Dead {
 				t.Body = nil
@@ -294,10 +296,9 @@ var runFaults = []fault{
 	}},
 	{name: "a claim buries what waits for a retry", found: []string{"D9 attempts left"}, rig: func(r *rigged) {
 		r.claims(func(n int, c store.Claim, do func(store.Claim) store.Claimed) store.Claimed {
-			now := moment{r.now(), r.ms()}
-			r.timersOf(n, store.Waiting, func(t *timer) {
+			r.timersOf(n, store.Waiting, func(t *oracle.Timer) {
 				if t.Attempts > 0 && t.Attempts >= c.MaxAttempts-1 {
-					r.shards[n].bury(t, now)
+					t.State, t.Died = store.Dead, r.ms()
 				}
 			})
 			return do(c)
@@ -316,17 +317,17 @@ var runFaults = []fault{
 			return result
 		})
 	}},
-	{name: "a retry loses the attempts", found: []string{"case 8"}, rig: afterEnd(store.Retry, func(t *timer, _ store.End, _ store.Record) { t.Attempts = 0 })},
-	{name: "a retry is at once", found: []string{"case 8", "ends of all"}, rig: afterEnd(store.Retry, func(t *timer, _ store.End, old store.Record) { t.Due = old.Due })},
-	{name: "a snooze counts", found: []string{"Snooze"}, rig: afterEnd(store.Snooze, func(t *timer, _ store.End, old store.Record) { t.Attempts = old.Attempts })},
-	{name: "a hand-back counts", found: []string{"case 21"}, rig: afterEnd(store.GiveBack, func(t *timer, _ store.End, old store.Record) { t.Attempts = old.Attempts })},
-	{name: "a hand-back waits for a delay", found: []string{"case 21"}, rig: afterEnd(store.GiveBack, func(t *timer, e store.End, _ store.Record) { t.Due = max(t.Due, store.After(t.Due, e.Delay)) })},
-	{name: "a dead letter has the error before", found: []string{"D9 Bury"}, rig: afterEnd(store.Bury, func(t *timer, _ store.End, old store.Record) { t.LastError = old.LastError })},
+	{name: "a retry loses the attempts", found: []string{"case 8"}, rig: afterEnd(store.Retry, func(t *oracle.Timer, _ store.End, _ store.Record) { t.Attempts = 0 })},
+	{name: "a retry is at once", found: []string{"case 8", "ends of all"}, rig: afterEnd(store.Retry, func(t *oracle.Timer, _ store.End, old store.Record) { t.Due = old.Due })},
+	{name: "a snooze counts", found: []string{"Snooze"}, rig: afterEnd(store.Snooze, func(t *oracle.Timer, _ store.End, old store.Record) { t.Attempts = old.Attempts })},
+	{name: "a hand-back counts", found: []string{"case 21"}, rig: afterEnd(store.GiveBack, func(t *oracle.Timer, _ store.End, old store.Record) { t.Attempts = old.Attempts })},
+	{name: "a hand-back waits for a delay", found: []string{"case 21"}, rig: afterEnd(store.GiveBack, func(t *oracle.Timer, e store.End, _ store.Record) { t.Due = max(t.Due, store.After(t.Due, e.Delay)) })},
+	{name: "a dead letter has the error before", found: []string{"D9 Bury"}, rig: afterEnd(store.Bury, func(t *oracle.Timer, _ store.End, old store.Record) { t.LastError = old.LastError })},
 	{name: "an end does not tell that the run was cancelled", found: []string{"D4 Running", "D4 D8", "ends of all"}, rig: endedAs(store.EndCancelled)},
 	{name: "an end does not tell that a successor waits", found: []string{"D8 a successor", "ends of all"}, rig: endedAs(store.EndReplaced)},
 	{name: "the first end of a call is made only", found: []string{"ends of all", "D1 a call has 500"}, rig: func(r *rigged) {
 		r.end = func(ctx context.Context, n int, ends []store.End) ([]store.EndResult, store.Horizon, error) {
-			results, h, err := r.Oracle.End(ctx, n, ends[:1])
+			results, h, err := r.Store.End(ctx, n, ends[:1])
 			for len(results) > 0 && len(results) < len(ends) {
 				results = append(results, store.Ended)
 			}

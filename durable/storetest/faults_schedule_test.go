@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-782fa212/limbo/durable/internal/oracle"
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
@@ -23,7 +24,7 @@ var scheduleFaults = []fault{
 	}},
 	{name: "looks at the last minute only", found: []string{"case 2:"}, rig: func(r *rigged) {
 		r.claims(func(n int, c store.Claim, do func(store.Claim) store.Claimed) (got store.Claimed) {
-			r.during(n, store.Waiting, func(t *timer) func() {
+			r.during(n, store.Waiting, func(t *oracle.Timer) func() {
 				due := t.Due
 				if due < 1_000_000 || due > r.ms()-60_000 {
 					return nil // the suite's timers that are due since 1970 are let alone
@@ -39,7 +40,7 @@ var scheduleFaults = []fault{
 			old := r.record(e.Key)
 			receipt := do(e)
 			if receipt.Kind == store.Replaced {
-				r.timer(e.Key, func(_ *shard, t *timer) { t.Attempts = old.Attempts })
+				r.timer(e.Key, func(_ *oracle.Shard, t *oracle.Timer) { t.Attempts = old.Attempts })
 			}
 			return receipt
 		})
@@ -49,7 +50,7 @@ var scheduleFaults = []fault{
 			old := r.record(e.Key)
 			receipt := do(e)
 			if receipt.Kind == store.Replaced {
-				r.timer(e.Key, func(_ *shard, t *timer) { t.Due = old.Due })
+				r.timer(e.Key, func(_ *oracle.Shard, t *oracle.Timer) { t.Due = old.Due })
 			}
 			return receipt
 		})
@@ -70,7 +71,7 @@ var scheduleFaults = []fault{
 				}
 				seen[e.Key] = true
 			}
-			receipts, h, err := r.Oracle.Schedule(ctx, n, once)
+			receipts, h, err := r.Store.Schedule(ctx, n, once)
 			for i := len(receipts); err == nil && i < len(entries); i++ {
 				receipts = append(receipts, store.Receipt{Kind: store.Replaced, Due: entries[i].At})
 			}
@@ -79,7 +80,7 @@ var scheduleFaults = []fault{
 	}},
 	{name: "the last of 500 entries is forgotten", found: []string{"D1 a call has 500"}, noModel: true, rig: func(r *rigged) {
 		r.schedule = func(ctx context.Context, n int, entries []store.Entry) ([]store.Receipt, store.Horizon, error) {
-			receipts, h, err := r.Oracle.Schedule(ctx, n, entries[:min(len(entries), store.MaxItems-1)])
+			receipts, h, err := r.Store.Schedule(ctx, n, entries[:min(len(entries), store.MaxItems-1)])
 			if len(receipts) == store.MaxItems-1 && len(entries) == store.MaxItems {
 				receipts = append(receipts, receipts[0])
 			}
@@ -96,13 +97,13 @@ var scheduleFaults = []fault{
 		})
 	}},
 	{name: "MaxPending does not count successors", found: []string{"MaxPending"}, rig: func(r *rigged) {
-		bound := r.limits.MaxPending
+		bound := r.Limits.MaxPending
 		r.schedules(func(e store.Entry, do func(store.Entry) store.Receipt) store.Receipt {
 			if bound > 0 {
-				r.limits.MaxPending = bound
-				r.timersOf(store.ShardOf(e.Key, len(r.shards)), store.Leased, func(t *timer) {
-					if t.successor != nil {
-						r.limits.MaxPending++
+				r.Limits.MaxPending = bound
+				r.timersOf(store.ShardOf(e.Key, len(r.Parts)), store.Leased, func(t *oracle.Timer) {
+					if t.Successor != nil {
+						r.Limits.MaxPending++
 					}
 				})
 			}
@@ -111,8 +112,8 @@ var scheduleFaults = []fault{
 	}},
 	{name: "MaxPending refuses a replacement", found: []string{"MaxPending"}, rig: func(r *rigged) {
 		r.schedules(func(e store.Entry, do func(store.Entry) store.Receipt) store.Receipt {
-			s := &r.shards[store.ShardOf(e.Key, len(r.shards))]
-			if r.limits.MaxPending > 0 && s.pending() >= r.limits.MaxPending && r.record(e.Key).State == store.Waiting && !e.IfAbsent {
+			s := &r.Parts[store.ShardOf(e.Key, len(r.Parts))]
+			if r.Limits.MaxPending > 0 && s.Pending() >= r.Limits.MaxPending && r.record(e.Key).State == store.Waiting && !e.IfAbsent {
 				return store.Receipt{Kind: store.Refused}
 			}
 			return do(e)
@@ -120,38 +121,38 @@ var scheduleFaults = []fault{
 	}},
 	{name: "a cancelled key never runs again", found: []string{"case 4"}, rig: func(r *rigged) {
 		cancelled := map[string]bool{}
-		r.cancels(func(key string, do func() store.CancelResult) store.CancelResult {
-			result := do()
+		r.cancels(func(key string, do func(string) store.CancelResult) store.CancelResult {
+			result := do(key)
 			cancelled[key] = cancelled[key] || result == store.Cancelled
 			return result
 		})
 		r.schedules(func(e store.Entry, do func(store.Entry) store.Receipt) store.Receipt {
 			receipt := do(e)
 			if cancelled[e.Key] {
-				r.timer(e.Key, func(s *shard, t *timer) { delete(s.timers, t.Key) })
+				r.timer(e.Key, func(s *oracle.Shard, t *oracle.Timer) { delete(s.Timers, t.Key) })
 			}
 			return receipt
 		})
 	}},
 	{name: "all claims are of shard 0", found: []string{"D13 shards"}, rig: func(r *rigged) {
 		r.claim = func(ctx context.Context, _ int, c store.Claim) (store.Claimed, store.Horizon, error) {
-			return r.Oracle.Claim(ctx, 0, c)
+			return r.Store.Claim(ctx, 0, c)
 		}
 	}},
 	{name: "Reschedule forgets the attempts", found: []string{"Reschedule moves"}, rig: func(r *rigged) {
-		r.moves(func(m store.Move, do func() store.MoveResult) store.MoveResult {
-			result := do()
+		r.moves(func(m store.Move, do func(store.Move) store.MoveResult) store.MoveResult {
+			result := do(m)
 			if result == store.Moved {
-				r.timer(m.Key, func(_ *shard, t *timer) { t.Attempts = 0 })
+				r.timer(m.Key, func(_ *oracle.Shard, t *oracle.Timer) { t.Attempts = 0 })
 			}
 			return result
 		})
 	}},
 	{name: "Reschedule moves a leased timer", found: []string{"Reschedule changes nothing"}, rig: func(r *rigged) {
-		r.moves(func(m store.Move, do func() store.MoveResult) store.MoveResult {
-			result := do()
+		r.moves(func(m store.Move, do func(store.Move) store.MoveResult) store.MoveResult {
+			result := do(m)
 			if result == store.MoveRunning {
-				r.timer(m.Key, func(_ *shard, t *timer) { t.Due = m.Due(r.ms()) })
+				r.timer(m.Key, func(_ *oracle.Shard, t *oracle.Timer) { t.Due = m.Due(r.ms()) })
 			}
 			return result
 		})
@@ -170,11 +171,11 @@ var scheduleFaults = []fault{
 		})
 	}},
 	{name: "keys with braces are not found", found: []string{"case 11"}, noModel: true, rig: func(r *rigged) {
-		r.cancels(func(key string, do func() store.CancelResult) store.CancelResult {
+		r.cancels(func(key string, do func(string) store.CancelResult) store.CancelResult {
 			if strings.Contains(key, "{") {
 				return store.NotFound
 			}
-			return do()
+			return do(key)
 		})
 	}},
 	{name: "topics are text", found: []string{"topics of"}, noModel: true, rig: func(r *rigged) {
@@ -187,7 +188,7 @@ var scheduleFaults = []fault{
 		r.ends(func(e store.End, do func(store.End) store.EndResult) store.EndResult {
 			result := do(e)
 			if len(e.Error) > store.MaxError {
-				r.timer(e.Key, func(_ *shard, t *timer) { t.LastError = e.Error[:store.MaxError] })
+				r.timer(e.Key, func(_ *oracle.Shard, t *oracle.Timer) { t.LastError = e.Error[:store.MaxError] })
 			}
 			return result
 		})
@@ -201,7 +202,7 @@ var scheduleFaults = []fault{
 	{name: "a millisecond has room for 1,000", found: []string{"case 12"}, noModel: true, rig: func(r *rigged) {
 		r.schedules(func(e store.Entry, do func(store.Entry) store.Receipt) store.Receipt {
 			n := 0
-			r.timersOf(store.ShardOf(e.Key, len(r.shards)), store.Waiting, func(t *timer) {
+			r.timersOf(store.ShardOf(e.Key, len(r.Parts)), store.Waiting, func(t *oracle.Timer) {
 				if t.Due == e.At {
 					n++
 				}
@@ -220,9 +221,9 @@ var scheduleFaults = []fault{
 	}},
 	{name: "fences are the clock's", found: []string{"D5 fences grow", "case 17"}, rig: func(r *rigged) {
 		r.claims(func(n int, c store.Claim, do func(store.Claim) store.Claimed) store.Claimed {
-			r.mu.Lock()
-			r.shards[n].fence = 0
-			r.mu.Unlock()
+			r.Mu.Lock()
+			r.Parts[n].Fence = 0
+			r.Mu.Unlock()
 			return do(c)
 		})
 	}},
@@ -231,7 +232,7 @@ var scheduleFaults = []fault{
 			got := do(c)
 			for i := range got.Leases {
 				got.Leases[i].Fence = 1
-				r.timer(got.Leases[i].Key, func(_ *shard, t *timer) { t.Fence = 1 })
+				r.timer(got.Leases[i].Key, func(_ *oracle.Shard, t *oracle.Timer) { t.Fence = 1 })
 			}
 			return got
 		})

@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -11,16 +12,17 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-782fa212/limbo/durable/internal/oracle"
 	"github.com/seed-782fa212/limbo/durable/store"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// rigged is an Oracle whose calls can be replaced, one by one.
+// rigged is an oracle whose calls can be replaced, one by one.
 type rigged struct {
-	*Oracle
+	*oracle.Store
 	schedule   func(context.Context, int, []store.Entry) ([]store.Receipt, store.Horizon, error)
-	cancel     func(context.Context, int, []string) ([]store.CancelResult, error)
+	cancel     func(context.Context, int, []string) ([]store.CancelResult, store.Horizon, error)
 	reschedule func(context.Context, int, []store.Move) ([]store.MoveResult, store.Horizon, error)
 	get        func(context.Context, int, string) (store.Record, error)
 	scanner    func(context.Context, int, store.Cursor, int) ([]store.Record, error)
@@ -38,109 +40,85 @@ type rigged struct {
 	left       func() []string
 }
 
+func newRigged(t testing.TB, options Options, now func() time.Time) *rigged {
+	o, err := oracle.New(options.Shards, options.Limits, now)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = o.Close() })
+	return &rigged{
+		Store: o, schedule: o.Schedule, reschedule: o.Reschedule, get: o.Get, scanner: o.Scan, scanDead: o.ScanDead, requeue: o.Requeue,
+		purge: o.Purge, claim: o.Claim, extend: o.Extend, end: o.End, look: o.Look, stats: o.Stats, sign: o.Sign, subscribe: o.Subscribe,
+		cancel: func(ctx context.Context, n int, keys []string) ([]store.CancelResult, store.Horizon, error) {
+			results, err := o.Cancel(ctx, n, keys)
+			return results, store.Horizon{}, err
+		},
+		reopen: func() {}, left: func() []string { return nil },
+	}
+}
+
 func (r *rigged) Schedule(ctx context.Context, n int, entries []store.Entry) ([]store.Receipt, store.Horizon, error) {
-	return or(r.schedule, r.Oracle.Schedule)(ctx, n, entries)
+	return r.schedule(ctx, n, entries)
 }
 
 func (r *rigged) Cancel(ctx context.Context, n int, keys []string) ([]store.CancelResult, error) {
-	if r.cancel != nil {
-		return r.cancel(ctx, n, keys)
-	}
-	return r.Oracle.Cancel(ctx, n, keys)
+	results, _, err := r.cancel(ctx, n, keys)
+	return results, err
 }
 
 func (r *rigged) Reschedule(ctx context.Context, n int, moves []store.Move) ([]store.MoveResult, store.Horizon, error) {
-	return or(r.reschedule, r.Oracle.Reschedule)(ctx, n, moves)
+	return r.reschedule(ctx, n, moves)
 }
 
 func (r *rigged) Get(ctx context.Context, n int, key string) (store.Record, error) {
-	if r.get != nil {
-		return r.get(ctx, n, key)
-	}
-	return r.Oracle.Get(ctx, n, key)
+	return r.get(ctx, n, key)
 }
 
 func (r *rigged) Scan(ctx context.Context, n int, after store.Cursor, limit int) ([]store.Record, error) {
-	if r.scanner != nil {
-		return r.scanner(ctx, n, after, limit)
-	}
-	return r.Oracle.Scan(ctx, n, after, limit)
+	return r.scanner(ctx, n, after, limit)
 }
 
 func (r *rigged) ScanDead(ctx context.Context, n int, after store.Cursor, limit int) ([]store.Record, error) {
-	if r.scanDead != nil {
-		return r.scanDead(ctx, n, after, limit)
-	}
-	return r.Oracle.ScanDead(ctx, n, after, limit)
+	return r.scanDead(ctx, n, after, limit)
 }
 
 func (r *rigged) Requeue(ctx context.Context, n int, keys []string) ([]store.RequeueResult, store.Horizon, error) {
-	return or(r.requeue, r.Oracle.Requeue)(ctx, n, keys)
+	return r.requeue(ctx, n, keys)
 }
 
 func (r *rigged) Purge(ctx context.Context, n int, keys []string) (int, error) {
-	if r.purge != nil {
-		return r.purge(ctx, n, keys)
-	}
-	return r.Oracle.Purge(ctx, n, keys)
+	return r.purge(ctx, n, keys)
 }
 
 func (r *rigged) Claim(ctx context.Context, n int, c store.Claim) (store.Claimed, store.Horizon, error) {
-	return or(r.claim, r.Oracle.Claim)(ctx, n, c)
+	return r.claim(ctx, n, c)
 }
 
 func (r *rigged) Extend(ctx context.Context, n int, hs []store.Holder, lease time.Duration) ([]store.ExtendResult, store.Millis, error) {
-	if r.extend != nil {
-		return r.extend(ctx, n, hs, lease)
-	}
-	return r.Oracle.Extend(ctx, n, hs, lease)
+	return r.extend(ctx, n, hs, lease)
 }
 
 func (r *rigged) End(ctx context.Context, n int, ends []store.End) ([]store.EndResult, store.Horizon, error) {
-	return or(r.end, r.Oracle.End)(ctx, n, ends)
+	return r.end(ctx, n, ends)
 }
 
 func (r *rigged) Look(ctx context.Context, shards []int) ([]store.Horizon, error) {
-	if r.look != nil {
-		return r.look(ctx, shards)
-	}
-	return r.Oracle.Look(ctx, shards)
+	return r.look(ctx, shards)
 }
 
-func (r *rigged) Stats(ctx context.Context, n int) (store.Stats, error) {
-	if r.stats != nil {
-		return r.stats(ctx, n)
-	}
-	return r.Oracle.Stats(ctx, n)
-}
+func (r *rigged) Stats(ctx context.Context, n int) (store.Stats, error) { return r.stats(ctx, n) }
 
 func (r *rigged) Sign(ctx context.Context, worker string, ttl time.Duration) ([]string, error) {
-	if r.sign != nil {
-		return r.sign(ctx, worker, ttl)
-	}
-	return r.Oracle.Sign(ctx, worker, ttl)
+	return r.sign(ctx, worker, ttl)
 }
 
 func (r *rigged) Subscribe(ctx context.Context, f func(store.Event)) error {
-	if r.subscribe != nil {
-		return r.subscribe(ctx, f)
-	}
-	return r.Oracle.Subscribe(ctx, f)
-}
-
-// or returns f, or else g.
-func or[A, R any](f, g func(context.Context, int, A) (R, store.Horizon, error)) func(context.Context, int, A) (R, store.Horizon, error) {
-	if f != nil {
-		return f
-	}
-	return g
+	return r.subscribe(ctx, f)
 }
 
 // timersOf calls f with each timer of a shard that is in a state, under the lock.
-func (r *rigged) timersOf(n int, state store.State, f func(*timer)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, t := range r.shards[n].timers {
+func (r *rigged) timersOf(n int, state store.State, f func(*oracle.Timer)) {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	for _, t := range r.Parts[n].Timers {
 		if t.State == state {
 			f(t)
 		}
@@ -148,18 +126,18 @@ func (r *rigged) timersOf(n int, state store.State, f func(*timer)) {
 }
 
 // timer calls f with the timer of a key, if there is one, under the lock.
-func (r *rigged) timer(key string, f func(s *shard, t *timer)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s := &r.shards[store.ShardOf(key, len(r.shards))]
-	if t := s.timers[key]; t != nil {
+func (r *rigged) timer(key string, f func(s *oracle.Shard, t *oracle.Timer)) {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	s := &r.Parts[store.ShardOf(key, len(r.Parts))]
+	if t := s.Timers[key]; t != nil {
 		f(s, t)
 	}
 }
 
 // horizonOf is a shard's present horizon.
 func (r *rigged) horizonOf(n int) store.Horizon {
-	h, _ := r.Oracle.Look(context.Background(), []int{n})
+	h, _ := r.Store.Look(context.Background(), []int{n})
 	return h[0]
 }
 
@@ -298,13 +276,49 @@ func (s *oneAtATime) End(ctx context.Context, n int, ends []store.End) ([]store.
 	return s.Store.End(ctx, n, ends)
 }
 
-// rigs is the engine of Oracles that are rigged.
+// clock is a clock that stands unless a test moves it.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) read() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// rigs is the engine of oracles that are rigged. Reopening changes nothing, but that
+// leases have run out if leasesEnd.
 func rigs(leasesEnd bool, rig func(*rigged)) Engine {
-	return oracles(leasesEnd, func(o *Oracle) store.Store {
-		r := &rigged{Oracle: o}
+	return Engine{Open: func(t testing.TB, o Options) *Instance {
+		c := &clock{now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+		r := newRigged(t, o, c.read)
 		rig(r)
-		return r
-	})
+		return &Instance{
+			Store: r, Advance: c.advance, Frozen: true, LeasesEnd: leasesEnd,
+			Reopen: func(testing.TB) store.Store {
+				if leasesEnd {
+					r.EndLeases()
+				}
+				r.reopen()
+				return r
+			},
+			Left: func(testing.TB) []string {
+				left := r.left()
+				for _, s := range r.Parts {
+					left = slices.AppendSeq(left, maps.Keys(s.Timers))
+				}
+				return left
+			},
+		}
+	}}
 }
 
 // A clock whose parts of a millisecond are lost makes timers early, and ends leases
@@ -319,8 +333,8 @@ func TestEarlyByLessIsFound(t *testing.T) {
 			})
 		},
 		"reschedule": func(r *rigged, floored func(func())) {
-			r.moves(func(_ store.Move, do func() store.MoveResult) (result store.MoveResult) {
-				floored(func() { result = do() })
+			r.moves(func(m store.Move, do func(store.Move) store.MoveResult) (result store.MoveResult) {
+				floored(func() { result = do(m) })
 				return result
 			})
 		},
@@ -347,10 +361,10 @@ func TestEarlyByLessIsFound(t *testing.T) {
 			e := Engine{Open: func(t testing.TB, o Options) *Instance {
 				c := &clock{}
 				now := func() time.Time { return time.Now().Add(c.read().Sub(time.Time{})) }
-				r := &rigged{Oracle: NewOracle(o.Shards, o.Limits, now)}
+				r := newRigged(t, o, now)
 				rig(r, func(f func()) {
-					r.now = func() time.Time { return now().Truncate(time.Millisecond) }
-					defer func() { r.now = now }()
+					r.Now = func() time.Time { return now().Truncate(time.Millisecond) }
+					defer func() { r.Now = now }()
 					f()
 				})
 				return &Instance{Store: r, Advance: c.advance}
@@ -373,37 +387,38 @@ func TestRacesAreFound(t *testing.T) {
 	t.Parallel()
 	// Cancel looks, and acts on what it saw.
 	cancelInTwo := func(r *rigged) {
-		r.cancel = func(ctx context.Context, n int, keys []string) ([]store.CancelResult, error) {
-			record, err := r.Oracle.Get(ctx, n, keys[0])
+		cancel := r.cancel
+		r.cancel = func(ctx context.Context, n int, keys []string) ([]store.CancelResult, store.Horizon, error) {
+			record, err := r.Store.Get(ctx, n, keys[0])
 			if err != nil || record.State != store.Waiting || len(keys) > 1 {
-				return r.Oracle.Cancel(ctx, n, keys)
+				return cancel(ctx, n, keys)
 			}
 			meanwhile(func() bool {
-				now, err := r.Oracle.Get(ctx, n, keys[0])
+				now, err := r.Store.Get(ctx, n, keys[0])
 				return err != nil || now.State != store.Waiting
 			})
-			r.timer(keys[0], func(s *shard, t *timer) { delete(s.timers, t.Key) })
-			return []store.CancelResult{store.Cancelled}, nil
+			r.timer(keys[0], func(s *oracle.Shard, t *oracle.Timer) { delete(s.Timers, t.Key) })
+			return []store.CancelResult{store.Cancelled}, store.Horizon{}, nil
 		}
 	}
 	// Claim looks for what is due, and leases it whoever has leased it meanwhile.
 	claimInTwo := func(r *rigged) {
 		r.claim = func(ctx context.Context, n int, c store.Claim) (store.Claimed, store.Horizon, error) {
 			seen := map[string]bool{}
-			r.timersOf(n, store.Waiting, func(t *timer) { seen[t.Key] = t.Due < store.MaxMillis })
-			others := func(f func(*timer)) {
-				r.timersOf(n, store.Leased, func(t *timer) {
+			r.timersOf(n, store.Waiting, func(t *oracle.Timer) { seen[t.Key] = t.Due < store.MaxMillis })
+			others := func(f func(*oracle.Timer)) {
+				r.timersOf(n, store.Leased, func(t *oracle.Timer) {
 					if seen[t.Key] {
 						f(t)
 					}
 				})
 			}
 			meanwhile(func() (leased bool) {
-				others(func(*timer) { leased = true })
+				others(func(*oracle.Timer) { leased = true })
 				return leased || len(seen) == 0
 			})
-			others(func(t *timer) { t.LeaseEnd = 1 })
-			return r.Oracle.Claim(ctx, n, c)
+			others(func(t *oracle.Timer) { t.LeaseEnd = 1 })
+			return r.Store.Claim(ctx, n, c)
 		}
 	}
 	for name, rig := range map[string]func(*rigged){"cancel": cancelInTwo, "claim": claimInTwo} {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-782fa212/limbo/durable/internal/oracle"
 	"github.com/seed-782fa212/limbo/durable/store"
 	"github.com/stretchr/testify/require"
 )
@@ -327,7 +328,7 @@ func (f *fixture) verifyShard(n int) {
 				at.At = r.Died
 				want.Dead++
 			} else {
-				want.NextDue = earlier(want.NextDue, r.Due)
+				want.NextDue = oracle.Earlier(want.NextDue, r.Due)
 				want.Waiting++
 				if r.Due <= st.Now {
 					want.Overdue++
@@ -347,7 +348,7 @@ func (f *fixture) verifyShard(n int) {
 		}
 		if r := f.get(key); r.State == store.Leased {
 			want.Leased++
-			want.NextLeaseEnd = earlier(want.NextLeaseEnd, r.LeaseEnd)
+			want.NextLeaseEnd = oracle.Earlier(want.NextLeaseEnd, r.LeaseEnd)
 		} else {
 			f.Zero(r.State, "D1: %q is in no list", key)
 		}

@@ -1,19 +1,17 @@
 package storetest
 
 import (
-	"cmp"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
-	"github.com/anishathalye/porcupine"
 	"github.com/seed-782fa212/limbo/durable/store"
+	"github.com/seed-782fa212/limbo/internal/linear"
 )
 
 var longTests = []test{
-	{"D14 random calls, compared with the Oracle", modelTest},
+	{"D14 random calls, compared with the oracle", modelTest},
 	{"D4 D5 D8 concurrent calls are linearizable", linearizable},
 	{"D7 D12 hammered: each timer is acknowledged once", hammer},
 }
@@ -22,7 +20,7 @@ func long() bool { return os.Getenv("LIMBO_LONG") == "1" }
 
 // The calls on one key, by any goroutine at any time, are linearizable (Herlihy and
 // Wing, 1990): however they overlap, there is an order in which a sequential timer
-// would have given the same answers. Porcupine searches for that order.
+// would have given the same answers.
 
 // keyCall is a call on one key. A claim that came back without the key although it
 // had room is a call, too.
@@ -170,35 +168,16 @@ func (s keyState) step(c keyCall, a keyAnswer) (bool, keyState) {
 	}
 }
 
-var keyModel = porcupine.Model{
-	Init: func() any { return keyState{} },
-	Step: func(state, input, output any) (bool, any) {
-		return state.(keyState).step(input.(keyCall), output.(keyAnswer))
-	},
-	Equal: func(a, b any) bool { return a == b },
-	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
-		byKey := map[string][]porcupine.Operation{}
-		for _, o := range history {
-			key := o.Input.(keyCall).key
-			byKey[key] = append(byKey[key], o)
-		}
-		var parts [][]porcupine.Operation
-		for _, part := range byKey {
-			parts = append(parts, part)
-		}
-		return parts
-	},
-}
+type operation = linear.Operation[keyCall, keyAnswer]
 
 // client makes calls on a few keys of one shard, and notes them.
 type client struct {
 	f     *fixture
-	id    int
 	rnd   *rand.Rand
 	base  time.Time
 	shard int
 	keys  []string
-	calls []porcupine.Operation
+	calls []operation
 
 	shared *struct {
 		sync.Mutex
@@ -207,9 +186,7 @@ type client struct {
 }
 
 func (c *client) note(begun time.Duration, in keyCall, out keyAnswer) {
-	c.calls = append(c.calls, porcupine.Operation{
-		ClientId: c.id, Input: in, Output: out, Call: int64(begun), Return: int64(time.Since(c.base)),
-	})
+	c.calls = append(c.calls, operation{Call: in, Answer: out, Begin: int64(begun), End: int64(time.Since(c.base))})
 }
 
 func (c *client) fail(err error) {
@@ -320,7 +297,7 @@ func linearizable(f *fixture) {
 	}
 	f.open(Options{Shards: 2})
 	base := time.Now()
-	var all []porcupine.Operation
+	byKey := map[string][]operation{}
 	for round := range rounds {
 		shard := round % 2
 		keys := []string{}
@@ -337,7 +314,7 @@ func linearizable(f *fixture) {
 		var wg sync.WaitGroup
 		parties := make([]*client, clients)
 		for i := range parties {
-			c := &client{f: f, id: i, base: base, shard: shard, keys: keys, shared: shared, rnd: rand.New(rand.NewPCG(uint64(round), uint64(i)))}
+			c := &client{f: f, base: base, shard: shard, keys: keys, shared: shared, rnd: rand.New(rand.NewPCG(uint64(round), uint64(i)))}
 			parties[i] = c
 			wg.Go(func() {
 				for range steps {
@@ -347,12 +324,15 @@ func linearizable(f *fixture) {
 		}
 		wg.Wait()
 		for _, c := range parties {
-			all = append(all, c.calls...)
+			for _, o := range c.calls {
+				byKey[o.Call.key] = append(byKey[o.Call.key], o)
+			}
 		}
 		f.held = append(f.held, shared.held...)
 		f.verify()
 		f.drain() // so that the next round's claims find their own keys only
 	}
-	slices.SortFunc(all, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
-	f.True(porcupine.CheckOperations(keyModel, all), "the calls have no order that explains their answers")
+	for key, calls := range byKey {
+		f.True(linear.Explained(keyState{}, keyState.step, calls), "the calls on %q have no order that explains their answers", key)
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seed-782fa212/limbo/durable/internal/oracle"
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
@@ -23,7 +24,7 @@ func hour(f *fixture) {
 	const shards = 4
 	f.open(Options{Shards: shards})
 	timers := 1_000
-	if _, slow := f.Store.(*Oracle); long() && !slow {
+	if _, slow := f.Store.(*oracle.Store); long() && !slow {
 		timers = 1_000_000
 	}
 	if f.Advance == nil || !f.Frozen {

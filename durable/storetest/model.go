@@ -10,11 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-782fa212/limbo/durable/internal/oracle"
 	"github.com/seed-782fa212/limbo/durable/store"
 	"github.com/stretchr/testify/assert"
 )
 
-// Fuzz compares an engine with the [Oracle] on calls that are decoded from what the
+// Fuzz compares an engine with a store in memory, the oracle, on calls that are decoded from what the
 // fuzzer makes up. The engine should be fast: in memory, and with a clock that stands.
 func Fuzz(f *testing.F, e Engine) {
 	for seed := range uint64(4) {
@@ -23,7 +24,7 @@ func Fuzz(f *testing.F, e Engine) {
 	f.Fuzz(func(t *testing.T, in []byte) { compare(newFixture(t, e), in[:min(len(in), 2000)]) })
 }
 
-// modelTest compares an engine with the Oracle on random calls.
+// modelTest compares an engine with the oracle on random calls.
 func modelTest(f *fixture) {
 	seeds := uint64(15)
 	if long() {
@@ -45,7 +46,7 @@ func randomBytes(seed uint64, n int) []byte {
 	return in
 }
 
-// model makes the same calls on an engine and on an Oracle. After each call it compares
+// model makes the same calls on an engine and on an oracle. After each call it compares
 // the answers and all that the call's shard holds; after a pause, a reopening and at the
 // end, all that the store holds.
 type model struct {
@@ -62,7 +63,7 @@ type model struct {
 type party struct {
 	store store.Store
 	held  []store.Holder // all leases, in an order that is the same for both
-	clock *time.Time     // the Oracle's
+	clock *time.Time     // the oracle's
 }
 
 // answer is what a step has returned.
@@ -98,7 +99,9 @@ func compare(f *fixture, in []byte) {
 	clock := f.look(0).Now.Time()
 	m.engine = &party{store: f.Store}
 	m.oracle = &party{clock: &clock}
-	m.oracle.store = NewOracle(2, m.limits, m.oracle.now)
+	o, err := oracle.New(2, m.limits, m.oracle.now)
+	f.NoError(err)
+	m.oracle.store = o
 	for len(m.in) > 0 {
 		m.step()
 	}
@@ -113,29 +116,11 @@ func (p *party) now() time.Time { return *p.clock }
 // clone returns a party that goes on from where p is.
 func (p *party) clone(now time.Time) *party {
 	c := &party{held: slices.Clip(p.held), clock: &now}
-	c.store = p.store.(*Oracle).clone(c.now)
+	c.store = p.store.(*oracle.Store).Clone(c.now)
 	return c
 }
 
-func (o *Oracle) clone(now func() time.Time) *Oracle {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	c := NewOracle(len(o.shards), o.limits, now)
-	for i, s := range o.shards {
-		c.shards[i].fence, c.shards[i].dropped = s.fence, s.dropped
-		for key, t := range s.timers {
-			copied := *t
-			if t.successor != nil {
-				next := *t.successor
-				copied.successor = &next
-			}
-			c.shards[i].timers[key] = &copied
-		}
-	}
-	return c
-}
-
-// both makes a call on the engine, and then on the Oracle at the engine's time. A
+// both makes a call on the engine, and then on the oracle at the engine's time. A
 // clock that is not frozen tells its milliseconds only; what is rounded up can then
 // be one more, so two times are tried. The call changes shards; without any, all of them.
 func (m *model) both(what string, call func(*party) answer, shards ...int) {
@@ -165,8 +150,8 @@ func (m *model) both(what string, call func(*party) answer, shards ...int) {
 		}
 	}
 	m.Log(strings.Join(m.log, "\n"))
-	m.Equal(got, want, "the Oracle answers otherwise")
-	m.Equal(gotState, wantState, "the Oracle holds otherwise")
+	m.Equal(got, want, "the oracle answers otherwise")
+	m.Equal(gotState, wantState, "the oracle holds otherwise")
 	m.Fatal("not reached")
 }
 
@@ -177,7 +162,7 @@ type shardState struct {
 	Stats         store.Stats
 }
 
-// state reads all of a party's shards. An Oracle is asked at the times of the engine's
+// state reads all of a party's shards. An oracle is asked at the times of the engine's
 // like.
 func (m *model) state(p *party, shards []int, like []shardState) []shardState {
 	m.Helper()
@@ -202,7 +187,7 @@ func (m *model) read(p *party, n int) (s shardState) {
 	var scanErr, deadErr, statsErr error
 	var wg sync.WaitGroup
 	begin := wg.Go
-	if _, ok := p.store.(interface{ endLeases() }); ok { // an Oracle
+	if _, ok := p.store.(*oracle.Store); ok { // an oracle
 		begin = func(f func()) { f() }
 	}
 	for i, key := range keys {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-782fa212/limbo/durable/internal/oracle"
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
@@ -338,21 +339,8 @@ func (m *model) restart() {
 			return answer{}
 		}
 		if p.clock != nil {
-			p.store.(*Oracle).endLeases()
+			p.store.(*oracle.Store).EndLeases()
 		}
 		return answer{Results: []any{m.claimOf(p, 0, c), m.claimOf(p, 1, c)}}
 	})
-}
-
-// endLeases makes all leases run out now.
-func (o *Oracle) endLeases() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, s := range o.shards {
-		for _, t := range s.timers {
-			if t.State == store.Leased {
-				t.LeaseEnd = store.Millis(o.now().UnixMilli())
-			}
-		}
-	}
 }

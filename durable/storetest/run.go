@@ -57,7 +57,7 @@ var contract = slices.Concat(
 )
 
 // Run tests an engine: the contract, by its numbers; random calls compared
-// with the [Oracle]; histories of concurrent calls; a hammer; and an hour of the engine's
+// with the oracle; histories of concurrent calls; a hammer; and an hour of the engine's
 // clock. With LIMBO_LONG=1 in the environment the last four take some minutes.
 func Run(t *testing.T, e Engine) {
 	for _, c := range slices.Concat(contract, longTests, []test{hourTest}) {

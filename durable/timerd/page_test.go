@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-782fa212/limbo/durable/internal/need"
+	"github.com/seed-782fa212/limbo/internal/need"
 )
 
 // curlCommands returns the page's curl commands, those over several lines joined.

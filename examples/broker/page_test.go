@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-782fa212/limbo/internal/need"
 	"github.com/stretchr/testify/require"
 )
 
@@ -58,14 +59,7 @@ func TestMetricsOfTheTour(t *testing.T) {
 	}
 	require.Zero(t, <-status, "%s%s", &stderr, <-rest)
 
-	promtool, err := exec.LookPath("promtool")
-	if err != nil {
-		if os.Getenv("LIMBO_REQUIRE") != "" {
-			t.Fatal(err)
-		}
-		t.Skip("promtool is not installed (Debian's package prometheus)")
-	}
-	check := exec.CommandContext(t.Context(), promtool, "check", "metrics")
+	check := exec.CommandContext(t.Context(), need.Program(t, "prometheus", "promtool"), "check", "metrics")
 	check.Stdin = bytes.NewReader(metrics)
 	found, err := check.CombinedOutput()
 	require.NoError(t, err, "%s", found)

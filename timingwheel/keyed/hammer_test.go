@@ -230,7 +230,7 @@ func TestSetIfAbsentHammer(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// F11: Drain against Set of the same key, on one processor too: a Set comes before, and its value is what is
+// Drain against Set of the same key, on one processor too: a Set comes before, and its value is what is
 // taken out, or after, and the key is in the table. So a value that its setter
 // does not find any more was drained, and none else; and there is no timer that
 // the table does not know.

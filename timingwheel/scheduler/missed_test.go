@@ -75,7 +75,7 @@ func TestMissedByBusyWorkers(t *testing.T) {
 
 // The argument of each Next is the planned time of the run before, however late
 // that was and with whatever jitter; so a schedule that counts from what it is
-// given does not shift (F6).
+// given does not shift.
 func TestNextIsGivenThePlannedTime(t *testing.T) {
 	for _, missed := range []Missed{Skip, Coalesce, RunAll} {
 		for _, jitter := range []time.Duration{0, 9 * milli} {
@@ -239,7 +239,7 @@ func TestAfterARunThatTheClockWasSetBackIn(t *testing.T) {
 	}
 }
 
-// F6: with a jitter of ten periods RunAll makes every run, each at most the
+// With a jitter of ten periods RunAll makes every run, each at most the
 // jitter after its planned time, however long it goes on; the others leave runs
 // out and are no later.
 func TestJitterBeyondThePeriod(t *testing.T) {
@@ -276,7 +276,7 @@ func TestJitterBeyondThePeriod(t *testing.T) {
 	}
 }
 
-// F4: a daily run at midnight; the machine sleeps from 23:00 to 7:00, or its
+// A daily run at midnight; the machine sleeps from 23:00 to 7:00, or its
 // clock is set ahead by as much: the monotonic clock has stood still. The run is
 // made up within a second, unless missed runs are to be skipped; the next is the
 // next midnight's.

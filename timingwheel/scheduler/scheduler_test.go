@@ -391,7 +391,7 @@ func TestStopHammer(t *testing.T) {
 }
 
 // timers 17, T13: a scheduler that was shut down can be collected, and so can
-// jobs that have ended while the scheduler lives and others remain (T18, F8).
+// jobs that have ended while the scheduler lives and others remain (T18).
 func TestCollected(t *testing.T) {
 	s, err := New(Options{})
 	require.NoError(t, err)

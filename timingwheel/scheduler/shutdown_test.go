@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// T13: each policy, with a call and a job of each kind; F10: the figures.
+// T13: each policy, with a call and a job of each kind; the figures.
 func TestShutdown(t *testing.T) {
 	for _, c := range []struct {
 		policy timingwheel.Policy

@@ -245,7 +245,7 @@ func TestMadeUpRunsSurviveACorrection(t *testing.T) {
 	})
 }
 
-// F3: the check takes no place and is in no count: with a bound of two there is
+// The check takes no place and is in no count: with a bound of two there is
 // room for a job and a call.
 func TestCheckTakesNoPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -268,7 +268,7 @@ func TestCheckTakesNoPlace(t *testing.T) {
 	})
 }
 
-// F3: the clock is checked though the scheduler is full.
+// The clock is checked though the scheduler is full.
 func TestCheckWhenFull(t *testing.T) {
 	for _, bound := range []int{1, 3} {
 		synctest.Test(t, func(t *testing.T) {
@@ -284,7 +284,7 @@ func TestCheckWhenFull(t *testing.T) {
 	}
 }
 
-// F3, T3: a job whose timer came up too early, because the clock was set back,
+// T3: a job whose timer came up too early, because the clock was set back,
 // keeps its place while it goes back to the wheel.
 func TestReplannedKeepsItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -307,7 +307,7 @@ func TestReplannedKeepsItsPlace(t *testing.T) {
 	})
 }
 
-// F3, T9: the check exists only while jobs go by the wall clock.
+// T9: the check exists only while jobs go by the wall clock.
 func TestCheckExistsOnlyForWallJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})

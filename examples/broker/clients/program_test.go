@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-782fa212/limbo/internal/need"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 )
@@ -184,9 +185,9 @@ func (p program) interpreter() (path, lacking string) {
 	}
 	for _, path = range []string{"python3", "/usr/bin/python3"} {
 		lacking = ""
-		for _, need := range p.needs {
-			if exec.Command(path, "-c", "import "+need[0]).Run() != nil {
-				lacking += " " + need[1]
+		for _, module := range p.needs {
+			if exec.Command(path, "-c", "import "+module[0]).Run() != nil {
+				lacking = strings.TrimSpace(lacking + " " + module[1])
 			}
 		}
 		if lacking == "" {
@@ -207,11 +208,7 @@ var interpreters = struct {
 func (p program) need(t *testing.T) {
 	t.Helper()
 	if _, lacking := p.interpreter(); lacking != "" {
-		lacking = p.name + " needs what is not installed, Debian's" + lacking
-		if os.Getenv("LIMBO_REQUIRE") != "" {
-			t.Fatal(lacking)
-		}
-		t.Skip(lacking)
+		need.Skip(t, "what "+p.name+" needs", lacking)
 	}
 }
 

@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-782fa212/limbo/durable"
+	"github.com/seed-782fa212/limbo/durable/memstore"
 	"github.com/seed-782fa212/limbo/durable/store"
-	"github.com/seed-782fa212/limbo/durable/storetest"
 	"github.com/seed-782fa212/limbo/durable/webhook"
 )
 
@@ -30,14 +30,16 @@ const shards = 4
 type fixture struct {
 	t      *testing.T
 	now    time.Time
-	store  *storetest.Oracle
+	store  store.Store
 	server *Server
 	header http.Header
 }
 
 func newFixture(t *testing.T, limits store.Limits, token string) *fixture {
 	f := &fixture{t: t, now: noon, header: http.Header{}}
-	f.store = storetest.NewOracle(shards, limits, func() time.Time { return f.now })
+	var err error
+	f.store, err = memstore.New(memstore.Options{Shards: shards, Limits: limits, Now: func() time.Time { return f.now }})
+	require.NoError(t, err)
 	timers, err := durable.New(f.store, durable.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { timers.Close() })

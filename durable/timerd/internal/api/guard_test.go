@@ -53,48 +53,17 @@ func TestBrowsersAreRefused(t *testing.T) {
 	f.is(200, `{"timers":[]}`, "GET", "/timers", "")
 }
 
+// GET /metrics is the one that the server was given, behind its guard.
 func TestMetrics(t *testing.T) {
 	f := newFixture(t, store.Limits{}, "")
-	var late Histogram
-	f.server.o.Metrics = func(m *Metrics) { late.Write(m, "late_seconds", "How late.") }
-	late.Observe(-time.Second)
-	late.Observe(time.Millisecond)
-	late.Observe(2 * time.Second)
-	late.Observe(24 * time.Hour)
-	f.do("PUT", "/timers/a", `{"after":"0s",`+callback+`}`)
-	f.do("PUT", "/timers/b", `{"after":"1h",`+callback+`}`)
-	f.do("PUT", "/timers/c", `{`)
+	f.is(404, `{"error":{"code":"no_route","message":"there is no GET \"/metrics\""}}`, "GET", "/metrics", "")
+	s, err := New(Options{Timers: f.server.o.Timers, Store: f.store, Token: token, Metrics: http.NotFoundHandler()})
+	require.NoError(t, err)
+	f.server = s
+	f.header.Set("Authorization", "Bearer "+token)
 	status, text := f.do("GET", "/metrics", "")
-	require.Equal(t, 200, status)
-	for _, line := range []string{
-		"limbo_store_up 1",
-		`limbo_timers{state="waiting"} 2`,
-		`limbo_timers{state="leased"} 0`,
-		`limbo_timers{state="dead"} 0`,
-		"limbo_timers_overdue 1",
-		"limbo_dead_dropped_total 0",
-		`limbo_timerd_requests_total{route="PUT /timers/{key...}",status="201"} 2`,
-		`limbo_timerd_requests_total{route="PUT /timers/{key...}",status="400"} 1`,
-		"# TYPE late_seconds histogram",
-		`late_seconds_bucket{le="0.001"} 2`,
-		`late_seconds_bucket{le="1"} 2`,
-		`late_seconds_bucket{le="2.5"} 3`,
-		`late_seconds_bucket{le="3600"} 3`,
-		`late_seconds_bucket{le="+Inf"} 4`,
-		"late_seconds_sum 86402.001",
-		"late_seconds_count 4",
-	} {
-		require.Contains(t, strings.Split(text, "\n"), line)
-	}
-	require.Equal(t, "text/plain; version=0.0.4; charset=utf-8", f.serve(f.request("GET", "/metrics", "")).Header().Get("Content-Type"))
-	f.store.Close()
-	f.server.stats.at = time.Time{}
-	var log strings.Builder
-	f.server.o.Logger = slog.New(slog.NewTextHandler(&log, nil))
-	_, text = f.do("GET", "/metrics", "")
-	require.Contains(t, log.String(), `level=WARN msg="metrics: the store does not answer" error="durable: store is closed"`)
-	require.Contains(t, text, "\nlimbo_store_up 0\n")
-	require.NotContains(t, text, "limbo_timers{")
+	require.Equal(t, 404, status)
+	require.Equal(t, "404 page not found", text)
 }
 
 func TestOptions(t *testing.T) {
@@ -102,35 +71,6 @@ func TestOptions(t *testing.T) {
 	require.EqualError(t, err, "timerd: Options.Timers is nil, must be given")
 	_, err = New(Options{Timers: new(durable.Timers)})
 	require.EqualError(t, err, "timerd: Options.Store is nil, must be given")
-}
-
-// The server reads the store's counts once a second at most, however often it is asked.
-func TestMetricsDoNotLoadTheStore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, store.Limits{}, "")
-		counted := &counting{Store: f.store}
-		f.server.o.Store = counted
-		for range 10 {
-			status, text := f.do("GET", "/metrics", "")
-			require.Equal(t, 200, status)
-			require.Contains(t, text, "limbo_store_up 1\n")
-			time.Sleep(99 * time.Millisecond)
-		}
-		require.Equal(t, shards, counted.stats)
-		time.Sleep(10 * time.Millisecond)
-		f.do("GET", "/metrics", "")
-		require.Equal(t, 2*shards, counted.stats)
-	})
-}
-
-type counting struct {
-	store.Store
-	stats int
-}
-
-func (c *counting) Stats(ctx context.Context, shard int) (store.Stats, error) {
-	c.stats++
-	return c.Store.Stats(ctx, shard)
 }
 
 // Requests are counted, with their time, and logged: failures of the store as
@@ -144,8 +84,6 @@ func TestRequestsAreCountedAndLogged(t *testing.T) {
 		f.server.o.Store = slow{f.store}
 		f.do("GET", "/timers/a", "")
 		require.Empty(t, log.String())
-		_, text := f.do("GET", "/metrics", "")
-		require.Contains(t, text, "\nlimbo_timerd_request_seconds_total{route=\"GET /timers/{key...}\"} 2\n")
 
 		level.Set(slog.LevelDebug)
 		f.do("GET", "/timers/a", "")
@@ -160,8 +98,18 @@ func TestRequestsAreCountedAndLogged(t *testing.T) {
 		f.store.Close()
 		f.do("GET", "/timers/a", "")
 		require.Regexp(t, `level=WARN msg=request .*status=503 .*error="durable: store is closed"\n$`, log.String())
-		_, text = f.do("GET", "/metrics", "")
-		require.Contains(t, text, "\nlimbo_timerd_request_seconds_total{route=\"GET /timers/{key...}\"} 8\n")
+
+		status := map[string]float64{}
+		for _, figure := range f.server.Figures() {
+			switch {
+			case figure.Name == "requests_total":
+				status[figure.LabelValue] = figure.Value
+			case figure.LabelValue == "GET /timers/{key...}":
+				require.Equal(t, uint64(4), figure.Durations.Count)
+				require.Equal(t, 8.0, figure.Durations.Sum)
+			}
+		}
+		require.Equal(t, map[string]float64{"200": 1, "201": 1, "404": 2, "503": 1}, status)
 	})
 }
 

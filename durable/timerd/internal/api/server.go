@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed-782fa212/limbo/durable"
 	"github.com/seed-782fa212/limbo/durable/store"
+	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
 const (
@@ -36,17 +37,16 @@ type Options struct {
 	// Token, if not empty, must come with each request but GET /healthz.
 	Token  string
 	Logger *slog.Logger // default: slog.Default()
-	// Metrics are written by GET /metrics after the server's own; may be nil.
-	Metrics func(*Metrics)
+	// Metrics answers GET /metrics; nil: nothing does. The server's own are its Figures.
+	Metrics http.Handler
 }
 
 // Server answers requests. It is an http.Handler.
 type Server struct {
-	o       Options
-	handler http.Handler
-	token   [sha256.Size]byte
-	counts  counts
-	stats   statsCache
+	o        Options
+	handler  http.Handler
+	token    [sha256.Size]byte
+	requests requests
 }
 
 // New returns a server, or an error that names the option that is missing.
@@ -59,7 +59,10 @@ func New(o Options) (*Server, error) {
 	case o.Logger == nil:
 		o.Logger = slog.Default()
 	}
-	s := &Server{o: o, token: sha256.Sum256([]byte(o.Token))}
+	s := &Server{
+		o: o, token: sha256.Sum256([]byte(o.Token)),
+		requests: requests{routes: map[string]timingwheel.Histogram{}, statuses: map[int]uint64{}},
+	}
 	mux := http.NewServeMux()
 	for pattern, h := range map[string]func(*http.Request) (int, any, error){
 		"PUT /timers/{key...}":    s.put,
@@ -74,7 +77,9 @@ func New(o Options) (*Server, error) {
 	} {
 		mux.Handle(pattern, s.json(pattern, h))
 	}
-	mux.HandleFunc("GET /metrics", s.metrics)
+	if o.Metrics != nil {
+		mux.Handle("GET /metrics", o.Metrics)
+	}
 	mux.Handle("/", s.json("other", func(r *http.Request) (int, any, error) {
 		return 0, nil, &Error{Status: http.StatusNotFound, Code: "no_route", Message: fmt.Sprintf("there is no %s %s", r.Method, quote(r.URL.Path))}
 	}))
@@ -96,7 +101,6 @@ func (s *Server) json(pattern string, h func(*http.Request) (int, any, error)) h
 	if pattern == "POST /timers" {
 		limit = MaxBatch
 	}
-	count := s.counts.route(pattern)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
@@ -117,7 +121,7 @@ func (s *Server) json(pattern string, h func(*http.Request) (int, any, error)) h
 		}
 		writeJSON(w, status, reply)
 		took := time.Since(began)
-		count.add(status, took)
+		s.requests.add(pattern, status, took)
 		if s.o.Logger.Enabled(ctx, level) {
 			attrs := []any{"route", pattern, "key", r.PathValue("key"), "status", status, "took", took}
 			if err != nil {
@@ -163,7 +167,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 }
 
 func (s *Server) refuse(w http.ResponseWriter, e *Error) {
-	s.counts.route("refused").add(e.Status, 0)
+	s.requests.add("refused", e.Status, 0)
 	writeJSON(w, e.Status, failed{Error: e})
 }
 

@@ -1,33 +1,67 @@
 package daemon
 
-import "github.com/seed-782fa212/limbo/durable/timerd/internal/api"
+import (
+	"net/http"
+	"sync"
+	"time"
 
-// metrics are those of the worker, if this process has one.
-func (d *daemon) metrics(m *api.Metrics) {
-	if d.worker == nil {
-		return
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/seed-782fa212/limbo/durable"
+	"github.com/seed-782fa212/limbo/observe"
+	"github.com/seed-782fa212/limbo/timingwheel"
+)
+
+// figures has all that is shown on the page and published by both listeners, but for the
+// API's own.
+func (d *daemon) figures(timers *durable.Timers) (*observe.Registry, error) {
+	r := observe.New()
+	_, err := r.Add("timers", observe.Timers(timers))
+	if err == nil && d.worker != nil {
+		_, err = r.Add("worker", observe.Worker(d.worker))
 	}
-	h := d.hook.Stats()
-	m.Family("limbo_webhook_calls_total", "counter", "Call-backs by what became of them.")
-	m.Sample("limbo_webhook_calls_total", float64(h.Done), "result", "done")
-	m.Sample("limbo_webhook_calls_total", float64(h.Retried), "result", "retried")
-	m.Sample("limbo_webhook_calls_total", float64(h.Discarded), "result", "discarded")
-	m.Single("limbo_webhook_put_off_total", "counter", "Call-backs put off because their host had too many.", float64(h.PutOff))
-	m.Single("limbo_webhook_hosts", "gauge", "Hosts with call-backs under way.", float64(h.Hosts))
-	w := d.worker.Stats()
-	m.Single("limbo_worker_running", "gauge", "Call-backs under way.", float64(w.Running))
-	m.Single("limbo_worker_members", "gauge", "Workers that share the store and live, this one included.", float64(w.Members))
-	m.Single("limbo_worker_claimed_total", "counter", "Leases that this worker got.", float64(w.Claimed))
-	m.Family("limbo_worker_runs_total", "counter", "Runs by how they ended.")
-	for _, end := range []struct {
-		name string
-		n    uint64
-	}{
-		{"done", w.Done}, {"retried", w.Retried}, {"snoozed", w.Snoozed}, {"given_back", w.GivenBack}, {"buried", w.Buried},
-		{"buried_lost", w.BuriedLost}, {"cancelled", w.Cancelled}, {"lost", w.Lost}, {"unwritten", w.Unwritten},
-	} {
-		m.Sample("limbo_worker_runs_total", float64(end.n), "end", end.name)
+	if err == nil && d.worker != nil {
+		_, err = r.Add("webhook", observe.Custom("webhook", d.calls))
 	}
-	m.Single("limbo_worker_repaired_total", "counter", "Records without a home that were removed.", float64(w.Repaired))
-	d.late.Write(m, "limbo_late_seconds", "How long after its due time the first attempt of a timer began.")
+	return r, err
+}
+
+// metricsOf publishes figures for Prometheus.
+func metricsOf(figures *observe.Registry) http.Handler {
+	r := prometheus.NewRegistry()
+	r.MustRegister(figures)
+	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
+}
+
+// calls are the webhook's figures.
+func (d *daemon) calls() []observe.Figure {
+	st := d.hook.Stats()
+	calls := func(result string, n uint64) observe.Figure {
+		return observe.Figure{Name: "calls_total", Help: "Call-backs by what became of them", Type: observe.Counter, Label: "result", LabelValue: result, Value: float64(n)}
+	}
+	return []observe.Figure{
+		{Name: "hosts", Help: "Hosts with call-backs under way", Value: float64(st.Hosts)},
+		calls("done", st.Done), calls("retried", st.Retried), calls("discarded", st.Discarded),
+		{Name: "put_off_total", Help: "Call-backs put off because their host had too many", Type: observe.Counter, Value: float64(st.PutOff)},
+		{Name: "late_seconds", Help: "How long after its due time the first attempt of a timer began", Type: observe.Histogram, Durations: d.late.all()},
+	}
+}
+
+// lateness is how late timers were.
+type lateness struct {
+	mu sync.Mutex
+	h  timingwheel.Histogram // guarded by mu
+}
+
+func (l *lateness) add(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.h.Add(max(d, 0))
+}
+
+func (l *lateness) all() timingwheel.Histogram {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.h
 }

@@ -7,25 +7,15 @@ import (
 	"net"
 	"net/http"
 
-	"github.com/seed-782fa212/limbo/durable"
-	"github.com/seed-782fa212/limbo/durable/observed"
 	"github.com/seed-782fa212/limbo/observe"
 )
 
 // startPage serves the live page at Config.Page, if that is set, until the function that it
 // returns is called. What is still open when that function's ctx ends is closed, and is no
 // error: a page that somebody looks at must not fail the shutdown.
-func (d *daemon) startPage(timers *durable.Timers) (stop func(context.Context) error, err error) {
+func (d *daemon) startPage(figures *observe.Registry) (stop func(context.Context) error, err error) {
 	if d.c.Page == "" {
 		return func(context.Context) error { return nil }, nil
-	}
-	r := observe.New()
-	_, err = r.Add("timers", observed.Timers(timers))
-	if err == nil && d.worker != nil {
-		_, err = r.Add("worker", observed.Worker(d.worker))
-	}
-	if err != nil {
-		return nil, err
 	}
 	l, err := net.Listen("tcp", d.c.Page)
 	if err != nil {
@@ -35,7 +25,7 @@ func (d *daemon) startPage(timers *durable.Timers) (stop func(context.Context) e
 	if d.c.OnPage != nil {
 		d.c.OnPage(l.Addr())
 	}
-	server, served := observe.NewServer(r), make(chan error, 1)
+	server, served := observe.NewServer(figures), make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
 	return func(ctx context.Context) error {
 		err := server.Shutdown(ctx)

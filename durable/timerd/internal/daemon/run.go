@@ -12,6 +12,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable"
 	"github.com/seed-782fa212/limbo/durable/timerd/internal/api"
 	"github.com/seed-782fa212/limbo/durable/webhook"
+	"github.com/seed-782fa212/limbo/observe"
 )
 
 const (
@@ -53,8 +54,15 @@ func Run(ctx context.Context, c Config) error {
 		}
 		defer d.hook.Close()
 	}
-	handler, err := api.New(api.Options{Timers: timers, Store: st, Token: c.Token, Logger: c.Logger, Metrics: d.metrics})
+	figures, err := d.figures(timers)
 	if err != nil {
+		return err
+	}
+	handler, err := api.New(api.Options{Timers: timers, Store: st, Token: c.Token, Logger: c.Logger, Metrics: metricsOf(figures)})
+	if err != nil {
+		return err
+	}
+	if _, err := figures.Add("api", observe.Custom("timerd", handler.Figures)); err != nil {
 		return err
 	}
 	listener, err := net.Listen("tcp", c.Listen)
@@ -74,7 +82,7 @@ func Run(ctx context.Context, c Config) error {
 	if c.OnListen != nil {
 		c.OnListen(listener.Addr())
 	}
-	stopPage, err := d.startPage(timers)
+	stopPage, err := d.startPage(figures)
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
@@ -89,7 +97,7 @@ type daemon struct {
 	c      Config
 	hook   *webhook.Handler // nil: no worker
 	worker *durable.Worker
-	late   api.Histogram
+	late   lateness
 }
 
 func (d *daemon) newWorker(timers *durable.Timers) error {
@@ -103,7 +111,7 @@ func (d *daemon) newWorker(timers *durable.Timers) error {
 	}
 	var handler durable.Handler = func(ctx context.Context, f durable.Fired) error {
 		if f.Attempt == 1 {
-			d.late.Observe(time.Since(f.Due))
+			d.late.add(time.Since(f.Due))
 		}
 		return hook.Handle(ctx, f)
 	}

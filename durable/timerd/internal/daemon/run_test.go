@@ -17,10 +17,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-782fa212/limbo/durable"
-	"github.com/seed-782fa212/limbo/durable/store"
-	"github.com/seed-782fa212/limbo/durable/storetest"
 	"github.com/seed-782fa212/limbo/durable/webhook"
+	"github.com/seed-782fa212/limbo/observe"
 )
 
 // start runs a daemon on a folder until the returned function is called, which
@@ -85,8 +83,9 @@ func TestTimersOutliveTheProcess(t *testing.T) {
 	_, reply = do(t, "GET", url+"/timers/a", "")
 	require.Contains(t, reply, `"state":"leased"`)
 	_, reply = do(t, "GET", url+"/metrics", "")
-	require.Contains(t, reply, "\nlimbo_worker_running 1\n")
-	require.Contains(t, reply, "\nlimbo_late_seconds_count 1\n")
+	require.Contains(t, reply, "\nlimbo_durable_worker_running{name=\"worker\"} 1\n")
+	require.Contains(t, reply, "\nlimbo_webhook_late_seconds_count{name=\"webhook\"} 1\n")
+	require.Contains(t, reply, "\nlimbo_timerd_requests_total{name=\"api\",status=\"200\"} 1\n")
 	stopped := make(chan error)
 	go func() { stopped <- stop() }()
 	finish <- struct{}{}
@@ -122,12 +121,9 @@ func TestPage(t *testing.T) {
 
 // A browser has connections open that it sends nothing on. They do not fail the shutdown.
 func TestPageStopsDespiteASilentConnection(t *testing.T) {
-	timers, err := durable.New(storetest.NewOracle(1, store.Limits{}, nil), durable.Options{})
-	require.NoError(t, err)
-	defer timers.Close()
 	page := make(chan net.Addr, 1)
 	d := &daemon{c: Config{Page: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler), OnPage: func(a net.Addr) { page <- a }}}
-	stop, err := d.startPage(timers)
+	stop, err := d.startPage(observe.New())
 	require.NoError(t, err)
 	at := (<-page).String()
 	silent, err := net.Dial("tcp", at)
@@ -143,25 +139,30 @@ func TestPageStopsDespiteASilentConnection(t *testing.T) {
 	require.Error(t, err, "it is closed")
 }
 
-// README.md names the metrics of both, and what is the same in them.
+// The API and the page publish the same metrics, and README.md names them all.
 func TestMetricsAreDocumented(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
 	require.NoError(t, err)
 	page := make(chan net.Addr, 1)
 	url, stop := start(t, Config{Store: "pebble:" + filepath.Join(t.TempDir(), "timers"), Workers: 1, Page: "127.0.0.1:0", OnPage: func(a net.Addr) { page <- a }})
 	at := "http://" + (<-page).String()
-	for where, last := range map[string]string{url: "limbo_late_seconds", at: "limbo_durable_waiting"} {
+	do(t, "GET", url+"/timers/a", "")
+	var published [2][]string
+	for i, where := range []string{url, at} {
 		var text string
-		require.Eventually(t, func() bool { // until the page has read the store
+		require.Eventually(t, func() bool { // until the store has been read
 			_, text = do(t, "GET", where+"/metrics", "")
-			return strings.Contains(text, last)
+			return strings.Contains(text, "limbo_durable_waiting")
 		}, time.Minute, time.Millisecond)
 		for _, m := range regexp.MustCompile(`(?m)^# TYPE (\S+) `).FindAllStringSubmatch(text, -1) {
+			published[i] = append(published[i], m[1])
 			if !strings.HasSuffix(m[1], "_invalid_figures") {
 				require.Regexp(t, "`"+m[1]+"[`{]", string(readme))
 			}
 		}
 	}
+	require.Greater(t, len(published[0]), 20)
+	require.Equal(t, published[0], published[1])
 	require.NoError(t, stop())
 }
 

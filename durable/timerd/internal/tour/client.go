@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -55,27 +56,44 @@ func (r reply) Close() error {
 
 // busy returns how many timers wait or run, as of a second ago at most.
 func (c apiClient) busy(ctx context.Context) (n int, err error) {
-	body, err := c.call(ctx, http.MethodGet, "/metrics")
-	if err != nil {
-		return 0, err
-	}
-	defer body.Close()
-	found := 0
-	for lines := bufio.NewScanner(body); lines.Scan(); {
-		name, value, _ := strings.Cut(lines.Text(), " ")
-		if name == `limbo_timers{state="waiting"}` || name == `limbo_timers{state="leased"}` {
-			v, err := strconv.ParseFloat(value, 64)
-			if err != nil {
-				return 0, err
-			}
-			n += int(v)
-			found++
+	for {
+		f, err := c.figures(ctx)
+		if err != nil {
+			return 0, err
+		}
+		// A scrape has what was read because of the one before, if the store has answered.
+		if age, ok := f["age_seconds"]; ok && age <= 1 {
+			return int(f["waiting"] + f["leased"]), nil
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
 		}
 	}
-	if found != 2 {
-		return 0, fmt.Errorf("timerd: /metrics has %d of the 2 counts", found)
+}
+
+// figures returns those of the store, by the ends of their names.
+func (c apiClient) figures(ctx context.Context) (map[string]float64, error) {
+	body, err := c.call(ctx, http.MethodGet, "/metrics")
+	if err != nil {
+		return nil, err
 	}
-	return n, nil
+	defer body.Close()
+	figures := map[string]float64{}
+	lines := bufio.NewScanner(body)
+	for lines.Scan() {
+		metric, value, _ := strings.Cut(lines.Text(), " ")
+		name, ours := strings.CutPrefix(metric, "limbo_durable_")
+		name, of := strings.CutSuffix(name, `{name="timers"}`)
+		if !ours || !of {
+			continue
+		}
+		if figures[name], err = strconv.ParseFloat(value, 64); err != nil {
+			return nil, fmt.Errorf("timerd: /metrics: %w", err)
+		}
+	}
+	return figures, lines.Err()
 }
 
 // dead returns the keys and the last errors of all dead letters.

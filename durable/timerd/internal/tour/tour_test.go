@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-782fa212/limbo/durable/internal/need"
+	"github.com/seed-782fa212/limbo/internal/need"
 )
 
 // The tour starts its own binary for its processes; here that is the test's.

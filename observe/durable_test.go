@@ -1,13 +1,8 @@
-package observed
+package observe_test
 
 import (
 	"context"
 	"errors"
-	"io"
-	"net/http"
-	"net/http/httptest"
-	"os"
-	"regexp"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -16,9 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-782fa212/limbo/durable"
+	"github.com/seed-782fa212/limbo/durable/memstore"
 	"github.com/seed-782fa212/limbo/durable/store"
-	"github.com/seed-782fa212/limbo/durable/storetest"
 	"github.com/seed-782fa212/limbo/observe"
+)
+
+const (
+	readTimeout = 2 * time.Second // as Timers promises
+	maxAge      = 5 * time.Minute
 )
 
 // broken is a store that cannot be read, or does not answer.
@@ -44,12 +44,14 @@ func (b *broken) Stats(ctx context.Context, shard int) (store.Stats, error) {
 // observed has a store observed, of a number of shards.
 func observed(t *testing.T, shards int) (*broken, *durable.Timers, *observe.Registry) {
 	t.Helper()
-	s := &broken{Store: storetest.NewOracle(shards, store.Limits{}, nil)}
+	engine, err := memstore.New(memstore.Options{Shards: shards})
+	require.NoError(t, err)
+	s := &broken{Store: engine}
 	timers, err := durable.New(s, durable.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, timers.Close()) })
 	r := observe.New()
-	_, err = r.Add("timers", Timers(timers))
+	_, err = r.Add("timers", observe.Timers(timers))
 	require.NoError(t, err)
 	return s, timers, r
 }
@@ -81,13 +83,13 @@ func figures(changes map[string]any) map[string]any {
 
 var unreadable = map[string]any{"readable": 0., "invalid_figures": 0.}
 
-func TestFigures(t *testing.T) {
+func TestFiguresOfTimers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, timers, r := observed(t, 2)
 		done := make(chan struct{})
 		worker, err := timers.NewWorker(func(context.Context, durable.Fired) error { close(done); return nil }, durable.WorkerOptions{})
 		require.NoError(t, err)
-		_, err = r.Add("worker", Worker(worker))
+		_, err = r.Add("worker", observe.Worker(worker))
 		require.NoError(t, err)
 
 		_, err = timers.Schedule(t.Context(), durable.Timer{Key: "due"})
@@ -161,35 +163,7 @@ func TestOldFiguresAreNotShown(t *testing.T) {
 	})
 }
 
-func TestTimersOfNil(t *testing.T) {
-	require.PanicsWithValue(t, "observed: Timers of nil", func() { Timers(nil) })
-}
-
-// The package's doc has each metric, of its type, and no other.
-func TestMetricsAreDocumented(t *testing.T) {
-	var text string
-	synctest.Test(t, func(t *testing.T) {
-		_, timers, r := observed(t, 1)
-		worker, err := timers.NewWorker(func(context.Context, durable.Fired) error { return nil }, durable.WorkerOptions{})
-		require.NoError(t, err)
-		_, err = r.Add("worker", Worker(worker))
-		require.NoError(t, err)
-		synctest.Wait()
-		reply := httptest.NewRecorder()
-		observe.NewServer(r).Handler.ServeHTTP(reply, httptest.NewRequest(http.MethodGet, "http://localhost/metrics", nil))
-		b, err := io.ReadAll(reply.Body)
-		require.NoError(t, err)
-		text = string(b)
-	})
-	doc, err := os.ReadFile("doc.go")
-	require.NoError(t, err)
-	var published, documented []string
-	for _, m := range regexp.MustCompile(`(?m)^# TYPE (\S+) (\S+)$`).FindAllStringSubmatch(text, -1) {
-		published = append(published, m[1]+" "+m[2])
-	}
-	for _, m := range regexp.MustCompile(`(?m)^//\t(limbo_\S+) +(\S+)`).FindAllStringSubmatch(string(doc), -1) {
-		documented = append(documented, m[1]+" "+m[2])
-	}
-	require.Len(t, published, 18)
-	require.ElementsMatch(t, published, documented)
+func TestDurableSourcesOfNil(t *testing.T) {
+	require.PanicsWithValue(t, "observe: Timers of nil", func() { observe.Timers(nil) })
+	require.PanicsWithValue(t, "observe: Worker of nil", func() { observe.Worker(nil) })
 }

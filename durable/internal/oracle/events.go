@@ -1,4 +1,4 @@
-package storetest
+package oracle
 
 import (
 	"context"
@@ -8,12 +8,15 @@ import (
 
 // subscriber is one call of Subscribe.
 type subscriber struct {
-	queue []store.Event // guarded by Oracle.mu
+	queue []store.Event // guarded by Store.Mu
 	wake  chan struct{} // holds one
 }
 
-// publish queues e for all subscribers. The caller holds o.mu.
-func (o *Oracle) publish(e store.Event) {
+// publish queues e for all subscribers. The caller holds o.Mu.
+func (o *Store) publish(e store.Event) {
+	if o.Quiet {
+		return
+	}
 	for sub := range o.subs {
 		sub.queue = append(sub.queue, e)
 		select {
@@ -24,9 +27,9 @@ func (o *Oracle) publish(e store.Event) {
 }
 
 // announceEarlier publishes if the shard's first timer is due earlier than before,
-// and returns the horizon. The caller holds o.mu.
-func (o *Oracle) announceEarlier(n int, before store.Horizon, now moment) store.Horizon {
-	h := o.shards[n].horizon(now)
+// and returns the horizon. The caller holds o.Mu.
+func (o *Store) announceEarlier(n int, before store.Horizon, now moment) store.Horizon {
+	h := o.Parts[n].horizon(now)
 	if h.NextDue != 0 && (before.NextDue == 0 || h.NextDue < before.NextDue) {
 		o.publish(store.Event{Kind: store.Earlier, Shard: n, Due: h.NextDue})
 	}
@@ -34,35 +37,35 @@ func (o *Oracle) announceEarlier(n int, before store.Horizon, now moment) store.
 }
 
 // Announce sends an event to all that subscribe.
-func (o *Oracle) Announce(ctx context.Context, e store.Event) error {
+func (o *Store) Announce(ctx context.Context, e store.Event) error {
 	_, _, err := o.begin(ctx, e.Shard)
 	if err != nil {
 		return err
 	}
-	defer o.mu.Unlock()
+	defer o.Mu.Unlock()
 	o.publish(e)
 	return nil
 }
 
 // Subscribe calls f with each event, in the order in which they came, until ctx
 // ends or o is closed.
-func (o *Oracle) Subscribe(ctx context.Context, f func(store.Event)) error {
+func (o *Store) Subscribe(ctx context.Context, f func(store.Event)) error {
 	sub := &subscriber{wake: make(chan struct{}, 1), queue: []store.Event{{Kind: store.Gap}}}
 	if _, _, err := o.begin(ctx, 0); err != nil {
 		return err
 	}
 	o.subs[sub] = true
-	o.mu.Unlock()
+	o.Mu.Unlock()
 	defer func() {
-		o.mu.Lock()
+		o.Mu.Lock()
 		delete(o.subs, sub)
-		o.mu.Unlock()
+		o.Mu.Unlock()
 	}()
 	for {
-		o.mu.Lock()
+		o.Mu.Lock()
 		events := sub.queue
 		sub.queue = nil
-		o.mu.Unlock()
+		o.Mu.Unlock()
 		for _, e := range events {
 			f(e)
 		}
@@ -77,11 +80,11 @@ func (o *Oracle) Subscribe(ctx context.Context, f func(store.Event)) error {
 }
 
 // Close ends all subscriptions; further calls return ErrClosed.
-func (o *Oracle) Close() error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !o.closed {
-		o.closed = true
+func (o *Store) Close() error {
+	o.Mu.Lock()
+	defer o.Mu.Unlock()
+	if !o.Closed {
+		o.Closed = true
 		close(o.done)
 	}
 	return nil

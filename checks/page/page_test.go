@@ -1,9 +1,11 @@
-package observe
+package page
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +17,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-782fa212/limbo/observe"
+	"github.com/seed-782fa212/limbo/purgatory"
 	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
@@ -97,9 +101,9 @@ func ring(level int) string {
 }
 
 func testRing(t *testing.T, browser context.Context) {
-	r := New()
+	r := observe.New()
 	w := newWheel(t, timingwheel.Options{Tick: time.Minute, WheelSize: 32})
-	add(t, r, "w", Wheel(w))
+	add(t, r, "w", observe.Wheel(w))
 	x := visit(t, browser, startSite(t, r, "127.0.0.1:0"), "#wheel/w")
 	x.until(`document.querySelector(".total").textContent === "0"`)
 	require.Zero(t, eval[int](x, `document.querySelectorAll("path.fill").length && `+ring(0)))
@@ -131,9 +135,9 @@ func testRing(t *testing.T, browser context.Context) {
 }
 
 func testPurgatory(t *testing.T, browser context.Context) {
-	r := New()
+	r := observe.New()
 	p := newPurgatory(t)
-	add(t, r, "fetches", Purgatory(p, nil))
+	add(t, r, "fetches", observe.Purgatory(p, nil))
 	x := visit(t, browser, startSite(t, r, "127.0.0.1:0"), "") // the first that has lists is selected
 	x.until(`location.hash === "#purgatory/fetches"`)
 	watch(t, p, time.Hour, "hot", "key-0")
@@ -183,9 +187,9 @@ func cell(caption string, row, column int) string {
 }
 
 func testSearch(t *testing.T, browser context.Context) {
-	r := New()
+	r := observe.New()
 	p := newPurgatory(t)
-	add(t, r, "p", Purgatory(p, nil))
+	add(t, r, "p", observe.Purgatory(p, nil))
 	for i := range 150 {
 		watch(t, p, time.Hour, fmt.Sprintf("orders-%d", i))
 	}
@@ -201,7 +205,7 @@ func testSearch(t *testing.T, browser context.Context) {
 	search("absent", "Nothing that waits has it in a key.")
 	require.True(t, eval[bool](x, `document.querySelector('[aria-label="Search results"]').hidden`))
 	search("orders-", "More than 100 waits have it in a key, as of now.")
-	require.Equal(t, maxFound, eval[int](x, rows("Search results")))
+	require.Equal(t, 100, eval[int](x, rows("Search results")))
 	search("", "Type a part of a key first.")
 }
 
@@ -215,20 +219,28 @@ func testHostile(t *testing.T, browser context.Context) {
 		"a\x00b\x1b[31m\r\n\ndata: {}\n\n",
 		"__proto__", "constructor", "50%2Foff/#?&",
 	}
-	r := New()
+	r := observe.New()
 	p := newPurgatory(t)
-	for _, name := range hostile {
-		add(t, r, name, Purgatory(p, nil))
-		// Not by Custom, which would not have most of these.
-		add(t, r, "custom", Source{kind: name, read: func(s *sheet, _ pass) {
-			*s = sheet{
-				{Name: name, Value: 1}, {Name: "ended_total", Label: "how", LabelValue: name, Type: Counter, Value: 1},
-				{Name: "x", Label: "y", LabelValue: name, Type: Histogram}, {Name: "n", problem: name},
+	var spoil []string
+	for i, name := range hostile {
+		add(t, r, name, observe.Purgatory(p, nil))
+		// A source has no such kinds and figures. They come on the way to the page.
+		letter := string(rune('a' + i))
+		add(t, r, "custom", observe.Custom("kind_"+letter, func() []observe.Figure {
+			return []observe.Figure{
+				{Name: "figure_" + letter, Value: 1}, {Name: "ended_total", Label: "how", LabelValue: name, Type: observe.Counter, Value: 1},
+				{Name: "x", Label: "label_" + letter, LabelValue: name, Type: observe.Histogram}, {Name: "odd_" + letter, Value: math.NaN()},
 			}
-		}})
+		}))
+		asJSON, err := json.Marshal(name)
+		require.NoError(t, err)
+		for _, word := range []string{"kind_", "figure_", "label_", "odd_"} {
+			spoil = append(spoil, word+letter, string(asJSON[1:len(asJSON)-1]))
+		}
 		watch(t, p, time.Hour, name, strings.Repeat(name, 1<<16/len(name)))
 	}
 	s := startSite(t, r, "127.0.0.1:0")
+	s.spoil.Store(strings.NewReplacer(spoil...))
 	x := visit(t, browser, s, "")
 	x.until(rows("Oldest operations") + fmt.Sprintf(` === %d`, len(hostile)))
 	x.until(rows("Hottest keys") + ` > 10`)
@@ -256,9 +268,9 @@ func testHostile(t *testing.T, browser context.Context) {
 }
 
 func testReconnects(t *testing.T, browser context.Context) {
-	r := New()
+	r := observe.New()
 	w := newWheel(t, timingwheel.Options{})
-	add(t, r, "w", Wheel(w))
+	add(t, r, "w", observe.Wheel(w))
 	first := startSite(t, r, "127.0.0.1:0")
 	x := visit(t, browser, first, "#wheel/w")
 	first.stop()
@@ -274,27 +286,43 @@ func testReconnects(t *testing.T, browser context.Context) {
 	x.until(`document.getElementById("notice").textContent.includes("shutting down (503)")`)
 	_, err = w.Schedule(0, time.Hour)
 	require.NoError(t, err)
-	second.handler.Store(NewHandler(r))
+	second.handler.Store(observe.NewHandler(r))
 	x.until(`document.getElementById("state").dataset.state === "live" && document.querySelector(".total").textContent === "2"`)
 	require.True(t, eval[bool](x, `document.getElementById("notice").hidden`))
 }
 
 func testErrors(t *testing.T, browser context.Context) {
-	r := New()
+	r := observe.New()
 	p := newPurgatory(t)
-	remove := add(t, r, "p", Purgatory(p, nil))
-	add(t, r, "sick", Custom("sick", func() []Figure { return []Figure{{Name: "rate", Value: math.NaN()}} }))
+	remove := add(t, r, "p", observe.Purgatory(p, nil))
+	begun, free, busy := make(chan struct{}), make(chan struct{}), newPurgatory(t)
+	watch(t, busy, time.Hour, "slow to be shown")
+	add(t, r, "busy", observe.Purgatory(busy, func(string) string {
+		close(begun)
+		<-free
+		return ""
+	}))
+	add(t, r, "sick", observe.Custom("sick", func() []observe.Figure { return []observe.Figure{{Name: "rate", Value: math.NaN()}} }))
 	s := startSite(t, r, "127.0.0.1:0")
 	x := visit(t, browser, s, "#purgatory/p")
 	x.until(`document.getElementById("search-key")`)
 	x.until(`[...document.querySelectorAll(".warn")].some(w => w.textContent === "problem")`)
-	s.handler.Load().search <- struct{}{} // another's search
+	another := make(chan error, 1) // search
+	go func() {
+		reply, err := http.Get(s.url() + "search.json?kind=purgatory&name=busy&key=slow")
+		if err == nil {
+			err = reply.Body.Close()
+		}
+		another <- err
+	}()
+	<-begun
 	search := func(says string) {
 		x.run(`document.getElementById("search-key").value = "k"; document.querySelector("form").requestSubmit()`)
 		x.until(fmt.Sprintf(`document.querySelector(".answer").textContent === %q`, says))
 	}
 	search("The server is busy: another search is running (503). Try again in 1 s.")
-	<-s.handler.Load().search
+	close(free)
+	require.NoError(t, <-another)
 	x.do(chromedp.Click(chromedp.CSS("#pause"))) // so that the page does not see it go before it searches
 	remove()
 	search("It is not there any more: no source has this kind and name (404).")
@@ -304,27 +332,27 @@ func testErrors(t *testing.T, browser context.Context) {
 }
 
 func testRemoved(t *testing.T, browser context.Context) {
-	r := New()
+	r := observe.New()
 	p := newPurgatory(t)
-	remove := add(t, r, "p", Purgatory(p, nil))
+	remove := add(t, r, "p", observe.Purgatory(p, nil))
 	watch(t, p, time.Hour, "k")
 	x := visit(t, browser, startSite(t, r, "127.0.0.1:0"), "#purgatory/p")
 	x.until(rows("Hottest keys") + ` === 1`)
-	add(t, r, "other", Purgatory(p, nil))
+	add(t, r, "other", observe.Purgatory(p, nil))
 	remove()
 	x.until(`document.querySelector(".gone:not([hidden])")?.textContent.startsWith("This source was removed.")`)
 	x.until(`!document.querySelector("nav a[href='#purgatory/p']")`)
 	require.Equal(t, 1, eval[int](x, rows("Hottest keys")), "its last ones stay")
-	add(t, r, "p", Purgatory(p, nil)) // and it comes back
+	add(t, r, "p", observe.Purgatory(p, nil)) // and it comes back
 	x.until(`document.querySelector(".gone").hidden && !document.querySelector("article").classList.contains("stale")`)
 }
 
 // While the page is paused all that is shown is of that moment, and shown still.
 func testPaused(t *testing.T, browser context.Context) {
-	r := New()
+	r := observe.New()
 	p, q := newPurgatory(t), newPurgatory(t)
-	remove := add(t, r, "p", Purgatory(p, nil))
-	add(t, r, "q", Purgatory(q, nil))
+	remove := add(t, r, "p", observe.Purgatory(p, nil))
+	add(t, r, "q", observe.Purgatory(q, nil))
 	watch(t, p, time.Hour, "k").ForceComplete()
 	watch(t, q, time.Hour, "k")
 	x := visit(t, browser, startSite(t, r, "127.0.0.1:0"), "#purgatory/p")
@@ -368,16 +396,16 @@ func testPaused(t *testing.T, browser context.Context) {
 }
 
 func testCustom(t *testing.T, browser context.Context) {
-	r := New()
-	add(t, r, "broker 1: a/b", Custom("disk", func() []Figure {
-		return []Figure{
+	r := observe.New()
+	add(t, r, "broker 1: a/b", observe.Custom("disk", func() []observe.Figure {
+		return []observe.Figure{
 			{Name: "waiting", Value: 17}, {Name: "a", Value: 4}, {Name: "sick", Value: math.NaN()},
-			{Name: "ended_total", Type: Counter, Label: "by", LabelValue: "count", Value: 5},
-			{Name: "ended_total", Type: Counter, Label: "by", LabelValue: "purge", Value: 6},
-			{Name: "took", Type: Histogram, Label: "by", LabelValue: "count", Durations: one(time.Second)},
+			{Name: "ended_total", Type: observe.Counter, Label: "by", LabelValue: "count", Value: 5},
+			{Name: "ended_total", Type: observe.Counter, Label: "by", LabelValue: "purge", Value: 6},
+			{Name: "took", Type: observe.Histogram, Label: "by", LabelValue: "count", Durations: one(time.Second)},
 		}
 	}))
-	add(t, r, "broken", Wheel(broken{true}))
+	add(t, r, "broken", observe.Wheel(broken{}))
 	x := visit(t, browser, startSite(t, r, "127.0.0.1:0"), "#disk/broker 1: a/b") // as somebody types it
 	x.until(`document.querySelector("article h2 bdi")?.textContent === "broker 1: a/b"`)
 	x.until(`document.querySelector("nav [aria-current] .value").textContent === "17"`)
@@ -403,7 +431,7 @@ func testCustom(t *testing.T, browser context.Context) {
 
 // A long silence is a gap, and long intervals are not.
 func testGaps(t *testing.T, browser context.Context) {
-	x := visit(t, browser, startSite(t, New(), "127.0.0.1:0"), "")
+	x := visit(t, browser, startSite(t, observe.New(), "127.0.0.1:0"), "")
 	for times, want := range map[string]string{
 		`0, 1, 2, 3`:          `1, 1, 1`,
 		`0, 1, 2.4, 6, 7`:     `1, 1, 1, 1`, // a hiccup
@@ -459,10 +487,10 @@ func (x tab) requireUnmoved() {
 }
 
 func testKeyboard(t *testing.T, browser context.Context) {
-	r := New()
+	r := observe.New()
 	p := newPurgatory(t)
-	add(t, r, "first", Purgatory(p, nil))
-	add(t, r, "second", Purgatory(p, nil))
+	add(t, r, "first", observe.Purgatory(p, nil))
+	add(t, r, "second", observe.Purgatory(p, nil))
 	s := startSite(t, r, "127.0.0.1:0")
 	stops := []string{"Skip to the figures", "Pause", "◐ auto", "first", "second"}
 
@@ -503,9 +531,9 @@ func testKeyboard(t *testing.T, browser context.Context) {
 // The wheel's timers move down a level while the page looks on.
 func testCascades(t *testing.T, browser context.Context) {
 	look := func(t *testing.T, motion string) tab {
-		r := New()
+		r := observe.New()
 		w := newWheel(t, timingwheel.Options{Tick: 10 * time.Millisecond, WheelSize: 4})
-		add(t, r, "w", Wheel(w))
+		add(t, r, "w", observe.Wheel(w))
 		for i := range 2000 { // for two minutes, some each second
 			_, err := w.Schedule(0, time.Duration(i)*60*time.Millisecond)
 			require.NoError(t, err)
@@ -535,12 +563,12 @@ func testCascades(t *testing.T, browser context.Context) {
 // Every text has a contrast of 4.5 or more, in both themes, and no page is wider than a
 // phone.
 func testLegible(t *testing.T, browser context.Context) {
-	r := New()
+	r := observe.New()
 	p := newPurgatory(t)
 	w := newWheel(t, timingwheel.Options{Tick: time.Minute, WheelSize: 32})
-	add(t, r, strings.Repeat("a-very-long-name", 8), Purgatory(p, nil))
-	add(t, r, "w", Wheel(w))
-	add(t, r, "sick", Custom("sick", func() []Figure { return []Figure{{Name: "rate", Value: math.NaN()}} }))
+	add(t, r, strings.Repeat("a-very-long-name", 8), observe.Purgatory(p, nil))
+	add(t, r, "w", observe.Wheel(w))
+	add(t, r, "sick", observe.Custom("sick", func() []observe.Figure { return []observe.Figure{{Name: "rate", Value: math.NaN()}} }))
 	for i := range 50 {
 		_, err := w.Schedule(0, time.Duration(i)*20*time.Minute)
 		require.NoError(t, err)
@@ -615,10 +643,10 @@ const contrast = `(() => {
 })()`
 
 func testFiftySources(t *testing.T, browser context.Context) {
-	r := New()
+	r := observe.New()
 	p := newPurgatory(t)
 	for i := range 50 {
-		add(t, r, fmt.Sprintf("tenant-%d", i), Purgatory(p, nil))
+		add(t, r, fmt.Sprintf("tenant-%d", i), observe.Purgatory(p, nil))
 	}
 	x := visit(t, browser, startSite(t, r, "127.0.0.1:0"), "#purgatory/tenant-49", noteMoves)
 	x.until(`document.querySelectorAll("nav a").length === 51`)
@@ -629,4 +657,43 @@ func testFiftySources(t *testing.T, browser context.Context) {
 	require.Equal(t, []string{"Skip to the figures"}, x.tabStops("Skip to the figures"))
 	x.do(chromedp.Focus(chromedp.CSS("#filter")), chromedp.KeyEvent("NANT-17"))
 	x.until(`[...document.querySelectorAll("nav a")].filter(a => a.checkVisibility()).map(a => a.querySelector(".name").textContent).join() === "tenant-17"`)
+}
+
+// broken is a wheel that panics.
+type broken struct{}
+
+func (broken) Stats() timingwheel.Stats    { return timingwheel.Stats{Pending: 3} }
+func (broken) Levels() []timingwheel.Level { panic("no levels") }
+
+// waits is an operation that waits until it is completed or its time is up.
+type waits struct{}
+
+func (waits) TryComplete() bool                 { return false }
+func (waits) Complete(purgatory.Outcome, error) {}
+
+func newPurgatory(t *testing.T) *purgatory.Purgatory[string] {
+	t.Helper()
+	p, err := purgatory.New[string](purgatory.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, p.Shutdown(background)) })
+	return p
+}
+
+func watch(t *testing.T, p *purgatory.Purgatory[string], timeout time.Duration, keys ...string) purgatory.Pending {
+	t.Helper()
+	h, err := p.TryCompleteElseWatch(background, waits{}, timeout, keys...)
+	require.NoError(t, err)
+	return h
+}
+
+func add(t *testing.T, r *observe.Registry, name string, s observe.Source) (remove func()) {
+	t.Helper()
+	remove, err := r.Add(name, s)
+	require.NoError(t, err)
+	return remove
+}
+
+func one(d time.Duration) (h timingwheel.Histogram) {
+	h.Add(d)
+	return h
 }

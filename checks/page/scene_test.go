@@ -1,4 +1,4 @@
-package observe
+package page
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-782fa212/limbo/calls"
 	"github.com/seed-782fa212/limbo/delayqueue"
+	"github.com/seed-782fa212/limbo/observe"
 	"github.com/seed-782fa212/limbo/purgatory"
 	"github.com/seed-782fa212/limbo/timingwheel"
 	"github.com/seed-782fa212/limbo/timingwheel/scheduler"
@@ -19,7 +20,7 @@ import (
 // scene is a registry in which much goes on: 10,000 fetches of a broker that complete and
 // expire, sessions on a wheel with three levels, and calls.
 type scene struct {
-	registry *Registry
+	registry *observe.Registry
 	fetches  *purgatory.Purgatory[string]
 	sessions *timingwheel.Wheel[int]
 	calls    *calls.Table[uint64, string]
@@ -35,7 +36,7 @@ func (sometimes) Complete(purgatory.Outcome, error) {}
 
 func newScene(t *testing.T) *scene {
 	t.Helper()
-	s := &scene{registry: New(), quit: make(chan struct{})}
+	s := &scene{registry: observe.New(), quit: make(chan struct{})}
 	var err error
 	s.fetches, err = purgatory.New[string](purgatory.Options{})
 	require.NoError(t, err)
@@ -52,12 +53,12 @@ func newScene(t *testing.T) *scene {
 	require.NoError(t, err)
 	for _, x := range []struct {
 		name   string
-		source Source
+		source observe.Source
 	}{
-		{"fetches", Purgatory(s.fetches, nil)}, {"to-brokers", Calls(s.calls, nil)}, {"sessions", Wheel(s.sessions)},
-		{"cleaning", Scheduler(jobs)}, {"retries", Queue(queue)},
-		{"build", Custom("deploy", func() []Figure {
-			return []Figure{{Name: "age_seconds", Value: 86400 * 3}, {Name: "restarts_total", Type: Counter, Value: 2}}
+		{"fetches", observe.Purgatory(s.fetches, nil)}, {"to-brokers", observe.Calls(s.calls, nil)}, {"sessions", observe.Wheel(s.sessions)},
+		{"cleaning", observe.Scheduler(jobs)}, {"retries", observe.Queue(queue)},
+		{"build", observe.Custom("deploy", func() []observe.Figure {
+			return []observe.Figure{{Name: "age_seconds", Value: 86400 * 3}, {Name: "restarts_total", Type: observe.Counter, Value: 2}}
 		})},
 	} {
 		_, err := s.registry.Add(x.name, x.source)

@@ -1,4 +1,4 @@
-package durable
+package pebblestore_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-782fa212/limbo/durable"
 	"github.com/seed-782fa212/limbo/durable/pebblestore"
 )
 
@@ -26,12 +27,12 @@ func TestHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := pebblestore.Open(t.TempDir(), pebblestore.Options{Shards: 4, CacheBytes: 1 << 20, MemTableBytes: 1 << 20})
 		require.NoError(t, err)
-		timers, err := New(s, Options{})
+		timers, err := durable.New(s, durable.Options{})
 		require.NoError(t, err)
 
 		var ran, early, again atomic.Int64
 		seen := make([]atomic.Bool, total)
-		w, err := timers.NewWorker(func(_ context.Context, f Fired) error {
+		w, err := timers.NewWorker(func(_ context.Context, f durable.Fired) error {
 			if time.Now().Before(f.Due) {
 				early.Add(1)
 			}
@@ -41,14 +42,14 @@ func TestHour(t *testing.T) {
 			}
 			ran.Add(1)
 			return nil
-		}, WorkerOptions{Concurrency: 1_000})
+		}, durable.WorkerOptions{Concurrency: 1_000})
 		require.NoError(t, err)
 		begin := time.Now()
 		rnd := rand.New(rand.NewPCG(1, 2))
-		batch := make([]Timer, 0, 1_000)
+		batch := make([]durable.Timer, 0, 1_000)
 		for i := range total {
 			due := begin.Add(time.Duration(60+rnd.IntN(3_540)) * time.Second) // of whole seconds, or each has fsyncs of its own
-			batch = append(batch, Timer{Key: fmt.Sprintf("timer-%010d", i), At: due, Body: make([]byte, 32)})
+			batch = append(batch, durable.Timer{Key: fmt.Sprintf("timer-%010d", i), At: due, Body: make([]byte, 32)})
 			if len(batch) == cap(batch) || i == total-1 {
 				_, err := timers.ScheduleMany(context.Background(), batch)
 				require.NoError(t, err)

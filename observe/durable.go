@@ -1,4 +1,4 @@
-package observed
+package observe
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/seed-782fa212/limbo/durable"
-	"github.com/seed-782fa212/limbo/observe"
 )
 
 const (
@@ -18,7 +17,9 @@ const (
 	maxAge = 5 * time.Minute
 )
 
-// Timers returns the source for a store's timers, of the kind durable.
+// Timers returns the source for a store's timers, of the kind durable. The figures are the
+// store's: each process that shares it publishes the same ones, so across processes take
+// their maximum, for a sum counts every timer once for each process.
 //
 // A scrape does not wait for the store. It gets what the last reading found, with its age,
 // and begins another in a goroutine, of which there is one at most and which ends within
@@ -30,17 +31,15 @@ const (
 // other. Redis counts without reading timers, in 17 commands of O(log n) each. The embedded
 // store reads the keys of all timers that are due and not claimed yet: few, unless workers
 // do not keep up.
-func Timers(t *durable.Timers) observe.Source {
-	if t == nil {
-		panic("observed: Timers of nil")
-	}
-	r := &reader{timers: t}
+func Timers(t *durable.Timers) Source {
+	must(t != nil, "Timers", "nil")
+	r := &storeReader{timers: t}
 	r.figures()
-	return observe.Custom("durable", r.figures)
+	return Custom("durable", r.figures)
 }
 
-// reader reads the store for those who must not wait for it.
-type reader struct {
+// storeReader reads the store for those who must not wait for it.
+type storeReader struct {
 	timers *durable.Timers
 
 	mu   sync.Mutex
@@ -51,25 +50,25 @@ type reader struct {
 }
 
 // figures returns those of the last reading, and begins another unless one is under way.
-func (r *reader) figures() []observe.Figure {
+func (r *storeReader) figures() []Figure {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.busy {
 		r.busy = true
 		go r.read()
 	}
-	readable := observe.Figure{Name: "readable", Help: "Whether the figures of the store are here: 0 or 1"}
+	readable := Figure{Name: "readable", Help: "Whether the figures of the store are here: 0 or 1"}
 	age := time.Since(r.at) // of no reading, centuries
 	if r.err != nil || age > maxAge {
-		return []observe.Figure{readable}
+		return []Figure{readable}
 	}
 	readable.Value = 1
-	return append(figuresOf(r.last), // the first gauge is what a page's list shows
+	return append(figuresOfStore(r.last), // the first gauge is what a page's list shows
 		readable,
-		observe.Figure{Name: "age_seconds", Help: "How long ago the store was asked for these figures", Value: age.Seconds()})
+		Figure{Name: "age_seconds", Help: "How long ago the store was asked for these figures", Value: age.Seconds()})
 }
 
-func (r *reader) read() {
+func (r *storeReader) read() {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()
@@ -79,31 +78,35 @@ func (r *reader) read() {
 	r.busy, r.at, r.last, r.err = false, began, st, err
 }
 
-func figuresOf(st durable.Stats) []observe.Figure {
+func figuresOfStore(st durable.Stats) []Figure {
 	overdue := 0.0
 	if st.Overdue > 0 {
 		overdue = max(0, st.Now.Sub(st.NextDue).Seconds())
 	}
-	return []observe.Figure{
+	return []Figure{
 		{Name: "waiting", Help: "Timers that wait for their time or for another attempt", Value: float64(st.Waiting)},
 		{Name: "overdue", Help: "Timers that wait and are due", Value: float64(st.Overdue)},
 		{Name: "overdue_seconds", Help: "How long ago the first timer came due that waits", Value: overdue},
 		{Name: "leased", Help: "Timers that a worker runs", Value: float64(st.Leased)},
 		{Name: "dead", Help: "Dead letters", Value: float64(st.Dead)},
-		{Name: "dropped_total", Help: "Dead letters that were removed because of their number or their age", Type: observe.Counter, Value: float64(st.Dropped)},
+		{Name: "dropped_total", Help: "Dead letters that were removed because of their number or their age", Type: Counter, Value: float64(st.Dropped)},
 	}
 }
 
 // Worker returns the source for a worker, of the kind durable_worker.
-func Worker(w *durable.Worker) observe.Source {
-	return observe.Custom("durable_worker", func() []observe.Figure {
+//
+// Its figures are of one worker, and can be summed; but limbo_durable_worker_members is of
+// the store.
+func Worker(w *durable.Worker) Source {
+	must(w != nil, "Worker", "nil")
+	return Custom("durable_worker", func() []Figure {
 		st := w.Stats()
-		list := []observe.Figure{
+		list := []Figure{
 			{Name: "running", Help: "Handlers that run", Value: float64(st.Running)},
 			{Name: "ending", Help: "Handlers that have returned, whose ends are not written yet or whose OnDead has not returned", Value: float64(st.Ending)},
 			{Name: "members", Help: "Workers that live, this one included; 0 if that is not known", Value: float64(st.Members)},
 			{Name: "preferred_shards", Help: "Shards that this worker is the first to claim from", Value: float64(st.Preferred)},
-			{Name: "claimed_total", Help: "Leases that this worker got", Type: observe.Counter, Value: float64(st.Claimed)},
+			{Name: "claimed_total", Help: "Leases that this worker got", Type: Counter, Value: float64(st.Claimed)},
 		}
 		for _, end := range []struct {
 			how string
@@ -112,12 +115,12 @@ func Worker(w *durable.Worker) observe.Source {
 			{"done", st.Done}, {"retried", st.Retried}, {"snoozed", st.Snoozed}, {"given_back", st.GivenBack},
 			{"buried", st.Buried}, {"buried_lost", st.BuriedLost}, {"cancelled", st.Cancelled}, {"lost", st.Lost}, {"unwritten", st.Unwritten},
 		} {
-			list = append(list, observe.Figure{
-				Name: "ended_total", Help: "Runs by how they ended", Type: observe.Counter, Label: "how", LabelValue: end.how, Value: float64(end.n),
+			list = append(list, Figure{
+				Name: "ended_total", Help: "Runs by how they ended", Type: Counter, Label: "how", LabelValue: end.how, Value: float64(end.n),
 			})
 		}
 		return append(list,
-			observe.Figure{Name: "panics_total", Help: "Panics of handlers", Type: observe.Counter, Value: float64(st.Panics)},
-			observe.Figure{Name: "repaired_total", Help: "Records without a home that claims have removed", Type: observe.Counter, Value: float64(st.Repaired)})
+			Figure{Name: "panics_total", Help: "Panics of handlers", Type: Counter, Value: float64(st.Panics)},
+			Figure{Name: "repaired_total", Help: "Records without a home that claims have removed", Type: Counter, Value: float64(st.Repaired)})
 	})
 }

@@ -1,4 +1,4 @@
-package observe
+package page
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,6 +18,8 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
+	"github.com/seed-782fa212/limbo/internal/need"
+	"github.com/seed-782fa212/limbo/observe"
 	"github.com/stretchr/testify/require"
 )
 
@@ -26,22 +28,16 @@ var background = context.Background()
 // patience is for what another process does; what takes that long has failed.
 const patience = time.Minute
 
-// TestMain ends the browser that the tests share, and fails if goroutines are left. Tests
-// that run in parallel wait for other processes most of the time, so all of them do at once.
+// TestMain ends the browser that the tests share. Tests that run in parallel wait for other
+// processes most of the time, so all of them do at once.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if err := flag.Set("test.parallel", "100"); err != nil {
 		panic(err)
 	}
-	before := runtime.NumGoroutine()
 	code := m.Run()
 	if err := closeBrowser(); err != nil {
 		fmt.Fprintln(os.Stderr, "the browser:", err)
-		code = 1
-	}
-	http.DefaultClient.CloseIdleConnections()
-	if left := goroutines(before); left != "" && code == 0 {
-		fmt.Fprintln(os.Stderr, left)
 		code = 1
 	}
 	os.Exit(code)
@@ -57,7 +53,7 @@ var browser struct {
 // chromium returns a context whose tabs are those of the browser.
 func chromium(t *testing.T) context.Context {
 	t.Helper()
-	path := program(t, "chromium", "chromium")
+	path := need.Program(t, "chromium", "chromium")
 	browser.mu.Lock()
 	defer browser.mu.Unlock()
 	if browser.ctx != nil {
@@ -90,30 +86,6 @@ func closeBrowser() error {
 		return nil
 	}
 	return err
-}
-
-// leavesNone makes the test end only when as many goroutines are left as there are now. It
-// is called first, so that it is checked last, and not by a test that runs in parallel.
-func leavesNone(t *testing.T) {
-	t.Helper()
-	before := runtime.NumGoroutine()
-	t.Cleanup(func() {
-		if left := goroutines(before); left != "" {
-			t.Fatal(left)
-		}
-	})
-}
-
-// goroutines waits until there are as many goroutines as before, or fewer. It returns the
-// stacks of those that are left.
-func goroutines(before int) (left string) {
-	for start := time.Now(); runtime.NumGoroutine() > before; runtime.Gosched() {
-		if time.Since(start) > patience {
-			buf := make([]byte, 1<<16)
-			return fmt.Sprintf("%d goroutines, not %d\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
-		}
-	}
-	return ""
 }
 
 // tab is a page of the browser.
@@ -171,23 +143,43 @@ func (x tab) until(expression string) {
 
 // site is a server of a registry's page.
 type site struct {
-	handler atomic.Pointer[Handler] // what requests come to
+	handler atomic.Pointer[observe.Handler]  // what requests come to
+	spoil   atomic.Pointer[strings.Replacer] // of what is answered; nil: nothing
 	server  *http.Server
 	address string
 }
 
 // startSite serves a registry at an address of loopback.
-func startSite(t *testing.T, r *Registry, address string) *site {
+func startSite(t *testing.T, r *observe.Registry, address string) *site {
 	t.Helper()
 	listener, err := net.Listen("tcp", address)
 	require.NoError(t, err)
 	s := &site{address: listener.Addr().String()}
-	s.handler.Store(NewHandler(r))
-	s.server = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.handler.Load().ServeHTTP(w, r) })}
+	s.handler.Store(observe.NewHandler(r))
+	s.server = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if spoil := s.spoil.Load(); spoil != nil {
+			r.Header.Del("Accept-Encoding")
+			w = spoiled{w, spoil}
+		}
+		s.handler.Load().ServeHTTP(w, r)
+	})}
 	go func() { _ = s.server.Serve(listener) }()
 	t.Cleanup(s.stop)
 	return s
 }
+
+// spoiled replaces words in what is written.
+type spoiled struct {
+	http.ResponseWriter
+	words *strings.Replacer
+}
+
+func (w spoiled) Write(b []byte) (int, error) {
+	_, err := w.words.WriteString(w.ResponseWriter, string(b))
+	return len(b), err
+}
+
+func (w spoiled) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // stop ends the streams, and the connections. It may be called before the test ends.
 func (s *site) stop() {

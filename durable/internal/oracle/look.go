@@ -1,4 +1,4 @@
-package storetest
+package oracle
 
 import (
 	"bytes"
@@ -13,44 +13,44 @@ import (
 )
 
 // Get returns one timer.
-func (o *Oracle) Get(ctx context.Context, n int, key string) (store.Record, error) {
+func (o *Store) Get(ctx context.Context, n int, key string) (store.Record, error) {
 	s, _, err := o.begin(ctx, n, key)
 	if err != nil {
 		return store.Record{}, err
 	}
-	defer o.mu.Unlock()
-	t := s.timers[key]
+	defer o.Mu.Unlock()
+	t := s.Timers[key]
 	if t == nil {
 		return store.Record{}, store.ErrNotFound
 	}
 	r := t.Record
 	r.Body = bytes.Clone(r.Body)
-	if t.successor != nil {
-		r.SuccessorDue = t.successor.Due
+	if t.Successor != nil {
+		r.SuccessorDue = t.Successor.Due
 	}
 	return r, nil
 }
 
 // Scan returns waiting timers by due time.
-func (o *Oracle) Scan(ctx context.Context, n int, after store.Cursor, limit int) ([]store.Record, error) {
+func (o *Store) Scan(ctx context.Context, n int, after store.Cursor, limit int) ([]store.Record, error) {
 	return o.scan(ctx, n, store.Waiting, byDue, after, limit)
 }
 
 // ScanDead returns dead letters by time of death.
-func (o *Oracle) ScanDead(ctx context.Context, n int, after store.Cursor, limit int) ([]store.Record, error) {
+func (o *Store) ScanDead(ctx context.Context, n int, after store.Cursor, limit int) ([]store.Record, error) {
 	return o.scan(ctx, n, store.Dead, byDeath, after, limit)
 }
 
-func (o *Oracle) scan(ctx context.Context, n int, state store.State, at func(*timer) store.Millis, after store.Cursor, limit int) ([]store.Record, error) {
+func (o *Store) scan(ctx context.Context, n int, state store.State, at func(*Timer) store.Millis, after store.Cursor, limit int) ([]store.Record, error) {
 	if limit < 1 || limit > store.MaxItems {
-		return nil, fmt.Errorf("storetest: limit is %d, must be 1 to %d", limit, store.MaxItems)
+		return nil, fmt.Errorf("durable: limit is %d, must be 1 to %d", limit, store.MaxItems)
 	}
 	s, _, err := o.begin(ctx, n)
 	if err != nil {
 		return nil, err
 	}
-	defer o.mu.Unlock()
-	page := s.sorted(state, at, func(t *timer) bool {
+	defer o.Mu.Unlock()
+	page := s.sorted(state, at, func(t *Timer) bool {
 		return cmp.Or(cmp.Compare(at(t), after.At), cmp.Compare(t.Key, after.Key)) > 0
 	})
 	records := make([]store.Record, min(limit, len(page)))
@@ -61,21 +61,21 @@ func (o *Oracle) scan(ctx context.Context, n int, state store.State, at func(*ti
 	return records, nil
 }
 
-func (s *shard) horizon(now moment) store.Horizon {
+func (s *Shard) horizon(now moment) store.Horizon {
 	h := store.Horizon{Now: now.ms}
-	for _, t := range s.timers {
+	for _, t := range s.Timers {
 		switch t.State {
 		case store.Waiting:
-			h.NextDue = earlier(h.NextDue, t.Due)
+			h.NextDue = Earlier(h.NextDue, t.Due)
 		case store.Leased:
-			h.NextLeaseEnd = earlier(h.NextLeaseEnd, t.LeaseEnd)
+			h.NextLeaseEnd = Earlier(h.NextLeaseEnd, t.LeaseEnd)
 		}
 	}
 	return h
 }
 
-// earlier returns the earlier of two; 0 is none.
-func earlier(a, b store.Millis) store.Millis {
+// Earlier returns the earlier of two; 0 is none.
+func Earlier(a, b store.Millis) store.Millis {
 	if a == 0 || b == 0 {
 		return max(a, b)
 	}
@@ -83,7 +83,7 @@ func earlier(a, b store.Millis) store.Millis {
 }
 
 // Look returns the horizons of shards.
-func (o *Oracle) Look(ctx context.Context, shards []int) ([]store.Horizon, error) {
+func (o *Store) Look(ctx context.Context, shards []int) ([]store.Horizon, error) {
 	horizons := make([]store.Horizon, len(shards))
 	for i, n := range shards {
 		s, now, err := o.begin(ctx, n)
@@ -91,20 +91,20 @@ func (o *Oracle) Look(ctx context.Context, shards []int) ([]store.Horizon, error
 			return nil, err
 		}
 		horizons[i] = s.horizon(now)
-		o.mu.Unlock()
+		o.Mu.Unlock()
 	}
 	return horizons, nil
 }
 
 // Stats counts a shard.
-func (o *Oracle) Stats(ctx context.Context, n int) (store.Stats, error) {
+func (o *Store) Stats(ctx context.Context, n int) (store.Stats, error) {
 	s, now, err := o.begin(ctx, n)
 	if err != nil {
 		return store.Stats{}, err
 	}
-	defer o.mu.Unlock()
-	st := store.Stats{Horizon: s.horizon(now), Dropped: s.dropped}
-	for _, t := range s.timers {
+	defer o.Mu.Unlock()
+	st := store.Stats{Horizon: s.horizon(now), Dropped: s.Dropped}
+	for _, t := range s.Timers {
 		switch t.State {
 		case store.Waiting:
 			st.Waiting++
@@ -121,15 +121,15 @@ func (o *Oracle) Stats(ctx context.Context, n int) (store.Stats, error) {
 }
 
 // Sign notes that a worker lives, and returns all that do.
-func (o *Oracle) Sign(ctx context.Context, worker string, ttl time.Duration) ([]string, error) {
+func (o *Store) Sign(ctx context.Context, worker string, ttl time.Duration) ([]string, error) {
 	if len(worker) < 1 || len(worker) > store.MaxWorker {
-		return nil, fmt.Errorf("storetest: a worker's name is %d bytes long, must be 1 to %d", len(worker), store.MaxWorker)
+		return nil, fmt.Errorf("durable: a worker's name is %d bytes long, must be 1 to %d", len(worker), store.MaxWorker)
 	}
 	_, now, err := o.begin(ctx, 0)
 	if err != nil {
 		return nil, err
 	}
-	defer o.mu.Unlock()
+	defer o.Mu.Unlock()
 	o.signs[worker] = now.exact.Add(ttl)
 	maps.DeleteFunc(o.signs, func(_ string, end time.Time) bool { return !end.After(now.exact) })
 	return slices.Sorted(maps.Keys(o.signs)), nil

@@ -1,4 +1,4 @@
-package storetest
+package oracle
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 )
 
 // Claim leases what is due.
-func (o *Oracle) Claim(ctx context.Context, n int, c store.Claim) (store.Claimed, store.Horizon, error) {
+func (o *Store) Claim(ctx context.Context, n int, c store.Claim) (store.Claimed, store.Horizon, error) {
 	if err := c.Check(); err != nil {
 		return store.Claimed{}, store.Horizon{}, err
 	}
@@ -19,9 +19,9 @@ func (o *Oracle) Claim(ctx context.Context, n int, c store.Claim) (store.Claimed
 	if err != nil {
 		return store.Claimed{}, store.Horizon{}, err
 	}
-	defer o.mu.Unlock()
+	defer o.Mu.Unlock()
 	var answer store.Claimed
-	if again := s.sorted(store.Leased, byFence, func(t *timer) bool { return t.token == c.Token }); len(again) > 0 {
+	if again := s.sorted(store.Leased, byFence, func(t *Timer) bool { return t.Token == c.Token }); len(again) > 0 {
 		for _, t := range again {
 			answer.Leases = append(answer.Leases, t.lease())
 		}
@@ -31,8 +31,8 @@ func (o *Oracle) Claim(ctx context.Context, n int, c store.Claim) (store.Claimed
 	answer.Buried = s.endLost(now, c.MaxAttempts)
 	o.dropDead(s, now)
 	for _, t := range s.choose(now, c) {
-		s.fence = max(s.fence+1, uint64(now.exact.UnixMicro()))
-		t.State, t.Fence, t.token, t.LeaseEnd = store.Leased, s.fence, c.Token, now.after(c.Lease)
+		s.Fence = max(s.Fence+1, uint64(now.exact.UnixMicro()))
+		t.State, t.Fence, t.Token, t.LeaseEnd = store.Leased, s.Fence, c.Token, now.after(c.Lease)
 		t.Attempts++
 		answer.Leases = append(answer.Leases, t.lease())
 	}
@@ -40,16 +40,16 @@ func (o *Oracle) Claim(ctx context.Context, n int, c store.Claim) (store.Claimed
 }
 
 // ranOut returns the leases that have run out.
-func (s *shard) ranOut(now moment) []*timer {
-	return s.sorted(store.Leased, byLeaseEnd, func(t *timer) bool { return t.LeaseEnd <= now.ms })
+func (s *Shard) ranOut(now moment) []*Timer {
+	return s.sorted(store.Leased, byLeaseEnd, func(t *Timer) bool { return t.LeaseEnd <= now.ms })
 }
 
 // endLost ends the runs whose leases have run out and that are not leased again,
 // and returns how many became dead letters.
-func (s *shard) endLost(now moment, maxAttempts int) (buried int) {
+func (s *Shard) endLost(now moment, maxAttempts int) (buried int) {
 	for _, t := range s.ranOut(now) {
 		switch {
-		case t.successor != nil || t.Cancelled:
+		case t.Successor != nil || t.Cancelled:
 			s.leave(t)
 		case t.Attempts >= maxAttempts:
 			s.leave(t)
@@ -61,44 +61,44 @@ func (s *shard) endLost(now moment, maxAttempts int) (buried int) {
 }
 
 // leave takes t out of its home. If it has a successor, that waits.
-func (s *shard) leave(t *timer) {
-	delete(s.timers, t.Key)
-	if t.successor != nil {
-		s.timers[t.Key] = t.successor
+func (s *Shard) leave(t *Timer) {
+	delete(s.Timers, t.Key)
+	if t.Successor != nil {
+		s.Timers[t.Key] = t.Successor
 	}
-	t.LeaseEnd, t.Fence, t.token, t.Cancelled, t.successor = 0, 0, store.Token{}, false, nil
+	t.LeaseEnd, t.Fence, t.Token, t.Cancelled, t.Successor = 0, 0, store.Token{}, false, nil
 }
 
-func (s *shard) bury(t *timer, now moment) {
+func (s *Shard) bury(t *Timer, now moment) {
 	t.State, t.Died = store.Dead, now.ms
-	s.timers[t.Key] = t
+	s.Timers[t.Key] = t
 }
 
-func (s *shard) wait(t *timer, due store.Millis) {
+func (s *Shard) wait(t *Timer, due store.Millis) {
 	t.State, t.Due = store.Waiting, due
-	s.timers[t.Key] = t
+	s.Timers[t.Key] = t
 }
 
 // dropDead applies MaxDead and MaxDeadAge.
-func (o *Oracle) dropDead(s *shard, now moment) {
+func (o *Store) dropDead(s *Shard, now moment) {
 	dead := s.sorted(store.Dead, byDeath, all)
 	for i, t := range dead {
-		tooMany := len(dead)-i > o.limits.MaxDead
-		tooOld := o.limits.MaxDeadAge > 0 && store.After(t.Died, o.limits.MaxDeadAge) < now.ms
+		tooMany := len(dead)-i > o.Limits.MaxDead
+		tooOld := o.Limits.MaxDeadAge > 0 && store.After(t.Died, o.Limits.MaxDeadAge) < now.ms
 		if tooMany || tooOld {
-			delete(s.timers, t.Key)
-			s.dropped++
+			delete(s.Timers, t.Key)
+			s.Dropped++
 		}
 	}
 }
 
 // choose returns what a claim leases: by turns from the lanes, and from the leases
 // that have run out.
-func (s *shard) choose(now moment, c store.Claim) []*timer {
-	queues := make([][]*timer, 0, store.Lanes+1)
+func (s *Shard) choose(now moment, c store.Claim) []*Timer {
+	queues := make([][]*Timer, 0, store.Lanes+1)
 	for i := range store.Lanes {
 		lane := (c.FirstLane + i) % store.Lanes
-		queues = append(queues, s.sorted(store.Waiting, byDue, func(t *timer) bool {
+		queues = append(queues, s.sorted(store.Waiting, byDue, func(t *Timer) bool {
 			return t.Due <= now.ms && store.LaneOf(t.Topic) == lane
 		}))
 	}
@@ -107,7 +107,7 @@ func (s *shard) choose(now moment, c store.Claim) []*timer {
 	} else {
 		queues = append(queues, s.ranOut(now))
 	}
-	var chosen []*timer
+	var chosen []*Timer
 	size := 0
 	for turn := 0; ; turn++ {
 		if allEmpty(queues) || len(chosen) == c.Max {
@@ -126,7 +126,7 @@ func (s *shard) choose(now moment, c store.Claim) []*timer {
 	}
 }
 
-func allEmpty(queues [][]*timer) bool {
+func allEmpty(queues [][]*Timer) bool {
 	for _, q := range queues {
 		if len(q) > 0 {
 			return false
@@ -135,28 +135,28 @@ func allEmpty(queues [][]*timer) bool {
 	return true
 }
 
-func byFence(t *timer) store.Millis { return store.Millis(t.Fence) }
+func byFence(t *Timer) store.Millis { return store.Millis(t.Fence) }
 
-func (t *timer) lease() store.Lease {
+func (t *Timer) lease() store.Lease {
 	return store.Lease{
-		Holder: t.holder(), ID: t.ID, Topic: t.Topic, Body: bytes.Clone(t.Body), Due: t.Due,
+		Holder: t.Holding(), ID: t.ID, Topic: t.Topic, Body: bytes.Clone(t.Body), Due: t.Due,
 		Attempt: t.Attempts, LastError: t.LastError, End: t.LeaseEnd,
 	}
 }
 
 // heldBy returns the leased timer that h names, or nil.
-func (s *shard) heldBy(h store.Holder) *timer {
-	t := s.timers[h.Key]
-	if t == nil || t.State != store.Leased || t.Fence != h.Fence || t.token != h.Token {
+func (s *Shard) heldBy(h store.Holder) *Timer {
+	t := s.Timers[h.Key]
+	if t == nil || t.State != store.Leased || t.Fence != h.Fence || t.Token != h.Token {
 		return nil
 	}
 	return t
 }
 
 // Extend makes leases end lease from now.
-func (o *Oracle) Extend(ctx context.Context, n int, holders []store.Holder, lease time.Duration) ([]store.ExtendResult, store.Millis, error) {
+func (o *Store) Extend(ctx context.Context, n int, holders []store.Holder, lease time.Duration) ([]store.ExtendResult, store.Millis, error) {
 	if lease < store.MinLease || lease > store.MaxLease {
-		return nil, 0, fmt.Errorf("storetest: lease is %v, must be %v to %v", lease, store.MinLease, store.MaxLease)
+		return nil, 0, fmt.Errorf("durable: lease is %v, must be %v to %v", lease, store.MinLease, store.MaxLease)
 	}
 	keys := make([]string, len(holders))
 	for i, h := range holders {
@@ -166,7 +166,7 @@ func (o *Oracle) Extend(ctx context.Context, n int, holders []store.Holder, leas
 	if err != nil {
 		return nil, 0, err
 	}
-	defer o.mu.Unlock()
+	defer o.Mu.Unlock()
 	end := now.after(lease)
 	results := make([]store.ExtendResult, len(holders))
 	for i, h := range holders {
@@ -184,11 +184,11 @@ func (o *Oracle) Extend(ctx context.Context, n int, holders []store.Holder, leas
 }
 
 // End ends runs.
-func (o *Oracle) End(ctx context.Context, n int, ends []store.End) ([]store.EndResult, store.Horizon, error) {
+func (o *Store) End(ctx context.Context, n int, ends []store.End) ([]store.EndResult, store.Horizon, error) {
 	keys := make([]string, len(ends))
 	for i, e := range ends {
 		if e.Kind < store.Done || e.Kind > store.Bury {
-			return nil, store.Horizon{}, fmt.Errorf("storetest: End.Kind is %v", e.Kind)
+			return nil, store.Horizon{}, fmt.Errorf("durable: End.Kind is %v", e.Kind)
 		}
 		keys[i] = e.Key
 	}
@@ -196,7 +196,7 @@ func (o *Oracle) End(ctx context.Context, n int, ends []store.End) ([]store.EndR
 	if err != nil {
 		return nil, store.Horizon{}, err
 	}
-	defer o.mu.Unlock()
+	defer o.Mu.Unlock()
 	before := s.horizon(now)
 	results := make([]store.EndResult, len(ends))
 	for i, e := range ends {
@@ -208,8 +208,8 @@ func (o *Oracle) End(ctx context.Context, n int, ends []store.End) ([]store.EndR
 	return results, o.announceEarlier(n, before, now), nil
 }
 
-func (s *shard) end(t *timer, e store.End, now moment) store.EndResult {
-	cancelled, replaced := t.Cancelled, t.successor != nil
+func (s *Shard) end(t *Timer, e store.End, now moment) store.EndResult {
+	cancelled, replaced := t.Cancelled, t.Successor != nil
 	s.leave(t)
 	switch {
 	case cancelled:

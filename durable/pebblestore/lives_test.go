@@ -1,4 +1,4 @@
-package durable
+package pebblestore_test
 
 import (
 	"context"
@@ -6,23 +6,29 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/seed-782fa212/limbo/durable"
+	"github.com/seed-782fa212/limbo/durable/pebblestore"
 )
 
-// BenchmarkLives runs timers from Schedule to the end of an empty handler, on the
-// embedded engine: due at once, in batches of 100 by two producers.
-func BenchmarkLives(b *testing.B) {
+// BenchmarkWorkerLives runs timers from Schedule to the end of an empty handler: due at once, in batches of 100 by two producers.
+func BenchmarkWorkerLives(b *testing.B) {
 	for _, concurrency := range []int{64, 1000} {
-		b.Run(fmt.Sprintf("engine=pebble/concurrency=%d", concurrency), func(b *testing.B) {
-			timers, err := Open(b.TempDir(), Options{})
+		b.Run(fmt.Sprintf("concurrency=%d", concurrency), func(b *testing.B) {
+			engine, err := pebblestore.Open(b.TempDir(), pebblestore.Options{})
 			if err != nil {
 				b.Fatal(err)
 			}
-			defer timers.Close()
+			defer engine.Close()
+			timers, err := durable.New(engine, durable.Options{})
+			if err != nil {
+				b.Fatal(err)
+			}
 			ctx, stop := context.WithCancel(context.Background())
 			defer stop()
 			ended := make(chan struct{}, 1<<20)
-			w, err := timers.NewWorker(func(context.Context, Fired) error { ended <- struct{}{}; return nil },
-				WorkerOptions{Concurrency: concurrency})
+			w, err := timers.NewWorker(func(context.Context, durable.Fired) error { ended <- struct{}{}; return nil },
+				durable.WorkerOptions{Concurrency: concurrency})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -35,9 +41,9 @@ func BenchmarkLives(b *testing.B) {
 			for b.Loop() {
 				if n%batch == 0 {
 					go func() {
-						all := make([]Timer, batch)
+						all := make([]durable.Timer, batch)
 						for i := range all {
-							all[i] = Timer{Key: fmt.Sprintf("timer-%010d", next.Add(1)), Body: make([]byte, 32)}
+							all[i] = durable.Timer{Key: fmt.Sprintf("timer-%010d", next.Add(1)), Body: make([]byte, 32)}
 						}
 						_, _ = timers.ScheduleMany(ctx, all)
 					}()

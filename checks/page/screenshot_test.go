@@ -1,4 +1,4 @@
-package observe
+package page
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ var (
 // Each kind of pane, in both themes and for both sizes, can be drawn. Two of the pictures are
 // in docs.
 //
-//	go test ./observe -run Screenshots -screenshots /tmp -liveliness 40s
+//	go test ./checks/page -run Screenshots -screenshots /tmp -liveliness 40s
 func TestScreenshots(t *testing.T) {
 	t.Parallel()
 	folder := *screenshots

@@ -1,0 +1,33 @@
+// Package need is for tests that start programs which may not be installed.
+package need
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// Program returns the path of the first of the named programs that is installed, and skips
+// the test if none is; pkg is the Debian package that has them.
+func Program(t testing.TB, pkg string, names ...string) string {
+	t.Helper()
+	for _, name := range names {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	Skip(t, strings.Join(names, " or "), pkg)
+	return ""
+}
+
+// Skip skips a test because something is not installed that a Debian package has. With
+// LIMBO_REQUIRE set in the environment, as CI does, the test fails.
+func Skip(t testing.TB, what, pkg string) {
+	t.Helper()
+	const format = "%s is not installed: Debian's package %s has it"
+	if os.Getenv("LIMBO_REQUIRE") != "" {
+		t.Fatalf(format, what, pkg)
+	}
+	t.Skipf(format, what, pkg)
+}
