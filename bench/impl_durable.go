@@ -63,7 +63,7 @@ func openDurableRedis() (_ durableTimers, err error) {
 	if d.timers, err = durable.New(s, durable.Options{}); err != nil {
 		return nil, err
 	}
-	d.close = append(d.close, d.timers.Close)
+	d.close = append(d.close, func() error { return d.timers.Shutdown(context.Background()) })
 	d.bytes = func() (int64, error) { return redisMemory(client) }
 	return d, nil
 }
@@ -84,7 +84,7 @@ func openDurablePebble() (durableTimers, error) {
 		_ = d.Close()
 		return nil, err
 	}
-	d.close = append(d.close, d.timers.Close)
+	d.close = append(d.close, func() error { return d.timers.Shutdown(context.Background()) })
 	d.bytes = func() (int64, error) { return folderBytes(dir) }
 	return d, nil
 }

@@ -50,5 +50,5 @@ func (h longpollHolder) wait(w http.ResponseWriter, r *http.Request, k *pollKey)
 }
 
 func (h longpollHolder) wake(k *pollKey) { h.held.CheckAndComplete(k.name) }
-func (h longpollHolder) parked() int     { return h.held.Delayed() }
+func (h longpollHolder) parked() int     { return h.held.Len() }
 func (h longpollHolder) close() error    { return h.held.Shutdown(context.Background()) }

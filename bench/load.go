@@ -154,7 +154,7 @@ func (h heldRequests) park(op *loadOp, keys ...string) error {
 
 func (h heldRequests) trigger(_ *loadOp, key string) { h.p.CheckAndComplete(key) }
 
-func (h heldRequests) idle() bool { return h.p.Delayed() == 0 }
+func (h heldRequests) idle() bool { return h.p.Len() == 0 }
 
 // noRequests is the control. It holds nothing, so those without a trigger just end.
 type noRequests struct{}

@@ -12,7 +12,7 @@ import (
 // No method keeps a lock, whatever it finds. This runs first: it fails with a message where
 // another test would hang.
 func TestNoMethodKeepsALock(t *testing.T) {
-	table, err := New[int, string](Options{MaxCalls: 2})
+	table, err := New[int, string](Options{MaxPending: 2})
 	require.NoError(t, err)
 	g := table.Group()
 	free := func(method string) {
@@ -61,8 +61,8 @@ func TestNoMethodKeepsALock(t *testing.T) {
 	_, err = g.Do(ctx, 1, time.Hour, func() error { cancel(); return nil })
 	require.ErrorIs(t, err, context.Canceled)
 	free("Do")
-	g.Close(broken)
-	free("Group.Close")
+	g.CloseWithError(broken)
+	free("Group.CloseWithError")
 	begin(broken, "Go in a group that is closed", 1, sent)
 	require.NoError(t, table.Go(1, 1, sent, done))
 	select {

@@ -95,7 +95,7 @@ func TestOwnParts(t *testing.T) {
 
 // A call that the wheel has no timer for takes no place.
 func TestWheelIsFull(t *testing.T) {
-	table, err := New[int, string](Options{MaxCalls: 1})
+	table, err := New[int, string](Options{MaxPending: 1})
 	require.NoError(t, err)
 	defer table.Close()
 	_, err = table.wheel.Close(timingwheel.Discard) // refuses as one with all the timers that it can have

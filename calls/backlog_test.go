@@ -47,7 +47,7 @@ func TestDoneFunctionsBlock(t *testing.T) {
 		}
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
-		require.Equal(t, 8, c.Stats().Waiting, "the calls of Go that wait for a worker, and none of Do")
+		require.Equal(t, 8, c.Stats().Pending, "the calls of Go that wait for a worker, and none of Do")
 		for id := range errs {
 			require.ErrorIs(t, errs[id], ErrExpired)
 			require.LessOrEqual(t, took[id], 2*time.Second+time.Millisecond/2)
@@ -55,7 +55,7 @@ func TestDoneFunctionsBlock(t *testing.T) {
 		require.Equal(t, []end{{0, ErrExpired}, {1, ErrExpired}}, ended)
 		go func() { require.True(t, c.Reply(5, "late, but not too late")) }()
 		synctest.Wait()
-		require.Equal(t, 7, c.Stats().Waiting)
+		require.Equal(t, 7, c.Stats().Pending)
 		require.Equal(t, end{5, nil}, ended[2])
 		resume()
 		synctest.Wait()
@@ -89,7 +89,7 @@ func TestBacklogKeepsItsRecords(t *testing.T) {
 		}
 		close(leave)
 		synctest.Wait()
-		require.Equal(t, n, c.Stats().Waiting)
+		require.Equal(t, n, c.Stats().Pending)
 	})
 }
 
@@ -97,7 +97,7 @@ func TestBacklogKeepsItsRecords(t *testing.T) {
 // and what that refers to, can be collected while the workers still block.
 func TestBacklogForgetsWhatHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := table(t, Options{Workers: 1, MaxCalls: 101})
+		c := table(t, Options{Workers: 1, MaxPending: 101})
 		leave := make(chan struct{})
 		defer close(leave)
 		require.NoError(t, c.Go(-1, time.Millisecond, nothing, func(string, error) { <-leave }))
@@ -110,7 +110,7 @@ func TestBacklogForgetsWhatHasEnded(t *testing.T) {
 			require.NoError(t, c.Go(id, time.Second, nothing, func(string, error) { runtime.KeepAlive(r) }))
 		}
 		lost := c.Group()
-		for range 10 { // of 100 each, which is what MaxCalls has room for
+		for range 10 { // of 100 each, which is what MaxPending has room for
 			for id := range 100 {
 				start(id)
 			}
@@ -131,7 +131,7 @@ func TestBacklogForgetsWhatHasEnded(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		require.Equal(t, 1, c.backlog.n)
-		require.Equal(t, 1, lost.Close(io.EOF))
+		require.Equal(t, 1, lost.CloseWithError(io.EOF))
 		require.Zero(t, c.backlog.n)
 		require.Nil(t, c.backlog.first)
 		require.Nil(t, c.backlog.last)
@@ -192,7 +192,7 @@ func TestBacklogHammer(t *testing.T) {
 			wg.Wait()
 			if k%256 == 0 {
 				group.Store(c.Group())
-				wg.Go(func() { g.Close(io.EOF) })
+				wg.Go(func() { g.CloseWithError(io.EOF) })
 				wg.Wait()
 			}
 		}
@@ -234,7 +234,7 @@ func TestBacklogIsVisible(t *testing.T) {
 		n, overdue = visible()
 		require.Equal(t, 9, n)
 		require.Equal(t, 30*time.Second, overdue)
-		require.Equal(t, 9, c.Stats().Waiting)
+		require.Equal(t, 9, c.Stats().Pending)
 		require.Zero(t, c.Stats().Wheel.Pending)
 		require.Equal(t, uint64(1), c.Stats().Late.Count, "the others have not expired")
 		for id := range 5 {
@@ -297,7 +297,7 @@ func TestDoneEndsItsWorker(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		require.Equal(t, 48, c.Stats().Waiting)
+		require.Equal(t, 48, c.Stats().Pending)
 		close(leave)
 		synctest.Wait()
 		require.Len(t, ended, 50)

@@ -23,7 +23,7 @@ func table(t testing.TB, o Options) *Table[int, string] {
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, c.Shutdown(context.Background()))
-		require.Zero(t, c.Stats().Waiting)
+		require.Zero(t, c.Stats().Pending)
 		require.Zero(t, c.Stats().Wheel.Pending)
 		require.Zero(t, c.waiting.Load())
 	})
@@ -128,7 +128,7 @@ func TestSendDoesNotReturn(t *testing.T) {
 	require.Error(t, got[0])
 	require.Zero(t, c.Stats().Wheel.Pending)
 	require.Equal(t, uint64(3), c.Stats().Failed)
-	require.Zero(t, c.Stats().Waiting)
+	require.Zero(t, c.Stats().Pending)
 }
 
 // A send that panics, ends its goroutine or fails when its call has ended already leaves no
@@ -245,10 +245,11 @@ func TestGroupsEndApart(t *testing.T) {
 			wg.Go(func() { _, errs[i] = g.Do(context.Background(), 1, time.Minute, nothing) })
 		}
 		synctest.Wait()
-		require.Equal(t, 3, c.Stats().Waiting)
+		require.Equal(t, 3, c.Stats().Pending)
+		require.Equal(t, 3, c.Len())
 		require.Equal(t, 2, c.Stats().Groups)
-		require.Equal(t, 1, lost.Close(io.ErrUnexpectedEOF))
-		require.Zero(t, lost.Close(io.EOF))
+		require.Equal(t, 1, lost.CloseWithError(io.ErrUnexpectedEOF))
+		require.Zero(t, lost.CloseWithError(io.EOF))
 		_, err := lost.Do(t.Context(), 2, time.Minute, func() error { panic("must not be called") })
 		require.ErrorIs(t, err, io.ErrUnexpectedEOF, "the first Close decides")
 		require.ErrorIs(t, lost.Go(2, time.Minute, nothing, func(string, error) {}), io.ErrUnexpectedEOF)
@@ -302,8 +303,8 @@ func TestShutdownWaitsForDone(t *testing.T) {
 	})
 }
 
-func TestMaxCalls(t *testing.T) {
-	c := table(t, Options{MaxCalls: 2})
+func TestMaxPending(t *testing.T) {
+	c := table(t, Options{MaxPending: 2})
 	g := c.Group()
 	discard := func(string, error) {}
 	require.NoError(t, c.Go(1, time.Minute, nothing, discard))
@@ -314,14 +315,14 @@ func TestMaxCalls(t *testing.T) {
 	require.ErrorIs(t, g.Go(1, time.Minute, nothing, discard), ErrDuplicate)
 	require.True(t, c.Reply(1, ""))
 	require.NoError(t, c.Go(2, time.Minute, nothing, discard))
-	require.Equal(t, 1, g.Close(io.EOF))
+	require.Equal(t, 1, g.CloseWithError(io.EOF))
 	require.NoError(t, c.Go(3, time.Minute, nothing, discard))
 	require.Equal(t, uint64(2), c.Stats().RefusedFull)
 }
 
 func TestBadInput(t *testing.T) {
-	_, err := New[int, string](Options{MaxCalls: -1})
-	require.EqualError(t, err, "calls: Options.MaxCalls is -1, must be at least 0")
+	_, err := New[int, string](Options{MaxPending: -1})
+	require.EqualError(t, err, "calls: Options.MaxPending is -1, must be at least 0")
 	_, err = New[int, string](Options{Workers: -1})
 	require.EqualError(t, err, "calls: Options.Workers is -1, must be 1 to 65535")
 	_, err = New[int, string](Options{Workers: 1 << 16})
@@ -354,7 +355,7 @@ func TestBadInput(t *testing.T) {
 	} {
 		require.PanicsWithValue(t, text, f)
 	}
-	require.Equal(t, 1, c.Stats().Waiting)
+	require.Equal(t, 1, c.Stats().Pending)
 }
 
 func TestDonePanics(t *testing.T) {

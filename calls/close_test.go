@@ -34,7 +34,7 @@ func TestCloseEndsAllWhateverDoneDoes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for name, end := range map[string]func(*Table[int, string], *Group[int, string]){
-				"group": func(_ *Table[int, string], g *Group[int, string]) { g.Close(io.EOF) },
+				"group": func(_ *Table[int, string], g *Group[int, string]) { g.CloseWithError(io.EOF) },
 				"table": func(c *Table[int, string], _ *Group[int, string]) { c.Close() },
 			} {
 				t.Run(name, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestCloseEndsAllWhateverDoneDoes(t *testing.T) {
 							require.Equal(t, int64(1), ended[id].Load(), "call %d", id)
 						}
 						st := c.Stats()
-						require.Zero(t, st.Waiting)
+						require.Zero(t, st.Pending)
 						require.Zero(t, st.Groups)
 						require.Zero(t, st.Wheel.Pending)
 						require.Equal(t, uint64(2*n), st.Failed+st.Closed)
@@ -83,7 +83,7 @@ func TestCloseEndsAllWhateverDoneDoes(t *testing.T) {
 // Calls of Do end before done functions are called, which may wait for them.
 func TestCloseEndsDoFirst(t *testing.T) {
 	for name, end := range map[string]func(*Table[int, string], *Group[int, string]){
-		"group": func(_ *Table[int, string], g *Group[int, string]) { g.Close(nil) },
+		"group": func(_ *Table[int, string], g *Group[int, string]) { g.CloseWithError(nil) },
 		"table": func(c *Table[int, string], _ *Group[int, string]) { c.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -124,7 +124,7 @@ func TestGroupAfterClose(t *testing.T) {
 	_, err := g.Do(t.Context(), 1, time.Minute, nothing)
 	require.ErrorIs(t, err, ErrClosed)
 	require.False(t, g.Reply(1, ""))
-	require.Zero(t, g.Close(io.EOF))
+	require.Zero(t, g.CloseWithError(io.EOF))
 	_, err = g.Do(t.Context(), 1, time.Minute, nothing)
 	require.ErrorIs(t, err, ErrClosed)
 	st := c.Stats()
@@ -143,8 +143,8 @@ func TestGroupsAreForgotten(t *testing.T) {
 	}
 	rand.New(rand.NewPCG(1, 2)).Shuffle(len(groups), func(i, k int) { groups[i], groups[k] = groups[k], groups[i] })
 	for left := len(groups) - 1; left >= 0; left-- {
-		require.Equal(t, 1, groups[left].Close(nil))
-		require.Zero(t, groups[left].Close(nil))
+		require.Equal(t, 1, groups[left].CloseWithError(nil))
+		require.Zero(t, groups[left].CloseWithError(nil))
 		if left%500 > 0 {
 			continue
 		}
@@ -183,10 +183,10 @@ func TestStatsHoldsNobodyUp(t *testing.T) {
 	go func() { stats <- c.Stats() }()
 	for range 1000 { // Stats comes to p meanwhile
 		runtime.Gosched()
-		require.Zero(t, c.Group().Close(nil))
+		require.Zero(t, c.Group().CloseWithError(nil))
 	}
 	for _, g := range groups {
-		require.Zero(t, g.Close(nil))
+		require.Zero(t, g.CloseWithError(nil))
 	}
 	p.mu.Unlock()
 	require.Equal(t, uint64(100), (<-stats).Completed)
@@ -207,7 +207,7 @@ func TestStatsWhileGroupsClose(t *testing.T) {
 					t.Error(err)
 				}
 				ended.Add(1)
-				g.Close(nil)
+				g.CloseWithError(nil)
 				if _, err := g.Do(t.Context(), 1, time.Minute, nothing); !errors.Is(err, ErrClosed) {
 					t.Error(err)
 				}

@@ -26,7 +26,7 @@
 //	for {
 //		id, reply, err := conn.read()
 //		if err != nil {
-//			calls.Close(err) // ends all that wait, and refuses what comes
+//			calls.CloseWithError(err) // ends all that wait, and refuses what comes
 //			return
 //		}
 //		calls.Reply(id, reply)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/seed-782fa212/limbo/internal/sentinel"
 )
 
 var (
@@ -15,10 +17,10 @@ var (
 	// same group. That one is not touched.
 	ErrDuplicate = errors.New("calls: a call with this id waits already")
 
-	// ErrFull is returned for a call beyond Options.MaxCalls.
-	ErrFull = errors.New("calls: MaxCalls calls wait already")
+	// ErrFull is returned for a call beyond Options.MaxPending.
+	ErrFull = sentinel.Full("calls: MaxPending calls wait already")
 
 	// ErrClosed is the error of calls that end because the table is closed, or their
 	// group without another error, and of those that come after that.
-	ErrClosed = errors.New("calls: closed")
+	ErrClosed = sentinel.Closed("calls: closed")
 )

@@ -25,7 +25,7 @@ func Example() {
 		conn.Reply(second, fmt.Sprint("reply to ", second))
 		conn.Reply(first, fmt.Sprint("reply to ", first))
 		<-requests
-		conn.Close(io.ErrUnexpectedEOF)
+		conn.CloseWithError(io.ErrUnexpectedEOF)
 	}()
 
 	call := func(id uint64) (string, error) {
@@ -47,7 +47,7 @@ func Example() {
 	fmt.Println(err)
 	_, err = call(4)
 	fmt.Println(err, errors.Is(err, calls.ErrClosed))
-	fmt.Println(table.Stats().Waiting, table.Shutdown(context.Background()))
+	fmt.Println(table.Stats().Pending, table.Shutdown(context.Background()))
 	// Output:
 	// reply to 2
 	// reply to 1

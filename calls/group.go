@@ -159,12 +159,12 @@ func (g *Group[ID, R]) Fail(id ID, err error) bool {
 	return true
 }
 
-// Close ends all calls of the group with an error, ErrClosed if that is nil, and has those
+// CloseWithError ends all calls of the group with an error, ErrClosed if that is nil, and has those
 // that come later get it too: so a call cannot be left behind that came just when its
 // connection was lost. Calls of Do end first, then the done functions of the others are
 // called. It returns how many calls it has ended. The group can be forgotten then. It takes
 // time proportional to the calls.
-func (g *Group[ID, R]) Close(err error) int {
+func (g *Group[ID, R]) CloseWithError(err error) int {
 	g.mustBeMade()
 	if err == nil {
 		err = ErrClosed

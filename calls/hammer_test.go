@@ -27,7 +27,7 @@ type answer struct {
 // Lessons calls 2 and 3. Of a reply, an expiry, a cancel, a failure, a lost connection and a failed send one
 // wins, each time, and a record that serves again is no other call's, and no other group's.
 func TestHammer(t *testing.T) {
-	c, err := New[int, answer](Options{Tick: time.Microsecond, MaxCalls: 1000})
+	c, err := New[int, answer](Options{Tick: time.Microsecond, MaxPending: 1000})
 	require.NoError(t, err)
 	const rounds = 30_000
 	var group atomic.Pointer[numbered]
@@ -59,7 +59,7 @@ func TestHammer(t *testing.T) {
 			}
 			if n%64 == 63 {
 				group.Store(&numbered{c.Group(), g.number + 1})
-				g.Close(io.ErrUnexpectedEOF)
+				g.CloseWithError(io.ErrUnexpectedEOF)
 			}
 		}
 	})
@@ -117,7 +117,7 @@ func TestHammer(t *testing.T) {
 	require.Equal(t, int64(4*rounds/2), ended.Load())
 	require.Equal(t, started.Load(), doneCalls.Load())
 	st := c.Stats()
-	require.Zero(t, st.Waiting)
+	require.Zero(t, st.Pending)
 	require.Zero(t, c.waiting.Load())
 	sum := st.Completed + st.Expired + st.Cancelled + st.Closed + st.Failed + st.Duplicates + st.RefusedFull + st.RefusedClosed
 	require.Equal(t, uint64(4*rounds), sum, "each call is counted once")
@@ -126,7 +126,7 @@ func TestHammer(t *testing.T) {
 // A call that is refused is at no time counted: if it were, another one that comes just when
 // a place is free could be refused for its sake, and both be turned away.
 func TestRefusedCallsTakeNoPlace(t *testing.T) {
-	c := table(t, Options{MaxCalls: 1})
+	c := table(t, Options{MaxPending: 1})
 	require.NoError(t, c.Go(1, NoTimeout, nothing, func(string, error) {}))
 	var others sync.WaitGroup
 	var refused atomic.Bool

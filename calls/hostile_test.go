@@ -67,7 +67,7 @@ func TestContextMisbehaves(t *testing.T) {
 			for _, timeout := range []time.Duration{time.Hour, NoTimeout} {
 				t.Run(name+" "+how+" "+timeout.String(), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
-						c := table(t, Options{MaxCalls: 1})
+						c := table(t, Options{MaxPending: 1})
 						parent, cancel := context.WithTimeout(context.Background(), time.Second)
 						defer cancel()
 						var ctx *strange
@@ -85,7 +85,7 @@ func TestContextMisbehaves(t *testing.T) {
 						synctest.Wait()
 						require.False(t, returned)
 						st := c.Stats()
-						require.Zero(t, st.Waiting, "the call is left behind")
+						require.Zero(t, st.Pending, "the call is left behind")
 						require.Zero(t, st.Wheel.Pending, "its timer is left behind")
 						require.NoError(t, c.Go(1, time.Hour, nothing, func(string, error) {}))
 						require.True(t, c.Reply(1, ""))
@@ -131,7 +131,7 @@ func TestZeroValues(t *testing.T) {
 			func() { _ = g.Go(1, time.Second, nothing, discard) },
 			func() { g.Reply(1, "") },
 			func() { g.Fail(1, io.EOF) },
-			func() { g.Close(nil) },
+			func() { g.CloseWithError(nil) },
 			func() { g.Len() },
 			func() { g.All() },
 		},
@@ -144,9 +144,9 @@ func TestZeroValues(t *testing.T) {
 }
 
 // A call that ends in one group while another begins is not counted in both: no more wait
-// than MaxCalls allows.
+// than MaxPending allows.
 func TestStatsWaitingIsBounded(t *testing.T) {
-	c := table(t, Options{MaxCalls: 1})
+	c := table(t, Options{MaxPending: 1})
 	discard := func(string, error) {}
 	first, held, last := c.Group(), c.Group(), c.Group()
 	require.NoError(t, first.Go(1, time.Hour, nothing, discard))
@@ -159,7 +159,7 @@ func TestStatsWaitingIsBounded(t *testing.T) {
 	require.True(t, first.Reply(1, ""))
 	require.NoError(t, last.Go(1, time.Hour, nothing, discard))
 	held.parts[0].mu.Unlock()
-	require.LessOrEqual(t, (<-stats).Waiting, 1)
+	require.LessOrEqual(t, (<-stats).Pending, 1)
 }
 
 // A reply that has taken its call, and is about to hand it over when the context is done,

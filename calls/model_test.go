@@ -61,7 +61,7 @@ func runModel(t *testing.T, run []byte) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &model{t: t, start: time.Now(), got: make(chan ending, 1<<16)}
 		var err error
-		m.table, err = New[int, string](Options{MaxCalls: modelMax})
+		m.table, err = New[int, string](Options{MaxPending: modelMax})
 		require.NoError(t, err)
 		m.groups = [modelGroups]*Group[int, string]{m.table.own, m.table.Group(), m.table.Group()}
 		for i := range m.waiting {
@@ -169,10 +169,10 @@ func (m *model) step(what, which byte) {
 		}
 		if m.closed[i] == nil {
 			m.closed[i] = errModelLost
-			require.Equal(m.t, len(m.waiting[i]), g.Close(errModelLost))
+			require.Equal(m.t, len(m.waiting[i]), g.CloseWithError(errModelLost))
 			m.endAll(i, errModelLost)
 		} else {
-			require.Zero(m.t, g.Close(io.EOF))
+			require.Zero(m.t, g.CloseWithError(io.EOF))
 			m.groups[i], m.closed[i] = m.table.Group(), nil
 		}
 	}
@@ -246,7 +246,7 @@ func (m *model) compare() {
 	require.Equal(m.t, m.want, got)
 	m.want = nil
 	st := m.table.Stats()
-	require.Equal(m.t, m.held(), st.Waiting)
+	require.Equal(m.t, m.held(), st.Pending)
 	require.Equal(m.t, m.held(), int(m.table.waiting.Load()))
 	got8 := [...]uint64{st.Completed, st.Expired, st.Cancelled, st.Closed, st.Failed, st.Duplicates, st.RefusedFull, st.RefusedClosed, st.Unmatched}
 	c := m.counts

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-782fa212/limbo/histogram"
 	"github.com/seed-782fa212/limbo/purgatory"
 	"github.com/seed-782fa212/limbo/timingwheel"
 )
@@ -12,11 +13,11 @@ import (
 type Stats struct {
 	Name string // Options.Name
 
-	Waiting int // calls
+	Pending int // calls
 	Groups  int // that are not closed
 
 	// How calls ended. Completed had a reply; Cancelled are those whose context was done,
-	// Failed those that Fail, a lost connection (Group.Close) or send has ended, Closed
+	// Failed those that Fail, a lost connection (Group.CloseWithError) or send has ended, Closed
 	// those that Close and Shutdown have.
 	Completed, Expired, Cancelled, Closed, Failed uint64
 
@@ -30,14 +31,14 @@ type Stats struct {
 
 	// Waited is for how long calls have waited, by their outcome: Waited[purgatory.Completed]
 	// and so on. Waited[0] is empty.
-	Waited [purgatory.Failed + 1]purgatory.Histogram
+	Waited [purgatory.Failed + 1]histogram.Durations
 
 	// Late is how long after their deadlines calls expired, those of Go from when a worker
 	// was free for their done function.
-	Late purgatory.Histogram
+	Late histogram.Durations
 
 	// Ready counts the calls of Go whose timeout has passed and which wait for a worker, as
-	// Options.Workers of these are in done functions. They are in Waiting too, and on the
+	// Options.Workers of these are in done functions. They are in Pending too, and on the
 	// wheel no more. Overdue is how long ago the first of them came due; 0 if none waits.
 	Ready   int
 	Overdue time.Duration
@@ -45,9 +46,12 @@ type Stats struct {
 	Wheel timingwheel.Stats // of the timeouts
 }
 
+// Len returns the number of calls that wait. It costs what Stats does.
+func (t *Table[ID, R]) Len() int { return t.Stats().Pending }
+
 // Stats returns the table's figures. Those of one [Group] are of one moment; groups are read
 // one after the other, and so are the parts of the table's own calls. Each call is counted
-// once, also of a group that is closed meanwhile, and Waiting is at most Options.MaxCalls. It
+// once, also of a group that is closed meanwhile, and Pending is at most Options.MaxPending. It
 // takes time in proportion to the groups, some 0.7 µs each, and delays other calls no longer
 // than it takes to copy the list of them.
 func (t *Table[ID, R]) Stats() Stats {
@@ -66,13 +70,13 @@ func (t *Table[ID, R]) Stats() Stats {
 		for i := range g.parts {
 			p := &g.parts[i]
 			p.mu.Lock()
-			st.Waiting += len(p.calls)
+			st.Pending += len(p.calls)
 			sum.add(&p.tally) // also if it is in gone by now: it was not before
 			p.mu.Unlock()
 		}
 	}
-	if most := t.options.MaxCalls; most > 0 {
-		st.Waiting = min(st.Waiting, most) // a place that one group has left may be another's by now
+	if most := t.options.MaxPending; most > 0 {
+		st.Pending = min(st.Pending, most) // a place that one group has left may be another's by now
 	}
 	for o, h := range sum.waited {
 		if h != nil {
@@ -90,14 +94,14 @@ func (t *Table[ID, R]) Stats() Stats {
 
 // tally counts what became of calls.
 type tally struct {
-	waited                                            [purgatory.Failed + 1]*purgatory.Histogram // nil: none so far
-	late                                              *purgatory.Histogram                       // of those that expired
+	waited                                            [purgatory.Failed + 1]*histogram.Durations // nil: none so far
+	late                                              *histogram.Durations                       // of those that expired
 	duplicates, refusedFull, refusedClosed, unmatched uint64
 }
 
 func (y *tally) end(o purgatory.Outcome, waited time.Duration) {
 	if y.waited[o] == nil {
-		y.waited[o] = new(purgatory.Histogram)
+		y.waited[o] = new(histogram.Durations)
 	}
 	y.waited[o].Add(waited)
 }
@@ -105,7 +109,7 @@ func (y *tally) end(o purgatory.Outcome, waited time.Duration) {
 // expired counts how late a call has expired.
 func (y *tally) expired(late time.Duration) {
 	if y.late == nil {
-		y.late = new(purgatory.Histogram)
+		y.late = new(histogram.Durations)
 	}
 	y.late.Add(late)
 }
@@ -123,13 +127,13 @@ func (y *tally) add(other *tally) {
 			continue
 		}
 		if y.waited[o] == nil {
-			y.waited[o] = new(purgatory.Histogram)
+			y.waited[o] = new(histogram.Durations)
 		}
 		y.waited[o].Merge(h)
 	}
 	if other.late != nil {
 		if y.late == nil {
-			y.late = new(purgatory.Histogram)
+			y.late = new(histogram.Durations)
 		}
 		y.late.Merge(other.late)
 	}

@@ -24,9 +24,9 @@ type Options struct {
 	// label "limbo". Default: none.
 	Name string
 
-	// MaxCalls bounds the calls that wait at once, in all groups; a call beyond it gets
+	// MaxPending bounds the calls that wait at once, in all groups; a call beyond it gets
 	// ErrFull. Default 0: no bound but memory.
-	MaxCalls int
+	MaxPending int
 
 	// Tick is how late a call may expire; it never expires early. Default 500 µs; at
 	// least 1 ns.
@@ -51,7 +51,7 @@ type Table[ID comparable, R any] struct {
 	wheel   *timingwheel.Wheel[*call[ID, R]]
 	own     *Group[ID, R] // of the table's own methods
 	free    sync.Pool     // *call, with an empty channel or none
-	waiting atomic.Int64  // calls, if MaxCalls bounds them
+	waiting atomic.Int64  // calls, if MaxPending bounds them
 	backlog backlog[ID, R]
 
 	// afterwards counts what comes to groups whose counts are in gone.
@@ -66,8 +66,8 @@ type Table[ID comparable, R any] struct {
 // New makes a table. It costs one goroutine while no call expires. An option out of range
 // is an error that names it.
 func New[ID comparable, R any](o Options) (*Table[ID, R], error) {
-	if o.MaxCalls < 0 {
-		return nil, fmt.Errorf("calls: Options.MaxCalls is %d, must be at least 0", o.MaxCalls)
+	if o.MaxPending < 0 {
+		return nil, fmt.Errorf("calls: Options.MaxPending is %d, must be at least 0", o.MaxPending)
 	}
 	if o.Workers < 0 || o.Workers > maxWorkers {
 		return nil, fmt.Errorf("calls: Options.Workers is %d, must be 1 to %d", o.Workers, maxWorkers)
@@ -240,9 +240,9 @@ func (t *Table[ID, R]) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// reserve counts a call in, unless MaxCalls wait.
+// reserve counts a call in, unless MaxPending wait.
 func (t *Table[ID, R]) reserve() bool {
-	most := int64(t.options.MaxCalls)
+	most := int64(t.options.MaxPending)
 	if most == 0 {
 		return true
 	}
@@ -260,7 +260,7 @@ func (t *Table[ID, R]) reserve() bool {
 }
 
 func (t *Table[ID, R]) unreserve() {
-	if t.options.MaxCalls > 0 {
+	if t.options.MaxPending > 0 {
 		t.waiting.Add(-1)
 	}
 }

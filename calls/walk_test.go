@@ -90,7 +90,7 @@ func TestAllOfAGroupThatCloses(t *testing.T) {
 	met := 0
 	for range g.All() {
 		if met++; met == 1 {
-			require.Equal(t, 10*batch, g.Close(nil))
+			require.Equal(t, 10*batch, g.CloseWithError(nil))
 		}
 	}
 	require.Equal(t, batch, met)

@@ -29,7 +29,7 @@ func TestZeroValues(t *testing.T) {
 		"threshold":   new(purgatory.Threshold[int, int]),
 		"futures":     new(purgatory.Futures[int]),
 		"future":      new(purgatory.Future[int]),
-		"wheel":       new(purgatory.Wheel),
+		"wheel":       new(purgatory.Clock),
 		"calls":       new(calls.Table[int, int]),
 		"polls":       new(longpoll.Polls),
 	} {

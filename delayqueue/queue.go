@@ -1,19 +1,20 @@
 package delayqueue
 
 import (
-	"errors"
 	"math"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/seed-782fa212/limbo/internal/sentinel"
 )
 
 var (
 	// ErrClosed is returned by Push, Take and TakeElement after Close.
-	ErrClosed = errors.New("delayqueue: closed")
+	ErrClosed = sentinel.Closed("delayqueue: closed")
 
 	// ErrFull is returned by Push when the queue holds 4,294,967,295 elements.
-	ErrFull = errors.New("delayqueue: full")
+	ErrFull = sentinel.Full("delayqueue: full")
 )
 
 const (

@@ -41,21 +41,21 @@ func (t *Timers) Cancel(ctx context.Context, key string) (CancelResult, error) {
 	return first(t.store.Cancel(ctx, shard, []string{key}))
 }
 
-// Reschedule gives a waiting timer another due time, sooner or later; its attempts
-// are kept. Of one that is leased it changes nothing, and returns MoveRunning. At
-// is as in [Timer]; the zero time is an error.
-func (t *Timers) Reschedule(ctx context.Context, key string, at time.Time) (MoveResult, error) {
+// Reset gives a waiting timer another due time, sooner or later, counted from when the
+// engine gets it; its attempts are kept. Zero or less is at once. Of one that is leased it
+// changes nothing, and returns MoveRunning.
+func (t *Timers) Reset(ctx context.Context, key string, after time.Duration) (MoveResult, error) {
+	return t.move(ctx, store.Move{Key: key, After: after})
+}
+
+// ResetAt is [Timers.Reset] to a point in time, which is as in [Timer]; the zero time is an
+// error.
+func (t *Timers) ResetAt(ctx context.Context, key string, at time.Time) (MoveResult, error) {
 	ms, err := millisOf(key, at)
 	if err != nil {
 		return 0, err
 	}
 	return t.move(ctx, store.Move{Key: key, At: ms})
-}
-
-// RescheduleAfter is Reschedule to a time counted from when the engine gets it.
-// Zero or less is at once.
-func (t *Timers) RescheduleAfter(ctx context.Context, key string, after time.Duration) (MoveResult, error) {
-	return t.move(ctx, store.Move{Key: key, After: after})
 }
 
 func (t *Timers) move(ctx context.Context, m store.Move) (MoveResult, error) {

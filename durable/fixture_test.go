@@ -38,7 +38,7 @@ func newRig(t *testing.T, shards int, limits store.Limits, skew time.Duration) *
 	r.faults = &faults{Store: r.engine}
 	r.timers = r.on(r.faults)
 	t.Cleanup(func() {
-		require.NoError(t, r.timers.Close())
+		require.NoError(t, r.timers.Shutdown(context.Background()))
 		require.NoError(t, r.engine.Close())
 	})
 	return r

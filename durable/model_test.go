@@ -209,7 +209,7 @@ func (m *model) play() {
 			m.cancelKey(ctx, key)
 		case n < 30:
 			// A move to earlier would need to know whose due time it is.
-			_, err := m.timers.RescheduleAfter(ctx, key, 10*time.Second)
+			_, err := m.timers.Reset(ctx, key, 10*time.Second)
 			require.NoError(m.t, err)
 		case n == 30 && len(m.workers) < 5:
 			m.start()

@@ -55,7 +55,7 @@ const (
 	NotFound  = store.NotFound
 )
 
-// What became of a Reschedule; see [MoveResult].
+// What became of a Reset; see [MoveResult].
 const (
 	Moved       = store.Moved
 	MoveRunning = store.MoveRunning

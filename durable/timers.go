@@ -59,6 +59,7 @@ type Timers struct {
 	joiners []joiner // one for each shard
 
 	closed  atomic.Bool    // written by Close
+	done    chan struct{}  // closed when it is closed and the joiners' goroutines have ended
 	senders sync.WaitGroup // the joiners' goroutines
 }
 
@@ -72,24 +73,41 @@ func New(s Store, o Options) (*Timers, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Timers{store: s, options: o, joiners: make([]joiner, s.Shards())}, nil
+	return &Timers{store: s, options: o, joiners: make([]joiner, s.Shards()), done: make(chan struct{})}, nil
 }
 
-// Close refuses further calls with [ErrClosed] and waits for the requests of Schedule that
-// are under way. Stop workers before, by the end of their ctx. Close leaves the store open:
-// whoever opened it closes it afterwards. A second Close does nothing. The error is always
-// nil.
-func (t *Timers) Close() error {
+// Close refuses further calls with [ErrClosed], and does not wait. What is under way ends as
+// it would have. Stop workers before, by the end of their ctx. The store stays open:
+// whoever opened it closes it afterwards.
+func (t *Timers) Close() {
 	if t.closed.Swap(true) {
-		return nil
+		return
 	}
 	for i := range t.joiners {
 		j := &t.joiners[i]
 		j.mu.Lock()   // whoever saw Timers open has started its sender
 		j.mu.Unlock() //nolint:staticcheck // an empty section is meant
 	}
-	t.senders.Wait()
-	return nil
+	go func() {
+		t.senders.Wait()
+		close(t.done)
+	}()
+}
+
+// Shutdown is Close that waits for the requests of Schedule that are under way, which end
+// within Options.CallTimeout. If ctx is done first, it returns its cause. It may be called
+// again.
+func (t *Timers) Shutdown(ctx context.Context) error {
+	if ctx == nil {
+		panic("durable: the context is nil")
+	}
+	t.Close()
+	select {
+	case <-t.done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // begin is how each method begins: it checks ctx, and adds the deadline.

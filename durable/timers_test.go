@@ -30,15 +30,15 @@ func TestTimersOfOneKey(t *testing.T) {
 
 		require.Equal(t, Exists, r.add(Timer{Key: "{k}", IfAbsent: true}).Kind)
 		require.Equal(t, Receipt{Kind: Replaced, Due: store.MillisAt(r.now().Add(time.Second))}, r.schedule("{k}", time.Second))
-		move, err := r.timers.Reschedule(ctx, "{k}", due)
+		move, err := r.timers.ResetAt(ctx, "{k}", due)
 		require.NoError(t, err)
 		require.Equal(t, Moved, move)
 		require.Equal(t, due, r.get("{k}").Due)
-		move, err = r.timers.RescheduleAfter(ctx, "{k}", time.Hour)
+		move, err = r.timers.Reset(ctx, "{k}", time.Hour)
 		require.NoError(t, err)
 		require.Equal(t, Moved, move)
 		require.Equal(t, r.now().Add(time.Hour), r.get("{k}").Due)
-		move, err = r.timers.RescheduleAfter(ctx, "none", time.Hour)
+		move, err = r.timers.Reset(ctx, "none", time.Hour)
 		require.NoError(t, err)
 		require.Equal(t, MoveAbsent, move)
 
@@ -77,10 +77,10 @@ func TestChecksComeFirst(t *testing.T) {
 			_, err = r.timers.ScheduleMany(ctx, []Timer{good, timer})
 			require.ErrorContains(t, err, want)
 		}
-		_, err := r.timers.Reschedule(ctx, "k", time.Time{})
+		_, err := r.timers.ResetAt(ctx, "k", time.Time{})
 		require.ErrorContains(t, err, `timer "k" is due at 0001-01-01 00:00:00 +0000 UTC, must be at`)
 		long := strings.Repeat("k", 513)
-		_, err = r.timers.RescheduleAfter(ctx, long, 0)
+		_, err = r.timers.Reset(ctx, long, 0)
 		require.ErrorContains(t, err, "513 bytes")
 		_, err = r.timers.Cancel(ctx, long)
 		require.ErrorContains(t, err, "513 bytes")
@@ -233,7 +233,7 @@ func TestCallsWaitForAnAbandonedSchedule(t *testing.T) {
 			r.gone("k")
 		}},
 		"Reschedule": {call: func(t *testing.T, r *rig) {
-			got, err := r.timers.RescheduleAfter(ctx, "k", time.Hour)
+			got, err := r.timers.Reset(ctx, "k", time.Hour)
 			require.NoError(t, err)
 			require.Equal(t, Moved, got)
 		}},
@@ -474,7 +474,7 @@ func TestClose(t *testing.T) {
 			synctest.Wait()
 		}
 		closed := make(chan error)
-		go func() { closed <- r.timers.Close() }()
+		go func() { closed <- r.timers.Shutdown(context.Background()) }()
 		synctest.Wait()
 		_, err := r.timers.Schedule(ctx, Timer{Key: "late"})
 		require.Equal(t, ErrClosed, err)
@@ -484,14 +484,18 @@ func TestClose(t *testing.T) {
 		require.Equal(t, ErrClosed, err)
 		select {
 		case <-closed:
-			t.Fatal("Close does not wait")
+			t.Fatal("Shutdown does not wait")
 		default:
 		}
+		ended, cancel := context.WithCancelCause(ctx)
+		cancel(errBoom)
+		require.Equal(t, errBoom, r.timers.Shutdown(ended))
+		r.timers.Close() // does not wait
 		close(gate)
 		require.NoError(t, <-errs["sent"])
 		require.ErrorIs(t, <-errs["waits"], ErrClosed)
 		require.NoError(t, <-closed)
-		require.NoError(t, r.timers.Close())
+		require.NoError(t, r.timers.Shutdown(context.Background()))
 		rec, err := r.engine.Get(ctx, 0, "sent") // New: the store is open
 		require.NoError(t, err)
 		require.Equal(t, Waiting, rec.State)
@@ -515,7 +519,7 @@ func TestResultsBesideErrors(t *testing.T) {
 		receipts, err := timers.ScheduleMany(context.Background(), []Timer{{Key: "j"}})
 		require.ErrorIs(t, err, ErrUnconfirmed)
 		require.Equal(t, Created, receipts[0].Kind)
-		require.NoError(t, timers.Close())
+		require.NoError(t, timers.Shutdown(context.Background()))
 	})
 }
 

@@ -218,7 +218,7 @@ func TestKeepAwakeCannotFlush(t *testing.T) {
 // sake of those who come then.
 func TestKeepAwakeKeepsItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFeed(t, purgatory.Options{MaxOperations: 1})
+		f := newFeed(t, purgatory.Options{MaxPending: 1})
 		p, others := polls(t, Options{KeepAwake: time.Second}), polls(t, Options{})
 		w := hook(func(int) error {
 			require.Equal(t, http.StatusServiceUnavailable, ask(f.serve(others), httptest.NewRequest(http.MethodGet, "/", nil)).Code)
@@ -302,7 +302,7 @@ func TestKeepAwakeCannotWrite(t *testing.T) {
 				}
 				require.Equal(t, "\n", w.Body.String())
 				require.Equal(t, c.want, p.Stats())
-				require.Zero(t, f.p.Delayed())
+				require.Zero(t, f.p.Len())
 			})
 		})
 	}

@@ -31,7 +31,7 @@ func newFeed(t testing.TB, o purgatory.Options) *feed {
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, p.Shutdown(context.Background()))
-		require.Zero(t, p.Delayed())
+		require.Zero(t, p.Len())
 	})
 	return &feed{p: p}
 }
@@ -58,7 +58,7 @@ func polls(t testing.TB, o Options) *Polls {
 	p, err := New(o)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		require.Zero(t, p.Stats().Waiting)
+		require.Zero(t, p.Stats().Pending)
 		require.Zero(t, p.Stats().Clients)
 	})
 	return p
@@ -181,12 +181,12 @@ func TestHowLong(t *testing.T) {
 
 func TestFullAndClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFeed(t, purgatory.Options{MaxOperations: 1})
+		f := newFeed(t, purgatory.Options{MaxPending: 1})
 		p := polls(t, Options{RetryAfter: 5 * time.Second})
 		first := make(chan *httptest.ResponseRecorder, 1)
 		go func() { first <- ask(f.serve(p), httptest.NewRequest(http.MethodGet, "/", nil)) }()
 		synctest.Wait()
-		require.Equal(t, 1, p.Stats().Waiting)
+		require.Equal(t, 1, p.Stats().Pending)
 		seen := map[int]bool{}
 		for range 200 {
 			resp := ask(f.serve(p), httptest.NewRequest(http.MethodGet, "/", nil))
@@ -237,7 +237,7 @@ func TestClientsAreBounded(t *testing.T) {
 		synctest.Wait()
 		wg.Go(func() { require.Equal(t, "1", ask(f.serve(p), from("c")).Body.String()) })
 		synctest.Wait()
-		require.Equal(t, Stats{Waiting: 6, Clients: 3, HungUp: 1, Limited: 1}, p.Stats())
+		require.Equal(t, Stats{Pending: 6, Clients: 3, HungUp: 1, Limited: 1}, p.Stats())
 		require.Equal(t, http.StatusTooManyRequests, ask(f.serve(p), from("c")).Code)
 		f.add()
 		wg.Wait()

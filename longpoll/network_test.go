@@ -162,7 +162,7 @@ func TestShutdownAnswersAtOnce(t *testing.T) {
 					go func() { got <- get(client, "/") }()
 				}
 				time.Sleep(1500 * time.Millisecond)
-				require.Equal(t, n, p.Stats().Waiting)
+				require.Equal(t, n, p.Stats().Pending)
 				began := time.Now()
 				require.NoError(t, srv.Shutdown(t.Context()))
 				require.Less(t, time.Since(began), time.Minute, "it would wait for an hour")
@@ -265,7 +265,7 @@ func TestHTTP2(t *testing.T) {
 			go func() { got <- get(client, "/") }()
 		}
 		time.Sleep(20*time.Second + time.Millisecond) // for longer than the server's timeouts
-		require.Equal(t, n, p.Stats().Waiting)
+		require.Equal(t, n, p.Stats().Pending)
 		f.add()
 		for range n {
 			a := <-got
@@ -305,11 +305,11 @@ func TestHangUp(t *testing.T) {
 		}
 		failed <- err
 	}()
-	eventually(t, func() bool { return f.p.Delayed() == 1 }, "the poll waits")
+	eventually(t, func() bool { return f.p.Len() == 1 }, "the poll waits")
 	cancel()
 	require.ErrorIs(t, <-failed, context.Canceled)
 	eventually(t, func() bool { return p.Stats().HungUp == 1 }, "it ends")
-	require.Zero(t, f.p.Delayed())
+	require.Zero(t, f.p.Len())
 }
 
 // The bytes that keep proxies awake go out while the poll waits.
@@ -318,7 +318,8 @@ func TestKeepAwakeGoesOut(t *testing.T) {
 	url := start(t, f.serve(p))
 	resp, err := http.Get(url)
 	require.NoError(t, err)
-	require.Equal(t, 1, p.Stats().Waiting, "its status came with the first byte")
+	require.Equal(t, 1, p.Stats().Pending, "its status came with the first byte")
+	require.Equal(t, 1, p.Len())
 	f.add()
 	b, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)

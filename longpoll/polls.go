@@ -53,7 +53,7 @@ type Polls struct {
 
 // Stats is what waits and what became of the polls.
 type Stats struct {
-	Waiting int // polls
+	Pending int // polls
 	Clients int // that have one waiting; 0 without Options.Client
 
 	Ready   uint64 // handed back to the handler, to be answered
@@ -81,6 +81,9 @@ func (p *Polls) mustBeMade() {
 		panic("longpoll: the zero Polls is not usable, make one with New")
 	}
 }
+
+// Len returns the number of polls that wait.
+func (p *Polls) Len() int { return p.Stats().Pending }
 
 // Stats returns the figures, those of one moment.
 func (p *Polls) Stats() Stats {
@@ -213,7 +216,7 @@ func (p *Polls) enter(r *http.Request) (client string, ok bool) {
 		}
 		p.clients[client]++
 	}
-	p.stats.Waiting++
+	p.stats.Pending++
 	return client, true
 }
 
@@ -226,7 +229,7 @@ func (p *Polls) leave(client string, count func(*Stats)) {
 			delete(p.clients, client)
 		}
 	}
-	p.stats.Waiting--
+	p.stats.Pending--
 	count(&p.stats)
 }
 

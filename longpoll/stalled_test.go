@@ -174,7 +174,7 @@ func TestKeepAwakeIsTakenLate(t *testing.T) {
 					time.Sleep(time.Millisecond) // the byte is being written
 					f.add()
 					time.Sleep(lastByte / 2)
-					require.Equal(t, Stats{Waiting: 1}, p.Stats())
+					require.Equal(t, Stats{Pending: 1}, p.Stats())
 					require.Equal(t, "\nanswer, whole", c.resume())
 					require.Equal(t, Stats{Ready: 1}, p.Stats())
 					if http2 { // whose deadlines are not the connection's

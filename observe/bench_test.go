@@ -32,17 +32,17 @@ func BenchmarkCollect(b *testing.B) {
 			ctx := context.Background() // without a cancel, which each operation would have to hear of
 			const purgatories, operations = 50, 1_000_000
 			r := New()
-			var wheel *purgatory.Wheel
+			var wheel *purgatory.Clock
 			if shared {
 				var err error
-				wheel, err = purgatory.NewWheel(purgatory.WheelOptions{})
+				wheel, err = purgatory.NewClock(purgatory.ClockOptions{})
 				require.NoError(b, err)
 				defer wheel.Close()
 			}
 			var first *purgatory.Purgatory[int]
-			wheels := map[*purgatory.Wheel]bool{}
+			wheels := map[*purgatory.Clock]bool{}
 			for i := range purgatories {
-				p, err := purgatory.New[int](purgatory.Options{Wheel: wheel})
+				p, err := purgatory.New[int](purgatory.Options{Clock: wheel})
 				require.NoError(b, err)
 				defer func() { require.NoError(b, p.Shutdown(ctx)) }()
 				_, err = r.Add(fmt.Sprint("p", i), Purgatory(p, nil))
@@ -54,7 +54,7 @@ func BenchmarkCollect(b *testing.B) {
 				if first == nil {
 					first = p
 				}
-				wheels[p.Wheel()] = true
+				wheels[p.Clock()] = true
 			}
 			for pending := 0; pending < operations; runtime.Gosched() { // timeouts come to the wheel after 50 ms
 				pending = 0
@@ -100,7 +100,7 @@ func BenchmarkCollect(b *testing.B) {
 			})
 			b.Run("wheel", func(b *testing.B) {
 				for b.Loop() {
-					first.Wheel().Stats()
+					first.Clock().Stats()
 				}
 			})
 		})

@@ -5,8 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
-
-	"github.com/seed-782fa212/limbo/timingwheel"
+	"github.com/seed-782fa212/limbo/histogram"
 )
 
 // Describe sends nothing: what is observed may change. It is part of
@@ -76,7 +75,7 @@ func (e *entry) metric(f Figure) prometheus.Metric {
 	case Counter:
 		return prometheus.MustNewConstMetric(desc, prometheus.CounterValue, f.Value, values...)
 	case Histogram:
-		return histogram{desc, prometheus.MakeLabelPairs(desc, values), f.Durations}
+		return histogramMetric{desc, prometheus.MakeLabelPairs(desc, values), f.Durations}
 	default:
 		return prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, f.Value, values...)
 	}
@@ -94,28 +93,28 @@ func (e *entry) desc(f Figure) *prometheus.Desc {
 	return prometheus.NewDesc(e.fullName(f.Name), help, labels, nil)
 }
 
-// histogram publishes a histogram as a classic one and as a native one. A server that does
+// histogramMetric publishes a histogram as a classic one and as a native one. A server that does
 // not take native ones does not see those fields: the text format has none.
-type histogram struct {
+type histogramMetric struct {
 	desc   *prometheus.Desc
 	labels []*dto.LabelPair
-	counts timingwheel.Histogram
+	counts histogram.Durations
 }
 
-func (h histogram) Desc() *prometheus.Desc { return h.desc }
+func (h histogramMetric) Desc() *prometheus.Desc { return h.desc }
 
 // smallest is the exponent of the first class's bound: 2^-20 s.
 const smallest = -20
 
 // bounds are those of the classes, in seconds. The last class has none.
-var bounds = func() (all [len(timingwheel.Histogram{}.Counts) - 1]float64) {
+var bounds = func() (all [len(histogram.Durations{}.Counts) - 1]float64) {
 	for i := range all {
 		all[i] = math.Ldexp(1, i+smallest)
 	}
 	return all
 }()
 
-func (h histogram) Write(m *dto.Metric) error {
+func (h histogramMetric) Write(m *dto.Metric) error {
 	count, sum := h.counts.Count, h.counts.Sum
 	m.Label = h.labels
 	m.Histogram = &dto.Histogram{SampleCount: &count, SampleSum: &sum}
@@ -138,7 +137,7 @@ func (h histogram) Write(m *dto.Metric) error {
 // native adds the buckets of a native histogram. Of schema 0, bucket i holds what is at most
 // 2^i and more than half that. What is at most 2^-20 s, zero included, is in
 // the zero bucket; what is beyond the last bound, in the bucket after it.
-func (h histogram) native(to *dto.Histogram) {
+func (h histogramMetric) native(to *dto.Histogram) {
 	schema, threshold, zero := int32(0), math.Ldexp(1, smallest), h.counts.Counts[0]
 	to.Schema, to.ZeroThreshold, to.ZeroCount = &schema, &threshold, &zero
 	last, gap := int64(0), int32(smallest+1)

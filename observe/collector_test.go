@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
-	"github.com/seed-782fa212/limbo/timingwheel"
+	"github.com/seed-782fa212/limbo/histogram"
 	"github.com/stretchr/testify/require"
 )
 
@@ -34,7 +34,7 @@ func TestLint(t *testing.T) {
 }
 
 // A histogram of each class once, with one more in each than in that before.
-func everyClass() (h timingwheel.Histogram) {
+func everyClass() (h histogram.Durations) {
 	for i := range h.Counts {
 		for range i + 1 {
 			h.Add(h.Bound(min(i, len(h.Counts)-2)) + time.Duration(i/(len(h.Counts)-1)))
@@ -44,7 +44,7 @@ func everyClass() (h timingwheel.Histogram) {
 }
 
 func TestClassicHistogram(t *testing.T) {
-	for name, h := range map[string]timingwheel.Histogram{"empty": {}, "one": one(time.Second), "all": everyClass()} {
+	for name, h := range map[string]histogram.Durations{"empty": {}, "one": one(time.Second), "all": everyClass()} {
 		m := written(t, h)
 		require.Equal(t, h.Count, m.GetSampleCount(), name)
 		require.InDelta(t, h.Sum, m.GetSampleSum(), 0, name)
@@ -67,7 +67,7 @@ func TestNativeHistogram(t *testing.T) {
 		gaps.Count -= gaps.Counts[i]
 		gaps.Counts[i] = 0
 	}
-	for name, h := range map[string]timingwheel.Histogram{
+	for name, h := range map[string]histogram.Durations{
 		"empty": {}, "zero": one(0), "first": one(time.Microsecond), "one": one(time.Second),
 		"longest": one(math.MaxInt64), "all": everyClass(), "gaps": gaps,
 	} {
@@ -93,12 +93,12 @@ func TestNativeHistogram(t *testing.T) {
 	}
 }
 
-func one(d time.Duration) (h timingwheel.Histogram) {
+func one(d time.Duration) (h histogram.Durations) {
 	h.Add(d)
 	return h
 }
 
-func written(t *testing.T, h timingwheel.Histogram) *dto.Histogram {
+func written(t *testing.T, h histogram.Durations) *dto.Histogram {
 	var m dto.Metric
 	e := &entry{kind: "x", name: "y"}
 	require.NoError(t, e.metric(Figure{Name: "z_seconds", Type: Histogram, Durations: h}).Write(&m))
@@ -121,7 +121,7 @@ func TestInvalidFigures(t *testing.T) {
 		"NaN":                 {Name: "x", Value: math.NaN()},
 		"infinite":            {Name: "x", Value: math.Inf(1)},
 		"counter":             {Name: "x_total", Type: Counter, Value: -1},
-		"histogram":           {Name: "x", Type: Histogram, Durations: timingwheel.Histogram{Count: 1}},
+		"histogram":           {Name: "x", Type: Histogram, Durations: histogram.Durations{Count: 1}},
 		"label":               {Name: "x", Label: "a b"},
 		"label's underscores": {Name: "x", Label: "__a"},
 		"label name":          {Name: "x", Label: "name"},

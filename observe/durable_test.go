@@ -49,7 +49,7 @@ func observed(t *testing.T, shards int) (*broken, *durable.Timers, *observe.Regi
 	s := &broken{Store: engine}
 	timers, err := durable.New(s, durable.Options{})
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, timers.Close()) })
+	t.Cleanup(func() { require.NoError(t, timers.Shutdown(context.Background())) })
 	r := observe.New()
 	_, err = r.Add("timers", observe.Timers(timers))
 	require.NoError(t, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/seed-782fa212/limbo/delayqueue"
 	"github.com/seed-782fa212/limbo/durable"
 	"github.com/seed-782fa212/limbo/durable/memstore"
+	"github.com/seed-782fa212/limbo/histogram"
 	"github.com/seed-782fa212/limbo/longpoll"
 	"github.com/seed-782fa212/limbo/purgatory"
 	"github.com/seed-782fa212/limbo/timingwheel"
@@ -22,8 +23,8 @@ import (
 // everyKind is a registry with a source of every kind, each of which has done something.
 type everyKind struct {
 	registry  *Registry
-	durations timingwheel.Histogram // of the custom source
-	act       func()                // has something end in each source
+	durations histogram.Durations // of the custom source
+	act       func()              // has something end in each source
 }
 
 func newEveryKind(t testing.TB) *everyKind {
@@ -46,12 +47,12 @@ func newEveryKind(t testing.TB) *everyKind {
 	_, err = sched.Every(time.Hour, func() {}, scheduler.JobOptions{})
 	require.NoError(t, err)
 	add("cron", Scheduler(sched))
-	shared, err := purgatory.NewWheel(purgatory.WheelOptions{})
+	shared, err := purgatory.NewClock(purgatory.ClockOptions{})
 	require.NoError(t, err)
-	fetches, err := purgatory.New[string](purgatory.Options{Wheel: shared, MaxOperations: 1})
+	fetches, err := purgatory.New[string](purgatory.Options{Clock: shared, MaxPending: 1})
 	require.NoError(t, err)
 	add("fetches", Purgatory(fetches, nil))
-	offsets, err := purgatory.NewThreshold(func(string) int64 { return 7 }, purgatory.Options{Wheel: shared})
+	offsets, err := purgatory.NewThreshold(func(string) int64 { return 7 }, purgatory.Options{Clock: shared})
 	require.NoError(t, err)
 	add("offsets", Threshold(offsets, nil))
 	votes, err := purgatory.NewFutures[int](purgatory.Options{})

@@ -3,7 +3,7 @@ package observe
 import (
 	"time"
 
-	"github.com/seed-782fa212/limbo/timingwheel"
+	"github.com/seed-782fa212/limbo/histogram"
 )
 
 // Figure is a number, or a histogram of durations, with what it takes to publish it.
@@ -17,8 +17,8 @@ type Figure struct {
 	// Label tells several figures of one name apart: outcome="expired". Empty: there is one.
 	Label, LabelValue string
 
-	Value     float64               // of a Gauge or a Counter
-	Durations timingwheel.Histogram // of a Histogram
+	Value     float64             // of a Gauge or a Counter
+	Durations histogram.Durations // of a Histogram
 
 	problem string // why figures were left out, in words, for the page
 }
@@ -56,7 +56,7 @@ type labelled struct {
 	n     uint64
 }
 
-func (s *sheet) durations(name, help string, h timingwheel.Histogram) {
+func (s *sheet) durations(name, help string, h histogram.Durations) {
 	*s = append(*s, Figure{Name: name, Help: help, Type: Histogram, Durations: h})
 }
 

@@ -3,6 +3,7 @@ package observe
 import (
 	"github.com/seed-782fa212/limbo/calls"
 	"github.com/seed-782fa212/limbo/delayqueue"
+	"github.com/seed-782fa212/limbo/histogram"
 	"github.com/seed-782fa212/limbo/longpoll"
 	"github.com/seed-782fa212/limbo/purgatory"
 	"github.com/seed-782fa212/limbo/timingwheel"
@@ -37,7 +38,7 @@ func (s *sheet) refused(what string, full, closed uint64) {
 }
 
 func (s *sheet) purgatory(st purgatory.Stats) {
-	s.gauge("operations", "Operations that wait", float64(st.Delayed))
+	s.gauge("operations", "Operations that wait", float64(st.Pending))
 	s.gauge("watches", "Pairs of an operation and a key that it waits for", float64(st.Watched))
 	s.gauge("keys", "Keys that operations wait for", float64(st.Keys))
 	s.outcomes("Operations", st.Completed, st.Expired, st.Cancelled, st.Closed, st.Failed)
@@ -55,7 +56,7 @@ func (s *sheet) outcomes(what string, completed, expired, cancelled, closed, fai
 }
 
 // waited adds a histogram for each outcome.
-func (s *sheet) waited(help string, by [purgatory.Failed + 1]timingwheel.Histogram) {
+func (s *sheet) waited(help string, by [purgatory.Failed + 1]histogram.Durations) {
 	for o := purgatory.Completed; o <= purgatory.Failed; o++ {
 		*s = append(*s, Figure{
 			Name: "waited_seconds", Help: help, Type: Histogram,
@@ -77,7 +78,7 @@ func (s *sheet) scheduler(st scheduler.Stats) {
 }
 
 func (s *sheet) calls(st calls.Stats) {
-	s.gauge("waiting", "Calls that wait for their reply", float64(st.Waiting))
+	s.gauge("waiting", "Calls that wait for their reply", float64(st.Pending))
 	s.gauge("groups", "Groups that are not closed", float64(st.Groups))
 	s.outcomes("Calls", st.Completed, st.Expired, st.Cancelled, st.Closed, st.Failed)
 	s.waited("How long calls waited, by outcome", st.Waited)
@@ -90,7 +91,7 @@ func (s *sheet) calls(st calls.Stats) {
 }
 
 func (s *sheet) polls(st longpoll.Stats) {
-	s.gauge("waiting", "Polls that wait", float64(st.Waiting))
+	s.gauge("waiting", "Polls that wait", float64(st.Pending))
 	s.gauge("clients", "Clients that have a poll waiting, if they are told apart", float64(st.Clients))
 	s.labelled("ended_total", "Polls that ended, by how", "how",
 		labelled{"ready", st.Ready}, labelled{"expired", st.Expired}, labelled{"hung_up", st.HungUp},

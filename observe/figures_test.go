@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-782fa212/limbo/calls"
 	"github.com/seed-782fa212/limbo/delayqueue"
+	"github.com/seed-782fa212/limbo/histogram"
 	"github.com/seed-782fa212/limbo/longpoll"
 	"github.com/seed-782fa212/limbo/purgatory"
 	"github.com/seed-782fa212/limbo/timingwheel"
@@ -21,7 +22,7 @@ func numbered[S any]() (st S) {
 	n := 1000
 	var fill func(v reflect.Value)
 	fill = func(v reflect.Value) {
-		if h, ok := v.Addr().Interface().(*timingwheel.Histogram); ok {
+		if h, ok := v.Addr().Interface().(*histogram.Durations); ok {
 			n++
 			h.Counts[0], h.Count = uint64(n), uint64(n)
 			return
@@ -71,7 +72,7 @@ func TestFigures(t *testing.T) {
 			"workers_idle": wheel.Idle, "levels": wheel.Levels, "memory_bytes": wheel.Bytes,
 		}},
 		"purgatory": {func(s *sheet) { s.purgatory(purg) }, map[string]any{
-			"operations": purg.Delayed, "watches": purg.Watched, "keys": purg.Keys,
+			"operations": purg.Pending, "watches": purg.Watched, "keys": purg.Keys,
 			"ended_total outcome=completed": purg.Completed, "waited_seconds outcome=completed": purg.Waited[purgatory.Completed],
 			"ended_total outcome=expired": purg.Expired, "waited_seconds outcome=expired": purg.Waited[purgatory.Expired],
 			"ended_total outcome=cancelled": purg.Cancelled, "waited_seconds outcome=cancelled": purg.Waited[purgatory.Cancelled],
@@ -88,7 +89,7 @@ func TestFigures(t *testing.T) {
 			"panics_total": sched.Panics, "clock_steps_total": sched.ClockSteps,
 		}},
 		"calls": {func(s *sheet) { s.calls(call) }, map[string]any{
-			"waiting": call.Waiting, "groups": call.Groups, "unmatched_total": call.Unmatched,
+			"waiting": call.Pending, "groups": call.Groups, "unmatched_total": call.Unmatched,
 			"ended_total outcome=completed": call.Completed, "waited_seconds outcome=completed": call.Waited[purgatory.Completed],
 			"ended_total outcome=expired": call.Expired, "waited_seconds outcome=expired": call.Waited[purgatory.Expired],
 			"ended_total outcome=cancelled": call.Cancelled, "waited_seconds outcome=cancelled": call.Waited[purgatory.Cancelled],
@@ -99,7 +100,7 @@ func TestFigures(t *testing.T) {
 			"late_seconds":                  call.Late, "ready": call.Ready, "overdue_seconds": int(call.Overdue.Seconds()),
 		}},
 		"polls": {func(s *sheet) { s.polls(poll) }, map[string]any{
-			"waiting": poll.Waiting, "clients": poll.Clients,
+			"waiting": poll.Pending, "clients": poll.Clients,
 			"ended_total how=ready": poll.Ready, "ended_total how=expired": poll.Expired, "ended_total how=hung_up": poll.HungUp,
 			"ended_total how=cancelled": poll.Cancelled,
 			"ended_total how=invalid":   poll.Invalid, "ended_total how=limited": poll.Limited,

@@ -129,12 +129,12 @@ func TestWheelsComeAlong(t *testing.T) {
 
 // A wheel that several share is observed once, and as long as one of them is.
 func TestSharedWheel(t *testing.T) {
-	wheel, err := purgatory.NewWheel(purgatory.WheelOptions{})
+	wheel, err := purgatory.NewClock(purgatory.ClockOptions{})
 	require.NoError(t, err)
 	defer wheel.Close()
 	var shared []*purgatory.Purgatory[int]
 	for range 3 {
-		p, err := purgatory.New[int](purgatory.Options{Wheel: wheel})
+		p, err := purgatory.New[int](purgatory.Options{Clock: wheel})
 		require.NoError(t, err)
 		defer func() { require.NoError(t, p.Shutdown(t.Context())) }()
 		shared = append(shared, p)
@@ -187,7 +187,7 @@ func TestWheelsThatCannotBeCompared(t *testing.T) {
 
 // For the race detector: sources come and go while they are read.
 func TestRegistryIsConcurrent(t *testing.T) {
-	wheel, err := purgatory.NewWheel(purgatory.WheelOptions{})
+	wheel, err := purgatory.NewClock(purgatory.ClockOptions{})
 	require.NoError(t, err)
 	defer wheel.Close()
 	r := New()
@@ -197,7 +197,7 @@ func TestRegistryIsConcurrent(t *testing.T) {
 	for range 4 {
 		all.Go(func() {
 			for range 50 {
-				p, err := purgatory.New[int](purgatory.Options{Wheel: wheel})
+				p, err := purgatory.New[int](purgatory.Options{Clock: wheel})
 				require.NoError(t, err)
 				remove, err := r.Add("x", Purgatory(p, nil))
 				require.NoError(t, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/seed-782fa212/limbo/histogram"
 	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
@@ -165,7 +166,7 @@ func (r *Reading) set(s sheet) {
 	}
 }
 
-func durations(h timingwheel.Histogram) Durations {
+func durations(h histogram.Durations) Durations {
 	d := Durations{Count: h.Count, Sum: h.Sum}
 	for i, n := range h.Counts {
 		if n == 0 && len(d.Counts) == 0 {

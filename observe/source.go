@@ -47,7 +47,7 @@ func once[S any](p pass, of any, read func() S) S {
 }
 
 // Wheeled is what [Wheel] observes: a *timingwheel.Wheel, a *keyed.Table or a
-// *purgatory.Wheel.
+// *purgatory.Clock.
 type Wheeled interface {
 	Stats() timingwheel.Stats
 	Levels() []timingwheel.Level
@@ -131,7 +131,7 @@ func Purgatory[K comparable](p *purgatory.Purgatory[K], format func(K) string) S
 			return list
 		},
 		hot:    func(n int) []HotKey { return hotKeys(p.Hotspots(n), keys) },
-		wheels: []wheelOf{{"", Wheel(p.Wheel())}},
+		wheels: []wheelOf{{"", Wheel(p.Clock())}},
 	}
 }
 
@@ -161,7 +161,7 @@ func Threshold[K comparable, N cmp.Ordered](t *purgatory.Threshold[K, N], format
 			return list
 		},
 		hot:    func(n int) []HotKey { return hotKeys(t.Hotspots(n), keys) },
-		wheels: []wheelOf{{"", Wheel(t.Wheel())}},
+		wheels: []wheelOf{{"", Wheel(t.Clock())}},
 	}
 }
 
@@ -171,7 +171,7 @@ func Futures[T any](f *purgatory.Futures[T]) Source {
 	return Source{
 		kind:   "purgatory",
 		read:   func(s *sheet, _ pass) { s.purgatory(f.Stats()) },
-		wheels: []wheelOf{{"", Wheel(f.Wheel())}},
+		wheels: []wheelOf{{"", Wheel(f.Clock())}},
 	}
 }
 

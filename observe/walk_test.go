@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-782fa212/limbo/histogram"
 	"github.com/seed-782fa212/limbo/purgatory"
 	"github.com/seed-782fa212/limbo/timingwheel"
 )
@@ -238,7 +239,7 @@ func TestRings(t *testing.T) {
 }
 
 func TestDurations(t *testing.T) {
-	var h timingwheel.Histogram
+	var h histogram.Durations
 	require.Equal(t, Durations{}, durations(h))
 	h.Add(time.Second)
 	h.Add(3 * time.Second)

@@ -25,7 +25,7 @@ func TestNothingHangs(t *testing.T) {
 		}
 	}
 	// No cleanup: it would hang, too.
-	p, err := New[int](Options{MaxOperations: 100})
+	p, err := New[int](Options{MaxPending: 100})
 	require.NoError(t, err)
 	ends := make(chan Outcome, 100)
 	watch := func(ready bool, timeout time.Duration, keys ...int) (h Pending) {
@@ -66,7 +66,7 @@ func TestNothingHangs(t *testing.T) {
 	within("Oldest", func() { p.Oldest(5) })
 	within("Hotspots", func() { p.Hotspots(5) })
 	within("Stats", func() { p.Stats() })
-	within("Delayed", func() { p.Delayed() })
+	within("Len", func() { p.Len() })
 	within("KeyCount", func() { p.KeyCount() })
 	within("CheckAndComplete of many", func() { p.CheckAndComplete(1) })
 	within("CancelForKey of many", func() { p.CancelForKey(1, nil) })

@@ -63,7 +63,7 @@ func (t *tally) takeLocked(before time.Duration, room []arrival) (n int) {
 // sweepLaterLocked plans the next sweep, and reports whether it did: not if the wheel is
 // full. The next arrival tries again then.
 func (t *tally) sweepLaterLocked(delay time.Duration) bool {
-	timer, err := t.core.wheel.timers.Schedule(event{t, 0}, delay)
+	timer, err := t.core.clock.timers.Schedule(event{t, 0}, delay)
 	if err != nil {
 		return false
 	}
@@ -118,7 +118,7 @@ func (t *tally) sweepOne(a arrival, at time.Duration) {
 	switch {
 	case !a.w.state.waits(a.gen):
 	case left < lazyFrom:
-		t.core.wheel.schedule(event{a.w, a.gen}, left)
+		t.core.clock.schedule(event{a.w, a.gen}, left)
 	default:
 		t.mu.Lock()
 		a.at = t.behindLocked(at)

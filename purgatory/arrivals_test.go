@@ -32,11 +32,11 @@ func TestArrivalsSweep(t *testing.T) {
 		time.Sleep(lazyFor + 2*lazyEach)
 		synctest.Wait()
 		require.Equal(t, 100, timers(&p.core))
-		require.Equal(t, 100, p.wheel.timers.Len(), "and no sweep, while nothing comes")
+		require.Equal(t, 100, p.clock.timers.Len(), "and no sweep, while nothing comes")
 		for _, h := range late[400:] {
 			require.True(t, h.Cancel(nil))
 		}
-		require.Zero(t, p.wheel.timers.Len())
+		require.Zero(t, p.clock.timers.Len())
 		require.Zero(t, p.Stats().Wheel.EmptyWakeups)
 
 		// One by one, at any time: within 100 ms all is gone.
@@ -47,7 +47,7 @@ func TestArrivalsSweep(t *testing.T) {
 		}
 		time.Sleep(100 * time.Millisecond)
 		synctest.Wait()
-		require.Zero(t, p.wheel.timers.Len())
+		require.Zero(t, p.clock.timers.Len())
 		p.each(func(part *tally) {
 			require.Zero(t, part.arrivals.Len())
 			require.LessOrEqual(t, part.arrivals.Cap(), 64, "memory follows the load")
@@ -133,7 +133,7 @@ func TestArrivalsWhileChecked(t *testing.T) {
 				require.GreaterOrEqual(t, ended, want)
 				require.LessOrEqual(t, ended, want+time.Millisecond)
 				require.False(t, h.Waiting())
-				require.Zero(t, p.wheel.timers.Len())
+				require.Zero(t, p.clock.timers.Len())
 				empty(t, p)
 				shut(t, p)
 			})

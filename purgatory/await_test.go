@@ -74,7 +74,7 @@ func TestAwait(t *testing.T) {
 				require.Equal(t, c.want, <-answers)
 				require.Equal(t, c.want, <-answers)
 				synctest.Wait()
-				require.Zero(t, p.Delayed()+p.Watched()+th.verify())
+				require.Zero(t, p.Len()+p.Watched()+th.verify())
 			})
 		})
 	}
@@ -142,15 +142,15 @@ func TestFutures(t *testing.T) {
 		err = s.Await(t.Context(), NoTimeout, All, a, b)
 		require.NoError(t, err)
 		require.Equal(t, Completed, all.Outcome())
-		require.Zero(t, s.Stats().Watched+s.Stats().Delayed)
+		require.Zero(t, s.Stats().Watched+s.Stats().Pending)
 
 		require.PanicsWithValue(t, "purgatory: futures[1] is nil", func() { _ = s.Await(t.Context(), 1, All, a, nil) })
 		other, err := NewFutures[string](Options{})
 		require.NoError(t, err)
 		err = s.Await(t.Context(), 1, All, other.Future())
 		require.EqualError(t, err, "purgatory: futures[0] belongs to another Futures")
-		_, err = NewFutures[int](Options{MaxOperations: -1})
-		require.ErrorContains(t, err, "Options.MaxOperations is -1")
+		_, err = NewFutures[int](Options{MaxPending: -1})
+		require.ErrorContains(t, err, "Options.MaxPending is -1")
 
 		late := newOp(t)
 		_, err = s.TryCompleteElseWatch(context.Background(), late, NoTimeout, All, s.Future())

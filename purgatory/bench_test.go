@@ -43,7 +43,7 @@ func BenchmarkWatch(b *testing.B) {
 					b.Fatal("not completed")
 				}
 			}
-			if p.Watched() != 0 || p.Delayed() != 0 || p.KeyCount() != 0 || timers(&p.core) != 0 {
+			if p.Watched() != 0 || p.Len() != 0 || p.KeyCount() != 0 || timers(&p.core) != 0 {
 				b.Fatal("something is left behind")
 			}
 		})

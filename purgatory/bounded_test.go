@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// P10: beyond MaxOperations there is ErrFull, and nothing of what it refused;
+// P10: beyond MaxPending there is ErrFull, and nothing of what it refused;
 // each kind of end makes room for one, and one only.
 func TestP10Full(t *testing.T) {
 	for _, e := range endings {
@@ -23,7 +23,7 @@ func TestP10Full(t *testing.T) {
 		t.Run(e.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				op := newOp(t)
-				s := &scene{p: open[int](t, Options{MaxOperations: 3}), op: op}
+				s := &scene{p: open[int](t, Options{MaxPending: 3}), op: op}
 				var err error
 				ctx, cancel := context.WithCancel(t.Context())
 				s.cancel = cancel
@@ -65,7 +65,7 @@ func TestP10Full(t *testing.T) {
 // added from there fits, at the limit too (as timers 5 has it for timers).
 func TestP10AddedFromComplete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := open[int](t, Options{MaxOperations: 2})
+		p := open[int](t, Options{MaxPending: 2})
 		added := 0
 		var again func(int) *testOp
 		again = func(left int) *testOp {
@@ -94,7 +94,7 @@ func TestP10AddedFromComplete(t *testing.T) {
 // P10: a second check that returns true, or panics, gives its place back.
 func TestP10SecondCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := open[int](t, Options{MaxOperations: 1, OnPanic: func(Panic) {}})
+		p := open[int](t, Options{MaxPending: 1, OnPanic: func(Panic) {}})
 		for i := range 10 {
 			op := newOp(t)
 			op.try = func(n int) bool {
@@ -114,9 +114,9 @@ func TestP10SecondCheck(t *testing.T) {
 }
 
 // P10: an operation that ends is counted out before it leaves its place to another: or
-// Delayed would exceed the bound.
+// Len would exceed the bound.
 func TestP10PlaceIsFreedLast(t *testing.T) {
-	p := open[int](t, Options{MaxOperations: 1})
+	p := open[int](t, Options{MaxPending: 1})
 	h := park(t, p, newOp(t), NoTimeout, 1)
 	ended := make(chan bool)
 	var once sync.Once
@@ -142,7 +142,7 @@ func TestP10PlaceIsFreedLast(t *testing.T) {
 // are coming and none was refused needlessly, exactly so many do.
 func TestP10ExactUnderConcurrency(t *testing.T) {
 	const bound, goroutines = 10, 8
-	p := open[int](t, Options{MaxOperations: bound})
+	p := open[int](t, Options{MaxPending: bound})
 	var waiting, most atomic.Int32
 	var wg sync.WaitGroup
 	for range goroutines {
@@ -189,6 +189,6 @@ func TestP10ExactUnderConcurrency(t *testing.T) {
 	}
 	wg.Wait()
 	require.EqualValues(t, bound, accepted.Load())
-	require.Equal(t, bound, p.Delayed())
+	require.Equal(t, bound, p.Len())
 	shut(t, p)
 }

@@ -14,9 +14,9 @@ import (
 type core struct {
 	options Options
 	lists   lists
-	wheel   *Wheel
+	clock   *Clock
 	own     bool         // the wheel is this core's
-	held    atomic.Int64 // operations, counted only under MaxOperations; any goroutine writes
+	held    atomic.Int64 // operations, counted only under MaxPending; any goroutine writes
 	panics  atomic.Uint64
 	tallies tallies
 	closing closing
@@ -36,22 +36,22 @@ type lists interface {
 
 // open makes or joins the wheel. o has its defaults already.
 func (c *core) open(o Options, l lists) (err error) {
-	c.options, c.lists, c.wheel = o, l, o.Wheel
+	c.options, c.lists, c.clock = o, l, o.Clock
 	c.closing.done = make(chan struct{})
 	c.tallies.most = runtime.GOMAXPROCS(0)
-	if c.wheel == nil {
-		c.wheel, err = NewWheel(WheelOptions{Name: o.Name, Tick: o.Tick, Workers: o.Workers})
+	if c.clock == nil {
+		c.clock, err = NewClock(ClockOptions{Name: o.Name, Tick: o.Tick, Workers: o.Workers})
 		if err != nil {
 			return err
 		}
 		c.own = true
 	}
-	return c.wheel.join()
+	return c.clock.join()
 }
 
 // mustBeMade panics if the core is part of a zero value.
 func (c *core) mustBeMade() {
-	if c.wheel == nil {
+	if c.clock == nil {
 		panic(zeroValue)
 	}
 }
@@ -77,9 +77,9 @@ func (c *core) mustBeUsable(ctx context.Context, op any) (done <-chan struct{}) 
 	return mustHave(ctx)
 }
 
-// reserve counts an operation in, unless MaxOperations wait.
+// reserve counts an operation in, unless MaxPending wait.
 func (c *core) reserve() bool {
-	bound := int64(c.options.MaxOperations)
+	bound := int64(c.options.MaxPending)
 	if bound == 0 {
 		return true
 	}
@@ -95,7 +95,7 @@ func (c *core) reserve() bool {
 }
 
 func (c *core) unreserve() {
-	if c.options.MaxOperations > 0 {
+	if c.options.MaxPending > 0 {
 		c.held.Add(-1)
 	}
 }

@@ -61,7 +61,7 @@ func (d *deferred[K]) queueLocked(key K, as turn) {
 	d.order = append(d.order, key)
 	// One timer for each key that is queued, so that a slow check keeps none of the
 	// others waiting while a worker is free.
-	d.core.wheel.schedule(event{d, 0}, 0)
+	d.core.clock.schedule(event{d, 0}, 0)
 }
 
 // due is what the wheel calls: a worker is free for the key that waits longest.

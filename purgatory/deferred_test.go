@@ -140,7 +140,7 @@ func TestP6DeferredSlowKey(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		require.Equal(t, 1, p.Delayed())
+		require.Equal(t, 1, p.Len())
 		close(goOn)
 		synctest.Wait()
 		empty(t, p)

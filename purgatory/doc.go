@@ -72,7 +72,7 @@
 // # Many purgatories
 //
 // Each has a timing wheel of its own, unless it is given one that others share
-// ([NewWheel], [Options.Wheel]): then an idle purgatory costs 6 KiB and no goroutine.
+// ([NewClock], [Options.Clock]): then an idle purgatory costs 6 KiB and no goroutine.
 //
 // # What is left behind
 //

@@ -41,16 +41,16 @@ func start(o purgatory.Options) *purgatory.Purgatory[string] {
 }
 
 func ExampleNew() {
-	p, err := purgatory.New[string](purgatory.Options{MaxOperations: 1_000_000})
+	p, err := purgatory.New[string](purgatory.Options{MaxPending: 1_000_000})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer p.Shutdown(context.Background())
 
-	_, err = purgatory.New[string](purgatory.Options{MaxOperations: -4})
+	_, err = purgatory.New[string](purgatory.Options{MaxPending: -4})
 	fmt.Println(err)
-	// Output: purgatory: Options.MaxOperations is -4, must be 0 (no bound) or more
+	// Output: purgatory: Options.MaxPending is -4, must be 0 (no bound) or more
 }
 
 // produce is a request with acks=all: it is answered when both followers have
@@ -143,7 +143,7 @@ func ExamplePurgatory_TryCompleteElseWatch_context() {
 		return
 	}
 	hangUp()
-	fmt.Println(<-done, p.Delayed())
+	fmt.Println(<-done, p.Len())
 	// Output: cancelled 0
 }
 
@@ -283,14 +283,14 @@ func ExamplePurgatory_Watched() {
 	// watched: 3
 }
 
-func ExamplePurgatory_Delayed() {
+func ExamplePurgatory_Len() {
 	p := start(purgatory.Options{})
 	defer p.Shutdown(context.Background())
 
 	h, _ := p.TryCompleteElseWatch(context.Background(), &waiter{name: "poll"}, time.Minute, "a", "b", "c")
-	fmt.Println("delayed:", p.Delayed())
+	fmt.Println("delayed:", p.Len())
 	h.ForceComplete()
-	fmt.Println("delayed:", p.Delayed())
+	fmt.Println("delayed:", p.Len())
 	// Output:
 	// delayed: 1
 	// poll completed
@@ -321,7 +321,7 @@ func ExamplePurgatory_Stats() {
 	h.Cancel(nil)
 	_, _ = p.TryCompleteElseWatch(context.Background(), &waiter{name: "broken", ready: func() bool { panic("no such partition") }}, time.Minute, "a")
 	st := p.Stats()
-	fmt.Println(st.Delayed, st.Completed, st.Expired, st.Cancelled, st.Closed, st.Failed)
+	fmt.Println(st.Pending, st.Completed, st.Expired, st.Cancelled, st.Closed, st.Failed)
 	// Output:
 	// now completed
 	// never mind cancelled
@@ -367,18 +367,18 @@ func ExamplePurgatory_Await() {
 	// <nil>
 }
 
-// Several purgatories run their timeouts on one wheel.
-func ExampleNewWheel() {
-	wheel, err := purgatory.NewWheel(purgatory.WheelOptions{Name: "requests"})
+// Several purgatories run their timeouts on one clock.
+func ExampleNewClock() {
+	clock, err := purgatory.NewClock(purgatory.ClockOptions{Name: "requests"})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	fetches, produces := start(purgatory.Options{Wheel: wheel}), start(purgatory.Options{Wheel: wheel})
+	fetches, produces := start(purgatory.Options{Clock: clock}), start(purgatory.Options{Clock: clock})
 	_, _ = fetches.TryCompleteElseWatch(context.Background(), &waiter{name: "fetch"}, time.Minute, "orders-0")
 	_ = produces.Shutdown(context.Background())
 	_ = fetches.Shutdown(context.Background())
-	fmt.Println(wheel.Shutdown(context.Background()))
+	fmt.Println(clock.Shutdown(context.Background()))
 	// Output:
 	// fetch closed
 	// <nil>

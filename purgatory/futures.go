@@ -177,8 +177,11 @@ func (s *Futures[T]) goals(futures []*Future[T]) ([]Goal[*Future[T], uint8], err
 // for.
 func (s *Futures[T]) Stats() Stats { return s.made().Stats() }
 
-// Wheel is [Purgatory.Wheel].
-func (s *Futures[T]) Wheel() *Wheel { return s.made().Wheel() }
+// Len returns how many operations wait; see [Purgatory.Len].
+func (s *Futures[T]) Len() int { return s.made().Len() }
+
+// Clock is [Purgatory.Clock].
+func (s *Futures[T]) Clock() *Clock { return s.made().Clock() }
 
 // Close ends the operations that wait as Closed, and does not wait; see
 // [Purgatory.Close].

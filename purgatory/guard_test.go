@@ -178,7 +178,7 @@ func TestAwaitContextFails(t *testing.T) {
 			"Quorum":    func(ctx context.Context) error { _, err := f.Quorum(ctx, NoTimeout, 1, future); return err },
 		}
 		from := map[string]int{"Done": 2, "Err": 1, "Value": 1} // the first call of Done comes before there is an operation
-		delayed := func() int { return p.Delayed() + r.Delayed() + f.Stats().Delayed }
+		delayed := func() int { return p.Len() + r.Len() + f.Len() }
 		for name, await := range await {
 			require.Panics(t, func() { _ = await((*faultyContext)(nil)) }, name)
 			require.Zero(t, delayed(), name)

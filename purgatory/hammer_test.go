@@ -26,7 +26,7 @@ type hammered struct {
 // others may be ended before a worker has its turn.
 func TestHammer(t *testing.T) {
 	const goroutines, each, keys = 8, 1500, 5
-	p := open[int](t, Options{Tick: 20 * time.Microsecond, Workers: 3, MaxOperations: 300, OnPanic: func(Panic) {}})
+	p := open[int](t, Options{Tick: 20 * time.Microsecond, Workers: 3, MaxPending: 300, OnPanic: func(Panic) {}})
 	var c hammered
 	ctxs := make(chan context.CancelFunc, 64)
 	var wg sync.WaitGroup
@@ -120,7 +120,7 @@ func TestHammer(t *testing.T) {
 					}
 				case 10:
 					_ = p.Stats()
-					_ = p.Watched() + p.Delayed() + p.KeyCount()
+					_ = p.Watched() + p.Len() + p.KeyCount()
 				}
 			}
 			cancel()

@@ -217,10 +217,10 @@ func TestP8NoTimeout(t *testing.T) {
 		p := open[int](t, Options{})
 		op, long := newOp(t), newOp(t)
 		h := park(t, p, op, NoTimeout, 1)
-		require.Zero(t, p.wheel.timers.Len())
+		require.Zero(t, p.clock.timers.Len())
 		park(t, p, long, NoTimeout-1, 1)
 		time.Sleep(lazyFrom)
-		require.Equal(t, 1, p.wheel.timers.Len())
+		require.Equal(t, 1, p.clock.timers.Len())
 		time.Sleep(100 * 365 * 24 * time.Hour)
 		synctest.Wait()
 		require.Zero(t, op.Outcome())
@@ -256,18 +256,18 @@ func TestTimeout(t *testing.T) {
 // P8: an option out of range is an error that names it; what is in range is
 // taken.
 func TestP8Options(t *testing.T) {
-	shared, err := NewWheel(WheelOptions{})
+	shared, err := NewClock(ClockOptions{})
 	require.NoError(t, err)
 	shutAtEnd(t, shared)
 	for want, o := range map[string]Options{
 		"Options.Tick is -1ns":                                 {Tick: -1},
 		"Options.Workers is -1":                                {Workers: -1},
 		"Options.Workers is 65537":                             {Workers: 1<<16 + 1},
-		"Options.Tick is 1ns, must be 0 beside Options.Wheel":  {Tick: 1, Wheel: shared},
-		"Options.Workers is 1, must be 0 beside Options.Wheel": {Workers: 1, Wheel: shared},
-		"Options.Wheel is the zero value":                      {Wheel: new(Wheel)},
-		"Options.MaxOperations is -1":                          {MaxOperations: -1},
-		"Options.MaxOperations is -100":                        {MaxOperations: -100},
+		"Options.Tick is 1ns, must be 0 beside Options.Clock":  {Tick: 1, Clock: shared},
+		"Options.Workers is 1, must be 0 beside Options.Clock": {Workers: 1, Clock: shared},
+		"Options.Clock is the zero value":                      {Clock: new(Clock)},
+		"Options.MaxPending is -1":                             {MaxPending: -1},
+		"Options.MaxPending is -100":                           {MaxPending: -100},
 	} {
 		p, err := New[int](o)
 		require.ErrorContains(t, err, want)
@@ -275,6 +275,6 @@ func TestP8Options(t *testing.T) {
 		require.Nil(t, p)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		shut(t, open[int](t, Options{Tick: 1, Workers: 1, MaxOperations: 1, Name: "a"}))
+		shut(t, open[int](t, Options{Tick: 1, Workers: 1, MaxPending: 1, Name: "a"}))
 	})
 }

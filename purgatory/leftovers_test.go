@@ -53,13 +53,13 @@ func TestP5NothingLeftBehind(t *testing.T) {
 	}
 }
 
-// figures are Delayed, Watched, Keys and the timers, by both ways to ask.
+// figures are Len, Watched, Keys and the timers, by both ways to ask.
 func figures[K comparable](p *Purgatory[K]) [3]int {
 	st := p.Stats()
-	if st.Delayed != p.Delayed() || st.Watched != p.Watched() || st.Keys != p.KeyCount() {
+	if st.Pending != p.Len() || st.Watched != p.Watched() || st.Keys != p.KeyCount() {
 		panic("the figures do not agree")
 	}
-	return [3]int{st.Delayed, st.Watched, st.Keys}
+	return [3]int{st.Pending, st.Watched, st.Keys}
 }
 
 // P5: an operation counts as one that waits until it has left all its lists.

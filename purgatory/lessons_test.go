@@ -281,7 +281,7 @@ func TestLesson8CountersDrift(t *testing.T) {
 				h.ForceComplete()
 			}
 			synctest.Wait()
-			require.Equal(t, i+1-ended, p.Delayed())
+			require.Equal(t, i+1-ended, p.Len())
 			verify(t, p)
 		}
 		shut(t, p)

@@ -74,7 +74,7 @@ func everything(t testing.TB, p *Purgatory[int]) {
 	if err := p.CheckAndCompleteLater(102); err != nil {
 		t.Error(err)
 	}
-	_ = fmt.Sprint(p.Stats(), p.Watched(), p.Delayed(), p.KeyCount())
+	_ = fmt.Sprint(p.Stats(), p.Watched(), p.Len(), p.KeyCount())
 }
 
 // P6: no lock is held while user code runs: every method may be called from
@@ -207,7 +207,7 @@ func TestP6WatchingAgainEnds(t *testing.T) {
 						require.Equal(t, (n+1)/2, p.CheckAndComplete(1))
 						require.Equal(t, (n+1)/2, ended)
 					}
-					require.Equal(t, n, p.Delayed())
+					require.Equal(t, n, p.Len())
 					verify(t, p)
 				}
 				shut(t, p)

@@ -162,7 +162,7 @@ func (o *oracle) delayed() (n int) {
 	return n
 }
 
-// figures are Delayed, Watched and Keys.
+// figures are Len, Watched and Keys.
 func (o *oracle) figures() (f [3]int) {
 	keys := map[int]bool{}
 	for _, m := range o.ops {
@@ -211,7 +211,7 @@ const modelKeys = 6
 func play(t *testing.T, data []byte) {
 	s := &script{data}
 	o := &oracle{bound: 1 + s.next(20)}
-	p := open[int](t, Options{Tick: modelTick, Workers: 1 + s.next(3), MaxOperations: o.bound, OnPanic: func(Panic) {}})
+	p := open[int](t, Options{Tick: modelTick, Workers: 1 + s.next(3), MaxPending: o.bound, OnPanic: func(Panic) {}})
 	start := time.Now()
 	var ends journal[end]
 	var subjects []*subject
@@ -365,7 +365,7 @@ func compare(t *testing.T, p *Purgatory[int], o *oracle, ends []end, inOrder boo
 	}
 	require.Equal(t, fmt.Sprint(o.ends), fmt.Sprint(ends))
 	o.ends = nil
-	require.Equal(t, o.figures(), [3]int{p.Delayed(), p.Watched(), p.KeyCount()})
+	require.Equal(t, o.figures(), [3]int{p.Len(), p.Watched(), p.KeyCount()})
 	verify(t, p)
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/seed-782fa212/limbo/internal/sentinel"
 )
 
 // Operation is what waits: a request that cannot be answered yet. No lock of
@@ -120,10 +122,10 @@ var (
 
 	// ErrClosed is returned for what a purgatory in shutdown refuses, and is the
 	// cause of an operation that ended as Closed.
-	ErrClosed = errors.New("purgatory: closed")
+	ErrClosed = sentinel.Closed("purgatory: closed")
 
-	// ErrFull is returned for an operation that Options.MaxOperations refuses.
-	ErrFull = errors.New("purgatory: MaxOperations operations wait already")
+	// ErrFull is returned for an operation that Options.MaxPending refuses.
+	ErrFull = sentinel.Full("purgatory: MaxPending operations wait already")
 )
 
 // matching is an error that matches another one.

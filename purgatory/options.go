@@ -12,25 +12,25 @@ import (
 // Options configures a purgatory. The zero value is a good default.
 type Options struct {
 	// Name names the purgatory in Stats, and its goroutines, as the value of their
-	// pprof label "limbo", if it has a wheel of its own. Default: none.
+	// pprof label "limbo", if it has a clock of its own. Default: none.
 	Name string
 
-	// Wheel is one that is shared with others. Default nil: one of its own, made
+	// Clock is one that is shared with others. Default nil: one of its own, made
 	// with Tick and Workers and shut down with the purgatory.
-	Wheel *Wheel
+	Clock *Clock
 
-	// Tick is that of the purgatory's own wheel: an operation expires up to one
-	// Tick late and never early. Default 500 µs; at least 1 ns; 0 beside Wheel.
+	// Tick is that of the purgatory's own clock: an operation expires up to one
+	// Tick late and never early. Default 500 µs; at least 1 ns; 0 beside Clock.
 	Tick time.Duration
 
-	// Workers are those of the purgatory's own wheel: how many goroutines run
+	// Workers are those of the purgatory's own clock: how many goroutines run
 	// expiries and deferred checks, Complete included. Default: GOMAXPROCS, at
-	// least 4; 1 to 65,536; 0 beside Wheel. Raise it when Complete blocks.
+	// least 4; 1 to 65,536; 0 beside Clock. Raise it when Complete blocks.
 	Workers int
 
-	// MaxOperations bounds the operations that wait at once; beyond it
+	// MaxPending bounds the operations that wait at once; beyond it
 	// TryCompleteElseWatch returns ErrFull. Default 0: no bound but memory.
-	MaxOperations int
+	MaxPending int
 
 	// OnPanic is called with each panic of an operation's TryComplete or Complete, of
 	// its context, of OnEnd, and of a Threshold's current for AdvanceLater, on the
@@ -54,17 +54,17 @@ const NoTimeout time.Duration = 1<<63 - 1
 // withDefaults fills in what is zero and refuses what is out of range. The
 // wheel checks Tick and Workers itself.
 func (o Options) withDefaults() (Options, error) {
-	if o.Wheel != nil && o.Wheel.timers == nil {
-		return o, errors.New("purgatory: Options.Wheel is the zero value, must be made by NewWheel")
+	if o.Clock != nil && o.Clock.timers == nil {
+		return o, errors.New("purgatory: Options.Clock is the zero value, must be made by NewClock")
 	}
-	if o.Wheel != nil && o.Tick != 0 {
-		return o, fmt.Errorf("purgatory: Options.Tick is %v, must be 0 beside Options.Wheel", o.Tick)
+	if o.Clock != nil && o.Tick != 0 {
+		return o, fmt.Errorf("purgatory: Options.Tick is %v, must be 0 beside Options.Clock", o.Tick)
 	}
-	if o.Wheel != nil && o.Workers != 0 {
-		return o, fmt.Errorf("purgatory: Options.Workers is %d, must be 0 beside Options.Wheel", o.Workers)
+	if o.Clock != nil && o.Workers != 0 {
+		return o, fmt.Errorf("purgatory: Options.Workers is %d, must be 0 beside Options.Clock", o.Workers)
 	}
-	if o.MaxOperations < 0 {
-		return o, fmt.Errorf("purgatory: Options.MaxOperations is %d, must be 0 (no bound) or more", o.MaxOperations)
+	if o.MaxPending < 0 {
+		return o, fmt.Errorf("purgatory: Options.MaxPending is %d, must be 0 (no bound) or more", o.MaxPending)
 	}
 	if o.OnPanic == nil {
 		o.OnPanic = logPanic

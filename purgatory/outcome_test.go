@@ -151,7 +151,7 @@ func TestP1PairsDuringComplete(t *testing.T) {
 					s := newScene(t, op)
 					go first.strike(s)
 					<-completing
-					held := s.p.Watched() + s.p.Delayed() + s.p.KeyCount() + timers(&s.p.core)
+					held := s.p.Watched() + s.p.Len() + s.p.KeyCount() + timers(&s.p.core)
 					require.Zero(t, held, "P5: held while Complete runs")
 					checks := op.checks.Load()
 					second.strike(s)

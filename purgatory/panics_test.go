@@ -51,7 +51,7 @@ func TestP7RegistrationFails(t *testing.T) {
 			t.Run(fmt.Sprintf("%s,check %d", name, at), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					var panics []Panic
-					p := open[int](t, Options{MaxOperations: 1, OnPanic: func(x Panic) { panics = append(panics, x) }})
+					p := open[int](t, Options{MaxPending: 1, OnPanic: func(x Panic) { panics = append(panics, x) }})
 					op := newFaultyOp(t, at, misdeed)
 					onItsOwn(func() {
 						h, err := p.TryCompleteElseWatch(context.Background(), op, time.Hour, 1, 2)

@@ -20,7 +20,7 @@ type Purgatory[K comparable] struct {
 }
 
 // New makes a purgatory. It costs one goroutine while nothing expires, and none on a
-// shared wheel. An option out of range is an error that names it.
+// shared clock. An option out of range is an error that names it.
 func New[K comparable](o Options) (*Purgatory[K], error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -311,18 +311,18 @@ func (p *Purgatory[K]) Watching(key K) int {
 // processor that has used the purgatory.
 func (p *Purgatory[K]) Stats() Stats { return p.stats() }
 
-// Wheel returns the wheel of the timeouts: Options.Wheel, or the purgatory's own.
-func (p *Purgatory[K]) Wheel() *Wheel {
+// Clock returns the clock of the timeouts: Options.Clock, or the purgatory's own.
+func (p *Purgatory[K]) Clock() *Clock {
 	p.mustBeMade()
-	return p.wheel
+	return p.clock
 }
 
-// Delayed returns the number of operations that wait, each counted once: of one
+// Len returns the number of operations that wait, each counted once: of one
 // moment, exactly, in time proportional to GOMAXPROCS.
-func (p *Purgatory[K]) Delayed() int { return p.delayed() }
+func (p *Purgatory[K]) Len() int { return p.delayed() }
 
 // Watched returns the number of watches: operations that wait, each counted once
-// for every key of its. See [Purgatory.Delayed].
+// for every key of its. See [Purgatory.Len].
 func (p *Purgatory[K]) Watched() int { return p.watched() }
 
 // KeyCount returns the number of keys that an operation watches. Keys that operations

@@ -213,7 +213,7 @@ func TestWatchingAllocatesNothing(t *testing.T) {
 	}
 	shut(t, p)
 
-	full := open[int](t, Options{MaxOperations: 1})
+	full := open[int](t, Options{MaxPending: 1})
 	park(t, full, newOp(t), NoTimeout, 1)
 	allocatesNothing(t, func() {
 		if _, err := full.TryCompleteElseWatch(context.Background(), neverReady{}, time.Hour, 1); err != ErrFull {

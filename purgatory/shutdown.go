@@ -45,12 +45,12 @@ func (c *core) closeWheel() {
 				<-changed
 			}
 			c.each(func(t *tally) {
-				c.wheel.stop(t.sweep)
+				c.clock.stop(t.sweep)
 				t.arrivals = ring.Queue[arrival]{}
 			})
-			c.wheel.leave()
+			c.clock.leave()
 			if c.own {
-				_ = c.wheel.Shutdown(context.Background())
+				_ = c.clock.Shutdown(context.Background())
 			}
 			close(c.closing.done)
 		}()

@@ -19,7 +19,7 @@ import (
 func TestP12Shutdown(t *testing.T) {
 	for _, n := range []int{0, 1, 1000} {
 		synctest.Test(t, func(t *testing.T) {
-			p := open[int](t, Options{MaxOperations: 2000})
+			p := open[int](t, Options{MaxPending: 2000})
 			ops := make([]*testOp, n)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -244,7 +244,7 @@ func TestP12CompleteFails(t *testing.T) {
 func TestP12DuringRegistration(t *testing.T) {
 	for _, when := range []string{"first check", "between", "second check"} {
 		t.Run(when, func(t *testing.T) {
-			p := open[int](t, Options{MaxOperations: 1})
+			p := open[int](t, Options{MaxPending: 1})
 			first, last := 0, 1
 			for bucketOf(p, last) == bucketOf(p, first) {
 				last++
@@ -303,7 +303,7 @@ func TestP12RacingWithRegistration(t *testing.T) {
 		t.Skip("-short leaves out what takes a second or more")
 	}
 	for round := range 100 {
-		p := open[int](t, Options{Workers: 2, MaxOperations: 1000})
+		p := open[int](t, Options{Workers: 2, MaxPending: 1000})
 		var accepted, refused, ended atomic.Int32
 		var wg sync.WaitGroup
 		for range 3 {

@@ -125,7 +125,7 @@ func TestSoak(t *testing.T) {
 		paused.Add(goroutines)
 		pause.Store(true)
 		paused.Wait()
-		require.Eventually(t, func() bool { return p.Delayed() == 5000*goroutines && th.Delayed() == 0 }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return p.Len() == 5000*goroutines && th.Len() == 0 }, time.Minute, time.Millisecond)
 		require.Zero(t, th.Stats().Watched+th.Stats().Keys)
 		settle()
 		runtime.GC()

@@ -1,6 +1,7 @@
 package purgatory
 
 import (
+	"github.com/seed-782fa212/limbo/histogram"
 	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
@@ -10,7 +11,7 @@ import (
 type Stats struct {
 	Name string // Options.Name
 
-	Delayed int // operations that wait
+	Pending int // operations that wait
 	Watched int // (operation, key) pairs that wait
 	Keys    int // keys with watchers
 
@@ -34,10 +35,10 @@ type Stats struct {
 
 	// Waited is for how long operations have waited that waited at all, by their
 	// outcome: Waited[Completed] and so on. Waited[0] is empty.
-	Waited [outcomes]Histogram
+	Waited [outcomes]histogram.Durations
 
 	// Late is how late operations expired.
-	Late Histogram
+	Late histogram.Durations
 
 	// Wheel is what the timeouts' wheel holds and has done, those of others too if it
 	// is shared. An operation's timeout is entered there after 50 ms.
@@ -47,13 +48,10 @@ type Stats struct {
 // Ended returns the number of operations that have ended, of all outcomes.
 func (s Stats) Ended() uint64 { return s.Completed + s.Expired + s.Cancelled + s.Closed + s.Failed }
 
-// Histogram counts durations in classes that double.
-type Histogram = timingwheel.Histogram
-
 // histograms are those of a tally.
 type histograms struct {
-	waited [outcomes]Histogram
-	late   Histogram
+	waited [outcomes]histogram.Durations
+	late   histogram.Durations
 }
 
 // stats adds up what is counted.
@@ -61,7 +59,7 @@ func (c *core) stats() Stats {
 	st := Stats{Name: c.options.Name}
 	var ended [outcomes]uint64
 	c.each(func(t *tally) {
-		st.Delayed += t.delayed
+		st.Pending += t.delayed
 		st.Watched += t.watched
 		st.Keys += int(t.keys.Load())
 		st.Checks += t.checks
@@ -80,7 +78,7 @@ func (c *core) stats() Stats {
 	st.Completed, st.Expired, st.Cancelled = ended[Completed], ended[Expired], ended[Cancelled]
 	st.Closed, st.Failed = ended[Closed], ended[Failed]
 	st.Panics = c.panics.Load()
-	st.Wheel = c.wheel.Stats()
+	st.Wheel = c.clock.Stats()
 	return st
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-782fa212/limbo/histogram"
 	"github.com/stretchr/testify/require"
 )
 
@@ -51,7 +52,7 @@ func TestStatsChecks(t *testing.T) {
 func TestStatsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{Tick: time.Millisecond})
-		var want Histogram
+		var want histogram.Durations
 		park(t, p, newOp(t), -time.Second, 0)
 		want.Add(0)
 		for i := range 40 {
@@ -75,7 +76,7 @@ func TestStatsLate(t *testing.T) {
 	})
 }
 
-// P5: Delayed, Watched and what has ended are those of one moment. Each goroutine has one
+// P5: Len, Watched and what has ended are those of one moment. Each goroutine has one
 // or two operations at any time, with two keys each, whatever shards those are
 // in; adding up shard after shard would see more, or fewer.
 func TestStatsOfOneMoment(t *testing.T) {
@@ -122,14 +123,14 @@ func TestStatsOfOneMoment(t *testing.T) {
 		}
 	}
 	for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end) && !t.Failed(); {
-		within("Delayed", p.Delayed(), goroutines, 2*goroutines)
+		within("Len", p.Len(), goroutines, 2*goroutines)
 		within("Watched", p.Watched(), 2*goroutines, 4*goroutines)
-		within("Threshold.Delayed", r.Delayed(), goroutines, 2*goroutines)
+		within("Threshold.Pending", r.Len(), goroutines, 2*goroutines)
 		low := int(came.Load())
 		st, st2 := p.Stats(), r.Stats()
-		within("Delayed and ended", st.Delayed+int(st.Ended()), low, int(coming.Load()))
-		within("2 × Delayed - Watched", 2*st.Delayed-st.Watched, 0, 0)
-		within("Stats.Delayed", st.Delayed, goroutines, 2*goroutines)
+		within("Len and ended", st.Pending+int(st.Ended()), low, int(coming.Load()))
+		within("2 × Len - Watched", 2*st.Pending-st.Watched, 0, 0)
+		within("Stats.Pending", st.Pending, goroutines, 2*goroutines)
 		within("Threshold.Stats.Watched", st2.Watched, 2*goroutines, 4*goroutines)
 	}
 	stop.Store(true)

@@ -136,7 +136,7 @@ func (c *core) countOut(w *waiter, o Outcome, watches, vanished int) (waited tim
 	closed := t.closed
 	t.mu.Unlock()
 	if w.n > 0 {
-		c.unreserve() // not before: Delayed would exceed MaxOperations for a moment
+		c.unreserve() // not before: Len would exceed MaxPending for a moment
 	}
 	c.putBack(t)
 	if closed {

@@ -368,15 +368,15 @@ func (t *Threshold[K, N]) Watching(key K) int {
 // See [Purgatory.Stats].
 func (t *Threshold[K, N]) Stats() Stats { return t.stats() }
 
-// Wheel is [Purgatory.Wheel].
-func (t *Threshold[K, N]) Wheel() *Wheel {
+// Clock is [Purgatory.Clock].
+func (t *Threshold[K, N]) Clock() *Clock {
 	t.mustBeMade()
-	return t.wheel
+	return t.clock
 }
 
-// Delayed returns the number of operations that wait, each counted once. See
-// [Purgatory.Delayed].
-func (t *Threshold[K, N]) Delayed() int { return t.delayed() }
+// Len returns the number of operations that wait, each counted once. See
+// [Purgatory.Len].
+func (t *Threshold[K, N]) Len() int { return t.delayed() }
 
 // Watched returns the number of goals still to be reached.
 func (t *Threshold[K, N]) Watched() int { return t.watched() }

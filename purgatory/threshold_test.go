@@ -380,7 +380,7 @@ func TestThresholdOutcomes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := openThreshold(t, Options{MaxOperations: 1})
+				r := openThreshold(t, Options{MaxPending: 1})
 				op := newOp(t)
 				ctx, hangUp := context.WithCancel(t.Context())
 				h, err := r.TryCompleteElseWatch(ctx, op, c.timeout, All, goals...)
@@ -545,7 +545,7 @@ func TestThresholdHammer(t *testing.T) {
 	require.Positive(t, by[Cancelled].Load())
 	st := th.Stats()
 	require.EqualValues(t, ended.Load(), st.Completed+st.Expired+st.Cancelled)
-	require.Zero(t, st.Watched+st.Delayed+st.Keys)
+	require.Zero(t, st.Watched+st.Pending+st.Keys)
 	require.NoError(t, th.Shutdown(t.Context()))
 }
 
@@ -761,7 +761,7 @@ func TestThresholdAllocations(t *testing.T) {
 			}
 		})
 	}
-	full := openThreshold(t, Options{MaxOperations: 1})
+	full := openThreshold(t, Options{MaxPending: 1})
 	full.park(newOp(t), NoTimeout, All, Goal[int, int]{1, 1})
 	allocatesNothing(t, func() {
 		if _, err := full.TryCompleteElseWatch(context.Background(), op, time.Minute, All, Goal[int, int]{1, 1}); err != ErrFull {

@@ -129,10 +129,10 @@ func park[K comparable](t testing.TB, p *Purgatory[K], op Operation, timeout tim
 func empty[K comparable](t testing.TB, p *Purgatory[K]) {
 	t.Helper()
 	st := p.Stats()
-	if p.Watched() != 0 || p.Delayed() != 0 || p.KeyCount() != 0 || timers(&p.core) != 0 ||
-		st.Watched != 0 || st.Delayed != 0 || st.Keys != 0 || p.held.Load() != 0 {
+	if p.Watched() != 0 || p.Len() != 0 || p.KeyCount() != 0 || timers(&p.core) != 0 ||
+		st.Watched != 0 || st.Pending != 0 || st.Keys != 0 || p.held.Load() != 0 {
 		t.Fatalf("P5: left behind: watched %d, delayed %d, keys %d, timers %d, held %d; %+v",
-			p.Watched(), p.Delayed(), p.KeyCount(), timers(&p.core), p.held.Load(), st)
+			p.Watched(), p.Len(), p.KeyCount(), timers(&p.core), p.held.Load(), st)
 	}
 	verify(t, p)
 }
@@ -142,7 +142,7 @@ func timers(c *core) int {
 	sweeps := func() (n int) {
 		c.each(func(part *tally) {
 			if part.sweeping {
-				if _, planned := c.wheel.timers.Value(part.sweep); planned {
+				if _, planned := c.clock.timers.Value(part.sweep); planned {
 					n++
 				}
 			}
@@ -150,8 +150,8 @@ func timers(c *core) int {
 		return n
 	}
 	for { // until no sweep was planned or begun in between
-		n, planned := c.wheel.timers.Len(), sweeps()
-		if planned == sweeps() && n == c.wheel.timers.Len() {
+		n, planned := c.clock.timers.Len(), sweeps()
+		if planned == sweeps() && n == c.clock.timers.Len() {
 			return n - planned
 		}
 	}
@@ -273,7 +273,7 @@ func verifyTallies(t testing.TB, c *core, operations, watched, keys int) {
 	require.Equal(t, operations, c.delayed(), "operations")
 	require.Equal(t, watched, c.watched(), "watches")
 	require.Equal(t, keys, c.keyCount(), "keys")
-	if c.options.MaxOperations > 0 {
+	if c.options.MaxPending > 0 {
 		require.Equal(t, int64(operations), c.held.Load(), "operations counted against the bound")
 	}
 }

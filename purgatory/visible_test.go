@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-782fa212/limbo/histogram"
 	"github.com/stretchr/testify/require"
 )
 
@@ -97,7 +98,7 @@ func TestP16All(t *testing.T) {
 				break
 			}
 		}
-		require.Equal(t, 50, p.Delayed())
+		require.Equal(t, 50, p.Len())
 		require.Panics(t, func() {
 			for range p.All() {
 				panic("body")
@@ -326,8 +327,8 @@ func TestP16ThresholdAll(t *testing.T) {
 
 // P16: refusals are counted, by their cause; the name is there.
 func TestP16Refusals(t *testing.T) {
-	p := open[int](t, Options{MaxOperations: 1, Name: "requests"})
-	r, err := NewThreshold(func(int) int { return 0 }, Options{MaxOperations: 1, Name: "acks"})
+	p := open[int](t, Options{MaxPending: 1, Name: "requests"})
+	r, err := NewThreshold(func(int) int { return 0 }, Options{MaxPending: 1, Name: "acks"})
 	require.NoError(t, err)
 	try := func() (errs [2]error) {
 		_, errs[0] = p.TryCompleteElseWatch(t.Context(), newOp(t), NoTimeout, 1)
@@ -387,7 +388,7 @@ func TestP16Waited(t *testing.T) {
 		require.Equal(t, 100*time.Millisecond, st.Waited[Completed].Mean())
 		require.EqualValues(t, 6, st.Waited[Expired].Count)
 		require.Equal(t, time.Second, st.Waited[Expired].Mean())
-		require.Equal(t, Histogram{}, st.Waited[0])
+		require.Equal(t, histogram.Durations{}, st.Waited[0])
 		require.EqualValues(t, 6, st.Late.Count)
 		require.Zero(t, st.Late.Sum)
 		shut(t, p)

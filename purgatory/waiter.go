@@ -150,7 +150,7 @@ func (w *waiter) leaveToWorker(looks int, took time.Duration) {
 	if looks > suspect {
 		pause = max(leastPause, took)
 	}
-	w.core.wheel.schedule(event{w, resumed}, pause)
+	w.core.clock.schedule(event{w, resumed}, pause)
 }
 
 // resumed is the argument of an event that brings a worker the ownership. No
@@ -245,7 +245,7 @@ func (w *waiter) finish(o Outcome) {
 	}
 	if w.timer != (timingwheel.Timer{}) {
 		if o != Expired {
-			c.wheel.stop(w.timer)
+			c.clock.stop(w.timer)
 		}
 		w.timer = timingwheel.Timer{}
 	}
@@ -301,7 +301,7 @@ func (w *waiter) wait(ctx context.Context, done <-chan struct{}, gen uint64, soo
 		// P8 promises a worker, so it must not find the operation owned by this
 		// goroutine. Nobody stops this timer: a handle that is stale by then does no
 		// harm.
-		c.wheel.schedule(event{w, gen}, 0)
+		c.clock.schedule(event{w, gen}, 0)
 	}
 	return h, nil
 }
@@ -335,7 +335,7 @@ func (w *waiter) hook(g *guard) (ended bool) {
 // arm enters the operation's timeout on the wheel, by its owner or by who holds it.
 func (w *waiter) arm() {
 	left := time.Duration(w.deadline.Load()) - now()
-	w.timer = w.core.wheel.schedule(event{w, w.state.generation()}, left)
+	w.timer = w.core.clock.schedule(event{w, w.state.generation()}, left)
 }
 
 // setHashes notes the hashes of the operation's keys; 0: a key given before.

@@ -98,7 +98,7 @@ func (p *Purgatory[K]) Oldest(n int) []Waiting[K] {
 	if n < 1 {
 		return nil
 	}
-	clock, top, twice := time.Now(), newBest[Waiting[K]](n, p.Delayed()), map[Pending]bool{}
+	clock, top, twice := time.Now(), newBest[Waiting[K]](n, p.Len()), map[Pending]bool{}
 	now := clock.Sub(base)
 	// see reports whether those behind it in a list need to be read.
 	see := func(h Pending, hash uint64) bool {

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-782fa212/limbo/histogram"
 	"github.com/stretchr/testify/require"
 )
 
@@ -99,7 +100,7 @@ func (f *fixture) useShard(i int) {
 
 // requireHistogram leaves the sum's last bits free: floats are added up here in
 // the order in which timers ran.
-func requireHistogram(t *testing.T, want, got Histogram) {
+func requireHistogram(t *testing.T, want, got histogram.Durations) {
 	t.Helper()
 	require.Equal(t, want.Counts, got.Counts)
 	require.Equal(t, want.Count, got.Count)
@@ -128,7 +129,7 @@ func TestLate(t *testing.T) {
 		require.True(t, f.Stop(stopped))
 		close(slow)
 		synctest.Wait()
-		var want Histogram
+		var want histogram.Durations
 		for _, ms := range []time.Duration{0, 999, 999, 993, 0} {
 			want.Add(ms * time.Millisecond)
 		}

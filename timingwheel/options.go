@@ -1,12 +1,13 @@
 package timingwheel
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/bits"
 	"runtime"
 	"time"
+
+	"github.com/seed-782fa212/limbo/internal/sentinel"
 )
 
 // Options configures a wheel. The zero value is a good default.
@@ -54,11 +55,11 @@ type Panic struct {
 }
 
 // ErrClosed is returned for a timer that a wheel in shutdown refuses.
-var ErrClosed = errors.New("timingwheel: closed")
+var ErrClosed = sentinel.Closed("timingwheel: closed")
 
 // ErrFull is returned for a timer beyond Options.MaxPending, or beyond the 2^28
 // that a shard can hold.
-var ErrFull = errors.New("timingwheel: full")
+var ErrFull = sentinel.Full("timingwheel: full")
 
 const (
 	defaultTick      = 500 * time.Microsecond

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-782fa212/limbo/delayqueue"
+	"github.com/seed-782fa212/limbo/histogram"
 )
 
 // shard is a hierarchical timing wheel of its own, with its own lock: levels of
@@ -62,7 +63,7 @@ type counts struct {
 	cascaded      uint64
 	refusedFull   uint64
 	refusedClosed uint64
-	late          Histogram
+	late          histogram.Durations
 }
 
 func newShard[V any](num int, sizeBits uint, sh *shared) *shard[V] {

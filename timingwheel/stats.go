@@ -1,6 +1,10 @@
 package timingwheel
 
-import "time"
+import (
+	"time"
+
+	"github.com/seed-782fa212/limbo/histogram"
+)
 
 // Stats is what a wheel holds and has done. The figures of the timers, Pending
 // to RefusedClosed, and Late, Cascaded, Levels and Bytes, are those of one moment,
@@ -27,7 +31,7 @@ type Stats struct {
 	// the timers that expired; 0 for those that a shutdown with RunNow had run before. That
 	// of a timer that was due when it came is the beginning of its tick, so up to one Tick
 	// is counted for it though it waits for nothing.
-	Late Histogram
+	Late histogram.Durations
 
 	Cascaded uint64 // moves of a timer to a lower level
 	// Wakeups counts how often the advancer woke; EmptyWakeups of these, how

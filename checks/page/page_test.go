@@ -17,6 +17,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-782fa212/limbo/histogram"
 	"github.com/seed-782fa212/limbo/observe"
 	"github.com/seed-782fa212/limbo/purgatory"
 	"github.com/seed-782fa212/limbo/timingwheel"
@@ -693,7 +694,7 @@ func add(t *testing.T, r *observe.Registry, name string, s observe.Source) (remo
 	return remove
 }
 
-func one(d time.Duration) (h timingwheel.Histogram) {
+func one(d time.Duration) (h histogram.Durations) {
 	h.Add(d)
 	return h
 }

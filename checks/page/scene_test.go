@@ -101,7 +101,7 @@ func partition(skew float64) string {
 }
 
 func (s *scene) fetchesCome(int) {
-	for s.fetches.Delayed() < 10_000 {
+	for s.fetches.Len() < 10_000 {
 		keys := []string{partition(40)}
 		for rand.IntN(3) == 0 {
 			keys = append(keys, fmt.Sprintf("payments-%d", rand.IntN(50)))

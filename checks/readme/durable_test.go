@@ -105,7 +105,7 @@ func testOrders(t *testing.T, open func() (store.Store, error)) {
 		timers, err := durable.New(engine, durable.Options{})
 		require.NoError(t, err)
 		use(engine, timers)
-		require.NoError(t, timers.Close())
+		require.NoError(t, timers.Shutdown(context.Background()))
 		require.NoError(t, engine.Close())
 	}
 	use(func(_ store.Store, timers *durable.Timers) {

@@ -53,7 +53,7 @@ type service struct {
 
 // README
 func newServer(feeds *feeds) (*http.Server, error) {
-	polls, err := purgatory.NewThreshold(feeds.count, purgatory.Options{MaxOperations: 100_000})
+	polls, err := purgatory.NewThreshold(feeds.count, purgatory.Options{MaxPending: 100_000})
 	if err != nil {
 		return nil, err
 	}

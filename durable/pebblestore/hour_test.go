@@ -82,7 +82,7 @@ func TestHour(t *testing.T) {
 		st, err := timers.Stats(context.Background())
 		require.NoError(t, err)
 		require.Zero(t, st.Waiting+st.Leased+st.Dead)
-		require.NoError(t, timers.Close())
+		require.NoError(t, timers.Shutdown(context.Background()))
 		require.NoError(t, s.Close())
 	})
 }

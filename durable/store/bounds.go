@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/seed-782fa212/limbo/internal/sentinel"
 )
 
 // The bounds of what passes through a store.
@@ -32,12 +34,12 @@ const (
 var (
 	// ErrClosed is returned by a store that was closed, or that closed itself
 	// because it could not write.
-	ErrClosed = errors.New("durable: store is closed")
+	ErrClosed = sentinel.Closed("durable: store is closed")
 	// ErrNotFound is returned by Get for a key that is in no home.
 	ErrNotFound = errors.New("durable: no such timer")
 	// ErrFull is returned for a timer that MaxPending refuses, or a Redis at
 	// maxmemory.
-	ErrFull = errors.New("durable: no more timers can be held")
+	ErrFull = sentinel.Full("durable: no more timers can be held")
 	// ErrUnsure is returned when the engine did not answer, so that a change may have
 	// been made or not.
 	ErrUnsure = errors.New("durable: the engine did not answer; the change may have been made")

@@ -53,7 +53,7 @@ func startNode(id int, addr string, brokers []string, topic string, observed *ob
 	if n.polls, err = longpoll.New(longpoll.Options{}); err != nil {
 		return nil, err
 	}
-	if n.held, err = purgatory.New[string](purgatory.Options{Name: "polls of node " + strconv.Itoa(id), MaxOperations: 100_000}); err != nil {
+	if n.held, err = purgatory.New[string](purgatory.Options{Name: "polls of node " + strconv.Itoa(id), MaxPending: 100_000}); err != nil {
 		return nil, err
 	}
 	if n.bus, err = openBus(brokers, topic, reconnected{n}); err != nil {

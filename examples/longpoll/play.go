@@ -136,7 +136,7 @@ func (p *play) scenes(ctx context.Context) error {
 	if len(p.nodes) > 1 {
 		last := len(p.nodes) - 1
 		p.pollers.gone(p.targets[last])
-		waiting := p.nodes[last].polls.Stats().Waiting
+		waiting := p.nodes[last].polls.Stats().Pending
 		err := p.nodes[last].kill()
 		p.nodes, p.targets = p.nodes[:last], p.targets[:last]
 		p.Say("node %d dies, and %d polls with it", last, waiting)
@@ -187,7 +187,7 @@ func (p *play) scenes(ctx context.Context) error {
 // waiting returns how many polls wait at the nodes.
 func (p *play) waiting() (n int) {
 	for _, node := range p.nodes {
-		n += node.held.Delayed()
+		n += node.held.Len()
 	}
 	return n
 }

@@ -49,7 +49,7 @@ func (c *client) receive() {
 		if err != nil {
 			lost := &lostError{c.cause(err)}
 			_ = c.Close()
-			c.lost = c.calls.Close(lost)
+			c.lost = c.calls.CloseWithError(lost)
 			return
 		}
 		c.read.Add(1)

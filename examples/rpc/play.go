@@ -153,7 +153,7 @@ func (p *player) scenes(ctx context.Context, s *server, inFlight int, seed uint6
 	}
 	p.sum.wantInFlight = int(p.next.Load())
 	for p.sum.InFlight < p.sum.wantInFlight { // until their goroutines have started
-		p.sum.InFlight, p.sum.onOne = p.table.Stats().Waiting, busy.calls.Len()
+		p.sum.InFlight, p.sum.onOne = p.table.Stats().Pending, busy.calls.Len()
 		if time.Since(began) >= lead { // some may have ended
 			if !p.last {
 				return errStalled
@@ -194,7 +194,7 @@ func (p *player) scenes(ctx context.Context, s *server, inFlight int, seed uint6
 		p.start(again, plan{frame: frame{id: uint64(n), word: rng.Uint64()}, timeout: time.Minute}, true, true)
 	}
 
-	for p.table.Stats().Waiting > 0 {
+	for p.table.Stats().Pending > 0 {
 		if err := selfcheck.Sleep(ctx, 10*time.Millisecond); err != nil {
 			return err
 		}

@@ -39,7 +39,7 @@ func (p *player) summarize(goroutinesBefore int) {
 			s.Twice++
 		}
 	}
-	s.Leaked += st.Waiting + st.Wheel.Pending
+	s.Leaked += st.Pending + st.Wheel.Pending
 	if got := p.failedElsewhere.Load(); got > 0 {
 		s.problems.Add("%d calls failed whose connection was not lost", got)
 	}

@@ -7,15 +7,16 @@ import (
 	"math"
 	"time"
 
+	"github.com/seed-782fa212/limbo/internal/sentinel"
 	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
 var (
 	// ErrClosed is returned for a call or a job that comes after a shutdown has
 	// begun, and is the [Job.Err] of a job that the shutdown ended.
-	ErrClosed = errors.New("scheduler: closed")
+	ErrClosed = sentinel.Closed("scheduler: closed")
 	// ErrFull is returned for a call or a job beyond [Options.MaxPending].
-	ErrFull = errors.New("scheduler: full")
+	ErrFull = sentinel.Full("scheduler: full")
 	// ErrGaveUp is in the [Job.Err] of a Retry that has used up
 	// [RetryOptions.MaxAttempts], beside the error of the last attempt.
 	ErrGaveUp = errors.New("scheduler: gave up")

@@ -98,6 +98,13 @@ func (c Call) Reset(delay time.Duration) bool {
 	return c.wheel != nil && c.wheel.Reset(c.timer, delay)
 }
 
+// Touch is Reset, but never to a deadline that is sooner than the present one: that stays as
+// it is then, as it does with a delay of zero or less. It reports whether the call was
+// pending.
+func (c Call) Touch(delay time.Duration) bool {
+	return c.wheel != nil && c.wheel.Touch(c.timer, delay)
+}
+
 // Deadline returns the time from which the function may be called, rounded up
 // to the tick, and whether the call is pending. Constant time.
 func (c Call) Deadline() (deadline time.Time, ok bool) {

@@ -182,6 +182,15 @@ func TestCallStopReset(t *testing.T) {
 		require.True(t, c.Reset(10*milli))
 		require.Equal(t, durations{19 * milli}, r.pass(time.Second))
 
+		r.born = time.Now()
+		c = r.after(10*milli, r.note)
+		require.True(t, c.Touch(5*milli), "no deadline is pulled in")
+		require.Empty(t, r.pass(9*milli))
+		require.True(t, c.Touch(10*milli))
+		require.Equal(t, durations{19 * milli}, r.pass(time.Second))
+		require.False(t, c.Touch(milli))
+		require.False(t, Call{}.Touch(milli))
+
 		handle := make(chan Call, 1)
 		handle <- r.after(milli, func() {
 			c := <-handle

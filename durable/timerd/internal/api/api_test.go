@@ -42,7 +42,7 @@ func newFixture(t *testing.T, limits store.Limits, token string) *fixture {
 	require.NoError(t, err)
 	timers, err := durable.New(f.store, durable.Options{})
 	require.NoError(t, err)
-	t.Cleanup(func() { timers.Close() })
+	t.Cleanup(timers.Close)
 	f.server, err = New(Options{Timers: timers, Store: f.store, Token: token, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	return f
@@ -340,7 +340,7 @@ func answering(t *testing.T, of map[int]string) *fixture {
 	a := &answers{f.store, of}
 	timers, err := durable.New(a, durable.Options{})
 	require.NoError(t, err)
-	t.Cleanup(func() { timers.Close() })
+	t.Cleanup(timers.Close)
 	f.server, err = New(Options{Timers: timers, Store: a, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	return f

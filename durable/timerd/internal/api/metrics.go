@@ -7,15 +7,15 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-782fa212/limbo/histogram"
 	"github.com/seed-782fa212/limbo/observe"
-	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
 // requests counts what was asked for, and the time that it took.
 type requests struct {
 	mu       sync.Mutex
-	routes   map[string]timingwheel.Histogram // guarded by mu
-	statuses map[int]uint64                   // guarded by mu
+	routes   map[string]histogram.Durations // guarded by mu
+	statuses map[int]uint64                 // guarded by mu
 }
 
 func (r *requests) add(route string, status int, took time.Duration) {

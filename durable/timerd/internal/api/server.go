@@ -17,7 +17,7 @@ import (
 
 	"github.com/seed-782fa212/limbo/durable"
 	"github.com/seed-782fa212/limbo/durable/store"
-	"github.com/seed-782fa212/limbo/timingwheel"
+	"github.com/seed-782fa212/limbo/histogram"
 )
 
 const (
@@ -61,7 +61,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		o: o, token: sha256.Sum256([]byte(o.Token)),
-		requests: requests{routes: map[string]timingwheel.Histogram{}, statuses: map[int]uint64{}},
+		requests: requests{routes: map[string]histogram.Durations{}, statuses: map[int]uint64{}},
 	}
 	mux := http.NewServeMux()
 	for pattern, h := range map[string]func(*http.Request) (int, any, error){

@@ -147,9 +147,9 @@ func (s *Server) reschedule(r *http.Request) (int, any, error) {
 	}
 	var moved store.MoveResult
 	if at.IsZero() {
-		moved, err = s.o.Timers.RescheduleAfter(r.Context(), k, after)
+		moved, err = s.o.Timers.Reset(r.Context(), k, after)
 	} else {
-		moved, err = s.o.Timers.Reschedule(r.Context(), k, at)
+		moved, err = s.o.Timers.ResetAt(r.Context(), k, at)
 	}
 	if err != nil {
 		return 0, nil, err

@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/seed-782fa212/limbo/durable"
+	"github.com/seed-782fa212/limbo/histogram"
 	"github.com/seed-782fa212/limbo/observe"
-	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
 // figures has all that is shown on the page and published by both listeners, but for the
@@ -51,7 +51,7 @@ func (d *daemon) calls() []observe.Figure {
 // lateness is how late timers were.
 type lateness struct {
 	mu sync.Mutex
-	h  timingwheel.Histogram // guarded by mu
+	h  histogram.Durations // guarded by mu
 }
 
 func (l *lateness) add(d time.Duration) {
@@ -60,7 +60,7 @@ func (l *lateness) add(d time.Duration) {
 	l.h.Add(max(d, 0))
 }
 
-func (l *lateness) all() timingwheel.Histogram {
+func (l *lateness) all() histogram.Durations {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.h

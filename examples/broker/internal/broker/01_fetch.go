@@ -118,7 +118,7 @@ func handleFetch(s *Server, c *wire.Conn, q *kmsg.FetchRequest, r *wire.Reply) {
 		f.answer(0) // an error somewhere, or nothing to wait for
 		return
 	}
-	// MaxOperations bounds the fetches; each may watch thousands of keys.
+	// MaxPending bounds the fetches; each may watch thousands of keys.
 	f.watching = len(keys)
 	if s.watched.Add(int64(f.watching)) > int64(s.cfg.MaxWatched) {
 		s.watched.Add(-int64(f.watching))

@@ -25,7 +25,7 @@ func crowd(t testing.TB, s *Server, req *kmsg.FetchRequest, n int) (conns []*kaf
 			c.Send(req)
 		}
 	}
-	require.Eventually(t, func() bool { return s.fetches.Delayed() == n }, 5*kafkatest.Patience, time.Millisecond)
+	require.Eventually(t, func() bool { return s.fetches.Len() == n }, 5*kafkatest.Patience, time.Millisecond)
 	return conns
 }
 
@@ -78,7 +78,7 @@ func (h heldReady) Complete(o purgatory.Outcome, err error) {
 // emptied waits until no fetch is parked.
 func emptied(b *testing.B, s *Server) {
 	b.Helper()
-	require.Eventually(b, func() bool { return s.fetches.Delayed() == 0 }, 5*kafkatest.Patience, 100*time.Microsecond)
+	require.Eventually(b, func() bool { return s.fetches.Len() == 0 }, 5*kafkatest.Patience, 100*time.Microsecond)
 }
 
 // BenchmarkCrowd produces a record to a partition with many fetches parked: how long until

@@ -103,7 +103,7 @@ func TestFetchMinBytesCountsWithinPartitionLimits(t *testing.T) {
 	consumer.Send(req)
 	parked(t, s, 1)
 	produceTo(producer, topic, 0, big)
-	require.Equal(t, 1, s.fetches.Delayed(), "1000 of 2000 bytes")
+	require.Equal(t, 1, s.fetches.Len(), "1000 of 2000 bytes")
 	produceTo(producer, topic, 1, big)
 	got := kafkatest.PartitionsOf(consumer.Receive(req))
 	require.Len(t, got[0].RecordBatches, len(big), "the first batch goes out whatever its size")
@@ -406,7 +406,7 @@ func TestParkingIsBounded(t *testing.T) {
 			parked(t, s, 2)
 			resp := b.Call(fetch).(*kmsg.FetchResponse)
 			require.Equal(t, int32(overloadThrottle/time.Millisecond), resp.ThrottleMillis)
-			require.Equal(t, 2, s.fetches.Delayed())
+			require.Equal(t, 2, s.fetches.Len())
 		})
 	}
 }

@@ -147,7 +147,7 @@ func requireSurvives(t *testing.T, s *Server, data []byte) {
 	// The context that frees a connection's requests has ended; they go at once, but
 	// on their own goroutines.
 	require.Eventually(t, func() bool {
-		return s.fetches.Delayed()+s.produces.Delayed()+s.deletes.Delayed()+s.changes.Delayed() == 0
+		return s.fetches.Len()+s.produces.Len()+s.deletes.Len()+s.changes.Len() == 0
 	}, kafkatest.Patience, 100*time.Microsecond)
 }
 

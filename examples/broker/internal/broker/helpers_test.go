@@ -126,7 +126,7 @@ func requireNothingLeft(t testing.TB, s *Server) {
 	require.Zero(t, s.metrics.Panics.Load()+s.wire.Metrics.Panics.Load(), "panics")
 	require.Zero(t, s.metrics.LostCommitted.Load(), "committed records cut off")
 	for _, st := range s.held() {
-		require.Zero(t, st.Delayed+st.Watched+st.Keys, "left in a purgatory")
+		require.Zero(t, st.Pending+st.Watched+st.Keys, "left in a purgatory")
 	}
 	require.Zero(t, s.wire.Usage().Outbound, "outbound bytes not given back")
 	require.Zero(t, s.wire.Usage().Queued, "queued bytes not given back")
@@ -184,6 +184,6 @@ func produceTo(c *kafkatest.Conn, topic *meta.Topic, partition int32, batch []by
 // parked waits until n fetches are parked.
 func parked(t *testing.T, s *Server, n int) {
 	t.Helper()
-	require.Eventually(t, func() bool { return s.fetches.Delayed() == n }, kafkatest.Patience, time.Millisecond,
+	require.Eventually(t, func() bool { return s.fetches.Len() == n }, kafkatest.Patience, time.Millisecond,
 		"parked fetches")
 }

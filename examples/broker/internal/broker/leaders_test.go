@@ -26,7 +26,7 @@ func TestLossOfLeadershipAnswersAtOnce(t *testing.T) {
 		fetch := kafkatest.Fetch(12, topic, kafkatest.ForEver, 1, kafkatest.Plenty, kafkatest.At(0, 0, kafkatest.Plenty))
 		producer.Send(produce)
 		consumer.Send(fetch)
-		require.Eventually(t, func() bool { return lead.Server().produces.Delayed() == 1 }, kafkatest.Patience, time.Millisecond)
+		require.Eventually(t, func() bool { return lead.Server().produces.Len() == 1 }, kafkatest.Patience, time.Millisecond)
 		parkedFor(t, lead.Server(), 2)
 
 		fenced(c, lead)
@@ -180,12 +180,12 @@ func TestProduceOutlivesOneOfItsLeaders(t *testing.T) {
 	produce.Topics[0].Partitions = append(produce.Topics[0].Partitions, other)
 	conn := dial(t, s)
 	conn.Send(produce)
-	require.Eventually(t, func() bool { return s.produces.Delayed() == 1 }, kafkatest.Patience, time.Millisecond)
+	require.Eventually(t, func() bool { return s.produces.Len() == 1 }, kafkatest.Patience, time.Millisecond)
 
 	a := topic.Partitions[0]
 	a.Leader, a.Epoch, a.Version = 1, a.Epoch+1, a.Version+1
 	s.assign(replicaOf(s, topic, 0), topic, a, 0)
-	require.Equal(t, 1, s.produces.Delayed(), "it still waits for the other partition")
+	require.Equal(t, 1, s.produces.Len(), "it still waits for the other partition")
 	c.links.Heal(0, 2)
 	got := conn.Receive(produce).(*kmsg.ProduceResponse).Topics[0].Partitions
 	kafkatest.RequireCode(t, kerr.NotLeaderForPartition, got[0].ErrorCode)

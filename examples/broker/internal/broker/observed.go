@@ -28,7 +28,7 @@ func (s *Server) observed() error {
 	reign := func(at replica.Reign) string {
 		return fmt.Sprintf("%s, epoch %d", s.partitionName(at.PartitionKey), at.Epoch)
 	}
-	add("", observe.Wheel(s.wheel))
+	add("", observe.Wheel(s.clock))
 	add(": fetches", observe.Purgatory(s.fetches, s.watchName))
 	add(": produces", observe.Threshold(s.produces, reign))
 	add(": deletions", observe.Threshold(s.deletes, reign))

@@ -41,7 +41,7 @@ type Server struct {
 	metrics     metric.Counters
 
 	// What waits, a purgatory for each kind; groups has those of joins and syncs.
-	wheel    *purgatory.Wheel // of all that waits
+	clock    *purgatory.Clock // of all that waits
 	fetches  *purgatory.Purgatory[watchKey]
 	produces *purgatory.Threshold[replica.Reign, int64]
 	deletes  *purgatory.Threshold[replica.Reign, int64]
@@ -116,10 +116,10 @@ func (s *Server) register() error {
 
 func (s *Server) openPurgatories() error {
 	var err error
-	if s.wheel, err = purgatory.NewWheel(purgatory.WheelOptions{Name: "broker", Tick: s.cfg.Tick}); err != nil {
+	if s.clock, err = purgatory.NewClock(purgatory.ClockOptions{Name: "broker", Tick: s.cfg.Tick}); err != nil {
 		return err
 	}
-	o := purgatory.Options{Wheel: s.wheel, MaxOperations: s.cfg.MaxParked, OnPanic: s.panicked}
+	o := purgatory.Options{Clock: s.clock, MaxPending: s.cfg.MaxParked, OnPanic: s.panicked}
 	var errs [5]error
 	s.fetches, errs[0] = purgatory.New[watchKey](o)
 	s.produces, errs[1] = purgatory.NewThreshold(s.committed, o)
@@ -128,7 +128,7 @@ func (s *Server) openPurgatories() error {
 	s.groups, errs[4] = group.New(s.cfg.Groups, group.Options{
 		Store:      offsetsStore{s},
 		Partitions: s.cfg.Meta.OffsetsPartitions,
-		Wheel:      s.wheel,
+		Clock:      s.clock,
 		Tick:       s.cfg.Tick,
 		OnPanic:    s.panicked,
 		OnEnd:      s.groupOperationEnded,
@@ -153,7 +153,7 @@ func (s *Server) closePurgatories(ctx context.Context) error {
 		s.produces.Shutdown(ctx),
 		s.deletes.Shutdown(ctx),
 		s.changes.Shutdown(ctx),
-		s.wheel.Shutdown(ctx),
+		s.clock.Shutdown(ctx),
 	)
 }
 

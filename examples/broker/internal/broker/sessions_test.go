@@ -183,7 +183,7 @@ func TestSessionForgets(t *testing.T) {
 	c.Send(waits)
 	parked(t, s, 1)
 	produceTo(producer, topic, 0, kafkatest.Batch([]string{"x"}))
-	require.Equal(t, 1, s.fetches.Delayed())
+	require.Equal(t, 1, s.fetches.Len())
 	produceTo(producer, topic, 2, kafkatest.Batch([]string{"y"}))
 	got := c.take(c.Receive(waits))
 	require.Len(t, got, 1)

@@ -18,7 +18,7 @@ func (s *Server) AddTo(t *metric.Stats) {
 		}
 	}
 	for _, st := range s.held() {
-		t.Parked += st.Delayed
+		t.Parked += st.Pending
 		t.Watched += st.Watched
 		t.Timers += st.Wheel.Pending
 		t.Wakeups += st.Wheel.Wakeups
@@ -44,7 +44,7 @@ func (s *Server) held() map[string]purgatory.Stats {
 func (s *Server) Waiting() map[string]int {
 	waiting := map[string]int{}
 	for kind, st := range s.held() {
-		waiting[kind] = st.Delayed
+		waiting[kind] = st.Pending
 	}
 	return waiting
 }

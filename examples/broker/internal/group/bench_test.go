@@ -23,7 +23,7 @@ type bench struct {
 	t      *testing.T
 	co     *Coordinator
 	log    *fakeLog
-	wheel  *purgatory.Wheel
+	wheel  *purgatory.Clock
 	begun  time.Time
 	panics atomic.Int64
 	absurd atomic.Int64                           // operations that waited since before the bench was there
@@ -77,12 +77,12 @@ func newBench(t *testing.T, change ...func(*Config)) *bench {
 	cfg, err := cfg.WithDefaults()
 	require.NoError(t, err)
 	b := &bench{t: t, log: &fakeLog{}, begun: time.Now()}
-	wheel, err := purgatory.NewWheel(purgatory.WheelOptions{Tick: benchTick})
+	wheel, err := purgatory.NewClock(purgatory.ClockOptions{Tick: benchTick})
 	require.NoError(t, err)
 	b.co, err = New(cfg, Options{
 		Store:      b.log,
 		Partitions: 1,
-		Wheel:      wheel,
+		Clock:      wheel,
 		Tick:       benchTick,
 		OnPanic:    func(purgatory.Panic) { b.panics.Add(1) },
 		OnEnd:      b.end,
@@ -202,7 +202,7 @@ func (b *bench) requireNothingLeft() {
 		require.NotNil(b.t, s.got(), "%T is not answered", s.req)
 	}
 	for _, st := range b.co.Stats() {
-		require.Zero(b.t, st.Delayed+st.Watched+st.Keys, "left in a purgatory")
+		require.Zero(b.t, st.Pending+st.Watched+st.Keys, "left in a purgatory")
 	}
 	require.Zero(b.t, b.co.sessions.Len(), "sessions left")
 	require.Zero(b.t, b.co.groups.Load(), "groups left")

@@ -76,7 +76,7 @@ type Coordinator struct {
 type Options struct {
 	Store      store
 	Partitions int32            // of the offsets topic
-	Wheel      *purgatory.Wheel // of joins and syncs
+	Clock      *purgatory.Clock // of joins and syncs
 	Tick       time.Duration    // of the sessions' wheel
 	OnPanic    func(purgatory.Panic)
 	OnEnd      func(what Operation, o purgatory.Outcome, waited time.Duration) // is called when one has ended
@@ -157,7 +157,7 @@ func New(cfg Config, o Options) (*Coordinator, error) {
 	co.ctx, co.cancel = context.WithCancel(context.Background())
 	// There is no bound on operations: a group has one at a time, and groups are
 	// bounded.
-	waiting := purgatory.Options{Wheel: o.Wheel, OnPanic: o.OnPanic}
+	waiting := purgatory.Options{Clock: o.Clock, OnPanic: o.OnPanic}
 	var joins, syncs, sessions error
 	co.joins, joins = purgatory.New[round](waiting)
 	co.syncs, syncs = purgatory.New[round](waiting)

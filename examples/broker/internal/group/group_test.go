@@ -102,7 +102,7 @@ func TestFirstJoinsLeave(t *testing.T) {
 		answered[*kmsg.LeaveGroupResponse](b.send(kafkatest.Leave("g", id)))
 		kafkatest.RequireCode(t, kerr.UnknownMemberID, answered[*kmsg.JoinGroupResponse](join).ErrorCode)
 		require.Zero(t, b.co.groups.Load())
-		require.Zero(t, b.co.joins.Delayed())
+		require.Zero(t, b.co.joins.Len())
 	})
 }
 
@@ -264,6 +264,6 @@ func TestSyncIsCancelledByTheNextRound(t *testing.T) {
 		b.send(kafkatest.Join(3, "g", ""))
 		kafkatest.RequireCode(t, kerr.RebalanceInProgress, answered[*kmsg.SyncGroupResponse](parked).ErrorCode)
 		require.Equal(t, uint64(1), b.ended(Sync, purgatory.Cancelled))
-		require.Zero(t, b.co.syncs.Delayed())
+		require.Zero(t, b.co.syncs.Len())
 	})
 }

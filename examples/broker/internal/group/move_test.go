@@ -80,21 +80,21 @@ func TestLateWatch(t *testing.T) {
 		g, now := b.group("g"), time.Now()
 		(&delayedJoin{g: g, round: g.round - 1, first: true, begunAt: now, since: now}).watch(time.Hour)
 		(&delayedSync{g: g, round: g.round, since: now}).watch(time.Hour)
-		require.Equal(t, 1, b.co.joins.Delayed())
-		require.Zero(t, b.co.syncs.Delayed())
+		require.Equal(t, 1, b.co.joins.Len())
+		require.Zero(t, b.co.syncs.Len())
 		join.requireParked()
 
 		b.pass(time.Second)
 		answered[*kmsg.JoinGroupResponse](join) // it has not synced
 		(&delayedJoin{g: g, round: g.round, begunAt: now, since: now}).watch(time.Hour)
 		(&delayedSync{g: g, round: g.round - 1, since: now}).watch(time.Hour)
-		require.Zero(t, b.co.joins.Delayed())
-		require.Equal(t, 1, b.co.syncs.Delayed())
+		require.Zero(t, b.co.joins.Len())
+		require.Equal(t, 1, b.co.syncs.Len())
 
 		b.co.Resign(0, 2)
 		(&delayedJoin{g: g, round: g.round, begunAt: now, since: now}).watch(time.Hour)
 		(&delayedSync{g: g, round: g.round, since: now}).watch(time.Hour)
-		require.Zero(t, b.co.joins.Delayed()+b.co.syncs.Delayed())
+		require.Zero(t, b.co.joins.Len()+b.co.syncs.Len())
 	})
 }
 
@@ -236,7 +236,7 @@ func TestGroupsUnderContention(t *testing.T) {
 	require.Zero(t, b.co.offsetBytes.used.Load())
 	require.Zero(t, b.panics.Load())
 	for _, st := range b.co.Stats() {
-		require.Zero(t, st.Delayed+st.Watched+st.Keys)
+		require.Zero(t, st.Pending+st.Watched+st.Keys)
 	}
 }
 

@@ -14,11 +14,11 @@ import (
 // deferred keys and figures, and one that is shut down takes nothing from the others.
 func TestP17OneWheel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		wheel, err := NewWheel(WheelOptions{Name: "all", Workers: 2})
+		wheel, err := NewClock(ClockOptions{Name: "all", Workers: 2})
 		require.NoError(t, err)
-		p, q := open[int](t, Options{Wheel: wheel}), open[string](t, Options{Wheel: wheel})
-		r := openThreshold(t, Options{Wheel: wheel})
-		futures, err := NewFutures[int](Options{Wheel: wheel})
+		p, q := open[int](t, Options{Clock: wheel}), open[string](t, Options{Clock: wheel})
+		r := openThreshold(t, Options{Clock: wheel})
+		futures, err := NewFutures[int](Options{Clock: wheel})
 		require.NoError(t, err)
 
 		short, long, deferred, number, result := newOp(t), newOp(t), newOp(t), newOp(t), newOp(t)
@@ -49,8 +49,8 @@ func TestP17OneWheel(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- wheel.Shutdown(t.Context()) }()
 		synctest.Wait()
-		_, err = New[int](Options{Wheel: wheel})
-		require.EqualError(t, err, "purgatory: closed: Options.Wheel")
+		_, err = New[int](Options{Clock: wheel})
+		require.EqualError(t, err, "purgatory: closed: Options.Clock")
 		require.ErrorIs(t, err, ErrClosed)
 		last := newOp(t)
 		park(t, q, last, time.Second, "1")
@@ -75,9 +75,9 @@ func TestP17OneWheel(t *testing.T) {
 // and is seen through when its ctx ends first.
 func TestP17ShutdownWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		wheel, err := NewWheel(WheelOptions{})
+		wheel, err := NewClock(ClockOptions{})
 		require.NoError(t, err)
-		p := open[int](t, Options{Wheel: wheel})
+		p := open[int](t, Options{Clock: wheel})
 		goOn, inside := make(chan bool), make(chan bool)
 		op := newOp(t)
 		op.end = func(Outcome) {
@@ -86,7 +86,7 @@ func TestP17ShutdownWaits(t *testing.T) {
 		}
 		park(t, p, op, time.Millisecond, 1)
 		<-inside
-		require.Zero(t, p.Delayed())
+		require.Zero(t, p.Len())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		require.ErrorIs(t, p.Shutdown(ctx), context.DeadlineExceeded)
@@ -112,21 +112,21 @@ func TestP17ShutdownWaits(t *testing.T) {
 
 // P17: bad options of a wheel are named; a nil context panics.
 func TestP17BadInput(t *testing.T) {
-	_, err := NewWheel(WheelOptions{Tick: -1})
+	_, err := NewClock(ClockOptions{Tick: -1})
 	require.ErrorContains(t, err, "purgatory: ")
 	require.ErrorContains(t, err, "Options.Tick is -1ns")
-	wheel, err := NewWheel(WheelOptions{})
+	wheel, err := NewClock(ClockOptions{})
 	require.NoError(t, err)
 	require.PanicsWithValue(t, "purgatory: the context is nil", func() { _ = wheel.Shutdown(nil) })
-	_, err = New[int](Options{Wheel: wheel, Tick: 1})
-	require.EqualError(t, err, "purgatory: Options.Tick is 1ns, must be 0 beside Options.Wheel")
+	_, err = New[int](Options{Clock: wheel, Tick: 1})
+	require.EqualError(t, err, "purgatory: Options.Tick is 1ns, must be 0 beside Options.Clock")
 	require.NoError(t, wheel.Shutdown(t.Context()))
 }
 
 // P17: a purgatory that holds nothing costs at most 8 KiB on a shared wheel, and 48 KiB
 // with one of its own.
 func TestP17Idle(t *testing.T) {
-	wheel, err := NewWheel(WheelOptions{})
+	wheel, err := NewClock(ClockOptions{})
 	require.NoError(t, err)
 	const n = 200
 	each := func(o Options, most int) {
@@ -141,6 +141,6 @@ func TestP17Idle(t *testing.T) {
 		require.LessOrEqual(t, size, most)
 		runtime.KeepAlive(keep)
 	}
-	each(Options{Wheel: wheel}, 8<<10)
+	each(Options{Clock: wheel}, 8<<10)
 	each(Options{}, 48<<10)
 }

@@ -1,4 +1,4 @@
-package timingwheel
+package histogram
 
 import (
 	"math"
@@ -19,16 +19,16 @@ func TestHistogramClasses(t *testing.T) {
 		}
 		return i
 	}
-	var h Histogram
+	var h Durations
 	durations := []time.Duration{math.MinInt64, -1, 0, 1, time.Hour, 1 << 52, 1<<53 + 1, math.MaxInt64}
 	for i := range classes - 1 {
 		durations = append(durations, h.Bound(i)-1, h.Bound(i), h.Bound(i)+1)
 	}
 	for _, d := range durations {
-		var one Histogram
+		var one Durations
 		one.Add(d)
 		require.EqualValues(t, 1, one.Counts[class(d)], d)
-		require.Equal(t, Histogram{Counts: one.Counts, Count: 1, Sum: max(d, 0).Seconds()}, one)
+		require.Equal(t, Durations{Counts: one.Counts, Count: 1, Sum: max(d, 0).Seconds()}, one)
 	}
 	require.Equal(t, 953*time.Nanosecond, h.Bound(0))
 	require.Equal(t, time.Second, h.Bound(20))
@@ -37,7 +37,7 @@ func TestHistogramClasses(t *testing.T) {
 }
 
 func TestHistogram(t *testing.T) {
-	var h Histogram
+	var h Durations
 	require.Zero(t, h.Quantile(.5))
 	require.Zero(t, h.Mean())
 	h.Counts[3], h.Counts[20], h.Count = 99, 1, 100
@@ -49,7 +49,7 @@ func TestHistogram(t *testing.T) {
 	require.Equal(t, time.Second, h.Quantile(.99), "more than 98 of 100 are below no bound before")
 
 	for n := range uint64(101) { // as a float64 the product may be more than the rank
-		h = Histogram{Count: 100}
+		h = Durations{Count: 100}
 		h.Counts[3], h.Counts[20] = n, 100-n
 		if q := float64(n) / 100; n > 0 {
 			require.Equal(t, h.Bound(3), h.Quantile(q), q)
@@ -59,7 +59,7 @@ func TestHistogram(t *testing.T) {
 		}
 	}
 
-	var a, b Histogram
+	var a, b Durations
 	a.Add(time.Second)
 	b.Add(time.Hour)
 	a.Merge(&b)
@@ -73,15 +73,15 @@ func TestHistogram(t *testing.T) {
 // What a million have waited in a day is more than a Duration can be.
 func TestHistogramOfMuchTime(t *testing.T) {
 	const century = 100 * 365 * 24 * time.Hour
-	var h Histogram
+	var h Durations
 	for range 30 {
-		var one Histogram
+		var one Durations
 		one.Add(century)
 		h.Merge(&one)
 	}
 	require.InEpsilon(t, 30*century.Seconds(), h.Sum, 1e-12)
 	require.InDelta(t, century, h.Mean(), float64(time.Hour))
-	var longest Histogram
+	var longest Durations
 	longest.Add(math.MaxInt64)
 	require.Equal(t, time.Duration(math.MaxInt64), longest.Mean())
 }

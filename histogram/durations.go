@@ -1,4 +1,6 @@
-package timingwheel
+// Package histogram counts durations: how long operations waited, and how late timers were.
+// Stats of the other packages have them, and package observe publishes them.
+package histogram
 
 import (
 	"math"
@@ -6,11 +8,11 @@ import (
 	"time"
 )
 
-// Histogram counts durations in classes that double: Counts[i] are those of at most
+// Durations counts durations in classes that double: Counts[i] are those of at most
 // Bound(i), and of more than Bound(i-1). The last class has all that were longer. The
 // bounds are the powers of two of a second that a Prometheus native histogram of schema 0
 // has, so nothing is lost on the way there.
-type Histogram struct {
+type Durations struct {
 	Counts [classes]uint64
 	Count  uint64  // of all
 	Sum    float64 // of all, in seconds: as a Duration, a million that wait would fill it in three hours
@@ -21,7 +23,7 @@ const classes = 31
 // Bound returns the longest duration of a class, 2^(i-20) s rounded down to the nanosecond:
 // 953 ns, 1.907 µs, ..., 1 s for i = 20, ..., 512 s for 29. That of the last class is the
 // longest there is, and that of an i below 0 is 0.
-func (Histogram) Bound(i int) time.Duration {
+func (Durations) Bound(i int) time.Duration {
 	switch {
 	case i < 0:
 		return 0
@@ -49,7 +51,7 @@ func classOf(d time.Duration) int {
 
 // Add counts a duration; one below zero as 0. It must not be called at once with another
 // method.
-func (h *Histogram) Add(d time.Duration) {
+func (h *Durations) Add(d time.Duration) {
 	d = max(d, 0)
 	h.Counts[classOf(d)]++
 	h.Count++
@@ -57,7 +59,7 @@ func (h *Histogram) Add(d time.Duration) {
 }
 
 // Merge adds what another one has counted.
-func (h *Histogram) Merge(other *Histogram) {
+func (h *Durations) Merge(other *Durations) {
 	for i, n := range other.Counts {
 		h.Counts[i] += n
 	}
@@ -68,7 +70,7 @@ func (h *Histogram) Merge(other *Histogram) {
 // Quantile returns the q-quantile, q from 0 to 1, rounded up to the bound of its class: at
 // least the true value, and at most twice that or 953 ns. What was longer than 512 s counts
 // as 1,024 s. 0 if nothing is counted.
-func (h Histogram) Quantile(q float64) time.Duration {
+func (h Durations) Quantile(q float64) time.Duration {
 	rank := q * float64(h.Count)
 	rank = math.Ceil(rank - 1e-15*rank) // 0.14 of 100 is 14, and no float64 is 0.14
 	seen := uint64(0)
@@ -84,7 +86,7 @@ func (h Histogram) Quantile(q float64) time.Duration {
 }
 
 // Mean returns the mean. 0 if nothing is counted.
-func (h Histogram) Mean() time.Duration {
+func (h Durations) Mean() time.Duration {
 	if h.Count == 0 {
 		return 0
 	}
