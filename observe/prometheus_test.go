@@ -24,9 +24,18 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/seed-782fa212/limbo/internal/need"
 	"github.com/stretchr/testify/require"
 )
+
+// What is published follows Prometheus's conventions, by the rules of its own library and of
+// the promtool that is installed.
+func TestPromlint(t *testing.T) {
+	problems, err := promlint.New(strings.NewReader(scrape(t, newEveryKind(t).registry))).Lint()
+	require.NoError(t, err)
+	require.Empty(t, problems)
+}
 
 func TestPromtoolMetrics(t *testing.T) {
 	promtool := exec.Command(need.Program(t, "prometheus", "promtool"), "check", "metrics")
