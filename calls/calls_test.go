@@ -4,7 +4,9 @@ import (
 	"context"
 	"io"
 	"math"
+	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -392,6 +394,34 @@ func TestAll(t *testing.T) {
 		require.Equal(t, 2, g.Len())
 		for range g.All() {
 			break
+		}
+	})
+}
+
+// Oldest against sorting all, in several groups.
+func TestOldest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := table(t, Options{})
+		groups := []*Group[int, string]{c.Group(), c.Group(), c.Group()}
+		rnd := rand.New(rand.NewPCG(6, 7))
+		var ages []time.Duration
+		for id := range 500 {
+			require.NoError(t, groups[rnd.IntN(3)].Go(id, time.Hour, nothing, func(string, error) {}))
+			if rnd.IntN(3) > 0 { // some alike
+				time.Sleep(time.Millisecond)
+			}
+		}
+		for w := range c.All() {
+			ages = append(ages, w.Age)
+		}
+		slices.Sort(ages)
+		slices.Reverse(ages)
+		for _, n := range []int{-1, 0, 1, 20, 499, 500, 501} {
+			oldest := c.Oldest(n)
+			require.Len(t, oldest, min(max(n, 0), 500))
+			for i, w := range oldest {
+				require.Equal(t, ages[i], w.Age)
+			}
 		}
 	})
 }

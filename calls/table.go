@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seed-782fa212/limbo/internal/best"
 	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
@@ -155,6 +156,23 @@ func (t *Table[ID, R]) All() iter.Seq[Waiting[ID]] {
 			}
 		}
 	}
+}
+
+// Oldest returns the n calls that have waited longest, in all groups, the oldest first; all
+// if there are fewer. It goes through all of them, as All does, and takes O(log n) for one
+// that is older than most before it.
+func (t *Table[ID, R]) Oldest(n int) []Waiting[ID] {
+	t.mustBeMade()
+	if n < 1 {
+		return nil
+	}
+	top := best.New[Waiting[ID]](n, 0)
+	for w := range t.All() {
+		if top.Accepts(int64(w.Age)) {
+			top.Add(int64(w.Age), w)
+		}
+	}
+	return top.Sorted()
 }
 
 // all returns the groups that are not closed, and own.

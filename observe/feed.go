@@ -149,7 +149,7 @@ func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request) {
 				return
 			}
 			// Each time anew: one that was removed may have been added again.
-			if e := h.registry.find(kind, name); e != nil && e.source.walk != nil && !send(event("lists", e.lists(r.Context()))) {
+			if e := h.registry.find(kind, name); e != nil && e.source.walk != nil && !send(event("lists", e.lists())) {
 				return
 			}
 		}

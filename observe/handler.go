@@ -116,7 +116,7 @@ type Lists struct {
 
 func (h *Handler) serveLists(w http.ResponseWriter, r *http.Request) {
 	if e := h.listable(w, r); e != nil {
-		writeJSON(w, e.lists(r.Context()))
+		writeJSON(w, e.lists())
 	}
 }
 
@@ -197,7 +197,7 @@ type listing struct {
 }
 
 // lists returns the lists of a source, or of the one who reads them at the moment.
-func (e *entry) lists(ctx context.Context) Lists {
+func (e *entry) lists() Lists {
 	x := &e.listing
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -209,9 +209,7 @@ func (e *entry) lists(ctx context.Context) Lists {
 	if e.source.hot != nil {
 		lists.Keys = e.source.hot(listed)
 	}
-	if lists.Oldest = oldest(ctx, e.source); ctx.Err() != nil {
-		return lists // not of all; nobody reads it
-	}
+	lists.Oldest = e.source.oldest()
 	x.lists, x.again = lists, begun.Add(pause(time.Since(begun)))
 	return lists
 }

@@ -21,7 +21,7 @@ type Source struct {
 	read   func(*sheet, pass)         // writes down the figures; any goroutine calls it
 	levels func() []timingwheel.Level // of a wheel; nil: it is none
 	walk   func(*walk)                // meets what waits; nil: it cannot be listed
-	oldest func() []Waiting           // what has waited longest, found in less time than by walk; nil: by walk
+	oldest func() []Waiting           // what has waited longest; not nil if walk is not
 	hot    func(n int) []HotKey       // the keys that most wait for; nil: there are none
 	shared any                        // tells a wheel that several share; nil: it is not shared
 	wheels []wheelOf                  // that are observed with it
@@ -124,11 +124,7 @@ func Purgatory[K comparable](p *purgatory.Purgatory[K], format func(K) string) S
 			}
 		},
 		oldest: func() []Waiting {
-			list := []Waiting{} // not nil, which is null in JSON
-			for _, x := range p.Oldest(listed) {
-				list = append(list, waiting(x.Age, x.Deadline, keysOf(x)))
-			}
-			return list
+			return waitingOf(p.Oldest(listed), func(x purgatory.Waiting[K]) Waiting { return waiting(x.Age, x.Deadline, keysOf(x)) })
 		},
 		hot:    func(n int) []HotKey { return hotKeys(p.Hotspots(n), keys) },
 		wheels: []wheelOf{{"", Wheel(p.Clock())}},
@@ -154,11 +150,7 @@ func Threshold[K comparable, N cmp.Ordered](t *purgatory.Threshold[K, N], format
 			}
 		},
 		oldest: func() []Waiting {
-			list := []Waiting{}
-			for _, x := range t.Oldest(listed) {
-				list = append(list, waiting(x.Age, x.Deadline, keysOf(x)))
-			}
-			return list
+			return waitingOf(t.Oldest(listed), func(x purgatory.WaitingGoal[K, N]) Waiting { return waiting(x.Age, x.Deadline, keysOf(x)) })
 		},
 		hot:    func(n int) []HotKey { return hotKeys(t.Hotspots(n), keys) },
 		wheels: []wheelOf{{"", Wheel(t.Clock())}},
@@ -190,6 +182,9 @@ func Calls[ID comparable, R any](t *calls.Table[ID, R], format func(ID) string) 
 					return
 				}
 			}
+		},
+		oldest: func() []Waiting {
+			return waitingOf(t.Oldest(listed), func(x calls.Waiting[ID]) Waiting { return waiting(x.Age, x.Deadline, keysOf(x)) })
 		},
 		wheels: []wheelOf{{"", Source{
 			kind:   "wheel",

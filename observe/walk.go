@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"reflect"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -35,34 +34,26 @@ const (
 	maxKeys  = 16  // keys of an operation that are shown
 )
 
-// walk is one way through all pending operations. It lets other goroutines run in between.
+// walk is one way through all pending operations. It takes half a processor.
 type walk struct {
 	ctx   context.Context
-	rest  func()        // called after each workFor
-	least time.Duration // met is called only with operations that are older
-	met   func(age time.Duration, deadline time.Time, keys func() []string) (more bool)
+	met   func(age time.Duration, deadline time.Time, keys []string) (more bool)
 	seen  int
 	until time.Time // when it rests next
 	late  bool      // whether it was ended because ctx is done
 }
 
 const (
-	workFor  = 500 * time.Microsecond
-	workEach = 64 // operations between two readings of the clock
+	workFor  = 500 * time.Microsecond // and as long a rest
+	workEach = 64                     // operations between two readings of the clock
 )
 
-// meet is called with each operation, and reports whether to go on. keys is a function of x,
-// and not a closure over it, because most operations of a walk need none: a closure for each
-// of a million would have the collector run meanwhile.
+// meet is called with each operation, and reports whether to go on.
 func meet[X any](w *walk, x X, age time.Duration, deadline time.Time, keys func(X) []string) (more bool) {
 	if w.seen++; w.seen%workEach == 0 && !w.goesOn() {
 		return false
 	}
-	return age <= w.least || metOlder(w, x, age, deadline, keys)
-}
-
-func metOlder[X any](w *walk, x X, age time.Duration, deadline time.Time, keys func(X) []string) (more bool) {
-	return w.met(age, deadline, func() []string { return keys(x) })
+	return w.met(age, deadline, keys(x))
 }
 
 // goesOn rests if it is time, and reports whether anybody still waits for the walk.
@@ -72,56 +63,26 @@ func (w *walk) goesOn() bool {
 		return false
 	}
 	if now := time.Now(); now.After(w.until) {
-		w.rest()
+		time.Sleep(workFor)
 		w.until = time.Now().Add(workFor)
 	}
 	return true
-}
-
-// oldest returns the operations that have waited longest, the oldest first.
-func oldest(ctx context.Context, s Source) []Waiting {
-	if s.oldest != nil {
-		return s.oldest()
-	}
-	type found struct {
-		age      time.Duration
-		deadline time.Time
-		keys     func() []string
-	}
-	var top []found
-	w := &walk{ctx: ctx, rest: runtime.Gosched, least: -1}
-	w.met = func(age time.Duration, deadline time.Time, keys func() []string) bool {
-		at, _ := slices.BinarySearchFunc(top, age, func(x found, age time.Duration) int { return int(min(max(age-x.age, -1), 1)) })
-		top = slices.Insert(top, at, found{age, deadline, keys})
-		if len(top) >= listed {
-			top = top[:listed]
-			w.least = top[listed-1].age
-		}
-		return true
-	}
-	s.walk(w)
-	list := make([]Waiting, len(top))
-	for i, x := range top {
-		list[i] = waiting(x.age, x.deadline, x.keys())
-	}
-	return list
 }
 
 // search returns operations one of whose keys contains the text, in no order, whether there
 // are more, and whether ctx was done before all had been seen.
 func search(ctx context.Context, s Source, text string) (list []Waiting, more, timedOut bool) {
 	list = []Waiting{}
-	w := &walk{ctx: ctx, rest: func() { time.Sleep(workFor) }, least: -1} // half a processor
-	w.met = func(age time.Duration, deadline time.Time, keys func() []string) bool {
-		names := keys()
-		if !slices.ContainsFunc(names, func(k string) bool { return strings.Contains(k, text) }) {
+	w := &walk{ctx: ctx}
+	w.met = func(age time.Duration, deadline time.Time, keys []string) bool {
+		if !slices.ContainsFunc(keys, func(k string) bool { return strings.Contains(k, text) }) {
 			return true
 		}
 		if len(list) == maxFound {
 			more = true
 			return false
 		}
-		list = append(list, waiting(age, deadline, names))
+		list = append(list, waiting(age, deadline, keys))
 		return true
 	}
 	s.walk(w)
@@ -138,6 +99,15 @@ func waiting(age time.Duration, deadline time.Time, keys []string) Waiting {
 		x.Left = &left
 	}
 	return x
+}
+
+// waitingOf is a list for JSON, where none is not null.
+func waitingOf[X any](list []X, show func(X) Waiting) []Waiting {
+	all := make([]Waiting, len(list))
+	for i, x := range list {
+		all[i] = show(x)
+	}
+	return all
 }
 
 func hotKeys[K comparable](spots []purgatory.Hotspot[K], format func(K) string) []HotKey {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -118,28 +117,6 @@ func TestAFormatThatPanics(t *testing.T) {
 	require.Equal(t, 2, strings.Count(w.Body.String(), "(the key's format panicked)"), w.Body)
 }
 
-// oldest against sorting all.
-func TestOldest(t *testing.T) {
-	for _, n := range []int{0, 1, listed - 1, listed, listed + 1, 500} {
-		ages := make([]time.Duration, n)
-		once := func(k string) []string { return []string{k} }
-		for i := range ages {
-			ages[i] = time.Duration(rand.IntN(100)) * time.Second // some alike
-		}
-		list := oldest(background, Source{walk: func(w *walk) {
-			for _, age := range ages {
-				require.True(t, meet(w, "k", age, time.Time{}, once))
-			}
-		}})
-		slices.Sort(ages)
-		slices.Reverse(ages)
-		require.Len(t, list, min(n, listed))
-		for i, x := range list {
-			require.Equal(t, ages[i].Seconds(), x.Age)
-		}
-	}
-}
-
 func TestWaitingShows16Keys(t *testing.T) {
 	keys := make([]string, 40)
 	for i := range keys {
@@ -157,30 +134,29 @@ func TestWalkRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const each = 10 * time.Microsecond // that the source takes for one
 		ctx, cancel := context.WithCancel(background)
-		rests := 0
-		w := &walk{ctx: ctx, rest: func() { rests++; time.Sleep(workFor) }, least: -1, met: func(time.Duration, time.Time, func() []string) bool {
+		w := &walk{ctx: ctx, met: func(time.Duration, time.Time, []string) bool {
 			time.Sleep(each)
 			return true
 		}}
+		keys := func(int) []string { return nil }
 		begun := time.Now()
 		const n = 100_000
 		for range n {
-			require.True(t, meet(w, 0, 0, time.Time{}, nil))
+			require.True(t, meet(w, 0, 0, time.Time{}, keys))
 		}
-		require.GreaterOrEqual(t, rests, n*int(each)/int(workFor)/2)
 		require.GreaterOrEqual(t, time.Since(begun), n*each*3/2)
 		require.LessOrEqual(t, time.Since(begun), n*each*2+time.Millisecond)
 		cancel()
 		more := 0
-		for meet(w, 0, 0, time.Time{}, nil) {
+		for meet(w, 0, 0, time.Time{}, keys) {
 			more++
 		}
 		require.Less(t, more, workEach)
 	})
 }
 
-// A search takes half a processor. The lists, which are read each second, are read at once.
-func TestHowWalksRest(t *testing.T) {
+// A search takes half a processor.
+func TestHowASearchRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const each, n = 10 * time.Microsecond, 10_000
 		s := Source{walk: func(w *walk) {
@@ -190,27 +166,11 @@ func TestHowWalksRest(t *testing.T) {
 			}
 		}}
 		begun := time.Now()
-		list := oldest(background, s)
-		require.Equal(t, n*each, time.Since(begun))
-		require.Equal(t, []string{fmt.Sprint(n - 1)}, list[0].Keys)
-		begun = time.Now()
 		found, _, _ := search(background, s, "9999")
 		require.GreaterOrEqual(t, time.Since(begun), n*each*3/2)
 		require.LessOrEqual(t, time.Since(begun), n*each*2+time.Millisecond)
 		require.Equal(t, []string{"9999"}, found[0].Keys)
 	})
-}
-
-// A walk asks for no keys of an operation that is not among the oldest, and allocates
-// nothing for it.
-func TestAWalkAllocatesNothing(t *testing.T) {
-	w := &walk{ctx: background, rest: func() {}, least: time.Second, met: func(time.Duration, time.Time, func() []string) bool {
-		t.Error("it is not older")
-		return true
-	}}
-	keys := func(x purgatory.Waiting[string]) []string { return x.Keys() }
-	var x purgatory.Waiting[string]
-	require.Zero(t, testing.AllocsPerRun(1000, func() { require.True(t, meet(w, x, time.Second, time.Time{}, keys)) }))
 }
 
 // Rings against counting each place into its bucket.

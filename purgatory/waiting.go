@@ -4,6 +4,8 @@ import (
 	"iter"
 	"slices"
 	"time"
+
+	"github.com/seed-782fa212/limbo/internal/best"
 )
 
 // Waiting is an operation that waits, as [Purgatory.All] finds it.
@@ -98,16 +100,16 @@ func (p *Purgatory[K]) Oldest(n int) []Waiting[K] {
 	if n < 1 {
 		return nil
 	}
-	clock, top, twice := time.Now(), newBest[Waiting[K]](n, p.Len()), map[Pending]bool{}
+	clock, top, twice := time.Now(), best.New[Waiting[K]](n, p.Len()), map[Pending]bool{}
 	now := clock.Sub(base)
 	// see reports whether those behind it in a list need to be read.
 	see := func(h Pending, hash uint64) bool {
 		age := now - h.w.since
-		if !top.accepts(int64(age)) {
+		if !top.Accepts(int64(age)) {
 			return false
 		}
 		if isFirst(h, hash, twice) {
-			top.add(int64(age), p.waiting(h, clock))
+			top.Add(int64(age), p.waiting(h, clock))
 		}
 		return true
 	}
@@ -135,7 +137,7 @@ func (p *Purgatory[K]) Oldest(n int) []Waiting[K] {
 		}
 		return true
 	})
-	return top.sorted()
+	return top.Sorted()
 }
 
 // Keys returns the keys that the operation watches, in the order in which they were
@@ -177,14 +179,14 @@ type Hotspot[K comparable] struct {
 // first; all keys if there are fewer. It takes O(log n) for each key.
 func (p *Purgatory[K]) Hotspots(n int) []Hotspot[K] {
 	p.mustBeMade()
-	now, top := now(), newBest[Hotspot[K]](n, p.KeyCount())
+	now, top := now(), best.New[Hotspot[K]](n, p.KeyCount())
 	p.table.visit(func(b *bucket[K, watchlist]) bool {
 		b.each(func(e *entry[K, watchlist]) {
-			if w := e.value.first(); w != nil && top.accepts(int64(e.value.n)) {
-				top.add(int64(e.value.n), Hotspot[K]{e.key, int(e.value.n), max(now-w.since, 0)})
+			if w := e.value.first(); w != nil && top.Accepts(int64(e.value.n)) {
+				top.Add(int64(e.value.n), Hotspot[K]{e.key, int(e.value.n), max(now-w.since, 0)})
 			}
 		})
 		return true
 	})
-	return top.sorted()
+	return top.Sorted()
 }

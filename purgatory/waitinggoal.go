@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"iter"
 	"time"
+
+	"github.com/seed-782fa212/limbo/internal/best"
 )
 
 // WaitingGoal is a goal that an operation waits for, as [Threshold.All] finds it.
@@ -81,11 +83,11 @@ func (t *Threshold[K, N]) Oldest(n int) []WaitingGoal[K, N] {
 	if n < 1 {
 		return nil
 	}
-	clock, top := time.Now(), newBest[WaitingGoal[K, N]](n, t.Watched())
+	clock, top := time.Now(), best.New[WaitingGoal[K, N]](n, t.Watched())
 	now := clock.Sub(base)
 	see := func(g *goal[K, N]) {
-		if age := int64(now - g.waiter.since); top.accepts(age) {
-			top.add(age, g.waiting(clock))
+		if age := int64(now - g.waiter.since); top.Accepts(age) {
+			top.Add(age, g.waiting(clock))
 		}
 	}
 	t.table.keys(func(e *entry[K, *tree[K, N]]) (seen bool) {
@@ -99,7 +101,7 @@ func (t *Threshold[K, N]) Oldest(n int) []WaitingGoal[K, N] {
 	}, func(key K, hash uint64) bool {
 		return t.eachOf(key, hash, see, func() bool { return true })
 	})
-	return top.sorted()
+	return top.Sorted()
 }
 
 // waiting describes a goal. The lock of its key is held.
@@ -116,14 +118,14 @@ func (g *goal[K, N]) waiting(clock time.Time) WaitingGoal[K, N] {
 // [Purgatory.Hotspots].
 func (t *Threshold[K, N]) Hotspots(n int) []Hotspot[K] {
 	t.mustBeMade()
-	now, top := now(), newBest[Hotspot[K]](n, t.KeyCount())
+	now, top := now(), best.New[Hotspot[K]](n, t.KeyCount())
 	t.table.visit(func(b *bucket[K, *tree[K, N]]) bool {
 		b.each(func(e *entry[K, *tree[K, N]]) {
-			if g := e.value.first; g != nil && top.accepts(int64(e.value.n)) {
-				top.add(int64(e.value.n), Hotspot[K]{e.key, e.value.n, max(now-g.waiter.since, 0)})
+			if g := e.value.first; g != nil && top.Accepts(int64(e.value.n)) {
+				top.Add(int64(e.value.n), Hotspot[K]{e.key, e.value.n, max(now-g.waiter.since, 0)})
 			}
 		})
 		return true
 	})
-	return top.sorted()
+	return top.Sorted()
 }

@@ -1,13 +1,14 @@
-package purgatory
+// Package best finds the n greatest of many, for Oldest and Hotspots.
+package best
 
 import (
 	"cmp"
 	"slices"
 )
 
-// best keeps those of the items that it is given whose rank is highest, at most n. An item
+// Best keeps those of the items that it is given whose rank is highest, at most n. An item
 // takes O(log n), and O(1) until there are n.
-type best[T any] struct {
+type Best[T any] struct {
 	n     int
 	items []T
 	ranks []ranked // of all items; from the n-th on a heap, the lowest first
@@ -20,14 +21,14 @@ type ranked struct {
 	item int
 }
 
-// newBest makes one for n of some items; there may be more than expected.
-func newBest[T any](n, expected int) *best[T] {
+// New makes one for n of some items; there may be more than expected.
+func New[T any](n, expected int) *Best[T] {
 	room := max(min(n, expected), 0)
-	return &best[T]{n: n, items: make([]T, 0, room), ranks: make([]ranked, 0, room)}
+	return &Best[T]{n: n, items: make([]T, 0, room), ranks: make([]ranked, 0, room)}
 }
 
 // full reports whether an item would have to replace another one. The ranks are a heap then.
-func (b *best[T]) full() bool {
+func (b *Best[T]) full() bool {
 	if len(b.items) < b.n {
 		return false
 	}
@@ -40,13 +41,13 @@ func (b *best[T]) full() bool {
 	return true
 }
 
-// accepts reports whether an item of a rank would be kept.
-func (b *best[T]) accepts(rank int64) bool {
+// Accepts reports whether an item of a rank would be kept.
+func (b *Best[T]) Accepts(rank int64) bool {
 	return !b.full() || b.n > 0 && rank > b.ranks[0].rank
 }
 
-// add adds an item that is accepted.
-func (b *best[T]) add(rank int64, item T) {
+// Add adds an item that is accepted.
+func (b *Best[T]) Add(rank int64, item T) {
 	if !b.full() {
 		b.ranks = append(b.ranks, ranked{rank, len(b.items)})
 		b.items = append(b.items, item)
@@ -58,7 +59,7 @@ func (b *best[T]) add(rank int64, item T) {
 }
 
 // down moves an element of the heap to its place.
-func (b *best[T]) down(i int) {
+func (b *Best[T]) down(i int) {
 	h := b.ranks
 	for child := 2*i + 1; child < len(h); i, child = child, 2*child+1 {
 		if child+1 < len(h) && h[child+1].rank < h[child].rank {
@@ -71,8 +72,8 @@ func (b *best[T]) down(i int) {
 	}
 }
 
-// sorted returns the items, those with the highest rank first. Nothing is added after it.
-func (b *best[T]) sorted() []T {
+// Sorted returns the items, those with the highest rank first. Nothing is added after it.
+func (b *Best[T]) Sorted() []T {
 	slices.SortFunc(b.ranks, func(x, y ranked) int {
 		if x.rank != y.rank {
 			return cmp.Compare(y.rank, x.rank)
