@@ -17,6 +17,9 @@ type (
 	Millis = store.Millis
 	// ID names one timer, and is the same in all its attempts.
 	ID = store.ID
+	// Cursor is a place in the order of a Scan: after the timer of this key that is due at
+	// this time, or that died at this time.
+	Cursor = store.Cursor
 	// State is one of Waiting, Leased or Dead.
 	State = store.State
 	// Receipt is what became of a Schedule.

@@ -9,47 +9,59 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// Scan returns an iterator over the waiting timers, by due time and then key, of
-// all shards; without their bodies. It reads pages as it goes: a loop that ends
-// early has read little, and one over a million timers keeps a few thousand of them
-// at most. It is not of one moment: what is added, moved or gone meanwhile is seen or
-// not, and what is moved to later may be seen twice.
+// Scan returns an iterator over the waiting timers of all shards that come after a cursor,
+// by due time and then key; without their bodies. The zero Cursor comes before all timers. It
+// reads pages as it goes, and larger ones as it goes on: a loop that ends early has read
+// little, and one over a million timers keeps a few thousand of them at most. It is not of one
+// moment: a timer that is added, moved or removed during the loop is seen or not, and one that
+// is moved to later may be seen twice.
 //
 // An error comes as the last pair, with a zero Info.
-func (t *Timers) Scan(ctx context.Context) iter.Seq2[Info, error] {
-	return t.merged(ctx, t.store.Scan, func(r store.Record) store.Millis { return r.Due })
+func (t *Timers) Scan(ctx context.Context, after Cursor) iter.Seq2[Info, error] {
+	return t.merged(ctx, after, t.store.Scan, func(r store.Record) store.Millis { return r.Due })
 }
 
 // Dead is [Timers.Scan] for the dead letters, by the time of their death.
-func (t *Timers) Dead(ctx context.Context) iter.Seq2[Info, error] {
-	return t.merged(ctx, t.store.ScanDead, func(r store.Record) store.Millis { return r.Died })
+func (t *Timers) Dead(ctx context.Context, after Cursor) iter.Seq2[Info, error] {
+	return t.merged(ctx, after, t.store.ScanDead, func(r store.Record) store.Millis { return r.Died })
 }
 
 // pageReader is the Scan or ScanDead of a store.
 type pageReader func(ctx context.Context, shard int, after store.Cursor, limit int) ([]store.Record, error)
 
-// merged merges what read returns of each shard, which is in order of at.
-func (t *Timers) merged(ctx context.Context, read pageReader, at func(store.Record) store.Millis) iter.Seq2[Info, error] {
+// The first page of each shard is small, for the sake of loops that end early. Each further
+// one has pageGrowth times as many records, up to maxPage, or to the shard's part of maxRead:
+// that bounds memory.
+const (
+	firstPage  = 16
+	pageGrowth = 4
+	minPage    = 8 // with very many shards
+	maxPage    = 256
+	maxRead    = 4096 // of all shards together
+)
+
+// merged merges the records after a cursor that read returns of each shard in order of at.
+func (t *Timers) merged(ctx context.Context, after Cursor, read pageReader, at func(store.Record) store.Millis) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		m := merge{at: at}
-		// Some 4,096 records in all, so that memory is bounded.
-		limit := min(max(4096/len(t.joiners), 8), 256)
+		largest := min(max(maxRead/len(t.joiners), minPage), maxPage)
 		fill := func(p *page) error {
 			ctx, cancel, err := t.begin(ctx)
 			if err != nil {
 				return err
 			}
 			defer cancel()
-			p.rest, err = read(ctx, p.shard, p.after, limit)
+			p.rest, err = read(ctx, p.shard, p.after, p.limit)
 			if n := len(p.rest); n > 0 {
 				last := p.rest[n-1]
 				p.after = store.Cursor{At: at(last), Key: last.Key}
 			}
-			p.last = len(p.rest) < limit
+			p.last = len(p.rest) < p.limit
+			p.limit = min(p.limit*pageGrowth, largest)
 			return err
 		}
 		for shard := range t.joiners {
-			p := &page{shard: shard}
+			p := &page{shard: shard, after: after, limit: min(firstPage, largest)}
 			if err := fill(p); err != nil {
 				yield(Info{}, err)
 				return
@@ -87,6 +99,7 @@ type page struct {
 	rest  []store.Record // read and not yet passed on; not empty while in a merge
 	after store.Cursor   // of the last that was read
 	last  bool           // nothing comes after rest
+	limit int            // of the next read
 }
 
 // merge is a heap of pages, by their first record.

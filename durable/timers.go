@@ -184,6 +184,17 @@ func (t *Timers) Get(ctx context.Context, key string) (Info, error) {
 	return infoOf(r), nil
 }
 
+// Ping returns nil if the engine answers. It asks for the horizon of one shard.
+func (t *Timers) Ping(ctx context.Context) error {
+	ctx, cancel, err := t.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	_, err = t.store.Look(ctx, []int{0})
+	return err
+}
+
 // Stats counts what a store holds, in all its shards together.
 type Stats struct {
 	Shards  int

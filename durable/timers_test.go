@@ -420,7 +420,7 @@ func TestScan(t *testing.T) {
 		_, err := r.timers.ScheduleMany(ctx, timers)
 		require.NoError(t, err)
 		i := 0
-		for info, err := range r.timers.Scan(ctx) {
+		for info, err := range r.timers.Scan(ctx, Cursor{}) {
 			require.NoError(t, err)
 			require.Equal(t, timers[i].Key, info.Key)
 			require.Equal(t, timers[i].At, info.Due)
@@ -428,21 +428,26 @@ func TestScan(t *testing.T) {
 			i++
 		}
 		require.Equal(t, 6000, i)
+		for info, err := range r.timers.Scan(ctx, Cursor{At: store.MillisAt(timers[4998].At), Key: timers[4998].Key}) {
+			require.NoError(t, err)
+			require.Equal(t, timers[4999].Key, info.Key, "the next one of the same time")
+			break
+		}
 		r.faults.countAll()
-		for range r.timers.Scan(ctx) {
+		for range r.timers.Scan(ctx, Cursor{}) {
 			break
 		}
 		require.Equal(t, map[string]int{"scan": 16}, r.faults.countAll())
 
 		calls := 0
 		r.faults.set(func(context.Context, string, int) error {
-			if calls++; calls > 20 {
+			if calls++; calls > 40 {
 				return errBoom
 			}
 			return nil
 		}, nil)
 		n, failed := 0, 0
-		for info, err := range r.timers.Scan(ctx) {
+		for info, err := range r.timers.Scan(ctx, Cursor{}) {
 			if err != nil {
 				require.Equal(t, errBoom, err)
 				require.Zero(t, info)
@@ -453,7 +458,7 @@ func TestScan(t *testing.T) {
 		}
 		require.Equal(t, 1, failed)
 		require.Greater(t, n, 4*256)
-		for range r.timers.Dead(ctx) {
+		for range r.timers.Dead(ctx, Cursor{}) {
 			t.Fatal("nothing is dead")
 		}
 	})
@@ -482,6 +487,7 @@ func TestClose(t *testing.T) {
 		require.Equal(t, ErrClosed, err)
 		_, err = r.timers.Get(ctx, "sent")
 		require.Equal(t, ErrClosed, err)
+		require.Equal(t, ErrClosed, r.timers.Ping(ctx))
 		select {
 		case <-closed:
 			t.Fatal("Shutdown does not wait")

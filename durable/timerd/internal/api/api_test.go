@@ -40,12 +40,16 @@ func newFixture(t *testing.T, limits store.Limits, token string) *fixture {
 	var err error
 	f.store, err = memstore.New(memstore.Options{Shards: shards, Limits: limits, Now: func() time.Time { return f.now }})
 	require.NoError(t, err)
-	timers, err := durable.New(f.store, durable.Options{})
-	require.NoError(t, err)
-	t.Cleanup(timers.Close)
-	f.server, err = New(Options{Timers: timers, Store: f.store, Token: token, Logger: slog.New(slog.DiscardHandler)})
+	f.server, err = New(Options{Timers: timersOn(t, f.store), Token: token, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	return f
+}
+
+func timersOn(t *testing.T, s store.Store) *durable.Timers {
+	timers, err := durable.New(s, durable.Options{})
+	require.NoError(t, err)
+	t.Cleanup(timers.Close)
+	return timers
 }
 
 func (f *fixture) request(method, path, body string) *http.Request {
@@ -337,12 +341,7 @@ func (a *answers) Schedule(ctx context.Context, shard int, entries []store.Entry
 
 func answering(t *testing.T, of map[int]string) *fixture {
 	f := newFixture(t, store.Limits{}, "")
-	a := &answers{f.store, of}
-	timers, err := durable.New(a, durable.Options{})
-	require.NoError(t, err)
-	t.Cleanup(timers.Close)
-	f.server, err = New(Options{Timers: timers, Store: a, Logger: slog.New(slog.DiscardHandler)})
-	require.NoError(t, err)
+	f.server.o.Timers = timersOn(t, &answers{f.store, of})
 	return f
 }
 

@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-782fa212/limbo/durable"
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
@@ -57,7 +56,7 @@ func TestBrowsersAreRefused(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	f := newFixture(t, store.Limits{}, "")
 	f.is(404, `{"error":{"code":"no_route","message":"there is no GET \"/metrics\""}}`, "GET", "/metrics", "")
-	s, err := New(Options{Timers: f.server.o.Timers, Store: f.store, Token: token, Metrics: http.NotFoundHandler()})
+	s, err := New(Options{Timers: f.server.o.Timers, Token: token, Metrics: http.NotFoundHandler()})
 	require.NoError(t, err)
 	f.server = s
 	f.header.Set("Authorization", "Bearer "+token)
@@ -69,8 +68,6 @@ func TestMetrics(t *testing.T) {
 func TestOptions(t *testing.T) {
 	_, err := New(Options{})
 	require.EqualError(t, err, "timerd: Options.Timers is nil, must be given")
-	_, err = New(Options{Timers: new(durable.Timers)})
-	require.EqualError(t, err, "timerd: Options.Store is nil, must be given")
 }
 
 // Requests are counted, with their time, and logged: failures of the store as
@@ -81,7 +78,7 @@ func TestRequestsAreCountedAndLogged(t *testing.T) {
 		var log strings.Builder
 		level := new(slog.LevelVar)
 		f.server.o.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: level}))
-		f.server.o.Store = slow{f.store}
+		f.server.o.Timers = timersOn(t, slow{f.store})
 		f.do("GET", "/timers/a", "")
 		require.Empty(t, log.String())
 
@@ -127,7 +124,7 @@ func TestDefaultLogger(t *testing.T) {
 	before := slog.Default()
 	defer slog.SetDefault(before)
 	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
-	server, err := New(Options{Timers: f.server.o.Timers, Store: f.store})
+	server, err := New(Options{Timers: f.server.o.Timers})
 	require.NoError(t, err)
 	f.server = server
 	f.store.Close()

@@ -115,8 +115,8 @@ func TestListFails(t *testing.T) {
 			f.do("PUT", "/timers/k"+key, `{"after":"1h",`+callback+`}`)
 		}
 	}
-	f.server.o.Store = &failing{Store: f.store, after: shards}
-	status, _ := f.do("GET", "/timers?limit=40", "") // the first read of that shard has 22
+	f.server.o.Timers = timersOn(t, &failing{Store: f.store, after: shards})
+	status, _ := f.do("GET", "/timers?limit=40", "") // the first read of that shard has fewer
 	require.Equal(t, 502, status)
 }
 

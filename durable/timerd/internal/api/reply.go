@@ -2,9 +2,10 @@ package api
 
 import (
 	"net/url"
+	"time"
 	"unicode/utf8"
 
-	"github.com/seed-782fa212/limbo/durable/store"
+	"github.com/seed-782fa212/limbo/durable"
 	"github.com/seed-782fa212/limbo/durable/webhook"
 )
 
@@ -35,35 +36,35 @@ type Info struct {
 }
 
 // formatTime shows a time with milliseconds; "" for none.
-func formatTime(m store.Millis) string {
-	if m == 0 {
+func formatTime(t time.Time) string {
+	if t.IsZero() {
 		return ""
 	}
-	return m.Time().Format("2006-01-02T15:04:05.000Z07:00")
+	return t.Format("2006-01-02T15:04:05.000Z07:00")
 }
 
-func infoOf(r store.Record) Info {
+func infoOf(t durable.Info) Info {
 	i := Info{
-		Key: r.Key, Path: pathOf(r.Key), ID: r.ID.String(), State: r.State.String(), Topic: r.Topic,
-		Due: formatTime(r.Due), Attempts: r.Attempts, LastError: r.LastError,
-		LeaseEnd: formatTime(r.LeaseEnd), Cancelled: r.Cancelled,
-		SuccessorDue: formatTime(r.SuccessorDue), Died: formatTime(r.Died),
+		Key: t.Key, Path: pathOf(t.Key), ID: t.ID.String(), State: t.State.String(), Topic: t.Topic,
+		Due: formatTime(t.Due), Attempts: t.Attempts, LastError: t.LastError,
+		LeaseEnd: formatTime(t.LeaseEnd), Cancelled: t.Cancelled,
+		SuccessorDue: formatTime(t.SuccessorDue), Died: formatTime(t.Died),
 	}
-	if len(r.Body) == 0 {
+	if len(t.Body) == 0 {
 		return i
 	}
-	call, err := webhook.Decode(r.Body)
+	call, err := webhook.Decode(t.Body)
 	if err == nil {
 		i.Callback = &Callback{URL: call.URL, Method: call.Method, Headers: call.Headers}
 		if call.Timeout > 0 {
 			i.Callback.Timeout = call.Timeout.String()
 		}
-		r.Body = call.Body
+		t.Body = call.Body
 	} // else another program scheduled it: its body is shown as it is
-	if utf8.Valid(r.Body) {
-		i.Body = string(r.Body)
+	if utf8.Valid(t.Body) {
+		i.Body = string(t.Body)
 	} else {
-		i.BodyBase64 = r.Body
+		i.BodyBase64 = t.Body
 	}
 	return i
 }

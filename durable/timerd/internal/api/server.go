@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/seed-782fa212/limbo/durable"
-	"github.com/seed-782fa212/limbo/durable/store"
 	"github.com/seed-782fa212/limbo/histogram"
 )
 
@@ -30,10 +29,9 @@ const (
 	healthTimeout = 2 * time.Second
 )
 
-// Options of a Server. Timers and Store are needed.
+// Options of a Server. Timers are needed.
 type Options struct {
 	Timers *durable.Timers
-	Store  store.Store // the one of Timers; it is not closed
 	// Token, if not empty, must come with each request but GET /healthz.
 	Token  string
 	Logger *slog.Logger // default: slog.Default()
@@ -54,8 +52,6 @@ func New(o Options) (*Server, error) {
 	switch {
 	case o.Timers == nil:
 		return nil, errors.New("timerd: Options.Timers is nil, must be given")
-	case o.Store == nil:
-		return nil, errors.New("timerd: Options.Store is nil, must be given")
 	case o.Logger == nil:
 		o.Logger = slog.Default()
 	}
@@ -189,7 +185,7 @@ func isAddress(host string) bool {
 func (s *Server) health(r *http.Request) (int, any, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), healthTimeout)
 	defer cancel()
-	if _, err := s.o.Store.Look(ctx, []int{0}); err != nil {
+	if err := s.o.Timers.Ping(ctx); err != nil {
 		return 0, nil, &Error{Status: http.StatusServiceUnavailable, Code: "store", Message: "the store does not answer: " + err.Error()}
 	}
 	return http.StatusOK, map[string]string{"status": "ok"}, nil

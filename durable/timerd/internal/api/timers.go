@@ -53,7 +53,11 @@ func statusOf(k store.ReceiptKind) int {
 }
 
 func resultOf(key string, r store.Receipt) Result {
-	return Result{Key: key, Result: r.Kind.String(), Due: formatTime(r.Due)}
+	result := Result{Key: key, Result: r.Kind.String()}
+	if r.Due != 0 {
+		result.Due = formatTime(r.Due.Time())
+	}
+	return result
 }
 
 // batch schedules up to store.MaxItems timers, each by itself, not all together: 200
@@ -124,11 +128,11 @@ func (s *Server) get(r *http.Request) (int, any, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	record, err := s.o.Store.Get(r.Context(), store.ShardOf(k, s.o.Store.Shards()), k)
+	timer, err := s.o.Timers.Get(r.Context(), k)
 	if err != nil {
 		return 0, nil, err
 	}
-	return http.StatusOK, infoOf(record), nil
+	return http.StatusOK, infoOf(timer), nil
 }
 
 // reschedule moves a waiting timer: 200, 409 if it is running, 404.
@@ -175,16 +179,6 @@ func (s *Server) cancel(r *http.Request) (int, any, error) {
 		store.Cancelled: http.StatusOK, store.Running: http.StatusAccepted, store.NotFound: http.StatusNotFound,
 	}[cancelled]
 	return status, Result{Key: k, Result: cancelled.String()}, nil
-}
-
-// waiting lists what waits, by due time.
-func (s *Server) waiting(r *http.Request) (int, any, error) {
-	return s.list(r, s.o.Store.Scan, func(r store.Record) store.Millis { return r.Due })
-}
-
-// dead lists dead letters, by the time of their death.
-func (s *Server) dead(r *http.Request) (int, any, error) {
-	return s.list(r, s.o.Store.ScanDead, func(r store.Record) store.Millis { return r.Died })
 }
 
 // requeue lets a dead letter wait again: 200, 409 if the key lives, 404.

@@ -58,7 +58,7 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	handler, err := api.New(api.Options{Timers: timers, Store: st, Token: c.Token, Logger: c.Logger, Metrics: metricsOf(figures)})
+	handler, err := api.New(api.Options{Timers: timers, Token: c.Token, Logger: c.Logger, Metrics: metricsOf(figures)})
 	if err != nil {
 		return err
 	}
