@@ -2,11 +2,10 @@ package tour
 
 import (
 	"fmt"
-	"strconv"
 	"sync"
 )
 
-// book is what all ledgers say together.
+// book is what the events of all ledgers amount to.
 type book struct {
 	mu     sync.Mutex
 	tails  []*tail
@@ -63,12 +62,12 @@ func newBook(paths ...string) *book {
 	return b
 }
 
-// read takes in what is new in the ledgers.
+// read adds what is new in the ledgers.
 func (b *book) read() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, t := range b.tails {
-		if err := t.lines(b.line); err != nil {
+		if err := t.events(b.add); err != nil {
 			return err
 		}
 	}
@@ -90,84 +89,60 @@ func (b *book) timer(number int) *timerLife {
 	return t
 }
 
-// line takes in one line; see ledger for what they are.
-func (b *book) line(f []string) (err error) {
-	number := func(i int) int64 {
-		if i >= len(f) {
-			err = fmt.Errorf("it has %d fields", len(f))
-			return 0
-		}
-		n, e := strconv.ParseInt(f[i], 10, 64)
-		if e != nil {
-			err = e
-		}
-		return n
-	}
-	text := func(i int) string {
-		if i >= len(f) {
-			err = fmt.Errorf("it has %d fields", len(f))
-			return ""
-		}
-		return f[i]
-	}
-	at := number(1)
-	switch text(0) {
-	case "s":
-		b.sent(b.timer(int(number(2))), int(number(3)), number(4), mode(text(5)))
-	case "S":
-		t := b.timer(int(number(2)))
-		t.due = number(4)
-		b.answered(t, at, text(3))
-	case "c":
-		b.cancelSent(int(number(2)))
-	case "C":
-		steps := b.keys[int(number(2))]
+// add adds an event.
+func (b *book) add(e event) error {
+	switch e.Kind {
+	case eventSchedule:
+		b.sent(b.timer(e.Timer), e)
+	case eventScheduled:
+		t := b.timer(e.Timer)
+		t.due = e.Due
+		t.step.acked, t.step.result = e.At, e.Result
+		b.live.scheduled++
+	case eventCancel:
+		b.cancelSent(e.Key)
+	case eventCancelled:
+		steps := b.keys[e.Key]
 		last := steps[len(steps)-1]
-		last.acked, last.result = at, text(3)
-		if last.result == "cancelled" {
+		last.acked, last.result = e.At, e.Result
+		if e.Result == "cancelled" {
 			b.live.cancelled++
 		}
-	case "m":
-		t := b.timer(int(number(2)))
-		t.moves = append(t.moves, move{sent: at, at: number(4)})
-	case "M":
-		t := b.timer(int(number(2)))
+	case eventMove:
+		t := b.timer(e.Timer)
+		t.moves = append(t.moves, move{sent: e.At, at: e.Due})
+	case eventMoved:
+		t := b.timer(e.Timer)
 		last := &t.moves[len(t.moves)-1]
-		last.acked, last.moved = at, text(4) == "moved"
-	case "b":
-		t := b.timer(int(number(2)))
-		t.begins = append(t.begins, at)
-		b.ids[text(3)] = int(number(2))
-	case "a":
-		b.acks[text(2)]++
-	case "r":
-		b.arrived(b.timer(int(number(2))), at, number(5) == 200)
+		last.acked, last.moved = e.At, e.Result == "moved"
+	case eventBegins:
+		t := b.timer(e.Timer)
+		t.begins = append(t.begins, e.At)
+		b.ids[e.ID] = e.Timer
+	case eventAcknowledged:
+		b.acks[e.ID]++
+	case eventReplies:
+		b.arrived(b.timer(e.Timer), e.At, e.Status == 200)
 	default:
-		err = fmt.Errorf("unknown kind")
+		return fmt.Errorf("unknown kind %q", e.Kind)
 	}
-	return err
+	return nil
 }
 
-// sent takes in a schedule that is sent, for the first time or again. A key's
-// operations are done one after another, so a key's last step is the one that is
-// under way.
-func (b *book) sent(t *timerLife, key int, notBefore int64, m mode) {
+// sent adds a schedule that is sent, for the first time or again. A key's operations are
+// done one after another, so a key's last step is the one that is under way.
+func (b *book) sent(t *timerLife, e event) {
 	b.live.sent++
-	steps := b.keys[key]
+	steps := b.keys[e.Key]
 	if n := len(steps); n > 0 && steps[n-1].timer == t {
 		steps[n-1].sends++
 		b.live.sent--
-		t.notBefore = min(t.notBefore, notBefore)
+		t.notBefore = min(t.notBefore, e.NotBefore)
 		return
 	}
-	t.key, t.mode, t.notBefore = key, m, notBefore
+	t.key, t.mode, t.notBefore = e.Key, e.Mode, e.NotBefore
 	t.step = &step{timer: t, sends: 1}
-	b.keys[key] = append(steps, t.step)
-}
-
-func (b *book) answered(t *timerLife, at int64, result string) {
-	b.live.scheduled++
-	t.step.acked, t.step.result = at, result
+	b.keys[e.Key] = append(steps, t.step)
 }
 
 func (b *book) cancelSent(key int) {

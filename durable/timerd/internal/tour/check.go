@@ -169,10 +169,10 @@ func (st *step) endedBy(next []*step, dead bool) bool {
 		return true
 	}
 	switch next[0].result {
-	case "cancelled", "running", "replaced", "succeeds", "replaced_dead_letter":
+	case "cancelled", "running", "replaced", "succeeds", "replaced dead letter":
 		return true
 	}
-	return next[0].result == "not_found" && dead // else there was nothing any more
+	return next[0].result == "not found" && dead // else there was nothing any more
 }
 
 func quantile(sorted []int64, q float64) float64 {

@@ -10,13 +10,48 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// check runs ledger lines through a book. Times are written as milliseconds with
-// three digits after them, so that 5000 is 5 ms.
-func check(t *testing.T, dead string, lines ...string) Summary {
+// Events of one timer, which is of key 1 if nothing else is said. Times are written as
+// milliseconds with three digits after them, so that 5000 is 5 ms.
+func schedule(at int64, timer, key int, notBefore int64) event {
+	return event{Kind: eventSchedule, At: at, Timer: timer, Key: key, NotBefore: notBefore, Mode: modeOK}
+}
+
+func scheduled(at int64, timer int, result string, due int64) event {
+	return event{Kind: eventScheduled, At: at, Timer: timer, Result: result, Due: due}
+}
+
+func cancel(at int64, key int) event { return event{Kind: eventCancel, At: at, Key: key} }
+
+func cancelled(at int64, key int, result string) event {
+	return event{Kind: eventCancelled, At: at, Key: key, Result: result}
+}
+
+func moves(at int64, timer int, due int64) event {
+	return event{Kind: eventMove, At: at, Timer: timer, Due: due}
+}
+
+func moved(at int64, timer int, result string) event {
+	return event{Kind: eventMoved, At: at, Timer: timer, Result: result}
+}
+
+func begins(at int64, timer int, id string) event {
+	return event{Kind: eventBegins, At: at, Timer: timer, ID: id, Attempt: 1}
+}
+
+func acknowledged(at int64, id string) event {
+	return event{Kind: eventAcknowledged, At: at, ID: id}
+}
+
+func replies(at int64, timer int, id string, status int) event {
+	return event{Kind: eventReplies, At: at, Timer: timer, ID: id, Attempt: 1, Status: status}
+}
+
+// check runs events through a book.
+func check(t *testing.T, dead string, events []event) Summary {
 	t.Helper()
 	b := newBook()
-	for _, l := range lines {
-		require.NoError(t, b.line(strings.Fields(l)), l)
+	for _, e := range events {
+		require.NoError(t, b.add(e))
 	}
 	keys := map[string]bool{}
 	if dead != "" {
@@ -28,60 +63,60 @@ func check(t *testing.T, dead string, lines ...string) Summary {
 // What must be 0 is not when it must not be: a tour that cannot fail proves
 // nothing.
 func TestCheckFindsWhatIsWrong(t *testing.T) {
-	scheduled := []string{"s 1000 1 1 100 ok", "S 2000 1 created 100"}
-	ran := []string{"b 100000 1 id 1", "r 101000 1 id 1 200", "a 102000 id"}
-	with := func(lines ...[]string) (all []string) {
-		for _, l := range lines {
-			all = append(all, l...)
+	first := []event{schedule(1000, 1, 1, 100), scheduled(2000, 1, "created", 100)}
+	ran := []event{begins(100000, 1, "id"), replies(101000, 1, "id", 200), acknowledged(102000, "id")}
+	with := func(events ...[]event) (all []event) {
+		for _, e := range events {
+			all = append(all, e...)
 		}
 		return all
 	}
-	again := []string{"s 50000 3 1 200 ok", "S 51000 3 replaced 200"}
-	thirdRan := []string{"b 200000 3 id3 1", "r 201000 3 id3 1 200"}
-	cancelled := []string{"c 50000 1", "C 51000 1 cancelled"}
-	running := []string{"c 50000 1", "C 51000 1 running"}
-	moved := []string{"m 50000 1 1 300", "M 51000 1 1 moved"}
+	again := []event{schedule(50000, 3, 1, 200), scheduled(51000, 3, "replaced", 200)}
+	thirdRan := []event{begins(200000, 3, "id3"), replies(201000, 3, "id3", 200)}
+	removed := []event{cancel(50000, 1), cancelled(51000, 1, "cancelled")}
+	running := []event{cancel(50000, 1), cancelled(51000, 1, "running")}
+	postponed := []event{moves(50000, 1, 300), moved(51000, 1, "moved")}
 	for name, c := range map[string]struct {
-		lines []string
-		dead  string
-		want  Summary
+		events []event
+		dead   string
+		want   Summary
 	}{
-		"good":                {lines: with(scheduled, ran), want: Summary{Timers: 1, Ran: 1, LateMS: LateMS{1, 1}}},
-		"handler early":       {lines: with(scheduled, []string{"b 99999 1 id 1"}, ran[1:]), want: Summary{Timers: 1, Ran: 1, Early: 1, LateMS: LateMS{1, 1}}},
-		"call-back early":     {lines: with(scheduled, []string{"r 99999 1 id 1 200"}), want: Summary{Timers: 1, Ran: 1, Early: 1}},
-		"never ran":           {lines: scheduled, want: Summary{Timers: 1, Lost: 1}},
-		"only failed":         {lines: with(scheduled, []string{"b 100000 1 id 1", "r 101000 1 id 1 503"}), want: Summary{Timers: 1, Lost: 1, LateMS: LateMS{1, 1}}},
-		"no answer":           {lines: scheduled[:1], want: Summary{Lost: 1}},
-		"dead":                {lines: scheduled, dead: "order-1", want: Summary{Timers: 1, Dead: 1}},
-		"another is dead":     {lines: scheduled, dead: "order-2", want: Summary{Timers: 1, Dead: 1, Lost: 1}},
-		"repeated":            {lines: with(scheduled, ran[:2], ran), want: Summary{Timers: 1, Ran: 1, Repeated: 1, LateMS: LateMS{1, 1}}},
-		"acknowledged twice":  {lines: with(scheduled, ran, ran[2:]), want: Summary{Timers: 1, Ran: 1, AcknowledgedTwice: 1, LateMS: LateMS{1, 1}}},
-		"sent twice":          {lines: with(scheduled[:1], scheduled, ran), want: Summary{Timers: 1, Ran: 1}},
-		"replaced":            {lines: with(scheduled, again, thirdRan), want: Summary{Timers: 2, Ran: 1, LateMS: LateMS{1, 1}}},
-		"ran though replaced": {lines: with(scheduled, again, ran[:1], thirdRan), want: Summary{Timers: 2, Ran: 1, RanAfterCancel: 1, LateMS: LateMS{1, 1}}},
-		"succeeded": {lines: with(scheduled, again[:1], []string{"S 51000 3 succeeds 200"}, ran[:1], thirdRan),
+		"good":                {events: with(first, ran), want: Summary{Timers: 1, Ran: 1, LateMS: LateMS{1, 1}}},
+		"handler early":       {events: with(first, []event{begins(99999, 1, "id")}, ran[1:]), want: Summary{Timers: 1, Ran: 1, Early: 1, LateMS: LateMS{1, 1}}},
+		"call-back early":     {events: with(first, []event{replies(99999, 1, "id", 200)}), want: Summary{Timers: 1, Ran: 1, Early: 1}},
+		"never ran":           {events: first, want: Summary{Timers: 1, Lost: 1}},
+		"only failed":         {events: with(first, []event{begins(100000, 1, "id"), replies(101000, 1, "id", 503)}), want: Summary{Timers: 1, Lost: 1, LateMS: LateMS{1, 1}}},
+		"no answer":           {events: first[:1], want: Summary{Lost: 1}},
+		"dead":                {events: first, dead: "order-1", want: Summary{Timers: 1, Dead: 1}},
+		"another is dead":     {events: first, dead: "order-2", want: Summary{Timers: 1, Dead: 1, Lost: 1}},
+		"repeated":            {events: with(first, ran[:2], ran), want: Summary{Timers: 1, Ran: 1, Repeated: 1, LateMS: LateMS{1, 1}}},
+		"acknowledged twice":  {events: with(first, ran, ran[2:]), want: Summary{Timers: 1, Ran: 1, AcknowledgedTwice: 1, LateMS: LateMS{1, 1}}},
+		"sent twice":          {events: with(first[:1], first, ran), want: Summary{Timers: 1, Ran: 1}},
+		"replaced":            {events: with(first, again, thirdRan), want: Summary{Timers: 2, Ran: 1, LateMS: LateMS{1, 1}}},
+		"ran though replaced": {events: with(first, again, ran[:1], thirdRan), want: Summary{Timers: 2, Ran: 1, RanAfterCancel: 1, LateMS: LateMS{1, 1}}},
+		"succeeded": {events: with(first, again[:1], []event{scheduled(51000, 3, "succeeds", 200)}, ran[:1], thirdRan),
 			want: Summary{Timers: 2, Ran: 1}}, // it was claimed before, and failed
-		"retried though succeeded": {lines: with(scheduled, again[:1], []string{"S 51000 3 succeeds 200"}, ran[:1], ran[:1], thirdRan),
+		"retried though succeeded": {events: with(first, again[:1], []event{scheduled(51000, 3, "succeeds", 200)}, ran[:1], ran[:1], thirdRan),
 			want: Summary{Timers: 2, Ran: 1, RanAfterCancel: 1}},
-		"first lost": {lines: with(scheduled, again[:1], []string{"S 51000 3 created 200"}, thirdRan),
+		"first lost": {events: with(first, again[:1], []event{scheduled(51000, 3, "created", 200)}, thirdRan),
 			want: Summary{Timers: 2, Ran: 1, Lost: 1, LateMS: LateMS{1, 1}}},
-		"cancelled":               {lines: with(scheduled, cancelled), want: Summary{Timers: 1, Cancelled: 1}},
-		"ran though cancelled":    {lines: with(scheduled, cancelled, ran[:1]), want: Summary{Timers: 1, Cancelled: 1, RanAfterCancel: 1}},
-		"cancelled while running": {lines: with(scheduled, running, ran[:1]), want: Summary{Timers: 1}},
-		"retried though cancelled": {lines: with(scheduled, running, ran[:1], []string{"b 110000 1 id 2"}),
+		"cancelled":               {events: with(first, removed), want: Summary{Timers: 1, Cancelled: 1}},
+		"ran though cancelled":    {events: with(first, removed, ran[:1]), want: Summary{Timers: 1, Cancelled: 1, RanAfterCancel: 1}},
+		"cancelled while running": {events: with(first, running, ran[:1]), want: Summary{Timers: 1}},
+		"retried though cancelled": {events: with(first, running, ran[:1], []event{begins(110000, 1, "id")}),
 			want: Summary{Timers: 1, RanAfterCancel: 1}},
-		"successor though cancelled": {lines: with(scheduled, []string{"s 40000 3 1 200 ok", "S 41000 3 succeeds 200"}, running, ran[:1], thirdRan[:1]),
+		"successor though cancelled": {events: with(first, []event{schedule(40000, 3, 1, 200), scheduled(41000, 3, "succeeds", 200)}, running, ran[:1], thirdRan[:1]),
 			want: Summary{Timers: 2, RanAfterCancel: 1}},
-		"not found, and never ran":   {lines: with(scheduled, []string{"c 50000 1", "C 51000 1 not_found"}), want: Summary{Timers: 1, Lost: 1}},
-		"not found the second time":  {lines: with(scheduled, []string{"c 50000 1", "c 50500 1", "C 51000 1 not_found"}), want: Summary{Timers: 1}},
-		"cancel without answer":      {lines: with(scheduled, ran, []string{"c 150000 1"}), want: Summary{Timers: 1, Ran: 1, Lost: 1, LateMS: LateMS{1, 1}}},
-		"moved, and ran too early":   {lines: with(scheduled, moved, ran), want: Summary{Timers: 1, Ran: 1, Early: 1}},
-		"moved, and ran in time":     {lines: with(scheduled, moved, []string{"r 302000 1 id 1 200"}), want: Summary{Timers: 1, Ran: 1, LateMS: LateMS{2, 2}}},
-		"not moved, and ran in time": {lines: with(scheduled, moved[:1], []string{"M 51000 1 1 running"}, ran), want: Summary{Timers: 1, Ran: 1, LateMS: LateMS{1, 1}}},
-		"ran while it was moved":     {lines: with(scheduled, []string{"m 99000 1 1 300", "M 105000 1 1 moved"}, ran), want: Summary{Timers: 1, Ran: 1}},
+		"not found, and never ran":   {events: with(first, []event{cancel(50000, 1), cancelled(51000, 1, "not found")}), want: Summary{Timers: 1, Lost: 1}},
+		"not found the second time":  {events: with(first, []event{cancel(50000, 1), cancel(50500, 1), cancelled(51000, 1, "not found")}), want: Summary{Timers: 1}},
+		"cancel without answer":      {events: with(first, ran, []event{cancel(150000, 1)}), want: Summary{Timers: 1, Ran: 1, Lost: 1, LateMS: LateMS{1, 1}}},
+		"moved, and ran too early":   {events: with(first, postponed, ran), want: Summary{Timers: 1, Ran: 1, Early: 1}},
+		"moved, and ran in time":     {events: with(first, postponed, []event{replies(302000, 1, "id", 200)}), want: Summary{Timers: 1, Ran: 1, LateMS: LateMS{2, 2}}},
+		"not moved, and ran in time": {events: with(first, postponed[:1], []event{moved(51000, 1, "running")}, ran), want: Summary{Timers: 1, Ran: 1, LateMS: LateMS{1, 1}}},
+		"ran while it was moved":     {events: with(first, []event{moves(99000, 1, 300), moved(105000, 1, "moved")}, ran), want: Summary{Timers: 1, Ran: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := check(t, c.dead, c.lines...)
+			s := check(t, c.dead, c.events)
 			require.Equal(t, c.want, s)
 			require.Equal(t, s.Early+s.Lost+s.RanAfterCancel+s.AcknowledgedTwice == 0, s.ok())
 		})
@@ -92,15 +127,20 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 // When something is wrong, what all ledgers say about the key is told in order of time.
 func TestHistory(t *testing.T) {
 	dir := t.TempDir()
-	ledgers := map[string][]string{
-		"scheduler": {"s 1000 1 1 100 ok", "S 2000 1 created 100", "s 1500 5 5 100 ok", "S 2500 5 created 100", "c 3000 1", "C 4000 1 cancelled"},
-		"worker":    {"b 100000 1 id 1", "a 102000 id", "b 100500 5 id5 1", "a 102500 id5"},
-		"receiver":  {"r 101000 1 id 1 200", "r 101500 5 id5 1 200"},
+	ledgers := map[string][]event{
+		"scheduler": {schedule(1000, 1, 1, 100), scheduled(2000, 1, "created", 100), schedule(1500, 5, 5, 100), scheduled(2500, 5, "created", 100), cancel(3000, 1), cancelled(4000, 1, "cancelled")},
+		"worker":    {begins(100000, 1, "id"), acknowledged(102000, "id"), begins(100500, 5, "id5"), acknowledged(102500, "id5")},
+		"receiver":  {replies(101000, 1, "id", 200), replies(101500, 5, "id5", 200)},
 	}
 	b := newBook()
-	for name, lines := range ledgers {
+	for name, events := range ledgers {
 		path := filepath.Join(dir, name+".ledger")
-		require.NoError(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600))
+		l, err := openLedger(path)
+		require.NoError(t, err)
+		for _, e := range events {
+			l.write(e)
+		}
+		require.NoError(t, l.f.Close())
 		b.tails = append(b.tails, &tail{path: path})
 	}
 	require.NoError(t, b.read())
@@ -108,19 +148,21 @@ func TestHistory(t *testing.T) {
 	var out strings.Builder
 	b.history(&out)
 	require.Equal(t, []string{
-		"scheduler    s 1000 1 1 100 ok",
-		"scheduler    S 2000 1 created 100",
-		"scheduler    c 3000 1",
-		"scheduler    C 4000 1 cancelled",
-		"worker       b 100000 1 id 1",
-		"receiver     r 101000 1 id 1 200",
-		"worker       a 102000 id",
+		`scheduler    {"kind":"schedule","at":1000,"timer":1,"key":1,"not_before":100,"mode":"ok"}`,
+		`scheduler    {"kind":"scheduled","at":2000,"timer":1,"due":100,"result":"created"}`,
+		`scheduler    {"kind":"cancel","at":3000,"key":1}`,
+		`scheduler    {"kind":"cancelled","at":4000,"key":1,"result":"cancelled"}`,
+		`worker       {"kind":"begins","at":100000,"timer":1,"id":"id","attempt":1}`,
+		`receiver     {"kind":"replies","at":101000,"timer":1,"id":"id","attempt":1,"status":200}`,
+		`worker       {"kind":"acknowledged","at":102000,"id":"id"}`,
 	}, strings.Split(strings.TrimSpace(out.String()), "\n"))
 }
 
-func TestBookRefusesBrokenLines(t *testing.T) {
-	for _, line := range []string{"", "x 1", "s 1", "s a 1 1 1 ok", "r 1 1 id 1"} {
-		require.Error(t, newBook().line(strings.Fields(line)), line)
+func TestBrokenLines(t *testing.T) {
+	for _, line := range []string{"", "x 1", "{}", `{"kind":"x"}`, `{"kind":"schedule","timer":"a"}`, `{"kind":"replies","at":1`} {
+		path := filepath.Join(t.TempDir(), "ledger")
+		require.NoError(t, os.WriteFile(path, []byte(line+"\n"), 0o600))
+		require.Error(t, newBook(path).read(), line)
 	}
 }
 
@@ -128,27 +170,26 @@ func TestBookRefusesBrokenLines(t *testing.T) {
 func TestTail(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger")
 	tail := tail{path: path}
-	var got []string
+	var got []event
 	read := func() {
-		require.NoError(t, tail.lines(func(fields []string) error {
-			got = append(got, strings.Join(fields, "-"))
-			return nil
-		}))
+		require.NoError(t, tail.events(func(e event) error { got = append(got, e); return nil }))
 	}
 	read()
 	l, err := openLedger(path)
 	require.NoError(t, err)
-	l.write("a", 1)
+	first, second, third := begins(1, 1, "id"), scheduled(2, 1, "replaced dead letter", 3), cancel(3, 1)
+	l.write(first)
 	read()
-	l.write("b", 2, word("x y"))
-	_, err = l.f.WriteString("c ")
+	l.write(second)
+	line := third.line()
+	_, err = l.f.Write(line[:5])
 	require.NoError(t, err)
 	read()
-	require.Equal(t, []string{"a-1", "b-2-x_y"}, got)
-	_, err = l.f.WriteString("3\n")
+	require.Equal(t, []event{first, second}, got)
+	_, err = l.f.Write(append(line[5:], '\n'))
 	require.NoError(t, err)
 	read()
-	require.Equal(t, []string{"a-1", "b-2-x_y", "c-3"}, got)
+	require.Equal(t, []event{first, second, third}, got)
 	require.NoError(t, os.Remove(path))
 }
 

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -18,50 +17,45 @@ const told = 3 // keys whose history is told
 func (b *book) history(w io.Writer) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	type event struct {
-		key  int
-		at   int64
-		text string
+	type entry struct {
+		event
+		key    int
+		ledger string
 	}
 	keys := slices.Sorted(maps.Keys(b.wrong))
 	keys = keys[:min(len(keys), told)]
-	var events []event
+	var entries []entry
 	for _, t := range b.tails {
 		if len(keys) == 0 {
 			return
 		}
 		name := strings.TrimSuffix(filepath.Base(t.path), filepath.Ext(t.path))
 		again := tail{path: t.path}
-		err := again.lines(func(f []string) error {
-			if len(f) < 3 {
-				return nil // read has reported it
+		err := again.events(func(e event) error {
+			if key := b.keyOf(e); slices.Contains(keys, key) {
+				entries = append(entries, entry{e, key, name})
 			}
-			at, err := strconv.ParseInt(f[1], 10, 64)
-			if key := b.keyOf(f); slices.Contains(keys, key) {
-				events = append(events, event{key, at, fmt.Sprintf("%-12s %s", name, strings.Join(f, " "))})
-			}
-			return err
+			return nil
 		})
 		if err != nil {
 			fmt.Fprintln(w, err)
 		}
 	}
-	slices.SortStableFunc(events, func(x, y event) int {
-		return cmp.Or(cmp.Compare(x.key, y.key), cmp.Compare(x.at, y.at))
+	slices.SortStableFunc(entries, func(x, y entry) int {
+		return cmp.Or(cmp.Compare(x.key, y.key), cmp.Compare(x.At, y.At))
 	})
-	for _, e := range events {
-		fmt.Fprintln(w, e.text)
+	for _, e := range entries {
+		fmt.Fprintf(w, "%-12s %s\n", e.ledger, e.line())
 	}
 }
 
-// keyOf returns the key that a line of a ledger is about; see ledger.
-func (b *book) keyOf(f []string) int {
-	number, _ := strconv.Atoi(f[2])
-	switch f[0] {
-	case "c", "C":
-		return number
-	case "a":
-		number = b.ids[f[2]]
+// keyOf returns the key that an event is about.
+func (b *book) keyOf(e event) int {
+	switch e.Kind {
+	case eventCancel, eventCancelled:
+		return e.Key
+	case eventAcknowledged:
+		return b.timer(b.ids[e.ID]).key
 	}
-	return b.timer(number).key
+	return b.timer(e.Timer).key
 }

@@ -2,30 +2,17 @@ package tour
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"sync"
-	"time"
 )
 
-// ledger is a file in which a process of the tour writes what it did, a line at a
-// time, each by one write(2): what was written stays when the process is killed. A kill may
-// cut a write short where a page of the file ends; the next process then ends that line
-// with the word torn, and it counts for nothing, as if the kill had come before it.
-//
-//	scheduler  s time timer key not-before mode   sends a schedule
-//	           S time timer result due            has its answer
-//	           c time key                         sends a cancel
-//	           C time key result                  has its answer
-//	           m time timer key at                sends a reschedule
-//	           M time timer key result            has its answer
-//	worker     b time timer id attempt            the handler begins
-//	           a time id                          the store has accepted that it is done
-//	receiver   r time timer id attempt status     the call-back is about to be answered
-//
-// Times are microseconds since 1970, due times milliseconds.
+// ledger is a file in which a process of the tour writes its events, each as a line of JSON
+// and by one write(2): what was written stays when the process is killed. A kill may cut a
+// write short where a page of the file ends; the next process then ends that line with the
+// word torn, and it counts for nothing, as if the kill had come before it.
 type ledger struct {
 	mu sync.Mutex
 	f  *os.File
@@ -42,8 +29,8 @@ func openLedger(path string) (*ledger, error) {
 	return &ledger{f: f}, nil
 }
 
-// torn is the last word of a line that was not written whole.
-const torn = "torn"
+// torn ends a line that was not written whole.
+const torn = " torn"
 
 // endTorn ends the last line, if it has no end.
 func endTorn(f *os.File) error {
@@ -55,25 +42,20 @@ func endTorn(f *os.File) error {
 	if _, err := f.ReadAt(last, info.Size()-1); err != nil || last[0] == '\n' {
 		return err
 	}
-	_, err = f.WriteString(" " + torn + "\n")
+	_, err = f.WriteString(torn + "\n")
 	return err
 }
 
-// write appends a line. A ledger that cannot be written makes the tour worthless:
-// the process ends.
-func (l *ledger) write(fields ...any) {
-	line := fmt.Appendln(nil, fields...)
+// write appends an event. A ledger that cannot be written makes the tour worthless: the
+// process ends.
+func (l *ledger) write(e event) {
+	line := append(e.line(), '\n')
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, err := l.f.Write(line); err != nil {
 		panic(err)
 	}
 }
-
-// word makes a result one field.
-func word(s string) string { return strings.ReplaceAll(s, " ", "_") }
-
-func micros() int64 { return time.Now().UnixMicro() }
 
 // tail reads what is new in a ledger.
 type tail struct {
@@ -82,8 +64,8 @@ type tail struct {
 	rest   []byte // the start of a line whose end was not there yet
 }
 
-// lines calls f with the fields of each new line.
-func (t *tail) lines(f func(fields []string) error) error {
+// events calls f with each new event.
+func (t *tail) events(f func(event) error) error {
 	file, err := os.Open(t.path)
 	if os.IsNotExist(err) {
 		return nil // its process has not come so far
@@ -103,11 +85,15 @@ func (t *tail) lines(f func(fields []string) error) error {
 				break
 			}
 			t.rest = rest
-			fields := strings.Fields(string(line))
-			if len(fields) > 0 && fields[len(fields)-1] == torn {
+			if bytes.HasSuffix(line, []byte(torn)) {
 				continue
 			}
-			if err := f(fields); err != nil {
+			var e event
+			err := json.Unmarshal(line, &e)
+			if err == nil {
+				err = f(e)
+			}
+			if err != nil {
 				return fmt.Errorf("%s: line %q: %w", t.path, line, err)
 			}
 		}

@@ -11,19 +11,16 @@ import (
 // wherever the reader stands, and what the next process writes is whole.
 func TestLedgerTornLine(t *testing.T) {
 	t.Parallel()
-	for _, part := range []string{"", "r", "r 1795380682153706", "r 1795380682153706 2 id 1 200"} {
+	for _, part := range []string{"", "{", `{"kind":"replies","at":17953806`, string(replies(1795380682153706, 2, "id", 200).line())} {
 		path := filepath.Join(t.TempDir(), "ledger")
 		reader := &tail{path: path}
-		var got [][]string
+		var got []event
 		read := func() {
-			require.NoError(t, reader.lines(func(fields []string) error {
-				got = append(got, fields)
-				return nil
-			}))
+			require.NoError(t, reader.events(func(e event) error { got = append(got, e); return nil }))
 		}
 		l, err := openLedger(path)
 		require.NoError(t, err)
-		l.write("a", 1, "id")
+		l.write(acknowledged(1, "id"))
 		_, err = l.f.WriteString(part)
 		require.NoError(t, err)
 		require.NoError(t, l.f.Close())
@@ -31,13 +28,13 @@ func TestLedgerTornLine(t *testing.T) {
 
 		l, err = openLedger(path)
 		require.NoError(t, err)
-		l.write("a", 2, "id")
+		l.write(acknowledged(2, "id"))
 		require.NoError(t, l.f.Close())
 		read()
-		require.Equal(t, [][]string{{"a", "1", "id"}, {"a", "2", "id"}}, got, "after %q", part)
+		require.Equal(t, []event{acknowledged(1, "id"), acknowledged(2, "id")}, got, "after %q", part)
 	}
 
 	_, err := openLedger(t.TempDir())
 	require.Error(t, err, "a folder")
-	require.NoError(t, (&tail{path: filepath.Join(t.TempDir(), "none")}).lines(nil))
+	require.NoError(t, (&tail{path: filepath.Join(t.TempDir(), "none")}).events(nil))
 }

@@ -76,7 +76,7 @@ func (rc *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case modePoison:
 		status = http.StatusInternalServerError
 	}
-	rc.ledger.write("r", micros(), timer, r.Header.Get(webhook.HeaderID), attempt, status)
+	rc.ledger.write(event{Kind: eventReplies, At: micros(), Timer: timer, ID: r.Header.Get(webhook.HeaderID), Attempt: attempt, Status: status})
 	if how == modeUpgrade || how == modeEndless {
 		withoutEnd(w, how)
 		return

@@ -159,7 +159,7 @@ func (s *scheduler) schedule(ctx context.Context, ops []op) error {
 		if err != nil {
 			return fmt.Errorf("timer %s: %q has no due time: %w", r.Key, r.Result, err)
 		}
-		s.ledger.write("S", now, ops[i].timer, word(r.Result), due.UnixMilli())
+		s.ledger.write(event{Kind: eventScheduled, At: now, Timer: ops[i].timer, Result: r.Result, Due: due.UnixMilli()})
 	}
 	return nil
 }
@@ -180,19 +180,19 @@ func (s *scheduler) timer(o op) api.Timer {
 	}
 	t.Callback = &api.Callback{URL: s.Receivers[o.key/s.Load.Schedulers%len(s.Receivers)]}
 	t.Body = fmt.Sprintf("%d %s", o.timer, o.mode)
-	s.ledger.write("s", now.UnixMicro(), o.timer, o.key, notBefore, o.mode)
+	s.ledger.write(event{Kind: eventSchedule, At: now.UnixMicro(), Timer: o.timer, Key: o.key, NotBefore: notBefore, Mode: o.mode})
 	return t
 }
 
 func (s *scheduler) cancel(ctx context.Context, o op) error {
 	var r api.Result
 	err := s.until(ctx, func() (bool, error) {
-		s.ledger.write("c", micros(), o.key)
+		s.ledger.write(event{Kind: eventCancel, At: micros(), Key: o.key})
 		_, done, err := s.send(ctx, http.MethodDelete, "/timers/"+keyName(o.key), nil, &r)
 		return done, err
 	})
 	if err == nil {
-		s.ledger.write("C", micros(), o.key, word(r.Result))
+		s.ledger.write(event{Kind: eventCancelled, At: micros(), Key: o.key, Result: r.Result})
 	}
 	return err
 }
@@ -201,12 +201,12 @@ func (s *scheduler) move(ctx context.Context, o op) error {
 	var r api.Result
 	at := s.Start.Add(o.due).Truncate(time.Millisecond)
 	err := s.until(ctx, func() (bool, error) {
-		s.ledger.write("m", micros(), o.timer, o.key, at.UnixMilli())
+		s.ledger.write(event{Kind: eventMove, At: micros(), Timer: o.timer, Due: at.UnixMilli()})
 		_, done, err := s.send(ctx, http.MethodPatch, "/timers/"+keyName(o.key), api.When{At: at.UTC().Format(timeShape)}, &r)
 		return done, err
 	})
 	if err == nil {
-		s.ledger.write("M", micros(), o.timer, o.key, word(r.Result))
+		s.ledger.write(event{Kind: eventMoved, At: micros(), Timer: o.timer, Result: r.Result})
 	}
 	return err
 }

@@ -56,7 +56,7 @@ func noting(h durable.Handler, l *ledger) durable.Handler {
 		begun := micros()
 		if call, err := webhook.Decode(f.Body); err == nil {
 			if timer, _, ok := parseBody(call.Body); ok {
-				l.write("b", begun, timer, f.ID, f.Attempt)
+				l.write(event{Kind: eventBegins, At: begun, Timer: timer, ID: f.ID.String(), Attempt: f.Attempt})
 			}
 		}
 		return h(ctx, f)
@@ -94,7 +94,7 @@ func (a *accepted) End(ctx context.Context, shard int, ends []store.End) ([]stor
 		e := ends[i]
 		id, known := a.id(e.Holder)
 		if known && err == nil && r != store.EndLost && e.Kind == store.Done {
-			a.ledger.write("a", micros(), id)
+			a.ledger.write(event{Kind: eventAcknowledged, At: micros(), ID: id.String()})
 		}
 	}
 	return results, horizon, err
