@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-782fa212/limbo/durable/internal/sequential"
 	"github.com/seed-782fa212/limbo/durable/store"
 	"github.com/stretchr/testify/require"
 )
@@ -24,7 +25,7 @@ type note struct {
 	Shard int
 	Call  string
 	Keys  []string
-	IDs   []string
+	IDs   []store.ID
 	At    []store.Millis
 	Kinds []store.EndKind
 	Acked bool
@@ -36,20 +37,10 @@ type ledger []note
 
 func (l *ledger) note(e note) { *l = append(*l, e) }
 
-// expected is a timer as the notes tell it.
-type expected struct {
-	State     store.State
-	ID        string
-	Attempts  int
-	Due       store.Millis // 0: not known
-	Cancelled bool
-	Successor string
-}
-
 // replay returns what the acknowledged calls on a shard have left, and the call that
 // was under way.
-func (l ledger) replay(shard int) (timers map[string]expected, last *note) {
-	timers = map[string]expected{}
+func (l ledger) replay(shard int) (timers map[string]sequential.Timer, last *note) {
+	timers = map[string]sequential.Timer{}
 	for _, e := range l {
 		if e.Shard != shard {
 			continue
@@ -64,65 +55,29 @@ func (l ledger) replay(shard int) (timers map[string]expected, last *note) {
 }
 
 // apply makes a call on the timers of a shard.
-func (e note) apply(timers map[string]expected) {
+func (e note) apply(timers map[string]sequential.Timer) {
 	for i, key := range e.Keys {
-		t, ok := timers[key]
+		t := timers[key]
 		switch e.Call {
 		case "schedule":
-			if t.State == store.Leased {
-				t.Successor = e.IDs[i]
-			} else {
-				t = expected{State: store.Waiting, ID: e.IDs[i], Due: e.At[i]}
-			}
+			_, t = t.Schedule(store.Entry{ID: e.IDs[i], At: e.At[i]})
 		case "cancel":
-			switch t.State {
-			case store.Waiting:
-				t = expected{}
-			case store.Leased:
-				t.Cancelled, t.Successor = true, ""
-			}
+			_, t = t.Cancel()
 		case "move":
-			if t.State == store.Waiting {
-				t.Due = e.At[i]
-			}
+			t = t.Reschedule(e.At[i])
 		case "claim":
-			t.State = store.Leased
-			t.Attempts++
+			t = t.Claim()
 		case "end":
-			t = t.end(e.Kinds[i])
+			_, t = t.End(e.Kinds[i])
 		case "requeue":
-			if t.State == store.Dead {
-				t.State, t.Attempts, t.Due = store.Waiting, 0, 0
-			}
+			_, t = t.Requeue()
 		case "purge":
-			if t.State == store.Dead {
-				t = expected{}
-			}
+			_, t = t.Purge()
 		}
-		if t.State != 0 {
-			timers[key] = t
-		} else if ok {
+		if timers[key] = t; t.State == 0 {
 			delete(timers, key)
 		}
 	}
-}
-
-func (t expected) end(k store.EndKind) expected {
-	switch {
-	case t.Successor != "":
-		return expected{State: store.Waiting, ID: t.Successor}
-	case t.Cancelled || k == store.Done:
-		return expected{}
-	case k == store.Bury:
-		t.State, t.Due = store.Dead, 0
-	case k == store.Retry:
-		t.State, t.Due = store.Waiting, 0
-	case k == store.Snooze:
-		t.State, t.Attempts, t.Due = store.Waiting, t.Attempts-1, 0
-	case k == store.GiveBack:
-		t.State, t.Attempts = store.Waiting, t.Attempts-1
-	}
-	return t
 }
 
 // check compares a store with the notes (D1, D3): all that was acknowledged is
@@ -139,7 +94,7 @@ func (l ledger) check(t testing.TB, s *Store) {
 				}
 			}
 		}
-		got := map[string]expected{}
+		got := map[string]sequential.Timer{}
 		for key := range keys {
 			r, err := s.Get(t.Context(), shard, key)
 			if errors.Is(err, store.ErrNotFound) {
@@ -147,8 +102,8 @@ func (l ledger) check(t testing.TB, s *Store) {
 			}
 			require.NoError(t, err)
 			checkBody(t, r.ID, r.Body)
-			got[key] = expected{
-				State: r.State, ID: r.ID.String(), Attempts: r.Attempts, Due: r.Due, Cancelled: r.Cancelled,
+			got[key] = sequential.Timer{
+				State: r.State, ID: r.ID, Attempts: r.Attempts, Due: r.Due, Cancelled: r.Cancelled, SuccessorDue: r.SuccessorDue,
 			}
 		}
 		if last != nil && !same(want, got) {
@@ -167,12 +122,12 @@ func (l ledger) check(t testing.TB, s *Store) {
 	}
 }
 
-func same(want, got map[string]expected) bool {
-	return maps.EqualFunc(want, got, func(w, g expected) bool {
+func same(want, got map[string]sequential.Timer) bool {
+	return maps.EqualFunc(want, got, func(w, g sequential.Timer) bool {
 		if w.Due == 0 || w.State == store.Leased {
 			w.Due = g.Due
 		}
-		w.Successor = "" // shown when it waits
+		w.Successor = store.ID{} // shown when it waits
 		return w == g
 	})
 }
@@ -254,7 +209,7 @@ func (w *workload) schedule(ctx context.Context, e *note) func() error {
 	var entries []store.Entry
 	for i, key := range e.Keys {
 		id := store.NewID()
-		e.IDs = append(e.IDs, id.String())
+		e.IDs = append(e.IDs, id)
 		entries = append(entries, store.Entry{
 			Key: key, ID: id, Topic: fmt.Sprint("t", w.rnd.IntN(9)), Body: bodyOf(id, sizeOf(id)), At: e.At[i],
 		})

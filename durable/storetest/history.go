@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-782fa212/limbo/durable/internal/sequential"
 	"github.com/seed-782fa212/limbo/durable/store"
 	"github.com/seed-782fa212/limbo/internal/linear"
 )
@@ -51,119 +52,64 @@ type keyAnswer struct {
 	record store.Record
 }
 
-// keyState is a sequential timer. All of them are overdue or never due, and leases
-// do not run out, so time is not part of it.
+// keyState is a sequential timer, and who holds it. All timers are overdue or never due.
 type keyState struct {
-	home      store.State // 0: absent
-	id, next  store.ID    // next is the successor's; zero: there is none
-	nextDue   store.Millis
-	due       store.Millis
-	attempts  int
-	cancelled bool
-	holder    store.Holder
-	fence     uint64 // the last
+	sequential.Timer
+	holder store.Holder // leased
+	fence  uint64       // the last
 }
 
-func (s keyState) claimable() bool { return s.home == store.Waiting && s.due < store.MaxMillis }
+func (s keyState) claimable() bool { return s.State == store.Waiting && s.Due < store.MaxMillis }
 
-// finish ends the run.
-func (s keyState) finish(kind store.EndKind) keyState {
-	after := keyState{fence: s.fence}
-	switch {
-	case s.next != store.ID{}:
-		after.home, after.id, after.due = store.Waiting, s.next, s.nextDue
-	case s.cancelled || kind == store.Done:
-	default:
-		after.home, after.id, after.attempts, after.due = store.Waiting, s.id, s.attempts, s.due
-		switch kind {
-		case store.GiveBack:
-			after.attempts--
-		case store.Retry:
-			after.due = 1 // by some time that has passed
-		case store.Bury:
-			after.home = store.Dead
-		}
+// then returns what step returns: whether the answer is right, and the timer after the call.
+func (s keyState) then(right bool, after sequential.Timer) (bool, keyState) {
+	if s.Timer = after; after.State != store.Leased {
+		s.holder = store.Holder{}
 	}
-	return after
-}
-
-func (s keyState) schedule(e store.Entry) (store.ReceiptKind, keyState) {
-	if e.IfAbsent && s.home != 0 {
-		return store.Exists, s
-	}
-	kind := map[store.State]store.ReceiptKind{0: store.Created, store.Waiting: store.Replaced, store.Dead: store.ReplacedDead}[s.home]
-	if s.home == store.Leased {
-		s.next, s.nextDue = e.ID, e.At
-		return store.Succeeds, s
-	}
-	return kind, keyState{home: store.Waiting, id: e.ID, due: e.At, fence: s.fence}
-}
-
-func (s keyState) cancel() (store.CancelResult, keyState) {
-	switch s.home {
-	case store.Waiting:
-		return store.Cancelled, keyState{fence: s.fence}
-	case store.Leased:
-		s.cancelled, s.next, s.nextDue = true, store.ID{}, 0
-		return store.Running, s
-	}
-	return store.NotFound, s
+	return right, s
 }
 
 // step reports whether a sequential timer answers so, and what it is then.
 func (s keyState) step(c keyCall, a keyAnswer) (bool, keyState) {
 	switch c.op {
 	case opSchedule:
-		kind, after := s.schedule(*c.entry)
-		return a.kind == uint8(kind), after
+		kind, after := s.Schedule(*c.entry)
+		return s.then(a.kind == uint8(kind), after)
 	case opCancel:
-		result, after := s.cancel()
-		return a.kind == uint8(result), after
+		result, after := s.Cancel()
+		return s.then(a.kind == uint8(result), after)
 	case opClaim:
 		l := a.lease
 		if l.Key == "" {
 			return !s.claimable(), s
 		}
-		ok := s.claimable() && l.ID == s.id && l.Attempt == s.attempts+1 && l.Fence > s.fence
-		s.home, s.attempts, s.holder, s.fence = store.Leased, l.Attempt, l.Holder, l.Fence
-		return ok, s
+		ok, after := s.claimable() && l.ID == s.ID && l.Fence > s.fence, s.Claim()
+		s.holder, s.fence = l.Holder, l.Fence
+		return s.then(ok && l.Attempt == after.Attempts, after)
 	case opEnd:
-		if s.home != store.Leased || s.holder != c.end.Holder {
+		if s.State != store.Leased || s.holder != c.end.Holder {
 			return a.kind == uint8(store.EndLost), s
 		}
-		want := store.Ended
-		if s.cancelled {
-			want = store.EndCancelled
-		} else if s.next != (store.ID{}) {
-			want = store.EndReplaced
-		}
-		return a.kind == uint8(want), s.finish(c.end.Kind)
+		result, after := s.End(c.end.Kind)
+		return s.then(a.kind == uint8(result), after)
 	case opExtend:
 		want := store.Extended
-		if s.home != store.Leased || s.holder != c.end.Holder {
+		if s.State != store.Leased || s.holder != c.end.Holder {
 			want = store.ExtendLost
-		} else if s.cancelled {
+		} else if s.Cancelled {
 			want = store.ExtendCancelled
 		}
 		return a.kind == uint8(want), s
 	case opRequeue:
-		switch s.home {
-		case 0:
-			return a.kind == uint8(store.RequeueAbsent), s
-		case store.Dead:
-			s.home, s.due, s.attempts = store.Waiting, 1, 0
-			return a.kind == uint8(store.Requeued), s
-		}
-		return a.kind == uint8(store.RequeueLives), s
+		result, after := s.Requeue()
+		return s.then(a.kind == uint8(result), after)
 	case opPurge:
-		if s.home == store.Dead {
-			return a.kind == 1, keyState{fence: s.fence}
-		}
-		return a.kind == 0, s
+		purged, after := s.Purge()
+		return s.then(int(a.kind) == purged, after)
 	default:
 		r := a.record
-		same := r.State == s.home && r.ID == s.id && r.Attempts == s.attempts && r.Cancelled == s.cancelled &&
-			(r.SuccessorDue != 0) == (s.next != store.ID{}) && (s.home != store.Leased || r.Fence == s.holder.Fence)
+		same := r.State == s.State && r.ID == s.ID && r.Attempts == s.Attempts && r.Cancelled == s.Cancelled &&
+			(r.SuccessorDue != 0) == (s.Successor != store.ID{}) && (s.State != store.Leased || r.Fence == s.holder.Fence)
 		return same, s
 	}
 }
