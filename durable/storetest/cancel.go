@@ -7,6 +7,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
+// cancelTests test Cancel in each state of a timer, and what becomes of its run.
 var cancelTests = []test{
 	{"D4 case 5: Cancelled needs no due time, and no handler will run", check(cancelWaiting)},
 	{"D4 NotFound: absent and dead", check(cancelAbsent)},

@@ -7,6 +7,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
+// claimTests test which due timers a claim leases, in what order, and how many.
 var claimTests = []test{
 	{"D11 in a lane by due time", check(laneOrder)},
 	{"D11 lanes take turns", check(lanesTakeTurns)},

@@ -6,6 +6,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
+// deadTests test Requeue and Purge, and the limits that remove dead letters.
 var deadTests = []test{
 	{"D9 dead letters are requeued, attempts from 0", check(requeueDead)},
 	{"D9 requeue is refused if the key lives", check(requeueRefused)},

@@ -20,4 +20,18 @@
 // What an engine answers to random calls is compared with the oracle, a store in memory
 // that is slow, simple and right; [Fuzz] makes a fuzz target of that. Programs can have
 // the oracle for their own tests, from package memstore.
+//
+// # Files
+//
+//	run.go                    Run: the engine under test, and the list of all tests
+//	fixture.go                what a test calls its store by; verify and drain at its end
+//	schedule.go cancel.go     the calls, one test for each rule
+//	claim.go lease.go end.go
+//	successor.go dead.go
+//	timing.go text.go         times and texts at their bounds
+//	look.go events.go life.go what a store tells, announces, and keeps when it is reopened
+//	model.go model_steps.go   random calls, compared with the oracle; Fuzz
+//	history.go hammer.go      concurrent calls: linearizable, and each timer acknowledged once
+//	hour.go                   an hour of the engine's clock
+//	faults_*_test.go          oracles with a fault each, which the suite has to find
 package storetest

@@ -7,6 +7,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
+// endTests test each kind of End, and what it leaves of the timer.
 var endTests = []test{
 	{"D7 Done: gone, and ended once", check(endDone)},
 	{"case 8 case 15: Retry waits for its delay, attempts and error kept", check(endRetry)},

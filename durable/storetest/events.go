@@ -10,6 +10,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
+// eventTests test what a subscription hears, and in what order.
 var eventTests = []test{
 	{"case 25: a subscription begins with a Gap, and ends with its cause", check(subscribeEnds)},
 	{"an earlier timer is announced", checkWith(Options{Shards: 3}, announceEarlier)},

@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"math/rand/v2"
-	"os"
 	"sync"
 	"time"
 
@@ -10,14 +9,6 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 	"github.com/seed-782fa212/limbo/internal/linear"
 )
-
-var longTests = []test{
-	{"D14 random calls, compared with the oracle", modelTest},
-	{"D4 D5 D8 concurrent calls are linearizable", linearizable},
-	{"D7 D12 hammered: each timer is acknowledged once", hammer},
-}
-
-func long() bool { return os.Getenv("LIMBO_LONG") == "1" }
 
 // The calls on one key, by any goroutine at any time, are linearizable (Herlihy and
 // Wing, 1990): however they overlap, there is an order in which a sequential timer

@@ -7,6 +7,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
+// leaseTests test fences and tokens, extensions, and leases that run out.
 var leaseTests = []test{
 	{"D5 fences grow", checkWith(Options{Shards: 2}, fencesGrow)},
 	{"D5 case 23 case 27: another's fence or token changes nothing", check(holderCompared)},

@@ -8,6 +8,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
+// lookTests test the calls that change nothing: pages, counts and horizons.
 var lookTests = []test{
 	{"pages of Scan, by due time and key", check(scanPages)},
 	{"pages of Scan, of long keys that are due together", check(scanLongKeys)},

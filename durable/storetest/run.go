@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -55,6 +56,16 @@ var contract = slices.Concat(
 	scheduleTests, textTests, timeTests, cancelTests, successorTests, leaseTests, endTests,
 	claimTests, deadTests, lookTests, eventTests, lifeTests,
 )
+
+// longTests are those of many calls that are drawn at random.
+var longTests = []test{
+	{"D14 random calls, compared with the oracle", modelTest},
+	{"D4 D5 D8 concurrent calls are linearizable", linearizable},
+	{"D7 D12 hammered: each timer is acknowledged once", hammer},
+}
+
+// long reports whether longTests may take some minutes.
+func long() bool { return os.Getenv("LIMBO_LONG") == "1" }
 
 // Run tests an engine: the contract, by its numbers; random calls compared
 // with the oracle; histories of concurrent calls; a hammer; and an hour of the engine's

@@ -8,6 +8,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
+// scheduleTests test Schedule and Reschedule in each state of the key.
 var scheduleTests = []test{
 	{"D1 what is scheduled waits, and is gone when it was run", check(scheduleAndRun)},
 	{"D8 a key schedules again: waiting, retrying or dead, it is replaced, attempts from 0", check(scheduleReplaces)},

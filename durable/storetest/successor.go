@@ -6,6 +6,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
+// successorTests test what is scheduled under a key whose timer is leased.
 var successorTests = []test{
 	{"D8 a successor waits when the run ends, however it ends", check(successorWaits)},
 	{"D8 it never runs beside the run, and has its own body", check(successorApart)},

@@ -9,6 +9,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
+// textTests test bodies, keys, topics and errors of any bytes.
 var textTests = []test{
 	{"case 10: bodies of any bytes come back as they were", check(anyBody)},
 	{"case 11: keys of any bytes, with braces, of 512 bytes", checkWith(Options{Shards: 3}, anyKey)},

@@ -8,6 +8,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
+// timeTests test due times, to the millisecond, by a clock that the test moves.
 var timeTests = []test{
 	{"D2 case 1: never early, and at once when due", check(neverEarly)},
 	{"D2 never early by a part of a millisecond", check(neverEarlyByLess)},
