@@ -26,18 +26,11 @@ import (
 // result. Cancel waits for its end, so that it does not take effect after Cancel has
 // returned. If ctx ends first, nothing was changed, and the error is not ErrUnsure.
 func (t *Timers) Cancel(ctx context.Context, key string) (CancelResult, error) {
-	ctx, cancel, err := t.begin(ctx)
+	ctx, cancel, shard, err := t.beginKey(ctx, key)
 	if err != nil {
 		return 0, err
 	}
 	defer cancel()
-	if err := store.CheckKey(key); err != nil {
-		return 0, err
-	}
-	shard := t.shardOf(key)
-	if err := t.settled(ctx, shard, key); err != nil {
-		return 0, err
-	}
 	return first(t.store.Cancel(ctx, shard, []string{key}))
 }
 
@@ -59,18 +52,14 @@ func (t *Timers) ResetAt(ctx context.Context, key string, at time.Time) (MoveRes
 }
 
 func (t *Timers) move(ctx context.Context, m store.Move) (MoveResult, error) {
-	ctx, cancel, err := t.begin(ctx)
+	if err := m.Check(); err != nil {
+		return 0, err
+	}
+	ctx, cancel, shard, err := t.beginKey(ctx, m.Key)
 	if err != nil {
 		return 0, err
 	}
 	defer cancel()
-	if err := m.Check(); err != nil {
-		return 0, err
-	}
-	shard := t.shardOf(m.Key)
-	if err := t.settled(ctx, shard, m.Key); err != nil {
-		return 0, err
-	}
 	results, _, err := t.store.Reschedule(ctx, shard, []store.Move{m})
 	return first(results, err)
 }

@@ -2,7 +2,6 @@ package durable
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -106,5 +105,3 @@ func (o WorkerOptions) withDefaults() (WorkerOptions, error) {
 	}
 	return o, nil
 }
-
-var errNoHandler = errors.New("durable: the handler is nil")

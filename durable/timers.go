@@ -125,6 +125,24 @@ func (t *Timers) begin(ctx context.Context) (context.Context, context.CancelFunc
 	return ctx, cancel, nil
 }
 
+// beginKey is how each method about one key begins. Requests of Schedule about the key whose
+// callers have left have ended when it returns the key's shard.
+func (t *Timers) beginKey(ctx context.Context, key string) (_ context.Context, _ context.CancelFunc, shard int, err error) {
+	ctx, cancel, err := t.begin(ctx)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	shard = t.shardOf(key)
+	if err = store.CheckKey(key); err == nil {
+		err = t.settled(ctx, shard, key)
+	}
+	if err != nil {
+		cancel()
+		return nil, nil, 0, err
+	}
+	return ctx, cancel, shard, nil
+}
+
 func (t *Timers) shardOf(key string) int { return store.ShardOf(key, len(t.joiners)) }
 
 // Info is what there is to know of a timer.
@@ -165,18 +183,11 @@ func timeOf(m store.Millis) time.Time {
 // Get returns a timer, waiting, leased or dead; [ErrNotFound] if there is none, as
 // after its end. What it returns may have changed since.
 func (t *Timers) Get(ctx context.Context, key string) (Info, error) {
-	ctx, cancel, err := t.begin(ctx)
+	ctx, cancel, shard, err := t.beginKey(ctx, key)
 	if err != nil {
 		return Info{}, err
 	}
 	defer cancel()
-	if err := store.CheckKey(key); err != nil {
-		return Info{}, err
-	}
-	shard := t.shardOf(key)
-	if err := t.settled(ctx, shard, key); err != nil {
-		return Info{}, err
-	}
 	r, err := t.store.Get(ctx, shard, key)
 	if err != nil {
 		return Info{}, err

@@ -84,7 +84,7 @@ type Worker struct {
 // error that names it. Nothing runs before [Worker.Run].
 func (t *Timers) NewWorker(h Handler, o WorkerOptions) (*Worker, error) {
 	if h == nil {
-		return nil, errNoHandler
+		return nil, errors.New("durable: the handler is nil")
 	}
 	o, err := o.withDefaults()
 	if err != nil {

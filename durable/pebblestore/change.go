@@ -77,17 +77,33 @@ func (c *change) inTime() error {
 	return nil
 }
 
-// readAll is read for those of the keys that are not leased, and inTime.
-func (c *change) readAll(n int, key func(int) string) error {
-	for i := range n {
-		if k := key(i); c.sh.leases.byKey[k] == nil {
-			if _, err := c.read(k); err != nil {
-				return err
+// each makes the same change to each of the items, which are of one shard and which the caller
+// has copied: the caller of the store may change its own once it has given up.
+func each[I, R any](ctx context.Context, s *Store, shard int, items []I, key func(I) string, do func(*change, I) R) ([]R, store.Horizon, error) {
+	if err := s.checkKeys(shard, len(items), func(i int) string { return key(items[i]) }); err != nil {
+		return nil, store.Horizon{}, err
+	}
+	return call(ctx, s, shard, writes, func(c *change) ([]R, error) {
+		for _, item := range items {
+			if k := key(item); c.sh.leases.byKey[k] == nil {
+				if _, err := c.read(k); err != nil {
+					return nil, err
+				}
 			}
 		}
-	}
-	return c.inTime()
+		if err := c.inTime(); err != nil {
+			return nil, err
+		}
+		results := make([]R, len(items))
+		for i, item := range items {
+			results[i] = do(c, item)
+		}
+		return results, nil
+	})
 }
+
+// itself is the key of an item that is one.
+func itself(key string) string { return key }
 
 // set and remove write to the batch. Their errors are those of indexed batches.
 func (c *change) set(key, value []byte) { _ = c.batch.Set(key, value, nil) }

@@ -11,21 +11,7 @@ import (
 
 // Requeue makes dead letters wait again.
 func (s *Store) Requeue(ctx context.Context, shard int, keys []string) ([]store.RequeueResult, store.Horizon, error) {
-	keys = slices.Clone(keys)
-	key := func(i int) string { return keys[i] }
-	if err := s.checkKeys(shard, len(keys), key); err != nil {
-		return nil, store.Horizon{}, err
-	}
-	return call(ctx, s, shard, writes, func(c *change) ([]store.RequeueResult, error) {
-		if err := c.readAll(len(keys), key); err != nil {
-			return nil, err
-		}
-		results := make([]store.RequeueResult, len(keys))
-		for i, k := range keys {
-			results[i] = c.requeue(k)
-		}
-		return results, nil
-	})
+	return each(ctx, s, shard, slices.Clone(keys), itself, (*change).requeue)
 }
 
 func (c *change) requeue(key string) store.RequeueResult {
@@ -45,27 +31,24 @@ func (c *change) requeue(key string) store.RequeueResult {
 
 // Purge removes dead letters.
 func (s *Store) Purge(ctx context.Context, shard int, keys []string) (int, error) {
-	keys = slices.Clone(keys)
-	key := func(i int) string { return keys[i] }
-	if err := s.checkKeys(shard, len(keys), key); err != nil {
-		return 0, err
+	purged, _, err := each(ctx, s, shard, slices.Clone(keys), itself, (*change).purge)
+	sum := 0
+	for _, n := range purged {
+		sum += n
 	}
-	purged, _, err := call(ctx, s, shard, writes, func(c *change) (int, error) {
-		if err := c.readAll(len(keys), key); err != nil {
-			return 0, err
-		}
-		purged := 0
-		for _, k := range keys {
-			if t := c.timers[k]; t != nil && t.dead {
-				c.discard(kindRecord, t)
-				c.exhume(t)
-				c.timers[k] = nil
-				purged++
-			}
-		}
-		return purged, nil
-	})
-	return purged, err
+	return sum, err
+}
+
+// purge returns how many dead letters it has removed.
+func (c *change) purge(key string) int {
+	t := c.timers[key]
+	if t == nil || !t.dead {
+		return 0
+	}
+	c.discard(kindRecord, t)
+	c.exhume(t)
+	c.timers[key] = nil
+	return 1
 }
 
 // findExpired finds the dead letters that MaxDead and MaxDeadAge remove, the oldest

@@ -10,26 +10,12 @@ import (
 
 // Schedule adds timers.
 func (s *Store) Schedule(ctx context.Context, shard int, entries []store.Entry) ([]store.Receipt, store.Horizon, error) {
-	key := func(i int) string { return entries[i].Key }
-	if err := s.checkKeys(shard, len(entries), key); err != nil {
-		return nil, store.Horizon{}, err
-	}
 	ctx, cancel := s.deadline(ctx)
 	defer cancel()
 	if err := s.checkRoom(ctx); err != nil {
 		return nil, store.Horizon{}, err
 	}
-	entries = cloneEntries(entries)
-	return call(ctx, s, shard, writes, func(c *change) ([]store.Receipt, error) {
-		if err := c.readAll(len(entries), key); err != nil {
-			return nil, err
-		}
-		receipts := make([]store.Receipt, len(entries))
-		for i, e := range entries {
-			receipts[i] = c.schedule(e)
-		}
-		return receipts, nil
-	})
+	return each(ctx, s, shard, cloneEntries(entries), func(e store.Entry) string { return e.Key }, (*change).schedule)
 }
 
 // cloneEntries copies entries, with their bodies in one piece.
@@ -87,21 +73,7 @@ func (c *change) displace(old *timer) store.ReceiptKind {
 
 // Cancel removes waiting timers and marks leased ones.
 func (s *Store) Cancel(ctx context.Context, shard int, keys []string) ([]store.CancelResult, error) {
-	keys = slices.Clone(keys)
-	key := func(i int) string { return keys[i] }
-	if err := s.checkKeys(shard, len(keys), key); err != nil {
-		return nil, err
-	}
-	results, _, err := call(ctx, s, shard, writes, func(c *change) ([]store.CancelResult, error) {
-		if err := c.readAll(len(keys), key); err != nil {
-			return nil, err
-		}
-		results := make([]store.CancelResult, len(keys))
-		for i, k := range keys {
-			results[i] = c.cancel(k)
-		}
-		return results, nil
-	})
+	results, _, err := each(ctx, s, shard, slices.Clone(keys), itself, (*change).cancel)
 	return results, err
 }
 
@@ -130,21 +102,7 @@ func (c *change) cancel(key string) store.CancelResult {
 
 // Reschedule moves waiting timers.
 func (s *Store) Reschedule(ctx context.Context, shard int, moves []store.Move) ([]store.MoveResult, store.Horizon, error) {
-	moves = slices.Clone(moves)
-	key := func(i int) string { return moves[i].Key }
-	if err := s.checkKeys(shard, len(moves), key); err != nil {
-		return nil, store.Horizon{}, err
-	}
-	return call(ctx, s, shard, writes, func(c *change) ([]store.MoveResult, error) {
-		if err := c.readAll(len(moves), key); err != nil {
-			return nil, err
-		}
-		results := make([]store.MoveResult, len(moves))
-		for i, m := range moves {
-			results[i] = c.move(m)
-		}
-		return results, nil
-	})
+	return each(ctx, s, shard, slices.Clone(moves), func(m store.Move) string { return m.Key }, (*change).move)
 }
 
 func (c *change) move(m store.Move) store.MoveResult {
