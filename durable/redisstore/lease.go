@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -97,5 +98,6 @@ func (s *Store) Sign(ctx context.Context, worker string, ttl time.Duration) ([]s
 		return nil, fmt.Errorf("%w: signs of life", err)
 	}
 	s.signing.heard(present)
-	return sorted(workers), nil
+	slices.Sort(workers)
+	return workers, nil
 }

@@ -3,16 +3,10 @@ package redisstore
 import (
 	"context"
 	"encoding/binary"
-	"slices"
 	"time"
 
 	"github.com/seed-782fa212/limbo/durable/store"
 )
-
-func sorted(names []string) []string {
-	slices.Sort(names)
-	return names
-}
 
 // read is a request that changes nothing.
 func (s *Store) read(sh *shard, sc *script, args ...any) *request {

@@ -100,7 +100,7 @@ func (c *Callback) read(r *strictjson.Reader, field string) error {
 	})
 }
 
-// Latest is the latest time that a timer can have.
+// latest is the latest time that a timer can have.
 var latest = store.MaxMillis.Time()
 
 func (w When) times() (at time.Time, after time.Duration, err error) {

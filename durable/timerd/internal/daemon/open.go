@@ -5,7 +5,10 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/seed-782fa212/limbo/durable/pebblestore"
+	"github.com/seed-782fa212/limbo/durable/redisstore"
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
@@ -14,6 +17,33 @@ func openStore(ctx context.Context, c Config) (store.Store, error) {
 		return pebblestore.Open(dir, pebblestore.Options{Shards: c.Shards, Limits: c.Limits, Logger: c.Logger})
 	}
 	return openRedis(ctx, c)
+}
+
+func openRedis(ctx context.Context, c Config) (store.Store, error) {
+	client, err := redisstore.NewClient(c.Store)
+	if err != nil {
+		return nil, err
+	}
+	st, err := redisstore.Open(ctx, client, redisstore.Options{
+		Namespace: c.Namespace, Shards: c.Shards, Limits: c.Limits, WaitReplicas: c.WaitReplicas,
+	})
+	if err != nil {
+		_ = client.Close()
+		return nil, err
+	}
+	return withClient{st, client}, nil
+}
+
+// withClient closes the client after the store.
+type withClient struct {
+	store.Store
+	client redis.UniversalClient
+}
+
+func (s withClient) Close() error {
+	err := s.Store.Close()
+	_ = s.client.Close()
+	return err
 }
 
 // storeName is Config.Store without what may be secret in it.

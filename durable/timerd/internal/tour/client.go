@@ -23,35 +23,23 @@ type apiClient struct {
 	receivers []string // URLs of call-backs
 }
 
+// client gives up what is not answered, and read, in time.
+var client = &http.Client{Timeout: patience}
+
 func (c apiClient) call(ctx context.Context, method, path string) (io.ReadCloser, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path, nil)
 	if err != nil {
-		cancel()
 		return nil, err
 	}
-	res, err := http.DefaultClient.Do(req) //nolint:bodyclose // the reply closes it
+	res, err := client.Do(req)
 	if err != nil {
-		cancel()
 		return nil, err
 	}
-	body := reply{res.Body, cancel}
 	if res.StatusCode != http.StatusOK {
-		_ = body.Close()
+		_ = res.Body.Close()
 		return nil, fmt.Errorf("timerd: %s %s: %s", method, path, res.Status)
 	}
-	return body, nil
-}
-
-// reply ends the request's context when it was read.
-type reply struct {
-	io.ReadCloser
-	cancel context.CancelFunc
-}
-
-func (r reply) Close() error {
-	defer r.cancel()
-	return r.ReadCloser.Close()
+	return res.Body, nil
 }
 
 // busy returns how many timers wait or run, as of a second ago at most.

@@ -142,11 +142,10 @@ func (s *scheduler) schedule(ctx context.Context, ops []op) error {
 		if len(ops) == 1 {
 			key := timers[0].Key
 			timers[0].Key = ""
-			_, done, err = s.send(ctx, http.MethodPut, "/timers/"+key, timers[0], &results[0])
-			return done, err
+			return s.send(ctx, http.MethodPut, "/timers/"+key, timers[0], &results[0])
 		}
 		reply := map[string][]api.Result{}
-		_, done, err = s.send(ctx, http.MethodPost, "/timers", map[string][]api.Timer{"timers": timers}, &reply)
+		done, err = s.send(ctx, http.MethodPost, "/timers", map[string][]api.Timer{"timers": timers}, &reply)
 		results = reply["timers"]
 		return done, err
 	})
@@ -188,8 +187,7 @@ func (s *scheduler) cancel(ctx context.Context, o op) error {
 	var r api.Result
 	err := s.until(ctx, func() (bool, error) {
 		s.ledger.write(event{Kind: eventCancel, At: micros(), Key: o.key})
-		_, done, err := s.send(ctx, http.MethodDelete, "/timers/"+keyName(o.key), nil, &r)
-		return done, err
+		return s.send(ctx, http.MethodDelete, "/timers/"+keyName(o.key), nil, &r)
 	})
 	if err == nil {
 		s.ledger.write(event{Kind: eventCancelled, At: micros(), Key: o.key, Result: r.Result})
@@ -202,8 +200,7 @@ func (s *scheduler) move(ctx context.Context, o op) error {
 	at := s.Start.Add(o.due).Truncate(time.Millisecond)
 	err := s.until(ctx, func() (bool, error) {
 		s.ledger.write(event{Kind: eventMove, At: micros(), Timer: o.timer, Due: at.UnixMilli()})
-		_, done, err := s.send(ctx, http.MethodPatch, "/timers/"+keyName(o.key), api.When{At: at.UTC().Format(timeShape)}, &r)
-		return done, err
+		return s.send(ctx, http.MethodPatch, "/timers/"+keyName(o.key), api.When{At: at.UTC().Format(timeShape)}, &r)
 	})
 	if err == nil {
 		s.ledger.write(event{Kind: eventMoved, At: micros(), Timer: o.timer, Result: r.Result})
@@ -228,29 +225,29 @@ func (s *scheduler) until(ctx context.Context, f func() (done bool, err error)) 
 
 // send makes a request. It is not done if there was no answer, or one that says
 // that the store had none.
-func (s *scheduler) send(ctx context.Context, method, path string, body, reply any) (status int, done bool, err error) {
+func (s *scheduler) send(ctx context.Context, method, path string, body, reply any) (done bool, err error) {
 	var b []byte
 	if body != nil {
 		if b, err = json.Marshal(body); err != nil {
-			return 0, false, err
+			return false, err
 		}
 	}
 	req, err := http.NewRequestWithContext(ctx, method, s.API+path, bytes.NewReader(b))
 	if err != nil {
-		return 0, false, err
+		return false, err
 	}
 	req.Header.Set("Content-Type", "application/json")
 	res, err := s.client.Do(req)
 	if err != nil {
-		return 0, false, nil
+		return false, nil
 	}
 	defer res.Body.Close()
 	b, err = io.ReadAll(res.Body)
 	switch {
 	case err != nil || res.StatusCode >= 500:
-		return res.StatusCode, false, nil
+		return false, nil
 	case res.StatusCode >= 400 && res.StatusCode != http.StatusNotFound && res.StatusCode != http.StatusConflict:
-		return res.StatusCode, false, fmt.Errorf("%s %s: %d %s", method, path, res.StatusCode, b)
+		return false, fmt.Errorf("%s %s: %d %s", method, path, res.StatusCode, b)
 	}
-	return res.StatusCode, true, json.Unmarshal(b, reply)
+	return true, json.Unmarshal(b, reply)
 }
