@@ -6,11 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/netip"
 	"net/textproto"
 	"net/url"
-	"sort"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -160,13 +161,8 @@ func checkHeaders(headers map[string]string) error {
 	if n := len(headers); n > MaxHeaders {
 		return fieldError("headers", plain(fmt.Sprintf("%d of them", n)), fmt.Sprintf("at most %d", MaxHeaders))
 	}
-	names := make([]string, 0, len(headers))
-	for name := range headers {
-		names = append(names, name)
-	}
-	sort.Strings(names) // so that the same call has the same error
-	seen := make(map[string]bool, len(names))
-	for _, name := range names {
+	seen := make(map[string]bool, len(headers))
+	for _, name := range slices.Sorted(maps.Keys(headers)) { // so that the same call has the same error
 		if len(name) > maxHeaderName || !isToken(name) {
 			return fieldError("headers", name, fmt.Sprintf("names of 1 to %d letters, digits and !#$%%&'*+-.^_`|~", maxHeaderName))
 		}
@@ -322,16 +318,7 @@ func (w *wire) read(r *strictjson.Reader) error {
 		case "url":
 			return r.Text(name, &w.URL, "; percent encoding takes any bytes")
 		case "headers":
-			w.Headers = make(map[string]string)
-			return r.Object(name, func(header string) error {
-				if len(w.Headers) == MaxHeaders {
-					return fieldError(name, plain(fmt.Sprintf("more than %d of them", MaxHeaders)), fmt.Sprintf("at most %d", MaxHeaders))
-				}
-				value := ""
-				err := r.Text(strictjson.Shown(header), &value, "")
-				w.Headers[header] = value
-				return err
-			})
+			return r.Texts(name, MaxHeaders, &w.Headers)
 		case "timeout_ms":
 			return r.Int(name, &w.TimeoutMS)
 		case "text":

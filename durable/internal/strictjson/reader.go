@@ -65,8 +65,8 @@ func Shown(name string) string { return strings.Trim(Quote(name), `"`) }
 // at returns a field's name with its place.
 func (r *Reader) at(field string) string { return cmp.Or(r.place+field, r.whole) }
 
-// Place returns the name of the object that is read.
-func (r *Reader) Place() string { return cmp.Or(strings.TrimSuffix(r.place, "."), r.whole) }
+// objectName returns the name of the object that is read.
+func (r *Reader) objectName() string { return cmp.Or(strings.TrimSuffix(r.place, "."), r.whole) }
 
 // End returns an error unless all was read.
 func (r *Reader) End() error {
@@ -147,7 +147,7 @@ func (r *Reader) Object(field string, f func(name string) error) error {
 		name, err := r.quoted()
 		switch {
 		case errors.Is(err, errUTF8):
-			return invalid("a name in "+r.Place(), errUTF8.Error(), "valid UTF-8")
+			return invalid("a name in "+r.objectName(), errUTF8.Error(), "valid UTF-8")
 		case err != nil:
 			return err
 		case slices.Contains(names, name):
@@ -160,6 +160,24 @@ func (r *Reader) Object(field string, f func(name string) error) error {
 	})
 	if err == nil {
 		r.place = outer
+	}
+	return err
+}
+
+// Texts reads an object of up to most texts, or null, into v.
+func (r *Reader) Texts(field string, most int, v *map[string]string) error {
+	texts := make(map[string]string)
+	err := r.Object(field, func(name string) error {
+		if len(texts) == most {
+			return invalid(r.objectName(), fmt.Sprintf("more than %d of them", most), fmt.Sprintf("at most %d", most))
+		}
+		var text string
+		err := r.Text(Shown(name), &text, "")
+		texts[name] = text
+		return err
+	})
+	if len(texts) > 0 {
+		*v = texts
 	}
 	return err
 }

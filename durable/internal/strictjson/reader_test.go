@@ -129,3 +129,24 @@ func TestErrors(t *testing.T) {
 		assert.True(t, errors.As(err, &field) || errors.As(err, &syntax), in)
 	}
 }
+
+// Texts reads up to as many texts as it may, and names the object in its errors.
+func TestTexts(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"o":{"a":"1","b":"2"}}`:         "",
+		`{"o":null}`:                      "",
+		`{"o":{"a":"1","b":"2","c":"3"}}`: "o is more than 2 of them, must be at most 2",
+		`{"o":{"a":1}}`:                   "o.a is a JSON number, must be a JSON string",
+	} {
+		var got map[string]string
+		r := New([]byte(body), "the body")
+		err := r.Object("", func(name string) error { return r.Texts(name, 2, &got) })
+		if want != "" {
+			require.EqualError(t, err, want)
+			continue
+		}
+		require.NoError(t, err)
+		require.NoError(t, r.End())
+		require.Contains(t, []map[string]string{nil, {"a": "1", "b": "2"}}, got)
+	}
+}

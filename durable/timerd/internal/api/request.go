@@ -81,18 +81,7 @@ func (c *Callback) read(r *strictjson.Reader, field string) error {
 		case "method":
 			return r.Text(name, &c.Method, "")
 		case "headers":
-			return r.Object(name, func(header string) error {
-				if len(c.Headers) == webhook.MaxHeaders {
-					return invalid(r.Place(), fmt.Sprintf("more than %d of them", webhook.MaxHeaders), fmt.Sprintf("at most %d", webhook.MaxHeaders))
-				}
-				if c.Headers == nil {
-					c.Headers = make(map[string]string)
-				}
-				value := ""
-				err := r.Text(strictjson.Shown(header), &value, "")
-				c.Headers[header] = value
-				return err
-			})
+			return r.Texts(name, webhook.MaxHeaders, &c.Headers)
 		case "timeout":
 			return r.Text(name, &c.Timeout, "")
 		}
