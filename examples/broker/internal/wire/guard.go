@@ -32,9 +32,11 @@ var (
 // maxTags bounds the tagged fields of one request. Clients send none or one.
 const maxTags = 64
 
-// walker is a cursor over a frame's bytes. After an error it stays in it.
+// walker is a cursor over a frame's bytes. They are in memory, or a stripper reads them. After
+// an error it stays in it.
 type walker struct {
 	src      []byte
+	strip    *stripper // nil: the bytes are in src
 	version  int16
 	flexible bool
 	elements int // array elements still allowed
@@ -46,12 +48,29 @@ type walker struct {
 // kmsg.
 func checkLayout(body []byte, layout []field, version int16, flexible bool, maxElements int) error {
 	w := walker{src: body, version: version, flexible: flexible, elements: maxElements, tags: maxTags}
+	w.body(layout)
+	return w.err
+}
+
+// header walks what follows the first headerSize bytes of a request's header: the client id,
+// never compact, and tags if the request is flexible.
+func (w *walker) header(flexible bool) {
+	w.skip(w.length(2))
+	w.flexible = flexible
+	w.skipTags()
+}
+
+// body walks a request's body. The frame must end with it.
+func (w *walker) body(layout []field) {
 	w.fields(layout)
 	w.skipTags()
-	if w.err == nil && len(w.src) > 0 {
-		w.err = fmt.Errorf("%w: %d", errTrailing, len(w.src))
+	left := len(w.src)
+	if w.strip != nil {
+		left = w.strip.left
 	}
-	return w.err
+	if w.err == nil && left > 0 {
+		w.fail(fmt.Errorf("%w: %d", errTrailing, left))
+	}
 }
 
 func (w *walker) fields(layout []field) {
@@ -69,7 +88,11 @@ func (w *walker) fields(layout []field) {
 		case stringField:
 			w.skip(w.length(2))
 		case bytesField:
-			w.skip(w.length(4))
+			if w.strip != nil {
+				w.strip.empty(w)
+			} else {
+				w.skip(w.length(4))
+			}
 		case arrayField, plainArray:
 			n := w.length(4)
 			if n < -1 {
@@ -113,13 +136,21 @@ func (w *walker) length(width int) int {
 // uvarint refuses what does not fit an int32: no count of a request does, and
 // int stays safe on 32-bit machines.
 func (w *walker) uvarint() int {
-	v, n := binary.Uvarint(w.src)
-	if n <= 0 || n > 5 || v > 1<<31-1 {
-		w.fail(errTruncated)
-		return 0
+	var v uint64
+	for shift := 0; shift < 35; shift += 7 {
+		b := w.take(1)
+		if b == nil {
+			return 0
+		}
+		if v |= uint64(b[0]&0x7f) << shift; b[0] < 0x80 {
+			if v > 1<<31-1 {
+				break
+			}
+			return int(v)
+		}
 	}
-	w.src = w.src[n:]
-	return int(v)
+	w.fail(errTruncated)
+	return 0
 }
 
 // skipTags passes over a struct's tagged fields. Those below 8 are defined for
@@ -148,11 +179,14 @@ func (w *walker) skipTags() {
 
 func (w *walker) skip(n int) { w.take(n) }
 
-// take returns the next n bytes, or nil after a failure. A null (-1) is empty;
-// anything lower is a lie.
+// take returns the next n bytes, or nil after a failure. They are valid until the next call.
+// A null (-1) is empty; anything lower is a lie.
 func (w *walker) take(n int) []byte {
 	if n == -1 {
 		return nil
+	}
+	if w.strip != nil {
+		return w.strip.copy(w, n)
 	}
 	if w.err != nil || n < 0 || n > len(w.src) {
 		w.fail(errTruncated)

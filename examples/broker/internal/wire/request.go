@@ -102,12 +102,8 @@ func decodeRequest(frame []byte, maxArrays int) (request, error) {
 	}
 	r.body.SetVersion(r.version)
 
-	// The rest of the header: the client id, never compact, and tags if the
-	// request is flexible.
 	w := walker{src: frame[headerSize:], tags: maxTags}
-	w.skip(w.length(2))
-	w.flexible = r.body.IsFlexible()
-	w.skipTags()
+	w.header(r.body.IsFlexible())
 	if w.err != nil {
 		return r, w.err
 	}

@@ -21,8 +21,8 @@ func (c *Conn) refuseTooLarge(size int, begun time.Time) error {
 	if err := c.readBy(begun.Add(c.srv.Limits.FrameTimeout)); err != nil {
 		return err
 	}
-	s := stripper{r: c.br, left: size, most: c.srv.Limits.MaxSmallFrame, elements: c.srv.Limits.MaxArrays, tags: maxTags}
-	frame, err := s.strip()
+	s := stripper{r: c.br, left: size, most: c.srv.Limits.MaxSmallFrame}
+	frame, err := s.strip(c.srv.Limits.MaxArrays)
 	if err != nil {
 		return c.readErr(err)
 	}
@@ -53,162 +53,68 @@ func (c *Conn) refuseTooLarge(size int, begun time.Time) error {
 	return nil
 }
 
-// stripper reads a frame and leaves out what lies in its fields of bytes.
+// stripper reads a frame for a walker, and copies it except for its fields of bytes, which it
+// leaves empty.
 type stripper struct {
-	r              *bufio.Reader
-	left           int // of the frame
-	out            []byte
-	most           int // bytes of out
-	elements, tags int // that are still allowed
-	flexible       bool
-	err            error
+	r    *bufio.Reader
+	left int // of the frame
+	out  []byte
+	most int // bytes of out
 }
 
-func (s *stripper) strip() ([]byte, error) {
-	head := s.copy(headerSize)
-	if s.err != nil {
-		return nil, s.err
+func (s *stripper) strip(elements int) ([]byte, error) {
+	w := walker{strip: s, elements: elements, tags: maxTags}
+	head := w.take(headerSize)
+	if w.err != nil {
+		return nil, w.err
 	}
-	key, version := int16(binary.BigEndian.Uint16(head)), int16(binary.BigEndian.Uint16(head[2:]))
+	key := int16(binary.BigEndian.Uint16(head))
+	w.version = int16(binary.BigEndian.Uint16(head[2:]))
 	api := apis[key]
-	if version < api.min || version > api.max {
-		return nil, fmt.Errorf("%w: %s %d", errVersion, kmsg.NameForKey(key), version)
+	if w.version < api.min || w.version > api.max {
+		return nil, fmt.Errorf("%w: %s %d", errVersion, kmsg.NameForKey(key), w.version)
 	}
-	s.copy(s.length(2)) // the client id
 	req := kmsg.RequestForKey(key)
-	req.SetVersion(version)
-	s.flexible = req.IsFlexible()
-	s.copyTags()
-	s.fields(api.layout, version)
-	s.copyTags()
-	if s.err == nil && s.left > 0 {
-		s.err = fmt.Errorf("%w: %d", errTrailing, s.left)
-	}
-	return s.out, s.err
+	req.SetVersion(w.version)
+	w.header(req.IsFlexible())
+	w.body(api.layout)
+	return s.out, w.err
 }
 
-func (s *stripper) fields(layout []field, version int16) {
-	for i := range layout {
-		f := &layout[i]
-		if s.err != nil || !f.in(version) {
-			continue
-		}
-		switch f.kind {
-		case fixedField:
-			s.copy(f.size)
-		case stringField:
-			s.copy(s.length(2))
-		case bytesField:
-			at := len(s.out)
-			n := s.length(4)
-			s.out = append(s.out[:at], map[bool][]byte{true: {1}, false: {0, 0, 0, 0}}[s.flexible]...) // empty
-			s.discard(n)
-		case arrayField, plainArray:
-			n := s.length(4)
-			if s.elements -= max(n, 0); s.elements < 0 {
-				s.fail(errTooMany)
-			}
-			for range max(n, 0) {
-				if s.err != nil {
-					return
-				}
-				s.fields(f.of, version)
-				if f.kind == arrayField {
-					s.copyTags()
-				}
-			}
-		}
+// copy is take for a walker that reads.
+func (s *stripper) copy(w *walker, n int) []byte {
+	if w.err == nil && len(s.out)+n > s.most {
+		w.fail(errFrameSize)
 	}
-}
-
-// length copies a count of width bytes, or a compact one. -1 is null.
-func (s *stripper) length(width int) int {
-	if s.flexible {
-		return s.uvarint() - 1
-	}
-	b := s.copy(width)
-	switch {
-	case s.err != nil:
-		return 0
-	case width == 2:
-		return int(int16(binary.BigEndian.Uint16(b)))
-	default:
-		return int(int32(binary.BigEndian.Uint32(b)))
-	}
-}
-
-func (s *stripper) uvarint() (v int) {
-	for shift := 0; shift < 35; shift += 7 {
-		b := s.copy(1)
-		if s.err != nil {
-			return 0
-		}
-		if v |= int(b[0]&0x7f) << shift; b[0] < 0x80 {
-			if v > 1<<31-1 {
-				break
-			}
-			return v
-		}
-	}
-	s.fail(errTruncated)
-	return 0
-}
-
-func (s *stripper) copyTags() {
-	if !s.flexible || s.err != nil {
-		return
-	}
-	n := s.uvarint()
-	if s.tags -= n; s.tags < 0 {
-		s.fail(errTooMany)
-	}
-	for range n {
-		if s.err != nil {
-			return
-		}
-		s.uvarint()
-		s.copy(s.uvarint())
-	}
-}
-
-// copy copies the next n bytes, and returns them; a null (-1) has none.
-func (s *stripper) copy(n int) []byte {
-	if n == -1 {
-		return nil
-	}
-	if s.err == nil && len(s.out)+n > s.most {
-		s.fail(errFrameSize)
-	}
-	if s.err != nil || n < 0 || n > s.left {
-		s.fail(errTruncated)
+	if w.err != nil || n < 0 || n > s.left {
+		w.fail(errTruncated)
 		return nil
 	}
 	at := len(s.out)
 	s.out = append(s.out, make([]byte, n)...)
-	_, err := io.ReadFull(s.r, s.out[at:])
-	if err != nil {
-		s.fail(err)
+	if _, err := io.ReadFull(s.r, s.out[at:]); err != nil {
+		w.fail(err)
+		return nil
 	}
 	s.left -= n
 	return s.out[at:]
 }
 
-func (s *stripper) discard(n int) {
-	if n == -1 {
+// empty reads past a field of bytes, and copies it as an empty one.
+func (s *stripper) empty(w *walker) {
+	at := len(s.out)
+	n := w.length(4)
+	if w.err != nil || n < -1 || n > s.left {
+		w.fail(errTruncated)
 		return
 	}
-	if s.err != nil || n < 0 || n > s.left {
-		s.fail(errTruncated)
-		return
+	s.out = append(s.out[:at], 0, 0, 0, 0)
+	if w.flexible {
+		s.out = append(s.out[:at], 1)
 	}
+	n = max(n, 0)
 	if _, err := s.r.Discard(n); err != nil {
-		s.fail(err)
+		w.fail(err)
 	}
 	s.left -= n
-}
-
-func (s *stripper) fail(err error) {
-	if s.err == nil {
-		s.err = err
-	}
 }

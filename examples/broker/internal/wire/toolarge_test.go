@@ -27,8 +27,8 @@ func TestStripped(t *testing.T) {
 			q.SetVersion(version)
 			frame := kafkatest.Formatter.AppendRequest(nil, q, 7)[4:]
 			strip := func(frame []byte) ([]byte, error) {
-				s := stripper{r: bufio.NewReaderSize(bytes.NewReader(frame), 16), left: len(frame), most: 1 << 20, elements: 1000, tags: maxTags}
-				return s.strip()
+				s := stripper{r: bufio.NewReaderSize(bytes.NewReader(frame), 16), left: len(frame), most: 1 << 20}
+				return s.strip(1000)
 			}
 			got, err := strip(frame)
 			require.NoError(t, err)
@@ -44,8 +44,8 @@ func TestStripped(t *testing.T) {
 			require.Error(t, err)
 		}
 	}
-	short := stripper{r: bufio.NewReader(bytes.NewReader(make([]byte, 100))), left: 100, most: 4, elements: 10}
-	_, err := short.strip()
+	short := stripper{r: bufio.NewReader(bytes.NewReader(make([]byte, 100))), left: 100, most: 4}
+	_, err := short.strip(10)
 	require.ErrorIs(t, err, errFrameSize)
 }
 
@@ -63,8 +63,8 @@ func FuzzStripper(f *testing.F) {
 		frame = binary.BigEndian.AppendUint16(frame, uint16(version)%14)
 		frame = append(frame, 0, 0, 0, 1, 0xff, 0xff)
 		frame = append(frame, body...)
-		s := stripper{r: bufio.NewReader(bytes.NewReader(frame)), left: len(frame), most: 1 << 12, elements: 100, tags: maxTags}
-		got, err := s.strip()
+		s := stripper{r: bufio.NewReader(bytes.NewReader(frame)), left: len(frame), most: 1 << 12}
+		got, err := s.strip(100)
 		require.LessOrEqual(t, len(got), 1<<12)
 		if err == nil {
 			_, _ = decodeRequest(got, 100)
