@@ -50,7 +50,7 @@ func TestMetricsOfTheTour(t *testing.T) {
 	}, time.Minute, 10*time.Millisecond, "produces")
 	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGINT)) // which ends the tour
 	for broker := range 3 {
-		for _, what := range []string{": fetches", ": produces", ": deletions", ": changes of topics", ": joins of groups", ": syncs of groups"} {
+		for _, what := range []string{": fetches", ": fetches of followers", ": produces", ": deletions", ": changes of topics", ": joins of groups", ": syncs of groups"} {
 			require.Contains(t, string(metrics), fmt.Sprintf(`limbo_purgatory_operations{name="broker %d%s"} `, broker, what))
 		}
 		for _, what := range []string{"", ": members of groups"} {

@@ -30,7 +30,7 @@ func (c *Cluster) WriteStatus(out io.Writer) {
 		s.AddTo(&st)
 		waiting, parts := s.Waiting(), []string{}
 		for _, kind := range slices.Sorted(maps.Keys(waiting)) {
-			parts = append(parts, fmt.Sprintf("%d %s", waiting[kind], kind))
+			parts = append(parts, fmt.Sprintf("%s %d", kind, waiting[kind]))
 		}
 		_, _ = fmt.Fprintf(out, "broker %d at %s: alive %v; leads %d partitions, keeps %d KiB; %d connections, %d fetch sessions, %d groups; waiting: %s\n",
 			n.ID, n.Addr(), img.Lives(n.ID), st.Leads, st.LogBytes>>10, st.Connections, st.FetchSessions, st.Groups, strings.Join(parts, ", "))

@@ -3,11 +3,12 @@ package tour
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/seed-782fa212/limbo/examples/broker/internal/metric"
 	"github.com/seed-782fa212/limbo/examples/internal/selfcheck"
-	"github.com/seed-782fa212/limbo/purgatory"
 )
 
 // summary is what a drive came to. Its JSON is for scripts; its fields are
@@ -53,18 +54,18 @@ func (d *drive) summarize(goroutinesBefore int, shutdown time.Duration) *summary
 	s.Records, s.Lost, s.Duplicated, s.OutOfOrder = sums.acked, sums.lost, sums.duplicated, sums.outOfOrder
 	ps, all := d.polls, d.cluster.Stats()
 	s.all = all
-	fetched := all.Operations[fetches].Ended
+	fetched := all.Operations[fetches]
 	s.Fetches.Completed = all.Woken
-	s.Fetches.Expired = fetched[purgatory.Expired]
-	s.Fetches.Cancelled = fetched[purgatory.Cancelled]
+	s.Fetches.Expired = fetched.Expired
+	s.Fetches.Cancelled = fetched.Cancelled
 	s.Fetches.Early = ps.early.Load()
 	s.Fetches.Unanswered = ps.outstanding()
-	s.closed, s.polls, s.moved = fetched[purgatory.Closed], ps.answered.Load(), ps.moved.Load()
+	s.closed, s.polls, s.moved = fetched.Closed, ps.answered.Load(), ps.moved.Load()
 	s.repeated, s.stops = d.readers.repeated(), d.tour.made
 	s.Operations = map[string]operationsSummary{}
 	for kind, o := range all.Operations {
 		s.Operations[kind] = summarized(o)
-		s.failed += o.Ended[purgatory.Failed]
+		s.failed += o.Failed
 	}
 	s.WakeMicros.P50 = all.Wake.Quantile(0.5).Microseconds()
 	s.WakeMicros.P99 = all.Wake.Quantile(0.99).Microseconds()
@@ -91,8 +92,7 @@ const fetches = "fetch"
 // summarized is a kind of operation for the summary.
 func summarized(o metric.OperationStats) operationsSummary {
 	return operationsSummary{
-		Completed: o.Ended[purgatory.Completed], Expired: o.Ended[purgatory.Expired],
-		Cancelled: o.Ended[purgatory.Cancelled], Closed: o.Ended[purgatory.Closed],
+		Completed: o.Completed, Expired: o.Expired, Cancelled: o.Cancelled, Closed: o.Closed,
 		P50: o.Waited.Quantile(0.5).Microseconds(), P99: o.Waited.Quantile(0.99).Microseconds(),
 	}
 }
@@ -129,7 +129,7 @@ func (s *summary) Checks() *selfcheck.Checks {
 func (s *summary) printOperations(out io.Writer) {
 	const names, figures = "%-16s %10s %9s %10s %8s %10s %10s\n", "%-16s %10d %9d %10d %8d %10v %10v\n"
 	_, _ = fmt.Fprintf(out, "\n"+names, "operation", "completed", "expired", "cancelled", "closed", "waited p50", "p99")
-	for _, kind := range metric.Kinds() {
+	for _, kind := range slices.Sorted(maps.Keys(s.Operations)) {
 		o := s.Operations[kind]
 		_, _ = fmt.Fprintf(out, figures, kind, o.Completed, o.Expired, o.Cancelled, o.Closed,
 			time.Duration(o.P50)*time.Microsecond, time.Duration(o.P99)*time.Microsecond)

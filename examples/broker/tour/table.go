@@ -7,8 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-782fa212/limbo/examples/broker/internal/metric"
-	"github.com/seed-782fa212/limbo/purgatory"
+	"github.com/seed-782fa212/limbo/histogram"
 )
 
 // table prints a line each second: what the purgatories hold, and what became
@@ -27,7 +26,7 @@ type point struct {
 	at      time.Time
 	sums    sums
 	wakeups uint64
-	wake    metric.Counts
+	wake    histogram.Durations
 }
 
 func newTable(out io.Writer, d *drive) *table {
@@ -64,17 +63,26 @@ func (t *table) row() {
 	}
 	t.rows++
 	all := t.d.cluster.Stats()
-	fetched := all.Operations[fetches].Ended
+	fetched := all.Operations[fetches]
 	now := point{time.Now(), t.d.ledger.sums(), all.Wakeups, all.Wake}
-	wake := now.wake
-	wake.Subtract(t.last.wake)
+	wake := between(t.last.wake, now.wake)
 	seconds := now.at.Sub(t.last.at).Seconds()
 	_, _ = fmt.Fprintf(t.out, "%4.0fs %9.0f %9.0f | %7d %9d %8d %9d | %9v %9v | %7d %9.0f\n",
 		now.at.Sub(t.d.start).Seconds(),
 		float64(now.sums.acked-t.last.sums.acked)/seconds,
 		float64(now.sums.seen-t.last.sums.seen)/seconds,
-		all.Parked, all.Woken, fetched[purgatory.Expired], fetched[purgatory.Cancelled],
+		all.Parked, all.Woken, fetched.Expired, fetched.Cancelled,
 		wake.Quantile(0.5).Round(time.Microsecond), wake.Quantile(0.99).Round(time.Microsecond),
 		all.Timers, float64(now.wakeups-t.last.wakeups)/seconds)
 	t.last = now
+}
+
+// between returns what a histogram has counted between two readings.
+func between(before, now histogram.Durations) histogram.Durations {
+	for i, n := range before.Counts {
+		now.Counts[i] -= n
+	}
+	now.Count -= before.Count
+	now.Sum -= before.Sum
+	return now
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/seed-782fa212/limbo/examples/broker/internal/log"
-	"github.com/seed-782fa212/limbo/examples/broker/internal/metric"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/replica"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
 	"github.com/seed-782fa212/limbo/purgatory"
@@ -22,7 +21,6 @@ type produce struct {
 	resp    *kmsg.ProduceResponse
 	waiting []producedPart
 	byID    bool
-	arrived time.Time
 }
 
 // producedPart is a partition whose records are in the leader's log.
@@ -36,11 +34,10 @@ type producedPart struct {
 // is no reply, and r is nil.
 func handleProduce(s *Server, c *wire.Conn, q *kmsg.ProduceRequest, r *wire.Reply) {
 	op := &produce{
-		srv:     s,
-		reply:   r,
-		resp:    q.ResponseKind().(*kmsg.ProduceResponse),
-		byID:    q.Version >= 13,
-		arrived: time.Now(),
+		srv:   s,
+		reply: r,
+		resp:  q.ResponseKind().(*kmsg.ProduceResponse),
+		byID:  q.Version >= 13,
 	}
 	failed := op.append(q)
 	switch {
@@ -114,7 +111,7 @@ func (o *produce) wait(c *wire.Conn, timeout time.Duration) {
 // replica there, on a worker, or where leadership is lost: it only makes the
 // answer.
 func (o *produce) Complete(outcome purgatory.Outcome, _ error) {
-	o.srv.settle(metric.Produce, outcome, o.arrived, o.reply, o.answer)
+	settle(outcome, o.reply, o.answer)
 }
 
 // answer builds the response: of each partition, what has become of its records.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/seed-782fa212/limbo/examples/broker/internal/log"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
-	"github.com/seed-782fa212/limbo/examples/broker/internal/metric"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/replica"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
 	"github.com/seed-782fa212/limbo/purgatory"
@@ -129,7 +128,7 @@ func handleFetch(s *Server, c *wire.Conn, q *kmsg.FetchRequest, r *wire.Reply) {
 	f.maxWait = time.Duration(q.MaxWaitMillis) * time.Millisecond
 	// The connection's context ends when the client hangs up, and takes the fetch out of
 	// the purgatory with it: nobody would read the answer.
-	_, refused := s.fetches.TryCompleteElseWatch(c.Context(), f, f.maxWait, keys...)
+	_, refused := s.fetchesFor(f.watermark()).TryCompleteElseWatch(c.Context(), f, f.maxWait, keys...)
 	if s.notParked(refused) {
 		s.watched.Add(-int64(f.watching))
 		f.overload()
@@ -311,16 +310,14 @@ func (f *fetch) look(part *fetchPart) (n int64, ok bool) {
 // network, and none is: see wire.Reply.
 func (f *fetch) Complete(outcome purgatory.Outcome, _ error) {
 	f.srv.watched.Add(-int64(f.watching))
-	kind := metric.Fetch
 	switch {
 	case f.follower:
-		kind = metric.ReplicaFetch
 	case outcome == purgatory.Completed && !f.changed.IsZero():
 		f.srv.metrics.Woken.Add(1)
 	case outcome == purgatory.Expired && f.srv.cfg.OnExpire != nil:
 		f.srv.cfg.OnExpire(f.expired())
 	}
-	f.srv.settle(kind, outcome, f.arrived, f.reply, func() { f.answer(0) }) // with what there is
+	settle(outcome, f.reply, func() { f.answer(0) }) // with what there is
 }
 
 // ExpiredFetch is a consumer's fetch whose max wait has passed.

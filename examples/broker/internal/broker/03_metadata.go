@@ -22,7 +22,7 @@ const autoCreateWait = 5 * time.Second
 // times the size of the request for it, and must not wait in a queue.
 func handleMetadata(s *Server, c *wire.Conn, q *kmsg.MetadataRequest, r *wire.Reply) {
 	refused := map[string]*kerr.Error{}
-	op := &topicsChange{srv: s, reply: r, build: func() kmsg.Response { return s.describe(c, q, refused) }, arrived: time.Now()}
+	op := &topicsChange{srv: s, reply: r, build: func() kmsg.Response { return s.describe(c, q, refused) }}
 	if mayCreate := !s.cfg.NoAutoCreate && (q.AllowAutoTopicCreation || q.Version < 4); mayCreate {
 		for _, rt := range q.Topics {
 			if rt.Topic == nil || s.image().ByName[*rt.Topic] != nil {

@@ -15,7 +15,7 @@ import (
 
 func handleCreateTopics(s *Server, c *wire.Conn, q *kmsg.CreateTopicsRequest, r *wire.Reply) {
 	resp := q.ResponseKind().(*kmsg.CreateTopicsResponse)
-	op := &topicsChange{srv: s, reply: r, build: func() kmsg.Response { return resp }, arrived: time.Now()}
+	op := &topicsChange{srv: s, reply: r, build: func() kmsg.Response { return resp }}
 	asked := map[string]int{}
 	for i := range q.Topics {
 		asked[q.Topics[i].Topic]++

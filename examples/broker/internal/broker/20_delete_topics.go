@@ -12,7 +12,7 @@ import (
 
 func handleDeleteTopics(s *Server, c *wire.Conn, q *kmsg.DeleteTopicsRequest, r *wire.Reply) {
 	resp := q.ResponseKind().(*kmsg.DeleteTopicsResponse)
-	op := &topicsChange{srv: s, reply: r, build: func() kmsg.Response { return resp }, arrived: time.Now()}
+	op := &topicsChange{srv: s, reply: r, build: func() kmsg.Response { return resp }}
 	resp.Topics = make([]kmsg.DeleteTopicsResponseTopic, 0, len(q.TopicNames)+len(q.Topics)) // its elements stay where they are
 	img := s.controller.Image()
 	del := func(found *meta.Topic, name *string, id meta.TopicID, unknown *kerr.Error) {

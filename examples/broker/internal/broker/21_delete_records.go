@@ -7,7 +7,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
-	"github.com/seed-782fa212/limbo/examples/broker/internal/metric"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/replica"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
 	"github.com/seed-782fa212/limbo/purgatory"
@@ -21,7 +20,6 @@ type deleteRecords struct {
 	reply   *wire.Reply
 	resp    *kmsg.DeleteRecordsResponse
 	waiting []deletedPart
-	arrived time.Time
 }
 
 type deletedPart struct {
@@ -33,10 +31,9 @@ type deletedPart struct {
 
 func handleDeleteRecords(s *Server, c *wire.Conn, q *kmsg.DeleteRecordsRequest, r *wire.Reply) {
 	op := &deleteRecords{
-		srv:     s,
-		reply:   r,
-		resp:    q.ResponseKind().(*kmsg.DeleteRecordsResponse),
-		arrived: time.Now(),
+		srv:   s,
+		reply: r,
+		resp:  q.ResponseKind().(*kmsg.DeleteRecordsResponse),
 	}
 	for i := range q.Topics {
 		rt := &q.Topics[i]
@@ -96,7 +93,7 @@ func (o *deleteRecords) begin(topic string, rp *kmsg.DeleteRecordsRequestTopicPa
 
 // Complete runs where the last follower's fetch is handled, or on a worker.
 func (o *deleteRecords) Complete(outcome purgatory.Outcome, _ error) {
-	o.srv.settle(metric.DeleteRecords, outcome, o.arrived, o.reply, o.answer)
+	settle(outcome, o.reply, o.answer)
 }
 
 func (o *deleteRecords) answer() {

@@ -14,7 +14,7 @@ import (
 // the new partitions and each has a leader.
 func handleCreatePartitions(s *Server, c *wire.Conn, q *kmsg.CreatePartitionsRequest, r *wire.Reply) {
 	resp := q.ResponseKind().(*kmsg.CreatePartitionsResponse)
-	op := &topicsChange{srv: s, reply: r, build: func() kmsg.Response { return resp }, arrived: time.Now()}
+	op := &topicsChange{srv: s, reply: r, build: func() kmsg.Response { return resp }}
 	asked := map[string]int{}
 	for i := range q.Topics {
 		asked[q.Topics[i].Topic]++

@@ -289,7 +289,7 @@ func TestStoppedCoordinatorAnswersWhoIsParked(t *testing.T) {
 	c := dial(t, s)
 	join := kafkatest.Join(3, "g", "", kafkatest.WithRebalance(time.Hour))
 	c.Send(join)
-	require.Eventually(t, func() bool { return s.groups.Stats()[0].Pending == 1 }, kafkatest.Patience, time.Millisecond)
+	require.Eventually(t, func() bool { return s.Waiting()["join"] == 1 }, kafkatest.Patience, time.Millisecond)
 	require.NoError(t, cl.nodes[s.id].Stop(kafkatest.Context(t)))
 	kafkatest.RequireCode(t, kerr.NotCoordinator, c.Receive(join).(*kmsg.JoinGroupResponse).ErrorCode)
 	require.NotEqual(t, s.id, coordinatorOf(t, cl, "g").id)

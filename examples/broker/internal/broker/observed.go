@@ -30,6 +30,7 @@ func (s *Server) observed() error {
 	}
 	add("", observe.Wheel(s.clock))
 	add(": fetches", observe.Purgatory(s.fetches, s.watchName))
+	add(": fetches of followers", observe.Purgatory(s.follows, s.watchName))
 	add(": produces", observe.Threshold(s.produces, reign))
 	add(": deletions", observe.Threshold(s.deletes, reign))
 	add(": changes of topics", observe.Purgatory(s.changes, nil))

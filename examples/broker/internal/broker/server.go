@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -41,8 +42,9 @@ type Server struct {
 	metrics     metric.Counters
 
 	// What waits, a purgatory for each kind; groups has those of joins and syncs.
-	clock    *purgatory.Clock // of all that waits
-	fetches  *purgatory.Purgatory[watchKey]
+	clock    *purgatory.Clock               // of all that waits
+	fetches  *purgatory.Purgatory[watchKey] // of consumers
+	follows  *purgatory.Purgatory[watchKey] // fetches of followers
 	produces *purgatory.Threshold[replica.Reign, int64]
 	deletes  *purgatory.Threshold[replica.Reign, int64]
 	changes  *purgatory.Purgatory[string] // of topics, by name
@@ -120,18 +122,19 @@ func (s *Server) openPurgatories() error {
 		return err
 	}
 	o := purgatory.Options{Clock: s.clock, MaxPending: s.cfg.MaxParked, OnPanic: s.panicked}
-	var errs [5]error
+	var errs [6]error
 	s.fetches, errs[0] = purgatory.New[watchKey](o)
 	s.produces, errs[1] = purgatory.NewThreshold(s.committed, o)
 	s.deletes, errs[2] = purgatory.NewThreshold(s.deleted, o)
 	s.changes, errs[3] = purgatory.New[string](o)
-	s.groups, errs[4] = group.New(s.cfg.Groups, group.Options{
-		Store:      offsetsStore{s},
-		Partitions: s.cfg.Meta.OffsetsPartitions,
-		Clock:      s.clock,
-		Tick:       s.cfg.Tick,
-		OnPanic:    s.panicked,
-		OnEnd:      s.groupOperationEnded,
+	s.follows, errs[4] = purgatory.New[watchKey](o)
+	s.groups, errs[5] = group.New(s.cfg.Groups, group.Options{
+		Store:       offsetsStore{s},
+		Partitions:  s.cfg.Meta.OffsetsPartitions,
+		Clock:       s.clock,
+		Tick:        s.cfg.Tick,
+		OnPanic:     s.panicked,
+		OnHeartbeat: func(o purgatory.Outcome, waited time.Duration) { s.metrics.Heartbeats[o].Add(waited) },
 	})
 	return errors.Join(errs[:]...)
 }
@@ -149,6 +152,7 @@ func (s *Server) closePurgatories(ctx context.Context) error {
 	}
 	return errors.Join(
 		s.fetches.Shutdown(ctx),
+		s.follows.Shutdown(ctx),
 		s.groups.Shutdown(ctx), // before the produces it makes
 		s.produces.Shutdown(ctx),
 		s.deletes.Shutdown(ctx),

@@ -180,7 +180,7 @@ func (s *Server) endSession(session *fetchSession) {
 		delete(ss.ofFollower, session.follower)
 	}
 	ss.mu.Unlock()
-	s.fetches.CheckAndComplete(session.key())
+	s.fetchesFor(session.reads()).CheckAndComplete(session.key())
 }
 
 // enter notes that a partition is in a session.
@@ -244,9 +244,9 @@ func (s *Server) touchSessions(k watchKey) {
 		switch {
 		case !waits:
 		case len(parts) <= aFew:
-			s.fetches.CheckAndComplete(part.of.key())
+			s.fetchesFor(k.watermark).CheckAndComplete(part.of.key())
 		default:
-			_ = s.fetches.CheckAndCompleteLater(part.of.key()) // fails in a shutdown only, which completes them all
+			_ = s.fetchesFor(k.watermark).CheckAndCompleteLater(part.of.key()) // fails in a shutdown only, which completes them all
 		}
 	}
 }

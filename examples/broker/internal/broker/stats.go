@@ -17,7 +17,8 @@ func (s *Server) AddTo(t *metric.Stats) {
 			t.Leads++
 		}
 	}
-	for _, st := range s.held() {
+	for kind, st := range s.held() {
+		t.AddOperations(kind, st)
 		t.Parked += st.Pending
 		t.Watched += st.Watched
 		t.Timers += st.Wheel.Pending
@@ -27,17 +28,18 @@ func (s *Server) AddTo(t *metric.Stats) {
 	t.Answers += w.Answers.Load()
 	t.Refused += w.Refused.Load()
 	t.Panics += w.Panics.Load()
-	t.Wake.Add(w.Wake.Counts())
+	wake := w.Wake.Durations()
+	t.Wake.Merge(&wake)
 	s.metrics.AddTo(t)
 }
 
-// held is what the purgatories hold, by what they are for.
+// held is what the purgatories hold and have counted, by kind of operation. Among the
+// produces are the records of this broker itself.
 func (s *Server) held() map[string]purgatory.Stats {
-	groups := s.groups.Stats()
-	return map[string]purgatory.Stats{
-		"fetches": s.fetches.Stats(), "produces": s.produces.Stats(), "deletions": s.deletes.Stats(), "changes of topics": s.changes.Stats(),
-		"joins": groups[0], "syncs": groups[1],
-	}
+	held := s.groups.Stats()
+	held["fetch"], held["replica_fetch"] = s.fetches.Stats(), s.follows.Stats()
+	held["produce"], held["delete_records"], held["topics"] = s.produces.Stats(), s.deletes.Stats(), s.changes.Stats()
+	return held
 }
 
 // Waiting returns how many requests wait, by kind.

@@ -8,7 +8,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
-	"github.com/seed-782fa212/limbo/examples/broker/internal/metric"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
 	"github.com/seed-782fa212/limbo/purgatory"
 )
@@ -21,7 +20,6 @@ type topicsChange struct {
 	reply   *wire.Reply
 	build   func() kmsg.Response // what to answer then
 	waiting []changingTopic
-	arrived time.Time
 }
 
 type changingTopic struct {
@@ -64,7 +62,7 @@ func (o *topicsChange) TryComplete() bool {
 
 // Complete runs where this broker learns of the topics, or on a worker.
 func (o *topicsChange) Complete(outcome purgatory.Outcome, _ error) {
-	o.srv.settle(metric.Topics, outcome, o.arrived, o.reply, o.answer)
+	settle(outcome, o.reply, o.answer)
 }
 
 func (o *topicsChange) answer() {

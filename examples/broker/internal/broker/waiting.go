@@ -36,15 +36,25 @@ func (s *Server) deleted(r replica.Reign) int64 {
 // the way of a request that others wait for, a produce or a follower's fetch.
 const aFew = 64
 
+// fetchesFor returns the purgatory of the fetches that wait for a watermark, in a session or
+// without one.
+func (s *Server) fetchesFor(w watermark) *purgatory.Purgatory[watchKey] {
+	if w == theEnd {
+		return s.follows
+	}
+	return s.fetches
+}
+
 // completeFetches completes those that have enough now: here, or if many wait, on a worker.
 // 100,000 take some 250 ms.
 func (s *Server) completeFetches(k watchKey) {
 	s.touchSessions(k)
-	if s.fetches.Watching(k) <= aFew {
-		s.fetches.CheckAndComplete(k)
+	fetches := s.fetchesFor(k.watermark)
+	if fetches.Watching(k) <= aFew {
+		fetches.CheckAndComplete(k)
 		return
 	}
-	_ = s.fetches.CheckAndCompleteLater(k) // fails in a shutdown only, which completes them all
+	_ = fetches.CheckAndCompleteLater(k) // fails in a shutdown only, which completes them all
 }
 
 // hasAppended: followers wait for it, and consumers where nobody follows.

@@ -244,17 +244,15 @@ type delayedJoin struct {
 	round   round
 	first   bool
 	begunAt time.Time // the round
-	since   time.Time // this operation
 }
 
 // awaitJoinsLocked begins a round's wait.
 func (g *group) awaitJoinsLocked(first bool, l *later) {
-	now := time.Now()
 	timeout := g.rebalanceTimeoutLocked()
 	if first {
 		timeout = min(timeout, g.co.cfg.InitialRebalanceDelay)
 	}
-	d := &delayedJoin{g: g, round: g.round, first: first, begunAt: now, since: now}
+	d := &delayedJoin{g: g, round: g.round, first: first, begunAt: time.Now()}
 	l.do(func() { d.watch(timeout) })
 }
 
@@ -284,7 +282,6 @@ func (d *delayedJoin) TryComplete() bool {
 // check and this is in.
 func (d *delayedJoin) Complete(outcome purgatory.Outcome, _ error) {
 	g := d.g
-	g.co.OnEnd(Join, outcome, time.Since(d.since))
 	if outcome == purgatory.Cancelled || outcome == purgatory.Closed {
 		return // by a move or a shutdown, which abandons the group: everybody is answered there
 	}
@@ -308,7 +305,7 @@ func (g *group) awaitMoreLocked(d *delayedJoin, l *later) bool {
 	if wait <= 0 {
 		return false
 	}
-	more := &delayedJoin{g: g, round: d.round, first: true, begunAt: d.begunAt, since: now}
+	more := &delayedJoin{g: g, round: d.round, first: true, begunAt: d.begunAt}
 	l.do(func() { more.watch(wait) })
 	return true
 }

@@ -67,7 +67,7 @@ func (g *group) heartbeatLocked(q *kmsg.HeartbeatRequest, l *later) *kerr.Error 
 // aliveLocked notes a sign of life.
 func (g *group) aliveLocked(m *member, l *later) {
 	now := time.Now()
-	g.co.OnEnd(Heartbeat, purgatory.Completed, now.Sub(m.seenAt))
+	g.co.OnHeartbeat(purgatory.Completed, now.Sub(m.seenAt))
 	m.seenAt = now
 	id, session := m.id, m.session
 	l.do(func() { _ = g.co.sessions.Touch(sessionKey{g, id}, session) }) // absent: it comes up just now, and sessionEnded sees seenAt
@@ -97,7 +97,7 @@ func (co *Coordinator) beginSession(g *group, id string, session time.Duration) 
 
 // endSessionLocked ends the session of a member that has been taken out.
 func (g *group) endSessionLocked(m *member, outcome purgatory.Outcome, l *later) {
-	g.co.OnEnd(Heartbeat, outcome, time.Since(m.seenAt))
+	g.co.OnHeartbeat(outcome, time.Since(m.seenAt))
 	g.removeSessionLocked(m.id, l)
 }
 

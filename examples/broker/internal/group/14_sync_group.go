@@ -127,11 +127,10 @@ func (g *group) answerSyncLocked(m *member, err *kerr.Error, l *later) {
 type delayedSync struct {
 	g     *group
 	round round
-	since time.Time
 }
 
 func (g *group) awaitSyncsLocked(l *later) {
-	d := &delayedSync{g: g, round: g.round, since: time.Now()}
+	d := &delayedSync{g: g, round: g.round}
 	timeout := g.rebalanceTimeoutLocked()
 	l.do(func() { d.watch(timeout) })
 }
@@ -162,7 +161,6 @@ func (d *delayedSync) TryComplete() bool {
 // a move or a shutdown abandons the group, and answers everybody there.
 func (d *delayedSync) Complete(outcome purgatory.Outcome, _ error) {
 	g := d.g
-	g.co.OnEnd(Sync, outcome, time.Since(d.since))
 	if outcome != purgatory.Expired && outcome != purgatory.Failed {
 		return
 	}

@@ -26,8 +26,9 @@ type bench struct {
 	wheel  *purgatory.Clock
 	begun  time.Time
 	panics atomic.Int64
-	absurd atomic.Int64                           // operations that waited since before the bench was there
-	counts [3][purgatory.Failed + 1]atomic.Uint64 // by operation and outcome
+	absurd atomic.Int64 // heartbeats that waited since before the bench was there
+
+	heartbeats [purgatory.Failed + 1]atomic.Uint64 // by outcome
 
 	mu  sync.Mutex
 	all []*sent // guarded by mu
@@ -80,12 +81,12 @@ func newBench(t *testing.T, change ...func(*Config)) *bench {
 	wheel, err := purgatory.NewClock(purgatory.ClockOptions{Tick: benchTick})
 	require.NoError(t, err)
 	b.co, err = New(cfg, Options{
-		Store:      b.log,
-		Partitions: 1,
-		Clock:      wheel,
-		Tick:       benchTick,
-		OnPanic:    func(purgatory.Panic) { b.panics.Add(1) },
-		OnEnd:      b.end,
+		Store:       b.log,
+		Partitions:  1,
+		Clock:       wheel,
+		Tick:        benchTick,
+		OnPanic:     func(purgatory.Panic) { b.panics.Add(1) },
+		OnHeartbeat: b.heard,
 	})
 	require.NoError(t, err)
 	b.wheel = wheel
@@ -93,8 +94,8 @@ func newBench(t *testing.T, change ...func(*Config)) *bench {
 	return b
 }
 
-func (b *bench) end(what Operation, o purgatory.Outcome, waited time.Duration) {
-	b.counts[what][o].Add(1)
+func (b *bench) heard(o purgatory.Outcome, waited time.Duration) {
+	b.heartbeats[o].Add(1)
 	if waited < 0 || waited > time.Since(b.begun) {
 		b.absurd.Add(1)
 	}
@@ -227,10 +228,6 @@ func (b *bench) state(id string) groupState {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.state
-}
-
-func (b *bench) ended(what Operation, outcome purgatory.Outcome) uint64 {
-	return b.counts[what][outcome].Load()
 }
 
 // The requests of these tests. Their sessions are long: who tests a session sets

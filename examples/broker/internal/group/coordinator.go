@@ -79,18 +79,11 @@ type Options struct {
 	Clock      *purgatory.Clock // of joins and syncs
 	Tick       time.Duration    // of the sessions' wheel
 	OnPanic    func(purgatory.Panic)
-	OnEnd      func(what Operation, o purgatory.Outcome, waited time.Duration) // is called when one has ended
+
+	// OnHeartbeat is called when a member was heard of or its session has ended; see
+	// 12_heartbeat.go.
+	OnHeartbeat func(o purgatory.Outcome, since time.Duration)
 }
-
-// Operation is what a coordinator waits for.
-type Operation uint8
-
-// The operations of a coordinator.
-const (
-	Join      Operation = iota // a rebalance waits for its members to join
-	Sync                       // a generation waits for its members to sync
-	Heartbeat                  // from one sign of life of a member to the next
-)
 
 // store is the topic of offsets, and what its coordinator needs to know of others. The
 // partitions named are of the topic of offsets. Its methods are called with no lock held.
@@ -235,9 +228,9 @@ func (co *Coordinator) Usage() Usage {
 	return Usage{co.groups.Load(), co.memberBytes.used.Load(), co.offsetBytes.used.Load()}
 }
 
-// Stats is what the purgatories of joins and of syncs say of themselves.
-func (co *Coordinator) Stats() []purgatory.Stats {
-	return []purgatory.Stats{co.joins.Stats(), co.syncs.Stats()}
+// Stats is what the purgatories say of themselves, by kind of operation.
+func (co *Coordinator) Stats() map[string]purgatory.Stats {
+	return map[string]purgatory.Stats{"join": co.joins.Stats(), "sync": co.syncs.Stats()}
 }
 
 func (co *Coordinator) awaitLoads(ctx context.Context) error {

@@ -46,8 +46,8 @@ func TestGroupForms(t *testing.T) {
 		}
 		// The whole of it was one delayed join, over with its delay, and one delayed
 		// sync, over with the last member's.
-		require.Equal(t, uint64(1), b.ended(Join, purgatory.Expired))
-		require.Equal(t, uint64(1), b.ended(Sync, purgatory.Completed))
+		require.Equal(t, uint64(1), b.co.joins.Stats().Expired)
+		require.Equal(t, uint64(1), b.co.syncs.Stats().Completed)
 		require.Equal(t, uint64(1), b.co.joins.Stats().Ended())
 		require.Equal(t, uint64(1), b.co.syncs.Stats().Ended())
 	})
@@ -112,7 +112,7 @@ func TestNoDelayForTheFirstJoin(t *testing.T) {
 		a := answered[*kmsg.JoinGroupResponse](b.send(kafkatest.Join(3, "g", "")))
 		kafkatest.RequireCode(t, nil, a.ErrorCode)
 		require.Equal(t, a.MemberID, a.LeaderID)
-		require.Equal(t, uint64(1), b.ended(Join, purgatory.Completed))
+		require.Equal(t, uint64(1), b.co.joins.Stats().Completed)
 	}, func(c *Config) { c.InitialRebalanceDelay = NoDelay })
 }
 
@@ -130,11 +130,11 @@ func TestRebalanceWhenAMemberComes(t *testing.T) {
 		first := b.send(kafkatest.Join(9, "g", ids[1]))
 		first.requireParked()
 		fresh.requireParked()
-		ended := b.ended(Join, purgatory.Completed)
+		ended := b.co.joins.Stats().Completed
 		joins := []*sent{first, fresh, b.send(kafkatest.Join(9, "g", ids[0]))}
 		_, next := b.syncAll("g", joins)
 		require.Equal(t, generation+1, next)
-		require.Equal(t, ended+1, b.ended(Join, purgatory.Completed))
+		require.Equal(t, ended+1, b.co.joins.Stats().Completed)
 		b.requireHeartbeat(kerr.IllegalGeneration, "g", generation, ids[0])
 	})
 }
@@ -155,7 +155,7 @@ func TestRebalanceWhenAMemberLeaves(t *testing.T) {
 		left, next := b.syncAll("g", joins)
 		require.Equal(t, generation+1, next)
 		require.ElementsMatch(t, ids[1:], left)
-		require.Equal(t, uint64(1), b.ended(Heartbeat, purgatory.Cancelled))
+		require.Equal(t, uint64(1), b.heartbeats[purgatory.Cancelled].Load())
 	})
 }
 
@@ -202,7 +202,7 @@ func TestRebalanceTimeoutDropsWhoDoesNotJoin(t *testing.T) {
 		require.Equal(t, ids[0], a.LeaderID)
 		require.Len(t, a.Members, 5)
 		b.requireHeartbeat(kerr.UnknownMemberID, "g", generation+1, silent)
-		require.Equal(t, uint64(2), b.ended(Join, purgatory.Expired), "this one and the first delay")
+		require.Equal(t, uint64(2), b.co.joins.Stats().Expired, "this one and the first delay")
 	})
 }
 
@@ -225,7 +225,7 @@ func TestSyncTimeoutDropsWhoDoesNotSync(t *testing.T) {
 		b.pass(time.Second + 2*benchTick)
 		b.requireHeartbeat(kerr.UnknownMemberID, "g", 1, silent.MemberID)
 		b.requireHeartbeat(kerr.RebalanceInProgress, "g", 1, leader.MemberID)
-		require.Equal(t, uint64(1), b.ended(Sync, purgatory.Expired))
+		require.Equal(t, uint64(1), b.co.syncs.Stats().Expired)
 	})
 }
 
@@ -263,7 +263,7 @@ func TestSyncIsCancelledByTheNextRound(t *testing.T) {
 		parked := b.send(kafkatest.Sync("g", 1, follower.MemberID))
 		b.send(kafkatest.Join(3, "g", ""))
 		kafkatest.RequireCode(t, kerr.RebalanceInProgress, answered[*kmsg.SyncGroupResponse](parked).ErrorCode)
-		require.Equal(t, uint64(1), b.ended(Sync, purgatory.Cancelled))
+		require.Equal(t, uint64(1), b.co.syncs.Stats().Cancelled)
 		require.Zero(t, b.co.syncs.Len())
 	})
 }

@@ -54,11 +54,11 @@ func TestSessionEndsInTimeAndNotEarlier(t *testing.T) {
 				b.pass(time.Until(begun.Add(session - 1)))
 				require.Equal(t, stateStable, b.state("g"), "dropped too early")
 				require.Zero(t, b.co.sessions.Stats().Expired, "a sign of life did not push a deadline out")
-				require.Zero(t, b.ended(Heartbeat, purgatory.Expired))
+				require.Zero(t, b.heartbeats[purgatory.Expired].Load())
 				b.pass(2 * benchTick)
 				b.requireHeartbeat(kerr.RebalanceInProgress, "g", generation, ids[0])
 				b.requireHeartbeat(kerr.UnknownMemberID, "g", generation, follower)
-				require.Equal(t, uint64(1), b.ended(Heartbeat, purgatory.Expired))
+				require.Equal(t, uint64(1), b.heartbeats[purgatory.Expired].Load())
 			})
 		})
 	}
@@ -159,7 +159,7 @@ func TestSessionEndsBeforeTheFirstSync(t *testing.T) {
 		b.group("g")
 		b.pass(time.Second)
 		b.requireHeartbeat(kerr.UnknownMemberID, "g", 1, id)
-		require.Equal(t, uint64(1), b.ended(Heartbeat, purgatory.Expired))
+		require.Equal(t, uint64(1), b.heartbeats[purgatory.Expired].Load())
 	})
 }
 

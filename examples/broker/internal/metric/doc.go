@@ -1,3 +1,3 @@
-// Package metric counts what a broker does: durations (histogram.go), operations by how
-// they ended (operations.go), and all of it together (stats.go).
+// Package metric counts what a broker does: durations (histogram.go), and all of it together
+// (stats.go). Purgatories count the operations that wait in them themselves.
 package metric

@@ -3,6 +3,7 @@ package metric
 import (
 	"sync/atomic"
 
+	"github.com/seed-782fa212/limbo/histogram"
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
@@ -17,8 +18,10 @@ type Counters struct {
 	Woken    atomic.Uint64 // parked fetches that an append completed
 	Overload atomic.Uint64 // requests answered at once because a purgatory was full
 
-	Operations    Operations
 	LostCommitted atomic.Int64 // records cut off a log below its high watermark: there must be none
+
+	// Heartbeats counts the times between two heartbeats of a member of a group, by outcome.
+	Heartbeats [purgatory.Failed + 1]Histogram
 }
 
 // Stats is what a broker holds and what it has counted; or several of them.
@@ -43,14 +46,31 @@ type Stats struct {
 	Batches           [8]uint64 // appended, by codec: none, gzip, snappy, lz4, zstd
 	LostCommitted     int64     // records cut off a log below its high watermark: there must be none
 
-	Wake       Counts                    // from the rise of the high watermark to the write of the fetch answer it completed
+	Wake       histogram.Durations       // from the rise of the high watermark to the write of the fetch answer it completed
 	Operations map[string]OperationStats // by kind
 }
 
 // OperationStats is what became of one kind of operation.
 type OperationStats struct {
-	Ended  [purgatory.Failed + 1]uint64 // by outcome
-	Waited Counts
+	Completed, Expired, Cancelled, Closed, Failed uint64
+	Waited                                        histogram.Durations // of those that waited at all
+}
+
+// AddOperations adds what a purgatory has counted of a kind of operation.
+func (t *Stats) AddOperations(kind string, st purgatory.Stats) {
+	if t.Operations == nil {
+		t.Operations = map[string]OperationStats{}
+	}
+	sum := t.Operations[kind]
+	sum.Completed += st.Completed
+	sum.Expired += st.Expired
+	sum.Cancelled += st.Cancelled
+	sum.Closed += st.Closed
+	sum.Failed += st.Failed
+	for i := range st.Waited {
+		sum.Waited.Merge(&st.Waited[i])
+	}
+	t.Operations[kind] = sum
 }
 
 // AddTo adds the counts to a sum.
@@ -63,8 +83,12 @@ func (c *Counters) AddTo(t *Stats) {
 	for i := range t.Batches {
 		t.Batches[i] += c.Batches[i].Load()
 	}
-	if t.Operations == nil {
-		t.Operations = map[string]OperationStats{}
+	var beats purgatory.Stats
+	for i := range c.Heartbeats {
+		beats.Waited[i] = c.Heartbeats[i].Durations()
 	}
-	c.Operations.addTo(t.Operations)
+	w := &beats.Waited
+	beats.Completed, beats.Expired = w[purgatory.Completed].Count, w[purgatory.Expired].Count
+	beats.Cancelled, beats.Closed = w[purgatory.Cancelled].Count, w[purgatory.Closed].Count
+	t.AddOperations("heartbeat", beats)
 }

@@ -2,23 +2,14 @@ package broker
 
 import (
 	"errors"
-	"time"
 
-	"github.com/seed-782fa212/limbo/examples/broker/internal/group"
-	"github.com/seed-782fa212/limbo/examples/broker/internal/metric"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// groupOperationEnded is what a coordinator calls.
-func (s *Server) groupOperationEnded(what group.Operation, outcome purgatory.Outcome, waited time.Duration) {
-	s.metrics.Operations.End([...]metric.Operation{group.Join: metric.Join, group.Sync: metric.Sync, group.Heartbeat: metric.Heartbeat}[what], outcome, waited)
-}
-
 // settle ends a parked request: it is answered, or, if its client has gone or a
 // check has panicked, it is not, and the connection ends.
-func (s *Server) settle(kind metric.Operation, outcome purgatory.Outcome, arrived time.Time, r *wire.Reply, answer func()) {
-	s.metrics.Operations.End(kind, outcome, time.Since(arrived))
+func settle(outcome purgatory.Outcome, r *wire.Reply, answer func()) {
 	switch outcome {
 	case purgatory.Completed, purgatory.Expired, purgatory.Closed:
 		answer()
