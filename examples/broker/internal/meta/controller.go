@@ -104,20 +104,15 @@ func (c *Controller) decide(f func(next *Image) (cause string, ok bool)) {
 	cause, ok := f(next)
 	changes := next.takeChanges()
 	if ok {
-		c.publishLocked(next)
+		c.current.Store(next)
+		close(c.changed)
+		c.changed = make(chan struct{})
 		c.rememberLocked(changes, cause)
 	}
 	c.mu.Unlock()
 	if ok {
 		c.report(changes, cause)
 	}
-}
-
-// publishLocked makes next the image that brokers are given.
-func (c *Controller) publishLocked(next *Image) {
-	c.current.Store(next)
-	close(c.changed)
-	c.changed = make(chan struct{})
 }
 
 // Decision is something that the controller has decided.

@@ -65,9 +65,10 @@ func TestSilentBrokerIsFenced(t *testing.T) {
 		require.Equal(t, 3, strings.Count(log, "in-sync replicas changed"), log)
 		require.Equal(t, 5, strings.Count(log, `cause="broker 2 was silent for`), log) // and that it was fenced
 		recent := c.Recent()
-		require.Len(t, recent, 4)
-		require.Equal(t, []int{1, 3}, []int{recent[3].Leaders, recent[3].InSyncSets})
-		require.Contains(t, recent[3].Cause, "broker 2 was silent")
+		require.Len(t, recent, 5)
+		require.Equal(t, "topic t is created", recent[3].Cause)
+		require.Equal(t, []int{1, 3}, []int{recent[4].Leaders, recent[4].InSyncSets})
+		require.Contains(t, recent[4].Cause, "broker 2 was silent")
 		for range 2 * remembered {
 			live[0], _ = c.Register(Node{ID: 0})
 		}

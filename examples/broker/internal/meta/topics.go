@@ -19,38 +19,37 @@ type Shape struct {
 
 // Create makes a topic. With validateOnly it returns what it would do, and does
 // nothing.
-func (c *Controller) Create(name string, shape Shape, validateOnly bool) (*Topic, *kerr.Error) {
+func (c *Controller) Create(name string, shape Shape, validateOnly bool) (made *Topic, err *kerr.Error) {
 	if !ValidTopicName(name) || name == OffsetsTopic && !shape.Internal { // which only the coordinators make
 		return nil, kerr.InvalidTopicException
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	img := c.Image()
-	if found := img.ByName[name]; found != nil {
-		return found, kerr.TopicAlreadyExists
-	}
-	made := &Topic{Name: name, Internal: shape.Internal, Settings: shape.Settings}
-	replicas, err := c.placeLocked(shape)
-	if err != nil {
-		return nil, err
-	}
-	c.fillIn(&made.Settings, len(replicas[0]))
-	if len(img.ByName) >= c.cfg.MaxTopics || img.partitions+len(replicas) > c.cfg.MaxPartitions {
-		return nil, kerr.PolicyViolation
-	}
-	for _, ids := range replicas {
-		a := Assignment{Replicas: ids, ISR: ids, Leader: ids[0]}
-		made.Partitions = append(made.Partitions, a)
-	}
-	_, _ = rand.Read(made.ID[:]) // never fails since Go 1.24
-	if validateOnly {
-		return made, nil
-	}
-	c.placed += len(replicas)
-	next := img.next()
-	next.put(made)
-	c.publishLocked(next)
-	return made, nil
+	c.decide(func(next *Image) (string, bool) {
+		if made = next.ByName[name]; made != nil {
+			err = kerr.TopicAlreadyExists
+			return "", false
+		}
+		var replicas [][]int32
+		if replicas, err = c.placeLocked(shape); err != nil {
+			return "", false
+		}
+		if len(next.ByName) >= c.cfg.MaxTopics || next.partitions+len(replicas) > c.cfg.MaxPartitions {
+			err = kerr.PolicyViolation
+			return "", false
+		}
+		made = &Topic{Name: name, Internal: shape.Internal, Settings: shape.Settings}
+		c.fillIn(&made.Settings, len(replicas[0]))
+		for _, ids := range replicas {
+			made.Partitions = append(made.Partitions, Assignment{Replicas: ids, ISR: ids, Leader: ids[0]})
+		}
+		_, _ = rand.Read(made.ID[:]) // never fails since Go 1.24
+		if validateOnly {
+			return "", false
+		}
+		c.placed += len(replicas)
+		next.put(made)
+		return fmt.Sprintf("topic %s is created", name), true
+	})
+	return made, err
 }
 
 // fillIn sets what is zero to its default.
@@ -183,16 +182,16 @@ func (c *Controller) CreateOffsetsTopic() *kerr.Error {
 }
 
 // Remove deletes a topic.
-func (c *Controller) Remove(id TopicID) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.Image().ByID[id] == nil {
-		return false
-	}
-	next := c.Image().next()
-	next.remove(id)
-	c.publishLocked(next)
-	return true
+func (c *Controller) Remove(id TopicID) (ok bool) {
+	c.decide(func(next *Image) (string, bool) {
+		t := next.ByID[id]
+		if ok = t != nil; !ok {
+			return "", false
+		}
+		next.remove(id)
+		return fmt.Sprintf("topic %s is deleted", t.Name), true
+	})
+	return ok
 }
 
 // maxTopicName is Kafka's: a topic's directory once had to fit a file name.
