@@ -142,7 +142,7 @@ func (g *group) commitLocked(q *kmsg.OffsetCommitRequest, m *commit, l *later) *
 		return kerr.InvalidCommitOffsetSize
 	}
 	g.committing++
-	w := &offsetsWrite{done: m.ended}
+	w := &write{done: m.ended}
 	for i := range m.offsets {
 		o := &m.offsets[i]
 		w.records = append(w.records, offsetRecord(g.id, o.offsetKey, &o.committedOffset))

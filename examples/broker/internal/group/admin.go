@@ -133,7 +133,7 @@ func (co *Coordinator) deleteGroups(q *kmsg.DeleteGroupsRequest, r Reply) {
 		shards[s].ids = append(shards[s].ids, id)
 	}
 	for s, sd := range shards {
-		s.write(&offsetsWrite{make: sd.tombstones, barrier: true, done: sd.ended})
+		s.write(&write{make: sd.tombstones, barrier: true, done: sd.ended})
 	}
 	d.end(nil)
 }

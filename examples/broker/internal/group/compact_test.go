@@ -89,7 +89,7 @@ func (b *bench) blockWrites() {
 	require.Fail(b.t, "no snapshot is due")
 }
 
-func (b *bench) queued() []*offsetsWrite {
+func (b *bench) queued() []*write {
 	s := b.co.led()[0]
 	s.mu.Lock()
 	defer s.mu.Unlock()

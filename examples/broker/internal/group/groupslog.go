@@ -27,42 +27,6 @@ import (
 // members, or they say less. Each counts with its id, its host, what it says for the
 // protocol that was chosen, and its assignment.
 
-// Versions of a record's key and value: those that any broker reads.
-const (
-	groupKeyVersion   = 2
-	groupValueVersion = 3
-)
-
-func encodeGroupKey(id string) []byte {
-	key := kmsg.GroupMetadataKey{Version: groupKeyVersion, Group: id}
-	return key.AppendTo(nil)
-}
-
-// groupTombstone deletes a group.
-func groupTombstone(id string) log.Record { return log.Record{Key: encodeGroupKey(id)} }
-
-// recordLocked is the group as the log has it: without members, unless they have their
-// assignment.
-func (g *group) recordLocked(members bool) log.Record {
-	value := kmsg.GroupMetadataValue{
-		Version:               groupValueVersion,
-		ProtocolType:          g.protocolType,
-		Generation:            g.generation,
-		CurrentStateTimestamp: time.Now().UnixMilli(),
-	}
-	if members {
-		value.Protocol, value.Leader = &g.protocol, &g.leader
-		for _, m := range g.listLocked() {
-			vm := kmsg.NewGroupMetadataValueMember()
-			vm.MemberID, vm.InstanceID, vm.ClientHost = m.id, m.instance, m.host
-			vm.SessionTimeoutMillis, vm.RebalanceTimeoutMillis = int32(m.session.Milliseconds()), int32(m.rebalance.Milliseconds())
-			vm.Subscription, vm.Assignment = m.metadata(g.protocol), m.assignment
-			value.Members = append(value.Members, vm)
-		}
-	}
-	return log.Record{Key: encodeGroupKey(g.id), Value: value.AppendTo(nil)}
-}
-
 // groupWrite is a group's record on its way into the log. It is made when its turn in the
 // queue has come, and says what the group is then. So a group has one at most in the queue,
 // whatever happens to it meanwhile: a record can have megabytes, and is charged to nobody.
@@ -80,7 +44,7 @@ func (g *group) writeLocked(l *later) {
 	}
 	gw := &groupWrite{g: g}
 	g.unwritten = gw
-	w := &offsetsWrite{make: gw.records, done: gw.ended}
+	w := &write{make: gw.records, done: gw.ended}
 	g.shard.enqueue(w)
 	l.do(func() { g.shard.work(w) })
 }

@@ -316,11 +316,11 @@ func TestWritesKeepTheirOrder(t *testing.T) {
 			}
 		}
 		record := log.Record{Key: []byte("k"), Value: make([]byte, b.co.cfg.MaxBatch)}
-		long := &offsetsWrite{records: []log.Record{record, record, record}, done: done("long")}
-		barrier := &offsetsWrite{barrier: true, make: func() []log.Record { order = append(order, "barrier"); return []log.Record{record} }, done: done("barrier")}
-		short := &offsetsWrite{records: []log.Record{record}, done: done("short")}
-		last := &offsetsWrite{records: []log.Record{record}, done: done("last")}
-		for _, w := range []*offsetsWrite{long, short, barrier, last, {done: done("empty")}} {
+		long := &write{records: []log.Record{record, record, record}, done: done("long")}
+		barrier := &write{barrier: true, make: func() []log.Record { order = append(order, "barrier"); return []log.Record{record} }, done: done("barrier")}
+		short := &write{records: []log.Record{record}, done: done("short")}
+		last := &write{records: []log.Record{record}, done: done("last")}
+		for _, w := range []*write{long, short, barrier, last, {done: done("empty")}} {
 			s.enqueue(w)
 		}
 		s.work(long)
@@ -328,7 +328,7 @@ func TestWritesKeepTheirOrder(t *testing.T) {
 
 		s.end()
 		refused := 0
-		s.write(&offsetsWrite{done: func(_ int64, err *kerr.Error) {
+		s.write(&write{done: func(_ int64, err *kerr.Error) {
 			require.Equal(t, kerr.NotLeaderForPartition, err)
 			refused++
 		}})

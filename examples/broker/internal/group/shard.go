@@ -22,7 +22,7 @@ type shard struct {
 	groups map[string]*group // guarded by mu
 	loaded bool              // guarded by mu
 	ended  bool              // guarded by mu
-	writes offsetsWrites     // guarded by mu; see offsetslog.go
+	writes writeQueue        // guarded by mu; see queue.go
 }
 
 func newShard(co *Coordinator, index, epoch int32) *shard {

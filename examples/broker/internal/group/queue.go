@@ -5,19 +5,15 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/seed-782fa212/limbo/examples/broker/internal/log"
 )
 
-// A shard's offsets live in its partition's log, as Kafka keeps them: the key of
-// a record says whose offset of what it is, the latest record of a key counts,
-// and one without a value deletes it. Groups live there, too; see groupslog.go.
+// The queue of what a shard writes to its partition's log: groups and offsets.
 //
-// Everything that is written to the log goes through a queue, and one goroutine
-// at a time takes from it: whoever finds nobody at work. So the order of the
-// queue is the order of the log, without a lock held while the log is appended
-// to (a done function comes back from there, and would meet it).
+// One goroutine at a time takes from the queue: the one that finds no other at work. So
+// the order of the queue is the order of the log, and no lock is held while the log is
+// appended to: a done function may be called from there, and would meet it.
 //
 // Some writes say what others have made of the offsets: the snapshot of a
 // compaction, the tombstones of a group. Those are barriers. One waits at the
@@ -34,8 +30,8 @@ import (
 // without its replicas (replica.Config.MaxUncommitted), and a snapshot of that size would
 // never get through, however often it is tried.
 
-// offsetsWrite is records that are written as one.
-type offsetsWrite struct {
+// write is records that are written as one.
+type write struct {
 	records  []log.Record
 	make     func() []log.Record // if set, makes records when its turn comes
 	barrier  bool                // its turn comes when all before it have ended
@@ -50,9 +46,9 @@ type offsetsWrite struct {
 	err   *kerr.Error // why the rest is not appended
 }
 
-// offsetsWrites is a shard's queue. The shard's lock guards it.
-type offsetsWrites struct {
-	queue      []*offsetsWrite
+// writeQueue is a shard's queue. The shard's lock guards it.
+type writeQueue struct {
+	queue      []*write
 	working    bool  // somebody takes from the queue
 	underWay   int   // batches appended and not yet done
 	grown      int64 // bytes written since the last snapshot
@@ -63,14 +59,14 @@ type offsetsWrites struct {
 // write queues a write. Its done is called once, with no lock held: with the
 // offset of its first record (-1 if there are none) when all in-sync replicas
 // have it.
-func (s *shard) write(w *offsetsWrite) {
+func (s *shard) write(w *write) {
 	s.enqueue(w)
 	s.work(w)
 }
 
 // enqueue is the first half of it, which may be done under a group's lock: the
 // log's order is then that in which the group has allowed the writes.
-func (s *shard) enqueue(w *offsetsWrite) {
+func (s *shard) enqueue(w *write) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if w.refused = s.ended; !w.refused {
@@ -79,7 +75,7 @@ func (s *shard) enqueue(w *offsetsWrite) {
 }
 
 // work is the second half, with no lock held.
-func (s *shard) work(w *offsetsWrite) {
+func (s *shard) work(w *write) {
 	if w.refused {
 		w.done(-1, kerr.NotLeaderForPartition)
 		return
@@ -105,7 +101,7 @@ func (s *shard) takeTurns() {
 
 // nextWrite takes a write whose turn it is; nil if there is none. Whoever gets
 // one calls doneWorking when it is appended.
-func (s *shard) nextWrite() *offsetsWrite {
+func (s *shard) nextWrite() *write {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := &s.writes
@@ -126,7 +122,7 @@ func (s *shard) doneWorking() {
 }
 
 // begin makes a write's batches.
-func (s *shard) begin(w *offsetsWrite) {
+func (s *shard) begin(w *write) {
 	if w.make != nil {
 		w.records = w.make()
 	}
@@ -144,7 +140,7 @@ func (s *shard) begin(w *offsetsWrite) {
 
 // append hands a write's next batch to the log. done is called by who has the write then:
 // this batch if it is the last, or else the queue.
-func (s *shard) append(w *offsetsWrite) {
+func (s *shard) append(w *write) {
 	if len(w.left) == 0 || w.err != nil {
 		w.done(w.first, w.err)
 		return
@@ -170,7 +166,7 @@ func (s *shard) append(w *offsetsWrite) {
 
 // appending notes a batch that is about to be appended, and puts a write that has more back.
 // False: the shard has ended.
-func (s *shard) appending(w *offsetsWrite, last bool) bool {
+func (s *shard) appending(w *write, last bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
@@ -212,31 +208,4 @@ func (s *shard) batches(records []log.Record) (batches [][]byte, sum int64) {
 		sum += int64(len(b))
 	}
 	return batches, sum
-}
-
-// Versions of a record's key and value: those that any broker reads.
-const (
-	offsetKeyVersion   = 1
-	offsetValueVersion = 3
-)
-
-func encodeOffsetKey(group string, k offsetKey) []byte {
-	key := kmsg.OffsetCommitKey{Version: offsetKeyVersion, Group: group, Topic: k.topic, Partition: k.partition}
-	return key.AppendTo(nil)
-}
-
-func offsetRecord(group string, k offsetKey, o *committedOffset) log.Record {
-	value := kmsg.OffsetCommitValue{
-		Version:         offsetValueVersion,
-		Offset:          o.offset,
-		LeaderEpoch:     o.leaderEpoch,
-		Metadata:        o.metadata,
-		CommitTimestamp: o.committedAt,
-	}
-	return log.Record{Key: encodeOffsetKey(group, k), Value: value.AppendTo(nil)}
-}
-
-// offsetTombstone deletes an offset.
-func offsetTombstone(group string, k offsetKey) log.Record {
-	return log.Record{Key: encodeOffsetKey(group, k)}
 }

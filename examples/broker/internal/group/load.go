@@ -1,7 +1,6 @@
 package group
 
 import (
-	"encoding/binary"
 	"maps"
 	"slices"
 
@@ -88,19 +87,6 @@ func (kept kept) record(at int64, key, value []byte) {
 	if readable(key, offsetKeyVersion) && k.ReadFrom(key) == nil {
 		kept.offset(&k, at, value)
 	} // else a record of Kafka's that is neither
-}
-
-// groupOf returns whose record it is, if it is a group's.
-func groupOf(key []byte) (id string, ok bool) {
-	var k kmsg.GroupMetadataKey
-	ok = readable(key, groupKeyVersion) && k.ReadFrom(key) == nil && k.Version == groupKeyVersion
-	return k.Group, ok
-}
-
-// readable reports whether a key or value has a version that is known here. kmsg is not
-// given others: it spins on some that are broken.
-func readable(b []byte, newest uint16) bool {
-	return len(b) >= 2 && binary.BigEndian.Uint16(b) <= newest
 }
 
 func (kept kept) group(id string, value []byte) {

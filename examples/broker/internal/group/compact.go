@@ -8,7 +8,7 @@ import (
 
 // Compaction: when enough has been written to a partition of groups and offsets, all that
 // is live is written anew, and when that is replicated, what lies before it is
-// deleted, here and at the followers. The snapshot is a barrier; offsetslog.go
+// deleted, here and at the followers. The snapshot is a barrier; queue.go
 // says why.
 
 // compactIfDue queues a snapshot if the log has grown by more than the bound,
@@ -20,7 +20,7 @@ func (s *shard) compactIfDue() {
 	due := !s.ended && !q.compacting && q.grown > max(s.co.cfg.OffsetsCompactBytes, q.snapshot)
 	if due {
 		q.compacting = true
-		q.queue = append(q.queue, &offsetsWrite{make: s.snapshot, barrier: true, snapshot: true, done: s.compacted})
+		q.queue = append(q.queue, &write{make: s.snapshot, barrier: true, snapshot: true, done: s.compacted})
 	}
 	s.mu.Unlock()
 }
