@@ -2,14 +2,11 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"slices"
 	"strconv"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-782fa212/limbo/examples/broker/internal/broker"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/fault"
@@ -22,9 +19,7 @@ import (
 // TCP, as between machines. Make one with New; it runs goroutines until it is
 // shut down. All methods are safe for concurrent use. Brokers are numbered from 0.
 type Cluster struct {
-	controller *meta.Controller
-	links      *fault.Links
-	nodes      []*broker.Node // by id, from 0 on
+	brokers *broker.Cluster
 }
 
 // New listens on cfg.addr and the ports after it, or on any if its port
@@ -44,13 +39,15 @@ func New(cfg Config) (*Cluster, error) {
 			}
 		}
 		if err != nil {
-			for _, l := range listeners {
-				_ = l.Close()
-			}
+			broker.CloseAll(listeners)
 			return nil, fmt.Errorf("broker %d: %w", i, err)
 		}
 	}
-	return start(cfg, listeners)
+	brokers, err := broker.StartCluster(cfg.Config, listeners)
+	if err != nil {
+		return nil, err
+	}
+	return &Cluster{brokers}, nil
 }
 
 // nthAddr is the address of a cluster's nth broker.
@@ -69,57 +66,26 @@ func nthAddr(addr string, n int) (string, error) {
 	return net.JoinHostPort(host, strconv.FormatUint(first+uint64(n), 10)), nil
 }
 
-// start takes the listeners over.
-func start(cfg Config, listeners []net.Listener) (*Cluster, error) {
-	c := &Cluster{links: fault.NewLinks(cfg.Network)}
-	var err error
-	if c.controller, err = meta.NewController(cfg.Meta); err != nil {
-		for _, l := range listeners {
-			_ = l.Close()
-		}
-		return nil, err
-	}
-	for i, l := range listeners {
-		n := broker.NewNode(int32(i), cfg.Config, c.controller, c.links)
-		c.nodes = append(c.nodes, n)
-		if err := n.Run(l); err != nil {
-			for _, l := range listeners[i:] {
-				_ = l.Close()
-			}
-			return nil, errors.Join(err, c.Shutdown(context.Background()))
-		}
-	}
-	return c, nil
-}
-
 // Shutdown stops all brokers at once, as Stop does, and the controller. It may be
 // called again.
-func (c *Cluster) Shutdown(ctx context.Context) error {
-	c.controller.Close()
-	var stopping errgroup.Group
-	for _, n := range c.nodes {
-		stopping.Go(func() error { return n.Stop(ctx) })
-	}
-	err := stopping.Wait()
-	return errors.Join(err, c.controller.Shutdown(ctx))
-}
+func (c *Cluster) Shutdown(ctx context.Context) error { return c.brokers.Shutdown(ctx) }
 
 // Brokers returns how many there are, those that are stopped among them.
-func (c *Cluster) Brokers() int32 { return int32(len(c.nodes)) }
+func (c *Cluster) Brokers() int32 { return int32(len(c.brokers.Nodes)) }
 
 // Addrs returns the addresses of all brokers, also of those that are stopped.
 func (c *Cluster) Addrs() (list []string) {
-	for _, n := range c.nodes {
+	for _, n := range c.brokers.Nodes {
 		list = append(list, n.Addr())
 	}
 	return list
 }
 
 func (c *Cluster) node(id int32) (*broker.Node, error) {
-	if id < 0 || int(id) >= len(c.nodes) {
-		return nil, fmt.Errorf("broker %d: they are numbered from 0 to %d", id, len(c.nodes)-1)
+	if id < 0 || int(id) >= len(c.brokers.Nodes) {
+		return nil, fmt.Errorf("broker %d: they are numbered from 0 to %d", id, len(c.brokers.Nodes)-1)
 	}
-	return c.nodes[id], nil
+	return c.brokers.Nodes[id], nil
 }
 
 // on calls f with the node of a broker.
@@ -166,10 +132,10 @@ func (c *Cluster) Slow(id int32, by time.Duration) error {
 }
 
 // Cut breaks the link between two brokers. Clients and the controller still reach both.
-func (c *Cluster) Cut(a, b int32) error { return c.onLink(a, b, c.links.Cut) }
+func (c *Cluster) Cut(a, b int32) error { return c.onLink(a, b, c.brokers.Links.Cut) }
 
 // Heal ends a Cut.
-func (c *Cluster) Heal(a, b int32) error { return c.onLink(a, b, c.links.Heal) }
+func (c *Cluster) Heal(a, b int32) error { return c.onLink(a, b, c.brokers.Links.Heal) }
 
 func (c *Cluster) onLink(a, b int32, f func(a, b int32)) error {
 	return c.on(a, func(*broker.Node) error {
@@ -189,7 +155,7 @@ type Partition struct {
 
 // Partitions returns all partitions, by topic and index.
 func (c *Cluster) Partitions() (list []Partition) {
-	for _, t := range c.controller.Image().All() {
+	for _, t := range c.brokers.Controller.Image().All() {
 		for i, a := range t.Partitions {
 			list = append(list, Partition{t.Name, int32(i), a.Leader, a.Epoch, slices.Clone(a.Replicas), slices.Clone(a.ISR)})
 		}
@@ -200,7 +166,7 @@ func (c *Cluster) Partitions() (list []Partition) {
 // Leader returns the broker that leads a partition, nil if none does, or if it has
 // stopped.
 func (c *Cluster) Leader(topic string, index int32) *Broker {
-	t := c.controller.Image().ByName[topic]
+	t := c.brokers.Controller.Image().ByName[topic]
 	if t == nil || index < 0 || int(index) >= len(t.Partitions) || t.Partitions[index].Leader == meta.NoLeader {
 		return nil
 	}
@@ -234,7 +200,7 @@ func (b *Broker) Queued() int { return b.s.Queued() }
 // Stats returns what brokers hold and what they have counted, summed over all that ever
 // ran.
 func (c *Cluster) Stats() (sum metric.Stats) {
-	for _, n := range c.nodes {
+	for _, n := range c.brokers.Nodes {
 		for _, s := range n.History() {
 			s.AddTo(&sum)
 		}
@@ -245,7 +211,7 @@ func (c *Cluster) Stats() (sum metric.Stats) {
 // Settle waits until every broker knows what the controller has decided, and every
 // partition is led by its preferred leader and has all its replicas in sync.
 func (c *Cluster) Settle(ctx context.Context) error {
-	for !broker.Settled(c.controller, c.nodes) {
+	for !c.brokers.Settled() {
 		if !fault.Sleep(ctx, 5*time.Millisecond) {
 			return fmt.Errorf("the cluster is not whole: %w", context.Cause(ctx))
 		}

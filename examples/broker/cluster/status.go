@@ -18,9 +18,9 @@ const recent = 10
 // WriteStatus writes what the brokers hold, who leads what, and what was decided lately,
 // for a person to read.
 func (c *Cluster) WriteStatus(out io.Writer) {
-	img := c.controller.Image()
+	img := c.brokers.Controller.Image()
 	_, _ = fmt.Fprintf(out, "%d goroutines\n", runtime.NumGoroutine())
-	for _, n := range c.nodes {
+	for _, n := range c.brokers.Nodes {
 		s := n.Server()
 		if s == nil {
 			_, _ = fmt.Fprintf(out, "broker %d at %s: stopped\n", n.ID, n.Addr())
@@ -38,7 +38,7 @@ func (c *Cluster) WriteStatus(out io.Writer) {
 	for _, p := range c.Partitions() {
 		_, _ = fmt.Fprintf(out, "%s/%d: leader %d (epoch %d), in sync %v of %v\n", p.Topic, p.Index, p.Leader, p.Epoch, p.InSync, p.Replicas)
 	}
-	decisions := c.controller.Recent()
+	decisions := c.brokers.Controller.Recent()
 	for _, d := range decisions[max(0, len(decisions)-recent):] {
 		_, _ = fmt.Fprintf(out, "%s ago: %s: %d leaders, %d in-sync sets\n", time.Since(d.At).Round(time.Millisecond), d.Cause, d.Leaders, d.InSyncSets)
 	}

@@ -97,7 +97,7 @@ func handleFetch(s *Server, c *wire.Conn, q *kmsg.FetchRequest, r *wire.Reply) {
 		r.Now(resp)
 	}
 	if f.follower {
-		if from, ok := s.links.Caller(c.RemoteAddr()); !ok || from != q.ReplicaID {
+		if from, ok := s.Links.Caller(c.RemoteAddr()); !ok || from != q.ReplicaID {
 			refuse(kerr.ClusterAuthorizationFailed) // anybody can say so
 			return
 		}

@@ -19,7 +19,7 @@ const (
 func handleFindCoordinator(s *Server, c *wire.Conn, q *kmsg.FindCoordinatorRequest, r *wire.Reply) {
 	var failed *kerr.Error
 	if q.CoordinatorType == groupKeyType {
-		failed = s.controller.CreateOffsetsTopic()
+		failed = s.Controller.CreateOffsetsTopic()
 	}
 	r.Answer(func() kmsg.Response { // it is longer than its request
 		resp := q.ResponseKind().(*kmsg.FindCoordinatorResponse)

@@ -48,7 +48,7 @@ func (s *Server) createTopic(rt *kmsg.CreateTopicsRequestTopic, twice, validateO
 	if bad != nil {
 		return nil, bad
 	}
-	made, err := s.controller.Create(strings.Clone(rt.Topic), shape, validateOnly)
+	made, err := s.Controller.Create(strings.Clone(rt.Topic), shape, validateOnly)
 	if err != nil {
 		return nil, &wire.Refusal{Code: err, Message: err.Description}
 	}

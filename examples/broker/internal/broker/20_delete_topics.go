@@ -14,7 +14,7 @@ func handleDeleteTopics(s *Server, c *wire.Conn, q *kmsg.DeleteTopicsRequest, r 
 	resp := q.ResponseKind().(*kmsg.DeleteTopicsResponse)
 	op := &topicsChange{srv: s, reply: r, build: func() kmsg.Response { return resp }}
 	resp.Topics = make([]kmsg.DeleteTopicsResponseTopic, 0, len(q.TopicNames)+len(q.Topics)) // its elements stay where they are
-	img := s.controller.Image()
+	img := s.Controller.Image()
 	del := func(found *meta.Topic, name *string, id meta.TopicID, unknown *kerr.Error) {
 		resp.Topics = append(resp.Topics, kmsg.NewDeleteTopicsResponseTopic())
 		st := &resp.Topics[len(resp.Topics)-1]
@@ -26,7 +26,7 @@ func handleDeleteTopics(s *Server, c *wire.Conn, q *kmsg.DeleteTopicsRequest, r 
 		case found.Internal:
 			st.ErrorCode = wire.Code(kerr.PolicyViolation)
 			return
-		case !s.controller.Remove(found.ID):
+		case !s.Controller.Remove(found.ID):
 			st.ErrorCode = wire.Code(unknown)
 			return
 		}

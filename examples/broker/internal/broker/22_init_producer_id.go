@@ -16,7 +16,7 @@ func handleInitProducerID(s *Server, c *wire.Conn, q *kmsg.InitProducerIDRequest
 	} else {
 		// Also when a client names the id it had: without transactions a fresh
 		// id is as good as a higher epoch, and nothing needs to be remembered.
-		resp.ProducerID, resp.ProducerEpoch = s.controller.NextProducerID(), 0
+		resp.ProducerID, resp.ProducerEpoch = s.Controller.NextProducerID(), 0
 	}
 	r.Now(resp)
 }

@@ -23,7 +23,7 @@ func handleAlterConfigs(s *Server, _ *wire.Conn, q *kmsg.AlterConfigsRequest, r 
 			return nil
 		}}
 	}
-	for i, bad := range settings.Alter(s.controller, all, q.ValidateOnly) {
+	for i, bad := range settings.Alter(s.Controller, all, q.ValidateOnly) {
 		sr := kmsg.NewAlterConfigsResponseResource()
 		sr.ResourceType, sr.ResourceName = all[i].Kind, all[i].Name
 		sr.ErrorCode, sr.ErrorMessage = bad.Fields()

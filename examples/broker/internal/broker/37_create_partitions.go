@@ -32,7 +32,7 @@ func handleCreatePartitions(s *Server, c *wire.Conn, q *kmsg.CreatePartitionsReq
 			st.ErrorCode, st.ErrorMessage = wire.Code(kerr.InvalidRequest), kmsg.StringPtr("topic is named twice in this request")
 			continue
 		}
-		grown, err := s.controller.Grow(rt.Topic, rt.Count, replicas, q.ValidateOnly)
+		grown, err := s.Controller.Grow(rt.Topic, rt.Count, replicas, q.ValidateOnly)
 		switch {
 		case err != nil:
 			st.ErrorCode, st.ErrorMessage = wire.Code(err), kmsg.StringPtr(err.Description)

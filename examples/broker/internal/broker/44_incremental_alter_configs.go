@@ -33,7 +33,7 @@ func handleIncrementalAlterConfigs(s *Server, _ *wire.Conn, q *kmsg.IncrementalA
 			return nil
 		}}
 	}
-	for i, bad := range settings.Alter(s.controller, all, q.ValidateOnly) {
+	for i, bad := range settings.Alter(s.Controller, all, q.ValidateOnly) {
 		sr := kmsg.NewIncrementalAlterConfigsResponseResource()
 		sr.ResourceType, sr.ResourceName = all[i].Kind, all[i].Name
 		sr.ErrorCode, sr.ErrorMessage = bad.Fields()

@@ -159,7 +159,7 @@ func TestRecordsExpire(t *testing.T) {
 func TestTopicsGrow(t *testing.T) {
 	t.Parallel()
 	cl := startBrokers(t, 3)
-	s := cl.nodes[1].Server()
+	s := cl.Nodes[1].Server()
 	topic := makeTopic(t, s, "t", 2)
 	c := dial(t, s)
 	kafkatest.RequireCode(t, nil, c.Call(grow("t", 5)).(*kmsg.CreatePartitionsResponse).Topics[0].ErrorCode)

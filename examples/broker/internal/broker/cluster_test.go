@@ -20,7 +20,7 @@ func TestReplicasHoldTheSame(t *testing.T) {
 	t.Parallel()
 	c := startBrokers(t, 3)
 	topic := startTopic(t, c, meta.Shape{})
-	cl := client(t, c.nodes[0].Server(), kgo.ProducerBatchCompression(kgo.NoCompression()))
+	cl := client(t, c.Nodes[0].Server(), kgo.ProducerBatchCompression(kgo.NoCompression()))
 	const n = 500
 	for i := range n {
 		cl.Produce(kafkatest.Context(t), &kgo.Record{Topic: "t", Value: fmt.Appendf(nil, "%d", i)}, func(_ *kgo.Record, err error) {
@@ -76,7 +76,7 @@ func TestInSyncSetShrinksAndGrows(t *testing.T) {
 		c := startBrokers(t, 3, inMemory, quickToDrop)
 		topic := startTopic(t, c, meta.Shape{Settings: meta.Settings{MinISR: 1}}) // a machine that stalls makes the third lag, too
 		lead := leader(c, topic)
-		lost := c.nodes[(lead.ID+1)%3]
+		lost := c.Nodes[(lead.ID+1)%3]
 		conn := dial(t, lead.Server())
 		require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"a"})).ErrorCode)
 		isolate(c, lost)
@@ -123,7 +123,7 @@ func TestEpochsOfClients(t *testing.T) {
 		lead := leader(c, topic)
 		conn := dial(t, lead.Server())
 		require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"b"})).ErrorCode)
-		_, a := c.controller.Image().Assignment(meta.PartitionKey{Topic: topic.ID, Index: 0})
+		_, a := c.Controller.Image().Assignment(meta.PartitionKey{Topic: topic.ID, Index: 0})
 		require.GreaterOrEqual(t, a.Epoch, int32(2), "away from the killed one, and home again")
 		for epoch, want := range map[int32]*kerr.Error{-1: nil, a.Epoch: nil, a.Epoch - 1: kerr.FencedLeaderEpoch, a.Epoch + 1: kerr.UnknownLeaderEpoch} {
 			fetch := kafkatest.Fetch(12, topic, 0, 0, kafkatest.Plenty, want0())
@@ -179,7 +179,7 @@ func TestDeleteRecords(t *testing.T) {
 		require.Len(t, splitBatches(kafkatest.PartitionsOf(conn.Call(kafkatest.Fetch(12, topic, 0, 0, kafkatest.Plenty, kafkatest.At(0, 3, kafkatest.Plenty))))[0].RecordBatches), 3,
 			"the batch that the start lies in goes out whole")
 
-		cut := c.nodes[(lead.ID+1)%3]
+		cut := c.Nodes[(lead.ID+1)%3]
 		isolate(c, cut)
 		const timeout = 100 * time.Millisecond
 		begun := time.Now()
@@ -204,7 +204,7 @@ func TestFollowerBeginsAnew(t *testing.T) {
 		c := startBrokers(t, 3, inMemory, patient)
 		topic := startTopic(t, c, meta.Shape{Settings: meta.Settings{Retention: 4000}})
 		lead := leader(c, topic)
-		away := c.nodes[(lead.ID+1)%3]
+		away := c.Nodes[(lead.ID+1)%3]
 		conn := dial(t, lead.Server())
 		require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"a"})).ErrorCode)
 		require.NoError(t, kill(c, away))
@@ -223,10 +223,10 @@ func TestFollowerBeginsAnew(t *testing.T) {
 func TestOffsetsTopicIsTheCoordinators(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t, func(c *Config) { c.Meta.RetentionBytes, c.MaxLogSum = 500, 1000 })
-	_, err := s.controller.Create(meta.OffsetsTopic, meta.Shape{Partitions: 7, Replication: -1}, false)
+	_, err := s.Controller.Create(meta.OffsetsTopic, meta.Shape{Partitions: 7, Replication: -1}, false)
 	require.Equal(t, kerr.InvalidTopicException, err)
-	require.Nil(t, s.controller.CreateOffsetsTopic())
-	require.Nil(t, s.controller.CreateOffsetsTopic(), "again")
+	require.Nil(t, s.Controller.CreateOffsetsTopic())
+	require.Nil(t, s.Controller.CreateOffsetsTopic(), "again")
 	s.catchUp(t.Context())
 	topic := s.image().ByName[meta.OffsetsTopic]
 	require.Len(t, topic.Partitions, int(s.cfg.Meta.OffsetsPartitions))
@@ -253,7 +253,7 @@ func TestInSyncSetsOfYesterday(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t)
 	topic := makeTopic(t, s, "t", 1)
-	c, key, a := s.controller, meta.PartitionKey{Topic: topic.ID, Index: 0}, topic.Partitions[0]
+	c, key, a := s.Controller, meta.PartitionKey{Topic: topic.ID, Index: 0}, topic.Partitions[0]
 	require.Nil(t, c.AlterISR(0, key, a, []int32{0}))
 	require.Equal(t, kerr.InvalidUpdateVersion, c.AlterISR(0, key, a, []int32{0}))
 	_, now := c.Image().Assignment(key)

@@ -27,59 +27,59 @@ func patient(c *Config) { c.ReplicaLag, c.Meta.BrokerSession = time.Hour, time.H
 func returning(c *Config) { c.ReplicaLag, c.Meta.BrokerSession = 8*time.Second, 8*time.Second }
 
 // startTopic makes a topic of one partition, and waits until the cluster is whole.
-func startTopic(t *testing.T, c *brokers, shape meta.Shape) *meta.Topic {
+func startTopic(t *testing.T, c *Cluster, shape meta.Shape) *meta.Topic {
 	t.Helper()
 	shape.Partitions, shape.Replication = 1, -1
-	made, err := c.controller.Create("t", shape, false)
+	made, err := c.Controller.Create("t", shape, false)
 	require.Nil(t, err)
 	whole(t, c)
 	return made
 }
 
 // leader is the broker that leads a topic's only partition, as the controller has it.
-func leader(c *brokers, topic *meta.Topic) *Node {
-	_, a := c.controller.Image().Assignment(meta.PartitionKey{Topic: topic.ID, Index: 0})
-	return c.nodes[a.Leader]
+func leader(c *Cluster, topic *meta.Topic) *Node {
+	_, a := c.Controller.Image().Assignment(meta.PartitionKey{Topic: topic.ID, Index: 0})
+	return c.Nodes[a.Leader]
 }
 
-func isr(c *brokers, topic *meta.Topic) []int32 {
-	_, a := c.controller.Image().Assignment(meta.PartitionKey{Topic: topic.ID, Index: 0})
+func isr(c *Cluster, topic *meta.Topic) []int32 {
+	_, a := c.Controller.Image().Assignment(meta.PartitionKey{Topic: topic.ID, Index: 0})
 	return a.ISR
 }
 
 // isolate cuts a broker off from the others, but not from clients and controller.
-func isolate(c *brokers, n *Node) {
-	for _, other := range c.nodes {
+func isolate(c *Cluster, n *Node) {
+	for _, other := range c.Nodes {
 		if other != n {
-			c.links.Cut(n.ID, other.ID)
+			c.Links.Cut(n.ID, other.ID)
 		}
 	}
 }
 
-func rejoin(c *brokers, n *Node) {
-	for _, other := range c.nodes {
+func rejoin(c *Cluster, n *Node) {
+	for _, other := range c.Nodes {
 		if other != n {
-			c.links.Heal(n.ID, other.ID)
+			c.Links.Heal(n.ID, other.ID)
 		}
 	}
 }
 
 // fenced has the controller give a broker up.
-func fenced(c *brokers, n *Node) {
-	c.controller.Fence(n.ID, meta.Incarnation(n.Server().registered.Load()), "the test says so")
+func fenced(c *Cluster, n *Node) {
+	c.Controller.Fence(n.ID, meta.Incarnation(n.Server().registered.Load()), "the test says so")
 }
 
 // kill ends a broker, and has the controller give it up at once, as it does by itself when
 // the broker's session is over.
-func kill(c *brokers, n *Node) error {
+func kill(c *Cluster, n *Node) error {
 	registered := meta.Incarnation(n.Server().registered.Load())
 	err := n.Kill()
-	c.controller.Fence(n.ID, registered, "the test has killed it")
+	c.Controller.Fence(n.ID, registered, "the test has killed it")
 	return err
 }
 
 // requireSame waits until all replicas hold the same, and returns it.
-func requireSame(t *testing.T, c *brokers, topic *meta.Topic) [][]byte {
+func requireSame(t *testing.T, c *Cluster, topic *meta.Topic) [][]byte {
 	t.Helper()
 	var all [][][]byte
 	require.Eventually(t, func() bool {

@@ -89,7 +89,7 @@ func BenchmarkCrowd(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()
 		c := runBrokers(b, 1, nil, func(c *Config) { c.Wire.MaxConnections, c.MaxParked = 1<<14, parked })
-		s := c.nodes[0].Server()
+		s := c.Nodes[0].Server()
 		topic := makeTopic(b, s, "t", 1)
 		crowd(b, s, kafkatest.Fetch(12, topic, time.Hour, 1, kafkatest.Plenty, kafkatest.At(0, 0, kafkatest.Plenty)), parked)
 		producer := kafkatest.Dial(b, s.Addr())
@@ -116,7 +116,7 @@ func BenchmarkHangUp(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()
 		c := runBrokers(b, 1, nil, func(c *Config) { c.Wire.MaxConnections, c.MaxParked = 1<<14, parked })
-		s := c.nodes[0].Server()
+		s := c.Nodes[0].Server()
 		topic := makeTopic(b, s, "t", 1)
 		conns := crowd(b, s, kafkatest.Fetch(12, topic, time.Hour, 1, kafkatest.Plenty, kafkatest.At(0, 0, kafkatest.Plenty)), parked)
 		b.StartTimer()

@@ -22,7 +22,7 @@ import (
 )
 
 // fuzzBroker is small in every way, so that limits are met.
-func fuzzBroker(t testing.TB) *brokers {
+func fuzzBroker(t testing.TB) *Cluster {
 	return runBrokers(t, 1, kafkatest.NewSilent(), func(cfg *Config) {
 		cfg.Wire.MaxFrame, cfg.Wire.MaxSmallFrame, cfg.Wire.MaxArrays = 64<<10, 16<<10, 256
 		cfg.Wire.MaxInFlight, cfg.Wire.MaxQueuedBytes = 8, 16<<10
@@ -77,7 +77,7 @@ func FuzzFrame(f *testing.F) {
 		}
 	}
 	cl := fuzzBroker(f)
-	s := cl.nodes[0].Server()
+	s := cl.Nodes[0].Server()
 	known := &meta.Topic{Name: "some-topic"}
 	for v := int16(3); v <= 12; v += 3 {
 		pipelined := kafkatest.Formatter.AppendRequest(nil, kafkatest.Fetch(4+v, known, time.Hour, 1, kafkatest.Plenty, kafkatest.At(0, 0, kafkatest.Plenty)), 1)
@@ -114,7 +114,7 @@ func FuzzRequest(f *testing.F) {
 		}
 	}
 	cl := fuzzBroker(f)
-	s := cl.nodes[0].Server()
+	s := cl.Nodes[0].Server()
 	f.Cleanup(func() { fuzzDone(f, cl) })
 	f.Fuzz(func(t *testing.T, which, version uint8, body []byte) {
 		api := apis[int(which)%len(apis)]
@@ -131,7 +131,7 @@ func FuzzRequest(f *testing.F) {
 // but what has a bound.
 func requireSurvives(t *testing.T, s *Server, data []byte) {
 	if s.image().ByName["some-topic"] == nil { // the last input may have deleted it
-		_, _ = s.controller.Create("some-topic", meta.Shape{Partitions: 1, Replication: -1}, false)
+		_, _ = s.Controller.Create("some-topic", meta.Shape{Partitions: 1, Replication: -1}, false)
 		s.catchUp(context.Background())
 	}
 	feed(s, data)
@@ -151,7 +151,7 @@ func requireSurvives(t *testing.T, s *Server, data []byte) {
 	}, kafkatest.Patience, 100*time.Microsecond)
 }
 
-func fuzzDone(t testing.TB, c *brokers) {
+func fuzzDone(t testing.TB, c *Cluster) {
 	require.NoError(t, c.Shutdown(context.Background()))
-	requireNothingLeft(t, c.nodes[0].History()[0])
+	requireNothingLeft(t, c.Nodes[0].History()[0])
 }

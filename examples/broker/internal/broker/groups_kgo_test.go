@@ -126,7 +126,7 @@ func requireSeen(t *testing.T, n int, members ...*groupClient) {
 func TestKgoGroup(t *testing.T) {
 	t.Parallel()
 	cl := startBrokers(t, 3, shortDelay)
-	s := cl.nodes[0].Server()
+	s := cl.Nodes[0].Server()
 	makeTopic(t, s, "t", 6)
 	produceValues(t, s, 0, 1000)
 	a, b, c := newGroupClient(t, s), newGroupClient(t, s), newGroupClient(t, s)
@@ -211,7 +211,7 @@ func TestKgoGroupSurvivesItsCoordinator(t *testing.T) {
 	t.Parallel()
 	cl := startBrokers(t, 3, shortDelay, patient)
 	s := coordinatorOf(t, cl, "g")
-	other := cl.nodes[(s.id+1)%3].Server()
+	other := cl.Nodes[(s.id+1)%3].Server()
 	makeTopic(t, other, "t", 4)
 	// A client that asks the dead broker for the coordinator a few times, by chance, takes its
 	// session for lost and joins again. So another one answers at that address.
@@ -232,7 +232,7 @@ func TestKgoGroupSurvivesItsCoordinator(t *testing.T) {
 	others := slices.DeleteFunc(cl.running(), func(o *Server) bool { return o == s })
 	joins, heartbeats := ended(others, "join"), ended(others, "heartbeat")
 	dead.Store(true)
-	require.NoError(t, kill(cl, cl.nodes[s.id]))
+	require.NoError(t, kill(cl, cl.Nodes[s.id]))
 	produceValues(t, other, 500, 1000)
 	requireSeen(t, 1000, a, b)
 	// Wherever it is: on a machine that stalls it may have moved once more.
@@ -250,7 +250,7 @@ func TestKgoGroupSurvivesItsCoordinator(t *testing.T) {
 // before.
 func TestKgoServerSideBalancer(t *testing.T) {
 	t.Parallel()
-	s := startBrokers(t, 3, shortDelay).nodes[0].Server()
+	s := startBrokers(t, 3, shortDelay).Nodes[0].Server()
 	makeTopic(t, s, "t", 6)
 	produceValues(t, s, 0, 100)
 	prefers := []kgo.Opt{kgo.ServerSideBalancer(), kgo.Balancers(kgo.RangeBalancer())}

@@ -22,7 +22,7 @@ import (
 func shortDelay(c *Config) { c.Groups.InitialRebalanceDelay = 20 * time.Millisecond }
 
 // coordinatorOf asks until a group's coordinator is known and answers.
-func coordinatorOf(t *testing.T, c *brokers, group string) *Server {
+func coordinatorOf(t *testing.T, c *Cluster, group string) *Server {
 	t.Helper()
 	var found *Server
 	require.Eventually(t, func() bool {
@@ -33,7 +33,7 @@ func coordinatorOf(t *testing.T, c *brokers, group string) *Server {
 			if k.ErrorCode != 0 {
 				continue
 			}
-			if found = c.nodes[k.NodeID].Server(); found == nil {
+			if found = c.Nodes[k.NodeID].Server(); found == nil {
 				continue
 			}
 			d := dial(t, found).Call(kafkatest.DescribeGroups(group)).(*kmsg.DescribeGroupsResponse)
@@ -50,7 +50,7 @@ func TestEachCoordinatorLoads(t *testing.T) {
 	t.Parallel()
 	const partitions = 1 << 10
 	cl := startBrokers(t, 1, func(c *Config) { c.Meta.OffsetsPartitions = partitions })
-	s := cl.nodes[0].Server()
+	s := cl.Nodes[0].Server()
 	coordinatorOf(t, cl, "g")
 	groups := map[int32]string{}
 	for i := 0; len(groups) < partitions; i++ {
@@ -71,7 +71,7 @@ func TestEachCoordinatorLoads(t *testing.T) {
 func TestFindCoordinator(t *testing.T) {
 	t.Parallel()
 	cl := startBrokers(t, 1)
-	s := cl.nodes[0].Server()
+	s := cl.Nodes[0].Server()
 	c := dial(t, s)
 	coordinatorOf(t, cl, "g")
 	for version := int16(0); version <= 6; version++ {
@@ -104,7 +104,7 @@ func TestFindCoordinator(t *testing.T) {
 func TestGroupRequestsInEveryVersion(t *testing.T) {
 	t.Parallel()
 	cl := startBrokers(t, 1, shortDelay)
-	s := cl.nodes[0].Server()
+	s := cl.Nodes[0].Server()
 	makeTopic(t, s, "t", 1)
 	coordinatorOf(t, cl, "g")
 	c := dial(t, s)
@@ -163,7 +163,7 @@ func TestGroupRequestsInEveryVersion(t *testing.T) {
 func TestWhatGroupsKeepIsTheirOwn(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		cl := startBrokers(t, 1, inMemory, func(c *Config) { c.Groups.InitialRebalanceDelay = 2 * time.Second }) // for all three
-		s := cl.nodes[0].Server()
+		s := cl.Nodes[0].Server()
 		coordinatorOf(t, cl, "g")
 		c := dial(t, s)
 		var joins []kmsg.Request
@@ -198,20 +198,20 @@ func TestWhatGroupsKeepIsTheirOwn(t *testing.T) {
 func TestNothingIsLoadedThatCouldBeLost(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		cl := startBrokers(t, 3, inMemory, func(c *Config) { c.Meta.OffsetsPartitions, c.ReplicaLag = 1, time.Hour })
-		makeTopic(t, cl.nodes[0].Server(), "t", 1)
+		makeTopic(t, cl.Nodes[0].Server(), "t", 1)
 		s := coordinatorOf(t, cl, "g")
 		whole(t, cl)
 		replicas := s.image().ByName[meta.OffsetsTopic].Partitions[0].Replicas
 		first, second, third := replicas[0], replicas[1], replicas[2]
 		require.Equal(t, s.id, first)
-		cl.links.Cut(first, third)
-		cl.links.Cut(second, third)
+		cl.Links.Cut(first, third)
+		cl.Links.Cut(second, third)
 		c := dial(t, s)
 		c.Send(kafkatest.Commit("g", -1, "", 10))
-		next := cl.nodes[second].Server()
+		next := cl.Nodes[second].Server()
 		p := next.local(meta.PartitionKey{Topic: s.offsetsTopicID(), Index: 0})
 		require.Eventually(t, func() bool { _, end := p.Records(0); return end == 1 }, kafkatest.Patience, time.Millisecond)
-		require.NoError(t, cl.nodes[first].Stop(kafkatest.Context(t)))
+		require.NoError(t, cl.Nodes[first].Stop(kafkatest.Context(t)))
 		require.Eventually(t, func() bool {
 			a := dial(t, next).Call(kafkatest.OffsetFetch(7, "g", 0)).(*kmsg.OffsetFetchResponse)
 			return a.ErrorCode != kerr.NotCoordinator.Code
@@ -220,12 +220,12 @@ func TestNothingIsLoadedThatCouldBeLost(t *testing.T) {
 			a := dial(t, next).Call(kafkatest.OffsetFetch(7, "g", 0)).(*kmsg.OffsetFetchResponse)
 			kafkatest.RequireCode(t, kerr.CoordinatorLoadInProgress, a.ErrorCode)
 		}
-		cl.links.Heal(second, third)
+		cl.Links.Heal(second, third)
 		require.Eventually(t, func() bool {
 			a := dial(t, next).Call(kafkatest.OffsetFetch(7, "g", 0)).(*kmsg.OffsetFetchResponse)
 			return a.ErrorCode == 0 && a.Topics[0].Partitions[0].Offset == 10
 		}, kafkatest.Patience, 10*time.Millisecond)
-		cl.links.Heal(first, third)
+		cl.Links.Heal(first, third)
 	})
 }
 
@@ -238,7 +238,7 @@ func TestOffsetsSurviveMoves(t *testing.T) {
 			c.Replica.MaxUncommitted = 4000
 			c.Meta.OffsetsPartitions, c.Meta.BrokerSession = 1, time.Hour
 		})
-		makeTopic(t, cl.nodes[0].Server(), "t", 100)
+		makeTopic(t, cl.Nodes[0].Server(), "t", 100)
 		whole(t, cl)
 		last := map[int32]int64{}
 		for move := range 3 {
@@ -270,12 +270,12 @@ func TestOffsetsSurviveMoves(t *testing.T) {
 					"broker %d keeps %d bytes", other.id, other.local(key).Offsets().Bytes)
 			}
 			if move%2 == 0 {
-				require.NoError(t, kill(cl, cl.nodes[s.id]))
+				require.NoError(t, kill(cl, cl.Nodes[s.id]))
 			} else {
-				require.NoError(t, cl.nodes[s.id].Stop(kafkatest.Context(t)))
+				require.NoError(t, cl.Nodes[s.id].Stop(kafkatest.Context(t)))
 			}
 			coordinatorOf(t, cl, "g")
-			require.NoError(t, cl.nodes[s.id].Start())
+			require.NoError(t, cl.Nodes[s.id].Start())
 			whole(t, cl)
 		}
 	})
@@ -290,7 +290,7 @@ func TestStoppedCoordinatorAnswersWhoIsParked(t *testing.T) {
 	join := kafkatest.Join(3, "g", "", kafkatest.WithRebalance(time.Hour))
 	c.Send(join)
 	require.Eventually(t, func() bool { return s.Waiting()["join"] == 1 }, kafkatest.Patience, time.Millisecond)
-	require.NoError(t, cl.nodes[s.id].Stop(kafkatest.Context(t)))
+	require.NoError(t, cl.Nodes[s.id].Stop(kafkatest.Context(t)))
 	kafkatest.RequireCode(t, kerr.NotCoordinator, c.Receive(join).(*kmsg.JoinGroupResponse).ErrorCode)
 	require.NotEqual(t, s.id, coordinatorOf(t, cl, "g").id)
 }

@@ -3,7 +3,6 @@ package broker
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -16,21 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
-	"golang.org/x/sync/errgroup"
 
-	"github.com/seed-782fa212/limbo/examples/broker/internal/fault"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/kafkatest"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/replica"
 	"github.com/seed-782fa212/limbo/examples/internal/network"
 )
-
-// brokers are those of a test.
-type brokers struct {
-	controller *meta.Controller
-	links      *fault.Links
-	nodes      []*Node
-}
 
 // virtually runs a test in virtual time: its brokers are to be inMemory. A client of kgo
 // has no place there, which holds mutexes while it waits for the network.
@@ -45,13 +35,13 @@ func inMemory(c *Config) { c.Network = new(network.Memory) }
 // startBroker runs one broker for one test: see startBrokers.
 func startBroker(t *testing.T, change ...func(*Config)) *Server {
 	t.Helper()
-	return startBrokers(t, 1, change...).nodes[0].Server()
+	return startBrokers(t, 1, change...).Nodes[0].Server()
 }
 
 // startBrokers runs a cluster for one test and checks at its end that nothing is
 // left of it: no parked request, no panic, no goroutine. Goroutines carry a label
 // with the test's name, so that tests can run at once and still count their own.
-func startBrokers(t *testing.T, n int, change ...func(*Config)) *brokers {
+func startBrokers(t *testing.T, n int, change ...func(*Config)) *Cluster {
 	t.Helper()
 	labels := pprof.WithLabels(context.Background(), pprof.Labels("test", t.Name()))
 	pprof.SetGoroutineLabels(labels)
@@ -60,7 +50,7 @@ func startBrokers(t *testing.T, n int, change ...func(*Config)) *brokers {
 		ctx, cancel := context.WithTimeout(context.Background(), kafkatest.Patience)
 		defer cancel()
 		require.NoError(t, c.Shutdown(ctx))
-		for _, n := range c.nodes {
+		for _, n := range c.Nodes {
 			for _, s := range n.History() {
 				requireNothingLeft(t, s)
 			}
@@ -73,7 +63,7 @@ func startBrokers(t *testing.T, n int, change ...func(*Config)) *brokers {
 }
 
 // runBrokers starts brokers on loopback, or the one there is on l.
-func runBrokers(t testing.TB, n int, l net.Listener, change ...func(*Config)) *brokers {
+func runBrokers(t testing.TB, n int, l net.Listener, change ...func(*Config)) *Cluster {
 	t.Helper()
 	cfg := Config{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
 	cfg.Wire.LingerClose = 10 * time.Millisecond
@@ -83,32 +73,22 @@ func runBrokers(t testing.TB, n int, l net.Listener, change ...func(*Config)) *b
 	}
 	cfg, err := cfg.WithDefaults()
 	require.NoError(t, err)
-	c := &brokers{links: fault.NewLinks(cfg.Network)}
-	c.controller, err = meta.NewController(cfg.Meta)
-	require.NoError(t, err)
-	for id := range int32(n) {
-		c.nodes = append(c.nodes, NewNode(id, cfg, c.controller, c.links))
-		if l == nil {
-			l, err = cfg.Network.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	listeners := []net.Listener{l}
+	if l == nil {
+		listeners = nil
+		for range n {
+			l, err := cfg.Network.Listen(t.Context(), "tcp", "127.0.0.1:0")
 			require.NoError(t, err)
+			listeners = append(listeners, l)
 		}
-		require.NoError(t, c.nodes[id].Run(l))
-		l = nil
 	}
+	c, err := StartCluster(cfg, listeners)
+	require.NoError(t, err)
 	return c
 }
 
-func (c *brokers) Shutdown(ctx context.Context) error {
-	c.controller.Close()
-	var stopping errgroup.Group
-	for _, n := range c.nodes {
-		stopping.Go(func() error { return n.Stop(ctx) })
-	}
-	return errors.Join(stopping.Wait(), c.controller.Shutdown(ctx))
-}
-
-func (c *brokers) running() (list []*Server) {
-	for _, n := range c.nodes {
+func (c *Cluster) running() (list []*Server) {
+	for _, n := range c.Nodes {
 		if s := n.Server(); s != nil {
 			list = append(list, s)
 		}
@@ -117,9 +97,9 @@ func (c *brokers) running() (list []*Server) {
 }
 
 // whole waits until the cluster is settled.
-func whole(t *testing.T, c *brokers) {
+func whole(t *testing.T, c *Cluster) {
 	t.Helper()
-	require.Eventually(t, func() bool { return Settled(c.controller, c.nodes) }, kafkatest.Patience, 5*time.Millisecond, "the cluster does not become whole")
+	require.Eventually(t, c.Settled, kafkatest.Patience, 5*time.Millisecond, "the cluster does not become whole")
 }
 
 func requireNothingLeft(t testing.TB, s *Server) {
@@ -160,7 +140,7 @@ func client(t *testing.T, s *Server, opts ...kgo.Opt) *kgo.Client {
 // makeTopic creates a topic by the controller, and waits until the broker has it.
 func makeTopic(t testing.TB, s *Server, name string, partitions int32) *meta.Topic {
 	t.Helper()
-	made, err := s.controller.Create(name, meta.Shape{Partitions: partitions, Replication: -1}, false)
+	made, err := s.Controller.Create(name, meta.Shape{Partitions: partitions, Replication: -1}, false)
 	require.Nil(t, err)
 	require.Eventually(t, func() bool { return s.image().ByID[made.ID] != nil }, kafkatest.Patience, time.Millisecond)
 	return made

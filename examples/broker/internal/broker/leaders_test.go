@@ -131,7 +131,7 @@ func TestNoUncleanElection(t *testing.T) {
 		require.Zero(t, producedPartOf(dial(t, last.Server()).Call(acks(1, 0, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"x"}))))).ErrorCode)
 		require.Eventually(t, func() bool { return len(isr(c, topic)) == 1 }, kafkatest.Patience, time.Millisecond)
 		require.NoError(t, kill(c, last))
-		_, a := c.controller.Image().Assignment(meta.PartitionKey{Topic: topic.ID, Index: 0})
+		_, a := c.Controller.Image().Assignment(meta.PartitionKey{Topic: topic.ID, Index: 0})
 		require.EqualValues(t, meta.NoLeader, a.Leader)
 		require.Equal(t, []int32{last.ID}, a.ISR)
 		rejoin(c, last)
@@ -168,10 +168,10 @@ func TestLostAndRegainedLeadership(t *testing.T) {
 func TestProduceOutlivesOneOfItsLeaders(t *testing.T) {
 	t.Parallel()
 	c := startBrokers(t, 3, patient)
-	topic, err := c.controller.Create("t", meta.Shape{Replicas: [][]int32{{0, 1}, {0, 2}}}, false)
+	topic, err := c.Controller.Create("t", meta.Shape{Replicas: [][]int32{{0, 1}, {0, 2}}}, false)
 	require.Nil(t, err)
 	whole(t, c)
-	lead := c.nodes[0]
+	lead := c.Nodes[0]
 	isolate(c, lead)
 	s := lead.Server()
 	produce := acks(-1, kafkatest.ForEver, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"x"})))
@@ -186,7 +186,7 @@ func TestProduceOutlivesOneOfItsLeaders(t *testing.T) {
 	a.Leader, a.Epoch, a.Version = 1, a.Epoch+1, a.Version+1
 	s.assign(replicaOf(s, topic, 0), topic, a, 0)
 	require.Equal(t, 1, s.produces.Len(), "it still waits for the other partition")
-	c.links.Heal(0, 2)
+	c.Links.Heal(0, 2)
 	got := conn.Receive(produce).(*kmsg.ProduceResponse).Topics[0].Partitions
 	kafkatest.RequireCode(t, kerr.NotLeaderForPartition, got[0].ErrorCode)
 	require.Zero(t, got[1].ErrorCode)

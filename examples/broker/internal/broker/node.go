@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"github.com/seed-782fa212/limbo/examples/broker/internal/fault"
-	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/replica"
 )
 
@@ -28,19 +27,13 @@ type Node struct {
 	ever []*Server // all there were; guarded by mu
 }
 
-// cluster is what the brokers of one have in common.
-type cluster struct {
-	controller *meta.Controller
-	links      *fault.Links // between the brokers
+// newNode makes a place for a broker.
+func newNode(id int32, cfg Config, c cluster) *Node {
+	return &Node{ID: id, cfg: cfg, cluster: c}
 }
 
-// NewNode makes a place for a broker. cfg is as WithDefaults has returned it.
-func NewNode(id int32, cfg Config, c *meta.Controller, l *fault.Links) *Node {
-	return &Node{ID: id, cfg: cfg, cluster: cluster{c, l}}
-}
-
-// Run starts the broker on a listener, which it takes over unless there is an error.
-func (n *Node) Run(l net.Listener) error {
+// run starts the broker on a listener, which it takes over unless there is an error.
+func (n *Node) run(l net.Listener) error {
 	n.changing.Lock()
 	defer n.changing.Unlock()
 	return n.runLocked(l)
@@ -120,23 +113,4 @@ func (n *Node) History() []*Server {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.ever)
-}
-
-// Settled reports whether every broker that runs knows what the controller has decided,
-// and every partition is led by its preferred leader and has all its replicas in sync.
-func Settled(c *meta.Controller, nodes []*Node) bool {
-	img := c.Image()
-	for _, n := range nodes {
-		if s := n.Server(); s != nil && s.image().Version != img.Version {
-			return false
-		}
-	}
-	for _, t := range img.ByID {
-		for _, a := range t.Partitions {
-			if len(a.ISR) < len(a.Replicas) || a.Leader != a.Replicas[0] {
-				return false
-			}
-		}
-	}
-	return true
 }

@@ -21,11 +21,11 @@ func (s *Server) image() *meta.Image { return s.known.Load() }
 // followController learns of each decision, and acts on it, one after the other.
 func (s *Server) followController(ctx context.Context) {
 	for {
-		_, err := s.controller.Newer(ctx, s.image().Version)
+		_, err := s.Controller.Newer(ctx, s.image().Version)
 		if err != nil || s.gate.Pass(ctx) != nil {
 			return
 		}
-		s.apply(s.controller.Image()) // with what was decided while the gate was closed
+		s.apply(s.Controller.Image()) // with what was decided while the gate was closed
 	}
 }
 
@@ -150,7 +150,7 @@ func (s *Server) keepAlive(ctx context.Context) {
 		if s.gate.Pass(ctx) != nil {
 			return
 		}
-		if s.controller.Heartbeat(s.id, meta.Incarnation(s.registered.Load())) || s.wire.Draining.Load() {
+		if s.Controller.Heartbeat(s.id, meta.Incarnation(s.registered.Load())) || s.wire.Draining.Load() {
 			continue
 		}
 		if s.register() != nil {

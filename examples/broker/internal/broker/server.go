@@ -95,12 +95,12 @@ func startServer(n *Node, l net.Listener) (*Server, error) {
 		return nil, errors.Join(err, s.closePurgatories(context.Background()))
 	}
 	s.replication = replication.Broker{
-		ID: s.id, Gate: s.gate, Links: s.links, Partitions: &s.partitions, Controller: s.controller, Image: s.image, Changed: s.rolesChanged,
+		ID: s.id, Gate: s.gate, Links: s.Links, Partitions: &s.partitions, Controller: s.Controller, Image: s.image, Changed: s.rolesChanged,
 		MaxFetch: s.cfg.MaxFetch, MaxAnswer: s.cfg.MaxFetch + s.cfg.MaxBatch + s.cfg.Wire.MaxSmallFrame,
 		OnLost: func(records int64) { s.metrics.LostCommitted.Add(records) },
 		Uptime: s.uptime.Now, Lag: s.cfg.ReplicaLag, Rejoining: s.rejoining,
 	}
-	s.apply(s.controller.Image())
+	s.apply(s.Controller.Image())
 	s.background.Go(func() { s.uptime.Run(s.ctx, s.cfg.ReplicaLag/16, s.gate.Pass) })
 	s.background.Go(func() { s.followController(s.ctx) })
 	s.background.Go(func() { s.keepAlive(s.ctx) })
@@ -111,7 +111,7 @@ func startServer(n *Node, l net.Listener) (*Server, error) {
 }
 
 func (s *Server) register() error {
-	i, err := s.controller.Register(s.self)
+	i, err := s.Controller.Register(s.self)
 	s.registered.Store(uint64(i))
 	return err
 }
@@ -170,14 +170,14 @@ func (s *Server) Addr() string { return s.wire.Addr().String() }
 // and what the logs hold is on the disk. It may be called again.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.wire.Drain()
-	s.controller.Unregister(s.id, meta.Incarnation(s.registered.Load()))
+	s.Controller.Unregister(s.id, meta.Incarnation(s.registered.Load()))
 	s.catchUp(ctx)
 	return s.end(ctx)
 }
 
 // catchUp waits until this broker has acted on all that is decided now.
 func (s *Server) catchUp(ctx context.Context) {
-	for decided := s.controller.Image().Version; ; {
+	for decided := s.Controller.Image().Version; ; {
 		changed := s.rolesChanged()
 		if s.image().Version >= decided {
 			return
@@ -218,7 +218,7 @@ func (s *Server) Stopping() bool { return s.wire.Draining.Load() }
 // Queued is how many requests of clients were read and are not answered yet.
 func (s *Server) Queued() int {
 	return s.wire.Queued(func(c *wire.Conn) bool {
-		_, broker := s.links.Caller(c.RemoteAddr())
+		_, broker := s.Links.Caller(c.RemoteAddr())
 		return broker
 	})
 }
