@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/seed-782fa212/limbo/examples/broker/cluster"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/log"
+	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
 )
 
 // The long polls of the drive: thousands of fetches on partitions where hardly
@@ -242,19 +242,8 @@ func (p *poller) poll(nc net.Conn) error {
 		}
 		// The longest a poll waits, and ample time for a busy machine on top.
 		_ = nc.SetReadDeadline(time.Now().Add(p.all.d.load.Waits + 20*time.Second))
-		var size [4]byte
-		if _, err := io.ReadFull(br, size[:]); err != nil {
-			return err
-		}
-		n := int(binary.BigEndian.Uint32(size[:]))
-		if n > 64<<20 {
-			return fmt.Errorf("answer of %d bytes", n)
-		}
-		if cap(frame) < n {
-			frame = make([]byte, n)
-		}
-		frame = frame[:n]
-		if _, err := io.ReadFull(br, frame); err != nil {
+		var err error
+		if frame, err = wire.ReadFrame(br, frame, 64<<20); err != nil {
 			return err
 		}
 		if err := p.check(frame, time.Now()); err != nil {
@@ -296,7 +285,7 @@ func (p *poller) appendVersions(dst []byte) []byte {
 // check takes one answer, read at the given time, and judges it.
 func (p *poller) check(frame []byte, at time.Time) error {
 	all := p.all
-	if len(frame) < 4 || len(p.inFlight) == 0 {
+	if len(p.inFlight) == 0 {
 		return errors.New("an answer that nobody asked for")
 	}
 	asked := p.inFlight[0]

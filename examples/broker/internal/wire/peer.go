@@ -44,27 +44,38 @@ func (p *Peer) Call(ctx context.Context, req kmsg.Request, timeout time.Duration
 	if _, err := p.Conn.Write(p.formatter.AppendRequest(p.frame[:0], req, p.correlation)); err != nil {
 		return nil, err
 	}
-	var head [8]byte
-	if _, err := io.ReadFull(p.br, head[:]); err != nil {
+	frame, err := ReadFrame(p.br, p.frame, p.maxAnswer)
+	if err != nil {
 		return nil, err
 	}
-	size := int(int32(binary.BigEndian.Uint32(head[:]))) - 4
-	if size < 0 || size > p.maxAnswer {
-		return nil, fmt.Errorf("answer of %d bytes", size)
-	}
-	if got := int32(binary.BigEndian.Uint32(head[4:])); got != p.correlation {
+	p.frame = frame
+	if got := int32(binary.BigEndian.Uint32(frame)); got != p.correlation {
 		return nil, fmt.Errorf("answer to request %d, not %d", got, p.correlation)
 	}
-	if cap(p.frame) < size || cap(p.frame) > max(4*size, 64<<10) {
-		p.frame = make([]byte, size)
-	}
-	body := p.frame[:size]
-	if _, err := io.ReadFull(p.br, body); err != nil {
-		return nil, err
-	}
+	body := frame[4:]
 	resp := req.ResponseKind()
 	if resp.IsFlexible() && len(body) > 0 {
 		body = body[1:] // the header's tags: none
 	}
 	return resp, resp.ReadFrom(body)
+}
+
+// ReadFrame reads an answer from its correlation id on. It reuses buf, unless that is too
+// small, or far too large for what is usually read.
+func ReadFrame(r *bufio.Reader, buf []byte, limit int) ([]byte, error) {
+	head, err := r.Peek(4)
+	if err != nil {
+		return nil, err
+	}
+	size := int(int32(binary.BigEndian.Uint32(head)))
+	if size < 4 || size-4 > limit {
+		return nil, fmt.Errorf("answer of %d bytes", size)
+	}
+	_, _ = r.Discard(4) // which were read
+	if cap(buf) < size || cap(buf) > max(4*size, 64<<10) {
+		buf = make([]byte, size)
+	}
+	buf = buf[:size]
+	_, err = io.ReadFull(r, buf)
+	return buf, err
 }
