@@ -44,7 +44,7 @@ func (o Options) withDefaults() (Options, error) {
 }
 
 // Timers schedules timers in a store, cancels them, and shows them. Make one with
-// [Open] or [New]: the zero Timers is not usable. Any number of processes may use
+// [New]: the zero Timers is not usable. Any number of processes may use
 // one store, if its engine allows that.
 //
 // All methods are safe for concurrent use. They block until the engine has

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-782fa212/limbo/durable/webhook"
@@ -154,6 +155,9 @@ func TestMetricsAreDocumented(t *testing.T) {
 			_, text = do(t, "GET", where+"/metrics", "")
 			return strings.Contains(text, "limbo_durable_waiting")
 		}, time.Minute, time.Millisecond)
+		problems, err := promlint.New(strings.NewReader(text)).Lint()
+		require.NoError(t, err)
+		require.Empty(t, problems)
 		for _, m := range regexp.MustCompile(`(?m)^# TYPE (\S+) `).FindAllStringSubmatch(text, -1) {
 			published[i] = append(published[i], m[1])
 			if !strings.HasSuffix(m[1], "_invalid_figures") {
