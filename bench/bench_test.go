@@ -26,18 +26,7 @@ import (
 // program. On a busy machine a quick run takes as long as it takes.
 func TestMain(m *testing.M) {
 	makeTiny()
-	if len(os.Args) == 3 && os.Args[1] == childFlag {
-		if err := child(os.Args[2]); err != nil {
-			warn("%v", err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	if serve := servant(); serve != nil {
-		if err := serve(); err != nil {
-			warn("%v", err)
-			os.Exit(1)
-		}
+	if asked() {
 		os.Exit(0)
 	}
 	quickLimit = time.Hour

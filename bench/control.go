@@ -22,7 +22,7 @@ var controlRival = rival{
 		case "W9":
 			return openLoad(j, noRequests{})
 		case "W12":
-			return longPoll(j, relayVariable, strconv.Itoa(j.Params["parked"]), parkAtRelay)
+			return longPoll(j, "relay", strconv.Itoa(j.Params["parked"]), parkAtRelay)
 		}
 		return inProcess(openControl)(j)
 	},

@@ -45,7 +45,7 @@ func httpPolls(j Job, holder string, protocol int) (res Result, err error) {
 	if err := roomForFiles(n); err != nil {
 		return Result{}, err
 	}
-	s, err := startServant(pollServerVariable, fmt.Sprintf("%s %d", holder, n))
+	s, err := startServant("polls", fmt.Sprintf("%s %d", holder, n))
 	if err != nil {
 		return Result{}, err
 	}

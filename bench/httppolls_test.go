@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"testing"
@@ -53,14 +52,7 @@ func TestHTTPPollsWorkload(t *testing.T) {
 // pollsHere parks polls at a server, which is this binary again.
 func pollsHere(t *testing.T, holder string, n, protocol int) *pollClients {
 	t.Helper()
-	self, err := os.Executable()
-	require.NoError(t, err)
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %d", pollServerVariable, holder, n))
-	s, err := startServer(cmd)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.stop()) })
-	cs := newPollClients(s.addr, n, protocol)
+	cs := newPollClients(servantHere(t, "polls", fmt.Sprint(holder, " ", n)).addr, n, protocol)
 	t.Cleanup(cs.close)
 	return cs
 }
@@ -124,8 +116,8 @@ func TestPollClientsNoticeTheWrongProtocol(t *testing.T) {
 }
 
 func TestPollServersThatThereAreNot(t *testing.T) {
-	require.ErrorContains(t, servePolls("nobody 5"), "no holder")
-	require.ErrorContains(t, servePolls("longpoll"), pollServerVariable)
+	require.ErrorContains(t, servePolls(t.Context(), "nobody 5"), "no holder")
+	require.ErrorContains(t, servePolls(t.Context(), "longpoll"), "polls")
 }
 
 // Where fewer files may be open than polls are asked for, fewer are parked, and the

@@ -3,9 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 )
@@ -17,16 +14,10 @@ var kfakeRival = rival{
 	setup: "github.com/twmb/franz-go/pkg/kfake with one broker, in a process of its own",
 	does:  []string{"W12"},
 	bytes: pollBytes,
-	run:   func(j Job) (Result, error) { return longPoll(j, kfakeVariable, "1", park) },
+	run:   func(j Job) (Result, error) { return longPoll(j, "kfake", "", park) },
 }
 
-// kfakeVariable makes this binary run a kfake and nothing else, as kfake comes
-// without a program.
-const kfakeVariable = "LIMBO_BENCH_KFAKE"
-
-func serveKfake() error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+func serveKfake(ctx context.Context, _ string) error {
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
 	if err != nil {
 		return err

@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
-	"os/signal"
 	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/seed-782fa212/limbo/examples/broker/cluster"
@@ -22,17 +19,12 @@ var limboBrokerRival = rival{
 	does:  []string{"W12"},
 	bytes: pollBytes,
 	run: func(j Job) (Result, error) {
-		return longPoll(j, brokerVariable, strconv.Itoa(j.Params["parked"]+64), park)
+		return longPoll(j, "broker", strconv.Itoa(j.Params["parked"]+64), park)
 	},
 }
 
-// brokerVariable makes this binary run a broker and nothing else: its value is how many
-// connections, partitions and parked fetches there can be.
-const brokerVariable = "LIMBO_BENCH_BROKER"
-
-func serveBroker(limit string) error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+// serveBroker runs a broker. limit is the most connections, partitions and parked fetches.
+func serveBroker(ctx context.Context, limit string) error {
 	n, err := strconv.Atoi(limit)
 	if err != nil {
 		return err

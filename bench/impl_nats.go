@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	natsserver "github.com/nats-io/nats-server/v2/server"
@@ -26,13 +24,7 @@ var natsRival = rival{
 	run:   func(j Job) (Result, error) { return durables(j, openNATS) },
 }
 
-// natsVariable makes this binary run a NATS server and nothing else: its value is the
-// folder.
-const natsVariable = "LIMBO_BENCH_NATS"
-
-func serveNATS(dir string) error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+func serveNATS(ctx context.Context, dir string) error {
 	s, err := natsserver.NewServer(&natsserver.Options{
 		Host: "127.0.0.1", Port: natsserver.RANDOM_PORT, NoSigs: true, NoLog: true,
 		JetStream: true, StoreDir: dir, SyncInterval: time.Second,
@@ -65,7 +57,7 @@ func openNATS() (_ durableTimers, err error) {
 		return nil, err
 	}
 	n := &natsTimers{}
-	if n.server, err = startServant(natsVariable, dir); err != nil {
+	if n.server, err = startServant("nats", dir); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	n.server.dir = dir

@@ -36,12 +36,12 @@ const pollBytes = 100 << 10
 // millisecond, after which it is parked and the server as idle as before.
 //
 // Client and server share the machine's cores.
-func longPoll[P parked](j Job, variable, value string, park func(addr string, n int) (P, error)) (res Result, err error) {
+func longPoll[P parked](j Job, name, arg string, park func(addr string, n int) (P, error)) (res Result, err error) {
 	n := j.Params["parked"]
 	if err := roomForFiles(n); err != nil {
 		return Result{}, err
 	}
-	s, err := startServant(variable, value)
+	s, err := startServant(name, arg)
 	if err != nil {
 		return Result{}, err
 	}

@@ -46,13 +46,13 @@ func TestLongPollWorkload(t *testing.T) {
 // kfakeHere is a server for tests: this binary again.
 func kfakeHere(t *testing.T) *server {
 	t.Helper()
-	return servantHere(t, kfakeVariable, "1")
+	return servantHere(t, "kfake", "")
 }
 
 // servantHere is startServant for tests.
-func servantHere(t *testing.T, variable, value string) *server {
+func servantHere(t *testing.T, name, arg string) *server {
 	t.Helper()
-	s, err := startServant(variable, value)
+	s, err := startServant(name, arg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.stop()) })
 	return s
@@ -70,7 +70,7 @@ func wakeAll(t *testing.T, polls parked) {
 
 // The control wakes the poll that it is told to, and no other.
 func TestRelay(t *testing.T) {
-	ps, err := parkAtRelay(servantHere(t, relayVariable, "10").addr, 10)
+	ps, err := parkAtRelay(servantHere(t, "relay", "10").addr, 10)
 	require.NoError(t, err)
 	defer ps.close()
 	wakeAll(t, ps)

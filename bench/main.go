@@ -15,29 +15,13 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 )
 
 func main() {
-	if len(os.Args) == 3 && os.Args[1] == childFlag {
-		// When memory is short, collect more often rather than be killed.
-		if free := memInfo("MemAvailable"); free > 0 {
-			debug.SetMemoryLimit(free / 10 * 9)
-		}
-		if err := child(os.Args[2]); err != nil {
-			warn("%v", err)
-			os.Exit(1)
-		}
-		return
-	}
-	if serve := servant(); serve != nil {
-		if err := serve(); err != nil {
-			warn("%v", err)
-			os.Exit(1)
-		}
+	if asked() {
 		return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -47,25 +31,40 @@ func main() {
 	os.Exit(code)
 }
 
-// servant returns the rival's server that this process is to be and nothing else, or
-// nil: some come without a program.
-func servant() func() error {
-	if os.Getenv(kfakeVariable) != "" {
-		return serveKfake
+// asked does what another process of this binary started this one for, a job or a server,
+// and reports whether one did.
+func asked() bool {
+	var err error
+	name, arg, serves := strings.Cut(os.Getenv(serverVariable), " ")
+	switch {
+	case serves:
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		err = servers[name](ctx, arg)
+		stop()
+	case len(os.Args) == 3 && os.Args[1] == childFlag:
+		// When memory is short, collect more often rather than be killed.
+		if free := memInfo("MemAvailable"); free > 0 {
+			debug.SetMemoryLimit(free / 10 * 9)
+		}
+		err = child(os.Args[2])
+	default:
+		return false
 	}
-	if limit := os.Getenv(brokerVariable); limit != "" {
-		return func() error { return serveBroker(limit) }
+	if err != nil {
+		warn("%v", err)
+		os.Exit(1)
 	}
-	if polls, err := strconv.Atoi(os.Getenv(relayVariable)); err == nil {
-		return func() error { return serveRelay(polls) }
-	}
-	if dir := os.Getenv(natsVariable); dir != "" {
-		return func() error { return serveNATS(dir) }
-	}
-	if what := os.Getenv(pollServerVariable); what != "" {
-		return func() error { return servePolls(what) }
-	}
-	return nil
+	return true
+}
+
+// serverVariable makes this binary a server and nothing else. Its value is a name in
+// servers, a space, and the server's argument.
+const serverVariable = "LIMBO_BENCH_SERVER"
+
+// servers are the servers that come without a program of their own. Each prints
+// "listening on host:port" and serves until ctx ends.
+var servers = map[string]func(ctx context.Context, arg string) error{
+	"kfake": serveKfake, "broker": serveBroker, "relay": serveRelay, "nats": serveNATS, "polls": servePolls,
 }
 
 // clean removes the intermediate files. It must be called at the end of the process

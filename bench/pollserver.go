@@ -8,17 +8,11 @@ import (
 	"log"
 	"net"
 	"net/http"
-	"os/signal"
 	"runtime"
 	"strconv"
 	"sync/atomic"
-	"syscall"
 	"time"
 )
-
-// pollServerVariable makes this binary run W15's server and nothing else. Its value is what
-// holds the polls, and how many keys there are.
-const pollServerVariable = "LIMBO_BENCH_POLLS"
 
 // pollHolder has requests wait for the events of their keys.
 type pollHolder interface {
@@ -42,18 +36,17 @@ var pollHolders = map[string]func() (pollHolder, error){
 	"net/http": openChannelHolder,
 }
 
-// servePolls serves over HTTP/1.1 and over HTTP/2 without TLS, until SIGTERM.
-func servePolls(what string) error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
+// servePolls runs W15's server, over HTTP/1.1 and over HTTP/2 without TLS. what is the name
+// of the holder and the number of keys.
+func servePolls(ctx context.Context, what string) error {
 	var name string
 	var n int
 	if _, err := fmt.Sscan(what, &name, &n); err != nil {
-		return fmt.Errorf("%s is %q: %w", pollServerVariable, what, err)
+		return fmt.Errorf("polls %q: %w", what, err)
 	}
 	open := pollHolders[name]
 	if open == nil {
-		return fmt.Errorf("%s is %q: there is no holder of that name", pollServerVariable, what)
+		return fmt.Errorf("polls %q: there is no holder of that name", what)
 	}
 	holder, err := open()
 	if err != nil {

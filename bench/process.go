@@ -28,14 +28,14 @@ const serverLimit = 20 * time.Second
 // startServer starts a server and waits until it prints "listening on host:port".
 func startServer(cmd *exec.Cmd) (*server, error) { return startSaying(cmd, "listening on ") }
 
-// startServant starts this binary as a server that comes without a program: see servant.
-func startServant(variable, value string) (*server, error) {
+// startServant starts this binary as one of servers.
+func startServant(name, arg string) (*server, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), variable+"="+value)
+	cmd.Env = append(os.Environ(), serverVariable+"="+name+" "+arg)
 	return startServer(cmd)
 }
 

@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
-	"os/signal"
+	"strconv"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -34,20 +32,19 @@ func newRelayFrame(what byte, number int) []byte {
 	return b
 }
 
-// relayVariable makes this binary run a relay and nothing else: its value is for how many
-// polls.
-const relayVariable = "LIMBO_BENCH_RELAY"
-
-func serveRelay(limit int) error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+// serveRelay runs a relay for at most limit polls.
+func serveRelay(ctx context.Context, limit string) error {
+	n, err := strconv.Atoi(limit)
+	if err != nil {
+		return err
+	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
 	fmt.Printf("relay: listening on %s\n", l.Addr())
-	polls := make([]relayed, limit)
+	polls := make([]relayed, n)
 	for {
 		conn, err := l.Accept()
 		if err != nil {
