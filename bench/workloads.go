@@ -32,10 +32,8 @@ var workloads = []workload{
 	httpPollsWorkload,
 }
 
-// work does a job of timers with an in-process rival. Those of the purgatory are
-// in purgatories.go, those of brokers in longpoll.go, those of timers that outlive
-// the process in durable.go, that of requests in flight in inflight.go, and that of HTTP
-// polls in httppolls.go.
+// work does a job of W1 to W7 with an in-process rival. The rivals of the other workloads call
+// those themselves.
 func work[H any](j Job, open opener[H]) (Result, error) {
 	switch j.Workload {
 	case "W1":

@@ -25,3 +25,11 @@ func processCPU(pid int) (time.Duration, error) {
 	}
 	return time.Duration(t.Nano()), nil
 }
+
+// pause sleeps for d, exact to the kernel's slack of some 50 µs. time.Sleep, in a
+// process that is otherwise idle, is exact to a millisecond. A signal may end it
+// early.
+func pause(d time.Duration) {
+	t := syscall.NsecToTimespec(int64(d))
+	_ = syscall.Nanosleep(&t, nil)
+}

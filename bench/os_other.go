@@ -12,3 +12,6 @@ import (
 func endWithParent(*exec.Cmd) {}
 
 func processCPU(int) (time.Duration, error) { return 0, errors.ErrUnsupported }
+
+// pause sleeps for d.
+func pause(d time.Duration) { time.Sleep(d) }
