@@ -10,7 +10,7 @@ import (
 type target struct {
 	workload, text string
 	bound          float64
-	got            func(figures) (float64, bool)
+	got            formula
 }
 
 var unbounded = math.Inf(1)
@@ -28,16 +28,24 @@ func (f figures) at(workload, impl, metric string, p Params) (float64, bool) {
 	return 0, false
 }
 
-// one is a figure itself, ratio that of one rival divided by that of another.
-func one(workload, impl, metric string, p Params) func(figures) (float64, bool) {
+// formula computes a target's figure. It reports false if the figures have none of it.
+type formula func(figures) (float64, bool)
+
+// one is a figure itself.
+func one(workload, impl, metric string, p Params) formula {
 	return func(f figures) (float64, bool) { return f.at(workload, impl, metric, p) }
 }
 
-func ratio(workload, metric, impl, other string, p Params) func(figures) (float64, bool) {
-	return quotient(one(workload, impl, metric, p), one(workload, other, metric, p))
+// both computes from two figures.
+func both(a, b formula, compute func(x, y float64) float64) formula {
+	return func(f figures) (float64, bool) {
+		x, ok := a(f)
+		y, ok2 := b(f)
+		return compute(x, y), ok && ok2
+	}
 }
 
-func quotient(a, b func(figures) (float64, bool)) func(figures) (float64, bool) {
+func quotient(a, b formula) formula {
 	return func(f figures) (float64, bool) {
 		x, ok := a(f)
 		y, ok2 := b(f)
@@ -45,59 +53,60 @@ func quotient(a, b func(figures) (float64, bool)) func(figures) (float64, bool) 
 	}
 }
 
-func difference(a, b func(figures) (float64, bool)) func(figures) (float64, bool) {
+func difference(a, b formula) formula {
+	return both(a, b, func(x, y float64) float64 { return x - y })
+}
+
+// worse is the larger one of two figures.
+func worse(a, b formula) formula {
+	return both(a, b, func(x, y float64) float64 { return max(x, y) })
+}
+
+// ratio is the figure of one rival divided by that of another.
+func ratio(workload, metric, impl, other string, p Params) formula {
+	return quotient(one(workload, impl, metric, p), one(workload, other, metric, p))
+}
+
+// inUnits is a figure in units of so much.
+func inUnits(unit float64, a formula) formula {
 	return func(f figures) (float64, bool) {
 		x, ok := a(f)
-		y, ok2 := b(f)
-		return x - y, ok && ok2
+		return x / unit, ok
+	}
+}
+
+// needed is how often a figure goes into the one that is wanted: infinite if it is 0.
+func needed(want float64, a formula) formula {
+	return func(f figures) (float64, bool) {
+		x, ok := a(f)
+		return want / x, ok
 	}
 }
 
 // p99AtHalf is W9's p99_500k_us; without end if that rate was never held.
-func p99AtHalf(impl string) func(figures) (float64, bool) {
+func p99AtHalf(impl string) formula {
 	return func(f figures) (float64, bool) {
-		p := Params{"p50_ms": 20, "p75_ms": 60}
-		got, ok := f.at("W9", impl, "p99_500k_us", p)
-		if _, measured := f.at("W9", impl, "max_rate", p); measured && !ok {
+		got, ok := f.at("W9", impl, "p99_500k_us", load20)
+		if _, measured := f.at("W9", impl, "max_rate", load20); measured && !ok {
 			return math.Inf(1), true
 		}
 		return got, ok
 	}
 }
 
-// worse is the larger one of two figures.
-func worse(a, b func(figures) (float64, bool)) func(figures) (float64, bool) {
-	return func(f figures) (float64, bool) {
-		x, ok := a(f)
-		y, ok2 := b(f)
-		return max(x, y), ok && ok2
-	}
-}
-
 // callsAgainstMap is the ratio of calls to a map by hand, of what is slower: a table's own
 // calls, or those of one group.
-func callsAgainstMap(goroutines int) func(figures) (float64, bool) {
+func callsAgainstMap(goroutines int) formula {
 	at := Params{"in_flight": 100_000, "goroutines": goroutines}
 	return worse(ratio("W14", "ns_per_op", "calls", "map", at), ratio("W14", "ns_per_op", "calls-group", "map", at))
 }
 
-// rate is how often W13's figure goes into the one that is asked for.
-func rate(asked float64, metric, impl string) func(figures) (float64, bool) {
-	return func(f figures) (float64, bool) {
-		got, ok := f.at("W13", impl, metric, durable100k)
-		return asked / got, ok && got > 0
-	}
-}
-
-func kilobytesPerPoll(impl string) func(figures) (float64, bool) {
-	return func(f figures) (float64, bool) {
-		each, ok := f.at("W15", impl, "bytes_per_poll", parked10k)
-		return each / 1000, ok
-	}
+func kilobytesPerPoll(impl string) formula {
+	return inUnits(1000, one("W15", impl, "bytes_per_poll", parked10k))
 }
 
 // worst is the largest of impl's figures over all sizes.
-func worst(workload, impl, metric string) func(figures) (float64, bool) {
+func worst(workload, impl, metric string) formula {
 	return func(f figures) (most float64, any bool) {
 		for _, row := range f {
 			if s, ok := row.Stats[metric]; ok && row.Workload == workload && row.Impl == impl {
@@ -110,7 +119,7 @@ func worst(workload, impl, metric string) func(figures) (float64, bool) {
 
 // againstBest is the largest ratio, over all sizes, of impl's figure to that of the
 // best rival in Go at the same size. limbo's own front ends are not rivals.
-func againstBest(workload, impl, metric string) func(figures) (float64, bool) {
+func againstBest(workload, impl, metric string) formula {
 	return func(f figures) (most float64, any bool) {
 		for _, row := range f {
 			if row.Workload != workload || row.Impl != impl {
@@ -131,11 +140,11 @@ func againstBest(workload, impl, metric string) func(figures) (float64, bool) {
 
 // aboveControl is the CPU of a rival's timers at W6's rate, without that of the loop
 // that touches them.
-func aboveControl(impl string) func(figures) (float64, bool) {
+func aboveControl(impl string) formula {
+	above := difference(one("W6", impl, "cpu_pct", conns100k), one("W6", controlName, "cpu_pct", conns100k))
 	return func(f figures) (float64, bool) {
-		with, ok := f.at("W6", impl, "cpu_pct", conns100k)
-		loop, ok2 := f.at("W6", controlName, "cpu_pct", conns100k)
-		return with - loop, ok && ok2 && with > loop
+		pct, ok := above(f)
+		return pct, ok && pct > 0
 	}
 }
 
@@ -153,6 +162,10 @@ var (
 	conns100k = Params{"connections": 100_000}
 	scale1k   = Params{"pending": 1_000, "goroutines": 1}
 	scale100M = Params{"pending": 100_000_000, "goroutines": 1}
+	keys3     = Params{"keys": 3}
+	load20    = Params{"p50_ms": 20, "p75_ms": 60}
+	load200   = Params{"p50_ms": 200, "p75_ms": 400}
+	two       = Params{"goroutines": 2}
 	parked10k = Params{"parked": 10_000}
 
 	durable100k = Params{"timers": 100_000}
@@ -170,11 +183,10 @@ var targets = []target{
 	{"W2", "stop_ns, in random order", 155, one("W2", "timingwheel", "stop_ns", held1M)},
 	{"W2", "stop_ns, × stdlib's", 155. / 205, ratio("W2", "stop_ns", "timingwheel", "stdlib", held1M)},
 	{"W2", "gc_ms, × stdlib's", 1. / 60, ratio("W2", "gc_ms", "timingwheel", "stdlib", held1M)},
-	{"W2", "bytes_after, × the peak", .02, func(f figures) (float64, bool) {
-		after, ok := f.at("W2", "timingwheel", "bytes_after", held1M)
-		each, ok2 := f.at("W2", "timingwheel", "bytes_per_timer", held1M)
-		return after / (each * 1e6), ok && ok2
-	}},
+	{"W2", "bytes_after, × the peak", .02, both(
+		one("W2", "timingwheel", "bytes_after", held1M), one("W2", "timingwheel", "bytes_per_timer", held1M),
+		func(after, each float64) float64 { return after / (each * 1e6) },
+	)},
 	{"W3", "cpu_ns_per_timer, × stdlib's", .30, ratio("W3", "cpu_ns_per_timer", "timingwheel", "stdlib", fire500k)},
 	{"W3", "scheduler: cpu_ns_per_timer, × stdlib's", .40, ratio("W3", "cpu_ns_per_timer", "scheduler", "stdlib", fire500k)},
 	{"W3", "early", 0, one("W3", "timingwheel", "early", fire500k)},
@@ -189,53 +201,37 @@ var targets = []target{
 	{"W6", "cpu_pct, × heap's at 100k, each less the control's", .40, quotient(aboveControl("timingwheel"), aboveControl("heap"))},
 	{"W6", "bytes_per_conn, × heap's at 100k", .62, ratio("W6", "bytes_per_conn", "timingwheel", "heap", conns100k)},
 	{"W7", "ns at 100M, × ns at 1k", 1.2, quotient(one("W7", "timingwheel", "ns_per_op", scale100M), one("W7", "timingwheel", "ns_per_op", scale1k))},
-	{"W7", "GB resident for 100M pending", 4, func(f figures) (float64, bool) {
-		each, ok := f.at("W7", "timingwheel", "rss_bytes_per_timer", scale100M)
-		return each / 10, ok
-	}},
-	{"W8", "ns_per_op with 3 keys", 350, one("W8", "purgatory", "ns_per_op", Params{"keys": 3})},
+	{"W7", "GB resident for 100M pending", 4, inUnits(10, one("W7", "timingwheel", "rss_bytes_per_timer", scale100M))},
+	{"W8", "ns_per_op with 3 keys", 350, one("W8", "purgatory", "ns_per_op", keys3)},
 	// What else the process allocates, its timers and its figures, is in the third
 	// decimal.
-	{"W8", "allocs_per_op with 3 keys", 1.01, one("W8", "purgatory", "allocs_per_op", Params{"keys": 3})},
+	{"W8", "allocs_per_op with 3 keys", 1.01, one("W8", "purgatory", "allocs_per_op", keys3)},
 	{"W8", "watched_after", 0, worst("W8", "purgatory", "watched_after")},
 	{"W8", "retained_bytes, within a page", 4096, worst("W8", "purgatory", "retained_bytes")},
-	{"W9", "1,000,000 requests a second, by max_rate", 1, func(f figures) (float64, bool) {
-		got, ok := f.at("W9", "purgatory", "max_rate", Params{"p50_ms": 20, "p75_ms": 60})
-		return 1e6 / got, ok
-	}},
-	{"W9", "cpu_us_per_req", 1.8, one("W9", "purgatory", "cpu_us_per_req", Params{"p50_ms": 20, "p75_ms": 60})},
+	{"W9", "1,000,000 requests a second, by max_rate", 1, needed(1e6, one("W9", "purgatory", "max_rate", load20))},
+	{"W9", "cpu_us_per_req", 1.8, one("W9", "purgatory", "cpu_us_per_req", load20)},
 	{"W9", "p99_500k_us", 1000, p99AtHalf("purgatory")},
-	{"W9", "500,000 requests a second with 200/400 ms, by max_rate", 1, func(f figures) (float64, bool) {
-		got, ok := f.at("W9", "purgatory", "max_rate", Params{"p50_ms": 200, "p75_ms": 400})
-		return 500_000 / got, ok
-	}},
-	{"W9", "most_held, × that with the page open", 1 / .95, ratio("W9", "most_held", "purgatory", "purgatory-page", Params{"p50_ms": 20, "p75_ms": 60})},
+	{"W9", "500,000 requests a second with 200/400 ms, by max_rate", 1, needed(500_000, one("W9", "purgatory", "max_rate", load200))},
+	{"W9", "most_held, × that with the page open", 1 / .95, ratio("W9", "most_held", "purgatory", "purgatory-page", load20)},
 	{"W9", "p99_500k_us with the page open, × without", 1.1, quotient(p99AtHalf("purgatory-page"), p99AtHalf("purgatory"))},
 	{"W10", "threshold: ns at 100k, × ns at 1", 1.3, quotient(one("W10", "threshold", "ns_per_completion", Params{"watchers": 100_000}), one("W10", "threshold", "ns_per_completion", Params{"watchers": 1}))},
 	{"W10", "CheckAndComplete: ns_per_watcher at 100k", 10, one("W10", "purgatory", "ns_per_watcher", Params{"watchers": 100_000})},
-	{"W11", "1 by the speedup of two goroutines, for 1.7", 1 / 1.7, func(f figures) (float64, bool) {
-		got, ok := f.at("W11", "purgatory", "speedup", Params{"goroutines": 2})
-		return 1 / got, ok
-	}},
-	{"W11", "4,500,000 operations a second with two goroutines, by ops_per_s", 1, func(f figures) (float64, bool) {
-		got, ok := f.at("W11", "purgatory", "ops_per_s", Params{"goroutines": 2})
-		return 4.5e6 / got, ok
-	}},
+	{"W11", "1 by the speedup of two goroutines, for 1.7", 1 / 1.7, needed(1, one("W11", "purgatory", "speedup", two))},
+	{"W11", "4,500,000 operations a second with two goroutines, by ops_per_s", 1, needed(4.5e6, one("W11", "purgatory", "ops_per_s", two))},
 	{"W12", "wake_p99_us, × kfake's", .7, ratio("W12", "wake_p99_us", "limbo-broker", "kfake", parked10k)},
 	{"W12", "idle_cpu_pct", .2, one("W12", "limbo-broker", "idle_cpu_pct", parked10k)},
-	{"W13", "Redis: 80,000 schedules a second, by schedules_per_s", 1, rate(80_000, "schedules_per_s", "durable-redis")},
-	{"W13", "Redis: 40,000 lives a second, by lives_per_s", 1, rate(40_000, "lives_per_s", "durable-redis")},
-	{"W13", "folder: 50,000 schedules a second, by schedules_per_s", 1, rate(50_000, "schedules_per_s", "durable-pebble")},
-	{"W13", "folder: 20,000 lives a second, by lives_per_s", 1, rate(20_000, "lives_per_s", "durable-pebble")},
+	{"W13", "Redis: 80,000 schedules a second, by schedules_per_s", 1, needed(80_000, one("W13", "durable-redis", "schedules_per_s", durable100k))},
+	{"W13", "Redis: 40,000 lives a second, by lives_per_s", 1, needed(40_000, one("W13", "durable-redis", "lives_per_s", durable100k))},
+	{"W13", "folder: 50,000 schedules a second, by schedules_per_s", 1, needed(50_000, one("W13", "durable-pebble", "schedules_per_s", durable100k))},
+	{"W13", "folder: 20,000 lives a second, by lives_per_s", 1, needed(20_000, one("W13", "durable-pebble", "lives_per_s", durable100k))},
 	{"W13", "Redis: late_p50_ms", 5, one("W13", "durable-redis", "late_p50_ms", durable100k)},
 	{"W13", "Redis: late_p99_ms", 25, one("W13", "durable-redis", "late_p99_ms", durable100k)},
 	{"W13", "folder: late_p50_ms", 5, one("W13", "durable-pebble", "late_p50_ms", durable100k)},
 	{"W13", "folder: late_p99_ms", 25, one("W13", "durable-pebble", "late_p99_ms", durable100k)},
-	{"W13", "early, either", 0, func(f figures) (float64, bool) {
-		a, ok := f.at("W13", "durable-redis", "early", durable100k)
-		b, ok2 := f.at("W13", "durable-pebble", "early", durable100k)
-		return a + b, ok && ok2
-	}},
+	{"W13", "early, either", 0, both(
+		one("W13", "durable-redis", "early", durable100k), one("W13", "durable-pebble", "early", durable100k),
+		func(a, b float64) float64 { return a + b },
+	)},
 	{"W13", "Redis: bytes_per_timer", 320, one("W13", "durable-redis", "bytes_per_timer", durable100k)},
 	{"W13", "Redis: asynq's lives_per_s, × ours", 1. / 5, ratio("W13", "lives_per_s", "asynq", "durable-redis", durable100k)},
 	{"W13", "Redis: late_p99_ms, × asynq's", 1. / 20, ratio("W13", "late_p99_ms", "durable-redis", "asynq", durable100k)},
@@ -249,10 +245,7 @@ var targets = []target{
 	{"W15", "HTTP/2: KB a poll, net/http's included", 12, kilobytesPerPoll("longpoll-h2")},
 	{"W15", "HTTP/2: KB a poll, less net/http's alone", unbounded, difference(kilobytesPerPoll("longpoll-h2"), kilobytesPerPoll("net/http-h2"))},
 	{"W15", "idle_cpu_pct, either", 1, worse(one("W15", "longpoll", "idle_cpu_pct", parked10k), one("W15", "longpoll-h2", "idle_cpu_pct", parked10k))},
-	{"W15", "across nodes: wake_p99, ms", 5, func(f figures) (float64, bool) {
-		got, ok := f.at("W15", "longpoll-nodes", "wake_p99_us", parked10k)
-		return got / 1000, ok
-	}},
+	{"W15", "across nodes: wake_p99, ms", 5, inUnits(1000, one("W15", "longpoll-nodes", "wake_p99_us", parked10k))},
 }
 
 // targetTable shows whether each target that has its figures is reached.
