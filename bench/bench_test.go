@@ -234,33 +234,55 @@ func TestCommandLineNamesNoDirectory(t *testing.T) {
 	require.Equal(t, "go run ./bench", commandLine(nil))
 }
 
-// Through real children: the JSON form, then a report from the same results.
-func TestJSONAndReport(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
+// quickRun runs the workloads quickly, in real children. It returns what -json prints, and
+// the directory with the report, in which each of the plots must be.
+func quickRun(t *testing.T, run string, plots []string, args ...string) (results []Result, dir string) {
+	t.Helper()
+	dir = t.TempDir()
 	var stdout bytes.Buffer
-	code := bench(t.Context(), []string{"-quick", "-json", "-run", "W3", "-impl", "timingwheel,stdlib", "-out", dir}, &stdout, os.Stderr)
-	require.Zero(t, code)
-	impls := map[string]bool{}
+	args = append([]string{"-quick", "-json", "-run", run, "-out", dir}, args...)
+	require.Zero(t, bench(t.Context(), args, &stdout, os.Stderr))
 	for line := range strings.Lines(stdout.String()) {
 		var r struct {
-			Workload string
-			Impl     string
-			Params   map[string]int
-			Metrics  map[string]float64
+			Workload, Impl string
+			Params         Params
+			Metrics        Metrics
 		}
 		d := json.NewDecoder(strings.NewReader(line))
 		d.DisallowUnknownFields()
 		require.NoError(t, d.Decode(&r), line)
-		require.Equal(t, "W3", r.Workload)
-		require.Equal(t, map[string]int{"timers": 2_000}, r.Params)
+		require.Contains(t, strings.Split(run, ","), r.Workload)
+		results = append(results, Result{Workload: r.Workload, Impl: r.Impl, Params: r.Params, Metrics: r.Metrics})
+	}
+	report, err := os.ReadFile(filepath.Join(dir, "report.md"))
+	require.NoError(t, err)
+	for _, plot := range plots {
+		require.Contains(t, string(report), plot)
+		require.FileExists(t, filepath.Join(dir, plot))
+	}
+	return results, dir
+}
+
+func implsIn(results []Result) []string {
+	var impls []string
+	for _, r := range results {
+		impls = append(impls, r.Impl)
+	}
+	return impls
+}
+
+// The JSON form, then a report from the same results.
+func TestJSONAndReport(t *testing.T) {
+	t.Parallel()
+	results, dir := quickRun(t, "W3", nil, "-impl", "timingwheel,stdlib")
+	for _, r := range results {
+		require.Equal(t, Params{"timers": 2_000}, r.Params)
 		for _, m := range fireWorkload.metrics {
 			require.Contains(t, r.Metrics, m)
 		}
-		require.Zero(t, r.Metrics["early"], line)
-		impls[r.Impl] = true
+		require.Zero(t, r.Metrics["early"], r.Impl)
 	}
-	require.Equal(t, map[string]bool{"timingwheel": true, "stdlib": true}, impls)
+	require.Equal(t, []string{"timingwheel", "stdlib"}, implsIn(results))
 
 	again := t.TempDir()
 	require.Zero(t, bench(t.Context(), []string{"-from", filepath.Join(dir, "results.json"), "-out", again}, io.Discard, os.Stderr))
@@ -277,25 +299,22 @@ func TestJSONAndReport(t *testing.T) {
 // The purgatory's workloads, through real children and into a report.
 func TestPurgatoryWorkloads(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	var stdout bytes.Buffer
-	code := bench(t.Context(), []string{"-quick", "-json", "-run", "W8,W9,W10,W11", "-out", dir}, &stdout, os.Stderr)
-	require.Zero(t, code)
+	results, dir := quickRun(t, "W8,W9,W10,W11", []string{
+		"w8_cost.png", "w9_held.png", "w9_cpu.png", "w9_latency.png", "w10_cost.png", "w11_rate.png",
+	})
 	impls := map[string][]string{}
-	for line := range strings.Lines(stdout.String()) {
-		var r Result
-		require.NoError(t, json.Unmarshal([]byte(line), &r), line)
+	for _, r := range results {
 		impls[r.Workload] = append(impls[r.Workload], r.Impl)
 		for _, m := range workloads[workloadIndex(r.Workload)].metrics {
 			_, has := r.Metrics[m]
-			require.Equal(t, m != "p99_500k_us" || r.Metrics["max_rate"] >= float64(halfRate), has, "%s: %s", m, line)
+			require.Equal(t, m != "p99_500k_us" || r.Metrics["max_rate"] >= float64(halfRate), has, "%s: %v", m, r)
 		}
 		switch r.Workload {
 		case "W8":
-			require.Zero(t, r.Metrics["watched_after"], line)
-			require.GreaterOrEqual(t, r.Metrics["allocs_per_op"], 1., "the operation itself: %s", line)
+			require.Zero(t, r.Metrics["watched_after"], "%v", r)
+			require.GreaterOrEqual(t, r.Metrics["allocs_per_op"], 1., "the operation itself: %v", r)
 		case "W10":
-			require.InDelta(t, r.Metrics["ns_per_completion"], r.Metrics["ns_per_watcher"]*float64(r.Params["watchers"]), 1+r.Metrics["ns_per_completion"]*.01, line)
+			require.InDelta(t, r.Metrics["ns_per_completion"], r.Metrics["ns_per_watcher"]*float64(r.Params["watchers"]), 1+r.Metrics["ns_per_completion"]*.01, "%v", r)
 		}
 	}
 	require.Equal(t, map[string][]string{
@@ -316,28 +335,17 @@ func TestPurgatoryWorkloads(t *testing.T) {
 			require.LessOrEqual(t, m["held"], m["rate"])
 		}
 	}
-	report, err := os.ReadFile(filepath.Join(dir, "report.md"))
-	require.NoError(t, err)
-	for _, plot := range []string{"w8_cost", "w9_held", "w9_cpu", "w9_latency", "w10_cost", "w11_rate"} {
-		require.Contains(t, string(report), plot+".png")
-		require.FileExists(t, filepath.Join(dir, plot+".png"))
-	}
 }
 
 // Requests in flight, through real children.
 func TestInFlight(t *testing.T) {
 	t.Parallel()
-	var stdout bytes.Buffer
-	require.Zero(t, bench(t.Context(), []string{"-quick", "-json", "-run", "W14", "-out", t.TempDir()}, &stdout, os.Stderr))
-	var impls []string
-	for line := range strings.Lines(stdout.String()) {
-		var r Result
-		require.NoError(t, json.Unmarshal([]byte(line), &r), line)
-		impls = append(impls, r.Impl)
-		require.Positive(t, r.Metrics["ns_per_op"], line)
-		require.Contains(t, r.Metrics, "allocs_per_op", line)
+	results, _ := quickRun(t, "W14", nil)
+	for _, r := range results {
+		require.Positive(t, r.Metrics["ns_per_op"], r.Impl)
+		require.Contains(t, r.Metrics, "allocs_per_op", r.Impl)
 	}
-	require.Equal(t, []string{"calls", "calls-group", "map", "calls", "calls-group", "map"}, impls)
+	require.Equal(t, []string{"calls", "calls-group", "map", "calls", "calls-group", "map"}, implsIn(results))
 
 	// The rival does what it is measured for, to the end of each way.
 	m := &mapOfRequests{waiting: map[uint64]*mapRequest{}}

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -42,7 +44,17 @@ func startServant(name, arg string) (*server, error) {
 // startSaying starts a server and waits until it prints a line with mark in it. What
 // follows in the line is the address.
 func startSaying(cmd *exec.Cmd, mark string) (*server, error) {
-	output := &announcement{mark: mark, addr: make(chan string, 1)}
+	said, output := io.Pipe()
+	addr := make(chan string, 1)
+	go func() {
+		for lines := bufio.NewScanner(said); lines.Scan(); {
+			if _, after, ok := strings.Cut(lines.Text(), mark); ok {
+				addr <- strings.TrimSpace(after)
+				break
+			}
+		}
+		_, _ = io.Copy(io.Discard, said) // so that the server never waits for a reader
+	}()
 	var stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = output, &stderr
 	cmd.WaitDelay = time.Minute
@@ -59,12 +71,13 @@ func startSaying(cmd *exec.Cmd, mark string) (*server, error) {
 			s.err = cmd.Wait()
 			close(s.ended)
 		}
+		_ = output.Close()
 	}()
 	if err := <-started; err != nil {
 		return nil, err
 	}
 	select {
-	case s.addr = <-output.addr:
+	case s.addr = <-addr:
 		return s, nil
 	case <-s.ended:
 		if s.err == nil {
@@ -121,31 +134,4 @@ func (s *server) quiet() error {
 		}
 	}
 	return nil
-}
-
-// announcement is a server's standard output. It sends the address of the first
-// line that has the mark: what follows there.
-type announcement struct {
-	mark string
-	addr chan string // capacity 1
-	line []byte
-	done bool
-}
-
-func (a *announcement) Write(p []byte) (int, error) {
-	for _, b := range p {
-		if a.done {
-			break
-		}
-		if b != '\n' {
-			a.line = append(a.line, b)
-			continue
-		}
-		if _, addr, ok := strings.Cut(string(a.line), a.mark); ok {
-			a.addr <- strings.TrimSpace(addr)
-			a.done = true
-		}
-		a.line = a.line[:0]
-	}
-	return len(p), nil
 }

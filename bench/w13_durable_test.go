@@ -1,11 +1,7 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
-	"os"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -155,15 +151,8 @@ func TestDurableErrorsEndTheJob(t *testing.T) {
 func TestDurableWorkload(t *testing.T) {
 	t.Parallel()
 	requireReady(t, redisReady)
-	var stdout bytes.Buffer
-	dir := t.TempDir()
-	code := bench(t.Context(), []string{"-quick", "-json", "-run", "W13", "-out", dir}, &stdout, os.Stderr)
-	require.Zero(t, code)
-	var impls []string
-	for line := range strings.Lines(stdout.String()) {
-		var r Result
-		require.NoError(t, json.Unmarshal([]byte(line), &r))
-		impls = append(impls, r.Impl)
+	results, _ := quickRun(t, "W13", []string{"w13_schedules.png", "w13_lives.png", "w13_lateness.png"})
+	for _, r := range results {
 		for _, name := range durableWorkload.metrics {
 			require.Contains(t, r.Metrics, name)
 		}
@@ -173,8 +162,5 @@ func TestDurableWorkload(t *testing.T) {
 			require.Zero(t, r.Metrics["early"], r.Impl)
 		}
 	}
-	require.Equal(t, []string{"durable-redis", "durable-pebble", "asynq", "nats"}, impls)
-	for _, plot := range []string{"w13_schedules.png", "w13_lives.png", "w13_lateness.png"} {
-		require.FileExists(t, dir+"/"+plot)
-	}
+	require.Equal(t, []string{"durable-redis", "durable-pebble", "asynq", "nats"}, implsIn(results))
 }
