@@ -41,15 +41,11 @@ func inFlightOn(j Job, methods func(callsTable) callsMethods) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	r := inFlightCalls{methods(t), t}
-	defer func() { must(r.close()) }()
-	return inFlight(j, r)
+	defer func() { must(t.Shutdown(context.Background())) }()
+	return inFlight(j, inFlightCalls{methods(t)})
 }
 
-type inFlightCalls struct {
-	callsMethods
-	table callsTable
-}
+type inFlightCalls struct{ callsMethods }
 
 func (c inFlightCalls) do(ctx context.Context, id uint64, timeout time.Duration, send func() error) (uint64, error) {
 	return c.Do(ctx, id, timeout, send)
@@ -60,5 +56,3 @@ func (c inFlightCalls) reply(id, value uint64) bool { return c.Reply(id, value) 
 func (c inFlightCalls) hold(id uint64, timeout time.Duration) error {
 	return c.Go(id, timeout, func() error { return nil }, func(uint64, error) {})
 }
-
-func (c inFlightCalls) close() error { return c.table.Shutdown(context.Background()) }

@@ -14,7 +14,7 @@ var mapRival = rival{
 	bytes: 600,
 	run: func(j Job) (Result, error) {
 		r := &mapOfRequests{waiting: map[uint64]*mapRequest{}}
-		defer func() { must(r.close()) }()
+		defer r.close()
 		return inFlight(j, r)
 	},
 }
@@ -106,11 +106,10 @@ func (m *mapOfRequests) hold(id uint64, timeout time.Duration) error {
 	return err
 }
 
-func (m *mapOfRequests) close() error {
+func (m *mapOfRequests) close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, r := range m.waiting {
 		r.timer.Stop()
 	}
-	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Params are a workload's sizes, by name.
@@ -37,6 +38,9 @@ type Job struct {
 	Slack int `json:"slack"`
 }
 
+// size is the number of timers held.
+func (j Job) size() int { return j.Params[workloadNamed(j.Workload).size] }
+
 // seed is the same for every rival.
 func (j Job) seed() rng { return rng(j.Rep + 1) }
 
@@ -58,6 +62,23 @@ type Result struct {
 
 // quantilePoints are the quantiles at which distributions are sampled.
 var quantilePoints = []float64{0, .05, .1, .2, .3, .4, .5, .6, .7, .8, .9, .95, .98, .99, .995, .998, .999, .9995, .9998, .9999, 1}
+
+// addLateness adds how late the timers of W3 or W13 ran. It sorts late.
+func (r *Result) addLateness(late []time.Duration) {
+	slices.Sort(late)
+	at := func(q float64) float64 { return ms(late[int(q*float64(len(late)-1))]) }
+	early, _ := slices.BinarySearch(late, 0)
+	r.Metrics["early"] = float64(early)
+	r.Metrics["late_p50_ms"], r.Metrics["late_p99_ms"] = at(.5), at(.99)
+	r.setQuantiles(at)
+}
+
+func (r *Result) setQuantiles(at func(q float64) float64) {
+	r.Quantiles = make([]float64, len(quantilePoints))
+	for i, q := range quantilePoints {
+		r.Quantiles[i] = at(q)
+	}
+}
 
 // figure rounds to the digits that are significant.
 func figure(x float64) float64 {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -30,7 +31,7 @@ type Machine struct {
 
 func thisMachine(root string, args []string) Machine {
 	m := Machine{
-		CPU:      cpuModel(),
+		CPU:      cmp.Or(procValue("/proc/cpuinfo", "model name"), runtime.GOARCH),
 		Cores:    runtime.GOMAXPROCS(0),
 		MemoryGB: float64(memInfo("MemTotal")) / (1 << 30),
 		Kernel:   strings.TrimSpace(runtime.GOOS + " " + readFile("/proc/sys/kernel/osrelease")),
@@ -72,13 +73,14 @@ func readFile(name string) string {
 	return strings.TrimSpace(string(b))
 }
 
-func cpuModel() string {
-	for line := range strings.Lines(readFile("/proc/cpuinfo")) {
-		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+// procValue returns the value of the first "name: value" in a file, or "".
+func procValue(file, name string) string {
+	for line := range strings.Lines(readFile(file)) {
+		if have, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(have) == name {
 			return strings.TrimSpace(value)
 		}
 	}
-	return runtime.GOARCH
+	return ""
 }
 
 func load() string {

@@ -187,9 +187,7 @@ func benchmark(ctx context.Context, o options, args []string, stdout io.Writer) 
 			return err
 		}
 		if o.json {
-			rows := rowsOf(rec.Results)
-			sortRows(rows)
-			printLines(stdout, rows)
+			printLines(stdout, rowsOf(rec.Results))
 		}
 	} else if rec, err = measure(ctx, o, root, args, stdout); err != nil {
 		return err
@@ -251,22 +249,17 @@ func measure(ctx context.Context, o options, root string, args []string, stdout 
 func printLines(w io.Writer, rows []Row) {
 	for _, row := range rows {
 		if row.Impl == controlName {
-			warn("control: %s %s: %s", row.Workload, row.Params, summary(row))
+			var parts []string
+			for _, m := range workloadNamed(row.Workload).metrics {
+				if s, ok := row.Stats[m]; ok {
+					parts = append(parts, m+" "+number(s.Median))
+				}
+			}
+			warn("control: %s %s: %s", row.Workload, row.Params, strings.Join(parts, ", "))
 			continue
 		}
 		b, err := json.Marshal(row.line())
 		must(err)
 		_, _ = fmt.Fprintf(w, "%s\n", b)
 	}
-}
-
-// summary formats a row on one line.
-func summary(row Row) string {
-	var parts []string
-	for _, m := range workloads[workloadIndex(row.Workload)].metrics {
-		if s, ok := row.Stats[m]; ok {
-			parts = append(parts, m+" "+number(s.Median))
-		}
-	}
-	return strings.Join(parts, ", ")
 }

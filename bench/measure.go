@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -49,27 +47,18 @@ func resident() (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	f := strings.Fields(string(b))
-	if len(f) < 2 {
-		return 0, fmt.Errorf("/proc/self/statm: %q", b)
+	var virtual, pages int64
+	if _, err := fmt.Sscan(string(b), &virtual, &pages); err != nil {
+		return 0, fmt.Errorf("/proc/self/statm: %q: %w", b, err)
 	}
-	pages, err := strconv.ParseInt(f[1], 10, 64)
-	return pages * int64(os.Getpagesize()), err
+	return pages * int64(os.Getpagesize()), nil
 }
 
 // memInfo returns a value of /proc/meminfo in bytes, or 0 if it cannot be read.
 func memInfo(name string) int64 {
-	b, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(b)) {
-		if rest, ok := strings.CutPrefix(line, name+":"); ok {
-			kib, _ := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64)
-			return kib * 1024
-		}
-	}
-	return 0
+	var kib int64
+	_, _ = fmt.Sscan(procValue("/proc/meminfo", name), &kib)
+	return kib * 1024
 }
 
 func ms(d time.Duration) float64 { return float64(d) / 1e6 }
@@ -78,4 +67,12 @@ func us(d time.Duration) float64 { return float64(d) / 1e3 }
 // leadTime is the time to start n timers in before the first of them is due.
 func (j Job) leadTime(n int) time.Duration {
 	return time.Duration(max(j.Slack, 1)) * (150*time.Millisecond + time.Duration(n)*1500*time.Nanosecond)
+}
+
+// spans returns how long a loop of operations warms up and how long it is measured.
+func spans(j Job) (warm, span time.Duration) {
+	if j.Quick {
+		return 20 * time.Millisecond, 100 * time.Millisecond
+	}
+	return 250 * time.Millisecond, time.Second
 }

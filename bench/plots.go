@@ -171,7 +171,7 @@ func (f figurePlot) group(row Row) int {
 	return row.size()
 }
 
-func (r Row) size() int { return r.Params[workloads[workloadIndex(r.Workload)].size] }
+func (r Row) size() int { return r.Params[workloadNamed(r.Workload).size] }
 
 // implsOf returns the impls that have a row, in the order of the rivals.
 func implsOf(rows []Row) []string {

@@ -42,31 +42,21 @@ func (p *progress) at(j Job) {
 	}
 	if p.last != j.Workload {
 		p.last = j.Workload
-		warn("%s: %s", j.Workload, workloads[workloadIndex(j.Workload)].title)
+		warn("%s: %s", j.Workload, workloadNamed(j.Workload).title)
 	}
 }
 
-func (p *progress) add() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.bar != nil {
-		_ = p.bar.Add(1)
-	}
-}
+func (p *progress) add() { p.onBar(func(b *progressbar.ProgressBar) error { return b.Add(1) }) }
 
 // clear removes the bar from the terminal before something else is printed.
-func (p *progress) clear() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.bar != nil {
-		_ = p.bar.Clear()
-	}
-}
+func (p *progress) clear() { p.onBar((*progressbar.ProgressBar).Clear) }
 
-func (p *progress) end() {
+func (p *progress) end() { p.onBar((*progressbar.ProgressBar).Finish) }
+
+func (p *progress) onBar(do func(*progressbar.ProgressBar) error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.bar != nil {
-		_ = p.bar.Finish()
+		_ = do(p.bar)
 	}
 }

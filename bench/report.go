@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -19,7 +20,6 @@ func saveReport(dir, name, plotDir, plotRef string, rec record) error {
 		}
 	}
 	rows := rowsOf(rec.Results)
-	sortRows(rows)
 	plots, err := savePlots(plotDir, rows)
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ func writeReport(b io.Writer, rec record, rows []Row, plots []savedPlot, plotRef
 	for _, row := range rows {
 		shown[row.Impl] = true
 	}
-	for _, r := range append(append([]rival{}, rivals...), controlRival) {
+	for _, r := range append(slices.Clone(rivals), controlRival) {
 		if shown[r.name] {
 			t.rows = append(t.rows, []string{r.name, r.setup})
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 )
@@ -78,10 +79,7 @@ func (r rival) params(w workload, p Params) Params {
 	if r.most == 0 || p[w.size] <= r.most {
 		return p
 	}
-	cut := Params{}
-	for name, v := range p {
-		cut[name] = v
-	}
+	cut := maps.Clone(p)
 	cut[w.size] = r.most
 	return cut
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -65,7 +64,7 @@ func (r *runner) plan() [][]step {
 		planned := map[string]bool{} // a reduced size is measured once
 		for _, p := range params {
 			var once []step
-			for _, riv := range append(append([]rival{}, r.rivals...), controlRival) {
+			for _, riv := range append(slices.Clone(r.rivals), controlRival) {
 				cut := riv.params(w, p)
 				key := riv.name + " " + cut.String()
 				if planned[key] {
@@ -94,7 +93,9 @@ func (r *runner) plan() [][]step {
 					group = append(group, s)
 				}
 			}
-			groups = append(groups, group)
+			if len(group) > 0 {
+				groups = append(groups, group)
+			}
 		}
 	}
 	return groups
@@ -133,17 +134,15 @@ func (r *runner) run(ctx context.Context) error {
 	}
 	r.progress.begin(total)
 	defer r.progress.end()
+	sleeps := func(group []step) bool { return r.quick && workloadNamed(group[0].job.Workload).sleeps }
 	var asleep sync.WaitGroup
 	for _, group := range groups {
-		if len(group) == 0 {
-			continue
-		}
-		if r.quick && workloads[workloadIndex(group[0].job.Workload)].sleeps {
+		if sleeps(group) {
 			asleep.Go(func() { r.finish(r.together(ctx, group)) })
 		}
 	}
 	for _, group := range groups {
-		if len(group) == 0 || r.quick && workloads[workloadIndex(group[0].job.Workload)].sleeps {
+		if sleeps(group) {
 			continue
 		}
 		var results []Result
@@ -172,9 +171,7 @@ func (r *runner) finish(results []Result) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.results = append(r.results, results...)
-	rows := rowsOf(results)
-	sortRows(rows)
-	r.done(rows)
+	r.done(rowsOf(results))
 }
 
 // step does one job and returns its result, or none.
@@ -184,34 +181,33 @@ func (r *runner) step(ctx context.Context, s step) []Result {
 	}
 	r.progress.at(s.job)
 	defer r.progress.add()
-	if r.quick && time.Since(r.begun) > quickLimit {
-		r.addGap(Gap{s.job.Workload, s.job.Impl, s.job.Params, "a quick run's time was over: the machine is busy"})
+	gap := func(format string, args ...any) []Result {
+		r.addGap(Gap{s.job.Workload, s.job.Impl, s.job.Params, fmt.Sprintf(format, args...)})
 		return nil
 	}
-	w := workloads[workloadIndex(s.job.Workload)]
+	if r.quick && time.Since(r.begun) > quickLimit {
+		return gap("a quick run's time was over: the machine is busy")
+	}
 	// A job that does not fit into memory is not begun: the machine would swap, or
 	// the kernel would end some other process.
-	need := int64(s.job.Params[w.size]) * int64(s.rival.bytes)
+	need := int64(s.job.size()) * int64(s.rival.bytes)
 	if free := memInfo("MemAvailable"); free > 0 && need > free/10*9 {
-		r.addGap(Gap{s.job.Workload, s.job.Impl, s.job.Params, fmt.Sprintf(
-			"needs some %.1f GB, %.1f GB are available", float64(need)/1e9, float64(free)/1e9)})
-		return nil
+		return gap("needs some %.1f GB, %.1f GB are available", float64(need)/1e9, float64(free)/1e9)
 	}
 	res, err := r.job(ctx, s)
 	for err == nil && res.TooSlow {
 		if s.job.Slack = max(s.job.Slack, 1) * 5; s.job.Slack > maxSlack {
-			err = errors.New("timers were due before all were started")
-			break
+			return gap("failed: timers were due before all were started")
 		}
 		res, err = r.job(ctx, s)
 	}
-	if err != nil {
-		if ctx.Err() == nil {
-			r.addGap(Gap{s.job.Workload, s.job.Impl, s.job.Params, "failed: " + err.Error()})
-		}
-		return nil
+	switch {
+	case err == nil:
+		return []Result{res}
+	case ctx.Err() == nil:
+		return gap("failed: %v", err)
 	}
-	return []Result{res}
+	return nil
 }
 
 // quickLimit is the time after which a quick run begins no further job. With the

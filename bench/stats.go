@@ -27,41 +27,40 @@ type Row struct {
 	Curve          []map[string]Stat
 }
 
-// rowsOf joins repetitions into rows, in the order of their first results.
+// rowsOf joins repetitions into rows, by workload, then by size, then by rival.
 func rowsOf(results []Result) []Row {
 	type key struct{ workload, impl, params string }
-	var order []key
 	groups := map[key][]Result{}
 	for _, r := range results {
 		k := key{r.Workload, r.Impl, r.Params.String()}
-		if _, ok := groups[k]; !ok {
-			order = append(order, k)
-		}
 		groups[k] = append(groups[k], r)
 	}
-	rows := make([]Row, 0, len(order))
-	for _, k := range order {
-		rows = append(rows, newRow(groups[k]))
+	rows := make([]Row, 0, len(groups))
+	for _, group := range groups {
+		rows = append(rows, newRow(group))
 	}
+	slices.SortFunc(rows, func(a, b Row) int {
+		return cmp.Or(
+			cmp.Compare(workloadIndex(a.Workload), workloadIndex(b.Workload)),
+			compareParams(a.Params, b.Params),
+			cmp.Compare(rivalIndex(a.Impl), rivalIndex(b.Impl)),
+			cmp.Compare(a.Impl, b.Impl), // of rivals that there are no longer
+		)
+	})
 	return rows
 }
 
 func newRow(group []Result) Row {
-	row := Row{Workload: group[0].Workload, Impl: group[0].Impl, Params: group[0].Params, Reps: len(group), Stats: map[string]Stat{}}
-	values := map[string][]float64{}
+	row := Row{Workload: group[0].Workload, Impl: group[0].Impl, Params: group[0].Params, Reps: len(group)}
+	var metrics []Metrics
 	var points [][]float64
 	for _, r := range group {
-		for name, v := range r.Metrics {
-			values[name] = append(values[name], v)
-		}
+		metrics = append(metrics, r.Metrics)
 		if len(r.Quantiles) == len(quantilePoints) {
 			points = append(points, r.Quantiles)
 		}
 	}
-	for name, v := range values {
-		row.Stats[name] = newStat(v)
-	}
-	row.Curve = joinCurves(group)
+	row.Stats, row.Curve = statsOf(metrics), joinCurves(group)
 	if len(points) > 0 {
 		for i := range quantilePoints {
 			at := make([]float64, len(points))
@@ -74,26 +73,32 @@ func newRow(group []Result) Row {
 	return row
 }
 
+// statsOf joins the metrics of several repetitions.
+func statsOf(all []Metrics) map[string]Stat {
+	values := map[string][]float64{}
+	for _, m := range all {
+		for name, v := range m {
+			values[name] = append(values[name], v)
+		}
+	}
+	stats := map[string]Stat{}
+	for name, v := range values {
+		stats[name] = newStat(v)
+	}
+	return stats
+}
+
 // joinCurves returns the figures at each rate that was offered in any repetition.
 func joinCurves(group []Result) []map[string]Stat {
-	at := map[float64]map[string][]float64{}
+	at := map[float64][]Metrics{}
 	for _, r := range group {
 		for _, m := range r.Curve {
-			if at[m["rate"]] == nil {
-				at[m["rate"]] = map[string][]float64{}
-			}
-			for name, v := range m {
-				at[m["rate"]][name] = append(at[m["rate"]][name], v)
-			}
+			at[m["rate"]] = append(at[m["rate"]], m)
 		}
 	}
 	var curve []map[string]Stat
 	for _, rate := range slices.Sorted(maps.Keys(at)) {
-		stats := map[string]Stat{}
-		for name, v := range at[rate] {
-			stats[name] = newStat(v)
-		}
-		curve = append(curve, stats)
+		curve = append(curve, statsOf(at[rate]))
 	}
 	return curve
 }
@@ -148,17 +153,6 @@ func number(x float64) string {
 	return fmt.Sprintf("%.3g", x)
 }
 
-// sortRows sorts by workload, then by size, then by rival.
-func sortRows(rows []Row) {
-	slices.SortStableFunc(rows, func(a, b Row) int {
-		return cmp.Or(
-			cmp.Compare(workloadIndex(a.Workload), workloadIndex(b.Workload)),
-			compareParams(a.Params, b.Params),
-			cmp.Compare(rivalIndex(a.Impl), rivalIndex(b.Impl)),
-		)
-	})
-}
-
 func compareParams(a, b Params) int {
 	for _, w := range workloads { // the sizes first
 		if c := cmp.Compare(a[w.size], b[w.size]); c != 0 {
@@ -171,6 +165,8 @@ func compareParams(a, b Params) int {
 func workloadIndex(name string) int {
 	return slices.IndexFunc(workloads, func(w workload) bool { return w.name == name })
 }
+
+func workloadNamed(name string) workload { return workloads[workloadIndex(name)] }
 
 // rivalIndex returns the place of a rival. The control, which is not in the list,
 // comes last.

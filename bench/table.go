@@ -89,7 +89,6 @@ func (t table) markdown(w io.Writer) {
 // printTables prints all tables as text.
 func printTables(w io.Writer, rec record) {
 	rows := rowsOf(rec.Results)
-	sortRows(rows)
 	for _, wl := range workloads {
 		t := workloadTable(wl, rows)
 		if len(t.rows) == 0 {

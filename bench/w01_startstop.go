@@ -39,10 +39,7 @@ func hold[H any](t Timers[H], n int, r rng) []H {
 
 // measureStartStop is the measured part of W1 and W7.
 func measureStartStop[H any](t Timers[H], j Job) Metrics {
-	warm, span := 250*time.Millisecond, time.Second
-	if j.Quick {
-		warm, span = 20*time.Millisecond, 100*time.Millisecond
-	}
+	warm, span := spans(j)
 	goroutines := j.Params["goroutines"]
 	runtime.GC()
 	var ready, done sync.WaitGroup

@@ -63,22 +63,15 @@ func fireTimers[H any](j Job, open opener[H]) (Result, error) {
 	}
 	cpu := used().cpu - before.cpu
 
-	all := make([]int64, n)
-	for i := range late {
-		all[i] = late[i].Load()
-	}
-	slices.Sort(all)
-	m := Metrics{"cpu_ns_per_timer": float64(cpu) / float64(n)}
+	res := Result{Metrics: Metrics{"cpu_ns_per_timer": float64(cpu) / float64(n)}}
 	if j.Impl == controlName {
-		return Result{Metrics: m}, nil
+		return res, nil
 	}
-	early, _ := slices.BinarySearch(all, 0)
-	at := func(q float64) float64 { return ms(time.Duration(all[int(q*float64(n-1))])) }
-	m["early"] = float64(early)
-	m["late_p50_ms"], m["late_p99_ms"], m["late_max_ms"] = at(.5), at(.99), at(1)
-	quantiles := make([]float64, len(quantilePoints))
-	for i, q := range quantilePoints {
-		quantiles[i] = at(q)
+	all := make([]time.Duration, n)
+	for i := range late {
+		all[i] = time.Duration(late[i].Load())
 	}
-	return Result{Metrics: m, Quantiles: quantiles}, nil
+	res.addLateness(all)
+	res.Metrics["late_max_ms"] = ms(slices.Max(all))
+	return res, nil
 }

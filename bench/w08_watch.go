@@ -43,14 +43,6 @@ func watch(j Job, p *purgatory.Purgatory[string]) (Result, error) {
 	}}, nil
 }
 
-// spans returns how long a loop of operations warms up and how long it is measured.
-func spans(j Job) (warm, span time.Duration) {
-	if j.Quick {
-		return 20 * time.Millisecond, 100 * time.Millisecond
-	}
-	return 250 * time.Millisecond, time.Second
-}
-
 // watchAndComplete makes and completes operations on n of the keys for as long as
 // span, at least 64. It returns how many, and how many operations, of any
 // goroutine, its checks completed.

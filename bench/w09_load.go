@@ -5,11 +5,11 @@ import (
 	"math"
 	"runtime"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/seed-782fa212/limbo/purgatory"
+	"golang.org/x/sync/errgroup"
 )
 
 var loadWorkload = workload{
@@ -207,23 +207,20 @@ func offerRate(p requests, a arrivals, pause func(time.Duration)) (Metrics, erro
 	a.keys = nil // the steps have them
 	runtime.GC()
 
-	var failed atomic.Pointer[error]
-	var wg sync.WaitGroup
+	var group errgroup.Group
 	before := used()
 	loadBase = time.Now()
 	for d := range steps {
-		wg.Go(func() {
+		group.Go(func() error {
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
-			if err := l.drive(steps[d]); err != nil {
-				failed.Store(&err)
-			}
+			return l.drive(steps[d])
 		})
 	}
-	wg.Wait()
+	err := group.Wait()
 	took := time.Since(loadBase)
-	if err := failed.Load(); err != nil {
-		return nil, *err
+	if err != nil {
+		return nil, err
 	}
 	for !p.idle() { // the last ones expire
 		time.Sleep(time.Millisecond)

@@ -3,10 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-782fa212/limbo/purgatory"
+	"golang.org/x/sync/errgroup"
 )
 
 var contentionWorkload = workload{
@@ -57,27 +58,21 @@ func contention(j Job, p *purgatory.Purgatory[string]) (Result, error) {
 // one for each element of on, which may name a purgatory several times.
 func contentionRate(j Job, on []*purgatory.Purgatory[string], span time.Duration) (float64, error) {
 	names := keyNames()
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	var failed error
-	total, completed := 0, 0
+	var group errgroup.Group
+	var total, completed atomic.Int64
 	start := time.Now()
 	for g, p := range on {
-		wg.Go(func() {
+		group.Go(func() error {
 			r := j.seed() ^ rng(g+1)<<32
 			ops, done, err := watchAndComplete(p, names, 3, &r, span)
-			mu.Lock()
-			defer mu.Unlock()
-			total += ops
-			completed += done
-			if err != nil {
-				failed = err
-			}
+			total.Add(int64(ops))
+			completed.Add(int64(done))
+			return err
 		})
 	}
-	wg.Wait()
-	if failed == nil && completed != total {
-		failed = fmt.Errorf("%d of %d operations completed", completed, total)
+	err := group.Wait()
+	if err == nil && completed.Load() != total.Load() {
+		err = fmt.Errorf("%d of %d operations completed", completed.Load(), total.Load())
 	}
-	return float64(total) / time.Since(start).Seconds(), failed
+	return float64(total.Load()) / time.Since(start).Seconds(), err
 }

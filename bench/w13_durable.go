@@ -4,10 +4,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 var durableWorkload = workload{
@@ -124,25 +124,25 @@ func durableSchedules(j Job, d durableTimers, m Metrics) error {
 // producers.
 func produceDurables(n int, schedule func([]durableTimer) error) error {
 	var next atomic.Int64
-	errs := make([]error, durableProducers)
-	var wg sync.WaitGroup
-	for p := range durableProducers {
-		wg.Go(func() {
-			for errs[p] == nil {
+	var producers errgroup.Group
+	for range durableProducers {
+		producers.Go(func() error {
+			for {
 				first := int(next.Add(durableBatch)) - durableBatch
 				if first >= n {
-					return
+					return nil
 				}
 				batch := make([]durableTimer, min(durableBatch, n-first))
 				for i := range batch {
 					batch[i].id = first + i
 				}
-				errs[p] = schedule(batch)
+				if err := schedule(batch); err != nil {
+					return err
+				}
 			}
 		})
 	}
-	wg.Wait()
-	return errors.Join(errs...)
+	return producers.Wait()
 }
 
 // durableRuns counts timers that have run. Each counts once, however often it runs.
@@ -270,13 +270,6 @@ func durableLateness(j Job, d durableTimers, res *Result) error {
 	if err := runs.wait(); err != nil {
 		return err
 	}
-	slices.Sort(late)
-	at := func(q float64) float64 { return ms(late[int(q*float64(n-1))]) }
-	early, _ := slices.BinarySearch(late, 0)
-	res.Metrics["early"] = float64(early)
-	res.Metrics["late_p50_ms"], res.Metrics["late_p99_ms"] = at(.5), at(.99)
-	for _, q := range quantilePoints {
-		res.Quantiles = append(res.Quantiles, at(q))
-	}
+	res.addLateness(late)
 	return nil
 }

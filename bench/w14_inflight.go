@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 var inFlightWorkload = workload{
@@ -22,7 +24,6 @@ type inFlightRequests interface {
 	reply(id, value uint64) bool
 	// hold has a request wait without a goroutine.
 	hold(id uint64, timeout time.Duration) error
-	close() error
 }
 
 // inFlight has requests wait that nobody replies to, then makes others, over and over, that
@@ -52,21 +53,18 @@ func inFlight(j Job, r inFlightRequests) (Result, error) {
 
 // replyTo makes requests on several goroutines at once for as long as span, and returns how
 // many. call tells the ids of one call from those of another.
-func replyTo(j Job, r inFlightRequests, call uint64, span time.Duration) (total int, failed error) {
-	var wg sync.WaitGroup
-	var mu sync.Mutex
+func replyTo(j Job, r inFlightRequests, call uint64, span time.Duration) (int64, error) {
+	var group errgroup.Group
+	var total atomic.Int64
 	for g := range j.Params["goroutines"] {
-		wg.Go(func() {
+		group.Go(func() error {
 			n, err := replyAlone(r, call<<56|uint64(g+1)<<40, span)
-			mu.Lock()
-			defer mu.Unlock()
-			if total += n; err != nil {
-				failed = err
-			}
+			total.Add(int64(n))
+			return err
 		})
 	}
-	wg.Wait()
-	return total, failed
+	err := group.Wait()
+	return total.Load(), err
 }
 
 func replyAlone(r inFlightRequests, first uint64, span time.Duration) (n int, err error) {

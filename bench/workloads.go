@@ -1,6 +1,9 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"maps"
+)
 
 // workload is one thing that is measured, with its sizes and its figures.
 type workload struct {
@@ -67,10 +70,8 @@ func withGoroutines(params []Params, goroutines ...int) []Params {
 	var all []Params
 	for _, p := range params {
 		for _, g := range goroutines {
-			q := Params{"goroutines": g}
-			for name, v := range p {
-				q[name] = v
-			}
+			q := maps.Clone(p)
+			q["goroutines"] = g
 			all = append(all, q)
 		}
 	}
