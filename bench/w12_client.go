@@ -22,16 +22,13 @@ const (
 	pollTopic = "polls"
 	// pollWait is longer than the job: only a record answers a fetch.
 	pollWait = 10 * time.Minute
-	// answerLimit bounds the wait for any answer but a parked one.
-	answerLimit = 30 * time.Second
 )
 
 // polls is a topic with a fetch parked on each partition.
 type polls struct {
 	producer *kafkaConn
 	all      []*poll
-	answers  chan answer
-	readers  sync.WaitGroup
+	*answers
 }
 
 // poll is one fetch, sent again after each answer.
@@ -41,17 +38,9 @@ type poll struct {
 	offset    int64
 }
 
-// answer is a frame that a poll's connection read, or the error.
-type answer struct {
-	to    *poll
-	at    time.Time
-	frame []byte
-	err   error
-}
-
 // park creates the topic and sends a fetch on each of n connections.
 func park(addr string, n int) (_ *polls, err error) {
-	ps := &polls{answers: make(chan answer, 2*n)}
+	ps := &polls{answers: newAnswers(n)}
 	defer func() {
 		if err != nil {
 			ps.close()
@@ -70,7 +59,7 @@ func park(addr string, n int) (_ *polls, err error) {
 		}
 		p := &poll{conn: conn, partition: int32(i)}
 		ps.all = append(ps.all, p)
-		ps.readers.Go(func() { p.read(ps.answers) })
+		ps.read(i, conn.read)
 		if err := p.send(); err != nil {
 			return nil, err
 		}
@@ -98,19 +87,11 @@ func (ps *polls) wake(i int) (time.Duration, error) {
 	if err := ps.producer.write(frame); err != nil {
 		return 0, err
 	}
-	var got answer
-	select {
-	case got = <-ps.answers:
-	case <-time.After(answerLimit):
-		return 0, fmt.Errorf("a record was produced, and its fetch is not answered after %v", answerLimit)
+	got, err := ps.of(i)
+	if err != nil {
+		return 0, err
 	}
-	switch {
-	case got.err != nil:
-		return 0, fmt.Errorf("a fetch's connection: %w", got.err)
-	case got.to != p:
-		return 0, errors.New("a fetch was answered that nothing was produced for")
-	}
-	if err := p.check(got.frame); err != nil {
+	if err := p.check(got.body); err != nil {
 		return 0, err
 	}
 	produced, err := ps.producer.receive(req)
@@ -125,17 +106,6 @@ func (ps *polls) wake(i int) (time.Duration, error) {
 		}
 	}
 	return got.at.Sub(begun), p.send()
-}
-
-// read passes each answer on with the time at which it was read.
-func (p *poll) read(answers chan<- answer) {
-	for {
-		frame, err := p.conn.read()
-		answers <- answer{p, time.Now(), frame, err}
-		if err != nil {
-			return
-		}
-	}
 }
 
 func (p *poll) request() *kmsg.FetchRequest {

@@ -36,26 +36,29 @@ const pollBytes = 100 << 10
 // millisecond, after which it is parked and the server as idle as before.
 //
 // Client and server share the machine's cores.
-func longPoll[P parked](j Job, name, arg string, park func(addr string, n int) (P, error)) (res Result, err error) {
-	n := j.Params["parked"]
-	if err := roomForFiles(n); err != nil {
+func longPoll[P parked](j Job, name, arg string, park func(addr string, n int) (P, error)) (Result, error) {
+	return atServant(j, name, arg, func(s *server) (Result, error) {
+		polls, err := park(s.addr, j.Params["parked"])
+		if err != nil {
+			return Result{}, err
+		}
+		defer polls.close()
+		return measureParked(j, s, 2*time.Second, polls.wake)
+	})
+}
+
+// atServant starts one of servers, if enough files may be open for the polls, and stops it
+// after measure.
+func atServant(j Job, name, arg string, measure func(*server) (Result, error)) (Result, error) {
+	if err := roomForFiles(j.Params["parked"]); err != nil {
 		return Result{}, err
 	}
 	s, err := startServant(name, arg)
 	if err != nil {
 		return Result{}, err
 	}
-	defer func() { err = errors.Join(err, s.stop()) }()
-	polls, err := park(s.addr, n)
-	if err != nil {
-		return Result{}, err
-	}
-	defer polls.close()
-	still := 2 * time.Second
-	if j.Quick {
-		still = quickStill
-	}
-	return measureParked(j, s, still, polls.wake)
+	res, err := measure(s)
+	return res, errors.Join(err, s.stop())
 }
 
 // parked is the client of a server at which polls are parked.
@@ -65,13 +68,13 @@ type parked interface {
 }
 
 // measureParked measures a server at which polls are parked: its CPU while nothing
-// happens for as long as still, then how long it takes to wake one poll after the
+// happens for as long as still, or as quickStill in a quick run, then how long it takes to wake one poll after the
 // other, in random order. wake wakes one, returns how long that took, and has it parked
 // again.
 func measureParked(j Job, s *server, still time.Duration, wake func(i int) (time.Duration, error)) (Result, error) {
 	n, warm, samples := j.Params["parked"], 100, 1_000
 	if j.Quick {
-		warm, samples = 20, 200
+		warm, samples, still = 20, 200, quickStill
 	}
 	m := Metrics{}
 	if err := s.quiet(); err != nil {
@@ -103,11 +106,9 @@ func measureParked(j Job, s *server, still time.Duration, wake func(i int) (time
 	}
 	at := func(q float64) time.Duration { return time.Duration(times.ValueAtQuantile(q * 100)) }
 	m["wake_p50_us"], m["wake_p99_us"] = us(at(.5)), us(at(.99))
-	quantiles := make([]float64, len(quantilePoints))
-	for i, q := range quantilePoints {
-		quantiles[i] = ms(at(q))
-	}
-	return Result{Metrics: m, Quantiles: quantiles}, nil
+	res := Result{Metrics: m}
+	res.setQuantiles(func(q float64) float64 { return ms(at(q)) })
+	return res, nil
 }
 
 // idle returns the percentage of one core that the server uses while it gets no

@@ -64,11 +64,11 @@ func TestRelay(t *testing.T) {
 	wakeAll(t, ps.wake)
 	_, err = ps.producer.Write(newRelayFrame(relayWake, 3))
 	require.NoError(t, err)
-	for len(ps.answers) == 0 {
+	for len(ps.came) == 0 {
 		runtime.Gosched()
 	}
 	_, err = ps.wake(4)
-	require.EqualError(t, err, "a poll was answered that was not woken")
+	require.EqualError(t, err, "poll 3 is answered, and poll 4 was woken")
 }
 
 // A fetch that is woken has the record that was produced, and no other fetch is
@@ -102,9 +102,9 @@ func TestPollsNoticeAWrongWakeUp(t *testing.T) {
 	require.NoError(t, ps.producer.write(ps.producer.frame(stray)))
 	_, err = ps.producer.receive(stray)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return len(ps.answers) == 1 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(ps.came) == 1 }, 20*time.Second, time.Millisecond)
 	_, err = ps.wake(0)
-	require.ErrorContains(t, err, "nothing was produced for")
+	require.EqualError(t, err, "poll 1 is answered, and poll 0 was woken")
 }
 
 func TestAServerThatGoesIsAnError(t *testing.T) {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -114,19 +113,11 @@ func relay(conn net.Conn, polls []relayed) {
 type relayPolls struct {
 	producer net.Conn
 	all      []net.Conn
-	answers  chan relayAnswer
-	readers  sync.WaitGroup
-}
-
-// relayAnswer is which poll was answered, and when; or the error.
-type relayAnswer struct {
-	number int
-	at     time.Time
-	err    error
+	*answers
 }
 
 func parkAtRelay(addr string, n int) (_ *relayPolls, err error) {
-	ps := &relayPolls{answers: make(chan relayAnswer, 2*n)}
+	ps := &relayPolls{answers: newAnswers(n)}
 	defer func() {
 		if err != nil {
 			ps.close()
@@ -141,7 +132,11 @@ func parkAtRelay(addr string, n int) (_ *relayPolls, err error) {
 			return nil, err
 		}
 		ps.all = append(ps.all, conn)
-		ps.readers.Go(func() { ps.read(i, conn) })
+		frame := make([]byte, relayFrame)
+		ps.read(i, func() ([]byte, error) {
+			_, err := io.ReadFull(conn, frame)
+			return frame, err
+		})
 		if _, err := conn.Write(newRelayFrame(relayPoll, i)); err != nil {
 			return nil, err
 		}
@@ -159,18 +154,6 @@ func (ps *relayPolls) close() {
 	ps.readers.Wait()
 }
 
-// read passes on the answers to a poll, until its connection ends.
-func (ps *relayPolls) read(i int, conn net.Conn) {
-	for b := make([]byte, relayFrame); ; {
-		_, err := io.ReadFull(conn, b)
-		at := time.Now()
-		ps.answers <- relayAnswer{i, at, err}
-		if err != nil {
-			return
-		}
-	}
-}
-
 // wake wakes a poll, sends it again, and returns the time until it was answered.
 func (ps *relayPolls) wake(i int) (time.Duration, error) {
 	frame := newRelayFrame(relayWake, i)
@@ -178,21 +161,13 @@ func (ps *relayPolls) wake(i int) (time.Duration, error) {
 	if _, err := ps.producer.Write(frame); err != nil {
 		return 0, err
 	}
-	var got relayAnswer
-	select {
-	case got = <-ps.answers:
-	case <-time.After(answerLimit):
-		return 0, fmt.Errorf("poll %d was woken, and is not answered after %v", i, answerLimit)
-	}
-	switch {
-	case got.err != nil:
-		return 0, fmt.Errorf("a poll's connection: %w", got.err)
-	case got.number != i:
-		return 0, errors.New("a poll was answered that was not woken")
+	got, err := ps.of(i)
+	if err != nil {
+		return 0, err
 	}
 	if _, err := io.ReadFull(ps.producer, frame); err != nil {
 		return 0, err
 	}
-	_, err := ps.all[i].Write(newRelayFrame(relayPoll, i))
+	_, err = ps.all[i].Write(newRelayFrame(relayPoll, i))
 	return got.at.Sub(begun), err
 }

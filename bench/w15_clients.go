@@ -1,13 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
 )
 
@@ -19,18 +19,9 @@ type pollClients struct {
 	polls    *http.Client // of all
 	control  *http.Client // publishes, and asks the server for its figures
 
-	ctx     context.Context // done when all hang up
-	hangUp  context.CancelFunc
-	answers chan httpAnswer
-	polling sync.WaitGroup
-}
-
-// httpAnswer is the answer to a poll.
-type httpAnswer struct {
-	key  int
-	at   time.Time // when it had been read
-	body string
-	err  error
+	ctx    context.Context // done when all hang up
+	hangUp context.CancelFunc
+	*answers
 }
 
 func newPollClients(addr string, n, protocol int) *pollClients {
@@ -43,7 +34,7 @@ func newPollClients(addr string, n, protocol int) *pollClients {
 		url: "http://" + addr, protocol: protocol,
 		polls:   &http.Client{Transport: polls},
 		control: &http.Client{Transport: &http.Transport{}, Timeout: answerLimit},
-		answers: make(chan httpAnswer, 2*n),
+		answers: newAnswers(n),
 	}
 	cs.ctx, cs.hangUp = context.WithCancel(context.Background())
 	return cs
@@ -52,7 +43,7 @@ func newPollClients(addr string, n, protocol int) *pollClients {
 // close hangs up.
 func (cs *pollClients) close() {
 	cs.hangUp()
-	cs.polling.Wait()
+	cs.readers.Wait()
 	cs.polls.CloseIdleConnections()
 	cs.control.CloseIdleConnections()
 }
@@ -66,7 +57,7 @@ func (cs *pollClients) park(n int) error {
 	for end := time.Now().Add(answerLimit); parked < int64(n); {
 		for ahead := min(most, int(parked)+1); started < min(n, int(parked)+ahead); started++ {
 			key := started
-			cs.polling.Go(func() { cs.poll(key) })
+			cs.read(key, func() ([]byte, error) { return cs.poll(key) })
 		}
 		time.Sleep(time.Millisecond)
 		now, err := cs.ask("parked")
@@ -74,7 +65,7 @@ func (cs *pollClients) park(n int) error {
 			return err
 		}
 		select {
-		case got := <-cs.answers: // of a poll that may be parked again by now
+		case got := <-cs.came: // of a poll that may be parked again by now
 			return errors.Join(errors.New("a poll was answered before there was an event"), got.err)
 		default:
 		}
@@ -88,33 +79,26 @@ func (cs *pollClients) park(n int) error {
 	return nil
 }
 
-// poll polls for a key, again after each answer, until all hang up.
-func (cs *pollClients) poll(key int) {
-	url := cs.url + "/polls/" + strconv.Itoa(key)
-	for {
-		req, err := http.NewRequestWithContext(cs.ctx, http.MethodGet, url, nil)
-		must(err)
-		req.Header.Set("Prefer", "wait="+strconv.Itoa(int(pollWait/time.Second)))
-		body, err := cs.do(cs.polls, req, cs.protocol)
-		cs.answers <- httpAnswer{key, time.Now(), body, err}
-		if err != nil {
-			return
-		}
-	}
+// poll polls for a key, until all hang up.
+func (cs *pollClients) poll(key int) ([]byte, error) {
+	req, err := http.NewRequestWithContext(cs.ctx, http.MethodGet, cs.url+"/polls/"+strconv.Itoa(key), nil)
+	must(err)
+	req.Header.Set("Prefer", "wait="+strconv.Itoa(int(pollWait/time.Second)))
+	return cs.do(cs.polls, req, cs.protocol)
 }
 
 // do makes a request and returns the body of the answer.
-func (cs *pollClients) do(client *http.Client, req *http.Request, protocol int) (string, error) {
+func (cs *pollClients) do(client *http.Client, req *http.Request, protocol int) ([]byte, error) {
 	resp, err := client.Do(req)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(resp.Body)
 	if err == nil && (resp.StatusCode != http.StatusOK || resp.ProtoMajor != protocol) {
 		err = fmt.Errorf("%s %s: %s over %s", req.Method, req.URL.Path, resp.Status, resp.Proto)
 	}
-	return string(body), err
+	return body, err
 }
 
 // ask returns a figure of the server's.
@@ -127,7 +111,7 @@ func (cs *pollClients) ask(figure string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return strconv.ParseInt(body, 10, 64)
+	return strconv.ParseInt(string(body), 10, 64)
 }
 
 // wake publishes an event and returns the time from there until the answer of its poll
@@ -141,21 +125,14 @@ func (cs *pollClients) wake(key int) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	var got httpAnswer
-	select {
-	case got = <-cs.answers:
-	case <-time.After(answerLimit):
-		return 0, fmt.Errorf("an event was published, and its poll is not answered after %v", answerLimit)
+	got, err := cs.of(key)
+	if err != nil {
+		return 0, err
 	}
-	switch {
-	case got.err != nil:
-		return 0, got.err
-	case got.key != key:
-		return 0, errors.New("a poll was answered for which there was no event")
-	case got.body != event:
+	if !bytes.Equal(got.body, event) {
 		return 0, fmt.Errorf("a poll was answered with event %q, and not %q", got.body, event)
 	}
-	published, err := strconv.ParseInt(event, 10, 64)
+	published, err := strconv.ParseInt(string(event), 10, 64)
 	if err != nil {
 		return 0, err
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"syscall"
 	"time"
@@ -40,16 +39,13 @@ var pollsAllowed, pollsReason = func() (int, string) {
 // which it is parked and the server as idle as before.
 //
 // Client and server share the machine's cores.
-func httpPolls(j Job, holder string, protocol int) (res Result, err error) {
+func httpPolls(j Job, holder string, protocol int) (Result, error) {
+	arg := fmt.Sprintf("%s %d", holder, j.Params["parked"])
+	return atServant(j, "polls", arg, func(s *server) (Result, error) { return httpPollsAt(s, j, protocol) })
+}
+
+func httpPollsAt(s *server, j Job, protocol int) (Result, error) {
 	n := j.Params["parked"]
-	if err := roomForFiles(n); err != nil {
-		return Result{}, err
-	}
-	s, err := startServant("polls", fmt.Sprintf("%s %d", holder, n))
-	if err != nil {
-		return Result{}, err
-	}
-	defer func() { err = errors.Join(err, s.stop()) }()
 	clients := newPollClients(s.addr, n, protocol)
 	defer clients.close()
 	before, err := clients.ask("memory")
@@ -66,11 +62,7 @@ func httpPolls(j Job, holder string, protocol int) (res Result, err error) {
 	if err != nil {
 		return Result{}, err
 	}
-	still := 5 * time.Second
-	if j.Quick {
-		still = quickStill
-	}
-	res, err = measureParked(j, s, still, clients.wake)
+	res, err := measureParked(j, s, 5*time.Second, clients.wake)
 	if err != nil {
 		return Result{}, err
 	}

@@ -46,7 +46,7 @@ func TestHTTPPollsAreWokenOneAtATime(t *testing.T) {
 				require.NoError(t, err)
 				require.EqualValues(t, 10, parked)
 				wakeAll(t, cs.wake)
-				require.Empty(t, cs.answers)
+				require.Empty(t, cs.came)
 			})
 		}
 	}
@@ -56,12 +56,12 @@ func TestHTTPPollsAreWokenOneAtATime(t *testing.T) {
 func TestPollClientsNoticeAWrongAnswer(t *testing.T) {
 	cs := pollsHere(t, "longpoll", 3, 1)
 	require.NoError(t, cs.park(3))
-	cs.answers <- httpAnswer{key: 0, at: time.Now(), body: "1"}
+	cs.came <- answer{poll: 0, at: time.Now(), body: []byte("1")}
 	_, err := cs.wake(0)
 	require.ErrorContains(t, err, `event "1"`)
-	require.Eventually(t, func() bool { return len(cs.answers) == 1 }, answerLimit, time.Millisecond)
+	require.Eventually(t, func() bool { return len(cs.came) == 1 }, answerLimit, time.Millisecond)
 	_, err = cs.wake(1) // finds the answer of 0
-	require.ErrorContains(t, err, "no event")
+	require.EqualError(t, err, "poll 0 is answered, and poll 1 was woken")
 	_, err = cs.wake(3)
 	require.ErrorContains(t, err, "404")
 	_, err = cs.ask("nothing")
