@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 // for figures.
 func makeTiny() {
 	for name, quick := range map[string][]Params{
-		"W3": sizes("timers", 2_000), "W10": sizes("watchers", 1, 1_000), "W12": sizes("parked", 20), "W13": sizes("timers", 200),
+		"W3": sizes("timers", 2_000), "W4": sizes("timers", 1_000), "W10": sizes("watchers", 1, 1_000), "W12": sizes("parked", 20), "W13": sizes("timers", 200),
 		"W14": withGoroutines(sizes("in_flight", 1_000), 1, 2), "W15": sizes("parked", 20),
 	} {
 		workloads[workloadIndex(name)].quick = quick
@@ -294,6 +294,13 @@ func TestJSONAndReport(t *testing.T) {
 	png, err := os.ReadFile(filepath.Join(again, "w3_lateness.png"))
 	require.NoError(t, err)
 	require.True(t, bytes.HasPrefix(png, []byte("\x89PNG")))
+}
+
+// A burst fails if the page of an observed wheel was not open to its end.
+func TestBurstWithThePageOpen(t *testing.T) {
+	t.Parallel()
+	results, _ := quickRun(t, "W4", []string{"w4_stall.png", "w4_drain.png"}, "-impl", "timingwheel-page")
+	require.Equal(t, []string{"timingwheel-page"}, implsIn(results))
 }
 
 // The purgatory's workloads, through real children and into a report.

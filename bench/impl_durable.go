@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
+	"slices"
 
 	"github.com/seed-782fa212/limbo/durable"
 	"github.com/seed-782fa212/limbo/durable/pebblestore"
@@ -32,30 +34,51 @@ var durablePebbleRival = rival{
 type limboDurable struct {
 	timers *durable.Timers
 	bytes  func() (int64, error)
-	close  []func() error
+	close  []func() error // called from the last to the first
 
 	stop context.CancelFunc // nil without a worker
 	ran  chan error         // what the worker's Run has returned
 }
 
-func openDurableRedis() (_ durableTimers, err error) {
+func openDurableRedis() (durableTimers, error) {
+	return openLimboDurable(func(d *limboDurable) (durable.Store, error) {
+		server, err := startRedis()
+		if err != nil {
+			return nil, err
+		}
+		d.close = append(d.close, server.stop)
+		client, err := redisstore.NewClient("redis://" + server.addr)
+		if err != nil {
+			return nil, err
+		}
+		d.close = append(d.close, client.Close)
+		d.bytes = func() (int64, error) { return redisMemory(client) }
+		return redisstore.Open(context.Background(), client, redisstore.Options{})
+	})
+}
+
+func openDurablePebble() (durableTimers, error) {
+	return openLimboDurable(func(d *limboDurable) (durable.Store, error) {
+		dir, err := os.MkdirTemp("", "limbo-bench-durable-")
+		if err != nil {
+			return nil, err
+		}
+		d.close = append(d.close, func() error { return os.RemoveAll(dir) })
+		d.bytes = func() (int64, error) { return folderBytes(dir) }
+		return pebblestore.Open(dir, pebblestore.Options{})
+	})
+}
+
+// openLimboDurable opens timers on the store that open returns. open sets bytes, and adds
+// to close what else is to be closed.
+func openLimboDurable(open func(*limboDurable) (durable.Store, error)) (_ durableTimers, err error) {
 	d := &limboDurable{}
 	defer func() {
 		if err != nil {
 			_ = d.Close()
 		}
 	}()
-	server, err := startRedis()
-	if err != nil {
-		return nil, err
-	}
-	d.close = append(d.close, server.stop)
-	client, err := redisstore.NewClient("redis://" + server.addr)
-	if err != nil {
-		return nil, err
-	}
-	d.close = append(d.close, client.Close)
-	s, err := redisstore.Open(context.Background(), client, redisstore.Options{})
+	s, err := open(d)
 	if err != nil {
 		return nil, err
 	}
@@ -64,28 +87,6 @@ func openDurableRedis() (_ durableTimers, err error) {
 		return nil, err
 	}
 	d.close = append(d.close, func() error { return d.timers.Shutdown(context.Background()) })
-	d.bytes = func() (int64, error) { return redisMemory(client) }
-	return d, nil
-}
-
-func openDurablePebble() (durableTimers, error) {
-	dir, err := os.MkdirTemp("", "limbo-bench-durable-")
-	if err != nil {
-		return nil, err
-	}
-	d := &limboDurable{close: []func() error{func() error { return os.RemoveAll(dir) }}}
-	s, err := pebblestore.Open(dir, pebblestore.Options{})
-	if err != nil {
-		_ = d.Close()
-		return nil, err
-	}
-	d.close = append(d.close, s.Close)
-	if d.timers, err = durable.New(s, durable.Options{}); err != nil {
-		_ = d.Close()
-		return nil, err
-	}
-	d.close = append(d.close, func() error { return d.timers.Shutdown(context.Background()) })
-	d.bytes = func() (int64, error) { return folderBytes(dir) }
 	return d, nil
 }
 
@@ -121,15 +122,13 @@ func (d *limboDurable) Left() (int, error) {
 func (d *limboDurable) Bytes() (int64, error) { return d.bytes() }
 
 func (d *limboDurable) Close() error {
-	var first error
+	var err error
 	if d.stop != nil {
 		d.stop()
-		first = <-d.ran
+		err = <-d.ran
 	}
-	for i := len(d.close) - 1; i >= 0; i-- {
-		if err := d.close[i](); err != nil && first == nil {
-			first = err
-		}
+	for _, end := range slices.Backward(d.close) {
+		err = errors.Join(err, end())
 	}
-	return first
+	return err
 }

@@ -357,6 +357,11 @@ type points struct {
 	plotter.YErrors
 }
 
+func (pts *points) add(x float64, s Stat) {
+	pts.XYs = append(pts.XYs, plotter.XY{X: x, Y: s.Median})
+	pts.YErrors = append(pts.YErrors, struct{ Low, High float64 }{s.Median - max(s.Min, s.Median/100), s.Max - s.Median})
+}
+
 func drawLines(p *plot.Plot, f figurePlot, rows []Row) error {
 	p.X.Label.Text = "timers pending, log scale"
 	p.X.Scale = plot.LogScale{}
@@ -374,8 +379,7 @@ func drawLines(p *plot.Plot, f figurePlot, rows []Row) error {
 		var pts points
 		for _, row := range rows {
 			if s := row.Stats[f.metric]; row.Impl == impl && s.Median > 0 {
-				pts.XYs = append(pts.XYs, plotter.XY{X: float64(row.size()), Y: s.Median})
-				pts.YErrors = append(pts.YErrors, struct{ Low, High float64 }{s.Median - max(s.Min, s.Median/100), s.Max - s.Median})
+				pts.add(float64(row.size()), s)
 				values = append(values, s.Median, s.Max)
 			}
 		}
@@ -427,8 +431,7 @@ func drawLoad(p *plot.Plot, f figurePlot, rows []Row) error {
 			if s.Median <= 0 {
 				continue
 			}
-			pts.XYs = append(pts.XYs, plotter.XY{X: rate, Y: s.Median})
-			pts.YErrors = append(pts.YErrors, struct{ Low, High float64 }{s.Median - max(s.Min, s.Median/100), s.Max - s.Median})
+			pts.add(rate, s)
 			values = append(values, s.Median, s.Max) // the whiskers must fit too
 			if tick := (plot.Tick{Value: rate, Label: number(rate)}); !slices.Contains(ticks, tick) {
 				ticks = append(ticks, tick)

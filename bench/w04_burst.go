@@ -68,6 +68,7 @@ func burst[H any](j Job, open opener[H]) (Result, error) {
 		}
 	}
 	runtime.KeepAlive(held)
+	defer t.Close() // the page of an observed wheel must have been open until now
 	m := Metrics{
 		"sched_p9999_us": us(time.Duration(times.ValueAtQuantile(99.99))),
 		"sched_max_us":   us(time.Duration(times.Max())),

@@ -4,7 +4,6 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"sync/atomic"
-	"time"
 )
 
 // Timeout is a handle to one task that was given to a [Timer].
@@ -47,14 +46,8 @@ func (t *Timeout) Cancelled() bool { return t.state.Load() == stateCancelled }
 // Expired reports whether the deadline came first. The task may still be running.
 func (t *Timeout) Expired() bool { return t.state.Load() == stateExpired }
 
-// Timer returns the timer that holds the timeout.
-func (t *Timeout) Timer() *Timer { return t.timer }
-
 // Task returns the function that was given to NewTimeout.
 func (t *Timeout) Task() func(*Timeout) { return t.task }
-
-// Deadline returns the time at which the timeout is due.
-func (t *Timeout) Deadline() time.Time { return t.timer.started.Add(time.Duration(t.deadline)) }
 
 // run calls the task and recovers its panics.
 func (t *Timeout) run() {
