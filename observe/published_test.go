@@ -220,5 +220,5 @@ func TestDashboard(t *testing.T) {
 			require.Contains(t, target.LegendFormat, "{{name}}", p.Title)
 		}
 	}
-	require.Equal(t, []string{"Purgatories", "Wheels", "Calls", "Scheduler", "Long polls and delay queues"}, rows)
+	require.Equal(t, []string{"Purgatories", "Wheels", "Calls", "Scheduler", "Long polls and delay queues", "Durable timers"}, rows)
 }
