@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-782fa212/limbo/durable/webhook"
+	"github.com/seed-782fa212/limbo/internal/need"
 	"github.com/seed-782fa212/limbo/observe"
 )
 
@@ -138,6 +140,22 @@ func TestPageStopsDespiteASilentConnection(t *testing.T) {
 	require.NoError(t, stop(over))
 	_, err = silent.Read(make([]byte, 1))
 	require.Error(t, err, "it is closed")
+}
+
+// promtool agrees with what both listeners publish.
+func TestPromtool(t *testing.T) {
+	promtool := need.Program(t, "prometheus", "promtool")
+	page := make(chan net.Addr, 1)
+	url, stop := start(t, Config{Store: "pebble:" + filepath.Join(t.TempDir(), "timers"), Workers: 1, Page: "127.0.0.1:0", OnPage: func(a net.Addr) { page <- a }})
+	for _, where := range []string{url, "http://" + (<-page).String()} {
+		_, text := do(t, "GET", where+"/metrics", "")
+		check := exec.Command(promtool, "check", "metrics")
+		check.Stdin = strings.NewReader(text + "\n") // which do has cut off
+		said, err := check.CombinedOutput()
+		require.NoError(t, err, "%s", said)
+		require.Empty(t, string(said))
+	}
+	require.NoError(t, stop())
 }
 
 // The API and the page publish the same metrics, and README.md names them all.
