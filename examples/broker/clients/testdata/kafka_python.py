@@ -19,8 +19,18 @@ def check(response):
         assert code == 0, response
 
 
+def connected(client, *args, **options):
+    """kafka-python 2.0 fails if it loses a connection on which it asks for a broker's version."""
+    while True:
+        try:
+            return client(*args, **options)
+        except ValueError as e:
+            if "Invalid file object" not in str(e):
+                raise
+
+
 def admin(addrs, topic):
-    client = KafkaAdminClient(bootstrap_servers=addrs, api_version_auto_timeout_ms=60000)
+    client = connected(KafkaAdminClient, bootstrap_servers=addrs, api_version_auto_timeout_ms=60000)
     check(client.create_topics([NewTopic(topic, 4, 3, topic_configs={"retention.ms": "3600000"})]))
     say("create")
 
@@ -57,7 +67,8 @@ def admin(addrs, topic):
 
 def produce(addrs, topic, codecs):
     producers = [
-        KafkaProducer(
+        connected(
+            KafkaProducer,
             bootstrap_servers=addrs,
             api_version_auto_timeout_ms=60000,
             acks="all",
@@ -76,7 +87,7 @@ def produce(addrs, topic, codecs):
 
 
 def consume(addrs, topic, n):
-    consumer = KafkaConsumer(bootstrap_servers=addrs, auto_offset_reset="earliest")
+    consumer = connected(KafkaConsumer, bootstrap_servers=addrs, api_version_auto_timeout_ms=60000, auto_offset_reset="earliest")
     consumer.assign([TopicPartition(topic, 0)])
     for _ in range(int(n)):
         say(next(consumer).value.decode())
@@ -84,9 +95,11 @@ def consume(addrs, topic, n):
 
 
 def member(addrs, topic, group):
-    consumer = KafkaConsumer(
+    consumer = connected(
+        KafkaConsumer,
         topic,
         bootstrap_servers=addrs,
+        api_version_auto_timeout_ms=60000,
         group_id=group,
         auto_offset_reset="earliest",
         auto_commit_interval_ms=200,
