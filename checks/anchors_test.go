@@ -30,8 +30,8 @@ func TestLessons(t *testing.T) {
 	requireDeclared(t, "docs/lessons.md", held.FindAllStringSubmatch(string(page), -1))
 }
 
-// What comments and tests cite is there: a contract (T4) in DESIGN.md, a lesson (timers 7,
-// case 12) in docs/lessons.md.
+// DESIGN.md defines each contract that comments and tests cite (T4), and docs/lessons.md each
+// lesson (timers 7, case 12).
 func TestCitations(t *testing.T) {
 	design, err := os.ReadFile("../DESIGN.md")
 	require.NoError(t, err)

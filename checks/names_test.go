@@ -14,7 +14,7 @@ import (
 	"github.com/seed-782fa212/limbo/timingwheel/scheduler"
 )
 
-// Who uses several packages can ask for one error.
+// A program that uses several packages can test for the error of one of them.
 func TestErrorsMatch(t *testing.T) {
 	closed := []error{delayqueue.ErrClosed, timingwheel.ErrClosed, scheduler.ErrClosed, purgatory.ErrClosed, calls.ErrClosed, durable.ErrClosed}
 	full := []error{delayqueue.ErrFull, timingwheel.ErrFull, scheduler.ErrFull, purgatory.ErrFull, calls.ErrFull, durable.ErrFull}

@@ -1,6 +1,6 @@
 // Package sentinel has the errors that mean the same in all packages of limbo. Each has a
-// text of its own, and errors.Is takes it for the others: so who uses several packages asks
-// for one of them.
+// text of its own, and errors.Is takes it for the others, so a program that uses several
+// packages can test for one of them.
 package sentinel
 
 type closed struct{ text string }
