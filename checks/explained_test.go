@@ -25,8 +25,8 @@ func TestExplainedAsPorcupineDoes(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 6))
 	found := map[bool]int{}
 	for range 3000 {
-		// What a register answers whose calls take effect between begin and end; now and
-		// then with a wrong one.
+		// The calls take effect between begin and end. Half of the histories have wrong
+		// answers, now and then.
 		var operations []linear.Operation[call, int]
 		var history []porcupine.Operation
 		state, wrong := 0, rnd.IntN(2) == 0

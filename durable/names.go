@@ -58,7 +58,7 @@ const (
 	NotFound  = store.NotFound
 )
 
-// What became of a Reset; see [MoveResult].
+// The results of a Reset; see [MoveResult].
 const (
 	Moved       = store.Moved
 	MoveRunning = store.MoveRunning

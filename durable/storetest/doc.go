@@ -17,8 +17,8 @@
 // which finds what is wrong by a millisecond, and with one that goes, which finds
 // what is early by less.
 //
-// What an engine answers to random calls is compared with the oracle, a store in memory
-// that is slow, simple and right; [Fuzz] makes a fuzz target of that. Programs can have
+// The suite compares the answers of an engine to random calls with those of the oracle, a
+// store in memory that is slow, simple and right; [Fuzz] makes a fuzz target of that. Programs can have
 // the oracle for their own tests, from package memstore.
 //
 // # Files

@@ -7,7 +7,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// lifeTests test signs of life, calls whose context has ended, and stores that are closed or
+// lifeTests test heartbeats, calls whose context has ended, and stores that are closed or
 // opened again.
 var lifeTests = []test{
 	{"D10 signs of life: who lives, in order of names, until they expire", check(signs)},

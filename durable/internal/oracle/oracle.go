@@ -32,7 +32,7 @@ type Store struct {
 	Parts  []Shard              // guarded by Mu
 	Quiet  bool                 // guarded by Mu: events get lost
 	Closed bool                 // guarded by Mu
-	signs  map[string]time.Time // guarded by Mu: when a worker's sign of life ends
+	signs  map[string]time.Time // guarded by Mu: when a worker's heartbeat expires
 	subs   map[*subscriber]bool // guarded by Mu
 	done   chan struct{}        // closed by Close
 }
@@ -314,8 +314,8 @@ func (t *Timer) Holding() store.Holder {
 	return store.Holder{Key: t.Key, Fence: t.Fence, Token: t.Token}
 }
 
-// Clone returns a store with the same timers and another clock. Nobody subscribes to it,
-// and no worker has given a sign.
+// Clone returns a store with the same timers and another clock. It has no
+// subscribers and no heartbeats of workers.
 func (o *Store) Clone(now func() time.Time) *Store {
 	o.Mu.Lock()
 	defer o.Mu.Unlock()

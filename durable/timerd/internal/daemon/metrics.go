@@ -13,8 +13,8 @@ import (
 	"github.com/seed-782fa212/limbo/observe"
 )
 
-// figures has all that is shown on the page and published by both listeners, but for the
-// API's own.
+// figures returns the registry that the page shows and both listeners publish. Run adds the
+// API's own metrics to it.
 func (d *daemon) figures(timers *durable.Timers) (*observe.Registry, error) {
 	r := observe.New()
 	_, err := r.Add("timers", observe.Timers(timers))

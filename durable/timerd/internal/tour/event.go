@@ -23,14 +23,14 @@ type event struct {
 type eventKind string
 
 const (
-	// Of a scheduler: it sends a request, again if there was no answer, and gets its answer.
+	// A scheduler sends a request, repeats it if there was no answer, and gets its answer.
 	eventSchedule  eventKind = "schedule"
 	eventScheduled eventKind = "scheduled"
 	eventCancel    eventKind = "cancel"
 	eventCancelled eventKind = "cancelled"
 	eventMove      eventKind = "move"
 	eventMoved     eventKind = "moved"
-	// Of a worker: a handler begins; the store has accepted that its timer is done.
+	// A worker begins a handler; the store accepts that its timer is done.
 	eventBegins       eventKind = "begins"
 	eventAcknowledged eventKind = "acknowledged"
 	// Of a receiver: it is about to reply to a call-back.
