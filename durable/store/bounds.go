@@ -86,6 +86,9 @@ func (e Entry) Check() error {
 	if err := CheckKey(e.Key); err != nil {
 		return err
 	}
+	if IsPlan(e.Key) {
+		return fmt.Errorf("durable: the key of timer %s ends with a zero byte, as only a plan's does", quote(e.Key))
+	}
 	if len(e.Topic) > MaxTopic {
 		return fmt.Errorf("durable: the topic of timer %s is %d bytes long, must be at most %d", quote(e.Key), len(e.Topic), MaxTopic)
 	}
@@ -131,6 +134,8 @@ func (c Claim) Check() error {
 		return fmt.Errorf("durable: Claim.Lease is %v, must be %v to %v", c.Lease, MinLease, MaxLease)
 	case c.MaxAttempts < 1:
 		return fmt.Errorf("durable: Claim.MaxAttempts is %d, must be 1 or more", c.MaxAttempts)
+	case c.Plans < 0 || c.Plans > MaxItems:
+		return fmt.Errorf("durable: Claim.Plans is %d, must be 0 to %d", c.Plans, MaxItems)
 	case c.FirstLane < 0 || c.FirstLane > Lanes:
 		return fmt.Errorf("durable: Claim.FirstLane is %d, must be 0 to %d", c.FirstLane, Lanes)
 	}

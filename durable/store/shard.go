@@ -1,11 +1,17 @@
 package store
 
+import "strings"
+
 // Lanes is how many lanes a shard has.
 const Lanes = 4
 
 // ShardOf returns the shard of a key: FNV-1a of 64 bits, mixed, and scaled to the
-// number of shards. It is part of every engine's format.
+// number of shards. It is part of every engine's format. What follows a zero byte in the key
+// does not count, so a plan and its occurrences are in one shard.
 func ShardOf(key string, shards int) int {
+	if i := strings.IndexByte(key, 0); i >= 0 {
+		key = key[:i]
+	}
 	return int((hash(key) >> 32) * uint64(shards) >> 32)
 }
 

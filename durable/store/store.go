@@ -60,6 +60,14 @@ type Store interface {
 	// Purge removes dead letters, and returns how many there were.
 	Purge(ctx context.Context, shard int, keys []string) (int, error)
 
+	// SwapPlans changes plans, in order, each as a whole or not; see [PlanSwap].
+	SwapPlans(ctx context.Context, shard int, swaps []PlanSwap) ([]SwapResult, Horizon, error)
+
+	// Plans returns plans in order of their keys, those after a key, with their bodies: at
+	// most limit of them, and of [MaxClaim] bytes together unless it is one. If there are
+	// more it returns one at least.
+	Plans(ctx context.Context, shard int, after string, limit int) ([]Record, error)
+
 	// Claim leases what is due: of each lane in order of due times. It first deals
 	// with leases that have run out: what was cancelled is gone, a successor waits
 	// in its place, what has no attempts left is dead, and the rest is leased

@@ -93,6 +93,8 @@ type Record struct {
 	Cancelled    bool   // leased: the run ends with nothing after it
 	SuccessorDue Millis // leased: when its successor is due; 0: it has none
 	Died         Millis // dead
+
+	History *History // of a plan; nil from Scan and for timers
 }
 
 // Entry is a timer to schedule.
@@ -194,6 +196,9 @@ type Claim struct {
 	// still.
 	Token Token
 	Max   int // timers, at least 1
+	// Plans is how many plans are leased besides: those that are due, and those whose leases
+	// have run out, before any timer. Their bodies have the bound of MaxBytes for themselves.
+	Plans int
 	// MaxBytes bounds the bodies, all together: the next in turn that does not fit
 	// ends the claim. One timer is leased whatever its size.
 	MaxBytes int
@@ -218,7 +223,8 @@ type Lease struct {
 	Due       Millis
 	Attempt   int // this one, from 1
 	LastError string
-	End       Millis // when the lease runs out
+	End       Millis   // when the lease runs out
+	History   *History // of a plan
 }
 
 // Holder is what a worker shows for a lease. Fence is higher than those of all
@@ -311,11 +317,14 @@ type Cursor struct {
 // Stats are a shard's counts.
 type Stats struct {
 	Horizon
-	Waiting int
+	Waiting int // timers
 	Overdue int // of these, due
-	Leased  int
+	Leased  int // timers and plans
 	Dead    int
 	Dropped uint64 // dead letters that MaxDead or MaxDeadAge removed, ever
+
+	Plans        int // whether they wait or are leased
+	PlansOverdue int // that wait, and are due
 }
 
 // EventKind is what an Event tells.

@@ -140,7 +140,7 @@ func (f *fixture) claimWith(n int, c store.Claim) (store.Claimed, store.Horizon)
 	f.Helper()
 	claimed, h, err := f.Store.Claim(f.ctx, n, c)
 	f.NoError(err)
-	f.LessOrEqual(len(claimed.Leases), c.Max)
+	f.LessOrEqual(len(claimed.Leases), c.Max+c.Plans)
 	f.Zero(claimed.Repaired, "D1: there was something to repair")
 	for _, l := range claimed.Leases {
 		f.held = append(f.held, l.Holder)
@@ -346,13 +346,26 @@ func (f *fixture) verifyShard(n int) {
 		if f.shardOf(key) != n || listed[key] {
 			continue
 		}
-		if r := f.get(key); r.State == store.Leased {
+		r := f.get(key)
+		if store.IsPlan(key) && r.State != 0 {
+			want.Plans++
+			f.NotNil(r.History)
+			if r.State == store.Waiting {
+				want.NextDue = oracle.Earlier(want.NextDue, r.Due)
+				if r.Due <= st.Now {
+					want.PlansOverdue++
+				}
+				continue
+			}
+		}
+		if r.State == store.Leased {
 			want.Leased++
 			want.NextLeaseEnd = oracle.Earlier(want.NextLeaseEnd, r.LeaseEnd)
 		} else {
 			f.Zero(r.State, "D1: %q is in no list", key)
 		}
 	}
+	f.Len(f.plans(n, store.MaxItems), want.Plans)
 	want.Now, want.Dropped = st.Now, st.Dropped
 	f.Equal(want, st, "D1: Stats does not count what is there")
 }
@@ -360,7 +373,14 @@ func (f *fixture) verifyShard(n int) {
 // drain ends all that there is, and checks D10: nothing is left.
 func (f *fixture) drain() {
 	f.Helper()
-	f.batches(slices.Sorted(maps.Keys(f.keys)), func(n int, keys []string) {
+	keys := slices.Sorted(maps.Keys(f.keys))
+	keys = slices.DeleteFunc(keys, store.IsPlan)
+	for n := range f.Store.Shards() {
+		for _, r := range f.plans(n, store.MaxItems) {
+			f.swapped(store.PlanSwap{Key: r.Key, Was: r.ID})
+		}
+	}
+	f.batches(keys, func(n int, keys []string) {
 		_, err := f.Store.Cancel(f.ctx, n, keys)
 		f.NoError(err)
 		_, err = f.Store.Purge(f.ctx, n, keys)

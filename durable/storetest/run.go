@@ -54,7 +54,7 @@ type test struct {
 // contract is all tests but the long ones.
 var contract = slices.Concat(
 	scheduleTests, textTests, timeTests, cancelTests, successorTests, leaseTests, endTests,
-	claimTests, deadTests, lookTests, eventTests, lifeTests,
+	claimTests, deadTests, lookTests, eventTests, lifeTests, planTests,
 )
 
 // longTests are those of many calls that are drawn at random.

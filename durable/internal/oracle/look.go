@@ -1,7 +1,6 @@
 package oracle
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -23,12 +22,7 @@ func (o *Store) Get(ctx context.Context, n int, key string) (store.Record, error
 	if t == nil {
 		return store.Record{}, store.ErrNotFound
 	}
-	r := t.Record
-	r.Body = bytes.Clone(r.Body)
-	if t.Successor != nil {
-		r.SuccessorDue = t.Successor.Due
-	}
-	return r, nil
+	return t.record(), nil
 }
 
 // Scan returns waiting timers by due time.
@@ -51,7 +45,7 @@ func (o *Store) scan(ctx context.Context, n int, state store.State, at func(*Tim
 	}
 	defer o.Mu.Unlock()
 	page := s.sorted(state, at, func(t *Timer) bool {
-		return cmp.Or(cmp.Compare(at(t), after.At), cmp.Compare(t.Key, after.Key)) > 0
+		return !store.IsPlan(t.Key) && cmp.Or(cmp.Compare(at(t), after.At), cmp.Compare(t.Key, after.Key)) > 0
 	})
 	records := make([]store.Record, min(limit, len(page)))
 	for i := range records {
@@ -105,6 +99,15 @@ func (o *Store) Stats(ctx context.Context, n int) (store.Stats, error) {
 	defer o.Mu.Unlock()
 	st := store.Stats{Horizon: s.horizon(now), Dropped: s.Dropped}
 	for _, t := range s.Timers {
+		if store.IsPlan(t.Key) {
+			st.Plans++
+			if t.State == store.Waiting {
+				if t.Due <= now.ms {
+					st.PlansOverdue++
+				}
+				continue
+			}
+		}
 		switch t.State {
 		case store.Waiting:
 			st.Waiting++

@@ -49,6 +49,7 @@ type Timer struct {
 	store.Record
 	Token     store.Token // leased
 	Successor *Timer      // leased, or nil
+	Wake      store.Wake  // of a plan
 }
 
 var _ store.Store = (*Store)(nil)
@@ -192,11 +193,12 @@ func (s *Shard) Pending() int {
 
 // Cancel removes waiting timers and marks leased ones.
 func (o *Store) Cancel(ctx context.Context, n int, keys []string) ([]store.CancelResult, error) {
-	s, _, err := o.begin(ctx, n, keys...)
+	s, now, err := o.begin(ctx, n, keys...)
 	if err != nil {
 		return nil, err
 	}
 	defer o.Mu.Unlock()
+	before := s.horizon(now)
 	results := make([]store.CancelResult, len(keys))
 	for i, key := range keys {
 		t := s.Timers[key]
@@ -205,6 +207,7 @@ func (o *Store) Cancel(ctx context.Context, n int, keys []string) ([]store.Cance
 			results[i] = store.NotFound
 		case t.State == store.Waiting:
 			delete(s.Timers, key)
+			s.note(t, store.OutcomeCancelled, now)
 			results[i] = store.Cancelled
 		default:
 			t.Cancelled, t.Successor = true, nil
@@ -212,6 +215,7 @@ func (o *Store) Cancel(ctx context.Context, n int, keys []string) ([]store.Cance
 			results[i] = store.Running
 		}
 	}
+	o.announceEarlier(n, before, now) // a plan may wake
 	return results, nil
 }
 
@@ -324,6 +328,7 @@ func (o *Store) Clone(now func() time.Time) *Store {
 		timers := make(map[string]*Timer, len(o.Parts[i].Timers))
 		for key, t := range o.Parts[i].Timers {
 			copied := *t
+			copied.History = t.history()
 			if t.Successor != nil {
 				next := *t.Successor
 				copied.Successor = &next

@@ -30,7 +30,8 @@ func (o *Store) Claim(ctx context.Context, n int, c store.Claim) (store.Claimed,
 	before := s.horizon(now)
 	answer.Buried = s.endLost(now, c.MaxAttempts)
 	o.dropDead(s, now)
-	for _, t := range s.choose(now, c) {
+	plans := s.choosePlans(now, c)
+	for _, t := range append(plans, s.choose(now, c)...) {
 		s.Fence = max(s.Fence+1, uint64(now.exact.UnixMicro()))
 		t.State, t.Fence, t.Token, t.LeaseEnd = store.Leased, s.Fence, c.Token, now.after(c.Lease)
 		t.Attempts++
@@ -49,9 +50,13 @@ func (s *Shard) ranOut(now moment) []*Timer {
 func (s *Shard) endLost(now moment, maxAttempts int) (buried int) {
 	for _, t := range s.ranOut(now) {
 		switch {
-		case t.Successor != nil || t.Cancelled:
+		case t.Cancelled:
+			s.note(t, store.OutcomeCancelled, now)
 			s.leave(t)
-		case t.Attempts >= maxAttempts:
+		case t.Successor != nil:
+			s.leave(t)
+		case t.Attempts >= maxAttempts && !store.IsPlan(t.Key):
+			s.note(t, store.OutcomeDead, now)
 			s.leave(t)
 			s.bury(t, now)
 			buried++
@@ -92,20 +97,36 @@ func (o *Store) dropDead(s *Shard, now moment) {
 	}
 }
 
-// choose returns what a claim leases: by turns from the lanes, and from the leases
+// choosePlans returns the plans that a claim leases: those whose leases have run out, and
+// then those that are due.
+func (s *Shard) choosePlans(now moment, c store.Claim) []*Timer {
+	isPlan := func(t *Timer) bool { return store.IsPlan(t.Key) }
+	due := s.sorted(store.Waiting, byDue, func(t *Timer) bool { return isPlan(t) && t.Due <= now.ms })
+	all := append(slices.DeleteFunc(s.ranOut(now), func(t *Timer) bool { return !isPlan(t) }), due...)
+	size := 0
+	for i, t := range all {
+		if size += len(t.Body); i == c.Plans || size > c.MaxBytes && i > 0 {
+			return all[:i]
+		}
+	}
+	return all
+}
+
+// choose returns the timers that a claim leases: by turns from the lanes, and from the leases
 // that have run out.
 func (s *Shard) choose(now moment, c store.Claim) []*Timer {
+	ranOut := slices.DeleteFunc(s.ranOut(now), func(t *Timer) bool { return store.IsPlan(t.Key) })
 	queues := make([][]*Timer, 0, store.Lanes+1)
 	for i := range store.Lanes {
 		lane := (c.FirstLane + i) % store.Lanes
 		queues = append(queues, s.sorted(store.Waiting, byDue, func(t *Timer) bool {
-			return t.Due <= now.ms && store.LaneOf(t.Topic) == lane
+			return t.Due <= now.ms && store.LaneOfKey(t.Key, t.Topic) == lane
 		}))
 	}
 	if c.FirstLane == store.Lanes {
-		queues = slices.Insert(queues, 0, s.ranOut(now))
+		queues = slices.Insert(queues, 0, ranOut)
 	} else {
-		queues = append(queues, s.ranOut(now))
+		queues = append(queues, ranOut)
 	}
 	var chosen []*Timer
 	size := 0
@@ -140,7 +161,7 @@ func byFence(t *Timer) store.Millis { return store.Millis(t.Fence) }
 func (t *Timer) lease() store.Lease {
 	return store.Lease{
 		Holder: t.Holding(), ID: t.ID, Topic: t.Topic, Body: bytes.Clone(t.Body), Due: t.Due,
-		Attempt: t.Attempts, LastError: t.LastError, End: t.LeaseEnd,
+		Attempt: t.Attempts, LastError: t.LastError, End: t.LeaseEnd, History: t.history(),
 	}
 }
 
@@ -209,16 +230,18 @@ func (o *Store) End(ctx context.Context, n int, ends []store.End) ([]store.EndRe
 }
 
 func (s *Shard) end(t *Timer, e store.End, now moment) store.EndResult {
-	cancelled, replaced := t.Cancelled, t.Successor != nil
+	ended := *t
 	s.leave(t)
 	switch {
-	case cancelled:
+	case ended.Cancelled:
+		s.note(&ended, store.OutcomeCancelled, now)
 		return store.EndCancelled
-	case replaced:
+	case ended.Successor != nil:
 		return store.EndReplaced
 	}
 	switch e.Kind {
 	case store.Done:
+		s.note(&ended, store.OutcomeDone, now)
 	case store.Retry:
 		t.LastError = store.CutError(e.Error)
 		s.wait(t, now.after(e.Delay))
@@ -230,6 +253,8 @@ func (s *Shard) end(t *Timer, e store.End, now moment) store.EndResult {
 		s.wait(t, t.Due)
 	case store.Bury:
 		t.LastError = store.CutError(e.Error)
+		ended.LastError = t.LastError
+		s.note(&ended, store.OutcomeDead, now)
 		s.bury(t, now)
 	}
 	return store.Ended

@@ -1,0 +1,210 @@
+package store
+
+import (
+	"fmt"
+	"strings"
+)
+
+// A schedule is kept as a plan: a timer whose key ends with a zero byte, whose body says when
+// the schedule's occurrences are due, and which is due itself when the next of them is to be
+// created. An occurrence is an ordinary timer. Its key begins with that of its plan, so both
+// are in one shard, and one call can create the one and advance the other.
+//
+// An engine treats a plan as a timer, with these differences:
+//
+//   - only [Store.SwapPlans] creates, changes and removes it; the other methods that change
+//     timers do not get its key;
+//   - a shard keeps its waiting plans in a lane of their own ([PlanLane]); Scan does not list
+//     them, and Stats counts them apart;
+//   - a claim leases plans in addition to timers ([Claim].Plans), and never makes one a dead
+//     letter;
+//   - the engine keeps a [History] with it.
+
+// PlanLane is the lane of plans, after those of timers.
+const PlanLane = Lanes
+
+const planEnd = "\x00"
+
+// PlanKey returns the key of a schedule's plan.
+func PlanKey(schedule string) string { return schedule + planEnd }
+
+// IsPlan reports whether a key is that of a plan.
+func IsPlan(key string) bool { return strings.HasSuffix(key, planEnd) }
+
+// PlanOf returns the key of the plan that an occurrence belongs to; "" if the key is not that
+// of an occurrence.
+func PlanOf(key string) string {
+	if i := strings.IndexByte(key, 0); i >= 0 && i < len(key)-1 {
+		return key[:i+1]
+	}
+	return ""
+}
+
+// LaneOfKey returns the lane in which a timer or a plan waits.
+func LaneOfKey(key, topic string) int {
+	if IsPlan(key) {
+		return PlanLane
+	}
+	return LaneOf(topic)
+}
+
+const (
+	// MaxNotes is how many ends of occurrences a History lists.
+	MaxNotes = 10
+	// MaxNoteError is how many bytes of an error a Note keeps.
+	MaxNoteError = 100
+	// MaxPlanEntries is how many occurrences one swap creates at most.
+	MaxPlanEntries = 100
+)
+
+// Outcome is how an occurrence has ended.
+type Outcome uint8
+
+// The outcomes.
+const (
+	OutcomeDone      Outcome = iota + 1 // its handler returned nil
+	OutcomeDead                         // it is a dead letter
+	OutcomeCancelled                    // it was cancelled, while it waited or ran
+)
+
+var outcomeNames = [...]string{"", "done", "dead", "cancelled"}
+
+func (o Outcome) String() string { return nameOf("Outcome", outcomeNames[:], uint8(o)) }
+
+// History tells how the occurrences of a plan have ended. The engine adds to it in the step
+// in which one ends: by [Store.End], by Cancel, and by a claim that finds its lease run out in
+// its last attempt. A dead letter that is requeued ends again, and counts again.
+type History struct {
+	Done, Dead, Cancelled uint64
+	Last                  []Note // the last MaxNotes, the latest last
+}
+
+// Ends returns how many ends there were.
+func (h History) Ends() uint64 { return h.Done + h.Dead + h.Cancelled }
+
+// Add counts an end, and keeps it among the last.
+func (h *History) Add(n Note) {
+	switch n.Outcome {
+	case OutcomeDone:
+		h.Done++
+	case OutcomeDead:
+		h.Dead++
+	case OutcomeCancelled:
+		h.Cancelled++
+	}
+	if len(h.Last) == MaxNotes {
+		h.Last = append(h.Last[:0:0], h.Last[1:]...)
+	}
+	h.Last = append(h.Last, n)
+}
+
+// Note is one end.
+type Note struct {
+	Key      string // of the occurrence
+	Outcome  Outcome
+	Begun    Millis // when its last attempt was claimed; 0 if it did not run when it ended
+	Ended    Millis
+	Attempts int
+	Error    string // its last; at most MaxNoteError bytes are kept
+}
+
+// Begun returns when a lease was claimed, of which this is the fence: fences are microseconds
+// since 1970 unless the clock was set back.
+func Begun(fence uint64) Millis { return Millis(fence / 1000) }
+
+// CutNote cuts an error's text to MaxNoteError bytes.
+func CutNote(s string) string { return s[:min(len(s), MaxNoteError)] }
+
+// Wake says which ends of occurrences make a waiting plan due at once. It holds for one of
+// them; the next swap sets it anew.
+type Wake uint8
+
+// The kinds of Wake.
+const (
+	WakeNever  Wake = iota
+	WakeOnDead      // an occurrence becomes a dead letter
+	WakeOnEnd       // one ends in any way
+)
+
+// PlanSwap creates, replaces or removes a plan, if it is still what its caller has read, and
+// schedules occurrences in the same step. It may be leased, to anyone, or wait: a lease ends
+// with the swap.
+type PlanSwap struct {
+	Key string // a plan's
+	// Was is the ID that the plan must have; zero: there must be none. ID is the one that it
+	// has afterwards, a new one: so each swap makes all others fail that were prepared
+	// before. The zero ID removes the plan and its History; nothing else in the swap counts
+	// then.
+	Was, ID ID
+	Body    []byte
+	Due     Millis // when the plan is due next
+	// Wake and Seen: if the History counts more than Seen ends that Wake is about, the plan
+	// is due at once.
+	Wake Wake
+	Seen uint64
+	// Entries are occurrences of the plan, at most MaxPlanEntries, each with another key. One
+	// whose key exists is left out. Their IfAbsent is of no meaning.
+	Entries []Entry
+}
+
+// SwapResult answers a PlanSwap.
+type SwapResult uint8
+
+// What becomes of a PlanSwap.
+const (
+	Swapped     SwapResult = iota + 1
+	SwapLost               // the plan is not what Was says; nothing was changed
+	SwapRefused            // MaxPending leaves no capacity for the plan and its entries; nothing was changed
+)
+
+var swapNames = [...]string{"", "swapped", "lost", "refused"}
+
+func (r SwapResult) String() string { return nameOf("SwapResult", swapNames[:], uint8(r)) }
+
+// Check refuses a swap that is out of bounds.
+func (p PlanSwap) Check() error {
+	if err := CheckKey(p.Key); err != nil {
+		return err
+	}
+	switch {
+	case !IsPlan(p.Key):
+		return fmt.Errorf("durable: %s is not the key of a plan, which ends with a zero byte", quote(p.Key))
+	case p.ID == p.Was:
+		return fmt.Errorf("durable: PlanSwap.ID of %s is %v, must differ from Was", quote(p.Key), p.ID)
+	case p.ID == ID{}:
+		return nil
+	case len(p.Body) > MaxBody:
+		return fmt.Errorf("durable: the plan %s is %d bytes long, must be at most %d", quote(p.Key), len(p.Body), MaxBody)
+	case p.Wake > WakeOnEnd:
+		return fmt.Errorf("durable: PlanSwap.Wake of %s is %d, must be 0 to %d", quote(p.Key), p.Wake, WakeOnEnd)
+	case len(p.Entries) > MaxPlanEntries:
+		return fmt.Errorf("durable: PlanSwap of %s has %d entries, must have at most %d", quote(p.Key), len(p.Entries), MaxPlanEntries)
+	}
+	for _, e := range p.Entries {
+		if PlanOf(e.Key) != p.Key {
+			return fmt.Errorf("durable: %s is not the key of an occurrence of %s", quote(e.Key), quote(p.Key))
+		}
+		if err := e.Check(); err != nil {
+			return err
+		}
+	}
+	return checkAt("plan "+quote(p.Key), p.Due)
+}
+
+// Added returns how many timers a swap adds to what MaxPending bounds, when exists reports
+// which of its entries do. It is 0 for one that removes the plan.
+func (p PlanSwap) Added(exists func(key string) bool) int {
+	if p.ID == (ID{}) {
+		return 0
+	}
+	n := 0
+	if p.Was == (ID{}) {
+		n++
+	}
+	for _, e := range p.Entries {
+		if !exists(e.Key) {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,614 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+// planTests test the plans of schedules, and what becomes of their occurrences.
+var planTests = []test{
+	{"S1 a plan is a timer that is listed apart", check(planApart)},
+	{"S2 a swap creates, replaces and removes, if the plan is as its caller read it", check(planSwaps)},
+	{"S2 of two swaps that were prepared together one is made", check(planOneOfTwo)},
+	{"S2 a swap creates its occurrences with it, and leaves those that exist", check(planEntries)},
+	{"S2 a swap ends the plan's lease", check(planLease)},
+	{"S2 a swap that MaxPending refuses changes nothing", checkWith(Options{Shards: 1, Limits: store.Limits{MaxPending: 4}}, planRefused)},
+	{"S2 a plan and its occurrences survive a reopening", check(planReopened)},
+	{"S3 a plan is claimed when it is due, never before", check(planDue)},
+	{"S3 a claim leases plans besides timers, and before them", check(planClaim)},
+	{"S2 a claim that is sent again gets the same plans", check(planClaimAgain)},
+	{"S2 a plan whose leases run out is leased again, and never dead", check(planNeverDead)},
+	{"S2 a plan that is retried keeps its ID and tells why", check(planRetried)},
+	{"S4 the end of an occurrence wakes a plan that asks for it, once", check(planWakes)},
+	{"S4 a plan is awake at once if it has not seen the last end", check(planSeen)},
+	{"S9 the history counts how occurrences end", check(planHistory)},
+	{"S9 the history lists the last ten ends", check(planLastTen)},
+	{"S9 an occurrence that ends with its lease is in the history", check(planLostOccurrence)},
+	{"S9 plans are listed in order, page by page", checkWith(Options{Shards: 3}, planPages)},
+	{"S10 large plans are listed and claimed within bounds", check(planLarge)},
+	{"a plan that is due earlier is announced", check(planAnnounced)},
+}
+
+// plan returns a swap that creates a plan, due at 1.
+func plan(schedule string) store.PlanSwap {
+	return store.PlanSwap{Key: store.PlanKey(schedule), ID: store.NewID(), Due: 1, Body: []byte("plan of " + schedule)}
+}
+
+// next returns a swap of the plan that p has made.
+func next(p store.PlanSwap) store.PlanSwap {
+	n := plan(strings.TrimSuffix(p.Key, "\x00"))
+	n.Was, n.Due = p.ID, store.MaxMillis
+	return n
+}
+
+// occurrence is an overdue entry of a schedule.
+func occurrence(schedule string, i int) store.Entry {
+	return entry(fmt.Sprintf("%s%d", store.PlanKey(schedule), i))
+}
+
+// swap changes plans of one shard in one call.
+func (f *fixture) swap(swaps ...store.PlanSwap) []store.SwapResult {
+	f.Helper()
+	n := f.shardOf(swaps[0].Key)
+	for _, p := range swaps {
+		f.NoError(p.Check())
+		f.keys[p.Key] = true
+		for _, e := range p.Entries {
+			f.keys[e.Key] = true
+		}
+	}
+	results, h, err := f.Store.SwapPlans(f.ctx, n, swaps)
+	f.NoError(err)
+	f.Len(results, len(swaps))
+	f.horizon(n, h)
+	return results
+}
+
+// swapped makes one swap.
+func (f *fixture) swapped(p store.PlanSwap) store.PlanSwap {
+	f.Helper()
+	f.Equal([]store.SwapResult{store.Swapped}, f.swap(p))
+	return p
+}
+
+// plans lists a shard's plans, limit at a time.
+func (f *fixture) plans(n, limit int) []store.Record {
+	f.Helper()
+	var all []store.Record
+	after := ""
+	for {
+		page, err := f.Store.Plans(f.ctx, n, after, limit)
+		f.NoError(err)
+		f.LessOrEqual(len(page), limit)
+		if len(page) == 0 {
+			return all
+		}
+		for _, r := range page {
+			f.Greater(r.Key, after, "plans are out of order")
+			after = r.Key
+		}
+		all = append(all, page...)
+	}
+}
+
+// history returns a plan's.
+func (f *fixture) history(schedule string) store.History {
+	f.Helper()
+	r := f.get(store.PlanKey(schedule))
+	f.NotNil(r.History)
+	return *r.History
+}
+
+// claimPlans claims plans, and one timer too many.
+func (f *fixture) claimPlans(max int) []store.Lease {
+	f.Helper()
+	c := newClaim(1)
+	c.Plans = max
+	claimed, _ := f.claimWith(0, c)
+	return slices.DeleteFunc(claimed.Leases, func(l store.Lease) bool { return !store.IsPlan(l.Key) })
+}
+
+func planApart(f *fixture) {
+	p := f.swapped(plan("report"))
+	f.putAll("report") // another key, of the same shard
+	r := f.get(p.Key)
+	f.Equal(store.Record{
+		Key: p.Key, ID: p.ID, Body: p.Body, State: store.Waiting, Due: 1, History: &store.History{},
+	}, r)
+	f.Equal([]store.Record{r}, f.plans(0, 10))
+	st := f.stats(0)
+	f.Equal([]int{1, 1, 1, 1}, []int{st.Waiting, st.Overdue, st.Plans, st.PlansOverdue})
+	f.Len(f.scan(0, false, 10), 1)
+	f.verify()
+	for _, shards := range []int{1, 7, 1024} {
+		f.Equal(store.ShardOf("report", shards), store.ShardOf(p.Key, shards))
+		f.Equal(store.ShardOf("report", shards), store.ShardOf(p.Key+"1", shards))
+	}
+}
+
+func planSwaps(f *fixture) {
+	stranger := plan("report")
+	stranger.Was = store.NewID()
+	f.Equal([]store.SwapResult{store.SwapLost}, f.swap(stranger))
+	f.absent(stranger.Key)
+
+	created := f.swapped(plan("report"))
+	f.Equal([]store.SwapResult{store.SwapLost}, f.swap(plan("report")), "it exists")
+	f.Equal([]store.SwapResult{store.SwapLost}, f.swap(stranger))
+	f.Equal(created.ID, f.get(created.Key).ID)
+
+	replaced := f.swapped(next(created))
+	r := f.get(created.Key)
+	f.Equal([]any{replaced.ID, store.MaxMillis, string(replaced.Body)}, []any{r.ID, r.Due, string(r.Body)})
+
+	remove := store.PlanSwap{Key: created.Key, Was: created.ID}
+	f.Equal([]store.SwapResult{store.SwapLost}, f.swap(remove))
+	remove.Was = replaced.ID
+	f.swapped(remove)
+	f.absent(created.Key)
+	f.Empty(f.plans(0, 10))
+	f.Equal([]store.SwapResult{store.SwapLost}, f.swap(remove))
+	f.swapped(plan("report"))
+	f.Zero(f.history("report").Ends(), "a history outlives its plan")
+}
+
+func planOneOfTwo(f *fixture) {
+	first := f.swapped(plan("report"))
+	one, two := next(first), next(first)
+	one.Entries = []store.Entry{occurrence("report", 1)}
+	two.Entries = []store.Entry{occurrence("report", 2)}
+	f.Equal([]store.SwapResult{store.Swapped, store.SwapLost}, f.swap(one, two))
+	f.absent(two.Entries[0].Key)
+	f.Equal([]store.SwapResult{store.SwapLost}, f.swap(two))
+	f.absent(two.Entries[0].Key)
+	f.Equal(one.Entries[0].ID, f.get(one.Entries[0].Key).ID)
+}
+
+func planEntries(f *fixture) {
+	p := plan("report")
+	later := occurrence("report", 2)
+	later.At, later.Topic, later.Body = f.look(0).Now+1e9, otherLane("topic"), slices.Repeat([]byte("large "), 2000)
+	at0 := occurrence("report", 3)
+	at0.At, at0.After = 0, time.Hour
+	p.Due, p.Entries = store.MaxMillis, []store.Entry{occurrence("report", 1), later, at0}
+	before := f.look(0)
+	f.swapped(p)
+	f.Equal(later.Body, f.get(later.Key).Body)
+	f.Equal(later.At, f.get(later.Key).Due)
+	f.counted(f.get(at0.Key).Due, time.Hour, before, f.look(0))
+	f.verify()
+
+	l := f.claimOne(p.Entries[0].Key)
+	other := next(p)
+	other.Entries = slices.Clone(p.Entries)
+	for i := range other.Entries {
+		other.Entries[i].ID, other.Entries[i].Body = store.NewID(), []byte("another")
+	}
+	other.Entries = append(other.Entries, occurrence("report", 4))
+	f.swapped(other)
+	f.Equal(later.ID, f.get(later.Key).ID, "one that waits is replaced")
+	f.Zero(f.get(l.Key).SuccessorDue, "one that runs gets a successor")
+	f.ended(l, store.Bury)
+	third := next(other)
+	third.Entries = other.Entries
+	f.swapped(third)
+	f.Equal(store.Dead, f.get(l.Key).State, "a dead letter is replaced")
+	f.NotZero(f.get(other.Entries[3].Key).State)
+	// Removing the plan leaves its occurrences.
+	f.swapped(store.PlanSwap{Key: p.Key, Was: third.ID, Entries: []store.Entry{occurrence("report", 5)}})
+	f.Equal(later.ID, f.get(later.Key).ID)
+	f.absent(occurrence("report", 5).Key)
+	f.Equal([]store.CancelResult{store.Cancelled}, f.cancel(later.Key))
+}
+
+func planLease(f *fixture) {
+	p := f.swapped(plan("report"))
+	l := f.claimPlans(1)[0]
+	f.Equal([]any{p.ID, string(p.Body), store.Millis(1), 1}, []any{l.ID, string(l.Body), l.Due, l.Attempt})
+	f.Equal(&store.History{}, l.History)
+	f.Equal(store.Leased, f.get(p.Key).State)
+	st := f.stats(0)
+	f.Equal([]int{0, 1, 1, 0}, []int{st.Waiting, st.Leased, st.Plans, st.PlansOverdue})
+	f.Len(f.plans(0, 10), 1)
+	swap := next(p)
+	swap.Due = 2
+	f.swapped(swap)
+	f.Equal(store.EndLost, f.end(store.End{Holder: l.Holder, Kind: store.GiveBack}))
+	extended, _ := f.extend(l.Holder, testLease)
+	f.Equal(store.ExtendLost, extended)
+	r := f.get(p.Key)
+	f.Equal([]any{store.Waiting, store.Millis(2), 0}, []any{r.State, r.Due, r.Attempts})
+	again := f.claimPlans(1)[0]
+	f.Equal([]any{swap.ID, 1}, []any{again.ID, again.Attempt})
+	f.swapped(store.PlanSwap{Key: p.Key, Was: swap.ID})
+	f.absent(p.Key)
+	f.Zero(f.look(0).NextLeaseEnd)
+}
+
+func planRefused(f *fixture) {
+	f.putAll("a", "b")
+	p := f.swapped(plan("report")) // the third of four
+	two := next(p)
+	two.Entries = []store.Entry{occurrence("report", 1), occurrence("report", 2)}
+	f.Equal([]store.SwapResult{store.SwapRefused}, f.swap(two))
+	f.Equal(p.ID, f.get(p.Key).ID)
+	f.absent(two.Entries[0].Key, two.Entries[1].Key)
+	one := two
+	one.Entries = two.Entries[:1]
+	f.swapped(one)
+	f.Equal([]store.SwapResult{store.SwapRefused}, f.swap(plan("other")))
+	again := next(one)
+	again.Entries = one.Entries // exists
+	f.swapped(again)
+	f.swapped(next(again))
+}
+
+func planReopened(f *fixture) {
+	if f.Reopen == nil {
+		f.Skip("the engine cannot be reopened")
+	}
+	p := plan("report")
+	p.Wake, p.Due, p.Entries = store.WakeOnEnd, store.MaxMillis, []store.Entry{occurrence("report", 1), occurrence("report", 2)}
+	f.swapped(p)
+	f.ended(f.claimOne(p.Entries[0].Key), store.Bury)
+	q := next(p)
+	q.Wake, q.Seen, q.Body = store.WakeOnEnd, 1, slices.Repeat([]byte("large "), 2000)
+	f.swapped(q)
+	before := f.get(p.Key)
+	f.Store = f.Reopen(f.TB)
+	f.Equal(before, f.get(p.Key))
+	f.Equal([]store.Record{before}, f.plans(0, 10))
+	f.ended(f.claimOne(p.Entries[1].Key), store.Done)
+	f.Equal(uint64(2), f.history("report").Ends())
+	f.LessOrEqual(f.get(p.Key).Due, f.look(0).Now, "the plan forgot to wake")
+}
+
+func planDue(f *fixture) {
+	p := plan("report")
+	p.Due = f.look(0).Now + 60_000
+	f.swapped(p)
+	f.Equal(p.Due, f.look(0).NextDue)
+	f.Empty(f.claimPlans(1))
+	f.advance(59 * time.Second)
+	if f.Frozen {
+		f.advance(999 * time.Millisecond)
+		f.Empty(f.claimPlans(1))
+		f.advance(time.Millisecond)
+	} else {
+		f.advance(time.Second)
+	}
+	leases := f.claimPlans(1)
+	f.Len(leases, 1)
+	f.Equal(p.Due, leases[0].Due)
+}
+
+func planClaim(f *fixture) {
+	f.putAll("a", "b")
+	for i := range 3 {
+		p := plan(name("report", i))
+		p.Due = store.Millis(10 - i)
+		f.swapped(p)
+	}
+	c := newClaim(1)
+	claimed, _ := f.claimWith(0, c)
+	f.Equal([]string{"a"}, keysOf(claimed.Leases), "plans that the claim did not ask for")
+	c = newClaim(1)
+	c.Plans, c.MaxBytes = 2, 1
+	claimed, _ = f.claimWith(0, c)
+	f.Equal([]string{store.PlanKey("report0002"), "b"}, keysOf(claimed.Leases), "the bytes of plans and of timers are bounded apart")
+	c = newClaim(1)
+	c.Plans = 5
+	claimed, _ = f.claimWith(0, c)
+	f.Equal([]string{store.PlanKey("report0001"), store.PlanKey("report0000")}, keysOf(claimed.Leases))
+}
+
+func planClaimAgain(f *fixture) {
+	p := f.swapped(plan("report"))
+	c := newClaim(1)
+	c.Plans = 1
+	first, _ := f.claimWith(0, c)
+	again, _ := f.claimWith(0, c)
+	f.Equal(first.Leases, again.Leases)
+	f.swapped(next(p))
+	again, _ = f.claimWith(0, c)
+	f.Empty(again.Leases, "a swapped plan is still leased")
+}
+
+func planNeverDead(f *fixture) {
+	p := f.swapped(plan("report"))
+	var last store.Lease
+	for attempt := 1; attempt < 4; attempt++ {
+		c := newClaim(1)
+		c.Plans, c.MaxAttempts = 1, 1
+		claimed, _ := f.claimWith(0, c)
+		f.Zero(claimed.Buried)
+		f.Len(claimed.Leases, 1)
+		f.Equal([]any{p.ID, attempt}, []any{claimed.Leases[0].ID, claimed.Leases[0].Attempt})
+		f.Greater(claimed.Leases[0].Fence, last.Fence)
+		last = claimed.Leases[0]
+		f.advance(testLease + time.Second)
+	}
+	f.Empty(f.claim(1), "a plan is leased that was not asked for")
+	// The worker was only paused: nothing has happened since, so its swap counts.
+	f.swapped(next(p))
+	f.Empty(f.claimPlans(1))
+}
+
+func planRetried(f *fixture) {
+	p := f.swapped(plan("report"))
+	l := f.claimPlans(1)[0]
+	f.Equal(store.Ended, f.end(store.End{Holder: l.Holder, Kind: store.Retry, Delay: time.Hour, Error: "no such zone"}))
+	r := f.get(p.Key)
+	f.Equal([]any{p.ID, store.Waiting, "no such zone", 1}, []any{r.ID, r.State, r.LastError, r.Attempts})
+	f.Empty(f.claimPlans(1))
+	f.Equal("no such zone", f.plans(0, 1)[0].LastError)
+	f.swapped(next(p))
+	f.Zero(f.get(p.Key).LastError)
+	f.verify()
+}
+
+// run schedules an occurrence with a swap of p, and claims it.
+func (f *fixture) runOccurrence(p store.PlanSwap, i int) (store.PlanSwap, store.Lease) {
+	f.Helper()
+	p.Entries = []store.Entry{occurrence(strings.TrimSuffix(p.Key, "\x00"), i)}
+	f.swapped(p)
+	return p, f.claimOne(p.Entries[0].Key)
+}
+
+func planWakes(f *fixture) {
+	asleep := func(p store.PlanSwap) { f.Helper(); f.Equal(store.MaxMillis, f.get(p.Key).Due) }
+	awake := func(p store.PlanSwap) {
+		f.Helper()
+		due, now := f.get(p.Key).Due, f.look(0).Now
+		f.True(due > 1 && due <= now, "due at %d, and it is %d", due, now)
+	}
+	i := 0
+	start := func(p store.PlanSwap, wake store.Wake) (store.PlanSwap, store.Lease) {
+		f.Helper()
+		i++
+		p.Due, p.Wake, p.Seen = store.MaxMillis, wake, uint64(1000)
+		return f.runOccurrence(p, i)
+	}
+	p, l := start(plan("report"), store.WakeNever)
+	f.ended(l, store.Done)
+	asleep(p)
+	p, l = start(next(p), store.WakeOnDead)
+	f.ended(l, store.Done)
+	asleep(p)
+	p, l = start(next(p), store.WakeOnDead)
+	f.ended(l, store.Retry)
+	asleep(p)
+	f.ended(f.claimOne(l.Key), store.Bury)
+	awake(p)
+	p, l = start(next(p), store.WakeOnEnd)
+	f.ended(l, store.Snooze)
+	asleep(p)
+	f.ended(f.claimOne(l.Key), store.Done)
+	awake(p)
+	p, l = start(next(p), store.WakeOnEnd)
+	f.cancel(l.Key)
+	asleep(p)
+	f.ended(l, store.Retry) // it was cancelled
+	awake(p)
+
+	// A cancel of one that waits wakes, too; and the second end finds the plan awake.
+	p = next(p)
+	p.Wake, p.Seen = store.WakeOnEnd, 1000
+	p.Entries = []store.Entry{occurrence("report", 98), occurrence("report", 99)}
+	f.swapped(p)
+	asleep(p)
+	f.cancel(p.Entries[0].Key)
+	awake(p)
+	due := f.get(p.Key).Due
+	f.Equal(p.ID, f.claimPlans(1)[0].ID)
+	f.cancel(p.Entries[1].Key)
+	f.Equal(due, f.get(p.Key).Due)
+	f.Equal(store.Leased, f.get(p.Key).State)
+	f.verify()
+}
+
+func planSeen(f *fixture) {
+	p, l := f.runOccurrence(plan("report"), 1)
+	f.ended(l, store.Done)
+	for _, c := range []struct {
+		wake  store.Wake
+		seen  uint64
+		awake bool
+	}{
+		{store.WakeNever, 0, false},
+		{store.WakeOnEnd, 0, true},
+		{store.WakeOnEnd, 1, false},
+		{store.WakeOnDead, 0, false},
+	} {
+		p = next(p)
+		p.Wake, p.Seen = c.wake, c.seen
+		f.swapped(p)
+		f.Equal(c.awake, f.get(p.Key).Due != store.MaxMillis, "%+v", c)
+	}
+	p, l = f.runOccurrence(next(p), 2)
+	f.ended(l, store.Bury)
+	p = next(p)
+	p.Wake, p.Seen = store.WakeOnDead, 0
+	f.swapped(p)
+	f.NotEqual(store.MaxMillis, f.get(p.Key).Due)
+}
+
+func planHistory(f *fixture) {
+	p := plan("report")
+	p.Due = store.MaxMillis
+	for i := range 5 {
+		p.Entries = append(p.Entries, occurrence("report", i))
+	}
+	f.swapped(p)
+	begun := f.look(0).Now
+	leases := f.claim(4)
+	f.Len(leases, 4)
+	f.ended(leases[0], store.Done)
+	f.Equal(store.Ended, f.end(store.End{Holder: leases[1].Holder, Kind: store.Bury, Error: strings.Repeat("long ", 100)}))
+	f.cancel(leases[2].Key)
+	f.Equal(uint64(0), f.history("report").Cancelled, "it still runs")
+	f.ended(leases[2], store.Done)
+	f.ended(leases[3], store.Retry)
+	f.cancel(p.Entries[4].Key)
+	h := f.history("report")
+	ended := f.look(0).Now
+	f.Equal([]uint64{1, 1, 2}, []uint64{h.Done, h.Dead, h.Cancelled})
+	f.Len(h.Last, 4)
+	for i, want := range []store.Note{
+		{Key: leases[0].Key, Outcome: store.OutcomeDone, Attempts: 1},
+		{Key: leases[1].Key, Outcome: store.OutcomeDead, Attempts: 1, Error: strings.Repeat("long ", 20)},
+		{Key: leases[2].Key, Outcome: store.OutcomeCancelled, Attempts: 1},
+		{Key: p.Entries[4].Key, Outcome: store.OutcomeCancelled},
+	} {
+		n := h.Last[i]
+		if i < 3 {
+			f.True(n.Begun >= begun && n.Begun <= n.Ended, "%+v", n)
+			f.Equal(store.Begun(leases[i].Fence), n.Begun)
+		} else {
+			f.Zero(n.Begun)
+		}
+		f.True(n.Ended >= begun && n.Ended <= ended, "%+v", n)
+		n.Begun, n.Ended = 0, 0
+		f.Equal(want, n)
+	}
+	// One that is retried tells its last error, and how often it ran.
+	again := f.claimOne(leases[3].Key)
+	f.ended(again, store.Done)
+	last := f.history("report").Last[4]
+	f.Equal([]any{store.OutcomeDone, 2, "error of " + again.Key}, []any{last.Outcome, last.Attempts, last.Error})
+	// A requeued dead letter ends again.
+	f.requeue(leases[1].Key)
+	f.ended(f.claimOne(leases[1].Key), store.Done)
+	h = f.history("report")
+	f.Equal([]uint64{3, 1, 2}, []uint64{h.Done, h.Dead, h.Cancelled})
+	f.Equal(h, *f.plans(0, 1)[0].History)
+	f.swapped(next(p))
+	f.Equal(h, f.history("report"), "a swap changes the history")
+	// Without a plan there is none.
+	r := f.get(p.Key)
+	e := occurrence("report", 9)
+	swap := next(p)
+	swap.Was, swap.Entries = r.ID, []store.Entry{e}
+	f.swapped(swap)
+	f.swapped(store.PlanSwap{Key: p.Key, Was: swap.ID})
+	f.ended(f.claimOne(e.Key), store.Done)
+	f.absent(p.Key)
+	f.swapped(plan("report"))
+	f.Zero(f.history("report").Ends())
+}
+
+func planLastTen(f *fixture) {
+	p := plan("report")
+	p.Due = store.MaxMillis
+	for i := range 12 {
+		p.Entries = append(p.Entries, occurrence("report", 10+i))
+	}
+	f.swapped(p)
+	leases := f.claim(12)
+	var ends []store.End
+	for _, l := range leases {
+		ends = append(ends, store.End{Holder: l.Holder, Kind: store.Done})
+	}
+	results, _, err := f.Store.End(f.ctx, 0, ends)
+	f.NoError(err)
+	f.Len(results, 12)
+	h := f.history("report")
+	f.Equal(uint64(12), h.Done)
+	var keys []string
+	for _, n := range h.Last {
+		keys = append(keys, n.Key)
+	}
+	f.Equal(keysOf(leases[2:]), keys)
+}
+
+func planLostOccurrence(f *fixture) {
+	p := plan("report")
+	p.Due, p.Wake, p.Entries = store.MaxMillis, store.WakeOnEnd, []store.Entry{occurrence("report", 1), occurrence("report", 2)}
+	f.swapped(p)
+	leases := f.claim(2)
+	f.cancel(leases[0].Key)
+	f.advance(testLease + time.Second)
+	c := newClaim(1)
+	c.MaxAttempts = 1
+	claimed, _ := f.claimWith(0, c)
+	f.Equal(1, claimed.Buried)
+	h := f.history("report")
+	f.Equal([]uint64{0, 1, 1}, []uint64{h.Done, h.Dead, h.Cancelled})
+	for _, n := range h.Last {
+		f.Equal(1, n.Attempts)
+		f.NotZero(n.Begun)
+		f.Greater(n.Ended, n.Begun)
+	}
+	f.LessOrEqual(f.get(p.Key).Due, f.look(0).Now)
+}
+
+func planPages(f *fixture) {
+	var want [3][]string
+	for i := range 40 {
+		p := plan(name("report", i*7%40))
+		f.swapped(p)
+		n := f.shardOf(p.Key)
+		want[n] = append(want[n], p.Key)
+	}
+	f.swapped(plan("report0001\x01")) // its key sorts after that of report0001
+	n := f.shardOf(store.PlanKey("report0001\x01"))
+	want[n] = append(want[n], store.PlanKey("report0001\x01"))
+	for n, keys := range want {
+		slices.Sort(keys)
+		for _, limit := range []int{1, 3, 500} {
+			var got []string
+			for _, r := range f.plans(n, limit) {
+				got = append(got, r.Key)
+				f.Equal(f.get(r.Key), r)
+			}
+			f.Equal(keys, got)
+		}
+		page, err := f.Store.Plans(f.ctx, n, keys[0], 1)
+		f.NoError(err)
+		f.Equal(keys[1], page[0].Key)
+	}
+}
+
+func planLarge(f *fixture) {
+	for i := range 20 {
+		p := plan(name("report", i))
+		p.Body = slices.Repeat([]byte{byte(i)}, store.MaxBody)
+		f.swapped(p)
+	}
+	page, err := f.Store.Plans(f.ctx, 0, "", 500)
+	f.NoError(err)
+	f.Len(page, store.MaxClaim/store.MaxBody)
+	f.Len(f.plans(0, 500), 20)
+	leases := f.claimPlans(100)
+	f.Len(leases, store.MaxClaim/store.MaxBody)
+	for _, l := range leases {
+		f.Len(l.Body, store.MaxBody)
+	}
+}
+
+func planAnnounced(f *fixture) {
+	l := f.listen()
+	p := plan("report")
+	p.Due = f.look(0).Now + 60_000
+	f.swapped(p)
+	l.hears(store.Event{Kind: store.Earlier, Due: p.Due})
+	q := next(p)
+	q.Due, q.Wake, q.Seen = store.MaxMillis, store.WakeOnEnd, 1000
+	q.Entries = []store.Entry{occurrence("report", 1)}
+	f.swapped(q)
+	l.hears(store.Event{Kind: store.Earlier, Due: 1})
+	f.ended(f.claimOne(q.Entries[0].Key), store.Done)
+	l.hears(store.Event{Kind: store.Earlier, Due: f.get(p.Key).Due})
+	r := next(q)
+	r.Due, r.Wake, r.Seen = store.MaxMillis, store.WakeOnEnd, 1000
+	r.Entries = []store.Entry{occurrence("report", 2)}
+	r.Entries[0].At = f.look(0).Now + 60_000
+	f.swapped(r)
+	f.cancel(r.Entries[0].Key)
+	l.hears(store.Event{Kind: store.Earlier, Due: f.get(p.Key).Due})
+	l.close()
+}
