@@ -115,7 +115,7 @@ func (t *Timers) eachShard(ctx context.Context, keys []string, do func(ctx conte
 	defer cancel()
 	byShard := make(map[int][]int)
 	for i, key := range keys {
-		if err := store.CheckKey(key); err != nil {
+		if err := checkTimerKey(key); err != nil {
 			return err
 		}
 		shard := t.shardOf(key)

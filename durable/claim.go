@@ -23,7 +23,7 @@ func (w *Worker) claimLocked(s *shard, n int) {
 	if c == nil {
 		c = &store.Claim{
 			Worker: w.name, Token: store.NewToken(), Max: n, MaxBytes: store.MaxClaim,
-			Lease: w.options.Lease, MaxAttempts: w.options.MaxAttempts, FirstLane: s.firstLane,
+			Plans: w.planRoomLocked(), Lease: w.options.Lease, MaxAttempts: w.options.MaxAttempts, FirstLane: s.firstLane,
 		}
 	}
 	s.claiming, s.claimedAt = true, now
@@ -88,8 +88,17 @@ func (w *Worker) claimed(s *shard, c *store.Claim, reserved int, sent time.Durat
 		w.stats.Claimed += uint64(len(got.Leases))
 		w.stats.BuriedLost += uint64(got.Buried)
 		w.stats.Repaired += uint64(got.Repaired)
+		deadline := s.firstSent + w.options.Lease
+		var plans []store.Lease
 		for i := range got.Leases {
-			w.beginLocked(s, &got.Leases[i], s.firstSent+w.options.Lease, arrived)
+			if l := &got.Leases[i]; store.IsPlan(l.Key) && !w.closing && arrived < deadline {
+				plans = append(plans, *l)
+			} else {
+				w.beginLocked(s, l, deadline, arrived)
+			}
+		}
+		if len(plans) > 0 {
+			w.beginPlansLocked(s, plans, h.Now, deadline)
 		}
 		// Each lane, and the leases that have run out, are the first in turn, so that
 		// none waits for ever when there is room for one at a time.
@@ -132,7 +141,7 @@ func (w *Worker) pauseLocked(s *shard, got store.Claimed, h store.Horizon, now t
 // claim was one that was sent again, or the lease is over.
 func (w *Worker) beginLocked(s *shard, l *store.Lease, deadline, now time.Duration) {
 	r := &run{shard: s, lease: *l, deadline: deadline}
-	begins := !w.closing && w.running+w.reserved < w.options.Concurrency && now < deadline
+	begins := !w.closing && !store.IsPlan(l.Key) && w.running+w.reserved < w.options.Concurrency && now < deadline
 	if !begins {
 		w.giveBackLocked(r)
 	}

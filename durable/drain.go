@@ -62,9 +62,9 @@ func (w *Worker) waitIdle(d time.Duration) bool {
 }
 
 // checkIdleLocked closes idle when the worker stops and nothing is left: no claim
-// under way, no handler, no end to be written. Nothing can come then.
+// under way, no handler, no plan, no end to be written. Nothing can come then.
 func (w *Worker) checkIdleLocked() {
-	if !w.closing || w.held > 0 || len(w.claims) > 0 {
+	if !w.closing || w.held > 0 || w.plans > 0 || len(w.claims) > 0 {
 		return
 	}
 	select {

@@ -139,6 +139,9 @@ func (w *Worker) endedLocked(r *run, result store.EndResult) {
 	case store.Done:
 		w.stats.Done++
 	case store.Retry:
+		if r.plan {
+			return // counted as a failure
+		}
 		w.stats.Retried++
 	case store.Snooze:
 		w.stats.Snoozed++

@@ -28,12 +28,13 @@ type rig struct {
 	timers *Timers
 	logs   *logs
 	skew   time.Duration // of the engine's clock
+	skewed atomic.Int64  // what tests have added to that, in nanoseconds
 }
 
 func newRig(t *testing.T, shards int, limits store.Limits, skew time.Duration) *rig {
 	r := &rig{t: t, logs: &logs{}, skew: skew}
 	var err error
-	r.engine, err = memstore.New(memstore.Options{Shards: shards, Limits: limits, Now: func() time.Time { return time.Now().Add(skew) }})
+	r.engine, err = memstore.New(memstore.Options{Shards: shards, Limits: limits, Now: func() time.Time { return r.now() }})
 	require.NoError(t, err)
 	r.faults = &faults{Store: r.engine}
 	r.timers = r.on(r.faults)
@@ -51,7 +52,7 @@ func (r *rig) on(s store.Store) *Timers {
 }
 
 // now is the engine's time.
-func (r *rig) now() time.Time { return time.Now().Add(r.skew).UTC() }
+func (r *rig) now() time.Time { return time.Now().Add(r.skew + time.Duration(r.skewed.Load())).UTC() }
 
 func (r *rig) schedule(key string, after time.Duration) Receipt {
 	r.t.Helper()
@@ -273,6 +274,16 @@ func (f *faults) Get(ctx context.Context, shard int, key string) (r store.Record
 
 func (f *faults) Scan(ctx context.Context, shard int, after store.Cursor, limit int) (r []store.Record, err error) {
 	err = f.around(ctx, "scan", shard, func() error { r, err = f.Store.Scan(ctx, shard, after, limit); return err })
+	return r, err
+}
+
+func (f *faults) SwapPlans(ctx context.Context, shard int, swaps []store.PlanSwap) (r []store.SwapResult, h store.Horizon, err error) {
+	err = f.around(ctx, "swap", shard, func() error { r, h, err = f.Store.SwapPlans(ctx, shard, swaps); return err })
+	return r, h, err
+}
+
+func (f *faults) Plans(ctx context.Context, shard int, after string, limit int) (r []store.Record, err error) {
+	err = f.around(ctx, "plans", shard, func() error { r, err = f.Store.Plans(ctx, shard, after, limit); return err })
 	return r, err
 }
 

@@ -43,6 +43,11 @@ type Fired struct {
 	// refuse a writer that was paused and is late.
 	Fence     uint64
 	LastError string // of the attempt before, if there was one; at most 1 KiB of it
+
+	// Of an occurrence of a schedule: the schedule's key, and the planned time, in UTC. Jitter,
+	// lateness and attempts do not change that.
+	Schedule string
+	Planned  time.Time
 }
 
 // RetryAfter returns an error for a handler that knows when to try again: after d,

@@ -23,6 +23,7 @@ type run struct {
 	lost      bool // another has the lease, or the timer is gone: there is no end to write
 	expired   bool // the lease ran out by the own clock
 
+	plan   bool // it is a plan that could not be advanced
 	ending bool
 	end    store.End
 	err    error // what the handler returned, for OnDead
@@ -66,10 +67,12 @@ func (w *Worker) tooLate(r *run) bool {
 // fired is what the handler is given.
 func (r *run) fired() Fired {
 	l := &r.lease
-	return Fired{
+	f := Fired{
 		Key: l.Key, ID: l.ID, Topic: l.Topic, Body: l.Body, Due: l.Due.Time(),
 		Attempt: l.Attempt, Fence: l.Fence, LastError: l.LastError,
 	}
+	f.Schedule, f.Planned = plannedOf(l.Key)
+	return f
 }
 
 // returned is called when the handler has returned err, on its goroutine.

@@ -18,16 +18,39 @@ import (
 //
 // An error comes as the last pair, with a zero Info.
 func (t *Timers) Scan(ctx context.Context, after Cursor) iter.Seq2[Info, error] {
-	return t.merged(ctx, after, t.store.Scan, func(r store.Record) store.Millis { return r.Due })
+	return t.infos(ctx, after, t.store.Scan, func(r store.Record) store.Millis { return r.Due })
 }
 
 // Dead is [Timers.Scan] for the dead letters, by the time of their death.
 func (t *Timers) Dead(ctx context.Context, after Cursor) iter.Seq2[Info, error] {
-	return t.merged(ctx, after, t.store.ScanDead, func(r store.Record) store.Millis { return r.Died })
+	return t.infos(ctx, after, t.store.ScanDead, func(r store.Record) store.Millis { return r.Died })
 }
 
-// pageReader is the Scan or ScanDead of a store.
-type pageReader func(ctx context.Context, shard int, after store.Cursor, limit int) ([]store.Record, error)
+// infos merges what a Scan or ScanDead of the store returns.
+func (t *Timers) infos(
+	ctx context.Context, after Cursor,
+	scan func(ctx context.Context, shard int, after store.Cursor, limit int) ([]store.Record, error),
+	at func(store.Record) store.Millis,
+) iter.Seq2[Info, error] {
+	read := func(ctx context.Context, shard int, after store.Cursor, limit int) ([]store.Record, bool, error) {
+		page, err := scan(ctx, shard, after, limit)
+		return page, len(page) < limit, err
+	}
+	return func(yield func(Info, error) bool) {
+		for r, err := range t.merged(ctx, after, read, at) {
+			if err != nil {
+				yield(Info{}, err)
+				return
+			}
+			if !yield(infoOf(r), nil) {
+				return
+			}
+		}
+	}
+}
+
+// pageReader reads a page of a shard, and tells whether nothing comes after it.
+type pageReader func(ctx context.Context, shard int, after store.Cursor, limit int) (page []store.Record, last bool, err error)
 
 // The first page of each shard is small, for the sake of loops that end early. Each further
 // one has pageGrowth times as many records, up to maxPage, or to the shard's part of maxRead:
@@ -41,8 +64,8 @@ const (
 )
 
 // merged merges the records after a cursor that read returns of each shard in order of at.
-func (t *Timers) merged(ctx context.Context, after Cursor, read pageReader, at func(store.Record) store.Millis) iter.Seq2[Info, error] {
-	return func(yield func(Info, error) bool) {
+func (t *Timers) merged(ctx context.Context, after Cursor, read pageReader, at func(store.Record) store.Millis) iter.Seq2[store.Record, error] {
+	return func(yield func(store.Record, error) bool) {
 		m := merge{at: at}
 		largest := min(max(maxRead/len(t.joiners), minPage), maxPage)
 		fill := func(p *page) error {
@@ -51,19 +74,18 @@ func (t *Timers) merged(ctx context.Context, after Cursor, read pageReader, at f
 				return err
 			}
 			defer cancel()
-			p.rest, err = read(ctx, p.shard, p.after, p.limit)
+			p.rest, p.last, err = read(ctx, p.shard, p.after, p.limit)
 			if n := len(p.rest); n > 0 {
 				last := p.rest[n-1]
 				p.after = store.Cursor{At: at(last), Key: last.Key}
 			}
-			p.last = len(p.rest) < p.limit
 			p.limit = min(p.limit*pageGrowth, largest)
 			return err
 		}
 		for shard := range t.joiners {
 			p := &page{shard: shard, after: after, limit: min(firstPage, largest)}
 			if err := fill(p); err != nil {
-				yield(Info{}, err)
+				yield(store.Record{}, err)
 				return
 			}
 			if len(p.rest) > 0 {
@@ -75,12 +97,12 @@ func (t *Timers) merged(ctx context.Context, after Cursor, read pageReader, at f
 			p := m.pages[0]
 			r := p.rest[0]
 			p.rest = p.rest[1:]
-			if !yield(infoOf(r), nil) {
+			if !yield(r, nil) {
 				return
 			}
 			if len(p.rest) == 0 && !p.last {
 				if err := fill(p); err != nil {
-					yield(Info{}, err)
+					yield(store.Record{}, err)
 					return
 				}
 			}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/seed-782fa212/limbo/durable/store"
@@ -12,7 +13,7 @@ import (
 
 // Timer is a timer to schedule.
 type Timer struct {
-	// Key names it: 1 to 512 bytes of any kind. A key has one timer at a time; see
+	// Key names it: 1 to 512 bytes of any kind but zero bytes. A key has one timer at a time; see
 	// Schedule.
 	Key string
 	// Topic distinguishes kinds of timers, for handlers, and so that the many of one
@@ -39,6 +40,9 @@ func (m Timer) entry() (store.Entry, error) {
 	}
 	if err := e.Check(); err != nil { // before the body is copied
 		return e, err
+	}
+	if i := strings.IndexByte(m.Key, 0); i >= 0 {
+		return e, fmt.Errorf("durable: byte %d of the timer's key %.64q is zero, must not be", i, m.Key)
 	}
 	if !m.At.IsZero() {
 		if m.After != 0 {

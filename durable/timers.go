@@ -133,7 +133,7 @@ func (t *Timers) beginKey(ctx context.Context, key string) (_ context.Context, _
 		return nil, nil, 0, err
 	}
 	shard = t.shardOf(key)
-	if err = store.CheckKey(key); err == nil {
+	if err = checkTimerKey(key); err == nil {
 		err = t.settled(ctx, shard, key)
 	}
 	if err != nil {
@@ -141,6 +141,14 @@ func (t *Timers) beginKey(ctx context.Context, key string) (_ context.Context, _
 		return nil, nil, 0, err
 	}
 	return ctx, cancel, shard, nil
+}
+
+// checkTimerKey refuses what is not the key of a timer. An occurrence of a schedule is one.
+func checkTimerKey(key string) error {
+	if store.IsPlan(key) {
+		return fmt.Errorf("durable: the timer's key %.64q ends with a zero byte, must not: a schedule has methods of its own", key)
+	}
+	return store.CheckKey(key)
 }
 
 func (t *Timers) shardOf(key string) int { return store.ShardOf(key, len(t.joiners)) }
@@ -162,10 +170,15 @@ type Info struct {
 	Cancelled    bool      // leased: nothing follows this run
 	SuccessorDue time.Time // leased: of what was scheduled meanwhile; zero: nothing
 	Died         time.Time // dead: when it became a dead letter
+
+	Schedule string    // of an occurrence: its schedule's key
+	Planned  time.Time // of an occurrence: its planned time, in UTC
 }
 
 func infoOf(r store.Record) Info {
+	schedule, planned := plannedOf(r.Key)
 	return Info{
+		Schedule: schedule, Planned: planned,
 		Key: r.Key, ID: r.ID, Topic: r.Topic, Body: r.Body,
 		State: r.State, Due: timeOf(r.Due), Attempts: r.Attempts, LastError: r.LastError,
 		LeaseEnd: timeOf(r.LeaseEnd), Fence: r.Fence, Cancelled: r.Cancelled,
@@ -215,6 +228,9 @@ type Stats struct {
 	Dead    int
 	Dropped uint64 // dead letters that MaxDead or MaxDeadAge removed, ever
 
+	Schedules        int
+	SchedulesOverdue int // that are to create an occurrence, and have not
+
 	Now          time.Time // by the engine's clock; the earliest, if there are several
 	NextDue      time.Time // of what waits, the earliest; zero: nothing does
 	NextLeaseEnd time.Time // of the leases, the earliest; zero: there is none
@@ -240,6 +256,8 @@ func (t *Timers) Stats(ctx context.Context) (Stats, error) {
 		sum.Leased += st.Leased
 		sum.Dead += st.Dead
 		sum.Dropped += st.Dropped
+		sum.Schedules += st.Plans
+		sum.SchedulesOverdue += st.PlansOverdue
 		all.Now = earlier(all.Now, st.Now)
 		all.NextDue = earlier(all.NextDue, st.NextDue)
 		all.NextLeaseEnd = earlier(all.NextLeaseEnd, st.NextLeaseEnd)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-782fa212/limbo/durable/store"
+	"github.com/seed-782fa212/limbo/histogram"
 	"github.com/seed-782fa212/limbo/timingwheel"
 	"github.com/seed-782fa212/limbo/timingwheel/keyed"
 )
@@ -72,6 +73,7 @@ type Worker struct {
 	running  int // handlers that run
 	held     int // runs that have not ended in the engine, as far as is known
 	reserved int // promised to claims that are under way
+	plans    int // that are being advanced; at most maxPlans
 
 	// Both count in held, so that dead letters that wait for OnDead are bounded.
 	dead   []*run // dead letters that OnDead is to be called with
@@ -226,6 +228,13 @@ type WorkerStats struct {
 	Unwritten  uint64 // ends that could not be written while the lease held
 	Panics     uint64 // of handlers
 	Repaired   uint64 // records without a home that claims have removed
+
+	Planned      uint64 // schedules advanced
+	Occurrences  uint64 // that planned times have created
+	Skipped      uint64 // planned times, by Overlap or Missed
+	PlanFailures uint64 // schedules that could not be advanced, and are tried again
+	// PlannedLate is how long after their planned times occurrences were created.
+	PlannedLate histogram.Durations
 }
 
 // Stats returns the worker's figures, of one moment.

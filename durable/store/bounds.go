@@ -36,7 +36,7 @@ var (
 	// because it could not write.
 	ErrClosed = sentinel.Closed("durable: store is closed")
 	// ErrNotFound is returned by Get for a key that is in no home.
-	ErrNotFound = errors.New("durable: no such timer")
+	ErrNotFound = errors.New("durable: no such timer or schedule")
 	// ErrFull is returned for a timer that MaxPending refuses, or a Redis at
 	// maxmemory.
 	ErrFull = sentinel.Full("durable: no more timers can be held")

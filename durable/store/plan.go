@@ -40,6 +40,13 @@ func PlanOf(key string) string {
 	return ""
 }
 
+// ScheduleOf returns the key of the schedule that a plan or an occurrence belongs to; the key
+// itself if it is that of another timer.
+func ScheduleOf(key string) string {
+	schedule, _, _ := strings.Cut(key, planEnd)
+	return schedule
+}
+
 // LaneOfKey returns the lane in which a timer or a plan waits.
 func LaneOfKey(key, topic string) int {
 	if IsPlan(key) {

@@ -1,0 +1,276 @@
+package durable
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+const (
+	// punctual is how late a planned time may be and not count as missed, if the next one has
+	// not come: a worker that dies with a plan in hand keeps others from it for a lease.
+	punctual = store.Millis(time.Minute / time.Millisecond)
+	// maxOwed bounds how many missed times MissedAll runs.
+	maxOwed = 1000
+	// maxEntryBytes bounds the bodies of what one swap creates, if it is more than one.
+	maxEntryBytes = store.MaxClaim
+)
+
+// step is one advance of a plan: what to do in the store besides writing the plan.
+type step struct {
+	cancel  []string // keys of occurrences, cancelled before the swap
+	entries []store.Entry
+	due     store.Millis // of the plan, next
+	wake    store.Wake
+	seen    uint64
+}
+
+// liveFunc reports whether an occurrence waits, runs or is retried, by a question to the store.
+type liveFunc func(key string) (bool, error)
+
+// advance decides what a plan does at now, and changes it accordingly. It does not touch the
+// store, except through live, which it asks about the previous occurrence at most, and only
+// if h does not tell that it has ended.
+//
+// It goes through the planned times that have passed since the cursor, in order, and moves the
+// cursor over each that it creates, skips or buffers. What it does depends only on the plan,
+// the history and now, so a worker that repeats another's unfinished work decides the same.
+func (p *plan) advance(now store.Millis, h *store.History, live liveFunc) (step, error) {
+	a := advance{plan: p, now: now, live: live, ended: map[string]bool{}}
+	s := &p.state
+	for _, n := range h.Last {
+		a.ended[n.Key] = true
+	}
+	s.unfinished = slices.DeleteFunc(s.unfinished, func(o occurrence) bool { return a.ended[o.key(p.key)] })
+	if p.PauseOnDead && h.Dead > s.deadSeen && s.paused == 0 {
+		s.paused, s.pauseNote = now, deadNote(h)
+	}
+	s.deadSeen = h.Dead
+	if s.paused == 0 {
+		if err := a.buffered(); err != nil {
+			return step{}, err
+		}
+		if err := a.passed(); err != nil {
+			return step{}, err
+		}
+	}
+	a.due, a.wake, a.seen = p.wait(now, h)
+	if a.more && s.paused == 0 {
+		a.due = now
+	}
+	return a.step, nil
+}
+
+// deadNote says which dead letter has paused a schedule.
+func deadNote(h *store.History) string {
+	for _, n := range slices.Backward(h.Last) {
+		if n.Outcome == store.OutcomeDead {
+			return fmt.Sprintf("the occurrence %s is a dead letter: %s", KeyText(n.Key), n.Error)
+		}
+	}
+	return "an occurrence is a dead letter"
+}
+
+// wait returns when a plan is due that has done all it can at now, and what wakes it before.
+func (p *plan) wait(now store.Millis, h *store.History) (due store.Millis, wake store.Wake, seen uint64) {
+	s := &p.state
+	due = store.MaxMillis
+	if s.paused != 0 {
+		return due, store.WakeNever, 0
+	}
+	if next := p.next(max(s.cursor, min(now, s.owed))); next != 0 {
+		due = next
+	}
+	switch {
+	case s.buffered != 0 || s.owed > s.cursor:
+		return max(due, now+1), store.WakeOnEnd, h.Ends()
+	case p.PauseOnDead:
+		return due, store.WakeOnDead, h.Dead
+	}
+	return due, store.WakeNever, 0
+}
+
+// next returns the first planned time after a time; 0 if there is none, or Limit is reached.
+func (p *plan) next(after store.Millis) store.Millis {
+	if p.left() == 0 {
+		return 0
+	}
+	return p.series.next(after)
+}
+
+// left returns how many occurrences Limit leaves.
+func (p *plan) left() int {
+	if p.Limit == 0 {
+		return maxLimit
+	}
+	left := p.Limit - int(p.state.counts.Created)
+	if p.state.buffered != 0 {
+		left--
+	}
+	return max(left, 0)
+}
+
+// advance is the work of [plan.advance].
+type advance struct {
+	*plan
+	step
+	now   store.Millis
+	live  liveFunc
+	ended map[string]bool // keys of occurrences, as far as the History lists them
+	bytes int             // of the entries' bodies
+	more  bool            // the swap is full, and more can be done at once
+}
+
+// buffered creates the occurrence that has waited for the end of the one before.
+func (a *advance) buffered() error {
+	at := a.state.buffered
+	if at == 0 {
+		return nil
+	}
+	if live, err := a.previousLives(); live || err != nil {
+		return err
+	}
+	a.state.buffered = 0
+	a.create(at)
+	return nil
+}
+
+// passed goes through the planned times up to now.
+func (a *advance) passed() error {
+	s := &a.state
+	if a.left() == 0 {
+		s.owed = 0
+		return nil
+	}
+	n, times := a.series.passed(s.cursor, a.now, maxOwed)
+	if n == 0 {
+		return nil
+	}
+	if s.owed > s.cursor { // a backlog is worked off, and what came meanwhile joins it
+		return a.backlog(n, times, 0)
+	}
+	last := times[len(times)-1]
+	late := a.now - last
+	missed := n > 1 || late > punctual
+	catchUp := store.MillisOf(a.CatchUp)
+	if missed && a.Missed == MissedAll {
+		return a.backlog(n, times, a.now-catchUp)
+	}
+	a.skip(&s.counts.SkippedMissed, n-1)
+	s.cursor = last
+	if late > punctual && (a.Missed == MissedNone || late > catchUp) {
+		a.skip(&s.counts.SkippedMissed, 1)
+		return nil
+	}
+	return a.regular(last)
+}
+
+// backlog runs missed times: n have passed, of which times are the last. Those before oldest
+// are skipped. What has to wait for the end of another stays owed.
+func (a *advance) backlog(n int, times []store.Millis, oldest store.Millis) error {
+	s := &a.state
+	for len(times) > 0 && times[0] < oldest {
+		s.cursor = times[0]
+		times = times[1:]
+	}
+	a.skip(&s.counts.SkippedMissed, n-len(times))
+	if len(times) == 0 {
+		return nil
+	}
+	if n > maxOwed {
+		s.cursor = times[0] - 1
+	}
+	s.owed = times[len(times)-1]
+	for _, at := range times {
+		if a.left() == 0 {
+			break
+		}
+		if a.full() {
+			a.more = true
+			return nil
+		}
+		if a.Overlap != OverlapAllow {
+			if live, err := a.previousLives(); live || err != nil {
+				return err
+			}
+		}
+		s.cursor = at
+		a.create(at)
+	}
+	s.owed = 0
+	return nil
+}
+
+// regular runs a planned time, the cursor being there, unless the one before overlaps.
+func (a *advance) regular(at store.Millis) error {
+	s := &a.state
+	if a.Overlap != OverlapAllow {
+		live, err := a.previousLives()
+		switch {
+		case err != nil:
+			return err
+		case live && a.Overlap == OverlapBufferOne && s.buffered == 0:
+			s.buffered = at
+			return nil
+		case live && a.Overlap == OverlapCancel:
+			a.cancel = append(a.cancel, a.previous().key(a.key))
+		case live:
+			a.skip(&s.counts.SkippedOverlap, 1)
+			return nil
+		}
+	}
+	a.create(at)
+	return nil
+}
+
+func (a *advance) skip(count *uint64, n int) { *count += uint64(n) }
+
+func (a *advance) previous() occurrence { return occurrence{planned: a.state.previous} }
+
+// previousLives reports whether the latest planned occurrence has not ended.
+func (a *advance) previousLives() (bool, error) {
+	if a.state.previous == 0 {
+		return false, nil
+	}
+	key := a.previous().key(a.key)
+	switch {
+	case a.ended[key]:
+		return false, nil
+	case slices.ContainsFunc(a.entries, func(e store.Entry) bool { return e.Key == key }):
+		return true, nil
+	}
+	live, err := a.live(key)
+	if err == nil && !live {
+		a.ended[key] = true
+	}
+	return live, err
+}
+
+// full reports whether the swap has as many entries as it can.
+func (a *advance) full() bool {
+	return len(a.entries) == store.MaxPlanEntries || a.bytes > 0 && a.bytes+len(a.Body) > maxEntryBytes
+}
+
+// create adds the occurrence of a planned time.
+func (a *advance) create(at store.Millis) {
+	o := occurrence{planned: at}
+	a.state.previous = at
+	a.state.counts.Created++
+	a.add(o)
+}
+
+// add adds an occurrence.
+func (a *advance) add(o occurrence) {
+	a.entries = append(a.entries, a.entry(o, a.now))
+	a.bytes += len(a.Body)
+	a.remember(o)
+}
+
+// remember notes an occurrence as unfinished.
+func (p *plan) remember(o occurrence) {
+	s := &p.state
+	s.unfinished = append(s.unfinished, o)
+	s.unfinished = s.unfinished[max(len(s.unfinished)-maxUnfinished, 0):]
+}

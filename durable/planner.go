@@ -1,0 +1,205 @@
+package durable
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+const (
+	// maxPlans bounds the plans that a worker has in hand, and claimPlans those of one claim.
+	maxPlans   = 1000
+	claimPlans = 250
+	// maxPlanPause is the longest wait before a plan that could not be advanced is tried again.
+	maxPlanPause = time.Minute
+)
+
+// planRun is a plan that a worker has claimed.
+type planRun struct {
+	lease store.Lease
+	plan  *plan
+	step  step
+	swap  store.PlanSwap
+	late  []time.Duration // how long after their planned times occurrences are created
+	skips int
+}
+
+// planRoomLocked is how many plans a claim may lease.
+func (w *Worker) planRoomLocked() int { return min(claimPlans, maxPlans-w.plans) }
+
+// beginPlansLocked begins to advance the plans that a claim has got, by now of the engine's
+// clock. They have no part in Concurrency: they call no handler, and take no longer than the
+// engine.
+func (w *Worker) beginPlansLocked(s *shard, leases []store.Lease, now store.Millis, deadline time.Duration) {
+	w.plans += len(leases)
+	w.group.Go(func() {
+		w.advance(s, leases, now, deadline)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.plans -= len(leases)
+		s.notBefore, s.fruitless = 0, 0 // claims have perhaps left plans that are due
+		w.planLocked(s)
+		w.dispatchLocked()
+		w.checkIdleLocked()
+	})
+}
+
+// advance advances plans of one shard. A worker that dies in between, or cannot reach the
+// engine, has changed none or some of them; the others are claimed again after the lease.
+func (w *Worker) advance(s *shard, leases []store.Lease, now store.Millis, deadline time.Duration) {
+	var part []*planRun
+	entries, bytes := 0, 0
+	flush := func() {
+		w.swap(s, part, deadline)
+		part, entries, bytes = nil, 0, 0
+	}
+	for _, l := range leases {
+		r := &planRun{lease: l, plan: decodePlan(l.Key, l.ID, l.Body)}
+		if r.plan.problem != nil {
+			w.retryPlan(s, l, r.plan.problem, deadline)
+			continue
+		}
+		if err := r.advance(now, func(key string) (bool, error) { return w.isLive(s, key) }); err != nil {
+			w.retryPlan(s, l, err, deadline)
+			continue
+		}
+		size := len(r.swap.Body)
+		for _, e := range r.swap.Entries {
+			size += len(e.Body)
+		}
+		if len(part) > 0 && (entries+len(r.swap.Entries) > store.MaxItems || bytes+size > maxRequest) {
+			flush()
+		}
+		part, entries, bytes = append(part, r), entries+len(r.swap.Entries), bytes+size
+	}
+	if len(part) > 0 {
+		flush()
+	}
+}
+
+// advance decides what the plan does at now.
+func (r *planRun) advance(now store.Millis, live liveFunc) (err error) {
+	p := r.plan
+	before := p.state.counts
+	h := r.lease.History
+	if h == nil {
+		h = &store.History{}
+	}
+	if r.step, err = p.advance(now, h, live); err != nil {
+		return err
+	}
+	r.swap = p.swap()
+	r.swap.Entries, r.swap.Due, r.swap.Wake, r.swap.Seen = r.step.entries, r.step.due, r.step.wake, r.step.seen
+	for _, e := range r.swap.Entries {
+		_, o, _ := occurrenceOf(e.Key)
+		r.late = append(r.late, time.Duration(now-o.planned)*time.Millisecond)
+	}
+	r.skips = int(p.state.counts.SkippedMissed + p.state.counts.SkippedOverlap - before.SkippedMissed - before.SkippedOverlap)
+	return nil
+}
+
+// isLive asks the engine whether an occurrence has not ended.
+func (w *Worker) isLive(s *shard, key string) (bool, error) {
+	ctx, cancel := w.call()
+	defer cancel()
+	r, err := w.store.Get(ctx, s.number, key)
+	if errors.Is(err, ErrNotFound) {
+		return false, nil
+	}
+	w.answered("get", s.number, err)
+	return err == nil && r.State != store.Dead, err
+}
+
+// swap writes plans with the occurrences that they create: one request, sent until it is
+// answered or the leases are over. To send it again is safe: what another has advanced, or
+// this worker by a request without a reply, is not as it was.
+func (w *Worker) swap(s *shard, runs []*planRun, deadline time.Duration) {
+	var cancel []string
+	swaps := make([]store.PlanSwap, len(runs))
+	for i, r := range runs {
+		swaps[i] = r.swap
+		cancel = append(cancel, r.step.cancel...)
+	}
+	for failures := 1; ; failures++ {
+		err := w.cancelPrevious(s, cancel)
+		var results []store.SwapResult
+		if made(err) {
+			cancel = nil
+			results, err = w.swapOnce(s, swaps)
+		}
+		if made(err) {
+			for i, r := range runs {
+				if results[i] == store.SwapRefused {
+					w.retryPlan(s, r.lease, ErrFull, deadline)
+				}
+			}
+			w.countPlans(runs, results)
+			return
+		}
+		if w.now() >= deadline || w.closed.Load() || !w.sleep(min(pause(failures), w.options.Lease/16)) {
+			return
+		}
+	}
+}
+
+func (w *Worker) cancelPrevious(s *shard, keys []string) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	ctx, cancel := w.call()
+	defer cancel()
+	_, err := w.store.Cancel(ctx, s.number, keys)
+	w.answered("cancel", s.number, err)
+	return err
+}
+
+func (w *Worker) swapOnce(s *shard, swaps []store.PlanSwap) ([]store.SwapResult, error) {
+	ctx, cancel := context.WithTimeout(w.calls, w.timeout)
+	defer cancel()
+	sent := w.now()
+	results, h, err := w.store.SwapPlans(ctx, s.number, swaps)
+	arrived := w.now()
+	if !w.answered("swap", s.number, err) {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s.horizon.reply(h, sent, arrived)
+	w.planLocked(s)
+	return results, err
+}
+
+// retryPlan makes a plan wait that could not be advanced, with the reason: it stays due, and
+// shows as overdue, until it can.
+func (w *Worker) retryPlan(s *shard, l store.Lease, err error, deadline time.Duration) {
+	w.log.Warn("durable: a schedule cannot create its occurrences", "schedule", store.ScheduleOf(l.Key), "attempt", l.Attempt, "error", err)
+	r := &run{shard: s, lease: l, deadline: deadline, plan: true}
+	r.end = store.End{
+		Holder: l.Holder, Kind: store.Retry, Error: store.CutError(err.Error()),
+		Delay: double(time.Second, maxPlanPause, l.Attempt),
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stats.PlanFailures++
+	w.held++
+	w.endLocked(r)
+}
+
+// countPlans counts what swaps have done.
+func (w *Worker) countPlans(runs []*planRun, results []store.SwapResult) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, r := range runs {
+		if results[i] != store.Swapped {
+			continue
+		}
+		w.stats.Planned++
+		w.stats.Occurrences += uint64(len(r.late))
+		w.stats.Skipped += uint64(r.skips)
+		for _, late := range r.late {
+			w.stats.PlannedLate.Add(late)
+		}
+	}
+}

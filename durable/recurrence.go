@@ -1,0 +1,382 @@
+package durable
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/seed-782fa212/limbo/cron"
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+// Schedule is a timer that recurs: by a cron expression in a time zone, or every period. Each
+// planned time creates one occurrence, which is a timer like any other. See
+// [Timers.PutSchedule].
+type Schedule struct {
+	// Key names the schedule: 1 to 480 bytes of any kind but zero bytes. Schedules and timers
+	// have keys of their own: both can have the same one.
+	Key string
+
+	// Cron is when occurrences are planned, in the syntax of package cron: five fields, or
+	// "@daily" and the like. A spec with fixed hours runs each wall-clock time that it names
+	// once a day, also when the clocks change; see package cron.
+	Cron string
+	// Zone is the time zone of Cron, an IANA name such as "Europe/Berlin". Default UTC. All
+	// processes that use the store must know it.
+	Zone string
+	// Every is the period of a schedule without Cron: 1 s to 3,650 days, whole milliseconds.
+	// Occurrences are planned at Offset after the multiples of Every since 1970, UTC, so
+	// neither restarts nor lateness shift them. Offset is 0 to less than Every.
+	Every  time.Duration
+	Offset time.Duration
+
+	// Start and End bound the planned times, both included, rounded up to milliseconds. Zero:
+	// no bound.
+	Start time.Time
+	End   time.Time
+	// Limit is how many occurrences are planned, skipped ones not counted. Default 0: no bound.
+	Limit int
+
+	// Jitter delays each occurrence by a part of it, which is derived from the occurrence's
+	// ID, so that schedules with the same planned times do not all run at once. The planned
+	// times stay. It must be shorter than the time between any two planned times.
+	Jitter time.Duration
+
+	// Overlap is what happens at a planned time when the occurrence before has not ended.
+	// Default OverlapSkip.
+	Overlap Overlap
+	// Missed is what happens to planned times that no worker came to in time. Default
+	// MissedLatest.
+	Missed Missed
+	// CatchUp is how long a missed time may have passed to be run after all. Default 1 h; 1 s
+	// to 3,650 days.
+	CatchUp time.Duration
+
+	// PauseOnDead pauses the schedule when an occurrence becomes a dead letter.
+	PauseOnDead bool
+
+	// Topic and Body are those of the occurrences: at most 128 bytes, and at most 60 KiB.
+	Topic string
+	Body  []byte
+
+	// IfAbsent refuses a key that has a schedule.
+	IfAbsent bool
+}
+
+// Overlap is what happens at a planned time when the occurrence that was planned before still
+// waits, runs or is to be retried. A dead letter has ended. Occurrences that
+// [Timers.TriggerSchedule] and [Timers.BackfillSchedule] create do not count.
+type Overlap uint8
+
+// The values of Overlap.
+const (
+	// OverlapSkip skips the new occurrence.
+	OverlapSkip Overlap = iota
+	// OverlapBufferOne creates it when the one before ends. One can wait for that; further
+	// ones are skipped.
+	OverlapBufferOne
+	// OverlapCancel cancels the one before, and creates the new one.
+	OverlapCancel
+	// OverlapAllow lets them run side by side.
+	OverlapAllow
+)
+
+var overlapNames = []string{"skip", "buffer_one", "cancel", "allow"}
+
+func (o Overlap) String() string { return wordOf("Overlap", overlapNames, o) }
+
+// ParseOverlap is the reverse of String: "skip", "buffer_one", "cancel" or "allow".
+func ParseOverlap(s string) (Overlap, error) { return parseWord[Overlap]("overlap", overlapNames, s) }
+
+// Missed is what happens to a planned time that was missed: no worker came to it before the
+// next planned time, or within a minute. So it is when no worker ran, while the schedule
+// was paused, and when the engine's clock was set ahead. Setting that clock back repeats
+// nothing.
+type Missed uint8
+
+// The values of Missed.
+const (
+	// MissedLatest runs the latest missed time, if it is within CatchUp, and skips the others.
+	MissedLatest Missed = iota
+	// MissedNone skips all missed times.
+	MissedNone
+	// MissedAll runs all missed times within CatchUp, the oldest first, and no more than the
+	// last 1,000 of them. With OverlapAllow they run side by side; otherwise each waits for
+	// the end of the one before.
+	MissedAll
+)
+
+var missedNames = []string{"latest", "none", "all"}
+
+func (m Missed) String() string { return wordOf("Missed", missedNames, m) }
+
+// ParseMissed is the reverse of String: "latest", "none" or "all".
+func ParseMissed(s string) (Missed, error) { return parseWord[Missed]("missed", missedNames, s) }
+
+func wordOf[T ~uint8](typ string, words []string, v T) string {
+	if int(v) < len(words) {
+		return words[v]
+	}
+	return fmt.Sprintf("%s(%d)", typ, v)
+}
+
+func parseWord[T ~uint8](field string, words []string, s string) (T, error) {
+	for i, w := range words {
+		if s == w {
+			return T(i), nil
+		}
+	}
+	return 0, fmt.Errorf("durable: %s is %.64q, must be one of %s", field, s, strings.Join(words, ", "))
+}
+
+const (
+	maxScheduleKey  = 480
+	maxScheduleBody = 60 << 10
+	defaultCatchUp  = time.Hour
+	minCatchUp      = time.Second
+	maxCatchUp      = 3650 * 24 * time.Hour
+	maxZone         = 64
+	maxCron         = 256
+	maxLimit        = math.MaxInt32
+	maxUpcoming     = 1000
+)
+
+// withDefaults fills in what is zero, and returns the series of planned times. The error names
+// the field that is out of range, its value and the range.
+func (s Schedule) withDefaults() (Schedule, series, error) {
+	s.CatchUp = cmp.Or(s.CatchUp, defaultCatchUp)
+	if s.Cron != "" {
+		s.Zone = cmp.Or(s.Zone, "UTC")
+	}
+	p := series{limit: s.Limit, jitter: s.Jitter}
+	fail := func(format string, args ...any) (Schedule, series, error) {
+		return s, series{}, fmt.Errorf("durable: schedule %.64q: "+format, append([]any{s.Key}, args...)...)
+	}
+	if err := checkScheduleKey(s.Key); err != nil {
+		return s, series{}, err
+	}
+	switch {
+	case len(s.Topic) > store.MaxTopic:
+		return fail("Topic is %d bytes long, must be at most %d", len(s.Topic), store.MaxTopic)
+	case len(s.Body) > maxScheduleBody:
+		return fail("Body is %d bytes long, must be at most %d", len(s.Body), maxScheduleBody)
+	case s.Limit < 0 || s.Limit > maxLimit:
+		return fail("Limit is %d, must be 0 (no bound) to %d", s.Limit, maxLimit)
+	case s.Overlap > OverlapAllow:
+		return fail("Overlap is %d, must be %d to %d", s.Overlap, OverlapSkip, OverlapAllow)
+	case s.Missed > MissedAll:
+		return fail("Missed is %d, must be %d to %d", s.Missed, MissedLatest, MissedAll)
+	case s.CatchUp < minCatchUp || s.CatchUp > maxCatchUp:
+		return fail("CatchUp is %v, must be %v to %v", s.CatchUp, minCatchUp, maxCatchUp)
+	case s.Cron == "" && s.Every == 0:
+		return fail("neither Cron nor Every is given, must be one of them")
+	case s.Cron != "" && s.Every != 0:
+		return fail("both Cron, %.64q, and Every, %v, are given, must be one of them", s.Cron, s.Every)
+	case s.Every == 0 && s.Offset != 0:
+		return fail("Offset is %v, must be 0 without Every", s.Offset)
+	case s.Cron == "" && s.Zone != "":
+		return fail("Zone is %.64q, must be empty without Cron: Every follows UTC", s.Zone)
+	case len(s.Cron) > maxCron:
+		return fail("Cron is %d bytes long, must be at most %d", len(s.Cron), maxCron)
+	case len(s.Zone) > maxZone:
+		return fail("Zone is %d bytes long, must be at most %d", len(s.Zone), maxZone)
+	}
+	if s.Cron != "" {
+		spec, err := cron.Parse(s.Cron)
+		if err != nil {
+			return fail("%w", err)
+		}
+		zone, err := zoneOf(s.Zone)
+		if err != nil {
+			return fail("%w", err)
+		}
+		p.spec, p.zone = spec, zone
+	} else {
+		p.every = cron.Every{Period: s.Every, Offset: s.Offset}
+		if err := p.every.Check(); err != nil {
+			return fail("%w", err)
+		}
+	}
+	var err error
+	if p.start, err = boundOf("Start", s.Start); err != nil {
+		return fail("%w", err)
+	}
+	if p.end, err = boundOf("End", s.End); err != nil {
+		return fail("%w", err)
+	}
+	if p.end != 0 && p.end < p.start {
+		return fail("End is %v, must not be before Start, %v", s.End, s.Start)
+	}
+	if p.end != 0 && p.next(p.start-1) == 0 {
+		return fail("End is %v, must not be before the first planned time", s.End)
+	}
+	if s.Jitter != 0 {
+		if shortest := p.shortest(); s.Jitter < 0 || s.Jitter >= shortest {
+			return fail("Jitter is %v, must be 0 to less than the shortest time between planned times, %v", s.Jitter, shortest)
+		}
+	}
+	return s, p, nil
+}
+
+func checkScheduleKey(key string) error {
+	if n := len(key); n < 1 || n > maxScheduleKey {
+		return fmt.Errorf("durable: a schedule's key is %d bytes long, must be 1 to %d", n, maxScheduleKey)
+	}
+	if i := strings.IndexByte(key, 0); i >= 0 {
+		return fmt.Errorf("durable: byte %d of the schedule's key %.64q is zero, must not be", i, key)
+	}
+	return nil
+}
+
+// boundOf turns Start or End into the engines' form.
+func boundOf(field string, at time.Time) (store.Millis, error) {
+	if at.IsZero() {
+		return 0, nil
+	}
+	if at.Before(time.UnixMilli(0)) || at.After(store.MaxMillis.Time()) {
+		return 0, fmt.Errorf("%s is %v, must be %v to %v", field, at, time.UnixMilli(0).UTC(), store.MaxMillis.Time())
+	}
+	return max(store.MillisAt(at), 1), nil
+}
+
+// zoneOf returns a time zone by its IANA name.
+func zoneOf(name string) (*time.Location, error) {
+	if name == "Local" {
+		return nil, errors.New(`Zone is "Local", must be an IANA name: processes must agree on it`)
+	}
+	zone, err := time.LoadLocation(name)
+	if err != nil {
+		return nil, fmt.Errorf("Zone is %.64q, must be an IANA name that this process knows: %w", name, err)
+	}
+	return zone, nil
+}
+
+// Upcoming returns the first n planned times after a time, fewer if Limit or End comes before:
+// a preview that needs no store. n is 1 to 1,000. The times have the schedule's zone. The
+// errors are those of [Timers.PutSchedule] about the schedule, except that the Key may be
+// empty.
+func (s Schedule) Upcoming(after time.Time, n int) ([]time.Time, error) {
+	if n < 1 || n > maxUpcoming {
+		return nil, fmt.Errorf("durable: the number of upcoming times is %d, must be 1 to %d", n, maxUpcoming)
+	}
+	s.Key = cmp.Or(s.Key, "preview")
+	_, p, err := s.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if s.Limit > 0 {
+		n = min(n, s.Limit)
+	}
+	return p.upcoming(store.Millis(after.UnixMilli()), n), nil
+}
+
+// Warning returns advice about a schedule that is valid, and probably not meant: such as
+// `* 0 * * *`, which runs 60 times in the hour after midnight. "" if there is none.
+func (s Schedule) Warning() string {
+	spec, err := cron.Parse(s.Cron)
+	if err != nil {
+		return ""
+	}
+	return spec.Warning()
+}
+
+// series is the planned times of a schedule: a strictly growing sequence.
+type series struct {
+	spec       cron.Spec      // if zone is set
+	zone       *time.Location // nil: every
+	every      cron.Every
+	start, end store.Millis // 0: no bound
+	limit      int
+	jitter     time.Duration
+}
+
+// next returns the first planned time after a time; 0 if there is none.
+func (p *series) next(after store.Millis) store.Millis {
+	after = max(after, p.start-1, 0)
+	var next time.Time
+	if p.zone != nil {
+		next = p.spec.Next(time.UnixMilli(int64(after)).In(p.zone))
+	} else {
+		next = p.every.Next(time.UnixMilli(int64(after)))
+	}
+	at := store.Millis(next.UnixMilli())
+	if next.IsZero() || at > store.MaxMillis || p.end != 0 && at > p.end {
+		return 0
+	}
+	return at
+}
+
+// upcoming returns the first n planned times after a time.
+func (p *series) upcoming(after store.Millis, n int) []time.Time {
+	times := make([]time.Time, 0, n)
+	for len(times) < n {
+		if after = p.next(after); after == 0 {
+			break
+		}
+		times = append(times, p.local(after))
+	}
+	return times
+}
+
+// local returns a planned time in the schedule's zone.
+func (p *series) local(at store.Millis) time.Time {
+	if p.zone != nil {
+		return at.Time().In(p.zone)
+	}
+	return at.Time()
+}
+
+// passed returns how many planned times there are after a time, up to another one included,
+// and the last of them, at most keep. Its cost is a step for each, except with Every.
+func (p *series) passed(after, until store.Millis, keep int) (n int, last []store.Millis) {
+	if p.zone == nil {
+		after, until = max(after, p.start-1), min(until, cmp.Or(p.end, until))
+		period, offset := p.every.Period.Milliseconds(), p.every.Offset.Milliseconds()
+		from, to := floorDiv(int64(after)-offset, period), floorDiv(int64(until)-offset, period)
+		n = int(max(to-from, 0))
+		for i := to - int64(min(n, keep)) + 1; i <= to; i++ {
+			last = append(last, store.Millis(i*period+offset))
+		}
+		return n, last
+	}
+	for at := p.next(after); at != 0 && at <= until; at = p.next(at) {
+		n++
+		if len(last) == 2*keep {
+			last = append(last[:0], last[keep:]...)
+		}
+		last = append(last, at)
+	}
+	return n, last[max(len(last)-keep, 0):]
+}
+
+func floorDiv(a, b int64) int64 {
+	q := a / b
+	if a%b < 0 {
+		q--
+	}
+	return q
+}
+
+// shortest returns the shortest time between the next 1,000 planned times.
+func (p *series) shortest() time.Duration {
+	if p.zone == nil {
+		return p.every.Period
+	}
+	shortest := time.Duration(math.MaxInt64)
+	last := p.next(0)
+	if p.start == 0 {
+		last = p.next(store.Millis(time.Now().UnixMilli()))
+	}
+	for range maxUpcoming {
+		at := p.next(last)
+		if last == 0 || at == 0 {
+			break
+		}
+		shortest = min(shortest, time.Duration(at-last)*time.Millisecond)
+		last = at
+	}
+	return shortest
+}

@@ -1,0 +1,233 @@
+package durable
+
+import (
+	"cmp"
+	"context"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+// ScheduleInfo is what there is to know of a schedule.
+type ScheduleInfo struct {
+	Schedule    // as it was put, with defaults filled in; only the Key if Problem is about a format
+	ID       ID // the same for the schedule's whole life
+	Created  time.Time
+
+	Paused    time.Time // since when; zero: it is not
+	PauseNote string
+
+	// Next are the next ten planned times, in the schedule's zone, as if it were not paused.
+	// Empty when Limit or End has been reached.
+	Next []time.Time
+	// Overdue is the first planned time that has passed by a second or more, and that no
+	// worker has come to; zero if there is none. That of a paused schedule, or of one that
+	// waits for the end of an occurrence, is not overdue.
+	Overdue time.Time
+	// Waiting is the planned time that waits for the end of an occurrence, by OverlapBufferOne
+	// or MissedAll; zero if there is none.
+	Waiting time.Time
+	// Problem is why no worker can create occurrences, such as a zone that they do not know, or
+	// a store that is full; "" if there is none.
+	Problem string
+
+	Counts ScheduleCounts
+	Last   []Occurrence // the last ten, the latest first
+}
+
+// ScheduleCounts count for a schedule's whole life.
+type ScheduleCounts struct {
+	// Created counts occurrences of planned times; Triggered and Backfilled those that users
+	// have asked for.
+	Created, Triggered, Backfilled uint64
+	// Planned times without an occurrence: by Overlap, by Missed, or because the schedule was
+	// replaced when they had passed. Those that a backfill makes up for are not taken back.
+	SkippedOverlap, SkippedMissed, SkippedUpdated uint64
+	// Ends of occurrences. A dead letter that is requeued ends, and counts, again.
+	Done, Dead, Cancelled uint64
+}
+
+// stored returns the counts that a plan's body has. The others are in its history.
+func (c *ScheduleCounts) stored() [6]*uint64 {
+	return [...]*uint64{&c.Created, &c.Triggered, &c.Backfilled, &c.SkippedOverlap, &c.SkippedMissed, &c.SkippedUpdated}
+}
+
+// OccurrenceState is what has become of an occurrence.
+type OccurrenceState uint8
+
+// The states of an occurrence.
+const (
+	OccurrencePending   OccurrenceState = iota + 1 // it has not ended: a list does not tell more
+	OccurrenceWaiting                              // for its first attempt, or another
+	OccurrenceRunning                              // it is leased
+	OccurrenceDone                                 // its handler returned nil
+	OccurrenceDead                                 // it is a dead letter, or was when it ended
+	OccurrenceCancelled                            // it was cancelled
+	OccurrenceLost                                 // its timer is gone, and the store has no note of its end
+)
+
+var occurrenceNames = []string{"", "pending", "waiting", "running", "done", "dead", "cancelled", "lost"}
+
+func (s OccurrenceState) String() string { return wordOf("OccurrenceState", occurrenceNames, s) }
+
+// Occurrence is one run of a schedule.
+type Occurrence struct {
+	Key     string    // of its timer
+	Planned time.Time // in the schedule's zone
+	// Requested is "trigger" or "backfill" if a user has asked for it; "" if it was planned.
+	Requested string
+	State     OccurrenceState
+	Begun     time.Time // its last attempt, when that was claimed; zero if it waits, or did when it was cancelled
+	Ended     time.Time // zero if it has not
+	Attempts  int       // 0 in a list, if it has not ended
+	Error     string    // of its last failed attempt; at most 100 bytes
+}
+
+var requests = [causes]string{"", "trigger", "backfill"}
+
+// info returns what a view shows.
+func (v *planView) info() ScheduleInfo {
+	p := v.plan
+	s := &p.state
+	info := ScheduleInfo{
+		Schedule: p.Schedule, ID: s.id, Created: timeOf(s.created),
+		Paused: timeOf(s.paused), PauseNote: s.pauseNote, Counts: s.counts, Problem: v.record.LastError,
+	}
+	info.Counts.Done, info.Counts.Dead, info.Counts.Cancelled = v.history.Done, v.history.Dead, v.history.Cancelled
+	info.Last = v.last()
+	if p.problem != nil {
+		info.Problem = p.problem.Error()
+		return info
+	}
+	if n := min(10, p.left()); n > 0 {
+		info.Next = p.series.upcoming(max(s.cursor, v.now), n)
+	}
+	waits := cmp.Or(s.buffered, p.owes())
+	if waits != 0 {
+		info.Waiting = p.series.local(waits)
+	} else if next := p.next(s.cursor); s.paused == 0 && next != 0 && next+1000 <= v.now {
+		info.Overdue = p.series.local(next)
+	}
+	return info
+}
+
+// owes returns the first planned time that is owed; 0 if none is.
+func (p *plan) owes() store.Millis {
+	if p.state.owed > p.state.cursor {
+		return p.next(p.state.cursor)
+	}
+	return 0
+}
+
+// last returns the last ten occurrences: those that have not ended, and those of the history.
+func (v *planView) last() []Occurrence {
+	var list []Occurrence
+	ended := map[string]bool{}
+	for _, n := range v.history.Last {
+		ended[n.Key] = true
+		o := v.occurrence(n.Key)
+		o.State = OccurrenceDone + OccurrenceState(n.Outcome-store.OutcomeDone)
+		o.Begun, o.Ended, o.Attempts, o.Error = timeOf(n.Begun), timeOf(n.Ended), n.Attempts, n.Error
+		list = append(list, o)
+	}
+	for _, u := range v.plan.state.unfinished {
+		if key := u.key(v.plan.key); !ended[key] {
+			list = append(list, v.occurrence(key))
+		}
+	}
+	slices.SortStableFunc(list, func(a, b Occurrence) int {
+		return cmp.Or(b.Planned.Compare(a.Planned), cmp.Compare(b.Key, a.Key))
+	})
+	return list[:min(len(list), store.MaxNotes)]
+}
+
+func (v *planView) occurrence(key string) Occurrence {
+	_, o, _ := occurrenceOf(key)
+	return Occurrence{Key: key, Planned: v.plan.series.local(o.planned), Requested: requests[o.cause], State: OccurrencePending}
+}
+
+// observe adds what the store has of an occurrence that has not ended; the zero Record is none.
+func (o *Occurrence) observe(r store.Record) {
+	switch r.State {
+	case store.Waiting:
+		o.State = OccurrenceWaiting
+	case store.Leased:
+		o.State, o.Begun = OccurrenceRunning, timeOf(store.Begun(r.Fence))
+	case store.Dead:
+		o.State, o.Ended = OccurrenceDead, timeOf(r.Died)
+	default:
+		o.State = OccurrenceLost
+	}
+	o.Attempts, o.Error = r.Attempts, store.CutNote(r.LastError)
+}
+
+// Schedules returns an iterator over the schedules of all shards, in order of their keys. Like
+// [Timers.Scan] it reads pages as it goes, and is not of one moment. Occurrences that have not
+// ended are in the state pending; [Timers.GetSchedule] tells more.
+//
+// An error comes as the last pair, with a zero ScheduleInfo.
+func (t *Timers) Schedules(ctx context.Context) iter.Seq2[ScheduleInfo, error] {
+	return t.SchedulesAfter(ctx, "")
+}
+
+// SchedulesAfter is [Timers.Schedules] from after a key on.
+func (t *Timers) SchedulesAfter(ctx context.Context, key string) iter.Seq2[ScheduleInfo, error] {
+	return func(yield func(ScheduleInfo, error) bool) {
+		clocks, err := t.clocks(ctx)
+		if err != nil {
+			yield(ScheduleInfo{}, err)
+			return
+		}
+		after := store.Cursor{}
+		if key != "" {
+			after.Key = store.PlanKey(key)
+		}
+		for r, err := range t.merged(ctx, after, t.plans, func(store.Record) store.Millis { return 0 }) {
+			if err != nil {
+				yield(ScheduleInfo{}, err)
+				return
+			}
+			v := viewOf(r, clocks[t.shardOf(r.Key)].Now)
+			if !yield(v.info(), nil) {
+				return
+			}
+		}
+	}
+}
+
+// plans is the pageReader of plans. An engine bounds a page by its bytes, too; a short page
+// that is not empty is not the last.
+func (t *Timers) plans(ctx context.Context, shard int, after store.Cursor, limit int) ([]store.Record, bool, error) {
+	page, err := t.store.Plans(ctx, shard, after.Key, limit)
+	return page, len(page) == 0, err
+}
+
+// clocks returns the horizon of each shard.
+func (t *Timers) clocks(ctx context.Context) ([]store.Horizon, error) {
+	ctx, cancel, err := t.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	shards := make([]int, len(t.joiners))
+	for i := range shards {
+		shards[i] = i
+	}
+	return t.store.Look(ctx, shards)
+}
+
+// KeyText returns a timer's key for people: that of an occurrence as its schedule's key and its
+// planned time, such as "report @ 2026-11-24T01:30:00Z", and others as they are.
+func KeyText(key string) string {
+	schedule, o, ok := occurrenceOf(key)
+	if !ok {
+		return key
+	}
+	text := schedule + " @ " + o.planned.Time().Format(time.RFC3339Nano)
+	if o.cause != byPlan {
+		text += " (" + requests[o.cause] + ")"
+	}
+	return text
+}

@@ -1,0 +1,402 @@
+package durable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+// PutResult is what became of a PutSchedule.
+type PutResult uint8
+
+// What becomes of a PutSchedule.
+const (
+	ScheduleCreated   PutResult = iota + 1 // the key had no schedule
+	ScheduleReplaced                       // it had another one, whose ID, history and pause are kept
+	ScheduleUnchanged                      // it had the same one: nothing was changed
+	ScheduleExists                         // IfAbsent: nothing was changed
+)
+
+var putNames = []string{"", "created", "replaced", "unchanged", "exists"}
+
+func (r PutResult) String() string { return wordOf("PutResult", putNames, r) }
+
+// maxNote bounds the note of a pause.
+const maxNote = 256
+
+// PutSchedule creates a schedule, or replaces the one with the same key. The store keeps it
+// until it is deleted, and the workers of all processes that share the store create its
+// occurrences: each planned time creates exactly one, or is counted as skipped with the reason.
+// A process that dies, is paused beyond its lease, or loses its connection neither repeats nor
+// loses one. An occurrence is a timer like any other, with a key and an ID that derive from
+// the schedule and the planned time; see [Fired].
+//
+// A schedule that is replaced keeps its ID, its history, its counts and its pause. If the
+// planned times change (Cron, Zone, Every, Offset, Start, End or Limit), the next one is in
+// the future, and those that have passed without an occurrence count as skipped. Otherwise
+// the plan goes on as it was. Putting the same schedule again changes nothing, so a program
+// can put its schedules whenever it starts, and any number of processes can do so at once.
+//
+// The errors are those of [Timers.Schedule]; one that names the field, its value and its
+// range, with nothing stored; and one that names the format, if the key has a schedule that a
+// newer version has stored. The cost is three calls to the engine, two of them at once.
+func (t *Timers) PutSchedule(ctx context.Context, s Schedule) (PutResult, ScheduleInfo, error) {
+	s, times, err := s.withDefaults()
+	if err != nil {
+		return 0, ScheduleInfo{}, err
+	}
+	var result PutResult
+	var stored planView
+	err = t.changePlan(ctx, s.Key, func(v planView) (*plan, error) {
+		stored = v
+		old := v.plan
+		if old == nil {
+			result = ScheduleCreated
+			stored.plan = &plan{
+				Schedule: s, series: times, key: store.PlanKey(s.Key),
+				state: planState{id: store.NewID(), created: v.now, cursor: max(v.now, times.start-1)},
+			}
+			return stored.plan, nil
+		}
+		switch {
+		case old.alien != nil && !s.IfAbsent:
+			return nil, old.alien
+		case s.IfAbsent:
+			result = ScheduleExists
+			return nil, nil
+		case old.problem == nil && old.same(&s):
+			result = ScheduleUnchanged
+			return nil, nil
+		}
+		result = ScheduleReplaced
+		p := *old
+		p.Schedule, p.series, p.problem = s, times, nil
+		if !old.sameTimes(&s) {
+			n := 0
+			if old.problem == nil && old.left() > 0 {
+				n, _ = old.series.passed(old.state.cursor, v.now, 1)
+			}
+			p.state.counts.SkippedUpdated += uint64(n)
+			p.state.cursor, p.state.owed = max(v.now, times.start-1), 0
+		}
+		if !old.PauseOnDead {
+			p.state.deadSeen = v.history.Dead
+		}
+		stored.plan = &p
+		return &p, nil
+	})
+	if err != nil && !made(err) {
+		return 0, ScheduleInfo{}, err
+	}
+	return result, stored.info(), err
+}
+
+// GetSchedule returns a schedule; [ErrNotFound] if there is none. Its cost is two calls to
+// the engine at once, and one for each of up to ten occurrences that have not ended.
+func (t *Timers) GetSchedule(ctx context.Context, key string) (ScheduleInfo, error) {
+	ctx, cancel, shard, err := t.beginSchedule(ctx, key)
+	if err != nil {
+		return ScheduleInfo{}, err
+	}
+	defer cancel()
+	v, err := t.readPlan(ctx, shard, key)
+	if err == nil && v.plan == nil {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return ScheduleInfo{}, err
+	}
+	info := v.info()
+	for i := range info.Last {
+		o := &info.Last[i]
+		if o.State != OccurrencePending {
+			continue
+		}
+		r, err := t.store.Get(ctx, shard, o.Key)
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return ScheduleInfo{}, err
+		}
+		o.observe(r)
+	}
+	return info, nil
+}
+
+// PauseSchedule stops a schedule from creating occurrences until [Timers.ResumeSchedule]; the
+// occurrences that exist run. The note, of at most 256 bytes, says why. A schedule that is
+// paused already keeps the time of its pause, and gets the note. ErrNotFound if there is no
+// such schedule.
+func (t *Timers) PauseSchedule(ctx context.Context, key, note string) error {
+	if len(note) > maxNote {
+		return fmt.Errorf("durable: the note is %d bytes long, must be at most %d", len(note), maxNote)
+	}
+	return t.changePlan(ctx, key, existing(func(v planView) (*plan, error) {
+		p := *v.plan
+		if p.state.paused == 0 {
+			p.state.paused = max(v.now, 1)
+		}
+		p.state.pauseNote = note
+		return &p, nil
+	}))
+}
+
+// ResumeSchedule ends a pause. Planned times that have passed meanwhile were missed: Missed
+// says what becomes of them. It changes nothing if the schedule is not paused.
+func (t *Timers) ResumeSchedule(ctx context.Context, key string) error {
+	return t.changePlan(ctx, key, existing(func(v planView) (*plan, error) {
+		if v.plan.state.paused == 0 {
+			return nil, nil
+		}
+		p := *v.plan
+		p.state.paused, p.state.pauseNote, p.state.deadSeen = 0, "", v.history.Dead
+		return &p, nil
+	}))
+}
+
+// TriggerSchedule creates an occurrence that is due now, whatever the schedule's plan, pause
+// and Overlap. Its planned time is the present by the engine's clock. It returns the key of
+// the occurrence's timer. After [ErrUnsure] it may have been created.
+func (t *Timers) TriggerSchedule(ctx context.Context, key string) (string, error) {
+	var created string
+	err := t.changePlan(ctx, key, existing(func(v planView) (*plan, error) {
+		p := *v.plan
+		p.state.counts.Triggered++
+		created = p.request(occurrence{planned: v.now, cause: byTrigger, number: p.state.counts.Triggered}, v.now)
+		return &p, nil
+	}))
+	if err != nil && !made(err) {
+		return "", err
+	}
+	return created, err
+}
+
+// BackfillSchedule creates an occurrence, due now, for each planned time between two times,
+// both included, whether or not it had one before: they have keys and IDs of their own, and
+// leave the plan and its Overlap alone. The times must not be in the future by the engine's
+// clock, and at most 1,000 planned times can be between them; Start, End and Limit do not
+// count. It returns how many it has created: less than asked for only with an error. One
+// call to the engine creates at most 100.
+func (t *Timers) BackfillSchedule(ctx context.Context, key string, from, to time.Time) (int, error) {
+	if to.Before(from) {
+		return 0, fmt.Errorf("durable: the end of the backfill is %v, must not be before its start, %v", to, from)
+	}
+	if _, err := boundOf("the start of the backfill", from); err != nil {
+		return 0, fmt.Errorf("durable: %w", err)
+	}
+	var times []store.Millis
+	planned := false
+	done := 0
+	for !planned || done < len(times) {
+		n := 0
+		err := t.changePlan(ctx, key, existing(func(v planView) (*plan, error) {
+			p := *v.plan
+			n, p.requests = 0, nil
+			if p.problem != nil {
+				return nil, p.problem
+			}
+			if !planned {
+				if last := v.now.Time(); to.After(last) {
+					return nil, fmt.Errorf("durable: the end of the backfill is %v, must not be after the engine's present, %v", to, last)
+				}
+				all := p.series
+				all.start, all.end = 0, 0
+				count, some := all.passed(store.MillisAt(from)-1, store.Millis(to.UnixMilli()), maxUpcoming)
+				if count > maxUpcoming {
+					return nil, fmt.Errorf("durable: %d planned times are between %v and %v, must be at most %d", count, from, to, maxUpcoming)
+				}
+				times, planned = some, true
+			}
+			bytes := 0
+			for _, at := range times[done:] {
+				if bytes += len(p.Body); n == store.MaxPlanEntries || n > 0 && bytes > maxEntryBytes {
+					break
+				}
+				n++
+				p.state.counts.Backfilled++
+				p.request(occurrence{planned: at, cause: byBackfill, number: p.state.counts.Backfilled}, v.now)
+			}
+			if n == 0 {
+				return nil, nil
+			}
+			return &p, nil
+		}))
+		if err != nil && !made(err) {
+			return done, err
+		}
+		if done += n; err != nil || n == 0 {
+			return done, err
+		}
+	}
+	return done, nil
+}
+
+// DeleteSchedule removes a schedule with its history. After it has returned without an error
+// no occurrence is created; those that exist remain, and can be removed by
+// [Timers.CancelOccurrences]. ErrNotFound if there is no such schedule.
+func (t *Timers) DeleteSchedule(ctx context.Context, key string) error {
+	return t.changePlan(ctx, key, func(v planView) (*plan, error) {
+		if v.plan == nil {
+			return nil, ErrNotFound
+		}
+		p := *v.plan
+		p.removed = true
+		return &p, nil
+	})
+}
+
+// CancelOccurrences cancels the occurrences of a schedule that wait, for their first attempt
+// or another, and returns how many there were; the schedule may be deleted already. One that
+// begins or ends an attempt during the call may remain. Its cost is that of a Scan of the
+// schedule's shard.
+func (t *Timers) CancelOccurrences(ctx context.Context, key string) (int, error) {
+	ctx, cancel, shard, err := t.beginSchedule(ctx, key)
+	if err != nil {
+		return 0, err
+	}
+	defer cancel()
+	n, after := 0, store.Cursor{}
+	for {
+		page, err := t.store.Scan(ctx, shard, after, store.MaxItems)
+		if err != nil || len(page) == 0 {
+			return n, err
+		}
+		var keys []string
+		for _, r := range page {
+			if strings.HasPrefix(r.Key, store.PlanKey(key)) {
+				keys = append(keys, r.Key)
+			}
+			after = store.Cursor{At: r.Due, Key: r.Key}
+		}
+		if len(keys) == 0 {
+			continue
+		}
+		results, err := t.store.Cancel(ctx, shard, keys)
+		for _, result := range results {
+			if result == Cancelled {
+				n++
+			}
+		}
+		if err != nil {
+			return n, err
+		}
+	}
+}
+
+// planView is a plan as it was read: what its history and the engine's clock said then.
+type planView struct {
+	plan    *plan // nil: there is none
+	record  store.Record
+	history store.History
+	now     store.Millis
+}
+
+// existing makes a change of plans that needs one, which this process can read.
+func existing(change func(planView) (*plan, error)) func(planView) (*plan, error) {
+	return func(v planView) (*plan, error) {
+		switch {
+		case v.plan == nil:
+			return nil, ErrNotFound
+		case v.plan.alien != nil:
+			return nil, v.plan.alien
+		}
+		return change(v)
+	}
+}
+
+// changePlan reads a plan, and writes what change makes of it: nil changes nothing. If the
+// plan has changed in between, it begins anew, so change can be called more than once.
+func (t *Timers) changePlan(ctx context.Context, key string, change func(planView) (*plan, error)) error {
+	ctx, cancel, shard, err := t.beginSchedule(ctx, key)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	for {
+		v, err := t.readPlan(ctx, shard, key)
+		if err != nil {
+			return err
+		}
+		p, err := change(v)
+		if p == nil || err != nil {
+			return err
+		}
+		results, _, err := t.store.SwapPlans(ctx, shard, []store.PlanSwap{p.written(v)})
+		switch result, err := first(results, err); {
+		case !made(err) || result == store.Swapped:
+			return err
+		case result == store.SwapRefused:
+			return ErrFull
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// written returns the swap that makes of what v shows what p is, after a user's change.
+func (p *plan) written(v planView) store.PlanSwap {
+	if p.removed {
+		return store.PlanSwap{Key: p.key, Was: p.version}
+	}
+	swap := p.swap()
+	swap.Entries = p.requests
+	if p.problem == nil {
+		swap.Due, swap.Wake, swap.Seen = p.wait(v.now, &v.history)
+	} else if p.state.paused == 0 {
+		swap.Due = max(v.now, 1) // a worker says again what the problem is
+	}
+	return swap
+}
+
+// request adds an occurrence that a user has asked for, and returns its key.
+func (p *plan) request(o occurrence, now store.Millis) string {
+	e := p.entry(o, now)
+	p.requests = append(p.requests, e)
+	p.remember(o)
+	return e.Key
+}
+
+// beginSchedule is how each method about one schedule begins.
+func (t *Timers) beginSchedule(ctx context.Context, key string) (_ context.Context, _ context.CancelFunc, shard int, err error) {
+	if err := checkScheduleKey(key); err != nil {
+		return nil, nil, 0, err
+	}
+	ctx, cancel, err := t.begin(ctx)
+	return ctx, cancel, t.shardOf(key), err
+}
+
+// readPlan reads a plan, and at the same time the engine's clock. The clock comes from a call
+// of its own, so it can be a moment before or after the plan.
+func (t *Timers) readPlan(ctx context.Context, shard int, key string) (planView, error) {
+	var (
+		group   sync.WaitGroup
+		clock   []store.Horizon
+		lookErr error
+	)
+	group.Go(func() { clock, lookErr = t.store.Look(ctx, []int{shard}) })
+	r, err := t.store.Get(ctx, shard, store.PlanKey(key))
+	group.Wait()
+	switch {
+	case err != nil && !errors.Is(err, ErrNotFound):
+		return planView{}, err
+	case lookErr != nil:
+		return planView{}, lookErr
+	}
+	if err != nil {
+		return planView{now: clock[0].Now}, nil
+	}
+	return viewOf(r, clock[0].Now), nil
+}
+
+// viewOf returns what a plan's record shows.
+func viewOf(r store.Record, now store.Millis) planView {
+	v := planView{record: r, now: now, plan: decodePlan(r.Key, r.ID, r.Body)}
+	if r.History != nil {
+		v.history = *r.History
+	}
+	return v
+}

@@ -1,0 +1,970 @@
+package durable
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+// put puts a schedule.
+func (r *rig) put(s Schedule) ScheduleInfo {
+	r.t.Helper()
+	_, info, err := r.timers.PutSchedule(context.Background(), s)
+	require.NoError(r.t, err)
+	return info
+}
+
+func (r *rig) plan(key string) ScheduleInfo {
+	r.t.Helper()
+	info, err := r.timers.GetSchedule(context.Background(), key)
+	require.NoError(r.t, err)
+	return info
+}
+
+// planned returns the planned times of what was handled, in order.
+func (j *journal) planned() (times []time.Time) {
+	for _, f := range j.all() {
+		times = append(times, f.Planned)
+	}
+	return times
+}
+
+// every returns the times from, from+step and so on, n of them.
+func every(from time.Time, step time.Duration, n int) (times []time.Time) {
+	for i := range n {
+		times = append(times, from.Add(time.Duration(i)*step))
+	}
+	return times
+}
+
+// S1, S2, S3, S9: occurrences are timers at the planned times, and the schedule shows them.
+func TestScheduleRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 4, store.Limits{}, 0)
+		start := r.now()
+		j := &journal{}
+		r.worker(j.handle, WorkerOptions{})
+		put := r.put(Schedule{Key: "report", Every: time.Minute, Offset: 10 * time.Second, Topic: "reports", Body: []byte("body")})
+		first := start.Add(10 * time.Second)
+		require.Equal(t, every(first, time.Minute, 10), put.Next)
+		pass(5 * time.Minute)
+		require.Equal(t, every(first, time.Minute, 5), j.planned())
+		ids := map[ID]bool{}
+		for i, f := range j.all() {
+			ids[f.ID] = true
+			require.Equal(t, "report", f.Schedule)
+			require.Equal(t, []any{"reports", "body", f.Planned, 1}, []any{f.Topic, string(f.Body), f.Due, f.Attempt})
+			require.Equal(t, store.PlanOf(f.Key), store.PlanKey("report"))
+			require.False(t, j.times()[i].Before(f.Planned), "early")
+			require.Less(t, j.times()[i].Sub(f.Planned), 20*time.Millisecond)
+			require.Equal(t, "report @ "+f.Planned.Format(time.RFC3339), KeyText(f.Key))
+		}
+		require.Len(t, ids, 5)
+		info := r.plan("report")
+		require.Equal(t, ScheduleCounts{Created: 5, Done: 5}, info.Counts)
+		require.Len(t, info.Last, 5)
+		last := info.Last[0]
+		require.Equal(t, Occurrence{
+			Key: last.Key, Planned: first.Add(4 * time.Minute), State: OccurrenceDone,
+			Begun: last.Begun, Ended: last.Ended, Attempts: 1,
+		}, last)
+		require.False(t, last.Begun.Before(last.Planned) || last.Ended.Before(last.Begun))
+		require.Equal(t, []any{put.ID, put.Created, every(first.Add(5*time.Minute), time.Minute, 10)}, []any{info.ID, info.Created, info.Next})
+		require.Zero(t, info.Overdue)
+		st := r.stats()
+		require.Equal(t, []int{1, 0, 0, 0}, []int{st.Schedules, st.SchedulesOverdue, st.Waiting, st.Dead})
+	})
+}
+
+// S1: an occurrence is retried, becomes a dead letter, is listed and requeued like any timer.
+func TestOccurrenceIsATimer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		ctx := context.Background()
+		var fail atomic.Bool
+		fail.Store(true)
+		j := &journal{then: func(context.Context, Fired) error {
+			if fail.Load() {
+				return errBoom
+			}
+			return nil
+		}}
+		r.worker(j.handle, WorkerOptions{MaxAttempts: 2, Backoff: time.Second, MaxBackoff: time.Second})
+		r.put(Schedule{Key: "report", Every: time.Hour})
+		pass(time.Hour + time.Minute)
+		require.Len(t, j.all(), 2)
+		require.Equal(t, j.all()[0].ID, j.all()[1].ID)
+		require.Equal(t, j.all()[0].Planned, j.all()[1].Planned)
+		key := j.last().Key
+		info := r.get(key)
+		require.Equal(t, []any{Dead, "boom", "report", j.last().Planned}, []any{info.State, info.LastError, info.Schedule, info.Planned})
+		o := r.plan("report").Last[0]
+		require.Equal(t, []any{OccurrenceDead, "boom", 2}, []any{o.State, o.Error, o.Attempts})
+		fail.Store(false)
+		_, err := r.timers.Requeue(ctx, key)
+		require.NoError(t, err)
+		pass(time.Second)
+		require.Equal(t, ScheduleCounts{Created: 1, Done: 1, Dead: 1}, r.plan("report").Counts)
+		r.gone(key)
+
+		_, err = r.timers.TriggerSchedule(ctx, "report")
+		require.NoError(t, err)
+		pass(time.Second)
+		require.Len(t, j.all(), 4)
+	})
+}
+
+// overlapped runs a schedule each minute whose occurrences take 155 s, for ten minutes, and
+// returns when they were planned, in minutes.
+func overlapped(t *testing.T, o Overlap) (minutes []int, info ScheduleInfo, cancelled int) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		start := r.now()
+		j := &journal{then: func(ctx context.Context, _ Fired) error {
+			select {
+			case <-time.After(155 * time.Second):
+			case <-ctx.Done():
+				cancelled++
+			}
+			return nil
+		}}
+		r.worker(j.handle, WorkerOptions{})
+		r.put(Schedule{Key: "report", Every: time.Minute, Overlap: o})
+		pass(10*time.Minute + 10*time.Second)
+		for _, at := range j.planned() {
+			minutes = append(minutes, int(at.Sub(start).Minutes()))
+		}
+		info = r.plan("report")
+		require.NoError(t, r.timers.DeleteSchedule(t.Context(), "report"))
+		pass(5 * time.Minute)
+	})
+	return minutes, info, cancelled
+}
+
+// S4
+func TestOverlap(t *testing.T) {
+	for o, want := range map[Overlap]struct {
+		minutes            []int
+		skipped, cancelled uint64
+	}{
+		OverlapSkip:      {[]int{1, 4, 7, 10}, 6, 0},
+		OverlapBufferOne: {[]int{1, 2, 4, 7}, 5, 0}, // at 1:00, 3:35, 6:10 and 8:45; minute 9 waits until 11:20
+		OverlapCancel:    {[]int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, 0, 9},
+		OverlapAllow:     {[]int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, 0, 0},
+	} {
+		t.Run(o.String(), func(t *testing.T) {
+			minutes, info, cancelled := overlapped(t, o)
+			require.Equal(t, want.minutes, minutes)
+			require.Equal(t, want.skipped, info.Counts.SkippedOverlap)
+			require.Equal(t, int(want.cancelled), cancelled)
+			require.Equal(t, want.cancelled, info.Counts.Cancelled)
+			require.Equal(t, o == OverlapBufferOne, !info.Waiting.IsZero())
+		})
+	}
+}
+
+// S4: a run that is retried overlaps, and a dead letter does not.
+func TestRetriedOverlaps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		j := &journal{then: func(context.Context, Fired) error { return RetryAfter(90*time.Second, errBoom) }}
+		r.worker(j.handle, WorkerOptions{MaxAttempts: 2})
+		r.put(Schedule{Key: "report", Every: time.Minute})
+		pass(4*time.Minute + time.Second)
+		require.Len(t, slices.Compact(j.planned()), 2)
+		require.Equal(t, ScheduleCounts{Created: 2, SkippedOverlap: 2, Dead: 1}, r.plan("report").Counts)
+		require.Equal(t, OccurrenceWaiting, r.plan("report").Last[0].State)
+	})
+}
+
+// S5: a store that was down for a day, or had no worker.
+func TestMissed(t *testing.T) {
+	for name, c := range map[string]struct {
+		schedule Schedule
+		hours    []int // planned times that run after a day and 30 minutes without a worker
+		skipped  uint64
+	}{
+		"latest":             {Schedule{}, []int{24}, 23},
+		"latest, too old":    {Schedule{CatchUp: 29 * time.Minute}, nil, 24},
+		"none":               {Schedule{Missed: MissedNone}, nil, 24},
+		"all":                {Schedule{Missed: MissedAll, CatchUp: 3 * time.Hour}, []int{22, 23, 24}, 21},
+		"all, side by side":  {Schedule{Missed: MissedAll, CatchUp: 24 * time.Hour, Overlap: OverlapAllow}, every0(1, 24), 0},
+		"all, one by one":    {Schedule{Missed: MissedAll, CatchUp: 1000 * time.Hour, Overlap: OverlapCancel}, every0(1, 24), 0},
+		"all, within limit":  {Schedule{Missed: MissedAll, CatchUp: 1000 * time.Hour, Limit: 5}, every0(1, 5), 0},
+		"latest, within end": {Schedule{CatchUp: 1000 * time.Hour, End: time.Date(2000, 1, 1, 7, 30, 0, 0, time.UTC)}, []int{7}, 6},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, 1, store.Limits{}, 0)
+				start := r.now()
+				s := c.schedule
+				s.Key, s.Cron = "report", "0 * * * *"
+				r.put(s)
+				pass(24*time.Hour + 30*time.Minute)
+				if info := r.plan("report"); info.Limit == 0 && info.End.IsZero() {
+					require.Equal(t, start.Add(time.Hour), info.Overdue)
+					require.Equal(t, 1, r.stats().SchedulesOverdue)
+				}
+				running, most := 0, 0
+				var mu sync.Mutex
+				j := &journal{then: func(context.Context, Fired) error {
+					mu.Lock()
+					running++
+					most = max(most, running)
+					mu.Unlock()
+					time.Sleep(10 * time.Second)
+					mu.Lock()
+					defer mu.Unlock()
+					running--
+					return nil
+				}}
+				w := r.worker(j.handle, WorkerOptions{})
+				pass(10 * time.Minute)
+				var hours []int
+				for _, at := range j.planned() {
+					hours = append(hours, int(at.Sub(start).Hours()))
+				}
+				if s.Overlap == OverlapAllow {
+					slices.Sort(hours)
+					require.Equal(t, 24, most)
+				} else {
+					require.LessOrEqual(t, most, 1, "missed runs overlap")
+				}
+				require.Equal(t, c.hours, hours)
+				counts := r.plan("report").Counts
+				require.Equal(t, []uint64{uint64(len(c.hours)), c.skipped, 0}, []uint64{counts.Created, counts.SkippedMissed, counts.SkippedOverlap})
+				require.Equal(t, c.skipped, w.Stats().Skipped)
+				require.Zero(t, r.plan("report").Waiting)
+				if s.Limit == 0 && s.End.IsZero() {
+					pass(20 * time.Minute)
+					require.Equal(t, start.Add(25*time.Hour), j.planned()[len(j.planned())-1], "the plan goes on")
+				}
+			})
+		})
+	}
+}
+
+func every0(from, to int) (all []int) {
+	for i := from; i <= to; i++ {
+		all = append(all, i)
+	}
+	return all
+}
+
+// S5: of more than a thousand missed times the last thousand run.
+func TestThousandMissed(t *testing.T) {
+	for _, overlap := range []Overlap{OverlapSkip, OverlapAllow} {
+		for _, s := range []Schedule{{Every: time.Minute}, {Cron: "* * * * *"}} {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, 1, store.Limits{}, 0)
+				start := r.now()
+				s.Key, s.Missed, s.CatchUp, s.Overlap, s.Body = "report", MissedAll, 1000*time.Hour, overlap, make([]byte, 30<<10)
+				r.put(s)
+				pass(1500*time.Minute + 30*time.Second)
+				j := &journal{}
+				r.worker(j.handle, WorkerOptions{})
+				pass(20 * time.Second)
+				times := j.planned()
+				slices.SortFunc(times, time.Time.Compare)
+				require.Equal(t, every(start.Add(501*time.Minute), time.Minute, 1000), times)
+				require.Equal(t, ScheduleCounts{Created: 1000, SkippedMissed: 500, Done: 1000}, r.plan("report").Counts)
+			})
+		}
+	}
+}
+
+// S5: setting the engine's clock back repeats nothing, and setting it ahead misses times.
+func TestClockIsSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		j := &journal{}
+		r.worker(j.handle, WorkerOptions{})
+		r.put(Schedule{Key: "report", Every: time.Minute})
+		pass(5*time.Minute + time.Second)
+		require.Len(t, j.all(), 5)
+		r.skewed.Add(int64(-3 * time.Minute))
+		pass(3 * time.Minute)
+		require.Len(t, j.all(), 5)
+		pass(time.Minute)
+		require.Len(t, j.all(), 6)
+		r.skewed.Add(int64(time.Hour))
+		pass(2 * time.Minute)
+		require.Equal(t, uint64(59), r.plan("report").Counts.SkippedMissed)
+		times := j.planned()
+		require.Len(t, slices.CompactFunc(times, time.Time.Equal), len(j.all()))
+	})
+}
+
+// S8: a pause keeps its note and time, and spans planned times.
+func TestPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		ctx := context.Background()
+		start := r.now()
+		j := &journal{}
+		r.worker(j.handle, WorkerOptions{})
+		put := r.put(Schedule{Key: "report", Every: time.Hour, CatchUp: 30 * time.Minute})
+		require.NoError(t, r.timers.PauseSchedule(ctx, "report", "billing is down"))
+		pass(time.Minute)
+		require.NoError(t, r.timers.PauseSchedule(ctx, "report", "billing is still down"))
+		pass(150 * time.Minute)
+		require.Empty(t, j.all())
+		info := r.plan("report")
+		require.Equal(t, []any{start, "billing is still down"}, []any{info.Paused, info.PauseNote})
+		require.Zero(t, info.Overdue)
+		require.Len(t, info.Next, 10)
+		require.Zero(t, r.stats().SchedulesOverdue)
+		again := r.put(Schedule{Key: "report", Every: time.Hour, CatchUp: 45 * time.Minute})
+		require.Equal(t, []any{put.ID, info.Paused, info.PauseNote}, []any{again.ID, again.Paused, again.PauseNote})
+
+		require.NoError(t, r.timers.ResumeSchedule(ctx, "report"))
+		pass(time.Second)
+		require.Equal(t, []time.Time{start.Add(2 * time.Hour)}, j.planned())
+		info = r.plan("report")
+		require.Equal(t, ScheduleCounts{Created: 1, SkippedMissed: 1, Done: 1}, info.Counts)
+		require.Zero(t, info.Paused)
+		require.Empty(t, info.PauseNote)
+		require.NoError(t, r.timers.ResumeSchedule(ctx, "report"))
+		for _, err := range []error{
+			r.timers.PauseSchedule(ctx, "none", ""), r.timers.ResumeSchedule(ctx, "none"), r.timers.DeleteSchedule(ctx, "none"),
+		} {
+			require.ErrorIs(t, err, ErrNotFound)
+		}
+		require.EqualError(t, r.timers.PauseSchedule(ctx, "report", strings.Repeat("n", 257)),
+			"durable: the note is 257 bytes long, must be at most 256")
+	})
+}
+
+// S8: a replaced schedule keeps its ID, counts and history, and its next time is in the future.
+func TestScheduleIsReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		ctx := context.Background()
+		start := r.now()
+		j := &journal{}
+		w := r.worker(j.handle, WorkerOptions{})
+		s := Schedule{Key: "report", Every: time.Minute, Body: []byte("one")}
+		put := func(s Schedule, want PutResult) ScheduleInfo {
+			t.Helper()
+			result, info, err := r.timers.PutSchedule(ctx, s)
+			require.NoError(t, err)
+			require.Equal(t, want, result)
+			return info
+		}
+		created := put(s, ScheduleCreated)
+		pass(2*time.Minute + time.Second)
+		require.Equal(t, created.ID, put(s, ScheduleUnchanged).ID)
+		require.NoError(t, w.stop())
+		pass(3 * time.Minute)
+		// What is overdue stays so, unless the planned times change.
+		require.Equal(t, start.Add(3*time.Minute), put(s, ScheduleUnchanged).Overdue)
+		s.Body = []byte("two")
+		require.Equal(t, start.Add(3*time.Minute), put(s, ScheduleReplaced).Overdue)
+		absent := s
+		absent.IfAbsent = true
+		put(absent, ScheduleExists)
+		s.Every = 7 * time.Minute
+		info := put(s, ScheduleReplaced)
+		require.Equal(t, created.ID, info.ID)
+		require.Equal(t, created.Created, info.Created)
+		require.Zero(t, info.Overdue)
+		require.Len(t, info.Last, 2)
+		require.Equal(t, ScheduleCounts{Created: 2, Done: 2, SkippedUpdated: 3}, info.Counts)
+		for _, at := range info.Next {
+			require.True(t, at.After(r.now()))
+		}
+		r.worker(j.handle, WorkerOptions{})
+		pass(7 * time.Minute)
+		require.Len(t, j.all(), 3)
+		require.Equal(t, info.Next[0], j.last().Planned)
+		require.Equal(t, "two", string(j.last().Body))
+	})
+}
+
+// S8: after DeleteSchedule no occurrence is created, also if a worker had the plan in hand.
+func TestScheduleIsDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		ctx := context.Background()
+		j := &journal{}
+		w := r.worker(j.handle, WorkerOptions{})
+		hold := make(chan struct{})
+		w.faults.set(func(_ context.Context, call string, _ int) error {
+			if call == "swap" {
+				<-hold
+			}
+			return nil
+		}, nil)
+		r.put(Schedule{Key: "report", Every: time.Minute})
+		pass(time.Minute + time.Second)
+		require.NoError(t, r.timers.DeleteSchedule(ctx, "report"))
+		close(hold)
+		pass(time.Minute)
+		require.Empty(t, j.all())
+		require.Zero(t, r.stats().Schedules)
+		_, err := r.timers.GetSchedule(ctx, "report")
+		require.ErrorIs(t, err, ErrNotFound)
+
+		// The occurrences that wait stay, and go on request.
+		require.NoError(t, w.stop())
+		r.put(Schedule{Key: "report", Every: time.Hour})
+		r.put(Schedule{Key: "report2", Every: time.Hour})
+		for range 600 {
+			_, err = r.timers.TriggerSchedule(ctx, "report")
+			require.NoError(t, err)
+		}
+		_, err = r.timers.TriggerSchedule(ctx, "report2")
+		require.NoError(t, err)
+		r.schedule("report", time.Hour)
+		require.NoError(t, r.timers.DeleteSchedule(ctx, "report"))
+		require.Equal(t, 602, r.stats().Waiting)
+		n, err := r.timers.CancelOccurrences(ctx, "report")
+		require.NoError(t, err)
+		require.Equal(t, 600, n)
+		require.Equal(t, 2, r.stats().Waiting)
+	})
+}
+
+// Trigger and backfill create occurrences of their own, and leave the plan alone.
+func TestTriggerAndBackfill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		ctx := context.Background()
+		start := r.now()
+		j := &journal{}
+		r.worker(j.handle, WorkerOptions{})
+		r.put(Schedule{Key: "report", Cron: "0 * * * *", Limit: 3, Body: make([]byte, 50<<10)})
+		pass(3*time.Hour + time.Minute)
+		require.Len(t, j.all(), 3)
+		require.NoError(t, r.timers.PauseSchedule(ctx, "report", ""))
+		before := r.plan("report")
+		key, err := r.timers.TriggerSchedule(ctx, "report")
+		require.NoError(t, err)
+		pass(time.Second)
+		require.Equal(t, []any{key, "report", start.Add(3*time.Hour + time.Minute)}, []any{j.last().Key, j.last().Schedule, j.last().Planned})
+		require.Equal(t, "report @ 2000-01-01T03:01:00Z (trigger)", KeyText(key))
+
+		n, err := r.timers.BackfillSchedule(ctx, "report", start.Add(time.Hour), start.Add(3*time.Hour))
+		require.NoError(t, err)
+		require.Equal(t, 3, n)
+		pass(time.Second)
+		require.Equal(t, j.planned()[:3], j.planned()[4:])
+		ids := map[ID]bool{}
+		for _, f := range j.all() {
+			ids[f.ID] = true
+		}
+		require.Len(t, ids, 7)
+		n, err = r.timers.BackfillSchedule(ctx, "report", start.Add(-150*time.Hour), start)
+		require.NoError(t, err)
+		require.Equal(t, 151, n)
+		pass(time.Second)
+		info := r.plan("report")
+		require.Equal(t, ScheduleCounts{Created: 3, Triggered: 1, Backfilled: 154, Done: 158}, info.Counts)
+		require.Equal(t, before.Next, info.Next)
+		require.Equal(t, "backfill", info.Last[0].Requested)
+
+		for want, call := range map[string][2]time.Time{
+			"must not be before its start":             {start, start.Add(-time.Hour)},
+			"must not be after the engine's present":   {start, start.Add(4 * time.Hour)},
+			"8761 planned times are between":           {start.AddDate(-1, 0, 0), start},
+			"the start of the backfill is 1969-12-31 ": {time.Unix(-1, 0).UTC(), start},
+		} {
+			n, err := r.timers.BackfillSchedule(ctx, "report", call[0], call[1])
+			require.ErrorContains(t, err, want)
+			require.Zero(t, n)
+		}
+	})
+}
+
+// S7: jitter is derived from the ID, shorter than the period, and shifts no planned time.
+func TestJitter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		j := &journal{}
+		r.worker(j.handle, WorkerOptions{})
+		start := r.now()
+		info := r.put(Schedule{Key: "report", Every: time.Minute, Jitter: 59 * time.Second, Overlap: OverlapAllow})
+		pass(30*time.Minute + 59*time.Second)
+		times := j.planned()
+		slices.SortFunc(times, time.Time.Compare)
+		require.Equal(t, every(start.Add(time.Minute), time.Minute, 30), times)
+		delays := map[time.Duration]bool{}
+		for _, f := range j.all() {
+			delay := f.Due.Sub(f.Planned)
+			require.True(t, delay >= 0 && delay < 59*time.Second)
+			delays[delay] = true
+			p := &plan{Schedule: info.Schedule, key: store.PlanKey("report"), state: planState{id: info.ID}}
+			require.Equal(t, store.MillisAt(f.Due), p.entry(occurrence{planned: store.MillisAt(f.Planned)}, 0).At)
+		}
+		require.Greater(t, len(delays), 25)
+	})
+}
+
+// PauseOnDead pauses before the next occurrence.
+func TestPauseOnDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		ctx := context.Background()
+		j := &journal{then: func(context.Context, Fired) error { return Discard(errBoom) }}
+		r.worker(j.handle, WorkerOptions{})
+		r.put(Schedule{Key: "report", Every: time.Minute, PauseOnDead: true})
+		pass(3 * time.Minute)
+		require.Len(t, j.all(), 1)
+		info := r.plan("report")
+		require.Equal(t, "the occurrence report @ 2000-01-01T00:01:00Z is a dead letter: boom", info.PauseNote)
+		require.Less(t, info.Paused.Sub(j.last().Planned), time.Second)
+		require.NoError(t, r.timers.ResumeSchedule(ctx, "report"))
+		pass(time.Second)
+		require.Len(t, j.all(), 2, "the latest missed time")
+		require.NotZero(t, r.plan("report").Paused)
+	})
+}
+
+// S11: what is out of range is refused by name, and nothing is stored.
+func TestBadSchedules(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		ok := Schedule{Key: "k", Every: time.Minute}
+		with := func(f func(*Schedule)) Schedule { s := ok; f(&s); return s }
+		day := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+		for want, s := range map[string]Schedule{
+			"a schedule's key is 0 bytes long, must be 1 to 480":                                 with(func(s *Schedule) { s.Key = "" }),
+			"a schedule's key is 481 bytes long, must be 1 to 480":                               with(func(s *Schedule) { s.Key = strings.Repeat("k", 481) }),
+			`byte 1 of the schedule's key "a\x00b" is zero, must not be`:                         with(func(s *Schedule) { s.Key = "a\x00b" }),
+			`schedule "k": Topic is 129 bytes long, must be at most 128`:                         with(func(s *Schedule) { s.Topic = strings.Repeat("t", 129) }),
+			`schedule "k": Body is 61441 bytes long, must be at most 61440`:                      with(func(s *Schedule) { s.Body = make([]byte, 60<<10+1) }),
+			`schedule "k": neither Cron nor Every is given, must be one of them`:                 with(func(s *Schedule) { s.Every = 0 }),
+			`schedule "k": both Cron, "@daily", and Every, 1m0s, are given, must be one of them`: with(func(s *Schedule) { s.Cron = "@daily" }),
+			`schedule "k": cron: field 2 (hour) is "25", must be 0 to 23`:                        {Key: "k", Cron: "0 25 * * *"},
+			`never matches`: {Key: "k", Cron: "0 0 30 2 *"},
+			`Zone is "Europe/Nowhere", must be an IANA name that this process knows`:               {Key: "k", Cron: "@daily", Zone: "Europe/Nowhere"},
+			`Zone is "Local", must be an IANA name`:                                                {Key: "k", Cron: "@daily", Zone: "Local"},
+			`Zone is "UTC", must be empty without Cron`:                                            with(func(s *Schedule) { s.Zone = "UTC" }),
+			`Zone is 65 bytes long, must be at most 64`:                                            {Key: "k", Cron: "@daily", Zone: strings.Repeat("z", 65)},
+			`Cron is 257 bytes long, must be at most 256`:                                          {Key: "k", Cron: strings.Repeat("0", 257)},
+			`Offset is 1m0s, must be 0s to less than`:                                              with(func(s *Schedule) { s.Offset = time.Minute }),
+			`Offset is 1s, must be 0 without Every`:                                                {Key: "k", Cron: "@daily", Offset: time.Second},
+			`Period is 999ms, must be 1s to`:                                                       with(func(s *Schedule) { s.Every = 999 * time.Millisecond }),
+			`Limit is -1, must be 0 (no bound) to`:                                                 with(func(s *Schedule) { s.Limit = -1 }),
+			`Overlap is 4, must be skip to allow`:                                                  with(func(s *Schedule) { s.Overlap = 4 }),
+			`Missed is 3, must be latest to all`:                                                   with(func(s *Schedule) { s.Missed = 3 }),
+			`CatchUp is 1ms, must be 1s to 87600h0m0s`:                                             with(func(s *Schedule) { s.CatchUp = time.Millisecond }),
+			`Start is 1969-12-31 23:59:59 +0000 UTC, must be 1970`:                                 with(func(s *Schedule) { s.Start = time.Unix(-1, 0).UTC() }),
+			`End is 2000-01-01 00:00:00 +0000 UTC, must not be before Start`:                       with(func(s *Schedule) { s.Start, s.End = day.Add(1), day }),
+			`End is 2000-01-01 12:00:00 +0000 UTC, must not be before the first`:                   {Key: "k", Cron: "0 13 * * *", Start: day, End: day.Add(12 * time.Hour)},
+			`Jitter is 1m0s, must be 0 to less than the shortest time between planned times, 1m0s`: with(func(s *Schedule) { s.Jitter = time.Minute }),
+			`Jitter is 2h0m0s, must be 0 to less than the shortest time between planned times, 1h`: {Key: "k", Cron: "0 1,2,9 * * *", Jitter: 2 * time.Hour},
+			`Jitter is -1ns, must be 0`:                                                            with(func(s *Schedule) { s.Jitter = -1 }),
+		} {
+			_, _, err := r.timers.PutSchedule(context.Background(), s)
+			require.ErrorContains(t, err, want)
+			_, err = s.Upcoming(r.now(), 1)
+			if s.Key != "" {
+				require.ErrorContains(t, err, want)
+			}
+		}
+		require.Zero(t, r.faults.count("swap"))
+		for _, n := range []int{0, 1001} {
+			_, err := ok.Upcoming(r.now(), n)
+			require.ErrorContains(t, err, fmt.Sprintf("upcoming times is %d, must be 1 to 1000", n))
+		}
+		for _, word := range []string{"Skip", ""} {
+			_, err := ParseOverlap(word)
+			require.EqualError(t, err, fmt.Sprintf("durable: overlap is %q, must be one of skip, buffer_one, cancel, allow", word))
+		}
+		m, err := ParseMissed("all")
+		require.NoError(t, err)
+		require.Equal(t, MissedAll, m)
+		// A timer cannot pose as an occurrence, nor be one of a schedule's methods.
+		ctx := context.Background()
+		_, err = r.timers.Schedule(ctx, Timer{Key: "k\x00x"})
+		require.EqualError(t, err, `durable: byte 1 of the timer's key "k\x00x" is zero, must not be`)
+		_, err = r.timers.Cancel(ctx, "k\x00")
+		require.ErrorContains(t, err, "a schedule has methods of its own")
+		_, err = r.timers.Purge(ctx, "k\x00")
+		require.ErrorContains(t, err, "a schedule has methods of its own")
+	})
+}
+
+// A schedule that this process cannot advance is overdue with the reason, and goes on when a
+// process comes that can.
+func TestUnknownZone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		j := &journal{}
+		r.worker(j.handle, WorkerOptions{})
+		r.put(Schedule{Key: "report", Cron: "0 * * * *", Zone: "Europe/Berlin"})
+		// As a process with a newer database would have written it.
+		rewrite := func(change func([]byte) []byte) {
+			rec, err := r.engine.Get(context.Background(), 0, store.PlanKey("report"))
+			require.NoError(t, err)
+			_, _, err = r.engine.SwapPlans(context.Background(), 0, []store.PlanSwap{{Key: rec.Key, Was: rec.ID, ID: store.NewID(), Due: rec.Due, Body: change(rec.Body)}})
+			require.NoError(t, err)
+		}
+		rename := func(from, to string) {
+			rewrite(func(b []byte) []byte { return []byte(strings.Replace(string(b), from, to, 1)) })
+		}
+		rename("Berlin", "Neustd")
+		pass(90 * time.Minute)
+		require.Empty(t, j.all())
+		const problem = `durable: schedule "report": Zone is "Europe/Neustd", must be an IANA name that this process knows: unknown time zone Europe/Neustd`
+		require.Equal(t, problem, r.plan("report").Problem)
+		require.Equal(t, problem, r.listed()[0].Problem)
+		require.NotEmpty(t, r.logs.with("a schedule cannot create its occurrences", "schedule=report", "Europe/Neustd"))
+		require.Greater(t, len(r.logs.with("a schedule cannot")), 10)
+		require.Less(t, len(r.logs.with("a schedule cannot")), 60)
+		_, err := r.timers.TriggerSchedule(context.Background(), "report")
+		require.NoError(t, err)
+		require.NoError(t, r.timers.PauseSchedule(context.Background(), "report", "to see"))
+		require.NoError(t, r.timers.ResumeSchedule(context.Background(), "report"))
+		rename("Neustd", "Berlin")
+		pass(2 * time.Minute)
+		require.Len(t, j.all(), 2, "the trigger, and the latest missed time")
+		require.Empty(t, r.plan("report").Problem)
+
+		// A format that this version does not know.
+		rewrite(func(b []byte) []byte { return append([]byte{9}, b[1:]...) })
+		pass(time.Hour)
+		require.Len(t, j.all(), 2)
+		const format = `durable: schedule "report" is stored in format 9, this version reads format 1`
+		require.Equal(t, format, r.plan("report").Problem)
+		_, _, err = r.timers.PutSchedule(context.Background(), Schedule{Key: "report", Every: time.Hour})
+		require.EqualError(t, err, format)
+		require.EqualError(t, r.timers.PauseSchedule(context.Background(), "report", ""), format)
+		require.NoError(t, r.timers.DeleteSchedule(context.Background(), "report"))
+	})
+}
+
+func (r *rig) listed() (all []ScheduleInfo) {
+	r.t.Helper()
+	for info, err := range r.timers.Schedules(context.Background()) {
+		require.NoError(r.t, err)
+		all = append(all, info)
+	}
+	return all
+}
+
+// S9: schedules are listed in order of their keys, over all shards.
+func TestScheduleList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 8, store.Limits{}, 0)
+		var keys []string
+		for i := range 300 {
+			keys = append(keys, fmt.Sprintf("key-%d", i))
+			r.put(Schedule{Key: keys[i], Every: time.Hour, Body: make([]byte, i*100)})
+		}
+		slices.Sort(keys)
+		for i, info := range r.listed() {
+			require.Equal(t, keys[i], info.Key)
+			one := r.plan(keys[i])
+			require.Equal(t, one, info)
+		}
+		for info, err := range r.timers.SchedulesAfter(context.Background(), keys[100]) {
+			require.NoError(t, err)
+			require.Equal(t, keys[101], info.Key)
+			break
+		}
+		r.faults.fail(errBoom, "plans")
+		for _, err := range r.timers.Schedules(context.Background()) {
+			require.ErrorIs(t, err, errBoom)
+		}
+	})
+}
+
+// A store that is full delays occurrences, and says so; none is lost.
+func TestScheduleInFullStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{MaxPending: 2}, 0)
+		ctx := context.Background()
+		j := &journal{}
+		r.put(Schedule{Key: "report", Every: time.Minute})
+		r.schedule("other", time.Hour)
+		_, _, err := r.timers.PutSchedule(ctx, Schedule{Key: "another", Every: time.Minute})
+		require.ErrorIs(t, err, ErrFull)
+		_, err = r.timers.TriggerSchedule(ctx, "report")
+		require.ErrorIs(t, err, ErrFull)
+		w := r.worker(j.handle, WorkerOptions{})
+		pass(90 * time.Second)
+		require.Empty(t, j.all())
+		require.Equal(t, ErrFull.Error(), r.plan("report").Problem)
+		require.NotZero(t, r.plan("report").Overdue)
+		require.NotZero(t, w.Stats().PlanFailures)
+		require.Zero(t, w.Stats().Retried)
+		_, err = r.timers.Cancel(ctx, "other")
+		require.NoError(t, err)
+		pass(time.Minute)
+		require.NotEmpty(t, j.all())
+		counts := r.plan("report").Counts
+		require.Equal(t, uint64(2), counts.Created+counts.SkippedMissed)
+	})
+}
+
+// Two processes that put the same schedule make one set of occurrences (asynq #1013).
+func TestTwoRegister(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2, store.Limits{}, 0)
+		j := &journal{}
+		var group sync.WaitGroup
+		for i := range 8 {
+			r.worker(j.handle, WorkerOptions{})
+			timers := r.on(&faults{Store: r.engine})
+			group.Go(func() {
+				for n := range 20 {
+					_, _, err := timers.PutSchedule(context.Background(), Schedule{Key: "report", Every: time.Minute, Body: []byte{byte(i), byte(n % 2)}})
+					require.NoError(t, err)
+					time.Sleep(7 * time.Second)
+				}
+			})
+		}
+		group.Wait()
+		pass(3 * time.Minute)
+		info := r.plan("report")
+		require.Equal(t, ScheduleCounts{Created: 5, Done: 5}, info.Counts)
+		require.Len(t, j.all(), 5)
+		require.Len(t, r.listed(), 1)
+	})
+}
+
+// S2: a ledger of schedules whose workers fail, lose replies, pause and die. Each planned time
+// has one ID or is counted as skipped.
+func TestScheduleLedger(t *testing.T) {
+	t.Parallel()
+	seeds := uint64(6)
+	for seed := range seeds {
+		synctest.Test(t, func(t *testing.T) { scheduleLedger(t, rand.New(rand.NewPCG(seed, 33))) })
+	}
+}
+
+func scheduleLedger(t *testing.T, rnd *rand.Rand) {
+	r := newRig(t, 4, store.Limits{}, 3*time.Hour)
+	ctx := context.Background()
+	var mu sync.Mutex
+	ids := map[string]map[ID]bool{} // by schedule and planned time
+	handle := func(_ context.Context, f Fired) error {
+		mu.Lock()
+		defer mu.Unlock()
+		name := KeyText(f.Key)
+		if ids[name] == nil {
+			ids[name] = map[ID]bool{}
+		}
+		ids[name][f.ID] = true
+		if now := r.now(); now.Before(f.Planned) {
+			t.Errorf("%s is early by %v", name, f.Planned.Sub(now))
+		}
+		if rnd.IntN(10) == 0 {
+			return errBoom
+		}
+		return nil
+	}
+	trouble := func(ctx context.Context, call string, _ int) error {
+		mu.Lock()
+		kind, wait := rnd.IntN(100), time.Duration(rnd.IntN(int(10*time.Second)))
+		mu.Unlock()
+		switch {
+		case kind < 3:
+			return errBoom
+		case kind < 6 && call == "swap": // a process that is paused
+			time.Sleep(wait)
+		}
+		return nil
+	}
+	lost := func(context.Context, string, int) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if rnd.IntN(100) < 5 {
+			return fmt.Errorf("%w: %w", store.ErrUnsure, errBoom)
+		}
+		return nil
+	}
+	start := r.now()
+	var workers []*member
+	work := func() *member {
+		w := r.worker(handle, WorkerOptions{Lease: 2 * time.Second, Backoff: 10 * time.Millisecond, MaxBackoff: 100 * time.Millisecond})
+		w.faults.set(trouble, lost)
+		return w
+	}
+	for range 3 {
+		workers = append(workers, work())
+	}
+	const n = 20
+	for i := range n {
+		s := Schedule{
+			Key: fmt.Sprint("s", i), Every: time.Duration(1+i%5) * time.Second, Offset: time.Duration(i%3) * 100 * time.Millisecond,
+			Overlap: Overlap(i % 4), Missed: Missed(i / 4 % 3), CatchUp: time.Duration(1+i) * time.Second,
+		}
+		if i%2 == 0 {
+			s.Jitter = 900 * time.Millisecond
+		}
+		r.put(s)
+	}
+	for range 60 {
+		pass(time.Second)
+		if rnd.IntN(5) == 0 { // one dies: its calls fail from now on, and another comes
+			i := rnd.IntN(len(workers))
+			workers[i].faults.fail(errBoom)
+			workers[i] = work()
+		}
+	}
+	end := r.now()
+	for i := range n {
+		require.NoError(t, r.timers.PauseSchedule(ctx, fmt.Sprint("s", i), "the end"))
+	}
+	for _, w := range workers {
+		w.faults.fail(nil)
+	}
+	pass(30 * time.Second)
+	for i := range n {
+		info := r.plan(fmt.Sprint("s", i))
+		rec, err := r.engine.Get(ctx, store.ShardOf(info.Key, 4), store.PlanKey(info.Key))
+		require.NoError(t, err)
+		p := decodePlan(rec.Key, rec.ID, rec.Body)
+		planned, _ := p.series.passed(store.MillisAt(start), p.state.cursor, 1)
+		buffered := 0
+		if p.state.buffered != 0 {
+			buffered = 1
+		}
+		c := info.Counts
+		require.Equal(t, uint64(planned), c.Created+c.SkippedMissed+c.SkippedOverlap+uint64(buffered), "%+v", info)
+		require.NotZero(t, c.Created)
+		require.Less(t, end.Sub(p.state.cursor.Time()), 30*time.Second)
+		names := 0
+		for name, all := range ids {
+			if schedule, _, _ := strings.Cut(name, " @ "); schedule == info.Key {
+				names++
+				require.Len(t, all, 1, "%s has two IDs", name)
+			}
+		}
+		require.LessOrEqual(t, names, int(c.Created))
+		require.Equal(t, c.Created, c.Done+c.Dead+c.Cancelled, "%+v", info)
+		if info.Overlap != OverlapCancel {
+			require.Equal(t, int(c.Created), names)
+		}
+	}
+}
+
+// A worker that dies with a plan in hand: another goes on after the lease.
+func TestWorkerDiesWithPlan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		j := &journal{}
+		dead := r.worker(j.handle, WorkerOptions{Lease: time.Second})
+		r.put(Schedule{Key: "report", Every: time.Minute})
+		pass(50 * time.Second)
+		resume := make(chan struct{})
+		dead.faults.set(func(ctx context.Context, call string, _ int) error {
+			if call == "claim" {
+				return nil
+			}
+			<-resume
+			return nil
+		}, nil)
+		pass(11 * time.Second)
+		require.Equal(t, 1, r.stats().Leased)
+		alive := r.worker(j.handle, WorkerOptions{Lease: time.Second})
+		pass(10 * time.Second)
+		require.Len(t, j.all(), 1)
+		close(resume) // it was only paused: its swap is late
+		pass(5 * time.Second)
+		require.Len(t, j.all(), 1)
+		require.Equal(t, ScheduleCounts{Created: 1, Done: 1}, r.plan("report").Counts)
+		require.Equal(t, uint64(1), alive.Stats().Planned)
+		require.Zero(t, dead.Stats().Planned)
+	})
+}
+
+// A stopping worker gives back the plans that it has claimed.
+func TestWorkerStopsWithPlan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		j := &journal{}
+		w := r.worker(j.handle, WorkerOptions{})
+		r.put(Schedule{Key: "report", Every: time.Minute})
+		w.faults.set(nil, func(_ context.Context, call string, _ int) error {
+			if call == "claim" {
+				time.Sleep(time.Second)
+			}
+			return nil
+		})
+		pass(time.Minute + time.Millisecond)
+		require.NoError(t, w.stop())
+		require.Empty(t, j.all())
+		require.Equal(t, uint64(1), w.Stats().GivenBack)
+		require.Equal(t, 1, r.stats().SchedulesOverdue)
+		r.worker(j.handle, WorkerOptions{})
+		pass(10 * time.Millisecond)
+		require.Len(t, j.all(), 1)
+	})
+}
+
+func TestEncodedPlans(t *testing.T) {
+	t.Parallel()
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		s := Schedule{Key: "k", Every: time.Hour, Topic: "t", Body: []byte("body"), Overlap: Overlap(rnd.IntN(4)), Missed: Missed(rnd.IntN(3))}
+		if rnd.IntN(2) == 0 {
+			s.Every, s.Cron, s.Zone, s.PauseOnDead = 0, "@hourly", "Europe/Berlin", true
+			s.Start, s.End, s.Limit, s.Jitter = time.UnixMilli(1e12).UTC(), time.UnixMilli(3e12).UTC(), 7, time.Second
+		}
+		s, times, err := s.withDefaults()
+		require.NoError(t, err)
+		at := func() store.Millis { return store.Millis(rnd.IntN(2)) * (1e12 + store.Millis(rnd.Uint32())) }
+		p := &plan{Schedule: s, series: times, key: "k\x00", version: store.NewID(), state: planState{
+			id: store.NewID(), created: at(), cursor: at(), previous: at(), buffered: at(), owed: at(), paused: at(), deadSeen: rnd.Uint64(),
+		}}
+		if p.state.paused != 0 {
+			p.state.pauseNote = "a note"
+		}
+		for _, n := range p.state.counts.stored() {
+			*n = rnd.Uint64N(1000)
+		}
+		for range rnd.IntN(3) {
+			p.state.unfinished = append(p.state.unfinished, occurrence{at(), cause(rnd.IntN(int(causes))), rnd.Uint64N(1000)})
+		}
+		b := p.encode()
+		require.Equal(t, p, decodePlan("k\x00", p.version, b))
+		for i := range b {
+			if q := decodePlan("k\x00", p.version, b[:i]); i < len(b)-len(s.Body) {
+				require.Error(t, q.problem)
+			}
+		}
+	}
+	for _, o := range []occurrence{{1, byPlan, 0}, {9223372036854, byTrigger, 1}, {0, byBackfill, 1000}} {
+		schedule, got, ok := occurrenceOf(o.key("s\x00"))
+		require.Equal(t, []any{"s", o, true}, []any{schedule, got, ok})
+	}
+	for _, key := range []string{"", "k", "k\x00", "k\x00123", "k\x00-123456789012", "k\x000000000000001x1", "k\x000000000000001t"} {
+		_, _, ok := occurrenceOf(key)
+		require.False(t, ok, "%q", key)
+		require.Equal(t, key, KeyText(key))
+	}
+	require.ErrorContains(t, decodePlan("k\x00", ID{}, nil).problem, "is stored in format 0")
+}
+
+// FuzzDecodePlan: no stored bytes make a plan panic or run away.
+func FuzzDecodePlan(f *testing.F) {
+	s, times, err := Schedule{Key: "k", Every: time.Hour}.withDefaults()
+	require.NoError(f, err)
+	p := &plan{Schedule: s, series: times, key: "k\x00"}
+	p.state.cursor = 1e12
+	f.Add(p.encode())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		p := decodePlan("k\x00", ID{}, b)
+		if p.problem != nil {
+			return
+		}
+		again := decodePlan("k\x00", ID{}, p.encode())
+		require.NoError(t, again.problem)
+		require.True(t, p.same(&again.Schedule))
+	})
+}
