@@ -198,8 +198,7 @@ func (s *Schedule) appendTiming(b []byte) []byte {
 		b = binary.AppendUvarint(b, uint64(s.Offset.Milliseconds()))
 	}
 	for _, at := range []time.Time{s.Start, s.End} {
-		ms, _ := boundOf("", at)
-		b = binary.AppendUvarint(b, uint64(ms))
+		b = binary.AppendUvarint(b, uint64(boundOf(at)))
 	}
 	return binary.AppendUvarint(b, uint64(s.Limit))
 }

@@ -2,7 +2,6 @@ package durable
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -152,74 +151,105 @@ func (s Schedule) withDefaults() (Schedule, series, error) {
 		s.Zone = cmp.Or(s.Zone, "UTC")
 	}
 	p := series{limit: s.Limit, jitter: s.Jitter}
-	fail := func(format string, args ...any) (Schedule, series, error) {
-		return s, series{}, fmt.Errorf("durable: schedule %.64q: "+format, append([]any{s.Key}, args...)...)
+	fail := func(field string, value any, must string, args ...any) (Schedule, series, error) {
+		if text, ok := value.(string); ok {
+			value = fmt.Sprintf("%.64q", text)
+		}
+		return s, series{}, &FieldError{Key: s.Key, Field: field, Value: fmt.Sprint(value), Range: fmt.Sprintf(must, args...)}
 	}
+	long := func(n int) any { return fmt.Errorf("%d bytes long", n) }
 	if err := checkScheduleKey(s.Key); err != nil {
 		return s, series{}, err
 	}
 	switch {
 	case len(s.Topic) > store.MaxTopic:
-		return fail("Topic is %d bytes long, must be at most %d", len(s.Topic), store.MaxTopic)
+		return fail("Topic", long(len(s.Topic)), "at most %d", store.MaxTopic)
 	case len(s.Body) > maxScheduleBody:
-		return fail("Body is %d bytes long, must be at most %d", len(s.Body), maxScheduleBody)
+		return fail("Body", long(len(s.Body)), "at most %d", maxScheduleBody)
 	case s.Limit < 0 || s.Limit > maxLimit:
-		return fail("Limit is %d, must be 0 (no bound) to %d", s.Limit, maxLimit)
+		return fail("Limit", s.Limit, "0 (no bound) to %d", maxLimit)
 	case s.Overlap > OverlapAllow:
-		return fail("Overlap is %d, must be %d to %d", s.Overlap, OverlapSkip, OverlapAllow)
+		return fail("Overlap", uint8(s.Overlap), "%d to %d", OverlapSkip, OverlapAllow)
 	case s.Missed > MissedAll:
-		return fail("Missed is %d, must be %d to %d", s.Missed, MissedLatest, MissedAll)
+		return fail("Missed", uint8(s.Missed), "%d to %d", MissedLatest, MissedAll)
 	case s.CatchUp < minCatchUp || s.CatchUp > maxCatchUp:
-		return fail("CatchUp is %v, must be %v to %v", s.CatchUp, minCatchUp, maxCatchUp)
+		return fail("CatchUp", s.CatchUp, "%v to %v", minCatchUp, maxCatchUp)
 	case s.Cron == "" && s.Every == 0:
-		return fail("neither Cron nor Every is given, must be one of them")
+		return fail("Cron", "", "a cron expression, or Every a period")
 	case s.Cron != "" && s.Every != 0:
-		return fail("both Cron, %.64q, and Every, %v, are given, must be one of them", s.Cron, s.Every)
+		return fail("Every", s.Every, "0 with Cron")
 	case s.Every == 0 && s.Offset != 0:
-		return fail("Offset is %v, must be 0 without Every", s.Offset)
+		return fail("Offset", s.Offset, "0 without Every")
 	case s.Cron == "" && s.Zone != "":
-		return fail("Zone is %.64q, must be empty without Cron: Every follows UTC", s.Zone)
+		return fail("Zone", s.Zone, "empty without Cron: Every follows UTC")
 	case len(s.Cron) > maxCron:
-		return fail("Cron is %d bytes long, must be at most %d", len(s.Cron), maxCron)
+		return fail("Cron", long(len(s.Cron)), "at most %d", maxCron)
 	case len(s.Zone) > maxZone:
-		return fail("Zone is %d bytes long, must be at most %d", len(s.Zone), maxZone)
+		return fail("Zone", long(len(s.Zone)), "at most %d", maxZone)
 	}
 	if s.Cron != "" {
 		spec, err := cron.Parse(s.Cron)
 		if err != nil {
-			return fail("%w", err)
+			return s, series{}, &FieldError{Key: s.Key, Field: "Cron", Value: fmt.Sprintf("%.64q", s.Cron), Err: err}
 		}
-		zone, err := zoneOf(s.Zone)
-		if err != nil {
-			return fail("%w", err)
+		p.spec = spec
+		if s.Zone == "Local" {
+			return fail("Zone", s.Zone, "an IANA name: all processes must agree on it")
 		}
-		p.spec, p.zone = spec, zone
+		if p.zone, err = time.LoadLocation(s.Zone); err != nil {
+			return fail("Zone", s.Zone, "an IANA name that this process knows")
+		}
 	} else {
 		p.every = cron.Every{Period: s.Every, Offset: s.Offset}
 		if err := p.every.Check(); err != nil {
-			return fail("%w", err)
+			field, value := "Every", s.Every
+			if (cron.Every{Period: s.Every}).Check() == nil {
+				field, value = "Offset", s.Offset
+			}
+			return s, series{}, &FieldError{Key: s.Key, Field: field, Value: value.String(), Err: err}
 		}
 	}
-	var err error
-	if p.start, err = boundOf("Start", s.Start); err != nil {
-		return fail("%w", err)
-	}
-	if p.end, err = boundOf("End", s.End); err != nil {
-		return fail("%w", err)
+	earliest, latest := time.UnixMilli(0).UTC(), store.MaxMillis.Time()
+	for _, bound := range []struct {
+		field string
+		at    time.Time
+		to    *store.Millis
+	}{{"Start", s.Start, &p.start}, {"End", s.End, &p.end}} {
+		if !bound.at.IsZero() && (bound.at.Before(earliest) || bound.at.After(latest)) {
+			return fail(bound.field, bound.at, "%v to %v", earliest, latest)
+		}
+		*bound.to = boundOf(bound.at)
 	}
 	if p.end != 0 && p.end < p.start {
-		return fail("End is %v, must not be before Start, %v", s.End, s.Start)
+		return fail("End", s.End, "at or after Start, %v", s.Start)
 	}
 	if p.end != 0 && p.next(p.start-1) == 0 {
-		return fail("End is %v, must not be before the first planned time", s.End)
+		return fail("End", s.End, "at or after the first planned time")
 	}
 	if s.Jitter != 0 {
 		if shortest := p.shortest(); s.Jitter < 0 || s.Jitter >= shortest {
-			return fail("Jitter is %v, must be 0 to less than the shortest time between planned times, %v", s.Jitter, shortest)
+			return fail("Jitter", s.Jitter, "0 to less than the shortest time between planned times, %v", shortest)
 		}
 	}
 	return s, p, nil
 }
+
+// FieldError says which field of a [Schedule] is out of range.
+type FieldError struct {
+	Key          string // of the schedule
+	Field        string // its name in Schedule
+	Value, Range string
+	Err          error // what a Cron, Every or Offset that cannot be read is wrong with, instead of Range; or nil
+}
+
+func (e *FieldError) Error() string {
+	if e.Err != nil {
+		return fmt.Sprintf("durable: schedule %.64q: %v", e.Key, e.Err)
+	}
+	return fmt.Sprintf("durable: schedule %.64q: %s is %s, must be %s", e.Key, e.Field, e.Value, e.Range)
+}
+
+func (e *FieldError) Unwrap() error { return e.Err }
 
 func checkScheduleKey(key string) error {
 	if n := len(key); n < 1 || n > maxScheduleKey {
@@ -231,27 +261,12 @@ func checkScheduleKey(key string) error {
 	return nil
 }
 
-// boundOf turns Start or End into the engines' form.
-func boundOf(field string, at time.Time) (store.Millis, error) {
+// boundOf turns Start or End into the engines' form, in which 0 is none.
+func boundOf(at time.Time) store.Millis {
 	if at.IsZero() {
-		return 0, nil
+		return 0
 	}
-	if at.Before(time.UnixMilli(0)) || at.After(store.MaxMillis.Time()) {
-		return 0, fmt.Errorf("%s is %v, must be %v to %v", field, at, time.UnixMilli(0).UTC(), store.MaxMillis.Time())
-	}
-	return max(store.MillisAt(at), 1), nil
-}
-
-// zoneOf returns a time zone by its IANA name.
-func zoneOf(name string) (*time.Location, error) {
-	if name == "Local" {
-		return nil, errors.New(`Zone is "Local", must be an IANA name: processes must agree on it`)
-	}
-	zone, err := time.LoadLocation(name)
-	if err != nil {
-		return nil, fmt.Errorf("Zone is %.64q, must be an IANA name that this process knows: %w", name, err)
-	}
-	return zone, nil
+	return max(store.MillisAt(at), 1)
 }
 
 // Upcoming returns the first n planned times after a time, fewer if Limit or End comes before:

@@ -184,8 +184,8 @@ func (t *Timers) BackfillSchedule(ctx context.Context, key string, from, to time
 	if to.Before(from) {
 		return 0, fmt.Errorf("durable: the end of the backfill is %v, must not be before its start, %v", to, from)
 	}
-	if _, err := boundOf("the start of the backfill", from); err != nil {
-		return 0, fmt.Errorf("durable: %w", err)
+	if first := time.UnixMilli(0).UTC(); from.Before(first) {
+		return 0, fmt.Errorf("durable: the start of the backfill is %v, must not be before %v", from, first)
 	}
 	var times []store.Millis
 	planned := false

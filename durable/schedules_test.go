@@ -459,7 +459,9 @@ func TestTriggerAndBackfill(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 3, n)
 		pass(time.Second)
-		require.Equal(t, j.planned()[:3], j.planned()[4:])
+		backfilled := j.planned()[4:]
+		slices.SortFunc(backfilled, time.Time.Compare)
+		require.Equal(t, j.planned()[:3], backfilled)
 		ids := map[ID]bool{}
 		for _, f := range j.all() {
 			ids[f.ID] = true
@@ -539,30 +541,30 @@ func TestBadSchedules(t *testing.T) {
 		with := func(f func(*Schedule)) Schedule { s := ok; f(&s); return s }
 		day := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 		for want, s := range map[string]Schedule{
-			"a schedule's key is 0 bytes long, must be 1 to 480":                                 with(func(s *Schedule) { s.Key = "" }),
-			"a schedule's key is 481 bytes long, must be 1 to 480":                               with(func(s *Schedule) { s.Key = strings.Repeat("k", 481) }),
-			`byte 1 of the schedule's key "a\x00b" is zero, must not be`:                         with(func(s *Schedule) { s.Key = "a\x00b" }),
-			`schedule "k": Topic is 129 bytes long, must be at most 128`:                         with(func(s *Schedule) { s.Topic = strings.Repeat("t", 129) }),
-			`schedule "k": Body is 61441 bytes long, must be at most 61440`:                      with(func(s *Schedule) { s.Body = make([]byte, 60<<10+1) }),
-			`schedule "k": neither Cron nor Every is given, must be one of them`:                 with(func(s *Schedule) { s.Every = 0 }),
-			`schedule "k": both Cron, "@daily", and Every, 1m0s, are given, must be one of them`: with(func(s *Schedule) { s.Cron = "@daily" }),
-			`schedule "k": cron: field 2 (hour) is "25", must be 0 to 23`:                        {Key: "k", Cron: "0 25 * * *"},
+			"a schedule's key is 0 bytes long, must be 1 to 480":                     with(func(s *Schedule) { s.Key = "" }),
+			"a schedule's key is 481 bytes long, must be 1 to 480":                   with(func(s *Schedule) { s.Key = strings.Repeat("k", 481) }),
+			`byte 1 of the schedule's key "a\x00b" is zero, must not be`:             with(func(s *Schedule) { s.Key = "a\x00b" }),
+			`schedule "k": Topic is 129 bytes long, must be at most 128`:             with(func(s *Schedule) { s.Topic = strings.Repeat("t", 129) }),
+			`schedule "k": Body is 61441 bytes long, must be at most 61440`:          with(func(s *Schedule) { s.Body = make([]byte, 60<<10+1) }),
+			`schedule "k": Cron is "", must be a cron expression, or Every a period`: with(func(s *Schedule) { s.Every = 0 }),
+			`schedule "k": Every is 1m0s, must be 0 with Cron`:                       with(func(s *Schedule) { s.Cron = "@daily" }),
+			`schedule "k": cron: field 2 (hour) is "25", must be 0 to 23`:            {Key: "k", Cron: "0 25 * * *"},
 			`never matches`: {Key: "k", Cron: "0 0 30 2 *"},
 			`Zone is "Europe/Nowhere", must be an IANA name that this process knows`:               {Key: "k", Cron: "@daily", Zone: "Europe/Nowhere"},
 			`Zone is "Local", must be an IANA name`:                                                {Key: "k", Cron: "@daily", Zone: "Local"},
 			`Zone is "UTC", must be empty without Cron`:                                            with(func(s *Schedule) { s.Zone = "UTC" }),
 			`Zone is 65 bytes long, must be at most 64`:                                            {Key: "k", Cron: "@daily", Zone: strings.Repeat("z", 65)},
 			`Cron is 257 bytes long, must be at most 256`:                                          {Key: "k", Cron: strings.Repeat("0", 257)},
-			`Offset is 1m0s, must be 0s to less than`:                                              with(func(s *Schedule) { s.Offset = time.Minute }),
+			`Offset is 1m0s, must be 0 to below the period, 1m0s`:                                  with(func(s *Schedule) { s.Offset = time.Minute }),
 			`Offset is 1s, must be 0 without Every`:                                                {Key: "k", Cron: "@daily", Offset: time.Second},
 			`Period is 999ms, must be 1s to`:                                                       with(func(s *Schedule) { s.Every = 999 * time.Millisecond }),
 			`Limit is -1, must be 0 (no bound) to`:                                                 with(func(s *Schedule) { s.Limit = -1 }),
-			`Overlap is 4, must be skip to allow`:                                                  with(func(s *Schedule) { s.Overlap = 4 }),
-			`Missed is 3, must be latest to all`:                                                   with(func(s *Schedule) { s.Missed = 3 }),
+			`Overlap is 4, must be 0 to 3`:                                                         with(func(s *Schedule) { s.Overlap = 4 }),
+			`Missed is 3, must be 0 to 2`:                                                          with(func(s *Schedule) { s.Missed = 3 }),
 			`CatchUp is 1ms, must be 1s to 87600h0m0s`:                                             with(func(s *Schedule) { s.CatchUp = time.Millisecond }),
 			`Start is 1969-12-31 23:59:59 +0000 UTC, must be 1970`:                                 with(func(s *Schedule) { s.Start = time.Unix(-1, 0).UTC() }),
-			`End is 2000-01-01 00:00:00 +0000 UTC, must not be before Start`:                       with(func(s *Schedule) { s.Start, s.End = day.Add(1), day }),
-			`End is 2000-01-01 12:00:00 +0000 UTC, must not be before the first`:                   {Key: "k", Cron: "0 13 * * *", Start: day, End: day.Add(12 * time.Hour)},
+			`End is 2000-01-01 00:00:00 +0000 UTC, must be at or after Start`:                      with(func(s *Schedule) { s.Start, s.End = day.Add(1), day }),
+			`End is 2000-01-01 12:00:00 +0000 UTC, must be at or after the first planned time`:     {Key: "k", Cron: "0 13 * * *", Start: day, End: day.Add(12 * time.Hour)},
 			`Jitter is 1m0s, must be 0 to less than the shortest time between planned times, 1m0s`: with(func(s *Schedule) { s.Jitter = time.Minute }),
 			`Jitter is 2h0m0s, must be 0 to less than the shortest time between planned times, 1h`: {Key: "k", Cron: "0 1,2,9 * * *", Jitter: 2 * time.Hour},
 			`Jitter is -1ns, must be 0`:                                                            with(func(s *Schedule) { s.Jitter = -1 }),
@@ -618,7 +620,7 @@ func TestUnknownZone(t *testing.T) {
 		rename("Berlin", "Neustd")
 		pass(90 * time.Minute)
 		require.Empty(t, j.all())
-		const problem = `durable: schedule "report": Zone is "Europe/Neustd", must be an IANA name that this process knows: unknown time zone Europe/Neustd`
+		const problem = `durable: schedule "report": Zone is "Europe/Neustd", must be an IANA name that this process knows`
 		require.Equal(t, problem, r.plan("report").Problem)
 		require.Equal(t, problem, r.listed()[0].Problem)
 		require.NotEmpty(t, r.logs.with("a schedule cannot create its occurrences", "schedule=report", "Europe/Neustd"))
@@ -810,8 +812,10 @@ func scheduleLedger(t *testing.T, rnd *rand.Rand) {
 	}
 	for range 60 {
 		pass(time.Second)
-		if rnd.IntN(5) == 0 { // one dies: its calls fail from now on, and another comes
-			i := rnd.IntN(len(workers))
+		mu.Lock()
+		i := rnd.IntN(5 * len(workers))
+		mu.Unlock()
+		if i < len(workers) { // one dies: its calls fail from now on, and another comes
 			workers[i].faults.fail(errBoom)
 			workers[i] = work()
 		}
