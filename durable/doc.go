@@ -43,6 +43,16 @@
 //     of other lanes are due there. (There are four lanes: two topics may share one.)
 //   - Memory is bounded: a worker's by its Concurrency, a scan's by pages.
 //
+// # Schedules
+//
+// A [Schedule] is a timer that recurs, by cron in a time zone or every period. Each planned
+// time creates exactly one occurrence, or is counted as skipped with a reason, whatever
+// processes die or are paused meanwhile. [Timers.PutSchedule] tells more; the fields of
+// Schedule tell what happens when occurrences overlap, when planned times were missed, and
+// when the clocks change. An occurrence costs one more step of the engine than a timer, so
+// for what recurs in one process, and may be missed while that is down, package
+// [github.com/seed-782fa212/limbo/timingwheel/scheduler] is the better choice.
+//
 // # What is not
 //
 // A timer may be late: when no worker has room, while the engine does not answer, and

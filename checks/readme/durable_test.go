@@ -58,6 +58,44 @@ func orders(ctx context.Context, engine store.Store, cancelOrder func(context.Co
 	// end
 }
 
+func reports(ctx context.Context, timers *durable.Timers, send func(context.Context, string, time.Time) error) error {
+	// README
+	_, _, err := timers.PutSchedule(ctx, durable.Schedule{
+		Key: "report", Cron: "30 2 * * 1-5", Zone: "Europe/Berlin", // or Every: 15 * time.Minute
+		Topic: "reports", Body: []byte("weekly"),
+		Missed: durable.MissedAll, CatchUp: 12 * time.Hour, // the default runs the latest missed time
+	})
+	if err != nil {
+		return err
+	}
+	worker, err := timers.NewWorker(func(ctx context.Context, f durable.Fired) error {
+		return send(ctx, f.Schedule, f.Planned) // f.ID is the same in all attempts of this time
+	}, durable.WorkerOptions{})
+	if err != nil {
+		return err
+	}
+	return worker.Run(ctx)
+	// end
+}
+
+// A bubble begins on Saturday, 1 January 2000: the first report is that of Monday.
+func TestReports(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine, err := memstore.New(memstore.Options{})
+		require.NoError(t, err)
+		timers, err := durable.New(engine, durable.Options{})
+		require.NoError(t, err)
+		defer timers.Close()
+		ctx, cancel := context.WithCancel(t.Context())
+		require.NoError(t, reports(ctx, timers, func(_ context.Context, schedule string, planned time.Time) error {
+			require.Equal(t, "report", schedule)
+			require.Equal(t, time.Date(2000, 1, 3, 1, 30, 0, 0, time.UTC), planned)
+			cancel()
+			return nil
+		}))
+	})
+}
+
 func TestOrdersInAFolder(t *testing.T) {
 	t.Chdir(t.TempDir())
 	testOrders(t, inFolder)
