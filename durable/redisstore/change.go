@@ -60,41 +60,50 @@ const maxPart = 1 << 20
 // store.ErrFull. Bodies of more than 1 MiB together are sent in parts, one after the
 // other; if one fails after others were made, the error is store.ErrUnsure, too.
 func (s *Store) Schedule(ctx context.Context, n int, entries []store.Entry) ([]store.Receipt, store.Horizon, error) {
-	var receipts []store.Receipt
+	return inParts(entries, sizeOfEntry, s.part, func(part []store.Entry) ([]store.Receipt, store.Horizon, error) {
+		return s.schedule(ctx, n, part)
+	})
+}
+
+// inParts sends items in requests of at most most bytes, unless it is one item.
+func inParts[I, R any](items []I, size func(*I) int, most int, send func([]I) ([]R, store.Horizon, error)) ([]R, store.Horizon, error) {
+	var results []R
 	var h store.Horizon
 	var unconfirmed error
-	for receipts == nil || len(receipts) < len(entries) {
-		rest := entries[len(receipts):]
-		some, last, err := s.schedule(ctx, n, rest[:s.partOf(rest)])
+	for results == nil || len(results) < len(items) {
+		rest := items[len(results):]
+		part := rest[:partOf(rest, size, most)]
+		some, last, err := send(part)
 		switch {
-		case some == nil && receipts != nil && !errors.Is(err, store.ErrUnsure):
+		case some == nil && results != nil && !errors.Is(err, store.ErrUnsure):
 			return nil, store.Horizon{}, fmt.Errorf("%w: %w", store.ErrUnsure, err)
 		case some == nil:
 			return nil, store.Horizon{}, err
 		case err != nil:
 			unconfirmed = err
 		}
-		if receipts == nil {
-			receipts = some // not nil, also if there are no entries
+		if results == nil {
+			results = some // not nil, also if there are no items
 		} else {
-			receipts = append(receipts, some...)
+			results = append(results, some...)
 		}
 		h = last
 	}
-	return receipts, h, unconfirmed
+	return results, h, unconfirmed
 }
 
-// partOf returns how many entries go into one request.
-func (s *Store) partOf(entries []store.Entry) int {
-	size := 0
-	for i, e := range entries {
-		size += len(e.Body)
-		if size > s.part && i > 0 {
+// partOf returns how many items go into one request.
+func partOf[I any](items []I, size func(*I) int, most int) int {
+	sum := 0
+	for i := range items {
+		if sum += size(&items[i]); sum > most && i > 0 {
 			return i
 		}
 	}
-	return len(entries)
+	return len(items)
 }
+
+func sizeOfEntry(e *store.Entry) int { return len(e.Body) }
 
 func (s *Store) schedule(ctx context.Context, n int, entries []store.Entry) ([]store.Receipt, store.Horizon, error) {
 	args := make([]any, 0, 1+4*len(entries))

@@ -156,8 +156,8 @@ func TestLongBodiesAreSentInParts(t *testing.T) {
 		e.Body = bytes.Repeat([]byte{byte(i)}, store.MaxBody)
 		entries = append(entries, e)
 	}
-	require.Equal(t, maxPart/store.MaxBody, r.s.partOf(entries))
-	require.Equal(t, 1, r.s.partOf([]store.Entry{{Body: make([]byte, maxPart)}, {Body: make([]byte, 1)}}))
+	require.Equal(t, maxPart/store.MaxBody, partOf(entries, sizeOfEntry, maxPart))
+	require.Equal(t, 1, partOf([]store.Entry{{Body: make([]byte, maxPart)}, {Body: make([]byte, 1)}}, sizeOfEntry, maxPart))
 	r.s = r.open(r.raw) // the proxy takes small requests only
 	receipts := r.put(entries...)
 	r.Len(receipts, 40)

@@ -24,7 +24,7 @@ const (
 // if it has a field of its own.
 func newHead(e *store.Entry) (head, body []byte) {
 	head = make([]byte, headFixed, headFixed+len(e.Topic)+min(len(e.Body), inline))
-	head[0] = byte(store.LaneOf(e.Topic))
+	head[0] = byte(store.LaneOfKey(e.Key, e.Topic))
 	head[1] = byte(len(e.Topic))
 	copy(head[2:], e.ID[:])
 	head = append(head, e.Topic...)

@@ -23,7 +23,7 @@ func endOf(e store.End) []byte {
 func (s *Store) Claim(ctx context.Context, n int, c store.Claim) (store.Claimed, store.Horizon, error) {
 	r, err := s.change(ctx, n, claiming, claimScript, []any{
 		c.Worker, c.Token[:], c.Max, c.MaxBytes, int64(store.MillisOf(c.Lease)), c.MaxAttempts, c.FirstLane,
-		s.o.Limits.MaxDead, int64(store.MillisOf(s.o.Limits.MaxDeadAge)), s.o.Shards,
+		s.o.Limits.MaxDead, int64(store.MillisOf(s.o.Limits.MaxDeadAge)), s.o.Shards, c.Plans,
 	})
 	if err != nil {
 		return store.Claimed{}, store.Horizon{}, err
@@ -31,7 +31,7 @@ func (s *Store) Claim(ctx context.Context, n int, c store.Claim) (store.Claimed,
 	h := r.horizon(1)
 	claimed := store.Claimed{Buried: int(r.number(4)), Repaired: int(r.number(5))}
 	list := r.list(0)
-	const fields = 5
+	const fields = 6
 	for i := 0; i+fields <= len(list.fields); i += fields {
 		l, err := leaseOf(list, i)
 		if err != nil {
@@ -54,10 +54,15 @@ func leaseOf(list *reply, i int) (store.Lease, error) {
 	if err != nil {
 		return store.Lease{}, err
 	}
+	key := list.text(i)
+	history, err := decodeHistory(key, list.text(i+5))
+	if err != nil {
+		return store.Lease{}, err
+	}
 	return store.Lease{
-		Holder: store.Holder{Key: list.text(i), Fence: r.fence, Token: r.token},
+		Holder: store.Holder{Key: key, Fence: r.fence, Token: r.token},
 		ID:     h.id, Topic: h.topic, Body: h.body,
-		Due: r.due, Attempt: r.attempts, LastError: r.err, End: list.millis(i + 4),
+		Due: r.due, Attempt: r.attempts, LastError: r.err, End: list.millis(i + 4), History: history,
 	}, list.err()
 }
 

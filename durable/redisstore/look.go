@@ -23,35 +23,47 @@ func (s *Store) Get(ctx context.Context, n int, key string) (store.Record, error
 		return store.Record{}, store.ErrNotFound
 	}
 	r := replyOf(v)
-	h, err := decodeHead(r.text(0), r.text(1))
+	record, err := recordOf(key, r.text(0), r.text(1), r.text(2), r.millis(3), r.millis(4), r.millis(5), r.text(7))
 	if err != nil {
 		return store.Record{}, err
 	}
-	run, err := decodeRun(r.text(2))
+	if successor := r.text(6); len(successor) == 8 && record.State == store.Leased {
+		record.SuccessorDue = store.Millis(binary.LittleEndian.Uint64([]byte(successor)))
+	}
+	switch {
+	case r.bad:
+		return store.Record{}, errReply
+	case record.State == 0:
+		return store.Record{}, store.ErrNotFound // a head in no home, which a claim will remove
+	}
+	return record, nil
+}
+
+// recordOf decodes a timer that is waiting, leased or dead; its State is 0 if it is none of
+// them.
+func recordOf(key, head, body, run string, due, leaseEnd, died store.Millis, history string) (store.Record, error) {
+	h, err := decodeHead(head, body)
+	if err != nil {
+		return store.Record{}, err
+	}
+	r, err := decodeRun(run)
 	if err != nil {
 		return store.Record{}, err
 	}
 	record := store.Record{
 		Key: key, ID: h.id, Topic: h.topic, Body: h.body,
-		Due: run.due, Attempts: run.attempts, LastError: run.err,
+		Due: r.due, Attempts: r.attempts, LastError: r.err,
 	}
-	due, leaseEnd, died, successor := r.millis(3), r.millis(4), r.millis(5), r.text(6)
 	switch {
-	case r.bad:
-		return store.Record{}, errReply
 	case leaseEnd != 0:
-		record.State, record.LeaseEnd, record.Fence, record.Cancelled = store.Leased, leaseEnd, run.fence, run.cancelled
-		if len(successor) == 8 {
-			record.SuccessorDue = store.Millis(binary.LittleEndian.Uint64([]byte(successor)))
-		}
+		record.State, record.LeaseEnd, record.Fence, record.Cancelled = store.Leased, leaseEnd, r.fence, r.cancelled
 	case died != 0:
 		record.State, record.Died = store.Dead, died
 	case due != 0:
 		record.State, record.Due = store.Waiting, due
-	default:
-		return store.Record{}, store.ErrNotFound // a head in no home, which a claim will remove
 	}
-	return record, nil
+	record.History, err = decodeHistory(key, history)
+	return record, err
 }
 
 // Scan returns waiting timers by due time; see [store.Store].
@@ -139,6 +151,7 @@ func (s *Store) Stats(ctx context.Context, n int) (store.Stats, error) {
 	st := store.Stats{
 		Horizon: r.horizon(0), Waiting: int(r.number(3)), Overdue: int(r.number(4)),
 		Leased: int(r.number(5)), Dead: int(r.number(6)), Dropped: uint64(r.number(7)),
+		Plans: int(r.number(8)), PlansOverdue: int(r.number(9)),
 	}
 	return st, r.err()
 }

@@ -39,6 +39,10 @@ var (
 	announceLua string
 	//go:embed lua/sign.lua
 	signLua string
+	//go:embed lua/swap.lua
+	swapLua string
+	//go:embed lua/plans.lua
+	plansLua string
 )
 
 // script is a script and the name that the server knows it by.
@@ -66,5 +70,7 @@ var (
 	statsScript      = ofShard(statsLua)
 	openScript       = ofShard(openLua)
 	announceScript   = ofShard(announceLua)
+	swapScript       = ofShard(swapLua)
+	plansScript      = ofShard(plansLua)
 	signScript       = newScript(signLua)
 )

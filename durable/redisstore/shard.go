@@ -20,13 +20,14 @@ const (
 	requeueing
 	purging
 	ending
+	swapping
 	claiming
 	kinds
 )
 
 // suffixes end the names of a shard's keys, in the order in which common.lua takes them;
 // the client's log follows.
-var suffixes = [...]string{":w0", ":w1", ":w2", ":w3", ":l", ":b", ":B", ":r", ":n", ":d", ":m"}
+var suffixes = [...]string{":w0", ":w1", ":w2", ":w3", ":l", ":b", ":B", ":r", ":n", ":d", ":m", ":w4", ":i", ":h"}
 
 // shard has the names of a shard's keys, and the numbers of this client's requests.
 type shard struct {

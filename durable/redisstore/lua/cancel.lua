@@ -2,7 +2,7 @@
 --
 -- ARGV   4 order, then keys
 -- Reply  for each 1 byte (store.CancelResult); present
--- Cost   O(log N) for each; at most 22 calls
+-- Cost   O(log N) for each; at most 36 calls
 --
 -- The first write removes nothing: after it Redis refuses none at maxmemory.
 
@@ -32,13 +32,17 @@ for i = 1, #keys do
     answer[i] = char(1) -- Cancelled
     put(rem_w[lane(head)], key)
     forget(key, head)
+    note(key, 3, run)
   end
   over[key] = true
 end
 
+local next_due = #notes > 0 and select(2, horizon())
+local woke = take_notes()
 reply = concat(answer)
 call('ZREM', leases, '')
 flush()
 remember('cancel', reply)
+if woke and (next_due == 0 or now < next_due) then publish('E' .. int(now)) end
 if #marked > 0 then publish('C' .. concat(marked)) end
 return {reply, now}

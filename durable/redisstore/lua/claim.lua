@@ -2,11 +2,11 @@
 --
 -- ARGV   4 order, 5 worker, 6 token, 7 most timers, 8 most bytes of bodies, 9 lease ms,
 --        10 most attempts, 11 first lane, or 4, 12 MaxDead, 13 MaxDeadAge ms or 0,
---        14 number of shards
+--        14 number of shards, 15 most plans
 -- Reply  a list, for each lease: key, head, body if the head refers to it or empty, run, end
---        of the lease; present, next due, next lease end; buried; repaired
--- Cost   O(log N) for each of at most 500 timers from each lane and of 100 leases that have
---        run out, which cost twice; at most 70 calls, and 100 fields to look for one that has
+--        of the lease, history of a plan or empty; present, next due, next lease end; buried; repaired
+-- Cost   O(log N) for each of at most 500 timers or plans from each lane and of 100 leases that
+--        have run out, which cost twice; at most 90 calls, and 100 fields to look for one that has
 --        no home
 --
 -- The first write removes nothing: after it Redis refuses none at maxmemory. The log is
@@ -29,6 +29,7 @@ if last then
     while at <= #last do keys[#keys + 1], at = unstruct('<I2c0', last, at) end
   end
   local head_of, run_of, end_of = mget(heads, keys), mget(runs, keys), zmscore(leases, keys)
+  local history_of = mget(histories, keys)
   local held, refs = {}, {}
   for i = 1, #keys do
     local head, run = head_of[i], run_of[i]
@@ -45,7 +46,7 @@ if last then
       body = body_of[at] or ''
     end
     list[n + 1], list[n + 2], list[n + 3] = keys[i], head_of[i], body
-    list[n + 4], list[n + 5] = run_of[i], tonumber(end_of[i])
+    list[n + 4], list[n + 5], list[n + 6] = run_of[i], tonumber(end_of[i]), history_of[i] or ''
   end
   local a, b, c = horizon()
   return {list, a, b, c, buried, repaired}
@@ -60,13 +61,13 @@ local buried, repaired = 0, 0
 -- Every head has one home. If the numbers differ, something was lost: look at a hundred
 -- heads from where the last claim stopped.
 local homes = call('ZCARD', leases) + call('ZCARD', dead)
-for i = 1, 4 do homes = homes + call('ZCARD', lanes[i]) end
+for i = 1, 5 do homes = homes + call('ZCARD', lanes[i]) end
 if homes ~= call('HLEN', heads) then
   local page = call('HSCAN', heads, call('HGET', meta, 'h') or '0', 'COUNT', 100)
   local keys, found = {}, page[2]
   for i = 1, #found, 2 do keys[#keys + 1] = found[i] end
   local end_of, died, due_of = zmscore(leases, keys), zmscore(dead, keys), {}
-  for i = 1, 4 do due_of[i] = zmscore(lanes[i], keys) end
+  for i = 1, 5 do due_of[i] = zmscore(lanes[i], keys) end
   for i = 1, #keys do
     local head = found[2 * i]
     if not end_of[i] and not died[i] and not due_of[lane(head)][i] then
@@ -82,12 +83,12 @@ if homes ~= call('HLEN', heads) then
     call('HSET', meta, 'h', page[1])
   end
 elseif homes == 0 then
-  call('DEL', blobs, runs, succ) -- nothing, unless something was lost
+  call('DEL', blobs, runs, succ, index, histories) -- nothing, unless something was lost
 end
 
 -- Leases that have run out. What can be leased anew is kept in again. Leases of this claim, which
 -- it meets if its log has expired, are the first to be picked, and the only ones.
-local picks, again, due_before = {}, {}, nil
+local picks, again, plans, due_before = {}, {}, {}, nil
 local late = call('ZRANGEBYSCORE', leases, '-inf', int(now), 'LIMIT', 0, 100)
 if #late > 0 then
   local head_of, run_of, succ_of = mget(heads, late), mget(runs, late), mget(succ, late)
@@ -102,19 +103,25 @@ if #late > 0 then
     elseif not head or run and cancelled(run) then
       put(rem_l, key)
       forget(key, head)
+      if head then note(key, 3, run) end
     elseif not run then -- it was due once, so it is not early
       put(rem_l, key)
       wait(key, head, now)
+    elseif isplan(key) then
+      plans[#plans + 1] = {key = key, head = head, run = run}
     elseif sub(run, 17, 32) == token then
       picks[#picks + 1] = {key = key, head = head, run = run}
     elseif attempts(run) >= tonumber(ARGV[10]) then
       put(rem_l, key)
       put(add_d, int(now), key)
+      note(key, 2, run)
       buried = buried + 1
     else
       again[#again + 1] = {key = key, head = head, run = run}
     end
   end
+  if #notes > 0 and not due_before then due_before = select(2, horizon()) end
+  take_notes()
   flush()
 end
 
@@ -145,10 +152,24 @@ while #picks < most and idle < 5 do
   turn = (turn + 1) % 5
 end
 
+-- Plans come before them: those whose leases have run out, and then those that are due.
+local most_plans = tonumber(ARGV[15])
+for i = #plans, most_plans + 1, -1 do plans[i] = nil end
+if #plans < most_plans then
+  local first = call('ZRANGEBYSCORE', lanes[5], '-inf', int(now), 'WITHSCORES', 'LIMIT', 0, most_plans - #plans)
+  for i = 1, #first, 2 do
+    keys[#keys + 1] = first[i]
+    plans[#plans + 1] = {key = first[i], due = tonumber(first[i + 1]), lane = 5, at = #keys}
+  end
+end
+for i = 1, #picks do plans[#plans + 1] = picks[i] end
+picks = plans
+
 local head_of, run_of = mget(heads, keys), mget(runs, keys)
-local taken, refs, bytes = {}, {}, 0
+local taken, refs, bytes, planbytes, closed = {}, {}, 0, 0, false
 for i = 1, #picks do
   local p = picks[i]
+  p.plan = isplan(p.key)
   if p.lane then p.head, p.run = head_of[p.at], run_of[p.at] end
   if not p.head or lane(p.head) ~= (p.lane or lane(p.head)) then
     -- A home without a record, or a second home. The record in the right one stays.
@@ -160,17 +181,30 @@ for i = 1, #picks do
     repaired = repaired + 1
   else
     local size = bodysize(p.head)
-    if #taken > 0 and bytes + size > room then break end
-    bytes = bytes + size
-    taken[#taken + 1] = p
-    if big(p.head) then
-      p.ref = #refs + 1
-      refs[p.ref] = ref(p.head)
+    local sum = (p.plan and planbytes or bytes) + size
+    if sum > room and sum > size then -- it is not the first
+      if not p.plan then break end
+      closed = true
+    end
+    if not (p.plan and closed) then
+      if p.plan then planbytes = sum else bytes = sum end
+      taken[#taken + 1] = p
+      if big(p.head) then
+        p.ref = #refs + 1
+        refs[p.ref] = ref(p.head)
+      end
     end
   end
 end
 
-local body_of = mget(blobs, refs)
+local body_of, history_of = mget(blobs, refs), {}
+if taken[1] and taken[1].plan then
+  local some = {}
+  for i = 1, #taken do
+    if taken[i].plan then some[i] = taken[i].key end
+  end
+  history_of = mget(histories, some)
+end
 local list, kept = {}, {}
 local first = math.max(tonumber(fence or 0) + 1, micros)
 local lease_end = after(lease)
@@ -195,6 +229,7 @@ for i = 1, #taken do
     put(set_r, p.key, run)
     local n = #list
     list[n + 1], list[n + 2], list[n + 3], list[n + 4], list[n + 5] = p.key, p.head, body, run, lease_end
+    list[n + 6] = p.plan and history_of[i] or ''
     kept[#kept + 1] = pack('<I2c0', #p.key, p.key)
   end
 end

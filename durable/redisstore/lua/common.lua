@@ -9,7 +9,10 @@
 --    9     n       hash: key → due ms (8 bytes), head             successors
 --   10     d       sorted set: key → time of death, ms            dead letters
 --   11     m       hash: f fence, s shards, x dropped             the shard's record
---   12     p       hash with an expiry, the log of this client: n the highest number of a request
+--   12     w4      sorted set: key → due ms                       waiting plans
+--   13     i       sorted set: key → 0                            all plans, in order of their keys
+--   14     h       hash: key → history                            of plans
+--   15     p       hash with an expiry, the log of this client: n the highest number of a request
 --                  that was carried out, o the numbers under way with it, and for each kind
 --                  8 bytes number of the last request, and its reply
 -- ARGV, the same in all of them:
@@ -21,6 +24,10 @@
 --
 -- head   1 byte lane + 16 if the body is in B, 1 byte length of the topic, 16 bytes ID,
 --        topic, and the body, or its size (4 bytes) and its reference in B (16 bytes)
+-- history  1 byte store.Wake, 6 bytes done, 6 dead, 6 cancelled, 1 byte how many notes, and for
+--        each note: the occurrence's key after the plan's, as a zero byte and 6 bytes for 13
+--        digits, or 1 byte length and the text; 1 byte store.Outcome, 6 bytes begun, 6 ended,
+--        2 attempts, 1 byte length of the error, the error
 -- run    8 bytes due, 8 bytes fence, 16 bytes token, 4 bytes attempts, 1 byte flags
 --        (1: cancelled), the last error
 -- Numbers in them are little-endian.
@@ -32,9 +39,9 @@ local call, sub, byte, char = redis.call, string.sub, string.byte, string.char
 local pack, unstruct = struct.pack, struct.unpack
 local floor, min, concat, format = math.floor, math.min, table.concat, string.format
 
-local lanes = {KEYS[1], KEYS[2], KEYS[3], KEYS[4]}
-local leases, heads, blobs, runs, succ, dead, meta, log =
-  KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
+local lanes = {KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[12]} -- the fifth is that of plans
+local leases, heads, blobs, runs, succ, dead, meta, index, histories, log =
+  KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[13], KEYS[14], KEYS[15]
 
 local LATEST = 9223372036854 -- ms, in the year 2262
 local KEEP = 60000           -- ms that a reply is kept at least
@@ -61,7 +68,7 @@ local function after(ms)
   return min(soon + ms, LATEST)
 end
 
-local function lane(head) return byte(head, 1) % 4 + 1 end
+local function lane(head) return byte(head, 1) % 16 + 1 end
 local function big(head) return byte(head, 1) >= 16 end
 local function ref(head) return sub(head, -16) end
 local function bodysize(head)
@@ -79,6 +86,15 @@ local function attempts(run) return (unstruct('<I4', run, 33)) end
 local function cancelled(run) return byte(run, 37) % 2 == 1 end
 local function lasterror(run) return sub(run, 38) end
 
+local function isplan(key) return byte(key, #key) == 0 end
+local NEW = string.rep('\0', 20) -- a history without notes
+local function ends_of(history, wake)
+  local done, died, cancelled = unstruct('<I6I6I6', history, 2)
+  if wake == 1 then return died end
+  return done + died + cancelled
+end
+local function setwake(history, wake) return char(wake) .. sub(history, 2) end
+
 -- mget and zmscore return false for what is missing.
 local function mget(hash, keys)
   if #keys == 0 then return {} end
@@ -92,7 +108,7 @@ end
 -- horizon returns the present, the earliest due time and the earliest end of a lease; 0: none.
 local function horizon()
   local due = 0
-  for i = 1, 4 do
+  for i = 1, 5 do
     local first = call('ZRANGE', lanes[i], 0, 0, 'WITHSCORES')[2]
     if first then
       first = tonumber(first)
@@ -109,9 +125,10 @@ local function publish(message)
 end
 
 -- What a script will write, put together so that each is one call.
-local rem_w, add_w = {{}, {}, {}, {}}, {{}, {}, {}, {}}
+local rem_w, add_w = {{}, {}, {}, {}, {}}, {{}, {}, {}, {}, {}}
 local rem_l, add_l, rem_d, add_d = {}, {}, {}, {}
 local del_h, set_h, del_b, set_b, del_r, set_r, del_n, set_n = {}, {}, {}, {}, {}, {}, {}, {}
+local rem_i, add_i, del_y, set_y = {}, {}, {}, {}
 
 local function put(list, a, b)
   local n = #list
@@ -124,6 +141,10 @@ local function forget(key, head)
   put(del_h, key)
   put(del_r, key)
   if head and big(head) then put(del_b, ref(head)) end
+  if isplan(key) then
+    put(rem_i, key)
+    put(del_y, key)
+  end
 end
 
 -- wait makes a timer wait, whose head is written or will be.
@@ -139,6 +160,78 @@ local function succeed(key, head, successor)
   return due
 end
 
+-- note remembers how an occurrence has ended (store.Outcome), for the history of its plan; err
+-- is its last error, if not that of the run.
+local notes = {}
+local function note(key, outcome, run, err)
+  local at = string.find(key, '\0', 1, true)
+  if not at or at == #key then return end
+  local name, begun, tried = sub(key, at + 1), 0, 0
+  if #name == 13 and string.match(name, '^%d+$') then
+    name = pack('<BI6', 0, tonumber(name))
+  else
+    name = char(min(#name, 255)) .. sub(name, 1, 255)
+  end
+  if run then
+    begun, tried = floor(unstruct('<i8', run, 9) / 1000), min(attempts(run), 65535)
+    err = err or lasterror(run)
+  end
+  err = sub(err or '', 1, 100)
+  notes[#notes + 1] = {
+    plan = sub(key, 1, at), outcome = outcome,
+    text = name .. pack('<BI6I6I2B', outcome, begun, now, tried, #err) .. err,
+  }
+end
+
+-- append adds a note to a history, and takes the oldest of more than ten from it.
+local function append(history, n)
+  local counts = {unstruct('<I6I6I6B', history, 2)}
+  local count, first = counts[4] + 1, 21
+  counts[n.outcome] = counts[n.outcome] + 1
+  if count > 10 then
+    count = 10
+    local size = byte(history, first)
+    if size == 0 then size = 6 end
+    first = first + size + 17
+    first = first + byte(history, first - 1)
+  end
+  return sub(history, 1, 1) .. pack('<I6I6I6B', counts[1], counts[2], counts[3], count) .. sub(history, first) .. n.text
+end
+
+-- take_notes adds the notes to the histories, and wakes plans that wait for them. It returns
+-- whether it has woken one: that is due now.
+local function take_notes()
+  if #notes == 0 then return false end
+  local plans, place, woke = {}, {}, false
+  for i = 1, #notes do
+    local plan = notes[i].plan
+    if not place[plan] then
+      plans[#plans + 1] = plan
+      place[plan] = #plans
+    end
+  end
+  local history_of, due_of = mget(histories, plans), zmscore(lanes[5], plans)
+  for i = 1, #notes do
+    local n = notes[i]
+    local at = place[n.plan]
+    local history = history_of[at]
+    if history then
+      history = append(history, n)
+      local wake = byte(history, 1)
+      if due_of[at] and (wake == 2 or wake == 1 and n.outcome == 2) then
+        history, woke = setwake(history, 0), true
+        put(add_w[5], int(now), n.plan)
+      end
+      history_of[at] = history
+    end
+  end
+  for i = 1, #plans do
+    if history_of[i] then put(set_y, plans[i], history_of[i]) end
+  end
+  notes = {}
+  return woke
+end
+
 local function send(command, key, list)
   if #list == 0 then return end
   call(command, key, unpack(list))
@@ -147,20 +240,24 @@ end
 
 -- flush writes; what frees comes first, so what is both removed and set is set.
 local function flush()
-  for i = 1, 4 do send('ZREM', lanes[i], rem_w[i]) end
+  for i = 1, 5 do send('ZREM', lanes[i], rem_w[i]) end
   send('ZREM', leases, rem_l)
   send('ZREM', dead, rem_d)
   send('HDEL', heads, del_h)
   send('HDEL', blobs, del_b)
   send('HDEL', runs, del_r)
   send('HDEL', succ, del_n)
-  for i = 1, 4 do send('ZADD', lanes[i], add_w[i]) end
+  send('ZREM', index, rem_i)
+  send('HDEL', histories, del_y)
+  for i = 1, 5 do send('ZADD', lanes[i], add_w[i]) end
   send('ZADD', leases, add_l)
   send('ZADD', dead, add_d)
   send('HSET', heads, set_h)
   send('HSET', blobs, set_b)
   send('HSET', runs, set_r)
   send('HSET', succ, set_n)
+  send('ZADD', index, add_i)
+  send('HSET', histories, set_y)
 end
 
 -- late refuses a request whose call is over by now.

@@ -3,7 +3,7 @@
 -- ARGV   4 order, then for each: key, holder (8 bytes fence, 16 bytes
 --        token), kind (1 byte, store.EndKind) and delay ms, error
 -- Reply  for each 1 byte (store.EndResult); present, next due, next lease end
--- Cost   O(log N) for each; at most 32 calls
+-- Cost   O(log N) for each; at most 42 calls
 --
 -- The first write removes nothing: after it Redis refuses none at maxmemory.
 
@@ -31,9 +31,10 @@ for i = 1, #keys do
       due = succeed(key, head, succ_of[i])
     elseif kind == 1 or cancelled(run) or not head then -- Done
       forget(key, head)
-      if not head then answer[i] = char(2) end -- it was lost
+      if head then note(key, cancelled(run) and 3 or 1, run) else answer[i] = char(2) end -- it was lost
     elseif kind == 5 then -- Bury
       put(add_d, int(now), key)
+      note(key, 2, run, ARGV[at + 3])
       put(set_r, key, newrun(rundue(run), 0, NOBODY, attempts(run), 0, ARGV[at + 3]))
     else
       local tried, err = attempts(run), lasterror(run)
@@ -50,7 +51,8 @@ for i = 1, #keys do
   end
 end
 
-local next_due = earliest and select(2, horizon())
+local next_due = (earliest or #notes > 0) and select(2, horizon())
+if take_notes() then earliest = now end
 reply = concat(answer)
 call('ZREM', leases, '')
 flush()

@@ -3,8 +3,8 @@
 -- ARGV   4 key
 -- Reply  head, body if the head refers to it or empty, run or empty, due or 0, end of the
 --        lease or 0, time of death or 0, 8 bytes due of the successor or empty; or nothing
---        if there is no such timer
--- Cost   O(log N); 7 calls
+--        if there is no such timer; the history of a plan or empty
+-- Cost   O(log N); 8 calls
 
 local key = ARGV[4]
 local head = call('HGET', heads, key)
@@ -16,4 +16,5 @@ return {
   tonumber(call('ZSCORE', leases, key) or 0),
   tonumber(call('ZSCORE', dead, key) or 0),
   sub(call('HGET', succ, key) or '', 1, 8),
+  isplan(key) and call('HGET', histories, key) or '',
 }

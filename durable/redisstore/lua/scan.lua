@@ -19,7 +19,7 @@ local function greater(a, b)
   return #a > #b
 end
 
-local sets = ARGV[4] == 'd' and {dead} or lanes
+local sets = ARGV[4] == 'd' and {dead} or {lanes[1], lanes[2], lanes[3], lanes[4]}
 local pages = {}
 for i = 1, #sets do
   local low = call('ZCOUNT', sets[i], '-inf', '(' .. int(at))

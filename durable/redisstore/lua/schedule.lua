@@ -27,7 +27,7 @@ if call('ZCARD', dead) > 0 then died = zmscore(dead, keys) end
 local pending = 0
 if most > 0 then
   pending = call('ZCARD', leases) + call('HLEN', succ)
-  for i = 1, 4 do pending = pending + call('ZCARD', lanes[i]) end
+  for i = 1, 5 do pending = pending + call('ZCARD', lanes[i]) end
 end
 
 -- A key can come twice: what it is after each entry is kept here, and written at the end.

@@ -1,8 +1,8 @@
 -- stats.lua counts.
 --
 -- Reply  present, next due, next lease end; waiting, of these overdue, leased, dead,
---        dropped
--- Cost   O(log N); 17 calls
+--        dropped, plans, of these overdue
+-- Cost   O(log N); 20 calls
 
 local waiting, overdue = 0, 0
 for i = 1, 4 do
@@ -13,4 +13,5 @@ local a, b, c = horizon()
 return {
   a, b, c, waiting, overdue, call('ZCARD', leases), call('ZCARD', dead),
   tonumber(call('HGET', meta, 'x') or 0),
+  call('ZCARD', index), call('ZCOUNT', lanes[5], '-inf', int(now)),
 }
