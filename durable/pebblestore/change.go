@@ -2,6 +2,7 @@ package pebblestore
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -26,6 +27,8 @@ type change struct {
 	at     moment
 	batch  *pebble.Batch
 	timers map[string]*timer // that were read: waiting or dead; nil: there is none
+	plans  map[string]*plan  // that were read; nil: there is none
+	noted  []*plan           // whose histories or wakes have changed, in order
 	events []store.Event
 	then   func() error // what is left to read once the shard is unlocked
 	key    []byte       // a buffer
@@ -77,18 +80,46 @@ func (c *change) inTime() error {
 	return nil
 }
 
-// each makes the same change to each of the items, which are of one shard and which the caller
-// has copied: the caller of the store may change its own once it has given up.
+// readWaiting fetches the timer of a key, unless it is leased. It belongs to the first part.
+func (c *change) readWaiting(key string) error {
+	if c.sh.leases.byKey[key] != nil {
+		return nil
+	}
+	_, err := c.read(key)
+	return err
+}
+
+// each makes the same change to each of the items, which are timers of one shard, no plans.
 func each[I, R any](ctx context.Context, s *Store, shard int, items []I, key func(I) string, do func(*change, I) R) ([]R, store.Horizon, error) {
+	if err := noPlans(items, key); err != nil {
+		return nil, store.Horizon{}, err
+	}
+	return changeAll(ctx, s, shard, items, key, func(c *change, item I) error { return c.readWaiting(key(item)) }, do)
+}
+
+// noPlans refuses the keys of plans: a change of a plan's timer must change the rest of it, too.
+func noPlans[I any](items []I, key func(I) string) error {
+	for _, item := range items {
+		if k := key(item); store.IsPlan(k) {
+			return fmt.Errorf("durable: %.64q is the key of a plan, which only SwapPlans changes", k)
+		}
+	}
+	return nil
+}
+
+// changeAll makes the same change to each of the items: read is its first part, do its second.
+// The items are of one shard, and the caller has copied them: the caller of the store may
+// change its own once it has given up.
+func changeAll[I, R any](
+	ctx context.Context, s *Store, shard int, items []I, key func(I) string, read func(*change, I) error, do func(*change, I) R,
+) ([]R, store.Horizon, error) {
 	if err := s.checkKeys(shard, len(items), func(i int) string { return key(items[i]) }); err != nil {
 		return nil, store.Horizon{}, err
 	}
 	return call(ctx, s, shard, writes, func(c *change) ([]R, error) {
 		for _, item := range items {
-			if k := key(item); c.sh.leases.byKey[k] == nil {
-				if _, err := c.read(k); err != nil {
-					return nil, err
-				}
+			if err := read(c, item); err != nil {
+				return nil, err
 			}
 		}
 		if err := c.inTime(); err != nil {
@@ -98,6 +129,7 @@ func each[I, R any](ctx context.Context, s *Store, shard int, items []I, key fun
 		for i, item := range items {
 			results[i] = do(c, item)
 		}
+		c.writeNoted()
 		return results, nil
 	})
 }

@@ -15,15 +15,15 @@ func (s *Store) Claim(ctx context.Context, shard int, claim store.Claim) (store.
 		if own := c.sh.leases.claimed(claim.Token); len(own) > 0 {
 			return c.again(own)
 		}
-		p := &plan{c: c, claim: claim}
-		defer p.close()
-		if err := p.make(); err != nil {
+		d := &draft{c: c, claim: claim}
+		defer d.close()
+		if err := d.make(); err != nil {
 			return store.Claimed{}, err
 		}
 		if err := c.inTime(); err != nil {
 			return store.Claimed{}, err
 		}
-		return p.carryOut(), nil
+		return d.carryOut(), nil
 	})
 }
 
@@ -31,24 +31,32 @@ func (s *Store) Claim(ctx context.Context, shard int, claim store.Claim) (store.
 func (c *change) again(own []*lease) (answer store.Claimed, err error) {
 	for _, l := range own {
 		body, err := c.sh.readBody(l.t)
+		if err == nil && store.IsPlan(l.t.key) {
+			_, err = c.readPlan(l.t.key)
+		}
 		if err != nil {
 			return store.Claimed{}, err
 		}
-		answer.Leases = append(answer.Leases, l.answer(body))
+		answer.Leases = append(answer.Leases, c.answer(l, body))
 	}
 	return answer, nil
 }
 
-func (l *lease) answer(body []byte) store.Lease {
-	return store.Lease{
+// answer returns a lease as its claim returns it. The plan of a plan's lease has been read.
+func (c *change) answer(l *lease, body []byte) store.Lease {
+	answer := store.Lease{
 		Holder: l.holder(), ID: l.t.id, Topic: l.t.topic, Body: body, Due: l.t.due,
 		Attempt: l.attempt, LastError: l.t.lastError, End: l.end,
 	}
+	if store.IsPlan(l.t.key) {
+		answer.History = c.plans[l.t.key].told()
+	}
+	return answer
 }
 
-// plan is what a claim is going to do. It is made in the first part of the change,
+// draft is what a claim is going to do. It is made in the first part of the change,
 // and only reads.
-type plan struct {
+type draft struct {
 	c     *change
 	claim store.Claim
 
@@ -56,68 +64,137 @@ type plan struct {
 	buried  int      // of these, how many become dead letters
 	expired []*timer // dead letters that MaxDead and MaxDeadAge remove
 	ranOut  []*lease // run out, and leased anew if there is room
-	queues  [store.Lanes]queue
-	picks   []pick
-	size    int
+	queues  [lanes]queue
+	woken   map[string]bool // the plans that wake by what this claim ends
+	picks   []pick          // the first plans of them are plans
+	plans   int
 	lost    [][]byte // keys that belong to no timer
 }
 
-// pick is a timer to lease: from the lanes, or one whose lease has run out.
+// pick is a timer or a plan to lease: from the lanes, or one whose lease has run out.
 type pick struct {
 	t    *timer
 	l    *lease
 	body []byte
 }
 
-func (p *plan) make() error {
-	p.sortRanOut()
-	if err := p.findExpired(); err != nil {
+func (d *draft) make() error {
+	d.sortRanOut()
+	if err := d.expectEnds(); err != nil {
 		return err
 	}
-	for i := range p.queues {
-		if err := p.queues[i].open(p, i); err != nil {
+	if err := d.findExpired(); err != nil {
+		return err
+	}
+	if d.claim.Plans > 0 {
+		if err := d.choosePlans(); err != nil {
 			return err
 		}
 	}
-	return p.choose()
+	for i := range store.Lanes {
+		if err := d.queues[i].open(d, i); err != nil {
+			return err
+		}
+	}
+	return d.choose()
 }
 
 // sortRanOut parts the leases that have run out in those that are leased anew and
 // those that are not.
-func (p *plan) sortRanOut() {
-	for _, l := range p.c.sh.leases.ranOut(p.c.at.now, store.MaxItems) {
+func (d *draft) sortRanOut() {
+	for _, l := range d.c.sh.leases.byEnd.ranOut(d.c.at.now, store.MaxItems) {
 		switch {
 		case l.over():
-			p.over = append(p.over, l)
+			d.over = append(d.over, l)
 			if l.successor != nil {
-				p.queues[l.successor.lane()].expect(l.successor, p.c.at.now)
+				d.queues[l.successor.lane()].expect(l.successor, d.c.at.now)
 			}
-		case l.attempt >= p.claim.MaxAttempts:
-			p.over = append(p.over, l)
-			p.buried++
+		case l.attempt >= d.claim.MaxAttempts:
+			d.over = append(d.over, l)
+			d.buried++
 		default:
-			p.ranOut = append(p.ranOut, l)
+			d.ranOut = append(d.ranOut, l)
 		}
 	}
 }
 
+// expectEnds reads the plans of the occurrences that end with their leases. A plan that wakes is
+// due in this claim already.
+func (d *draft) expectEnds() error {
+	for _, l := range d.over {
+		t, err := d.c.expect(l.t.key, l.outcome(store.Bury))
+		if err != nil {
+			return err
+		}
+		if t == nil || d.woken[t.key] {
+			continue
+		}
+		if d.woken == nil {
+			d.woken = map[string]bool{}
+		}
+		d.woken[t.key] = true
+		awake := *t // t keeps its place until note moves it
+		awake.due = d.c.at.now
+		d.queues[store.PlanLane].expect(&awake, d.c.at.now)
+	}
+	return nil
+}
+
+// choosePlans takes plans: those whose leases have run out, and then those that are due.
+func (d *draft) choosePlans() error {
+	q := &d.queues[store.PlanLane]
+	if err := q.open(d, store.PlanLane); err != nil {
+		return err
+	}
+	ranOut := d.c.sh.leases.plans.ranOut(d.c.at.now, d.claim.Plans)
+	for size := 0; d.plans < d.claim.Plans; d.plans++ {
+		var next pick
+		if d.plans < len(ranOut) {
+			next.l = ranOut[d.plans]
+			next.t = next.l.t
+		} else {
+			t, err := q.first(d)
+			if t == nil || err != nil {
+				return err
+			}
+			next.t = t
+		}
+		if size += next.t.body.length; size > d.claim.MaxBytes && d.plans > 0 {
+			return nil
+		}
+		var err error
+		if next.body, err = d.c.sh.readBody(next.t); err != nil {
+			return err
+		}
+		if _, err := d.c.readPlan(next.t.key); err != nil {
+			return err
+		}
+		if next.l == nil {
+			q.pop()
+		}
+		d.picks = append(d.picks, next)
+	}
+	return nil
+}
+
 // choose takes one timer from each queue in turn: the leases that have run out come
 // after the lanes, or, if the claim begins with them, before lane 0.
-func (p *plan) choose() error {
+func (d *draft) choose() error {
 	turn := 0
-	if p.claim.FirstLane == store.Lanes {
+	if d.claim.FirstLane == store.Lanes {
 		turn = store.Lanes
 	}
-	for empty := 0; len(p.picks) < p.claim.Max && empty <= store.Lanes; turn++ {
+	size := 0
+	for empty := 0; len(d.picks) < d.plans+d.claim.Max && empty <= store.Lanes; turn++ {
 		var next pick
 		if i := turn % (store.Lanes + 1); i < store.Lanes {
-			t, err := p.queues[(p.claim.FirstLane+i)%store.Lanes].first(p)
+			t, err := d.queues[(d.claim.FirstLane+i)%store.Lanes].first(d)
 			if err != nil {
 				return err
 			}
 			next.t = t
-		} else if len(p.ranOut) > 0 {
-			next.l = p.ranOut[0]
+		} else if len(d.ranOut) > 0 {
+			next.l = d.ranOut[0]
 			next.t = next.l.t
 		}
 		if next.t == nil {
@@ -125,59 +202,61 @@ func (p *plan) choose() error {
 			continue
 		}
 		empty = 0
-		if p.size += next.t.body.length; p.size > p.claim.MaxBytes && len(p.picks) > 0 {
+		if size += next.t.body.length; size > d.claim.MaxBytes && len(d.picks) > d.plans {
 			return nil
 		}
 		var err error
-		if next.body, err = p.c.sh.readBody(next.t); err != nil {
+		if next.body, err = d.c.sh.readBody(next.t); err != nil {
 			return err
 		}
 		if next.l != nil {
-			p.ranOut = p.ranOut[1:]
+			d.ranOut = d.ranOut[1:]
 		} else {
-			p.queues[next.t.lane()].pop()
+			d.queues[next.t.lane()].pop()
 		}
-		p.picks = append(p.picks, next)
+		d.picks = append(d.picks, next)
 	}
 	return nil
 }
 
 // carryOut changes the shard as planned.
-func (p *plan) carryOut() store.Claimed {
-	c := p.c
-	answer := store.Claimed{Buried: p.buried, Repaired: len(p.lost) + len(c.sh.orphans)}
-	c.repair(append(p.lost, c.sh.orphans...))
+func (d *draft) carryOut() store.Claimed {
+	c := d.c
+	answer := store.Claimed{Buried: d.buried, Repaired: len(d.lost) + len(c.sh.orphans)}
+	c.repair(append(d.lost, c.sh.orphans...))
 	c.sh.orphans = nil
-	for _, l := range p.over {
+	for _, l := range d.over {
+		c.noteRun(l, l.outcome(store.Bury), l.t.lastError)
 		if c.release(l) {
 			l.t.attempts = l.attempt
 			c.bury(l.t)
 		}
 	}
-	for _, t := range p.expired {
+	for _, t := range d.expired {
 		c.discard(kindRecord, t)
 		c.exhume(t)
 		c.sh.dropped++
 	}
-	end := c.at.after(p.claim.Lease)
-	for _, k := range p.picks {
+	end := c.at.after(d.claim.Lease)
+	for _, k := range d.picks {
 		fence := c.sh.take(c.at.micros)
 		l := k.l
 		if l != nil {
 			l.attempt++
-			c.sh.leases.renew(l, fence, p.claim.Token, end)
+			c.sh.leases.renew(l, fence, d.claim.Token, end)
 			c.eraseLease(l)
 			c.writeLease(l)
 		} else {
-			l = &lease{t: k.t, fence: fence, token: p.claim.Token, attempt: k.t.attempts + 1, end: end}
+			l = &lease{t: k.t, fence: fence, token: d.claim.Token, attempt: k.t.attempts + 1, end: end}
 			c.unwait(k.t)
 			c.lease(l)
 		}
-		answer.Leases = append(answer.Leases, l.answer(k.body))
+		answer.Leases = append(answer.Leases, c.answer(l, k.body))
 	}
-	for i := range p.queues {
-		p.queues[i].settle(c.sh, i)
+	for i := range d.queues {
+		d.queues[i].settle(d, i)
 	}
+	c.writeNoted()
 	return answer
 }
 
@@ -195,9 +274,9 @@ func (c *change) repair(keys [][]byte) {
 	}
 }
 
-func (p *plan) close() {
-	for i := range p.queues {
-		if it := p.queues[i].it; it != nil {
+func (d *draft) close() {
+	for i := range d.queues {
+		if it := d.queues[i].it; it != nil {
 			_ = it.Close()
 		}
 	}

@@ -53,9 +53,9 @@ func (c *change) purge(key string) int {
 
 // findExpired finds the dead letters that MaxDead and MaxDeadAge remove, the oldest
 // first, at most as many as one call changes. Those that this claim buries count.
-func (p *plan) findExpired() error {
-	c, limits := p.c, p.c.limits
-	excess := min(max(int(c.sh.dead)+p.buried-limits.MaxDead, 0), store.MaxItems)
+func (d *draft) findExpired() error {
+	c, limits := d.c, d.c.limits
+	excess := min(max(int(c.sh.dead)+d.buried-limits.MaxDead, 0), store.MaxItems)
 	if excess == 0 && (limits.MaxDeadAge == 0 || c.sh.dead == 0) {
 		return nil
 	}
@@ -65,11 +65,11 @@ func (p *plan) findExpired() error {
 		return fmt.Errorf("durable: reading shard %d: %w", c.sh.index, err)
 	}
 	defer it.Close()
-	for it.First(); it.Valid() && len(p.expired) < store.MaxItems; it.Next() {
+	for it.First(); it.Valid() && len(d.expired) < store.MaxItems; it.Next() {
 		place := placeOf(it, deadPlace)
 		died, key := placeTime(place), placeKey(place)
 		tooOld := limits.MaxDeadAge > 0 && store.After(died, limits.MaxDeadAge) < c.at.now
-		if len(p.expired) >= excess && !tooOld {
+		if len(d.expired) >= excess && !tooOld {
 			break
 		}
 		t, err := c.read(key)
@@ -77,20 +77,20 @@ func (p *plan) findExpired() error {
 			return err
 		}
 		if t == nil || !t.dead || t.died != died {
-			p.lost = append(p.lost, slices.Clone(it.Key()))
+			d.lost = append(d.lost, slices.Clone(it.Key()))
 			excess = max(excess-1, 0) // it was counted
 			continue
 		}
-		p.expired = append(p.expired, t)
+		d.expired = append(d.expired, t)
 	}
 	if err := it.Error(); err != nil {
 		return fmt.Errorf("durable: reading shard %d: %w", c.sh.index, err)
 	}
 	// What this claim buries is the youngest, but for what died by a clock that has
 	// been put back since.
-	for _, l := range p.over {
-		if len(p.expired) < excess && !l.over() {
-			p.expired = append(p.expired, l.t)
+	for _, l := range d.over {
+		if len(d.expired) < excess && !l.over() {
+			d.expired = append(d.expired, l.t)
 		}
 	}
 	return nil

@@ -23,6 +23,7 @@
 //	leased                  1 shard l key         token, fence, attempt, whether cancelled
 //	successor               1 shard s key         as a timer
 //	dead letter             1 shard d died key
+//	plan                    1 shard p key         what wakes it, counts of ends, the last ten ends
 //
 // Times and numbers are big-endian. A timer's record is written when it is
 // scheduled, and again when it waits anew with another due time or number of
@@ -31,11 +32,19 @@
 // with its timer. In a life without incident, six keys are set or removed, and one
 // more for the shard in each call.
 //
+// A plan is a timer with a key of its own kind in addition, which keeps what the ends of its
+// occurrences change: so an end rewrites a few hundred bytes, not the plan's body. Plans
+// wait in a fifth lane. A call that ends an occurrence reads its plan, and the plan's timer if the
+// end wakes it; it writes the plan once, however many occurrences it ends. Timers whose keys
+// have no zero byte cost nothing of this.
+//
 // Invariants, which the tests check by reading the whole folder after each crash:
 //
 //   - a timer that is not dead stands once in a lane, under its own due time and
 //     topic, or is leased, and not both; one that is dead stands once among the dead;
 //   - what stands in a lane, is leased or is dead has a timer; a successor has a lease;
+//   - a key of kind p has a timer, which waits or is leased; and each timer whose key ends with
+//     a zero byte has a key of kind p;
 //   - each body has one timer or successor with its number and length, and the
 //     reverse;
 //   - the shard's record has the true counts, no lane begins before its front, and no

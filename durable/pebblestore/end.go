@@ -47,30 +47,38 @@ func (s *Store) Extend(ctx context.Context, shard int, holders []store.Holder, l
 
 // End ends runs.
 func (s *Store) End(ctx context.Context, shard int, ends []store.End) ([]store.EndResult, store.Horizon, error) {
-	if err := s.checkKeys(shard, len(ends), func(i int) string { return ends[i].Key }); err != nil {
-		return nil, store.Horizon{}, err
-	}
 	for _, e := range ends {
 		if e.Kind < store.Done || e.Kind > store.Bury {
 			return nil, store.Horizon{}, fmt.Errorf("durable: End.Kind is %d, must be %d to %d", e.Kind, store.Done, store.Bury)
 		}
-	}
-	ends = slices.Clone(ends)
-	return call(ctx, s, shard, writes, func(c *change) ([]store.EndResult, error) {
-		results := make([]store.EndResult, len(ends))
-		for i, e := range ends {
-			results[i] = store.EndLost
-			if l := c.sh.leases.heldBy(e.Holder); l != nil {
-				results[i] = c.end(l, e)
-			}
+		if e.Kind == store.Bury && store.IsPlan(e.Key) {
+			return nil, store.Horizon{}, fmt.Errorf("durable: %.64q is the key of a plan, which does not become a dead letter", e.Key)
 		}
-		return results, nil
-	})
+	}
+	return changeAll(ctx, s, shard, slices.Clone(ends), func(e store.End) string { return e.Key }, (*change).readEnd, (*change).end)
 }
 
-func (c *change) end(l *lease, e store.End) store.EndResult {
+func (c *change) readEnd(e store.End) error {
+	l := c.sh.leases.heldBy(e.Holder)
+	if l == nil {
+		return nil
+	}
+	if store.IsPlan(e.Key) {
+		_, err := c.readPlan(e.Key)
+		return err
+	}
+	_, err := c.expect(e.Key, l.outcome(e.Kind))
+	return err
+}
+
+func (c *change) end(e store.End) store.EndResult {
+	l := c.sh.leases.heldBy(e.Holder)
+	if l == nil {
+		return store.EndLost
+	}
 	if !c.release(l) {
 		if l.cancelled {
+			c.noteRun(l, store.OutcomeCancelled, l.t.lastError)
 			return store.EndCancelled
 		}
 		return store.EndReplaced
@@ -79,9 +87,15 @@ func (c *change) end(l *lease, e store.End) store.EndResult {
 	switch e.Kind {
 	case store.Done:
 		c.discard(kindRecord, t)
+		if p := c.plans[t.key]; p != nil {
+			c.erasePlan(p)
+			c.plans[t.key] = nil
+		}
+		c.noteRun(l, store.OutcomeDone, t.lastError)
 	case store.Bury:
 		t.attempts, t.lastError = l.attempt, store.CutError(e.Error)
 		c.bury(t)
+		c.noteRun(l, store.OutcomeDead, t.lastError)
 	case store.Retry:
 		t.attempts, t.lastError, t.due = l.attempt, store.CutError(e.Error), c.at.after(e.Delay)
 		c.rewrite(t)
@@ -95,6 +109,9 @@ func (c *change) end(l *lease, e store.End) store.EndResult {
 			c.rewrite(t)
 		}
 		c.wait(t)
+	}
+	if c.plans[t.key] != nil {
+		c.timers[t.key] = t // so that note can wake it
 	}
 	return store.Ended
 }

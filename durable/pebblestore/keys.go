@@ -20,6 +20,7 @@ const (
 	kindLease     byte = 'l' // timer's key: a timer that is leased
 	kindSuccessor byte = 's' // timer's key: the successor of a leased timer
 	kindDead      byte = 'd' // time of death, timer's key: a dead letter
+	kindPlan      byte = 'p' // plan's key: what a plan has besides its timer
 )
 
 // maxPrefix is the length of the longest prefix of a timer's key in a key.
@@ -32,7 +33,7 @@ func prefix(b []byte, shard int, kind byte) []byte {
 
 func metaKey(b []byte, shard int) []byte { return prefix(b, shard, kindMeta) }
 
-// timerKey is a key of kindRecord, kindLease or kindSuccessor.
+// timerKey is a key of kindRecord, kindLease, kindSuccessor or kindPlan.
 func timerKey(b []byte, shard int, kind byte, key string) []byte {
 	return append(prefix(b, shard, kind), key...)
 }

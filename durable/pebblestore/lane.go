@@ -8,6 +8,9 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
+// lanes is how many lanes a shard has: those of timers, and that of plans.
+const lanes = store.Lanes + 1
+
 // lane is what memory knows of a lane: how many wait in it, and where it begins.
 //
 // What was claimed has left deletions where the lane begins, which an iterator

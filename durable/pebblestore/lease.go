@@ -23,7 +23,7 @@ type lease struct {
 	cancelled bool
 	end       store.Millis
 	claim     *claim
-	index     int // in leases.byEnd
+	index     int // in leases.byEnd or leases.plans
 }
 
 func (l *lease) holder() store.Holder {
@@ -70,7 +70,8 @@ type claim struct {
 // leases are those of a shard.
 type leases struct {
 	byKey   map[string]*lease
-	byEnd   byEnd
+	byEnd   byEnd // those of timers
+	plans   byEnd // those of plans
 	byClaim map[store.Token]*claim
 	waiting int // successors
 }
@@ -79,10 +80,18 @@ func newLeases() leases {
 	return leases{byKey: map[string]*lease{}, byClaim: map[store.Token]*claim{}}
 }
 
+// ends returns the heap in which a lease stands.
+func (ls *leases) ends(l *lease) *byEnd {
+	if store.IsPlan(l.t.key) {
+		return &ls.plans
+	}
+	return &ls.byEnd
+}
+
 // add takes a lease in, under its token and with its end.
 func (ls *leases) add(l *lease) {
 	ls.byKey[l.t.key] = l
-	heap.Push(&ls.byEnd, l)
+	heap.Push(ls.ends(l), l)
 	ls.join(l)
 	if l.successor != nil {
 		ls.waiting++
@@ -92,7 +101,7 @@ func (ls *leases) add(l *lease) {
 // remove takes a lease out.
 func (ls *leases) remove(l *lease) {
 	delete(ls.byKey, l.t.key)
-	heap.Remove(&ls.byEnd, l.index)
+	heap.Remove(ls.ends(l), l.index)
 	ls.leave(l)
 	if l.successor != nil {
 		ls.waiting--
@@ -109,7 +118,7 @@ func (ls *leases) renew(l *lease, fence uint64, token store.Token, end store.Mil
 
 func (ls *leases) extend(l *lease, end store.Millis) {
 	l.end = end
-	heap.Fix(&ls.byEnd, l.index)
+	heap.Fix(ls.ends(l), l.index)
 }
 
 // succeed sets a lease's successor, or takes it away.
@@ -167,26 +176,36 @@ func (ls *leases) heldBy(h store.Holder) *lease {
 
 // nextEnd returns the earliest end of a lease, 0 if there is none.
 func (ls *leases) nextEnd() store.Millis {
-	if len(ls.byEnd) == 0 {
-		return 0
+	switch timer, plan := ls.byEnd.first(), ls.plans.first(); {
+	case timer == 0 || plan != 0 && plan < timer:
+		return plan
+	default:
+		return timer
 	}
-	return ls.byEnd[0].end
-}
-
-// ranOut returns up to limit leases that have run out, by end and then key.
-func (ls *leases) ranOut(now store.Millis, limit int) []*lease {
-	var out []*lease
-	for len(ls.byEnd) > 0 && ls.byEnd[0].end <= now && len(out) < limit {
-		out = append(out, heap.Pop(&ls.byEnd).(*lease))
-	}
-	for _, l := range out {
-		heap.Push(&ls.byEnd, l)
-	}
-	return out
 }
 
 // byEnd is a heap: the earliest end first, and of these the smallest key.
 type byEnd []*lease
+
+// first returns the earliest end, 0 if there is none.
+func (h byEnd) first() store.Millis {
+	if len(h) == 0 {
+		return 0
+	}
+	return h[0].end
+}
+
+// ranOut returns up to limit leases that have run out, by end and then key.
+func (h *byEnd) ranOut(now store.Millis, limit int) []*lease {
+	var out []*lease
+	for len(*h) > 0 && h.first() <= now && len(out) < limit {
+		out = append(out, heap.Pop(h).(*lease))
+	}
+	for _, l := range out {
+		heap.Push(h, l)
+	}
+	return out
+}
 
 func (h byEnd) Len() int { return len(h) }
 

@@ -39,6 +39,13 @@ func (c *change) get(key string) (*store.Record, error) {
 		}
 		r = t.record()
 	}
+	if store.IsPlan(key) {
+		p, err := c.readPlan(key)
+		if err != nil {
+			return nil, err
+		}
+		r.History = p.told()
+	}
 	var err error
 	r.Body, err = c.sh.readBody(t)
 	return &r, err
@@ -122,10 +129,15 @@ func (s *Store) horizonOf(sh *shard) store.Horizon {
 // Stats counts a shard. It reads the keys of all that is overdue.
 func (s *Store) Stats(ctx context.Context, shard int) (store.Stats, error) {
 	st, h, err := call(ctx, s, shard, reads, func(c *change) (*store.Stats, error) {
-		st := &store.Stats{Leased: len(c.sh.leases.byKey), Dead: int(c.sh.dead), Dropped: c.sh.dropped}
+		st := &store.Stats{Leased: len(c.sh.leases.byKey), Dead: int(c.sh.dead), Dropped: c.sh.dropped, Plans: len(c.sh.leases.plans)}
 		var its []*pebble.Iterator // a view of the present
+		var overdue []*int         // of each, what counts it
 		for i := range c.sh.lanes {
-			st.Waiting += int(c.sh.lanes[i].count)
+			count, late := &st.Waiting, &st.Overdue
+			if i == store.PlanLane {
+				count, late = &st.Plans, &st.PlansOverdue
+			}
+			*count += int(c.sh.lanes[i].count)
 			if c.sh.lanes[i].count == 0 || c.sh.lanes[i].bound() > c.at.now {
 				continue
 			}
@@ -133,12 +145,12 @@ func (s *Store) Stats(ctx context.Context, shard int) (store.Stats, error) {
 			if err != nil {
 				return nil, closeAll(its, err)
 			}
-			its = append(its, it)
+			its, overdue = append(its, it), append(overdue, late)
 		}
 		c.then = func() error {
-			for _, it := range its {
+			for i, it := range its {
 				for it.Valid() && placeTime(placeOf(it, lanePlace)) <= c.at.now && ctx.Err() == nil {
-					st.Overdue++
+					*overdue[i]++
 					it.Next()
 				}
 			}
@@ -167,7 +179,7 @@ func closeAll(its []*pebble.Iterator, err error) error {
 func (s *Store) Scan(ctx context.Context, n int, after store.Cursor, limit int) ([]store.Record, error) {
 	return s.scan(ctx, n, after, limit, func(sh *shard) []span {
 		var spans []span
-		for i := range sh.lanes {
+		for i := range store.Lanes {
 			if ln := &sh.lanes[i]; ln.count > 0 {
 				spans = append(spans, span{lanePrefix(nil, n, i), slices.Clone(ln.front)})
 			}

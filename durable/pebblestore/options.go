@@ -38,8 +38,8 @@ type Options struct {
 	// timers come and go without ever being in a table. Default 32 MiB.
 	MemTableBytes int64
 
-	// MinFree is how much room the disk must have for a Schedule, in bytes: with less,
-	// it returns store.ErrFull, and all other calls go on. A disk that is full closes
+	// MinFree is how much room the disk must have for a Schedule, and for a SwapPlans that adds
+	// something, in bytes: with less, they return store.ErrFull, and all other calls go on. A disk that is full closes
 	// the store. Default 0: 128 MiB; below 0: no bound.
 	MinFree int64
 

@@ -28,20 +28,20 @@ func (q *queue) expect(t *timer, now store.Millis) {
 	}
 }
 
-func (q *queue) open(p *plan, lane int) error {
+func (q *queue) open(d *draft, lane int) error {
 	slices.SortFunc(q.successors, byPlace)
-	ln := &p.c.sh.lanes[lane]
-	if ln.count == 0 || ln.bound() > p.c.at.now {
+	ln := &d.c.sh.lanes[lane]
+	if ln.count == 0 || ln.bound() > d.c.at.now {
 		return nil
 	}
 	var err error
-	q.it, err = p.c.sh.laneIter(lane)
+	q.it, err = d.c.sh.laneIter(lane)
 	return err
 }
 
 // first returns the first timer that is due, nil if there is none.
-func (q *queue) first(p *plan) (*timer, error) {
-	head, err := q.onDisk(p)
+func (q *queue) first(d *draft) (*timer, error) {
+	head, err := q.onDisk(d)
 	if err != nil {
 		return nil, err
 	}
@@ -52,16 +52,20 @@ func (q *queue) first(p *plan) (*timer, error) {
 }
 
 // onDisk returns the first timer on disk that is due, and notes what stands there
-// without a timer.
-func (q *queue) onDisk(p *plan) (*timer, error) {
+// without a timer. It skips plans that wake in this claim: they are among the successors.
+func (q *queue) onDisk(d *draft) (*timer, error) {
 	for q.it != nil && q.head == nil && q.it.Valid() {
 		place := placeOf(q.it, lanePlace)
 		due, key := placeTime(place), placeKey(place)
-		if due > p.c.at.now {
+		if due > d.c.at.now {
 			return nil, nil
 		}
-		if p.c.sh.leases.byKey[key] == nil {
-			t, err := p.c.read(key)
+		if d.woken[key] {
+			q.it.Next()
+			continue
+		}
+		if d.c.sh.leases.byKey[key] == nil {
+			t, err := d.c.read(key)
 			if err != nil {
 				return nil, err
 			}
@@ -70,12 +74,12 @@ func (q *queue) onDisk(p *plan) (*timer, error) {
 				break
 			}
 		}
-		p.lost = append(p.lost, slices.Clone(q.it.Key()))
+		d.lost = append(d.lost, slices.Clone(q.it.Key()))
 		q.it.Next()
 	}
 	if q.it != nil {
 		if err := q.it.Error(); err != nil {
-			return nil, fmt.Errorf("durable: reading shard %d: %w", p.c.sh.index, err)
+			return nil, fmt.Errorf("durable: reading shard %d: %w", d.c.sh.index, err)
 		}
 	}
 	return q.head, nil
@@ -93,17 +97,20 @@ func (q *queue) pop() {
 
 // settle sets where the lane begins now. The iterator knows, since the lane was
 // taken from its front on; but for the successors, which it does not see.
-func (q *queue) settle(sh *shard, lane int) {
+func (q *queue) settle(d *draft, lane int) {
 	if q.it == nil || !q.it.Valid() {
 		return
 	}
 	first := slices.Clone(placeOf(q.it, lanePlace))
+	if lane == store.PlanLane && d.woken[placeKey(first)] {
+		return // the plan has moved; the front stays where it was
+	}
 	for _, t := range slices.Concat(q.successors, q.later) {
 		if place := appendPlace(nil, t.due, t.key); bytes.Compare(place, first) < 0 {
 			first = place
 		}
 	}
-	sh.lanes[lane].begin(first)
+	d.c.sh.lanes[lane].begin(first)
 }
 
 func byPlace(a, b *timer) int {

@@ -73,8 +73,23 @@ func (c *change) displace(old *timer) store.ReceiptKind {
 
 // Cancel removes waiting timers and marks leased ones.
 func (s *Store) Cancel(ctx context.Context, shard int, keys []string) ([]store.CancelResult, error) {
-	results, _, err := each(ctx, s, shard, slices.Clone(keys), itself, (*change).cancel)
+	keys = slices.Clone(keys)
+	if err := noPlans(keys, itself); err != nil {
+		return nil, err
+	}
+	results, _, err := changeAll(ctx, s, shard, keys, itself, (*change).readCancel, (*change).cancel)
 	return results, err
+}
+
+func (c *change) readCancel(key string) error {
+	if err := c.readWaiting(key); err != nil {
+		return err
+	}
+	if t := c.timers[key]; t != nil && !t.dead {
+		_, err := c.expect(key, store.OutcomeCancelled)
+		return err
+	}
+	return nil
 }
 
 func (c *change) cancel(key string) store.CancelResult {
@@ -97,6 +112,7 @@ func (c *change) cancel(key string) store.CancelResult {
 	c.discard(kindRecord, t)
 	c.unwait(t)
 	c.timers[key] = nil
+	c.note(store.Note{Key: key, Outcome: store.OutcomeCancelled, Attempts: t.attempts, Error: t.lastError})
 	return store.Cancelled
 }
 

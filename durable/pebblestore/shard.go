@@ -16,7 +16,7 @@ type shard struct {
 	lock  chan struct{} // of one place: a mutex that can be given up waiting for
 
 	number  uint64 // see meta
-	lanes   [store.Lanes]lane
+	lanes   [lanes]lane
 	dead    uint64
 	dropped uint64
 	leases  leases
@@ -109,13 +109,15 @@ func (sh *shard) pending() int {
 }
 
 // read returns a copy of a value, nil if there is none.
-func (sh *shard) read(key []byte) ([]byte, error) {
-	v, closer, err := sh.db.Get(key)
+func (sh *shard) read(key []byte) ([]byte, error) { return read(sh.db, sh.index, key) }
+
+func read(r pebble.Reader, shard int, key []byte) ([]byte, error) {
+	v, closer, err := r.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("durable: reading shard %d: %w", sh.index, err)
+		return nil, fmt.Errorf("durable: reading shard %d: %w", shard, err)
 	}
 	v = append([]byte{}, v...)
 	return v, closer.Close()
@@ -146,13 +148,15 @@ func readTimer(r pebble.Reader, shard int, kind byte, key string) (*timer, error
 }
 
 // readBody returns a timer's body.
-func (sh *shard) readBody(t *timer) ([]byte, error) {
+func (sh *shard) readBody(t *timer) ([]byte, error) { return readBody(sh.db, sh.index, t) }
+
+func readBody(r pebble.Reader, shard int, t *timer) ([]byte, error) {
 	if t.body.number == 0 {
 		return append([]byte{}, t.body.inline...), nil
 	}
-	b, err := sh.read(bodyKey(nil, sh.index, t.body.number))
+	b, err := read(r, shard, bodyKey(nil, shard, t.body.number))
 	if err == nil && len(b) != t.body.length {
-		err = fmt.Errorf("durable: shard %d, the body of timer %q: %w", sh.index, t.key, errRecord)
+		err = fmt.Errorf("durable: shard %d, the body of timer %q: %w", shard, t.key, errRecord)
 	}
 	return b, err
 }

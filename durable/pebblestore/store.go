@@ -114,7 +114,7 @@ func (s *Store) open(o Options) error {
 }
 
 // format is the version of the layout.
-const format = 1
+const format = 2
 
 // config reads how many shards there are, or writes it into a new store.
 func (s *Store) config(want int) (int, error) {

@@ -185,7 +185,7 @@ func TestClaimRepairs(t *testing.T) {
 	f.NoError(err)
 	v.waiting[1]++
 	v.waiting[store.LaneOf("topic")]++
-	v.fronts = [store.Lanes]store.Millis{}
+	v.fronts = [lanes]store.Millis{}
 	v.dead++
 	f.NoError(f.db.Set(metaKey(nil, 0), appendMeta(nil, &v), pebble.Sync))
 	f.crash()
@@ -243,7 +243,7 @@ func TestSecondPlacesAreRepaired(t *testing.T) {
 			m, err := decodeMeta(raw)
 			f.NoError(err)
 			m.waiting[lane]++
-			m.fronts = [store.Lanes]store.Millis{}
+			m.fronts = [lanes]store.Millis{}
 			f.NoError(f.db.Set(metaKey(nil, 0), appendMeta(nil, &m), pebble.Sync))
 			f.crash()
 
@@ -293,7 +293,7 @@ func TestShardsAreKept(t *testing.T) {
 	f.NoError(f.db.Set([]byte{keyConfig}, binary.AppendUvarint(nil, 9), pebble.Sync))
 	f.NoError(f.Store.Close())
 	_, err = Open("dir", f.opts)
-	f.ErrorContains(err, "the folder has format 9, this version reads 1")
+	f.ErrorContains(err, "the folder has format 9, this version reads 2")
 
 	s, err := Open("new", Options{Logger: quiet, fs: vfs.NewMem()})
 	f.NoError(err)

@@ -34,7 +34,7 @@ type body struct {
 	number uint64 // 0: inline
 }
 
-func (t *timer) lane() int { return store.LaneOf(t.topic) }
+func (t *timer) lane() int { return store.LaneOfKey(t.key, t.topic) }
 
 // record returns what Scan returns of a timer that waits or is dead.
 func (t *timer) record() store.Record {
@@ -96,15 +96,15 @@ var errRecord = errors.New("a record is damaged")
 // store opens without reading its timers.
 type meta struct {
 	number  uint64 // the last fence or number of a body that was given out
-	waiting [store.Lanes]uint64
-	fronts  [store.Lanes]store.Millis // no timer of the lane is due before
+	waiting [lanes]uint64
+	fronts  [lanes]store.Millis // no timer of the lane is due before
 	dead    uint64
 	dropped uint64
 }
 
 func appendMeta(b []byte, m *meta) []byte {
 	b = binary.AppendUvarint(b, m.number)
-	for i := range store.Lanes {
+	for i := range lanes {
 		b = binary.AppendUvarint(b, m.waiting[i])
 		b = binary.AppendUvarint(b, uint64(m.fronts[i]))
 	}
@@ -115,7 +115,7 @@ func appendMeta(b []byte, m *meta) []byte {
 func decodeMeta(v []byte) (m meta, err error) {
 	r := reader{left: v}
 	m.number = r.uvarint()
-	for i := range store.Lanes {
+	for i := range lanes {
 		m.waiting[i] = r.uvarint()
 		m.fronts[i] = store.Millis(r.uvarint())
 	}

@@ -17,8 +17,9 @@ type contents struct {
 	successors map[string]*timer
 	leases     map[string]*lease
 	bodies     map[uint64]int
-	lanes      [store.Lanes][][]byte // places, in order
+	lanes      [lanes][][]byte // places, in order
 	dead       [][]byte
+	plans      map[string]*plan
 }
 
 // verify reads the whole folder and checks the invariants of doc.go, and that
@@ -57,7 +58,7 @@ func readAll(t testing.TB, s *Store) map[int]*contents {
 		if c == nil {
 			c = &contents{
 				timers: map[string]*timer{}, successors: map[string]*timer{},
-				leases: map[string]*lease{}, bodies: map[uint64]int{},
+				leases: map[string]*lease{}, bodies: map[uint64]int{}, plans: map[string]*plan{},
 			}
 			all[n] = c
 		}
@@ -72,6 +73,8 @@ func readAll(t testing.TB, s *Store) map[int]*contents {
 			c.successors[key], err = decodeTimer(key, v)
 		case kindLease:
 			c.leases[key], err = decodeLease(v)
+		case kindPlan:
+			c.plans[key], err = decodePlan(key, v)
 		case kindBody:
 			c.bodies[uint64(placeTime(k[4:]))] = len(v)
 		case kindLane:
@@ -150,6 +153,20 @@ func (c *contents) check(shard, shards int) (wrong []error) {
 			complain("the successor of %q succeeds nothing", key)
 		}
 	}
+	for key, p := range c.plans {
+		t := c.timers[key]
+		if t == nil || t.dead || !store.IsPlan(key) {
+			complain("the plan %q has no timer", key)
+		}
+		if p.wake > store.WakeOnEnd || len(p.history.Last) != int(min(p.history.Ends(), store.MaxNotes)) {
+			complain("the plan %q has wake %d, %d ends and %d notes", key, p.wake, p.history.Ends(), len(p.history.Last))
+		}
+	}
+	for key := range c.timers {
+		if store.IsPlan(key) && c.plans[key] == nil {
+			complain("the timer %q is of no plan", key)
+		}
+	}
 	for n := range c.bodies {
 		if owners[n] != 1 {
 			complain("body %d is of %d timers", n, owners[n])
@@ -184,9 +201,17 @@ func (c *contents) compare(sh *shard) (wrong []error) {
 		complain("memory has %d dead, %d dropped, %d; disk %d, %d, %d",
 			sh.dead, sh.dropped, sh.number, c.meta.dead, c.meta.dropped, c.meta.number)
 	}
-	if len(sh.leases.byKey) != len(c.leases) || len(sh.leases.byEnd) != len(c.leases) || sh.leases.waiting != len(c.successors) {
+	if len(sh.leases.byKey) != len(c.leases) || len(sh.leases.byEnd)+len(sh.leases.plans) != len(c.leases) || sh.leases.waiting != len(c.successors) {
 		complain("memory has %d leases and %d successors, disk %d and %d",
 			len(sh.leases.byKey), sh.leases.waiting, len(c.leases), len(c.successors))
+	}
+	if n := int(sh.lanes[store.PlanLane].count) + len(sh.leases.plans); n != len(c.plans) {
+		complain("memory has %d plans, disk %d", n, len(c.plans))
+	}
+	for _, l := range sh.leases.plans {
+		if !store.IsPlan(l.t.key) {
+			complain("the lease of %q is not of a plan", l.t.key)
+		}
 	}
 	live := 0
 	for _, claim := range sh.leases.byClaim {
