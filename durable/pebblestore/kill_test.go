@@ -107,13 +107,15 @@ func TestKilled(t *testing.T) {
 // empty removes all timers, so that the next round knows where it begins.
 func empty(t *testing.T, s *Store) {
 	for n := range s.Shards() {
-		var keys []string
-		for i := range 200 {
-			if key := workloadKey(i); store.ShardOf(key, s.Shards()) == n {
-				keys = append(keys, key)
-			}
+		plans, err := s.Plans(t.Context(), n, "", 10)
+		require.NoError(t, err)
+		for _, r := range plans {
+			results, _, err := s.SwapPlans(t.Context(), n, []store.PlanSwap{{Key: r.Key, Was: r.ID}})
+			require.NoError(t, err)
+			require.Equal(t, []store.SwapResult{store.Swapped}, results)
 		}
-		_, err := s.Cancel(t.Context(), n, keys)
+		keys, _ := workloadKeys(n, s.Shards())
+		_, err = s.Cancel(t.Context(), n, keys)
 		require.NoError(t, err)
 		_, err = s.Purge(t.Context(), n, keys)
 		require.NoError(t, err)
@@ -122,7 +124,7 @@ func empty(t *testing.T, s *Store) {
 		require.Empty(t, claimed.Leases, "D4: cancelled, and claimed")
 		st, err := s.Stats(t.Context(), n)
 		require.NoError(t, err)
-		require.Zero(t, st.Waiting+st.Leased+st.Dead)
+		require.Zero(t, st.Waiting+st.Leased+st.Dead+st.Plans)
 	}
 	verify(t, s)
 }

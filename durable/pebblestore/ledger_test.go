@@ -28,7 +28,26 @@ type note struct {
 	IDs   []store.ID
 	At    []store.Millis
 	Kinds []store.EndKind
+	Swaps []store.PlanSwap // without bodies, which tell their IDs
 	Acked bool
+}
+
+// kept is what is known of a key.
+type kept struct {
+	sequential.Timer
+	wake store.Wake // of a plan
+	ends [store.OutcomeCancelled + 1]uint64
+}
+
+// wakes counts as store.PlanSwap.Seen does.
+func (k kept) wakes(w store.Wake) uint64 {
+	switch w {
+	case store.WakeOnDead:
+		return k.ends[store.OutcomeDead]
+	case store.WakeOnEnd:
+		return k.ends[store.OutcomeDone] + k.ends[store.OutcomeDead] + k.ends[store.OutcomeCancelled]
+	}
+	return 0
 }
 
 // ledger is what the workloads of all shards have noted: one call of a shard after
@@ -39,8 +58,8 @@ func (l *ledger) note(e note) { *l = append(*l, e) }
 
 // replay returns what the acknowledged calls on a shard have left, and the call that
 // was under way.
-func (l ledger) replay(shard int) (timers map[string]sequential.Timer, last *note) {
-	timers = map[string]sequential.Timer{}
+func (l ledger) replay(shard int) (timers map[string]kept, last *note) {
+	timers = map[string]kept{}
 	for _, e := range l {
 		if e.Shard != shard {
 			continue
@@ -55,27 +74,71 @@ func (l ledger) replay(shard int) (timers map[string]sequential.Timer, last *not
 }
 
 // apply makes a call on the timers of a shard.
-func (e note) apply(timers map[string]sequential.Timer) {
+func (e note) apply(timers map[string]kept) {
+	for _, p := range e.Swaps {
+		applySwap(timers, p)
+	}
 	for i, key := range e.Keys {
-		t := timers[key]
+		k := timers[key]
+		t := k.Timer
+		var outcome store.Outcome
 		switch e.Call {
 		case "schedule":
 			_, t = t.Schedule(store.Entry{ID: e.IDs[i], At: e.At[i]})
 		case "cancel":
-			_, t = t.Cancel()
+			var r store.CancelResult
+			if r, t = t.Cancel(); r == store.Cancelled {
+				outcome = store.OutcomeCancelled
+			}
 		case "move":
 			t = t.Reschedule(e.At[i])
 		case "claim":
 			t = t.Claim()
 		case "end":
-			_, t = t.End(e.Kinds[i])
+			var r store.EndResult
+			switch r, t = t.End(e.Kinds[i]); {
+			case r == store.EndCancelled:
+				outcome = store.OutcomeCancelled
+			case r == store.Ended && e.Kinds[i] == store.Done:
+				outcome = store.OutcomeDone
+			case r == store.Ended && e.Kinds[i] == store.Bury:
+				outcome = store.OutcomeDead
+			}
 		case "requeue":
 			_, t = t.Requeue()
 		case "purge":
 			_, t = t.Purge()
 		}
-		if timers[key] = t; t.State == 0 {
+		k.Timer = t
+		if timers[key] = k; t.State == 0 {
 			delete(timers, key)
+		}
+		if p, ok := timers[store.PlanOf(key)]; ok && outcome != 0 {
+			p.ends[outcome]++
+			if p.State == store.Waiting && (p.wake == store.WakeOnEnd || p.wake == store.WakeOnDead && outcome == store.OutcomeDead) {
+				p.wake, p.Due = store.WakeNever, 0
+			}
+			timers[store.PlanOf(key)] = p
+		}
+	}
+}
+
+func applySwap(timers map[string]kept, p store.PlanSwap) {
+	k := timers[p.Key]
+	if k.ID != p.Was {
+		return
+	}
+	if delete(timers, p.Key); p.ID == (store.ID{}) {
+		return
+	}
+	k.Timer, k.wake = sequential.Timer{State: store.Waiting, ID: p.ID, Due: p.Due}, p.Wake
+	if k.wakes(p.Wake) > p.Seen {
+		k.wake, k.Due = store.WakeNever, 0
+	}
+	timers[p.Key] = k
+	for _, e := range p.Entries {
+		if _, ok := timers[e.Key]; !ok {
+			timers[e.Key] = kept{Timer: sequential.Timer{State: store.Waiting, ID: e.ID, Due: e.At}}
 		}
 	}
 }
@@ -92,9 +155,15 @@ func (l ledger) check(t testing.TB, s *Store) {
 				for _, key := range e.Keys {
 					keys[key] = true
 				}
+				for _, p := range e.Swaps {
+					keys[p.Key] = true
+					for _, entry := range p.Entries {
+						keys[entry.Key] = true
+					}
+				}
 			}
 		}
-		got := map[string]sequential.Timer{}
+		got := map[string]kept{}
 		for key := range keys {
 			r, err := s.Get(t.Context(), shard, key)
 			if errors.Is(err, store.ErrNotFound) {
@@ -102,9 +171,13 @@ func (l ledger) check(t testing.TB, s *Store) {
 			}
 			require.NoError(t, err)
 			checkBody(t, r.ID, r.Body)
-			got[key] = sequential.Timer{
+			k := kept{Timer: sequential.Timer{
 				State: r.State, ID: r.ID, Attempts: r.Attempts, Due: r.Due, Cancelled: r.Cancelled, SuccessorDue: r.SuccessorDue,
+			}}
+			if h := r.History; h != nil {
+				k.ends = [...]uint64{0, h.Done, h.Dead, h.Cancelled}
 			}
+			got[key] = k
 		}
 		if last != nil && !same(want, got) {
 			if last.Call == "claim" { // what it took, its answer would have told
@@ -122,12 +195,12 @@ func (l ledger) check(t testing.TB, s *Store) {
 	}
 }
 
-func same(want, got map[string]sequential.Timer) bool {
-	return maps.EqualFunc(want, got, func(w, g sequential.Timer) bool {
+func same(want, got map[string]kept) bool {
+	return maps.EqualFunc(want, got, func(w, g kept) bool {
 		if w.Due == 0 || w.State == store.Leased {
 			w.Due = g.Due
 		}
-		w.Successor = store.ID{} // shown when it waits
+		w.Successor, w.wake = store.ID{}, 0 // shown when they have an effect
 		return w == g
 	})
 }
@@ -142,7 +215,22 @@ func sizeOf(id store.ID) int {
 	return []int{0, 10, maxInline, maxInline + 1, 3000, 60000}[int(id[0])%6]
 }
 
-func workloadKey(i int) string { return fmt.Sprint("k", i) }
+// workloadKeys returns the keys of a workload: of timers, of which the last are occurrences, and
+// of their plans.
+func workloadKeys(shard, shards int) (timers, plans []string) {
+	for i := 0; len(timers) < 14; i++ {
+		if key := fmt.Sprint("k", i); store.ShardOf(key, shards) == shard {
+			timers = append(timers, key)
+		}
+	}
+	for _, key := range timers[:2] {
+		plans = append(plans, store.PlanKey(key))
+		for i := range 3 {
+			timers = append(timers, fmt.Sprint(store.PlanKey(key), i))
+		}
+	}
+	return timers, plans
+}
 
 // workload makes random calls on one shard, one after another.
 type workload struct {
@@ -151,17 +239,15 @@ type workload struct {
 	rnd   *rand.Rand
 	note  func(note)
 	keys  []string
+	plans []string
+	ids   map[string]store.ID // of the plans
 	held  []store.Holder
 	at    store.Millis
 }
 
 func newWorkload(s *Store, shard int, seed uint64, f func(note)) *workload {
-	w := &workload{s: s, shard: shard, rnd: rand.New(rand.NewPCG(seed, 2)), note: f, at: 1}
-	for i := 0; len(w.keys) < 20; i++ {
-		if key := workloadKey(i); store.ShardOf(key, s.Shards()) == shard {
-			w.keys = append(w.keys, key)
-		}
-	}
+	w := &workload{s: s, shard: shard, rnd: rand.New(rand.NewPCG(seed, 2)), note: f, at: 1, ids: map[string]store.ID{}}
+	w.keys, w.plans = workloadKeys(shard, s.Shards())
 	return w
 }
 
@@ -176,7 +262,7 @@ func (w *workload) next(ctx context.Context) (err error) {
 		}
 	}
 	var call func() error
-	switch n := w.rnd.IntN(16); {
+	switch n := w.rnd.IntN(20); {
 	case n < 5:
 		e.Call, call = "schedule", w.schedule(ctx, &e)
 	case n == 5:
@@ -191,6 +277,8 @@ func (w *workload) next(ctx context.Context) (err error) {
 		e.Call, call = "requeue", func() error { _, _, err := w.s.Requeue(ctx, w.shard, e.Keys); return err }
 	case n == 8:
 		e.Call, call = "purge", func() error { _, err := w.s.Purge(ctx, w.shard, e.Keys); return err }
+	case n > 15:
+		e.Call, e.Keys, call = "swap", nil, w.swap(ctx, &e)
 	case n < 12 || len(w.held) == 0:
 		e.Call, e.Keys, call = "claim", nil, w.claim(ctx, &e)
 	default:
@@ -220,7 +308,7 @@ func (w *workload) schedule(ctx context.Context, e *note) func() error {
 func (w *workload) claim(ctx context.Context, e *note) func() error {
 	c := store.Claim{
 		Worker: "w", Token: store.NewToken(), Max: 1 + w.rnd.IntN(8), MaxBytes: store.MaxClaim,
-		Lease: store.MaxLease, MaxAttempts: 1 << 20, FirstLane: w.rnd.IntN(store.Lanes + 1),
+		Lease: store.MaxLease, MaxAttempts: 1 << 20, FirstLane: w.rnd.IntN(store.Lanes + 1), Plans: w.rnd.IntN(3),
 	}
 	return func() error {
 		claimed, _, err := w.s.Claim(ctx, w.shard, c)
@@ -239,12 +327,59 @@ func (w *workload) end(ctx context.Context, e *note) func() error {
 		i := w.rnd.IntN(len(w.held))
 		end := store.End{Holder: w.held[i], Kind: store.EndKind(1 + w.rnd.IntN(5)), Delay: -time.Second, Error: "why"}
 		w.held = slices.Delete(w.held, i, i+1)
+		if store.IsPlan(end.Key) {
+			end.Kind = store.EndKind(2 + w.rnd.IntN(3))
+		}
 		e.Keys, e.Kinds, ends = append(e.Keys, end.Key), append(e.Kinds, end.Kind), append(ends, end)
 	}
 	return func() error {
 		results, _, err := w.s.End(ctx, w.shard, ends)
 		if slices.Contains(results, store.EndLost) {
 			return errors.New("a lease was lost")
+		}
+		return err
+	}
+}
+
+// swap swaps a plan or two. One in eight is not what it should have been.
+func (w *workload) swap(ctx context.Context, e *note) func() error {
+	var swaps []store.PlanSwap
+	ids := maps.Clone(w.ids)
+	for range 1 + w.rnd.IntN(2) {
+		i := w.rnd.IntN(len(w.plans))
+		key := w.plans[i]
+		w.at++
+		p := store.PlanSwap{
+			Key: key, Was: ids[key], ID: store.NewID(), Due: []store.Millis{w.at, store.MaxMillis}[w.rnd.IntN(2)],
+			Wake: store.Wake(w.rnd.IntN(3)), Seen: uint64(w.rnd.IntN(10)),
+		}
+		for j := range w.rnd.IntN(4) {
+			p.Entries = append(p.Entries, store.Entry{Key: fmt.Sprint(key, j), ID: store.NewID(), At: w.at})
+		}
+		switch n := w.rnd.IntN(8); {
+		case n == 0:
+			p.Was = store.NewID()
+		case n == 1 && p.Was != store.ID{}:
+			p.ID = store.ID{}
+			fallthrough
+		default:
+			ids[key] = p.ID
+		}
+		e.Swaps = append(e.Swaps, p)
+		p.Entries = slices.Clone(p.Entries)
+		p.Body = bodyOf(p.ID, sizeOf(p.ID))
+		for j, entry := range p.Entries {
+			p.Entries[j].Body = bodyOf(entry.ID, sizeOf(entry.ID))
+		}
+		swaps = append(swaps, p)
+	}
+	return func() error {
+		results, _, err := w.s.SwapPlans(ctx, w.shard, swaps)
+		for i, r := range results {
+			if r == store.Swapped {
+				w.ids[swaps[i].Key] = swaps[i].ID
+				w.held = slices.DeleteFunc(w.held, func(h store.Holder) bool { return h.Key == swaps[i].Key })
+			}
 		}
 		return err
 	}
