@@ -133,7 +133,7 @@ func bodyOf(id store.ID, n int) []byte {
 
 func (f *fixture) put(entries ...store.Entry) []store.Receipt {
 	f.Helper()
-	receipts, _, err := f.Schedule(f.ctx, store.ShardOf(entries[0].Key, testShards), entries)
+	receipts, _, err := f.Schedule(f.ctx, store.ShardOf(entries[0].Key, f.Shards()), entries)
 	f.NoError(err)
 	return receipts
 }
@@ -155,14 +155,14 @@ func (f *fixture) claim(shard, max int) []store.Lease {
 
 func (f *fixture) end(l store.Lease, k store.EndKind) {
 	f.Helper()
-	results, _, err := f.End(f.ctx, store.ShardOf(l.Key, testShards), []store.End{{Holder: l.Holder, Kind: k, Error: "why"}})
+	results, _, err := f.End(f.ctx, store.ShardOf(l.Key, f.Shards()), []store.End{{Holder: l.Holder, Kind: k, Error: "why"}})
 	f.NoError(err)
 	f.NotEqual([]store.EndResult{store.EndLost}, results)
 }
 
 func (f *fixture) get(key string) store.Record {
 	f.Helper()
-	r, err := f.Get(f.ctx, store.ShardOf(key, testShards), key)
+	r, err := f.Get(f.ctx, store.ShardOf(key, f.Shards()), key)
 	f.NoError(err)
 	return r
 }
