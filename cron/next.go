@@ -84,7 +84,7 @@ func (s Spec) nextFixed(after int64, loc *time.Location) (int64, bool) {
 	p := periodAt(after-longestStep, loc)
 	reached := int64(math.MinInt64)
 	for p.end <= after {
-		reached = max(reached, p.end+p.offset)
+		reached = max(reached, p.end+p.offset-1) // the period does not show its end
 		p = p.next()
 	}
 	wall, ok := s.nextWall(max(reached, after+p.offset))
