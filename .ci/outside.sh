@@ -19,7 +19,7 @@ export GOWORK=off GOFLAGS=-mod=mod
 # testify and what it needs, which limbo's own tests bring into each module graph.
 testify='github\.com/(stretchr/(testify|objx)|davecgh/go-spew|pmezard/go-difflib)|go\.yaml\.in/yaml/v3|gopkg\.in/(yaml\.v3|check\.v1)'
 # Test tools, which must be in none.
-tools='github\.com/(chromedp|anishathalye|robfig)/'
+tools='github\.com/(chromedp|anishathalye|netresearch)/'
 
 fail() {
 	echo "FAIL: $1" >&2

@@ -3,18 +3,18 @@ package checks
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/robfig/cron/v3"
+	others "github.com/netresearch/go-cron"
+	"github.com/seed-782fa212/limbo/cron"
 	"github.com/seed-782fa212/limbo/timingwheel"
 	"github.com/seed-782fa212/limbo/timingwheel/scheduler"
 	"github.com/stretchr/testify/require"
 )
-
-// The schedules of github.com/robfig/cron are the scheduler's as they are. They
-// name their time zone, so that the machine's own does not matter.
 
 // cronJob is a job in a bubble, whose clock starts at midnight in UTC, with the
 // times of its runs since then.
@@ -27,7 +27,7 @@ type cronJob struct {
 }
 
 // cronStart begins a job by a schedule.
-func cronStart(t *testing.T, schedule cron.Schedule, o scheduler.JobOptions) *cronJob {
+func cronStart(t *testing.T, schedule scheduler.Schedule, o scheduler.JobOptions) *cronJob {
 	t.Helper()
 	c := &cronJob{t: t, start: time.Now()}
 	var err error
@@ -58,17 +58,17 @@ func times(from, to, step time.Duration) (all []time.Duration) {
 	return all
 }
 
-func standard(t *testing.T, spec string) cron.Schedule {
+func parseCron(t *testing.T, spec string) cron.Spec {
 	t.Helper()
-	schedule, err := cron.ParseStandard(spec)
+	s, err := cron.Parse(spec)
 	require.NoError(t, err)
-	return schedule
+	return s
 }
 
 // T14: the times of a cron schedule, and no others.
 func TestCronSchedule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := cronStart(t, standard(t, "CRON_TZ=UTC */10 2-3 * * *"), scheduler.JobOptions{})
+		c := cronStart(t, parseCron(t, "*/10 2-3 * * *").In(time.UTC), scheduler.JobOptions{})
 		require.True(t, c.start.Add(2*time.Hour).Equal(c.Next()))
 		require.Equal(t, times(2*time.Hour, 4*time.Hour-1, 10*time.Minute), c.pass(5*time.Hour))
 		require.True(t, c.start.Add(26*time.Hour).Equal(c.Next()), "the next day")
@@ -77,9 +77,10 @@ func TestCronSchedule(t *testing.T) {
 	})
 }
 
-func TestCronSeconds(t *testing.T) {
+// Schedules of another parser will do: this one has seconds.
+func TestCronOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		parser := cron.NewParser(cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
+		parser := others.MustNewParser(others.Second | others.Minute | others.Hour | others.Dom | others.Month | others.Dow)
 		schedule, err := parser.Parse("15,45 * * * * *")
 		require.NoError(t, err)
 		c := cronStart(t, schedule, scheduler.JobOptions{})
@@ -87,20 +88,19 @@ func TestCronSeconds(t *testing.T) {
 	})
 }
 
+// A bubble begins at midnight on 1 January 2000, which is a multiple of 90 s.
 func TestCronEvery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := cronStart(t, standard(t, "@every 90s"), scheduler.JobOptions{Missed: scheduler.Coalesce})
-		require.Equal(t, times(90*time.Second, 30*time.Minute, 90*time.Second), c.pass(30*time.Minute))
+		c := cronStart(t, cron.Every{Period: 90 * time.Second, Offset: 10 * time.Second}, scheduler.JobOptions{Missed: scheduler.Coalesce})
+		require.Equal(t, times(10*time.Second, 30*time.Minute, 90*time.Second), c.pass(30*time.Minute))
 	})
 }
 
-// Times are those of the schedule's own zone.
+// Times are those of the spec's own zone.
 func TestCronTimeZone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		schedule, ok := standard(t, "CRON_TZ=UTC 0 12 * * *").(*cron.SpecSchedule)
-		require.True(t, ok)
-		schedule.Location = time.FixedZone("three hours east", 3*60*60)
-		c := cronStart(t, schedule, scheduler.JobOptions{})
+		noon := parseCron(t, "0 12 * * *").In(time.FixedZone("three hours east", 3*60*60))
+		c := cronStart(t, noon, scheduler.JobOptions{})
 		require.Equal(t, []time.Duration{9 * time.Hour, 33 * time.Hour}, c.pass(48*time.Hour))
 	})
 }
@@ -108,12 +108,67 @@ func TestCronTimeZone(t *testing.T) {
 // A schedule without a further time ends its job, without an error.
 func TestCronNever(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := cronStart(t, standard(t, "CRON_TZ=UTC 0 0 30 2 *"), scheduler.JobOptions{}) // the 30th of February
+		c := cronStart(t, cron.Spec{}, scheduler.JobOptions{})
 		require.False(t, c.Stop())
 		require.NoError(t, c.Err())
 		require.Zero(t, c.Next())
 		require.Zero(t, c.s.Len())
 	})
+}
+
+// Specs have the times that another implementation computes. What it does otherwise is left
+// out: it counts */n as restricted in the fields for days, takes a/n in the day of the week up to
+// Sunday instead of Saturday, refuses a step that leaves one value, and accepts a range from a
+// higher to a lower value. All is in UTC, because it has other rules for clocks that are set back.
+func TestCronAsOthers(t *testing.T) {
+	t.Parallel()
+	parser := others.MustNewParser(others.Minute | others.Hour | others.Dom | others.Month | others.Dow | others.DowOrDom).WithMaxSearchYears(50)
+	rnd := rand.New(rand.NewPCG(11, 12))
+	field := func(min, max int, star ...string) string {
+		if rnd.IntN(2) == 0 {
+			return star[rnd.IntN(len(star))]
+		}
+		var list []string
+		for range 1 + rnd.IntN(3) {
+			from := min + rnd.IntN(max-min)
+			to := from + 1 + rnd.IntN(max-from)
+			switch step := 1 + rnd.IntN(to-from); rnd.IntN(4) {
+			case 0:
+				list = append(list, fmt.Sprintf("%d-%d", from, to))
+			case 1:
+				list = append(list, fmt.Sprintf("%d-%d/%d", from, to, step))
+			case 2:
+				last := fmt.Sprint("-", max)
+				if max != 6 { // not in the day of the week
+					last = ""
+				}
+				list = append(list, fmt.Sprintf("%d%s/%d", from, last, step))
+			default:
+				list = append(list, fmt.Sprint(to))
+			}
+		}
+		return strings.Join(list, ",")
+	}
+	for range 2000 {
+		text := strings.Join([]string{
+			field(0, 59, "*", "?", "*/7", "*/15"), field(0, 23, "*", "*/5"), field(1, 31, "*", "?"),
+			field(1, 12, "*", "*/5"), field(0, 6, "*", "?"),
+		}, " ")
+		theirs, err := parser.Parse(text)
+		require.NoError(t, err, text)
+		ours, err := cron.Parse(text)
+		at := time.Unix(rnd.Int64N(1<<32), 0).UTC()
+		if err != nil {
+			require.ErrorContains(t, err, "never matches")
+			require.Zero(t, theirs.Next(at), text)
+			continue
+		}
+		for range 20 {
+			next := ours.Next(at)
+			require.Equal(t, theirs.Next(at), next, "%s after %v", text, at)
+			at = next
+		}
+	}
 }
 
 func Example_cron() {
@@ -123,7 +178,7 @@ func Example_cron() {
 		return
 	}
 	defer s.Shutdown(context.Background(), timingwheel.Discard)
-	quarters, err := cron.ParseStandard("*/15 * * * *")
+	quarters, err := cron.Parse("*/15 * * * *")
 	if err != nil {
 		fmt.Println(err)
 		return

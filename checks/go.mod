@@ -6,8 +6,8 @@ require (
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/chromedp/cdproto v0.159.2
 	github.com/chromedp/chromedp v0.23.0
+	github.com/netresearch/go-cron v0.9.1
 	github.com/prometheus/client_golang v1.25.0
-	github.com/robfig/cron/v3 v3.0.1
 	github.com/seed-782fa212/limbo v0.0.0
 	github.com/seed-782fa212/limbo/durable/pebblestore v0.0.0
 	github.com/seed-782fa212/limbo/durable/redisstore v0.0.0

@@ -22,7 +22,7 @@
 //	a-b    the values from a to b
 //	*      all values; ? means the same
 //	*/n    each nth value, from the first one
-//	a/n    each nth value, from a to the last one
+//	a/n    each nth value, from a to the last one, which is Saturday in field 5
 //	a-b/n  each nth value, from a to b
 //
 // Names may be in upper or lower case. A step begins again with each hour, day, month,

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/robfig/cron/v3"
+	"github.com/seed-782fa212/limbo/cron"
 	"github.com/seed-782fa212/limbo/delayqueue"
 	"github.com/seed-782fa212/limbo/timingwheel"
 	"github.com/seed-782fa212/limbo/timingwheel/keyed"
@@ -92,7 +92,7 @@ func chores(ctx context.Context, giveUp, refresh, cleanUp func(), deliver func()
 	if err != nil {
 		return err
 	}
-	nightly, err := cron.ParseStandard("30 2 * * *") // github.com/robfig/cron/v3
+	nightly, err := cron.Parse("30 2 * * *") // once a night, also when the clocks change
 	if err != nil {
 		return err
 	}

@@ -12,8 +12,18 @@
 // contexts the standard library's are better.
 //
 // Jobs are for work that recurs in this process, while it runs: nothing is kept
-// beyond its end. The times of [Scheduler.OnSchedule] can be those of a cron
-// expression, through any parser whose result has the method of [Schedule].
+// beyond its end. For work that must survive a restart or be shared by processes use
+// the durable module's schedules: Timers.PutSchedule of
+// github.com/seed-782fa212/limbo/durable.
+//
+// # Cron
+//
+// The times of [Scheduler.OnSchedule] can be those of a cron spec: package cron
+// parses it, and its Every has fixed periods on which all processes agree. A spec
+// with fixed hours runs each wall-clock time it names once a day, also when the
+// clocks change: at the end of the gap when the time does not exist, and at its first
+// occurrence when it comes twice. A spec whose hour field is * or */n follows elapsed
+// time. Other parsers' schedules will do too, if they have the method of [Schedule].
 //
 // # What holds
 //

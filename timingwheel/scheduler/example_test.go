@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/seed-782fa212/limbo/cron"
 	"github.com/seed-782fa212/limbo/timingwheel"
 	"github.com/seed-782fa212/limbo/timingwheel/scheduler"
 )
@@ -109,8 +110,7 @@ func ExampleScheduler_EveryDelay() {
 	// Output: polled polled
 }
 
-// quarters is a schedule: any type with this method is one, those of
-// github.com/robfig/cron among them.
+// quarters is a schedule: any type with this method is one.
 type quarters struct{}
 
 func (quarters) Next(t time.Time) time.Time {
@@ -123,6 +123,20 @@ func ExampleScheduler_OnSchedule() {
 	job, _ := s.OnSchedule(quarters{}, func() {}, scheduler.JobOptions{Jitter: time.Minute})
 	fmt.Println(job.Next().Minute()%15, job.Next().Second())
 	// Output: 0 0
+}
+
+// A cron spec is a schedule.
+func ExampleScheduler_OnSchedule_cron() {
+	s := newScheduler()
+	defer discard(s)
+	noon, err := cron.Parse("0 12 * * mon-fri")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	job, _ := s.OnSchedule(noon.In(time.UTC), func() {}, scheduler.JobOptions{Missed: scheduler.Coalesce})
+	fmt.Println(job.Next().Format("15:04 MST"))
+	// Output: 12:00 UTC
 }
 
 func ExampleScheduler_At() {

@@ -7,8 +7,7 @@ import (
 )
 
 // Schedule computes when a job runs: Next returns the first time after t, or the
-// zero time if there is none. The schedules of github.com/robfig/cron are
-// Schedules.
+// zero time if there is none. A Spec and an Every of package cron are Schedules.
 //
 // Next is called once before the first run, after each run with the planned
 // time of that run, and again from the present if runs were missed or the wall
