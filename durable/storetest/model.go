@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -19,7 +20,7 @@ import (
 // fuzzer makes up. The engine should be fast: in memory, and with a clock that stands.
 func Fuzz(f *testing.F, e Engine) {
 	for seed := range uint64(4) {
-		f.Add(randomBytes(seed, 200))
+		f.Add(randomBytes(seed, 300))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) { compare(newFixture(t, e), in[:min(len(in), 2000)]) })
 }
@@ -33,7 +34,7 @@ func modelTest(f *fixture) {
 	for seed := range seeds {
 		one := newFixture(f.TB, f.engine)
 		one.Log("seed", seed)
-		compare(one, randomBytes(seed, 1200))
+		compare(one, randomBytes(seed, 2000))
 	}
 }
 
@@ -53,11 +54,15 @@ type model struct {
 	*fixture
 	in             []byte // what is left to decode
 	limits         store.Limits
-	keys           [][]string // by shard
+	keys           [][]string // by shard: of timers, some of which are occurrences of plans
+	plans          [][]string // by shard: of plans
 	engine, oracle *party
 	ids            uint64
 	log            []string
 }
+
+// occurrences is how many a plan of the model has.
+const occurrences = 3
 
 // party is one of the two stores.
 type party struct {
@@ -78,7 +83,7 @@ func compare(f *fixture, in []byte) {
 	f.Helper()
 	m := &model{fixture: f, in: in}
 	config := m.next()
-	m.limits.MaxPending = []int{0, 0, 3, 4}[config%4]
+	m.limits.MaxPending = []int{0, 0, 4, 8}[config%4]
 	// When an End trims the dead letters, or only a Claim, is the engine's choice. With
 	// a frozen clock one of each can be made in the same millisecond.
 	probe := f.engine.Open(f.TB, Options{Shards: 1})
@@ -88,12 +93,23 @@ func compare(f *fixture, in []byte) {
 	}
 	f.NoError(probe.Store.Close())
 	f.open(Options{Shards: 2, Limits: m.limits})
-	m.keys = make([][]string, 2)
-	for i := 0; len(m.keys[0]) < 4 || len(m.keys[1]) < 4; i++ {
+	m.keys, m.plans = make([][]string, 2), make([][]string, 2)
+	for i := 0; len(m.keys[0]) < 3 || len(m.keys[1]) < 3; i++ {
 		key := name("k", i)
-		if n := f.shardOf(key); len(m.keys[n]) < 4 {
+		if n := f.shardOf(key); len(m.keys[n]) < 3 {
 			m.keys[n] = append(m.keys[n], key)
 			f.keys[key] = true
+		}
+	}
+	for n, keys := range m.keys {
+		for _, key := range keys[:2-n] {
+			plan := store.PlanKey(key)
+			m.plans[n] = append(m.plans[n], plan)
+			f.keys[plan] = true
+			for i := range occurrences {
+				m.keys[n] = append(m.keys[n], fmt.Sprint(plan, i))
+				f.keys[fmt.Sprint(plan, i)] = true
+			}
 		}
 	}
 	clock := f.look(0).Now.Time()
@@ -159,6 +175,7 @@ func (m *model) both(what string, call func(*party) answer, shards ...int) {
 type shardState struct {
 	Records       []store.Record // fences are places in held
 	Waiting, Dead []string
+	Plans         []store.Record // fences are places in held
 	Stats         store.Stats
 }
 
@@ -181,10 +198,10 @@ func (m *model) state(p *party, shards []int, like []shardState) []shardState {
 // read makes all calls that read a shard, at a time where there is an engine to wait for.
 func (m *model) read(p *party, n int) (s shardState) {
 	m.Helper()
-	keys := m.keys[n]
+	keys := slices.Concat(m.keys[n], m.plans[n])
 	records := make([]store.Record, len(keys))
 	errs := make([]error, len(keys))
-	var scanErr, deadErr, statsErr error
+	var scanErr, deadErr, plansErr, statsErr error
 	var wg sync.WaitGroup
 	begin := wg.Go
 	if _, ok := p.store.(*oracle.Store); ok { // an oracle
@@ -202,23 +219,60 @@ func (m *model) read(p *party, n int) (s shardState) {
 	}
 	begin(func() { scan(p.store.Scan, &s.Waiting, &scanErr) })
 	begin(func() { scan(p.store.ScanDead, &s.Dead, &deadErr) })
+	begin(func() {
+		after := ""
+		for {
+			page, err := p.store.Plans(m.ctx, n, after, 1)
+			if plansErr = err; len(page) == 0 {
+				return
+			}
+			after = page[0].Key
+			s.Plans = append(s.Plans, page...)
+		}
+	})
 	s.Stats, statsErr = p.store.Stats(m.ctx, n)
 	wg.Wait()
-	m.NoError(errors.Join(scanErr, deadErr, statsErr))
+	m.NoError(errors.Join(scanErr, deadErr, plansErr, statsErr))
 	for i, r := range records {
 		if errs[i] != nil {
 			m.ErrorIs(errs[i], store.ErrNotFound)
 			continue
 		}
-		if r.State == store.Leased {
-			r.Fence = p.place(r.Key, r.Fence)
-		}
-		if len(r.Body) == 0 {
-			r.Body = nil
-		}
-		s.Records = append(s.Records, r)
+		s.Records = append(s.Records, p.comparable(r))
+	}
+	for i, r := range s.Plans {
+		s.Plans[i] = p.comparable(r)
 	}
 	return s
+}
+
+// comparable makes records of two parties comparable.
+func (p *party) comparable(r store.Record) store.Record {
+	if r.State == store.Leased {
+		r.Fence = p.place(r.Key, r.Fence)
+	}
+	if len(r.Body) == 0 {
+		r.Body = nil
+	}
+	r.History = comparableHistory(r.History)
+	return r
+}
+
+// comparableHistory leaves of when attempts have begun only that they have: it is told by
+// their fences.
+func comparableHistory(h *store.History) *store.History {
+	if h == nil {
+		return nil
+	}
+	copied := *h
+	copied.Last = slices.Clone(h.Last)
+	for i := range copied.Last {
+		copied.Last[i].Begun = min(copied.Last[i].Begun, 1)
+	}
+	if len(copied.Last) == 0 {
+		copied.Last = nil
+	}
+	return &copied
 }
 
 // place returns where in held a lease stands, from 1.

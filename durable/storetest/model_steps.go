@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -17,8 +18,10 @@ func (m *model) step() {
 	kind := m.next()
 	n := int(kind>>4) % len(m.keys)
 	switch kind % 16 {
-	case 0, 1, 2, 3:
+	case 0, 1, 2:
 		m.schedule(n)
+	case 3, 12:
+		m.swap(n)
 	case 4:
 		if kind>>5%2 == 0 {
 			m.cancel(n)
@@ -29,22 +32,25 @@ func (m *model) step() {
 		m.claim(n)
 	case 9, 10:
 		m.end(n)
-	case 11, 12:
+	case 11:
 		m.extend(n)
 	case 13:
 		m.revive(n)
 	case 14:
 		m.pass()
 	case 15:
-		if kind>>5%4 == 0 {
+		switch kind >> 5 % 4 {
+		case 0:
 			m.restart()
-		} else {
+		case 1:
+			m.cancel(n)
+		default:
 			m.pass()
 		}
 	}
 }
 
-// key decodes a key of a shard.
+// key decodes a key of a shard, not of a plan.
 func (m *model) key(n int) string { return choose(m, m.keys[n]...) }
 
 // when decodes a due time.
@@ -77,8 +83,7 @@ func (m *model) schedule(n int) {
 		flags := m.next()
 		e.IfAbsent = flags%4 == 0
 		e.Body = slices.Repeat([]byte{flags}, int(flags>>4%4))
-		m.ids++
-		binary.BigEndian.PutUint64(e.ID[:], m.ids)
+		e.ID = m.id()
 		entries = append(entries, e)
 	}
 	m.both(fmt.Sprintf("schedule in %d: %+v", n, entries), func(p *party) answer {
@@ -88,14 +93,82 @@ func (m *model) schedule(n int) {
 	}, n)
 }
 
+// id returns a new ID.
+func (m *model) id() (id store.ID) {
+	m.ids++
+	binary.BigEndian.PutUint64(id[:], m.ids)
+	return id
+}
+
+// swap changes plans.
+func (m *model) swap(n int) {
+	m.Helper()
+	current := map[string]store.Record{}
+	var swaps []store.PlanSwap
+	for range 1 + m.next()%5/4 {
+		flags := m.next()
+		p := store.PlanSwap{Key: choose(m, m.plans[n]...), Wake: store.Wake(flags % 3)}
+		now, known := current[p.Key]
+		if !known {
+			now, _ = m.oracle.store.Get(m.ctx, n, p.Key)
+		}
+		switch p.Was = now.ID; flags >> 2 % 16 {
+		case 0:
+			p.Was = store.ID{}
+		case 1:
+			p.Was = m.id()
+		}
+		if flags>>2%16 != 2 || p.Was == (store.ID{}) {
+			p.ID = m.id()
+		}
+		if p.Was == now.ID {
+			now.ID = p.ID
+			current[p.Key] = now
+		}
+		p.Body = slices.Repeat([]byte{flags}, int(flags>>5%4))
+		at, after := m.when()
+		p.Due = cmp.Or(at, max(1, store.Millis(m.oracle.clock.Add(after).UnixMilli())))
+		if seen := m.next(); now.History != nil {
+			p.Seen = []uint64{0, now.History.Ends(), now.History.Ends(), now.History.Dead, now.History.Dead + 1, 1000}[seen%6]
+		}
+		first := m.next()
+		for i := range int(first>>4) % (occurrences + 1) {
+			e := store.Entry{Key: fmt.Sprint(p.Key, (int(first)+i)%occurrences), Topic: topicOf(0), ID: m.id()}
+			e.At, e.After = m.when()
+			e.Body = slices.Repeat([]byte{first}, int(first>>6))
+			p.Entries = append(p.Entries, e)
+		}
+		swaps = append(swaps, p)
+	}
+	m.both(fmt.Sprintf("swap in %d: %+v", n, swaps), func(p *party) answer {
+		results, h, err := p.store.SwapPlans(m.ctx, n, swaps)
+		m.fail(err)
+		return answer{results, h, h.Now}
+	}, n)
+}
+
 func (m *model) cancel(n int) {
 	m.Helper()
 	keys := []string{m.key(n), m.key(n)}[:1+m.next()%2]
 	m.both(fmt.Sprint("cancel ", keys), func(p *party) answer {
 		results, err := p.store.Cancel(m.ctx, n, keys)
 		m.fail(err)
-		return answer{Results: results}
+		return answer{Results: results, present: m.lastEnd(p, n, keys)}
 	}, n)
+}
+
+// lastEnd returns when the last of the occurrences of some plans has ended; 0 if none has. A
+// cancel tells its present by nothing else.
+func (m *model) lastEnd(p *party, n int, keys []string) (last store.Millis) {
+	m.Helper()
+	for _, key := range keys {
+		r, err := p.store.Get(m.ctx, n, cmp.Or(store.PlanOf(key), key))
+		if err != nil || r.History == nil || len(r.History.Last) == 0 {
+			continue
+		}
+		last = max(last, r.History.Last[len(r.History.Last)-1].Ended)
+	}
+	return last
 }
 
 func (m *model) reschedule(n int) {
@@ -124,6 +197,7 @@ func (m *model) claim(n int) {
 		Worker: "w", Token: store.NewToken(), Max: 1 + int(flags%4), MaxBytes: store.MaxClaim,
 		Lease: m.lease(), MaxAttempts: []int{1, 3, 5, 9}[flags>>2%4], FirstLane: int(flags>>4) % (store.Lanes + 1),
 	}
+	c.Plans = int(m.next() % 3)
 	if flags>>6 == 0 {
 		c.MaxBytes = 1 + int(m.next()%6)
 	}
@@ -169,6 +243,7 @@ func (p *party) places(leases []store.Lease) []store.Lease {
 		if len(l.Body) == 0 {
 			l.Body = nil
 		}
+		l.History = comparableHistory(l.History)
 		list = append(list, l)
 	}
 	slices.SortFunc(list, byKey)
@@ -245,6 +320,9 @@ func (m *model) end(n int) {
 		thefts[i] = m.theft()
 		flags := m.next()
 		kind := append(ways[:len(ways):len(ways)], store.Bury, store.Bury, store.Retry)[flags%8]
+		if store.IsPlan(m.engine.held[places[i]].Key) && (kind == store.Done || kind == store.Bury) {
+			kind = store.Retry
+		}
 		ends[i] = store.End{
 			Kind: kind, Error: strings.Repeat("e", int(flags>>5)),
 			Delay: choose(m, 0, 0, time.Millisecond, time.Second, -time.Second, 100*time.Millisecond+1),
@@ -328,6 +406,7 @@ func (m *model) restart() {
 		return
 	}
 	c := newClaim(store.MaxItems)
+	c.Plans = store.MaxItems
 	c.MaxAttempts = m.attempts(c.MaxAttempts)
 	m.tooOldApart()
 	m.both("reopen", func(p *party) answer {
