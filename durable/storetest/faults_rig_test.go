@@ -49,6 +49,9 @@ func (r *rigged) requeues(f func(string, func(string) store.RequeueResult) store
 func (r *rigged) ends(f func(store.End, func(store.End) store.EndResult) store.EndResult) {
 	each(r, &r.end, f)
 }
+func (r *rigged) swaps(f func(store.PlanSwap, func(store.PlanSwap) store.SwapResult) store.SwapResult) {
+	each(r, &r.swapPlans, f)
+}
 
 // claims replaces what is done with a claim.
 func (r *rigged) claims(f func(n int, c store.Claim, do func(store.Claim) store.Claimed) store.Claimed) {

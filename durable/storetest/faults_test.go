@@ -32,6 +32,8 @@ type rigged struct {
 	claim      func(context.Context, int, store.Claim) (store.Claimed, store.Horizon, error)
 	extend     func(context.Context, int, []store.Holder, time.Duration) ([]store.ExtendResult, store.Millis, error)
 	end        func(context.Context, int, []store.End) ([]store.EndResult, store.Horizon, error)
+	swapPlans  func(context.Context, int, []store.PlanSwap) ([]store.SwapResult, store.Horizon, error)
+	plans      func(context.Context, int, string, int) ([]store.Record, error)
 	look       func(context.Context, []int) ([]store.Horizon, error)
 	stats      func(context.Context, int) (store.Stats, error)
 	sign       func(context.Context, string, time.Duration) ([]string, error)
@@ -47,6 +49,7 @@ func newRigged(t testing.TB, options Options, now func() time.Time) *rigged {
 	return &rigged{
 		Store: o, schedule: o.Schedule, reschedule: o.Reschedule, get: o.Get, scanner: o.Scan, scanDead: o.ScanDead, requeue: o.Requeue,
 		purge: o.Purge, claim: o.Claim, extend: o.Extend, end: o.End, look: o.Look, stats: o.Stats, sign: o.Sign, subscribe: o.Subscribe,
+		swapPlans: o.SwapPlans, plans: o.Plans,
 		cancel: func(ctx context.Context, n int, keys []string) ([]store.CancelResult, store.Horizon, error) {
 			results, err := o.Cancel(ctx, n, keys)
 			return results, store.Horizon{}, err
@@ -98,6 +101,14 @@ func (r *rigged) Extend(ctx context.Context, n int, hs []store.Holder, lease tim
 
 func (r *rigged) End(ctx context.Context, n int, ends []store.End) ([]store.EndResult, store.Horizon, error) {
 	return r.end(ctx, n, ends)
+}
+
+func (r *rigged) SwapPlans(ctx context.Context, n int, swaps []store.PlanSwap) ([]store.SwapResult, store.Horizon, error) {
+	return r.swapPlans(ctx, n, swaps)
+}
+
+func (r *rigged) Plans(ctx context.Context, n int, after string, limit int) ([]store.Record, error) {
+	return r.plans(ctx, n, after, limit)
 }
 
 func (r *rigged) Look(ctx context.Context, shards []int) ([]store.Horizon, error) {
@@ -212,7 +223,7 @@ func contractFails(t *testing.T, c test, e Engine) (failed bool) {
 // once.
 func TestEachFaultIsFound(t *testing.T) {
 	t.Parallel()
-	faults := slices.Concat(scheduleFaults, runFaults, lookFaults)
+	faults := slices.Concat(scheduleFaults, runFaults, lookFaults, swapFaults, noteFaults, planFaults)
 	found := map[string]bool{}
 	ran := 0
 	for _, fault := range faults {

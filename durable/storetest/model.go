@@ -118,6 +118,9 @@ func compare(f *fixture, in []byte) {
 	o, err := oracle.New(2, m.limits, m.oracle.now)
 	f.NoError(err)
 	m.oracle.store = o
+	if config>>4%2 == 1 {
+		m.fill()
+	}
 	for len(m.in) > 0 {
 		m.step()
 	}
@@ -223,11 +226,11 @@ func (m *model) read(p *party, n int) (s shardState) {
 		after := ""
 		for {
 			page, err := p.store.Plans(m.ctx, n, after, 1)
-			if plansErr = err; len(page) == 0 {
+			s.Plans = append(s.Plans, page...)
+			if plansErr = err; len(page) == 0 || page[0].Key <= after {
 				return
 			}
 			after = page[0].Key
-			s.Plans = append(s.Plans, page...)
 		}
 	})
 	s.Stats, statsErr = p.store.Stats(m.ctx, n)

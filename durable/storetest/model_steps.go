@@ -140,6 +140,11 @@ func (m *model) swap(n int) {
 		}
 		swaps = append(swaps, p)
 	}
+	m.swapAll(n, swaps)
+}
+
+func (m *model) swapAll(n int, swaps []store.PlanSwap) {
+	m.Helper()
 	m.both(fmt.Sprintf("swap in %d: %+v", n, swaps), func(p *party) answer {
 		results, h, err := p.store.SwapPlans(m.ctx, n, swaps)
 		m.fail(err)
@@ -147,9 +152,32 @@ func (m *model) swap(n int) {
 	}, n)
 }
 
+// fill creates a plan whose history lists as many ends as it can.
+func (m *model) fill() {
+	m.Helper()
+	n := len(m.plans) - 1
+	p := store.PlanSwap{Key: m.plans[n][0], Due: 1}
+	var keys []string
+	for i := range occurrences {
+		keys = append(keys, fmt.Sprint(p.Key, i))
+	}
+	for range store.MaxNotes/occurrences + 1 {
+		p.Was, p.ID, p.Entries = p.ID, m.id(), nil
+		for _, key := range keys {
+			p.Entries = append(p.Entries, store.Entry{Key: key, ID: m.id(), At: 1})
+		}
+		m.swapAll(n, []store.PlanSwap{p})
+		m.cancelAll(n, keys)
+	}
+}
+
 func (m *model) cancel(n int) {
 	m.Helper()
-	keys := []string{m.key(n), m.key(n)}[:1+m.next()%2]
+	m.cancelAll(n, []string{m.key(n), m.key(n)}[:1+m.next()%2])
+}
+
+func (m *model) cancelAll(n int, keys []string) {
+	m.Helper()
 	m.both(fmt.Sprint("cancel ", keys), func(p *party) answer {
 		results, err := p.store.Cancel(m.ctx, n, keys)
 		m.fail(err)
@@ -324,7 +352,7 @@ func (m *model) end(n int) {
 			kind = store.Retry
 		}
 		ends[i] = store.End{
-			Kind: kind, Error: strings.Repeat("e", int(flags>>5)),
+			Kind: kind, Error: strings.Repeat("e", int(flags>>5)*20),
 			Delay: choose(m, 0, 0, time.Millisecond, time.Second, -time.Second, 100*time.Millisecond+1),
 		}
 		bury = bury || kind == store.Bury

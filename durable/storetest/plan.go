@@ -33,9 +33,10 @@ var planTests = []test{
 	{"a plan that is due earlier is announced", check(planAnnounced)},
 }
 
-// plan returns a swap that creates a plan, due at 1.
+// plan returns a swap that creates a plan, due at 1, with a body of its own.
 func plan(schedule string) store.PlanSwap {
-	return store.PlanSwap{Key: store.PlanKey(schedule), ID: store.NewID(), Due: 1, Body: []byte("plan of " + schedule)}
+	id := store.NewID()
+	return store.PlanSwap{Key: store.PlanKey(schedule), ID: id, Due: 1, Body: fmt.Appendf(nil, "plan %v of %s", id, schedule)}
 }
 
 // next returns a swap of the plan that p has made.
@@ -178,6 +179,7 @@ func planEntries(f *fixture) {
 	before := f.look(0)
 	f.swapped(p)
 	f.Equal(later.Body, f.get(later.Key).Body)
+	f.Equal(later.Topic, f.get(later.Key).Topic)
 	f.Equal(later.At, f.get(later.Key).Due)
 	f.counted(f.get(at0.Key).Due, time.Hour, before, f.look(0))
 	f.verify()
@@ -232,19 +234,27 @@ func planLease(f *fixture) {
 func planRefused(f *fixture) {
 	f.putAll("a", "b")
 	p := f.swapped(plan("report")) // the third of four
+	l := f.claimPlans(1)[0]
 	two := next(p)
 	two.Entries = []store.Entry{occurrence("report", 1), occurrence("report", 2)}
 	f.Equal([]store.SwapResult{store.SwapRefused}, f.swap(two))
 	f.Equal(p.ID, f.get(p.Key).ID)
 	f.absent(two.Entries[0].Key, two.Entries[1].Key)
+	f.Equal(store.Ended, f.end(store.End{Holder: l.Holder, Kind: store.GiveBack}), "a swap that is refused ends the lease")
+	stranger := two
+	stranger.Was = store.NewID()
+	f.Equal([]store.SwapResult{store.SwapLost}, f.swap(stranger), "MaxPending goes before Was")
 	one := two
 	one.Entries = two.Entries[:1]
 	f.swapped(one)
 	f.Equal([]store.SwapResult{store.SwapRefused}, f.swap(plan("other")))
+	f.Equal(store.Refused, f.put(entry("c")).Kind, "MaxPending does not count plans")
 	again := next(one)
 	again.Entries = one.Entries // exists
 	f.swapped(again)
-	f.swapped(next(again))
+	last := f.swapped(next(again))
+	f.swapped(store.PlanSwap{Key: p.Key, Was: last.ID, Entries: two.Entries})
+	f.absent(p.Key, two.Entries[1].Key)
 }
 
 func planReopened(f *fixture) {
@@ -287,8 +297,8 @@ func planDue(f *fixture) {
 }
 
 func planClaim(f *fixture) {
-	f.putAll("a", "b")
-	for i := range 3 {
+	f.putAll("a", "b", "c")
+	for i := range 4 {
 		p := plan(name("report", i))
 		p.Due = store.Millis(10 - i)
 		f.swapped(p)
@@ -297,9 +307,13 @@ func planClaim(f *fixture) {
 	claimed, _ := f.claimWith(0, c)
 	f.Equal([]string{"a"}, keysOf(claimed.Leases), "plans that the claim did not ask for")
 	c = newClaim(1)
+	c.Plans = 1
+	claimed, _ = f.claimWith(0, c)
+	f.Equal([]string{store.PlanKey("report0003"), "b"}, keysOf(claimed.Leases))
+	c = newClaim(1)
 	c.Plans, c.MaxBytes = 2, 1
 	claimed, _ = f.claimWith(0, c)
-	f.Equal([]string{store.PlanKey("report0002"), "b"}, keysOf(claimed.Leases), "the bytes of plans and of timers are bounded apart")
+	f.Equal([]string{store.PlanKey("report0002"), "c"}, keysOf(claimed.Leases), "the bytes of plans and of timers are bounded apart")
 	c = newClaim(1)
 	c.Plans = 5
 	claimed, _ = f.claimWith(0, c)
@@ -311,6 +325,7 @@ func planClaimAgain(f *fixture) {
 	c := newClaim(1)
 	c.Plans = 1
 	first, _ := f.claimWith(0, c)
+	f.Len(first.Leases, 1)
 	again, _ := f.claimWith(0, c)
 	f.Equal(first.Leases, again.Leases)
 	f.swapped(next(p))
@@ -330,12 +345,15 @@ func planNeverDead(f *fixture) {
 		f.Equal([]any{p.ID, attempt}, []any{claimed.Leases[0].ID, claimed.Leases[0].Attempt})
 		f.Greater(claimed.Leases[0].Fence, last.Fence)
 		last = claimed.Leases[0]
+		if attempt == 1 {
+			f.swapped(plan("other")) // is due, and comes after leases that have run out
+		}
 		f.advance(testLease + time.Second)
 	}
-	f.Empty(f.claim(1), "a plan is leased that was not asked for")
+	f.Empty(f.claim(2), "a plan is leased that was not asked for")
 	// The worker was only paused: nothing has happened since, so its swap counts.
 	f.swapped(next(p))
-	f.Empty(f.claimPlans(1))
+	f.Equal([]string{store.PlanKey("other")}, keysOf(f.claimPlans(2)))
 }
 
 func planRetried(f *fixture) {
@@ -351,7 +369,26 @@ func planRetried(f *fixture) {
 	f.verify()
 }
 
-// run schedules an occurrence with a swap of p, and claims it.
+// claimBoth claims the plan that is due, and an occurrence.
+func (f *fixture) claimBoth() (plan, occurrence store.Lease) {
+	f.Helper()
+	c := newClaim(1)
+	c.Plans = 1
+	claimed, _ := f.claimWith(0, c)
+	f.Len(claimed.Leases, 2)
+	f.True(store.IsPlan(claimed.Leases[0].Key))
+	return claimed.Leases[0], claimed.Leases[1]
+}
+
+// postpone claims the plan that is due, and retries it in an hour.
+func (f *fixture) postpone(p store.PlanSwap) {
+	f.Helper()
+	l := f.claimPlans(1)[0]
+	f.Equal(p.ID, l.ID)
+	f.Equal(store.Ended, f.end(store.End{Holder: l.Holder, Kind: store.Retry, Delay: time.Hour}))
+}
+
+// runOccurrence schedules an occurrence with a swap of p, and claims it.
 func (f *fixture) runOccurrence(p store.PlanSwap, i int) (store.PlanSwap, store.Lease) {
 	f.Helper()
 	p.Entries = []store.Entry{occurrence(strings.TrimSuffix(p.Key, "\x00"), i)}
@@ -394,6 +431,9 @@ func planWakes(f *fixture) {
 	asleep(p)
 	f.ended(l, store.Retry) // it was cancelled
 	awake(p)
+	p, l = start(next(p), store.WakeOnEnd)
+	f.ended(l, store.Bury)
+	awake(p)
 
 	// A cancel of one that waits wakes, too; and the second end finds the plan awake.
 	p = next(p)
@@ -409,6 +449,33 @@ func planWakes(f *fixture) {
 	f.Equal(due, f.get(p.Key).Due)
 	f.Equal(store.Leased, f.get(p.Key).State)
 	f.verify()
+
+	// It wakes once, unless a swap asks for it anew; and not at all if the swap does not ask.
+	p, l = start(next(p), store.WakeOnEnd)
+	f.ended(l, store.Done)
+	awake(p)
+	f.postpone(p)
+	f.put(occurrence("report", 100))
+	f.ended(f.claimOne(occurrence("report", 100).Key), store.Done)
+	f.Greater(f.get(p.Key).Due, f.look(0).Now+1_000_000, "the plan wakes twice")
+	p, l = start(next(p), store.WakeOnEnd)
+	p, l2 := start(next(p), store.WakeNever)
+	f.ended(l, store.Done)
+	f.ended(l2, store.Done)
+	asleep(p)
+
+	// The end finds the plan leased: it does nothing, and the next one wakes it.
+	p = next(p)
+	p.Due, p.Wake, p.Seen = 1, store.WakeOnEnd, 1000
+	p.Entries = []store.Entry{occurrence("report", 101), occurrence("report", 102)}
+	f.swapped(p)
+	plan, l := f.claimBoth()
+	f.ended(l, store.Done)
+	f.Equal(store.Millis(1), f.get(p.Key).Due, "a leased plan wakes")
+	f.Equal(store.Ended, f.end(store.End{Holder: plan.Holder, Kind: store.Retry, Delay: time.Hour}))
+	f.Greater(f.get(p.Key).Due, f.look(0).Now+1_000_000)
+	f.cancel(p.Entries[0].Key, p.Entries[1].Key)
+	awake(p)
 }
 
 func planSeen(f *fixture) {
@@ -432,9 +499,13 @@ func planSeen(f *fixture) {
 	p, l = f.runOccurrence(next(p), 2)
 	f.ended(l, store.Bury)
 	p = next(p)
-	p.Wake, p.Seen = store.WakeOnDead, 0
+	p.Wake, p.Seen, p.Entries = store.WakeOnDead, 0, []store.Entry{occurrence("report", 3)}
 	f.swapped(p)
 	f.NotEqual(store.MaxMillis, f.get(p.Key).Due)
+	plan, l := f.claimBoth()
+	f.Equal(store.Ended, f.end(store.End{Holder: plan.Holder, Kind: store.Retry, Delay: time.Hour}))
+	f.ended(l, store.Bury)
+	f.Greater(f.get(p.Key).Due, f.look(0).Now+1_000_000, "the plan wakes twice")
 }
 
 func planHistory(f *fixture) {
@@ -476,18 +547,44 @@ func planHistory(f *fixture) {
 		f.Equal(want, n)
 	}
 	// One that is retried tells its last error, and how often it ran.
+	if f.Advance != nil {
+		f.Advance(time.Second)
+	}
+	f.ended(f.claimOne(leases[3].Key), store.Snooze)
+	f.ended(f.claimOne(leases[3].Key), store.GiveBack)
 	again := f.claimOne(leases[3].Key)
+	f.Equal(uint64(4), f.history("report").Ends(), "a run that ends otherwise is in the history")
 	f.ended(again, store.Done)
 	last := f.history("report").Last[4]
 	f.Equal([]any{store.OutcomeDone, 2, "error of " + again.Key}, []any{last.Outcome, last.Attempts, last.Error})
-	// A requeued dead letter ends again.
+	f.Equal(store.Begun(again.Fence), last.Begun)
+	f.Equal(store.EndLost, f.end(store.End{Holder: again.Holder, Kind: store.Done}))
+	// A requeued dead letter ends again; one that is purged does not.
 	f.requeue(leases[1].Key)
 	f.ended(f.claimOne(leases[1].Key), store.Done)
 	h = f.history("report")
 	f.Equal([]uint64{3, 1, 2}, []uint64{h.Done, h.Dead, h.Cancelled})
 	f.Equal(h, *f.plans(0, 1)[0].History)
-	f.swapped(next(p))
+	p.Was, p.ID, p.Due, p.Entries = p.ID, store.NewID(), 1, nil
+	f.swapped(p)
 	f.Equal(h, f.history("report"), "a swap changes the history")
+	f.Equal(&h, f.claimPlans(1)[0].History)
+	// A run that is replaced is not in the history; one that waits for a retry is as it waits.
+	p, l := f.runOccurrence(next(p), 5)
+	f.Equal(store.Succeeds, f.put(occurrence("report", 5)).Kind)
+	f.Equal(store.EndReplaced, f.end(store.End{Holder: l.Holder, Kind: store.Done}))
+	f.Equal(h, f.history("report"), "a run that was replaced is in the history")
+	f.ended(f.claimOne(l.Key), store.Retry)
+	f.cancel(l.Key)
+	h = f.history("report")
+	last = h.Last[len(h.Last)-1]
+	f.Equal([]any{store.OutcomeCancelled, 1, store.Millis(0)}, []any{last.Outcome, last.Attempts, last.Begun})
+	p, l = f.runOccurrence(next(p), 6)
+	f.ended(l, store.Bury)
+	h = f.history("report")
+	f.Equal([]uint64{3, 2, 3}, []uint64{h.Done, h.Dead, h.Cancelled})
+	f.Equal(1, f.purge(l.Key))
+	f.Equal(h, f.history("report"))
 	// Without a plan there is none.
 	r := f.get(p.Key)
 	e := occurrence("report", 9)
@@ -527,10 +624,19 @@ func planLastTen(f *fixture) {
 
 func planLostOccurrence(f *fixture) {
 	p := plan("report")
-	p.Due, p.Wake, p.Entries = store.MaxMillis, store.WakeOnEnd, []store.Entry{occurrence("report", 1), occurrence("report", 2)}
+	p.Due, p.Wake, p.Entries = store.MaxMillis, store.WakeOnEnd, []store.Entry{
+		occurrence("report", 1), occurrence("report", 2), occurrence("report", 3),
+	}
 	f.swapped(p)
-	leases := f.claim(2)
-	f.cancel(leases[0].Key)
+	leases := f.claim(3)
+	later := occurrence("report", 3)
+	later.At = store.MaxMillis
+	f.Equal(store.Succeeds, f.put(later).Kind)
+	f.advance(testLease + time.Second)
+	again := f.claimOne(leases[0].Key) // it is leased anew, and the third is replaced
+	f.Equal(2, again.Attempt)
+	f.Zero(f.history("report").Ends())
+	f.cancel(again.Key)
 	f.advance(testLease + time.Second)
 	c := newClaim(1)
 	c.MaxAttempts = 1
@@ -539,7 +645,7 @@ func planLostOccurrence(f *fixture) {
 	h := f.history("report")
 	f.Equal([]uint64{0, 1, 1}, []uint64{h.Done, h.Dead, h.Cancelled})
 	for _, n := range h.Last {
-		f.Equal(1, n.Attempts)
+		f.Equal(map[string]int{leases[0].Key: 2, leases[1].Key: 1}[n.Key], n.Attempts)
 		f.NotZero(n.Begun)
 		f.Greater(n.Ended, n.Begun)
 	}
@@ -550,13 +656,20 @@ func planPages(f *fixture) {
 	var want [3][]string
 	for i := range 40 {
 		p := plan(name("report", i*7%40))
+		p.Due = store.Millis(i + 1)
 		f.swapped(p)
 		n := f.shardOf(p.Key)
 		want[n] = append(want[n], p.Key)
 	}
-	f.swapped(plan("report0001\x01")) // its key sorts after that of report0001
-	n := f.shardOf(store.PlanKey("report0001\x01"))
-	want[n] = append(want[n], store.PlanKey("report0001\x01"))
+	// One whose key is in the next place after that of another.
+	for i := range 40 {
+		p := plan(name("report", i) + "\x01")
+		if n := f.shardOf(p.Key); n == f.shardOf(name("report", i)) {
+			f.swapped(p)
+			want[n] = append(want[n], p.Key)
+			break
+		}
+	}
 	for n, keys := range want {
 		slices.Sort(keys)
 		for _, limit := range []int{1, 3, 500} {
