@@ -153,7 +153,7 @@ func (c *change) note(n store.Note) {
 	}
 	n.Ended, n.Error = c.at.now, store.CutNote(n.Error)
 	p.history.Add(n)
-	if t := c.timers[p.key]; t != nil && p.wakesBy(n.Outcome) && c.sh.leases.byKey[p.key] == nil {
+	if t := c.timers[p.key]; t != nil && p.wakesBy(n.Outcome) { // it has only what is not leased
 		p.wake = store.WakeNever
 		c.unwait(t)
 		t.due = c.at.now
