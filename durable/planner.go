@@ -129,13 +129,19 @@ func (w *Worker) swap(s *shard, runs []*planRun, deadline time.Duration) {
 			cancel = nil
 			results, err = w.swapOnce(s, swaps)
 		}
-		if made(err) {
+		switch {
+		case made(err):
 			for i, r := range runs {
 				if results[i] == store.SwapRefused {
 					w.retryPlan(s, r.lease, ErrFull, deadline)
 				}
 			}
 			w.countPlans(runs, results)
+			return
+		case errors.Is(err, ErrFull): // a disk, or a Redis at maxmemory
+			for _, r := range runs {
+				w.retryPlan(s, r.lease, err, deadline)
+			}
 			return
 		}
 		if w.now() >= deadline || w.closed.Load() || !w.sleep(min(pause(failures), w.options.Lease/16)) {

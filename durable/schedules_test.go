@@ -712,6 +712,23 @@ func TestScheduleInFullStore(t *testing.T) {
 	})
 }
 
+// An engine that is full, as a Redis at maxmemory, is the same.
+func TestScheduleInFullEngine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		j := &journal{}
+		w := r.worker(j.handle, WorkerOptions{})
+		r.put(Schedule{Key: "report", Every: time.Hour})
+		w.faults.fail(fmt.Errorf("%w: maxmemory", ErrFull), "swap")
+		pass(time.Hour + time.Second)
+		require.Contains(t, r.plan("report").Problem, "maxmemory")
+		w.faults.fail(nil)
+		pass(time.Minute)
+		require.Len(t, j.all(), 1)
+		require.Empty(t, r.plan("report").Problem)
+	})
+}
+
 // Two processes that put the same schedule make one set of occurrences (asynq #1013).
 func TestTwoRegister(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -174,8 +174,8 @@ func (p PlanSwap) Check() error {
 		return err
 	}
 	switch {
-	case !IsPlan(p.Key):
-		return fmt.Errorf("durable: %s is not the key of a plan, which ends with a zero byte", quote(p.Key))
+	case strings.IndexByte(p.Key, 0) != len(p.Key)-1 || len(p.Key) == 1:
+		return fmt.Errorf("durable: %s is not the key of a plan, which has one zero byte, at its end", quote(p.Key))
 	case p.ID == p.Was:
 		return fmt.Errorf("durable: PlanSwap.ID of %s is %v, must differ from Was", quote(p.Key), p.ID)
 	case p.ID == ID{}:
