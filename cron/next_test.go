@@ -58,6 +58,8 @@ func TestNothingAfter2262(t *testing.T) {
 	require.Zero(t, yearly.Next(last))
 	require.Zero(t, parse(t, "0 * 1 1 *").Next(last.AddDate(0, 0, 1)))
 	require.Zero(t, yearly.Next(last.AddDate(1, 0, 0)))
+	require.Zero(t, parse(t, "* * * * *").Next(last.AddDate(1, 0, 0)))
+	require.Zero(t, parse(t, "* * * * *").Next(last.AddDate(1, 0, 0).Add(-1)))
 	require.Equal(t, time.Date(2, 1, 1, 0, 0, 0, 0, time.UTC), yearly.Next(time.Time{}))
 }
 
@@ -134,6 +136,24 @@ func TestDateThatDoesNotExist(t *testing.T) {
 	require.Equal(t, []string{"2011-12-29T12:00:00-10:00", "2011-12-31T00:00:00+14:00", "2011-12-31T12:00:00+14:00"}, runsFrom(parse(t, "0 12 * * *"), after, 3))
 	require.Equal(t, []string{"2011-12-31T00:00:00+14:00", "2012-12-30T07:00:00+14:00"}, runsFrom(parse(t, "0 7 30 12 *"), after, 2))
 	require.Equal(t, "2012-12-30T00:00:00+14:00", parse(t, "0 */6 30 12 *").Next(after).Format(time.RFC3339))
+}
+
+// On 31 December of a leap year time.Time.ZoneBounds may return an end in the past.
+func TestEndOfALeapYear(t *testing.T) {
+	t.Parallel()
+	berlin := zone(t, "Europe/Berlin")
+	after := time.Date(2040, 12, 31, 12, 0, 0, 0, berlin)
+	july := time.Date(2041, 7, 1, 12, 0, 0, 0, berlin)
+	require.Equal(t, july, parse(t, "0 12 1 7 *").Next(after))
+	require.Equal(t, july, parse(t, "0 */12 1 7 *").Next(after.Add(-12*time.Hour)).Add(12*time.Hour))
+}
+
+// A list of hours is fixed, also if it has an element with a star.
+func TestListOfHoursIsFixed(t *testing.T) {
+	t.Parallel()
+	after := time.Date(2026, 3, 29, 0, 0, 0, 0, zone(t, "Europe/Berlin"))
+	require.Equal(t, []string{"2026-03-29T03:00:00+02:00", "2026-03-29T12:00:00+02:00"}, runsFrom(parse(t, "0 */12,2 * * *"), after, 2))
+	require.Equal(t, []string{"2026-03-29T12:00:00+02:00", "2026-03-30T00:00:00+02:00"}, runsFrom(parse(t, "0 */12 * * *"), after, 2))
 }
 
 // Two names of a zone give the same times.

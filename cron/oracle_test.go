@@ -13,11 +13,13 @@ import (
 
 // naive is a spec as the oracle knows it: what each field allows, without any parser.
 type naive struct {
-	text                             string
-	minutes, hours, days, months     map[int]bool
-	week                             map[int]bool
-	starHours, starDays, starOfWeeks bool
+	text                               string
+	minutes, hours, days, months, week set
+	starHours, starDays, starOfWeeks   bool
 }
+
+// set says of each value whether a field allows it.
+type set [60]bool
 
 // names reports whether a wall clock, as a time in UTC, is one of the spec's.
 func (n *naive) names(wall time.Time) bool {
@@ -32,8 +34,7 @@ func (n *naive) names(wall time.Time) bool {
 }
 
 // randomField returns a field and the values from min to max that it means.
-func randomField(rnd *rand.Rand, min, max int) (text string, values map[int]bool, star bool) {
-	values = map[int]bool{}
+func randomField(rnd *rand.Rand, min, max int) (text string, values set, star bool) {
 	n := max - min + 1
 	switch rnd.IntN(6) {
 	case 0, 1:
@@ -80,7 +81,7 @@ func randomSpec(rnd *rand.Rand) *naive {
 	texts[0], n.minutes, _ = randomField(rnd, 0, 59)
 	texts[1], n.hours, n.starHours = randomField(rnd, 0, 23)
 	if rnd.IntN(2) == 0 { // at the hours when clocks change
-		texts[1], n.hours, n.starHours = "0-3", map[int]bool{0: true, 1: true, 2: true, 3: true}, false
+		texts[1], n.hours, n.starHours = "0-3", set{true, true, true, true}, false
 	}
 	texts[2], n.days, n.starDays = randomField(rnd, 1, 31)
 	texts[3], n.months, _ = randomField(rnd, 1, 12)
@@ -89,7 +90,7 @@ func randomSpec(rnd *rand.Rand) *naive {
 		if rnd.IntN(3) == 0 {
 			continue
 		}
-		values := map[int]bool{}
+		values := set{}
 		for v := range max + 1 {
 			values[v] = true
 		}
@@ -225,11 +226,11 @@ func TestOracle(t *testing.T) {
 			count := 0
 			for _, change := range starts {
 				s := newSpan(zone, change.Add(-4*24*time.Hour), 7*24*time.Hour, time.Minute)
-				for range 25 {
+				for range 12 {
 					count += s.check(t, rnd, randomSpec(rnd))
 				}
 			}
-			require.Greater(t, count, 1000)
+			require.Greater(t, count, 500)
 		})
 	}
 }
@@ -247,7 +248,7 @@ func TestOracleSeconds(t *testing.T) {
 		s := newSpan(zone, change.Add(-49*time.Hour), 51*time.Hour, time.Second)
 		require.NotZero(t, s.walls[0].Second()+s.walls[len(s.walls)-1].Second())
 		count := 0
-		for range 6 {
+		for range 4 {
 			count += s.check(t, rnd, randomSpec(rnd))
 		}
 		require.NotZero(t, count)
