@@ -52,7 +52,8 @@
 //
 // A spec whose hour field is *, ?, or one of these with a step follows elapsed time:
 // it runs at every real minute whose wall clock matches. So times in a gap do not
-// occur, and repeated ones occur twice.
+// occur, and repeated ones occur twice. A list of hours is fixed, also if one of its
+// elements has a star.
 //
 // docs/schedules.md in the repository has a table of examples.
 //

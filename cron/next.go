@@ -21,8 +21,8 @@ const (
 // time. It returns the zero time if there is none before the year 2263, and for the
 // zero Spec. The package's comment says what happens when the clocks change.
 //
-// It takes less than a microsecond, but some more for a spec that next matches years
-// ahead, and allocates nothing.
+// It takes less than a microsecond, or some microseconds if the spec next matches
+// years ahead, and allocates nothing.
 func (s Spec) Next(after time.Time) time.Time {
 	if s.minutes == 0 || after.Year() > lastYear {
 		return time.Time{}
