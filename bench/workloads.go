@@ -33,6 +33,7 @@ var workloads = []workload{
 	durableWorkload,
 	inFlightWorkload,
 	httpPollsWorkload,
+	schedulesWorkload,
 }
 
 // work does a job of W1 to W7 with an in-process rival. The rivals of the other workloads call

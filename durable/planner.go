@@ -26,8 +26,10 @@ type planRun struct {
 	skips int
 }
 
-// planRoomLocked is how many plans a claim may lease.
-func (w *Worker) planRoomLocked() int { return min(claimPlans, maxPlans-w.plans) }
+// planRoomLocked is how many plans a claim may lease. Those under way may get claimPlans each.
+func (w *Worker) planRoomLocked() int {
+	return max(min(claimPlans, maxPlans-w.plans-claimPlans*len(w.claims)), 0)
+}
 
 // beginPlansLocked begins to advance the plans that a claim has got, by now of the engine's
 // clock. They have no part in Concurrency: they call no handler, and take no longer than the
@@ -35,7 +37,7 @@ func (w *Worker) planRoomLocked() int { return min(claimPlans, maxPlans-w.plans)
 func (w *Worker) beginPlansLocked(s *shard, leases []store.Lease, now store.Millis, deadline time.Duration) {
 	w.plans += len(leases)
 	w.group.Go(func() {
-		w.advance(s, leases, now, deadline)
+		w.advancePlans(s, leases, now, deadline)
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.plans -= len(leases)
@@ -46,9 +48,9 @@ func (w *Worker) beginPlansLocked(s *shard, leases []store.Lease, now store.Mill
 	})
 }
 
-// advance advances plans of one shard. A worker that dies in between, or cannot reach the
+// advancePlans advances plans of one shard. A worker that dies in between, or cannot reach the
 // engine, has changed none or some of them; the others are claimed again after the lease.
-func (w *Worker) advance(s *shard, leases []store.Lease, now store.Millis, deadline time.Duration) {
+func (w *Worker) advancePlans(s *shard, leases []store.Lease, now store.Millis, deadline time.Duration) {
 	var part []*planRun
 	entries, bytes := 0, 0
 	flush := func() {
@@ -61,7 +63,7 @@ func (w *Worker) advance(s *shard, leases []store.Lease, now store.Millis, deadl
 			w.retryPlan(s, l, r.plan.problem, deadline)
 			continue
 		}
-		if err := r.advance(now, func(key string) (bool, error) { return w.isLive(s, key) }); err != nil {
+		if err := r.decide(now, func(key string) (bool, error) { return w.isLive(s, key) }); err != nil {
 			w.retryPlan(s, l, err, deadline)
 			continue
 		}
@@ -79,8 +81,8 @@ func (w *Worker) advance(s *shard, leases []store.Lease, now store.Millis, deadl
 	}
 }
 
-// advance decides what the plan does at now.
-func (r *planRun) advance(now store.Millis, live liveFunc) (err error) {
+// decide decides what the plan does at now.
+func (r *planRun) decide(now store.Millis, live liveFunc) (err error) {
 	p := r.plan
 	before := p.state.counts
 	h := r.lease.History

@@ -729,6 +729,39 @@ func TestScheduleInFullEngine(t *testing.T) {
 	})
 }
 
+// S10: many schedules that are due at once have no part in Concurrency, and a bound of their own.
+func TestManySchedulesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 8, store.Limits{}, 0)
+		const n = 3000
+		for i := range n {
+			r.put(Schedule{Key: fmt.Sprint("s", i), Every: time.Hour})
+		}
+		j := &journal{}
+		w := r.worker(j.handle, WorkerOptions{Concurrency: 8})
+		most := 0
+		w.faults.set(func(_ context.Context, call string, _ int) error {
+			if call == "swap" || call == "claim" {
+				time.Sleep(time.Millisecond)
+				w.mu.Lock()
+				most = max(most, w.plans)
+				w.mu.Unlock()
+			}
+			return nil
+		}, nil)
+		pass(time.Hour + 10*time.Second)
+		require.Len(t, j.all(), n)
+		require.Empty(t, r.logs.with("fail"))
+		require.LessOrEqual(t, most, maxPlans)
+		require.Greater(t, most, claimPlans)
+		for _, c := range w.faults.claims {
+			require.True(t, c.Plans >= 0 && c.Plans <= claimPlans)
+		}
+		st := w.Stats()
+		require.Equal(t, []uint64{n, n, 0, n}, []uint64{st.Planned, st.Occurrences, st.Skipped, st.PlannedLate.Count})
+	})
+}
+
 // Two processes that put the same schedule make one set of occurrences (asynq #1013).
 func TestTwoRegister(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
