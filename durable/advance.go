@@ -12,6 +12,9 @@ const (
 	// punctual is how late a planned time may be and not count as missed, if the next one has
 	// not come: a worker that dies with a plan in hand keeps others from it for a lease.
 	punctual = store.Millis(time.Minute / time.Millisecond)
+	// recheck is how long a plan waits for the end of an occurrence before it asks whether that
+	// exists. The end wakes the plan, so this is for an engine that has lost writes.
+	recheck = store.Millis(time.Minute / time.Millisecond)
 	// maxOwed bounds how many missed times MissedAll runs.
 	maxOwed = 1000
 	// maxEntryBytes bounds the bodies of what one swap creates, if it is more than one.
@@ -84,13 +87,16 @@ func (p *plan) wait(now store.Millis, h *store.History) (due store.Millis, wake 
 		due = next
 	}
 	switch {
-	case s.buffered != 0 || s.owed > s.cursor:
-		return max(due, now+1), store.WakeOnEnd, h.Ends()
+	case p.waits():
+		return min(due, now+recheck), store.WakeOnEnd, h.Ends()
 	case p.PauseOnDead:
 		return due, store.WakeOnDead, h.Dead
 	}
 	return due, store.WakeNever, 0
 }
+
+// waits reports whether a planned time waits for the end of an occurrence.
+func (p *plan) waits() bool { return p.state.buffered != 0 || p.state.owed > p.state.cursor }
 
 // next returns the first planned time after a time; 0 if there is none, or Limit is reached.
 func (p *plan) next(after store.Millis) store.Millis {

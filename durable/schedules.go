@@ -344,10 +344,14 @@ func (p *plan) written(v planView) store.PlanSwap {
 	}
 	swap := p.swap()
 	swap.Entries = p.requests
-	if p.problem == nil {
+	switch {
+	case p.state.paused != 0:
+	case p.problem != nil, p.waits():
+		// A worker says again what the problem is, or whether the end has come: it may have
+		// woken the plan, and this swap must not put it back to sleep.
+		swap.Due = max(v.now, 1)
+	default:
 		swap.Due, swap.Wake, swap.Seen = p.wait(v.now, &v.history)
-	} else if p.state.paused == 0 {
-		swap.Due = max(v.now, 1) // a worker says again what the problem is
 	}
 	return swap
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-782fa212/limbo/durable/internal/oracle"
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
@@ -170,6 +171,55 @@ func TestOverlap(t *testing.T) {
 			require.Equal(t, int(want.cancelled), cancelled)
 			require.Equal(t, want.cancelled, info.Counts.Cancelled)
 			require.Equal(t, o == OverlapBufferOne, !info.Waiting.IsZero())
+		})
+	}
+}
+
+// S4: a user's change between the end of an occurrence and its effect does not put the plan to
+// sleep; nor does an occurrence that the engine has lost.
+func TestBufferedRunBegins(t *testing.T) {
+	for name, end := range map[string]func(r *rig, key string){
+		"update": func(r *rig, key string) {
+			for i := range 3 {
+				r.put(Schedule{Key: "report", Every: 2 * time.Hour, Overlap: OverlapBufferOne, Body: []byte{byte(i)}, Limit: 2})
+			}
+		},
+		"pause": func(r *rig, key string) {
+			require.NoError(r.t, r.timers.PauseSchedule(context.Background(), "report", ""))
+			require.NoError(r.t, r.timers.ResumeSchedule(context.Background(), "report"))
+		},
+		"lost": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, 1, store.Limits{}, 0)
+				release := make(chan struct{})
+				j := &journal{then: func(context.Context, Fired) error { <-release; return nil }}
+				w := r.worker(j.handle, WorkerOptions{})
+				r.put(Schedule{Key: "report", Every: 2 * time.Hour, Overlap: OverlapBufferOne, Limit: 2})
+				pass(4*time.Hour + 30*time.Second)
+				require.Len(t, j.all(), 1)
+				require.NotZero(t, r.plan("report").Waiting)
+				patience := 10 * time.Second
+				if end == nil {
+					patience = 2 * time.Minute
+					o := r.engine.(*oracle.Store)
+					o.Mu.Lock()
+					delete(o.Parts[0].Timers, j.last().Key)
+					o.Mu.Unlock()
+				} else {
+					w.faults.fail(errBoom, "claim") // it cannot react to the end
+				}
+				close(release)
+				pass(time.Second)
+				if end != nil {
+					end(r, j.last().Key)
+					w.faults.fail(nil)
+				}
+				pass(patience)
+				require.Len(t, j.all(), 2)
+				require.Zero(t, r.plan("report").Waiting)
+			})
 		})
 	}
 }
