@@ -234,12 +234,13 @@ func (s Schedule) withDefaults() (Schedule, series, error) {
 	return s, p, nil
 }
 
-// FieldError says which field of a [Schedule] is out of range.
+// FieldError says which field of a [Schedule], or which time of a [Timers.BackfillSchedule], is
+// out of range.
 type FieldError struct {
 	Key          string // of the schedule
-	Field        string // its name in Schedule
+	Field        string // its name in Schedule; or From or To
 	Value, Range string
-	Err          error // what a Cron, Every or Offset that cannot be read is wrong with, instead of Range; or nil
+	Err          error // instead of Range: what is wrong with a Cron, Every, Offset, From or To; or nil
 }
 
 func (e *FieldError) Error() string {

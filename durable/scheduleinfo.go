@@ -231,3 +231,10 @@ func KeyText(key string) string {
 	}
 	return text
 }
+
+// PlannedTime returns the planned time that an occurrence's key names, in UTC; the zero time for
+// the key of another timer.
+func PlannedTime(key string) time.Time {
+	_, planned := plannedOf(key)
+	return planned
+}

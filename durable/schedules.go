@@ -181,11 +181,14 @@ func (t *Timers) TriggerSchedule(ctx context.Context, key string) (string, error
 // count. It returns how many it has created: less than asked for only with an error. One
 // call to the engine creates at most 100.
 func (t *Timers) BackfillSchedule(ctx context.Context, key string, from, to time.Time) (int, error) {
+	fail := func(field string, value time.Time, format string, args ...any) error {
+		return &FieldError{Key: key, Field: field, Value: value.String(), Err: fmt.Errorf(format, args...)}
+	}
 	if to.Before(from) {
-		return 0, fmt.Errorf("durable: the end of the backfill is %v, must not be before its start, %v", to, from)
+		return 0, fail("To", to, "the end of the backfill is %v, must not be before its start, %v", to, from)
 	}
 	if first := time.UnixMilli(0).UTC(); from.Before(first) {
-		return 0, fmt.Errorf("durable: the start of the backfill is %v, must not be before %v", from, first)
+		return 0, fail("From", from, "the start of the backfill is %v, must not be before %v", from, first)
 	}
 	var times []store.Millis
 	planned := false
@@ -200,13 +203,13 @@ func (t *Timers) BackfillSchedule(ctx context.Context, key string, from, to time
 			}
 			if !planned {
 				if last := v.now.Time(); to.After(last) {
-					return nil, fmt.Errorf("durable: the end of the backfill is %v, must not be after the engine's present, %v", to, last)
+					return nil, fail("To", to, "the end of the backfill is %v, must not be after the engine's present, %v", to, last)
 				}
 				all := p.series
 				all.start, all.end = 0, 0
 				count, some := all.passed(store.MillisAt(from)-1, store.Millis(to.UnixMilli()), maxUpcoming)
 				if count > maxUpcoming {
-					return nil, fmt.Errorf("durable: %d planned times are between %v and %v, must be at most %d", count, from, to, maxUpcoming)
+					return nil, fail("To", to, "%d planned times are between %v and %v, must be at most %d", count, from, to, maxUpcoming)
 				}
 				times, planned = some, true
 			}

@@ -70,6 +70,8 @@ func TestScheduleRuns(t *testing.T) {
 			require.False(t, j.times()[i].Before(f.Planned), "early")
 			require.Less(t, j.times()[i].Sub(f.Planned), 20*time.Millisecond)
 			require.Equal(t, "report @ "+f.Planned.Format(time.RFC3339), KeyText(f.Key))
+			require.Equal(t, f.Planned, PlannedTime(f.Key))
+			require.Zero(t, PlannedTime(f.Schedule))
 		}
 		require.Len(t, ids, 5)
 		info := r.plan("report")
@@ -534,6 +536,9 @@ func TestTriggerAndBackfill(t *testing.T) {
 		} {
 			n, err := r.timers.BackfillSchedule(ctx, "report", call[0], call[1])
 			require.ErrorContains(t, err, want)
+			var field *FieldError
+			require.ErrorAs(t, err, &field)
+			require.Contains(t, []string{"From", "To"}, field.Field)
 			require.Zero(t, n)
 		}
 	})

@@ -135,7 +135,7 @@ func TestPutGetDelete(t *testing.T) {
 	require.Contains(t, reply, `"cancelled":true`)
 	f.end(lease, store.Done, "")
 	f.is(404, `{"key":"order/7","result":"not found"}`, "DELETE", "/timers/order%2F7", "")
-	f.is(404, `{"error":{"code":"not_found","message":"durable: no such timer"}}`, "GET", "/timers/order%2F7", "")
+	f.is(404, `{"error":{"code":"not_found","message":"durable: no such timer or schedule"}}`, "GET", "/timers/order%2F7", "")
 	f.is(201, `{"key":"a","result":"created","due":"2030-01-02T12:01:30.000Z"}`, "PUT", "/timers/a", `{"after":"0s",`+callback+`}`)
 	_, reply = f.do("GET", "/timers/a", "")
 	require.Contains(t, reply, `"callback":{"url":"http://example.com/done"}}`) // nothing that was not given
@@ -167,7 +167,7 @@ func TestPutAgain(t *testing.T) {
 // Case 10 and 11: keys and bodies of any bytes.
 func TestAnyKeyAndBody(t *testing.T) {
 	f := newFixture(t, store.Limits{}, "")
-	for _, key := range []string{"/", "//", "a//b", ".", "..", "../a", "a b", "{x}", "%2F", "?", "#", "ä", "\x00", "\xff\xfe", strings.Repeat("/", store.MaxKey)} {
+	for _, key := range []string{"/", "//", "a//b", ".", "..", "../a", "a b", "{x}", "%2F", "?", "#", "ä", "\x01", "\xff\xfe", strings.Repeat("/", store.MaxKey)} {
 		path := pathOf(key)
 		status, reply := f.do("PUT", path, `{"after":"1h",`+callback+`,"body_base64":"AP8="}`)
 		require.Equal(t, 201, status, "%q: %s", key, reply)
@@ -226,7 +226,7 @@ func TestBatch(t *testing.T) {
 	require.Equal(t, 10-shards+1, strings.Count(reply, `"refused"`))
 	f.is(400, `{"error":{"code":"invalid","message":"timers[1].after is \"x\", must be a duration of 0s or more, such as 1m30s","field":"timers[1].after","value":"\"x\"","range":"a duration of 0s or more, such as 1m30s"}}`,
 		"POST", "/timers", `{"timers":[{"key":"b","after":"1h",`+callback+`},{"key":"c","after":"x",`+callback+`}]}`)
-	f.is(404, `{"error":{"code":"not_found","message":"durable: no such timer"}}`, "GET", "/timers/b", "") // nothing was sent
+	f.is(404, `{"error":{"code":"not_found","message":"durable: no such timer or schedule"}}`, "GET", "/timers/b", "") // nothing was sent
 }
 
 // Each error names the field, its value and its range.
@@ -278,6 +278,10 @@ func TestErrors(t *testing.T) {
 		{"DELETE", "/timers/" + strings.Repeat("a", 513), "", 400, `key is 513 bytes long`},
 		{"POST", "/dead/" + strings.Repeat("a", 513), "", 400, `key is 513 bytes long`},
 		{"DELETE", "/dead/" + strings.Repeat("a", 513), "", 400, `key is 513 bytes long`},
+		{"PUT", "/timers/a%00b", `{"after":"1s",` + callback + `}`, 400, `key is \"a\\x00b\", must be without zero bytes`},
+		{"GET", "/timers/a%00", "", 400, `key is \"a\\x00\", must be without a zero byte at its end`},
+		{"DELETE", "/timers/a%00", "", 400, `must be without a zero byte at its end`},
+		{"POST", "/dead/a%00", "", 400, `must be without a zero byte at its end`},
 		{"DELETE", "/timers/", "", 400, `key is 0 bytes long, must be 1 to 512 bytes long`},
 		{"PATCH", "/timers/a", `{}`, 400, `at is absent`},
 		{"GET", "/timers?limit=0", "", 400, `limit is \"0\", must be 1 to 500`},

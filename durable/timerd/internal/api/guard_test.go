@@ -84,7 +84,7 @@ func TestRequestsAreCountedAndLogged(t *testing.T) {
 
 		level.Set(slog.LevelDebug)
 		f.do("GET", "/timers/a", "")
-		require.Regexp(t, `level=DEBUG msg=request route="GET /timers/{key...}" key=a status=404 took=2s error="durable: no such timer"\n$`, log.String())
+		require.Regexp(t, `level=DEBUG msg=request route="GET /timers/{key...}" key=a status=404 took=2s error="durable: no such timer or schedule"\n$`, log.String())
 		f.do("PUT", "/timers/a", `{"after":"1h",`+callback+`}`)
 		log.Reset()
 		f.do("GET", "/timers/a", "")

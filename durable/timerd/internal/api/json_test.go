@@ -27,7 +27,7 @@ func TestInvalidUTF8(t *testing.T) {
 	f := newFixture(t, store.Limits{}, "")
 	for _, bad := range []string{"\xff", "caf\xe9", "a\xc3", "\xed\xa0\x80", "\xf4\x90\x80\x80", `\ud800`, `\udc00`, `\uDBFFx`, `\ud800\u0041`, `\ud800\n`, `\ud800\ud800`, `\\\udfff`, "\xc0\x80", `a\u0041\xff`[:7] + "\xff"} {
 		for _, c := range []struct{ field, must, timer string }{
-			{"key", "valid UTF-8; PUT /timers/{key} takes any bytes, with percent encoding", `"key":"` + bad + `","after":"1h",` + callback},
+			{"key", "valid UTF-8; PUT /timers/{key} takes any bytes but zero bytes, with percent encoding", `"key":"` + bad + `","after":"1h",` + callback},
 			{"body", "valid UTF-8; body_base64 takes any bytes", `"body":"` + bad + `","after":"1h",` + callback},
 			{"body_base64", "valid UTF-8", `"body_base64":"` + bad + `","after":"1h",` + callback},
 			{"topic", "valid UTF-8", `"topic":"` + bad + `","after":"1h",` + callback},

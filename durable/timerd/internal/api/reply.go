@@ -21,6 +21,8 @@ type Info struct {
 	Key          string    `json:"key"`
 	Path         string    `json:"path"` // with the key's exact bytes, which JSON may not be able to show
 	ID           string    `json:"id"`
+	Schedule     string    `json:"schedule,omitempty"` // of an occurrence: its schedule's key
+	Planned      string    `json:"planned,omitempty"`  // of an occurrence: its planned time, in UTC
 	State        string    `json:"state"`
 	Topic        string    `json:"topic,omitempty"`
 	Due          string    `json:"due"`
@@ -43,36 +45,52 @@ func formatTime(t time.Time) string {
 	return t.Format("2006-01-02T15:04:05.000Z07:00")
 }
 
+// formatPlanned shows a planned time, with milliseconds if it has any; "" for none.
+func formatPlanned(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.Format("2006-01-02T15:04:05.999Z07:00")
+}
+
 func infoOf(t durable.Info) Info {
 	i := Info{
-		Key: t.Key, Path: pathOf(t.Key), ID: t.ID.String(), State: t.State.String(), Topic: t.Topic,
+		Key: durable.KeyText(t.Key), Path: pathOf(t.Key), ID: t.ID.String(), State: t.State.String(), Topic: t.Topic,
+		Schedule: t.Schedule, Planned: formatPlanned(t.Planned),
 		Due: formatTime(t.Due), Attempts: t.Attempts, LastError: t.LastError,
 		LeaseEnd: formatTime(t.LeaseEnd), Cancelled: t.Cancelled,
 		SuccessorDue: formatTime(t.SuccessorDue), Died: formatTime(t.Died),
 	}
-	if len(t.Body) == 0 {
-		return i
-	}
-	call, err := webhook.Decode(t.Body)
-	if err == nil {
-		i.Callback = &Callback{URL: call.URL, Method: call.Method, Headers: call.Headers}
-		if call.Timeout > 0 {
-			i.Callback.Timeout = call.Timeout.String()
-		}
-		t.Body = call.Body
-	} // else another program scheduled it: its body is shown as it is
-	if utf8.Valid(t.Body) {
-		i.Body = string(t.Body)
-	} else {
-		i.BodyBase64 = t.Body
-	}
+	i.Callback, i.Body, i.BodyBase64 = callOf(t.Body)
 	return i
 }
 
-func pathOf(key string) string {
+// callOf shows an encoded call. The body of a timer that another program has scheduled is shown
+// as it is.
+func callOf(encoded []byte) (callback *Callback, text string, binary []byte) {
+	body := encoded
+	if len(encoded) == 0 {
+		return nil, "", nil
+	}
+	if call, err := webhook.Decode(encoded); err == nil {
+		callback = &Callback{URL: call.URL, Method: call.Method, Headers: call.Headers}
+		if call.Timeout > 0 {
+			callback.Timeout = call.Timeout.String()
+		}
+		body = call.Body
+	}
+	if utf8.Valid(body) {
+		return callback, string(body), nil
+	}
+	return callback, "", body
+}
+
+func pathOf(key string) string { return "/timers/" + escape(key) }
+
+func escape(key string) string {
 	switch key {
 	case ".", "..": // a client would resolve these
-		return "/timers/" + map[string]string{".": "%2E", "..": "%2E%2E"}[key]
+		return map[string]string{".": "%2E", "..": "%2E%2E"}[key]
 	}
-	return "/timers/" + url.PathEscape(key)
+	return url.PathEscape(key)
 }

@@ -2,6 +2,7 @@ package api
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/seed-782fa212/limbo/durable"
@@ -14,10 +15,15 @@ import (
 type Timer struct {
 	Key string `json:"key,omitempty"` // in POST /timers; in PUT it stands in the path
 	When
+	Payload
+}
+
+// Payload is what both timers and schedules have.
+type Payload struct {
 	Topic      string    `json:"topic,omitempty"`
 	Callback   *Callback `json:"callback"`
-	Body       string    `json:"body,omitempty"`        // what the call-back gets
-	BodyBase64 []byte    `json:"body_base64,omitempty"` // or this, if it is no text
+	Body       string    `json:"body,omitempty"`        // what the callback gets
+	BodyBase64 []byte    `json:"body_base64,omitempty"` // or this, if it is not text
 	IfAbsent   bool      `json:"if_absent,omitempty"`
 }
 
@@ -39,24 +45,32 @@ func (t *Timer) read(r *strictjson.Reader, field string) error {
 	return r.Object(field, func(name string) error {
 		switch name {
 		case "key":
-			return r.Text(name, &t.Key, "; PUT /timers/{key} takes any bytes, with percent encoding")
-		case "topic":
-			return r.Text(name, &t.Topic, "")
-		case "callback":
-			if r.Null() {
-				return nil
-			}
-			t.Callback = new(Callback)
-			return t.Callback.read(r, name)
-		case "body":
-			return r.Text(name, &t.Body, "; body_base64 takes any bytes")
-		case "body_base64":
-			return r.Base64(name, &t.BodyBase64)
-		case "if_absent":
-			return r.Bool(name, &t.IfAbsent)
+			return r.Text(name, &t.Key, "; PUT /timers/{key} takes any bytes but zero bytes, with percent encoding")
+		case "at", "after":
+			return t.When.field(r, name)
 		}
-		return t.When.field(r, name)
+		return t.Payload.field(r, name)
 	})
+}
+
+func (p *Payload) field(r *strictjson.Reader, name string) error {
+	switch name {
+	case "topic":
+		return r.Text(name, &p.Topic, "")
+	case "callback":
+		if r.Null() {
+			return nil
+		}
+		p.Callback = new(Callback)
+		return p.Callback.read(r, name)
+	case "body":
+		return r.Text(name, &p.Body, "; body_base64 takes any bytes")
+	case "body_base64":
+		return r.Base64(name, &p.BodyBase64)
+	case "if_absent":
+		return r.Bool(name, &p.IfAbsent)
+	}
+	return r.Unknown(name)
 }
 
 func (w *When) read(r *strictjson.Reader) error {
@@ -118,41 +132,61 @@ func (t Timer) timer() (durable.Timer, error) {
 	if err := checkKey(t.Key); err != nil {
 		return d, err
 	}
-	if n := len(t.Topic); n > store.MaxTopic {
-		return d, invalid("topic", lengthOf(n), fmt.Sprintf("at most %d bytes long", store.MaxTopic))
+	if strings.Contains(t.Key, "\x00") {
+		return d, invalid("key", quote(t.Key), "without zero bytes")
+	}
+	if err := t.checkTopic(); err != nil {
+		return d, err
 	}
 	var err error
 	if d.At, d.After, err = t.times(); err != nil {
 		return d, err
 	}
-	if t.Callback == nil {
-		return d, invalid("callback", "absent", "an object with at least a url")
-	}
-	call := webhook.Call{Method: t.Callback.Method, URL: t.Callback.URL, Headers: t.Callback.Headers, Body: t.BodyBase64}
-	switch {
-	case t.Body != "" && len(t.BodyBase64) > 0:
-		return d, invalid("body_base64", lengthOf(len(t.BodyBase64)), "absent beside body")
-	case t.Body != "":
-		call.Body = []byte(t.Body)
-	}
-	if s := t.Callback.Timeout; s != "" {
-		if call.Timeout, err = time.ParseDuration(s); err != nil || call.Timeout <= 0 || call.Timeout > webhook.MaxTimeout {
-			return d, invalid("callback.timeout", quote(s), fmt.Sprintf("a duration of more than 0s, up to %v", webhook.MaxTimeout))
-		}
-	}
-	if d.Body, err = webhook.Encode(call); err != nil {
-		e := asError(err)
-		if e.Field == "body" {
-			return d, e
-		}
-		return d, within("callback.", e)
-	}
-	return d, nil
+	d.Body, err = t.call()
+	return d, err
 }
 
+func (p *Payload) checkTopic() error {
+	if n := len(p.Topic); n > store.MaxTopic {
+		return invalid("topic", lengthOf(n), fmt.Sprintf("at most %d bytes long", store.MaxTopic))
+	}
+	return nil
+}
+
+// call checks the callback and returns the encoded call.
+func (p *Payload) call() (encoded []byte, err error) {
+	if p.Callback == nil {
+		return nil, invalid("callback", "absent", "an object with at least a url")
+	}
+	call := webhook.Call{Method: p.Callback.Method, URL: p.Callback.URL, Headers: p.Callback.Headers, Body: p.BodyBase64}
+	switch {
+	case p.Body != "" && len(p.BodyBase64) > 0:
+		return nil, invalid("body_base64", lengthOf(len(p.BodyBase64)), "absent beside body")
+	case p.Body != "":
+		call.Body = []byte(p.Body)
+	}
+	if s := p.Callback.Timeout; s != "" {
+		if call.Timeout, err = time.ParseDuration(s); err != nil || call.Timeout <= 0 || call.Timeout > webhook.MaxTimeout {
+			return nil, invalid("callback.timeout", quote(s), fmt.Sprintf("a duration of more than 0s, up to %v", webhook.MaxTimeout))
+		}
+	}
+	if encoded, err = webhook.Encode(call); err != nil {
+		e := asError(err)
+		if e.Field == "body" {
+			return nil, e
+		}
+		return nil, within("callback.", e)
+	}
+	return encoded, nil
+}
+
+// checkKey refuses what is not the key of a timer, or of an occurrence.
 func checkKey(key string) error {
 	if n := len(key); n < 1 || n > store.MaxKey {
 		return invalid("key", lengthOf(n), fmt.Sprintf("1 to %d bytes long", store.MaxKey))
+	}
+	if store.IsPlan(key) {
+		return invalid("key", quote(key), "without a zero byte at its end")
 	}
 	return nil
 }

@@ -161,7 +161,7 @@ func (s *Server) reschedule(r *http.Request) (int, any, error) {
 	status := map[store.MoveResult]int{
 		store.Moved: http.StatusOK, store.MoveRunning: http.StatusConflict, store.MoveAbsent: http.StatusNotFound,
 	}[moved]
-	return status, Result{Key: k, Result: moved.String()}, nil
+	return status, Result{Key: durable.KeyText(k), Result: moved.String()}, nil
 }
 
 // cancel has three answers: 200 if no call-back will begin, 202 if one is under way,
@@ -178,7 +178,7 @@ func (s *Server) cancel(r *http.Request) (int, any, error) {
 	status := map[store.CancelResult]int{
 		store.Cancelled: http.StatusOK, store.Running: http.StatusAccepted, store.NotFound: http.StatusNotFound,
 	}[cancelled]
-	return status, Result{Key: k, Result: cancelled.String()}, nil
+	return status, Result{Key: durable.KeyText(k), Result: cancelled.String()}, nil
 }
 
 // requeue lets a dead letter wait again: 200, 409 if the key lives, 404.
@@ -194,7 +194,7 @@ func (s *Server) requeue(r *http.Request) (int, any, error) {
 	status := map[store.RequeueResult]int{
 		store.Requeued: http.StatusOK, store.RequeueLives: http.StatusConflict, store.RequeueAbsent: http.StatusNotFound,
 	}[results[0]]
-	return status, Result{Key: k, Result: results[0].String()}, nil
+	return status, Result{Key: durable.KeyText(k), Result: results[0].String()}, nil
 }
 
 // purge removes a dead letter: 200, 404.
@@ -208,7 +208,7 @@ func (s *Server) purge(r *http.Request) (int, any, error) {
 	case err != nil:
 		return 0, nil, err
 	case n == 0:
-		return http.StatusNotFound, Result{Key: k, Result: store.RequeueAbsent.String()}, nil
+		return http.StatusNotFound, Result{Key: durable.KeyText(k), Result: store.RequeueAbsent.String()}, nil
 	}
-	return http.StatusOK, Result{Key: k, Result: "purged"}, nil
+	return http.StatusOK, Result{Key: durable.KeyText(k), Result: "purged"}, nil
 }
