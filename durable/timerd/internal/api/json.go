@@ -11,22 +11,43 @@ import (
 
 // decode reads a request's JSON, all of it, with f.
 func decode(r *http.Request, f func(*strictjson.Reader) error) error {
+	b, err := readBody(r)
+	if err != nil {
+		return err
+	}
+	return decodeBytes(b, f)
+}
+
+// decodeAny is decode for a request that may have no body.
+func decodeAny(r *http.Request, f func(*strictjson.Reader) error) error {
+	b, err := readBody(r)
+	if err != nil || len(b) == 0 {
+		return err
+	}
+	return decodeBytes(b, f)
+}
+
+func decodeBytes(b []byte, f func(*strictjson.Reader) error) error {
+	r := newReader(b)
+	if err := f(r); err != nil {
+		return err
+	}
+	return r.End()
+}
+
+func readBody(r *http.Request) ([]byte, error) {
 	if ct := r.Header.Get("Content-Type"); ct != "" && !isJSON(ct) {
 		e := invalid("Content-Type", quote(ct), "application/json")
 		e.Status = http.StatusUnsupportedMediaType
-		return e
+		return nil, e
 	}
 	b, err := io.ReadAll(r.Body)
 	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
-		return err
+		return nil, err
 	} else if err != nil {
-		return badJSON(err.Error())
+		return nil, badJSON(err.Error())
 	}
-	rd := newReader(b)
-	if err := f(rd); err != nil {
-		return err
-	}
-	return rd.End()
+	return b, nil
 }
 
 func newReader(b []byte) *strictjson.Reader { return strictjson.New(b, "the request") }

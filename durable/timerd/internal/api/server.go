@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -60,7 +61,7 @@ func New(o Options) (*Server, error) {
 		requests: requests{routes: map[string]histogram.Durations{}, statuses: map[int]uint64{}},
 	}
 	mux := http.NewServeMux()
-	for pattern, h := range map[string]func(*http.Request) (int, any, error){
+	routes := map[string]handlerFunc{
 		"PUT /timers/{key...}":    s.put,
 		"GET /timers/{key...}":    s.get,
 		"PATCH /timers/{key...}":  s.reschedule,
@@ -70,15 +71,16 @@ func New(o Options) (*Server, error) {
 		"GET /dead":               s.dead,
 		"POST /dead/{key...}":     s.requeue,
 		"DELETE /dead/{key...}":   s.purge,
-	} {
+	}
+	maps.Copy(routes, s.scheduleRoutes())
+	for pattern, h := range routes {
 		mux.Handle(pattern, s.json(pattern, h))
 	}
+	mux.Handle("POST /schedules/{path...}", s.postSchedule())
 	if o.Metrics != nil {
 		mux.Handle("GET /metrics", o.Metrics)
 	}
-	mux.Handle("/", s.json("other", func(r *http.Request) (int, any, error) {
-		return 0, nil, &Error{Status: http.StatusNotFound, Code: "no_route", Message: fmt.Sprintf("there is no %s %s", r.Method, quote(r.URL.Path))}
-	}))
+	mux.Handle("/", s.json("other", noRoute))
 	// No page in a browser has a reason to change timers.
 	guarded := http.NewCrossOriginProtection().Handler(s.guard(mux))
 	outer := http.NewServeMux()
@@ -90,9 +92,16 @@ func New(o Options) (*Server, error) {
 
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
+// handlerFunc returns a status and a reply, or an error.
+type handlerFunc func(*http.Request) (int, any, error)
+
+func noRoute(r *http.Request) (int, any, error) {
+	return 0, nil, &Error{Status: http.StatusNotFound, Code: "no_route", Message: fmt.Sprintf("there is no %s %s", r.Method, quote(r.URL.Path))}
+}
+
 // json turns a function that returns a status and a reply into a handler, bounds
 // its request and its time, and counts and logs it.
-func (s *Server) json(pattern string, h func(*http.Request) (int, any, error)) http.Handler {
+func (s *Server) json(pattern string, h handlerFunc) http.Handler {
 	limit := int64(MaxRequest)
 	if pattern == "POST /timers" {
 		limit = MaxBatch
@@ -110,6 +119,7 @@ func (s *Server) json(pattern string, h func(*http.Request) (int, any, error)) h
 			status = e.Status
 			f := failed{Error: e}
 			f.Timers, _ = reply.([]Result)
+			f.Count, _ = reply.(int)
 			reply = f
 			if status >= 500 {
 				level = slog.LevelWarn
@@ -132,6 +142,7 @@ func (s *Server) json(pattern string, h func(*http.Request) (int, any, error)) h
 type failed struct {
 	Error  *Error   `json:"error"`
 	Timers []Result `json:"timers,omitempty"` // of a batch, as far as they are known
+	Count  int      `json:"count,omitempty"`  // of a backfill: occurrences that were created
 }
 
 func writeJSON(w http.ResponseWriter, status int, reply any) {

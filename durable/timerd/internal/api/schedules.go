@@ -1,0 +1,316 @@
+package api
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable"
+	"github.com/seed-782fa212/limbo/durable/internal/strictjson"
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+const (
+	maxScheduleKey = 480
+	maxNote        = 256
+	maxPreview     = 1000
+	defaultPreview = 10
+)
+
+// scheduleRoutes are the patterns of schedules, except those of postSchedule.
+func (s *Server) scheduleRoutes() map[string]handlerFunc {
+	return map[string]handlerFunc{
+		"PUT /schedules/{key...}":    s.putSchedule,
+		"GET /schedules/{key...}":    s.getSchedule,
+		"DELETE /schedules/{key...}": s.deleteSchedule,
+		"GET /schedules":             s.schedules,
+	}
+}
+
+// postSchedule serves POST /schedules/preview and POST /schedules/{key}/{verb}. A mux's pattern
+// cannot have a verb after {key...}, and {key} would refuse a key whose slashes are not encoded,
+// which the other routes take: the verb is what follows the path's last slash.
+func (s *Server) postSchedule() http.Handler {
+	const prefix = "/schedules/"
+	preview := s.json("POST "+prefix+"preview", s.preview)
+	verbs := map[string]http.Handler{}
+	for verb, h := range map[string]handlerFunc{
+		"pause": s.pauseSchedule, "resume": s.resumeSchedule, "trigger": s.triggerSchedule, "backfill": s.backfillSchedule,
+	} {
+		verbs[verb] = s.json("POST "+prefix+"{key}/"+verb, h)
+	}
+	other := s.json("other", noRoute)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		path := strings.TrimPrefix(r.URL.EscapedPath(), prefix)
+		if path == "preview" {
+			preview.ServeHTTP(w, r)
+			return
+		}
+		i := strings.LastIndexByte(path, '/')
+		h := verbs[path[i+1:]]
+		key, err := url.PathUnescape(path[:max(i, 0)])
+		if h == nil || i < 0 || err != nil {
+			other.ServeHTTP(w, r)
+			return
+		}
+		r.SetPathValue("key", key)
+		h.ServeHTTP(w, r)
+	})
+}
+
+// scheduleKey returns the key in the path.
+func scheduleKey(r *http.Request) (string, error) {
+	k := r.PathValue("key")
+	if n := len(k); n < 1 || n > maxScheduleKey {
+		return k, invalid("key", lengthOf(n), "1 to 480 bytes long")
+	}
+	if strings.Contains(k, "\x00") {
+		return k, invalid("key", quote(k), "without zero bytes")
+	}
+	return k, nil
+}
+
+// scheduleError returns the reply to an error about a schedule. A schedule that this process
+// cannot read is no failure of the store: 409.
+func (s *Server) scheduleError(r *http.Request, key string, err error, sent map[string]string) error {
+	if storeError(err, err).Code != "store" {
+		return err
+	}
+	if info, readErr := s.o.Timers.GetSchedule(r.Context(), key); readErr == nil && info.Problem == err.Error() {
+		return &Error{Status: http.StatusConflict, Code: "problem", Message: err.Error()}
+	}
+	var field *durable.FieldError
+	if errors.As(err, &field) {
+		return fieldError(field, sent)
+	}
+	return err
+}
+
+// putSchedule creates or replaces a schedule: 201, 200, or 409 if if_absent refuses it.
+func (s *Server) putSchedule(r *http.Request) (int, any, error) {
+	var body Schedule
+	if err := decode(r, body.read); err != nil {
+		return 0, nil, err
+	}
+	k, err := scheduleKey(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	schedule, err := body.schedule(k)
+	if err != nil {
+		return 0, nil, err
+	}
+	result, info, err := s.o.Timers.PutSchedule(r.Context(), schedule)
+	var field *durable.FieldError
+	if errors.As(err, &field) {
+		return 0, nil, fieldError(field, body.texts())
+	}
+	if err != nil {
+		return 0, nil, s.scheduleError(r, k, err, nil)
+	}
+	reply := ScheduleResult{Key: k, Result: result.String()}
+	switch result {
+	case durable.ScheduleExists:
+		return http.StatusConflict, reply, nil
+	case durable.ScheduleCreated:
+		reply.upcoming(schedule, info.Next)
+		return http.StatusCreated, reply, nil
+	}
+	reply.upcoming(schedule, info.Next)
+	return http.StatusOK, reply, nil
+}
+
+// getSchedule shows one schedule.
+func (s *Server) getSchedule(r *http.Request) (int, any, error) {
+	k, err := scheduleKey(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	info, err := s.o.Timers.GetSchedule(r.Context(), k)
+	if err != nil {
+		return 0, nil, err
+	}
+	return http.StatusOK, scheduleInfoOf(info, true), nil
+}
+
+// schedules lists the schedules, by key.
+func (s *Server) schedules(r *http.Request) (int, any, error) {
+	limit, after, err := pageOf(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	page := SchedulePage{Schedules: []ScheduleInfo{}}
+	for info, err := range s.o.Timers.SchedulesAfter(r.Context(), after.Key) {
+		if err != nil {
+			return 0, nil, err
+		}
+		if len(page.Schedules) == limit {
+			page.Next = formatCursor(after)
+			break
+		}
+		page.Schedules = append(page.Schedules, scheduleInfoOf(info, false))
+		after.Key = info.Key
+	}
+	return http.StatusOK, page, nil
+}
+
+// deleteSchedule removes a schedule, and with occurrences=cancel its waiting occurrences, also
+// those that an earlier request has left: 200, or 404 if there was no schedule.
+func (s *Server) deleteSchedule(r *http.Request) (int, any, error) {
+	k, err := scheduleKey(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	cancel := false
+	for part := range strings.SplitSeq(r.URL.RawQuery, "&") {
+		name, value, _ := strings.Cut(part, "=")
+		switch {
+		case part == "":
+		case name != "occurrences":
+			return 0, nil, invalid(strictjson.Shown(name), "a parameter", "absent: there is occurrences")
+		case value == "cancel" || value == "keep" || value == "":
+			cancel = value == "cancel"
+		default:
+			return 0, nil, invalid("occurrences", quote(value), "keep or cancel")
+		}
+	}
+	reply, status, n := ScheduleResult{Key: k, Result: "deleted"}, http.StatusOK, 0
+	err = s.o.Timers.DeleteSchedule(r.Context(), k)
+	if errors.Is(err, store.ErrNotFound) {
+		reply.Result, status, err = store.NotFound.String(), http.StatusNotFound, nil
+	}
+	if err == nil && cancel {
+		n, err = s.o.Timers.CancelOccurrences(r.Context(), k)
+	}
+	if err != nil {
+		return 0, nil, err
+	}
+	reply.Cancelled = &n
+	return status, reply, nil
+}
+
+func (s *Server) pauseSchedule(r *http.Request) (int, any, error) {
+	var body Note
+	if err := decodeAny(r, body.read); err != nil {
+		return 0, nil, err
+	}
+	if n := len(body.Note); n > maxNote {
+		return 0, nil, invalid("note", lengthOf(n), "at most 256 bytes long")
+	}
+	return s.change(r, "paused", func(k string) error { return s.o.Timers.PauseSchedule(r.Context(), k, body.Note) })
+}
+
+func (s *Server) resumeSchedule(r *http.Request) (int, any, error) {
+	if err := decodeAny(r, noFields); err != nil {
+		return 0, nil, err
+	}
+	return s.change(r, "resumed", func(k string) error { return s.o.Timers.ResumeSchedule(r.Context(), k) })
+}
+
+// change answers a change of one schedule.
+func (s *Server) change(r *http.Request, result string, f func(key string) error) (int, any, error) {
+	k, err := scheduleKey(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	if err := f(k); err != nil {
+		return 0, nil, s.scheduleError(r, k, err, nil)
+	}
+	return http.StatusOK, ScheduleResult{Key: k, Result: result}, nil
+}
+
+// triggerSchedule creates an occurrence that is due now. It reads the schedule first, for its
+// zone: a failure after the change would hide that it was made.
+func (s *Server) triggerSchedule(r *http.Request) (int, any, error) {
+	if err := decodeAny(r, noFields); err != nil {
+		return 0, nil, err
+	}
+	k, err := scheduleKey(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	info, err := s.o.Timers.GetSchedule(r.Context(), k)
+	if err != nil {
+		return 0, nil, err
+	}
+	created, err := s.o.Timers.TriggerSchedule(r.Context(), k)
+	if err != nil {
+		return 0, nil, s.scheduleError(r, k, err, nil)
+	}
+	return http.StatusOK, ScheduleResult{
+		Key: k, Result: "triggered", Path: pathOf(created),
+		Planned: formatPlanned(durable.PlannedTime(created).In(zoneOf(info))),
+	}, nil
+}
+
+// backfillSchedule creates the occurrences of planned times that have passed. If it fails
+// after some, the reply has their number beside the error.
+func (s *Server) backfillSchedule(r *http.Request) (int, any, error) {
+	var body Interval
+	if err := decode(r, body.read); err != nil {
+		return 0, nil, err
+	}
+	k, err := scheduleKey(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	sent := map[string]string{"from": body.From, "to": body.To}
+	var times [2]time.Time
+	for i, name := range []string{"from", "to"} {
+		if sent[name] == "" {
+			return 0, nil, invalid(name, "absent", "a time such as 2030-01-02T15:04:05Z")
+		}
+		if times[i], err = readTime(name, sent[name]); err != nil {
+			return 0, nil, err
+		}
+	}
+	if times[1].Before(times[0]) {
+		return 0, nil, invalid("to", quote(body.To), "at or after from, "+quote(body.From))
+	}
+	n, err := s.o.Timers.BackfillSchedule(r.Context(), k, times[0], times[1])
+	if err != nil {
+		return 0, n, s.scheduleError(r, k, err, sent)
+	}
+	return http.StatusOK, ScheduleResult{Key: k, Result: "backfilled", Count: &n}, nil
+}
+
+// preview shows planned times. It needs no store.
+func (s *Server) preview(r *http.Request) (int, any, error) {
+	body := Preview{Count: defaultPreview}
+	if err := decode(r, body.read); err != nil {
+		return 0, nil, err
+	}
+	var schedule durable.Schedule
+	if err := body.fill(&schedule); err != nil {
+		return 0, nil, err
+	}
+	if body.Count < 1 || body.Count > maxPreview {
+		return 0, nil, invalid("count", strconv.FormatInt(body.Count, 10), "1 to 1000")
+	}
+	from, err := readTime("from", body.From)
+	if err != nil {
+		return 0, nil, err
+	}
+	if body.From == "" {
+		from = time.Now()
+	}
+	next, err := schedule.Upcoming(from, int(body.Count))
+	var field *durable.FieldError
+	if errors.As(err, &field) {
+		return 0, nil, fieldError(field, body.texts())
+	}
+	if err != nil {
+		return 0, nil, err
+	}
+	var reply ScheduleResult
+	reply.upcoming(schedule, next)
+	return http.StatusOK, Planned{Next: reply.Next, Warning: reply.Warning}, nil
+}
+
+// noFields reads the body of a request that needs none.
+func noFields(r *strictjson.Reader) error {
+	return r.Object("", func(name string) error { return r.Unknown(name) })
+}
