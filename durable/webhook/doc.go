@@ -18,6 +18,8 @@
 //	Idempotency-Key   the timer's ID, the same in all attempts
 //	Limbo-Timer       the timer's key, with percent encoding
 //	Limbo-Due         when it was due, RFC 3339 with milliseconds, UTC
+//	Limbo-Schedule    of an occurrence: its schedule's key, with percent encoding
+//	Limbo-Planned     of an occurrence: its planned time, in the form of Limbo-Due
 //	Limbo-Attempt     the attempt, from 1
 //	Limbo-Fence       a number that grows with each attempt; it orders writers
 //	Limbo-Signature   see Sign; only with Options.Secret

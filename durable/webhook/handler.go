@@ -242,7 +242,11 @@ func (h *Handler) request(ctx context.Context, f durable.Fired, call Call) (*htt
 	}
 	req.Header.Set(HeaderID, id)
 	req.Header.Set("Limbo-Timer", url.PathEscape(f.Key))
-	req.Header.Set("Limbo-Due", f.Due.UTC().Format("2006-01-02T15:04:05.000Z"))
+	req.Header.Set("Limbo-Due", formatTime(f.Due))
+	if f.Schedule != "" {
+		req.Header.Set("Limbo-Schedule", url.PathEscape(f.Schedule))
+		req.Header.Set("Limbo-Planned", formatTime(f.Planned))
+	}
 	req.Header.Set("Limbo-Attempt", strconv.Itoa(f.Attempt))
 	req.Header.Set("Limbo-Fence", strconv.FormatUint(f.Fence, 10))
 	if len(h.o.Secret) > 0 {
@@ -250,6 +254,8 @@ func (h *Handler) request(ctx context.Context, f durable.Fired, call Call) (*htt
 	}
 	return req, nil
 }
+
+func formatTime(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 func (h *Handler) discard(err error) error {
 	h.discarded.Add(1)

@@ -118,6 +118,33 @@ func TestRequest(t *testing.T) {
 	require.Empty(t, got.Header.Values("Content-Type")) // there is no body
 }
 
+// The call of an occurrence names its schedule and its planned time; that of another timer does
+// not, and a call cannot pose as one.
+func TestRequestOfAnOccurrence(t *testing.T) {
+	var got http.Header
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Header }))
+	defer server.Close()
+	h := local(t, Options{})
+	f := fired(t, Call{URL: server.URL})
+	require.NoError(t, h.Handle(t.Context(), f))
+	require.NotContains(t, got, "Limbo-Schedule")
+	require.NotContains(t, got, "Limbo-Planned")
+
+	f.Key, f.Schedule = "order/7\x001893553445000", "order/7"
+	f.Planned = time.Date(2030, 1, 2, 4, 4, 5, 0, time.FixedZone("", 3600))
+	require.NoError(t, h.Handle(t.Context(), f))
+	for name, want := range map[string]string{
+		"Limbo-Timer": "order%2F7%001893553445000", "Limbo-Schedule": "order%2F7",
+		"Limbo-Planned": "2030-01-02T03:04:05.000Z", "Limbo-Due": "2030-01-02T03:04:05.006Z",
+	} {
+		require.Equal(t, []string{want}, got.Values(name), name)
+	}
+	for _, name := range []string{"Limbo-Schedule", "limbo-planned"} {
+		_, err := Encode(Call{URL: server.URL, Headers: map[string]string{name: "a"}})
+		require.ErrorContains(t, err, "must be names that the handler does not set itself")
+	}
+}
+
 func TestVerify(t *testing.T) {
 	secret, now := []byte("0123456789abcdef"), time.Unix(1_700_000_000, 0)
 	require.Equal(t, "t=1700000000,v1=6d8cfdd2a3689fd6e22ca74aeabd594b2186dff90a37261ba76f51bd8a5638b2", Sign(secret, now, "id", []byte("body")))
