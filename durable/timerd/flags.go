@@ -26,6 +26,7 @@ Environment: TIMERD_TOKEN, TIMERD_SECRET instead of -token-file, -secret-file.
 
 type flags struct {
 	config  daemon.Config
+	version bool
 	tour    bool
 	json    bool
 	seed    uint64
@@ -71,6 +72,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (flags, 
 	logs := fs.String("log", "text", "text or json")
 	fs.TextVar(&f.level, "log-level", slog.LevelInfo, "debug (each request), info, warn or error")
 
+	fs.BoolVar(&f.version, "version", false, "print the version, and that of the time zones, and exit")
 	fs.BoolVar(&f.tour, "tour", false, "run the tour")
 	fs.BoolVar(&f.json, "json", false, "with -tour: the last line of the output is one JSON object")
 	fs.Uint64Var(&f.seed, "seed", 0, "with -tour: of its random numbers; 0: drawn")
@@ -79,6 +81,9 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (flags, 
 	}
 	if fs.NArg() > 0 {
 		return f, fmt.Errorf("timerd: there is an argument %q, must be flags only", fs.Arg(0))
+	}
+	if f.version {
+		return f, nil
 	}
 	if f.tour {
 		set := map[string]bool{}

@@ -11,10 +11,13 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/seed-782fa212/limbo/durable/timerd/internal/daemon"
 	"github.com/seed-782fa212/limbo/durable/timerd/internal/tour"
+	"github.com/seed-782fa212/limbo/durable/timerd/internal/zones"
 )
 
 func main() {
@@ -37,6 +40,10 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		fmt.Fprintln(stderr, err)
 		return 2
 	}
+	if f.version {
+		fmt.Fprintf(stdout, "timerd %s, %s, time zones %s\n", moduleVersion(), runtime.Version(), zones.Find())
+		return 0
+	}
 	if f.tour {
 		return tour.Run(ctx, tour.Options{
 			Store: tour.Store(f.config.Store), JSON: f.json, Seed: f.seed,
@@ -51,4 +58,12 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return 1
 	}
 	return 0
+}
+
+// moduleVersion returns the version that the program was built from, as far as it is known.
+func moduleVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(unknown)"
 }

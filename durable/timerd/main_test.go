@@ -9,10 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-782fa212/limbo/durable/timerd/internal/zones"
 )
 
 func none(string) string { return "" }
@@ -83,6 +86,12 @@ func TestBadFlagsAreStatus2(t *testing.T) {
 	require.Equal(t, 1, strings.Count(stderr.String(), "\n"))
 }
 
+func TestVersion(t *testing.T) {
+	var stdout bytes.Buffer
+	require.Zero(t, run(t.Context(), []string{"-version"}, none, &stdout, nil))
+	require.Regexp(t, `^timerd \S+, `+regexp.QuoteMeta(runtime.Version()+", time zones "+zones.Find().String())+`\n$`, stdout.String())
+}
+
 // Receivers make net/http write to package log. These lines are not in the daemon's log.
 func TestNetHTTPLogsAtDebug(t *testing.T) {
 	logger, out, flags := slog.Default(), log.Writer(), log.Flags()
@@ -97,6 +106,7 @@ func TestNetHTTPLogsAtDebug(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		run(ctx, []string{"-store", "pebble:" + t.TempDir(), "-listen", "127.0.0.1:0", "-log-level", level}, none, nil, &stderr)
+		require.Contains(t, stderr.String(), "zones=\""+zones.Find().String())
 		log.Print("unhandled response frame type")
 		require.Equal(t, level == "debug", strings.Contains(stderr.String(), "unhandled response frame type"))
 	}

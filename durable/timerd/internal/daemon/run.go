@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-782fa212/limbo/durable"
 	"github.com/seed-782fa212/limbo/durable/timerd/internal/api"
+	"github.com/seed-782fa212/limbo/durable/timerd/internal/zones"
 	"github.com/seed-782fa212/limbo/durable/webhook"
 	"github.com/seed-782fa212/limbo/observe"
 )
@@ -78,7 +79,7 @@ func Run(ctx context.Context, c Config) error {
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(c.Logger.Handler(), slog.LevelDebug),
 	}
-	c.Logger.Info("timerd serves", "listen", listener.Addr().String(), "store", storeName(c.Store), "shards", st.Shards(), "workers", c.Workers)
+	c.Logger.Info("timerd serves", "listen", listener.Addr().String(), "store", storeName(c.Store), "shards", st.Shards(), "workers", c.Workers, "zones", zones.Find().String())
 	if c.OnListen != nil {
 		c.OnListen(listener.Addr())
 	}
@@ -123,7 +124,7 @@ func (d *daemon) newWorker(timers *durable.Timers) error {
 		Name: c.Name, Concurrency: c.Workers, Lease: c.Lease, MaxAttempts: c.MaxAttempts,
 		Backoff: c.Backoff, MaxBackoff: c.MaxBackoff, Grace: c.Grace,
 		OnDead: func(f durable.Fired, err error) {
-			c.Logger.Warn("dead letter", "key", f.Key, "topic", f.Topic, "attempt", f.Attempt, "error", err)
+			c.Logger.Warn("dead letter", "key", durable.KeyText(f.Key), "topic", f.Topic, "attempt", f.Attempt, "error", err)
 		},
 	})
 	return err

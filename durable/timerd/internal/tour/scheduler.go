@@ -168,7 +168,8 @@ func (s *scheduler) schedule(ctx context.Context, ops []op) error {
 func (s *scheduler) timer(o op) api.Timer {
 	now := time.Now()
 	due := s.Start.Add(o.due).Truncate(time.Millisecond)
-	t := api.Timer{Key: keyName(o.key), Topic: topics[o.key%len(topics)]}
+	t := api.Timer{Key: keyName(o.key)}
+	t.Topic = topics[o.key%len(topics)]
 	notBefore := due.UnixMilli()
 	if o.after {
 		after := max(due.Sub(now), 0)

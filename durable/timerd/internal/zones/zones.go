@@ -1,0 +1,104 @@
+// Package zones embeds the time zone database into the program that imports it, and says which
+// database the program uses: package time prefers those of the system to the embedded one.
+package zones
+
+import (
+	"archive/zip"
+	"bytes"
+	"io/fs"
+	"os"
+	"regexp"
+	"runtime"
+	"strings"
+	"time"
+	_ "time/tzdata" // for systems without a database
+)
+
+// Database is a time zone database.
+type Database struct {
+	Path    string // of a directory or zip file; empty: the database is embedded
+	Version string // such as 2025b; of the embedded one, that of Go; empty: unknown
+}
+
+// String returns what logs show, such as "2025b from /usr/share/zoneinfo/".
+func (d Database) String() string {
+	switch {
+	case d.Path == "":
+		return "embedded from " + d.Version
+	case d.Version == "":
+		return "unknown version from " + d.Path
+	}
+	return d.Version + " from " + d.Path
+}
+
+// Find returns the database that [time.LoadLocation] uses: that of the environment variable
+// ZONEINFO, of one of the system's directories, or the embedded one. A zone that the first of
+// these does not have comes from the next one, so this is the database of most zones.
+func Find() Database {
+	sources := []string{os.Getenv("ZONEINFO")}
+	switch runtime.GOOS {
+	case "windows", "plan9", "js", "wasip1", "android", "ios": // package time reads no directories there, or others
+	default:
+		sources = append(sources, "/usr/share/zoneinfo/", "/usr/share/lib/zoneinfo/", "/usr/lib/locale/TZ/", "/etc/zoneinfo")
+	}
+	return find(sources)
+}
+
+// probe is a zone that every database has.
+const probe = "Europe/Berlin"
+
+func find(sources []string) Database {
+	for _, path := range sources {
+		if path == "" {
+			continue
+		}
+		if version, ok := read(path); ok {
+			return Database{Path: path, Version: version}
+		}
+	}
+	return Database{Version: runtime.Version()}
+}
+
+// read returns the version of the database at a path, and whether there is one.
+func read(path string) (version string, ok bool) {
+	files := os.DirFS(path)
+	if strings.HasSuffix(path, ".zip") {
+		archive, err := zip.OpenReader(path)
+		if err != nil {
+			return "", false
+		}
+		defer archive.Close()
+		for _, f := range archive.File {
+			if f.Name == probe && f.Method != zip.Store { // package time does not read it
+				return "", false
+			}
+		}
+		files = archive
+	}
+	zone, err := fs.ReadFile(files, probe)
+	if err != nil {
+		return "", false
+	}
+	if _, err := time.LoadLocationFromTZData(probe, zone); err != nil {
+		return "", false
+	}
+	return versionOf(files), true
+}
+
+var version = regexp.MustCompile(`^[0-9A-Za-z.-]{1,32}$`)
+
+// versionOf returns the version that a database tells; "" if it does not. Distributions have
+// one of these files.
+func versionOf(files fs.FS) string {
+	for _, place := range []struct{ name, prefix string }{{"tzdata.zi", "# version "}, {"+VERSION", ""}} {
+		text, err := fs.ReadFile(files, place.name)
+		if err != nil {
+			continue
+		}
+		line, _, _ := bytes.Cut(text, []byte("\n"))
+		if v, ok := strings.CutPrefix(strings.TrimRight(string(line), "\r"), place.prefix); ok && version.MatchString(v) {
+			return v
+		}
+	}
+	return ""
+}
