@@ -90,6 +90,8 @@ func figuresOfStore(st durable.Stats) []Figure {
 		{Name: "leased", Help: "Timers that a worker runs", Value: float64(st.Leased)},
 		{Name: "dead", Help: "Dead letters", Value: float64(st.Dead)},
 		{Name: "dropped_total", Help: "Dead letters that were removed because of their number or their age", Type: Counter, Value: float64(st.Dropped)},
+		{Name: "schedules", Help: "Schedules", Value: float64(st.Schedules)},
+		{Name: "schedules_overdue", Help: "Schedules that are to create an occurrence, and have not", Value: float64(st.SchedulesOverdue)},
 	}
 }
 
@@ -121,6 +123,11 @@ func Worker(w *durable.Worker) Source {
 		}
 		return append(list,
 			Figure{Name: "panics_total", Help: "Panics of handlers", Type: Counter, Value: float64(st.Panics)},
-			Figure{Name: "repaired_total", Help: "Records without a home that claims have removed", Type: Counter, Value: float64(st.Repaired)})
+			Figure{Name: "repaired_total", Help: "Records without a home that claims have removed", Type: Counter, Value: float64(st.Repaired)},
+			Figure{Name: "planned_total", Help: "Times that this worker advanced a schedule", Type: Counter, Value: float64(st.Planned)},
+			Figure{Name: "occurrences_total", Help: "Occurrences of schedules that this worker created at planned times", Type: Counter, Value: float64(st.Occurrences)},
+			Figure{Name: "skipped_total", Help: "Planned times that this worker skipped, because of the schedule's overlap or missed", Type: Counter, Value: float64(st.Skipped)},
+			Figure{Name: "plan_failures_total", Help: "Times that this worker could not advance a schedule, and put it off", Type: Counter, Value: float64(st.PlanFailures)},
+			Figure{Name: "planned_late_seconds", Help: "How long after their planned times this worker created occurrences", Type: Histogram, Durations: st.PlannedLate})
 	})
 }

@@ -74,6 +74,7 @@ func figures(changes map[string]any) map[string]any {
 	f := map[string]any{
 		"readable": 1., "age_seconds": 0., "waiting": 0., "overdue": 0., "overdue_seconds": 0.,
 		"leased": 0., "dead": 0., "dropped_total": 0., "invalid_figures": 0.,
+		"schedules": 0., "schedules_overdue": 0.,
 	}
 	for name, value := range changes {
 		f[name] = value
@@ -116,6 +117,39 @@ func TestFiguresOfTimers(t *testing.T) {
 
 		s.gone.Store(true)
 		require.Equal(t, unreadable, settled(r, 0))
+	})
+}
+
+// Schedules are counted apart from timers, and a worker counts what it makes of them.
+func TestFiguresOfSchedules(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, timers, r := observed(t, 2)
+		busy := make(chan struct{})
+		worker, err := timers.NewWorker(func(context.Context, durable.Fired) error { <-busy; return nil }, durable.WorkerOptions{})
+		require.NoError(t, err)
+		_, err = r.Add("worker", observe.Worker(worker))
+		require.NoError(t, err)
+		_, _, err = timers.PutSchedule(t.Context(), durable.Schedule{Key: "minutely", Every: time.Minute})
+		require.NoError(t, err)
+		_, _, err = timers.PutSchedule(t.Context(), durable.Schedule{Key: "daily", Cron: "@daily"})
+		require.NoError(t, err)
+		require.Equal(t, figures(map[string]any{"schedules": 2.}), settled(r, 0))
+		time.Sleep(61 * time.Second)
+		require.Equal(t, figures(map[string]any{"schedules": 2., "schedules_overdue": 1.}), settled(r, 0), "no worker runs")
+
+		ctx, stop := context.WithCancel(t.Context())
+		ran := make(chan error, 1)
+		go func() { ran <- worker.Run(ctx) }()
+		time.Sleep(3 * time.Minute) // the occurrence of the first minute still runs
+		require.Equal(t, figures(map[string]any{"schedules": 2., "leased": 1.}), settled(r, 0))
+		got := shown(r, 1)
+		require.Equal(t, []any{1., 3., 0.}, []any{got["occurrences_total"], got["skipped_total"], got["plan_failures_total"]})
+		require.Positive(t, got["planned_total"])
+		require.EqualValues(t, 1, worker.Stats().PlannedLate.Count)
+		require.Contains(t, got, "planned_late_seconds")
+		close(busy)
+		stop()
+		require.NoError(t, <-ran)
 	})
 }
 
