@@ -60,20 +60,20 @@ const maxPart = 1 << 20
 // store.ErrFull. Bodies of more than 1 MiB together are sent in parts, one after the
 // other; if one fails after others were made, the error is store.ErrUnsure, too.
 func (s *Store) Schedule(ctx context.Context, n int, entries []store.Entry) ([]store.Receipt, store.Horizon, error) {
-	return inParts(entries, sizeOfEntry, s.part, func(part []store.Entry) ([]store.Receipt, store.Horizon, error) {
+	return inParts(entries, s.partOf, func(part []store.Entry) ([]store.Receipt, store.Horizon, error) {
 		return s.schedule(ctx, n, part)
 	})
 }
 
-// inParts sends items in requests of at most most bytes, unless it is one item.
-func inParts[I, R any](items []I, size func(*I) int, most int, send func([]I) ([]R, store.Horizon, error)) ([]R, store.Horizon, error) {
+// inParts sends items in parts, each as long as partOf says, and returns all results with the
+// last horizon.
+func inParts[T, R any](items []T, partOf func([]T) int, send func([]T) ([]R, store.Horizon, error)) ([]R, store.Horizon, error) {
 	var results []R
 	var h store.Horizon
 	var unconfirmed error
 	for results == nil || len(results) < len(items) {
 		rest := items[len(results):]
-		part := rest[:partOf(rest, size, most)]
-		some, last, err := send(part)
+		some, last, err := send(rest[:partOf(rest)])
 		switch {
 		case some == nil && results != nil && !errors.Is(err, store.ErrUnsure):
 			return nil, store.Horizon{}, fmt.Errorf("%w: %w", store.ErrUnsure, err)
@@ -92,18 +92,17 @@ func inParts[I, R any](items []I, size func(*I) int, most int, send func([]I) ([
 	return results, h, unconfirmed
 }
 
-// partOf returns how many items go into one request.
-func partOf[I any](items []I, size func(*I) int, most int) int {
-	sum := 0
-	for i := range items {
-		if sum += size(&items[i]); sum > most && i > 0 {
+// partOf returns how many entries go into one request.
+func (s *Store) partOf(entries []store.Entry) int {
+	size := 0
+	for i, e := range entries {
+		size += len(e.Body)
+		if size > s.part && i > 0 {
 			return i
 		}
 	}
-	return len(items)
+	return len(entries)
 }
-
-func sizeOfEntry(e *store.Entry) int { return len(e.Body) }
 
 func (s *Store) schedule(ctx context.Context, n int, entries []store.Entry) ([]store.Receipt, store.Horizon, error) {
 	args := make([]any, 0, 1+4*len(entries))

@@ -156,8 +156,8 @@ func TestLongBodiesAreSentInParts(t *testing.T) {
 		e.Body = bytes.Repeat([]byte{byte(i)}, store.MaxBody)
 		entries = append(entries, e)
 	}
-	require.Equal(t, maxPart/store.MaxBody, partOf(entries, sizeOfEntry, maxPart))
-	require.Equal(t, 1, partOf([]store.Entry{{Body: make([]byte, maxPart)}, {Body: make([]byte, 1)}}, sizeOfEntry, maxPart))
+	require.Equal(t, maxPart/store.MaxBody, r.s.partOf(entries))
+	require.Equal(t, 1, r.s.partOf([]store.Entry{{Body: make([]byte, maxPart)}, {Body: make([]byte, 1)}}))
 	r.s = r.open(r.raw) // the proxy takes small requests only
 	receipts := r.put(entries...)
 	r.Len(receipts, 40)
@@ -291,23 +291,25 @@ func TestFencesAreExact(t *testing.T) {
 	}
 }
 
+// callsOf returns how many commands the server executes while f runs.
+func (r *rig) callsOf(f func()) (n int) {
+	r.t.Helper()
+	r.NoError(r.raw.ConfigResetStat(r.ctx).Err())
+	f()
+	for line := range strings.Lines(r.raw.Info(r.ctx, "commandstats").Val()) {
+		var count int
+		if name, rest, ok := strings.Cut(line, ":calls="); ok && !strings.Contains(name, "config") && !strings.Contains(name, "info") {
+			_, _ = fmt.Sscanf(rest, "%d,", &count)
+			n += count
+		}
+	}
+	return n
+}
+
 // Every script makes the same number of calls for one item as for 500 (D12).
 func TestScriptsMakeAFixedNumberOfCalls(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startServer(t), Options{})
-	calls := func(f func()) (n int) {
-		t.Helper()
-		r.NoError(r.raw.ConfigResetStat(r.ctx).Err())
-		f()
-		for line := range strings.Lines(r.raw.Info(r.ctx, "commandstats").Val()) {
-			var count int
-			if name, rest, ok := strings.Cut(line, ":calls="); ok && !strings.Contains(name, "config") && !strings.Contains(name, "info") {
-				_, _ = fmt.Sscanf(rest, "%d,", &count)
-				n += count
-			}
-		}
-		return n
-	}
 	life := func(n int) (counts []int) {
 		var entries, successors []store.Entry
 		var keys []string
@@ -327,7 +329,7 @@ func TestScriptsMakeAFixedNumberOfCalls(t *testing.T) {
 		cancel := func() { _, err := r.s.Cancel(r.ctx, 0, keys); r.NoError(err) }
 		count := func(steps ...func()) {
 			for _, f := range steps {
-				counts = append(counts, calls(f))
+				counts = append(counts, r.callsOf(f))
 			}
 		}
 		count(

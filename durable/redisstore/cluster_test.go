@@ -504,6 +504,9 @@ func TestClusterFollowsSlots(t *testing.T) {
 		e := r.entry("a")
 		_, _, err := s.Schedule(r.ctx, n, []store.Entry{e})
 		r.NoError(err)
+		plan := r.plan("plan", 1)
+		_, _, err = s.SwapPlans(r.ctx, n, []store.PlanSwap{plan})
+		r.NoError(err)
 		slot := int(c.raw[0].ClusterKeySlot(r.ctx, s.shards[n].tag).Val())
 		from := c.masterOf(slot)
 		to := c.another(from)
@@ -515,9 +518,18 @@ func TestClusterFollowsSlots(t *testing.T) {
 		c.move(slot, to, 100*time.Millisecond)
 		r.NoError(<-done)
 		r.Equal(to, c.masterOf(slot))
-		claimed, _, err := s.Claim(r.ctx, n, newClaim(1))
+		claim := newClaim(2)
+		claim.Plans = 1
+		claimed, _, err := s.Claim(r.ctx, n, claim)
 		r.NoError(err)
-		r.Len(claimed.Leases, 1)
+		r.Len(claimed.Leases, 3)
+		r.Equal(plan.Key, claimed.Leases[0].Key)
+		_, _, err = s.End(r.ctx, n, []store.End{{Holder: claimed.Leases[2].Holder, Kind: store.Done}})
+		r.NoError(err)
+		plans, err := s.Plans(r.ctx, n, "", 9)
+		r.NoError(err)
+		r.Len(plans, 1)
+		r.EqualValues(1, plans[0].History.Done)
 	}
 	if c.announces() {
 		r.next(events, store.Gap)
@@ -710,6 +722,21 @@ func TestClusterFailsOverBeforeALateRequest(t *testing.T) {
 	}
 	overtaken := r.abandon(p, schedule("overtaken"), store.Lease{})
 	r.put(r.entry("kept"))
+	first := r.plan("plan", 1)
+	r.swap(first)
+	second := r.plan("plan", 2)
+	second.Was = first.ID
+	lateSwap := r.abandon(p, call{name: "swap", f: func(r *rig, ctx context.Context, _ store.Lease) (any, error) {
+		_, _, err := r.s.SwapPlans(ctx, 0, []store.PlanSwap{second})
+		return nil, err
+	}}, store.Lease{})
+	other, err := Open(r.ctx, c.client(t), Options{Namespace: "late", Shards: 1, CallTimeout: maxCall})
+	r.NoError(err)
+	defer other.Close()
+	third := r.plan("plan")
+	third.Was = first.ID
+	_, _, err = other.SwapPlans(r.ctx, 0, []store.PlanSwap{third})
+	r.NoError(err)
 	expired := &late{}
 	for patience := 100 * time.Millisecond; expired.request == nil; patience *= 2 {
 		r.Less(patience, maxCall)
@@ -725,13 +752,21 @@ func TestClusterFailsOverBeforeALateRequest(t *testing.T) {
 	r.Positive(r.raw.Wait(r.ctx, 1, time.Minute).Val())
 
 	c.crash(slot)
-	second := c.servers[c.masterOf(slot)]
-	r.NotEqual(c.servers[master], second)
-	r.NoError(second.client(t).ScriptLoad(r.ctx, scheduleScript.src).Err())
-	r.Contains(overtaken.releaseTo(t, second), "-OVERTAKEN")
-	r.Contains(expired.releaseTo(t, second), "-EXPIRED")
+	successor := c.servers[c.masterOf(slot)]
+	r.NotEqual(c.servers[master], successor)
+	for _, sc := range []*script{scheduleScript, swapScript} {
+		r.NoError(successor.client(t).ScriptLoad(r.ctx, sc.src).Err())
+	}
+	r.Contains(overtaken.releaseTo(t, successor), "-OVERTAKEN")
+	r.Contains(lateSwap.releaseTo(t, successor), string(rune(store.SwapLost)), "another has swapped the plan")
+	r.Contains(expired.releaseTo(t, successor), "-EXPIRED")
 	records, err := s.Scan(r.ctx, 0, store.Cursor{}, 9)
 	r.NoError(err)
-	r.Len(records, 1)
+	r.Len(records, 2)
 	r.Equal("kept", records[0].Key)
+	r.Equal(first.Entries[0].Key, records[1].Key)
+	plans, err := s.Plans(r.ctx, 0, "", 9)
+	r.NoError(err)
+	r.Len(plans, 1)
+	r.Equal(third.ID, plans[0].ID)
 }

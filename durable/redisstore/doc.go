@@ -9,6 +9,10 @@
 // last fence, the number of shards, and how many dead letters were dropped.
 // Everything else expires or is removed.
 //
+// The plans of schedules wait in a lane of their own, and are listed in an index. A plan takes
+// about 600 bytes besides its body, with a history of ten ends without errors. One swap is one
+// script, whatever its size: 100 occurrences with bodies of 64 KiB hold up the server.
+//
 // # Time
 //
 // The clock is that of the server that holds the shard (TIME). After a fail-over to
@@ -70,6 +74,9 @@
 //     they are among the first 100 that have run out in the shard. Others of them count as
 //     attempts.
 //
+// A swap of a plan changes nothing if it comes after another swap of the same plan, of any
+// Store: each gives the plan a new ID, and the next names it.
+//
 // A script that ends midway, as when its user has lost a right, keeps no reply: the
 // request is carried out once more if it comes again, and the error is store.ErrUnsure if it
 // does not.
@@ -88,6 +95,12 @@
 // A connection on which nothing is announced for 15 s is asked whether it lives; without an
 // answer for 2 s the subscription is renewed, and a Gap event is sent. Ten idle workers with
 // 16 shards send a server 30 commands a second, these included.
+//
+// # Maxmemory
+//
+// At maxmemory Redis refuses Schedule, and a SwapPlans that would add a plan or an occurrence:
+// the error is store.ErrFull, and nothing was changed. All other calls are made, also swaps
+// that only replace or remove plans.
 //
 // # A server that does not answer
 //

@@ -80,6 +80,10 @@ var calls = []call{
 		v, _, err := r.s.End(ctx, 0, []store.End{{Holder: l.Holder, Kind: store.Done}})
 		return v, err
 	}, []store.EndResult{store.Ended}, [3]int{1, 0, 1}},
+	{"swap", func(r *rig, ctx context.Context, _ store.Lease) (any, error) {
+		v, _, err := r.s.SwapPlans(ctx, 0, []store.PlanSwap{r.plan("plan", 1)})
+		return v, err
+	}, []store.SwapResult{store.Swapped}, [3]int{2, 1, 1}},
 	{"sign", func(r *rig, ctx context.Context, _ store.Lease) (any, error) {
 		return r.s.Sign(ctx, "w", time.Second)
 	}, []string{"w"}, [3]int{1, 1, 1}},
@@ -383,7 +387,12 @@ func TestMaxMemory(t *testing.T) {
 		r.Equal(before, after)
 		again := r.open(r.raw) // opening a store that is there needs no memory
 		r.NoError(again.Close())
-		if c.name != "schedule" {
+		if c.name == "swap" {
+			_, err := c.f(r, r.ctx, l)
+			r.ErrorIs(err, store.ErrFull)
+			r.NotErrorIs(err, store.ErrUnsure)
+			r.counts(1, 1, 1)
+		} else if c.name != "schedule" {
 			// Nothing to free.
 			absent := []string{"absent"}
 			_, err := r.s.Cancel(r.ctx, 0, absent)

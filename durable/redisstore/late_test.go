@@ -20,7 +20,8 @@ import (
 func (r *rig) load() {
 	r.t.Helper()
 	for _, sc := range []*script{
-		scheduleScript, cancelScript, rescheduleScript, requeueScript, purgeScript, claimScript, extendScript, endScript, signScript,
+		scheduleScript, cancelScript, rescheduleScript, requeueScript, purgeScript, claimScript, extendScript, endScript,
+		swapScript, signScript,
 	} {
 		r.NoError(r.raw.ScriptLoad(r.ctx, sc.src).Err())
 	}
@@ -360,7 +361,7 @@ func TestLog(t *testing.T) {
 	for name := range fields {
 		names = append(names, name)
 	}
-	r.ElementsMatch([]string{"n", "o", "schedule", "cancel", "reschedule", "requeue", "purge", "end", "claim worker"}, names)
+	r.ElementsMatch([]string{"n", "o", "schedule", "cancel", "reschedule", "requeue", "purge", "end", "claim worker", "swap"}, names)
 	r.Equal(fmt.Sprint(sh.last), fields["n"])
 	r.Empty(fields["o"])
 	expiry := func() {

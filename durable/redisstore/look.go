@@ -22,48 +22,48 @@ func (s *Store) Get(ctx context.Context, n int, key string) (store.Record, error
 	if v == nil {
 		return store.Record{}, store.ErrNotFound
 	}
-	r := replyOf(v)
-	record, err := recordOf(key, r.text(0), r.text(1), r.text(2), r.millis(3), r.millis(4), r.millis(5), r.text(7))
-	if err != nil {
-		return store.Record{}, err
-	}
-	if successor := r.text(6); len(successor) == 8 && record.State == store.Leased {
-		record.SuccessorDue = store.Millis(binary.LittleEndian.Uint64([]byte(successor)))
-	}
-	switch {
-	case r.bad:
-		return store.Record{}, errReply
-	case record.State == 0:
-		return store.Record{}, store.ErrNotFound // a head in no home, which a claim will remove
-	}
-	return record, nil
+	return recordOf(key, replyOf(v), 0)
 }
 
-// recordOf decodes a timer that is waiting, leased or dead; its State is 0 if it is none of
-// them.
-func recordOf(key, head, body, run string, due, leaseEnd, died store.Millis, history string) (store.Record, error) {
-	h, err := decodeHead(head, body)
+// recordFields is how many fields of a reply recordOf reads.
+const recordFields = 8
+
+// recordOf reads a timer or a plan with its body, as get.lua and plans.lua return it: from
+// field i on.
+func recordOf(key string, r *reply, i int) (store.Record, error) {
+	h, err := decodeHead(r.text(i), r.text(i+1))
 	if err != nil {
 		return store.Record{}, err
 	}
-	r, err := decodeRun(run)
+	run, err := decodeRun(r.text(i + 2))
+	if err != nil {
+		return store.Record{}, err
+	}
+	history, err := decodeHistory(key, r.text(i+7))
 	if err != nil {
 		return store.Record{}, err
 	}
 	record := store.Record{
 		Key: key, ID: h.id, Topic: h.topic, Body: h.body,
-		Due: r.due, Attempts: r.attempts, LastError: r.err,
+		Due: run.due, Attempts: run.attempts, LastError: run.err, History: history,
 	}
+	due, leaseEnd, died, successor := r.millis(i+3), r.millis(i+4), r.millis(i+5), r.text(i+6)
 	switch {
+	case r.bad:
+		return store.Record{}, errReply
 	case leaseEnd != 0:
-		record.State, record.LeaseEnd, record.Fence, record.Cancelled = store.Leased, leaseEnd, r.fence, r.cancelled
+		record.State, record.LeaseEnd, record.Fence, record.Cancelled = store.Leased, leaseEnd, run.fence, run.cancelled
+		if len(successor) == 8 {
+			record.SuccessorDue = store.Millis(binary.LittleEndian.Uint64([]byte(successor)))
+		}
 	case died != 0:
 		record.State, record.Died = store.Dead, died
 	case due != 0:
 		record.State, record.Due = store.Waiting, due
+	default:
+		return store.Record{}, store.ErrNotFound // a head in no home, which a claim will remove
 	}
-	record.History, err = decodeHistory(key, history)
-	return record, err
+	return record, nil
 }
 
 // Scan returns waiting timers by due time; see [store.Store].

@@ -2,72 +2,84 @@ package redisstore
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// SwapPlans changes plans; see [store.Store]. At maxmemory one that adds something changes
-// nothing, and the error is store.ErrFull. Bodies of more than 1 MiB together are sent in
-// parts, one after the other; if one fails after others were made, the error is store.ErrUnsure,
-// too.
+// SwapPlans changes plans; see [store.Store]. At maxmemory a call that adds a plan or an
+// occurrence changes nothing and returns store.ErrFull. Bodies of more than 1 MiB together, or
+// more than 500 plans and occurrences, are sent in parts, one after the other; if one fails
+// after others were made, the error is store.ErrUnsure, too. A part has at least one swap.
 func (s *Store) SwapPlans(ctx context.Context, n int, swaps []store.PlanSwap) ([]store.SwapResult, store.Horizon, error) {
-	return inParts(swaps, sizeOfSwap, s.part, func(part []store.PlanSwap) ([]store.SwapResult, store.Horizon, error) {
-		args := make([]any, 0, 1+8*len(part))
-		args = append(args, s.o.Limits.MaxPending)
-		for i := range part {
-			args = appendSwap(args, &part[i])
-		}
-		r, err := s.change(ctx, n, swapping, swapScript, args)
-		if r == nil {
-			return nil, store.Horizon{}, err
-		}
-		return answer(eachByte[store.SwapResult](r, len(part)), r, err)
+	return inParts(swaps, s.partOfSwaps, func(part []store.PlanSwap) ([]store.SwapResult, store.Horizon, error) {
+		return s.swap(ctx, n, part)
 	})
 }
 
-func sizeOfSwap(p *store.PlanSwap) int {
-	size := len(p.Body)
-	for i := range p.Entries {
-		size += len(p.Entries[i].Body)
+// partOfSwaps returns how many swaps go into one request.
+func (s *Store) partOfSwaps(swaps []store.PlanSwap) int {
+	size, keys := 0, 0
+	for i := range swaps {
+		p := &swaps[i]
+		size += len(p.Body)
+		for j := range p.Entries {
+			size += len(p.Entries[j].Body)
+		}
+		keys += 1 + len(p.Entries)
+		if (size > s.part || keys > store.MaxItems) && i > 0 {
+			return i
+		}
 	}
-	return size
+	return len(swaps)
 }
 
-// appendSwap encodes a swap as swap.lua takes it.
-func appendSwap(args []any, p *store.PlanSwap) []any {
-	was := p.Was[:]
-	if p.Was == (store.ID{}) {
-		was = nil
+func (s *Store) swap(ctx context.Context, n int, swaps []store.PlanSwap) ([]store.SwapResult, store.Horizon, error) {
+	const each = 8
+	args := make([]any, 0, 1+each*len(swaps))
+	args = append(args, s.o.Limits.MaxPending)
+	for i := range swaps {
+		p := &swaps[i]
+		if p.ID == (store.ID{}) {
+			args = append(args, p.Key, p.Was[:], "", "", 0, 0, 0, 0)
+			continue
+		}
+		head, body := newHead(&store.Entry{Key: p.Key, ID: p.ID, Body: p.Body})
+		args = append(args, p.Key, p.Was[:], head, body, int64(p.Due), int(p.Wake), p.Seen, len(p.Entries))
+		for j := range p.Entries {
+			e := &p.Entries[j]
+			head, body := newHead(e)
+			args = append(args, e.Key, when(nil, e.At, e.After), head, body)
+		}
 	}
-	if p.ID == (store.ID{}) {
-		return append(args, p.Key, was, "", "", 0, 0, 0, 0)
+	r, err := s.change(ctx, n, swapping, swapScript, args)
+	if r == nil {
+		return nil, store.Horizon{}, err
 	}
-	head, body := newHead(&store.Entry{Key: p.Key, ID: p.ID, Body: p.Body})
-	args = append(args, p.Key, was, head, body, int64(p.Due), int(p.Wake), p.Seen, len(p.Entries))
-	for i := range p.Entries {
-		e := &p.Entries[i]
-		head, body := newHead(e)
-		args = append(args, e.Key, when(nil, e.At, e.After), head, body)
-	}
-	return args
+	return answer(eachByte[store.SwapResult](r, len(swaps)), r, err)
 }
 
 // Plans returns plans in order of their keys; see [store.Store].
 func (s *Store) Plans(ctx context.Context, n int, after string, limit int) ([]store.Record, error) {
-	v, err := s.call(ctx, s.read(s.shards[n], plansScript, after, min(limit, store.MaxItems), store.MaxClaim))
+	limit = min(limit, store.MaxItems)
+	v, err := s.call(ctx, s.read(s.shards[n], plansScript, after, limit, store.MaxClaim))
 	if err != nil {
 		return nil, explained(err)
 	}
 	r := replyOf(v)
-	const fields = 7
+	const fields = 1 + recordFields
 	if r.bad || len(r.fields)%fields != 0 {
 		return nil, errReply
 	}
 	records := make([]store.Record, 0, len(r.fields)/fields)
 	for i := 0; i < len(r.fields); i += fields {
-		record, err := recordOf(r.text(i), r.text(i+1), r.text(i+2), r.text(i+3), r.millis(i+4), r.millis(i+5), 0, r.text(i+6))
+		record, err := recordOf(r.text(i), r, i+1)
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -76,56 +88,63 @@ func (s *Store) Plans(ctx context.Context, n int, after string, limit int) ([]st
 	return records, r.err()
 }
 
-var errHistory = errors.New("redisstore: a history is damaged")
+const (
+	digits = 13 // of an occurrence's key that are kept as a number
+	packed = 4  // flag in a note's first byte: they are
+)
 
-// decodeHistory decodes the history of a plan, as common.lua says; nil if the key is not that
-// of a plan.
+// decodeHistory decodes a plan's history, as common.lua says. It returns nil for a timer.
 func decodeHistory(key, s string) (*store.History, error) {
 	if !store.IsPlan(key) {
 		return nil, nil
 	}
-	b := bytesReader{left: s}
-	_ = b.number(1) // the scripts' business
-	h := &store.History{Done: b.number(6), Dead: b.number(6), Cancelled: b.number(6)}
-	for n := b.number(1); n > 0 && !b.bad; n-- {
+	h := &store.History{}
+	if s == "" {
+		return h, nil
+	}
+	d := decoder{[]byte(s), false}
+	d.bytes(1) // the wake
+	n := d.number(1)
+	h.Done, h.Dead, h.Cancelled = d.number(6), d.number(6), d.number(6)
+	for range n {
 		var note store.Note
-		if size := int(b.number(1)); size > 0 {
-			note.Key = key + b.take(size)
+		first := d.number(1)
+		note.Outcome = store.Outcome(first &^ packed)
+		if first&packed != 0 {
+			note.Key = key + fmt.Sprintf("%0*d", digits, d.number(6))
 		} else {
-			note.Key = fmt.Sprintf("%s%013d", key, b.number(6))
+			note.Key = key + string(d.bytes(int(d.number(2))))
 		}
-		note.Outcome = store.Outcome(b.number(1))
-		note.Begun, note.Ended = store.Millis(b.number(6)), store.Millis(b.number(6))
-		note.Attempts = int(b.number(2))
-		note.Error = b.take(int(b.number(1)))
+		note.Begun, note.Ended = store.Millis(d.number(6)), store.Millis(d.number(6))
+		note.Attempts = int(d.number(2))
+		note.Error = string(d.bytes(int(d.number(1))))
 		h.Last = append(h.Last, note)
 	}
-	if b.bad || b.left != "" {
-		return nil, errHistory
+	if d.short || len(d.rest) > 0 {
+		return nil, fmt.Errorf("redisstore: the history of %s is not one", strconv.Quote(key))
 	}
 	return h, nil
 }
 
-// bytesReader takes a text apart; bad reports whether it ended too early.
-type bytesReader struct {
-	left string
-	bad  bool
+// decoder reads from the front of rest, and notes whether that was too short.
+type decoder struct {
+	rest  []byte
+	short bool
 }
 
-func (r *bytesReader) take(n int) string {
-	if n > len(r.left) {
-		r.bad, r.left = true, ""
-		return ""
+func (d *decoder) bytes(n int) []byte {
+	if n > len(d.rest) {
+		d.rest, d.short = nil, true
+		return nil
 	}
-	taken := r.left[:n]
-	r.left = r.left[n:]
-	return taken
+	b := d.rest[:n]
+	d.rest = d.rest[n:]
+	return b
 }
 
-// number reads a little-endian number of n bytes.
-func (r *bytesReader) number(n int) (v uint64) {
-	for i, c := range []byte(r.take(n)) {
-		v |= uint64(c) << (8 * i)
-	}
-	return v
+// number reads a number of n bytes.
+func (d *decoder) number(n int) uint64 {
+	var buf [8]byte
+	copy(buf[:], d.bytes(n))
+	return binary.LittleEndian.Uint64(buf[:])
 }

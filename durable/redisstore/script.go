@@ -29,6 +29,10 @@ var (
 	extendLua string
 	//go:embed lua/end.lua
 	endLua string
+	//go:embed lua/swap.lua
+	swapLua string
+	//go:embed lua/plans.lua
+	plansLua string
 	//go:embed lua/look.lua
 	lookLua string
 	//go:embed lua/stats.lua
@@ -39,10 +43,6 @@ var (
 	announceLua string
 	//go:embed lua/sign.lua
 	signLua string
-	//go:embed lua/swap.lua
-	swapLua string
-	//go:embed lua/plans.lua
-	plansLua string
 )
 
 // script is a script and the name that the server knows it by.
@@ -66,11 +66,11 @@ var (
 	claimScript      = ofShard(claimLua)
 	extendScript     = ofShard(extendLua)
 	endScript        = ofShard(endLua)
+	swapScript       = ofShard(swapLua)
+	plansScript      = ofShard(plansLua)
 	lookScript       = ofShard(lookLua)
 	statsScript      = ofShard(statsLua)
 	openScript       = ofShard(openLua)
 	announceScript   = ofShard(announceLua)
-	swapScript       = ofShard(swapLua)
-	plansScript      = ofShard(plansLua)
 	signScript       = newScript(signLua)
 )

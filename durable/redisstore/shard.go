@@ -20,8 +20,8 @@ const (
 	requeueing
 	purging
 	ending
-	swapping
 	claiming
+	swapping
 	kinds
 )
 

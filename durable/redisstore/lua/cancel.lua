@@ -2,7 +2,7 @@
 --
 -- ARGV   4 order, then keys
 -- Reply  for each 1 byte (store.CancelResult); present
--- Cost   O(log N) for each; at most 36 calls
+-- Cost   O(log N) for each; at most 33 calls
 --
 -- The first write removes nothing: after it Redis refuses none at maxmemory.
 
@@ -37,12 +37,12 @@ for i = 1, #keys do
   over[key] = true
 end
 
-local next_due = #notes > 0 and select(2, horizon())
-local woke = take_notes()
 reply = concat(answer)
+local woken = settle()
+local next_due = woken and select(2, horizon())
 call('ZREM', leases, '')
 flush()
 remember('cancel', reply)
-if woke and (next_due == 0 or now < next_due) then publish('E' .. int(now)) end
+if woken and (next_due == 0 or now < next_due) then publish('E' .. int(now)) end
 if #marked > 0 then publish('C' .. concat(marked)) end
 return {reply, now}

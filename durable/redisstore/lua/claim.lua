@@ -1,13 +1,14 @@
--- claim.lua leases what is due, and deals with leases that have run out.
+-- claim.lua leases what is due, timers and plans, and deals with leases that have run out.
 --
 -- ARGV   4 order, 5 worker, 6 token, 7 most timers, 8 most bytes of bodies, 9 lease ms,
 --        10 most attempts, 11 first lane, or 4, 12 MaxDead, 13 MaxDeadAge ms or 0,
 --        14 number of shards, 15 most plans
 -- Reply  a list, for each lease: key, head, body if the head refers to it or empty, run, end
---        of the lease, history of a plan or empty; present, next due, next lease end; buried; repaired
+--        of the lease, history of a plan or empty; present, next due, next lease end; buried;
+--        repaired
 -- Cost   O(log N) for each of at most 500 timers or plans from each lane and of 100 leases that
---        have run out, which cost twice; at most 90 calls, and 100 fields to look for one that has
---        no home
+--        have run out, which cost twice; at most 100 calls, and 100 fields to look for one that
+--        has no home
 --
 -- The first write removes nothing: after it Redis refuses none at maxmemory. The log is
 -- written also if there is nothing to lease: a copy of the claim that comes later must not
@@ -29,7 +30,6 @@ if last then
     while at <= #last do keys[#keys + 1], at = unstruct('<I2c0', last, at) end
   end
   local head_of, run_of, end_of = mget(heads, keys), mget(runs, keys), zmscore(leases, keys)
-  local history_of = mget(histories, keys)
   local held, refs = {}, {}
   for i = 1, #keys do
     local head, run = head_of[i], run_of[i]
@@ -38,7 +38,7 @@ if last then
       if big(head) then put(refs, ref(head)) end
     end
   end
-  local body_of, list, at = mget(blobs, refs), {}, 0
+  local body_of, history_of, list, at = mget(blobs, refs), historiesof(keys), {}, 0
   for _, i in ipairs(held) do
     local body, n = '', #list
     if big(head_of[i]) then
@@ -46,13 +46,13 @@ if last then
       body = body_of[at] or ''
     end
     list[n + 1], list[n + 2], list[n + 3] = keys[i], head_of[i], body
-    list[n + 4], list[n + 5], list[n + 6] = run_of[i], tonumber(end_of[i]), history_of[i] or ''
+    list[n + 4], list[n + 5], list[n + 6] = run_of[i], tonumber(end_of[i]), history_of[keys[i]] or ''
   end
   local a, b, c = horizon()
   return {list, a, b, c, buried, repaired}
 end
 
-local fence, shards = unpack(call('HMGET', meta, 'f', 's'))
+local last_fence, shards = unpack(call('HMGET', meta, 'f', 's'))
 if shards and shards ~= ARGV[14] then return redis.error_reply('SHARDS ' .. shards) end
 call('ZREM', leases, '')
 
@@ -88,7 +88,8 @@ end
 
 -- Leases that have run out. What can be leased anew is kept in again. Leases of this claim, which
 -- it meets if its log has expired, are the first to be picked, and the only ones.
-local picks, again, plans, due_before = {}, {}, {}, nil
+local picks, plans, again, plans_again, mine = {}, {}, {}, {}, false
+local succeeded, due_before = false, nil
 local late = call('ZRANGEBYSCORE', leases, '-inf', int(now), 'LIMIT', 0, 100)
 if #late > 0 then
   local head_of, run_of, succ_of = mget(heads, late), mget(runs, late), mget(succ, late)
@@ -96,21 +97,22 @@ if #late > 0 then
     local key, head, run, successor = late[i], head_of[i], run_of[i], succ_of[i]
     local whole = head and run
     if not whole then repaired = repaired + 1 end
+    if whole and cancelled(run) then note(key, 3, run) end
     if successor then
       put(rem_l, key)
-      if not due_before then due_before = select(2, horizon()) end
+      succeeded = true
       succeed(key, head, successor)
     elseif not head or run and cancelled(run) then
       put(rem_l, key)
       forget(key, head)
-      if head then note(key, 3, run) end
     elseif not run then -- it was due once, so it is not early
       put(rem_l, key)
       wait(key, head, now)
-    elseif isplan(key) then
-      plans[#plans + 1] = {key = key, head = head, run = run}
     elseif sub(run, 17, 32) == token then
-      picks[#picks + 1] = {key = key, head = head, run = run}
+      local list = isplan(key) and plans or picks
+      list[#list + 1], mine = {key = key, head = head, run = run}, true
+    elseif isplan(key) then
+      plans_again[#plans_again + 1] = {key = key, head = head, run = run}
     elseif attempts(run) >= tonumber(ARGV[10]) then
       put(rem_l, key)
       put(add_d, int(now), key)
@@ -120,16 +122,30 @@ if #late > 0 then
       again[#again + 1] = {key = key, head = head, run = run}
     end
   end
-  if #notes > 0 and not due_before then due_before = select(2, horizon()) end
-  take_notes()
+  local woken = settle()
+  if succeeded or woken then due_before = select(2, horizon()) end
   flush()
 end
 
--- One from each lane in turn, and then one of the leases that have run out.
+-- Plans: first those whose leases have run out.
+local keys, most_plans = {}, tonumber(ARGV[15])
+if not mine then
+  for i = 1, min(#plans_again, most_plans) do plans[i] = plans_again[i] end
+  local rest = most_plans - #plans
+  if rest > 0 then
+    local due = call('ZRANGEBYSCORE', lanes[5], '-inf', int(now), 'WITHSCORES', 'LIMIT', 0, rest)
+    for i = 1, #due, 2 do
+      keys[#keys + 1] = due[i]
+      plans[#plans + 1] = {key = due[i], due = tonumber(due[i + 1]), lane = 5, at = #keys}
+    end
+  end
+end
+
+-- Timers: one from each lane in turn, and then one of the leases that have run out.
 local due = {}
 for i = 1, 4 do due[i] = call('ZRANGEBYSCORE', lanes[i], '-inf', int(now), 'WITHSCORES', 'LIMIT', 0, most) end
-local keys, place = {}, {0, 0, 0, 0, 0}
-local turn, idle = 0, #picks > 0 and 5 or 0
+local place = {0, 0, 0, 0, 0}
+local turn, idle = 0, mine and 5 or 0
 if tonumber(ARGV[11]) == 4 then turn = 4 end -- begins with those that have run out
 while #picks < most and idle < 5 do
   local from = 5
@@ -152,42 +168,26 @@ while #picks < most and idle < 5 do
   turn = (turn + 1) % 5
 end
 
--- Plans come before them: those whose leases have run out, and then those that are due.
-local most_plans = tonumber(ARGV[15])
-for i = #plans, most_plans + 1, -1 do plans[i] = nil end
-if #plans < most_plans then
-  local first = call('ZRANGEBYSCORE', lanes[5], '-inf', int(now), 'WITHSCORES', 'LIMIT', 0, most_plans - #plans)
-  for i = 1, #first, 2 do
-    keys[#keys + 1] = first[i]
-    plans[#plans + 1] = {key = first[i], due = tonumber(first[i + 1]), lane = 5, at = #keys}
-  end
-end
-for i = 1, #picks do plans[#plans + 1] = picks[i] end
-picks = plans
-
 local head_of, run_of = mget(heads, keys), mget(runs, keys)
-local taken, refs, bytes, planbytes, closed = {}, {}, 0, 0, false
-for i = 1, #picks do
-  local p = picks[i]
-  p.plan = isplan(p.key)
-  if p.lane then p.head, p.run = head_of[p.at], run_of[p.at] end
-  if not p.head or lane(p.head) ~= (p.lane or lane(p.head)) then
-    -- A home without a record, or a second home. The record in the right one stays.
-    put(rem_w[p.lane], p.key)
-    if not p.head then
-      put(del_r, p.key)
-      put(del_n, p.key)
-    end
-    repaired = repaired + 1
-  else
-    local size = bodysize(p.head)
-    local sum = (p.plan and planbytes or bytes) + size
-    if sum > room and sum > size then -- it is not the first
-      if not p.plan then break end
-      closed = true
-    end
-    if not (p.plan and closed) then
-      if p.plan then planbytes = sum else bytes = sum end
+local taken, refs = {}, {}
+local function take(list)
+  local bytes, some = 0, false
+  for i = 1, #list do
+    local p = list[i]
+    if p.lane then p.head, p.run = head_of[p.at], run_of[p.at] end
+    if not p.head or lane(p.head) ~= (p.lane or lane(p.head)) then
+      -- A home without a record, or a second home. The record in the right one stays.
+      put(rem_w[p.lane], p.key)
+      if not p.head then
+        put(del_r, p.key)
+        put(del_n, p.key)
+        if isplan(p.key) then unlist(p.key) end
+      end
+      repaired = repaired + 1
+    else
+      local size = bodysize(p.head)
+      if some and bytes + size > room then break end
+      bytes, some = bytes + size, true
       taken[#taken + 1] = p
       if big(p.head) then
         p.ref = #refs + 1
@@ -196,17 +196,14 @@ for i = 1, #picks do
     end
   end
 end
+take(plans)
+take(picks)
 
-local body_of, history_of = mget(blobs, refs), {}
-if taken[1] and taken[1].plan then
-  local some = {}
-  for i = 1, #taken do
-    if taken[i].plan then some[i] = taken[i].key end
-  end
-  history_of = mget(histories, some)
-end
+local body_of, plan_keys = mget(blobs, refs), {}
+for i = 1, #plans do plan_keys[i] = plans[i].key end
+local history_of = historiesof(plan_keys)
 local list, kept = {}, {}
-local first = math.max(tonumber(fence or 0) + 1, micros)
+local first = math.max(tonumber(last_fence or 0) + 1, micros)
 local lease_end = after(lease)
 for i = 1, #taken do
   local p = taken[i]
@@ -229,7 +226,7 @@ for i = 1, #taken do
     put(set_r, p.key, run)
     local n = #list
     list[n + 1], list[n + 2], list[n + 3], list[n + 4], list[n + 5] = p.key, p.head, body, run, lease_end
-    list[n + 6] = p.plan and history_of[i] or ''
+    list[n + 6] = history_of[p.key] or ''
     kept[#kept + 1] = pack('<I2c0', #p.key, p.key)
   end
 end

@@ -1,17 +1,17 @@
 -- common.lua stands in front of every script about a shard.
 --
 -- KEYS, the same in all of them, with one hash tag:
---    1..4  w0..w3  sorted sets, a lane each: key → due ms         waiting
---    5     l       sorted set: key → end of the lease, ms         leased
+--    1..4  w0..w3  sorted sets, a lane each: key → due ms         waiting timers
+--    5     l       sorted set: key → end of the lease, ms         leased timers and plans
 --    6     b       hash: key → head                               all three homes
 --    7     B       hash: reference → body of more than 2 KiB
 --    8     r       hash: key → run                                what was claimed once, until its end
 --    9     n       hash: key → due ms (8 bytes), head             successors
 --   10     d       sorted set: key → time of death, ms            dead letters
 --   11     m       hash: f fence, s shards, x dropped             the shard's record
---   12     w4      sorted set: key → due ms                       waiting plans
---   13     i       sorted set: key → 0                            all plans, in order of their keys
---   14     h       hash: key → history                            of plans
+--   12     w4      sorted set, the lane of plans: key → due ms    waiting plans
+--   13     i       sorted set: key → 0                            plans, in order
+--   14     h       hash: key → history                            plans
 --   15     p       hash with an expiry, the log of this client: n the highest number of a request
 --                  that was carried out, o the numbers under way with it, and for each kind
 --                  8 bytes number of the last request, and its reply
@@ -24,16 +24,18 @@
 --
 -- head   1 byte lane + 16 if the body is in B, 1 byte length of the topic, 16 bytes ID,
 --        topic, and the body, or its size (4 bytes) and its reference in B (16 bytes)
--- history  1 byte store.Wake, 6 bytes done, 6 dead, 6 cancelled, 1 byte how many notes, and for
---        each note: the occurrence's key after the plan's, as a zero byte and 6 bytes for 13
---        digits, or 1 byte length and the text; 1 byte store.Outcome, 6 bytes begun, 6 ended,
---        2 attempts, 1 byte length of the error, the error
 -- run    8 bytes due, 8 bytes fence, 16 bytes token, 4 bytes attempts, 1 byte flags
 --        (1: cancelled), the last error
+-- history  1 byte wake (store.Wake), 1 byte number of notes, 6 bytes each how many occurrences
+--        are done, dead and cancelled, and the notes, the latest last
+-- note   1 byte outcome (store.Outcome) + 4 if what follows the zero byte in the occurrence's key
+--        is 13 digits; these as a number (6 bytes), or else 2 bytes length and the text; begun
+--        and ended, 6 bytes each; 2 bytes attempts; 1 byte length of the error, and the error
 -- Numbers in them are little-endian.
 --
 -- A script reads, then decides, then writes: a fixed number of calls with at most 500
--- keys each. Bodies of more than 2 KiB are never read but for a reply.
+-- keys each; 1000 if it claims timers and plans. Bodies of more than 2 KiB are never read but
+-- for a reply.
 
 local call, sub, byte, char = redis.call, string.sub, string.byte, string.char
 local pack, unstruct = struct.pack, struct.unpack
@@ -45,6 +47,7 @@ local leases, heads, blobs, runs, succ, dead, meta, index, histories, log =
 
 local LATEST = 9223372036854 -- ms, in the year 2262
 local KEEP = 60000           -- ms that a reply is kept at least
+local NOTES, ERROR = 10, 100 -- store.MaxNotes, store.MaxNoteError
 
 -- now is the present rounded down; soon is rounded up, and what a delay above zero is
 -- counted from, so that nothing is early.
@@ -68,7 +71,8 @@ local function after(ms)
   return min(soon + ms, LATEST)
 end
 
-local function lane(head) return byte(head, 1) % 16 + 1 end
+local function lane(head) return min(byte(head, 1) % 16, 4) + 1 end
+local function isplan(key) return byte(key, -1) == 0 end
 local function big(head) return byte(head, 1) >= 16 end
 local function ref(head) return sub(head, -16) end
 local function bodysize(head)
@@ -81,19 +85,11 @@ local function newrun(due, fence, token, attempts, flags, err)
 end
 local NOBODY = string.rep('\0', 16)
 local function rundue(run) return (unstruct('<i8', run)) end
+local function fence(run) return (unstruct('<I8', run, 9)) end
 local function holder(run) return sub(run, 9, 32) end
 local function attempts(run) return (unstruct('<I4', run, 33)) end
 local function cancelled(run) return byte(run, 37) % 2 == 1 end
 local function lasterror(run) return sub(run, 38) end
-
-local function isplan(key) return byte(key, #key) == 0 end
-local NEW = string.rep('\0', 20) -- a history without notes
-local function ends_of(history, wake)
-  local done, died, cancelled = unstruct('<I6I6I6', history, 2)
-  if wake == 1 then return died end
-  return done + died + cancelled
-end
-local function setwake(history, wake) return char(wake) .. sub(history, 2) end
 
 -- mget and zmscore return false for what is missing.
 local function mget(hash, keys)
@@ -103,6 +99,17 @@ end
 local function zmscore(set, keys)
   if #keys == 0 then return {} end
   return call('ZMSCORE', set, unpack(keys))
+end
+
+-- historiesof returns the histories of the plans among keys, by key.
+local function historiesof(keys)
+  local plans, found = {}, {}
+  for i = 1, #keys do
+    if isplan(keys[i]) then plans[#plans + 1] = keys[i] end
+  end
+  local history_of = mget(histories, plans)
+  for i = 1, #plans do found[plans[i]] = history_of[i] or nil end
+  return found
 end
 
 -- horizon returns the present, the earliest due time and the earliest end of a lease; 0: none.
@@ -128,7 +135,7 @@ end
 local rem_w, add_w = {{}, {}, {}, {}, {}}, {{}, {}, {}, {}, {}}
 local rem_l, add_l, rem_d, add_d = {}, {}, {}, {}
 local del_h, set_h, del_b, set_b, del_r, set_r, del_n, set_n = {}, {}, {}, {}, {}, {}, {}, {}
-local rem_i, add_i, del_y, set_y = {}, {}, {}, {}
+local rem_i, add_i, del_y, set_y = {}, {}, {}, {} -- index and histories
 
 local function put(list, a, b)
   local n = #list
@@ -136,19 +143,105 @@ local function put(list, a, b)
   if b then list[n + 2] = b end
 end
 
+-- unlist removes a plan from the index, with its history.
+local function unlist(key)
+  put(rem_i, key)
+  put(del_y, key)
+end
+
 -- Freed are the head's body and all records of the key that are in hashes.
 local function forget(key, head)
   put(del_h, key)
   put(del_r, key)
   if head and big(head) then put(del_b, ref(head)) end
-  if isplan(key) then
-    put(rem_i, key)
-    put(del_y, key)
-  end
+  if isplan(key) then unlist(key) end
 end
 
+-- notes are the ends of occurrences that are not in the histories yet. waits holds, for each
+-- plan that this script makes wait, how many notes there were before.
+local notes, waits = {}, {}
+
 -- wait makes a timer wait, whose head is written or will be.
-local function wait(key, head, due) put(add_w[lane(head)], int(due), key) end
+local function wait(key, head, due)
+  put(add_w[lane(head)], int(due), key)
+  waits[key] = #notes
+end
+
+-- note takes down that a timer has ended, if it is an occurrence: 1 done, 2 dead or 3 cancelled
+-- (store.Outcome). run is its last, or nothing. The error is that of the run if it is nil.
+local function note(key, outcome, run, err)
+  local at = string.find(key, '\0', 1, true)
+  if not at or at == #key then return end
+  local name, begun, tried = sub(key, at + 1), 0, 0
+  if run then
+    begun, tried, err = floor(fence(run) / 1000), min(attempts(run), 65535), err or lasterror(run)
+  end
+  err = sub(err or '', 1, ERROR)
+  if #name == 13 and not string.find(name, '%D') then
+    name = pack('<BI6', outcome + 4, tonumber(name))
+  else
+    name = pack('<BI2c0', outcome, #name, name)
+  end
+  notes[#notes + 1] = {
+    plan = sub(key, 1, at), outcome = outcome, text = name .. pack('<I6I6I2Bc0', begun, now, tried, #err, err),
+  }
+end
+
+-- newhistory returns a history without notes, and wakeof and setwake its first byte and one
+-- with another.
+local function newhistory() return string.rep('\0', 20) end
+local function wakeof(history) return byte(history, 1) end
+local function setwake(history, wake) return char(wake) .. sub(history, 2) end
+
+-- counts returns how many occurrences are done, dead and cancelled.
+local function counts(history) return unstruct('<I6I6I6', history, 3) end
+
+-- noted returns a history with one note more.
+local function noted(history, n)
+  local total, kept = {counts(history)}, byte(history, 2)
+  total[n.outcome] = total[n.outcome] + 1
+  local first = 21
+  if kept == NOTES then -- the first goes
+    local name = byte(history, first) >= 4 and 6 or 2 + unstruct('<I2', history, first + 1)
+    local err = first + 1 + name + 14
+    first, kept = err + 1 + byte(history, err), kept - 1
+  end
+  return pack('<BBI6I6I6', wakeof(history), kept + 1, total[1], total[2], total[3]) .. sub(history, first) .. n.text
+end
+
+-- settle adds the notes to the histories of their plans, and makes plans due now that wait and
+-- ask for it. It returns whether there was one. A flush comes after it.
+local function settle()
+  if #notes == 0 then return false end
+  local plans, state, woken = {}, {}, false
+  for _, n in ipairs(notes) do
+    if not state[n.plan] then
+      state[n.plan] = {}
+      plans[#plans + 1] = n.plan
+    end
+  end
+  local history_of, due_of = mget(histories, plans), zmscore(lanes[5], plans)
+  for i = 1, #plans do
+    state[plans[i]].history, state[plans[i]].waits = history_of[i], due_of[i]
+  end
+  for i, n in ipairs(notes) do
+    local s = state[n.plan]
+    if s.history then
+      s.history = noted(s.history, n)
+      local wake = wakeof(s.history)
+      if (s.waits or waits[n.plan] and waits[n.plan] < i) and (wake == 2 or wake == 1 and n.outcome == 2) then
+        s.history, s.woken, woken = setwake(s.history, 0), true, true
+      end
+    end
+  end
+  for i = 1, #plans do
+    local s = state[plans[i]]
+    if s.history then put(set_y, plans[i], s.history) end
+    if s.woken then put(add_w[5], int(now), plans[i]) end
+  end
+  notes = {}
+  return woken
+end
 
 -- succeed puts a successor in the place of a timer that is over, and returns when it is due.
 local function succeed(key, head, successor)
@@ -160,95 +253,24 @@ local function succeed(key, head, successor)
   return due
 end
 
--- note remembers how an occurrence has ended (store.Outcome), for the history of its plan; err
--- is its last error, if not that of the run.
-local notes = {}
-local function note(key, outcome, run, err)
-  local at = string.find(key, '\0', 1, true)
-  if not at or at == #key then return end
-  local name, begun, tried = sub(key, at + 1), 0, 0
-  if #name == 13 and string.match(name, '^%d+$') then
-    name = pack('<BI6', 0, tonumber(name))
-  else
-    name = char(min(#name, 255)) .. sub(name, 1, 255)
-  end
-  if run then
-    begun, tried = floor(unstruct('<i8', run, 9) / 1000), min(attempts(run), 65535)
-    err = err or lasterror(run)
-  end
-  err = sub(err or '', 1, 100)
-  notes[#notes + 1] = {
-    plan = sub(key, 1, at), outcome = outcome,
-    text = name .. pack('<BI6I6I2B', outcome, begun, now, tried, #err) .. err,
-  }
-end
-
--- append adds a note to a history, and takes the oldest of more than ten from it.
-local function append(history, n)
-  local counts = {unstruct('<I6I6I6B', history, 2)}
-  local count, first = counts[4] + 1, 21
-  counts[n.outcome] = counts[n.outcome] + 1
-  if count > 10 then
-    count = 10
-    local size = byte(history, first)
-    if size == 0 then size = 6 end
-    first = first + size + 17
-    first = first + byte(history, first - 1)
-  end
-  return sub(history, 1, 1) .. pack('<I6I6I6B', counts[1], counts[2], counts[3], count) .. sub(history, first) .. n.text
-end
-
--- take_notes adds the notes to the histories, and wakes plans that wait for them. It returns
--- whether it has woken one: that is due now.
-local function take_notes()
-  if #notes == 0 then return false end
-  local plans, place, woke = {}, {}, false
-  for i = 1, #notes do
-    local plan = notes[i].plan
-    if not place[plan] then
-      plans[#plans + 1] = plan
-      place[plan] = #plans
-    end
-  end
-  local history_of, due_of = mget(histories, plans), zmscore(lanes[5], plans)
-  for i = 1, #notes do
-    local n = notes[i]
-    local at = place[n.plan]
-    local history = history_of[at]
-    if history then
-      history = append(history, n)
-      local wake = byte(history, 1)
-      if due_of[at] and (wake == 2 or wake == 1 and n.outcome == 2) then
-        history, woke = setwake(history, 0), true
-        put(add_w[5], int(now), n.plan)
-      end
-      history_of[at] = history
-    end
-  end
-  for i = 1, #plans do
-    if history_of[i] then put(set_y, plans[i], history_of[i]) end
-  end
-  notes = {}
-  return woke
-end
-
 local function send(command, key, list)
   if #list == 0 then return end
   call(command, key, unpack(list))
   for i = #list, 1, -1 do list[i] = nil end
 end
 
--- flush writes; what frees comes first, so what is both removed and set is set.
+-- flush writes; what frees comes first, so what is both removed and set is set. What is
+-- in the index has a head, also if this ends midway.
 local function flush()
   for i = 1, 5 do send('ZREM', lanes[i], rem_w[i]) end
   send('ZREM', leases, rem_l)
   send('ZREM', dead, rem_d)
+  send('ZREM', index, rem_i)
+  send('HDEL', histories, del_y)
   send('HDEL', heads, del_h)
   send('HDEL', blobs, del_b)
   send('HDEL', runs, del_r)
   send('HDEL', succ, del_n)
-  send('ZREM', index, rem_i)
-  send('HDEL', histories, del_y)
   for i = 1, 5 do send('ZADD', lanes[i], add_w[i]) end
   send('ZADD', leases, add_l)
   send('ZADD', dead, add_d)

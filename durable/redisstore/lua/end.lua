@@ -3,7 +3,7 @@
 -- ARGV   4 order, then for each: key, holder (8 bytes fence, 16 bytes
 --        token), kind (1 byte, store.EndKind) and delay ms, error
 -- Reply  for each 1 byte (store.EndResult); present, next due, next lease end
--- Cost   O(log N) for each; at most 42 calls
+-- Cost   O(log N) for each; at most 41 calls
 --
 -- The first write removes nothing: after it Redis refuses none at maxmemory.
 
@@ -27,11 +27,16 @@ for i = 1, #keys do
     put(rem_l, key)
     local head, kind = head_of[i], byte(ARGV[at + 2])
     local due
+    if cancelled(run) and head then note(key, 3, run) end
     if succ_of[i] then
       due = succeed(key, head, succ_of[i])
     elseif kind == 1 or cancelled(run) or not head then -- Done
       forget(key, head)
-      if head then note(key, cancelled(run) and 3 or 1, run) else answer[i] = char(2) end -- it was lost
+      if not head then
+        answer[i] = char(2) -- it was lost
+      elseif not cancelled(run) then
+        note(key, 1, run)
+      end
     elseif kind == 5 then -- Bury
       put(add_d, int(now), key)
       note(key, 2, run, ARGV[at + 3])
@@ -51,8 +56,8 @@ for i = 1, #keys do
   end
 end
 
-local next_due = (earliest or #notes > 0) and select(2, horizon())
-if take_notes() then earliest = now end
+if settle() and (not earliest or now < earliest) then earliest = now end
+local next_due = earliest and select(2, horizon())
 reply = concat(answer)
 call('ZREM', leases, '')
 flush()

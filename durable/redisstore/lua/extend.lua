@@ -2,7 +2,7 @@
 --
 -- ARGV   4 deadline, 5 lease ms, then for each: key, holder (8 bytes fence, 16 bytes token)
 -- Reply  for each 1 byte (store.ExtendResult); present; the new end
--- Cost   O(log N) for each; 4 calls
+-- Cost   O(log N) for each; 5 calls
 --
 -- The first write removes nothing: after it Redis refuses none at maxmemory.
 

@@ -1,10 +1,10 @@
--- get.lua reads one timer.
+-- get.lua reads one timer or plan.
 --
 -- ARGV   4 key
 -- Reply  head, body if the head refers to it or empty, run or empty, due or 0, end of the
---        lease or 0, time of death or 0, 8 bytes due of the successor or empty; or nothing
---        if there is no such timer; the history of a plan or empty
--- Cost   O(log N); 8 calls
+--        lease or 0, time of death or 0, 8 bytes due of the successor or empty, history or
+--        empty; or nothing if there is no such timer
+-- Cost   O(log N); at most 9 calls
 
 local key = ARGV[4]
 local head = call('HGET', heads, key)

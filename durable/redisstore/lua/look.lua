@@ -1,6 +1,6 @@
 -- look.lua tells what comes next.
 --
 -- Reply  present, next due, next lease end
--- Cost   O(log N); 6 calls
+-- Cost   O(log N); 7 calls
 
 return {horizon()}

@@ -2,7 +2,7 @@
 --
 -- ARGV   4 order, then keys
 -- Reply  how many there were, 4 bytes; present
--- Cost   O(log N) for each; at most 10 calls
+-- Cost   O(log N) for each; at most 12 calls
 --
 -- The first write removes nothing: after it Redis refuses none at maxmemory.
 

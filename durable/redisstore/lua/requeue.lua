@@ -2,7 +2,7 @@
 --
 -- ARGV   4 order, then keys
 -- Reply  for each 1 byte (store.RequeueResult); present, next due, next lease end
--- Cost   O(log N) for each; at most 22 calls
+-- Cost   O(log N) for each; at most 30 calls
 --
 -- The first write removes nothing: after it Redis refuses none at maxmemory.
 

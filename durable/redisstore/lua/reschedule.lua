@@ -2,7 +2,7 @@
 --
 -- ARGV   4 order, then for each: key, "=" due ms or "+" ms from now
 -- Reply  for each 1 byte (store.MoveResult); present, next due, next lease end
--- Cost   O(log N) for each; at most 22 calls
+-- Cost   O(log N) for each; at most 26 calls
 --
 -- The first write removes nothing: after it Redis refuses none at maxmemory.
 

@@ -5,7 +5,7 @@
 --        when: "=" due ms, or "+" ms from now; "1" if only when absent, or "0"; the number
 -- Reply  for each entry 1 byte kind (store.ReceiptKind), 8 bytes due; present, next due,
 --        next lease end
--- Cost   O(log N) for each entry; at most 28 calls
+-- Cost   O(log N) for each entry; at most 44 calls
 --
 -- The first write adds nothing, but Redis refuses it at maxmemory: then nothing was changed.
 

@@ -1,7 +1,7 @@
 -- stats.lua counts.
 --
--- Reply  present, next due, next lease end; waiting, of these overdue, leased, dead,
---        dropped, plans, of these overdue
+-- Reply  present, next due, next lease end; waiting timers, of these overdue, leased,
+--        dead, dropped, plans, of these waiting and overdue
 -- Cost   O(log N); 20 calls
 
 local waiting, overdue = 0, 0

@@ -1,130 +1,116 @@
--- swap.lua changes plans, in order, and creates their occurrences.
+-- swap.lua creates, replaces and removes plans, in order, and adds their occurrences.
 --
--- ARGV   4 order, 5 MaxPending or 0, then for each swap: key, ID that it must have or empty,
---        head or empty to remove it, body if the head refers to it or empty, due ms, wake, ends
---        seen, number of entries, and for each entry: key, when ("=" due ms, or "+" ms from now),
---        head, body if the head refers to it or empty
--- Reply  for each swap 1 byte (store.SwapResult); present, next due, next lease end
--- Cost   O(log N) for each swap and entry; at most 36 calls
+-- ARGV   4 order, 5 MaxPending or 0, then for each plan:
+--        key, 16 bytes ID that it must have, head or empty if it is to be removed, body if the
+--        head refers to it or empty, due ms, wake (a digit), how many ends were seen, number of
+--        occurrences; and for each of these: key, "=" due ms or "+" ms from now, head, body if
+--        the head refers to it or empty
+-- Reply  for each plan 1 byte (store.SwapResult); present, next due, next lease end
+-- Cost   O(log N) for each plan and occurrence; at most 48 calls
 --
--- The first write adds nothing, but Redis refuses it at maxmemory if something is to be added:
--- then nothing was changed.
+-- If something is added, the first write adds nothing, but Redis refuses it at maxmemory: then
+-- nothing was changed. Otherwise it removes nothing, and after it Redis refuses none.
 
 local reply, refused = admit('swap')
 if refused then return refused end
 if reply then return {reply, horizon()} end
 
-local most = tonumber(ARGV[5])
-local swaps, keys, plans, at = {}, {}, {}, 6
-while at <= #ARGV do
-  local s = {
-    key = ARGV[at], was = ARGV[at + 1], head = ARGV[at + 2], body = ARGV[at + 3],
-    due = tonumber(ARGV[at + 4]), wake = tonumber(ARGV[at + 5]), seen = tonumber(ARGV[at + 6]), entries = {},
-  }
-  keys[#keys + 1], plans[#plans + 1] = s.key, s.key
-  local n = tonumber(ARGV[at + 7])
-  at = at + 8
-  for i = 1, n do
-    s.entries[i] = {key = ARGV[at], when = ARGV[at + 1], head = ARGV[at + 2], body = ARGV[at + 3]}
-    keys[#keys + 1] = ARGV[at]
-    at = at + 4
-  end
-  swaps[#swaps + 1] = s
-end
-
-local found, old, history_of = mget(heads, keys), {}, {}
-for i = 1, #keys do old[keys[i]] = found[i] end
-found = mget(histories, plans)
-for i = 1, #plans do history_of[plans[i]] = found[i] or NEW end
-
-local pending = 0
+local _, next_due = horizon()
+local most, pending = tonumber(ARGV[5]), 0
 if most > 0 then
   pending = call('ZCARD', leases) + call('HLEN', succ)
   for i = 1, 5 do pending = pending + call('ZCARD', lanes[i]) end
 end
 
--- A plan can come twice: what it is after each swap is kept here, and written at the end.
-local head_of, last, created, order, answer, adds = {}, {}, {}, {}, {}, false
-for key, head in pairs(old) do head_of[key] = head end
-for i = 1, #swaps do
-  local s = swaps[i]
-  local head = head_of[s.key]
-  local added = 0
-  if s.was == '' then added = 1 end
-  for j = 1, #s.entries do
-    if not head_of[s.entries[j].key] then added = added + 1 end
+local swaps, keys, at = {}, {}, 6
+while at <= #ARGV do
+  local p = {
+    key = ARGV[at], was = ARGV[at + 1], head = ARGV[at + 2], body = ARGV[at + 3], due = tonumber(ARGV[at + 4]),
+    wake = tonumber(ARGV[at + 5]), seen = tonumber(ARGV[at + 6]), first = at + 8, n = tonumber(ARGV[at + 7]),
+  }
+  swaps[#swaps + 1], keys[#keys + 1] = p, p.key
+  for i = 1, p.n do keys[#keys + 1] = ARGV[p.first + 4 * (i - 1)] end
+  at = p.first + 4 * p.n
+end
+
+-- What each plan and occurrence is after each swap is kept here, and written at the end.
+local head_of, end_of, history_of = mget(heads, keys), zmscore(leases, keys), historiesof(keys)
+local plans, order, exists = {}, {}, {}
+for i = 1, #keys do exists[keys[i]] = head_of[i] or end_of[i] end
+for i = 1, #keys do
+  local key = keys[i]
+  if isplan(key) and not plans[key] then
+    local head = head_of[i]
+    plans[key] = {id = head and sub(head, 3, 18) or NOBODY, old = head, history = head and history_of[key]}
+    order[#order + 1] = key
   end
-  if s.head == '' then added = 0 end
-  if (head and sub(head, 3, 18) or '') ~= s.was then
+end
+
+local answer, adds = {}, false
+for i = 1, #swaps do
+  local p = swaps[i]
+  local s = plans[p.key]
+  local added, removes = s.id == NOBODY and 1 or 0, p.head == ''
+  for e = p.first, p.first + 4 * p.n - 1, 4 do
+    if not exists[ARGV[e]] then added = added + 1 end
+  end
+  if s.id ~= p.was then
     answer[i] = char(2) -- SwapLost
+  elseif removes then
+    answer[i] = char(1) -- Swapped
+    s.swapped, s.id, s.head, s.history = true, NOBODY, nil, nil
+    pending = pending - 1
   elseif most > 0 and added > 0 and pending + added > most then
     answer[i] = char(3) -- SwapRefused
   else
     answer[i] = char(1) -- Swapped
-    if not last[s.key] then order[#order + 1] = s.key end
-    last[s.key] = s
     pending, adds = pending + added, adds or added > 0
-    if s.head == '' then
-      head_of[s.key] = false
-      if head then pending = pending - 1 end
-      history_of[s.key] = NEW
-    else
-      head_of[s.key] = s.head
-      for j = 1, #s.entries do
-        local e = s.entries[j]
-        if not head_of[e.key] then
-          head_of[e.key] = e.head
-          created[#created + 1] = e
-        end
+    s.swapped, s.id, s.head, s.body, s.due = true, sub(p.head, 3, 18), p.head, p.body, p.due
+    s.history = s.history or newhistory()
+    local done, died, cancels = counts(s.history)
+    local wake = p.wake
+    if wake > 0 and (wake == 1 and died or done + died + cancels) > p.seen then s.due, wake = now, 0 end
+    s.history = setwake(s.history, wake)
+    for e = p.first, p.first + 4 * p.n - 1, 4 do
+      local key, when, head, body = ARGV[e], ARGV[e + 1], ARGV[e + 2], ARGV[e + 3]
+      if not exists[key] then
+        local due = tonumber(sub(when, 2))
+        if sub(when, 1, 1) == '+' then due = after(due) end
+        wait(key, head, due)
+        put(set_h, key, head)
+        if body ~= '' then put(set_b, ref(head), body) end
+        exists[key] = true
       end
     end
   end
 end
 
-local earliest
-local function due_at(due)
-  if not earliest or due < earliest then earliest = due end
-end
 for i = 1, #order do
   local key = order[i]
-  local s, head, history = last[key], old[key], history_of[key]
-  if s.head == '' then
-    if head then
-      put(rem_w[5], key)
-      put(rem_l, key)
-      forget(key, head)
-    end
-  else
-    if head then
-      put(rem_l, key)
-      put(del_r, key)
-      if big(head) then put(del_b, ref(head)) end
+  local s = plans[key]
+  if s.swapped then
+    put(rem_l, key) -- a lease ends with the swap
+    put(del_r, key)
+    if s.old and big(s.old) then put(del_b, ref(s.old)) end
+    if s.head then
+      wait(key, s.head, s.due)
+      put(set_h, key, s.head)
+      if s.body ~= '' then put(set_b, ref(s.head), s.body) end
+      put(add_i, '0', key)
+      put(set_y, key, s.history)
     else
-      put(add_i, 0, key)
+      put(rem_w[5], key)
+      put(del_h, key)
+      unlist(key)
     end
-    local due, wake = s.due, s.wake
-    if wake > 0 and ends_of(history, wake) > s.seen then due, wake = now, 0 end
-    wait(key, s.head, due)
-    due_at(due)
-    put(set_h, key, s.head)
-    if s.body ~= '' then put(set_b, ref(s.head), s.body) end
-    if not head or history == NEW or byte(history, 1) ~= wake then put(set_y, key, setwake(history, wake)) end
   end
 end
-for i = 1, #created do
-  local e = created[i]
-  local due = tonumber(sub(e.when, 2))
-  if sub(e.when, 1, 1) == '+' then due = after(due) end
-  wait(e.key, e.head, due)
-  due_at(due)
-  put(set_h, e.key, e.head)
-  if e.body ~= '' then put(set_b, ref(e.head), e.body) end
-end
 
-local next_due = select(2, horizon())
 reply = concat(answer)
 if adds then call('ZADD', leases, 'XX', 0, '') else call('ZREM', leases, '') end
 flush()
 remember('swap', reply)
-if earliest and (next_due == 0 or earliest < next_due) then publish('E' .. int(earliest)) end
-return {reply, horizon()}
+
+local present, due, lease_end = horizon()
+if due ~= 0 and (next_due == 0 or due < next_due) then publish('E' .. int(due)) end
+return {reply, present, due, lease_end}
