@@ -56,6 +56,34 @@ func TestSuite(t *testing.T) {
 	}
 }
 
+// S2: plans on a Cluster. A reopening is a fail-over of the master that has the first shard,
+// after its replica has received everything.
+func TestPlansOnACluster(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	storetest.RunPlans(t, storetest.Engine{Open: func(t testing.TB, o storetest.Options) *storetest.Instance {
+		clock := frozenClock()
+		client := c.client(t)
+		options := Options{Namespace: fmt.Sprint("suite", namespaces.Add(1)), Shards: o.Shards, Limits: o.Limits, CallTimeout: maxCall}
+		s, err := open(t.Context(), client, options, clock.text)
+		require.NoError(t, err)
+		s.longest = time.Minute
+		t.Cleanup(func() { _ = s.Close() })
+		return &storetest.Instance{Store: s, Advance: clock.advance, Frozen: true, Reopen: func(t testing.TB) store.Store {
+			slot := int(c.raw[0].ClusterKeySlot(t.Context(), s.shards[0].tag).Val())
+			old := c.masterOf(slot)
+			// WAIT counts from the last write of its own connection.
+			require.NoError(t, c.raw[old].Set(t.Context(), s.shards[0].tag+":sync", "", time.Millisecond).Err())
+			replicated := c.raw[old].Wait(t.Context(), 1, time.Minute)
+			require.NoError(t, replicated.Err())
+			require.Positive(t, replicated.Val())
+			c.crash(slot)
+			require.NotEqual(t, old, c.masterOf(slot))
+			return s
+		}}
+	}})
+}
+
 // FuzzModel compares random calls with the suite's Oracle.
 func FuzzModel(f *testing.F) {
 	storetest.Fuzz(f, engine(startServer(f, "--appendfsync", "always"), true))

@@ -67,6 +67,14 @@ var longTests = []test{
 // long reports whether longTests may take some minutes.
 func long() bool { return os.Getenv("LIMBO_LONG") == "1" }
 
+// RunPlans tests what an engine does with plans: the part of Run's contract that a Cluster is
+// worth the time for.
+func RunPlans(t *testing.T, e Engine) {
+	for _, c := range planTests {
+		t.Run(c.name, func(t *testing.T) { c.f(newFixture(t, e)) })
+	}
+}
+
 // Run tests an engine: the contract, by its numbers; random calls compared
 // with the oracle; histories of concurrent calls; a hammer; and an hour of the engine's
 // clock. With LIMBO_LONG=1 in the environment the last four take some minutes.
