@@ -2,9 +2,14 @@ package api
 
 import (
 	"encoding/json"
+	"errors"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-782fa212/limbo/durable"
 )
 
 // The reader accepts only JSON, and reads it as encoding/json does.
@@ -32,5 +37,41 @@ func FuzzTimer(f *testing.F) {
 			}
 		}
 		require.Equal(t, want, got)
+	})
+}
+
+// So it does for a schedule; and one that is accepted has planned times, or an error of a field.
+func FuzzSchedule(f *testing.F) {
+	f.Add([]byte(`{"cron":"30 2 * * 1-5","zone":"Europe/Berlin","start":"2030-01-01T00:00:00Z","end":null,"limit":3,"jitter":"1m","overlap":"skip","missed":"all","catch_up":"1h","pause_on_dead":true,"topic":"t","callback":{"url":"http://a"},"body":"b","if_absent":false}`))
+	f.Add([]byte(`{"every":"15m","offset":"3m","callback":{"url":"http://a"},"body_base64":"AP8="}`))
+	f.Add([]byte(`{"every":"1ms","offset":"-3m","callback":{"url":"http://a"}}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r := newReader(b)
+		var got, want Schedule
+		if got.read(r) != nil || r.End() != nil {
+			return
+		}
+		require.NoError(t, json.Unmarshal(b, &want))
+		for _, s := range []*Schedule{&got, &want} {
+			if len(s.BodyBase64) == 0 {
+				s.BodyBase64 = nil
+			}
+			if s.Callback != nil && len(s.Callback.Headers) == 0 {
+				s.Callback.Headers = nil
+			}
+		}
+		require.Equal(t, want, got)
+		s, err := got.schedule("a")
+		if err != nil {
+			require.Equal(t, 400, asError(err).Status)
+			return
+		}
+		_, err = s.Upcoming(time.UnixMilli(0), 1)
+		var field *durable.FieldError
+		if errors.As(err, &field) {
+			require.Equal(t, strings.ToLower(field.Field[:1]), fieldError(field, nil).Field[:1])
+			return
+		}
+		require.NoError(t, err)
 	})
 }

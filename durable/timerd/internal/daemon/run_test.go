@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -100,6 +101,41 @@ func TestTimersOutliveTheProcess(t *testing.T) {
 	status, _ = do(t, "GET", url+"/healthz", "")
 	require.Equal(t, 200, status)
 	require.NoError(t, stop())
+}
+
+// A schedule that was put calls back at its planned times, never early, with their names.
+func TestSchedulesCallBack(t *testing.T) {
+	called := make(chan http.Header, 100)
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		r.Header.Set("Early", fmt.Sprint(r.Header.Get("Limbo-Planned") > time.Now().UTC().Format("2006-01-02T15:04:05.000Z")))
+		called <- r.Header
+	}))
+	defer receiver.Close()
+	url, stop := start(t, Config{Store: "pebble:" + filepath.Join(t.TempDir(), "timers"), Workers: 2})
+	status, reply := do(t, "PUT", url+"/schedules/order%2F7", `{"every":"1s","limit":2,"callback":{"url":"`+receiver.URL+`"},"body":"hello"}`)
+	require.Equal(t, 201, status, reply)
+	first, second := <-called, <-called
+	for _, header := range []http.Header{first, second} {
+		require.Equal(t, "false", header.Get("Early"))
+		require.Equal(t, "order%2F7", header.Get("Limbo-Schedule"))
+		planned := parse(t, header.Get("Limbo-Planned"))
+		require.Equal(t, planned.Truncate(time.Second), planned)
+		require.Contains(t, reply, `"`+planned.Format(time.RFC3339)+`"`)
+		require.Equal(t, fmt.Sprintf("order%%2F7%%00%013d", planned.UnixMilli()), header.Get("Limbo-Timer"))
+	}
+	require.NotEqual(t, first.Get("Idempotency-Key"), second.Get("Idempotency-Key"))
+	require.Eventually(t, func() bool {
+		_, reply = do(t, "GET", url+"/schedules/order%2F7", "")
+		return strings.Contains(reply, `"created":2,"triggered":0,"backfilled":0,"skipped_overlap":0,"skipped_missed":0,"skipped_updated":0,"done":2,`)
+	}, time.Minute, 10*time.Millisecond)
+	require.Contains(t, reply, `"state":"ended"`)
+	require.NoError(t, stop())
+}
+
+func parse(t *testing.T, text string) time.Time {
+	at, err := time.Parse("2006-01-02T15:04:05.000Z", text)
+	require.NoError(t, err)
+	return at
 }
 
 // The page and what it serves for Prometheus show the timers, and the worker if there is one.
