@@ -88,6 +88,23 @@ func TestGetSchedule(t *testing.T) {
 	require.Equal(t, Policy{Overlap: "skip", Missed: "latest", CatchUp: "1h0m0s"}, i.Policy)
 	require.Equal(t, "hello", i.Body)
 	f.is(404, `{"error":{"code":"not_found","message":"durable: no such timer or schedule"}}`, "GET", "/schedules/other", "")
+
+	// No worker has come to the last planned time.
+	f.do("PUT", "/schedules/late", `{"cron":"0 14 * * *","zone":"Europe/Berlin","end":"2030-01-02T13:00:00Z",`+callback+`}`)
+	f.now = noon.Add(time.Hour + 5*time.Second)
+	i = f.schedule("/schedules/late")
+	require.Equal(t, []string{"active", "2030-01-02T14:00:00+01:00"}, []string{i.State, i.Overdue})
+	require.Equal(t, []string{}, i.Next)
+}
+
+// What the store says of a change has its status, as for timers.
+func TestScheduleOfAFullStore(t *testing.T) {
+	f := newFixture(t, store.Limits{MaxPending: 1}, "")
+	f.do("PUT", "/schedules/a", nightly)
+	const full = `{"error":{"code":"full","message":"durable: no more timers can be held"}}`
+	f.is(507, full, "POST", "/schedules/a/trigger", "")
+	f.is(507, full, "POST", "/schedules/a/backfill", `{"from":"2030-01-02T00:00:00Z","to":"2030-01-02T12:00:00Z"}`)
+	f.is(200, `{"key":"a","result":"paused"}`, "POST", "/schedules/a/pause", "")
 }
 
 // Keys can have any bytes but zero bytes, and names that routes have, in all routes.
