@@ -73,7 +73,7 @@ func scanLongKeys(f *fixture) {
 		want = append(want, string(key))
 		for _, at := range []int{0, 1, 30, 31, 32, 33, 62, 63, 64} {
 			for _, other := range []byte{0, 'a', 'z', 0xff} {
-				if at < size && !(other == 0 && at == size-1) { // that would be a plan's
+				if at < size && (other != 0 || at < size-1) { // that would be a plan's
 					key[at] = other
 					want = append(want, string(key))
 					key[at] = 'm'
