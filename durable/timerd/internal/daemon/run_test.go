@@ -112,7 +112,7 @@ func TestSchedulesCallBack(t *testing.T) {
 	}))
 	defer receiver.Close()
 	url, stop := start(t, Config{Store: "pebble:" + filepath.Join(t.TempDir(), "timers"), Workers: 2})
-	status, reply := do(t, "PUT", url+"/schedules/order%2F7", `{"every":"1s","limit":2,"callback":{"url":"`+receiver.URL+`"},"body":"hello"}`)
+	status, reply := do(t, "PUT", url+"/schedules/order%2F7", `{"every":"1s","limit":2,"overlap":"allow","missed":"all","callback":{"url":"`+receiver.URL+`"},"body":"hello"}`)
 	require.Equal(t, 201, status, reply)
 	first, second := <-called, <-called
 	for _, header := range []http.Header{first, second} {
