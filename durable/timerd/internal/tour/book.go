@@ -13,14 +13,18 @@ type book struct {
 	keys   map[int][]*step // in the order in which they were done
 	acks   map[string]int  // by ID
 	ids    map[string]int  // the numbers of timers that have begun
-	wrong  map[int]bool    // keys, once they are checked
+	wrong  map[string]bool // names of keys, once they are checked
+
+	schedules   map[int]*scheduleLife // by number
+	latest      map[int]int           // schedules, by the number of their keys
+	occurrences map[string]int        // schedules, by the IDs of their occurrences
 
 	live counts
 }
 
 // counts are for the table; what they cannot tell the check at the end does.
 type counts struct {
-	sent, scheduled, ran, repeated, cancelled int
+	sent, scheduled, ran, repeated, cancelled, occurrences int
 }
 
 // step is a schedule or a cancel of a key.
@@ -54,7 +58,8 @@ type move struct {
 func newBook(paths ...string) *book {
 	b := &book{
 		timers: make(map[int]*timerLife), keys: make(map[int][]*step),
-		acks: make(map[string]int), ids: make(map[string]int), wrong: make(map[int]bool),
+		acks: make(map[string]int), ids: make(map[string]int), wrong: make(map[string]bool),
+		schedules: make(map[int]*scheduleLife), latest: make(map[int]int), occurrences: make(map[string]int),
 	}
 	for _, p := range paths {
 		b.tails = append(b.tails, &tail{path: p})
@@ -91,6 +96,9 @@ func (b *book) timer(number int) *timerLife {
 
 // add adds an event.
 func (b *book) add(e event) error {
+	if e.Schedule != 0 {
+		return b.addSchedule(e)
+	}
 	switch e.Kind {
 	case eventSchedule:
 		b.sent(b.timer(e.Timer), e)

@@ -1,6 +1,10 @@
 package tour
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/seed-782fa212/limbo/durable/timerd/internal/api"
+)
 
 // Summary is what the tour found; it is the line that -json prints. Early, lost,
 // ran_after_cancel, acknowledged_twice and left_behind must be 0.
@@ -21,6 +25,8 @@ type Summary struct {
 	CameLate          int64  `json:"came_late"`   // whose last requests came late
 	CameTwice         int64  `json:"came_twice"`  // whose requests all came twice
 	LeftBehind        int    `json:"left_behind"` // what is in the store at the end
+
+	Schedules ScheduleSummary `json:"schedules"`
 }
 
 // LateMS are quantiles in milliseconds.
@@ -31,20 +37,20 @@ type LateMS struct {
 
 // ok reports whether each zero is zero.
 func (s Summary) ok() bool {
-	return s.Early == 0 && s.Lost == 0 && s.RanAfterCancel == 0 && s.AcknowledgedTwice == 0 && s.LeftBehind == 0
+	return s.Early == 0 && s.Lost == 0 && s.RanAfterCancel == 0 && s.AcknowledgedTwice == 0 && s.LeftBehind == 0 && s.Schedules.ok()
 }
 
-// check goes through the book; dead are the keys of the dead letters. It notes the keys of
-// which something is wrong, for history.
-func (b *book) check(dead map[string]bool) Summary {
+// check goes through the book; dead are the keys of the dead letters, and infos the schedules
+// at the end. It notes the keys of which something is wrong, for history.
+func (b *book) check(dead map[string]bool, infos []api.ScheduleInfo) Summary {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := Summary{Dead: len(dead)}
+	s := Summary{Dead: len(dead), Schedules: b.checkSchedules(dead, infos)}
 	var late []int64
 	for _, t := range b.timers {
 		if t.step == nil || t.step.acked == 0 {
 			s.Lost++ // the scheduler never had an answer, or a timer runs that nobody scheduled
-			b.wrong[t.key] = true
+			b.wrong[keyName(t.key)] = true
 			continue
 		}
 		s.Timers++
@@ -54,7 +60,7 @@ func (b *book) check(dead map[string]bool) Summary {
 		}
 		if t.early() {
 			s.Early++
-			b.wrong[t.key] = true
+			b.wrong[keyName(t.key)] = true
 		}
 		if us, ok := t.late(); ok {
 			late = append(late, us)
@@ -65,7 +71,7 @@ func (b *book) check(dead map[string]bool) Summary {
 		s.Lost += lost
 		s.RanAfterCancel += after
 		if lost+after > 0 {
-			b.wrong[key] = true
+			b.wrong[keyName(key)] = true
 		}
 		for _, st := range steps {
 			if st.timer == nil && st.result == "cancelled" {
@@ -76,7 +82,7 @@ func (b *book) check(dead map[string]bool) Summary {
 	for id, n := range b.acks {
 		if n > 1 {
 			s.AcknowledgedTwice++
-			b.wrong[b.timer(b.ids[id]).key] = true
+			b.wrong[b.nameOf(event{Kind: eventAcknowledged, ID: id})] = true
 		}
 	}
 	slices.Sort(late)

@@ -57,7 +57,7 @@ func check(t *testing.T, dead string, events []event) Summary {
 	if dead != "" {
 		keys[dead] = true
 	}
-	return b.check(keys)
+	return b.check(keys, nil)
 }
 
 // What must be 0 is not when it must not be: a tour that cannot fail proves
@@ -144,7 +144,7 @@ func TestHistory(t *testing.T) {
 		b.tails = append(b.tails, &tail{path: path})
 	}
 	require.NoError(t, b.read())
-	require.Equal(t, 1, b.check(nil).RanAfterCancel)
+	require.Equal(t, 1, b.check(nil, nil).RanAfterCancel)
 	var out strings.Builder
 	b.history(&out)
 	require.Equal(t, []string{

@@ -87,22 +87,40 @@ func (c apiClient) figures(ctx context.Context) (map[string]float64, error) {
 // dead returns the keys and the last errors of all dead letters.
 func (c apiClient) dead(ctx context.Context) (map[string]string, error) {
 	dead := make(map[string]string)
-	for after := ""; ; {
-		body, err := c.call(ctx, http.MethodGet, "/dead?limit=500&after="+after)
-		if err != nil {
-			return nil, err
-		}
-		var page api.Page
-		err = json.NewDecoder(body).Decode(&page)
-		_ = body.Close()
-		if err != nil {
-			return nil, err
-		}
+	err := pages(ctx, c, "/dead", func(page api.Page) string {
 		for _, i := range page.Timers {
 			dead[i.Key] = i.LastError
 		}
-		if after = page.Next; after == "" {
-			return dead, nil
+		return page.Next
+	})
+	return dead, err
+}
+
+// schedules returns all schedules.
+func (c apiClient) schedules(ctx context.Context) (all []api.ScheduleInfo, err error) {
+	err = pages(ctx, c, "/schedules", func(page api.SchedulePage) string {
+		all = append(all, page.Schedules...)
+		return page.Next
+	})
+	return all, err
+}
+
+// pages calls f with each page of a list; f returns where the next one begins, "" if it was
+// the last.
+func pages[P any](ctx context.Context, c apiClient, path string, f func(P) (next string)) error {
+	for after := ""; ; {
+		body, err := c.call(ctx, http.MethodGet, path+"?limit=500&after="+after)
+		if err != nil {
+			return err
+		}
+		var page P
+		err = json.NewDecoder(body).Decode(&page)
+		_ = body.Close()
+		if err != nil {
+			return err
+		}
+		if after = f(page); after == "" {
+			return nil
 		}
 	}
 }
@@ -111,12 +129,30 @@ func (c apiClient) requeue(ctx context.Context, key string) error {
 	return c.do(ctx, http.MethodPost, "/dead/"+url.PathEscape(key))
 }
 
-// purge removes dead letters, some at the same time.
+// purge removes dead letters.
 func (c apiClient) purge(ctx context.Context, keys []string) error {
+	paths := make([]string, len(keys))
+	for i, key := range keys {
+		paths[i] = "/dead/" + url.PathEscape(key)
+	}
+	return c.deleteAll(ctx, paths)
+}
+
+// remove deletes schedules.
+func (c apiClient) remove(ctx context.Context, infos []api.ScheduleInfo) error {
+	paths := make([]string, len(infos))
+	for i := range infos {
+		paths[i] = infos[i].Path
+	}
+	return c.deleteAll(ctx, paths)
+}
+
+// deleteAll sends requests, some at the same time.
+func (c apiClient) deleteAll(ctx context.Context, paths []string) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(16)
-	for _, key := range keys {
-		group.Go(func() error { return c.do(ctx, http.MethodDelete, "/dead/"+url.PathEscape(key)) })
+	for _, path := range paths {
+		group.Go(func() error { return c.do(ctx, http.MethodDelete, path) })
 	}
 	return group.Wait()
 }

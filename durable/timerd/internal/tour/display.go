@@ -36,7 +36,7 @@ func newDisplay(t *tour) *display {
 		info, err := f.Stat()
 		d.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0
 	}
-	fmt.Fprintf(d.out, "timerd -tour: %d timers over %v, %s, seed %d\n", t.Timers, t.Span, t.Store, t.Seed)
+	fmt.Fprintf(d.out, "timerd -tour: %d timers and %d schedules over %v, %s, seed %d\n", t.Timers, t.Schedules, t.Span, t.Store, t.Seed)
 	go d.run()
 	return d
 }
@@ -84,12 +84,12 @@ func (d *display) show() {
 	}
 	c := d.t.book.liveCounts()
 	if !d.terminal {
-		d.say("scheduled %d, ran %d, repeated %d, cancelled %d", c.scheduled, c.ran, c.repeated, c.cancelled)
+		d.say("scheduled %d, ran %d, repeated %d, cancelled %d; occurrences %d", c.scheduled, c.ran, c.repeated, c.cancelled, c.occurrences)
 		return
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%6.1f s  scheduled %6d   ran %6d   repeated %4d   cancelled %5d   %s\n\n", time.Since(d.started()).Seconds(),
-		c.scheduled, c.ran, c.repeated, c.cancelled, bar(c.ran, d.t.Timers))
+	fmt.Fprintf(&b, "%6.1f s  scheduled %6d   ran %6d   repeated %4d   cancelled %5d   occurrences %6d   %s\n\n", time.Since(d.started()).Seconds(),
+		c.scheduled, c.ran, c.repeated, c.cancelled, c.occurrences, bar(c.ran, d.t.Timers))
 	for _, p := range d.t.fleet.all {
 		fmt.Fprintf(&b, "  %-12s %s\n", p.name, p.state())
 	}
@@ -153,6 +153,17 @@ func (s Summary) print(w io.Writer) {
 		{"ran after cancel", s.RanAfterCancel, true},
 		{"acknowledged twice", s.AcknowledgedTwice, true},
 		{"left behind", s.LeftBehind, true},
+		{"schedules", s.Schedules.Schedules, false},
+		{"  replaced", s.Schedules.Replaced, false},
+		{"  deleted", s.Schedules.Deleted, false},
+		{"  planned times", s.Schedules.Planned, false},
+		{"  created", s.Schedules.Created, false},
+		{"  skipped", s.Schedules.Skipped, false},
+		{"  done", s.Schedules.Done, false},
+		{"  early", s.Schedules.Early, true},
+		{"  doubled", s.Schedules.Doubled, true},
+		{"  lost", s.Schedules.Lost, true},
+		{"  after delete", s.Schedules.AfterDelete, true},
 	} {
 		mark := ""
 		if line.must {

@@ -3,6 +3,8 @@ package tour
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/seed-782fa212/limbo/durable/timerd/internal/api"
 )
 
 // event is what a process of the tour did. Which fields it has depends on its kind.
@@ -18,6 +20,12 @@ type event struct {
 	ID        string    `json:"id,omitempty"`         // begins, acknowledged, replies
 	Attempt   int       `json:"attempt,omitempty"`    // begins, replies
 	Status    int       `json:"status,omitempty"`     // replies
+
+	// Of schedules and their occurrences, instead of Timer:
+	Schedule int         `json:"schedule,omitempty"` // its number
+	Planned  int64       `json:"planned,omitempty"`  // begins, created, replies: ms since 1970
+	Recurs   *recurrence `json:"recurs,omitempty"`   // put
+	Counts   *api.Counts `json:"counts,omitempty"`   // counted
 }
 
 type eventKind string
@@ -30,6 +38,15 @@ const (
 	eventCancelled eventKind = "cancelled"
 	eventMove      eventKind = "move"
 	eventMoved     eventKind = "moved"
+	// The same about schedules; and before a deletion, what the schedule counted.
+	eventPut     eventKind = "put"
+	eventDelete  eventKind = "delete"
+	eventPause   eventKind = "pause"
+	eventResume  eventKind = "resume"
+	eventDone    eventKind = "done" // the answer to one of these
+	eventCounted eventKind = "counted"
+	// A worker has created an occurrence by a request that it sent at the time.
+	eventCreated eventKind = "created"
 	// A worker begins a handler; the store accepts that its timer is done.
 	eventBegins       eventKind = "begins"
 	eventAcknowledged eventKind = "acknowledged"

@@ -165,7 +165,7 @@ func (f *fleet) startSchedulers(t *tour, start time.Time) error {
 	for i := range schedulers {
 		name := fmt.Sprintf("scheduler-%d", i+1)
 		p, err := child(name, roleScheduler, t.path(name+".log"), schedulerConfig{
-			Load:  load{Timers: t.Timers, Span: t.Span, Schedulers: schedulers, Seed: t.Seed},
+			Load:  load{Timers: t.Timers, Schedules: t.Schedules, Span: t.Span, Schedulers: schedulers, Seed: t.Seed},
 			Index: i, Start: start, API: t.api.base, Receivers: t.api.receivers, Ledger: t.schedulerLedger(i),
 		})
 		if err == nil {
@@ -236,7 +236,7 @@ func pebbleLeft(dir string) (n int, err error) {
 		if err != nil {
 			return 1, err
 		}
-		n += st.Waiting + st.Leased + st.Dead
+		n += st.Waiting + st.Leased + st.Dead + st.Plans
 	}
 	return n, nil
 }

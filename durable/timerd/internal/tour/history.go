@@ -19,7 +19,7 @@ func (b *book) history(w io.Writer) {
 	defer b.mu.Unlock()
 	type entry struct {
 		event
-		key    int
+		key    string
 		ledger string
 	}
 	keys := slices.Sorted(maps.Keys(b.wrong))
@@ -32,7 +32,7 @@ func (b *book) history(w io.Writer) {
 		name := strings.TrimSuffix(filepath.Base(t.path), filepath.Ext(t.path))
 		again := tail{path: t.path}
 		err := again.events(func(e event) error {
-			if key := b.keyOf(e); slices.Contains(keys, key) {
+			if key := b.nameOf(e); slices.Contains(keys, key) {
 				entries = append(entries, entry{e, key, name})
 			}
 			return nil
@@ -49,13 +49,16 @@ func (b *book) history(w io.Writer) {
 	}
 }
 
-// keyOf returns the key that an event is about.
-func (b *book) keyOf(e event) int {
+// nameOf returns the name of the key that an event is about.
+func (b *book) nameOf(e event) string {
+	if number := cmp.Or(e.Schedule, b.occurrences[e.ID]); number != 0 {
+		return scheduleName(b.schedule(number).key)
+	}
 	switch e.Kind {
 	case eventCancel, eventCancelled:
-		return e.Key
+		return keyName(e.Key)
 	case eventAcknowledged:
-		return b.timer(b.ids[e.ID]).key
+		return keyName(b.timer(b.ids[e.ID]).key)
 	}
-	return b.timer(e.Timer).key
+	return keyName(b.timer(e.Timer).key)
 }

@@ -23,6 +23,8 @@ const (
 	modeTrickle mode = "trickle" // to the first attempt a header without end
 	modeInform  mode = "inform"  // to the first attempt informational responses without end
 	modeEndless mode = "endless" // 200 and a body without end
+
+	modeDrag mode = "drag" // of schedules: 503 to the first attempts of a third, which are to come again in 1 s
 )
 
 // silent reports whether the first attempt gets no answer.
@@ -34,17 +36,25 @@ const (
 	opSchedule opKind = iota
 	opCancel
 	opMove
+	// Of schedules:
+	opPut
+	opDelete
+	opPause
+	opResume
 )
 
 // op is something that a scheduler does to a key, at a time since the start.
 type op struct {
 	kind  opKind
 	at    time.Duration
-	key   int           // the number of the key's first timer
-	timer int           // opSchedule, opMove: its number
+	key   int           // the number of the key's first timer; of a schedule's key: the timers, and its first number
+	timer int           // opSchedule, opMove: its number; of schedules: the schedule's
 	due   time.Duration // opSchedule, opMove: since the start
 	after bool          // opSchedule: ask for a duration instead of a time
 	mode  mode
+
+	recurs recurrence // opPut
+	cancel bool       // opDelete: the occurrences that wait, too
 }
 
 func keyName(key int) string { return fmt.Sprintf("order-%d", key) }
@@ -52,6 +62,7 @@ func keyName(key int) string { return fmt.Sprintf("order-%d", key) }
 // load is what the schedulers do together.
 type load struct {
 	Timers     int
+	Schedules  int // at first
 	Span       time.Duration
 	Schedulers int
 	Seed       uint64
@@ -78,6 +89,7 @@ func (l load) plan(i int) []op {
 	for p.next <= l.Timers {
 		p.addKey()
 	}
+	p.ops = append(p.ops, l.recurring(i)...)
 	slices.SortStableFunc(p.ops, func(a, b op) int { return cmp.Compare(a.at, b.at) })
 	return p.ops
 }

@@ -50,9 +50,10 @@ func runReceiver(ctx context.Context, c receiverConfig) error {
 
 func (rc *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, 1<<10))
-	timer, how, ok := parseBody(body)
+	about, how, ok := parseBody(body)
+	planned, err3 := plannedTime(r)
 	attempt, err2 := strconv.Atoi(r.Header.Get("Limbo-Attempt"))
-	if err != nil || err2 != nil || !ok {
+	if err != nil || err2 != nil || err3 != nil || !ok || (planned != 0) != (about.Schedule != 0) {
 		http.Error(w, "no call-back of the tour", http.StatusBadRequest)
 		return
 	}
@@ -69,6 +70,11 @@ func (rc *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			withoutEnd(w, how)
 			return
 		}
+	case modeDrag:
+		if attempt == 1 && planned/1000%3 == 0 {
+			status = http.StatusServiceUnavailable
+			w.Header().Set("Retry-After", "1")
+		}
 	case modeUpgrade:
 		status = http.StatusSwitchingProtocols
 	case modeFatal:
@@ -76,7 +82,9 @@ func (rc *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case modePoison:
 		status = http.StatusInternalServerError
 	}
-	rc.ledger.write(event{Kind: eventReplies, At: micros(), Timer: timer, ID: r.Header.Get(webhook.HeaderID), Attempt: attempt, Status: status})
+	about.Kind, about.At, about.Planned = eventReplies, micros(), planned
+	about.ID, about.Attempt, about.Status = r.Header.Get(webhook.HeaderID), attempt, status
+	rc.ledger.write(about)
 	if how == modeUpgrade || how == modeEndless {
 		withoutEnd(w, how)
 		return
@@ -119,8 +127,29 @@ func withoutEnd(w http.ResponseWriter, how mode) {
 	}
 }
 
-// parseBody reads what scheduler.timer wrote.
-func parseBody(b []byte) (timer int, m mode, ok bool) {
-	n, err := fmt.Sscan(string(b), &timer, (*string)(&m))
-	return timer, m, err == nil && n == 2
+// parseBody reads what scheduler.timer or scheduler.recur wrote: an event has the number.
+func parseBody(b []byte) (about event, m mode, ok bool) {
+	var what string
+	var number int
+	n, err := fmt.Sscan(string(b), &what, &number, (*string)(&m))
+	switch what {
+	case aboutTimer:
+		about.Timer = number
+	case aboutSchedule:
+		about.Schedule = number
+	default:
+		return about, m, false
+	}
+	return about, m, err == nil && n == 3
+}
+
+// plannedTime returns the planned time of an occurrence, in ms; 0 if the call-back is that of
+// another timer.
+func plannedTime(r *http.Request) (int64, error) {
+	text := r.Header.Get("Limbo-Planned")
+	if text == "" {
+		return 0, nil
+	}
+	at, err := time.Parse(timeShape, text)
+	return at.UnixMilli(), err
 }

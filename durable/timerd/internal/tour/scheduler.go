@@ -23,6 +23,12 @@ const (
 	timeShape = "2006-01-02T15:04:05.000Z"
 )
 
+// The body of a call-back says what it is about, with the number and the mode.
+const (
+	aboutTimer    = "timer"
+	aboutSchedule = "schedule"
+)
+
 // topics spread the timers over the lanes of a shard, each kind of timer over all.
 var topics = []string{"orders", "payments", "reminders", "trials", "retries", "carts", "reports"}
 
@@ -126,6 +132,8 @@ func (s *scheduler) do(ctx context.Context, o op) error {
 		return s.cancel(ctx, o)
 	case opMove:
 		return s.move(ctx, o)
+	case opPut, opDelete, opPause, opResume:
+		return s.recur(ctx, o)
 	}
 	return s.schedule(ctx, []op{o})
 }
@@ -179,7 +187,7 @@ func (s *scheduler) timer(o op) api.Timer {
 		t.At = due.UTC().Format(timeShape)
 	}
 	t.Callback = &api.Callback{URL: s.Receivers[o.key/s.Load.Schedulers%len(s.Receivers)]}
-	t.Body = fmt.Sprintf("%d %s", o.timer, o.mode)
+	t.Body = fmt.Sprintf("%s %d %s", aboutTimer, o.timer, o.mode)
 	s.ledger.write(event{Kind: eventSchedule, At: now.UnixMicro(), Timer: o.timer, Key: o.key, NotBefore: notBefore, Mode: o.mode})
 	return t
 }
@@ -205,6 +213,70 @@ func (s *scheduler) move(ctx context.Context, o op) error {
 	})
 	if err == nil {
 		s.ledger.write(event{Kind: eventMoved, At: micros(), Timer: o.timer, Result: r.Result})
+	}
+	return err
+}
+
+// recur does something to a schedule.
+func (s *scheduler) recur(ctx context.Context, o op) error {
+	path := "/schedules/" + scheduleName(o.key-s.Load.Timers)
+	e := event{Schedule: o.timer, Key: o.key - s.Load.Timers}
+	method, body := http.MethodPost, any(nil)
+	switch o.kind {
+	case opPut:
+		o.recurs.End = s.Start.Add(s.Load.Span).UnixMilli()
+		e.Kind, e.Recurs, e.Mode = eventPut, &o.recurs, o.mode
+		method, body = http.MethodPut, s.body(o)
+	case opDelete:
+		if err := s.count(ctx, path, e); err != nil {
+			return err
+		}
+		e.Kind, e.Result = eventDelete, "keep"
+		if o.cancel {
+			e.Result = "cancel"
+		}
+		method, path = http.MethodDelete, path+"?occurrences="+e.Result
+	case opPause:
+		e.Kind, path = eventPause, path+"/pause"
+	case opResume:
+		e.Kind, path = eventResume, path+"/resume"
+	}
+	var r api.ScheduleResult
+	err := s.until(ctx, func() (bool, error) {
+		e.At = micros()
+		s.ledger.write(e)
+		return s.send(ctx, method, path, body, &r)
+	})
+	if err == nil {
+		s.ledger.write(event{Kind: eventDone, At: micros(), Schedule: o.timer, Result: r.Result})
+	}
+	return err
+}
+
+// body is that of the PUT of a schedule, which ends with the load.
+func (s *scheduler) body(o op) api.Schedule {
+	text := func(ms int64) string { return (time.Duration(ms) * time.Millisecond).String() }
+	r := o.recurs
+	b := api.Schedule{
+		Recurrence: api.Recurrence{Every: text(r.Every), Offset: text(r.Offset), End: time.UnixMilli(r.End).UTC().Format(timeShape)},
+		Policy:     api.Policy{Jitter: text(r.Jitter), Overlap: r.Overlap, Missed: r.Missed},
+	}
+	if r.CatchUp > 0 {
+		b.CatchUp = text(r.CatchUp)
+	}
+	b.Topic = topics[o.key%len(topics)]
+	b.Callback = &api.Callback{URL: s.Receivers[o.key/s.Load.Schedulers%len(s.Receivers)]}
+	b.Body = fmt.Sprintf("%s %d %s", aboutSchedule, o.timer, o.mode)
+	return b
+}
+
+// count writes down what a schedule counts.
+func (s *scheduler) count(ctx context.Context, path string, e event) error {
+	var info api.ScheduleInfo
+	err := s.until(ctx, func() (bool, error) { return s.send(ctx, http.MethodGet, path, nil, &info) })
+	if err == nil {
+		e.Kind, e.At, e.Counts = eventCounted, micros(), &info.Counts
+		s.ledger.write(e)
 	}
 	return err
 }

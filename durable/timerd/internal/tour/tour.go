@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/seed-782fa212/limbo/durable/timerd/internal/api"
 )
 
 const (
@@ -22,6 +24,8 @@ const (
 	startDelay = 200 * time.Millisecond
 	drainFor   = 2 * time.Minute // after the load
 	requeued   = 20              // dead letters
+
+	timersPerSchedule = 25
 )
 
 // Store is what a tour's timers are kept in.
@@ -36,13 +40,14 @@ const (
 
 // Options of a tour.
 type Options struct {
-	Store  Store         // Redis and Cluster need a redis-server on PATH
-	JSON   bool          // print a Summary
-	Seed   uint64        // 0: drawn
-	Timers int           // default 50,000
-	Span   time.Duration // default 20 s
-	Stdout io.Writer
-	Stderr io.Writer
+	Store     Store         // Redis and Cluster need a redis-server on PATH
+	JSON      bool          // print a Summary
+	Seed      uint64        // 0: drawn
+	Timers    int           // default 50,000
+	Schedules int           // one for 25 timers
+	Span      time.Duration // default 20 s
+	Stdout    io.Writer
+	Stderr    io.Writer
 }
 
 // Run does a tour and returns the exit status: 0, or 1 if it failed or found what
@@ -57,6 +62,7 @@ func Run(ctx context.Context, o Options) int {
 	if o.Seed == 0 {
 		o.Seed = rand.Uint64N(1 << 32)
 	}
+	o.Schedules = o.Timers / timersPerSchedule
 	s, err := run(ctx, o)
 	if err != nil {
 		fmt.Fprintln(o.Stderr, err)
@@ -81,6 +87,7 @@ type tour struct {
 	book  *book
 	api   apiClient
 	show  *display
+	start time.Time // of the load
 }
 
 func run(ctx context.Context, o Options) (s Summary, err error) {
@@ -125,6 +132,7 @@ func (t *tour) conduct(ctx context.Context) (s Summary, err error) {
 	if err := t.fleet.startSchedulers(t, start); err != nil {
 		return s, err
 	}
+	t.start = start
 	t.show.began(start)
 	ctx, cancel := context.WithDeadlineCause(ctx, start.Add(t.Span+drainFor), errors.New("timerd: the tour has not come to its end in time"))
 	defer cancel()
@@ -139,22 +147,22 @@ func (t *tour) conduct(ctx context.Context) (s Summary, err error) {
 		err = context.Cause(ctx)
 	}
 	if err := errors.Join(err, <-trouble); err != nil {
-		return t.verdict(nil, 0), err
+		return t.verdict(nil, nil, 0), err
 	}
 	t.show.say("all is scheduled")
 	return t.finish(ctx)
 }
 
-// finish waits until the store has nothing left to do, deals with the dead letters,
-// and takes stock.
+// finish waits until the store has nothing left to do, deals with the dead letters and the
+// schedules, and takes stock.
 func (t *tour) finish(ctx context.Context) (s Summary, err error) {
 	busy, err := t.drain(ctx)
 	if err != nil {
-		return t.verdict(nil, busy), err
+		return t.verdict(nil, nil, busy), err
 	}
 	dead, err := t.api.dead(ctx)
 	if err != nil {
-		return t.verdict(nil, busy), err
+		return t.verdict(nil, nil, busy), err
 	}
 	n := 0
 	for key, cause := range dead { // they run again, and die again
@@ -163,43 +171,83 @@ func (t *tour) finish(ctx context.Context) (s Summary, err error) {
 		}
 		n++
 		if err := t.api.requeue(ctx, key); err != nil {
-			return t.verdict(dead, busy), err
+			return t.verdict(dead, nil, busy), err
 		}
 	}
 	t.show.say("%d dead letters, %d of them requeued", len(dead), n)
 	if busy, err = t.drain(ctx); err != nil {
-		return t.verdict(dead, busy), err
+		return t.verdict(dead, nil, busy), err
 	}
 	if dead, err = t.api.dead(ctx); err != nil {
-		return t.verdict(dead, busy), err
+		return t.verdict(dead, nil, busy), err
 	}
-	if err := t.api.purge(ctx, slices.Collect(maps.Keys(dead))); err != nil {
-		return t.verdict(dead, busy), err
+	infos, err := t.api.schedules(ctx)
+	if err != nil {
+		return t.verdict(dead, nil, busy), err
+	}
+	if err := errors.Join(t.api.purge(ctx, slices.Collect(maps.Keys(dead))), t.api.remove(ctx, infos)); err != nil {
+		return t.verdict(dead, infos, busy), err
 	}
 	t.fleet.stopWorkers()
 	left, err := t.fleet.left()
-	t.show.say("the dead letters are purged, the workers have ended, %d left behind", left)
-	return t.verdict(dead, left), err
+	t.show.say("the dead letters are purged, %d schedules deleted, the workers have ended, %d left behind", len(infos), left)
+	return t.verdict(dead, infos, left), err
 }
 
-// drain waits until nothing waits or runs, and returns how much still does.
+// drain waits until nothing waits or runs and all schedules have ended, and returns how much
+// still does.
 func (t *tour) drain(ctx context.Context) (busy int, err error) {
-	wait := 1100 * time.Millisecond // so that the counts have what was done before
+	err = t.repeat(ctx, 0, func() (bool, error) {
+		busy, err = t.recurs(ctx)
+		return busy == 0, err
+	})
+	if err != nil {
+		return max(busy, 1), err
+	}
+	// Wait, so that the counts have what was done before.
+	err = t.repeat(ctx, 1100*time.Millisecond, func() (bool, error) {
+		busy, err = t.api.busy(ctx)
+		return busy == 0, err
+	})
+	if err != nil {
+		return max(busy, 1), err
+	}
+	return 0, nil
+}
+
+// repeat calls f after a while, and again until it is done.
+func (t *tour) repeat(ctx context.Context, wait time.Duration, f func() (done bool, err error)) error {
+	var last error
 	for {
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
-			return max(busy, 1), errors.Join(context.Cause(ctx), err)
+			return errors.Join(context.Cause(ctx), last)
 		}
-		busy, err = t.api.busy(ctx)
-		if err == nil && busy == 0 {
-			return 0, nil
+		done, err := f()
+		if err == nil && done {
+			return nil
 		}
-		wait = 200 * time.Millisecond
+		last, wait = err, 200*time.Millisecond
 	}
 }
 
-func (t *tour) verdict(dead map[string]string, left int) Summary {
+// recurs returns how many schedules have planned times ahead of them, or one that passed and
+// has no occurrence yet. One shows as overdue after a second.
+func (t *tour) recurs(ctx context.Context) (n int, err error) {
+	if wait := time.Until(t.start.Add(t.Span + 1100*time.Millisecond)); wait > 0 {
+		return t.Schedules, nil
+	}
+	infos, err := t.api.schedules(ctx)
+	for _, i := range infos {
+		if i.State != "ended" {
+			n++
+		}
+	}
+	return n, err
+}
+
+func (t *tour) verdict(dead map[string]string, infos []api.ScheduleInfo, left int) Summary {
 	if err := t.book.read(); err != nil {
 		t.show.say("%v", err)
 		left++
@@ -208,7 +256,7 @@ func (t *tour) verdict(dead map[string]string, left int) Summary {
 	for key := range dead {
 		keys[key] = true
 	}
-	s := t.book.check(keys)
+	s := t.book.check(keys, infos)
 	s.LeftBehind = left
 	return s
 }

@@ -55,8 +55,12 @@ func noting(h durable.Handler, l *ledger) durable.Handler {
 	return func(ctx context.Context, f durable.Fired) error {
 		begun := micros()
 		if call, err := webhook.Decode(f.Body); err == nil {
-			if timer, _, ok := parseBody(call.Body); ok {
-				l.write(event{Kind: eventBegins, At: begun, Timer: timer, ID: f.ID.String(), Attempt: f.Attempt})
+			if e, _, ok := parseBody(call.Body); ok {
+				e.Kind, e.At, e.ID, e.Attempt = eventBegins, begun, f.ID.String(), f.Attempt
+				if f.Schedule != "" {
+					e.Planned = f.Planned.UnixMilli()
+				}
+				l.write(e)
 			}
 		}
 		return h(ctx, f)
@@ -64,7 +68,7 @@ func noting(h durable.Handler, l *ledger) durable.Handler {
 }
 
 // accepted writes down the acknowledgements that the store accepts, by the timers'
-// IDs, which it learns from the claims.
+// IDs, which it learns from the claims; and the occurrences that the store has created.
 type accepted struct {
 	store.Store
 	ledger *ledger
@@ -95,6 +99,28 @@ func (a *accepted) End(ctx context.Context, shard int, ends []store.End) ([]stor
 		id, known := a.id(e.Holder)
 		if known && err == nil && r != store.EndLost && e.Kind == store.Done {
 			a.ledger.write(event{Kind: eventAcknowledged, At: micros(), ID: id.String()})
+		}
+	}
+	return results, horizon, err
+}
+
+func (a *accepted) SwapPlans(ctx context.Context, shard int, swaps []store.PlanSwap) ([]store.SwapResult, store.Horizon, error) {
+	sent := micros()
+	results, horizon, err := a.Store.SwapPlans(ctx, shard, swaps)
+	for i, r := range results {
+		if err != nil || r != store.Swapped {
+			continue
+		}
+		for _, entry := range swaps[i].Entries {
+			call, err := webhook.Decode(entry.Body)
+			if err != nil {
+				continue
+			}
+			if e, _, ok := parseBody(call.Body); ok {
+				e.Kind, e.At, e.ID = eventCreated, sent, entry.ID.String()
+				e.Planned = durable.PlannedTime(entry.Key).UnixMilli()
+				a.ledger.write(e)
+			}
 		}
 	}
 	return results, horizon, err

@@ -1,0 +1,296 @@
+package tour
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable/timerd/internal/api"
+)
+
+// scheduleLife is what happened to one schedule, from its creation to its deletion. Times are
+// microseconds.
+type scheduleLife struct {
+	key     int
+	puts    []*scheduleStep // those that created and replaced it
+	last    *scheduleStep   // of any kind
+	deleted *scheduleStep   // nil: it was not
+	counted *api.Counts     // before it was deleted
+	planned map[int64]*occurrence
+}
+
+// scheduleStep is a request about a schedule.
+type scheduleStep struct {
+	kind        eventKind
+	sent, acked int64 // the first try, and the answer; 0: none yet
+	result      string
+	recurs      recurrence // put
+	cancels     bool       // delete: the occurrences that waited, too
+}
+
+// occurrence is what happened at one planned time of a schedule.
+type occurrence struct {
+	ids     map[string]bool
+	seen    []int64 // when handlers began and call-backs arrived
+	created []int64 // when requests were sent that created it
+	ran     bool    // a call-back was answered with 200
+}
+
+func (b *book) schedule(number int) *scheduleLife {
+	s := b.schedules[number]
+	if s == nil {
+		s = &scheduleLife{planned: make(map[int64]*occurrence)}
+		b.schedules[number] = s
+	}
+	return s
+}
+
+// addSchedule adds an event of a schedule.
+func (b *book) addSchedule(e event) error {
+	s := b.schedule(e.Schedule)
+	switch e.Kind {
+	case eventPut, eventDelete, eventPause, eventResume:
+		s.key = e.Key
+		if s.last != nil && s.last.acked == 0 { // it is sent again
+			return nil
+		}
+		s.last = &scheduleStep{kind: e.Kind, sent: e.At, cancels: e.Result == "cancel"}
+		switch e.Kind {
+		case eventPut:
+			s.last.recurs = *e.Recurs
+			s.puts = append(s.puts, s.last)
+			b.latest[e.Key] = max(b.latest[e.Key], e.Schedule)
+		case eventDelete:
+			s.deleted = s.last
+		}
+	case eventDone:
+		s.last.acked, s.last.result = e.At, e.Result
+	case eventCounted:
+		s.counted = e.Counts
+	case eventCreated, eventBegins, eventReplies:
+		o := s.planned[e.Planned]
+		if o == nil {
+			o = &occurrence{ids: make(map[string]bool)}
+			s.planned[e.Planned] = o
+		}
+		o.ids[e.ID] = true
+		b.occurrences[e.ID] = e.Schedule
+		if e.Kind == eventCreated {
+			o.created = append(o.created, e.At)
+			return nil
+		}
+		o.seen = append(o.seen, e.At)
+		if e.Kind == eventReplies && e.Status == 200 && !o.ran {
+			o.ran = true
+			b.live.occurrences++
+		}
+	default:
+		return fmt.Errorf("unknown kind %q of a schedule", e.Kind)
+	}
+	return nil
+}
+
+// ScheduleSummary is what the tour found of its schedules. Early, doubled, lost and
+// after_delete must be 0.
+type ScheduleSummary struct {
+	Schedules   int `json:"schedules"` // created
+	Replaced    int `json:"replaced"`
+	Deleted     int `json:"deleted"`
+	Planned     int `json:"planned"`      // times of those that were not deleted, as the tour counts them
+	Created     int `json:"created"`      // occurrences, as these schedules count them, and as is known of the others
+	Skipped     int `json:"skipped"`      // planned times, as schedules count them that were not deleted
+	Done        int `json:"done"`         // occurrences whose call-back was answered with 200
+	Early       int `json:"early"`        // occurrences that began, or were called back, before their planned time
+	Doubled     int `json:"doubled"`      // IDs beyond the first of a planned time, and occurrences that none was planned for
+	Lost        int `json:"lost"`         // planned times neither created nor skipped, occurrences that did not end, schedules that are gone
+	AfterDelete int `json:"after_delete"` // occurrences that were created after the answer that their schedule is deleted
+}
+
+func (s ScheduleSummary) ok() bool {
+	return s.Early == 0 && s.Doubled == 0 && s.Lost == 0 && s.AfterDelete == 0
+}
+
+// checkSchedules goes through the schedules. dead are the keys of the dead letters, and infos
+// are the schedules that the store has at the end.
+func (b *book) checkSchedules(dead map[string]bool, infos []api.ScheduleInfo) (sum ScheduleSummary) {
+	have := make(map[string]*api.ScheduleInfo, len(infos))
+	for i := range infos {
+		have[infos[i].Key] = &infos[i]
+	}
+	deadAt := make(map[string]map[int64]bool)
+	for key := range dead {
+		if schedule, planned, ok := strings.Cut(key, "\x00"); ok {
+			at, _ := strconv.ParseInt(planned, 10, 64)
+			if deadAt[schedule] == nil {
+				deadAt[schedule] = make(map[int64]bool)
+			}
+			deadAt[schedule][at] = true
+		}
+	}
+	for number, s := range b.schedules {
+		before := sum
+		name := scheduleName(s.key)
+		info := have[name]
+		if b.latest[s.key] != number {
+			info = nil // it is that of a later schedule
+		}
+		if len(s.puts) == 0 || s.last.acked == 0 {
+			sum.Lost++ // a scheduler never had an answer, or an occurrence is of no schedule
+			b.wrong[name] = true
+			continue
+		}
+		sum.Schedules++
+		sum.Replaced += len(s.puts) - 1
+		s.check(&sum, info, deadAt[name], number != s.key)
+		if sum.Early+sum.Doubled+sum.Lost+sum.AfterDelete > before.Early+before.Doubled+before.Lost+before.AfterDelete {
+			b.wrong[name] = true
+		}
+	}
+	return sum
+}
+
+// check adds what is known of one schedule; again reports whether it has the key of an earlier
+// one, whose occurrences may have ended under it.
+func (s *scheduleLife) check(sum *ScheduleSummary, info *api.ScheduleInfo, dead map[int64]bool, again bool) {
+	ran, ended := 0, 0
+	for at, o := range s.planned {
+		sum.Doubled += len(o.ids) - 1
+		if !s.plans(at) {
+			sum.Doubled++
+		}
+		if o.ran {
+			ran++
+		}
+		if o.ran || dead[at] {
+			ended++
+		}
+		for _, seen := range o.seen {
+			if seen < at*1000 {
+				sum.Early++
+				break
+			}
+		}
+		if s.deleted != nil && (at > s.deleted.acked/1000 || slices.Max(append(o.created, 0)) > s.deleted.acked) {
+			sum.AfterDelete++
+		}
+	}
+	sum.Done += ran
+	if s.deleted != nil {
+		sum.Deleted++
+		sum.Created += len(s.planned)
+		s.checkDeleted(sum, info, ended)
+		return
+	}
+	if info == nil {
+		sum.Lost++
+		return
+	}
+	c := info.Counts
+	created, skipped := int(c.Created), int(c.SkippedOverlap+c.SkippedMissed+c.SkippedUpdated)
+	since := millisOf(info.Created)
+	if since < s.puts[0].sent/1000 || since > s.puts[0].acked/1000 {
+		sum.Lost++ // it is not what was put
+		return
+	}
+	least, most := s.expected(since, math.MaxInt64)
+	sum.Planned += min(max(created+skipped, least), most)
+	sum.Created += created
+	sum.Skipped += skipped
+	sum.Lost += max(least-created-skipped, 0)
+	sum.Doubled += max(created+skipped-most, 0)
+	// Each is called back until it succeeds or is dead, or is cancelled.
+	sum.Lost += max(created-ended-int(c.Cancelled), 0)
+	sum.Doubled += max(len(s.planned)-created, 0)
+	if !again { // a dead letter that is requeued ends twice
+		ends := int(c.Done + c.Dead + c.Cancelled)
+		sum.Lost += max(created-ends, 0)
+		if c.Dead == 0 {
+			sum.Doubled += max(ends-created, 0)
+		}
+	}
+}
+
+// checkDeleted adds what is known of a schedule that was deleted, of whose occurrences ended
+// have run or are dead.
+func (s *scheduleLife) checkDeleted(sum *ScheduleSummary, info *api.ScheduleInfo, ended int) {
+	if info != nil {
+		sum.AfterDelete++
+	}
+	if s.counted == nil {
+		return
+	}
+	c := s.counted
+	_, most := s.expected(s.puts[0].sent/1000, s.deleted.acked/1000)
+	sum.Doubled += max(int(c.Created+c.SkippedOverlap+c.SkippedMissed+c.SkippedUpdated)-most, 0)
+	overlap := func(p *scheduleStep) bool { return p.recurs.Overlap == "cancel" }
+	if s.deleted.cancels || slices.ContainsFunc(s.puts, overlap) {
+		return
+	}
+	sum.Lost += max(int(c.Created)-ended-int(c.Cancelled), 0)
+	skips := func(p *scheduleStep) bool {
+		return p.recurs.Overlap != "allow" || p.recurs.Missed != "all" || p.recurs.CatchUp != 0
+	}
+	if len(s.series()) > 1 || slices.ContainsFunc(s.puts, skips) || len(s.planned) == 0 {
+		return
+	}
+	r := s.puts[0].recurs
+	last := slices.Max(slices.Collect(maps.Keys(s.planned)))
+	for at := r.next(s.puts[0].acked / 1000); at < last; at = r.next(at) {
+		if s.planned[at] == nil {
+			sum.Lost++
+		}
+	}
+}
+
+// series returns the puts that changed the planned times: the first one, and replacements.
+func (s *scheduleLife) series() (all []*scheduleStep) {
+	for _, p := range s.puts {
+		if n := len(all); n == 0 || !all[n-1].recurs.sameTimes(p.recurs) {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// plans reports whether the schedule had a planned time. When a put came into force is only
+// known to be between its first try and its answer.
+func (s *scheduleLife) plans(at int64) bool {
+	all := s.series()
+	for i, p := range all {
+		if at > p.sent/1000 && p.recurs.plans(at) && (i == len(all)-1 || at <= all[i+1].acked/1000) {
+			return true
+		}
+	}
+	return false
+}
+
+// expected returns how many planned times the schedule had after a time, up to another one.
+// A replacement ends one series and begins the next at some ms between its first try and its
+// answer: whichever makes the fewest or the most.
+func (s *scheduleLife) expected(since, until int64) (least, most int) {
+	all := s.series()
+	last := all[len(all)-1].recurs.count(since, until)
+	least, most = last, last
+	for i, p := range all[1:] {
+		low, high := math.MaxInt, math.MinInt
+		for at := p.sent / 1000; at <= p.acked/1000; at++ {
+			n := all[i].recurs.count(since, at) - p.recurs.count(since, at)
+			low, high = min(low, n), max(high, n)
+		}
+		least, most = least+low, most+high
+	}
+	return least, most
+}
+
+// millisOf reads a time of the API; 0 if it is none.
+func millisOf(text string) int64 {
+	at, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return 0
+	}
+	return at.UnixMilli()
+}

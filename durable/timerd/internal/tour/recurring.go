@@ -1,0 +1,140 @@
+package tour
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// recurrence is when the occurrences of a schedule are planned, and what else a PUT says. The
+// tour computes the planned times itself. Durations are ms, times ms since 1970.
+type recurrence struct {
+	Every   int64  `json:"every"`
+	Offset  int64  `json:"offset"`
+	Jitter  int64  `json:"jitter,omitempty"`
+	Overlap string `json:"overlap"`
+	Missed  string `json:"missed"`
+	CatchUp int64  `json:"catch_up,omitempty"` // 0: the default, which is longer than a tour
+	End     int64  `json:"end"`
+}
+
+// next returns the first planned time after a time, End aside.
+func (r recurrence) next(after int64) int64 {
+	at := after - after%r.Every + r.Offset
+	for at > after {
+		at -= r.Every
+	}
+	return at + r.Every
+}
+
+// count returns how many planned times there are after a time, up to another one included.
+func (r recurrence) count(after, until int64) (n int) {
+	for at := r.next(after); at <= min(until, r.End); at = r.next(at) {
+		n++
+	}
+	return n
+}
+
+func (r recurrence) plans(at int64) bool { return r.count(at-1, at) == 1 }
+
+func (r recurrence) sameTimes(other recurrence) bool {
+	return r.Every == other.Every && r.Offset == other.Offset
+}
+
+func scheduleName(key int) string { return fmt.Sprintf("report-%d", key) }
+
+var (
+	overlaps = []string{"skip", "buffer_one", "cancel", "allow"}
+	misses   = []string{"latest", "none", "all"}
+)
+
+// recurringModes are those of schedules, in the form of modes.
+var recurringModes = []struct {
+	below int // of 1,000
+	mode  mode
+}{{150, modeDrag}, {270, modeSlow}, {350, modeFlaky}, {370, modeHang}, {375, modeFatal}}
+
+// recurring draws what happens to the schedules of one scheduler. Each scheduler has every
+// Schedulers-th number. A number is a schedule from its creation to its deletion; one that is
+// created under the key of a deleted schedule has a number above those of all first ones.
+func (l load) recurring(i int) (ops []op) {
+	rng := rand.New(rand.NewPCG(l.Seed, 1<<33+uint64(i)))
+	between := func(from, to float64) time.Duration { // in parts of the span
+		return time.Duration((from + rng.Float64()*max(to-from, 0)) * float64(l.Span))
+	}
+	part := func(d time.Duration) float64 { return float64(d) / float64(l.Span) }
+	for number := i + 1; number <= l.Schedules; number += l.Schedulers {
+		o := op{kind: opPut, at: between(0, 0.25), key: l.Timers + number, timer: number, mode: modeOK}
+		if rng.IntN(20) == 0 {
+			o.at = between(0.25, 0.7)
+		}
+		dice := rng.IntN(1000)
+		for _, m := range recurringModes {
+			if dice < m.below {
+				o.mode = m.mode
+				break
+			}
+		}
+		o.recurs = drawRecurrence(rng)
+		ops = append(ops, o)
+		later := o
+		later.at = between(part(o.at), 0.85)
+		switch dice := rng.IntN(100); {
+		case dice < 20: // deleted, and perhaps created again
+			later.kind, later.cancel = opDelete, rng.IntN(2) == 0
+			ops = append(ops, later)
+			if rng.IntN(3) == 0 {
+				again := o
+				again.at, again.timer, again.recurs = later.at+between(0, 0.05), l.Schedules+number, drawRecurrence(rng)
+				ops = append(ops, again)
+			}
+		case dice < 40: // paused and resumed, and perhaps replaced or deleted in between
+			later.kind = opPause
+			resume := later
+			resume.kind, resume.at = opResume, between(part(later.at), 0.9)
+			ops = append(ops, later)
+			switch rng.IntN(6) {
+			case 0:
+				resume.kind = opDelete
+			case 1:
+				ops = append(ops, replaced(rng, o, later.at+(resume.at-later.at)/2))
+			}
+			ops = append(ops, resume)
+		case dice < 60: // replaced, some twice
+			ops = append(ops, replaced(rng, o, later.at))
+			if rng.IntN(4) == 0 {
+				ops = append(ops, replaced(rng, o, between(part(later.at), 0.9)))
+			}
+		}
+	}
+	return ops
+}
+
+// replaced returns the replacement of what o puts: with other planned times, or only with
+// another policy.
+func replaced(rng *rand.Rand, o op, at time.Duration) op {
+	r := drawRecurrence(rng)
+	if rng.IntN(2) == 0 {
+		r.Every, r.Offset = o.recurs.Every, o.recurs.Offset
+		r.Jitter = min(r.Jitter, r.Every-1)
+	}
+	o.recurs, o.at = r, at
+	return o
+}
+
+func drawRecurrence(rng *rand.Rand) recurrence {
+	r := recurrence{Every: 1000 + rng.Int64N(4001), Overlap: overlaps[rng.IntN(len(overlaps))], Missed: misses[rng.IntN(len(misses))]}
+	if rng.IntN(4) == 0 { // many have the same planned times
+		r.Every = cmp.Or(r.Every/1000, 1) * 1000
+	} else {
+		r.Offset = rng.Int64N(r.Every)
+	}
+	if rng.IntN(3) == 0 {
+		r.Jitter = 1 + rng.Int64N(r.Every/2)
+	}
+	if rng.IntN(3) == 0 {
+		r.CatchUp = 1000 + rng.Int64N(4000)
+	}
+	return r
+}
