@@ -89,7 +89,11 @@ func (c apiClient) dead(ctx context.Context) (map[string]string, error) {
 	dead := make(map[string]string)
 	err := pages(ctx, c, "/dead", func(page api.Page) string {
 		for _, i := range page.Timers {
-			dead[i.Key] = i.LastError
+			key, err := url.PathUnescape(strings.TrimPrefix(i.Path, "/timers/"))
+			if err != nil {
+				key = i.Key
+			}
+			dead[key] = i.LastError
 		}
 		return page.Next
 	})
