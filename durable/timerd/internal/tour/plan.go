@@ -89,7 +89,6 @@ func (l load) plan(i int) []op {
 	for p.next <= l.Timers {
 		p.addKey()
 	}
-	p.ops = append(p.ops, l.recurring(i)...)
 	slices.SortStableFunc(p.ops, func(a, b op) int { return cmp.Compare(a.at, b.at) })
 	return p.ops
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -57,7 +58,8 @@ var recurringModes = []struct {
 
 // recurring draws what happens to the schedules of one scheduler. Each scheduler has every
 // Schedulers-th number. A number is a schedule from its creation to its deletion; one that is
-// created under the key of a deleted schedule has a number above those of all first ones.
+// created under the key of a deleted schedule has a number above those of all first ones. The
+// operations are in order of time.
 func (l load) recurring(i int) (ops []op) {
 	rng := rand.New(rand.NewPCG(l.Seed, 1<<33+uint64(i)))
 	between := func(from, to float64) time.Duration { // in parts of the span
@@ -108,6 +110,7 @@ func (l load) recurring(i int) (ops []op) {
 			}
 		}
 	}
+	slices.SortStableFunc(ops, func(a, b op) int { return cmp.Compare(a.at, b.at) })
 	return ops
 }
 

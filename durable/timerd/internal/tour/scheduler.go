@@ -58,7 +58,11 @@ func runScheduler(ctx context.Context, c schedulerConfig) error {
 	s := &scheduler{schedulerConfig: c, ledger: l, client: &http.Client{
 		Timeout: patience, Transport: &http.Transport{MaxIdleConnsPerHost: atOnce},
 	}}
-	return s.run(ctx, c.Load.plan(c.Index))
+	// Each queue has its own limit, so that timers and schedules do not hold each other up.
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.run(ctx, c.Load.plan(c.Index)) })
+	group.Go(func() error { return s.run(ctx, c.Load.recurring(c.Index)) })
+	return group.Wait()
 }
 
 // run begins operations at their times, without waiting for those before: a shard that does
