@@ -41,6 +41,11 @@ func short(t *testing.T, store Store) {
 	require.Positive(t, s.Ran)
 	require.Positive(t, s.Cancelled)
 	require.Positive(t, s.Dead)
+	require.Positive(t, s.Schedules.Replaced)
+	require.Positive(t, s.Schedules.Deleted)
+	require.Positive(t, s.Schedules.Created)
+	require.Positive(t, s.Schedules.Skipped)
+	require.Positive(t, s.Schedules.Done)
 	require.Positive(t, s.WorkersKilled)
 	require.Positive(t, s.EngineKilled)
 	if store != Pebble {
