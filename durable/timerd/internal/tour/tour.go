@@ -26,6 +26,7 @@ const (
 	requeued   = 20              // dead letters
 
 	timersPerSchedule = 25
+	minSchedules      = 200
 )
 
 // Store is what a tour's timers are kept in.
@@ -44,7 +45,7 @@ type Options struct {
 	JSON      bool          // print a Summary
 	Seed      uint64        // 0: drawn
 	Timers    int           // default 50,000
-	Schedules int           // one for 25 timers
+	Schedules int           // one for 25 timers, at least 200
 	Span      time.Duration // default 20 s
 	Stdout    io.Writer
 	Stderr    io.Writer
@@ -62,7 +63,7 @@ func Run(ctx context.Context, o Options) int {
 	if o.Seed == 0 {
 		o.Seed = rand.Uint64N(1 << 32)
 	}
-	o.Schedules = o.Timers / timersPerSchedule
+	o.Schedules = max(o.Timers/timersPerSchedule, minSchedules)
 	s, err := run(ctx, o)
 	if err != nil {
 		fmt.Fprintln(o.Stderr, err)
