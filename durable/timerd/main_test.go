@@ -18,6 +18,14 @@ import (
 	"github.com/seed-782fa212/limbo/durable/timerd/internal/zones"
 )
 
+// The test of several processes starts its own binary for them.
+func TestMain(m *testing.M) {
+	if os.Getenv("LIMBO_TIMERD_TEST") != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
 func none(string) string { return "" }
 
 func file(t *testing.T, content string) string {

@@ -240,12 +240,16 @@ func (t *tour) recurs(ctx context.Context) (n int, err error) {
 		return t.Schedules, nil
 	}
 	infos, err := t.api.schedules(ctx)
+	var going []string
 	for _, i := range infos {
 		if i.State != "ended" {
-			n++
+			going = append(going, i.Key+" is "+i.State)
 		}
 	}
-	return n, err
+	if err == nil && len(going) > 0 {
+		err = fmt.Errorf("timerd: %d schedules have not ended: %s", len(going), strings.Join(going[:min(len(going), told)], ", "))
+	}
+	return len(going), err
 }
 
 func (t *tour) verdict(dead map[string]string, infos []api.ScheduleInfo, left int) Summary {

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-782fa212/limbo/durable/internal/loopback"
+	"github.com/seed-782fa212/limbo/durable/timerd/internal/api"
+	"github.com/seed-782fa212/limbo/internal/need"
+)
+
+// launch starts a process that answers at an address, and ends with the test.
+func launch(t *testing.T, address string, cmd *exec.Cmd, ready func() error) {
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Log(address, out.String())
+		}
+	})
+	require.Eventually(t, func() bool { return ready() == nil }, 20*time.Second, 20*time.Millisecond)
+}
+
+// Two processes that share a Redis, and put and update the same schedules at the same time,
+// create one set of occurrences.
+func TestTwoProcessesWithTheSameSchedules(t *testing.T) {
+	server := need.Program(t, "redis-server", "redis-server", "valkey-server")
+	t.Parallel()
+	const schedules, rounds, span = 20, 6, 4 * time.Second
+
+	var mu sync.Mutex
+	ids := map[string]map[string]string{} // by schedule and planned time
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		schedule, planned, id := r.Header.Get("Limbo-Schedule"), r.Header.Get("Limbo-Planned"), r.Header.Get("Idempotency-Key")
+		if ids[schedule] == nil {
+			ids[schedule] = map[string]string{}
+		}
+		if other := ids[schedule][planned]; other != "" && other != id {
+			t.Errorf("%s of %s: %s and %s", planned, schedule, other, id)
+		}
+		ids[schedule][planned] = id
+	}))
+	t.Cleanup(receiver.Close)
+
+	address := func() string {
+		a, err := loopback.Addr()
+		require.NoError(t, err)
+		return a
+	}
+	redis := address()
+	at, err := url.Parse("redis://" + redis)
+	require.NoError(t, err)
+	launch(t, redis, exec.Command(server, "--bind", at.Hostname(), "--port", at.Port(), "--save", "", "--dir", t.TempDir()), func() error {
+		c, err := net.Dial("tcp", redis)
+		if err == nil {
+			_ = c.Close()
+		}
+		return err
+	})
+	var bases []string
+	for range 2 {
+		listen := address()
+		cmd := exec.Command(os.Args[0], "-listen", listen, "-store", "redis://"+redis, "-allow", "127.0.0.0/8", "-per-host", "64", "-lease", "1s")
+		cmd.Env = append(os.Environ(), "LIMBO_TIMERD_TEST=1")
+		bases = append(bases, "http://"+listen)
+		launch(t, listen, cmd, func() error {
+			res, err := http.Get("http://" + listen + "/healthz")
+			if err == nil {
+				_ = res.Body.Close()
+			}
+			return err
+		})
+	}
+	ask := func(method, url, body string, reply any) error {
+		req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+		if err != nil {
+			return err
+		}
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return err
+		}
+		defer res.Body.Close()
+		b, err := io.ReadAll(res.Body)
+		if err == nil && res.StatusCode > 201 {
+			err = fmt.Errorf("%s: %s", res.Status, b)
+		}
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal(b, reply)
+	}
+
+	end := time.Now().Add(span).Truncate(time.Millisecond)
+	created := make([]int, schedules)
+	begun := time.Now().UnixMilli()
+	var putting sync.WaitGroup
+	for i := range schedules {
+		for n, base := range bases {
+			putting.Go(func() {
+				for round := range rounds {
+					var r api.ScheduleResult
+					body := fmt.Sprintf(`{"every":"1s","offset":"%dms","end":%q,"overlap":"allow","missed":"all","topic":"%d","callback":{"url":%q}}`,
+						50*i, end.UTC().Format(time.RFC3339Nano), (n+round)%2, receiver.URL)
+					if err := ask(http.MethodPut, fmt.Sprintf("%s/schedules/s-%d", base, i), body, &r); err != nil {
+						t.Error(err)
+					}
+					if r.Result == "created" {
+						mu.Lock()
+						created[i]++
+						mu.Unlock()
+					}
+					time.Sleep(span / 2 / rounds)
+				}
+			})
+		}
+	}
+	putting.Wait()
+	time.Sleep(time.Until(end.Add(1100 * time.Millisecond))) // then an occurrence that is late shows
+
+	for i := range schedules {
+		require.Equal(t, 1, created[i])
+		name := fmt.Sprintf("s-%d", i)
+		var infos [2]api.ScheduleInfo
+		require.Eventually(t, func() bool {
+			for n, base := range bases {
+				require.NoError(t, ask(http.MethodGet, base+"/schedules/"+name, "", &infos[n]))
+			}
+			return infos[0].State == "ended" && infos[0].Counts.Done >= infos[0].Counts.Created
+		}, 20*time.Second, 50*time.Millisecond)
+		require.Equal(t, infos[0], infos[1])
+		since, err := time.Parse(time.RFC3339Nano, infos[0].Created)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, since.UnixMilli(), begun)
+		planned := map[string]bool{}
+		for ms := int64(50 * i); ms <= end.UnixMilli(); ms += 1000 {
+			if ms += max((since.UnixMilli()-ms)/1000, 0) * 1000; ms > since.UnixMilli() && ms <= end.UnixMilli() {
+				planned[time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z")] = true
+			}
+		}
+		require.Equal(t, api.Counts{Created: uint64(len(planned)), Done: uint64(len(planned))}, infos[0].Counts)
+		mu.Lock()
+		for at := range planned {
+			require.NotEmpty(t, ids[name][at], "%s at %s", name, at)
+		}
+		require.Len(t, ids[name], len(planned))
+		mu.Unlock()
+	}
+}
