@@ -59,7 +59,7 @@ func (t *Timers) PutSchedule(ctx context.Context, s Schedule) (PutResult, Schedu
 			result = ScheduleCreated
 			stored.plan = &plan{
 				Schedule: s, series: times, key: store.PlanKey(s.Key),
-				state: planState{id: store.NewID(), created: v.now, cursor: max(v.now, times.start-1)},
+				state: planState{id: store.NewID(), created: v.now, cursor: v.now},
 			}
 			return stored.plan, nil
 		}
@@ -82,7 +82,9 @@ func (t *Timers) PutSchedule(ctx context.Context, s Schedule) (PutResult, Schedu
 				n, _ = old.series.passed(old.state.cursor, v.now, 1)
 			}
 			p.state.counts.SkippedUpdated += uint64(n)
-			p.state.cursor, p.state.owed = max(v.now, times.start-1), 0
+			// The clock was read apart from the plan, perhaps long before, and can be set back:
+			// the cursor must not go back over times that have occurrences.
+			p.state.cursor, p.state.owed = max(v.now, old.state.cursor), 0
 		}
 		if !old.PauseOnDead {
 			p.state.deadSeen = v.history.Dead

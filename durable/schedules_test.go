@@ -358,6 +358,57 @@ func TestClockIsSet(t *testing.T) {
 	})
 }
 
+// S3: a schedule that is replaced when the clock has gone back, or by a process that read the
+// clock long before the plan, does not repeat planned times.
+func TestReplacedWithAnEarlierClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		j := &journal{}
+		r.worker(j.handle, WorkerOptions{})
+		r.put(Schedule{Key: "report", Every: time.Minute, Missed: MissedAll})
+		pass(5*time.Minute + time.Second)
+		require.Len(t, j.all(), 5)
+		r.skewed.Add(int64(-3 * time.Minute))
+		r.put(Schedule{Key: "report", Every: 30 * time.Second, Missed: MissedAll})
+		pass(3 * time.Minute)
+		require.Len(t, j.all(), 5)
+		pass(time.Minute)
+		require.Len(t, j.all(), 7)
+	})
+}
+
+// S4, S8: what waits for the end of an occurrence that comes during a pause runs after it, also
+// when nothing more is planned.
+func TestEndDuringPause(t *testing.T) {
+	for _, change := range []string{"pause", "replace"} {
+		t.Run(change, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, 1, store.Limits{}, 0)
+				ctx := context.Background()
+				j := &journal{}
+				r.worker(func(ctx context.Context, f Fired) error {
+					time.Sleep(90 * time.Second)
+					return j.handle(ctx, f)
+				}, WorkerOptions{})
+				s := Schedule{Key: "report", Every: time.Minute, Overlap: OverlapBufferOne, End: r.now().Add(2 * time.Minute)}
+				r.put(s)
+				pass(2*time.Minute + time.Second)
+				require.NoError(t, r.timers.PauseSchedule(ctx, "report", ""))
+				pass(5 * time.Minute)
+				require.Len(t, j.all(), 1)
+				if change == "replace" {
+					s.Topic = "other"
+					r.put(s)
+				}
+				require.NoError(t, r.timers.ResumeSchedule(ctx, "report"))
+				pass(5 * time.Minute)
+				require.Len(t, j.all(), 2)
+				require.Zero(t, r.plan("report").Waiting)
+			})
+		})
+	}
+}
+
 // S8: a pause keeps its note and time, and spans planned times.
 func TestPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
