@@ -7,7 +7,7 @@ import (
 )
 
 // Summary is what the tour found; it is the line that -json prints. Early, lost,
-// ran_after_cancel, acknowledged_twice and left_behind must be 0.
+// ran_after_cancel, acknowledged_twice and left_behind must be 0, and so must those of Schedules.
 type Summary struct {
 	Timers            int    `json:"timers"`             // accepted
 	Ran               int    `json:"ran"`                // whose call-back was answered with 200
