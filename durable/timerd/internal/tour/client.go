@@ -151,12 +151,37 @@ func (c apiClient) remove(ctx context.Context, infos []api.ScheduleInfo) error {
 	return c.deleteAll(ctx, paths)
 }
 
+// delete sends a request until it has an answer of the store: the network still fails.
+func (c apiClient) delete(ctx context.Context, path string) error {
+	for {
+		req, err := http.NewRequestWithContext(ctx, http.MethodDelete, c.base+path, nil)
+		if err != nil {
+			return err
+		}
+		res, err := client.Do(req)
+		if err == nil {
+			_ = res.Body.Close()
+			switch {
+			case res.StatusCode == http.StatusOK || res.StatusCode == http.StatusNotFound: // an answer was lost
+				return nil
+			case res.StatusCode < 500:
+				return fmt.Errorf("timerd: DELETE %s: %s", path, res.Status)
+			}
+		}
+		select {
+		case <-time.After(resend):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
 // deleteAll sends requests, some at the same time.
 func (c apiClient) deleteAll(ctx context.Context, paths []string) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(16)
 	for _, path := range paths {
-		group.Go(func() error { return c.do(ctx, http.MethodDelete, path) })
+		group.Go(func() error { return c.delete(ctx, path) })
 	}
 	return group.Wait()
 }

@@ -182,7 +182,11 @@ func (t *tour) finish(ctx context.Context) (s Summary, err error) {
 	if dead, err = t.api.dead(ctx); err != nil {
 		return t.verdict(dead, nil, busy), err
 	}
-	infos, err := t.api.schedules(ctx)
+	var infos []api.ScheduleInfo
+	err = t.repeat(ctx, 0, func() (bool, error) { // the network still fails
+		infos, err = t.api.schedules(ctx)
+		return true, err
+	})
 	if err != nil {
 		return t.verdict(dead, nil, busy), err
 	}
