@@ -134,7 +134,7 @@ func (t *Timers) eachShard(ctx context.Context, keys []string, do func(ctx conte
 				for i, place := range places[:n] {
 					part[i] = keys[place]
 				}
-				err := t.settled(ctx, shard, part...)
+				err := t.schedules[shard].settled(ctx, part...)
 				if err == nil {
 					err = do(ctx, shard, part, places[:n])
 				}

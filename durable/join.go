@@ -9,78 +9,98 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// joiner is a shard's group commit: while one request is under way, the calls that
-// come are gathered, and are the next request together. So an engine that takes a
-// millisecond for an fsync or a round trip takes it once for all of them, and
+// joiner is a shard's group commit, of changes of one kind: while one request is under way,
+// the calls that come are gathered, and are the next request together. So an engine that takes
+// a millisecond for an fsync or a round trip takes it once for all of them, and
 // whoever comes alone does not wait for others.
 //
 // The request is nobody's in particular: it is sent by a goroutine that lives while
 // there is something to send, with a deadline of its own. The end of a caller's ctx
 // ends that caller's waiting.
-type joiner struct {
+type joiner[I, R any] struct {
+	timers  *Timers
+	shard   int
+	request func(ctx context.Context, shard int, items []I) ([]R, store.Horizon, error)
+	key     func(I) string
+
 	mu        sync.Mutex
-	queue     []*scheduleCall // in the order of their coming; none is in a request
+	queue     []*joined[I, R] // in the order of their coming; none is in a request
 	sending   bool            // a goroutine sends, and will look at queue again
 	abandoned map[string]<-chan struct{}
 }
 
-// scheduleCall is the part of a call of Schedule that goes to one shard in one
-// request.
-type scheduleCall struct {
-	entries []store.Entry // at most MaxItems
-	bytes   int           // of their bodies
+// joined is the part of a call that goes to one shard in one request.
+type joined[I, R any] struct {
+	items []I // at most MaxItems
+	bytes int // of their bodies
 
-	done     chan struct{} // closed when the two below are set
-	receipts []store.Receipt
-	err      error
+	done    chan struct{} // closed when the two below are set
+	results []R
+	err     error
+}
+
+func newJoined[I, R any](bytes int, items ...I) *joined[I, R] {
+	return &joined[I, R]{items: items, bytes: bytes, done: make(chan struct{})}
+}
+
+func joinersOf[I, R any](t *Timers, request func(context.Context, int, []I) ([]R, store.Horizon, error), key func(I) string) []*joiner[I, R] {
+	all := make([]*joiner[I, R], t.store.Shards())
+	for shard := range all {
+		all[shard] = &joiner[I, R]{timers: t, shard: shard, request: request, key: key}
+	}
+	return all
 }
 
 // maxRequest bounds the bodies of one request, in bytes, if it has more than one
-// entry, so that an engine's step stays short.
+// item, so that an engine's step stays short.
 const maxRequest = store.MaxClaim
 
-// send gives calls to their shards' joiners.
-func (t *Timers) send(shard int, calls ...*scheduleCall) error {
-	j := &t.joiners[shard]
+// send gives calls to the joiner.
+func (j *joiner[I, R]) send(calls ...*joined[I, R]) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if t.closed.Load() {
+	if j.timers.closed.Load() {
 		return ErrClosed
 	}
 	j.queue = append(j.queue, calls...)
 	if !j.sending {
 		j.sending = true
-		t.senders.Go(func() { t.sendAll(shard) })
+		j.timers.senders.Go(j.sendAll)
 	}
 	return nil
 }
 
-// sendAll sends what is in a shard's queue, one request after the other, until it
-// is empty.
-func (t *Timers) sendAll(shard int) {
-	j := &t.joiners[shard]
+// barrier returns when all that have seen the Timers open have started their senders.
+func (j *joiner[I, R]) barrier() {
+	j.mu.Lock()
+	j.mu.Unlock() //nolint:staticcheck // an empty section is meant
+}
+
+// sendAll sends what is in the queue, one request after the other, until it is empty.
+func (j *joiner[I, R]) sendAll() {
+	t := j.timers
 	for calls := j.take(); len(calls) > 0; calls = j.take() {
 		if t.closed.Load() {
 			endCalls(calls, nil, ErrClosed)
 			continue
 		}
-		entries := calls[0].entries
+		items := calls[0].items
 		if len(calls) > 1 {
-			entries = nil
+			items = nil
 			for _, c := range calls {
-				entries = append(entries, c.entries...)
+				items = append(items, c.items...)
 			}
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), t.options.CallTimeout)
-		receipts, _, err := t.store.Schedule(ctx, shard, entries)
+		results, _, err := j.request(ctx, j.shard, items)
 		cancel()
-		endCalls(calls, receipts, err)
+		endCalls(calls, results, err)
 	}
 }
 
 // take takes the calls of the next request out of the queue. If there is none the
 // sender must leave.
-func (j *joiner) take() []*scheduleCall {
+func (j *joiner[I, R]) take() []*joined[I, R] {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.abandoned = nil // the request before has ended
@@ -88,10 +108,10 @@ func (j *joiner) take() []*scheduleCall {
 		j.sending = false
 		return nil
 	}
-	n, entries, bytes := 0, 0, 0
+	n, items, bytes := 0, 0, 0
 	for _, c := range j.queue {
-		entries, bytes = entries+len(c.entries), bytes+c.bytes
-		if n > 0 && (entries > store.MaxItems || bytes > maxRequest) {
+		items, bytes = items+len(c.items), bytes+c.bytes
+		if n > 0 && (items > store.MaxItems || bytes > maxRequest) {
 			break
 		}
 		n++
@@ -102,11 +122,11 @@ func (j *joiner) take() []*scheduleCall {
 }
 
 // endCalls gives each call its result.
-func endCalls(calls []*scheduleCall, receipts []store.Receipt, err error) {
+func endCalls[I, R any](calls []*joined[I, R], results []R, err error) {
 	for _, c := range calls {
 		c.err = err
-		if n := len(c.entries); len(receipts) >= n { // not after most errors
-			c.receipts, receipts = receipts[:n:n], receipts[n:]
+		if n := len(c.items); len(results) >= n { // not after most errors
+			c.results, results = results[:n:n], results[n:]
 		}
 		close(c.done)
 	}
@@ -114,13 +134,12 @@ func endCalls(calls []*scheduleCall, receipts []store.Receipt, err error) {
 
 // wait waits for a call. If ctx ends before, it withdraws the call from the queue, or
 // abandons it if it is in a request, whose result is not known then.
-func (t *Timers) wait(ctx context.Context, shard int, c *scheduleCall) ([]store.Receipt, error) {
+func (j *joiner[I, R]) wait(ctx context.Context, c *joined[I, R]) ([]R, error) {
 	select {
 	case <-c.done:
-		return c.receipts, c.err
+		return c.results, c.err
 	case <-ctx.Done():
 	}
-	j := &t.joiners[shard]
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if i := slices.Index(j.queue, c); i >= 0 {
@@ -129,22 +148,20 @@ func (t *Timers) wait(ctx context.Context, shard int, c *scheduleCall) ([]store.
 	}
 	select {
 	case <-c.done: // both had happened
-		return c.receipts, c.err
+		return c.results, c.err
 	default:
 	}
 	if j.abandoned == nil {
 		j.abandoned = make(map[string]<-chan struct{})
 	}
-	for _, e := range c.entries {
-		j.abandoned[e.Key] = c.done
+	for _, item := range c.items {
+		j.abandoned[j.key(item)] = c.done
 	}
 	return nil, fmt.Errorf("%w: %w", ErrUnsure, context.Cause(ctx))
 }
 
-// settled waits until no request of Schedule is under way whose caller has left any of
-// the keys in it.
-func (t *Timers) settled(ctx context.Context, shard int, keys ...string) error {
-	j := &t.joiners[shard]
+// settled waits until no request is under way whose caller has left any of the keys in it.
+func (j *joiner[I, R]) settled(ctx context.Context, keys ...string) error {
 	var done <-chan struct{}
 	j.mu.Lock()
 	for i := 0; i < len(keys) && len(j.abandoned) > 0 && done == nil; i++ {

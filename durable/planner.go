@@ -67,10 +67,7 @@ func (w *Worker) advancePlans(s *shard, leases []store.Lease, now store.Millis, 
 			w.retryPlan(s, l, err, deadline)
 			continue
 		}
-		size := len(r.swap.Body)
-		for _, e := range r.swap.Entries {
-			size += len(e.Body)
-		}
+		size := sizeOf(r.swap)
 		if len(part) > 0 && (entries+len(r.swap.Entries) > store.MaxItems || bytes+size > maxRequest) {
 			flush()
 		}

@@ -67,7 +67,7 @@ const (
 func (t *Timers) merged(ctx context.Context, after Cursor, read pageReader, at func(store.Record) store.Millis) iter.Seq2[store.Record, error] {
 	return func(yield func(store.Record, error) bool) {
 		m := merge{at: at}
-		largest := min(max(maxRead/len(t.joiners), minPage), maxPage)
+		largest := min(max(maxRead/len(t.schedules), minPage), maxPage)
 		fill := func(p *page) error {
 			ctx, cancel, err := t.begin(ctx)
 			if err != nil {
@@ -82,7 +82,7 @@ func (t *Timers) merged(ctx context.Context, after Cursor, read pageReader, at f
 			p.limit = min(p.limit*pageGrowth, largest)
 			return err
 		}
-		for shard := range t.joiners {
+		for shard := range t.schedules {
 			p := &page{shard: shard, after: after, limit: min(firstPage, largest)}
 			if err := fill(p); err != nil {
 				yield(store.Record{}, err)

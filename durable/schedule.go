@@ -97,11 +97,12 @@ func (t *Timers) Schedule(ctx context.Context, timer Timer) (Receipt, error) {
 		return Receipt{}, err
 	}
 	shard := t.shardOf(e.Key)
-	c := &scheduleCall{entries: []store.Entry{e}, bytes: len(e.Body), done: make(chan struct{})}
-	if err := t.send(shard, c); err != nil {
+	j := t.schedules[shard]
+	c := newJoined[store.Entry, store.Receipt](len(e.Body), e)
+	if err := j.send(c); err != nil {
 		return Receipt{}, err
 	}
-	receipts, err := t.wait(ctx, shard, c)
+	receipts, err := j.wait(ctx, c)
 	if len(receipts) == 0 {
 		return Receipt{}, err
 	}
@@ -129,7 +130,7 @@ func (t *Timers) ScheduleMany(ctx context.Context, timers []Timer) ([]Receipt, e
 		return nil, nil
 	}
 	type part struct {
-		*scheduleCall
+		*joined[store.Entry, store.Receipt]
 		places []int // of its entries in timers
 	}
 	byShard := make(map[int][]part)
@@ -140,20 +141,20 @@ func (t *Timers) ScheduleMany(ctx context.Context, timers []Timer) ([]Receipt, e
 		}
 		shard := t.shardOf(e.Key)
 		parts := byShard[shard]
-		if n := len(parts); n == 0 || len(parts[n-1].entries) == store.MaxItems || parts[n-1].bytes+len(e.Body) > maxRequest {
-			parts = append(parts, part{scheduleCall: &scheduleCall{done: make(chan struct{})}})
+		if n := len(parts); n == 0 || len(parts[n-1].items) == store.MaxItems || parts[n-1].bytes+len(e.Body) > maxRequest {
+			parts = append(parts, part{joined: newJoined[store.Entry, store.Receipt](0)})
 		}
 		p := &parts[len(parts)-1]
-		p.entries, p.bytes, p.places = append(p.entries, e), p.bytes+len(e.Body), append(p.places, i)
+		p.items, p.bytes, p.places = append(p.items, e), p.bytes+len(e.Body), append(p.places, i)
 		byShard[shard] = parts
 	}
 	failed := failures{of: len(timers)}
 	for shard, parts := range byShard {
-		calls := make([]*scheduleCall, len(parts))
+		calls := make([]*joined[store.Entry, store.Receipt], len(parts))
 		for i, p := range parts {
-			calls[i] = p.scheduleCall
+			calls[i] = p.joined
 		}
-		if err := t.send(shard, calls...); err != nil {
+		if err := t.schedules[shard].send(calls...); err != nil {
 			for _, p := range parts {
 				failed.add(len(p.places), err)
 			}
@@ -163,7 +164,7 @@ func (t *Timers) ScheduleMany(ctx context.Context, timers []Timer) ([]Receipt, e
 	all := make([]Receipt, len(timers))
 	for shard, parts := range byShard {
 		for _, p := range parts {
-			receipts, err := t.wait(ctx, shard, p.scheduleCall)
+			receipts, err := t.schedules[shard].wait(ctx, p.joined)
 			if err != nil {
 				failed.add(len(p.places), err)
 			}

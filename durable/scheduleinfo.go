@@ -211,7 +211,7 @@ func (t *Timers) clocks(ctx context.Context) ([]store.Horizon, error) {
 		return nil, err
 	}
 	defer cancel()
-	shards := make([]int, len(t.joiners))
+	shards := make([]int, len(t.schedules))
 	for i := range shards {
 		shards[i] = i
 	}

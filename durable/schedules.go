@@ -329,8 +329,12 @@ func (t *Timers) changePlan(ctx context.Context, key string, change func(planVie
 		if p == nil || err != nil {
 			return err
 		}
-		results, _, err := t.store.SwapPlans(ctx, shard, []store.PlanSwap{p.written(v)})
-		switch result, err := first(results, err); {
+		swap := p.written(v)
+		c := newJoined[store.PlanSwap, store.SwapResult](sizeOf(swap), swap)
+		if err := t.swaps[shard].send(c); err != nil {
+			return err
+		}
+		switch result, err := first(t.swaps[shard].wait(ctx, c)); {
 		case !made(err) || result == store.Swapped:
 			return err
 		case result == store.SwapRefused:
@@ -375,7 +379,24 @@ func (t *Timers) beginSchedule(ctx context.Context, key string) (_ context.Conte
 		return nil, nil, 0, err
 	}
 	ctx, cancel, err := t.begin(ctx)
-	return ctx, cancel, t.shardOf(key), err
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	shard = t.shardOf(key)
+	if err := t.swaps[shard].settled(ctx, store.PlanKey(key)); err != nil {
+		cancel()
+		return nil, nil, 0, err
+	}
+	return ctx, cancel, shard, nil
+}
+
+// sizeOf returns how many bytes of bodies a swap has.
+func sizeOf(p store.PlanSwap) int {
+	size := len(p.Body)
+	for _, e := range p.Entries {
+		size += len(e.Body)
+	}
+	return size
 }
 
 // readPlan reads a plan, and at the same time the engine's clock. The clock comes from a call

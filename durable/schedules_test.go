@@ -868,6 +868,47 @@ func TestManySchedulesAtOnce(t *testing.T) {
 	})
 }
 
+// Changes of schedules that come at once go to a shard in one request.
+func TestSwapsAreJoined(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		r.faults.set(func(_ context.Context, call string, _ int) error {
+			if call == "swap" {
+				time.Sleep(time.Millisecond)
+			}
+			return nil
+		}, nil)
+		var group sync.WaitGroup
+		for i := range 100 {
+			group.Go(func() { r.put(Schedule{Key: fmt.Sprint("s", i), Every: time.Hour}) })
+		}
+		group.Wait()
+		require.Len(t, r.listed(), 100)
+		require.LessOrEqual(t, r.faults.count("swap"), 3)
+	})
+}
+
+// S8: a put whose caller has left takes effect before a later delete, or never.
+func TestAbandonedPut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		var held atomic.Bool
+		r.faults.set(func(_ context.Context, call string, _ int) error {
+			if call == "swap" && !held.Swap(true) {
+				time.Sleep(5 * time.Second)
+			}
+			return nil
+		}, nil)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_, _, err := r.timers.PutSchedule(ctx, Schedule{Key: "report", Every: time.Minute})
+		require.ErrorIs(t, err, ErrUnsure)
+		require.NoError(t, r.timers.DeleteSchedule(context.Background(), "report"))
+		pass(time.Minute)
+		require.Empty(t, r.listed())
+	})
+}
+
 // Two processes that put the same schedule make one set of occurrences (asynq #1013).
 func TestTwoRegister(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -56,7 +56,9 @@ func (o Options) withDefaults() (Options, error) {
 type Timers struct {
 	store   store.Store
 	options Options
-	joiners []joiner // one for each shard
+	// One for each shard.
+	schedules []*joiner[store.Entry, store.Receipt]
+	swaps     []*joiner[store.PlanSwap, store.SwapResult]
 
 	closed  atomic.Bool    // written by Close
 	done    chan struct{}  // closed when it is closed and the joiners' goroutines have ended
@@ -73,7 +75,10 @@ func New(s Store, o Options) (*Timers, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Timers{store: s, options: o, joiners: make([]joiner, s.Shards()), done: make(chan struct{})}, nil
+	t := &Timers{store: s, options: o, done: make(chan struct{})}
+	t.schedules = joinersOf(t, s.Schedule, func(e store.Entry) string { return e.Key })
+	t.swaps = joinersOf(t, s.SwapPlans, func(p store.PlanSwap) string { return p.Key })
+	return t, nil
 }
 
 // Close refuses further calls with [ErrClosed], and does not wait. What is under way ends as
@@ -83,10 +88,9 @@ func (t *Timers) Close() {
 	if t.closed.Swap(true) {
 		return
 	}
-	for i := range t.joiners {
-		j := &t.joiners[i]
-		j.mu.Lock()   // whoever saw Timers open has started its sender
-		j.mu.Unlock() //nolint:staticcheck // an empty section is meant
+	for i := range t.schedules {
+		t.schedules[i].barrier()
+		t.swaps[i].barrier()
 	}
 	go func() {
 		t.senders.Wait()
@@ -134,7 +138,7 @@ func (t *Timers) beginKey(ctx context.Context, key string) (_ context.Context, _
 	}
 	shard = t.shardOf(key)
 	if err = checkTimerKey(key); err == nil {
-		err = t.settled(ctx, shard, key)
+		err = t.schedules[shard].settled(ctx, key)
 	}
 	if err != nil {
 		cancel()
@@ -151,7 +155,7 @@ func checkTimerKey(key string) error {
 	return store.CheckKey(key)
 }
 
-func (t *Timers) shardOf(key string) int { return store.ShardOf(key, len(t.joiners)) }
+func (t *Timers) shardOf(key string) int { return store.ShardOf(key, len(t.schedules)) }
 
 // Info is what there is to know of a timer.
 type Info struct {
@@ -244,9 +248,9 @@ func (t *Timers) Stats(ctx context.Context) (Stats, error) {
 		return Stats{}, err
 	}
 	defer cancel()
-	sum := Stats{Shards: len(t.joiners)}
+	sum := Stats{Shards: len(t.schedules)}
 	var all store.Horizon
-	for shard := range t.joiners {
+	for shard := range t.schedules {
 		st, err := t.store.Stats(ctx, shard)
 		if err != nil {
 			return Stats{}, err

@@ -271,7 +271,7 @@ func TestCallsWaitForAnAbandonedSchedule(t *testing.T) {
 				}
 				release()
 				<-done
-				require.Empty(t, r.timers.joiners[0].abandoned)
+				require.Empty(t, r.timers.schedules[0].abandoned)
 			})
 		})
 	}
