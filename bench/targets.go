@@ -169,6 +169,7 @@ var (
 	parked10k = Params{"parked": 10_000}
 
 	durable100k = Params{"timers": 100_000}
+	recur100k   = Params{"schedules": 100_000}
 )
 
 // targets refer to the full sizes. A quick run shows those whose figures it has.
@@ -246,6 +247,15 @@ var targets = []target{
 	{"W15", "HTTP/2: KB a poll, less net/http's alone", unbounded, difference(kilobytesPerPoll("longpoll-h2"), kilobytesPerPoll("net/http-h2"))},
 	{"W15", "idle_cpu_pct, either", 1, worse(one("W15", "longpoll", "idle_cpu_pct", parked10k), one("W15", "longpoll-h2", "idle_cpu_pct", parked10k))},
 	{"W15", "across nodes: wake_p99, ms", 5, inUnits(1000, one("W15", "longpoll-nodes", "wake_p99_us", parked10k))},
+	{"W16", "Redis: 0.6 occurrences for each life of a timer, by occurrences_per_life", 1, needed(.6, one("W16", "durable-redis", "occurrences_per_life", recur100k))},
+	{"W16", "folder: 0.6 occurrences for each life of a timer, by occurrences_per_life", 1, needed(.6, one("W16", "durable-pebble", "occurrences_per_life", recur100k))},
+	{"W16", "Redis: bytes_per_schedule, its body of 32 included", 732, one("W16", "durable-redis", "bytes_per_schedule", recur100k)},
+	{"W16", "Redis: late_p99_ms, × timers'", 1, quotient(one("W16", "durable-redis", "late_p99_ms", recur100k), one("W16", "durable-redis", "timers_late_p99_ms", recur100k), divide)},
+	{"W16", "folder: late_p99_ms, × timers'", 1, quotient(one("W16", "durable-pebble", "late_p99_ms", recur100k), one("W16", "durable-pebble", "timers_late_p99_ms", recur100k), divide)},
+	{"W16", "early, either", 0, both(
+		one("W16", "durable-redis", "early", recur100k), one("W16", "durable-pebble", "early", recur100k),
+		func(a, b float64) float64 { return a + b },
+	)},
 }
 
 // targetTable shows whether each target that has its figures is reached.

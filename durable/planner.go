@@ -10,8 +10,8 @@ import (
 
 const (
 	// maxPlans bounds the plans that a worker has in hand, and claimPlans those of one claim.
-	maxPlans   = 1000
-	claimPlans = 250
+	maxPlans   = 2000
+	claimPlans = 500
 	// maxPlanPause is the longest wait before a plan that could not be advanced is tried again.
 	maxPlanPause = time.Minute
 )

@@ -1108,6 +1108,24 @@ func TestWorkerStopsWithPlan(t *testing.T) {
 	})
 }
 
+// S10: with what an engine adds (redisstore's TestMemoryOfPlans: 593 bytes), a schedule takes less
+// than 700 bytes besides its body.
+func TestPlansAreSmall(t *testing.T) {
+	t.Parallel()
+	now := store.Millis(1_800_000_000_000)
+	for _, s := range []Schedule{
+		{Key: "report", Cron: "30 2 * * 1-5", Zone: "America/New_York", Topic: "reports", Missed: MissedAll, CatchUp: 12 * time.Hour},
+		{Key: "report", Every: 15 * time.Minute, Offset: 3 * time.Minute, Topic: "reports", Jitter: time.Minute},
+	} {
+		s, times, err := s.withDefaults()
+		require.NoError(t, err)
+		p := &plan{Schedule: s, series: times, key: "report\x00", state: planState{id: store.NewID(), created: now, cursor: now, previous: now}}
+		p.state.counts = ScheduleCounts{Created: 10_000, SkippedMissed: 100, SkippedOverlap: 100}
+		p.remember(occurrence{planned: now})
+		require.Less(t, len(p.encode()), 107)
+	}
+}
+
 func TestEncodedPlans(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(1, 2))

@@ -251,6 +251,7 @@ func (d *draft) carryOut() store.Claimed {
 			c.unwait(k.t)
 			c.lease(l)
 		}
+		l.plan = c.plans[k.t.key]
 		answer.Leases = append(answer.Leases, c.answer(l, k.body))
 	}
 	for i := range d.queues {

@@ -23,7 +23,8 @@ type lease struct {
 	cancelled bool
 	end       store.Millis
 	claim     *claim
-	index     int // in leases.byEnd or leases.plans
+	index     int   // in leases.byEnd or leases.plans
+	plan      *plan // of a plan: as it is on disk, so that a swap need not read it; nil: unknown
 }
 
 func (l *lease) holder() store.Holder {

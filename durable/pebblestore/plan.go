@@ -94,14 +94,18 @@ func (c *change) readPlan(key string) (*plan, error) {
 	if p, ok := c.plans[key]; ok {
 		return p, nil
 	}
-	v, err := c.sh.read(timerKey(nil, c.sh.index, kindPlan, key))
-	if err != nil {
-		return nil, err
-	}
 	var p *plan
-	if v != nil {
-		if p, err = decodePlan(key, v); err != nil {
-			return nil, fmt.Errorf("durable: shard %d, plan %q: %w", c.sh.index, key, err)
+	if l := c.sh.leases.byKey[key]; l != nil && l.plan != nil {
+		p = l.plan
+	} else {
+		v, err := c.sh.read(timerKey(nil, c.sh.index, kindPlan, key))
+		if err != nil {
+			return nil, err
+		}
+		if v != nil {
+			if p, err = decodePlan(key, v); err != nil {
+				return nil, fmt.Errorf("durable: shard %d, plan %q: %w", c.sh.index, key, err)
+			}
 		}
 	}
 	if c.plans == nil {

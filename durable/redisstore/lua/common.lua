@@ -177,14 +177,13 @@ local function note(key, outcome, run, err)
     begun, tried, err = floor(fence(run) / 1000), min(attempts(run), 65535), err or lasterror(run)
   end
   err = sub(err or '', 1, ERROR)
+  local text
   if #name == 13 and not string.find(name, '%D') then
-    name = pack('<BI6', outcome + 4, tonumber(name))
+    text = pack('<BI6I6I6I2B', outcome + 4, tonumber(name), begun, now, tried, #err) .. err
   else
-    name = pack('<BI2c0', outcome, #name, name)
+    text = pack('<BI2c0I6I6I2B', outcome, #name, name, begun, now, tried, #err) .. err
   end
-  notes[#notes + 1] = {
-    plan = sub(key, 1, at), outcome = outcome, text = name .. pack('<I6I6I2Bc0', begun, now, tried, #err, err),
-  }
+  notes[#notes + 1] = {plan = sub(key, 1, at), outcome = outcome, text = text}
 end
 
 -- newhistory returns a history without notes, and wakeof and setwake its first byte and one
@@ -198,49 +197,56 @@ local function counts(history) return unstruct('<I6I6I6', history, 3) end
 
 -- noted returns a history with one note more.
 local function noted(history, n)
-  local total, kept = {counts(history)}, byte(history, 2)
-  total[n.outcome] = total[n.outcome] + 1
-  local first = 21
+  local wake, kept, done, died, cancels = unstruct('<BBI6I6I6', history)
+  local outcome, first = n.outcome, 21
+  if outcome == 1 then done = done + 1 elseif outcome == 2 then died = died + 1 else cancels = cancels + 1 end
   if kept == NOTES then -- the first goes
     local name = byte(history, first) >= 4 and 6 or 2 + unstruct('<I2', history, first + 1)
     local err = first + 1 + name + 14
     first, kept = err + 1 + byte(history, err), kept - 1
   end
-  return pack('<BBI6I6I6', wakeof(history), kept + 1, total[1], total[2], total[3]) .. sub(history, first) .. n.text
+  return pack('<BBI6I6I6', wake, kept + 1, done, died, cancels) .. sub(history, first) .. n.text
 end
 
 -- settle adds the notes to the histories of their plans, and makes plans due now that wait and
 -- ask for it. It returns whether there was one. A flush comes after it.
 local function settle()
   if #notes == 0 then return false end
-  local plans, state, woken = {}, {}, false
-  for _, n in ipairs(notes) do
-    if not state[n.plan] then
-      state[n.plan] = {}
-      plans[#plans + 1] = n.plan
+  local plans, place, asks = {}, {}, false
+  for i = 1, #notes do
+    local plan = notes[i].plan
+    if not place[plan] then
+      plans[#plans + 1] = plan
+      place[plan] = #plans
     end
   end
-  local history_of, due_of = mget(histories, plans), zmscore(lanes[5], plans)
+  local history_of, due_of = mget(histories, plans), {}
   for i = 1, #plans do
-    state[plans[i]].history, state[plans[i]].waits = history_of[i], due_of[i]
+    if history_of[i] and wakeof(history_of[i]) > 0 then asks = true end
   end
-  for i, n in ipairs(notes) do
-    local s = state[n.plan]
-    if s.history then
-      s.history = noted(s.history, n)
-      local wake = wakeof(s.history)
-      if (s.waits or waits[n.plan] and waits[n.plan] < i) and (wake == 2 or wake == 1 and n.outcome == 2) then
-        s.history, s.woken, woken = setwake(s.history, 0), true, true
+  if asks then due_of = zmscore(lanes[5], plans) end
+  local woken = {}
+  for i = 1, #notes do
+    local n = notes[i]
+    local at = place[n.plan]
+    local history = history_of[at]
+    if history then
+      history = noted(history, n)
+      local wake = wakeof(history)
+      if wake == 2 or wake == 1 and n.outcome == 2 then
+        if due_of[at] or waits[n.plan] and waits[n.plan] < i then
+          history, woken[#woken + 1] = setwake(history, 0), n.plan
+        end
       end
+      history_of[at] = history
     end
   end
   for i = 1, #plans do
-    local s = state[plans[i]]
-    if s.history then put(set_y, plans[i], s.history) end
-    if s.woken then put(add_w[5], int(now), plans[i]) end
+    if history_of[i] then put(set_y, plans[i], history_of[i]) end
   end
+  for i = 1, #woken do put(add_w[5], int(now), woken[i]) end
   notes = {}
-  return woken
+  return #woken > 0
 end
 
 -- succeed puts a successor in the place of a timer that is over, and returns when it is due.

@@ -34,9 +34,9 @@ while at <= #ARGV do
 end
 
 -- What each plan and occurrence is after each swap is kept here, and written at the end.
-local head_of, end_of, history_of = mget(heads, keys), zmscore(leases, keys), historiesof(keys)
+local head_of, history_of = mget(heads, keys), historiesof(keys)
 local plans, order, exists = {}, {}, {}
-for i = 1, #keys do exists[keys[i]] = head_of[i] or end_of[i] end
+for i = 1, #keys do exists[keys[i]] = head_of[i] end
 for i = 1, #keys do
   local key = keys[i]
   if isplan(key) and not plans[key] then
@@ -66,11 +66,13 @@ for i = 1, #swaps do
     answer[i] = char(1) -- Swapped
     pending, adds = pending + added, adds or added > 0
     s.swapped, s.id, s.head, s.body, s.due = true, sub(p.head, 3, 18), p.head, p.body, p.due
-    s.history = s.history or newhistory()
-    local done, died, cancels = counts(s.history)
+    if not s.history then s.history, s.changed = newhistory(), true end
     local wake = p.wake
-    if wake > 0 and (wake == 1 and died or done + died + cancels) > p.seen then s.due, wake = now, 0 end
-    s.history = setwake(s.history, wake)
+    if wake > 0 then
+      local done, died, cancels = counts(s.history)
+      if (wake == 1 and died or done + died + cancels) > p.seen then s.due, wake = now, 0 end
+    end
+    if wake ~= wakeof(s.history) then s.history, s.changed = setwake(s.history, wake), true end
     for e = p.first, p.first + 4 * p.n - 1, 4 do
       local key, when, head, body = ARGV[e], ARGV[e + 1], ARGV[e + 2], ARGV[e + 3]
       if not exists[key] then
@@ -96,8 +98,8 @@ for i = 1, #order do
       wait(key, s.head, s.due)
       put(set_h, key, s.head)
       if s.body ~= '' then put(set_b, ref(s.head), s.body) end
-      put(add_i, '0', key)
-      put(set_y, key, s.history)
+      if not history_of[key] then put(add_i, '0', key) end -- it is written before the history
+      if s.changed then put(set_y, key, s.history) end
     else
       put(rem_w[5], key)
       put(del_h, key)
