@@ -968,7 +968,7 @@ func scheduleLedger(t *testing.T, rnd *rand.Rand) {
 	}
 	trouble := func(ctx context.Context, call string, _ int) error {
 		mu.Lock()
-		kind, wait := rnd.IntN(100), time.Duration(rnd.IntN(int(10*time.Second)))
+		kind, wait := rnd.IntN(100), time.Duration(rnd.Int64N(int64(10*time.Second)))
 		mu.Unlock()
 		switch {
 		case kind < 3:

@@ -561,7 +561,7 @@ func TestMemoryOfPlans(t *testing.T) {
 			p := r.plan(fmt.Sprintf("report-%06d", i))
 			p.Body, p.Due = make([]byte, body), store.MaxMillis-store.Millis(i)
 			for j := range store.MaxNotes {
-				p.Entries = append(p.Entries, r.entry(fmt.Sprintf("%s%d", p.Key, 1764000000000+j)))
+				p.Entries = append(p.Entries, r.entry(fmt.Sprintf("%s%d", p.Key, 1764000000000+int64(j))))
 			}
 			swaps = append(swaps, p)
 		}

@@ -30,6 +30,7 @@ type flags struct {
 	tour    bool
 	json    bool
 	seed    uint64
+	span    time.Duration // of the tour's load
 	logJSON bool
 	level   slog.Level
 }
@@ -75,6 +76,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (flags, 
 	fs.BoolVar(&f.version, "version", false, "print the version, and that of the time zones, and exit")
 	fs.BoolVar(&f.tour, "tour", false, "run the tour")
 	fs.BoolVar(&f.json, "json", false, "with -tour: the last line of the output is one JSON object")
+	fs.DurationVar(&f.span, "span", 20*time.Second, "with -tour: how long the load lasts, 5s to 10m")
 	fs.Uint64Var(&f.seed, "seed", 0, "with -tour: of its random numbers; 0: drawn")
 	if err := fs.Parse(args); err != nil {
 		return f, err
@@ -93,6 +95,9 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (flags, 
 			c.Store = string(tour.Pebble)
 		case s != tour.Pebble && s != tour.Redis && s != tour.Cluster:
 			return f, fmt.Errorf("timerd: -store is %q, must be pebble, redis or cluster with -tour: it has a store of its own", s)
+		}
+		if f.span < 5*time.Second || f.span > 10*time.Minute {
+			return f, fmt.Errorf("timerd: -span is %v, must be 5s to 10m", f.span)
 		}
 		return f, nil
 	}

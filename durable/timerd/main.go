@@ -46,7 +46,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	}
 	if f.tour {
 		return tour.Run(ctx, tour.Options{
-			Store: tour.Store(f.config.Store), JSON: f.json, Seed: f.seed,
+			Store: tour.Store(f.config.Store), JSON: f.json, Seed: f.seed, Span: f.span,
 			Stdout: stdout, Stderr: stderr,
 		})
 	}
