@@ -176,8 +176,8 @@ func (w *Worker) swapOnce(s *shard, swaps []store.PlanSwap) ([]store.SwapResult,
 	return results, err
 }
 
-// retryPlan makes a plan wait that could not be advanced, with the reason: it stays due, and
-// shows as overdue, until it can.
+// retryPlan makes a plan wait that could not be advanced, with the reason. ScheduleInfo shows it
+// as overdue; Stats does so between two tries only, so there is PlanFailures.
 func (w *Worker) retryPlan(s *shard, l store.Lease, err error, deadline time.Duration) {
 	w.log.Warn("durable: a schedule cannot create its occurrences", "schedule", store.ScheduleOf(l.Key), "attempt", l.Attempt, "error", err)
 	r := &run{shard: s, lease: l, deadline: deadline, plan: true}

@@ -24,7 +24,8 @@ type ScheduleInfo struct {
 	Next []time.Time
 	// Overdue is the first planned time that has passed by a second or more, and that no
 	// worker has come to; zero if there is none. That of a paused schedule, or of one that
-	// waits for the end of an occurrence, is not overdue.
+	// waits for the end of an occurrence, is not overdue. If this process cannot compute the
+	// planned time, for the reason in Problem, it is the present.
 	Overdue time.Time
 	// Waiting is the planned time that waits for the end of an occurrence, by OverlapBufferOne
 	// or MissedAll; zero if there is none.
@@ -99,6 +100,9 @@ func (v *planView) info() ScheduleInfo {
 	info.Last = v.last()
 	if p.problem != nil {
 		info.Problem = p.problem.Error()
+		if r := v.record; s.paused == 0 && (r.Due <= v.now || r.Attempts > 0) {
+			info.Overdue = timeOf(v.now)
+		}
 		return info
 	}
 	if n := min(10, p.left()); n > 0 {

@@ -729,6 +729,8 @@ func TestUnknownZone(t *testing.T) {
 		const problem = `durable: schedule "report": Zone is "Europe/Neustd", must be an IANA name that this process knows`
 		require.Equal(t, problem, r.plan("report").Problem)
 		require.Equal(t, problem, r.listed()[0].Problem)
+		require.NotZero(t, r.plan("report").Overdue)
+		require.NotZero(t, r.listed()[0].Overdue)
 		require.NotEmpty(t, r.logs.with("a schedule cannot create its occurrences", "schedule=report", "Europe/Neustd"))
 		require.Greater(t, len(r.logs.with("a schedule cannot")), 10)
 		require.Less(t, len(r.logs.with("a schedule cannot")), 60)

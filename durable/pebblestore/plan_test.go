@@ -34,7 +34,7 @@ type twins struct {
 // answers, and leave what it has; the folder is whole after each of them, and after crashes.
 func TestPlansLikeTheOracle(t *testing.T) {
 	t.Parallel()
-	rounds := 40
+	rounds := 12
 	if long() {
 		rounds = 2000
 	}

@@ -27,7 +27,7 @@ func Fuzz(f *testing.F, e Engine) {
 
 // modelTest compares an engine with the oracle on random calls.
 func modelTest(f *fixture) {
-	seeds := uint64(15)
+	seeds := uint64(10)
 	if long() {
 		seeds = 500
 	}
