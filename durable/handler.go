@@ -44,7 +44,7 @@ type Fired struct {
 	Fence     uint64
 	LastError string // of the attempt before, if there was one; at most 1 KiB of it
 
-	// Of an occurrence of a schedule: the schedule's key, and the planned time, in UTC. Jitter,
+	// Schedule is the key of an occurrence's schedule, and Planned its planned time, in UTC. Jitter,
 	// lateness and attempts do not change that.
 	Schedule string
 	Planned  time.Time

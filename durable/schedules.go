@@ -14,7 +14,7 @@ import (
 // PutResult is what became of a PutSchedule.
 type PutResult uint8
 
-// What becomes of a PutSchedule.
+// The results of a PutSchedule.
 const (
 	ScheduleCreated   PutResult = iota + 1 // the key had no schedule
 	ScheduleReplaced                       // it had another one, whose ID, history and pause are kept
@@ -313,7 +313,7 @@ func existing(change func(planView) (*plan, error)) func(planView) (*plan, error
 }
 
 // changePlan reads a plan, and writes what change makes of it: nil changes nothing. If the
-// plan has changed in between, it begins anew, so change can be called more than once.
+// plan has changed in between, it begins again, so change can be called more than once.
 func (t *Timers) changePlan(ctx context.Context, key string, change func(planView) (*plan, error)) error {
 	ctx, cancel, shard, err := t.beginSchedule(ctx, key)
 	if err != nil {

@@ -470,7 +470,7 @@ func TestScheduleIsReplaced(t *testing.T) {
 		require.Equal(t, created.ID, put(s, ScheduleUnchanged).ID)
 		require.NoError(t, w.stop())
 		pass(3 * time.Minute)
-		// What is overdue stays so, unless the planned times change.
+		// An overdue time stays overdue, unless the planned times change.
 		require.Equal(t, start.Add(3*time.Minute), put(s, ScheduleUnchanged).Overdue)
 		s.Body = []byte("two")
 		require.Equal(t, start.Add(3*time.Minute), put(s, ScheduleReplaced).Overdue)

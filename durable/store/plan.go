@@ -123,7 +123,7 @@ func Begun(fence uint64) Millis { return Millis(fence / 1000) }
 func CutNote(s string) string { return s[:min(len(s), MaxNoteError)] }
 
 // Wake says which ends of occurrences make a waiting plan due at once. It holds for one of
-// them; the next swap sets it anew.
+// them; the next swap sets it again.
 type Wake uint8
 
 // The kinds of Wake.
@@ -157,7 +157,7 @@ type PlanSwap struct {
 // SwapResult answers a PlanSwap.
 type SwapResult uint8
 
-// What becomes of a PlanSwap.
+// The results of a PlanSwap.
 const (
 	Swapped     SwapResult = iota + 1
 	SwapLost               // the plan is not what Was says; nothing was changed

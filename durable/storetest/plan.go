@@ -450,7 +450,7 @@ func planWakes(f *fixture) {
 	f.Equal(store.Leased, f.get(p.Key).State)
 	f.verify()
 
-	// It wakes once, unless a swap asks for it anew; and not at all if the swap does not ask.
+	// It wakes once, unless a swap asks for it again; and not at all if the swap does not ask.
 	p, l = start(next(p), store.WakeOnEnd)
 	f.ended(l, store.Done)
 	awake(p)
@@ -633,7 +633,7 @@ func planLostOccurrence(f *fixture) {
 	later.At = store.MaxMillis
 	f.Equal(store.Succeeds, f.put(later).Kind)
 	f.advance(testLease + time.Second)
-	again := f.claimOne(leases[0].Key) // it is leased anew, and the third is replaced
+	again := f.claimOne(leases[0].Key) // it is leased again, and the third is replaced
 	f.Equal(2, again.Attempt)
 	f.Zero(f.history("report").Ends())
 	f.cancel(again.Key)
