@@ -549,7 +549,7 @@ func TestLittleRoomForPlans(t *testing.T) {
 	f.swapped(store.PlanSwap{Key: p.Key, Was: change.ID})
 }
 
-// What a caller does to what it passed to SwapPlans, or got from Plans, changes nothing.
+// A caller may change the arguments of SwapPlans, and the results of Plans: the store has copies.
 func TestPlansAreCopied(t *testing.T) {
 	f := newFixture(t, func(o *Options) { o.Shards = 1 })
 	p := planOf("s")

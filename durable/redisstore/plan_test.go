@@ -204,7 +204,7 @@ func TestClaimRepairsPlans(t *testing.T) {
 
 	r.swap(p)
 	r.Len(r.claimPlans().Leases, 1)
-	r.NoError(r.raw.HDel(r.ctx, names[7], p.Key).Err()) // a lease of nobody's
+	r.NoError(r.raw.HDel(r.ctx, names[7], p.Key).Err()) // the lease has no holder now
 	r.clock.advance(5 * time.Second)
 	r.Zero(r.claimPlans().Repaired)
 	r.clock.advance(5 * time.Second)

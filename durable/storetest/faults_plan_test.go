@@ -914,7 +914,7 @@ var planFaults = []fault{
 		}
 	})},
 
-	// What is read.
+	// Reads.
 	{name: "Scan lists plans", found: []string{"S1"}, rig: func(r *rigged) {
 		r.scanner = func(ctx context.Context, n int, after store.Cursor, limit int) ([]store.Record, error) {
 			records, err := r.Store.Scan(ctx, n, after, limit)

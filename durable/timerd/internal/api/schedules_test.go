@@ -97,7 +97,7 @@ func TestGetSchedule(t *testing.T) {
 	require.Equal(t, []string{}, i.Next)
 }
 
-// What the store says of a change has its status, as for timers.
+// An error of the store has the same status as for timers.
 func TestScheduleOfAFullStore(t *testing.T) {
 	f := newFixture(t, store.Limits{MaxPending: 1}, "")
 	f.do("PUT", "/schedules/a", nightly)

@@ -21,7 +21,7 @@ type event struct {
 	Attempt   int       `json:"attempt,omitempty"`    // begins, replies
 	Status    int       `json:"status,omitempty"`     // replies
 
-	// Of schedules and their occurrences, instead of Timer:
+	// Events of schedules and their occurrences have these, instead of Timer:
 	Schedule int         `json:"schedule,omitempty"` // its number
 	Planned  int64       `json:"planned,omitempty"`  // begins, created, replies: ms since 1970
 	Recurs   *recurrence `json:"recurs,omitempty"`   // put

@@ -36,7 +36,7 @@ const (
 	opSchedule opKind = iota
 	opCancel
 	opMove
-	// Of schedules:
+	// Schedules have these:
 	opPut
 	opDelete
 	opPause
