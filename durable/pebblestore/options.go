@@ -29,7 +29,8 @@ type Options struct {
 	CallTimeout time.Duration
 
 	// CacheBytes is how much of the tables on disk is kept in memory, in bytes, at
-	// least 1 MiB. Default 64 MiB.
+	// least 1 MiB. Default 64 MiB. While one MemTable is in use, and not two, it is as much
+	// more as that has.
 	CacheBytes int64
 
 	// MemTableBytes is how much is written to the log, and kept in memory, before it
@@ -92,10 +93,13 @@ func (o Options) withDefaults() (Options, error) {
 // pebble returns Pebble's options.
 func (o Options) pebble(f vfs.FS, log *logger) *pebble.Options {
 	p := &pebble.Options{
-		FS:                          f,
-		Logger:                      log,
-		FormatMajorVersion:          pebble.FormatWALSyncChunks,
-		CacheSize:                   o.CacheBytes,
+		FS:                 f,
+		Logger:             log,
+		FormatMajorVersion: pebble.FormatWALSyncChunks,
+		// Pebble takes what it has allocated for MemTables off the cache: for one, and as a rule
+		// one more, as it allocates the next while it writes the last to disk. Without them a
+		// cache of the default size would often be empty.
+		CacheSize:                   o.CacheBytes + 2*o.MemTableBytes,
 		MemTableSize:                uint64(o.MemTableBytes),
 		MemTableStopWritesThreshold: 4,
 		L0CompactionThreshold:       2,
