@@ -277,9 +277,9 @@ func (f *faults) Scan(ctx context.Context, shard int, after store.Cursor, limit 
 	return r, err
 }
 
-func (f *faults) SwapPlans(ctx context.Context, shard int, swaps []store.PlanSwap) (r []store.SwapResult, h store.Horizon, err error) {
-	err = f.around(ctx, "swap", shard, func() error { r, h, err = f.Store.SwapPlans(ctx, shard, swaps); return err })
-	return r, h, err
+func (f *faults) SwapPlans(ctx context.Context, shard int, swaps []store.PlanSwap, t store.Take) (r []store.SwapResult, l []store.Lease, h store.Horizon, err error) {
+	err = f.around(ctx, "swap", shard, func() error { r, l, h, err = f.Store.SwapPlans(ctx, shard, swaps, t); return err })
+	return r, l, h, err
 }
 
 func (f *faults) Plans(ctx context.Context, shard int, after string, limit int) (r []store.Record, err error) {

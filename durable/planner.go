@@ -52,10 +52,10 @@ func (w *Worker) beginPlansLocked(s *shard, leases []store.Lease, now store.Mill
 // engine, has changed none or some of them; the others are claimed again after the lease.
 func (w *Worker) advancePlans(s *shard, leases []store.Lease, now store.Millis, deadline time.Duration) {
 	var part []*planRun
-	entries, bytes := 0, 0
+	items, bytes := 0, 0
 	flush := func() {
 		w.swap(s, part, deadline)
-		part, entries, bytes = nil, 0, 0
+		part, items, bytes = nil, 0, 0
 	}
 	for _, l := range leases {
 		r := &planRun{lease: l, plan: decodePlan(l.Key, l.ID, l.Body)}
@@ -67,11 +67,11 @@ func (w *Worker) advancePlans(s *shard, leases []store.Lease, now store.Millis, 
 			w.retryPlan(s, l, err, deadline)
 			continue
 		}
-		size := sizeOf(r.swap)
-		if len(part) > 0 && (entries+len(r.swap.Entries) > store.MaxItems || bytes+size > maxRequest) {
+		n, size := 1+len(r.swap.Entries), sizeOf(r.swap)
+		if len(part) > 0 && (items+n > store.MaxItems || bytes+size > maxRequest) {
 			flush()
 		}
-		part, entries, bytes = append(part, r), entries+len(r.swap.Entries), bytes+size
+		part, items, bytes = append(part, r), items+n, bytes+size
 	}
 	if len(part) > 0 {
 		flush()
@@ -111,22 +111,28 @@ func (w *Worker) isLive(s *shard, key string) (bool, error) {
 	return err == nil && r.State != store.Dead, err
 }
 
-// swap writes plans with the occurrences that they create: one request, sent until it is
-// answered or the leases are over. To send it again is safe: what another has advanced, or
-// this worker by a request without a reply, is not as it was.
+// swap writes plans with the occurrences that they create, and begins those that it has leased:
+// as many as there is room for. It is one request, sent until it is answered or the leases are
+// over. To send it again is safe: what another has advanced, or this worker by a request without
+// a reply, is not as it was, and what that has leased is answered again.
 func (w *Worker) swap(s *shard, runs []*planRun, deadline time.Duration) {
 	var cancel []string
 	swaps := make([]store.PlanSwap, len(runs))
+	created := 0
 	for i, r := range runs {
 		swaps[i] = r.swap
 		cancel = append(cancel, r.step.cancel...)
+		created += len(r.swap.Entries)
 	}
+	take, begun := w.reserve(created), w.now()
+	var leases []store.Lease
+	defer func() { w.beginTaken(s, take, leases, begun+w.options.Lease) }()
 	for failures := 1; ; failures++ {
 		err := w.cancelPrevious(s, cancel)
 		var results []store.SwapResult
 		if made(err) {
 			cancel = nil
-			results, err = w.swapOnce(s, swaps)
+			results, leases, err = w.swapOnce(s, swaps, take)
 		}
 		switch {
 		case made(err):
@@ -160,20 +166,45 @@ func (w *Worker) cancelPrevious(s *shard, keys []string) error {
 	return err
 }
 
-func (w *Worker) swapOnce(s *shard, swaps []store.PlanSwap) ([]store.SwapResult, error) {
+// reserve reserves room for up to n occurrences that a swap creates. The others wait to be claimed.
+func (w *Worker) reserve(n int) store.Take {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n = min(n, w.roomLocked())
+	if n <= 0 || w.closing {
+		return store.Take{}
+	}
+	w.reserved += n
+	return store.Take{Token: store.NewToken(), Lease: w.options.Lease, Max: n}
+}
+
+// beginTaken begins the occurrences that a swap has leased, in the room that was reserved.
+func (w *Worker) beginTaken(s *shard, take store.Take, leases []store.Lease, deadline time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.reserved -= take.Max
+	w.stats.Claimed += uint64(len(leases))
+	for i := range leases {
+		w.beginLocked(s, &leases[i], deadline, w.now())
+	}
+	w.dispatchLocked()
+	w.checkIdleLocked()
+}
+
+func (w *Worker) swapOnce(s *shard, swaps []store.PlanSwap, take store.Take) ([]store.SwapResult, []store.Lease, error) {
 	ctx, cancel := context.WithTimeout(w.calls, w.timeout)
 	defer cancel()
 	sent := w.now()
-	results, h, err := w.store.SwapPlans(ctx, s.number, swaps)
+	results, leases, h, err := w.store.SwapPlans(ctx, s.number, swaps, take)
 	arrived := w.now()
 	if !w.answered("swap", s.number, err) {
-		return nil, err
+		return nil, nil, err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s.horizon.reply(h, sent, arrived)
 	w.planLocked(s)
-	return results, err
+	return results, leases, err
 }
 
 // retryPlan makes a plan wait that could not be advanced, with the reason. ScheduleInfo shows it

@@ -717,7 +717,7 @@ func TestUnknownZone(t *testing.T) {
 		rewrite := func(change func([]byte) []byte) {
 			rec, err := r.engine.Get(context.Background(), 0, store.PlanKey("report"))
 			require.NoError(t, err)
-			_, _, err = r.engine.SwapPlans(context.Background(), 0, []store.PlanSwap{{Key: rec.Key, Was: rec.ID, ID: store.NewID(), Due: rec.Due, Body: change(rec.Body)}})
+			_, _, _, err = r.engine.SwapPlans(context.Background(), 0, []store.PlanSwap{{Key: rec.Key, Was: rec.ID, ID: store.NewID(), Due: rec.Due, Body: change(rec.Body)}}, store.Take{})
 			require.NoError(t, err)
 		}
 		rename := func(from, to string) {
@@ -1107,6 +1107,105 @@ func TestWorkerStopsWithPlan(t *testing.T) {
 		r.worker(j.handle, WorkerOptions{})
 		pass(10 * time.Millisecond)
 		require.Len(t, j.all(), 1)
+	})
+}
+
+// S10: an occurrence needs no claim of its own.
+func TestOccurrenceNeedsNoClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		j := &journal{}
+		w := r.worker(j.handle, WorkerOptions{})
+		for i := range 3 {
+			r.put(Schedule{Key: fmt.Sprint("report", i), Every: time.Minute})
+		}
+		pass(59 * time.Second)
+		w.faults.set(nil, func(_ context.Context, call string, _ int) error {
+			if call == "swap" {
+				w.faults.fail(errBoom, "claim")
+			}
+			return nil
+		})
+		pass(time.Second + time.Millisecond)
+		require.Len(t, j.all(), 3)
+		require.Equal(t, 1, w.faults.count("swap"))
+		require.Equal(t, uint64(6), w.Stats().Claimed, "plans and occurrences")
+		w.faults.fail(nil)
+	})
+}
+
+// S10: a worker has no more occurrences leased than it has room for. The others wait to be claimed
+// by whoever has.
+func TestOccurrencesWithoutRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		release := make(chan struct{})
+		w := r.worker(func(context.Context, Fired) error { <-release; return nil }, WorkerOptions{Concurrency: 2})
+		for i := range 5 {
+			r.put(Schedule{Key: fmt.Sprint("report", i), Every: time.Minute})
+		}
+		pass(time.Minute + 10*time.Millisecond)
+		require.Equal(t, 2, w.Stats().Running)
+		st := r.stats()
+		require.Equal(t, []int{2, 3}, []int{st.Leased, st.Overdue})
+		j := &journal{}
+		r.worker(j.handle, WorkerOptions{})
+		pass(5 * time.Second)
+		require.Len(t, j.all(), 3)
+		close(release)
+		pass(100 * time.Millisecond)
+		for i := range 5 {
+			require.Equal(t, uint64(1), r.plan(fmt.Sprint("report", i)).Counts.Done)
+		}
+	})
+}
+
+// S2, S10: if the reply to a swap is lost, what it has leased runs soon, once, as a first attempt.
+func TestReplyWithLeasesIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		j := &journal{}
+		w := r.worker(j.handle, WorkerOptions{})
+		r.put(Schedule{Key: "report", Every: time.Minute})
+		lost := 0
+		w.faults.set(nil, func(_ context.Context, call string, _ int) error {
+			if call == "swap" && lost < 3 {
+				lost++
+				return fmt.Errorf("%w: the connection was cut", store.ErrUnsure)
+			}
+			return nil
+		})
+		pass(time.Minute + 2*time.Second) // a lease is 30 s
+		require.Len(t, j.all(), 1)
+		require.Equal(t, 1, j.all()[0].Attempt)
+		pass(50 * time.Second)
+		require.Len(t, j.all(), 1)
+		require.Equal(t, ScheduleCounts{Created: 1, Done: 1}, r.plan("report").Counts)
+	})
+}
+
+// A worker that stops while it creates occurrences gives back what that has leased.
+func TestWorkerStopsWithLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, store.Limits{}, 0)
+		j := &journal{}
+		w := r.worker(j.handle, WorkerOptions{})
+		r.put(Schedule{Key: "report", Every: time.Minute})
+		w.faults.set(nil, func(_ context.Context, call string, _ int) error {
+			if call == "swap" {
+				time.Sleep(time.Second)
+			}
+			return nil
+		})
+		pass(time.Minute + time.Millisecond)
+		require.NoError(t, w.stop())
+		require.Empty(t, j.all())
+		require.Equal(t, uint64(1), w.Stats().GivenBack)
+		require.Equal(t, 1, r.stats().Overdue)
+		r.worker(j.handle, WorkerOptions{})
+		pass(10 * time.Millisecond)
+		require.Len(t, j.all(), 1)
+		require.Equal(t, 1, j.all()[0].Attempt)
 	})
 }
 

@@ -77,7 +77,11 @@ func New(s Store, o Options) (*Timers, error) {
 	}
 	t := &Timers{store: s, options: o, done: make(chan struct{})}
 	t.schedules = joinersOf(t, s.Schedule, func(e store.Entry) string { return e.Key })
-	t.swaps = joinersOf(t, s.SwapPlans, func(p store.PlanSwap) string { return p.Key })
+	swap := func(ctx context.Context, shard int, swaps []store.PlanSwap) ([]store.SwapResult, store.Horizon, error) {
+		results, _, h, err := s.SwapPlans(ctx, shard, swaps, store.Take{})
+		return results, h, err
+	}
+	t.swaps = joinersOf(t, swap, func(p store.PlanSwap) string { return p.Key })
 	return t, nil
 }
 

@@ -374,7 +374,7 @@ func (w *workload) swap(ctx context.Context, e *note) func() error {
 		swaps = append(swaps, p)
 	}
 	return func() error {
-		results, _, err := w.s.SwapPlans(ctx, w.shard, swaps)
+		results, _, _, err := w.s.SwapPlans(ctx, w.shard, swaps, store.Take{})
 		for i, r := range results {
 			if r == store.Swapped {
 				w.ids[swaps[i].Key] = swaps[i].ID

@@ -199,21 +199,24 @@ func (c *change) erasePlan(p *plan) {
 }
 
 // SwapPlans changes plans.
-func (s *Store) SwapPlans(ctx context.Context, shard int, swaps []store.PlanSwap) ([]store.SwapResult, store.Horizon, error) {
+func (s *Store) SwapPlans(ctx context.Context, shard int, swaps []store.PlanSwap, take store.Take) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
 	ctx, cancel := s.deadline(ctx)
 	defer cancel()
+	if err := take.Check(); err != nil {
+		return nil, nil, store.Horizon{}, err
+	}
 	if slices.ContainsFunc(swaps, adds) {
 		if err := s.checkRoom(ctx); err != nil {
-			return nil, store.Horizon{}, err
+			return nil, nil, store.Horizon{}, err
 		}
 	}
 	for _, p := range swaps {
 		if !store.IsPlan(p.Key) {
-			return nil, store.Horizon{}, fmt.Errorf("durable: %.64q is not the key of a plan", p.Key)
+			return nil, nil, store.Horizon{}, fmt.Errorf("durable: %.64q is not the key of a plan", p.Key)
 		}
 		for _, e := range p.Entries {
 			if store.PlanOf(e.Key) != p.Key {
-				return nil, store.Horizon{}, fmt.Errorf("durable: %.64q is not the key of an occurrence of %.64q", e.Key, p.Key)
+				return nil, nil, store.Horizon{}, fmt.Errorf("durable: %.64q is not the key of an occurrence of %.64q", e.Key, p.Key)
 			}
 		}
 	}
@@ -221,7 +224,49 @@ func (s *Store) SwapPlans(ctx context.Context, shard int, swaps []store.PlanSwap
 	for i := range swaps {
 		swaps[i].Body, swaps[i].Entries = bytes.Clone(swaps[i].Body), cloneEntries(swaps[i].Entries)
 	}
-	return changeAll(ctx, s, shard, swaps, func(p store.PlanSwap) string { return p.Key }, (*change).readSwap, (*change).swap)
+	t := &taker{Take: take} // a call that was given up may still write to it
+	results, h, err := changeAll(ctx, s, shard, swaps, func(p store.PlanSwap) string { return p.Key }, (*change).readSwap, t.swap)
+	if err != nil {
+		return nil, nil, h, err
+	}
+	return results, t.leases, h, nil
+}
+
+// taker makes swaps, and leases occurrences.
+type taker struct {
+	store.Take
+	leases []store.Lease
+}
+
+func (t *taker) swap(c *change, p store.PlanSwap) store.SwapResult {
+	result := c.swap(p)
+	if p.ID == (store.ID{}) {
+		return result
+	}
+	for _, e := range p.Entries {
+		switch l := c.sh.leases.byKey[e.Key]; {
+		case l != nil && t.Max > 0 && l.token == t.Token:
+			if !slices.ContainsFunc(t.leases, func(l store.Lease) bool { return l.Key == e.Key }) {
+				t.leases = append(t.leases, c.answer(l, e.Body))
+			}
+		case l == nil && c.timers[e.Key] == nil && result == store.Swapped:
+			t.create(c, e)
+		}
+	}
+	return result
+}
+
+// create creates an occurrence, and leases it if it is due.
+func (t *taker) create(c *change, e store.Entry) {
+	due := e.Due(c.at.base(e.After))
+	if due > c.at.now || len(t.leases) >= t.Max {
+		c.schedule(e)
+		return
+	}
+	l := &lease{t: c.create(e, due), fence: c.sh.take(c.at.micros), token: t.Token, attempt: 1, end: c.at.after(t.Lease)}
+	c.write(kindRecord, l.t)
+	c.lease(l)
+	t.leases = append(t.leases, c.answer(l, e.Body))
 }
 
 // adds reports whether a swap makes a plan or occurrences, so that the disk needs capacity for it.
@@ -244,6 +289,7 @@ func (c *change) readSwap(p store.PlanSwap) error {
 	return nil
 }
 
+// swap changes a plan; its occurrences are to be created after it.
 func (c *change) swap(s store.PlanSwap) store.SwapResult {
 	l, old := c.sh.leases.byKey[s.Key], c.timers[s.Key]
 	if l != nil {
@@ -286,10 +332,6 @@ func (c *change) swap(s store.PlanSwap) store.SwapResult {
 	c.timers[s.Key] = t
 	c.write(kindRecord, t)
 	c.wait(t)
-	for _, e := range s.Entries {
-		e.IfAbsent = true
-		c.schedule(e)
-	}
 	return store.Swapped
 }
 

@@ -138,8 +138,8 @@ func (w *twins) swap() {
 		}
 		swaps = append(swaps, p)
 	}
-	want, wantH, wantErr := w.oracle.SwapPlans(w.ctx, 0, swaps)
-	got, gotH, gotErr := w.SwapPlans(w.ctx, 0, swaps)
+	want, _, wantH, wantErr := w.oracle.SwapPlans(w.ctx, 0, swaps, store.Take{})
+	got, _, gotH, gotErr := w.SwapPlans(w.ctx, 0, swaps, store.Take{})
 	for _, p := range swaps {
 		w.note("swap %q %v to %v, due %d, wake %d, seen %d, %d entries", p.Key, p.Was, p.ID, p.Due, p.Wake, p.Seen, len(p.Entries))
 	}
@@ -310,7 +310,7 @@ func planOf(schedule string) store.PlanSwap {
 
 func (f *fixture) swapped(swaps ...store.PlanSwap) {
 	f.Helper()
-	results, _, err := f.SwapPlans(f.ctx, store.ShardOf(swaps[0].Key, f.Shards()), swaps)
+	results, _, _, err := f.SwapPlans(f.ctx, store.ShardOf(swaps[0].Key, f.Shards()), swaps, store.Take{})
 	f.NoError(err)
 	f.Equal(slices.Repeat([]store.SwapResult{store.Swapped}, len(swaps)), results)
 }
@@ -334,7 +334,7 @@ var planCalls = map[string]func(f *fixture, ctx context.Context, p store.PlanSwa
 	"swap": func(f *fixture, ctx context.Context, p store.PlanSwap, _ []store.Lease) error {
 		next := planOf("s")
 		next.Was, next.Entries = p.ID, p.Entries
-		_, _, err := f.SwapPlans(ctx, 0, []store.PlanSwap{next})
+		_, _, _, err := f.SwapPlans(ctx, 0, []store.PlanSwap{next}, store.Take{})
 		return err
 	},
 }
@@ -424,7 +424,7 @@ func TestFailedSyncOfASwap(t *testing.T) {
 	next := planOf("s")
 	next.Was, next.Entries = p.ID, []store.Entry{entry(p.Key+"1", 10)}
 	faults.at = faults.n.Load()
-	_, _, err := f.SwapPlans(f.ctx, 0, []store.PlanSwap{next})
+	_, _, _, err := f.SwapPlans(f.ctx, 0, []store.PlanSwap{next}, store.Take{})
 	f.ErrorIs(err, store.ErrUnsure)
 	f.ErrorIs(err, syscall.EIO)
 	_, err = f.Plans(f.ctx, 0, "", 1)
@@ -525,14 +525,16 @@ func TestKeysOfPlansAreRefused(t *testing.T) {
 		f.ErrorContains(err, `"s\x00" is the key of a plan, which only SwapPlans changes`, name)
 	}
 	f.ErrorContains(third(f.End(f.ctx, 0, []store.End{{Holder: store.Holder{Key: p.Key}, Kind: store.Bury}})), "does not become a dead letter")
-	f.ErrorContains(third(f.SwapPlans(f.ctx, 0, []store.PlanSwap{{Key: "s", ID: store.NewID()}})), `"s" is not the key of a plan`)
+	f.ErrorContains(fourth(f.SwapPlans(f.ctx, 0, []store.PlanSwap{{Key: "s", ID: store.NewID()}}, store.Take{})), `"s" is not the key of a plan`)
 	p.Entries = []store.Entry{entry("s\x00", 0)}
-	f.ErrorContains(third(f.SwapPlans(f.ctx, 0, []store.PlanSwap{p})), `is not the key of an occurrence of "s\x00"`)
+	f.ErrorContains(fourth(f.SwapPlans(f.ctx, 0, []store.PlanSwap{p}, store.Take{})), `is not the key of an occurrence of "s\x00"`)
 	f.ErrorContains(second(f.Plans(f.ctx, 0, "", 501)), "the limit is 501, must be 1 to 500")
 	f.Equal(store.Waiting, f.get(p.Key).State)
 }
 
 func third[T, U any](_ T, _ U, err error) error { return err }
+
+func fourth[T, U, V any](_ T, _ U, _ V, err error) error { return err }
 
 // With little room on the disk a plan can be changed and removed, and nothing can be added.
 func TestLittleRoomForPlans(t *testing.T) {
@@ -543,8 +545,8 @@ func TestLittleRoomForPlans(t *testing.T) {
 	f.room.checked = time.Time{}
 	more, change := planOf("s"), planOf("s")
 	more.Was, more.Entries, change.Was = p.ID, []store.Entry{entry(p.Key+"1", 0)}, p.ID
-	f.ErrorIs(third(f.SwapPlans(f.ctx, 0, []store.PlanSwap{planOf("t")})), store.ErrFull)
-	f.ErrorIs(third(f.SwapPlans(f.ctx, 0, []store.PlanSwap{more})), store.ErrFull)
+	f.ErrorIs(fourth(f.SwapPlans(f.ctx, 0, []store.PlanSwap{planOf("t")}, store.Take{})), store.ErrFull)
+	f.ErrorIs(fourth(f.SwapPlans(f.ctx, 0, []store.PlanSwap{more}, store.Take{})), store.ErrFull)
 	f.swapped(change)
 	f.swapped(store.PlanSwap{Key: p.Key, Was: change.ID})
 }

@@ -367,7 +367,7 @@ func (f *fixture) allReturn(err error) {
 	f.ErrorIs(e, err)
 	_, _, e = f.Claim(f.ctx, 0, newClaim(1))
 	f.ErrorIs(e, err)
-	_, _, e = f.SwapPlans(f.ctx, 0, []store.PlanSwap{{Key: store.PlanKey(key), ID: store.NewID()}})
+	_, _, _, e = f.SwapPlans(f.ctx, 0, []store.PlanSwap{{Key: store.PlanKey(key), ID: store.NewID()}}, store.Take{})
 	f.ErrorIs(e, err)
 	_, e = f.Plans(f.ctx, 0, "", 1)
 	f.ErrorIs(e, err)

@@ -505,7 +505,7 @@ func TestClusterFollowsSlots(t *testing.T) {
 		_, _, err := s.Schedule(r.ctx, n, []store.Entry{e})
 		r.NoError(err)
 		plan := r.plan("plan", 1)
-		_, _, err = s.SwapPlans(r.ctx, n, []store.PlanSwap{plan})
+		_, _, _, err = s.SwapPlans(r.ctx, n, []store.PlanSwap{plan}, store.Take{})
 		r.NoError(err)
 		slot := int(c.raw[0].ClusterKeySlot(r.ctx, s.shards[n].tag).Val())
 		from := c.masterOf(slot)
@@ -727,7 +727,7 @@ func TestClusterFailsOverBeforeALateRequest(t *testing.T) {
 	second := r.plan("plan", 2)
 	second.Was = first.ID
 	lateSwap := r.abandon(p, call{name: "swap", f: func(r *rig, ctx context.Context, _ store.Lease) (any, error) {
-		_, _, err := r.s.SwapPlans(ctx, 0, []store.PlanSwap{second})
+		_, _, _, err := r.s.SwapPlans(ctx, 0, []store.PlanSwap{second}, store.Take{})
 		return nil, err
 	}}, store.Lease{})
 	other, err := Open(r.ctx, c.client(t), Options{Namespace: "late", Shards: 1, CallTimeout: maxCall})
@@ -735,7 +735,7 @@ func TestClusterFailsOverBeforeALateRequest(t *testing.T) {
 	defer other.Close()
 	third := r.plan("plan")
 	third.Was = first.ID
-	_, _, err = other.SwapPlans(r.ctx, 0, []store.PlanSwap{third})
+	_, _, _, err = other.SwapPlans(r.ctx, 0, []store.PlanSwap{third}, store.Take{})
 	r.NoError(err)
 	expired := &late{}
 	for patience := 100 * time.Millisecond; expired.request == nil; patience *= 2 {

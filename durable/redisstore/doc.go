@@ -60,8 +60,8 @@
 //
 //   - A call that ends before its time, because its ctx is cancelled or the Store is closed,
 //     can take effect until its deadline (CallTimeout, or that of the ctx, at most 30 s),
-//     unless the same Store changes something in the shard first. This includes a claim, of
-//     which no worker learns then.
+//     unless the same Store changes something in the shard first. This includes a claim, and
+//     a swap that leases, of which no worker learns then: their leases run out.
 //   - A server whose clock goes back, or one with a clock behind that takes the place of
 //     another, accepts late requests for longer by that much, until the Store's next reply.
 //   - After a fail-over that lost the log, the new server knows the deadlines only.

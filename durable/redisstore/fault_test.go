@@ -81,7 +81,7 @@ var calls = []call{
 		return v, err
 	}, []store.EndResult{store.Ended}, [3]int{1, 0, 1}},
 	{"swap", func(r *rig, ctx context.Context, _ store.Lease) (any, error) {
-		v, _, err := r.s.SwapPlans(ctx, 0, []store.PlanSwap{r.plan("plan", 1)})
+		v, _, _, err := r.s.SwapPlans(ctx, 0, []store.PlanSwap{r.plan("plan", 1)}, store.Take{})
 		return v, err
 	}, []store.SwapResult{store.Swapped}, [3]int{2, 1, 1}},
 	{"sign", func(r *rig, ctx context.Context, _ store.Lease) (any, error) {

@@ -14,10 +14,23 @@ import (
 // occurrence changes nothing and returns store.ErrFull. Bodies of more than 1 MiB together, or
 // more than 500 plans and occurrences, are sent in parts, one after the other; if one fails
 // after others were made, the error is store.ErrUnsure, too. A part has at least one swap.
-func (s *Store) SwapPlans(ctx context.Context, n int, swaps []store.PlanSwap) ([]store.SwapResult, store.Horizon, error) {
-	return inParts(swaps, s.partOfSwaps, func(part []store.PlanSwap) ([]store.SwapResult, store.Horizon, error) {
-		return s.swap(ctx, n, part)
+// Leases are answered again by the Token in their records, for as long as they are leased.
+func (s *Store) SwapPlans(ctx context.Context, n int, swaps []store.PlanSwap, take store.Take) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
+	if err := take.Check(); err != nil {
+		return nil, nil, store.Horizon{}, err
+	}
+	var leases []store.Lease
+	results, h, err := inParts(swaps, s.partOfSwaps, func(part []store.PlanSwap) ([]store.SwapResult, store.Horizon, error) {
+		rest := take
+		rest.Max = max(take.Max-len(leases), 0)
+		results, some, h, err := s.swap(ctx, n, part, rest)
+		leases = append(leases, some...)
+		return results, h, err
 	})
+	if results == nil {
+		return nil, nil, store.Horizon{}, err
+	}
+	return results, leases, h, err
 }
 
 // partOfSwaps returns how many swaps go into one request.
@@ -37,10 +50,10 @@ func (s *Store) partOfSwaps(swaps []store.PlanSwap) int {
 	return len(swaps)
 }
 
-func (s *Store) swap(ctx context.Context, n int, swaps []store.PlanSwap) ([]store.SwapResult, store.Horizon, error) {
-	const each = 8
-	args := make([]any, 0, 1+each*len(swaps))
-	args = append(args, s.o.Limits.MaxPending)
+func (s *Store) swap(ctx context.Context, n int, swaps []store.PlanSwap, take store.Take) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
+	const each, eachEntry = 8, 4 // arguments
+	args := make([]any, 0, 4+(each+eachEntry)*len(swaps))
+	args = append(args, s.o.Limits.MaxPending, take.Token[:], int64(store.MillisOf(take.Lease)), take.Max)
 	for i := range swaps {
 		p := &swaps[i]
 		if p.ID == (store.ID{}) {
@@ -57,9 +70,31 @@ func (s *Store) swap(ctx context.Context, n int, swaps []store.PlanSwap) ([]stor
 	}
 	r, err := s.change(ctx, n, swapping, swapScript, args)
 	if r == nil {
-		return nil, store.Horizon{}, err
+		return nil, nil, store.Horizon{}, err
 	}
-	return answer(eachByte[store.SwapResult](r, len(swaps)), r, err)
+	d := decoder{[]byte(r.text(0)), false}
+	results := make([]store.SwapResult, len(swaps))
+	for i := range results {
+		results[i] = store.SwapResult(d.number(1))
+	}
+	var leases []store.Lease
+	for len(d.rest) > 0 {
+		i, j := d.number(2), d.number(1)
+		if i >= uint64(len(swaps)) || j >= uint64(len(swaps[i].Entries)) {
+			return nil, nil, store.Horizon{}, errReply
+		}
+		e := &swaps[i].Entries[j]
+		leases = append(leases, store.Lease{
+			Holder: store.Holder{Key: e.Key, Fence: d.number(8), Token: take.Token},
+			ID:     e.ID, Topic: e.Topic, Body: e.Body,
+			Due: store.Millis(d.number(8)), Attempt: 1, End: store.Millis(d.number(8)),
+		})
+	}
+	if d.short {
+		return nil, nil, store.Horizon{}, errReply
+	}
+	results, h, err := answer(results, r, err)
+	return results, leases, h, err
 }
 
 // Plans returns plans in order of their keys; see [store.Store].

@@ -34,7 +34,7 @@ func (r *rig) plan(schedule string, occurrences ...int) store.PlanSwap {
 
 func (r *rig) swap(swaps ...store.PlanSwap) {
 	r.t.Helper()
-	results, _, err := r.s.SwapPlans(r.ctx, 0, swaps)
+	results, _, _, err := r.s.SwapPlans(r.ctx, 0, swaps, store.Take{})
 	r.NoError(err)
 	for _, result := range results {
 		r.Equal(store.Swapped, result)
@@ -84,12 +84,12 @@ func TestLateSwapOfAnotherStore(t *testing.T) {
 	second := r.plan("plan", 2)
 	second.Was = first.ID
 	request := r.abandon(p, call{name: "swap", f: func(r *rig, ctx context.Context, _ store.Lease) (any, error) {
-		_, _, err := r.s.SwapPlans(ctx, 0, []store.PlanSwap{second})
+		_, _, _, err := r.s.SwapPlans(ctx, 0, []store.PlanSwap{second}, store.Take{})
 		return nil, err
 	}}, store.Lease{})
 	third := r.plan("plan", 3)
 	third.Was = first.ID
-	results, _, err := r.open(r.raw).SwapPlans(r.ctx, 0, []store.PlanSwap{third})
+	results, _, _, err := r.open(r.raw).SwapPlans(r.ctx, 0, []store.PlanSwap{third}, store.Take{})
 	r.NoError(err)
 	r.Equal([]store.SwapResult{store.Swapped}, results)
 	before := r.timers()
@@ -116,7 +116,7 @@ func TestSwapAtMaxMemory(t *testing.T) {
 	adds := next()
 	adds.Entries = []store.Entry{r.entry(p.Key + "2")}
 	for _, swaps := range [][]store.PlanSwap{{r.plan("other")}, {adds}, {next(), r.plan("other")}} {
-		_, _, err := r.s.SwapPlans(r.ctx, 0, swaps)
+		_, _, _, err := r.s.SwapPlans(r.ctx, 0, swaps, store.Take{})
 		r.ErrorIs(err, store.ErrFull)
 		r.NotErrorIs(err, store.ErrUnsure)
 		r.Equal(before, r.timers())
@@ -125,7 +125,7 @@ func TestSwapAtMaxMemory(t *testing.T) {
 	again.Entries = p.Entries // exists
 	r.swap(again)
 	p = again
-	lost, _, err := r.s.SwapPlans(r.ctx, 0, []store.PlanSwap{r.plan("plan", 3)})
+	lost, _, _, err := r.s.SwapPlans(r.ctx, 0, []store.PlanSwap{r.plan("plan", 3)}, store.Take{})
 	r.NoError(err)
 	r.Equal([]store.SwapResult{store.SwapLost}, lost)
 	claimed := r.claimPlans()
@@ -142,7 +142,7 @@ func TestSwapEndsMidway(t *testing.T) {
 	r.s = r.open(r.user())
 	fails := func(p store.PlanSwap) {
 		t.Helper()
-		_, _, err := r.s.SwapPlans(r.ctx, 0, []store.PlanSwap{p})
+		_, _, _, err := r.s.SwapPlans(r.ctx, 0, []store.PlanSwap{p}, store.Take{})
 		r.ErrorContains(err, "user_script")
 		r.ErrorIs(err, store.ErrUnsure)
 	}
@@ -175,7 +175,7 @@ func TestSwapEndsMidway(t *testing.T) {
 		fails(store.PlanSwap{Key: p.Key, Was: p.ID})
 		r.rights("+" + lacks)
 		r.LessOrEqual(r.claimPlans().Repaired, 1)
-		_, _, err := r.s.SwapPlans(r.ctx, 0, []store.PlanSwap{{Key: p.Key, Was: p.ID}})
+		_, _, _, err := r.s.SwapPlans(r.ctx, 0, []store.PlanSwap{{Key: p.Key, Was: p.ID}}, store.Take{})
 		r.NoError(err)
 		r.noPlans()
 		r.Zero(r.raw.HLen(r.ctx, r.s.shards[0].names[6]).Val(), "a body is left")
@@ -429,7 +429,7 @@ func TestMaxPendingCountsPlans(t *testing.T) {
 	r.Equal(store.Refused, r.put(r.entry("x"))[0].Kind)
 	r.Len(r.claimPlans().Leases, 2)
 	r.Equal(store.Refused, r.put(r.entry("x"))[0].Kind)
-	results, _, err := r.s.SwapPlans(r.ctx, 0, []store.PlanSwap{r.plan("c")})
+	results, _, _, err := r.s.SwapPlans(r.ctx, 0, []store.PlanSwap{r.plan("c")}, store.Take{})
 	r.NoError(err)
 	r.Equal([]store.SwapResult{store.SwapRefused}, results)
 }
@@ -478,7 +478,7 @@ func TestSwapsAreSentInParts(t *testing.T) {
 	many[0].Entries[0].Body = nil
 	r.swap(many...)
 	r.Equal(40, r.stats().Plans)
-	results, h, err := r.s.SwapPlans(r.ctx, 0, nil)
+	results, _, h, err := r.s.SwapPlans(r.ctx, 0, nil, store.Take{})
 	r.NoError(err)
 	r.Empty(results)
 	r.EqualValues(1, h.NextDue)
@@ -487,7 +487,7 @@ func TestSwapsAreSentInParts(t *testing.T) {
 	r.s = r.open(clientOf(t, proxy.addr))
 	r.s.part = 5
 	proxy.next(deed{}, full)
-	_, _, err = r.s.SwapPlans(r.ctx, 0, []store.PlanSwap{r.plan("x"), r.plan("y")})
+	_, _, _, err = r.s.SwapPlans(r.ctx, 0, []store.PlanSwap{r.plan("x"), r.plan("y")}, store.Take{})
 	r.ErrorIs(err, store.ErrUnsure)
 	r.ErrorIs(err, store.ErrFull)
 }

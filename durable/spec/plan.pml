@@ -40,7 +40,7 @@ byte holder;       /* the worker that has the lease */
 byte ends;         /* of the History */
 
 /* The occurrences, by planned time. */
-bit live[TIMES + 2]; /* it waits or runs */
+bit live[TIMES + 2]; /* it waits or runs: a swap that leases it is a swap and a claim, which engine.pml has */
 
 /* What happened: the engine does not read it. */
 byte made[TIMES + 2];    /* how many occurrences were created for a time */

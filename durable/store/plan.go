@@ -1,8 +1,10 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // A schedule is kept as a plan: a timer whose key ends with a zero byte, whose body says when
@@ -18,6 +20,7 @@ import (
 //     them, and Stats counts them apart;
 //   - a claim leases plans in addition to timers ([Claim].Plans), and never makes one a dead
 //     letter;
+//   - the swap that creates an occurrence can lease it, too ([Take]);
 //   - the engine keeps a [History] with it.
 
 // PlanLane is the lane of plans, after those of timers.
@@ -152,6 +155,34 @@ type PlanSwap struct {
 	// Entries are occurrences of the plan, at most MaxPlanEntries, each with another key. One
 	// whose key exists is left out. Their IfAbsent is of no meaning.
 	Entries []Entry
+}
+
+// Take asks for leases on occurrences that swaps create, so that these need not be claimed. The
+// zero Take asks for none.
+type Take struct {
+	// Token is drawn for this call. If it is made again, because its reply was lost, it has the
+	// same Token, and gets the leases again that it got, as far as they are leased still:
+	// whatever the results of the swaps are.
+	Token Token
+	Lease time.Duration
+	// Max is how many leases there are at most: on the first entries that are due when they are
+	// created.
+	Max int
+}
+
+// Check refuses a Take that is out of bounds.
+func (t Take) Check() error {
+	switch {
+	case t == Take{}:
+		return nil
+	case t.Max < 0 || t.Max > MaxItems:
+		return fmt.Errorf("durable: Take.Max is %d, must be 0 to %d", t.Max, MaxItems)
+	case t.Token == Token{}:
+		return errors.New("durable: Take.Token is zero, must be drawn for the call")
+	case t.Lease < MinLease || t.Lease > MaxLease:
+		return fmt.Errorf("durable: Take.Lease is %v, must be %v to %v", t.Lease, MinLease, MaxLease)
+	}
+	return nil
 }
 
 // SwapResult answers a PlanSwap.

@@ -60,8 +60,9 @@ type Store interface {
 	// Purge removes dead letters, and returns how many there were.
 	Purge(ctx context.Context, shard int, keys []string) (int, error)
 
-	// SwapPlans changes plans, in order, each as a whole or not; see [PlanSwap].
-	SwapPlans(ctx context.Context, shard int, swaps []PlanSwap) ([]SwapResult, Horizon, error)
+	// SwapPlans changes plans, in order, each as a whole or not; see [PlanSwap]. It leases
+	// occurrences that it creates to the caller; see [Take].
+	SwapPlans(ctx context.Context, shard int, swaps []PlanSwap, take Take) ([]SwapResult, []Lease, Horizon, error)
 
 	// Plans returns plans in order of their keys, those after a key, with their bodies: at
 	// most limit of them, and of [MaxClaim] bytes together unless it is one. If there are

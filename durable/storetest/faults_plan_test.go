@@ -115,12 +115,12 @@ var swapFaults = []fault{
 		})
 	}},
 	{name: "the first swap of a call is made only", found: []string{"S2 of two"}, rig: func(r *rigged) {
-		r.swapPlans = func(ctx context.Context, n int, swaps []store.PlanSwap) ([]store.SwapResult, store.Horizon, error) {
-			results, h, err := r.Store.SwapPlans(ctx, n, swaps[:1])
+		r.swapPlans = func(ctx context.Context, n int, swaps []store.PlanSwap, take store.Take) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
+			results, leases, h, err := r.Store.SwapPlans(ctx, n, swaps[:1], take)
 			for len(results) > 0 && len(results) < len(swaps) {
 				results = append(results, store.Swapped)
 			}
-			return results, h, err
+			return results, leases, h, err
 		}
 	}},
 	{name: "a swap leaves the ID", found: []string{"S2 a swap creates,"}, rig: afterSwap(func(_ *rigged, _ store.PlanSwap, t *oracle.Timer, was oracle.Timer) {
@@ -605,14 +605,22 @@ var noteFaults = []fault{
 			n.Begun = min(n.Begun, first[n.Key])
 			return true
 		})(r)
-		claim := r.claim
-		r.claim = func(ctx context.Context, n int, c store.Claim) (store.Claimed, store.Horizon, error) {
-			claimed, h, err := claim(ctx, n, c)
-			for _, l := range claimed.Leases {
+		see := func(leases []store.Lease) {
+			for _, l := range leases {
 				if l.Attempt == 1 {
 					first[l.Key] = store.Begun(l.Fence)
 				}
 			}
+		}
+		swap, claim := r.swapPlans, r.claim
+		r.swapPlans = func(ctx context.Context, n int, swaps []store.PlanSwap, take store.Take) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
+			results, leases, h, err := swap(ctx, n, swaps, take)
+			see(leases)
+			return results, leases, h, err
+		}
+		r.claim = func(ctx context.Context, n int, c store.Claim) (store.Claimed, store.Horizon, error) {
+			claimed, h, err := claim(ctx, n, c)
+			see(claimed.Leases)
 			return claimed, h, err
 		}
 	}},
@@ -971,9 +979,9 @@ var planFaults = []fault{
 			}
 			return horizons, err
 		}
-		r.swapPlans = func(ctx context.Context, n int, swaps []store.PlanSwap) ([]store.SwapResult, store.Horizon, error) {
-			results, h, err := r.Store.SwapPlans(ctx, n, swaps)
-			return results, horizon(n, h), err
+		r.swapPlans = func(ctx context.Context, n int, swaps []store.PlanSwap, take store.Take) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
+			results, leases, h, err := r.Store.SwapPlans(ctx, n, swaps, take)
+			return results, leases, horizon(n, h), err
 		}
 	}},
 	{name: "a plan's body is lost", found: []string{"S1", "S10"}, rig: ofSwap(func(_ *rigged, p *store.PlanSwap, _ store.Record) { p.Body = nil })},

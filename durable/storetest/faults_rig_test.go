@@ -50,7 +50,18 @@ func (r *rigged) ends(f func(store.End, func(store.End) store.EndResult) store.E
 	each(r, &r.end, f)
 }
 func (r *rigged) swaps(f func(store.PlanSwap, func(store.PlanSwap) store.SwapResult) store.SwapResult) {
-	each(r, &r.swapPlans, f)
+	r.swapPlans = func(ctx context.Context, n int, swaps []store.PlanSwap, take store.Take) (results []store.SwapResult, leases []store.Lease, _ store.Horizon, err error) {
+		for _, p := range swaps {
+			results = append(results, f(p, func(p store.PlanSwap) (result store.SwapResult) {
+				got, some, _, failed := r.Store.SwapPlans(ctx, n, []store.PlanSwap{p}, take)
+				if err = failed; err == nil {
+					result, leases = got[0], append(leases, some...)
+				}
+				return result
+			}))
+		}
+		return results, leases, r.horizonOf(n), err
+	}
 }
 
 // claims replaces what is done with a claim.

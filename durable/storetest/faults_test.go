@@ -32,7 +32,7 @@ type rigged struct {
 	claim      func(context.Context, int, store.Claim) (store.Claimed, store.Horizon, error)
 	extend     func(context.Context, int, []store.Holder, time.Duration) ([]store.ExtendResult, store.Millis, error)
 	end        func(context.Context, int, []store.End) ([]store.EndResult, store.Horizon, error)
-	swapPlans  func(context.Context, int, []store.PlanSwap) ([]store.SwapResult, store.Horizon, error)
+	swapPlans  func(context.Context, int, []store.PlanSwap, store.Take) ([]store.SwapResult, []store.Lease, store.Horizon, error)
 	plans      func(context.Context, int, string, int) ([]store.Record, error)
 	look       func(context.Context, []int) ([]store.Horizon, error)
 	stats      func(context.Context, int) (store.Stats, error)
@@ -103,8 +103,8 @@ func (r *rigged) End(ctx context.Context, n int, ends []store.End) ([]store.EndR
 	return r.end(ctx, n, ends)
 }
 
-func (r *rigged) SwapPlans(ctx context.Context, n int, swaps []store.PlanSwap) ([]store.SwapResult, store.Horizon, error) {
-	return r.swapPlans(ctx, n, swaps)
+func (r *rigged) SwapPlans(ctx context.Context, n int, swaps []store.PlanSwap, take store.Take) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
+	return r.swapPlans(ctx, n, swaps, take)
 }
 
 func (r *rigged) Plans(ctx context.Context, n int, after string, limit int) ([]store.Record, error) {
@@ -223,7 +223,7 @@ func contractFails(t *testing.T, c test, e Engine) (failed bool) {
 // once.
 func TestEachFaultIsFound(t *testing.T) {
 	t.Parallel()
-	faults := slices.Concat(scheduleFaults, runFaults, lookFaults, swapFaults, noteFaults, planFaults)
+	faults := slices.Concat(scheduleFaults, runFaults, lookFaults, swapFaults, noteFaults, planFaults, takeFaults)
 	found := map[string]bool{}
 	ran := 0
 	for _, fault := range faults {

@@ -140,15 +140,30 @@ func (m *model) swap(n int) {
 		}
 		swaps = append(swaps, p)
 	}
-	m.swapAll(n, swaps)
+	var take store.Take
+	if flags := m.next(); flags%3 == 2 {
+		take = store.Take{Token: store.NewToken(), Lease: m.lease(), Max: int(flags >> 2 % 4)}
+		if flags>>4%4 == 0 { // it is sent twice
+			m.swapAll(n, swaps, take)
+		}
+	}
+	m.swapAll(n, swaps, take)
 }
 
-func (m *model) swapAll(n int, swaps []store.PlanSwap) {
+// swapAll makes swaps, and notes what is leased to each party.
+func (m *model) swapAll(n int, swaps []store.PlanSwap, take store.Take) {
 	m.Helper()
-	m.both(fmt.Sprintf("swap in %d: %+v", n, swaps), func(p *party) answer {
-		results, h, err := p.store.SwapPlans(m.ctx, n, swaps)
+	m.both(fmt.Sprintf("swap in %d: %+v %+v", n, swaps, take), func(p *party) answer {
+		results, leases, h, err := p.store.SwapPlans(m.ctx, n, swaps, take)
 		m.fail(err)
-		return answer{results, h, h.Now}
+		for _, l := range leases {
+			if !slices.Contains(p.held, l.Holder) {
+				m.Greater(l.Fence, m.lastFence(p, n), "D5: a fence is not higher than the last")
+				p.held = append(p.held, l.Holder)
+			}
+			m.Equal(take.Token, l.Token)
+		}
+		return answer{[]any{results, p.places(leases)}, h, h.Now}
 	}, n)
 }
 
@@ -166,7 +181,7 @@ func (m *model) fill() {
 		for _, key := range keys {
 			p.Entries = append(p.Entries, store.Entry{Key: key, ID: m.id(), At: 1})
 		}
-		m.swapAll(n, []store.PlanSwap{p})
+		m.swapAll(n, []store.PlanSwap{p}, store.Take{})
 		m.cancelAll(n, keys)
 	}
 }
@@ -245,12 +260,7 @@ func (m *model) claim(n int) {
 // claimOf claims, and notes what p holds.
 func (m *model) claimOf(p *party, n int, c store.Claim) answer {
 	m.Helper()
-	var last uint64
-	for _, h := range p.held {
-		if m.shardOf(h.Key) == n {
-			last = max(last, h.Fence)
-		}
-	}
+	last := m.lastFence(p, n)
 	claimed, h, err := p.store.Claim(m.ctx, n, c)
 	m.fail(err)
 	slices.SortFunc(claimed.Leases, byKey)
@@ -261,6 +271,16 @@ func (m *model) claimOf(p *party, n int, c store.Claim) answer {
 	}
 	claimed.Leases = p.places(claimed.Leases)
 	return answer{claimed, h, h.Now}
+}
+
+// lastFence returns the highest fence that p has got in a shard.
+func (m *model) lastFence(p *party, n int) (last uint64) {
+	for _, h := range p.held {
+		if m.shardOf(h.Key) == n {
+			last = max(last, h.Fence)
+		}
+	}
+	return last
 }
 
 // places makes leases of two parties comparable.

@@ -54,6 +54,13 @@ func occurrence(schedule string, i int) store.Entry {
 // swap changes plans of one shard in one call.
 func (f *fixture) swap(swaps ...store.PlanSwap) []store.SwapResult {
 	f.Helper()
+	results, leases := f.swapWith(store.Take{}, swaps...)
+	f.Empty(leases)
+	return results
+}
+
+func (f *fixture) swapWith(take store.Take, swaps ...store.PlanSwap) ([]store.SwapResult, []store.Lease) {
+	f.Helper()
 	n := f.shardOf(swaps[0].Key)
 	for _, p := range swaps {
 		f.NoError(p.Check())
@@ -62,11 +69,14 @@ func (f *fixture) swap(swaps ...store.PlanSwap) []store.SwapResult {
 			f.keys[e.Key] = true
 		}
 	}
-	results, h, err := f.Store.SwapPlans(f.ctx, n, swaps)
+	results, leases, h, err := f.Store.SwapPlans(f.ctx, n, swaps, take)
 	f.NoError(err)
 	f.Len(results, len(swaps))
+	for _, l := range leases {
+		f.held = append(f.held, l.Holder)
+	}
 	f.horizon(n, h)
-	return results
+	return results, leases
 }
 
 // swapped makes one swap.

@@ -54,7 +54,7 @@ type test struct {
 // contract is all tests but the long ones.
 var contract = slices.Concat(
 	scheduleTests, textTests, timeTests, cancelTests, successorTests, leaseTests, endTests,
-	claimTests, deadTests, lookTests, eventTests, lifeTests, planTests,
+	claimTests, deadTests, lookTests, eventTests, lifeTests, planTests, takeTests,
 )
 
 // longTests are those of many calls that are drawn at random.
@@ -70,7 +70,7 @@ func long() bool { return os.Getenv("LIMBO_LONG") == "1" }
 // RunPlans tests what an engine does with plans: the part of Run's contract that a Cluster is
 // worth the time for.
 func RunPlans(t *testing.T, e Engine) {
-	for _, c := range planTests {
+	for _, c := range slices.Concat(planTests, takeTests) {
 		t.Run(c.name, func(t *testing.T) { c.f(newFixture(t, e)) })
 	}
 }

@@ -11,25 +11,44 @@ import (
 )
 
 // SwapPlans changes plans.
-func (o *Store) SwapPlans(ctx context.Context, n int, swaps []store.PlanSwap) ([]store.SwapResult, store.Horizon, error) {
+func (o *Store) SwapPlans(ctx context.Context, n int, swaps []store.PlanSwap, take store.Take) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
+	err := take.Check()
 	keys := make([]string, len(swaps))
 	for i, p := range swaps {
-		if err := p.Check(); err != nil {
-			return nil, store.Horizon{}, err
-		}
+		err = cmp.Or(err, p.Check())
 		keys[i] = p.Key
+	}
+	if err != nil {
+		return nil, nil, store.Horizon{}, err
 	}
 	s, now, err := o.begin(ctx, n, keys...)
 	if err != nil {
-		return nil, store.Horizon{}, err
+		return nil, nil, store.Horizon{}, err
 	}
 	defer o.Mu.Unlock()
 	before := s.horizon(now)
 	results := make([]store.SwapResult, len(swaps))
+	var leases []store.Lease
 	for i, p := range swaps {
+		exist := map[string]bool{}
+		for _, e := range p.Entries {
+			exist[e.Key] = s.Timers[e.Key] != nil
+		}
 		results[i] = o.swap(s, now, p)
+		for _, e := range p.Entries {
+			t := s.Timers[e.Key]
+			switch {
+			case t == nil || take.Max == 0 || p.ID == store.ID{}:
+			case t.State == store.Leased && t.Token == take.Token:
+				if !slices.ContainsFunc(leases, func(l store.Lease) bool { return l.Key == t.Key }) {
+					leases = append(leases, t.lease())
+				}
+			case !exist[e.Key] && t.Due <= now.ms && len(leases) < take.Max:
+				leases = append(leases, s.lease(t, now, take.Token, take.Lease))
+			}
+		}
 	}
-	return results, o.announceEarlier(n, before, now), nil
+	return results, leases, o.announceEarlier(n, before, now), nil
 }
 
 func (o *Store) swap(s *Shard, now moment, p store.PlanSwap) store.SwapResult {

@@ -32,12 +32,17 @@ func (o *Store) Claim(ctx context.Context, n int, c store.Claim) (store.Claimed,
 	o.dropDead(s, now)
 	plans := s.choosePlans(now, c)
 	for _, t := range append(plans, s.choose(now, c)...) {
-		s.Fence = max(s.Fence+1, uint64(now.exact.UnixMicro()))
-		t.State, t.Fence, t.Token, t.LeaseEnd = store.Leased, s.Fence, c.Token, now.after(c.Lease)
-		t.Attempts++
-		answer.Leases = append(answer.Leases, t.lease())
+		answer.Leases = append(answer.Leases, s.lease(t, now, c.Token, c.Lease))
 	}
 	return answer, o.announceEarlier(n, before, now), nil
+}
+
+// lease leases t.
+func (s *Shard) lease(t *Timer, now moment, token store.Token, length time.Duration) store.Lease {
+	s.Fence = max(s.Fence+1, uint64(now.exact.UnixMicro()))
+	t.State, t.Fence, t.Token, t.LeaseEnd = store.Leased, s.Fence, token, now.after(length)
+	t.Attempts++
+	return t.lease()
 }
 
 // ranOut returns the leases that have run out.

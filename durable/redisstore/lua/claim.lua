@@ -205,6 +205,7 @@ local history_of = historiesof(plan_keys)
 local list, kept = {}, {}
 local first = math.max(tonumber(last_fence or 0) + 1, micros)
 local lease_end = after(lease)
+local lease_text = int(lease_end)
 for i = 1, #taken do
   local p = taken[i]
   local body = ''
@@ -222,7 +223,7 @@ for i = 1, #taken do
     end
     local run = newrun(was_due, first + #kept, token, tried + 1, 0, err)
     if p.lane then put(rem_w[p.lane], p.key) end
-    put(add_l, int(lease_end), p.key)
+    put(add_l, lease_text, p.key)
     put(set_r, p.key, run)
     local n = #list
     list[n + 1], list[n + 2], list[n + 3], list[n + 4], list[n + 5] = p.key, p.head, body, run, lease_end

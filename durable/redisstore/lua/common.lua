@@ -63,8 +63,13 @@ do
 end
 local now, soon = floor(micros / 1000), math.ceil(micros / 1000)
 
--- int writes a whole number of up to 53 bits; Lua's own conversion keeps 14 digits.
-local function int(x) return format('%.0f', x) end
+-- int writes a whole number of up to 53 bits; Lua's own conversion keeps 14 digits. Many in a
+-- row are the same, and format takes longer than all else about one.
+local last_int, last_text
+local function int(x)
+  if x ~= last_int then last_int, last_text = x, format('%.0f', x) end
+  return last_text
+end
 
 local function after(ms)
   if ms <= 0 then return now end

@@ -1,12 +1,14 @@
 -- swap.lua creates, replaces and removes plans, in order, and adds their occurrences.
 --
--- ARGV   4 order, 5 MaxPending or 0, then for each plan:
+-- ARGV   4 order, 5 MaxPending or 0, 6 token, 7 lease ms, 8 most leases, then for each plan:
 --        key, 16 bytes ID that it must have, head or empty if it is to be removed, body if the
 --        head refers to it or empty, due ms, wake (a digit), how many ends were seen, number of
 --        occurrences; and for each of these: key, "=" due ms or "+" ms from now, head, body if
 --        the head refers to it or empty
--- Reply  for each plan 1 byte (store.SwapResult); present, next due, next lease end
--- Cost   O(log N) for each plan and occurrence; at most 48 calls
+-- Reply  for each plan 1 byte (store.SwapResult), and for each occurrence that is leased the
+--        place of its plan (2 bytes) and its own in that (1 byte), fence, due ms and end of the
+--        lease (8 bytes each); present, next due, next lease end
+-- Cost   O(log N) for each plan and occurrence; at most 52 calls
 --
 -- If something is added, the first write adds nothing, but Redis refuses it at maxmemory: then
 -- nothing was changed. Otherwise it removes nothing, and after it Redis refuses none.
@@ -17,12 +19,13 @@ if reply then return {reply, horizon()} end
 
 local _, next_due = horizon()
 local most, pending = tonumber(ARGV[5]), 0
+local token, lease, room = ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
 if most > 0 then
   pending = call('ZCARD', leases) + call('HLEN', succ)
   for i = 1, 5 do pending = pending + call('ZCARD', lanes[i]) end
 end
 
-local swaps, keys, at = {}, {}, 6
+local swaps, keys, at = {}, {}, 9
 while at <= #ARGV do
   local p = {
     key = ARGV[at], was = ARGV[at + 1], head = ARGV[at + 2], body = ARGV[at + 3], due = tonumber(ARGV[at + 4]),
@@ -35,17 +38,42 @@ end
 
 -- What each plan and occurrence is after each swap is kept here, and written at the end.
 local head_of, history_of = mget(heads, keys), historiesof(keys)
-local plans, order, exists = {}, {}, {}
-for i = 1, #keys do exists[keys[i]] = head_of[i] end
+local plans, order, exists, old = {}, {}, {}, {}
+for i = 1, #keys do
+  exists[keys[i]] = head_of[i]
+  if room > 0 and head_of[i] and not isplan(keys[i]) then old[#old + 1] = keys[i] end
+end
+
 for i = 1, #keys do
   local key = keys[i]
   if isplan(key) and not plans[key] then
     local head = head_of[i]
-    plans[key] = {id = head and sub(head, 3, 18) or NOBODY, old = head, history = head and history_of[key]}
+    plans[key] = {
+      id = head and sub(head, 3, 18) or NOBODY, old = head, history = head and history_of[key],
+      swapped = false, changed = false, head = false, body = false, due = false,
+    }
     order[#order + 1] = key
   end
 end
 
+-- What is leased under the token already was created by this call, which has come before.
+local run_of, end_of, mine = mget(runs, old), zmscore(leases, old), {}
+for i = 1, #old do
+  local run = run_of[i]
+  if run and end_of[i] and sub(run, 17, 32) == token then mine[old[i]] = {run, tonumber(end_of[i])} end
+end
+
+local taken, lease_end, next_fence = {}, after(lease), nil
+local lease_text = int(lease_end)
+if room > 0 then next_fence = math.max(tonumber(call('HGET', meta, 'f') or 0) + 1, micros) end
+local first_fence = next_fence
+
+-- leased answers that the occurrence of a plan is leased.
+local function leased(plan, place, run, till)
+  taken[#taken + 1] = pack('<I2BI8i8i8', plan - 1, place, fence(run), rundue(run), till)
+end
+
+local SWAPPED, LOST, REFUSED = char(1), char(2), char(3) -- store.SwapResult
 local answer, adds = {}, false
 for i = 1, #swaps do
   local p = swaps[i]
@@ -55,15 +83,15 @@ for i = 1, #swaps do
     if not exists[ARGV[e]] then added = added + 1 end
   end
   if s.id ~= p.was then
-    answer[i] = char(2) -- SwapLost
+    answer[i] = LOST
   elseif removes then
-    answer[i] = char(1) -- Swapped
+    answer[i] = SWAPPED
     s.swapped, s.id, s.head, s.history = true, NOBODY, nil, nil
     pending = pending - 1
   elseif most > 0 and added > 0 and pending + added > most then
-    answer[i] = char(3) -- SwapRefused
+    answer[i] = REFUSED
   else
-    answer[i] = char(1) -- Swapped
+    answer[i] = SWAPPED
     pending, adds = pending + added, adds or added > 0
     s.swapped, s.id, s.head, s.body, s.due = true, sub(p.head, 3, 18), p.head, p.body, p.due
     if not s.history then s.history, s.changed = newhistory(), true end
@@ -73,16 +101,28 @@ for i = 1, #swaps do
       if (wake == 1 and died or done + died + cancels) > p.seen then s.due, wake = now, 0 end
     end
     if wake ~= wakeof(s.history) then s.history, s.changed = setwake(s.history, wake), true end
-    for e = p.first, p.first + 4 * p.n - 1, 4 do
-      local key, when, head, body = ARGV[e], ARGV[e + 1], ARGV[e + 2], ARGV[e + 3]
-      if not exists[key] then
-        local due = tonumber(sub(when, 2))
-        if sub(when, 1, 1) == '+' then due = after(due) end
+  end
+  for e = p.first, p.first + 4 * p.n - 1, 4 do
+    local key, when, head, body = ARGV[e], ARGV[e + 1], ARGV[e + 2], ARGV[e + 3]
+    local place = (e - p.first) / 4
+    if mine[key] then
+      leased(i, place, unpack(mine[key]))
+      mine[key] = nil -- each is answered once
+    elseif answer[i] == SWAPPED and not exists[key] then
+      local due = tonumber(sub(when, 2))
+      if sub(when, 1, 1) == '+' then due = after(due) end
+      if due <= now and #taken < room then
+        local run = newrun(due, next_fence, token, 1, 0, '')
+        next_fence = next_fence + 1
+        put(add_l, lease_text, key)
+        put(set_r, key, run)
+        leased(i, place, run, lease_end)
+      else
         wait(key, head, due)
-        put(set_h, key, head)
-        if body ~= '' then put(set_b, ref(head), body) end
-        exists[key] = true
       end
+      put(set_h, key, head)
+      if body ~= '' then put(set_b, ref(head), body) end
+      exists[key] = true
     end
   end
 end
@@ -108,11 +148,12 @@ for i = 1, #order do
   end
 end
 
-reply = concat(answer)
+reply = concat(answer) .. concat(taken)
 if adds then call('ZADD', leases, 'XX', 0, '') else call('ZREM', leases, '') end
 flush()
+if next_fence ~= first_fence then call('HSET', meta, 'f', int(next_fence - 1)) end
 remember('swap', reply)
 
-local present, due, lease_end = horizon()
+local present, due, till = horizon()
 if due ~= 0 and (next_due == 0 or due < next_due) then publish('E' .. int(due)) end
-return {reply, present, due, lease_end}
+return {reply, present, due, till}

@@ -222,12 +222,12 @@ type swapOnce struct {
 	swapped bool
 }
 
-func (s *swapOnce) SwapPlans(ctx context.Context, shard int, swaps []store.PlanSwap) ([]store.SwapResult, store.Horizon, error) {
+func (s *swapOnce) SwapPlans(ctx context.Context, shard int, swaps []store.PlanSwap, take store.Take) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
 	if s.swapped {
-		return nil, store.Horizon{}, errors.New("the disk has gone")
+		return nil, nil, store.Horizon{}, errors.New("the disk has gone")
 	}
 	s.swapped = true
-	return s.Store.SwapPlans(ctx, shard, swaps)
+	return s.Store.SwapPlans(ctx, shard, swaps, take)
 }
 
 func TestDeleteSchedule(t *testing.T) {
@@ -434,7 +434,7 @@ func (f *fixture) rewrite(key string, change func(body string) string) {
 	shard := store.ShardOf(key, shards)
 	r, err := f.store.Get(f.t.Context(), shard, store.PlanKey(key))
 	require.NoError(f.t, err)
-	results, _, err := f.store.SwapPlans(f.t.Context(), shard, []store.PlanSwap{{Key: r.Key, Was: r.ID, ID: store.NewID(), Body: []byte(change(string(r.Body))), Due: store.MaxMillis}})
+	results, _, _, err := f.store.SwapPlans(f.t.Context(), shard, []store.PlanSwap{{Key: r.Key, Was: r.ID, ID: store.NewID(), Body: []byte(change(string(r.Body))), Due: store.MaxMillis}}, store.Take{})
 	require.NoError(f.t, err)
 	require.Equal(f.t, []store.SwapResult{store.Swapped}, results)
 }

@@ -84,12 +84,16 @@ type holding struct {
 
 func (a *accepted) Claim(ctx context.Context, shard int, c store.Claim) (store.Claimed, store.Horizon, error) {
 	claimed, horizon, err := a.Store.Claim(ctx, shard, c)
+	a.know(claimed.Leases)
+	return claimed, horizon, err
+}
+
+func (a *accepted) know(leases []store.Lease) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, l := range claimed.Leases {
+	for _, l := range leases {
 		a.ids[holding{l.Token, l.Key}] = l.ID
 	}
-	return claimed, horizon, err
 }
 
 func (a *accepted) End(ctx context.Context, shard int, ends []store.End) ([]store.EndResult, store.Horizon, error) {
@@ -104,9 +108,10 @@ func (a *accepted) End(ctx context.Context, shard int, ends []store.End) ([]stor
 	return results, horizon, err
 }
 
-func (a *accepted) SwapPlans(ctx context.Context, shard int, swaps []store.PlanSwap) ([]store.SwapResult, store.Horizon, error) {
+func (a *accepted) SwapPlans(ctx context.Context, shard int, swaps []store.PlanSwap, take store.Take) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
 	sent := micros()
-	results, horizon, err := a.Store.SwapPlans(ctx, shard, swaps)
+	results, leases, horizon, err := a.Store.SwapPlans(ctx, shard, swaps, take)
+	a.know(leases)
 	for i, r := range results {
 		if err != nil || r != store.Swapped {
 			continue
@@ -123,7 +128,7 @@ func (a *accepted) SwapPlans(ctx context.Context, shard int, swaps []store.PlanS
 			}
 		}
 	}
-	return results, horizon, err
+	return results, leases, horizon, err
 }
 
 // id returns the ID of a lease. It is not forgotten, so that a lease whose end is

@@ -1,0 +1,143 @@
+package storetest
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable/internal/oracle"
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+// taking replaces what a call of SwapPlans does; do is what would be done.
+func taking(f func(r *rigged, swaps []store.PlanSwap, t store.Take, do func([]store.PlanSwap, store.Take) []store.Lease) []store.Lease) func(*rigged) {
+	return func(r *rigged) {
+		swap := r.swapPlans
+		r.swapPlans = func(ctx context.Context, n int, swaps []store.PlanSwap, t store.Take) (results []store.SwapResult, leases []store.Lease, _ store.Horizon, err error) {
+			leases = f(r, swaps, t, func(swaps []store.PlanSwap, t store.Take) []store.Lease {
+				results, leases, _, err = swap(ctx, n, swaps, t)
+				return leases
+			})
+			return results, leases, r.horizonOf(n), err
+		}
+	}
+}
+
+// asking has calls that ask for other leases.
+func asking(set func(*store.Take)) func(*rigged) {
+	return taking(func(_ *rigged, swaps []store.PlanSwap, t store.Take, do func([]store.PlanSwap, store.Take) []store.Lease) []store.Lease {
+		set(&t)
+		return do(swaps, t)
+	})
+}
+
+// leasing changes what a swap has leased: the timer, and what is answered.
+func leasing(set func(*oracle.Timer, *store.Lease)) func(*rigged) {
+	return taking(func(r *rigged, swaps []store.PlanSwap, t store.Take, do func([]store.PlanSwap, store.Take) []store.Lease) []store.Lease {
+		leases := do(swaps, t)
+		for i := range leases {
+			r.timer(leases[i].Key, func(_ *oracle.Shard, t *oracle.Timer) { set(t, &leases[i]) })
+		}
+		return leases
+	})
+}
+
+// takesMore leases other entries, too.
+func takesMore(which func(store.Record) bool) func(*rigged) {
+	return taking(func(r *rigged, swaps []store.PlanSwap, t store.Take, do func([]store.PlanSwap, store.Take) []store.Lease) []store.Lease {
+		leases := do(swaps, t)
+		if t.Max == 0 {
+			return leases
+		}
+		for _, p := range swaps {
+			for _, e := range p.Entries {
+				record := r.record(e.Key)
+				if record.State == 0 || slices.ContainsFunc(leases, func(l store.Lease) bool { return l.Key == e.Key }) || !which(record) {
+					continue
+				}
+				r.timer(e.Key, func(s *oracle.Shard, timer *oracle.Timer) {
+					s.Fence++
+					timer.State, timer.Fence, timer.Token, timer.Attempts = store.Leased, s.Fence, t.Token, timer.Attempts+1
+					timer.LeaseEnd = r.ms() + store.MillisOf(t.Lease)
+					leases = append(leases, store.Lease{Holder: timer.Holding(), ID: timer.ID, Topic: timer.Topic, Body: timer.Body, Due: timer.Due, Attempt: timer.Attempts, End: timer.LeaseEnd})
+				})
+			}
+		}
+		return leases
+	})
+}
+
+// answeredOnce answers each lease the first time only.
+func answeredOnce(r *rigged) {
+	answered := map[store.Holder]bool{}
+	taking(func(_ *rigged, swaps []store.PlanSwap, t store.Take, do func([]store.PlanSwap, store.Take) []store.Lease) []store.Lease {
+		leases := slices.DeleteFunc(do(swaps, t), func(l store.Lease) bool { return answered[l.Holder] })
+		for _, l := range leases {
+			answered[l.Holder] = true
+		}
+		return leases
+	})(r)
+}
+
+var takeFaults = []fault{
+	{name: "a swap leases nothing", found: []string{"S10 a swap leases what it"}, rig: asking(func(t *store.Take) { *t = store.Take{} })},
+	{name: "a swap leases one more than Max", found: []string{"S10 a swap leases what is due"}, rig: asking(func(t *store.Take) {
+		if t.Max > 0 {
+			t.Max++
+		}
+	})},
+	{name: "a Take of none leases one", found: []string{"S10 a swap leases what is due"}, rig: asking(func(t *store.Take) {
+		if t.Lease > 0 {
+			t.Max = max(t.Max, 1)
+		}
+	})},
+	{name: "a swap leases what is not due", found: []string{"S10 a swap leases what is due"}, rig: takesMore(func(r store.Record) bool { return r.State == store.Waiting && r.Due > 1 })},
+	{name: "a swap leases what waits already", found: []string{"S10 a swap leases nothing"}, rig: func(r *rigged) {
+		waits := map[store.ID]bool{}
+		takesMore(func(r store.Record) bool { return waits[r.ID] && r.State == store.Waiting })(r)
+		swap := r.swapPlans
+		r.swapPlans = func(ctx context.Context, n int, swaps []store.PlanSwap, t store.Take) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
+			r.timersOf(n, store.Waiting, func(t *oracle.Timer) { waits[t.ID] = t.Due <= r.ms() })
+			return swap(ctx, n, swaps, t)
+		}
+	}},
+	{name: "a swap leases what another has", found: []string{"S10 a swap leases nothing", "S10 a swap that is sent again"}, rig: takesMore(func(r store.Record) bool { return r.State == store.Leased })},
+	{name: "a lease of a swap is as long as another", found: []string{"S10 a swap leases what it"}, rig: asking(func(t *store.Take) { t.Lease *= 2 })},
+	{name: "a lease of a swap is no attempt", found: []string{"S10 a swap leases what it"}, rig: leasing(func(t *oracle.Timer, l *store.Lease) { t.Attempts--; l.Attempt-- })},
+	{name: "a lease of a swap has no topic", found: []string{"S10 a swap leases what it"}, rig: leasing(func(_ *oracle.Timer, l *store.Lease) { l.Topic = "" })},
+	{name: "a lease of a swap has no body", found: []string{"S10 a swap leases what it"}, rig: leasing(func(_ *oracle.Timer, l *store.Lease) { l.Body = nil })},
+	{name: "a lease of a swap is due when it was created", found: []string{"S10 a swap leases what it"}, rig: func(r *rigged) {
+		leasing(func(t *oracle.Timer, l *store.Lease) { t.Due, l.Due = r.ms(), r.ms() })(r)
+	}},
+	{name: "a lease of a swap has an old fence", found: []string{"S10 a swap leases what it"}, rig: leasing(func(t *oracle.Timer, l *store.Lease) { t.Fence, l.Fence = 1, 1 })},
+	{name: "a swap that is sent again gets no leases", found: []string{"S10 a swap that is sent again"}, rig: answeredOnce},
+	{name: "a swap that is sent again renews its leases", found: []string{"S10 a swap that is sent again"}, rig: func(r *rigged) {
+		seen := map[string]bool{}
+		leasing(func(t *oracle.Timer, l *store.Lease) {
+			if seen[l.Key] {
+				t.Fence, l.Fence = t.Fence+1, l.Fence+1
+			}
+			seen[l.Key] = true
+		})(r)
+	}},
+	{name: "a lease of a swap never runs out", found: []string{"S10 a lease of a swap runs out"}, rig: leasing(func(t *oracle.Timer, l *store.Lease) { t.LeaseEnd, l.End = store.MaxMillis, store.MaxMillis })},
+	{name: "a lease of a swap runs out sooner", found: []string{"S10 a lease of a swap runs out"}, rig: leasing(func(t *oracle.Timer, _ *store.Lease) { t.LeaseEnd -= 2 * store.MillisOf(time.Second) })},
+	{name: "reopening loses what a swap has leased", found: []string{"S10 a lease of a swap survives"}, leasesEnd: true, rig: func(r *rigged) {
+		taken := map[string]bool{}
+		leasing(func(_ *oracle.Timer, l *store.Lease) { taken[l.Key] = true })(r)
+		r.reopen = func() {
+			r.Mu.Lock()
+			defer r.Mu.Unlock()
+			for n := range r.Parts {
+				for key := range taken {
+					delete(r.Parts[n].Timers, key)
+				}
+			}
+		}
+	}},
+	{name: "a Take is not checked", found: []string{"a Take that is out of bounds"}, noModel: true, rig: asking(func(t *store.Take) {
+		if t.Check() != nil {
+			*t = store.Take{}
+		}
+	})},
+}
