@@ -272,8 +272,8 @@ func (f *faults) Get(ctx context.Context, shard int, key string) (r store.Record
 	return r, err
 }
 
-func (f *faults) Scan(ctx context.Context, shard int, after store.Cursor, limit int) (r []store.Record, err error) {
-	err = f.around(ctx, "scan", shard, func() error { r, err = f.Store.Scan(ctx, shard, after, limit); return err })
+func (f *faults) List(ctx context.Context, shard int, q store.Query) (r store.Page, err error) {
+	err = f.around(ctx, "list", shard, func() error { r, err = f.Store.List(ctx, shard, q); return err })
 	return r, err
 }
 

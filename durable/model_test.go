@@ -301,7 +301,7 @@ func (m *model) verify(ctx context.Context) {
 	require.Zero(m.t, st.Waiting, "something waits for ever")
 	require.Zero(m.t, st.Leased, "a lease is left for ever")
 	dead := make(map[string]Info)
-	for info, err := range m.timers.Dead(ctx, Cursor{}) {
+	for info, err := range m.timers.List(ctx, Query{State: Dead}) {
 		require.NoError(m.t, err)
 		info, err = m.timers.Get(ctx, info.Key)
 		require.NoError(m.t, err)

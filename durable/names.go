@@ -17,9 +17,11 @@ type (
 	Millis = store.Millis
 	// ID names one timer, and is the same in all its attempts.
 	ID = store.ID
-	// Cursor is a place in the order of a Scan: after the timer of this key that is due at
-	// this time, or that died at this time.
+	// Cursor is a place in the order of a List: after the timer of this key that is due at
+	// this time, whose lease ends then, or that died then.
 	Cursor = store.Cursor
+	// Filter says which timers are meant.
+	Filter = store.Filter
 	// State is one of Waiting, Leased or Dead.
 	State = store.State
 	// Receipt is what became of a Schedule.

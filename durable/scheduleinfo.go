@@ -168,7 +168,7 @@ func (o *Occurrence) observe(r store.Record) {
 }
 
 // Schedules returns an iterator over the schedules of all shards, in order of their keys. Like
-// [Timers.Scan] it reads pages as it goes, and is not of one moment. Occurrences that have not
+// [Timers.List] it reads pages as it goes, and is not of one moment. Occurrences that have not
 // ended are in the state pending; [Timers.GetSchedule] tells more.
 //
 // An error comes as the last pair, with a zero ScheduleInfo.
@@ -203,9 +203,13 @@ func (t *Timers) SchedulesAfter(ctx context.Context, key string) iter.Seq2[Sched
 
 // plans is the pageReader of plans. An engine bounds a page by its bytes, too; a short page
 // that is not empty is not the last.
-func (t *Timers) plans(ctx context.Context, shard int, after store.Cursor, limit int) ([]store.Record, bool, error) {
-	page, err := t.store.Plans(ctx, shard, after.Key, limit)
-	return page, len(page) == 0, err
+func (t *Timers) plans(ctx context.Context, shard int, after store.Cursor, limit int) (store.Page, error) {
+	records, err := t.store.Plans(ctx, shard, after.Key, limit)
+	page := store.Page{Records: records, More: len(records) > 0}
+	if page.More {
+		page.Next.Key = records[len(records)-1].Key
+	}
+	return page, err
 }
 
 // clocks returns the horizon of each shard.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -255,7 +254,7 @@ func (t *Timers) DeleteSchedule(ctx context.Context, key string) error {
 
 // CancelOccurrences cancels the occurrences of a schedule that wait, for their first attempt
 // or another, and returns how many there were; the schedule may be deleted already. One that
-// begins or ends an attempt during the call may remain. Its cost is that of a Scan of the
+// begins or ends an attempt during the call may remain. Its cost is that of a List of the
 // schedule's shard.
 func (t *Timers) CancelOccurrences(ctx context.Context, key string) (int, error) {
 	ctx, cancel, shard, err := t.beginSchedule(ctx, key)
@@ -263,31 +262,32 @@ func (t *Timers) CancelOccurrences(ctx context.Context, key string) (int, error)
 		return 0, err
 	}
 	defer cancel()
-	n, after := 0, store.Cursor{}
+	n := 0
+	q := store.Query{State: Waiting, Limit: store.MaxItems, Filter: Filter{Prefix: store.PlanKey(key)}}
 	for {
-		page, err := t.store.Scan(ctx, shard, after, store.MaxItems)
-		if err != nil || len(page) == 0 {
-			return n, err
-		}
-		var keys []string
-		for _, r := range page {
-			if strings.HasPrefix(r.Key, store.PlanKey(key)) {
-				keys = append(keys, r.Key)
-			}
-			after = store.Cursor{At: r.Due, Key: r.Key}
-		}
-		if len(keys) == 0 {
-			continue
-		}
-		results, err := t.store.Cancel(ctx, shard, keys)
-		for _, result := range results {
-			if result == Cancelled {
-				n++
-			}
-		}
+		page, err := t.store.List(ctx, shard, q)
 		if err != nil {
 			return n, err
 		}
+		if len(page.Records) > 0 {
+			keys := make([]string, len(page.Records))
+			for i, r := range page.Records {
+				keys[i] = r.Key
+			}
+			results, err := t.store.Cancel(ctx, shard, keys)
+			for _, result := range results {
+				if result == Cancelled {
+					n++
+				}
+			}
+			if err != nil {
+				return n, err
+			}
+		}
+		if !page.More {
+			return n, nil
+		}
+		q.After = page.Next
 	}
 }
 

@@ -166,7 +166,7 @@ type Info struct {
 	Key   string
 	ID    ID
 	Topic string
-	Body  []byte // nil from Scan and Dead
+	Body  []byte // nil from List
 
 	State     State
 	Due       time.Time // waiting: when it may run; else when it could have
@@ -181,6 +181,18 @@ type Info struct {
 
 	Schedule string    // of an occurrence: its schedule's key
 	Planned  time.Time // of an occurrence: its planned time, in UTC
+}
+
+// Cursor returns the timer's place in the order of a List.
+func (i Info) Cursor() Cursor {
+	at := i.Due
+	switch i.State {
+	case Leased:
+		at = i.LeaseEnd
+	case Dead:
+		at = i.Died
+	}
+	return Cursor{At: store.MillisAt(at), Key: i.Key}
 }
 
 func infoOf(r store.Record) Info {

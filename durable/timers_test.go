@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -408,8 +409,8 @@ func TestScheduleManyInPart(t *testing.T) {
 	})
 }
 
-// Scan and Dead merge the shards in order, and read no more than the loop needs.
-func TestScan(t *testing.T) {
+// List merges the shards in order, and read no more than the loop needs.
+func TestList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 16, store.Limits{}, 3*time.Hour)
 		ctx := context.Background()
@@ -420,7 +421,7 @@ func TestScan(t *testing.T) {
 		_, err := r.timers.ScheduleMany(ctx, timers)
 		require.NoError(t, err)
 		i := 0
-		for info, err := range r.timers.Scan(ctx, Cursor{}) {
+		for info, err := range r.timers.List(ctx, Query{}) {
 			require.NoError(t, err)
 			require.Equal(t, timers[i].Key, info.Key)
 			require.Equal(t, timers[i].At, info.Due)
@@ -428,16 +429,16 @@ func TestScan(t *testing.T) {
 			i++
 		}
 		require.Equal(t, 6000, i)
-		for info, err := range r.timers.Scan(ctx, Cursor{At: store.MillisAt(timers[4998].At), Key: timers[4998].Key}) {
+		for info, err := range r.timers.List(ctx, Query{After: Cursor{At: store.MillisAt(timers[4998].At), Key: timers[4998].Key}}) {
 			require.NoError(t, err)
 			require.Equal(t, timers[4999].Key, info.Key, "the next one of the same time")
 			break
 		}
 		r.faults.countAll()
-		for range r.timers.Scan(ctx, Cursor{}) {
+		for range r.timers.List(ctx, Query{}) {
 			break
 		}
-		require.Equal(t, map[string]int{"scan": 16}, r.faults.countAll())
+		require.Equal(t, map[string]int{"list": 16}, r.faults.countAll())
 
 		calls := 0
 		r.faults.set(func(context.Context, string, int) error {
@@ -447,7 +448,7 @@ func TestScan(t *testing.T) {
 			return nil
 		}, nil)
 		n, failed := 0, 0
-		for info, err := range r.timers.Scan(ctx, Cursor{}) {
+		for info, err := range r.timers.List(ctx, Query{}) {
 			if err != nil {
 				require.Equal(t, errBoom, err)
 				require.Zero(t, info)
@@ -458,8 +459,48 @@ func TestScan(t *testing.T) {
 		}
 		require.Equal(t, 1, failed)
 		require.Greater(t, n, 4*256)
-		for range r.timers.Dead(ctx, Cursor{}) {
+		r.faults.fail(nil)
+		for range r.timers.List(ctx, Query{State: Dead}) {
 			t.Fatal("nothing is dead")
+		}
+	})
+}
+
+// A List with a filter goes on over pages on which nothing matches, in each shard.
+func TestListOfFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2, store.Limits{}, 0)
+		ctx := context.Background()
+		var all []Timer
+		for i := range 2*store.MaxLook + 2*store.MaxItems {
+			all = append(all, Timer{Key: fmt.Sprintf("order-%05d", i), Topic: "orders", After: time.Hour + time.Duration(i)*time.Millisecond})
+		}
+		rare := []string{"mail-1", "mail-2", "order-x", "mail-3"}
+		for i, key := range rare {
+			all = append(all, Timer{Key: key, Topic: "rare", After: 24*time.Hour + time.Duration(i)*time.Second})
+		}
+		for batch := range slices.Chunk(all, store.MaxItems) {
+			_, err := r.timers.ScheduleMany(ctx, batch)
+			require.NoError(t, err)
+		}
+		keys := func(q Query) (keys []string) {
+			for info, err := range r.timers.List(ctx, q) {
+				require.NoError(t, err)
+				keys = append(keys, info.Key)
+				rest := q
+				rest.After = info.Cursor()
+				for next, err := range r.timers.List(ctx, rest) {
+					require.NoError(t, err)
+					require.True(t, next.Due.After(info.Due))
+				}
+			}
+			return keys
+		}
+		require.Equal(t, rare, keys(Query{Filter: Filter{Topic: "rare"}}))
+		require.Equal(t, []string{"mail-1", "mail-2", "mail-3"}, keys(Query{Filter: Filter{Prefix: "mail-"}}))
+		require.Empty(t, keys(Query{Filter: Filter{Error: "timeout"}}))
+		for _, err := range r.timers.List(ctx, Query{State: 7}) {
+			require.EqualError(t, err, "durable: Query.State is State(7), must be waiting, leased or dead")
 		}
 	})
 }

@@ -52,7 +52,7 @@ func TestRunsWhenDue(t *testing.T) {
 				delete(want, f.Key)
 			}
 			require.Empty(t, want)
-			for range r.timers.Scan(context.Background(), Cursor{}) {
+			for range r.timers.List(context.Background(), Query{}) {
 				t.Fatal("something still waits")
 			}
 			require.LessOrEqual(t, w.faults.count("claim"), 50)
@@ -239,7 +239,7 @@ func TestVerdicts(t *testing.T) {
 		require.Equal(t, "durable: discarded by the handler", Discard(nil).Error())
 
 		var listed []string
-		for info, err := range r.timers.Dead(context.Background(), Cursor{}) {
+		for info, err := range r.timers.List(context.Background(), Query{State: Dead}) {
 			require.NoError(t, err)
 			listed = append(listed, info.Key)
 		}

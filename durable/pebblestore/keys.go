@@ -1,7 +1,9 @@
 package pebblestore
 
 import (
+	"bytes"
 	"encoding/binary"
+	"slices"
 
 	"github.com/seed-782fa212/limbo/durable/store"
 )
@@ -67,10 +69,11 @@ func placeTime(place []byte) store.Millis {
 
 func placeKey(place []byte) string { return string(place[8:]) }
 
-// after returns the first key after all those that begin with p. No prefix here
-// ends with 0xff.
+// after returns the first key after all those that begin with p, which has a byte that is not
+// 0xff: that of the kind.
 func after(p []byte) []byte {
-	end := append([]byte(nil), p...)
+	end := bytes.TrimRight(p, "\xff")
+	end = slices.Clone(end)
 	end[len(end)-1]++
 	return end
 }

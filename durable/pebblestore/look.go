@@ -3,7 +3,6 @@ package pebblestore
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -173,107 +172,4 @@ func closeAll(its []*pebble.Iterator, err error) error {
 		}
 	}
 	return err
-}
-
-// Scan returns waiting timers by due time.
-func (s *Store) Scan(ctx context.Context, n int, after store.Cursor, limit int) ([]store.Record, error) {
-	return s.scan(ctx, n, after, limit, func(sh *shard) []span {
-		var spans []span
-		for i := range store.Lanes {
-			if ln := &sh.lanes[i]; ln.count > 0 {
-				spans = append(spans, span{lanePrefix(nil, n, i), slices.Clone(ln.front)})
-			}
-		}
-		return spans
-	})
-}
-
-// ScanDead returns dead letters by time of death.
-func (s *Store) ScanDead(ctx context.Context, n int, after store.Cursor, limit int) ([]store.Record, error) {
-	return s.scan(ctx, n, after, limit, func(*shard) []span {
-		return []span{{prefix(nil, n, kindDead), appendPlace(nil, 0, "")}}
-	})
-}
-
-// span is a range of keys that end with a place: those with a prefix, from a place
-// on.
-type span struct{ prefix, from []byte }
-
-func (s *Store) scan(ctx context.Context, n int, after store.Cursor, limit int, spans func(*shard) []span) ([]store.Record, error) {
-	if limit < 1 || limit > store.MaxItems {
-		return nil, fmt.Errorf("durable: the limit is %d, must be 1 to %d", limit, store.MaxItems)
-	}
-	if after.At < 0 || after.At > store.MaxMillis || len(after.Key) > store.MaxKey {
-		return nil, fmt.Errorf("durable: the cursor is %d ms and a key of %d bytes, must be 0 to %d and at most %d",
-			after.At, len(after.Key), store.MaxMillis, store.MaxKey)
-	}
-	page, _, err := call(ctx, s, n, reads, func(c *change) (*[]store.Record, error) {
-		page := new([]store.Record)
-		v := &view{shard: n, spans: spans(c.sh), snapshot: c.sh.db.NewSnapshot()}
-		c.then = func() (err error) {
-			*page, err = v.page(ctx, after, limit)
-			if closed := v.snapshot.Close(); err == nil {
-				err = closed
-			}
-			return err
-		}
-		return page, nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return *page, nil
-}
-
-// view is a shard at one moment.
-type view struct {
-	shard    int
-	spans    []span
-	snapshot *pebble.Snapshot
-}
-
-// page merges the spans from a cursor on.
-func (v *view) page(ctx context.Context, cursor store.Cursor, limit int) (page []store.Record, err error) {
-	var its []*pebble.Iterator
-	defer func() { err = closeAll(its, err) }()
-	begin := appendPlace(nil, cursor.At, cursor.Key)
-	if cursor != (store.Cursor{}) {
-		begin = append(begin, 0) // the first place after it
-	}
-	for _, s := range v.spans {
-		from := s.from
-		if string(from) < string(begin) {
-			from = begin
-		}
-		it, err := v.snapshot.NewIter(&pebble.IterOptions{
-			LowerBound: slices.Concat(s.prefix, from), UpperBound: after(s.prefix),
-		})
-		if err != nil {
-			return nil, fmt.Errorf("durable: reading shard %d: %w", v.shard, err)
-		}
-		its = append(its, it)
-		it.First()
-	}
-	for len(page) < limit && ctx.Err() == nil {
-		first, place := -1, []byte(nil)
-		for i, it := range its {
-			if it.Valid() {
-				if p := placeOf(it, len(v.spans[i].prefix)); first < 0 || string(p) < string(place) {
-					first, place = i, p
-				}
-			}
-		}
-		if first < 0 {
-			break
-		}
-		t, err := readTimer(v.snapshot, v.shard, kindRecord, placeKey(place))
-		if err != nil {
-			return nil, err
-		}
-		if t != nil {
-			page = append(page, t.record())
-		}
-		its[first].Next()
-	}
-	return page, context.Cause(ctx)
 }

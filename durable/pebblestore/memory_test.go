@@ -75,9 +75,9 @@ func TestClaimBuriesMoreThanMaxDead(t *testing.T) {
 	f.Equal(1, st.Dead)
 	f.EqualValues(2, st.Dropped)
 	verify(t, f.Store)
-	dead, err := f.ScanDead(f.ctx, 0, store.Cursor{}, 10)
+	dead, err := f.List(f.ctx, 0, store.Query{State: store.Dead, Limit: 10})
 	f.NoError(err)
-	f.Len(dead, 1)
+	f.Len(dead.Records, 1)
 }
 
 // MaxDeadAge is how long a dead letter is kept, at least: to the millisecond.
@@ -147,13 +147,13 @@ func TestPageBeginsAfterCursor(t *testing.T) {
 		key = keyIn(0, i)
 	}
 	f.put(entry(key, 0), entry(key+"\x00\x01", 0))
-	page, err := f.Scan(f.ctx, 0, store.Cursor{}, 1)
+	page, err := f.List(f.ctx, 0, store.Query{State: store.Waiting, Limit: 1})
 	f.NoError(err)
-	f.Equal(key, page[0].Key)
-	page, err = f.Scan(f.ctx, 0, store.Cursor{At: 1, Key: key}, 10)
+	f.Equal(key, page.Records[0].Key)
+	page, err = f.List(f.ctx, 0, store.Query{State: store.Waiting, After: store.Cursor{At: 1, Key: key}, Limit: 10})
 	f.NoError(err)
-	f.Len(page, 1)
-	f.Equal(key+"\x00\x01", page[0].Key)
+	f.Len(page.Records, 1)
+	f.Equal(key+"\x00\x01", page.Records[0].Key)
 }
 
 // Case 25: a subscriber that is so slow that events are dropped gets a Gap, before

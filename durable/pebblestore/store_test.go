@@ -357,9 +357,9 @@ func (f *fixture) allReturn(err error) {
 	f.ErrorIs(e, err)
 	_, e = f.Get(f.ctx, 0, key)
 	f.ErrorIs(e, err)
-	_, e = f.Scan(f.ctx, 0, store.Cursor{}, 1)
+	_, e = f.List(f.ctx, 0, store.Query{State: store.Waiting, Limit: 1})
 	f.ErrorIs(e, err)
-	_, e = f.ScanDead(f.ctx, 0, store.Cursor{}, 1)
+	_, e = f.List(f.ctx, 0, store.Query{State: store.Dead, Limit: 1})
 	f.ErrorIs(e, err)
 	_, _, e = f.Requeue(f.ctx, 0, []string{key})
 	f.ErrorIs(e, err)
@@ -395,8 +395,6 @@ func TestArgumentsAreRefused(t *testing.T) {
 		fmt.Sprintf("%q is of shard 1, not 0", keyIn(1, 0)): second(f.Get(f.ctx, 0, keyIn(1, 0))),
 		"a timer's key is 513 bytes long":                   second(f.Get(f.ctx, 0, strings.Repeat("k", 513))),
 		"a call has 501 items, must be at most 500":         second(f.Cancel(f.ctx, 0, make([]string, 501))),
-		"the limit is 0, must be 1 to 500":                  second(f.Scan(f.ctx, 0, store.Cursor{}, 0)),
-		"the cursor is -1 ms":                               second(f.Scan(f.ctx, 0, store.Cursor{At: -1}, 1)),
 		"a worker's name is 0 bytes long":                   second(f.Sign(f.ctx, "", time.Second)),
 		"an event of kind 1 is announced":                   f.Announce(f.ctx, store.Event{Kind: store.Earlier}),
 	} {

@@ -36,7 +36,7 @@ type body struct {
 
 func (t *timer) lane() int { return store.LaneOfKey(t.key, t.topic) }
 
-// record returns what Scan returns of a timer that waits or is dead.
+// record returns what List returns of a timer that waits or is dead.
 func (t *timer) record() store.Record {
 	r := store.Record{
 		Key: t.key, ID: t.id, Topic: t.topic, State: store.Waiting,

@@ -336,7 +336,7 @@ func TestScriptsMakeAFixedNumberOfCalls(t *testing.T) {
 			func() { r.put(entries...) },
 			func() { r.put(entries...) },
 			func() { _, _, err := r.s.Reschedule(r.ctx, 0, moves); r.NoError(err) },
-			func() { _, err := r.s.Scan(r.ctx, 0, store.Cursor{}, n); r.NoError(err) },
+			func() { _, err := r.s.List(r.ctx, 0, store.Query{State: store.Waiting, Limit: n}); r.NoError(err) },
 			claim,
 			func() { r.put(successors...) },
 			func() {
@@ -360,7 +360,7 @@ func TestScriptsMakeAFixedNumberOfCalls(t *testing.T) {
 		}
 		count(
 			bury,
-			func() { _, err := r.s.ScanDead(r.ctx, 0, store.Cursor{}, n); r.NoError(err) },
+			func() { _, err := r.s.List(r.ctx, 0, store.Query{State: store.Dead, Limit: n}); r.NoError(err) },
 			func() { _, _, err := r.s.Requeue(r.ctx, 0, keys); r.NoError(err) },
 			claim,
 			cancel,

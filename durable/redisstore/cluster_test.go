@@ -760,8 +760,9 @@ func TestClusterFailsOverBeforeALateRequest(t *testing.T) {
 	r.Contains(overtaken.releaseTo(t, successor), "-OVERTAKEN")
 	r.Contains(lateSwap.releaseTo(t, successor), string(rune(store.SwapLost)), "another has swapped the plan")
 	r.Contains(expired.releaseTo(t, successor), "-EXPIRED")
-	records, err := s.Scan(r.ctx, 0, store.Cursor{}, 9)
+	page, err := s.List(r.ctx, 0, store.Query{State: store.Waiting, Limit: 9})
 	r.NoError(err)
+	records := page.Records
 	r.Len(records, 2)
 	r.Equal("kept", records[0].Key)
 	r.Equal(first.Entries[0].Key, records[1].Key)

@@ -173,7 +173,7 @@ func TestScriptsFlushed(t *testing.T) {
 		r.Len(horizons, 8)
 	}
 	flush(r)
-	_, err := r.s.Scan(r.ctx, 0, store.Cursor{}, 10)
+	_, err := r.s.List(r.ctx, 0, store.Query{State: store.Waiting, Limit: 10})
 	r.NoError(err)
 	// While a thousand pipelines are under way.
 	stop := make(chan struct{})

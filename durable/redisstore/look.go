@@ -66,50 +66,61 @@ func recordOf(key string, r *reply, i int) (store.Record, error) {
 	return record, nil
 }
 
-// Scan returns waiting timers by due time; see [store.Store].
-func (s *Store) Scan(ctx context.Context, n int, after store.Cursor, limit int) ([]store.Record, error) {
-	return s.scan(ctx, n, "w", after, limit)
-}
-
-// ScanDead returns dead letters by time of death; see [store.Store].
-func (s *Store) ScanDead(ctx context.Context, n int, after store.Cursor, limit int) ([]store.Record, error) {
-	return s.scan(ctx, n, "d", after, limit)
-}
-
-func (s *Store) scan(ctx context.Context, n int, home string, after store.Cursor, limit int) ([]store.Record, error) {
-	limit = min(limit, store.MaxItems)
-	v, err := s.call(ctx, s.read(s.shards[n], scanScript, home, int64(after.At), after.Key, limit))
+// List returns a page of timers; see [store.Store].
+func (s *Store) List(ctx context.Context, n int, q store.Query) (store.Page, error) {
+	if err := q.Check(); err != nil {
+		return store.Page{}, err
+	}
+	home := map[store.State]string{store.Waiting: "w", store.Leased: "l", store.Dead: "d"}[q.State]
+	v, err := s.call(ctx, s.read(s.shards[n], listScript,
+		home, int64(q.After.At), q.After.Key, q.Limit, q.Look(), q.Prefix, q.Topic, store.LowerASCII(q.Error)))
 	if err != nil {
-		return nil, explained(err)
+		return store.Page{}, explained(err)
 	}
 	r := replyOf(v)
-	const fields = 4
-	if r.bad || len(r.fields)%fields != 0 {
-		return nil, errReply
+	list := r.list(0)
+	page := store.Page{Next: store.Cursor{At: r.millis(1), Key: r.text(2)}, More: r.number(3) == 1}
+	const fields = 5
+	if r.bad || list.bad || len(list.fields)%fields != 0 {
+		return store.Page{}, errReply
 	}
-	records := make([]store.Record, 0, len(r.fields)/fields)
-	for i := 0; i < len(r.fields); i += fields {
-		record := store.Record{Key: r.text(i)}
-		if text := r.text(i + 2); text != "" { // else it is a home without a record
-			h, err := decodeHead(text, "")
-			if err != nil {
-				return nil, err
-			}
-			record.ID, record.Topic = h.id, h.topic
-		}
-		run, err := decodeRun(r.text(i + 3))
+	for i := 0; i < len(list.fields); i += fields {
+		record, err := listed(q.State, list, i)
 		if err != nil {
-			return nil, err
+			return store.Page{}, err
 		}
-		record.Attempts, record.LastError = run.attempts, run.err
-		if home == "d" {
-			record.State, record.Due, record.Died = store.Dead, run.due, r.millis(i+1)
-		} else {
-			record.State, record.Due = store.Waiting, r.millis(i+1)
-		}
-		records = append(records, record)
+		page.Records = append(page.Records, record)
 	}
-	return records, r.err()
+	return page, list.err()
+}
+
+// listed reads a timer as list.lua returns it: from field i on.
+func listed(state store.State, r *reply, i int) (store.Record, error) {
+	record := store.Record{Key: r.text(i), State: state}
+	if text := r.text(i + 2); text != "" { // else it is a home without a record
+		h, err := decodeHead(text, "")
+		if err != nil {
+			return record, err
+		}
+		record.ID, record.Topic = h.id, h.topic
+	}
+	run, err := decodeRun(r.text(i + 3))
+	if err != nil {
+		return record, err
+	}
+	record.Due, record.Attempts, record.LastError = run.due, run.attempts, run.err
+	switch at := r.millis(i + 1); state {
+	case store.Waiting:
+		record.Due = at
+	case store.Dead:
+		record.Died = at
+	case store.Leased:
+		record.LeaseEnd, record.Fence, record.Cancelled = at, run.fence, run.cancelled
+		if due := r.text(i + 4); len(due) == 8 {
+			record.SuccessorDue = store.Millis(binary.LittleEndian.Uint64([]byte(due)))
+		}
+	}
+	return record, nil
 }
 
 // lookPatience is how long Look waits for servers that do not answer once one has.

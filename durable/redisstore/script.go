@@ -17,8 +17,8 @@ var (
 	rescheduleLua string
 	//go:embed lua/get.lua
 	getLua string
-	//go:embed lua/scan.lua
-	scanLua string
+	//go:embed lua/list.lua
+	listLua string
 	//go:embed lua/requeue.lua
 	requeueLua string
 	//go:embed lua/purge.lua
@@ -60,7 +60,7 @@ var (
 	cancelScript     = ofShard(cancelLua)
 	rescheduleScript = ofShard(rescheduleLua)
 	getScript        = ofShard(getLua)
-	scanScript       = ofShard(scanLua)
+	listScript       = ofShard(listLua)
 	requeueScript    = ofShard(requeueLua)
 	purgeScript      = ofShard(purgeLua)
 	claimScript      = ofShard(claimLua)

@@ -16,7 +16,7 @@ import (
 //
 //   - only [Store.SwapPlans] creates, changes and removes it; the other methods that change
 //     timers do not get its key;
-//   - a shard keeps its waiting plans in a lane of their own ([PlanLane]); Scan does not list
+//   - a shard keeps its waiting plans in a lane of their own ([PlanLane]); List does not list
 //     them, and Stats counts them apart;
 //   - a claim leases plans in addition to timers ([Claim].Plans), and never makes one a dead
 //     letter;

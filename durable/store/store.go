@@ -45,13 +45,9 @@ type Store interface {
 	// Get returns one timer; ErrNotFound if there is none.
 	Get(ctx context.Context, shard int, key string) (Record, error)
 
-	// Scan returns up to limit waiting timers, by due time and then key, that come
-	// after a cursor; the zero Cursor is before all. It reads at most that many. What
-	// changes meanwhile is seen or not.
-	Scan(ctx context.Context, shard int, after Cursor, limit int) ([]Record, error)
-
-	// ScanDead is Scan for dead letters, by time of death.
-	ScanDead(ctx context.Context, shard int, after Cursor, limit int) ([]Record, error)
+	// List returns a page of timers. It looks at [MaxLook] at most, and with the zero
+	// Filter at Query.Limit. A change that is made meanwhile is seen or not.
+	List(ctx context.Context, shard int, q Query) (Page, error)
 
 	// Requeue makes dead letters wait again, due at the engine's present, with their
 	// last errors.

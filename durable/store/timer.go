@@ -76,12 +76,12 @@ func (s State) String() string {
 	return fmt.Sprintf("State(%d)", uint8(s))
 }
 
-// Record is a timer as [Store.Get], [Store.Scan] and [Store.ScanDead] return it.
+// Record is a timer as [Store.Get] and [Store.List] return it.
 type Record struct {
 	Key   string
 	ID    ID
 	Topic string
-	Body  []byte // nil from Scan and ScanDead
+	Body  []byte // nil from List
 
 	State     State
 	Due       Millis // waiting: when it may be claimed; else when it could be
@@ -94,7 +94,7 @@ type Record struct {
 	SuccessorDue Millis // leased: when its successor is due; 0: it has none
 	Died         Millis // dead
 
-	History *History // of a plan; nil from Scan and for timers
+	History *History // of a plan; nil for timers
 }
 
 // Entry is a timer to schedule.

@@ -74,7 +74,7 @@ func purgeDead(f *fixture) {
 func maxDead(f *fixture) {
 	deadKeys := func() (keys []string) {
 		f.Empty(f.claim(1)) // which applies the limit
-		for _, r := range f.scan(0, true, 10) {
+		for _, r := range f.list(0, store.Dead, 10) {
 			keys = append(keys, r.Key)
 		}
 		return keys

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-782fa212/limbo/durable/internal/oracle"
@@ -156,54 +157,91 @@ var lookFaults = []fault{
 		})
 	}},
 	{name: "a dead letter waits, too", found: []string{"D9 Bury"}, rig: func(r *rigged) {
-		r.scanner = func(ctx context.Context, n int, after store.Cursor, limit int) ([]store.Record, error) {
-			waiting, err := r.Store.Scan(ctx, n, after, limit)
-			if err != nil || len(waiting) > 0 || after.At > 0 {
-				return waiting, err
+		r.list = func(ctx context.Context, n int, q store.Query) (store.Page, error) {
+			page, err := r.Store.List(ctx, n, q)
+			if err != nil || len(page.Records) > 0 || q.After.At > 0 || q.State != store.Waiting {
+				return page, err
 			}
-			return r.Store.ScanDead(ctx, n, after, limit)
+			q.State = store.Dead
+			return r.Store.List(ctx, n, q)
 		}
 	}},
 
 	// What is looked at.
-	{name: "Scan passes over ties", found: []string{"pages of Scan,", "case 12"}, noModel: true, rig: func(r *rigged) {
-		r.scanner = func(ctx context.Context, n int, after store.Cursor, limit int) ([]store.Record, error) {
-			if after.Key != "" {
-				after.At, after.Key = after.At+1, ""
-			}
-			return r.Store.Scan(ctx, n, after, limit)
-		}
-	}},
-	{name: "Scan compares the beginnings of keys", found: []string{"pages of Scan, of long keys"}, noModel: true, rig: func(r *rigged) {
-		r.scanner = func(ctx context.Context, n int, after store.Cursor, limit int) ([]store.Record, error) {
-			records, err := r.Store.Scan(ctx, n, store.Cursor{}, store.MaxItems)
-			begins := func(key string) string { return key[:min(len(key), 32)] }
-			records = slices.DeleteFunc(records, func(record store.Record) bool {
-				return record.Due < after.At || record.Due == after.At && begins(record.Key) <= begins(after.Key)
-			})
-			return records[:min(len(records), limit)], err
-		}
-	}},
-	{name: "ScanDead passes over ties", found: []string{"pages of ScanDead"}, noModel: true, rig: func(r *rigged) {
-		r.scanDead = func(ctx context.Context, n int, after store.Cursor, limit int) ([]store.Record, error) {
-			if after.Key != "" {
-				after.At, after.Key = after.At+1, ""
-			}
-			return r.Store.ScanDead(ctx, n, after, limit)
-		}
-	}},
-	{name: "Scan counts instead of comparing", found: []string{"D12 what changes"}, noModel: true, rig: func(r *rigged) {
+	{name: "List passes over ties of what waits", found: []string{"pages of what waits, by", "case 12"}, noModel: true, rig: listing(passTies(store.Waiting))},
+	{name: "List passes over ties of what is leased", found: []string{"pages of what is leased"}, noModel: true, rig: listing(passTies(store.Leased))},
+	{name: "List passes over ties of dead letters", found: []string{"pages of dead letters"}, noModel: true, rig: listing(passTies(store.Dead))},
+	{name: "List compares the beginnings of keys", found: []string{"pages of what waits, of long keys"}, noModel: true, rig: listing(func(list lister, q store.Query) (store.Page, error) {
+		after, limit := q.After, q.Limit
+		q.After, q.Limit = store.Cursor{}, store.MaxItems
+		page, err := list(q)
+		begins := func(key string) string { return key[:min(len(key), 32)] }
+		page.Records = slices.DeleteFunc(page.Records, func(r store.Record) bool {
+			return r.At() < after.At || r.At() == after.At && begins(r.Key) <= begins(after.Key)
+		})
+		return cutPage(page, limit), err
+	})},
+	{name: "List counts instead of comparing", found: []string{"D12 what changes"}, noModel: true, rig: func(r *rigged) {
 		seen := 0
-		r.scanner = func(ctx context.Context, n int, after store.Cursor, limit int) ([]store.Record, error) {
-			if after == (store.Cursor{}) {
+		listing(func(list lister, q store.Query) (store.Page, error) {
+			if q.State != store.Waiting {
+				return list(q)
+			}
+			if q.After == (store.Cursor{}) {
 				seen = 0
 			}
-			records, err := r.Store.Scan(ctx, n, store.Cursor{}, store.MaxItems)
-			page := records[min(seen, len(records)):min(seen+limit, len(records))]
-			seen += len(page)
+			limit := q.Limit
+			q.After, q.Limit = store.Cursor{}, store.MaxItems
+			page, err := list(q)
+			page.Records = page.Records[min(seen, len(page.Records)):]
+			page = cutPage(page, limit)
+			seen += len(page.Records)
+			return page, err
+		})(r)
+	}},
+	{name: "List has bodies", found: []string{"Stats counts by home"}, rig: func(r *rigged) {
+		r.list = func(ctx context.Context, n int, q store.Query) (store.Page, error) {
+			page, err := r.Store.List(ctx, n, q)
+			for i := range page.Records {
+				page.Records[i].Body = r.record(page.Records[i].Key).Body
+			}
 			return page, err
 		}
 	}},
+	{name: "List has the due time of what is leased as its lease's end", found: []string{"pages of what is leased"}, rig: listedAs(func(r *store.Record) {
+		if r.State == store.Leased {
+			r.LeaseEnd = r.Due
+		}
+	})},
+	{name: "List does not tell of a cancellation", found: []string{"pages of what is leased"}, rig: listedAs(func(r *store.Record) { r.Cancelled = false })},
+	{name: "List does not tell of a successor", found: []string{"pages of what is leased"}, rig: listedAs(func(r *store.Record) { r.SuccessorDue = 0 })},
+	{name: "a filter of prefixes is ignored", found: []string{"a filter"}, noModel: true, rig: filtering(func(f *store.Filter) { f.Prefix = "" })},
+	{name: "a filter of topics is ignored", found: []string{"a filter"}, noModel: true, rig: filtering(func(f *store.Filter) { f.Topic = "" })},
+	{name: "a filter of errors is ignored", found: []string{"a filter"}, noModel: true, rig: filtering(func(f *store.Filter) { f.Error = "" })},
+	{name: "a filter of errors minds the case", found: []string{"a filter"}, noModel: true, rig: listing(func(list lister, q store.Query) (store.Page, error) {
+		page, err := list(q)
+		page.Records = slices.DeleteFunc(page.Records, func(r store.Record) bool { return !strings.Contains(r.LastError, q.Error) })
+		return page, err
+	})},
+	{name: "a filter ends after what it has looked at", found: []string{"D12 a filter looks"}, noModel: true, rig: listing(func(list lister, q store.Query) (store.Page, error) {
+		page, err := list(q)
+		page.More = page.More && len(page.Records) > 0
+		return page, err
+	})},
+	{name: "a filter looks at all", found: []string{"D12 a filter looks"}, noModel: true, rig: listing(func(list lister, q store.Query) (store.Page, error) {
+		page, err := list(q)
+		for page.More && len(page.Records) == 0 && err == nil {
+			q.After = page.Next
+			page, err = list(q)
+		}
+		return page, err
+	})},
+	{name: "a query is not checked", found: []string{"a query that is out of bounds"}, noModel: true, rig: listing(func(list lister, q store.Query) (store.Page, error) {
+		if q.Check() != nil {
+			return store.Page{}, nil
+		}
+		return list(q)
+	})},
 	{name: "Stats counts successors", found: []string{"Stats"}, rig: func(r *rigged) {
 		r.stats = func(ctx context.Context, n int) (store.Stats, error) {
 			st, err := r.Store.Stats(ctx, n)
@@ -356,4 +394,55 @@ var lookFaults = []fault{
 			}
 		}
 	}},
+}
+
+// lister lists timers of a shard.
+type lister func(store.Query) (store.Page, error)
+
+// listing replaces what a List does.
+func listing(f func(lister, store.Query) (store.Page, error)) func(*rigged) {
+	return func(r *rigged) {
+		r.list = func(ctx context.Context, n int, q store.Query) (store.Page, error) {
+			return f(func(q store.Query) (store.Page, error) { return r.Store.List(ctx, n, q) }, q)
+		}
+	}
+}
+
+// filtering has queries that ask for something else.
+func filtering(set func(*store.Filter)) func(*rigged) {
+	return listing(func(list lister, q store.Query) (store.Page, error) {
+		set(&q.Filter)
+		return list(q)
+	})
+}
+
+// listedAs changes what is listed.
+func listedAs(set func(*store.Record)) func(*rigged) {
+	return listing(func(list lister, q store.Query) (store.Page, error) {
+		page, err := list(q)
+		for i := range page.Records {
+			set(&page.Records[i])
+		}
+		return page, err
+	})
+}
+
+func passTies(state store.State) func(lister, store.Query) (store.Page, error) {
+	return func(list lister, q store.Query) (store.Page, error) {
+		if q.State == state && q.After.Key != "" {
+			q.After.At, q.After.Key = q.After.At+1, ""
+		}
+		return list(q)
+	}
+}
+
+// cutPage makes a page of a longer one.
+func cutPage(p store.Page, limit int) store.Page {
+	if len(p.Records) > limit {
+		p.Records, p.More = p.Records[:limit], true
+	}
+	if n := len(p.Records); n > 0 {
+		p.Next = store.Cursor{At: p.Records[n-1].At(), Key: p.Records[n-1].Key}
+	}
+	return p
 }

@@ -923,16 +923,16 @@ var planFaults = []fault{
 	})},
 
 	// Reads.
-	{name: "Scan lists plans", found: []string{"S1"}, rig: func(r *rigged) {
-		r.scanner = func(ctx context.Context, n int, after store.Cursor, limit int) ([]store.Record, error) {
-			records, err := r.Store.Scan(ctx, n, after, limit)
+	{name: "List lists plans", found: []string{"S1"}, rig: func(r *rigged) {
+		r.list = func(ctx context.Context, n int, q store.Query) (store.Page, error) {
+			page, err := r.Store.List(ctx, n, q)
 			for _, t := range r.plansOf(n) {
-				if t.State == store.Waiting && after == (store.Cursor{}) {
+				if t.State == q.State && q.After == (store.Cursor{}) && len(page.Records) < q.Limit {
 					t.Body = nil
-					records = append(records, t.Record)
+					page.Records = append(page.Records, t.Record)
 				}
 			}
-			return records[:min(len(records), limit)], err
+			return page, err
 		}
 	}},
 	{name: "Stats counts plans among what waits", found: []string{"S1"}, rig: statsOf(func(st *store.Stats, t *oracle.Timer, _ store.Millis) {

@@ -25,8 +25,7 @@ type rigged struct {
 	cancel     func(context.Context, int, []string) ([]store.CancelResult, store.Horizon, error)
 	reschedule func(context.Context, int, []store.Move) ([]store.MoveResult, store.Horizon, error)
 	get        func(context.Context, int, string) (store.Record, error)
-	scanner    func(context.Context, int, store.Cursor, int) ([]store.Record, error)
-	scanDead   func(context.Context, int, store.Cursor, int) ([]store.Record, error)
+	list       func(context.Context, int, store.Query) (store.Page, error)
 	requeue    func(context.Context, int, []string) ([]store.RequeueResult, store.Horizon, error)
 	purge      func(context.Context, int, []string) (int, error)
 	claim      func(context.Context, int, store.Claim) (store.Claimed, store.Horizon, error)
@@ -47,7 +46,7 @@ func newRigged(t testing.TB, options Options, now func() time.Time) *rigged {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = o.Close() })
 	return &rigged{
-		Store: o, schedule: o.Schedule, reschedule: o.Reschedule, get: o.Get, scanner: o.Scan, scanDead: o.ScanDead, requeue: o.Requeue,
+		Store: o, schedule: o.Schedule, reschedule: o.Reschedule, get: o.Get, list: o.List, requeue: o.Requeue,
 		purge: o.Purge, claim: o.Claim, extend: o.Extend, end: o.End, look: o.Look, stats: o.Stats, sign: o.Sign, subscribe: o.Subscribe,
 		swapPlans: o.SwapPlans, plans: o.Plans,
 		cancel: func(ctx context.Context, n int, keys []string) ([]store.CancelResult, store.Horizon, error) {
@@ -75,12 +74,8 @@ func (r *rigged) Get(ctx context.Context, n int, key string) (store.Record, erro
 	return r.get(ctx, n, key)
 }
 
-func (r *rigged) Scan(ctx context.Context, n int, after store.Cursor, limit int) ([]store.Record, error) {
-	return r.scanner(ctx, n, after, limit)
-}
-
-func (r *rigged) ScanDead(ctx context.Context, n int, after store.Cursor, limit int) ([]store.Record, error) {
-	return r.scanDead(ctx, n, after, limit)
+func (r *rigged) List(ctx context.Context, n int, q store.Query) (store.Page, error) {
+	return r.list(ctx, n, q)
 }
 
 func (r *rigged) Requeue(ctx context.Context, n int, keys []string) ([]store.RequeueResult, store.Horizon, error) {

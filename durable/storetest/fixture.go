@@ -276,32 +276,32 @@ func (f *fixture) counted(due store.Millis, d time.Duration, before, after store
 	f.LessOrEqual(due, after.Now+1+store.MillisOf(d))
 }
 
-func (f *fixture) scan(n int, dead bool, limit int) []store.Record {
+// list lists timers, limit at a time.
+func (f *fixture) list(n int, state store.State, limit int) []store.Record {
 	f.Helper()
-	var records []store.Record
-	var at store.Cursor
-	for {
-		page, err := f.page(n, dead, at, limit)
-		f.NoError(err)
-		f.LessOrEqual(len(page), limit)
-		records = append(records, page...)
-		if len(page) == 0 {
-			return records
-		}
-		before, last := at, page[len(page)-1]
-		at = store.Cursor{At: last.Due, Key: last.Key}
-		if dead {
-			at.At = last.Died
-		}
-		f.True(at.At > before.At || at.At == before.At && at.Key > before.Key, "from %+v to %+v", before, at)
-	}
+	return f.query(n, store.Query{State: state, Limit: limit})
 }
 
-func (f *fixture) page(n int, dead bool, at store.Cursor, limit int) ([]store.Record, error) {
-	if dead {
-		return f.Store.ScanDead(f.ctx, n, at, limit)
+// query reads all pages from the first on.
+func (f *fixture) query(n int, q store.Query) []store.Record {
+	f.Helper()
+	var records []store.Record
+	for {
+		page, err := f.Store.List(f.ctx, n, q)
+		f.NoError(err)
+		f.LessOrEqual(len(page.Records), q.Limit)
+		for _, r := range page.Records {
+			f.Equal(q.State, r.State)
+			f.Positive(cmp.Or(cmp.Compare(r.At(), q.After.At), cmp.Compare(r.Key, q.After.Key)), "%q is out of order", r.Key)
+			q.After = store.Cursor{At: r.At(), Key: r.Key}
+		}
+		records = append(records, page.Records...)
+		if !page.More {
+			return records
+		}
+		f.GreaterOrEqual(cmp.Or(cmp.Compare(page.Next.At, q.After.At), cmp.Compare(page.Next.Key, q.After.Key)), 0, "a page ends before its last record")
+		q.After = page.Next
 	}
-	return f.Store.Scan(f.ctx, n, at, limit)
 }
 
 // verify checks D1: each key that the test scheduled is in one home at most, and
@@ -318,28 +318,27 @@ func (f *fixture) verifyShard(n int) {
 	st := f.stats(n)
 	listed := map[string]bool{}
 	var want store.Stats
-	for _, dead := range []bool{false, true} {
-		var last store.Cursor
-		for _, r := range f.scan(n, dead, store.MaxItems) {
+	for state := store.Waiting; state <= store.Dead; state++ {
+		for _, r := range f.list(n, state, store.MaxItems) {
 			f.False(listed[r.Key], "D1: %q is in two homes", r.Key)
 			listed[r.Key] = true
-			at := store.Cursor{At: r.Due, Key: r.Key}
-			if dead {
-				at.At = r.Died
+			switch state {
+			case store.Dead:
 				want.Dead++
-			} else {
+			case store.Leased:
+				want.Leased++
+				want.NextLeaseEnd = oracle.Earlier(want.NextLeaseEnd, r.LeaseEnd)
+			case store.Waiting:
 				want.NextDue = oracle.Earlier(want.NextDue, r.Due)
 				want.Waiting++
 				if r.Due <= st.Now {
 					want.Overdue++
 				}
 			}
-			f.Negative(cmp.Or(cmp.Compare(last.At, at.At), cmp.Compare(last.Key, at.Key)), "%q is out of order", r.Key)
-			last = at
 			f.Nil(r.Body)
 			full := f.get(r.Key)
 			full.Body = nil
-			f.Equal(full, r, "Get and Scan differ")
+			f.Equal(full, r, "Get and List differ")
 		}
 	}
 	for key := range f.keys {
@@ -358,7 +357,7 @@ func (f *fixture) verifyShard(n int) {
 				continue
 			}
 		}
-		if r.State == store.Leased {
+		if r.State == store.Leased && store.IsPlan(key) {
 			want.Leased++
 			want.NextLeaseEnd = oracle.Earlier(want.NextLeaseEnd, r.LeaseEnd)
 		} else {

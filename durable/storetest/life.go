@@ -57,7 +57,7 @@ func endedContext(f *fixture) {
 			return err
 		},
 		"Get":       func() error { _, err := f.Store.Get(ctx, 0, "a"); return err },
-		"Scan":      func() error { _, err := f.Store.Scan(ctx, 0, store.Cursor{}, 1); return err },
+		"List":      func() error { _, err := f.Store.List(ctx, 0, store.Query{State: store.Waiting, Limit: 1}); return err },
 		"Claim":     func() error { _, _, err := f.Store.Claim(ctx, 0, newClaim(1)); return err },
 		"Stats":     func() error { _, err := f.Store.Stats(ctx, 0); return err },
 		"Sign":      func() error { _, err := f.Store.Sign(ctx, "w", time.Minute); return err },
@@ -90,8 +90,9 @@ func closedStore(f *fixture) {
 			return err
 		},
 		"Get":       func() error { _, err := s.Get(ctx, 0, f.keyIn(0)); return err },
-		"Scan":      func() error { _, err := s.Scan(ctx, 0, store.Cursor{}, 1); return err },
-		"ScanDead":  func() error { _, err := s.ScanDead(ctx, 0, store.Cursor{}, 1); return err },
+		"List":      func() error { _, err := s.List(ctx, 0, store.Query{State: store.Waiting, Limit: 1}); return err },
+		"dead":      func() error { _, err := s.List(ctx, 0, store.Query{State: store.Dead, Limit: 1}); return err },
+		"leased":    func() error { _, err := s.List(ctx, 0, store.Query{State: store.Leased, Limit: 1}); return err },
 		"Requeue":   func() error { _, _, err := s.Requeue(ctx, 0, []string{f.keyIn(0)}); return err },
 		"Purge":     func() error { _, err := s.Purge(ctx, 0, []string{f.keyIn(0)}); return err },
 		"Claim":     func() error { _, _, err := s.Claim(ctx, 0, newClaim(1)); return err },
@@ -149,7 +150,7 @@ func reopened(f *fixture) {
 				f.cancel(l.Key)
 			}
 		}
-		keys := f.scan(n, false, 10)
+		keys := f.list(n, store.Waiting, 10)
 		f.cancel(keys[9].Key, keys[10].Key)
 		f.reschedule(store.Move{Key: keys[11].Key, At: 5})
 		f.claimWith(n, newClaim(1)) // applies MaxDead

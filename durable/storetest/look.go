@@ -2,7 +2,9 @@ package storetest
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-782fa212/limbo/durable/store"
@@ -10,9 +12,13 @@ import (
 
 // lookTests test the calls that change nothing: pages, counts and horizons.
 var lookTests = []test{
-	{"pages of Scan, by due time and key", check(scanPages)},
-	{"pages of Scan, of long keys that are due together", check(scanLongKeys)},
-	{"pages of ScanDead, by time of death and key", check(scanDeadPages)},
+	{"pages of what waits, by due time and key", check(scanPages)},
+	{"pages of what waits, of long keys that are due together", check(scanLongKeys)},
+	{"pages of dead letters, by time of death and key", check(scanDeadPages)},
+	{"pages of what is leased, by the end of the lease and key", check(leasedPages)},
+	{"a filter chooses by prefix, topic and error", check(filters)},
+	{"D12 a filter looks at a bounded number for each page", check(filterLooks)},
+	{"a query that is out of bounds is refused", check(queryChecked)},
 	{"D12 what changes between pages", check(scanWhileChanging)},
 	{"Stats counts by home, and what is overdue", check(statsCount)},
 	{"horizons after each call", check(horizons)},
@@ -30,7 +36,7 @@ func scanPages(f *fixture) {
 	want := []string{"k0001", "k0003", "k0005", "k0002", "k0004", "k0000", "k0006"}
 	for limit := 1; limit < 9; limit++ {
 		var keys []string
-		for _, r := range f.scan(0, false, limit) {
+		for _, r := range f.list(0, store.Waiting, limit) {
 			keys = append(keys, r.Key)
 		}
 		f.Equal(want, keys, "pages of %d", limit)
@@ -49,10 +55,10 @@ func scanPages(f *fixture) {
 		{store.Cursor{At: 40, Key: "k0006"}, nil},
 		{store.Cursor{At: store.MaxMillis}, nil},
 	} {
-		page, err := f.Store.Scan(f.ctx, 0, c.after, 20)
+		page, err := f.Store.List(f.ctx, 0, store.Query{State: store.Waiting, After: c.after, Limit: 20})
 		f.NoError(err)
 		var keys []string
-		for _, r := range page {
+		for _, r := range page.Records {
 			keys = append(keys, r.Key)
 		}
 		f.Equal(c.want, keys, "after %+v", c.after)
@@ -60,8 +66,8 @@ func scanPages(f *fixture) {
 	// Leased and dead ones are not among them.
 	leases := f.claim(3)
 	f.ended(leases[0], store.Bury)
-	f.Len(f.scan(0, false, 3), 4)
-	f.Len(f.scan(0, true, 3), 1)
+	f.Len(f.list(0, store.Waiting, 3), 4)
+	f.Len(f.list(0, store.Dead, 3), 1)
 }
 
 // scanLongKeys has keys of up to 65 bytes that differ in one place at least, or are the
@@ -91,7 +97,7 @@ func scanLongKeys(f *fixture) {
 	slices.Sort(want)
 	for _, limit := range []int{1, 2, 7, len(want)} {
 		var keys []string
-		for _, r := range f.scan(0, false, limit) {
+		for _, r := range f.list(0, store.Waiting, limit) {
 			keys = append(keys, r.Key)
 		}
 		f.Equal(want, keys, "pages of %d", limit)
@@ -109,28 +115,175 @@ func scanDeadPages(f *fixture) {
 	}
 	f.ended(leases[0], store.Bury)
 	f.ended(leases[2], store.Bury)
-	whole := f.scan(0, true, store.MaxItems)
+	whole := f.list(0, store.Dead, store.MaxItems)
 	f.Len(whole, 4)
 	if f.Frozen {
 		f.Equal([]string{"d", "b", "a", "c"}, []string{whole[0].Key, whole[1].Key, whole[2].Key, whole[3].Key})
 	}
 	for limit := 1; limit < 5; limit++ {
-		f.Equal(whole, f.scan(0, true, limit))
+		f.Equal(whole, f.list(0, store.Dead, limit))
 	}
 	f.ended(leases[4], store.Done)
 }
 
+func leasedPages(f *fixture) {
+	f.putAll("a", "b", "c", "d", "e", "waits")
+	f.swapped(plan("report"))
+	c := newClaim(3)
+	c.Lease *= 2
+	late, _ := f.claimWith(0, c)
+	c = newClaim(2)
+	c.Plans = 1
+	f.claimWith(0, c)
+	f.Equal(store.Leased, f.get(store.PlanKey("report")).State)
+	f.cancel("e")
+	next := entry("b")
+	next.At = 77
+	f.put(next)
+	var want []store.Record
+	for _, key := range []string{"d", "e", "a", "b", "c"} {
+		r := f.get(key)
+		r.Body = nil
+		want = append(want, r)
+	}
+	for limit := 1; limit < 7; limit++ {
+		f.Equal(want, f.list(0, store.Leased, limit), "pages of %d", limit)
+	}
+	f.True(want[1].Cancelled)
+	f.Equal(store.Millis(77), want[3].SuccessorDue)
+	f.Equal(late.Leases[0].End, want[2].LeaseEnd)
+	f.Equal([]store.Record{want[2]}, f.query(0, store.Query{State: store.Leased, Limit: 5, Filter: store.Filter{Prefix: "a"}}))
+}
+
+func filters(f *fixture) {
+	var entries []store.Entry
+	for i := range 8 {
+		e := entry(fmt.Sprintf("%s/%d", []string{"mail", "mails", "sms"}[i%3], i))
+		e.At, e.Topic = store.Millis(100-i), []string{"out", "", otherLane("out")}[i%3]
+		entries = append(entries, e)
+	}
+	for _, key := range []string{"mail\xff", "mail\xff\xff1", "mail\xff\xff2"} {
+		e := entry(key)
+		e.At = 200
+		entries = append(entries, e)
+	}
+	f.schedule(entries...)
+	p := plan("mail/")
+	p.Due = store.MaxMillis
+	f.swapped(p)
+	var leases []store.Lease
+	for _, state := range []store.State{store.Waiting, store.Leased, store.Dead} {
+		query := func(filter store.Filter) (keys []string) {
+			whole := f.query(0, store.Query{State: state, Limit: 500, Filter: filter})
+			for _, limit := range []int{1, 2, 3} {
+				f.Equal(whole, f.query(0, store.Query{State: state, Limit: limit, Filter: filter}))
+			}
+			for _, r := range whole {
+				keys = append(keys, r.Key)
+			}
+			slices.Sort(keys) // the order is that of other tests
+			return keys
+		}
+		f.Equal([]string{"mail/0", "mail/3", "mail/6"}, query(store.Filter{Prefix: "mail/"}), state)
+		f.Equal([]string{"mail/0", "mail/3", "mail/6", "mails/1", "mails/4", "mails/7", "mail\xff", "mail\xff\xff1", "mail\xff\xff2"}, query(store.Filter{Prefix: "mail"}), state)
+		f.Equal([]string{"mail\xff\xff1", "mail\xff\xff2"}, query(store.Filter{Prefix: "mail\xff\xff"}), state)
+		f.Empty(query(store.Filter{Prefix: "mailx"}), state)
+		f.Equal([]string{"sms/2", "sms/5"}, query(store.Filter{Topic: otherLane("out")}), state)
+		f.Equal([]string{"mail/3"}, query(store.Filter{Prefix: "mail/3", Topic: "out"}), state)
+		f.Empty(query(store.Filter{Prefix: "mail/", Topic: otherLane("out")}), state)
+		if state == store.Waiting {
+			f.Empty(query(store.Filter{Error: "e"}))
+			for _, l := range f.claim(20) {
+				f.Equal(store.Ended, f.end(store.End{Holder: l.Holder, Kind: store.Retry, Error: errorOf(l.Key)}))
+			}
+		}
+		f.Equal([]string{"mail/3", "mails/4"}, query(store.Filter{Error: "Time-out [%d"}), state)
+		f.Equal([]string{"mail/3", "mails/4"}, query(store.Filter{Error: "time-OUT"}), state)
+		f.Equal([]string{"mail/3"}, query(store.Filter{Prefix: "mail/", Error: "t", Topic: "out"}), state)
+		f.Equal([]string{"sms/2"}, query(store.Filter{Error: "\xffÄ"}), state)
+		f.Empty(query(store.Filter{Error: "ä"}), state)
+		switch state {
+		case store.Waiting:
+			leases = f.claim(20)
+		case store.Leased:
+			for _, l := range leases {
+				f.Equal(store.Ended, f.end(store.End{Holder: l.Holder, Kind: store.Bury, Error: errorOf(l.Key)}))
+			}
+		}
+	}
+}
+
+// errorOf is the error of some of the timers of filters.
+func errorOf(key string) string {
+	switch key {
+	case "mail/3", "mails/4":
+		return "TIME-out [%d of " + key
+	case "sms/2":
+		return "\xffÄ"
+	}
+	return ""
+}
+
+func filterLooks(f *fixture) {
+	const n = store.MaxLook + store.MaxLook/2
+	for i := range n / store.MaxItems {
+		var entries []store.Entry
+		for j := range store.MaxItems {
+			e := entry(name("k", i*store.MaxItems+j))
+			e.Topic = topicOf(j % store.Lanes)
+			entries = append(entries, e)
+		}
+		f.schedule(entries...)
+	}
+	last := name("k", n-1)
+	for _, q := range []store.Query{
+		{State: store.Waiting, Limit: 10, Filter: store.Filter{Topic: "absent"}},
+		{State: store.Waiting, Limit: 10, Filter: store.Filter{Error: "absent"}},
+		{State: store.Waiting, Limit: 10, Filter: store.Filter{Prefix: "k", Topic: "absent"}},
+	} {
+		page, err := f.Store.List(f.ctx, 0, q)
+		f.NoError(err)
+		f.Empty(page.Records)
+		f.True(page.More, "%+v", q)
+		f.Less(page.Next.Key, last)
+		f.Empty(f.query(0, q))
+	}
+	found := f.query(0, store.Query{State: store.Waiting, Limit: 1, Filter: store.Filter{Prefix: last}})
+	f.Len(found, 1)
+	found = f.query(0, store.Query{State: store.Waiting, Limit: store.MaxItems, Filter: store.Filter{Topic: topicOf(1)}})
+	f.Len(found, n/store.Lanes)
+}
+
+func queryChecked(f *fixture) {
+	long := strings.Repeat("x", 2000)
+	for want, q := range map[string]store.Query{
+		"durable: Query.State is State(0), must be waiting, leased or dead":                                {Limit: 1},
+		"durable: Query.State is State(4), must be waiting, leased or dead":                                {State: 4, Limit: 1},
+		"durable: Query.Limit is 0, must be 1 to 500":                                                      {State: store.Dead},
+		"durable: Query.Limit is 501, must be 1 to 500":                                                    {State: store.Dead, Limit: 501},
+		"durable: Query.After is -1 ms and a key of 0 bytes, must be 0 to 9223372036854 and at most 512":   {State: store.Dead, Limit: 1, After: store.Cursor{At: -1}},
+		"durable: Query.After is 0 ms and a key of 2000 bytes, must be 0 to 9223372036854 and at most 512": {State: store.Dead, Limit: 1, After: store.Cursor{Key: long}},
+		"durable: Query.Prefix is 2000 bytes long, must be at most 512":                                    {State: store.Dead, Limit: 1, Filter: store.Filter{Prefix: long}},
+		"durable: Query.Topic is 2000 bytes long, must be at most 128":                                     {State: store.Dead, Limit: 1, Filter: store.Filter{Topic: long}},
+		"durable: Query.Error is 2000 bytes long, must be at most 1024":                                    {State: store.Dead, Limit: 1, Filter: store.Filter{Error: long}},
+	} {
+		_, err := f.Store.List(f.ctx, 0, q)
+		f.EqualError(err, want)
+	}
+}
+
 func scanWhileChanging(f *fixture) {
 	f.fill(0, 20)
-	first, err := f.Store.Scan(f.ctx, 0, store.Cursor{}, 10)
+	first, err := f.Store.List(f.ctx, 0, store.Query{State: store.Waiting, Limit: 10})
 	f.NoError(err)
-	last := first[9]
-	f.cancel(last.Key, first[0].Key)
+	f.True(first.More)
+	f.cancel(first.Records[9].Key, first.Records[0].Key)
 	f.ended(f.claim(1)[0], store.Done)
-	rest, err := f.Store.Scan(f.ctx, 0, store.Cursor{At: last.Due, Key: last.Key}, 20)
+	rest, err := f.Store.List(f.ctx, 0, store.Query{State: store.Waiting, After: first.Next, Limit: 20})
 	f.NoError(err)
-	f.Len(rest, 10)
-	f.Equal(name("0-", 10), rest[0].Key)
+	f.Len(rest.Records, 10)
+	f.False(rest.More)
+	f.Equal(name("0-", 10), rest.Records[0].Key)
 }
 
 func statsCount(f *fixture) {

@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -176,10 +175,10 @@ func (m *model) both(what string, call func(*party) answer, shards ...int) {
 
 // shardState is all that a shard shows.
 type shardState struct {
-	Records       []store.Record // fences are places in held
-	Waiting, Dead []string
-	Plans         []store.Record // fences are places in held
-	Stats         store.Stats
+	Records []store.Record    // fences are places in held
+	Lists   [3][]store.Record // of those that wait, are leased, are dead
+	Plans   []store.Record    // fences are places in held
+	Stats   store.Stats
 }
 
 // state reads all of a party's shards. An oracle is asked at the times of the engine's
@@ -204,7 +203,8 @@ func (m *model) read(p *party, n int) (s shardState) {
 	keys := slices.Concat(m.keys[n], m.plans[n])
 	records := make([]store.Record, len(keys))
 	errs := make([]error, len(keys))
-	var scanErr, deadErr, plansErr, statsErr error
+	var listErrs [3]error
+	var plansErr, statsErr error
 	var wg sync.WaitGroup
 	begin := wg.Go
 	if _, ok := p.store.(*oracle.Store); ok { // an oracle
@@ -213,15 +213,13 @@ func (m *model) read(p *party, n int) (s shardState) {
 	for i, key := range keys {
 		begin(func() { records[i], errs[i] = p.store.Get(m.ctx, n, key) })
 	}
-	scan := func(call func(context.Context, int, store.Cursor, int) ([]store.Record, error), list *[]string, err *error) {
-		var page []store.Record
-		page, *err = call(m.ctx, n, store.Cursor{}, store.MaxItems)
-		for _, r := range page {
-			*list = append(*list, r.Key)
-		}
+	for i := range s.Lists {
+		begin(func() {
+			var page store.Page
+			page, listErrs[i] = p.store.List(m.ctx, n, store.Query{State: store.Waiting + store.State(i), Limit: store.MaxItems})
+			s.Lists[i] = page.Records
+		})
 	}
-	begin(func() { scan(p.store.Scan, &s.Waiting, &scanErr) })
-	begin(func() { scan(p.store.ScanDead, &s.Dead, &deadErr) })
 	begin(func() {
 		after := ""
 		for {
@@ -235,7 +233,12 @@ func (m *model) read(p *party, n int) (s shardState) {
 	})
 	s.Stats, statsErr = p.store.Stats(m.ctx, n)
 	wg.Wait()
-	m.NoError(errors.Join(scanErr, deadErr, plansErr, statsErr))
+	m.NoError(errors.Join(listErrs[0], listErrs[1], listErrs[2], plansErr, statsErr))
+	for _, list := range s.Lists {
+		for i, r := range list {
+			list[i] = p.comparable(r)
+		}
+	}
 	for i, r := range records {
 		if errs[i] != nil {
 			m.ErrorIs(errs[i], store.ErrNotFound)

@@ -315,9 +315,9 @@ func (m *model) tooOldApart() {
 		return
 	}
 	for n := range m.keys {
-		dead, err := m.oracle.store.ScanDead(m.ctx, n, store.Cursor{}, store.MaxItems)
+		dead, err := m.oracle.store.List(m.ctx, n, store.Query{State: store.Dead, Limit: store.MaxItems})
 		m.NoError(err)
-		for _, r := range dead {
+		for _, r := range dead.Records {
 			if store.After(r.Died, m.limits.MaxDeadAge) == store.Millis(m.oracle.clock.UnixMilli()) {
 				m.passFor(time.Millisecond)
 				return

@@ -133,7 +133,7 @@ func planApart(f *fixture) {
 	f.Equal([]store.Record{r}, f.plans(0, 10))
 	st := f.stats(0)
 	f.Equal([]int{1, 1, 1, 1}, []int{st.Waiting, st.Overdue, st.Plans, st.PlansOverdue})
-	f.Len(f.scan(0, false, 10), 1)
+	f.Len(f.list(0, store.Waiting, 10), 1)
 	f.verify()
 	for _, shards := range []int{1, 7, 1024} {
 		f.Equal(store.ShardOf("report", shards), store.ShardOf(p.Key, shards))

@@ -164,7 +164,7 @@ func thousandsAtOnce(f *fixture) {
 	}
 	f.Equal(n, f.stats(0).Overdue)
 	for _, limit := range []int{7, store.MaxItems} {
-		f.Len(f.scan(0, false, limit), n)
+		f.Len(f.list(0, store.Waiting, limit), n)
 	}
 	seen := map[string]bool{}
 	for _, want := range []int{499, 500, 500, 500, 500, 500, 1, 0} {
@@ -193,7 +193,7 @@ func extremeDueTimes(f *fixture) {
 	e.At, e.After = 0, 1<<63-1
 	f.Equal(store.MaxMillis, f.put(e).Due)
 	var dues []store.Millis
-	for _, r := range f.scan(0, false, 2) {
+	for _, r := range f.list(0, store.Waiting, 2) {
 		dues = append(dues, r.Due)
 	}
 	f.Equal([]store.Millis{1, 2, 999, 1 << 31, 1 << 32, 1 << 33, store.MaxMillis - 1, store.MaxMillis, store.MaxMillis}, dues)

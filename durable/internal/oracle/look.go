@@ -25,34 +25,34 @@ func (o *Store) Get(ctx context.Context, n int, key string) (store.Record, error
 	return t.record(), nil
 }
 
-// Scan returns waiting timers by due time.
-func (o *Store) Scan(ctx context.Context, n int, after store.Cursor, limit int) ([]store.Record, error) {
-	return o.scan(ctx, n, store.Waiting, byDue, after, limit)
-}
-
-// ScanDead returns dead letters by time of death.
-func (o *Store) ScanDead(ctx context.Context, n int, after store.Cursor, limit int) ([]store.Record, error) {
-	return o.scan(ctx, n, store.Dead, byDeath, after, limit)
-}
-
-func (o *Store) scan(ctx context.Context, n int, state store.State, at func(*Timer) store.Millis, after store.Cursor, limit int) ([]store.Record, error) {
-	if limit < 1 || limit > store.MaxItems {
-		return nil, fmt.Errorf("durable: limit is %d, must be 1 to %d", limit, store.MaxItems)
+// List returns a page of timers.
+func (o *Store) List(ctx context.Context, n int, q store.Query) (store.Page, error) {
+	if err := q.Check(); err != nil {
+		return store.Page{}, err
 	}
 	s, _, err := o.begin(ctx, n)
 	if err != nil {
-		return nil, err
+		return store.Page{}, err
 	}
 	defer o.Mu.Unlock()
-	page := s.sorted(state, at, func(t *Timer) bool {
-		return !store.IsPlan(t.Key) && cmp.Or(cmp.Compare(at(t), after.At), cmp.Compare(t.Key, after.Key)) > 0
+	at := func(t *Timer) store.Millis { return t.At() }
+	rest := s.sorted(q.State, at, func(t *Timer) bool {
+		return !store.IsPlan(t.Key) && cmp.Or(cmp.Compare(at(t), q.After.At), cmp.Compare(t.Key, q.After.Key)) > 0
 	})
-	records := make([]store.Record, min(limit, len(page)))
-	for i := range records {
-		records[i] = page[i].Record
-		records[i].Body = nil
+	page := store.Page{Next: q.After}
+	for i, t := range rest {
+		if i == q.Look() || len(page.Records) == q.Limit {
+			page.More = true
+			break
+		}
+		page.Next = store.Cursor{At: at(t), Key: t.Key}
+		if q.Matches(t.Key, t.Topic, t.LastError) {
+			r := t.record()
+			r.Body = nil
+			page.Records = append(page.Records, r)
+		}
 	}
-	return records, nil
+	return page, nil
 }
 
 func (s *Shard) horizon(now moment) store.Horizon {

@@ -1,15 +1,16 @@
 package api
 
 import (
-	"context"
 	"encoding/base64"
 	"encoding/binary"
-	"iter"
+	"errors"
+	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/seed-782fa212/limbo/durable"
 	"github.com/seed-782fa212/limbo/durable/internal/strictjson"
@@ -27,38 +28,69 @@ type Page struct {
 	Next   string `json:"next,omitempty"` // for after=, if there may be more
 }
 
-// waiting lists the waiting timers, by due time.
-func (s *Server) waiting(r *http.Request) (int, any, error) {
-	return list(r, s.o.Timers.Scan, func(i durable.Info) time.Time { return i.Due })
-}
+// timers lists those in the state that the request names, or that wait.
+func (s *Server) timers(r *http.Request) (int, any, error) { return s.list(r, durable.Query{}) }
 
-// dead lists the dead letters, by the time of their death.
+// dead lists dead letters.
 func (s *Server) dead(r *http.Request) (int, any, error) {
-	return list(r, s.o.Timers.Dead, func(i durable.Info) time.Time { return i.Died })
+	return s.list(r, durable.Query{State: durable.Dead})
 }
 
-// list answers with a page of what scan returns, which is in order of at.
-func list(r *http.Request, scan func(context.Context, durable.Cursor) iter.Seq2[durable.Info, error], at func(durable.Info) time.Time) (int, any, error) {
-	limit, after, err := pageOf(r)
+// list answers with a page of timers.
+func (s *Server) list(r *http.Request, q durable.Query) (int, any, error) {
+	limit, err := queryOf(r, &q)
 	if err != nil {
 		return 0, nil, err
 	}
 	page := Page{Timers: []Info{}}
-	for timer, err := range scan(r.Context(), after) {
+	for timer, err := range s.o.Timers.List(r.Context(), q) {
 		if err != nil {
 			return 0, nil, err
 		}
 		if len(page.Timers) == limit {
-			page.Next = formatCursor(after)
+			page.Next = formatCursor(q.After)
 			break
 		}
 		page.Timers = append(page.Timers, infoOf(timer))
-		after = durable.Cursor{At: store.MillisAt(at(timer)), Key: timer.Key}
+		q.After = timer.Cursor()
 	}
 	return http.StatusOK, page, nil
 }
 
-func pageOf(r *http.Request) (limit int, after durable.Cursor, err error) {
+// queryOf reads what is listed: the parameter state, unless q has one, and those of a filter.
+func queryOf(r *http.Request, q *durable.Query) (limit int, err error) {
+	atMost := func(to *string, n int) func(string) error {
+		return func(value string) error {
+			if len(value) > n {
+				return fmt.Errorf("at most %d bytes", n)
+			}
+			*to = value
+			return nil
+		}
+	}
+	params := map[string]func(string) error{
+		"prefix": atMost(&q.Prefix, store.MaxKey),
+		"topic":  atMost(&q.Topic, store.MaxTopic),
+		"error":  atMost(&q.Error, store.MaxError),
+	}
+	if q.State == 0 {
+		params["state"] = func(value string) error {
+			for state := durable.Waiting; state <= durable.Dead; state++ {
+				if value == state.String() {
+					q.State = state
+					return nil
+				}
+			}
+			return errors.New("waiting, leased or dead")
+		}
+	}
+	limit, q.After, err = pageOf(r, params)
+	return limit, err
+}
+
+// pageOf reads the parameters limit and after, and those in more. What each of these returns says
+// what its value must be.
+func pageOf(r *http.Request, more map[string]func(value string) error) (limit int, after durable.Cursor, err error) {
 	limit = defaultPage
 	for part := range strings.SplitSeq(r.URL.RawQuery, "&") { // URL.Query would keep any number of them
 		name, value, _ := strings.Cut(part, "=")
@@ -79,8 +111,17 @@ func pageOf(r *http.Request) (limit int, after durable.Cursor, err error) {
 			if err != nil {
 				return 0, after, invalid("after", quote(value), "what an earlier page has as next")
 			}
+		case more[name] == nil:
+			names := append(slices.Sorted(maps.Keys(more)), "limit and after")
+			return 0, after, invalid(strictjson.Shown(name), "a parameter", "absent: there are "+strings.Join(names, ", "))
 		default:
-			return 0, after, invalid(strictjson.Shown(name), "a parameter", "absent: there are limit and after")
+			must := err
+			if err == nil && value != "" {
+				must = more[name](value)
+			}
+			if must != nil {
+				return 0, after, invalid(name, quote(value), must.Error())
+			}
 		}
 	}
 	return limit, after, nil

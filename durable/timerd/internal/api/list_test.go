@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -120,17 +121,64 @@ func TestListFails(t *testing.T) {
 	require.Equal(t, 502, status)
 }
 
-// failing is a store that fails after some calls of Scan.
+// failing is a store that fails after some calls of List.
 type failing struct {
 	store.Store
 	after int
 }
 
-func (s *failing) Scan(ctx context.Context, shard int, after store.Cursor, limit int) ([]store.Record, error) {
+func (s *failing) List(ctx context.Context, shard int, q store.Query) (store.Page, error) {
 	if s.after--; s.after < 0 {
-		return nil, io.ErrUnexpectedEOF
+		return store.Page{}, io.ErrUnexpectedEOF
 	}
-	return s.Store.Scan(ctx, shard, after, limit)
+	return s.Store.List(ctx, shard, q)
+}
+
+// Lists take a state and a filter, page by page.
+func TestListFilters(t *testing.T) {
+	f := newFixture(t, store.Limits{}, "")
+	for i := range 6 {
+		key, topic := fmt.Sprintf("mail/%d", i), []string{"out", "in"}[i%2]
+		status, reply := f.do("PUT", "/timers/"+key, `{"after":"1s","topic":"`+topic+`",`+callback+`}`)
+		require.Equal(t, 201, status, reply)
+	}
+	f.do("PUT", "/timers/sms", `{"after":"1s","topic":"out",`+callback+`}`)
+	f.now = f.now.Add(2 * time.Second)
+	keys := func(path string) (keys []string) {
+		for next := "&"; next != ""; {
+			page := f.page(path + next)
+			for _, timer := range page.Timers {
+				keys = append(keys, timer.Key)
+			}
+			if next = page.Next; next != "" {
+				next = "&after=" + next
+			}
+		}
+		slices.Sort(keys)
+		return keys
+	}
+	require.Len(t, keys("/timers?limit=2"), 7)
+	require.Equal(t, []string{"mail/0", "mail/2", "mail/4"}, keys("/timers?state=waiting&prefix=mail%2F&topic=out&limit=1"))
+	require.Empty(t, keys("/timers?state=leased"))
+	lease := f.claim("mail/0")
+	require.Equal(t, []string{lease.Key}, keys("/timers?state=leased&topic="+lease.Topic))
+	f.end(lease, store.Bury, "502 Bad Gateway")
+	require.Equal(t, []string{lease.Key}, keys("/timers?state=dead&error=bad+gateway"))
+	require.Equal(t, []string{lease.Key}, keys("/dead?error=BAD"))
+	require.Empty(t, keys("/dead?error=timeout"))
+	for query, message := range map[string]string{
+		"/timers?state=running":                      `state is "running", must be waiting, leased or dead`,
+		"/timers?prefix=" + strings.Repeat("x", 513): "must be at most 512 bytes",
+		"/timers?topic=" + strings.Repeat("x", 129):  "must be at most 128 bytes",
+		"/dead?error=" + strings.Repeat("x", 1025):   "must be at most 1024 bytes",
+		"/dead?state=waiting":                        "state is a parameter, must be absent: there are error, prefix, topic, limit and after",
+	} {
+		status, reply := f.do("GET", query, "")
+		require.Equal(t, 400, status, query)
+		var answer struct{ Error struct{ Message string } }
+		require.NoError(t, json.Unmarshal([]byte(reply), &answer))
+		require.Contains(t, answer.Error.Message, message)
+	}
 }
 
 func TestEmptyParameters(t *testing.T) {

@@ -138,7 +138,7 @@ func (s *Server) getSchedule(r *http.Request) (int, any, error) {
 
 // schedules lists the schedules, by key.
 func (s *Server) schedules(r *http.Request) (int, any, error) {
-	limit, after, err := pageOf(r)
+	limit, after, err := pageOf(r, nil)
 	if err != nil {
 		return 0, nil, err
 	}

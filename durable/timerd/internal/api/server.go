@@ -67,7 +67,7 @@ func New(o Options) (*Server, error) {
 		"PATCH /timers/{key...}":  s.reschedule,
 		"DELETE /timers/{key...}": s.cancel,
 		"POST /timers":            s.batch,
-		"GET /timers":             s.waiting,
+		"GET /timers":             s.timers,
 		"GET /dead":               s.dead,
 		"POST /dead/{key...}":     s.requeue,
 		"DELETE /dead/{key...}":   s.purge,

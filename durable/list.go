@@ -9,35 +9,39 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// Scan returns an iterator over the waiting timers of all shards that come after a cursor,
-// by due time and then key; without their bodies. The zero Cursor comes before all timers. It
-// reads pages as it goes, and larger ones as it goes on: a loop that ends early has read
+// Query says which timers [Timers.List] lists.
+type Query struct {
+	State  State // Waiting, which is the default, Leased or Dead
+	After  Cursor
+	Filter // which of them
+}
+
+// List returns an iterator over the timers of all shards in one state that come after a cursor,
+// without their bodies: waiting ones by due time, leased ones by the end of the lease, dead
+// letters by the time of their death; and then by key. The zero Cursor comes before all timers.
+// It reads pages as it goes, and larger ones as it goes on: a loop that ends early has read
 // little, and one over a million timers keeps a few thousand of them at most. It is not of one
 // moment: a timer that is added, moved or removed during the loop is seen or not, and one that
 // is moved to later may be seen twice.
 //
-// An error comes as the last pair, with a zero Info.
-func (t *Timers) Scan(ctx context.Context, after Cursor) iter.Seq2[Info, error] {
-	return t.infos(ctx, after, t.store.Scan, func(r store.Record) store.Millis { return r.Due })
-}
-
-// Dead is [Timers.Scan] for the dead letters, by the time of their death.
-func (t *Timers) Dead(ctx context.Context, after Cursor) iter.Seq2[Info, error] {
-	return t.infos(ctx, after, t.store.ScanDead, func(r store.Record) store.Millis { return r.Died })
-}
-
-// infos merges what a Scan or ScanDead of the store returns.
-func (t *Timers) infos(
-	ctx context.Context, after Cursor,
-	scan func(ctx context.Context, shard int, after store.Cursor, limit int) ([]store.Record, error),
-	at func(store.Record) store.Millis,
-) iter.Seq2[Info, error] {
-	read := func(ctx context.Context, shard int, after store.Cursor, limit int) ([]store.Record, bool, error) {
-		page, err := scan(ctx, shard, after, limit)
-		return page, len(page) < limit, err
-	}
+// With a Filter each call to the engine looks at 1,000 timers of a shard, and there are as many
+// calls as it takes to fill a page; an engine in a folder finds a Prefix that few keys have
+// without looking at others. An error comes as the last pair, with a zero Info.
+func (t *Timers) List(ctx context.Context, q Query) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
-		for r, err := range t.merged(ctx, after, read, at) {
+		if q.State == 0 {
+			q.State = Waiting
+		}
+		asked := store.Query{State: q.State, After: q.After, Limit: 1, Filter: q.Filter}
+		if err := asked.Check(); err != nil {
+			yield(Info{}, err)
+			return
+		}
+		read := func(ctx context.Context, shard int, after store.Cursor, limit int) (store.Page, error) {
+			asked.After, asked.Limit = after, limit
+			return t.store.List(ctx, shard, asked)
+		}
+		for r, err := range t.merged(ctx, q.After, read, func(r store.Record) store.Millis { return r.At() }) {
 			if err != nil {
 				yield(Info{}, err)
 				return
@@ -49,8 +53,8 @@ func (t *Timers) infos(
 	}
 }
 
-// pageReader reads a page of a shard, and tells whether nothing comes after it.
-type pageReader func(ctx context.Context, shard int, after store.Cursor, limit int) (page []store.Record, last bool, err error)
+// pageReader reads a page of a shard, by one call to the engine.
+type pageReader func(ctx context.Context, shard int, after store.Cursor, limit int) (store.Page, error)
 
 // The first page of each shard is small, for the sake of loops that end early. Each further
 // one has pageGrowth times as many records, up to maxPage, or to the shard's part of maxRead:
@@ -68,19 +72,24 @@ func (t *Timers) merged(ctx context.Context, after Cursor, read pageReader, at f
 	return func(yield func(store.Record, error) bool) {
 		m := merge{at: at}
 		largest := min(max(maxRead/len(t.schedules), minPage), maxPage)
-		fill := func(p *page) error {
+		one := func(p *page) error {
 			ctx, cancel, err := t.begin(ctx)
 			if err != nil {
 				return err
 			}
 			defer cancel()
-			p.rest, p.last, err = read(ctx, p.shard, p.after, p.limit)
-			if n := len(p.rest); n > 0 {
-				last := p.rest[n-1]
-				p.after = store.Cursor{At: at(last), Key: last.Key}
+			got, err := read(ctx, p.shard, p.after, p.limit)
+			p.rest, p.after, p.last = got.Records, got.Next, !got.More
+			return err
+		}
+		fill := func(p *page) error {
+			for len(p.rest) == 0 && !p.last { // with a Filter a page can be empty
+				if err := one(p); err != nil {
+					return err
+				}
 			}
 			p.limit = min(p.limit*pageGrowth, largest)
-			return err
+			return nil
 		}
 		for shard := range t.schedules {
 			p := &page{shard: shard, after: after, limit: min(firstPage, largest)}
@@ -119,7 +128,7 @@ func (t *Timers) merged(ctx context.Context, after Cursor, read pageReader, at f
 type page struct {
 	shard int
 	rest  []store.Record // read and not yet passed on; not empty while in a merge
-	after store.Cursor   // of the last that was read
+	after store.Cursor   // of the next read
 	last  bool           // nothing comes after rest
 	limit int            // of the next read
 }

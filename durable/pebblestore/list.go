@@ -1,0 +1,235 @@
+package pebblestore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/seed-782fa212/limbo/durable/store"
+)
+
+// List returns a page of timers; see [store.Store]. With a prefix that at most store.MaxLook keys
+// of the shard have, it looks at these only.
+func (s *Store) List(ctx context.Context, n int, q store.Query) (store.Page, error) {
+	if err := q.Check(); err != nil {
+		return store.Page{}, err
+	}
+	page, _, err := call(ctx, s, n, reads, func(c *change) (*store.Page, error) {
+		if q.State == store.Leased {
+			return c.sh.leases.page(q), nil
+		}
+		page := new(store.Page)
+		v := c.sh.view(q)
+		c.then = func() (err error) {
+			*page, err = v.list(ctx)
+			if closed := v.snapshot.Close(); err == nil {
+				err = closed
+			}
+			return err
+		}
+		return page, nil
+	})
+	if err != nil {
+		return store.Page{}, err
+	}
+	return *page, nil
+}
+
+// page returns a page of the timers that are leased, of which all are in memory.
+func (ls *leases) page(q store.Query) *store.Page {
+	var rest []store.Record
+	for _, l := range ls.byEnd {
+		if r := l.record(); comesAfter(&r, q.After) {
+			rest = append(rest, r)
+		}
+	}
+	slices.SortFunc(rest, byTime)
+	p := pageOf(q)
+	for i := range rest {
+		if !p.add(&rest[i]) {
+			break
+		}
+	}
+	return &p.Page
+}
+
+// comesAfter reports whether a record comes after a cursor.
+func comesAfter(r *store.Record, c store.Cursor) bool {
+	return cmp.Or(cmp.Compare(r.At(), c.At), cmp.Compare(r.Key, c.Key)) > 0
+}
+
+func byTime(a, b store.Record) int {
+	return cmp.Or(cmp.Compare(a.At(), b.At()), cmp.Compare(a.Key, b.Key))
+}
+
+// page is a page that is being filled.
+type page struct {
+	store.Page
+	store.Query
+	look int // how many may still be looked at
+}
+
+func pageOf(q store.Query) *page { return &page{store.Page{Next: q.After}, q, q.Look()} }
+
+// add looks at the next record. It reports false, and leaves the record for another page, if
+// this one is full.
+func (p *page) add(r *store.Record) bool {
+	if !p.looks(store.Cursor{At: r.At(), Key: r.Key}) {
+		return false
+	}
+	if p.Matches(r.Key, r.Topic, r.LastError) {
+		p.Records = append(p.Records, *r)
+	}
+	return true
+}
+
+// looks is add for what need not be read, as its place tells that it does not match.
+func (p *page) looks(at store.Cursor) bool {
+	if p.look == 0 || len(p.Records) == p.Limit {
+		p.More = true
+		return false
+	}
+	p.look--
+	p.Next = at
+	return true
+}
+
+// view is a shard at one moment, of which a page is read.
+type view struct {
+	store.Query
+	shard    int
+	spans    []span
+	leased   map[string]bool // keys with the prefix, if there is one
+	snapshot *pebble.Snapshot
+}
+
+// span is a range of keys that end with a place: those with a prefix, from a place on.
+type span struct{ prefix, from []byte }
+
+func (sh *shard) view(q store.Query) *view {
+	v := &view{Query: q, shard: sh.index, snapshot: sh.db.NewSnapshot()}
+	if q.State == store.Dead {
+		v.spans = []span{{prefix(nil, sh.index, kindDead), appendPlace(nil, 0, "")}}
+	} else {
+		for i := range store.Lanes {
+			if ln := &sh.lanes[i]; ln.count > 0 {
+				v.spans = append(v.spans, span{lanePrefix(nil, sh.index, i), slices.Clone(ln.front)})
+			}
+		}
+	}
+	if q.Prefix != "" {
+		v.leased = map[string]bool{}
+		for key := range sh.leases.byKey {
+			if strings.HasPrefix(key, q.Prefix) {
+				v.leased[key] = true
+			}
+		}
+	}
+	return v
+}
+
+func (v *view) list(ctx context.Context) (store.Page, error) {
+	if v.Prefix != "" {
+		if page, few, err := v.byKey(ctx); few || err != nil {
+			return page, err
+		}
+	}
+	return v.byPlace(ctx)
+}
+
+// byKey lists the timers whose keys have the prefix, in order of their times. It reports false
+// if that would be too many to look at.
+func (v *view) byKey(ctx context.Context) (_ store.Page, few bool, err error) {
+	lower := timerKey(nil, v.shard, kindRecord, v.Prefix)
+	it, err := v.snapshot.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: after(lower)})
+	if err != nil {
+		return store.Page{}, false, fmt.Errorf("durable: reading shard %d: %w", v.shard, err)
+	}
+	defer func() { err = closeAll([]*pebble.Iterator{it}, err) }()
+	skip := len(lower) - len(v.Prefix)
+	var rest []store.Record
+	looked := 0
+	for it.First(); it.Valid(); it.Next() {
+		if looked++; looked > store.MaxLook {
+			return store.Page{}, false, nil
+		}
+		if err := ctx.Err(); err != nil {
+			return store.Page{}, false, context.Cause(ctx)
+		}
+		key := string(it.Key()[skip:])
+		if v.leased[key] || store.IsPlan(key) {
+			continue
+		}
+		t, err := decodeTimer(key, it.Value())
+		if err != nil {
+			return store.Page{}, false, fmt.Errorf("durable: shard %d, timer %q: %w", v.shard, key, err)
+		}
+		if r := t.record(); r.State == v.State && comesAfter(&r, v.After) {
+			rest = append(rest, r)
+		}
+	}
+	slices.SortFunc(rest, byTime)
+	p := pageOf(v.Query)
+	for i := range rest {
+		if !p.add(&rest[i]) {
+			break
+		}
+	}
+	return p.Page, true, nil
+}
+
+// byPlace merges the spans from the cursor on.
+func (v *view) byPlace(ctx context.Context) (_ store.Page, err error) {
+	var its []*pebble.Iterator
+	defer func() { err = closeAll(its, err) }()
+	begin := appendPlace(nil, v.After.At, v.After.Key)
+	if v.After != (store.Cursor{}) {
+		begin = append(begin, 0) // the first place after it
+	}
+	for _, s := range v.spans {
+		from := s.from
+		if string(from) < string(begin) {
+			from = begin
+		}
+		it, err := v.snapshot.NewIter(&pebble.IterOptions{
+			LowerBound: slices.Concat(s.prefix, from), UpperBound: after(s.prefix),
+		})
+		if err != nil {
+			return store.Page{}, fmt.Errorf("durable: reading shard %d: %w", v.shard, err)
+		}
+		its = append(its, it)
+		it.First()
+	}
+	p := pageOf(v.Query)
+	for ctx.Err() == nil {
+		first, place := -1, []byte(nil)
+		for i, it := range its {
+			if it.Valid() {
+				if p := placeOf(it, len(v.spans[i].prefix)); first < 0 || string(p) < string(place) {
+					first, place = i, p
+				}
+			}
+		}
+		if first < 0 {
+			break
+		}
+		key := placeKey(place)
+		if !p.looks(store.Cursor{At: placeTime(place), Key: key}) {
+			break
+		}
+		if strings.HasPrefix(key, v.Prefix) {
+			t, err := readTimer(v.snapshot, v.shard, kindRecord, key)
+			if err != nil {
+				return store.Page{}, err
+			}
+			if t != nil && p.Matches(key, t.topic, t.lastError) {
+				p.Records = append(p.Records, t.record())
+			}
+		}
+		its[first].Next()
+	}
+	return p.Page, context.Cause(ctx)
+}

@@ -1,0 +1,88 @@
+package store
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Query asks for a page of the timers in one home, in order: those that wait by due time, leased
+// ones by the end of the lease, dead letters by time of death; and then by key.
+type Query struct {
+	State State
+	After Cursor // the zero Cursor comes before all
+	Limit int    // records, 1 to MaxItems
+	Filter
+}
+
+// Filter says which timers are meant. The zero Filter means all.
+type Filter struct {
+	Prefix string // their keys begin with it
+	Topic  string // they have this one; "": any
+	Error  string // their last errors contain it, whatever the case of its ASCII letters
+}
+
+// MaxLook is how many timers an engine looks at for one page at most.
+const MaxLook = 1000
+
+// Look returns how many timers the engine looks at for the page at most.
+func (q *Query) Look() int {
+	if q.Filter == (Filter{}) {
+		return q.Limit
+	}
+	return MaxLook
+}
+
+// Page answers a Query. It can be empty, and others can follow.
+type Page struct {
+	Records []Record // without bodies
+	Next    Cursor   // what the next page comes after
+	More    bool     // there may be more after Next
+}
+
+// Matches reports whether a timer is meant.
+func (f *Filter) Matches(key, topic, lastError string) bool {
+	return strings.HasPrefix(key, f.Prefix) && (f.Topic == "" || f.Topic == topic) &&
+		(f.Error == "" || strings.Contains(LowerASCII(lastError), LowerASCII(f.Error)))
+}
+
+// LowerASCII makes the ASCII letters of a text of any bytes small, and leaves all else.
+func LowerASCII(s string) string {
+	b := []byte(s)
+	for i, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			b[i] = c + 'a' - 'A'
+		}
+	}
+	return string(b)
+}
+
+// At returns the time by which a Query puts a record in order.
+func (r *Record) At() Millis {
+	switch r.State {
+	case Leased:
+		return r.LeaseEnd
+	case Dead:
+		return r.Died
+	}
+	return r.Due
+}
+
+// Check refuses a query that is out of bounds.
+func (q *Query) Check() error {
+	switch {
+	case q.State < Waiting || q.State > Dead:
+		return fmt.Errorf("durable: Query.State is %v, must be waiting, leased or dead", q.State)
+	case q.Limit < 1 || q.Limit > MaxItems:
+		return fmt.Errorf("durable: Query.Limit is %d, must be 1 to %d", q.Limit, MaxItems)
+	case q.After.At < 0 || q.After.At > MaxMillis || len(q.After.Key) > MaxKey:
+		return fmt.Errorf("durable: Query.After is %d ms and a key of %d bytes, must be 0 to %d and at most %d",
+			q.After.At, len(q.After.Key), MaxMillis, MaxKey)
+	case len(q.Prefix) > MaxKey:
+		return fmt.Errorf("durable: Query.Prefix is %d bytes long, must be at most %d", len(q.Prefix), MaxKey)
+	case len(q.Topic) > MaxTopic:
+		return fmt.Errorf("durable: Query.Topic is %d bytes long, must be at most %d", len(q.Topic), MaxTopic)
+	case len(q.Error) > MaxError:
+		return fmt.Errorf("durable: Query.Error is %d bytes long, must be at most %d", len(q.Error), MaxError)
+	}
+	return nil
+}
