@@ -56,6 +56,10 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (flags, 
 	fs.DurationVar(&c.Limits.MaxDeadAge, "max-dead-age", 0, "how long a dead letter is kept; 0: for good")
 	tokenFile := fs.String("token-file", "", "`file` with the token that requests must bring, at least 16 bytes")
 
+	fs.StringVar(&c.TLSCert, "tls-cert", "", "`file` with the API's certificate, and those between it and its CA, in PEM; read again when it changes")
+	fs.StringVar(&c.TLSKey, "tls-key", "", "`file` with the private key of -tls-cert, in PEM")
+	fs.StringVar(&c.TLSClientCA, "tls-client-ca", "", "`file` with the CAs, in PEM, one of which must have signed a client's certificate")
+
 	fs.IntVar(&c.Workers, "workers", 64, "call-backs at the same time; 0: this process makes none")
 	fs.StringVar(&c.Name, "name", "", "the worker's name among those that share a store; default: drawn at random")
 	fs.DurationVar(&c.Lease, "lease", 30*time.Second, "after which a dead process's timers run again")

@@ -25,6 +25,9 @@ type Config struct {
 	Shards       int
 	Limits       store.Limits
 	Token        string // needed unless Listen is a loopback address
+	TLSCert      string // a file; with TLSKey: the API speaks TLS
+	TLSKey       string // a file
+	TLSClientCA  string // a file; clients need a certificate that one of its CAs has signed
 	Logger       *slog.Logger
 
 	Workers     int // call-backs at the same time; 0: this process runs none
@@ -67,6 +70,15 @@ func (c Config) Check() error {
 	}
 	if strings.ContainsAny(c.Token, " \t\r\n") {
 		return fmt.Errorf("timerd: the token has white space in it, must have none")
+	}
+	if c.TLSCert == "" && c.TLSKey != "" {
+		return flagError("tls-cert", "", "the file of the certificate whose private key -tls-key names")
+	}
+	if c.TLSCert != "" && c.TLSKey == "" {
+		return flagError("tls-key", "", "the file of the private key of the certificate that -tls-cert names")
+	}
+	if c.TLSCert == "" && c.TLSClientCA != "" {
+		return flagError("tls-client-ca", c.TLSClientCA, "absent without -tls-cert")
 	}
 	if c.Workers < 0 || c.Workers > 10_000 {
 		return flagError("workers", fmt.Sprint(c.Workers), "0 (this process runs no call-backs) to 10000")

@@ -34,6 +34,10 @@ func Run(ctx context.Context, c Config) error {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
+	tlsConfig, err := tlsConfig(c, time.Now)
+	if err != nil {
+		return err
+	}
 	st, err := openStore(ctx, c)
 	if err != nil {
 		return err
@@ -72,6 +76,7 @@ func Run(ctx context.Context, c Config) error {
 	}
 	server := &http.Server{
 		Handler:           handler,
+		TLSConfig:         tlsConfig,
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,
@@ -79,7 +84,10 @@ func Run(ctx context.Context, c Config) error {
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(c.Logger.Handler(), slog.LevelDebug),
 	}
-	c.Logger.Info("timerd serves", "listen", listener.Addr().String(), "store", storeName(c.Store), "shards", st.Shards(), "workers", c.Workers, "zones", zones.Find().String())
+	c.Logger.Info("timerd serves", "listen", listener.Addr().String(), "store", storeName(c.Store), "shards", st.Shards(), "workers", c.Workers, "tls", tlsConfig != nil, "zones", zones.Find().String())
+	if host, _, _ := net.SplitHostPort(c.Listen); tlsConfig == nil && !isLoopback(host) {
+		c.Logger.Warn("requests and the token are not encrypted: -tls-cert and -tls-key turn TLS on", "listen", c.Listen)
+	}
 	if c.OnListen != nil {
 		c.OnListen(listener.Addr())
 	}
@@ -136,7 +144,11 @@ func (d *daemon) serve(ctx context.Context, server *http.Server, listener net.Li
 	defer stop(nil)
 	var served, worked = make(chan error, 1), make(chan error, 1)
 	go func() {
-		err := server.Serve(listener)
+		serve := server.Serve
+		if server.TLSConfig != nil {
+			serve = func(l net.Listener) error { return server.ServeTLS(l, "", "") }
+		}
+		err := serve(listener)
 		stop(err)
 		served <- err
 	}()
