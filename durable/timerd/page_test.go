@@ -86,6 +86,7 @@ func TestPageCommands(t *testing.T) {
 		{"-X DELETE", "404", `"result":"absent"`},
 		{"/healthz", "200", ""},
 		{"/metrics", "200", "timerd_"},
+		{"/openapi.json", "200", `{"openapi":"3.1.0",`},
 		{"Bearer", "", ""}, // needs a token, and another machine's name
 	}
 	commands := curlCommands(string(page))

@@ -20,45 +20,26 @@ const (
 	defaultPreview = 10
 )
 
-// scheduleRoutes are the patterns of schedules, except those of postSchedule.
-func (s *Server) scheduleRoutes() map[string]handlerFunc {
-	return map[string]handlerFunc{
-		"PUT /schedules/{key...}":    s.putSchedule,
-		"GET /schedules/{key...}":    s.getSchedule,
-		"DELETE /schedules/{key...}": s.deleteSchedule,
-		"GET /schedules":             s.schedules,
-	}
-}
+const schedulesPath = "/schedules/"
 
 // postSchedule serves POST /schedules/preview and POST /schedules/{key}/{verb}. A mux's pattern
 // cannot have a verb after {key...}, and {key} would refuse a key whose slashes are not encoded,
 // which the other routes take: the verb is what follows the path's last slash.
-func (s *Server) postSchedule() http.Handler {
-	const prefix = "/schedules/"
-	preview := s.json("POST "+prefix+"preview", s.preview)
-	verbs := map[string]http.Handler{}
-	for verb, h := range map[string]handlerFunc{
-		"pause": s.pauseSchedule, "resume": s.resumeSchedule, "trigger": s.triggerSchedule, "backfill": s.backfillSchedule,
-	} {
-		verbs[verb] = s.json("POST "+prefix+"{key}/"+verb, h)
+func (s *Server) postSchedule(w http.ResponseWriter, r *http.Request) {
+	path := strings.TrimPrefix(r.URL.EscapedPath(), schedulesPath)
+	if path == "preview" {
+		s.schedulePosts[path].ServeHTTP(w, r)
+		return
 	}
-	other := s.json("other", noRoute)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		path := strings.TrimPrefix(r.URL.EscapedPath(), prefix)
-		if path == "preview" {
-			preview.ServeHTTP(w, r)
-			return
-		}
-		i := strings.LastIndexByte(path, '/')
-		h := verbs[path[i+1:]]
-		key, err := url.PathUnescape(path[:max(i, 0)])
-		if h == nil || i < 0 || err != nil {
-			other.ServeHTTP(w, r)
-			return
-		}
-		r.SetPathValue("key", key)
-		h.ServeHTTP(w, r)
-	})
+	i := strings.LastIndexByte(path, '/')
+	h := s.schedulePosts["{key}/"+path[i+1:]]
+	key, err := url.PathUnescape(path[:max(i, 0)])
+	if h == nil || i < 0 || err != nil {
+		s.other.ServeHTTP(w, r)
+		return
+	}
+	r.SetPathValue("key", key)
+	h.ServeHTTP(w, r)
 }
 
 // scheduleKey returns the key in the path.

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -33,7 +32,7 @@ const (
 // Options of a Server. Timers are needed.
 type Options struct {
 	Timers *durable.Timers
-	// Token, if not empty, must come with each request but GET /healthz.
+	// Token, if not empty, must come with each request but GET /healthz and GET /openapi.json.
 	Token  string
 	Logger *slog.Logger // default: slog.Default()
 	// Metrics answers GET /metrics; nil: nothing does. The server's own are its Figures.
@@ -42,10 +41,12 @@ type Options struct {
 
 // Server answers requests. It is an http.Handler.
 type Server struct {
-	o        Options
-	handler  http.Handler
-	token    [sha256.Size]byte
-	requests requests
+	o             Options
+	handler       http.Handler
+	schedulePosts map[string]http.Handler // by what follows schedulesPath in their patterns
+	other         http.Handler            // of requests without a route
+	token         [sha256.Size]byte
+	requests      requests
 }
 
 // New returns a server, or an error that names the option that is missing.
@@ -57,37 +58,69 @@ func New(o Options) (*Server, error) {
 		o.Logger = slog.Default()
 	}
 	s := &Server{
-		o: o, token: sha256.Sum256([]byte(o.Token)),
+		o: o, token: sha256.Sum256([]byte(o.Token)), schedulePosts: map[string]http.Handler{},
 		requests: requests{routes: map[string]histogram.Durations{}, statuses: map[int]uint64{}},
 	}
-	mux := http.NewServeMux()
-	routes := map[string]handlerFunc{
-		"PUT /timers/{key...}":    s.put,
-		"GET /timers/{key...}":    s.get,
-		"PATCH /timers/{key...}":  s.reschedule,
-		"DELETE /timers/{key...}": s.cancel,
-		"POST /timers":            s.batch,
-		"GET /timers":             s.timers,
-		"GET /dead":               s.dead,
-		"POST /dead/{key...}":     s.requeue,
-		"DELETE /dead/{key...}":   s.purge,
+	s.other = s.json("other", noRoute)
+	outer, guarded := http.NewServeMux(), http.NewServeMux()
+	for _, r := range s.routes() {
+		h := r.other
+		if h == nil {
+			h = s.json(r.pattern, r.json)
+		}
+		switch {
+		case r.open:
+			outer.Handle(r.pattern, h)
+		case strings.HasPrefix(r.pattern, "POST "+schedulesPath):
+			s.schedulePosts[strings.TrimPrefix(r.pattern, "POST "+schedulesPath)] = h
+		default:
+			guarded.Handle(r.pattern, h)
+		}
 	}
-	maps.Copy(routes, s.scheduleRoutes())
-	for pattern, h := range routes {
-		mux.Handle(pattern, s.json(pattern, h))
-	}
-	mux.Handle("POST /schedules/{path...}", s.postSchedule())
-	if o.Metrics != nil {
-		mux.Handle("GET /metrics", o.Metrics)
-	}
-	mux.Handle("/", s.json("other", noRoute))
+	guarded.Handle("POST "+schedulesPath+"{path...}", http.HandlerFunc(s.postSchedule))
+	guarded.Handle("/", s.other)
 	// No page in a browser has a reason to change timers.
-	guarded := http.NewCrossOriginProtection().Handler(s.guard(mux))
-	outer := http.NewServeMux()
-	outer.Handle("GET /healthz", s.json("GET /healthz", s.health))
-	outer.Handle("/", guarded)
+	outer.Handle("/", http.NewCrossOriginProtection().Handler(s.guard(guarded)))
 	s.handler = outer
 	return s, nil
+}
+
+// route is an operation of the API. New serves only these, and a test compares them with
+// openapi.json.
+type route struct {
+	pattern string       // of a ServeMux, except those that postSchedule serves
+	json    handlerFunc  // nil if other is set
+	other   http.Handler // for replies that are not JSON
+	open    bool         // needs no token
+}
+
+func (s *Server) routes() []route {
+	routes := []route{
+		{pattern: "PUT /timers/{key...}", json: s.put},
+		{pattern: "GET /timers/{key...}", json: s.get},
+		{pattern: "PATCH /timers/{key...}", json: s.reschedule},
+		{pattern: "DELETE /timers/{key...}", json: s.cancel},
+		{pattern: "POST /timers", json: s.batch},
+		{pattern: "GET /timers", json: s.timers},
+		{pattern: "GET /dead", json: s.dead},
+		{pattern: "POST /dead/{key...}", json: s.requeue},
+		{pattern: "DELETE /dead/{key...}", json: s.purge},
+		{pattern: "PUT /schedules/{key...}", json: s.putSchedule},
+		{pattern: "GET /schedules/{key...}", json: s.getSchedule},
+		{pattern: "DELETE /schedules/{key...}", json: s.deleteSchedule},
+		{pattern: "GET /schedules", json: s.schedules},
+		{pattern: "POST /schedules/preview", json: s.preview},
+		{pattern: "POST /schedules/{key}/pause", json: s.pauseSchedule},
+		{pattern: "POST /schedules/{key}/resume", json: s.resumeSchedule},
+		{pattern: "POST /schedules/{key}/trigger", json: s.triggerSchedule},
+		{pattern: "POST /schedules/{key}/backfill", json: s.backfillSchedule},
+		{pattern: "GET /healthz", json: s.health, open: true},
+		{pattern: "GET /openapi.json", json: document, open: true},
+	}
+	if s.o.Metrics != nil {
+		routes = append(routes, route{pattern: "GET /metrics", other: s.o.Metrics})
+	}
+	return routes
 }
 
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
