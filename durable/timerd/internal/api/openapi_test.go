@@ -234,6 +234,9 @@ func TestOpenAPI(t *testing.T) {
 	is(200, "POST", "/timers", `{"timers":[{"key":"a","after":"1h",`+callback+`},{"key":"b","at":"2031-01-02T13:00:00Z",`+callback+`,"if_absent":true}]}`)
 	is(200, "GET", "/timers", "")
 	is(200, "GET", "/timers?limit=1", "")
+	for _, state := range []string{"waiting", "leased", "dead"} {
+		is(200, "GET", "/timers?state="+state, "")
+	}
 	is(200, "GET", "/timers?limit=500&after="+f.page("/timers?limit=1").Next, "")
 
 	is(200, "DELETE", "/timers/a", "")
@@ -325,8 +328,14 @@ func TestOpenAPI(t *testing.T) {
 	is(400, "PATCH", "/timers/a", `{"after":"1h","at":"2030-01-02T13:00:00Z"}`)
 	is(400, "PATCH", "/timers/a", soon)
 	for _, path := range []string{"/timers", "/dead", "/schedules"} {
-		for _, query := range []string{"limit=0", "limit=501", "limit=x", "after=*", "state=dead"} {
+		for _, query := range []string{"limit=0", "limit=501", "limit=x", "after=*", "state=gone", "before=1"} {
 			is(400, "GET", path+"?"+query, "")
+		}
+	}
+	for _, path := range []string{"/timers", "/dead"} {
+		for name, most := range map[string]int{"prefix": 512, "topic": 128, "error": 1024} {
+			is(400, "GET", path+"?"+name+"="+strings.Repeat("x", most+1), "")
+			is(200, "GET", path+"?"+name+"="+strings.Repeat("x", most), "")
 		}
 	}
 	for _, body := range []string{
