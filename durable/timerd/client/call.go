@@ -1,0 +1,211 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// kind says what a repetition of a request does.
+type kind int
+
+const (
+	reads   kind = iota // nothing is changed
+	sets                // a repetition is harmless
+	creates             // a repetition would create or run something again
+)
+
+type request struct {
+	method, path string // the path is escaped and has the query
+	body         any    // encoded as JSON, if not nil
+	kind         kind
+	once         bool // without retries
+}
+
+// understood is implemented by replies. It reports whether the reply has what timerd always
+// sends, which the JSON of another server lacks.
+type understood interface{ understood() bool }
+
+// call sends a request until it has an answer or may not be repeated. repeated reports that an
+// attempt before the last one may have been carried out.
+func (c *Client) call(ctx context.Context, r request, reply understood) (repeated bool, err error) {
+	var body []byte
+	if r.body != nil {
+		if body, err = json.Marshal(r.body); err != nil {
+			return false, fmt.Errorf("client: %s %s: %w", r.method, r.path, err)
+		}
+	}
+	for attempt := 1; ; attempt++ {
+		e := c.attempt(ctx, r, body, reply)
+		if e == nil {
+			return repeated, nil
+		}
+		e.Method, e.Attempts = r.method, attempt
+		e.Path, _, _ = strings.Cut(r.path, "?")
+		e.unsure = e.unsure || repeated
+		retry := !r.once && e.retriable && attempt <= c.o.Retries && (r.kind != creates || !e.unsure)
+		if !retry || !c.pause(ctx, attempt, e) {
+			return repeated, e
+		}
+		repeated = e.unsure
+	}
+}
+
+// pause waits before the next attempt. It reports false, without waiting, if the deadline would
+// pass or the server asks for too long a pause, and false if ctx ends.
+func (c *Client) pause(ctx context.Context, attempt int, e *Error) bool {
+	delay := e.RetryAfter
+	if delay > MaxRetryAfter {
+		return false
+	}
+	if delay == 0 {
+		bound := min(c.o.Backoff<<min(attempt-1, 20), c.o.MaxBackoff) // 1m << 20 does not overflow
+		delay = bound - rand.N(bound/2+1)
+	}
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= delay {
+		return false
+	}
+	t := time.NewTimer(delay)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		e.Err = errors.Join(e.Err, context.Cause(ctx))
+		return false
+	}
+}
+
+// attempt sends a request once, and decodes its answer into reply.
+func (c *Client) attempt(ctx context.Context, r request, body []byte, reply understood) *Error {
+	parent := ctx
+	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
+	defer cancel()
+	var conn connection
+	req, err := http.NewRequestWithContext(conn.trace(ctx), r.method, c.base+r.path, bytes.NewReader(body))
+	if err != nil {
+		return &Error{Message: err.Error(), Err: err}
+	}
+	if r.body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.o.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.o.Token)
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		return c.noReply(parent, r, err, conn.sent())
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(res.Body, MaxReply+1))
+	if err != nil {
+		e := c.noReply(parent, r, err, true)
+		e.Status = res.StatusCode
+		e.Message = "the reply is incomplete: " + e.Message
+		return e
+	}
+	return readReply(r, res, b, reply)
+}
+
+// noReply is the error of a request without a reply.
+func (c *Client) noReply(parent context.Context, r request, err error, sent bool) *Error {
+	var outer *url.Error
+	if errors.As(err, &outer) { // it repeats the method and the URL
+		err = outer.Err
+	}
+	e := &Error{Message: err.Error(), Err: err, unsure: sent && r.kind != reads, retriable: true}
+	var certificate *tls.CertificateVerificationError
+	switch {
+	case parent.Err() != nil:
+		e.Err, e.retriable = errors.Join(err, context.Cause(parent)), false
+		e.Message = context.Cause(parent).Error()
+	case errors.Is(err, context.DeadlineExceeded):
+		e.Message = fmt.Sprintf("no reply within %v", c.o.Timeout)
+	case errors.As(err, &certificate): // the handshake failed, so nothing was sent
+		e.unsure, e.retriable = false, false
+	}
+	return e
+}
+
+// readReply decodes an answer into reply, or returns the error that it stands for.
+func readReply(r request, res *http.Response, b []byte, reply understood) *Error {
+	e := &Error{Status: res.StatusCode, RetryAfter: retryAfter(res.Header.Get("Retry-After"))}
+	switch res.StatusCode {
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		e.retriable = true
+	}
+	success := res.StatusCode >= 200 && res.StatusCode < 300
+	if len(b) > MaxReply {
+		e.Message, e.unsure, e.retriable = fmt.Sprintf("the reply is more than %d bytes long", MaxReply), r.kind != reads, false
+		return e
+	}
+	var f failure
+	if !success && json.Unmarshal(b, &f) == nil && f.Error != nil && f.Error.Code != "" {
+		f.fill(e)
+		// A reply of 5xx says little about a request of several steps, such as a backfill. A
+		// batch whose timers have their results must not be repeated as a whole.
+		e.unsure = e.Code == "unsure" || r.kind == creates && e.retriable
+		e.retriable = e.retriable && e.Code != "unconfirmed" && len(e.receipts) == 0
+		return e
+	}
+	if success || f.Result != "" {
+		if err := json.Unmarshal(b, reply); err == nil && reply.understood() {
+			return nil
+		}
+	}
+	e.Message = foreign(res, b)
+	// A proxy that refuses or redirects a request has not passed it on. After 200 or 5xx it may have.
+	e.unsure = r.kind != reads && (success || res.StatusCode >= 500)
+	return e
+}
+
+// foreign describes a reply that is not timerd's.
+func foreign(res *http.Response, b []byte) string {
+	s := "the reply is not timerd's: " + res.Status
+	if to := res.Header.Get("Location"); to != "" {
+		s += " to " + shown(to)
+	}
+	if ct := res.Header.Get("Content-Type"); ct != "" {
+		s += ", " + shown(ct)
+	}
+	if len(b) == 0 {
+		return s + ", empty"
+	}
+	return s + ", " + shown(string(bytes.TrimSpace(b[:min(len(b), 1000)])))
+}
+
+// retryAfter reads the header: seconds or a date; 0 if there is none.
+func retryAfter(s string) time.Duration {
+	if seconds, err := strconv.ParseUint(s, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	if at, err := http.ParseTime(s); err == nil {
+		return max(time.Until(at), 0)
+	}
+	return 0
+}
+
+// connection observes whether a request can have left this process. A RoundTripper that does not
+// support httptrace calls neither hook.
+type connection struct{ asked, got atomic.Bool }
+
+func (c *connection) trace(ctx context.Context) context.Context {
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn: func(string) { c.asked.Store(true) },
+		GotConn: func(httptrace.GotConnInfo) { c.got.Store(true) },
+	})
+}
+
+func (c *connection) sent() bool { return c.got.Load() || !c.asked.Load() }

@@ -1,0 +1,247 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"time"
+)
+
+// Overlap is what happens at a planned time when the occurrence before has not ended.
+type Overlap string
+
+// Overlaps. The default is OverlapSkip.
+const (
+	OverlapSkip      Overlap = "skip"       // skip the new occurrence
+	OverlapBufferOne Overlap = "buffer_one" // create it when the occurrence before ends
+	OverlapCancel    Overlap = "cancel"     // cancel the occurrence before
+	OverlapAllow     Overlap = "allow"      // both run
+)
+
+// Missed is what happens to planned times that no worker came to.
+type Missed string
+
+// Policies of missed times. The default is MissedLatest.
+const (
+	MissedLatest Missed = "latest" // create the latest occurrence
+	MissedNone   Missed = "none"
+	MissedAll    Missed = "all"
+)
+
+// Schedule creates a timer, an occurrence, at each of its planned times. Key, Callback.URL, and
+// either Cron or Every are required. timerd's README has the defaults.
+type Schedule struct {
+	// Key is 1 to 480 bytes, any but zero bytes.
+	Key string
+	// Cron has five fields, or is @daily and the like, in the IANA time zone Zone, UTC by default.
+	Cron, Zone string
+	// Every is a period of 1s or more; the planned times are Offset after the multiples of
+	// Every since 1970, UTC.
+	Every, Offset time.Duration
+	// Start and End bound the planned times, both included; the zero time is no bound. Limit is
+	// the number of occurrences; 0: no bound.
+	Start, End time.Time
+	Limit      int
+
+	Jitter      time.Duration // delays each occurrence by a random part of it
+	Overlap     Overlap
+	Missed      Missed
+	CatchUp     time.Duration // the maximum age of a missed time whose occurrence is still created; 1s or more, default 1h
+	PauseOnDead bool          // pause the schedule when an occurrence becomes a dead letter
+
+	Topic    string
+	Callback Callback // not in lists
+	Body     []byte   // not in lists; the encoded callback, with its body, is at most 60 KiB
+	// IfAbsent refuses to replace a schedule of the same key: the result is Exists.
+	IfAbsent bool
+}
+
+// ScheduleReceipt is the answer to a change of one schedule.
+type ScheduleReceipt struct {
+	Key       string
+	Result    Result
+	Next      []time.Time // of PutSchedule: the next ten planned times
+	Warning   string      // of PutSchedule: advice about a schedule that is valid and probably not meant
+	Cancelled int         // of DeleteSchedule: the number of cancelled occurrences
+	Repeated  bool        // as in Receipt
+}
+
+// ScheduleState is the state of a schedule.
+type ScheduleState string
+
+// States of a schedule.
+const (
+	ScheduleActive  ScheduleState = "active"
+	SchedulePaused  ScheduleState = "paused"
+	ScheduleEnded   ScheduleState = "ended"   // no planned time is left
+	ScheduleProblem ScheduleState = "problem" // no worker can create occurrences
+)
+
+// ScheduleInfo is a schedule as timerd shows it. Its times have the offset of the schedule's zone.
+type ScheduleInfo struct {
+	Schedule  `json:"-"`    // IfAbsent is false
+	ID        string        `json:"id"`
+	State     ScheduleState `json:"state"`
+	Problem   string        `json:"problem"` // of ScheduleProblem
+	Created   time.Time     `json:"created"`
+	Paused    time.Time     `json:"paused"` // since when; the zero time if it is not paused
+	PauseNote string        `json:"pause_note"`
+	Next      []time.Time   `json:"next"`    // the next ten planned times
+	Overdue   time.Time     `json:"overdue"` // the planned time that no worker has come to
+	Waiting   time.Time     `json:"waiting"` // the planned time that waits for the end of an occurrence
+	Counts    Counts        `json:"counts"`
+	Last      []Occurrence  `json:"-"` // the last ten; not in lists
+}
+
+// Counts count for a schedule's whole life.
+type Counts struct {
+	// Created counts occurrences of planned times.
+	Created    uint64 `json:"created"`
+	Triggered  uint64 `json:"triggered"`
+	Backfilled uint64 `json:"backfilled"`
+	// Planned times without an occurrence: by Overlap, by Missed, or because the schedule was
+	// replaced after they had passed.
+	SkippedOverlap uint64 `json:"skipped_overlap"`
+	SkippedMissed  uint64 `json:"skipped_missed"`
+	SkippedUpdated uint64 `json:"skipped_updated"`
+	// Outcomes of occurrences. A dead letter that is requeued counts again.
+	Done      uint64 `json:"done"`
+	Dead      uint64 `json:"dead"`
+	Cancelled uint64 `json:"cancelled"`
+}
+
+// OccurrenceState is the state of an occurrence.
+type OccurrenceState string
+
+// States of an occurrence.
+const (
+	OccurrenceWaiting   OccurrenceState = "waiting"
+	OccurrenceRunning   OccurrenceState = "running"
+	OccurrenceDone      OccurrenceState = "done"
+	OccurrenceDead      OccurrenceState = "dead"
+	OccurrenceCancelled OccurrenceState = "cancelled"
+	OccurrenceLost      OccurrenceState = "lost" // the store has no note of its end
+)
+
+// Occurrence is one run of a schedule.
+type Occurrence struct {
+	Key       string          `json:"-"` // of its timer: what Get, Cancel, Requeue and Purge take
+	Planned   time.Time       `json:"planned"`
+	Requested string          `json:"requested"` // trigger or backfill; empty: it was planned
+	State     OccurrenceState `json:"state"`
+	Begun     time.Time       `json:"begun"` // the last attempt
+	Ended     time.Time       `json:"ended"`
+	Attempts  int             `json:"attempts"`
+	Error     string          `json:"error"` // of the last failed attempt
+}
+
+// Preview is the planned times of a schedule that need not exist.
+type Preview struct {
+	Next    []time.Time `json:"next"`
+	Warning string      `json:"warning"` // as in ScheduleReceipt
+}
+
+// PutSchedule creates a schedule, or replaces the key's schedule, which keeps its history and a
+// pause. The result is Created, Replaced, Unchanged or Exists.
+func (c *Client) PutSchedule(ctx context.Context, s Schedule) (ScheduleReceipt, error) {
+	w, err := s.wire()
+	if err != nil {
+		return ScheduleReceipt{}, err
+	}
+	return c.changeSchedule(ctx, http.MethodPut, s.Key, "", w)
+}
+
+// GetSchedule returns a schedule, with its callback and its last ten occurrences, or ErrNotFound.
+func (c *Client) GetSchedule(ctx context.Context, key string) (ScheduleInfo, error) {
+	if err := checkKey(key); err != nil {
+		return ScheduleInfo{}, err
+	}
+	var reply scheduleInfo
+	if _, err := c.call(ctx, request{method: http.MethodGet, path: schedulePath(key), kind: reads}, &reply); err != nil {
+		return ScheduleInfo{}, err
+	}
+	return reply.info(), nil
+}
+
+// DeleteSchedule removes a schedule with its history. Its occurrences stay, or, with
+// cancelOccurrences, the waiting ones are cancelled, also if the schedule does not exist any
+// more. The result is Deleted or NotFound.
+func (c *Client) DeleteSchedule(ctx context.Context, key string, cancelOccurrences bool) (ScheduleReceipt, error) {
+	query := ""
+	if cancelOccurrences {
+		query = "?occurrences=cancel"
+	}
+	return c.changeSchedule(ctx, http.MethodDelete, key, query, nil)
+}
+
+// PauseSchedule stops a schedule from creating occurrences. Those that exist run; planned times
+// that pass during the pause are missed. The text, of at most 256 bytes, says why.
+func (c *Client) PauseSchedule(ctx context.Context, key, text string) error {
+	if err := checkTexts("PauseSchedule", "text", text); err != nil {
+		return err
+	}
+	_, err := c.changeSchedule(ctx, http.MethodPost, key, "/pause", note{Note: text})
+	return err
+}
+
+// ResumeSchedule ends a pause.
+func (c *Client) ResumeSchedule(ctx context.Context, key string) error {
+	_, err := c.changeSchedule(ctx, http.MethodPost, key, "/resume", nil)
+	return err
+}
+
+// changeSchedule makes a request whose repetition is harmless. suffix is the rest of the path.
+func (c *Client) changeSchedule(ctx context.Context, method, key, suffix string, body any) (ScheduleReceipt, error) {
+	r, repeated, err := c.schedule(ctx, request{method: method, path: schedulePath(key) + suffix, body: body, kind: sets}, key)
+	if err != nil {
+		return ScheduleReceipt{}, err
+	}
+	return ScheduleReceipt{Key: key, Result: r.Result, Next: r.Next, Warning: r.Warning, Cancelled: r.Cancelled, Repeated: repeated}, nil
+}
+
+func (c *Client) schedule(ctx context.Context, r request, key string) (reply scheduleResult, repeated bool, err error) {
+	if err := checkKey(key); err != nil {
+		return reply, false, err
+	}
+	repeated, err = c.call(ctx, r, &reply)
+	return reply, repeated, err
+}
+
+// TriggerSchedule creates an occurrence that is due now, whatever the plan and a pause say. It
+// returns the occurrence's Key and Planned; the other fields are empty.
+func (c *Client) TriggerSchedule(ctx context.Context, key string) (Occurrence, error) {
+	r, _, err := c.schedule(ctx, request{method: http.MethodPost, path: schedulePath(key) + "/trigger", kind: creates}, key)
+	if err != nil {
+		return Occurrence{}, err
+	}
+	return Occurrence{Key: keyOf(r.Path, "/timers/", ""), Planned: r.Planned, Requested: "trigger", State: OccurrenceWaiting}, nil
+}
+
+// BackfillSchedule creates an occurrence, due now, for each planned time between two times, both
+// included, that have passed. It returns the number of occurrences, at most 1000; with an error
+// it is the number of those that timerd reports as created before the failure.
+func (c *Client) BackfillSchedule(ctx context.Context, key string, from, to time.Time) (int, error) {
+	r, _, err := c.schedule(ctx, request{
+		method: http.MethodPost, path: schedulePath(key) + "/backfill", body: interval{From: from, To: to}, kind: creates,
+	}, key)
+	if e, ok := err.(*Error); ok { //nolint:errorlint // call returns it unwrapped
+		return e.count, err
+	}
+	return r.Count, err
+}
+
+// PreviewSchedule returns up to count planned times after from, of a schedule that need not
+// exist. It uses Cron, Zone, Every, Offset, Start, End and Limit. The zero from is the present,
+// and count is 1 to 1000, or 0 for the default of 10.
+func (c *Client) PreviewSchedule(ctx context.Context, s Schedule, from time.Time, count int) (Preview, error) {
+	r, err := s.recurrence()
+	if err != nil {
+		return Preview{}, err
+	}
+	var reply planned
+	_, err = c.call(ctx, request{
+		method: http.MethodPost, path: "/schedules/preview", body: previewJSON{recurrence: r, From: from, Count: count}, kind: reads,
+	}, &reply)
+	return reply.Preview, err
+}
+
+func schedulePath(key string) string { return "/schedules/" + escape(key) }

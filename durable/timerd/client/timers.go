@@ -1,0 +1,234 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// MaxTimers is the maximum number of timers of one ScheduleMany.
+const MaxTimers = 500
+
+// Timer is a timer to schedule. Key and Callback.URL are required.
+type Timer struct {
+	// Key is 1 to 512 bytes, any but zero bytes. A key has one timer at a time.
+	Key string
+	// At is the due time. If it is zero, the timer is due After the request arrives, by the clock
+	// of timerd's store; After is 0 or more.
+	At    time.Time
+	After time.Duration
+	// Topic is at most 128 bytes of UTF-8. Topics share the workers fairly.
+	Topic    string
+	Callback Callback
+	// Body is what the callback gets, any bytes. The encoded callback, with its body, is at most 64 KiB.
+	Body []byte
+	// IfAbsent refuses to replace a timer or dead letter of the same key: the result is Exists.
+	IfAbsent bool
+}
+
+// Callback is the HTTP request that timerd makes when a timer is due.
+type Callback struct {
+	URL     string            // absolute, with http or https
+	Method  string            // default: POST
+	Headers map[string]string // timerd sets some itself, and refuses these
+	Timeout time.Duration     // up to 10m; default: timerd's -call-timeout
+}
+
+// Result is an answer that the API foresees.
+type Result string
+
+// Results. Each is listed with the methods that return it.
+const (
+	Created            Result = "created"              // Schedule, ScheduleMany, PutSchedule
+	Replaced           Result = "replaced"             // Schedule, ScheduleMany: a waiting timer; PutSchedule
+	ReplacedDeadLetter Result = "replaced dead letter" // Schedule, ScheduleMany
+	Succeeds           Result = "succeeds"             // Schedule, ScheduleMany: the key's timer runs; the new one waits for the end of that run
+	Exists             Result = "exists"               // Schedule, ScheduleMany, PutSchedule: IfAbsent refused it
+	Refused            Result = "refused"              // ScheduleMany: the store is full
+	Unanswered         Result = "unanswered"           // ScheduleMany, with an error: the timer may have been added
+	Cancelled          Result = "cancelled"            // Cancel: no callback will begin
+	Running            Result = "running"              // Cancel: a callback is in progress, and is not tried again; Reset: nothing was changed
+	NotFound           Result = "not found"            // Cancel: no such timer, or a dead letter; DeleteSchedule
+	Moved              Result = "moved"                // Reset, ResetAt
+	Absent             Result = "absent"               // Reset, ResetAt, Requeue, Purge: no such timer or dead letter
+	Requeued           Result = "requeued"             // Requeue
+	Lives              Result = "lives"                // Requeue: the key has a timer, and nothing was changed
+	Purged             Result = "purged"               // Purge
+	Unchanged          Result = "unchanged"            // PutSchedule: the schedule is the same as before
+	Deleted            Result = "deleted"              // DeleteSchedule
+)
+
+// Receipt is the answer to a change of one timer.
+type Receipt struct {
+	Key    string
+	Result Result
+	Due    time.Time // of Schedule and ScheduleMany, by the clock of timerd's store
+	// Repeated means that an earlier attempt may have been carried out, so that Result may
+	// describe the second of two changes. The package comment lists the consequences.
+	Repeated bool
+}
+
+// State is the state of a timer.
+type State string
+
+// States of a timer.
+const (
+	Waiting State = "waiting"
+	Leased  State = "leased" // its callback is in progress
+	Dead    State = "dead"
+)
+
+// TimerInfo is a timer as timerd shows it. Callback and Body are not in lists.
+type TimerInfo struct {
+	Key          string    `json:"-"`                 // the exact bytes; of an occurrence: what Get, Cancel, Requeue and Purge take
+	Name         string    `json:"key"`               // the key as text for people
+	ID           string    `json:"id"`                // the callback's Idempotency-Key
+	Schedule     string    `json:"schedule,omitzero"` // of an occurrence: the key of its schedule
+	Planned      time.Time `json:"planned,omitzero"`  // of an occurrence
+	State        State     `json:"state"`
+	Topic        string    `json:"topic,omitzero"`
+	Due          time.Time `json:"due,omitzero"`
+	Attempts     int       `json:"attempts"`
+	LastError    string    `json:"last_error,omitzero"`
+	LeaseEnd     time.Time `json:"lease_end,omitzero"`     // of a leased timer
+	Cancelled    bool      `json:"cancelled,omitzero"`     // of a leased timer: it is not tried again
+	SuccessorDue time.Time `json:"successor_due,omitzero"` // of a leased timer: of the one that follows it
+	Died         time.Time `json:"died,omitzero"`          // of a dead letter
+	Callback     Callback  `json:"-"`                      // empty if another program has scheduled the timer with a body of its own
+	Body         []byte    `json:"-"`
+}
+
+// Schedule schedules a timer, or replaces the key's timer or dead letter.
+func (c *Client) Schedule(ctx context.Context, t Timer) (Receipt, error) {
+	w, err := t.wire("Timer")
+	if err != nil {
+		return Receipt{}, err
+	}
+	return c.change(ctx, request{method: http.MethodPut, path: timerPath(t.Key), body: w, kind: sets}, t.Key)
+}
+
+// ScheduleMany schedules 1 to MaxTimers timers in one request, each by itself: some can be added
+// and others not. The keys must be UTF-8. It returns a receipt for each timer, in order. If it
+// also returns an error, the receipts are those that timerd knows of, or none; call again with
+// the timers that are Unanswered. The client repeats a batch only as a whole, and therefore not
+// once some timers have receipts.
+func (c *Client) ScheduleMany(ctx context.Context, timers []Timer) ([]Receipt, error) {
+	if n := len(timers); n < 1 || n > MaxTimers {
+		return nil, invalid("timers", fmt.Sprintf("%d of them", n), fmt.Sprintf("1 to %d", MaxTimers))
+	}
+	var body struct {
+		Timers []timerJSON `json:"timers"`
+	}
+	for i := range timers {
+		field := fmt.Sprintf("timers[%d]", i)
+		w, err := timers[i].wire(field)
+		if err != nil {
+			return nil, err
+		}
+		if w.Key = timers[i].Key; !utf8.ValidString(w.Key) {
+			return nil, invalid(field+".Key", shown(w.Key), "UTF-8; Schedule takes any bytes")
+		}
+		body.Timers = append(body.Timers, *w)
+	}
+	var reply batch
+	repeated, err := c.call(ctx, request{method: http.MethodPost, path: "/timers", body: body, kind: sets}, &reply)
+	if e, ok := err.(*Error); ok { //nolint:errorlint // call returns it unwrapped
+		reply.Timers = e.receipts
+	}
+	if len(reply.Timers) == 0 && err != nil {
+		return nil, err
+	}
+	if n := len(reply.Timers); n != len(timers) {
+		e := &Error{Method: http.MethodPost, Path: "/timers", unsure: true, Message: fmt.Sprintf("the reply has %d results, must have %d", n, len(timers))}
+		return nil, e
+	}
+	receipts := make([]Receipt, len(timers))
+	for i, r := range reply.Timers {
+		receipts[i] = Receipt{Key: timers[i].Key, Result: r.Result, Due: r.Due, Repeated: repeated}
+	}
+	return receipts, err
+}
+
+// Get returns a timer or dead letter: ErrNotFound if the key has none, or its timer has ended.
+func (c *Client) Get(ctx context.Context, key string) (TimerInfo, error) {
+	var reply timerInfo
+	if err := checkKey(key); err != nil {
+		return TimerInfo{}, err
+	}
+	if _, err := c.call(ctx, request{method: http.MethodGet, path: timerPath(key), kind: reads}, &reply); err != nil {
+		return TimerInfo{}, err
+	}
+	return reply.info(), nil
+}
+
+// Reset moves a waiting timer; its attempts stay. The result is Moved, Running or Absent.
+func (c *Client) Reset(ctx context.Context, key string, after time.Duration) (Receipt, error) {
+	return c.change(ctx, request{method: http.MethodPatch, path: timerPath(key), body: when{After: after.String()}, kind: sets}, key)
+}
+
+// ResetAt is Reset to a point in time.
+func (c *Client) ResetAt(ctx context.Context, key string, at time.Time) (Receipt, error) {
+	return c.change(ctx, request{method: http.MethodPatch, path: timerPath(key), body: when{At: timeText(at)}, kind: sets}, key)
+}
+
+// Cancel cancels a timer. The result is Cancelled, Running or NotFound.
+func (c *Client) Cancel(ctx context.Context, key string) (Receipt, error) {
+	return c.change(ctx, request{method: http.MethodDelete, path: timerPath(key), kind: sets}, key)
+}
+
+// Requeue makes a dead letter due now, with its attempts from 0. The result is Requeued, Lives or
+// Absent.
+func (c *Client) Requeue(ctx context.Context, key string) (Receipt, error) {
+	return c.change(ctx, request{method: http.MethodPost, path: "/dead/" + escape(key), kind: creates}, key)
+}
+
+// Purge removes a dead letter. The result is Purged or Absent.
+func (c *Client) Purge(ctx context.Context, key string) (Receipt, error) {
+	return c.change(ctx, request{method: http.MethodDelete, path: "/dead/" + escape(key), kind: sets}, key)
+}
+
+// change makes a request that is answered with a receipt.
+func (c *Client) change(ctx context.Context, r request, key string) (Receipt, error) {
+	if err := checkKey(key); err != nil {
+		return Receipt{}, err
+	}
+	var reply receipt
+	repeated, err := c.call(ctx, r, &reply)
+	if err != nil {
+		return Receipt{}, err
+	}
+	return Receipt{Key: key, Result: reply.Result, Due: reply.Due, Repeated: repeated}, nil
+}
+
+// checkKey refuses an empty key, whose path would be another one; timerd checks the rest.
+func checkKey(key string) error {
+	if key == "" {
+		return invalid("key", `""`, "1 byte or longer")
+	}
+	return nil
+}
+
+func timerPath(key string) string { return "/timers/" + escape(key) }
+
+// escape encodes a key as one segment of a path. Servers resolve the segments . and .. if they
+// are not encoded.
+func escape(key string) string {
+	if key == "." || key == ".." {
+		return strings.ReplaceAll(key, ".", "%2E")
+	}
+	return url.PathEscape(key)
+}
+
+// keyOf returns the key in a path of the API.
+func keyOf(path, prefix, name string) string {
+	if rest, ok := strings.CutPrefix(path, prefix); ok {
+		if key, err := url.PathUnescape(rest); err == nil {
+			return key
+		}
+	}
+	return name
+}
