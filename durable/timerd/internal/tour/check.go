@@ -3,7 +3,7 @@ package tour
 import (
 	"slices"
 
-	"github.com/seed-782fa212/limbo/durable/timerd/internal/api"
+	"github.com/seed-782fa212/limbo/durable/timerd/client"
 )
 
 // Summary is what the tour found; it is the line that -json prints. Early, lost,
@@ -42,7 +42,7 @@ func (s Summary) ok() bool {
 
 // check goes through the book; dead are the keys of the dead letters, and infos the schedules
 // at the end. It notes the keys of which something is wrong, for history.
-func (b *book) check(dead map[string]bool, infos []api.ScheduleInfo) Summary {
+func (b *book) check(dead map[string]bool, infos []client.ScheduleInfo) Summary {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := Summary{Dead: len(dead), Schedules: b.checkSchedules(dead, infos)}

@@ -3,43 +3,52 @@ package tour
 import (
 	"bufio"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/seed-782fa212/limbo/durable/timerd/internal/api"
+	"github.com/seed-782fa212/limbo/durable/timerd/client"
 )
 
-// apiClient reads timerd's state.
+// apiClient reads and changes timerd's state.
 type apiClient struct {
+	*client.Client
 	base      string
 	receivers []string // URLs of call-backs
 }
 
-// client gives up what is not answered, and read, in time.
-var client = &http.Client{Timeout: patience}
+// newClient returns a client that sends each request once: the ledgers have every attempt.
+func newClient(base string) (*client.Client, error) {
+	return client.New(base, client.Options{
+		HTTPClient: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: atOnce}},
+		Timeout:    patience, Retries: client.NoRetries,
+	})
+}
 
-func (c apiClient) call(ctx context.Context, method, path string) (io.ReadCloser, error) {
-	req, err := http.NewRequestWithContext(ctx, method, c.base+path, nil)
-	if err != nil {
-		return nil, err
+// insist calls f, which makes a request, until the store has answered: the network fails. That a
+// timer or schedule does not exist, or that timerd cannot read it, is an answer, which the check
+// judges.
+func insist(ctx context.Context, f func() error) error {
+	for {
+		err := f()
+		var e *client.Error
+		switch {
+		case errors.Is(err, client.ErrNotFound) || errors.Is(err, client.ErrProblem):
+			return nil
+		case !errors.As(err, &e) || e.Status < 500 && !errors.Is(err, client.ErrUnavailable):
+			return err
+		}
+		select {
+		case <-time.After(resend):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
-	res, err := client.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	if res.StatusCode != http.StatusOK {
-		_ = res.Body.Close()
-		return nil, fmt.Errorf("timerd: %s %s: %s", method, path, res.Status)
-	}
-	return res.Body, nil
 }
 
 // busy returns how many timers wait or run, as of a second ago at most.
@@ -63,13 +72,22 @@ func (c apiClient) busy(ctx context.Context) (n int, err error) {
 
 // figures returns those of the store, by the ends of their names.
 func (c apiClient) figures(ctx context.Context) (map[string]float64, error) {
-	body, err := c.call(ctx, http.MethodGet, "/metrics")
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/metrics", nil)
 	if err != nil {
 		return nil, err
 	}
-	defer body.Close()
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("timerd: /metrics: %s", res.Status)
+	}
 	figures := map[string]float64{}
-	lines := bufio.NewScanner(body)
+	lines := bufio.NewScanner(res.Body)
 	for lines.Scan() {
 		metric, value, _ := strings.Cut(lines.Text(), " ")
 		name, ours := strings.CutPrefix(metric, "limbo_durable_")
@@ -84,112 +102,54 @@ func (c apiClient) figures(ctx context.Context) (map[string]float64, error) {
 	return figures, lines.Err()
 }
 
+// all are lists with the longest pages.
+var all = client.ListOptions{PageSize: 500}
+
 // dead returns the keys and the last errors of all dead letters.
 func (c apiClient) dead(ctx context.Context) (map[string]string, error) {
 	dead := make(map[string]string)
-	err := pages(ctx, c, "/dead", func(page api.Page) string {
-		for _, i := range page.Timers {
-			key, err := url.PathUnescape(strings.TrimPrefix(i.Path, "/timers/"))
-			if err != nil {
-				key = i.Key
-			}
-			dead[key] = i.LastError
+	for i, err := range c.Dead(ctx, all) {
+		if err != nil {
+			return dead, err
 		}
-		return page.Next
-	})
-	return dead, err
+		dead[i.Key] = i.LastError
+	}
+	return dead, nil
 }
 
 // schedules returns all schedules.
-func (c apiClient) schedules(ctx context.Context) (all []api.ScheduleInfo, err error) {
-	err = pages(ctx, c, "/schedules", func(page api.SchedulePage) string {
-		all = append(all, page.Schedules...)
-		return page.Next
-	})
-	return all, err
-}
-
-// pages calls f with each page of a list; f returns where the next one begins, "" if it was
-// the last.
-func pages[P any](ctx context.Context, c apiClient, path string, f func(P) (next string)) error {
-	for after := ""; ; {
-		body, err := c.call(ctx, http.MethodGet, path+"?limit=500&after="+after)
+func (c apiClient) schedules(ctx context.Context) (infos []client.ScheduleInfo, err error) {
+	for i, err := range c.Schedules(ctx, all) {
 		if err != nil {
-			return err
+			return infos, err
 		}
-		var page P
-		err = json.NewDecoder(body).Decode(&page)
-		_ = body.Close()
-		if err != nil {
-			return err
-		}
-		if after = f(page); after == "" {
-			return nil
-		}
+		infos = append(infos, i)
 	}
+	return infos, nil
 }
 
-func (c apiClient) requeue(ctx context.Context, key string) error {
-	return c.do(ctx, http.MethodPost, "/dead/"+url.PathEscape(key))
-}
-
-// purge removes dead letters.
+// purge removes dead letters. One whose answer was lost is absent the next time.
 func (c apiClient) purge(ctx context.Context, keys []string) error {
-	paths := make([]string, len(keys))
-	for i, key := range keys {
-		paths[i] = "/dead/" + url.PathEscape(key)
-	}
-	return c.deleteAll(ctx, paths)
+	return each(ctx, keys, func(ctx context.Context, key string) error {
+		_, err := c.Purge(ctx, key)
+		return err
+	})
 }
 
 // remove deletes schedules.
-func (c apiClient) remove(ctx context.Context, infos []api.ScheduleInfo) error {
-	paths := make([]string, len(infos))
-	for i := range infos {
-		paths[i] = infos[i].Path
-	}
-	return c.deleteAll(ctx, paths)
+func (c apiClient) remove(ctx context.Context, infos []client.ScheduleInfo) error {
+	return each(ctx, infos, func(ctx context.Context, i client.ScheduleInfo) error {
+		_, err := c.DeleteSchedule(ctx, i.Key, false)
+		return err
+	})
 }
 
-// delete sends a request until it has an answer of the store: the network still fails.
-func (c apiClient) delete(ctx context.Context, path string) error {
-	for {
-		req, err := http.NewRequestWithContext(ctx, http.MethodDelete, c.base+path, nil)
-		if err != nil {
-			return err
-		}
-		res, err := client.Do(req)
-		if err == nil {
-			_ = res.Body.Close()
-			switch {
-			case res.StatusCode == http.StatusOK || res.StatusCode == http.StatusNotFound: // an answer was lost
-				return nil
-			case res.StatusCode < 500:
-				return fmt.Errorf("timerd: DELETE %s: %s", path, res.Status)
-			}
-		}
-		select {
-		case <-time.After(resend):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// deleteAll sends requests, some at the same time.
-func (c apiClient) deleteAll(ctx context.Context, paths []string) error {
+// each makes a request for each of all, some at the same time.
+func each[T any](ctx context.Context, all []T, f func(context.Context, T) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(16)
-	for _, path := range paths {
-		group.Go(func() error { return c.delete(ctx, path) })
+	for _, v := range all {
+		group.Go(func() error { return insist(ctx, func() error { return f(ctx, v) }) })
 	}
 	return group.Wait()
-}
-
-func (c apiClient) do(ctx context.Context, method, path string) error {
-	body, err := c.call(ctx, method, path)
-	if err != nil {
-		return err
-	}
-	return body.Close()
 }

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/seed-782fa212/limbo/durable/timerd/internal/api"
+	"github.com/seed-782fa212/limbo/durable/timerd/client"
 )
 
 // event is what a process of the tour did. Which fields it has depends on its kind.
@@ -22,10 +22,10 @@ type event struct {
 	Status    int       `json:"status,omitempty"`     // replies
 
 	// Events of schedules and their occurrences have these, instead of Timer:
-	Schedule int         `json:"schedule,omitempty"` // its number
-	Planned  int64       `json:"planned,omitempty"`  // begins, created, replies: ms since 1970
-	Recurs   *recurrence `json:"recurs,omitempty"`   // put
-	Counts   *api.Counts `json:"counts,omitempty"`   // counted
+	Schedule int            `json:"schedule,omitempty"` // its number
+	Planned  int64          `json:"planned,omitempty"`  // begins, created, replies: ms since 1970
+	Recurs   *recurrence    `json:"recurs,omitempty"`   // put
+	Counts   *client.Counts `json:"counts,omitempty"`   // counted
 }
 
 type eventKind string

@@ -131,9 +131,11 @@ func (t *tour) assemble() error {
 	for i := range schedulers {
 		ledgers = append(ledgers, t.schedulerLedger(i))
 	}
-	t.api = apiClient{base: "http://" + f.frontAt, receivers: urls}
+	base := "http://" + f.frontAt
+	api, apiErr := newClient(base)
+	t.api = apiClient{Client: api, base: base, receivers: urls}
 	t.book = newBook(ledgers...)
-	return err
+	return errors.Join(err, apiErr)
 }
 
 func (t *tour) schedulerLedger(i int) string { return t.path(fmt.Sprintf("scheduler-%d.ledger", i+1)) }

@@ -7,9 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/seed-782fa212/limbo/durable/timerd/internal/api"
+	"github.com/seed-782fa212/limbo/durable/timerd/client"
 )
 
 // scheduleLife is what happened to one schedule, from its creation to its deletion. Times are
@@ -19,7 +18,7 @@ type scheduleLife struct {
 	puts    []*scheduleStep // those that created and replaced it
 	last    *scheduleStep   // of any kind
 	deleted *scheduleStep   // nil: it was not
-	counted *api.Counts     // before it was deleted
+	counted *client.Counts  // before it was deleted
 	planned map[int64]*occurrence
 }
 
@@ -116,8 +115,8 @@ func (s ScheduleSummary) ok() bool {
 
 // checkSchedules goes through the schedules. dead are the keys of the dead letters, and infos
 // are the schedules that the store has at the end.
-func (b *book) checkSchedules(dead map[string]bool, infos []api.ScheduleInfo) (sum ScheduleSummary) {
-	have := make(map[string]*api.ScheduleInfo, len(infos))
+func (b *book) checkSchedules(dead map[string]bool, infos []client.ScheduleInfo) (sum ScheduleSummary) {
+	have := make(map[string]*client.ScheduleInfo, len(infos))
 	for i := range infos {
 		have[infos[i].Key] = &infos[i]
 	}
@@ -155,7 +154,7 @@ func (b *book) checkSchedules(dead map[string]bool, infos []api.ScheduleInfo) (s
 
 // check adds what is known of one schedule; again reports whether it has the key of an earlier
 // one, whose occurrences may have ended under it.
-func (s *scheduleLife) check(sum *ScheduleSummary, info *api.ScheduleInfo, dead map[int64]bool, again bool) {
+func (s *scheduleLife) check(sum *ScheduleSummary, info *client.ScheduleInfo, dead map[int64]bool, again bool) {
 	ran, ended := 0, 0
 	for at, o := range s.planned {
 		sum.Doubled += len(o.ids) - 1
@@ -191,7 +190,7 @@ func (s *scheduleLife) check(sum *ScheduleSummary, info *api.ScheduleInfo, dead 
 	}
 	c := info.Counts
 	created, skipped := int(c.Created), int(c.SkippedOverlap+c.SkippedMissed+c.SkippedUpdated)
-	since := millisOf(info.Created)
+	since := info.Created.UnixMilli()
 	if since < s.puts[0].sent/1000 || since > s.puts[0].acked/1000 {
 		sum.Lost++ // it is not what was put
 		return
@@ -216,7 +215,7 @@ func (s *scheduleLife) check(sum *ScheduleSummary, info *api.ScheduleInfo, dead 
 
 // checkDeleted adds what is known of a schedule that was deleted, of whose occurrences ended
 // have run or are dead.
-func (s *scheduleLife) checkDeleted(sum *ScheduleSummary, info *api.ScheduleInfo, ended int) {
+func (s *scheduleLife) checkDeleted(sum *ScheduleSummary, info *client.ScheduleInfo, ended int) {
 	if info != nil {
 		sum.AfterDelete++
 	}
@@ -284,13 +283,4 @@ func (s *scheduleLife) expected(since, until int64) (least, most int) {
 		least, most = least+low, most+high
 	}
 	return least, most
-}
-
-// millisOf reads a time of the API; 0 if it is none.
-func millisOf(text string) int64 {
-	at, err := time.Parse(time.RFC3339Nano, text)
-	if err != nil {
-		return 0
-	}
-	return at.UnixMilli()
 }

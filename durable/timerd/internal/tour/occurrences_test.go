@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-782fa212/limbo/durable/timerd/internal/api"
+	"github.com/seed-782fa212/limbo/durable/timerd/client"
 )
 
 // A schedule of which something is planned at 1000, 2000, … 9000 ms. Times of events are ms
@@ -61,10 +61,10 @@ func TestCheckFindsWhatIsWrongWithSchedules(t *testing.T) {
 	}
 	created := []event{puts(100, everySecond), answered(110, "created")}
 	deleted := []event{asks(eventDelete, 5500), answered(5510, "deleted")}
-	counts := func(planned, skipped uint64) api.Counts {
-		return api.Counts{Created: planned, SkippedMissed: skipped, Done: planned}
+	counts := func(planned, skipped uint64) client.Counts {
+		return client.Counts{Created: planned, SkippedMissed: skipped, Done: planned}
 	}
-	counted := func(c api.Counts) []event {
+	counted := func(c client.Counts) []event {
 		e := asks(eventCounted, 5490)
 		e.Counts = &c
 		return []event{e}
@@ -85,7 +85,7 @@ func TestCheckFindsWhatIsWrongWithSchedules(t *testing.T) {
 	gone := ScheduleSummary{Schedules: 1, Deleted: 1, Created: 5, Done: 5}
 	for name, c := range map[string]struct {
 		events []event
-		counts *api.Counts // nil: the schedule is not in the store
+		counts *client.Counts // nil: the schedule is not in the store
 		dead   string
 		want   ScheduleSummary
 	}{
@@ -108,20 +108,20 @@ func TestCheckFindsWhatIsWrongWithSchedules(t *testing.T) {
 			want: wrong(good, func(s *ScheduleSummary) { s.Doubled, s.Done = 2, 10 })}, // and not counted
 		"after the end": {events: with(all, ranAt(10000)), counts: &nine,
 			want: wrong(good, func(s *ScheduleSummary) { s.Doubled, s.Done = 2, 10 })},
-		"counted twice": {events: all, counts: &api.Counts{Created: 9, SkippedOverlap: 1, Done: 9},
+		"counted twice": {events: all, counts: &client.Counts{Created: 9, SkippedOverlap: 1, Done: 9},
 			want: wrong(good, func(s *ScheduleSummary) { s.Doubled, s.Skipped = 1, 1 })},
-		"ended twice": {events: all, counts: &api.Counts{Created: 9, Done: 10},
+		"ended twice": {events: all, counts: &client.Counts{Created: 9, Done: 10},
 			want: wrong(good, func(s *ScheduleSummary) { s.Doubled = 1 })},
 
 		"neither created nor skipped": {events: with(created, ranAll(1000, 8000)), counts: new(counts(8, 0)),
 			want: ScheduleSummary{Schedules: 1, Planned: 9, Created: 8, Done: 8, Lost: 1}},
 		"no call-back": {events: with(created, ranAll(1000, 8000)), counts: &nine,
 			want: wrong(good, func(s *ScheduleSummary) { s.Done, s.Lost = 8, 1 })},
-		"dead": {events: with(created, ranAll(1000, 8000), ranAt(9000)[:2]), counts: &api.Counts{Created: 9, Done: 8, Dead: 2}, dead: "report-1\x000000000009000",
+		"dead": {events: with(created, ranAll(1000, 8000), ranAt(9000)[:2]), counts: &client.Counts{Created: 9, Done: 8, Dead: 2}, dead: "report-1\x000000000009000",
 			want: wrong(good, func(s *ScheduleSummary) { s.Done = 8 })},
-		"cancelled": {events: with(created, ranAll(1000, 8000)), counts: &api.Counts{Created: 9, Done: 8, Cancelled: 1},
+		"cancelled": {events: with(created, ranAll(1000, 8000)), counts: &client.Counts{Created: 9, Done: 8, Cancelled: 1},
 			want: wrong(good, func(s *ScheduleSummary) { s.Done = 8 })},
-		"no end":     {events: all, counts: &api.Counts{Created: 9, Done: 8}, want: wrong(good, func(s *ScheduleSummary) { s.Lost = 1 })},
+		"no end":     {events: all, counts: &client.Counts{Created: 9, Done: 8}, want: wrong(good, func(s *ScheduleSummary) { s.Lost = 1 })},
 		"it is gone": {events: all, want: ScheduleSummary{Schedules: 1, Done: 9, Lost: 1}},
 
 		"replaced": {events: with(created, ranAll(1000, 5000), replaced, ranAt(6000), ranAt(8000)), counts: new(counts(7, 0)),
@@ -147,9 +147,9 @@ func TestCheckFindsWhatIsWrongWithSchedules(t *testing.T) {
 			for _, e := range c.events {
 				require.NoError(t, b.add(e))
 			}
-			var infos []api.ScheduleInfo
+			var infos []client.ScheduleInfo
 			if c.counts != nil {
-				infos = []api.ScheduleInfo{{Key: "report-1", Created: "1970-01-01T00:00:00.105Z", Counts: *c.counts}}
+				infos = []client.ScheduleInfo{{Schedule: client.Schedule{Key: "report-1"}, Created: time.UnixMilli(105), Counts: *c.counts}}
 			}
 			got := b.check(map[string]bool{c.dead: c.dead != ""}, infos)
 			require.Equal(t, c.want, got.Schedules)
@@ -187,7 +187,7 @@ func TestScheduleCreatedAgain(t *testing.T) {
 	for _, e := range events {
 		require.NoError(t, b.add(e))
 	}
-	s := b.check(nil, []api.ScheduleInfo{{Key: "report-1", Created: "1970-01-01T00:00:05.605Z", Counts: api.Counts{Created: 4, Done: 5}}})
+	s := b.check(nil, []client.ScheduleInfo{{Schedule: client.Schedule{Key: "report-1"}, Created: time.UnixMilli(5605), Counts: client.Counts{Created: 4, Done: 5}}})
 	require.Equal(t, ScheduleSummary{Schedules: 2, Deleted: 1, Planned: 4, Created: 9, Done: 9}, s.Schedules)
 	require.True(t, s.ok())
 }

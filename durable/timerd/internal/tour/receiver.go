@@ -150,6 +150,6 @@ func plannedTime(r *http.Request) (int64, error) {
 	if text == "" {
 		return 0, nil
 	}
-	at, err := time.Parse(timeShape, text)
+	at, err := time.Parse(time.RFC3339Nano, text)
 	return at.UnixMilli(), err
 }

@@ -1,26 +1,21 @@
 package tour
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/seed-782fa212/limbo/durable/timerd/internal/api"
+	"github.com/seed-782fa212/limbo/durable/timerd/client"
 )
 
 const (
-	atOnce    = 256 // requests of a scheduler
-	maxBatch  = 100 // operations that are taken together
-	quantum   = 25 * time.Millisecond
-	resend    = 50 * time.Millisecond
-	patience  = 20 * time.Second // longer than timerd takes for any answer
-	timeShape = "2006-01-02T15:04:05.000Z"
+	atOnce   = 256 // requests of a scheduler
+	maxBatch = 100 // operations that are taken together
+	quantum  = 25 * time.Millisecond
+	resend   = 50 * time.Millisecond
+	patience = 20 * time.Second // longer than timerd takes for any answer
 )
 
 // The body of a call-back says what it is about, with the number and the mode.
@@ -47,7 +42,7 @@ type schedulerConfig struct {
 type scheduler struct {
 	schedulerConfig
 	ledger *ledger
-	client *http.Client
+	api    *client.Client
 }
 
 func runScheduler(ctx context.Context, c schedulerConfig) error {
@@ -55,9 +50,11 @@ func runScheduler(ctx context.Context, c schedulerConfig) error {
 	if err != nil {
 		return err
 	}
-	s := &scheduler{schedulerConfig: c, ledger: l, client: &http.Client{
-		Timeout: patience, Transport: &http.Transport{MaxIdleConnsPerHost: atOnce},
-	}}
+	timerd, err := newClient(c.API)
+	if err != nil {
+		return err
+	}
+	s := &scheduler{schedulerConfig: c, ledger: l, api: timerd}
 	// Each queue has its own limit, so that timers and schedules do not hold each other up.
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.run(ctx, c.Load.plan(c.Index)) })
@@ -142,189 +139,147 @@ func (s *scheduler) do(ctx context.Context, o op) error {
 	return s.schedule(ctx, []op{o})
 }
 
-// schedule sends one, by PUT, or many, by POST.
+// schedule sends one by itself, or many together.
 func (s *scheduler) schedule(ctx context.Context, ops []op) error {
-	var results []api.Result
-	err := s.until(ctx, func() (done bool, err error) {
-		results = make([]api.Result, len(ops))
-		timers := make([]api.Timer, len(ops))
+	var receipts []client.Receipt
+	err := insist(ctx, func() (err error) {
+		timers := make([]client.Timer, len(ops))
 		for i, o := range ops {
 			timers[i] = s.timer(o)
 		}
 		if len(ops) == 1 {
-			key := timers[0].Key
-			timers[0].Key = ""
-			return s.send(ctx, http.MethodPut, "/timers/"+key, timers[0], &results[0])
+			receipts = make([]client.Receipt, 1)
+			receipts[0], err = s.api.Schedule(ctx, timers[0])
+			return err
 		}
-		reply := map[string][]api.Result{}
-		done, err = s.send(ctx, http.MethodPost, "/timers", map[string][]api.Timer{"timers": timers}, &reply)
-		results = reply["timers"]
-		return done, err
+		receipts, err = s.api.ScheduleMany(ctx, timers)
+		return err
 	})
 	if err != nil {
 		return err
 	}
 	now := micros()
-	for i, r := range results {
-		due, err := time.Parse(timeShape, r.Due)
-		if err != nil {
-			return fmt.Errorf("timer %s: %q has no due time: %w", r.Key, r.Result, err)
+	for i, r := range receipts {
+		if r.Due.IsZero() {
+			return fmt.Errorf("timer %s: %q has no due time", r.Key, r.Result)
 		}
-		s.ledger.write(event{Kind: eventScheduled, At: now, Timer: ops[i].timer, Result: r.Result, Due: due.UnixMilli()})
+		s.ledger.write(event{Kind: eventScheduled, At: now, Timer: ops[i].timer, Result: string(r.Result), Due: r.Due.UnixMilli()})
 	}
 	return nil
 }
 
 // timer writes down and returns what is asked for. The call-back's body tells the
 // receiver what it is and how to answer.
-func (s *scheduler) timer(o op) api.Timer {
+func (s *scheduler) timer(o op) client.Timer {
 	now := time.Now()
 	due := s.Start.Add(o.due).Truncate(time.Millisecond)
-	t := api.Timer{Key: keyName(o.key)}
-	t.Topic = topics[o.key%len(topics)]
+	t := client.Timer{
+		Key: keyName(o.key), Topic: topics[o.key%len(topics)], Callback: s.callback(o),
+		Body: fmt.Appendf(nil, "%s %d %s", aboutTimer, o.timer, o.mode),
+	}
 	notBefore := due.UnixMilli()
 	if o.after {
-		after := max(due.Sub(now), 0)
-		t.After = after.String()
-		notBefore = now.Add(after).UnixMilli()
+		t.After = max(due.Sub(now), 0)
+		notBefore = now.Add(t.After).UnixMilli()
 	} else {
-		t.At = due.UTC().Format(timeShape)
+		t.At = due
 	}
-	t.Callback = &api.Callback{URL: s.Receivers[o.key/s.Load.Schedulers%len(s.Receivers)]}
-	t.Body = fmt.Sprintf("%s %d %s", aboutTimer, o.timer, o.mode)
 	s.ledger.write(event{Kind: eventSchedule, At: now.UnixMicro(), Timer: o.timer, Key: o.key, NotBefore: notBefore, Mode: o.mode})
 	return t
 }
 
+func (s *scheduler) callback(o op) client.Callback {
+	return client.Callback{URL: s.Receivers[o.key/s.Load.Schedulers%len(s.Receivers)]}
+}
+
 func (s *scheduler) cancel(ctx context.Context, o op) error {
-	var r api.Result
-	err := s.until(ctx, func() (bool, error) {
+	var r client.Receipt
+	err := insist(ctx, func() (err error) {
 		s.ledger.write(event{Kind: eventCancel, At: micros(), Key: o.key})
-		return s.send(ctx, http.MethodDelete, "/timers/"+keyName(o.key), nil, &r)
+		r, err = s.api.Cancel(ctx, keyName(o.key))
+		return err
 	})
 	if err == nil {
-		s.ledger.write(event{Kind: eventCancelled, At: micros(), Key: o.key, Result: r.Result})
+		s.ledger.write(event{Kind: eventCancelled, At: micros(), Key: o.key, Result: string(r.Result)})
 	}
 	return err
 }
 
 func (s *scheduler) move(ctx context.Context, o op) error {
-	var r api.Result
+	var r client.Receipt
 	at := s.Start.Add(o.due).Truncate(time.Millisecond)
-	err := s.until(ctx, func() (bool, error) {
+	err := insist(ctx, func() (err error) {
 		s.ledger.write(event{Kind: eventMove, At: micros(), Timer: o.timer, Due: at.UnixMilli()})
-		return s.send(ctx, http.MethodPatch, "/timers/"+keyName(o.key), api.When{At: at.UTC().Format(timeShape)}, &r)
+		r, err = s.api.ResetAt(ctx, keyName(o.key), at)
+		return err
 	})
 	if err == nil {
-		s.ledger.write(event{Kind: eventMoved, At: micros(), Timer: o.timer, Result: r.Result})
+		s.ledger.write(event{Kind: eventMoved, At: micros(), Timer: o.timer, Result: string(r.Result)})
 	}
 	return err
 }
 
 // recur does something to a schedule.
 func (s *scheduler) recur(ctx context.Context, o op) error {
-	path := "/schedules/" + scheduleName(o.key-s.Load.Timers)
+	key := scheduleName(o.key - s.Load.Timers)
 	e := event{Schedule: o.timer, Key: o.key - s.Load.Timers}
-	method, body := http.MethodPost, any(nil)
+	var send func() (client.ScheduleReceipt, error)
 	switch o.kind {
 	case opPut:
 		o.recurs.End = s.Start.Add(s.Load.Span).UnixMilli()
 		e.Kind, e.Recurs, e.Mode = eventPut, &o.recurs, o.mode
-		method, body = http.MethodPut, s.body(o)
+		send = func() (client.ScheduleReceipt, error) { return s.api.PutSchedule(ctx, s.recurring(o)) }
 	case opDelete:
-		if err := s.count(ctx, path, e); err != nil {
+		if err := s.count(ctx, key, e); err != nil {
 			return err
 		}
 		e.Kind, e.Result = eventDelete, "keep"
 		if o.cancel {
 			e.Result = "cancel"
 		}
-		method, path = http.MethodDelete, path+"?occurrences="+e.Result
+		send = func() (client.ScheduleReceipt, error) { return s.api.DeleteSchedule(ctx, key, o.cancel) }
 	case opPause:
-		e.Kind, path = eventPause, path+"/pause"
+		e.Kind = eventPause
+		send = func() (r client.ScheduleReceipt, err error) { return r, s.api.PauseSchedule(ctx, key, "") }
 	case opResume:
-		e.Kind, path = eventResume, path+"/resume"
+		e.Kind = eventResume
+		send = func() (r client.ScheduleReceipt, err error) { return r, s.api.ResumeSchedule(ctx, key) }
 	}
-	var r api.ScheduleResult
-	err := s.until(ctx, func() (bool, error) {
+	var r client.ScheduleReceipt
+	err := insist(ctx, func() (err error) {
 		e.At = micros()
 		s.ledger.write(e)
-		return s.send(ctx, method, path, body, &r)
+		r, err = send()
+		return err
 	})
 	if err == nil {
-		s.ledger.write(event{Kind: eventDone, At: micros(), Schedule: o.timer, Result: r.Result})
+		s.ledger.write(event{Kind: eventDone, At: micros(), Schedule: o.timer, Result: string(r.Result)})
 	}
 	return err
 }
 
-// body is that of the PUT of a schedule, which ends with the load.
-func (s *scheduler) body(o op) api.Schedule {
-	text := func(ms int64) string { return (time.Duration(ms) * time.Millisecond).String() }
+// recurring is the schedule that is put. It ends with the load.
+func (s *scheduler) recurring(o op) client.Schedule {
 	r := o.recurs
-	b := api.Schedule{
-		Recurrence: api.Recurrence{Every: text(r.Every), Offset: text(r.Offset), End: time.UnixMilli(r.End).UTC().Format(timeShape)},
-		Policy:     api.Policy{Jitter: text(r.Jitter), Overlap: r.Overlap, Missed: r.Missed},
+	duration := func(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
+	return client.Schedule{
+		Key:   scheduleName(o.key - s.Load.Timers),
+		Every: duration(r.Every), Offset: duration(r.Offset), End: time.UnixMilli(r.End),
+		Jitter: duration(r.Jitter), Overlap: client.Overlap(r.Overlap), Missed: client.Missed(r.Missed), CatchUp: duration(r.CatchUp),
+		Topic: topics[o.key%len(topics)], Callback: s.callback(o), Body: fmt.Appendf(nil, "%s %d %s", aboutSchedule, o.timer, o.mode),
 	}
-	if r.CatchUp > 0 {
-		b.CatchUp = text(r.CatchUp)
-	}
-	b.Topic = topics[o.key%len(topics)]
-	b.Callback = &api.Callback{URL: s.Receivers[o.key/s.Load.Schedulers%len(s.Receivers)]}
-	b.Body = fmt.Sprintf("%s %d %s", aboutSchedule, o.timer, o.mode)
-	return b
 }
 
 // count writes down what a schedule counts.
-func (s *scheduler) count(ctx context.Context, path string, e event) error {
-	var info api.ScheduleInfo
-	err := s.until(ctx, func() (bool, error) { return s.send(ctx, http.MethodGet, path, nil, &info) })
+func (s *scheduler) count(ctx context.Context, key string, e event) error {
+	var info client.ScheduleInfo
+	err := insist(ctx, func() (err error) {
+		info, err = s.api.GetSchedule(ctx, key)
+		return err
+	})
 	if err == nil {
 		e.Kind, e.At, e.Counts = eventCounted, micros(), &info.Counts
 		s.ledger.write(e)
 	}
 	return err
-}
-
-// until repeats f until it is done.
-func (s *scheduler) until(ctx context.Context, f func() (done bool, err error)) error {
-	for {
-		done, err := f()
-		if done || err != nil {
-			return err
-		}
-		select {
-		case <-time.After(resend):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// send makes a request. It is not done if there was no answer, or one that says
-// that the store had none.
-func (s *scheduler) send(ctx context.Context, method, path string, body, reply any) (done bool, err error) {
-	var b []byte
-	if body != nil {
-		if b, err = json.Marshal(body); err != nil {
-			return false, err
-		}
-	}
-	req, err := http.NewRequestWithContext(ctx, method, s.API+path, bytes.NewReader(b))
-	if err != nil {
-		return false, err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	res, err := s.client.Do(req)
-	if err != nil {
-		return false, nil
-	}
-	defer res.Body.Close()
-	b, err = io.ReadAll(res.Body)
-	switch {
-	case err != nil || res.StatusCode >= 500:
-		return false, nil
-	case res.StatusCode >= 400 && res.StatusCode != http.StatusNotFound && res.StatusCode != http.StatusConflict:
-		return false, fmt.Errorf("%s %s: %d %s", method, path, res.StatusCode, b)
-	}
-	return true, json.Unmarshal(b, reply)
 }

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-782fa212/limbo/durable/timerd/internal/api"
+	"github.com/seed-782fa212/limbo/durable/timerd/client"
 )
 
 const (
@@ -171,7 +171,11 @@ func (t *tour) finish(ctx context.Context) (s Summary, err error) {
 			continue
 		}
 		n++
-		if err := t.api.requeue(ctx, key); err != nil {
+		r, err := t.api.Requeue(ctx, key)
+		if err == nil && r.Result != client.Requeued {
+			err = fmt.Errorf("timerd: the requeue of %q is answered with %q", key, r.Result)
+		}
+		if err != nil {
 			return t.verdict(dead, nil, busy), err
 		}
 	}
@@ -182,7 +186,7 @@ func (t *tour) finish(ctx context.Context) (s Summary, err error) {
 	if dead, err = t.api.dead(ctx); err != nil {
 		return t.verdict(dead, nil, busy), err
 	}
-	var infos []api.ScheduleInfo
+	var infos []client.ScheduleInfo
 	err = t.repeat(ctx, 0, func() (bool, error) { // the network still fails
 		infos, err = t.api.schedules(ctx)
 		return true, err
@@ -246,8 +250,8 @@ func (t *tour) recurs(ctx context.Context) (n int, err error) {
 	infos, err := t.api.schedules(ctx)
 	var going []string
 	for _, i := range infos {
-		if i.State != "ended" {
-			going = append(going, i.Key+" is "+i.State)
+		if i.State != client.ScheduleEnded {
+			going = append(going, i.Key+" is "+string(i.State))
 		}
 	}
 	if err == nil && len(going) > 0 {
@@ -256,7 +260,7 @@ func (t *tour) recurs(ctx context.Context) (n int, err error) {
 	return len(going), err
 }
 
-func (t *tour) verdict(dead map[string]string, infos []api.ScheduleInfo, left int) Summary {
+func (t *tour) verdict(dead map[string]string, infos []client.ScheduleInfo, left int) Summary {
 	if err := t.book.read(); err != nil {
 		t.show.say("%v", err)
 		left++
