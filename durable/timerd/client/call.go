@@ -44,7 +44,7 @@ func (c *Client) call(ctx context.Context, r request, reply understood) (repeate
 	var body []byte
 	if r.body != nil {
 		if body, err = json.Marshal(r.body); err != nil {
-			return false, fmt.Errorf("client: %s %s: %w", r.method, r.path, err)
+			return false, &Error{Method: r.method, Path: r.path, Code: "invalid", Message: err.Error(), Err: err}
 		}
 	}
 	for attempt := 1; ; attempt++ {
@@ -91,7 +91,7 @@ func (c *Client) pause(ctx context.Context, attempt int, e *Error) bool {
 // attempt sends a request once, and decodes its answer into reply.
 func (c *Client) attempt(ctx context.Context, r request, body []byte, reply understood) *Error {
 	parent := ctx
-	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
+	ctx, cancel := context.WithTimeoutCause(parent, c.o.Timeout, fmt.Errorf("no reply within %v", c.o.Timeout))
 	defer cancel()
 	var conn connection
 	req, err := http.NewRequestWithContext(conn.trace(ctx), r.method, c.base+r.path, bytes.NewReader(body))
@@ -106,12 +106,12 @@ func (c *Client) attempt(ctx context.Context, r request, body []byte, reply unde
 	}
 	res, err := c.http.Do(req)
 	if err != nil {
-		return c.noReply(parent, r, err, conn.sent())
+		return noReply(ctx, parent, r, err, conn.sent())
 	}
 	defer res.Body.Close()
 	b, err := io.ReadAll(io.LimitReader(res.Body, MaxReply+1))
 	if err != nil {
-		e := c.noReply(parent, r, err, true)
+		e := noReply(ctx, parent, r, err, true)
 		e.Status = res.StatusCode
 		e.Message = "the reply is incomplete: " + e.Message
 		return e
@@ -119,8 +119,8 @@ func (c *Client) attempt(ctx context.Context, r request, body []byte, reply unde
 	return readReply(r, res, b, reply)
 }
 
-// noReply is the error of a request without a reply.
-func (c *Client) noReply(parent context.Context, r request, err error, sent bool) *Error {
+// noReply is the error of a request without a reply. ctx is that of the attempt.
+func noReply(ctx, parent context.Context, r request, err error, sent bool) *Error {
 	var outer *url.Error
 	if errors.As(err, &outer) { // it repeats the method and the URL
 		err = outer.Err
@@ -131,8 +131,8 @@ func (c *Client) noReply(parent context.Context, r request, err error, sent bool
 	case parent.Err() != nil:
 		e.Err, e.retriable = errors.Join(err, context.Cause(parent)), false
 		e.Message = context.Cause(parent).Error()
-	case errors.Is(err, context.DeadlineExceeded):
-		e.Message = fmt.Sprintf("no reply within %v", c.o.Timeout)
+	case ctx.Err() != nil:
+		e.Message = context.Cause(ctx).Error() // not that of a timeout of Options.HTTPClient
 	case errors.As(err, &certificate): // the handshake failed, so nothing was sent
 		e.unsure, e.retriable = false, false
 	}
@@ -154,9 +154,8 @@ func readReply(r request, res *http.Response, b []byte, reply understood) *Error
 	var f failure
 	if !success && json.Unmarshal(b, &f) == nil && f.Error != nil && f.Error.Code != "" {
 		f.fill(e)
-		// A reply of 5xx says little about a request of several steps, such as a backfill. A
-		// batch whose timers have their results must not be repeated as a whole.
-		e.unsure = e.Code == "unsure" || r.kind == creates && e.retriable
+		e.unsure = r.kind != reads && e.Status >= 500 && !known(e.Code, r.kind)
+		// A batch whose timers have their results must not be repeated as a whole.
 		e.retriable = e.retriable && e.Code != "unconfirmed" && len(e.receipts) == 0
 		return e
 	}
@@ -169,6 +168,17 @@ func readReply(r request, res *http.Response, b []byte, reply understood) *Error
 	// A proxy that refuses or redirects a request has not passed it on. After 200 or 5xx it may have.
 	e.unsure = r.kind != reads && (success || res.StatusCode >= 500)
 	return e
+}
+
+// known reports whether the code of a reply of 5xx tells if the change was made.
+func known(code string, k kind) bool {
+	switch code {
+	case "full", "unconfirmed":
+		return true
+	case "store", "closed", "timeout":
+		return k != creates // of several steps, such as those of a backfill, some may have been made
+	}
+	return false // unsure, or the code of a gateway
 }
 
 // foreign describes a reply that is not timerd's.

@@ -57,8 +57,12 @@ type Client struct {
 // https://example.com/timerd. It sends nothing.
 func New(baseURL string, o Options) (*Client, error) {
 	u, err := url.Parse(baseURL)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return nil, invalid("baseURL", shown(baseURL), "an absolute URL with http or https, without user, query and fragment")
+	const must = "an absolute URL with http or https, without user, query and fragment"
+	switch {
+	case err != nil:
+		return nil, invalid("baseURL", "not a URL", must) // it may have a password, which logs would keep
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || strings.ContainsAny(baseURL, "?#"):
+		return nil, invalid("baseURL", shown(u.Redacted()), must)
 	}
 	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
 	o.Retries = cmp.Or(o.Retries, defaultRetries)

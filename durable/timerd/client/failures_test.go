@@ -268,12 +268,22 @@ func TestStoreErrors(t *testing.T) {
 	require.ErrorIs(t, err, client.ErrUnconfirmed)
 	require.NotErrorIs(t, err, client.ErrUnsure)
 	require.Len(t, f.arrived(), 1) // the change was made
+	_, err = retrying.Requeue(ctx, "a")
+	require.NotErrorIs(t, err, client.ErrUnsure)
+	answer(503, `{"error":{"code":"NO_UPSTREAM","message":"of a gateway"}}`)
+	_, err = retrying.Cancel(ctx, "a")
+	require.ErrorIs(t, err, client.ErrUnsure)
+	answer(503, `{"error":{"code":"closed","message":"closed"}}`)
+	_, err = retrying.Cancel(ctx, "a")
+	require.NotErrorIs(t, err, client.ErrUnsure)
+	require.Len(t, f.arrived(), 3)
 	answer(409, `{"error":{"code":"problem","message":"unknown zone"}}`)
 	require.ErrorIs(t, retrying.ResumeSchedule(ctx, "a"), client.ErrProblem)
 	answer(502, `{"error":{"code":"store","message":"broken"},"count":7}`)
 	n, err := retrying.BackfillSchedule(ctx, "a", noon, noon)
 	require.Equal(t, 7, n)
 	require.ErrorIs(t, err, client.ErrUnavailable)
+	require.ErrorIs(t, err, client.ErrUnsure)
 	require.Len(t, f.arrived(), 1)
 	answer(200, `{"timers":[],"next":"x"}`)
 	n = 0
@@ -298,9 +308,10 @@ func TestOptions(t *testing.T) {
 		require.EqualError(t, err, "client: "+want)
 		require.ErrorIs(t, err, client.ErrInvalid)
 	}
-	for _, url := range []string{"", "127.0.0.1:7717", "ftp://a", "http://", "http://a:b@c", "http://a?b", "http://a#b", "http://a\n"} {
+	for _, url := range []string{"", "127.0.0.1:7717", "ftp://a", "http://", "http://a:secret@c", "http://a:secret@c\n", "http://a?b", "http://a?", "http://a#b", "http://a\n"} {
 		_, err := client.New(url, client.Options{})
 		require.ErrorContains(t, err, "must be an absolute URL with http or https", url)
+		require.NotContains(t, err.Error(), "secret")
 	}
 }
 

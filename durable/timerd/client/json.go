@@ -130,17 +130,32 @@ type batch struct {
 func (b *batch) understood() bool { return b.Timers != nil }
 
 type timerInfo struct {
-	TimerInfo
+	Key          string    `json:"key"`
+	Path         string    `json:"path"`
+	ID           string    `json:"id"`
+	Schedule     string    `json:"schedule"`
+	Planned      time.Time `json:"planned"`
+	State        State     `json:"state"`
+	Topic        string    `json:"topic"`
+	Due          time.Time `json:"due"`
+	Attempts     int       `json:"attempts"`
+	LastError    string    `json:"last_error"`
+	LeaseEnd     time.Time `json:"lease_end"`
+	Cancelled    bool      `json:"cancelled"`
+	SuccessorDue time.Time `json:"successor_due"`
+	Died         time.Time `json:"died"`
 	content
-	Path string `json:"path"`
 }
 
 func (t *timerInfo) understood() bool { return t.Path != "" }
 
 func (t *timerInfo) info() TimerInfo {
-	t.Key = keyOf(t.Path, "/timers/", t.Name)
-	t.TimerInfo.Callback, t.TimerInfo.Body = t.callback(), t.bytes()
-	return t.TimerInfo
+	return TimerInfo{
+		Key: keyOf(t.Path, "/timers/", t.Key), Name: t.Key, ID: t.ID, Schedule: t.Schedule, Planned: t.Planned,
+		State: t.State, Topic: t.Topic, Due: t.Due, Attempts: t.Attempts, LastError: t.LastError,
+		LeaseEnd: t.LeaseEnd, Cancelled: t.Cancelled, SuccessorDue: t.SuccessorDue, Died: t.Died,
+		Callback: t.callback(), Body: t.bytes(),
+	}
 }
 
 type timerPage struct {
@@ -221,39 +236,64 @@ type scheduleResult struct {
 
 func (r *scheduleResult) understood() bool { return r.Result != "" }
 
-type planned struct{ Preview }
+type planned struct {
+	Next    []time.Time `json:"next"`
+	Warning string      `json:"warning"`
+}
 
 func (p *planned) understood() bool { return p.Next != nil }
 
 type scheduleInfo struct {
-	ScheduleInfo
+	Key       string        `json:"key"`
+	Path      string        `json:"path"`
+	ID        string        `json:"id"`
+	State     ScheduleState `json:"state"`
+	Problem   string        `json:"problem"`
+	Created   time.Time     `json:"created"`
+	Paused    time.Time     `json:"paused"`
+	PauseNote string        `json:"pause_note"`
 	recurrence
 	policy
+	Topic   string       `json:"topic"`
+	Next    []time.Time  `json:"next"`
+	Overdue time.Time    `json:"overdue"`
+	Waiting time.Time    `json:"waiting"`
+	Counts  Counts       `json:"counts"`
+	Last    []occurrence `json:"last"`
 	content
-	Name  string `json:"key"`
-	Path  string `json:"path"`
-	Topic string `json:"topic"`
-	Last  []struct {
-		Occurrence
-		Path string `json:"path"`
-	} `json:"last"`
+}
+
+type occurrence struct {
+	Path      string          `json:"path"`
+	Planned   time.Time       `json:"planned"`
+	Requested string          `json:"requested"`
+	State     OccurrenceState `json:"state"`
+	Begun     time.Time       `json:"begun"`
+	Ended     time.Time       `json:"ended"`
+	Attempts  int             `json:"attempts"`
+	Error     string          `json:"error"`
 }
 
 func (s *scheduleInfo) understood() bool { return s.Path != "" }
 
 func (s *scheduleInfo) info() ScheduleInfo {
-	i, r, p := s.ScheduleInfo, s.recurrence, s.policy
-	i.Schedule = Schedule{
-		Key:  keyOf(s.Path, "/schedules/", s.Name),
-		Cron: r.Cron, Zone: r.Zone, Every: time.Duration(r.Every), Offset: time.Duration(r.Offset),
-		Start: r.Start, End: r.End, Limit: r.Limit,
-		Jitter: time.Duration(p.Jitter), Overlap: p.Overlap, Missed: p.Missed,
-		CatchUp: time.Duration(p.CatchUp), PauseOnDead: p.PauseOnDead,
-		Topic: s.Topic, Callback: s.callback(), Body: s.bytes(),
+	i := ScheduleInfo{
+		Schedule: Schedule{
+			Key:  keyOf(s.Path, "/schedules/", s.Key),
+			Cron: s.Cron, Zone: s.Zone, Every: time.Duration(s.Every), Offset: time.Duration(s.Offset),
+			Start: s.Start, End: s.End, Limit: s.Limit,
+			Jitter: time.Duration(s.Jitter), Overlap: s.Overlap, Missed: s.Missed,
+			CatchUp: time.Duration(s.CatchUp), PauseOnDead: s.PauseOnDead,
+			Topic: s.Topic, Callback: s.callback(), Body: s.bytes(),
+		},
+		ID: s.ID, State: s.State, Problem: s.Problem, Created: s.Created, Paused: s.Paused, PauseNote: s.PauseNote,
+		Next: s.Next, Overdue: s.Overdue, Waiting: s.Waiting, Counts: s.Counts,
 	}
 	for _, o := range s.Last {
-		o.Key = keyOf(o.Path, "/timers/", "")
-		i.Last = append(i.Last, o.Occurrence)
+		i.Last = append(i.Last, Occurrence{
+			Key: keyOf(o.Path, "/timers/", ""), Planned: o.Planned, Requested: o.Requested, State: o.State,
+			Begun: o.Begun, Ended: o.Ended, Attempts: o.Attempts, Error: o.Error,
+		})
 	}
 	return i
 }

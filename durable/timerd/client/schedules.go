@@ -78,18 +78,18 @@ const (
 
 // ScheduleInfo is a schedule as timerd shows it. Its times have the offset of the schedule's zone.
 type ScheduleInfo struct {
-	Schedule  `json:"-"`    // IfAbsent is false
-	ID        string        `json:"id"`
-	State     ScheduleState `json:"state"`
-	Problem   string        `json:"problem"` // of ScheduleProblem
-	Created   time.Time     `json:"created"`
-	Paused    time.Time     `json:"paused"` // since when; the zero time if it is not paused
-	PauseNote string        `json:"pause_note"`
-	Next      []time.Time   `json:"next"`    // the next ten planned times
-	Overdue   time.Time     `json:"overdue"` // the planned time that no worker has come to
-	Waiting   time.Time     `json:"waiting"` // the planned time that waits for the end of an occurrence
-	Counts    Counts        `json:"counts"`
-	Last      []Occurrence  `json:"-"` // the last ten; not in lists
+	Schedule  // IfAbsent is false
+	ID        string
+	State     ScheduleState
+	Problem   string // of ScheduleProblem
+	Created   time.Time
+	Paused    time.Time // since when; the zero time if it is not paused
+	PauseNote string
+	Next      []time.Time // the next ten planned times
+	Overdue   time.Time   // the planned time that no worker has come to
+	Waiting   time.Time   // the planned time that waits for the end of an occurrence
+	Counts    Counts
+	Last      []Occurrence // the last ten; not in lists
 }
 
 // Counts count for a schedule's whole life.
@@ -124,20 +124,20 @@ const (
 
 // Occurrence is one run of a schedule.
 type Occurrence struct {
-	Key       string          `json:"-"` // of its timer: what Get, Cancel, Requeue and Purge take
-	Planned   time.Time       `json:"planned"`
-	Requested string          `json:"requested"` // trigger or backfill; empty: it was planned
-	State     OccurrenceState `json:"state"`
-	Begun     time.Time       `json:"begun"` // the last attempt
-	Ended     time.Time       `json:"ended"`
-	Attempts  int             `json:"attempts"`
-	Error     string          `json:"error"` // of the last failed attempt
+	Key       string // of its timer: what Get, Cancel, Requeue and Purge take
+	Planned   time.Time
+	Requested string // trigger or backfill; empty: it was planned
+	State     OccurrenceState
+	Begun     time.Time // the last attempt
+	Ended     time.Time
+	Attempts  int
+	Error     string // of the last failed attempt
 }
 
 // Preview is the planned times of a schedule that need not exist.
 type Preview struct {
-	Next    []time.Time `json:"next"`
-	Warning string      `json:"warning"` // as in ScheduleReceipt
+	Next    []time.Time
+	Warning string // as in ScheduleReceipt
 }
 
 // PutSchedule creates a schedule, or replaces the key's schedule, which keeps its history and a
@@ -206,8 +206,8 @@ func (c *Client) schedule(ctx context.Context, r request, key string) (reply sch
 	return reply, repeated, err
 }
 
-// TriggerSchedule creates an occurrence that is due now, whatever the plan and a pause say. It
-// returns the occurrence's Key and Planned; the other fields are empty.
+// TriggerSchedule creates an occurrence that is due now, whatever the plan and a pause say, and
+// returns it.
 func (c *Client) TriggerSchedule(ctx context.Context, key string) (Occurrence, error) {
 	r, _, err := c.schedule(ctx, request{method: http.MethodPost, path: schedulePath(key) + "/trigger", kind: creates}, key)
 	if err != nil {
@@ -241,7 +241,7 @@ func (c *Client) PreviewSchedule(ctx context.Context, s Schedule, from time.Time
 	_, err = c.call(ctx, request{
 		method: http.MethodPost, path: "/schedules/preview", body: previewJSON{recurrence: r, From: from, Count: count}, kind: reads,
 	}, &reply)
-	return reply.Preview, err
+	return Preview(reply), err
 }
 
 func schedulePath(key string) string { return "/schedules/" + escape(key) }

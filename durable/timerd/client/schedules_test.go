@@ -123,6 +123,10 @@ func TestPreviewSchedule(t *testing.T) {
 	p, err = f.PreviewSchedule(ctx, client.Schedule{Every: time.Hour}, time.Time{}, 0)
 	require.NoError(t, err)
 	require.Len(t, p.Next, 10)
-	_, err = f.PreviewSchedule(ctx, client.Schedule{Cron: "x"}, noon, 3)
-	require.ErrorIs(t, err, client.ErrInvalid)
+	for _, wrong := range []client.Schedule{{Cron: "x"}, {Cron: "\xff"}, {Every: time.Hour, End: noon.AddDate(10_000, 0, 0)}} {
+		_, err = f.PreviewSchedule(ctx, wrong, noon, 3)
+		require.ErrorIs(t, err, client.ErrInvalid)
+		_, err = f.PutSchedule(ctx, wrong)
+		require.ErrorIs(t, err, client.ErrInvalid)
+	}
 }

@@ -84,22 +84,22 @@ const (
 
 // TimerInfo is a timer as timerd shows it. Callback and Body are not in lists.
 type TimerInfo struct {
-	Key          string    `json:"-"`                 // the exact bytes; of an occurrence: what Get, Cancel, Requeue and Purge take
-	Name         string    `json:"key"`               // the key as text for people
-	ID           string    `json:"id"`                // the callback's Idempotency-Key
-	Schedule     string    `json:"schedule,omitzero"` // of an occurrence: the key of its schedule
-	Planned      time.Time `json:"planned,omitzero"`  // of an occurrence
-	State        State     `json:"state"`
-	Topic        string    `json:"topic,omitzero"`
-	Due          time.Time `json:"due,omitzero"`
-	Attempts     int       `json:"attempts"`
-	LastError    string    `json:"last_error,omitzero"`
-	LeaseEnd     time.Time `json:"lease_end,omitzero"`     // of a leased timer
-	Cancelled    bool      `json:"cancelled,omitzero"`     // of a leased timer: it is not tried again
-	SuccessorDue time.Time `json:"successor_due,omitzero"` // of a leased timer: of the one that follows it
-	Died         time.Time `json:"died,omitzero"`          // of a dead letter
-	Callback     Callback  `json:"-"`                      // empty if another program has scheduled the timer with a body of its own
-	Body         []byte    `json:"-"`
+	Key          string    // the exact bytes; of an occurrence: what Get, Cancel, Requeue and Purge take
+	Name         string    // the key as text for people
+	ID           string    // the callback's Idempotency-Key
+	Schedule     string    // of an occurrence: the key of its schedule
+	Planned      time.Time // of an occurrence
+	State        State
+	Topic        string
+	Due          time.Time
+	Attempts     int
+	LastError    string
+	LeaseEnd     time.Time // of a leased timer
+	Cancelled    bool      // of a leased timer: it is not tried again
+	SuccessorDue time.Time // of a leased timer: of the one that follows it
+	Died         time.Time // of a dead letter
+	Callback     Callback  // empty if another program has scheduled the timer with a body of its own
+	Body         []byte
 }
 
 // Schedule schedules a timer, or replaces the key's timer or dead letter.

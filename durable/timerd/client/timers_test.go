@@ -167,6 +167,10 @@ func TestScan(t *testing.T) {
 		break
 	}
 	require.Len(t, f.arrived(), before+1)
+	require.NoError(t, f.store.Close())
+	for _, err := range f.Scan(ctx, client.ListOptions{}) {
+		require.ErrorIs(t, err, client.ErrUnavailable)
+	}
 	for _, size := range []int{-1, 501} {
 		n := 0
 		for _, err := range f.Scan(ctx, client.ListOptions{PageSize: size}) {
