@@ -74,7 +74,7 @@ func Example() {
 }
 
 // List the dead letters, and requeue those whose receiver was down.
-func ExampleClient_Dead() {
+func ExampleClient_List() {
 	url, engine, stop := startTimerd()
 	defer stop()
 	c, err := client.New(url, client.Options{})
@@ -89,7 +89,7 @@ func ExampleClient_Dead() {
 	}
 	deadLetter(ctx, engine, "order-7", "503 Service Unavailable")
 
-	for letter, err := range c.Dead(ctx, client.ListOptions{}) {
+	for letter, err := range c.List(ctx, client.Query{State: client.Dead}) {
 		if err != nil {
 			fmt.Println(err)
 			return

@@ -287,7 +287,7 @@ func TestStoreErrors(t *testing.T) {
 	require.Len(t, f.arrived(), 1)
 	answer(200, `{"timers":[],"next":"x"}`)
 	n = 0
-	for _, err := range retrying.Scan(ctx, client.ListOptions{}) {
+	for _, err := range retrying.List(ctx, client.Query{}) {
 		require.ErrorContains(t, err, "refers to itself")
 		n++
 	}

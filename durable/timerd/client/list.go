@@ -5,8 +5,10 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
 	"net/http"
 	"net/url"
+	"strconv"
 )
 
 const (
@@ -20,24 +22,33 @@ type ListOptions struct {
 	PageSize int
 }
 
-// Scan returns the waiting timers, by due time. It reads page by page, on demand, so it shows
-// each timer as of its page. After an error the iteration ends.
-func (c *Client) Scan(ctx context.Context, o ListOptions) iter.Seq2[TimerInfo, error] {
-	return list(ctx, c, "/timers", o, newTimerPage)
+// Query says which timers [Client.List] lists. The zero value means those that wait.
+type Query struct {
+	State  State  // Waiting, which is the default, Leased or Dead
+	Prefix string // their keys begin with it; at most 512 bytes
+	Topic  string // they have this one; "": any; at most 128 bytes
+	Error  string // their last errors contain it, whatever the case of its ASCII letters; at most 1 KiB
+	ListOptions
 }
 
-// Dead returns the dead letters, by the time of their death, as Scan returns the waiting timers.
-func (c *Client) Dead(ctx context.Context, o ListOptions) iter.Seq2[TimerInfo, error] {
-	return list(ctx, c, "/dead", o, newTimerPage)
+// List returns timers: waiting ones by due time, leased ones by the end of the lease, dead letters
+// by the time of their death. It reads page by page, on demand, so it shows each timer as of its
+// page. After an error the iteration ends.
+func (c *Client) List(ctx context.Context, q Query) iter.Seq2[TimerInfo, error] {
+	filter := url.Values{}
+	for name, value := range map[string]string{"state": string(q.State), "prefix": q.Prefix, "topic": q.Topic, "error": q.Error} {
+		if value != "" {
+			filter.Set(name, value)
+		}
+	}
+	return list(ctx, c, "/timers", filter, q.ListOptions, func() page[TimerInfo] { return new(timerPage) })
 }
 
-// Schedules returns the schedules, by key, as Scan returns the waiting timers. They have neither
-// Callback, Body nor Last.
+// Schedules returns the schedules, by key, as List returns timers. They have neither Callback,
+// Body nor Last.
 func (c *Client) Schedules(ctx context.Context, o ListOptions) iter.Seq2[ScheduleInfo, error] {
-	return list(ctx, c, "/schedules", o, func() page[ScheduleInfo] { return new(schedulePage) })
+	return list(ctx, c, "/schedules", url.Values{}, o, func() page[ScheduleInfo] { return new(schedulePage) })
 }
-
-func newTimerPage() page[TimerInfo] { return new(timerPage) }
 
 // page is a part of a list of T.
 type page[T any] interface {
@@ -70,7 +81,7 @@ func (p *timerPage) next() string    { return p.Next }
 func (p *schedulePage) next() string { return p.Next }
 
 // list reads a list, page by page.
-func list[T any](ctx context.Context, c *Client, path string, o ListOptions, newPage func() page[T]) iter.Seq2[T, error] {
+func list[T any](ctx context.Context, c *Client, path string, query url.Values, o ListOptions, newPage func() page[T]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var none T
 		size := cmp.Or(o.PageSize, defaultPage)
@@ -78,10 +89,11 @@ func list[T any](ctx context.Context, c *Client, path string, o ListOptions, new
 			yield(none, invalid("ListOptions.PageSize", fmt.Sprint(size), fmt.Sprintf("1 to %d", maxPage)))
 			return
 		}
+		query := maps.Clone(query) // each iteration begins at the first page
+		query.Set("limit", strconv.Itoa(size))
 		for after := ""; ; {
 			p := newPage()
-			query := fmt.Sprintf("?limit=%d&after=%s", size, url.QueryEscape(after))
-			if _, err := c.call(ctx, request{method: http.MethodGet, path: path + query, kind: reads}, p); err != nil {
+			if _, err := c.call(ctx, request{method: http.MethodGet, path: path + "?" + query.Encode(), kind: reads}, p); err != nil {
 				yield(none, err)
 				return
 			}
@@ -98,6 +110,7 @@ func list[T any](ctx context.Context, c *Client, path string, o ListOptions, new
 				return
 			default:
 				after = next
+				query.Set("after", after)
 			}
 		}
 	}

@@ -84,7 +84,7 @@ func TestDeadLetters(t *testing.T) {
 		_, err := f.Schedule(ctx, timer("a", 0))
 		require.NoError(t, err)
 		f.bury(f.claim("a"), "no")
-		dead := collect(t, f.Dead(ctx, client.ListOptions{}))
+		dead := collect(t, f.List(ctx, client.Query{State: client.Dead}))
 		require.Len(t, dead, 1)
 		require.Equal(t, "no", dead[0].LastError)
 		require.Equal(t, client.Dead, dead[0].State)
@@ -118,7 +118,7 @@ func TestAnyKeyAndBody(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, key, i.Key)
 		require.Equal(t, sent.Body, i.Body)
-		require.Equal(t, key, collect(t, f.Scan(ctx, client.ListOptions{}))[0].Key)
+		require.Equal(t, key, collect(t, f.List(ctx, client.Query{}))[0].Key)
 		r, err = f.Cancel(ctx, key)
 		f.is(client.Cancelled, r, err)
 	}
@@ -144,10 +144,39 @@ func TestScheduleMany(t *testing.T) {
 	require.NotErrorIs(t, err, client.ErrUnsure)
 }
 
-// A list has each timer once and in order, whatever the size of a page, and can be left early.
-func TestScan(t *testing.T) {
+// A list has the timers that match.
+func TestFilteredList(t *testing.T) {
 	f, ctx := newFixture(t, store.Limits{}, ""), t.Context()
-	require.Empty(t, collect(t, f.Scan(ctx, client.ListOptions{})))
+	for i := range 9 {
+		one := timer(fmt.Sprintf("%s&%d", []string{"mail", "sms", "päck"}[i%3], i), time.Duration(i)*time.Second)
+		one.Topic = []string{"", "a b"}[i%2]
+		_, err := f.Schedule(ctx, one)
+		require.NoError(t, err)
+	}
+	keys := func(q client.Query) (keys []string) {
+		q.PageSize = 1
+		for _, info := range collect(t, f.List(ctx, q)) {
+			keys = append(keys, info.Key)
+		}
+		return keys
+	}
+	require.Equal(t, []string{"mail&0", "mail&3", "mail&6"}, keys(client.Query{Prefix: "mail&"}))
+	require.Equal(t, []string{"päck&5"}, keys(client.Query{State: client.Waiting, Prefix: "päck", Topic: "a b"}))
+	require.Empty(t, keys(client.Query{State: client.Dead}))
+	require.Empty(t, keys(client.Query{State: client.Leased, Error: "502 & more"}))
+	for _, q := range []client.Query{{State: "gone"}, {Prefix: strings.Repeat("x", 513)}, {Topic: strings.Repeat("x", 129)}, {Error: strings.Repeat("x", 1025)}} {
+		for _, err := range f.List(ctx, q) {
+			var e *client.Error
+			require.ErrorAs(t, err, &e)
+			require.Equal(t, 400, e.Status)
+		}
+	}
+}
+
+// A list has each timer once and in order, whatever the size of a page, and can be left early.
+func TestList(t *testing.T) {
+	f, ctx := newFixture(t, store.Limits{}, ""), t.Context()
+	require.Empty(t, collect(t, f.List(ctx, client.Query{})))
 	var timers []client.Timer
 	for i := range 203 {
 		timers = append(timers, timer(fmt.Sprintf("k%03d", i), time.Duration(i%20)*time.Second))
@@ -155,7 +184,7 @@ func TestScan(t *testing.T) {
 	_, err := f.ScheduleMany(ctx, timers)
 	require.NoError(t, err)
 	for _, size := range []int{7, 0, 203, 500} {
-		all := collect(t, f.Scan(ctx, client.ListOptions{PageSize: size}))
+		all := collect(t, f.List(ctx, client.Query{ListOptions: client.ListOptions{PageSize: size}}))
 		require.Len(t, all, 203)
 		for i := 1; i < len(all); i++ {
 			a, b := all[i-1], all[i]
@@ -163,17 +192,17 @@ func TestScan(t *testing.T) {
 		}
 	}
 	before := len(f.arrived())
-	for range f.Scan(ctx, client.ListOptions{PageSize: 7}) {
+	for range f.List(ctx, client.Query{ListOptions: client.ListOptions{PageSize: 7}}) {
 		break
 	}
 	require.Len(t, f.arrived(), before+1)
 	require.NoError(t, f.store.Close())
-	for _, err := range f.Scan(ctx, client.ListOptions{}) {
+	for _, err := range f.List(ctx, client.Query{}) {
 		require.ErrorIs(t, err, client.ErrUnavailable)
 	}
 	for _, size := range []int{-1, 501} {
 		n := 0
-		for _, err := range f.Scan(ctx, client.ListOptions{PageSize: size}) {
+		for _, err := range f.List(ctx, client.Query{ListOptions: client.ListOptions{PageSize: size}}) {
 			require.EqualError(t, err, fmt.Sprintf("client: ListOptions.PageSize is %d, must be 1 to 500", size))
 			n++
 		}
@@ -258,7 +287,7 @@ func TestConcurrentUse(t *testing.T) {
 			key := fmt.Sprintf("k%d", i)
 			_, scheduled := f.Schedule(ctx, timer(key, time.Hour))
 			_, got := f.Get(ctx, key)
-			for _, err := range f.Scan(ctx, client.ListOptions{PageSize: 3}) {
+			for _, err := range f.List(ctx, client.Query{ListOptions: client.ListOptions{PageSize: 3}}) {
 				got = errors.Join(got, err)
 			}
 			_, cancelled := f.Cancel(ctx, key)

@@ -108,7 +108,7 @@ var all = client.ListOptions{PageSize: 500}
 // dead returns the keys and the last errors of all dead letters.
 func (c apiClient) dead(ctx context.Context) (map[string]string, error) {
 	dead := make(map[string]string)
-	for i, err := range c.Dead(ctx, all) {
+	for i, err := range c.List(ctx, client.Query{State: client.Dead, ListOptions: all}) {
 		if err != nil {
 			return dead, err
 		}
