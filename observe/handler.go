@@ -108,10 +108,10 @@ func (x *shot) newest(r *Registry) Snapshot {
 
 // Lists is what waits at a source.
 type Lists struct {
-	Kind   string    `json:"kind"`
-	Name   string    `json:"name"`
-	Keys   []HotKey  `json:"keys"`   // the 20 that most wait for
-	Oldest []Waiting `json:"oldest"` // the 20 that have waited longest
+	Kind   string   `json:"kind"`
+	Name   string   `json:"name"`
+	Keys   []HotKey `json:"keys"`   // the 20 that most wait for
+	Oldest []Group  `json:"oldest"` // of the 200 that have waited longest, 20 groups
 }
 
 func (h *Handler) serveLists(w http.ResponseWriter, r *http.Request) {

@@ -260,7 +260,7 @@ func TestStreamHasTheListsOfASource(t *testing.T) {
 		require.NoError(t, json.Unmarshal([]byte(data), &l))
 		require.Equal(t, Lists{Kind: "purgatory", Name: "p",
 			Keys:   []HotKey{{Key: "a", Watching: 2, Oldest: 1}, {Key: "b", Watching: 1, Oldest: 1}},
-			Oldest: []Waiting{{Keys: []string{"a", "b"}, Age: 1, Left: new(3599.0)}, {Keys: []string{"a"}, Left: new(60.0)}}}, l)
+			Oldest: []Group{{Waiting{Keys: []string{"a", "b"}, Age: 1, Left: new(3599.0)}, 1}, {Waiting{Keys: []string{"a"}, Left: new(60.0)}, 1}}}, l)
 		remove()
 		s.snapshot(t) // has been made before, or not: what follows has no such source
 		for len(s.snapshot(t).Sources) > 0 {
@@ -271,6 +271,53 @@ func TestStreamHasTheListsOfASource(t *testing.T) {
 		h.Close()
 		s.cancel()
 	})
+}
+
+// Operations with the same keys are one row, with their number; those that have just ended have
+// no keys, and are a row each.
+func TestOldestAreGrouped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New()
+		p := newPurgatory(t)
+		add(t, r, "p", Purgatory(p, nil))
+		for i := range 250 {
+			watch(t, p, time.Hour+time.Duration(i)*time.Second, "hot")
+			if i%50 == 10 {
+				watch(t, p, time.Hour, "hot", fmt.Sprint("cold", i))
+			}
+			time.Sleep(time.Second)
+		}
+		groups := r.find("purgatory", "p").lists().Oldest
+		require.Len(t, groups, 5)
+		require.Equal(t, Group{Waiting{Keys: []string{"hot"}, Age: 250, Left: new(3350.0)}, 196}, groups[0])
+		for i, g := range groups[1:] {
+			require.Equal(t, []any{1, []string{"hot", fmt.Sprint("cold", 10+50*i)}}, []any{g.Count, g.Keys})
+		}
+	})
+}
+
+func TestGroups(t *testing.T) {
+	show := func(k string) Waiting {
+		if k == "" {
+			return Waiting{}
+		}
+		return Waiting{Keys: strings.Split(k, " ")}
+	}
+	count := func(list ...string) (text string) {
+		for _, g := range groupsOf(list, show) {
+			text += fmt.Sprint(g.Keys, g.Count, " ")
+		}
+		return text
+	}
+	require.Equal(t, "[a] 2 [b] 1 ", count("a", "b", "a"))
+	require.Equal(t, "[a b] 1 [b a] 1 ", count("a b", "b a"))
+	require.Equal(t, "[] 1 [] 1 [a] 1 ", count("", "", "a"))
+	require.NotNil(t, groupsOf(nil, show))
+	var many []string
+	for i := range 2 * listed {
+		many = append(many, fmt.Sprint(i))
+	}
+	require.Len(t, groupsOf(many, show), listed)
 }
 
 // A custom source's number that JSON does not have, or its panic, is told in words, and the
@@ -561,10 +608,10 @@ func TestListsAreKeptFor20TimesAsLongAsTheyTook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		read := 0
 		r := New()
-		add(t, r, "slow", Source{kind: "slow", read: func(*sheet, pass) {}, walk: func(*walk) {}, oldest: func() []Waiting {
+		add(t, r, "slow", Source{kind: "slow", read: func(*sheet, pass) {}, walk: func(*walk) {}, oldest: func() []Group {
 			read++
 			time.Sleep(time.Second)
-			return []Waiting{}
+			return []Group{}
 		}})
 		h := NewHandler(r)
 		for range 5 {

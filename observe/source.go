@@ -21,7 +21,7 @@ type Source struct {
 	read   func(*sheet, pass)         // writes down the figures; any goroutine calls it
 	levels func() []timingwheel.Level // of a wheel; nil: it is none
 	walk   func(*walk)                // meets what waits; nil: it cannot be listed
-	oldest func() []Waiting           // what has waited longest; not nil if walk is not
+	oldest func() []Group             // what has waited longest; not nil if walk is not
 	hot    func(n int) []HotKey       // the keys that most wait for; nil: there are none
 	shared any                        // tells a wheel that several share; nil: it is not shared
 	wheels []wheelOf                  // that are observed with it
@@ -123,8 +123,8 @@ func Purgatory[K comparable](p *purgatory.Purgatory[K], format func(K) string) S
 				}
 			}
 		},
-		oldest: func() []Waiting {
-			return waitingOf(p.Oldest(listed), func(x purgatory.Waiting[K]) Waiting { return waiting(x.Age, x.Deadline, keysOf(x)) })
+		oldest: func() []Group {
+			return groupsOf(p.Oldest(oldest), func(x purgatory.Waiting[K]) Waiting { return waiting(x.Age, x.Deadline, keysOf(x)) })
 		},
 		hot:    func(n int) []HotKey { return hotKeys(p.Hotspots(n), keys) },
 		wheels: []wheelOf{{"", Wheel(p.Clock())}},
@@ -149,8 +149,8 @@ func Threshold[K comparable, N cmp.Ordered](t *purgatory.Threshold[K, N], format
 				}
 			}
 		},
-		oldest: func() []Waiting {
-			return waitingOf(t.Oldest(listed), func(x purgatory.WaitingGoal[K, N]) Waiting { return waiting(x.Age, x.Deadline, keysOf(x)) })
+		oldest: func() []Group {
+			return groupsOf(t.Oldest(oldest), func(x purgatory.WaitingGoal[K, N]) Waiting { return waiting(x.Age, x.Deadline, keysOf(x)) })
 		},
 		hot:    func(n int) []HotKey { return hotKeys(t.Hotspots(n), keys) },
 		wheels: []wheelOf{{"", Wheel(t.Clock())}},
@@ -183,8 +183,8 @@ func Calls[ID comparable, R any](t *calls.Table[ID, R], format func(ID) string) 
 				}
 			}
 		},
-		oldest: func() []Waiting {
-			return waitingOf(t.Oldest(listed), func(x calls.Waiting[ID]) Waiting { return waiting(x.Age, x.Deadline, keysOf(x)) })
+		oldest: func() []Group {
+			return groupsOf(t.Oldest(listed), func(x calls.Waiting[ID]) Waiting { return waiting(x.Age, x.Deadline, keysOf(x)) })
 		},
 		wheels: []wheelOf{{"", Source{
 			kind:   "wheel",

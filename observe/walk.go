@@ -27,8 +27,15 @@ type Waiting struct {
 	Left *float64 `json:"left_seconds,omitempty"` // until it expires; absent: it never does
 }
 
+// Group is operations, or calls, that wait for the same keys.
+type Group struct {
+	Waiting     // the one that has waited longest
+	Count   int `json:"count"` // of them, among those that were looked at
+}
+
 const (
-	listed   = 20  // hot keys, and oldest operations
+	listed   = 20  // hot keys, and groups of the oldest operations
+	oldest   = 200 // operations that are grouped
 	maxFound = 100 // results of a search
 	maxKey   = 128 // bytes of a key that are shown
 	maxKeys  = 16  // keys of an operation that are shown
@@ -101,13 +108,23 @@ func waiting(age time.Duration, deadline time.Time, keys []string) Waiting {
 	return x
 }
 
-// waitingOf is a list for JSON, where none is not null.
-func waitingOf[X any](list []X, show func(X) Waiting) []Waiting {
-	all := make([]Waiting, len(list))
-	for i, x := range list {
-		all[i] = show(x)
+// groupsOf groups operations, the oldest first, by their keys, and returns the groups with the
+// oldest ones. Those without keys are not told apart by them, so each is alone. No groups are
+// not null in JSON.
+func groupsOf[X any](list []X, show func(X) Waiting) []Group {
+	groups, places := []Group{}, map[string]int{}
+	for _, x := range list {
+		w := show(x)
+		same := fmt.Sprintf("%q", w.Keys)
+		place, known := places[same]
+		if known && len(w.Keys) > 0 {
+			groups[place].Count++
+			continue
+		}
+		places[same] = len(groups)
+		groups = append(groups, Group{w, 1})
 	}
-	return all
+	return groups[:min(len(groups), listed)]
 }
 
 func hotKeys[K comparable](spots []purgatory.Hotspot[K], format func(K) string) []HotKey {

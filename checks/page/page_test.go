@@ -152,7 +152,8 @@ func testPurgatory(t *testing.T, browser context.Context) {
 	x.until(cell("Hottest keys", 0, 0) + ` === "hot"`)
 	x.until(cell("Hottest keys", 0, 1) + ` === "30"`)
 	x.until(has("Oldest operations", "hot, key-0"))
-	x.until(cell("Oldest operations", 0, 2) + `.endsWith(" min")`)
+	x.until(cell("Oldest operations", 0, 1) + ` === "2"`) // have these keys
+	x.until(cell("Oldest operations", 0, 3) + `.endsWith(" min")`)
 	x.until(rows("Oldest operations") + ` === 20`)
 	x.until(has("Oldest operations", "many, 1, 2, 3, and 2 more"))
 	require.Equal(t, "0", eval[string](x, cell("Ended, by outcome", 0, 3)), "completed")

@@ -81,6 +81,12 @@ function waitingRow(x) {
     x.left_seconds === undefined ? "never expires" : x.left_seconds < 0 ? "overdue " + seconds(-x.left_seconds) : seconds(x.left_seconds)]
 }
 
+// groupRow shows operations with the same keys: how many there are, and the oldest.
+function groupRow(x) {
+  const [keys, ...rest] = waitingRow(x)
+  return [keys, number(x.count), ...rest]
+}
+
 // makePane builds the elements for a source, and returns what updates them.
 function makePane(id, source, search) {
   const title = html("h2", { tabindex: "-1" }, html("span", { class: "kind" }, words(source.kind)), " ", html("bdi", {}, visible(source.name)))
@@ -167,7 +173,8 @@ function makePane(id, source, search) {
 // makeLists builds the lists of what waits, and the search.
 function makeLists(source, search) {
   const hot = table("Hottest keys", "Key", "Waiting", "Oldest")
-  const oldest = table(source.kind === "calls" ? "Oldest calls" : "Oldest operations", source.kind === "calls" ? "Id" : "Keys", "Age", "Time left")
+  const oldest = source.kind === "calls" ? table("Oldest calls", "Id", "Age", "Time left")
+    : table("Oldest operations", "Keys", "Operations", "Age", "Time left")
   const results = table("Search results", source.kind === "calls" ? "Id" : "Keys", "Age", "Time left")
   const input = html("input", { type: "search", id: "search-key", "aria-label": "Text in a key to search for", placeholder: "Text in a key", autocomplete: "off", spellcheck: "false", maxlength: "1024" })
   const button = html("button", { type: "submit" }, "Search")
@@ -200,7 +207,7 @@ function makeLists(source, search) {
   function update(list) {
     const keys = [...list.keys].sort((a, b) => b.watching - a.watching || (a.key < b.key ? -1 : 1)) // so that rows stay
     keepRows(hot.body, keys.map(k => [{ text: visible(k.key), key: true }, number(k.watching), seconds(k.oldest_seconds)]))
-    keepRows(oldest.body, list.oldest.map(waitingRow))
+    keepRows(oldest.body, list.oldest.map(source.kind === "calls" ? waitingRow : groupRow))
   }
   return { root, update }
 }
