@@ -72,6 +72,8 @@ func TestPageCommands(t *testing.T) {
 		{"-X DELETE", "200", `"result":"cancelled"`},
 		{"/timers?limit=100'", "200", `"key":"b"`},
 		{"/timers?limit=100&after=", "200", `"key":"a"`},
+		{"?state=leased&topic=", "200", `"timers":[]`},
+		{"?prefix=order%2F42&error=", "200", `"timers":[]`},
 		{"-X PUT", "201", `{"key":"nightly","result":"created","next":["20`},
 		{"/schedules/preview", "200", `{"next":["2030-03-29T02:30:00+01:00","2030-04-01T02:30:00+02:00","2030-04-02T02:30:00+02:00"]}`},
 		{"/schedules/nightly", "200", `"state":"active"`},
