@@ -120,6 +120,13 @@
 // three steps of the engine, schedule, claim and end, each shared with others when
 // there are many. An idle worker makes two calls a second, and one more in five.
 //
+// # What there is
+//
+// [Timers.Get] reads a timer. [Timers.List] lists the timers that wait, are leased or are dead
+// letters, and [Timers.Count] counts them: all, or those of a [Filter] by the beginning of the key,
+// topic and last error. [Timers.Bulk] cancels, moves, requeues or purges all that match, page by
+// page, and can be resumed.
+//
 // # Metrics
 //
 // [Timers.Stats] and [Worker.Stats] have the figures. Package observe publishes them for

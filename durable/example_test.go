@@ -118,6 +118,39 @@ func ExampleTimers_Cancel() {
 	// it has run, or never was
 }
 
+// Bulk changes all timers that match a filter, and tells how far it has come.
+func ExampleTimers_Bulk() {
+	timers := newTimers()
+	defer timers.Close()
+	ctx := context.Background()
+
+	for i := range 3 {
+		_, _ = timers.Schedule(ctx, durable.Timer{Key: fmt.Sprint("order/", i), After: time.Hour})
+	}
+	_, _ = timers.Schedule(ctx, durable.Timer{Key: "reminder", After: time.Hour})
+
+	orders := durable.Filter{Prefix: "order/"}
+	n, err := timers.Count(ctx, durable.Query{Filter: orders})
+	fmt.Println(n, "orders wait", err)
+	cancel := durable.Bulk{Action: durable.BulkCancel, Filter: orders}
+	for p, err := range timers.Bulk(ctx, cancel) {
+		if err != nil {
+			fmt.Println(err) // to go on later: durable.Bulk{Resume: p.Resume}
+			return
+		}
+		if p.Resume == "" {
+			fmt.Println(p.Changed, "cancelled,", p.Missed, "missed")
+		}
+	}
+	for info := range timers.List(ctx, durable.Query{}) {
+		fmt.Println(info.Key, info.State)
+	}
+	// Output:
+	// 3 orders wait <nil>
+	// 3 cancelled, 0 missed
+	// reminder waiting
+}
+
 // What a handler returns determines what follows.
 func ExampleRetryAfter() {
 	busy := errors.New("the bank is closed")
