@@ -1,0 +1,221 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable"
+)
+
+// Options configure a console. The zero value is a console for loopback, without a token.
+type Options struct {
+	// ReadOnly rejects every change with 403.
+	ReadOnly bool
+
+	// Token is the secret that the page asks for once. Default: none, and then only requests
+	// whose Host is a loopback name or one of Hosts are answered. 16 to 1,024 bytes.
+	Token string
+
+	// Hosts are further names, without ports, by which a console without a Token may be
+	// reached. Another name could be one that an attacker's page has pointed at this machine.
+	Hosts []string
+
+	// Logger gets every change: the remote address, the action, how many timers. Default:
+	// slog's default logger.
+	Logger *slog.Logger
+
+	// Decode returns the text that is shown for a body. With it the body itself is not sent to
+	// the page. In JSON that it returns, the values of secret headers are hidden: in each
+	// object that is called "headers", those of Authorization, Cookie, Set-Cookie and all
+	// names that end with Token, Secret, Password, Key or Signature. Default: the page shows
+	// the whole body as text, JSON or hexadecimal digits.
+	Decode func(topic string, body []byte) string
+
+	// MaxSessions bounds the sessions; another login ends the oldest. Default 100; 1 to
+	// 10,000.
+	MaxSessions int
+
+	// MaxStreams bounds the pages with live values. Default 64; 1 to 1,024.
+	MaxStreams int
+
+	// MaxBulk bounds the bulk actions that run at once. Default 4; 1 to 16.
+	MaxBulk int
+}
+
+const (
+	minToken = 16
+	maxToken = 1024
+)
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	o.MaxSessions = cmp.Or(o.MaxSessions, 100)
+	o.MaxStreams = cmp.Or(o.MaxStreams, 64)
+	o.MaxBulk = cmp.Or(o.MaxBulk, 4)
+	if n := len(o.Token); n != 0 && (n < minToken || n > maxToken) {
+		return o, fmt.Errorf("console: Options.Token is %d bytes long, must be %d to %d", n, minToken, maxToken)
+	}
+	for _, host := range o.Hosts {
+		if host == "" || strings.ContainsAny(host, "/ ") {
+			return o, fmt.Errorf("console: Options.Hosts has %.64q, must be host names without ports", host)
+		}
+	}
+	for _, bound := range []struct {
+		field     string
+		value, to int
+	}{{"MaxSessions", o.MaxSessions, 10_000}, {"MaxStreams", o.MaxStreams, 1024}, {"MaxBulk", o.MaxBulk, 16}} {
+		if bound.value < 1 || bound.value > bound.to {
+			return o, fmt.Errorf("console: Options.%s is %d, must be 1 to %d", bound.field, bound.value, bound.to)
+		}
+	}
+	return o, nil
+}
+
+// Console serves the page and its API. Make one with [New].
+type Console struct {
+	timers   *durable.Timers
+	options  Options
+	mux      http.ServeMux
+	sessions sessions
+	feed     feed
+	bulk     bulk
+
+	ctx     context.Context // of bulk actions and streams; Close ends it
+	stop    context.CancelFunc
+	closing sync.Once
+}
+
+// New returns a console of timers. Nil timers, or an option that is out of range, are an error
+// that names it. The console has no goroutine while no page is open and no bulk action runs.
+func New(timers *durable.Timers, o Options) (*Console, error) {
+	if timers == nil {
+		return nil, errors.New("console: the timers are nil")
+	}
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	c := &Console{timers: timers, options: o}
+	c.ctx, c.stop = context.WithCancel(context.Background())
+	c.sessions = newSessions(o.Token, o.MaxSessions)
+	c.feed.next = make(chan struct{})
+	for name, file := range files {
+		c.mux.HandleFunc("GET /"+name, file.serve)
+	}
+	c.mux.HandleFunc("GET /api/session", c.serveSession)
+	c.mux.HandleFunc("POST /api/login", c.serveLogin)
+	c.mux.HandleFunc("POST /api/logout", c.serveLogout)
+
+	c.read("GET /api/overview", c.overview)
+	c.read("GET /api/timers", c.listTimers)
+	c.read("GET /api/count", c.countTimers)
+	c.read("GET /api/timer", c.getTimer)
+	c.read("GET /api/bulk", c.listBulk)
+	c.read("GET /api/bulk/{id}", c.getBulk)
+	c.read("GET /api/schedules", c.listSchedules)
+	c.read("GET /api/schedule", c.getSchedule)
+	c.read("POST /api/schedules/preview", c.previewSchedule)
+	c.mux.HandleFunc("GET /api/live", c.serveLive)
+
+	c.change("POST /api/timers/{action}", c.changeTimers)
+	c.change("POST /api/bulk", c.startBulk)
+	c.change("POST /api/bulk/{id}/stop", c.stopBulk)
+	c.change("POST /api/schedules/{action}", c.changeSchedule)
+	return c, nil
+}
+
+// Close ends the streams and the bulk actions, waits for the latter, and refuses new ones. It
+// may be called again. An http.Server calls it when it shuts down, after
+// server.RegisterOnShutdown(console.Close).
+func (c *Console) Close() {
+	c.closing.Do(c.stop)
+	c.bulk.wait()
+}
+
+// ServeHTTP is part of [http.Handler].
+func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	head := w.Header()
+	head.Set("Cache-Control", "no-store")
+	head.Set("Content-Security-Policy", policy)
+	head.Set("Cross-Origin-Opener-Policy", "same-origin")
+	head.Set("Cross-Origin-Resource-Policy", "same-origin")
+	head.Set("Referrer-Policy", "no-referrer")
+	head.Set("X-Content-Type-Options", "nosniff")
+	head.Set("X-Frame-Options", "DENY")
+	if err := c.guard(r); err != nil {
+		writeError(w, err)
+		return
+	}
+	if r.URL.Path == "" { // mounted without the slash, on which the page's relative links depend
+		// The redirect is relative too, for proxies that serve the page by another path.
+		u, err := url.ParseRequestURI(r.RequestURI)
+		if err != nil {
+			u = &url.URL{}
+		}
+		head.Set("Location", "./"+path.Base(u.EscapedPath())+"/")
+		w.WriteHeader(http.StatusMovedPermanently)
+		return
+	}
+	if r.Body != nil {
+		r.Body = http.MaxBytesReader(w, r.Body, maxRequest)
+	}
+	c.mux.ServeHTTP(w, r)
+}
+
+// Bounds of requests and replies.
+const (
+	maxRequest   = 1 << 20
+	writeTimeout = 10 * time.Second // for one reply, or one event
+	readFor      = 5 * time.Second  // for a list or a count
+)
+
+// read adds a route that changes nothing.
+func (c *Console) read(pattern string, f func(r *http.Request) (any, error)) {
+	c.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		if err := c.authorize(r); err != nil {
+			writeError(w, err)
+			return
+		}
+		c.answer(w, r, f)
+	})
+}
+
+// change adds a route that ReadOnly rejects.
+func (c *Console) change(pattern string, f func(r *http.Request) (any, error)) {
+	c.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		err := c.authorize(r)
+		if err == nil && c.options.ReadOnly {
+			err = &failure{Status: http.StatusForbidden, Message: "the console is read-only"}
+		}
+		if err != nil {
+			writeError(w, err)
+			return
+		}
+		c.answer(w, r, f)
+	})
+}
+
+func (c *Console) answer(w http.ResponseWriter, r *http.Request, f func(r *http.Request) (any, error)) {
+	v, err := f(r)
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, v)
+}
+
+// log records a change.
+func (c *Console) log(r *http.Request, action string, args ...any) {
+	c.options.Logger.Info("console: change", append([]any{"remote", r.RemoteAddr, "action", action}, args...)...)
+}

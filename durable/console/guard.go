@@ -1,0 +1,82 @@
+package console
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// policy allows the page's own files and requests to the page's own origin.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
+	"connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+
+// marker is a header that a form cannot send, and a script of another origin only after a
+// preflight request, which the console does not answer.
+const marker = "X-Limbo-Console"
+
+// guard refuses a request that another site may have caused.
+func (c *Console) guard(r *http.Request) error {
+	forbidden := func(format string, args ...any) error {
+		return &failure{Status: http.StatusForbidden, Message: fmt.Sprintf(format, args...)}
+	}
+	if c.options.Token == "" && !c.knownHost(r.Host) {
+		return forbidden("Host is %.64q, must be localhost, a loopback address or one of Options.Hosts without a token", r.Host)
+	}
+	site := r.Header.Get("Sec-Fetch-Site")
+	switch r.Method {
+	case http.MethodGet, http.MethodHead:
+		// A link from another site may open the page, but no other site may make the
+		// console read the store.
+		if strings.HasPrefix(r.URL.Path, "/api/") && site != "" && site != "same-origin" && site != "none" {
+			return forbidden("Sec-Fetch-Site is %.64q, must be same-origin or none", site)
+		}
+		return nil
+	case http.MethodPost:
+	default:
+		return &failure{Status: http.StatusMethodNotAllowed, Message: fmt.Sprintf("the method is %.64q, must be GET or POST", r.Method)}
+	}
+	if len(r.Header.Values("Sec-Fetch-Site")) > 0 {
+		if site != "same-origin" {
+			return forbidden("Sec-Fetch-Site is %.64q, must be same-origin", site)
+		}
+	} else if origin := r.Header.Get("Origin"); !sameOrigin(origin, r.Host) {
+		return forbidden("Origin is %.64q, must be that of the request's Host, %.64q", origin, r.Host)
+	}
+	if value := r.Header.Get(marker); value != "1" {
+		return forbidden("%s is %.64q, must be 1", marker, value)
+	}
+	return nil
+}
+
+// sameOrigin compares the host and the port, and not the scheme: a proxy may end TLS.
+func sameOrigin(origin, host string) bool {
+	u, err := url.Parse(origin)
+	return err == nil && u.Host != "" && strings.EqualFold(u.Host, host)
+}
+
+func (c *Console) knownHost(hostport string) bool {
+	host := hostport
+	if h, _, err := net.SplitHostPort(hostport); err == nil {
+		host = h
+	}
+	host = strings.TrimSuffix(strings.Trim(host, "[]"), ".")
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	if ip, err := netip.ParseAddr(host); err == nil && ip.Unmap().IsLoopback() {
+		return true
+	}
+	return slices.ContainsFunc(c.options.Hosts, func(name string) bool { return strings.EqualFold(name, host) })
+}
+
+// authorize refuses a request without a session, if there is a token.
+func (c *Console) authorize(r *http.Request) error {
+	if c.sessions.valid(r) {
+		return nil
+	}
+	return &failure{Status: http.StatusUnauthorized, Message: "there is no session, or it has expired: enter the token"}
+}

@@ -1,0 +1,306 @@
+package console
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-782fa212/limbo/durable"
+)
+
+const secret = "correct horse battery staple"
+
+// Each attack on a change is refused, and changes nothing.
+func TestAttacks(t *testing.T) {
+	open, locked, named := Options{}, Options{Token: secret}, Options{Hosts: []string{"limbo.example"}}
+	set := func(name, value string) func(*http.Request) {
+		return func(q *http.Request) {
+			switch {
+			case name == "Host":
+				q.Host = value
+			case value == "":
+				q.Header.Del(name)
+			default:
+				q.Header.Set(name, value)
+			}
+		}
+	}
+	for _, c := range []struct {
+		attack  string
+		options Options
+		change  []func(*http.Request)
+		status  int
+		why     string
+	}{
+		{"none", open, nil, 200, ""},
+		{"none, by another loopback name", open, []func(*http.Request){set("Host", "LOCALHOST.:80")}, 200, ""},
+		{"none, by IPv6", open, []func(*http.Request){set("Host", "[::1]:80")}, 200, ""},
+		{"none, by a known name", named, []func(*http.Request){set("Host", "Limbo.example:80")}, 200, ""},
+		{"an old browser", open, []func(*http.Request){set("Sec-Fetch-Site", ""), set("Origin", "http://127.0.0.1:7717")}, 200, ""},
+		{"DNS rebinding", open, []func(*http.Request){set("Host", "evil.example:7717")}, 403, "Host is"},
+		{"DNS rebinding to a known name's subdomain", named, []func(*http.Request){set("Host", "a.limbo.example")}, 403, "Host is"},
+		{"an address of the network", open, []func(*http.Request){set("Host", "10.1.2.3:7717")}, 403, "Host is"},
+		{"no Host", open, []func(*http.Request){set("Host", "")}, 403, "Host is"},
+		{"a script of another site", open, []func(*http.Request){set("Sec-Fetch-Site", "cross-site")}, 403, "Sec-Fetch-Site is"},
+		{"a script of another port", open, []func(*http.Request){set("Sec-Fetch-Site", "same-site")}, 403, "Sec-Fetch-Site is"},
+		{"a user's navigation", open, []func(*http.Request){set("Sec-Fetch-Site", "none")}, 403, "Sec-Fetch-Site is"},
+		{"an old browser on another site", open, []func(*http.Request){set("Sec-Fetch-Site", ""), set("Origin", "https://evil.example")}, 403, "Origin is"},
+		{"an old browser on another port", open, []func(*http.Request){set("Sec-Fetch-Site", ""), set("Origin", "http://127.0.0.1:80")}, 403, "Origin is"},
+		{"a sandboxed frame", open, []func(*http.Request){set("Sec-Fetch-Site", ""), set("Origin", "null")}, 403, "Origin is"},
+		{"no Origin", open, []func(*http.Request){set("Sec-Fetch-Site", "")}, 403, "Origin is"},
+		{"a form", open, []func(*http.Request){set(marker, "")}, 403, marker + " is"},
+		{"a form's content", open, []func(*http.Request){set("Content-Type", "text/plain")}, 415, "Content-Type is"},
+		{"PUT", open, []func(*http.Request){func(q *http.Request) { q.Method = "PUT" }}, 405, "the method is"},
+		{"DELETE", open, []func(*http.Request){func(q *http.Request) { q.Method = "DELETE" }}, 405, "the method is"},
+		{"a preflight request", open, []func(*http.Request){func(q *http.Request) { q.Method = "OPTIONS" }}, 405, "the method is"},
+		{"no session", locked, nil, 401, "there is no session"},
+		{"a session that was made up", locked, []func(*http.Request){set("Cookie", "limbo_console=x; limbo_console_00000000=y")}, 401, "there is no session"},
+		{"the token as a header", locked, []func(*http.Request){set("Authorization", "Bearer "+secret)}, 401, "there is no session"},
+		{"read-only", Options{ReadOnly: true}, nil, 403, "the console is read-only"},
+	} {
+		t.Run(c.attack, func(t *testing.T) {
+			r := newRig(t, c.options)
+			r.schedule(durable.Timer{Key: "a", After: time.Hour})
+			q := r.request("/api/timers/cancel", object{"keys": keys64("a")})
+			for _, change := range c.change {
+				change(q)
+			}
+			w := r.do(q)
+			require.Equal(t, c.status, w.Code, w.Body.String())
+			require.Contains(t, w.Body.String(), c.why)
+			require.Empty(t, w.Header().Get("Access-Control-Allow-Origin"))
+			waiting := 1
+			if c.status == 200 {
+				waiting = 0
+			}
+			require.Equal(t, waiting, r.stats().Waiting)
+		})
+	}
+}
+
+// Every route that changes something is behind the same checks.
+func TestEveryChangeIsGuarded(t *testing.T) {
+	for _, target := range []string{
+		"/api/timers/cancel", "/api/timers/reset", "/api/timers/requeue", "/api/timers/purge", "/api/bulk", "/api/bulk/x/stop",
+		"/api/schedules/put", "/api/schedules/pause", "/api/schedules/resume", "/api/schedules/trigger", "/api/schedules/backfill", "/api/schedules/delete",
+	} {
+		newRig(t, Options{ReadOnly: true}).refused(403, target, object{}, "read-only")
+		newRig(t, Options{Token: secret}).refused(401, target, object{}, "no session")
+		r := newRig(t, Options{})
+		q := r.request(target, object{})
+		q.Header.Del(marker)
+		require.Equal(t, 403, r.do(q).Code)
+		if target != "/api/bulk" { // whose GET is the list
+			require.Contains(t, []int{404, 405}, r.do(r.request(target, nil)).Code, "GET")
+		}
+	}
+}
+
+// Another site cannot read, and cannot make the console read the store.
+func TestReadsFromOtherSites(t *testing.T) {
+	r := newRig(t, Options{})
+	for _, target := range []string{"/api/overview", "/api/timers?state=dead", "/api/count?state=dead", "/api/live", "/api/session"} {
+		q := r.request(target, nil)
+		q.Header.Set("Sec-Fetch-Site", "cross-site")
+		require.Equal(t, 403, r.do(q).Code, target)
+	}
+	q := r.request("/", nil)
+	q.Header.Set("Sec-Fetch-Site", "cross-site") // a link to the page
+	require.Equal(t, 200, r.do(q).Code)
+	q.Host = "evil.example"
+	require.Equal(t, 403, r.do(q).Code)
+	locked := newRig(t, Options{Token: secret})
+	for _, target := range []string{"/api/overview", "/api/timers?state=dead", "/api/count?state=dead", "/api/timer?key=YQ", "/api/bulk", "/api/schedules", "/api/schedule?key=YQ", "/api/live"} {
+		require.Equal(t, 401, locked.do(locked.request(target, nil)).Code, target)
+	}
+}
+
+func TestHeaders(t *testing.T) {
+	r := newRig(t, Options{})
+	for _, target := range []string{"/", "/console.css", "/api/overview", "/api/none", "/api/timer"} {
+		head := r.do(r.request(target, nil)).Header()
+		require.Equal(t, policy, head.Get("Content-Security-Policy"), target)
+		require.Equal(t, "nosniff", head.Get("X-Content-Type-Options"))
+		require.Equal(t, "no-referrer", head.Get("Referrer-Policy"))
+		require.Equal(t, "no-store", head.Get("Cache-Control"))
+	}
+	require.NotContains(t, policy, "unsafe")
+}
+
+// The page's files have neither inline scripts nor inline styles, nor addresses that are not relative.
+func TestFiles(t *testing.T) {
+	for name, f := range files {
+		text := string(f.text)
+		require.NotEmpty(t, f.kind, name)
+		for _, bad := range []string{"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "style=", "<style", "onclick=", `href="/`, `src="/`, "fetch(\"/", "http://", "https://"} {
+			text := strings.ReplaceAll(text, "http://www.w3.org/2000/svg", "")
+			require.NotContains(t, text, bad, name)
+		}
+		require.NotContains(t, text, "<script>", name)
+	}
+}
+
+func (r *rig) login(token string) *httptest.ResponseRecorder {
+	w := r.do(r.request("/api/login", object{"token": token}))
+	r.cookies = append(r.cookies, w.Result().Cookies()...)
+	return w
+}
+
+func TestSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Options{Token: secret})
+		require.Equal(t, map[string]bool{"login": true, "token": true, "read_only": false}, call[map[string]bool](r, 200, "/api/session", nil))
+		r.refused(401, "/api/login", object{"token": "wrong"}, "this is not the token")
+		require.Equal(t, 200, r.login(secret).Code)
+		cookie := r.cookies[0]
+		require.True(t, cookie.HttpOnly)
+		require.Equal(t, http.SameSiteStrictMode, cookie.SameSite)
+		require.Empty(t, cookie.Path, "it is that of the API")
+		require.Equal(t, 12*60*60, cookie.MaxAge)
+		require.NotContains(t, cookie.Value, secret)
+		call[overview](r, 200, "/api/overview", nil)
+
+		q := r.request("/api/overview", nil)
+		q.Host = "limbo.example" // with a token any name will do
+		require.Equal(t, 200, r.do(q).Code)
+
+		time.Sleep(12*time.Hour - time.Second)
+		call[overview](r, 200, "/api/overview", nil)
+		time.Sleep(time.Second)
+		r.refused(401, "/api/overview", nil, "it has expired")
+
+		r.cookies = nil
+		require.Equal(t, 200, r.login(secret).Code)
+		call[object](r, 200, "/api/logout", object{})
+		r.refused(401, "/api/overview", nil, "there is no session")
+		require.Contains(t, r.log.String(), "action=login")
+	})
+}
+
+func TestCookieByTLS(t *testing.T) {
+	r := newRig(t, Options{Token: secret})
+	q := r.request("/api/login", object{"token": secret})
+	require.False(t, r.do(q).Result().Cookies()[0].Secure)
+	q = r.request("/api/login", object{"token": secret})
+	q.TLS = &tls.ConnectionState{}
+	require.True(t, r.do(q).Result().Cookies()[0].Secure)
+	q = r.request("/api/login", object{"token": secret})
+	q.Header.Set("Origin", "https://127.0.0.1:7717")
+	require.True(t, r.do(q).Result().Cookies()[0].Secure, "a proxy ends TLS")
+}
+
+// A login that is one too many ends the oldest session.
+func TestSessionsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Options{Token: secret, MaxSessions: 3})
+		for range 4 {
+			time.Sleep(time.Second)
+			r.login(secret)
+		}
+		all := r.cookies
+		for i, cookie := range all {
+			r.cookies = []*http.Cookie{cookie}
+			want := 200
+			if i == 0 {
+				want = 401
+			}
+			require.Equal(t, want, r.do(r.request("/api/overview", nil)).Code, i)
+		}
+	})
+}
+
+func TestWrongTokensAreThrottled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Options{Token: secret})
+		try := func(remote, token string) *httptest.ResponseRecorder {
+			q := r.request("/api/login", object{"token": token})
+			q.RemoteAddr = remote
+			return r.do(q)
+		}
+		for i := range 5 {
+			require.Equal(t, 401, try(fmt.Sprintf("10.0.0.1:%d", i), "wrong").Code)
+			time.Sleep(time.Second)
+		}
+		w := try("10.0.0.1:9", secret)
+		require.Equal(t, 429, w.Code, "the right one, too")
+		require.Equal(t, "55", w.Header().Get("Retry-After"))
+		require.Empty(t, w.Result().Cookies())
+		require.Equal(t, 200, try("10.0.0.2:1", secret).Code, "another address")
+		time.Sleep(55 * time.Second)
+		require.Equal(t, 200, try("10.0.0.1:9", secret).Code)
+
+		for i := range 5 {
+			require.Equal(t, 401, try(fmt.Sprintf("[2001:db8::%d]:1", i), "wrong").Code)
+		}
+		require.Equal(t, 429, try("[2001:db8::ffff]:1", secret).Code, "the same network")
+		require.Equal(t, 401, try("[2001:db8:0:1::1]:1", "wrong").Code)
+
+		for i := range 2 * maxAddresses {
+			try(fmt.Sprintf("10.%d.%d.%d:1", 1+i>>16, i>>8&255, i&255), "wrong")
+		}
+		require.LessOrEqual(t, len(r.console.sessions.wrong), maxAddresses+1)
+		require.Equal(t, 429, try("10.200.0.1:1", secret).Code, "too many addresses share an entry")
+		time.Sleep(time.Minute)
+		require.Equal(t, 200, try("10.200.0.1:1", secret).Code)
+	})
+}
+
+func TestOptions(t *testing.T) {
+	r := newRig(t, Options{})
+	for _, c := range []struct {
+		options Options
+		want    string
+	}{
+		{Options{Token: "short"}, "console: Options.Token is 5 bytes long, must be 16 to 1024"},
+		{Options{Hosts: []string{"http://a"}}, `console: Options.Hosts has "http://a", must be host names without ports`},
+		{Options{MaxSessions: -1}, "console: Options.MaxSessions is -1, must be 1 to 10000"},
+		{Options{MaxStreams: 2000}, "console: Options.MaxStreams is 2000, must be 1 to 1024"},
+		{Options{MaxBulk: 17}, "console: Options.MaxBulk is 17, must be 1 to 16"},
+	} {
+		_, err := New(r.timers, c.options)
+		require.EqualError(t, err, c.want)
+	}
+	_, err := New(nil, Options{})
+	require.EqualError(t, err, "console: the timers are nil")
+}
+
+// The console works below any path: the page without its slash is redirected.
+func TestMounted(t *testing.T) {
+	r := newRig(t, Options{})
+	h := http.StripPrefix("/a b/console", r.console)
+	q := httptest.NewRequest(http.MethodGet, "http://localhost/a%20b/console?x=1", nil)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, q)
+	require.Equal(t, 301, w.Code)
+	require.Equal(t, "./console/", w.Header().Get("Location"))
+	for target, kind := range map[string]string{"": "text/html; charset=utf-8", "console.css": "text/css; charset=utf-8", "api/overview": "application/json"} {
+		w = httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost/a%20b/console/"+target, nil))
+		require.Equal(t, 200, w.Code, target)
+		require.Equal(t, kind, w.Header().Get("Content-Type"))
+	}
+}
+
+// What follows the object in a request's body is refused.
+func TestTrailingJSON(t *testing.T) {
+	r := newRig(t, Options{})
+	q := httptest.NewRequest(http.MethodPost, "/api/timers/cancel", bytes.NewReader([]byte(`{"keys":["YQ"]}{}`)))
+	q.Host = "localhost"
+	q.Header.Set("Content-Type", "application/json; charset=utf-8")
+	q.Header.Set(marker, "1")
+	q.Header.Set("Sec-Fetch-Site", "same-origin")
+	w := r.do(q)
+	require.Equal(t, 400, w.Code)
+	var f failure
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &f))
+	require.Contains(t, f.Message, "there is more after the object")
+}

@@ -1,0 +1,231 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable"
+)
+
+const (
+	pollEvery = time.Second
+	pollFor   = 2 * time.Second // one poll: later, the store does not answer
+	rateOver  = 10              // polls
+)
+
+// overview counts what the store holds.
+type overview struct {
+	Shards  int    `json:"shards"`
+	Waiting int    `json:"waiting"`
+	Overdue int    `json:"overdue"` // of those that wait
+	Running int    `json:"running"`
+	Dead    int    `json:"dead"`
+	Dropped uint64 `json:"dropped"` // dead letters that the store's limits have removed
+
+	Schedules        int `json:"schedules"`
+	SchedulesOverdue int `json:"schedules_overdue"`
+
+	Now          time.Time `json:"now"` // by the engine's clock
+	NextDue      time.Time `json:"next_due,omitzero"`
+	NextLeaseEnd time.Time `json:"next_lease_end,omitzero"`
+}
+
+func overviewOf(s durable.Stats) overview {
+	return overview{
+		Shards: s.Shards, Waiting: s.Waiting, Overdue: s.Overdue, Running: s.Leased, Dead: s.Dead, Dropped: s.Dropped,
+		Schedules: s.Schedules, SchedulesOverdue: s.SchedulesOverdue,
+		Now: s.Now, NextDue: s.NextDue, NextLeaseEnd: s.NextLeaseEnd,
+	}
+}
+
+func (c *Console) overview(r *http.Request) (any, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), readFor)
+	defer cancel()
+	s, err := c.timers.Stats(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return overviewOf(s), nil
+}
+
+// rates are net changes per second over the last rateOver polls: the store counts what it
+// holds, and not how many timers came and went.
+type rates struct {
+	Waiting float64 `json:"waiting"`
+	Running float64 `json:"running"`
+	Dead    float64 `json:"dead"`
+	Dropped float64 `json:"dropped"`
+}
+
+// live is an event of the stream.
+type live struct {
+	Overview  *overview  `json:"overview,omitempty"` // nil: the store has not answered yet
+	PerSecond *rates     `json:"per_second,omitempty"`
+	Error     string     `json:"error,omitempty"` // why the store does not answer
+	Since     time.Time  `json:"since,omitzero"`  // when that began
+	Bulk      []jobState `json:"bulk"`
+}
+
+// feed makes the events for all streams: one goroutine polls the store while there is a
+// stream, and each stream sends the newest event when it has sent the last. So a slow reader
+// misses some, and one that never reads costs its connection's buffer.
+type feed struct {
+	mu      sync.Mutex
+	streams int           // guarded by mu
+	running bool          // guarded by mu; whether the goroutine runs
+	newest  []byte        // guarded by mu; nil: there is no event yet
+	next    chan struct{} // guarded by mu; closed when there is a newer event
+}
+
+// join adds a stream; false if there are too many.
+func (c *Console) join() bool {
+	f := &c.feed
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.streams == c.options.MaxStreams {
+		return false
+	}
+	f.streams++
+	if !f.running {
+		f.running = true
+		go c.poll()
+	}
+	return true
+}
+
+func (f *feed) leave() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.streams--
+}
+
+func (f *feed) latest() ([]byte, <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.newest, f.next
+}
+
+// publish makes an event the newest. It reports false, and ends the feed, if there is no stream.
+func (f *feed) publish(event []byte) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.streams == 0 {
+		f.running, f.newest = false, nil
+		return false
+	}
+	f.newest = event
+	close(f.next)
+	f.next = make(chan struct{})
+	return true
+}
+
+// poll polls the store until there is no stream, or the console is closed.
+func (c *Console) poll() {
+	type point struct {
+		at time.Time
+		overview
+	}
+	var points []point // the last rateOver+1
+	var e live
+	for {
+		begun := time.Now()
+		ctx, cancel := context.WithTimeout(c.ctx, pollFor)
+		s, err := c.timers.Stats(ctx)
+		cancel()
+		took := time.Since(begun)
+		if err != nil {
+			if e.Since.IsZero() {
+				e.Since = begun.UTC()
+			}
+			e.Error, e.PerSecond, points, took = readable(err.Error()), nil, nil, 0
+		} else {
+			o := overviewOf(s)
+			e.Overview, e.PerSecond, e.Error, e.Since = &o, nil, "", time.Time{}
+			points = append(points, point{begun, o})
+			points = points[max(len(points)-rateOver-1, 0):]
+			if first := points[0]; len(points) > 1 {
+				per := func(now, was float64) float64 { return (now - was) / begun.Sub(first.at).Seconds() }
+				e.PerSecond = &rates{
+					Waiting: per(float64(o.Waiting), float64(first.Waiting)), Running: per(float64(o.Running), float64(first.Running)),
+					Dead: per(float64(o.Dead), float64(first.Dead)), Dropped: per(float64(o.Dropped), float64(first.Dropped)),
+				}
+			}
+		}
+		e.Bulk = c.bulk.jobStates()
+		text, err := json.Marshal(e)
+		if err != nil { // a time after the year 9999, which no engine stores
+			text = []byte(`{"error":"the values cannot be written as JSON","bulk":[]}`)
+		}
+		if !c.feed.publish(append(append([]byte("event: live\ndata: "), text...), "\n\n"...)) {
+			return
+		}
+		// A store that takes long is polled less often: 5 % of its time at most.
+		select {
+		case <-time.After(time.Until(begun.Add(max(pollEvery, 20*took)))):
+		case <-c.ctx.Done():
+			c.feed.mu.Lock()
+			c.feed.running, c.feed.newest = false, nil
+			c.feed.mu.Unlock()
+			return
+		}
+	}
+}
+
+// serveLive sends an event each second. It ends with the session, and when the console is
+// closed.
+func (c *Console) serveLive(w http.ResponseWriter, r *http.Request) {
+	err := c.authorize(r)
+	if err == nil && c.ctx.Err() != nil {
+		err = &failure{Status: http.StatusServiceUnavailable, Message: "the console is closed"}
+	}
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	head := w.Header()
+	if r.Method == http.MethodHead { // which the pattern for GET matches: it has no end to wait for
+		head.Set("Content-Type", "text/event-stream")
+		return
+	}
+	if !c.join() {
+		writeError(w, &failure{
+			Status: http.StatusServiceUnavailable, RetryAfter: 10,
+			Message: "too many pages are open: close one",
+		})
+		return
+	}
+	defer c.feed.leave()
+	head.Set("Content-Type", "text/event-stream")
+	head.Set("X-Accel-Buffering", "no") // or a proxy may keep events back
+	out := http.NewResponseController(w)
+	send := func(text []byte) bool {
+		// The server's WriteTimeout is for the whole response: each event has its own instead.
+		_ = out.SetWriteDeadline(time.Now().Add(writeTimeout))
+		if _, err := w.Write(text); err != nil {
+			return false
+		}
+		return out.Flush() == nil
+	}
+	if !send([]byte("retry: 1000\n\n")) {
+		return
+	}
+	for {
+		text, next := c.feed.latest()
+		if text != nil && !send(text) {
+			return
+		}
+		select {
+		case <-next:
+		case <-r.Context().Done():
+			return
+		case <-c.ctx.Done():
+			return
+		}
+		if c.authorize(r) != nil {
+			return
+		}
+	}
+}
