@@ -1,0 +1,2 @@
+// Package console tests package durable/console in Chromium.
+package console

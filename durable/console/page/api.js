@@ -1,0 +1,89 @@
+// Requests to the server. When the session has expired, the token is asked for in a dialog
+// above whatever is open, and the request is sent again: no form is lost.
+
+import { $, h, setText } from "./dom.js"
+
+export class ApiError extends Error {
+  constructor(status, reply) {
+    super(reply.error ?? "the server has answered with status " + status)
+    this.status = status
+    this.reply = reply
+  }
+}
+
+export const session = { readOnly: false }
+
+export async function begin() {
+  const state = await send("api/session")
+  session.readOnly = state.read_only
+  $("read-only").hidden = !state.read_only
+  if (state.login) await login()
+  $("logout").hidden = !state.token
+}
+
+export const get = (path, query) => request(path + (query ? "?" + new URLSearchParams(query) : ""))
+export const post = (path, body) => request(path, body ?? {})
+
+async function request(path, body) {
+  for (;;) {
+    try {
+      return await send(path, body)
+    } catch (error) {
+      if (error.status !== 401) throw error
+      await login()
+    }
+  }
+}
+
+async function send(path, body) {
+  let response
+  try {
+    response = await fetch(path, body === undefined ? {} : {
+      method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json", "X-Limbo-Console": "1" },
+    })
+  } catch {
+    throw new ApiError(0, { error: "The server cannot be reached." })
+  }
+  let reply = {}
+  try { reply = await response.json() } catch { /* a proxy's reply, which is told by its status */ }
+  if (!response.ok) throw new ApiError(response.status, reply)
+  return reply
+}
+
+let pending = null
+
+// login asks for the token, once for all requests that wait for it.
+export function login() {
+  pending ??= ask().finally(() => { pending = null })
+  return pending
+}
+
+function ask() {
+  return new Promise(resolve => {
+    const input = h("input", { type: "password", name: "token", autocomplete: "current-password", required: true, autofocus: true })
+    const error = h("p", { class: "error", role: "alert" })
+    const button = h("button", { class: "primary" }, "Log in")
+    const form = h("form", {
+      submit: async event => {
+        event.preventDefault()
+        button.disabled = true
+        try {
+          await send("api/login", { token: input.value })
+          dialog.close()
+          dialog.remove()
+          $("logout").hidden = false
+          resolve()
+        } catch (e) {
+          setText(error, e.status === 429 ? `${e.message} (${e.reply.retry_after} s)` : e.message)
+          input.select()
+        } finally {
+          button.disabled = false
+        }
+      },
+    }, h("h2", { id: "login-title" }, "Log in"), h("p", {}, "The console asks for its token once every 12 hours."),
+      h("label", { class: "field" }, h("span", {}, "Token"), input), error, h("p", { class: "buttons" }, button))
+    const dialog = h("dialog", { class: "login", "aria-labelledby": "login-title", cancel: event => event.preventDefault() }, form)
+    document.body.append(dialog)
+    dialog.showModal()
+  })
+}

@@ -1,0 +1,64 @@
+// The page: its views by the address's fragment.
+
+import { begin, post, session } from "./api.js"
+import { bulkView, isOver } from "./bulk.js"
+import { say } from "./dialogs.js"
+import { $, h } from "./dom.js"
+import { connect, listen } from "./live.js"
+import { overviewView } from "./overview.js"
+import { editView, scheduleView, schedulesView } from "./schedules.js"
+import { timersView } from "./timers.js"
+import { timerView } from "./timer.js"
+
+const views = {
+  overview: overviewView, timers: timersView, timer: timerView, bulk: bulkView,
+  schedules: schedulesView, schedule: scheduleView, edit: editView,
+}
+const parents = { timer: "timers", schedule: "schedules", edit: "schedules" }
+
+let view = null
+
+function show() {
+  const [path, query] = location.hash.replace(/^#\/?/, "").split("?")
+  const name = Object.hasOwn(views, path) ? path : "overview"
+  view?.off()
+  view = views[name](new URLSearchParams(query ?? ""))
+  $("main").replaceChildren(view.root)
+  document.title = view.title + " · limbo console"
+  for (const link of document.querySelectorAll("header nav a")) {
+    if (link.getAttribute("href") === "#/" + (parents[name] ?? name)) link.setAttribute("aria-current", "page")
+    else link.removeAttribute("aria-current")
+  }
+}
+
+addEventListener("hashchange", () => {
+  say("")
+  show()
+  scrollTo(0, 0)
+  $("main").focus({ preventScroll: true })
+})
+
+$("skip").addEventListener("click", () => $("main").focus())
+
+$("logout").addEventListener("click", async () => {
+  try { await post("api/logout") } finally { location.reload() }
+})
+
+listen(live => {
+  const running = live.bulk.filter(job => !isOver(job)).length
+  $("bulk-count").textContent = running ? `${running} running` : ""
+})
+
+async function start() {
+  try {
+    await begin()
+  } catch (e) {
+    $("main").replaceChildren(h("p", { class: "empty error" }, e.message, " ", h("button", { type: "button", click: start }, "Try again")))
+    return
+  }
+  document.body.classList.toggle("read-only", session.readOnly)
+  connect()
+  show()
+}
+
+start()

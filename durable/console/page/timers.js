@@ -1,0 +1,154 @@
+// The lists of timers.
+
+import { get } from "./api.js"
+import { h, keyText, number, plural, table, tableRow, timeCell, timersText, visible, visibleLines } from "./dom.js"
+import { changeAll, changeTimers, offered } from "./dialogs.js"
+import { listen } from "./live.js"
+
+const states = [["waiting", "Waiting"], ["running", "Running"], ["dead", "Dead"]]
+const timeHeads = { waiting: "Due", running: "Lease ends", dead: "Died" }
+const timeOf = { waiting: t => t.due, running: t => t.lease_end, dead: t => t.died }
+const maxSelected = 500
+
+// The fields of a filter, as in the address.
+const filterNames = ["prefix", "topic", "error", "schedule"]
+
+export function filterOf(query) {
+  const filter = { state: query.get("state") ?? "waiting" }
+  for (const name of filterNames) if (query.get(name)) filter[name] = query.get(name)
+  return filter
+}
+
+export const address = filter => "#/timers?" + new URLSearchParams(filter)
+
+// describe says which timers a filter means.
+export function describe(filter, scheduleText) {
+  const parts = []
+  if (filter.prefix) parts.push(`with a key that begins with “${visible(filter.prefix)}”`)
+  if (filter.topic) parts.push(`of the topic “${visible(filter.topic)}”`)
+  if (filter.error) parts.push(`whose last error contains “${visible(filter.error)}”`)
+  if (filter.schedule) parts.push(scheduleText ? `of the schedule “${visible(scheduleText)}”` : "of one schedule")
+  const what = { waiting: "Waiting timers", running: "Running timers", dead: "Dead letters" }[filter.state]
+  return parts.length ? what + " " + parts.join(", ") : "All " + what[0].toLowerCase() + what.slice(1)
+}
+
+export function timersView(query) {
+  const filter = filterOf(query), after = query.get("after") ?? ""
+  const selected = new Map() // by key, the timers that are selected
+  let total = null           // what matches; null: it is being counted
+  let page = []              // the timers that are shown
+
+  const tabs = new Map(states.map(([state, label]) => {
+    const n = h("span", { class: "n" })
+    const link = h("a", { href: address({ ...filter, state }), "aria-current": state === filter.state && "page" }, label, " ", n)
+    return [state, { link, n }]
+  }))
+  const off = listen(live => {
+    for (const [state, tab] of tabs) if (live.overview) tab.n.textContent = number(live.overview[state])
+  })
+
+  const input = (name, label) => h("label", { class: "field" }, h("span", {}, label),
+    h("input", { name, type: "search", value: filter[name] ?? "", autocomplete: "off", spellcheck: "false" }))
+  const form = h("form", {
+    class: "search", role: "search",
+    submit: event => {
+      event.preventDefault()
+      const next = { state: filter.state }
+      if (filter.schedule && !form.elements.prefix.value) next.schedule = filter.schedule
+      for (const { name, value } of form.querySelectorAll("input")) if (value) next[name] = value
+      if (address(next) === location.hash) load()
+      else location.hash = address(next)
+    },
+  }, input("prefix", "Key begins with"), input("topic", "Topic is"), input("error", "Last error contains"),
+    h("span", { class: "buttons" }, h("button", { class: "primary" }, "Search"),
+      Object.keys(filter).length > 1 && h("a", { class: "button", href: address({ state: filter.state }) }, "Clear")))
+
+  const count = h("span", { role: "status" }), chosen = h("span", { class: "chosen" }), buttons = h("span", { class: "buttons" })
+  const bar = h("div", { class: "bar" }, h("span", {}, count, chosen), buttons)
+  const content = h("div", { class: "list" })
+  const pager = h("p", { class: "pager" })
+  const all = h("input", { type: "checkbox", "aria-label": "Select all timers of this page", change: () => {
+    for (const t of page) choose(t, all.checked)
+    for (const box of content.querySelectorAll("td input")) box.checked = selected.has(box.value)
+    showBar()
+  } })
+
+  const columns = [
+    { label: "Select", head: all, class: "select" }, { label: "Key", class: "main" }, { label: "Topic", class: "topic" },
+    { label: timeHeads[filter.state], class: "time" }, { label: "Attempts", class: "number" }, { label: "Last error", class: "error-text" },
+  ]
+
+  function choose(t, on) {
+    if (on && selected.size < maxSelected) selected.set(t.key, t)
+    else if (!on) selected.delete(t.key)
+  }
+
+  function showBar() {
+    count.textContent = total === null ? "Counting…" : total.error ?? `${timersText(total)} ${total.count === 1 && !total.at_least ? "matches" : "match"}.`
+    chosen.textContent = selected.size ? ` ${number(selected.size)} selected.` : ""
+    all.checked = page.length > 0 && page.every(t => selected.has(t.key))
+    all.indeterminate = !all.checked && page.some(t => selected.has(t.key))
+    const make = (name, action, label, act) => h("button", {
+      type: "button", class: action.danger && "danger-text", "data-action": name, click: act,
+    }, label)
+    const few = selected.size
+      ? offered(filter.state).map(([name, a]) => make(name, a, a.label, async () => {
+        if (await changeTimers(name, [...selected.values()])) load()
+      }))
+      : []
+    const many = !selected.size && total?.count > 0
+      ? offered(filter.state).map(([name, a]) => make("all-" + name, a, a.label.replace("…", "") + " all…", async () => {
+        if (await changeAll(name, filter, describe(filter, page[0]?.schedule_text) + ".")) location.hash = "#/bulk"
+      }))
+      : []
+    buttons.replaceChildren(...few, ...many, h("button", { type: "button", click: load }, "Refresh"))
+  }
+
+  function row(t) {
+    const box = h("input", { type: "checkbox", value: t.key, checked: selected.has(t.key), "aria-label": "Select " + visible(t.text), change: () => {
+      choose(t, box.checked)
+      box.checked = selected.has(t.key)
+      showBar()
+    } })
+    return tableRow(columns, [
+      box, h("a", { href: "#/timer?key=" + t.key, title: t.text.length > 120 && visible(t.text) }, keyText(t.text)),
+      t.topic && h("a", { class: "plain", href: address({ ...filter, topic: t.topic }), title: "Only this topic" }, keyText(t.topic, "")),
+      timeCell(timeOf[filter.state](t)), number(t.attempts),
+      t.error && h("span", { class: "clamp" }, visibleLines(t.error)),
+    ])
+  }
+
+  async function load() {
+    content.setAttribute("aria-busy", "true")
+    total = null
+    selected.clear()
+    showBar()
+    get("api/count", filter).then(t => { total = t }, e => { total = { count: 0, error: e.message } }).then(showBar)
+    try {
+      const list = await get("api/timers", { ...filter, ...(after && { after }) })
+      page = list.items
+      content.replaceChildren(page.length === 0
+        ? h("p", { class: "empty" }, after ? "No more timers." : Object.keys(filter).length > 1 ? "No timer matches." : `No timer is ${filter.state}.`)
+        : table(describe(filter), columns, page.map(row)))
+      pager.replaceChildren(...[
+        after && h("a", { class: "button", href: address(filter) }, "First page"),
+        list.next && h("a", { class: "button", href: address({ ...filter, after: list.next }) }, "Next page"),
+        list.partial && h("span", {}, ` The search took long, and has found ${plural(page.length, "timer", "timers")} so far: the next page goes on.`),
+      ].filter(Boolean))
+    } catch (e) {
+      page = []
+      content.replaceChildren(h("p", { class: "empty error" }, e.message, " ", h("button", { type: "button", click: load }, "Try again")))
+      pager.replaceChildren()
+    }
+    content.removeAttribute("aria-busy")
+    showBar()
+  }
+
+  load()
+  return {
+    title: "Timers", off,
+    root: h("div", { class: "view timers" }, h("h2", {}, "Timers"),
+      h("nav", { class: "tabs", "aria-label": "States" }, [...tabs.values()].map(tab => tab.link)),
+      form, bar, content, pager),
+  }
+}
