@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -134,9 +135,14 @@ func media(scheme string) chromedp.Action[chromedp.Void] {
 // site serves a console below /ops/console/.
 type site struct {
 	address string
-	down    atomic.Bool // whether every request is refused
+	down    atomic.Bool  // whether every request is refused
+	streams atomic.Int32 // that are open
+	cutAll  atomic.Pointer[context.CancelFunc]
 	server  *http.Server
 }
+
+// cut ends the streams that are open.
+func (s *site) cut() { (*s.cutAll.Load())() }
 
 func serve(t *testing.T, c *console.Console) *site {
 	t.Helper()
@@ -148,6 +154,14 @@ func serve(t *testing.T, c *console.Console) *site {
 		if s.down.Load() {
 			http.Error(w, "down", http.StatusBadGateway)
 			return
+		}
+		if strings.HasSuffix(r.URL.Path, "/live") {
+			s.streams.Add(1)
+			defer s.streams.Add(-1)
+			ctx, cancel := context.WithCancel(r.Context())
+			defer cancel()
+			s.cutAll.Store(&cancel)
+			r = r.WithContext(ctx)
 		}
 		mounted.ServeHTTP(w, r)
 	})}

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
@@ -26,6 +25,22 @@ func TestScreenshots(t *testing.T) {
 		folder = t.TempDir()
 	}
 	dead := "#/timer?key=" + key64("mail/0000")
+	draw := func(name string) {
+		t.Helper()
+		for _, width := range []int64{390, 1400, 2560} {
+			for _, scheme := range []string{"light", "dark"} {
+				if width == 2560 && scheme == "dark" {
+					continue
+				}
+				x.do(media(scheme), chromedp.EmulateViewport(width, 900))
+				x.until(fmt.Sprintf("innerWidth === %d", width))
+				require.LessOrEqual(t, eval[int64](x, "document.documentElement.scrollWidth"), width, name)
+				picture, err := chromedp.Run(x.ctx, chromedp.CaptureScreenshot())
+				require.NoError(t, err)
+				require.NoError(t, os.WriteFile(filepath.Join(folder, fmt.Sprintf("%s-%d-%s.png", name, width, scheme)), picture, 0o600))
+			}
+		}
+	}
 	for _, view := range []struct{ name, fragment, until string }{
 		{"overview", "#/overview", `document.querySelector(".tile small").textContent.includes("per second")`},
 		{"waiting", "#/timers?state=waiting", `document.querySelectorAll("tbody tr").length === 50`},
@@ -39,33 +54,44 @@ func TestScreenshots(t *testing.T) {
 	} {
 		x.view(view.fragment)
 		x.until(view.until)
-		for _, width := range []int64{390, 1400, 2560} {
-			for _, scheme := range []string{"light", "dark"} {
-				if width == 2560 && scheme == "dark" {
-					continue
-				}
-				x.do(media(scheme), chromedp.EmulateViewport(width, 900))
-				x.until(fmt.Sprintf("innerWidth === %d", width))
-				require.LessOrEqual(t, eval[int64](x, "document.documentElement.scrollWidth"), width, view.name)
-				picture, err := chromedp.Run(x.ctx, chromedp.CaptureScreenshot())
-				require.NoError(t, err)
-				require.NoError(t, os.WriteFile(filepath.Join(folder, fmt.Sprintf("%s-%d-%s.png", view.name, width, scheme)), picture, 0o600))
-			}
-		}
+		require.Empty(t, eval[string](x, unnamed), view.name)
+		require.NotRegexp(t, `undefined|NaN|\[object|false|null`, eval[string](x, "document.body.innerText"), view.name)
+		draw(view.name)
 	}
 	require.Equal(t, "Edit schedule · limbo console", eval[string](x, "document.title"))
+
+	x.view("#/timers?state=waiting&prefix=order/")
+	x.until(`document.querySelectorAll("tbody tr").length === 50`)
+	x.run(`for (const box of [...document.querySelectorAll("tbody input")].slice(0, 7)) box.click()`)
+	draw("selected")
+	x.click("[data-action=move]", "")
+	x.until(`document.querySelector("dialog").innerText.includes("and 2 more")`)
+	draw("move")
+	x.click("dialog button", "Close")
+	x.click("button", "Refresh")
+	x.click("[data-action=all-cancel]", "")
+	x.until(`document.querySelector("dialog").innerText.includes("1,500 timers match.")`)
+	draw("cancel-all")
+	x.fill("dialog [name=count]", "1,500")
+	s.engine.cancel.Store(true)
+	x.click("dialog button", "Cancel")
+	x.shows("The store has not answered since")
+	draw("bulk-waits")
+	s.engine.cancel.Store(false)
+	x.shows("1,500 of 1,500 timers cancelled")
+	draw("bulk-done")
 }
+
+// unnamed finds the controls without a name for a screen reader, and ids that are not unique.
+const unnamed = `[...document.querySelectorAll("a, button, input, select, textarea")].filter(e =>
+		!(e.textContent.trim() && !e.matches("select, textarea")) && !e.ariaLabel && !e.labels?.length).map(e => e.outerHTML)
+	.concat([...document.querySelectorAll("[id]")].map(e => e.id).filter((id, i, all) => all.indexOf(id) !== i)).join(", ")`
 
 func (s *scene) stats() durable.Stats {
 	s.t.Helper()
 	st, err := s.timers.Stats(background)
 	require.NoError(s.t, err)
 	return st
-}
-
-func (s *scene) eventually(is func(durable.Stats) bool) {
-	s.t.Helper()
-	require.Eventually(s.t, func() bool { return is(s.stats()) }, patience, 10*time.Millisecond)
 }
 
 func key64(key string) string { return base64.RawURLEncoding.EncodeToString([]byte(key)) }

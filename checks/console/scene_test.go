@@ -20,20 +20,22 @@ import (
 // scene is a store with what an operator may find in one.
 type scene struct {
 	t      *testing.T
+	engine *faulty
 	timers *durable.Timers
 }
 
 func newScene(t *testing.T) *scene {
 	t.Helper()
-	engine, err := memstore.New(memstore.Options{})
+	inMemory, err := memstore.New(memstore.Options{})
 	require.NoError(t, err)
+	engine := &faulty{Store: inMemory}
 	timers, err := durable.New(engine, durable.Options{Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, timers.Shutdown(background))
 		require.NoError(t, engine.Close())
 	})
-	return &scene{t, timers}
+	return &scene{t, engine, timers}
 }
 
 func (s *scene) console(o console.Options) *site {

@@ -60,6 +60,7 @@ export function login() {
 
 function ask() {
   return new Promise(resolve => {
+    let loggedIn = false
     const input = h("input", { type: "password", name: "token", autocomplete: "current-password", required: true, autofocus: true })
     const error = h("p", { class: "error", role: "alert" })
     const button = h("button", { class: "primary" }, "Log in")
@@ -69,6 +70,7 @@ function ask() {
         button.disabled = true
         try {
           await send("api/login", { token: input.value })
+          loggedIn = true
           dialog.close()
           dialog.remove()
           $("logout").hidden = false
@@ -82,7 +84,8 @@ function ask() {
       },
     }, h("h2", { id: "login-title" }, "Log in"), h("p", {}, "The console asks for its token once every 12 hours."),
       h("label", { class: "field" }, h("span", {}, "Token"), input), error, h("p", { class: "buttons" }, button))
-    const dialog = h("dialog", { class: "login", "aria-labelledby": "login-title", cancel: event => event.preventDefault() }, form)
+    // Escape closes a dialog even if its cancel event is prevented, so the dialog opens again.
+    const dialog = h("dialog", { class: "login", "aria-labelledby": "login-title", close: () => { if (!loggedIn) dialog.showModal() } }, form)
     document.body.append(dialog)
     dialog.showModal()
   })

@@ -1,7 +1,7 @@
 // The bulk actions: those that run, and the last that have ended.
 
 import { post, session } from "./api.js"
-import { bothTimes, h, keyText, number, plural, setText, timersText } from "./dom.js"
+import { bothTimes, fill, h, keyText, number, plural, setText, timersText } from "./dom.js"
 import { describe } from "./timers.js"
 import { listen } from "./live.js"
 
@@ -41,7 +41,7 @@ function card(first) {
     details.hidden = job.missed === 0
     setText(summary, `${plural(job.missed, "timer", "timers")} changed before the action came to them` +
       (job.missed > job.missed_keys.length ? `; the first ${number(job.missed_keys.length)}:` : ":"))
-    if (missed.children.length !== job.missed_keys.length) missed.replaceChildren(...job.missed_keys.map(k => h("li", {}, keyText(k))))
+    if (missed.children.length !== job.missed_keys.length) fill(missed, job.missed_keys.map(k => h("li", {}, keyText(k))))
     stop.hidden = isOver(job) || session.readOnly
     stop.disabled = job.status === "stopping"
   }
@@ -52,10 +52,10 @@ export function bulkView() {
   const cards = new Map(), list = h("div", { class: "jobs" }, h("p", { class: "empty" }, "Loading…"))
   const off = listen(live => {
     if (live.bulk.length === 0) {
-      list.replaceChildren(h("p", { class: "empty" }, "No bulk action has run since the server was started. The lists of timers offer them."))
+      fill(list, h("p", { class: "empty" }, "No bulk action has run since the server was started. The lists of timers offer them."))
       return
     }
-    if (cards.size === 0) list.replaceChildren()
+    if (cards.size === 0) fill(list)
     live.bulk.forEach((job, i) => {
       if (!cards.has(job.id)) cards.set(job.id, card(job))
       const it = cards.get(job.id)

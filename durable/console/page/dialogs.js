@@ -1,7 +1,7 @@
 // Dialogs, and the actions on timers.
 
 import { get, post, session } from "./api.js"
-import { $, field, h, keyText, number, plural, setText, timersText } from "./dom.js"
+import { $, field, fill, h, keyText, number, plural, setText, timersText } from "./dom.js"
 
 export function say(text) {
   setText($("message"), text)
@@ -32,6 +32,7 @@ export function open(title, content, label, submit, { danger = false } = {}) {
     const dialog = h("dialog", { "aria-labelledby": "dialog-title", close: () => finish() }, form)
     const finish = value => {
       resolve(value)
+      dialog.close() // which also returns the focus
       dialog.remove()
     }
     document.body.append(dialog)
@@ -122,7 +123,7 @@ export async function changeAll(name, filter, describe) {
   const show = t => {
     total = t
     setText(count, `${timersText(t)} ${t.count === 1 && !t.at_least ? "matches" : "match"}.`)
-    confirm.replaceChildren(...[countField(t)].filter(Boolean))
+    fill(confirm, countField(t))
   }
   const job = open(`${verbs[name]} all timers that match`, [h("p", {}, describe), count, h("p", {}, notes[name]),
     name === "move" && moveFields(), confirm,

@@ -9,8 +9,15 @@ export function h(tag, properties, ...children) {
     if (typeof value === "function") node.addEventListener(name, value)
     else if (value !== undefined && value !== false && value !== null) node.setAttribute(name, value === true ? "" : value)
   }
-  node.append(...children.flat().filter(child => child !== null && child !== undefined && child !== false))
+  node.append(...kept(children))
   return node
+}
+
+const kept = children => children.flat(Infinity).filter(child => child !== null && child !== undefined && child !== false)
+
+// fill replaces what is in an element. A child that is null, undefined or false is left out.
+export function fill(node, ...children) {
+  node.replaceChildren(...kept(children))
 }
 
 export const $ = id => document.getElementById(id)
@@ -122,6 +129,11 @@ export function bothTimes(iso) {
 
 export function timeCell(iso) {
   return h("time", { datetime: iso }, h("span", { class: "relative" }, relative(iso)), h("span", { class: "absolute" }, bothTimes(iso)))
+}
+
+// localOf writes a time in the viewer's zone next to zoneTime, unless both are the same.
+export function localOf(iso) {
+  return localTime(iso) === iso.slice(0, 19).replace("T", " ") ? "" : localTime(iso) + " local"
 }
 
 // zoneTime writes a time with an offset, such as 2026-03-29T02:30:00+01:00, as its own zone's

@@ -3,7 +3,7 @@
 import { begin, post, session } from "./api.js"
 import { bulkView, isOver } from "./bulk.js"
 import { say } from "./dialogs.js"
-import { $, h } from "./dom.js"
+import { $, fill, h } from "./dom.js"
 import { connect, listen } from "./live.js"
 import { overviewView } from "./overview.js"
 import { editView, scheduleView, schedulesView } from "./schedules.js"
@@ -23,7 +23,7 @@ function show() {
   const name = Object.hasOwn(views, path) ? path : "overview"
   view?.off()
   view = views[name](new URLSearchParams(query ?? ""))
-  $("main").replaceChildren(view.root)
+  fill($("main"), view.root)
   document.title = view.title + " · limbo console"
   for (const link of document.querySelectorAll("header nav a")) {
     if (link.getAttribute("href") === "#/" + (parents[name] ?? name)) link.setAttribute("aria-current", "page")
@@ -53,7 +53,7 @@ async function start() {
   try {
     await begin()
   } catch (e) {
-    $("main").replaceChildren(h("p", { class: "empty error" }, e.message, " ", h("button", { type: "button", click: start }, "Try again")))
+    fill($("main"), h("p", { class: "empty error" }, e.message, " ", h("button", { type: "button", click: start }, "Try again")))
     return
   }
   document.body.classList.toggle("read-only", session.readOnly)

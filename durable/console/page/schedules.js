@@ -2,7 +2,7 @@
 
 import { get, post, session } from "./api.js"
 import {
-  bothTimes, decodeBase64, encodeBase64, encodeKey, field, h, keyText, length, localTime, number, period, plural, relative, select, setText, table, tableRow,
+  bothTimes, decodeBase64, encodeBase64, encodeKey, field, fill, h, keyText, length, localOf, number, period, plural, relative, select, setText, table, tableRow,
   visible, visibleLines, zoneTime,
 } from "./dom.js"
 import { open, say } from "./dialogs.js"
@@ -54,7 +54,7 @@ function strip(s) {
 function nextTime(s) {
   if (s.next.length === 0) return h("span", { class: "dim" }, "none: it has ended")
   return h("time", { datetime: s.next[0] }, h("span", { class: "relative" }, s.paused ? "paused" : relative(s.next[0])),
-    h("span", { class: "absolute" }, zoneTime(s.next[0])), h("span", { class: "absolute" }, localTime(s.next[0]) + " local"))
+    h("span", { class: "absolute" }, zoneTime(s.next[0])), localOf(s.next[0]) && h("span", { class: "absolute" }, localOf(s.next[0])))
 }
 
 function badges(s) {
@@ -123,18 +123,18 @@ export function schedulesView(query) {
     content.setAttribute("aria-busy", "true")
     try {
       const list = await get("api/schedules", { limit: 50, ...(after && { after }) })
-      content.replaceChildren(list.items.length === 0 ? h("p", { class: "empty" }, "There is no schedule.") : table("Schedules", columns, list.items.map(s => tableRow(columns, [
+      fill(content, list.items.length === 0 ? h("p", { class: "empty" }, "There is no schedule.") : table("Schedules", columns, list.items.map(s => tableRow(columns, [
         h("div", {}, h("a", { href: "#/schedule?key=" + s.key }, keyText(s.text)), " ", badges(s),
           s.pause_note && h("small", {}, visible(s.pause_note)), s.problem && h("small", { class: "error" }, visible(s.problem))),
         h("div", {}, spec(s), h("small", {}, details(s))), nextTime(s), strip(s),
         ...(session.readOnly ? [] : [h("span", { class: "buttons" }, buttons(s, load))]),
       ]))))
-      pager.replaceChildren(...[
+      fill(pager, [
         after && h("a", { class: "button", href: "#/schedules" }, "First page"),
         list.next && h("a", { class: "button", href: "#/schedules?after=" + list.next }, "Next page"),
-      ].filter(Boolean))
+      ])
     } catch (e) {
-      content.replaceChildren(h("p", { class: "empty error" }, e.message, " ", h("button", { type: "button", click: load }, "Try again")))
+      fill(content, h("p", { class: "empty error" }, e.message, " ", h("button", { type: "button", click: load }, "Try again")))
     }
     content.removeAttribute("aria-busy")
   }
@@ -160,12 +160,12 @@ export function scheduleView(query) {
     try {
       s = await get("api/schedule", { key })
     } catch (e) {
-      root.replaceChildren(back, h("h2", {}, "Schedule"), h("p", { class: "empty error" }, e.message, " ", h("button", { type: "button", click: load }, "Try again")))
+      fill(root, back, h("h2", {}, "Schedule"), h("p", { class: "empty error" }, e.message, " ", h("button", { type: "button", click: load }, "Try again")))
       return
     }
     const columns = [{ label: "Planned", class: "time" }, { label: "State", class: "state" }, { label: "By" }, { label: "Attempts", class: "number" }, { label: "Ended", class: "time" }, { label: "Error", class: "error-text" }]
     const c = s.counts
-    root.replaceChildren(back, h("h2", {}, keyText(s.text), " ", badges(s)),
+    fill(root, back, h("h2", {}, keyText(s.text), " ", badges(s)),
       h("p", { class: "buttons" }, !session.readOnly && h("a", { class: "button", href: "#/edit?key=" + s.key }, "Edit"), buttons(s, load),
         h("a", { class: "button", href: "#/timers?" + new URLSearchParams({ state: "waiting", schedule: s.key }) }, "Its timers"),
         h("button", { type: "button", click: load }, "Refresh")),
@@ -198,7 +198,7 @@ export function scheduleView(query) {
 
 function nextList(times) {
   if (times.length === 0) return h("p", { class: "dim" }, "No run is planned.")
-  return h("ol", { class: "next" }, times.map(t => h("li", {}, zoneTime(t), h("small", {}, localTime(t) + " local, " + relative(t)))))
+  return h("ol", { class: "next" }, times.map(t => h("li", {}, zoneTime(t), h("small", {}, (localOf(t) && localOf(t) + ", ") + relative(t)))))
 }
 
 const lengths = [["1000", "seconds"], ["60000", "minutes"], ["3600000", "hours"], ["86400000", "days"]]
@@ -226,10 +226,10 @@ export function editView(query) {
   const key = query.get("key") ?? ""
   const root = h("div", { class: "view edit" }, h("p", {}, "Loading…"))
   const title = key ? "Edit schedule" : "New schedule"
-  const fill = s => root.replaceChildren(h("p", {}, h("a", { href: key ? "#/schedule?key=" + key : "#/schedules" }, key ? "Back to the schedule" : "All schedules")), h("h2", {}, title), editForm(key, s))
-  if (session.readOnly) root.replaceChildren(h("p", { class: "empty" }, "The console is read-only."))
-  else if (!key) fill({ overlap: "skip", missed: "latest", zone: Intl.DateTimeFormat().resolvedOptions().timeZone })
-  else get("api/schedule", { key }).then(fill, e => root.replaceChildren(h("h2", {}, title), h("p", { class: "empty error" }, e.message)))
+  const show = s => fill(root, h("p", {}, h("a", { href: key ? "#/schedule?key=" + key : "#/schedules" }, key ? "Back to the schedule" : "All schedules")), h("h2", {}, title), editForm(key, s))
+  if (session.readOnly) fill(root, h("p", { class: "empty" }, "The console is read-only."))
+  else if (!key) show({ overlap: "skip", missed: "latest", zone: Intl.DateTimeFormat().resolvedOptions().timeZone })
+  else get("api/schedule", { key }).then(show, e => fill(root, h("h2", {}, title), h("p", { class: "empty error" }, e.message)))
   return { title, root, off() {} }
 }
 
@@ -313,16 +313,16 @@ function editForm(key, s) {
   async function show() {
     const mine = ++turn, request = put()
     if (!request.cron && !request.every_ms) {
-      preview.replaceChildren(h("p", { class: "dim" }, "The next ten runs appear here."))
+      fill(preview, h("p", { class: "dim" }, "The next ten runs appear here."))
       return
     }
     try {
       const reply = await post("api/schedules/preview", request)
       if (mine !== turn) return
-      preview.replaceChildren(...[request.cron && words(request.cron) !== request.cron && h("p", {}, words(request.cron) + ", " + (request.zone || "UTC")),
-        reply.warning && h("p", { class: "warning" }, visible(reply.warning)), nextList(reply.next)].filter(Boolean))
+      fill(preview, [request.cron && words(request.cron) !== request.cron && h("p", {}, words(request.cron) + ", " + (request.zone || "UTC")),
+        reply.warning && h("p", { class: "warning" }, visible(reply.warning)), nextList(reply.next)])
     } catch (e) {
-      if (mine === turn) preview.replaceChildren(h("p", { class: "error" }, e.message))
+      if (mine === turn) fill(preview, h("p", { class: "error" }, e.message))
     }
   }
 

@@ -1,7 +1,7 @@
 // One timer: all that the store has of it.
 
 import { get } from "./api.js"
-import { bothTimes, bytes, decodeBase64, h, keyText, number, relative, visible, visibleLines } from "./dom.js"
+import { bothTimes, bytes, decodeBase64, fill, h, keyText, number, relative, visible, visibleLines } from "./dom.js"
 import { changeTimers, offered } from "./dialogs.js"
 
 const decoder = new TextDecoder("utf-8", { fatal: true })
@@ -61,11 +61,11 @@ export function timerView(query) {
     try {
       t = await get("api/timer", { key })
     } catch (e) {
-      root.replaceChildren(h("p", {}, h("a", { href: "#/timers" }, "All timers")), h("h2", {}, "Timer"), h("p", { class: "empty error" }, e.message, " ",
+      fill(root, h("p", {}, h("a", { href: "#/timers" }, "All timers")), h("h2", {}, "Timer"), h("p", { class: "empty error" }, e.message, " ",
         h("button", { type: "button", click: load }, "Try again")))
       return
     }
-    root.replaceChildren(
+    fill(root,
       h("p", {}, h("a", { href: "#/timers?state=" + t.state }, { waiting: "Waiting timers", running: "Running timers", dead: "Dead letters" }[t.state])),
       h("h2", {}, keyText(t.text)),
       h("p", { class: "buttons" }, offered(t.state).map(([name, a]) => h("button", {

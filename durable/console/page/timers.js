@@ -1,7 +1,7 @@
 // The lists of timers.
 
 import { get } from "./api.js"
-import { h, keyText, number, plural, table, tableRow, timeCell, timersText, visible, visibleLines } from "./dom.js"
+import { fill, h, keyText, number, plural, table, tableRow, timeCell, timersText, visible, visibleLines } from "./dom.js"
 import { changeAll, changeTimers, offered } from "./dialogs.js"
 import { listen } from "./live.js"
 
@@ -101,7 +101,7 @@ export function timersView(query) {
         if (await changeAll(name, filter, describe(filter, page[0]?.schedule_text) + ".")) location.hash = "#/bulk"
       }))
       : []
-    buttons.replaceChildren(...few, ...many, h("button", { type: "button", click: load }, "Refresh"))
+    fill(buttons, few, many, h("button", { type: "button", click: load }, "Refresh"))
   }
 
   function row(t) {
@@ -112,7 +112,7 @@ export function timersView(query) {
     } })
     return tableRow(columns, [
       box, h("a", { href: "#/timer?key=" + t.key, title: t.text.length > 120 && visible(t.text) }, keyText(t.text)),
-      t.topic && h("a", { class: "plain", href: address({ ...filter, topic: t.topic }), title: "Only this topic" }, keyText(t.topic, "")),
+      t.topic && h("a", { class: "plain", href: address({ ...filter, topic: t.topic }), title: "Only this topic" }, keyText(t.topic, "clamp")),
       timeCell(timeOf[filter.state](t)), number(t.attempts),
       t.error && h("span", { class: "clamp" }, visibleLines(t.error)),
     ])
@@ -127,18 +127,18 @@ export function timersView(query) {
     try {
       const list = await get("api/timers", { ...filter, ...(after && { after }) })
       page = list.items
-      content.replaceChildren(page.length === 0
+      fill(content, page.length === 0
         ? h("p", { class: "empty" }, after ? "No more timers." : Object.keys(filter).length > 1 ? "No timer matches." : `No timer is ${filter.state}.`)
         : table(describe(filter), columns, page.map(row)))
-      pager.replaceChildren(...[
+      fill(pager, [
         after && h("a", { class: "button", href: address(filter) }, "First page"),
         list.next && h("a", { class: "button", href: address({ ...filter, after: list.next }) }, "Next page"),
         list.partial && h("span", {}, ` The search took long, and has found ${plural(page.length, "timer", "timers")} so far: the next page goes on.`),
-      ].filter(Boolean))
+      ])
     } catch (e) {
       page = []
-      content.replaceChildren(h("p", { class: "empty error" }, e.message, " ", h("button", { type: "button", click: load }, "Try again")))
-      pager.replaceChildren()
+      fill(content, h("p", { class: "empty error" }, e.message, " ", h("button", { type: "button", click: load }, "Try again")))
+      fill(pager)
     }
     content.removeAttribute("aria-busy")
     showBar()
