@@ -86,12 +86,12 @@ func randomSpec(rnd *rand.Rand) *naive {
 	texts[2], n.days, n.starDays = randomField(rnd, 1, 31)
 	texts[3], n.months, _ = randomField(rnd, 1, 12)
 	texts[4], n.week, n.starOfWeeks = randomField(rnd, 0, 6)
-	for i, max := range map[int]int{2: 31, 3: 12, 4: 6} {
-		if rnd.IntN(3) == 0 {
+	for i, most := range []int{2: 31, 3: 12, 4: 6} { // in order, so that a seed always draws the same
+		if most == 0 || rnd.IntN(3) == 0 {
 			continue
 		}
 		values := set{}
-		for v := range max + 1 {
+		for v := range most + 1 {
 			values[v] = true
 		}
 		texts[i] = "*"
