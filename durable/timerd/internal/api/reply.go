@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/json"
 	"net/url"
 	"time"
 	"unicode/utf8"
@@ -83,6 +84,18 @@ func callOf(encoded []byte) (callback *Callback, text string, binary []byte) {
 		return callback, string(body), nil
 	}
 	return callback, "", body
+}
+
+// Readable returns a timer's body for people, as JSON: its callback, and the body of that.
+func Readable(encoded []byte) string {
+	var shown struct {
+		Callback   *Callback `json:"callback,omitempty"`
+		Body       string    `json:"body,omitempty"`
+		BodyBase64 []byte    `json:"body_base64,omitempty"`
+	}
+	shown.Callback, shown.Body, shown.BodyBase64 = callOf(encoded)
+	text, _ := json.Marshal(shown) // of texts
+	return string(text)
 }
 
 func pathOf(key string) string { return "/timers/" + escape(key) }

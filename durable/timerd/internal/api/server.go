@@ -37,6 +37,8 @@ type Options struct {
 	Logger *slog.Logger // default: slog.Default()
 	// Metrics answers GET /metrics; nil: nothing does. The server's own are its Figures.
 	Metrics http.Handler
+	// Console answers all requests for /console/, and asks for the token itself; nil: nothing does.
+	Console http.Handler
 }
 
 // Server answers requests. It is an http.Handler.
@@ -76,6 +78,11 @@ func New(o Options) (*Server, error) {
 		default:
 			guarded.Handle(r.pattern, h)
 		}
+	}
+	if o.Console != nil {
+		console := http.StripPrefix("/console", o.Console)
+		outer.Handle("/console", console) // sends the browser on to the page
+		outer.Handle("/console/", console)
 	}
 	guarded.Handle("POST "+schedulesPath+"{path...}", http.HandlerFunc(s.postSchedule))
 	guarded.Handle("/", s.other)

@@ -25,6 +25,7 @@ type Config struct {
 	Shards       int
 	Limits       store.Limits
 	Token        string // needed unless Listen is a loopback address
+	Console      string // on, read-only or off; empty: off
 	TLSCert      string // a file; with TLSKey: the API speaks TLS
 	TLSKey       string // a file
 	TLSClientCA  string // a file; clients need a certificate that one of its CAs has signed
@@ -70,6 +71,9 @@ func (c Config) Check() error {
 	}
 	if strings.ContainsAny(c.Token, " \t\r\n") {
 		return fmt.Errorf("timerd: the token has white space in it, must have none")
+	}
+	if c.Console != "" && c.Console != consoleOn && c.Console != consoleReadOnly && c.Console != consoleOff {
+		return flagError("console", c.Console, "on, read-only or off")
 	}
 	if c.TLSCert == "" && c.TLSKey != "" {
 		return flagError("tls-cert", "", "the file of the certificate whose private key -tls-key names")

@@ -63,7 +63,12 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	handler, err := api.New(api.Options{Timers: timers, Token: c.Token, Logger: c.Logger, Metrics: metricsOf(figures)})
+	console, closeConsole, err := d.newConsole(timers)
+	if err != nil {
+		return err
+	}
+	defer closeConsole()
+	handler, err := api.New(api.Options{Timers: timers, Token: c.Token, Logger: c.Logger, Metrics: metricsOf(figures), Console: console})
 	if err != nil {
 		return err
 	}
@@ -84,6 +89,7 @@ func Run(ctx context.Context, c Config) error {
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(c.Logger.Handler(), slog.LevelDebug),
 	}
+	server.RegisterOnShutdown(closeConsole)
 	c.Logger.Info("timerd serves", "listen", listener.Addr().String(), "store", storeName(c.Store), "shards", st.Shards(), "workers", c.Workers, "tls", tlsConfig != nil, "zones", zones.Find().String())
 	if host, _, _ := net.SplitHostPort(c.Listen); tlsConfig == nil && !isLoopback(host) {
 		c.Logger.Warn("requests and the token are not encrypted: -tls-cert and -tls-key turn TLS on", "listen", c.Listen)

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"log/slog"
@@ -241,4 +242,43 @@ func TestRunRefusesBadConfigs(t *testing.T) {
 func TestStoreNameHidesSecrets(t *testing.T) {
 	require.Equal(t, "redis://user:xxxxx@host:1/0", storeName("redis://user:secret@host:1/0?password=secret"))
 	require.Equal(t, "pebble:/a?b", storeName("pebble:/a?b"))
+}
+
+// The console is served beside the API, and shows a timer's callback without its secrets.
+func TestConsole(t *testing.T) {
+	url, stop := start(t, Config{Store: "pebble:" + t.TempDir(), Console: consoleReadOnly, Workers: 0})
+	status, reply := do(t, "PUT", url+"/timers/order-7", `{"after":"1h","callback":{"url":"http://127.0.0.1:1/remind","headers":{"Authorization":"Bearer secret"}},"body":"seven"}`)
+	require.Equal(t, 201, status, reply)
+	for _, path := range []string{"/console", "/console/", "/console/main.js"} {
+		status, reply := do(t, "GET", url+path, "")
+		require.Equal(t, 200, status, path)
+		require.NotContains(t, reply, "there is no")
+	}
+	status, reply = do(t, "GET", url+"/console/api/timers?state=waiting&prefix=order-", "")
+	require.Equal(t, 200, status, reply)
+	require.Contains(t, reply, "order-7")
+	status, reply = do(t, "GET", url+"/console/api/timer?key="+base64.RawURLEncoding.EncodeToString([]byte("order-7")), "")
+	require.Equal(t, 200, status, reply)
+	require.Contains(t, reply, "http://127.0.0.1:1/remind")
+	require.Contains(t, reply, "seven")
+	require.NotContains(t, reply, "Bearer secret")
+	status, reply = do(t, "POST", url+"/console/api/timers/cancel", `{}`)
+	require.Equal(t, 403, status, reply)
+	require.NoError(t, stop())
+
+	url, stop = start(t, Config{Store: "pebble:" + t.TempDir(), Console: consoleOff})
+	status, _ = do(t, "GET", url+"/console/", "")
+	require.Equal(t, 404, status)
+	require.NoError(t, stop())
+	require.EqualError(t, Run(t.Context(), Config{Listen: "127.0.0.1:0", Store: "pebble:x", Console: "maybe"}), `timerd: -console is "maybe", must be on, read-only or off`)
+}
+
+// With a token the page is served to anybody, and what it shows only to who has the token.
+func TestConsoleAsksForTheToken(t *testing.T) {
+	url, stop := start(t, Config{Store: "pebble:" + t.TempDir(), Console: consoleOn, Token: "0123456789abcdef"})
+	status, _ := do(t, "GET", url+"/console/", "")
+	require.Equal(t, 200, status)
+	status, _ = do(t, "GET", url+"/console/api/timers?state=waiting", "")
+	require.Equal(t, 401, status)
+	require.NoError(t, stop())
 }

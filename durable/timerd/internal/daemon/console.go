@@ -1,0 +1,30 @@
+package daemon
+
+import (
+	"net/http"
+
+	"github.com/seed-782fa212/limbo/durable"
+	"github.com/seed-782fa212/limbo/durable/console"
+	"github.com/seed-782fa212/limbo/durable/timerd/internal/api"
+)
+
+const (
+	consoleOn       = "on"
+	consoleReadOnly = "read-only"
+	consoleOff      = "off"
+)
+
+// newConsole returns the console that Config.Console asks for, if any, and what closes it.
+func (d *daemon) newConsole(timers *durable.Timers) (_ http.Handler, closeIt func(), err error) {
+	if d.c.Console == "" || d.c.Console == consoleOff {
+		return nil, func() {}, nil
+	}
+	c, err := console.New(timers, console.Options{
+		Token: d.c.Token, ReadOnly: d.c.Console == consoleReadOnly, Logger: d.c.Logger,
+		Decode: func(_ string, body []byte) string { return api.Readable(body) },
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return c, c.Close, nil
+}
