@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
@@ -22,6 +24,7 @@ type faulty struct {
 	store.Store
 	down   atomic.Bool // all of it
 	cancel atomic.Bool // Cancel
+	miss   atomic.Bool // Cancel of the first timer of each call, which it does not find
 }
 
 var errDown = errors.New("dial tcp 10.0.0.1:6379: connect: connection refused")
@@ -44,7 +47,11 @@ func (f *faulty) Cancel(ctx context.Context, shard int, keys []string) ([]store.
 	if f.cancel.Load() {
 		return nil, errDown
 	}
-	return f.Store.Cancel(ctx, shard, keys)
+	results, err := f.Store.Cancel(ctx, shard, keys)
+	if f.miss.Load() && len(results) > 0 {
+		results[0] = store.NotFound
+	}
+	return results, err
 }
 
 const rows = `document.querySelectorAll("tbody tr").length`
@@ -57,10 +64,15 @@ func TestTimers(t *testing.T) {
 	x.view("#/timers")
 	x.shows("123 timers match.")
 	x.until(rows + " === 50")
+	x.run(`document.querySelector("tbody input").click()`)
 	x.click("a.button", "Next page")
 	x.until(rows + ` === 50 && document.querySelector(".pager a").textContent === "First page"`)
+	x.run(`document.querySelector("tbody input").click()`)
+	x.shows("2 selected.") // on two pages
 	x.click("a.button", "Next page")
 	x.until(rows + " === 23")
+	x.click("button", "Clear selection")
+	x.until(`!document.body.innerText.includes("selected")`)
 
 	x.view("#/timers?state=waiting")
 	x.until(rows + " === 50")
@@ -77,13 +89,14 @@ func TestTimers(t *testing.T) {
 	x.click("dialog button", "Cancel")
 	x.shows("2 of 2 timers cancelled.")
 	x.shows("118 timers match.")
+	require.Equal(t, "main", eval[string](x, "document.activeElement.id"), "the button is gone")
 	require.Equal(t, 121, s.stats().Waiting)
 
 	// One runs now, another is moved.
 	x.until(`!document.querySelector("[aria-busy]") && document.querySelector("tbody a").textContent === "order/00002"`)
 	x.run(`document.querySelector("tbody input").click()`)
 	x.click("[data-action=run]", "")
-	x.click("dialog button", "Run now")
+	x.click("dialog button", "Run timer")
 	x.shows("1 of 1 timer due now.")
 	require.Equal(t, 1, s.stats().Overdue)
 	x.until(`!document.querySelector("[aria-busy]") && ` + rows + ` === 50`)
@@ -134,6 +147,22 @@ func TestBulk(t *testing.T) {
 	x.shows("900 of 900 timers cancelled, 4 of 4 shards finished.")
 	x.until(`document.querySelector(".job .badge").textContent === "done"`)
 	require.Equal(t, 3, s.stats().Waiting)
+}
+
+// A bulk action lists the timers that changed before it came to them.
+func TestMissed(t *testing.T) {
+	s := newScene(t)
+	s.waiting("order/<b>", 40)
+	x := openTab(t, s.console(console.Options{}).address)
+	s.engine.miss.Store(true)
+	x.view("#/timers")
+	x.click("[data-action=all-cancel]", "")
+	x.until(`document.querySelector("dialog").innerText.includes("40 timers match.")`)
+	x.click("dialog button", "Cancel")
+	x.shows("36 of 40 timers cancelled")
+	x.shows("4 timers changed before the action came to them")
+	x.click(".job summary", "")
+	x.until(`document.querySelectorAll(".job .keys li").length === 4 && document.querySelector(".job .keys").textContent.includes("order/<b>")`)
 }
 
 // Dead letters that match are requeued without typing, as they are few, and purged.
@@ -371,6 +400,33 @@ func TestReadOnly(t *testing.T) {
 		require.Zero(t, eval[int](x, `document.querySelectorAll("[data-action], form button.danger").length`), fragment)
 		require.False(t, eval[bool](x, `document.body.innerText.includes("New schedule")`))
 	}
+}
+
+// Times are in the viewer's zone, with UTC next to them.
+func TestZone(t *testing.T) {
+	s := newScene(t)
+	s.schedule(durable.Timer{Key: "a", At: time.Date(2040, 1, 2, 3, 4, 5, 0, time.UTC)}, durable.Timer{Key: "b", At: time.Date(2040, 7, 2, 12, 0, 0, 0, time.UTC)})
+	_, _, err := s.timers.PutSchedule(background, durable.Schedule{Key: "s", Cron: "0 9 2 1 *", Zone: "Asia/Tokyo", Start: time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC)})
+	require.NoError(t, err)
+	x := openTab(t, s.console(console.Options{}).address)
+	x.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "America/New_York"})
+		return err
+	}))
+	x.view("#/timers")
+	x.shows("2040-01-01 22:04:05 (2040-01-02 03:04:05 UTC)")
+	x.shows("2040-07-02 08:00:00 (12:00:00 UTC)")
+	x.view("#/schedules")
+	x.shows("2040-01-02 09:00:00 UTC+09:00")
+	x.shows("2040-01-01 19:00:00 local")
+	x.view("#/timer?key=" + key64("a"))
+	x.click("[data-action=move]", "")
+	x.fill("dialog [name=at]", "2041-06-01T00:00")
+	x.click("dialog button", "Move")
+	x.shows("1 of 1 timer moved.")
+	info, err := s.timers.Get(background, "a")
+	require.NoError(t, err)
+	require.Equal(t, time.Date(2041, 6, 1, 4, 0, 0, 0, time.UTC), info.Due)
 }
 
 func number(n int) string {

@@ -68,7 +68,7 @@ func TestScreenshots(t *testing.T) {
 	x.until(`document.querySelector("dialog").innerText.includes("and 2 more")`)
 	draw("move")
 	x.click("dialog button", "Close")
-	x.click("button", "Refresh")
+	x.click("button", "Clear selection")
 	x.click("[data-action=all-cancel]", "")
 	x.until(`document.querySelector("dialog").innerText.includes("1,500 timers match.")`)
 	draw("cancel-all")

@@ -60,9 +60,9 @@ type jobState struct {
 	Shards     int       `json:"shards"`
 	Changed    int       `json:"changed"`
 	// Missed counts timers that changed before the action came to them. MissedKeys are the
-	// first of them, for people.
+	// first of them, for people; not in lists and events, which they would make large.
 	Missed     int      `json:"missed"`
-	MissedKeys []string `json:"missed_keys"`
+	MissedKeys []string `json:"missed_keys,omitempty"`
 
 	Error    string    `json:"error,omitempty"`    // of the engine, or why it failed
 	Retrying time.Time `json:"retrying,omitzero"`  // since when the engine has not answered
@@ -140,7 +140,7 @@ func (c *Console) startBulk(r *http.Request) (any, error) {
 	}
 	j, err := c.addJob(jobState{
 		Action: request.Action, Filter: request.Filter, moveTo: request.moveTo, total: counted,
-		Status: "running", Begun: time.Now().UTC(), MissedKeys: []string{},
+		Status: "running", Begun: time.Now().UTC(),
 	}, durable.Bulk{Action: action, State: q.State, Filter: q.Filter, At: request.At, After: request.after()}, r)
 	if err != nil {
 		return nil, err
@@ -280,14 +280,16 @@ func (j *job) end(status string) {
 	j.state.Status, j.state.Ended, j.state.Retrying = status, time.Now().UTC(), time.Time{}
 }
 
-// jobStates returns the bulk actions, the latest first.
+// jobStates returns the bulk actions without their missed keys, the latest first.
 func (b *bulk) jobStates() []jobState {
 	b.mu.Lock()
 	jobs := slices.Clone(b.jobs)
 	b.mu.Unlock()
 	states := make([]jobState, len(jobs))
 	for i, j := range jobs {
-		states[len(jobs)-1-i] = j.snapshot()
+		s := j.snapshot()
+		s.MissedKeys = nil
+		states[len(jobs)-1-i] = s
 	}
 	return states
 }

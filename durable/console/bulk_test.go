@@ -195,4 +195,5 @@ func TestMissedKeys(t *testing.T) {
 	}
 	require.Len(t, j.snapshot().MissedKeys, maxMissedKeys)
 	require.Equal(t, `\xff`, j.snapshot().MissedKeys[0])
+	require.Empty(t, (&bulk{jobs: []*job{j}}).jobStates()[0].MissedKeys, "events stay small")
 }

@@ -35,9 +35,10 @@ type Options struct {
 
 	// Decode returns the text that is shown for a body. With it the body itself is not sent to
 	// the page. In JSON that it returns, the values of secret headers are hidden: in each
-	// object that is called "headers", those of Authorization, Cookie, Set-Cookie and all
-	// names that end with Token, Secret, Password, Key or Signature. Default: the page shows
-	// the whole body as text, JSON or hexadecimal digits.
+	// object that is called "headers", those of Authorization, Proxy-Authorization, Cookie,
+	// Set-Cookie and all names that end with Token, Secret, Password, API-Key, APIKey or
+	// Access-Key, in any case. Secrets elsewhere are shown. Default: the page shows the whole
+	// body as text, JSON or hexadecimal digits.
 	Decode func(topic string, body []byte) string
 
 	// MaxSessions bounds the sessions; another login ends the oldest. Default 100; 1 to

@@ -62,7 +62,7 @@ func hideIn(v any) (found bool) {
 func isSecret(header string) bool {
 	header = strings.ToLower(header)
 	return slices.Contains([]string{"authorization", "proxy-authorization", "cookie", "set-cookie"}, header) ||
-		slices.ContainsFunc([]string{"token", "secret", "password", "key", "signature"}, func(end string) bool {
+		slices.ContainsFunc([]string{"token", "secret", "password", "api-key", "apikey", "access-key"}, func(end string) bool {
 			return strings.HasSuffix(header, end)
 		})
 }

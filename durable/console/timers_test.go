@@ -168,8 +168,8 @@ func TestDecode(t *testing.T) {
 		{"plain", "plain", false},
 		{`{"a": 1}`, `{"a": 1}`, false},
 		{
-			`{"url":"http://a?b&c","big":12345678901234567890,"Headers":{"Authorization":"Bearer x","X-Api-Key":["k"],"Accept":"*/*"}}`,
-			"{\n  \"Headers\": {\n    \"Accept\": \"*/*\",\n    \"Authorization\": \"(hidden)\",\n    \"X-Api-Key\": \"(hidden)\"\n  },\n" +
+			`{"url":"http://a?b&c","big":12345678901234567890,"Headers":{"Authorization":"Bearer x","X-Api-Key":["k"],"Idempotency-Key":"7"}}`,
+			"{\n  \"Headers\": {\n    \"Authorization\": \"(hidden)\",\n    \"Idempotency-Key\": \"7\",\n    \"X-Api-Key\": \"(hidden)\"\n  },\n" +
 				"  \"big\": 12345678901234567890,\n  \"url\": \"http://a?b&c\"\n}", true,
 		},
 		{`[{"call":{"headers":{"cookie":"x"}}}]`, "[\n  {\n    \"call\": {\n      \"headers\": {\n        \"cookie\": \"(hidden)\"\n      }\n    }\n  }\n]", true},

@@ -21,13 +21,14 @@ export async function begin() {
   $("logout").hidden = !state.token
 }
 
-export const get = (path, query) => request(path + (query ? "?" + new URLSearchParams(query) : ""))
+// get reads; signal, an AbortSignal, ends what nobody waits for any more.
+export const get = (path, query, signal) => request(path + (query ? "?" + new URLSearchParams(query) : ""), undefined, signal)
 export const post = (path, body) => request(path, body ?? {})
 
-async function request(path, body) {
+async function request(path, body, signal) {
   for (;;) {
     try {
-      return await send(path, body)
+      return await send(path, body, signal)
     } catch (error) {
       if (error.status !== 401) throw error
       await login()
@@ -35,17 +36,20 @@ async function request(path, body) {
   }
 }
 
-async function send(path, body) {
+async function send(path, body, signal) {
   let response
   try {
-    response = await fetch(path, body === undefined ? {} : {
+    response = await fetch(path, body === undefined ? { signal } : {
       method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json", "X-Limbo-Console": "1" },
     })
   } catch {
+    if (signal?.aborted) return new Promise(() => {}) // the view is gone
     throw new ApiError(0, { error: "The server cannot be reached." })
   }
   let reply = {}
-  try { reply = await response.json() } catch { /* a proxy's reply, which is told by its status */ }
+  try { reply = await response.json() } catch { // a proxy's reply, which is told by its status
+    if (signal?.aborted) return new Promise(() => {})
+  }
   if (!response.ok) throw new ApiError(response.status, reply)
   return reply
 }

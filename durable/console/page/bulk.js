@@ -1,6 +1,6 @@
 // The bulk actions: those that run, and the last that have ended.
 
-import { post, session } from "./api.js"
+import { get, post, session } from "./api.js"
 import { bothTimes, fill, h, keyText, number, plural, setText, timersText } from "./dom.js"
 import { describe } from "./timers.js"
 import { listen } from "./live.js"
@@ -13,7 +13,9 @@ export const isOver = job => job.ended !== undefined
 function card(first) {
   const status = h("span", { class: "badge" }), counts = h("p"), times = h("p", { class: "dim" }), error = h("p", { class: "error" })
   const progress = h("progress", { "aria-label": "Progress", max: "1" })
-  const missed = h("ul", { class: "keys" }), summary = h("summary"), details = h("details", { hidden: true }, summary, missed)
+  const missed = h("ul", { class: "keys" }), summary = h("summary")
+  const details = h("details", { hidden: true, toggle: () => showMissed() }, summary, missed)
+  let job = first
   const stop = h("button", {
     type: "button", class: "danger-text", click: async () => {
       stop.disabled = true
@@ -25,9 +27,25 @@ function card(first) {
   }, "Stop")
   const root = h("section", { class: "job" },
     h("div", { class: "head" }, h("h3", {}, `${names[first.action]}: ${describe(first.filter)}`), status),
-    first.at && h("p", {}, "New due time: " + bothTimes(first.at)), progress, counts, error, details, times, h("p", { class: "buttons" }, stop))
+    first.at && h("p", {}, "New due time: " + bothTimes(first.at)), progress, counts, error, details, times, stop)
 
-  function update(job) {
+  // showMissed reads the missed keys, which the events leave out, while they are open.
+  async function showMissed() {
+    if (!details.open) return
+    try {
+      const { missed_keys: keys = [] } = await get("api/bulk/" + first.id)
+      if (missed.children.length !== keys.length) fill(missed, keys.map(k => h("li", {}, keyText(k))))
+      setText(summary, summaryOf(job) + (job.missed > keys.length ? `; the first ${number(keys.length)}:` : ":"))
+    } catch (e) {
+      fill(missed, h("li", { class: "error" }, e.message))
+    }
+  }
+
+  const summaryOf = job => plural(job.missed, "timer", "timers") + " changed before the action came to them"
+
+  function update(newest) {
+    const more = newest.missed !== job.missed
+    job = newest
     setText(status, job.status)
     status.className = "badge " + job.status
     // The count was taken before the action, and timers come and go during it.
@@ -39,9 +57,8 @@ function card(first) {
     setText(times, `Begun ${bothTimes(job.begun)}` + (isOver(job) ? `, ended ${bothTimes(job.ended)}` : ""))
     setText(error, job.retrying ? `The store has not answered since ${bothTimes(job.retrying)}, ${plural(job.failures, "try", "tries")}: ${job.error}` : job.error ?? "")
     details.hidden = job.missed === 0
-    setText(summary, `${plural(job.missed, "timer", "timers")} changed before the action came to them` +
-      (job.missed > job.missed_keys.length ? `; the first ${number(job.missed_keys.length)}:` : ":"))
-    if (missed.children.length !== job.missed_keys.length) fill(missed, job.missed_keys.map(k => h("li", {}, keyText(k))))
+    if (!details.open) setText(summary, summaryOf(job))
+    else if (more) showMissed()
     stop.hidden = isOver(job) || session.readOnly
     stop.disabled = job.status === "stopping"
   }

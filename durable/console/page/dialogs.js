@@ -49,14 +49,14 @@ export const actions = {
   purge: { states: ["dead"], path: "purge", label: "Purge…", done: "purged", danger: true },
 }
 
-const verbs = { run: "Run now", move: "Move", cancel: "Cancel", requeue: "Requeue", purge: "Purge" }
+const verbs = { run: "Run", move: "Move", cancel: "Cancel", requeue: "Requeue", purge: "Purge" }
 
 const notes = {
-  run: "They become due at once. Their attempts are kept.",
-  move: "They get the same new due time. Their attempts are kept.",
+  run: "The due time becomes now. The attempts are kept.",
+  move: "All get the same new due time. The attempts are kept.",
   cancel: "A timer that waits is removed. One that runs is not retried, and its handler's context ends.",
-  requeue: "They become due at once, with attempts from 0.",
-  purge: "They are removed for ever.",
+  requeue: "A dead letter becomes due at once, with attempts from 0.",
+  purge: "A dead letter is removed for ever.",
 }
 
 export const offered = state => session.readOnly ? [] : Object.entries(actions).filter(([, a]) => a.states.includes(state))
@@ -98,7 +98,7 @@ export async function changeTimers(name, timers) {
     h("ul", { class: "keys" }, shown.map(t => h("li", {}, keyText(t.text)))),
     timers.length > shown.length && h("p", {}, `and ${number(timers.length - shown.length)} more`),
     h("p", {}, notes[name]), name === "move" && moveFields(), countField(total)]
-  const reply = await open(`${verbs[name]} ${plural(timers.length, "timer", "timers")}`, content, verbs[name], async form => {
+  const reply = await open(`${verbs[name]} ${plural(timers.length, "timer", "timers")}`, content, verbs[name] + (timers.length === 1 ? " timer" : " timers"), async form => {
     checkCount(form, total)
     return post("api/timers/" + action.path, { keys: timers.map(t => t.key), ...movedTo(name, form) })
   }, action)
@@ -125,9 +125,10 @@ export async function changeAll(name, filter, describe) {
     setText(count, `${timersText(t)} ${t.count === 1 && !t.at_least ? "matches" : "match"}.`)
     fill(confirm, countField(t))
   }
+  const left = new AbortController() // aborted when the dialog is closed
   const job = open(`${verbs[name]} all timers that match`, [h("p", {}, describe), count, h("p", {}, notes[name]),
     name === "move" && moveFields(), confirm,
-    h("p", { class: "dim" }, "The server goes on when this page is closed.")], verbs[name], async form => {
+    h("p", { class: "dim" }, "The server goes on when this page is closed.")], verbs[name] + " timers", async form => {
     if (!total) throw new Error("The timers are still being counted.")
     checkCount(form, total)
     try {
@@ -137,6 +138,6 @@ export async function changeAll(name, filter, describe) {
       throw e
     }
   }, action)
-  get("api/count", filter).then(show, e => setText(count, e.message))
-  return await job
+  get("api/count", filter, left.signal).then(show, e => setText(count, e.message))
+  try { return await job } finally { left.abort() }
 }

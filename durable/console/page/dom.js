@@ -15,9 +15,15 @@ export function h(tag, properties, ...children) {
 
 const kept = children => children.flat(Infinity).filter(child => child !== null && child !== undefined && child !== false)
 
-// fill replaces what is in an element. A child that is null, undefined or false is left out.
+// fill replaces what is in an element. A child that is null, undefined or false is left out. The
+// focus moves from a control that is replaced to its successor, or else to the view.
 export function fill(node, ...children) {
+  const focused = node.contains(document.activeElement) ? document.activeElement : null
+  const alike = () => [...node.querySelectorAll(focused.tagName)].filter(e =>
+    e.textContent === focused.textContent && e.name === focused.name && e.dataset.action === focused.dataset.action)
+  const at = focused ? alike().indexOf(focused) : 0
   node.replaceChildren(...kept(children))
+  if (focused && !focused.isConnected) (alike()[at] ?? alike()[0] ?? $("main")).focus({ preventScroll: true })
 }
 
 export const $ = id => document.getElementById(id)

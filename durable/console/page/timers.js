@@ -1,6 +1,6 @@
 // The lists of timers.
 
-import { get } from "./api.js"
+import { get, session } from "./api.js"
 import { fill, h, keyText, number, plural, table, tableRow, timeCell, timersText, visible, visibleLines } from "./dom.js"
 import { changeAll, changeTimers, offered } from "./dialogs.js"
 import { listen } from "./live.js"
@@ -9,6 +9,9 @@ const states = [["waiting", "Waiting"], ["running", "Running"], ["dead", "Dead"]
 const timeHeads = { waiting: "Due", running: "Lease ends", dead: "Died" }
 const timeOf = { waiting: t => t.due, running: t => t.lease_end, dead: t => t.died }
 const maxSelected = 500
+
+// What is selected stays from page to page of a list, until another list is shown.
+let kept = { list: "", selected: new Map() } // selected: the timers by key
 
 // The fields of a filter, as in the address.
 const filterNames = ["prefix", "topic", "error", "schedule"]
@@ -34,7 +37,9 @@ export function describe(filter, scheduleText) {
 
 export function timersView(query) {
   const filter = filterOf(query), after = query.get("after") ?? ""
-  const selected = new Map() // by key, the timers that are selected
+  if (kept.list !== address(filter)) kept = { list: address(filter), selected: new Map() }
+  const selected = kept.selected
+  let left = new AbortController() // aborted when the list is read again, and when the view is left
   let total = null           // what matches; null: it is being counted
   let page = []              // the timers that are shown
 
@@ -74,7 +79,7 @@ export function timersView(query) {
   } })
 
   const columns = [
-    { label: "Select", head: all, class: "select" }, { label: "Key", class: "main" }, { label: "Topic", class: "topic" },
+    ...(session.readOnly ? [] : [{ label: "Select", head: all, class: "select" }]), { label: "Key", class: "main" }, { label: "Topic", class: "topic" },
     { label: timeHeads[filter.state], class: "time" }, { label: "Attempts", class: "number" }, { label: "Last error", class: "error-text" },
   ]
 
@@ -85,7 +90,7 @@ export function timersView(query) {
 
   function showBar() {
     count.textContent = total === null ? "Counting…" : total.error ?? `${timersText(total)} ${total.count === 1 && !total.at_least ? "matches" : "match"}.`
-    chosen.textContent = selected.size ? ` ${number(selected.size)} selected.` : ""
+    chosen.textContent = selected.size === 0 ? "" : ` ${number(selected.size)} selected` + (selected.size === maxSelected ? ", the most at once." : ".")
     all.checked = page.length > 0 && page.every(t => selected.has(t.key))
     all.indeterminate = !all.checked && page.some(t => selected.has(t.key))
     const make = (name, action, label, act) => h("button", {
@@ -93,7 +98,10 @@ export function timersView(query) {
     }, label)
     const few = selected.size
       ? offered(filter.state).map(([name, a]) => make(name, a, a.label, async () => {
-        if (await changeTimers(name, [...selected.values()])) load()
+        if (await changeTimers(name, [...selected.values()])) {
+          selected.clear()
+          load()
+        }
       }))
       : []
     const many = !selected.size && total?.count > 0
@@ -101,7 +109,12 @@ export function timersView(query) {
         if (await changeAll(name, filter, describe(filter, page[0]?.schedule_text) + ".")) location.hash = "#/bulk"
       }))
       : []
-    fill(buttons, few, many, h("button", { type: "button", click: load }, "Refresh"))
+    const clear = selected.size > 0 && h("button", { type: "button", click: () => {
+      selected.clear()
+      for (const box of content.querySelectorAll("td input")) box.checked = false
+      showBar()
+    } }, "Clear selection")
+    fill(buttons, few, many, clear, h("button", { type: "button", click: load }, "Refresh"))
   }
 
   function row(t) {
@@ -111,7 +124,7 @@ export function timersView(query) {
       showBar()
     } })
     return tableRow(columns, [
-      box, h("a", { href: "#/timer?key=" + t.key, title: t.text.length > 120 && visible(t.text) }, keyText(t.text)),
+      ...(session.readOnly ? [] : [box]), h("a", { href: "#/timer?key=" + t.key, title: t.text.length > 120 && visible(t.text) }, keyText(t.text)),
       t.topic && h("a", { class: "plain", href: address({ ...filter, topic: t.topic }), title: "Only this topic" }, keyText(t.topic, "clamp")),
       timeCell(timeOf[filter.state](t)), number(t.attempts),
       t.error && h("span", { class: "clamp" }, visibleLines(t.error)),
@@ -120,12 +133,13 @@ export function timersView(query) {
 
   async function load() {
     content.setAttribute("aria-busy", "true")
+    left.abort()
+    const { signal } = left = new AbortController()
     total = null
-    selected.clear()
     showBar()
-    get("api/count", filter).then(t => { total = t }, e => { total = { count: 0, error: e.message } }).then(showBar)
+    get("api/count", filter, signal).then(t => { total = t }, e => { total = { count: 0, error: e.message } }).then(showBar)
     try {
-      const list = await get("api/timers", { ...filter, ...(after && { after }) })
+      const list = await get("api/timers", { ...filter, ...(after && { after }) }, signal)
       page = list.items
       fill(content, page.length === 0
         ? h("p", { class: "empty" }, after ? "No more timers." : Object.keys(filter).length > 1 ? "No timer matches." : `No timer is ${filter.state}.`)
@@ -146,7 +160,11 @@ export function timersView(query) {
 
   load()
   return {
-    title: "Timers", off,
+    title: "Timers",
+    off() {
+      off()
+      left.abort()
+    },
     root: h("div", { class: "view timers" }, h("h2", {}, "Timers"),
       h("nav", { class: "tabs", "aria-label": "States" }, [...tabs.values()].map(tab => tab.link)),
       form, bar, content, pager),
