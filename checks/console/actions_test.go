@@ -197,7 +197,7 @@ func TestStoreFails(t *testing.T) {
 	x.until(`document.querySelector("dialog").innerText.includes("20 timers match.")`)
 	x.click("dialog button", "Cancel")
 	x.shows("The store has not answered since")
-	x.shows("1 running")
+	x.until(`document.getElementById("bulk-count").textContent === "1 running"`)
 	x.click(".job button", "Stop")
 	x.until(`document.querySelector(".job .badge").textContent === "stopped"`)
 	require.Equal(t, 20, s.stats().Waiting)

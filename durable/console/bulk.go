@@ -16,8 +16,8 @@ import (
 
 const (
 	confirmAbove  = 100 // timers
-	maxJobs       = 20  // that are kept, those that run not counted out
-	maxMissedKeys = 100 // that a job keeps
+	maxJobs       = 20  // bulk actions that are kept; one that runs is never dropped
+	maxMissedKeys = 100 // of a bulk action
 	minRetry      = time.Second
 	maxRetry      = 30 * time.Second
 )
@@ -25,7 +25,7 @@ const (
 // bulk holds the bulk actions.
 type bulk struct {
 	mu    sync.Mutex
-	jobs  []*job // guarded by mu; the latest last
+	jobs  []*job // guarded by mu; in order of their start
 	group sync.WaitGroup
 }
 
@@ -51,7 +51,7 @@ type jobState struct {
 	Action string `json:"action"`
 	Filter filter `json:"filter"`
 	moveTo
-	total         // what matched when it began
+	total         // the timers that matched at the start
 	Status string `json:"status"` // running, retrying, stopping, stopped, failed or done
 
 	Begun      time.Time `json:"begun"`

@@ -10,8 +10,8 @@
 // # Security
 //
 // Without Options.Token everybody who reaches the page sees and changes all timers: then it
-// answers only requests for a loopback name or one of Options.Hosts, because a page of another
-// site can point a name of its own at this machine. With a token the page asks for it once,
+// answers only requests whose Host is a loopback name or one of Options.Hosts, because another
+// site can point a name of its own at this machine (DNS rebinding). With a token the page asks for it once,
 // and keeps a session of 12 hours in an HttpOnly, SameSite=Strict cookie. Serve it by TLS
 // beyond loopback.
 //

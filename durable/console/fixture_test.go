@@ -38,11 +38,12 @@ func (f *faulty) set(fail func(call string) error) {
 
 func (f *faulty) err(call string) error {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.fail == nil {
+	fail := f.fail
+	f.mu.Unlock()
+	if fail == nil {
 		return nil
 	}
-	return f.fail(call)
+	return fail(call)
 }
 
 func (f *faulty) Stats(ctx context.Context, shard int) (store.Stats, error) {

@@ -127,7 +127,7 @@ func timerKey(k rawKey) (string, error) {
 	return string(k), nil
 }
 
-// readable returns a text of any bytes as UTF-8: bytes that are not UTF-8 as \xNN.
+// readable returns a text of any bytes as UTF-8. It writes bytes that are not UTF-8 as \xNN.
 func readable(s string) string {
 	if utf8.ValidString(s) {
 		return s

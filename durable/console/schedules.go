@@ -157,8 +157,8 @@ type schedulePut struct {
 	PauseOnDead bool      `json:"pause_on_dead"`
 	Topic       string    `json:"topic"`
 	BodyBase64  string    `json:"body_base64"`
-	// Keep replaces a schedule, and keeps its body, and its topic if that is the same for
-	// people: neither may be as the page shows it.
+	// Keep replaces a schedule but keeps its body, and its topic if the request has it as the
+	// page shows it: the page may show neither as it is stored.
 	Keep bool `json:"keep"`
 	// IfAbsent refuses a key that has a schedule.
 	IfAbsent bool `json:"if_absent"`
@@ -200,7 +200,7 @@ func (p *schedulePut) schedule() (s durable.Schedule, err error) {
 
 func msDuration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 
-// previewReply is what a schedule that is being edited will do.
+// previewReply has the planned times of a schedule that is being edited.
 type previewReply struct {
 	Next    []time.Time `json:"next"`
 	Warning string      `json:"warning,omitempty"`
@@ -224,7 +224,7 @@ func (c *Console) previewSchedule(r *http.Request) (any, error) {
 	return previewReply{Next: next, Warning: s.Warning()}, nil
 }
 
-// scheduleReply is what became of a change of a schedule.
+// scheduleReply is the result of a change of a schedule.
 type scheduleReply struct {
 	Result string `json:"result"`
 	Count  int    `json:"count,omitempty"`   // of occurrences, backfilled or cancelled

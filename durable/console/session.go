@@ -22,7 +22,7 @@ const (
 	maxAddresses = 4096 // with wrong tokens; further ones share an entry
 )
 
-// sessions holds who has entered the token.
+// sessions holds the sessions of users who have entered the token, and counts wrong tokens.
 type sessions struct {
 	token  [sha256.Size]byte
 	open   bool   // there is no token

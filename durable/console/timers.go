@@ -45,7 +45,7 @@ type timer struct {
 	Body *body `json:"body,omitempty"` // nil in lists
 }
 
-// body is a timer's body: what Options.Decode made of it, or else the bytes.
+// body is a timer's body: the text that Options.Decode has returned, or the bytes without Decode.
 type body struct {
 	Bytes   int    `json:"bytes"`
 	Decoded string `json:"decoded,omitempty"`
@@ -85,13 +85,13 @@ func (c *Console) bodyOf(topic string, b []byte) *body {
 	return &body{Bytes: len(b), Decoded: text, Hidden: hidden}
 }
 
-// filter says which timers a request means.
+// filter selects the timers of a request.
 type filter struct {
 	State    string `json:"state"`
 	Prefix   string `json:"prefix,omitempty"`
 	Topic    string `json:"topic,omitempty"`
 	Error    string `json:"error,omitempty"`
-	Schedule rawKey `json:"schedule,omitempty"` // only its occurrences
+	Schedule rawKey `json:"schedule,omitempty"` // selects its occurrences
 }
 
 func filterOf(q url.Values) (f filter, err error) {
@@ -155,8 +155,9 @@ func limitOf(q url.Values) (int, error) {
 // listing is a page of a list.
 type listing[T any] struct {
 	Items []T    `json:"items"`
-	Next  string `json:"next,omitempty"` // what the next page comes after; "": this is the last
-	// Partial is whether the time limit ended the list early. Next goes on from the last item.
+	Next  string `json:"next,omitempty"` // the after of the next page; "": this page is the last
+	// Partial reports whether the time limit ended the page early. Next continues after the
+	// last item.
 	Partial bool `json:"partial,omitempty"`
 }
 
@@ -199,7 +200,7 @@ func (c *Console) listTimers(r *http.Request) (any, error) {
 	return page, nil
 }
 
-// slow names the time limit in an error that it has caused.
+// slow replaces an error that the time limit has caused by one that says so.
 func slow(ctx context.Context, err error) error {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return err
@@ -228,8 +229,8 @@ func (c *Console) countTimers(r *http.Request) (any, error) {
 	return c.count(r.Context(), q)
 }
 
-// count counts for readFor at most. Timers.Count returns no part of a count, so it is used only
-// where the engine knows the answer.
+// count counts for at most readFor. Timers.Count returns nothing when its time is over, so count
+// calls it only for totals that the engine keeps, and lists the timers otherwise.
 func (c *Console) count(ctx context.Context, q durable.Query) (t total, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readFor)
 	defer cancel()
@@ -293,7 +294,7 @@ func (m moveTo) check(action string) error {
 
 func (m moveTo) after() time.Duration { return time.Duration(m.AfterMS) * time.Millisecond }
 
-// result is what became of one timer of an action.
+// result is the result of an action on one timer.
 type result struct {
 	Key    rawKey `json:"key"`
 	Text   string `json:"text"`
@@ -301,13 +302,13 @@ type result struct {
 	Error  string `json:"error,omitempty"`
 }
 
-// actionReply is what became of all timers of an action. A purge tells only how many it has
-// removed.
+// actionReply has the results of an action on all its timers. A purge has only the number of
+// timers that it has removed.
 type actionReply struct {
 	Changed int      `json:"changed"`
 	Of      int      `json:"of"`
 	Results []result `json:"results,omitempty"`
-	Error   string   `json:"error,omitempty"` // of the first timers that failed
+	Error   string   `json:"error,omitempty"` // of the first timer that failed, or of all of them
 }
 
 func (c *Console) changeTimers(r *http.Request) (any, error) {

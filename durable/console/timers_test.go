@@ -3,8 +3,10 @@ package console
 import (
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -156,6 +158,51 @@ func TestBadActions(t *testing.T) {
 		r.refused(http.StatusBadRequest, c.target, c.body, c.why)
 	}
 	r.refused(http.StatusRequestEntityTooLarge, "/api/timers/cancel", object{"keys": []string{repeat("x", 2<<20)}}, "must be at most 1048576")
+}
+
+// A slow store ends a list and a count after 5 s, with the part that was read until then.
+func TestSlowStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Options{})
+		r.many("order-", 800)
+		slow := func(d time.Duration) {
+			r.engine.set(func(call string) error {
+				if call == "list" {
+					time.Sleep(d)
+				}
+				return nil
+			})
+		}
+		slow(700 * time.Millisecond)
+		begun := time.Now()
+		n := call[total](r, 200, "/api/count?state=waiting&prefix=order", nil)
+		require.True(t, n.AtLeast)
+		require.Greater(t, n.Count, 64)
+		require.Less(t, n.Count, 800)
+		require.Less(t, time.Since(begun), 6*time.Second)
+		f := call[failure](r, 409, "/api/bulk", object{"action": "cancel", "filter": object{"state": "waiting", "prefix": "order"}})
+		require.Equal(t, fmt.Sprintf("at least %d timers match now: confirm that number", n.Count), f.Message)
+		require.True(t, f.AtLeast)
+
+		seen := map[string]bool{}
+		next, partial := "", 0
+		for more := true; more; more = next != "" {
+			page := call[listing[timer]](r, 200, "/api/timers?state=waiting&limit=200&after="+next, nil)
+			for _, item := range page.Items {
+				require.False(t, seen[item.Text], item.Text)
+				seen[item.Text] = true
+			}
+			if next = page.Next; page.Partial {
+				partial++
+			}
+		}
+		require.Len(t, seen, 800)
+		require.NotZero(t, partial)
+
+		slow(2 * time.Second)
+		r.refused(503, "/api/timers?state=waiting&error=x", nil, "the store has found nothing in 5s")
+		require.Equal(t, total{AtLeast: true}, call[total](r, 200, "/api/count?state=waiting&error=x", nil))
+	})
 }
 
 // With Decode, the page gets what it returns and not the body, and secrets in headers are hidden.

@@ -1,5 +1,5 @@
-// Requests to the server. When the session has expired, the token is asked for in a dialog
-// above whatever is open, and the request is sent again: no form is lost.
+// Requests to the server. When the session has expired, a dialog above all others asks for the
+// token, and the request is sent again: no form is lost.
 
 import { $, h, setText } from "./dom.js"
 
@@ -21,7 +21,7 @@ export async function begin() {
   $("logout").hidden = !state.token
 }
 
-// get reads; signal, an AbortSignal, ends what nobody waits for any more.
+// get reads. signal, an AbortSignal, cancels the request when its view is closed.
 export const get = (path, query, signal) => request(path + (query ? "?" + new URLSearchParams(query) : ""), undefined, signal)
 export const post = (path, body) => request(path, body ?? {})
 

@@ -42,11 +42,11 @@ export function open(title, content, label, submit, { danger = false } = {}) {
 
 // The actions by the states in which they are offered.
 export const actions = {
-  run: { states: ["waiting"], path: "reset", label: "Run now", done: "due now" },
-  move: { states: ["waiting"], path: "reset", label: "Move…", done: "moved" },
-  cancel: { states: ["waiting", "running"], path: "cancel", label: "Cancel…", done: "cancelled", danger: true },
-  requeue: { states: ["dead"], path: "requeue", label: "Requeue", done: "requeued" },
-  purge: { states: ["dead"], path: "purge", label: "Purge…", done: "purged", danger: true },
+  run: { states: ["waiting"], path: "reset", label: "Run now", all: "Run all now", done: "due now" },
+  move: { states: ["waiting"], path: "reset", label: "Move…", all: "Move all", done: "moved" },
+  cancel: { states: ["waiting", "running"], path: "cancel", label: "Cancel…", all: "Cancel all", done: "cancelled", danger: true },
+  requeue: { states: ["dead"], path: "requeue", label: "Requeue", all: "Requeue all", done: "requeued" },
+  purge: { states: ["dead"], path: "purge", label: "Purge…", all: "Purge all", done: "purged", danger: true },
 }
 
 const verbs = { run: "Run", move: "Move", cancel: "Cancel", requeue: "Requeue", purge: "Purge" }

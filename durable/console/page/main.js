@@ -46,7 +46,7 @@ $("logout").addEventListener("click", async () => {
 
 listen(live => {
   const running = live.bulk.filter(job => !isOver(job)).length
-  $("bulk-count").textContent = running ? `${running} running` : ""
+  fill($("bulk-count"), running > 0 && [String(running), h("span", { class: "hidden" }, " running")])
 })
 
 async function start() {

@@ -1,4 +1,4 @@
-// One timer: all that the store has of it.
+// One timer: all fields that the store has.
 
 import { get } from "./api.js"
 import { bothTimes, bytes, decodeBase64, fill, h, keyText, number, relative, visible, visibleLines } from "./dom.js"
@@ -32,7 +32,7 @@ function asHex(raw) {
   return lines.join("\n")
 }
 
-// bodyView shows a body as JSON, text or hexadecimal digits: as the first of these that it is.
+// bodyView shows a body as JSON, text or hexadecimal digits, in the first form that is possible.
 export function bodyView(body) {
   const raw = body.base64 === undefined ? null : decodeBase64(body.base64)
   const text = raw ? asText(raw) : body.decoded ?? ""

@@ -10,7 +10,7 @@ const timeHeads = { waiting: "Due", running: "Lease ends", dead: "Died" }
 const timeOf = { waiting: t => t.due, running: t => t.lease_end, dead: t => t.died }
 const maxSelected = 500
 
-// What is selected stays from page to page of a list, until another list is shown.
+// The selection is kept across the pages of a list, until another list is shown.
 let kept = { list: "", selected: new Map() } // selected: the timers by key
 
 // The fields of a filter, as in the address.
@@ -105,7 +105,7 @@ export function timersView(query) {
       }))
       : []
     const many = !selected.size && total?.count > 0
-      ? offered(filter.state).map(([name, a]) => make("all-" + name, a, a.label.replace("…", "") + " all…", async () => {
+      ? offered(filter.state).map(([name, a]) => make("all-" + name, a, a.all + "…", async () => {
         if (await changeAll(name, filter, describe(filter, page[0]?.schedule_text) + ".")) location.hash = "#/bulk"
       }))
       : []
