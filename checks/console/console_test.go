@@ -18,8 +18,8 @@ import (
 // variable LIMBO_SCREENSHOTS names a folder that keeps the pictures.
 func TestScreenshots(t *testing.T) {
 	s := newScene(t)
-	s.realistic()
-	x := openTab(t, s.console(console.Options{}).address)
+	worker := s.realistic()
+	x := openTab(t, s.console(console.Options{Workers: []*durable.Worker{worker}}).address)
 	folder := os.Getenv("LIMBO_SCREENSHOTS")
 	if folder == "" {
 		folder = t.TempDir()
@@ -42,7 +42,7 @@ func TestScreenshots(t *testing.T) {
 		}
 	}
 	for _, view := range []struct{ name, fragment, until string }{
-		{"overview", "#/overview", `document.querySelector(".tile small").textContent.includes("per second")`},
+		{"overview", "#/overview", `document.querySelector(".tile small").textContent.includes("per second") && document.querySelector("tbody tr").textContent.includes("/s")`},
 		{"waiting", "#/timers?state=waiting", `document.querySelectorAll("tbody tr").length === 50`},
 		{"running", "#/timers?state=running", `document.querySelectorAll("tbody tr").length === 2`},
 		{"dead", "#/timers?state=dead&error=connection", `document.querySelectorAll("tbody tr").length === 50 && document.body.innerText.includes("77 timers match")`},

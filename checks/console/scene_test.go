@@ -88,7 +88,7 @@ func (s *scene) fail(failures map[string]string) {
 
 // run starts a worker whose handlers run until the test ends, after outcome has returned nil for
 // the timer.
-func (s *scene) run(outcome func(f durable.Fired) (error, bool)) {
+func (s *scene) run(outcome func(f durable.Fired) (error, bool)) *durable.Worker {
 	s.t.Helper()
 	ctx, stop := context.WithCancel(background)
 	worker, err := s.timers.NewWorker(func(ctx context.Context, f durable.Fired) error {
@@ -97,7 +97,7 @@ func (s *scene) run(outcome func(f durable.Fired) (error, bool)) {
 		}
 		<-ctx.Done()
 		return context.Cause(ctx)
-	}, durable.WorkerOptions{Grace: -1})
+	}, durable.WorkerOptions{Name: "orders-1.example.org", Grace: -1})
 	require.NoError(s.t, err)
 	done := make(chan error, 1)
 	go func() { done <- worker.Run(ctx) }()
@@ -105,12 +105,13 @@ func (s *scene) run(outcome func(f durable.Fired) (error, bool)) {
 		stop()
 		require.NoError(s.t, <-done)
 	})
+	return worker
 }
 
 const markup = `<script>document.title = "stolen"</script><img src=x onerror="document.title='stolen'">`
 
-// realistic fills the store for pictures.
-func (s *scene) realistic() {
+// realistic fills the store for pictures, and returns the worker that runs.
+func (s *scene) realistic() *durable.Worker {
 	s.t.Helper()
 	s.waiting("order/2026-11/", 1500)
 	s.schedule(durable.Timer{Key: markup, Topic: markup, After: 20 * time.Minute},
@@ -137,7 +138,7 @@ func (s *scene) realistic() {
 		_, _, err := s.timers.PutSchedule(background, one)
 		require.NoError(s.t, err)
 	}
-	s.run(func(f durable.Fired) (error, bool) {
+	worker := s.run(func(f durable.Fired) (error, bool) {
 		switch {
 		case f.Schedule == "reports/daily-sales" && f.Planned.UnixMilli()%3 == 0:
 			return durable.Discard(errors.New("the printer is on fire")), true
@@ -155,4 +156,5 @@ func (s *scene) realistic() {
 	}
 	require.NoError(s.t, s.timers.PauseSchedule(background, "billing/close-month", "the ledger is being migrated until Monday"))
 	s.schedule(durable.Timer{Key: "import/catalogue", Topic: "imports"}, durable.Timer{Key: "video/transcode/8812", Topic: "video"})
+	return worker
 }

@@ -41,6 +41,10 @@ type Options struct {
 	// body as text, JSON or hexadecimal digits.
 	Decode func(topic string, body []byte) string
 
+	// Workers are workers of this process: the overview shows how many runs end per second, and
+	// how. Default: none; the store does not count runs.
+	Workers []*durable.Worker
+
 	// MaxSessions bounds the sessions; another login ends the oldest. Default 100; 1 to
 	// 10,000.
 	MaxSessions int
@@ -66,6 +70,11 @@ func (o Options) withDefaults() (Options, error) {
 	o.MaxBulk = cmp.Or(o.MaxBulk, 4)
 	if n := len(o.Token); n != 0 && (n < minToken || n > maxToken) {
 		return o, fmt.Errorf("console: Options.Token is %d bytes long, must be %d to %d", n, minToken, maxToken)
+	}
+	for i, w := range o.Workers {
+		if w == nil {
+			return o, fmt.Errorf("console: Options.Workers[%d] is nil, must be a worker", i)
+		}
 	}
 	for _, host := range o.Hosts {
 		if host == "" || strings.ContainsAny(host, "/ ") {

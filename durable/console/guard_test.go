@@ -262,6 +262,7 @@ func TestOptions(t *testing.T) {
 	}{
 		{Options{Token: "short"}, "console: Options.Token is 5 bytes long, must be 16 to 1024"},
 		{Options{Hosts: []string{"http://a"}}, `console: Options.Hosts has "http://a", must be host names without ports`},
+		{Options{Workers: []*durable.Worker{nil}}, "console: Options.Workers[0] is nil, must be a worker"},
 		{Options{MaxSessions: -1}, "console: Options.MaxSessions is -1, must be 1 to 10000"},
 		{Options{MaxStreams: 2000}, "console: Options.MaxStreams is 2000, must be 1 to 1024"},
 		{Options{MaxBulk: 17}, "console: Options.MaxBulk is 17, must be 1 to 16"},

@@ -60,6 +60,42 @@ type rates struct {
 	Dropped float64 `json:"dropped"`
 }
 
+// workerState is a worker of this process.
+type workerState struct {
+	Name      string     `json:"name"`
+	Running   int        `json:"running"`              // handlers
+	Preferred int        `json:"preferred"`            // shards that it is the first to claim from
+	Members   int        `json:"members"`              // live workers of all processes; 0: unknown
+	PerSecond *runCounts `json:"per_second,omitempty"` // over the last rateOver polls
+}
+
+// runCounts are the outcomes of runs, per second.
+type runCounts struct {
+	Completed    float64 `json:"completed"`
+	Retried      float64 `json:"retried"`
+	Snoozed      float64 `json:"snoozed"`
+	DeadLettered float64 `json:"dead_lettered"`
+	Cancelled    float64 `json:"cancelled"`
+}
+
+// workerStates returns the workers, with rates from statistics of a time before.
+func (c *Console) workerStates(now, was []durable.WorkerStats, over time.Duration) []workerState {
+	states := make([]workerState, len(now))
+	for i, st := range now {
+		states[i] = workerState{
+			Name: readable(c.options.Workers[i].Name()), Running: st.Running, Preferred: st.Preferred, Members: st.Members,
+		}
+		if over > 0 {
+			per := func(now, was uint64) float64 { return float64(now-was) / over.Seconds() }
+			states[i].PerSecond = &runCounts{
+				Completed: per(st.Done, was[i].Done), Retried: per(st.Retried, was[i].Retried), Snoozed: per(st.Snoozed, was[i].Snoozed),
+				DeadLettered: per(st.Buried+st.BuriedLost, was[i].Buried+was[i].BuriedLost), Cancelled: per(st.Cancelled, was[i].Cancelled),
+			}
+		}
+	}
+	return states
+}
+
 // live is an event of the stream.
 type live struct {
 	Overview  *overview  `json:"overview,omitempty"` // nil: the store has not answered yet
@@ -67,6 +103,8 @@ type live struct {
 	Error     string     `json:"error,omitempty"` // why the store does not answer
 	Since     time.Time  `json:"since,omitzero"`  // when that began
 	Bulk      []jobState `json:"bulk"`
+
+	Workers []workerState `json:"workers,omitempty"`
 }
 
 // feed makes the events for all streams: one goroutine polls the store while there is a
@@ -128,7 +166,12 @@ func (c *Console) poll() {
 		at time.Time
 		overview
 	}
+	type work struct {
+		at    time.Time
+		stats []durable.WorkerStats
+	}
 	var points []point // the last rateOver+1
+	var works []work   // the last rateOver+1
 	var e live
 	for {
 		begun := time.Now()
@@ -153,6 +196,15 @@ func (c *Console) poll() {
 					Dead: per(float64(o.Dead), float64(first.Dead)), Dropped: per(float64(o.Dropped), float64(first.Dropped)),
 				}
 			}
+		}
+		if len(c.options.Workers) > 0 {
+			w := work{at: begun}
+			for _, worker := range c.options.Workers {
+				w.stats = append(w.stats, worker.Stats())
+			}
+			works = append(works, w)
+			works = works[max(len(works)-rateOver-1, 0):]
+			e.Workers = c.workerStates(w.stats, works[0].stats, begun.Sub(works[0].at))
 		}
 		e.Bulk = c.bulk.jobStates()
 		text, err := json.Marshal(e)

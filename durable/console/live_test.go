@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -14,6 +15,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-782fa212/limbo/durable"
 )
 
 // stream is the client of a stream in a test's bubble: it reads the events from a pipe.
@@ -138,6 +141,47 @@ func TestLiveWithoutStore(t *testing.T) {
 		require.True(t, e.Since.IsZero())
 		s.cancel()
 		<-s.code
+		time.Sleep(time.Second)
+	})
+}
+
+// Workers of the process show how runs end, per second.
+func TestLiveShowsWorkers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Options{})
+		worker, err := r.timers.NewWorker(func(_ context.Context, f durable.Fired) error {
+			if f.Topic == "bad" {
+				return durable.Discard(nil)
+			}
+			return nil
+		}, durable.WorkerOptions{Name: "w"})
+		require.NoError(t, err)
+		r.console, err = New(r.timers, Options{Workers: []*durable.Worker{worker}})
+		require.NoError(t, err)
+		ctx, stop := context.WithCancel(background)
+		done := make(chan error, 1)
+		go func() { done <- worker.Run(ctx) }()
+		for i := range 100 { // one per 100 ms, every tenth a dead letter
+			topic := ""
+			if i%10 == 0 {
+				topic = "bad"
+			}
+			r.schedule(durable.Timer{Key: fmt.Sprint(i), Topic: topic, After: time.Duration(100*i+5050) * time.Millisecond})
+		}
+		s := r.stream()
+		e, _ := s.next(t)
+		require.Nil(t, e.Workers[0].PerSecond, "there is no difference yet")
+		for range 15 {
+			e, _ = s.next(t)
+		}
+		require.True(t, strings.HasPrefix(e.Workers[0].Name, "w-"))
+		require.InDelta(t, 9, e.Workers[0].PerSecond.Completed, 0.5)
+		require.InDelta(t, 1, e.Workers[0].PerSecond.DeadLettered, 0.2)
+		require.Equal(t, 1, e.Workers[0].Members)
+		s.cancel()
+		<-s.code
+		stop()
+		require.NoError(t, <-done)
 		time.Sleep(time.Second)
 	})
 }

@@ -65,6 +65,11 @@ export function bytes(n) {
   return n >= 1024 ? precise.format(n / 1024) + " KiB" : plural(n, "byte", "bytes")
 }
 
+// perSecond writes a rate.
+export function perSecond(rate) {
+  return (rate > 0 && rate < 0.05 ? "< 0.1" : rate < 10 ? precise.format(Math.round(rate * 10) / 10) : number(rate)) + "/s"
+}
+
 // change writes a net change per second with its sign.
 export function change(rate) {
   if (Math.abs(rate) < 0.05) return "±0 per second"
