@@ -249,8 +249,9 @@ func (t *Timers) bulkChange(ctx context.Context, s *bulkState, keys []string, mi
 	return t.store.Purge(ctx, s.Shard, keys)
 }
 
-// Count returns how many timers match a query, whatever its After is. Without a Filter the
-// engine knows; with one it costs as much as a List of all shards.
+// Count returns how many timers match a query, whatever its After is; beside an error, how many
+// it has counted. Without a Filter the engine knows; with one it costs as much as a List of all
+// shards.
 func (t *Timers) Count(ctx context.Context, q Query) (n int, err error) {
 	if q.State == 0 {
 		q.State = Waiting
@@ -261,10 +262,9 @@ func (t *Timers) Count(ctx context.Context, q Query) (n int, err error) {
 	}
 	for shard := range t.schedules {
 		some, err := t.countShard(ctx, shard, asked)
-		if err != nil {
-			return 0, err
+		if n += some; err != nil {
+			return n, err
 		}
-		n += some
 	}
 	return n, nil
 }
@@ -273,7 +273,7 @@ func (t *Timers) countShard(ctx context.Context, shard int, q store.Query) (n in
 	for more := true; more; {
 		ctx, cancel, err := t.begin(ctx)
 		if err != nil {
-			return 0, err
+			return n, err
 		}
 		if q.Filter == (Filter{}) && q.State != Leased { // among what is leased there are plans
 			st, err := t.store.Stats(ctx, shard)
@@ -286,7 +286,7 @@ func (t *Timers) countShard(ctx context.Context, shard int, q store.Query) (n in
 		page, err := t.store.List(ctx, shard, q)
 		cancel()
 		if err != nil {
-			return 0, err
+			return n, err
 		}
 		n += len(page.Records)
 		q.After, more = page.Next, page.More

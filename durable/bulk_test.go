@@ -243,6 +243,17 @@ func TestBadBulks(t *testing.T) {
 		require.Equal(t, 10, r.stats().Waiting)
 		_, err := r.timers.Count(context.Background(), Query{State: 9})
 		require.Error(t, err)
+		calls := 0
+		r.faults.set(func(context.Context, string, int) error {
+			if calls++; calls == 2 {
+				return errBoom
+			}
+			return nil
+		}, nil)
+		n, err := r.timers.Count(context.Background(), Query{Filter: Filter{Prefix: "order"}})
+		require.ErrorIs(t, err, errBoom)
+		require.Positive(t, n)
+		require.Less(t, n, 10, "those of the first shard")
 		ctx, cancel := context.WithCancelCause(context.Background())
 		cancel(errBoom)
 		for _, err := range r.timers.Bulk(ctx, Bulk{Action: BulkCancel}) {

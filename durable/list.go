@@ -14,6 +14,11 @@ type Query struct {
 	State  State // Waiting, which is the default, Leased or Dead
 	After  Cursor
 	Filter // which of them
+	// Looked, if not nil, is called after each call to the engine with a place up to which List
+	// has looked at all timers; the timer at that place, if it matches, comes next. A loop that
+	// ended early goes on later from there, or from the last timer, if that is later. The
+	// goroutine that iterates calls it.
+	Looked func(Cursor)
 }
 
 // List returns an iterator over the timers of all shards in one state that come after a cursor,
@@ -41,7 +46,7 @@ func (t *Timers) List(ctx context.Context, q Query) iter.Seq2[Info, error] {
 			asked.After, asked.Limit = after, limit
 			return t.store.List(ctx, shard, asked)
 		}
-		for r, err := range t.merged(ctx, q.After, read, func(r store.Record) store.Millis { return r.At() }) {
+		for r, err := range t.merged(ctx, q.After, read, func(r store.Record) store.Millis { return r.At() }, q.Looked) {
 			if err != nil {
 				yield(Info{}, err)
 				return
@@ -67,12 +72,19 @@ const (
 	maxRead    = 4096 // of all shards together
 )
 
-// merged merges the records after a cursor that read returns of each shard in order of at.
-func (t *Timers) merged(ctx context.Context, after Cursor, read pageReader, at func(store.Record) store.Millis) iter.Seq2[store.Record, error] {
+// merged merges the records after a cursor that read returns of each shard in order of at. It
+// reads a shard only as far as it must to know which record is next. After each read it tells
+// looked up to where nothing is left to be looked at.
+func (t *Timers) merged(
+	ctx context.Context, after Cursor, read pageReader, at func(store.Record) store.Millis, looked func(Cursor),
+) iter.Seq2[store.Record, error] {
 	return func(yield func(store.Record, error) bool) {
 		m := merge{at: at}
 		largest := min(max(maxRead/len(t.schedules), minPage), maxPage)
-		one := func(p *page) error {
+		for shard := range t.schedules {
+			m.pages = append(m.pages, &page{shard: shard, after: after, limit: min(firstPage, largest)})
+		}
+		fill := func(p *page) error {
 			ctx, cancel, err := t.begin(ctx)
 			if err != nil {
 				return err
@@ -80,45 +92,33 @@ func (t *Timers) merged(ctx context.Context, after Cursor, read pageReader, at f
 			defer cancel()
 			got, err := read(ctx, p.shard, p.after, p.limit)
 			p.rest, p.after, p.last = got.Records, got.Next, !got.More
-			return err
-		}
-		fill := func(p *page) error {
-			for len(p.rest) == 0 && !p.last { // with a Filter a page can be empty
-				if err := one(p); err != nil {
-					return err
-				}
-			}
-			p.limit = min(p.limit*pageGrowth, largest)
-			return nil
-		}
-		for shard := range t.schedules {
-			p := &page{shard: shard, after: after, limit: min(firstPage, largest)}
-			if err := fill(p); err != nil {
-				yield(store.Record{}, err)
-				return
-			}
 			if len(p.rest) > 0 {
-				m.pages = append(m.pages, p)
+				p.limit = min(p.limit*pageGrowth, largest)
 			}
+			return err
 		}
 		heap.Init(&m)
 		for len(m.pages) > 0 {
 			p := m.pages[0]
-			r := p.rest[0]
-			p.rest = p.rest[1:]
-			if !yield(r, nil) {
-				return
-			}
-			if len(p.rest) == 0 && !p.last {
+			switch {
+			case len(p.rest) > 0:
+				r := p.rest[0]
+				p.rest = p.rest[1:]
+				if !yield(r, nil) {
+					return
+				}
+				heap.Fix(&m, 0)
+			case p.last:
+				heap.Pop(&m)
+			default:
 				if err := fill(p); err != nil {
 					yield(store.Record{}, err)
 					return
 				}
-			}
-			if len(p.rest) == 0 {
-				heap.Pop(&m)
-			} else {
 				heap.Fix(&m, 0)
+				if looked != nil {
+					looked(m.place(m.pages[0]))
+				}
 			}
 		}
 	}
@@ -127,23 +127,31 @@ func (t *Timers) merged(ctx context.Context, after Cursor, read pageReader, at f
 // page is where a merge stands in one shard.
 type page struct {
 	shard int
-	rest  []store.Record // read and not yet passed on; not empty while in a merge
+	rest  []store.Record // read and not yet passed on
 	after store.Cursor   // of the next read
 	last  bool           // nothing comes after rest
 	limit int            // of the next read
 }
 
-// merge is a heap of pages, by their first record.
+// merge is a heap of pages, by their places.
 type merge struct {
 	pages []*page
 	at    func(store.Record) store.Millis
 }
 
+// place is where the next record of a page is, or after which it comes.
+func (m *merge) place(p *page) Cursor {
+	if len(p.rest) > 0 {
+		return Cursor{At: m.at(p.rest[0]), Key: p.rest[0].Key}
+	}
+	return p.after
+}
+
 func (m *merge) Len() int      { return len(m.pages) }
 func (m *merge) Swap(i, j int) { m.pages[i], m.pages[j] = m.pages[j], m.pages[i] }
 func (m *merge) Less(i, j int) bool {
-	a, b := m.pages[i].rest[0], m.pages[j].rest[0]
-	return cmp.Or(cmp.Compare(m.at(a), m.at(b)), cmp.Compare(a.Key, b.Key)) < 0
+	a, b := m.place(m.pages[i]), m.place(m.pages[j])
+	return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Key, b.Key)) < 0
 }
 func (m *merge) Push(any) { panic("durable: a merge does not grow") }
 func (m *merge) Pop() any {

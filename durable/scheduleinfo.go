@@ -188,7 +188,7 @@ func (t *Timers) SchedulesAfter(ctx context.Context, key string) iter.Seq2[Sched
 		if key != "" {
 			after.Key = store.PlanKey(key)
 		}
-		for r, err := range t.merged(ctx, after, t.plans, func(store.Record) store.Millis { return 0 }) {
+		for r, err := range t.merged(ctx, after, t.plans, func(store.Record) store.Millis { return 0 }, nil) {
 			if err != nil {
 				yield(ScheduleInfo{}, err)
 				return

@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -463,6 +464,55 @@ func TestList(t *testing.T) {
 		for range r.timers.List(ctx, Query{State: Dead}) {
 			t.Fatal("nothing is dead")
 		}
+	})
+}
+
+// A List tells how far it has looked, from where another goes on; and it looks no further in a
+// shard than it must to know the next timer.
+func TestListTellsHowFar(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 4, store.Limits{}, 0)
+		ctx := context.Background()
+		r.addMany("order", "orders", 16*store.MaxLook)
+		want := []string{"early", "late"}
+		r.add(Timer{Key: want[0], Topic: "rare", After: time.Hour})
+		r.add(Timer{Key: want[1], Topic: "rare", After: 2 * time.Hour})
+		r.faults.countAll()
+
+		var found []string
+		ends := 0
+		q := Query{Filter: Filter{Topic: "rare"}}
+		for last := q.After; ; ends++ {
+			ctx, cancel := context.WithCancel(ctx)
+			calls := 0
+			q.Looked = func(c Cursor) {
+				require.GreaterOrEqual(t, cmp.Or(cmp.Compare(c.At, last.At), cmp.Compare(c.Key, last.Key)), 0)
+				if last = c; len(found) > 0 {
+					if calls++; calls == 5 {
+						cancel()
+					}
+				}
+			}
+			var failed error
+			for info, err := range r.timers.List(ctx, q) {
+				if failed = err; err != nil {
+					break
+				}
+				if len(found) == 0 {
+					require.LessOrEqual(t, r.faults.count("list"), 8)
+				}
+				found = append(found, info.Key)
+				last = info.Cursor()
+			}
+			q.After = last
+			cancel()
+			if failed == nil {
+				break
+			}
+			require.ErrorIs(t, failed, context.Canceled)
+		}
+		require.Equal(t, want, found)
+		require.Greater(t, ends, 1)
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-782fa212/limbo/durable"
+	"github.com/seed-782fa212/limbo/durable/store"
 )
 
 func TestOverview(t *testing.T) {
@@ -173,7 +174,7 @@ func TestSlowStore(t *testing.T) {
 				return nil
 			})
 		}
-		slow(700 * time.Millisecond)
+		slow(1900 * time.Millisecond)
 		begun := time.Now()
 		n := call[total](r, 200, "/api/count?state=waiting&prefix=order", nil)
 		require.True(t, n.AtLeast)
@@ -184,6 +185,7 @@ func TestSlowStore(t *testing.T) {
 		require.Equal(t, fmt.Sprintf("at least %d timers match now: confirm that number", n.Count), f.Message)
 		require.True(t, f.AtLeast)
 
+		slow(700 * time.Millisecond)
 		seen := map[string]bool{}
 		next, partial := "", 0
 		for more := true; more; more = next != "" {
@@ -199,8 +201,23 @@ func TestSlowStore(t *testing.T) {
 		require.Len(t, seen, 800)
 		require.NotZero(t, partial)
 
+		// A filter that nothing matches goes on from page to page, too.
+		slow(0)
+		r.many("mass-", 8*store.MaxLook)
+		slow(700 * time.Millisecond)
+		pages := 0
+		next = ""
+		for more := true; more; more = next != "" {
+			page := call[listing[timer]](r, 200, "/api/timers?state=waiting&error=x&after="+next, nil)
+			require.Empty(t, page.Items)
+			require.Equal(t, page.Next != "", page.Partial)
+			next = page.Next
+			pages++
+		}
+		require.Greater(t, pages, 1)
+
 		slow(2 * time.Second)
-		r.refused(503, "/api/timers?state=waiting&error=x", nil, "the store has found nothing in 5s")
+		r.refused(503, "/api/timers?state=waiting&error=x", nil, "the store has not answered in 5s")
 		require.Equal(t, total{AtLeast: true}, call[total](r, 200, "/api/count?state=waiting&error=x", nil))
 	})
 }

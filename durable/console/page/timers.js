@@ -142,7 +142,7 @@ export function timersView(query) {
       const list = await get("api/timers", { ...filter, ...(after && { after }) }, signal)
       page = list.items
       fill(content, page.length === 0
-        ? h("p", { class: "empty" }, after ? "No more timers." : Object.keys(filter).length > 1 ? "No timer matches." : `No timer is ${filter.state}.`)
+        ? h("p", { class: "empty" }, list.partial ? "No timer matches so far." : after ? "No more timers." : Object.keys(filter).length > 1 ? "No timer matches." : `No timer is ${filter.state}.`)
         : table(describe(filter), columns, page.map(row)))
       fill(pager, [
         after && h("a", { class: "button", href: address(filter) }, "First page"),
