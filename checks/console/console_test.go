@@ -15,7 +15,9 @@ import (
 )
 
 // Each view, in both themes and two sizes, is drawn without scrolling sideways. The environment
-// variable LIMBO_SCREENSHOTS names a folder that keeps the pictures.
+// variable LIMBO_SCREENSHOTS names a folder that keeps the pictures. Three of them are in docs:
+// dead-1400-light as console-light, schedules-1400-dark as console-dark, timer-390-light as
+// console-phone.
 func TestScreenshots(t *testing.T) {
 	s := newScene(t)
 	worker := s.realistic()
