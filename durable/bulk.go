@@ -53,7 +53,7 @@ type BulkProgress struct {
 	ShardsDone, Shards int
 	Changed            int
 	// Missed counts timers that matched when they were listed, and changed before the action
-	// came to them. MissedKeys are those since the last progress, but for BulkPurge.
+	// came to them. MissedKeys lists those since the last progress; BulkPurge lists none.
 	Missed     int
 	MissedKeys []string
 	Resume     string // for Bulk.Resume; "" at the end

@@ -69,7 +69,7 @@ func TestBulkCancel(t *testing.T) {
 	})
 }
 
-// What runs is cancelled, too, each once, though its lease is extended meanwhile.
+// Bulk cancels running timers, too, each once, although their leases are extended.
 func TestBulkCancelsRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, store.Limits{}, 0)
@@ -199,7 +199,7 @@ func TestBulkIsResumed(t *testing.T) {
 	})
 }
 
-// What changes between a page and the action counts as missed, and is named.
+// Timers that change between the list and the action count as missed, and are named.
 func TestBulkMisses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)

@@ -1134,8 +1134,8 @@ func TestOccurrenceNeedsNoClaim(t *testing.T) {
 	})
 }
 
-// S10: a worker has no more occurrences leased than it has room for. The others wait to be claimed
-// by whoever has.
+// S10: a worker leases no more occurrences than it has room for. The others wait for a worker with
+// room to claim them.
 func TestOccurrencesWithoutRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)

@@ -121,7 +121,7 @@ func TestTimers(t *testing.T) {
 	require.Equal(t, 121, s.stats().Waiting)
 }
 
-// What matches is changed when the user has typed its count, and not before.
+// A bulk action begins only after the user has typed the count.
 func TestBulk(t *testing.T) {
 	s := newScene(t)
 	s.waiting("order/", 700)

@@ -291,7 +291,7 @@ func TestMounted(t *testing.T) {
 	}
 }
 
-// What follows the object in a request's body is refused.
+// A request with data after its object is refused.
 func TestTrailingJSON(t *testing.T) {
 	r := newRig(t, Options{})
 	q := httptest.NewRequest(http.MethodPost, "/api/timers/cancel", bytes.NewReader([]byte(`{"keys":["YQ"]}{}`)))

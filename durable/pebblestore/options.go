@@ -96,9 +96,9 @@ func (o Options) pebble(f vfs.FS, log *logger) *pebble.Options {
 		FS:                 f,
 		Logger:             log,
 		FormatMajorVersion: pebble.FormatWALSyncChunks,
-		// Pebble takes what it has allocated for MemTables off the cache: for one, and as a rule
-		// one more, as it allocates the next while it writes the last to disk. Without them a
-		// cache of the default size would often be empty.
+		// Pebble subtracts the memory of its MemTables from the cache: one in use, and usually a
+		// second, because it allocates the next one while it writes the last one to disk.
+		// Without this addition, a cache of the default size would often be empty.
 		CacheSize:                   o.CacheBytes + 2*o.MemTableBytes,
 		MemTableSize:                uint64(o.MemTableBytes),
 		MemTableStopWritesThreshold: 4,
