@@ -6,19 +6,16 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-782fa212/limbo/checks/internal/chrome"
 	"github.com/seed-782fa212/limbo/durable/console"
-	"github.com/seed-782fa212/limbo/internal/need"
 )
 
 var background = context.Background()
@@ -27,90 +24,46 @@ var background = context.Background()
 const patience = 20 * time.Second
 
 // tab is a page of a browser of its own.
-type tab struct {
-	*testing.T
-	ctx context.Context
-}
+type tab struct{ chrome.Tab }
 
 func openTab(t *testing.T, address string) tab {
 	t.Helper()
-	path := need.Program(t, "chromium", "chromium")
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.DisableGPU, chromedp.Flag("force-prefers-reduced-motion", true))
-	if os.Geteuid() == 0 {
-		options = append(options, chromedp.NoSandbox)
-	}
-	allocator, end := chromedp.NewExecAllocator(background, options...)
-	ctx, closeTab := chromedp.NewContext(allocator)
-	t.Cleanup(func() {
-		_ = chromedp.Cancel(ctx)
-		closeTab()
-		end()
-	})
-	x := tab{t, ctx}
-	x.do(chromedp.EmulateViewport(1400, 900), chromedp.Navigate(address))
+	ctx, closeIt := chrome.Start(t)
+	t.Cleanup(func() { _ = closeIt() })
+	x := tab{chrome.Tab{T: t, Ctx: ctx, Patience: patience}}
+	x.Do(chromedp.EmulateViewport(1400, 900), chromedp.Navigate(address))
 	return x
 }
 
-func (x tab) do(actions ...chromedp.Action[chromedp.Void]) {
+func eval[V any](x tab, expression string) V {
 	x.Helper()
-	require.NoError(x, chromedp.Do(x.ctx, actions...))
-}
-
-// eval returns the value of an expression of the page's.
-func eval[T any](x tab, expression string) T {
-	x.Helper()
-	v, err := chromedp.Run(x.ctx, chromedp.Evaluate[T](expression))
-	require.NoError(x, err, expression)
-	return v
-}
-
-// run runs statements in the page.
-func (x tab) run(statements string) {
-	x.Helper()
-	require.True(x, eval[bool](x, "{"+statements+"}; true"))
-}
-
-// until waits, within the page, for an expression to be true. One that throws is not.
-func (x tab) until(expression string) {
-	x.Helper()
-	_, err := chromedp.Run(x.ctx, chromedp.Evaluate[bool](fmt.Sprintf(`new Promise((resolve, reject) => {
-		const end = performance.now() + %d
-		const check = () => {
-			let is = false, threw = ""
-			try { is = Boolean(%s) } catch (e) { threw = e }
-			if (is) resolve(true)
-			else if (performance.now() > end) reject(new Error("it never was so; " + threw + " " + document.body.innerText.slice(0, 1500).replaceAll("\n", " / ")))
-			else setTimeout(check, 20)
-		}
-		check()
-	})`, patience.Milliseconds(), expression), chromedp.EvalAwaitPromise))
-	require.NoError(x, err, expression)
+	return chrome.Eval[V](x.Tab, expression)
 }
 
 // shows waits for a text in the page.
 func (x tab) shows(text string) {
 	x.Helper()
-	x.until(fmt.Sprintf("document.body.innerText.includes(%s)", quote(text)))
+	x.Until(fmt.Sprintf("document.body.innerText.includes(%s)", quote(text)))
 }
 
 // click clicks the first visible element that a selector and a text find; "" is any text.
 func (x tab) click(selector, text string) {
 	x.Helper()
 	found := fmt.Sprintf(`[...(document.querySelector("dialog:last-of-type") ?? document).querySelectorAll(%s)].find(e => e.checkVisibility() && !e.disabled && e.textContent.includes(%s))`, quote(selector), quote(text))
-	x.until(found)
-	x.run(found + ".click()")
+	x.Until(found)
+	x.Script(found + ".click()")
 }
 
 // fill enters a text as a user does.
 func (x tab) fill(selector, text string) {
 	x.Helper()
-	x.until(fmt.Sprintf("document.querySelector(%s)", quote(selector)))
-	x.run(fmt.Sprintf(`const e = document.querySelector(%s); e.value = %s; e.dispatchEvent(new Event("input", { bubbles: true }))`, quote(selector), quote(text)))
+	x.Until(fmt.Sprintf("document.querySelector(%s)", quote(selector)))
+	x.Script(fmt.Sprintf(`const e = document.querySelector(%s); e.value = %s; e.dispatchEvent(new Event("input", { bubbles: true }))`, quote(selector), quote(text)))
 }
 
 func (x tab) view(fragment string) {
 	x.Helper()
-	x.run("location.hash = " + quote(fragment))
+	x.Script("location.hash = " + quote(fragment))
 }
 
 // quote writes a text as JavaScript does.
@@ -120,16 +73,6 @@ func quote(text string) string {
 		panic(err)
 	}
 	return string(b)
-}
-
-// media makes the browser prefer a colour scheme.
-func media(scheme string) chromedp.Action[chromedp.Void] {
-	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
-		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
-		})
-		return err
-	})
 }
 
 // site serves a console below /ops/console/.

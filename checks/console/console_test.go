@@ -10,6 +10,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-782fa212/limbo/checks/internal/chrome"
 	"github.com/seed-782fa212/limbo/durable"
 	"github.com/seed-782fa212/limbo/durable/console"
 )
@@ -34,10 +35,10 @@ func TestScreenshots(t *testing.T) {
 				if width == 2560 && scheme == "dark" {
 					continue
 				}
-				x.do(media(scheme), chromedp.EmulateViewport(width, 900))
-				x.until(fmt.Sprintf("innerWidth === %d", width))
+				x.Do(chrome.Media("prefers-color-scheme", scheme), chromedp.EmulateViewport(width, 900))
+				x.Until(fmt.Sprintf("innerWidth === %d", width))
 				require.LessOrEqual(t, eval[int64](x, "document.documentElement.scrollWidth"), width, name)
-				picture, err := chromedp.Run(x.ctx, chromedp.CaptureScreenshot())
+				picture, err := chromedp.Run(x.Ctx, chromedp.CaptureScreenshot())
 				require.NoError(t, err)
 				require.NoError(t, os.WriteFile(filepath.Join(folder, fmt.Sprintf("%s-%d-%s.png", name, width, scheme)), picture, 0o600))
 			}
@@ -55,7 +56,7 @@ func TestScreenshots(t *testing.T) {
 		{"edit", "#/edit?key=" + key64("reports/daily-sales"), `document.querySelectorAll(".next li").length === 10`},
 	} {
 		x.view(view.fragment)
-		x.until(view.until)
+		x.Until(view.until)
 		require.Empty(t, eval[string](x, unnamed), view.name)
 		require.NotRegexp(t, `undefined|NaN|\[object|false|null`, eval[string](x, "document.body.innerText"), view.name)
 		draw(view.name)
@@ -63,16 +64,16 @@ func TestScreenshots(t *testing.T) {
 	require.Equal(t, "Edit schedule · limbo console", eval[string](x, "document.title"))
 
 	x.view("#/timers?state=waiting&prefix=order/")
-	x.until(`document.querySelectorAll("tbody tr").length === 50`)
-	x.run(`for (const box of [...document.querySelectorAll("tbody input")].slice(0, 7)) box.click()`)
+	x.Until(`document.querySelectorAll("tbody tr").length === 50`)
+	x.Script(`for (const box of [...document.querySelectorAll("tbody input")].slice(0, 7)) box.click()`)
 	draw("selected")
 	x.click("[data-action=move]", "")
-	x.until(`document.querySelector("dialog").innerText.includes("and 2 more")`)
+	x.Until(`document.querySelector("dialog").innerText.includes("and 2 more")`)
 	draw("move")
 	x.click("dialog button", "Close")
 	x.click("button", "Clear selection")
 	x.click("[data-action=all-cancel]", "")
-	x.until(`document.querySelector("dialog").innerText.includes("1,500 timers match.")`)
+	x.Until(`document.querySelector("dialog").innerText.includes("1,500 timers match.")`)
 	draw("cancel-all")
 	x.fill("dialog [name=count]", "1,500")
 	s.engine.cancel.Store(true)

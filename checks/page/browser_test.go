@@ -2,7 +2,6 @@ package page
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"net"
@@ -18,7 +17,7 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
-	"github.com/seed-782fa212/limbo/internal/need"
+	"github.com/seed-782fa212/limbo/checks/internal/chrome"
 	"github.com/seed-782fa212/limbo/observe"
 	"github.com/stretchr/testify/require"
 )
@@ -53,26 +52,12 @@ var browser struct {
 // chromium returns a context whose tabs are those of the browser.
 func chromium(t *testing.T) context.Context {
 	t.Helper()
-	path := need.Program(t, "chromium", "chromium")
 	browser.mu.Lock()
 	defer browser.mu.Unlock()
-	if browser.ctx != nil {
-		return browser.ctx
+	if browser.ctx == nil {
+		browser.ctx, browser.close = chrome.Start(t)
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.DisableGPU, chromedp.Flag("force-prefers-reduced-motion", true))
-	if os.Geteuid() == 0 {
-		options = append(options, chromedp.NoSandbox)
-	}
-	allocator, cancel := chromedp.NewExecAllocator(background, options...)
-	ctx, closeTab := chromedp.NewContext(allocator)
-	browser.close = func() error {
-		defer cancel()
-		defer closeTab()
-		return chromedp.Cancel(ctx)
-	}
-	require.NoError(t, chromedp.Do(ctx)) // the browser lives as long as this context
-	browser.ctx = ctx
-	return ctx
+	return browser.ctx
 }
 
 func closeBrowser() error {
@@ -81,64 +66,17 @@ func closeBrowser() error {
 	if browser.close == nil {
 		return nil
 	}
-	err := browser.close()
-	if errors.Is(err, context.Canceled) {
-		return nil
-	}
-	return err
+	return browser.close()
 }
 
-// tab is a page of the browser.
-type tab struct {
-	*testing.T
-	ctx context.Context
-}
-
-func openTab(t *testing.T, browser context.Context, actions ...chromedp.Action[chromedp.Void]) tab {
+func openTab(t *testing.T, browser context.Context, actions ...chromedp.Action[chromedp.Void]) chrome.Tab {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(browser)
 	t.Cleanup(cancel)
-	x := tab{t, ctx}
-	x.do(focused)
-	x.do(actions...)
+	x := chrome.Tab{T: t, Ctx: ctx, Patience: patience}
+	x.Do(focused)
+	x.Do(actions...)
 	return x
-}
-
-func (x tab) do(actions ...chromedp.Action[chromedp.Void]) {
-	x.Helper()
-	require.NoError(x, chromedp.Do(x.ctx, actions...))
-}
-
-// eval returns the value of an expression of the page's.
-func eval[T any](x tab, expression string) T {
-	x.Helper()
-	v, err := chromedp.Run(x.ctx, chromedp.Evaluate[T](expression))
-	require.NoError(x, err, expression)
-	return v
-}
-
-// run runs statements in the page.
-func (x tab) run(statements string) {
-	x.Helper()
-	require.True(x, eval[bool](x, "{"+statements+"}; true"))
-}
-
-// until waits, within the page, for an expression to be true. One that throws is not. It is
-// a promise and not chromedp's Poll, which needs the eval that the page's policy forbids.
-func (x tab) until(expression string) {
-	x.Helper()
-	_, err := chromedp.Run(x.ctx, chromedp.Evaluate[bool](fmt.Sprintf(`new Promise((resolve, reject) => {
-		const end = performance.now() + %d
-		const check = () => {
-			let is = false, threw = ""
-			try { is = Boolean(%s) } catch (e) { threw = e }
-			if (is) resolve(true)
-			else if (performance.now() > end) reject(new Error("it never was so; " + threw + " " + document.body.innerText.slice(0, 600).replaceAll("\\n", " / ")))
-			else setTimeout(check, 10)
-		}
-		check()
-	})`, patience.Milliseconds(), expression), chromedp.EvalAwaitPromise))
-	require.NoError(x, err, expression)
 }
 
 // site is a server of a registry's page.
@@ -188,16 +126,6 @@ func (s *site) stop() {
 }
 
 func (s *site) url() string { return "http://" + s.address + "/" }
-
-// media has the browser prefer a colour scheme, or the like.
-func media(feature, value string) chromedp.Action[chromedp.Void] {
-	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
-		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-			Features: []*emulation.MediaFeature{{Name: feature, Value: value}},
-		})
-		return err
-	})
-}
 
 // focused makes the tab one that a person looks at and types into, whatever other tabs the
 // browser has.

@@ -17,6 +17,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-782fa212/limbo/checks/internal/chrome"
 	"github.com/seed-782fa212/limbo/histogram"
 	"github.com/seed-782fa212/limbo/observe"
 	"github.com/seed-782fa212/limbo/purgatory"
@@ -55,12 +56,12 @@ func TestPage(t *testing.T) {
 
 // visit opens a tab at a source, and has the test fail if a script throws, or anything is
 // written to the console, as the browser does for what the policy forbids.
-func visit(t *testing.T, browser context.Context, s *site, fragment string, before ...chromedp.Action[chromedp.Void]) tab {
+func visit(t *testing.T, browser context.Context, s *site, fragment string, before ...chromedp.Action[chromedp.Void]) chrome.Tab {
 	t.Helper()
 	x := openTab(t, browser)
 	var mu sync.Mutex
 	var complaints []string
-	require.NoError(t, chromedp.Listen(x.ctx, func(event any) {
+	require.NoError(t, chromedp.Listen(x.Ctx, func(event any) {
 		mu.Lock()
 		defer mu.Unlock()
 		switch e := event.(type) {
@@ -77,11 +78,11 @@ func visit(t *testing.T, browser context.Context, s *site, fragment string, befo
 		defer mu.Unlock()
 		require.Empty(t, complaints)
 	})
-	x.do(onNewDocument(`window.refusals = [], document.addEventListener("securitypolicyviolation", e => window.refusals.push(e.violatedDirective + " " + e.sample))`))
-	x.do(before...)
-	x.do(chromedp.Navigate(s.url() + fragment))
-	t.Cleanup(func() { require.Empty(t, eval[[]string](x, `window.refusals`)) })
-	x.until(`document.getElementById("state").dataset.state === "live"`)
+	x.Do(onNewDocument(`window.refusals = [], document.addEventListener("securitypolicyviolation", e => window.refusals.push(e.violatedDirective + " " + e.sample))`))
+	x.Do(before...)
+	x.Do(chromedp.Navigate(s.url() + fragment))
+	t.Cleanup(func() { require.Empty(t, chrome.Eval[[]string](x, `window.refusals`)) })
+	x.Until(`document.getElementById("state").dataset.state === "live"`)
 	return x
 }
 
@@ -106,8 +107,8 @@ func testRing(t *testing.T, browser context.Context) {
 	w := newWheel(t, timingwheel.Options{Tick: time.Minute, WheelSize: 32})
 	add(t, r, "w", observe.Wheel(w))
 	x := visit(t, browser, startSite(t, r, "127.0.0.1:0"), "#wheel/w")
-	x.until(`document.querySelector(".total").textContent === "0"`)
-	require.Zero(t, eval[int](x, `document.querySelectorAll("path.fill").length && `+ring(0)))
+	x.Until(`document.querySelector(".total").textContent === "0"`)
+	require.Zero(t, chrome.Eval[int](x, `document.querySelectorAll("path.fill").length && `+ring(0)))
 
 	var timers []timingwheel.Timer
 	for i := range 40 { // 20 on each of the two lower levels, one to a bucket
@@ -119,20 +120,20 @@ func testRing(t *testing.T, browser context.Context) {
 		require.NoError(t, err)
 		timers = append(timers, timer)
 	}
-	x.until(`document.querySelector(".total").textContent === "40"`)
-	x.until(ring(0) + ` >= 18 && ` + ring(1) + ` >= 18`) // some may be of the present, drawn apart
-	box := eval[float64](x, `document.querySelectorAll("path.fill")[0].getBBox().width`)
+	x.Until(`document.querySelector(".total").textContent === "40"`)
+	x.Until(ring(0) + ` >= 18 && ` + ring(1) + ` >= 18`) // some may be of the present, drawn apart
+	box := chrome.Eval[float64](x, `document.querySelectorAll("path.fill")[0].getBBox().width`)
 	require.Greater(t, box, 40.0, "it is seen")
-	label := eval[string](x, `document.querySelector("svg.wheel").getAttribute("aria-label")`)
+	label := chrome.Eval[string](x, `document.querySelector("svg.wheel").getAttribute("aria-label")`)
 	require.Contains(t, label, "40 timers")
 	require.Contains(t, label, "Level 0, 64 min round: ")
 
 	for _, timer := range timers {
 		require.True(t, w.Stop(timer))
 	}
-	x.until(`document.querySelector(".total").textContent === "0"`)
-	x.until(ring(0) + ` === 0 && ` + ring(1) + ` === 0`)
-	x.until(`document.querySelector(".tiles").innerText.includes("nothing")`)
+	x.Until(`document.querySelector(".total").textContent === "0"`)
+	x.Until(ring(0) + ` === 0 && ` + ring(1) + ` === 0`)
+	x.Until(`document.querySelector(".tiles").innerText.includes("nothing")`)
 }
 
 func testPurgatory(t *testing.T, browser context.Context) {
@@ -140,37 +141,37 @@ func testPurgatory(t *testing.T, browser context.Context) {
 	p := newPurgatory(t)
 	add(t, r, "fetches", observe.Purgatory(p, nil))
 	x := visit(t, browser, startSite(t, r, "127.0.0.1:0"), "") // the first that has lists is selected
-	x.until(`location.hash === "#purgatory/fetches"`)
+	x.Until(`location.hash === "#purgatory/fetches"`)
 	watch(t, p, time.Hour, "hot", "key-0")
 	watch(t, p, time.Hour, "many", "1", "2", "3", "4", "5")
 	for i := range 29 {
 		watch(t, p, time.Hour, "hot", fmt.Sprintf("key-%d", i))
 	}
 	ends := watch(t, p, time.Hour, "ends")
-	x.until(`document.querySelector(".tiles dd").textContent === "32"`)
-	x.until(`document.querySelector("nav [aria-current] .value").textContent === "32"`)
-	x.until(cell("Hottest keys", 0, 0) + ` === "hot"`)
-	x.until(cell("Hottest keys", 0, 1) + ` === "30"`)
-	x.until(has("Oldest operations", "hot, key-0"))
-	x.until(cell("Oldest operations", 0, 1) + ` === "2"`) // have these keys
-	x.until(cell("Oldest operations", 0, 3) + `.endsWith(" min")`)
-	x.until(rows("Oldest operations") + ` === 20`)
-	x.until(has("Oldest operations", "many, 1, 2, 3, and 2 more"))
-	require.Equal(t, "0", eval[string](x, cell("Ended, by outcome", 0, 3)), "completed")
+	x.Until(`document.querySelector(".tiles dd").textContent === "32"`)
+	x.Until(`document.querySelector("nav [aria-current] .value").textContent === "32"`)
+	x.Until(cell("Hottest keys", 0, 0) + ` === "hot"`)
+	x.Until(cell("Hottest keys", 0, 1) + ` === "30"`)
+	x.Until(has("Oldest operations", "hot, key-0"))
+	x.Until(cell("Oldest operations", 0, 1) + ` === "2"`) // have these keys
+	x.Until(cell("Oldest operations", 0, 3) + `.endsWith(" min")`)
+	x.Until(rows("Oldest operations") + ` === 20`)
+	x.Until(has("Oldest operations", "many, 1, 2, 3, and 2 more"))
+	require.Equal(t, "0", chrome.Eval[string](x, cell("Ended, by outcome", 0, 3)), "completed")
 	require.True(t, ends.ForceComplete())
-	x.until(cell("Ended, by outcome", 0, 3) + ` === "1"`)
-	x.until(`document.querySelector("svg.chart[aria-label^='Ended a second']")`)
-	x.until(`document.querySelector("path.line").getAttribute("d").includes("L")`)
-	x.until(`[...document.querySelectorAll("h3")].some(h => h.textContent === "Time waited")`)
-	x.until(cell("Time waited", 0, 1) + ` === "1"`)
+	x.Until(cell("Ended, by outcome", 0, 3) + ` === "1"`)
+	x.Until(`document.querySelector("svg.chart[aria-label^='Ended a second']")`)
+	x.Until(`document.querySelector("path.line").getAttribute("d").includes("L")`)
+	x.Until(`[...document.querySelectorAll("h3")].some(h => h.textContent === "Time waited")`)
+	x.Until(cell("Time waited", 0, 1) + ` === "1"`)
 	// The choice of all since the start, and back, without a new snapshot.
-	x.do(chromedp.Click(chromedp.CSS(".head button")))
-	x.until(`document.querySelector(".head button").textContent === "since the start"`)
+	x.Do(chromedp.Click(chromedp.CSS(".head button")))
+	x.Until(`document.querySelector(".head button").textContent === "since the start"`)
 
 	for range 2 { // stopped and begun again
-		x.do(chromedp.Click(chromedp.CSS("#pause")))
+		x.Do(chromedp.Click(chromedp.CSS("#pause")))
 	}
-	x.until(`document.getElementById("state").textContent === "live"`)
+	x.Until(`document.getElementById("state").textContent === "live"`)
 }
 
 func body(caption string) string {
@@ -196,18 +197,18 @@ func testSearch(t *testing.T, browser context.Context) {
 		watch(t, p, time.Hour, fmt.Sprintf("orders-%d", i))
 	}
 	x := visit(t, browser, startSite(t, r, "127.0.0.1:0"), "#purgatory/p")
-	x.until(`document.getElementById("search-key")`)
+	x.Until(`document.getElementById("search-key")`)
 	search := func(text, answer string) {
-		x.run(`document.getElementById("search-key").value = ""; document.getElementById("search-key").focus()`)
-		x.do(chromedp.KeyEvent(text + kb.Enter))
-		x.until(fmt.Sprintf(`document.querySelector(".answer").textContent === %q`, answer))
+		x.Script(`document.getElementById("search-key").value = ""; document.getElementById("search-key").focus()`)
+		x.Do(chromedp.KeyEvent(text + kb.Enter))
+		x.Until(fmt.Sprintf(`document.querySelector(".answer").textContent === %q`, answer))
 	}
 	search("orders-149", "1 wait has it in a key, as of now.")
-	require.Equal(t, "orders-149", eval[string](x, cell("Search results", 0, 0)))
+	require.Equal(t, "orders-149", chrome.Eval[string](x, cell("Search results", 0, 0)))
 	search("absent", "Nothing that waits has it in a key.")
-	require.True(t, eval[bool](x, `document.querySelector('[aria-label="Search results"]').hidden`))
+	require.True(t, chrome.Eval[bool](x, `document.querySelector('[aria-label="Search results"]').hidden`))
 	search("orders-", "More than 100 waits have it in a key, as of now.")
-	require.Equal(t, 100, eval[int](x, rows("Search results")))
+	require.Equal(t, 100, chrome.Eval[int](x, rows("Search results")))
 	search("", "Type a part of a key first.")
 }
 
@@ -244,29 +245,29 @@ func testHostile(t *testing.T, browser context.Context) {
 	s := startSite(t, r, "127.0.0.1:0")
 	s.spoil.Store(strings.NewReplacer(spoil...))
 	x := visit(t, browser, s, "")
-	x.until(rows("Oldest operations") + fmt.Sprintf(` === %d`, len(hostile)))
-	x.until(rows("Hottest keys") + ` > 10`)
-	links := eval[int](x, `document.querySelectorAll("nav a").length`)
+	x.Until(rows("Oldest operations") + fmt.Sprintf(` === %d`, len(hostile)))
+	x.Until(rows("Hottest keys") + ` > 10`)
+	links := chrome.Eval[int](x, `document.querySelectorAll("nav a").length`)
 	require.Equal(t, 2*len(hostile)+1, links, "with the wheel")
 	for i := range links { // each is shown, and is the one that its link says
-		x.run(fmt.Sprintf(`document.querySelectorAll("nav a")[%d].click()`, i))
-		x.until(fmt.Sprintf(`document.querySelectorAll("nav a")[%d].hasAttribute("aria-current") &&
+		x.Script(fmt.Sprintf(`document.querySelectorAll("nav a")[%d].click()`, i))
+		x.Until(fmt.Sprintf(`document.querySelectorAll("nav a")[%d].hasAttribute("aria-current") &&
 			document.querySelector("article h2 bdi")?.textContent === document.querySelectorAll("nav a .name")[%d].textContent`, i, i))
-		x.until(`!document.querySelector("article [aria-label='Oldest operations']") || ` + rows("Oldest operations") + fmt.Sprintf(` === %d`, len(hostile)))
-		require.Zero(t, eval[int](x, `document.querySelectorAll("img, iframe, object, embed, [onerror], [onload]").length`))
-		require.Equal(t, 1, eval[int](x, `document.scripts.length`))
-		require.False(t, eval[bool](x, `/[\u202e\0\x1b]/.test(document.body.innerText)`))
-		require.Less(t, eval[int](x, `Math.max(0, ...[...document.querySelectorAll("td, th")].map(e => e.textContent.length))`), 2500, "cut")
+		x.Until(`!document.querySelector("article [aria-label='Oldest operations']") || ` + rows("Oldest operations") + fmt.Sprintf(` === %d`, len(hostile)))
+		require.Zero(t, chrome.Eval[int](x, `document.querySelectorAll("img, iframe, object, embed, [onerror], [onload]").length`))
+		require.Equal(t, 1, chrome.Eval[int](x, `document.scripts.length`))
+		require.False(t, chrome.Eval[bool](x, `/[\u202e\0\x1b]/.test(document.body.innerText)`))
+		require.Less(t, chrome.Eval[int](x, `Math.max(0, ...[...document.querySelectorAll("td, th")].map(e => e.textContent.length))`), 2500, "cut")
 	}
-	require.True(t, eval[bool](x, `window.hacked === undefined && ({}).hacked === undefined`))
-	require.Contains(t, eval[string](x, `document.querySelector("nav").innerText`), `user\u{202e}gpj.exe`)
+	require.True(t, chrome.Eval[bool](x, `window.hacked === undefined && ({}).hacked === undefined`))
+	require.Contains(t, chrome.Eval[string](x, `document.querySelector("nav").innerText`), `user\u{202e}gpj.exe`)
 
 	// So is what stands in the address.
-	x.run(`location.hash = "#<img src=x onerror=window.hacked=6>/%3Cimg%20src=x%3E"`)
-	x.until(`document.querySelector("main").innerText.includes("<img src=x>")`)
-	x.run(`location.hash = "#%ff/a/b"`)
-	x.until(`document.querySelector("main").innerText.includes("names no source")`)
-	require.True(t, eval[bool](x, `window.hacked === undefined && document.images.length === 0`))
+	x.Script(`location.hash = "#<img src=x onerror=window.hacked=6>/%3Cimg%20src=x%3E"`)
+	x.Until(`document.querySelector("main").innerText.includes("<img src=x>")`)
+	x.Script(`location.hash = "#%ff/a/b"`)
+	x.Until(`document.querySelector("main").innerText.includes("names no source")`)
+	require.True(t, chrome.Eval[bool](x, `window.hacked === undefined && document.images.length === 0`))
 }
 
 func testReconnects(t *testing.T, browser context.Context) {
@@ -276,21 +277,21 @@ func testReconnects(t *testing.T, browser context.Context) {
 	first := startSite(t, r, "127.0.0.1:0")
 	x := visit(t, browser, first, "#wheel/w")
 	first.stop()
-	x.until(`document.getElementById("state").dataset.state === "reconnecting"`)
+	x.Until(`document.getElementById("state").dataset.state === "reconnecting"`)
 	_, err := w.Schedule(0, time.Hour)
 	require.NoError(t, err)
 	second := startSite(t, r, first.address)
-	x.until(`document.getElementById("state").dataset.state === "live" && document.querySelector(".total").textContent === "1"`)
+	x.Until(`document.getElementById("state").dataset.state === "live" && document.querySelector(".total").textContent === "1"`)
 
 	// A handler that closes while its server goes on refuses, until there is a new one.
 	second.handler.Load().Close()
-	x.until(`document.getElementById("state").dataset.state === "closed"`)
-	x.until(`document.getElementById("notice").textContent.includes("shutting down (503)")`)
+	x.Until(`document.getElementById("state").dataset.state === "closed"`)
+	x.Until(`document.getElementById("notice").textContent.includes("shutting down (503)")`)
 	_, err = w.Schedule(0, time.Hour)
 	require.NoError(t, err)
 	second.handler.Store(observe.NewHandler(r))
-	x.until(`document.getElementById("state").dataset.state === "live" && document.querySelector(".total").textContent === "2"`)
-	require.True(t, eval[bool](x, `document.getElementById("notice").hidden`))
+	x.Until(`document.getElementById("state").dataset.state === "live" && document.querySelector(".total").textContent === "2"`)
+	require.True(t, chrome.Eval[bool](x, `document.getElementById("notice").hidden`))
 }
 
 func testErrors(t *testing.T, browser context.Context) {
@@ -307,8 +308,8 @@ func testErrors(t *testing.T, browser context.Context) {
 	add(t, r, "sick", observe.Custom("sick", func() []observe.Figure { return []observe.Figure{{Name: "rate", Value: math.NaN()}} }))
 	s := startSite(t, r, "127.0.0.1:0")
 	x := visit(t, browser, s, "#purgatory/p")
-	x.until(`document.getElementById("search-key")`)
-	x.until(`[...document.querySelectorAll(".warn")].some(w => w.textContent === "problem")`)
+	x.Until(`document.getElementById("search-key")`)
+	x.Until(`[...document.querySelectorAll(".warn")].some(w => w.textContent === "problem")`)
 	another := make(chan error, 1) // search
 	go func() {
 		reply, err := http.Get(s.url() + "search.json?kind=purgatory&name=busy&key=slow")
@@ -319,18 +320,18 @@ func testErrors(t *testing.T, browser context.Context) {
 	}()
 	<-begun
 	search := func(says string) {
-		x.run(`document.getElementById("search-key").value = "k"; document.querySelector("form").requestSubmit()`)
-		x.until(fmt.Sprintf(`document.querySelector(".answer").textContent === %q`, says))
+		x.Script(`document.getElementById("search-key").value = "k"; document.querySelector("form").requestSubmit()`)
+		x.Until(fmt.Sprintf(`document.querySelector(".answer").textContent === %q`, says))
 	}
 	search("The server is busy: another search is running (503). Try again in 1 s.")
 	close(free)
 	require.NoError(t, <-another)
-	x.do(chromedp.Click(chromedp.CSS("#pause"))) // so that the page does not see it go before it searches
+	x.Do(chromedp.Click(chromedp.CSS("#pause"))) // so that the page does not see it go before it searches
 	remove()
 	search("It is not there any more: no source has this kind and name (404).")
-	x.do(chromedp.Click(chromedp.CSS("#pause")))
-	x.run(`location.hash = "#sick/sick"`)
-	x.until(`document.querySelector(".gone:not([hidden])").textContent === 'the figure "rate" was left out: it is not finite'`)
+	x.Do(chromedp.Click(chromedp.CSS("#pause")))
+	x.Script(`location.hash = "#sick/sick"`)
+	x.Until(`document.querySelector(".gone:not([hidden])").textContent === 'the figure "rate" was left out: it is not finite'`)
 }
 
 func testRemoved(t *testing.T, browser context.Context) {
@@ -339,14 +340,14 @@ func testRemoved(t *testing.T, browser context.Context) {
 	remove := add(t, r, "p", observe.Purgatory(p, nil))
 	watch(t, p, time.Hour, "k")
 	x := visit(t, browser, startSite(t, r, "127.0.0.1:0"), "#purgatory/p")
-	x.until(rows("Hottest keys") + ` === 1`)
+	x.Until(rows("Hottest keys") + ` === 1`)
 	add(t, r, "other", observe.Purgatory(p, nil))
 	remove()
-	x.until(`document.querySelector(".gone:not([hidden])")?.textContent.startsWith("This source was removed.")`)
-	x.until(`!document.querySelector("nav a[href='#purgatory/p']")`)
-	require.Equal(t, 1, eval[int](x, rows("Hottest keys")), "its last ones stay")
+	x.Until(`document.querySelector(".gone:not([hidden])")?.textContent.startsWith("This source was removed.")`)
+	x.Until(`!document.querySelector("nav a[href='#purgatory/p']")`)
+	require.Equal(t, 1, chrome.Eval[int](x, rows("Hottest keys")), "its last ones stay")
 	add(t, r, "p", observe.Purgatory(p, nil)) // and it comes back
-	x.until(`document.querySelector(".gone").hidden && !document.querySelector("article").classList.contains("stale")`)
+	x.Until(`document.querySelector(".gone").hidden && !document.querySelector("article").classList.contains("stale")`)
 }
 
 // While the page is paused all that is shown is of that moment, and shown still.
@@ -358,43 +359,43 @@ func testPaused(t *testing.T, browser context.Context) {
 	watch(t, p, time.Hour, "k").ForceComplete()
 	watch(t, q, time.Hour, "k")
 	x := visit(t, browser, startSite(t, r, "127.0.0.1:0"), "#purgatory/p")
-	x.until(`document.querySelector("[aria-label='Hottest keys']")`)
+	x.Until(`document.querySelector("[aria-label='Hottest keys']")`)
 	count := func(n int) string {
 		return fmt.Sprintf(`document.querySelector(".tiles dd").textContent === "%d"`, n)
 	}
-	press := func() { x.do(chromedp.Click(chromedp.CSS("#pause"))) }
+	press := func() { x.Do(chromedp.Click(chromedp.CSS("#pause"))) }
 	snapshots := func(n int) { // come while the page is paused
-		x.run(`window.was = newest`)
+		x.Script(`window.was = newest`)
 		for range n {
-			x.until(`newest !== window.was`)
-			x.run(`window.was = newest`)
+			x.Until(`newest !== window.was`)
+			x.Script(`window.was = newest`)
 		}
 	}
 	press()
-	x.until(`document.getElementById("state").textContent === "paused"`)
+	x.Until(`document.getElementById("state").textContent === "paused"`)
 	remove()
 	watch(t, q, time.Hour, "k", "later")
 	snapshots(2)
-	x.run(`dispatchEvent(new Event("resize"))`)
-	x.do(chromedp.Click(chromedp.CSS(".head button")))
-	x.until(`document.querySelector(".head button").textContent === "since the start"`)
-	require.Equal(t, "1", eval[string](x, cell("Time waited", 0, 1)))
-	x.do(chromedp.Click(chromedp.CSS("nav a[href='#purgatory/q']")))
-	x.until(`document.querySelector("article h2 bdi").textContent === "q" && ` + count(1))
-	x.until(rows("Hottest keys") + ` === 2`) // there were none to freeze: the first that come are
+	x.Script(`dispatchEvent(new Event("resize"))`)
+	x.Do(chromedp.Click(chromedp.CSS(".head button")))
+	x.Until(`document.querySelector(".head button").textContent === "since the start"`)
+	require.Equal(t, "1", chrome.Eval[string](x, cell("Time waited", 0, 1)))
+	x.Do(chromedp.Click(chromedp.CSS("nav a[href='#purgatory/q']")))
+	x.Until(`document.querySelector("article h2 bdi").textContent === "q" && ` + count(1))
+	x.Until(rows("Hottest keys") + ` === 2`) // there were none to freeze: the first that come are
 	watch(t, q, time.Hour, "even later")
 	snapshots(2)
-	require.Equal(t, 2, eval[int](x, rows("Hottest keys")))
-	x.do(chromedp.Click(chromedp.CSS("nav a[href='#purgatory/p']"))) // which is gone, but not here
-	x.until(`document.querySelector("article h2 bdi").textContent === "p" && document.querySelector(".gone").hidden`)
-	require.Equal(t, "1", eval[string](x, cell("Time waited", 0, 1)))
-	require.True(t, eval[bool](x, rows("Hottest keys")+` === 0 && document.getElementById("notice").hidden`))
+	require.Equal(t, 2, chrome.Eval[int](x, rows("Hottest keys")))
+	x.Do(chromedp.Click(chromedp.CSS("nav a[href='#purgatory/p']"))) // which is gone, but not here
+	x.Until(`document.querySelector("article h2 bdi").textContent === "p" && document.querySelector(".gone").hidden`)
+	require.Equal(t, "1", chrome.Eval[string](x, cell("Time waited", 0, 1)))
+	require.True(t, chrome.Eval[bool](x, rows("Hottest keys")+` === 0 && document.getElementById("notice").hidden`))
 
 	// What has come is shown at once.
-	x.run(`document.getElementById("pause").click(); location.hash = "#purgatory/q"; dispatchEvent(new Event("resize"))`)
-	require.True(t, eval[bool](x, `!document.querySelector("nav a[href='#purgatory/p']")`))
-	x.until(`document.getElementById("state").textContent === "live" && document.querySelector("article h2 bdi").textContent === "q" && ` + count(3))
-	x.until(has("Hottest keys", "even later"))
+	x.Script(`document.getElementById("pause").click(); location.hash = "#purgatory/q"; dispatchEvent(new Event("resize"))`)
+	require.True(t, chrome.Eval[bool](x, `!document.querySelector("nav a[href='#purgatory/p']")`))
+	x.Until(`document.getElementById("state").textContent === "live" && document.querySelector("article h2 bdi").textContent === "q" && ` + count(3))
+	x.Until(has("Hottest keys", "even later"))
 }
 
 func testCustom(t *testing.T, browser context.Context) {
@@ -409,25 +410,25 @@ func testCustom(t *testing.T, browser context.Context) {
 	}))
 	add(t, r, "broken", observe.Wheel(broken{}))
 	x := visit(t, browser, startSite(t, r, "127.0.0.1:0"), "#disk/broker 1: a/b") // as somebody types it
-	x.until(`document.querySelector("article h2 bdi")?.textContent === "broker 1: a/b"`)
-	x.until(`document.querySelector("nav [aria-current] .value").textContent === "17"`)
-	x.until(`document.title === "broker 1: a/b · limbo"`)
-	x.until(cell("Ended, by outcome", 0, 3) + ` === "5"`)
-	x.until(cell("Ended, by outcome", 1, 3) + ` === "6"`)
-	x.until(cell("Took", 0, 0) + ` === "count"`)
-	require.Equal(t, 1, eval[int](x, `document.querySelectorAll(".histogram").length`), "the counter is none")
-	x.run(`location.hash = "#wheel/broken"`)
-	x.until(`document.querySelector(".gone:not([hidden])")?.textContent === "reading the figures panicked: no levels"`)
-	require.NotContains(t, eval[string](x, `document.body.innerText`), "NaN")
+	x.Until(`document.querySelector("article h2 bdi")?.textContent === "broker 1: a/b"`)
+	x.Until(`document.querySelector("nav [aria-current] .value").textContent === "17"`)
+	x.Until(`document.title === "broker 1: a/b · limbo"`)
+	x.Until(cell("Ended, by outcome", 0, 3) + ` === "5"`)
+	x.Until(cell("Ended, by outcome", 1, 3) + ` === "6"`)
+	x.Until(cell("Took", 0, 0) + ` === "count"`)
+	require.Equal(t, 1, chrome.Eval[int](x, `document.querySelectorAll(".histogram").length`), "the counter is none")
+	x.Script(`location.hash = "#wheel/broken"`)
+	x.Until(`document.querySelector(".gone:not([hidden])")?.textContent === "reading the figures panicked: no levels"`)
+	require.NotContains(t, chrome.Eval[string](x, `document.body.innerText`), "NaN")
 
 	// What a search says that took too long.
-	x.run(`window.lists = makeLists({ kind: "purgatory" }, async () => window.answer); document.body.append(window.lists.root)`)
+	x.Script(`window.lists = makeLists({ kind: "purgatory" }, async () => window.answer); document.body.append(window.lists.root)`)
 	for answer, says := range map[string]string{
 		`{ found: [], more: false, timed_out: true }`:                                "The search took too long and was ended; nothing was found so far.",
 		`{ found: [{ keys: ["k"], age_seconds: 1 }], more: false, timed_out: true }`: "1 wait has it in a key, as of now. There may be others: the search took too long and was ended.",
 	} {
-		x.run(`window.answer = ` + answer + `; window.lists.root.querySelector("input").value = "k"; window.lists.root.querySelector("form").requestSubmit()`)
-		x.until(fmt.Sprintf(`window.lists.root.querySelector(".answer").textContent === %q`, says))
+		x.Script(`window.answer = ` + answer + `; window.lists.root.querySelector("input").value = "k"; window.lists.root.querySelector("form").requestSubmit()`)
+		x.Until(fmt.Sprintf(`window.lists.root.querySelector(".answer").textContent === %q`, says))
 	}
 }
 
@@ -444,25 +445,25 @@ func testGaps(t *testing.T, browser context.Context) {
 		`0, 1, 2, 22, 42`:     `1, 1, 1, 1`, // it begins to take long
 		`0, 20, 40, 41, 42`:   `1, 1, 1, 1`,
 	} {
-		require.Equal(t, "["+strings.ReplaceAll(want, " ", "")+"]", eval[string](x, `JSON.stringify(rates([`+times+`].map(t => ({ t })), p => p.t).map(([, rate]) => rate && Math.round(rate)))`), times)
+		require.Equal(t, "["+strings.ReplaceAll(want, " ", "")+"]", chrome.Eval[string](x, `JSON.stringify(rates([`+times+`].map(t => ({ t })), p => p.t).map(([, rate]) => rate && Math.round(rate)))`), times)
 	}
 }
 
 // tabStops presses Tab until the focus is at a text, and returns all that had it.
-func (x tab) tabStops(last string) (met []string) {
+func tabStops(x chrome.Tab, last string) (met []string) {
 	x.Helper()
 	for len(met) == 0 || met[len(met)-1] != last {
 		require.Less(x, len(met), 10, "%q", met)
-		x.do(chromedp.KeyEvent(kb.Tab))
-		met = append(met, x.focused())
-		require.Equal(x, "solid 3px", eval[string](x, `(s => s.outlineStyle + " " + s.outlineWidth)(getComputedStyle(document.activeElement))`), "the focus is seen at %s", met)
+		x.Do(chromedp.KeyEvent(kb.Tab))
+		met = append(met, focusOf(x))
+		require.Equal(x, "solid 3px", chrome.Eval[string](x, `(s => s.outlineStyle + " " + s.outlineWidth)(getComputedStyle(document.activeElement))`), "the focus is seen at %s", met)
 	}
 	return met
 }
 
-func (x tab) focused() string {
+func focusOf(x chrome.Tab) string {
 	x.Helper()
-	return eval[string](x, `(e => (e.querySelector(".name") ?? e).textContent || e.id)(document.activeElement)`)
+	return chrome.Eval[string](x, `(e => (e.querySelector(".name") ?? e).textContent || e.id)(document.activeElement)`)
 }
 
 // noteMoves notes what a page calls that moves the point from which Tab goes on, in any
@@ -481,11 +482,11 @@ var noteMoves = onNewDocument(`window.moves = []
 	}`)
 
 // requireUnmoved fails if the page has moved the point from which Tab goes on.
-func (x tab) requireUnmoved() {
+func requireUnmoved(x chrome.Tab) {
 	x.Helper()
-	require.Empty(x, eval[[]string](x, `window.moves`))
-	require.True(x, eval[bool](x, `document.activeElement === document.body && !document.querySelector("[autofocus]")`))
-	require.False(x, eval[bool](x, `Boolean(document.getElementById(location.hash.slice(1)))`), "the address names no element")
+	require.Empty(x, chrome.Eval[[]string](x, `window.moves`))
+	require.True(x, chrome.Eval[bool](x, `document.activeElement === document.body && !document.querySelector("[autofocus]")`))
+	require.False(x, chrome.Eval[bool](x, `Boolean(document.getElementById(location.hash.slice(1)))`), "the address names no element")
 }
 
 func testKeyboard(t *testing.T, browser context.Context) {
@@ -498,41 +499,41 @@ func testKeyboard(t *testing.T, browser context.Context) {
 
 	// However the page is come to, Tab begins at its top.
 	x := visit(t, browser, s, "#purgatory/second", noteMoves)
-	x.until(`document.title === "second · limbo"`)
-	x.requireUnmoved()
-	require.Equal(t, stops, x.tabStops("second"))
-	x.run(`document.activeElement.blur(); scrollTo(0, 300)`)
-	require.Positive(t, eval[float64](x, `scrollY`))
-	x.do(chromedp.Reload())
-	x.until(`document.title === "second · limbo"`)
-	x.requireUnmoved()
-	require.Equal(t, stops, x.tabStops("second"))
+	x.Until(`document.title === "second · limbo"`)
+	requireUnmoved(x)
+	require.Equal(t, stops, tabStops(x, "second"))
+	x.Script(`document.activeElement.blur(); scrollTo(0, 300)`)
+	require.Positive(t, chrome.Eval[float64](x, `scrollY`))
+	x.Do(chromedp.Reload())
+	x.Until(`document.title === "second · limbo"`)
+	requireUnmoved(x)
+	require.Equal(t, stops, tabStops(x, "second"))
 
 	x = visit(t, browser, s, "", noteMoves)
-	x.until(`document.querySelectorAll("nav a").length === 3 && document.title === "first · limbo"`)
-	x.requireUnmoved()
-	require.Equal(t, stops, x.tabStops("second"))
-	x.do(chromedp.KeyEvent(kb.Enter))
-	x.until(`location.hash === "#purgatory/second" && document.querySelector("article h2 bdi").textContent === "second"`)
-	x.until(`document.title === "second · limbo"`)
-	require.Equal(t, "second", x.focused(), "where it was")
-	require.Empty(t, eval[[]string](x, `window.moves.filter(name => name !== "click")`))
-	x.run(`document.getElementById("theme").focus()`)
+	x.Until(`document.querySelectorAll("nav a").length === 3 && document.title === "first · limbo"`)
+	requireUnmoved(x)
+	require.Equal(t, stops, tabStops(x, "second"))
+	x.Do(chromedp.KeyEvent(kb.Enter))
+	x.Until(`location.hash === "#purgatory/second" && document.querySelector("article h2 bdi").textContent === "second"`)
+	x.Until(`document.title === "second · limbo"`)
+	require.Equal(t, "second", focusOf(x), "where it was")
+	require.Empty(t, chrome.Eval[[]string](x, `window.moves.filter(name => name !== "click")`))
+	x.Script(`document.getElementById("theme").focus()`)
 	for _, theme := range []string{"dark", "light", "auto"} {
-		x.do(chromedp.KeyEvent(kb.Enter))
-		x.until(fmt.Sprintf(`document.documentElement.dataset.theme === %q`, theme))
+		x.Do(chromedp.KeyEvent(kb.Enter))
+		x.Until(fmt.Sprintf(`document.documentElement.dataset.theme === %q`, theme))
 	}
-	x.run(`document.getElementById("skip").focus()`)
-	x.do(chromedp.KeyEvent(kb.Enter))
-	x.until(`document.activeElement.id === "main"`)
-	require.Empty(t, eval[[]string](x, `[...document.querySelectorAll("table")].filter(t => !t.caption?.textContent ||
+	x.Script(`document.getElementById("skip").focus()`)
+	x.Do(chromedp.KeyEvent(kb.Enter))
+	x.Until(`document.activeElement.id === "main"`)
+	require.Empty(t, chrome.Eval[[]string](x, `[...document.querySelectorAll("table")].filter(t => !t.caption?.textContent ||
 		[...t.tHead.rows[0].cells].some(c => c.scope !== "col" || !c.textContent) || [...t.tBodies[0].rows].some(r => r.cells[0].scope !== "row")).map(t => t.outerHTML)`))
-	require.Empty(t, eval[[]string](x, `[...document.querySelectorAll("svg")].filter(s => s.getAttribute("role") !== "img" || !/\d/.test(s.getAttribute("aria-label"))).map(s => s.outerHTML)`))
+	require.Empty(t, chrome.Eval[[]string](x, `[...document.querySelectorAll("svg")].filter(s => s.getAttribute("role") !== "img" || !/\d/.test(s.getAttribute("aria-label"))).map(s => s.outerHTML)`))
 }
 
 // The wheel's timers move down a level while the page looks on.
 func testCascades(t *testing.T, browser context.Context) {
-	look := func(t *testing.T, motion string) tab {
+	look := func(t *testing.T, motion string) chrome.Tab {
 		r := observe.New()
 		w := newWheel(t, timingwheel.Options{Tick: 10 * time.Millisecond, WheelSize: 4})
 		add(t, r, "w", observe.Wheel(w))
@@ -540,9 +541,9 @@ func testCascades(t *testing.T, browser context.Context) {
 			_, err := w.Schedule(0, time.Duration(i)*60*time.Millisecond)
 			require.NoError(t, err)
 		}
-		x := visit(t, browser, startSite(t, r, "127.0.0.1:0"), "#wheel/w", media("prefers-reduced-motion", motion))
-		x.until(`document.querySelector(".drops")`)
-		x.run(`window.fell = window.landed = window.seen = 0
+		x := visit(t, browser, startSite(t, r, "127.0.0.1:0"), "#wheel/w", chrome.Media("prefers-reduced-motion", motion))
+		x.Until(`document.querySelector(".drops")`)
+		x.Script(`window.fell = window.landed = window.seen = 0
 			new MutationObserver(list => { for (const m of list) { window.fell += m.addedNodes.length; window.landed += m.removedNodes.length } }).observe(document.querySelector(".drops"), { childList: true })
 			new MutationObserver(() => window.seen++).observe(document.querySelector("#time"), { childList: true, characterData: true, subtree: true })`)
 		return x
@@ -551,14 +552,14 @@ func testCascades(t *testing.T, browser context.Context) {
 	t.Run("seen", func(t *testing.T) {
 		t.Parallel()
 		x := look(t, "no-preference")
-		x.until(moves + ` && window.fell > 0`)
-		x.until(`window.landed > 0`) // they do not pile up
+		x.Until(moves + ` && window.fell > 0`)
+		x.Until(`window.landed > 0`) // they do not pile up
 	})
 	t.Run("not if motion is to be reduced", func(t *testing.T) {
 		t.Parallel()
 		x := look(t, "reduce")
-		x.until(moves + ` && window.seen >= 3`)
-		require.Zero(t, eval[int](x, `window.fell`))
+		x.Until(moves + ` && window.seen >= 3`)
+		require.Zero(t, chrome.Eval[int](x, `window.fell`))
 	})
 }
 
@@ -578,21 +579,21 @@ func testLegible(t *testing.T, browser context.Context) {
 	}
 	watch(t, p, time.Hour, "c").ForceComplete()
 	x := visit(t, browser, startSite(t, r, "127.0.0.1:0"), "")
-	x.run(asWideAsDejaVuSans)
+	x.Script(asWideAsDejaVuSans)
 	for _, theme := range []string{"light", "dark"} {
 		for _, size := range [][2]int64{{1280, 900}, {390, 844}} {
-			x.do(media("prefers-color-scheme", theme), chromedp.EmulateViewport(size[0], size[1]))
-			x.until(fmt.Sprintf(`innerWidth === %d && matchMedia("(prefers-color-scheme: %s)").matches`, size[0], theme))
+			x.Do(chrome.Media("prefers-color-scheme", theme), chromedp.EmulateViewport(size[0], size[1]))
+			x.Until(fmt.Sprintf(`innerWidth === %d && matchMedia("(prefers-color-scheme: %s)").matches`, size[0], theme))
 			for i := range 4 {
-				x.run(fmt.Sprintf(`document.querySelectorAll("nav a")[%d].click()`, i))
-				x.until(fmt.Sprintf(`document.querySelectorAll("nav a")[%d].hasAttribute("aria-current") && document.querySelector("article")?.dataset.id === location.hash.slice(1)`, i))
-				x.until(`!document.querySelector(".lists") || ` + rows("Hottest keys") + ` > 0`)
-				x.run(`document.querySelector("details").open = true`)
-				require.Empty(t, eval[[]string](x, contrast), "%s %d", theme, size[0])
-				require.LessOrEqual(t, eval[int64](x, `document.documentElement.scrollWidth`), size[0])
+				x.Script(fmt.Sprintf(`document.querySelectorAll("nav a")[%d].click()`, i))
+				x.Until(fmt.Sprintf(`document.querySelectorAll("nav a")[%d].hasAttribute("aria-current") && document.querySelector("article")?.dataset.id === location.hash.slice(1)`, i))
+				x.Until(`!document.querySelector(".lists") || ` + rows("Hottest keys") + ` > 0`)
+				x.Script(`document.querySelector("details").open = true`)
+				require.Empty(t, chrome.Eval[[]string](x, contrast), "%s %d", theme, size[0])
+				require.LessOrEqual(t, chrome.Eval[int64](x, `document.documentElement.scrollWidth`), size[0])
 			}
 			for _, state := range []string{"live", "silent for 12 s", "reconnecting"} {
-				require.True(t, eval[bool](x, `setState("reconnecting", "`+state+`"), (all => Math.max(...all.map(r => r.top)) < Math.min(...all.map(r => r.bottom)))(
+				require.True(t, chrome.Eval[bool](x, `setState("reconnecting", "`+state+`"), (all => Math.max(...all.map(r => r.top)) < Math.min(...all.map(r => r.bottom)))(
 					[...document.querySelectorAll("header > :not(#skip)")].map(e => e.getBoundingClientRect()))`), "one line: %s", state)
 			}
 		}
@@ -651,14 +652,14 @@ func testFiftySources(t *testing.T, browser context.Context) {
 		add(t, r, fmt.Sprintf("tenant-%d", i), observe.Purgatory(p, nil))
 	}
 	x := visit(t, browser, startSite(t, r, "127.0.0.1:0"), "#purgatory/tenant-49", noteMoves)
-	x.until(`document.querySelectorAll("nav a").length === 51`)
-	x.until(`document.querySelector(".wheel-section h3")?.textContent === "Wheel “tenant-0”"`) // which it shares
-	require.True(t, eval[bool](x, `(b => b.top >= 0 && b.bottom <= innerHeight)(document.querySelector("[aria-current]").getBoundingClientRect())`), "the selected one is in sight")
-	require.Positive(t, eval[float64](x, `document.querySelector("nav").scrollTop`), "the list was scrolled for it")
-	x.requireUnmoved()
-	require.Equal(t, []string{"Skip to the figures"}, x.tabStops("Skip to the figures"))
-	x.do(chromedp.Focus(chromedp.CSS("#filter")), chromedp.KeyEvent("NANT-17"))
-	x.until(`[...document.querySelectorAll("nav a")].filter(a => a.checkVisibility()).map(a => a.querySelector(".name").textContent).join() === "tenant-17"`)
+	x.Until(`document.querySelectorAll("nav a").length === 51`)
+	x.Until(`document.querySelector(".wheel-section h3")?.textContent === "Wheel “tenant-0”"`) // which it shares
+	require.True(t, chrome.Eval[bool](x, `(b => b.top >= 0 && b.bottom <= innerHeight)(document.querySelector("[aria-current]").getBoundingClientRect())`), "the selected one is in sight")
+	require.Positive(t, chrome.Eval[float64](x, `document.querySelector("nav").scrollTop`), "the list was scrolled for it")
+	requireUnmoved(x)
+	require.Equal(t, []string{"Skip to the figures"}, tabStops(x, "Skip to the figures"))
+	x.Do(chromedp.Focus(chromedp.CSS("#filter")), chromedp.KeyEvent("NANT-17"))
+	x.Until(`[...document.querySelectorAll("nav a")].filter(a => a.checkVisibility()).map(a => a.querySelector(".name").textContent).join() === "tenant-17"`)
 }
 
 // broken is a wheel that panics.

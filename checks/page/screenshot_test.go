@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+	"github.com/seed-782fa212/limbo/checks/internal/chrome"
 	"github.com/stretchr/testify/require"
 )
 
@@ -49,17 +50,17 @@ func TestScreenshots(t *testing.T) {
 	}
 	p := startSite(t, s.registry, "127.0.0.1:0")
 	x := openTab(t, browser, chromedp.Navigate(p.url()+"#"+shots[0].of))
-	x.until(fmt.Sprintf(`document.querySelector("article") && performance.now() >= %d`, liveliness.Milliseconds()))
+	x.Until(fmt.Sprintf(`document.querySelector("article") && performance.now() >= %d`, liveliness.Milliseconds()))
 	for _, shot := range shots {
-		x.do(media("prefers-color-scheme", shot.scheme), chromedp.EmulateViewport(shot.width, shot.height))
-		x.run(fmt.Sprintf(`location.hash = %q`, "#"+shot.of))
-		x.until(fmt.Sprintf(`document.querySelector("article").dataset.id === %q && innerWidth === %d`, shot.of, shot.width))
-		x.until(`!document.querySelector(".lists") || document.querySelector(".lists section:last-child tbody").rows.length > 0`)
+		x.Do(chrome.Media("prefers-color-scheme", shot.scheme), chromedp.EmulateViewport(shot.width, shot.height))
+		x.Script(fmt.Sprintf(`location.hash = %q`, "#"+shot.of))
+		x.Until(fmt.Sprintf(`document.querySelector("article").dataset.id === %q && innerWidth === %d`, shot.of, shot.width))
+		x.Until(`!document.querySelector(".lists") || document.querySelector(".lists section:last-child tbody").rows.length > 0`)
 		take := chromedp.CaptureScreenshot()
 		if shot.full {
 			take = chromedp.FullScreenshot(100)
 		}
-		picture, err := chromedp.Run(x.ctx, take)
+		picture, err := chromedp.Run(x.Ctx, take)
 		require.NoError(t, err)
 		drawn, err := png.DecodeConfig(bytes.NewReader(picture))
 		require.NoError(t, err)
