@@ -1146,6 +1146,7 @@ func TestOccurrencesWithoutRoom(t *testing.T) {
 		}
 		pass(time.Minute + 10*time.Millisecond)
 		require.Equal(t, 2, w.Stats().Running)
+		require.Zero(t, w.Stats().GivenBack)
 		st := r.stats()
 		require.Equal(t, []int{2, 3}, []int{st.Leased, st.Overdue})
 		j := &journal{}

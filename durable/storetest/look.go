@@ -185,6 +185,11 @@ func filters(f *fixture) {
 			return keys
 		}
 		f.Equal([]string{"mail/0", "mail/3", "mail/6"}, query(store.Filter{Prefix: "mail/"}), state)
+		for other := store.Waiting; other <= store.Dead; other++ {
+			if other != state {
+				f.Empty(f.query(0, store.Query{State: other, Limit: 500, Filter: store.Filter{Prefix: "mail/"}}), "%v, which are %v", other, state)
+			}
+		}
 		f.Equal([]string{"mail/0", "mail/3", "mail/6", "mails/1", "mails/4", "mails/7", "mail\xff", "mail\xff\xff1", "mail\xff\xff2"}, query(store.Filter{Prefix: "mail"}), state)
 		f.Equal([]string{"mail\xff\xff1", "mail\xff\xff2"}, query(store.Filter{Prefix: "mail\xff\xff"}), state)
 		f.Empty(query(store.Filter{Prefix: "mailx"}), state)
