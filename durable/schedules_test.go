@@ -1086,28 +1086,33 @@ func TestWorkerDiesWithPlan(t *testing.T) {
 	})
 }
 
-// A stopping worker gives back the plans that it has claimed.
-func TestWorkerStopsWithPlan(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 1, store.Limits{}, 0)
-		j := &journal{}
-		w := r.worker(j.handle, WorkerOptions{})
-		r.put(Schedule{Key: "report", Every: time.Minute})
-		w.faults.set(nil, func(_ context.Context, call string, _ int) error {
-			if call == "claim" {
-				time.Sleep(time.Second)
-			}
-			return nil
+// A stopping worker gives back the plans that it has claimed, and the occurrences that it has created
+// and leased: each runs elsewhere as a first attempt.
+func TestWorkerStopsWithLeases(t *testing.T) {
+	for _, late := range []string{"claim", "swap"} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, 1, store.Limits{}, 0)
+			j := &journal{}
+			w := r.worker(j.handle, WorkerOptions{})
+			r.put(Schedule{Key: "report", Every: time.Minute})
+			w.faults.set(nil, func(_ context.Context, call string, _ int) error {
+				if call == late {
+					time.Sleep(time.Second)
+				}
+				return nil
+			})
+			pass(time.Minute + time.Millisecond)
+			require.NoError(t, w.stop())
+			require.Empty(t, j.all())
+			require.Equal(t, uint64(1), w.Stats().GivenBack)
+			st := r.stats()
+			require.Equal(t, 1, st.SchedulesOverdue+st.Overdue)
+			r.worker(j.handle, WorkerOptions{})
+			pass(10 * time.Millisecond)
+			require.Len(t, j.all(), 1)
+			require.Equal(t, 1, j.all()[0].Attempt)
 		})
-		pass(time.Minute + time.Millisecond)
-		require.NoError(t, w.stop())
-		require.Empty(t, j.all())
-		require.Equal(t, uint64(1), w.Stats().GivenBack)
-		require.Equal(t, 1, r.stats().SchedulesOverdue)
-		r.worker(j.handle, WorkerOptions{})
-		pass(10 * time.Millisecond)
-		require.Len(t, j.all(), 1)
-	})
+	}
 }
 
 // S10: an occurrence needs no claim of its own.
@@ -1182,31 +1187,6 @@ func TestReplyWithLeasesIsLost(t *testing.T) {
 		pass(50 * time.Second)
 		require.Len(t, j.all(), 1)
 		require.Equal(t, ScheduleCounts{Created: 1, Done: 1}, r.plan("report").Counts)
-	})
-}
-
-// A worker that stops while it creates occurrences gives back what that has leased.
-func TestWorkerStopsWithLeases(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 1, store.Limits{}, 0)
-		j := &journal{}
-		w := r.worker(j.handle, WorkerOptions{})
-		r.put(Schedule{Key: "report", Every: time.Minute})
-		w.faults.set(nil, func(_ context.Context, call string, _ int) error {
-			if call == "swap" {
-				time.Sleep(time.Second)
-			}
-			return nil
-		})
-		pass(time.Minute + time.Millisecond)
-		require.NoError(t, w.stop())
-		require.Empty(t, j.all())
-		require.Equal(t, uint64(1), w.Stats().GivenBack)
-		require.Equal(t, 1, r.stats().Overdue)
-		r.worker(j.handle, WorkerOptions{})
-		pass(10 * time.Millisecond)
-		require.Len(t, j.all(), 1)
-		require.Equal(t, 1, j.all()[0].Attempt)
 	})
 }
 

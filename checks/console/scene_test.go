@@ -147,12 +147,15 @@ func (s *scene) realistic() *durable.Worker {
 		}
 		return nil, false
 	})
-	for range 8 {
+	for i := range uint64(8) { // one after the other, so that each has a time of its own
 		for _, key := range []string{"reports/daily-sales", "cache/refresh", "backup/nightly"} {
 			_, err := s.timers.TriggerSchedule(background, key)
 			require.NoError(s.t, err)
+			require.Eventually(s.t, func() bool {
+				info, err := s.timers.GetSchedule(background, key)
+				return err == nil && info.Counts.Done+info.Counts.Dead == i+1
+			}, patience, 5*time.Millisecond)
 		}
-		time.Sleep(23 * time.Millisecond)
 	}
 	require.NoError(s.t, s.timers.PauseSchedule(background, "billing/close-month", "the ledger is being migrated until Monday"))
 	s.schedule(durable.Timer{Key: "import/catalogue", Topic: "imports"}, durable.Timer{Key: "video/transcode/8812", Topic: "video"})

@@ -10,12 +10,8 @@ import (
 	"github.com/seed-782fa212/limbo/durable"
 )
 
-// schedule is a schedule as the API has it.
-type schedule struct {
-	Key  rawKey `json:"key"`
-	Text string `json:"text"`
-	ID   string `json:"id"`
-
+// definition is the fields of a schedule that its user sets.
+type definition struct {
 	Cron        string    `json:"cron,omitempty"`
 	Zone        string    `json:"zone,omitempty"`
 	EveryMS     int64     `json:"every_ms,omitempty"`
@@ -29,6 +25,14 @@ type schedule struct {
 	CatchUpMS   int64     `json:"catch_up_ms"`
 	PauseOnDead bool      `json:"pause_on_dead,omitempty"`
 	Topic       string    `json:"topic,omitempty"`
+}
+
+// schedule is a schedule as the API shows it.
+type schedule struct {
+	Key  rawKey `json:"key"`
+	Text string `json:"text"`
+	ID   string `json:"id"`
+	definition
 
 	Created   time.Time   `json:"created"`
 	Paused    time.Time   `json:"paused,omitzero"`
@@ -71,10 +75,12 @@ type occurrence struct {
 func scheduleOf(i durable.ScheduleInfo) schedule {
 	s := schedule{
 		Key: rawKey(i.Key), Text: readable(i.Key), ID: i.ID.String(),
-		Cron: i.Cron, Zone: i.Zone, EveryMS: i.Every.Milliseconds(), OffsetMS: i.Offset.Milliseconds(),
-		Start: i.Start, End: i.End, Limit: i.Limit, JitterMS: i.Jitter.Milliseconds(),
-		Overlap: i.Overlap.String(), Missed: i.Missed.String(), CatchUpMS: i.CatchUp.Milliseconds(),
-		PauseOnDead: i.PauseOnDead, Topic: readable(i.Topic),
+		definition: definition{
+			Cron: i.Cron, Zone: i.Zone, EveryMS: i.Every.Milliseconds(), OffsetMS: i.Offset.Milliseconds(),
+			Start: i.Start, End: i.End, Limit: i.Limit, JitterMS: i.Jitter.Milliseconds(),
+			Overlap: i.Overlap.String(), Missed: i.Missed.String(), CatchUpMS: i.CatchUp.Milliseconds(),
+			PauseOnDead: i.PauseOnDead, Topic: readable(i.Topic),
+		},
 		Created: i.Created, Paused: i.Paused, PauseNote: readable(i.PauseNote), Next: i.Next,
 		Overdue: i.Overdue, Waiting: i.Waiting, Problem: readable(i.Problem), Warning: i.Warning(),
 		Counts: scheduleCounts{
@@ -142,21 +148,9 @@ func (c *Console) getSchedule(r *http.Request) (any, error) {
 
 // schedulePut is a schedule to create or to replace.
 type schedulePut struct {
-	Key         rawKey    `json:"key"`
-	Cron        string    `json:"cron"`
-	Zone        string    `json:"zone"`
-	EveryMS     int64     `json:"every_ms"`
-	OffsetMS    int64     `json:"offset_ms"`
-	Start       time.Time `json:"start"`
-	End         time.Time `json:"end"`
-	Limit       int       `json:"limit"`
-	JitterMS    int64     `json:"jitter_ms"`
-	Overlap     string    `json:"overlap"`
-	Missed      string    `json:"missed"`
-	CatchUpMS   int64     `json:"catch_up_ms"`
-	PauseOnDead bool      `json:"pause_on_dead"`
-	Topic       string    `json:"topic"`
-	BodyBase64  string    `json:"body_base64"`
+	Key rawKey `json:"key"`
+	definition
+	BodyBase64 string `json:"body_base64"`
 	// Keep replaces a schedule but keeps its body, and its topic if the request has it as the
 	// page shows it: the page may show neither as it is stored.
 	Keep bool `json:"keep"`

@@ -89,7 +89,7 @@ func (f *fixture) claim(key string) store.Lease {
 	return c.Leases[0]
 }
 
-func (f *fixture) bury(l store.Lease, text string) {
+func (f *fixture) makeDead(l store.Lease, text string) {
 	f.t.Helper()
 	_, _, err := f.store.End(f.t.Context(), store.ShardOf(l.Key, shards), []store.End{{Holder: l.Holder, Kind: store.Bury, Error: text}})
 	require.NoError(f.t, err)
