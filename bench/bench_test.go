@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 // for figures.
 func makeTiny() {
 	for name, quick := range map[string][]Params{
-		"W3": sizes("timers", 2_000), "W4": sizes("timers", 1_000), "W10": sizes("watchers", 1, 1_000), "W12": sizes("parked", 20), "W13": sizes("timers", 200), "W16": sizes("schedules", 200),
+		"W3": sizes("timers", 2_000), "W4": sizes("timers", 1_000), "W10": sizes("watchers", 1, 1_000), "W12": sizes("parked", 20), "W13": sizes("timers", 200), "W16": sizes("schedules", 200), "W17": sizes("timers", 1_000),
 		"W14": withGoroutines(sizes("in_flight", 1_000), 1, 2), "W15": sizes("parked", 20),
 	} {
 		workloads[workloadIndex(name)].quick = quick

@@ -18,7 +18,7 @@ var durableRedisRival = rival{
 	name: "durable-redis",
 	setup: "limbo's durable on a redis-server of its own (AOF, `everysec`), 16 shards; " +
 		"one worker, 1,000 handlers at once",
-	does:  []string{"W13", "W16"},
+	does:  []string{"W13", "W16", "W17"},
 	bytes: 1 << 10,
 	ready: redisReady,
 	run:   func(j Job) (Result, error) { return durableWorkloads(j, openDurableRedis) },
@@ -28,14 +28,22 @@ var durablePebbleRival = rival{
 	name: "durable-pebble",
 	setup: "limbo's durable in a folder, each commit synced (fsync), 16 shards; " +
 		"one worker, 1,000 handlers at once",
-	does:  []string{"W13", "W16"},
+	does:  []string{"W13", "W16", "W17"},
 	bytes: 1 << 10,
 	run:   func(j Job) (Result, error) { return durableWorkloads(j, openDurablePebble) },
 }
 
 func durableWorkloads(j Job, open func() (durableTimers, error)) (Result, error) {
-	if j.Workload == "W16" {
+	switch j.Workload {
+	case "W16":
 		return recurring(j, open)
+	case "W17":
+		var res Result
+		err := withDurable(open, func(d durableTimers) (err error) {
+			res, err = search(j, d.(*limboDurable))
+			return err
+		})
+		return res, err
 	}
 	return durables(j, open)
 }

@@ -61,6 +61,7 @@ var figurePlots = []figurePlot{
 	{"w14_cost.png", "W14", "ns_per_op", "bars", "goroutines", "W14 a request and its reply, 100,000 in flight, by goroutines", "ns per request", nil, false},
 	{"w15_memory.png", "W15", "bytes_per_poll", "bars", "", "W15 the server's memory of a parked HTTP poll, by polls", "bytes of live heap and stacks", nil, false},
 	{"w16_occurrences.png", "W16", "occurrences_per_s", "bars", "", "W16 overdue schedules: an occurrence of each created, run and ended", "occurrences a second", nil, false},
+	{"w17_pages.png", "W17", "next_page_ms", "bars", "", "W17 the next page of 100 timers, of those that wait", "ms", nil, false},
 	{"w15_wake.png", "W15", "", "spread", "", "W15 from an event to the answer of the parked HTTP poll it wakes", "ms", nil, false},
 }
 

@@ -120,7 +120,8 @@ without timers. In W12 client and server are two processes that share the machin
 the client is the same for both, and a server's CPU is read from its process's own
 clock; the control is a server that passes a frame on from one connection to another,
 with as many of them. In W13 and W16 a rival's server, if it has one, is a process that shares the machine
-too; each of their parts has a new, empty store. In W15 the server is a process of
+too; each of their parts has a new, empty store. In W17 the memory is what is
+resident beyond what it was before the first search, with the folder's engine in the same process. In W15 the server is a process of
 its own, and its memory is its live heap and its stacks; *net/http* is the same server
 whose handlers wait on a channel each. longpoll-nodes is one process: nodes, brokers and
 clients.

@@ -34,6 +34,7 @@ var workloads = []workload{
 	inFlightWorkload,
 	httpPollsWorkload,
 	schedulesWorkload,
+	searchWorkload,
 }
 
 // work does a job of W1 to W7 with an in-process rival. The rivals of the other workloads call
