@@ -41,6 +41,15 @@ func (c *engineClock) observe(sent, arrived time.Duration, now store.Millis) {
 // from the last reply is that far away.
 func (c *engineClock) own(at store.Millis) time.Duration { return c.arrived + span(at, c.now) }
 
+// since returns how long after at the engine's clock is at an own time: at most the true value, less
+// than that by no more than replies have taken, and never below 0.
+func (c *engineClock) since(at store.Millis, own time.Duration) time.Duration {
+	if !c.known {
+		return 0
+	}
+	return max(0, time.Duration(c.now-at)*time.Millisecond+own-c.arrived)
+}
+
 // maxSpan bounds the waits, so that no difference of two times overflows.
 const maxSpan = time.Hour
 

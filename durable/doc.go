@@ -104,13 +104,13 @@
 //
 // Any worker may claim from any shard. Of those that live one is preferred for each,
 // by a hash of its name and the shard's number, so that not all ask for what one gets.
-// Each gives a sign of life every tenth of its lease, once a second at least, and learns
-// from the reply who else lives. One that leaves takes its sign back. One that is
+// Each worker sends a heartbeat every tenth of its lease, at least once a second; the reply
+// lists the live workers. A worker that stops withdraws its heartbeat. One that is
 // full announces that, and whoever has room claims for it. That can be lost, and a worker
-// may give signs and yet not reach a shard's server. So every five seconds one of the
+// may send heartbeats and yet not reach a shard's server. So every five seconds one of the
 // others, in rotation, looks at each shard if it has room, and claims there if something
 // has been due for more than two seconds; when only one worker of n has room, it comes to
-// each shard every 5(n-1) seconds. If the signs cannot be read, all claim. Leases, not
+// each shard every 5(n-1) seconds. If heartbeats fail, all claim. Leases, not
 // this, keep two workers from one timer.
 //
 // # Cost

@@ -337,13 +337,18 @@ func (f *faults) Look(ctx context.Context, shards []int) (h []store.Horizon, err
 	return h, errDark
 }
 
-func (f *faults) Sign(ctx context.Context, worker string, ttl time.Duration) (names []string, err error) {
-	call := "sign"
-	if ttl == 0 {
+func (f *faults) Heartbeat(ctx context.Context, h store.Heartbeat) (names []string, err error) {
+	call := "heartbeat"
+	if h.TTL == 0 {
 		call = "leave"
 	}
-	err = f.around(ctx, call, -1, func() error { names, err = f.Store.Sign(ctx, worker, ttl); return err })
+	err = f.around(ctx, call, -1, func() error { names, err = f.Store.Heartbeat(ctx, h); return err })
 	return names, err
+}
+
+func (f *faults) Workers(ctx context.Context) (w []store.Worker, err error) {
+	err = f.around(ctx, "workers", -1, func() error { w, err = f.Store.Workers(ctx); return err })
+	return w, err
 }
 
 func (f *faults) Announce(ctx context.Context, e store.Event) error {

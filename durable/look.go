@@ -115,7 +115,7 @@ func (w *Worker) lookAt(numbers []int) (missing []int, err error) {
 }
 
 // Who helps unasked. A worker that is full announces that. But the announcement can
-// be lost, an engine may have none, and a worker may give signs of life and yet not
+// be lost, an engine may have none, and a worker may send heartbeats and yet not
 // reach the server of a shard. So in each turn of turnEvery one worker looks at each
 // shard that is another's, in rotation, and if something there has been due for more
 // than helpAfter it claims as if it had been asked.

@@ -14,21 +14,20 @@ import (
 // nobody is elected, and when a worker comes or goes, only the shards that it gets or
 // had change hands (rendezvous hashing; Thaler and Ravishankar, 1998).
 //
-// A worker lives as long as the engine has a sign of it, given every
-// signEvery. It counts as dead shortly after the second has not come and before the
-// third would have. If a worker is taken for dead that is not, two claim.
+// A worker lives as long as its heartbeat, sent every heartbeatEvery, has not expired. It
+// counts as dead shortly after the second has not come and before the third would have. If a worker is taken for dead that is not, two claim.
 
-// signEvery returns how often a worker with such a lease gives a sign of life.
-func signEvery(lease time.Duration) time.Duration { return min(lease/10, time.Second) }
+// heartbeatEvery returns how often a worker with such a lease sends a heartbeat.
+func heartbeatEvery(lease time.Duration) time.Duration { return min(lease/10, time.Second) }
 
-// signTTL is how long a sign is good for.
-func signTTL(every time.Duration) time.Duration { return every * 9 / 4 }
+// heartbeatTTL is when a heartbeat expires.
+func heartbeatTTL(every time.Duration) time.Duration { return every * 9 / 4 }
 
-// signLoop gives signs of life, and learns from their replies who else lives, until
-// the worker leaves.
-func (w *Worker) signLoop() {
-	every := signEvery(w.options.Lease)
-	ttl := signTTL(every)
+// heartbeatLoop sends heartbeats, and learns from their replies who else lives, until the
+// worker leaves.
+func (w *Worker) heartbeatLoop() {
+	every := heartbeatEvery(w.options.Lease)
+	ttl := heartbeatTTL(every)
 	read := -2 * ttl // when the names were last read
 	failures := 0
 	timer := time.NewTimer(0)
@@ -36,11 +35,11 @@ func (w *Worker) signLoop() {
 	for w.leaving.Err() == nil {
 		sent := w.now()
 		ctx, cancel := w.call()
-		names, err := w.store.Sign(ctx, w.name, ttl)
+		names, err := w.store.Heartbeat(ctx, store.Heartbeat{Worker: w.name, TTL: ttl, Status: w.status()})
 		cancel()
 		now := w.now()
 		wait := sent + every - now
-		ok := w.answered("sign", -1, err)
+		ok := w.answered("heartbeat", -1, err)
 		w.mu.Lock()
 		if ok {
 			read, failures = now, 0
@@ -61,11 +60,11 @@ func (w *Worker) signLoop() {
 	}
 
 	ctx, cancel := w.call()
-	_, err := w.store.Sign(ctx, w.name, 0)
+	_, err := w.store.Heartbeat(ctx, store.Heartbeat{Worker: w.name})
 	cancel()
-	w.answered("sign", -1, err)
+	w.answered("heartbeat", -1, err)
 	close(w.left)
-	// The others read that with their next signs. Until then this worker announces
+	// The others read that with their next heartbeats. Until then this worker announces
 	// what becomes due in its shards, as one that has no room.
 	if w.sleep(2 * every) {
 		w.mu.Lock()

@@ -98,7 +98,7 @@ func TestOneClaimsWhatOneCanHave(t *testing.T) {
 		}
 		pass(10 * time.Second)
 		require.Len(t, ja.all(), 20)
-		require.Equal(t, map[string]int{"sign": 10, "look": 2}, b.faults.countAll()) // one in five seconds
+		require.Equal(t, map[string]int{"heartbeat": 10, "look": 2}, b.faults.countAll()) // one in five seconds
 	})
 }
 
@@ -127,7 +127,7 @@ func TestPreferredWorkerStopped(t *testing.T) {
 	})
 }
 
-// A worker that leaves says so: the others take its shards with their next sign, and
+// A worker that leaves says so: the others take its shards with their next heartbeat, and
 // until then it announces what is due.
 func TestLeavingWorkerHandsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -203,28 +203,28 @@ func TestAnnouncementsAreFew(t *testing.T) {
 	})
 }
 
-// Signs cannot be read: all claim.
+// Heartbeats fail: all claim.
 func TestSignsUnreadable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 8, store.Limits{}, 0)
 		j := &journal{}
 		w := r.prepare(j.handle, WorkerOptions{})
-		w.faults.fail(errBoom, "sign")
+		w.faults.fail(errBoom, "heartbeat")
 		r.worker((&journal{}).handle, WorkerOptions{})
 		w.run()
 		pass(time.Second)
 		require.Equal(t, 8, w.Stats().Preferred)
 		require.Zero(t, w.Stats().Members)
-		require.Len(t, r.logs.with("calls to the engine fail", "call=sign"), 1)
+		require.Len(t, r.logs.with("calls to the engine fail", "call=heartbeat"), 1)
 		pass(time.Minute)
-		require.LessOrEqual(t, w.faults.count("sign"), 62)
+		require.LessOrEqual(t, w.faults.count("heartbeat"), 62)
 		w.faults.fail(nil)
 		pass(3 * time.Second)
 		require.Less(t, w.Stats().Preferred, 8)
 		require.Equal(t, 2, w.Stats().Members)
-		require.Len(t, r.logs.with("succeed again", "call=sign"), 1)
+		require.Len(t, r.logs.with("succeed again", "call=heartbeat"), 1)
 		// One that could read them goes on for as long as its reading was good for.
-		w.faults.fail(errBoom, "sign")
+		w.faults.fail(errBoom, "heartbeat")
 		pass(time.Second)
 		require.Equal(t, 2, w.Stats().Members)
 		pass(5 * time.Second)
@@ -325,7 +325,7 @@ func TestFullWorkerIsHelpedUnasked(t *testing.T) {
 	})
 }
 
-// A worker that gives signs of life and cannot claim, as its connections to one server
+// A worker that sends heartbeats and cannot claim, as its connections to one server
 // are broken, is helped; also by the only one of many that has room.
 func TestWorkerThatCannotClaimIsHelped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -399,6 +399,6 @@ func TestServerOfSomeShardsIsDark(t *testing.T) {
 		// They are looked at with the others again.
 		w.faults.countAll()
 		pass(10 * time.Second)
-		require.Equal(t, map[string]int{"sign": 10, "look": 10}, w.faults.countAll())
+		require.Equal(t, map[string]int{"heartbeat": 10, "look": 10}, w.faults.countAll())
 	})
 }

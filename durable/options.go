@@ -24,7 +24,7 @@ type WorkerOptions struct {
 	// these run in the time that the engine takes for a claim.
 	Concurrency int
 
-	// Lease is how long a timer stays this worker's without a sign from it: when it
+	// Lease is how long a timer stays this worker's without an extension: when it
 	// dies, another runs the timer after that. A running handler's lease is extended
 	// at its half. Default 30 s; 100 ms to 24 h. A short one costs a call for each
 	// half, and runs twice what was only slow, as on a machine that was paused.

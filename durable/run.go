@@ -37,6 +37,7 @@ func (w *Worker) startLocked(r *run) {
 	r.cancel = cancel
 	w.running++
 	r.shard.running++
+	w.stats.Late.Add(r.shard.horizon.clock.since(r.lease.Due, w.now()))
 	f, deadline := r.fired(), r.deadline
 	done := func(err error) { w.returned(r, err) }
 	go func() {

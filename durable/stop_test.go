@@ -175,7 +175,7 @@ func TestHandlerIgnoresTheEnd(t *testing.T) {
 	})
 }
 
-// A negative Grace ends the handlers' contexts at once. Signs that fail, and ends,
+// A negative Grace ends the handlers' contexts at once. Heartbeats that fail, and ends,
 // do not hold up the end for longer than that.
 func TestStopWithoutEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -217,7 +217,7 @@ func TestEngineFails(t *testing.T) {
 		}
 		require.Empty(t, j.all())
 		fails := r.logs.with("calls to the engine fail", "error=boom")
-		require.Len(t, fails, 4) // sign, look, and the claims of each shard
+		require.Len(t, fails, 4) // heartbeat, look, and the claims of each shard
 		for shard := range 2 {
 			require.Len(t, r.logs.with("calls to the engine fail", "call=claim", fmt.Sprint("shard=", shard)), 1)
 		}

@@ -26,7 +26,7 @@ import (
 // shard's time has come, a handler that returns — changes what is known under the
 // lock, and dispatchLocked begins the claims for which there is a cause and room.
 //
-//	signs ──▶ members ──▶ preferred shards ──▶ looks ─┐
+//	heartbeats ──▶ members ──▶ preferred shards ──▶ looks ─┐
 //	                                     events ──────┤ horizons
 //	        agenda (wheel) ◀── planLocked ◀───────────┤
 //	             │ due                                │
@@ -155,7 +155,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.mu.Lock() // for Stats, which may be called at any time
 	w.agenda, w.leases = agenda, leases
 	w.mu.Unlock()
-	w.group.Go(w.signLoop)
+	w.group.Go(w.heartbeatLoop)
 	w.group.Go(w.lookLoop)
 	w.group.Go(w.helpLoop)
 	w.group.Go(w.subscribe)
@@ -228,6 +228,10 @@ type WorkerStats struct {
 	Unwritten  uint64 // ends that could not be written while the lease held
 	Panics     uint64 // of handlers
 	Repaired   uint64 // records without a home that claims have removed
+	// Late is how long after timers were due their handlers were started, for each attempt: of a
+	// retry, after the time of the retry. It is measured by the engine's clock, as far as its
+	// replies have told the worker: the true value, less at most what a reply takes to arrive.
+	Late histogram.Durations
 
 	Planned      uint64 // schedules advanced
 	Occurrences  uint64 // that planned times have created

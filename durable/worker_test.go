@@ -58,12 +58,13 @@ func TestRunsWhenDue(t *testing.T) {
 			require.LessOrEqual(t, w.faults.count("claim"), 50)
 			require.NoError(t, w.stop())
 			st := w.Stats()
-			require.Equal(t, WorkerStats{Claimed: 50, Done: 50, Preferred: st.Preferred, Members: 1}, st)
+			require.Equal(t, WorkerStats{Claimed: 50, Done: 50, Preferred: st.Preferred, Members: 1, Late: st.Late}, st)
+			require.EqualValues(t, 50, st.Late.Count)
 		})
 	}
 }
 
-// Nobody polls: ten idle workers give a sign a second each, and look at each shard
+// Nobody polls: ten idle workers send a heartbeat a second each, and look at each shard
 // once a second, all together, and once more in five: less than 30 commands a second.
 func TestIdleWorkersAreQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -84,7 +85,7 @@ func TestIdleWorkersAreQuiet(t *testing.T) {
 			counts := m.faults.countAll()
 			looks := counts["look"] // calls: its own shards', and its turns
 			delete(counts, "look")
-			require.Equal(t, map[string]int{"sign": 60}, counts)
+			require.Equal(t, map[string]int{"heartbeat": 60}, counts)
 			if m.Stats().Preferred > 0 {
 				looks -= 60
 			}

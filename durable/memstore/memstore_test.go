@@ -130,7 +130,7 @@ func TestBrokenCallsAreRefused(t *testing.T) {
 	_, _, errors["lease is 1ns, must be 100ms to 24h0m0s"] = s.Extend(ctx, n, nil, 1)
 	_, _, errors["End.Kind is EndKind(0)"] = s.End(ctx, n, []store.End{{}})
 	_, errors["durable: Query.Limit is 501, must be 1 to 500"] = s.List(ctx, n, store.Query{State: store.Waiting, Limit: 501})
-	_, errors["a worker's name is 0 bytes long, must be 1 to 128"] = s.Sign(ctx, "", 0)
+	_, errors["a worker's name is 0 bytes long, must be 1 to 128"] = s.Heartbeat(ctx, store.Heartbeat{})
 	_, errors["Options.Shards is 1025, must be 1 to 1024"] = New(Options{Shards: 1025})
 	_, errors["Limits.MaxDead is -1"] = New(Options{Limits: store.Limits{MaxDead: -1}})
 	for want, err := range errors {

@@ -90,7 +90,7 @@
 // # Locks
 //
 // In this order, each held while the next is taken: a shard's lock; Pebble's own; the
-// gate's mutex. The mutexes of the subscribers, the signs of life, the count of calls
+// gate's mutex. The mutexes of the subscribers, the workers, the count of calls
 // and the free room are taken alone. A shard's lock is a channel, so that a caller
 // whose context ends gives up; it is held while a call reads and applies, not while it
 // waits for the fsync. A call runs in a goroutine of its own (call.go): a disk that

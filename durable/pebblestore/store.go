@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/seed-782fa212/limbo/durable/internal/roster"
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
@@ -52,11 +53,8 @@ type Store struct {
 		checked time.Time     // when it answered last
 		err     error         // what it answered, if that is too little
 	}
-	signs struct {
-		sync.Mutex
-		until map[string]time.Time
-	}
-	subs struct {
+	roster roster.Roster
+	subs   struct {
 		sync.Mutex
 		all map[*subscriber]bool
 	}
@@ -76,7 +74,6 @@ func Open(dir string, o Options) (*Store, error) {
 		now: o.now, failed: make(chan struct{}), closing: make(chan struct{}),
 	}
 	s.life.idle = make(chan struct{})
-	s.signs.until = map[string]time.Time{}
 	s.subs.all = map[*subscriber]bool{}
 	s.gate = newGate(s.fail)
 	s.fs = &fs{FS: o.fs, gate: s.gate}

@@ -379,7 +379,9 @@ func (f *fixture) allReturn(err error) {
 	f.ErrorIs(e, err)
 	_, e = f.Stats(f.ctx, 0)
 	f.ErrorIs(e, err)
-	_, e = f.Sign(f.ctx, "w", time.Second)
+	_, e = f.Heartbeat(f.ctx, store.Heartbeat{Worker: "w"})
+	f.ErrorIs(e, err)
+	_, e = f.Workers(f.ctx)
 	f.ErrorIs(e, err)
 	f.ErrorIs(f.Announce(f.ctx, store.Event{Kind: store.Busy}), err)
 	f.ErrorIs(f.Subscribe(f.ctx, func(store.Event) {}), err)
@@ -395,7 +397,7 @@ func TestArgumentsAreRefused(t *testing.T) {
 		fmt.Sprintf("%q is of shard 1, not 0", keyIn(1, 0)): second(f.Get(f.ctx, 0, keyIn(1, 0))),
 		"a timer's key is 513 bytes long":                   second(f.Get(f.ctx, 0, strings.Repeat("k", 513))),
 		"a call has 501 items, must be at most 500":         second(f.Cancel(f.ctx, 0, make([]string, 501))),
-		"a worker's name is 0 bytes long":                   second(f.Sign(f.ctx, "", time.Second)),
+		"a worker's name is 0 bytes long":                   second(f.Heartbeat(f.ctx, store.Heartbeat{})),
 		"an event of kind 1 is announced":                   f.Announce(f.ctx, store.Event{Kind: store.Earlier}),
 	} {
 		f.ErrorContains(err, want)

@@ -408,8 +408,7 @@ func TestEmptyMeansEmpty(t *testing.T) {
 			r.NoError(err)
 		}
 	}
-	_, err := r.s.Sign(r.ctx, "w", time.Minute)
-	r.NoError(err)
+	r.beat("w", time.Minute)
 	r.Empty(left(t, r.raw, r.o.Namespace))
 	for _, key := range r.raw.Keys(r.ctx, "*").Val() {
 		if strings.HasSuffix(key, ":m") {
@@ -417,28 +416,32 @@ func TestEmptyMeansEmpty(t *testing.T) {
 		}
 		ttl := r.raw.PTTL(r.ctx, key).Val()
 		r.Greater(ttl, time.Duration(0), key)
-		r.LessOrEqual(ttl, time.Minute, key)
+		r.LessOrEqual(ttl, time.Minute+store.KeepWorker, key)
 	}
 }
 
-// D10: signs of life expire with the last, also if nobody asks.
-func TestSignsExpire(t *testing.T) {
+// D10: heartbeats expire an hour after the last, also without a request.
+func TestHeartbeatsExpire(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startServer(t), Options{})
-	r.Equal([]string{"b"}, r.sign("b", 3*time.Hour))
-	r.Equal([]string{"a", "b"}, r.sign("a", 2*time.Hour))
-	ttl := r.raw.PTTL(r.ctx, r.s.signs).Val()
-	r.Greater(ttl, 2*time.Hour)
-	r.LessOrEqual(ttl, 3*time.Hour)
+	r.Equal([]string{"b"}, r.beat("b", 3*time.Hour))
+	r.Equal([]string{"a", "b"}, r.beat("a", 2*time.Hour))
+	for _, key := range r.s.workers {
+		ttl := r.raw.PTTL(r.ctx, key).Val()
+		r.Greater(ttl, 3*time.Hour)
+		r.LessOrEqual(ttl, 4*time.Hour)
+	}
 	r.clock.advance(2*time.Hour - time.Millisecond)
-	r.Equal([]string{"a", "b", "c"}, r.sign("c", 9*time.Hour))
+	r.Equal([]string{"a", "b", "c"}, r.beat("c", 9*time.Hour))
 	r.clock.advance(time.Millisecond)
-	r.Equal([]string{"b", "c"}, r.sign("c", 9*time.Hour))
+	r.Equal([]string{"b", "c"}, r.beat("c", 9*time.Hour))
 	r.clock.advance(time.Hour)
-	r.Equal([]string{"c", "d"}, r.sign("d", time.Hour))
-	r.Equal([]string{"d"}, r.sign("c", 0))
-	r.Equal([]string{}, r.sign("d", 0))
-	r.Zero(r.raw.Exists(r.ctx, r.s.signs).Val())
+	r.Equal([]string{"c", "d"}, r.beat("d", time.Hour))
+	r.Equal([]string{"d"}, r.beat("c", 0))
+	r.Equal([]string{}, r.beat("d", 0))
+	r.beat("a", 0)
+	r.Equal([]string{}, r.beat("b", 0))
+	r.Zero(r.raw.Exists(r.ctx, r.s.workers[:]...).Val())
 }
 
 func TestClosedStoreRefuses(t *testing.T) {

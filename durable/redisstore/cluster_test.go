@@ -542,7 +542,8 @@ func TestClusterFollowsSlots(t *testing.T) {
 	to := c.another(from)
 	r.NoError(c.raw[to].Do(r.ctx, "cluster", "setslot", slot, "importing", c.ids[from]).Err())
 	r.NoError(c.raw[from].Do(r.ctx, "cluster", "setslot", slot, "migrating", c.ids[to]).Err())
-	req := &request{script: signScript, keys: []string{empty.tag}, args: []any{"", "w", 1000, nil}, clock: &present{}, wait: true}
+	one := newScript("redis.call('SET', KEYS[1], ARGV[2]) return {0, ARGV[2]}") // of one key, so that it need not wait for the move
+	req := &request{script: one, keys: []string{empty.tag}, args: []any{"", "w", 1000, nil}, clock: &present{}, wait: true}
 	for _, replicas := range []int{0, 1} {
 		s.o.WaitReplicas = replicas
 		s.o.WaitTimeout = 15 * time.Second
@@ -555,7 +556,7 @@ func TestClusterFollowsSlots(t *testing.T) {
 }
 
 // pairOf opens a store of 16 shards on two servers that are alone, as if they were the
-// masters of a Cluster. It returns the server that does not have the signs of life, and
+// masters of a Cluster. It returns the server that does not have the workers' heartbeats, and
 // the numbers of the shards of the other and of this one.
 func pairOf(t *testing.T) (s *Store, second *server, shards [2][]int) {
 	t.Helper()
@@ -584,7 +585,7 @@ func pairOf(t *testing.T) (s *Store, second *server, shards [2][]int) {
 	t.Cleanup(func() { _ = s.Close() })
 	for n, sh := range s.shards {
 		of := 0
-		if at(sh.tag) != at(s.signs) {
+		if at(sh.tag) != at(s.workers[0]) {
 			of = 1
 		}
 		shards[of] = append(shards[of], n)
@@ -592,7 +593,7 @@ func pairOf(t *testing.T) (s *Store, second *server, shards [2][]int) {
 	require.NotEmpty(t, shards[0])
 	require.NotEmpty(t, shards[1])
 	for addr, srv := range servers {
-		if addr != at(s.signs) {
+		if addr != at(s.workers[0]) {
 			second = srv
 		}
 	}

@@ -28,8 +28,7 @@ func behind(t *testing.T, srv *server, o Options) (*rig, *proxy, store.Lease) {
 	r.end(store.Bury, leases[0])
 	r.put(r.entry("waiting"))
 	r.counts(1, 1, 1)
-	_, err := r.s.Sign(r.ctx, "w", 0) // it knows the server's clock then
-	r.NoError(err)
+	r.beat("w", 0) // it knows the server's clock then
 	return r, p, leases[1]
 }
 
@@ -84,8 +83,8 @@ var calls = []call{
 		v, _, _, err := r.s.SwapPlans(ctx, 0, []store.PlanSwap{r.plan("plan", 1)}, store.Take{})
 		return v, err
 	}, []store.SwapResult{store.Swapped}, [3]int{2, 1, 1}},
-	{"sign", func(r *rig, ctx context.Context, _ store.Lease) (any, error) {
-		return r.s.Sign(ctx, "w", time.Second)
+	{"heartbeat", func(r *rig, ctx context.Context, _ store.Lease) (any, error) {
+		return r.s.Heartbeat(ctx, store.Heartbeat{Worker: "w", TTL: time.Second})
 	}, []string{"w"}, [3]int{1, 1, 1}},
 }
 
@@ -446,7 +445,7 @@ func TestWaitReplicas(t *testing.T) {
 	replica.stop()
 	together(list, func(tr *trial) { tr.run(tr.ctx) })
 	for _, tr := range list {
-		if tr.name != "claim" && tr.name != "extend" && tr.name != "sign" {
+		if tr.name != "claim" && tr.name != "extend" && tr.name != "heartbeat" {
 			tr.ErrorIs(tr.err, store.ErrUnconfirmed, tr.name)
 			tr.NotErrorIs(tr.err, store.ErrUnsure)
 			tr.err = nil

@@ -21,7 +21,7 @@ func (r *rig) load() {
 	r.t.Helper()
 	for _, sc := range []*script{
 		scheduleScript, cancelScript, rescheduleScript, requeueScript, purgeScript, claimScript, extendScript, endScript,
-		swapScript, signScript,
+		swapScript, heartbeatScript,
 	} {
 		r.NoError(r.raw.ScriptLoad(r.ctx, sc.src).Err())
 	}
@@ -30,7 +30,7 @@ func (r *rig) load() {
 // timers is all that the shard keeps of timers.
 func (r *rig) timers() (dump []string) {
 	r.t.Helper()
-	for _, name := range append([]string{r.s.signs}, r.s.shards[0].names[:len(suffixes)]...) {
+	for _, name := range slices.Concat(r.s.workers[:], r.s.shards[0].names[:len(suffixes)]) {
 		dump = append(dump, r.raw.Dump(r.ctx, name).Val())
 	}
 	return dump
@@ -58,7 +58,7 @@ func (r *rig) abandon(p *proxy, c call, l store.Lease) *late {
 // numberedCalls are the calls whose requests have numbers.
 func numberedCalls() (list []call) {
 	for _, c := range calls {
-		if c.name != "extend" && c.name != "sign" {
+		if c.name != "extend" && c.name != "heartbeat" {
 			list = append(list, c)
 		}
 	}
@@ -125,13 +125,13 @@ func TestLateRequestAfterItsCall(t *testing.T) {
 			p := startProxy(t, srv.addr)
 			r.clock = &clock{} // goes on
 			r.s = r.open(clientOf(t, p.addr))
-			_, err := r.s.Sign(r.ctx, "w", 0)
-			r.NoError(err)
+			r.beat("w", 0)
 			r.put(r.entry("dead"), r.entry("leased"))
 			leases := r.claim(2).Leases
 			r.end(store.Bury, leases[0])
 			r.put(r.entry("waiting"))
 			r.s.longest = time.Minute
+			var err error
 			for patience := 100 * time.Millisecond; p.holds() == 0; patience *= 2 {
 				r.Less(patience, maxCall)
 				p.next(deed{hold: true})
@@ -220,17 +220,17 @@ func TestFirstHeartbeatHasADeadline(t *testing.T) {
 	r.s = r.open(clientOf(t, p.addr))
 	r.s.longest = time.Minute // of an attempt: none is sent twice
 	p.next()
-	r.Equal([]string{"w"}, r.sign("w", time.Second))
+	r.Equal([]string{"w"}, r.beat("w", time.Second))
 	r.Equal(1, p.scripts())
-	r.s.signing.sent = 0 // as Open leaves it in a Cluster
+	r.s.beating.sent = 0 // as Open leaves it in a Cluster
 	p.next()
-	r.Equal([]string{"w"}, r.sign("w", time.Second))
+	r.Equal([]string{"w"}, r.beat("w", time.Second))
 	r.Equal(2, p.scripts())
 
 	r.s = r.open(clientOf(t, p.addr))
 	r.s.longest = time.Minute
-	sign := calls[slices.IndexFunc(calls, func(c call) bool { return c.name == "sign" })]
-	request := r.abandon(p, sign, store.Lease{})
+	heartbeat := calls[slices.IndexFunc(calls, func(c call) bool { return c.name == "heartbeat" })]
+	request := r.abandon(p, heartbeat, store.Lease{})
 	sent := r.clock.text() // the server takes its time from the request
 	r.clock.advance(2 * maxCall)
 	request.request = bytes.Replace(request.request, []byte(sent), []byte(r.clock.text()), 1)
@@ -463,21 +463,21 @@ func TestScriptEndsMidwayAndItsErrorIsLost(t *testing.T) {
 
 // A heartbeat ends when its time is over after the next request, though the server's clock
 // went back in between.
-func TestSignsWhenTheClockGoesBack(t *testing.T) {
+func TestHeartbeatsWhenTheClockGoesBack(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startServer(t), Options{})
-	r.sign("dies", 2*time.Second)
-	r.sign("long", time.Minute)
+	r.beat("dies", 2*time.Second)
+	r.beat("long", time.Minute)
 	r.clock.advance(-time.Hour)
-	r.Equal([]string{"dies", "lives", "long"}, r.sign("lives", time.Minute))
+	r.Equal([]string{"dies", "lives", "long"}, r.beat("lives", time.Minute))
 	r.clock.advance(2*time.Second - time.Millisecond)
-	r.Equal([]string{"dies", "lives", "long"}, r.sign("lives", time.Minute))
+	r.Equal([]string{"dies", "lives", "long"}, r.beat("lives", time.Minute))
 	r.clock.advance(time.Millisecond)
-	r.Equal([]string{"lives", "long"}, r.sign("lives", time.Minute))
+	r.Equal([]string{"lives", "long"}, r.beat("lives", time.Minute))
 	r.clock.advance(-time.Millisecond)
-	r.Equal([]string{"long"}, r.sign("lives", 0))
+	r.Equal([]string{"long"}, r.beat("lives", 0))
 	r.clock.advance(58*time.Second - time.Millisecond)
-	r.Equal([]string{"long"}, r.sign("lives", 0))
+	r.Equal([]string{"long"}, r.beat("lives", 0))
 	r.clock.advance(time.Millisecond)
-	r.Empty(r.sign("lives", 0))
+	r.Empty(r.beat("lives", 0))
 }

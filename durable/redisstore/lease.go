@@ -2,8 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -84,25 +82,4 @@ func (s *Store) Extend(ctx context.Context, n int, holders []store.Holder, lease
 		return nil, 0, errReply
 	}
 	return results, end, nil
-}
-
-// Sign gives a worker's sign of life; see [store.Store].
-func (s *Store) Sign(ctx context.Context, worker string, ttl time.Duration) ([]string, error) {
-	args := []any{s.clock(), worker, int64(store.MillisOf(ttl)), nil}
-	v, err := s.call(ctx, &request{script: signScript, keys: []string{s.signs}, args: args, clock: &s.signing})
-	if err != nil {
-		return nil, explained(err)
-	}
-	r := replyOf(v)
-	present := r.millis(0)
-	workers := make([]string, max(len(r.fields)-1, 0))
-	for i := range workers {
-		workers[i] = r.text(1 + i)
-	}
-	if err := r.err(); err != nil {
-		return nil, fmt.Errorf("%w: signs of life", err)
-	}
-	s.signing.heard(present)
-	slices.Sort(workers)
-	return workers, nil
 }

@@ -20,8 +20,8 @@ type Store struct {
 	cluster *redis.ClusterClient // nil without
 	longest time.Duration        // of one attempt
 	publish string               // PUBLISH, SPUBLISH, or empty if nothing is announced
-	signs   string               // the key of the signs of life
-	signing present              // the clock of the server that has it
+	workers [2]string            // the keys of heartbeat.lua
+	beating present              // the clock of the server that has them
 	shards  []*shard
 	part    int             // maxPart
 	silence time.Duration   // silence
@@ -53,9 +53,11 @@ func open(ctx context.Context, client redis.UniversalClient, o Options, clock fu
 		return nil, err
 	}
 	s := &Store{
-		o: o, clock: clock, signs: "{" + o.Namespace + ":signs}", part: maxPart, silence: silence,
+		o: o, clock: clock, part: maxPart, silence: silence,
 		targets: make(map[string]*targetClient),
 	}
+	tag := "{" + o.Namespace + ":signs}"
+	s.workers = [2]string{tag, tag + ":status"}
 	s.longest = min(longestAttempt, o.CallTimeout/3)
 	if o.WaitReplicas > 0 {
 		s.longest += o.WaitTimeout
@@ -127,7 +129,7 @@ func (s *Store) begin(ctx context.Context) error {
 			}
 			part[i].clock.heard(present)
 			if s.cluster == nil {
-				s.signing.heard(present)
+				s.beating.heard(present)
 			}
 		}
 	}

@@ -31,7 +31,7 @@ type Options struct {
 	Limits store.Limits
 	// WaitReplicas is how many replicas must confirm a change before it is answered;
 	// if they are fewer, the error is store.ErrUnconfirmed. It applies to all changes
-	// but claims, extensions and signs of life. Default 0.
+	// but claims, extensions and heartbeats. Default 0.
 	WaitReplicas int
 	// WaitTimeout is how long replicas are waited for, at most. It must be less than
 	// the client's ReadTimeout and than CallTimeout. Default 1 s.

@@ -41,8 +41,10 @@ var (
 	openLua string
 	//go:embed lua/announce.lua
 	announceLua string
-	//go:embed lua/sign.lua
-	signLua string
+	//go:embed lua/heartbeat.lua
+	heartbeatLua string
+	//go:embed lua/workers.lua
+	workersLua string
 )
 
 // script is a script and the name that the server knows it by.
@@ -72,5 +74,6 @@ var (
 	statsScript      = ofShard(statsLua)
 	openScript       = ofShard(openLua)
 	announceScript   = ofShard(announceLua)
-	signScript       = newScript(signLua)
+	heartbeatScript  = newScript(heartbeatLua)
+	workersScript    = newScript(workersLua)
 )

@@ -202,9 +202,9 @@ func (r *rig) claimAs(c store.Claim, want ...string) store.Claimed {
 	return claimed
 }
 
-func (r *rig) sign(worker string, ttl time.Duration) []string {
+func (r *rig) beat(worker string, ttl time.Duration) []string {
 	r.t.Helper()
-	names, err := r.s.Sign(r.ctx, worker, ttl)
+	names, err := r.s.Heartbeat(r.ctx, store.Heartbeat{Worker: worker, TTL: ttl})
 	r.NoError(err)
 	return names
 }

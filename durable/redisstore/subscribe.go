@@ -21,7 +21,7 @@ const (
 
 	// silence is how long nothing comes before a connection is asked whether it lives, and pong how
 	// long it has to answer. What is missed meanwhile is found by looks, a second later at most. Of
-	// the 30 commands a second of ten idle workers 29.2 are looks and signs of life.
+	// the 30 commands a second of ten idle workers 29.2 are looks and heartbeats.
 	silence = 15 * time.Second
 	pong    = 2 * time.Second
 )

@@ -18,11 +18,12 @@ const (
 	MaxBody   = 64 << 10 // bytes of a body, 0 included; any bytes
 	MaxError  = 1 << 10  // bytes that are kept of a last error
 	MaxWorker = 128      // bytes of a worker's name, at least 1
+	MaxStatus = 4 << 10  // bytes of a worker's status, 0 included; any bytes
 	MaxItems  = 500      // items of one call
 	MaxShards = 1024
 	MaxClaim  = 1 << 20 // bytes of bodies that one claim returns, but for a first that is larger
 
-	// MinLease and MaxLease bound a lease: below, signs of life would come too
+	// MinLease and MaxLease bound a lease: below, heartbeats would come too
 	// often; above, a dead worker's timers would wait too long.
 	MinLease = 100 * time.Millisecond
 	MaxLease = 24 * time.Hour

@@ -88,9 +88,14 @@ type Store interface {
 	// Stats counts a shard.
 	Stats(ctx context.Context, shard int) (Stats, error)
 
-	// Sign marks a worker as living, for another ttl, and returns all that live, in
-	// order of their names. A ttl of 0 takes its mark back.
-	Sign(ctx context.Context, worker string, ttl time.Duration) ([]string, error)
+	// Heartbeat marks a worker as live for another TTL, and returns the names of all live
+	// workers, in order. A TTL of 0 removes the worker. The caller has checked it.
+	Heartbeat(ctx context.Context, h Heartbeat) ([]string, error)
+
+	// Workers returns the workers that have sent heartbeats, by name: the live ones, and those
+	// whose heartbeats have expired without a last one of TTL 0, for [KeepWorker] after that
+	// and at most [MaxDeadWorkers] of them.
+	Workers(ctx context.Context) ([]Worker, error)
 
 	// Announce sends a Busy event to all that subscribe. The other kinds the engine
 	// sends by itself.

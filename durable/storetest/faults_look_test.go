@@ -335,21 +335,58 @@ var lookFaults = []fault{
 	})},
 
 	// Life.
-	{name: "signs do not expire", found: []string{"D10 signs"}, noModel: true, rig: func(r *rigged) {
-		r.sign = func(ctx context.Context, worker string, ttl time.Duration) ([]string, error) {
-			return r.Store.Sign(ctx, worker, ttl*1000)
-		}
-	}},
-	{name: "leaving is a sign", found: []string{"D10 signs"}, noModel: true, rig: func(r *rigged) {
-		r.sign = func(ctx context.Context, worker string, ttl time.Duration) ([]string, error) {
-			return r.Store.Sign(ctx, worker, max(ttl, time.Second))
-		}
-	}},
-	{name: "signs have no order", found: []string{"D10 signs"}, noModel: true, rig: func(r *rigged) {
-		r.sign = func(ctx context.Context, worker string, ttl time.Duration) ([]string, error) {
-			names, err := r.Store.Sign(ctx, worker, ttl)
+	{name: "heartbeats do not expire", found: []string{"D10 heartbeats"}, noModel: true, rig: beating(func(h *store.Heartbeat) {
+		h.TTL = min(h.TTL*20, store.MaxLease)
+	})},
+	{name: "leaving is a heartbeat", found: []string{"D10 heartbeats", "D10 Workers"}, noModel: true, rig: beating(func(h *store.Heartbeat) {
+		h.TTL = max(h.TTL, time.Second)
+	})},
+	{name: "who lives has no order", found: []string{"D10 heartbeats"}, noModel: true, rig: func(r *rigged) {
+		r.heartbeat = func(ctx context.Context, h store.Heartbeat) ([]string, error) {
+			names, err := r.Store.Heartbeat(ctx, h)
 			slices.Reverse(names)
 			return names, err
+		}
+	}},
+	{name: "a heartbeat's status is cut", found: []string{"D10 Workers", "a heartbeat"}, noModel: true, rig: beating(func(h *store.Heartbeat) {
+		h.Status = h.Status[:min(len(h.Status), 1000)]
+	})},
+	{name: "Workers has no order", found: []string{"D10 Workers"}, noModel: true, rig: workersAs(func(w []store.Worker) []store.Worker {
+		slices.Reverse(w)
+		return w
+	})},
+	{name: "Workers lists the live ones", found: []string{"D10 Workers", "D10 dead"}, noModel: true, rig: workersAs(func(w []store.Worker) []store.Worker {
+		return slices.DeleteFunc(w, func(w store.Worker) bool { return !w.Live })
+	})},
+	{name: "Workers takes the dead for live", found: []string{"D10 Workers"}, noModel: true, rig: workersAs(func(w []store.Worker) []store.Worker {
+		for i := range w {
+			w[i].Live = true
+		}
+		return w
+	})},
+	{name: "Workers tells when heartbeats expire", found: []string{"D10 Workers"}, noModel: true, rig: workersAs(func(w []store.Worker) []store.Worker {
+		for i := range w {
+			w[i].Heartbeat += 60_000
+		}
+		return w
+	})},
+	{name: "dead workers are kept a second longer", found: []string{"D10 dead"}, noModel: true, rig: func(r *rigged) {
+		r.workers = func(ctx context.Context) (w []store.Worker, err error) {
+			r.shifted(-time.Second, func() { w, err = r.Store.Workers(ctx) })
+			return w, err
+		}
+	}},
+	{name: "any number of dead workers is listed", found: []string{"D10 dead"}, noModel: true, rig: func(r *rigged) {
+		var last []store.Worker
+		r.workers = func(ctx context.Context) (w []store.Worker, err error) {
+			if w, err = r.Store.Workers(ctx); len(last) > len(w) && len(w) == store.MaxDeadWorkers {
+				for i := range last {
+					last[i].Live = false
+				}
+				return last, err
+			}
+			last = w
+			return w, err
 		}
 	}},
 	{name: "Get does not look at its ctx", found: []string{"D12 no call"}, noModel: true, rig: func(r *rigged) {
@@ -404,6 +441,26 @@ func listing(f func(lister, store.Query) (store.Page, error)) func(*rigged) {
 	return func(r *rigged) {
 		r.list = func(ctx context.Context, n int, q store.Query) (store.Page, error) {
 			return f(func(q store.Query) (store.Page, error) { return r.Store.List(ctx, n, q) }, q)
+		}
+	}
+}
+
+// beating has heartbeats that say something else.
+func beating(set func(*store.Heartbeat)) func(*rigged) {
+	return func(r *rigged) {
+		r.heartbeat = func(ctx context.Context, h store.Heartbeat) ([]string, error) {
+			set(&h)
+			return r.Store.Heartbeat(ctx, h)
+		}
+	}
+}
+
+// workersAs changes the list of workers.
+func workersAs(f func([]store.Worker) []store.Worker) func(*rigged) {
+	return func(r *rigged) {
+		r.workers = func(ctx context.Context) ([]store.Worker, error) {
+			w, err := r.Store.Workers(ctx)
+			return f(w), err
 		}
 	}
 }

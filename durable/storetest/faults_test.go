@@ -35,7 +35,8 @@ type rigged struct {
 	plans      func(context.Context, int, string, int) ([]store.Record, error)
 	look       func(context.Context, []int) ([]store.Horizon, error)
 	stats      func(context.Context, int) (store.Stats, error)
-	sign       func(context.Context, string, time.Duration) ([]string, error)
+	heartbeat  func(context.Context, store.Heartbeat) ([]string, error)
+	workers    func(context.Context) ([]store.Worker, error)
 	subscribe  func(context.Context, func(store.Event)) error
 	reopen     func()
 	left       func() []string
@@ -47,7 +48,8 @@ func newRigged(t testing.TB, options Options, now func() time.Time) *rigged {
 	t.Cleanup(func() { _ = o.Close() })
 	return &rigged{
 		Store: o, schedule: o.Schedule, reschedule: o.Reschedule, get: o.Get, list: o.List, requeue: o.Requeue,
-		purge: o.Purge, claim: o.Claim, extend: o.Extend, end: o.End, look: o.Look, stats: o.Stats, sign: o.Sign, subscribe: o.Subscribe,
+		purge: o.Purge, claim: o.Claim, extend: o.Extend, end: o.End, look: o.Look, stats: o.Stats, subscribe: o.Subscribe,
+		heartbeat: o.Heartbeat, workers: o.Workers,
 		swapPlans: o.SwapPlans, plans: o.Plans,
 		cancel: func(ctx context.Context, n int, keys []string) ([]store.CancelResult, store.Horizon, error) {
 			results, err := o.Cancel(ctx, n, keys)
@@ -112,9 +114,11 @@ func (r *rigged) Look(ctx context.Context, shards []int) ([]store.Horizon, error
 
 func (r *rigged) Stats(ctx context.Context, n int) (store.Stats, error) { return r.stats(ctx, n) }
 
-func (r *rigged) Sign(ctx context.Context, worker string, ttl time.Duration) ([]string, error) {
-	return r.sign(ctx, worker, ttl)
+func (r *rigged) Heartbeat(ctx context.Context, h store.Heartbeat) ([]string, error) {
+	return r.heartbeat(ctx, h)
 }
+
+func (r *rigged) Workers(ctx context.Context) ([]store.Worker, error) { return r.workers(ctx) }
 
 func (r *rigged) Subscribe(ctx context.Context, f func(store.Event)) error {
 	return r.subscribe(ctx, f)

@@ -2,6 +2,8 @@ package storetest
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-782fa212/limbo/durable/store"
@@ -10,7 +12,10 @@ import (
 // lifeTests test heartbeats, calls whose context has ended, and stores that are closed or
 // opened again.
 var lifeTests = []test{
-	{"D10 signs of life: who lives, in order of names, until they expire", check(signs)},
+	{"D10 heartbeats: who lives, in order of names, until they expire", check(heartbeats)},
+	{"D10 Workers lists who lives and who has died, with their last heartbeats", check(listWorkers)},
+	{"D10 dead workers are listed for an hour, the last thousand of them", check(deadWorkers)},
+	{"a heartbeat that is out of bounds is refused", check(heartbeatChecked)},
 	{"D12 no call outlasts its ctx", check(endedContext)},
 	{"a closed store answers ErrClosed", closedStore},
 	{"D3 what was acknowledged survives", reopened},
@@ -18,30 +23,130 @@ var lifeTests = []test{
 	{"D3 D5 fences do not begin again when reopened", reopenedFences},
 }
 
-func signs(f *fixture) {
-	sign := func(worker string, ttl time.Duration) []string {
-		f.Helper()
-		names, err := f.Store.Sign(f.ctx, worker, ttl)
-		f.NoError(err)
-		return names
-	}
-	odd := "a\x00{b}\xff"
-	f.Equal([]string{"m"}, sign("m", time.Minute))
-	f.Equal([]string{"m", "z"}, sign("z", time.Hour))
-	f.Equal([]string{odd, "m", "z"}, sign(odd, time.Hour))
-	f.Equal([]string{odd, "m", "z"}, sign("m", time.Minute))
-	f.Equal([]string{"m", "z"}, sign(odd, 0))
-	f.Equal([]string{"m", "z"}, sign("absent", 0))
+// beat sends a heartbeat, and returns who lives.
+func (f *fixture) beat(worker string, ttl time.Duration, status ...byte) []string {
+	f.Helper()
+	names, err := f.Store.Heartbeat(f.ctx, store.Heartbeat{Worker: worker, TTL: ttl, Status: status})
+	f.NoError(err)
+	return names
+}
+
+func (f *fixture) workers() []store.Worker {
+	f.Helper()
+	workers, err := f.Store.Workers(f.ctx)
+	f.NoError(err)
+	return workers
+}
+
+const oddWorker = "a\x00{b}\xff"
+
+func heartbeats(f *fixture) {
+	f.Equal([]string{"m"}, f.beat("m", time.Minute))
+	f.Equal([]string{"m", "z"}, f.beat("z", time.Hour))
+	f.Equal([]string{oddWorker, "m", "z"}, f.beat(oddWorker, time.Hour))
+	f.Equal([]string{oddWorker, "m", "z"}, f.beat("m", time.Minute))
+	f.Equal([]string{"m", "z"}, f.beat(oddWorker, 0))
+	f.Equal([]string{"m", "z"}, f.beat("absent", 0))
 	if f.Advance != nil {
 		f.advance(30 * time.Second)
-		f.Equal([]string{"m", "z"}, sign("m", time.Minute)) // another minute
+		f.Equal([]string{"m", "z"}, f.beat("m", time.Minute)) // another minute
 		f.advance(40 * time.Second)
-		f.Equal([]string{"m", "z"}, sign("z", time.Hour))
+		f.Equal([]string{"m", "z"}, f.beat("z", time.Hour))
 		f.advance(20 * time.Second)
-		f.Equal([]string{"z"}, sign("z", time.Minute))
+		f.Equal([]string{"z"}, f.beat("z", time.Minute))
 	}
-	sign("m", 0)
-	f.Empty(sign("z", 0))
+	f.beat("m", 0)
+	f.Empty(f.beat("z", 0))
+}
+
+// listed compares the workers with what is wanted. Heartbeats of want are the engine's times
+// before they were sent, and at the time after.
+func (f *fixture) listed(after store.Millis, want ...store.Worker) {
+	f.Helper()
+	got := f.workers()
+	for i := range min(len(got), len(want)) {
+		if f.Frozen {
+			after = want[i].Heartbeat
+		}
+		f.GreaterOrEqual(got[i].Heartbeat, want[i].Heartbeat, got[i].Name)
+		f.LessOrEqual(got[i].Heartbeat, after, got[i].Name)
+		want[i].Heartbeat = got[i].Heartbeat
+		if len(got[i].Status) == 0 {
+			got[i].Status = nil
+		}
+	}
+	f.Equal(want, got)
+}
+
+func listWorkers(f *fixture) {
+	f.Empty(f.workers())
+	first := f.look(0).Now
+	f.beat("z", time.Hour, 'x', 0, 255)
+	f.beat(oddWorker, time.Minute)
+	f.beat("leaves", time.Hour)
+	f.beat("leaves", 0)
+	odd, z := store.Worker{Name: oddWorker, Live: true, Heartbeat: first}, store.Worker{Name: "z", Live: true, Heartbeat: first, Status: []byte{'x', 0, 255}}
+	f.listed(f.look(0).Now, odd, z)
+	f.advance(59 * time.Second)
+	second := f.look(0).Now
+	z.Heartbeat, z.Status = second, slices.Repeat([]byte{7}, store.MaxStatus)
+	f.beat("z", time.Hour, z.Status...)
+	f.listed(f.look(0).Now, odd, z)
+	f.advance(time.Second)
+	odd.Live = false
+	f.listed(f.look(0).Now, odd, z)
+	f.beat("z", 0)
+	f.listed(f.look(0).Now, odd)
+	third := f.look(0).Now
+	f.beat(oddWorker, time.Minute, 1)
+	f.listed(f.look(0).Now, store.Worker{Name: oddWorker, Live: true, Heartbeat: third, Status: []byte{1}})
+	f.advance(2 * time.Minute)
+	f.beat(oddWorker, 0)
+	f.Empty(f.workers())
+}
+
+func deadWorkers(f *fixture) {
+	f.beat("dies", time.Minute)
+	f.advance(time.Minute + store.KeepWorker - time.Second)
+	f.Len(f.workers(), 1)
+	f.beat("lives", time.Hour)
+	f.Len(f.workers(), 2)
+	f.advance(time.Second)
+	f.Len(f.workers(), 1)
+	f.Equal([]string{"lives"}, f.beat("lives", time.Hour))
+	f.beat("lives", 0)
+	f.Empty(f.workers())
+
+	const more = 5
+	for i := range store.MaxDeadWorkers + more {
+		f.beat(name("w", store.MaxDeadWorkers+more-i), time.Second+time.Duration(i)*time.Millisecond)
+	}
+	f.Len(f.workers(), store.MaxDeadWorkers+more)
+	f.advance(10 * time.Second)
+	for range 2 {
+		list := f.workers()
+		list = slices.DeleteFunc(list, func(w store.Worker) bool { return w.Live })
+		f.Len(list, store.MaxDeadWorkers)
+		f.Equal(name("w", 1), list[0].Name, "the last to die is listed")
+		f.Equal(name("w", store.MaxDeadWorkers), list[len(list)-1].Name, "the first to die is not")
+		f.Equal([]string{"lives"}, f.beat("lives", time.Hour))
+	}
+	f.Len(f.workers(), store.MaxDeadWorkers+1)
+	f.beat("lives", 0)
+}
+
+func heartbeatChecked(f *fixture) {
+	for want, h := range map[string]store.Heartbeat{
+		"durable: a worker's name is 0 bytes long, must be 1 to 128":                 {TTL: time.Second},
+		"durable: a worker's name is 129 bytes long, must be 1 to 128":               {Worker: strings.Repeat("w", 129), TTL: time.Second},
+		`durable: Heartbeat.TTL of "w" is -1ns, must be 0 to 24h0m0s`:                {Worker: "w", TTL: -1},
+		`durable: Heartbeat.TTL of "w" is 24h0m0.000000001s, must be 0 to 24h0m0s`:   {Worker: "w", TTL: store.MaxLease + 1},
+		`durable: the status of worker "w" is 4097 bytes long, must be at most 4096`: {Worker: "w", TTL: time.Second, Status: make([]byte, 4097)},
+	} {
+		_, err := f.Store.Heartbeat(f.ctx, h)
+		f.EqualError(err, want)
+	}
+	f.Empty(f.workers())
 }
 
 func endedContext(f *fixture) {
@@ -60,7 +165,8 @@ func endedContext(f *fixture) {
 		"List":      func() error { _, err := f.Store.List(ctx, 0, store.Query{State: store.Waiting, Limit: 1}); return err },
 		"Claim":     func() error { _, _, err := f.Store.Claim(ctx, 0, newClaim(1)); return err },
 		"Stats":     func() error { _, err := f.Store.Stats(ctx, 0); return err },
-		"Sign":      func() error { _, err := f.Store.Sign(ctx, "w", time.Minute); return err },
+		"Heartbeat": func() error { _, err := f.Store.Heartbeat(ctx, store.Heartbeat{Worker: "w"}); return err },
+		"Workers":   func() error { _, err := f.Store.Workers(ctx); return err },
 		"Subscribe": func() error { return f.Store.Subscribe(ctx, func(store.Event) {}) },
 	}
 	for name, call := range calls {
@@ -100,7 +206,8 @@ func closedStore(f *fixture) {
 		"End":       func() error { _, _, err := s.End(ctx, 0, []store.End{{Holder: holder, Kind: store.Done}}); return err },
 		"Look":      func() error { _, err := s.Look(ctx, []int{0, 1}); return err },
 		"Stats":     func() error { _, err := s.Stats(ctx, 0); return err },
-		"Sign":      func() error { _, err := s.Sign(ctx, "w", time.Minute); return err },
+		"Heartbeat": func() error { _, err := s.Heartbeat(ctx, store.Heartbeat{Worker: "w"}); return err },
+		"Workers":   func() error { _, err := s.Workers(ctx); return err },
 		"Announce":  func() error { return s.Announce(ctx, store.Event{Kind: store.Busy}) },
 		"Subscribe": func() error { return s.Subscribe(ctx, func(store.Event) {}) },
 	}

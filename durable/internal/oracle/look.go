@@ -3,10 +3,6 @@ package oracle
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"maps"
-	"slices"
-	"time"
 
 	"github.com/seed-782fa212/limbo/durable/store"
 )
@@ -123,17 +119,25 @@ func (o *Store) Stats(ctx context.Context, n int) (store.Stats, error) {
 	return st, nil
 }
 
-// Sign notes that a worker lives, and returns all that do.
-func (o *Store) Sign(ctx context.Context, worker string, ttl time.Duration) ([]string, error) {
-	if len(worker) < 1 || len(worker) > store.MaxWorker {
-		return nil, fmt.Errorf("durable: a worker's name is %d bytes long, must be 1 to %d", len(worker), store.MaxWorker)
+// Heartbeat marks a worker as live, and returns the names of those that are.
+func (o *Store) Heartbeat(ctx context.Context, h store.Heartbeat) ([]string, error) {
+	if err := h.Check(); err != nil {
+		return nil, err
 	}
 	_, now, err := o.begin(ctx, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer o.Mu.Unlock()
-	o.signs[worker] = now.exact.Add(ttl)
-	maps.DeleteFunc(o.signs, func(_ string, end time.Time) bool { return !end.After(now.exact) })
-	return slices.Sorted(maps.Keys(o.signs)), nil
+	return o.roster.Heartbeat(now.exact, h), nil
+}
+
+// Workers lists the workers.
+func (o *Store) Workers(ctx context.Context) ([]store.Worker, error) {
+	_, now, err := o.begin(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer o.Mu.Unlock()
+	return o.roster.Workers(now.exact), nil
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-782fa212/limbo/durable/internal/roster"
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
@@ -29,10 +30,10 @@ type Store struct {
 	Now    func() time.Time
 
 	Mu     sync.Mutex
-	Parts  []Shard              // guarded by Mu
-	Quiet  bool                 // guarded by Mu: events get lost
-	Closed bool                 // guarded by Mu
-	signs  map[string]time.Time // guarded by Mu: when a worker's heartbeat expires
+	Parts  []Shard // guarded by Mu
+	Quiet  bool    // guarded by Mu: events get lost
+	Closed bool    // guarded by Mu
+	roster roster.Roster
 	subs   map[*subscriber]bool // guarded by Mu
 	done   chan struct{}        // closed by Close
 }
@@ -68,7 +69,7 @@ func New(shards int, limits store.Limits, now func() time.Time) (*Store, error) 
 	}
 	o := &Store{
 		Limits: limits, Now: now, Parts: make([]Shard, shards),
-		signs: map[string]time.Time{}, subs: map[*subscriber]bool{}, done: make(chan struct{}),
+		subs: map[*subscriber]bool{}, done: make(chan struct{}),
 	}
 	for i := range o.Parts {
 		o.Parts[i].Timers = map[string]*Timer{}

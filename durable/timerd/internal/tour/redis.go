@@ -101,7 +101,7 @@ func joinCluster(ctx context.Context, addresses []string) error {
 }
 
 // redisLeft counts the keys that stay: all but one record for each shard, and but
-// what expires by itself, such as the signs of workers.
+// what expires by itself, such as the heartbeats of workers.
 func redisLeft(address string) (n int, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startUp)
 	defer cancel()
