@@ -124,6 +124,7 @@ func Worker(w *durable.Worker) Source {
 		return append(list,
 			Figure{Name: "panics_total", Help: "Panics of handlers", Type: Counter, Value: float64(st.Panics)},
 			Figure{Name: "repaired_total", Help: "Records without a home that claims have removed", Type: Counter, Value: float64(st.Repaired)},
+			Figure{Name: "late_seconds", Help: "How long after timers were due this worker started their handlers", Type: Histogram, Durations: st.Late},
 			Figure{Name: "planned_total", Help: "Times that this worker advanced a schedule", Type: Counter, Value: float64(st.Planned)},
 			Figure{Name: "occurrences_total", Help: "Occurrences of schedules that this worker created at planned times", Type: Counter, Value: float64(st.Occurrences)},
 			Figure{Name: "skipped_total", Help: "Planned times that this worker skipped, because of the schedule's overlap or missed", Type: Counter, Value: float64(st.Skipped)},

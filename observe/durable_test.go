@@ -147,6 +147,8 @@ func TestFiguresOfSchedules(t *testing.T) {
 		require.Positive(t, got["planned_total"])
 		require.EqualValues(t, 1, worker.Stats().PlannedLate.Count)
 		require.Contains(t, got, "planned_late_seconds")
+		require.EqualValues(t, 1, worker.Stats().Late.Count, "of the occurrence")
+		require.Contains(t, got, "late_seconds")
 		close(busy)
 		stop()
 		require.NoError(t, <-ran)
