@@ -22,7 +22,7 @@ func (w *Worker) claimLocked(s *shard, n int) {
 	c := s.unsure
 	if c == nil {
 		c = &store.Claim{
-			Worker: w.name, Token: store.NewToken(), Max: n, MaxBytes: store.MaxClaim,
+			Worker: w.name, Token: store.NewToken(w.name), Max: n, MaxBytes: store.MaxClaim,
 			Plans: w.planRoomLocked(), Lease: w.options.Lease, MaxAttempts: w.options.MaxAttempts, FirstLane: s.firstLane,
 		}
 	}

@@ -453,7 +453,7 @@ func TestTooLateToBegin(t *testing.T) {
 				r.schedule("k", 0)
 				ctx := context.Background()
 				got, _, err := w.faults.Store.Claim(ctx, 0, store.Claim{
-					Worker: w.name, Token: store.NewToken(), Max: 1, MaxBytes: store.MaxClaim, Lease: 10 * time.Second, MaxAttempts: 3,
+					Worker: w.name, Token: store.NewToken(w.name), Max: 1, MaxBytes: store.MaxClaim, Lease: 10 * time.Second, MaxAttempts: 3,
 				})
 				require.NoError(t, err)
 				require.Len(t, got.Leases, 1)

@@ -31,7 +31,8 @@ type Query struct {
 //
 // With a Filter each call to the engine looks at 1,000 timers of a shard, and there are as many
 // calls as it takes to fill a page; an engine in a folder finds a Prefix that few keys have
-// without looking at others. An error comes as the last pair, with a zero Info.
+// without looking at others. An error comes as the last pair, with a zero Info. With the first
+// leased timer it asks the engine for the workers, as Get does.
 func (t *Timers) List(ctx context.Context, q Query) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		if q.State == 0 {
@@ -46,12 +47,15 @@ func (t *Timers) List(ctx context.Context, q Query) iter.Seq2[Info, error] {
 			asked.After, asked.Limit = after, limit
 			return t.store.List(ctx, shard, asked)
 		}
+		names := workerNames{timers: t}
 		for r, err := range t.merged(ctx, q.After, read, func(r store.Record) store.Millis { return r.At() }, q.Looked) {
 			if err != nil {
 				yield(Info{}, err)
 				return
 			}
-			if !yield(infoOf(r), nil) {
+			info := infoOf(r)
+			info.Worker = names.of(ctx, r)
+			if !yield(info, nil) {
 				return
 			}
 		}

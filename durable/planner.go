@@ -175,7 +175,7 @@ func (w *Worker) reserve(n int) store.Take {
 		return store.Take{}
 	}
 	w.reserved += n
-	return store.Take{Token: store.NewToken(), Lease: w.options.Lease, Max: n}
+	return store.Take{Token: store.NewToken(w.name), Lease: w.options.Lease, Max: n}
 }
 
 // beginTaken begins the occurrences that a swap has leased, in the room that was reserved.

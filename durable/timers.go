@@ -175,6 +175,7 @@ type Info struct {
 
 	LeaseEnd     time.Time // leased: when another may run it
 	Fence        uint64    // leased: the number of this lease
+	Worker       string    // leased: the name of the worker that runs it; "": not known, as of one that died more than an hour ago
 	Cancelled    bool      // leased: nothing follows this run
 	SuccessorDue time.Time // leased: of what was scheduled meanwhile; zero: nothing
 	Died         time.Time // dead: when it became a dead letter
@@ -214,7 +215,8 @@ func timeOf(m store.Millis) time.Time {
 }
 
 // Get returns a timer, waiting, leased or dead; [ErrNotFound] if there is none, as
-// after its end. What it returns may have changed since.
+// after its end. What it returns may have changed since. Of a leased timer it also asks the
+// engine for the workers, for a second at most: if that fails, Info.Worker is empty.
 func (t *Timers) Get(ctx context.Context, key string) (Info, error) {
 	ctx, cancel, shard, err := t.beginKey(ctx, key)
 	if err != nil {
@@ -225,7 +227,9 @@ func (t *Timers) Get(ctx context.Context, key string) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	return infoOf(r), nil
+	info := infoOf(r)
+	info.Worker = (&workerNames{timers: t}).of(ctx, r)
+	return info, nil
 }
 
 // Ping returns nil if the engine answers. It asks for the horizon of one shard.

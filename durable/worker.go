@@ -92,12 +92,12 @@ func (t *Timers) NewWorker(h Handler, o WorkerOptions) (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	token := store.NewToken()
+	id := store.NewID()
 	w := &Worker{
 		store: t.store, handler: h, options: o,
 		timeout: min(t.options.CallTimeout, o.Lease/4),
 		longest: t.options.CallTimeout,
-		name:    o.Name + "-" + hex.EncodeToString(token[:4]),
+		name:    o.Name + "-" + hex.EncodeToString(id[:4]),
 		log:     t.options.Logger,
 		born:    time.Now(),
 		left:    make(chan struct{}),

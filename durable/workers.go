@@ -59,6 +59,32 @@ func (t *Timers) Workers(ctx context.Context) ([]WorkerInfo, error) {
 	return infos, nil
 }
 
+// namesPatience bounds the wait for the names of workers.
+const namesPatience = time.Second
+
+// workerNames resolves who runs timers, by one call to the engine if any is leased.
+type workerNames struct {
+	timers *Timers
+	byHash map[uint64]string // nil: not asked for
+}
+
+// of returns the name of the worker that runs a timer; "" if none does, or it is not known.
+func (n *workerNames) of(ctx context.Context, r store.Record) string {
+	if r.State != store.Leased {
+		return ""
+	}
+	if n.byHash == nil {
+		n.byHash = map[uint64]string{}
+		ctx, cancel := context.WithTimeout(ctx, namesPatience)
+		defer cancel()
+		workers, _ := n.timers.store.Workers(ctx) // without an answer no name is known
+		for _, w := range workers {
+			n.byHash[store.HashOfWorker(w.Name)] = w.Name
+		}
+	}
+	return n.byHash[r.Token.Worker()]
+}
+
 // statusVersion is the first byte of a status. A later version that only appends to the status keeps
 // it.
 const statusVersion = 1

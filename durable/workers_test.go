@@ -132,6 +132,67 @@ func cancelled() context.Context {
 	return ctx
 }
 
+// A timer that runs shows the worker that runs it, also one that has died: by one more call to the
+// engine, for any number of them, and by none if none runs.
+func TestWhoRunsATimer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 4, store.Limits{}, time.Hour)
+		names := func(state State) map[string]string {
+			found := map[string]string{}
+			for info, err := range r.timers.List(context.Background(), Query{State: state}) {
+				require.NoError(t, err)
+				found[info.Key] = info.Worker
+			}
+			return found
+		}
+		r.schedule("later", time.Hour)
+		r.faults.countAll()
+		require.Empty(t, r.get("later").Worker)
+		require.Equal(t, map[string]string{"later": ""}, names(Waiting))
+		require.Empty(t, names(Leased))
+		require.Zero(t, r.faults.count("workers"))
+
+		hangs := func(ctx context.Context, _ Fired) error { <-ctx.Done(); return ctx.Err() }
+		a := r.worker(hangs, WorkerOptions{Name: "a", Lease: time.Hour})
+		r.schedule("one", 0)
+		r.schedule("two", 0)
+		_, _, err := r.timers.PutSchedule(context.Background(), Schedule{Key: "s", Every: time.Minute})
+		require.NoError(t, err)
+		pass(61 * time.Second)
+		r.faults.countAll()
+		require.Equal(t, a.Name(), r.get("one").Worker)
+		require.Equal(t, 1, r.faults.count("workers"))
+		running := names(Leased)
+		require.Equal(t, 2, r.faults.count("workers"))
+		require.Len(t, running, 3, "with the occurrence, which a swap has leased")
+		for key, worker := range running {
+			require.Equal(t, a.Name(), worker, key)
+		}
+
+		// Without an answer of the engine the rest is returned, a second later at most.
+		r.faults.fail(errBoom, "workers")
+		require.Empty(t, r.get("one").Worker)
+		require.Equal(t, Leased, r.get("one").State)
+		r.faults.set(func(ctx context.Context, call string, _ int) error {
+			if call == "workers" {
+				<-ctx.Done()
+			}
+			return ctx.Err()
+		}, nil)
+		began := time.Now()
+		for _, worker := range names(Leased) {
+			require.Empty(t, worker)
+		}
+		require.Equal(t, time.Second, time.Since(began))
+		r.faults.fail(nil)
+
+		a.faults.fail(errBoom) // it dies
+		pass(time.Minute)
+		require.Equal(t, a.Name(), r.get("one").Worker)
+		_ = a.stop()
+	})
+}
+
 // A worker of another version is listed by name and heartbeat, whatever its status is.
 func TestWorkersOfOtherVersions(t *testing.T) {
 	r := newRig(t, 1, store.Limits{}, 0)

@@ -111,7 +111,7 @@ func TestInABubble(t *testing.T) {
 }
 
 func claim() store.Claim {
-	return store.Claim{Worker: "worker", Token: store.NewToken(), Max: 1, MaxBytes: store.MaxClaim, Lease: time.Second, MaxAttempts: 1}
+	return store.Claim{Worker: "worker", Token: store.NewToken("worker"), Max: 1, MaxBytes: store.MaxClaim, Lease: time.Second, MaxAttempts: 1}
 }
 
 // Engines may rely on their callers; this one is for tests, and tells them.

@@ -159,7 +159,7 @@ func lives(b *testing.B, s *Store) {
 // runShard claims what is due in a shard and acknowledges it.
 func runShard(ctx context.Context, s *Store, n int) (int, error) {
 	claimed, _, err := s.Claim(ctx, n, store.Claim{
-		Worker: "w", Token: store.NewToken(), Max: 500, MaxBytes: store.MaxClaim, Lease: time.Minute, MaxAttempts: 3,
+		Worker: "w", Token: store.NewToken("w"), Max: 500, MaxBytes: store.MaxClaim, Lease: time.Minute, MaxAttempts: 3,
 	})
 	if err != nil || len(claimed.Leases) == 0 {
 		return 0, err

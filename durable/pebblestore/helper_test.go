@@ -140,7 +140,7 @@ func (f *fixture) put(entries ...store.Entry) []store.Receipt {
 
 func newClaim(max int) store.Claim {
 	return store.Claim{
-		Worker: "w", Token: store.NewToken(), Max: max, MaxBytes: store.MaxClaim,
+		Worker: "w", Token: store.NewToken("w"), Max: max, MaxBytes: store.MaxClaim,
 		Lease: 10 * time.Second, MaxAttempts: 3,
 	}
 }

@@ -307,7 +307,7 @@ func (w *workload) schedule(ctx context.Context, e *note) func() error {
 
 func (w *workload) claim(ctx context.Context, e *note) func() error {
 	c := store.Claim{
-		Worker: "w", Token: store.NewToken(), Max: 1 + w.rnd.IntN(8), MaxBytes: store.MaxClaim,
+		Worker: "w", Token: store.NewToken("w"), Max: 1 + w.rnd.IntN(8), MaxBytes: store.MaxClaim,
 		Lease: store.MaxLease, MaxAttempts: 1 << 20, FirstLane: w.rnd.IntN(store.Lanes + 1), Plans: w.rnd.IntN(3),
 	}
 	return func() error {

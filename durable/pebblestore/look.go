@@ -53,7 +53,8 @@ func (c *change) get(key string) (*store.Record, error) {
 // record returns what Get returns of a timer that is leased.
 func (l *lease) record() store.Record {
 	r := l.t.record()
-	r.State, r.Attempts, r.LeaseEnd, r.Fence, r.Cancelled = store.Leased, l.attempt, l.end, l.fence, l.cancelled
+	r.State, r.Attempts, r.LeaseEnd, r.Cancelled = store.Leased, l.attempt, l.end, l.cancelled
+	r.Fence, r.Token = l.fence, l.token
 	if l.successor != nil {
 		r.SuccessorDue = l.successor.due
 	}

@@ -98,7 +98,7 @@ func TestDeadLettersAreKeptForTheirAge(t *testing.T) {
 // A claim that is kept because one of its leases goes on does not keep the others.
 func TestClaimsForgetLeases(t *testing.T) {
 	ls := newLeases()
-	token := store.NewToken()
+	token := store.NewToken("worker")
 	var all []*lease
 	for i := range 500 {
 		l := &lease{t: &timer{key: fmt.Sprint(i)}, token: token, fence: uint64(i)}

@@ -84,7 +84,7 @@ func TestClaimSentAgainGetsWhatItHas(t *testing.T) {
 	r.Equal(first, again())
 	r.clock.advance(time.Minute)
 	for _, want := range []store.Claimed{{Buried: 1}, {Repaired: 1}} { // also without leases
-		c.Token = store.NewToken()
+		c.Token = store.NewToken("worker")
 		first = again()
 		r.Equal(want, first)
 		r.Equal(first, again())

@@ -33,7 +33,7 @@ func newHead(e *store.Entry) (head, body []byte) {
 	}
 	head[0] |= apart
 	head = binary.LittleEndian.AppendUint32(head, uint32(len(e.Body)))
-	reference := store.NewToken()
+	reference := store.NewID()
 	return append(head, reference[:]...), e.Body
 }
 

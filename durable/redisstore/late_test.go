@@ -327,7 +327,7 @@ func TestClaimByTwoCalls(t *testing.T) {
 	first := claim("one")
 	r.Len(first.Leases, 1)
 	d := c
-	c.Token = store.NewToken()
+	c.Token = store.NewToken("worker")
 	r.Empty(claim("two").Leases)
 	c = d
 	r.put(r.entry("more"))
@@ -335,7 +335,7 @@ func TestClaimByTwoCalls(t *testing.T) {
 		_, _, err := r.s.Claim(ctx, 0, c)
 		return nil, err
 	}}, store.Lease{})
-	c.Token = store.NewToken()
+	c.Token = store.NewToken("worker")
 	c.Max = 0
 	r.Empty(claim("one").Leases)
 	c = d

@@ -52,7 +52,8 @@ func recordOf(key string, r *reply, i int) (store.Record, error) {
 	case r.bad:
 		return store.Record{}, errReply
 	case leaseEnd != 0:
-		record.State, record.LeaseEnd, record.Fence, record.Cancelled = store.Leased, leaseEnd, run.fence, run.cancelled
+		record.State, record.LeaseEnd, record.Cancelled = store.Leased, leaseEnd, run.cancelled
+		record.Fence, record.Token = run.fence, run.token
 		if len(successor) == 8 {
 			record.SuccessorDue = store.Millis(binary.LittleEndian.Uint64([]byte(successor)))
 		}
@@ -115,7 +116,8 @@ func listed(state store.State, r *reply, i int) (store.Record, error) {
 	case store.Dead:
 		record.Died = at
 	case store.Leased:
-		record.LeaseEnd, record.Fence, record.Cancelled = at, run.fence, run.cancelled
+		record.LeaseEnd, record.Cancelled = at, run.cancelled
+		record.Fence, record.Token = run.fence, run.token
 		if due := r.text(i + 4); len(due) == 8 {
 			record.SuccessorDue = store.Millis(binary.LittleEndian.Uint64([]byte(due)))
 		}

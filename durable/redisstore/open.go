@@ -65,7 +65,7 @@ func open(ctx context.Context, client redis.UniversalClient, o Options, clock fu
 	if err := s.take(client); err != nil {
 		return nil, err
 	}
-	id := store.NewToken().String()[:16]
+	id := store.NewID().String()[:16]
 	for n := range o.Shards {
 		s.shards = append(s.shards, newShard(o.Namespace, n, id))
 	}

@@ -177,7 +177,7 @@ func (r *rig) put(entries ...store.Entry) []store.Receipt {
 
 func newClaim(max int) store.Claim {
 	return store.Claim{
-		Worker: "worker", Token: store.NewToken(), Max: max, MaxBytes: store.MaxClaim,
+		Worker: "worker", Token: store.NewToken("worker"), Max: max, MaxBytes: store.MaxClaim,
 		Lease: 10 * time.Second, MaxAttempts: 3,
 	}
 }

@@ -160,7 +160,7 @@ type PlanSwap struct {
 // Take asks for leases on occurrences that swaps create, so that these need not be claimed. The
 // zero Take asks for none.
 type Take struct {
-	// Token is drawn for this call. If it is made again, because its reply was lost, it has the
+	// Token is drawn for this call, by NewToken. If it is made again, because its reply was lost, it has the
 	// same Token, and gets the leases again that it got, as far as they are leased still:
 	// whatever the results of the swaps are.
 	Token Token

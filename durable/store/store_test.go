@@ -90,7 +90,10 @@ func TestNames(t *testing.T) {
 	require.Equal(t, "created replaced dead letter refused ReceiptKind(0)", fmt.Sprintf("%v %v %v %v", Created, ReplacedDead, Refused, ReceiptKind(0)))
 	require.Equal(t, "running moved requeued lost snooze lost", fmt.Sprintf("%v %v %v %v %v %v", Running, Moved, Requeued, ExtendLost, Snooze, EndLost))
 	require.NotEqual(t, NewID(), NewID())
-	require.Len(t, NewToken().String(), 32)
+	require.Len(t, NewToken("w").String(), 32)
+	require.NotEqual(t, NewToken("w"), NewToken("w"))
+	require.Equal(t, HashOfWorker("w"), NewToken("w").Worker())
+	require.NotEqual(t, HashOfWorker("v"), NewToken("w").Worker())
 }
 
 func TestPlansAreChecked(t *testing.T) {

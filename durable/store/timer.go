@@ -2,6 +2,7 @@ package store
 
 import (
 	"crypto/rand"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"time"
@@ -35,8 +36,9 @@ func MillisOf(d time.Duration) Millis {
 // all its attempts. Handlers are idempotent by it.
 type ID [16]byte
 
-// Token is what a claim draws at random. It tells one holder of a lease from
-// another even if an engine that lost writes gives out a fence twice.
+// Token is what a worker draws for a claim: a hash of the worker's name, and a random half. It
+// tells one holder of a lease from another even if an engine that lost writes gives out a
+// fence twice, and who the holder is.
 type Token [16]byte
 
 // NewID returns a random ID.
@@ -45,11 +47,18 @@ func NewID() (id ID) {
 	return id
 }
 
-// NewToken returns a random Token.
-func NewToken() (t Token) {
-	_, _ = rand.Read(t[:])
+// NewToken draws a Token for a worker.
+func NewToken(worker string) (t Token) {
+	binary.BigEndian.PutUint64(t[:8], HashOfWorker(worker))
+	_, _ = rand.Read(t[8:])
 	return t
 }
+
+// HashOfWorker returns what the tokens of a worker have in common.
+func HashOfWorker(name string) uint64 { return hash(name) }
+
+// Worker returns the hash of the name of the worker that drew t.
+func (t Token) Worker() uint64 { return binary.BigEndian.Uint64(t[:8]) }
 
 func (id ID) String() string   { return hex.EncodeToString(id[:]) }
 func (t Token) String() string { return hex.EncodeToString(t[:]) }
@@ -90,6 +99,7 @@ type Record struct {
 
 	LeaseEnd     Millis // leased
 	Fence        uint64 // leased
+	Token        Token  // leased: that of the claim
 	Cancelled    bool   // leased: the run ends with nothing after it
 	SuccessorDue Millis // leased: when its successor is due; 0: it has none
 	Died         Millis // dead
@@ -191,7 +201,7 @@ func (r RequeueResult) String() string { return nameOf("RequeueResult", requeueN
 // Claim is a request for leases on what is due.
 type Claim struct {
 	Worker string // who claims
-	// Token is drawn for this claim. A claim that is sent again, because its reply
+	// Token is drawn for this claim, by NewToken. A claim that is sent again, because its reply
 	// was lost, has the same Token and gets the same leases, as far as they are leased
 	// still.
 	Token Token

@@ -96,7 +96,7 @@ func maxDead(f *fixture) {
 	c.MaxAttempts = 1
 	f.claimWith(0, c)
 	f.advance(testLease + time.Second)
-	c.Token = store.NewToken()
+	c.Token = store.NewToken("worker")
 	claimed, _ := f.claimWith(0, c)
 	f.Equal(2, claimed.Buried)
 	f.Equal([]string{"a", "b", "c"}, deadKeys())

@@ -215,6 +215,25 @@ var lookFaults = []fault{
 	})},
 	{name: "List does not tell of a cancellation", found: []string{"pages of what is leased"}, rig: listedAs(func(r *store.Record) { r.Cancelled = false })},
 	{name: "List does not tell of a successor", found: []string{"pages of what is leased"}, rig: listedAs(func(r *store.Record) { r.SuccessorDue = 0 })},
+	{name: "List does not tell the token", found: []string{"a leased timer shows"}, rig: listedAs(func(r *store.Record) { r.Token = store.Token{} })},
+	{name: "Get does not tell the token", found: []string{"a leased timer shows"}, rig: func(r *rigged) {
+		r.get = func(ctx context.Context, n int, key string) (store.Record, error) {
+			record, err := r.Store.Get(ctx, n, key)
+			record.Token = store.Token{}
+			return record, err
+		}
+	}},
+	{name: "what is not leased keeps its token", found: []string{"a leased timer shows"}, rig: func(r *rigged) {
+		tokens := map[string]store.Token{}
+		r.get = func(ctx context.Context, n int, key string) (store.Record, error) {
+			record, err := r.Store.Get(ctx, n, key)
+			if record.State == store.Leased {
+				tokens[key] = record.Token
+			}
+			record.Token = tokens[key]
+			return record, err
+		}
+	}},
 	{name: "a filter of prefixes is ignored", found: []string{"a filter"}, noModel: true, rig: filtering(func(f *store.Filter) { f.Prefix = "" })},
 	{name: "a filter of topics is ignored", found: []string{"a filter"}, noModel: true, rig: filtering(func(f *store.Filter) { f.Topic = "" })},
 	{name: "a filter of errors is ignored", found: []string{"a filter"}, noModel: true, rig: filtering(func(f *store.Filter) { f.Error = "" })},

@@ -264,7 +264,7 @@ var runFaults = []fault{
 		r.claims(func(n int, c store.Claim, do func(store.Claim) store.Claimed) (got store.Claimed) {
 			r.during(n, store.Leased, func(t *oracle.Timer) func() {
 				token, fence := t.Token, t.Fence
-				t.Token = store.NewToken()
+				t.Token = store.NewToken("worker")
 				return func() {
 					if t.Fence == fence {
 						t.Token = token

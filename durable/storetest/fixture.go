@@ -130,7 +130,7 @@ const (
 // newClaim is a claim of shard 0 with room for max.
 func newClaim(max int) store.Claim {
 	return store.Claim{
-		Worker: "worker", Token: store.NewToken(), Max: max, MaxBytes: store.MaxClaim,
+		Worker: "worker", Token: store.NewToken("worker"), Max: max, MaxBytes: store.MaxClaim,
 		Lease: testLease, MaxAttempts: testAttempts,
 	}
 }

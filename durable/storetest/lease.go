@@ -68,7 +68,7 @@ func others(h store.Holder) map[string]store.Holder {
 		"no fence":       with(func(h *store.Holder) { h.Fence = 0 }),
 		"token's begin":  with(func(h *store.Holder) { h.Token[0]++ }),
 		"token's end":    with(func(h *store.Holder) { h.Token[15]++ }),
-		"another token":  with(func(h *store.Holder) { h.Token = store.NewToken() }),
+		"another token":  with(func(h *store.Holder) { h.Token = store.NewToken("worker") }),
 		"no token":       with(func(h *store.Holder) { h.Token = store.Token{} }),
 		"another key":    with(func(h *store.Holder) { h.Key = "b" }),
 		"a waiting key":  with(func(h *store.Holder) { h.Key = "waiting" }),

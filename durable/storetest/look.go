@@ -16,6 +16,7 @@ var lookTests = []test{
 	{"pages of what waits, of long keys that are due together", check(scanLongKeys)},
 	{"pages of dead letters, by time of death and key", check(scanDeadPages)},
 	{"pages of what is leased, by the end of the lease and key", check(leasedPages)},
+	{"a leased timer shows the token of its claim", check(tokensShown)},
 	{"a filter chooses by prefix, topic and error", check(filters)},
 	{"D12 a filter looks at a bounded number for each page", check(filterLooks)},
 	{"a query that is out of bounds is refused", check(queryChecked)},
@@ -153,6 +154,39 @@ func leasedPages(f *fixture) {
 	f.Equal(store.Millis(77), want[3].SuccessorDue)
 	f.Equal(late.Leases[0].End, want[2].LeaseEnd)
 	f.Equal([]store.Record{want[2]}, f.query(0, store.Query{State: store.Leased, Limit: 5, Filter: store.Filter{Prefix: "a"}}))
+}
+
+func tokensShown(f *fixture) {
+	f.putAll("a", "b")
+	p := plan("report")
+	e := occurrence("report", 1)
+	p.Entries = []store.Entry{e}
+	take := newTake(1)
+	f.Len(f.take(take, p), 1)
+	a := f.claimOne("a")
+	shown := func(key string, token store.Token) {
+		f.Helper()
+		f.Equal(token, f.get(key).Token, "Get")
+		for _, state := range []store.State{store.Waiting, store.Leased, store.Dead} {
+			for _, r := range f.list(0, state, 10) {
+				if r.Key == key {
+					f.Equal(token, r.Token, "List")
+				}
+			}
+		}
+	}
+	shown("a", a.Token)
+	shown(e.Key, take.Token)
+	shown("b", store.Token{})
+	f.advance(testLease + time.Second)
+	leases := f.claim(3)
+	f.Len(leases, 3)
+	f.NotEqual(a.Token, leases[0].Token)
+	for i, l := range leases {
+		shown(l.Key, l.Token)
+		f.ended(l, []store.EndKind{store.Retry, store.Bury, store.GiveBack}[i])
+		shown(l.Key, store.Token{})
+	}
 }
 
 func filters(f *fixture) {

@@ -142,7 +142,7 @@ func (m *model) swap(n int) {
 	}
 	var take store.Take
 	if flags := m.next(); flags%3 == 2 {
-		take = store.Take{Token: store.NewToken(), Lease: m.lease(), Max: int(flags >> 2 % 4)}
+		take = store.Take{Token: store.NewToken("worker"), Lease: m.lease(), Max: int(flags >> 2 % 4)}
 		if flags>>4%4 == 0 { // it is sent twice
 			m.swapAll(n, swaps, take)
 		}
@@ -237,7 +237,7 @@ func (m *model) claim(n int) {
 	m.Helper()
 	flags := m.next()
 	c := store.Claim{
-		Worker: "w", Token: store.NewToken(), Max: 1 + int(flags%4), MaxBytes: store.MaxClaim,
+		Worker: "w", Token: store.NewToken("w"), Max: 1 + int(flags%4), MaxBytes: store.MaxClaim,
 		Lease: m.lease(), MaxAttempts: []int{1, 3, 5, 9}[flags>>2%4], FirstLane: int(flags>>4) % (store.Lanes + 1),
 	}
 	c.Plans = int(m.next() % 3)

@@ -19,7 +19,7 @@ var takeTests = []test{
 }
 
 func newTake(max int) store.Take {
-	return store.Take{Token: store.NewToken(), Lease: testLease, Max: max}
+	return store.Take{Token: store.NewToken("worker"), Lease: testLease, Max: max}
 }
 
 // take makes swaps that must be made.
@@ -52,7 +52,7 @@ func takeLeases(f *fixture) {
 		}, l)
 		f.Equal(store.Record{
 			Key: e.Key, ID: e.ID, Topic: e.Topic, Body: e.Body, State: store.Leased, Due: e.At, Attempts: 1,
-			LeaseEnd: l.End, Fence: l.Fence,
+			LeaseEnd: l.End, Fence: l.Fence, Token: l.Token,
 		}, f.get(e.Key))
 	}
 	f.Empty(f.claim(10), "what a swap has leased was claimed")
@@ -185,7 +185,7 @@ func takeReopened(f *fixture) {
 
 func takeChecked(f *fixture) {
 	p := plan("report")
-	token := store.NewToken()
+	token := store.NewToken("worker")
 	for want, t := range map[string]store.Take{
 		"durable: Take.Max is 501, must be 0 to 500":                   {Token: token, Lease: testLease, Max: store.MaxItems + 1},
 		"durable: Take.Max is -1, must be 0 to 500":                    {Token: token, Lease: testLease, Max: -1},

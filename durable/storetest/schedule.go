@@ -41,7 +41,7 @@ func scheduleAndRun(f *fixture) {
 	f.Empty(l.LastError)
 	f.NotZero(l.Fence)
 	f.counted(l.End, testLease, before, f.look(0))
-	r.State, r.Attempts, r.LeaseEnd, r.Fence = store.Leased, 1, l.End, l.Fence
+	r.State, r.Attempts, r.LeaseEnd, r.Fence, r.Token = store.Leased, 1, l.End, l.Fence, l.Token
 	f.Equal(r, f.get("a"))
 	f.verify()
 

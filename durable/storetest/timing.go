@@ -70,7 +70,7 @@ func neverEarlyByLess(f *fixture) {
 		c := newClaim(1)
 		c.MaxAttempts = 10
 		for {
-			c.Token = store.NewToken()
+			c.Token = store.NewToken("worker")
 			if claimed, _ := f.claimWith(0, c); len(claimed.Leases) > 0 {
 				f.GreaterOrEqual(time.Since(asked), d, "D2: early: %s", what)
 				return claimed.Leases[0]

@@ -48,9 +48,8 @@ type Shard struct {
 // Timer is one timer, in any state.
 type Timer struct {
 	store.Record
-	Token     store.Token // leased
-	Successor *Timer      // leased, or nil
-	Wake      store.Wake  // of a plan
+	Successor *Timer     // leased, or nil
+	Wake      store.Wake // of a plan
 }
 
 var _ store.Store = (*Store)(nil)

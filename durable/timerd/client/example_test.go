@@ -107,7 +107,7 @@ func ExampleClient_List() {
 func deadLetter(ctx context.Context, engine store.Store, key, reason string) {
 	shard := store.ShardOf(key, engine.Shards())
 	c, _, err := engine.Claim(ctx, shard, store.Claim{
-		Worker: "w", Token: store.NewToken(), Max: 1, MaxBytes: 1 << 20, Lease: time.Minute, MaxAttempts: 5,
+		Worker: "w", Token: store.NewToken("w"), Max: 1, MaxBytes: 1 << 20, Lease: time.Minute, MaxAttempts: 5,
 	})
 	if err != nil {
 		panic(err)

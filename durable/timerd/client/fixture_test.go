@@ -83,7 +83,7 @@ func (f *fixture) arrived() []*http.Request {
 func (f *fixture) claim(key string) store.Lease {
 	f.t.Helper()
 	c, _, err := f.store.Claim(f.t.Context(), store.ShardOf(key, shards),
-		store.Claim{Worker: "w", Token: store.NewToken(), Max: 1, MaxBytes: 1 << 20, Lease: time.Minute, MaxAttempts: 5})
+		store.Claim{Worker: "w", Token: store.NewToken("w"), Max: 1, MaxBytes: 1 << 20, Lease: time.Minute, MaxAttempts: 5})
 	require.NoError(f.t, err)
 	require.Len(f.t, c.Leases, 1)
 	return c.Leases[0]

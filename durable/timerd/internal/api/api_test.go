@@ -86,7 +86,7 @@ func (f *fixture) is(status int, reply string, method, path, body string) {
 func (f *fixture) claim(key string) store.Lease {
 	f.t.Helper()
 	shard := store.ShardOf(key, shards)
-	c, _, err := f.store.Claim(f.t.Context(), shard, store.Claim{Worker: "w", Token: store.NewToken(), Max: 1, MaxBytes: 1 << 20, Lease: time.Minute, MaxAttempts: 5})
+	c, _, err := f.store.Claim(f.t.Context(), shard, store.Claim{Worker: "w", Token: store.NewToken("w"), Max: 1, MaxBytes: 1 << 20, Lease: time.Minute, MaxAttempts: 5})
 	require.NoError(f.t, err)
 	require.Len(f.t, c.Leases, 1)
 	return c.Leases[0]
