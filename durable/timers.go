@@ -251,6 +251,9 @@ type Stats struct {
 	Leased  int
 	Dead    int
 	Dropped uint64 // dead letters that MaxDead or MaxDeadAge removed, ever
+	// Scheduled counts the timers that were scheduled, replacements and occurrences of schedules
+	// included: ever, or in an engine in one process since the store was opened.
+	Scheduled uint64
 
 	Schedules        int
 	SchedulesOverdue int // that are to create an occurrence, and have not
@@ -280,6 +283,7 @@ func (t *Timers) Stats(ctx context.Context) (Stats, error) {
 		sum.Leased += st.Leased
 		sum.Dead += st.Dead
 		sum.Dropped += st.Dropped
+		sum.Scheduled += st.Scheduled
 		sum.Schedules += st.Plans
 		sum.SchedulesOverdue += st.PlansOverdue
 		all.Now = earlier(all.Now, st.Now)

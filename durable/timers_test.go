@@ -45,7 +45,7 @@ func TestTimersOfOneKey(t *testing.T) {
 		require.Equal(t, MoveAbsent, move)
 
 		st := r.stats()
-		require.Equal(t, Stats{Shards: 4, Waiting: 1, Now: r.now(), NextDue: r.now().Add(time.Hour)}, st)
+		require.Equal(t, Stats{Shards: 4, Waiting: 1, Scheduled: 2, Now: r.now(), NextDue: r.now().Add(time.Hour)}, st)
 		for _, want := range []CancelResult{Cancelled, NotFound} {
 			got, err := r.timers.Cancel(ctx, "{k}")
 			require.NoError(t, err)

@@ -90,6 +90,7 @@ func figuresOfStore(st durable.Stats) []Figure {
 		{Name: "leased", Help: "Timers that a worker runs", Value: float64(st.Leased)},
 		{Name: "dead", Help: "Dead letters", Value: float64(st.Dead)},
 		{Name: "dropped_total", Help: "Dead letters that were removed because of their number or their age", Type: Counter, Value: float64(st.Dropped)},
+		{Name: "scheduled_total", Help: "Timers that were scheduled, replacements and occurrences included; of an embedded store, since it was opened", Type: Counter, Value: float64(st.Scheduled)},
 		{Name: "schedules", Help: "Schedules", Value: float64(st.Schedules)},
 		{Name: "schedules_overdue", Help: "Schedules that are to create an occurrence, and have not", Value: float64(st.SchedulesOverdue)},
 	}

@@ -74,7 +74,7 @@ func figures(changes map[string]any) map[string]any {
 	f := map[string]any{
 		"readable": 1., "age_seconds": 0., "waiting": 0., "overdue": 0., "overdue_seconds": 0.,
 		"leased": 0., "dead": 0., "dropped_total": 0., "invalid_figures": 0.,
-		"schedules": 0., "schedules_overdue": 0.,
+		"scheduled_total": 0., "schedules": 0., "schedules_overdue": 0.,
 	}
 	for name, value := range changes {
 		f[name] = value
@@ -97,9 +97,9 @@ func TestFiguresOfTimers(t *testing.T) {
 		require.NoError(t, err)
 		_, err = timers.Schedule(t.Context(), durable.Timer{Key: "later", After: 1 << 40})
 		require.NoError(t, err)
-		require.Equal(t, figures(map[string]any{"waiting": 2., "overdue": 1.}), settled(r, 0))
+		require.Equal(t, figures(map[string]any{"waiting": 2., "overdue": 1., "scheduled_total": 2.}), settled(r, 0))
 		time.Sleep(90 * time.Second)
-		require.Equal(t, figures(map[string]any{"waiting": 2., "overdue": 1., "overdue_seconds": 90.}), settled(r, 0))
+		require.Equal(t, figures(map[string]any{"waiting": 2., "overdue": 1., "overdue_seconds": 90., "scheduled_total": 2.}), settled(r, 0))
 
 		ctx, stop := context.WithCancel(t.Context())
 		ran := make(chan error, 1)
@@ -107,7 +107,7 @@ func TestFiguresOfTimers(t *testing.T) {
 		<-done
 		stop()
 		require.NoError(t, <-ran)
-		require.Equal(t, figures(map[string]any{"waiting": 1.}), settled(r, 0), "what is due in future is not overdue")
+		require.Equal(t, figures(map[string]any{"waiting": 1., "scheduled_total": 2.}), settled(r, 0), "what is due in future is not overdue")
 		got := shown(r, 1)
 		require.Equal(t, 1., got["claimed_total"])
 		require.Equal(t, map[string]any{
@@ -141,7 +141,7 @@ func TestFiguresOfSchedules(t *testing.T) {
 		ran := make(chan error, 1)
 		go func() { ran <- worker.Run(ctx) }()
 		time.Sleep(3 * time.Minute) // the occurrence of the first minute still runs
-		require.Equal(t, figures(map[string]any{"schedules": 2., "leased": 1.}), settled(r, 0))
+		require.Equal(t, figures(map[string]any{"schedules": 2., "leased": 1., "scheduled_total": 1.}), settled(r, 0))
 		got := shown(r, 1)
 		require.Equal(t, []any{1., 3., 0.}, []any{got["occurrences_total"], got["skipped_total"], got["plan_failures_total"]})
 		require.Positive(t, got["planned_total"])

@@ -49,7 +49,7 @@ func engine(start func() time.Time, frozen, leasesEnd bool) storetest.Engine {
 			Store: s, Advance: c.advance, Frozen: frozen, LeasesEnd: leasesEnd,
 			Reopen: func(testing.TB) store.Store {
 				if leasesEnd {
-					s.EndLeases()
+					s.Restart()
 				}
 				return s
 			},

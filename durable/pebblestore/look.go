@@ -129,7 +129,10 @@ func (s *Store) horizonOf(sh *shard) store.Horizon {
 // Stats counts a shard. It reads the keys of all that is overdue.
 func (s *Store) Stats(ctx context.Context, shard int) (store.Stats, error) {
 	st, h, err := call(ctx, s, shard, reads, func(c *change) (*store.Stats, error) {
-		st := &store.Stats{Leased: len(c.sh.leases.byKey), Dead: int(c.sh.dead), Dropped: c.sh.dropped, Plans: len(c.sh.leases.plans)}
+		st := &store.Stats{
+			Leased: len(c.sh.leases.byKey), Dead: int(c.sh.dead), Plans: len(c.sh.leases.plans),
+			Dropped: c.sh.dropped, Scheduled: c.sh.scheduled,
+		}
 		var its []*pebble.Iterator // a view of the present
 		var overdue []*int         // of each, what counts it
 		for i := range c.sh.lanes {

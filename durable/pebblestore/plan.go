@@ -263,6 +263,7 @@ func (t *taker) create(c *change, e store.Entry) {
 		c.schedule(e)
 		return
 	}
+	c.sh.scheduled++
 	l := &lease{t: c.create(e, due), fence: c.sh.take(c.at.micros), token: t.Token, attempt: 1, end: c.at.after(t.Lease)}
 	c.write(kindRecord, l.t)
 	c.lease(l)

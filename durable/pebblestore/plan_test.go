@@ -86,7 +86,7 @@ func (w *twins) run() {
 			w.note("advance to %v", w.clock.Now().UnixMilli())
 		default:
 			w.crash()
-			w.oracle.EndLeases()
+			w.oracle.Restart()
 			w.note("crash")
 		}
 		w.compare()

@@ -41,6 +41,7 @@ func (c *change) schedule(e store.Entry) store.Receipt {
 	}
 	due := e.Due(c.at.base(e.After))
 	if l != nil {
+		c.sh.scheduled++
 		c.succeed(l, c.create(e, due))
 		return store.Receipt{Kind: store.Succeeds, Due: due}
 	}
@@ -54,6 +55,7 @@ func (c *change) schedule(e store.Entry) store.Receipt {
 		receipt.Kind = c.displace(old)
 	}
 	t := c.create(e, due)
+	c.sh.scheduled++
 	c.timers[e.Key] = t
 	c.write(kindRecord, t)
 	c.wait(t)

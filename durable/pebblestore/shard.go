@@ -15,14 +15,15 @@ type shard struct {
 	index int
 	lock  chan struct{} // of one place: a mutex that can be given up waiting for
 
-	number  uint64 // see meta
-	lanes   [lanes]lane
-	dead    uint64
-	dropped uint64
-	leases  leases
-	next    store.Millis // due, as the last call left it; 0: none waits
-	orphans [][]byte     // keys found on opening that belong to no timer
-	last    *commit      // the last that was applied
+	number    uint64 // see meta
+	lanes     [lanes]lane
+	dead      uint64
+	dropped   uint64
+	scheduled uint64 // since it was opened; see store.Stats
+	leases    leases
+	next      store.Millis // due, as the last call left it; 0: none waits
+	orphans   [][]byte     // keys found on opening that belong to no timer
+	last      *commit      // the last that was applied
 }
 
 // openShard reads a shard: its record, and its leases, which run out at now.

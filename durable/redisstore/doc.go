@@ -6,7 +6,7 @@
 // Each shard is a handful of keys with one hash tag, {namespace:shard}, and so in
 // one slot of a Cluster. The scripts in lua/ change them; common.lua says what each
 // key holds. A shard without timers keeps one record of less than 200 bytes: its
-// last fence, the number of shards, and how many dead letters were dropped.
+// last fence, the number of shards, and how many timers were scheduled and dead letters dropped.
 // Everything else expires or is removed.
 //
 // The plans of schedules wait in a lane of their own, and are listed in an index. A plan takes

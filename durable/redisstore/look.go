@@ -164,7 +164,7 @@ func (s *Store) Stats(ctx context.Context, n int) (store.Stats, error) {
 	st := store.Stats{
 		Horizon: r.horizon(0), Waiting: int(r.number(3)), Overdue: int(r.number(4)),
 		Leased: int(r.number(5)), Dead: int(r.number(6)), Dropped: uint64(r.number(7)),
-		Plans: int(r.number(8)), PlansOverdue: int(r.number(9)),
+		Plans: int(r.number(8)), PlansOverdue: int(r.number(9)), Scheduled: uint64(r.number(10)),
 	}
 	return st, r.err()
 }

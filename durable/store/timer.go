@@ -332,6 +332,10 @@ type Stats struct {
 	Leased  int // timers and plans
 	Dead    int
 	Dropped uint64 // dead letters that MaxDead or MaxDeadAge removed, ever
+	// Scheduled counts the timers that Schedule has accepted, successors and replacements
+	// included, and the occurrences that swaps have created. In an engine in one process it
+	// begins at 0 when the store is opened.
+	Scheduled uint64
 
 	Plans        int // whether they wait or are leased
 	PlansOverdue int // that wait, and are due

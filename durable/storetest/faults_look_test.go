@@ -272,6 +272,40 @@ var lookFaults = []fault{
 			return st, err
 		}
 	}},
+	{name: "what is refused counts as scheduled", found: []string{"Stats counts what"}, rig: func(r *rigged) {
+		r.schedules(func(e store.Entry, do func(store.Entry) store.Receipt) store.Receipt {
+			receipt := do(e)
+			if receipt.Due == 0 {
+				r.Mu.Lock()
+				defer r.Mu.Unlock()
+				r.Parts[store.ShardOf(e.Key, len(r.Parts))].Scheduled++
+			}
+			return receipt
+		})
+	}},
+	{name: "a successor does not count as scheduled", found: []string{"Stats counts what", "Stats counts by"}, rig: func(r *rigged) {
+		r.schedules(func(e store.Entry, do func(store.Entry) store.Receipt) store.Receipt {
+			receipt := do(e)
+			if receipt.Kind == store.Succeeds {
+				r.Mu.Lock()
+				defer r.Mu.Unlock()
+				r.Parts[store.ShardOf(e.Key, len(r.Parts))].Scheduled--
+			}
+			return receipt
+		})
+	}},
+	{name: "occurrences do not count as scheduled", found: []string{"Stats counts what"}, rig: func(r *rigged) {
+		r.swapPlans = func(ctx context.Context, n int, swaps []store.PlanSwap, take store.Take) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
+			r.Mu.Lock()
+			before := r.Parts[n].Scheduled
+			r.Mu.Unlock()
+			results, leases, h, err := r.Store.SwapPlans(ctx, n, swaps, take)
+			r.Mu.Lock()
+			defer r.Mu.Unlock()
+			r.Parts[n].Scheduled = before
+			return results, leases, h, err
+		}
+	}},
 	{name: "Look passes over leases that ran out", found: []string{"horizons"}, rig: func(r *rigged) {
 		r.look = func(ctx context.Context, shards []int) ([]store.Horizon, error) {
 			horizons, err := r.Store.Look(ctx, shards)
@@ -433,6 +467,20 @@ var lookFaults = []fault{
 		r.reopen = func() {
 			for n := range r.Parts {
 				r.timersOf(n, store.Waiting, func(t *oracle.Timer) { t.LastError = "" })
+			}
+		}
+	}},
+	{name: "reopening loses what was scheduled", found: []string{"D3 what"}, rig: func(r *rigged) {
+		r.reopen = func() {
+			for n := range r.Parts {
+				r.Parts[n].Scheduled = 0
+			}
+		}
+	}},
+	{name: "reopening keeps what was scheduled", found: []string{"D3 what"}, leasesEnd: true, rig: func(r *rigged) {
+		r.reopen = func() {
+			for n := range r.Parts {
+				r.Parts[n].Scheduled = 1
 			}
 		}
 	}},

@@ -315,7 +315,7 @@ func rigs(leasesEnd bool, rig func(*rigged)) Engine {
 			Store: r, Advance: c.advance, Frozen: true, LeasesEnd: leasesEnd,
 			Reopen: func(testing.TB) store.Store {
 				if leasesEnd {
-					r.EndLeases()
+					r.Restart()
 				}
 				r.reopen()
 				return r

@@ -365,7 +365,7 @@ func (f *fixture) verifyShard(n int) {
 		}
 	}
 	f.Len(f.plans(n, store.MaxItems), want.Plans)
-	want.Now, want.Dropped = st.Now, st.Dropped
+	want.Now, want.Dropped, want.Scheduled = st.Now, st.Dropped, st.Scheduled
 	f.Equal(want, st, "D1: Stats does not count what is there")
 }
 
@@ -424,7 +424,7 @@ func (f *fixture) empty() {
 	f.Helper()
 	for n := range f.Store.Shards() {
 		st := f.stats(n)
-		st.Now, st.Dropped = 0, 0
+		st.Now, st.Dropped, st.Scheduled = 0, 0, 0
 		f.Zero(st, "shard %d is not empty", n)
 	}
 	if f.Left != nil {

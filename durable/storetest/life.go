@@ -275,8 +275,9 @@ func reopened(f *fixture) {
 		for n, want := range stats {
 			st := f.stats(n)
 			want.Now, want.Overdue = st.Now, st.Overdue
+			f.NotZero(want.Scheduled)
 			if f.LeasesEnd {
-				want.NextLeaseEnd = st.NextLeaseEnd
+				want.NextLeaseEnd, st.Scheduled = st.NextLeaseEnd, want.Scheduled-st.Scheduled
 			}
 			f.Equal(want, st)
 		}

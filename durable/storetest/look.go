@@ -22,6 +22,7 @@ var lookTests = []test{
 	{"a query that is out of bounds is refused", check(queryChecked)},
 	{"D12 what changes between pages", check(scanWhileChanging)},
 	{"Stats counts by home, and what is overdue", check(statsCount)},
+	{"Stats counts what is scheduled", checkWith(Options{Shards: 1, Limits: store.Limits{MaxPending: 5}}, scheduledCount)},
 	{"horizons after each call", check(horizons)},
 }
 
@@ -335,7 +336,7 @@ func statsCount(f *fixture) {
 	f.put(e)
 	want := store.Stats{
 		Horizon: store.Horizon{NextDue: 4, NextLeaseEnd: min(leases[1].End, leases[2].End)},
-		Waiting: 2, Overdue: 1, Leased: 2, Dead: 1,
+		Waiting: 2, Overdue: 1, Leased: 2, Dead: 1, Scheduled: 6,
 	}
 	st := f.stats(0)
 	want.Now = st.Now
@@ -346,6 +347,47 @@ func statsCount(f *fixture) {
 	st = f.stats(0)
 	want.Now = st.Now
 	f.Equal(want, st)
+}
+
+func scheduledCount(f *fixture) {
+	is := func(want int, after string) {
+		f.Helper()
+		f.EqualValues(want, f.stats(0).Scheduled, after)
+	}
+	is(0, "opening")
+	f.schedule(entry("a"), entry("b"), entry("b")) // created, created, replaced
+	is(3, "creating and replacing")
+	absent := entry("a")
+	absent.IfAbsent = true
+	f.Equal(store.Exists, f.put(absent).Kind)
+	is(3, "what exists")
+	leases := f.claim(2)
+	f.put(entry("a"))
+	f.put(entry("a")) // another successor
+	is(5, "a successor, and another")
+	for _, l := range leases {
+		f.ended(l, map[string]store.EndKind{"a": store.Done, "b": store.Bury}[l.Key])
+	}
+	f.requeue("b")
+	f.reschedule(store.Move{Key: "b", At: 7})
+	is(5, "what is no scheduling")
+	for _, l := range f.claim(2) {
+		f.ended(l, store.Bury)
+	}
+	f.put(entry("b"))
+	is(6, "replacing a dead letter")
+	p := plan("report")
+	p.Entries = []store.Entry{occurrence("report", 1), occurrence("report", 2)}
+	f.Len(f.take(newTake(1), p), 1)
+	is(8, "a swap that leases one of two occurrences")
+	q := next(p)
+	q.Entries = []store.Entry{occurrence("report", 2), occurrence("report", 3)}
+	f.swapped(q)
+	is(9, "an occurrence that existed")
+	f.Equal(store.SwapLost, f.swap(next(p))[0])
+	f.Equal(store.Refused, f.put(entry("c")).Kind)
+	is(9, "what is lost or refused")
+	f.cancel("b")
 }
 
 // horizons has the calls that move a horizon; the fixture compares each reply with

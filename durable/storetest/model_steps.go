@@ -466,7 +466,7 @@ func (m *model) restart() {
 			return answer{}
 		}
 		if p.clock != nil {
-			p.store.(*oracle.Store).EndLeases()
+			p.store.(*oracle.Store).Restart()
 		}
 		return answer{Results: []any{m.claimOf(p, 0, c), m.claimOf(p, 1, c)}}
 	})

@@ -36,7 +36,8 @@ type Instance struct {
 	// Reopen ends the store as a crash would, as far as the engine can, and opens
 	// what is left of it.
 	Reopen func(t testing.TB) store.Store
-	// LeasesEnd reports whether all leases have run out after Reopen.
+	// LeasesEnd reports whether all leases have run out after Reopen, and Stats.Scheduled is 0:
+	// the engine keeps both in memory only.
 	LeasesEnd bool
 
 	// Left names what the engine keeps, but for its configuration and one record of

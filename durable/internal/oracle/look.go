@@ -93,7 +93,7 @@ func (o *Store) Stats(ctx context.Context, n int) (store.Stats, error) {
 		return store.Stats{}, err
 	}
 	defer o.Mu.Unlock()
-	st := store.Stats{Horizon: s.horizon(now), Dropped: s.Dropped}
+	st := store.Stats{Horizon: s.horizon(now), Dropped: s.Dropped, Scheduled: s.Scheduled}
 	for _, t := range s.Timers {
 		if store.IsPlan(t.Key) {
 			st.Plans++

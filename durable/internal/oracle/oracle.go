@@ -40,9 +40,10 @@ type Store struct {
 
 // Shard holds each timer under its key, so none can be in two homes.
 type Shard struct {
-	Timers  map[string]*Timer
-	Fence   uint64 // the last one given out
-	Dropped uint64
+	Timers    map[string]*Timer
+	Fence     uint64 // the last one given out
+	Dropped   uint64
+	Scheduled uint64
 }
 
 // Timer is one timer, in any state.
@@ -161,6 +162,7 @@ func (o *Store) schedule(s *Shard, now moment, e store.Entry) store.Receipt {
 	t := &Timer{Record: store.Record{
 		Key: e.Key, ID: e.ID, Topic: e.Topic, Body: bytes.Clone(e.Body), State: store.Waiting, Due: due,
 	}}
+	s.Scheduled++
 	switch {
 	case old == nil:
 		s.Timers[e.Key] = t
@@ -340,11 +342,14 @@ func (o *Store) Clone(now func() time.Time) *Store {
 	return c
 }
 
-// EndLeases makes all leases run out now.
-func (o *Store) EndLeases() {
+// Restart does what opening an engine in one process does again: all leases have run out, and
+// what was scheduled is counted from 0.
+func (o *Store) Restart() {
 	o.Mu.Lock()
 	defer o.Mu.Unlock()
-	for _, s := range o.Parts {
+	for i := range o.Parts {
+		s := &o.Parts[i]
+		s.Scheduled = 0
 		for _, t := range s.Timers {
 			if t.State == store.Leased {
 				t.LeaseEnd = store.Millis(o.Now().UnixMilli())

@@ -5,7 +5,7 @@
 --        when: "=" due ms, or "+" ms from now; "1" if only when absent, or "0"; the number
 -- Reply  for each entry 1 byte kind (store.ReceiptKind), 8 bytes due; present, next due,
 --        next lease end
--- Cost   O(log N) for each entry; at most 44 calls
+-- Cost   O(log N) for each entry; at most 45 calls
 --
 -- The first write adds nothing, but Redis refuses it at maxmemory: then nothing was changed.
 
@@ -31,7 +31,7 @@ if most > 0 then
 end
 
 -- A key can come twice: what it is after each entry is kept here, and written at the end.
-local state, order, answer = {}, {}, {}
+local state, order, answer, scheduled = {}, {}, {}, 0
 for i = 1, n do
   local key, when = keys[i], ARGV[3 + 4 * i]
   local s = state[key]
@@ -59,6 +59,7 @@ for i = 1, n do
 
   local due = 0
   if kind < 5 then
+    scheduled = scheduled + 1
     due = tonumber(sub(when, 3))
     if sub(when, 1, 1) == '+' then due = after(due) end
     if kind == 4 then
@@ -98,6 +99,7 @@ end
 reply = concat(answer)
 call('ZADD', leases, 'XX', 0, '')
 flush()
+if scheduled > 0 then call('HINCRBY', meta, 'c', scheduled) end
 remember('schedule', reply)
 
 if earliest and (next_due == 0 or earliest < next_due) then

@@ -1,7 +1,7 @@
 -- stats.lua counts.
 --
 -- Reply  present, next due, next lease end; waiting timers, of these overdue, leased,
---        dead, dropped, plans, of these waiting and overdue
+--        dead, dropped, plans, of these waiting and overdue, scheduled
 -- Cost   O(log N); 20 calls
 
 local waiting, overdue = 0, 0
@@ -10,8 +10,9 @@ for i = 1, 4 do
   overdue = overdue + call('ZCOUNT', lanes[i], '-inf', int(now))
 end
 local a, b, c = horizon()
+local dropped, scheduled = unpack(call('HMGET', meta, 'x', 'c'))
 return {
   a, b, c, waiting, overdue, call('ZCARD', leases), call('ZCARD', dead),
-  tonumber(call('HGET', meta, 'x') or 0),
-  call('ZCARD', index), call('ZCOUNT', lanes[5], '-inf', int(now)),
+  tonumber(dropped or 0),
+  call('ZCARD', index), call('ZCOUNT', lanes[5], '-inf', int(now)), tonumber(scheduled or 0),
 }

@@ -8,7 +8,7 @@
 -- Reply  for each plan 1 byte (store.SwapResult), and for each occurrence that is leased the
 --        place of its plan (2 bytes) and its own in that (1 byte), fence, due ms and end of the
 --        lease (8 bytes each); present, next due, next lease end
--- Cost   O(log N) for each plan and occurrence; at most 52 calls
+-- Cost   O(log N) for each plan and occurrence; at most 53 calls
 --
 -- If something is added, the first write adds nothing, but Redis refuses it at maxmemory: then
 -- nothing was changed. Otherwise it removes nothing, and after it Redis refuses none.
@@ -74,7 +74,7 @@ local function leased(plan, place, run, till)
 end
 
 local SWAPPED, LOST, REFUSED = char(1), char(2), char(3) -- store.SwapResult
-local answer, adds = {}, false
+local answer, adds, created = {}, false, 0
 for i = 1, #swaps do
   local p = swaps[i]
   local s = plans[p.key]
@@ -122,7 +122,7 @@ for i = 1, #swaps do
       end
       put(set_h, key, head)
       if body ~= '' then put(set_b, ref(head), body) end
-      exists[key] = true
+      exists[key], created = true, created + 1
     end
   end
 end
@@ -152,6 +152,7 @@ reply = concat(answer) .. concat(taken)
 if adds then call('ZADD', leases, 'XX', 0, '') else call('ZREM', leases, '') end
 flush()
 if next_fence ~= first_fence then call('HSET', meta, 'f', int(next_fence - 1)) end
+if created > 0 then call('HINCRBY', meta, 'c', created) end
 remember('swap', reply)
 
 local present, due, till = horizon()
