@@ -337,6 +337,11 @@ func (f *faults) Look(ctx context.Context, shards []int) (h []store.Horizon, err
 	return h, errDark
 }
 
+func (f *faults) CountDue(ctx context.Context, shard int, edges []store.Millis) (c store.DueCounts, err error) {
+	err = f.around(ctx, "count", shard, func() error { c, err = f.Store.CountDue(ctx, shard, edges); return err })
+	return c, err
+}
+
 func (f *faults) Heartbeat(ctx context.Context, h store.Heartbeat) (names []string, err error) {
 	call := "heartbeat"
 	if h.TTL == 0 {

@@ -183,37 +183,19 @@ func (v *view) byKey(ctx context.Context) (_ store.Page, few bool, err error) {
 
 // byPlace merges the spans from the cursor on.
 func (v *view) byPlace(ctx context.Context) (_ store.Page, err error) {
-	var its []*pebble.Iterator
-	defer func() { err = closeAll(its, err) }()
 	begin := appendPlace(nil, v.After.At, v.After.Key)
 	if v.After != (store.Cursor{}) {
 		begin = append(begin, 0) // the first place after it
 	}
-	for _, s := range v.spans {
-		from := s.from
-		if string(from) < string(begin) {
-			from = begin
-		}
-		it, err := v.snapshot.NewIter(&pebble.IterOptions{
-			LowerBound: slices.Concat(s.prefix, from), UpperBound: after(s.prefix),
-		})
-		if err != nil {
-			return store.Page{}, fmt.Errorf("durable: reading shard %d: %w", v.shard, err)
-		}
-		its = append(its, it)
-		it.First()
+	m, err := v.merge(begin)
+	defer func() { err = closeAll(m.its, err) }()
+	if err != nil {
+		return store.Page{}, err
 	}
 	p := pageOf(v.Query)
 	for ctx.Err() == nil {
-		first, place := -1, []byte(nil)
-		for i, it := range its {
-			if it.Valid() {
-				if p := placeOf(it, len(v.spans[i].prefix)); first < 0 || string(p) < string(place) {
-					first, place = i, p
-				}
-			}
-		}
-		if first < 0 {
+		place := m.first()
+		if place == nil {
 			break
 		}
 		key := placeKey(place)
@@ -229,7 +211,49 @@ func (v *view) byPlace(ctx context.Context) (_ store.Page, err error) {
 				p.Records = append(p.Records, t.record())
 			}
 		}
-		its[first].Next()
+		m.next()
 	}
 	return p.Page, context.Cause(ctx)
 }
+
+// merge goes through the places of a view's spans, in order.
+type merge struct {
+	spans []span
+	its   []*pebble.Iterator // one for each span; the caller closes them
+	at    int                // the one that stands on the first place
+}
+
+// merge begins at a place. The iterators of the merge are to be closed also after an error.
+func (v *view) merge(begin []byte) (m merge, err error) {
+	m.spans = v.spans
+	for _, s := range v.spans {
+		from := s.from
+		if string(from) < string(begin) {
+			from = begin
+		}
+		it, err := v.snapshot.NewIter(&pebble.IterOptions{
+			LowerBound: slices.Concat(s.prefix, from), UpperBound: after(s.prefix),
+		})
+		if err != nil {
+			return m, fmt.Errorf("durable: reading shard %d: %w", v.shard, err)
+		}
+		m.its = append(m.its, it)
+		it.First()
+	}
+	return m, nil
+}
+
+// first returns the first place that is left; nil if none is. It is valid until next.
+func (m *merge) first() (first []byte) {
+	for i, it := range m.its {
+		if it.Valid() {
+			if p := placeOf(it, len(m.spans[i].prefix)); first == nil || string(p) < string(first) {
+				m.at, first = i, p
+			}
+		}
+	}
+	return first
+}
+
+// next removes what first has returned.
+func (m *merge) next() { m.its[m.at].Next() }

@@ -26,16 +26,17 @@ var ErrInUse = errors.New("durable: the folder is open in another process, or tw
 // store.ErrUnsure, later ones store.ErrClosed, both with the cause. The folder can
 // be opened again once the cause is gone and Close was called.
 type Store struct {
-	dir     string
-	limits  store.Limits
-	log     *slog.Logger
-	timeout time.Duration
-	minFree int64
-	now     func() time.Time
-	gate    *gate
-	fs      *fs
-	db      *pebble.DB
-	shards  []*shard
+	dir        string
+	limits     store.Limits
+	log        *slog.Logger
+	timeout    time.Duration
+	minFree    int64
+	maxCounted int // store.MaxCounted, but in tests
+	now        func() time.Time
+	gate       *gate
+	fs         *fs
+	db         *pebble.DB
+	shards     []*shard
 
 	failure atomic.Pointer[error] // why failed is closed; written once, before
 	failed  chan struct{}         // closed when a write failed
@@ -70,7 +71,7 @@ func Open(dir string, o Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		dir: dir, limits: o.Limits, log: o.Logger, timeout: o.CallTimeout, minFree: o.MinFree,
+		dir: dir, limits: o.Limits, log: o.Logger, timeout: o.CallTimeout, minFree: o.MinFree, maxCounted: store.MaxCounted,
 		now: o.now, failed: make(chan struct{}), closing: make(chan struct{}),
 	}
 	s.life.idle = make(chan struct{})

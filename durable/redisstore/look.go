@@ -168,3 +168,25 @@ func (s *Store) Stats(ctx context.Context, n int) (store.Stats, error) {
 	}
 	return st, r.err()
 }
+
+// CountDue counts what waits by when it is due; see [store.Store]. It counts all, without reading
+// timers, in a command for each lane and pair of edges.
+func (s *Store) CountDue(ctx context.Context, n int, edges []store.Millis) (store.DueCounts, error) {
+	if err := store.CheckEdges(edges); err != nil {
+		return store.DueCounts{}, err
+	}
+	args := make([]any, len(edges))
+	for i, at := range edges {
+		args[i] = int64(at)
+	}
+	v, err := s.call(ctx, s.read(s.shards[n], countDueScript, args...))
+	if err != nil {
+		return store.DueCounts{}, explained(err)
+	}
+	r := replyOf(v)
+	counts := make([]int, len(edges)-1)
+	for i := range counts {
+		counts[i] = int(r.number(i))
+	}
+	return store.DueCounts{Counts: counts}, r.err()
+}

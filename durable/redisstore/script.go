@@ -37,6 +37,8 @@ var (
 	lookLua string
 	//go:embed lua/stats.lua
 	statsLua string
+	//go:embed lua/countdue.lua
+	countDueLua string
 	//go:embed lua/open.lua
 	openLua string
 	//go:embed lua/announce.lua
@@ -72,6 +74,7 @@ var (
 	plansScript      = ofShard(plansLua)
 	lookScript       = ofShard(lookLua)
 	statsScript      = ofShard(statsLua)
+	countDueScript   = ofShard(countDueLua)
 	openScript       = ofShard(openLua)
 	announceScript   = ofShard(announceLua)
 	heartbeatScript  = newScript(heartbeatLua)

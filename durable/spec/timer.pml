@@ -13,7 +13,7 @@
  *   time        a timer may be due, and a lease run out, at any moment
  *   Reschedule  it changes a due time, and nothing else
  *   IfAbsent, MaxPending, Purge, MaxDead   they refuse or remove, and move nothing
- *   Get, List, Look, Stats, Workers, Heartbeat, events   they change no timer
+ *   Get, List, Look, Stats, CountDue, Workers, Heartbeat, events   they change no timer
  *   more keys   each item of a call is atomic by itself, and a holder names its key
  *   a crash of the embedded engine: its workers crash, then the lease runs out; what
  *               was not answered is a reply that was lost

@@ -88,6 +88,11 @@ type Store interface {
 	// Stats counts a shard.
 	Stats(ctx context.Context, shard int) (Stats, error)
 
+	// CountDue counts the timers of a shard, no plans, that wait, by when they are due: those from
+	// each edge on and before the next. The caller has checked the edges ([CheckEdges]). An
+	// engine that has to read the timers counts [MaxCounted] at most; see [DueCounts].
+	CountDue(ctx context.Context, shard int, edges []Millis) (DueCounts, error)
+
 	// Heartbeat marks a worker as live for another TTL, and returns the names of all live
 	// workers, in order. A TTL of 0 removes the worker. The caller has checked it.
 	Heartbeat(ctx context.Context, h Heartbeat) ([]string, error)

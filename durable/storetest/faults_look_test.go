@@ -306,6 +306,42 @@ var lookFaults = []fault{
 			return results, leases, h, err
 		}
 	}},
+	{name: "CountDue counts what is leased", found: []string{"CountDue"}, noModel: true, rig: counting(func(r *rigged, edges []store.Millis, got *store.DueCounts) {
+		r.timersOf(0, store.Leased, func(t *oracle.Timer) {
+			if t.Due >= edges[0] && t.Due < edges[1] {
+				got.Counts[0]++
+			}
+		})
+	})},
+	{name: "CountDue counts plans", found: []string{"CountDue"}, noModel: true, rig: counting(func(r *rigged, edges []store.Millis, got *store.DueCounts) {
+		r.timersOf(0, store.Waiting, func(t *oracle.Timer) {
+			if store.IsPlan(t.Key) && t.Due >= edges[0] && t.Due < edges[1] {
+				got.Counts[0]++
+			}
+		})
+	})},
+	{name: "CountDue counts what is due at the next edge", found: []string{"CountDue"}, noModel: true, rig: func(r *rigged) {
+		r.countDue = func(ctx context.Context, n int, edges []store.Millis) (store.DueCounts, error) {
+			got, err := r.Store.CountDue(ctx, n, edges)
+			r.timersOf(n, store.Waiting, func(t *oracle.Timer) {
+				if i := slices.Index(edges, t.Due); i > 0 && !store.IsPlan(t.Key) {
+					got.Counts[i-1]++
+				}
+			})
+			return got, err
+		}
+	}},
+	{name: "CountDue ends early", found: []string{"CountDue"}, noModel: true, rig: counting(func(_ *rigged, edges []store.Millis, got *store.DueCounts) {
+		got.Through = edges[len(edges)-1]
+	})},
+	{name: "edges are not checked", found: []string{"edges"}, noModel: true, rig: func(r *rigged) {
+		r.countDue = func(ctx context.Context, n int, edges []store.Millis) (store.DueCounts, error) {
+			if store.CheckEdges(edges) != nil {
+				return store.DueCounts{}, nil
+			}
+			return r.Store.CountDue(ctx, n, edges)
+		}
+	}},
 	{name: "Look passes over leases that ran out", found: []string{"horizons"}, rig: func(r *rigged) {
 		r.look = func(ctx context.Context, shards []int) ([]store.Horizon, error) {
 			horizons, err := r.Store.Look(ctx, shards)
@@ -508,6 +544,19 @@ func listing(f func(lister, store.Query) (store.Page, error)) func(*rigged) {
 	return func(r *rigged) {
 		r.list = func(ctx context.Context, n int, q store.Query) (store.Page, error) {
 			return f(func(q store.Query) (store.Page, error) { return r.Store.List(ctx, n, q) }, q)
+		}
+	}
+}
+
+// counting changes what is counted by due time.
+func counting(f func(*rigged, []store.Millis, *store.DueCounts)) func(*rigged) {
+	return func(r *rigged) {
+		r.countDue = func(ctx context.Context, n int, edges []store.Millis) (store.DueCounts, error) {
+			got, err := r.Store.CountDue(ctx, n, edges)
+			if err == nil {
+				f(r, edges, &got)
+			}
+			return got, err
 		}
 	}
 }

@@ -35,6 +35,7 @@ type rigged struct {
 	plans      func(context.Context, int, string, int) ([]store.Record, error)
 	look       func(context.Context, []int) ([]store.Horizon, error)
 	stats      func(context.Context, int) (store.Stats, error)
+	countDue   func(context.Context, int, []store.Millis) (store.DueCounts, error)
 	heartbeat  func(context.Context, store.Heartbeat) ([]string, error)
 	workers    func(context.Context) ([]store.Worker, error)
 	subscribe  func(context.Context, func(store.Event)) error
@@ -49,7 +50,7 @@ func newRigged(t testing.TB, options Options, now func() time.Time) *rigged {
 	return &rigged{
 		Store: o, schedule: o.Schedule, reschedule: o.Reschedule, get: o.Get, list: o.List, requeue: o.Requeue,
 		purge: o.Purge, claim: o.Claim, extend: o.Extend, end: o.End, look: o.Look, stats: o.Stats, subscribe: o.Subscribe,
-		heartbeat: o.Heartbeat, workers: o.Workers,
+		countDue: o.CountDue, heartbeat: o.Heartbeat, workers: o.Workers,
 		swapPlans: o.SwapPlans, plans: o.Plans,
 		cancel: func(ctx context.Context, n int, keys []string) ([]store.CancelResult, store.Horizon, error) {
 			results, err := o.Cancel(ctx, n, keys)
@@ -113,6 +114,10 @@ func (r *rigged) Look(ctx context.Context, shards []int) ([]store.Horizon, error
 }
 
 func (r *rigged) Stats(ctx context.Context, n int) (store.Stats, error) { return r.stats(ctx, n) }
+
+func (r *rigged) CountDue(ctx context.Context, n int, edges []store.Millis) (store.DueCounts, error) {
+	return r.countDue(ctx, n, edges)
+}
 
 func (r *rigged) Heartbeat(ctx context.Context, h store.Heartbeat) ([]string, error) {
 	return r.heartbeat(ctx, h)

@@ -23,6 +23,8 @@ var lookTests = []test{
 	{"D12 what changes between pages", check(scanWhileChanging)},
 	{"Stats counts by home, and what is overdue", check(statsCount)},
 	{"Stats counts what is scheduled", checkWith(Options{Shards: 1, Limits: store.Limits{MaxPending: 5}}, scheduledCount)},
+	{"CountDue counts what waits, by due time", check(dueCounts)},
+	{"edges that are out of bounds are refused", check(edgesChecked)},
 	{"horizons after each call", check(horizons)},
 }
 
@@ -388,6 +390,72 @@ func scheduledCount(f *fixture) {
 	f.Equal(store.Refused, f.put(entry("c")).Kind)
 	is(9, "what is lost or refused")
 	f.cancel("b")
+}
+
+func dueCounts(f *fixture) {
+	due := []store.Millis{1, 10, 10, 11, 19, 20, 29, 30, 30, 31, store.MaxMillis}
+	var entries []store.Entry
+	for i, at := range due {
+		e := entry(name("k", i))
+		e.At, e.Topic = at, topicOf(i%store.Lanes)
+		entries = append(entries, e)
+	}
+	f.schedule(entries...)
+	for _, at := range []store.Millis{10, 20, 30} {
+		p := plan(fmt.Sprint("report", at))
+		p.Due = at
+		f.swapped(p)
+	}
+	is := func(want []int, edges ...store.Millis) {
+		f.Helper()
+		got, err := f.Store.CountDue(f.ctx, 0, edges)
+		f.NoError(err)
+		f.Equal(store.DueCounts{Counts: want}, got, "%v", edges)
+	}
+	is([]int{4, 2, 2}, 10, 20, 30, 31)
+	is([]int{1, 0, 2, 7}, 0, 9, 9, 11, 32)
+	is([]int{0, 0, 0}, 2, 9, 10, 10)
+	is([]int{11 - 1}, 0, store.MaxMillis)
+	is([]int{0, 0}, 32, store.MaxMillis, store.MaxMillis)
+	every := make([]store.Millis, store.MaxEdges)
+	want := make([]int, store.MaxEdges-1)
+	for i := range every {
+		every[i] = store.Millis(i)
+	}
+	for _, at := range due[:len(due)-1] {
+		want[at]++
+	}
+	is(want, every...)
+	// Neither what is leased nor what is dead counts, nor does a successor before its run ends.
+	leases := f.claim(2)
+	next := entry(leases[0].Key)
+	next.At = 15
+	f.put(next)
+	f.ended(leases[1], store.Bury)
+	left := 0
+	for _, r := range f.list(0, store.Waiting, 20) {
+		if r.Due < 20 {
+			left++
+		}
+	}
+	f.Equal(3, left)
+	is([]int{left}, 0, 20)
+	f.ended(leases[0], store.Done)
+	is([]int{left + 1}, 0, 20)
+}
+
+func edgesChecked(f *fixture) {
+	for want, edges := range map[string][]store.Millis{
+		"durable: there are 0 edges, must be 2 to 200":                                 nil,
+		"durable: there are 1 edges, must be 2 to 200":                                 {1},
+		"durable: there are 201 edges, must be 2 to 200":                               make([]store.Millis, 201),
+		"durable: edges[0] is -1 ms after 1970, must be 0 to 9223372036854":            {-1, 1},
+		"durable: edges[2] is 6 ms after 1970, must be 7 to 9223372036854":             {1, 7, 6},
+		"durable: edges[1] is 9223372036855 ms after 1970, must be 5 to 9223372036854": {5, store.MaxMillis + 1},
+	} {
+		_, err := f.Store.CountDue(f.ctx, 0, edges)
+		f.EqualError(err, want)
+	}
 }
 
 // horizons has the calls that move a horizon; the fixture compares each reply with

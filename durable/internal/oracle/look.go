@@ -119,6 +119,27 @@ func (o *Store) Stats(ctx context.Context, n int) (store.Stats, error) {
 	return st, nil
 }
 
+// CountDue counts what waits by when it is due.
+func (o *Store) CountDue(ctx context.Context, n int, edges []store.Millis) (store.DueCounts, error) {
+	if err := store.CheckEdges(edges); err != nil {
+		return store.DueCounts{}, err
+	}
+	s, _, err := o.begin(ctx, n)
+	if err != nil {
+		return store.DueCounts{}, err
+	}
+	defer o.Mu.Unlock()
+	counts := make([]int, len(edges)-1)
+	for _, t := range s.Timers {
+		for i := range counts {
+			if t.State == store.Waiting && !store.IsPlan(t.Key) && t.Due >= edges[i] && t.Due < edges[i+1] {
+				counts[i]++
+			}
+		}
+	}
+	return store.DueCounts{Counts: counts}, nil
+}
+
 // Heartbeat marks a worker as live, and returns the names of those that are.
 func (o *Store) Heartbeat(ctx context.Context, h store.Heartbeat) ([]string, error) {
 	if err := h.Check(); err != nil {
