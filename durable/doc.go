@@ -125,7 +125,9 @@
 // [Timers.Get] reads a timer. [Timers.List] lists the timers that wait, are leased or are dead
 // letters, and [Timers.Count] counts them: all, or those of a [Filter] by the beginning of the key,
 // topic and last error. [Timers.Bulk] cancels, moves, requeues or purges all that match, page by
-// page, and can be resumed.
+// page, and can be resumed. [Timers.CountDue] counts what waits by when it is due. [Timers.Workers]
+// lists the workers of all processes, and those that died in the last hour; Info.Worker tells
+// which of them runs a timer.
 //
 // # Metrics
 //

@@ -9,6 +9,9 @@
 // last fence, the number of shards, and how many timers were scheduled and dead letters dropped.
 // Everything else expires or is removed.
 //
+// The workers are in two keys of one slot, {namespace:signs}: when their heartbeats expire, and
+// what they say. Both are kept for an hour after the last heartbeat has expired.
+//
 // The plans of schedules wait in a lane of their own, and are listed in an index. A plan takes
 // about 600 bytes besides its body, with a history of ten ends without errors. One swap is one
 // script, whatever its size: 100 occurrences with bodies of 64 KiB hold up the server.
@@ -110,7 +113,7 @@
 //
 // # Moving slots
 //
-// While a slot of a Cluster moves, requests about its shards are answered TRYAGAIN,
+// While a slot of a Cluster moves, requests about its shards, and heartbeats, are answered TRYAGAIN,
 // and are sent again until the slot has moved. A key is moved in one step that
 // blocks both servers, so a shard should not hold more than 250,000 timers where
 // slots are moved under load.

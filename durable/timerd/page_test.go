@@ -88,6 +88,7 @@ func TestPageCommands(t *testing.T) {
 		{"-X DELETE", "404", `"result":"absent"`},
 		{"/healthz", "200", ""},
 		{"/metrics", "200", "timerd_"},
+		{"/workers", "200", `"live":true`},
 		{"/openapi.json", "200", `{"openapi":"3.1.0",`},
 		{"Bearer", "", ""}, // needs a token, and another machine's name
 	}

@@ -103,6 +103,32 @@ func ExampleClient_List() {
 	// requeued <nil>
 }
 
+// List the workers that share timerd's store.
+func ExampleClient_Workers() {
+	url, engine, stop := startTimerd()
+	defer stop()
+	c, err := client.New(url, client.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background()
+	if _, err := engine.Heartbeat(ctx, store.Heartbeat{Worker: "host-4711-8f2e1c07", TTL: time.Minute}); err != nil { // as a worker does
+		fmt.Println(err)
+		return
+	}
+	workers, err := c.Workers(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, w := range workers {
+		fmt.Println(w.Name, w.Live)
+	}
+	// Output:
+	// host-4711-8f2e1c07 true
+}
+
 // deadLetter does what a worker does to a timer whose callback failed too often.
 func deadLetter(ctx context.Context, engine store.Store, key, reason string) {
 	shard := store.ShardOf(key, engine.Shards())

@@ -141,6 +141,7 @@ type timerInfo struct {
 	Attempts     int       `json:"attempts"`
 	LastError    string    `json:"last_error"`
 	LeaseEnd     time.Time `json:"lease_end"`
+	Worker       string    `json:"worker"`
 	Cancelled    bool      `json:"cancelled"`
 	SuccessorDue time.Time `json:"successor_due"`
 	Died         time.Time `json:"died"`
@@ -153,7 +154,7 @@ func (t *timerInfo) info() TimerInfo {
 	return TimerInfo{
 		Key: keyOf(t.Path, "/timers/", t.Key), Name: t.Key, ID: t.ID, Schedule: t.Schedule, Planned: t.Planned,
 		State: t.State, Topic: t.Topic, Due: t.Due, Attempts: t.Attempts, LastError: t.LastError,
-		LeaseEnd: t.LeaseEnd, Cancelled: t.Cancelled, SuccessorDue: t.SuccessorDue, Died: t.Died,
+		LeaseEnd: t.LeaseEnd, Worker: t.Worker, Cancelled: t.Cancelled, SuccessorDue: t.SuccessorDue, Died: t.Died,
 		Callback: t.callback(), Body: t.bytes(),
 	}
 }

@@ -48,6 +48,7 @@ func TestEveryRoute(t *testing.T) {
 
 	f, ctx := newFixture(t, store.Limits{}, ""), t.Context()
 	_ = f.Ping(ctx)
+	_, _ = f.Workers(ctx)
 	_, _ = f.Schedule(ctx, timer("a", 0))
 	_, _ = f.ScheduleMany(ctx, []client.Timer{timer("a", 0)})
 	_, _ = f.Get(ctx, "a")

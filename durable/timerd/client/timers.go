@@ -95,6 +95,7 @@ type TimerInfo struct {
 	Attempts     int
 	LastError    string
 	LeaseEnd     time.Time // of a leased timer
+	Worker       string    // of a leased timer: the name of the worker that runs it; empty: not known
 	Cancelled    bool      // of a leased timer: it is not tried again
 	SuccessorDue time.Time // of a leased timer: of the one that follows it
 	Died         time.Time // of a dead letter

@@ -21,6 +21,7 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-782fa212/limbo/durable"
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
@@ -295,6 +296,17 @@ func TestOpenAPI(t *testing.T) {
 	}
 
 	// The service.
+	is(200, "GET", "/workers", "")
+	worker, err := f.server.o.Timers.NewWorker(func(context.Context, durable.Fired) error { return nil }, durable.WorkerOptions{})
+	require.NoError(t, err)
+	f.do("PUT", "/timers/runs", `{"after":"0s",`+callback+`}`)
+	ctx, stop := context.WithCancel(t.Context())
+	ran := make(chan error, 1)
+	go func() { ran <- worker.Run(ctx) }()
+	require.Eventually(t, func() bool { _, reply := f.do("GET", "/workers", ""); return strings.Contains(reply, `"late"`) }, time.Minute, time.Millisecond)
+	is(200, "GET", "/workers", "")
+	stop()
+	require.NoError(t, <-ran)
 	for _, path := range []string{"/healthz", "/metrics", "/openapi.json"} {
 		is(200, "GET", path, "")
 	}

@@ -30,6 +30,7 @@ type Info struct {
 	Attempts     int       `json:"attempts"`
 	LastError    string    `json:"last_error,omitempty"`
 	LeaseEnd     string    `json:"lease_end,omitempty"`
+	Worker       string    `json:"worker,omitempty"`
 	Cancelled    bool      `json:"cancelled,omitempty"`
 	SuccessorDue string    `json:"successor_due,omitempty"`
 	Died         string    `json:"died,omitempty"`
@@ -59,7 +60,7 @@ func infoOf(t durable.Info) Info {
 		Key: durable.KeyText(t.Key), Path: pathOf(t.Key), ID: t.ID.String(), State: t.State.String(), Topic: t.Topic,
 		Schedule: t.Schedule, Planned: formatPlanned(t.Planned),
 		Due: formatTime(t.Due), Attempts: t.Attempts, LastError: t.LastError,
-		LeaseEnd: formatTime(t.LeaseEnd), Cancelled: t.Cancelled,
+		LeaseEnd: formatTime(t.LeaseEnd), Worker: t.Worker, Cancelled: t.Cancelled,
 		SuccessorDue: formatTime(t.SuccessorDue), Died: formatTime(t.Died),
 	}
 	i.Callback, i.Body, i.BodyBase64 = callOf(t.Body)

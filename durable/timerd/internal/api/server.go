@@ -121,6 +121,7 @@ func (s *Server) routes() []route {
 		{pattern: "POST /schedules/{key}/resume", json: s.resumeSchedule},
 		{pattern: "POST /schedules/{key}/trigger", json: s.triggerSchedule},
 		{pattern: "POST /schedules/{key}/backfill", json: s.backfillSchedule},
+		{pattern: "GET /workers", json: s.workers},
 		{pattern: "GET /healthz", json: s.health, open: true},
 		{pattern: "GET /openapi.json", json: document, open: true},
 	}
