@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-782fa212/limbo/durable/store"
@@ -442,6 +444,40 @@ func TestHeartbeatsExpire(t *testing.T) {
 	r.beat("a", 0)
 	r.Equal([]string{}, r.beat("b", 0))
 	r.Zero(r.raw.Exists(r.ctx, r.s.workers[:]...).Val())
+}
+
+// However many workers have died, one heartbeat removes the oldest, from both keys.
+func TestManyDeadWorkers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, startServer(t), Options{})
+	r.beat("dies", time.Minute)
+	r.beat("lives", 2*time.Hour)
+	r.clock.advance(time.Minute)
+	expired := r.raw.ZScore(r.ctx, r.s.workers[0], "dies").Val()
+	for i := range 3500 {
+		name := fmt.Sprintf("w%04d", i)
+		r.NoError(r.raw.ZAdd(r.ctx, r.s.workers[0], redis.Z{Score: expired - float64(i), Member: name}).Err())
+		r.NoError(r.raw.HSet(r.ctx, r.s.workers[1], name, "8 bytes.status").Err())
+	}
+	workers, err := r.s.Workers(r.ctx)
+	r.NoError(err)
+	r.Len(workers, store.MaxDeadWorkers+1)
+	r.Equal([]string{"lives"}, r.beat("lives", 2*time.Hour))
+	r.EqualValues(store.MaxDeadWorkers+2, r.raw.ZCard(r.ctx, r.s.workers[0]).Val(), "and the time of the last request")
+	r.EqualValues(store.MaxDeadWorkers+1, r.raw.HLen(r.ctx, r.s.workers[1]).Val())
+	again, err := r.s.Workers(r.ctx)
+	r.NoError(err)
+	names := func(list []store.Worker) (names []string) {
+		for _, w := range list {
+			names = append(names, w.Name)
+		}
+		return names
+	}
+	r.True(slices.Equal(names(workers), names(again)), "what is removed was not listed")
+	r.clock.advance(store.KeepWorker)
+	r.Equal([]string{"lives"}, r.beat("lives", time.Minute))
+	r.EqualValues(2, r.raw.ZCard(r.ctx, r.s.workers[0]).Val())
+	r.EqualValues(1, r.raw.HLen(r.ctx, r.s.workers[1]).Val())
 }
 
 func TestClosedStoreRefuses(t *testing.T) {

@@ -470,6 +470,12 @@ func TestHeartbeatsWhenTheClockGoesBack(t *testing.T) {
 	r.beat("long", time.Minute)
 	r.clock.advance(-time.Hour)
 	r.Equal([]string{"dies", "lives", "long"}, r.beat("lives", time.Minute))
+	workers, err := r.s.Workers(r.ctx)
+	r.NoError(err)
+	r.Len(workers, 3)
+	for _, w := range workers {
+		r.Equal(workers[1].Heartbeat, w.Heartbeat, "the clock has gone back, and the heartbeats with it")
+	}
 	r.clock.advance(2*time.Second - time.Millisecond)
 	r.Equal([]string{"dies", "lives", "long"}, r.beat("lives", time.Minute))
 	r.clock.advance(time.Millisecond)
