@@ -199,7 +199,7 @@ func TestWorkersOfOtherVersions(t *testing.T) {
 	var late histogram.Durations
 	late.Add(time.Second)
 	w := &Worker{born: time.Now().Add(-time.Minute), options: WorkerOptions{Concurrency: 3}}
-	w.stats.Late = late
+	w.stats.Late, w.stats.Buried, w.stats.BuriedLost, w.stats.Cancelled = late, 1, 2, 4
 	whole := w.status()
 	later := append(append([]byte{}, whole...), "more"...)
 	status := map[string][]byte{
@@ -223,7 +223,7 @@ func TestWorkersOfOtherVersions(t *testing.T) {
 		}
 	}
 	got := workers[len(status)]
-	require.Equal(t, WorkerInfo{Name: "zz", Live: true, Heartbeat: got.Heartbeat, Since: got.Since, Slots: 3, Late: late}, got, "what a later version appends is passed over")
+	require.Equal(t, WorkerInfo{Name: "zz", Live: true, Heartbeat: got.Heartbeat, Since: got.Since, Slots: 3, Buried: 1 + 2, Cancelled: 4, Late: late}, got, "what a later version appends is passed over")
 	require.WithinDuration(t, got.Heartbeat.Add(-time.Minute), got.Since, time.Minute)
 }
 
