@@ -175,7 +175,7 @@ type Info struct {
 
 	LeaseEnd     time.Time // leased: when another may run it
 	Fence        uint64    // leased: the number of this lease
-	Worker       string    // leased: the name of the worker that runs it; "": not known, as of one that died more than an hour ago
+	Worker       string    // leased: the name of the worker that runs it; "": not known, as of one that stops, or died an hour ago
 	Cancelled    bool      // leased: nothing follows this run
 	SuccessorDue time.Time // leased: of what was scheduled meanwhile; zero: nothing
 	Died         time.Time // dead: when it became a dead letter

@@ -56,8 +56,9 @@
 // shard, the record above, the leases, and where each lane begins. The leases are as
 // many as handlers run, or were to run, in this process or the one before. When a
 // lease ends is only in memory, since a restart ends it anyway: extending it writes
-// nothing. The workers, and how many timers were scheduled, are only in memory, too. So opening reads the records of the shards, the leases, and the log that
-// Pebble has not made into tables yet: not the timers.
+// nothing. The workers, and how many timers were scheduled, are only in memory, too. So
+// opening reads the records of the shards, the leases, and the log that Pebble has not
+// made into tables yet: not the timers.
 //
 // A queue is what a tree of sorted tables is worst at: what was taken leaves
 // deletions at the front, where every reader begins. Two things keep that small.

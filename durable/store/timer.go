@@ -37,8 +37,8 @@ func MillisOf(d time.Duration) Millis {
 type ID [16]byte
 
 // Token is what a worker draws for a claim: a hash of the worker's name, and a random half. It
-// tells one holder of a lease from another even if an engine that lost writes gives out a
-// fence twice, and who the holder is.
+// tells one holder of a lease from another even if an engine that lost writes gives out a fence
+// twice, and it tells who the holder is.
 type Token [16]byte
 
 // NewID returns a random ID.

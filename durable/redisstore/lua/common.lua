@@ -8,7 +8,7 @@
 --    8     r       hash: key → run                                what was claimed once, until its end
 --    9     n       hash: key → due ms (8 bytes), head             successors
 --   10     d       sorted set: key → time of death, ms            dead letters
---   11     m       hash: f fence, s shards, x dropped, c scheduled, the shard's record
+--   11     m       hash: f fence, s shards, x dropped, c scheduled  the shard's record
 --   12     w4      sorted set, the lane of plans: key → due ms    waiting plans
 --   13     i       sorted set: key → 0                            plans, in order
 --   14     h       hash: key → history                            plans
