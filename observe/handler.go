@@ -4,11 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"net/url"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
+
+	"github.com/seed-782fa212/limbo/internal/webpage"
 )
 
 // Handler serves the page, and what it is made of. Make one with [NewHandler].
@@ -33,7 +33,7 @@ import (
 type Handler struct {
 	mux      http.ServeMux
 	registry *Registry
-	feed     feed
+	feed     *webpage.Feed
 	snapshot shot
 	search   chan struct{} // has room for the one search that may run
 }
@@ -45,9 +45,8 @@ type Handler struct {
 //
 //	server.RegisterOnShutdown(handler.Close)
 func NewHandler(r *Registry) *Handler {
-	h := &Handler{registry: r, snapshot: shot{making: make(chan struct{}, 1)}, search: make(chan struct{}, 1)}
-	h.feed.open(r)
-	h.mux.HandleFunc("GET /{$}", h.servePage)
+	h := &Handler{registry: r, feed: newFeed(r), snapshot: shot{making: make(chan struct{}, 1)}, search: make(chan struct{}, 1)}
+	webpage.Handle(&h.mux, page())
 	h.mux.HandleFunc("GET /snapshot.json", h.serveSnapshot)
 	h.mux.HandleFunc("GET /lists.json", h.serveLists)
 	h.mux.HandleFunc("GET /search.json", h.serveSearch)
@@ -57,26 +56,15 @@ func NewHandler(r *Registry) *Handler {
 
 // ServeHTTP is part of [http.Handler].
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	head := w.Header()
-	head.Set("Cache-Control", "no-store")
-	head.Set("X-Content-Type-Options", "nosniff")
-	head.Set("Referrer-Policy", "no-referrer")
-	head.Set("Content-Security-Policy", policy)
-	if r.URL.Path == "" { // mounted without the slash, on which the page's links depend
-		path, _, _ := strings.Cut(r.RequestURI, "?")
-		http.Redirect(w, r, (&url.URL{Path: strings.TrimRight(path, "/") + "/"}).EscapedPath(), http.StatusMovedPermanently)
+	webpage.SetHeader(w.Header())
+	if webpage.Redirect(w, r) {
 		return
 	}
 	h.mux.ServeHTTP(w, r)
 }
 
 // Close ends the streams, and refuses new ones. It does not wait, and may be called again.
-func (h *Handler) Close() { h.feed.close() }
-
-func (h *Handler) servePage(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = w.Write(page)
-}
+func (h *Handler) Close() { h.feed.Close() }
 
 func (h *Handler) serveSnapshot(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, h.snapshot.newest(h.registry))
@@ -102,7 +90,7 @@ func (x *shot) newest(r *Registry) Snapshot {
 	defer cancel()
 	snap, waited := r.snapshot(ctx)
 	// Who came while it waited for custom sources is not to wait as long again.
-	x.snapshot, x.again = snap, begun.Add(waited+pause(time.Since(begun)-waited))
+	x.snapshot, x.again = snap, begun.Add(waited+webpage.Pause(time.Since(begun)-waited))
 	return snap
 }
 
@@ -176,7 +164,7 @@ func (h *Handler) listable(w http.ResponseWriter, r *http.Request) *entry {
 }
 
 // writeTimeout is how long a reader may take for one answer, or one event. A test sets it.
-var writeTimeout = 10 * time.Second
+var writeTimeout = webpage.WriteTimeout
 
 func writeJSON(w http.ResponseWriter, v any) {
 	text, err := json.Marshal(v)
@@ -210,9 +198,6 @@ func (e *entry) lists() Lists {
 		lists.Keys = e.source.hot(listed)
 	}
 	lists.Oldest = e.source.oldest()
-	x.lists, x.again = lists, begun.Add(pause(time.Since(begun)))
+	x.lists, x.again = lists, begun.Add(webpage.Pause(time.Since(begun)))
 	return lists
 }
-
-// pause is how long to let pass from one reading to the next, given what the last took.
-func pause(took time.Duration) time.Duration { return max(time.Second, 20*took) }

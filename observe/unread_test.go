@@ -35,7 +35,6 @@ func TestClientsThatNeverRead(t *testing.T) {
 		h.Close()
 		s.Close()
 	})
-	feed := &h.feed
 	address := s.Listener.Addr().String()
 	open := func(n int) net.Conn {
 		c, err := net.Dial("tcp", address)
@@ -47,9 +46,7 @@ func TestClientsThatNeverRead(t *testing.T) {
 		for joined := 0; joined < n; { // or the deadline ends the test
 			_, err := c.Write(nil)
 			require.NoError(t, err)
-			feed.mu.Lock()
-			joined = feed.streams
-			feed.mu.Unlock()
+			joined = h.feed.Streams()
 			runtime.Gosched()
 		}
 		return c

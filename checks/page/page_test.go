@@ -86,6 +86,13 @@ func visit(t *testing.T, browser context.Context, s *site, fragment string, befo
 	return x
 }
 
+// module makes one of the page's modules the global variable module.
+func module(x chrome.Tab, path string) {
+	x.Helper()
+	x.Script(fmt.Sprintf(`window.module = null; import(%q).then(m => { window.module = m })`, path))
+	x.Until(`window.module`)
+}
+
 func newWheel(t *testing.T, o timingwheel.Options) *timingwheel.Wheel[int] {
 	t.Helper()
 	w, err := timingwheel.New(func(int) {}, o)
@@ -364,11 +371,12 @@ func testPaused(t *testing.T, browser context.Context) {
 		return fmt.Sprintf(`document.querySelector(".tiles dd").textContent === "%d"`, n)
 	}
 	press := func() { x.Do(chromedp.Click(chromedp.CSS("#pause"))) }
+	module(x, "./main.js")
 	snapshots := func(n int) { // come while the page is paused
-		x.Script(`window.was = newest`)
+		x.Script(`window.was = module.newest`)
 		for range n {
-			x.Until(`newest !== window.was`)
-			x.Script(`window.was = newest`)
+			x.Until(`module.newest !== window.was`)
+			x.Script(`window.was = module.newest`)
 		}
 	}
 	press()
@@ -422,7 +430,8 @@ func testCustom(t *testing.T, browser context.Context) {
 	require.NotContains(t, chrome.Eval[string](x, `document.body.innerText`), "NaN")
 
 	// What a search says that took too long.
-	x.Script(`window.lists = makeLists({ kind: "purgatory" }, async () => window.answer); document.body.append(window.lists.root)`)
+	module(x, "./pane.js")
+	x.Script(`window.lists = module.makeLists({ kind: "purgatory" }, async () => window.answer); document.body.append(window.lists.root)`)
 	for answer, says := range map[string]string{
 		`{ found: [], more: false, timed_out: true }`:                                "The search took too long and was ended; nothing was found so far.",
 		`{ found: [{ keys: ["k"], age_seconds: 1 }], more: false, timed_out: true }`: "1 wait has it in a key, as of now. There may be others: the search took too long and was ended.",
@@ -435,6 +444,7 @@ func testCustom(t *testing.T, browser context.Context) {
 // A long silence is a gap, and long intervals are not.
 func testGaps(t *testing.T, browser context.Context) {
 	x := visit(t, browser, startSite(t, observe.New(), "127.0.0.1:0"), "")
+	module(x, "./ended.js")
 	for times, want := range map[string]string{
 		`0, 1, 2, 3`:          `1, 1, 1`,
 		`0, 1, 2.4, 6, 7`:     `1, 1, 1, 1`, // a hiccup
@@ -445,7 +455,7 @@ func testGaps(t *testing.T, browser context.Context) {
 		`0, 1, 2, 22, 42`:     `1, 1, 1, 1`, // it begins to take long
 		`0, 20, 40, 41, 42`:   `1, 1, 1, 1`,
 	} {
-		require.Equal(t, "["+strings.ReplaceAll(want, " ", "")+"]", chrome.Eval[string](x, `JSON.stringify(rates([`+times+`].map(t => ({ t })), p => p.t).map(([, rate]) => rate && Math.round(rate)))`), times)
+		require.Equal(t, "["+strings.ReplaceAll(want, " ", "")+"]", chrome.Eval[string](x, `JSON.stringify(module.rates([`+times+`].map(t => ({ t })), p => p.t).map(([, rate]) => rate && Math.round(rate)))`), times)
 	}
 }
 
@@ -580,6 +590,7 @@ func testLegible(t *testing.T, browser context.Context) {
 	watch(t, p, time.Hour, "c").ForceComplete()
 	x := visit(t, browser, startSite(t, r, "127.0.0.1:0"), "")
 	x.Script(asWideAsDejaVuSans)
+	module(x, "./shared/stream.js")
 	for _, theme := range []string{"light", "dark"} {
 		for _, size := range [][2]int64{{1280, 900}, {390, 844}} {
 			x.Do(chrome.Media("prefers-color-scheme", theme), chromedp.EmulateViewport(size[0], size[1]))
@@ -593,7 +604,7 @@ func testLegible(t *testing.T, browser context.Context) {
 				require.LessOrEqual(t, chrome.Eval[int64](x, `document.documentElement.scrollWidth`), size[0])
 			}
 			for _, state := range []string{"live", "silent for 12 s", "reconnecting"} {
-				require.True(t, chrome.Eval[bool](x, `setState("reconnecting", "`+state+`"), (all => Math.max(...all.map(r => r.top)) < Math.min(...all.map(r => r.bottom)))(
+				require.True(t, chrome.Eval[bool](x, `module.setState("reconnecting", "`+state+`"), (all => Math.max(...all.map(r => r.top)) < Math.min(...all.map(r => r.bottom)))(
 					[...document.querySelectorAll("header > :not(#skip)")].map(e => e.getBoundingClientRect()))`), "one line: %s", state)
 			}
 		}

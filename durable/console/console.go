@@ -7,13 +7,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
-	"path"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/seed-782fa212/limbo/durable"
+	"github.com/seed-782fa212/limbo/internal/webpage"
 )
 
 // Options configure a console. The zero value is a console for loopback, without a token.
@@ -98,12 +96,11 @@ type Console struct {
 	options  Options
 	mux      http.ServeMux
 	sessions sessions
-	feed     feed
+	feed     *webpage.Feed
 	bulk     bulk
 
-	ctx     context.Context // of bulk actions and streams; Close ends it
-	stop    context.CancelFunc
-	closing sync.Once
+	ctx  context.Context // of bulk actions; Close ends it
+	stop context.CancelFunc
 }
 
 // New returns a console of timers. Nil timers, or an option that is out of range, are an error
@@ -119,10 +116,8 @@ func New(timers *durable.Timers, o Options) (*Console, error) {
 	c := &Console{timers: timers, options: o}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	c.sessions = newSessions(o.Token, o.MaxSessions)
-	c.feed.next = make(chan struct{})
-	for name, file := range files {
-		c.mux.HandleFunc("GET /"+name, file.serve)
-	}
+	c.feed = webpage.NewFeed(o.MaxStreams, c.events)
+	webpage.Handle(&c.mux, page())
 	c.mux.HandleFunc("GET /api/session", c.serveSession)
 	c.mux.HandleFunc("POST /api/login", c.serveLogin)
 	c.mux.HandleFunc("POST /api/logout", c.serveLogout)
@@ -149,32 +144,19 @@ func New(timers *durable.Timers, o Options) (*Console, error) {
 // may be called again. An http.Server calls it when it shuts down, after
 // server.RegisterOnShutdown(console.Close).
 func (c *Console) Close() {
-	c.closing.Do(c.stop)
+	c.stop()
+	c.feed.Close()
 	c.bulk.wait()
 }
 
 // ServeHTTP is part of [http.Handler].
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	head := w.Header()
-	head.Set("Cache-Control", "no-store")
-	head.Set("Content-Security-Policy", policy)
-	head.Set("Cross-Origin-Opener-Policy", "same-origin")
-	head.Set("Cross-Origin-Resource-Policy", "same-origin")
-	head.Set("Referrer-Policy", "no-referrer")
-	head.Set("X-Content-Type-Options", "nosniff")
-	head.Set("X-Frame-Options", "DENY")
+	webpage.SetHeader(w.Header())
 	if err := c.guard(r); err != nil {
 		writeError(w, err)
 		return
 	}
-	if r.URL.Path == "" { // mounted without the slash, on which the page's relative links depend
-		// The redirect is relative too, for proxies that serve the page by another path.
-		u, err := url.ParseRequestURI(r.RequestURI)
-		if err != nil {
-			u = &url.URL{}
-		}
-		head.Set("Location", "./"+path.Base(u.EscapedPath())+"/")
-		w.WriteHeader(http.StatusMovedPermanently)
+	if webpage.Redirect(w, r) {
 		return
 	}
 	if r.Body != nil {
@@ -185,9 +167,8 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // Bounds of requests and replies.
 const (
-	maxRequest   = 1 << 20
-	writeTimeout = 10 * time.Second // for one reply, or one event
-	readFor      = 5 * time.Second  // for a list or a count
+	maxRequest = 1 << 20
+	readFor    = 5 * time.Second // for a list or a count
 )
 
 // read adds a route that changes nothing.

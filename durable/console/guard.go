@@ -10,10 +10,6 @@ import (
 	"strings"
 )
 
-// policy allows the page's own files and requests to the page's own origin.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
-	"connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
-
 // marker is a header that a form cannot send, and a script of another origin only after a
 // preflight request, which the console does not answer.
 const marker = "X-Limbo-Console"

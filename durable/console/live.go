@@ -3,17 +3,17 @@ package console
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/seed-782fa212/limbo/durable"
+	"github.com/seed-782fa212/limbo/internal/webpage"
 )
 
 const (
-	pollEvery = time.Second
-	pollFor   = 2 * time.Second // one poll: later, the store does not answer
-	rateOver  = 10              // polls
+	pollFor  = 2 * time.Second // one poll: later, the store does not answer
+	rateOver = 10              // polls
 )
 
 // overview counts what the store holds.
@@ -107,61 +107,8 @@ type live struct {
 	Workers []workerState `json:"workers,omitempty"`
 }
 
-// feed makes the events for all streams: one goroutine polls the store while there is a
-// stream, and each stream sends the newest event when it has sent the last. So a slow reader
-// misses some, and one that never reads costs its connection's buffer.
-type feed struct {
-	mu      sync.Mutex
-	streams int           // guarded by mu
-	running bool          // guarded by mu; whether the goroutine runs
-	newest  []byte        // guarded by mu; nil: there is no event yet
-	next    chan struct{} // guarded by mu; closed when there is a newer event
-}
-
-// join adds a stream; false if there are too many.
-func (c *Console) join() bool {
-	f := &c.feed
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.streams == c.options.MaxStreams {
-		return false
-	}
-	f.streams++
-	if !f.running {
-		f.running = true
-		go c.poll()
-	}
-	return true
-}
-
-func (f *feed) leave() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.streams--
-}
-
-func (f *feed) latest() ([]byte, <-chan struct{}) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.newest, f.next
-}
-
-// publish makes an event the newest. It reports false, and ends the feed, if there is no stream.
-func (f *feed) publish(event []byte) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.streams == 0 {
-		f.running, f.newest = false, nil
-		return false
-	}
-	f.newest = event
-	close(f.next)
-	f.next = make(chan struct{})
-	return true
-}
-
-// poll polls the store until there is no stream, or the console is closed.
-func (c *Console) poll() {
+// events returns what makes the events of the streams: each call polls the store.
+func (c *Console) events() func(context.Context) ([]byte, time.Time) {
 	type point struct {
 		at time.Time
 		overview
@@ -173,9 +120,9 @@ func (c *Console) poll() {
 	var points []point // the last rateOver+1
 	var works []work   // the last rateOver+1
 	var e live
-	for {
+	return func(ctx context.Context) ([]byte, time.Time) {
 		begun := time.Now()
-		ctx, cancel := context.WithTimeout(c.ctx, pollFor)
+		ctx, cancel := context.WithTimeout(ctx, pollFor)
 		s, err := c.timers.Stats(ctx)
 		cancel()
 		took := time.Since(begun)
@@ -211,18 +158,7 @@ func (c *Console) poll() {
 		if err != nil { // a time after the year 9999, which no engine stores
 			text = []byte(`{"error":"the values cannot be written as JSON","bulk":[]}`)
 		}
-		if !c.feed.publish(append(append([]byte("event: live\ndata: "), text...), "\n\n"...)) {
-			return
-		}
-		// A store that takes long is polled less often: 5 % of its time at most.
-		select {
-		case <-time.After(time.Until(begun.Add(max(pollEvery, 20*took)))):
-		case <-c.ctx.Done():
-			c.feed.mu.Lock()
-			c.feed.running, c.feed.newest = false, nil
-			c.feed.mu.Unlock()
-			return
-		}
+		return webpage.Event("live", text), begun.Add(webpage.Pause(took))
 	}
 }
 
@@ -230,54 +166,15 @@ func (c *Console) poll() {
 // closed.
 func (c *Console) serveLive(w http.ResponseWriter, r *http.Request) {
 	err := c.authorize(r)
-	if err == nil && c.ctx.Err() != nil {
+	if err == nil {
+		err = c.feed.Serve(w, r, func() ([]byte, bool) { return nil, c.authorize(r) == nil })
+	}
+	if errors.Is(err, webpage.ErrTooMany) {
+		err = &failure{Status: http.StatusServiceUnavailable, RetryAfter: 10, Message: err.Error()}
+	} else if errors.Is(err, webpage.ErrClosed) {
 		err = &failure{Status: http.StatusServiceUnavailable, Message: "the console is closed"}
 	}
 	if err != nil {
 		writeError(w, err)
-		return
-	}
-	head := w.Header()
-	if r.Method == http.MethodHead { // which the pattern for GET matches: it has no end to wait for
-		head.Set("Content-Type", "text/event-stream")
-		return
-	}
-	if !c.join() {
-		writeError(w, &failure{
-			Status: http.StatusServiceUnavailable, RetryAfter: 10,
-			Message: "too many pages are open: close one",
-		})
-		return
-	}
-	defer c.feed.leave()
-	head.Set("Content-Type", "text/event-stream")
-	head.Set("X-Accel-Buffering", "no") // or a proxy may keep events back
-	out := http.NewResponseController(w)
-	send := func(text []byte) bool {
-		// The server's WriteTimeout is for the whole response: each event has its own instead.
-		_ = out.SetWriteDeadline(time.Now().Add(writeTimeout))
-		if _, err := w.Write(text); err != nil {
-			return false
-		}
-		return out.Flush() == nil
-	}
-	if !send([]byte("retry: 1000\n\n")) {
-		return
-	}
-	for {
-		text, next := c.feed.latest()
-		if text != nil && !send(text) {
-			return
-		}
-		select {
-		case <-next:
-		case <-r.Context().Done():
-			return
-		case <-c.ctx.Done():
-			return
-		}
-		if c.authorize(r) != nil {
-			return
-		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-782fa212/limbo/durable"
 	"github.com/seed-782fa212/limbo/durable/store"
+	"github.com/seed-782fa212/limbo/internal/webpage"
 )
 
 // failure is a reply that is an error.
@@ -62,7 +63,7 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	if err != nil { // a time after the year 9999, which no engine stores
 		status, text = http.StatusInternalServerError, []byte(`{"error":"the reply cannot be written as JSON"}`)
 	}
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(webpage.WriteTimeout))
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_, _ = w.Write(text)

@@ -1,17 +1,22 @@
 // The list of the sources, and which of them is selected: the one that the URL's fragment
 // names, as #kind/name.
 
-const idOf = source => encodeURIComponent(source.kind) + "/" + encodeURIComponent(source.name)
+import { $, h, setAttribute, setText } from "./shared/dom.js"
+import { visible } from "./shared/format.js"
+import { words } from "./names.js"
+import { mainNumber, trouble } from "./pane.js"
+
+export const idOf = source => encodeURIComponent(source.kind) + "/" + encodeURIComponent(source.name)
 
 // selectedID returns the id as idOf writes it, however much of it the fragment has encoded:
 // somebody may have typed it.
-function selectedID() {
+export function selectedID() {
   const fragment = location.hash.slice(1), parts = partsOf(fragment)
   return parts ? idOf(parts) : fragment
 }
 
 // What a fragment names; null if it is none.
-function partsOf(id) {
+export function partsOf(id) {
   const slash = id.indexOf("/")
   if (slash < 0) return null
   try {
@@ -28,14 +33,14 @@ function rankOf(kind) {
   return kind === "wheel" ? 99 : i < 0 ? 50 : i
 }
 
-const sourceList = (() => {
-  const root = document.getElementById("sources"), filter = document.getElementById("filter")
+export const sourceList = (() => {
+  const root = $("sources"), filter = $("filter")
   const groups = new Map(), items = new Map()
 
   function group(kind) {
     if (!groups.has(kind)) {
-      const list = html("ul")
-      const made = { kind, list, root: html("section", {}, html("h2", {}, words(kind)), list) }
+      const list = h("ul")
+      const made = { kind, list, root: h("section", {}, h("h2", {}, words(kind)), list) }
       const after = [...groups.values()].find(g => rankOf(g.kind) > rankOf(kind))
       root.insertBefore(made.root, after?.root ?? null)
       groups.set(kind, made)
@@ -49,10 +54,10 @@ const sourceList = (() => {
   function item(source) {
     const id = idOf(source)
     if (!items.has(id)) {
-      const name = html("bdi", { class: "name" }, visible(source.name))
-      const warn = html("span", { class: "warn" }), value = html("span", { class: "value" })
-      const link = html("a", { href: "#" + id }, name, warn, value)
-      items.set(id, { root: html("li", {}, link), link, warn, value, text: source.name.toLowerCase(), kind: source.kind })
+      const name = h("bdi", { class: "name" }, visible(source.name))
+      const warn = h("span", { class: "warn" }), value = h("span", { class: "value" })
+      const link = h("a", { href: "#" + id }, name, warn, value)
+      items.set(id, { root: h("li", {}, link), link, warn, value, text: source.name.toLowerCase(), kind: source.kind })
     }
     return items.get(id)
   }

@@ -1,25 +1,30 @@
 // What is shown of one source: its numbers, the pictures of what it has, the lists, and a
 // plain table of all figures.
 
-// A label may have the value count, too: a histogram has both of these.
-const isHistogram = value => typeof value?.count === "number" && typeof value.sum_seconds === "number"
-const isGroup = value => typeof value === "object" && value !== null && !isHistogram(value)
+import { h, keepRows, scrollTable, setAttribute, setText } from "./shared/dom.js"
+import { bytes, number, perSecond, plural, seconds, visible } from "./shared/format.js"
+import { endedChart, recentRate } from "./ended.js"
+import { histogram, isHistogram, quantile, since } from "./histogram.js"
+import { figureText, inOrder, words } from "./names.js"
+import { nextDue, wheelPicture } from "./wheel.js"
 
-function sum(group) {
+export const isGroup = value => typeof value === "object" && value !== null && !isHistogram(value)
+
+export function sum(group) {
   return Object.values(group ?? {}).reduce((all, n) => all + (typeof n === "number" ? n : 0), 0)
 }
 
 // The number that stands for a source in the list.
 const mainFigure = { purgatory: "operations", calls: "waiting", polls: "waiting", scheduler: "pending", queue: "elements", wheel: "timers" }
 
-function mainNumber(source) {
+export function mainNumber(source) {
   const name = Object.hasOwn(mainFigure, source.kind) ? mainFigure[source.kind] : source.main
   const value = name && Object.hasOwn(source.figures, name) ? source.figures[name] : null
   return typeof value === "number" ? figureText(name, value) : "–"
 }
 
 // What is wrong with a source, in words for the list; empty if nothing is known to be.
-function trouble(source, points) {
+export function trouble(source, points) {
   if (source.problem) return "problem"
   if (source.figures.overdue_seconds >= 1) return "overdue " + seconds(source.figures.overdue_seconds)
   const last = points[points.length - 1], first = points.find(p => p.t >= last.t - 60)
@@ -60,8 +65,8 @@ function plainRows(source, points) {
   const rows = []
   const add = (name, label, value) => {
     if (isHistogram(value)) {
-      const h = since(value)
-      rows.push([words(name), label, number(value.count), value.count ? `mean ${seconds(h.sum / h.count)}, p50 ${quantile(h, 0.5)}, p99 ${quantile(h, 0.99)}` : ""])
+      const counted = since(value)
+      rows.push([words(name), label, number(value.count), value.count ? `mean ${seconds(counted.sum / counted.count)}, p50 ${quantile(counted, 0.5)}, p99 ${quantile(counted, 0.99)}` : ""])
       return
     }
     const counter = label === "" && name.endsWith("_total")
@@ -87,19 +92,20 @@ function groupRow(x) {
   return [keys, number(x.count), ...rest]
 }
 
-// makePane builds the elements for a source, and returns what updates them.
-function makePane(id, source, search) {
-  const title = html("h2", { tabindex: "-1" }, html("span", { class: "kind" }, words(source.kind)), " ", html("bdi", {}, visible(source.name)))
-  const gone = html("p", { class: "gone", role: "status", hidden: true })
-  const problem = html("p", { class: "gone", role: "status", hidden: true })
-  const numbers = html("dl", { class: "tiles" })
-  const columns = [html("div"), html("div")]
-  const pictures = html("div", { class: "pictures" }, ...columns)
-  const rest = html("div")
-  const plain = table("All figures", "Figure", "Which", "Value", "Rate, or quantiles")
+// makePane builds the elements for a source, and returns what updates them. toggle changes whether
+// histograms are since the start.
+export function makePane(id, source, search, toggle) {
+  const title = h("h2", { tabindex: "-1" }, h("span", { class: "kind" }, words(source.kind)), " ", h("bdi", {}, visible(source.name)))
+  const gone = h("p", { class: "gone", role: "status", hidden: true })
+  const problem = h("p", { class: "gone", role: "status", hidden: true })
+  const numbers = h("dl", { class: "tiles" })
+  const columns = [h("div"), h("div")]
+  const pictures = h("div", { class: "pictures" }, ...columns)
+  const rest = h("div")
+  const plain = scrollTable("All figures", "Figure", "Which", "Value", "Rate, or quantiles")
   const custom = !Object.hasOwn(mainFigure, source.kind) || source.kind === "queue" || source.kind === "scheduler" || source.kind === "polls"
-  const all = html("details", { open: custom }, html("summary", {}, "All figures"), plain.box)
-  const root = html("article", { "data-id": id }, title, gone, problem, numbers, pictures, rest, all)
+  const all = h("details", { class: "panel", open: custom }, h("summary", {}, "All figures"), plain.box)
+  const root = h("article", { "data-id": id }, title, gone, problem, numbers, pictures, rest, all)
 
   let wheel = null, chart = null, names = "", lists = null
   const histograms = new Map()
@@ -107,7 +113,7 @@ function makePane(id, source, search) {
   function updateTiles(list) {
     while (numbers.children.length > list.length) numbers.lastChild.remove()
     list.forEach(([label, text, bad], i) => {
-      const tile = numbers.children[i] ?? numbers.appendChild(html("div", {}, html("dt"), html("dd")))
+      const tile = numbers.children[i] ?? numbers.appendChild(h("div", {}, h("dt"), h("dd")))
       setText(tile.firstChild, label)
       setText(tile.lastChild, text)
       setAttribute(tile, "class", bad ? "bad" : "")
@@ -119,7 +125,7 @@ function makePane(id, source, search) {
     columns[columns[0].offsetHeight <= columns[1].offsetHeight ? 0 : 1].append(picture)
   }
 
-  function update(source, record, wheelSource) {
+  function update(source, record, wheelSource, sinceStart) {
     const points = record.points
     gone.hidden = true
     root.classList.remove("stale")
@@ -136,7 +142,7 @@ function makePane(id, source, search) {
     const ended = source.figures.ended_total
     if (isGroup(ended)) {
       if (!chart || names !== Object.keys(ended).join("\n")) {
-        const made = rateChart("Ended")
+        const made = endedChart()
         if (chart) chart.root.replaceWith(made.root)
         else place(made.root)
         chart = made
@@ -150,10 +156,10 @@ function makePane(id, source, search) {
       const value = source.figures[name]
       if (!isHistogram(value) && !(isGroup(value) && Object.values(value).some(isHistogram))) continue
       if (!histograms.has(name)) {
-        histograms.set(name, histogram(name))
+        histograms.set(name, histogram(name, toggle))
         place(histograms.get(name).root)
       }
-      histograms.get(name).update(value, sinceStart() ? undefined : mark?.figures[name], sinceStart() ? "since the start" : span)
+      histograms.get(name).update(value, sinceStart ? undefined : mark?.figures[name], sinceStart ? "since the start" : span)
     }
     if (source.lists && !lists) {
       lists = makeLists(source, search)
@@ -171,16 +177,16 @@ function makePane(id, source, search) {
 }
 
 // makeLists builds the lists of what waits, and the search.
-function makeLists(source, search) {
-  const hot = table("Hottest keys", "Key", "Waiting", "Oldest")
-  const oldest = source.kind === "calls" ? table("Oldest calls", "Id", "Age", "Time left")
-    : table("Oldest operations", "Keys", "Operations", "Age", "Time left")
-  const results = table("Search results", source.kind === "calls" ? "Id" : "Keys", "Age", "Time left")
-  const input = html("input", { type: "search", id: "search-key", "aria-label": "Text in a key to search for", placeholder: "Text in a key", autocomplete: "off", spellcheck: "false", maxlength: "1024" })
-  const button = html("button", { type: "submit" }, "Search")
-  const answer = html("p", { class: "answer", role: "status" })
+export function makeLists(source, search) {
+  const hot = scrollTable("Hottest keys", "Key", "Waiting", "Oldest")
+  const oldest = source.kind === "calls" ? scrollTable("Oldest calls", "Id", "Age", "Time left")
+    : scrollTable("Oldest operations", "Keys", "Operations", "Age", "Time left")
+  const results = scrollTable("Search results", source.kind === "calls" ? "Id" : "Keys", "Age", "Time left")
+  const input = h("input", { type: "search", id: "search-key", "aria-label": "Text in a key to search for", placeholder: "Text in a key", autocomplete: "off", spellcheck: "false", maxlength: "1024" })
+  const button = h("button", { type: "submit" }, "Search")
+  const answer = h("p", { class: "answer", role: "status" })
   results.box.hidden = true
-  const form = html("form", { role: "search" }, input, button)
+  const form = h("form", { role: "search" }, input, button)
   form.addEventListener("submit", async event => {
     event.preventDefault()
     if (input.value === "") {
@@ -199,10 +205,10 @@ function makeLists(source, search) {
       (timedOut ? " There may be others: the search took too long and was ended." : ""))
     keepRows(results.body, (found ?? []).map(waitingRow))
   })
-  const root = html("div", { class: "lists" },
-    html("section", { class: source.kind === "calls" ? "" : "search" }, html("h3", {}, "Search"), form, answer, results.box),
-    source.kind === "calls" ? null : html("section", {}, html("h3", {}, "Hottest keys"), hot.box),
-    html("section", {}, html("h3", {}, source.kind === "calls" ? "Oldest calls" : "Oldest operations"), oldest.box))
+  const root = h("div", { class: "lists" },
+    h("section", { class: source.kind === "calls" ? "" : "search" }, h("h3", {}, "Search"), form, answer, results.box),
+    source.kind === "calls" ? null : h("section", {}, h("h3", {}, "Hottest keys"), hot.box),
+    h("section", {}, h("h3", {}, source.kind === "calls" ? "Oldest calls" : "Oldest operations"), oldest.box))
 
   function update(list) {
     const keys = [...list.keys].sort((a, b) => b.watching - a.watching || (a.key < b.key ? -1 : 1)) // so that rows stay

@@ -2,6 +2,10 @@
 // at the top of each, under the hand, and what is to come follows clockwise: so the rings
 // turn, and what is about to fall due comes up to the hand from its right.
 
+import { niceTop } from "./shared/chart.js"
+import { h, keepRows, scrollTable, setAttribute, setText, svg } from "./shared/dom.js"
+import { number, plural, seconds, short } from "./shared/format.js"
+
 const centre = 200, innermost = 58, outermost = 184
 
 // How full a bucket is drawn: by the logarithm, up to the number that is a full one.
@@ -27,7 +31,7 @@ function ahead(level) {
 }
 
 // nextDue is the time within which the first timer comes due: the end of its bucket.
-function nextDue(levels, figures) {
+export function nextDue(levels, figures) {
   if (figures.ready > 0 || figures.overdue_seconds > 0) return "now"
   const ends = levels.map(level => {
     const first = ahead(level).findIndex(n => n > 0)
@@ -41,15 +45,15 @@ function fallingAllowed() {
   return !matchMedia("(prefers-reduced-motion: reduce)").matches
 }
 
-function wheelPicture(title) {
+export function wheelPicture(title) {
   const rings = svg("g"), hand = svg("g", { class: "hand" }), drops = svg("g", { class: "drops" })
   const total = svg("text", { class: "total", x: centre, y: centre + 4, "text-anchor": "middle" })
   const unit = svg("text", { class: "unit", x: centre, y: centre + 20, "text-anchor": "middle" }, "timers")
   const picture = svg("svg", { class: "wheel", viewBox: "0 0 400 400", role: "img" }, rings, hand, drops, total, unit)
-  const scale = html("p", { class: "note" })
-  const levelsTable = table("Levels", "Level", "Bucket", "Whole ring", "Timers")
-  const root = html("section", { class: "wheel-section" }, html("h3", {}, title),
-    html("div", { class: "wheel-box" }, html("div", {}, picture), html("div", {}, levelsTable.box, scale)))
+  const scale = h("p", { class: "note" })
+  const levelsTable = scrollTable("Levels", "Level", "Bucket", "Whole ring", "Timers")
+  const root = h("section", { class: "wheel-section" }, h("h3", {}, title),
+    h("div", { class: "wheel-box" }, h("div", {}, picture), h("div", {}, levelsTable.box, scale)))
   let drawn = [], pending = [], cascaded
 
   const radius = (i, n) => innermost + (outermost - innermost) * i / n

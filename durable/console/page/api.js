@@ -1,7 +1,7 @@
 // Requests to the server. When the session has expired, a dialog above all others asks for the
 // token, and the request is sent again: no form is lost.
 
-import { $, h, setText } from "./dom.js"
+import { $, h, setText } from "./shared/dom.js"
 
 export class ApiError extends Error {
   constructor(status, reply) {

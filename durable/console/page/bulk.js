@@ -1,7 +1,9 @@
 // The bulk actions: those that run, and the last that have ended.
 
 import { get, post, session } from "./api.js"
-import { bothTimes, fill, h, keyText, number, plural, setText, timersText } from "./dom.js"
+import { fill, h, setText } from "./shared/dom.js"
+import { number, plural } from "./shared/format.js"
+import { bothTimes, keyText, timersText } from "./parts.js"
 import { describe } from "./timers.js"
 import { listen } from "./live.js"
 

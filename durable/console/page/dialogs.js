@@ -1,7 +1,9 @@
 // Dialogs, and the actions on timers.
 
 import { get, post, session } from "./api.js"
-import { $, field, fill, h, keyText, number, plural, setText, timersText } from "./dom.js"
+import { $, fill, h, setText } from "./shared/dom.js"
+import { number, plural } from "./shared/format.js"
+import { field, keyText, timersText } from "./parts.js"
 
 export function say(text) {
   setText($("message"), text)

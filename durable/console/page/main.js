@@ -3,7 +3,7 @@
 import { begin, post, session } from "./api.js"
 import { bulkView, isOver } from "./bulk.js"
 import { say } from "./dialogs.js"
-import { $, fill, h } from "./dom.js"
+import { $, fill, h } from "./shared/dom.js"
 import { connect, listen } from "./live.js"
 import { overviewView } from "./overview.js"
 import { editView, scheduleView, schedulesView } from "./schedules.js"

@@ -1,6 +1,8 @@
 // The numbers of the store, live.
 
-import { bothTimes, change, fill, h, number, perSecond, plural, relative, setText, table, tableRow, visible } from "./dom.js"
+import { fill, h, setText } from "./shared/dom.js"
+import { number, perSecond, plural, visible } from "./shared/format.js"
+import { bothTimes, change, relative, table, tableRow } from "./parts.js"
 import { listen } from "./live.js"
 
 const tiles = [

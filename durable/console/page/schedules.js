@@ -1,10 +1,11 @@
 // Schedules: the list, one of them, and the form.
 
 import { get, post, session } from "./api.js"
+import { fill, h, setText } from "./shared/dom.js"
+import { length, number, plural, visible, visibleLines } from "./shared/format.js"
 import {
-  bothTimes, decodeBase64, encodeBase64, encodeKey, field, fill, h, keyText, length, localOf, number, period, plural, relative, select, setText, table, tableRow,
-  visible, visibleLines, zoneTime,
-} from "./dom.js"
+  bothTimes, decodeBase64, encodeBase64, encodeKey, field, keyText, localOf, period, relative, select, table, tableRow, zoneTime,
+} from "./parts.js"
 import { open, say } from "./dialogs.js"
 import { bodyView, fact, factTime } from "./timer.js"
 

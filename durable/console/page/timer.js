@@ -1,7 +1,9 @@
 // One timer: all fields that the store has.
 
 import { get } from "./api.js"
-import { bothTimes, bytes, decodeBase64, fill, h, keyText, number, relative, visible, visibleLines } from "./dom.js"
+import { fill, h } from "./shared/dom.js"
+import { bytes, number, visible, visibleLines } from "./shared/format.js"
+import { bothTimes, decodeBase64, keyText, relative } from "./parts.js"
 import { changeTimers, offered } from "./dialogs.js"
 
 const decoder = new TextDecoder("utf-8", { fatal: true })

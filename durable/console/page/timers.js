@@ -1,7 +1,9 @@
 // The lists of timers.
 
 import { get, session } from "./api.js"
-import { fill, h, keyText, number, plural, table, tableRow, timeCell, timersText, visible, visibleLines } from "./dom.js"
+import { fill, h } from "./shared/dom.js"
+import { number, plural, visible, visibleLines } from "./shared/format.js"
+import { keyText, table, tableRow, timeCell, timersText } from "./parts.js"
 import { changeAll, changeTimers, offered } from "./dialogs.js"
 import { listen } from "./live.js"
 

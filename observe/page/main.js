@@ -1,33 +1,26 @@
 // The stream of snapshots, what the page keeps of them, and what it shows when.
 
+import { keepWindow } from "./shared/chart.js"
+import { $, fill, h, setAttribute, setText } from "./shared/dom.js"
+import { visible } from "./shared/format.js"
+import { openStream, setState, showNotice } from "./shared/stream.js"
+import { idOf, partsOf, selectedID, sourceList } from "./list.js"
+import { words } from "./names.js"
+import { isGroup, makePane, sum } from "./pane.js"
+
 const records = new Map() // for each source's id: points of its counters, marks of its figures
 const lists = new Map()   // for a source's id: the newest lists, of the one that the stream has them of
-let newest = null         // the newest snapshot
+export let newest = null        // the newest snapshot
 let frozen = null         // while the page is paused: the three of when it was, which are shown
-let shownAt = 0           // when the newest came, by the page's own clock
 let pane = null
 let whole = false         // histograms since the start, and not of the last minutes
-
-const sinceStart = () => whole
 
 function toggleSpan() {
   whole = !whole
   show()
 }
 
-const main = document.getElementById("main")
-const stateText = document.getElementById("state")
-const notice = document.getElementById("notice")
-
-function setState(state, text) {
-  setAttribute(stateText, "data-state", state)
-  setText(stateText, text ?? state)
-}
-
-function showNotice(text) {
-  notice.hidden = text === ""
-  setText(notice, text)
-}
+const main = $("main")
 
 // keep adds a snapshot's counters to the records: five minutes of points, one a snapshot,
 // and of whole figures one each ten seconds.
@@ -52,10 +45,10 @@ function keep(snapshot) {
     const point = { t, counters, ended: isGroup(source.figures.ended_total) ? source.figures.ended_total : {}, refused: sum(source.figures.refused_total) }
     if (last && (sum(point.ended) < sum(last.ended) || point.refused < last.refused)) record.marks = [] // another process
     record.points.push(point)
-    while (record.points[0].t < t - windowSeconds) record.points.shift()
+    keepWindow(record.points)
     const mark = record.marks[record.marks.length - 1]
     if (!mark || t - mark.t >= 10) record.marks.push({ t, figures: source.figures })
-    while (record.marks[0].t < t - windowSeconds) record.marks.shift()
+    keepWindow(record.marks)
   }
   for (const id of records.keys()) if (!there.has(id)) records.delete(id)
 }
@@ -78,10 +71,10 @@ function show() {
   const sources = shown.newest.sources
   sourceList.update(sources, shown.records)
   const time = new Date(shown.newest.time)
-  setText(document.getElementById("time"), time.toLocaleTimeString([], { hour12: false }))
+  setText($("time"), time.toLocaleTimeString([], { hour12: false }))
   if (sources.length === 0) {
     pane = null
-    main.replaceChildren(html("p", { class: "empty" }, "Nothing is observed: no source has been added to the registry."))
+    fill(main, h("p", { class: "empty" }, "Nothing is observed: no source has been added to the registry."))
   } else {
     if (selectedID() === "") {
       const first = sources.find(s => s.lists) ?? sources[0]
@@ -91,21 +84,25 @@ function show() {
     const id = selectedID(), source = sources.find(s => idOf(s) === id)
     if (source) {
       if (pane?.id !== id) {
-        pane = makePane(id, source, search)
-        main.replaceChildren(pane.root)
+        pane = makePane(id, source, search, toggleSpan)
+        fill(main, pane.root)
       }
-      pane.update(source, shown.records.get(id), wheelOf(source, sources))
+      pane.update(source, shown.records.get(id), wheelOf(source, sources), whole)
       if (shown.lists.has(id)) pane.lists(shown.lists.get(id))
     } else if (pane?.id === id) {
       pane.showGone("This source was removed. These are its last figures.")
     } else {
       pane = null
       const parts = partsOf(id)
-      main.replaceChildren(html("p", { class: "empty" }, parts ? `No source of the kind ${words(parts.kind)} has the name ${visible(parts.name)}: it was removed, or never added.` : "The address names no source. Select one from the list."))
+      fill(main, h("p", { class: "empty" }, parts ? `No source of the kind ${words(parts.kind)} has the name ${visible(parts.name)}: it was removed, or never added.` : "The address names no source. Select one from the list."))
     }
     setText(document.querySelector("title"), (source ? visible(source.name) + " · " : "") + "limbo")
     const want = newest.sources.some(s => s.lists && idOf(s) === id) ? id : ""
-    if (want !== streamOf) connect(want)
+    if (want !== streamOf) {
+      streamOf = want
+      lists.clear()
+      connect()
+    }
   }
 }
 
@@ -127,86 +124,52 @@ async function inWords(response) {
   return `${meaning}: ${said} (${response.status}).` + (wait ? ` Try again in ${wait} s.` : "")
 }
 
-let stream = null
 let streamOf = "" // the id of the source whose lists the stream has; empty: none
-let retry = 0
 
-// connect opens the stream, with the lists of a source if id is one. The browser opens it
-// again by itself when it breaks; when it is refused, later does.
-function connect(id) {
-  clearTimeout(retry)
-  stream?.close()
-  streamOf = id
-  lists.clear()
-  const parts = id === "" ? null : partsOf(id)
-  const address = "events" + (parts ? "?" + new URLSearchParams(parts) : "")
-  const s = stream = new EventSource(address)
-  s.addEventListener("snapshot", event => {
-    shownAt = performance.now()
-    setState(frozen ? "paused" : "live")
-    showNotice("")
-    newest = JSON.parse(event.data)
-    keep(newest)
-    if (!frozen) show()
-  })
-  s.addEventListener("lists", event => {
-    const list = JSON.parse(event.data), id = idOf(list)
-    lists.set(id, list)
-    if (frozen?.lists.has(id)) return
-    frozen?.lists.set(id, list) // the source was selected since
-    if (pane?.id === id) pane.lists(list)
-  })
-  s.onerror = () => {
-    if (s !== stream) return
-    if (s.readyState === EventSource.CLOSED) refused(s, address)
-    else setState("reconnecting")
-  }
-}
-
-// refused asks why the stream was not opened, which the browser does not tell, and tries
-// again later.
-async function refused(s, address) {
-  setState("closed")
-  const asked = new AbortController()
-  let wait = 2, without = streamOf
-  try {
-    const response = await fetch(address, { signal: asked.signal })
-    if (!response.ok) {
-      wait = Math.min(Number(response.headers.get("Retry-After")) || 2, 60)
-      if (response.status === 404) without = ""
-      showNotice(await inWords(response))
+const connect = openStream({
+  address() {
+    const parts = streamOf === "" ? null : partsOf(streamOf)
+    return "events" + (parts ? "?" + new URLSearchParams(parts) : "")
+  },
+  events: {
+    snapshot(snapshot) {
+      setState(frozen ? "paused" : "live")
+      showNotice("")
+      newest = snapshot
+      keep(newest)
+      if (!frozen) show()
+    },
+    lists(list) {
+      const id = idOf(list)
+      lists.set(id, list)
+      if (frozen?.lists.has(id)) return
+      frozen?.lists.set(id, list) // the source was selected since
+      if (pane?.id === id) pane.lists(list)
+    },
+  },
+  async refused(address) {
+    setState("closed")
+    const asked = new AbortController()
+    let wait = 2
+    try {
+      const response = await fetch(address, { signal: asked.signal })
+      if (!response.ok) {
+        wait = Math.min(Number(response.headers.get("Retry-After")) || 2, 60)
+        if (response.status === 404) streamOf = ""
+        showNotice(await inWords(response))
+      }
+    } catch {
+      setState("reconnecting")
     }
-  } catch {
-    setState("reconnecting")
-  }
-  asked.abort()
-  if (s === stream) retry = setTimeout(() => connect(without), wait * 1000)
-}
-
-// A stream that is open and says nothing is said to be silent.
-setInterval(() => {
-  const silent = (performance.now() - shownAt) / 1000
-  if (["live", "silent"].includes(stateText.dataset.state) && silent > 5) setState("silent", "silent for " + seconds(Math.round(silent)))
-}, 1000)
+    asked.abort()
+    return wait
+  },
+  keepHidden: 60_000, // so that charts have no gap after a look at another tab
+})
 
 addEventListener("hashchange", () => {
   sourceList.select()
   show()
-})
-
-// A page that nobody sees lets its stream go after a minute: a browser has six connections
-// for a site, and the site 64 streams.
-let hidden = 0
-document.addEventListener("visibilitychange", () => {
-  clearTimeout(hidden)
-  if (document.hidden) {
-    hidden = setTimeout(() => {
-      clearTimeout(retry)
-      stream.close()
-      stream = null
-      setState("closed", "closed while hidden")
-    }, 60_000)
-  } else if (stream === null) connect(streamOf)
 })
 
 let resized = 0
@@ -215,13 +178,13 @@ addEventListener("resize", () => {
   resized = requestAnimationFrame(show)
 })
 
-document.getElementById("skip").addEventListener("click", () => main.focus())
+$("skip").addEventListener("click", () => main.focus())
 
-document.getElementById("pause").addEventListener("click", event => {
+$("pause").addEventListener("click", event => {
   frozen = frozen ? null : freeze()
   setAttribute(event.target, "aria-pressed", String(frozen !== null))
   setText(event.target, frozen ? "Resume" : "Pause")
-  if (stateText.dataset.state === "live" || stateText.dataset.state === "paused") setState(frozen ? "paused" : "live")
+  if (["live", "paused"].includes($("state").dataset.state)) setState(frozen ? "paused" : "live")
   show()
 })
 
@@ -229,17 +192,15 @@ const themes = ["auto", "dark", "light"]
 
 function setTheme(theme) {
   setAttribute(document.documentElement, "data-theme", theme)
-  const button = document.getElementById("theme")
+  const button = $("theme")
   setText(button.querySelector("span"), theme)
   setAttribute(button, "aria-label", "Theme: " + theme)
 }
 
-document.getElementById("theme").addEventListener("click", () => {
+$("theme").addEventListener("click", () => {
   const next = themes[(themes.indexOf(document.documentElement.dataset.theme) + 1) % themes.length]
   setTheme(next)
   try { localStorage.setItem("limbo-theme", next) } catch { /* the choice lasts as long as the page */ }
 })
 
 try { setTheme(themes.find(t => t === localStorage.getItem("limbo-theme")) ?? "auto") } catch { setTheme("auto") }
-setState("connecting")
-connect("")
