@@ -21,8 +21,8 @@ import (
 // console-phone.
 func TestScreenshots(t *testing.T) {
 	s := newScene(t)
-	worker := s.realistic()
-	x := openTab(t, s.console(console.Options{Workers: []*durable.Worker{worker}}).address)
+	s.realistic()
+	x := openTab(t, s.console(console.Options{API: "../../"}).address)
 	folder := os.Getenv("LIMBO_SCREENSHOTS")
 	if folder == "" {
 		folder = t.TempDir()
@@ -45,7 +45,7 @@ func TestScreenshots(t *testing.T) {
 		}
 	}
 	for _, view := range []struct{ name, fragment, until string }{
-		{"overview", "#/overview", `document.querySelector(".tile small").textContent.includes("per second") && document.querySelector("tbody tr").textContent.includes("/s")`},
+		{"overview", "#/overview", `document.querySelector(".workers tbody tr").textContent.includes("/s") && document.querySelector(".due rect")`},
 		{"waiting", "#/timers?state=waiting", `document.querySelectorAll("tbody tr").length === 50`},
 		{"running", "#/timers?state=running", `document.querySelectorAll("tbody tr").length === 2`},
 		{"dead", "#/timers?state=dead&error=connection", `document.querySelectorAll("tbody tr").length === 50 && document.body.innerText.includes("77 timers match")`},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -39,9 +40,9 @@ type Options struct {
 	// body as text, JSON or hexadecimal digits.
 	Decode func(topic string, body []byte) string
 
-	// Workers are workers of this process: the overview shows how many runs end per second, and
-	// how. Default: none; the store does not count runs.
-	Workers []*durable.Worker
+	// API is the address of timerd's HTTP API relative to the page, such as "../". With it the page
+	// copies commands for curl. Default: none.
+	API string
 
 	// MaxSessions bounds the sessions; another login ends the oldest. Default 100; 1 to
 	// 10,000.
@@ -69,10 +70,8 @@ func (o Options) withDefaults() (Options, error) {
 	if n := len(o.Token); n != 0 && (n < minToken || n > maxToken) {
 		return o, fmt.Errorf("console: Options.Token is %d bytes long, must be %d to %d", n, minToken, maxToken)
 	}
-	for i, w := range o.Workers {
-		if w == nil {
-			return o, fmt.Errorf("console: Options.Workers[%d] is nil, must be a worker", i)
-		}
+	if _, err := url.Parse(o.API); err != nil {
+		return o, fmt.Errorf("console: Options.API is %.64q, must be a URL", o.API)
 	}
 	for _, host := range o.Hosts {
 		if host == "" || strings.ContainsAny(host, "/ ") {

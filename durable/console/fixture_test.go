@@ -28,6 +28,8 @@ type faulty struct {
 	store.Store
 	mu   sync.Mutex
 	fail func(call string) error // guarded by mu; nil: none
+
+	through store.Millis // guarded by mu; where CountDue says that it has stopped
 }
 
 func (f *faulty) set(fail func(call string) error) {
@@ -51,6 +53,17 @@ func (f *faulty) Stats(ctx context.Context, shard int) (store.Stats, error) {
 		return store.Stats{}, err
 	}
 	return f.Store.Stats(ctx, shard)
+}
+
+func (f *faulty) CountDue(ctx context.Context, shard int, edges []store.Millis) (store.DueCounts, error) {
+	if err := f.err("due"); err != nil {
+		return store.DueCounts{}, err
+	}
+	counts, err := f.Store.CountDue(ctx, shard, edges)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	counts.Through = f.through
+	return counts, err
 }
 
 func (f *faulty) List(ctx context.Context, shard int, q store.Query) (store.Page, error) {

@@ -162,7 +162,7 @@ func (r *rig) login(token string) *httptest.ResponseRecorder {
 func TestSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{Token: secret})
-		require.Equal(t, map[string]bool{"login": true, "token": true, "read_only": false}, call[map[string]bool](r, 200, "/api/session", nil))
+		require.Equal(t, object{"login": true, "token": true, "read_only": false}, call[object](r, 200, "/api/session", nil))
 		r.refused(401, "/api/login", object{"token": "wrong"}, "this is not the token")
 		require.Equal(t, 200, r.login(secret).Code)
 		cookie := r.cookies[0]
@@ -266,7 +266,7 @@ func TestOptions(t *testing.T) {
 	}{
 		{Options{Token: "short"}, "console: Options.Token is 5 bytes long, must be 16 to 1024"},
 		{Options{Hosts: []string{"http://a"}}, `console: Options.Hosts has "http://a", must be host names without ports`},
-		{Options{Workers: []*durable.Worker{nil}}, "console: Options.Workers[0] is nil, must be a worker"},
+		{Options{API: "http://[::1/"}, `console: Options.API is "http://[::1/", must be a URL`},
 		{Options{MaxSessions: -1}, "console: Options.MaxSessions is -1, must be 1 to 10000"},
 		{Options{MaxStreams: 2000}, "console: Options.MaxStreams is 2000, must be 1 to 1024"},
 		{Options{MaxBulk: 17}, "console: Options.MaxBulk is 17, must be 1 to 16"},

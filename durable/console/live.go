@@ -5,16 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/seed-782fa212/limbo/durable"
 	"github.com/seed-782fa212/limbo/internal/webpage"
 )
 
-const (
-	pollFor  = 2 * time.Second // one poll: later, the store does not answer
-	rateOver = 10              // polls
-)
+// pollFor bounds one poll: later, the store does not answer.
+const pollFor = 2 * time.Second
 
 // overview counts what the store holds.
 type overview struct {
@@ -51,26 +50,8 @@ func (c *Console) overview(r *http.Request) (any, error) {
 	return overviewOf(s), nil
 }
 
-// rates are net changes per second over the last rateOver polls: the store counts what it
-// holds, and not how many timers came and went.
-type rates struct {
-	Waiting float64 `json:"waiting"`
-	Running float64 `json:"running"`
-	Dead    float64 `json:"dead"`
-	Dropped float64 `json:"dropped"`
-}
-
-// workerState is a worker of this process.
-type workerState struct {
-	Name      string     `json:"name"`
-	Running   int        `json:"running"`              // handlers
-	Preferred int        `json:"preferred"`            // shards that it is the first to claim from
-	Members   int        `json:"members"`              // live workers of all processes; 0: unknown
-	PerSecond *runCounts `json:"per_second,omitempty"` // over the last rateOver polls
-}
-
-// runCounts are the outcomes of runs, per second.
-type runCounts struct {
+// runRates are outcomes of runs, per second.
+type runRates struct {
 	Completed    float64 `json:"completed"`
 	Retried      float64 `json:"retried"`
 	Snoozed      float64 `json:"snoozed"`
@@ -78,80 +59,108 @@ type runCounts struct {
 	Cancelled    float64 `json:"cancelled"`
 }
 
-// workerStates returns the workers, with rates from statistics of a time before.
-func (c *Console) workerStates(now, was []durable.WorkerStats, over time.Duration) []workerState {
-	states := make([]workerState, len(now))
-	for i, st := range now {
-		states[i] = workerState{
-			Name: readable(c.options.Workers[i].Name()), Running: st.Running, Preferred: st.Preferred, Members: st.Members,
-		}
-		if over > 0 {
-			per := func(now, was uint64) float64 { return float64(now-was) / over.Seconds() }
-			states[i].PerSecond = &runCounts{
-				Completed: per(st.Done, was[i].Done), Retried: per(st.Retried, was[i].Retried), Snoozed: per(st.Snoozed, was[i].Snoozed),
-				DeadLettered: per(st.Buried+st.BuriedLost, was[i].Buried+was[i].BuriedLost), Cancelled: per(st.Cancelled, was[i].Cancelled),
-			}
-		}
-	}
-	return states
+// rates are of the store and of all workers, per second, over the last rateOver.
+type rates struct {
+	Scheduled float64 `json:"scheduled"`
+	runRates
 }
 
-// live is an event of the stream.
-type live struct {
-	Overview  *overview  `json:"overview,omitempty"` // nil: the store has not answered yet
-	PerSecond *rates     `json:"per_second,omitempty"`
-	Error     string     `json:"error,omitempty"` // why the store does not answer
-	Since     time.Time  `json:"since,omitzero"`  // when that began
-	Bulk      []jobState `json:"bulk"`
+// lateness is how late runs began, of all workers.
+type lateness struct {
+	Runs uint64  `json:"runs"`
+	P50  float64 `json:"p50_seconds"` // bounds of classes: at most twice the true value
+	P99  float64 `json:"p99_seconds"`
+	Over float64 `json:"over_seconds"`
+}
 
-	Workers []workerState `json:"workers,omitempty"`
+// workerState is a worker of any process.
+type workerState struct {
+	Name      string    `json:"name"`
+	Live      bool      `json:"live"`
+	Heartbeat time.Time `json:"heartbeat"`
+	Slots     int       `json:"slots"`
+	Running   int       `json:"running"`   // handlers
+	Preferred int       `json:"preferred"` // shards that it is the first to claim from
+	PerSecond *runRates `json:"per_second,omitempty"`
+}
+
+// maxWorkers bounds the workers of an event.
+const maxWorkers = 200
+
+// workerList is the workers, the live ones first.
+type workerList struct {
+	Live    int           `json:"live"`
+	Dead    int           `json:"dead"` // without a heartbeat
+	Slots   int           `json:"slots"`
+	Running int           `json:"running"`
+	Items   []workerState `json:"items"` // at most maxWorkers
+}
+
+func (t *tally) workerList(workers []durable.WorkerInfo) *workerList {
+	list := workerList{Items: []workerState{}}
+	slices.SortStableFunc(workers, func(a, b durable.WorkerInfo) int {
+		switch {
+		case a.Live != b.Live && a.Live:
+			return -1
+		case a.Live != b.Live:
+			return 1
+		case !a.Live:
+			return b.Heartbeat.Compare(a.Heartbeat)
+		}
+		return 0 // by name, as they come
+	})
+	for _, w := range workers {
+		if w.Live {
+			list.Live++
+			list.Slots += w.Slots
+			list.Running += w.Running
+		} else {
+			list.Dead++
+		}
+		if len(list.Items) < maxWorkers {
+			list.Items = append(list.Items, workerState{
+				Name: readable(w.Name), Live: w.Live, Heartbeat: w.Heartbeat, Slots: w.Slots, Running: w.Running, Preferred: w.Preferred,
+				PerSecond: t.worker(w.Name),
+			})
+		}
+	}
+	return &list
+}
+
+// live is an event of the stream. What is nil is not known yet.
+type live struct {
+	Overview  *overview   `json:"overview,omitempty"`
+	PerSecond *rates      `json:"per_second,omitempty"`
+	Late      *lateness   `json:"late,omitempty"`
+	Due       *due        `json:"due,omitempty"`
+	Workers   *workerList `json:"workers,omitempty"`
+	Polled    float64     `json:"polled_seconds,omitempty"` // how long the last poll that was answered took
+	Error     string      `json:"error,omitempty"`          // why the store does not answer
+	Since     time.Time   `json:"since,omitzero"`           // when that began
+	Bulk      []jobState  `json:"bulk"`
 }
 
 // events returns what makes the events of the streams: each call polls the store.
 func (c *Console) events() func(context.Context) ([]byte, time.Time) {
-	type point struct {
-		at time.Time
-		overview
-	}
-	type work struct {
-		at    time.Time
-		stats []durable.WorkerStats
-	}
-	var points []point // the last rateOver+1
-	var works []work   // the last rateOver+1
 	var e live
+	var figures tally
+	counter := dueCounter{timers: c.timers}
 	return func(ctx context.Context) ([]byte, time.Time) {
 		begun := time.Now()
-		ctx, cancel := context.WithTimeout(ctx, pollFor)
-		s, err := c.timers.Stats(ctx)
-		cancel()
+		s, workers, err := c.poll(ctx)
 		took := time.Since(begun)
 		if err != nil {
 			if e.Since.IsZero() {
 				e.Since = begun.UTC()
 			}
-			e.Error, e.PerSecond, points, took = readable(err.Error()), nil, nil, 0
+			e.Error, e.PerSecond, e.Late, took = readable(err.Error()), nil, nil, 0
+			figures.gap()
 		} else {
+			figures.add(begun, s, workers)
 			o := overviewOf(s)
-			e.Overview, e.PerSecond, e.Error, e.Since = &o, nil, "", time.Time{}
-			points = append(points, point{begun, o})
-			points = points[max(len(points)-rateOver-1, 0):]
-			if first := points[0]; len(points) > 1 {
-				per := func(now, was float64) float64 { return (now - was) / begun.Sub(first.at).Seconds() }
-				e.PerSecond = &rates{
-					Waiting: per(float64(o.Waiting), float64(first.Waiting)), Running: per(float64(o.Running), float64(first.Running)),
-					Dead: per(float64(o.Dead), float64(first.Dead)), Dropped: per(float64(o.Dropped), float64(first.Dropped)),
-				}
-			}
-		}
-		if len(c.options.Workers) > 0 {
-			w := work{at: begun}
-			for _, worker := range c.options.Workers {
-				w.stats = append(w.stats, worker.Stats())
-			}
-			works = append(works, w)
-			works = works[max(len(works)-rateOver-1, 0):]
-			e.Workers = c.workerStates(w.stats, works[0].stats, begun.Sub(works[0].at))
+			e.Overview, e.Error, e.Since, e.Polled = &o, "", time.Time{}, took.Seconds()
+			e.PerSecond, e.Late, e.Workers = figures.rates(), figures.lateness(), figures.workerList(workers)
+			e.Due = counter.newest(ctx, s.Now)
 		}
 		e.Bulk = c.bulk.jobStates()
 		text, err := json.Marshal(e)
@@ -160,6 +169,16 @@ func (c *Console) events() func(context.Context) ([]byte, time.Time) {
 		}
 		return webpage.Event("live", text), begun.Add(webpage.Pause(took))
 	}
+}
+
+// poll asks the store for its counts and workers.
+func (c *Console) poll(ctx context.Context) (s durable.Stats, workers []durable.WorkerInfo, err error) {
+	ctx, cancel := context.WithTimeout(ctx, pollFor)
+	defer cancel()
+	if s, err = c.timers.Stats(ctx); err == nil {
+		workers, err = c.timers.Workers(ctx)
+	}
+	return s, workers, err
 }
 
 // serveLive sends an event each second. It ends with the session, and when the console is

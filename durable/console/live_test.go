@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-782fa212/limbo/durable"
+	"github.com/seed-782fa212/limbo/durable/store"
 )
 
 // stream is the client of a stream in a test's bubble: it reads the events from a pipe.
@@ -76,7 +77,8 @@ func TestLive(t *testing.T) {
 			require.Equal(t, time.Duration(i)*time.Second, time.Since(begun))
 			require.Equal(t, 10*i, e.Overview.Waiting)
 			if i > 0 {
-				require.Equal(t, 10.0, e.PerSecond.Waiting)
+				require.Equal(t, 10.0, e.PerSecond.Scheduled)
+				require.Zero(t, e.PerSecond.Completed)
 			}
 			synctest.Wait()
 			r.many(string(rune('a'+i)), 10)
@@ -92,7 +94,12 @@ func TestOnePollForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
 		var polls atomic.Int32
-		r.engine.set(func(call string) error { polls.Add(1); return nil })
+		r.engine.set(func(call string) error {
+			if call == "stats" {
+				polls.Add(1)
+			}
+			return nil
+		})
 		time.Sleep(time.Minute)
 		require.Zero(t, polls.Load())
 		a, b := r.stream(), r.stream()
@@ -145,43 +152,161 @@ func TestLiveWithoutStore(t *testing.T) {
 	})
 }
 
-// Workers of the process show how runs end, per second.
+// The workers of all processes show how runs end, per second, and how late runs begin. One that
+// dies is shown without a heartbeat.
 func TestLiveShowsWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
-		worker, err := r.timers.NewWorker(func(_ context.Context, f durable.Fired) error {
+		handler := func(_ context.Context, f durable.Fired) error {
 			if f.Topic == "bad" {
 				return durable.Discard(nil)
 			}
 			return nil
-		}, durable.WorkerOptions{Name: "w"})
-		require.NoError(t, err)
-		r.console, err = New(r.timers, Options{Workers: []*durable.Worker{worker}})
-		require.NoError(t, err)
-		ctx, stop := context.WithCancel(background)
-		done := make(chan error, 1)
-		go func() { done <- worker.Run(ctx) }()
+		}
+		var stops []func()
+		for _, name := range []string{"a", "b"} {
+			worker, err := r.timers.NewWorker(handler, durable.WorkerOptions{Name: name, Concurrency: 5})
+			require.NoError(t, err)
+			ctx, stop := context.WithCancel(background)
+			done := make(chan error, 1)
+			go func() { done <- worker.Run(ctx) }()
+			stops = append(stops, func() {
+				stop()
+				require.NoError(t, <-done)
+			})
+		}
+		var timers []durable.Timer
 		for i := range 100 { // one per 100 ms, every tenth a dead letter
 			topic := ""
 			if i%10 == 0 {
 				topic = "bad"
 			}
-			r.schedule(durable.Timer{Key: fmt.Sprint(i), Topic: topic, After: time.Duration(100*i+5050) * time.Millisecond})
+			timers = append(timers, durable.Timer{Key: fmt.Sprint(i), Topic: topic, After: time.Duration(100*i+5050) * time.Millisecond})
+		}
+		r.schedule(timers...)
+		s := r.stream()
+		e, _ := s.next(t)
+		require.Nil(t, e.PerSecond, "there is no difference yet")
+		require.Nil(t, e.Late)
+		e, _ = s.next(t)
+		require.Equal(t, &lateness{Over: 1}, e.Late, "no run")
+		for range 14 {
+			e, _ = s.next(t)
+		}
+		require.InDelta(t, 9, e.PerSecond.Completed, 1.5)
+		require.InDelta(t, 1, e.PerSecond.DeadLettered, 0.3)
+		require.InDelta(t, 100, e.Late.Runs, 15)
+		require.Equal(t, 10.0, e.Late.Over)
+		require.Less(t, e.Late.P99, 0.1)
+		require.Equal(t, []int{2, 0, 10}, []int{e.Workers.Live, e.Workers.Dead, e.Workers.Slots})
+		sum := 0.0
+		for i, w := range e.Workers.Items {
+			require.True(t, strings.HasPrefix(w.Name, []string{"a-", "b-"}[i]))
+			require.True(t, w.Live)
+			require.LessOrEqual(t, e.Overview.Now.Sub(w.Heartbeat), time.Second)
+			sum += w.PerSecond.Completed
+		}
+		require.InDelta(t, e.PerSecond.Completed, sum, 1e-9)
+		for range 12 {
+			e, _ = s.next(t)
+		}
+		require.Equal(t, &rates{}, e.PerSecond)
+		require.Zero(t, e.Late.Runs)
+		s.cancel()
+		<-s.code
+		for _, stop := range stops {
+			stop()
+		}
+		time.Sleep(time.Second)
+	})
+}
+
+// What is due is counted by spans, each timer once.
+func TestLiveShowsWhatIsDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Options{})
+		for i, after := range []time.Duration{time.Second, 3 * time.Second, 59 * time.Second, 61 * time.Second, 59 * time.Minute, 61 * time.Minute, 23*time.Hour + time.Minute, 25 * time.Hour} {
+			r.schedule(durable.Timer{Key: fmt.Sprint(i), After: after})
 		}
 		s := r.stream()
 		e, _ := s.next(t)
-		require.Nil(t, e.Workers[0].PerSecond, "there is no difference yet")
-		for range 15 {
-			e, _ = s.next(t)
+		require.Nil(t, e.Due, "it is being counted")
+		from := e.Overview.Now
+		e, _ = s.next(t)
+		require.Equal(t, from, e.Due.From)
+		at := func(counts []int) (filled []string) {
+			for i, n := range counts {
+				if n > 0 {
+					filled = append(filled, fmt.Sprintf("%d at %d of %d", n, i, len(counts)))
+				}
+			}
+			return filled
 		}
-		require.True(t, strings.HasPrefix(e.Workers[0].Name, "w-"))
-		require.InDelta(t, 9, e.Workers[0].PerSecond.Completed, 0.5)
-		require.InDelta(t, 1, e.Workers[0].PerSecond.DeadLettered, 0.2)
-		require.Equal(t, 1, e.Workers[0].Members)
+		require.Equal(t, []string{"1 at 0 of 30", "1 at 1 of 30", "1 at 29 of 30"}, at(e.Due.Minute))
+		require.Equal(t, []string{"3 at 0 of 60", "1 at 1 of 60", "1 at 59 of 60"}, at(e.Due.Hour))
+		require.Equal(t, []string{"5 at 0 of 24", "1 at 1 of 24", "1 at 23 of 24"}, at(e.Due.Day))
 		s.cancel()
 		<-s.code
-		stop()
-		require.NoError(t, <-done)
+		time.Sleep(time.Second)
+	})
+}
+
+// Counting what is due takes 5 % of the time at most, delays no event, and ends with the last
+// stream. A count that fails keeps the last counts.
+func TestCountingWhatIsDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Options{})
+		r.schedule(durable.Timer{Key: "a", After: time.Hour})
+		var begun []time.Time
+		var failing error
+		shard := 0
+		r.engine.set(func(call string) error {
+			if call == "due" {
+				if shard++; shard%r.stats().Shards == 1 || failing != nil {
+					begun = append(begun, time.Now())
+				}
+				time.Sleep(500 * time.Millisecond) // 2 s for the four shards
+				return failing
+			}
+			return nil
+		})
+		s := r.stream()
+		start := time.Now()
+		var e live
+		for i := range 50 {
+			e, _ = s.next(t)
+			require.Equal(t, time.Duration(i)*time.Second, time.Since(start), "no event is late")
+		}
+		require.Equal(t, []time.Duration{0, 40 * time.Second}, []time.Duration{begun[0].Sub(start), begun[1].Sub(start)})
+		require.Len(t, begun, 2)
+		require.Equal(t, 1, e.Due.Hour[59]+e.Due.Day[1])
+		synctest.Wait()
+		failing = errors.New("connection refused")
+		for range 40 {
+			e, _ = s.next(t)
+		}
+		require.Equal(t, "connection refused", e.Due.Error)
+		require.Equal(t, 1, e.Due.Hour[59]+e.Due.Day[1])
+		s.cancel()
+		<-s.code
+		counts := len(begun)
+		time.Sleep(time.Hour)
+		require.Len(t, begun, counts)
+	})
+}
+
+// An engine that stops counting says until when it has counted.
+func TestCountsThatStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Options{})
+		through := time.Now().Add(10 * time.Minute).UTC()
+		r.engine.through = store.MillisAt(through)
+		s := r.stream()
+		s.next(t)
+		e, _ := s.next(t)
+		require.Equal(t, through, e.Due.Through)
+		s.cancel()
+		<-s.code
 		time.Sleep(time.Second)
 	})
 }

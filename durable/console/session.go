@@ -143,9 +143,12 @@ func addressOf(remote string) string {
 
 // serveSession tells the page how to begin.
 func (c *Console) serveSession(w http.ResponseWriter, r *http.Request) {
-	writeJSON(w, http.StatusOK, map[string]bool{
-		"login": !c.sessions.valid(r), "token": !c.sessions.open, "read_only": c.options.ReadOnly,
-	})
+	writeJSON(w, http.StatusOK, struct {
+		Login    bool   `json:"login"` // the token must be entered
+		Token    bool   `json:"token"` // there is one
+		ReadOnly bool   `json:"read_only"`
+		API      string `json:"api,omitempty"`
+	}{!c.sessions.valid(r), !c.sessions.open, c.options.ReadOnly, c.options.API})
 }
 
 func (c *Console) serveLogin(w http.ResponseWriter, r *http.Request) {

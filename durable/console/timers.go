@@ -34,6 +34,7 @@ type timer struct {
 
 	Due          time.Time `json:"due"`
 	LeaseEnd     time.Time `json:"lease_end,omitzero"`
+	Worker       string    `json:"worker,omitempty"`
 	Died         time.Time `json:"died,omitzero"`
 	SuccessorDue time.Time `json:"successor_due,omitzero"`
 	Fence        string    `json:"fence,omitempty"` // as text: JavaScript's numbers have 53 bits
@@ -69,7 +70,7 @@ func timerOf(i durable.Info) timer {
 	t := timer{
 		Key: rawKey(i.Key), Text: readable(durable.KeyText(i.Key)), ID: i.ID.String(), Topic: readable(i.Topic),
 		State: stateName(i.State), Attempts: i.Attempts, Error: readable(i.LastError),
-		Due: i.Due, LeaseEnd: i.LeaseEnd, Died: i.Died, SuccessorDue: i.SuccessorDue, Cancelled: i.Cancelled,
+		Due: i.Due, LeaseEnd: i.LeaseEnd, Worker: readable(i.Worker), Died: i.Died, SuccessorDue: i.SuccessorDue, Cancelled: i.Cancelled,
 		Schedule: rawKey(i.Schedule), ScheduleText: readable(i.Schedule), Planned: i.Planned,
 	}
 	if i.Fence != 0 {

@@ -11,11 +11,11 @@ export class ApiError extends Error {
   }
 }
 
-export const session = { readOnly: false }
+export const session = { readOnly: false, token: false, api: "" }
 
 export async function begin() {
   const state = await send("api/session")
-  session.readOnly = state.read_only
+  Object.assign(session, { readOnly: state.read_only, token: state.token, api: state.api ?? "" })
   $("read-only").hidden = !state.read_only
   if (state.login) await login()
   $("logout").hidden = !state.token

@@ -1,7 +1,7 @@
 // How times are written, and the parts of which the views are made.
 
 import { h } from "./shared/dom.js"
-import { duration, length, number, plural, visible } from "./shared/format.js"
+import { duration, length, plural, visible } from "./shared/format.js"
 
 // keyText shows a key, or another text of the store, apart from the text around it.
 export function keyText(text, className = "key") {
@@ -99,11 +99,4 @@ export function field(label, control, note) {
 
 export function select(name, options, value) {
   return h("select", { name }, options.map(([v, text]) => h("option", { value: v, selected: v === value }, text)))
-}
-
-// change writes a net change per second with its sign.
-export function change(rate) {
-  if (Math.abs(rate) < 0.05) return "±0 per second"
-  const size = number(Math.round(Math.abs(rate) * 10) / 10)
-  return (rate < 0 ? "−" : "+") + size + " per second"
 }

@@ -1,10 +1,11 @@
 // One timer: all fields that the store has.
 
-import { get } from "./api.js"
+import { get, session } from "./api.js"
+import { curlOf } from "./curl.js"
 import { fill, h } from "./shared/dom.js"
-import { bytes, number, visible, visibleLines } from "./shared/format.js"
+import { bytes, number, plural, visible, visibleLines } from "./shared/format.js"
 import { bothTimes, decodeBase64, keyText, relative } from "./parts.js"
-import { changeTimers, offered } from "./dialogs.js"
+import { changeTimers, offered, say } from "./dialogs.js"
 
 const decoder = new TextDecoder("utf-8", { fatal: true })
 
@@ -50,9 +51,44 @@ export function bodyView(body) {
     pre)
 }
 
-export const fact = (name, value) => value === null || value === undefined || value === "" ? null : [h("dt", {}, name), h("dd", {}, value)]
+export const fact = (name, value) => value === null || value === undefined || value === "" || value === false ? null : [h("dt", {}, name), h("dd", {}, value)]
 
 export const factTime = iso => iso && `${bothTimes(iso)}, ${relative(iso)}`
+
+// curlView shows commands for a shell, each with a button that copies it.
+function curlView(timer) {
+  const commands = curlOf(timer)
+  return commands.length > 0 && h("details", { class: "panel commands" }, h("summary", {}, "Copy as curl"),
+    commands.map(({ label, text }) => {
+      const shown = h("pre", { tabindex: "0", role: "region", "aria-label": label + " with curl" }, text)
+      return h("div", {}, shown, h("button", {
+        type: "button", "data-curl": label, click: async () => {
+          try {
+            await navigator.clipboard.writeText(text)
+            say(`The command is copied: ${label}.`)
+          } catch { // without TLS, or not allowed
+            getSelection().selectAllChildren(shown)
+            say("The browser does not let the page copy: the command is selected.")
+          }
+        },
+      }, "Copy: " + label))
+    }),
+    session.token && h("p", { class: "note" }, "The shell variable TOKEN must hold the token."))
+}
+
+// attemptsView shows what the store keeps of the attempts: it counts them, and has the last error.
+function attemptsView(t) {
+  const counts = {
+    waiting: t.attempts === 0 ? "has not run yet" : `${plural(t.attempts, "attempt has", "attempts have")} failed`,
+    running: `attempt ${number(t.attempts)} runs` + (t.cancelled ? "; it was cancelled, so nothing follows" : ""),
+    dead: t.attempts === 0 ? "none" : `${plural(t.attempts, "attempt", "attempts")}, then a dead letter`,
+  }
+  return h("section", {}, h("h3", {}, "Attempts"), h("dl", {},
+    fact("Attempts", counts[t.state]),
+    t.state === "running" && [fact("Worker", t.worker ? keyText(t.worker) : "not known: it has sent no heartbeat for an hour"), fact("Lease ends", factTime(t.lease_end))],
+    fact("Died", factTime(t.died)), fact("Successor due", factTime(t.successor_due)), fact("Last error", !t.error && t.attempts > 0 && t.state !== "running" && "none")),
+  t.error && [h("h3", {}, "Last error"), h("pre", { tabindex: "0", role: "region", "aria-label": "Last error" }, visibleLines(t.error))])
+}
 
 export function timerView(query) {
   const key = query.get("key") ?? ""
@@ -69,7 +105,7 @@ export function timerView(query) {
     }
     fill(root,
       h("p", {}, h("a", { href: "#/timers?state=" + t.state }, { waiting: "Waiting timers", running: "Running timers", dead: "Dead letters" }[t.state])),
-      h("h2", {}, keyText(t.text)),
+      h("h2", { "data-key": t.key }, keyText(t.text)),
       h("p", { class: "buttons" }, offered(t.state).map(([name, a]) => h("button", {
         type: "button", class: a.danger && "danger-text", "data-action": name,
         click: async () => { if (await changeTimers(name, [t])) load() },
@@ -79,17 +115,12 @@ export function timerView(query) {
           fact("State", h("span", { class: "badge " + t.state }, t.state)),
           fact("Topic", t.topic && h("a", { href: "#/timers?" + new URLSearchParams({ state: t.state, topic: t.topic }) }, keyText(t.topic, ""))),
           fact(t.state === "waiting" ? "Due" : "Was due", factTime(t.due)),
-          fact("Lease ends", factTime(t.lease_end)),
-          fact("Died", factTime(t.died)),
-          fact("Attempts", number(t.attempts)),
-          fact("Cancelled", t.cancelled && "yes: nothing follows this run"),
-          fact("Successor due", factTime(t.successor_due)),
           fact("Schedule", t.schedule && h("a", { href: "#/schedule?key=" + t.schedule }, keyText(t.schedule_text, ""))),
           fact("Planned", factTime(t.planned)),
           fact("Fence", t.fence),
           fact("ID", h("code", {}, visible(t.id))))),
-        t.error && h("section", {}, h("h3", {}, "Last error"), h("pre", { tabindex: "0", role: "region", "aria-label": "Last error" }, visibleLines(t.error)))),
-      bodyView(t.body))
+        attemptsView(t)),
+      bodyView(t.body), curlView(t))
   }
 
   load()

@@ -82,7 +82,8 @@ export function timersView(query) {
 
   const columns = [
     ...(session.readOnly ? [] : [{ label: "Select", head: all, class: "select" }]), { label: "Key", class: "main" }, { label: "Topic", class: "topic" },
-    { label: timeHeads[filter.state], class: "time" }, { label: "Attempts", class: "number" }, { label: "Last error", class: "error-text" },
+    { label: timeHeads[filter.state], class: "time" }, ...(filter.state === "running" ? [{ label: "Worker", class: "topic" }] : []),
+    { label: filter.state === "running" ? "Attempt" : "Attempts", class: "number" }, { label: "Last error", class: "error-text" },
   ]
 
   function choose(t, on) {
@@ -128,7 +129,8 @@ export function timersView(query) {
     return tableRow(columns, [
       ...(session.readOnly ? [] : [box]), h("a", { href: "#/timer?key=" + t.key, title: t.text.length > 120 && visible(t.text) }, keyText(t.text)),
       t.topic && h("a", { class: "plain", href: address({ ...filter, topic: t.topic }), title: "Only this topic" }, keyText(t.topic, "clamp")),
-      timeCell(timeOf[filter.state](t)), number(t.attempts),
+      timeCell(timeOf[filter.state](t)), ...(filter.state === "running" ? [t.worker ? keyText(t.worker, "clamp") : "unknown"] : []),
+      number(t.attempts),
       t.error && h("span", { class: "clamp" }, visibleLines(t.error)),
     ])
   }

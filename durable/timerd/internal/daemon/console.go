@@ -19,13 +19,9 @@ func (d *daemon) newConsole(timers *durable.Timers) (_ http.Handler, closeIt fun
 	if d.c.Console == "" || d.c.Console == consoleOff {
 		return nil, func() {}, nil
 	}
-	var workers []*durable.Worker
-	if d.worker != nil {
-		workers = append(workers, d.worker)
-	}
 	c, err := console.New(timers, console.Options{
-		Workers: workers,
-		Token:   d.c.Token, ReadOnly: d.c.Console == consoleReadOnly, Logger: d.c.Logger,
+		API:   "../", // the console is mounted at /console/
+		Token: d.c.Token, ReadOnly: d.c.Console == consoleReadOnly, Logger: d.c.Logger,
 		Decode: func(_ string, body []byte) string { return api.Readable(body) },
 	})
 	if err != nil {

@@ -1,0 +1,97 @@
+package console
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/seed-782fa212/limbo/durable"
+)
+
+// due counts the timers that wait, by when they are due: of the next minute, hour and day.
+type due struct {
+	From time.Time `json:"from"` // by the engine's clock
+	// Minute has the counts of spans of 2 s, Hour of minutes and Day of hours, from From on.
+	Minute []int `json:"minute"`
+	Hour   []int `json:"hour"`
+	Day    []int `json:"day"`
+	// Through is where the engine has stopped counting: what is due later is not known. Zero: all
+	// was counted.
+	Through time.Time `json:"through,omitzero"`
+	Error   string    `json:"error,omitempty"` // why the last count failed
+}
+
+const (
+	dueEvery = 2 * time.Second
+	dueFor   = 10 * time.Second // one count
+)
+
+// dueEdges returns the edges of the spans that are counted: 30 of 2 s, 59 of a minute, and 23 of an
+// hour.
+func dueEdges(from time.Time) (edges []time.Time) {
+	add := func(first, last int, span time.Duration) {
+		for i := first; i <= last; i++ {
+			edges = append(edges, from.Add(time.Duration(i)*span))
+		}
+	}
+	add(0, 30, 2*time.Second)
+	add(2, 60, time.Minute)
+	add(2, 24, time.Hour)
+	return edges
+}
+
+// dueOf sorts the counts of the spans of dueEdges.
+func dueOf(from time.Time, c durable.DueCounts) *due {
+	sum := func(counts []int) (n int) {
+		for _, count := range counts {
+			n += count
+		}
+		return n
+	}
+	d := due{From: from, Minute: c.Counts[:30], Through: c.Through}
+	d.Hour = append([]int{sum(d.Minute)}, c.Counts[30:30+59]...)
+	d.Day = append([]int{sum(d.Hour)}, c.Counts[30+59:]...)
+	return &d
+}
+
+// dueCounter counts again and again, one count at a time, while events are made. It takes 5 % of
+// the time at most.
+type dueCounter struct {
+	timers *durable.Timers
+
+	mu      sync.Mutex
+	running bool      // guarded by mu
+	again   time.Time // guarded by mu; when the next count may begin
+	last    *due      // guarded by mu; does not change
+}
+
+// newest returns the last counts, nil if there are none yet, and begins to count anew if it is time.
+func (c *dueCounter) newest(ctx context.Context, now time.Time) *due {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.running && !time.Now().Before(c.again) {
+		c.running = true
+		go c.count(ctx, now)
+	}
+	return c.last
+}
+
+func (c *dueCounter) count(ctx context.Context, now time.Time) {
+	begun := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, dueFor)
+	defer cancel()
+	counts, err := c.timers.CountDue(ctx, dueEdges(now))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err == nil {
+		c.last = dueOf(now, counts)
+	} else {
+		failed := due{}
+		if c.last != nil {
+			failed = *c.last
+		}
+		failed.Error = readable(err.Error())
+		c.last = &failed
+	}
+	c.running, c.again = false, begun.Add(max(dueEvery, 20*time.Since(begun)))
+}
