@@ -221,8 +221,8 @@ func TestCopyAsCurl(t *testing.T) {
 
 const token = "correct horse battery staple"
 
-// The overview of a busy store, for pictures: see TestScreenshots. It needs half a minute, so it
-// draws only if the environment variable is set.
+// The overview of a busy store, for pictures: see TestScreenshots. It needs a minute, so it draws
+// only if the environment variable is set. busy-1400-dark is in docs as console-overview.
 func TestOverviewScreenshots(t *testing.T) {
 	folder := os.Getenv("LIMBO_SCREENSHOTS")
 	if folder == "" {
@@ -233,7 +233,8 @@ func TestOverviewScreenshots(t *testing.T) {
 	s.heartbeat("orders-4.example.org-1f00c3d1")
 	s.busy("orders-1.example.org", "orders-2.example.org", "orders-3.example.org")
 	x := openTab(t, s.console(console.Options{}).address)
-	x.Until(`performance.now() > 20000`)
+	x.Patience = 2 * time.Minute
+	x.Until(`performance.now() > 50000`)
 	for _, width := range []int64{390, 1400, 2560} {
 		for _, scheme := range []string{"light", "dark"} {
 			x.Do(chrome.Media("prefers-color-scheme", scheme), chromedp.EmulateViewport(width, 900))

@@ -7,6 +7,15 @@
 //	mux.Handle("/console/", http.StripPrefix("/console", console))
 //	server.RegisterOnShutdown(console.Close)
 //
+// # Overview
+//
+// The first view shows, once a second, what the store holds; how many timers a second are
+// scheduled, completed, retried and dead-lettered, and how late they run, of the workers of all
+// processes over the last 10 s; what is due within the next minute, hour and day; and the workers,
+// those that died within the last hour included. Its charts go back for as long as the page has
+// been open, 5 minutes at most. One poll serves all pages. It takes at most 5 % of the time, as does
+// counting what is due. Without an open and visible page there is no poll.
+//
 // # Security
 //
 // Without Options.Token everybody who reaches the page sees and changes all timers: then it

@@ -51,19 +51,20 @@ function charts() {
   return { root: h("div", { class: "columns" }, pace.root, late.root), update }
 }
 
-// The histograms of what is due, with the length of a bar and how many bars there are to a label.
-const spans = [["minute", 2, 5], ["hour", 60, 10], ["day", 3600, 4]]
+// The histograms of what is due: the span, the seconds of a bar, how many bars there are to a label,
+// and the length of a bar in words.
+const spans = [["minute", 2, 5, "2 seconds"], ["hour", 60, 10, "a minute"], ["day", 3600, 4, "an hour"]]
 
 function dueSection() {
-  const parts = spans.map(([name, each, labels]) => {
+  const parts = spans.map(([name, each, labels, bar]) => {
     const bars = svg("g"), picture = svg("svg", { class: "chart", role: "img" }, bars), sum = h("strong"), peak = h("span", { class: "dim" })
-    return { name, each, labels, bars, picture, sum, peak, root: h("div", { class: "due" }, h("p", {}, sum, peak), picture) }
+    return { name, each, labels, bar, bars, picture, sum, peak, root: h("div", { class: "due" }, h("p", {}, sum, peak), picture) }
   })
   const note = h("p", { class: "note", role: "status" })
   const root = h("section", {}, h("h3", {}, "Due next"), h("div", { class: "dues" }, parts.map(p => p.root)), note)
 
   function draw(part, due) {
-    const { name, each, labels, bars, picture, sum, peak } = part, counts = due[name]
+    const { name, each, labels, bar, bars, picture, sum, peak } = part, counts = due[name]
     const width = Math.max(part.root.clientWidth, 200), from = Date.parse(due.from)
     const through = due.through ? (Date.parse(due.through) - from) / 1000 : Infinity
     const known = counts.filter((_, i) => i * each < through), total = known.reduce((a, b) => a + b, 0)
@@ -76,7 +77,7 @@ function dueSection() {
       parts: [{ tone: "calm", count: i < known.length ? n : 0, title: `in ${seconds(i * each)} to ${seconds((i + 1) * each)}` }],
     })))
     const most = Math.max(0, ...known), at = known.indexOf(most) * each
-    setText(peak, most > 0 ? `, at most ${number(most)} in ${duration(each)}` : "")
+    setText(peak, most > 0 ? `, at most ${number(most)} in ${bar}` : "")
     setAttribute(picture, "aria-label", text + (most > 0 ? `; the most, ${number(most)}, in ${seconds(at)} to ${seconds(at + each)}` : ""))
   }
 

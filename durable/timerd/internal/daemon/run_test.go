@@ -264,6 +264,12 @@ func TestConsole(t *testing.T) {
 	require.NotContains(t, reply, "Bearer secret")
 	status, reply = do(t, "POST", url+"/console/api/timers/cancel", `{}`)
 	require.Equal(t, 403, status, reply)
+	// The page's commands for curl reach the API, and run a timer now.
+	status, reply = do(t, "GET", url+"/console/api/session", "")
+	require.Equal(t, 200, status)
+	require.Contains(t, reply, `"api":"../"`)
+	status, reply = do(t, "PATCH", url+"/timers/order-7", `{"after": "0s"}`)
+	require.Equal(t, 200, status, reply)
 	require.NoError(t, stop())
 
 	url, stop = start(t, Config{Store: "pebble:" + t.TempDir(), Console: consoleOff})
