@@ -57,6 +57,7 @@ func (f *faulty) Cancel(ctx context.Context, shard int, keys []string) ([]store.
 const rows = `document.querySelectorAll("tbody tr").length`
 
 func TestTimers(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	s.waiting("order/", 120)
 	s.waiting("other/", 3)
@@ -123,6 +124,7 @@ func TestTimers(t *testing.T) {
 
 // A bulk action begins only after the user has typed the count.
 func TestBulk(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	s.waiting("order/", 700)
 	s.waiting("other/", 3)
@@ -151,6 +153,7 @@ func TestBulk(t *testing.T) {
 
 // A bulk action lists the timers that changed before it came to them.
 func TestMissed(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	s.waiting("order/<b>", 40)
 	x := openTab(t, s.console(console.Options{}).address)
@@ -167,6 +170,7 @@ func TestMissed(t *testing.T) {
 
 // Dead letters that match are requeued without typing, as they are few, and purged.
 func TestBulkOfDeadLetters(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	s.fail(map[string]string{"a": "connection refused", "b": "connection REFUSED", "c": "no such host"})
 	x := openTab(t, s.console(console.Options{}).address)
@@ -188,6 +192,7 @@ func TestBulkOfDeadLetters(t *testing.T) {
 
 // A store that fails is shown with since when; a bulk action waits for it, and can be stopped.
 func TestStoreFails(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	s.waiting("order/", 20)
 	x := openTab(t, s.console(console.Options{}).address)
@@ -214,6 +219,7 @@ func TestStoreFails(t *testing.T) {
 
 // All that a timer has is shown as text, whatever it is.
 func TestTimer(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	s.schedule(durable.Timer{Key: markup, Topic: markup, Body: []byte(`{"n":12345678901234567890,"a":"<i>"}`), After: time.Hour},
 		durable.Timer{Key: "binary\xff", Body: []byte{0, 1, 255, 'a'}, After: time.Hour})
@@ -248,6 +254,7 @@ func TestTimer(t *testing.T) {
 }
 
 func TestSchedules(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	x := openTab(t, s.console(console.Options{}).address)
 	x.view("#/schedules")
@@ -323,6 +330,7 @@ func TestSchedules(t *testing.T) {
 
 // The token is asked for once. When the session has ended, a form that is half filled in stays.
 func TestLogin(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	x := openTab(t, s.console(console.Options{Token: "correct horse battery staple"}).address)
 	login := func() {
@@ -361,6 +369,7 @@ func TestLogin(t *testing.T) {
 
 // A lost connection is shown, and recovers. A hidden tab has no stream.
 func TestConnection(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	site := s.console(console.Options{})
 	x := openTab(t, site.address)
@@ -382,6 +391,7 @@ func TestConnection(t *testing.T) {
 }
 
 func TestReadOnly(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	s.waiting("order/", 3)
 	_, _, err := s.timers.PutSchedule(background, durable.Schedule{Key: "a", Cron: "@daily"})
@@ -404,6 +414,7 @@ func TestReadOnly(t *testing.T) {
 
 // Times are in the viewer's zone, with UTC next to them.
 func TestZone(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	s.schedule(durable.Timer{Key: "a", At: time.Date(2040, 1, 2, 3, 4, 5, 0, time.UTC)}, durable.Timer{Key: "b", At: time.Date(2040, 7, 2, 12, 0, 0, 0, time.UTC)})
 	_, _, err := s.timers.PutSchedule(background, durable.Schedule{Key: "s", Cron: "0 9 2 1 *", Zone: "Asia/Tokyo", Start: time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC)})

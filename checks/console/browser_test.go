@@ -21,18 +21,16 @@ import (
 var background = context.Background()
 
 // patience is for what another process does; what takes that long has failed.
-const patience = 20 * time.Second
+const patience = time.Minute
 
-// tab is a page of a browser of its own.
+func TestMain(m *testing.M) { chrome.Main(m) }
+
+// tab is a page of the console.
 type tab struct{ chrome.Tab }
 
 func openTab(t *testing.T, address string) tab {
 	t.Helper()
-	ctx, closeIt := chrome.Start(t)
-	t.Cleanup(func() { _ = closeIt() })
-	x := tab{chrome.Tab{T: t, Ctx: ctx, Patience: patience}}
-	x.Do(chromedp.EmulateViewport(1400, 900), chromedp.Navigate(address))
-	return x
+	return tab{chrome.Open(t, chrome.Browser(t), patience, chromedp.EmulateViewport(1400, 900), chromedp.Navigate(address))}
 }
 
 func eval[V any](x tab, expression string) V {

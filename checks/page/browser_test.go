@@ -2,19 +2,14 @@ package page
 
 import (
 	"context"
-	"flag"
-	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/emulation"
 	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/seed-782fa212/limbo/checks/internal/chrome"
@@ -27,56 +22,11 @@ var background = context.Background()
 // patience is for what another process does; what takes that long has failed.
 const patience = time.Minute
 
-// TestMain ends the browser that the tests share. Tests that run in parallel wait for other
-// processes most of the time, so all of them do at once.
-func TestMain(m *testing.M) {
-	flag.Parse()
-	if err := flag.Set("test.parallel", "100"); err != nil {
-		panic(err)
-	}
-	code := m.Run()
-	if err := closeBrowser(); err != nil {
-		fmt.Fprintln(os.Stderr, "the browser:", err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-// The browser that the tests share: each has tabs of its own.
-var browser struct {
-	mu    sync.Mutex
-	ctx   context.Context // guarded by mu; nil: it has not been started
-	close func() error    // guarded by mu
-}
-
-// chromium returns a context whose tabs are those of the browser.
-func chromium(t *testing.T) context.Context {
-	t.Helper()
-	browser.mu.Lock()
-	defer browser.mu.Unlock()
-	if browser.ctx == nil {
-		browser.ctx, browser.close = chrome.Start(t)
-	}
-	return browser.ctx
-}
-
-func closeBrowser() error {
-	browser.mu.Lock()
-	defer browser.mu.Unlock()
-	if browser.close == nil {
-		return nil
-	}
-	return browser.close()
-}
+func TestMain(m *testing.M) { chrome.Main(m) }
 
 func openTab(t *testing.T, browser context.Context, actions ...chromedp.Action[chromedp.Void]) chrome.Tab {
 	t.Helper()
-	ctx, cancel := chromedp.NewContext(browser)
-	t.Cleanup(cancel)
-	x := chrome.Tab{T: t, Ctx: ctx, Patience: patience}
-	x.Do(focused)
-	x.Do(actions...)
-	return x
+	return chrome.Open(t, browser, patience, actions...)
 }
 
 // site is a server of a registry's page.
@@ -126,13 +76,6 @@ func (s *site) stop() {
 }
 
 func (s *site) url() string { return "http://" + s.address + "/" }
-
-// focused makes the tab one that a person looks at and types into, whatever other tabs the
-// browser has.
-var focused = chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
-	_, err := cdp.Call(ctx, t, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
-	return err
-})
 
 // onNewDocument has each document of the tab run a script before its own.
 func onNewDocument(script string) chromedp.Action[chromedp.Void] {

@@ -27,7 +27,7 @@ import (
 // TestPage has a tab and a site for each of what the page must do.
 func TestPage(t *testing.T) {
 	t.Parallel()
-	browser := chromium(t)
+	browser := chrome.Browser(t)
 	for _, c := range []struct {
 		name string
 		test func(*testing.T, context.Context)

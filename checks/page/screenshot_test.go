@@ -30,7 +30,7 @@ func TestScreenshots(t *testing.T) {
 		folder = t.TempDir()
 	}
 	s := newScene(t)
-	browser := chromium(t)
+	browser := chrome.Browser(t)
 	type shot struct {
 		name          string
 		width, height int64

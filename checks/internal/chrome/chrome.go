@@ -4,8 +4,10 @@ package chrome
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,29 +19,87 @@ import (
 	"github.com/seed-782fa212/limbo/internal/need"
 )
 
-// Start starts a browser without a window, in a process of its own, which lives until the returned
-// function is called. New tabs are contexts of chromedp below the returned one. A test that lacks
+// Main is the TestMain of a package whose tests share a browser. Parallel tests wait for other
+// processes most of the time, so all of them run at once.
+func Main(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "100"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	if err := shared.end(); err != nil {
+		fmt.Fprintln(os.Stderr, "the browser:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// shared is the browser of the process.
+var shared browser
+
+type browser struct {
+	mu    sync.Mutex
+	ctx   context.Context // guarded by mu; nil: it has not been started
+	close func() error    // guarded by mu
+}
+
+// Browser returns the context of the browser that the tests of the process share. Its process
+// starts with the first call, without a window, and lives until Main ends. A test that lacks
 // Chromium is skipped.
-func Start(t *testing.T) (ctx context.Context, closeIt func() error) {
+func Browser(t *testing.T) context.Context {
 	t.Helper()
 	path := need.Program(t, "chromium", "chromium")
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.DisableGPU, chromedp.Flag("force-prefers-reduced-motion", true))
-	if os.Geteuid() == 0 {
-		options = append(options, chromedp.NoSandbox)
-	}
-	allocator, end := chromedp.NewExecAllocator(context.Background(), options...)
-	ctx, closeTab := chromedp.NewContext(allocator)
-	closeIt = func() error {
-		defer end()
-		defer closeTab()
-		if err := chromedp.Cancel(ctx); !errors.Is(err, context.Canceled) {
-			return err
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if shared.ctx == nil {
+		options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.DisableGPU,
+			chromedp.Flag("force-prefers-reduced-motion", true),
+			chromedp.Flag("renderer-process-limit", "4")) // tabs share processes, each of which takes long to start
+		if os.Geteuid() == 0 {
+			options = append(options, chromedp.NoSandbox)
 		}
+		allocator, end := chromedp.NewExecAllocator(context.Background(), options...)
+		ctx, closeTab := chromedp.NewContext(allocator)
+		require.NoError(t, chromedp.Do(ctx)) // the browser lives as long as this context
+		shared.ctx = ctx
+		shared.close = func() error {
+			defer end()
+			defer closeTab()
+			if err := chromedp.Cancel(ctx); !errors.Is(err, context.Canceled) {
+				return err
+			}
+			return nil
+		}
+	}
+	return shared.ctx
+}
+
+func (b *browser) end() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.close == nil {
 		return nil
 	}
-	require.NoError(t, chromedp.Do(ctx)) // the browser lives as long as this context
-	return ctx, closeIt
+	return b.close()
 }
+
+// Open opens a tab, which is closed when the test ends. It behaves like one that the user looks
+// at and types into, whatever other tabs the browser has. All tabs share their cookies, which
+// browsers keep by host and not by port.
+func Open(t *testing.T, browser context.Context, patience time.Duration, actions ...chromedp.Action[chromedp.Void]) Tab {
+	t.Helper()
+	ctx, cancel := chromedp.NewContext(browser)
+	t.Cleanup(cancel)
+	x := Tab{T: t, Ctx: ctx, Patience: patience}
+	x.Do(focused)
+	x.Do(actions...)
+	return x
+}
+
+var focused = chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+	_, err := cdp.Call(ctx, t, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
+	return err
+})
 
 // Tab is a page of a browser.
 type Tab struct {
