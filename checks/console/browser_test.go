@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-782fa212/limbo/checks/internal/chrome"
+	"github.com/seed-782fa212/limbo/checks/internal/servers"
 	"github.com/seed-782fa212/limbo/durable/console"
 )
 
@@ -23,7 +25,11 @@ var background = context.Background()
 // patience is for what another process does; what takes that long has failed.
 const patience = time.Minute
 
-func TestMain(m *testing.M) { chrome.Main(m) }
+func TestMain(m *testing.M) {
+	code := chrome.Main(m)
+	servers.Remove()
+	os.Exit(code)
+}
 
 // tab is a page of the console.
 type tab struct{ chrome.Tab }

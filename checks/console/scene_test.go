@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable"
 	"github.com/seed-782fa212/limbo/durable/console"
 	"github.com/seed-782fa212/limbo/durable/memstore"
+	"github.com/seed-782fa212/limbo/durable/store"
 )
 
 // scene is a store with what an operator may find in one.
@@ -22,20 +24,28 @@ type scene struct {
 	t      *testing.T
 	engine *faulty
 	timers *durable.Timers
+	close  func() // which the end of the test calls, too
 }
 
 func newScene(t *testing.T) *scene {
 	t.Helper()
 	inMemory, err := memstore.New(memstore.Options{})
 	require.NoError(t, err)
-	engine := &faulty{Store: inMemory}
+	return sceneOn(t, inMemory)
+}
+
+func sceneOn(t *testing.T, st store.Store) *scene {
+	t.Helper()
+	engine := &faulty{Store: st}
 	timers, err := durable.New(engine, durable.Options{Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
-	t.Cleanup(func() {
+	s := &scene{t: t, engine: engine, timers: timers}
+	s.close = sync.OnceFunc(func() {
 		require.NoError(t, timers.Shutdown(background))
 		require.NoError(t, engine.Close())
 	})
-	return &scene{t, engine, timers}
+	t.Cleanup(s.close)
+	return s
 }
 
 func (s *scene) console(o console.Options) *site {
@@ -53,6 +63,14 @@ func (s *scene) schedule(timers ...durable.Timer) {
 }
 
 func (s *scene) waiting(prefix string, n int) {
+	s.t.Helper()
+	for part := range slices.Chunk(waitingTimers(prefix, n), 10_000) {
+		s.schedule(part...)
+	}
+}
+
+// waitingTimers returns timers that are due in the order of their keys, the first in an hour.
+func waitingTimers(prefix string, n int) []durable.Timer {
 	timers := make([]durable.Timer, n)
 	for i := range timers {
 		timers[i] = durable.Timer{
@@ -60,7 +78,7 @@ func (s *scene) waiting(prefix string, n int) {
 			Body: fmt.Appendf(nil, `{"order":%d,"customer":"c-%d","amount":12.50,"note":"<b>gift</b>"}`, i, i*7),
 		}
 	}
-	s.schedule(timers...)
+	return timers
 }
 
 // fail has a worker run timers, and fail those whose errors are not empty, for good.

@@ -3,19 +3,23 @@
 package openapi
 
 import (
-	"context"
 	"encoding/json"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	_ "github.com/oapi-codegen/runtime" // which the client that is generated imports
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-782fa212/limbo/checks/internal/servers"
 )
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	servers.Remove()
+	os.Exit(code)
+}
 
 func run(t *testing.T, name string, args ...string) string {
 	t.Helper()
@@ -43,32 +47,7 @@ func TestGeneratedClient(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(in("overlay.json"), overlay, 0o600))
 	run(t, "go", "build", "-overlay", in("overlay.json"), "-o", in("program"), "./program")
-	run(t, "go", "build", "-o", in("timerd"), "github.com/seed-782fa212/limbo/durable/timerd")
 
-	base := serve(t, in("timerd"), in("timers"))
-	require.Equal(t, "201 created, 200 waiting, 200 order/7, 404 not_found, 400 after\n", run(t, in("program"), base))
-}
-
-// serve starts timerd on an address of its own, until the test ends.
-func serve(t *testing.T, program, folder string) (base string) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address := l.Addr().String()
-	require.NoError(t, l.Close())
-	ctx, stop := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, program, "-listen", address, "-store", "pebble:"+folder, "-allow", "127.0.0.0/8")
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		stop()
-		_ = cmd.Wait()
-	})
-	require.Eventually(t, func() bool {
-		reply, err := http.Get("http://" + address + "/healthz")
-		if err != nil {
-			return false
-		}
-		_ = reply.Body.Close()
-		return reply.StatusCode == http.StatusOK
-	}, time.Minute, 20*time.Millisecond)
-	return "http://" + address
+	timerd := servers.Timerd(t, "", "-store", "pebble:"+in("timers"), "-allow", "127.0.0.0/8")
+	require.Equal(t, "201 created, 200 waiting, 200 order/7, 404 not_found, 400 after\n", run(t, in("program"), "http://"+timerd.Address))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -22,7 +23,7 @@ var background = context.Background()
 // patience is for what another process does; what takes that long has failed.
 const patience = time.Minute
 
-func TestMain(m *testing.M) { chrome.Main(m) }
+func TestMain(m *testing.M) { os.Exit(chrome.Main(m)) }
 
 func openTab(t *testing.T, browser context.Context, actions ...chromedp.Action[chromedp.Void]) chrome.Tab {
 	t.Helper()

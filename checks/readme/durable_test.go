@@ -2,20 +2,16 @@ package readme
 
 import (
 	"context"
-	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-782fa212/limbo/checks/internal/servers"
 	"github.com/seed-782fa212/limbo/durable"
 	"github.com/seed-782fa212/limbo/durable/memstore"
 	"github.com/seed-782fa212/limbo/durable/pebblestore"
 	"github.com/seed-782fa212/limbo/durable/redisstore"
 	"github.com/seed-782fa212/limbo/durable/store"
-	"github.com/seed-782fa212/limbo/internal/need"
 	"github.com/stretchr/testify/require"
 )
 
@@ -103,19 +99,8 @@ func TestOrdersInAFolder(t *testing.T) {
 
 func TestOrdersOnRedis(t *testing.T) {
 	t.Parallel()
-	path := need.Program(t, "redis-server", "redis-server", "valkey-server")
-	dir, err := os.MkdirTemp("", "redis") // t.TempDir may be too long for a socket
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	socket := filepath.Join(dir, "socket")
-	server := exec.CommandContext(t.Context(), path, "--port", "0", "--unixsocket", socket, "--save", "")
-	require.NoError(t, server.Start())
-	t.Cleanup(func() { _ = server.Wait() }) // t's context has ended by then
-	require.Eventually(t, func() bool {
-		c, err := net.Dial("unix", socket)
-		return err == nil && c.Close() == nil
-	}, time.Minute, 5*time.Millisecond)
-	testOrders(t, func() (store.Store, error) { return onRedis(t.Context(), "unix://"+socket) })
+	server := servers.Redis(t)
+	testOrders(t, func() (store.Store, error) { return onRedis(t.Context(), "redis://"+server.Address) })
 }
 
 // In memory, a timer for later need not be waited for.

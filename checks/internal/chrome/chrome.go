@@ -19,19 +19,19 @@ import (
 	"github.com/seed-782fa212/limbo/internal/need"
 )
 
-// Main is the TestMain of a package whose tests share a browser. Parallel tests wait for other
-// processes most of the time, so all of them run at once.
-func Main(m *testing.M) {
+// Main runs the tests of a package, which share a browser, and returns the exit code. Parallel
+// tests wait for other processes most of the time, so all of them run at once.
+func Main(m *testing.M) (code int) {
 	flag.Parse()
 	if err := flag.Set("test.parallel", "100"); err != nil {
 		panic(err)
 	}
-	code := m.Run()
+	code = m.Run()
 	if err := shared.end(); err != nil {
 		fmt.Fprintln(os.Stderr, "the browser:", err)
-		code = 1
+		return 1
 	}
-	os.Exit(code)
+	return code
 }
 
 // shared is the browser of the process.

@@ -1,0 +1,407 @@
+package console
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-782fa212/limbo/checks/internal/servers"
+	"github.com/seed-782fa212/limbo/durable/pebblestore"
+	"github.com/seed-782fa212/limbo/durable/redisstore"
+	"github.com/seed-782fa212/limbo/durable/timerd/client"
+)
+
+const token = "correct-horse-battery-staple"
+
+// daemon is a timerd without a worker, so that what is due waits.
+type daemon struct {
+	t       *testing.T
+	address string
+	client  *client.Client
+	redis   servers.Server // if its store is on Redis
+}
+
+// onTimerd runs a test with timerd on each engine, after seed has filled the store.
+func onTimerd(t *testing.T, seed func(*scene), test func(*testing.T, *daemon)) {
+	t.Parallel()
+	t.Run("folder", func(t *testing.T) {
+		t.Parallel()
+		folder := filepath.Join(t.TempDir(), "timers")
+		inFolder, err := pebblestore.Open(folder, pebblestore.Options{Shards: 4})
+		require.NoError(t, err)
+		s := sceneOn(t, inFolder)
+		seed(s)
+		s.close()
+		test(t, startTimerd(t, "pebble:"+folder))
+	})
+	t.Run("Redis", func(t *testing.T) {
+		t.Parallel()
+		server := servers.Redis(t)
+		c := redis.NewClient(&redis.Options{Addr: server.Address, ReadTimeout: time.Minute, ContextTimeoutEnabled: true, MaxRetries: -1})
+		defer c.Close()
+		onRedis, err := redisstore.Open(background, c, redisstore.Options{Namespace: "limbo", Shards: 4})
+		require.NoError(t, err)
+		s := sceneOn(t, onRedis)
+		seed(s)
+		s.close()
+		d := startTimerd(t, "redis://"+server.Address+"/0")
+		d.redis = server
+		test(t, d)
+	})
+}
+
+func startTimerd(t *testing.T, store string) *daemon {
+	t.Helper()
+	server := servers.Timerd(t, token, "-store", store, "-shards", "4", "-workers", "0")
+	c, err := client.New("http://"+server.Address, client.Options{Token: token})
+	require.NoError(t, err)
+	return &daemon{t: t, address: "http://" + server.Address + "/console/", client: c}
+}
+
+// open opens the console in a tab, and logs in.
+func (d *daemon) open(t *testing.T) tab {
+	t.Helper()
+	x := openTab(t, d.address)
+	x.login()
+	return x
+}
+
+func (x tab) login() {
+	x.Helper()
+	x.fill("dialog.login [name=token]", token)
+	x.click("dialog.login button", "Log in")
+	x.Until(`!document.querySelector("dialog.login") && document.getElementById("state").textContent === "live"`)
+}
+
+func (d *daemon) list(state client.State) []client.TimerInfo {
+	d.t.Helper()
+	var timers []client.TimerInfo
+	for info, err := range d.client.List(background, client.Query{State: state, ListOptions: client.ListOptions{PageSize: 500}}) {
+		require.NoError(d.t, err)
+		timers = append(timers, info)
+	}
+	return timers
+}
+
+// counts requires how many timers wait, and how many are dead.
+func (d *daemon) counts(waiting, dead int) {
+	d.t.Helper()
+	require.Equal(d.t, []int{waiting, dead}, []int{len(d.list(client.Waiting)), len(d.list(client.Dead))})
+}
+
+func (d *daemon) get(key string) client.TimerInfo {
+	d.t.Helper()
+	info, err := d.client.Get(background, key)
+	require.NoError(d.t, err)
+	return info
+}
+
+func (d *daemon) waiting(prefix string, n int) {
+	d.t.Helper()
+	var timers []client.Timer
+	for _, one := range waitingTimers(prefix, n) {
+		timers = append(timers, client.Timer{Key: one.Key, Topic: one.Topic, After: one.After, Callback: client.Callback{URL: "https://example.org/"}})
+	}
+	_, err := d.client.ScheduleMany(background, timers)
+	require.NoError(d.t, err)
+}
+
+const rows = `document.querySelectorAll("tbody tr").length`
+
+// loaded waits for the list to have been read again, with a number of rows.
+func (x tab) loaded(n int) {
+	x.Helper()
+	x.Until(fmt.Sprintf(`!document.querySelector("[aria-busy]") && %s === %d`, rows, n))
+}
+
+// choose selects rows of a list.
+func (x tab) choose(from, to int) {
+	x.Helper()
+	x.Script(fmt.Sprintf(`for (const box of [...document.querySelectorAll("tbody input")].slice(%d, %d)) box.click()`, from, to))
+}
+
+// all carries out an action on all timers of a list that match, few enough to need no typing.
+func (x tab) all(action, button string, n int, result string) {
+	x.Helper()
+	x.click("[data-action=all-"+action+"]", "")
+	x.Until(fmt.Sprintf(`document.querySelector("dialog").innerText.includes("%d timers match.")`, n))
+	x.click("dialog button", button)
+	x.shows(fmt.Sprintf("%d of %d timers %s, 4 of 4 shards finished.", n, n, result))
+	x.Until(`document.querySelector(".job .badge").textContent === "done"`)
+}
+
+func TestTimers(t *testing.T) {
+	onTimerd(t, func(s *scene) {
+		s.waiting("order/", 120)
+		s.waiting("other/", 3)
+	}, testTimers)
+}
+
+func testTimers(t *testing.T, d *daemon) {
+	x := d.open(t)
+	x.view("#/timers")
+	x.shows("123 timers match.")
+	x.Until(rows + " === 50")
+	x.Script(`document.querySelector("tbody input").click()`)
+	x.click("a.button", "Next page")
+	x.Until(rows + ` === 50 && document.querySelector(".pager a").textContent === "First page"`)
+	x.Script(`document.querySelector("tbody input").click()`)
+	x.shows("2 selected.") // on two pages
+	x.click("a.button", "Next page")
+	x.Until(rows + " === 23")
+	x.click("button", "Clear selection")
+	x.Until(`!document.body.innerText.includes("selected")`)
+
+	x.view("#/timers?state=waiting")
+	x.Until(rows + " === 50")
+	x.fill("[name=prefix]", "order/")
+	x.click("button", "Search")
+	x.shows("120 timers match.")
+	x.Until(rows + " === 50")
+
+	// Two that are selected are cancelled.
+	x.choose(0, 2)
+	x.shows("2 selected.")
+	x.click("[data-action=cancel]", "")
+	x.Until(`document.querySelector("dialog").innerText.includes("order/00001")`)
+	x.click("dialog button", "Cancel")
+	x.shows("2 of 2 timers cancelled.")
+	x.shows("118 timers match.")
+	require.Equal(t, "main", eval[string](x, "document.activeElement.id"), "the button is gone")
+	d.counts(121, 0)
+
+	// One runs now, another is moved.
+	due := func() (n int) {
+		for _, info := range d.list(client.Waiting) {
+			if time.Until(info.Due) < time.Minute {
+				n++
+			}
+		}
+		return n
+	}
+	x.Until(`!document.querySelector("[aria-busy]") && document.querySelector("tbody a").textContent === "order/00002"`)
+	x.choose(0, 1)
+	x.click("[data-action=run]", "")
+	x.click("dialog button", "Run timer")
+	x.shows("1 of 1 timer due now.")
+	require.Equal(t, 1, due())
+	x.loaded(50)
+	x.choose(1, 2)
+	x.click("[data-action=move]", "")
+	x.fill("dialog [name=at]", "2040-01-02T03:04")
+	x.click("dialog button", "Move")
+	x.shows("1 of 1 timer moved.")
+	require.Equal(t, 2040, d.get("order/00003").Due.Year())
+
+	// Escape changes nothing, and returns the focus to the button.
+	x.loaded(50)
+	x.Script(`document.querySelector("thead input").click()`)
+	x.shows("50 selected.")
+	x.Script(`document.querySelector("[data-action=cancel]").focus()`)
+	x.click("[data-action=cancel]", "")
+	x.Until(`document.querySelector("dialog[open]")`)
+	x.Do(chromedp.KeyEvent("\u001b"))
+	x.Until(`!document.querySelector("dialog") && document.activeElement.dataset.action === "cancel"`)
+	d.counts(121, 0)
+	x.click("button", "Clear selection")
+
+	// By topic; then all of a prefix, few of which need no typing.
+	x.fill("[name=topic]", "topic-07")
+	x.click("button", "Search")
+	x.shows("2 timers match.")
+	x.loaded(2)
+	x.view("#/timers?state=waiting&prefix=other/")
+	x.click("[data-action=all-move]", "")
+	x.Until(`document.querySelector("dialog").innerText.includes("3 timers match.")`)
+	x.fill("dialog [name=at]", "2041-01-02T03:04")
+	x.click("dialog button", "Move")
+	x.shows("3 of 3 timers moved, 4 of 4 shards finished.")
+	require.Equal(t, 2041, d.get("other/00002").Due.Year())
+	x.view("#/timers?state=waiting&prefix=other/")
+	x.all("run", "Run", 3, "moved")
+	require.Equal(t, 4, due())
+
+	// One on its own page.
+	x.view("#/timer?key=" + key64("order/00050"))
+	x.click("[data-action=move]", "")
+	x.fill("dialog [name=at]", "2042-01-02T03:04")
+	x.click("dialog button", "Move")
+	x.shows("1 of 1 timer moved.")
+	require.Equal(t, 2042, d.get("order/00050").Due.Year())
+	x.click("[data-action=run]", "")
+	x.click("dialog button", "Run")
+	x.shows("1 of 1 timer due now.")
+	require.Equal(t, 5, due())
+	x.click("[data-action=cancel]", "")
+	x.click("dialog button", "Cancel")
+	x.shows("no timer or schedule has this key")
+	d.counts(120, 0)
+}
+
+// A bulk action begins only after the user has typed the count.
+func TestBulk(t *testing.T) {
+	onTimerd(t, func(s *scene) {
+		s.waiting("order/", 700)
+		s.waiting("other/", 3)
+	}, testBulk)
+}
+
+func testBulk(t *testing.T, d *daemon) {
+	x := d.open(t)
+	x.view("#/timers?state=waiting&prefix=order/")
+	x.click("[data-action=all-cancel]", "")
+	x.Until(`document.querySelector("dialog").innerText.includes("700 timers match.")`)
+	x.click("dialog button", "Cancel")
+	x.Until(`document.querySelector("dialog [name=count]").validity.valueMissing`)
+	x.fill("dialog [name=count]", "70")
+	x.click("dialog button", "Cancel")
+	x.Until(`document.querySelector("dialog").innerText.includes("The number is 700.")`)
+
+	d.waiting("order/more/", 200) // since the count was shown
+	x.fill("dialog [name=count]", "700")
+	x.click("dialog button", "Cancel")
+	x.Until(`document.querySelector("dialog").innerText.includes("900 timers match now: confirm that number")`)
+	d.counts(903, 0)
+	x.fill("dialog [name=count]", "900")
+	x.click("dialog button", "Cancel")
+	x.Until(`location.hash === "#/bulk"`)
+	x.shows("900 of 900 timers cancelled, 4 of 4 shards finished.")
+	x.Until(`document.querySelector(".job .badge").textContent === "done"`)
+	d.counts(3, 0)
+}
+
+// Dead letters are requeued and purged: all that match, the selected ones, and one on its page.
+func TestDeadLetters(t *testing.T) {
+	onTimerd(t, func(s *scene) {
+		dead := map[string]string{"a": "connection refused", "b": "connection REFUSED"}
+		for i := range 8 {
+			dead[fmt.Sprint("c", i)] = "no such host"
+		}
+		s.fail(dead)
+	}, testDeadLetters)
+}
+
+func testDeadLetters(t *testing.T, d *daemon) {
+	x := d.open(t)
+	x.view("#/timers?state=dead")
+	x.loaded(10)
+	x.fill("[name=error]", "refused")
+	x.click("button", "Search")
+	x.shows("2 timers match.")
+	x.all("requeue", "Requeue", 2, "requeued")
+	d.counts(2, 8)
+
+	x.view("#/timers?state=dead")
+	x.loaded(8)
+	x.choose(0, 2)
+	x.click("[data-action=purge]", "")
+	x.click("dialog button", "Purge")
+	x.shows("2 of 2 timers purged.")
+	x.loaded(6)
+	x.choose(0, 1)
+	x.click("[data-action=requeue]", "")
+	x.click("dialog button", "Requeue")
+	x.shows("1 of 1 timer requeued.")
+	x.loaded(5)
+	d.counts(3, 5)
+
+	dead := d.list(client.Dead)
+	x.view("#/timer?key=" + key64(dead[0].Key))
+	x.click("[data-action=requeue]", "")
+	x.click("dialog button", "Requeue")
+	x.Until(`document.querySelector("dd .badge").textContent === "waiting"`)
+	require.Equal(t, client.Waiting, d.get(dead[0].Key).State)
+	x.view("#/timer?key=" + key64(dead[1].Key))
+	x.click("[data-action=purge]", "")
+	x.click("dialog button", "Purge")
+	x.shows("no timer or schedule has this key")
+	d.counts(4, 3)
+	x.view("#/timers?state=dead")
+	x.all("purge", "Purge", 3, "purged")
+	d.counts(4, 0)
+	x.view("#/timers?state=dead")
+	x.shows("No timer is dead.")
+}
+
+func TestSchedules(t *testing.T) {
+	onTimerd(t, func(*scene) {}, testSchedules)
+}
+
+func testSchedules(t *testing.T, d *daemon) {
+	x := d.open(t)
+	x.view("#/schedules")
+	x.shows("There is no schedule.")
+	x.click("a", "New schedule")
+	x.fill("[name=key]", "reports/<b>")
+	x.fill("[name=cron]", "61 2 * * *")
+	x.fill("[name=zone]", "Europe/Berlin")
+	x.Until(`document.querySelector(".preview .error").textContent.includes("61")`)
+	x.fill("[name=cron]", "30 2 * * *")
+	x.Until(`document.querySelectorAll(".preview li").length === 10`)
+	x.shows("every day at 02:30, Europe/Berlin")
+	x.fill("[name=topic]", "reports")
+	x.fill("[name=body]", `{"v":1,"url":"https://example.org/","text":"grüße"}`)
+	x.click("button", "Create")
+	x.shows("The schedule is created.")
+	key := "reports/<b>"
+	get := func() client.ScheduleInfo {
+		info, err := d.client.GetSchedule(background, key)
+		require.NoError(t, err)
+		return info
+	}
+	require.Equal(t, []string{"30 2 * * *", "Europe/Berlin", "reports", "grüße"}, []string{get().Cron, get().Zone, get().Topic, string(get().Body)})
+
+	// A second one with the key is refused, and the form keeps what was entered.
+	x.view("#/edit")
+	x.fill("[name=key]", key)
+	x.fill("[name=cron]", "@daily")
+	x.click("button", "Create")
+	x.shows("the key has a schedule already")
+	require.Equal(t, "@daily", eval[string](x, `document.querySelector("[name=cron]").value`))
+
+	x.view("#/edit?key=" + key64(key))
+	x.Until(`document.querySelector("[name=cron]").value === "30 2 * * *"`)
+	x.click("label", "Period")
+	x.fill("[name=every]", "5")
+	x.Script(`document.querySelector("[name=every_unit]").value = "60000"`)
+	x.Script(`document.querySelector("summary").click()`)
+	x.Script(`document.querySelector("[name=overlap]").value = "allow"`)
+	x.click("button", "Save")
+	x.shows("The schedule is replaced.")
+	require.Equal(t, 5*time.Minute, get().Every)
+	require.Equal(t, client.OverlapAllow, get().Overlap)
+	require.Equal(t, "grüße", string(get().Body), "it is kept")
+
+	x.click("[data-action=pause]", "")
+	x.fill("dialog [name=note]", "the printer is broken")
+	x.click("dialog button", "Pause")
+	x.shows("The schedule is paused.")
+	require.Equal(t, "the printer is broken", get().PauseNote)
+	x.click("[data-action=resume]", "")
+	x.shows("The schedule is resumed.")
+	require.Equal(t, client.ScheduleActive, get().State)
+	x.click("[data-action=trigger]", "")
+	x.click("dialog button", "Trigger")
+	x.shows("An occurrence is due now.")
+	x.click("[data-action=backfill]", "")
+	x.Until(`document.querySelector("dialog [name=from]")`)
+	x.click("dialog button", "Backfill")
+	x.shows("occurrences are due now.")
+	waiting := len(d.list(client.Waiting))
+	require.Greater(t, waiting, 280, "5 minutes for a day")
+	x.click("a", "Its timers")
+	x.shows(number(waiting) + " timers match.")
+	x.view("#/schedules")
+	x.Until(rows + ` === 1 && document.querySelectorAll(".strip li").length === 10`)
+	x.click("[data-action=delete]", "")
+	x.Script(`document.querySelector("dialog [name=cancel]").click()`)
+	x.click("dialog button", "Delete")
+	x.shows("The schedule is deleted.")
+	x.shows("There is no schedule.")
+	d.counts(0, 0)
+}
