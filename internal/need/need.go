@@ -21,13 +21,18 @@ func Program(t testing.TB, pkg string, names ...string) string {
 	return ""
 }
 
-// Skip skips a test because something is not installed that a Debian package has. With
-// LIMBO_REQUIRE set in the environment, as CI does, the test fails.
+// Skip skips a test because something is not installed that a Debian package has.
 func Skip(t testing.TB, what, pkg string) {
 	t.Helper()
-	const format = "%s is not installed: Debian's package %s has it"
+	Missing(t, what+" is not installed: Debian's package "+pkg+" has it")
+}
+
+// Missing skips a test because something is missing, which the text names. With LIMBO_REQUIRE set in
+// the environment, as CI does, the test fails.
+func Missing(t testing.TB, text string) {
+	t.Helper()
 	if os.Getenv("LIMBO_REQUIRE") != "" {
-		t.Fatalf(format, what, pkg)
+		t.Fatal(text)
 	}
-	t.Skipf(format, what, pkg)
+	t.Skip(text)
 }

@@ -18,13 +18,13 @@ type verdict struct {
 
 func (v *verdict) Helper() {}
 
-func (v *verdict) Fatalf(format string, args ...any) {
-	v.said = "failed: " + fmt.Sprintf(format, args...)
+func (v *verdict) Fatal(args ...any) {
+	v.said = "failed: " + fmt.Sprint(args...)
 	runtime.Goexit()
 }
 
-func (v *verdict) Skipf(format string, args ...any) {
-	v.said = "skipped: " + fmt.Sprintf(format, args...)
+func (v *verdict) Skip(args ...any) {
+	v.said = "skipped: " + fmt.Sprint(args...)
 	runtime.Goexit()
 }
 
