@@ -157,6 +157,9 @@ func (c *Console) events() func(context.Context) ([]byte, time.Time) {
 			figures.gap()
 		} else {
 			figures.add(begun, s, workers)
+			if !e.Since.IsZero() { // the poll has waited for a store that was down, which is not slow
+				took = 0
+			}
 			o := overviewOf(s)
 			e.Overview, e.Error, e.Since, e.Polled = &o, "", time.Time{}, took.Seconds()
 			e.PerSecond, e.Late, e.Workers = figures.rates(), figures.lateness(), figures.workerList(workers)
