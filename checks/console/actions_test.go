@@ -25,6 +25,8 @@ type faulty struct {
 	down   atomic.Bool // all of it
 	cancel atomic.Bool // Cancel
 	miss   atomic.Bool // Cancel of the first timer of each call, which it does not find
+
+	beforeCancel func(keys []string) // of each call; nil: nothing
 }
 
 var errDown = errors.New("dial tcp 10.0.0.1:6379: connect: connection refused")
@@ -46,6 +48,9 @@ func (f *faulty) List(ctx context.Context, shard int, q store.Query) (store.Page
 func (f *faulty) Cancel(ctx context.Context, shard int, keys []string) ([]store.CancelResult, error) {
 	if f.cancel.Load() {
 		return nil, errDown
+	}
+	if f.beforeCancel != nil {
+		f.beforeCancel(keys)
 	}
 	results, err := f.Store.Cancel(ctx, shard, keys)
 	if f.miss.Load() && len(results) > 0 {
