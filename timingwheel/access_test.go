@@ -41,12 +41,12 @@ func TestClearedLater(t *testing.T) {
 			n := l.timers.node(off)
 			l.unlinkLater(n)
 			l.timers.release(off, n)
-			require.Less(t, l.unlinkedLen, unlinkBatch)
+			require.Less(t, l.unlinkedLen, uint(unlinkBatch))
 		}
 		l.clearUnlinked()
 		require.Zero(t, l.unlinkedLen)
 		require.Zero(t, l.bucket(id).count)
-		verifyList(t, &l, id, map[uint32]bool{}, map[uint32]bool{})
+		verifyList(t, &l, id, 0, map[uint32]bool{}, map[uint32]bool{})
 		require.NotPanics(t, func() {
 			i, _ := l.first(l.bucket(id))
 			require.Zero(t, i)

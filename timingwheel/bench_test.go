@@ -159,3 +159,39 @@ func BenchmarkExpire(b *testing.B) {
 	}
 	b.ReportMetric(float64(took.Nanoseconds())/float64(n*b.N), "ns/timer")
 }
+
+// BenchmarkStopMany stops many timers in random order.
+func BenchmarkStopMany(b *testing.B) {
+	for _, n := range []int{200_000, 1_000_000} {
+		b.Run(fmt.Sprintf("impl=wheel/timers=%d", n), func(b *testing.B) {
+			w, _ := New(func(uint64) {}, Options{})
+			defer w.Shutdown(context.Background(), Discard)
+			stopMany(b, n, func(d time.Duration) Timer {
+				t, _ := w.Schedule(1, d)
+				return t
+			}, w.Stop)
+		})
+		b.Run(fmt.Sprintf("impl=stdlib/timers=%d", n), func(b *testing.B) {
+			stopMany(b, n, func(d time.Duration) *time.Timer { return time.AfterFunc(d, func() {}) }, (*time.Timer).Stop)
+		})
+	}
+}
+
+func stopMany[T any](b *testing.B, n int, start func(time.Duration) T, stop func(T) bool) {
+	r := rand.New(rand.NewPCG(1, 2))
+	held := make([]T, n)
+	stopped := time.Duration(0)
+	for b.Loop() {
+		for i := range held {
+			held[i] = start(time.Minute + time.Duration(r.Int64N(int64(59*time.Minute))))
+		}
+		order := r.Perm(n)
+		runtime.GC()
+		from := time.Now()
+		for _, i := range order {
+			stop(held[i])
+		}
+		stopped += time.Since(from)
+	}
+	b.ReportMetric(float64(stopped.Nanoseconds())/float64(n*b.N), "ns/stop")
+}

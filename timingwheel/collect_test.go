@@ -30,11 +30,19 @@ func gcUntil(done func() bool) {
 }
 
 // timers 17: the value of a timer that was stopped or has run can be collected
-// at once, while the wheel, its slab and its workers live on.
+// at once, while the wheel, its slab and its workers live on; also if the timer is only
+// noted.
 func TestValuesAreCollected(t *testing.T) {
+	for _, eager := range []bool{false, true} {
+		valuesAreCollected(t, eager)
+	}
+}
+
+func valuesAreCollected(t *testing.T, eager bool) {
 	ran := make(chan struct{}, 3)
 	w, err := New(func(*payload) { ran <- struct{}{} }, Options{Tick: time.Microsecond, Workers: 1, Shards: 1})
 	require.NoError(t, err)
+	w.eager(eager)
 	neighbour, err := w.Schedule(nil, time.Hour) // keeps the slab
 	require.NoError(t, err)
 	schedule := func(d time.Duration) (Timer, weak.Pointer[payload]) {
@@ -46,10 +54,11 @@ func TestValuesAreCollected(t *testing.T) {
 	stopped, stoppedValue := schedule(time.Hour)
 	_, ranValue := schedule(10 * time.Microsecond)
 	_, atOnceValue := schedule(0)
-	kept, keptValue := schedule(time.Hour)
+	kept, keptValue := schedule(2 * time.Hour) // in another chunk, or stopped would not be noted
 	<-ran
 	<-ran
 	require.True(t, w.Stop(stopped))
+	require.Equal(t, eager, w.shards[0].lists.unlinkedLen > 0)
 	gcUntil(func() bool { return stoppedValue.Value() == nil })
 	gcUntil(func() bool { return atOnceValue.Value() == nil && ranValue.Value() == nil })
 	require.NotNil(t, keptValue.Value())

@@ -335,3 +335,106 @@ func TestHandleOfAnotherWheel(t *testing.T) {
 	}
 	require.Equal(t, 1, f.Len())
 }
+
+// T4, T6: most Stops of many timers only note the timer, and are exact all the same:
+// in random order, among timers that are started, moved and run, and in a shutdown.
+func TestStopMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most = 2500
+		f := start(t, Options{Shards: 1, MaxPending: most})
+		r := rand.New(rand.NewPCG(1, 2))
+		within := func() time.Duration { return time.Duration(1+r.IntN(3_600_000)) * time.Millisecond }
+		var held []Timer
+		noted := 0
+		stop := func() {
+			h := held[len(held)-1]
+			held = held[:len(held)-1]
+			pending, unlinked := f.Len(), f.unlinked(0)
+			if _, ok := f.Value(h); !ok {
+				require.False(t, f.Stop(h)) // it has run
+				return
+			}
+			require.True(t, f.Stop(h))
+			if f.unlinked(0) > unlinked {
+				noted++
+			}
+			require.Equal(t, pending-1, f.Len())
+			require.False(t, f.Stop(h))
+			require.False(t, f.Reset(h, time.Second))
+			_, ok := f.Value(h)
+			require.False(t, ok)
+		}
+		for range 40 {
+			for f.Len() < most {
+				held = append(held, f.in(len(held), within()))
+			}
+			_, err := f.Schedule(0, within())
+			require.ErrorIs(t, err, ErrFull)
+			r.Shuffle(len(held), func(i, j int) { held[i], held[j] = held[j], held[i] })
+			for range r.IntN(most) {
+				stop()
+				if r.IntN(8) == 0 && len(held) > 0 {
+					f.Reset(held[r.IntN(len(held))], within())
+				}
+			}
+			f.rest()
+			f.pass(time.Duration(r.IntN(1000)) * time.Second)
+		}
+		require.Greater(t, noted, 1000)
+
+		_, err := f.Close(Await)
+		require.NoError(t, err)
+		for len(held) > 0 {
+			stop()
+		}
+		synctest.Wait()
+		require.Zero(t, f.Len())
+		_, err = f.Shutdown(t.Context(), Await)
+		require.NoError(t, err)
+	})
+}
+
+// T13: the last timer is never only noted: its Stop ends a shutdown that waits for it.
+func TestStopOfTheLast(t *testing.T) {
+	f := start(t, Options{Shards: 1})
+	last, other := f.in(1, time.Hour), f.in(2, 2*time.Hour) // in two chunks
+	_, err := f.Close(Await)
+	require.NoError(t, err)
+	require.True(t, f.Stop(other))
+	require.True(t, f.Stop(last))
+	require.Zero(t, f.unlinked(0))
+	_, err = f.Shutdown(t.Context(), Await)
+	require.NoError(t, err)
+}
+
+// T5: Reset moves a timer whose slab it packs, because it completes a batch of those
+// that were stopped.
+func TestResetPacksTheSlab(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, Options{Shards: 1})
+		var all []Timer // all of one slab
+		for i := range slabNodes - 1 {
+			all = append(all, f.in(i, time.Hour))
+		}
+		f.in(0, 2*time.Hour) // of another one, and the last to be linked
+		l := &f.shards[0].lists
+		keep := int(l.timers.packAt) + unlinkBatch - 1
+		require.Zero(t, (len(all)-keep)%unlinkBatch)
+		for _, h := range all[keep:] {
+			require.True(t, f.Stop(h))
+		}
+		require.Zero(t, f.unlinked(0))
+		for _, h := range all[1:unlinkBatch] {
+			require.True(t, f.Stop(h))
+		}
+		require.Nil(t, l.timers.table[0].kept)
+		require.True(t, f.Reset(all[0], time.Minute))
+		require.NotNil(t, l.timers.table[0].kept)
+		f.rest()
+		at, ok := f.Deadline(all[0])
+		require.True(t, ok)
+		require.Equal(t, time.Minute, time.Until(at))
+		f.pass(time.Minute)
+		require.Equal(t, []int{0}, f.values())
+	})
+}

@@ -95,12 +95,12 @@ func (f *fixture) locked() bool {
 	return false
 }
 
-// eager has the wheel do at any size what it does with many timers only: clear
-// places later, and merge chunks.
-func (f *fixture) eager(yes bool) {
-	for _, s := range f.shards {
-		if s.lists.batchFrom, s.lists.mergeAbove = 0, 0; !yes {
-			s.lists.batchFrom, s.lists.mergeAbove = batchFrom, mergeAbove
+// eager makes the wheel do at any size what it does with many timers only: note those
+// that leave, and merge chunks.
+func (w *Wheel[V]) eager(yes bool) {
+	for _, s := range w.shards {
+		if s.lists.batchAbove, s.lists.mergeAbove = 1, 0; !yes {
+			s.lists.batchAbove, s.lists.mergeAbove = batchAbove, mergeAbove
 		}
 	}
 }
@@ -256,12 +256,12 @@ func (s *shard[V]) bucketOf(h Timer) uint32 {
 	return s.lists.chunks.node(s.lists.timers.node(h.index()).place >> slotBits).place
 }
 
-// unlinked is how many places of a shard are to be cleared.
+// unlinked is how many timers of a shard are noted.
 func (f *fixture) unlinked(num int) int {
 	s := f.shards[num]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.lists.unlinkedLen
+	return int(s.lists.unlinkedLen)
 }
 
 // head is the first bucket in the queue, due or not, taken out of it.

@@ -63,12 +63,13 @@ func TestHammerExactlyOnce(t *testing.T) {
 		{Tick: 1, WheelSize: 256, Shards: 1, Workers: 3},
 	} {
 		for _, policy := range policies {
-			hammer(t, o, policy)
+			hammer(t, o, policy, false)
+			hammer(t, o, policy, true)
 		}
 	}
 }
 
-func hammer(t *testing.T, o Options, policy Policy) {
+func hammer(t *testing.T, o Options, policy Policy, eager bool) {
 	const goroutines = 6
 	per := times(1500)
 	l := &ledger{ends: make([]atomic.Int32, goroutines*per)}
@@ -81,6 +82,7 @@ func hammer(t *testing.T, o Options, policy Policy) {
 		l.end(v)
 	}, o)
 	require.NoError(t, err)
+	w.eager(eager)
 
 	var shared [64]struct { // handles that anybody may stop or move
 		sync.Mutex
@@ -301,6 +303,65 @@ func TestHammerMaxPending(t *testing.T) {
 	_, err = w.Shutdown(context.Background(), Await)
 	require.NoError(t, err)
 	require.Zero(t, w.shared.limit.held.Load())
+}
+
+// T3, T4: goroutines stop the same timers, each in an order of its own, while some come
+// due, cascade or are moved. Each timer ends once, and the counts add up all the while.
+func TestHammerStopMany(t *testing.T) {
+	t.Parallel()
+	for _, o := range []Options{
+		{Tick: 100 * time.Microsecond, WheelSize: 4, Shards: 1, Workers: 2},
+		{Tick: 20 * time.Microsecond, Shards: 2, Workers: 2, MaxPending: 8000},
+	} {
+		n := times(8000)
+		if o.MaxPending > 0 {
+			n = o.MaxPending
+		}
+		ends := make([]atomic.Int32, n)
+		w, err := New(func(v int) { ends[v].Add(1) }, o)
+		require.NoError(t, err)
+		held := make([]Timer, n)
+		for i := range held {
+			delay := time.Hour
+			if i%4 == 0 {
+				delay = rand.N(30 * time.Millisecond)
+			}
+			held[i], err = w.Schedule(i, delay)
+			require.NoError(t, err)
+		}
+		var working sync.WaitGroup
+		for range 3 {
+			working.Go(func() {
+				for k, i := range rand.Perm(n) {
+					if k%16 == 0 {
+						w.Reset(held[i], rand.N(30*time.Millisecond))
+						continue
+					}
+					if v, ok := w.Remove(held[i]); ok {
+						ends[v].Add(1)
+						if _, ok = w.Value(held[i]); v != i || ok || w.Stop(held[i]) {
+							t.Errorf("T4, T6: stopped %d as %d", i, v)
+						}
+					}
+				}
+			})
+		}
+		for w.Len() > n/8 {
+			st := w.Stats()
+			if st.Scheduled != uint64(st.Pending)+st.Stopped+st.Expired {
+				t.Errorf("T3: Stats are %+v", st)
+				break
+			}
+			runtime.Gosched()
+		}
+		working.Wait()
+		_, err = w.Shutdown(context.Background(), RunNow)
+		require.NoError(t, err)
+		verify(t, w)
+		for i := range ends {
+			require.Equal(t, int32(1), ends[i].Load(), "T3: timer %d", i)
+		}
+	}
 }
 
 // T11: Len and Stats are of one moment. Two goroutines, each with a shard of

@@ -12,13 +12,13 @@ type lists[V any] struct {
 
 	spareChunk uint32 // a chunk in no bucket, kept for the next that needs one; 0: none
 
-	batchFrom  int // timers from which on places are cleared later; a constant, but in tests
+	batchAbove int // timers above which those that leave are noted; a constant, except in tests
 	mergeAbove int // chunks above which they are merged; likewise
 
-	// unlinked are places whose timers have left, and that are to be cleared by
-	// clearUnlinked (see unlinkLater).
-	unlinked    [unlinkBatch]uint32
-	unlinkedLen int
+	// unlinked are timers that have left, for clearUnlinked to clear their places and
+	// free their nodes (see unlinkLater, endLater).
+	unlinked    [unlinkBatch]unlinked
+	unlinkedLen uint
 	lastChunk   uint32 // of the timer that was linked last
 	nextMerge   uint32 // the chunk that was examined last
 	touched     uint32 // keeps clearUnlinked's loads from being optimized away
@@ -26,7 +26,7 @@ type lists[V any] struct {
 
 // newLists returns lists without a timer, whose buckets' numbers follow seq.
 func newLists[V any](seq uint64) lists[V] {
-	l := lists[V]{seq: seq, batchFrom: batchFrom, mergeAbove: mergeAbove}
+	l := lists[V]{seq: seq, batchAbove: batchAbove, mergeAbove: mergeAbove}
 	l.timers.named = true
 	l.timers.packAt, l.chunks.packAt, l.buckets.packAt = slabNodes/8, slabNodes/2, slabNodes/2
 	l.timers.limit = 1 << (32 - slabBits)
@@ -86,84 +86,128 @@ func (l *lists[V]) link(i uint32, n *node[V], b *bucket, id uint32) {
 // unlink takes a timer out of its bucket, which it returns, and which may be
 // empty then: of a waiting one the next timer may need it, and the advancer removes it
 // before it would sleep for it (T9).
-func (l *lists[V]) unlink(n *node[V]) *bucket {
+//
+// Nodes may move, here and in all methods that clear what is noted.
+func (l *lists[V]) unlink(i uint32) *bucket {
 	if l.unlinkedLen > 0 {
 		l.clearUnlinked()
 	}
-	b := l.clear(n.place)
+	place := l.timers.node(i).place
+	r := l.chunks.node(place >> slotBits)
+	b := l.bucket(r.place)
+	b.count--
+	if r.value.used &^= 1 << (place & slotMask); r.value.used == 0 {
+		l.dropChunk(b, place>>slotBits, &r.value)
+	}
 	if l.sparse() {
 		l.mergeSome(1)
 	}
 	return b
 }
 
+// unlinked is a timer that has left its bucket or the wheel, for clearUnlinked.
+type unlinked struct {
+	place uint32 // to be cleared
+	freed uint32 // the node to be freed, by index; 0: the timer is pending, in another place
+}
+
 // unlinkLater is unlink for a timer of a waiting or cascading bucket, at the next
-// clearUnlinked. Its node may be used again at once: it is the place that is cleared.
-//
-// Timers are stopped in another order than they lie in, so the chunk of each
-// is a cache miss, and its bucket may be another. Cleared one by one they are
-// waited for one by one; clearUnlinked has a batch of them fetched side by side.
+// clearUnlinked. The caller gives the timer another place at once: the old one is
+// cleared.
 //
 // Invariant: a chunk's used slot names a node whose place is that slot, unless
 // the slot is in unlinked. So whoever walks through a bucket, counts it or frees
 // it calls clearUnlinked first.
 func (l *lists[V]) unlinkLater(n *node[V]) {
-	if n.place>>slotBits == l.lastChunk {
-		l.unlink(n) // it is in the cache
-		return
-	}
-	l.unlinked[l.unlinkedLen%unlinkBatch] = n.place
-	l.unlinkedLen++
+	l.note(n.place, 0)
 	if l.unlinkedLen == unlinkBatch {
 		l.clearUnlinked()
 	}
 }
 
-const (
-	// maxTimers is how many timers one shard can hold: each might need a chunk
-	// of its own. The difference is for the spare one and what unlinkLater holds.
-	maxTimers = 1<<(32-slotBits-slabBits)*(slabNodes-1) - slabNodes
-
-	// unlinkBatch is how many places clearUnlinked clears at most.
-	unlinkBatch = 16
-
-	// batchFrom is how many timers a shard holds at least when places are cleared
-	// later. With fewer, the chunks are in the cache.
-	batchFrom = 1 << 14
-)
-
-// clearUnlinked clears the places of timers that have left.
-func (l *lists[V]) clearUnlinked() {
-	places := l.unlinked[:l.unlinkedLen]
-	// The loads of each loop do not wait for one another.
-	touched := uint32(0)
-	for _, p := range places {
-		touched += l.chunks.node(p >> slotBits).place
-	}
-	for _, p := range places {
-		touched += l.bucket(l.chunks.node(p >> slotBits).place).count
-	}
-	l.touched = touched
-	l.unlinkedLen = 0
-	for _, p := range places {
-		l.clear(p)
-	}
-	if l.sparse() {
-		l.mergeSome(len(places))
-	}
+// endLater ends a timer of a waiting or cascading bucket. Its handle is stale and its
+// value is zeroed at once; clearUnlinked clears the place and frees the node. The
+// caller calls that when unlinkBatch are noted.
+//
+// Timers are stopped in another order than they lie in. So the node of each is a cache
+// miss, its chunk is another, and its bucket may be a third. The processor overlaps
+// the misses of successive Stops only if there are few instructions, and few stores,
+// between them. Therefore Stop does no more than this for most timers, and
+// clearUnlinked does the rest for a batch, whose chunks it fetches together.
+//
+// Invariant: a node with ended set in its generation is in unlinked, once, and keeps
+// its place until it is freed.
+func (l *lists[V]) endLater(i uint32, n *node[V]) {
+	n.gen |= ended
+	var zero V
+	n.value = zero
+	l.note(n.place, i)
 }
 
-// clear empties a place, and returns its bucket.
-func (l *lists[V]) clear(place uint32) *bucket {
-	at := place >> slotBits
-	r := l.chunks.node(at)
-	b := l.bucket(r.place)
-	b.count--
-	r.value.used &^= 1 << (place & slotMask)
-	if r.value.used == 0 {
-		l.dropChunk(b, at, &r.value)
+func (l *lists[V]) note(place, freed uint32) {
+	l.unlinked[l.unlinkedLen%unlinkBatch] = unlinked{place, freed}
+	l.unlinkedLen++
+}
+
+const (
+	// maxTimers is how many timers one shard can hold: each might need a chunk
+	// of its own. The difference is for the spare one and for those that are noted.
+	maxTimers = 1<<(32-slotBits-slabBits)*(slabNodes-1) - slabNodes
+
+	// ended is set in the generation of a timer that has ended and whose node is not
+	// freed yet. No handle has that bit.
+	ended = 1 << genBits
+
+	// unlinkBatch is how many timers clearUnlinked handles at most.
+	unlinkBatch = 16
+
+	// batchAbove is how many timers a shard holds when those that leave are not noted:
+	// they are in the cache. It is 1 at least, so the last timer is never noted.
+	batchAbove = 1 << 10
+)
+
+// clearUnlinked clears the places of timers that have left, and frees their nodes.
+func (l *lists[V]) clearUnlinked() {
+	noted := l.unlinked[:l.unlinkedLen]
+	l.unlinkedLen = 0
+	var chunks [unlinkBatch]*node[chunk]
+	var buckets [unlinkBatch]*bucket
+	// The loads of each loop do not wait for one another.
+	touched := uint32(0)
+	for k, u := range noted {
+		chunks[k] = l.chunks.node(u.place >> slotBits)
+		touched += chunks[k].place
 	}
-	return b
+	for k := range noted {
+		buckets[k] = l.bucket(chunks[k].place)
+		touched += buckets[k].count
+	}
+	l.touched = touched
+	// Chunks that are empty go afterwards, since that may move others.
+	var empty [unlinkBatch]uint32
+	n := 0
+	for k, u := range noted {
+		buckets[k].count--
+		c := &chunks[k].value
+		if c.used &^= 1 << (u.place & slotMask); c.used == 0 {
+			empty[n] = u.place >> slotBits
+			n++
+		}
+	}
+	for _, at := range empty[:n] {
+		r := l.chunks.node(at)
+		l.dropChunk(l.bucket(r.place), at, &r.value)
+	}
+	for _, u := range noted {
+		if u.freed != 0 {
+			n := l.timers.node(u.freed)
+			n.gen &^= ended
+			l.timers.release(u.freed, n)
+		}
+	}
+	if l.sparse() {
+		l.mergeSome(len(noted))
+	}
 }
 
 // sparse reports whether the chunks hold so few timers that they are to be
@@ -263,12 +307,9 @@ func (l *lists[V]) dropChunk(b *bucket, at uint32, c *chunk) {
 	}
 }
 
-// empty is called when the last timer has left: only what one slab of each kind
+// empty is called when the last timer has left, and none is noted: only what one slab of each kind
 // holds is kept.
 func (l *lists[V]) empty() {
-	if l.unlinkedLen > 0 {
-		l.clearUnlinked()
-	}
 	if l.spareChunk != 0 && l.chunks.size > slabNodes {
 		l.chunks.release(l.spareChunk, l.chunks.node(l.spareChunk))
 		l.spareChunk = 0
@@ -313,8 +354,8 @@ func (l *lists[V]) fetch(c *chunk) {
 // call clearUnlinked.
 func (l *lists[V]) count(id uint32) uint32 {
 	n := l.bucket(id).count
-	for _, p := range l.unlinked[:l.unlinkedLen] {
-		if l.chunks.node(p>>slotBits).place == id {
+	for _, u := range l.unlinked[:l.unlinkedLen] {
+		if l.chunks.node(u.place>>slotBits).place == id {
 			n--
 		}
 	}

@@ -29,12 +29,12 @@ type shard[V any] struct {
 	levels    []level
 	lists     lists[V]
 	cascading []uint32 // buckets that the advancer is moving on, a chunk at a time
-	// maxReadyDeadline is the latest deadline of the timers that were due when
-	// they came.
-	maxReadyDeadline tick
-	closed           bool // no new timers (T13)
-	runNow           bool // all that is pending has been made due, whatever Reset is asked
-	counts           counts
+	// readyUntil is the clock, or the latest deadline of the timers that were due when
+	// they were scheduled, whichever is later. A timer with a later deadline is not ready.
+	readyUntil tick
+	closed     bool // no new timers (T13)
+	runNow     bool // all that is pending has been made due, whatever Reset is asked
+	counts     counts
 
 	num    uint32 // which shard this is
 	bits   uint   // log2 of the wheel size
@@ -83,6 +83,10 @@ func (s *shard[V]) add(v V, now, deadline nanos) (Timer, error) {
 		return Timer{}, ErrFull
 	}
 	i, n, ok := s.lists.timers.alloc()
+	if !ok {
+		s.lists.clearUnlinked()
+		i, n, ok = s.lists.timers.alloc()
+	}
 	if !ok {
 		s.shared.limit.release(1)
 		s.counts.refusedFull++
@@ -165,7 +169,7 @@ func (s *shard[V]) flushTick(b *bucket) tick {
 // ready, if that is this shard's, and so stands behind all that came due before.
 func (s *shard[V]) addReady(i uint32, n *node[V]) {
 	s.counts.ready++
-	s.maxReadyDeadline = max(s.maxReadyDeadline, n.deadline)
+	s.readyUntil = max(s.readyUntil, n.deadline)
 	q := &s.shared.ready
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -196,14 +200,36 @@ func (s *shard[V]) ref(id uint32) bucketRef {
 	return bucketRef{s.num, id, s.lists.bucket(id).seq}
 }
 
-// unlink takes a timer out of its bucket.
-func (s *shard[V]) unlink(n *node[V]) {
-	if s.counts.pending >= s.lists.batchFrom && n.deadline > max(s.clock, s.maxReadyDeadline) && !s.runNow {
-		s.lists.unlinkLater(n)
-		return
+// remove ends a timer, for Stop and Remove.
+func (s *shard[V]) remove(t Timer) (v V, ok bool) {
+	n := s.find(t)
+	if n == nil {
+		return v, false
 	}
+	v = n.value
+	s.counts.stopped++
+	s.end(t.index(), n)
+	return v, true
+}
+
+// later reports whether a timer that leaves is noted, for the next clearUnlinked: it
+// is not ready, and its place is not in the cache.
+func (s *shard[V]) later(n *node[V]) bool {
+	return s.counts.pending > s.lists.batchAbove && n.deadline > s.readyUntil && n.place>>slotBits != s.lists.lastChunk
+}
+
+// unlink takes a timer out of its bucket. Nodes may move.
+func (s *shard[V]) unlink(i uint32, n *node[V]) {
+	if s.later(n) {
+		s.lists.unlinkLater(n)
+	} else {
+		s.unlinkNow(i, n)
+	}
+}
+
+func (s *shard[V]) unlinkNow(i uint32, n *node[V]) {
 	id := s.lists.bucketID(n)
-	b := s.lists.unlink(n)
+	b := s.lists.unlink(i)
 	if b.state != bucketReady {
 		return
 	}
@@ -217,8 +243,15 @@ func (s *shard[V]) unlink(n *node[V]) {
 
 // end takes a timer out for good: its node is free after it.
 func (s *shard[V]) end(i uint32, n *node[V]) {
-	s.unlink(n)
-	s.lists.timers.release(i, n)
+	if s.later(n) {
+		s.lists.endLater(i, n)
+		if s.lists.unlinkedLen == unlinkBatch {
+			s.lists.clearUnlinked()
+		}
+	} else {
+		s.unlinkNow(i, n)
+		s.lists.timers.release(i, s.lists.timers.node(i))
+	}
 	s.counts.pending--
 	s.shared.limit.release(1)
 	if s.counts.pending == 0 {
@@ -246,11 +279,11 @@ func (s *shard[V]) move(i uint32, n *node[V], now, deadline nanos) {
 	// the timer moved on from there. So a deadline that is pushed out a thousand
 	// times costs one move, not a thousand.
 	d := s.shared.ceil(deadline)
-	if old := n.deadline; d >= old && old-s.clock >= 2<<s.bits && old > s.maxReadyDeadline {
+	if old := n.deadline; d >= old && old-s.clock >= 2<<s.bits && old > s.readyUntil {
 		// Not even a look at the bucket, which would be two cache misses. With a
 		// deadline so far out the bucket is of a higher level, where each timer
 		// is looked at; or of the lowest, and has moved set for an earlier push.
-		// It is not ready: of those only maxReadyDeadline could be that late.
+		// It is not ready: see readyUntil.
 		n.deadline = d
 		return
 	}
@@ -261,8 +294,8 @@ func (s *shard[V]) move(i uint32, n *node[V], now, deadline nanos) {
 		}
 		return
 	}
-	s.unlink(n)
-	s.arm(i, n, now, deadline)
+	s.unlink(i, n)
+	s.arm(i, s.lists.timers.node(i), now, deadline)
 }
 
 // catchUp moves the clock of a shard that had nothing to flush for a while on
@@ -284,6 +317,7 @@ func (s *shard[V]) catchUp(present tick) {
 // advance moves the clock to a tick, never back.
 func (s *shard[V]) advance(to tick) {
 	s.clock = max(s.clock, to)
+	s.readyUntil = max(s.readyUntil, s.clock)
 	s.catchUpAt = after(s.shared.start(s.clock), time.Duration(s.shared.tick)<<s.bits)
 }
 
@@ -358,7 +392,7 @@ func (s *shard[V]) cascade(id uint32) (done bool) {
 		if i == 0 {
 			break
 		}
-		s.lists.unlink(n)
+		s.lists.unlink(i)
 		s.counts.cascaded++
 		if n.deadline > s.clock {
 			s.place(i, n)
@@ -406,6 +440,7 @@ type pendingTimer[V any] struct {
 
 // appendPending appends every timer, in no order.
 func (s *shard[V]) appendPending(all []pendingTimer[V]) []pendingTimer[V] {
+	s.lists.clearUnlinked() // or ended timers would be among them
 	all = slices.Grow(all, s.counts.pending)
 	s.lists.timers.each(func(i uint32, n *node[V]) {
 		all = append(all, pendingTimer[V]{n.deadline, makeTimer(s.num, n.gen, i), n.value})
@@ -426,7 +461,7 @@ func (s *shard[V]) makeReady(timers []pendingTimer[V]) {
 		if b == nil {
 			id, b = s.lists.newBucket(bucketReady, 0, p.deadline)
 		}
-		s.lists.unlink(n)
+		s.lists.unlink(p.timer.index()) // moves no node: under runNow none is noted
 		s.lists.link(p.timer.index(), n, b, id)
 	}
 	if b != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 )
@@ -143,6 +144,7 @@ func (w *Wheel[V]) runAll() {
 	var all []pendingTimer[V]
 	w.closeShards(func(s *shard[V]) {
 		s.runNow = true
+		s.readyUntil = math.MaxInt64
 		all = s.appendPending(all)
 	})
 	sortByDeadline(all)

@@ -90,24 +90,36 @@ func (p *slabs[V]) node(i uint32) *node[V] {
 // find returns the node in use of an index that comes from outside; nil if there
 // is none.
 func (p *slabs[V]) find(i uint32) *node[V] {
-	if i>>slabBits >= uint32(len(p.table)) {
+	n := p.inPlace(i)
+	if n == nil {
+		n = p.findPacked(i)
+	}
+	if n == nil || n.place == 0 {
 		return nil
 	}
-	s := &p.table[i>>slabBits]
-	off := i & slabMask
-	if s.kept != nil {
-		if !s.kept.has(off) {
-			return nil
+	return n
+}
+
+// inPlace is find for a slab that is not packed, and the node may be free. It is short
+// enough to be inlined.
+func (p *slabs[V]) inPlace(i uint32) *node[V] {
+	if num := uint(i >> slabBits); num < uint(len(p.table)) {
+		s := &p.table[num]
+		if off := uint(i & slabMask); s.kept == nil && off < uint(len(s.nodes)) {
+			return &s.nodes[off]
 		}
-		off = s.kept.position(off)
-	}
-	if off >= uint32(len(s.nodes)) {
-		return nil
-	}
-	if n := &s.nodes[off]; n.place != 0 {
-		return n
 	}
 	return nil
+}
+
+// findPacked is find for a packed slab, and the node may be free.
+func (p *slabs[V]) findPacked(i uint32) *node[V] {
+	num, off := i>>slabBits, i&slabMask
+	if num >= uint32(len(p.table)) || p.table[num].kept == nil || !p.table[num].kept.has(off) {
+		return nil
+	}
+	s := &p.table[num]
+	return &s.nodes[s.kept.position(off)]
 }
 
 // alloc takes a node, the most recently freed one of the first partial slab.
@@ -312,10 +324,16 @@ func (p *slabs[V]) pack(num uint32) {
 	if kept == nil {
 		kept = new(ranks)
 		at := 0
-		for off := range s.nodes {
-			if s.nodes[off].place != 0 {
-				kept.words[off/64] |= 1 << (off % 64)
-				nodes[at] = s.nodes[off]
+		for w := range kept.words {
+			// No branch for each node, which would be mispredicted.
+			word, from := uint64(0), s.nodes[w*64:w*64+64]
+			for k := range from {
+				place := uint64(from[k].place)
+				word |= -place >> 63 << (k & 63)
+			}
+			kept.words[w] = word
+			for ; word != 0; word &= word - 1 {
+				nodes[at] = from[bits.TrailingZeros64(word)]
 				at++
 			}
 		}

@@ -230,7 +230,7 @@ func TestLastTicks(t *testing.T) {
 			require.Equal(t, left, s.counts.ready)
 			require.Equal(t, tick(math.MaxInt64), s.clock)
 			s.clock, s.catchUpAt = 0, after(0, time.Duration(s.shared.tick)<<s.bits) // for verify
-			s.maxReadyDeadline = math.MaxInt64                                       // of the timers that are ready, at whatever clock
+			s.readyUntil = math.MaxInt64                                             // of the timers that are ready, at whatever clock
 		})
 	}
 }

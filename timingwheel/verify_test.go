@@ -49,7 +49,8 @@ func verifyShard[V any](t testing.TB, s *shard[V], ready map[bucketRef]bool) (pe
 	check(s.clock <= now, "shard %d's clock %d is after the present %d", s.num, s.clock, now)
 
 	l := &s.lists
-	check(l.unlinkedLen < unlinkBatch, "%d places to clear", l.unlinkedLen)
+	check(l.unlinkedLen < unlinkBatch && (l.unlinkedLen == 0 || s.counts.pending > 0), "%d are noted, %d pending", l.unlinkedLen, s.counts.pending)
+	check(s.readyUntil >= s.clock, "readyUntil %d, clock %d", s.readyUntil, s.clock)
 	seen := map[uint32]bool{}   // timers in chunks
 	chunks := map[uint32]bool{} // chunks in buckets
 	seqs := map[uint64]bool{}
@@ -60,7 +61,7 @@ func verifyShard[V any](t testing.TB, s *shard[V], ready map[bucketRef]bool) (pe
 		ids[id] = true
 		check(b.seq > 0 && b.seq <= l.seq && !seqs[b.seq], "bucket %d: seq %d", id, b.seq)
 		seqs[b.seq] = true
-		verifyList(t, l, id, seen, chunks)
+		verifyList(t, l, id, s.readyUntil, seen, chunks)
 		switch b.state {
 		case bucketWaiting:
 			waiting++
@@ -97,17 +98,26 @@ func verifyShard[V any](t testing.TB, s *shard[V], ready map[bucketRef]bool) (pe
 		check(!chunks[s.lists.spareChunk], "the spare chunk is in use")
 		chunks[s.lists.spareChunk] = true
 	}
+	for _, u := range l.unlinked[:l.unlinkedLen] {
+		if i := u.freed; i != 0 {
+			n := l.timers.find(i)
+			check(n != nil && !seen[i] && n.place == u.place && n.gen&ended != 0, "node %d of a timer that has ended: %+v", i, n)
+			check(reflect.ValueOf(&n.value).Elem().IsZero(), "T13: node %d keeps the value of a timer that has ended", i)
+			seen[i] = true
+		}
+	}
 	verifySlabs(t, &l.timers, seen)
 	verifySlabs(t, &l.chunks, chunks)
 	verifySlabs(t, &l.buckets, ids)
 	if !s.closed {
 		check(s.catchUpAt == after(s.shared.start(s.clock), time.Duration(s.shared.tick)<<s.bits), "clock %d, catchUpAt %d", s.clock, s.catchUpAt)
 	}
-	return len(seen), waiting
+	return c.pending, waiting
 }
 
-// verifyList checks a bucket's chunks, and the timers in them.
-func verifyList[V any](t testing.TB, l *lists[V], id uint32, seen, chunks map[uint32]bool) {
+// verifyList checks a bucket's chunks, and the timers in them. No ready one's deadline is
+// after readyUntil.
+func verifyList[V any](t testing.TB, l *lists[V], id uint32, readyUntil tick, seen, chunks map[uint32]bool) {
 	t.Helper()
 	check := checker(t)
 	b := l.bucket(id)
@@ -129,8 +139,9 @@ func verifyList[V any](t testing.TB, l *lists[V], id uint32, seen, chunks map[ui
 			}
 			i := v.slots[k]
 			n := l.timers.find(i)
-			check(n != nil && !seen[i], "node %d is in two slots, or none at all", i)
+			check(n != nil && !seen[i] && n.gen&ended == 0, "node %d is in two slots, or none at all", i)
 			seen[i] = true
+			check(b.state != bucketReady || n.deadline <= readyUntil, "node %d is ready, its deadline %d is after %d", i, n.deadline, readyUntil)
 			check(n.place == at<<slotBits|uint32(k), "node %d in slot %d of chunk %d says it is in %x", i, k, at, n.place)
 			count++
 		}
@@ -143,7 +154,7 @@ func verifyList[V any](t testing.TB, l *lists[V], id uint32, seen, chunks map[ui
 // isUnlinked reports whether a place is to be cleared. verify does not have them
 // cleared: what must be cleared first would not be missed where it does not.
 func (l *lists[V]) isUnlinked(place uint32) bool {
-	return slices.Contains(l.unlinked[:l.unlinkedLen], place)
+	return slices.ContainsFunc(l.unlinked[:l.unlinkedLen], func(u unlinked) bool { return u.place == place })
 }
 
 func verifyWaiting[V any](t testing.TB, s *shard[V], id uint32) {
@@ -240,7 +251,7 @@ func verifySlab[V any](t testing.TB, p *slabs[V], num uint32, used map[uint32]bo
 		case n.place != 0:
 			holding++
 			check(used[num<<slabBits|off] && !free[off], "node %d/%d", num, off)
-			check(!p.named || n.gen >= 1 && n.gen < maxGen && off < uint32(s.nextUnused), "T6: node %d/%d: gen %d", num, off, n.gen)
+			check(!p.named || n.gen&^ended >= 1 && n.gen&^ended < maxGen && off < uint32(s.nextUnused), "T6: node %d/%d: gen %d", num, off, n.gen)
 		case off >= uint32(s.nextUnused):
 			check(reflect.ValueOf(n).Elem().IsZero(), "unused node %d/%d: %+v", num, off, *n)
 		default:

@@ -119,13 +119,28 @@ func (w *Wheel[V]) Stop(t Timer) bool {
 // Remove is [Wheel.Stop] that returns the value too; the zero value beside
 // false.
 func (w *Wheel[V]) Remove(t Timer) (v V, ok bool) {
-	s, n := w.lock(t)
-	if n == nil {
+	if uint(t.shard()) >= uint(len(w.shards)) {
+		w.mustBeMade()
 		return v, false
+	}
+	s := w.shards[t.shard()]
+	s.mu.Lock()
+	n := s.lists.timers.inPlace(t.index())
+	if n == nil || n.gen != t.gen() || n.place == 0 {
+		v, ok = s.remove(t) // its slab is packed, or it is stale
+		s.mu.Unlock()
+		return v, ok
 	}
 	v = n.value
 	s.counts.stopped++
-	s.end(t.index(), n)
+	if s.later(n) && s.lists.unlinkedLen < unlinkBatch-1 {
+		// What s.end would do, without a call: see endLater.
+		s.lists.endLater(t.index(), n)
+		s.counts.pending-- // not the last: see batchAbove
+		w.shared.limit.release(1)
+	} else {
+		s.end(t.index(), n)
+	}
 	s.mu.Unlock()
 	return v, true
 }
