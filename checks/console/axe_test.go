@@ -14,8 +14,8 @@ import (
 func TestAccessibleViews(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	worker := s.realistic()
-	x := openTab(t, s.console(console.Options{Token: token, Workers: []*durable.Worker{worker}}).address)
+	s.realistic()
+	x := openTab(t, s.console(console.Options{Token: token}).address)
 	axe := chrome.NewAxe(x.Tab)
 	x.Until(`document.querySelector("dialog.login[open]")`)
 	axe.Check("login")
@@ -27,7 +27,7 @@ func TestAccessibleViews(t *testing.T) {
 
 	const form = `document.querySelectorAll(".next li").length === 10`
 	for _, view := range []struct{ name, fragment, until string }{
-		{"overview", "#/overview", `document.querySelector(".tile small").textContent.includes("per second")`},
+		{"overview", "#/overview", `document.querySelector(".dues")?.innerText.includes("in the next minute") && document.querySelector("tbody tr")`},
 		{"waiting", "#/timers?state=waiting&prefix=order/", `!document.querySelector("[aria-busy]") && ` + rows + ` === 50`},
 		{"running", "#/timers?state=running", rows + ` === 2`},
 		{"dead", "#/timers?state=dead&error=connection", rows + ` === 50`},

@@ -20,6 +20,7 @@ import (
 	"github.com/seed-782fa212/limbo/checks/internal/chrome"
 	"github.com/seed-782fa212/limbo/durable"
 	"github.com/seed-782fa212/limbo/durable/console"
+	"github.com/seed-782fa212/limbo/durable/memstore"
 	"github.com/seed-782fa212/limbo/durable/store"
 	"github.com/seed-782fa212/limbo/internal/need"
 )
@@ -78,6 +79,7 @@ func cells(row string) string {
 // The overview shows, live, what the store holds, how fast and how late timers run, what is due, the
 // workers of all processes, and whether the engine answers.
 func TestOverview(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	x := openTab(t, s.console(console.Options{}).address)
 	x.shows("No worker is live.")
@@ -129,11 +131,12 @@ func (s stopping) CountDue(ctx context.Context, shard int, edges []store.Millis)
 
 // What the engine has not counted is not shown as nothing.
 func TestCountsThatStop(t *testing.T) {
-	s := newScene(t)
-	s.schedule(durable.Timer{Key: "soon", After: 30 * time.Second}, durable.Timer{Key: "later", After: 30 * time.Minute})
-	timers, err := durable.New(stopping{s.engine}, durable.Options{})
+	t.Parallel()
+	inMemory, err := memstore.New(memstore.Options{})
 	require.NoError(t, err)
-	x := openTab(t, (&scene{t, s.engine, timers}).console(console.Options{}).address)
+	s := sceneOn(t, stopping{inMemory})
+	s.schedule(durable.Timer{Key: "soon", After: 30 * time.Second}, durable.Timer{Key: "later", After: 30 * time.Minute})
+	x := openTab(t, s.console(console.Options{}).address)
 	x.Until(`document.querySelector(".dues").innerText.includes("1 in the next minute") && !document.querySelector(".dues").innerText.includes("At least 1 in the next minute")`)
 	x.shows("At least 1 in the next hour")
 	x.shows("At least 1 in the next day")
@@ -142,6 +145,7 @@ func TestCountsThatStop(t *testing.T) {
 
 // A running timer is shown with its worker and its attempt, in the list and alone.
 func TestRunningTimer(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	worker := s.run(func(durable.Fired) (error, bool) { return nil, false })
 	s.schedule(durable.Timer{Key: "video/1"})
@@ -157,6 +161,7 @@ func TestRunningTimer(t *testing.T) {
 // The commands for curl, run by a shell, send the requests that the API expects, with keys of any
 // bytes.
 func TestCopyAsCurl(t *testing.T) {
+	t.Parallel()
 	need.Program(t, "curl", "curl")
 	s := newScene(t)
 	type request struct{ method, list, key, body, token string }
@@ -194,8 +199,7 @@ func TestCopyAsCurl(t *testing.T) {
 	}
 	s.schedule(timers...)
 	x := openTab(t, s.console(console.Options{Token: token, API: api.URL + "/it's"}).address)
-	x.fill("dialog.login [name=token]", token)
-	x.click("dialog.login button", "Log in")
+	x.login()
 	command := func(key, label string) string {
 		t.Helper()
 		shown := fmt.Sprintf(`document.querySelector("pre[aria-label='%s with curl']")`, label)
@@ -219,11 +223,10 @@ func TestCopyAsCurl(t *testing.T) {
 	require.Equal(t, command("dead", "Requeue"), eval[string](x, "window.copied"))
 }
 
-const token = "correct horse battery staple"
-
 // The overview of a busy store, for pictures: see TestScreenshots. It needs a minute, so it draws
 // only if the environment variable is set. busy-1400-dark is in docs as console-overview.
 func TestOverviewScreenshots(t *testing.T) {
+	t.Parallel()
 	folder := os.Getenv("LIMBO_SCREENSHOTS")
 	if folder == "" {
 		t.Skip("LIMBO_SCREENSHOTS is not set")

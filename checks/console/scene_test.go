@@ -129,7 +129,7 @@ func (s *scene) run(outcome func(f durable.Fired) (error, bool)) *durable.Worker
 const markup = `<script>document.title = "stolen"</script><img src=x onerror="document.title='stolen'">`
 
 // realistic fills the store for pictures, and returns the worker that runs.
-func (s *scene) realistic() *durable.Worker {
+func (s *scene) realistic() {
 	s.t.Helper()
 	s.waiting("order/2026-11/", 1500)
 	s.schedule(durable.Timer{Key: markup, Topic: markup, After: 20 * time.Minute},
@@ -156,7 +156,7 @@ func (s *scene) realistic() *durable.Worker {
 		_, _, err := s.timers.PutSchedule(background, one)
 		require.NoError(s.t, err)
 	}
-	worker := s.run(func(f durable.Fired) (error, bool) {
+	s.run(func(f durable.Fired) (error, bool) {
 		switch {
 		case f.Schedule == "reports/daily-sales" && f.Planned.UnixMilli()%3 == 0:
 			return durable.Discard(errors.New("the printer is on fire")), true
@@ -177,5 +177,4 @@ func (s *scene) realistic() *durable.Worker {
 	}
 	require.NoError(s.t, s.timers.PauseSchedule(background, "billing/close-month", "the ledger is being migrated until Monday"))
 	s.schedule(durable.Timer{Key: "import/catalogue", Topic: "imports"}, durable.Timer{Key: "video/transcode/8812", Topic: "video"})
-	return worker
 }

@@ -1,0 +1,39 @@
+//go:build unix
+
+package console
+
+import (
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-782fa212/limbo/checks/internal/servers"
+)
+
+// A Redis that hangs is shown with since when. Lists and a bulk action wait for it, and continue
+// by themselves when it answers again.
+func TestRedisHangs(t *testing.T) {
+	t.Parallel()
+	server := servers.Redis(t)
+	d := startTimerd(t, "redis://"+server.Address+"/0")
+	d.waiting("order/", 50)
+	x := d.open(t)
+	x.view("#/timers?state=waiting")
+	x.loaded(50)
+	x.click("[data-action=all-cancel]", "")
+	x.Until(`document.querySelector("dialog").innerText.includes("50 timers match.")`)
+
+	require.NoError(t, server.Process.Signal(syscall.SIGSTOP))
+	x.Until(`document.getElementById("state").textContent === "store fails" && !document.getElementById("notice").hidden`)
+	require.Regexp(t, `^The store has not answered since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d`, eval[string](x, `document.getElementById("notice").textContent`))
+	x.click("dialog button", "Cancel") // which counts first
+	x.Until(`document.querySelector("dialog .error").textContent !== ""`)
+	x.Until(`document.querySelector("dialog button.danger").disabled === false`)
+
+	require.NoError(t, server.Process.Signal(syscall.SIGCONT))
+	x.Until(`document.getElementById("state").textContent === "live" && document.getElementById("notice").hidden`)
+	x.click("dialog button", "Cancel")
+	x.shows("50 of 50 timers cancelled")
+	d.counts(0, 0)
+}
