@@ -11,9 +11,8 @@ import (
 
 // Wheel holds values until their time is up, and passes each to the wheel's
 // expiry function then. Make one with [New]: the zero Wheel is not usable, and its
-// methods panic, but for those that take a handle, of which it has given none. A wheel
-// runs goroutines until [Wheel.Shutdown] or [Wheel.Close]; one that is forgotten without
-// either keeps them, and its memory, for good.
+// methods panic. A wheel runs goroutines until [Wheel.Shutdown] or [Wheel.Close]; one that
+// is forgotten without either keeps them, and its memory, for good.
 //
 // All methods are safe for use from any goroutine. All but Shutdown may be
 // called from the expiry function, and none blocks but Shutdown.

@@ -44,6 +44,10 @@ type Options struct {
 	// copies commands for curl. Default: none.
 	API string
 
+	// CheckBody refuses the body of a schedule that the page creates, or whose body it edits, with
+	// an error that the page shows. Default: any body.
+	CheckBody func(topic string, body []byte) error
+
 	// MaxSessions bounds the sessions; another login ends the oldest. Default 100; 1 to
 	// 10,000.
 	MaxSessions int

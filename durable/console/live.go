@@ -12,8 +12,10 @@ import (
 	"github.com/seed-782fa212/limbo/internal/webpage"
 )
 
-// pollFor bounds one poll: later, the store does not answer.
-const pollFor = 2 * time.Second
+const (
+	pollFor   = 2 * time.Second  // one poll: later, the store does not answer
+	pollAgain = 10 * time.Second // at the latest, however long a poll has taken: people wait for the next
+)
 
 // overview counts what the store holds.
 type overview struct {
@@ -170,7 +172,7 @@ func (c *Console) events() func(context.Context) ([]byte, time.Time) {
 		if err != nil { // a time after the year 9999, which no engine stores
 			text = []byte(`{"error":"the values cannot be written as JSON","bulk":[]}`)
 		}
-		return webpage.Event("live", text), begun.Add(webpage.Pause(took))
+		return webpage.Event("live", text), begun.Add(min(webpage.Pause(took), pollAgain))
 	}
 }
 

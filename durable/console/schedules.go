@@ -316,6 +316,10 @@ func (c *Console) putSchedule(r *http.Request) (any, error) {
 		if s.Topic == readable(old.Topic) {
 			s.Topic = old.Topic
 		}
+	} else if check := c.options.CheckBody; check != nil {
+		if err := check(s.Topic, s.Body); err != nil {
+			return nil, badRequest("the body is refused: %v", err)
+		}
 	}
 	result, _, err := c.timers.PutSchedule(r.Context(), s)
 	if err != nil {

@@ -2,6 +2,7 @@ package console
 
 import (
 	"encoding/base64"
+	"errors"
 	"testing"
 	"time"
 
@@ -93,11 +94,17 @@ func TestPreview(t *testing.T) {
 }
 
 func TestBadScheduleChanges(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, Options{CheckBody: func(topic string, body []byte) error {
+		if topic == "calls" && len(body) == 0 {
+			return errors.New("it has 0 bytes, must have 1")
+		}
+		return nil
+	}})
 	r.refused(404, "/api/schedules/pause", object{"key": key64("none")}, "no timer or schedule")
 	r.refused(400, "/api/schedules/pause", object{"key": key64("none"), "note": repeat("x", 257)}, "note is 257 bytes long, must be at most 256")
 	r.refused(400, "/api/schedules/pause", object{"key": ""}, "the schedule's key is 0 bytes long, must be 1 to 480")
 	r.refused(400, "/api/schedules/explode", object{"key": key64("a")}, `the action is "explode", must be put, pause`)
+	r.refused(400, "/api/schedules/put", object{"key": key64("a"), "cron": "@daily", "topic": "calls"}, "the body is refused: it has 0 bytes, must have 1")
 	r.refused(400, "/api/schedules/put", object{"key": key64("a\x00b"), "cron": "@daily"}, "byte 1 of the schedule's key")
 	r.refused(400, "/api/schedules/put", object{"key": key64("a"), "cron": "@daily", "jitter_ms": 1 << 30}, "Jitter is")
 }

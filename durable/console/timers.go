@@ -240,14 +240,17 @@ func (c *Console) countTimers(r *http.Request) (any, error) {
 	return c.count(r.Context(), q)
 }
 
-// count counts for at most readFor.
+// count counts for at most readFor. A store that does not answer even then has counted nothing.
 func (c *Console) count(ctx context.Context, q durable.Query) (t total, err error) {
-	ctx, cancel := context.WithTimeout(ctx, readFor)
+	counting, cancel := context.WithTimeout(ctx, readFor)
 	defer cancel()
-	if t.Count, err = c.timers.Count(ctx, q); err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		t.AtLeast, err = true, nil
+	if t.Count, err = c.timers.Count(counting, q); err == nil || !errors.Is(counting.Err(), context.DeadlineExceeded) {
+		return t, err
 	}
-	return t, err
+	t.AtLeast = true
+	ctx, cancel = context.WithTimeout(ctx, pollFor)
+	defer cancel()
+	return t, c.timers.Ping(ctx)
 }
 
 func (c *Console) getTimer(r *http.Request) (any, error) {

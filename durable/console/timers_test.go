@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -219,6 +220,10 @@ func TestSlowStore(t *testing.T) {
 		slow(2 * time.Second)
 		r.refused(503, "/api/timers?state=waiting&error=x", nil, "the store has not answered in 5s")
 		require.Equal(t, total{AtLeast: true}, call[total](r, 200, "/api/count?state=waiting&error=x", nil))
+
+		// Nothing was counted, as the store does not answer at all.
+		r.engine.set(func(string) error { time.Sleep(6 * time.Second); return context.DeadlineExceeded })
+		r.refused(503, "/api/count?state=waiting&error=x", nil, "the store does not answer")
 	})
 }
 

@@ -1,11 +1,13 @@
 package daemon
 
 import (
+	"fmt"
 	"net/http"
 
 	"github.com/seed-782fa212/limbo/durable"
 	"github.com/seed-782fa212/limbo/durable/console"
 	"github.com/seed-782fa212/limbo/durable/timerd/internal/api"
+	"github.com/seed-782fa212/limbo/durable/webhook"
 )
 
 const (
@@ -23,6 +25,12 @@ func (d *daemon) newConsole(timers *durable.Timers) (_ http.Handler, closeIt fun
 		API:   "../", // the console is mounted at /console/
 		Token: d.c.Token, ReadOnly: d.c.Console == consoleReadOnly, Logger: d.c.Logger,
 		Decode: func(_ string, body []byte) string { return api.Readable(body) },
+		CheckBody: func(_ string, body []byte) error {
+			if _, err := webhook.Decode(body); err != nil {
+				return fmt.Errorf(`it must be a call, such as {"v":1,"url":"https://example.org/run","text":"what is sent"}: %w`, err)
+			}
+			return nil
+		},
 	})
 	if err != nil {
 		return nil, nil, err

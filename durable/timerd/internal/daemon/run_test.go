@@ -279,6 +279,29 @@ func TestConsole(t *testing.T) {
 	require.EqualError(t, Run(t.Context(), Config{Listen: "127.0.0.1:0", Store: "pebble:x", Console: "maybe"}), `timerd: -console is "maybe", must be on, read-only or off`)
 }
 
+// The console refuses a schedule whose body timerd could not run.
+func TestConsoleChecksBodies(t *testing.T) {
+	url, stop := start(t, Config{Store: "pebble:" + t.TempDir(), Console: consoleOn})
+	put := func(body string) (int, string) {
+		req, err := http.NewRequest("POST", url+"/console/api/schedules/put", strings.NewReader(fmt.Sprintf(
+			`{"key":%q,"cron":"@daily","body_base64":%q}`, base64.RawURLEncoding.EncodeToString([]byte("report")), base64.StdEncoding.EncodeToString([]byte(body)))))
+		require.NoError(t, err)
+		req.Header = http.Header{"Content-Type": {"application/json"}, "X-Limbo-Console": {"1"}, "Origin": {url}}
+		res, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		defer res.Body.Close()
+		reply, err := io.ReadAll(res.Body)
+		require.NoError(t, err)
+		return res.StatusCode, string(reply)
+	}
+	status, reply := put("daily")
+	require.Equal(t, 400, status, reply)
+	require.Contains(t, reply, "it must be a call, such as")
+	status, reply = put(`{"v":1,"url":"https://example.org/run","text":"what is sent"}`)
+	require.Equal(t, 200, status, reply)
+	require.NoError(t, stop())
+}
+
 // With a token the page is served to anybody, and what it shows only to who has the token.
 func TestConsoleAsksForTheToken(t *testing.T) {
 	url, stop := start(t, Config{Store: "pebble:" + t.TempDir(), Console: consoleOn, Token: "0123456789abcdef"})
