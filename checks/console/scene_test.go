@@ -58,15 +58,15 @@ func (s *scene) console(o console.Options) *site {
 
 func (s *scene) schedule(timers ...durable.Timer) {
 	s.t.Helper()
-	_, err := s.timers.ScheduleMany(background, timers)
-	require.NoError(s.t, err)
+	for part := range slices.Chunk(timers, 10_000) {
+		_, err := s.timers.ScheduleMany(background, part)
+		require.NoError(s.t, err)
+	}
 }
 
 func (s *scene) waiting(prefix string, n int) {
 	s.t.Helper()
-	for part := range slices.Chunk(waitingTimers(prefix, n), 10_000) {
-		s.schedule(part...)
-	}
+	s.schedule(waitingTimers(prefix, n)...)
 }
 
 // waitingTimers returns timers that are due in the order of their keys, the first in an hour.
@@ -95,7 +95,7 @@ func (s *scene) fail(failures map[string]string) {
 	defer stop()
 	worker, err := s.timers.NewWorker(func(_ context.Context, f durable.Fired) error {
 		return durable.Discard(errors.New(failures[f.Key]))
-	}, durable.WorkerOptions{OnDead: func(durable.Fired, error) { left.Done() }})
+	}, durable.WorkerOptions{Concurrency: 1000, OnDead: func(durable.Fired, error) { left.Done() }})
 	require.NoError(s.t, err)
 	done := make(chan error, 1)
 	go func() { done <- worker.Run(ctx) }()

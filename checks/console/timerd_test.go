@@ -2,7 +2,11 @@ package console
 
 import (
 	"fmt"
+	"iter"
+	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -13,17 +17,21 @@ import (
 	"github.com/seed-782fa212/limbo/checks/internal/servers"
 	"github.com/seed-782fa212/limbo/durable/pebblestore"
 	"github.com/seed-782fa212/limbo/durable/redisstore"
+	"github.com/seed-782fa212/limbo/durable/store"
 	"github.com/seed-782fa212/limbo/durable/timerd/client"
 )
 
-const token = "correct-horse-battery-staple"
+const (
+	token   = "correct-horse-battery-staple"
+	maxDead = 100_000 // dead letters of each shard
+)
 
 // daemon is a timerd without a worker, so that what is due waits.
 type daemon struct {
 	t       *testing.T
 	address string
 	client  *client.Client
-	redis   servers.Server // if its store is on Redis
+	process *os.Process
 }
 
 // onTimerd runs a test with timerd on each engine, after seed has filled the store.
@@ -32,7 +40,7 @@ func onTimerd(t *testing.T, seed func(*scene), test func(*testing.T, *daemon)) {
 	t.Run("folder", func(t *testing.T) {
 		t.Parallel()
 		folder := filepath.Join(t.TempDir(), "timers")
-		inFolder, err := pebblestore.Open(folder, pebblestore.Options{Shards: 4})
+		inFolder, err := pebblestore.Open(folder, pebblestore.Options{Shards: 4, Limits: store.Limits{MaxDead: maxDead}})
 		require.NoError(t, err)
 		s := sceneOn(t, inFolder)
 		seed(s)
@@ -44,23 +52,21 @@ func onTimerd(t *testing.T, seed func(*scene), test func(*testing.T, *daemon)) {
 		server := servers.Redis(t)
 		c := redis.NewClient(&redis.Options{Addr: server.Address, ReadTimeout: time.Minute, ContextTimeoutEnabled: true, MaxRetries: -1})
 		defer c.Close()
-		onRedis, err := redisstore.Open(background, c, redisstore.Options{Namespace: "limbo", Shards: 4})
+		onRedis, err := redisstore.Open(background, c, redisstore.Options{Namespace: "limbo", Shards: 4, Limits: store.Limits{MaxDead: maxDead}})
 		require.NoError(t, err)
 		s := sceneOn(t, onRedis)
 		seed(s)
 		s.close()
-		d := startTimerd(t, "redis://"+server.Address+"/0")
-		d.redis = server
-		test(t, d)
+		test(t, startTimerd(t, "redis://"+server.Address+"/0"))
 	})
 }
 
 func startTimerd(t *testing.T, store string) *daemon {
 	t.Helper()
-	server := servers.Timerd(t, token, "-store", store, "-shards", "4", "-workers", "0")
+	server := servers.Timerd(t, token, "-store", store, "-shards", "4", "-workers", "0", "-max-dead", strconv.Itoa(maxDead))
 	c, err := client.New("http://"+server.Address, client.Options{Token: token})
 	require.NoError(t, err)
-	return &daemon{t: t, address: "http://" + server.Address + "/console/", client: c}
+	return &daemon{t: t, address: "http://" + server.Address + "/console/", client: c, process: server.Process}
 }
 
 // open opens the console in a tab, and logs in.
@@ -78,20 +84,33 @@ func (x tab) login() {
 	x.Until(`!document.querySelector("dialog.login") && document.getElementById("state").textContent === "live"`)
 }
 
+func (d *daemon) each(state client.State) iter.Seq[client.TimerInfo] {
+	return func(yield func(client.TimerInfo) bool) {
+		d.t.Helper()
+		for info, err := range d.client.List(background, client.Query{State: state, ListOptions: client.ListOptions{PageSize: 500}}) {
+			require.NoError(d.t, err)
+			if !yield(info) {
+				return
+			}
+		}
+	}
+}
+
 func (d *daemon) list(state client.State) []client.TimerInfo {
 	d.t.Helper()
-	var timers []client.TimerInfo
-	for info, err := range d.client.List(background, client.Query{State: state, ListOptions: client.ListOptions{PageSize: 500}}) {
-		require.NoError(d.t, err)
-		timers = append(timers, info)
-	}
-	return timers
+	return slices.Collect(d.each(state))
 }
 
 // counts requires how many timers wait, and how many are dead.
 func (d *daemon) counts(waiting, dead int) {
 	d.t.Helper()
-	require.Equal(d.t, []int{waiting, dead}, []int{len(d.list(client.Waiting)), len(d.list(client.Dead))})
+	count := func(state client.State) (n int) {
+		for range d.each(state) {
+			n++
+		}
+		return n
+	}
+	require.Equal(d.t, []int{waiting, dead}, []int{count(client.Waiting), count(client.Dead)})
 }
 
 func (d *daemon) get(key string) client.TimerInfo {

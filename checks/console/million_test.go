@@ -1,0 +1,165 @@
+package console
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+)
+
+// big makes TestMillion take minutes, and log its steps with -v. Run it for one engine at a time:
+// LIMBO_MILLION=1 go test -v -timeout 20m -run Million/folder, and Million/Redis.
+var big = os.Getenv("LIMBO_MILLION") != ""
+
+// Lists, searches and a bulk action succeed with 6,000 timers, and with 1,100,000 if big. With that
+// many, the console adds at most 100 MiB to timerd's memory. The times of the steps are logged and
+// not judged.
+func TestMillion(t *testing.T) {
+	waiting, dead := 5_000, 1_000
+	if big {
+		waiting, dead = 1_000_000, maxDead
+	}
+	onTimerd(t, func(s *scene) {
+		failures := make(map[string]string, dead)
+		for i := range dead {
+			failures[fmt.Sprintf("mail/%05d", i)] = "connection refused"
+		}
+		s.fail(failures)
+		s.waiting("order/", waiting)
+		s.schedule(waitingTimers("rare/", waiting/2+rare)[waiting/2:]...)
+	}, func(t *testing.T, d *daemon) { testMillion(t, d, waiting, dead) })
+}
+
+const rare = 12 // timers whose keys begin with rare/, due in the middle
+
+func testMillion(t *testing.T, d *daemon, waiting, dead int) {
+	measure := big && runtime.GOOS == "linux"
+	var start, before int
+	if measure {
+		start = d.peakMemory()
+	}
+	// Pebble fills its cache, of 128 MiB with the MemTables, with whatever is read first. The console
+	// is charged only with what comes on top of that.
+	d.counts(waiting+rare, dead)
+	if measure {
+		d.resetPeakMemory()
+		before = d.peakMemory()
+	}
+	begun := time.Now()
+	step := func(name string) {
+		t.Helper()
+		t.Logf("%6d ms  %s", time.Since(begun).Milliseconds(), name)
+		begun = time.Now()
+	}
+	x := d.open(t)
+	step("the console opens")
+	x.turn(func() { x.view("#/timers?state=waiting") })
+	step("first page of waiting timers")
+	require.Equal(t, "order/00000", x.firstKey())
+	x.turn(func() { x.click("a.button", "Next page") })
+	step("next page")
+	require.Equal(t, "order/00050", x.firstKey())
+	x.shows(grouped(waiting+rare) + " timers match.")
+	begun = time.Now()
+	x.turn(func() { x.click(".tabs a", "Dead") })
+	step("first page of dead letters")
+	require.Equal(t, 50, eval[int](x, rows))
+
+	for _, search := range []struct {
+		name, state, field, text string
+		found                    int
+	}{
+		{"a prefix that 12 waiting timers have", "waiting", "prefix", "rare/", rare},
+		{"a topic that no waiting timer has", "waiting", "topic", "none", 0},
+		{"an error that no dead letter has", "dead", "error", "no such host", 0},
+	} {
+		x.turn(func() { x.view("#/timers?state=" + search.state) })
+		x.fill("[name="+search.field+"]", search.text)
+		begun = time.Now()
+		x.turn(func() { x.click("button", "Search") })
+		step(search.name + ": first page")
+		found, pages := eval[int](x, rows), 1
+		// A page of a search that takes long ends early, and the next one continues.
+		for ; eval[bool](x, `[...document.querySelectorAll(".pager a")].some(a => a.textContent === "Next page")`); pages++ {
+			x.turn(func() { x.click(".pager a", "Next page") })
+			found += eval[int](x, rows)
+		}
+		step(fmt.Sprintf("%s: the rest of %d pages", search.name, pages))
+		require.Equal(t, search.found, found, search.name)
+		x.Until(`!document.querySelector(".bar").textContent.includes("Counting")`)
+		step(search.name + ": its count: " + eval[string](x, `document.querySelector(".bar [role=status]").textContent`))
+	}
+
+	x.turn(func() { x.view("#/timers?state=dead") })
+	x.click("[data-action=all-requeue]", "")
+	x.Until(fmt.Sprintf(`document.querySelector("dialog").innerText.includes("%s timers match.")`, grouped(dead)))
+	x.fill("dialog [name=count]", strconv.Itoa(dead))
+	begun = time.Now()
+	x.click("dialog button", "Requeue")
+	x.Until(`location.hash === "#/bulk" && document.querySelector(".job")`)
+	step("all dead letters: the action is shown")
+	changed := `/([0-9,]+) of ` + grouped(dead) + ` timers requeued/.exec(document.querySelector(".job").innerText)`
+	x.Until(changed + `[1] !== "0"`)
+	step("progress: " + eval[string](x, changed+"[0]") + ", " + eval[string](x, `document.querySelector(".job .badge").textContent`))
+	require.NoError(t, chromedp.Cancel(x.Ctx)) // which closes the tab
+
+	x = openTab(t, d.address+"#/bulk") // which has the session of the first
+	x.Patience = 10 * patience
+	x.Until(`document.querySelector(".job .badge")`)
+	step("another tab: " + eval[string](x, changed+"[0]"))
+	x.Until(`document.querySelector(".job .badge").textContent === "done"`)
+	step("all dead letters are requeued")
+	x.shows(fmt.Sprintf("%[1]s of %[1]s timers requeued, 4 of 4 shards finished.", grouped(dead)))
+	if measure {
+		most := d.peakMemory()
+		t.Logf("timerd's memory: %d MiB at its start, %d MiB before the console opens, %d MiB at most", start, before, most)
+		require.LessOrEqual(t, most-before, 100)
+	}
+	d.counts(waiting+rare+dead, 0)
+}
+
+// peakMemory returns the most memory of timerd that was resident at any time, in MiB.
+func (d *daemon) peakMemory() int {
+	d.t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.process.Pid))
+	require.NoError(d.t, err)
+	kib := regexp.MustCompile(`VmHWM:\s*(\d+) kB`).FindSubmatch(status)
+	require.NotNil(d.t, kib, "%s", status)
+	n, err := strconv.Atoi(string(kib[1]))
+	require.NoError(d.t, err)
+	return n / 1024
+}
+
+// resetPeakMemory makes the memory that is resident now the peak.
+func (d *daemon) resetPeakMemory() {
+	d.t.Helper()
+	require.NoError(d.t, os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", d.process.Pid), []byte("5"), 0))
+}
+
+// turn waits for the list that act leads to.
+func (x tab) turn(act func()) {
+	x.Helper()
+	x.Script(`document.querySelector(".list")?.setAttribute("data-left", "")`)
+	act()
+	x.Until(`document.querySelector(".list:not([data-left], [aria-busy])") && !document.querySelector(".list .error")`)
+}
+
+func (x tab) firstKey() string {
+	x.Helper()
+	return eval[string](x, `document.querySelector("tbody a").textContent`)
+}
+
+// grouped writes a number as the pages do: 1,234,567.
+func grouped(n int) string {
+	text := strconv.Itoa(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
