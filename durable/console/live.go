@@ -142,12 +142,15 @@ type live struct {
 	Bulk      []jobState  `json:"bulk"`
 }
 
-// events returns what makes the events of the streams: each call polls the store.
+// events returns what makes the events of the streams, one each second, with the bulk actions as
+// they are then. The store is polled for the rest, at most as often.
 func (c *Console) events() func(context.Context) ([]byte, time.Time) {
 	var e live
 	var figures tally
 	counter := dueCounter{timers: c.timers}
-	return func(ctx context.Context) ([]byte, time.Time) {
+	var again time.Time // when to poll
+	var told time.Time  // when e.Overview.Now was the engine's time
+	poll := func(ctx context.Context) {
 		begun := time.Now()
 		s, workers, err := c.poll(ctx)
 		took := time.Since(begun)
@@ -163,16 +166,28 @@ func (c *Console) events() func(context.Context) ([]byte, time.Time) {
 				took = 0
 			}
 			o := overviewOf(s)
+			told = time.Now()
 			e.Overview, e.Error, e.Since, e.Polled = &o, "", time.Time{}, took.Seconds()
 			e.PerSecond, e.Late, e.Workers = figures.rates(), figures.lateness(), figures.workerList(workers)
 			e.Due = counter.newest(ctx, s.Now)
+		}
+		again = begun.Add(min(webpage.Pause(took), pollAgain))
+	}
+	return func(ctx context.Context) ([]byte, time.Time) {
+		begun := time.Now()
+		if !begun.Before(again) {
+			poll(ctx)
+		}
+		if e.Overview != nil {
+			now := time.Now()
+			e.Overview.Now, told = e.Overview.Now.Add(now.Sub(told)), now
 		}
 		e.Bulk = c.bulk.jobStates()
 		text, err := json.Marshal(e)
 		if err != nil { // a time after the year 9999, which no engine stores
 			text = []byte(`{"error":"the values cannot be written as JSON","bulk":[]}`)
 		}
-		return webpage.Event("live", text), begun.Add(min(webpage.Pause(took), pollAgain))
+		return webpage.Event("live", text), begun.Add(time.Second)
 	}
 }
 

@@ -257,6 +257,43 @@ func TestLiveShowsWhatIsDue(t *testing.T) {
 	})
 }
 
+// A slow store is polled less often. The events tell of bulk actions each second all the same, and
+// the engine's time.
+func TestLiveOnSlowStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Options{})
+		r.many("order-", 20)
+		polls := 0
+		r.engine.set(func(call string) error {
+			if call == "stats" {
+				polls++
+				time.Sleep(250 * time.Millisecond) // 1 s for the four shards
+			}
+			return nil
+		})
+		s := r.stream()
+		s.next(t)
+		call[jobState](r, 200, "/api/bulk", object{"action": "cancel", "filter": object{"state": "waiting", "prefix": "order-"}})
+		synctest.Wait()
+		for range 8 {
+			e, _ := s.next(t)
+			require.Len(t, e.Bulk, 1)
+			require.Equal(t, "done", e.Bulk[0].Status)
+			require.Equal(t, 20, e.Overview.Waiting, "not polled again")
+			require.WithinDuration(t, time.Now(), e.Overview.Now, time.Second, "it is that of a shard, as the poll has found it")
+		}
+		require.Equal(t, 4, polls)
+		for range 4 {
+			s.next(t)
+		}
+		synctest.Wait()
+		require.Equal(t, 8, polls)
+		s.cancel()
+		<-s.code
+		time.Sleep(time.Minute)
+	})
+}
+
 // Counting what is due takes 5 % of the time at most, delays no event, and ends with the last
 // stream. A count that fails keeps the last counts.
 func TestCountingWhatIsDue(t *testing.T) {
@@ -288,7 +325,7 @@ func TestCountingWhatIsDue(t *testing.T) {
 		require.Equal(t, 1, e.Due.Hour[59]+e.Due.Day[1])
 		synctest.Wait()
 		failing = errors.New("connection refused")
-		for range 40 {
+		for range 38 { // until 2 s before another count begins
 			e, _ = s.next(t)
 		}
 		require.Equal(t, "connection refused", e.Due.Error)
