@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/seed-782fa212/limbo/durable/internal/oracle"
@@ -224,9 +225,12 @@ var lookFaults = []fault{
 		}
 	}},
 	{name: "what is not leased keeps its token", found: []string{"a leased timer shows"}, rig: func(r *rigged) {
+		var mu sync.Mutex
 		tokens := map[string]store.Token{}
 		r.get = func(ctx context.Context, n int, key string) (store.Record, error) {
 			record, err := r.Store.Get(ctx, n, key)
+			mu.Lock()
+			defer mu.Unlock()
 			if record.State == store.Leased {
 				tokens[key] = record.Token
 			}

@@ -18,6 +18,9 @@ func TestMain(m *testing.M) {
 	if IsChild() {
 		os.Exit(Child())
 	}
+	if err := need.Parallel(8); err != nil { // the tours wait for the times in their plans
+		panic(err)
+	}
 	os.Exit(m.Run())
 }
 

@@ -1,0 +1,18 @@
+package need
+
+import (
+	"flag"
+	"strconv"
+)
+
+// Parallel lets n tests run in parallel, unless the flag -parallel gives another number. A
+// TestMain calls it where most tests wait: the default is the number of processors.
+func Parallel(n int) error {
+	flag.Parse()
+	chosen := false
+	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
+	if chosen {
+		return nil
+	}
+	return flag.Set("test.parallel", strconv.Itoa(n))
+}
