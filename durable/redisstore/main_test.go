@@ -10,7 +10,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	logging.Disable() // go-redis logs each connection that fails, and many tests cut connections
+	logging.Disable()                        // go-redis logs each connection that fails, and many tests cut connections
 	if err := need.Parallel(8); err != nil { // most tests wait for a server
 		panic(err)
 	}

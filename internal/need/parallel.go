@@ -8,7 +8,9 @@ import (
 // Parallel lets n tests run in parallel, unless the flag -parallel gives another number. A
 // TestMain calls it where most tests wait: the default is the number of processors.
 func Parallel(n int) error {
-	flag.Parse()
+	if !flag.Parsed() {
+		flag.Parse()
+	}
 	chosen := false
 	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
 	if chosen {
