@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,9 +13,43 @@ import (
 	"github.com/seed-782fa212/limbo/durable/storetest"
 )
 
-// engine opens stores on one server, each in a namespace of its own.
-func engine(srv *server, frozen bool) storetest.Engine {
+// servers are those of a suite, whose tests run in parallel. A test has one to itself, because
+// a reopening kills it.
+type servers struct {
+	suite testing.TB
+
+	mu    sync.Mutex
+	free  []*server
+	taken map[testing.TB]*server
+}
+
+// of returns the server of a test, which it has until its end.
+func (s *servers) of(t testing.TB) *server {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if srv := s.taken[t]; srv != nil {
+		return srv
+	}
+	var srv *server
+	if n := len(s.free); n > 0 {
+		srv, s.free = s.free[n-1], s.free[:n-1]
+	} else {
+		srv = startServer(s.suite, "--appendfsync", "always")
+	}
+	s.taken[t] = srv
+	t.Cleanup(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.taken, t)
+		s.free = append(s.free, srv)
+	})
+	return srv
+}
+
+// engine opens stores on the server of each test, each in a namespace of its own.
+func engine(serverOf func(testing.TB) *server, frozen bool) storetest.Engine {
 	return storetest.Engine{Open: func(t testing.TB, o storetest.Options) *storetest.Instance {
+		srv := serverOf(t)
 		clock := &clock{}
 		if frozen {
 			clock = frozenClock()
@@ -51,7 +86,8 @@ func TestSuite(t *testing.T) {
 	for name, frozen := range map[string]bool{"frozen": true, "running": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			storetest.Run(t, engine(startServer(t, "--appendfsync", "always"), frozen))
+			pool := &servers{suite: t, taken: map[testing.TB]*server{}}
+			storetest.Run(t, engine(pool.of, frozen))
 		})
 	}
 }
@@ -86,5 +122,6 @@ func TestPlansOnACluster(t *testing.T) {
 
 // FuzzModel compares random calls with the suite's Oracle.
 func FuzzModel(f *testing.F) {
-	storetest.Fuzz(f, engine(startServer(f, "--appendfsync", "always"), true))
+	srv := startServer(f, "--appendfsync", "always")
+	storetest.Fuzz(f, engine(func(testing.TB) *server { return srv }, true))
 }

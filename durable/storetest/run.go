@@ -12,7 +12,7 @@ import (
 // Engine opens stores for the suite.
 type Engine struct {
 	// Open opens a new and empty store; what it takes of the machine is given back
-	// when the test ends.
+	// when the test ends. The tests of Run run in parallel, each with stores of its own.
 	Open func(t testing.TB, o Options) *Instance
 }
 
@@ -34,7 +34,7 @@ type Instance struct {
 	Frozen bool
 
 	// Reopen ends the store as a crash would, as far as the engine can, and opens
-	// what is left of it.
+	// what is left of it. Stores of other tests must not notice.
 	Reopen func(t testing.TB) store.Store
 	// LeasesEnd reports whether all leases have run out after Reopen, and Stats.Scheduled is 0:
 	// the engine keeps both in memory only.
@@ -80,7 +80,10 @@ func RunPlans(t *testing.T, e Engine) {
 // with the oracle; histories of concurrent calls; a hammer; and an hour of the engine's
 // clock. With LIMBO_LONG=1 in the environment the last four take some minutes.
 func Run(t *testing.T, e Engine) {
-	for _, c := range slices.Concat(contract, longTests, []test{hourTest}) {
-		t.Run(c.name, func(t *testing.T) { c.f(newFixture(t, e)) })
+	for _, c := range slices.Concat(longTests, contract, []test{hourTest}) { // the longest first
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c.f(newFixture(t, e))
+		})
 	}
 }
