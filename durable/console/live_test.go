@@ -263,10 +263,10 @@ func TestLiveOnSlowStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
 		r.many("order-", 20)
-		polls := 0
+		var polls atomic.Int32
 		r.engine.set(func(call string) error {
 			if call == "stats" {
-				polls++
+				polls.Add(1)
 				time.Sleep(250 * time.Millisecond) // 1 s for the four shards
 			}
 			return nil
@@ -282,12 +282,12 @@ func TestLiveOnSlowStore(t *testing.T) {
 			require.Equal(t, 20, e.Overview.Waiting, "not polled again")
 			require.WithinDuration(t, time.Now(), e.Overview.Now, time.Second, "it is that of a shard, as the poll has found it")
 		}
-		require.Equal(t, 4, polls)
+		require.EqualValues(t, 4, polls.Load())
 		for range 4 {
 			s.next(t)
 		}
 		synctest.Wait()
-		require.Equal(t, 8, polls)
+		require.EqualValues(t, 8, polls.Load())
 		s.cancel()
 		<-s.code
 		time.Sleep(time.Minute)
