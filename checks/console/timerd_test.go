@@ -376,10 +376,14 @@ func testSchedules(t *testing.T, d *daemon) {
 	}
 	require.Equal(t, []string{"30 2 * * *", "Europe/Berlin", "reports", "grüße"}, []string{get().Cron, get().Zone, get().Topic, string(get().Body)})
 
-	// A second one with the key is refused, and the form keeps what was entered.
+	// A body that timerd cannot run is refused, and so is a second schedule with the key. The form
+	// keeps what was entered.
 	x.view("#/edit")
 	x.fill("[name=key]", key)
 	x.fill("[name=cron]", "@daily")
+	x.click("button", "Create")
+	x.shows("the body is refused: it must be a call")
+	x.fill("[name=body]", `{"v":1,"url":"https://example.org/"}`)
 	x.click("button", "Create")
 	x.shows("the key has a schedule already")
 	require.Equal(t, "@daily", eval[string](x, `document.querySelector("[name=cron]").value`))
