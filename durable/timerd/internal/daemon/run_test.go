@@ -283,7 +283,7 @@ func TestConsole(t *testing.T) {
 func TestConsoleChecksBodies(t *testing.T) {
 	url, stop := start(t, Config{Store: "pebble:" + t.TempDir(), Console: consoleOn})
 	put := func(body string) (int, string) {
-		req, err := http.NewRequest("POST", url+"/console/api/schedules/put", strings.NewReader(fmt.Sprintf(
+		req, err := http.NewRequest(http.MethodPost, url+"/console/api/schedules/put", strings.NewReader(fmt.Sprintf(
 			`{"key":%q,"cron":"@daily","body_base64":%q}`, base64.RawURLEncoding.EncodeToString([]byte("report")), base64.StdEncoding.EncodeToString([]byte(body)))))
 		require.NoError(t, err)
 		req.Header = http.Header{"Content-Type": {"application/json"}, "X-Limbo-Console": {"1"}, "Origin": {url}}
