@@ -151,7 +151,7 @@ func TestLogin(t *testing.T) {
 	x.Until(`document.querySelector("dialog.login[open]")`)
 	x.login()
 	require.Empty(t, eval[string](x, "document.cookie"), "no script reads it")
-	x.Script("location.reload()")
+	x.Do(chromedp.Reload())
 	x.Until(`document.querySelector(".tile")`)
 	require.False(t, eval[bool](x, `Boolean(document.querySelector("dialog"))`))
 
