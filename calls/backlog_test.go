@@ -223,7 +223,7 @@ func TestBacklogIsVisible(t *testing.T) {
 			st := c.Stats()
 			return st.Ready, st.Overdue.Round(time.Second) // a tick is half a millisecond
 		}
-		require.NoError(t, c.Go(0, time.Second, nothing, func(string, error) { time.Sleep(time.Minute) }))
+		require.NoError(t, c.Go(0, time.Second/2, nothing, func(string, error) { time.Sleep(time.Minute + time.Second/2) }))
 		for id := 1; id < 10; id++ {
 			require.NoError(t, c.Go(id, time.Duration(id)*time.Second, nothing, func(string, error) {}))
 		}
