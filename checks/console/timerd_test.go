@@ -1,8 +1,12 @@
 package console
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"iter"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,8 +38,9 @@ type daemon struct {
 	process *os.Process
 }
 
-// onTimerd runs a test with timerd on each engine, after seed has filled the store.
-func onTimerd(t *testing.T, seed func(*scene), test func(*testing.T, *daemon)) {
+// onTimerd runs a test with timerd on each engine, after seed has filled the store. Further flags
+// of timerd can replace those of startTimerd.
+func onTimerd(t *testing.T, seed func(*scene), test func(*testing.T, *daemon), flags ...string) {
 	t.Parallel()
 	t.Run("folder", func(t *testing.T) {
 		t.Parallel()
@@ -45,7 +50,7 @@ func onTimerd(t *testing.T, seed func(*scene), test func(*testing.T, *daemon)) {
 		s := sceneOn(t, inFolder)
 		seed(s)
 		s.close()
-		test(t, startTimerd(t, "pebble:"+folder))
+		test(t, startTimerd(t, "pebble:"+folder, flags...))
 	})
 	t.Run("Redis", func(t *testing.T) {
 		t.Parallel()
@@ -57,13 +62,13 @@ func onTimerd(t *testing.T, seed func(*scene), test func(*testing.T, *daemon)) {
 		s := sceneOn(t, onRedis)
 		seed(s)
 		s.close()
-		test(t, startTimerd(t, "redis://"+server.Address+"/0"))
+		test(t, startTimerd(t, "redis://"+server.Address+"/0", flags...))
 	})
 }
 
-func startTimerd(t *testing.T, store string) *daemon {
+func startTimerd(t *testing.T, store string, flags ...string) *daemon {
 	t.Helper()
-	server := servers.Timerd(t, token, "-store", store, "-shards", "4", "-workers", "0", "-max-dead", strconv.Itoa(maxDead))
+	server := servers.Timerd(t, token, append([]string{"-store", store, "-shards", "4", "-workers", "0", "-max-dead", strconv.Itoa(maxDead)}, flags...)...)
 	c, err := client.New("http://"+server.Address, client.Options{Token: token})
 	require.NoError(t, err)
 	return &daemon{t: t, address: "http://" + server.Address + "/console/", client: c, process: server.Process}
@@ -428,4 +433,33 @@ func testSchedules(t *testing.T, d *daemon) {
 	x.shows("The schedule is deleted.")
 	x.shows("There is no schedule.")
 	d.counts(0, 0)
+}
+
+// A timer whose call-back runs is shown with its worker, and its cancel ends the call-back.
+func TestRunningCallback(t *testing.T) {
+	onTimerd(t, func(*scene) {}, func(t *testing.T, d *daemon) {
+		begun, ended := make(chan struct{}), make(chan struct{})
+		receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body) // or the server does not notice that the caller leaves
+			close(begun)
+			<-r.Context().Done()
+			close(ended)
+		}))
+		t.Cleanup(receiver.Close)
+		_, err := d.client.Schedule(background, client.Timer{Key: "video/1", Callback: client.Callback{URL: receiver.URL}})
+		require.NoError(t, err)
+		<-begun
+		x := d.open(t)
+		x.view("#/timers?state=running")
+		x.click("tbody a", "video/1")
+		x.shows("attempt 1 runs")
+		require.NotEmpty(t, d.get("video/1").Worker)
+		x.click("[data-action=cancel]", "")
+		x.click("dialog button", "Cancel")
+		<-ended
+		require.Eventually(t, func() bool {
+			_, err := d.client.Get(background, "video/1")
+			return errors.Is(err, client.ErrNotFound)
+		}, patience, 10*time.Millisecond)
+	}, "-workers", "4", "-allow", "127.0.0.1/32")
 }
