@@ -16,7 +16,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/timerd/client"
 )
 
-// What one operator has changed is reported to another, whose list is older.
+// An operator with an old list is told which timers another operator has changed.
 func TestTwoOperators(t *testing.T) {
 	onTimerd(t, func(s *scene) { s.waiting("order/", 303) }, func(t *testing.T, d *daemon) {
 		a := d.open(t)

@@ -129,7 +129,7 @@ func (s stopping) CountDue(ctx context.Context, shard int, edges []store.Millis)
 	return counts, err
 }
 
-// What the engine has not counted is not shown as nothing.
+// The page does not show zero for times that the engine has not counted.
 func TestCountsThatStop(t *testing.T) {
 	t.Parallel()
 	inMemory, err := memstore.New(memstore.Options{})
@@ -229,7 +229,7 @@ func TestOverviewScreenshots(t *testing.T) {
 	t.Parallel()
 	folder := os.Getenv("LIMBO_SCREENSHOTS")
 	if folder == "" {
-		t.Skip("LIMBO_SCREENSHOTS is not set")
+		t.Skip("LIMBO_SCREENSHOTS names no folder for the pictures, which take a minute")
 	}
 	s := newScene(t)
 	s.waiting("order/2026-11/", 1500)

@@ -65,7 +65,7 @@ type dueCounter struct {
 	last    *due      // guarded by mu; does not change
 }
 
-// newest returns the last counts, nil if there are none yet, and begins to count anew if it is time.
+// newest returns the last counts, or nil if there are none yet, and starts the next count if it is time.
 func (c *dueCounter) newest(ctx context.Context, now time.Time) *due {
 	c.mu.Lock()
 	defer c.mu.Unlock()

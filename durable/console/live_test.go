@@ -227,7 +227,7 @@ func TestLiveShowsWorkers(t *testing.T) {
 	})
 }
 
-// What is due is counted by spans, each timer once.
+// Each timer that waits is counted once, in the span of its due time.
 func TestLiveShowsWhatIsDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})

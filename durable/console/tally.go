@@ -82,7 +82,7 @@ type sums struct {
 	workers map[string]outcomes
 }
 
-// tally turns the counters of the store and of the workers, any of which may begin anew, into
+// tally turns the counters of the store and of the workers, any of which may restart at zero, into
 // rates over the last rateOver. A worker that is new at a poll counts as a whole if it was made
 // after the poll before: a worker of which nothing was known counts from then on.
 type tally struct {
@@ -131,7 +131,7 @@ func (t *tally) add(at time.Time, s durable.Stats, workers []durable.WorkerInfo)
 	}
 }
 
-// gap forgets the points: the rates begin anew after a time without answers.
+// gap forgets the points: the rates restart after a time without answers.
 func (t *tally) gap() { t.points = nil }
 
 // over returns the first and the last point; false if there are no two.

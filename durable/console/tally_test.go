@@ -10,7 +10,7 @@ import (
 	"github.com/seed-782fa212/limbo/histogram"
 )
 
-// Counters that begin anew give no negative rate, and lose nothing that is known.
+// Counters that restart at zero give no negative rate, and no known run is lost.
 func TestTally(t *testing.T) {
 	begun := time.Unix(1e9, 0).UTC()
 	worker := func(name string, since int, done uint64) durable.WorkerInfo {
@@ -73,7 +73,7 @@ func TestTally(t *testing.T) {
 	}
 }
 
-// After a time without answers the rates begin anew: what happened meanwhile is no rate of now.
+// The rates restart after a time without answers: they do not cover that time.
 func TestTallyAfterAGap(t *testing.T) {
 	var tally tally
 	at := time.Unix(1e9, 0)

@@ -58,7 +58,7 @@ func (r *rig) commands() map[string]int {
 	return counts
 }
 
-// Of ten idle workers with 16 shards a server gets at most 30 commands a second: heartbeats and
+// Ten idle workers with 16 shards send a server at most 30 commands a second: heartbeats and
 // looks, which durable's TestIdleWorkersAreQuiet counts, and what asks subscriptions whether they
 // live. All of them are counted over a minute with LIMBO_LONG=1.
 func TestIdleWorkersOnAServer(t *testing.T) {

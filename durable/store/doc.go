@@ -39,7 +39,7 @@
 // # Leases
 //
 // A claim leases what is due. A lease has a fence, a number that only grows in a
-// shard, and the token of its claim. Whoever extends or ends a run shows
+// shard, and the token of its claim. A worker that extends or ends a run shows
 // both; another's change nothing. A lease is lost when the timer was leased
 // anew, cancelled or ended, not when it merely ran out.
 package store
