@@ -19,7 +19,7 @@ func TestSoak(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short leaves out what takes a second or more")
 	}
-	span, windows, slack := 2*time.Second, 4, 1<<20 // maps still grow now and then, by doubling
+	span, windows, slack := time.Second, 4, 1<<20 // maps still grow now and then, by doubling
 	if os.Getenv("LIMBO_LONG") != "" {
 		span, windows, slack = 10*time.Minute, 10, 0
 	}

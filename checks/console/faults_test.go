@@ -18,7 +18,7 @@ import (
 
 // An operator with an old list is told which timers another operator has changed.
 func TestTwoOperators(t *testing.T) {
-	onTimerd(t, func(s *scene) { s.waiting("order/", 303) }, func(t *testing.T, d *daemon) {
+	onRedis(t, func(s *scene) { s.waiting("order/", 303) }, func(t *testing.T, d *daemon) {
 		a := d.open(t)
 		b := openTab(t, d.address) // the tabs share the session
 		for _, x := range []tab{a, b} {
@@ -106,7 +106,7 @@ var hostileKeys = []struct{ key, shown string }{
 // Keys with markup, controls and bytes that are no UTF-8 are shown as text, and each can be
 // changed. A body may have 64 KiB.
 func TestHostileTimers(t *testing.T) {
-	onTimerd(t, func(*scene) {}, func(t *testing.T, d *daemon) {
+	onRedis(t, func(*scene) {}, func(t *testing.T, d *daemon) {
 		body := bytes.Repeat([]byte{0, 0xff, '<'}, 15_000) // 60,000 bytes in base64
 		for i, one := range hostileKeys {
 			_, err := d.client.Schedule(background, client.Timer{

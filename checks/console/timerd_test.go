@@ -42,28 +42,34 @@ type daemon struct {
 // of timerd can replace those of startTimerd.
 func onTimerd(t *testing.T, seed func(*scene), test func(*testing.T, *daemon), flags ...string) {
 	t.Parallel()
-	t.Run("folder", func(t *testing.T) {
-		t.Parallel()
-		folder := filepath.Join(t.TempDir(), "timers")
-		inFolder, err := pebblestore.Open(folder, pebblestore.Options{Shards: 4, Limits: store.Limits{MaxDead: maxDead}})
-		require.NoError(t, err)
-		s := sceneOn(t, inFolder)
-		seed(s)
-		s.close()
-		test(t, startTimerd(t, "pebble:"+folder, flags...))
-	})
-	t.Run("Redis", func(t *testing.T) {
-		t.Parallel()
-		server := servers.Redis(t)
-		c := redis.NewClient(&redis.Options{Addr: server.Address, ReadTimeout: time.Minute, ContextTimeoutEnabled: true, MaxRetries: -1})
-		defer c.Close()
-		onRedis, err := redisstore.Open(background, c, redisstore.Options{Namespace: "limbo", Shards: 4, Limits: store.Limits{MaxDead: maxDead}})
-		require.NoError(t, err)
-		s := sceneOn(t, onRedis)
-		seed(s)
-		s.close()
-		test(t, startTimerd(t, "redis://"+server.Address+"/0", flags...))
-	})
+	t.Run("folder", func(t *testing.T) { inFolder(t, seed, test, flags...) })
+	t.Run("Redis", func(t *testing.T) { onRedis(t, seed, test, flags...) })
+}
+
+// inFolder is onTimerd with the folder's engine only.
+func inFolder(t *testing.T, seed func(*scene), test func(*testing.T, *daemon), flags ...string) {
+	t.Parallel()
+	folder := filepath.Join(t.TempDir(), "timers")
+	engine, err := pebblestore.Open(folder, pebblestore.Options{Shards: 4, Limits: store.Limits{MaxDead: maxDead}})
+	require.NoError(t, err)
+	s := sceneOn(t, engine)
+	seed(s)
+	s.close()
+	test(t, startTimerd(t, "pebble:"+folder, flags...))
+}
+
+// onRedis is onTimerd with Redis only.
+func onRedis(t *testing.T, seed func(*scene), test func(*testing.T, *daemon), flags ...string) {
+	t.Parallel()
+	server := servers.Redis(t)
+	c := redis.NewClient(&redis.Options{Addr: server.Address, ReadTimeout: time.Minute, ContextTimeoutEnabled: true, MaxRetries: -1})
+	defer c.Close()
+	engine, err := redisstore.Open(background, c, redisstore.Options{Namespace: "limbo", Shards: 4, Limits: store.Limits{MaxDead: maxDead}})
+	require.NoError(t, err)
+	s := sceneOn(t, engine)
+	seed(s)
+	s.close()
+	test(t, startTimerd(t, "redis://"+server.Address+"/0", flags...))
 }
 
 func startTimerd(t *testing.T, store string, flags ...string) *daemon {
@@ -446,7 +452,9 @@ func TestRunningCallback(t *testing.T) {
 			close(ended)
 		}))
 		t.Cleanup(receiver.Close)
-		_, err := d.client.Schedule(background, client.Timer{Key: "video/1", Callback: client.Callback{URL: receiver.URL}})
+		_, err := d.client.Schedule(background, client.Timer{Key: "video/1", Callback: client.Callback{
+			URL: receiver.URL, Timeout: 10 * time.Minute, // it must not end by itself before the page has it
+		}})
 		require.NoError(t, err)
 		<-begun
 		x := d.open(t)

@@ -8,7 +8,7 @@
 #	bash durable/spec/check.sh failover         # this space only
 #
 # It needs spin and a C compiler (Debian: spin, gcc), and up to 300 MiB of memory for each
-# processor: it runs one check on each. With LIMBO_LONG=1 it searches three larger spaces as
+# processor: it runs one check on each. With LIMBO_LONG=1 it searches four larger spaces as
 # well, one of which needs 1 GiB.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -59,10 +59,10 @@ complete() {
 		"$(awk '/states, stored/ { print $1 }' "$name.out")" "$(awk '/elapsed time/ { print $4 }' "$name.out")"
 }
 
-# proceeds NAME MODEL "FLAGS OF THE MODEL": no run in which each process that can go on does so stays
+# proceeds NAME MODEL "FLAGS OF THE MODEL" [-O2]: no run in which each process that can go on does so stays
 # for ever in states that are stuck.
 proceeds() {
-	build "$1" "$2" "$3 -DPROGRESS" -O2 -DNFAIR=3
+	build "$1" "$2" "$3 -DPROGRESS" "${4--O1}" -DNFAIR=3
 	"$1/pan" -a -f -m1000000 -w23 >"$1.out" 2>&1 || true
 	complete "$1" proceeds
 }
@@ -111,16 +111,17 @@ checks() {
 			holds late-long timer "-DREORDERED -DFAILOVERS=1 -DSCHEDULES=3 -DLEASES=2" -O2
 			holds calls-long timer "-DFAILOVERS=0 -DSCHEDULES=4 -DLEASES=5" -O2
 			holds failover-long timer "-DFAILOVERS=1 -DSCHEDULES=2 -DLEASES=4" -O2
+			proceeds plan-progress-long plan "-DFAULTS=1 -DCALLS=2" -O2
 		END
 	fi
 	cat <<-'END'
-		proceeds plan-progress plan "-DFAULTS=1 -DCALLS=2"
 		holds failover timer "-DFAILOVERS=1 -DSCHEDULES=3 -DLEASES=3" -O2
 		holds plan-calls plan "-DFAULTS=1 -DCALLS=3"
 		holds plan-faults plan "-DFAULTS=2 -DCALLS=2"
 		holds late-failover timer "-DREORDERED -DFAILOVERS=1 -DSCHEDULES=3 -DLEASES=1"
 		holds late timer "-DREORDERED -DFAILOVERS=0 -DSCHEDULES=3 -DLEASES=2"
 		holds calls timer "-DFAILOVERS=0 -DSCHEDULES=3 -DLEASES=4"
+		proceeds plan-progress plan "-DFAULTS=1 -DCALLS=1"
 		fails SUCCESSOR_BESIDE timer D1
 		fails SUCCESSOR_CANCELLED timer D8
 		fails SUCCESSOR_DROPPED timer D8

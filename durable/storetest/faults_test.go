@@ -243,7 +243,7 @@ func TestEachFaultIsFound(t *testing.T) {
 					found[contract[i].name] = true
 					mu.Unlock()
 				}
-				require.Equal(t, !fault.noModel, fails(t, test{"model", modelTest}, e), "found by the model")
+				require.True(t, fault.noModel || fails(t, test{"model", modelTest}, e), "the model does not find it")
 				mu.Lock()
 				ran++
 				mu.Unlock()
