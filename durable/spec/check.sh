@@ -8,7 +8,7 @@
 #	bash durable/spec/check.sh failover         # this space only
 #
 # It needs spin and a C compiler (Debian: spin, gcc), and up to 300 MiB of memory for each
-# processor: it runs one check on each. With LIMBO_LONG=1 it searches four larger spaces as
+# processor: it runs one check on each. With LIMBO_LONG=1 it searches five larger spaces as
 # well, one of which needs 1 GiB.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -41,7 +41,7 @@ failed() {
 }
 
 # holds NAME MODEL "FLAGS OF THE MODEL" [-O2]: no assertion fails in any state. A compilation takes a
-# second longer with -O2 than with -O1; only a search of about 2,000,000 states gains more.
+# second longer with -O2 than with -O1; only a search of more than 2,000,000 states gains more.
 holds() {
 	local name=$1
 	build "$name" "$2" "$3 -DWITNESS" "${4--O1}" -DSAFETY -DNOFAIR
@@ -110,14 +110,15 @@ checks() {
 		cat <<-'END'
 			holds late-long timer "-DREORDERED -DFAILOVERS=1 -DSCHEDULES=3 -DLEASES=2" -O2
 			holds calls-long timer "-DFAILOVERS=0 -DSCHEDULES=4 -DLEASES=5" -O2
-			holds failover-long timer "-DFAILOVERS=1 -DSCHEDULES=2 -DLEASES=4" -O2
+			holds failover-long timer "-DFAILOVERS=1 -DSCHEDULES=3 -DLEASES=3" -O2
+			holds leases-long timer "-DFAILOVERS=1 -DSCHEDULES=2 -DLEASES=4" -O2
 			proceeds plan-progress-long plan "-DFAULTS=1 -DCALLS=2" -O2
 		END
 	fi
 	cat <<-'END'
-		holds failover timer "-DFAILOVERS=1 -DSCHEDULES=3 -DLEASES=3" -O2
 		holds plan-calls plan "-DFAULTS=1 -DCALLS=3"
 		holds plan-faults plan "-DFAULTS=2 -DCALLS=2"
+		holds failover timer "-DFAILOVERS=1 -DSCHEDULES=3 -DLEASES=2"
 		holds late-failover timer "-DREORDERED -DFAILOVERS=1 -DSCHEDULES=3 -DLEASES=1"
 		holds late timer "-DREORDERED -DFAILOVERS=0 -DSCHEDULES=3 -DLEASES=2"
 		holds calls timer "-DFAILOVERS=0 -DSCHEDULES=3 -DLEASES=4"
