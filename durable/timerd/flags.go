@@ -51,6 +51,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (flags, 
 	fs.StringVar(&c.Store, "store", "pebble:timerd.db", "`store`: pebble:DIR, redis://host:port/db, rediss://…, redis+cluster://host:port?addr=host:port;\nwith -tour: pebble, redis or cluster")
 	fs.StringVar(&c.Namespace, "namespace", "limbo", "Redis: the prefix of all keys")
 	fs.IntVar(&c.WaitReplicas, "wait-replicas", 0, "Redis: replicas that must confirm a change")
+	fs.IntVar(&c.Memory, "memory", 128, "folder: `MiB` for what is kept of the data in memory, 4 to 4096")
 	fs.IntVar(&c.Shards, "shards", 16, "shards of a new store, 1 to 1024")
 	fs.IntVar(&c.Limits.MaxPending, "max-pending", 0, "waiting and running timers of each shard; 0: no bound")
 	fs.IntVar(&c.Limits.MaxDead, "max-dead", 10_000, "dead letters of each shard; the oldest go")

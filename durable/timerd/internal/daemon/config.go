@@ -22,14 +22,16 @@ type Config struct {
 	Namespace string // Redis: the prefix of all keys
 	// WaitReplicas is Redis' too: how many replicas must confirm a change.
 	WaitReplicas int
-	Shards       int
-	Limits       store.Limits
-	Token        string // needed unless Listen is a loopback address
-	Console      string // on, read-only or off; empty: off
-	TLSCert      string // a file; with TLSKey: the API speaks TLS
-	TLSKey       string // a file
-	TLSClientCA  string // a file; clients need a certificate that one of its CAs has signed
-	Logger       *slog.Logger
+	// Memory is the folder's: how many MiB its cache and two MemTables have; 0: 128.
+	Memory      int
+	Shards      int
+	Limits      store.Limits
+	Token       string // needed unless Listen is a loopback address
+	Console     string // on, read-only or off; empty: off
+	TLSCert     string // a file; with TLSKey: the API speaks TLS
+	TLSKey      string // a file
+	TLSClientCA string // a file; clients need a certificate that one of its CAs has signed
+	Logger      *slog.Logger
 
 	Workers     int // call-backs at the same time; 0: this process runs none
 	Name        string
@@ -89,6 +91,9 @@ func (c Config) Check() error {
 	}
 	if c.WaitReplicas != 0 && strings.HasPrefix(c.Store, "pebble:") {
 		return flagError("wait-replicas", fmt.Sprint(c.WaitReplicas), "0 with a store that has no replicas")
+	}
+	if c.Memory != 0 && (c.Memory < 4 || c.Memory > 4096) {
+		return flagError("memory", fmt.Sprint(c.Memory), "4 to 4096 (MiB)")
 	}
 	if scheme, rest, _ := strings.Cut(c.Store, ":"); !stores[scheme] || rest == "" {
 		return flagError("store", c.Store, "pebble:DIR, redis://host:port/db, rediss://…, redis+cluster://… or rediss+cluster://…")

@@ -14,7 +14,10 @@ import (
 
 func openStore(ctx context.Context, c Config) (store.Store, error) {
 	if dir, ok := strings.CutPrefix(c.Store, "pebble:"); ok {
-		return pebblestore.Open(dir, pebblestore.Options{Shards: c.Shards, Limits: c.Limits, Logger: c.Logger})
+		memory := int64(c.Memory) << 20
+		return pebblestore.Open(dir, pebblestore.Options{
+			Shards: c.Shards, Limits: c.Limits, Logger: c.Logger, CacheBytes: memory / 2, MemTableBytes: memory / 4,
+		})
 	}
 	return openRedis(ctx, c)
 }

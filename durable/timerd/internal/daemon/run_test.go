@@ -227,10 +227,12 @@ func TestMetricsAreDocumented(t *testing.T) {
 
 func TestRunRefusesBadConfigs(t *testing.T) {
 	for want, c := range map[string]Config{
-		"-listen":              {Listen: "0.0.0.0:1", Store: "pebble:x"},
-		`-http is "0.0.0.0:1"`: {Listen: "127.0.0.1:0", Page: "0.0.0.0:1", Store: "pebble:x"},
-		`-http is "page"`:      {Listen: "127.0.0.1:0", Page: "page", Store: "pebble:x"},
-		"Options.Shards is -1": {Listen: "127.0.0.1:0", Store: "pebble:" + t.TempDir(), Shards: -1},
+		"-listen":                                            {Listen: "0.0.0.0:1", Store: "pebble:x"},
+		`-http is "0.0.0.0:1"`:                               {Listen: "127.0.0.1:0", Page: "0.0.0.0:1", Store: "pebble:x"},
+		`-http is "page"`:                                    {Listen: "127.0.0.1:0", Page: "page", Store: "pebble:x"},
+		`-memory is "3", must be 4 to 4096`:                  {Listen: "127.0.0.1:0", Store: "pebble:x", Memory: 3},
+		`-memory is "4097", must be 4 to 4096`:               {Listen: "127.0.0.1:0", Store: "pebble:x", Memory: 4097},
+		"Options.Shards is -1":                               {Listen: "127.0.0.1:0", Store: "pebble:" + t.TempDir(), Shards: -1},
 		"webhook: Options.PerHost is -1, must be 1 to 10000": {Listen: "127.0.0.1:0", Store: "pebble:" + t.TempDir(), Workers: 1, PerHost: -1},
 		"WorkerOptions.Lease is 1ns":                         {Listen: "127.0.0.1:0", Store: "pebble:" + t.TempDir(), Workers: 1, Lease: 1},
 	} {
