@@ -12,9 +12,9 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// produce is a delayed operation: with acks=all its answer waits until every
-// in-sync replica has the records, which is a number to be reached, the high
-// watermark, on each of its partitions. See reign for what ends it otherwise.
+// produce is a delayed operation. With acks=all its answer waits until every in-sync replica has
+// the records: until the high watermark of each of its partitions reaches a number. replica.Reign
+// describes how the end of a leader epoch completes it.
 type produce struct {
 	srv     *Server
 	reply   *wire.Reply
@@ -30,8 +30,8 @@ type producedPart struct {
 	replica.Appended
 }
 
-// handleProduce appends, and answers at once with acks 0 or 1. With acks 0 there
-// is no reply, and r is nil.
+// handleProduce appends the batches. With acks=1 it answers at once; with acks=0 there is no reply,
+// and r is nil.
 func handleProduce(s *Server, c *wire.Conn, q *kmsg.ProduceRequest, r *wire.Reply) {
 	op := &produce{
 		srv:   s,
@@ -42,15 +42,15 @@ func handleProduce(s *Server, c *wire.Conn, q *kmsg.ProduceRequest, r *wire.Repl
 	failed := op.append(q)
 	switch {
 	case r == nil && failed:
-		// Nobody waits for an answer that could say so. A connection that ends is
-		// how Kafka tells such a producer that something is wrong.
+		// With acks=0 there is no answer that could carry the error. Kafka closes the connection to
+		// tell such a producer that something is wrong.
 		c.Close()
 	case r != nil && (q.Acks != -1 || len(op.waiting) == 0):
 		r.Now(op.resp)
 		c.Flush()
 	}
-	// Those who wait for these records: no lock is held, and their completions wait for
-	// no network. After 100 µs they only start goroutines.
+	// Complete the operations that wait for these records. No lock is held, and completions do not
+	// wait for the network. After 100 µs they only start goroutines.
 	for _, part := range op.waiting {
 		if part.Stored {
 			s.hasAppended(part.p, part.Appended)
@@ -62,7 +62,7 @@ func handleProduce(s *Server, c *wire.Conn, q *kmsg.ProduceRequest, r *wire.Repl
 	s.partitions.LimitSum(s.cfg.MaxLogSum)
 }
 
-// append appends all partitions' batches, and reports whether one was refused.
+// append appends the batches of all partitions, and reports whether one was refused.
 func (o *produce) append(q *kmsg.ProduceRequest) (failed bool) {
 	for i := range q.Topics {
 		rt := &q.Topics[i]
@@ -87,7 +87,7 @@ func (o *produce) append(q *kmsg.ProduceRequest) (failed bool) {
 	return failed
 }
 
-// named is the error as this version of the request has it.
+// named maps an error to the one that this version of the request knows.
 func (o *produce) named(err *kerr.Error) *kerr.Error {
 	if err == kerr.UnknownTopicOrPartition && o.byID {
 		return kerr.UnknownTopicID
@@ -103,18 +103,17 @@ func (o *produce) wait(c *wire.Conn, timeout time.Duration) {
 	}
 	_, err := o.srv.produces.TryCompleteElseWatch(c.Context(), o, timeout, purgatory.All, goals...)
 	if o.srv.notParked(err) {
-		o.answer() // those that are not replicated yet have timed out
+		o.answer() // partitions that are not replicated yet get a timeout error
 	}
 }
 
-// Complete runs on the goroutine of the follower's fetch that brought the last
-// replica there, on a worker, or where leadership is lost: it only makes the
-// answer.
+// Complete runs on the goroutine that handles the last replica's fetch, on a worker, or on the
+// goroutine that takes leadership away. It only builds the answer.
 func (o *produce) Complete(outcome purgatory.Outcome, _ error) {
 	settle(outcome, o.reply, o.answer)
 }
 
-// answer builds the response: of each partition, what has become of its records.
+// answer builds the response, with the outcome for the records of each partition.
 func (o *produce) answer() {
 	for _, part := range o.waiting {
 		if err := part.p.Replicated(part.Epoch, part.End); err != nil {
@@ -137,7 +136,7 @@ func (s *Server) append(q *kmsg.ProduceRequest, rt *kmsg.ProduceRequestTopic, rp
 		return nil, replica.Appended{}, err
 	}
 	if p.Key.Topic == s.offsetsTopicID() {
-		return nil, replica.Appended{}, kerr.InvalidTopicException // the coordinators' own
+		return nil, replica.Appended{}, kerr.InvalidTopicException // only coordinators write to this topic
 	}
 	b, err := log.ParseBatch(rp.Records, q.Version, p.MaxBatch(s.cfg.MaxBatch))
 	if err != nil {

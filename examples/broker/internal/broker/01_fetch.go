@@ -14,12 +14,12 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// A fetch requests records of some partitions, with the longest time it will wait
-// until there are enough of them. The broker holds it until then. This file is
-// what the example is about: the operation that waits in the purgatory.
+// A fetch requests records of some partitions and names the longest time to wait for enough of
+// them. The broker holds the fetch until then. This file is the core of the example: the operation
+// that waits in the purgatory.
 
-// watchKey is what a fetch waits on: one watermark of one partition. A consumer
-// may read up to the high watermark, a follower up to the end.
+// watchKey is the key that a fetch waits on: one watermark of one partition. A consumer may read up
+// to the high watermark, a follower up to the end of the log.
 type watchKey struct {
 	meta.PartitionKey
 	watermark watermark
@@ -30,11 +30,11 @@ type watermark uint8
 const (
 	highWatermark watermark = iota
 	theEnd
-	aSession // no watermark: all of a session, whose id stands for the partition's index
+	aSession // no watermark, but a whole session; its id takes the place of the partition index
 )
 
-// fetch is a delayed operation, watched on every partition it reads. It keeps
-// what it needs of the request, not the request: thousands of these wait.
+// fetch is a delayed operation, watched on every partition it reads. It copies the fields it needs
+// and does not retain the request, because thousands of fetches wait at once.
 type fetch struct {
 	srv      *Server
 	conn     *wire.Conn
@@ -43,40 +43,40 @@ type fetch struct {
 	follower bool
 	maxBytes int
 	minBytes int64
-	session  *fetchSession // nil: in none
-	parts    []fetchPart   // then
-	watching int           // keys
+	session  *fetchSession // nil: sessionless
+	parts    []fetchPart   // used without a session
+	watching int           // number of watch keys
 	arrived  time.Time
 	maxWait  time.Duration
 
-	// changed is when the append happened, or the high watermark rose, that this
-	// fetch saw when it found that it had enough. TryComplete writes it and
-	// Complete reads it; the purgatory never runs them at once.
+	// changed is the time of the last append, or rise of the high watermark, that this fetch had
+	// seen when it found enough records. TryComplete writes it and Complete reads it; the purgatory
+	// never runs the two concurrently.
 	changed time.Time
-	// readable is how many bytes it saw, likewise.
+	// readable is the number of bytes that the fetch saw then. The same rule applies.
 	readable int64
 }
 
-// fetchPart is one partition of a fetch, in the order the client asked.
+// fetchPart is one partition of a fetch. Partitions keep the order of the request.
 type fetchPart struct {
 	topic     *fetchTopic
 	index     int32
 	epoch     int32
 	offset    int64
 	maxBytes  int
-	p         *replica.Partition // nil: see err
+	p         *replica.Partition // nil if the lookup failed: see err
 	err       *kerr.Error        // found when the request was read
-	diverging *log.EpochStart    // likewise, for a follower that must cut its log back
+	diverging *log.EpochStart    // likewise, for a follower that must truncate its log
 }
 
-// fetchTopic is how the client named the topic, and must be answered.
+// fetchTopic is the topic as the client named it; the answer must use the same form.
 type fetchTopic struct {
 	name string
 	id   meta.TopicID
 }
 
-// lastReplicaFetch is the last version in which a follower says who it is in a
-// plain field. (After it there is a tag for that, which no follower here sends.)
+// lastReplicaFetch is the last version in which a follower sends its id in a plain field. Later
+// versions use a tagged field, which no follower here sends.
 const lastReplicaFetch = 14
 
 func handleFetch(s *Server, c *wire.Conn, q *kmsg.FetchRequest, r *wire.Reply) {
@@ -89,7 +89,7 @@ func handleFetch(s *Server, c *wire.Conn, q *kmsg.FetchRequest, r *wire.Reply) {
 		maxBytes: min(int(max(q.MaxBytes, 0)), s.cfg.MaxFetch),
 		arrived:  time.Now(),
 	}
-	// More than an answer may hold cannot be waited for.
+	// A fetch cannot wait for more than an answer may hold.
 	f.minBytes = min(int64(q.MinBytes), int64(f.maxBytes))
 	refuse := func(err *kerr.Error) {
 		resp := q.ResponseKind().(*kmsg.FetchResponse)
@@ -98,7 +98,7 @@ func handleFetch(s *Server, c *wire.Conn, q *kmsg.FetchRequest, r *wire.Reply) {
 	}
 	if f.follower {
 		if from, ok := s.Links.Caller(c.RemoteAddr()); !ok || from != q.ReplicaID {
-			refuse(kerr.ClusterAuthorizationFailed) // anybody can say so
+			refuse(kerr.ClusterAuthorizationFailed) // any client can put a broker's id into the request
 			return
 		}
 	}
@@ -110,14 +110,14 @@ func handleFetch(s *Server, c *wire.Conn, q *kmsg.FetchRequest, r *wire.Reply) {
 	keys, ok := f.begin(q)
 	if !ok {
 		s.endSession(f.session)
-		refuse(kerr.FetchSessionIDNotFound) // it goes on without one
+		refuse(kerr.FetchSessionIDNotFound) // the client continues without a session
 		return
 	}
 	if len(keys) == 0 || q.MaxWaitMillis <= 0 {
-		f.answer(0) // an error somewhere, or nothing to wait for
+		f.answer(0) // there is an error, or nothing to wait for
 		return
 	}
-	// MaxPending bounds the fetches; each may watch thousands of keys.
+	// MaxPending bounds the number of fetches, but each may watch thousands of keys.
 	f.watching = len(keys)
 	if s.watched.Add(int64(f.watching)) > int64(s.cfg.MaxWatched) {
 		s.watched.Add(-int64(f.watching))
@@ -126,8 +126,8 @@ func handleFetch(s *Server, c *wire.Conn, q *kmsg.FetchRequest, r *wire.Reply) {
 		return
 	}
 	f.maxWait = time.Duration(q.MaxWaitMillis) * time.Millisecond
-	// The connection's context ends when the client hangs up, and takes the fetch out of
-	// the purgatory with it: nobody would read the answer.
+	// The connection's context ends when the client disconnects. That removes the fetch from the
+	// purgatory, because no client would read the answer.
 	_, refused := s.fetchesFor(f.watermark()).TryCompleteElseWatch(c.Context(), f, f.maxWait, keys...)
 	if s.notParked(refused) {
 		s.watched.Add(-int64(f.watching))
@@ -135,9 +135,9 @@ func handleFetch(s *Server, c *wire.Conn, q *kmsg.FetchRequest, r *wire.Reply) {
 	}
 }
 
-// begin finds the partitions, and takes what a follower tells by its fetch. It returns
-// what is to be waited on; nothing if the fetch is to be answered at once. ok is false if
-// its session has become too large.
+// begin finds the partitions and records the progress that a follower reports with its fetch. It
+// returns the keys to wait on, or none if the fetch must be answered at once. ok is false if the
+// session has become too large.
 func (f *fetch) begin(q *kmsg.FetchRequest) (keys []watchKey, ok bool) {
 	if f.session != nil {
 		named, ok := f.session.update(q)
@@ -171,7 +171,7 @@ func (f *fetch) watermark() watermark {
 	return highWatermark
 }
 
-// note takes a follower's fetch for what it tells the leader: how far it has got.
+// note records the progress that a follower's fetch reports to the leader.
 func (f *fetch) note(q *kmsg.FetchRequest) {
 	i := 0
 	for _, rt := range q.Topics {
@@ -185,7 +185,7 @@ func (f *fetch) note(q *kmsg.FetchRequest) {
 	}
 }
 
-// noteNamed is note for the partitions of a session that a fetch names.
+// noteNamed is note for the session partitions that a fetch names.
 func (f *fetch) noteNamed(q *kmsg.FetchRequest, named []*sessionPart) {
 	i := 0
 	for _, rt := range q.Topics {
@@ -216,13 +216,13 @@ func (f *fetch) notePart(part *fetchPart, follower int32, rp *kmsg.FetchRequestT
 	if done.Rejoining {
 		select {
 		case f.srv.rejoining <- struct{}{}:
-		default: // keepInSync has been told and has not looked yet
+		default: // KeepInSync has a notification that it has not handled yet
 		}
 	}
 	return done
 }
 
-// resolve finds the partitions.
+// resolve looks up the partitions.
 func (f *fetch) resolve(q *kmsg.FetchRequest) {
 	n := 0
 	for i := range q.Topics {
@@ -255,8 +255,8 @@ func (f *fetch) resolve(q *kmsg.FetchRequest) {
 	}
 }
 
-// TryComplete reports whether there is enough to answer, or a reason not to
-// wait for it: any error is worth more to the client than silence.
+// TryComplete reports whether there are enough records to answer, or an error: a client gains more
+// from an error than from waiting.
 func (f *fetch) TryComplete() bool {
 	f.changed, f.readable = time.Time{}, 0
 	enough := f.enough()
@@ -281,33 +281,32 @@ func (f *fetch) enough() bool {
 	return total >= f.minBytes
 }
 
-// look returns how many bytes a partition gives. ok is false if it has an error, or if the
-// follower is to cut its log back.
+// look returns how many bytes a partition can contribute. ok is false if the partition has an
+// error, or if the follower must truncate its log.
 func (f *fetch) look(part *fetchPart) (n int64, ok bool) {
 	if part.err != nil || part.diverging != nil {
 		return 0, false
 	}
 	s := part.p.State(part.offset, part.epoch, f.follower)
 	if s.Err != nil {
-		// Kept, for by the time the answer is made this broker may lead again, and
-		// the client would be told that there is nothing, too early.
+		// Keep the error: this broker may lead again by the time the answer is built. The client
+		// would then be told too early that there are no records.
 		part.err = f.named(s.Err)
 		return 0, false
 	}
 	if s.Changed.After(f.arrived) && s.Changed.After(f.changed) {
-		f.changed = s.Changed // it waited for this one; older data was there when it came
+		f.changed = s.Changed // the fetch waited for this change; older records existed when it arrived
 	}
-	// What a partition may not give does not count, except that one batch
-	// always goes out: else a limit below the batch's size would wait for ever.
+	// Bytes beyond a partition's limit do not count, except that one batch is always sent: a fetch
+	// with a limit below the batch's size would otherwise wait forever.
 	n = min(s.Readable, max(int64(part.maxBytes), 1))
 	f.readable += n
 	return n, true
 }
 
-// Complete answers, or does not: a client that has hung up is owed nothing.
-// Complete runs on a producer's goroutine, on a worker of the purgatory's wheel,
-// or on the one that shuts it down; none of them may be held up by this client's
-// network, and none is: see wire.Reply.
+// Complete answers the fetch, unless the client has disconnected. It runs on a producer's
+// goroutine, on a worker of the purgatory's wheel, or on the goroutine that shuts the purgatory
+// down. None of them waits for this client's network: see wire.Reply.
 func (f *fetch) Complete(outcome purgatory.Outcome, _ error) {
 	f.srv.watched.Add(-int64(f.watching))
 	switch {
@@ -317,7 +316,7 @@ func (f *fetch) Complete(outcome purgatory.Outcome, _ error) {
 	case outcome == purgatory.Expired && f.srv.cfg.OnExpire != nil:
 		f.srv.cfg.OnExpire(f.expired())
 	}
-	settle(outcome, f.reply, func() { f.answer(0) }) // with what there is
+	settle(outcome, f.reply, func() { f.answer(0) }) // with the records there are
 }
 
 // ExpiredFetch is a consumer's fetch whose max wait has passed.
@@ -327,7 +326,7 @@ type ExpiredFetch struct {
 	Waiting []FetchPosition
 }
 
-// FetchPosition is an offset that was waited for.
+// FetchPosition is an offset that the fetch waited for.
 type FetchPosition struct {
 	TopicID [16]byte
 	Index   int32

@@ -9,12 +9,12 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
 )
 
-// overloadThrottle is what a client is asked to wait before it fetches again
-// when there was no room to park its fetch.
+// overloadThrottle is how long a client is asked to wait before its next fetch when its fetch could
+// not be parked.
 const overloadThrottle = 100 * time.Millisecond
 
-// overload answers a fetch that there is no room to park, with what there is.
-// If that is not enough, the client is asked to come back later.
+// overload answers a fetch that cannot be parked with the records there are. If those are not
+// enough, the answer asks the client to wait before it fetches again.
 func (f *fetch) overload() {
 	if f.TryComplete() {
 		f.answer(0)
@@ -23,11 +23,12 @@ func (f *fetch) overload() {
 	}
 }
 
-// shortAnswer is how many bytes of records a fetch may have for its answer to be made by who
-// completes it.
+// shortAnswer is the most bytes of records for which the goroutine that completes a fetch also
+// builds its answer.
 const shortAnswer = 64 << 10
 
-// wokenAt is for the latency of consumers' answers, which are sent at once if it is recent.
+// wokenAt returns the event from which a consumer's latency is measured. An answer to a recent
+// event is sent at once.
 func (f *fetch) wokenAt() time.Time {
 	if f.follower {
 		return time.Time{}
@@ -39,7 +40,7 @@ func (f *fetch) answer(throttle time.Duration) {
 	f.reply.AnswerWoken(func() kmsg.Response { return f.build(throttle) }, f.wokenAt(), f.readable <= shortAnswer)
 }
 
-// build reads the partitions, where the answer is sent.
+// build reads the partitions. It runs when the answer is sent.
 func (f *fetch) build(throttle time.Duration) kmsg.Response {
 	resp := kmsg.NewPtrFetchResponse()
 	resp.Version = f.version
@@ -57,9 +58,9 @@ func (f *fetch) build(throttle time.Duration) kmsg.Response {
 	return resp
 }
 
-// answer is a fetch's on its way. At most maxBytes go out, and each partition's part of
-// them, but the first batch goes out whatever its size, or a consumer could never get past
-// it.
+// answer is a fetch answer under construction. It holds at most maxBytes, and at most each
+// partition's own limit, except that the first batch is sent whatever its size: a consumer could
+// never get past it otherwise.
 type answer struct {
 	f           *fetch
 	resp        *kmsg.FetchResponse
@@ -67,12 +68,11 @@ type answer struct {
 	room, total int
 }
 
-// read reads a partition.
 func (a *answer) read(part *fetchPart) (sp kmsg.FetchResponseTopicPartition, err *kerr.Error) {
 	sp = kmsg.NewFetchResponseTopicPartition()
 	sp.Partition = part.index
 	sp.HighWatermark, sp.LastStableOffset, sp.LogStartOffset = -1, -1, -1
-	sp.RecordBatches = []byte{} // empty, not null: librdkafka takes null for a broken answer
+	sp.RecordBatches = []byte{} // empty, not null: librdkafka takes null for a malformed answer
 	err = a.f.fill(&sp, part, a.room-a.total, a.total == 0)
 	sp.ErrorCode = wire.Code(err)
 	a.total += len(sp.RecordBatches)
@@ -80,7 +80,7 @@ func (a *answer) read(part *fetchPart) (sp kmsg.FetchResponseTopicPartition, err
 	return sp, err
 }
 
-// add puts it into the answer.
+// add appends a partition to the answer.
 func (a *answer) add(topic *fetchTopic, sp kmsg.FetchResponseTopicPartition) {
 	if a.topic == nil || *a.topic != *topic {
 		a.topic = topic
@@ -92,8 +92,8 @@ func (a *answer) add(topic *fetchTopic, sp kmsg.FetchResponseTopicPartition) {
 	st.Partitions = append(st.Partitions, sp)
 }
 
-// named is a partition's error as this version of the request has it: it knows
-// of a topic that is gone by its name, or by its id.
+// named maps a partition's error to the one that this version of the request knows: a deleted topic
+// is unknown by its name, or by its id.
 func (f *fetch) named(err *kerr.Error) *kerr.Error {
 	if err == kerr.UnknownTopicOrPartition && f.version >= 13 {
 		return kerr.UnknownTopicID
@@ -101,7 +101,7 @@ func (f *fetch) named(err *kerr.Error) *kerr.Error {
 	return err
 }
 
-// fill reads one partition into the answer.
+// fill reads one partition into sp.
 func (f *fetch) fill(sp *kmsg.FetchResponseTopicPartition, part *fetchPart, room int, atLeastOne bool) *kerr.Error {
 	switch {
 	case part.diverging != nil:
@@ -116,7 +116,7 @@ func (f *fetch) fill(sp *kmsg.FetchResponseTopicPartition, part *fetchPart, room
 	case got.Err != nil:
 		return f.named(got.Err)
 	case part.err != nil:
-		return part.err // a follower that must begin anew: it needs to know where
+		return part.err // a follower that must start over needs the log's start and high watermark
 	}
 	if got.Size > 0 {
 		sp.RecordBatches = make([]byte, 0, got.Size)

@@ -11,8 +11,8 @@ import (
 
 func handleListOffsets(s *Server, c *wire.Conn, q *kmsg.ListOffsetsRequest, r *wire.Reply) {
 	resp := q.ResponseKind().(*kmsg.ListOffsetsResponse)
-	// A partition may be asked for once, as in Kafka: to look for a time is a scan,
-	// and a request has room for thousands of them.
+	// A partition may be listed once, as in Kafka: a lookup by time is a scan, and a request can
+	// list thousands of partitions.
 	asked := map[*replica.Partition]bool{}
 	for i := range q.Topics {
 		rt := &q.Topics[i]

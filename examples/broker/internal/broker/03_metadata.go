@@ -13,13 +13,13 @@ import (
 
 const clusterID = "limbo-example"
 
-// autoCreateWait is how long a Metadata request that creates topics waits for
-// their leaders. Clients would come again; most give up sooner than it takes.
+// autoCreateWait is how long a Metadata request that creates topics waits for their leaders.
+// Without the wait clients would retry, and most would give up before there are leaders.
 const autoCreateWait = 5 * time.Second
 
-// handleMetadata creates what it is asked to create, but describes the cluster
-// only when the answer is written: a description of every partition is a thousand
-// times the size of the request for it, and must not wait in a queue.
+// handleMetadata creates the requested topics, but describes the cluster only when the answer is
+// written: a description of every partition is a thousand times the size of the request for it, and
+// must not wait in a queue.
 func handleMetadata(s *Server, c *wire.Conn, q *kmsg.MetadataRequest, r *wire.Reply) {
 	refused := map[string]*kerr.Error{}
 	op := &topicsChange{srv: s, reply: r, build: func() kmsg.Response { return s.describe(c, q, refused) }}
@@ -29,7 +29,7 @@ func handleMetadata(s *Server, c *wire.Conn, q *kmsg.MetadataRequest, r *wire.Re
 				continue
 			}
 			made, err := s.Controller.Create(strings.Clone(*rt.Topic), meta.Shape{Partitions: -1, Replication: -1}, false)
-			if err != nil && err != kerr.TopicAlreadyExists { // somebody else was first: as good
+			if err != nil && err != kerr.TopicAlreadyExists { // another request may create it first
 				refused[*rt.Topic] = err
 				continue
 			}
@@ -47,7 +47,7 @@ func (s *Server) describe(c *wire.Conn, q *kmsg.MetadataRequest, refused map[str
 	for _, n := range img.Nodes {
 		resp.Brokers = append(resp.Brokers, reachedBy(c, n))
 		if resp.ControllerID < 0 {
-			resp.ControllerID = n.ID // each of them can reach the controller
+			resp.ControllerID = n.ID // any broker can reach the controller
 		}
 	}
 
@@ -58,7 +58,7 @@ func (s *Server) describe(c *wire.Conn, q *kmsg.MetadataRequest, refused map[str
 		}
 		return resp
 	}
-	// A topic named again is answered once: or 256 KiB of one name would be
+	// A topic that is named repeatedly is described once: otherwise 256 KiB of one name would be
 	// answered with a gigabyte.
 	seen := map[meta.TopicID]bool{}
 	for i := range q.Topics {
@@ -86,7 +86,7 @@ func (s *Server) describe(c *wire.Conn, q *kmsg.MetadataRequest, refused map[str
 		st := kmsg.NewMetadataResponseTopic()
 		st.Topic, st.TopicID, st.ErrorCode = rt.Topic, rt.TopicID, wire.Code(notFound)
 		if st.Topic == nil && q.Version < 12 {
-			st.Topic = kmsg.StringPtr("") // may not be null yet
+			st.Topic = kmsg.StringPtr("") // null is not allowed yet
 		}
 		resp.Topics = append(resp.Topics, st)
 	}
@@ -110,9 +110,9 @@ func describeTopic(t *meta.Topic) kmsg.MetadataResponseTopic {
 	return st
 }
 
-// reachedBy returns where a client reaches one of the brokers: at the host it has
-// reached this one by. That works for it, also when brokers listen on all
-// interfaces, and all brokers of this cluster are on one host.
+// reachedBy returns a broker's address for a client: the broker's port at the host by which the
+// client has reached this broker. That works even when brokers listen on all interfaces, because
+// all brokers of this cluster run on one host.
 func reachedBy(c *wire.Conn, n meta.Node) kmsg.MetadataResponseBroker {
 	b := kmsg.NewMetadataResponseBroker()
 	b.NodeID, b.Host, b.Port = n.ID, n.Host, n.Port

@@ -14,14 +14,14 @@ const (
 	transactionKeyType = 1
 )
 
-// handleFindCoordinator answers which broker leads the partition of a group. The
-// first one who asks makes the topic.
+// handleFindCoordinator returns the broker that leads the partition of a group. The first request
+// creates the offsets topic.
 func handleFindCoordinator(s *Server, c *wire.Conn, q *kmsg.FindCoordinatorRequest, r *wire.Reply) {
 	var failed *kerr.Error
 	if q.CoordinatorType == groupKeyType {
 		failed = s.Controller.CreateOffsetsTopic()
 	}
-	r.Answer(func() kmsg.Response { // it is longer than its request
+	r.Answer(func() kmsg.Response { // the answer is longer than the request
 		resp := q.ResponseKind().(*kmsg.FindCoordinatorResponse)
 		if q.Version < 4 {
 			k := s.locate(c, q.CoordinatorKey, q.CoordinatorType, failed)
@@ -35,7 +35,7 @@ func handleFindCoordinator(s *Server, c *wire.Conn, q *kmsg.FindCoordinatorReque
 	})
 }
 
-// locate answers for one key.
+// locate finds the coordinator of one key.
 func (s *Server) locate(c *wire.Conn, key string, kind int8, failed *kerr.Error) kmsg.FindCoordinatorResponseCoordinator {
 	k := kmsg.NewFindCoordinatorResponseCoordinator()
 	k.Key, k.NodeID, k.Port = key, -1, -1
@@ -46,8 +46,8 @@ func (s *Server) locate(c *wire.Conn, key string, kind int8, failed *kerr.Error)
 	switch kind {
 	case groupKeyType:
 	case transactionKeyType:
-		// Of Kafka's errors the one that is fatal to a producer: with others clients ask
-		// for ever (librdkafka), or blame their own request (sarama).
+		// This is the Kafka error that is fatal to a producer. After other errors clients retry
+		// forever (librdkafka) or report an invalid request (sarama).
 		return refuse(kerr.TransactionalIDAuthorizationFailed, "this broker has no transactions")
 	default:
 		return refuse(kerr.InvalidRequest, "this broker coordinates consumer groups only: it has no share groups")

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
 )
 
-// softwareName is Kafka's rule for what ApiVersions 3 carries.
+// softwareName is Kafka's pattern for the software name and version in ApiVersions 3.
 var softwareName = regexp.MustCompile(`^[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?$`)
 
 func handleAPIVersions(s *Server, _ *wire.Conn, q *kmsg.ApiVersionsRequest, r *wire.Reply) {

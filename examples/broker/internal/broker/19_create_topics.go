@@ -55,8 +55,8 @@ func (s *Server) createTopic(rt *kmsg.CreateTopicsRequestTopic, twice, validateO
 	return made, nil
 }
 
-// shapeOf reads what a topic is to look like. What this broker cannot do is
-// refused, not ignored.
+// shapeOf reads the requested shape and settings of a topic. It refuses requests that this broker
+// cannot fulfil, and does not ignore any part of them.
 func shapeOf(rt *kmsg.CreateTopicsRequestTopic, cfg *Config) (meta.Shape, *wire.Refusal) {
 	shape := meta.Shape{Partitions: rt.NumPartitions, Replication: rt.ReplicationFactor}
 	if len(rt.ReplicaAssignment) > 0 {

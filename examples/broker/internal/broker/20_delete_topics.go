@@ -13,7 +13,7 @@ import (
 func handleDeleteTopics(s *Server, c *wire.Conn, q *kmsg.DeleteTopicsRequest, r *wire.Reply) {
 	resp := q.ResponseKind().(*kmsg.DeleteTopicsResponse)
 	op := &topicsChange{srv: s, reply: r, build: func() kmsg.Response { return resp }}
-	resp.Topics = make([]kmsg.DeleteTopicsResponseTopic, 0, len(q.TopicNames)+len(q.Topics)) // its elements stay where they are
+	resp.Topics = make([]kmsg.DeleteTopicsResponseTopic, 0, len(q.TopicNames)+len(q.Topics)) // never reallocated: op.waiting points into its elements
 	img := s.Controller.Image()
 	del := func(found *meta.Topic, name *string, id meta.TopicID, unknown *kerr.Error) {
 		resp.Topics = append(resp.Topics, kmsg.NewDeleteTopicsResponseTopic())

@@ -12,9 +12,8 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// deleteRecords is a delayed operation: the leader has moved its log's start, and
-// the answer waits until every live replica has done so, which is a number to be
-// reached on each partition, the low watermark.
+// deleteRecords is a delayed operation. The leader has moved its log's start, and the answer waits
+// until every live replica has done so: until the low watermark of each partition reaches a number.
 type deleteRecords struct {
 	srv     *Server
 	reply   *wire.Reply
@@ -63,14 +62,14 @@ func handleDeleteRecords(s *Server, c *wire.Conn, q *kmsg.DeleteRecordsRequest, 
 	}
 }
 
-// begin moves the leader's own start.
+// begin moves the start of the leader's own log.
 func (o *deleteRecords) begin(topic string, rp *kmsg.DeleteRecordsRequestTopicPartition, sp *kmsg.DeleteRecordsResponseTopicPartition) *kerr.Error {
 	p, err := o.srv.lookup(topic, meta.TopicID{}, false, rp.Partition)
 	if err != nil {
 		return err
 	}
 	if p.Key.Topic == o.srv.offsetsTopicID() {
-		return kerr.PolicyViolation // the coordinators' own
+		return kerr.PolicyViolation // only coordinators delete from this topic
 	}
 	now, leads := p.Reign()
 	if !leads {
@@ -91,7 +90,7 @@ func (o *deleteRecords) begin(topic string, rp *kmsg.DeleteRecordsRequestTopicPa
 	return nil
 }
 
-// Complete runs where the last follower's fetch is handled, or on a worker.
+// Complete runs on the goroutine that handles the last follower's fetch, or on a worker.
 func (o *deleteRecords) Complete(outcome purgatory.Outcome, _ error) {
 	settle(outcome, o.reply, o.answer)
 }

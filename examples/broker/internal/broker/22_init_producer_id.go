@@ -12,10 +12,10 @@ func handleInitProducerID(s *Server, c *wire.Conn, q *kmsg.InitProducerIDRequest
 	resp := q.ResponseKind().(*kmsg.InitProducerIDResponse)
 	resp.ProducerID, resp.ProducerEpoch = log.NoProducer, -1
 	if q.TransactionalID != nil {
-		resp.ErrorCode = wire.Code(kerr.TransactionalIDAuthorizationFailed) // fatal to clients; they would retry others for ever
+		resp.ErrorCode = wire.Code(kerr.TransactionalIDAuthorizationFailed) // fatal to clients; they would retry other errors forever
 	} else {
-		// Also when a client names the id it had: without transactions a fresh
-		// id is as good as a higher epoch, and nothing needs to be remembered.
+		// A client that names the id it had also gets a fresh one. Without transactions that is as
+		// good as a higher epoch, and the broker need not remember ids.
 		resp.ProducerID, resp.ProducerEpoch = s.Controller.NextProducerID(), 0
 	}
 	r.Now(resp)

@@ -7,8 +7,8 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
 )
 
-// handleOffsetForLeaderEpoch answers a consumer whether what it has read is still
-// in the log after a change of leaders.
+// handleOffsetForLeaderEpoch tells a consumer whether the records it has read are still in the log
+// after a change of leaders.
 func handleOffsetForLeaderEpoch(s *Server, c *wire.Conn, q *kmsg.OffsetForLeaderEpochRequest, r *wire.Reply) {
 	resp := q.ResponseKind().(*kmsg.OffsetForLeaderEpochResponse)
 	for i := range q.Topics {

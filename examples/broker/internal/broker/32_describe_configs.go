@@ -8,8 +8,8 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
 )
 
-// handleDescribeConfigs makes the answer when it is written: it is many times
-// the size of the request for it, and must not wait in a queue.
+// handleDescribeConfigs builds the answer when it is written: it is many times the size of the
+// request for it, and must not wait in a queue.
 func handleDescribeConfigs(s *Server, c *wire.Conn, q *kmsg.DescribeConfigsRequest, r *wire.Reply) {
 	r.Answer(func() kmsg.Response {
 		return describeConfigs(q, s.id, &s.cfg, s.image())
@@ -17,7 +17,7 @@ func handleDescribeConfigs(s *Server, c *wire.Conn, q *kmsg.DescribeConfigsReque
 }
 
 func describeConfigs(q *kmsg.DescribeConfigsRequest, node int32, cfg *Config, img *meta.Image) *kmsg.DescribeConfigsResponse {
-	builtIn, _ := Config{}.WithDefaults() // which are in range
+	builtIn, _ := Config{}.WithDefaults() // the defaults are in range
 	asked := settings.Asked{Started: cfg.settings(), BuiltIn: builtIn.settings(), Synonyms: q.IncludeSynonyms, Documentation: q.IncludeDocumentation}
 	return asked.Answer(q, node, img)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
 )
 
-// handleCreatePartitions waits, as the creation of topics does, until this broker knows of
-// the new partitions and each has a leader.
+// handleCreatePartitions waits, as handleCreateTopics does, until this broker knows of the new
+// partitions and each has a leader.
 func handleCreatePartitions(s *Server, c *wire.Conn, q *kmsg.CreatePartitionsRequest, r *wire.Reply) {
 	resp := q.ResponseKind().(*kmsg.CreatePartitionsResponse)
 	op := &topicsChange{srv: s, reply: r, build: func() kmsg.Response { return resp }}

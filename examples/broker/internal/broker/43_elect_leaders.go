@@ -7,10 +7,10 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
 )
 
-// handleElectLeaders refuses: a preferred leader leads again as soon as it has caught up,
-// and one that has not is never elected.
+// handleElectLeaders refuses all elections: a preferred leader leads again as soon as it has caught
+// up, and a replica that has not caught up is never elected.
 func handleElectLeaders(_ *Server, _ *wire.Conn, q *kmsg.ElectLeadersRequest, r *wire.Reply) {
-	r.Answer(func() kmsg.Response { // it is longer than its request
+	r.Answer(func() kmsg.Response { // the answer is longer than the request
 		resp := q.ResponseKind().(*kmsg.ElectLeadersResponse)
 		why := kmsg.StringPtr("preferred leaders lead again by themselves; no other leader is elected on demand")
 		if resp.ErrorCode = wire.Code(kerr.UnsupportedVersion); q.Version == 0 {

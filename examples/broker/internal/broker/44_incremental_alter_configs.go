@@ -11,7 +11,7 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
 )
 
-// handleIncrementalAlterConfigs changes those settings of topics that it names.
+// handleIncrementalAlterConfigs changes only the settings that the request names.
 func handleIncrementalAlterConfigs(s *Server, _ *wire.Conn, q *kmsg.IncrementalAlterConfigsRequest, r *wire.Reply) {
 	resp := q.ResponseKind().(*kmsg.IncrementalAlterConfigsResponse)
 	all := make([]settings.Alteration, len(q.Resources))
@@ -23,7 +23,7 @@ func handleIncrementalAlterConfigs(s *Server, _ *wire.Conn, q *kmsg.IncrementalA
 				case kmsg.IncrementalAlterConfigOpSet:
 				case kmsg.IncrementalAlterConfigOpDelete:
 					value = nil
-				default: // no setting here is a list that one could add to
+				default: // append and subtract need a list, and no setting here is one
 					return &wire.Refusal{Code: kerr.InvalidConfig, Message: fmt.Sprintf("%s can be set and deleted only", c.Name)}
 				}
 				if bad := s.cfg.set(to, c.Name, value); bad != nil {

@@ -7,15 +7,12 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
 )
 
-// A request that tools ask for, and that this broker refuses in the request's
-// own terms: a client that gets an answer can tell its user why, where one that
-// is hung up on tries again.
-
-// handleAlterPartitionReassignments refuses every partition: replicas stay where
-// the controller first put them. No partition is looked up, for the answer is
-// the same for those that do not exist.
+// handleAlterPartitionReassignments refuses every partition: replicas stay where the controller
+// first placed them. A client that receives this answer can tell its user why; if the connection
+// were closed, it would retry. The handler looks no partition up, because the answer is the same
+// for partitions that do not exist.
 func handleAlterPartitionReassignments(s *Server, _ *wire.Conn, q *kmsg.AlterPartitionAssignmentsRequest, r *wire.Reply) {
-	r.Answer(func() kmsg.Response { // it is longer than its request
+	r.Answer(func() kmsg.Response { // the answer is longer than the request
 		resp := q.ResponseKind().(*kmsg.AlterPartitionAssignmentsResponse)
 		resp.AllowReplicationFactorChange = q.AllowReplicationFactorChange
 		why := kmsg.StringPtr("this broker does not move replicas")

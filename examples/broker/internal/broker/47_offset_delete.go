@@ -7,7 +7,7 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
 )
 
-// handleOffsetDelete refuses: what is deleted of a group is all of it (42, DeleteGroups).
+// handleOffsetDelete refuses: only a whole group can be deleted (42, DeleteGroups).
 func handleOffsetDelete(_ *Server, _ *wire.Conn, q *kmsg.OffsetDeleteRequest, r *wire.Reply) {
 	resp := q.ResponseKind().(*kmsg.OffsetDeleteResponse)
 	resp.ErrorCode = wire.Code(kerr.UnsupportedVersion)

@@ -11,20 +11,20 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
 )
 
-// Cluster is some brokers, numbered from 0, and what they have in common.
+// Cluster is a set of brokers, numbered from 0, with their common controller and links.
 type Cluster struct {
 	cluster
 	Nodes []*Node // by id; the list never changes
 }
 
-// cluster is what the brokers of one have in common.
+// cluster holds the parts that all brokers of a cluster share.
 type cluster struct {
 	Controller *meta.Controller
 	Links      *fault.Links // between the brokers
 }
 
-// StartCluster starts a broker on each listener. It takes the listeners over, and closes them
-// if there is an error. cfg is as WithDefaults has returned it.
+// StartCluster starts a broker on each listener. It takes ownership of the listeners, and closes
+// them if there is an error. cfg must be a result of WithDefaults.
 func StartCluster(cfg Config, listeners []net.Listener) (*Cluster, error) {
 	c := &Cluster{cluster: cluster{Links: fault.NewLinks(cfg.Network)}}
 	var err error
@@ -43,15 +43,15 @@ func StartCluster(cfg Config, listeners []net.Listener) (*Cluster, error) {
 	return c, nil
 }
 
-// CloseAll closes listeners that no broker has taken over.
+// CloseAll closes listeners that no broker owns.
 func CloseAll(listeners []net.Listener) {
 	for _, l := range listeners {
 		_ = l.Close()
 	}
 }
 
-// Shutdown stops all brokers at once, as Node.Stop does, and the controller. It may be called
-// again.
+// Shutdown stops all brokers concurrently, as Node.Stop does, and the controller. It may be called
+// more than once.
 func (c *Cluster) Shutdown(ctx context.Context) error {
 	c.Controller.Close()
 	var stopping errgroup.Group
@@ -62,8 +62,8 @@ func (c *Cluster) Shutdown(ctx context.Context) error {
 	return errors.Join(err, c.Controller.Shutdown(ctx))
 }
 
-// Settled reports whether every broker that runs knows what the controller has decided,
-// and every partition is led by its preferred leader and has all its replicas in sync.
+// Settled reports whether every running broker knows the controller's latest decisions, and every
+// partition is led by its preferred leader and has all its replicas in sync.
 func (c *Cluster) Settled() bool {
 	img := c.Controller.Image()
 	for _, n := range c.Nodes {

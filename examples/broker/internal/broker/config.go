@@ -16,9 +16,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
-// Config holds every bound of a broker. A broker on a port is read by
-// strangers, so nothing that a client can make grow is without a number here. The zero
-// value of a field is its default; see WithDefaults.
+// Config holds all limits of a broker. Unknown clients can connect to a broker's port, so
+// everything that a client can make grow has a limit here. The zero value of a field means its
+// default; see WithDefaults.
 type Config struct {
 	Wire    wire.Config
 	Meta    meta.Config
@@ -31,22 +31,22 @@ type Config struct {
 	MaxFetch  int   // bytes of record batches in one fetch answer (its first batch may be larger)
 	MaxLogSum int64 // bytes kept over all partitions
 
-	MaxParked  int // requests of a kind parked at once, over all connections
+	MaxParked  int // requests of each kind parked at once, over all connections
 	MaxWatched int // (fetch, partition) pairs parked at once
 
-	MaxFetchSessions     int // of consumers and followers together; who has none names all partitions with each fetch
-	MaxSessionPartitions int // of all sessions
+	MaxFetchSessions     int // of consumers and followers together; a client without one names all partitions in each fetch
+	MaxSessionPartitions int // in all sessions together
 
 	ReplicaLag time.Duration // a follower that is behind for longer is not in sync
-	Tick       time.Duration // of the purgatories' timing wheels
+	Tick       time.Duration // tick of the purgatories' timing wheels
 	Logger     *slog.Logger  // nil: slog.Default
 
-	Network  network.Network    // nil: the machine's
-	Observe  *observe.Registry  // if set, all that waits at a running broker is in it
-	OnExpire func(ExpiredFetch) // if set, is called with each consumer's fetch that has expired
+	Network  network.Network    // nil: the machine's network
+	Observe  *observe.Registry  // if set, lists all waiting operations of running brokers
+	OnExpire func(ExpiredFetch) // if set, called with each expired fetch of a consumer
 }
 
-// WithDefaults fills in what is zero and refuses what is out of range.
+// WithDefaults replaces zero values by defaults and refuses values that are out of range.
 func (c Config) WithDefaults() (Config, error) {
 	var b option.Check
 	option.Fill(&b, "MaxBatch", &c.MaxBatch, 8<<20, 1, 1<<30)
@@ -80,12 +80,12 @@ func (c Config) WithDefaults() (Config, error) {
 	return c, nil
 }
 
-// settings is what of it clients can ask for.
+// settings returns the settings that clients can ask for.
 func (c *Config) settings() *settings.Broker {
 	return &settings.Broker{Meta: c.Meta, Groups: c.Groups, MaxBatch: c.MaxBatch, NoAutoCreate: c.NoAutoCreate, ReplicaLag: c.ReplicaLag}
 }
 
-// set changes one setting of a topic; nil is its default.
+// set changes one setting of a topic; a nil value restores the default.
 func (c *Config) set(to *meta.Settings, name string, value *string) *wire.Refusal {
 	if err := settings.Set(to, name, value, c.settings()); err != nil {
 		return &wire.Refusal{Code: kerr.InvalidConfig, Message: err.Error()}

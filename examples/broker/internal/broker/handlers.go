@@ -8,11 +8,11 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
 )
 
-// handlers are by request key, one file each.
+// handlers maps API keys to handlers; each has a file of its own.
 var handlers map[int16]func(*Server, *wire.Conn, kmsg.Request, *wire.Reply)
 
-// init, not a literal: a handler that comes back to the table would be an
-// initialization cycle to the compiler.
+// The table is filled in init because the compiler reports an initialization cycle for a literal if
+// a handler refers to the table.
 func init() {
 	handlers = map[int16]func(*Server, *wire.Conn, kmsg.Request, *wire.Reply){
 		int16(kmsg.Produce):                   on(handleProduce),
@@ -50,12 +50,12 @@ func on[Q kmsg.Request](handle func(*Server, *wire.Conn, Q, *wire.Reply)) func(*
 	return func(s *Server, c *wire.Conn, req kmsg.Request, r *wire.Reply) { handle(s, c, req.(Q), r) }
 }
 
-// handleGroup hands a request of a group to its coordinator.
+// handleGroup passes a group request to the coordinator.
 func handleGroup(s *Server, c *wire.Conn, req kmsg.Request, r *wire.Reply) {
 	s.groups.Handle(req, clientHost(c), r)
 }
 
-// clientHost is where a client is, as Kafka's tools show it.
+// clientHost returns a client's host in the form that Kafka's tools show.
 func clientHost(c *wire.Conn) string {
 	host, _, _ := net.SplitHostPort(c.RemoteAddr())
 	return "/" + host

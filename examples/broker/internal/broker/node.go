@@ -10,11 +10,11 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/replica"
 )
 
-// Node is the place of one broker in a cluster: what is there before the broker starts
-// and after it has stopped. All methods are safe for concurrent use.
+// Node is the slot of one broker in a cluster. It exists before the broker starts and after it has
+// stopped. All methods are safe for concurrent use.
 type Node struct {
 	ID   int32
-	Gate fault.Gate // where the broker can be held up
+	Gate fault.Gate // pauses or slows the broker
 	cfg  Config
 	cluster
 	disk replica.Disk
@@ -24,15 +24,14 @@ type Node struct {
 	mu   sync.Mutex
 	addr string    // host:port, the same after a restart; guarded by mu
 	srv  *Server   // nil while stopped; guarded by mu
-	ever []*Server // all there were; guarded by mu
+	ever []*Server // every broker that ever ran here; guarded by mu
 }
 
-// newNode makes a place for a broker.
 func newNode(id int32, cfg Config, c cluster) *Node {
 	return &Node{ID: id, cfg: cfg, cluster: c}
 }
 
-// run starts the broker on a listener, which it takes over unless there is an error.
+// run starts the broker on a listener, and takes ownership of it unless there is an error.
 func (n *Node) run(l net.Listener) error {
 	n.changing.Lock()
 	defer n.changing.Unlock()
@@ -51,8 +50,8 @@ func (n *Node) runLocked(l net.Listener) error {
 	return nil
 }
 
-// Start brings a stopped broker back, on the address and with the logs it had. It does
-// nothing to one that runs.
+// Start restarts a stopped broker, on the same address and with the same logs. It has no effect on
+// a running broker.
 func (n *Node) Start() error {
 	n.changing.Lock()
 	defer n.changing.Unlock()
@@ -70,14 +69,13 @@ func (n *Node) Start() error {
 	return nil
 }
 
-// Stop shuts the broker down: see Server.Shutdown. It does nothing to one that is
-// stopped.
+// Stop shuts the broker down: see Server.Shutdown. It has no effect on a stopped broker.
 func (n *Node) Stop(ctx context.Context) error {
 	return n.end(func(s *Server) error { return s.Shutdown(ctx) })
 }
 
-// Kill ends the broker as a power cut would, but that its logs are kept whole. It does
-// nothing to one that is stopped.
+// Kill ends the broker as a power cut would, except that its logs stay intact. It has no effect on
+// a stopped broker.
 func (n *Node) Kill() error { return n.end((*Server).kill) }
 
 func (n *Node) end(how func(*Server) error) error {
@@ -94,7 +92,7 @@ func (n *Node) end(how func(*Server) error) error {
 	return how(s)
 }
 
-// Server returns the broker that runs here; nil while it is stopped.
+// Server returns the running broker, or nil while it is stopped.
 func (n *Node) Server() *Server {
 	n.mu.Lock()
 	defer n.mu.Unlock()

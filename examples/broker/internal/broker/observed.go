@@ -9,8 +9,8 @@ import (
 	"github.com/seed-782fa212/limbo/observe"
 )
 
-// observed adds all that this broker waits with to Config.Observe, and notes how it is
-// removed again.
+// observed adds the timing wheel and all purgatories of this broker to Config.Observe, and records
+// how to remove them.
 func (s *Server) observed() error {
 	r := s.cfg.Observe
 	if r == nil {
@@ -38,7 +38,7 @@ func (s *Server) observed() error {
 	return errors.Join(errs...)
 }
 
-// watchName is what a person calls what a fetch waits for.
+// watchName returns a readable name of a watch key.
 func (s *Server) watchName(k watchKey) string {
 	switch k.watermark {
 	case aSession:

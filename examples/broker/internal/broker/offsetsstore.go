@@ -12,8 +12,8 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// offsetsStore is the topic of offsets, as its coordinator has it: the partitions
-// that this broker leads.
+// offsetsStore is the coordinator's view of the offsets topic: the partitions that this broker
+// leads.
 type offsetsStore struct{ s *Server }
 
 func (o offsetsStore) local(index int32) *replica.Partition {
@@ -38,7 +38,7 @@ func (o offsetsStore) Records(index int32) (batches [][]byte, end int64) {
 	return nil, 0
 }
 
-// retryWait is between two tries to wait for the log's replication.
+// retryWait is the pause between two tries to wait for the log's replication.
 const retryWait = 50 * time.Millisecond
 
 func (o offsetsStore) AwaitReplicated(ctx context.Context, index, epoch int32, end int64) bool {
@@ -48,11 +48,11 @@ func (o offsetsStore) AwaitReplicated(ctx context.Context, index, epoch int32, e
 	}
 	goal := purgatory.Goal[replica.Reign, int64]{Key: replica.Reign{PartitionKey: p.Key, Epoch: epoch}, Number: end}
 	for ctx.Err() == nil {
-		_ = o.s.produces.Await(ctx, purgatory.NoTimeout, purgatory.All, goal) // whatever ended it is seen now:
+		_ = o.s.produces.Await(ctx, purgatory.NoTimeout, purgatory.All, goal) // the checks below find out why the wait ended
 		if p.Leads(epoch) == nil && o.s.committed(goal.Key) >= end {
 			return true
 		}
-		if !fault.Sleep(ctx, retryWait) { // the reign is over, and the shard is about to hear of it; or there is no room to wait
+		if !fault.Sleep(ctx, retryWait) { // the leader epoch has ended, and the shard will soon be told; or the purgatory is full
 			break
 		}
 	}

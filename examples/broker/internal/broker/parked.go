@@ -7,8 +7,8 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// settle ends a parked request: it is answered, or, if its client has gone or a
-// check has panicked, it is not, and the connection ends.
+// settle completes a parked request: it answers the request, or ends the connection without an
+// answer if the client has disconnected or a check has panicked.
 func settle(outcome purgatory.Outcome, r *wire.Reply, answer func()) {
 	switch outcome {
 	case purgatory.Completed, purgatory.Expired, purgatory.Closed:
@@ -18,16 +18,16 @@ func settle(outcome purgatory.Outcome, r *wire.Reply, answer func()) {
 	}
 }
 
-// notParked reports whether a purgatory has refused a request, which then has to be
-// answered at once: for want of room, or because the broker stops.
+// notParked reports whether a purgatory has refused a request, because it is full or because the
+// broker is stopping. The caller must then answer at once.
 func (s *Server) notParked(err error) bool {
 	switch {
-	case err == nil: // answered, or parked and answered later
+	case err == nil: // answered, or parked to be answered later
 		return false
 	case errors.Is(err, purgatory.ErrFull):
 		s.metrics.Overload.Add(1)
 	case !errors.Is(err, purgatory.ErrClosed):
-		panic(err) // the keys and the operation are ours: a bug
+		panic(err) // a bug: this package makes the keys and the operation
 	}
 	return true
 }

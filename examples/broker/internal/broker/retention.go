@@ -8,11 +8,10 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
 )
 
-// retentionCheck is how often records are looked for that are older than their topic
-// keeps them.
+// retentionCheck is the interval between searches for records past their topic's retention time.
 const retentionCheck = 5 * time.Second
 
-// keepRetention drops what is older than its topic keeps it.
+// keepRetention deletes records that have passed their topic's retention time.
 func (s *Server) keepRetention(ctx context.Context) {
 	for fault.Sleep(ctx, retentionCheck) && s.gate.Pass(ctx) == nil {
 		for id, t := range s.image().ByID {

@@ -15,26 +15,27 @@ import (
 // local finds this broker's replica of a partition.
 func (s *Server) local(key meta.PartitionKey) *replica.Partition { return s.partitions.Get(key) }
 
-// image is what this broker knows of the cluster.
+// image returns the latest image of the cluster that this broker has applied.
 func (s *Server) image() *meta.Image { return s.known.Load() }
 
-// followController learns of each decision, and acts on it, one after the other.
+// followController applies the controller's decisions, one image after the other.
 func (s *Server) followController(ctx context.Context) {
 	for {
 		_, err := s.Controller.Newer(ctx, s.image().Version)
 		if err != nil || s.gate.Pass(ctx) != nil {
 			return
 		}
-		s.apply(s.Controller.Image()) // with what was decided while the gate was closed
+		s.apply(s.Controller.Image()) // includes decisions made while the gate was closed
 	}
 }
 
-// apply makes this broker what an image says it is. What waits here for what is
-// over, or now is, hears of it, with no lock held.
+// apply puts an image into effect: it opens, reassigns and closes replicas. It completes operations
+// that wait for such a change (a leader epoch that ended, a topic that now exists), with no lock
+// held.
 func (s *Server) apply(img *meta.Image) {
 	before := s.image()
 	now := s.uptime.Now()
-	var begun []func() // reigns over groups
+	var begun []func() // start the new leader epochs of groups' partitions
 	for _, p := range s.partitions.All() {
 		if t, a := img.Assignment(p.Key); t == nil || !slices.Contains(a.Replicas, s.id) {
 			s.giveUp(p)
@@ -42,7 +43,7 @@ func (s *Server) apply(img *meta.Image) {
 	}
 	for id, t := range img.ByID {
 		if before.ByID[id] == t {
-			continue // nothing of it has changed
+			continue // the topic has not changed
 		}
 		for i, a := range t.Partitions {
 			if !slices.Contains(a.Replicas, s.id) {
@@ -61,10 +62,10 @@ func (s *Server) apply(img *meta.Image) {
 	}
 	s.known.Store(img)
 	for _, lead := range begun {
-		lead() // whose load finds the partition by the image
+		lead() // it starts a load, which finds the partition in the image
 	}
-	// Who lives counts for the low watermark, and a broker that has gone does not
-	// hold a deletion up any more.
+	// The low watermark depends on the live brokers: a broker that has left no longer delays a
+	// deletion.
 	if !slices.Equal(before.Nodes, img.Nodes) {
 		s.startFollowers(img)
 		for _, p := range s.partitions.All() {
@@ -77,8 +78,8 @@ func (s *Server) apply(img *meta.Image) {
 	s.announceTopics(before, img)
 }
 
-// assign passes a decision on to a replica, and what comes of it to those who
-// wait. It returns what begins a reign over groups, or nil.
+// assign passes a decision on to a replica, and completes the operations that it affects. It
+// returns a function that starts a leader epoch of the coordinator, or nil.
 func (s *Server) assign(p *replica.Partition, t *meta.Topic, a meta.Assignment, now time.Duration) (lead func()) {
 	turn := p.Assign(t, a, now)
 	if turn.Lost >= 0 {
@@ -97,8 +98,7 @@ func (s *Server) assign(p *replica.Partition, t *meta.Topic, a meta.Assignment, 
 	return nil
 }
 
-// giveUp ends a replica that this broker is not to have any more: its topic is
-// deleted.
+// giveUp closes a replica that is no longer assigned to this broker, because its topic was deleted.
 func (s *Server) giveUp(p *replica.Partition) {
 	s.partitions.Delete(p.Key)
 	_, lost := p.Close()
@@ -110,8 +110,8 @@ func (s *Server) giveUp(p *replica.Partition) {
 	}
 }
 
-// rolesChanged returns a channel that is closed when this broker's roles, or the
-// brokers it knows of, next change.
+// rolesChanged returns a channel that is closed when this broker's roles, or the brokers it knows
+// of, next change.
 func (s *Server) rolesChanged() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,7 +125,7 @@ func (s *Server) announceRoles() {
 	s.roles = make(chan struct{})
 }
 
-// startFollowers has one for each other broker there ever was.
+// startFollowers ensures one follower for each other broker that an image has ever listed.
 func (s *Server) startFollowers(img *meta.Image) {
 	for _, n := range img.Nodes {
 		if n.ID == s.id || s.followers[n.ID] {
@@ -136,8 +136,7 @@ func (s *Server) startFollowers(img *meta.Image) {
 	}
 }
 
-// keepAlive sends heartbeats, and comes back when the controller has given this
-// broker up meanwhile.
+// keepAlive sends heartbeats, and registers again when the controller has fenced this broker.
 func (s *Server) keepAlive(ctx context.Context) {
 	t := time.NewTicker(s.cfg.Meta.BrokerSession / 8)
 	defer t.Stop()
@@ -154,13 +153,13 @@ func (s *Server) keepAlive(ctx context.Context) {
 			continue
 		}
 		if s.register() != nil {
-			return // the cluster ends
+			return // the cluster is shutting down
 		}
 	}
 }
 
-// lookup finds this broker's replica of a partition that a client names, by name
-// or by id as the request's version has it; the error is the one that fits.
+// lookup finds this broker's replica of a partition that a client names, by topic name or by topic
+// id depending on the request's version. It returns the error that fits that version.
 func (s *Server) lookup(name string, id meta.TopicID, byID bool, index int32) (*replica.Partition, *kerr.Error) {
 	img := s.image()
 	found, unknown := img.ByName[name], kerr.UnknownTopicOrPartition
@@ -179,7 +178,7 @@ func (s *Server) lookup(name string, id meta.TopicID, byID bool, index int32) (*
 	return p, nil
 }
 
-// offsetsTopicID is zero while there is no such topic.
+// offsetsTopicID returns zero while the offsets topic does not exist.
 func (s *Server) offsetsTopicID() meta.TopicID {
 	if t := s.image().ByName[meta.OffsetsTopic]; t != nil {
 		return t.ID

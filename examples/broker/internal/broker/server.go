@@ -24,8 +24,8 @@ import (
 
 // Server is one running broker.
 //
-// Lock order: replicas.evicting, then replicas.mu or a partition's; mu and a
-// partition's are leaves. None of them is held when a purgatory is called.
+// Lock order: partitions.evicting, then partitions.mu or the mutex of a partition. Server.mu and
+// the mutexes of partitions are leaves. No purgatory is called with any of them held.
 type Server struct {
 	cluster
 	id         int32
@@ -33,7 +33,7 @@ type Server struct {
 	gate       *fault.Gate
 	disk       *replica.Disk
 	self       meta.Node
-	registered atomic.Uint64 // the incarnation the controller knows this broker by
+	registered atomic.Uint64 // the incarnation under which the controller knows this broker
 
 	wire        *wire.Server
 	known       atomic.Pointer[meta.Image]
@@ -41,32 +41,32 @@ type Server struct {
 	replication replication.Broker
 	metrics     metric.Counters
 
-	// What waits, a purgatory for each kind; groups has those of joins and syncs.
-	clock    *purgatory.Clock               // of all that waits
+	// One purgatory for each kind of waiting request; groups has those of joins and syncs.
+	clock    *purgatory.Clock               // shared by all purgatories
 	fetches  *purgatory.Purgatory[watchKey] // of consumers
 	follows  *purgatory.Purgatory[watchKey] // fetches of followers
 	produces *purgatory.Threshold[replica.Reign, int64]
 	deletes  *purgatory.Threshold[replica.Reign, int64]
 	changes  *purgatory.Purgatory[string] // of topics, by name
-	watched  atomic.Int64                 // partitions that fetches wait on
+	watched  atomic.Int64                 // (fetch, partition) pairs that wait
 	groups   *group.Coordinator
 	sessions fetchSessions
 
-	uptime     uptime.Clock    // by it others are judged
-	ctx        context.Context // of what runs in the background
+	uptime     uptime.Clock    // measures the silence of other brokers
+	ctx        context.Context // of the background goroutines
 	cancel     context.CancelFunc
-	background sync.WaitGroup // followers, heartbeats, and who follows the controller
-	followers  map[int32]bool // only who follows the controller uses it
+	background sync.WaitGroup // followers, heartbeats, retention, and the goroutine that follows the controller
+	followers  map[int32]bool // used only by the goroutine that follows the controller
 	rejoining  chan struct{}  // capacity 1: a follower may be in sync again
 
-	unobserve []func() // ends what observed has begun
+	unobserve []func() // undoes observed
 
 	mu    sync.Mutex
 	roles chan struct{} // closed when they change; guarded by mu
 }
 
-// startServer starts a broker on a listener, which it takes over, and returns when it
-// has acted on what the controller has decided so far.
+// startServer starts a broker on a listener, which it then owns. It returns when the broker has
+// applied the controller's decisions so far.
 func startServer(n *Node, l net.Listener) (*Server, error) {
 	s := &Server{
 		cluster:   n.cluster,
@@ -144,8 +144,8 @@ func (s *Server) panicked(p purgatory.Panic) {
 	s.cfg.Logger.Error("broker: operation panicked", "panic", fmt.Sprintf("%+v", p))
 }
 
-// closePurgatories ends everything that waits: each operation is closed, and
-// answers with what there is.
+// closePurgatories shuts all purgatories down: each waiting operation is closed, and answers with
+// the result it has so far.
 func (s *Server) closePurgatories(ctx context.Context) error {
 	for _, remove := range s.unobserve {
 		remove()
@@ -153,7 +153,7 @@ func (s *Server) closePurgatories(ctx context.Context) error {
 	return errors.Join(
 		s.fetches.Shutdown(ctx),
 		s.follows.Shutdown(ctx),
-		s.groups.Shutdown(ctx), // before the produces it makes
+		s.groups.Shutdown(ctx), // before produces, which it uses
 		s.produces.Shutdown(ctx),
 		s.deletes.Shutdown(ctx),
 		s.changes.Shutdown(ctx),
@@ -161,13 +161,13 @@ func (s *Server) closePurgatories(ctx context.Context) error {
 	)
 }
 
-// Addr returns its host:port.
+// Addr returns the broker's host:port.
 func (s *Server) Addr() string { return s.wire.Addr().String() }
 
-// Shutdown leaves the cluster, stops accepting and reading, answers everything
-// that is parked with what there is, lets the answers out and closes the
-// connections. What is not out when ctx ends is cut off. No goroutine is left,
-// and what the logs hold is on the disk. It may be called again.
+// Shutdown leaves the cluster, stops accepting and reading, answers all parked requests with the
+// results they have so far, sends the answers and closes the connections. It cuts off answers that
+// are not sent when ctx ends. When it returns, no goroutine is left, and the logs are on the disk.
+// It may be called more than once.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.wire.Drain()
 	s.Controller.Unregister(s.id, meta.Incarnation(s.registered.Load()))
@@ -175,7 +175,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return s.end(ctx)
 }
 
-// catchUp waits until this broker has acted on all that is decided now.
+// catchUp waits until this broker has applied all decisions made before the call.
 func (s *Server) catchUp(ctx context.Context) {
 	for decided := s.Controller.Image().Version; ; {
 		changed := s.rolesChanged()
@@ -192,8 +192,8 @@ func (s *Server) catchUp(ctx context.Context) {
 	}
 }
 
-// kill is how a process ends that is not asked: connections break, nothing is
-// answered, and the controller is not told.
+// kill ends the broker like a killed process: connections break, no request is answered, and the
+// controller is not told.
 func (s *Server) kill() error {
 	s.wire.Kill()
 	s.cancel()
@@ -215,7 +215,7 @@ func (s *Server) end(ctx context.Context) error {
 // Stopping reports whether the broker is being stopped, or has stopped.
 func (s *Server) Stopping() bool { return s.wire.Draining.Load() }
 
-// Queued is how many requests of clients were read and are not answered yet.
+// Queued returns the number of client requests that were read and are not answered yet.
 func (s *Server) Queued() int {
 	return s.wire.Queued(func(c *wire.Conn) bool {
 		_, broker := s.Links.Caller(c.RemoteAddr())

@@ -13,45 +13,44 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
 )
 
-// Fetch sessions (KIP-227). A client names all its partitions once. Each fetch after that
-// names those that have changed for it, and is answered with those that have changed here.
-// What a fetch costs then depends on what happens, and not on how many partitions there
-// are:
+// Fetch sessions (KIP-227). A client names all its partitions once. Each later fetch names only the
+// partitions whose position changed, and its answer only those that changed at the broker. The cost
+// of a fetch then depends on the number of changes, not on the number of partitions:
 //
-//   - A fetch of a session waits on one key, the session's, and not on each partition.
-//   - A partition knows the sessions that it is in. When something happens to it, it
-//     becomes pending there, and only what is pending is looked at.
+//   - A fetch of a session waits on one key, the session's, instead of one for each partition.
+//   - A partition knows its sessions. An event at the partition makes it pending there, and a fetch
+//     checks only pending partitions.
 //
-// Invariant: a partition of a session is pending unless the last answer found nothing to
-// read there and nothing has happened to it since. It is entered under its key before it
-// is looked at for the first time, so what happens in between makes it pending again.
+// Invariant: a partition of a session is pending unless the last answer found no records there and
+// no event has occurred there since. It is entered under its key before it is first checked, so an
+// event in between makes it pending again.
 //
-// Lock order: fetchSession.mu, then fetchSessions.mu or a partition's. No purgatory is
-// called with one held.
+// Lock order: fetchSession.mu, then fetchSessions.mu or the mutex of a partition. No purgatory is
+// called with any of them held.
 type fetchSessions struct {
 	most, mostParts int
-	parts           atomic.Int64 // of all sessions
+	parts           atomic.Int64 // in all sessions
 
 	mu          sync.RWMutex
 	byID        map[int32]*fetchSession
 	ofFollower  map[int32]*fetchSession
-	byPartition map[meta.PartitionKey][]*sessionPart // the lists never change: another one takes their place
+	byPartition map[meta.PartitionKey][]*sessionPart // the lists are immutable: a change replaces the list
 }
 
-// fetchSession is one client's.
+// fetchSession is the session of one client.
 type fetchSession struct {
 	srv      *Server
 	id       int32
-	follower int32        // -1: of a consumer
-	byTopic  bool         // partitions are named by their topic's name, before version 13
-	heard    atomic.Int64 // the broker's uptime at its last fetch
+	follower int32        // -1: a consumer's session
+	byTopic  bool         // before version 13, clients name a partition's topic by name
+	heard    atomic.Int64 // the broker's uptime at the session's last fetch
 
 	mu      sync.Mutex
-	epoch   int32 // of the next fetch
+	epoch   int32 // that the next fetch must have
 	ended   bool
-	fresh   bool // no answer yet: the first one names all partitions
+	fresh   bool // no answer was sent yet; the first one names all partitions
 	parts   map[sessionKey]*sessionPart
-	pending []*sessionPart // each once, those that were answered last behind the others
+	pending []*sessionPart // without duplicates; partitions whose records were sent last are at the end
 }
 
 // sessionKey is a partition as the client names it.
@@ -66,19 +65,19 @@ type sessionPart struct {
 	fetchPart
 	of      *fetchSession
 	pending bool
-	gone    bool // from the session
+	gone    bool // removed from the session
 
-	hw, start int64 // as last answered
+	hw, start int64 // values in the last answer
 }
 
 const (
-	sessionIdle  = 2 * time.Minute // one that was silent for longer makes room for another
-	initialEpoch = 0               // asks for a session
-	finalEpoch   = -1              // asks for none
+	sessionIdle  = 2 * time.Minute // a session that was silent for longer may be replaced by a new one
+	initialEpoch = 0               // asks for a new session
+	finalEpoch   = -1              // asks for no session
 )
 
-// sessionOf returns the session of a fetch; nil if it has none, of its own will or for
-// want of room.
+// sessionOf returns the session of a fetch. It returns nil if the client wants none, or if there is
+// no capacity for another one.
 func (s *Server) sessionOf(q *kmsg.FetchRequest, follower bool) (*fetchSession, *kerr.Error) {
 	if q.Version < 7 {
 		return nil, nil
@@ -126,7 +125,7 @@ func (ss *fetchSessions) find(id int32) *fetchSession {
 	return ss.byID[id]
 }
 
-// openSession makes a session, if there is room for it.
+// openSession creates a session, or returns nil if there is no capacity.
 func (s *Server) openSession(q *kmsg.FetchRequest, follower int32) *fetchSession {
 	parts := 0
 	for i := range q.Topics {
@@ -134,7 +133,7 @@ func (s *Server) openSession(q *kmsg.FetchRequest, follower int32) *fetchSession
 	}
 	ss, now := &s.sessions, s.uptime.Now()
 	ss.mu.Lock()
-	gone := ss.ofFollower[follower] // a follower has one at a time
+	gone := ss.ofFollower[follower] // a follower has one session at a time
 	if gone == nil && len(ss.byID) >= ss.most {
 		for _, other := range ss.byID {
 			if heard := other.heard.Load(); now-time.Duration(heard) > sessionIdle && (gone == nil || heard < gone.heard.Load()) {
@@ -164,7 +163,7 @@ func (s *Server) openSession(q *kmsg.FetchRequest, follower int32) *fetchSession
 	return session
 }
 
-// endSession takes a session out. A fetch that waits in it is answered with what there is.
+// endSession removes a session. A fetch that waits in it is answered with the records there are.
 func (s *Server) endSession(session *fetchSession) {
 	session.mu.Lock()
 	parts := session.parts
@@ -183,7 +182,7 @@ func (s *Server) endSession(session *fetchSession) {
 	s.fetchesFor(session.reads()).CheckAndComplete(session.key())
 }
 
-// enter notes that a partition is in a session.
+// enter registers a partition of a session under the partition's key.
 func (ss *fetchSessions) enter(part *sessionPart) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -215,12 +214,12 @@ func (ss *fetchSessions) in(key meta.PartitionKey) []*sessionPart {
 	return ss.byPartition[key]
 }
 
-// key is what a fetch of the session waits on.
+// key returns the key that the session's fetches wait on.
 func (session *fetchSession) key() watchKey {
 	return watchKey{meta.PartitionKey{Index: session.id}, aSession}
 }
 
-// reads returns which watermark the session's fetches wait for.
+// reads returns the watermark that the session's fetches wait for.
 func (session *fetchSession) reads() watermark {
 	if session.follower >= 0 {
 		return theEnd
@@ -228,9 +227,9 @@ func (session *fetchSession) reads() watermark {
 	return highWatermark
 }
 
-// touchSessions makes a partition pending in its sessions, and completes the fetches that
-// wait for that watermark there. To a follower it is news that the high watermark has
-// risen, but nothing that it waits for.
+// touchSessions makes a partition pending in its sessions, and completes the fetches that wait
+// there for the watermark. A rise of the high watermark is news for a follower's session too, but
+// its fetches do not wait for it.
 func (s *Server) touchSessions(k watchKey) {
 	parts := s.sessions.in(k.PartitionKey)
 	for _, part := range parts {
@@ -246,13 +245,12 @@ func (s *Server) touchSessions(k watchKey) {
 		case len(parts) <= aFew:
 			s.fetchesFor(k.watermark).CheckAndComplete(part.of.key())
 		default:
-			_ = s.fetchesFor(k.watermark).CheckAndCompleteLater(part.of.key()) // fails in a shutdown only, which completes them all
+			_ = s.fetchesFor(k.watermark).CheckAndCompleteLater(part.of.key()) // fails only during a shutdown, which completes all fetches
 		}
 	}
 }
 
-// startMoved makes a partition pending, whose log now starts elsewhere. Nobody waits for
-// that.
+// startMoved makes a partition pending whose log start has moved. No fetch waits for that.
 func (ss *fetchSessions) startMoved(key meta.PartitionKey) {
 	for _, part := range ss.in(key) {
 		part.of.mu.Lock()
@@ -268,8 +266,9 @@ func (part *sessionPart) pendLocked() {
 	}
 }
 
-// update takes what a fetch says of the session's partitions. It returns those that the
-// fetch names; none if the session has ended. ok is false if there is no room for them.
+// update applies a fetch request to the session's partitions. It returns the partitions that the
+// fetch names, or none if the session has ended. ok is false if the sessions hold too many
+// partitions.
 func (session *fetchSession) update(q *kmsg.FetchRequest) (named []*sessionPart, ok bool) {
 	session.heard.Store(int64(session.srv.uptime.Now()))
 	session.mu.Lock()
@@ -314,7 +313,7 @@ func (session *fetchSession) update(q *kmsg.FetchRequest) (named []*sessionPart,
 	return named, int(session.srv.sessions.parts.Load()) <= session.srv.sessions.mostParts
 }
 
-// resolveLocked finds a partition that has none yet.
+// resolveLocked looks up the replica of a partition that has none yet.
 func (session *fetchSession) resolveLocked(part *sessionPart) {
 	if part.p != nil {
 		return
@@ -325,14 +324,13 @@ func (session *fetchSession) resolveLocked(part *sessionPart) {
 	}
 }
 
-// empty reports whether there is nothing in the session.
+// empty reports whether the session has no partitions.
 func (session *fetchSession) empty() bool {
 	session.mu.Lock()
 	defer session.mu.Unlock()
 	return len(session.parts) == 0
 }
 
-// enough reports whether there is enough to answer, as fetch.TryComplete does.
 func (session *fetchSession) enough(f *fetch) bool {
 	session.mu.Lock()
 	defer session.mu.Unlock()
@@ -350,7 +348,7 @@ func (session *fetchSession) enough(f *fetch) bool {
 	return total >= f.minBytes
 }
 
-// fill reads what is pending into an answer; into the first one, all.
+// fill reads the pending partitions into an answer. The first answer lists every partition.
 func (session *fetchSession) fill(f *fetch, resp *kmsg.FetchResponse) {
 	session.mu.Lock()
 	defer session.mu.Unlock()
@@ -366,13 +364,13 @@ func (session *fetchSession) fill(f *fetch, resp *kmsg.FetchResponse) {
 		part.hw, part.start = sp.HighWatermark, sp.LogStartOffset
 		switch {
 		case err != nil:
-			part.err = nil // it is looked at again
+			part.err = nil // clear the error, so that the next fetch checks again
 			session.resolveLocked(part)
 			again = append(again, part)
 		case len(sp.RecordBatches) > 0:
 			again = append(again, part)
 		case part.diverging == nil && part.p.State(part.offset, part.epoch, f.follower).Readable > 0:
-			quiet = append(quiet, part) // there was no room for it
+			quiet = append(quiet, part) // the answer had no space left for its records
 		default:
 			part.pending = false
 		}

@@ -5,7 +5,7 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// AddTo adds what this broker holds and has counted to a sum.
+// AddTo adds this broker's metrics to a sum.
 func (s *Server) AddTo(t *metric.Stats) {
 	w := &s.wire.Metrics
 	t.Connections += s.wire.Usage().Open
@@ -33,8 +33,8 @@ func (s *Server) AddTo(t *metric.Stats) {
 	s.metrics.AddTo(t)
 }
 
-// held is what the purgatories hold and have counted, by kind of operation. Among the
-// produces are the records of this broker itself.
+// held returns the statistics of the purgatories, by kind of operation. Produces include the
+// records that this broker writes itself.
 func (s *Server) held() map[string]purgatory.Stats {
 	held := s.groups.Stats()
 	held["fetch"], held["replica_fetch"] = s.fetches.Stats(), s.follows.Stats()
@@ -42,7 +42,7 @@ func (s *Server) held() map[string]purgatory.Stats {
 	return held
 }
 
-// Waiting returns how many requests wait, by kind.
+// Waiting returns the number of waiting requests, by kind.
 func (s *Server) Waiting() map[string]int {
 	waiting := map[string]int{}
 	for kind, st := range s.held() {

@@ -12,22 +12,22 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// topicsChange is a delayed operation: the controller has decided to create or
-// to delete topics, and the answer waits until this broker has acted on it and
-// every new partition has a leader, so that who is told finds it so.
+// topicsChange is a delayed operation. The controller has decided to create or delete topics, and
+// the answer waits until this broker has applied that and every new partition has a leader: the
+// client can then use the topics at once.
 type topicsChange struct {
 	srv     *Server
 	reply   *wire.Reply
-	build   func() kmsg.Response // what to answer then
+	build   func() kmsg.Response // builds the answer
 	waiting []changingTopic
 }
 
 type changingTopic struct {
 	name       string // the watch key
 	id         meta.TopicID
-	gone       bool   // it is being deleted
-	partitions int    // that it is to have at least
-	code       *int16 // of its part of the answer, if that has one
+	gone       bool   // the topic is being deleted
+	partitions int    // the least number it must have
+	code       *int16 // the error code of the topic in the answer; nil if it has none
 }
 
 func (t *changingTopic) done(img *meta.Image) bool {
@@ -38,7 +38,7 @@ func (t *changingTopic) done(img *meta.Image) bool {
 	return found != nil && len(found.Partitions) >= t.partitions && !slices.ContainsFunc(found.Partitions, func(a meta.Assignment) bool { return a.Leader == meta.NoLeader })
 }
 
-// wait parks the answer until all is done, or answers if nothing is to do.
+// wait parks the answer until all changes are done, or answers at once if there are none.
 func (o *topicsChange) wait(c *wire.Conn, timeout time.Duration) {
 	if len(o.waiting) == 0 {
 		o.answer()
@@ -54,13 +54,13 @@ func (o *topicsChange) wait(c *wire.Conn, timeout time.Duration) {
 	}
 }
 
-// TryComplete reports whether this broker knows of all of it.
+// TryComplete reports whether this broker has applied all the changes.
 func (o *topicsChange) TryComplete() bool {
 	img := o.srv.image()
 	return !slices.ContainsFunc(o.waiting, func(t changingTopic) bool { return !t.done(img) })
 }
 
-// Complete runs where this broker learns of the topics, or on a worker.
+// Complete runs on the goroutine that applies an image, or on a worker.
 func (o *topicsChange) Complete(outcome purgatory.Outcome, _ error) {
 	settle(outcome, o.reply, o.answer)
 }
@@ -68,14 +68,14 @@ func (o *topicsChange) Complete(outcome purgatory.Outcome, _ error) {
 func (o *topicsChange) answer() {
 	img := o.srv.image()
 	for _, t := range o.waiting {
-		if t.code != nil && !t.done(img) { // it will be, all the same
+		if t.code != nil && !t.done(img) { // the change still happens after the timeout
 			*t.code = wire.Code(kerr.RequestTimedOut)
 		}
 	}
 	o.reply.Answer(o.build)
 }
 
-// announceTopics completes what waits for topics that have come.
+// announceTopics completes the operations that wait for a topic that has changed or was deleted.
 func (s *Server) announceTopics(before, now *meta.Image) {
 	for id, t := range now.ByID {
 		if before.ByID[id] != t {

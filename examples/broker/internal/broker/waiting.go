@@ -13,7 +13,7 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// committed returns a reign's high watermark, for the Threshold of produces.
+// committed returns the high watermark of a leader epoch, for the Threshold of produces.
 func (s *Server) committed(r replica.Reign) int64 {
 	if p := s.local(r.PartitionKey); p != nil {
 		return p.CommittedIn(r.Epoch)
@@ -21,7 +21,7 @@ func (s *Server) committed(r replica.Reign) int64 {
 	return replica.Over
 }
 
-// deleted returns a reign's low watermark, for the Threshold of deletions.
+// deleted returns the low watermark of a leader epoch, for the Threshold of deletions.
 func (s *Server) deleted(r replica.Reign) int64 {
 	if p := s.local(r.PartitionKey); p != nil {
 		return p.DeletedIn(r.Epoch, s.image())
@@ -29,15 +29,15 @@ func (s *Server) deleted(r replica.Reign) int64 {
 	return replica.Over
 }
 
-// The following tell those who wait that something has happened. No lock is
-// held, and what they complete waits for no client's network.
+// The following functions complete the operations that wait for an event. No lock is held, and the
+// completions do not wait for a client's network.
 
-// aFew is how many fetches are completed on the goroutine that brings what they wait for:
-// the way of a request that others wait for, a produce or a follower's fetch.
+// aFew is the most fetches that are completed on the goroutine that brings the event. That
+// goroutine handles a request, a produce or a follower's fetch, that others wait for.
 const aFew = 64
 
-// fetchesFor returns the purgatory of the fetches that wait for a watermark, in a session or
-// without one.
+// fetchesFor returns the purgatory of the fetches that wait for a watermark, with or without a
+// session.
 func (s *Server) fetchesFor(w watermark) *purgatory.Purgatory[watchKey] {
 	if w == theEnd {
 		return s.follows
@@ -45,8 +45,8 @@ func (s *Server) fetchesFor(w watermark) *purgatory.Purgatory[watchKey] {
 	return s.fetches
 }
 
-// completeFetches completes those that have enough now: here, or if many wait, on a worker.
-// 100,000 take some 250 ms.
+// completeFetches completes the fetches that now have enough records: here, or on a worker if many
+// wait. 100,000 fetches take about 250 ms.
 func (s *Server) completeFetches(k watchKey) {
 	s.touchSessions(k)
 	fetches := s.fetchesFor(k.watermark)
@@ -54,10 +54,11 @@ func (s *Server) completeFetches(k watchKey) {
 		fetches.CheckAndComplete(k)
 		return
 	}
-	_ = fetches.CheckAndCompleteLater(k) // fails in a shutdown only, which completes them all
+	_ = fetches.CheckAndCompleteLater(k) // fails only during a shutdown, which completes all fetches
 }
 
-// hasAppended: followers wait for it, and consumers where nobody follows.
+// hasAppended completes followers' fetches after an append. If there are no followers, the append
+// also raises the high watermark, for which consumers wait.
 func (s *Server) hasAppended(p *replica.Partition, a replica.Appended) {
 	s.completeFetches(watchKey{p.Key, theEnd})
 	if a.Raised {
@@ -65,14 +66,15 @@ func (s *Server) hasAppended(p *replica.Partition, a replica.Appended) {
 	}
 }
 
-// hasRaised: the high watermark of a reign is higher.
+// hasRaised completes operations after a rise of the high watermark of a leader epoch.
 func (s *Server) hasRaised(p *replica.Partition, epoch int32) {
 	r := replica.Reign{PartitionKey: p.Key, Epoch: epoch}
 	s.produces.Advance(r, s.committed(r))
 	s.completeFetches(watchKey{p.Key, highWatermark})
 }
 
-// hasEnded: a reign is over. Whoever waits here must look for its successor.
+// hasEnded completes operations after the end of a leader epoch. Their clients must find the new
+// leader.
 func (s *Server) hasEnded(key meta.PartitionKey, epoch int32) {
 	r := replica.Reign{PartitionKey: key, Epoch: epoch}
 	s.produces.Advance(r, replica.Over)
@@ -81,8 +83,8 @@ func (s *Server) hasEnded(key meta.PartitionKey, epoch int32) {
 	s.completeFetches(watchKey{key, highWatermark})
 }
 
-// ownRecords is a delayed operation: records that this broker wrote itself wait
-// for their replicas.
+// ownRecords is a delayed operation: it waits for the replication of records that this broker wrote
+// itself.
 type ownRecords struct {
 	p         *replica.Partition
 	epoch     int32
@@ -94,11 +96,10 @@ func (o *ownRecords) Complete(purgatory.Outcome, error) {
 	o.done(o.base, o.p.Replicated(o.epoch, o.end))
 }
 
-// replicate appends a batch that this broker has made (see log.NewBatch) to a
-// partition that it leads in the given epoch, and calls done when every in-sync
-// replica has it, or it is known not to come to that, or the timeout is over.
-// done is called exactly once, with no lock held, possibly before replicate
-// returns.
+// replicate appends a batch that this broker has made (see log.NewBatch) to a partition that it
+// leads in the given epoch. It calls done when every in-sync replica has the batch, when that can
+// no longer happen, or after the timeout. done is called exactly once, with no lock held, possibly
+// before replicate returns.
 func (s *Server) replicate(p *replica.Partition, epoch int32, batch []byte, timeout time.Duration, done func(base int64, err *kerr.Error)) {
 	b, err := log.ParseBatch(batch, log.CurrentProduce, s.cfg.MaxBatch)
 	if err != nil {
@@ -111,8 +112,8 @@ func (s *Server) replicate(p *replica.Partition, epoch int32, batch []byte, time
 	}
 	a, err := p.Append(batch, &b, true)
 	if err == nil && a.Epoch != epoch {
-		// Between the look and the append another reign of this same broker began.
-		// The records are in the log, and the next coordinator reads them there.
+		// This broker was re-elected between the check and the append. The records are in the log;
+		// the next coordinator reads them from there.
 		err = kerr.NotLeaderForPartition
 	}
 	if err != nil {
@@ -128,12 +129,12 @@ func (s *Server) replicate(p *replica.Partition, epoch int32, batch []byte, time
 	case errors.Is(refused, purgatory.ErrClosed):
 		done(a.Base, kerr.NotLeaderForPartition)
 	default:
-		done(a.Base, kerr.RequestTimedOut) // no room to wait; whether it will be committed is open
+		done(a.Base, kerr.RequestTimedOut) // the purgatory is full; the records may still be committed
 	}
 }
 
-// deleteBefore moves the start of a log that this broker leads up to offset, at
-// most to the high watermark; the followers hear of it with their next fetch.
+// deleteBefore moves the start of a log that this broker leads to offset, unless that is above the
+// high watermark. The followers learn of it with their next fetch.
 func (s *Server) deleteBefore(p *replica.Partition, epoch int32, offset int64) {
 	if p.DeleteBefore(epoch, offset) == nil {
 		s.sessions.startMoved(p.Key)
