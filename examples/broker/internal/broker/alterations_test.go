@@ -11,7 +11,7 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/kafkatest"
 )
 
-// testAlteration makes one of the requests that alter a topic, in a version.
+// testAlteration sends one of the requests that alter a topic, in the given version.
 func testAlteration(c *kafkatest.Conn, key, version int16) {
 	switch kmsg.Key(key) {
 	case kmsg.AlterConfigs:
@@ -32,7 +32,8 @@ func testAlteration(c *kafkatest.Conn, key, version int16) {
 	}
 }
 
-// alter sets a topic's settings, each name before its value; an empty one is deleted.
+// alter sets a topic's settings, given as names and values in turn. An empty value deletes a
+// setting.
 func alter(topic string, settings ...string) *kmsg.IncrementalAlterConfigsRequest {
 	q := kmsg.NewPtrIncrementalAlterConfigsRequest()
 	rr := kmsg.NewIncrementalAlterConfigsRequestResource()
@@ -57,8 +58,8 @@ func grow(topic string, count int32) *kmsg.CreatePartitionsRequest {
 	return q
 }
 
-// What a topic's settings are changed to holds, at a replica that has its records already;
-// what has no meaning here is kept and described; what makes no sense changes nothing.
+// A changed setting applies also to a replica that already has records. Settings that this broker
+// does not use are stored and described; invalid settings change nothing.
 func TestSettingsAreAltered(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t)
@@ -104,7 +105,7 @@ func TestSettingsAreAltered(t *testing.T) {
 	}
 	require.NotContains(t, values(), "segment.bytes", "a part of what was refused was done")
 
-	// AlterConfigs leaves nothing but what it names.
+	// AlterConfigs resets all settings that it does not name.
 	q := kmsg.NewPtrAlterConfigsRequest()
 	rr := kmsg.NewAlterConfigsRequestResource()
 	rr.ResourceType, rr.ResourceName = kmsg.ConfigResourceTypeTopic, "t"
@@ -124,7 +125,7 @@ func TestSettingsAreAltered(t *testing.T) {
 	require.Equal(t, before, values())
 }
 
-// Records older than retention.ms go, if they are committed, by their own timestamps.
+// Retention by time deletes committed records, by their own timestamps.
 func TestRecordsExpire(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t)
@@ -155,7 +156,7 @@ func TestRecordsExpire(t *testing.T) {
 	require.Equal(t, int64(4), p.Offsets().Start)
 }
 
-// A topic that grows keeps what it has; whoever is told finds the new partitions led.
+// A growing topic keeps its records; when the answer arrives, the new partitions have leaders.
 func TestTopicsGrow(t *testing.T) {
 	t.Parallel()
 	cl := startBrokers(t, 3)

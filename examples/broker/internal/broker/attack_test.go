@@ -19,8 +19,8 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
 )
 
-// While strangers attack, a client's records are acknowledged and are fetched in their
-// order, each within Patience. How soon is up to the machine, and is only logged.
+// During an attack by unknown clients, another client's records are acknowledged and fetched in
+// order, each within Patience. The time itself depends on the machine, so it is only logged.
 func TestOthersAreServedDuringAnAttack(t *testing.T) {
 	t.Parallel()
 	for name, of := range map[string]struct {
@@ -36,7 +36,7 @@ func TestOthersAreServedDuringAnAttack(t *testing.T) {
 			t.Parallel()
 			s := startBroker(t, func(c *Config) {
 				c.Wire.MaxInboundSum, c.Wire.MaxOutboundSum, c.Wire.MaxConnections = 32<<20, 16<<20, 256
-				c.Wire.FrameTimeout, c.Wire.WriteTimeout = time.Hour, time.Hour // the attack stands until the test ends
+				c.Wire.FrameTimeout, c.Wire.WriteTimeout = time.Hour, time.Hour // the attack lasts until the test ends
 			})
 			makeTopic(t, s, "t", 1)
 			a := &attack{ctx: kafkatest.Context(t), addr: s.Addr(), large: makeTopic(t, s, "large", 1), mounted: make(chan struct{})}
@@ -65,7 +65,7 @@ func TestOthersAreServedDuringAnAttack(t *testing.T) {
 			for range 100 {
 				c.roundTrip()
 			}
-			late := dial(t, s) // nor is one that comes only now locked out
+			late := dial(t, s) // a client that connects only now is served, too
 			require.Zero(t, produceTo(late, a.large, 0, kafkatest.Batch([]string{"x"})).ErrorCode)
 			slices.Sort(c.took)
 			n := len(c.took)
@@ -74,14 +74,13 @@ func TestOthersAreServedDuringAnAttack(t *testing.T) {
 	}
 }
 
-// other is a client that has no part in the attack.
+// other is a client that takes no part in the attack.
 type other struct {
 	t    *testing.T
 	cl   *kgo.Client
 	took []time.Duration
 }
 
-// roundTrip produces a record and fetches it.
 func (o *other) roundTrip() {
 	o.t.Helper()
 	ctx, cancel := context.WithTimeout(o.t.Context(), kafkatest.Patience)
@@ -98,35 +97,34 @@ func (o *other) roundTrip() {
 	o.took = append(o.took, time.Since(begun))
 }
 
-// attack is many connections of which none wants an answer.
+// attack is many connections that read no answers.
 type attack struct {
-	ctx     context.Context // bounds it
+	ctx     context.Context // ends the attack
 	addr    string
 	large   *meta.Topic   // has a record of 4 MB
 	mounted chan struct{} // closed when all connections have been made
-	conns   []net.Conn    // until then the attacker's alone, as the next
-	refused error         // why there is not one more to be had: too few open files, most likely
+	conns   []net.Conn    // used only by the attacker until mounted is closed, as is refused
+	refused error         // why another connection failed: most likely too few file descriptors
 }
 
-// dial makes a connection and sends it something.
+// dial opens a connection and sends bytes on it.
 func (a *attack) dial(sent []byte) {
 	if a.refused != nil {
-		return // those that there are stay
+		return // the existing connections stay open
 	}
 	var d net.Dialer
 	nc, err := d.DialContext(a.ctx, "tcp", a.addr)
 	if err != nil {
 		a.refused = err
-		few := min(32, len(a.conns)) // for the others; the broker has hung up on the oldest already, if it is full
+		few := min(32, len(a.conns)) // file descriptors for the other clients; a full broker has already closed the oldest connections
 		a.hangUp(few)
 		return
 	}
 	a.conns = append(a.conns, nc)
 	_ = nc.SetDeadline(time.Now().Add(kafkatest.Patience))
-	_, _ = nc.Write(sent) // the broker may have hung up
+	_, _ = nc.Write(sent) // the broker may have closed the connection
 }
 
-// hangUp closes the first n connections.
 func (a *attack) hangUp(n int) {
 	for _, nc := range a.conns[:n] {
 		_ = nc.Close()
@@ -139,7 +137,7 @@ func (a *attack) end() {
 	a.hangUp(len(a.conns))
 }
 
-// malformed sends frames that are none, and waits to be hung up on.
+// malformed sends malformed frames, and waits until the broker closes the connections.
 func (a *attack) malformed() {
 	for range 3 {
 		for _, frame := range kafkatest.HostileFrames() {
@@ -153,7 +151,7 @@ func (a *attack) malformed() {
 	}
 }
 
-// unended begins frames as large as may be.
+// unended sends only the beginnings of frames of the maximum size.
 func (a *attack) unended() {
 	begun := append(binary.BigEndian.AppendUint32(nil, 16<<20), make([]byte, 64)...)
 	for range 64 {
@@ -161,7 +159,7 @@ func (a *attack) unended() {
 	}
 }
 
-// unread asks for more than there is room for, and reads none of it.
+// unread requests more bytes than the broker may hold, and reads no answer.
 func (a *attack) unread() {
 	var asked []byte
 	for i := range int32(16) {
@@ -173,7 +171,7 @@ func (a *attack) unread() {
 	}
 }
 
-// silent makes connections of which half say nothing, and half begin a header.
+// silent opens connections of which half send nothing, and half a part of a header.
 func (a *attack) silent() {
 	header := kafkatest.Formatter.AppendRequest(nil, kmsg.NewPtrMetadataRequest(), 1)[:7]
 	for i := range 1000 {

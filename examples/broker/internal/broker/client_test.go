@@ -17,7 +17,7 @@ import (
 
 // These tests use kgo as any program would.
 
-// consumeAll reads partitions of a topic from the start until n records came.
+// consumeAll reads partitions of a topic from the start until it has n records.
 func consumeAll(t *testing.T, s *Server, topic string, partitions int32, n int) map[int32][]*kgo.Record {
 	t.Helper()
 	from := map[int32]kgo.Offset{}
@@ -81,7 +81,7 @@ func TestProduceAndConsume(t *testing.T) {
 	}
 }
 
-// The longest wait of a consumer that waits for data must be the data's.
+// A consumer waits no longer than until the data it waits for arrives.
 func TestKgoLongPoll(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t)
@@ -122,8 +122,8 @@ func TestAutoCreationCanBeOff(t *testing.T) {
 	require.ErrorIs(t, err, kerr.UnknownTopicOrPartition)
 }
 
-// A consumer that retention has overtaken is told so and goes on where the log
-// starts now.
+// A consumer whose position retention has deleted gets an error, and continues at the log's new
+// start.
 func TestRetentionAndReset(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t, func(c *Config) { c.Meta.RetentionBytes = 2000 })
@@ -167,7 +167,7 @@ func TestListOffsets(t *testing.T) {
 	produceTo(c, topic, 0, kafkatest.Batch([]string{"d", "e"}, stamped(500)))      // 3-4: 500 501
 	produceTo(c, topic, 0, kafkatest.Batch([]string{"f", "g"}, stamped(300)))      // 5-6: 300 301, out of order
 	squeezed := kafkatest.Batch([]string{"h", "i"}, stamped(400), func(b *kmsg.RecordBatch) { b.Attributes = 1; b.Records = []byte("gzip?") })
-	require.Zero(t, produceTo(c, topic, 0, squeezed).ErrorCode) // 7-8: compressed, not looked into
+	require.Zero(t, produceTo(c, topic, 0, squeezed).ErrorCode) // 7-8: compressed, so the broker does not read it
 	for ts, want := range map[int64][2]int64{
 		replica.LatestOffset: {9, -1}, replica.EarliestOffset: {0, -1}, replica.MaxTimestampOffset: {4, 501},
 		replica.EarliestLocalOffset: {0, -1}, replica.LatestTieredOffset: {-1, -1}, replica.EarliestUploadOffset: {-1, -1}, -77: {-1, -1},

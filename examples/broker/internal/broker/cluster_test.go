@@ -37,8 +37,8 @@ func TestReplicasHoldTheSame(t *testing.T) {
 	}
 }
 
-// acks=all waits for the replicas, for as long as it says and no less; acks=1 does
-// not; a consumer sees what all have, and no more.
+// acks=all waits for all replicas, up to its timeout; acks=1 does not wait. A consumer sees only
+// records that all replicas have.
 func TestProduceWaitsForReplicas(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		c := startBrokers(t, 3, inMemory, patient)
@@ -69,12 +69,12 @@ func TestProduceWaitsForReplicas(t *testing.T) {
 	})
 }
 
-// A follower that lags holds produces up, until it is not in sync any more; when
-// it is back, it is.
+// A lagging follower delays produces until it leaves the in-sync set. It rejoins the set when it
+// has caught up.
 func TestInSyncSetShrinksAndGrows(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		c := startBrokers(t, 3, inMemory, quickToDrop)
-		topic := startTopic(t, c, meta.Shape{Settings: meta.Settings{MinISR: 1}}) // a machine that stalls makes the third lag, too
+		topic := startTopic(t, c, meta.Shape{Settings: meta.Settings{MinISR: 1}}) // if the machine stalls, the third replica lags, too
 		lead := leader(c, topic)
 		lost := c.Nodes[(lead.ID+1)%3]
 		conn := dial(t, lead.Server())
@@ -90,11 +90,11 @@ func TestInSyncSetShrinksAndGrows(t *testing.T) {
 	})
 }
 
-// With fewer in sync than the topic asks for, acks=all is refused; who was
-// waiting when they became too few is told that the records are in the log.
+// With fewer in-sync replicas than the topic requires, acks=all is refused. A produce that was
+// waiting when there became too few is told that its records are in the log.
 func TestTooFewInSync(t *testing.T) {
 	virtually(t, func(t *testing.T) {
-		c := startBrokers(t, 3, inMemory, patient, func(c *Config) { c.ReplicaLag = 5 * time.Second }) // a machine may stall before
+		c := startBrokers(t, 3, inMemory, patient, func(c *Config) { c.ReplicaLag = 5 * time.Second }) // the machine may stall
 		topic := startTopic(t, c, meta.Shape{Settings: meta.Settings{MinISR: 2}})
 		lead := leader(c, topic)
 		conn := dial(t, lead.Server())
@@ -143,7 +143,7 @@ func TestEpochsOfClients(t *testing.T) {
 	})
 }
 
-// Who says to be a follower and is not would move the high watermark.
+// A client that poses as a follower must not advance the high watermark.
 func TestStrangersAreNoFollowers(t *testing.T) {
 	t.Parallel()
 	c := startBrokers(t, 3)
@@ -154,7 +154,7 @@ func TestStrangersAreNoFollowers(t *testing.T) {
 	kafkatest.RequireCode(t, kerr.ClusterAuthorizationFailed, resp.ErrorCode)
 }
 
-// The answer to a deletion waits for every live replica, and for no dead one.
+// A deletion is answered when every live replica has carried it out; dead replicas do not delay it.
 func TestDeleteRecords(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		c := startBrokers(t, 3, inMemory, patient)
@@ -197,8 +197,8 @@ func TestDeleteRecords(t *testing.T) {
 	})
 }
 
-// A follower that was away while the leader deleted what it still needed begins
-// anew where the leader's log starts.
+// A follower that returns after the leader has deleted records it still needed starts over at the
+// leader's log start.
 func TestFollowerBeginsAnew(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		c := startBrokers(t, 3, inMemory, patient)
@@ -218,8 +218,8 @@ func TestFollowerBeginsAnew(t *testing.T) {
 	})
 }
 
-// The topic of the groups' offsets is the coordinators' own: clients read it, and
-// neither make it, write it nor delete from it; and retention leaves it alone.
+// Only coordinators create, write to and delete from the offsets topic; clients may read it.
+// Retention does not apply to it.
 func TestOffsetsTopicIsTheCoordinators(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t, func(c *Config) { c.Meta.RetentionBytes, c.MaxLogSum = 500, 1000 })
@@ -248,7 +248,7 @@ func TestOffsetsTopicIsTheCoordinators(t *testing.T) {
 	require.Equal(t, 20, p.Offsets().Batches)
 }
 
-// A leader that does not know what the controller has decided since is refused.
+// The controller refuses an in-sync set from a leader that does not know its latest decision.
 func TestInSyncSetsOfYesterday(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t)

@@ -13,20 +13,20 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
 )
 
-// Tests of clusters run three brokers, and cut, freeze and kill them.
+// Cluster tests run three brokers, and cut, freeze and kill them.
 
-// quickToDrop has a leader drop followers soon that lag, and nobody be given up.
+// quickToDrop makes leaders remove lagging followers soon, and the controller fence no broker.
 func quickToDrop(c *Config) { patient(c); c.ReplicaLag = 300 * time.Millisecond }
 
-// patient makes a cluster notice nothing by itself: neither that a broker lags nor that it
-// is gone. What a busy machine holds up for seconds is no fault then.
+// patient disables the detection of lagging and dead brokers, so that a busy machine that stalls
+// for seconds causes no failure.
 func patient(c *Config) { c.ReplicaLag, c.Meta.BrokerSession = time.Hour, time.Hour }
 
-// returning is less patient, so that a broker which the test has fenced finds out and
-// registers within a second, and is back in sync two seconds later.
+// returning is less patient: a broker that the test has fenced notices and registers again within a
+// second, and is back in sync two seconds later.
 func returning(c *Config) { c.ReplicaLag, c.Meta.BrokerSession = 8*time.Second, 8*time.Second }
 
-// startTopic makes a topic of one partition, and waits until the cluster is whole.
+// startTopic creates a topic with one partition, and waits until the cluster is whole.
 func startTopic(t *testing.T, c *Cluster, shape meta.Shape) *meta.Topic {
 	t.Helper()
 	shape.Partitions, shape.Replication = 1, -1
@@ -36,7 +36,7 @@ func startTopic(t *testing.T, c *Cluster, shape meta.Shape) *meta.Topic {
 	return made
 }
 
-// leader is the broker that leads a topic's only partition, as the controller has it.
+// leader returns the leader of a topic's only partition, according to the controller.
 func leader(c *Cluster, topic *meta.Topic) *Node {
 	_, a := c.Controller.Image().Assignment(meta.PartitionKey{Topic: topic.ID, Index: 0})
 	return c.Nodes[a.Leader]
@@ -47,7 +47,7 @@ func isr(c *Cluster, topic *meta.Topic) []int32 {
 	return a.ISR
 }
 
-// isolate cuts a broker off from the others, but not from clients and controller.
+// isolate cuts a broker off from the other brokers, but not from clients and the controller.
 func isolate(c *Cluster, n *Node) {
 	for _, other := range c.Nodes {
 		if other != n {
@@ -64,13 +64,12 @@ func rejoin(c *Cluster, n *Node) {
 	}
 }
 
-// fenced has the controller give a broker up.
 func fenced(c *Cluster, n *Node) {
 	c.Controller.Fence(n.ID, meta.Incarnation(n.Server().registered.Load()), "the test says so")
 }
 
-// kill ends a broker, and has the controller give it up at once, as it does by itself when
-// the broker's session is over.
+// kill ends a broker and fences it at once. Without that, the controller would fence it when the
+// broker's session expires.
 func kill(c *Cluster, n *Node) error {
 	registered := meta.Incarnation(n.Server().registered.Load())
 	err := n.Kill()
@@ -78,7 +77,7 @@ func kill(c *Cluster, n *Node) error {
 	return err
 }
 
-// requireSame waits until all replicas hold the same, and returns it.
+// requireSame waits until all replicas hold the same batches, and returns them.
 func requireSame(t *testing.T, c *Cluster, topic *meta.Topic) [][]byte {
 	t.Helper()
 	var all [][][]byte
@@ -114,8 +113,8 @@ func producedPartOf(resp kmsg.Response) kmsg.ProduceResponseTopicPartition {
 	return resp.(*kmsg.ProduceResponse).Topics[0].Partitions[0]
 }
 
-// parkedFor waits until n requests of clients have been read and are not answered:
-// followers' fetches come and go.
+// parkedFor waits until n client requests have been read and are unanswered. Followers' fetches do
+// not count.
 func parkedFor(t *testing.T, s *Server, n int) {
 	t.Helper()
 	require.Eventually(t, func() bool { return s.Queued() == n }, kafkatest.Patience, time.Millisecond)
@@ -135,7 +134,7 @@ func splitBatches(raw []byte) (batches [][]byte) {
 		if b.ReadFrom(raw) != nil {
 			return batches
 		}
-		n := 12 + int(b.Length) // which counts what follows it
+		n := 12 + int(b.Length) // Length counts the bytes after it
 		batches, raw = append(batches, raw[:n]), raw[n:]
 	}
 	return batches

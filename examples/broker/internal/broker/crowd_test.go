@@ -14,7 +14,7 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// crowd parks n fetches on a partition, as many on a connection as may be in flight.
+// crowd parks n fetches on a partition, with the maximum in flight on each connection.
 func crowd(t testing.TB, s *Server, req *kmsg.FetchRequest, n int) (conns []*kafkatest.Conn) {
 	t.Helper()
 	perConn := s.cfg.Wire.MaxInFlight
@@ -29,14 +29,14 @@ func crowd(t testing.TB, s *Server, req *kmsg.FetchRequest, n int) (conns []*kaf
 	return conns
 }
 
-// held is an operation that holds up whoever completes it.
+// held is an operation that blocks the goroutine that completes it.
 type held struct{ until chan struct{} }
 
 func (h held) TryComplete() bool                 { return false }
 func (h held) Complete(purgatory.Outcome, error) { <-h.until }
 
-// A record is acknowledged while the many fetches that waited for it are still being
-// completed; a few are completed before.
+// A record is acknowledged while the many fetches that waited for it are still being completed. A
+// few fetches are completed before the acknowledgement.
 func TestCrowdHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t)
@@ -55,13 +55,13 @@ func TestCrowdHoldsNobodyUp(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Zero(t, produceTo(dial(t, s), topic, 0, kafkatest.Batch([]string{"x"})).ErrorCode)
-	<-checked // a worker has come to the first, and is held up
+	<-checked // a worker is blocked in the first operation
 	require.Zero(t, produceTo(dial(t, s), topic, 0, kafkatest.Batch([]string{"y"})).ErrorCode)
 	letGo()
 	require.Equal(t, aFew, s.fetches.CancelForKey(key, nil))
 }
 
-// heldReady completes at its third check, the first after it was watched.
+// heldReady completes at its third check, the first one after it was watched.
 type heldReady struct {
 	held
 	checked chan struct{}
@@ -81,8 +81,8 @@ func emptied(b *testing.B, s *Server) {
 	require.Eventually(b, func() bool { return s.fetches.Len() == 0 }, 5*kafkatest.Patience, 100*time.Microsecond)
 }
 
-// BenchmarkCrowd produces a record to a partition with many fetches parked: how long until
-// it is acknowledged, and until all fetches have been completed.
+// BenchmarkCrowd produces a record to a partition with many parked fetches. It measures the time
+// until the record is acknowledged, and until all fetches have been completed.
 func BenchmarkCrowd(b *testing.B) {
 	const parked = 100_000
 	var acked, done time.Duration
@@ -108,8 +108,8 @@ func BenchmarkCrowd(b *testing.B) {
 	b.ReportMetric(float64(done.Microseconds())/1000/float64(b.N), "completed-ms")
 }
 
-// BenchmarkHangUp has the clients of many parked fetches hang up: how long until the last
-// fetch has left the purgatory.
+// BenchmarkHangUp disconnects the clients of many parked fetches. It measures the time until the
+// last fetch has left the purgatory.
 func BenchmarkHangUp(b *testing.B) {
 	const parked = 100_000
 	var gone time.Duration

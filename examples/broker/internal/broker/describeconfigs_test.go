@@ -14,12 +14,12 @@ import (
 )
 
 func describedConfig() Config {
-	cfg, _ := Config{}.WithDefaults() // which are in range
+	cfg, _ := Config{}.WithDefaults() // the defaults are in range
 	return cfg
 }
 
-// described asks broker 1 of a small cluster and checks that the answer goes over
-// the wire at the request's version.
+// described asks broker 1 of a small cluster, and checks that the answer encodes in the request's
+// version.
 func described(t *testing.T, cfg Config, q *kmsg.DescribeConfigsRequest) []kmsg.DescribeConfigsResponseResource {
 	t.Helper()
 	img := &meta.Image{ByName: map[string]*meta.Topic{
@@ -79,7 +79,7 @@ func TestDescribeConfigsOfTopics(t *testing.T) {
 	}
 }
 
-// A topic's own value stands before the broker's, and that before what is built in.
+// A topic's own value precedes the broker's, and the broker's value precedes the built-in default.
 func TestDescribeConfigsTellsWhereAValueComesFrom(t *testing.T) {
 	t.Parallel()
 	cfg := describedConfig()
@@ -125,7 +125,7 @@ func TestDescribeConfigsOfTheBroker(t *testing.T) {
 	require.Equal(t, fmt.Sprint(cfg.MaxBatch), values["message.max.bytes"])
 	require.Equal(t, fmt.Sprint(cfg.Meta.OffsetsPartitions), values["offsets.topic.num.partitions"])
 
-	// The configurations of all brokers, which can only be set while they run.
+	// The configuration of all brokers together, which has only settings made at run time.
 	all := described(t, cfg, configsRequest(1, kmsg.ConfigResourceTypeBroker, ""))[0]
 	require.Zero(t, all.ErrorCode)
 	require.Empty(t, all.Configs)

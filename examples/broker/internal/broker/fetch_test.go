@@ -92,7 +92,7 @@ func TestFetchMinBytesOverSeveralPartitions(t *testing.T) {
 	}
 }
 
-// What a partition's own limit keeps back does not count towards min bytes.
+// Bytes beyond a partition's own limit do not count towards min bytes.
 func TestFetchMinBytesCountsWithinPartitionLimits(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t)
@@ -160,7 +160,7 @@ func TestFetchFromTheMiddleOfABatch(t *testing.T) {
 	}
 }
 
-// Any error is answered at once, whatever the other partitions wait for.
+// An error is answered at once, even if other partitions would wait.
 func TestFetchErrorsDoNotWait(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t)
@@ -210,7 +210,8 @@ func TestDeletingATopicAnswersItsFetches(t *testing.T) {
 		del := kmsg.NewPtrDeleteTopicsRequest()
 		del.Version, del.TopicNames = 5, []string{"t"}
 		require.Zero(t, admin.Call(del).(*kmsg.DeleteTopicsResponse).Topics[0].ErrorCode)
-		// Its partitions go one after the other, and the first that is gone answers.
+		// The partitions are deleted one after the other, and the first deletion completes the
+		// fetch.
 		gone := 0
 		for _, p := range kafkatest.PartitionsOf(consumer.Receive(req)) {
 			if p.ErrorCode != 0 {
@@ -225,7 +226,7 @@ func TestDeletingATopicAnswersItsFetches(t *testing.T) {
 	}
 }
 
-// docs/lessons.md, purgatory 4: a client that hangs up leaves nothing parked.
+// docs/lessons.md, purgatory 4: a client that disconnects leaves nothing parked.
 func TestHangUpCancelsWhatWasParked(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t)
@@ -235,7 +236,7 @@ func TestHangUpCancelsWhatWasParked(t *testing.T) {
 	staying.Send(stays)
 	for range 3 {
 		c := dial(t, s)
-		for range s.cfg.Wire.MaxInFlight { // at the limit, where the reader reads no requests
+		for range s.cfg.Wire.MaxInFlight { // at the limit, where the reader stops reading requests
 			c.Send(kafkatest.Fetch(12, topic, kafkatest.ForEver, 1, kafkatest.Plenty, kafkatest.At(0, 0, kafkatest.Plenty), kafkatest.At(1, 0, kafkatest.Plenty)))
 		}
 		parked(t, s, 1+s.cfg.Wire.MaxInFlight)
@@ -248,8 +249,8 @@ func TestHangUpCancelsWhatWasParked(t *testing.T) {
 	staying.Receive(stays)
 }
 
-// The same with more requests sent than are let in: the hang-up is behind them
-// in the stream, and found by reading ahead.
+// The same with more requests than MaxInFlight: the end of the stream is behind them, and the
+// broker finds it by reading ahead.
 func TestHangUpBehindRequestsThatWait(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t, func(c *Config) { c.Wire.MaxInFlight = 4 })
@@ -264,8 +265,7 @@ func TestHangUpBehindRequestsThatWait(t *testing.T) {
 	require.Equal(t, uint64(4), s.wire.Metrics.Requests.Load(), "requests beyond the limit")
 }
 
-// Requests pipelined behind a parked fetch are handled at once and answered
-// after it; the answers come in the order of the requests.
+// Requests pipelined behind a parked fetch are handled at once, but answered after it, in order.
 func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t)
@@ -274,7 +274,7 @@ func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
 	fetch := kafkatest.Fetch(12, topic, kafkatest.ForEver, 1, kafkatest.Plenty, kafkatest.At(0, 0, kafkatest.Plenty))
 	produce := kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"x"}))
 	quiet := kmsg.NewPtrApiVersionsRequest()
-	// What is ready does not overtake what is parked.
+	// A ready answer does not overtake a parked one.
 	c.Send(quiet, fetch, quiet)
 	c.Receive(quiet)
 	parked(t, s, 1)
@@ -282,8 +282,8 @@ func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
 	_, err := c.R.Peek(1)
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 	require.NoError(t, c.NC.SetReadDeadline(time.Now().Add(kafkatest.Patience)))
-	// The produce behind the fetch completes it. Were it not read while the fetch
-	// is parked, this would wait for ever.
+	// The produce behind the fetch completes it. If the broker did not read it while the fetch is
+	// parked, this would wait forever.
 	c.Send(fetch, produce, fetch, quiet)
 	for correlation, req := range []kmsg.Request{fetch, quiet, fetch, produce, fetch, quiet} {
 		got, body := c.Frame()
@@ -314,7 +314,7 @@ func TestInFlightLimitLetsTheRestWait(t *testing.T) {
 	}
 }
 
-// Far more than the read-ahead buffer holds, all at once.
+// The client sends far more at once than the read-ahead buffer holds.
 func TestInFlightLimitBeyondTheBuffer(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t, func(c *Config) { c.Wire.MaxInFlight = 2 })
@@ -336,7 +336,7 @@ func TestInFlightLimitBeyondTheBuffer(t *testing.T) {
 	}()
 	select {
 	case <-sent:
-	case <-time.After(100 * time.Millisecond): // as much as is taken
+	case <-time.After(100 * time.Millisecond): // the broker reads no more
 	}
 	produceTo(dial(t, s), topic, 0, kafkatest.Batch([]string{"x"}))
 	for i := range n + 2 {
@@ -372,7 +372,7 @@ func TestShutdownAnswersWhatIsParked(t *testing.T) {
 	require.Equal(t, uint64(9), s.fetches.Stats().Closed)
 }
 
-// A client that does not read cannot hold up a shutdown beyond its context.
+// A client that does not read cannot delay a shutdown beyond its context.
 func TestShutdownIsBounded(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		s := startBroker(t, inMemory)

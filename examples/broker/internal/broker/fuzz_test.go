@@ -21,7 +21,7 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
 )
 
-// fuzzBroker is small in every way, so that limits are met.
+// fuzzBroker has small limits, so that inputs reach them.
 func fuzzBroker(t testing.TB) *Cluster {
 	return runBrokers(t, 1, kafkatest.NewSilent(), func(cfg *Config) {
 		cfg.Wire.MaxFrame, cfg.Wire.MaxSmallFrame, cfg.Wire.MaxArrays = 64<<10, 16<<10, 256
@@ -33,13 +33,13 @@ func fuzzBroker(t testing.TB) *Cluster {
 		cfg.Groups.MaxGroups, cfg.Groups.MaxMembers, cfg.Groups.MaxID = 8, 4, 64
 		cfg.Groups.MaxMemberBytes, cfg.Groups.MaxOffsetBytes, cfg.Groups.OffsetsCompactBytes = 32<<10, 16<<10, 4<<10
 		cfg.Wire.LingerClose = time.Millisecond
-		// A pipe that is closed lives on until its last deadline has passed.
+		// A closed pipe stays in memory until its last deadline has passed.
 		cfg.Wire.IdleTimeout, cfg.Wire.FrameTimeout, cfg.Wire.WriteTimeout = time.Second, time.Second, time.Second
 	})
 }
 
-// feed sends bytes to a connection of s and hangs up, and waits until the
-// broker is done with it.
+// feed sends bytes on a connection to s, closes it, and waits until the broker has finished with
+// it.
 func feed(s *Server, data []byte) {
 	ours, theirs := net.Pipe()
 	served := make(chan struct{})
@@ -58,8 +58,8 @@ func feed(s *Server, data []byte) {
 	<-read
 }
 
-// FuzzFrame sends any bytes over a connection: framing, decoding and every
-// handler. Nothing may panic, stay parked, or grow beyond its bounds.
+// FuzzFrame sends arbitrary bytes over a connection, to test framing, decoding and every handler.
+// No input may cause a panic, leave a request parked, or exceed a limit.
 func FuzzFrame(f *testing.F) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for _, api := range wire.APIVersions() {
@@ -89,12 +89,12 @@ func FuzzFrame(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) { requireSurvives(t, s, data) })
 }
 
-// fuzzedKey, in the environment, is the number of the one request that
-// FuzzRequest sends; without it, it sends them all.
+// fuzzedKey names an environment variable with the API key of the only request that FuzzRequest
+// sends. If it is not set, FuzzRequest sends all of them.
 const fuzzedKey = "BROKER_FUZZ_KEY"
 
-// FuzzRequest sends requests whose frame and header are right, with any body: it
-// gets further than FuzzFrame, which mostly breaks those.
+// FuzzRequest sends requests with a valid frame and header, and an arbitrary body. It reaches more
+// code than FuzzFrame, whose inputs mostly break the frame or header.
 func FuzzRequest(f *testing.F) {
 	apis := wire.APIVersions()
 	if only := os.Getenv(fuzzedKey); only != "" {
@@ -127,10 +127,10 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// requireSurvives feeds a broker with data, and checks that nothing is left of it
-// but what has a bound.
+// requireSurvives feeds data to a broker, and checks that everything that remains of it has a
+// limit.
 func requireSurvives(t *testing.T, s *Server, data []byte) {
-	if s.image().ByName["some-topic"] == nil { // the last input may have deleted it
+	if s.image().ByName["some-topic"] == nil { // the previous input may have deleted it
 		_, _ = s.Controller.Create("some-topic", meta.Shape{Partitions: 1, Replication: -1}, false)
 		s.catchUp(context.Background())
 	}
@@ -144,8 +144,8 @@ func requireSurvives(t *testing.T, s *Server, data []byte) {
 	require.LessOrEqual(t, held.OffsetBytes, s.cfg.Groups.MaxOffsetBytes)
 	require.Zero(t, s.wire.Usage().Outbound)
 	require.Zero(t, s.wire.Usage().Queued)
-	// The context that frees a connection's requests has ended; they go at once, but
-	// on their own goroutines.
+	// The context of a connection's requests has ended. They are removed soon, by goroutines of
+	// their own.
 	require.Eventually(t, func() bool {
 		return s.fetches.Len()+s.produces.Len()+s.deletes.Len()+s.changes.Len() == 0
 	}, kafkatest.Patience, 100*time.Microsecond)

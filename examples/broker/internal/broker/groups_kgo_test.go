@@ -20,7 +20,7 @@ import (
 
 // These tests use kgo's consumers as any program would.
 
-// groupClient is a kgo member of a group, and what it knows of its partitions.
+// groupClient is a kgo member of a group, with the partitions it owns and the values it has seen.
 type groupClient struct {
 	*kgo.Client
 	net    fault.Dialer
@@ -29,7 +29,7 @@ type groupClient struct {
 
 	mu    sync.Mutex
 	owned map[int32]bool // guarded by mu
-	seen  map[string]int // values and how often; guarded by mu
+	seen  map[string]int // count of each value; guarded by mu
 }
 
 func newGroupClient(t *testing.T, s *Server, opts ...kgo.Opt) *groupClient {
@@ -96,7 +96,7 @@ func requireShares(t *testing.T, shares map[*groupClient]int) {
 
 func produceValues(t *testing.T, s *Server, from, to int) {
 	t.Helper()
-	cl := client(t, s, kgo.MetadataMinAge(50*time.Millisecond)) // another leader is found soon
+	cl := client(t, s, kgo.MetadataMinAge(50*time.Millisecond)) // so that it finds another leader soon
 	for i := from; i < to; i++ {
 		cl.Produce(kafkatest.Context(t), &kgo.Record{Topic: "t", Key: fmt.Append(nil, i), Value: fmt.Append(nil, i)}, func(_ *kgo.Record, err error) {
 			if err != nil {
@@ -107,7 +107,7 @@ func produceValues(t *testing.T, s *Server, from, to int) {
 	require.NoError(t, cl.Flush(kafkatest.Context(t)))
 }
 
-// requireSeen waits until the members together have seen values 0 to n.
+// requireSeen waits until the members together have seen values 0 to n-1.
 func requireSeen(t *testing.T, n int, members ...*groupClient) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -133,8 +133,8 @@ func TestKgoGroup(t *testing.T) {
 	requireShares(t, map[*groupClient]int{a: 2, b: 2, c: 2})
 	requireSeen(t, 1000, a, b, c)
 
-	// One leaves, and says so: the others have its partitions at once, and go on
-	// where it was.
+	// One member leaves properly: the others get its partitions at once, and continue at its
+	// position.
 	require.NoError(t, c.CommitUncommittedOffsets(kafkatest.Context(t)))
 	c.stopPolling()
 	require.NoError(t, c.LeaveGroupContext(kafkatest.Context(t)))
@@ -142,7 +142,7 @@ func TestKgoGroup(t *testing.T) {
 	produceValues(t, s, 1000, 2000)
 	requireSeen(t, 2000, a, b, c)
 
-	// All leave; who comes later goes on where they were.
+	// All members leave; a later member continues at their positions.
 	for _, m := range []*groupClient{a, b} {
 		require.NoError(t, m.CommitUncommittedOffsets(kafkatest.Context(t)))
 		m.stopPolling()
@@ -156,7 +156,7 @@ func TestKgoGroup(t *testing.T) {
 	d.mu.Unlock()
 }
 
-// ended counts the operations that have ended at some brokers.
+// ended counts the completed operations of a kind at some brokers.
 func ended(at []*Server, kind string) uint64 {
 	var sum metric.Stats
 	for _, s := range at {
@@ -166,14 +166,15 @@ func ended(at []*Server, kind string) uint64 {
 	return o.Completed + o.Expired + o.Cancelled + o.Closed + o.Failed
 }
 
-// rounds counts the rebalances that have ended.
+// rounds counts the completed rebalances.
 func rounds(s *Server) uint64 { return ended([]*Server{s}, "join") }
 
 func TestKgoStaticMember(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t, shortDelay)
 	makeTopic(t, s, "t", 4)
-	// The first one leads. kgo has a leader that comes back ask for another round.
+	// The first member leads the group. A leader that restarts would make kgo ask for another
+	// rebalance.
 	a := newGroupClient(t, s, kgo.InstanceID("a"))
 	requireShares(t, map[*groupClient]int{a: 4})
 	b := newGroupClient(t, s, kgo.InstanceID("b"))
@@ -181,7 +182,7 @@ func TestKgoStaticMember(t *testing.T) {
 	before := rounds(s)
 	for range 3 {
 		b.stopPolling()
-		b.Close() // a static member does not leave
+		b.Close() // a static member does not send LeaveGroup
 		b = newGroupClient(t, s, kgo.InstanceID("b"))
 		requireShares(t, map[*groupClient]int{a: 2, b: 2})
 	}
@@ -190,7 +191,7 @@ func TestKgoStaticMember(t *testing.T) {
 	requireSeen(t, 100, a, b)
 }
 
-// A client is cut off. Its partitions are another's when its session has ended.
+// A client is cut off. Another member gets its partitions when its session expires;
 // TestSessionEndsInTimeAndNotEarlier checks when that is.
 func TestKgoSessionTimeout(t *testing.T) {
 	t.Parallel()
@@ -205,16 +206,16 @@ func TestKgoSessionTimeout(t *testing.T) {
 	requireSeen(t, 100, a)
 }
 
-// The coordinator dies under a group that consumes: the members find the new one and go on,
-// as the same members of the same generation.
+// The coordinator of a consuming group dies. The members find the new coordinator and continue with
+// the same member ids and generation.
 func TestKgoGroupSurvivesItsCoordinator(t *testing.T) {
 	t.Parallel()
 	cl := startBrokers(t, 3, shortDelay, patient)
 	s := coordinatorOf(t, cl, "g")
 	other := cl.Nodes[(s.id+1)%3].Server()
 	makeTopic(t, other, "t", 4)
-	// A client that asks the dead broker for the coordinator a few times, by chance, takes its
-	// session for lost and joins again. So another one answers at that address.
+	// A client that happens to ask the dead broker for the coordinator a few times considers its
+	// session lost and joins again. Another broker therefore answers at that address.
 	var dead atomic.Bool
 	deadAddr := s.Addr()
 	dialer := kgo.Dialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -235,7 +236,7 @@ func TestKgoGroupSurvivesItsCoordinator(t *testing.T) {
 	require.NoError(t, kill(cl, cl.Nodes[s.id]))
 	produceValues(t, other, 500, 1000)
 	requireSeen(t, 1000, a, b)
-	// Wherever it is: on a machine that stalls it may have moved once more.
+	// The coordinator may be any of the others: it may move once more if the machine stalls.
 	require.Eventually(t, func() bool { return ended(others, "heartbeat") >= heartbeats+6 }, kafkatest.Patience, time.Millisecond, "heartbeats")
 	for m, id := range map[*groupClient]string{a: memberA, b: memberB} {
 		gotID, got := m.GroupMetadata()
@@ -246,8 +247,8 @@ func TestKgoGroupSurvivesItsCoordinator(t *testing.T) {
 	requireShares(t, map[*groupClient]int{a: 2, b: 2})
 }
 
-// The group protocol of KIP-848 is not offered: a client that prefers it takes the one
-// before.
+// The broker does not offer the group protocol of KIP-848: a client that prefers it falls back to
+// the classic protocol.
 func TestKgoServerSideBalancer(t *testing.T) {
 	t.Parallel()
 	s := startBrokers(t, 3, shortDelay).Nodes[0].Server()

@@ -18,10 +18,10 @@ import (
 
 // These tests use real brokers, over TCP.
 
-// shortDelay has groups form quickly.
+// shortDelay makes groups form quickly.
 func shortDelay(c *Config) { c.Groups.InitialRebalanceDelay = 20 * time.Millisecond }
 
-// coordinatorOf asks until a group's coordinator is known and answers.
+// coordinatorOf asks for a group's coordinator until it is known and answers.
 func coordinatorOf(t *testing.T, c *Cluster, group string) *Server {
 	t.Helper()
 	var found *Server
@@ -44,8 +44,8 @@ func coordinatorOf(t *testing.T, c *Cluster, group string) *Server {
 	return found
 }
 
-// Each partition of the offsets topic gets a coordinator that comes to an end with loading,
-// though the first load runs while the broker is still at the last partition.
+// The coordinator of each partition of the offsets topic finishes its load, although the first load
+// runs while the broker has not yet reached the last partition.
 func TestEachCoordinatorLoads(t *testing.T) {
 	t.Parallel()
 	const partitions = 1 << 10
@@ -99,8 +99,8 @@ func TestFindCoordinator(t *testing.T) {
 	}
 }
 
-// Every request of a group's life, in every version, over the wire: receive
-// requires that kmsg reads from each answer what was written.
+// Every request of a group, in every version, over the wire. Receive requires that kmsg can decode
+// each answer.
 func TestGroupRequestsInEveryVersion(t *testing.T) {
 	t.Parallel()
 	cl := startBrokers(t, 1, shortDelay)
@@ -136,7 +136,7 @@ func TestGroupRequestsInEveryVersion(t *testing.T) {
 
 		commit := kafkatest.Commit(group, a.Generation, a.MemberID, 100)
 		commit.Version = v
-		if v == 0 { // knows no members
+		if v == 0 { // version 0 has no member id
 			kafkatest.RequireCode(t, kerr.UnknownMemberID, kafkatest.CommitCode(c.Call(commit).(*kmsg.OffsetCommitResponse)))
 			commit.Version = 1
 		}
@@ -158,11 +158,11 @@ func TestGroupRequestsInEveryVersion(t *testing.T) {
 	require.Zero(t, s.groups.Usage().Groups)
 }
 
-// A connection's buffer is used again for the next request: what is kept of this
-// one must not lie in it.
+// A connection's buffer is reused for the next request, so the coordinator must copy the data it
+// keeps.
 func TestWhatGroupsKeepIsTheirOwn(t *testing.T) {
 	virtually(t, func(t *testing.T) {
-		cl := startBrokers(t, 1, inMemory, func(c *Config) { c.Groups.InitialRebalanceDelay = 2 * time.Second }) // for all three
+		cl := startBrokers(t, 1, inMemory, func(c *Config) { c.Groups.InitialRebalanceDelay = 2 * time.Second }) // long enough for all three
 		s := cl.Nodes[0].Server()
 		coordinatorOf(t, cl, "g")
 		c := dial(t, s)
@@ -193,8 +193,8 @@ func TestWhatGroupsKeepIsTheirOwn(t *testing.T) {
 	})
 }
 
-// The log of a new coordinator ends in a commit that not all in-sync replicas
-// have. Nobody is shown it until they do.
+// The log of a new coordinator ends in a commit that not all in-sync replicas have. The coordinator
+// does not return it until they do.
 func TestNothingIsLoadedThatCouldBeLost(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		cl := startBrokers(t, 3, inMemory, func(c *Config) { c.Meta.OffsetsPartitions, c.ReplicaLag = 1, time.Hour })
@@ -229,8 +229,8 @@ func TestNothingIsLoadedThatCouldBeLost(t *testing.T) {
 	})
 }
 
-// A log of offsets stays short, here and at the followers, and is right after
-// every move, also if what is live is more than may be uncommitted at once.
+// An offsets log stays short, at the leader and the followers, and is correct after every move,
+// even if its live records exceed the limit of uncommitted bytes.
 func TestOffsetsSurviveMoves(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		cl := startBrokers(t, 3, inMemory, shortDelay, func(c *Config) {
@@ -281,7 +281,7 @@ func TestOffsetsSurviveMoves(t *testing.T) {
 	})
 }
 
-// A broker that is stopped in order tells those who wait for a round.
+// A broker that stops in an orderly way answers members that wait for a rebalance.
 func TestStoppedCoordinatorAnswersWhoIsParked(t *testing.T) {
 	t.Parallel()
 	cl := startBrokers(t, 2, func(c *Config) { c.Groups.InitialRebalanceDelay = time.Hour })

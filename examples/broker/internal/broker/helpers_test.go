@@ -22,8 +22,8 @@ import (
 	"github.com/seed-782fa212/limbo/examples/internal/network"
 )
 
-// virtually runs a test in virtual time: its brokers are to be inMemory. A client of kgo
-// has no place there, which holds mutexes while it waits for the network.
+// virtually runs a test in virtual time; its brokers must be inMemory. It does not work with a kgo
+// client, which holds mutexes while it waits for the network.
 func virtually(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	t.Parallel()
@@ -38,9 +38,9 @@ func startBroker(t *testing.T, change ...func(*Config)) *Server {
 	return startBrokers(t, 1, change...).Nodes[0].Server()
 }
 
-// startBrokers runs a cluster for one test and checks at its end that nothing is
-// left of it: no parked request, no panic, no goroutine. Goroutines carry a label
-// with the test's name, so that tests can run at once and still count their own.
+// startBrokers runs a cluster for one test, and checks at its end that the cluster leaves no parked
+// request, no panic and no goroutine. Goroutines carry a label with the test's name, so that
+// concurrent tests can each count their own.
 func startBrokers(t *testing.T, n int, change ...func(*Config)) *Cluster {
 	t.Helper()
 	labels := pprof.WithLabels(context.Background(), pprof.Labels("test", t.Name()))
@@ -62,7 +62,7 @@ func startBrokers(t *testing.T, n int, change ...func(*Config)) *Cluster {
 	return c
 }
 
-// runBrokers starts brokers on loopback, or the one there is on l.
+// runBrokers starts brokers on loopback, or a single one on l.
 func runBrokers(t testing.TB, n int, l net.Listener, change ...func(*Config)) *Cluster {
 	t.Helper()
 	cfg := Config{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
@@ -96,7 +96,7 @@ func (c *Cluster) running() (list []*Server) {
 	return list
 }
 
-// whole waits until the cluster is settled.
+// whole waits until Cluster.Settled reports true.
 func whole(t *testing.T, c *Cluster) {
 	t.Helper()
 	require.Eventually(t, c.Settled, kafkatest.Patience, 5*time.Millisecond, "the cluster does not become whole")
@@ -128,7 +128,7 @@ func labelled(name string) int {
 	return strings.Count(out.String(), `"test":"`+name+`"`)
 }
 
-// client is a kgo client that ends with the test.
+// client returns a kgo client that is closed at the end of the test.
 func client(t *testing.T, s *Server, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(s.Addr())}, opts...)...)
@@ -137,7 +137,7 @@ func client(t *testing.T, s *Server, opts ...kgo.Opt) *kgo.Client {
 	return cl
 }
 
-// makeTopic creates a topic by the controller, and waits until the broker has it.
+// makeTopic creates a topic at the controller, and waits until the broker knows it.
 func makeTopic(t testing.TB, s *Server, name string, partitions int32) *meta.Topic {
 	t.Helper()
 	made, err := s.Controller.Create(name, meta.Shape{Partitions: partitions, Replication: -1}, false)
@@ -146,7 +146,7 @@ func makeTopic(t testing.TB, s *Server, name string, partitions int32) *meta.Top
 	return made
 }
 
-// replica is a broker's of a partition.
+// replicaOf returns a broker's replica of a partition.
 func replicaOf(s *Server, topic *meta.Topic, index int32) *replica.Partition {
 	return s.local(meta.PartitionKey{Topic: topic.ID, Index: index})
 }
@@ -155,7 +155,7 @@ func dial(t *testing.T, s *Server) *kafkatest.Conn {
 	return kafkatest.DialOn(t, s.cfg.Network, s.Addr())
 }
 
-// produce sends a batch and returns the partition's answer.
+// produceTo sends a batch and returns the partition's answer.
 func produceTo(c *kafkatest.Conn, topic *meta.Topic, partition int32, batch []byte) kmsg.ProduceResponseTopicPartition {
 	resp := c.Call(kafkatest.Produce(9, topic, partition, batch)).(*kmsg.ProduceResponse)
 	return resp.Topics[0].Partitions[0]

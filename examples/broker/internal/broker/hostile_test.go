@@ -29,7 +29,7 @@ func TestHostileFramesCloseTheConnection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := dial(t, s)
 			c.T = t
-			_, _ = c.NC.Write(frame) // may meet the closed connection already
+			_, _ = c.NC.Write(frame) // the broker may have closed the connection
 			_ = c.NC.(*net.TCPConn).CloseWrite()
 			c.Closed()
 		})
@@ -37,8 +37,8 @@ func TestHostileFramesCloseTheConnection(t *testing.T) {
 	bystander.Call(kmsg.NewPtrApiVersionsRequest())
 }
 
-// A produce request that is larger than frames may be is told so, and its connection goes
-// on; up to a bound, and only if somebody waits for an answer.
+// A produce request larger than a frame may be gets an error answer, and its connection stays open.
+// That applies up to a limit, and only if the client expects an answer.
 func TestTooLargeProduceIsAnswered(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t, func(c *Config) { c.Wire.MaxFrame, c.Wire.MaxDiscard = 1<<20, 3<<20 })
@@ -64,7 +64,7 @@ func TestTooLargeProduceIsAnswered(t *testing.T) {
 	} {
 		c, req := dial(t, s), kafkatest.Produce(9, topic, 0, make([]byte, 1<<20))
 		change(req)
-		_, _ = c.NC.Write(kafkatest.Formatter.AppendRequest(nil, req, 1)) // it may be hung up on meanwhile
+		_, _ = c.NC.Write(kafkatest.Formatter.AppendRequest(nil, req, 1)) // the broker may close the connection during the write
 		n, err := io.Copy(io.Discard, c.R)
 		require.Zero(t, n, name)
 		if err != nil {
@@ -73,7 +73,7 @@ func TestTooLargeProduceIsAnswered(t *testing.T) {
 	}
 }
 
-// An unfinished frame ends with its time, whether its bytes stop or trickle.
+// An unfinished frame is cut off after the frame timeout, whether its bytes stop or trickle.
 func TestSlowFramesAreCutOff(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t, func(c *Config) { c.Wire.FrameTimeout = 200 * time.Millisecond })
@@ -123,13 +123,13 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 	})
 }
 
-// To a client that has heard nothing yet, the end of a broker must not look like
-// an answer: kgo fails its records for an end of the stream that comes first.
+// For a client that has received no answer yet, the end of a broker must not look like one: kgo
+// fails its records if it reads the end of the stream first.
 func TestWhoWasNeverAnsweredIsReset(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]struct {
 		of       func(*Server) error
-		answered error // what one that was answered reads
+		answered error // read error of a client that had an answer
 	}{
 		"stopped": {func(s *Server) error { return s.Shutdown(context.Background()) }, io.EOF},
 		"killed":  {(*Server).kill, syscall.ECONNRESET},
@@ -140,7 +140,7 @@ func TestWhoWasNeverAnsweredIsReset(t *testing.T) {
 			silent, answered := dial(t, s), dial(t, s)
 			answered.Call(kmsg.NewPtrApiVersionsRequest())
 			asks := dial(t, s)
-			asks.Write([]byte{0, 0, 0, 99, 0}) // and has not come to the end
+			asks.Write([]byte{0, 0, 0, 99, 0}) // an unfinished frame
 			require.Eventually(t, func() bool { return s.wire.Metrics.Connections.Load() == 3 }, kafkatest.Patience, time.Millisecond)
 			require.NoError(t, end.of(s))
 			for _, c := range []*kafkatest.Conn{silent, asks} {
@@ -153,7 +153,7 @@ func TestWhoWasNeverAnsweredIsReset(t *testing.T) {
 	}
 }
 
-// A client that never reads is cut off, and its fetches with it.
+// A client that never reads is disconnected, and its fetches are removed.
 func TestSlowReadersAreCutOff(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		s := startBroker(t, inMemory, func(c *Config) { c.Wire.WriteTimeout = 200 * time.Millisecond })
@@ -172,9 +172,9 @@ func TestSlowReadersAreCutOff(t *testing.T) {
 	})
 }
 
-// Where there are as many connections as may be, the one that was idle for longest makes
-// room; a connection of which a request waits is not idle, and while there are only such,
-// others wait.
+// At the maximum number of connections, a new one replaces the connection that was idle for
+// longest. A connection with a waiting request is not idle; while there are only such connections,
+// new ones wait.
 func TestConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t, func(c *Config) { c.Wire.MaxConnections = 2 })
@@ -198,8 +198,8 @@ func TestConnectionsAreBounded(t *testing.T) {
 	d.Receive(versions)
 }
 
-// A host has a bound of its own. Beyond it, and if none of its connections is idle, it is
-// hung up on.
+// A host has a limit of its own. Beyond it, a new connection is closed if no connection of the host
+// is idle.
 func TestConnectionsOfAHostAreBounded(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t, func(c *Config) { c.Wire.MaxPerHost = 2 })
@@ -219,8 +219,7 @@ func TestConnectionsOfAHostAreBounded(t *testing.T) {
 	require.Equal(t, 2, s.wire.Usage().Open)
 }
 
-// A flood of connections that say nothing, or that begin what they do not end, locks
-// nobody out.
+// A flood of connections that send nothing, or only the beginning of a frame, locks no client out.
 func TestFloodOfConnections(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t, func(c *Config) { c.Wire.MaxConnections = 32 })
@@ -239,8 +238,8 @@ func TestFloodOfConnections(t *testing.T) {
 	require.NotEmpty(t, flood)
 }
 
-// A flood of large requests that nobody reads the answers of is shed; what was
-// queued is given back with the connections.
+// The broker sheds a flood of large requests whose answers are not read. Queued bytes are released
+// with the connections.
 func TestQueuedBytesAreBounded(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t, func(c *Config) { c.Wire.MaxQueuedSum = 1 << 20 })
@@ -269,7 +268,7 @@ func TestInboundBytesAreBounded(t *testing.T) {
 			c.Wire.MaxInboundSum, c.Wire.MaxFrame, c.Wire.FrameTimeout = 1<<20, 1<<20, 3*time.Second
 		})
 		topic := makeTopic(t, s, "t", 1)
-		// One client begins a frame of all the bytes there are, and stops.
+		// One client begins a frame that reserves all available bytes, and stops.
 		hog := dial(t, s)
 		hog.Write(append(binary.BigEndian.AppendUint32(nil, 1<<20), make([]byte, 100)...))
 		require.Eventually(t, func() bool {
@@ -340,7 +339,7 @@ func TestBrokenBatches(t *testing.T) {
 	kafkatest.RequireCode(t, kerr.UnknownTopicOrPartition, produceTo(c, topic, -1, good()).ErrorCode)
 }
 
-// With acks 0 there is no answer to say that something is wrong.
+// With acks=0 no answer can report an error.
 func TestUnacknowledgedErrorsEndTheConnection(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t)
@@ -349,7 +348,7 @@ func TestUnacknowledgedErrorsEndTheConnection(t *testing.T) {
 	req := kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"x"}))
 	req.Acks = 0
 	c.Send(req, req)
-	c.Call(kmsg.NewPtrApiVersionsRequest()) // the next answer is to the next request
+	c.Call(kmsg.NewPtrApiVersionsRequest()) // the next answer is to this request
 	require.Equal(t, int64(2), replicaOf(s, topic, 0).Offsets().End)
 	req.Topics[0].Partitions[0].Partition = 1
 	c.Send(req)

@@ -13,8 +13,8 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/replica"
 )
 
-// docs/lessons.md, purgatory 10 (KAFKA-2960, 9198): a change of leaders ends what waits
-// for the old one at once.
+// docs/lessons.md, purgatory 10 (KAFKA-2960, 9198): a change of leaders at once completes
+// operations that wait for the old leader.
 func TestLossOfLeadershipAnswersAtOnce(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		c := startBrokers(t, 3, inMemory, patient)
@@ -38,8 +38,8 @@ func TestLossOfLeadershipAnswersAtOnce(t *testing.T) {
 	})
 }
 
-// A leader that was cut off has records that nobody else has. The next leader
-// goes another way, and the old one follows it. KIP-101.
+// A leader that was cut off has records that no other replica has. The next leader's log diverges,
+// and the old leader truncates its log and follows. KIP-101.
 func TestFollowerCutsItsLogBack(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		c := startBrokers(t, 3, inMemory, returning)
@@ -52,12 +52,12 @@ func TestFollowerCutsItsLogBack(t *testing.T) {
 		for _, v := range []string{"lost 1", "lost 2", "lost 3"} {
 			require.Zero(t, producedPartOf(conn.Call(acks(1, 0, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{v}))))).ErrorCode)
 		}
-		fenced(c, old) // it comes back by its next heartbeat, as a follower
+		fenced(c, old) // its next heartbeat makes it register again, as a follower
 		require.Eventually(t, func() bool { return leader(c, topic) != old }, kafkatest.Patience, time.Millisecond)
 		now := leader(c, topic)
 		require.Eventually(t, func() bool { return replicaOf(now.Server(), topic, 0).Leads(-1) == nil }, kafkatest.Patience, time.Millisecond)
 		conn = dial(t, now.Server())
-		for _, v := range []string{"b", "c", "d", "e"} { // more than the old one has: what it asks for next is in range
+		for _, v := range []string{"b", "c", "d", "e"} { // more than the old leader has: its next fetch offset is in range
 			require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{v})).ErrorCode)
 		}
 		rejoin(c, old)
@@ -67,8 +67,8 @@ func TestFollowerCutsItsLogBack(t *testing.T) {
 	})
 }
 
-// A killed leader's acknowledged records survive, and a batch that is sent again
-// to the next leader, as its answer was lost, is stored once.
+// A killed leader's acknowledged records survive. A batch that is sent again to the next leader,
+// because its answer was lost, is stored once.
 func TestKilledLeader(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		c := startBrokers(t, 3, inMemory, patient)
@@ -92,7 +92,7 @@ func TestKilledLeader(t *testing.T) {
 	})
 }
 
-// A leader that was frozen until it was given up does no harm when it wakes.
+// A leader that was frozen until it was fenced does no harm when it wakes.
 func TestFrozenLeader(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		c := startBrokers(t, 3, inMemory, returning)
@@ -112,7 +112,7 @@ func TestFrozenLeader(t *testing.T) {
 		code := producedPartOf(conn.Receive(produce)).ErrorCode
 		whole(t, c)
 		want := []string{"a", "b"}
-		if code == 0 { // on a machine that stalls it is read only when that broker leads again
+		if code == 0 { // if the machine stalls, the broker reads it only when it leads again
 			want = append(want, "too late")
 		} else {
 			kafkatest.RequireCode(t, kerr.NotLeaderForPartition, code)
@@ -121,7 +121,7 @@ func TestFrozenLeader(t *testing.T) {
 	})
 }
 
-// The last in-sync replica is waited for: nobody else leads without its records.
+// The partition waits for its last in-sync replica: no other replica leads without its records.
 func TestNoUncleanElection(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		c := startBrokers(t, 3, inMemory, quickToDrop)
@@ -141,8 +141,8 @@ func TestNoUncleanElection(t *testing.T) {
 	})
 }
 
-// A fetch that a change of leaders has ended says so, though its answer be made
-// when this broker leads again: an empty one would be too early.
+// A fetch that a change of leaders has completed reports that, even if its answer is built when
+// this broker leads again: an empty answer would be too early.
 func TestLostAndRegainedLeadership(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t)
@@ -163,8 +163,8 @@ func TestLostAndRegainedLeadership(t *testing.T) {
 	kafkatest.RequireCode(t, kerr.NotLeaderForPartition, kafkatest.PartitionsOf(c.Receive(behind))[0].ErrorCode)
 }
 
-// A produce to two partitions, of which one gets another leader, goes on waiting
-// for the other, and each is told its own.
+// A produce to two partitions, one of which changes leaders, continues to wait for the other. Each
+// partition gets its own result.
 func TestProduceOutlivesOneOfItsLeaders(t *testing.T) {
 	t.Parallel()
 	c := startBrokers(t, 3, patient)
@@ -193,8 +193,8 @@ func TestProduceOutlivesOneOfItsLeaders(t *testing.T) {
 	require.Zero(t, got[1].BaseOffset)
 }
 
-// The watermarks of a reign that is over are infinite: whoever comes to wait for
-// them is completed at once.
+// The watermarks of an ended leader epoch are infinite: an operation that starts to wait for them
+// is completed at once.
 func TestReignsThatAreOver(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t)

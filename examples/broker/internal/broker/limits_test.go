@@ -11,7 +11,7 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/replica"
 )
 
-// All logs together stay below their limit, and what was just written stays.
+// All logs together stay below their limit, and the latest records are kept.
 func TestLogSumIsBounded(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t, func(c *Config) { c.MaxLogSum = 50_000 })
@@ -22,7 +22,7 @@ func TestLogSumIsBounded(t *testing.T) {
 		topic, p := topics[rng.IntN(2)], rng.Int32N(3)
 		got := produceTo(c, topic, p, kafkatest.Batch([]string{string(make([]byte, rng.IntN(1000)))}))
 		require.Zero(t, got.ErrorCode)
-		// The answer comes before the eviction; the next request after it.
+		// The answer precedes the eviction; the next request is handled after it.
 		c.Call(listRequest(5, topic, p, replica.LatestOffset))
 		require.LessOrEqual(t, s.partitions.Kept.Load(), int64(50_000))
 	}

@@ -79,7 +79,7 @@ func TestSequencesWrap(t *testing.T) {
 	}
 }
 
-// A repeated batch whose records retention has dropped is still a repeated one.
+// A repeated batch is still recognized after retention has deleted its records.
 func TestDuplicateBeforeTheLogStart(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t, func(c *Config) { c.Meta.RetentionBytes = 300 })

@@ -10,8 +10,7 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/kafkatest"
 )
 
-// Every partition is refused by itself, with a reason to show to the user, and
-// also one that there is not.
+// Each partition is refused separately, with a reason for the user, even if it does not exist.
 func TestReassignmentsAreRefused(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t)

@@ -46,7 +46,7 @@ type fetchSession struct {
 	heard    atomic.Int64 // the broker's uptime at the session's last fetch
 
 	mu      sync.Mutex
-	epoch   int32 // that the next fetch must have
+	epoch   int32 // the epoch that the next fetch must have
 	ended   bool
 	fresh   bool // no answer was sent yet; the first one names all partitions
 	parts   map[sessionKey]*sessionPart

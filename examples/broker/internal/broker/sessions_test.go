@@ -23,7 +23,7 @@ type sessionClient struct {
 	epoch int32
 }
 
-// fetch makes the session's next request.
+// fetch builds the session's next request.
 func (c *sessionClient) fetch(wait time.Duration, wants ...kafkatest.Want) *kmsg.FetchRequest {
 	req := kafkatest.Fetch(13, c.topic, wait, 1, kafkatest.Plenty, wants...)
 	req.SessionID, req.SessionEpoch = c.id, c.epoch
@@ -33,7 +33,7 @@ func (c *sessionClient) fetch(wait time.Duration, wants ...kafkatest.Want) *kmsg
 	return req
 }
 
-// take takes an answer, and returns its partitions by their number.
+// take checks an answer, and returns its partitions by index.
 func (c *sessionClient) take(resp kmsg.Response) map[int32]kmsg.FetchResponseTopicPartition {
 	c.T.Helper()
 	a := resp.(*kmsg.FetchResponse)
@@ -57,7 +57,7 @@ func (c *sessionClient) next(wait time.Duration, wants ...kafkatest.Want) map[in
 	return c.take(c.Call(c.fetch(wait, wants...)))
 }
 
-// openFetchSession opens one for all partitions of a topic, of which there are n.
+// openFetchSession opens a session for all n partitions of a topic.
 func openFetchSession(t *testing.T, s *Server, topic *meta.Topic, n int32) *sessionClient {
 	t.Helper()
 	c := &sessionClient{Conn: dial(t, s), topic: topic}
@@ -69,7 +69,7 @@ func openFetchSession(t *testing.T, s *Server, topic *meta.Topic, n int32) *sess
 	return c
 }
 
-// verifySessions checks what must hold of a broker's sessions when nothing happens.
+// verifySessions checks the invariants of a broker's sessions. The broker must be idle.
 func verifySessions(t *testing.T, s *Server) {
 	t.Helper()
 	ss := &s.sessions
@@ -105,7 +105,7 @@ func verifySessions(t *testing.T, s *Server) {
 	require.Zero(t, entered, "a partition knows of a session that it is not in")
 }
 
-// After the first fetch only what has changed goes over the wire, either way.
+// After the first fetch, requests and answers contain only changed partitions.
 func TestSessionNamesWhatHasChanged(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t)
@@ -123,13 +123,13 @@ func TestSessionNamesWhatHasChanged(t *testing.T) {
 	require.Len(t, got, 1)
 	require.NotEmpty(t, got[3].RecordBatches)
 
-	// The client has not moved on: it is given the same again.
+	// The client has not advanced its position, so it gets the same records again.
 	got = c.next(kafkatest.ForEver)
 	require.Len(t, got, 1)
 	require.NotEmpty(t, got[3].RecordBatches)
 	require.Empty(t, c.next(10*time.Millisecond, kafkatest.At(3, 1, kafkatest.Plenty)))
 
-	// The log's start is news, but nothing to wait for.
+	// A new log start is reported, but completes no fetch.
 	require.Zero(t, producer.Call(deleteRecordsRequest(topic, 3, 1, kafkatest.Patience)).(*kmsg.DeleteRecordsResponse).Topics[0].Partitions[0].ErrorCode)
 	got = c.next(10 * time.Millisecond)
 	require.Len(t, got, 1)
@@ -139,7 +139,7 @@ func TestSessionNamesWhatHasChanged(t *testing.T) {
 	verifySessions(t, s)
 }
 
-// What there was no room for comes with the next answer, before what has come since.
+// Records that did not fit come with the next answer, before newer ones.
 func TestSessionIsFairWithoutRoom(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t)
@@ -189,7 +189,7 @@ func TestSessionForgets(t *testing.T) {
 	require.Len(t, got, 1)
 	require.Contains(t, got, int32(2))
 
-	// With nothing left in it there is nothing to wait for.
+	// A fetch does not wait in an empty session.
 	req = c.fetch(kafkatest.ForEver)
 	gone.Partitions = []int32{2}
 	req.ForgottenTopics = []kmsg.FetchRequestForgottenTopic{gone}
@@ -217,7 +217,7 @@ func TestSessionErrors(t *testing.T) {
 	refused(kerr.FetchSessionTopicIDError, func(q *kmsg.FetchRequest) { q.Version = 12 })
 	require.Empty(t, c.next(0), "the session has not suffered")
 
-	// An error of a partition is answered at once, each time, until it is over.
+	// An error of a partition is answered at once, each time, until its cause is removed.
 	ghost := &meta.Topic{ID: meta.TopicID{1}}
 	add := kafkatest.Fetch(13, ghost, kafkatest.ForEver, 1, kafkatest.Plenty, kafkatest.At(0, 0, kafkatest.Plenty))
 	add.SessionID, add.SessionEpoch = c.id, c.epoch
@@ -229,7 +229,7 @@ func TestSessionErrors(t *testing.T) {
 	}
 	verifySessions(t, s)
 
-	// A session ends by its client's wish, and another takes its place.
+	// A session ends when its client asks for that, and another client can open one instead.
 	final := c.fetch(0, kafkatest.At(0, 0, kafkatest.Plenty))
 	final.SessionEpoch = finalEpoch
 	resp := c.Call(final).(*kmsg.FetchResponse)
@@ -240,8 +240,8 @@ func TestSessionErrors(t *testing.T) {
 	verifySessions(t, s)
 }
 
-// A fetch that waits in a session which ends is answered, and so is one whose partition
-// has another leader.
+// A waiting fetch is answered when its session ends, or when the leader of one of its partitions
+// changes.
 func TestSessionThatEndsAnswers(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t)
@@ -271,8 +271,8 @@ func TestSessionThatEndsAnswers(t *testing.T) {
 	verifySessions(t, s)
 }
 
-// Sessions and what is in them are bounded. Who has no room goes on without one; one that
-// was silent for long makes room.
+// The number of sessions and of their partitions is limited. Without capacity, a client continues
+// without a session; a session that was silent for long is replaced.
 func TestSessionsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t, func(c *Config) { c.MaxFetchSessions, c.MaxSessionPartitions = 2, 10 })
@@ -297,8 +297,8 @@ func TestSessionsAreBounded(t *testing.T) {
 	verifySessions(t, s)
 }
 
-// A consumer in a session sees each record once and in order, whatever it names with each
-// fetch, however little an answer may hold, while records come.
+// A consumer in a session sees each record once and in order while records arrive, whatever
+// partitions it names in each fetch, and however small the answers are.
 func TestSessionLosesNothing(t *testing.T) {
 	t.Parallel()
 	const partitions, records = 6, 400

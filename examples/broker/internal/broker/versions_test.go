@@ -15,7 +15,7 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/replica"
 )
 
-// Every version that is advertised is decoded and answered without an error.
+// Every advertised version is decoded and answered without an error.
 func TestEveryAdvertisedVersion(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t)
@@ -127,7 +127,8 @@ func TestEveryAdvertisedVersion(t *testing.T) {
 					kafkatest.RequireCode(t, kerr.UnsupportedVersion, resp.Topics[0].Partitions[0].ErrorCode)
 				case int16(kmsg.FindCoordinator), int16(kmsg.JoinGroup), int16(kmsg.SyncGroup), int16(kmsg.Heartbeat), int16(kmsg.LeaveGroup),
 					int16(kmsg.OffsetCommit), int16(kmsg.OffsetFetch), int16(kmsg.DescribeGroups), int16(kmsg.ListGroups), int16(kmsg.DeleteGroups):
-					// TestFindCoordinator and TestGroupRequestsInEveryVersion: a group is needed.
+					// tested by TestFindCoordinator and TestGroupRequestsInEveryVersion, because
+					// they need a group
 				case int16(kmsg.AlterConfigs), int16(kmsg.IncrementalAlterConfigs), int16(kmsg.CreatePartitions):
 					testAlteration(c, k.ApiKey, v)
 				case int16(kmsg.ElectLeaders):
@@ -190,7 +191,7 @@ func TestAPIVersionsOfTheFuture(t *testing.T) {
 		req.Version = version
 		c.Send(req)
 		_, body := c.Frame()
-		resp := kmsg.NewPtrApiVersionsResponse() // version 0, which everybody reads
+		resp := kmsg.NewPtrApiVersionsResponse() // version 0, which every client reads
 		require.NoError(t, resp.ReadFrom(body))
 		kafkatest.RequireCode(t, kerr.UnsupportedVersion, resp.ErrorCode)
 		require.Len(t, resp.ApiKeys, len(handlers))
