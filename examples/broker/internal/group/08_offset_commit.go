@@ -9,42 +9,42 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
 )
 
-// offsetKey is what an offset is of.
+// offsetKey is the partition that an offset belongs to.
 type offsetKey struct {
 	topic     string
 	partition int32
 }
 
-// committedOffset is how far a group has come in a partition.
+// committedOffset is a group's committed position in a partition.
 type committedOffset struct {
 	offset      int64
 	leaderEpoch int32
 	metadata    string
 	committedAt int64 // ms since 1970
-	at          int64 // the first offset of its write in the log: of two commits the later one counts
-	size        int64 // taken of Coordinator.offsetBytes
+	at          int64 // first offset of its write in the log: of two commits the later one counts
+	size        int64 // charged to Coordinator.offsetBytes
 }
 
-// offsetOverhead is charged for each offset besides its strings.
+// offsetOverhead is charged for each offset in addition to its strings.
 const offsetOverhead = 128
 
 func offsetSize(group, topic, metadata string) int64 {
 	return int64(offsetOverhead + len(group) + len(topic) + len(metadata))
 }
 
-// commit is an OffsetCommit request on its way through the log. Nobody sees its
-// offsets until every in-sync replica has them: a consumer that starts from an
-// offset must find it again after the next change of coordinators.
+// commit is an OffsetCommit request that is being written to the log. Its offsets are not visible
+// until every in-sync replica has them: a consumer that starts from an offset must find it again
+// after the next change of coordinators.
 type commit struct {
 	co      *Coordinator
 	g       *group
 	reply   Reply
 	resp    *kmsg.OffsetCommitResponse
 	offsets []commitOffset
-	size    int64 // taken of offsetBytes
+	size    int64 // charged to offsetBytes
 }
 
-// commitOffset is one of a commit's, with its place in the answer.
+// commitOffset is one offset of a commit, with its position in the answer.
 type commitOffset struct {
 	offsetKey
 	committedOffset
@@ -57,7 +57,7 @@ func (co *Coordinator) offsetCommit(q *kmsg.OffsetCommitRequest, r Reply) {
 		r.Now(m.resp)
 		return
 	}
-	simple := q.Generation < 0 // no member of anything: a consumer that only keeps its offsets here
+	simple := q.Generation < 0 // not a member: a consumer that only stores its offsets here
 	err := co.onGroup(q.Group, simple, func(g *group, l *later) {
 		m.g = g
 		if err := g.commitLocked(q, m, l); err != nil {
@@ -78,7 +78,7 @@ func (co *Coordinator) offsetCommit(q *kmsg.OffsetCommitRequest, r Reply) {
 	r.Now(m.resp)
 }
 
-// newCommit lays out the answer and takes what can be committed.
+// newCommit prepares the answer and collects the offsets that can be committed.
 func newCommit(co *Coordinator, q *kmsg.OffsetCommitRequest, r Reply) *commit {
 	m := &commit{co: co, reply: r, resp: q.ResponseKind().(*kmsg.OffsetCommitResponse)}
 	now := time.Now().UnixMilli()
@@ -120,7 +120,7 @@ func newCommit(co *Coordinator, q *kmsg.OffsetCommitRequest, r Reply) *commit {
 	return m
 }
 
-// fail writes an error to all that was to be committed.
+// fail sets the error of all offsets of the commit.
 func (m *commit) fail(err *kerr.Error) {
 	for i := range m.offsets {
 		o := &m.offsets[i]
@@ -133,7 +133,7 @@ func (m *commit) answer(err *kerr.Error, l *later) {
 	l.do(func() { m.reply.Now(m.resp) })
 }
 
-// commitLocked sends a commit on its way, if its sender may make it.
+// commitLocked queues a commit for the log, if the sender is allowed to make it.
 func (g *group) commitLocked(q *kmsg.OffsetCommitRequest, m *commit, l *later) *kerr.Error {
 	if err := g.mayCommitLocked(q, l); err != nil {
 		return err
@@ -152,8 +152,8 @@ func (g *group) commitLocked(q *kmsg.OffsetCommitRequest, m *commit, l *later) *
 	return nil
 }
 
-// mayCommitLocked: a member of this generation may, and while there are no
-// members anybody may.
+// mayCommitLocked allows commits by members of the current generation, and by any client while the
+// group has no members.
 func (g *group) mayCommitLocked(q *kmsg.OffsetCommitRequest, l *later) *kerr.Error {
 	switch {
 	case q.Generation < 0 && g.state == stateEmpty:
@@ -168,13 +168,13 @@ func (g *group) mayCommitLocked(q *kmsg.OffsetCommitRequest, l *later) *kerr.Err
 	case q.Generation != g.generation:
 		return kerr.IllegalGeneration
 	case g.state == stateCompleting:
-		return kerr.RebalanceInProgress // it has not got its assignment yet: what it commits it may have lost
+		return kerr.RebalanceInProgress // it has no assignment yet, so it may have lost the partitions it commits for
 	}
 	g.aliveLocked(g.members[q.MemberID], l)
 	return nil
 }
 
-// ended is called when the log has the commit, or it is known not to.
+// ended is called when the log has the commit, or the write has failed.
 func (m *commit) ended(first int64, err *kerr.Error) {
 	m.g.change(func(l *later) {
 		m.g.committing--
@@ -187,8 +187,8 @@ func (m *commit) ended(first int64, err *kerr.Error) {
 	})
 }
 
-// keepLocked makes replicated offsets those of the group, but where it has later
-// ones: commits end in any order.
+// keepLocked stores replicated offsets in the group, except where it has later ones: commits
+// complete in any order.
 func (g *group) keepLocked(offsets []commitOffset, at int64) {
 	for i := range offsets {
 		o := &offsets[i]
@@ -205,7 +205,7 @@ func (g *group) keepLocked(offsets []commitOffset, at int64) {
 	}
 }
 
-// commitError is what a client is told about an error of the log.
+// commitError maps an error of the log to the one that the client gets.
 func commitError(err *kerr.Error) *kerr.Error {
 	switch err {
 	case nil:

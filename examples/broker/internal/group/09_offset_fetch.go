@@ -11,21 +11,20 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
 )
 
-// askedOffsets is what is asked of one group: of these topics, or with nil of
-// all. Version 8 has a form of its own for it, which reads into this.
+// askedOffsets is the query for one group: offsets of these topics, or of all topics if nil.
+// Version 8 has a separate form, which is converted to this.
 type askedOffsets struct {
 	group  string
 	topics []kmsg.OffsetFetchRequestTopic
 }
 
-// offsetFetch answers with what is committed when the answer's turn has
-// come. An answer can be much longer than its request, and must not wait in a
-// queue.
+// offsetFetch answers with the offsets that are committed when it is the answer's turn. The answer
+// can be much longer than its request, and must not wait in a queue.
 func (co *Coordinator) offsetFetch(q *kmsg.OffsetFetchRequest, r Reply) {
 	r.Answer(func() kmsg.Response {
 		resp := q.ResponseKind().(*kmsg.OffsetFetchResponse)
 		if q.Version < 8 {
-			// Until version 2 a list that is null asks for nothing.
+			// Before version 2 a null list asks for nothing.
 			asked := askedOffsets{q.Group, q.Topics}
 			if asked.topics == nil && q.Version < 2 {
 				asked.topics = []kmsg.OffsetFetchRequestTopic{}
@@ -38,7 +37,7 @@ func (co *Coordinator) offsetFetch(q *kmsg.OffsetFetchRequest, r Reply) {
 		seen := map[string]bool{}
 		for i := range q.Groups {
 			rg := &q.Groups[i]
-			if !seen[rg.Group] { // one that is named again is answered once: see describe
+			if !seen[rg.Group] { // a repeated group is answered once, as Metadata does with topics
 				seen[rg.Group] = true
 				resp.Groups = append(resp.Groups, co.fetchGroupOffsets(rg))
 			}
@@ -72,9 +71,9 @@ func (co *Coordinator) fetchGroupOffsets(rg *kmsg.OffsetFetchRequestGroup) kmsg.
 	return sg
 }
 
-// fetchOffsets reads a group's offsets. A group that nobody knows has none, and
-// that is no error. With inPartitions an error stands at each of the partitions,
-// for versions that have no other place for it.
+// fetchOffsets reads a group's offsets. An unknown group has none, which is not an error. With
+// inPartitions an error is set at each of the partitions, for versions that have no other field for
+// it.
 func (co *Coordinator) fetchOffsets(asked askedOffsets, inPartitions bool) ([]kmsg.OffsetFetchResponseTopic, *kerr.Error) {
 	var offsets map[offsetKey]committedOffset
 	err := co.onGroup(asked.group, false, func(g *group, _ *later) {
@@ -104,7 +103,7 @@ func (co *Coordinator) fetchOffsets(asked askedOffsets, inPartitions bool) ([]km
 	return layOutOffsets(asked.topics, offsets, err), nil
 }
 
-// topicsOf names all that there are offsets of.
+// topicsOf lists all topics and partitions that have offsets.
 func topicsOf(offsets map[offsetKey]committedOffset) (topics []kmsg.OffsetFetchRequestTopic) {
 	keys := slices.SortedFunc(maps.Keys(offsets), func(a, b offsetKey) int {
 		return cmp.Or(cmp.Compare(a.topic, b.topic), cmp.Compare(a.partition, b.partition))
@@ -119,8 +118,8 @@ func topicsOf(offsets map[offsetKey]committedOffset) (topics []kmsg.OffsetFetchR
 	return topics
 }
 
-// layOutOffsets makes the answer: -1 where nothing is committed. A partition
-// that is asked for again is answered once.
+// layOutOffsets builds the answer, with -1 for partitions without an offset. A partition that is
+// named repeatedly is answered once.
 func layOutOffsets(asked []kmsg.OffsetFetchRequestTopic, offsets map[offsetKey]committedOffset, err *kerr.Error) []kmsg.OffsetFetchResponseTopic {
 	topics := make([]kmsg.OffsetFetchResponseTopic, 0, len(asked))
 	seen := map[offsetKey]bool{}

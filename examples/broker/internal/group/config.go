@@ -6,37 +6,36 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/option"
 )
 
-// Config holds every bound of what this broker keeps for consumer groups.
-// The zero value of a field is its default.
+// Config holds all limits of the data that this broker keeps for consumer groups. The zero value of
+// a field means its default.
 type Config struct {
-	InitialRebalanceDelay time.Duration // how long the first join of an empty group waits for others; each that comes begins it anew; NoDelay: not at all
+	InitialRebalanceDelay time.Duration // how long the first rebalance of an empty group waits for more members; each new member restarts the wait; NoDelay: no wait
 
-	MinSession   time.Duration // session timeouts below are refused; Kafka's is 6 s
-	MaxSession   time.Duration // those above are refused
-	MaxRebalance time.Duration // rebalance timeouts above count as this
+	MinSession   time.Duration // shorter session timeouts are refused; Kafka's is 6 s
+	MaxSession   time.Duration // longer session timeouts are refused
+	MaxRebalance time.Duration // longer rebalance timeouts are reduced to this
 
-	MaxGroups      int   // coordinated here at once
-	MaxMembers     int   // of one group, ids that were given out and not used yet among them
+	MaxGroups      int   // coordinated by this broker at once
+	MaxMembers     int   // of one group, including ids that were given out and are not used yet
 	MaxID          int   // bytes of a group's id, and of the names of an instance, a protocol and its type
-	MaxMemberBytes int64 // of members' metadata and assignments, over all groups; what was chosen and assigned is in the log, too
+	MaxMemberBytes int64 // of members' metadata and assignments, over all groups; the log also holds the chosen metadata and the assignments
 
 	MaxOffsetBytes    int64 // of committed offsets with their names and metadata, over all groups; see offsetSize
 	MaxOffsetMetadata int   // bytes of one offset's metadata
 
-	MaxBatch            int           // bytes of records, of groups and offsets, that are written together; a larger record is alone
+	MaxBatch            int           // bytes of records, of groups and offsets, that are written together; a larger record is written alone
 	CommitTimeout       time.Duration // for a batch of commits or of a group to reach the in-sync replicas
-	OffsetsCompactBytes int64         // written to a partition of groups and offsets before they are written anew and what was before is deleted
+	OffsetsCompactBytes int64         // growth of a partition of groups and offsets that starts its compaction: live records are rewritten, older ones deleted
 }
 
-// WithDefaults fills in what is zero and refuses what is out of range.
+// WithDefaults replaces zero values by defaults and refuses values that are out of range.
 //
-// A partition of groups and offsets has no retention. While a snapshot is written it holds
-// what is live twice, and as much again, or OffsetsCompactBytes, was written since the last
-// one: some three times MaxMemberBytes and MaxOffsetBytes together, if one partition has all
-// groups. It does not matter that this is more than a replica takes without its followers
-// (replica.Config.MaxUncommitted): a snapshot's batches are replicated one after the other.
-// Each must be one that the broker takes: so MaxBatch should be below its bound, broker
-// Config.MaxBatch.
+// A partition of groups and offsets has no retention. While a snapshot is written, the partition
+// holds its live data twice, and the writes since the last snapshot: as much again, or
+// OffsetsCompactBytes. That is about three times MaxMemberBytes and MaxOffsetBytes together, if one
+// partition has all groups. It may exceed the bytes that a replica accepts without its followers
+// (replica.Config.MaxUncommitted), because a snapshot's batches are replicated one after the other.
+// The broker must accept each batch, so MaxBatch should be below the broker's Config.MaxBatch.
 func (c Config) WithDefaults() (Config, error) {
 	var b option.Check
 	option.Fill(&b, "Groups.InitialRebalanceDelay", &c.InitialRebalanceDelay, 500*time.Millisecond, NoDelay, time.Hour)
@@ -55,9 +54,9 @@ func (c Config) WithDefaults() (Config, error) {
 	return c, b.Err
 }
 
-// maxString is how long a string of the log may be. A member's id is its instance's name and
-// uniqueLen bytes more.
+// maxString is the maximum length of a string in the log. A member's id is the name of its instance
+// and uniqueLen more bytes.
 const maxString = 1<<15 - 1
 
-// NoDelay has the first rebalance of an empty group begin at once.
+// NoDelay makes the first rebalance of an empty group begin at once.
 const NoDelay time.Duration = -1

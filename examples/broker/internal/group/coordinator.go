@@ -18,36 +18,32 @@ import (
 	"github.com/seed-782fa212/limbo/timingwheel/keyed"
 )
 
-// Coordinator looks after the consumer groups of this broker: those whose
-// partition of the offsets topic it leads. Three things wait here:
+// Coordinator maintains the consumer groups of this broker: those whose partition of the offsets
+// topic it leads. Three kinds of operations wait here:
 //
 //	a rebalance for its members to join     joins     delayedJoin, in 11_join_group.go
 //	a generation for its members to sync    syncs     delayedSync, in 14_sync_group.go
-//	a member's session for a sign of life   sessions  see 12_heartbeat.go
+//	a member's session for a heartbeat      sessions  see 12_heartbeat.go
 //
-// Joins and syncs are keyed by their round, a number that each rebalance is
-// given and that never comes again. The group's id would do for a start, but a
-// group goes on to its next rebalance while a check or a cancel of the last one
-// is still on its way, and that must not meet the next one's operation. The
-// generation does not tell them apart either: a group that was empty is
-// forgotten, and begins with generation 1 again.
+// Joins and syncs are keyed by their round, a number that is unique to each rebalance. The group's
+// id would not do: a group may begin its next rebalance while a check or a cancel of the last one
+// is still in progress, which must not affect the next one's operation. The generation is no key
+// either: an empty group is forgotten, and begins with generation 1 again.
 //
 // # Locks
 //
-//	coordinator.mu   which shards there are        guards a table; a leaf
+//	Coordinator.mu   which shards there are        guards a table; a leaf
 //	group.mu         one group                     may be held when shard.mu is taken
 //	shard.mu         one shard's groups and queue  a leaf
 //
-// Nothing else is locked under any of these, and no group's lock is ever taken
-// under another's. Above all, none of them is held when a purgatory, sessions,
-// server.replicate or a reply is called: each may come back to a group by way of
-// TryComplete, Complete, an expiry or a done function, and those take its lock.
-// Kafka did hold the group's lock there, and had KAFKA-5970 and KAFKA-6042 for
-// it. Here a change of a group writes down what is to be done about it (later,
-// in group.go), and does it when the lock is free. By then somebody else may
-// have changed the group again, so whatever is put off must be right in any
-// order: operations look at the group as it is when they are checked, and one
-// whose round is over completes at once and does nothing.
+// No other lock is taken under any of these, and no group's lock is ever taken under another
+// group's. Above all, none of them is held when a purgatory, sessions, Store.Replicate or a reply
+// is called: each may call back into a group by way of TryComplete, Complete, an expiry or a done
+// function, and those take its lock. Kafka held the group's lock there, which led to KAFKA-5970 and
+// KAFKA-6042. Here a change of a group records the calls to make (later, in group.go), and makes
+// them when the lock is free. By then another goroutine may have changed the group again, so
+// postponed calls must be correct in any order: operations check the current state of the group,
+// and an operation whose round has ended completes at once without effect.
 type Coordinator struct {
 	Options
 	cfg Config
@@ -56,23 +52,23 @@ type Coordinator struct {
 	syncs    *purgatory.Purgatory[round]
 	sessions *keyed.Table[sessionKey, struct{}]
 
-	ctx    context.Context // done when the coordinator is shut down
+	ctx    context.Context // cancelled by Shutdown
 	cancel context.CancelFunc
 
 	rounds      atomic.Uint64
-	arrivals    atomic.Uint64 // members that ever came; their order
+	arrivals    atomic.Uint64 // number of members so far; gives their order
 	groups      atomic.Int64  // in all shards
 	memberBytes budget
 	offsetBytes budget
 
-	loads sync.WaitGroup // shards being read
+	loads sync.WaitGroup // shards that are loading
 
 	mu     sync.RWMutex
 	shards []*shard // guarded by mu; by partition of the offsets topic; nil: led elsewhere
 	closed bool     // guarded by mu
 }
 
-// Options are what a coordinator works with.
+// Options are the dependencies of a coordinator.
 type Options struct {
 	Store      store
 	Partitions int32            // of the offsets topic
@@ -80,36 +76,36 @@ type Options struct {
 	Tick       time.Duration    // of the sessions' wheel
 	OnPanic    func(purgatory.Panic)
 
-	// OnHeartbeat is called when a member was heard of or its session has ended; see
+	// OnHeartbeat is called after each heartbeat of a member and at the end of its session; see
 	// 12_heartbeat.go.
 	OnHeartbeat func(o purgatory.Outcome, since time.Duration)
 }
 
-// store is the topic of offsets, and what its coordinator needs to know of others. The
-// partitions named are of the topic of offsets. Its methods are called with no lock held.
+// store is the offsets topic, and the coordinator's view of other topics. Partitions are those of
+// the offsets topic. Its methods are called with no lock held.
 type store interface {
-	// PartitionsOf returns how many partitions a topic has, 0 if there is none.
+	// PartitionsOf returns the number of partitions of a topic, 0 if there is no such topic.
 	PartitionsOf(topic string) int
-	// records returns all batches in the log of a partition, and where it ends.
+	// Records returns all batches in the log of a partition, and the log's end.
 	Records(partition int32) (batches [][]byte, end int64)
-	// AwaitReplicated blocks until every in-sync replica has what is below end, and
-	// reports whether it came to that before the epoch or ctx was over.
+	// AwaitReplicated blocks until every in-sync replica has the log up to end. It returns false if
+	// the epoch or ctx ends before that.
 	AwaitReplicated(ctx context.Context, partition, epoch int32, end int64) bool
-	// replicate appends a batch, and calls done when every in-sync replica has it, or
-	// it is known not to come to that, or the timeout is over. done is called exactly
-	// once, with no lock held, possibly before replicate returns.
+	// Replicate appends a batch. It calls done when every in-sync replica has the batch, when that
+	// can no longer happen, or after the timeout. done is called exactly once, with no lock held,
+	// possibly before Replicate returns.
 	Replicate(partition, epoch int32, batch []byte, timeout time.Duration, done func(base int64, err *kerr.Error))
 	// DeleteBefore moves the start of the log up to offset.
 	DeleteBefore(partition, epoch int32, offset int64)
 }
 
-// Reply is where the answer to a request goes: one call of either, from any goroutine.
+// Reply receives the answer to a request: one call of either method, from any goroutine.
 type Reply interface {
 	Now(kmsg.Response)
-	Answer(build func() kmsg.Response) // build is called when the answer's turn has come
+	Answer(build func() kmsg.Response) // build is called when it is the answer's turn
 }
 
-// Handle answers a request of a group, now or later. host is where its client is.
+// Handle answers a group request, now or later. host is the client's.
 func (co *Coordinator) Handle(req kmsg.Request, host string, r Reply) {
 	switch q := req.(type) {
 	case *kmsg.JoinGroupRequest:
@@ -138,7 +134,7 @@ func (co *Coordinator) Handle(req kmsg.Request, host string, r Reply) {
 // round numbers the rebalances of this coordinator.
 type round uint64
 
-// New makes a coordinator that leads nothing yet. cfg is as WithDefaults has returned it.
+// New returns a coordinator that leads no partition yet. cfg must be a result of WithDefaults.
 func New(cfg Config, o Options) (*Coordinator, error) {
 	co := &Coordinator{
 		Options:     o,
@@ -148,8 +144,8 @@ func New(cfg Config, o Options) (*Coordinator, error) {
 		shards:      make([]*shard, o.Partitions),
 	}
 	co.ctx, co.cancel = context.WithCancel(context.Background())
-	// There is no bound on operations: a group has one at a time, and groups are
-	// bounded.
+	// MaxPending is not set: a group has one operation at a time, and the number of groups is
+	// limited.
 	waiting := purgatory.Options{Clock: o.Clock, OnPanic: o.OnPanic}
 	var joins, syncs, sessions error
 	co.joins, joins = purgatory.New[round](waiting)
@@ -163,9 +159,8 @@ func New(cfg Config, o Options) (*Coordinator, error) {
 
 func (co *Coordinator) nextRound() round { return round(co.rounds.Add(1)) }
 
-// Lead begins this broker's time as coordinator of a partition's groups. They
-// are read from its log first, on a goroutine of its own; until then clients are
-// asked to come back.
+// Lead makes this broker the coordinator of a partition's groups. A new goroutine first reads them
+// from the log; until that is done, clients are asked to retry.
 func (co *Coordinator) Lead(index, epoch int32) {
 	co.mu.Lock()
 	if co.closed || int(index) >= len(co.shards) {
@@ -178,13 +173,13 @@ func (co *Coordinator) Lead(index, epoch int32) {
 	co.loads.Add(1)
 	co.mu.Unlock()
 	if before != nil {
-		before.end() // the same broker in a new reign: others may have written in between
+		before.end() // this broker was re-elected: another one may have written in between
 	}
 	go s.load()
 }
 
-// Resign ends it. Whoever is parked hears at once that the coordinator is
-// another broker now.
+// Resign ends this broker's leadership of a partition. Parked requests are answered NOT_COORDINATOR
+// at once.
 func (co *Coordinator) Resign(index, epoch int32) {
 	co.mu.Lock()
 	var gone *shard
@@ -199,8 +194,8 @@ func (co *Coordinator) Resign(index, epoch int32) {
 	}
 }
 
-// Shutdown ends all. What is parked ends as closed and is answered
-// NOT_COORDINATOR, and no goroutine is left.
+// Shutdown ends all shards. Parked operations are closed and answered NOT_COORDINATOR. When it
+// returns, no goroutine is left.
 func (co *Coordinator) Shutdown(ctx context.Context) error {
 	co.mu.Lock()
 	co.closed = true
@@ -218,17 +213,17 @@ func (co *Coordinator) Shutdown(ctx context.Context) error {
 	return errors.Join(joins, syncs, sessions, co.awaitLoads(ctx))
 }
 
-// Usage is what a coordinator holds.
+// Usage is the amount of data that a coordinator holds.
 type Usage struct {
 	Groups, MemberBytes, OffsetBytes int64
 }
 
-// Usage returns what the coordinator holds now.
+// Usage returns the current usage.
 func (co *Coordinator) Usage() Usage {
 	return Usage{co.groups.Load(), co.memberBytes.used.Load(), co.offsetBytes.used.Load()}
 }
 
-// Stats is what the purgatories say of themselves, by kind of operation.
+// Stats returns the statistics of the purgatories, by kind of operation.
 func (co *Coordinator) Stats() map[string]purgatory.Stats {
 	return map[string]purgatory.Stats{"join": co.joins.Stats(), "sync": co.syncs.Stats()}
 }
@@ -247,15 +242,15 @@ func (co *Coordinator) awaitLoads(ctx context.Context) error {
 	}
 }
 
-// PartitionOf returns which partition of the offsets topic a group belongs to. All
-// brokers must agree, and go on to.
+// PartitionOf returns the partition of the offsets topic that a group belongs to. All brokers must
+// agree on it, and it must never change.
 func (co *Coordinator) PartitionOf(id string) int32 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(id)) // never fails
 	return int32(h.Sum32() % uint32(co.Partitions))
 }
 
-// shardOf is where a group is, if it is here.
+// shardOf returns the shard of a group, if this broker coordinates the group.
 func (co *Coordinator) shardOf(id string) (*shard, *kerr.Error) {
 	if len(id) > co.cfg.MaxID {
 		return nil, kerr.InvalidGroupID
@@ -268,7 +263,7 @@ func (co *Coordinator) shardOf(id string) (*shard, *kerr.Error) {
 	return nil, kerr.NotCoordinator
 }
 
-// led lists the shards that are here.
+// led lists the shards of the partitions that this broker leads.
 func (co *Coordinator) led() (shards []*shard) {
 	co.mu.RLock()
 	defer co.mu.RUnlock()
@@ -280,10 +275,10 @@ func (co *Coordinator) led() (shards []*shard) {
 	return shards
 }
 
-// onGroup finds a group and runs f on it, under its lock; with create, a group
-// that is not there is made. Otherwise, and if this broker does not coordinate
-// it, f is not run and the error says why: GROUP_ID_NOT_FOUND, NOT_COORDINATOR,
-// COORDINATOR_LOAD_IN_PROGRESS, INVALID_GROUP_ID, GROUP_MAX_SIZE_REACHED.
+// onGroup finds a group and runs f on it, under its lock. With create it creates a missing group.
+// If there is no group, or this broker does not coordinate it, onGroup does not run f and returns
+// the reason: GROUP_ID_NOT_FOUND, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, INVALID_GROUP_ID,
+// GROUP_MAX_SIZE_REACHED.
 func (co *Coordinator) onGroup(id string, create bool, f func(g *group, l *later)) *kerr.Error {
 	for {
 		s, err := co.shardOf(id)
@@ -303,12 +298,12 @@ func (co *Coordinator) onGroup(id string, create bool, f func(g *group, l *later
 		if !dead {
 			return nil
 		}
-		// It was removed after it was found. By now it is out of the shard's table,
-		// or the shard has ended: look again.
+		// The group was removed after it was found. By now it is out of the shard's table, or the
+		// shard has ended: look it up again.
 	}
 }
 
-// budget bounds a sum.
+// budget limits a sum.
 type budget struct {
 	used  atomic.Int64
 	limit int64
@@ -324,9 +319,9 @@ func (b *budget) take(n int64) bool {
 
 func (b *budget) give(n int64) { b.used.Add(-n) }
 
-// resize replaces what was taken by another number. It takes no more than the difference:
-// what asks for nothing more gets it also while more is used than the limit, of what was
-// read from a log.
+// resize replaces an amount that was taken by another one. It takes no more than the difference, so
+// a request for no more than before succeeds even while usage exceeds the limit, as it may after a
+// load.
 func (b *budget) resize(from, to int64) bool {
 	if to > from {
 		return b.take(to - from)

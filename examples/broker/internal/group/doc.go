@@ -1,8 +1,8 @@
-// Package group coordinates consumer groups: those of the partitions of the offsets topic
-// that this broker leads. A file that is named by a number has the request of that API key.
+// Package group coordinates consumer groups: those of the partitions of the offsets topic that this
+// broker leads. A file whose name begins with a number handles the request of that API key.
 //
-// Read coordinator.go first: what waits, on what, and the order of locks. A group's life is
-// in group.go and member.go; the offsets' in 08_offset_commit.go. Both are in one log: its
-// records are in records.go, when a group is written is in groupslog.go, and how the log is
-// written, read and compacted in queue.go, load.go and compact.go.
+// Read coordinator.go first: the operations that wait, their keys, and the lock order. The
+// lifecycle of a group is in group.go and member.go, that of offsets in 08_offset_commit.go. Both
+// are stored in one log: records.go has its records, groupslog.go decides when a group is written,
+// and queue.go, load.go and compact.go write, read and compact the log.
 package group

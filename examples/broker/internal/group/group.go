@@ -11,13 +11,13 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// groupState is where a group is in its round:
+// groupState is the state of a group in its rebalance protocol:
 //
 //	Empty ──────────────► PreparingRebalance   the first member joins
 //	PreparingRebalance ─► CompletingRebalance  delayedJoin ends: a new generation
 //	PreparingRebalance ─► Empty                delayedJoin ends with no member left
 //	CompletingRebalance ► Stable               the leader has synced, and the log has it
-//	CompletingRebalance ► PreparingRebalance   a member comes, goes or is late
+//	CompletingRebalance ► PreparingRebalance   a member joins, leaves or is late
 //	Stable ─────────────► PreparingRebalance   the same
 //	any ────────────────► Dead                 removed, or coordinated elsewhere now
 type groupState uint8
@@ -34,8 +34,8 @@ func (s groupState) String() string {
 	return [...]string{"Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"}[s]
 }
 
-// group is one consumer group. All that a request does to it, it does in one
-// critical section of mu; what follows from it, it leaves for later.
+// group is one consumer group. A request changes it in a single critical section of mu, which
+// records the calls to make after the unlock: see later.
 type group struct {
 	id    string
 	shard *shard
@@ -45,22 +45,22 @@ type group struct {
 	state        groupState
 	round        round // of the latest rebalance
 	generation   int32
-	protocolType string // of the members there are, or were last
+	protocolType string // of the current members, or of the last ones
 	protocol     string // chosen for this generation
-	leader       string // a member's id; may have gone while the group is rebalancing
+	leader       string // a member's id; the member may have left while the group is rebalancing
 
 	members   map[string]*member
-	instances map[string]*member        // the static ones
-	promised  map[string]promisedMember // ids given out and not used yet
+	instances map[string]*member        // the static members, by instance id
+	promised  map[string]promisedMember // ids that were given out and are not used yet
 	supported map[string]int            // members that know each protocol
 	joined    int                       // members with a parked join
-	unsynced  int                       // members that have this generation's join and have not synced
-	cameAt    time.Time                 // when the latest new member came
-	storing   round                     // whose assignment went on its way through the log last
-	unwritten *groupWrite               // in the queue to the log, and not made yet; nil: none
+	unsynced  int                       // members that have their join response of this generation and have not synced
+	cameAt    time.Time                 // time of the latest new member's first join
+	storing   round                     // the latest round whose assignment was queued for the log
+	unwritten *groupWrite               // queued for the log and not encoded yet; nil: none
 
 	offsets    map[offsetKey]committedOffset
-	committing int // commits on their way through the log
+	committing int // commits that are not yet in the log
 }
 
 func newGroup(s *shard, id string) *group {
@@ -76,14 +76,14 @@ func newGroup(s *shard, id string) *group {
 	}
 }
 
-// later is what a change of a group asks for: calls that must not be made under
-// its lock. They are made in their order once the lock is free.
+// later collects calls that a change of a group requires and that must not be made under its lock.
+// They are made in order once the lock is free.
 type later struct{ calls []func() }
 
 func (l *later) do(f func()) { l.calls = append(l.calls, f) }
 
-// change runs f under the group's lock and then, with no lock held, what f has
-// put off. A group that is left with nothing to know about it is removed.
+// change runs f under the group's lock, and then, with no lock held, the calls that f has
+// collected. It removes a group that is left without any data.
 func (g *group) change(f func(l *later)) {
 	var l later
 	g.changeLocking(f, &l)
@@ -102,8 +102,8 @@ func (g *group) changeLocking(f func(l *later), l *later) {
 	}
 }
 
-// checkLocked returns an error unless a request comes from a member: of this id, and
-// if it names an instance, the one that has that place now.
+// checkLocked returns an error unless memberID is a member, and, if the request names an instance,
+// the current member of that instance.
 func (g *group) checkLocked(memberID string, instance *string) *kerr.Error {
 	if instance != nil {
 		switch m := g.instances[*instance]; {
@@ -132,9 +132,8 @@ func (g *group) rebalanceLocked(l *later) {
 	g.awaitJoinsLocked(first, l)
 }
 
-// changedLocked follows from a member that has come, gone or changed: there has
-// to be another round, or the one that is under way may have been waiting for
-// this.
+// changedLocked is called after a member was added, removed or changed. It begins another round, or
+// checks the current one, which may have been waiting for this.
 func (g *group) changedLocked(l *later) {
 	if g.state != statePreparing {
 		g.rebalanceLocked(l)
@@ -144,13 +143,13 @@ func (g *group) changedLocked(l *later) {
 	l.do(func() { g.co.joins.CheckAndComplete(current) })
 }
 
-// nextGenerationLocked ends the joining: the group is those who are in it now.
+// nextGenerationLocked completes the joins: the current members form the new generation.
 func (g *group) nextGenerationLocked(l *later) {
 	if g.generation++; g.generation < 0 {
 		g.generation = 1 // 2^31 rebalances
 	}
 	for _, m := range g.members {
-		m.assignment = nil // its room stays for the next one
+		m.assignment = nil // m.room stays charged, for the next assignment
 	}
 	if len(g.members) == 0 {
 		g.state, g.protocol, g.leader = stateEmpty, "", ""
@@ -163,9 +162,9 @@ func (g *group) nextGenerationLocked(l *later) {
 	}
 }
 
-// supportsLocked reports whether a member with these protocols can be in the
-// group, in the place of another one or, with nil, besides all of them: there
-// must be one protocol that everybody knows.
+// supportsLocked reports whether a member with these protocols can be in the group, as a
+// replacement of inPlaceOf or, if that is nil, in addition to all members. All members must have
+// one protocol in common.
 func (g *group) supportsLocked(protocolType string, protocols []memberProtocol, inPlaceOf *member) bool {
 	if protocolType == "" || len(protocols) == 0 {
 		return false
@@ -186,9 +185,9 @@ func (g *group) supportsLocked(protocolType string, protocols []memberProtocol, 
 	})
 }
 
-// voteLocked chooses the protocol: of those that all know, each member votes for
-// the one that it names first, and most votes win. Of equals it is the first by
-// name, so that the choice does not change without a reason.
+// voteLocked chooses the protocol. Of the protocols that all members know, each member votes for
+// the one it lists first, and the most votes win. Among equals the first by name wins, so that the
+// choice does not change without a reason.
 func (g *group) voteLocked() (elected string) {
 	votes := map[string]int{}
 	for _, m := range g.members {
@@ -207,7 +206,7 @@ func (g *group) voteLocked() (elected string) {
 	return elected
 }
 
-// listLocked is the members in the order they came.
+// listLocked returns the members in order of arrival.
 func (g *group) listLocked() []*member {
 	list := make([]*member, 0, len(g.members))
 	for _, m := range g.members {
@@ -217,7 +216,7 @@ func (g *group) listLocked() []*member {
 	return list
 }
 
-// oldestLocked returns the first that came of those for which f returns true.
+// oldestLocked returns the member with the earliest arrival for which f returns true.
 func (g *group) oldestLocked(f func(*member) bool) (oldest *member) {
 	for _, m := range g.members {
 		if f(m) && (oldest == nil || m.arrival < oldest.arrival) {
@@ -227,8 +226,8 @@ func (g *group) oldestLocked(f func(*member) bool) (oldest *member) {
 	return oldest
 }
 
-// rebalanceTimeoutLocked is how long members have to join, and to sync: as long
-// as the slowest of them asks for.
+// rebalanceTimeoutLocked returns the time that members have to join, and to sync: the longest
+// timeout that one of them asks for.
 func (g *group) rebalanceTimeoutLocked() (longest time.Duration) {
 	for _, m := range g.members {
 		longest = max(longest, m.rebalance)
@@ -236,7 +235,7 @@ func (g *group) rebalanceTimeoutLocked() (longest time.Duration) {
 	return longest
 }
 
-// abandonLocked ends the group here. It goes on elsewhere, from what is in the log.
+// abandonLocked ends the group on this broker. Another coordinator continues it from the log.
 func (g *group) abandonLocked(l *later) {
 	if g.state == stateDead {
 		return

@@ -12,28 +12,28 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// member is one of a group's. The group's lock guards it.
+// member is a member of a group. The group's lock guards it.
 type member struct {
 	id       string
-	instance *string // its name, if it is a static one
-	arrival  uint64  // lower than that of members who came later
+	instance *string // its instance id, if it is a static member
+	arrival  uint64  // lower than the arrival of later members
 	host     string
 
-	session   time.Duration // without a sign of life for this long it has gone
-	rebalance time.Duration // it needs at most this long to join again
+	session   time.Duration // the member is dropped after this long without a heartbeat
+	rebalance time.Duration // the longest time it needs to join again
 	protocols []memberProtocol
 
-	size       int64  // taken of memberBytes for what its join said
-	assignment []byte // of this generation, once the leader has synced
-	room       int64  // taken of memberBytes for the latest assignment: that of this generation, or the one before
+	size       int64  // charged to memberBytes for the data of its join
+	assignment []byte // of this generation; set once the leader has synced
+	room       int64  // charged to memberBytes for the latest assignment: of this generation, or of the one before
 	seenAt     time.Time
 
 	join     *joinRequest // parked; nil: none
 	sync     *syncRequest // parked; nil: none
-	unsynced bool         // it has this generation's join and has not synced yet
+	unsynced bool         // it has the join response of this generation and has not synced yet
 }
 
-// memberProtocol is a way of assigning partitions that a member knows.
+// memberProtocol is an assignment protocol that a member knows.
 type memberProtocol struct {
 	name     string
 	metadata []byte
@@ -43,23 +43,23 @@ func (p memberProtocol) equal(q memberProtocol) bool {
 	return p.name == q.name && bytes.Equal(p.metadata, q.metadata)
 }
 
-// promisedMember is an id that was given to a client which is to join with it.
+// promisedMember is an id that was given to a client, which is expected to join with it.
 type promisedMember struct {
 	givenAt time.Time
 	session time.Duration
 }
 
-// memberOverhead is charged for each member and each id given out, besides the
-// bytes that come from clients.
+// memberOverhead is charged for each member, and for each id given out, in addition to the bytes
+// that come from clients.
 const memberOverhead = 512
 
-// uniqueBytes are what an id has that no other has, and uniqueLen is their length in it.
+// uniqueBytes is the number of random bytes in a member id, and uniqueLen the length of their text.
 const (
 	uniqueBytes = 16
 	uniqueLen   = len("-") + 2*uniqueBytes
 )
 
-// newMemberID makes an id that was never there before, and that nobody guesses.
+// newMemberID returns an id that is unique and cannot be guessed.
 func newMemberID(instance *string) string {
 	var unique [uniqueBytes]byte
 	_, _ = rand.Read(unique[:]) // never fails since Go 1.24
@@ -74,7 +74,7 @@ func (m *member) knows(protocol string) bool {
 	return slices.ContainsFunc(m.protocols, func(p memberProtocol) bool { return p.name == protocol })
 }
 
-// metadata is what the member said for a protocol.
+// metadata returns the member's metadata for a protocol.
 func (m *member) metadata(protocol string) []byte {
 	for _, p := range m.protocols {
 		if p.name == protocol {
@@ -84,8 +84,8 @@ func (m *member) metadata(protocol string) []byte {
 	return nil
 }
 
-// addLocked makes a client a member, with its join parked. False: there is no
-// room for it.
+// addLocked makes a client a member, with its join parked. It returns false if there is no
+// capacity.
 func (g *group) addLocked(id string, j *joinRequest, l *later) bool {
 	if !g.co.memberBytes.take(j.size) {
 		return false
@@ -101,7 +101,7 @@ func (g *group) addLocked(id string, j *joinRequest, l *later) bool {
 	return true
 }
 
-// enterLocked puts a member in its place.
+// enterLocked adds a member to the group's maps.
 func (g *group) enterLocked(m *member) {
 	g.members[m.id] = m
 	if m.instance != nil {
@@ -109,7 +109,8 @@ func (g *group) enterLocked(m *member) {
 	}
 }
 
-// updateLocked gives a member what its new join says. False: there is no room.
+// updateLocked replaces a member's data by that of its new join. It returns false if there is no
+// capacity.
 func (g *group) updateLocked(m *member, j *joinRequest) bool {
 	if !g.co.memberBytes.resize(m.size, j.size) {
 		return false
@@ -119,7 +120,7 @@ func (g *group) updateLocked(m *member, j *joinRequest) bool {
 	return true
 }
 
-// takeRequestLocked fills in what comes from a join, for which room is taken.
+// takeRequestLocked fills in the data of a join, whose capacity is already charged.
 func (g *group) takeRequestLocked(m *member, j *joinRequest) {
 	m.size, m.host, m.session, m.rebalance, m.protocols = j.size, j.host, j.session, j.rebalance, j.protocols
 	for _, p := range m.protocols {
@@ -127,7 +128,7 @@ func (g *group) takeRequestLocked(m *member, j *joinRequest) {
 	}
 }
 
-// forgetRequestLocked is the reverse. What room it had is left to the caller.
+// forgetRequestLocked reverts takeRequestLocked. The caller returns the capacity.
 func (g *group) forgetRequestLocked(m *member) {
 	for _, p := range m.protocols {
 		if g.supported[p.name]--; g.supported[p.name] == 0 {
@@ -136,7 +137,7 @@ func (g *group) forgetRequestLocked(m *member) {
 	}
 }
 
-// assignLocked sets all members' assignments. False: there is no room for them.
+// assignLocked sets all members' assignments. It returns false if there is no capacity for them.
 func (g *group) assignLocked(assigned map[string][]byte) bool {
 	var from, to int64
 	for id, m := range g.members {
@@ -147,14 +148,14 @@ func (g *group) assignLocked(assigned map[string][]byte) bool {
 		return false
 	}
 	for id, m := range g.members {
-		m.assignment, m.room = slices.Clone(assigned[id]), int64(len(assigned[id])) // the bytes are the connection's
+		m.assignment, m.room = slices.Clone(assigned[id]), int64(len(assigned[id])) // cloned, because the bytes belong to the connection
 	}
 	return true
 }
 
-// dropLocked takes a member out. What it has parked is answered with why; its
-// session has ended by outcome. There has to be another round then, unless the
-// group is joining anyway, or ends: so unsynced begins anew, and is not kept.
+// dropLocked removes a member. It answers the member's parked requests with why, and ends its
+// session with outcome. Afterwards the caller begins another round, unless the group is joining
+// anyway or ends; a round resets unsynced, so dropLocked does not update it.
 func (g *group) dropLocked(m *member, outcome purgatory.Outcome, why *kerr.Error, l *later) {
 	g.refuseJoinLocked(m, why, l)
 	g.answerSyncLocked(m, why, l)

@@ -9,37 +9,36 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/log"
 )
 
-// The queue of what a shard writes to its partition's log: groups and offsets.
+// The queue of writes to a shard's log: groups and offsets.
 //
-// One goroutine at a time takes from the queue: the one that finds no other at work. So
-// the order of the queue is the order of the log, and no lock is held while the log is
-// appended to: a done function may be called from there, and would meet it.
+// One goroutine at a time takes from the queue: the one that finds no other at work. So the order
+// of the queue is the order of the log, and no lock is held during an append: the append may call a
+// done function, which takes locks.
 //
-// Some writes say what others have made of the offsets: the snapshot of a
-// compaction, the tombstones of a group. Those are barriers. One waits at the
-// queue's head until all before it have ended, and only then is its content
-// made; what stands behind it is appended after it. So a snapshot holds every
-// commit that lies before it in the log and none that lies behind it, and to
-// load the log gives the same offsets whether one begins at the snapshot or
-// before it. Taken at any other moment it could hold the old offset of a commit
-// that was appended before it and not yet replicated, and undo it.
+// Some writes depend on the offsets that earlier writes have left: the snapshot of a compaction,
+// and the tombstones of a group. Those are barriers. A barrier waits at the head of the queue until
+// all earlier writes have completed; only then its records are made, and later writes are appended
+// after it. So a snapshot has every commit before it in the log and none after it, and a load gives
+// the same offsets whether it begins at the snapshot or before it. A snapshot made at any other
+// moment could have the old offset of a commit that was appended before it but not yet replicated,
+// and undo that commit.
 //
-// A write that is more than one batch stays at the queue's head, and its next batch is
-// appended when the one before is done. Nothing gets in between: what did could be undone by
-// the rest of a snapshot. Appended together they could be more than a partition takes
-// without its replicas (replica.Config.MaxUncommitted), and a snapshot of that size would
-// never get through, however often it is tried.
+// A write of several batches stays at the head of the queue, and its next batch is appended when
+// the previous one is done. No other write gets in between, because the rest of a snapshot could
+// undo it. If the batches were appended together, they could exceed the bytes that a partition
+// accepts without its replicas (replica.Config.MaxUncommitted), and a snapshot of that size would
+// never succeed, however often it is tried.
 
-// write is records that are written as one.
+// write is a sequence of records that are written as a unit.
 type write struct {
 	records  []log.Record
-	make     func() []log.Record // if set, makes records when its turn comes
-	barrier  bool                // its turn comes when all before it have ended
+	make     func() []log.Record // if set, makes records when the write's turn comes
+	barrier  bool                // its turn comes when all earlier writes have completed
 	snapshot bool                // of a compaction
-	refused  bool                // it came after the shard's end
+	refused  bool                // it was queued after the shard's end
 	done     func(first int64, err *kerr.Error)
 
-	// Of whoever has its turn, and then of the batch that is under way.
+	// Owned by the goroutine whose turn it is, then by the batch in flight.
 	begun bool
 	left  [][]byte    // batches that are not appended yet
 	first int64       // offset of the first record; -1: not known yet
@@ -49,23 +48,22 @@ type write struct {
 // writeQueue is a shard's queue. The shard's lock guards it.
 type writeQueue struct {
 	queue      []*write
-	working    bool  // somebody takes from the queue
+	working    bool  // a goroutine takes from the queue
 	underWay   int   // batches appended and not yet done
 	grown      int64 // bytes written since the last snapshot
-	snapshot   int64 // bytes of that
+	snapshot   int64 // bytes of the last snapshot
 	compacting bool
 }
 
-// write queues a write. Its done is called once, with no lock held: with the
-// offset of its first record (-1 if there are none) when all in-sync replicas
-// have it.
+// write queues a write. It calls done once, with no lock held, when all in-sync replicas have the
+// records: with the offset of the first record, or -1 if there are none.
 func (s *shard) write(w *write) {
 	s.enqueue(w)
 	s.work(w)
 }
 
-// enqueue is the first half of it, which may be done under a group's lock: the
-// log's order is then that in which the group has allowed the writes.
+// enqueue is the first half of write. It may be called under a group's lock: the log then has the
+// writes in the order in which the group has allowed them.
 func (s *shard) enqueue(w *write) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,7 +72,7 @@ func (s *shard) enqueue(w *write) {
 	}
 }
 
-// work is the second half, with no lock held.
+// work is the second half of write. It must be called with no lock held.
 func (s *shard) work(w *write) {
 	if w.refused {
 		w.done(-1, kerr.NotLeaderForPartition)
@@ -83,7 +81,7 @@ func (s *shard) work(w *write) {
 	s.takeTurns()
 }
 
-// takeTurns appends what is queued, unless somebody else does.
+// takeTurns appends the queued writes, unless another goroutine does.
 func (s *shard) takeTurns() {
 	for {
 		w := s.nextWrite()
@@ -99,8 +97,8 @@ func (s *shard) takeTurns() {
 	}
 }
 
-// nextWrite takes a write whose turn it is; nil if there is none. Whoever gets
-// one calls doneWorking when it is appended.
+// nextWrite removes the write whose turn it is from the queue; nil if there is none. The caller
+// must call doneWorking once it has appended the write.
 func (s *shard) nextWrite() *write {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,7 +119,7 @@ func (s *shard) doneWorking() {
 	s.mu.Unlock()
 }
 
-// begin makes a write's batches.
+// begin encodes a write's batches.
 func (s *shard) begin(w *write) {
 	if w.make != nil {
 		w.records = w.make()
@@ -138,8 +136,8 @@ func (s *shard) begin(w *write) {
 	}
 }
 
-// append hands a write's next batch to the log. done is called by who has the write then:
-// this batch if it is the last, or else the queue.
+// append passes a write's next batch to the log. The last batch calls done; while there are more,
+// the write is back in the queue, whose next turn or end calls it.
 func (s *shard) append(w *write) {
 	if len(w.left) == 0 || w.err != nil {
 		w.done(w.first, w.err)
@@ -164,8 +162,8 @@ func (s *shard) append(w *write) {
 	})
 }
 
-// appending notes a batch that is about to be appended, and puts a write that has more back.
-// False: the shard has ended.
+// appending counts a batch that is about to be appended, and returns a write with more batches to
+// the head of the queue. It returns false if the shard has ended.
 func (s *shard) appending(w *write, last bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,7 +179,7 @@ func (s *shard) appending(w *write, last bool) bool {
 	return true
 }
 
-// batchDone comes after a write has taken effect. A barrier may wait for it.
+// batchDone is called after a batch has taken effect. A barrier may be waiting for it.
 func (s *shard) batchDone() {
 	s.mu.Lock()
 	s.writes.underWay--
@@ -189,7 +187,7 @@ func (s *shard) batchDone() {
 	s.takeTurns()
 }
 
-// batches packs records.
+// batches packs records into batches of at most MaxBatch bytes; a larger record gets its own batch.
 func (s *shard) batches(records []log.Record) (batches [][]byte, sum int64) {
 	limit := s.co.cfg.MaxBatch
 	from, size := 0, 0
