@@ -13,7 +13,7 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// joinRequest is a JoinGroup request, as far as it is needed once it is parked.
+// joinRequest holds the fields of a JoinGroup request that are needed while it is parked.
 type joinRequest struct {
 	reply        Reply
 	version      int16
@@ -24,8 +24,8 @@ type joinRequest struct {
 	rebalance    time.Duration
 	protocolType string
 	protocols    []memberProtocol
-	size         int64  // what a member that joins with it is charged
-	formerLeader string // of a take-over: who led before
+	size         int64  // charge for a member with this request
+	formerLeader string // for a take-over: the leader before it
 }
 
 func (co *Coordinator) joinGroup(q *kmsg.JoinGroupRequest, host string, r Reply) {
@@ -35,8 +35,8 @@ func (co *Coordinator) joinGroup(q *kmsg.JoinGroupRequest, host string, r Reply)
 		err = kerr.InvalidGroupID
 	}
 	if err == nil {
-		// Only who comes without an id may begin a group: an id that the group does
-		// not know is one of a member that has been dropped.
+		// Only a client without an id may create a group: an id that the group does not know
+		// belongs to a member that was dropped.
 		err = co.onGroup(q.Group, j.memberID == "", func(g *group, l *later) { g.joinLocked(j, l) })
 	}
 	if err == kerr.GroupIDNotFound {
@@ -60,31 +60,31 @@ func newJoinRequest(cfg *Config, q *kmsg.JoinGroupRequest, host string, r Reply)
 		size:         int64(memberOverhead + len(q.ProtocolType)),
 	}
 	j.rebalance = cfg.rebalanceTimeout(j.rebalance, j.session)
-	for i := range q.Protocols[:min(len(q.Protocols), maxProtocols+1)] { // check refuses the last
+	for i := range q.Protocols[:min(len(q.Protocols), maxProtocols+1)] { // check refuses the one beyond maxProtocols
 		p := &q.Protocols[i]
 		if slices.ContainsFunc(j.protocols, func(other memberProtocol) bool { return other.name == p.Name }) {
 			continue // it would count twice in the vote
 		}
-		j.protocols = append(j.protocols, memberProtocol{p.Name, slices.Clone(p.Metadata)}) // the bytes are the connection's
+		j.protocols = append(j.protocols, memberProtocol{p.Name, slices.Clone(p.Metadata)}) // cloned, because the bytes belong to the connection
 		j.size += int64(len(p.Name) + len(p.Metadata))
 	}
 	return j
 }
 
-// rebalanceTimeout is the one that a member gets which asks for d. One of no time at all
-// would have a round that nobody joins end, and begin anew, without a pause.
+// rebalanceTimeout returns the rebalance timeout of a member that asks for d. With a timeout of
+// zero a round that no member joins would end and restart without a pause.
 func (c *Config) rebalanceTimeout(d, session time.Duration) time.Duration {
-	if d <= 0 { // version 0 does not say
+	if d <= 0 { // version 0 has no such field
 		d = session
 	}
 	return min(max(d, c.MinSession), c.MaxRebalance)
 }
 
-// maxProtocols bounds the protocols of one member. Clients name a few.
+// maxProtocols limits the protocols of one member. Clients name a few.
 const maxProtocols = 64
 
-// check refuses what a member cannot have. Versions from 6 on have names of any length: all
-// of a group's go into its record, and into answers of older versions, which count up to an
+// check refuses requests that a member cannot have. Since version 6 names can have any length, but
+// all names of a group are in its record, and in answers of older versions, whose lengths are
 // int16.
 func (j *joinRequest) check(cfg *Config) *kerr.Error {
 	tooLong := func(p memberProtocol) bool { return len(p.name) > cfg.MaxID }
@@ -101,7 +101,7 @@ func (j *joinRequest) check(cfg *Config) *kerr.Error {
 	return nil
 }
 
-// refusal is the answer to a join that came to nothing.
+// refusal returns the answer to a failed join.
 func (j *joinRequest) refusal(memberID string, err *kerr.Error) *kmsg.JoinGroupResponse {
 	resp := kmsg.NewPtrJoinGroupResponse()
 	resp.Version, resp.MemberID, resp.ErrorCode = j.version, memberID, wire.Code(err)
@@ -113,9 +113,9 @@ func (j *joinRequest) refuse(memberID string, err *kerr.Error, l *later) {
 	l.do(func() { j.reply.Now(resp) })
 }
 
-// joinLocked takes a join in: it is answered, or parked until its round ends.
+// joinLocked handles a join: it answers it, or parks it until its round ends.
 func (g *group) joinLocked(j *joinRequest, l *later) {
-	var place *member // that the client has, or takes over
+	var place *member // the client's own, or the one it takes over
 	if j.memberID != "" {
 		place = g.members[j.memberID]
 	} else if j.instance != nil {
@@ -141,17 +141,17 @@ func (g *group) joinLocked(j *joinRequest, l *later) {
 	}
 }
 
-// comeLocked is the join of a new member.
+// comeLocked handles the join of a new member.
 func (g *group) comeLocked(id string, j *joinRequest, l *later) {
 	if !g.addLocked(id, j, l) {
-		g.removeSessionLocked(id, l) // it may have been promised
+		g.removeSessionLocked(id, l) // the id may have been given out before
 		j.refuse(id, kerr.GroupMaxSizeReached, l)
 		return
 	}
 	g.changedLocked(l)
 }
 
-// joinAgainLocked is that of a client that says it is a member.
+// joinAgainLocked handles the join of a client that says it is a member.
 func (g *group) joinAgainLocked(j *joinRequest, l *later) {
 	if err := g.checkLocked(j.memberID, j.instance); err != nil {
 		j.refuse(j.memberID, err, l)
@@ -160,8 +160,8 @@ func (g *group) joinAgainLocked(j *joinRequest, l *later) {
 	m := g.members[j.memberID]
 	g.aliveLocked(m, l)
 	same := slices.EqualFunc(m.protocols, j.protocols, memberProtocol.equal)
-	// A member that comes again with nothing new has missed an answer, and gets
-	// it. But a leader may have seen partitions change: it wants to assign anew.
+	// A member that joins again without changes has missed an answer, and gets it again. A leader
+	// in a stable group, though, may have seen partitions change, and wants to assign them again.
 	if same && (g.state == stateCompleting || g.state == stateStable && g.leader != m.id) {
 		resp := g.joinedLocked(m, j.version)
 		l.do(func() { j.reply.Now(resp) })
@@ -175,8 +175,8 @@ func (g *group) joinAgainLocked(j *joinRequest, l *later) {
 	g.changedLocked(l)
 }
 
-// promiseLocked gives out an id, and has the client join again with it. A client
-// that tries over and over would leave a member behind each time otherwise.
+// promiseLocked gives out an id and asks the client to join again with it. Otherwise a client that
+// retries repeatedly would leave a member behind each time.
 func (g *group) promiseLocked(j *joinRequest, l *later) {
 	id := newMemberID(nil)
 	if !g.co.memberBytes.take(memberOverhead) {
@@ -189,26 +189,25 @@ func (g *group) promiseLocked(j *joinRequest, l *later) {
 	j.refuse(id, kerr.MemberIDRequired, l)
 }
 
-// forgetPromiseLocked: the id is used now, or will not be.
+// forgetPromiseLocked removes a promised id that is now used, or that will not be used.
 func (g *group) forgetPromiseLocked(id string) {
 	delete(g.promised, id)
 	g.co.memberBytes.give(memberOverhead)
 }
 
-// breakPromiseLocked: it will not be.
+// breakPromiseLocked removes a promised id that will not be used, with its session.
 func (g *group) breakPromiseLocked(id string, l *later) {
 	g.forgetPromiseLocked(id)
 	g.removeSessionLocked(id, l)
 }
 
-// parkJoinLocked has a member's join wait for its round to end.
+// parkJoinLocked makes a member's join wait for the end of its round.
 func (g *group) parkJoinLocked(m *member, j *joinRequest, l *later) {
-	g.refuseJoinLocked(m, kerr.RebalanceInProgress, l) // one that waits already: the client has given up on it
+	g.refuseJoinLocked(m, kerr.RebalanceInProgress, l) // an older parked join: the client has given up on it
 	m.join, m.seenAt = j, time.Now()
 	g.joined++
 }
 
-// refuseJoinLocked answers a parked join, if there is one.
 func (g *group) refuseJoinLocked(m *member, err *kerr.Error, l *later) {
 	if m.join == nil {
 		return
@@ -235,18 +234,17 @@ func (g *group) joinedLocked(m *member, version int16) *kmsg.JoinGroupResponse {
 	return resp
 }
 
-// delayedJoin is a delayed operation: a round waits until every member has
-// joined again, at most for the rebalance timeout. The first round of an empty
-// group knows nobody to wait for. It waits for its time, InitialRebalanceDelay,
-// whoever has come; see awaitMoreLocked.
+// delayedJoin is a delayed operation: a round waits until every member has joined again, at most
+// for the rebalance timeout. The first round of an empty group has no members to wait for. It waits
+// for InitialRebalanceDelay, whatever members join; see awaitMoreLocked.
 type delayedJoin struct {
 	g       *group
 	round   round
 	first   bool
-	begunAt time.Time // the round
+	begunAt time.Time // start of the round
 }
 
-// awaitJoinsLocked begins a round's wait.
+// awaitJoinsLocked starts the wait of a round.
 func (g *group) awaitJoinsLocked(first bool, l *later) {
 	timeout := g.rebalanceTimeoutLocked()
 	if first {
@@ -258,13 +256,13 @@ func (g *group) awaitJoinsLocked(first bool, l *later) {
 
 func (d *delayedJoin) watch(timeout time.Duration) {
 	_, err := d.g.co.joins.TryCompleteElseWatch(context.Background(), d, timeout, d.round)
-	if err != nil && !errors.Is(err, purgatory.ErrClosed) { // then the shutdown abandons the group
-		panic(err) // the key and the operation are ours: a bug
+	if err != nil && !errors.Is(err, purgatory.ErrClosed) { // if closed, the shutdown abandons the group
+		panic(err) // a bug: this package makes the key and the operation
 	}
 }
 
-// TryComplete reports whether everybody is there: the members, and those who
-// were given an id to come back with. A round that is over waits for nothing.
+// TryComplete reports whether all members have joined, and all clients that were given an id. It
+// also reports true if the round has ended.
 func (d *delayedJoin) TryComplete() bool {
 	g := d.g
 	g.mu.Lock()
@@ -278,12 +276,12 @@ func (d *delayedJoin) TryComplete() bool {
 	return g.joined == len(g.members) && len(g.promised) == 0
 }
 
-// Complete ends the round, if it was not ended otherwise. Who came between the
-// check and this is in.
+// Complete ends the round, unless it has ended otherwise. It includes members that have joined
+// since the check.
 func (d *delayedJoin) Complete(outcome purgatory.Outcome, _ error) {
 	g := d.g
 	if outcome == purgatory.Cancelled || outcome == purgatory.Closed {
-		return // by a move or a shutdown, which abandons the group: everybody is answered there
+		return // a move or a shutdown abandons the group, and answers all its members
 	}
 	g.change(func(l *later) {
 		if g.round == d.round && g.state == statePreparing && !g.awaitMoreLocked(d, l) {
@@ -292,8 +290,8 @@ func (d *delayedJoin) Complete(outcome purgatory.Outcome, _ error) {
 	})
 }
 
-// awaitMoreLocked prolongs a first round: while members come, more may. It ends
-// when nobody has come for InitialRebalanceDelay, and with the rebalance timeout.
+// awaitMoreLocked extends a first round while new members arrive. The round ends when none has
+// arrived for InitialRebalanceDelay, or with the rebalance timeout.
 func (g *group) awaitMoreLocked(d *delayedJoin, l *later) bool {
 	if !d.first || len(g.members) == 0 {
 		return false
@@ -310,9 +308,9 @@ func (g *group) awaitMoreLocked(d *delayedJoin, l *later) bool {
 	return true
 }
 
-// endJoiningLocked makes the next generation of those who have joined. Others
-// are dropped, but static members: they are being restarted, and keep their
-// place until their session ends.
+// endJoiningLocked forms the next generation from the members that have joined. It drops the
+// others, except static members: they may be restarting, and keep their slots until their sessions
+// end.
 func (g *group) endJoiningLocked(l *later) {
 	for _, m := range g.listLocked() {
 		if m.join == nil && m.instance == nil {
@@ -320,7 +318,7 @@ func (g *group) endJoiningLocked(l *later) {
 		}
 	}
 	if g.joined == 0 && len(g.members) > 0 {
-		g.awaitJoinsLocked(false, l) // nobody could lead: until somebody comes, or the sessions end
+		g.awaitJoinsLocked(false, l) // no member can lead: wait until one joins, or the sessions end
 		return
 	}
 	g.nextGenerationLocked(l)

@@ -10,24 +10,27 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// A member's session is an entry of coordinator.sessions, whose deadline each
-// sign of life pushes out: a heartbeat, a sync, a commit, a join. When it comes
-// up, sessionEnded drops the member. A member with something parked here lives:
-// it cannot say more than that it waits.
+// A member's session is an entry of Coordinator.sessions. Each heartbeat, sync, commit or join of
+// the member counts as a heartbeat, and extends the entry's deadline. When the deadline passes,
+// sessionEnded drops the member. A member with a parked request counts as alive: it sends nothing
+// else while it waits.
 //
-// The table is told of all this with no lock held, and so in any order. That is
-// right because a key is taken out of it only once its group has dropped the id, and
-// no group takes in again an id that it has dropped; because beginSession checks once more;
-// and because sessionEnded goes by what the group knows and not by the table's deadline.
-// A shard that ends, or that is never opened, drops members which live on in the next
-// reign's shard under the same ids. So the group is part of the key: each reign has its own.
+// The table is updated with no lock held, and so in any order. That is correct for these reasons:
 //
-// What Kafka calls a delayed heartbeat is the time from one sign of life to the
-// next, and that is what is counted: completed when it came, expired when it did
-// not, cancelled when the member left or was dropped for another reason, closed
-// when the group ended here.
+//   - A key is removed only after its group has dropped the id, and a group never adds an id again
+//     that it has dropped.
+//   - beginSession checks the group again.
+//   - sessionEnded relies on the group's data, not on the table's deadline.
+//
+// A shard that ends, or that never opens, drops members that continue under the same ids in the
+// shard of the next leader epoch. The group is therefore part of the key: each leader epoch has its
+// own groups.
+//
+// Kafka's delayed heartbeat is the time from one heartbeat to the next, and the metrics count
+// these: completed when the next one arrived, expired when it did not, cancelled when the member
+// left or was dropped for another reason, closed when the group ended on this broker.
 
-// sessionKey is a member, or an id that was given out, of a group of one reign.
+// sessionKey is a member, or an id that was given out, of a group in one leader epoch.
 type sessionKey struct {
 	g  *group
 	id string
@@ -59,29 +62,29 @@ func (g *group) heartbeatLocked(q *kmsg.HeartbeatRequest, l *later) *kerr.Error 
 	}
 	g.aliveLocked(g.members[q.MemberID], l)
 	if g.state == statePreparing {
-		return kerr.RebalanceInProgress // it is to join again
+		return kerr.RebalanceInProgress // the member must join again
 	}
 	return nil
 }
 
-// aliveLocked notes a sign of life.
+// aliveLocked records a heartbeat.
 func (g *group) aliveLocked(m *member, l *later) {
 	now := time.Now()
 	g.co.OnHeartbeat(purgatory.Completed, now.Sub(m.seenAt))
 	m.seenAt = now
 	id, session := m.id, m.session
-	l.do(func() { _ = g.co.sessions.Touch(sessionKey{g, id}, session) }) // absent: it comes up just now, and sessionEnded sees seenAt
+	l.do(func() { _ = g.co.sessions.Touch(sessionKey{g, id}, session) }) // absent: the session expires just now, and sessionEnded will see seenAt
 }
 
-// beginSessionLocked starts a session, or starts it again: the member has been
-// answered, and is to be heard of from now on.
+// beginSessionLocked starts or restarts a session: the member has been answered, and must send
+// heartbeats from now on.
 func (g *group) beginSessionLocked(m *member, l *later) {
 	id, session := m.id, m.session
 	l.do(func() { g.co.beginSession(g, id, session) })
 }
 
-// beginSession is called with no lock held, and so the member may have gone in
-// the meantime, and its session been removed before there was one.
+// beginSession is called with no lock held. So the member may have been dropped already, and its
+// session removed before it existed.
 func (co *Coordinator) beginSession(g *group, id string, session time.Duration) {
 	if co.sessions.Set(sessionKey{g, id}, struct{}{}, session) != nil {
 		return // the coordinator shuts down
@@ -95,13 +98,13 @@ func (co *Coordinator) beginSession(g *group, id string, session time.Duration) 
 	}
 }
 
-// endSessionLocked ends the session of a member that has been taken out.
+// endSessionLocked ends the session of a member that was removed.
 func (g *group) endSessionLocked(m *member, outcome purgatory.Outcome, l *later) {
 	g.co.OnHeartbeat(outcome, time.Since(m.seenAt))
 	g.removeSessionLocked(m.id, l)
 }
 
-// removeSessionLocked has an id's session removed that the group has dropped.
+// removeSessionLocked removes the session of an id that the group has dropped.
 func (g *group) removeSessionLocked(id string, l *later) {
 	l.do(func() { g.co.sessions.Remove(sessionKey{g, id}) })
 }
@@ -115,9 +118,9 @@ func (co *Coordinator) sessionEnded(k sessionKey, _ struct{}) {
 	}
 }
 
-// sessionEndedLocked drops a member that was not heard of, or returns how much
-// longer it has: the table's deadline may be an older one, as it is pushed out
-// only after the group has seen the sign of life.
+// sessionEndedLocked drops a member without a recent heartbeat, or returns how much longer its
+// session lasts: the table's deadline may be an old one, because it is extended only after the
+// group has recorded the heartbeat.
 func (g *group) sessionEndedLocked(id string, l *later) (left time.Duration) {
 	if p, ok := g.promised[id]; ok {
 		if left = p.session - time.Since(p.givenAt); left > 0 {
@@ -156,7 +159,7 @@ func (co *Coordinator) leaveGroup(q *kmsg.LeaveGroupRequest, r Reply) {
 	for i := range leaving {
 		answers[i].Default()
 		answers[i].MemberID, answers[i].InstanceID = leaving[i].MemberID, leaving[i].InstanceID
-		answers[i].ErrorCode = wire.Code(kerr.UnknownMemberID) // of a group that nobody knows
+		answers[i].ErrorCode = wire.Code(kerr.UnknownMemberID) // the answer for an unknown group
 	}
 	err := kerr.InvalidGroupID
 	if q.Group != "" {
@@ -173,8 +176,8 @@ func (co *Coordinator) leaveGroup(q *kmsg.LeaveGroupRequest, r Reply) {
 	r.Now(resp)
 }
 
-// leaveLocked takes members out that say they go. A static one does not say so:
-// somebody else does, by its name alone, when it is not to come back.
+// leaveLocked removes members that leave. A static member does not leave by itself: an
+// administrator removes it, by its instance id alone, if it will not return.
 func (g *group) leaveLocked(leaving []kmsg.LeaveGroupRequestMember, answers []kmsg.LeaveGroupResponseMember, l *later) {
 	changed := false
 	for i := range leaving {

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// syncRequest is a SyncGroup request, as far as it is needed once it is parked.
+// syncRequest holds the fields of a SyncGroup request that are needed while it is parked.
 type syncRequest struct {
 	reply   Reply
 	version int16
@@ -46,8 +46,8 @@ func (s *syncRequest) answer(resp *kmsg.SyncGroupResponse, l *later) {
 	l.do(func() { s.reply.Now(resp) })
 }
 
-// syncLocked takes a sync in: it is answered, or parked until the leader has
-// assigned the partitions. An error has not been answered yet.
+// syncLocked handles a sync: it answers it, or parks it until the leader has assigned the
+// partitions. If syncLocked returns an error, the caller must answer.
 func (g *group) syncLocked(q *kmsg.SyncGroupRequest, s *syncRequest, l *later) *kerr.Error {
 	if err := g.checkLocked(q.MemberID, q.InstanceID); err != nil {
 		return err
@@ -69,7 +69,7 @@ func (g *group) syncLocked(q *kmsg.SyncGroupRequest, s *syncRequest, l *later) *
 		current := g.round
 		l.do(func() { g.co.syncs.CheckAndComplete(current) })
 	}
-	g.answerSyncLocked(m, kerr.RebalanceInProgress, l) // one that waits already: the client has given up on it
+	g.answerSyncLocked(m, kerr.RebalanceInProgress, l) // an older parked sync: the client has given up on it
 	m.sync = s
 	if g.state == stateCompleting && m.id == g.leader && g.storing != g.round {
 		g.takeAssignmentLocked(q.GroupAssignment, l)
@@ -80,8 +80,8 @@ func (g *group) syncLocked(q *kmsg.SyncGroupRequest, s *syncRequest, l *later) *
 	return nil
 }
 
-// takeAssignmentLocked takes what the leader has assigned. The group is stable, and its
-// members are told, when that is in the log.
+// takeAssignmentLocked stores the leader's assignment. The group becomes stable, and its members
+// get their assignments, when the log has it.
 func (g *group) takeAssignmentLocked(assignments []kmsg.SyncGroupRequestGroupAssignment, l *later) {
 	assigned := make(map[string][]byte, len(assignments))
 	for i := range assignments {
@@ -94,8 +94,8 @@ func (g *group) takeAssignmentLocked(assignments []kmsg.SyncGroupRequestGroupAss
 	g.storeLocked(l)
 }
 
-// refuseAssignmentLocked is the end of a generation whose assignment is too much
-// to keep. Kafka says the same when it does not fit a record.
+// refuseAssignmentLocked ends a generation whose assignment exceeds the capacity. Kafka returns the
+// same error for an assignment that does not fit into a record.
 func (g *group) refuseAssignmentLocked(l *later) {
 	for _, m := range g.listLocked() {
 		g.answerSyncLocked(m, kerr.UnknownServerError, l)
@@ -103,8 +103,8 @@ func (g *group) refuseAssignmentLocked(l *later) {
 	g.rebalanceLocked(l)
 }
 
-// answerSyncLocked answers a parked sync, if there is one. From then on the
-// member has to show that it lives.
+// answerSyncLocked answers a parked sync, if there is one. From then on the member must send
+// heartbeats.
 func (g *group) answerSyncLocked(m *member, err *kerr.Error, l *later) {
 	s := m.sync
 	if s == nil {
@@ -119,11 +119,11 @@ func (g *group) answerSyncLocked(m *member, err *kerr.Error, l *later) {
 	s.answer(resp, l)
 }
 
-// delayedSync is a delayed operation: from the moment that a generation's
-// members have their joins answered, it waits until each of them has synced, at
-// most for the rebalance timeout. The members' requests are parked only until
-// the leader's comes; this goes on, for a member that is heard of in heartbeats
-// but never asks for its assignment would keep partitions that nobody reads.
+// delayedSync is a delayed operation: it starts when the joins of a generation are answered, and
+// waits until each member has synced, at most for the rebalance timeout. The members' requests are
+// parked only until the leader's arrives, but this operation continues: a member that sends
+// heartbeats but never asks for its assignment would otherwise keep partitions that no client
+// reads.
 type delayedSync struct {
 	g     *group
 	round round
@@ -137,28 +137,26 @@ func (g *group) awaitSyncsLocked(l *later) {
 
 func (d *delayedSync) watch(timeout time.Duration) {
 	_, err := d.g.co.syncs.TryCompleteElseWatch(context.Background(), d, timeout, d.round)
-	if err != nil && !errors.Is(err, purgatory.ErrClosed) { // then the shutdown abandons the group
-		panic(err) // the key and the operation are ours: a bug
+	if err != nil && !errors.Is(err, purgatory.ErrClosed) { // if closed, the shutdown abandons the group
+		panic(err) // a bug: this package makes the key and the operation
 	}
 }
 
-// overLocked reports whether the group is past the generation that this waits
-// for.
+// overLocked reports whether the group is past the generation of this operation.
 func (d *delayedSync) overLocked() bool {
 	return d.g.round != d.round || d.g.state != stateCompleting && d.g.state != stateStable
 }
 
-// TryComplete reports whether all have synced. A generation that is over waits
-// for nothing.
+// TryComplete reports whether all members have synced, or the generation has ended.
 func (d *delayedSync) TryComplete() bool {
 	d.g.mu.Lock()
 	defer d.g.mu.Unlock()
 	return d.overLocked() || d.g.unsynced == 0
 }
 
-// Complete drops those who have not synced in time, and has the others join
-// anew. When all have, or the next round has begun, there is nothing left to do;
-// a move or a shutdown abandons the group, and answers everybody there.
+// Complete drops the members that have not synced in time, and makes the others join again. If all
+// have synced, or the next round has begun, there is nothing to do. A move or a shutdown abandons
+// the group, and answers all its members.
 func (d *delayedSync) Complete(outcome purgatory.Outcome, _ error) {
 	g := d.g
 	if outcome != purgatory.Expired && outcome != purgatory.Failed {

@@ -12,16 +12,16 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
 )
 
-// What tools ask about groups, and do to them.
+// Requests of administration tools.
 
-// describeGroups describes groups as they are when the answer's turn has
-// come: it holds what every member has said, and must not wait in a queue.
+// describeGroups describes the groups as they are when it is the answer's turn: the answer has
+// every member's metadata, and must not wait in a queue.
 func (co *Coordinator) describeGroups(q *kmsg.DescribeGroupsRequest, r Reply) {
 	r.Answer(func() kmsg.Response {
 		resp := q.ResponseKind().(*kmsg.DescribeGroupsResponse)
 		seen := map[string]bool{}
 		for _, id := range q.Groups {
-			if !seen[id] { // one that is named again is answered once: see describe
+			if !seen[id] { // a repeated group is described once, as Metadata does with topics
 				seen[id] = true
 				resp.Groups = append(resp.Groups, co.describeGroup(id, q.Version))
 			}
@@ -39,13 +39,13 @@ func (co *Coordinator) describeGroup(id string, version int16) kmsg.DescribeGrou
 		sg.ErrorCode = wire.Code(err)
 	case version >= 6:
 		sg.State, sg.ErrorCode, sg.ErrorMessage = stateDead.String(), wire.Code(err), kmsg.StringPtr(err.Description)
-	default: // had no error for it
+	default: // older versions have no error for it
 		sg.State = stateDead.String()
 	}
 	return sg
 }
 
-// describeLocked returns what was chosen and assigned only while that holds.
+// describeLocked includes the chosen protocol and the assignments only while they are valid.
 func (g *group) describeLocked(sg *kmsg.DescribeGroupsResponseGroup) {
 	sg.State, sg.ProtocolType = g.state.String(), g.protocolType
 	if g.state == stateStable {
@@ -61,11 +61,10 @@ func (g *group) describeLocked(sg *kmsg.DescribeGroupsResponseGroup) {
 	}
 }
 
-// groupType is what Kafka calls groups that are balanced by their members.
+// groupType is Kafka's name for groups that are balanced by their members.
 const groupType = "classic"
 
-// listGroups lists the groups that this broker coordinates: a tool asks
-// every broker.
+// listGroups lists the groups that this broker coordinates. Tools ask every broker.
 func (co *Coordinator) listGroups(q *kmsg.ListGroupsRequest, r Reply) {
 	r.Answer(func() kmsg.Response {
 		resp := q.ResponseKind().(*kmsg.ListGroupsResponse)
@@ -99,15 +98,14 @@ func containsFold(list []string, s string) bool {
 	return slices.ContainsFunc(list, func(x string) bool { return strings.EqualFold(x, s) })
 }
 
-// groupDeletion is a DeleteGroups request. It has a write for each shard: a
-// barrier, so that a commit which was made before the deletion is deleted, and
-// one that is made after it stays.
+// groupDeletion is a DeleteGroups request. It makes one write for each shard: a barrier, so that it
+// deletes commits made before the deletion and keeps later ones.
 type groupDeletion struct {
 	reply Reply
 	resp  *kmsg.DeleteGroupsResponse
 
 	mu      sync.Mutex
-	left    int                    // shards that have not ended, and one for the handler; guarded by mu
+	left    int                    // shards that are not done, plus one for the handler; guarded by mu
 	results map[string]*kerr.Error // guarded by mu
 }
 
@@ -138,7 +136,7 @@ func (co *Coordinator) deleteGroups(q *kmsg.DeleteGroupsRequest, r Reply) {
 	d.end(nil)
 }
 
-// end takes the results of one part, and answers after the last.
+// end adds the results of one part, and answers after the last one.
 func (d *groupDeletion) end(results map[string]*kerr.Error) {
 	d.mu.Lock()
 	for id, err := range results {
@@ -157,16 +155,16 @@ func (d *groupDeletion) end(results map[string]*kerr.Error) {
 	d.reply.Now(d.resp)
 }
 
-// shardDeletion is one shard's part of it.
+// shardDeletion is the part of a groupDeletion in one shard.
 type shardDeletion struct {
 	of     *groupDeletion
 	s      *shard
 	ids    []string
-	groups []*group // those that are being deleted
+	groups []*group // the groups that are being deleted
 }
 
-// tombstones is the barrier's content: for the groups that may be deleted, and every
-// offset of theirs. Nothing is on its way to them now.
+// tombstones returns the barrier's records: for the groups that may be deleted, and for all their
+// offsets. No other write is in flight to these groups now.
 func (d *shardDeletion) tombstones() (records []log.Record) {
 	results := map[string]*kerr.Error{}
 	for _, id := range d.ids {
@@ -199,11 +197,11 @@ func (d *shardDeletion) tombstones() (records []log.Record) {
 	return records
 }
 
-// ended drops what the tombstones have deleted, and ids that were given out. What
-// was committed since is behind them in the log, and stays.
+// ended removes the offsets that the tombstones have deleted, and ids that were given out. Later
+// commits are behind the tombstones in the log, and stay.
 func (d *shardDeletion) ended(first int64, err *kerr.Error) {
 	results := map[string]*kerr.Error{}
-	if d.groups == nil && err != nil { // the shard ended before their turn came
+	if d.groups == nil && err != nil { // the shard ended before the barrier's turn
 		for _, id := range d.ids {
 			results[id] = commitError(err)
 		}
@@ -226,7 +224,7 @@ func (g *group) deleteLocked(first int64, l *later) {
 		}
 	}
 	if g.state != stateEmpty {
-		return // somebody has joined since
+		return // a member has joined since
 	}
 	for id := range g.promised {
 		g.breakPromiseLocked(id, l)

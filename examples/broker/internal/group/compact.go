@@ -6,14 +6,13 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/log"
 )
 
-// Compaction: when enough has been written to a partition of groups and offsets, all that
-// is live is written anew, and when that is replicated, what lies before it is
-// deleted, here and at the followers. The snapshot is a barrier; queue.go
-// says why.
+// Compaction: when a partition of groups and offsets has grown enough, a snapshot rewrites all live
+// records. Once it is replicated, everything before it is deleted, here and at the followers. The
+// snapshot is a barrier; queue.go says why.
 
-// compactIfDue queues a snapshot if the log has grown by more than the bound,
-// and by more than the last snapshot was: so what is live is written at most
-// once more for each time that it is written by clients.
+// compactIfDue queues a snapshot if the log has grown by more than OffsetsCompactBytes, and by more
+// than the size of the last snapshot. So live records are rewritten at most once for each time that
+// clients write them.
 func (s *shard) compactIfDue() {
 	s.mu.Lock()
 	q := &s.writes
@@ -25,12 +24,12 @@ func (s *shard) compactIfDue() {
 	s.mu.Unlock()
 }
 
-// snapshot makes the records of all live groups and offsets. Of a group that is amid a
-// rebalance it keeps the record that the log has, of the last generation: its members are
-// told to join again, but they are members until they have, for the next coordinator, too.
+// snapshot returns the records of all live groups and offsets. For a group that is rebalancing it
+// keeps the record in the log, of the last generation: its members are told to join again, but they
+// remain members until they have, also for the next coordinator.
 func (s *shard) snapshot() []log.Record {
-	// So that a snapshot of nothing has a place in the log, too: the tombstone of
-	// an offset that never was.
+	// The tombstone of an offset that never existed gives even an empty snapshot a position in the
+	// log.
 	records := []log.Record{offsetTombstone("", offsetKey{"", -1})}
 	groups, err := s.all()
 	if err != nil {
@@ -55,7 +54,7 @@ func (s *shard) snapshot() []log.Record {
 	return append(records, s.logged(rebalancing)...)
 }
 
-// logged returns the records that the log has of some groups. Nothing is on its way there.
+// logged returns the records that the log has of some groups. No write to them is in flight.
 func (s *shard) logged(ids map[string]bool) (records []log.Record) {
 	if len(ids) == 0 {
 		return nil
@@ -75,9 +74,8 @@ func (s *shard) logged(ids map[string]bool) (records []log.Record) {
 	return records
 }
 
-// compacted deletes what the snapshot has replaced. If it did not make it to the
-// replicas it has done no harm, and the next one comes when the log has grown
-// again.
+// compacted deletes the records that the snapshot has replaced. A snapshot that was not replicated
+// does no harm; the next one is made when the log has grown again.
 func (s *shard) compacted(first int64, err *kerr.Error) {
 	s.mu.Lock()
 	s.writes.compacting = false

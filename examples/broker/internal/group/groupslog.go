@@ -9,35 +9,39 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/log"
 )
 
-// A group's members live in the log beside its offsets, as Kafka keeps them: one record,
-// with the generation, its members and what is assigned to them. It is written when the
-// leader has assigned the partitions, and no member is told its part before every in-sync
-// replica has the record; when a static member's new process takes its place over, which is
-// answered no sooner either; and when the group becomes empty. So when the coordinator moves,
-// the next one knows each generation whose assignment a member can have, and the members go on
-// as they were: their next heartbeat finds it, and nobody joins again.
+// A group's members are stored in the log together with its offsets, as in Kafka: one record has
+// the generation, its members and their assignments. It is written at three times:
 //
-// A generation that was not assigned yet is not in the log, though its number is in the joins'
-// answers. Amid a rebalance the log has the generation before, also when it is compacted: its
-// members are those that the next coordinator knows, and whoever came since joins anew.
+//   - When the leader has assigned the partitions. No member gets its assignment before every
+//     in-sync replica has the record.
+//   - When a static member's new process takes over its slot. That join, too, is answered only
+//     then.
+//   - When the group becomes empty.
 //
-// A group is one record, and so one batch, whatever Config.MaxBatch is. If it is larger than
-// the largest batch that the broker takes (8 MiB by default), each generation ends with
-// UNKNOWN_SERVER_ERROR for all that sync, and another round begins, until the group has fewer
-// members, or they say less. Each counts with its id, its host, what it says for the
-// protocol that was chosen, and its assignment.
+// So when the coordinator moves, the next one knows each generation whose assignment a member can
+// have, and the members continue unchanged: their next heartbeat finds the generation, and no
+// member rejoins.
+//
+// A generation without an assignment is not in the log, although the answers to joins have its
+// number. During a rebalance the log has the generation before, also after a compaction: the next
+// coordinator knows its members, and members that came later must join again.
+//
+// A group is one record, and so one batch, whatever Config.MaxBatch is. If it exceeds the largest
+// batch that the broker accepts (8 MiB by default), each generation ends with UNKNOWN_SERVER_ERROR
+// for all syncs, and another round begins, until the group has fewer members or smaller ones. Each
+// member counts with its id, its host, its metadata for the chosen protocol, and its assignment.
 
-// groupWrite is a group's record on its way into the log. It is made when its turn in the
-// queue has come, and says what the group is then. So a group has one at most in the queue,
-// whatever happens to it meanwhile: a record can have megabytes, and is charged to nobody.
+// groupWrite is the write of a group's record. The record is encoded at its turn in the queue, with
+// the group's state at that time. So each group has at most one in the queue, whatever happens in
+// between: a record can have megabytes, and is not charged to any budget.
 type groupWrite struct {
 	g       *group
 	emptied bool     // the group has had no members since it was last written; guarded by g.mu
-	round   round    // whose members the record has; 0: it has none
-	taken   []string // members that took their places over and wait for the record to have them
+	round   round    // the round whose members the record has; 0: it has none
+	taken   []string // members whose take-over waits for this record
 }
 
-// writeLocked has the group's record written, unless one is queued already that will do.
+// writeLocked queues a write of the group's record, unless a queued one will include the change.
 func (g *group) writeLocked(l *later) {
 	if g.unwritten != nil {
 		return
@@ -49,8 +53,8 @@ func (g *group) writeLocked(l *later) {
 	l.do(func() { g.shard.work(w) })
 }
 
-// records makes the record. There is none if the group has begun another round since it was
-// asked for: the log keeps the last one, and nobody waits for this.
+// records encodes the record. It returns none if the group has begun another round since it was
+// queued: the log keeps the last record, and no request waits for this one.
 func (w *groupWrite) records() []log.Record {
 	g := w.g
 	g.mu.Lock()
@@ -58,7 +62,7 @@ func (w *groupWrite) records() []log.Record {
 	g.unwritten = nil
 	switch {
 	case g.state == stateStable, g.state == stateCompleting && g.storing == g.round:
-	case w.emptied: // whatever the group is by now, the members that the log has are gone
+	case w.emptied: // whatever the group's state is now, the members in the log have left
 		return []log.Record{g.recordLocked(false)}
 	default:
 		return nil
@@ -74,11 +78,11 @@ func (w *groupWrite) records() []log.Record {
 	return []log.Record{g.recordLocked(true)}
 }
 
-// ended is called when the log has the record, or it is known not to, or it was never made.
+// ended is called when the log has the record, or its write has failed, or it was not made.
 func (w *groupWrite) ended(_ int64, err *kerr.Error) {
 	w.g.change(func(l *later) {
 		switch g := w.g; {
-		case g.round != w.round: // the group has gone on
+		case g.round != w.round: // the group has begun another round
 		case g.state == stateCompleting:
 			g.storedLocked(err, l)
 		case g.state == stateStable:
@@ -87,14 +91,14 @@ func (w *groupWrite) ended(_ int64, err *kerr.Error) {
 	})
 }
 
-// storeLocked writes the generation whose assignment has just come.
+// storeLocked queues the generation whose assignment has just arrived.
 func (g *group) storeLocked(l *later) {
 	g.storing = g.round
 	g.writeLocked(l)
 }
 
-// storedLocked makes the group stable, and tells the members that wait for it. If the
-// record is not in the log, none of them has heard of the assignment: it is void.
+// storedLocked makes the group stable, and answers the members that wait. If the log does not have
+// the record, no member knows the assignment: it is void.
 func (g *group) storedLocked(err *kerr.Error, l *later) {
 	if err != nil {
 		for _, m := range g.listLocked() {
@@ -109,7 +113,7 @@ func (g *group) storedLocked(err *kerr.Error, l *later) {
 	}
 }
 
-// storeError is what a member is told about an error of the log.
+// storeError maps an error of the log to the one that a member gets.
 func storeError(err *kerr.Error) *kerr.Error {
 	switch err {
 	case kerr.NotLeaderForPartition:
@@ -123,15 +127,15 @@ func storeError(err *kerr.Error) *kerr.Error {
 	}
 }
 
-// saveEmptyLocked writes that the group has no members. Nobody waits for it: if it is lost,
-// the next coordinator knows members that have gone, and drops them when their sessions end.
+// saveEmptyLocked queues a record without members. No request waits for it: if it is lost, the next
+// coordinator knows members that have left, and drops them when their sessions end.
 func (g *group) saveEmptyLocked(l *later) {
 	g.writeLocked(l)
 	g.unwritten.emptied = true
 }
 
-// restore makes the group what its record says, as far as a group can be that. Nobody else
-// knows the group yet.
+// restore fills the group from its record, as far as the record is valid. No other goroutine knows
+// the group yet.
 func (g *group) restore(v *kmsg.GroupMetadataValue) {
 	g.generation, g.protocolType = max(v.Generation, 0), v.ProtocolType
 	if v.Protocol == nil || v.Leader == nil {
@@ -151,8 +155,8 @@ func (g *group) restore(v *kmsg.GroupMetadataValue) {
 	}
 }
 
-// restoreMember takes a member in, unless its place is not one or is taken: a member that
-// the group's maps do not have in them both could never be dropped.
+// restoreMember adds a member, unless its id is empty or taken, or its instance is taken: a member
+// that is in only one of the group's maps could never be dropped.
 func (g *group) restoreMember(vm *kmsg.GroupMetadataValueMember) {
 	taken := vm.InstanceID != nil && g.instances[*vm.InstanceID] != nil
 	if taken || vm.MemberID == "" || g.members[vm.MemberID] != nil {
@@ -169,18 +173,18 @@ func (g *group) restoreMember(vm *kmsg.GroupMetadataValueMember) {
 		size:       memberOverhead + int64(len(vm.MemberID)+len(g.protocol)+len(vm.Subscription)),
 		assignment: vm.Assignment,
 		room:       int64(len(vm.Assignment)),
-		seenAt:     time.Now(), // resume does so again: the shard may be opened later, or never
+		seenAt:     time.Now(), // resume sets it again: the shard may open later, or never
 	}
 	if vm.InstanceID != nil {
 		m.size += int64(len(*vm.InstanceID))
 	}
-	g.co.memberBytes.used.Add(m.size + m.room) // also beyond the limit: they were promised
+	g.co.memberBytes.used.Add(m.size + m.room) // also beyond the limit: the broker has accepted them
 	g.supported[g.protocol]++
 	g.enterLocked(m)
 }
 
-// resume begins the sessions of a group that was read from the log: its members have as
-// long as ever to be heard of.
+// resume starts the sessions of a group that was read from the log: each member has a full session
+// timeout to send a heartbeat.
 func (g *group) resume() {
 	g.change(func(l *later) {
 		for _, m := range g.members {

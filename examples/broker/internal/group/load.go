@@ -10,13 +10,13 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/log"
 )
 
-// load reads a shard's groups and offsets from its log, on a goroutine of its own, and
-// then opens the shard.
+// load reads a shard's groups and offsets from its log, on a goroutine of its own, and then opens
+// the shard.
 //
-// The log of a new leader may end in records that the last one appended and had
-// not replicated. They count: the new leader has them, and so will its
-// followers. But nobody is shown an offset, or told an assignment, that could still be
-// lost, so the shard stays closed until the log is replicated as far as it was read.
+// The log of a new leader may end in records that its predecessor appended but did not replicate.
+// They are valid: the new leader has them, and its followers will. But no client may see an offset
+// or an assignment that could still be lost, so the shard stays closed until the log is replicated
+// up to the end that was read.
 func (s *shard) load() {
 	defer s.co.loads.Done()
 	batches, end := s.co.Store.Records(s.index)
@@ -29,10 +29,10 @@ func (s *shard) load() {
 	}
 }
 
-// start opens the shard with the groups that were read, and begins their members' sessions.
-// False: the shard has ended before.
+// start opens the shard with the groups that were read, and begins their members' sessions. It
+// returns false if the shard has ended.
 func (s *shard) start(groups map[string]*group, size int64) bool {
-	read := slices.Collect(maps.Values(groups)) // the table is the shard's, once that is open
+	read := slices.Collect(maps.Values(groups)) // copied, because an open shard owns the map
 	if !s.open(groups, size) {
 		return false
 	}
@@ -42,7 +42,7 @@ func (s *shard) start(groups map[string]*group, size int64) bool {
 	return true
 }
 
-// read makes the groups that a log has, and returns how long the log is.
+// read builds the groups that a log has, and returns the log's size in bytes.
 func (s *shard) read(batches [][]byte) (groups map[string]*group, size int64) {
 	kept := newKept()
 	for _, raw := range batches {
@@ -55,19 +55,19 @@ func (s *shard) read(batches [][]byte) (groups map[string]*group, size int64) {
 		g.offsets = of
 		groups[id] = g
 		for _, o := range of {
-			s.co.offsetBytes.used.Add(o.size) // also beyond the limit: they were promised
+			s.co.offsetBytes.used.Add(o.size) // also beyond the limit: the broker has accepted them
 		}
 	}
 	for id, v := range kept.groups {
 		if groups[id] == nil {
-			groups[id] = newGroup(s, id) // if there is nothing to know about it, resume removes it
+			groups[id] = newGroup(s, id) // if it has no data, resume removes it
 		}
 		groups[id].restore(v)
 	}
 	return groups, size
 }
 
-// kept is what has been read of a log.
+// kept is the live content of a log.
 type kept struct {
 	offsets map[string]map[offsetKey]committedOffset
 	groups  map[string]*kmsg.GroupMetadataValue
@@ -77,7 +77,7 @@ func newKept() kept {
 	return kept{map[string]map[offsetKey]committedOffset{}, map[string]*kmsg.GroupMetadataValue{}}
 }
 
-// record works one record of the log in.
+// record applies one record of the log.
 func (kept kept) record(at int64, key, value []byte) {
 	if id, ok := groupOf(key); ok {
 		kept.group(id, value)
@@ -86,7 +86,7 @@ func (kept kept) record(at int64, key, value []byte) {
 	var k kmsg.OffsetCommitKey
 	if readable(key, offsetKeyVersion) && k.ReadFrom(key) == nil {
 		kept.offset(&k, at, value)
-	} // else a record of Kafka's that is neither
+	} // other keys are Kafka's, of neither kind
 }
 
 func (kept kept) group(id string, value []byte) {
@@ -94,17 +94,17 @@ func (kept kept) group(id string, value []byte) {
 	switch {
 	case value == nil:
 		delete(kept.groups, id)
-	case readable(value, groupValueVersion) && membersFit(value) && v.ReadFrom(slices.Clone(value)) == nil: // the members keep what is in it
+	case readable(value, groupValueVersion) && membersFit(value) && v.ReadFrom(slices.Clone(value)) == nil: // cloned, because the members retain parts of it
 		kept.groups[id] = v
 	}
 }
 
-// leastMember is how many bytes a member of a group's record has at least: two for each of
-// three strings, four for a timeout and for each of two byte slices, as version 0 has it.
+// leastMember is the minimum encoded size of a member in a group's record: 2 bytes for each of
+// three strings, 4 for a timeout and for each of two byte slices, in version 0.
 const leastMember = 18
 
-// membersFit reports whether a group's record can have as many members as it says. kmsg
-// makes room for them all, more than a hundred bytes each, if it has a byte for each.
+// membersFit reports whether a group's record can have as many members as it claims. kmsg would
+// allocate more than a hundred bytes for each member, if the record has one byte for each.
 func membersFit(value []byte) bool {
 	r := kbin.Reader{Src: value}
 	version := r.Int16()

@@ -9,11 +9,11 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/log"
 )
 
-// The records of a partition of the offsets topic, as Kafka has them. The key says whose
-// offset of what it is, or whose group; the latest record of a key counts, and one without
-// a value deletes it.
+// The records of a partition of the offsets topic, in Kafka's format. A key names a group, and for
+// an offset also the partition. The latest record of a key is valid; one without a value deletes
+// the key.
 
-// Versions of keys and values: those that any broker reads.
+// Versions of keys and values: the ones that every broker can read.
 const (
 	offsetKeyVersion   = 1
 	offsetValueVersion = 3
@@ -50,8 +50,8 @@ func encodeGroupKey(id string) []byte {
 // groupTombstone deletes a group.
 func groupTombstone(id string) log.Record { return log.Record{Key: encodeGroupKey(id)} }
 
-// recordLocked is the group as the log has it: without members, unless they have their
-// assignment.
+// recordLocked returns the group's record for the log: without members, unless they have
+// assignments.
 func (g *group) recordLocked(members bool) log.Record {
 	value := kmsg.GroupMetadataValue{
 		Version:               groupValueVersion,
@@ -72,15 +72,15 @@ func (g *group) recordLocked(members bool) log.Record {
 	return log.Record{Key: encodeGroupKey(g.id), Value: value.AppendTo(nil)}
 }
 
-// groupOf returns whose record it is, if it is a group's.
+// groupOf returns the group's id, if the key is that of a group record.
 func groupOf(key []byte) (id string, ok bool) {
 	var k kmsg.GroupMetadataKey
 	ok = readable(key, groupKeyVersion) && k.ReadFrom(key) == nil && k.Version == groupKeyVersion
 	return k.Group, ok
 }
 
-// readable reports whether a key or value has a version that is known here. kmsg is not
-// given others: it spins on some that are broken.
+// readable reports whether this package knows the version of a key or value. kmsg must not get
+// others: it spins on some that are malformed.
 func readable(b []byte, newest uint16) bool {
 	return len(b) >= 2 && binary.BigEndian.Uint16(b) <= newest
 }

@@ -9,13 +9,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
-// shard is the groups of one partition of the offsets topic, for one reign
-// of this broker as its leader. A later reign has a shard of its own, which
-// reads the log again.
+// shard holds the groups of one partition of the offsets topic, for one leader epoch of this
+// broker. A later leader epoch has a shard of its own, which reads the log again.
 type shard struct {
 	co           *Coordinator
 	index, epoch int32
-	ctx          context.Context // done when the reign is over here
+	ctx          context.Context // cancelled when the leader epoch ends here
 	cancel       context.CancelFunc
 
 	mu     sync.Mutex
@@ -31,7 +30,7 @@ func newShard(co *Coordinator, index, epoch int32) *shard {
 	return s
 }
 
-// refusalLocked is why nothing can be asked of the shard.
+// refusalLocked returns the reason to refuse requests, or nil.
 func (s *shard) refusalLocked() *kerr.Error {
 	switch {
 	case s.ended:
@@ -42,7 +41,7 @@ func (s *shard) refusalLocked() *kerr.Error {
 	return nil
 }
 
-// find returns a group. With create, one that is not there is made.
+// find returns a group. With create it creates a missing one.
 func (s *shard) find(id string, create bool) (*group, *kerr.Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,14 +57,14 @@ func (s *shard) find(id string, create bool) (*group, *kerr.Error) {
 	}
 	if s.co.groups.Add(1) > int64(s.co.cfg.MaxGroups) {
 		s.co.groups.Add(-1)
-		return nil, kerr.GroupMaxSizeReached // of Kafka's errors the one that says: there is no room
+		return nil, kerr.GroupMaxSizeReached // the Kafka error for a lack of capacity
 	}
 	g = newGroup(s, id)
 	s.groups[id] = g
 	return g, nil
 }
 
-// remove takes a group out that is not needed any more. Its lock is held.
+// remove removes a group that is no longer needed. The caller holds the group's lock.
 func (s *shard) remove(g *group) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,8 +88,8 @@ func (s *shard) all() ([]*group, *kerr.Error) {
 	return groups, nil
 }
 
-// open begins to answer, with the groups that were read from the log. False: the
-// shard has ended before.
+// open makes the shard accept requests, with the groups that were read from the log. It returns
+// false if the shard has ended.
 func (s *shard) open(groups map[string]*group, size int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,8 +102,7 @@ func (s *shard) open(groups map[string]*group, size int64) bool {
 	return true
 }
 
-// end is the end of the reign: whoever waits for anything here is told to look
-// for another coordinator.
+// end ends the leader epoch: waiting requests are told to find another coordinator.
 func (s *shard) end() {
 	s.cancel()
 	s.mu.Lock()

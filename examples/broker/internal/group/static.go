@@ -8,15 +8,14 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// Static members have names (group.instance.id) that outlive their processes. A
-// member that stops does not leave: its place is kept for its session, and is
-// there for it when it is back.
+// Static members have names (group.instance.id) that outlive their processes. A member that stops
+// does not leave: the group keeps its slot for the length of its session, for the member to come
+// back to.
 
-// takeOverLocked gives a static member's place to a client that comes with its
-// name and without an id: the member was started anew. In a stable group that
-// goes on as it was, as long as the same protocol would be chosen, it gets its
-// assignment back and nobody else notices, once every in-sync replica knows the new id. The
-// old id is fenced at once.
+// takeOverLocked gives a static member's slot to a client that joins with its name and without an
+// id: the member was restarted. In a stable group that would choose the same protocol again, the
+// group continues unchanged: the client gets the old assignment, once every in-sync replica knows
+// the new id, and the other members do not notice. The old id is fenced at once.
 func (g *group) takeOverLocked(old *member, j *joinRequest, l *later) {
 	if !g.updateLocked(old, j) {
 		j.refuse("", kerr.GroupMaxSizeReached, l)
@@ -25,7 +24,7 @@ func (g *group) takeOverLocked(old *member, j *joinRequest, l *later) {
 	j.formerLeader = g.leader
 	m := g.renameLocked(old, newMemberID(j.instance), l)
 	if g.state != stateStable || g.voteLocked() != g.protocol {
-		// While the leader assigns partitions to the old id, it must do so again.
+		// If the leader is assigning partitions to the old id, it must start over.
 		g.parkJoinLocked(m, j, l)
 		g.changedLocked(l)
 		return
@@ -34,10 +33,10 @@ func (g *group) takeOverLocked(old *member, j *joinRequest, l *later) {
 	g.writeLocked(l)
 }
 
-// takenOverLocked answers the take-overs that a record in the log has. If it is not there, or
-// may not be, the next coordinator could know the old ids and not the new ones: the joins then
-// count as those of the next round, whose generation the log will have before anybody is told
-// it. A member that is gone, was taken over again or is answered does not wait any more.
+// takenOverLocked answers the take-overs that a record in the log has. If the record is not there,
+// or may not be, the next coordinator could know the old ids instead of the new ones. The joins
+// then count for the next round, whose generation the log has before any member learns it. A member
+// that was removed, taken over again or answered no longer waits.
 func (g *group) takenOverLocked(ids []string, err *kerr.Error, l *later) {
 	for _, id := range ids {
 		m := g.members[id]
@@ -50,7 +49,7 @@ func (g *group) takenOverLocked(ids []string, err *kerr.Error, l *later) {
 		}
 		j, resp := m.join, g.joinedLocked(m, m.join.version)
 		if resp.SkipAssignment = j.version >= 9 && g.leader == m.id; !resp.SkipAssignment {
-			resp.LeaderID, resp.Members = j.formerLeader, nil // not itself, or it would assign partitions that nobody hears of
+			resp.LeaderID, resp.Members = j.formerLeader, nil // not itself, or it would assign partitions that no member learns of
 		}
 		m.join, m.seenAt = nil, time.Now()
 		g.joined--
@@ -59,7 +58,7 @@ func (g *group) takenOverLocked(ids []string, err *kerr.Error, l *later) {
 	}
 }
 
-// renameLocked makes a static member another one with the same place.
+// renameLocked replaces a static member by one with another id and the same slot.
 func (g *group) renameLocked(old *member, id string, l *later) *member {
 	g.refuseJoinLocked(old, kerr.FencedInstanceID, l)
 	g.answerSyncLocked(old, kerr.FencedInstanceID, l)
