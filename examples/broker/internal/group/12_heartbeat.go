@@ -87,7 +87,7 @@ func (g *group) beginSessionLocked(m *member, l *later) {
 // session removed before it existed.
 func (co *Coordinator) beginSession(g *group, id string, session time.Duration) {
 	if co.sessions.Set(sessionKey{g, id}, struct{}{}, session) != nil {
-		return // the coordinator shuts down
+		return // the coordinator is shutting down
 	}
 	g.mu.Lock()
 	_, promised := g.promised[id]

@@ -83,7 +83,7 @@ func TestDeleteGroups(t *testing.T) {
 		join := answered[*kmsg.JoinGroupResponse](b.send(kafkatest.Join(9, "promised", promised)))
 		kafkatest.RequireCode(t, kerr.UnknownMemberID, join.ErrorCode)
 
-		// They stay deleted.
+		// The groups stay deleted after a move.
 		answered[*kmsg.LeaveGroupResponse](b.send(kafkatest.Leave("stable", ids[0])))
 		b.co.Resign(0, 2)
 		b.lead(2)
@@ -91,8 +91,8 @@ func TestDeleteGroups(t *testing.T) {
 	})
 }
 
-// A deletion is after the commits that were sent before it, and before those that
-// come later, though all of them are on their way at once.
+// A deletion takes effect after the commits sent before it and before later ones, although all of
+// them are in flight at once.
 func TestDeleteGroupsAmidCommits(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
@@ -111,7 +111,7 @@ func TestDeleteGroupsAmidCommits(t *testing.T) {
 		require.Equal(t, int64(-1), b.offset("g", 0))
 		require.Equal(t, int64(2), b.offset("g", 1))
 
-		// What waits when the coordinator moves is answered.
+		// Requests that wait when the coordinator moves are answered.
 		b.commit("g", 0, 1)
 		deletion = b.send(kafkatest.DeleteGroups("g"))
 		deletion.requireParked()
@@ -121,7 +121,7 @@ func TestDeleteGroupsAmidCommits(t *testing.T) {
 	})
 }
 
-// Somebody joins while the tombstones are on their way.
+// A member joins while the tombstones are in flight.
 func TestJoinAmidADeletion(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {

@@ -16,9 +16,8 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// bench runs a coordinator without a broker around it, in virtual time: its
-// requests are handed to it, and its answers taken from their replies. The log of
-// offsets is a fake.
+// bench runs a coordinator in virtual time, without a broker: it passes requests to Handle and
+// reads the answers from the replies. The log is a fake.
 type bench struct {
 	t      *testing.T
 	co     *Coordinator
@@ -26,7 +25,7 @@ type bench struct {
 	wheel  *purgatory.Clock
 	begun  time.Time
 	panics atomic.Int64
-	absurd atomic.Int64 // heartbeats that waited since before the bench was there
+	absurd atomic.Int64 // heartbeats whose time since the last one exceeds the age of the bench
 
 	heartbeats [purgatory.Failed + 1]atomic.Uint64 // by outcome
 
@@ -34,10 +33,10 @@ type bench struct {
 	all []*sent // guarded by mu
 }
 
-// benchTick is the tick of its timing wheels.
+// benchTick is the tick of the bench's timing wheels.
 const benchTick = time.Millisecond
 
-// sent is a request with its answer to come.
+// sent is a request and its Reply.
 type sent struct {
 	t    *testing.T
 	req  kmsg.Request
@@ -59,8 +58,8 @@ func (s *sent) Answer(build func() kmsg.Response) {
 	close(s.wake)
 }
 
-// inBench runs a test with a coordinator of all groups, and checks at its
-// end that every request was answered and nothing is left.
+// inBench runs a test with a coordinator of all groups, and checks at its end that every request
+// was answered and nothing is left.
 func inBench(t *testing.T, test func(b *bench), change ...func(*Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -101,7 +100,7 @@ func (b *bench) heard(o purgatory.Outcome, waited time.Duration) {
 	}
 }
 
-// lead is coordinator.lead, at once.
+// lead is Coordinator.Lead, but synchronous.
 func (b *bench) lead(epoch int32) *shard {
 	s := b.shard(epoch)
 	batches, _ := b.log.Records(0)
@@ -110,7 +109,7 @@ func (b *bench) lead(epoch int32) *shard {
 	return s
 }
 
-// shard is that of a new reign, before its groups are read.
+// shard returns the shard of a new leader epoch, before its groups are read.
 func (b *bench) shard(epoch int32) *shard {
 	s := newShard(b.co, 0, epoch)
 	b.log.lead(epoch)
@@ -126,7 +125,7 @@ func (b *bench) send(req kmsg.Request) *sent {
 	return s
 }
 
-// unhandled is a request that has come, and that the test handles itself.
+// unhandled returns a request as received, for the test to handle itself.
 func (b *bench) unhandled(req kmsg.Request) *sent {
 	s := &sent{t: b.t, req: req, wake: make(chan struct{})}
 	b.mu.Lock()
@@ -135,8 +134,8 @@ func (b *bench) unhandled(req kmsg.Request) *sent {
 	return s
 }
 
-// hold changes a group and returns what was put off, for the test to do when it
-// likes: a goroutine may be held up between the two.
+// hold changes a group and returns the postponed calls, for the test to make later: a goroutine may
+// be delayed between the two.
 func (g *group) hold(f func(l *later)) (putOff func()) {
 	var l later
 	g.changeLocking(f, &l)
@@ -147,8 +146,8 @@ func (g *group) hold(f func(l *later)) (putOff func()) {
 	}
 }
 
-// got is what was answered so far, nil for nothing. As on the wire, only the
-// fields of the version are in it.
+// got returns the answer so far, nil for none. As on the wire, it has only the fields of its
+// version.
 func (s *sent) got() kmsg.Response {
 	s.mu.Lock()
 	build := s.build
@@ -169,7 +168,7 @@ func (s *sent) requireParked() {
 	require.Nil(s.t, s.got(), "is answered, must be parked")
 }
 
-// answered is the answer, which must be there by now.
+// answered returns the answer, which must exist by now.
 func answered[R kmsg.Response](s *sent) R {
 	s.t.Helper()
 	synctest.Wait()
@@ -178,13 +177,13 @@ func answered[R kmsg.Response](s *sent) R {
 	return a.(R)
 }
 
-// pass lets time pass, and everything happen that can happen until then.
+// pass advances the time, and waits until all goroutines are blocked.
 func (b *bench) pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// shutdown ends the coordinator, and requires that nothing is left of it.
+// shutdown ends the coordinator, and requires that it leaves nothing behind.
 func (b *bench) shutdown() {
 	b.t.Helper()
 	shutCtx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -213,7 +212,7 @@ func (b *bench) requireNothingLeft() {
 	require.Zero(b.t, b.absurd.Load(), "absurd waits")
 }
 
-// group is one that must be there.
+// group returns a group, which must exist.
 func (b *bench) group(id string) *group {
 	b.t.Helper()
 	s, err := b.co.shardOf(id)
@@ -230,10 +229,9 @@ func (b *bench) state(id string) groupState {
 	return g.state
 }
 
-// The requests of these tests. Their sessions are long: who tests a session sets
-// its own.
+// The requests of these tests. Their sessions are long; tests of sessions set their own.
 
-// newID is what a client is told to join with.
+// newID returns the id that a client is told to join with.
 func (b *bench) newID(group string, change ...func(*kmsg.JoinGroupRequest)) string {
 	b.t.Helper()
 	a := answered[*kmsg.JoinGroupResponse](b.send(kafkatest.Join(9, group, "", change...)))
@@ -242,7 +240,7 @@ func (b *bench) newID(group string, change ...func(*kmsg.JoinGroupRequest)) stri
 	return a.MemberID
 }
 
-// heartbeat is what a member's heartbeat is answered.
+// heartbeat returns the answer to a member's heartbeat.
 func (b *bench) heartbeat(group string, generation int32, member string) *kerr.Error {
 	b.t.Helper()
 	return kerrOf(answered[*kmsg.HeartbeatResponse](b.send(kafkatest.Heartbeat(group, generation, member))).ErrorCode)
@@ -260,9 +258,8 @@ func kerrOf(code int16) *kerr.Error {
 	return kerr.TypedErrorForCode(code)
 }
 
-// stableGroup is a group of members that have joined and synced, its leader
-// first. It comes about as groups do: they join one after the other within the
-// first delay.
+// stableGroup returns the members of a stable group, its leader first. The members join one after
+// the other within InitialRebalanceDelay, and sync.
 func (b *bench) stableGroup(group string, members int, change ...func(*kmsg.JoinGroupRequest)) (ids []string, generation int32) {
 	b.t.Helper()
 	var joins []*sent
@@ -273,7 +270,7 @@ func (b *bench) stableGroup(group string, members int, change ...func(*kmsg.Join
 	return b.syncAll(group, joins)
 }
 
-// syncAll has members sync whose joins are answered.
+// syncAll syncs the members whose joins were answered.
 func (b *bench) syncAll(group string, joins []*sent) (ids []string, generation int32) {
 	b.t.Helper()
 	var leader string

@@ -26,8 +26,8 @@ func (b *bench) compact() {
 	require.Fail(b.t, "the log is not compacted")
 }
 
-// Amid a rebalance the members of the last generation are what the log has, and what the
-// next coordinator must know, whether the log is compacted meanwhile or not.
+// During a rebalance the log has the members of the last generation, and the next coordinator must
+// know them, whether the log is compacted in between or not.
 func TestCompactionAmidARebalanceKeepsTheMembers(t *testing.T) {
 	t.Parallel()
 	for name, rebalance := range map[string]func(b *bench, ids []string){
@@ -76,7 +76,7 @@ func TestCompactionAmidTheFirstRebalance(t *testing.T) {
 	}, func(c *Config) { c.OffsetsCompactBytes = 2000 })
 }
 
-// blockWrites has the queue of writes wait at a snapshot, which waits for commits.
+// blockWrites makes the queue of writes wait at a snapshot, which waits for commits.
 func (b *bench) blockWrites() {
 	b.t.Helper()
 	b.log.held = true
@@ -96,7 +96,7 @@ func (b *bench) queued() []*write {
 	return slices.Clone(s.writes.queue)
 }
 
-// unblockWrites has everything written that is queued.
+// unblockWrites completes all queued writes.
 func (b *bench) unblockWrites() {
 	for b.log.waits() > 0 {
 		b.log.release(0, nil)
@@ -104,9 +104,9 @@ func (b *bench) unblockWrites() {
 	b.log.held = false
 }
 
-// Whatever happens to a group while the queue of writes stands still, it has one record in
-// it, which is made when its turn comes: a client that takes its own place over and over
-// would fill the memory otherwise.
+// Whatever happens to a group while the queue of writes is blocked, the group has one record in it,
+// which is encoded at its turn. Otherwise a client that takes over its own slot repeatedly would
+// fill the memory.
 func TestGroupHasOneRecordInTheQueue(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
@@ -139,7 +139,7 @@ func TestGroupHasOneRecordInTheQueue(t *testing.T) {
 	}, func(c *Config) { c.OffsetsCompactBytes = 2000 })
 }
 
-// The record that is made says what the group has become, and who waits for it is answered.
+// The record has the group's latest state, and the members that wait for it are answered.
 func TestGroupGoesOnWhileItsRecordIsQueued(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]func(b *bench, ids []string, generation int32){
@@ -173,7 +173,7 @@ func TestGroupGoesOnWhileItsRecordIsQueued(t *testing.T) {
 			sync := b.send(kafkatest.Sync("g", a.Generation, a.MemberID, a.MemberID))
 			for b.log.waits() > 1 {
 				b.log.release(0, nil)
-				sync.requireParked() // what the log has is that nobody is left
+				sync.requireParked() // the log says that the group is empty
 			}
 			b.unblockWrites()
 			kafkatest.RequireCode(b.t, nil, answered[*kmsg.SyncGroupResponse](sync).ErrorCode)
@@ -219,7 +219,7 @@ func TestGroupGoesOnWhileItsRecordIsQueued(t *testing.T) {
 	}
 }
 
-// commitMany commits the same offset of a hundred partitions, with metadata: 30 KB.
+// commitMany commits the same offset for a hundred partitions, with metadata: 30 KB.
 func (b *bench) commitMany(offset int64) *sent {
 	q := kafkatest.Commit("g", -1, "", offset)
 	for p := range int32(99) {
@@ -235,8 +235,8 @@ func (b *bench) logSize() (sum int) {
 	return sum
 }
 
-// What is live is more than a partition takes before its replicas have it. It is compacted
-// all the same, a batch at a time.
+// The live data exceeds the bytes that a partition accepts before its replicas have them. It is
+// compacted nevertheless, one batch at a time.
 func TestSnapshotBeyondWhatMayBeUncommitted(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
@@ -257,22 +257,22 @@ func TestSnapshotBeyondWhatMayBeUncommitted(t *testing.T) {
 	}, func(c *Config) { c.OffsetsCompactBytes, c.MaxBatch = 1000, 5000 })
 }
 
-// A snapshot that breaks off deletes nothing, and the next one comes. What is committed
-// meanwhile lies behind all of it.
+// A failed snapshot deletes nothing, and another one is made. Commits made in between are behind
+// all of it in the log.
 func TestSnapshotThatBreaksOff(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
 		answered[*kmsg.OffsetCommitResponse](b.commitMany(1))
-		b.move(2) // what was written so far counts as grown
+		b.move(2) // counts the writes so far as growth
 		b.log.held = true
 		later := b.commitMany(2)
 		for len(b.queued()) == 0 || !b.queued()[0].snapshot {
 			b.log.release(0, nil)
 		}
-		b.log.release(0, nil) // the commit's last
+		b.log.release(0, nil) // the commit's last batch
 		kafkatest.RequireCode(t, nil, kafkatest.CommitCode(answered[*kmsg.OffsetCommitResponse](later)))
 		behind := b.commitMany(3)
-		b.log.release(0, nil) // the first of the snapshot
+		b.log.release(0, nil) // the first batch of the snapshot
 		require.Equal(t, 1, b.log.waits())
 		begin, size := b.log.batches[0].base, b.logSize()
 		b.log.release(0, kerr.NotEnoughReplicas)
@@ -290,7 +290,7 @@ func TestSnapshotThatBreaksOff(t *testing.T) {
 	}, func(c *Config) { c.OffsetsCompactBytes, c.MaxBatch = 1000, 5000 })
 }
 
-// The reign ends amid a write of several batches: it is told once.
+// The leader epoch ends during a write of several batches: its done function is called once.
 func TestMoveAmidAWriteOfSeveralBatches(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {

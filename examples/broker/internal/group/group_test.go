@@ -44,8 +44,8 @@ func TestGroupForms(t *testing.T) {
 		for _, id := range ids {
 			b.requireHeartbeat(nil, "g", generation, id)
 		}
-		// The whole of it was one delayed join, over with its delay, and one delayed
-		// sync, over with the last member's.
+		// All that took one delayed join, which expired after its delay, and one delayed sync,
+		// which the last member's sync completed.
 		require.Equal(t, uint64(1), b.co.joins.Stats().Expired)
 		require.Equal(t, uint64(1), b.co.syncs.Stats().Completed)
 		require.Equal(t, uint64(1), b.co.joins.Stats().Ended())
@@ -58,8 +58,8 @@ func TestFirstJoinWaitsForOthers(t *testing.T) {
 	const delay = 500 * time.Millisecond
 	for name, test := range map[string]struct {
 		rebalance time.Duration
-		joins     []time.Duration // when further members come
-		end       time.Duration   // when all are answered
+		joins     []time.Duration // arrivals of further members
+		end       time.Duration   // time of the answers
 	}{
 		"alone":                         {10 * time.Second, nil, delay},
 		"one comes at once":             {10 * time.Second, []time.Duration{0}, delay},
@@ -92,7 +92,7 @@ func TestFirstJoinWaitsForOthers(t *testing.T) {
 	}
 }
 
-// Whoever has come goes again before the first round is over.
+// All members leave before the first round ends.
 func TestFirstJoinsLeave(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
@@ -116,8 +116,7 @@ func TestNoDelayForTheFirstJoin(t *testing.T) {
 	}, func(c *Config) { c.InitialRebalanceDelay = NoDelay })
 }
 
-// A member that comes has the others join again; the round ends with the last of
-// them, not with its time.
+// A new member makes the others join again. The round ends with the last join, before its timeout.
 func TestRebalanceWhenAMemberComes(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
@@ -159,7 +158,7 @@ func TestRebalanceWhenAMemberLeaves(t *testing.T) {
 	})
 }
 
-// One that waits for the last member to join must notice that it leaves instead.
+// A round that waits for the last member to join must notice that it leaves instead.
 func TestTheLastOneMissingLeaves(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
@@ -174,7 +173,7 @@ func TestTheLastOneMissingLeaves(t *testing.T) {
 func TestRebalanceTimeoutDropsWhoDoesNotJoin(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
-		// The longest of the members' timeouts counts.
+		// The longest of the members' timeouts is used.
 		var joins []*sent
 		for range 5 {
 			joins = append(joins, b.send(kafkatest.Join(9, "g", b.newID("g"), kafkatest.WithRebalance(time.Second))))
@@ -219,7 +218,7 @@ func TestSyncTimeoutDropsWhoDoesNotSync(t *testing.T) {
 		kafkatest.RequireCode(t, nil, answered[*kmsg.SyncGroupResponse](b.send(kafkatest.Sync("g", 1, leader.MemberID))).ErrorCode)
 		require.Equal(t, stateStable, b.state("g"))
 
-		// It heartbeats, but never asks for its assignment.
+		// The member sends heartbeats, but never asks for its assignment.
 		b.pass(9 * time.Second)
 		b.requireHeartbeat(nil, "g", 1, silent.MemberID)
 		b.pass(time.Second + 2*benchTick)
@@ -229,8 +228,7 @@ func TestSyncTimeoutDropsWhoDoesNotSync(t *testing.T) {
 	})
 }
 
-// The leader never syncs: the others, whose syncs are parked, are told to join
-// again.
+// The leader never syncs: the others, whose syncs are parked, are told to join again.
 func TestSyncTimeoutOfTheLeader(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
@@ -250,7 +248,6 @@ func TestSyncTimeoutOfTheLeader(t *testing.T) {
 	})
 }
 
-// A new round ends the wait for the last one's syncs.
 func TestSyncIsCancelledByTheNextRound(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {

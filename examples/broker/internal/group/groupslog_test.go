@@ -14,14 +14,14 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/log"
 )
 
-// move ends this reign, and begins another one, which reads the log.
+// move ends this leader epoch, and begins another one, which reads the log.
 func (b *bench) move(epoch int32) {
 	b.t.Helper()
 	b.co.Resign(0, epoch)
 	b.lead(epoch)
 }
 
-// assignment is what a member is told that it has, in a group that is stable.
+// assignment returns the assignment that a member of a stable group is sent.
 func (b *bench) assignment(group string, generation int32, id string) string {
 	b.t.Helper()
 	a := answered[*kmsg.SyncGroupResponse](b.send(kafkatest.Sync(group, generation, id)))
@@ -29,8 +29,8 @@ func (b *bench) assignment(group string, generation int32, id string) string {
 	return string(a.MemberAssignment)
 }
 
-// The members of a stable group do not notice that the coordinator moves, but by one
-// error: nobody joins again.
+// The members of a stable group notice a move of the coordinator only by one error: no member
+// rejoins.
 func TestMoveKeepsTheMembers(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
@@ -52,8 +52,8 @@ func TestMoveKeepsTheMembers(t *testing.T) {
 			require.Equal(t, before, answered[*kmsg.DescribeGroupsResponse](b.send(kafkatest.DescribeGroups("g"))))
 		}
 
-		// Who is silent after the move is dropped when a whole session has passed, and the
-		// others go on to the next generation.
+		// A member that is silent after the move is dropped after a whole session timeout, and the
+		// others continue with the next generation.
 		session := b.group("g").members[ids[2]].session
 		b.pass(session / 2)
 		for _, id := range ids[:2] {
@@ -69,14 +69,14 @@ func TestMoveKeepsTheMembers(t *testing.T) {
 	})
 }
 
-// A reign that ends while its groups are being read leaves the next one's sessions alone:
-// both have read the same members.
+// A leader epoch that ends while its groups are being read does not affect the sessions of the next
+// one, although both have read the same members.
 func TestSessionsOutliveTheLoadOfAnEarlierReign(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
 		ids, generation := b.stableGroup("g", 3)
 		session := b.group("g").members[ids[0]].session
-		known := make(chan struct{}) // that the second reign is over
+		known := make(chan struct{}) // closed when the second leader epoch has ended
 		b.log.await = func() bool { <-known; return false }
 		b.log.lead(2)
 		b.co.Lead(0, 2)
@@ -98,8 +98,8 @@ func TestSessionsOutliveTheLoadOfAnEarlierReign(t *testing.T) {
 	})
 }
 
-// A shard answers as soon as it is open, and its members' sessions may begin after that. A
-// shutdown may come first.
+// A shard answers as soon as it is open, and its members' sessions may begin after that. Or it may
+// end before it opens.
 func TestHeartbeatBeforeTheSessionsBegin(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
@@ -119,14 +119,14 @@ func TestHeartbeatBeforeTheSessionsBegin(t *testing.T) {
 
 		b.co.Resign(0, 3)
 		groups, _ = b.shard(3).read(b.log.live())
-		for _, g := range groups { // as load does for a shard that is not to be opened
+		for _, g := range groups { // as load does for a shard that does not open
 			g.change(g.abandonLocked)
 		}
 	})
 }
 
-// No member is told its assignment before the log has it: else it could be one that the
-// next coordinator does not know.
+// No member gets its assignment before the log has it: the next coordinator might not know it
+// otherwise.
 func TestAssignmentIsReplicatedFirst(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
@@ -140,14 +140,14 @@ func TestAssignmentIsReplicatedFirst(t *testing.T) {
 		sync := b.send(kafkatest.Sync("g", a.Generation, a.MemberID, a.MemberID))
 		sync.requireParked()
 		b.requireHeartbeat(nil, "g", a.Generation, a.MemberID)
-		retry := b.send(kafkatest.Sync("g", a.Generation, a.MemberID, a.MemberID)) // the client has given up on the first
+		retry := b.send(kafkatest.Sync("g", a.Generation, a.MemberID, a.MemberID)) // the client has given up on the first one
 		kafkatest.RequireCode(t, kerr.RebalanceInProgress, answered[*kmsg.SyncGroupResponse](sync).ErrorCode)
 		retry.requireParked()
 		require.Equal(t, 1, b.log.waits(), "it is written once")
 		b.log.release(0, nil)
 		require.Equal(t, "for "+a.MemberID, string(answered[*kmsg.SyncGroupResponse](retry).MemberAssignment))
 
-		// What the log does not take is void.
+		// An assignment whose write fails is void.
 		for fails, told := range map[*kerr.Error]*kerr.Error{
 			kerr.NotLeaderForPartition: kerr.NotCoordinator,
 			kerr.RequestTimedOut:       kerr.RebalanceInProgress,
@@ -162,7 +162,7 @@ func TestAssignmentIsReplicatedFirst(t *testing.T) {
 			require.Equal(t, statePreparing, b.state("g"))
 		}
 
-		// A group that has gone on does not care for what comes late.
+		// A late result does not affect a group that has begun another round.
 		a = join(a.MemberID)
 		sync = b.send(kafkatest.Sync("g", a.Generation, a.MemberID, a.MemberID))
 		b.send(kafkatest.Join(3, "g", ""))
@@ -176,7 +176,7 @@ func TestAssignmentIsReplicatedFirst(t *testing.T) {
 	})
 }
 
-// A group whose members have gone has none after a move either, and its generations go on.
+// A group without members has none after a move either, and its generations continue.
 func TestMoveOfAnEmptyGroup(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
@@ -191,7 +191,7 @@ func TestMoveOfAnEmptyGroup(t *testing.T) {
 		_, next := b.stableGroup("g", 1)
 		require.Equal(t, left+1, next)
 
-		// One that is deleted, or has nothing left to know about it, is not there.
+		// A group that was deleted, or has no data left, does not exist.
 		answered[*kmsg.LeaveGroupResponse](b.send(kafkatest.Leave("g", b.group("g").leader)))
 		kafkatest.RequireCode(t, nil, answered[*kmsg.DeleteGroupsResponse](b.send(kafkatest.DeleteGroups("g"))).Groups[0].ErrorCode)
 		others, _ := b.stableGroup("h", 1)
@@ -205,8 +205,8 @@ func TestMoveOfAnEmptyGroup(t *testing.T) {
 	})
 }
 
-// In the middle of a rebalance the next coordinator knows the members of the last
-// generation, and those join again.
+// During a rebalance the next coordinator knows the members of the last generation, which then join
+// again.
 func TestMoveAmidARebalance(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
@@ -224,8 +224,8 @@ func TestMoveAmidARebalance(t *testing.T) {
 	})
 }
 
-// A static member that took its place over, and a snapshot, are what the next coordinator
-// knows, too.
+// After a take-over of a static member's slot, and after a snapshot, the next coordinator knows the
+// new id.
 func TestMoveAfterATakeOverAndASnapshot(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
@@ -239,7 +239,7 @@ func TestMoveAfterATakeOverAndASnapshot(t *testing.T) {
 			b.requireHeartbeat(kerr.UnknownMemberID, "g", generation, ids["b"])
 			require.Equal(t, "for "+ids["b"], b.assignment("g", generation, back.MemberID))
 			require.Len(t, b.group("g").instances, 2)
-			for n := range 200 { // so that the log is compacted
+			for n := range 200 { // enough to compact the log
 				answered[*kmsg.OffsetCommitResponse](b.send(kafkatest.Commit("g", generation, back.MemberID, int64(n))))
 			}
 		}
@@ -247,8 +247,8 @@ func TestMoveAfterATakeOverAndASnapshot(t *testing.T) {
 	}, func(c *Config) { c.OffsetsCompactBytes = 5000 })
 }
 
-// What is in the log can be of another broker's settings, or broken. Timeouts are taken as
-// those of a join, and a place is given once.
+// The log may have been written with another broker's settings, or be corrupt. Timeouts are limited
+// as for a join, and each slot is used once.
 func TestRestoredMembersAreAsThoseThatJoin(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
@@ -290,14 +290,14 @@ func TestRestoredMembersAreAsThoseThatJoin(t *testing.T) {
 	})
 }
 
-// groupRecord is a record of group g with these members, led by one that is none of them.
+// groupRecord is a record of group g with these members; its leader is not one of them.
 func groupRecord(generation int32, members ...kmsg.GroupMetadataValueMember) (key, value []byte) {
 	v := kmsg.GroupMetadataValue{Version: groupValueVersion, ProtocolType: "consumer", Generation: generation}
 	v.Protocol, v.Leader, v.Members = kmsg.StringPtr("range"), kmsg.StringPtr("nobody"), members
 	return encodeGroupKey("g"), v.AppendTo(nil)
 }
 
-// restore begins a reign whose log has one record.
+// restore begins a leader epoch whose log has one record.
 func (b *bench) restore(key, value []byte) {
 	b.t.Helper()
 	b.co.Resign(0, 2)
@@ -306,9 +306,8 @@ func (b *bench) restore(key, value []byte) {
 	require.True(b.t, s.start(groups, size))
 }
 
-// A record that is none is not read; nothing of the log is trusted. Whatever members it
-// has, they are dropped when they are not heard of, and the group that is left can be
-// joined.
+// The log is not trusted: malformed records are ignored. Members of a valid record are dropped if
+// they send no heartbeats, and the group can then be joined.
 func FuzzGroupRecord(f *testing.F) {
 	m := kmsg.NewGroupMetadataValueMember()
 	m.MemberID, m.InstanceID, m.Assignment = "m", kmsg.StringPtr("i"), []byte("a")
@@ -333,21 +332,21 @@ func FuzzGroupRecord(f *testing.F) {
 	})
 }
 
-// A coordinator that has restored more than it has room for takes its members' joins and
+// A coordinator that has restored more than its capacity accepts its members' joins and
 // assignments, unless they ask for more.
 func TestRejoinAfterMoreWasRestoredThanThereIsRoomFor(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
 		ids, generation := b.stableGroup("g", 2)
 		b.co.Resign(0, 2)
-		b.co.memberBytes.limit = memberOverhead // that of another broker, or others have taken most of it
+		b.co.memberBytes.limit = memberOverhead // another broker's limit was higher, or other groups use most of it
 		b.lead(2)
 		b.requireHeartbeat(nil, "g", generation, ids[0])
 		more := func(q *kmsg.JoinGroupRequest) { q.Protocols[0].Metadata = make([]byte, 100) }
 		kafkatest.RequireCode(t, kerr.GroupMaxSizeReached, answered[*kmsg.JoinGroupResponse](b.send(kafkatest.Join(9, "g", ids[0], more))).ErrorCode)
 		kafkatest.RequireCode(t, kerr.GroupMaxSizeReached, answered[*kmsg.JoinGroupResponse](b.send(kafkatest.Join(3, "g", ""))).ErrorCode)
 		require.Equal(t, stateStable, b.state("g"))
-		joins := []*sent{b.send(kafkatest.Join(9, "g", ids[0]))} // a leader that wants to assign anew
+		joins := []*sent{b.send(kafkatest.Join(9, "g", ids[0]))} // a leader that wants to assign again
 		joins[0].requireParked()
 		joins = append(joins, b.send(kafkatest.Join(9, "g", ids[1])))
 		_, next := b.syncAll("g", joins)

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/kafkatest"
 )
 
-// What a member that comes again gets depends on what is new.
+// The answer to a repeated join depends on its changes.
 func TestJoinAgain(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
@@ -27,7 +27,7 @@ func TestJoinAgain(t *testing.T) {
 		again := answered[*kmsg.SyncGroupResponse](b.send(kafkatest.Sync("g", generation, follower)))
 		require.Equal(t, "for "+follower, string(again.MemberAssignment))
 
-		first := b.send(kafkatest.Join(9, "g", leader)) // it may have seen partitions change
+		first := b.send(kafkatest.Join(9, "g", leader)) // the leader may have seen partitions change
 		first.requireParked()
 		b.syncAll("g", []*sent{first, b.send(kafkatest.Join(9, "g", follower))})
 
@@ -37,8 +37,8 @@ func TestJoinAgain(t *testing.T) {
 	})
 }
 
-// A client gives up on a parked request and sends it again: the second one
-// counts, and the first is answered, too.
+// A client gives up on a parked request and sends it again: the second one counts, and the first is
+// answered, too.
 func TestSecondParkedRequest(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
@@ -162,7 +162,7 @@ func TestMembershipIsChecked(t *testing.T) {
 	})
 }
 
-// An id that is given out holds a round up until it is used, or its session ends.
+// An id that was given out delays a round until it is used, or its session ends.
 func TestPromisedMember(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
@@ -174,14 +174,14 @@ func TestPromisedMember(t *testing.T) {
 		b.pass(2 * benchTick)
 		b.syncAll("g", []*sent{again})
 
-		// Given back.
+		// The client returns the id.
 		id := b.newID("g")
 		again = b.send(kafkatest.Join(9, "g", ids[0]))
 		again.requireParked()
 		kafkatest.RequireCode(t, nil, answered[*kmsg.LeaveGroupResponse](b.send(kafkatest.Leave("g", id))).Members[0].ErrorCode)
 		kafkatest.RequireCode(t, nil, answered[*kmsg.JoinGroupResponse](again).ErrorCode)
 
-		// A group of nothing else goes with it.
+		// A group that has only such an id is removed with it.
 		b.newID("nobody", kafkatest.WithSession(time.Second))
 		require.Equal(t, stateEmpty, b.state("nobody"))
 		b.pass(time.Second + 2*benchTick)

@@ -16,8 +16,8 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// The coordinator moves: whoever is parked has to hear of it at once, not when
-// its time is over (KAFKA-2960 and 9198 forgot that of other operations).
+// When the coordinator moves, parked requests are answered at once, not at their timeouts.
+// (KAFKA-2960 and 9198 are cases where Kafka did not do that for other operations.)
 func TestMoveAnswersWhoIsParked(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
@@ -70,8 +70,8 @@ func TestShutdownAnswersWhoIsParked(t *testing.T) {
 	})
 }
 
-// An operation that is handed to its purgatory after its group has gone on, or
-// away: those calls are made without the group's lock.
+// An operation may be passed to its purgatory after its group has begun another round or has moved
+// away, because those calls are made without the group's lock.
 func TestLateWatch(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
@@ -85,7 +85,7 @@ func TestLateWatch(t *testing.T) {
 		join.requireParked()
 
 		b.pass(time.Second)
-		answered[*kmsg.JoinGroupResponse](join) // it has not synced
+		answered[*kmsg.JoinGroupResponse](join) // the member has not synced
 		(&delayedJoin{g: g, round: g.round, begunAt: now}).watch(time.Hour)
 		(&delayedSync{g: g, round: g.round - 1}).watch(time.Hour)
 		require.Zero(t, b.co.joins.Len())
@@ -98,7 +98,7 @@ func TestLateWatch(t *testing.T) {
 	})
 }
 
-// A session that begins after its member has gone is not left behind.
+// A session that begins after its member was removed is not left behind.
 func TestLateSession(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
@@ -110,11 +110,11 @@ func TestLateSession(t *testing.T) {
 	})
 }
 
-// While the shard is being read clients are asked to come back.
+// While the shard is being read, clients are asked to retry.
 func TestLoading(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
-		b.co.Resign(0, -1) // the topic is gone
+		b.co.Resign(0, -1) // the topic was deleted
 		kafkatest.RequireCode(t, kerr.NotCoordinator, answered[*kmsg.JoinGroupResponse](b.send(kafkatest.Join(9, "g", ""))).ErrorCode)
 		s := b.shard(2)
 		loading := kerr.CoordinatorLoadInProgress
@@ -130,7 +130,7 @@ func TestLoading(t *testing.T) {
 
 		require.True(t, s.open(map[string]*group{}, 0))
 		b.newID("g")
-		b.co.Resign(0, 2) // of the reign before
+		b.co.Resign(0, 2) // an older leader epoch
 		b.newID("g")
 		b.co.Resign(0, 3)
 		kafkatest.RequireCode(t, kerr.NotCoordinator, answered[*kmsg.JoinGroupResponse](b.send(kafkatest.Join(9, "g", ""))).ErrorCode)
@@ -162,7 +162,7 @@ func TestMemberBytesAreBounded(t *testing.T) {
 		a := answered[*kmsg.JoinGroupResponse](join)
 		kafkatest.RequireCode(t, nil, a.ErrorCode)
 
-		// An assignment that is too much ends the generation.
+		// An assignment that exceeds the capacity ends the generation.
 		sync := kafkatest.Sync("g", 1, other, other)
 		sync.GroupAssignment[0].MemberAssignment = make([]byte, 3000)
 		kafkatest.RequireCode(t, kerr.UnknownServerError, answered[*kmsg.SyncGroupResponse](b.send(sync)).ErrorCode)
@@ -179,12 +179,11 @@ func TestMemberBytesAreBounded(t *testing.T) {
 	})
 }
 
-// Everything at once, on a few groups: members come, go, and are late; the
-// coordinator moves away and back. What is parked in one group is completed by
-// requests of others' goroutines, by the wheel's, and by the move; a lock that is
-// held over one of those calls would end it here (KAFKA-5970, 6042). Every
-// request is answered once: reply.now panics on a second answer, and the bench
-// looks for those without one.
+// Members of a few groups join, leave and are late, while the coordinator moves away and back.
+// Requests parked in one group are completed by the goroutines of other groups' requests, of the
+// wheel and of the move; a lock held during one of those calls would deadlock here (KAFKA-5970,
+// 6042). Every request is answered once: sent.Answer panics on a second answer, and the bench
+// checks that each has one.
 func TestGroupsUnderContention(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, func(c *Config) {
@@ -240,8 +239,8 @@ func TestGroupsUnderContention(t *testing.T) {
 	}
 }
 
-// behave is a client's part in it: it joins, syncs, commits, stays for a while
-// and leaves, or does not do one of these.
+// behave simulates a client: it joins, syncs, commits, stays for a while and leaves, or omits one
+// of these.
 func (b *bench) behave(rng *rand.Rand, group, name string) {
 	ms := func(n int) time.Duration { return time.Duration(5+rng.IntN(n)) * time.Millisecond }
 	join := kafkatest.Join(int16(rng.IntN(2)*6+3), group, "", kafkatest.WithSession(ms(20)), kafkatest.WithRebalance(ms(20)))

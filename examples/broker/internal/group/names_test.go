@@ -28,8 +28,8 @@ var joinsWith = map[string]func(name string) func(*kmsg.JoinGroupRequest){
 	"instance": kafkatest.WithInstance,
 }
 
-// A name that is longer than the log's strings would spoil the group's record, and what
-// other clients are answered about it.
+// A name longer than a string of the log would corrupt the group's record, and the answers that
+// other clients get about the group.
 func TestNamesAreBounded(t *testing.T) {
 	t.Parallel()
 	for what, with := range joinsWith {
@@ -59,8 +59,8 @@ func TestNamesAreBounded(t *testing.T) {
 	}
 }
 
-// A record that says it has more members than it has room for is none: to read it would
-// take a hundred times its size. Not parallel: it measures what is allocated.
+// A record that claims more members than fit into it is ignored: decoding it would take a hundred
+// times its size. The test is not parallel, because it measures allocations.
 func TestGroupRecordWithoutItsMembers(t *testing.T) {
 	for version := int16(0); version <= groupValueVersion; version++ {
 		least := kmsg.GroupMetadataValue{Version: version, Members: make([]kmsg.GroupMetadataValueMember, 1000)}

@@ -13,13 +13,13 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/log"
 )
 
-// offset is what a group has committed of t's partition, -1 for nothing.
+// offset returns a group's committed offset of t's partition, -1 for none.
 func (b *bench) offset(group string, partition int32) int64 {
 	b.t.Helper()
 	return b.offsets(group, partition)[partition]
 }
 
-// offsets are those of a group's partitions, by partition.
+// offsets returns a group's committed offsets, by partition.
 func (b *bench) offsets(group string, partitions ...int32) map[int32]int64 {
 	a := b.send(kafkatest.OffsetFetch(8, group, partitions...)).got().(*kmsg.OffsetFetchResponse)
 	kafkatest.RequireCode(b.t, nil, a.Groups[0].ErrorCode)
@@ -55,7 +55,7 @@ func TestCommitIsVisibleOnceReplicated(t *testing.T) {
 	})
 }
 
-// The log's order counts, in whatever order commits end.
+// The order of the log counts, in whatever order commits complete.
 func TestCommitsEndInAnyOrder(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
@@ -69,8 +69,8 @@ func TestCommitsEndInAnyOrder(t *testing.T) {
 	})
 }
 
-// The log's order is that in which the group has let them pass. A member's commit
-// must not come after that of who has its partition next.
+// The log has commits in the order in which the group has accepted them. A member's commit must not
+// come after one of the next owner of its partition.
 func TestCommitsAreWrittenInTheGroupsOrder(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
@@ -128,7 +128,7 @@ func TestWhoMayCommit(t *testing.T) {
 			"member of an empty group":        {kafkatest.Commit("simple", 1, "stranger", 1), kerr.UnknownMemberID},
 			"member of no group":              {version(8, kafkatest.Commit("none", 1, "stranger", 1)), kerr.IllegalGeneration},
 			"in the newer version":            {kafkatest.Commit("none", 1, "stranger", 1), kerr.GroupIDNotFound},
-			"no group id":                     {kafkatest.Commit("", -1, "", 1), nil}, // as ever in Kafka
+			"no group id":                     {kafkatest.Commit("", -1, "", 1), nil}, // as always in Kafka
 			"a long group id":                 {kafkatest.Commit(strings.Repeat("x", 256), -1, "", 1), kerr.InvalidGroupID},
 			"no such topic":                   {kafkatest.AddCommit(version(9, &kmsg.OffsetCommitRequest{Group: "g", Generation: -1}), "none", 0, 1, ""), kerr.UnknownTopicOrPartition},
 			"no such partition":               {kafkatest.AddCommit(version(9, &kmsg.OffsetCommitRequest{Group: "g", Generation: -1}), "t", 100, 1, ""), kerr.UnknownTopicOrPartition},
@@ -140,7 +140,7 @@ func TestWhoMayCommit(t *testing.T) {
 			require.Equal(t, test.want, kerrOf(kafkatest.CommitCode(got)), name)
 		}
 
-		b.send(kafkatest.Join(9, "g", ids[0])) // a round that it is alone in
+		b.send(kafkatest.Join(9, "g", ids[0])) // a round with no other member
 		kafkatest.RequireCode(t, kerr.RebalanceInProgress, kafkatest.CommitCode(answered[*kmsg.OffsetCommitResponse](b.send(kafkatest.Commit("g", generation+1, ids[0], 1)))))
 		b.send(kafkatest.Sync("g", generation+1, ids[0]))
 		b.send(kafkatest.Join(9, "g", b.newID("g")))
@@ -148,7 +148,7 @@ func TestWhoMayCommit(t *testing.T) {
 	})
 }
 
-// One partition's error is no other's.
+// An error of one partition does not affect the others.
 func TestCommitOfSeveralPartitions(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
@@ -219,15 +219,15 @@ func TestOffsetsAreBounded(t *testing.T) {
 		kafkatest.RequireCode(t, kerr.InvalidCommitOffsetSize, kafkatest.CommitCode(answered[*kmsg.OffsetCommitResponse](b.commit("g", 3, 1))))
 		kafkatest.RequireCode(t, nil, answered[*kmsg.DeleteGroupsResponse](b.send(kafkatest.DeleteGroups("g"))).Groups[0].ErrorCode)
 		kafkatest.RequireCode(t, nil, kafkatest.CommitCode(answered[*kmsg.OffsetCommitResponse](b.commit("g", 3, 1))))
-		for i := range int64(10) { // again and again takes no more
+		for i := range int64(10) { // repeated commits use no more
 			kafkatest.RequireCode(t, nil, kafkatest.CommitCode(answered[*kmsg.OffsetCommitResponse](b.commit("g", 3, i))))
 		}
 	}, func(c *Config) { c.MaxOffsetBytes = 3 * size })
 }
 
-// A snapshot is taken while commits are on their way: one is appended and not
-// replicated, one has come after. The snapshot must hold the first and lie before
-// the second, or to load the log would undo one of them.
+// A snapshot is made while commits are in flight: one is appended and not replicated, another
+// arrived later. The snapshot must include the first and precede the second in the log, or a load
+// would undo one of them.
 func TestSnapshotAmidCommits(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
@@ -250,7 +250,7 @@ func TestSnapshotAmidCommits(t *testing.T) {
 		b.lead(2)
 		require.Equal(t, int64(30), b.offset("g", 0))
 
-		// The same with what lies in the log up to the snapshot alone.
+		// The same with only the part of the log up to the snapshot.
 		b.log.truncate(b.log.batches[1].base)
 		b.co.Resign(0, 3)
 		b.lead(3)
@@ -258,8 +258,7 @@ func TestSnapshotAmidCommits(t *testing.T) {
 	}, func(c *Config) { c.OffsetsCompactBytes = 150 })
 }
 
-// The log stays short, and what is written anew is no more than what was written
-// since the last time.
+// The log stays short, and a snapshot rewrites no more than was written since the last one.
 func TestCompactionKeepsTheLogShort(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
@@ -287,7 +286,7 @@ func TestCompactionKeepsTheLogShort(t *testing.T) {
 		for i := range int64(live) {
 			require.Equal(t, 5000-live+i, b.offset(fmt.Sprint(i), 0))
 		}
-		// And nothing live at all is a snapshot, too.
+		// A snapshot without live data works, too.
 		for i := range int64(live) {
 			kafkatest.RequireCode(t, nil, answered[*kmsg.DeleteGroupsResponse](b.send(kafkatest.DeleteGroups(fmt.Sprint(i)))).Groups[0].ErrorCode)
 		}
@@ -302,8 +301,8 @@ func TestCompactionKeepsTheLogShort(t *testing.T) {
 	}, func(c *Config) { c.OffsetsCompactBytes = 500 })
 }
 
-// A write of several batches is one: nothing gets in between, and a barrier
-// behind it waits for all of it.
+// A write of several batches is a unit: no other write gets in between, and a later barrier waits
+// for all of it.
 func TestWritesKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {

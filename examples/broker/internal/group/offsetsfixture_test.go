@@ -12,22 +12,22 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// fakeLog is the store of a coordinator whose topic of offsets has one partition. Batches are appended at once; when they are replicated is the test's to
-// say.
+// fakeLog is the store of a coordinator whose offsets topic has one partition. Batches are appended
+// at once; the test decides when they are replicated.
 type fakeLog struct {
 	held  bool // replication waits for release
-	most  int  // bytes that may wait for it; no more is taken then; 0: no bound
+	most  int  // limit of bytes that wait for replication; 0: no limit
 	async bool // done is called by another goroutine
 	fails *kerr.Error
-	await func() bool // what AwaitReplicated returns; nil: true
+	await func() bool // result of AwaitReplicated; nil: true
 
 	mu      sync.Mutex
 	epoch   int32         // guarded by mu
 	batches []fakeBatch   // guarded by mu
 	next    int64         // guarded by mu
-	written int           // bytes ever; guarded by mu
+	written int           // bytes written in total; guarded by mu
 	waiting []*fakeAppend // guarded by mu
-	calls   int           // of other goroutines, under way; guarded by mu
+	calls   int           // done calls in progress in other goroutines; guarded by mu
 }
 
 type fakeBatch struct {
@@ -48,14 +48,14 @@ func (l *fakeLog) uncommittedLocked() (sum int) {
 	return sum
 }
 
-// lead begins a leader's reign; those before it are refused from now on.
+// lead begins a leader epoch; earlier ones are refused from now on.
 func (l *fakeLog) lead(epoch int32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.epoch = epoch
 }
 
-// PartitionsOf: there is one topic, t.
+// PartitionsOf knows one topic, t.
 func (l *fakeLog) PartitionsOf(topic string) int {
 	if topic == "t" {
 		return 100
@@ -63,7 +63,6 @@ func (l *fakeLog) PartitionsOf(topic string) int {
 	return 0
 }
 
-// AwaitReplicated returns what the test says.
 func (l *fakeLog) AwaitReplicated(context.Context, int32, int32, int64) bool {
 	return l.await == nil || l.await()
 }
@@ -76,7 +75,7 @@ func (l *fakeLog) Replicate(_, epoch int32, batch []byte, _ time.Duration, done 
 	case l.held:
 	case l.async:
 		go func() {
-			for range 20 * (base % 5) { // so that they come in another order
+			for range 20 * (base % 5) { // so that the calls come in another order
 				runtime.Gosched()
 			}
 			done(base, nil)
@@ -119,7 +118,7 @@ func (l *fakeLog) append(epoch int32, batch []byte, done func(base int64, err *k
 	return base, nil
 }
 
-// release ends the nth append that waits, and returns where it is in the log.
+// release completes the nth waiting append, and returns its offset in the log.
 func (l *fakeLog) release(n int, err *kerr.Error) (base int64) {
 	l.mu.Lock()
 	a := l.waiting[n]
@@ -129,14 +128,14 @@ func (l *fakeLog) release(n int, err *kerr.Error) (base int64) {
 	return a.base
 }
 
-// waits is how many appends wait to be replicated.
+// waits returns the number of appends that wait for replication.
 func (l *fakeLog) waits() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.waiting)
 }
 
-// settle waits for the calls of other goroutines.
+// settle waits for the done calls in other goroutines.
 func (l *fakeLog) settle() {
 	under := func() bool {
 		l.mu.Lock()
@@ -154,8 +153,8 @@ func (l *fakeLog) DeleteBefore(_, _ int32, offset int64) {
 	l.batches = slices.DeleteFunc(l.batches, func(b fakeBatch) bool { return b.base < offset })
 }
 
-// truncate cuts off what lies at offset and beyond: it was not replicated, and
-// the next leader does not have it.
+// truncate removes the batches at offset and beyond: they were not replicated, and the next leader
+// does not have them.
 func (l *fakeLog) truncate(offset int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

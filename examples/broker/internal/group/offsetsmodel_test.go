@@ -14,9 +14,9 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/kafkatest"
 )
 
-// offsetsModel knows what may be read: the state after the latest event that was
-// acknowledged, in the order in which they were sent. After a move it may also be
-// that of a later one which was not: it may be in the log.
+// offsetsModel knows which offsets may be read: the state after the latest acknowledged event, in
+// the order of sending. After a move it may also be the state after a later event that was not
+// acknowledged, because the log may have it.
 type offsetsModel struct {
 	t      *testing.T
 	b      *bench
@@ -30,19 +30,19 @@ type offsetsModelKey struct {
 }
 
 type offsetsModelEvent struct {
-	n      int   // of the request, in the order they were sent
+	n      int   // number of the request, in the order of sending
 	offset int64 // -1: deleted
 	acked  bool
 }
 
 type offsetsModelRequest struct {
 	n      int
-	key    offsetsModelKey // partition -1: of all, a deletion
+	key    offsetsModelKey // partition -1: a deletion of the whole group
 	offset int64
 	sent   *sent
 }
 
-// visible is the state after the latest acknowledged event before the nth.
+// visible returns the state after the latest acknowledged event before the nth.
 func (m *offsetsModel) visible(k offsetsModelKey, n int) int64 {
 	visible := int64(-1)
 	for _, e := range m.events[k] {
@@ -53,7 +53,7 @@ func (m *offsetsModel) visible(k offsetsModelKey, n int) int64 {
 	return visible
 }
 
-// note takes the answers that have come.
+// note records the answers that have arrived.
 func (m *offsetsModel) note() {
 	left := m.open[:0]
 	for _, r := range m.open {
@@ -70,7 +70,7 @@ func (m *offsetsModel) note() {
 				}
 			}
 		case *kmsg.DeleteGroupsResponse:
-			// Only what was there is deleted. All requests before this one have ended.
+			// Only existing offsets are deleted. All earlier requests have been answered.
 			for p := range int32(3) {
 				if k := (offsetsModelKey{r.key.group, p}); m.visible(k, r.n) >= 0 {
 					m.insert(k, offsetsModelEvent{r.n, -1, a.Groups[0].ErrorCode == 0})
@@ -81,7 +81,7 @@ func (m *offsetsModel) note() {
 	m.open = left
 }
 
-// insert puts an event in its place: later ones may have been sent since.
+// insert adds an event at its place in the order: later ones may have been sent since.
 func (m *offsetsModel) insert(k offsetsModelKey, e offsetsModelEvent) {
 	list := slices.Concat(m.events[k], []offsetsModelEvent{e})
 	for i := len(list) - 1; i > 0 && list[i-1].n > list[i].n; i-- {
@@ -90,7 +90,7 @@ func (m *offsetsModel) insert(k offsetsModelKey, e offsetsModelEvent) {
 	m.events[k] = list
 }
 
-// modelGroups is how many groups there are; each has three partitions.
+// modelGroups is the number of groups; each has three partitions.
 const modelGroups = 3
 
 func (m *offsetsModel) requireVisible() {
@@ -104,8 +104,8 @@ func (m *offsetsModel) requireVisible() {
 	}
 }
 
-// requireLoaded is after a move, with all requests answered; it goes on from what
-// was loaded.
+// requireLoaded checks the state after a move, when all requests are answered. The model continues
+// from the loaded state.
 func (m *offsetsModel) requireLoaded() {
 	for k, events := range m.events {
 		allowed := []int64{-1}
@@ -127,7 +127,7 @@ func TestOffsetsAgainstAModel(t *testing.T) {
 		b := newBench(t, func(c *Config) {
 			c.OffsetsCompactBytes = 700
 			if seed%2 == 1 {
-				c.MaxBatch = 200 // bytes: a snapshot is several
+				c.MaxBatch = 200 // bytes: a snapshot has several batches
 			}
 		})
 		b.log.held = true
@@ -145,7 +145,7 @@ func TestOffsetsAgainstAModel(t *testing.T) {
 
 func runOffsetsModel(t *testing.T, b *bench, rng *rand.Rand) {
 	m := &offsetsModel{t: t, b: b, events: map[offsetsModelKey][]offsetsModelEvent{}}
-	committed := int64(0) // in the log: whatever happens, it stays up to here
+	committed := int64(0) // replicated end of the log: no truncation goes below it
 	epoch := int32(1)
 	for n := 1; n <= 750; n++ {
 		k := offsetsModelKey{fmt.Sprint(rng.IntN(modelGroups)), rng.Int32N(3)}
@@ -179,7 +179,7 @@ func runOffsetsModel(t *testing.T, b *bench, rng *rand.Rand) {
 			}
 			epoch++
 			b.lead(epoch)
-			committed = b.log.next // a shard that is read opens once that is replicated
+			committed = b.log.next // a shard opens once the log it has read is replicated
 			m.requireLoaded()
 		}
 		m.note()
@@ -187,7 +187,7 @@ func runOffsetsModel(t *testing.T, b *bench, rng *rand.Rand) {
 	}
 }
 
-// truncateAt cuts the log somewhere behind what is committed.
+// truncateAt truncates the log at a random batch after the committed end.
 func (l *fakeLog) truncateAt(committed int64, rng *rand.Rand) {
 	l.mu.Lock()
 	var cuts []int64

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// The session of a member: from its last sign of life it lasts for its timeout,
-// no less, and a tick more at most.
+// A member's session lasts from its last heartbeat for its timeout: no less, and at most a tick
+// more.
 func TestSessionEndsInTimeAndNotEarlier(t *testing.T) {
 	t.Parallel()
 	const session = 3 * time.Second
@@ -44,7 +44,7 @@ func TestSessionEndsInTimeAndNotEarlier(t *testing.T) {
 					if name != "the answer to its sync" {
 						begun = time.Now()
 					}
-					b.requireHeartbeat(nil, "g", generation, ids[0]) // who looks must not expire itself
+					b.requireHeartbeat(nil, "g", generation, ids[0]) // so that this member does not expire itself
 					if name == "the answer to its sync" {
 						break
 					}
@@ -64,8 +64,8 @@ func TestSessionEndsInTimeAndNotEarlier(t *testing.T) {
 	}
 }
 
-// The table's deadline is moved after the group has noted the sign of life, and
-// without its lock. One that comes up in between must not drop the member.
+// The table's deadline is extended after the group has recorded the heartbeat, and without its
+// lock. A deadline that passes in between must not drop the member.
 func TestSessionEndsAmidAHeartbeat(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
@@ -79,8 +79,8 @@ func TestSessionEndsAmidAHeartbeat(t *testing.T) {
 	})
 }
 
-// A member has its session also when what its join has put off is done only
-// after the round has ended.
+// A member has a session even if the postponed calls of its join are made only after the round has
+// ended.
 func TestSessionBeginsAmidAJoin(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
@@ -100,7 +100,7 @@ func TestSessionBeginsAmidAJoin(t *testing.T) {
 	})
 }
 
-// Who waits here cannot say that it lives.
+// A member with a parked request cannot send heartbeats.
 func TestParkedMembersAreAlive(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
@@ -112,7 +112,7 @@ func TestParkedMembersAreAlive(t *testing.T) {
 
 		join := b.send(kafkatest.Join(3, "g", "", short))
 		b.pass(8 * time.Second)
-		join.requireParked() // the first one has 10 s to come
+		join.requireParked() // the first member has 10 s left
 		again := b.send(kafkatest.Join(3, "g", id))
 		a := answered[*kmsg.JoinGroupResponse](join)
 		kafkatest.RequireCode(t, nil, a.ErrorCode)
@@ -120,7 +120,7 @@ func TestParkedMembersAreAlive(t *testing.T) {
 
 		sync := b.send(kafkatest.Sync("g", 2, a.MemberID))
 		b.pass(8500 * time.Millisecond)
-		sync.requireParked() // the leader has as long to sync
+		sync.requireParked() // the leader has the same time to sync
 		b.send(kafkatest.Sync("g", 2, id, a.MemberID))
 		require.Equal(t, "for "+a.MemberID, string(answered[*kmsg.SyncGroupResponse](sync).MemberAssignment))
 
@@ -132,7 +132,7 @@ func TestParkedMembersAreAlive(t *testing.T) {
 	})
 }
 
-// One that has joined again waits for another that is slow to.
+// A member that has rejoined waits for another that is slow to do so.
 func TestMembersThatRejoinAreAlive(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
@@ -147,8 +147,7 @@ func TestMembersThatRejoinAreAlive(t *testing.T) {
 	})
 }
 
-// Its session begins with the answer to its join, and what it does not do then is
-// to sync.
+// The member's session begins with the answer to its join, and it never syncs.
 func TestSessionEndsBeforeTheFirstSync(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
@@ -163,7 +162,7 @@ func TestSessionEndsBeforeTheFirstSync(t *testing.T) {
 	})
 }
 
-// A member of a round that is under way goes, and was the last one missing.
+// The last member that a round waits for is dropped when its session ends.
 func TestSessionEndsWhileARoundWaitsForIt(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
@@ -177,7 +176,7 @@ func TestSessionEndsWhileARoundWaitsForIt(t *testing.T) {
 	})
 }
 
-// A shorter session that a member asks for with its next join holds from then on.
+// A shorter session timeout in a member's next join applies from then on.
 func TestSessionIsThatOfTheLatestJoin(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {

@@ -11,8 +11,8 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/kafkatest"
 )
 
-// staticGroup is a stable group of static members a, b, c, ... as many as asked
-// for; leader is among them.
+// staticGroup returns a stable group of static members a, b, c, ..., as many as asked for, and
+// which of them leads.
 func (b *bench) staticGroup(members int, change ...func(*kmsg.JoinGroupRequest)) (byName map[string]string, leader string, generation int32) {
 	b.t.Helper()
 	var joins []*sent
@@ -39,7 +39,7 @@ func TestStaticMemberComesBack(t *testing.T) {
 		ids, leader, generation := b.staticGroup(2)
 		require.Equal(t, "a", leader, "the first that came")
 
-		// The follower. Its place, its assignment, and nobody else notices.
+		// The follower returns: it gets its slot and its assignment, and no other member notices.
 		back := answered[*kmsg.JoinGroupResponse](b.send(kafkatest.Join(9, "g", "", kafkatest.WithInstance("b"))))
 		kafkatest.RequireCode(t, nil, back.ErrorCode)
 		require.Equal(t, generation, back.Generation)
@@ -50,7 +50,7 @@ func TestStaticMemberComesBack(t *testing.T) {
 		b.requireHeartbeat(nil, "g", generation, ids["a"])
 		b.requireHeartbeat(nil, "g", generation, back.MemberID)
 
-		// The process that was there before, if it still runs, is fenced.
+		// The earlier process, if it still runs, is fenced.
 		old := kafkatest.Heartbeat("g", generation, ids["b"])
 		b.requireHeartbeat(kerr.UnknownMemberID, "g", generation, ids["b"])
 		old.InstanceID = kmsg.StringPtr("b")
@@ -71,8 +71,8 @@ func TestStaticMemberComesBack(t *testing.T) {
 	})
 }
 
-// A new process is told its id when every in-sync replica has it, no sooner: else the next
-// coordinator could fence a member that lives.
+// A new process gets its id only when every in-sync replica has it: otherwise the next coordinator
+// could fence a live member.
 func TestTakeOverIsReplicatedFirst(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
@@ -83,7 +83,7 @@ func TestTakeOverIsReplicatedFirst(t *testing.T) {
 			return s
 		}
 		b.log.held = true
-		before, back := takeOver(), takeOver() // another process yet
+		before, back := takeOver(), takeOver() // a third process
 		kafkatest.RequireCode(t, kerr.FencedInstanceID, answered[*kmsg.JoinGroupResponse](before).ErrorCode)
 		b.requireHeartbeat(nil, "g", generation, ids["a"])
 		b.log.release(0, nil)
@@ -94,8 +94,8 @@ func TestTakeOverIsReplicatedFirst(t *testing.T) {
 		require.Equal(t, generation, a.Generation)
 		require.Equal(t, 2, b.co.sessions.Len())
 
-		// The replicas never get it, and the coordinator moves: the one before is there still,
-		// and its place is taken over again.
+		// The replicas never get the new id, and the coordinator moves: the previous member is
+		// still known, and its slot is taken over again.
 		_, end := b.log.Records(0)
 		back = takeOver()
 		b.co.Resign(0, 2)
@@ -110,8 +110,8 @@ func TestTakeOverIsReplicatedFirst(t *testing.T) {
 	})
 }
 
-// What the log does not take has the group join anew, and so has whatever else happens
-// meanwhile: the join of the new process is one of that round.
+// A record whose write fails makes the group join again, and so does any other event in between.
+// The new process's join counts for that round.
 func TestTakeOverThatIsNotReplicated(t *testing.T) {
 	t.Parallel()
 	for name, meanwhile := range map[string]func(b *bench){
@@ -147,7 +147,7 @@ func TestTakeOverThatIsNotReplicated(t *testing.T) {
 	}
 }
 
-// It goes, or is dropped, before it is answered.
+// The member leaves, or is dropped, before it is answered.
 func TestTakeOverIsGivenUp(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
@@ -165,7 +165,7 @@ func TestTakeOverIsGivenUp(t *testing.T) {
 	})
 }
 
-// Its session begins when it comes back; the one that it had does not count.
+// The session begins when the member comes back; the old session does not count.
 func TestSessionOfAStaticMemberThatComesBack(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
@@ -181,7 +181,7 @@ func TestSessionOfAStaticMemberThatComesBack(t *testing.T) {
 	})
 }
 
-// The leader comes back and must not assign anew: nobody would hear of it.
+// A leader that comes back must not assign again, because no member would get the new assignment.
 func TestStaticLeaderComesBack(t *testing.T) {
 	t.Parallel()
 	for version, skips := range map[int16]bool{8: false, 9: true} {
@@ -217,7 +217,7 @@ func TestStaticMemberComesBackWithAnotherProtocol(t *testing.T) {
 	})
 }
 
-// While the leader assigns, a new id would get nothing.
+// While the leader assigns, a new id would get no assignment.
 func TestStaticMemberComesBackAmidARebalance(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
@@ -240,7 +240,7 @@ func TestStaticMemberComesBackAmidARebalance(t *testing.T) {
 	})
 }
 
-// A static member that does not join again keeps its place, for its session.
+// A static member that does not join again keeps its slot for its session.
 func TestStaticMemberIsMissingFromARound(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
@@ -254,7 +254,7 @@ func TestStaticMemberIsMissingFromARound(t *testing.T) {
 		next, _ := b.syncAll("g", []*sent{join})
 		require.Equal(t, []string{ids["b"]}, next)
 		b.requireHeartbeat(nil, "g", generation+1, ids["b"])
-		b.pass(30 * time.Second) // longer than it would have to sync
+		b.pass(30 * time.Second) // longer than the time it would have to sync
 		b.requireHeartbeat(nil, "g", generation+1, ids["b"])
 		back := answered[*kmsg.JoinGroupResponse](b.send(kafkatest.Join(9, "g", "", kafkatest.WithInstance("a"), kafkatest.WithSession(time.Minute))))
 		kafkatest.RequireCode(t, nil, back.ErrorCode)
@@ -262,8 +262,7 @@ func TestStaticMemberIsMissingFromARound(t *testing.T) {
 	})
 }
 
-// Nobody joins again: the round goes on waiting until somebody does, or the
-// sessions end.
+// No member joins again: the round waits until one does, or the sessions end.
 func TestStaticMembersAreAllMissing(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
@@ -292,7 +291,7 @@ func TestStaticMemberIsRemovedByName(t *testing.T) {
 	})
 }
 
-// A full group takes back who has a place in it.
+// A full group accepts a returning static member.
 func TestStaticMemberComesBackToAFullGroup(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
