@@ -81,7 +81,7 @@ func TestProduceAndConsume(t *testing.T) {
 	}
 }
 
-// A consumer waits no longer than until the data it waits for arrives.
+// A waiting consumer gets data when it arrives, not after its max wait.
 func TestKgoLongPoll(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t)

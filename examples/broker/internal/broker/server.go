@@ -55,7 +55,7 @@ type Server struct {
 	uptime     uptime.Clock    // measures the silence of other brokers
 	ctx        context.Context // of the background goroutines
 	cancel     context.CancelFunc
-	background sync.WaitGroup // followers, heartbeats, retention, and the goroutine that follows the controller
+	background sync.WaitGroup // all background goroutines
 	followers  map[int32]bool // used only by the goroutine that follows the controller
 	rejoining  chan struct{}  // capacity 1: a follower may be in sync again
 

@@ -168,7 +168,7 @@ func (g *group) mayCommitLocked(q *kmsg.OffsetCommitRequest, l *later) *kerr.Err
 	case q.Generation != g.generation:
 		return kerr.IllegalGeneration
 	case g.state == stateCompleting:
-		return kerr.RebalanceInProgress // it has no assignment yet, so it may have lost the partitions it commits for
+		return kerr.RebalanceInProgress // the member has no assignment yet, so it may have lost the partitions it commits
 	}
 	g.aliveLocked(g.members[q.MemberID], l)
 	return nil
