@@ -14,9 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The benchmarks write to a folder on disk, with an fsync for each commit, in 16
-// shards: keys of 16 bytes, bodies of 32, calls with 100 timers that are parted by
-// shard, two producers.
+// The benchmarks write to a folder on disk, with an fsync for each commit: 16 shards, keys of 16
+// bytes, bodies of 32, calls with 100 timers split by shard, two producers.
 const (
 	benchShards    = 16
 	benchBatch     = 100
@@ -35,7 +34,7 @@ func openBench(b *testing.B, pending int) *Store {
 	return s
 }
 
-// produce schedules n timers. After each call begun is told how many more there are.
+// produce schedules n timers. After each call it passes the number of new timers to begun.
 func produce(b *testing.B, s *Store, next *atomic.Int64, n int, due func() store.Millis, begun func(int)) {
 	var producers sync.WaitGroup
 	left := new(atomic.Int64)
@@ -87,8 +86,8 @@ func BenchmarkSchedule(b *testing.B) {
 	}
 }
 
-// BenchmarkLives schedules, claims and acknowledges; at most 20,000 are between the
-// first and the last.
+// BenchmarkLives schedules, claims and acknowledges; at most 20,000 timers are between the first
+// step and the last.
 func BenchmarkLives(b *testing.B) {
 	for _, pending := range []int{0, 500_000} {
 		b.Run(fmt.Sprintf("waiting=%d", pending), func(b *testing.B) {
@@ -156,7 +155,7 @@ func lives(b *testing.B, s *Store) {
 	workers.Wait()
 }
 
-// runShard claims what is due in a shard and acknowledges it.
+// runShard claims the due timers of a shard and acknowledges them.
 func runShard(ctx context.Context, s *Store, n int) (int, error) {
 	claimed, _, err := s.Claim(ctx, n, store.Claim{
 		Worker: "w", Token: store.NewToken("w"), Max: 500, MaxBytes: store.MaxClaim, Lease: time.Minute, MaxAttempts: 3,
@@ -172,8 +171,8 @@ func runShard(ctx context.Context, s *Store, n int) (int, error) {
 	return len(ends), err
 }
 
-// BenchmarkOpen opens a folder with a million that wait; of them what is still in the
-// log is read.
+// BenchmarkOpen opens a folder with a million waiting timers. Opening reads those that are still in
+// the log.
 func BenchmarkOpen(b *testing.B) {
 	dir := b.TempDir()
 	s, err := Open(dir, Options{Shards: benchShards, Logger: quiet})
@@ -187,7 +186,7 @@ func BenchmarkOpen(b *testing.B) {
 	}
 }
 
-// BenchmarkSync is what the disk can do: one small write and an fsync.
+// BenchmarkSync measures the disk: one small write and an fsync.
 func BenchmarkSync(b *testing.B) {
 	s, err := Open(b.TempDir(), Options{Shards: 1, Logger: quiet})
 	require.NoError(b, err)

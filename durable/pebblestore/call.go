@@ -15,15 +15,15 @@ const (
 	reads  callKind = false
 )
 
-// call runs f, one call on a shard, in a goroutine of its own, so that a disk that
-// hangs does not hold the caller beyond ctx.
+// call runs f, one call on a shard, in its own goroutine, so that a disk that hangs does not hold
+// the caller beyond ctx.
 //
-// The order is: lock the shard; f; apply the batch; find the horizon; unlock; wait
-// for the fsync; publish events; what f left for then; answer. Since the lock is free before the fsync,
-// the commits of all shards, and the next ones of the same shard, share one.
+// The order is: lock the shard; run f; apply the batch; find the horizon; unlock; wait for the
+// fsync; publish events; run f's deferred reads (change.then); answer. The lock is released before
+// the fsync, so one fsync serves the commits of all shards and the next commits of the same shard.
 //
-// f must not keep what the caller may change: after ErrUnsure it may still run. It changes
-// nothing then unless ctx ended after the change had begun: see change.inTime.
+// f must not keep memory that the caller may change: after ErrUnsure f may still run. It then
+// changes nothing unless ctx ended after the change had begun: see change.inTime.
 func call[T any](ctx context.Context, s *Store, shard int, k callKind, f func(*change) (T, error)) (T, store.Horizon, error) {
 	type answer struct {
 		v   T
@@ -68,7 +68,7 @@ func call[T any](ctx context.Context, s *Store, shard int, k callKind, f func(*c
 	return none, store.Horizon{}, err
 }
 
-// run makes a call on a shard that is locked, and unlocks it.
+// run makes a call on a locked shard and unlocks the shard.
 func run[T any](ctx context.Context, s *Store, sh *shard, k callKind, f func(*change) (T, error)) (v T, h store.Horizon, err error) {
 	c := &change{ctx: ctx, sh: sh, limits: s.limits, at: momentOf(s.now()), timers: map[string]*timer{}}
 	if k == writes {
@@ -91,7 +91,7 @@ func run[T any](ctx context.Context, s *Store, sh *shard, k callKind, f func(*ch
 	h = c.horizon()
 	sh.unlock()
 	switch last {
-	case nil: // nothing was written since it was opened
+	case nil: // nothing was written since the shard was opened
 	case before:
 		select {
 		case <-last.synced:
@@ -136,7 +136,7 @@ func (s *Store) leave() {
 	}
 }
 
-// deadline gives ctx the store's own, if it has none.
+// deadline gives ctx the store's call timeout if it has no deadline.
 func (s *Store) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return ctx, func() {}
@@ -144,7 +144,7 @@ func (s *Store) deadline(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeoutCause(ctx, s.timeout, fmt.Errorf("the disk did not answer within %v", s.timeout))
 }
 
-// lock waits for a shard.
+// lock locks a shard, or returns an error when ctx ends or the store fails.
 func (s *Store) lock(ctx context.Context, sh *shard) error {
 	select {
 	case sh.lock <- struct{}{}:
@@ -163,8 +163,8 @@ func (s *Store) lock(ctx context.Context, sh *shard) error {
 
 func (sh *shard) unlock() { <-sh.lock }
 
-// checkKeys refuses keys of another shard, and too many of them: they would be
-// where nobody finds them.
+// checkKeys refuses keys of another shard, under which no call would find them, and more than
+// store.MaxItems keys.
 func (s *Store) checkKeys(shard, n int, key func(int) string) error {
 	if n > store.MaxItems {
 		return fmt.Errorf("durable: a call has %d items, must be at most %d", n, store.MaxItems)
@@ -180,9 +180,9 @@ func (s *Store) checkKeys(shard, n int, key func(int) string) error {
 	return nil
 }
 
-// checkRoom returns ErrFull if the disk has less room than Options.MinFree. It asks
-// the file system at most ten times a second, in a goroutine of its own, and waits for the
-// answer until ctx ends.
+// checkRoom returns ErrFull if the disk has less free space than Options.MinFree. It asks the file
+// system at most ten times a second, in a separate goroutine, and waits for the answer until ctx
+// ends.
 func (s *Store) checkRoom(ctx context.Context) error {
 	if s.minFree < 0 {
 		return nil

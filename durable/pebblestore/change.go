@@ -9,36 +9,36 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// change is one call's change to a shard. It has two parts: first what it needs is
-// read, and a read can fail; then the shard's memory is changed and the batch built,
-// and nothing there can fail. So after an error nothing was changed. The second part does not
-// begin once the call's ctx has ended, whose caller may have left: see inTime.
+// change is one call's change to a shard. It has two parts. The first part reads everything the
+// call needs, and a read can fail. The second part changes the shard's memory and builds the batch,
+// and no step of it can fail. So after an error nothing has changed. The second part does not begin
+// once the call's ctx has ended, because the caller may have left: see inTime.
 //
-// The methods below are the steps of the second part. Each moves a timer into or
-// out of a home, in memory and in the batch.
+// The methods below are the steps of the second part. Each moves a timer into or out of a state
+// (waiting, leased, dead), in memory and in the batch.
 //
-// Invariant: a key but kindMeta's and keyConfig is set only when it is not there,
-// and removed only when it is. So a SingleDelete removes it: it and the Set vanish
-// together when they meet, in most lives before they are written to a table.
+// Invariant: except for kindMeta and keyConfig, a key is set only when it does not exist, and
+// removed only when it does. So SingleDelete can remove it, and the Set and the deletion vanish
+// together when they meet: for most timers before they are written to a table.
 type change struct {
 	ctx    context.Context // of the call, with its deadline
 	sh     *shard
 	limits store.Limits
 	at     moment
 	batch  *pebble.Batch
-	timers map[string]*timer // that were read: waiting or dead; nil: there is none
-	plans  map[string]*plan  // that were read; nil: there is none
-	noted  []*plan           // whose histories or wakes have changed, in order
+	timers map[string]*timer // read by this call: waiting or dead; nil: there is none
+	plans  map[string]*plan  // read by this call; nil: there is none
+	noted  []*plan           // plans whose histories or wakes have changed, in order
 	events []store.Event
-	then   func() error // what is left to read once the shard is unlocked
+	then   func() error // reads that follow once the shard is unlocked
 	key    []byte       // a buffer
 	value  []byte       // another
 }
 
-// moment is the present of a call.
+// moment is the time of a call.
 type moment struct {
-	now    store.Millis // rounded down: what is due by now is due
-	up     store.Millis // rounded up: delays count from it, so that nothing is early
+	now    store.Millis // rounded down: a timer due by now is due
+	up     store.Millis // rounded up: delays count from it, so that no timer is early
 	micros int64
 }
 
@@ -46,7 +46,7 @@ func momentOf(t time.Time) moment {
 	return moment{store.Millis(t.UnixMilli()), store.MillisAt(t), t.UnixMicro()}
 }
 
-// base returns the present from which a delay counts; one of 0 or less is over now.
+// base returns the time from which a delay counts. A delay of 0 or less ends now.
 func (m moment) base(delay time.Duration) store.Millis {
 	if delay > 0 {
 		return m.up
@@ -71,8 +71,8 @@ func (c *change) read(key string) (*timer, error) {
 	return t, nil
 }
 
-// inTime ends the first part. It returns an error if ctx has ended meanwhile, as while the
-// disk did not answer: the change must not be made at some later time.
+// inTime ends the first part. It returns an error if ctx has ended, for example while the disk did
+// not answer: the change must not be made at some later time.
 func (c *change) inTime() error {
 	if c.ctx.Err() != nil {
 		return context.Cause(c.ctx)
@@ -80,7 +80,7 @@ func (c *change) inTime() error {
 	return nil
 }
 
-// readWaiting fetches the timer of a key, unless it is leased. It belongs to the first part.
+// readWaiting fetches the timer of a key, unless the timer is leased. It belongs to the first part.
 func (c *change) readWaiting(key string) error {
 	if c.sh.leases.byKey[key] != nil {
 		return nil
@@ -89,7 +89,7 @@ func (c *change) readWaiting(key string) error {
 	return err
 }
 
-// each makes the same change to each of the items, which are timers of one shard, no plans.
+// each makes the same change to each of the items, which are timers of one shard and not plans.
 func each[I, R any](ctx context.Context, s *Store, shard int, items []I, key func(I) string, do func(*change, I) R) ([]R, store.Horizon, error) {
 	if err := noPlans(items, key); err != nil {
 		return nil, store.Horizon{}, err
@@ -97,7 +97,8 @@ func each[I, R any](ctx context.Context, s *Store, shard int, items []I, key fun
 	return changeAll(ctx, s, shard, items, key, func(c *change, item I) error { return c.readWaiting(key(item)) }, do)
 }
 
-// noPlans refuses the keys of plans: a change of a plan's timer must change the rest of it, too.
+// noPlans refuses the keys of plans: a change to a plan's timer must also change its kindPlan
+// record.
 func noPlans[I any](items []I, key func(I) string) error {
 	for _, item := range items {
 		if k := key(item); store.IsPlan(k) {
@@ -107,9 +108,9 @@ func noPlans[I any](items []I, key func(I) string) error {
 	return nil
 }
 
-// changeAll makes the same change to each of the items: read is its first part, do its second.
-// The items are of one shard, and the caller has copied them: the caller of the store may
-// change its own once it has given up.
+// changeAll makes the same change to each of the items: read is its first part, do its second. The
+// items are of one shard. The caller of changeAll has copied them, because the caller of the store
+// may change its own once it has given up.
 func changeAll[I, R any](
 	ctx context.Context, s *Store, shard int, items []I, key func(I) string, read func(*change, I) error, do func(*change, I) R,
 ) ([]R, store.Horizon, error) {
@@ -134,14 +135,14 @@ func changeAll[I, R any](
 	})
 }
 
-// itself is the key of an item that is one.
+// itself returns an item that is a key.
 func itself(key string) string { return key }
 
-// set and remove write to the batch. Their errors are those of indexed batches.
+// set and remove write to the batch. They drop its errors, which only indexed batches return.
 func (c *change) set(key, value []byte) { _ = c.batch.Set(key, value, nil) }
 func (c *change) remove(key []byte)     { _ = c.batch.SingleDelete(key, nil) }
 
-// create makes a timer's record, and its body.
+// create makes a timer, and writes its body if that is not inline.
 func (c *change) create(e store.Entry, due store.Millis) *timer {
 	t := &timer{key: e.Key, id: e.ID, topic: e.Topic, due: due}
 	t.body.length = len(e.Body)
@@ -162,13 +163,13 @@ func (c *change) write(kind byte, t *timer) {
 	c.set(c.key, c.value)
 }
 
-// rewrite sets the record of a timer that has one.
+// rewrite replaces the record of a timer.
 func (c *change) rewrite(t *timer) {
 	c.erase(kindRecord, t)
 	c.write(kindRecord, t)
 }
 
-// erase removes a record, and leaves the body.
+// erase removes a record and keeps the body.
 func (c *change) erase(kind byte, t *timer) {
 	c.key = timerKey(c.key[:0], c.sh.index, kind, t.key)
 	c.remove(c.key)
@@ -183,7 +184,7 @@ func (c *change) discard(kind byte, t *timer) {
 	}
 }
 
-// wait puts a timer into its lane.
+// wait adds a timer to its lane.
 func (c *change) wait(t *timer) {
 	lane := t.lane()
 	c.key = laneKey(c.key[:0], c.sh.index, lane, t.due, t.key)
@@ -191,7 +192,7 @@ func (c *change) wait(t *timer) {
 	c.sh.lanes[lane].add(c.key[lanePlace:])
 }
 
-// unwait takes a timer out of its lane.
+// unwait removes a timer from its lane.
 func (c *change) unwait(t *timer) {
 	lane := t.lane()
 	c.key = laneKey(c.key[:0], c.sh.index, lane, t.due, t.key)
@@ -199,7 +200,7 @@ func (c *change) unwait(t *timer) {
 	c.sh.lanes[lane].remove(c.key[lanePlace:])
 }
 
-// lease leases a timer that is in no home.
+// lease leases a timer that is in no state.
 func (c *change) lease(l *lease) {
 	c.sh.leases.add(l)
 	c.writeLease(l)
@@ -217,8 +218,8 @@ func (c *change) eraseLease(l *lease) {
 	c.remove(c.key)
 }
 
-// release ends a lease. If its timer does not go on, it is gone, and its successor
-// waits; release reports whether the timer goes on, which then is in no home.
+// release ends a lease and reports whether the timer goes on; such a timer is then in no state.
+// Otherwise release removes the timer, and its successor begins to wait.
 func (c *change) release(l *lease) bool {
 	c.sh.leases.remove(l)
 	c.eraseLease(l)
@@ -234,7 +235,7 @@ func (c *change) release(l *lease) bool {
 	return false
 }
 
-// succeed gives a lease a successor, or takes it away, instead of the one it has.
+// succeed replaces a lease's successor by t, or removes it if t is nil.
 func (c *change) succeed(l *lease, t *timer) {
 	if l.successor != nil {
 		c.discard(kindSuccessor, l.successor)
@@ -245,7 +246,7 @@ func (c *change) succeed(l *lease, t *timer) {
 	}
 }
 
-// bury makes a timer that is in no home a dead letter.
+// bury makes a timer that is in no state a dead letter.
 func (c *change) bury(t *timer) {
 	t.dead, t.died = true, c.at.now
 	c.rewrite(t)
@@ -254,7 +255,7 @@ func (c *change) bury(t *timer) {
 	c.sh.dead++
 }
 
-// exhume takes a dead letter out of its home.
+// exhume removes a dead letter from the dead.
 func (c *change) exhume(t *timer) {
 	c.key = deadKey(c.key[:0], c.sh.index, t.died, t.key)
 	c.remove(c.key)

@@ -6,7 +6,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// Claim leases what is due.
+// Claim leases due timers.
 func (s *Store) Claim(ctx context.Context, shard int, claim store.Claim) (store.Claimed, store.Horizon, error) {
 	if err := claim.Check(); err != nil {
 		return store.Claimed{}, store.Horizon{}, err
@@ -42,7 +42,7 @@ func (c *change) again(own []*lease) (answer store.Claimed, err error) {
 	return answer, nil
 }
 
-// answer returns a lease as its claim returns it. The plan of a plan's lease has been read.
+// answer returns a lease as Claim returns it. The plan of a plan's lease has been read before.
 func (c *change) answer(l *lease, body []byte) store.Lease {
 	answer := store.Lease{
 		Holder: l.holder(), ID: l.t.id, Topic: l.t.topic, Body: body, Due: l.t.due,
@@ -54,24 +54,23 @@ func (c *change) answer(l *lease, body []byte) store.Lease {
 	return answer
 }
 
-// draft is what a claim is going to do. It is made in the first part of the change,
-// and only reads.
+// draft is what a claim is going to do. The first part of the change makes it, and only reads.
 type draft struct {
 	c     *change
 	claim store.Claim
 
-	over    []*lease // run out, and not leased anew
-	buried  int      // of these, how many become dead letters
+	over    []*lease // expired leases that this claim does not renew
+	buried  int      // how many of over become dead letters
 	expired []*timer // dead letters that MaxDead and MaxDeadAge remove
-	ranOut  []*lease // run out, and leased anew if there is room
+	ranOut  []*lease // expired leases that this claim renews if it has capacity
 	queues  [lanes]queue
-	woken   map[string]bool // the plans that wake by what this claim ends
+	woken   map[string]bool // the plans that wake when the runs in over end
 	picks   []pick          // the first plans of them are plans
 	plans   int
 	lost    [][]byte // keys that belong to no timer
 }
 
-// pick is a timer or a plan to lease: from the lanes, or one whose lease has run out.
+// pick is a timer or a plan to lease: from its lane, or with an expired lease.
 type pick struct {
 	t    *timer
 	l    *lease
@@ -99,8 +98,7 @@ func (d *draft) make() error {
 	return d.choose()
 }
 
-// sortRanOut parts the leases that have run out in those that are leased anew and
-// those that are not.
+// sortRanOut divides the expired leases into those to renew and the rest.
 func (d *draft) sortRanOut() {
 	for _, l := range d.c.sh.leases.byEnd.ranOut(d.c.at.now, store.MaxItems) {
 		switch {
@@ -119,7 +117,7 @@ func (d *draft) sortRanOut() {
 }
 
 // expectEnds reads the plans of the occurrences that end with their leases. A plan that wakes is
-// due in this claim already.
+// already due in this claim.
 func (d *draft) expectEnds() error {
 	for _, l := range d.over {
 		t, err := d.c.expect(l.t.key, l.outcome(store.Bury))
@@ -140,7 +138,7 @@ func (d *draft) expectEnds() error {
 	return nil
 }
 
-// choosePlans takes plans: those whose leases have run out, and then those that are due.
+// choosePlans picks plans: first those with expired leases, then those that are due.
 func (d *draft) choosePlans() error {
 	q := &d.queues[store.PlanLane]
 	if err := q.open(d, store.PlanLane); err != nil {
@@ -177,8 +175,8 @@ func (d *draft) choosePlans() error {
 	return nil
 }
 
-// choose takes one timer from each queue in turn: the leases that have run out come
-// after the lanes, or, if the claim begins with them, before lane 0.
+// choose takes one timer from each queue in turn. The expired leases have their turn after the
+// lanes, or before lane 0 if the claim begins with them.
 func (d *draft) choose() error {
 	turn := 0
 	if d.claim.FirstLane == store.Lanes {
@@ -261,8 +259,8 @@ func (d *draft) carryOut() store.Claimed {
 	return answer
 }
 
-// repair removes keys that belong to no timer. However they came there: a Delete
-// removes them.
+// repair removes keys that belong to no timer. It uses Delete, which removes a key however often it
+// was set.
 func (c *change) repair(keys [][]byte) {
 	for _, key := range keys {
 		_ = c.batch.Delete(key, nil)

@@ -5,17 +5,16 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// commit is a batch that was applied, and may not be synced yet.
+// commit is a batch that was applied and may not be synced yet.
 type commit struct {
 	batch  *pebble.Batch
 	synced chan struct{} // closed when it is
 }
 
-// apply writes the batch, with the shard's record, into Pebble's log and its
-// memory, where the shard's next call sees it. What it wrote is then sh.last. The
-// caller waits for sh.last once it has unlocked the shard, also if this call wrote
-// nothing: its answer may follow from what the call before wrote. If the store
-// fails, apply may never return.
+// apply writes the batch, with the shard's record, into Pebble's log and memory, where the shard's
+// next call sees it, and sets sh.last to the new commit. The caller waits for sh.last once it has
+// unlocked the shard, even if this call wrote nothing: its answer may depend on the previous call's
+// write. If the store fails, apply may never return.
 func (c *change) apply() error {
 	sh := c.sh
 	switch {
@@ -45,8 +44,8 @@ func (k *commit) sync() error {
 	return batch.Close()
 }
 
-// horizon returns when the shard has something to do next, and announces it if that
-// is earlier than it was.
+// horizon returns when the shard has work next, and announces that time if it is earlier than
+// before.
 func (c *change) horizon() store.Horizon {
 	due := c.sh.nextDue()
 	if due != 0 && (c.sh.next == 0 || due < c.sh.next) {

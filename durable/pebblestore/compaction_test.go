@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whatever Pebble's tables and compactions do to the deletions, each removes the one
-// key that is there: Pebble itself would tell (misuse), and nothing comes back.
+// However Pebble's tables and compactions treat the deletions, each removes exactly one key:
+// otherwise Pebble would report misuse, or a key would reappear.
 func TestCompactions(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -26,7 +26,7 @@ func TestCompactions(t *testing.T) {
 		case 2:
 			require.NoError(t, f.db.Compact(f.ctx, []byte{0}, []byte{2}, false))
 		case 3:
-			require.NoError(t, snapshot.Close()) // it parts what a compaction may join
+			require.NoError(t, snapshot.Close()) // it separates keys that a compaction may join
 			snapshot = f.db.NewSnapshot()
 		}
 		if i%100 == 0 {

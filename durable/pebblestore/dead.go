@@ -51,8 +51,8 @@ func (c *change) purge(key string) int {
 	return 1
 }
 
-// findExpired finds the dead letters that MaxDead and MaxDeadAge remove, the oldest
-// first, at most as many as one call changes. Those that this claim buries count.
+// findExpired finds the dead letters that MaxDead and MaxDeadAge remove, oldest first, at most
+// store.MaxItems. The timers that this claim dead-letters count too.
 func (d *draft) findExpired() error {
 	c, limits := d.c, d.c.limits
 	excess := min(max(int(c.sh.dead)+d.buried-limits.MaxDead, 0), store.MaxItems)
@@ -86,8 +86,8 @@ func (d *draft) findExpired() error {
 	if err := it.Error(); err != nil {
 		return fmt.Errorf("durable: reading shard %d: %w", c.sh.index, err)
 	}
-	// What this claim buries is the youngest, but for what died by a clock that has
-	// been put back since.
+	// The timers that this claim dead-letters are the youngest, unless the clock has been set back
+	// since others died.
 	for _, l := range d.over {
 		if len(d.expired) < excess && !l.over() {
 			d.expired = append(d.expired, l.t)

@@ -6,8 +6,8 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// CountDue counts what waits by when it is due; see [store.Store]. It reads the keys of what it
-// counts, store.MaxCounted of them at most, while the shard is not locked.
+// CountDue counts the waiting timers by due time; see [store.Store]. It reads the keys of the
+// timers that it counts, at most store.MaxCounted of them, while the shard is not locked.
 func (s *Store) CountDue(ctx context.Context, n int, edges []store.Millis) (store.DueCounts, error) {
 	if err := store.CheckEdges(edges); err != nil {
 		return store.DueCounts{}, err
@@ -38,7 +38,7 @@ func (v *view) countDue(ctx context.Context, edges []store.Millis, most int) (_ 
 		return store.DueCounts{}, err
 	}
 	d := store.DueCounts{Counts: make([]int, len(edges)-1)}
-	bin, last, together := 0, store.Millis(0), 0 // how many of the bin are due at last
+	bin, last, together := 0, store.Millis(0), 0 // how many timers of the bin are due at last
 	for counted := 0; ctx.Err() == nil; counted++ {
 		place := m.first()
 		if place == nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// CountDue counts a bounded number of timers, and tells exactly those before the first that it has
-// not counted.
+// CountDue counts a bounded number of timers, and reports exactly the counts before the first timer
+// that it has not counted.
 func TestCountDueIsBounded(t *testing.T) {
 	f := newFixture(t)
 	require.Equal(t, store.MaxCounted, f.maxCounted)
@@ -30,14 +30,14 @@ func TestCountDueIsBounded(t *testing.T) {
 		{[]store.Millis{10, 20, 30, 40, 50}, 20, []int{3, 5, 3, 1}, 0},
 		{[]store.Millis{10, 20, 30, 40, 50}, 12, []int{3, 5, 3, 1}, 0},
 		{[]store.Millis{10, 20, 30, 40, 50}, 11, []int{3, 5, 3, 0}, 41},
-		{[]store.Millis{10, 20, 30, 40, 50}, 10, []int{3, 5, 1, 0}, 32}, // one of the two due then was read
+		{[]store.Millis{10, 20, 30, 40, 50}, 10, []int{3, 5, 1, 0}, 32}, // only one of the two timers due then was read
 		{[]store.Millis{10, 20, 30, 40, 50}, 9, []int{3, 5, 1, 0}, 32},
 		{[]store.Millis{10, 20, 30, 40, 50}, 8, []int{3, 5, 0, 0}, 31},
 		{[]store.Millis{10, 20, 30, 40, 50}, 7, []int{3, 4, 0, 0}, 23},
 		{[]store.Millis{10, 20, 30, 40, 50}, 6, []int{3, 1, 0, 0}, 22},
 		{[]store.Millis{22, 23, 24}, 3, []int{3, 0}, 23},
 		{[]store.Millis{22, 23, 24}, 2, []int{0, 0}, 22},
-		{[]store.Millis{10, 20}, 3, []int{3}, 0}, // what is due after the last edge is of no meaning
+		{[]store.Millis{10, 20}, 3, []int{3}, 0}, // the result ignores timers due after the last edge
 	} {
 		f.maxCounted = c.most
 		got, err := f.CountDue(f.ctx, 0, c.edges)

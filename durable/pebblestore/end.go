@@ -9,8 +9,8 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// Extend makes leases end lease from now. It writes nothing: after a crash all
-// leases have run out anyway.
+// Extend makes leases end lease from now. It writes nothing: after a crash all leases have expired
+// anyway.
 func (s *Store) Extend(ctx context.Context, shard int, holders []store.Holder, lease time.Duration) ([]store.ExtendResult, store.Millis, error) {
 	if lease < store.MinLease || lease > store.MaxLease {
 		return nil, 0, fmt.Errorf("durable: the lease is %v, must be %v to %v", lease, store.MinLease, store.MaxLease)

@@ -7,14 +7,14 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// maxQueued is how many events wait for a subscriber that is slow; then they are
-// dropped, and it gets a Gap.
+// maxQueued is how many events wait for a slow subscriber. Further events are dropped, and the
+// subscriber gets a Gap.
 const maxQueued = 1024
 
 // subscriber is one call of Subscribe.
 type subscriber struct {
 	queue chan store.Event
-	gap   chan struct{} // of one place: events were dropped
+	gap   chan struct{} // has capacity 1: events were dropped
 }
 
 // publish queues events for all subscribers. It does not block.
@@ -38,7 +38,7 @@ func (s *Store) publish(events ...store.Event) {
 	}
 }
 
-// Announce sends a Busy event to all that subscribe.
+// Announce sends a Busy event to all subscribers.
 func (s *Store) Announce(ctx context.Context, e store.Event) error {
 	if err := s.ready(ctx, e.Shard); err != nil {
 		return err
@@ -50,8 +50,8 @@ func (s *Store) Announce(ctx context.Context, e store.Event) error {
 	return nil
 }
 
-// Subscribe calls f with each event of this store, first with a Gap, and again with
-// one when f was so slow that more than a thousand events waited for it.
+// Subscribe calls f with each event of this store. The first event is a Gap; another Gap follows
+// whenever f was so slow that more than a thousand events waited for it.
 func (s *Store) Subscribe(ctx context.Context, f func(store.Event)) error {
 	if err := s.ready(ctx, 0); err != nil {
 		return err

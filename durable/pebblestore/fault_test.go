@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// faulty fails the write with a number, and all after it: writes, fsyncs, and what
-// makes or renames files.
+// faulty fails the write with a given number, and all after it: writes, fsyncs, and creating or
+// renaming files.
 type faulty struct {
 	at    int64 // counted from 0; below: none
 	err   error
@@ -46,9 +46,9 @@ func (f *faulty) MaybeError(op errorfs.Op) error {
 	return nil
 }
 
-// D3: whatever write is the first to fail, the call under way is told that it is
-// unsure, later ones that the store is closed; and after it is opened again all that
-// was acknowledged is there, and nothing is in two homes. The process lives on.
+// D3: whichever write fails first, the call in progress returns ErrUnsure and later ones ErrClosed;
+// after reopening, all acknowledged changes exist, and no timer is in two states. The process
+// survives.
 func TestEveryWriteFails(t *testing.T) {
 	t.Parallel()
 	run := func(at int64, err error) (writes []errorfs.OpKind, completed bool) {
@@ -92,7 +92,7 @@ func TestEveryWriteFails(t *testing.T) {
 	require.True(t, completed)
 	failed := 0
 	for at, kind := range writes {
-		// Most are writes and fsyncs of the log: of them every fourth.
+		// Most are writes and fsyncs of the log: test every fourth of these.
 		if (kind == errorfs.OpFileWrite || kind == errorfs.OpFileSyncData) && at%4 != 0 && !long() {
 			continue
 		}
@@ -104,7 +104,7 @@ func TestEveryWriteFails(t *testing.T) {
 	t.Logf("%d writes, %d runs failed", len(writes), failed)
 }
 
-// D3: the fsync alone fails, once: what it was to make durable is not retried.
+// D3: one fsync alone fails; the store does not retry it.
 func TestFailedSyncClosesTheStore(t *testing.T) {
 	faults := &faulty{at: -1, err: syscall.EIO, match: func(op errorfs.Op) bool {
 		return op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSyncTo
@@ -112,7 +112,7 @@ func TestFailedSyncClosesTheStore(t *testing.T) {
 	f := newFixture(t, func(o *Options) { o.fs = errorfs.Wrap(o.fs, faults) })
 	kept, lost := keyIn(0, 0), keyIn(0, 1)
 	f.put(entry(kept, 10))
-	// The memory of the machine holds what the disk does not, at a power failure.
+	// A power failure loses a write that is in the machine's memory and not on the disk.
 	faults.at = faults.n.Load()
 	_, _, err := f.Schedule(f.ctx, 0, []store.Entry{entry(lost, 10)})
 	f.ErrorIs(err, store.ErrUnsure)
@@ -129,8 +129,8 @@ func TestFailedSyncClosesTheStore(t *testing.T) {
 	verify(t, f.Store)
 }
 
-// Once a write has failed nothing is written any more, by whatever Pebble does next:
-// another process may have the folder.
+// Once a write has failed, Pebble writes nothing more, whatever it does next: another process may
+// have the folder.
 func TestGateStaysShut(t *testing.T) {
 	mem := vfs.NewMem()
 	faults := &faulty{at: -1, err: syscall.EIO}
@@ -159,12 +159,12 @@ func TestGateStaysShut(t *testing.T) {
 	select {
 	case <-returned:
 		t.Fatal("a write went on")
-	case <-time.After(20 * time.Millisecond): // nothing can be waited for: nothing happens
+	case <-time.After(20 * time.Millisecond): // nothing to wait for: no event follows
 	}
 	require.Equal(t, writes, faults.n.Load())
 }
 
-// hanging blocks writes while it holds.
+// hanging blocks writes while hold is set.
 type hanging struct {
 	hold    atomic.Bool
 	release chan struct{}
@@ -191,7 +191,7 @@ func (o *onRead) MaybeError(op errorfs.Op) error {
 	return nil
 }
 
-// A call whose ctx ends while it reads changes nothing, also once the disk has answered.
+// A call whose ctx ends while it reads changes nothing, even after the disk has answered.
 func TestCtxEndsDuringARead(t *testing.T) {
 	t.Parallel()
 	const timers = 300 // more than a block of a table
@@ -263,8 +263,7 @@ func TestCtxEndsDuringARead(t *testing.T) {
 	}
 }
 
-// A batch that Pebble refuses closes the store: what it has in memory is not what is on
-// disk.
+// A batch that Pebble refuses closes the store, because memory and disk then differ.
 func TestBatchIsRefused(t *testing.T) {
 	f := newFixture(t)
 	fs := vfs.NewMem()
@@ -284,8 +283,7 @@ func TestBatchIsRefused(t *testing.T) {
 	f.NoError(f.Close())
 }
 
-// A shard that a call has locked, while the disk holds that up, does not hide the others
-// from Look.
+// A shard that a call keeps locked while the disk hangs does not hide the others from Look.
 func TestLookPastALockedShard(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -313,8 +311,8 @@ func TestLookPastALockedShard(t *testing.T) {
 	f.NotZero(h[0].Now)
 }
 
-// D12: no call outlasts its context, or Options.CallTimeout, while the disk hangs.
-// What it does then is kept in order: the disk goes on, and nothing is lost.
+// D12: no call outlasts its context, or Options.CallTimeout, while the disk hangs. The order of the
+// calls is kept: when the disk goes on, nothing is lost.
 func TestDiskHangs(t *testing.T) {
 	t.Parallel()
 	disk := &hanging{release: make(chan struct{})}
@@ -336,8 +334,8 @@ func TestDiskHangs(t *testing.T) {
 	f.ErrorIs(err, store.ErrUnsure)
 	f.ErrorIs(err, gone)
 
-	// It is in memory and not yet on disk; whoever asks for it waits, and whoever finds
-	// nothing to change, too.
+	// The timer is in memory and not yet on disk. A call that reads it waits, and so does a call
+	// that finds nothing to change.
 	f.timeout = 300 * time.Millisecond
 	_, err = f.Get(f.ctx, 0, a)
 	f.ErrorContains(err, "the disk did not answer within 300ms")
@@ -356,7 +354,7 @@ func TestDiskHangs(t *testing.T) {
 	verify(t, f.Store)
 }
 
-// peek counts what waits.
+// peek counts the waiting timers.
 func (sh *shard) peek() (n uint64) {
 	sh.lock <- struct{}{}
 	defer sh.unlock()
@@ -366,8 +364,8 @@ func (sh *shard) peek() (n uint64) {
 	return n
 }
 
-// Close does not wait for a disk for ever. While a write may still reach the disk the
-// folder stays locked.
+// Close does not wait for a disk for ever. While a write may still reach the disk, the folder stays
+// locked.
 func TestCloseWhileDiskHangs(t *testing.T) {
 	t.Parallel()
 	disk := &hanging{release: make(chan struct{})}
@@ -387,7 +385,7 @@ func TestCloseWhileDiskHangs(t *testing.T) {
 	close(disk.release)
 }
 
-// slowToTell is a file system that does not tell how much room it has while it hangs.
+// slowToTell is a file system that does not report its free space while it hangs.
 type slowToTell struct {
 	vfs.FS
 	hangs atomic.Bool
@@ -403,8 +401,8 @@ func (s *slowToTell) GetDiskUsage(string) (vfs.DiskUsage, error) {
 	return vfs.DiskUsage{AvailBytes: 1 << 40}, nil
 }
 
-// A file system that does not tell how much room it has holds up no Schedule beyond its ctx, and
-// no other call. It is asked once at a time.
+// A file system that does not report its free space delays no Schedule beyond its ctx, and no other
+// call. It is asked once at a time.
 func TestRoomIsUnknown(t *testing.T) {
 	slow := &slowToTell{free: make(chan struct{})}
 	f := newFixture(t, func(o *Options) {
@@ -442,8 +440,8 @@ func TestRoomIsUnknown(t *testing.T) {
 	f.Len(f.claim(0, 1), 1)
 }
 
-// A disk with little room refuses what is new and lets all else go on; as Redis does
-// at maxmemory.
+// A disk with little free space refuses new timers and lets all other calls go on, as Redis does at
+// maxmemory.
 func TestLittleRoom(t *testing.T) {
 	f := newFixture(t, func(o *Options) { o.MinFree = 1000 })
 	key := keyIn(0, 0)
@@ -460,8 +458,7 @@ func TestLittleRoom(t *testing.T) {
 	f.put(entry(key, 10))
 }
 
-// D3: power fails at random moments under load; what was not synced is lost, or
-// partly kept.
+// D3: power fails at random moments under load; unsynced writes are lost, or partly kept.
 func TestPowerFails(t *testing.T) {
 	t.Parallel()
 	rounds := 20
@@ -481,7 +478,7 @@ func powerFails(t *testing.T, seed uint64) {
 	const steps = 60
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	moment, percent := rnd.IntN(testShards*steps), rnd.IntN(3)*50
-	var mu sync.Mutex // between what is noted, and the image that is taken
+	var mu sync.Mutex // orders notes and the taking of the image
 	var notes, cut ledger
 	done := make(chan error, testShards)
 	for n := range testShards {

@@ -10,23 +10,21 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// gate stands between Pebble and the file system. Pebble ends its process when it
-// cannot write its log or its manifest: it panics, partly while it holds a lock that
-// a deferred call unlocks again, which no recover mends. A library must not do that
-// to the program that uses it. So the first write that fails shuts the gate: the
-// store hears of it and answers its callers, and the goroutine that wrote never
-// returns to Pebble, nor does any that comes after it. What Pebble had in memory and
-// those goroutines, at most one for each call under way and a few of Pebble's own,
-// stay until the process ends; nothing is written any more, so that the folder can
-// be opened again.
+// gate stands between Pebble and the file system. Pebble ends its process when it cannot write its
+// log or its manifest: it panics, sometimes while it holds a lock that a deferred call unlocks
+// again, which no recover repairs. A library must not do that to its program. So the first failed
+// write shuts the gate: the store is notified and answers its callers, and the goroutine that wrote
+// never returns to Pebble; nor does any later one. Pebble's memory and those goroutines (at most
+// one for each call in progress, and a few of Pebble's own) stay until the process ends. Nothing is
+// written after that, so the folder can be opened again.
 type gate struct {
 	failed func(error)
 
 	mu     sync.Mutex
 	armed  bool // the folder is locked; before, errors are returned to Open
 	shut   bool
-	inside int           // operations under way
-	empty  chan struct{} // closed once the gate is shut and nothing is inside
+	inside int           // operations in progress
+	empty  chan struct{} // closed once the gate is shut and inside is 0
 }
 
 func newGate(failed func(error)) *gate {
@@ -51,7 +49,7 @@ func (g *gate) enter() {
 	}
 }
 
-// leave ends an operation, and does not return if it failed.
+// leave ends an operation, and does not return if the operation failed.
 func (g *gate) leave(err error) error {
 	g.mu.Lock()
 	g.inside--
@@ -73,7 +71,7 @@ func (g *gate) leave(err error) error {
 	return err
 }
 
-// close shuts the gate for another reason than a write.
+// close shuts the gate for another reason than a failed write.
 func (g *gate) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -85,8 +83,8 @@ func (g *gate) close() {
 	}
 }
 
-// fs is a file system whose writes pass the gate. Reads do not: their errors are
-// returned to whoever reads.
+// fs is a file system whose writes pass the gate. Reads do not: their errors are returned to the
+// reader.
 type fs struct {
 	vfs.FS
 	gate *gate
@@ -103,7 +101,7 @@ func (f *fs) Lock(name string) (io.Closer, error) {
 		f.lock = &onceCloser{Closer: lock}
 		f.gate.arm()
 		return f.lock, nil
-	case errors.As(err, &path): // the file of the lock could not be made
+	case errors.As(err, &path): // the lock file could not be created
 		return nil, err
 	}
 	return nil, fmt.Errorf("%w (%w)", ErrInUse, err)
@@ -151,8 +149,8 @@ func (f *fs) MkdirAll(dir string, perm os.FileMode) error {
 	return f.gate.leave(f.FS.MkdirAll(dir, perm))
 }
 
-// Remove passes the gate, so that nothing is removed once it is shut; that a file
-// cannot be removed harms nobody.
+// Remove passes the gate, so that no file is removed once the gate is shut. A failed removal does
+// no harm, so it does not shut the gate.
 func (f *fs) Remove(name string) error {
 	f.gate.enter()
 	err := f.FS.Remove(name)
@@ -167,7 +165,7 @@ func (f *fs) RemoveAll(name string) error {
 	return err
 }
 
-// file is one that was opened to be written.
+// file is a file opened for writing.
 type file struct {
 	vfs.File
 	gate *gate
@@ -206,7 +204,7 @@ func (f *file) Close() error {
 	return f.gate.leave(f.File.Close())
 }
 
-// onceCloser closes once: Pebble does, unless it was given up.
+// onceCloser closes once: abandon closes the lock too, in case Pebble never does.
 type onceCloser struct {
 	io.Closer
 	once sync.Once

@@ -19,7 +19,7 @@ const testShards = 4
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// clock stands still but for Advance, or goes.
+// clock stands still except for Advance, or goes.
 type clock struct {
 	mu    sync.Mutex
 	now   time.Time
@@ -46,14 +46,14 @@ func (c *clock) Advance(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// misuse ends the process: Pebble found that a key was set twice, or removed where
-// there was none, which the layout rules out.
+// misuse ends the process: Pebble found that a key was set twice, or that a missing key was
+// removed, which the layout rules out.
 func misuse(err error) {
 	fmt.Fprintln(os.Stderr, "misuse of Pebble:", err)
 	os.Exit(6)
 }
 
-// options are those of a small store in memory.
+// options configure a small store in memory.
 func options(fs vfs.FS, c *clock) Options {
 	o := Options{
 		Shards: testShards, Logger: quiet, CacheBytes: 1 << 20, MemTableBytes: 1 << 20,
@@ -95,7 +95,7 @@ func (f *fixture) open() {
 	f.Store = s
 }
 
-// crash opens what a power failure now would leave; it loses what was not synced.
+// crash opens the store that a power failure now would leave, without unsynced writes.
 func (f *fixture) crash() {
 	f.Helper()
 	left := f.fs.CrashClone(vfs.CrashCloneCfg{})
@@ -117,7 +117,7 @@ func keyIn(shard, i int) string {
 	}
 }
 
-// entry is overdue, with a body of n bytes that tells its ID.
+// entry is overdue, with a body of n bytes derived from its ID.
 func entry(key string, n int) store.Entry {
 	id := store.NewID()
 	return store.Entry{Key: key, ID: id, Topic: "topic", At: 1, Body: bodyOf(id, n)}
@@ -167,7 +167,7 @@ func (f *fixture) get(key string) store.Record {
 	return r
 }
 
-// left counts the keys that are on disk.
+// left counts the keys on disk.
 func (f *fixture) left() (n int) {
 	f.Helper()
 	it, err := f.db.NewIter(nil)

@@ -17,8 +17,8 @@ import (
 	"github.com/seed-782fa212/limbo/durable/pebblestore"
 )
 
-// A worker runs timers that are due at any time within an hour: each once, none early,
-// D2 and D3. What it takes of memory does not grow with what it has run.
+// A worker runs timers that are due at any time within an hour: each once, none early (D2, D3). Its
+// memory does not grow with the number of completed runs.
 func TestHour(t *testing.T) {
 	total := 3_000
 	if os.Getenv("LIMBO_LONG") != "" {
@@ -48,7 +48,7 @@ func TestHour(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(1, 2))
 		batch := make([]durable.Timer, 0, 1_000)
 		for i := range total {
-			due := begin.Add(time.Duration(60+rnd.IntN(3_540)) * time.Second) // of whole seconds, or each has fsyncs of its own
+			due := begin.Add(time.Duration(60+rnd.IntN(3_540)) * time.Second) // whole seconds, so that they share fsyncs
 			batch = append(batch, durable.Timer{Key: fmt.Sprintf("timer-%010d", i), At: due, Body: make([]byte, 32)})
 			if len(batch) == cap(batch) || i == total-1 {
 				_, err := timers.ScheduleMany(context.Background(), batch)

@@ -8,9 +8,8 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// The layout of keys; doc.go has it as a whole. A shard's keys begin with keyShard,
-// the shard's number in two bytes, and the kind. Numbers are big-endian, so that
-// keys sort by them.
+// The layout of keys; doc.go shows the whole. A shard's keys begin with keyShard, the shard's
+// number in two bytes, and the kind. Numbers are big-endian, so that keys sort by them.
 const (
 	keyConfig byte = 0
 	keyShard  byte = 1
@@ -18,11 +17,11 @@ const (
 	kindMeta      byte = 'm' // the shard's record
 	kindRecord    byte = 'r' // timer's key: the timer
 	kindBody      byte = 'b' // number: a body too large for its record
-	kindLane      byte = 'w' // lane, due, timer's key: a timer that waits
-	kindLease     byte = 'l' // timer's key: a timer that is leased
+	kindLane      byte = 'w' // lane, due, timer's key: a waiting timer
+	kindLease     byte = 'l' // timer's key: a lease
 	kindSuccessor byte = 's' // timer's key: the successor of a leased timer
 	kindDead      byte = 'd' // time of death, timer's key: a dead letter
-	kindPlan      byte = 'p' // plan's key: what a plan has besides its timer
+	kindPlan      byte = 'p' // plan's key: the part of a plan that is not in its timer
 )
 
 // maxPrefix is the length of the longest prefix of a timer's key in a key.
@@ -52,13 +51,12 @@ func deadKey(b []byte, shard int, died store.Millis, key string) []byte {
 	return appendPlace(prefix(b, shard, kindDead), died, key)
 }
 
-// lanePrefix begins the keys of a lane; what follows is a place.
+// lanePrefix begins the keys of a lane; a place follows it.
 func lanePrefix(b []byte, shard, lane int) []byte {
 	return append(prefix(b, shard, kindLane), byte(lane))
 }
 
-// A place is a time and a timer's key: where a timer stands in its lane, or among
-// the dead.
+// A place is a time and a timer's key: a timer's position in its lane, or among the dead.
 func appendPlace(b []byte, at store.Millis, key string) []byte {
 	return append(binary.BigEndian.AppendUint64(b, uint64(at)), key...)
 }
@@ -69,8 +67,8 @@ func placeTime(place []byte) store.Millis {
 
 func placeKey(place []byte) string { return string(place[8:]) }
 
-// after returns the first key after all those that begin with p, which has a byte that is not
-// 0xff: that of the kind.
+// after returns the first key after all keys that begin with p. One byte of p, the kind, is not
+// 0xff.
 func after(p []byte) []byte {
 	end := bytes.TrimRight(p, "\xff")
 	end = slices.Clone(end)

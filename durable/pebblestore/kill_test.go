@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The test binary runs itself as a child: with childDir set, it opens that folder
-// and works on it until it is killed.
+// The test binary runs itself as a child: with childDir set, it opens that folder and works on it
+// until it is killed.
 const childDir = "LIMBO_PEBBLESTORE_CHILD"
 
 func TestMain(m *testing.M) {
@@ -60,9 +60,9 @@ func child(dir string) {
 	select {}
 }
 
-// D1, D3: the process is killed with SIGKILL at random moments, round after round on
-// the same folder: nothing that was acknowledged is lost, each call has happened as a
-// whole or not at all, and nothing is in two homes.
+// D1, D3: SIGKILL ends the process at random moments, round after round on the same folder. No
+// acknowledged change is lost, each call has happened as a whole or not at all, and no timer is in
+// two states.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	rounds := 6
@@ -104,7 +104,7 @@ func TestKilled(t *testing.T) {
 	t.Logf("%d notes", total)
 }
 
-// empty removes all timers, so that the next round knows where it begins.
+// empty removes all timers, so that the next round starts from a known state.
 func empty(t *testing.T, s *Store) {
 	for n := range s.Shards() {
 		plans, err := s.Plans(t.Context(), n, "", 10)
@@ -129,7 +129,6 @@ func empty(t *testing.T, s *Store) {
 	verify(t, s)
 }
 
-// Another process that opens the folder is told so.
 func TestSecondProcess(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Open(dir, childOptions())

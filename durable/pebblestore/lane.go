@@ -8,21 +8,21 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// lanes is how many lanes a shard has: those of timers, and that of plans.
+// lanes is the number of lanes of a shard: those for timers, and one for plans.
 const lanes = store.Lanes + 1
 
-// lane is what memory knows of a lane: how many wait in it, and where it begins.
+// lane is the part of a lane that is kept in memory: how many timers wait in it, and where it
+// begins.
 //
-// What was claimed has left deletions where the lane begins, which an iterator
-// would have to step over, more of them with each claim until a compaction takes
-// them away. So iterators begin at front, and step only over what was removed from
-// the middle, once.
+// Claims leave tombstones at the beginning of the lane. An iterator would have to step over them,
+// and over more with each claim, until a compaction removes them. So iterators start at front, and
+// step only over keys removed from the middle, once.
 //
-// Invariant: no timer of the lane stands before front.
-// Invariant: if exact, one stands at front, or the lane is empty.
+// Invariant: no timer of the lane has a place before front. Invariant: if exact, a timer has the
+// place front, or the lane is empty.
 type lane struct {
 	count uint64
-	front []byte // a place; of no meaning in an empty lane
+	front []byte // a place; meaningless in an empty lane
 	exact bool
 }
 
@@ -49,8 +49,7 @@ func (ln *lane) begin(place []byte) {
 	ln.exact = true
 }
 
-// bound returns the due time before which nothing in the lane is due; 0 if the lane
-// is empty.
+// bound returns a time before which no timer of the lane is due; 0 if the lane is empty.
 func (ln *lane) bound() store.Millis {
 	if ln.count == 0 {
 		return 0
@@ -58,8 +57,8 @@ func (ln *lane) bound() store.Millis {
 	return placeTime(ln.front)
 }
 
-// laneIter returns an iterator over a lane from its front on, which stands on the
-// first timer if there is one.
+// laneIter returns an iterator over a lane from its front on, positioned at the first timer if
+// there is one.
 func (sh *shard) laneIter(i int) (*pebble.Iterator, error) {
 	p := lanePrefix(nil, sh.index, i)
 	it, err := sh.db.NewIter(&pebble.IterOptions{
@@ -73,12 +72,12 @@ func (sh *shard) laneIter(i int) (*pebble.Iterator, error) {
 	return it, nil
 }
 
-// placeOf returns the place that an iterator stands on, after a prefix of skip bytes.
+// placeOf returns the place at an iterator's position, after a prefix of skip bytes.
 func placeOf(it *pebble.Iterator, skip int) []byte { return it.Key()[skip:] }
 
 const (
 	lanePlace = 5 // where the place begins in a key of kindLane
-	deadPlace = 4 // and in one of kindDead
+	deadPlace = 4 // and in a key of kindDead
 )
 
 // settle finds the first timer of a lane.
@@ -91,7 +90,7 @@ func (sh *shard) settle(i int) error {
 	if it.Valid() {
 		ln.begin(placeOf(it, lanePlace))
 	} else if it.Error() == nil {
-		ln.count, ln.exact = 0, true // what is on disk decides
+		ln.count, ln.exact = 0, true // the disk decides
 	}
 	if err := it.Close(); err != nil {
 		return fmt.Errorf("durable: reading shard %d: %w", sh.index, err)
@@ -99,9 +98,8 @@ func (sh *shard) settle(i int) error {
 	return nil
 }
 
-// nextDue returns when the first timer is due that waits, 0 if none does. It reads
-// only as far as it must. If it cannot read, it returns a time before; a claim then
-// tells why.
+// nextDue returns when the first waiting timer is due, 0 if no timer waits. It reads only as far as
+// it must. If it cannot read, it returns an earlier time, so that a claim reports the error.
 func (sh *shard) nextDue() store.Millis {
 	for {
 		first := -1

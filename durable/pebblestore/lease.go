@@ -9,11 +9,10 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// lease is a timer that is leased. All of them are in memory: they are as many as
-// handlers run, or were claimed to, in this process or the one before it. On disk
-// is what a claim decided, so that what was claimed is claimed anew after a crash,
-// and not twice at once; the end of a lease is only in memory, since on opening
-// every lease has run out.
+// lease is a leased timer. All leases are in memory: there are as many as handlers that run, or
+// were claimed to run, in this process or the one before. The disk has what a claim decided, so
+// that after a crash its timers are claimed again, and not twice at once. The end of a lease is
+// only in memory, since on opening every lease has expired.
 type lease struct {
 	t         *timer
 	successor *timer // or nil
@@ -24,14 +23,14 @@ type lease struct {
 	end       store.Millis
 	claim     *claim
 	index     int   // in leases.byEnd or leases.plans
-	plan      *plan // of a plan: as it is on disk, so that a swap need not read it; nil: unknown
+	plan      *plan // of a plan: as on disk, so that a swap need not read it; nil: unknown
 }
 
 func (l *lease) holder() store.Holder {
 	return store.Holder{Key: l.t.key, Fence: l.fence, Token: l.token}
 }
 
-// over reports whether the timer does not go on after this run.
+// over reports whether the timer ends with this run.
 func (l *lease) over() bool { return l.cancelled || l.successor != nil }
 
 const flagCancelled = 1
@@ -60,19 +59,19 @@ func decodeLease(v []byte) (*lease, error) {
 	return l, nil
 }
 
-// claim is the leases that one claim gave, kept while one of them lives, so that
-// the same claim sent again gets them again.
+// claim holds the leases that one claim gave. It is kept while one of them is live, so that the
+// same claim sent again gets them again.
 type claim struct {
 	token  store.Token
 	leases []*lease
 	live   int
 }
 
-// leases are those of a shard.
+// leases are the leases of a shard.
 type leases struct {
 	byKey   map[string]*lease
-	byEnd   byEnd // those of timers
-	plans   byEnd // those of plans
+	byEnd   byEnd // of timers
+	plans   byEnd // of plans
 	byClaim map[store.Token]*claim
 	waiting int // successors
 }
@@ -81,7 +80,7 @@ func newLeases() leases {
 	return leases{byKey: map[string]*lease{}, byClaim: map[store.Token]*claim{}}
 }
 
-// ends returns the heap in which a lease stands.
+// ends returns the heap that holds a lease.
 func (ls *leases) ends(l *lease) *byEnd {
 	if store.IsPlan(l.t.key) {
 		return &ls.plans
@@ -89,7 +88,7 @@ func (ls *leases) ends(l *lease) *byEnd {
 	return &ls.byEnd
 }
 
-// add takes a lease in, under its token and with its end.
+// add adds a lease, under its token and with its end.
 func (ls *leases) add(l *lease) {
 	ls.byKey[l.t.key] = l
 	heap.Push(ls.ends(l), l)
@@ -99,7 +98,6 @@ func (ls *leases) add(l *lease) {
 	}
 }
 
-// remove takes a lease out.
 func (ls *leases) remove(l *lease) {
 	delete(ls.byKey, l.t.key)
 	heap.Remove(ls.ends(l), l.index)
@@ -122,7 +120,7 @@ func (ls *leases) extend(l *lease, end store.Millis) {
 	heap.Fix(ls.ends(l), l.index)
 }
 
-// succeed sets a lease's successor, or takes it away.
+// succeed sets a lease's successor, or removes it.
 func (ls *leases) succeed(l *lease, t *timer) {
 	if l.successor != nil {
 		ls.waiting--
@@ -154,8 +152,7 @@ func (ls *leases) leave(l *lease) {
 	}
 }
 
-// claimed returns the leases that a claim gave and that still are its own, by
-// fence.
+// claimed returns the leases that a claim gave and still owns, by fence.
 func (ls *leases) claimed(token store.Token) []*lease {
 	c := ls.byClaim[token]
 	if c == nil {
@@ -185,7 +182,7 @@ func (ls *leases) nextEnd() store.Millis {
 	}
 }
 
-// byEnd is a heap: the earliest end first, and of these the smallest key.
+// byEnd is a heap: the earliest end first, then the smallest key.
 type byEnd []*lease
 
 // first returns the earliest end, 0 if there is none.
@@ -196,7 +193,7 @@ func (h byEnd) first() store.Millis {
 	return h[0].end
 }
 
-// ranOut returns up to limit leases that have run out, by end and then key.
+// ranOut returns up to limit expired leases, by end and then key.
 func (h *byEnd) ranOut(now store.Millis, limit int) []*lease {
 	var out []*lease
 	for len(*h) > 0 && h.first() <= now && len(out) < limit {

@@ -19,8 +19,8 @@ import (
 
 func long() bool { return os.Getenv("LIMBO_LONG") == "1" }
 
-// note is a call of a workload: noted when it begins and, with Acked and what it
-// returned, when it was acknowledged.
+// note is a call of a workload. It is noted when the call begins and, with Acked and the results,
+// when it is acknowledged.
 type note struct {
 	Shard int
 	Call  string
@@ -28,11 +28,11 @@ type note struct {
 	IDs   []store.ID
 	At    []store.Millis
 	Kinds []store.EndKind
-	Swaps []store.PlanSwap // without bodies, which tell their IDs
+	Swaps []store.PlanSwap // without bodies, which follow from their IDs
 	Acked bool
 }
 
-// kept is what is known of a key.
+// kept is the known state of a key.
 type kept struct {
 	sequential.Timer
 	wake store.Wake // of a plan
@@ -50,14 +50,13 @@ func (k kept) wakes(w store.Wake) uint64 {
 	return 0
 }
 
-// ledger is what the workloads of all shards have noted: one call of a shard after
-// another.
+// ledger holds the notes of the workloads of all shards. The calls of one shard follow one another.
 type ledger []note
 
 func (l *ledger) note(e note) { *l = append(*l, e) }
 
-// replay returns what the acknowledged calls on a shard have left, and the call that
-// was under way.
+// replay returns the timers that the acknowledged calls on a shard have left, and the call that was
+// in progress.
 func (l ledger) replay(shard int) (timers map[string]kept, last *note) {
 	timers = map[string]kept{}
 	for _, e := range l {
@@ -143,8 +142,8 @@ func applySwap(timers map[string]kept, p store.PlanSwap) {
 	}
 }
 
-// check compares a store with the notes (D1, D3): all that was acknowledged is
-// there, and the call that was under way has happened as a whole or not at all.
+// check compares a store with the notes (D1, D3): all acknowledged changes exist, and the call in
+// progress has happened as a whole or not at all.
 func (l ledger) check(t testing.TB, s *Store) {
 	t.Helper()
 	for shard := range s.Shards() {
@@ -180,7 +179,7 @@ func (l ledger) check(t testing.TB, s *Store) {
 			got[key] = k
 		}
 		if last != nil && !same(want, got) {
-			if last.Call == "claim" { // what it took, its answer would have told
+			if last.Call == "claim" { // only its answer would name the claimed timers
 				for key, r := range got {
 					if r.State == store.Leased && want[key].State == store.Waiting {
 						last.Keys = append(last.Keys, key)
@@ -210,13 +209,13 @@ func checkBody(t testing.TB, id store.ID, body []byte) {
 	require.Equal(t, hex.EncodeToString(bodyOf(id, sizeOf(id))), hex.EncodeToString(body))
 }
 
-// sizeOf is how long the body of a timer of a workload is.
+// sizeOf is the length of the body of a workload's timer.
 func sizeOf(id store.ID) int {
 	return []int{0, 10, maxInline, maxInline + 1, 3000, 60000}[int(id[0])%6]
 }
 
-// workloadKeys returns the keys of a workload: of timers, of which the last are occurrences, and
-// of their plans.
+// workloadKeys returns the keys of a workload: of timers, of which the last are occurrences, and of
+// their plans.
 func workloadKeys(shard, shards int) (timers, plans []string) {
 	for i := 0; len(timers) < 14; i++ {
 		if key := fmt.Sprint("k", i); store.ShardOf(key, shards) == shard {
@@ -341,7 +340,7 @@ func (w *workload) end(ctx context.Context, e *note) func() error {
 	}
 }
 
-// swap swaps a plan or two. One in eight is not what it should have been.
+// swap swaps one or two plans. In one of eight swaps, Was is wrong.
 func (w *workload) swap(ctx context.Context, e *note) func() error {
 	var swaps []store.PlanSwap
 	ids := maps.Clone(w.ids)

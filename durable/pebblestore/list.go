@@ -11,8 +11,8 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// List returns a page of timers; see [store.Store]. With a prefix that at most store.MaxLook keys
-// of the shard have, it looks at these only.
+// List returns a page of timers; see [store.Store]. If at most store.MaxLook keys of the shard have
+// the query's prefix, it reads only these.
 func (s *Store) List(ctx context.Context, n int, q store.Query) (store.Page, error) {
 	if err := q.Check(); err != nil {
 		return store.Page{}, err
@@ -38,7 +38,7 @@ func (s *Store) List(ctx context.Context, n int, q store.Query) (store.Page, err
 	return *page, nil
 }
 
-// page returns a page of the timers that are leased, of which all are in memory.
+// page returns a page of the leased timers, all of which are in memory.
 func (ls *leases) page(q store.Query) *store.Page {
 	var rest []store.Record
 	for _, l := range ls.byEnd {
@@ -69,13 +69,13 @@ func byTime(a, b store.Record) int {
 type page struct {
 	store.Page
 	store.Query
-	look int // how many may still be looked at
+	look int // how many records may still be read
 }
 
 func pageOf(q store.Query) *page { return &page{store.Page{Next: q.After}, q, q.Look()} }
 
-// add looks at the next record. It reports false, and leaves the record for another page, if
-// this one is full.
+// add examines the next record. If this page is full, add reports false and leaves the record for
+// another page.
 func (p *page) add(r *store.Record) bool {
 	if !p.looks(store.Cursor{At: r.At(), Key: r.Key}) {
 		return false
@@ -86,7 +86,7 @@ func (p *page) add(r *store.Record) bool {
 	return true
 }
 
-// looks is add for what need not be read, as its place tells that it does not match.
+// looks is add for a record that need not be read because its place shows that it does not match.
 func (p *page) looks(at store.Cursor) bool {
 	if p.look == 0 || len(p.Records) == p.Limit {
 		p.More = true
@@ -97,7 +97,7 @@ func (p *page) looks(at store.Cursor) bool {
 	return true
 }
 
-// view is a shard at one moment, of which a page is read.
+// view is a shard at one moment, for reading a page.
 type view struct {
 	store.Query
 	shard    int
@@ -106,7 +106,7 @@ type view struct {
 	snapshot *pebble.Snapshot
 }
 
-// span is a range of keys that end with a place: those with a prefix, from a place on.
+// span is a range of keys that consist of a prefix and a place: the places from from on.
 type span struct{ prefix, from []byte }
 
 func (sh *shard) view(q store.Query) *view {
@@ -140,8 +140,8 @@ func (v *view) list(ctx context.Context) (store.Page, error) {
 	return v.byPlace(ctx)
 }
 
-// byKey lists the timers whose keys have the prefix, in order of their times. It reports false
-// if that would be too many to look at.
+// byKey lists the timers whose keys have the prefix, in order of their times. It reports false if
+// there are too many to read.
 func (v *view) byKey(ctx context.Context) (_ store.Page, few bool, err error) {
 	lower := timerKey(nil, v.shard, kindRecord, v.Prefix)
 	it, err := v.snapshot.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: after(lower)})
@@ -216,14 +216,14 @@ func (v *view) byPlace(ctx context.Context) (_ store.Page, err error) {
 	return p.Page, context.Cause(ctx)
 }
 
-// merge goes through the places of a view's spans, in order.
+// merge iterates over the places of a view's spans, in order.
 type merge struct {
 	spans []span
 	its   []*pebble.Iterator // one for each span; the caller closes them
-	at    int                // the one that stands on the first place
+	at    int                // the iterator at the first place
 }
 
-// merge begins at a place. The iterators of the merge are to be closed also after an error.
+// merge begins at a place. The caller closes the iterators even after an error.
 func (v *view) merge(begin []byte) (m merge, err error) {
 	m.spans = v.spans
 	for _, s := range v.spans {
@@ -243,7 +243,7 @@ func (v *view) merge(begin []byte) (m merge, err error) {
 	return m, nil
 }
 
-// first returns the first place that is left; nil if none is. It is valid until next.
+// first returns the first remaining place, or nil. It is valid until next.
 func (m *merge) first() (first []byte) {
 	for i, it := range m.its {
 		if it.Valid() {
@@ -255,5 +255,5 @@ func (m *merge) first() (first []byte) {
 	return first
 }
 
-// next removes what first has returned.
+// next removes the place that first returned.
 func (m *merge) next() { m.its[m.at].Next() }

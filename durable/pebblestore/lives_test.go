@@ -11,7 +11,8 @@ import (
 	"github.com/seed-782fa212/limbo/durable/pebblestore"
 )
 
-// BenchmarkWorkerLives runs timers from Schedule to the end of an empty handler: due at once, in batches of 100 by two producers.
+// BenchmarkWorkerLives runs timers from Schedule to the end of an empty handler: due at once, in
+// batches of 100, by two producers.
 func BenchmarkWorkerLives(b *testing.B) {
 	for _, concurrency := range []int{64, 1000} {
 		b.Run(fmt.Sprintf("concurrency=%d", concurrency), func(b *testing.B) {
@@ -49,7 +50,7 @@ func BenchmarkWorkerLives(b *testing.B) {
 					}()
 				}
 				n++
-				if n > 20*batch { // so many are under way
+				if n > 20*batch { // limits how many are in progress
 					<-ended
 				}
 			}

@@ -50,7 +50,7 @@ func (c *change) get(key string) (*store.Record, error) {
 	return &r, err
 }
 
-// record returns what Get returns of a timer that is leased.
+// record returns the record of a leased timer, for Get and List.
 func (l *lease) record() store.Record {
 	r := l.t.record()
 	r.State, r.Attempts, r.LeaseEnd, r.Cancelled = store.Leased, l.attempt, l.end, l.cancelled
@@ -61,15 +61,15 @@ func (l *lease) record() store.Record {
 	return r
 }
 
-// lookPatience is how long Look waits for shards that are locked once it has read one.
+// lookPatience is how long Look waits for locked shards once it has read one.
 const lookPatience = time.Second
 
-// Look returns the horizons of shards, from memory; see [store.Store]. Those that are
-// locked, as by a call that a disk holds up, it reads last, and waits a second for them
-// at most if it has read others.
+// Look returns the horizons of shards, from memory; see [store.Store]. It reads locked shards last,
+// for example those that a call holds while the disk hangs. If it has read others, it waits at most
+// a second for the locked ones.
 func (s *Store) Look(ctx context.Context, shards []int) ([]store.Horizon, error) {
 	horizons := make([]store.Horizon, len(shards))
-	var locked []int // places in shards
+	var locked []int // indexes in shards
 	for i, n := range shards {
 		sh, err := s.enter(ctx, n)
 		if err != nil {
@@ -121,12 +121,12 @@ func (s *Store) look(ctx context.Context, n int) (store.Horizon, error) {
 	return s.horizonOf(sh), nil
 }
 
-// horizonOf returns a shard's horizon; the caller has locked it.
+// horizonOf returns a shard's horizon; the caller has locked the shard.
 func (s *Store) horizonOf(sh *shard) store.Horizon {
 	return store.Horizon{Now: momentOf(s.now()).now, NextDue: sh.next, NextLeaseEnd: sh.leases.nextEnd()}
 }
 
-// Stats counts a shard. It reads the keys of all that is overdue.
+// Stats counts a shard. It reads the keys of all overdue timers.
 func (s *Store) Stats(ctx context.Context, shard int) (store.Stats, error) {
 	st, h, err := call(ctx, s, shard, reads, func(c *change) (*store.Stats, error) {
 		st := &store.Stats{
@@ -134,7 +134,7 @@ func (s *Store) Stats(ctx context.Context, shard int) (store.Stats, error) {
 			Dropped: c.sh.dropped, Scheduled: c.sh.scheduled,
 		}
 		var its []*pebble.Iterator // a view of the present
-		var overdue []*int         // of each, what counts it
+		var overdue []*int         // the counter of each iterator
 		for i := range c.sh.lanes {
 			count, late := &st.Waiting, &st.Overdue
 			if i == store.PlanLane {

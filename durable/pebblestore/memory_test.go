@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A successor that begins to wait in a claim, and is not due, can be the first of
-// its lane, before what the claim has read there.
+// A successor that begins to wait in a claim and is not due can be the first of its lane, ahead of
+// the timers that the claim has read there.
 func TestSuccessorBeginsItsLane(t *testing.T) {
 	f := newFixture(t)
 	now := store.Millis(f.clock.Now().UnixMilli())
@@ -30,7 +30,7 @@ func TestSuccessorBeginsItsLane(t *testing.T) {
 	verify(t, f.Store)
 }
 
-// The front of a lane is not passed by what was removed, whatever is removed.
+// No removed timer moves the front of a lane past a waiting one.
 func TestFrontsFollow(t *testing.T) {
 	f := newFixture(t)
 	var keys []string
@@ -56,7 +56,7 @@ func TestFrontsFollow(t *testing.T) {
 	}
 }
 
-// D9: a claim that buries more than MaxDead keeps the youngest.
+// D9: a claim that dead-letters more than MaxDead keeps the youngest.
 func TestClaimBuriesMoreThanMaxDead(t *testing.T) {
 	f := newFixture(t, func(o *Options) { o.Limits.MaxDead = 1 })
 	for i := range 3 {
@@ -115,7 +115,7 @@ func TestClaimsForgetLeases(t *testing.T) {
 	require.Empty(t, ls.byClaim)
 }
 
-// What a caller does to a body that it passed, or was given, changes nothing.
+// A caller that changes a body that it passed or received does not change the store.
 func TestBodiesAreCopied(t *testing.T) {
 	f := newFixture(t)
 	key := keyIn(0, 0)
@@ -138,8 +138,7 @@ func TestBodiesAreCopied(t *testing.T) {
 	f.Equal(bodyOf(next.ID, 20), f.get(key).Body)
 }
 
-// A page begins with the key right after the cursor's, even if that is the cursor's
-// and two bytes.
+// A page begins with the key right after the cursor's, even if that is the cursor's and two bytes.
 func TestPageBeginsAfterCursor(t *testing.T) {
 	f := newFixture(t)
 	key := ""
@@ -156,8 +155,7 @@ func TestPageBeginsAfterCursor(t *testing.T) {
 	f.Equal(key+"\x00\x01", page.Records[0].Key)
 }
 
-// Case 25: a subscriber that is so slow that events are dropped gets a Gap, before
-// what came later.
+// Case 25: a subscriber so slow that events are dropped gets a Gap, before any later event.
 func TestSlowSubscriber(t *testing.T) {
 	f := newFixture(t)
 	heard, goOn := make(chan store.Event), make(chan struct{})
@@ -193,7 +191,7 @@ func TestShardRecordIsSmall(t *testing.T) {
 	require.Equal(t, m, back)
 }
 
-// What is damaged is an error, not a panic: each record is cut at each byte.
+// A damaged record is an error, not a panic: each record is cut at each byte.
 func TestDamagedRecords(t *testing.T) {
 	tm := &timer{key: "k", topic: "topic", due: 1 << 40, attempts: 300, lastError: "why", body: body{length: 3, inline: []byte("abc")}}
 	v := appendTimer(nil, tm)

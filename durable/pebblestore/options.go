@@ -11,42 +11,42 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// Options are how a store is opened. The zero value is a good default.
+// Options configure a store. The zero value is a good default.
 type Options struct {
-	// Shards is how many shards there are, 1 to store.MaxShards. It is chosen when
-	// the folder is made; another number is refused later, with store.ErrShards.
-	// Default 0: as many as the folder has, and 16 in a new one.
+	// Shards is the number of shards, 1 to store.MaxShards. It is fixed when the folder is created;
+	// opening with another number returns store.ErrShards. Default 0: the folder's number, 16 in a
+	// new one.
 	Shards int
 
 	// Limits bound what the store holds.
 	Limits store.Limits
 
-	// Logger is told of what goes wrong, and of nothing else. Default: slog.Default.
+	// Logger logs errors and nothing else. Default: slog.Default.
 	Logger *slog.Logger
 
-	// CallTimeout bounds each call whose context has no deadline, at least 1 ms. It
-	// matters when the disk hangs. Default 30 s.
+	// CallTimeout bounds each call whose context has no deadline, at least 1 ms. It matters when
+	// the disk hangs. Default 30 s.
 	CallTimeout time.Duration
 
-	// CacheBytes is how much of the tables on disk is kept in memory, in bytes, at
-	// least 1 MiB. Default 64 MiB. While one MemTable is in use, and not two, it is as much
-	// more as that has.
+	// CacheBytes is how much of the tables on disk is kept in memory, in bytes, at least 1 MiB.
+	// Default 64 MiB. While only one of two MemTables is in use, the cache is larger by
+	// MemTableBytes.
 	CacheBytes int64
 
-	// MemTableBytes is how much is written to the log, and kept in memory, before it
-	// becomes a table on disk, in bytes, 1 MiB to 1 GiB. Up to four of these wait for the
-	// disk; on opening after a crash, that much is read again. The larger, the more
-	// timers come and go without ever being in a table. Default 32 MiB.
+	// MemTableBytes is how much is written to the log, and kept in memory, before it becomes a
+	// table on disk, in bytes, 1 MiB to 1 GiB. Up to four of these wait for the disk; opening after
+	// a crash reads that much again. The larger, the more timers come and go without reaching a
+	// table. Default 32 MiB.
 	MemTableBytes int64
 
-	// MinFree is how much room the disk must have for a Schedule, and for a SwapPlans that adds
-	// something, in bytes: with less, they return store.ErrFull, and all other calls go on. A disk that is full closes
-	// the store. Default 0: 128 MiB; below 0: no bound.
+	// MinFree is the free disk space, in bytes, that Schedule needs, and SwapPlans if it adds
+	// something. With less, they return store.ErrFull, and all other calls go on. A full disk
+	// closes the store. Default 0: 128 MiB; below 0: no bound.
 	MinFree int64
 
 	fs     vfs.FS
 	now    func() time.Time
-	misuse func(error) // is told when a single deletion did not remove one key
+	misuse func(error) // called when a single deletion did not remove exactly one key
 }
 
 const defaultShards = 16
@@ -118,12 +118,12 @@ func (o Options) pebble(f vfs.FS, log *logger) *pebble.Options {
 		},
 	}
 	for i := range p.Levels {
-		p.Levels[i].FilterPolicy = bloom.FilterPolicy(10) // most keys that are scheduled are new
+		p.Levels[i].FilterPolicy = bloom.FilterPolicy(10) // most scheduled keys are new
 	}
 	return p
 }
 
-// logger is what Pebble logs to.
+// logger is Pebble's logger.
 type logger struct {
 	*slog.Logger
 	failed func(error)

@@ -12,9 +12,9 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// plan is what is kept under kindPlan for each plan, in addition to its timer. It is apart from the
-// timer so that the end of an occurrence, which adds to the history, does not rewrite the
-// plan's body, and so that Plans finds the plans in order of their keys.
+// plan is the value under kindPlan of each plan, in addition to its timer. It is separate from the
+// timer so that the end of an occurrence, which adds to the history, does not rewrite the plan's
+// body, and so that Plans finds the plans in order of their keys.
 type plan struct {
 	key     string
 	wake    store.Wake
@@ -22,7 +22,7 @@ type plan struct {
 	changed bool // by this call, and not written yet
 }
 
-// appendPlan encodes p. A note's key begins with that of its plan, so only the rest is kept.
+// appendPlan encodes p. A note's key begins with its plan's key, so only the rest is kept.
 func appendPlan(b []byte, p *plan) []byte {
 	b = append(b, byte(p.wake))
 	b = binary.AppendUvarint(b, p.history.Done)
@@ -40,7 +40,7 @@ func appendPlan(b []byte, p *plan) []byte {
 	return b
 }
 
-// decodePlan reads what appendPlan has written; it keeps nothing of v.
+// decodePlan decodes the output of appendPlan; it does not keep v.
 func decodePlan(key string, v []byte) (*plan, error) {
 	r := reader{left: v}
 	p := &plan{key: key, wake: store.Wake(r.byte())}
@@ -63,7 +63,7 @@ func decodePlan(key string, v []byte) (*plan, error) {
 	return p, nil
 }
 
-// told returns the history for a caller, who may change it.
+// told returns a copy of the history, which the caller may change.
 func (p *plan) told() *store.History {
 	if p == nil {
 		return &store.History{}
@@ -73,7 +73,7 @@ func (p *plan) told() *store.History {
 	return &h
 }
 
-// wakes returns how many ends the history counts that a wake is about.
+// wakes returns how many ends that trigger the wake the history counts.
 func (p *plan) wakes(wake store.Wake) uint64 {
 	switch wake {
 	case store.WakeOnDead:
@@ -84,12 +84,12 @@ func (p *plan) wakes(wake store.Wake) uint64 {
 	return 0
 }
 
-// wakesBy reports whether an end makes the plan due, if it waits.
+// wakesBy reports whether an end makes the plan due, if the plan waits.
 func (p *plan) wakesBy(o store.Outcome) bool {
 	return p.wake == store.WakeOnEnd || p.wake == store.WakeOnDead && o == store.OutcomeDead
 }
 
-// readPlan fetches what is kept with a plan. It belongs to the first part.
+// readPlan fetches the plan of a key. It belongs to the first part.
 func (c *change) readPlan(key string) (*plan, error) {
 	if p, ok := c.plans[key]; ok {
 		return p, nil
@@ -115,9 +115,9 @@ func (c *change) readPlan(key string) (*plan, error) {
 	return p, nil
 }
 
-// expect reads what note needs: the plan of an occurrence that is going to end, and the
-// plan's timer if the end wakes it, which expect returns. It belongs to the first part. It
-// reads nothing for a timer that is no occurrence.
+// expect reads what note needs: the plan of an occurrence that is going to end, and, if the end
+// wakes the plan, the plan's timer, which expect returns. It belongs to the first part. It reads
+// nothing for a timer that is not an occurrence.
 func (c *change) expect(key string, o store.Outcome) (*timer, error) {
 	planKey := store.PlanOf(key)
 	if planKey == "" || o == 0 {
@@ -130,7 +130,7 @@ func (c *change) expect(key string, o store.Outcome) (*timer, error) {
 	return c.read(planKey)
 }
 
-// outcome returns how a run ends, 0 if the timer goes on, or its successor does.
+// outcome returns the outcome of a run, 0 if the timer or its successor goes on.
 func (l *lease) outcome(k store.EndKind) store.Outcome {
 	switch {
 	case l.cancelled:
@@ -145,8 +145,8 @@ func (l *lease) outcome(k store.EndKind) store.Outcome {
 	return 0
 }
 
-// note adds an end to the history of an occurrence's plan, and wakes the plan if it waits for
-// that. The caller has called expect; note does nothing for a timer that has no plan.
+// note adds an end to the history of an occurrence's plan, and wakes the plan if it waits for that.
+// The caller has called expect; note does nothing for a timer that has no plan.
 func (c *change) note(n store.Note) {
 	if c.plans == nil || n.Outcome == 0 {
 		return
@@ -157,7 +157,7 @@ func (c *change) note(n store.Note) {
 	}
 	n.Ended, n.Error = c.at.now, store.CutNote(n.Error)
 	p.history.Add(n)
-	if t := c.timers[p.key]; t != nil && p.wakesBy(n.Outcome) { // it has only what is not leased
+	if t := c.timers[p.key]; t != nil && p.wakesBy(n.Outcome) { // c.timers has no leased timers
 		p.wake = store.WakeNever
 		c.unwait(t)
 		t.due = c.at.now
@@ -191,7 +191,7 @@ func (c *change) writePlan(p *plan) {
 	c.set(c.key, c.value)
 }
 
-// erasePlan removes what is kept with a plan; what this call has noted is not written then.
+// erasePlan removes the record of a plan, so writeNoted does not write this call's notes to it.
 func (c *change) erasePlan(p *plan) {
 	c.key = timerKey(c.key[:0], c.sh.index, kindPlan, p.key)
 	c.remove(c.key)
@@ -224,7 +224,7 @@ func (s *Store) SwapPlans(ctx context.Context, shard int, swaps []store.PlanSwap
 	for i := range swaps {
 		swaps[i].Body, swaps[i].Entries = bytes.Clone(swaps[i].Body), cloneEntries(swaps[i].Entries)
 	}
-	t := &taker{Take: take} // a call that was given up may still write to it
+	t := &taker{Take: take} // an abandoned call may still write to it
 	results, h, err := changeAll(ctx, s, shard, swaps, func(p store.PlanSwap) string { return p.Key }, (*change).readSwap, t.swap)
 	if err != nil {
 		return nil, nil, h, err
@@ -290,7 +290,7 @@ func (c *change) readSwap(p store.PlanSwap) error {
 	return nil
 }
 
-// swap changes a plan; its occurrences are to be created after it.
+// swap changes a plan; the caller creates its occurrences afterwards.
 func (c *change) swap(s store.PlanSwap) store.SwapResult {
 	l, old := c.sh.leases.byKey[s.Key], c.timers[s.Key]
 	if l != nil {
@@ -336,7 +336,7 @@ func (c *change) swap(s store.PlanSwap) store.SwapResult {
 	return store.Swapped
 }
 
-// setWake writes what is kept with a plan, unless that is on disk already.
+// setWake writes the record of a plan, unless the disk has it already.
 func (c *change) setWake(key string, p *plan, wake store.Wake) {
 	switch {
 	case p == nil:
@@ -377,7 +377,7 @@ func (s *Store) Plans(ctx context.Context, shard int, after string, limit int) (
 	return *page, nil
 }
 
-// planView is the plans of a shard at one moment.
+// planView holds the plans of a shard at one moment.
 type planView struct {
 	shard    int
 	leased   map[string]store.Record // without bodies and histories

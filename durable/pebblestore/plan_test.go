@@ -23,15 +23,15 @@ type twins struct {
 	*fixture
 	oracle *oracle.Store
 	rnd    *rand.Rand
-	ids    map[string]store.ID // what a plan's ID was last
+	ids    map[string]store.ID // the last ID of each plan
 	plans  []string
 	keys   []string // of occurrences and timers
 	held   [][2]store.Holder
 	log    []string
 }
 
-// Random calls on plans, their occurrences and other timers of one shard get the oracle's
-// answers, and leave what it has; the folder is whole after each of them, and after crashes.
+// Random calls on plans, their occurrences and other timers of one shard get the oracle's answers
+// and leave the oracle's state. The folder is intact after each of them, and after crashes.
 func TestPlansLikeTheOracle(t *testing.T) {
 	t.Parallel()
 	rounds := 12
@@ -163,7 +163,7 @@ func (w *twins) claim() {
 		w.note("claim %d plans, %d timers, %d bytes, %d attempts", c.Plans, c.Max, c.MaxBytes, c.MaxAttempts)
 		for i := range min(len(want.Leases), len(got.Leases)) {
 			w.held = append(w.held, [2]store.Holder{want.Leases[i].Holder, got.Leases[i].Holder})
-			want.Leases[i].Fence, got.Leases[i].Fence = 0, 0 // numbers of bodies are between them
+			want.Leases[i].Fence, got.Leases[i].Fence = 0, 0 // they differ, because bodies take numbers too
 			w.note("  %q", want.Leases[i].Key)
 		}
 		for _, leases := range [][]store.Lease{want.Leases, got.Leases} {
@@ -235,7 +235,7 @@ func (w *twins) scheduleAndRequeue() {
 	w.Equal(wantH, gotH)
 }
 
-// compare reads both, and the whole folder.
+// compare compares the whole contents of both, and verifies the folder.
 func (w *twins) compare() {
 	w.Helper()
 	verify(w.TB, w.Store)
@@ -263,7 +263,7 @@ func shown(r store.Record) store.Record {
 	return r
 }
 
-// failingRead fails the read of a file with a number, and all after it, once it is armed.
+// Once armed, failingRead fails the read of a file with a given number, and all after it.
 type failingRead struct {
 	armed atomic.Bool
 	at    int64
@@ -279,8 +279,8 @@ func (r *failingRead) MaybeError(op errorfs.Op) error {
 	return nil
 }
 
-// planOnDisk has 400 plans in tables, which no cache has. The last, s, waits for the ends of
-// its 40 occurrences: the last two are leased, in another block than the plan's timer.
+// planOnDisk has 400 plans in tables that are not cached. The last, s, waits for the ends of its 40
+// occurrences: the last two are leased, in another block than the plan's timer.
 func planOnDisk(t *testing.T, change ...func(*Options)) (f *fixture, p store.PlanSwap, leases []store.Lease) {
 	f = newFixture(t, append(change, func(o *Options) { o.Shards = 1 })...)
 	var swaps []store.PlanSwap
@@ -339,7 +339,7 @@ var planCalls = map[string]func(f *fixture, ctx context.Context, p store.PlanSwa
 	},
 }
 
-// planState is what shows of the plan and its occurrences, and of the shard.
+// planState returns the visible state of the plan, its occurrences and the shard.
 func (f *fixture) planState(p store.PlanSwap) (all []any) {
 	f.Helper()
 	for _, key := range []string{p.Key, p.Entries[38].Key, p.Entries[39].Key, p.Entries[20].Key, store.PlanKey("fill0000")} {
@@ -352,7 +352,7 @@ func (f *fixture) planState(p store.PlanSwap) (all []any) {
 	return append(all, st)
 }
 
-// A call that cannot read what it needs of a plan changes nothing, whichever read fails.
+// A call whose read of a plan fails changes nothing, whichever read it is.
 func TestReadOfAPlanFails(t *testing.T) {
 	t.Parallel()
 	for name, call := range planCalls {
@@ -412,8 +412,8 @@ func TestCtxEndsDuringAReadOfAPlan(t *testing.T) {
 	}
 }
 
-// The fsync of a swap fails: the caller is told that it is unsure, and after a power failure
-// the plan is what it was, with none of the occurrences.
+// The fsync of a swap fails: the caller gets ErrUnsure, and after a power failure the plan is as
+// before, with none of the occurrences.
 func TestFailedSyncOfASwap(t *testing.T) {
 	faults := &faulty{at: -1, err: syscall.EIO, match: func(op errorfs.Op) bool {
 		return op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSyncTo
@@ -439,7 +439,7 @@ func TestFailedSyncOfASwap(t *testing.T) {
 }
 
 // The front of the lane of plans follows claims, swaps and wakes. A plan that wakes in a claim
-// leaves the place at which the claim's iterator stands.
+// leaves the place of the claim's iterator.
 func TestFrontOfPlansFollows(t *testing.T) {
 	f := newFixture(t, func(o *Options) { o.Shards = 1 })
 	now := store.Millis(f.clock.Now().UnixMilli())
@@ -464,7 +464,7 @@ func TestFrontOfPlansFollows(t *testing.T) {
 		f.swapped(store.PlanSwap{Key: l.Key, Was: l.ID})
 	}
 
-	// In this claim the lease of the sleeper's occurrence has run out: it is the third plan.
+	// In this claim the lease of the sleeper's occurrence has expired: it is the third plan.
 	f.end(claimed.Leases[28], store.GiveBack)
 	f.clock.Advance(500 * time.Millisecond)
 	_, _, err = f.Extend(f.ctx, 0, []store.Holder{claimed.Leases[29].Holder}, store.MinLease)
@@ -484,8 +484,7 @@ func TestFrontOfPlansFollows(t *testing.T) {
 	f.Equal(h.NextDue, f.shards[0].next)
 }
 
-// Many leases of plans that have run out do not hold up those of timers, in a claim that asks
-// for no plans.
+// Many expired leases of plans do not delay those of timers, in a claim that asks for no plans.
 func TestLeasesOfPlansHoldUpNoTimers(t *testing.T) {
 	f := newFixture(t, func(o *Options) { o.Shards = 1 })
 	for i := range 2 {
@@ -510,7 +509,7 @@ func TestLeasesOfPlansHoldUpNoTimers(t *testing.T) {
 	verify(t, f.Store)
 }
 
-// The calls that change timers do not get the keys of plans, and SwapPlans gets no others.
+// The calls that change timers refuse the keys of plans, and SwapPlans refuses all others.
 func TestKeysOfPlansAreRefused(t *testing.T) {
 	f := newFixture(t, func(o *Options) { o.Shards = 1 })
 	p := planOf("s")
@@ -536,7 +535,7 @@ func third[T, U any](_ T, _ U, err error) error { return err }
 
 func fourth[T, U, V any](_ T, _ U, _ V, err error) error { return err }
 
-// With little room on the disk a plan can be changed and removed, and nothing can be added.
+// With little free space on the disk a plan can be changed and removed, and nothing can be added.
 func TestLittleRoomForPlans(t *testing.T) {
 	f := newFixture(t, func(o *Options) { o.MinFree, o.Shards = 1000, 1 })
 	p := planOf("s")
@@ -566,7 +565,7 @@ func TestPlansAreCopied(t *testing.T) {
 	f.Equal(bodyOf(p.Entries[0].ID, 20), f.get(p.Entries[0].Key).Body)
 }
 
-// Timers that are no occurrences read nothing of plans in their lives.
+// Timers that are not occurrences never read a plan.
 func TestPlainTimersReadNoPlans(t *testing.T) {
 	f := newFixture(t)
 	f.put(entry(keyIn(0, 0), 10), entry(keyIn(0, 1), 10))
@@ -584,7 +583,7 @@ func TestPlainTimersReadNoPlans(t *testing.T) {
 	verify(t, f.Store)
 }
 
-// A plan's record is small, and one that is damaged is an error.
+// A plan's record is small, and a damaged one is an error.
 func TestPlanRecords(t *testing.T) {
 	p := &plan{key: store.PlanKey("s"), wake: store.WakeOnDead}
 	require.LessOrEqual(t, len(appendPlan(nil, p)), 5)

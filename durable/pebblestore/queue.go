@@ -10,11 +10,11 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// queue is a lane in a claim: what waits there on disk, and the successors that
-// begin to wait there in this same claim.
+// queue is a lane in a claim: the timers that wait there on disk, and the successors that begin to
+// wait there in this claim.
 type queue struct {
 	it         *pebble.Iterator // nil: nothing is due
-	head       *timer           // the timer that it stands on; nil: not read yet
+	head       *timer           // the timer at the iterator; nil: not read yet
 	successors []*timer         // due, by place
 	later      []*timer         // successors that are not due yet
 }
@@ -39,7 +39,7 @@ func (q *queue) open(d *draft, lane int) error {
 	return err
 }
 
-// first returns the first timer that is due, nil if there is none.
+// first returns the first due timer, nil if there is none.
 func (q *queue) first(d *draft) (*timer, error) {
 	head, err := q.onDisk(d)
 	if err != nil {
@@ -51,8 +51,8 @@ func (q *queue) first(d *draft) (*timer, error) {
 	return head, nil
 }
 
-// onDisk returns the first timer on disk that is due, and notes what stands there
-// without a timer. It skips plans that wake in this claim: they are among the successors.
+// onDisk returns the first due timer on disk, and collects the keys before it that have no timer in
+// d.lost. It skips plans that wake in this claim: they are among the successors.
 func (q *queue) onDisk(d *draft) (*timer, error) {
 	for q.it != nil && q.head == nil && q.it.Valid() {
 		place := placeOf(q.it, lanePlace)
@@ -85,7 +85,7 @@ func (q *queue) onDisk(d *draft) (*timer, error) {
 	return q.head, nil
 }
 
-// pop takes away what first returned.
+// pop removes the timer that first returned.
 func (q *queue) pop() {
 	if len(q.successors) > 0 && (q.head == nil || byPlace(q.successors[0], q.head) < 0) {
 		q.successors = q.successors[1:]
@@ -95,15 +95,15 @@ func (q *queue) pop() {
 	q.it.Next()
 }
 
-// settle sets where the lane begins now. The iterator knows, since the lane was
-// taken from its front on; but for the successors, which it does not see.
+// settle sets the new front of the lane. The iterator is at it, because the claim took the lane
+// from its front on; but the iterator does not see the successors.
 func (q *queue) settle(d *draft, lane int) {
 	if q.it == nil || !q.it.Valid() {
 		return
 	}
 	first := slices.Clone(placeOf(q.it, lanePlace))
 	if lane == store.PlanLane && d.woken[placeKey(first)] {
-		return // the plan has moved; the front stays where it was
+		return // the plan has moved; the front stays as it was
 	}
 	for _, t := range slices.Concat(q.successors, q.later) {
 		if place := appendPlace(nil, t.due, t.key); bytes.Compare(place, first) < 0 {

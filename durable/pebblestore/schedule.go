@@ -18,7 +18,7 @@ func (s *Store) Schedule(ctx context.Context, shard int, entries []store.Entry) 
 	return each(ctx, s, shard, cloneEntries(entries), func(e store.Entry) string { return e.Key }, (*change).schedule)
 }
 
-// cloneEntries copies entries, with their bodies in one piece.
+// cloneEntries copies entries, with their bodies in one allocation.
 func cloneEntries(entries []store.Entry) []store.Entry {
 	size := 0
 	for _, e := range entries {
@@ -62,7 +62,7 @@ func (c *change) schedule(e store.Entry) store.Receipt {
 	return receipt
 }
 
-// displace removes the timer in whose place another is scheduled.
+// displace removes the timer that a new one replaces.
 func (c *change) displace(old *timer) store.ReceiptKind {
 	c.discard(kindRecord, old)
 	if old.dead {

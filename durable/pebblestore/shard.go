@@ -8,25 +8,24 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// shard is what memory holds of a shard. Whoever has put a value into lock may
-// touch it.
+// shard is the state of a shard in memory. A goroutine locks it by sending a value to lock.
 type shard struct {
 	db    *pebble.DB
 	index int
-	lock  chan struct{} // of one place: a mutex that can be given up waiting for
+	lock  chan struct{} // of capacity 1: a mutex whose waiters can give up
 
 	number    uint64 // see meta
 	lanes     [lanes]lane
 	dead      uint64
 	dropped   uint64
-	scheduled uint64 // since it was opened; see store.Stats
+	scheduled uint64 // since the shard was opened; see store.Stats
 	leases    leases
-	next      store.Millis // due, as the last call left it; 0: none waits
+	next      store.Millis // due, as the last call left it; 0: no timer waits
 	orphans   [][]byte     // keys found on opening that belong to no timer
-	last      *commit      // the last that was applied
+	last      *commit      // the last commit applied
 }
 
-// openShard reads a shard: its record, and its leases, which run out at now.
+// openShard reads a shard: its record, and its leases, which end at now.
 func openShard(db *pebble.DB, index int, now store.Millis) (*shard, error) {
 	sh := &shard{db: db, index: index, lock: make(chan struct{}, 1), leases: newLeases()}
 	v, err := sh.read(metaKey(nil, index))
@@ -51,7 +50,7 @@ func openShard(db *pebble.DB, index int, now store.Millis) (*shard, error) {
 	return sh, nil
 }
 
-// openLeases reads the leases. One without a timer is for the next claim to remove.
+// openLeases reads the leases. The next claim removes a lease without a timer.
 func (sh *shard) openLeases(now store.Millis) error {
 	p := prefix(nil, sh.index, kindLease)
 	it, err := sh.db.NewIter(&pebble.IterOptions{LowerBound: p, UpperBound: after(p)})
@@ -84,8 +83,7 @@ func (sh *shard) openLeases(now store.Millis) error {
 	return nil
 }
 
-// take returns the next fence, or number of a body: it only grows, also if the
-// clock goes back.
+// take returns the next fence or body number. It only grows, even if the clock goes back.
 func (sh *shard) take(micros int64) uint64 {
 	sh.number = max(sh.number+1, uint64(max(micros, 0)))
 	return sh.number
@@ -100,7 +98,7 @@ func (sh *shard) meta() meta {
 	return m
 }
 
-// pending counts what MaxPending bounds.
+// pending counts the timers that MaxPending bounds.
 func (sh *shard) pending() int {
 	n := len(sh.leases.byKey) + sh.leases.waiting
 	for i := range sh.lanes {
@@ -148,7 +146,6 @@ func readTimer(r pebble.Reader, shard int, kind byte, key string) (*timer, error
 	return t, nil
 }
 
-// readBody returns a timer's body.
 func (sh *shard) readBody(t *timer) ([]byte, error) { return readBody(sh.db, sh.index, t) }
 
 func readBody(r pebble.Reader, shard int, t *timer) ([]byte, error) {

@@ -15,23 +15,23 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// ErrInUse is returned by Open for a folder that is open already, in another process
-// or in this one.
+// ErrInUse is returned by Open for a folder that is already open, in another process or in this
+// one.
 var ErrInUse = errors.New("durable: the folder is open in another process, or twice in this one")
 
-// Store keeps timers in a folder. It implements store.Store, and all its methods
-// are safe for concurrent use.
+// Store keeps timers in a folder. It implements store.Store, and all its methods are safe for
+// concurrent use.
 //
-// When a write or an fsync fails, the store closes itself: calls under way return
-// store.ErrUnsure, later ones store.ErrClosed, both with the cause. The folder can
-// be opened again once the cause is gone and Close was called.
+// When a write or an fsync fails, the store closes itself: calls in progress return
+// store.ErrUnsure, later ones store.ErrClosed, both with the cause. The folder can be opened again
+// once the cause is repaired and Close was called.
 type Store struct {
 	dir        string
 	limits     store.Limits
 	log        *slog.Logger
 	timeout    time.Duration
 	minFree    int64
-	maxCounted int // store.MaxCounted, but in tests
+	maxCounted int // store.MaxCounted, except in tests
 	now        func() time.Time
 	gate       *gate
 	fs         *fs
@@ -45,14 +45,14 @@ type Store struct {
 	life struct {
 		sync.Mutex
 		closed bool
-		calls  int           // under way
-		idle   chan struct{} // closed when closed and no call is under way
+		calls  int           // in progress
+		idle   chan struct{} // closed when closed is set and calls is 0
 	}
 	room struct {
 		sync.Mutex
-		asking  chan struct{} // closed when the file system has answered; nil: it is not asked
-		checked time.Time     // when it answered last
-		err     error         // what it answered, if that is too little
+		asking  chan struct{} // closed when the file system has answered; nil: not asked
+		checked time.Time     // when it last answered
+		err     error         // ErrFull if its last answer is below minFree
 	}
 	roster roster.Roster
 	subs   struct {
@@ -63,8 +63,8 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// Open opens the store in a folder, which it makes if there is none. Until Close no
-// other Open of it succeeds: ErrInUse. All leases have run out.
+// Open opens the store in a folder, which it creates if there is none. Until Close another Open of
+// the folder returns ErrInUse. All leases have expired.
 func Open(dir string, o Options) (*Store, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -114,7 +114,7 @@ func (s *Store) open(o Options) error {
 // format is the version of the layout.
 const format = 2
 
-// config reads how many shards there are, or writes it into a new store.
+// config reads the number of shards, or writes it into a new store.
 func (s *Store) config(want int) (int, error) {
 	v, closer, err := s.db.Get([]byte{keyConfig})
 	if errors.Is(err, pebble.ErrNotFound) {
@@ -143,11 +143,11 @@ func (s *Store) config(want int) (int, error) {
 	return shards, nil
 }
 
-// Shards returns how many shards there are.
+// Shards returns the number of shards.
 func (s *Store) Shards() int { return len(s.shards) }
 
-// fail closes the store because it cannot write. It may be called by any goroutine
-// of Pebble's, and does not block.
+// fail closes the store because it cannot write. Any of Pebble's goroutines may call it, and it
+// does not block.
 func (s *Store) fail(err error) {
 	if !s.failure.CompareAndSwap(nil, &err) {
 		return
@@ -169,8 +169,8 @@ func (s *Store) closedError() error {
 	}
 }
 
-// Close waits for the calls under way, at most for Options.CallTimeout, and gives
-// the folder back. A second Close does nothing.
+// Close waits for the calls in progress, at most for Options.CallTimeout, and releases the folder.
+// A second Close does nothing.
 func (s *Store) Close() error {
 	s.life.Lock()
 	if s.life.closed {
@@ -209,7 +209,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// abandon gives the folder back without Pebble's help, once nothing writes to it.
+// abandon releases the folder without Pebble's help, once no write is in progress.
 func (s *Store) abandon() error {
 	s.gate.close()
 	timer := time.NewTimer(s.timeout)

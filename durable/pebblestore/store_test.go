@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// D6: reopened, all leases have run out: what ran is claimed at once, with a higher
-// fence, also if the clock was put back.
+// D6: after reopening, all leases have expired: running timers are claimed at once, with a higher
+// fence, even if the clock was set back.
 func TestReopenedAllIsLeasedAnew(t *testing.T) {
 	f := newFixture(t)
 	a, b, c := keyIn(0, 0), keyIn(0, 1), keyIn(0, 2)
@@ -43,14 +43,14 @@ func TestReopenedAllIsLeasedAnew(t *testing.T) {
 	f.True(f.get(c).Cancelled)
 	f.Equal(successor.At, f.get(b).SuccessorDue)
 
-	// The holder from before has not lost it yet.
+	// The previous holder has not lost its lease yet.
 	results, _, err := f.Extend(f.ctx, 0, []store.Holder{before[a].Holder, before[c].Holder}, time.Second)
 	f.NoError(err)
 	f.Equal([]store.ExtendResult{store.Extended, store.ExtendCancelled}, results)
 	f.crash()
 
 	after := f.claim(0, 10)
-	f.Len(after, 2) // c is gone
+	f.Len(after, 2) // c was cancelled, so it is removed
 	for _, l := range after {
 		f.Greater(l.Fence, last)
 		switch l.Key {
@@ -67,8 +67,8 @@ func TestReopenedAllIsLeasedAnew(t *testing.T) {
 	verify(t, f.Store)
 }
 
-// D10: nothing is left but the configuration and one record for each shard; and
-// bodies of all sizes go with their timers, whatever way these go.
+// D10: only the configuration and one record for each shard remain; bodies of all sizes are removed
+// with their timers, however these end.
 func TestEmptyMeansEmpty(t *testing.T) {
 	f := newFixture(t)
 	ways := map[string]func(key string){
@@ -161,7 +161,7 @@ func (f *fixture) cancel(key string, want store.CancelResult) {
 	f.Equal([]store.CancelResult{want}, results)
 }
 
-// D1: a claim removes and counts what belongs to no timer.
+// D1: a claim removes and counts keys that belong to no timer.
 func TestClaimRepairs(t *testing.T) {
 	f := newFixture(t, func(o *Options) { o.Limits.MaxDead = 1 })
 	for i := range 3 {
@@ -202,8 +202,8 @@ func TestClaimRepairs(t *testing.T) {
 	verify(t, f.Store)
 }
 
-// D9: a place among the dead that belongs to no dead letter counts until it is repaired, and
-// no letter is dropped for it.
+// D9: an entry among the dead that belongs to no dead letter counts until it is repaired, and no
+// dead letter is dropped for it.
 func TestRepairDropsNoDeadLetter(t *testing.T) {
 	f := newFixture(t, func(o *Options) { o.Limits.MaxDead = 1 })
 	f.put(entry(keyIn(0, 0), 0))
@@ -223,11 +223,11 @@ func TestRepairDropsNoDeadLetter(t *testing.T) {
 	verify(t, f.Store)
 }
 
-// D1: of several places of a timer in lanes the one counts that its record names, by due
-// time and lane; the others are removed, though the timer is due there, too.
+// D1: of several entries of a timer in lanes, only the one with the due time and lane of its record
+// counts. The others are removed, even if they are due.
 func TestSecondPlacesAreRepaired(t *testing.T) {
 	for name, c := range map[string]struct {
-		lane int // from that of the timer
+		lane int // relative to the timer's own
 		due  store.Millis
 	}{"earlier": {0, 1}, "later": {0, 900}, "another lane": {1, 500}} {
 		t.Run(name, func(t *testing.T) {
@@ -261,7 +261,7 @@ func TestSecondPlacesAreRepaired(t *testing.T) {
 	}
 }
 
-// D1: a lane of which the record says that timers wait, and that is empty, is empty.
+// D1: a lane that is empty is treated as empty, even if the shard's record counts timers in it.
 func TestCountOfAnEmptyLaneIsRepaired(t *testing.T) {
 	f := newFixture(t)
 	f.put(entry(keyIn(0, 0), 0))
@@ -315,7 +315,6 @@ func TestOptionsAreNamed(t *testing.T) {
 	}
 }
 
-// One process at a time: here this one twice; TestSecondProcess is about another.
 func TestSecondOpenIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Open(dir, Options{Logger: quiet})
@@ -387,8 +386,8 @@ func (f *fixture) allReturn(err error) {
 	f.ErrorIs(f.Subscribe(f.ctx, func(store.Event) {}), err)
 }
 
-// What a caller may not pass is refused by name, and a key of another shard too:
-// there nobody would find it.
+// Invalid arguments are refused by name, and so is a key of another shard: no call would find it
+// there.
 func TestArgumentsAreRefused(t *testing.T) {
 	f := newFixture(t)
 	for want, err := range map[string]error{

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// engine opens stores in a file system that forgets what was not synced, with a
-// clock that stands, or one that goes. Each is verified when it is closed.
+// engine opens stores in a file system that forgets unsynced writes, with a frozen clock or a
+// running one. Each store is verified when it is closed.
 func engine(frozen bool) storetest.Engine {
 	return storetest.Engine{Open: func(t testing.TB, o storetest.Options) *storetest.Instance {
 		return newInstance(t, o, frozen)
@@ -55,7 +55,7 @@ func newInstance(t testing.TB, o storetest.Options, frozen bool) *storetest.Inst
 	}
 }
 
-// leftIn names the keys of a store, but for those that D10 allows.
+// leftIn names the keys of a store, except those that D10 allows.
 func leftIn(t testing.TB, s *Store) (keys []string) {
 	it, err := s.db.NewIter(nil)
 	require.NoError(t, err)

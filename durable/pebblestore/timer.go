@@ -7,13 +7,12 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// maxInline is how long a body may be to stand in its timer's record. A record is
-// rewritten when its timer waits anew, is moved or dies; a body apart is written
-// once.
+// maxInline is the longest body kept in its timer's record. A record is rewritten when its timer
+// waits again, is moved or dies; a separate body is written once.
 const maxInline = 256
 
-// timer is what is kept under kindRecord, or kindSuccessor. Whether it waits or is
-// leased is not in it: a claim writes a lease and leaves the record as it is.
+// timer is the value under kindRecord or kindSuccessor. It does not hold whether the timer waits or
+// is leased: a claim writes a lease and leaves the record as it is.
 type timer struct {
 	key       string
 	id        store.ID
@@ -26,8 +25,8 @@ type timer struct {
 	body      body
 }
 
-// body is in the record (inline), or under kindBody by its number. A number is
-// used once in a shard.
+// body is in the record (inline), or under kindBody by its number. A number is used once in a
+// shard.
 type body struct {
 	length int
 	inline []byte
@@ -36,7 +35,7 @@ type body struct {
 
 func (t *timer) lane() int { return store.LaneOfKey(t.key, t.topic) }
 
-// record returns what List returns of a timer that waits or is dead.
+// record returns the record of a waiting or dead timer, for List.
 func (t *timer) record() store.Record {
 	r := store.Record{
 		Key: t.key, ID: t.id, Topic: t.topic, State: store.Waiting,
@@ -67,7 +66,7 @@ func appendTimer(b []byte, t *timer) []byte {
 	return append(b, t.body.inline...)
 }
 
-// decodeTimer reads a record; it keeps nothing of v.
+// decodeTimer decodes a record; it does not keep v.
 func decodeTimer(key string, v []byte) (*timer, error) {
 	r := reader{left: v}
 	t := &timer{key: key}
@@ -92,12 +91,12 @@ func decodeTimer(key string, v []byte) (*timer, error) {
 // errRecord is returned for a value that this package has not written.
 var errRecord = errors.New("a record is damaged")
 
-// meta is a shard's record: what must outlast the process, and counts, so that a
-// store opens without reading its timers.
+// meta is a shard's record: what must outlast the process, and counts, so that a store opens
+// without reading its timers.
 type meta struct {
-	number  uint64 // the last fence or number of a body that was given out
+	number  uint64 // the last fence or body number given out
 	waiting [lanes]uint64
-	fronts  [lanes]store.Millis // no timer of the lane is due before
+	fronts  [lanes]store.Millis // no timer of the lane is due earlier
 	dead    uint64
 	dropped uint64
 }
@@ -131,7 +130,7 @@ func appendString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// reader takes a value apart; bad reports whether it ended too early.
+// reader decodes a value; bad reports whether the value was too short.
 type reader struct {
 	left []byte
 	bad  bool

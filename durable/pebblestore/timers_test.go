@@ -12,12 +12,12 @@ import (
 	"github.com/seed-782fa212/limbo/durable/pebblestore"
 )
 
-// Timers on this engine: what waits survives a Close, what ran when the store was closed
-// runs again at once (D6), each once, and the folder is one process's.
+// Timers on this engine: waiting timers survive a Close; timers that ran when the store was closed
+// run again at once (D6), each once; and only one process can have the folder.
 func TestTimers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // it hangs otherwise
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // a failure would hang
 	defer cancel()
 	engine, err := pebblestore.Open(dir, pebblestore.Options{Shards: 4})
 	require.NoError(t, err)

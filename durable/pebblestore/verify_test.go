@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// contents is what a shard has on disk.
+// contents is a shard's data on disk.
 type contents struct {
 	meta       meta
 	timers     map[string]*timer
@@ -22,9 +22,8 @@ type contents struct {
 	plans      map[string]*plan
 }
 
-// verify reads the whole folder and checks the invariants of doc.go, and that
-// memory says the same. It holds up D1. No call may be under way that has not
-// returned to its caller.
+// verify reads the whole folder and checks the invariants of doc.go, and that memory agrees. It
+// checks D1. All calls must have returned.
 func verify(t testing.TB, s *Store) {
 	t.Helper()
 	for _, sh := range s.shards {
@@ -41,7 +40,7 @@ func verify(t testing.TB, s *Store) {
 	}
 }
 
-// readAll decodes all keys that there are.
+// readAll decodes all keys.
 func readAll(t testing.TB, s *Store) map[int]*contents {
 	t.Helper()
 	it, err := s.db.NewIter(nil)
@@ -90,7 +89,7 @@ func readAll(t testing.TB, s *Store) map[int]*contents {
 	return all
 }
 
-// check returns what is wrong on disk.
+// check returns the errors on disk.
 func (c *contents) check(shard, shards int) (wrong []error) {
 	complain := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
 	homes, owners := map[string]int{}, map[uint64]int{}
@@ -175,7 +174,7 @@ func (c *contents) check(shard, shards int) (wrong []error) {
 	return wrong
 }
 
-// compare returns in what memory differs from what is on disk.
+// compare returns the differences between memory and disk.
 func (c *contents) compare(sh *shard) (wrong []error) {
 	complain := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
 	var next store.Millis
