@@ -12,8 +12,8 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// request is one script with its arguments. It can be sent again: the scripts see to
-// it that the second answer is the first.
+// request is one script with its arguments. It can be sent again: the scripts give the second
+// request the first one's answer.
 type request struct {
 	script *script
 	keys   []string
@@ -23,13 +23,13 @@ type request struct {
 	wait   bool // replicas confirm it, if Options.WaitReplicas is set
 }
 
-// orderAt is the place among the arguments of the order and the deadline of a request that
-// changes something. Each attempt fills it in.
+// orderAt is the index, among the arguments of a request that changes something, of its order and
+// deadline. Each attempt fills it in.
 const orderAt = 3
 
 func (r *request) reads() bool { return r.clock == nil }
 
-// command returns the words of EVALSHA, or of EVAL where the script is not known.
+// command returns the words of EVALSHA, or of EVAL if the server does not know the script.
 func (r *request) command(whole bool) []any {
 	words := make([]any, 0, 3+len(r.keys)+len(r.args))
 	if whole {
@@ -44,15 +44,15 @@ func (r *request) command(whole bool) []any {
 	return append(words, r.args...)
 }
 
-// flight is a call under way.
+// flight is a call in progress.
 type flight struct {
-	// unsure reports whether a request may have been received that was not answered.
-	// The attempts write it, and whoever gives up waiting for them reads it.
+	// unsure reports whether the server may have received a request that it has not answered. The
+	// attempts write it; a caller that stops waiting for them reads it.
 	unsure atomic.Bool
 }
 
-// limit returns a context that ends with ctx or the store, or when a call may not go on
-// longer: it has a deadline.
+// limit returns a context with a deadline: it ends with ctx, with the store, or when the call's
+// time is up.
 func (s *Store) limit(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	if s.ctx.Err() != nil {
 		return nil, nil, store.ErrClosed
@@ -69,8 +69,8 @@ func (s *Store) limit(ctx context.Context) (context.Context, context.CancelFunc,
 	return ctx, func() { stop(); cancel() }, nil
 }
 
-// within calls f in a goroutine of its own, and waits for it until ctx ends, which has
-// come from limit: a read from a connection does not end with a context.
+// within calls f in its own goroutine, and waits for it until ctx, which limit returned, ends: the
+// end of a context does not interrupt a read from a connection.
 func (s *Store) within(ctx context.Context, f func(*flight) (any, error)) (any, error) {
 	type outcome struct {
 		value any
@@ -111,7 +111,7 @@ func (s *Store) gaveUp(ctx context.Context, fl *flight, last error) error {
 	return fmt.Errorf("redisstore: no answer: %w", err)
 }
 
-// call sends a request, again and again until it is answered, and returns the reply.
+// call sends a request until it is answered, and returns the reply.
 func (s *Store) call(ctx context.Context, r *request) (any, error) {
 	ctx, cancel, err := s.limit(ctx)
 	if err != nil {
@@ -162,8 +162,8 @@ func (s *Store) attempts(ctx context.Context, r *request, fl *flight) (any, erro
 	}
 }
 
-// attempt sends a request once. A server that hangs must not use up the whole time of
-// the call: another may take its place.
+// attempt sends a request once. A server that hangs must not use up the whole time of the call:
+// another server may replace it.
 func (s *Store) attempt(ctx context.Context, r *request, to target) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.longest)
 	defer cancel()
@@ -178,8 +178,8 @@ func (s *Store) attempt(ctx context.Context, r *request, to target) (any, error)
 	return reply, err
 }
 
-// send sends a request over one connection of a node, with ASKING before it and WAIT
-// after it where they are needed.
+// send sends a request over one connection of a node, with ASKING before it and WAIT after it where
+// needed.
 func (s *Store) send(ctx context.Context, node *redis.Client, r *request, asking, whole bool) (any, error) {
 	cmd := redis.NewCmd(ctx, r.command(whole)...)
 	wait := r.wait && s.o.WaitReplicas > 0
@@ -224,7 +224,7 @@ func result(cmd *redis.Cmd) (any, error) {
 	return v, err
 }
 
-// retriesAtOnce bounds the requests to one node that callAll sends again side by side.
+// retriesAtOnce bounds how many requests to one node callAll sends again concurrently.
 const retriesAtOnce = 16
 
 // numbered is the reply to one of many requests.
@@ -234,12 +234,13 @@ type numbered struct {
 	err   error
 }
 
-// callAll sends requests that read: those to the same node in one go, the nodes side by
-// side, and what fails by itself until it is answered. No reply to any of them is empty.
+// callAll sends requests that only read. It sends those to one node in a single pipeline, to all
+// nodes concurrently, and sends each failed request again until it is answered. No reply to any of
+// them is empty.
 //
-// With a patience of 0 it returns all replies, or the first error. Otherwise it waits
-// that long, once one has been answered, for the rest: replies that are missing then are
-// nil, and the error says why. If none was answered it returns no replies.
+// With a patience of 0 it returns all replies, or the first error. Otherwise, once one request has
+// been answered, it waits that long for the rest: missing replies are then nil, and the error says
+// why. If no request was answered it returns no replies.
 func (s *Store) callAll(ctx context.Context, requests []*request, patience time.Duration) ([]any, error) {
 	ctx, cancel, err := s.limit(ctx)
 	if err != nil {
@@ -251,7 +252,7 @@ func (s *Store) callAll(ctx context.Context, requests []*request, patience time.
 
 	replies := make([]any, len(requests))
 	var failed error
-	var enough <-chan time.Time // when no more is waited for
+	var enough <-chan time.Time // when waiting ends
 	ended := ctx.Done()
 	answered := 0
 	for n := 0; n < len(requests); {
@@ -290,7 +291,7 @@ func (s *Store) callAll(ctx context.Context, requests []*request, patience time.
 	return replies, failed
 }
 
-// pipelines sends requests, and then again those that fail. There is one answer to each.
+// pipelines sends requests, and sends those that fail again. Each gets one answer.
 func (s *Store) pipelines(ctx context.Context, requests []*request, answers chan<- numbered) {
 	groups := make(map[*redis.Client][]int)
 	for i, r := range requests {
@@ -323,8 +324,8 @@ func (s *Store) pipelines(ctx context.Context, requests []*request, answers chan
 	}
 }
 
-// pipeline sends the requests of a group to a node in one go, and returns those that
-// were not answered.
+// pipeline sends the requests of a group to a node at once, and returns those that were not
+// answered.
 func (s *Store) pipeline(ctx context.Context, node *redis.Client, requests []*request, group []int, answers chan<- numbered) (again []int) {
 	ctx, cancel := context.WithTimeout(ctx, s.longest)
 	defer cancel()

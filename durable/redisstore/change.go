@@ -9,9 +9,9 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// change sends a request whose reply is kept, so that it can be sent again, and returns
-// the reply. One of a kind to a shard is under way at a time. With ErrUnconfirmed
-// there is a reply, too.
+// change sends a request whose reply the server keeps, so that it can be sent again, and returns
+// the reply. Each shard has at most one request of a kind in flight. With ErrUnconfirmed change
+// also returns a reply.
 func (s *Store) change(ctx context.Context, n int, k kind, sc *script, args []any) (*reply, error) {
 	sh := s.shards[n]
 	ctx, cancel, err := s.limit(ctx)
@@ -30,15 +30,15 @@ func (s *Store) change(ctx context.Context, n int, k kind, sc *script, args []an
 	return s.replied(sh, v, err)
 }
 
-// changes is a request that changes something.
+// changes returns a request that changes something.
 func (s *Store) changes(sh *shard, sc *script, args []any) *request {
 	all := make([]any, 0, orderAt+1+len(args))
 	all = append(append(all, s.clock(), s.publish, sh.channel, nil), args...)
 	return &request{script: sc, keys: sh.names, args: all, clock: &sh.clock}
 }
 
-// replied reads the reply to a request that changes something: its second field is the
-// server's present.
+// replied decodes the reply to a request that changes something: its second field is the server's
+// time.
 func (s *Store) replied(sh *shard, v any, err error) (*reply, error) {
 	if err != nil && !errors.Is(err, store.ErrUnconfirmed) {
 		return nil, explained(err)
@@ -52,20 +52,19 @@ func (s *Store) replied(sh *shard, v any, err error) (*reply, error) {
 	return r, err
 }
 
-// maxPart is how many bytes of bodies one request has at most, so that a script takes
-// a few milliseconds.
+// maxPart bounds the bytes of bodies in one request, so that a script takes a few milliseconds.
 const maxPart = 1 << 20
 
 // Schedule adds timers; see [store.Store]. At maxmemory it changes nothing and returns
-// store.ErrFull. Bodies of more than 1 MiB together are sent in parts, one after the
-// other; if one fails after others were made, the error is store.ErrUnsure, too.
+// store.ErrFull. Bodies of more than 1 MiB in total are sent in parts, one after the other; if a
+// part fails after another was stored, the error is also store.ErrUnsure.
 func (s *Store) Schedule(ctx context.Context, n int, entries []store.Entry) ([]store.Receipt, store.Horizon, error) {
 	return inParts(entries, s.partOf, func(part []store.Entry) ([]store.Receipt, store.Horizon, error) {
 		return s.schedule(ctx, n, part)
 	})
 }
 
-// inParts sends items in parts, each as long as partOf says, and returns all results with the
+// inParts sends items in parts, of the length that partOf returns, and returns all results with the
 // last horizon.
 func inParts[T, R any](items []T, partOf func([]T) int, send func([]T) ([]R, store.Horizon, error)) ([]R, store.Horizon, error) {
 	var results []R
@@ -83,7 +82,7 @@ func inParts[T, R any](items []T, partOf func([]T) int, send func([]T) ([]R, sto
 			unconfirmed = err
 		}
 		if results == nil {
-			results = some // not nil, also if there are no items
+			results = some // not nil, even if there are no items
 		} else {
 			results = append(results, some...)
 		}
@@ -126,7 +125,7 @@ func (s *Store) schedule(ctx context.Context, n int, entries []store.Entry) ([]s
 	return answer(receipts, r, err)
 }
 
-// answer is what a change returns.
+// answer returns the results of a change with the horizon of its reply.
 func answer[T any](results []T, r *reply, err error) ([]T, store.Horizon, error) {
 	h := r.horizon(1)
 	if r.bad {
@@ -135,7 +134,7 @@ func answer[T any](results []T, r *reply, err error) ([]T, store.Horizon, error)
 	return results, h, err
 }
 
-// eachByte reads results of one byte each.
+// eachByte decodes results of one byte each.
 func eachByte[T ~uint8](r *reply, n int) []T {
 	s := r.sized(0, n)
 	results := make([]T, n)
@@ -153,8 +152,8 @@ func texts(keys []string) []any {
 	return args
 }
 
-// Cancel removes waiting timers and marks leased ones; see [store.Store]. Sent again
-// after a cut connection, it returns what the first time returned.
+// Cancel removes waiting timers and marks leased ones; see [store.Store]. Sent again after a cut
+// connection, it returns the first result.
 func (s *Store) Cancel(ctx context.Context, n int, keys []string) ([]store.CancelResult, error) {
 	r, err := s.change(ctx, n, cancelling, cancelScript, texts(keys))
 	if r == nil {

@@ -10,18 +10,18 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// inline is how long a body may be that stands in the head. Longer ones have a field
-// of their own, so that scripts read heads of any timers in little time.
+// inline is the longest body kept in the head. Longer bodies have a separate field, so that scripts
+// read heads quickly.
 const inline = 2 << 10
 
 const (
 	headFixed = 2 + 16
 	runFixed  = 8 + 8 + 16 + 4 + 1
-	apart     = 16 // flag in a head's first byte: the body has a field of its own
+	apart     = 16 // flag in a head's first byte: the body has a separate field
 )
 
-// newHead encodes what is kept of an entry, as common.lua says, and returns the body
-// if it has a field of its own.
+// newHead encodes an entry in the format of common.lua, and returns the body if it has a separate
+// field.
 func newHead(e *store.Entry) (head, body []byte) {
 	head = make([]byte, headFixed, headFixed+len(e.Topic)+min(len(e.Body), inline))
 	head[0] = byte(store.LaneOfKey(e.Key, e.Topic))
@@ -37,7 +37,7 @@ func newHead(e *store.Entry) (head, body []byte) {
 	return append(head, reference[:]...), e.Body
 }
 
-// head is a decoded head. What follows the topic is the body, unless apart.
+// head is a decoded head. The body follows the topic, unless apart.
 type head struct {
 	id    store.ID
 	topic string
@@ -85,7 +85,7 @@ func decodeRun(s string) (r run, err error) {
 	return r, nil
 }
 
-// holderOf encodes what an owner of a lease shows.
+// holderOf encodes the fence and the token of a holder.
 func holderOf(h store.Holder) []byte {
 	return append(binary.LittleEndian.AppendUint64(make([]byte, 0, 24), h.Fence), h.Token[:]...)
 }
@@ -98,7 +98,7 @@ func when(buf []byte, at store.Millis, after time.Duration) []byte {
 	return strconv.AppendInt(append(buf, '+'), int64(store.MillisOf(after)), 10)
 }
 
-// whenEntry is when with a digit more: whether the key must be absent.
+// whenEntry is when with an additional digit: whether the key must be absent.
 func whenEntry(e *store.Entry) []byte {
 	w := when(make([]byte, 0, 16), e.At, e.After)
 	absent := byte('0')
@@ -110,8 +110,8 @@ func whenEntry(e *store.Entry) []byte {
 
 var errReply = errors.New("redisstore: the server's reply is not that of the script")
 
-// reply is a list that a script returned. A field that is missing or of another type
-// is remembered, so that err needs to be asked once.
+// reply is a list that a script returned. It remembers if a field was missing or of another type,
+// so that callers need to check err only once.
 type reply struct {
 	fields []any
 	bad    bool

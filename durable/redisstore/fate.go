@@ -13,13 +13,13 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// fate is what an error says about the request.
+// fate is the consequence of an error for the request.
 type fate struct {
 	received bool         // it may have been executed
 	again    bool         // sending it again may help
 	reload   bool         // the slots may have moved
 	to       target       // where to
-	present  store.Millis // of the server, by which the request came too late; 0: it did not
+	present  store.Millis // the server's time, if the request arrived after its deadline; otherwise 0
 }
 
 // unsent is an error from before a request was sent.
@@ -36,7 +36,7 @@ func fateOf(err error) fate {
 			f.to = target{addr: words[2], asking: c == "ASK"}
 		}
 		return f
-	case "EXPIRED": // or the server's clock is ahead of what it showed before
+	case "EXPIRED": // or the server's clock is ahead of the time that it last sent
 		f := fate{again: true}
 		_, _ = fmt.Sscanf(err.Error(), "EXPIRED %d", &f.present)
 		return f
@@ -59,9 +59,9 @@ func fateOf(err error) fate {
 	return fate{received: true, again: true, reload: true}
 }
 
-// raised reports whether an error ended a script, which may have written before: as
-// when the user lacks the right to one of its commands. What a script returns as an
-// error, as SHARDS, it returns before it writes.
+// raised reports whether an error ended a script, which may have written before: for example
+// because the user lacks the right to one of its commands. A script that returns an error itself,
+// such as SHARDS, does so before it writes.
 func raised(code string, err error) bool {
 	switch code {
 	case "OOM", "MISCONF": // refuse the first write, or none
@@ -70,11 +70,10 @@ func raised(code string, err error) bool {
 	return strings.Contains(err.Error(), "user_script")
 }
 
-// In Redis 6.2 the error of a command that a script calls stands inside that of the
-// script.
+// In Redis 6.2 the error of a command that a script calls is inside the script's error.
 var inScript = regexp.MustCompile(`@user_script: ?\d+: -?([A-Z]+) `)
 
-// code returns the first word of an error that the server sent; empty if it did not.
+// code returns the first word of an error that the server sent; empty for other errors.
 func code(err error) string {
 	var e redis.Error
 	if err == nil || !errors.As(err, &e) {
@@ -90,11 +89,11 @@ func code(err error) string {
 	return word
 }
 
-// explained adds to an error of the server what it means here.
+// explained wraps an error of the server with its meaning for the store.
 func explained(err error) error {
 	switch code(err) {
 	case "OOM":
-		if errors.Is(err, store.ErrUnsure) { // an attempt before was not answered
+		if errors.Is(err, store.ErrUnsure) { // an earlier attempt was not answered
 			return fmt.Errorf("%w: the server is at maxmemory: %w", store.ErrFull, err)
 		}
 		return fmt.Errorf("%w: the server is at maxmemory", store.ErrFull)

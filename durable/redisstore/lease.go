@@ -13,11 +13,11 @@ func endOf(e store.End) []byte {
 	return strconv.AppendInt([]byte{byte(e.Kind)}, int64(store.MillisOf(e.Delay)), 10)
 }
 
-// Claim leases what is due; see [store.Store]. A claim that is sent again, also by another
-// call, returns what it leased, as far as that is leased still, and leases nothing else. It is
-// recognised by its Token for a minute, or for its Lease if that is longer, unless the same
-// worker has leased others in the shard since. After that it leases its own timers again, as
-// the same attempts, if they are among the first 100 in the shard whose leases have run out.
+// Claim leases due timers; see [store.Store]. A claim that is sent again, even by another call,
+// returns those of its leases that it still has, and leases nothing else. It is recognised by its
+// Token for a minute, or for its Lease if that is longer, unless the same worker has leased others
+// in the shard since. After that it leases its own timers again, as the same attempts, if they are
+// among the first 100 expired leases of the shard.
 func (s *Store) Claim(ctx context.Context, n int, c store.Claim) (store.Claimed, store.Horizon, error) {
 	r, err := s.change(ctx, n, claiming, claimScript, []any{
 		c.Worker, c.Token[:], c.Max, c.MaxBytes, int64(store.MillisOf(c.Lease)), c.MaxAttempts, c.FirstLane,

@@ -8,7 +8,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// read is a request that changes nothing.
+// read returns a request that changes nothing.
 func (s *Store) read(sh *shard, sc *script, args ...any) *request {
 	return &request{script: sc, keys: sh.names, args: append([]any{s.clock(), s.publish, sh.channel}, args...)}
 }
@@ -28,8 +28,8 @@ func (s *Store) Get(ctx context.Context, n int, key string) (store.Record, error
 // recordFields is how many fields of a reply recordOf reads.
 const recordFields = 8
 
-// recordOf reads a timer or a plan with its body, as get.lua and plans.lua return it: from
-// field i on.
+// recordOf decodes a timer or a plan with its body, as get.lua and plans.lua return it, from field
+// i on.
 func recordOf(key string, r *reply, i int) (store.Record, error) {
 	h, err := decodeHead(r.text(i), r.text(i+1))
 	if err != nil {
@@ -62,7 +62,7 @@ func recordOf(key string, r *reply, i int) (store.Record, error) {
 	case due != 0:
 		record.State, record.Due = store.Waiting, due
 	default:
-		return store.Record{}, store.ErrNotFound // a head in no home, which a claim will remove
+		return store.Record{}, store.ErrNotFound // a head without a state, which a claim will remove
 	}
 	return record, nil
 }
@@ -95,10 +95,10 @@ func (s *Store) List(ctx context.Context, n int, q store.Query) (store.Page, err
 	return page, list.err()
 }
 
-// listed reads a timer as list.lua returns it: from field i on.
+// listed decodes a timer as list.lua returns it, from field i on.
 func listed(state store.State, r *reply, i int) (store.Record, error) {
 	record := store.Record{Key: r.text(i), State: state}
-	if text := r.text(i + 2); text != "" { // else it is a home without a record
+	if text := r.text(i + 2); text != "" { // otherwise the timer has a state but no record
 		h, err := decodeHead(text, "")
 		if err != nil {
 			return record, err
@@ -125,11 +125,11 @@ func listed(state store.State, r *reply, i int) (store.Record, error) {
 	return record, nil
 }
 
-// lookPatience is how long Look waits for servers that do not answer once one has.
+// lookPatience is how long Look waits for the other servers once one has answered.
 const lookPatience = time.Second
 
-// Look returns the horizons of shards; see [store.Store]. It costs one command for
-// each. Once a server has answered, the others have another second.
+// Look returns the horizons of shards; see [store.Store]. It sends one command for each shard. Once
+// a server has answered, the others have another second.
 func (s *Store) Look(ctx context.Context, shards []int) ([]store.Horizon, error) {
 	requests := make([]*request, len(shards))
 	for i, n := range shards {
@@ -169,8 +169,8 @@ func (s *Store) Stats(ctx context.Context, n int) (store.Stats, error) {
 	return st, r.err()
 }
 
-// CountDue counts what waits by when it is due; see [store.Store]. It counts all, without reading
-// timers, in a command for each lane and pair of edges.
+// CountDue counts the waiting timers by due time; see [store.Store]. It counts all of them without
+// reading timers, with one command for each lane and pair of edges.
 func (s *Store) CountDue(ctx context.Context, n int, edges []store.Millis) (store.DueCounts, error) {
 	if err := store.CheckEdges(edges); err != nil {
 		return store.DueCounts{}, err

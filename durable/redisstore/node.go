@@ -7,14 +7,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// target is where an answer sent a request, of a Cluster; the zero target is where the
-// slots were last seen.
+// target is the node to which a Cluster redirected a request; the zero target is the node that last
+// had the slot.
 type target struct {
 	addr   string
 	asking bool
 }
 
-// node returns the client of the server that a request with this key goes to.
+// node returns the client of the server for a request with this key.
 func (s *Store) node(ctx context.Context, key string, to target) (*redis.Client, error) {
 	switch {
 	case s.cluster == nil:
@@ -37,14 +37,14 @@ func (s *Store) node(ctx context.Context, key string, to target) (*redis.Client,
 	return at.Client, nil
 }
 
-// targetClient is the client of an address to which a Cluster sent a request.
+// targetClient is the client of an address to which a Cluster redirected a request.
 type targetClient struct {
 	*redis.Client
 	used time.Time // last
 }
 
-// forgetTargets closes the clients that no request uses any more: a Cluster's nodes come
-// and go, and each has connections. The caller has locked the store.
+// forgetTargets closes the clients that no request uses any more: a Cluster's nodes come and go,
+// and each has connections. The caller has locked the store.
 func (s *Store) forgetTargets(now time.Time) {
 	for addr, c := range s.targets {
 		if now.Sub(c.used) > maxCall+s.o.WaitTimeout { // longer than any attempt
@@ -54,8 +54,8 @@ func (s *Store) forgetTargets(now time.Time) {
 	}
 }
 
-// clientOptions are what a ClusterClient gives to the clients of its nodes. It has no
-// way to ask for the client of an address.
+// clientOptions returns the options that a ClusterClient gives to the clients of its nodes. It
+// cannot be asked for the client of an address.
 func clientOptions(o *redis.ClusterOptions, addr string) *redis.Options {
 	return &redis.Options{
 		Addr: addr, ClientName: o.ClientName, Dialer: o.Dialer, OnConnect: o.OnConnect,

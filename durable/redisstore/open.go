@@ -27,22 +27,21 @@ type Store struct {
 	silence time.Duration   // silence
 	ctx     context.Context // ended by Close
 	close   context.CancelFunc
-	clock   func() string // empty but in tests; see common.lua
+	clock   func() string // empty except in tests; see common.lua
 
 	mu      sync.Mutex
-	targets map[string]*targetClient // by address: where a Cluster sent requests
+	targets map[string]*targetClient // by address: redirections of a Cluster
 }
 
 var _ store.Store = (*Store)(nil)
 
-// Open opens the store of a namespace, and begins it if it is new. Close leaves the
-// client open.
+// Open opens the store of a namespace, and creates it if it is new. Close leaves the client open.
 //
-// The client is a *redis.Client or a *redis.ClusterClient. Its own repeats must be
-// off (MaxRetries -1), and ContextTimeoutEnabled on; [NewClient] makes one like that.
-// Open refuses a server that is older than 6.2, or that evicts keys when it is full, and a
-// user that may not publish on the channels {namespace:shard}:e.
-// The error is store.ErrShards if the store has another number of shards.
+// The client is a *redis.Client or a *redis.ClusterClient. Its own retries must be off (MaxRetries
+// -1), and ContextTimeoutEnabled on; [NewClient] makes such a client. Open refuses a server that is
+// older than 6.2, or that evicts keys when it is full, and a user that may not publish on the
+// channels {namespace:shard}:e. The error is store.ErrShards if the store has another number of
+// shards.
 func Open(ctx context.Context, client redis.UniversalClient, o Options) (*Store, error) {
 	return open(ctx, client, o, func() string { return "" })
 }
@@ -103,12 +102,12 @@ func (s *Store) take(client redis.UniversalClient) error {
 	return nil
 }
 
-// begin checks the servers, and begins or reads the shards' records.
+// begin checks the servers, and creates or reads the shards' records.
 func (s *Store) begin(ctx context.Context) error {
 	if err := s.inspected(ctx); err != nil {
 		return explained(err)
 	}
-	// The first alone: a store with another number of shards stays as it is.
+	// The first shard alone: a store with another number of shards stays unchanged.
 	for _, part := range [][]*shard{s.shards[:1], s.shards[1:]} {
 		requests := make([]*request, len(part))
 		for i, sh := range part {
@@ -136,8 +135,8 @@ func (s *Store) begin(ctx context.Context) error {
 	return s.tryPublish(ctx)
 }
 
-// tryPublish returns an error if this client may not publish. Scripts publish after they
-// have written, and do not report that it failed.
+// tryPublish returns an error if this client may not publish. Scripts publish after they have
+// written, and do not report a failure to publish.
 func (s *Store) tryPublish(ctx context.Context) error {
 	if s.publish == "" {
 		return nil
@@ -154,7 +153,7 @@ func (s *Store) tryPublish(ctx context.Context) error {
 	return explained(err)
 }
 
-// inspected calls inspect, for as long as a call takes at most.
+// inspected calls inspect within the time of a call.
 func (s *Store) inspected(ctx context.Context) error {
 	ctx, cancel, err := s.limit(ctx)
 	if err != nil {
@@ -165,7 +164,7 @@ func (s *Store) inspected(ctx context.Context) error {
 	return err
 }
 
-// inspect queries all servers for what they are, until they answer.
+// inspect queries the properties of all servers until they answer.
 func (s *Store) inspect(ctx context.Context, fl *flight) error {
 	for {
 		sharded, err := s.inspectOnce(ctx)
@@ -212,7 +211,7 @@ func (s *Store) inspectOnce(ctx context.Context) (sharded bool, err error) {
 	return sharded, err
 }
 
-// checkServer reads what INFO returned.
+// checkServer checks the output of INFO.
 func checkServer(info string, cluster bool) (sharded bool, err error) {
 	field := make(map[string]string)
 	for line := range strings.Lines(info) {
@@ -237,11 +236,11 @@ func checkServer(info string, cluster bool) (sharded bool, err error) {
 	return major >= 7, nil
 }
 
-// Shards returns how many shards there are.
+// Shards returns the number of shards.
 func (s *Store) Shards() int { return s.o.Shards }
 
-// Close ends calls under way with store.ErrClosed, or store.ErrUnsure, and all later
-// ones. The client stays open.
+// Close makes calls in progress return store.ErrClosed, or store.ErrUnsure, and all later ones
+// store.ErrClosed. The client stays open.
 func (s *Store) Close() error {
 	s.close()
 	s.mu.Lock()
@@ -253,9 +252,9 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// NewClient returns a client for Open: of redis:// and rediss:// a *redis.Client, of
-// redis+cluster:// and rediss+cluster:// a *redis.ClusterClient; the rest of the
-// address is that of redis.ParseURL and redis.ParseClusterURL.
+// NewClient returns a client for Open: a *redis.Client for redis:// and rediss://, a
+// *redis.ClusterClient for redis+cluster:// and rediss+cluster://. The rest of the address is as in
+// redis.ParseURL and redis.ParseClusterURL.
 func NewClient(address string) (redis.UniversalClient, error) {
 	scheme, rest, _ := strings.Cut(address, "://")
 	if base, ok := strings.CutSuffix(scheme, "+cluster"); ok {

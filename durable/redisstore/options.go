@@ -20,24 +20,23 @@ const (
 
 // Options configure a [Store]. The zero value is good for most uses.
 type Options struct {
-	// Namespace begins the names of all keys. Stores of the same namespace are one
-	// store. It has 1 to 64 bytes, and no braces. Default "limbo".
+	// Namespace begins the names of all keys. Stores of the same namespace are one store. It has 1
+	// to 64 bytes, and no braces. Default "limbo".
 	Namespace string
-	// Shards divide the timers: over the slots of a Cluster, and over workers. The
-	// number is kept in the store, and another one is refused when it is opened. 1 to
-	// store.MaxShards, default 16.
+	// Shards divide the timers over the slots of a Cluster and over workers. The store keeps the
+	// number; opening it with another one is refused. 1 to store.MaxShards, default 16.
 	Shards int
 	// Limits apply to each shard.
 	Limits store.Limits
-	// WaitReplicas is how many replicas must confirm a change before it is answered;
-	// if they are fewer, the error is store.ErrUnconfirmed. It applies to all changes
-	// but claims, extensions and heartbeats. Default 0.
+	// WaitReplicas is how many replicas must confirm a change before it is answered; if fewer do,
+	// the error is store.ErrUnconfirmed. It applies to all changes except claims, extensions and
+	// heartbeats. Default 0.
 	WaitReplicas int
-	// WaitTimeout is how long replicas are waited for, at most. It must be less than
-	// the client's ReadTimeout and than CallTimeout. Default 1 s.
+	// WaitTimeout bounds the wait for replicas. It must be less than the client's ReadTimeout and
+	// than CallTimeout. Default 1 s.
 	WaitTimeout time.Duration
-	// CallTimeout is the deadline of a call whose context has none, from 100 ms to
-	// 30 s. No call takes longer than 30 s. Default 5 s.
+	// CallTimeout is the deadline of a call whose context has none, from 100 ms to 30 s. No call
+	// takes longer than 30 s. Default 5 s.
 	CallTimeout time.Duration
 }
 

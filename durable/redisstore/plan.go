@@ -10,11 +10,11 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// SwapPlans changes plans; see [store.Store]. At maxmemory a call that adds a plan or an
-// occurrence changes nothing and returns store.ErrFull. Bodies of more than 1 MiB together, or
-// more than 500 plans and occurrences, are sent in parts, one after the other; if one fails
-// after others were made, the error is store.ErrUnsure, too. A part has at least one swap.
-// Leases are answered again by the Token in their records, for as long as they are leased.
+// SwapPlans changes plans; see [store.Store]. At maxmemory a call that adds a plan or an occurrence
+// changes nothing and returns store.ErrFull. Bodies of more than 1 MiB in total, or more than 500
+// plans and occurrences, are sent in parts, one after the other; if a part fails after another was
+// stored, the error is also store.ErrUnsure. A part has at least one swap. A repeated call gets its
+// leases again, by the Token in their records, while they are leased.
 func (s *Store) SwapPlans(ctx context.Context, n int, swaps []store.PlanSwap, take store.Take) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
 	if err := take.Check(); err != nil {
 		return nil, nil, store.Horizon{}, err
@@ -124,11 +124,11 @@ func (s *Store) Plans(ctx context.Context, n int, after string, limit int) ([]st
 }
 
 const (
-	digits = 13 // of an occurrence's key that are kept as a number
-	packed = 4  // flag in a note's first byte: they are
+	digits = 13 // of an occurrence's key, kept as a number
+	packed = 4  // flag in a note's first byte: the key is such a number
 )
 
-// decodeHistory decodes a plan's history, as common.lua says. It returns nil for a timer.
+// decodeHistory decodes a plan's history in the format of common.lua. It returns nil for a timer.
 func decodeHistory(key, s string) (*store.History, error) {
 	if !store.IsPlan(key) {
 		return nil, nil

@@ -49,7 +49,7 @@ var (
 	workersLua string
 )
 
-// script is a script and the name that the server knows it by.
+// script is a script and its hash, by which the server knows it.
 type script struct{ src, sha string }
 
 func newScript(src string) *script {

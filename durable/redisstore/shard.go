@@ -25,8 +25,8 @@ const (
 	kinds
 )
 
-// suffixes end the names of a shard's keys, in the order in which common.lua takes them;
-// the client's log follows.
+// suffixes end the names of a shard's keys, in the order in which common.lua takes them; the
+// client's log follows.
 var suffixes = [...]string{":w0", ":w1", ":w2", ":w3", ":l", ":b", ":B", ":r", ":n", ":d", ":m", ":w4", ":i", ":h"}
 
 // shard has the names of a shard's keys, and the numbers of this client's requests.
@@ -35,7 +35,7 @@ type shard struct {
 	channel string
 	names   []string
 	clock   present
-	turns   [kinds]chan struct{} // each holds a value while a request of the kind is under way
+	turns   [kinds]chan struct{} // each holds a value while a request of the kind is in flight
 
 	mu   sync.Mutex
 	last uint64        // number given out
@@ -55,9 +55,9 @@ func newShard(namespace string, n int, client string) *shard {
 	return sh
 }
 
-// order is what a script decides by whether a request may still take effect: its number
-// among those of this client to the shard, and the numbers of the others whose calls had
-// not returned when it was given out. Zero: the request is not numbered.
+// order tells a script whether a request may still take effect: its number among this client's
+// requests to the shard, and the numbers of the others whose calls had not returned when it was
+// given out. Zero: the request is not numbered.
 type order struct {
 	number uint64
 	open   string // "," or, with a comma before and after each, the numbers; empty: none
@@ -74,8 +74,8 @@ func (o order) text(deadline store.Millis) string {
 	return string(append(b, o.open...))
 }
 
-// begin waits for the turn of a kind, and numbers the request. The script keeps one reply
-// of each kind, so one of each is under way at a time.
+// begin waits for the turn of a kind, and numbers the request. The script keeps one reply of each
+// kind, so at most one request of each is in flight.
 func (sh *shard) begin(ctx context.Context, k kind) (order, error) {
 	select {
 	case sh.turns[k] <- struct{}{}:
@@ -98,8 +98,8 @@ func (sh *shard) begin(ctx context.Context, k kind) (order, error) {
 	return o, nil
 }
 
-// end says that the call of a request has returned: what begins from now on makes the
-// scripts refuse it.
+// end records that the call of a request has returned: once a later request arrives, the scripts
+// refuse this one.
 func (sh *shard) end(k kind) {
 	sh.mu.Lock()
 	sh.open[k] = 0
@@ -107,9 +107,9 @@ func (sh *shard) end(k kind) {
 	<-sh.turns[k]
 }
 
-// present is a lower bound of a server's clock: the time that it sent last, and when that
-// was received. A clock that goes back makes it too high until the next reply. Before the first
-// reply it is 0, so that the server refuses a request by its deadline, and tells its time.
+// present is a lower bound of a server's clock: the time that it sent last, and when that was
+// received. A clock that goes back makes it too high until the next reply. Before the first reply
+// it is 0, so that the server refuses a request by its deadline, and sends its time.
 type present struct {
 	mu       sync.Mutex
 	sent     store.Millis // 0: nothing was received

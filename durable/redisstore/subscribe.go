@@ -16,18 +16,18 @@ import (
 )
 
 const (
-	regroup = 500 * time.Millisecond // how often slots are looked up
+	regroup = 500 * time.Millisecond // how often slots are read
 	resume  = 100 * time.Millisecond // before a lost subscription is renewed
 
-	// silence is how long nothing comes before a connection is asked whether it lives, and pong how
-	// long it has to answer. What is missed meanwhile is found by looks, a second later at most. Of
-	// the 30 commands a second of ten idle workers 29.2 are looks and heartbeats.
+	// silence is how long a connection receives nothing before it is pinged, and pong how long it
+	// then has to answer. Polls find the events missed during that time, at most a second later. Of
+	// the 30 commands a second of ten idle workers, 29.2 are polls and heartbeats.
 	silence = 15 * time.Second
 	pong    = 2 * time.Second
 )
 
-// Announce sends a Busy event to all that subscribe; see [store.Store]. In a Cluster
-// older than 7.0 it does nothing.
+// Announce sends a Busy event to all subscribers; see [store.Store]. In a Cluster older than 7.0 it
+// does nothing.
 func (s *Store) Announce(ctx context.Context, e store.Event) error {
 	if s.publish == "" {
 		return ctx.Err()
@@ -36,8 +36,8 @@ func (s *Store) Announce(ctx context.Context, e store.Event) error {
 	return explained(err)
 }
 
-// Subscribe calls f with each event; see [store.Store]. In a Cluster from 7.0 there is
-// one subscription for each node, which follows the slots.
+// Subscribe calls f with each event; see [store.Store]. In a Cluster from 7.0 there is one
+// subscription for each node, which follows the slots.
 func (s *Store) Subscribe(ctx context.Context, f func(store.Event)) error {
 	if s.ctx.Err() != nil {
 		return store.ErrClosed
@@ -70,7 +70,7 @@ type subscription struct {
 	mu    sync.Mutex // held while f is called
 	f     func(store.Event)
 	ears  map[*redis.Client]*ear
-	stood bool // all have stood at once: f was told
+	stood bool // all subscriptions once stood at the same time: f was notified
 }
 
 // ear listens to one node.
@@ -153,9 +153,8 @@ func (sub *subscription) keepListening(ctx context.Context, node *redis.Client, 
 
 var errLost = errors.New("redisstore: the subscription was lost")
 
-// listen subscribes, and calls f until the subscription is lost. go-redis would renew
-// it by itself, without saying that it did, and with one command for all channels,
-// which a Cluster refuses.
+// listen subscribes, and calls f until the subscription is lost. go-redis would renew it silently,
+// and with one command for all channels, which a Cluster refuses.
 func (sub *subscription) listen(ctx context.Context, node *redis.Client, e *ear) error {
 	ps := node.Subscribe(ctx)
 	defer context.AfterFunc(ctx, func() { _ = ps.Close() })()
@@ -210,8 +209,8 @@ func (sub *subscription) listen(ctx context.Context, node *redis.Client, e *ear)
 	}
 }
 
-// standing calls f with a Gap, for events may have been missed: the first time when all nodes are
-// subscribed to, then whenever one is again.
+// standing calls f with a Gap, because events may have been missed: first when all nodes are
+// subscribed to, then each time that one is subscribed to again.
 func (sub *subscription) standing(e *ear) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
@@ -250,8 +249,8 @@ func (sub *subscription) deliver(m *redis.Message) {
 	}
 }
 
-// decodeHolders reads what cancel.lua announces: for each run the fence, the token, the
-// length of the key in two bytes, and the key.
+// decodeHolders decodes the message of cancel.lua: for each run the fence, the token, the length of
+// the key in two bytes, and the key.
 func decodeHolders(s string) (holders []store.Holder) {
 	const fixed = 8 + 16 + 2
 	for b := []byte(s); len(b) >= fixed; {
