@@ -31,7 +31,7 @@ func benchStore(b *testing.B) (*server, *Store) {
 // benchTopics has one for each lane.
 var benchTopics = [store.Lanes]string{topicOf(0), topicOf(1), topicOf(2), topicOf(3)}
 
-// benchEntries are timers with keys of 16 bytes and bodies of 32.
+// benchEntries returns timers with keys of 16 bytes and bodies of 32.
 func benchEntries(from int, due store.Millis) []store.Entry {
 	entries := make([]store.Entry, benchBatch)
 	for i := range entries {
@@ -43,7 +43,7 @@ func benchEntries(from int, due store.Millis) []store.Entry {
 	return entries
 }
 
-// producers calls do with the numbers of batches, from two goroutines, until b is over.
+// producers calls do with the numbers of batches, from two goroutines, for b.N timers.
 func producers(b *testing.B, do func(batch int)) {
 	batches := (b.N + benchBatch - 1) / benchBatch
 	var next atomic.Int64
@@ -97,7 +97,7 @@ func BenchmarkLives(b *testing.B) {
 	})
 }
 
-// BenchmarkMemory reports bytes a waiting timer, just after all tables have grown.
+// BenchmarkMemory reports bytes per waiting timer, just after all tables have grown.
 func BenchmarkMemory(b *testing.B) {
 	for b.Loop() {
 		srv, s := benchStore(b)
@@ -126,7 +126,6 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
-// memory returns used_memory.
 func memory(b *testing.B, c *redis.Client) (n int64) {
 	for line := range strings.Lines(c.Info(b.Context(), "memory").Val()) {
 		_, _ = fmt.Sscanf(line, "used_memory:%d", &n)

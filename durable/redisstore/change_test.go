@@ -16,8 +16,8 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// Bodies of more than 2 KiB have a field of their own, which must go when its timer
-// goes, however it does (D1, D10).
+// Bodies of more than 2 KiB have a separate field, which must be removed with the timer, however
+// the timer ends (D1, D10).
 func TestLongBodiesLeaveNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startServer(t), Options{})
@@ -66,7 +66,7 @@ func TestLongBodiesLeaveNothing(t *testing.T) {
 			r.NoError(err)
 			blobs(count)
 			r.put(entry(m))
-			r.clock.advance(10 * time.Second) // the lease runs out, and its successor is leased
+			r.clock.advance(10 * time.Second) // the lease expires, and its successor is leased
 			l = r.claim(1).Leases[0]
 			r.True(bytes.Equal(body(m), l.Body))
 			blobs(count)
@@ -142,13 +142,13 @@ func TestClaimIsBoundedByBytes(t *testing.T) {
 	claimed, _, err := r.s.Claim(r.ctx, 0, c)
 	r.NoError(err)
 	r.Len(claimed.Leases, 1)
-	// Sent again, it gets the same, with the body.
+	// Sent again, it gets the same leases, with the bodies.
 	again, _, err := r.s.Claim(r.ctx, 0, c)
 	r.NoError(err)
 	r.Equal(claimed, again)
 }
 
-// D12: what is scheduled with many long bodies is sent in parts.
+// D12: many long bodies are sent in parts.
 func TestLongBodiesAreSentInParts(t *testing.T) {
 	t.Parallel()
 	r, p, _ := behind(t, startServer(t), Options{})
@@ -203,7 +203,7 @@ func TestMaxPendingOfOne(t *testing.T) {
 	r.Equal([]store.Receipt{{Kind: store.Created, Due: 1}}, r.put(r.entry("b")))
 }
 
-// The end of a short body may be that under which another timer's long body is kept.
+// The end of a short body may equal the reference of another timer's long body.
 func TestBodyThatEndsLikeAReference(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startServer(t), Options{})
@@ -216,7 +216,7 @@ func TestBodyThatEndsLikeAReference(t *testing.T) {
 		return e
 	}
 	r.put(short())
-	r.put(short()) // in its place
+	r.put(short()) // replaces itself
 	for _, end := range []func(store.Lease){
 		func(l store.Lease) { r.end(store.Done, l) },
 		func(l store.Lease) {
@@ -226,7 +226,7 @@ func TestBodyThatEndsLikeAReference(t *testing.T) {
 		},
 		func(l store.Lease) {
 			r.put(short())
-			r.put(short()) // a successor in the place of another
+			r.put(short()) // a successor replaces another
 			_, err := r.s.Cancel(r.ctx, 0, []string{"short"})
 			r.NoError(err)
 			r.end(store.Done, l)
@@ -246,8 +246,8 @@ func TestBodyThatEndsLikeAReference(t *testing.T) {
 	}
 }
 
-// D2: between two milliseconds of the engine, no delay is due at once, and any other is counted
-// from the later one, as a lease is.
+// D2: between two milliseconds of the engine, a timer without a delay is due at once. Any delay
+// counts from the later millisecond, as a lease does.
 func TestDelaysBetweenMilliseconds(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startServer(t), Options{})
@@ -269,8 +269,7 @@ func TestDelaysBetweenMilliseconds(t *testing.T) {
 	r.EqualValues(now+1+1000, end)
 }
 
-// Case 27, D5: fences are exact, and grow by one from the engine's microseconds or from
-// the last.
+// Case 27, D5: fences are exact, and grow by one from the engine's microseconds or from the last.
 func TestFencesAreExact(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startServer(t), Options{})
@@ -349,7 +348,7 @@ func TestScriptsMakeAFixedNumberOfCalls(t *testing.T) {
 				_, _, err := r.s.Extend(r.ctx, 0, holders, time.Second)
 				r.NoError(err)
 			},
-			func() { // the leases run out, and successors are leased
+			func() { // the leases expire, and successors are leased
 				r.clock.advance(time.Hour)
 				leases = r.claim(n).Leases
 				r.Equal(min(n, 100), len(leases))
@@ -384,8 +383,7 @@ func TestScriptsMakeAFixedNumberOfCalls(t *testing.T) {
 	}
 }
 
-// D10: what is left after all timers have ended is a record for each shard. All else
-// expires.
+// D10: after all timers have ended, only a record for each shard remains. All other keys expire.
 func TestEmptyMeansEmpty(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startServer(t), Options{Shards: 3})
@@ -422,7 +420,7 @@ func TestEmptyMeansEmpty(t *testing.T) {
 	}
 }
 
-// D10: heartbeats expire an hour after the last, also without a request.
+// D10: heartbeats expire an hour after the last one, even without a request.
 func TestHeartbeatsExpire(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startServer(t), Options{})

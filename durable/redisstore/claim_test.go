@@ -11,7 +11,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// A claim sent again does not lease anything else, also if there is more to lease.
+// A claim sent again leases no more timers, even if more are due.
 func TestClaimSentAgainLeasesNoMore(t *testing.T) {
 	t.Parallel()
 	r, p, _ := behind(t, startServer(t), Options{})
@@ -23,7 +23,7 @@ func TestClaimSentAgainLeasesNoMore(t *testing.T) {
 	r.Len(r.claim(5).Leases, 2, "the next claim is another")
 }
 
-// A claim sent again gets what it still has, and nothing else, also if it has nothing.
+// A claim sent again gets the leases that it still has and no others, even if it has none.
 func TestClaimSentAgainGetsWhatItHas(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startServer(t), Options{})
@@ -73,7 +73,7 @@ func TestClaimSentAgainGetsWhatItHas(t *testing.T) {
 	r.Equal([]string{"kept", "long"}, keys(r.claim(5)))
 	r.Equal([]store.EndResult{store.EndLost}, r.end(store.Done, first.Leases[2]))
 
-	// What it buried is told again.
+	// The dead letters of the claim are reported again.
 	c = newClaim(5)
 	c.MaxAttempts = 1
 	r.put(r.entry("due"))
@@ -83,7 +83,7 @@ func TestClaimSentAgainGetsWhatItHas(t *testing.T) {
 	r.Equal(3, first.Buried)
 	r.Equal(first, again())
 	r.clock.advance(time.Minute)
-	for _, want := range []store.Claimed{{Buried: 1}, {Repaired: 1}} { // also without leases
+	for _, want := range []store.Claimed{{Buried: 1}, {Repaired: 1}} { // even without leases
 		c.Token = store.NewToken("worker")
 		first = again()
 		r.Equal(want, first)
@@ -93,8 +93,8 @@ func TestClaimSentAgainGetsWhatItHas(t *testing.T) {
 	}
 }
 
-// A claim that comes again after its log has expired gets its leases again, though they have
-// run out, as the same attempts: no handler was called. It leases nothing else, and treats the
+// A claim that is repeated after its log has expired gets its leases again, although they have
+// expired, as the same attempts: no handler was called. It leases nothing else, and treats the
 // leases of others as any claim does.
 func TestClaimSentAgainAfterItsLog(t *testing.T) {
 	t.Parallel()
@@ -166,7 +166,7 @@ func TestClaimOfNothing(t *testing.T) {
 	r.Equal(before, dump())
 }
 
-// D1: a claim removes and counts what has no home, and homes without a record; all
+// D1: a claim removes and counts records without a state, and states without a record. Everything
 // else stays.
 func TestClaimRepairs(t *testing.T) {
 	t.Parallel()
@@ -209,14 +209,14 @@ func TestClaimRepairs(t *testing.T) {
 	}
 	lane := names[store.LaneOf("topic")]
 
-	r.NoError(r.raw.ZRem(r.ctx, lane, "waiting").Err()) // a record in no home
+	r.NoError(r.raw.ZRem(r.ctx, lane, "waiting").Err()) // a record without a state
 	claim(1)
 	gone("waiting")
 
 	r.put(r.entry("waiting"))
 	r.end(store.Retry, r.claim(1).Leases...)
 	r.NoError(r.raw.HSet(r.ctx, names[succ], "waiting", "x").Err())
-	r.NoError(r.raw.HDel(r.ctx, names[b], "waiting").Err()) // a home without a record
+	r.NoError(r.raw.HDel(r.ctx, names[b], "waiting").Err()) // a state without a record
 	claim(1)
 	gone("waiting")
 
@@ -227,7 +227,7 @@ func TestClaimRepairs(t *testing.T) {
 	_, _, err := r.s.Reschedule(r.ctx, 0, []store.Move{{Key: "other", At: other.At}})
 	r.NoError(err)
 	second := names[store.LaneOf(topicOf((store.LaneOf("topic")+1)%store.Lanes))]
-	r.NoError(r.raw.ZAdd(r.ctx, second, redis.Z{Score: 1, Member: "other"}).Err()) // two homes
+	r.NoError(r.raw.ZAdd(r.ctx, second, redis.Z{Score: 1, Member: "other"}).Err()) // two states
 	claim(1)
 	r.ErrorIs(r.raw.ZScore(r.ctx, second, "other").Err(), redis.Nil)
 	record, err := r.s.Get(r.ctx, 0, "other")
@@ -248,7 +248,7 @@ func TestClaimRepairs(t *testing.T) {
 
 	r.put(r.entry("leased"))
 	claim(0, "leased")
-	r.NoError(r.raw.HDel(r.ctx, names[runs], "leased").Err()) // a lease of nobody's
+	r.NoError(r.raw.HDel(r.ctx, names[runs], "leased").Err()) // a lease without a holder
 	r.Equal([]store.EndResult{store.EndLost}, r.end(store.Done, l))
 	r.clock.advance(time.Minute)
 	r.put(r.entry("first"))
@@ -308,7 +308,7 @@ func TestClaimRepairs(t *testing.T) {
 		r.False(r.raw.HExists(r.ctx, names[10], "h").Val())
 	}
 
-	// All that there was.
+	// All keys.
 	r.NoError(r.raw.Del(r.ctx, slices.Concat(names[:6], names[9:10])...).Err())
 	r.NoError(r.raw.HSet(r.ctx, names[blobs], "x", "y").Err())
 	claim(0)

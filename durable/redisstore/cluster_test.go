@@ -64,8 +64,8 @@ func startCluster(t testing.TB) *cluster {
 	return c
 }
 
-// Values of cluster-node-timeout. Masters fail over while it is brief only, so that a busy
-// machine does not take one for dead.
+// Values of cluster-node-timeout. It is brief only while masters fail over, so that a busy machine
+// does not declare a master dead.
 const (
 	brief = 2 * time.Second
 	never = 10 * time.Minute
@@ -114,7 +114,7 @@ func (c *cluster) healthy() {
 	})
 }
 
-// masters are the numbers of the servers that say that they are masters.
+// masters returns the numbers of the servers that report the role of a master.
 func (c *cluster) masters() (list []int) {
 	for i, raw := range c.raw {
 		info := raw.Info(context.Background(), "replication").Val()
@@ -178,8 +178,8 @@ func (c *cluster) client(t testing.TB) *redis.ClusterClient {
 	return client
 }
 
-// move moves a slot to another master, three keys at each turn of pace, so that it is
-// half moved for a while.
+// move moves a slot to another master, three keys at each turn of pace, so that it is half moved
+// for a while.
 func (c *cluster) move(slot, to int, pace time.Duration) {
 	c.t.Helper()
 	turn := time.NewTicker(pace)
@@ -210,7 +210,7 @@ func (c *cluster) move(slot, to int, pace time.Duration) {
 	for _, i := range c.masters() {
 		_ = c.raw[i].Do(ctx, "cluster", "setslot", slot, "node", c.ids[to]).Err()
 	}
-	// MIGRATE does not wait for replicas; whoever moves slots does.
+	// MIGRATE does not wait for replicas; the client that moves slots does.
 	var sent int64
 	_, _ = fmt.Sscanf(field(c.raw[to], "master_repl_offset"), "%d", &sent)
 	c.eventually(func() bool {
@@ -221,16 +221,16 @@ func (c *cluster) move(slot, to int, pace time.Duration) {
 	})
 }
 
-// field returns one of INFO's about replication.
+// field returns a field of INFO replication.
 func field(c *redis.Client, name string) string {
 	_, after, _ := strings.Cut(c.Info(context.Background(), "replication").Val(), name+":")
 	line, _, _ := strings.Cut(after, "\r\n")
 	return line
 }
 
-// crash kills the master of a slot, waits until a replica has taken its place, and
-// starts it again. While a master is missing the other two cannot fail over: there is no
-// majority without either.
+// crash kills the master of a slot, waits until a replica has replaced it, and starts it again.
+// While a master is missing the other two cannot fail over: without either of them there is no
+// majority.
 func (c *cluster) crash(slot int) {
 	c.t.Helper()
 	old := c.masterOf(slot)
@@ -253,13 +253,13 @@ func (c *cluster) crash(slot int) {
 	c.timeout(never)
 }
 
-// ledger is what the load of a test was told.
+// ledger records the answers to the load of a test.
 type ledger struct {
 	mu        sync.Mutex
 	scheduled map[string]bool // acknowledged
-	sent      map[string]bool // whatever became of it
+	sent      map[string]bool // whatever the result
 	ended     map[string]int  // acknowledged
-	maybe     map[string]bool // the acknowledgement had an error: it may have been made
+	maybe     map[string]bool // the acknowledgement had an error: it may have succeeded
 	early     []string
 	again     []string // leased after their end was acknowledged
 	errs      map[string]int
@@ -275,7 +275,7 @@ func (l *ledger) fail(what string, err error) {
 	l.errs[what+": "+err.Error()]++
 }
 
-// missing are the timers that were confirmed, and have not run.
+// missing returns the confirmed timers that have not run.
 func (l *ledger) missing() (keys []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -381,9 +381,9 @@ func (l *ledger) work(ctx context.Context, s *Store, name string) {
 	}
 }
 
-// A Cluster under load, whose masters are killed, whose slots move and whose scripts
-// are flushed: what was confirmed by a replica is not lost, nothing is early, nothing
-// is acknowledged twice, and nothing is left (D2, D3, D7, D10, D13).
+// A Cluster under load, whose masters are killed, whose slots move and whose scripts are flushed:
+// no timer that a replica has confirmed is lost, none is early, none is acknowledged twice, and
+// none remains (D2, D3, D7, D10, D13).
 func TestClusterUnderLoad(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
@@ -433,7 +433,7 @@ func TestClusterUnderLoad(t *testing.T) {
 		r, err := stores[0].Get(t.Context(), n, key)
 		t.Errorf("D3: %s of shard %d was confirmed and is lost: %v, %v", key, n, r, err)
 	}
-	// What was not acknowledged may be there or not, but runs if it is there.
+	// A timer that was not acknowledged may exist or not, but runs if it exists.
 	empty := func() bool {
 		for n := range o.Shards {
 			st, err := stores[0].Stats(t.Context(), n)
@@ -477,8 +477,7 @@ func TestClusterFollowsSlots(t *testing.T) {
 		if !c.announces() {
 			return
 		}
-		// A message can be lost while the subscription moves, so each is sent until it
-		// is heard.
+		// A message can be lost while the subscription moves, so each is sent until it is heard.
 		for n := range 12 {
 			r.Eventually(func() bool {
 				if s.Announce(r.ctx, store.Event{Kind: store.Busy, Shard: n, From: "me"}) != nil {
@@ -555,9 +554,9 @@ func TestClusterFollowsSlots(t *testing.T) {
 	r.Zero(c.raw[from].Exists(r.ctx, empty.tag).Val())
 }
 
-// pairOf opens a store of 16 shards on two servers that are alone, as if they were the
-// masters of a Cluster. It returns the server that does not have the workers' heartbeats, and
-// the numbers of the shards of the other and of this one.
+// pairOf opens a store of 16 shards on two independent servers, as if they were the masters of a
+// Cluster. It returns the server without the workers' heartbeats, and the numbers of the shards of
+// the other server and of this one.
 func pairOf(t *testing.T) (s *Store, second *server, shards [2][]int) {
 	t.Helper()
 	servers := map[string]*server{"first:1": startServer(t), "second:1": startServer(t)}
@@ -600,9 +599,8 @@ func pairOf(t *testing.T) (s *Store, second *server, shards [2][]int) {
 	return s, second, shards
 }
 
-// A node that is gone, or does not answer, does not hide the shards of the others: Look
-// returns their horizons beside the error, and a worker that starts then runs what is
-// there.
+// A node that is stopped, or does not answer, does not hide the shards of the others: Look returns
+// their horizons together with the error, and a worker that starts then runs their timers.
 func TestLookWithoutOneNode(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(*server){"gone": (*server).kill, "silent": (*server).stop} {
@@ -656,8 +654,8 @@ func TestLookWithoutOneNode(t *testing.T) {
 	}
 }
 
-// The clients of addresses to which a Cluster once sent requests are closed when new ones
-// come and no request can use them any more.
+// The clients of addresses to which a Cluster once redirected requests are closed when new ones
+// appear and no request can use them any more.
 func TestTargetsAreForgotten(t *testing.T) {
 	t.Parallel()
 	s, _, _ := pairOf(t)
@@ -687,8 +685,8 @@ func keyIn(shard, shards int) string {
 	}
 }
 
-// A request that ended as unsure takes effect neither after a later one nor after its call,
-// also if it comes to the server that has taken the place of its own.
+// A request of a call that returned ErrUnsure takes effect neither after a later request nor after
+// its call, even if it reaches the server that has replaced its own.
 func TestClusterFailsOverBeforeALateRequest(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
@@ -714,7 +712,7 @@ func TestClusterFailsOverBeforeALateRequest(t *testing.T) {
 	r.raw = c.raw[master]
 	r.load()
 
-	// Each schedules a timer of its own.
+	// Each schedules its own timer.
 	schedule := func(key string) call {
 		return call{name: key, f: func(r *rig, ctx context.Context, _ store.Lease) (any, error) {
 			_, _, err := r.s.Schedule(ctx, 0, []store.Entry{r.entry(key)})

@@ -19,7 +19,7 @@ type fate struct {
 	again    bool         // sending it again may help
 	reload   bool         // the slots may have moved
 	to       target       // where to
-	present  store.Millis // the server's time, if the request arrived after its deadline; otherwise 0
+	present  store.Millis // the server's time if the deadline has passed; otherwise 0
 }
 
 // unsent is an error from before a request was sent.

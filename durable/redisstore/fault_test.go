@@ -16,8 +16,8 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// behind is a rig whose store reaches the server through a proxy. It has one waiting
-// timer, one leased and one dead, of these names, and nothing else.
+// behind is a rig whose store reaches the server through a proxy. It has one waiting, one leased
+// and one dead timer, with these names, and no others.
 func behind(t *testing.T, srv *server, o Options) (*rig, *proxy, store.Lease) {
 	t.Helper()
 	r := newRig(t, srv, o)
@@ -32,7 +32,7 @@ func behind(t *testing.T, srv *server, o Options) (*rig, *proxy, store.Lease) {
 	return r, p, leases[1]
 }
 
-// call is a call of the store with its result, and what must hold after it.
+// call is a call of the store with its result, and a check of its effect.
 type call struct {
 	name   string
 	f      func(r *rig, ctx context.Context, l store.Lease) (any, error)
@@ -40,8 +40,8 @@ type call struct {
 	counts [3]int
 }
 
-// calls are all that change something; sent twice without the log, each would answer
-// otherwise the second time.
+// calls are all calls that change something; sent twice without the log, each would give another
+// answer the second time.
 var calls = []call{
 	{"schedule", func(r *rig, ctx context.Context, _ store.Lease) (any, error) {
 		e := r.entry("new")
@@ -88,7 +88,7 @@ var calls = []call{
 	}, []string{"w"}, [3]int{1, 1, 1}},
 }
 
-// check makes the call, and sees that it was made once.
+// check makes the call, and checks that it was executed once.
 func (c call) check(r *rig, l store.Lease) {
 	r.t.Helper()
 	v, err := c.f(r, r.ctx, l)
@@ -97,8 +97,7 @@ func (c call) check(r *rig, l store.Lease) {
 	r.counts(c.counts[0], c.counts[1], c.counts[2])
 }
 
-// Case 16, D4: a request that is sent again, because its connection was cut, is
-// answered as the first time.
+// Case 16, D4: a request that is sent again, because its connection was cut, gets the first answer.
 func TestCutConnections(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
@@ -119,8 +118,8 @@ func TestCutConnections(t *testing.T) {
 	}
 }
 
-// Case 19: what the server says for a while is waited for, and what stays is an error
-// at once.
+// Case 19: the store waits out a temporary error of the server, and returns a permanent one at
+// once.
 func TestErrorsOfTheServer(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
@@ -154,7 +153,7 @@ func TestErrorsOfTheServer(t *testing.T) {
 	}
 }
 
-// Case 16: scripts are loaded again, also in the middle of a pipeline.
+// Case 16: scripts are loaded again, even in the middle of a pipeline.
 func TestScriptsFlushed(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
@@ -174,7 +173,7 @@ func TestScriptsFlushed(t *testing.T) {
 	flush(r)
 	_, err := r.s.List(r.ctx, 0, store.Query{State: store.Waiting, Limit: 10})
 	r.NoError(err)
-	// While a thousand pipelines are under way.
+	// While a thousand pipelines are in flight.
 	stop := make(chan struct{})
 	done := make(chan struct{})
 	go func() {
@@ -203,7 +202,7 @@ func TestScriptsFlushed(t *testing.T) {
 	<-done
 }
 
-// trial is a call on a rig of its own.
+// trial is a call with its own rig.
 type trial struct {
 	call
 	*rig
@@ -226,7 +225,7 @@ func trials(t *testing.T, srv *server, o Options) (list []*trial) {
 	return list
 }
 
-// together calls f for all trials at a time.
+// together calls f for all trials concurrently.
 func together(list []*trial, f func(*trial)) {
 	var wg sync.WaitGroup
 	for _, tr := range list {
@@ -235,10 +234,10 @@ func together(list []*trial, f func(*trial)) {
 	wg.Wait()
 }
 
-// run makes the call, and keeps what it returns.
+// run makes the call, and keeps its results.
 func (tr *trial) run(ctx context.Context) { tr.v, tr.err = tr.f(tr.rig, ctx, tr.l) }
 
-// made checks that the call was made once.
+// made checks that the call was executed once.
 func (tr *trial) made() {
 	tr.t.Helper()
 	tr.NoError(tr.err, tr.name)
@@ -246,7 +245,7 @@ func (tr *trial) made() {
 	tr.rig.counts(tr.call.counts[0], tr.call.counts[1], tr.call.counts[2])
 }
 
-// A server that is suspended for less than the call's time has made the change once.
+// A server that is suspended for less than the call's time executes the change once.
 func TestServerPaused(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
@@ -271,8 +270,7 @@ func TestServerPaused(t *testing.T) {
 	}
 }
 
-// A call that is not answered in time says that the change may have been made, unless
-// it was none; and returns in time.
+// A call that is not answered in time returns in time, with ErrUnsure if it is a change.
 func TestServerGone(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
@@ -290,7 +288,7 @@ func TestServerGone(t *testing.T) {
 		tr.ErrorIs(tr.err, context.DeadlineExceeded)
 		tr.Empty(tr.v)
 	}
-	// begun calls f once a request of it has come to the proxy.
+	// begun calls f once a request of tr has reached the proxy.
 	begun := func(tr *trial, f func()) {
 		tr.p.next()
 		go func() {
@@ -363,7 +361,7 @@ func TestMoveSentAgainMovesOnce(t *testing.T) {
 	}
 }
 
-// Case 18: at maxmemory schedule is refused whole, and whatever frees goes on.
+// Case 18: at maxmemory a whole schedule is refused, and calls that free memory go on.
 func TestMaxMemory(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
@@ -384,7 +382,7 @@ func TestMaxMemory(t *testing.T) {
 		slices.Sort(before)
 		slices.Sort(after)
 		r.Equal(before, after)
-		again := r.open(r.raw) // opening a store that is there needs no memory
+		again := r.open(r.raw) // opening an existing store needs no memory
 		r.NoError(again.Close())
 		if c.name == "swap" {
 			_, err := c.f(r, r.ctx, l)
@@ -411,7 +409,7 @@ func TestMaxMemory(t *testing.T) {
 	}
 }
 
-// drain ends all that there is.
+// drain ends all timers.
 func (s *Store) drain(r *rig) {
 	r.t.Helper()
 	r.clock.advance(time.Hour)
@@ -422,7 +420,7 @@ func (s *Store) drain(r *rig) {
 	r.counts(0, 0, 0)
 }
 
-// D3: a change is confirmed by replicas, or the caller is told; sent again, too.
+// D3: replicas confirm a change, or the caller gets ErrUnconfirmed, even if it was sent again.
 func TestWaitReplicas(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
@@ -436,7 +434,7 @@ func TestWaitReplicas(t *testing.T) {
 		p.next(deed{dropReply: true})
 		c.check(r, l)
 	}
-	// With none.
+	// With no replicas.
 	list := trials(t, srv, o)
 	for _, tr := range list {
 		tr.s.o.WaitTimeout = 500 * time.Millisecond
@@ -453,13 +451,12 @@ func TestWaitReplicas(t *testing.T) {
 		tr.made()
 	}
 	replica.cont()
-	// A store on the replica is refused, and on one that becomes master is not.
+	// A store on the replica is refused; on a replica that becomes master it is not.
 	_, err := Open(ctx, replica.client(t), Options{CallTimeout: maxCall})
 	require.ErrorContains(t, err, "is a replica")
 }
 
-// Every change that was acknowledged is there after the server was killed, with
-// appendfsync always (D3).
+// Every acknowledged change survives a kill of the server with appendfsync always (D3).
 func TestServerKilled(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t, "--appendfsync", "always")
@@ -500,7 +497,7 @@ func TestServerKilled(t *testing.T) {
 	r.LessOrEqual(st.Waiting, len(acknowledged)+kills)
 }
 
-// user returns a client of a user with these rights, which may do everything else.
+// user returns a client of a user with these rights, in addition to all others.
 func (r *rig) user(rights ...any) *redis.Client {
 	r.t.Helper()
 	r.rights(append([]any{"reset", "on", ">secret", "~*", "&*", "+@all"}, rights...)...)
@@ -516,8 +513,8 @@ func (r *rig) rights(rights ...any) {
 	r.NoError(r.raw.Do(r.ctx, append([]any{"acl", "setuser", "app"}, rights...)...).Err())
 }
 
-// A user that may not publish is refused by name of the right. One that loses the right
-// later is told the truth about its changes, which then are announced to nobody.
+// A user that may not publish is refused by name of the right. A user that loses the right later
+// gets correct answers to its changes, which are then not announced.
 func TestUserThatMayNotPublish(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
@@ -549,7 +546,7 @@ func TestUserThatMayNotPublish(t *testing.T) {
 	}
 }
 
-// An error that ends a script in its midst does not say that nothing was changed.
+// An error that ends a script midway does not mean that nothing was changed.
 func TestScriptEndsInItsMidst(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startServer(t), Options{})
@@ -558,7 +555,7 @@ func TestScriptEndsInItsMidst(t *testing.T) {
 	_, _, err := r.s.Schedule(r.ctx, 0, []store.Entry{r.entry("a")})
 	r.ErrorContains(err, "user_script")
 	r.ErrorIs(err, store.ErrUnsure)
-	r.counts(1, 0, 0) // it has a home, and no record: a claim repairs that
+	r.counts(1, 0, 0) // it has a state and no record: a claim repairs that
 	r.rights("+hset")
 	r.Equal(1, r.claim(1).Repaired)
 	r.counts(0, 0, 0)

@@ -15,8 +15,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// load makes the server know all scripts, so that a request that is kept back is the only one
-// of its call.
+// load loads all scripts into the server, so that a held request is the only one of its call.
 func (r *rig) load() {
 	r.t.Helper()
 	for _, sc := range []*script{
@@ -27,7 +26,7 @@ func (r *rig) load() {
 	}
 }
 
-// timers is all that the shard keeps of timers.
+// timers dumps all keys of the shard about timers.
 func (r *rig) timers() (dump []string) {
 	r.t.Helper()
 	for _, name := range slices.Concat(r.s.workers[:], r.s.shards[0].names[:len(suffixes)]) {
@@ -36,7 +35,7 @@ func (r *rig) timers() (dump []string) {
 	return dump
 }
 
-// abandon makes a call whose request is kept back, and which its caller gives up.
+// abandon makes a call whose request is held, and whose caller gives up.
 func (r *rig) abandon(p *proxy, c call, l store.Lease) *late {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(r.ctx)
@@ -65,8 +64,8 @@ func numberedCalls() (list []call) {
 	return list
 }
 
-// A request of a call that has ended as unsure changes nothing once a later one has, of any
-// kind: after Cancelled nothing runs, what was accepted stays, and nothing is moved.
+// A request of a call that returned ErrUnsure changes nothing after a later change of any kind:
+// after Cancelled nothing runs, accepted timers stay, and nothing is moved.
 func TestLateRequestAfterLaterOne(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
@@ -85,7 +84,7 @@ func TestLateRequestAfterLaterOne(t *testing.T) {
 	}
 }
 
-// So it is while an older request of another kind is under way, which still takes effect.
+// The same holds while an older request of another kind is in flight, which still takes effect.
 func TestLateRequestAmongOthers(t *testing.T) {
 	t.Parallel()
 	r, p, l := behind(t, startServer(t), Options{})
@@ -113,8 +112,8 @@ func TestLateRequestAmongOthers(t *testing.T) {
 	r.counts(0, 1, 1)
 }
 
-// A request changes nothing once the time of its call is over, by the clock of the server:
-// for other clients, too, and when its client sends nothing more.
+// A request changes nothing once the time of its call is up, by the clock of the server: for other
+// clients too, and even if its client sends nothing more.
 func TestLateRequestAfterItsCall(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
@@ -168,8 +167,8 @@ func TestDeadlineOfARequest(t *testing.T) {
 	r.ErrorContains(ask(8, now+1), "OVERTAKEN")
 }
 
-// A request that the server's clock makes too late, though the call goes on, is sent again
-// with another deadline: the clock was set, or another server has taken the place of one.
+// A request that arrives after its deadline only because the server's clock was set, or another
+// server has replaced it, is sent again with another deadline while its call goes on.
 func TestServersClockIsSetForward(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
@@ -189,8 +188,8 @@ func TestServersClockIsSetForward(t *testing.T) {
 	}
 }
 
-// Open tells the store the server's clock, and so does each reply: no change takes a second
-// round trip.
+// Open tells the store the server's clock, and so does each reply: no change takes a second round
+// trip.
 func TestOneRoundTripForAChange(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startServer(t), Options{})
@@ -209,8 +208,8 @@ func TestOneRoundTripForAChange(t *testing.T) {
 	r.Equal(2, p.scripts())
 }
 
-// The first heartbeat of a Store has a deadline, too. Open has learned the clock of a lone
-// server; in a Cluster, one more round trip tells the Store.
+// The first heartbeat of a Store has a deadline, too. Open has learned the clock of a lone server;
+// in a Cluster, one more round trip tells the Store.
 func TestFirstHeartbeatHasADeadline(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
@@ -239,7 +238,7 @@ func TestFirstHeartbeatHasADeadline(t *testing.T) {
 	r.Equal(before, r.timers())
 }
 
-// present is a lower bound; before the first reply it is one of any clock.
+// present is a lower bound; before the first reply it is a lower bound of any clock.
 func TestPresent(t *testing.T) {
 	t.Parallel()
 	var p present
@@ -257,13 +256,13 @@ func TestPresent(t *testing.T) {
 	require.Equal(t, "12 7,3,4,", order{12, ",3,4,"}.text(7))
 }
 
-// A claim whose first request comes after the second was answered, and what that has leased
-// was ended, leases nothing; so it is if the second found nothing.
+// A claim's first request arrives after its second was answered and the leases of that have ended:
+// it leases nothing, even if the second found nothing.
 func TestLateClaim(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
 	for _, due := range []int{0, 1} {
-		for _, later := range []bool{false, true} { // another claim has come
+		for _, later := range []bool{false, true} { // another claim was executed
 			t.Run(fmt.Sprint(due, later), func(t *testing.T) {
 				r := newRig(t, srv, Options{})
 				r.load()
@@ -309,8 +308,8 @@ func TestClaimOfNothingSentAgain(t *testing.T) {
 	r.Equal(store.Claimed{}, r.claim(1))
 }
 
-// The same claim can be made by a later call, for as long as its worker leases nothing else;
-// then an earlier request of it is refused as any other.
+// A later call can repeat the same claim as long as its worker leases nothing else; then an earlier
+// request of the claim is refused as any other.
 func TestClaimByTwoCalls(t *testing.T) {
 	t.Parallel()
 	r, p, _ := behind(t, startServer(t), Options{})
@@ -344,9 +343,9 @@ func TestClaimByTwoCalls(t *testing.T) {
 	r.counts(1, 2, 1)
 }
 
-// A client's log has one reply of each kind, under the number of its request; it expires a
-// minute after the last request, also if that was one that came again, and not before what a
-// claim has leased: the claim may come again for as long.
+// A client's log has one reply of each kind, under the number of its request. The log expires a
+// minute after the last request, even if that was a repeated one, and not before the leases of a
+// claim: the claim may be repeated for as long.
 func TestLog(t *testing.T) {
 	t.Parallel()
 	r, p, l := behind(t, startServer(t), Options{})
@@ -388,14 +387,14 @@ func TestLog(t *testing.T) {
 	r.NoError(err)
 	lease()
 
-	// An older reply is gone.
+	// An older reply has been removed.
 	r.put(r.entry("y"))
 	lease()
 	r.Equal(byte(sh.last), r.raw.HGet(r.ctx, log, "schedule").Val()[0])
 	r.Len(r.raw.HGet(r.ctx, log, "schedule").Val(), 8+9)
 }
 
-// Requests of all kinds are under way side by side, and two of one kind are not.
+// Requests of all kinds are in flight concurrently, and two of one kind are not.
 func TestKindsAreSideBySide(t *testing.T) {
 	t.Parallel()
 	sh := newShard("x", 0, "y")
@@ -425,12 +424,12 @@ func TestKindsAreSideBySide(t *testing.T) {
 	require.Equal(t, order{number: uint64(kinds) + 1, open: fmt.Sprintf(",%d,", kinds)}, o)
 }
 
-// A schedule whose script ends midway, and whose error is lost, is not answered as made: it is
-// made when it comes again, or the error is ErrUnsure.
+// A schedule whose script ends midway, and whose error is lost, gets no answer of success: it is
+// executed when it is sent again, or the error is ErrUnsure.
 func TestScriptEndsMidwayAndItsErrorIsLost(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
-	for _, again := range []bool{false, true} { // it can be made the second time
+	for _, again := range []bool{false, true} { // it can succeed the second time
 		r := newRig(t, srv, Options{})
 		r.user()
 		p := startProxy(t, srv.addr)
@@ -461,8 +460,8 @@ func TestScriptEndsMidwayAndItsErrorIsLost(t *testing.T) {
 	}
 }
 
-// A heartbeat ends when its time is over after the next request, though the server's clock
-// went back in between.
+// A heartbeat expires when its time is up after the next request, even if the server's clock went
+// back in between.
 func TestHeartbeatsWhenTheClockGoesBack(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startServer(t), Options{})

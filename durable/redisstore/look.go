@@ -62,7 +62,7 @@ func recordOf(key string, r *reply, i int) (store.Record, error) {
 	case due != 0:
 		record.State, record.Due = store.Waiting, due
 	default:
-		return store.Record{}, store.ErrNotFound // a head without a state, which a claim will remove
+		return store.Record{}, store.ErrNotFound // a head without a state: a claim removes it
 	}
 	return record, nil
 }

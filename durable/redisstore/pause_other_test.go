@@ -2,6 +2,6 @@
 
 package redisstore
 
-// Redis does not run here, and so neither do the tests that suspend it.
+// Redis does not run on this system, so the tests that suspend it do not run either.
 func (srv *server) stop() {}
 func (srv *server) cont() {}

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// The places of plans' keys among a shard's names.
+// The indexes of plans' keys among a shard's names.
 const (
 	planLane  = 11
 	planIndex = 12
@@ -58,7 +58,7 @@ func (r *rig) claimPlans() store.Claimed {
 	return claimed
 }
 
-// noPlans checks that nothing is kept of any plan.
+// noPlans checks that no key about plans has any contents.
 func (r *rig) noPlans() {
 	r.t.Helper()
 	names := r.s.shards[0].names
@@ -74,7 +74,7 @@ func (r *rig) plans() []store.Record {
 	return page
 }
 
-// A swap whose first copy comes after another Store has swapped the plan changes nothing.
+// A swap whose first copy arrives after another Store has swapped the plan changes nothing.
 func TestLateSwapOfAnotherStore(t *testing.T) {
 	t.Parallel()
 	r, p, _ := behind(t, startServer(t), Options{})
@@ -98,8 +98,8 @@ func TestLateSwapOfAnotherStore(t *testing.T) {
 	r.Equal(third.ID, r.get(first.Key).ID)
 }
 
-// At maxmemory, what adds a plan or an occurrence is refused whole; a swap that adds nothing
-// is made, and so is one that removes.
+// At maxmemory, a swap that adds a plan or an occurrence is refused as a whole; a swap that adds
+// nothing, or removes, succeeds.
 func TestSwapAtMaxMemory(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
@@ -135,7 +135,7 @@ func TestSwapAtMaxMemory(t *testing.T) {
 	r.noPlans()
 }
 
-// A swap that ends midway leaves what a claim repairs, and is made whole when it is sent again.
+// A claim repairs the keys of a swap that ends midway; sent again, the swap is executed as a whole.
 func TestSwapEndsMidway(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startServer(t), Options{})
@@ -182,14 +182,14 @@ func TestSwapEndsMidway(t *testing.T) {
 	}
 }
 
-// A claim removes what is left of plans that have lost their records.
+// A claim removes the remaining keys of plans that have lost their records.
 func TestClaimRepairsPlans(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startServer(t), Options{})
 	names := r.s.shards[0].names
 	p := r.plan("plan")
 	r.swap(p)
-	r.NoError(r.raw.HDel(r.ctx, names[5], p.Key).Err()) // a home without a record
+	r.NoError(r.raw.HDel(r.ctx, names[5], p.Key).Err()) // a state without a record
 	r.Empty(r.plans())
 	r.Equal(1, r.claimPlans().Repaired)
 	r.noPlans()
@@ -197,7 +197,7 @@ func TestClaimRepairsPlans(t *testing.T) {
 	r.put(r.entry("other"))
 	r.claim(1)
 	r.swap(p)
-	r.NoError(r.raw.ZRem(r.ctx, names[planLane], p.Key).Err()) // a record in no home
+	r.NoError(r.raw.ZRem(r.ctx, names[planLane], p.Key).Err()) // a record without a state
 	r.Empty(r.plans())
 	r.Equal(1, r.claimPlans().Repaired)
 	r.noPlans()
@@ -220,12 +220,12 @@ func TestClaimRepairsPlans(t *testing.T) {
 
 	p.Was = store.ID{}
 	r.swap(p)
-	r.NoError(r.raw.Del(r.ctx, names[4], names[5], names[planLane]).Err()) // all homes and heads
+	r.NoError(r.raw.Del(r.ctx, names[4], names[5], names[planLane]).Err()) // all states and heads
 	r.claimPlans()
 	r.noPlans()
 }
 
-// A swap ends leases and replaces bodies of any length, and leaves nothing of what was.
+// A swap ends leases and replaces bodies of any length, and leaves no old keys.
 func TestSwapsLeaveNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startServer(t), Options{})
@@ -258,8 +258,8 @@ func TestSwapsLeaveNothing(t *testing.T) {
 	r.Empty(left(t, r.raw, r.o.Namespace))
 }
 
-// A claim that is sent again gets its plans with their bodies and histories; so it does after
-// its log has expired, as the same attempts.
+// A claim that is sent again gets its plans with their bodies and histories, even after its log has
+// expired: then as the same attempts.
 func TestClaimOfPlansSentAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startServer(t), Options{})
@@ -287,10 +287,10 @@ func TestClaimOfPlansSentAgain(t *testing.T) {
 	r.end(store.GiveBack, again.Leases[1:]...)
 	r.clock.advance(time.Hour)
 	r.NoError(r.raw.Del(r.ctx, r.s.shards[0].names[len(suffixes)]).Err())
-	r.claimAs(c, p.Key) // and none that is due
+	r.claimAs(c, p.Key) // and no due plan
 }
 
-// Swaps of one call see what those before them have done.
+// Swaps of one call see the effects of the earlier ones.
 func TestSwapsOfOneCall(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startServer(t), Options{})
@@ -305,7 +305,7 @@ func TestSwapsOfOneCall(t *testing.T) {
 	r.Equal(&store.History{}, r.get(p.Key).History, "a new plan has the history of another")
 }
 
-// The history is what store.History makes of the same ends, whatever the keys and errors.
+// The history equals store.History after the same ends, whatever the keys and errors.
 func TestHistoryOfAnyKeys(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startServer(t), Options{})
@@ -354,7 +354,7 @@ func TestHistoryOfAnyKeys(t *testing.T) {
 		r.NoError(err)
 	}
 	r.Equal(want, r.plans()[0].History)
-	// The key says nothing of an attempt that has not been cancelled while it ran.
+	// A timer cancelled while it waits keeps the attempts and error of its last run.
 	record := r.get(p.Entries[0].Key)
 	r.NoError(ignore(r.s.Cancel(r.ctx, 0, []string{record.Key})))
 	want.Add(store.Note{
@@ -391,8 +391,8 @@ func TestEndsOfAPlanAndItsOccurrence(t *testing.T) {
 	}
 }
 
-// A plan wakes once: a second end leaves it as it is, whether the first woke it while it waited
-// or was there before the swap.
+// A plan wakes once: a second end leaves it as it is, whether the first woke it while it waited or
+// came before the swap.
 func TestPlanWakesOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startServer(t), Options{})
@@ -550,7 +550,7 @@ func TestPlansTakeAFixedNumberOfCalls(t *testing.T) {
 	}
 }
 
-// A schedule takes at most 700 bytes besides its body, with all its notes.
+// A schedule takes at most 700 bytes in addition to its body, with all its notes.
 func TestMemoryOfPlans(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startServer(t), Options{})

@@ -12,35 +12,35 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// proxy stands between a client and its server, and does something to the next
-// requests that are scripts.
+// proxy stands between a client and its server, and interferes with the next requests that are
+// scripts.
 type proxy struct {
 	addr   string
 	server string
 
 	mu    sync.Mutex
 	todo  []deed
-	seen  int  // scripts that came
-	came  int  // requests of any kind
+	seen  int  // scripts received
+	came  int  // requests of any kind received
 	dumb  bool // replies are swallowed
 	once  bool // until a client closes a connection
 	conns map[net.Conn]bool
 	held  []*late
 }
 
-// late is a request that the proxy has kept back.
+// late is a request that the proxy holds.
 type late struct {
 	request []byte
 	to      net.Conn
 	reply   chan []byte
 }
 
-// deed is what is done to one request.
+// deed is the treatment of one request.
 type deed struct {
 	dropRequest bool   // it does not reach the server, and the connection is cut
 	dropReply   bool   // it is executed, and the connection is cut
 	answer      string // the server does not get it; this is the reply
-	hold        bool   // the server gets it when it is released, though the client has gone
+	hold        bool   // the server gets it when it is released, even if the client has left
 	before      func() // is called first
 }
 
@@ -69,21 +69,21 @@ func startProxy(t testing.TB, server string) *proxy {
 	return p
 }
 
-// next is what is done to the next scripts.
+// next sets the treatment of the next scripts.
 func (p *proxy) next(deeds ...deed) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.todo, p.seen, p.came = deeds, 0, 0
 }
 
-// hang makes it swallow all replies.
+// hang makes the proxy swallow all replies.
 func (p *proxy) hang(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.dumb = on
 }
 
-// hangOnce makes it swallow all replies until a client closes a connection.
+// hangOnce makes the proxy swallow all replies until a client closes a connection.
 func (p *proxy) hangOnce() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -104,14 +104,14 @@ func (p *proxy) hangs() bool {
 	return p.dumb
 }
 
-// holds returns how many requests are kept back.
+// holds returns how many requests are held.
 func (p *proxy) holds() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.held)
 }
 
-// holding waits until a request is kept back, and returns it.
+// holding waits until a request is held, and returns it.
 func (p *proxy) holding(t testing.TB) *late {
 	t.Helper()
 	require.Eventually(t, func() bool { return p.holds() > 0 }, time.Minute, time.Millisecond)
@@ -122,7 +122,7 @@ func (p *proxy) holding(t testing.TB) *late {
 	return l
 }
 
-// release lets the server have the request, and returns its reply.
+// release sends the request to the server, and returns its reply.
 func (l *late) release(t testing.TB) string {
 	t.Helper()
 	_, err := l.to.Write(l.request)
@@ -136,7 +136,7 @@ func (l *late) release(t testing.TB) string {
 	}
 }
 
-// releaseTo is release to another server than that which the request was sent to.
+// releaseTo is release to another server than the original one.
 func (l *late) releaseTo(t testing.TB, srv *server) string {
 	t.Helper()
 	c, err := net.Dial("tcp", srv.addr)
@@ -151,14 +151,14 @@ func (l *late) releaseTo(t testing.TB, srv *server) string {
 	return l.release(t)
 }
 
-// scripts returns how many have come since next.
+// scripts returns how many scripts have arrived since next.
 func (p *proxy) scripts() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.seen
 }
 
-// requests returns how many requests of any kind have come since next.
+// requests returns how many requests of any kind have arrived since next.
 func (p *proxy) requests() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -181,14 +181,14 @@ func (p *proxy) deed(request []byte) deed {
 	return d
 }
 
-// serve takes requests as they come in one piece: tests that use it send small ones.
+// serve expects each request in one piece: the tests send small ones.
 func (p *proxy) serve(c net.Conn) {
 	defer c.Close()
 	s, err := net.Dial("tcp", p.server)
 	if err != nil {
 		return
 	}
-	left := false // what was kept back goes to the server over this connection
+	left := false // a held request goes to the server over this connection
 	defer func() {
 		if !left {
 			_ = s.Close()
@@ -205,7 +205,7 @@ func (p *proxy) serve(c net.Conn) {
 			n, err := s.Read(buf)
 			if l := kept.Load(); err == nil && l != nil {
 				l.reply <- bytes.Clone(buf[:n])
-				_, _ = c.Write(buf[:n]) // it may wait for it still
+				_, _ = c.Write(buf[:n]) // the client may still wait for it
 				kept.Store(nil)
 				continue
 			}

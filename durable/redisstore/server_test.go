@@ -21,8 +21,7 @@ import (
 	"github.com/seed-782fa212/limbo/internal/need"
 )
 
-// server is a redis-server, or valkey-server, that a test has started on a loopback
-// port of its own.
+// server is a redis-server, or valkey-server, that a test has started on a separate loopback port.
 type server struct {
 	addr string
 	dir  string
@@ -76,7 +75,7 @@ func (srv *server) socket() string { return filepath.Join(srv.dir, "socket") }
 // client returns a client of the server that is fit for Open.
 func (srv *server) client(t testing.TB) *redis.Client { return clientOf(t, srv.addr) }
 
-// clientOf returns a client that gives up only what hangs.
+// clientOf returns a client with timeouts of a minute, which only a hanging server exceeds.
 func clientOf(t testing.TB, addr string) *redis.Client {
 	return newClient(t, redis.Options{Addr: addr, DialTimeout: time.Minute, ReadTimeout: time.Minute, WriteTimeout: time.Minute})
 }
@@ -99,8 +98,8 @@ func (srv *server) config(t testing.TB, name, value string) {
 	require.NoError(t, srv.client(t).ConfigSet(context.Background(), name, value).Err())
 }
 
-// clock is the engine's clock in tests: it stands at a millisecond, or goes on from
-// TIME, moved by some milliseconds.
+// clock is the engine's clock in tests: it stands at a millisecond, or runs with TIME, moved by
+// some milliseconds.
 type clock struct {
 	frozen bool
 	ms     atomic.Int64
@@ -133,13 +132,13 @@ type rig struct {
 	t     testing.TB
 	ctx   context.Context
 	srv   *server
-	raw   *redis.Client // past the store
+	raw   *redis.Client // bypasses the store
 	clock *clock
 	s     *Store
 	o     Options
 }
 
-// newRig opens a store of one shard in a namespace of its own.
+// newRig opens a store of one shard in a new namespace.
 func newRig(t testing.TB, srv *server, o Options) *rig {
 	t.Helper()
 	r := &rig{Assertions: require.New(t), t: t, ctx: t.Context(), srv: srv, raw: srv.client(t), clock: frozenClock()}
@@ -227,15 +226,15 @@ func (r *rig) stats() store.Stats {
 	return st
 }
 
-// counts are waiting, leased and dead.
+// counts checks the numbers of waiting, leased and dead timers.
 func (r *rig) counts(waiting, leased, dead int) {
 	r.t.Helper()
 	st := r.stats()
 	r.Equal([]int{waiting, leased, dead}, []int{st.Waiting, st.Leased, st.Dead})
 }
 
-// left names the keys of the namespace that stay: all that do not expire, but for the
-// shards' records.
+// left names the keys of the namespace that stay: all that do not expire, except the shards'
+// records.
 func left(t testing.TB, c *redis.Client, namespace string) (names []string) {
 	t.Helper()
 	ctx := context.Background()

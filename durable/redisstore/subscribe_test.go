@@ -14,7 +14,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// events subscribes, and returns what comes.
+// events subscribes, and returns the events.
 func (r *rig) events(s *Store) <-chan store.Event {
 	r.t.Helper()
 	ctx, cancel := context.WithCancelCause(r.ctx)
@@ -36,7 +36,6 @@ func (r *rig) events(s *Store) <-chan store.Event {
 	return events
 }
 
-// event returns the next event.
 func (r *rig) event(events <-chan store.Event) store.Event {
 	r.t.Helper()
 	select {
@@ -83,13 +82,13 @@ func TestEvents(t *testing.T) {
 	_, err = r.s.Cancel(r.ctx, n, []string{key})
 	r.NoError(err)
 	r.Equal(store.Event{Kind: store.CancelRun, Shard: n, Holder: claimed.Leases[0].Holder}, r.event(events))
-	// The lease runs out, and what comes after the run waits.
+	// The lease expires, and the timer's successor waits.
 	schedule(store.MaxMillis)
 	r.clock.advance(time.Minute)
 	_, _, err = r.s.Claim(r.ctx, n, newClaim(1))
 	r.NoError(err)
 	r.Equal(store.Event{Kind: store.Earlier, Shard: n, Due: store.MaxMillis}, r.event(events))
-	// What is leased at once is not announced, nor what is later than another.
+	// A timer that is leased at once is not announced, nor is one later than another.
 	schedule(1)
 	r.Equal(store.Event{Kind: store.Earlier, Shard: n, Due: 1}, r.event(events))
 	for _, at := range []store.Millis{2, store.MaxMillis} {
@@ -109,7 +108,7 @@ func TestEvents(t *testing.T) {
 	r.Empty(events)
 }
 
-// Of all that one request makes wait, the earliest is announced.
+// Of all timers that one request makes wait, the earliest is announced.
 func TestEventsOfSeveral(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
@@ -154,7 +153,7 @@ func TestEventsOfSeveral(t *testing.T) {
 		r.NoError(err)
 		announced(store.After(now, time.Hour))
 
-		// What is no earlier is not announced.
+		// A timer that is no earlier is not announced.
 		same := []store.Move{{Key: "same", After: time.Hour}}
 		r.put(store.Entry{Key: "same", After: time.Hour})
 		_, _, err = r.s.Reschedule(r.ctx, 0, same)
@@ -172,7 +171,7 @@ func TestEventsOfSeveral(t *testing.T) {
 		r.NoError(r.s.Announce(r.ctx, store.Event{Kind: store.Busy}))
 		r.Equal(store.Busy, r.event(events).Kind)
 
-		// A run is announced once, and only what has to be is published.
+		// A run is announced once, and only necessary messages are published.
 		l := r.claim(1).Leases[0]
 		r.NoError(r.raw.ConfigResetStat(r.ctx).Err())
 		_, err = r.s.Cancel(r.ctx, 0, []string{"k0", l.Key, "k1", l.Key})
@@ -192,8 +191,8 @@ func (r *rig) putIn(n int, entries ...store.Entry) {
 	r.NoError(err)
 }
 
-// Case 25: a subscription that is lost is renewed, and a Gap says so: cut, silent, or
-// with the server gone for a while.
+// Case 25: a subscription that is lost (cut, silent, or with its server down for a while) is
+// renewed, and a Gap follows.
 func TestSubscriptionIsRenewed(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
@@ -230,7 +229,7 @@ func TestSubscribeWithoutAnnouncements(t *testing.T) {
 	r.Empty(events)
 }
 
-// Whatever anybody publishes on the channel breaks nothing.
+// Foreign messages on the channel do no harm.
 func TestForeignMessages(t *testing.T) {
 	t.Parallel()
 	s := &subscription{numbers: map[string]int{"c": 3}}

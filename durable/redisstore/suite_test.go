@@ -13,8 +13,8 @@ import (
 	"github.com/seed-782fa212/limbo/durable/storetest"
 )
 
-// servers are those of a suite, whose tests run in parallel. A test has one to itself, because
-// a reopening kills it.
+// servers are the servers of a suite, whose tests run in parallel. A test has its own server,
+// because a reopening kills it.
 type servers struct {
 	suite testing.TB
 
@@ -23,7 +23,7 @@ type servers struct {
 	taken map[testing.TB]*server
 }
 
-// of returns the server of a test, which it has until its end.
+// of returns the server of a test, which the test has until its end.
 func (s *servers) of(t testing.TB) *server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,7 +46,7 @@ func (s *servers) of(t testing.TB) *server {
 	return srv
 }
 
-// engine opens stores on the server of each test, each in a namespace of its own.
+// engine opens stores on the server of each test, each in a new namespace.
 func engine(serverOf func(testing.TB) *server, frozen bool) storetest.Engine {
 	return storetest.Engine{Open: func(t testing.TB, o storetest.Options) *storetest.Instance {
 		srv := serverOf(t)
@@ -59,8 +59,8 @@ func engine(serverOf func(testing.TB) *server, frozen bool) storetest.Engine {
 		reopen := func(t testing.TB) store.Store {
 			s, err := open(t.Context(), raw, options, clock.text)
 			require.NoError(t, err)
-			// Sent again, a change is answered with the present of the second time, which the
-			// Oracle would take for that of the change.
+			// A change that is sent again is answered with the server's time of the second request,
+			// which the Oracle would take for that of the change.
 			s.longest = time.Minute
 			t.Cleanup(func() { _ = s.Close() })
 			return s
@@ -78,9 +78,8 @@ func engine(serverOf func(testing.TB) *server, frozen bool) storetest.Engine {
 	}}
 }
 
-// D14: the suite that every engine passes, with a clock that stands and with one that
-// goes on. With appendfsync everysec a server that is killed loses what it has answered
-// while a sync was under way.
+// D14: the suite that every engine passes, with a clock that stands and with one that runs. With
+// appendfsync everysec a killed server could lose changes that it has acknowledged during a sync.
 func TestSuite(t *testing.T) {
 	t.Parallel()
 	for name, frozen := range map[string]bool{"frozen": true, "running": false} {
@@ -92,8 +91,8 @@ func TestSuite(t *testing.T) {
 	}
 }
 
-// S2: plans on a Cluster. A reopening is a fail-over of the master that has the first shard,
-// after its replica has received everything.
+// S2: plans on a Cluster. A reopening is a fail-over of the master that has the first shard, after
+// its replica has received everything.
 func TestPlansOnACluster(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)

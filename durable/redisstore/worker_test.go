@@ -15,7 +15,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable"
 )
 
-// goingRig is a rig whose clock goes, for workers.
+// goingRig is a rig whose clock runs, for workers.
 func goingRig(t *testing.T, o Options) *rig {
 	r := newRig(t, startServer(t), o)
 	r.clock.frozen = false
@@ -23,7 +23,7 @@ func goingRig(t *testing.T, o Options) *rig {
 	return r
 }
 
-// worker runs a worker with a store of its own until the test's end.
+// worker runs a worker with its own store until the test's end.
 func (r *rig) worker(c redis.UniversalClient, h durable.Handler, o durable.WorkerOptions) *durable.Worker {
 	r.t.Helper()
 	timers, err := durable.New(r.open(c), durable.Options{Logger: slog.New(slog.DiscardHandler)})
@@ -40,8 +40,8 @@ func (r *rig) worker(c redis.UniversalClient, h durable.Handler, o durable.Worke
 	return w
 }
 
-// commands returns how many commands the server has been sent, by name; those that scripts call
-// are not among them.
+// commands returns how many commands the server has received, by name, without those that scripts
+// call.
 func (r *rig) commands() map[string]int {
 	r.t.Helper()
 	counts := make(map[string]int)
@@ -58,9 +58,9 @@ func (r *rig) commands() map[string]int {
 	return counts
 }
 
-// Ten idle workers with 16 shards send a server at most 30 commands a second: heartbeats and
-// looks, which durable's TestIdleWorkersAreQuiet counts, and what asks subscriptions whether they
-// live. All of them are counted over a minute with LIMBO_LONG=1.
+// Ten idle workers with 16 shards send a server at most 30 commands a second: heartbeats and polls,
+// which durable's TestIdleWorkersAreQuiet counts, and pings of subscriptions. All of them are
+// counted over a minute with LIMBO_LONG=1.
 func TestIdleWorkersOnAServer(t *testing.T) {
 	t.Parallel()
 	const workers = 10
@@ -92,8 +92,8 @@ func TestIdleWorkersOnAServer(t *testing.T) {
 	}
 }
 
-// D5, D6: what a worker had that is not heard of any more is run by another when its lease has run
-// out, and not before, each timer once; and what it says when it is heard of again changes nothing.
+// D5, D6: when a worker falls silent, another runs its timers when their leases have expired, and
+// not before, each timer once. The silent worker's later calls change nothing.
 func TestWorkerThatFallsSilent(t *testing.T) {
 	t.Parallel()
 	const n, lease = 1000, time.Hour
@@ -104,7 +104,7 @@ func TestWorkerThatFallsSilent(t *testing.T) {
 	wake := make(chan struct{})
 	silent := r.worker(newClient(t, redis.Options{Addr: p.addr}), func(ctx context.Context, _ durable.Fired) error {
 		<-wake
-		return nil // though ctx has ended
+		return nil // even though ctx has ended
 	}, durable.WorkerOptions{Concurrency: n, Lease: lease})
 	many := make([]durable.Timer, n)
 	for i := range many {

@@ -65,7 +65,7 @@ func (s *Store) Workers(ctx context.Context) ([]store.Worker, error) {
 	if err := r.err(); err != nil {
 		return nil, fmt.Errorf("%w: workers", err)
 	}
-	workers = workers[max(dead-store.MaxDeadWorkers, 0):] // they are in the order in which they expire
+	workers = workers[max(dead-store.MaxDeadWorkers, 0):] // they are in order of expiry
 	slices.SortFunc(workers, func(a, b store.Worker) int { return cmp.Compare(a.Name, b.Name) })
 	return workers, nil
 }

@@ -1,4 +1,4 @@
--- claim.lua leases what is due, timers and plans, and deals with leases that have run out.
+-- claim.lua leases due timers and plans, and handles expired leases.
 --
 -- ARGV   4 order, 5 worker, 6 token, 7 most timers, 8 most bytes of bodies, 9 lease ms,
 --        10 most attempts, 11 first lane, or 4, 12 MaxDead, 13 MaxDeadAge ms or 0,
@@ -6,19 +6,18 @@
 -- Reply  a list, for each lease: key, head, body if the head refers to it or empty, run, end
 --        of the lease, history of a plan or empty; present, next due, next lease end; buried;
 --        repaired
--- Cost   O(log N) for each of at most 500 timers or plans from each lane and of 100 leases that
---        have run out, which cost twice; at most 100 calls, and 100 fields to look for one that
---        has no home
+-- Cost   O(log N) for each of at most 500 timers or plans from each lane and of 100 expired
+--        leases, which cost twice; at most 100 calls, and 100 fields to find a head without
+--        a state
 --
--- The first write removes nothing: after it Redis refuses none at maxmemory. The log is
--- written also if there is nothing to lease: a copy of the claim that comes later must not
--- lease.
+-- The first write removes nothing: after it, Redis refuses no write at maxmemory. The log is
+-- written even if there is nothing to lease: a copy of the claim that arrives later must not lease.
 
 local token, most, room, lease = ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
 local kind = 'claim ' .. ARGV[5]
 
--- The same claim again, of the same call or another: what it leased, as far as it is leased
--- still. Under the number of a claim that leased nothing, the log has the reply to one before.
+-- The same claim again, of the same call or another, returns those of its leases that it still has.
+-- Under the number of a claim that leased nothing, the log has the reply to the one before.
 local last, refused, other = admit(kind)
 if refused then return refused end
 if not last and other and sub(other, 1, 16) == token then last = other end
@@ -58,8 +57,8 @@ call('ZREM', leases, '')
 
 local buried, repaired = 0, 0
 
--- Every head has one home. If the numbers differ, something was lost: look at a hundred
--- heads from where the last claim stopped.
+-- Every head has one state. If the counts differ, some key was lost: check a hundred heads from
+-- where the last claim stopped.
 local homes = call('ZCARD', leases) + call('ZCARD', dead)
 for i = 1, 5 do homes = homes + call('ZCARD', lanes[i]) end
 if homes ~= call('HLEN', heads) then
@@ -83,11 +82,11 @@ if homes ~= call('HLEN', heads) then
     call('HSET', meta, 'h', page[1])
   end
 elseif homes == 0 then
-  call('DEL', blobs, runs, succ, index, histories) -- nothing, unless something was lost
+  call('DEL', blobs, runs, succ, index, histories) -- empty, unless some key was lost
 end
 
--- Leases that have run out. What can be leased anew is kept in again. Leases of this claim, which
--- it meets if its log has expired, are the first to be picked, and the only ones.
+-- Expired leases. The keys to lease again are kept in again. Leases of this claim, which it finds
+-- if its log has expired, are the first to be picked, and the only ones.
 local picks, plans, again, plans_again, mine = {}, {}, {}, {}, false
 local succeeded, due_before = false, nil
 local late = call('ZRANGEBYSCORE', leases, '-inf', int(now), 'LIMIT', 0, 100)
@@ -127,7 +126,7 @@ if #late > 0 then
   flush()
 end
 
--- Plans: first those whose leases have run out.
+-- Plans: first those with expired leases.
 local keys, most_plans = {}, tonumber(ARGV[15])
 if not mine then
   for i = 1, min(#plans_again, most_plans) do plans[i] = plans_again[i] end
@@ -141,12 +140,12 @@ if not mine then
   end
 end
 
--- Timers: one from each lane in turn, and then one of the leases that have run out.
+-- Timers: one from each lane in turn, and then one of the expired leases.
 local due = {}
 for i = 1, 4 do due[i] = call('ZRANGEBYSCORE', lanes[i], '-inf', int(now), 'WITHSCORES', 'LIMIT', 0, most) end
 local place = {0, 0, 0, 0, 0}
 local turn, idle = 0, mine and 5 or 0
-if tonumber(ARGV[11]) == 4 then turn = 4 end -- begins with those that have run out
+if tonumber(ARGV[11]) == 4 then turn = 4 end -- begins with the expired leases
 while #picks < most and idle < 5 do
   local from = 5
   if turn < 4 then from = (ARGV[11] + turn) % 4 + 1 end
@@ -176,7 +175,7 @@ local function take(list)
     local p = list[i]
     if p.lane then p.head, p.run = head_of[p.at], run_of[p.at] end
     if not p.head or lane(p.head) ~= (p.lane or lane(p.head)) then
-      -- A home without a record, or a second home. The record in the right one stays.
+      -- A member of a lane without a record, or a second one. The record in the right lane stays.
       put(rem_w[p.lane], p.key)
       if not p.head then
         put(del_r, p.key)
@@ -218,7 +217,7 @@ for i = 1, #taken do
     local tried, err, was_due = 0, '', p.due
     if p.run then
       tried, err = attempts(p.run), lasterror(p.run)
-      if sub(p.run, 17, 32) == token then tried = tried - 1 end -- the same attempt: it was not begun
+      if sub(p.run, 17, 32) == token then tried = tried - 1 end -- the same attempt: never begun
       if not p.lane then was_due = rundue(p.run) end
     end
     local run = newrun(was_due, first + #kept, token, tried + 1, 0, err)
@@ -236,9 +235,9 @@ if #kept > 0 then call('HSET', meta, 'f', int(first + #kept - 1), 's', ARGV[14])
 if #kept > 0 or buried > 0 or repaired > 0 then
   other = token .. pack('<I4I4', buried, repaired) .. concat(kept)
 end
-remember(kind, other or '', #kept > 0 and lease) -- a claim that is forgotten would lease others
+remember(kind, other or '', #kept > 0 and lease) -- without its log, a claim would lease others
 
--- The oldest dead letters go.
+-- Remove the oldest dead letters.
 local letters = call('ZCARD', dead)
 if letters > 0 then
   local over = min(letters - tonumber(ARGV[12]), 500)

@@ -1,11 +1,11 @@
--- common.lua stands in front of every script about a shard.
+-- common.lua precedes every script about a shard.
 --
 -- KEYS, the same in all of them, with one hash tag:
 --    1..4  w0..w3  sorted sets, a lane each: key → due ms         waiting timers
 --    5     l       sorted set: key → end of the lease, ms         leased timers and plans
---    6     b       hash: key → head                               all three homes
+--    6     b       hash: key → head                               timers and plans in any state
 --    7     B       hash: reference → body of more than 2 KiB
---    8     r       hash: key → run                                what was claimed once, until its end
+--    8     r       hash: key → run                                timers claimed before, until they end
 --    9     n       hash: key → due ms (8 bytes), head             successors
 --   10     d       sorted set: key → time of death, ms            dead letters
 --   11     m       hash: f fence, s shards, x dropped, c scheduled  the shard's record
@@ -13,44 +13,43 @@
 --   13     i       sorted set: key → 0                            plans, in order
 --   14     h       hash: key → history                            plans
 --   15     p       hash with an expiry, the log of this client: n the highest number of a request
---                  that was carried out, o the numbers under way with it, and for each kind
+--                  that was executed, o the numbers in flight with it, and for each kind
 --                  8 bytes number of the last request, and its reply
 -- ARGV, the same in all of them:
 --    1     clock: empty; tests: "=ms" instead of TIME, or ms to add to it
 --    2, 3  PUBLISH, SPUBLISH or empty, and the channel
---    4     of those that change something: the order. That is the number of the request, and a
---          space; the deadline, ms; and the numbers of other requests under way, if any, with a
---          comma before and after each. Of an extension it is the deadline alone.
+--    4     of scripts that change something: the order. That is the number of the request, and a
+--          space; the deadline, ms; and the numbers of other requests in flight, if any, with a
+--          comma before and after each. For an extension it is the deadline alone.
 --
 -- head   1 byte lane + 16 if the body is in B, 1 byte length of the topic, 16 bytes ID,
 --        topic, and the body, or its size (4 bytes) and its reference in B (16 bytes)
 -- run    8 bytes due, 8 bytes fence, 16 bytes token, 4 bytes attempts, 1 byte flags
 --        (1: cancelled), the last error
--- history  1 byte wake (store.Wake), 1 byte number of notes, 6 bytes each how many occurrences
+-- history  1 byte wake (store.Wake), 1 byte number of notes, 6 bytes each: how many occurrences
 --        are done, dead and cancelled, and the notes, the latest last
--- note   1 byte outcome (store.Outcome) + 4 if what follows the zero byte in the occurrence's key
+-- note   1 byte outcome (store.Outcome) + 4 if the occurrence's key after its zero byte
 --        is 13 digits; these as a number (6 bytes), or else 2 bytes length and the text; begun
 --        and ended, 6 bytes each; 2 bytes attempts; 1 byte length of the error, and the error
 -- Numbers in them are little-endian.
 --
--- A script reads, then decides, then writes: a fixed number of calls with at most 500
--- keys each; 1000 if it claims timers and plans. Bodies of more than 2 KiB are never read but
--- for a reply.
+-- A script reads, then decides, then writes: a fixed number of calls with at most 500 keys each;
+-- 1000 if it claims timers and plans. Bodies of more than 2 KiB are read only for a reply.
 
 local call, sub, byte, char = redis.call, string.sub, string.byte, string.char
 local pack, unstruct = struct.pack, struct.unpack
 local floor, min, concat, format = math.floor, math.min, table.concat, string.format
 
-local lanes = {KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[12]} -- the fifth is that of plans
+local lanes = {KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[12]} -- the fifth is the lane of plans
 local leases, heads, blobs, runs, succ, dead, meta, index, histories, log =
   KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[13], KEYS[14], KEYS[15]
 
 local LATEST = 9223372036854 -- ms, in the year 2262
-local KEEP = 60000           -- ms that a reply is kept at least
+local KEEP = 60000           -- minimum time, in ms, that a reply is kept
 local NOTES, ERROR = 10, 100 -- store.MaxNotes, store.MaxNoteError
 
--- now is the present rounded down; soon is rounded up, and what a delay above zero is
--- counted from, so that nothing is early.
+-- now is the present rounded down. soon is the present rounded up; delays above zero count from
+-- soon, so that no timer is early.
 local micros
 do
   local t, clock = call('TIME'), ARGV[1]
@@ -63,8 +62,8 @@ do
 end
 local now, soon = floor(micros / 1000), math.ceil(micros / 1000)
 
--- int writes a whole number of up to 53 bits; Lua's own conversion keeps 14 digits. Many in a
--- row are the same, and format takes longer than all else about one.
+-- int formats a whole number of up to 53 bits; Lua's own conversion keeps 14 digits. Many numbers
+-- in a row are equal, and format is the slowest step.
 local last_int, last_text
 local function int(x)
   if x ~= last_int then last_int, last_text = x, format('%.0f', x) end
@@ -96,7 +95,7 @@ local function attempts(run) return (unstruct('<I4', run, 33)) end
 local function cancelled(run) return byte(run, 37) % 2 == 1 end
 local function lasterror(run) return sub(run, 38) end
 
--- mget and zmscore return false for what is missing.
+-- mget and zmscore return false for missing keys.
 local function mget(hash, keys)
   if #keys == 0 then return {} end
   return call('HMGET', hash, unpack(keys))
@@ -130,13 +129,13 @@ local function horizon()
   return now, due, tonumber(call('ZRANGE', leases, 0, 0, 'WITHSCORES')[2] or 0)
 end
 
--- publish returns what the command did. It stands behind the writes, which an error of it must
--- not hide: a user's rights can change, and looks find what was not announced.
+-- publish returns the command's reply. It comes after the writes, and an error of it must not hide
+-- them: a user's rights can change, and polls find unannounced timers.
 local function publish(message)
   if ARGV[2] ~= '' then return redis.pcall(ARGV[2], ARGV[3], message) end
 end
 
--- What a script will write, put together so that each is one call.
+-- The writes of a script, collected so that each command is one call.
 local rem_w, add_w = {{}, {}, {}, {}, {}}, {{}, {}, {}, {}, {}}
 local rem_l, add_l, rem_d, add_d = {}, {}, {}, {}
 local del_h, set_h, del_b, set_b, del_r, set_r, del_n, set_n = {}, {}, {}, {}, {}, {}, {}, {}
@@ -154,7 +153,7 @@ local function unlist(key)
   put(del_y, key)
 end
 
--- Freed are the head's body and all records of the key that are in hashes.
+-- forget frees the head's body and all records of the key that are in hashes.
 local function forget(key, head)
   put(del_h, key)
   put(del_r, key)
@@ -162,18 +161,18 @@ local function forget(key, head)
   if isplan(key) then unlist(key) end
 end
 
--- notes are the ends of occurrences that are not in the histories yet. waits holds, for each
--- plan that this script makes wait, how many notes there were before.
+-- notes are the ends of occurrences that are not in the histories yet. waits holds, for each plan
+-- that this script makes wait, the earlier number of notes.
 local notes, waits = {}, {}
 
--- wait makes a timer wait, whose head is written or will be.
+-- wait makes a timer wait. Its head is written, or will be.
 local function wait(key, head, due)
   put(add_w[lane(head)], int(due), key)
   waits[key] = #notes
 end
 
--- note takes down that a timer has ended, if it is an occurrence: 1 done, 2 dead or 3 cancelled
--- (store.Outcome). run is its last, or nothing. The error is that of the run if it is nil.
+-- note records the end of a timer that is an occurrence: 1 done, 2 dead or 3 cancelled
+-- (store.Outcome). run is its last run, or nil. If err is nil, the error is that of the run.
 local function note(key, outcome, run, err)
   local at = string.find(key, '\0', 1, true)
   if not at or at == #key then return end
@@ -191,8 +190,8 @@ local function note(key, outcome, run, err)
   notes[#notes + 1] = {plan = sub(key, 1, at), outcome = outcome, text = text}
 end
 
--- newhistory returns a history without notes, and wakeof and setwake its first byte and one
--- with another.
+-- newhistory returns a history without notes; wakeof returns the first byte of a history, and
+-- setwake replaces it.
 local function newhistory() return string.rep('\0', 20) end
 local function wakeof(history) return byte(history, 1) end
 local function setwake(history, wake) return char(wake) .. sub(history, 2) end
@@ -200,12 +199,12 @@ local function setwake(history, wake) return char(wake) .. sub(history, 2) end
 -- counts returns how many occurrences are done, dead and cancelled.
 local function counts(history) return unstruct('<I6I6I6', history, 3) end
 
--- noted returns a history with one note more.
+-- noted returns a history with one more note.
 local function noted(history, n)
   local wake, kept, done, died, cancels = unstruct('<BBI6I6I6', history)
   local outcome, first = n.outcome, 21
   if outcome == 1 then done = done + 1 elseif outcome == 2 then died = died + 1 else cancels = cancels + 1 end
-  if kept == NOTES then -- the first goes
+  if kept == NOTES then -- drop the first
     local name = byte(history, first) >= 4 and 6 or 2 + unstruct('<I2', history, first + 1)
     local err = first + 1 + name + 14
     first, kept = err + 1 + byte(history, err), kept - 1
@@ -213,8 +212,8 @@ local function noted(history, n)
   return pack('<BBI6I6I6', wake, kept + 1, done, died, cancels) .. sub(history, first) .. n.text
 end
 
--- settle adds the notes to the histories of their plans, and makes plans due now that wait and
--- ask for it. It returns whether there was one. A flush comes after it.
+-- settle adds the notes to the histories of their plans, and makes those waiting plans due now that
+-- wake on them. It returns whether there was one. A flush must follow.
 local function settle()
   if #notes == 0 then return false end
   local plans, place, asks = {}, {}, false
@@ -254,7 +253,7 @@ local function settle()
   return #woken > 0
 end
 
--- succeed puts a successor in the place of a timer that is over, and returns when it is due.
+-- succeed replaces a timer that has ended by its successor, and returns when that is due.
 local function succeed(key, head, successor)
   forget(key, head)
   put(del_n, key)
@@ -270,8 +269,8 @@ local function send(command, key, list)
   for i = #list, 1, -1 do list[i] = nil end
 end
 
--- flush writes; what frees comes first, so what is both removed and set is set. What is
--- in the index has a head, also if this ends midway.
+-- flush writes. The writes that free memory come first, so a key that is both removed and set is
+-- set. A key in the index has a head, even if flush ends midway.
 local function flush()
   for i = 1, 5 do send('ZREM', lanes[i], rem_w[i]) end
   send('ZREM', leases, rem_l)
@@ -293,21 +292,20 @@ local function flush()
   send('HSET', histories, set_y)
 end
 
--- late refuses a request whose call is over by now.
+-- late refuses a request whose deadline has passed.
 local function late(deadline)
   if now >= tonumber(deadline) then return redis.error_reply('EXPIRED ' .. int(now)) end
 end
 
--- keep keeps the log for KEEP from now, for ms if that is more, and for as long as it was to
--- be kept before.
+-- keep keeps the log for KEEP from now, for ms if that is more, and at least as long as before.
 local function keep(ms) call('PEXPIRE', log, int(math.max(KEEP, ms or 0, call('PTTL', log)))) end
 
--- A client numbers its requests that change something in a shard, with one count for all
--- kinds, and has one of each kind under way. admit returns what the request was answered, if
--- this is its second coming; the log is kept anew for WAIT, too, which in Valkey waits for
--- what the connection has written itself. Otherwise it returns an error if the request may
--- not take effect any more, because its call had returned before a later request began, or
--- its deadline has passed; or else the last reply of the kind, which is that to another.
+-- A client numbers its requests that change something in a shard, with one count for all kinds, and
+-- has at most one of each kind in flight. admit returns the first reply to a request that is sent
+-- again; it also extends the log's expiry then, so that WAIT has a write to wait for: in Valkey,
+-- WAIT waits only for the connection's own writes. Otherwise admit returns an error if the request
+-- may not take effect any more, because its call had returned before a later request began, or its
+-- deadline has passed; or else the last reply of the kind, to another request.
 local number, open, newest
 
 local function admit(kind)
@@ -325,8 +323,8 @@ local function admit(kind)
   return nil, late(deadline), kept and sub(kept, 9)
 end
 
--- remember comes after all that a request changes: if that fails midway, there is no reply
--- that a second coming could get. The reply is kept for some ms if that is more than KEEP.
+-- remember comes after all other writes of a request: if one of them fails midway, there is no
+-- reply for a repeated request. The reply is kept for ms if that is more than KEEP.
 local function remember(kind, payload, ms)
   payload = pack('<I8', tonumber(number)) .. payload
   if newest then

@@ -5,7 +5,7 @@
 -- Reply  for each 1 byte (store.EndResult); present, next due, next lease end
 -- Cost   O(log N) for each; at most 41 calls
 --
--- The first write removes nothing: after it Redis refuses none at maxmemory.
+-- The first write removes nothing: after it, Redis refuses no write at maxmemory.
 
 local reply, refused = admit('end')
 if refused then return refused end
@@ -33,7 +33,7 @@ for i = 1, #keys do
     elseif kind == 1 or cancelled(run) or not head then -- Done
       forget(key, head)
       if not head then
-        answer[i] = char(2) -- it was lost
+        answer[i] = char(2) -- the head was lost
       elseif not cancelled(run) then
         note(key, 1, run)
       end

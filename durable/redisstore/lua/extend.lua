@@ -4,7 +4,7 @@
 -- Reply  for each 1 byte (store.ExtendResult); present; the new end
 -- Cost   O(log N) for each; 5 calls
 --
--- The first write removes nothing: after it Redis refuses none at maxmemory.
+-- The first write removes nothing: after it, Redis refuses no write at maxmemory.
 
 local refused = late(ARGV[4])
 if refused then return refused end

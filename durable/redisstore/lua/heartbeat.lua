@@ -1,4 +1,4 @@
--- heartbeat.lua records that a worker lives, or leaves, and returns the names of the live workers.
+-- heartbeat.lua marks a worker as live, or removes it, and returns the names of the live workers.
 --
 -- KEYS   1 sorted set: worker → when its heartbeat expires, ms; '' → the time of the last request
 --        2 hash: worker → TTL of its heartbeat, ms (8 bytes), and its status
@@ -7,9 +7,9 @@
 --        6 how long an expired heartbeat is kept (KEEP), ms, 7 how many of these at most
 -- Reply  present; live workers
 -- Cost   O(log N) and all live workers; at most 12 calls, and 3 for each 1000 workers that are
---        removed. After the clock has gone back, a call for each worker more
+--        removed. After the clock has gone back, one more call for each worker
 --
--- The first write removes: after it Redis refuses none at maxmemory.
+-- The first write removes a key: after it, Redis refuses no write at maxmemory.
 
 local call, key, statuses = redis.call, KEYS[1], KEYS[2]
 local worker, ttl, kept, most = ARGV[2], ARGV[3], tonumber(ARGV[6]), tonumber(ARGV[7])
@@ -24,8 +24,8 @@ elseif clock ~= '' then
 end
 if now >= tonumber(ARGV[4]) then return redis.error_reply('EXPIRED ' .. int(now)) end
 
--- If the clock has gone back, all heartbeats go with it: each keeps what it had left. Their times
--- go with them, as they are the expiry less the TTL.
+-- If the clock has gone back, move all heartbeats back with it, so that each keeps its remaining
+-- time. Their times move too, because a time is the expiry less the TTL.
 local back = tonumber(call('ZSCORE', key, '') or 0) - now
 call('ZREM', key, '', worker)
 if back > 0 then
@@ -38,7 +38,7 @@ else
   call('HSET', statuses, worker, struct.pack('<i8', tonumber(ttl)) .. ARGV[5])
 end
 
--- The dead are the first in the set.
+-- Expired heartbeats are the first in the set.
 local dead = call('ZCOUNT', key, '-inf', int(now))
 local removed = math.max(call('ZCOUNT', key, '-inf', int(now - kept)), dead - most)
 while removed > 0 do

@@ -1,18 +1,18 @@
--- list.lua reads a page of the timers in one home, in order.
+-- list.lua reads a page of the timers in one state, in order.
 --
--- ARGV   4 "w", "l" or "d", 5 and 6 the cursor: time ms and key, 7 most, 8 most to look at,
+-- ARGV   4 "w", "l" or "d", 5 and 6 the cursor: time ms and key, 7 most, 8 most to examine,
 --        9 prefix of the keys, 10 topic or empty, 11 a part of the last error, in small letters,
 --        or empty
 -- Reply  a list, for each timer: key, time ms, head without the body or empty, run or empty,
---        successor's due time (8 bytes) or empty; the time and the key of the last that was looked
---        at; 1 if there are more, or 0
--- Cost   O(log N) for each that is looked at, at most 1000 from each lane; in each lane a search
---        by halves among what has the cursor's time; at most 4 × 30 calls
+--        successor's due time (8 bytes) or empty; the time and the key of the last timer examined;
+--        1 if there are more, or 0
+-- Cost   O(log N) for each timer examined, at most 1000 from each lane; in each lane a binary
+--        search among the timers with the cursor's time; at most 4 × 30 calls
 
 local at, after_key, most, look = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
 local prefix, topic, part = ARGV[9], ARGV[10], ARGV[11]
 
--- Lua's < goes by the server's locale.
+-- Lua's < compares by the server's locale.
 local function greater(a, b)
   local n = min(#a, #b)
   local i = 1
@@ -54,8 +54,8 @@ local function first()
   return best, key, time
 end
 
-local keys, times = {}, {} -- of what was looked at
-local wanted = {}          -- those whose records are to be read
+local keys, times = {}, {} -- of the timers examined
+local wanted = {}          -- indexes of the records to read
 for i = 1, look do
   local best, key, time = first()
   if not best then break end

@@ -1,7 +1,7 @@
--- open.lua begins a shard's record, or reads it.
+-- open.lua creates or reads a shard's record.
 --
 -- ARGV   4 number of shards
--- Reply  the number of shards that it holds; present
+-- Reply  the number of shards in the record; present
 -- Cost   O(1); 3 calls
 
 local have = call('HGET', meta, 's')

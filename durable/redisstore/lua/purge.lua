@@ -1,10 +1,10 @@
 -- purge.lua removes dead letters.
 --
 -- ARGV   4 order, then keys
--- Reply  how many there were, 4 bytes; present
+-- Reply  how many were removed, 4 bytes; present
 -- Cost   O(log N) for each; at most 12 calls
 --
--- The first write removes nothing: after it Redis refuses none at maxmemory.
+-- The first write removes nothing: after it, Redis refuses no write at maxmemory.
 
 local reply, refused = admit('purge')
 if refused then return refused end

@@ -4,7 +4,7 @@
 -- Reply  for each 1 byte (store.MoveResult); present, next due, next lease end
 -- Cost   O(log N) for each; at most 26 calls
 --
--- The first write removes nothing: after it Redis refuses none at maxmemory.
+-- The first write removes nothing: after it, Redis refuses no write at maxmemory.
 
 local reply, refused = admit('reschedule')
 if refused then return refused end

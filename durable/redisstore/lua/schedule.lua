@@ -7,7 +7,7 @@
 --        next lease end
 -- Cost   O(log N) for each entry; at most 45 calls
 --
--- The first write adds nothing, but Redis refuses it at maxmemory: then nothing was changed.
+-- The first write adds nothing, but Redis refuses it at maxmemory: then nothing has changed.
 
 local reply, refused = admit('schedule')
 if refused then return refused end
@@ -30,7 +30,7 @@ if most > 0 then
   for i = 1, 5 do pending = pending + call('ZCARD', lanes[i]) end
 end
 
--- A key can come twice: what it is after each entry is kept here, and written at the end.
+-- A key can occur twice: its state after each entry is kept here, and written at the end.
 local state, order, answer, scheduled = {}, {}, {}, 0
 for i = 1, n do
   local key, when = keys[i], ARGV[3 + 4 * i]

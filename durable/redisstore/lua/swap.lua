@@ -5,13 +5,13 @@
 --        head refers to it or empty, due ms, wake (a digit), how many ends were seen, number of
 --        occurrences; and for each of these: key, "=" due ms or "+" ms from now, head, body if
 --        the head refers to it or empty
--- Reply  for each plan 1 byte (store.SwapResult), and for each occurrence that is leased the
---        place of its plan (2 bytes) and its own in that (1 byte), fence, due ms and end of the
+-- Reply  for each plan 1 byte (store.SwapResult), and for each leased occurrence the index of
+--        its plan (2 bytes) and its own in the plan (1 byte), fence, due ms and end of the
 --        lease (8 bytes each); present, next due, next lease end
 -- Cost   O(log N) for each plan and occurrence; at most 53 calls
 --
--- If something is added, the first write adds nothing, but Redis refuses it at maxmemory: then
--- nothing was changed. Otherwise it removes nothing, and after it Redis refuses none.
+-- If the script adds something, the first write adds nothing, but Redis refuses it at maxmemory:
+-- then nothing has changed. Otherwise it removes nothing, and after it Redis refuses no write.
 
 local reply, refused = admit('swap')
 if refused then return refused end
@@ -36,7 +36,7 @@ while at <= #ARGV do
   at = p.first + 4 * p.n
 end
 
--- What each plan and occurrence is after each swap is kept here, and written at the end.
+-- The state of each plan and occurrence after each swap is kept here, and written at the end.
 local head_of, history_of = mget(heads, keys), historiesof(keys)
 local plans, order, exists, old = {}, {}, {}, {}
 for i = 1, #keys do
@@ -56,7 +56,7 @@ for i = 1, #keys do
   end
 end
 
--- What is leased under the token already was created by this call, which has come before.
+-- Occurrences leased under the token were created by an earlier request of this call.
 local run_of, end_of, mine = mget(runs, old), zmscore(leases, old), {}
 for i = 1, #old do
   local run = run_of[i]
@@ -68,7 +68,7 @@ local lease_text = int(lease_end)
 if room > 0 then next_fence = math.max(tonumber(call('HGET', meta, 'f') or 0) + 1, micros) end
 local first_fence = next_fence
 
--- leased answers that the occurrence of a plan is leased.
+-- leased adds the lease of an occurrence to the reply.
 local function leased(plan, place, run, till)
   taken[#taken + 1] = pack('<I2BI8i8i8', plan - 1, place, fence(run), rundue(run), till)
 end

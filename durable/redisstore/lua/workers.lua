@@ -3,7 +3,7 @@
 -- KEYS   as in heartbeat.lua
 -- ARGV   1 clock, as in common.lua
 -- Reply  present; for each worker its name, when its heartbeat expires, ms, and the hash's value
---        or empty; by expiry, with '' and what the next heartbeat will remove among them
+--        or empty; by expiry, including '' and the workers that the next heartbeat removes
 -- Cost   O(N); 3 calls
 
 local t, clock = redis.call('TIME'), ARGV[1]
