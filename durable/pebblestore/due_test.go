@@ -30,7 +30,7 @@ func TestCountDueIsBounded(t *testing.T) {
 		{[]store.Millis{10, 20, 30, 40, 50}, 20, []int{3, 5, 3, 1}, 0},
 		{[]store.Millis{10, 20, 30, 40, 50}, 12, []int{3, 5, 3, 1}, 0},
 		{[]store.Millis{10, 20, 30, 40, 50}, 11, []int{3, 5, 3, 0}, 41},
-		{[]store.Millis{10, 20, 30, 40, 50}, 10, []int{3, 5, 1, 0}, 32}, // only one of the two timers due then was read
+		{[]store.Millis{10, 20, 30, 40, 50}, 10, []int{3, 5, 1, 0}, 32}, // only one of the two due then was read
 		{[]store.Millis{10, 20, 30, 40, 50}, 9, []int{3, 5, 1, 0}, 32},
 		{[]store.Millis{10, 20, 30, 40, 50}, 8, []int{3, 5, 0, 0}, 31},
 		{[]store.Millis{10, 20, 30, 40, 50}, 7, []int{3, 4, 0, 0}, 23},

@@ -48,7 +48,7 @@ func TestHour(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(1, 2))
 		batch := make([]durable.Timer, 0, 1_000)
 		for i := range total {
-			due := begin.Add(time.Duration(60+rnd.IntN(3_540)) * time.Second) // whole seconds, so that they share fsyncs
+			due := begin.Add(time.Duration(60+rnd.IntN(3_540)) * time.Second) // whole seconds share fsyncs
 			batch = append(batch, durable.Timer{Key: fmt.Sprintf("timer-%010d", i), At: due, Body: make([]byte, 32)})
 			if len(batch) == cap(batch) || i == total-1 {
 				_, err := timers.ScheduleMany(context.Background(), batch)

@@ -7,7 +7,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// cancelTests test Cancel in each state of a timer, and what becomes of its run.
+// cancelTests test Cancel in each state of a timer, and the outcome of its run.
 var cancelTests = []test{
 	{"D4 case 5: Cancelled needs no due time, and no handler will run", check(cancelWaiting)},
 	{"D4 NotFound: absent and dead", check(cancelAbsent)},
@@ -102,7 +102,7 @@ func cancelExtended(f *fixture) {
 	}
 	f.ended(l, store.Retry)
 	f.absent("a")
-	// Given to another run of the same key, the mark does not stay.
+	// A later run of the same key does not keep the mark.
 	f.putAll("a")
 	l = f.claimOne("a")
 	f.False(f.get("a").Cancelled)
@@ -110,7 +110,7 @@ func cancelExtended(f *fixture) {
 	f.Equal(store.Extended, r)
 	f.ended(l, store.Retry)
 	f.Equal(store.Waiting, f.get("a").State)
-	// Nor does it if the lease ran out.
+	// Nor if the lease has expired.
 	f.claimOne("a")
 	f.Equal([]store.CancelResult{store.Running}, f.cancel("a"))
 	f.advance(testLease + time.Second)

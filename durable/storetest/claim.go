@@ -7,7 +7,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// claimTests test which due timers a claim leases, in what order, and how many.
+// claimTests test which due timers a claim leases, in which order, and how many.
 var claimTests = []test{
 	{"D11 in a lane by due time", check(laneOrder)},
 	{"D11 lanes take turns", check(lanesTakeTurns)},
@@ -28,8 +28,8 @@ func topicOf(lane int) string {
 	}
 }
 
-// fill schedules n overdue timers in a lane; their keys are the lane's number and
-// a count, in order of due times.
+// fill schedules n overdue timers in a lane; their keys are the lane's number and a count, in order
+// of due times.
 func (f *fixture) fill(lane, n int) {
 	f.Helper()
 	var entries []store.Entry
@@ -97,7 +97,7 @@ func lanesTakeTurns(f *fixture) {
 		claimed, _ := f.claimWith(0, claim)
 		f.Equal(c.want, lanesOf(claimed.Leases), "D11: %+v", c)
 	}
-	// What lanes have no more of, others take.
+	// When some lanes are empty, the others get their share.
 	claimed, _ := f.claimWith(0, newClaim(100))
 	f.Len(claimed.Leases, 7)
 }
@@ -113,7 +113,7 @@ func laneStarvation(f *fixture) {
 	}
 	claimed, _ := f.claimWith(0, newClaim(2))
 	f.Equal([store.Lanes]int{0, 2, 0, 0}, lanesOf(claimed.Leases))
-	// A claim with room for one goes from lane to lane with the worker.
+	// A claim with capacity for one goes from lane to lane with the worker.
 	f.fill(0, 2)
 	for _, first := range []int{0, 1, 0} {
 		claim := newClaim(1)
@@ -199,14 +199,14 @@ func claimMaxBytes(f *fixture) {
 	f.Equal([]string{"k0003", "k0004", "k0005", "k0006"}, claim(400))
 	f.Equal([]string{"k0007"}, claim(99)) // one, whatever its size
 	f.Equal([]string{"k0008"}, claim(1))
-	// The large one is not passed over.
+	// The large one is not skipped.
 	put("large", 11, store.MaxBody)
 	put("small", 12, 1)
 	put("empty", 13, 0)
 	f.Equal([]string{"k0009"}, claim(1000))
 	f.Equal([]string{"large"}, claim(1000))
 	f.Equal([]string{"small", "empty"}, claim(1))
-	// Leases that have run out are bounded, too.
+	// Claims of expired leases are bounded, too.
 	f.advance(testLease + time.Second)
 	total := 0
 	for total < 13 {

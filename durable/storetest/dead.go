@@ -89,7 +89,7 @@ func maxDead(f *fixture) {
 	f.absent("z")
 	f.Equal(uint64(1), f.stats(0).Dropped)
 	f.verify()
-	// By a claim that buries, too.
+	// The same for a claim that dead-letters.
 	f.advance(time.Second)
 	f.putAll("b", "c")
 	c := newClaim(2)
@@ -102,7 +102,7 @@ func maxDead(f *fixture) {
 	f.Equal([]string{"a", "b", "c"}, deadKeys())
 	f.absent("x", "y")
 	f.Equal(uint64(3), f.stats(0).Dropped)
-	// Requeued and purged ones are not dropped.
+	// Requeued and purged dead letters are not dropped.
 	f.requeue("a")
 	f.purge("b")
 	f.Equal(uint64(3), f.stats(0).Dropped)
@@ -128,7 +128,7 @@ func maxDeadAge(f *fixture) {
 		return
 	}
 	f.kill("c")
-	f.advance(time.Hour) // what it is kept for, at least
+	f.advance(time.Hour) // the minimum time for which it is kept
 	f.Empty(f.claim(1))
 	f.Equal(store.Dead, f.get("c").State)
 	f.advance(time.Millisecond)

@@ -7,7 +7,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// endTests test each kind of End, and what it leaves of the timer.
+// endTests test each kind of End, and the state in which it leaves the timer.
 var endTests = []test{
 	{"D7 Done: gone, and ended once", check(endDone)},
 	{"case 8 case 15: Retry waits for its delay, attempts and error kept", check(endRetry)},
@@ -28,8 +28,8 @@ func endDone(f *fixture) {
 	f.empty()
 }
 
-// endWith claims a, ends it and returns its record, which was checked but for
-// attempts, last error and due time.
+// endWith claims a, ends it and returns its record. It checks the record except for attempts, last
+// error and due time.
 func (f *fixture) endWith(e store.Entry, kind store.EndKind, delay time.Duration, text string) (r store.Record, before store.Horizon) {
 	f.Helper()
 	l := f.claimOne("a")
@@ -61,7 +61,7 @@ func endRetry(f *fixture) {
 			f.advance(d.Truncate(time.Millisecond) + 2*time.Millisecond)
 		}
 	}
-	// The last attempt that failed is the last that has an error.
+	// LastError is that of the last attempt that failed, even if that is empty.
 	r, _ := f.endWith(e, store.Retry, 0, "")
 	f.Empty(r.LastError)
 	f.Equal(7, r.Attempts)
@@ -97,7 +97,7 @@ func endGiveBack(f *fixture) {
 	l := f.claimOne("a")
 	f.Equal(2, l.Attempt)
 	f.Equal("failed", l.LastError)
-	// Also late.
+	// Even if it is late.
 	f.advance(2 * testLease)
 	f.ended(l, store.GiveBack)
 	f.Equal(r, f.get("a"))

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// eventTests test what a subscription hears, and in what order.
+// eventTests test which events a subscription receives, and in which order.
 var eventTests = []test{
 	{"case 25: a subscription begins with a Gap, and ends with its cause", check(subscribeEnds)},
 	{"an earlier timer is announced", checkWith(Options{Shards: 3}, announceEarlier)},
@@ -19,7 +19,7 @@ var eventTests = []test{
 	{"events come one at a time", check(eventsOneAtATime)},
 }
 
-// listener is a subscription and what it has heard.
+// listener is a subscription and the events that it has received.
 type listener struct {
 	f      *fixture
 	events chan store.Event
@@ -37,8 +37,8 @@ func (f *fixture) listen() *listener {
 	return l
 }
 
-// patience bounds a wait for what must come. It decides when a test that fails does
-// so, and nothing else.
+// patience bounds a wait for an expected event. It decides when a failing test fails, and nothing
+// else.
 const patience = time.Minute
 
 func (l *listener) next() store.Event {
@@ -54,7 +54,7 @@ func (l *listener) next() store.Event {
 	return store.Event{}
 }
 
-// hears reads events until one is as wanted: there may be others, and one may come
+// hears reads events until it receives the wanted one: there may be others, and one may arrive
 // twice.
 func (l *listener) hears(want store.Event) {
 	l.f.Helper()
@@ -177,7 +177,7 @@ func eventsOneAtATime(f *fixture) {
 				return
 			}
 			defer calls.Unlock()
-			runtime.Gosched() // so that another call would come in between
+			runtime.Gosched() // so that a concurrent call would interleave
 			switch e.Kind {
 			case store.Gap:
 				close(ready)

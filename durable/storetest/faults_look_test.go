@@ -12,7 +12,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// asIf has claims at which waiting timers that are due look otherwise.
+// asIf makes due waiting timers look different to claims.
 func asIf(set func(*oracle.Timer)) func(*rigged) {
 	return func(r *rigged) {
 		r.claims(func(n int, c store.Claim, do func(store.Claim) store.Claimed) (got store.Claimed) {
@@ -37,7 +37,7 @@ func asIf(set func(*oracle.Timer)) func(*rigged) {
 	}
 }
 
-// ofClaim has claims that ask for something else.
+// ofClaim changes the parameters of claims.
 func ofClaim(set func(*store.Claim)) func(*rigged) {
 	return func(r *rigged) {
 		r.claims(func(_ int, c store.Claim, do func(store.Claim) store.Claimed) store.Claimed {
@@ -47,7 +47,7 @@ func ofClaim(set func(*store.Claim)) func(*rigged) {
 	}
 }
 
-// events has subscriptions that do otherwise with events.
+// events changes the events of subscriptions.
 func events(f func(e store.Event, do func(store.Event))) func(*rigged) {
 	return func(r *rigged) {
 		r.subscribe = func(ctx context.Context, do func(store.Event)) error {
@@ -168,7 +168,7 @@ var lookFaults = []fault{
 		}
 	}},
 
-	// What is looked at.
+	// Reads.
 	{name: "List passes over ties of what waits", found: []string{"pages of what waits, by", "case 12"}, noModel: true, rig: listing(passTies(store.Waiting))},
 	{name: "List passes over ties of what is leased", found: []string{"pages of what is leased"}, noModel: true, rig: listing(passTies(store.Leased))},
 	{name: "List passes over ties of dead letters", found: []string{"pages of dead letters"}, noModel: true, rig: listing(passTies(store.Dead))},
@@ -543,7 +543,7 @@ var lookFaults = []fault{
 // lister lists timers of a shard.
 type lister func(store.Query) (store.Page, error)
 
-// listing replaces what a List does.
+// listing replaces List.
 func listing(f func(lister, store.Query) (store.Page, error)) func(*rigged) {
 	return func(r *rigged) {
 		r.list = func(ctx context.Context, n int, q store.Query) (store.Page, error) {
@@ -552,7 +552,7 @@ func listing(f func(lister, store.Query) (store.Page, error)) func(*rigged) {
 	}
 }
 
-// counting changes what is counted by due time.
+// counting changes the counts by due time.
 func counting(f func(*rigged, []store.Millis, *store.DueCounts)) func(*rigged) {
 	return func(r *rigged) {
 		r.countDue = func(ctx context.Context, n int, edges []store.Millis) (store.DueCounts, error) {
@@ -565,7 +565,7 @@ func counting(f func(*rigged, []store.Millis, *store.DueCounts)) func(*rigged) {
 	}
 }
 
-// beating has heartbeats that say something else.
+// beating changes heartbeats.
 func beating(set func(*store.Heartbeat)) func(*rigged) {
 	return func(r *rigged) {
 		r.heartbeat = func(ctx context.Context, h store.Heartbeat) ([]string, error) {
@@ -585,7 +585,7 @@ func workersAs(f func([]store.Worker) []store.Worker) func(*rigged) {
 	}
 }
 
-// filtering has queries that ask for something else.
+// filtering changes the parameters of queries.
 func filtering(set func(*store.Filter)) func(*rigged) {
 	return listing(func(list lister, q store.Query) (store.Page, error) {
 		set(&q.Filter)
@@ -593,7 +593,7 @@ func filtering(set func(*store.Filter)) func(*rigged) {
 	})
 }
 
-// listedAs changes what is listed.
+// listedAs changes the listed records.
 func listedAs(set func(*store.Record)) func(*rigged) {
 	return listing(func(list lister, q store.Query) (store.Page, error) {
 		page, err := list(q)

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// ofSwap has swaps that ask for something else; was is what the key has.
+// ofSwap changes the parameters of swaps; was is the key's record.
 func ofSwap(set func(r *rigged, p *store.PlanSwap, was store.Record)) func(*rigged) {
 	return func(r *rigged) {
 		r.swaps(func(p store.PlanSwap, do func(store.PlanSwap) store.SwapResult) store.SwapResult {
@@ -20,7 +20,7 @@ func ofSwap(set func(r *rigged, p *store.PlanSwap, was store.Record)) func(*rigg
 	}
 }
 
-// afterSwap changes a plan that was created or replaced; was is what its key had.
+// afterSwap changes a plan that was created or replaced; was is the timer before.
 func afterSwap(set func(r *rigged, p store.PlanSwap, t *oracle.Timer, was oracle.Timer)) func(*rigged) {
 	return func(r *rigged) {
 		r.swaps(func(p store.PlanSwap, do func(store.PlanSwap) store.SwapResult) store.SwapResult {
@@ -35,7 +35,7 @@ func afterSwap(set func(r *rigged, p store.PlanSwap, t *oracle.Timer, was oracle
 	}
 }
 
-// entriesReplace has swaps whose entries replace what is in a state.
+// entriesReplace makes the entries of swaps replace timers in a state.
 func entriesReplace(state store.State) func(*rigged) {
 	return func(r *rigged) {
 		r.swaps(func(p store.PlanSwap, do func(store.PlanSwap) store.SwapResult) store.SwapResult {
@@ -54,7 +54,7 @@ func entriesReplace(state store.State) func(*rigged) {
 	}
 }
 
-// refused has swaps that MaxPending refuses, and does otherwise with them.
+// refused replaces the swaps that MaxPending refuses.
 func refused(f func(r *rigged, p store.PlanSwap, do func(store.PlanSwap) store.SwapResult) store.SwapResult) func(*rigged) {
 	return func(r *rigged) {
 		r.swaps(func(p store.PlanSwap, do func(store.PlanSwap) store.SwapResult) store.SwapResult {
@@ -66,14 +66,14 @@ func refused(f func(r *rigged, p store.PlanSwap, do func(store.PlanSwap) store.S
 	}
 }
 
-// crowded reports whether a swap that adds some timers is too much.
+// crowded reports whether a swap that adds some timers exceeds MaxPending.
 func (r *rigged) crowded(p store.PlanSwap, added int) bool {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	return r.Limits.MaxPending > 0 && r.Parts[store.ShardOf(p.Key, len(r.Parts))].Pending()+added > r.Limits.MaxPending
 }
 
-// boundless calls f while MaxPending is not applied.
+// boundless calls f without MaxPending.
 func (r *rigged) boundless(f func()) {
 	limit := r.Limits.MaxPending
 	r.Limits.MaxPending = 0
@@ -419,8 +419,7 @@ func (r *rigged) plansOf(n int) map[string]oracle.Timer {
 	return plans
 }
 
-// notes has ends that are noted otherwise: f changes a note, or returns false if there is to be
-// none.
+// notes changes the notes of ends: f changes a note, or returns false to remove it.
 func notes(f func(r *rigged, call string, n *store.Note) bool) func(*rigged) {
 	return around(func(r *rigged, n int, call string, do func()) {
 		before := r.plansOf(n)
@@ -440,14 +439,14 @@ func notes(f func(r *rigged, call string, n *store.Note) bool) func(*rigged) {
 	})
 }
 
-// noNote has no notes of some ends.
+// noNote removes the notes of some ends.
 func noNote(call string, outcome store.Outcome, ran bool) func(*rigged) {
 	return notes(func(_ *rigged, in string, n *store.Note) bool {
 		return in != call || n.Outcome != outcome || (n.Begun != 0) != ran
 	})
 }
 
-// noteOfEnd has notes of ends that are none.
+// noteOfEnd adds notes of calls to End that do not end an occurrence.
 func noteOfEnd(outcome store.Outcome, when func(e store.End, result store.EndResult) bool) func(*rigged) {
 	return func(r *rigged) {
 		r.ends(func(e store.End, do func(store.End) store.EndResult) store.EndResult {
@@ -481,7 +480,7 @@ func lastNotes(f func(before, after []store.Note) []store.Note) func(*rigged) {
 	})
 }
 
-// wakes changes a plan of which occurrences have ended; was is what it was before.
+// wakes changes a plan of which occurrences have ended; was is the plan before.
 func wakes(f func(r *rigged, was oracle.Timer, t *oracle.Timer, last store.Note)) func(*rigged) {
 	return around(func(r *rigged, n int, _ string, do func()) {
 		before := r.plansOf(n)
@@ -496,7 +495,7 @@ func wakes(f func(r *rigged, was oracle.Timer, t *oracle.Timer, last store.Note)
 	})
 }
 
-// asleep has plans that do not wake when some ends are noted.
+// asleep keeps plans from waking when some ends are noted.
 func asleep(when func(was oracle.Timer, last store.Note) bool) func(*rigged) {
 	return wakes(func(_ *rigged, was oracle.Timer, t *oracle.Timer, last store.Note) {
 		if when(was, last) && t.State == store.Waiting {
@@ -720,8 +719,8 @@ var noteFaults = []fault{
 	}},
 }
 
-// planClaims has claims that treat plans otherwise: set changes one that is to be leased, or
-// might, and what it returns, if not nil, undoes that.
+// planClaims changes how claims treat plans: set changes a plan that the claim may lease, and
+// returns a function that undoes the change, or nil.
 func planClaims(state store.State, set func(r *rigged, c store.Claim, t *oracle.Timer) func()) func(*rigged) {
 	return func(r *rigged) {
 		r.claims(func(n int, c store.Claim, do func(store.Claim) store.Claimed) (claimed store.Claimed) {
@@ -757,7 +756,7 @@ func planLeases(set func(*store.Lease)) func(*rigged) {
 	}
 }
 
-// statsOf has statistics that count plans otherwise.
+// statsOf changes how statistics count plans.
 func statsOf(set func(st *store.Stats, t *oracle.Timer, now store.Millis)) func(*rigged) {
 	return func(r *rigged) {
 		r.stats = func(ctx context.Context, n int) (store.Stats, error) {
@@ -770,7 +769,7 @@ func statsOf(set func(st *store.Stats, t *oracle.Timer, now store.Millis)) func(
 	}
 }
 
-// pages has Plans that lists otherwise.
+// pages replaces Plans.
 func pages(f func(list func(after string, limit int) ([]store.Record, error), after string, limit int) ([]store.Record, error)) func(*rigged) {
 	return func(r *rigged) {
 		r.plans = func(ctx context.Context, n int, after string, limit int) ([]store.Record, error) {
@@ -779,7 +778,7 @@ func pages(f func(list func(after string, limit int) ([]store.Record, error), af
 	}
 }
 
-// listed has Plans that lists each plan otherwise; keep leaves out those of which it returns false.
+// listed changes each plan that Plans lists, and removes the plans for which keep returns false.
 func listed(keep func(*store.Record) bool) func(*rigged) {
 	return pages(func(list func(string, int) ([]store.Record, error), after string, limit int) (records []store.Record, _ error) {
 		page, err := list(after, limit)

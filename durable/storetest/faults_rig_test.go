@@ -13,11 +13,11 @@ type fault struct {
 	name      string
 	found     []string // the first words of tests that find it
 	rig       func(*rigged)
-	leasesEnd bool // the engine's leases run out when it is reopened
-	noModel   bool // the model does not do what would show it
+	leasesEnd bool // the engine's leases expire when it is reopened
+	noModel   bool // the model does not make the calls that would find it
 }
 
-// each replaces what a call does with each of its items; do is what would be done.
+// each replaces the treatment of each item of a call; do is the original.
 func each[A, R any](r *rigged, call *func(context.Context, int, []A) ([]R, store.Horizon, error), f func(a A, do func(A) R) R) {
 	whole := *call
 	*call = func(ctx context.Context, n int, items []A) (results []R, _ store.Horizon, err error) {
@@ -64,7 +64,7 @@ func (r *rigged) swaps(f func(store.PlanSwap, func(store.PlanSwap) store.SwapRes
 	}
 }
 
-// claims replaces what is done with a claim.
+// claims replaces the treatment of a claim.
 func (r *rigged) claims(f func(n int, c store.Claim, do func(store.Claim) store.Claimed) store.Claimed) {
 	r.claim = func(ctx context.Context, n int, c store.Claim) (claimed store.Claimed, _ store.Horizon, err error) {
 		claimed = f(n, c, func(c store.Claim) (claimed store.Claimed) {
@@ -75,7 +75,7 @@ func (r *rigged) claims(f func(n int, c store.Claim, do func(store.Claim) store.
 	}
 }
 
-// extends replaces what is done with each holder.
+// extends replaces the treatment of each holder.
 func (r *rigged) extends(f func(h store.Holder, lease time.Duration, do func(store.Holder) store.ExtendResult) store.ExtendResult) {
 	r.extend = func(ctx context.Context, n int, hs []store.Holder, lease time.Duration) (results []store.ExtendResult, end store.Millis, err error) {
 		for _, h := range hs {
@@ -99,8 +99,8 @@ func (r *rigged) shifted(d time.Duration, f func()) {
 	f()
 }
 
-// during changes timers while f is called: set changes one and returns what restores
-// it, or nil.
+// during changes timers while f is called: set changes one and returns a function that restores it,
+// or nil.
 func (r *rigged) during(n int, state store.State, set func(*oracle.Timer) func(), f func()) {
 	var restore []func()
 	r.timersOf(n, state, func(t *oracle.Timer) {
@@ -116,16 +116,16 @@ func (r *rigged) during(n int, state store.State, set func(*oracle.Timer) func()
 	}
 }
 
-// ms is the present.
+// ms is the oracle's time.
 func (r *rigged) ms() store.Millis { return store.Millis(r.Now().UnixMilli()) }
 
-// record is what a key has, the zero one if it has none.
+// record is the record of a key, the zero one if there is none.
 func (r *rigged) record(key string) (record store.Record) {
 	r.timer(key, func(_ *oracle.Shard, t *oracle.Timer) { record = t.Record })
 	return record
 }
 
-// holderNow is what the holder of a key would show.
+// holderNow is the present holder of a key.
 func (r *rigged) holderNow(key string) (h store.Holder) {
 	r.timer(key, func(_ *oracle.Shard, t *oracle.Timer) { h = t.Holding() })
 	return h

@@ -9,8 +9,8 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// forRanOut has claims that treat leases that have run out otherwise; set changes
-// such a timer before the claim, and what it returns, if not nil, undoes that.
+// forRanOut changes how claims treat expired leases: set changes such a timer before the claim, and
+// returns a function that undoes the change, or nil.
 func forRanOut(set func(*oracle.Timer) func()) func(*rigged) {
 	return func(r *rigged) {
 		r.claims(func(n int, c store.Claim, do func(store.Claim) store.Claimed) (got store.Claimed) {
@@ -26,7 +26,7 @@ func forRanOut(set func(*oracle.Timer) func()) func(*rigged) {
 	}
 }
 
-// hide makes that a lease has not run out, unless it is leased anew.
+// hide makes a lease appear not expired, unless the timer is leased again.
 func hide(t *oracle.Timer) func() {
 	end, token := t.LeaseEnd, t.Token
 	t.LeaseEnd = store.MaxMillis
@@ -37,7 +37,7 @@ func hide(t *oracle.Timer) func() {
 	}
 }
 
-// afterEnd changes what a timer is after its run has ended by some kind.
+// afterEnd changes the state of a timer after its run has ended by some kind.
 func afterEnd(kind store.EndKind, set func(t *oracle.Timer, e store.End, old store.Record)) func(*rigged) {
 	return func(r *rigged) {
 		r.ends(func(e store.End, do func(store.End) store.EndResult) store.EndResult {
@@ -67,7 +67,7 @@ func endedAs(instead store.EndResult) func(*rigged) {
 	}
 }
 
-// afterSucceeds changes a timer that got a successor; first is the one it had.
+// afterSucceeds changes a timer that got a successor; first is the earlier successor.
 func afterSucceeds(set func(s *oracle.Shard, t, first *oracle.Timer)) func(*rigged) {
 	return func(r *rigged) {
 		r.schedules(func(e store.Entry, do func(store.Entry) store.Receipt) store.Receipt {
@@ -82,7 +82,7 @@ func afterSucceeds(set func(s *oracle.Shard, t, first *oracle.Timer)) func(*rigg
 	}
 }
 
-// holders has Extend and End take a holder for another.
+// holders makes Extend and End take one holder for another.
 func holders(as func(h, now store.Holder) store.Holder) func(*rigged) {
 	return func(r *rigged) {
 		r.extends(func(h store.Holder, _ time.Duration, do func(store.Holder) store.ExtendResult) store.ExtendResult {

@@ -27,7 +27,7 @@ var scheduleFaults = []fault{
 			r.during(n, store.Waiting, func(t *oracle.Timer) func() {
 				due := t.Due
 				if due < 1_000_000 || due > r.ms()-60_000 {
-					return nil // the suite's timers that are due since 1970 are let alone
+					return nil // the suite's timers that are due since 1970 stay unchanged
 				}
 				t.Due = store.MaxMillis
 				return func() { t.Due = due }

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// taking replaces what a call of SwapPlans does; do is what would be done.
+// taking replaces SwapPlans; do is the original.
 func taking(f func(r *rigged, swaps []store.PlanSwap, t store.Take, do func([]store.PlanSwap, store.Take) []store.Lease) []store.Lease) func(*rigged) {
 	return func(r *rigged) {
 		swap := r.swapPlans
@@ -23,7 +23,7 @@ func taking(f func(r *rigged, swaps []store.PlanSwap, t store.Take, do func([]st
 	}
 }
 
-// asking has calls that ask for other leases.
+// asking changes the leases that calls ask for.
 func asking(set func(*store.Take)) func(*rigged) {
 	return taking(func(_ *rigged, swaps []store.PlanSwap, t store.Take, do func([]store.PlanSwap, store.Take) []store.Lease) []store.Lease {
 		set(&t)
@@ -31,7 +31,7 @@ func asking(set func(*store.Take)) func(*rigged) {
 	})
 }
 
-// leasing changes what a swap has leased: the timer, and what is answered.
+// leasing changes the leases of a swap: the timer, and the answer.
 func leasing(set func(*oracle.Timer, *store.Lease)) func(*rigged) {
 	return taking(func(r *rigged, swaps []store.PlanSwap, t store.Take, do func([]store.PlanSwap, store.Take) []store.Lease) []store.Lease {
 		leases := do(swaps, t)
@@ -67,7 +67,7 @@ func takesMore(which func(store.Record) bool) func(*rigged) {
 	})
 }
 
-// answeredOnce answers each lease the first time only.
+// answeredOnce returns each lease only once.
 func answeredOnce(r *rigged) {
 	answered := map[store.Holder]bool{}
 	taking(func(_ *rigged, swaps []store.PlanSwap, t store.Take, do func([]store.PlanSwap, store.Take) []store.Lease) []store.Lease {

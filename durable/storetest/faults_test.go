@@ -202,7 +202,7 @@ func fails(t testing.TB, c test, e Engine) bool {
 		defer close(done)
 		defer func() {
 			if v := recover(); v != nil {
-				r.Errorf("panic: %v", v) // an answer too few, mostly
+				r.Errorf("panic: %v", v) // one answer too few, mostly
 			}
 			cancel()
 			for _, f := range slices.Backward(r.cleanups) {
@@ -215,16 +215,15 @@ func fails(t testing.TB, c test, e Engine) bool {
 	return r.failed
 }
 
-// contractFails is fails in a bubble, so that waiting for what never comes takes no
-// time.
+// contractFails is fails in a synctest bubble, so that waiting for an event that never comes takes
+// no time.
 func contractFails(t *testing.T, c test, e Engine) (failed bool) {
 	synctest.Test(t, func(t *testing.T) { failed = fails(t, c, e) })
 	return failed
 }
 
-// Each fault is found by the tests that it names, by their first words, and by the
-// model, unless it says that this cannot be. All together they make each test fail
-// once.
+// Each fault is found by the tests that it names, by their first words, and by the model, unless it
+// sets noModel. Together, the faults make each test fail at least once.
 func TestEachFaultIsFound(t *testing.T) {
 	t.Parallel()
 	faults := slices.Concat(scheduleFaults, runFaults, lookFaults, swapFaults, noteFaults, planFaults, takeFaults)
@@ -260,7 +259,7 @@ func TestEachFaultIsFound(t *testing.T) {
 	}
 }
 
-// The hour finds what is early or late by a millisecond.
+// The hour finds timers that are early or late by a millisecond.
 func TestHourFindsFaults(t *testing.T) {
 	t.Parallel()
 	for _, fault := range scheduleFaults[:2] {
@@ -317,8 +316,8 @@ func (c *clock) advance(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// rigs is the engine of oracles that are rigged. Reopening changes nothing, but that
-// leases have run out if leasesEnd.
+// rigs is the engine of rigged oracles. Reopening changes nothing, except that leases have expired
+// if leasesEnd is set.
 func rigs(leasesEnd bool, rig func(*rigged)) Engine {
 	return Engine{Open: func(t testing.TB, o Options) *Instance {
 		c := &clock{now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
@@ -344,8 +343,7 @@ func rigs(leasesEnd bool, rig func(*rigged)) Engine {
 	}}
 }
 
-// A clock whose parts of a millisecond are lost makes timers early, and ends leases
-// early, in whichever call it is.
+// A clock that loses parts of a millisecond makes timers early, and ends leases early, in any call.
 func TestEarlyByLessIsFound(t *testing.T) {
 	t.Parallel()
 	for name, rig := range map[string]func(r *rigged, floored func(func())){
@@ -397,7 +395,7 @@ func TestEarlyByLessIsFound(t *testing.T) {
 	}
 }
 
-// meanwhile gives others time to change what a call has seen, a moment at most: they may
+// meanwhile gives other goroutines a moment to change the state that a call has seen; they may
 // leave it as it is.
 func meanwhile(changed func() bool) {
 	for begun := time.Now(); !changed() && time.Since(begun) < 5*time.Millisecond; {
@@ -405,10 +403,10 @@ func meanwhile(changed func() bool) {
 	}
 }
 
-// What is not atomic is found by histories and by the hammer.
+// Histories and the hammer find calls that are not atomic.
 func TestRacesAreFound(t *testing.T) {
 	t.Parallel()
-	// Cancel looks, and acts on what it saw.
+	// Cancel reads, and acts on the old state.
 	cancelInTwo := func(r *rigged) {
 		cancel := r.cancel
 		r.cancel = func(ctx context.Context, n int, keys []string) ([]store.CancelResult, store.Horizon, error) {
@@ -424,7 +422,7 @@ func TestRacesAreFound(t *testing.T) {
 			return []store.CancelResult{store.Cancelled}, store.Horizon{}, nil
 		}
 	}
-	// Claim looks for what is due, and leases it whoever has leased it meanwhile.
+	// Claim reads which timers are due, and leases them even if another has leased them since.
 	claimInTwo := func(r *rigged) {
 		r.claim = func(ctx context.Context, n int, c store.Claim) (store.Claimed, store.Horizon, error) {
 			seen := map[string]bool{}
@@ -448,7 +446,7 @@ func TestRacesAreFound(t *testing.T) {
 		for _, c := range longTests[1:] {
 			t.Run(name+" "+c.name, func(t *testing.T) {
 				e := rigs(false, rig)
-				// A run of few calls may have none that meet.
+				// In a run of few calls, maybe none overlap.
 				for begun := time.Now(); time.Since(begun) < time.Minute; {
 					if fails(t, c, e) {
 						return

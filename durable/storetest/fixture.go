@@ -15,16 +15,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fixture is a test and its store. Its calls fail the test if the store returns an
-// error, and check each reply's horizon.
+// fixture is a test and its store. Its calls fail the test if the store returns an error, and check
+// each reply's horizon.
 type fixture struct {
 	testing.TB
 	*require.Assertions
 	engine Engine
 	*Instance
 	ctx  context.Context
-	keys map[string]bool // all that were scheduled
-	held []store.Holder  // all that were claimed
+	keys map[string]bool // all scheduled keys
+	held []store.Holder  // the holders of all claims
 }
 
 func newFixture(t testing.TB, e Engine) *fixture {
@@ -37,8 +37,8 @@ func (f *fixture) open(o Options) {
 	f.Equal(o.Shards, f.Store.Shards())
 }
 
-// check runs body on a store of one shard, verifies it, empties it, and asks what
-// is left.
+// check runs body on a store of one shard, verifies it, empties it, and checks that nothing is
+// left.
 func check(body func(*fixture)) func(*fixture) { return checkWith(Options{Shards: 1}, body) }
 
 func checkWith(o Options, body func(*fixture)) func(*fixture) {
@@ -50,7 +50,7 @@ func checkWith(o Options, body func(*fixture)) func(*fixture) {
 	}
 }
 
-// entry is a timer that is overdue, with a body of its own.
+// entry is an overdue timer, with a body that contains its key.
 func entry(key string) store.Entry {
 	return store.Entry{Key: key, ID: store.NewID(), Topic: "topic", Body: []byte("body of " + key), At: 1}
 }
@@ -71,7 +71,7 @@ func (f *fixture) schedule(entries ...store.Entry) []store.Receipt {
 	return receipts
 }
 
-// put schedules one entry, and returns what it is called.
+// put schedules one entry, and returns its receipt.
 func (f *fixture) put(e store.Entry) store.Receipt {
 	f.Helper()
 	return f.schedule(e)[0]
@@ -127,7 +127,7 @@ const (
 	testAttempts = 3
 )
 
-// newClaim is a claim of shard 0 with room for max.
+// newClaim is a claim of shard 0 with capacity for max.
 func newClaim(max int) store.Claim {
 	return store.Claim{
 		Worker: "worker", Token: store.NewToken("worker"), Max: max, MaxBytes: store.MaxClaim,
@@ -135,7 +135,6 @@ func newClaim(max int) store.Claim {
 	}
 }
 
-// claimWith claims in a shard.
 func (f *fixture) claimWith(n int, c store.Claim) (store.Claimed, store.Horizon) {
 	f.Helper()
 	claimed, h, err := f.Store.Claim(f.ctx, n, c)
@@ -157,7 +156,7 @@ func (f *fixture) claim(max int) []store.Lease {
 	return byDueTime(claimed.Leases)
 }
 
-// claimOne claims in shard 0 what must be one timer.
+// claimOne claims in shard 0, and checks that the result is the one timer key.
 func (f *fixture) claimOne(key string) store.Lease {
 	f.Helper()
 	leases := f.claim(1)
@@ -179,7 +178,6 @@ func keysOf(leases []store.Lease) []string {
 	return keys
 }
 
-// end ends one run.
 func (f *fixture) end(e store.End) store.EndResult {
 	f.Helper()
 	n := f.shardOf(e.Key)
@@ -190,7 +188,7 @@ func (f *fixture) end(e store.End) store.EndResult {
 	return results[0]
 }
 
-// ended ends a run that must not have been lost.
+// ended ends a run, and checks that its lease was not lost.
 func (f *fixture) ended(l store.Lease, kind store.EndKind) {
 	f.Helper()
 	want := store.Ended
@@ -222,7 +220,7 @@ func (f *fixture) get(key string) store.Record {
 	return r
 }
 
-// absent fails the test unless a key is in no home.
+// absent fails the test if any of the keys exists.
 func (f *fixture) absent(keys ...string) {
 	f.Helper()
 	for _, key := range keys {
@@ -246,7 +244,7 @@ func (f *fixture) look(n int) store.Horizon {
 	return hs[0]
 }
 
-// horizon compares a reply's horizon with what Look says after it.
+// horizon compares a reply's horizon with a Look after it.
 func (f *fixture) horizon(n int, h store.Horizon) {
 	f.Helper()
 	look := f.look(n)
@@ -264,8 +262,8 @@ func (f *fixture) advance(d time.Duration) {
 	f.Advance(d)
 }
 
-// counted fails the test unless due is d after the present of a call that was made
-// between the horizons before and after: to the millisecond if the clock is frozen.
+// counted fails the test unless due is d after the time of a call that was made between the
+// horizons before and after: to the millisecond if the clock is frozen.
 func (f *fixture) counted(due store.Millis, d time.Duration, before, after store.Horizon) {
 	f.Helper()
 	if f.Frozen {
@@ -304,8 +302,8 @@ func (f *fixture) query(n int, q store.Query) []store.Record {
 	}
 }
 
-// verify checks D1: each key that the test scheduled is in one home at most, and
-// what is counted, listed and found agrees.
+// verify checks D1: each key that the test scheduled is in at most one state, and Stats, List and
+// Get agree.
 func (f *fixture) verify() {
 	f.Helper()
 	for n := range f.Store.Shards() {
@@ -369,7 +367,7 @@ func (f *fixture) verifyShard(n int) {
 	f.Equal(want, st, "D1: Stats does not count what is there")
 }
 
-// drain ends all that there is, and checks D10: nothing is left.
+// drain ends all timers, and checks D10: nothing is left.
 func (f *fixture) drain() {
 	f.Helper()
 	keys := slices.Sorted(maps.Keys(f.keys))

@@ -9,15 +9,15 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// fate is what became of one ID.
+// fate counts the results of the calls on one ID.
 type fate struct {
 	scheduled, acked, cancelled, running atomic.Int32
 	holding                              atomic.Bool
 }
 
-// hammer has schedulers, cancellers and workers on all shards at once. At the end
-// each ID was acknowledged once, or cancelled, or replaced; and none was held twice at
-// a time.
+// hammer runs schedulers, which also cancel, and workers on all shards at once. At the end each ID
+// was acknowledged once or cancelled, unless its cancel returned Running; and none was held twice
+// at a time.
 func hammer(f *fixture) {
 	const shards, workers, schedulers = 4, 4, 3
 	perScheduler := 600
@@ -51,10 +51,10 @@ func hammer(f *fixture) {
 	f.empty()
 }
 
-// hammering is what the goroutines share.
+// hammering is the state that the goroutines share.
 type hammering struct {
 	f    *fixture
-	done atomic.Bool  // all is scheduled
+	done atomic.Bool  // all timers are scheduled
 	both atomic.Int32 // runs that were cancelled
 
 	mu    sync.Mutex
@@ -70,14 +70,14 @@ func (h *hammering) fate(id store.ID) *fate {
 	return h.fates[id]
 }
 
-// fail notes an error; a goroutine of the hammer must not end its test.
+// fail reports an error; a goroutine of the hammer must not end its test.
 func (h *hammering) fail(ok bool, what string, args ...any) {
 	if !ok {
 		h.f.TB.Errorf(what, args...)
 	}
 }
 
-// schedule schedules keys of its own, once each, and cancels some of them.
+// schedule schedules its own keys, once each, and cancels some of them.
 func (h *hammering) schedule(who, n int, rnd *rand.Rand) {
 	f := h.f
 	batches := make([][]store.Entry, f.Store.Shards())
@@ -121,7 +121,7 @@ func (h *hammering) schedule(who, n int, rnd *rand.Rand) {
 	}
 }
 
-// work claims and ends until all is done.
+// work claims and ends until done is set and no timer is left.
 func (h *hammering) work(rnd *rand.Rand) {
 	f := h.f
 	for {
@@ -152,7 +152,7 @@ func (h *hammering) stillLeased() (n int) {
 	return n
 }
 
-// end ends all leases of a claim, each in a way of its own.
+// end ends all leases of a claim, in random ways.
 func (h *hammering) end(shard int, leases []store.Lease, rnd *rand.Rand) {
 	f := h.f
 	ends := make([]store.End, len(leases))

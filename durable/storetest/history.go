@@ -10,12 +10,12 @@ import (
 	"github.com/seed-782fa212/limbo/internal/linear"
 )
 
-// The calls on one key, by any goroutine at any time, are linearizable (Herlihy and
-// Wing, 1990): however they overlap, there is an order in which a sequential timer
-// would have given the same answers.
+// The calls on one key, by any goroutine at any time, are linearizable (Herlihy and Wing, 1990):
+// however they overlap, there is an order in which a sequential timer would have given the same
+// answers.
 
-// keyCall is a call on one key. A claim that came back without the key although it
-// had room is a call, too.
+// keyCall is a call on one key. A claim that returned without the key although it had capacity is a
+// call, too.
 type keyCall struct {
 	key   string
 	entry *store.Entry
@@ -36,14 +36,14 @@ const (
 	opGet
 )
 
-// keyAnswer is what it returned.
+// keyAnswer is the answer to a call.
 type keyAnswer struct {
 	kind   uint8       // a ReceiptKind, CancelResult, EndResult, ExtendResult or RequeueResult; or how many were purged
 	lease  store.Lease // a claim's; the zero one: the key was not leased
 	record store.Record
 }
 
-// keyState is a sequential timer, and who holds it. All timers are overdue or never due.
+// keyState is a sequential timer, and its holder. All timers are overdue or never due.
 type keyState struct {
 	sequential.Timer
 	holder store.Holder // leased
@@ -52,7 +52,7 @@ type keyState struct {
 
 func (s keyState) claimable() bool { return s.State == store.Waiting && s.Due < store.MaxMillis }
 
-// then returns what step returns: whether the answer is right, and the timer after the call.
+// then returns the results of step: whether the answer is right, and the timer after the call.
 func (s keyState) then(right bool, after sequential.Timer) (bool, keyState) {
 	if s.Timer = after; after.State != store.Leased {
 		s.holder = store.Holder{}
@@ -60,7 +60,7 @@ func (s keyState) then(right bool, after sequential.Timer) (bool, keyState) {
 	return right, s
 }
 
-// step reports whether a sequential timer answers so, and what it is then.
+// step reports whether a sequential timer gives this answer, and returns its state afterwards.
 func (s keyState) step(c keyCall, a keyAnswer) (bool, keyState) {
 	switch c.op {
 	case opSchedule:
@@ -107,7 +107,7 @@ func (s keyState) step(c keyCall, a keyAnswer) (bool, keyState) {
 
 type operation = linear.Operation[keyCall, keyAnswer]
 
-// client makes calls on a few keys of one shard, and notes them.
+// client makes calls on a few keys of one shard, and records them.
 type client struct {
 	f     *fixture
 	rnd   *rand.Rand
@@ -197,7 +197,7 @@ func (c *client) claim(begun time.Duration) {
 	}
 }
 
-// end ends or extends one of the last runs, whoever has claimed it.
+// end ends or extends one of the last runs, of any client.
 func (c *client) end(begun time.Duration) {
 	c.shared.Lock()
 	held := c.shared.held[max(0, len(c.shared.held)-4):]
@@ -225,7 +225,7 @@ func (c *client) end(begun time.Duration) {
 	}
 }
 
-// linearizable has rounds of a few goroutines on a few keys that are new.
+// linearizable runs rounds of a few goroutines on a few new keys.
 func linearizable(f *fixture) {
 	const clients, steps = 4, 25
 	rounds := 30

@@ -16,10 +16,10 @@ var hourTest = test{"D2 D3 D10 an hour of the engine's clock", hour}
 
 const step = time.Second
 
-// hour has timers that are due at any time within an hour, many of them at the border of
-// two seconds, and moves the engine's clock through it second by second. It claims where
-// the horizon says that a timer is due. Each comes in the second in which it is due, once,
-// and nothing is left.
+// hour schedules timers that are due at any time within an hour, many of them at the border of two
+// seconds, and moves the engine's clock through it second by second. It claims where the horizon
+// says that a timer is due. Each is claimed in the second in which it is due, once, and nothing is
+// left.
 func hour(f *fixture) {
 	const shards = 4
 	f.open(Options{Shards: shards})
@@ -79,9 +79,8 @@ func (f *fixture) scheduleWithin(timers int, begin, end store.Millis) {
 	})
 }
 
-// takeDue claims what is due in a shard, acknowledges it, and returns how many there
-// were. It returns an error if one of them was due at another time than after from,
-// and at the latest at now.
+// takeDue claims the due timers of a shard, acknowledges them, and returns their number. It returns
+// an error unless each was due after from and at the latest at now.
 func (f *fixture) takeDue(n int, from, now store.Millis) (count int, err error) {
 	for {
 		claimed, h, err := f.Store.Claim(f.ctx, n, newClaim(store.MaxItems))
@@ -111,7 +110,7 @@ func (f *fixture) takeDue(n int, from, now store.Millis) (count int, err error) 
 	}
 }
 
-// eachShard calls do for all shards, side by side.
+// eachShard calls do for all shards, concurrently.
 func (f *fixture) eachShard(do func(n int) error) {
 	f.Helper()
 	errs := make([]error, f.Store.Shards())

@@ -7,7 +7,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// leaseTests test fences and tokens, extensions, and leases that run out.
+// leaseTests test fences and tokens, extensions, and expired leases.
 var leaseTests = []test{
 	{"D5 fences grow", checkWith(Options{Shards: 2}, fencesGrow)},
 	{"D5 case 23 case 27: another's fence or token changes nothing", check(holderCompared)},
@@ -78,7 +78,7 @@ func others(h store.Holder) map[string]store.Holder {
 	}
 }
 
-// lost fails the test unless a holder can do nothing.
+// lost fails the test unless all calls of a holder are refused.
 func (f *fixture) lost(h store.Holder, why string) {
 	f.Helper()
 	old := f.get(h.Key)
@@ -168,7 +168,7 @@ func merelyLate(f *fixture) {
 		f.ended(l, way)
 		f.cancel("a")
 		f.purge("a")
-		// Extended, it is not leased anew.
+		// Extended after its end, the timer is not leased again.
 		f.putAll("a")
 		l = f.claimOne("a")
 		f.advance(2 * testLease)
@@ -307,7 +307,7 @@ func attemptsOfClaim(f *fixture) {
 		f.Equal(store.Ended, f.end(store.End{Holder: leases[1].Holder, Kind: store.Retry}))
 		f.advance(testLease + time.Second)
 	}
-	// A retry that waits is the worker's to bury, not the claim's.
+	// The worker dead-letters a waiting retry, not the claim.
 	c := newClaim(2)
 	c.MaxAttempts = testAttempts + 1
 	claimed, _ := f.claimWith(0, c)

@@ -9,8 +9,8 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// lifeTests test heartbeats, calls whose context has ended, and stores that are closed or
-// opened again.
+// lifeTests test heartbeats, calls whose context has ended, and stores that are closed or opened
+// again.
 var lifeTests = []test{
 	{"D10 heartbeats: who lives, in order of names, until they expire", check(heartbeats)},
 	{"D10 Workers lists who lives and who has died, with their last heartbeats", check(listWorkers)},
@@ -23,7 +23,7 @@ var lifeTests = []test{
 	{"D3 D5 fences do not begin again when reopened", reopenedFences},
 }
 
-// beat sends a heartbeat, and returns who lives.
+// beat sends a heartbeat, and returns the live workers.
 func (f *fixture) beat(worker string, ttl time.Duration, status ...byte) []string {
 	f.Helper()
 	names, err := f.Store.Heartbeat(f.ctx, store.Heartbeat{Worker: worker, TTL: ttl, Status: status})
@@ -59,8 +59,8 @@ func heartbeats(f *fixture) {
 	f.Empty(f.beat("z", 0))
 }
 
-// listed compares the workers with what is wanted. Heartbeats of want are the engine's times
-// before they were sent, and at the time after.
+// listed compares the workers with want. Heartbeats of want are the engine's times before they were
+// sent, and at the time after.
 func (f *fixture) listed(after store.Millis, want ...store.Worker) {
 	f.Helper()
 	got := f.workers()
@@ -220,7 +220,7 @@ func closedStore(f *fixture) {
 	f.Equal(2, f.Store.Shards())
 }
 
-// reopen ends the store as by a crash.
+// reopen ends the store as a crash would.
 func (f *fixture) reopen() {
 	f.Helper()
 	if f.Reopen == nil {
@@ -310,7 +310,7 @@ func reopenedLeases(f *fixture) {
 		f.Empty(f.claim(4))
 		f.Equal(leases[0].End, f.get("a").LeaseEnd)
 	}
-	// The holder has not lost its run merely because the engine was away.
+	// The holder has not lost its run merely because the engine was down.
 	f.ended(leases[3], store.Done)
 	if f.LeasesEnd {
 		again := f.claim(4)
@@ -343,7 +343,7 @@ func reopenedFences(f *fixture) {
 		}
 		f.empty()
 		if f.Advance != nil {
-			f.advance(-time.Hour) // so that only what is kept says how far they were
+			f.advance(-time.Hour) // so that only stored data tells the last fence
 		}
 		f.reopen()
 	}

@@ -67,15 +67,15 @@ func scanPages(f *fixture) {
 		}
 		f.Equal(c.want, keys, "after %+v", c.after)
 	}
-	// Leased and dead ones are not among them.
+	// The pages do not have leased and dead timers.
 	leases := f.claim(3)
 	f.ended(leases[0], store.Bury)
 	f.Len(f.list(0, store.Waiting, 3), 4)
 	f.Len(f.list(0, store.Dead, 3), 1)
 }
 
-// scanLongKeys has keys of up to 65 bytes that differ in one place at least, or are the
-// beginning of another.
+// scanLongKeys has keys of up to 65 bytes that differ in at least one byte, or are prefixes of one
+// another.
 func scanLongKeys(f *fixture) {
 	var want []string
 	for _, size := range []int{1, 31, 32, 33, 63, 64, 65} {
@@ -218,7 +218,7 @@ func filters(f *fixture) {
 			for _, r := range whole {
 				keys = append(keys, r.Key)
 			}
-			slices.Sort(keys) // the order is that of other tests
+			slices.Sort(keys) // other tests check the order
 			return keys
 		}
 		f.Equal([]string{"mail/0", "mail/3", "mail/6"}, query(store.Filter{Prefix: "mail/"}), state)
@@ -332,7 +332,7 @@ func statsCount(f *fixture) {
 	f.fill(0, 4)
 	leases := f.claim(3)
 	f.ended(leases[0], store.Bury)
-	f.put(entry(leases[1].Key)) // a successor counts in none
+	f.put(entry(leases[1].Key)) // a successor is not counted
 	e := entry("later")
 	e.At = f.look(0).Now + 3_600_000
 	f.put(e)
@@ -426,7 +426,7 @@ func dueCounts(f *fixture) {
 		want[at]++
 	}
 	is(want, every...)
-	// Neither what is leased nor what is dead counts, nor does a successor before its run ends.
+	// Leased and dead timers do not count, nor does a successor before its run ends.
 	leases := f.claim(2)
 	next := entry(leases[0].Key)
 	next.At = 15
@@ -458,8 +458,8 @@ func edgesChecked(f *fixture) {
 	}
 }
 
-// horizons has the calls that move a horizon; the fixture compares each reply with
-// Look, and this test Look with what is known.
+// horizons makes the calls that move a horizon. The fixture compares each reply with Look; this
+// test compares Look with the known times.
 func horizons(f *fixture) {
 	is := func(due, leaseEnd store.Millis) {
 		f.Helper()

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// Fuzz compares an engine with a store in memory, the oracle, on calls that are decoded from what the
-// fuzzer makes up. The engine should be fast: in memory, and with a clock that stands.
+// Fuzz compares an engine with a store in memory, the oracle, on calls decoded from the fuzzer's
+// input. The engine should be fast: in memory, and with a frozen clock.
 func Fuzz(f *testing.F, e Engine) {
 	for seed := range uint64(4) {
 		f.Add(randomBytes(seed, 300))
@@ -35,7 +35,7 @@ func modelTest(f *fixture) {
 			last = seed == 499
 		case one.Frozen:
 			last = seed == 9
-		default: // the calls are those of a clock that stands
+		default: // the calls assume a frozen clock
 			last = seed == 2
 		}
 	}
@@ -50,12 +50,12 @@ func randomBytes(seed uint64, n int) []byte {
 	return in
 }
 
-// model makes the same calls on an engine and on an oracle. After each call it compares
-// the answers and all that the call's shard holds; after a pause, a reopening and at the
-// end, all that the store holds.
+// model makes the same calls on an engine and on an oracle. After each call it compares the answers
+// and the whole contents of the call's shard; after a pause, a reopening and at the end, those of
+// the whole store.
 type model struct {
 	*fixture
-	in             []byte // what is left to decode
+	in             []byte // not decoded yet
 	limits         store.Limits
 	keys           [][]string // by shard: of timers, some of which are occurrences of plans
 	plans          [][]string // by shard: of plans
@@ -70,15 +70,15 @@ const occurrences = 3
 // party is one of the two stores.
 type party struct {
 	store store.Store
-	held  []store.Holder // all leases, in an order that is the same for both
+	held  []store.Holder // all leases, in the same order for both
 	clock *time.Time     // the oracle's
 }
 
-// answer is what a step has returned.
+// answer is the result of a step.
 type answer struct {
 	Results any
 	Horizon store.Horizon
-	present store.Millis // the engine's, if the step tells; 0 if it does not depend on it
+	present store.Millis // of the engine, if the step returns it; 0 if irrelevant
 }
 
 // compare decodes in, and makes its calls.
@@ -87,8 +87,8 @@ func compare(f *fixture, in []byte) {
 	m := &model{fixture: f, in: in}
 	config := m.next()
 	m.limits.MaxPending = []int{0, 0, 4, 8}[config%4]
-	// When an End trims the dead letters, or only a Claim, is the engine's choice. With
-	// a frozen clock one of each can be made in the same millisecond.
+	// The engine chooses whether an End trims the dead letters, or only a Claim. With a frozen
+	// clock, two of them can occur in the same millisecond.
 	probe := f.engine.Open(f.TB, Options{Shards: 1})
 	if probe.Frozen {
 		m.limits.MaxDead = []int{0, 1}[config>>2%2]
@@ -135,16 +135,16 @@ func compare(f *fixture, in []byte) {
 
 func (p *party) now() time.Time { return *p.clock }
 
-// clone returns a party that goes on from where p is.
+// clone returns a party that goes on from the state of p.
 func (p *party) clone(now time.Time) *party {
 	c := &party{held: slices.Clip(p.held), clock: &now}
 	c.store = p.store.(*oracle.Store).Clone(c.now)
 	return c
 }
 
-// both makes a call on the engine, and then on the oracle at the engine's time. A
-// clock that is not frozen tells its milliseconds only; what is rounded up can then
-// be one more, so two times are tried. The call changes shards; without any, all of them.
+// both makes a call on the engine, and then on the oracle at the engine's time. A running clock
+// returns only milliseconds; a time rounded up can then be one more, so two times are tried. The
+// call changes shards; without any, all of them.
 func (m *model) both(what string, call func(*party) answer, shards ...int) {
 	m.Helper()
 	if len(shards) == 0 {
@@ -177,16 +177,15 @@ func (m *model) both(what string, call func(*party) answer, shards ...int) {
 	m.Fatal("not reached")
 }
 
-// shardState is all that a shard shows.
+// shardState is the visible state of a shard.
 type shardState struct {
-	Records []store.Record    // fences are places in held
-	Lists   [3][]store.Record // of those that wait, are leased, are dead
-	Plans   []store.Record    // fences are places in held
+	Records []store.Record    // fences are indexes in held
+	Lists   [3][]store.Record // of waiting, leased and dead timers
+	Plans   []store.Record    // fences are indexes in held
 	Stats   store.Stats
 }
 
-// state reads all of a party's shards. An oracle is asked at the times of the engine's
-// like.
+// state reads all of a party's shards. It asks an oracle at the times of like, the engine's states.
 func (m *model) state(p *party, shards []int, like []shardState) []shardState {
 	m.Helper()
 	states := make([]shardState, len(shards))
@@ -201,7 +200,7 @@ func (m *model) state(p *party, shards []int, like []shardState) []shardState {
 	return states
 }
 
-// read makes all calls that read a shard, at a time where there is an engine to wait for.
+// read makes all calls that read a shard, concurrently if they must wait for an engine.
 func (m *model) read(p *party, n int) (s shardState) {
 	m.Helper()
 	keys := slices.Concat(m.keys[n], m.plans[n])
@@ -268,8 +267,8 @@ func (p *party) comparable(r store.Record) store.Record {
 	return r
 }
 
-// comparableHistory leaves of when attempts have begun only that they have: it is told by
-// their fences.
+// comparableHistory replaces the times at which attempts have begun, which follow from their
+// fences, by whether they have begun.
 func comparableHistory(h *store.History) *store.History {
 	if h == nil {
 		return nil
@@ -285,7 +284,7 @@ func comparableHistory(h *store.History) *store.History {
 	return &copied
 }
 
-// place returns where in held a lease stands, from 1.
+// place returns the index of a lease in held, from 1.
 func (p *party) place(key string, fence uint64) uint64 {
 	for i := len(p.held) - 1; i >= 0; i-- {
 		if p.held[i].Key == key && p.held[i].Fence == fence {
@@ -295,7 +294,7 @@ func (p *party) place(key string, fence uint64) uint64 {
 	return 0
 }
 
-// next decodes a byte; at the end they are 0.
+// next decodes a byte; after the end it returns 0.
 func (m *model) next() byte {
 	if len(m.in) == 0 {
 		return 0

@@ -93,7 +93,6 @@ func (m *model) schedule(n int) {
 	}, n)
 }
 
-// id returns a new ID.
 func (m *model) id() (id store.ID) {
 	m.ids++
 	binary.BigEndian.PutUint64(id[:], m.ids)
@@ -150,7 +149,7 @@ func (m *model) swap(n int) {
 	m.swapAll(n, swaps, take)
 }
 
-// swapAll makes swaps, and notes what is leased to each party.
+// swapAll makes swaps, and records the leases of each party.
 func (m *model) swapAll(n int, swaps []store.PlanSwap, take store.Take) {
 	m.Helper()
 	m.both(fmt.Sprintf("swap in %d: %+v %+v", n, swaps, take), func(p *party) answer {
@@ -200,8 +199,8 @@ func (m *model) cancelAll(n int, keys []string) {
 	}, n)
 }
 
-// lastEnd returns when the last of the occurrences of some plans has ended; 0 if none has. A
-// cancel tells its present by nothing else.
+// lastEnd returns when the last of the occurrences of some plans has ended; 0 if none has. Nothing
+// else shows the time of a cancel.
 func (m *model) lastEnd(p *party, n int, keys []string) (last store.Millis) {
 	m.Helper()
 	for _, key := range keys {
@@ -257,7 +256,7 @@ func (m *model) claim(n int) {
 	}
 }
 
-// claimOf claims, and notes what p holds.
+// claimOf claims, and records the leases of p.
 func (m *model) claimOf(p *party, n int, c store.Claim) answer {
 	m.Helper()
 	last := m.lastFence(p, n)
@@ -273,7 +272,7 @@ func (m *model) claimOf(p *party, n int, c store.Claim) answer {
 	return answer{claimed, h, h.Now}
 }
 
-// lastFence returns the highest fence that p has got in a shard.
+// lastFence returns the highest fence that p has received in a shard.
 func (m *model) lastFence(p *party, n int) (last uint64) {
 	for _, h := range p.held {
 		if m.shardOf(h.Key) == n {
@@ -298,8 +297,8 @@ func (p *party) places(leases []store.Lease) []store.Lease {
 	return list
 }
 
-// attempts is a claim's MaxAttempts. Which of the timers that one claim buries is the
-// oldest, for MaxDead, is the engine's choice, so there are none then.
+// attempts is a claim's MaxAttempts. It is so high that no claim dead-letters if MaxDead is set:
+// the engine would choose which of the timers is the oldest.
 func (m *model) attempts(n int) int {
 	if m.limits.MaxDead > 0 {
 		return 1000
@@ -307,8 +306,8 @@ func (m *model) attempts(n int) int {
 	return n
 }
 
-// tooOldApart passes a millisecond if a dead letter is just as old as MaxDeadAge: it
-// may be kept or not.
+// tooOldApart passes a millisecond if a dead letter is exactly as old as MaxDeadAge: the engine may
+// keep it or not.
 func (m *model) tooOldApart() {
 	m.Helper()
 	if m.limits.MaxDeadAge == 0 {
@@ -326,8 +325,7 @@ func (m *model) tooOldApart() {
 	}
 }
 
-// holder decodes the place in held of one of the last leases in a shard; -1 if there
-// is none.
+// holder decodes the index in held of one of the last leases in a shard; -1 if there is none.
 func (m *model) holder(n int) int {
 	back := int(m.next() % 8)
 	found := -1
@@ -340,7 +338,7 @@ func (m *model) holder(n int) int {
 	return found
 }
 
-// theft decodes what is wrong with a holder: mostly nothing.
+// theft decodes an error in a holder: mostly none.
 func (m *model) theft() func(store.Holder) store.Holder {
 	kind := m.next()
 	return func(h store.Holder) store.Holder {
@@ -446,8 +444,8 @@ func (m *model) passFor(d time.Duration) {
 	})
 }
 
-// restart reopens the engine. If that ends its leases, all are leased anew at once, so
-// that it does not matter as of when.
+// restart reopens the engine. If that ends its leases, all are leased again at once, so that the
+// exact time of their end does not matter.
 func (m *model) restart() {
 	m.Helper()
 	if m.Reopen == nil || m.LeasesEnd && !m.Frozen {

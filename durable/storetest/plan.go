@@ -9,7 +9,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// planTests test the plans of schedules, and what becomes of their occurrences.
+// planTests test the plans of schedules, and the results of their occurrences.
 var planTests = []test{
 	{"S1 a plan is a timer that is listed apart", check(planApart)},
 	{"S2 a swap creates, replaces and removes, if the plan is as its caller read it", check(planSwaps)},
@@ -33,7 +33,7 @@ var planTests = []test{
 	{"a plan that is due earlier is announced", check(planAnnounced)},
 }
 
-// plan returns a swap that creates a plan, due at 1, with a body of its own.
+// plan returns a swap that creates a plan, due at 1, with a unique body.
 func plan(schedule string) store.PlanSwap {
 	id := store.NewID()
 	return store.PlanSwap{Key: store.PlanKey(schedule), ID: id, Due: 1, Body: fmt.Appendf(nil, "plan %v of %s", id, schedule)}
@@ -79,7 +79,7 @@ func (f *fixture) swapWith(take store.Take, swaps ...store.PlanSwap) ([]store.Sw
 	return results, leases
 }
 
-// swapped makes one swap.
+// swapped makes one swap, which must succeed.
 func (f *fixture) swapped(p store.PlanSwap) store.PlanSwap {
 	f.Helper()
 	f.Equal([]store.SwapResult{store.Swapped}, f.swap(p))
@@ -106,7 +106,7 @@ func (f *fixture) plans(n, limit int) []store.Record {
 	}
 }
 
-// history returns a plan's.
+// history returns the history of a plan.
 func (f *fixture) history(schedule string) store.History {
 	f.Helper()
 	r := f.get(store.PlanKey(schedule))
@@ -114,7 +114,7 @@ func (f *fixture) history(schedule string) store.History {
 	return *r.History
 }
 
-// claimPlans claims plans, and one timer too many.
+// claimPlans claims plans and one timer, and returns the plans' leases.
 func (f *fixture) claimPlans(max int) []store.Lease {
 	f.Helper()
 	c := newClaim(1)
@@ -356,7 +356,7 @@ func planNeverDead(f *fixture) {
 		f.Greater(claimed.Leases[0].Fence, last.Fence)
 		last = claimed.Leases[0]
 		if attempt == 1 {
-			f.swapped(plan("other")) // is due, and comes after leases that have run out
+			f.swapped(plan("other")) // is due, and comes after expired leases
 		}
 		f.advance(testLease + time.Second)
 	}
@@ -379,7 +379,7 @@ func planRetried(f *fixture) {
 	f.verify()
 }
 
-// claimBoth claims the plan that is due, and an occurrence.
+// claimBoth claims the due plan and an occurrence.
 func (f *fixture) claimBoth() (plan, occurrence store.Lease) {
 	f.Helper()
 	c := newClaim(1)
@@ -390,7 +390,7 @@ func (f *fixture) claimBoth() (plan, occurrence store.Lease) {
 	return claimed.Leases[0], claimed.Leases[1]
 }
 
-// postpone claims the plan that is due, and retries it in an hour.
+// postpone claims the due plan, and retries it in an hour.
 func (f *fixture) postpone(p store.PlanSwap) {
 	f.Helper()
 	l := f.claimPlans(1)[0]
@@ -415,7 +415,7 @@ func planPages(f *fixture) {
 		n := f.shardOf(p.Key)
 		want[n] = append(want[n], p.Key)
 	}
-	// One whose key is in the next place after that of another.
+	// A plan whose key sorts right after another's.
 	for i := range 40 {
 		p := plan(name("report", i) + "\x01")
 		if n := f.shardOf(p.Key); n == f.shardOf(name("report", i)) {

@@ -46,7 +46,7 @@ func planWakes(f *fixture) {
 	f.ended(l, store.Bury)
 	awake(p)
 
-	// A cancel of one that waits wakes, too; and the second end finds the plan awake.
+	// Cancelling a waiting occurrence wakes, too; and the second end finds the plan awake.
 	p = next(p)
 	p.Wake, p.Seen = store.WakeOnEnd, 1000
 	p.Entries = []store.Entry{occurrence("report", 98), occurrence("report", 99)}
@@ -157,7 +157,7 @@ func planHistory(f *fixture) {
 		n.Begun, n.Ended = 0, 0
 		f.Equal(want, n)
 	}
-	// One that is retried tells its last error, and how often it ran.
+	// The note of a retried run has its last error and attempts.
 	if f.Advance != nil {
 		f.Advance(time.Second)
 	}
@@ -170,7 +170,7 @@ func planHistory(f *fixture) {
 	f.Equal([]any{store.OutcomeDone, 2, "error of " + again.Key}, []any{last.Outcome, last.Attempts, last.Error})
 	f.Equal(store.Begun(again.Fence), last.Begun)
 	f.Equal(store.EndLost, f.end(store.End{Holder: again.Holder, Kind: store.Done}))
-	// A requeued dead letter ends again; one that is purged does not.
+	// A requeued dead letter ends again; a purged one does not.
 	f.requeue(leases[1].Key)
 	f.ended(f.claimOne(leases[1].Key), store.Done)
 	h = f.history("report")
@@ -180,7 +180,7 @@ func planHistory(f *fixture) {
 	f.swapped(p)
 	f.Equal(h, f.history("report"), "a swap changes the history")
 	f.Equal(&h, f.claimPlans(1)[0].History)
-	// A run that is replaced is not in the history; one that waits for a retry is as it waits.
+	// A replaced run is not in the history; a retry that is cancelled while it waits has no Begun.
 	p, l := f.runOccurrence(next(p), 5)
 	f.Equal(store.Succeeds, f.put(occurrence("report", 5)).Kind)
 	f.Equal(store.EndReplaced, f.end(store.End{Holder: l.Holder, Kind: store.Done}))
@@ -196,7 +196,7 @@ func planHistory(f *fixture) {
 	f.Equal([]uint64{3, 2, 3}, []uint64{h.Done, h.Dead, h.Cancelled})
 	f.Equal(1, f.purge(l.Key))
 	f.Equal(h, f.history("report"))
-	// Without a plan there is none.
+	// Without the plan there is no history.
 	r := f.get(p.Key)
 	e := occurrence("report", 9)
 	swap := next(p)

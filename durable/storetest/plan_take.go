@@ -7,7 +7,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// takeTests test the leases that swaps give on what they create.
+// takeTests test the leases that swaps give on the occurrences that they create.
 var takeTests = []test{
 	{"S10 a swap leases what it creates", check(takeLeases)},
 	{"S10 a swap leases what is due, and at most Max", check(takeMax)},
@@ -22,7 +22,7 @@ func newTake(max int) store.Take {
 	return store.Take{Token: store.NewToken("worker"), Lease: testLease, Max: max}
 }
 
-// take makes swaps that must be made.
+// take makes swaps that must succeed.
 func (f *fixture) take(t store.Take, swaps ...store.PlanSwap) []store.Lease {
 	f.Helper()
 	results, leases := f.swapWith(t, swaps...)
@@ -138,7 +138,7 @@ func takeAgain(f *fixture) {
 	_, none := f.swapWith(store.Take{}, p, q)
 	f.Empty(none)
 
-	// Only what is leased still is answered, and as it is by now.
+	// A repeated swap returns only the leases that still exist, with their present ends.
 	f.ended(first[0], store.Done)
 	f.ended(first[1], store.Retry)
 	result, end := f.extend(first[3].Holder, 3*testLease)

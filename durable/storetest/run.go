@@ -11,54 +11,53 @@ import (
 
 // Engine opens stores for the suite.
 type Engine struct {
-	// Open opens a new and empty store; what it takes of the machine is given back
-	// when the test ends. The tests of Run run in parallel, each with stores of its own.
+	// Open opens a new and empty store; its resources are released when the test ends. The tests of
+	// Run run in parallel, each with its own stores.
 	Open func(t testing.TB, o Options) *Instance
 }
 
-// Options are what a test asks of a store.
+// Options are a test's requirements for a store.
 type Options struct {
 	Shards int
 	Limits store.Limits
 }
 
-// Instance is a store that a test has opened. A test that needs a field which is
-// nil is skipped.
+// Instance is a store that a test has opened. A test that needs a nil field is skipped.
 type Instance struct {
 	Store store.Store
 
 	// Advance moves the engine's clock by whole milliseconds, back if d is below zero.
 	Advance func(d time.Duration)
-	// Frozen reports whether the clock stands at a whole millisecond but for Advance, so
-	// that replies can be foretold to the millisecond.
+	// Frozen reports whether the clock stands at a whole millisecond except for Advance, so that
+	// replies can be predicted to the millisecond.
 	Frozen bool
 
-	// Reopen ends the store as a crash would, as far as the engine can, and opens
-	// what is left of it. Stores of other tests must not notice.
+	// Reopen ends the store as a crash would, as far as the engine can, and opens the remaining
+	// data. Stores of other tests must not be affected.
 	Reopen func(t testing.TB) store.Store
-	// LeasesEnd reports whether all leases have run out after Reopen, and Stats.Scheduled is 0:
-	// the engine keeps both in memory only.
+	// LeasesEnd reports whether all leases have expired after Reopen, and Stats.Scheduled is 0: the
+	// engine keeps both in memory only.
 	LeasesEnd bool
 
-	// Left names what the engine keeps, but for its configuration and one record of
-	// at most 200 bytes for each shard. What expires by itself may be left out.
+	// Left names the engine's keys, except for its configuration and one record of at most 200
+	// bytes for each shard. Keys that expire may be left out.
 	Left func(t testing.TB) []string
 }
 
-// A test is one of the suite. It works in a fixture, and its name says which parts
-// of the contract it holds up.
+// A test is one of the suite. It works in a fixture, and its name says which parts of the contract
+// it checks.
 type test struct {
 	name string
 	f    func(*fixture)
 }
 
-// contract is all tests but the long ones.
+// contract is all tests except the long ones.
 var contract = slices.Concat(
 	scheduleTests, textTests, timeTests, cancelTests, successorTests, leaseTests, endTests,
 	claimTests, deadTests, lookTests, eventTests, lifeTests, planTests, takeTests,
 )
 
-// longTests are those of many calls that are drawn at random.
+// longTests are the tests with many random calls.
 var longTests = []test{
 	{"D14 random calls, compared with the oracle", modelTest},
 	{"D4 D5 D8 concurrent calls are linearizable", linearizable},
@@ -68,17 +67,17 @@ var longTests = []test{
 // long reports whether longTests may take some minutes.
 func long() bool { return os.Getenv("LIMBO_LONG") == "1" }
 
-// RunPlans tests what an engine does with plans: the part of Run's contract that a Cluster is
-// worth the time for.
+// RunPlans tests an engine's handling of plans: the part of Run's contract that is worth the time
+// on a Cluster.
 func RunPlans(t *testing.T, e Engine) {
 	for _, c := range slices.Concat(planTests, takeTests) {
 		t.Run(c.name, func(t *testing.T) { c.f(newFixture(t, e)) })
 	}
 }
 
-// Run tests an engine: the contract, by its numbers; random calls compared
-// with the oracle; histories of concurrent calls; a hammer; and an hour of the engine's
-// clock. With LIMBO_LONG=1 in the environment the last four take some minutes.
+// Run tests an engine: the contract, by its numbers; random calls compared with the oracle;
+// histories of concurrent calls; a hammer; and an hour of the engine's clock. With LIMBO_LONG=1 in
+// the environment the last four take some minutes.
 func Run(t *testing.T, e Engine) {
 	for _, c := range slices.Concat(longTests, contract, []test{hourTest}) { // the longest first
 		t.Run(c.name, func(t *testing.T) {

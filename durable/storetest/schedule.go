@@ -87,7 +87,7 @@ func scheduleReplaces(f *fixture) {
 }
 
 func scheduleIfAbsent(f *fixture) {
-	// attempt schedules over what is there, and finds it unchanged.
+	// attempt schedules over the existing timer, and checks that it is unchanged.
 	attempt := func() {
 		f.Helper()
 		old := f.get("a")
@@ -183,7 +183,7 @@ func scheduleLarge(f *fixture) {
 		e.At, e.Body = store.Millis(i+1), body(i)
 		entries = append(entries, e)
 	}
-	last := entries[0] // which stands twice, far apart
+	last := entries[0] // which occurs twice, far apart
 	last.ID, last.At, last.Body = store.NewID(), n+1, []byte("last")
 	receipts := f.schedule(append(entries, last)...)
 	for i := range n {
@@ -230,7 +230,7 @@ func maxPending(f *fixture) {
 	// A successor is not refused.
 	l = f.claimOne("a")
 	f.Equal(store.Succeeds, f.put(entry("a")).Kind)
-	// One that takes the place of another counts once.
+	// A successor that replaces another counts once.
 	f.Equal([]store.CancelResult{store.Cancelled, store.Cancelled}, f.cancel("b", "c"))
 	receipts = f.schedule(entry("a"), entry("a"), entry("d"))
 	f.Equal([]store.ReceiptKind{store.Succeeds, store.Succeeds, store.Created}, []store.ReceiptKind{receipts[0].Kind, receipts[1].Kind, receipts[2].Kind})

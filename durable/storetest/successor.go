@@ -6,7 +6,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// successorTests test what is scheduled under a key whose timer is leased.
+// successorTests test scheduling under a key whose timer is leased.
 var successorTests = []test{
 	{"D8 a successor waits when the run ends, however it ends", check(successorWaits)},
 	{"D8 it never runs beside the run, and has its own body", check(successorApart)},
@@ -24,7 +24,7 @@ func otherLane(topic string) string {
 	}
 }
 
-// ranOut stands for a run that ends because its lease runs out.
+// ranOut stands for a run that ends because its lease expires.
 const ranOut = store.EndKind(0)
 
 // endBy ends the only run, of key a.
@@ -36,13 +36,13 @@ func (f *fixture) endBy(l store.Lease, way store.EndKind) {
 	}
 	f.advance(testLease + time.Second)
 	c := newClaim(1)
-	c.MaxAttempts = 1 // without the cancel and the successor it would be buried
+	c.MaxAttempts = 1 // without the cancel and the successor it would become a dead letter
 	claimed, _ := f.claimWith(0, c)
 	f.Empty(claimed.Leases, "D8: it is leased again")
 	f.Zero(claimed.Buried)
 }
 
-// allWays are ways, and a lease that runs out if time can be moved.
+// allWays are ways, and an expired lease if time can be moved.
 func (f *fixture) allWays() []store.EndKind {
 	if f.Advance == nil {
 		return ways
@@ -134,7 +134,7 @@ func successorReplaced(f *fixture) {
 func successorAndCancel(f *fixture) {
 	running := []store.CancelResult{store.Running}
 	for _, way := range f.allWays() {
-		// Cancelled after it was scheduled: both are gone.
+		// Cancelled after it was scheduled: both are removed.
 		l, next := f.runOf()
 		f.Equal(store.Succeeds, f.put(next).Kind)
 		f.Equal(running, f.cancel("a"))
@@ -155,7 +155,7 @@ func successorAndCancel(f *fixture) {
 		f.fresh(next)
 		f.Equal([]store.CancelResult{store.Cancelled}, f.cancel("a"))
 		f.empty()
-		// One before and one after: the one after.
+		// One before and one after: the later one.
 		l, next = f.runOf()
 		before := next
 		before.ID, before.At = store.NewID(), next.At+1

@@ -18,7 +18,7 @@ var textTests = []test{
 	{"D9 errors of any bytes, cut to 1 KiB between characters", check(anyError)},
 }
 
-// texts are what engines that build text get wrong.
+// texts are strings that engines that build text may corrupt.
 func texts(longest int) []string {
 	every := make([]byte, 256)
 	for i := range every {
@@ -32,8 +32,7 @@ func texts(longest int) []string {
 	return slices.DeleteFunc(list, func(s string) bool { return len(s) > longest })
 }
 
-// lives takes a timer through all of its homes, and calls same with its record in
-// each.
+// lives takes a timer through all of its states, and calls same with its record in each.
 func (f *fixture) lives(e store.Entry, same func(store.Record)) {
 	f.Helper()
 	n := f.shardOf(e.Key)
@@ -98,7 +97,7 @@ func anyKey(f *fixture) {
 	keys := texts(store.MaxKey)
 	for i, key := range keys {
 		if store.IsPlan(key) {
-			keys[i] = key[1:] + fmt.Sprint(i%10) // no timer's
+			keys[i] = key[1:] + fmt.Sprint(i%10) // otherwise a plan's key
 		}
 	}
 	for _, key := range keys {

@@ -19,7 +19,7 @@ var timeTests = []test{
 	{"case 17: a clock that goes back makes nothing early, and fences grow", check(clockBack)},
 }
 
-// neverEarly walks the clock up to each due time and past it.
+// neverEarly moves the clock up to each due time and past it.
 func neverEarly(f *fixture) {
 	now := f.look(0).Now
 	at := map[string]store.Millis{}
@@ -51,9 +51,9 @@ func neverEarly(f *fixture) {
 	}
 }
 
-// neverEarlyByLess schedules with delays of a few milliseconds in real time, and compares
-// with the clock of this process: whatever clock the engine has, it must not go
-// faster. The part of a millisecond in which each call comes is random.
+// neverEarlyByLess schedules with delays of a few milliseconds in real time, and compares with the
+// clock of this process: whatever clock the engine has, it must not run faster. The part of a
+// millisecond in which each call is made is random.
 //
 // A clock that loses parts of a millisecond is early in most of the rounds.
 func neverEarlyByLess(f *fixture) {
@@ -126,7 +126,7 @@ func afterPresent(f *fixture) {
 		f.Equal(receipt.Due, f.get("a").Due)
 	}
 	f.Equal("a", f.claimOne("a").Key) // due before now: at once
-	// A successor, too, is counted from when it was scheduled.
+	// A successor's delay, too, counts from its scheduling.
 	before := f.look(0)
 	e := entry("a")
 	e.At, e.After = 0, time.Minute
