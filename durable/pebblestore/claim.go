@@ -54,7 +54,7 @@ func (c *change) answer(l *lease, body []byte) store.Lease {
 	return answer
 }
 
-// draft is what a claim is going to do. The first part of the change makes it, and only reads.
+// draft is a claim as prepared by the first part of the change, which only reads.
 type draft struct {
 	c     *change
 	claim store.Claim

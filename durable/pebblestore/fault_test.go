@@ -312,7 +312,7 @@ func TestLookPastALockedShard(t *testing.T) {
 }
 
 // D12: no call outlasts its context, or Options.CallTimeout, while the disk hangs. The order of the
-// calls is kept: when the disk goes on, nothing is lost.
+// calls is kept: when the disk answers again, nothing is lost.
 func TestDiskHangs(t *testing.T) {
 	t.Parallel()
 	disk := &hanging{release: make(chan struct{})}

@@ -19,7 +19,7 @@ const testShards = 4
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// clock stands still except for Advance, or goes.
+// clock stands still except for Advance, or runs.
 type clock struct {
 	mu    sync.Mutex
 	now   time.Time

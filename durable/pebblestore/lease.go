@@ -10,9 +10,9 @@ import (
 )
 
 // lease is a leased timer. All leases are in memory: there are as many as handlers that run, or
-// were claimed to run, in this process or the one before. The disk has what a claim decided, so
-// that after a crash its timers are claimed again, and not twice at once. The end of a lease is
-// only in memory, since on opening every lease has expired.
+// were claimed to run, in this process or the one before. The disk has the token, fence and attempt
+// of each, so that after a crash its timer is claimed again, and not twice at once. The end of a
+// lease is only in memory, since on opening every lease has expired.
 type lease struct {
 	t         *timer
 	successor *timer // or nil

@@ -91,8 +91,8 @@ func decodeTimer(key string, v []byte) (*timer, error) {
 // errRecord is returned for a value that this package has not written.
 var errRecord = errors.New("a record is damaged")
 
-// meta is a shard's record: what must outlast the process, and counts, so that a store opens
-// without reading its timers.
+// meta is a shard's record: the last number, which must outlast the process, and counts, so that a
+// store opens without reading its timers.
 type meta struct {
 	number  uint64 // the last fence or body number given out
 	waiting [lanes]uint64

@@ -122,7 +122,7 @@ func TestLateRequestAfterItsCall(t *testing.T) {
 			r := newRig(t, srv, Options{})
 			r.load()
 			p := startProxy(t, srv.addr)
-			r.clock = &clock{} // goes on
+			r.clock = &clock{} // runs
 			r.s = r.open(clientOf(t, p.addr))
 			r.beat("w", 0)
 			r.put(r.entry("dead"), r.entry("leased"))
@@ -460,8 +460,8 @@ func TestScriptEndsMidwayAndItsErrorIsLost(t *testing.T) {
 	}
 }
 
-// A heartbeat expires when its time is up after the next request, even if the server's clock went
-// back in between.
+// If the server's clock goes back, a heartbeat still expires when its remaining time has passed
+// after the next request.
 func TestHeartbeatsWhenTheClockGoesBack(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startServer(t), Options{})

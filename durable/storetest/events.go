@@ -27,7 +27,7 @@ type listener struct {
 	done   chan error
 }
 
-// listen subscribes, and returns when the subscription stands.
+// listen subscribes, and returns after the first Gap.
 func (f *fixture) listen() *listener {
 	f.Helper()
 	ctx, end := context.WithCancelCause(f.ctx)

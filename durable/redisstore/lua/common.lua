@@ -171,7 +171,7 @@ local function wait(key, head, due)
   waits[key] = #notes
 end
 
--- note records the end of a timer that is an occurrence: 1 done, 2 dead or 3 cancelled
+-- note records the end of a timer, if it is an occurrence: 1 done, 2 dead or 3 cancelled
 -- (store.Outcome). run is its last run, or nil. If err is nil, the error is that of the run.
 local function note(key, outcome, run, err)
   local at = string.find(key, '\0', 1, true)
