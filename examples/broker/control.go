@@ -12,8 +12,8 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/cluster"
 )
 
-// The control of -serve: a line of standard input is a command. Only who has
-// started the process can write there.
+// With -serve, each line of standard input is a control command. Only the user who started the
+// process can write there.
 
 const controlHelp = `commands:
   status              who leads what, and what waits
@@ -24,7 +24,7 @@ const controlHelp = `commands:
   cut N M | heal N M  the link between two brokers
 `
 
-// obey carries out commands until the input ends.
+// obey executes commands until the input ends.
 func obey(c *cluster.Cluster, in io.Reader, out io.Writer) {
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {

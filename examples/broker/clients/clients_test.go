@@ -22,7 +22,6 @@ import (
 // patience bounds every wait of these tests.
 const patience = time.Minute
 
-// newCluster starts a cluster of three.
 func newCluster(change ...func(*cluster.Config)) (*cluster.Cluster, error) {
 	cfg := cluster.Config{}
 	cfg.Logger = slog.New(slog.DiscardHandler)
@@ -33,13 +32,13 @@ func newCluster(change ...func(*cluster.Config)) (*cluster.Cluster, error) {
 	return cluster.New(cfg)
 }
 
-// noticesSoon has faults noticed within a second. On a machine that stalls there are more of
-// them then, which the programs must outlive as well.
+// noticesSoon makes the cluster notice faults within a second. On a machine that stalls, this
+// causes further faults, which the programs must also survive.
 func noticesSoon(cfg *cluster.Config) {
 	cfg.ReplicaLag, cfg.Meta.BrokerSession = 500*time.Millisecond, time.Second
 }
 
-// end shuts a cluster down, and returns what is wrong with it.
+// end shuts down a cluster and returns an error if that fails or if the cluster's state is wrong.
 func end(c *cluster.Cluster) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -52,8 +51,7 @@ func end(c *cluster.Cluster) error {
 	return nil
 }
 
-// shared is the cluster of all tests but TestFaults: its first user starts it, and TestMain
-// ends it.
+// shared is the cluster of all tests except TestFaults. Its first user starts it; TestMain ends it.
 var (
 	shared      = sync.OnceValues(func() (*cluster.Cluster, error) { sharedBegun = true; return newCluster() })
 	sharedBegun bool
@@ -65,12 +63,12 @@ func endShared() error {
 	}
 	c, err := shared()
 	if err != nil {
-		return nil // who has started it has said so
+		return nil // the test that started it has reported the error
 	}
 	return end(c)
 }
 
-// createTopic makes a topic of so many partitions, and returns the brokers' addresses.
+// createTopic creates a topic with this number of partitions and returns the brokers' addresses.
 func createTopic(t *testing.T, c *cluster.Cluster, name string, partitions int32) (addrs string) {
 	t.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(c.Addrs()...))
@@ -81,8 +79,7 @@ func createTopic(t *testing.T, c *cluster.Cluster, name string, partitions int32
 	return strings.Join(c.Addrs(), ",")
 }
 
-// each runs a test with each client, all on one cluster. They mostly wait, so all run at
-// once.
+// each runs a test with each client on one cluster, in parallel, because the tests mostly wait.
 func each(t *testing.T, test func(t *testing.T, p program, c *cluster.Cluster)) {
 	t.Parallel()
 	for _, p := range programs {
@@ -104,7 +101,7 @@ func TestAdmin(t *testing.T) {
 	})
 }
 
-// Each compression, written by a client, is read by the same one, in order.
+// For each compression codec, a client reads the records that it wrote, in order.
 func TestRecords(t *testing.T) {
 	each(t, func(t *testing.T, p program, c *cluster.Cluster) {
 		topic := "records-" + p.name
@@ -121,7 +118,7 @@ func TestRecords(t *testing.T) {
 	})
 }
 
-// group has a producer write while what its two members print is gathered.
+// group is a producer and a consumer group of two members, whose printed values are collected.
 type group struct {
 	program
 	topic                   string
@@ -136,7 +133,7 @@ func (g *group) write(t *testing.T) {
 	g.written++
 }
 
-// lacking counts acknowledged values that no member has printed.
+// lacking counts the acknowledged values that no member has printed.
 func (g *group) lacking() int {
 	seen := map[string]bool{}
 	for _, m := range []*running{g.first, g.second} {
@@ -153,7 +150,7 @@ func (g *group) lacking() int {
 	return n
 }
 
-// until writes a value at a time until cond holds.
+// until writes values, one at a time, until cond holds.
 func (g *group) until(t *testing.T, what string, cond func() bool) {
 	t.Helper()
 	pace, late := time.NewTicker(10*time.Millisecond), time.After(patience)
@@ -168,8 +165,8 @@ func (g *group) until(t *testing.T, what string, cond func() bool) {
 	}
 }
 
-// A member is killed: the other is given its partitions, and sees all that it had not
-// committed.
+// When a member is killed, the other one gets its partitions and sees every record that the killed
+// member had not committed.
 func TestGroup(t *testing.T) {
 	each(t, func(t *testing.T, p program, c *cluster.Cluster) {
 		topic := "group-" + p.name
@@ -189,7 +186,7 @@ func TestGroup(t *testing.T) {
 	})
 }
 
-// rounds is how often TestFaults kills a broker and pauses one.
+// rounds is how many times TestFaults kills a broker and pauses one.
 func rounds() int {
 	if os.Getenv("LIMBO_LONG") == "1" {
 		return 10
@@ -197,8 +194,8 @@ func rounds() int {
 	return 1
 }
 
-// Brokers fail: nothing that was acknowledged is lost, and nothing is there twice if the
-// producer is idempotent.
+// When brokers fail, no acknowledged record is lost, and none is duplicated if the producer is
+// idempotent.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	c, err := newCluster(noticesSoon)
@@ -229,7 +226,7 @@ func TestFaults(t *testing.T) {
 			require.Eventually(t, func() bool {
 				return !slices.ContainsFunc(c.Partitions(), func(p cluster.Partition) bool { return p.Leader == id })
 			}, patience, 10*time.Millisecond, "others lead")
-			if n == 0 { // some wait for the answer of a broker that is paused for longer than the test has time
+			if n == 0 { // some clients wait longer for a paused broker's response than the test can
 				goesOn(t, groups)
 			}
 			require.NoError(t, fault.end(id))
@@ -249,7 +246,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// goesOn waits until each producer has been told of more values.
+// goesOn waits until more values have been acknowledged to each producer.
 func goesOn(t *testing.T, groups []*group) {
 	t.Helper()
 	for _, g := range groups {
@@ -258,7 +255,7 @@ func goesOn(t *testing.T, groups []*group) {
 	}
 }
 
-// writeUntil writes a value each few milliseconds until ctx ends.
+// writeUntil writes a value every few milliseconds until ctx ends.
 func (g *group) writeUntil(t *testing.T, ctx context.Context) {
 	pace := time.NewTicker(5 * time.Millisecond)
 	defer pace.Stop()
@@ -276,7 +273,7 @@ func (g *group) writeUntil(t *testing.T, ctx context.Context) {
 	}
 }
 
-// judge ends the programs, and checks what became of what was written.
+// judge ends the programs and checks that no acknowledged value is lost.
 func (g *group) judge(t *testing.T, c *cluster.Cluster) {
 	acked := g.producer.end(t)
 	require.Len(t, acked, g.written)
@@ -301,7 +298,7 @@ func (g *group) judge(t *testing.T, c *cluster.Cluster) {
 	t.Logf("%d acknowledged, %d in the log", len(acked), len(count))
 }
 
-// logged is how often each value is in a topic's log.
+// logged returns how many times each value occurs in a topic's log.
 func logged(t *testing.T, c *cluster.Cluster, topic string) map[string]int {
 	t.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(c.Addrs()...), kgo.ConsumeTopics(topic))

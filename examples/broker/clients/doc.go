@@ -1,4 +1,4 @@
-// Package clients has no code: its tests drive a cluster with Kafka clients that share
-// nothing with franz-go, each a process of its own. docs/clients.md has what each of them
-// can do here.
+// Package clients has no code: its tests run Kafka clients that share no code with franz-go, each
+// in its own process, against a cluster. docs/clients.md lists the features that each client can
+// use here.
 package clients

@@ -66,7 +66,7 @@ func (viaKafkaGo) admin(ctx context.Context, addrs []string, topic string, did f
 }
 
 func (viaKafkaGo) produce(ctx context.Context, addrs []string, topic string, codecs []string, values <-chan string, acked func(string)) error {
-	transport := &kafka.Transport{MetadataTTL: 500 * time.Millisecond} // it learns of another leader no sooner
+	transport := &kafka.Transport{MetadataTTL: 500 * time.Millisecond} // how soon it learns of a new leader
 	defer transport.CloseIdleConnections()
 	var writers []*kafka.Writer
 	for _, codec := range codecs {
@@ -117,13 +117,13 @@ func (viaKafkaGo) member(ctx context.Context, addrs []string, topic, group strin
 		switch {
 		case ctx.Err() != nil:
 			return r.Close()
-		case errors.Is(err, io.EOF): // the reader is closed, and says so each time
+		case errors.Is(err, io.EOF): // the reader is closed; every further call returns this too
 			return err
 		case err != nil:
-			fmt.Fprintln(os.Stderr, err) // the reader tries again by itself, after a pause
+			fmt.Fprintln(os.Stderr, err) // the reader retries by itself, after a pause
 			continue
 		}
 		got(string(m.Value))
-		_ = r.CommitMessages(ctx, m) // what is not committed is delivered again
+		_ = r.CommitMessages(ctx, m) // a record whose commit fails is delivered again
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// A program drives one client. It is run with one of these lines, and ends with a message
-// and another code than 0 if something failed:
+// A program drives one client. It is run with one of these command lines. If something fails, it
+// prints a message and exits with a status other than 0:
 //
 //	admin ADDRS TOPIC           creates, grows, alters and deletes a topic
 //	produce ADDRS TOPIC CODECS  writes each line of its input, with one of the codecs after
@@ -27,20 +27,21 @@ import (
 //	consume ADDRS TOPIC N       prints the first N values of partition 0
 //	member ADDRS TOPIC GROUP    prints a group's values until its input ends
 //
-// What is written in Go is this test's own binary, run again (TestMain).
+// A program written in Go is this test's own binary, run again (TestMain).
 type program struct {
 	name       string
-	idempotent bool     // its producer
-	codecs     []string // it can write
-	cannot     []string // steps of admin that it has no call for
+	idempotent bool     // whether its producer is
+	codecs     []string // that it can write
+	cannot     []string // admin steps that the client does not support
 
 	inGo   client
 	script string // of testdata, with the modules and Debian packages that it needs
 	needs  [][2]string
 }
 
-// again looks again, for as long as patience: any broker may be asked, and each learns of the
-// controller's decision by itself, soon after who asked for it was answered.
+// again retries check for up to patience: any broker may answer, and each learns of the
+// controller's decision by itself, shortly after the client that requested the change got its
+// response.
 func again(ctx context.Context, look func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -57,14 +58,13 @@ func again(ctx context.Context, look func() error) error {
 	}
 }
 
-// learned has a setting looked at again.
+// learned makes setting retry, as again does.
 func learned(ctx context.Context, setting func(name, want string) error) func(name, want string) error {
 	return func(name, want string) error {
 		return again(ctx, func() error { return setting(name, want) })
 	}
 }
 
-// client is a program written in Go.
 type client interface {
 	admin(ctx context.Context, addrs []string, topic string, did func(step string)) error
 	produce(ctx context.Context, addrs []string, topic string, codecs []string, values <-chan string, acked func(string)) error
@@ -100,8 +100,8 @@ func TestMain(m *testing.M) {
 			os.Exit(0)
 		}
 	}
-	// The tests wait for others' timeouts most of the time. A number on the command line is
-	// read later, and holds.
+	// The tests spend most of their time waiting for other parties' timeouts. A -test.parallel flag
+	// on the command line is parsed later and overrides this.
 	_ = flag.Set("test.parallel", "32")
 	status := m.Run()
 	if err := endShared(); err != nil {
@@ -111,11 +111,11 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// main runs a program written in Go.
+// main runs a program that is written in Go.
 func (p program) main(args []string) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	var mu sync.Mutex // clients call back from several goroutines
+	var mu sync.Mutex // clients call say from several goroutines
 	say := func(line string) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -153,14 +153,14 @@ func (p program) main(args []string) error {
 		}()
 		err := p.inGo.member(ctx, addrs, topic, args[3], say)
 		if ctx.Err() != nil {
-			return nil // it was to end
+			return nil // the caller ended it
 		}
 		return err
 	}
 	return fmt.Errorf("no such verb: %q", verb)
 }
 
-// running is a program that runs.
+// running is a program's process.
 type running struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
@@ -171,9 +171,9 @@ type running struct {
 	errors strings.Builder
 }
 
-// interpreter returns what runs p's script, and which Debian packages are lacking for it,
-// if any. Debian's modules are those of /usr/bin/python3, which need not be the first in
-// the path.
+// interpreter returns the interpreter that can run p's script, or the Debian packages that are
+// missing for it. Debian's modules belong to /usr/bin/python3, which may not be the first python3
+// in the path.
 func (p program) interpreter() (path, lacking string) {
 	if p.script == "" {
 		return "", ""
@@ -198,13 +198,13 @@ func (p program) interpreter() (path, lacking string) {
 	return "", lacking
 }
 
-// interpreters are those that were found.
+// interpreters caches the interpreters that were found.
 var interpreters = struct {
 	sync.Mutex
 	byScript map[string]string
 }{byScript: map[string]string{}}
 
-// need skips the test where the program cannot run.
+// need skips the test if the program cannot run.
 func (p program) need(t *testing.T) {
 	t.Helper()
 	if _, lacking := p.interpreter(); lacking != "" {
@@ -212,7 +212,7 @@ func (p program) need(t *testing.T) {
 	}
 }
 
-// run starts a program. It is killed at the test's end if it still runs.
+// run starts a program. If it still runs when the test ends, it is killed.
 func (p program) run(t *testing.T, args ...string) *running {
 	t.Helper()
 	var cmd *exec.Cmd
@@ -242,14 +242,14 @@ func (p program) run(t *testing.T, args ...string) *running {
 	return r
 }
 
-// said is what the program has printed so far.
+// said returns the lines that the program has printed so far.
 func (r *running) said() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.lines[:len(r.lines):len(r.lines)]
 }
 
-// end closes the program's input, waits for its end and returns what it printed.
+// end closes the program's input, waits until it exits, and returns the lines that it printed.
 func (r *running) end(t *testing.T) []string {
 	t.Helper()
 	require.NoError(t, r.in.Close())
@@ -260,7 +260,7 @@ func (r *running) end(t *testing.T) []string {
 	return r.said()
 }
 
-// kill ends the program as a machine's failure would: nothing is said to the brokers.
+// kill ends the program like a machine failure: the brokers are not told.
 func (r *running) kill(t *testing.T) {
 	t.Helper()
 	require.NoError(t, r.cmd.Process.Kill())

@@ -128,12 +128,12 @@ func (v viaSarama) member(ctx context.Context, addrs []string, topic, group stri
 		return err
 	}
 	for ctx.Err() == nil {
-		_ = g.Consume(ctx, []string{topic}, saramaClaims{got}) // an error is tried again: a coordinator moves
+		_ = g.Consume(ctx, []string{topic}, saramaClaims{got}) // retried: a coordinator moves
 	}
 	return g.Close()
 }
 
-// saramaClaims prints what its member is given.
+// saramaClaims passes its member's records to got.
 type saramaClaims struct{ got func(string) }
 
 func (saramaClaims) Setup(sarama.ConsumerGroupSession) error   { return nil }

@@ -14,16 +14,16 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/metric"
 )
 
-// Cluster is a few brokers of one process, each on a port of its own, and the
-// controller they listen to. What they say to each other about records goes over
-// TCP, as between machines. Make one with New; it runs goroutines until it is
-// shut down. All methods are safe for concurrent use. Brokers are numbered from 0.
+// Cluster is a few brokers in one process, each on its own port, and their controller. The brokers
+// replicate records to each other over TCP, as between machines. Create one with New; it runs
+// goroutines until it is shut down. All methods are safe for concurrent use. Brokers are numbered
+// from 0.
 type Cluster struct {
 	brokers *broker.Cluster
 }
 
-// New listens on cfg.addr and the ports after it, or on any if its port
-// is 0, and serves until Shutdown.
+// New listens on cfg.Addr and the ports after it, or on any free ports if its port is 0, and serves
+// until Shutdown.
 func New(cfg Config) (*Cluster, error) {
 	cfg, err := cfg.WithDefaults()
 	if err != nil {
@@ -50,7 +50,7 @@ func New(cfg Config) (*Cluster, error) {
 	return &Cluster{brokers}, nil
 }
 
-// nthAddr is the address of a cluster's nth broker.
+// nthAddr returns the address of a cluster's nth broker.
 func nthAddr(addr string, n int) (string, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -66,14 +66,13 @@ func nthAddr(addr string, n int) (string, error) {
 	return net.JoinHostPort(host, strconv.FormatUint(first+uint64(n), 10)), nil
 }
 
-// Shutdown stops all brokers at once, as Stop does, and the controller. It may be
-// called again.
+// Shutdown stops all brokers at once, as Stop does, and the controller. It may be called again.
 func (c *Cluster) Shutdown(ctx context.Context) error { return c.brokers.Shutdown(ctx) }
 
-// Brokers returns how many there are, those that are stopped among them.
+// Brokers returns the number of brokers, including stopped ones.
 func (c *Cluster) Brokers() int32 { return int32(len(c.brokers.Nodes)) }
 
-// Addrs returns the addresses of all brokers, also of those that are stopped.
+// Addrs returns the addresses of all brokers, including stopped ones.
 func (c *Cluster) Addrs() (list []string) {
 	for _, n := range c.brokers.Nodes {
 		list = append(list, n.Addr())
@@ -88,7 +87,7 @@ func (c *Cluster) node(id int32) (*broker.Node, error) {
 	return c.brokers.Nodes[id], nil
 }
 
-// on calls f with the node of a broker.
+// on calls f with a broker's node.
 func (c *Cluster) on(id int32, f func(*broker.Node) error) error {
 	n, err := c.node(id)
 	if err != nil {
@@ -97,22 +96,22 @@ func (c *Cluster) on(id int32, f func(*broker.Node) error) error {
 	return f(n)
 }
 
-// Stop shuts a broker down as an operator would: it leaves the cluster, answers
-// what it holds, and closes its connections. What is not out when ctx ends is cut off.
-// Its logs are kept until Start. It does nothing to a broker that is stopped.
+// Stop shuts a broker down as an operator would: it leaves the cluster, completes its pending
+// requests, and closes its connections. Responses that are not sent when ctx ends are dropped. Its
+// logs are kept until Start. Stop does nothing if the broker is stopped.
 func (c *Cluster) Stop(ctx context.Context, id int32) error {
 	return c.on(id, func(n *broker.Node) error { return n.Stop(ctx) })
 }
 
-// Kill ends a broker as a power cut would, but that its logs are kept whole.
+// Kill ends a broker as a power cut would, except that its logs are kept intact.
 func (c *Cluster) Kill(id int32) error { return c.on(id, (*broker.Node).Kill) }
 
-// Start brings a stopped broker back, on the same address and with the logs it had. It
-// does nothing to one that runs.
+// Start restarts a stopped broker on the same address, with the logs it had. It does nothing if the
+// broker is running.
 func (c *Cluster) Start(id int32) error { return c.on(id, (*broker.Node).Start) }
 
-// Pause holds up all that a broker does by itself, until Resume or its end; its clocks
-// go on, as those of a process that is stopped and continued.
+// Pause suspends everything that a broker does by itself, until Resume or until the broker ends.
+// Its clocks go on, like those of a process that is stopped and continued.
 func (c *Cluster) Pause(id int32) error {
 	return c.on(id, func(n *broker.Node) error { n.Gate.Pause(); return nil })
 }
@@ -122,8 +121,7 @@ func (c *Cluster) Resume(id int32) error {
 	return c.on(id, func(n *broker.Node) error { n.Gate.Resume(); return nil })
 }
 
-// Slow makes each step of a broker take that much longer, up to a minute; 0 for full
-// speed.
+// Slow makes each step of a broker take that much longer, up to a minute; 0 restores full speed.
 func (c *Cluster) Slow(id int32, by time.Duration) error {
 	if by < 0 || by > time.Minute {
 		return fmt.Errorf("broker %d: a step takes from 0s to 1m longer, not %v", id, by)
@@ -143,14 +141,14 @@ func (c *Cluster) onLink(a, b int32, f func(a, b int32)) error {
 	})
 }
 
-// Partition is a partition as the controller has it.
+// Partition is a partition as the controller knows it.
 type Partition struct {
 	Topic    string
 	Index    int32
 	Leader   int32 // a broker, -1 for none
 	Epoch    int32 // of the leader
 	Replicas []int32
-	InSync   []int32 // those of them that have all that was committed
+	InSync   []int32 // the replicas that have every committed record
 }
 
 // Partitions returns all partitions, by topic and index.
@@ -163,7 +161,7 @@ func (c *Cluster) Partitions() (list []Partition) {
 	return list
 }
 
-// Leader returns the broker that leads a partition, nil if none does, or if it has
+// Leader returns the broker that leads a partition, or nil if there is no leader or the leader has
 // stopped.
 func (c *Cluster) Leader(topic string, index int32) *Broker {
 	t := c.brokers.Controller.Image().ByName[topic]
@@ -173,7 +171,7 @@ func (c *Cluster) Leader(topic string, index int32) *Broker {
 	return c.Running(t.Partitions[index].Leader)
 }
 
-// Running returns a broker as it runs now; nil while it is stopped.
+// Running returns a broker's current run, or nil while it is stopped.
 func (c *Cluster) Running(id int32) *Broker {
 	n, err := c.node(id)
 	if err != nil {
@@ -185,20 +183,19 @@ func (c *Cluster) Running(id int32) *Broker {
 	return nil
 }
 
-// Broker is a broker from one start to its end.
+// Broker is one run of a broker, from a start to its end.
 type Broker struct{ s *broker.Server }
 
 // Addr returns its host:port.
 func (b *Broker) Addr() string { return b.s.Addr() }
 
-// Stopping reports whether it is being stopped, or has stopped.
+// Stopping reports whether it is stopping or has stopped.
 func (b *Broker) Stopping() bool { return b.s.Stopping() }
 
-// Queued returns how many requests of clients it has read and not answered yet.
+// Queued returns the number of client requests that it has read and not answered yet.
 func (b *Broker) Queued() int { return b.s.Queued() }
 
-// Stats returns what brokers hold and what they have counted, summed over all that ever
-// ran.
+// Stats returns the brokers' state and counters, summed over all their runs.
 func (c *Cluster) Stats() (sum metric.Stats) {
 	for _, n := range c.brokers.Nodes {
 		for _, s := range n.History() {
@@ -208,8 +205,8 @@ func (c *Cluster) Stats() (sum metric.Stats) {
 	return sum
 }
 
-// Settle waits until every broker knows what the controller has decided, and every
-// partition is led by its preferred leader and has all its replicas in sync.
+// Settle waits until every broker knows all decisions of the controller, and every partition is led
+// by its preferred leader and has all replicas in sync.
 func (c *Cluster) Settle(ctx context.Context) error {
 	for !c.brokers.Settled() {
 		if !fault.Sleep(ctx, 5*time.Millisecond) {

@@ -8,19 +8,19 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/option"
 )
 
-// Config is of a cluster. The zero value of a field is its default.
+// Config configures a cluster. The zero value of a field means its default.
 type Config struct {
-	Addr        string // host:port of the first broker, the others take the next ports; port 0 picks free ones
-	AllowRemote bool   // without it an addr that is not loopback is refused
+	Addr        string // host:port of the first broker; the others take the next ports; port 0 picks free ones
+	AllowRemote bool   // without it, New refuses an Addr that is not loopback
 	Brokers     int
 
 	broker.Config // of each broker
 }
 
-// maxBrokers is what one process has any use for.
+// maxBrokers is as many as are useful in one process.
 const maxBrokers = 16
 
-// WithDefaults fills in what is zero and refuses what is out of range.
+// WithDefaults fills in the zero fields and returns an error for values out of range.
 func (c Config) WithDefaults() (Config, error) {
 	if c.Addr == "" {
 		c.Addr = "127.0.0.1:0"
@@ -37,7 +37,7 @@ func (c Config) WithDefaults() (Config, error) {
 	if b.Err != nil {
 		return c, b.Err
 	}
-	// One broker alone replicates to nobody.
+	// A single broker has no broker to replicate to.
 	option.Fill(&b, "Meta.Replication", &c.Meta.Replication, int16(min(3, c.Brokers)), 1, int16(c.Brokers))
 	option.Fill(&b, "Meta.MinISR", &c.Meta.MinISR, int32(min(2, c.Meta.Replication)), 1, int32(c.Brokers))
 	if b.Err != nil {
@@ -47,8 +47,8 @@ func (c Config) WithDefaults() (Config, error) {
 	return c, err
 }
 
-// isLoopback takes only literal loopback addresses and "localhost": an empty
-// host means every interface, and other names may resolve to anything.
+// isLoopback accepts only literal loopback addresses and "localhost": an empty host means every
+// interface, and other names may resolve to any address.
 func isLoopback(host string) bool {
 	if host == "localhost" {
 		return true

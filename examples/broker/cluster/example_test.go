@@ -9,9 +9,9 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/cluster"
 )
 
-// A cluster of three in this process, and a client that neither knows it nor cares. A
-// record with the default acks=all is acknowledged when every in-sync replica has it; then
-// the broker that leads its partition dies.
+// A cluster of three brokers in this process, and an ordinary Kafka client. A record with the
+// default acks=all is acknowledged when every in-sync replica has it; then the broker that leads
+// its partition dies.
 func Example() {
 	c, err := cluster.New(cluster.Config{})
 	if err != nil {

@@ -12,11 +12,11 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/metric"
 )
 
-// recent is how many decisions of the controller a status shows.
+// recent is the number of controller decisions that a status shows.
 const recent = 10
 
-// WriteStatus writes what the brokers hold, who leads what, and what was decided lately,
-// for a person to read.
+// WriteStatus writes the brokers' state, the partition leaders and the controller's recent
+// decisions, for a person to read.
 func (c *Cluster) WriteStatus(out io.Writer) {
 	img := c.brokers.Controller.Image()
 	_, _ = fmt.Fprintf(out, "%d goroutines\n", runtime.NumGoroutine())

@@ -1,3 +1,3 @@
-// Package fault makes faults on purpose: a Gate holds a broker up, Links between brokers
-// are cut, a Dialer's connections break.
+// Package fault injects faults: a Gate pauses or slows a broker, Links cut connections between
+// brokers, and a Dialer breaks its connections.
 package fault

@@ -11,19 +11,19 @@ import (
 	"github.com/seed-782fa212/limbo/examples/internal/network"
 )
 
-// Faults on purpose. A gate stands where a broker would do something on its own
-// (read a request, write an answer, fetch, send a heartbeat, learn of a
-// decision); it holds a paused broker up and slows a slow one down. The links
-// between brokers can be cut. Stopping and starting again is broker.Node's.
+// Fault injection. A broker passes its gate before each step that it takes on its own (read a
+// request, write a response, fetch, send a heartbeat, learn of a decision). The gate holds up a
+// paused broker and slows a slow one. Links between brokers can be cut. broker.Node stops and
+// restarts brokers.
 
-// Gate is one broker's. The zero value is open.
+// Gate belongs to one broker. The zero value is open.
 type Gate struct {
 	mu     sync.Mutex
-	closed chan struct{} // nil when open; closed when it opens
+	closed chan struct{} // nil when open; closed when the gate opens
 	delay  time.Duration
 }
 
-// Open reports whether Pass would not wait.
+// Open reports whether Pass would return without waiting.
 func (g *Gate) Open() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -51,8 +51,8 @@ func (g *Gate) Pass(ctx context.Context) error {
 	return nil
 }
 
-// Pause closes the gate; what is waiting elsewhere, with timers of its own,
-// goes on, as it would for a process that is stopped and continued.
+// Pause closes the gate. Operations that already wait elsewhere, with their own timers, go on, as
+// they would in a process that is stopped and continued.
 func (g *Gate) Pause() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -71,16 +71,15 @@ func (g *Gate) Resume() {
 	}
 }
 
-// Slow makes each passage take that much longer; 0 is full speed.
+// Slow delays each Pass by that much; 0 means full speed.
 func (g *Gate) Slow(by time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.delay = by
 }
 
-// Links are the connections that brokers have to each other. They also tell a
-// leader who is calling: there is no authentication, but only a broker of this
-// process can be at the other end of a connection that is listed here.
+// Links are the connections between brokers. They also tell a leader which broker is calling: there
+// is no authentication, but only a broker of this process can be the peer of a listed connection.
 type Links struct {
 	network network.Network
 
@@ -94,14 +93,14 @@ type linked struct {
 	nc       net.Conn
 }
 
-// NewLinks returns links over a network, all of them whole.
+// NewLinks returns links over a network, none of them cut.
 func NewLinks(n network.Network) *Links {
 	return &Links{network: n, cut: map[[2]int32]bool{}, open: map[string]linked{}}
 }
 
 func pair(a, b int32) [2]int32 { return [2]int32{min(a, b), max(a, b)} }
 
-// Dial connects a broker to another, unless their link is cut.
+// Dial connects broker from to broker to, unless their link is cut.
 func (l *Links) Dial(ctx context.Context, from, to int32, addr string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -119,7 +118,7 @@ func (l *Links) Dial(ctx context.Context, from, to int32, addr string) (net.Conn
 	return nc, nil
 }
 
-// HangUp closes a connection that Dial has made.
+// HangUp closes a connection that Dial made.
 func (l *Links) HangUp(nc net.Conn) {
 	l.mu.Lock()
 	delete(l.open, nc.LocalAddr().String())
@@ -127,8 +126,7 @@ func (l *Links) HangUp(nc net.Conn) {
 	_ = nc.Close()
 }
 
-// Caller returns which broker is at the other end of a connection, by the address that
-// it comes from.
+// Caller returns the broker that dialed a connection, by the connection's remote address.
 func (l *Links) Caller(addr string) (id int32, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -136,7 +134,7 @@ func (l *Links) Caller(addr string) (id int32, ok bool) {
 	return found.from, ok
 }
 
-// Cut cuts the link between two brokers, and what is connected over it.
+// Cut cuts the link between two brokers and closes its connections.
 func (l *Links) Cut(a, b int32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -155,7 +153,7 @@ func (l *Links) Heal(a, b int32) {
 	delete(l.cut, pair(a, b))
 }
 
-// Sleep waits, and reports whether ctx has not ended.
+// Sleep waits for d and reports true, or false if ctx ends first.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):
@@ -165,7 +163,7 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Dialer dials, until it is broken: then nothing gets through any more.
+// Dialer dials until it is broken; after that, no connection works.
 type Dialer struct {
 	Network network.Network
 
@@ -176,7 +174,7 @@ type Dialer struct {
 
 var errBroken = errors.New("this member has crashed")
 
-// Dial connects, unless the Dialer is broken. It is a function for kgo.Dialer.
+// Dial connects, unless the Dialer is broken. It has the signature that kgo.Dialer takes.
 func (b *Dialer) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	nc, err := b.Network.DialContext(ctx, network, addr)
 	if err != nil {
@@ -192,7 +190,7 @@ func (b *Dialer) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 	return nc, nil
 }
 
-// Break closes all connections, and refuses new ones.
+// Break closes all connections and makes Dial refuse new ones.
 func (b *Dialer) Break() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

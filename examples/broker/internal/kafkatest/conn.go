@@ -15,7 +15,7 @@ import (
 	"github.com/seed-782fa212/limbo/examples/internal/network"
 )
 
-// Conn is a connection that speaks frames.
+// Conn is a connection that sends and receives frames.
 type Conn struct {
 	T           testing.TB
 	NC          net.Conn
@@ -29,7 +29,7 @@ func Dial(t testing.TB, addr string) *Conn {
 	return DialOn(t, network.Machine, addr)
 }
 
-// DialOn is Dial on some network.
+// DialOn is like Dial, on the given network.
 func DialOn(t testing.TB, n network.Network, addr string) *Conn {
 	t.Helper()
 	nc, err := n.DialContext(t.Context(), "tcp", addr)
@@ -39,7 +39,7 @@ func DialOn(t testing.TB, n network.Network, addr string) *Conn {
 	return &Conn{T: t, NC: nc, R: bufio.NewReader(nc)}
 }
 
-// Send writes requests, in one write.
+// Send sends requests in a single write.
 func (c *Conn) Send(reqs ...kmsg.Request) {
 	c.T.Helper()
 	var out []byte
@@ -56,7 +56,7 @@ func (c *Conn) Write(b []byte) {
 	require.NoError(c.T, err)
 }
 
-// Frame reads one answer.
+// Frame reads one response.
 func (c *Conn) Frame() (correlation int32, body []byte) {
 	c.T.Helper()
 	var size [4]byte
@@ -68,8 +68,8 @@ func (c *Conn) Frame() (correlation int32, body []byte) {
 	return int32(binary.BigEndian.Uint32(body)), body[4:]
 }
 
-// Receive reads the answer to req, and checks that kmsg finds nothing missing
-// from it and nothing too much.
+// Receive reads the response to req, and checks that kmsg decodes it with no byte missing or left
+// over.
 func (c *Conn) Receive(req kmsg.Request) kmsg.Response {
 	c.T.Helper()
 	correlation, body := c.Frame()
@@ -84,28 +84,28 @@ func (c *Conn) Receive(req kmsg.Request) kmsg.Response {
 	return resp
 }
 
-// Call sends a request and reads its answer.
+// Call sends a request and reads its response.
 func (c *Conn) Call(req kmsg.Request) kmsg.Response {
 	c.T.Helper()
 	c.Send(req)
 	return c.Receive(req)
 }
 
-// Closed waits for the broker to close the connection, without an answer.
+// Closed waits until the broker closes the connection without a response.
 func (c *Conn) Closed() {
 	c.T.Helper()
 	n, err := io.Copy(io.Discard, c.R)
 	require.Zero(c.T, n, "an answer")
-	if err != nil { // reset, when there were bytes that the broker did not read
+	if err != nil { // reset, if the broker left bytes unread
 		require.ErrorIs(c.T, err, syscall.ECONNRESET)
 	}
 }
 
-// Silent is a listener that never accepts: the fuzz targets hand their own
-// connections to the server.
+// Silent is a listener that never accepts: the fuzz targets pass their own connections to the
+// server.
 type Silent struct{ closed chan struct{} }
 
-// NewSilent makes one.
+// NewSilent returns a Silent that is not closed.
 func NewSilent() Silent { return Silent{make(chan struct{})} }
 
 // Accept blocks until Close.

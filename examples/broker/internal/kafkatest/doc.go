@@ -1,3 +1,3 @@
-// Package kafkatest is what the tests of the broker's packages share: a connection that
-// speaks frames, requests, record batches, and frames that are hostile.
+// Package kafkatest is shared by the tests of the broker's packages: a connection that sends
+// frames, requests, record batches, and hostile frames.
 package kafkatest

@@ -6,7 +6,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Join is a JoinGroup request. Its session is long: who tests a session sets its own.
+// Join returns a JoinGroup request with a long session timeout. Tests of sessions set their own.
 func Join(version int16, group, member string, change ...func(*kmsg.JoinGroupRequest)) *kmsg.JoinGroupRequest {
 	q := kmsg.NewPtrJoinGroupRequest()
 	q.Version, q.Group, q.MemberID, q.ProtocolType = version, group, member, "consumer"
@@ -18,7 +18,7 @@ func Join(version int16, group, member string, change ...func(*kmsg.JoinGroupReq
 	return q
 }
 
-// protocolsNamed makes protocols with some metadata.
+// protocolsNamed returns protocols with distinct metadata.
 func protocolsNamed(names ...string) (list []kmsg.JoinGroupRequestProtocol) {
 	for _, name := range names {
 		p := kmsg.NewJoinGroupRequestProtocol()
@@ -28,7 +28,7 @@ func protocolsNamed(names ...string) (list []kmsg.JoinGroupRequestProtocol) {
 	return list
 }
 
-// WithInstance makes the member of a Join a static one.
+// WithInstance makes the member of a Join a static member.
 func WithInstance(name string) func(*kmsg.JoinGroupRequest) {
 	return func(q *kmsg.JoinGroupRequest) { q.InstanceID = &name }
 }
@@ -43,12 +43,12 @@ func WithRebalance(d time.Duration) func(*kmsg.JoinGroupRequest) {
 	return func(q *kmsg.JoinGroupRequest) { q.RebalanceTimeoutMillis = int32(d / time.Millisecond) }
 }
 
-// WithProtocols sets the protocols of a Join, the preferred one first.
+// WithProtocols sets the protocols of a Join, in order of preference.
 func WithProtocols(names ...string) func(*kmsg.JoinGroupRequest) {
 	return func(q *kmsg.JoinGroupRequest) { q.Protocols = protocolsNamed(names...) }
 }
 
-// Sync is a SyncGroup request; a leader's has the ids of all members.
+// Sync returns a SyncGroup request. The leader passes the ids of all members as assignments.
 func Sync(group string, generation int32, member string, assignments ...string) *kmsg.SyncGroupRequest {
 	q := kmsg.NewPtrSyncGroupRequest()
 	q.Version, q.Group, q.Generation, q.MemberID = 5, group, generation, member
@@ -60,14 +60,14 @@ func Sync(group string, generation int32, member string, assignments ...string) 
 	return q
 }
 
-// Heartbeat is a Heartbeat request.
+// Heartbeat returns a Heartbeat request.
 func Heartbeat(group string, generation int32, member string) *kmsg.HeartbeatRequest {
 	q := kmsg.NewPtrHeartbeatRequest()
 	q.Version, q.Group, q.Generation, q.MemberID = 4, group, generation, member
 	return q
 }
 
-// Leave is a LeaveGroup request.
+// Leave returns a LeaveGroup request.
 func Leave(group string, members ...string) *kmsg.LeaveGroupRequest {
 	q := kmsg.NewPtrLeaveGroupRequest()
 	q.Version, q.Group = 5, group
@@ -79,7 +79,7 @@ func Leave(group string, members ...string) *kmsg.LeaveGroupRequest {
 	return q
 }
 
-// Commit commits an offset of t's partition 0.
+// Commit returns an OffsetCommit request for partition 0 of topic t.
 func Commit(group string, generation int32, member string, offset int64) *kmsg.OffsetCommitRequest {
 	q := kmsg.NewPtrOffsetCommitRequest()
 	q.Version, q.Group, q.Generation, q.MemberID = 9, group, generation, member
@@ -100,10 +100,11 @@ func AddCommit(q *kmsg.OffsetCommitRequest, topic string, partition int32, offse
 	return q
 }
 
-// CommitCode is that of a commit's first partition.
+// CommitCode returns the error code of a commit's first partition.
 func CommitCode(resp *kmsg.OffsetCommitResponse) int16 { return resp.Topics[0].Partitions[0].ErrorCode }
 
-// OffsetFetch asks for all offsets of a group, or for those of t's partitions.
+// OffsetFetch returns an OffsetFetch request for all offsets of a group, or for these partitions of
+// topic t.
 func OffsetFetch(version int16, group string, partitions ...int32) *kmsg.OffsetFetchRequest {
 	q := kmsg.NewPtrOffsetFetchRequest()
 	q.Version = version
@@ -127,21 +128,21 @@ func OffsetFetch(version int16, group string, partitions ...int32) *kmsg.OffsetF
 	return q
 }
 
-// DescribeGroups is a DescribeGroups request.
+// DescribeGroups returns a DescribeGroups request.
 func DescribeGroups(groups ...string) *kmsg.DescribeGroupsRequest {
 	q := kmsg.NewPtrDescribeGroupsRequest()
 	q.Version, q.Groups = 5, groups
 	return q
 }
 
-// ListGroups is a ListGroups request for groups in these states, or in any.
+// ListGroups returns a ListGroups request for groups in these states, or in any state.
 func ListGroups(states ...string) *kmsg.ListGroupsRequest {
 	q := kmsg.NewPtrListGroupsRequest()
 	q.Version, q.StatesFilter = 5, states
 	return q
 }
 
-// DeleteGroups is a DeleteGroups request.
+// DeleteGroups returns a DeleteGroups request.
 func DeleteGroups(groups ...string) *kmsg.DeleteGroupsRequest {
 	q := kmsg.NewPtrDeleteGroupsRequest()
 	q.Version, q.Groups = 2, groups

@@ -8,7 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// frameOf frames anything.
+// frameOf encodes the parts as one frame.
 func frameOf(parts ...any) []byte {
 	var body []byte
 	for _, p := range parts {
@@ -33,7 +33,8 @@ const (
 	metadataKey = int16(kmsg.Metadata)
 )
 
-// HostileFrames end the connection, without an answer and without harm.
+// HostileFrames returns frames, by name, for which the broker must close the connection without a
+// response and without harm.
 func HostileFrames() map[string][]byte {
 	length := func(n int32) []byte {
 		return append(binary.BigEndian.AppendUint32(nil, uint32(n)), bytes.Repeat([]byte{0}, 64)...)
@@ -42,8 +43,7 @@ func HostileFrames() map[string][]byte {
 	metadata12 := func(body ...any) []byte {
 		return frameOf(append([]any{metadataKey, int16(12), int32(1), "c", byte(0)}, body...)...)
 	}
-	// A request of a group, of topics or of configurations, with a list that is
-	// not what its count says.
+	// Requests whose list does not match its count.
 	spun := func(key kmsg.Key, version int16, head ...any) []byte {
 		parts := append([]any{int16(key), version, int32(1), "c", byte(0)}, head...)
 		return frameOf(append(parts, spin)...)

@@ -13,14 +13,13 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/log"
 )
 
-// Patience bounds every wait of these tests. Nothing waits that long unless
-// something is broken.
+// Patience bounds every wait of these tests. Only a test that fails waits that long.
 const Patience = time.Minute
 
-// Formatter writes requests.
+// Formatter encodes requests.
 var Formatter = kmsg.NewRequestFormatter(kmsg.FormatterClientID("test"))
 
-// Batch makes a record batch; change may break it before the checksum is made.
+// Batch returns a record batch; change may break it before the checksum is computed.
 func Batch(values []string, change ...func(*kmsg.RecordBatch)) []byte {
 	b := kmsg.RecordBatch{
 		PartitionLeaderEpoch: -1,
@@ -35,7 +34,7 @@ func Batch(values []string, change ...func(*kmsg.RecordBatch)) []byte {
 	}
 	for i, v := range values {
 		r := kmsg.Record{OffsetDelta: int32(i), TimestampDelta64: int64(i), Value: []byte(v)}
-		r.Length = int32(len(r.AppendTo(nil)) - 1) // the length itself encoded as 0 is one byte
+		r.Length = int32(len(r.AppendTo(nil)) - 1) // a length of 0 takes one byte
 		b.Records = r.AppendTo(b.Records)
 	}
 	for _, f := range change {
@@ -45,10 +44,10 @@ func Batch(values []string, change ...func(*kmsg.RecordBatch)) []byte {
 	return Seal(b.AppendTo(nil))
 }
 
-// headerSizeOfBatch is up to its first record.
+// headerSizeOfBatch is the offset of a batch's first record.
 const headerSizeOfBatch = 61
 
-// Reframe gives what is to be a batch the length, the format and the checksum of one.
+// Reframe makes raw look like a batch: it sets its length, format and checksum.
 func Reframe(raw []byte) {
 	if len(raw) >= headerSizeOfBatch {
 		binary.BigEndian.PutUint32(raw[8:], uint32(len(raw)-12))
@@ -57,7 +56,7 @@ func Reframe(raw []byte) {
 	Seal(raw)
 }
 
-// Seal writes the checksum a batch should have.
+// Seal sets a batch's checksum.
 func Seal(raw []byte) []byte {
 	if len(raw) >= headerSizeOfBatch {
 		log.Seal(raw)
@@ -65,7 +64,7 @@ func Seal(raw []byte) []byte {
 	return raw
 }
 
-// RequireCode requires that a response has the code of an error, or none.
+// RequireCode requires the code of the given error, or 0 for nil.
 func RequireCode(t testing.TB, want *kerr.Error, got int16) {
 	t.Helper()
 	code := int16(0)
@@ -75,12 +74,12 @@ func RequireCode(t testing.TB, want *kerr.Error, got int16) {
 	require.Equal(t, code, got, "%v", kerr.ErrorForCode(got))
 }
 
-// From makes a batch an idempotent producer's.
+// From sets the producer id, epoch and first sequence of a batch.
 func From(id int64, epoch int16, sequence int32) func(*kmsg.RecordBatch) {
 	return func(b *kmsg.RecordBatch) { b.ProducerID, b.ProducerEpoch, b.FirstSequence = id, epoch, sequence }
 }
 
-// Context ends with the test, and after Patience.
+// Context returns a context that ends with the test, or after Patience.
 func Context(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	t.Cleanup(cancel)

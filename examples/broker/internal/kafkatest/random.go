@@ -7,7 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Randomize gives every field that a client may set a random value.
+// Randomize sets each field that a client may set to a random value.
 func Randomize(v reflect.Value, rng *rand.Rand) {
 	if d, ok := v.Addr().Interface().(interface{ Default() }); ok {
 		d.Default()

@@ -8,7 +8,7 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
 )
 
-// Produce sends a batch, with acks=all and a timeout of Patience.
+// Produce returns a request to write a batch, with acks=all and a timeout of Patience.
 func Produce(version int16, topic *meta.Topic, partition int32, batch []byte) *kmsg.ProduceRequest {
 	req := kmsg.NewPtrProduceRequest()
 	req.Version, req.Acks, req.TimeoutMillis = version, -1, int32(Patience/time.Millisecond)
@@ -28,10 +28,10 @@ type Want struct {
 	maxBytes  int32
 }
 
-// At is the partition of a fetch that begins at an offset.
+// At returns a Want for a fetch from offset.
 func At(partition int32, offset int64, maxBytes int32) Want { return Want{partition, offset, maxBytes} }
 
-// Fetch requests records of a topic.
+// Fetch returns a request for records of a topic.
 func Fetch(version int16, topic *meta.Topic, wait time.Duration, minBytes, maxBytes int32, wants ...Want) *kmsg.FetchRequest {
 	req := kmsg.NewPtrFetchRequest()
 	req.Version = version
@@ -49,7 +49,7 @@ func Fetch(version int16, topic *meta.Topic, wait time.Duration, minBytes, maxBy
 
 // Arguments of [Fetch].
 const (
-	ForEver = 10 * time.Minute // a max wait no test lives to see
+	ForEver = 10 * time.Minute // a max wait that outlasts every test
 	Plenty  = 1 << 20
 )
 

@@ -10,16 +10,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// The record batch of message format 2. kmsg.RecordBatch reads it; what stands
-// here by hand is what a broker does besides: check the checksum over the raw
-// bytes, and write the offset into the batch in place, so that compressed and
-// plain batches alike pass through without being taken apart.
+// The record batch of message format 2. kmsg.RecordBatch decodes it. This file adds what a broker
+// needs: it checks the checksum over the raw bytes, and writes the offset into the batch in place,
+// so that batches pass through unopened, compressed or not.
 const (
 	batchHeader   = 61 // up to the first record
-	lengthEnd     = 12 // the length field counts what follows it
+	lengthEnd     = 12 // the length field counts the bytes after it
 	leaderEpochAt = 12
 	magicAt       = 16
-	crcEnd        = 21 // the checksum covers everything from here
+	crcEnd        = 21 // the checksum covers everything from here on
 
 	CodecMask       = 0x07
 	transactional   = 0x10
@@ -29,13 +28,12 @@ const (
 	smallestRecord  = 7 // bytes: length, attributes, two deltas, no key, no value, no headers
 	currentMagic    = 2
 	firstBatchMagic = 3 // produce version from which batches must be of format 2
-	CurrentProduce  = 9 // any version from there on
+	CurrentProduce  = 9 // any version from this one on
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// ParseBatch checks the one batch of a produced partition. The batch's Records
-// point into raw.
+// ParseBatch checks a produced partition's only batch. The batch's Records point into raw.
 func ParseBatch(raw []byte, version int16, maxBytes int) (kmsg.RecordBatch, *kerr.Error) {
 	var b kmsg.RecordBatch
 	switch {
@@ -44,14 +42,13 @@ func ParseBatch(raw []byte, version int16, maxBytes int) (kmsg.RecordBatch, *ker
 	case len(raw) <= magicAt:
 		return b, kerr.CorruptMessage
 	case raw[magicAt] < currentMagic || version < firstBatchMagic:
-		return b, kerr.UnsupportedForMessageFormat // message sets of before 2017
+		return b, kerr.UnsupportedForMessageFormat // message sets from before 2017
 	case raw[magicAt] > currentMagic:
 		return b, kerr.CorruptMessage
 	case len(raw) < batchHeader:
 		return b, kerr.CorruptMessage
 	}
-	// One batch and nothing after it: what followed would be stored without a
-	// check of its own.
+	// Exactly one batch: anything after it would be stored unchecked.
 	if int64(int32(binary.BigEndian.Uint32(raw[8:])))+lengthEnd != int64(len(raw)) {
 		return b, kerr.CorruptMessage
 	}
@@ -66,9 +63,9 @@ func ParseBatch(raw []byte, version int16, maxBytes int) (kmsg.RecordBatch, *ker
 	case codec > lastCodec:
 		return b, kerr.UnsupportedCompressionType
 	case b.Attributes&controlBatch != 0:
-		return b, kerr.InvalidRecord // only brokers write these
+		return b, kerr.InvalidRecord // only brokers write control batches
 	case b.Attributes&transactional != 0:
-		return b, kerr.InvalidTxnState // no transaction was ever begun here
+		return b, kerr.InvalidTxnState // there are no transactions here
 	case b.NumRecords <= 0 || b.LastOffsetDelta != b.NumRecords-1:
 		return b, kerr.InvalidRecord
 	case b.ProducerID < NoProducer,
@@ -80,8 +77,8 @@ func ParseBatch(raw []byte, version int16, maxBytes int) (kmsg.RecordBatch, *ker
 	return b, nil
 }
 
-// recordsFit reports whether plain records are n in number and fill the batch
-// exactly. Compressed ones are the consumer's to check.
+// recordsFit reports whether there are n plain records that fill the batch exactly. The consumer
+// checks compressed records.
 func recordsFit(records []byte, n int32) bool {
 	if int64(n)*smallestRecord > int64(len(records)) {
 		return false
@@ -96,22 +93,21 @@ func recordsFit(records []byte, n int32) bool {
 	return len(records) == 0
 }
 
-// placeBatch writes a batch's offset and its leader's epoch. Neither field is
-// under the checksum.
+// placeBatch writes a batch's offset and its leader's epoch. The checksum covers neither field.
 func placeBatch(raw []byte, base int64, epoch int32) {
 	binary.BigEndian.PutUint64(raw, uint64(base))
 	binary.BigEndian.PutUint32(raw[leaderEpochAt:], uint32(epoch))
 }
 
-// Record is a record that the broker writes itself; a nil value is a tombstone.
+// Record is a record that the broker itself writes; a nil value is a tombstone.
 type Record struct{ Key, Value []byte }
 
-// Seal writes the checksum that a batch should have.
+// Seal writes a batch's checksum.
 func Seal(raw []byte) {
 	binary.BigEndian.PutUint32(raw[crcEnd-4:], crc32.Checksum(raw[crcEnd:], castagnoli))
 }
 
-// NewBatch makes a batch of records, uncompressed, as a client would send it.
+// NewBatch returns an uncompressed batch of records, encoded as a client would send it.
 func NewBatch(now time.Time, records []Record) []byte {
 	ms := now.UnixMilli()
 	b := kmsg.RecordBatch{
@@ -127,7 +123,7 @@ func NewBatch(now time.Time, records []Record) []byte {
 	}
 	for i, kv := range records {
 		r := kmsg.Record{OffsetDelta: int32(i), Key: kv.Key, Value: kv.Value}
-		r.Length = int32(len(r.AppendTo(nil)) - 1) // the length 0 itself is one byte
+		r.Length = int32(len(r.AppendTo(nil)) - 1) // a length of 0 takes one byte
 		b.Records = r.AppendTo(b.Records)
 	}
 	b.Length = int32(batchHeader - lengthEnd + len(b.Records))
@@ -136,21 +132,20 @@ func NewBatch(now time.Time, records []Record) []byte {
 	return raw
 }
 
-// OffsetByTime finds the first record of a stored batch that is not older than
-// ts. Of a compressed batch, which stays closed, it answers the first record: a
-// consumer that starts there meets every record that is new enough, and a few
-// that are not.
+// OffsetByTime finds the first record of a stored batch that is not older than ts. For a compressed
+// batch, which is not opened, it returns the first record: a consumer that starts there reads every
+// record that is new enough, and some that are not.
 func OffsetByTime(raw []byte, ts int64) (offset, timestamp int64) {
 	var b kmsg.RecordBatch
 	if b.ReadFrom(raw) != nil {
-		return -1, -1 // cannot be: ParseBatch read it before
+		return -1, -1 // cannot happen: ParseBatch has read it
 	}
 	offset, timestamp = b.FirstOffset, max(b.FirstTimestamp, min(ts, b.MaxTimestamp))
 	if b.Attributes&CodecMask != 0 || b.FirstTimestamp >= ts {
 		return b.FirstOffset, timestamp
 	}
-	// Each record begins: length, attributes, timestamp delta, offset delta. Only
-	// these are read. kmsg.Record would decode headers, too, and trust their count.
+	// Each record begins with length, attributes, timestamp delta and offset delta; only these are
+	// decoded. kmsg.Record would also decode the headers, and trust their count.
 	records := b.Records
 	for range b.NumRecords {
 		size, w := binary.Varint(records)
@@ -161,7 +156,7 @@ func OffsetByTime(raw []byte, ts int64) (offset, timestamp int64) {
 		records = records[w+int(size):]
 		timeDelta, tw := binary.Varint(record[1:])
 		if tw <= 0 {
-			break // a record that lies about its inside; the batch's start is right, too
+			break // a malformed record; the batch's start is a correct answer too
 		}
 		offsetDelta, ow := binary.Varint(record[1+tw:])
 		if ow <= 0 || offsetDelta < 0 || offsetDelta > int64(b.LastOffsetDelta) {
@@ -174,8 +169,8 @@ func OffsetByTime(raw []byte, ts int64) (offset, timestamp int64) {
 	return offset, timestamp
 }
 
-// OffsetsOf returns the first offset of some batches and the one after their last;
-// 0 and 0 if there are none.
+// OffsetsOf returns the first offset of a run of batches and the offset after their last record; 0
+// and 0 if there are no batches.
 func OffsetsOf(raw []byte) (first, next int64, err error) {
 	for begin := raw; len(raw) > 0; {
 		var b kmsg.RecordBatch
@@ -191,9 +186,8 @@ func OffsetsOf(raw []byte) (first, next int64, err error) {
 	return first, next, nil
 }
 
-// EachRecord calls f with each record of a plain batch that a broker made: the
-// batch's offset, and the key and value, which point into raw. Batches and
-// records of another shape are none of ours, and passed over.
+// EachRecord calls f with each record of a plain batch that a broker made: the batch's offset, and
+// the key and value, which point into raw. It skips batches and records of any other shape.
 func EachRecord(raw []byte, f func(at int64, key, value []byte)) {
 	var b kmsg.RecordBatch
 	if b.ReadFrom(raw) != nil || b.Attributes&CodecMask != 0 {
@@ -232,8 +226,7 @@ func skipVarint(src *[]byte) bool {
 	return true
 }
 
-// takeVarintBytes takes bytes with their length before them; a length of -1 is
-// null.
+// takeVarintBytes reads length-prefixed bytes; a length of -1 means null.
 func takeVarintBytes(src *[]byte) (b []byte, ok bool) {
 	size, n := binary.Varint(*src)
 	if n <= 0 || size < -1 || size > int64(len(*src)-n) {

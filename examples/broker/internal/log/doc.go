@@ -1,4 +1,4 @@
-// Package log is a partition's records in memory: batches as they came, the epochs of
-// the leaders that wrote them, and the sequences of idempotent producers. Nothing here
-// locks, waits or knows of a network.
+// Package log keeps a partition's records in memory: the batches as they were received, the epochs
+// of the leaders that wrote them, and the sequences of idempotent producers. It does no locking,
+// waiting or I/O.
 package log

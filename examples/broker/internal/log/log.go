@@ -10,29 +10,28 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Batch is one record batch as it will go out: its bytes, with the offset
-// in place, never change again. So a fetch may copy them, and ListOffsets may
-// read them, with no lock held.
+// Batch is one record batch as it is sent: once the offset is written, its bytes never change.
+// Fetches may copy them, and ListOffsets may read them, without a lock.
 type Batch struct {
 	Base, last   int64 // offsets of its first and last record
-	position     int64 // bytes ever appended before it
+	position     int64 // bytes appended before it since the log began
 	MaxTimestamp int64
 	Raw          []byte
 }
 
-// batchOverhead is charged for each batch on top of its bytes, or retention by
-// bytes would let a million one-record batches cost far more than it says.
+// batchOverhead is charged for each batch in addition to its bytes. Without it, a million
+// one-record batches would use far more memory than the retention limit allows.
 const batchOverhead = 96
 
-// Log is one replica's records in memory: a run of batches without a gap, dropped
-// from the front by retention and, at a follower, from the end where it differs
-// from its leader's. Its owner's lock guards it.
+// Log is one replica's records in memory: a gapless run of batches. Retention removes batches from
+// the front; a follower truncates the end where its log diverges from its leader's. Its owner's
+// lock guards it.
 type Log struct {
 	batches []Batch
 	epochs  []EpochStart // of the batches, ascending; see epoch.go
 	start   int64        // log start offset: in the first batch, or next when empty
 	next    int64        // log end offset
-	written int64        // bytes ever appended, and not truncated since
+	written int64        // bytes ever appended, without those truncated
 	kept    int64        // bytes of batches, with overhead
 }
 
@@ -42,13 +41,13 @@ func (l *Log) Start() int64 { return l.start }
 // End returns the offset after the last record.
 func (l *Log) End() int64 { return l.next }
 
-// Kept returns the bytes of all batches, with what each costs besides.
+// Kept returns the bytes of all batches, including the overhead of each.
 func (l *Log) Kept() int64 { return l.kept }
 
 // Len returns the number of batches.
 func (l *Log) Len() int { return len(l.batches) }
 
-// Beyond returns the bytes of batches that do not lie below offset, whole.
+// Beyond returns the bytes of the batches that are not entirely below offset.
 func (l *Log) Beyond(offset int64) int64 {
 	n := l.below(offset)
 	if n == len(l.batches) {
@@ -65,7 +64,7 @@ func (l *Log) Append(raw []byte, epoch, records int32, maxTimestamp int64) (base
 	return base
 }
 
-// add stores a batch that has its place already: its base is the log's end.
+// add stores a batch whose base offset, the log's end, is already set.
 func (l *Log) add(b Batch, epoch int32) {
 	b.position = l.written
 	l.epochs = noteEpoch(l.epochs, epoch, b.Base)
@@ -76,15 +75,14 @@ func (l *Log) add(b Batch, epoch int32) {
 }
 
 var (
-	// ErrNotNext is the error of batches that do not begin at the log's end.
+	// ErrNotNext is the error for batches that do not begin at the log's end.
 	ErrNotNext  = errors.New("batch is not the next one")
 	errCutShort = errors.New("batch is cut short")
 	errChecksum = errors.New("batch with a wrong checksum")
 )
 
-// AppendAll takes ownership of raw, batches as their leader has them, and calls stored
-// with each. An error means that they make no sense: what came before the fault is
-// kept.
+// AppendAll takes ownership of raw, batches as their leader stores them, and calls stored with
+// each. It returns an error at the first malformed batch, and keeps the batches before it.
 func (l *Log) AppendAll(raw []byte, stored func(*kmsg.RecordBatch)) error {
 	for len(raw) > 0 {
 		if len(raw) < batchHeader {
@@ -124,16 +122,15 @@ func (l *Log) AppendAll(raw []byte, stored func(*kmsg.RecordBatch)) error {
 func (l *Log) Each(f func(*kmsg.RecordBatch)) {
 	for _, stored := range l.batches {
 		var b kmsg.RecordBatch
-		if b.ReadFrom(stored.Raw) == nil { // it was read when it came
+		if b.ReadFrom(stored.Raw) == nil { // cannot fail: the batch was decoded before it was stored
 			f(&b)
 		}
 	}
 }
 
-// Trim drops batches from the front until no more than limit bytes are kept,
-// but never the last batch (a log that forgets what was just acknowledged is no
-// log) and none that reaches beyond committed: a replica may still need it. It
-// returns how many bytes are free now.
+// Trim drops batches from the front until at most limit bytes are kept, except the last batch (a
+// log must not forget the batch that it has just acknowledged) and batches that reach beyond
+// committed, which a replica may still need. It returns the number of bytes freed.
 func (l *Log) Trim(limit, committed int64) (freed int64) {
 	n := 0
 	for n < len(l.batches)-1 && l.kept-freed > limit && l.batches[n].last < committed {
@@ -144,8 +141,8 @@ func (l *Log) Trim(limit, committed int64) (freed int64) {
 	return freed
 }
 
-// Expire drops batches from the front whose records are all older than a time in ms since
-// 1970, as far as they are committed. It returns how many bytes are free now.
+// Expire drops committed batches from the front whose records are all older than before, in ms
+// since 1970. It returns the number of bytes freed.
 func (l *Log) Expire(before, committed int64) (freed int64) {
 	kept, n := l.kept, 0
 	for n < len(l.batches) && l.batches[n].MaxTimestamp < before && l.batches[n].last < committed {
@@ -155,8 +152,8 @@ func (l *Log) Expire(before, committed int64) (freed int64) {
 	return kept - l.kept
 }
 
-// DeleteBefore moves the log's start up to offset. Whole batches go; the start
-// may lie inside the first one that stays.
+// DeleteBefore moves the log's start up to offset. It drops whole batches, so the start may lie
+// inside the first remaining one.
 func (l *Log) DeleteBefore(offset int64) (freed int64) {
 	if offset <= l.start {
 		return 0
@@ -168,7 +165,6 @@ func (l *Log) DeleteBefore(offset int64) (freed int64) {
 	return before - l.kept
 }
 
-// drop forgets the first n batches.
 func (l *Log) drop(n int) {
 	if n == 0 {
 		return
@@ -176,7 +172,7 @@ func (l *Log) drop(n int) {
 	for i := range n {
 		l.kept -= int64(len(l.batches[i].Raw)) + batchOverhead
 	}
-	clear(l.batches[:n]) // the array lives on; the batches must not
+	clear(l.batches[:n]) // the array remains in use; it must not retain the batches
 	l.batches = l.batches[n:]
 	if len(l.batches) > 0 {
 		l.start = max(l.start, l.batches[0].Base)
@@ -186,8 +182,7 @@ func (l *Log) drop(n int) {
 	l.epochs = dropEpochs(l.epochs, l.start)
 }
 
-// Truncate drops what lies at offset and beyond, with the whole of a batch that
-// holds offset.
+// Truncate drops all batches from the one that holds offset on.
 func (l *Log) Truncate(offset int64) (freed int64) {
 	n := l.find(offset)
 	if n == len(l.batches) {
@@ -201,20 +196,20 @@ func (l *Log) Truncate(offset int64) (freed int64) {
 	l.next, l.written = first.Base, first.position
 	l.start = min(l.start, l.next)
 	clear(l.batches[n:])
-	l.batches = l.batches[:n:n] // who reads the old tail must not see it written over
+	l.batches = l.batches[:n:n] // readers of the old tail must not see it overwritten
 	l.epochs = cutEpochs(l.epochs, l.next)
 	return before - l.kept
 }
 
-// Restart empties the log and has it go on at offset: a follower that its leader
-// has nothing in common with any more.
+// Restart empties the log and continues it at offset, for a follower whose log no longer overlaps
+// its leader's.
 func (l *Log) Restart(offset int64) (freed int64) {
 	freed = l.kept
 	*l = Log{start: offset, next: offset}
 	return freed
 }
 
-// LastEpoch is that of the last batch, -1 when there is none.
+// LastEpoch returns the epoch of the last batch, -1 if there is none.
 func (l *Log) LastEpoch() int32 {
 	if len(l.epochs) == 0 {
 		return -1
@@ -222,8 +217,7 @@ func (l *Log) LastEpoch() int32 {
 	return l.epochs[len(l.epochs)-1].Epoch
 }
 
-// EpochAt is the leader epoch under which the record at offset was written, -1
-// if that is not known.
+// EpochAt returns the leader epoch in which the record at offset was written, -1 if unknown.
 func (l *Log) EpochAt(offset int64) int32 {
 	i := l.find(offset)
 	if i == len(l.batches) {
@@ -232,19 +226,18 @@ func (l *Log) EpochAt(offset int64) int32 {
 	return int32(binary.BigEndian.Uint32(l.batches[i].Raw[leaderEpochAt:]))
 }
 
-// find returns the index of the batch that holds offset, len(batches) for the
-// end of the log.
+// find returns the index of the batch that holds offset, len(batches) for the end of the log.
 func (l *Log) find(offset int64) int {
 	return sort.Search(len(l.batches), func(i int) bool { return l.batches[i].last >= offset })
 }
 
-// InRange reports whether a consumer may stand at offset. The end is in range:
-// that is where one waits.
+// InRange reports whether a consumer may fetch from offset. The log's end is in range: a fetch
+// waits there for new records.
 func (l *Log) InRange(offset int64) bool { return l.start <= offset && offset <= l.next }
 
-// Readable is how many bytes a fetch from offset could have of what lies below
-// limit. Positions make it two binary searches, however much there is to read:
-// parked fetches ask this at every append.
+// Readable returns the number of bytes below limit that a fetch from offset could read. It takes
+// two binary searches over positions, however much there is to read, because parked fetches call it
+// at every append.
 func (l *Log) Readable(offset, limit int64) int64 {
 	from, to := l.find(offset), l.below(limit)
 	if from >= to {
@@ -257,7 +250,7 @@ func (l *Log) Readable(offset, limit int64) int64 {
 	return end - l.batches[from].position
 }
 
-// below is how many batches lie below limit, whole.
+// below returns the number of batches entirely below limit.
 func (l *Log) below(limit int64) int {
 	if limit >= l.next {
 		return len(l.batches)
@@ -265,9 +258,9 @@ func (l *Log) below(limit int64) int {
 	return sort.Search(len(l.batches), func(i int) bool { return l.batches[i].last >= limit })
 }
 
-// Read returns the batches from the one that holds offset on and below limit, as
-// many as fit into room bytes, and the first one also when it does not if atLeastOne
-// is true. The list is the caller's own: trim clears entries of batches.
+// Read returns the batches below limit, from the one that holds offset on, as many as fit into room
+// bytes; if atLeastOne is true, the first one even if it does not fit. The caller owns the list:
+// Trim clears entries of batches.
 func (l *Log) Read(offset, limit int64, room int, atLeastOne bool) (raw [][]byte, size int) {
 	from, end := l.find(offset), l.below(limit)
 	to := from
@@ -289,8 +282,8 @@ func (l *Log) Read(offset, limit int64, room int, atLeastOne bool) (raw [][]byte
 	return raw, size
 }
 
-// ByTime returns the first batch below limit with a record not older than ts.
-// Producers choose timestamps, so they are in no order and this is a scan.
+// ByTime returns the first batch below limit with a record not older than ts. Producers choose
+// timestamps, which are therefore unordered, so this is a linear scan.
 func (l *Log) ByTime(ts, limit int64) (Batch, bool) {
 	for _, b := range l.batches[:l.below(limit)] {
 		if b.MaxTimestamp >= ts {
@@ -300,8 +293,8 @@ func (l *Log) ByTime(ts, limit int64) (Batch, bool) {
 	return Batch{}, false
 }
 
-// Newest returns the batch below limit with the largest timestamp, the first of
-// equals.
+// Newest returns the batch below limit with the largest timestamp, the first one if several share
+// it.
 func (l *Log) Newest(limit int64) (newest Batch, ok bool) {
 	for _, b := range l.batches[:l.below(limit)] {
 		if !ok || b.MaxTimestamp > newest.MaxTimestamp {

@@ -7,10 +7,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// naive is the log as a list of its batches, and does everything by a scan.
+// naive models the log as a list of batches; every operation scans it.
 type naive struct {
 	batches     []naiveBatch
-	ever        []naiveBatch // with those that were deleted, but not those that were truncated
+	ever        []naiveBatch // including deleted batches, but not truncated ones
 	start, next int64
 }
 
@@ -27,7 +27,6 @@ func (n *naive) sum() (sum int64) {
 	return sum
 }
 
-// dropFirst forgets the first batch.
 func (n *naive) dropFirst() {
 	n.batches = n.batches[1:]
 	if len(n.batches) == 0 {
@@ -73,7 +72,7 @@ func TestLogAgainstNaive(t *testing.T) {
 				}
 			case 4:
 				offset := rng.Int64N(n.next + 2)
-				if rng.IntN(3) > 0 { // mostly near the start, or little would be left
+				if rng.IntN(3) > 0 { // mostly near the start, to keep some batches
 					offset = n.start + rng.Int64N(4)
 				}
 				kept := l.kept
@@ -107,10 +106,10 @@ func TestLogAgainstNaive(t *testing.T) {
 	}
 }
 
-// checkRead compares all that reads.
+// checkRead compares all reading methods.
 func checkRead(t *testing.T, rng *rand.Rand, l *Log, n *naive) {
 	offset, room, one := rng.Int64N(n.next+2), rng.IntN(600), rng.IntN(2) == 0
-	visible := n.next // as a high watermark, at the end of a batch
+	visible := n.next // like a high watermark, at the end of a batch
 	if len(n.batches) > 0 && rng.IntN(2) == 0 {
 		visible = n.batches[rng.IntN(len(n.batches))].base
 	}

@@ -8,17 +8,16 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// An idempotent producer numbers the records it sends to a partition, so that a
-// batch sent twice, because its answer got lost, is stored once. The controller
-// hands out producer ids, of which nothing is kept; each partition remembers for
-// each id the last batches it took, from the first one on that it sees.
+// An idempotent producer numbers the records that it sends to a partition, so that a batch that it
+// sends twice, because the response was lost, is stored once. The controller allocates producer ids
+// and keeps no record of them. For each id, each partition remembers the last batches that it
+// stored, from the first one that it sees.
 
-// rememberedBatches is how many a producer may have in flight, and so how far
-// back a repeated one can lie. Kafka's clients rely on five.
+// rememberedBatches is the number of batches that a producer may have in flight, and so how far
+// back a duplicate can lie. Kafka's clients rely on five.
 const rememberedBatches = 5
 
-// Producer is what a partition remembers of one producer. The partition's
-// lock guards it.
+// Producer is a partition's state of one producer. The partition's lock guards it.
 type Producer struct {
 	epoch  int16
 	recent []sequenceRange // oldest first, at most rememberedBatches
@@ -27,17 +26,16 @@ type Producer struct {
 
 type sequenceRange struct {
 	first, last int32
-	base        int64 // the offset it was stored at
+	base        int64 // the offset at which it was stored
 }
 
-// nextSequence is the one after seq. Sequences wrap from MaxInt32 to 0.
+// nextSequence returns seq plus by. Sequences wrap from MaxInt32 to 0.
 func nextSequence(seq int32, by int32) int32 {
 	return int32((int64(seq) + int64(by)) % (math.MaxInt32 + 1))
 }
 
-// Check returns what is to become of a batch: an error; or stored before, at base;
-// or new. A producer of which nothing is known may begin anywhere: its state may
-// have been forgotten for age or space.
+// Check reports whether a batch is invalid (an error), a duplicate of the batch at base, or new. An
+// unknown producer may begin at any sequence: its state may have been forgotten for age or space.
 func (s *Producer) Check(b *kmsg.RecordBatch) (base int64, duplicate bool, _ *kerr.Error) {
 	last := nextSequence(b.FirstSequence, b.NumRecords-1)
 	switch {
@@ -62,7 +60,7 @@ func (s *Producer) Check(b *kmsg.RecordBatch) (base int64, duplicate bool, _ *ke
 	return 0, false, nil
 }
 
-// Take remembers a batch that check found new.
+// Take records a batch that Check found new.
 func (s *Producer) Take(b *kmsg.RecordBatch, base int64, now time.Time) {
 	if b.ProducerEpoch != s.epoch {
 		s.epoch, s.recent = b.ProducerEpoch, s.recent[:0]
@@ -82,8 +80,8 @@ func (s *Producer) Take(b *kmsg.RecordBatch, base int64, now time.Time) {
 // Producers are a partition's producers by id.
 type Producers map[int64]*Producer
 
-// Add makes room for a producer that is new here: those idle for too long go,
-// and if that is not enough, the one that was quiet the longest.
+// Add adds a producer that is new to this partition. If there are limit producers already, it
+// removes those that have been idle for too long, or else the one that has been idle the longest.
 func (p Producers) Add(id int64, limit int, idle time.Duration, now time.Time) *Producer {
 	if len(p) >= limit {
 		quietest, quietestID := now, int64(NoProducer)

@@ -2,7 +2,7 @@ package log
 
 import "fmt"
 
-// Verify checks what must hold of a log between any two calls, for tests.
+// Verify checks the log's invariants, for tests.
 func (l *Log) Verify() error {
 	kept := int64(0)
 	for i, b := range l.batches {

@@ -7,23 +7,23 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/option"
 )
 
-// Config is what the controller decides by. The zero value of a field is its default.
+// Config configures the controller. The zero value of a field means its default.
 type Config struct {
-	DefaultPartitions int32 // of topics created without a count
+	DefaultPartitions int32 // of topics created without a number of partitions
 	MaxTopics         int
 	MaxPartitions     int   // over all topics
-	RetentionBytes    int64 // kept per partition, of topics created without a number
+	RetentionBytes    int64 // kept per partition, of topics created without this setting
 
 	Replication       int16 // replicas of topics created without a number, and of the offsets topic
-	MinISR            int32 // in-sync replicas that acks=all asks for, of topics created without a number
+	MinISR            int32 // in-sync replicas that acks=all requires, of topics created without a number
 	OffsetsPartitions int32
 
-	BrokerSession time.Duration // a broker that is silent for longer is not alive
-	Tick          time.Duration // of its timing wheel
-	Logger        *slog.Logger  // of what is decided, and why; nil: slog.Default
+	BrokerSession time.Duration // a broker that sends no heartbeat for longer is fenced
+	Tick          time.Duration // of the controller's timing wheel
+	Logger        *slog.Logger  // logs each decision with its cause; nil: slog.Default
 }
 
-// WithDefaults fills in what is zero and refuses what is out of range.
+// WithDefaults fills in the zero fields and returns an error for values out of range.
 func (c Config) WithDefaults() (Config, error) {
 	var b option.Check
 	option.Fill(&b, "Meta.DefaultPartitions", &c.DefaultPartitions, 1, 1, 1<<20)

@@ -15,44 +15,43 @@ import (
 	"github.com/seed-782fa212/limbo/timingwheel/keyed"
 )
 
-// Controller decides for the cluster: which brokers live, what topics there
-// are, who replicates and who leads. In Kafka it is a quorum of its own; here
-// it is an object of the process that brokers talk to by calls. All the same a
-// broker learns of a decision only when it comes to ask for it, so a paused one
-// acts on an old image and has to be fenced.
+// Controller makes the cluster's decisions: which brokers are live, which topics exist, and which
+// brokers replicate and lead their partitions. In Kafka it is a quorum of its own; here it is an
+// object in the process, which brokers call directly. A broker still learns of a decision only when
+// it asks, so a paused broker acts on an old image and has to be fenced.
 //
-// That a broker lives is a deadline pushed out by its heartbeats: keyed.Table.
+// A broker is live until a deadline that each heartbeat extends; see keyed.Table.
 //
-// Lock order: mu is a leaf, but for the wheel's own.
+// Lock order: mu is a leaf, except for the wheel's own locks.
 type Controller struct {
 	cfg       Config
 	sessions  *keyed.Table[int32, Incarnation]
 	current   atomic.Pointer[Image]
-	producers atomic.Int64 // ids given out
+	producers atomic.Int64 // the last id allocated
 
-	uptime     uptime.Clock // by it silence is measured
+	uptime     uptime.Clock // measures how long brokers have been silent
 	stop       context.CancelFunc
 	background sync.WaitGroup
 
 	mu      sync.Mutex
 	live    map[int32]*session // guarded by mu
 	last    Incarnation        // guarded by mu
-	placed  int                // partitions ever placed: where the next begins; guarded by mu
-	changed chan struct{}      // closed when current is another; guarded by mu
-	recent  []Decision         // the last few, oldest first; guarded by mu
-	closed  bool               // no elections any more; guarded by mu
+	placed  int                // partitions placed so far; the next placement starts there; guarded by mu
+	changed chan struct{}      // closed when current is replaced; guarded by mu
+	recent  []Decision         // the latest ones, oldest first; guarded by mu
+	closed  bool               // no more decisions; guarded by mu
 }
 
-// session is a live broker's. The controller's lock guards it.
+// session is the session of a live broker. The controller's lock guards it.
 type session struct {
 	of      Incarnation
 	heardAt time.Duration // by the controller's uptime
 }
 
-// Incarnation tells a broker from the one that had its id before a restart.
+// Incarnation distinguishes a broker from the one that had its id before a restart.
 type Incarnation uint64
 
-// NewController makes a controller. cfg is as WithDefaults has returned it.
+// NewController starts a controller. cfg must come from WithDefaults.
 func NewController(cfg Config) (*Controller, error) {
 	c := &Controller{cfg: cfg, live: map[int32]*session{}, changed: make(chan struct{})}
 	c.current.Store(&Image{ByName: map[string]*Topic{}, ByID: map[TopicID]*Topic{}})
@@ -66,7 +65,7 @@ func NewController(cfg Config) (*Controller, error) {
 	return c, nil
 }
 
-// Shutdown ends the controller, and its goroutines.
+// Shutdown ends the controller and its goroutines.
 func (c *Controller) Shutdown(ctx context.Context) error {
 	c.Close()
 	c.stop()
@@ -78,7 +77,7 @@ func (c *Controller) Shutdown(ctx context.Context) error {
 // Image returns the latest image.
 func (c *Controller) Image() *Image { return c.current.Load() }
 
-// Newer waits for an image of a higher version than the one given.
+// Newer waits for an image of a higher version than the given one.
 func (c *Controller) Newer(ctx context.Context, version int64) (*Image, error) {
 	for {
 		c.mu.Lock()
@@ -95,9 +94,9 @@ func (c *Controller) Newer(ctx context.Context, version int64) (*Image, error) {
 	}
 }
 
-// decide runs f with the lock held and a copy of the image to change, and makes that the
-// one that brokers are given, unless f returns false. Each change of a partition is logged
-// with its cause, which f returns.
+// decide calls f with the lock held and with a copy of the image, which f may change. Unless f
+// returns false, it publishes the copy and logs each change of a partition with the cause that f
+// returned.
 func (c *Controller) decide(f func(next *Image) (cause string, ok bool)) {
 	c.mu.Lock()
 	next := c.Image().next()
@@ -115,11 +114,11 @@ func (c *Controller) decide(f func(next *Image) (cause string, ok bool)) {
 	}
 }
 
-// Decision is something that the controller has decided.
+// Decision is a decision of the controller.
 type Decision struct {
 	At                  time.Time
 	Cause               string
-	Leaders, InSyncSets int // of partitions that changed
+	Leaders, InSyncSets int // number of partitions that changed
 }
 
 const remembered = 100
@@ -147,7 +146,6 @@ func (c *Controller) Recent() []Decision {
 	return slices.Clone(c.recent)
 }
 
-// report logs changes of partitions.
 func (c *Controller) report(changes []change, cause string) {
 	for _, x := range changes {
 		partition := fmt.Sprintf("%s/%d", x.topic, x.index)
@@ -160,10 +158,10 @@ func (c *Controller) report(changes []change, cause string) {
 	}
 }
 
-// NextProducerID is one that no producer of this cluster ever had.
+// NextProducerID allocates a producer id that is new in this cluster.
 func (c *Controller) NextProducerID() int64 { return c.producers.Add(1) }
 
-// Register takes a broker in. Partitions that had no leader may have one now.
+// Register adds a broker. Partitions without a leader may get one.
 func (c *Controller) Register(n Node) (i Incarnation, err error) {
 	c.decide(func(next *Image) (string, bool) {
 		if c.closed {
@@ -171,7 +169,7 @@ func (c *Controller) Register(n Node) (i Incarnation, err error) {
 			return "", false
 		}
 		if _, ok := c.live[n.ID]; ok {
-			c.leaveLocked(next, n.ID) // what it led before its restart it may not lead on
+			c.leaveLocked(next, n.ID) // it may not go on leading the partitions that it led before its restart
 		}
 		c.last++
 		i = c.last
@@ -194,8 +192,8 @@ func (c *Controller) Register(n Node) (i Incarnation, err error) {
 	return i, err
 }
 
-// Heartbeat renews a broker's session. It reports whether there is one: otherwise
-// the broker was fenced, and must register again.
+// Heartbeat renews a broker's session. It reports false if there is none: the broker was fenced and
+// must register again.
 func (c *Controller) Heartbeat(id int32, i Incarnation) bool {
 	c.mu.Lock()
 	s := c.live[id]
@@ -207,15 +205,15 @@ func (c *Controller) Heartbeat(id int32, i Incarnation) bool {
 	return lives && c.sessions.Touch(id, c.cfg.BrokerSession) == nil
 }
 
-// sessionEnded is the expiry function of the sessions. The controller may not have run for
-// some of the time; then the broker has that much more.
+// sessionEnded is the expiry function of the sessions. If the controller itself did not run for
+// some of the time, it extends the session by that time.
 func (c *Controller) sessionEnded(id int32, i Incarnation) {
 	c.mu.Lock()
 	var silent time.Duration
 	if s := c.live[id]; s != nil && s.of == i {
 		silent = c.uptime.Now() - s.heardAt
 		if left := c.cfg.BrokerSession - silent; left > 0 && !c.closed {
-			_ = c.sessions.Set(id, i, max(left, c.cfg.BrokerSession/16)) // fails in a shutdown only
+			_ = c.sessions.Set(id, i, max(left, c.cfg.BrokerSession/16)) // fails only during a shutdown
 			c.mu.Unlock()
 			return
 		}
@@ -224,23 +222,22 @@ func (c *Controller) sessionEnded(id int32, i Incarnation) {
 	c.Fence(id, i, fmt.Sprintf("broker %d was silent for %v", id, silent.Round(time.Millisecond)))
 }
 
-// Unregister fences a broker that is about to stop, so that others lead before it
-// goes. Where there are no others nothing changes: what it holds it may answer
-// to the last.
+// Unregister fences a broker that is about to stop, so that other brokers take over its partitions
+// first. The last broker is not fenced: it may answer its pending requests until it stops.
 func (c *Controller) Unregister(id int32, i Incarnation) {
 	if len(c.Image().Nodes) > 1 {
 		c.Fence(id, i, fmt.Sprintf("broker %d leaves", id))
 	}
 }
 
-// Close ends all deciding: the whole cluster is about to stop.
+// Close ends all decisions: the whole cluster is about to stop.
 func (c *Controller) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
 }
 
-// Fence takes a broker out.
+// Fence removes a broker from the cluster.
 func (c *Controller) Fence(id int32, i Incarnation, cause string) {
 	fenced := false
 	c.decide(func(next *Image) (string, bool) {
@@ -256,9 +253,9 @@ func (c *Controller) Fence(id int32, i Incarnation, cause string) {
 	}
 }
 
-// leaveLocked takes a broker out of every in-sync set but those where it is the
-// last one: who comes next must have all that was committed, so such a
-// partition waits for it, without a leader.
+// leaveLocked removes a broker from every in-sync set in which it is not the last member. A new
+// leader must have every committed record, so a partition whose last in-sync replica leaves waits
+// for it, without a leader.
 func (c *Controller) leaveLocked(next *Image, id int32) {
 	delete(c.live, id)
 	next.Nodes = slices.DeleteFunc(next.Nodes, func(n Node) bool { return n.ID == id })
@@ -280,7 +277,7 @@ func (c *Controller) leaveLocked(next *Image, id int32) {
 	}
 }
 
-// electLocked makes the first live replica that is in sync the leader.
+// electLocked elects the first live in-sync replica as the leader.
 func (c *Controller) electLocked(next *Image, key PartitionKey, a Assignment) {
 	was := a.Leader
 	a.Leader = NoLeader
@@ -297,9 +294,8 @@ func (c *Controller) electLocked(next *Image, key PartitionKey, a Assignment) {
 	next.reassign(key, a)
 }
 
-// AlterISR is a leader's request to change the in-sync set of its partition. It
-// is refused when the leader, or what it believes of the partition, is not of
-// today.
+// AlterISR is a leader's request to change the in-sync set of its partition. It is refused if the
+// leader, or the assignment that it believes in, is no longer current.
 func (c *Controller) AlterISR(leader int32, key PartitionKey, believed Assignment, isr []int32) (err *kerr.Error) {
 	c.decide(func(next *Image) (string, bool) {
 		_, a := next.Assignment(key)
@@ -309,7 +305,7 @@ func (c *Controller) AlterISR(leader int32, key PartitionKey, believed Assignmen
 		changed := *a
 		changed.ISR = isr
 		if preferred := a.Replicas[0]; leader != preferred && slices.Contains(isr, preferred) {
-			c.electLocked(next, key, changed) // it has caught up: leadership goes home
+			c.electLocked(next, key, changed) // it has caught up: the preferred leader leads again
 		} else {
 			next.reassign(key, changed)
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// started makes a controller of brokers 0 to n-1, in virtual time, and what it logs.
+// started starts a controller with brokers 0 to n-1, in virtual time, and returns its log too.
 func started(t *testing.T, n int32) (*Controller, []Incarnation, *bytes.Buffer) {
 	t.Helper()
 	var out bytes.Buffer
@@ -31,8 +31,8 @@ func started(t *testing.T, n int32) (*Controller, []Incarnation, *bytes.Buffer) 
 	return c, live, &out
 }
 
-// A broker is fenced when it was silent for its session, and not a moment earlier; each
-// partition that has another leader, or in-sync set, by that is logged with the cause.
+// A broker is fenced after a silence of exactly its session timeout. Each resulting change of a
+// leader or an in-sync set is logged with its cause.
 func TestSilentBrokerIsFenced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, live, out := started(t, 3)
@@ -49,7 +49,7 @@ func TestSilentBrokerIsFenced(t *testing.T) {
 			time.Sleep(session / 8)
 			beat(0, 1)
 		}
-		time.Sleep(session/8 - time.Millisecond) // at its very end the fencing may come first
+		time.Sleep(session/8 - time.Millisecond) // at the very end of the session, fencing might come first
 		beat(0, 1)
 		require.True(t, c.Image().Lives(2))
 		time.Sleep(session / 8)
@@ -76,12 +76,11 @@ func TestSilentBrokerIsFenced(t *testing.T) {
 	})
 }
 
-// Whose heartbeats the controller could not hear, for it did not run itself, is not
-// fenced for that.
+// A broker is not fenced for heartbeats that were missed because the controller itself did not run.
 func TestTheControllersOwnStallCountsForNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, out := started(t, 2)
-		c.stop() // its clock stands still: it does not run
+		c.stop() // its clock stands still, as if it did not run
 		time.Sleep(10 * c.cfg.BrokerSession)
 		synctest.Wait()
 		require.Len(t, c.Image().Nodes, 2)
@@ -99,8 +98,7 @@ func TestTheControllersOwnStallCountsForNobody(t *testing.T) {
 	})
 }
 
-// An image that was given out does not change, however many of its partitions do in the
-// next one; and those that do not are the same.
+// A published image never changes, however many partitions change in the next one.
 func TestImagesDoNotChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, live, _ := started(t, 3)

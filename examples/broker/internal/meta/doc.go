@@ -1,3 +1,3 @@
-// Package meta is what the cluster is: its brokers, topics and partitions at one moment
-// (Image), and who decides about them (Controller).
+// Package meta holds the cluster's metadata: its brokers, topics and partitions at one moment
+// (Image), and the Controller that changes them.
 package meta

@@ -9,42 +9,42 @@ import (
 	"time"
 )
 
-// Image is the cluster's metadata at one moment: which brokers live, which
-// topics there are, who leads what. The controller makes a new one for each
-// change and changes none it has made, so it is read without a lock. A broker
-// acts on the latest it was given, which may not be the latest there is.
+// Image is the cluster's metadata at one moment: the live brokers, the topics, and the leader of
+// each partition. The controller publishes a new image for each change and never modifies a
+// published one, so images are read without a lock. A broker acts on the latest image that it has
+// received, which may not be the controller's latest.
 type Image struct {
-	Version    int64 // one higher with each change
+	Version    int64 // incremented by each change
 	Nodes      []Node
 	ByName     map[string]*Topic
 	ByID       map[TopicID]*Topic
 	partitions int // over all topics
 
-	// Of one that is not published yet.
+	// Only used until the image is published.
 
-	own     map[TopicID]bool // topics that are this image's alone, to be changed
+	own     map[TopicID]bool // topics that only this image holds, so they may be changed
 	changes []change
 }
 
-// change is one of a partition.
+// change is a change of a partition's assignment.
 type change struct {
 	topic         string
 	index         int32
 	before, after Assignment
 }
 
-// Node is a live broker and where it listens.
+// Node is a live broker and its address.
 type Node struct {
 	ID   int32
 	Host string
 	Port int32
 }
 
-// TopicID is what Fetch 13 and Produce 13 name topics by. It never returns: a
-// topic deleted and created again is another one.
+// TopicID identifies a topic in Fetch 13 and Produce 13. Ids are never reused: a topic that is
+// deleted and created again has a new id.
 type TopicID [16]byte
 
-// Topic is one of an image's topics. It never changes.
+// Topic is a topic of an image. It is immutable.
 type Topic struct {
 	Name       string
 	ID         TopicID
@@ -53,32 +53,32 @@ type Topic struct {
 	Settings
 }
 
-// Settings are what clients may choose of a topic.
+// Settings are the topic settings that clients may choose.
 type Settings struct {
 	Retention     int64             // bytes per partition
-	RetentionTime time.Duration     // 0: for ever
-	MinISR        int32             // in-sync replicas that acks=all asks for
-	MaxBatch      int               // bytes of a batch; 0: as many as the broker takes
-	Noted         map[string]string // those of Kafka's that have no meaning here; it never changes
+	RetentionTime time.Duration     // 0: unlimited
+	MinISR        int32             // in-sync replicas that acks=all requires
+	MaxBatch      int               // bytes of a batch; 0: the broker's limit
+	Noted         map[string]string // Kafka settings that have no effect here; immutable
 }
 
-// Assignment is who holds a partition. It never changes.
+// Assignment is the placement and leadership of a partition. It is immutable.
 type Assignment struct {
 	Replicas []int32 // the preferred leader first
-	ISR      []int32 // those of them that have all that was committed
-	Leader   int32   // one of isr, or NoLeader
-	Epoch    int32   // of the leader: one higher with each election
-	Version  int32   // one higher with each change of any of these
+	ISR      []int32 // the replicas that have every committed record
+	Leader   int32   // one of ISR, or NoLeader
+	Epoch    int32   // of the leader: incremented by each election
+	Version  int32   // incremented by each change of any of these
 }
 
-// NoLeader stands for the leader of a partition that has none.
+// NoLeader is the Leader of a partition that has none.
 const NoLeader = -1
 
 // Addr returns its host:port.
 func (n Node) Addr() string { return net.JoinHostPort(n.Host, strconv.Itoa(int(n.Port))) }
 
-// PartitionKey names a partition. The id, not the name, so that nobody waits on
-// a topic's namesake.
+// PartitionKey identifies a partition. It holds the topic's id, not its name, so that no request
+// waits on a later topic of the same name.
 type PartitionKey struct {
 	Topic TopicID
 	Index int32
@@ -93,18 +93,18 @@ func (i *Image) Node(id int32) (Node, bool) {
 	return i.Nodes[at], true
 }
 
-// Lives reports whether a broker lives.
+// Lives reports whether a broker is live.
 func (i *Image) Lives(id int32) bool {
 	_, ok := i.Node(id)
 	return ok
 }
 
-// All lists the topics by name.
+// All returns the topics, sorted by name.
 func (i *Image) All() []*Topic {
 	return slices.SortedFunc(maps.Values(i.ByName), func(a, b *Topic) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// Assignment finds a partition's, if it exists.
+// Assignment returns a partition's topic and assignment, nil if the partition does not exist.
 func (i *Image) Assignment(key PartitionKey) (*Topic, *Assignment) {
 	t := i.ByID[key.Topic]
 	if t == nil || key.Index < 0 || int(key.Index) >= len(t.Partitions) {
@@ -113,9 +113,9 @@ func (i *Image) Assignment(key PartitionKey) (*Topic, *Assignment) {
 	return t, &t.Partitions[key.Index]
 }
 
-// The following change an image that is not published yet.
+// The following methods change an image that is not published yet.
 
-// next is a copy to change.
+// next returns a copy to change.
 func (i *Image) next() *Image {
 	return &Image{
 		Version:    i.Version + 1,
@@ -127,7 +127,7 @@ func (i *Image) next() *Image {
 	}
 }
 
-// takeChanges returns what was reassigned, and forgets it.
+// takeChanges returns the changes of partitions and clears the list.
 func (i *Image) takeChanges() (changes []change) {
 	changes, i.changes = i.changes, nil
 	return changes
@@ -147,8 +147,8 @@ func (i *Image) remove(id TopicID) {
 	}
 }
 
-// reassign puts another assignment in the place of a partition's. The topic and
-// its list are copied, once: images before this one have them, too.
+// reassign replaces a partition's assignment. It copies the topic and its list of partitions once,
+// because earlier images share them.
 func (i *Image) reassign(key PartitionKey, a Assignment) {
 	t := i.ByID[key.Topic]
 	if !i.own[key.Topic] {
@@ -164,12 +164,12 @@ func (i *Image) reassign(key PartitionKey, a Assignment) {
 	i.changes = append(i.changes, change{t.Name, key.Index, before, a})
 }
 
-// Without returns ids but one.
+// Without returns a copy of ids without id.
 func Without(ids []int32, id int32) []int32 {
 	return slices.DeleteFunc(slices.Clone(ids), func(x int32) bool { return x == id })
 }
 
-// NodeAt is a broker's entry in the metadata.
+// NodeAt returns a broker's entry in the metadata.
 func NodeAt(id int32, addr net.Addr) Node {
 	n := Node{ID: id, Host: "127.0.0.1"}
 	if tcp, ok := addr.(*net.TCPAddr); ok {

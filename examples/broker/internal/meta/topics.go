@@ -8,19 +8,19 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
-// Shape is what a topic is asked to be. Zero and -1 take the defaults.
+// Shape is the requested shape of a topic. Zero and -1 mean the defaults.
 type Shape struct {
 	Partitions  int32
 	Replication int16
 	Internal    bool
-	Replicas    [][]int32 // by partition; nil lets the controller choose
+	Replicas    [][]int32 // by partition; nil: the controller chooses
 	Settings
 }
 
-// Create makes a topic. With validateOnly it returns what it would do, and does
+// Create creates a topic. With validateOnly it returns the topic that it would create, and changes
 // nothing.
 func (c *Controller) Create(name string, shape Shape, validateOnly bool) (made *Topic, err *kerr.Error) {
-	if !ValidTopicName(name) || name == OffsetsTopic && !shape.Internal { // which only the coordinators make
+	if !ValidTopicName(name) || name == OffsetsTopic && !shape.Internal { // which only the coordinators create
 		return nil, kerr.InvalidTopicException
 	}
 	c.decide(func(next *Image) (string, bool) {
@@ -52,7 +52,7 @@ func (c *Controller) Create(name string, shape Shape, validateOnly bool) (made *
 	return made, err
 }
 
-// fillIn sets what is zero to its default.
+// fillIn sets zero fields to their defaults.
 func (c *Controller) fillIn(s *Settings, replicas int) {
 	if s.Retention == 0 {
 		s.Retention = c.cfg.RetentionBytes
@@ -62,8 +62,8 @@ func (c *Controller) fillIn(s *Settings, replicas int) {
 	}
 }
 
-// Configure changes the settings of a topic. Zero takes a default. It reports whether there
-// is that topic.
+// Configure changes a topic's settings. Zero means a default. It reports whether the topic exists
+// and is not internal.
 func (c *Controller) Configure(id TopicID, change func(*Settings)) (ok bool) {
 	c.decide(func(next *Image) (string, bool) {
 		t := next.ByID[id]
@@ -79,9 +79,9 @@ func (c *Controller) Configure(id TopicID, change func(*Settings)) (ok bool) {
 	return ok
 }
 
-// Grow adds partitions to a topic, until it has count. replicas are those of the new ones;
-// nil lets the controller choose. With validateOnly it returns what it would do, and does
-// nothing.
+// Grow adds partitions to a topic until it has count. replicas belong to the new partitions; nil
+// lets the controller choose. With validateOnly it returns the topic as it would become, and
+// changes nothing.
 func (c *Controller) Grow(name string, count int32, replicas [][]int32, validateOnly bool) (grown *Topic, err *kerr.Error) {
 	c.decide(func(next *Image) (string, bool) {
 		t := next.ByName[name]
@@ -120,8 +120,8 @@ func (c *Controller) Grow(name string, count int32, replicas [][]int32, validate
 	return grown, err
 }
 
-// placeLocked chooses each partition's replicas: live brokers, in turn, so that
-// every one leads and follows equally often.
+// placeLocked chooses each partition's replicas from the live brokers round-robin, so that each one
+// leads and follows equally often.
 func (c *Controller) placeLocked(shape Shape) ([][]int32, *kerr.Error) {
 	nodes := c.Image().Nodes
 	if shape.Replicas != nil {
@@ -151,7 +151,7 @@ func (c *Controller) placeLocked(shape Shape) ([][]int32, *kerr.Error) {
 	return all, nil
 }
 
-// checkReplicasLocked checks an assignment that a client has made.
+// checkReplicasLocked checks an assignment that a client requested.
 func (c *Controller) checkReplicasLocked(replicas [][]int32) *kerr.Error {
 	for _, ids := range replicas {
 		if len(ids) == 0 || len(ids) != len(replicas[0]) {
@@ -166,10 +166,10 @@ func (c *Controller) checkReplicasLocked(replicas [][]int32) *kerr.Error {
 	return nil
 }
 
-// OffsetsTopic is where groups' coordinators keep what was committed.
+// OffsetsTopic is the topic in which group coordinators store committed offsets.
 const OffsetsTopic = "__consumer_offsets"
 
-// CreateOffsetsTopic makes it, on first use.
+// CreateOffsetsTopic creates the offsets topic on first use.
 func (c *Controller) CreateOffsetsTopic() *kerr.Error {
 	if c.Image().ByName[OffsetsTopic] != nil {
 		return nil
@@ -194,7 +194,7 @@ func (c *Controller) Remove(id TopicID) (ok bool) {
 	return ok
 }
 
-// maxTopicName is Kafka's: a topic's directory once had to fit a file name.
+// maxTopicName is Kafka's limit: a topic's name is part of a directory's name there.
 const maxTopicName = 249
 
 // ValidTopicName reports whether Kafka allows a topic of that name.

@@ -1,3 +1,3 @@
-// Package metric counts what a broker does: durations (histogram.go), and all of it together
-// (stats.go). Purgatories count the operations that wait in them themselves.
+// Package metric holds a broker's metrics: durations (histogram.go) and the statistics as a whole
+// (stats.go). Purgatories count their own pending operations.
 package metric

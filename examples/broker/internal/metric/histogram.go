@@ -13,14 +13,13 @@ type Histogram struct {
 	durations histogram.Durations // guarded by mu
 }
 
-// Add counts a duration.
 func (h *Histogram) Add(d time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.durations.Add(d)
 }
 
-// Durations returns what was counted so far.
+// Durations returns the durations counted so far.
 func (h *Histogram) Durations() histogram.Durations {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// Counters count what the table and the tests want to know. All fields are
-// written by whoever does the thing, and only ever grow.
+// Counters are the counters behind the table and the tests. The code that performs an action
+// increments its counter; counters never decrease.
 type Counters struct {
 	Panics atomic.Uint64 // bugs: recovered in an operation
 
@@ -18,16 +18,16 @@ type Counters struct {
 	Woken    atomic.Uint64 // parked fetches that an append completed
 	Overload atomic.Uint64 // requests answered at once because a purgatory was full
 
-	LostCommitted atomic.Int64 // records cut off a log below its high watermark: there must be none
+	LostCommitted atomic.Int64 // records truncated below the high watermark: must stay 0
 
-	// Heartbeats counts the times between two heartbeats of a member of a group, by outcome.
+	// Heartbeats holds the intervals between heartbeats of group members, by outcome.
 	Heartbeats [purgatory.Failed + 1]Histogram
 }
 
-// Stats is what a broker holds and what it has counted; or several of them.
+// Stats is the state and the counters of a broker, or the sum of several brokers'.
 type Stats struct {
 	Parked  int // operations in purgatories, now
-	Watched int // keys that they wait on
+	Watched int // their watched keys
 	Timers  int // pending on the timing wheel
 	Wakeups uint64
 
@@ -38,25 +38,25 @@ type Stats struct {
 	Groups        int64
 
 	Requests, Answers uint64
-	Refused           uint64    // connections closed for what they sent
+	Refused           uint64    // connections closed for invalid input
 	Panics            uint64    // bugs, recovered
 	Overload          uint64    // requests answered at once because a purgatory was full
 	Woken             uint64    // parked fetches of consumers that an append completed
 	Records           uint64    // appended
 	Batches           [8]uint64 // appended, by codec: none, gzip, snappy, lz4, zstd
-	LostCommitted     int64     // records cut off a log below its high watermark: there must be none
+	LostCommitted     int64     // records truncated below the high watermark: must stay 0
 
-	Wake       histogram.Durations       // from the rise of the high watermark to the write of the fetch answer it completed
+	Wake       histogram.Durations       // from a rise of the high watermark to the write of a completed fetch
 	Operations map[string]OperationStats // by kind
 }
 
-// OperationStats is what became of one kind of operation.
+// OperationStats are the outcomes of one kind of operation.
 type OperationStats struct {
 	Completed, Expired, Cancelled, Closed, Failed uint64
-	Waited                                        histogram.Durations // of those that waited at all
+	Waited                                        histogram.Durations // only of operations that were parked
 }
 
-// AddOperations adds what a purgatory has counted of a kind of operation.
+// AddOperations adds a purgatory's counts of one kind of operation.
 func (t *Stats) AddOperations(kind string, st purgatory.Stats) {
 	if t.Operations == nil {
 		t.Operations = map[string]OperationStats{}
@@ -73,7 +73,7 @@ func (t *Stats) AddOperations(kind string, st purgatory.Stats) {
 	t.Operations[kind] = sum
 }
 
-// AddTo adds the counts to a sum.
+// AddTo adds the counters to t.
 func (c *Counters) AddTo(t *Stats) {
 	t.Panics += c.Panics.Load()
 	t.Overload += c.Overload.Load()

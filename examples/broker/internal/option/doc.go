@@ -1,2 +1,2 @@
-// Package option fills in defaults and checks ranges of configurations.
+// Package option sets defaults and checks the ranges of configuration values.
 package option

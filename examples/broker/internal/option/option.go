@@ -2,11 +2,11 @@ package option
 
 import "fmt"
 
-// Check checks options that have a default and a range each. It keeps the first error.
+// Check collects the first error of a series of Fill calls.
 type Check struct{ Err error }
 
-// Fill sets an option that is zero to its default, and checks that it lies between
-// least and most, both inclusive.
+// Fill sets a zero option to its default, and checks that the option is between least and most,
+// inclusive.
 func Fill[N ~int | ~int16 | ~int32 | ~int64](b *Check, name string, value *N, byDefault, least, most N) {
 	if *value == 0 {
 		*value = byDefault

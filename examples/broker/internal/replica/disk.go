@@ -7,13 +7,13 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
 )
 
-// Disk keeps a stopped broker's logs. Nothing is written to a real one.
+// Disk keeps the logs of a stopped broker, in memory.
 type Disk struct {
 	mu   sync.Mutex
 	logs map[meta.PartitionKey]Stored // guarded by mu
 }
 
-// Put keeps a log.
+// Put stores a log.
 func (d *Disk) Put(key meta.PartitionKey, s Stored) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -23,7 +23,7 @@ func (d *Disk) Put(key meta.PartitionKey, s Stored) {
 	d.logs[key] = s
 }
 
-// Take hands a log over to a running broker; an empty one if there is none.
+// Take removes a log and returns it; an empty one if there is none.
 func (d *Disk) Take(key meta.PartitionKey) Stored {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -31,7 +31,7 @@ func (d *Disk) Take(key meta.PartitionKey) Stored {
 	return d.logs[key]
 }
 
-// Stored is what of a replica outlives its broker's restart.
+// Stored is the part of a replica that survives a restart of its broker.
 type Stored struct {
 	log log.Log
 	hw  int64

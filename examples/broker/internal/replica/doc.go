@@ -1,5 +1,5 @@
-// Package replica is one broker's copy of a partition: what it takes as a leader and what
-// it answers (partition.go, lookup.go), who of its followers is in sync and what is
-// committed thereby (isr.go), and how it follows another leader (follower.go). A reign, a
-// partition under one leader, is what requests wait on (reign.go).
+// Package replica is one broker's copy of a partition: as a leader, what it appends and serves
+// (partition.go, lookup.go), which followers are in sync, and which records are therefore committed
+// (isr.go); as a follower, how it copies its leader's log (follower.go). Requests wait on a Reign,
+// a partition in one leader epoch (reign.go).
 package replica

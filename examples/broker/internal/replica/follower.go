@@ -8,16 +8,15 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/log"
 )
 
-// What a follower does with its replica: take what its leader has, and cut off
-// what its leader has not.
+// The follower's side of a replica: append what the leader's log has, and truncate what it lacks.
 
-// Position is what a follower asks its leader for.
+// Position is a follower's position, which it sends to its leader in a fetch.
 type Position struct {
 	Epoch, LastEpoch int32
 	Offset, Start    int64
 }
 
-// Following returns where the replica stands, if it follows that leader.
+// Following returns the replica's position if it follows this leader.
 func (p *Partition) Following(leader int32) (Position, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -27,20 +26,20 @@ func (p *Partition) Following(leader int32) (Position, bool) {
 	return Position{p.assigned.Epoch, p.log.LastEpoch(), p.log.End(), p.log.Start()}, true
 }
 
-// followsLocked is false for what a leader of another epoch has said.
+// followsLocked reports whether the replica follows the leader of this epoch. Responses from a
+// leader of another epoch are ignored.
 func (p *Partition) followsLocked(epoch int32) bool {
 	return !p.closed && !p.leading && p.assigned.Epoch == epoch
 }
 
-// Take appends what the leader sent, learns its watermarks, and drops what it
-// has dropped. An error means that the answer makes no sense: what came before
-// the fault is kept.
+// Take appends the leader's batches, adopts its high watermark, and drops the records before its
+// log start. It returns an error at the first malformed batch, and keeps the batches before it.
 func (p *Partition) Take(epoch int32, batches []byte, hw, leaderStart int64) error {
-	own := append([]byte(nil), batches...) // one copy: the batches are kept for as long as each other, nearly
+	own := append([]byte(nil), batches...) // one copy: they are dropped at nearly the same time
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.followsLocked(epoch) {
-		return nil // it came too late
+		return nil // a late response
 	}
 	before, now := p.log.Kept(), time.Now()
 	err := p.log.AppendAll(own, func(b *kmsg.RecordBatch) { p.noteProducerLocked(b, now) })
@@ -53,8 +52,8 @@ func (p *Partition) Take(epoch int32, batches []byte, hw, leaderStart int64) err
 	return err
 }
 
-// noteProducerLocked remembers a batch's sequence, as its leader does: this
-// replica may be the next leader, and must know a batch sent again.
+// noteProducerLocked records a batch's sequence, as its leader does: this replica may become the
+// leader and must then recognize duplicates.
 func (p *Partition) noteProducerLocked(b *kmsg.RecordBatch, now time.Time) {
 	if b.ProducerID < 0 {
 		return
@@ -66,19 +65,18 @@ func (p *Partition) noteProducerLocked(b *kmsg.RecordBatch, now time.Time) {
 	producer.Take(b, b.FirstOffset, now)
 }
 
-// rebuildProducers reads the sequences back out of the log: after a restart, and
-// after a truncation, which may have undone some.
+// rebuildProducers reads the sequences back from the log: after a restart, and after a truncation,
+// which may have removed some.
 func (p *Partition) rebuildProducers() {
 	p.producers = log.Producers{}
 	now := time.Now()
 	p.log.Each(func(b *kmsg.RecordBatch) { p.noteProducerLocked(b, now) })
 }
 
-// PartWays cuts the log back to where it agrees with the leader's, which has
-// said what it knows of an epoch: the largest one that is not above this
-// replica's last, and where that ends there. It may take several rounds. It
-// returns how many records were cut off that had been committed: there must be
-// none.
+// PartWays truncates the log to the divergence point. theirs is the leader's answer about this
+// replica's last epoch: the largest epoch in its log that is not above that one, and where it ends.
+// Finding the point may take several rounds. PartWays returns the number of committed records that
+// it truncated, which must be 0.
 func (p *Partition) PartWays(epoch int32, theirs log.EpochStart) (lost int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -104,8 +102,8 @@ func (p *Partition) cutLocked(to int64) (lost int64) {
 	return lost
 }
 
-// RestartAt begins the log anew at the start of the leader's, when the leader
-// has deleted what this replica still needed.
+// RestartAt restarts the log at the start of the leader's log, if the leader has deleted records
+// that this replica still needed.
 func (p *Partition) RestartAt(epoch int32, start int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -114,5 +112,5 @@ func (p *Partition) RestartAt(epoch int32, start int64) {
 	}
 	p.sum.Add(-p.log.Restart(start))
 	p.rebuildProducers()
-	p.hw = start // a log starts where it has been committed
+	p.hw = start // records below a log's start are committed
 }

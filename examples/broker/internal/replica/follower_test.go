@@ -16,15 +16,14 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
 )
 
-// written is a batch of one record, as two brokers' histories have it.
+// written is a batch of one record in a history.
 type written struct {
 	epoch int32
 	value string
 }
 
-// histories makes two logs as a change of leaders after the other would: in each
-// epoch one of two brokers leads and writes, and the other has followed it to its
-// end, in part, or not at all.
+// histories returns two logs as a series of leader changes would leave them: in each epoch one of
+// two brokers leads and writes, and the other one follows to its end, in part, or not at all.
 func histories(rng *rand.Rand) (leader, follower []written, epoch int32) {
 	logs := [2][]written{}
 	for epoch = range int32(7) {
@@ -55,10 +54,10 @@ var testReplicas = func() *Config {
 	return &cfg
 }()
 
-// noUptime is the uptime of a broker that has just begun.
+// noUptime is the uptime of a broker that has just started.
 func noUptime() time.Duration { return 0 }
 
-// replicaOf is a broker's replica with such a log.
+// replicaOf returns a broker's replica with this log.
 func replicaOf(id int32, log []written, epoch int32) *Partition {
 	p := New(testReplicas, meta.PartitionKey{}, id, new(atomic.Int64), noUptime, Stored{})
 	for _, w := range log {
@@ -69,8 +68,8 @@ func replicaOf(id int32, log []written, epoch int32) *Partition {
 	return p
 }
 
-// Whatever two logs have been through, a follower keeps what it has in common
-// with its leader, drops the rest, and ends up with the same. KIP-101, KIP-279.
+// Whatever the histories of two logs, a follower keeps their common prefix, drops the rest, and
+// ends up with its leader's log. KIP-101, KIP-279.
 func TestFollowerFindsWhereLogsPart(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(3000) {
@@ -78,7 +77,7 @@ func TestFollowerFindsWhereLogsPart(t *testing.T) {
 		ours, theirs, epoch := histories(rng)
 		common := commonPrefix(ours, theirs)
 		lead, follow := replicaOf(0, ours, epoch), replicaOf(1, theirs, epoch)
-		if rng.IntN(3) == 0 { // the leader has deleted some of it
+		if rng.IntN(3) == 0 { // the leader has deleted some records
 			lead.hw = lead.log.End()
 			require.Nil(t, lead.DeleteBefore(epoch, rng.Int64N(lead.log.End()+1)))
 		}
@@ -113,7 +112,7 @@ func TestFollowerFindsWhereLogsPart(t *testing.T) {
 	}
 }
 
-// A follower's high watermark is never beyond what it has, though its leader's be.
+// A follower's high watermark never exceeds its own log's end, even if its leader's does.
 func TestFollowersHighWatermark(t *testing.T) {
 	t.Parallel()
 	lead, follow := replicaOf(0, []written{{1, "a"}, {1, "b"}, {1, "c"}}, 1), replicaOf(1, nil, 1)

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
 )
 
-// FuzzProduceBatch puts any bytes where a record batch should be. What is
-// accepted must come out again as it went in, at the next offsets.
+// FuzzProduceBatch passes arbitrary bytes as a record batch. An accepted batch must be read back
+// unchanged, at the next offsets.
 func FuzzProduceBatch(f *testing.F) {
 	f.Add(kafkatest.Batch([]string{"a"}), true)
 	f.Add(kafkatest.Batch([]string{"a", "b", "c"}, kafkatest.From(5, 0, 0)), true)
@@ -29,7 +29,7 @@ func FuzzProduceBatch(f *testing.F) {
 	p := New(&limits, meta.PartitionKey{}, 0, new(atomic.Int64), noUptime, Stored{})
 	p.Assign(&meta.Topic{Name: "t", Settings: meta.Settings{Retention: 8 << 10, MinISR: 1}}, meta.Assignment{Replicas: []int32{0}, ISR: []int32{0}}, 0)
 	f.Fuzz(func(t *testing.T, data []byte, seal bool) {
-		if seal { // else hardly any input gets past the checksum
+		if seal { // without this, hardly any input passes the checksum
 			data = append([]byte(nil), data...)
 			kafkatest.Reframe(data)
 		}
@@ -57,7 +57,7 @@ func FuzzProduceBatch(f *testing.F) {
 		for _, ts := range []int64{0, b.FirstTimestamp, b.MaxTimestamp, MaxTimestampOffset} {
 			offset, _, _, kafkaErr := p.OffsetFor(ts, -1)
 			require.Nil(t, kafkaErr)
-			if ts == LatestOffset { // a batch may be stamped so, but to ask for it means another thing
+			if ts == LatestOffset { // a valid timestamp of a batch, but with another meaning in a request
 				require.Equal(t, p.log.End(), offset)
 			} else if offset != -1 && (offset < p.log.Start() || offset >= p.log.End()) {
 				require.Fail(t, "an offset outside the log", "%d for %d", offset, ts)

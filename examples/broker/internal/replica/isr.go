@@ -11,26 +11,25 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
 )
 
-// What a leader knows of its followers, and what follows from it: the high
-// watermark, below which every in-sync replica has everything; the low
-// watermark, below which every live one has deleted everything; and who is in
-// sync. A follower tells by its fetches: it has what lies before the offset it
-// asks for.
+// A leader's view of its followers, which determines the high watermark, below which every in-sync
+// replica has every record; the low watermark, below which every live replica has deleted every
+// record; and the in-sync set. A fetch tells the leader that the follower has every record before
+// the fetch's offset.
 
-// follower is one of them, as its leader sees it.
+// follower is the leader's state of a follower.
 type follower struct {
-	end      int64         // its log's end, -1 until it has fetched in this epoch
+	end      int64         // its log's end, -1 until it fetches in this epoch
 	start    int64         // its log's start, likewise
-	caughtUp time.Duration // by the broker's uptime, as all such
-	seen     int64         // the leader's log end when it last fetched
-	seenAt   time.Duration // and when that was
+	caughtUp time.Duration // when it was last caught up, by the broker's uptime, like the times below
+	seen     int64         // the leader's log end at its last fetch
+	seenAt   time.Duration // time of its last fetch
 
-	// heard is when it last fetched in the session that this partition is in, in which a
-	// partition that has not changed is not named; nil: it is in none.
+	// heard is the time of the last fetch in the partition's fetch session, in which a fetch does
+	// not name an unchanged partition; nil if it is in no session.
 	heard *atomic.Int64
 }
 
-// lastSeen is when it last fetched.
+// lastSeen returns the time of the follower's last fetch.
 func (f *follower) lastSeen() time.Duration {
 	if f.heard == nil {
 		return f.seenAt
@@ -38,8 +37,8 @@ func (f *follower) lastSeen() time.Duration {
 	return max(f.seenAt, time.Duration(f.heard.Load()))
 }
 
-// behindLocked notes that there is about to be more than those have who have all: until
-// now they were caught up.
+// behindLocked is called before the log grows: followers that have the whole log were caught up
+// until now.
 func (p *Partition) behindLocked() {
 	now := p.uptime()
 	for _, f := range p.followers {
@@ -49,8 +48,8 @@ func (p *Partition) behindLocked() {
 	}
 }
 
-// raiseLocked moves the high watermark to where the slowest in-sync replica is.
-// It never goes back: a replica that was in sync had everything below it.
+// raiseLocked raises the high watermark to the position of the slowest in-sync replica. It never
+// lowers it: a replica that was in sync had every record below it.
 func (p *Partition) raiseLocked() bool {
 	hw := p.log.End()
 	for _, id := range p.maximal {
@@ -65,19 +64,19 @@ func (p *Partition) raiseLocked() bool {
 	return true
 }
 
-// Fetched is what a follower's fetch has changed at its leader.
+// Fetched is the effect of a follower's fetch on its leader.
 type Fetched struct {
 	Raised    bool  // the high watermark
-	Low       int64 // the low watermark is worth a look, -1 if not
-	Rejoining bool  // it is not in sync, and could be
+	Low       int64 // a log start that may raise the low watermark, -1 for none
+	Rejoining bool  // the follower is not in sync, and could be
 	Diverging *log.EpochStart
 	Err       *kerr.Error
 }
 
-// FetchedBy notes that a follower asks for offset: it has everything before. Its
-// last batch is of lastEpoch; if the two logs do not agree so far, it is told
-// where they part, and nothing else counts. heard is when it last fetched in the session
-// that the partition is in; nil: in none.
+// FetchedBy records that a follower fetches from offset, and so has every record before it. Its
+// last batch has epoch lastEpoch. If the two logs disagree before offset, the result has the
+// divergence point and the fetch has no other effect. heard is the time of the last fetch in the
+// partition's fetch session; nil if it is in none.
 func (p *Partition) FetchedBy(id int32, offset, start int64, epoch, lastEpoch int32, now time.Duration, heard *atomic.Int64) Fetched {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,11 +88,11 @@ func (p *Partition) FetchedBy(id int32, offset, start int64, epoch, lastEpoch in
 	}
 	f := p.followers[id]
 	if f == nil {
-		return Fetched{Low: -1, Err: kerr.UnknownTopicOrPartition} // no replica of this
+		return Fetched{Low: -1, Err: kerr.UnknownTopicOrPartition} // not a replica of this partition
 	}
 	if lastEpoch >= 0 {
 		switch found, end := p.log.EpochEnd(lastEpoch); {
-		case found == -1: // all that old has been deleted here
+		case found == -1: // the leader has deleted all records that old
 			return Fetched{Low: -1, Err: kerr.OffsetOutOfRange}
 		case found != lastEpoch || end < offset:
 			return Fetched{Low: -1, Diverging: &log.EpochStart{Epoch: found, Start: end}}
@@ -107,8 +106,8 @@ func (p *Partition) FetchedBy(id int32, offset, start int64, epoch, lastEpoch in
 		f.start, done.Low = start, start
 	}
 	f.end = offset
-	// It is as far as the leader is, or as it was at the fetch before this one:
-	// under a steady load nobody is ever at the very end.
+	// The follower is caught up now, or was at its previous fetch if it now has the whole log of
+	// then. Under a steady load no follower is ever at the very end.
 	switch {
 	case offset >= p.log.End():
 		f.caughtUp = now
@@ -121,13 +120,13 @@ func (p *Partition) FetchedBy(id int32, offset, start int64, epoch, lastEpoch in
 	return done
 }
 
-// reignLocked is where the log stood when this leader began: who has not got so
-// far may still have to cut its log back.
+// reignLocked returns the log's end at the start of this leader epoch. A follower that has not
+// reached it may still have to truncate its log.
 func (p *Partition) reignLocked() int64 {
 	return p.log.StartOf(p.assigned.Epoch)
 }
 
-// lowWatermark is the smallest log start of all live replicas.
+// lowWatermark returns the smallest log start of all live replicas.
 func (p *Partition) lowWatermark(img *meta.Image) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -140,9 +139,8 @@ func (p *Partition) lowWatermark(img *meta.Image) int64 {
 	return low
 }
 
-// Wanted is the in-sync set that a leader would have: without those that have
-// lagged for too long, with those that have caught up. ok is false if it is the
-// one there is.
+// Wanted returns the in-sync set that the leader wants: without the replicas that have lagged for
+// too long, and with those that have caught up. ok is false if that is the current set.
 func (p *Partition) Wanted(img *meta.Image, now, lag time.Duration) (believed meta.Assignment, isr []int32, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -165,8 +163,8 @@ func (p *Partition) Wanted(img *meta.Image, now, lag time.Duration) (believed me
 	if len(isr) == len(p.assigned.ISR) && !slices.ContainsFunc(isr, func(id int32) bool { return !slices.Contains(p.assigned.ISR, id) }) {
 		return meta.Assignment{}, nil, false
 	}
-	// From here on the larger of the two sets counts: the controller may have
-	// granted the new one long before this leader hears of it.
+	// From here on the larger of the two sets counts: the controller may grant the new one long
+	// before this leader learns of it.
 	for _, id := range isr {
 		if !slices.Contains(p.maximal, id) {
 			p.maximal = append(slices.Clip(p.maximal), id)
@@ -175,8 +173,8 @@ func (p *Partition) Wanted(img *meta.Image, now, lag time.Duration) (believed me
 	return p.assigned, isr, true
 }
 
-// Withdraw takes back what wanted has added: a replica that turned out not to
-// live must not hold the high watermark down.
+// Withdraw removes the replicas that Wanted has added: one that turns out not to be live must not
+// hold back the high watermark.
 func (p *Partition) Withdraw(believed meta.Assignment) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
 )
 
-// leaderOfThree leads brokers 1 and 2, of which 2 is in sync, in epoch 4, after
-// ten records of epoch 3.
+// leaderOfThree leads brokers 1 and 2, of which 2 is in sync, in epoch 4, after ten records of
+// epoch 3.
 func leaderOfThree(t *testing.T) (*Partition, *meta.Image) {
 	t.Helper()
 	p := New(testReplicas, meta.PartitionKey{}, 0, new(atomic.Int64), noUptime, Stored{})
@@ -27,13 +27,13 @@ func leaderOfThree(t *testing.T) (*Partition, *meta.Image) {
 	return p, &meta.Image{Nodes: []meta.Node{{ID: 0}, {ID: 1}, {ID: 2}}}
 }
 
-// at is a follower's fetch that says it has what comes before offset.
+// at makes a follower fetch from offset.
 func at(p *Partition, id int32, offset int64) Fetched {
 	return p.FetchedBy(id, offset, 0, 4, 3, 0, nil)
 }
 
-// A follower of which this reign has not heard yet holds the high watermark
-// where it was; then it is the slowest of those in sync.
+// A follower that has not fetched in this epoch holds the high watermark where it was; after that,
+// the slowest in-sync replica determines it.
 func TestHighWatermarkIsTheSlowest(t *testing.T) {
 	t.Parallel()
 	p, _ := leaderOfThree(t)
@@ -47,7 +47,7 @@ func TestHighWatermarkIsTheSlowest(t *testing.T) {
 	require.Equal(t, int64(10), p.hw)
 }
 
-// What was said to a leader of another epoch, or by a stranger, does not count.
+// A fetch from another epoch, or from a broker that is not a replica, has no effect.
 func TestFetchesOfOtherEpochs(t *testing.T) {
 	t.Parallel()
 	p, _ := leaderOfThree(t)
@@ -58,8 +58,8 @@ func TestFetchesOfOtherEpochs(t *testing.T) {
 	require.Zero(t, p.hw)
 }
 
-// Who has caught up with the high watermark, but not with where this reign began,
-// may hold records that are not the leader's, and is not in sync yet.
+// A follower that has reached the high watermark, but not the start of this leader epoch, may hold
+// records that the leader does not have, so it is not in sync yet.
 func TestWhoMayComeBackIntoSync(t *testing.T) {
 	t.Parallel()
 	p, img := leaderOfThree(t)
@@ -78,8 +78,8 @@ func TestWhoMayComeBackIntoSync(t *testing.T) {
 	require.Equal(t, []int32{0, 1, 2}, isr)
 }
 
-// From the moment that a leader asks for a follower to be in sync, the follower
-// counts: the controller may have granted it before the leader knows.
+// A follower counts from the moment that the leader asks for it to be in sync: the controller may
+// grant that before the leader learns of it.
 func TestAskedForCountsAtOnce(t *testing.T) {
 	t.Parallel()
 	p, img := leaderOfThree(t)
@@ -96,8 +96,8 @@ func TestAskedForCountsAtOnce(t *testing.T) {
 	require.Equal(t, int64(11), p.hw)
 }
 
-// A follower that has not been at the log's end for too long is not in sync; one
-// that was, at some time not too long ago, is, also if it never is right now.
+// A follower that has not been at the log's end for too long is not in sync. A follower that was
+// there recently is in sync, even if it is always a record behind.
 func TestWhoLags(t *testing.T) {
 	t.Parallel()
 	p, img := leaderOfThree(t)
@@ -107,7 +107,7 @@ func TestWhoLags(t *testing.T) {
 		_, isr, changed := p.Wanted(img, d, lag)
 		return !changed || len(isr) == 2
 	}
-	for i := range int64(4) { // each time it comes, it has all but the last record
+	for i := range int64(4) { // each time it fetches, it has all but the last record
 		p.log.Append(kafkatest.Batch([]string{"x"}), 4, 1, 0)
 		p.FetchedBy(2, 10+i, 0, 4, min(3+int32(i), 4), time.Duration(i)*lag/2, nil)
 		require.True(t, inSync(time.Duration(i)*lag/2), i)
@@ -116,9 +116,9 @@ func TestWhoLags(t *testing.T) {
 	require.False(t, inSync(2*lag+time.Second), "it was last at the end, as that was then, after 1 minute")
 }
 
-// A follower that has all lags from when there is more, however long it was that nothing
-// came: in a fetch session it is not heard of a partition where nothing happens. And it
-// was there lately if its session was.
+// A follower with the whole log begins to lag at the next record, however long the partition was
+// idle: in a fetch session, fetches do not name an idle partition. A fetch in its session counts as
+// a fetch of the partition.
 func TestLagBeginsWithTheRecord(t *testing.T) {
 	t.Parallel()
 	p, img := leaderOfThree(t)
@@ -150,7 +150,7 @@ func TestLagBeginsWithTheRecord(t *testing.T) {
 	require.NotContains(t, wanted(), int32(2))
 }
 
-// What came late from the controller changes nothing.
+// A stale decision of the controller changes nothing.
 func TestOldDecisionsAreIgnored(t *testing.T) {
 	t.Parallel()
 	p, _ := leaderOfThree(t)
@@ -165,8 +165,7 @@ func TestOldDecisionsAreIgnored(t *testing.T) {
 	require.Equal(t, kerr.NotLeaderForPartition, p.Leads(-1))
 }
 
-// What the followers have not got yet is not trimmed, and so it is bounded where
-// it comes in.
+// Records that followers do not have yet are not trimmed, so appends of them are limited.
 func TestUncommittedIsKept(t *testing.T) {
 	t.Parallel()
 	p, _ := leaderOfThree(t)

@@ -6,7 +6,7 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/log"
 )
 
-// EndOfEpoch is epochEnd as the leader answers it.
+// EndOfEpoch is the leader's response to a question for an epoch's end; see log.EpochEnd.
 func (p *Partition) EndOfEpoch(epoch, believed int32) (int32, int64, *kerr.Error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -14,21 +14,21 @@ func (p *Partition) EndOfEpoch(epoch, believed int32) (int32, int64, *kerr.Error
 		return -1, -1, err
 	}
 	found, end := p.log.EpochEnd(epoch)
-	return found, end, nil // not the high watermark: a new leader's may be behind what the old one has shown
+	return found, end, nil // may exceed the high watermark: a new leader's may lag the old leader's
 }
 
-// Timestamps that ask for a place instead of a time.
+// Timestamps that stand for a position instead of a time.
 const (
 	LatestOffset         = -1
 	EarliestOffset       = -2
 	MaxTimestampOffset   = -3 // the record with the largest timestamp
-	EarliestLocalOffset  = -4 // with nothing in tiered storage: the earliest
-	LatestTieredOffset   = -5 // with nothing in tiered storage: none
+	EarliestLocalOffset  = -4 // there is no tiered storage: the earliest
+	LatestTieredOffset   = -5 // there is no tiered storage: none
 	EarliestUploadOffset = -6 // the same
 )
 
-// OffsetFor finds the offset that a timestamp asks for, of what consumers may
-// read, with its record's time and leader epoch; -1 for each when there is none.
+// OffsetFor finds the offset that a timestamp asks for, among the records visible to consumers,
+// with the record's time and leader epoch; -1 for each if there is none.
 func (p *Partition) OffsetFor(ts int64, believed int32) (offset, timestamp int64, epoch int32, _ *kerr.Error) {
 	found, offset, epoch, err := p.batchFor(ts, believed)
 	if err != nil || found == nil {
@@ -37,14 +37,14 @@ func (p *Partition) OffsetFor(ts int64, believed int32) (offset, timestamp int64
 	if ts == MaxTimestampOffset {
 		ts = found.MaxTimestamp
 	}
-	offset, timestamp = log.OffsetByTime(found.Raw, ts) // reads the batch: not under the lock
+	offset, timestamp = log.OffsetByTime(found.Raw, ts) // reads the batch: without the lock
 	if offset < 0 {
 		epoch = -1
 	}
 	return offset, timestamp, epoch, nil
 }
 
-// batchFor finds the batch that holds the answer, or the answer itself.
+// batchFor finds the batch to search, or the offset itself.
 func (p *Partition) batchFor(ts int64, believed int32) (found *log.Batch, offset int64, epoch int32, _ *kerr.Error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

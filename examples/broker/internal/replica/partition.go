@@ -14,9 +14,8 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/option"
 )
 
-// Partition is one broker's replica of a partition: its log, its producers, and
-// its role. What a leader does besides is in isr.go, what a follower does in
-// follower.go.
+// Partition is one broker's replica of a partition: its log, its producers, and its role. The rest
+// of the leader's side is in isr.go, the follower's in follower.go.
 type Partition struct {
 	Key meta.PartitionKey
 	ID  int32 // of the broker
@@ -29,27 +28,27 @@ type Partition struct {
 	topic     *meta.Topic
 	log       log.Log
 	producers log.Producers
-	hw        int64           // high watermark: below it every in-sync replica has everything
-	assigned  meta.Assignment // the newest this broker knows of
+	hw        int64           // high watermark: every in-sync replica has all records below it
+	assigned  meta.Assignment // the newest that this broker knows
 	leading   bool
-	closed    bool // the topic is deleted, or the broker has stopped
+	closed    bool // the topic was deleted, or the broker has stopped
 
 	appendedAt  time.Time // of the last append
 	committedAt time.Time // when the high watermark last rose
 
-	// Of a leader.
-	maximal   []int32 // in sync, or about to be: an ISR asked for counts before it is granted
+	// Only for a leader.
+	maximal   []int32 // in sync or requested: a replica counts before the controller grants the request
 	followers map[int32]*follower
 }
 
-// Config bounds what a replica takes in. The zero value of a field is its default.
+// Config bounds what a replica stores. The zero value of a field means its default.
 type Config struct {
 	MaxProducers   int           // idempotent producers remembered per partition
 	ProducerIdle   time.Duration // after which a producer's sequence is forgotten
-	MaxUncommitted int64         // bytes of a partition that not all in-sync replicas have; no more is taken then
+	MaxUncommitted int64         // bytes of a partition above the high watermark; then appends fail
 }
 
-// WithDefaults fills in what is zero and refuses what is out of range.
+// WithDefaults fills in the zero fields and returns an error for values out of range.
 func (c Config) WithDefaults() (Config, error) {
 	var b option.Check
 	option.Fill(&b, "Replica.MaxProducers", &c.MaxProducers, 256, 1, 1<<20)
@@ -58,9 +57,8 @@ func (c Config) WithDefaults() (Config, error) {
 	return c, b.Err
 }
 
-// New makes broker id's replica of a partition, with the log that was found on its disk.
-// sum counts the bytes of all of the broker's logs; uptime is the broker's, by which its
-// followers are judged.
+// New returns broker id's replica of a partition, with the log found on its disk. sum counts the
+// bytes of all logs of the broker; uptime is the broker's clock, which measures its followers' lag.
 func New(cfg *Config, key meta.PartitionKey, id int32, sum *atomic.Int64, uptime func() time.Duration, found Stored) *Partition {
 	p := &Partition{Key: key, ID: id, cfg: cfg, sum: sum, uptime: uptime, log: found.log, hw: found.hw, assigned: meta.Assignment{Version: -1, Epoch: -1, Leader: meta.NoLeader}}
 	p.rebuildProducers()
@@ -68,15 +66,14 @@ func New(cfg *Config, key meta.PartitionKey, id int32, sum *atomic.Int64, uptime
 	return p
 }
 
-// Turn is what a new assignment has changed.
+// Turn is the effect of a new assignment.
 type Turn struct {
-	Lost   int32 // the epoch of a reign that ended here, -1 for none
-	Begun  int32 // the epoch of one that begins, -1 for none
+	Lost   int32 // the leader epoch that ended here, -1 for none
+	Begun  int32 // the leader epoch that begins here, -1 for none
 	Raised bool  // the high watermark rose
 }
 
-// Assign takes what the controller has decided. An older decision than the one
-// known changes nothing.
+// Assign applies a decision of the controller. A decision older than the known one changes nothing.
 func (p *Partition) Assign(t *meta.Topic, a meta.Assignment, now time.Duration) Turn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -85,7 +82,7 @@ func (p *Partition) Assign(t *meta.Topic, a meta.Assignment, now time.Duration) 
 		return done
 	}
 	if a.Version == p.assigned.Version {
-		p.topic = t // it has other settings
+		p.topic = t // it may have new settings
 		return done
 	}
 	p.topic = t
@@ -113,8 +110,8 @@ func (p *Partition) Assign(t *meta.Topic, a meta.Assignment, now time.Duration) 
 	return done
 }
 
-// leadsLocked reports whether this replica may answer for the partition to someone
-// who believes in the given epoch (-1: does not know).
+// leadsLocked returns an error unless this replica is the leader in the epoch that the client or
+// follower believes in (-1: unknown).
 func (p *Partition) leadsLocked(believed int32) *kerr.Error {
 	switch {
 	case p.closed:
@@ -125,18 +122,17 @@ func (p *Partition) leadsLocked(believed int32) *kerr.Error {
 	return log.CheckEpoch(believed, p.assigned.Epoch)
 }
 
-// Appended is what became of a batch.
+// Appended is the result of an append.
 type Appended struct {
 	Base, End, LogStart int64
 	Epoch               int32
-	Stored              bool // false for a repeated batch, which changes nothing
-	Raised              bool // the high watermark rose at once: there is no other replica
+	Stored              bool // false for a duplicate batch, which changes nothing
+	Raised              bool // the high watermark rose at once: this is the only in-sync replica
 }
 
-// Append stores a batch that log.ParseBatch has passed. It copies raw, for that is
-// the connection's buffer. With all, there must be as many in-sync replicas as
-// the topic asks for. The caller then tells those who wait, with no lock held:
-// see server.append.
+// Append stores a batch that log.ParseBatch has accepted. It copies raw, because that is the
+// connection's buffer. With all, there must be as many in-sync replicas as the topic requires. The
+// caller then notifies pending operations, without holding a lock: see server.append.
 func (p *Partition) Append(raw []byte, b *kmsg.RecordBatch, all bool) (Appended, *kerr.Error) {
 	own := slices.Clone(raw) // outside the lock
 	now := time.Now()
@@ -180,21 +176,21 @@ func (p *Partition) Append(raw []byte, b *kmsg.RecordBatch, all bool) (Appended,
 	return done, nil
 }
 
-// uncommittedLocked is how many bytes lie beyond the high watermark. They cannot
-// be trimmed, so they are bounded where they come in.
+// uncommittedLocked returns the bytes above the high watermark. They cannot be trimmed, so appends
+// limit them.
 func (p *Partition) uncommittedLocked() int64 {
 	return p.log.Beyond(p.hw)
 }
 
-// State is what a fetch needs to know to decide whether it has waited enough.
+// State tells a fetch whether it has waited long enough.
 type State struct {
 	Readable int64       // bytes from the fetch's offset on
-	Err      *kerr.Error // not the leader any more, or out of range: answer now
-	Changed  time.Time   // when there was last something new to read
+	Err      *kerr.Error // not the leader any more, or out of range: respond now
+	Changed  time.Time   // the last time that new records became readable
 }
 
-// visibleLocked is how far a reader may read: a follower to the log's end, a
-// consumer to the high watermark.
+// visibleLocked is the end of the records that a reader may see: the log's end for a follower, the
+// high watermark for a consumer.
 func (p *Partition) visibleLocked(follower bool) int64 {
 	if follower {
 		return p.log.End()
@@ -202,7 +198,7 @@ func (p *Partition) visibleLocked(follower bool) int64 {
 	return p.hw
 }
 
-// State returns where a fetch from offset stands.
+// State returns the state of the partition for a fetch from offset.
 func (p *Partition) State(offset int64, epoch int32, follower bool) State {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -219,7 +215,7 @@ func (p *Partition) State(offset int64, epoch int32, follower bool) State {
 	return s
 }
 
-// ReadResult is one partition's part of a fetch answer.
+// ReadResult is one partition's part of a fetch response.
 type ReadResult struct {
 	Start, HighWatermark int64
 	Batches              [][]byte
@@ -242,8 +238,8 @@ func (p *Partition) Read(offset int64, epoch int32, follower bool, room int, atL
 	return r
 }
 
-// Records returns the batches from offset on, and the log's end. What is beyond
-// the high watermark is among them: to a leader it will be committed.
+// Records returns the batches from offset on, and the log's end. They include the records above the
+// high watermark, which the leader will commit.
 func (p *Partition) Records(offset int64) (batches [][]byte, end int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -251,14 +247,14 @@ func (p *Partition) Records(offset int64) (batches [][]byte, end int64) {
 	return batches, p.log.End()
 }
 
-// Offsets are where a replica's log stands.
+// Offsets are the offsets and the size of a replica's log.
 type Offsets struct {
 	Start, Committed, End int64
 	Bytes                 int64 // kept
 	Batches               int
 }
 
-// Offsets returns where the log stands now.
+// Offsets returns the log's current offsets and size.
 func (p *Partition) Offsets() Offsets {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -272,8 +268,8 @@ func (p *Partition) Verify() error {
 	return p.log.Verify()
 }
 
-// trimLocked is retention. The offsets topic has none: its coordinator compacts
-// it, and what that leaves is live.
+// trimLocked applies retention by bytes. The offsets topic has none: its coordinator compacts it,
+// and the remaining records are live.
 func (p *Partition) trimLocked(limit int64) (freed int64) {
 	if p.topic.Internal {
 		return 0
@@ -281,7 +277,7 @@ func (p *Partition) trimLocked(limit int64) (freed int64) {
 	return p.log.Trim(limit, p.hw)
 }
 
-// Expire drops what is older than the topic keeps records, by their own timestamps.
+// Expire drops records older than the topic's retention time, by their own timestamps.
 func (p *Partition) Expire(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -291,7 +287,8 @@ func (p *Partition) Expire(now time.Time) {
 	p.sum.Add(-p.log.Expire(now.Add(-p.topic.RetentionTime).UnixMilli(), p.hw))
 }
 
-// MaxBatch returns how many bytes a batch may have, of those that a broker takes.
+// MaxBatch returns the topic's limit for the bytes of a batch, or most if the topic has no lower
+// one.
 func (p *Partition) MaxBatch(most int) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -301,14 +298,14 @@ func (p *Partition) MaxBatch(most int) int {
 	return min(most, p.topic.MaxBatch)
 }
 
-// free gives back what is above limit; retention over all partitions does this.
+// free trims the log to limit bytes, for retention over all partitions.
 func (p *Partition) free(limit int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.sum.Add(-p.trimLocked(limit))
 }
 
-// spare is how many bytes retention over all partitions may take from.
+// spare returns the number of bytes that retention over all partitions may take from this one.
 func (p *Partition) spare() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -318,8 +315,8 @@ func (p *Partition) spare() int64 {
 	return p.log.Kept()
 }
 
-// Close ends the replica and returns what is to be kept of it. Whoever calls it
-// then checks its keys, so that those who wait here learn of it.
+// Close ends the replica and returns the part of it to store. The caller then checks the
+// partition's keys, to complete the operations that wait on it.
 func (p *Partition) Close() (kept Stored, lost int32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

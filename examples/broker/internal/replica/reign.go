@@ -8,19 +8,19 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
 )
 
-// Reign is a partition under one leader: what waits for the leader's watermarks
-// waits on this key. When the reign ends, its watermarks count as infinite: all
-// that waits for them is completed, finds that the leader is gone, and answers NOT_LEADER_OR_FOLLOWER.
-// Operations that wait for several partitions go on waiting for the others.
+// Reign is a partition in one leader epoch, and the key on which operations wait for the leader's
+// watermarks. When the epoch ends, its watermarks count as infinite: operations on it complete,
+// find that this broker no longer leads, and answer NOT_LEADER_OR_FOLLOWER. An operation on several
+// partitions goes on waiting for the others.
 type Reign struct {
 	meta.PartitionKey
 	Epoch int32
 }
 
-// Over is the number of a reign that has ended.
+// Over is the watermark of a leader epoch that has ended.
 const Over = math.MaxInt64
 
-// CommittedIn returns the high watermark of a reign; Over if it has ended.
+// CommittedIn returns the high watermark in a leader epoch; Over if the epoch has ended.
 func (p *Partition) CommittedIn(epoch int32) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -30,7 +30,7 @@ func (p *Partition) CommittedIn(epoch int32) int64 {
 	return p.hw
 }
 
-// DeletedIn returns the low watermark of a reign; Over if it has ended.
+// DeletedIn returns the low watermark in a leader epoch; Over if the epoch has ended.
 func (p *Partition) DeletedIn(epoch int32, img *meta.Image) int64 {
 	if p.Leads(epoch) != nil {
 		return Over
@@ -38,15 +38,15 @@ func (p *Partition) DeletedIn(epoch int32, img *meta.Image) int64 {
 	return p.lowWatermark(img)
 }
 
-// Leads returns an error unless this replica leads in an epoch; -1 for any.
+// Leads returns an error unless this replica leads in an epoch; -1 for any epoch.
 func (p *Partition) Leads(epoch int32) *kerr.Error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.leadsLocked(epoch)
 }
 
-// Replicated returns what became of records that end at end: nil when they are
-// committed and as many replicas have them as the topic asks for.
+// Replicated returns nil if the records before end are committed and as many replicas have them as
+// the topic requires.
 func (p *Partition) Replicated(epoch int32, end int64) *kerr.Error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -75,7 +75,7 @@ func (p *Partition) DeleteBefore(epoch int32, offset int64) *kerr.Error {
 	return nil
 }
 
-// Reign is the one that this replica leads in, if it does.
+// Reign returns the key of the current leader epoch, and whether this replica leads.
 func (p *Partition) Reign() (Reign, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

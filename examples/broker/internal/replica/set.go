@@ -9,24 +9,23 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
 )
 
-// Set is what a broker holds of partitions, led or followed. The zero value holds
-// nothing.
+// Set is a broker's replicas of partitions, as leader or follower. The zero value is empty.
 type Set struct {
-	Kept     atomic.Int64 // bytes in all logs; each partition adds its changes
-	evicting sync.Mutex   // one goroutine at a time brings kept down
+	Kept     atomic.Int64 // bytes of all logs; each partition adds its changes
+	evicting sync.Mutex   // only one goroutine at a time reduces Kept
 
 	mu    sync.RWMutex
 	byKey map[meta.PartitionKey]*Partition // guarded by mu
 }
 
-// Get returns the replica of a partition; nil: there is none.
+// Get returns the replica of a partition, nil if there is none.
 func (r *Set) Get(key meta.PartitionKey) *Partition {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.byKey[key]
 }
 
-// All lists the replicas.
+// All returns all replicas.
 func (r *Set) All() []*Partition {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -43,16 +42,16 @@ func (r *Set) Put(p *Partition) {
 	r.byKey[p.Key] = p
 }
 
-// Delete takes a replica out.
+// Delete removes a replica.
 func (r *Set) Delete(key meta.PartitionKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.byKey, key)
 }
 
-// LimitSum keeps all logs together below a limit: the largest one loses a
-// quarter, again and again, until a sixteenth is free. It is called after
-// appends; it is a scan of all partitions, but once per sixteenth.
+// LimitSum keeps the size of all logs below a limit: it repeatedly removes a quarter of the largest
+// log until a sixteenth of the limit is free. It is called after appends; it scans all partitions,
+// but only once per sixteenth.
 func (r *Set) LimitSum(limit int64) {
 	if r.Kept.Load() <= limit || !r.evicting.TryLock() {
 		return
@@ -72,7 +71,7 @@ func (r *Set) LimitSum(limit int64) {
 		}
 		largest.free(size - size/4)
 		if r.Kept.Load() >= before {
-			return // single huge batches, or nothing committed; no more can go
+			return // only single huge batches or uncommitted records are left
 		}
 	}
 }

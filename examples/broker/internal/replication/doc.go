@@ -1,6 +1,5 @@
-// Package replication is what a broker does of itself for its replicas: it fetches from
-// those who lead (follower.go), and looks after the in-sync sets of what it leads
-// (insync.go).
+// Package replication runs a broker's background replication: it fetches from partition leaders
+// (follower.go) and maintains the in-sync sets of the partitions that the broker leads (insync.go).
 package replication
 
 import (
@@ -11,21 +10,21 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/replica"
 )
 
-// Broker is what it works with. All fields must be set.
+// Broker is the broker that replicates. All fields must be set.
 type Broker struct {
 	ID         int32
 	Gate       *fault.Gate
 	Links      *fault.Links
 	Partitions *replica.Set
 	Controller *meta.Controller
-	Image      func() *meta.Image     // what the broker knows of the cluster
-	Changed    func() <-chan struct{} // returns what is closed when its roles next change
+	Image      func() *meta.Image     // the broker's latest image
+	Changed    func() <-chan struct{} // returns a channel that is closed at the next change of its roles
 
 	MaxFetch  int                 // bytes of records to ask for
-	MaxAnswer int                 // bytes of an answer, at most
-	OnLost    func(records int64) // is called with what was cut off below the high watermark
+	MaxAnswer int                 // maximum bytes of a response
+	OnLost    func(records int64) // called with the number of records truncated below the high watermark
 
-	Uptime    func() time.Duration // the clock by which others are judged
-	Lag       time.Duration        // a follower that is behind for longer is not in sync
-	Rejoining <-chan struct{}      // receives when a follower may be in sync again
+	Uptime    func() time.Duration // measures how long other brokers lag
+	Lag       time.Duration        // a follower that is behind for longer is removed from the in-sync set
+	Rejoining <-chan struct{}      // receives when a follower may rejoin an in-sync set
 }

@@ -16,10 +16,9 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
 )
 
-// Follow fetches from one leader all that a broker follows there, until ctx ends. It does so
-// over the same protocol and the same port as any client: to the leader it is a delayed
-// fetch that waits for appends. It fetches in a session: only what has changed is named,
-// so a round costs nothing for a partition where nothing happens.
+// Follow fetches all partitions that a broker follows at one leader, until ctx ends. It uses the
+// same protocol and port as any client: to the leader it is a delayed fetch that waits for appends.
+// It uses a fetch session, which names only changed partitions, so idle partitions cost nothing.
 func Follow(ctx context.Context, b *Broker, leader int32) {
 	(&follower{b: b, leader: leader}).run(ctx)
 }
@@ -29,26 +28,26 @@ type follower struct {
 	leader int32
 	peer   *wire.Peer // nil: not connected
 
-	follows map[meta.PartitionKey]*replicated // what is followed there
-	stale   []*replicated                     // those whose position the leader has not been told, or an answer may have moved
+	follows map[meta.PartitionKey]*replicated // the partitions followed there
+	stale   []*replicated                     // positions that the leader does not know, or that a response may have moved
 	session int32                             // 0: none
 	epoch   int32                             // of the next fetch in it
-	roles   <-chan struct{}                   // closed: what is followed may have changed
+	roles   <-chan struct{}                   // closed when the followed partitions may have changed
 }
 
-// replicated is a partition that is followed.
+// replicated is a followed partition.
 type replicated struct {
 	p    *replica.Partition
-	told replica.Position // the leader, in this session
-	new  bool             // the leader was not told of it
+	told replica.Position // the position that the leader knows in this session
+	new  bool             // the leader does not know the partition yet
 }
 
 const (
-	version  = 13 // the last to carry the replica's id as a plain field, with topics by id
+	version  = 13 // the last version with the replica's id as a plain field; it names topics by id
 	maxBytes = 1 << 20
-	patience = 5 * time.Second        // for an answer, on top of the wait
+	patience = 5 * time.Second        // for a response, in addition to the wait
 	rest     = 50 * time.Millisecond  // after a failure
-	wait     = 100 * time.Millisecond // a partition that comes new to a fetch under way waits at most this long
+	wait     = 100 * time.Millisecond // the most that a new partition waits for a fetch in flight
 )
 
 func (f *follower) run(ctx context.Context) {
@@ -84,12 +83,12 @@ func (f *follower) hangUp() {
 	f.forget()
 }
 
-// forget begins anew: with the next fetch the leader is told everything.
+// forget restarts the session: the next fetch names every partition.
 func (f *follower) forget() {
 	f.session, f.epoch, f.follows, f.stale, f.roles = 0, 0, nil, nil, nil
 }
 
-// look finds what is followed, if that may have changed.
+// look updates the followed partitions if they may have changed.
 func (f *follower) look() {
 	select {
 	case <-f.roles:
@@ -98,7 +97,7 @@ func (f *follower) look() {
 			return
 		}
 	}
-	f.roles = f.b.Changed() // before the look: what changes after it is seen next time
+	f.roles = f.b.Changed() // before the scan, so that the next call sees later changes
 	before := f.follows
 	f.follows, f.stale = map[meta.PartitionKey]*replicated{}, nil
 	for _, p := range f.b.Partitions.All() {
@@ -114,14 +113,14 @@ func (f *follower) look() {
 	}
 	for key := range before {
 		if f.follows[key] == nil {
-			f.forget() // the session goes on without it: rare enough to begin anew
+			f.forget() // the session goes on without it: rare enough to start a new session
 			f.look()
 			return
 		}
 	}
 }
 
-// request is a fetch of everything that follows the leader: it names what has changed.
+// request returns the session's next fetch, which names the changed partitions.
 func (f *follower) request() *kmsg.FetchRequest {
 	req := kmsg.NewPtrFetchRequest()
 	req.Version, req.ReplicaID = version, f.b.ID
@@ -132,7 +131,7 @@ func (f *follower) request() *kmsg.FetchRequest {
 	for _, part := range f.stale {
 		now, ok := part.p.Following(f.leader)
 		if !ok || now == part.told && !part.new {
-			continue // what it follows has changed just now, which is seen next time
+			continue // its leader has changed since; the next look sees that
 		}
 		part.told, part.new = now, false
 		at, ok := topics[part.p.Key.Topic]
@@ -153,7 +152,7 @@ func (f *follower) request() *kmsg.FetchRequest {
 	return req
 }
 
-// fetch makes one round.
+// fetch runs one round.
 func (f *follower) fetch(ctx context.Context, req *kmsg.FetchRequest) error {
 	if f.peer == nil {
 		leader, ok := f.b.Image().Node(f.leader)
@@ -170,13 +169,13 @@ func (f *follower) fetch(ctx context.Context, req *kmsg.FetchRequest) error {
 	if err != nil {
 		return err
 	}
-	if f.b.Gate.Pass(ctx) != nil { // a paused broker takes nothing in
+	if f.b.Gate.Pass(ctx) != nil { // a paused broker processes nothing
 		return ctx.Err()
 	}
 	return f.take(resp.(*kmsg.FetchResponse))
 }
 
-// take works an answer into the replicas.
+// take applies a response to the replicas.
 func (f *follower) take(resp *kmsg.FetchResponse) error {
 	switch err := kerr.ErrorForCode(resp.ErrorCode); {
 	case errors.Is(err, kerr.FetchSessionIDNotFound), errors.Is(err, kerr.InvalidFetchSessionEpoch):
@@ -208,7 +207,7 @@ func (f *follower) take(resp *kmsg.FetchResponse) error {
 			f.stale = append(f.stale, part)
 		}
 	}
-	if f.session == 0 { // the leader remembers nothing
+	if f.session == 0 { // the leader keeps no session
 		f.stale = f.stale[:0]
 		for _, part := range f.follows {
 			part.new = true
@@ -230,6 +229,6 @@ func (f *follower) takePart(part *replicated, rp *kmsg.FetchResponseTopicPartiti
 		part.p.RestartAt(part.told.Epoch, rp.LogStartOffset)
 		return nil
 	default:
-		return err // another leader, or this one does not know yet that it is: again, after a rest
+		return err // another leader, or it does not know yet that it leads: retry after a rest
 	}
 }

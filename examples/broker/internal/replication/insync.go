@@ -10,8 +10,8 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/replica"
 )
 
-// KeepInSync looks after the in-sync sets of what a broker leads, until ctx ends: now and
-// then, and when a follower is there to come back.
+// KeepInSync maintains the in-sync sets of the partitions that a broker leads, until ctx ends: four
+// times per Lag, and when a follower may rejoin.
 func KeepInSync(ctx context.Context, b *Broker) {
 	t := time.NewTicker(b.Lag / 4)
 	defer t.Stop()
@@ -25,8 +25,8 @@ func KeepInSync(ctx context.Context, b *Broker) {
 		if b.Gate.Pass(ctx) != nil {
 			return
 		}
-		// By the image: it is read without a lock, and what has no followers is not
-		// even looked up.
+		// Iterate over the image, which is read without a lock, so that partitions without
+		// followers are not even looked up.
 		for id, t := range b.Image().ByID {
 			for i := range t.Partitions {
 				if a := &t.Partitions[i]; a.Leader != b.ID || len(a.Replicas) < 2 {
@@ -45,8 +45,8 @@ func (b *Broker) keepInSync(p *replica.Partition) {
 	if !ok {
 		return
 	}
-	// What is granted comes with the next image, and so does what else the
-	// controller knows better, but for one thing.
+	// The next image brings the granted set and any newer decision. Only an ineligible replica has
+	// to be handled here.
 	if err := b.Controller.AlterISR(b.ID, p.Key, believed, isr); err == kerr.IneligibleReplica {
 		p.Withdraw(believed)
 	}

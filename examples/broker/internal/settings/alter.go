@@ -10,16 +10,16 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
 )
 
-// Alteration is what a request asks of the settings of one resource.
+// Alteration is a requested change to the settings of one resource.
 type Alteration struct {
 	Kind   kmsg.ConfigResourceType
 	Name   string
 	Change func(*meta.Settings) *wire.Refusal
 }
 
-// Alter changes settings, unless this is only to say whether it could be done. It returns
-// for each alteration why it was refused, or nil. The new settings hold once each broker
-// has heard of them.
+// Alter changes settings, or with validateOnly only checks that it could. For each alteration it
+// returns the reason for a refusal, or nil. The new settings take effect at each broker when it
+// learns of them.
 func Alter(c *meta.Controller, all []Alteration, validateOnly bool) []*wire.Refusal {
 	asked := map[string]int{}
 	for _, a := range all {

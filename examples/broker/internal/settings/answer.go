@@ -11,10 +11,10 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
 )
 
-// Answer answers a request to describe topics, and the broker that is asked, which is node.
+// Answer answers a request to describe topics and this broker, whose id is node.
 func (a *Asked) Answer(q *kmsg.DescribeConfigsRequest, node int32, img *meta.Image) *kmsg.DescribeConfigsResponse {
 	resp := q.ResponseKind().(*kmsg.DescribeConfigsResponse)
-	// A resource named again is answered once: see describe of 03_metadata.go.
+	// A resource that is named twice is answered once: see describe of 03_metadata.go.
 	type resource struct {
 		kind kmsg.ConfigResourceType
 		name string
@@ -47,9 +47,9 @@ func (a *Asked) Answer(q *kmsg.DescribeConfigsRequest, node int32, img *meta.Ima
 			case strconv.Itoa(int(node)):
 				sr.Configs = a.Describe(nil, rr.ConfigNames)
 			case "":
-				// What was set for all brokers while they run: nothing ever is.
+				// Settings for all brokers at run time: there are none.
 			default:
-				// Only the broker itself knows what it was started with.
+				// Only the broker itself knows the configuration that it was started with.
 				fail(kerr.InvalidRequest, "this is broker %d, and speaks for no other", node)
 			}
 		default:

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
 )
 
-// Broker is what of a broker's configuration clients can ask for.
+// Broker is the part of a broker's configuration that clients can ask for.
 type Broker struct {
 	Meta         meta.Config
 	Groups       group.Config
@@ -21,27 +21,27 @@ type Broker struct {
 	ReplicaLag   time.Duration
 }
 
-// Asked is what a client wants to know.
+// Asked are the parameters of a request to describe settings.
 type Asked struct {
-	Started, BuiltIn *Broker // what this broker was started with, and what holds by default
+	Started, BuiltIn *Broker // the configuration of this broker, and the defaults
 	Synonyms         bool    // all layers
 	Documentation    bool
 }
 
-// setting is one configuration, by the names that Kafka has for it.
+// setting is one setting, by its names in Kafka.
 type setting struct {
-	name  string // of the broker's
+	name  string // as a setting of the broker
 	kind  kmsg.ConfigType
 	value func(*Broker) string
 	about string
 
-	// What follows is empty for those that topics have not.
+	// Empty if topics do not have the setting.
 
 	topicName  string
-	topicValue func(*meta.Topic) string // empty: as the broker's
+	topicValue func(*meta.Topic) string // returns "" if the broker's value applies
 }
 
-// known are in the order of answers.
+// known are the settings in the order of the response.
 var known = []setting{
 	{
 		name: "log.retention.bytes", kind: kmsg.ConfigTypeLong,
@@ -138,8 +138,7 @@ var known = []setting{
 func decimal[N ~int | ~int16 | ~int32 | ~int64](n N) string { return strconv.FormatInt(int64(n), 10) }
 func decimalMillis(d time.Duration) string                  { return decimal(d.Milliseconds()) }
 
-// layers are the values of a setting, the one that holds first. A nil topic asks
-// for the broker's own.
+// layers returns a setting's values, the effective one first; for a nil topic, the broker's own.
 func (s *setting) layers(t *meta.Topic, cfg, builtIn *Broker) []kmsg.DescribeConfigsResponseResourceConfigConfigSynonym {
 	var all []kmsg.DescribeConfigsResponseResourceConfigConfigSynonym
 	add := func(name, value string, source kmsg.ConfigSource) {
@@ -160,8 +159,7 @@ func (s *setting) layers(t *meta.Topic, cfg, builtIn *Broker) []kmsg.DescribeCon
 	return all
 }
 
-// Describe returns the settings of a topic, or of the broker for a nil one, that are asked
-// for by name; no names ask for all.
+// Describe returns the named settings of a topic, or of the broker if t is nil; no names mean all.
 func (a *Asked) Describe(t *meta.Topic, names []string) []kmsg.DescribeConfigsResponseResourceConfig {
 	var all []kmsg.DescribeConfigsResponseResourceConfig
 	for i := range known {
@@ -192,7 +190,7 @@ func (a *Asked) Describe(t *meta.Topic, names []string) []kmsg.DescribeConfigsRe
 	return all
 }
 
-// describeNoted are the settings that a topic was given and that have no meaning here.
+// describeNoted returns the settings that a topic was given and that have no effect here.
 func (a *Asked) describeNoted(t *meta.Topic, names []string) (all []kmsg.DescribeConfigsResponseResourceConfig) {
 	for _, name := range slices.Sorted(maps.Keys(t.Noted)) {
 		if len(names) > 0 && !slices.Contains(names, name) {

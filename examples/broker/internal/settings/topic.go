@@ -10,8 +10,8 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
 )
 
-// chosen are the settings of topics that a client can choose and that mean what they do
-// in Kafka. A nil value takes the default.
+// chosen are the topic settings that clients can set and that work as in Kafka. A nil value means
+// the default.
 var chosen = map[string]func(s *meta.Settings, value *string, cfg *Broker) error{
 	"retention.bytes": func(s *meta.Settings, value *string, cfg *Broker) error {
 		return choose(&s.Retention, value, 1, cfg.Meta.RetentionBytes)
@@ -36,7 +36,7 @@ var chosen = map[string]func(s *meta.Settings, value *string, cfg *Broker) error
 	},
 }
 
-// choose reads a number. -1, where Kafka knows no bound, takes the default, as nil does.
+// choose parses a number. -1, which means unlimited in Kafka, selects the default, as nil does.
 func choose[N int | int32 | int64](to *N, value *string, least, most N) error {
 	if *to = 0; value == nil || *value == "-1" {
 		return nil
@@ -49,9 +49,8 @@ func choose[N int | int32 | int64](to *N, value *string, least, most N) error {
 	return nil
 }
 
-// noted are settings of Kafka's topics that have no meaning here, as nothing is written to
-// a disk: programs that set them are not told that they may not. They are kept, and
-// described with a note.
+// noted are Kafka topic settings that have no effect here, because nothing is written to disk.
+// Programs that set them get no error: they are stored, and described with a note.
 var noted = []string{
 	"compression.type", "delete.retention.ms", "file.delete.delay.ms", "flush.messages", "flush.ms",
 	"follower.replication.throttled.replicas", "index.interval.bytes", "leader.replication.throttled.replicas",
@@ -62,10 +61,10 @@ var noted = []string{
 	"unclean.leader.election.enable",
 }
 
-// maxNoted bounds the value of a setting that is only noted.
+// maxNoted bounds the length of the value of a noted setting.
 const maxNoted = 256
 
-// Set sets one of a topic's settings; nil takes the default.
+// Set sets one of a topic's settings; nil means the default.
 func Set(s *meta.Settings, name string, value *string, cfg *Broker) error {
 	if set := chosen[name]; set != nil {
 		if err := set(s, value, cfg); err != nil {
@@ -79,7 +78,7 @@ func Set(s *meta.Settings, name string, value *string, cfg *Broker) error {
 	case value != nil && len(*value) > maxNoted:
 		return fmt.Errorf("%s is %d bytes long, must be at most %d", name, len(*value), maxNoted)
 	}
-	s.Noted = maps.Clone(s.Noted) // images have the one there is
+	s.Noted = maps.Clone(s.Noted) // images share the map
 	if value == nil {
 		delete(s.Noted, name)
 		return nil
@@ -87,6 +86,6 @@ func Set(s *meta.Settings, name string, value *string, cfg *Broker) error {
 	if s.Noted == nil {
 		s.Noted = map[string]string{}
 	}
-	s.Noted[name] = string([]byte(*value)) // the connection's buffer is used again
+	s.Noted[name] = string([]byte(*value)) // the connection's buffer is reused
 	return nil
 }

@@ -1,4 +1,4 @@
-// Package uptime counts the time in which this process, or a part of it, has run.
+// Package uptime measures the time in which this process, or a part of it, has run.
 package uptime
 
 import (
@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// Clock is a clock that stands still while what it belongs to does not run: while the
-// machine is busy with something else, while the process is stopped, while a fault holds
-// it up. Who judges others by their silence measures it so: the time in which one could
-// not have heard them does not count against them. The zero Clock is at 0.
+// Clock is a clock that stands still while its process or component does not run: while the machine
+// is busy with something else, while the process is stopped, or while a fault holds it up. Measured
+// by such a clock, a peer's silence does not include time in which this side could not have heard
+// it. The zero Clock is at 0.
 type Clock struct{ now atomic.Int64 }
 
 // Now returns the clock's time.
 func (c *Clock) Now() time.Duration { return time.Duration(c.now.Load()) }
 
-// Run drives the clock until ctx ends. Of the time between two ticks at most two ticks
-// count. pass is where it may be held up; nil: nowhere.
+// Run advances the clock until ctx ends. Between two ticks the clock advances by at most two ticks.
+// pass is where a fault may hold the clock up, or nil.
 func (c *Clock) Run(ctx context.Context, tick time.Duration, pass func(context.Context) error) {
 	t := time.NewTicker(tick)
 	defer t.Stop()

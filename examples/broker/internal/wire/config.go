@@ -8,29 +8,29 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/option"
 )
 
-// Config holds every bound of what comes and goes over the wire: who connects is a
-// stranger. The zero value of a field is its default; see WithDefaults.
+// Config holds the limits of everything that clients send and receive: anyone may connect. The zero
+// value of a field means its default; see WithDefaults.
 type Config struct {
 	MaxConnections int // open at once
-	MaxPerHost     int // of one host; by default as many as of all
-	MaxInFlight    int // requests read and not yet answered, per connection; then reading stops
-	MaxQueuedBytes int // bytes of those requests, per connection; one request is always let through
+	MaxPerHost     int // from one host; default: MaxConnections
+	MaxInFlight    int // requests read and not answered yet, per connection; then reading pauses
+	MaxQueuedBytes int // bytes of those requests, per connection; one request is always accepted
 
 	MaxFrame       int   // bytes of one produce request
 	MaxSmallFrame  int   // bytes of any other request
-	MaxDiscard     int   // bytes of a produce request that is too large and still answered so
-	MaxArrays      int   // elements of all arrays of one request, counted before kmsg allocates any
+	MaxDiscard     int   // bytes of a produce request that is too large but still gets an error response
+	MaxArrays      int   // elements of all arrays of a request, counted before kmsg allocates any
 	MaxInboundSum  int64 // bytes of all large frames being read or handled, over all connections
-	MaxQueuedSum   int64 // bytes of requests that wait for their answers, over all connections; see queuedSize
-	MaxOutboundSum int64 // bytes of fetch answers being written, over all connections
+	MaxQueuedSum   int64 // bytes of requests that wait for their responses, over all connections; see queuedSize
+	MaxOutboundSum int64 // bytes of fetch responses being written, over all connections
 
 	FrameTimeout time.Duration // from a frame's first byte to its last
-	IdleTimeout  time.Duration // with nothing asked and nothing pending
-	WriteTimeout time.Duration // for one answer to leave
-	LingerClose  time.Duration // how long a shutdown waits for a client to see its last answers
+	IdleTimeout  time.Duration // with no request being read or pending
+	WriteTimeout time.Duration // to write a response
+	LingerClose  time.Duration // how long a shutdown waits for a client to read its last responses
 }
 
-// WithDefaults fills in what is zero and refuses what is out of range.
+// WithDefaults fills in the zero fields and returns an error for values out of range.
 func (c Config) WithDefaults() (Config, error) {
 	var b option.Check
 	option.Fill(&b, "Wire.MaxConnections", &c.MaxConnections, 1024, 1, 1<<20)
@@ -51,7 +51,7 @@ func (c Config) WithDefaults() (Config, error) {
 	return c, b.Err
 }
 
-// frameLimit is how long a frame of key may be. Only produce carries records.
+// frameLimit returns the maximum size of a frame with this key. Only produce carries records.
 func (c *Config) frameLimit(key int16) int {
 	if key == int16(kmsg.Produce) {
 		return c.MaxFrame

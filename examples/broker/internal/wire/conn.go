@@ -18,37 +18,37 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// smallFrame is what a connection keeps a buffer for. Larger frames are
-// allocated for themselves and charged to the inbound budget of the server.
+// smallFrame is the size of a connection's frame buffer. Larger frames are allocated individually
+// and charged to the server's inbound budget.
 const smallFrame = 64 << 10
 
-// Conn is one client. One goroutine serves it, however many fetches it has parked: its
-// reader. Answers are sent by who has them (see send).
+// Conn is a client's connection. A single goroutine, its reader, serves it, however many fetches
+// are parked. The goroutine that completes a request sends the response (see send).
 type Conn struct {
 	srv    *Server
 	nc     net.Conn
-	ctx    context.Context // done when the client is gone; frees what it parked
+	ctx    context.Context // done when the client disconnects; cancels its parked requests
 	cancel context.CancelFunc
 	br     *bufio.Reader
 	frame  []byte // reused for small frames; only the reader uses it
 
 	host      string
-	idleSince atomic.Int64 // in ns of the wall clock: its beginning, or when its last request was answered; busy: one waits
+	idleSince atomic.Int64 // in ns of the wall clock, since its start or its last response; busy while a request waits
 
-	raw      syscall.RawConn // of nc; nil: it has none
-	room     chan struct{}   // capacity 1: the reader waited, and the queue has shrunk
-	answered atomic.Bool     // something was written
-	out      outgoing        // only who sends uses it
+	raw      syscall.RawConn // of nc; nil if it has none
+	room     chan struct{}   // capacity 1: signals a waiting reader that the queue has shrunk
+	answered atomic.Bool     // whether any byte was written
+	out      outgoing        // owned by the goroutine that sends
 	senders  sync.WaitGroup
 
 	// mu guards the queue. It is a leaf: nothing else is locked under it.
 	mu          sync.Mutex
-	queue       []*Reply // requests read and not yet written, in order
+	queue       []*Reply // requests read and not yet answered, in order
 	queuedBytes int      // of their frames
 	readerWaits bool     // the reader waits for the queue to shrink
-	handling    *Reply   // of the request that is being handled: the reader sends it, if it is ready by then
-	sending     bool     // somebody sends
-	ended       bool     // nobody will send any more
+	handling    *Reply   // of the request being handled: the reader sends it if it is ready by then
+	sending     bool     // a goroutine is sending
+	ended       bool     // no goroutine will send any more
 }
 
 func newConn(srv *Server, nc net.Conn) *Conn {
@@ -60,22 +60,22 @@ func newConn(srv *Server, nc net.Conn) *Conn {
 		room: make(chan struct{}, 1),
 	}
 	if socket, ok := nc.(syscall.Conn); ok {
-		c.raw, _ = socket.SyscallConn() // it has failed only if nc is closed
+		c.raw, _ = socket.SyscallConn() // fails only if nc is closed
 	}
 	c.idleSince.Store(time.Now().UnixNano())
 	c.ctx, c.cancel = context.WithCancel(srv.ctx)
 	return c
 }
 
-// busy is the idleSince of a connection of which a request waits for its answer.
+// busy is the idleSince of a connection with a request that waits for its response.
 const busy = 0
 
-// serve runs the connection until the client leaves, breaks the protocol, or
-// the server drains.
+// serve runs the connection until the client disconnects or breaks the protocol, or the server
+// drains.
 func (c *Conn) serve() {
 	defer c.srv.end(c)
 	if err := c.readRequests(); errors.Is(err, errDraining) {
-		// What is parked is being answered as closed. Let it out.
+		// Parked requests are being answered as closed; let the responses out.
 		c.waitUntilSent()
 		if !c.resets() {
 			c.lingeringClose()
@@ -83,20 +83,20 @@ func (c *Conn) serve() {
 	} else {
 		c.srv.logEnd(err)
 	}
-	c.cancel() // frees what is parked
+	c.cancel() // cancels parked requests
 	c.hangUp() // ends a write
 	c.mu.Lock()
 	c.ended = true
 	c.mu.Unlock()
 	c.senders.Wait()
-	c.srv.queuedSum.Add(-int64(c.queuedBytes)) // what will not be answered any more
+	c.srv.queuedSum.Add(-int64(c.queuedBytes)) // requests that will not be answered any more
 }
 
 // errDraining ends a reader whose server shuts down.
 var errDraining = errors.New("broker: draining")
 
-// readRequests returns why it ended, never nil. A panic in a handler ends this
-// connection alone; it is counted and logged with its stack, for it is a bug.
+// readRequests returns the reason why it ended, never nil. A panic in a handler ends only this
+// connection; it is counted and logged with its stack, because it is a bug.
 func (c *Conn) readRequests() (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -123,13 +123,12 @@ func (c *Conn) readRequests() (err error) {
 
 // waitForRoom returns once the connection may have another request in flight.
 //
-// The reader must notice a client that hangs up even now, or 64 fetches parked
-// for an hour would outlive it. So it does not wait on a channel: it goes on
-// reading ahead into the buffer, and who sends ends that read by moving the
-// deadline into the past. Both change readerWaits and the deadline under mu, so
-// that this cannot fall between the reader's check and its read.
-// (A client that pipelines more than the buffer holds beyond its limit is
-// noticed when its next answer is written.)
+// The reader must notice a disconnect even now; otherwise 64 fetches, parked for an hour, would
+// outlive the client. So it does not wait on a channel: it keeps reading ahead into the buffer, and
+// the sender interrupts that read by setting the deadline to the past. Both change readerWaits and
+// the deadline under mu, so the change cannot fall between the reader's check and its read. (If a
+// client pipelines more than the buffer holds beyond its limit, its disconnect is noticed when its
+// next response is written.)
 func (c *Conn) waitForRoom() error {
 	for {
 		c.mu.Lock()
@@ -144,7 +143,7 @@ func (c *Conn) waitForRoom() error {
 			return errDraining
 		}
 		if c.br.Buffered() == c.br.Size() {
-			// Nothing more can be read ahead.
+			// The buffer is full.
 			select {
 			case <-c.room:
 			case <-c.srv.drained:
@@ -165,8 +164,8 @@ func (c *Conn) hasRoomLocked() bool {
 	return n == 0 || n < c.srv.Limits.MaxInFlight && c.queuedBytes < c.srv.Limits.MaxQueuedBytes
 }
 
-// waitForFrame blocks until a frame has begun. A connection that waits for an
-// answer may be silent for as long as that takes; an idle one may not.
+// waitForFrame blocks until a frame begins. A connection with a pending response may be silent
+// until it comes; an idle one only for IdleTimeout.
 func (c *Conn) waitForFrame() error {
 	for c.br.Buffered() == 0 {
 		if err := c.readBy(time.Now().Add(c.srv.Limits.IdleTimeout)); err != nil {
@@ -197,8 +196,8 @@ var (
 	errFrameSize = errors.New("broker: frame length out of bounds")
 )
 
-// readRequest reads one frame and handles it. From its first byte a frame has
-// FrameTimeout to arrive, however slowly its bytes trickle in.
+// readRequest reads one frame and handles it. The whole frame must arrive within FrameTimeout of
+// its first byte, even if it trickles in.
 func (c *Conn) readRequest() error {
 	begun := time.Now()
 	if c.br.Buffered() < 4+headerSize {
@@ -208,7 +207,7 @@ func (c *Conn) readRequest() error {
 	}
 	head, err := c.br.Peek(4 + headerSize)
 	if err != nil {
-		// A frame that says it is shorter than a header never grows one.
+		// A frame whose length is less than a header's never becomes complete.
 		if len(head) >= 4 && !c.frameLengthFits(head) {
 			return errFrameSize
 		}
@@ -231,8 +230,7 @@ func (c *Conn) readRequest() error {
 		}
 		frame = c.frame[:size]
 	} else {
-		// Before the bytes are allocated, and only for as long as the frame
-		// itself may take.
+		// Before the bytes are allocated, and within the time limit of the frame.
 		ctx, cancel := context.WithDeadline(c.ctx, begun.Add(c.srv.Limits.FrameTimeout))
 		err := c.srv.inbound.Acquire(ctx, int64(size))
 		cancel()
@@ -261,9 +259,8 @@ func (c *Conn) frameLengthFits(head []byte) bool {
 	return int32(binary.BigEndian.Uint32(head)) >= headerSize
 }
 
-// readBy sets the deadline of the next read. server.Shutdown raises draining and
-// then moves every deadline into the past; whichever of the two sets comes last,
-// the reader learns of it here or from its read.
+// readBy sets the deadline of the next read. server.Shutdown sets Draining and then moves every
+// deadline to the past. In either order the reader learns of it, here or from its read.
 func (c *Conn) readBy(t time.Time) error {
 	_ = c.nc.SetReadDeadline(t)
 	if c.srv.Draining.Load() {
@@ -280,8 +277,8 @@ func (c *Conn) readErr(err error) error {
 	return err
 }
 
-// handleFrame decodes a frame and handles it. Handlers run one after the other
-// on the reader, so a connection's requests take effect in the order they came.
+// handleFrame decodes a frame and handles it. Handlers run one after the other on the reader, so a
+// connection's requests take effect in order.
 func (c *Conn) handleFrame(frame []byte) error {
 	req, err := decodeRequest(frame, c.srv.Limits.MaxArrays)
 	if err != nil {
@@ -306,14 +303,14 @@ func (c *Conn) handleFrame(frame []byte) error {
 	return nil
 }
 
-// errOverload sheds the connection whose request would be one too many. Only a
-// flood gets there: thousands of long polls are well below.
+// errOverload closes the connection whose request would exceed the limit. Only a flood reaches it:
+// thousands of long polls stay well below.
 var errOverload = errors.New("broker: too many bytes of requests wait for their answers")
 
-// queuedSize is how much a request counts while it waits for its answer, and
-// whether it gets one. What it holds meanwhile, decoded, and with its answer, is
-// some thirty times that at worst. Of a produce request only the partitions are
-// held: its records are in the log by then.
+// queuedSize returns the size that is charged for a request while it waits for its response, and
+// whether it gets one. Its actual memory, decoded and with its response, is at most about thirty
+// times that. A produce request is charged only for its partitions: its records are in the log by
+// then.
 func queuedSize(req kmsg.Request, frame int) (size int, answered bool) {
 	p, ok := req.(*kmsg.ProduceRequest)
 	if !ok {
@@ -325,7 +322,7 @@ func queuedSize(req kmsg.Request, frame int) (size int, answered bool) {
 	return min(frame, size), p.Acks != 0
 }
 
-// holdQueued counts a request in that waits for its answer, if there is room.
+// holdQueued charges a request that waits for its response, if the limit allows it.
 func (s *Server) holdQueued(size int64) bool {
 	for {
 		sum := s.queuedSum.Load()
@@ -338,8 +335,8 @@ func (s *Server) holdQueued(size int64) bool {
 	}
 }
 
-// enqueue takes the next place in the order of answers, for the request to be handled now;
-// Flush is to be called after that. Its size is counted in queuedSum already.
+// enqueue appends the request to be handled to the queue of responses. The caller calls Flush after
+// handling it. Its size is already charged to queuedSum.
 func (c *Conn) enqueue(correlation int32, size int) *Reply {
 	r := &Reply{conn: c, correlation: correlation, size: size}
 	c.mu.Lock()
@@ -351,16 +348,15 @@ func (c *Conn) enqueue(correlation int32, size int) *Reply {
 	return r
 }
 
-// resets reports whether the connection ends with a reset: when the broker is killed,
-// and when it goes and never answered this client. An orderly end, as the first
-// that a client hears, would tell it that it is not wanted here (kgo takes it for
-// missing authentication, and fails records for that), where it has only to look
-// for another broker.
+// resets reports whether the connection ends with a reset: when the broker is killed, and when it
+// shuts down without ever having answered this client. If an orderly close is the first thing that
+// a client sees, it concludes that it is not welcome (kgo takes it for missing authentication, and
+// fails records), although it only needs to try another broker.
 func (c *Conn) resets() bool {
 	return c.srv.killed.Load() || c.srv.Draining.Load() && !c.answered.Load()
 }
 
-// hangUp closes the connection.
+// hangUp closes the connection, with a reset if resets reports true.
 func (c *Conn) hangUp() {
 	if tcp, ok := c.nc.(interface{ SetLinger(seconds int) error }); ok && c.resets() {
 		_ = tcp.SetLinger(0)
@@ -368,9 +364,8 @@ func (c *Conn) hangUp() {
 	_ = c.nc.Close()
 }
 
-// lingeringClose gives a client the chance to read its last answers: to close
-// with unread bytes in the receive buffer resets the connection and takes with
-// it what the client has not read yet.
+// lingeringClose lets the client read its last responses. Closing a socket with unread input sends
+// a reset, which discards responses that the client has not read.
 func (c *Conn) lingeringClose() {
 	half, ok := c.nc.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {
@@ -380,19 +375,19 @@ func (c *Conn) lingeringClose() {
 	_, _ = io.Copy(io.Discard, c.nc)
 }
 
-// The following are for handlers.
+// The following methods are for handlers.
 
-// Context is done when the client is gone.
+// Context returns a context that is done when the client disconnects.
 func (c *Conn) Context() context.Context { return c.ctx }
 
-// RemoteAddr is where the client is, as host:port.
+// RemoteAddr returns the client's address as host:port.
 func (c *Conn) RemoteAddr() string { return c.nc.RemoteAddr().String() }
 
-// LocalHost is the host that the client has reached the broker by, "" if unknown.
+// LocalHost returns the host by which the client reached the broker, "" if unknown.
 func (c *Conn) LocalHost() string {
 	host, _, _ := net.SplitHostPort(c.nc.LocalAddr().String())
 	return host
 }
 
-// Close ends the connection: the client has asked for what cannot be answered.
+// Close closes the connection, because a request cannot be answered.
 func (c *Conn) Close() { _ = c.nc.Close() }

@@ -6,21 +6,17 @@ import (
 	"fmt"
 )
 
-// kmsg decodes requests, but it trusts their counts further than a broker on
-// a port can:
+// kmsg decodes requests, but trusts their counts more than a broker on an open port can:
 //
-//   - an array may claim as many elements as bytes are left, and they are
-//     allocated before the first is read: a 16 MiB frame asks for more than a
-//     gigabyte;
-//   - a struct of a flexible version may claim 2^32 tagged fields, and the loop
-//     over them does not end when the bytes do: a frame of some thirty bytes
-//     spins a core for a minute.
+//   - An array may claim as many elements as bytes are left, and all are allocated before the first
+//     is read: a 16 MiB frame allocates more than a gigabyte.
+//   - A struct of a flexible version may claim 2^32 tagged fields, and the loop over them does not
+//     stop at the end of the bytes: a frame of some thirty bytes spins a core for a minute.
 //
-// So a frame is walked once before kmsg sees it. The walk reads nothing but
-// lengths and counts, allocates nothing, and its cost is bounded by the frame's
-// bytes. The layouts in layouts.go say only where the counts stand;
-// TestLayoutsAgreeWithKmsg encodes every request at every version with kmsg and
-// requires the walk to end exactly at the last byte.
+// So the guard walks a frame once before kmsg sees it. The walk reads only lengths and counts,
+// allocates nothing, and its cost is bounded by the frame's bytes. The layouts in layouts.go say
+// only where the counts are; TestLayoutsAgreeWithKmsg encodes every request at every version with
+// kmsg and requires the walk to end exactly at the last byte.
 
 var (
 	errTruncated = errors.New("broker: request ends inside a field")
@@ -29,11 +25,11 @@ var (
 	errBrokerTag = errors.New("broker: tagged field of broker-to-broker requests")
 )
 
-// maxTags bounds the tagged fields of one request. Clients send none or one.
+// maxTags bounds the tagged fields of a request. Clients send at most one.
 const maxTags = 64
 
-// walker is a cursor over a frame's bytes. They are in memory, or a stripper reads them. After
-// an error it stays in it.
+// walker is a cursor over a frame's bytes, in memory or read by a stripper. Its first error is
+// sticky.
 type walker struct {
 	src      []byte
 	strip    *stripper // nil: the bytes are in src
@@ -44,15 +40,14 @@ type walker struct {
 	err      error
 }
 
-// checkLayout walks a request's body. An error means the body must not reach
-// kmsg.
+// checkLayout walks a request's body. If it returns an error, the body must not be passed to kmsg.
 func checkLayout(body []byte, layout []field, version int16, flexible bool, maxElements int) error {
 	w := walker{src: body, version: version, flexible: flexible, elements: maxElements, tags: maxTags}
 	w.body(layout)
 	return w.err
 }
 
-// header walks what follows the first headerSize bytes of a request's header: the client id,
+// header walks the part of a request's header after the first headerSize bytes: the client id,
 // never compact, and tags if the request is flexible.
 func (w *walker) header(flexible bool) {
 	w.skip(w.length(2))
@@ -60,7 +55,7 @@ func (w *walker) header(flexible bool) {
 	w.skipTags()
 }
 
-// body walks a request's body. The frame must end with it.
+// body walks a request's body, which must extend to the end of the frame.
 func (w *walker) body(layout []field) {
 	w.fields(layout)
 	w.skipTags()
@@ -117,7 +112,7 @@ func (w *walker) fields(layout []field) {
 	}
 }
 
-// length reads a count of width bytes, or a compact one. -1 is null.
+// length reads a count of width bytes, or a compact one. -1 means null.
 func (w *walker) length(width int) int {
 	if w.flexible {
 		return w.uvarint() - 1
@@ -133,8 +128,8 @@ func (w *walker) length(width int) int {
 	}
 }
 
-// uvarint refuses what does not fit an int32: no count of a request does, and
-// int stays safe on 32-bit machines.
+// uvarint fails for values that do not fit an int32: no count of a request is larger, and int stays
+// safe on 32-bit machines.
 func (w *walker) uvarint() int {
 	var v uint64
 	for shift := 0; shift < 35; shift += 7 {
@@ -153,9 +148,9 @@ func (w *walker) uvarint() int {
 	return 0
 }
 
-// skipTags passes over a struct's tagged fields. Those below 8 are defined for
-// brokers talking to each other, and some hold structs with tags of their own,
-// which kmsg would decode unguarded: no client sends them, and they are refused.
+// skipTags skips a struct's tagged fields. It refuses tags below 8: they are defined for requests
+// between brokers, clients do not send them, and some hold structs with tags of their own, which
+// kmsg would decode unchecked.
 func (w *walker) skipTags() {
 	if !w.flexible || w.err != nil {
 		return
@@ -179,8 +174,8 @@ func (w *walker) skipTags() {
 
 func (w *walker) skip(n int) { w.take(n) }
 
-// take returns the next n bytes, or nil after a failure. They are valid until the next call.
-// A null (-1) is empty; anything lower is a lie.
+// take returns the next n bytes, or nil after a failure. They are valid until the next call. A
+// length of -1 (null) is empty; a lower one is invalid.
 func (w *walker) take(n int) []byte {
 	if n == -1 {
 		return nil

@@ -16,8 +16,8 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/kafkatest"
 )
 
-// The guard's layouts must be what kmsg writes, at every version: a frame is
-// walked to its end exactly, and refused one byte shorter or longer.
+// The guard's layouts match the encoding of kmsg at every version: the walk ends exactly at a
+// frame's end, and fails for a frame that is one byte shorter or longer.
 func TestLayoutsAgreeWithKmsg(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -40,8 +40,8 @@ func TestLayoutsAgreeWithKmsg(t *testing.T) {
 	}
 }
 
-// What kmsg allocates for a frame that the guard lets through, at its worst:
-// as many elements as are allowed, each as short as can be.
+// The memory that kmsg allocates for a frame that passes the guard is bounded, even for the worst
+// case: the maximum number of elements, each as short as possible.
 func TestDecodingIsBounded(t *testing.T) {
 	limits, err := Config{}.WithDefaults()
 	require.NoError(t, err)
@@ -72,8 +72,8 @@ func TestDecodingIsBounded(t *testing.T) {
 	t.Logf("a decoded request is at most %.0f times its frame", worst)
 }
 
-// None of these frames may cost memory out of proportion to its bytes, nor reach
-// kmsg, which spins on some of them.
+// A hostile frame costs memory at most in proportion to its size, and does not reach kmsg, which
+// spins on some of them.
 func TestHostileFramesAreCheap(t *testing.T) {
 	limits, err := Config{}.WithDefaults()
 	require.NoError(t, err)

@@ -1,9 +1,8 @@
 package wire
 
-// The layouts of the requests that this broker reads, for the guard's walk: in
-// the order of their fields on the wire, with the versions that have them. Only
-// sizes matter here, so neighbours of a fixed size are one field, and what is
-// null or empty costs the walk the same.
+// The layouts of the requests that this broker reads, for the guard's walk: their fields in wire
+// order, with the versions that have them. Only sizes matter, so adjacent fields of fixed size are
+// merged, and null and empty fields are not distinguished.
 
 type fieldKind uint8
 
@@ -12,7 +11,7 @@ const (
 	stringField                  // int16 length, or compact
 	bytesField                   // int32 length, or compact
 	arrayField                   // int32 count, or compact; each element is a struct
-	plainArray                   // the same, but elements carry no tags (numbers, strings)
+	plainArray                   // the same, but its elements carry no tags (numbers, strings)
 )
 
 type field struct {

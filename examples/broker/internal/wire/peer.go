@@ -12,17 +12,17 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Peer is a connection from one broker to another: one request at a time.
+// Peer is a connection from one broker to another, with at most one request in flight.
 type Peer struct {
 	Conn        net.Conn
 	br          *bufio.Reader
 	formatter   *kmsg.RequestFormatter
 	maxAnswer   int
 	correlation int32
-	frame       []byte // reused: an answer is valid until the next call
+	frame       []byte // reused: a response is valid until the next call
 }
 
-// NewPeer takes over nc.
+// NewPeer takes ownership of nc.
 func NewPeer(nc net.Conn, from int32, maxAnswer int) *Peer {
 	return &Peer{
 		Conn:      nc,
@@ -32,8 +32,8 @@ func NewPeer(nc net.Conn, from int32, maxAnswer int) *Peer {
 	}
 }
 
-// Call sends a request and reads its answer. After an error the connection is of
-// no use. The end of ctx ends the call.
+// Call sends a request and reads its response. It fails when ctx ends. After an error the
+// connection is unusable.
 func (p *Peer) Call(ctx context.Context, req kmsg.Request, timeout time.Duration) (kmsg.Response, error) {
 	if err := p.Conn.SetDeadline(time.Now().Add(timeout)); err != nil {
 		return nil, err
@@ -60,8 +60,8 @@ func (p *Peer) Call(ctx context.Context, req kmsg.Request, timeout time.Duration
 	return resp, resp.ReadFrom(body)
 }
 
-// ReadFrame reads an answer from its correlation id on. It reuses buf, unless that is too
-// small, or far too large for what is usually read.
+// ReadFrame reads a response, starting with its correlation id. It reuses buf unless buf is too
+// small, or far too large for this frame.
 func ReadFrame(r *bufio.Reader, buf []byte, limit int) ([]byte, error) {
 	head, err := r.Peek(4)
 	if err != nil {
@@ -71,7 +71,7 @@ func ReadFrame(r *bufio.Reader, buf []byte, limit int) ([]byte, error) {
 	if size < 4 || size-4 > limit {
 		return nil, fmt.Errorf("answer of %d bytes", size)
 	}
-	_, _ = r.Discard(4) // which were read
+	_, _ = r.Discard(4) // the four bytes read above
 	if cap(buf) < size || cap(buf) > max(4*size, 64<<10) {
 		buf = make([]byte, size)
 	}

@@ -6,41 +6,39 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Reply is the place of one answer in its connection's queue. Requests are
-// answered in the order they came, but they are ready in any order: a produce
-// pipelined behind a parked fetch is done long before it. So each request takes
-// its place when it is read, and who sends does so from the head for as long as
-// the head is ready.
+// Reply is the slot of one response in its connection's queue. Responses are sent in the order of
+// their requests but become ready in any order: a produce pipelined behind a parked fetch finishes
+// long before it. So each request is queued when it is read, and the sender sends from the head of
+// the queue for as long as the head is ready.
 //
-// What waits in the queue is not the answer's bytes but how to make them: build
-// runs where it is sent, when the answer's turn has come. A fetch thus
-// reads the log as late as possible, and a client that reads slowly holds up one
-// encoded answer, not sixty-four.
+// The queue does not hold the response's bytes but a function, build, that makes them when it is
+// the response's turn. So a fetch reads the log as late as possible, and a slow client holds up one
+// encoded response, not sixty-four.
 //
-// An answer is sent by the reader, if it is ready when its request has been handled; by who
-// gives it, if it is short and given right after the event that allows it, for a goroutine
-// more on the way would cost as much as all the rest. All others, and what is ready behind
-// it, are sent by a goroutine that ends when nothing is ready. Nobody but such a goroutine
-// waits for a client's network, or makes the answers of others.
+// The reader sends a response that is ready when its request has been handled. The goroutine that
+// completes a request sends its response if that is short and soon after the event, because another
+// goroutine on the way would double the cost. A temporary goroutine sends all other responses,
+// including those ready behind these, and ends when none is ready. Only such goroutines wait for a
+// client's network, or build responses to other requests.
 type Reply struct {
 	conn        *Conn
 	correlation int32
 	size        int // see queuedSize
 
-	// The rest is guarded by conn.mu until the reply has left the queue.
+	// The following fields are guarded by conn.mu until the reply has left the queue.
 
 	build   func() kmsg.Response // nil until answered
-	woken   time.Time            // when what completed the parked request happened; zero: it was not parked for it
-	dropped bool                 // the client is gone: nobody is owed this answer
+	woken   time.Time            // the time of the event that completed the parked request; zero: not parked
+	dropped bool                 // the client has disconnected: this response is not needed
 }
 
-// Answer hands in how to build the answer. To answer twice is a bug of this
-// broker and panics: the second answer could only go to another request.
+// Answer sets the function that builds the response. A second call is a bug of this broker and
+// panics: its response could only reach another request.
 func (r *Reply) Answer(build func() kmsg.Response) { r.answer(build, time.Time{}, false) }
 
-// AnswerWoken is Answer for a parked request that something at the given time has
-// completed: how long the answer takes from there is measured. If it is short, and that time
-// not long ago, build is called here: the caller holds no lock that build takes.
+// AnswerWoken is Answer for a parked request that an event at the given time has completed; the
+// latency from that time is measured. If the response is short and the event is recent, it calls
+// build at once, so the caller must hold no lock that build takes.
 func (r *Reply) AnswerWoken(build func() kmsg.Response, woken time.Time, short bool) {
 	r.answer(build, woken, short && time.Since(woken) < sendHere)
 }
@@ -60,11 +58,11 @@ func (r *Reply) answer(build func() kmsg.Response, woken time.Time, here bool) {
 	}
 }
 
-// Now answers with what is known already.
+// Now answers with a response that is already known.
 func (r *Reply) Now(resp kmsg.Response) { r.Answer(func() kmsg.Response { return resp }) }
 
-// Drop ends a request without an answer, and its connection. Like Answer, it is called
-// at most once.
+// Drop ends a request without a response, and closes its connection. Like Answer, it is called at
+// most once.
 func (r *Reply) Drop() {
 	c := r.conn
 	c.mu.Lock()

@@ -27,7 +27,7 @@ func TestAnsweringTwicePanics(t *testing.T) {
 	require.Panics(t, func() { r.Now(kmsg.NewPtrApiVersionsResponse()) })
 }
 
-// A panic in a handler ends its connection, is counted, and nothing else.
+// A panic in a handler is counted and ends only its connection.
 func TestPanicsAreContained(t *testing.T) {
 	limits, err := Config{}.WithDefaults()
 	require.NoError(t, err)

@@ -10,20 +10,19 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// api is what is read of one request key.
+// api describes the supported versions of one request key.
 type api struct {
 	min, max int16
-	layout   []field // for the guard that stands before kmsg
+	layout   []field // for the guard, which runs before kmsg
 }
 
-// apis is the version table: what ApiVersions advertises is what is decoded
-// and answered, no more.
+// apis is the version table: ApiVersions advertises exactly the versions that are decoded and
+// answered.
 //
-// Produce 0 looks odd and is there for librdkafka, which reads features out of
-// the ranges (kcat of Debian carries 2.0): before it compresses with gzip or
-// snappy it asks whether Produce 0 exists, though it then sends version 7. Kafka
-// 4 keeps it for the same reason (KAFKA-18659). Produce before 3 is answered
-// truthfully: its message format is not stored here.
+// Produce 0 is there for librdkafka, which derives features from the ranges (Debian's kcat has
+// version 2.0): before it compresses with gzip or snappy it checks that Produce 0 exists, though it
+// then sends version 7. Kafka 4 keeps it for the same reason (KAFKA-18659). A Produce request below
+// version 3 gets an honest error: its message format is not supported.
 var apis = map[int16]api{
 	int16(kmsg.Produce):                   {0, 13, produceLayout},
 	int16(kmsg.Fetch):                     {4, 18, fetchLayout},
@@ -54,8 +53,8 @@ var apis = map[int16]api{
 	int16(kmsg.AlterPartitionAssignments): {0, 1, alterPartitionReassignmentsLayout},
 }
 
-// headerSize is the part of a request that has had the same layout since the
-// first Kafka: key, version, correlation id.
+// headerSize is the size of the part of a request that has been the same since the first Kafka:
+// key, version, correlation id.
 const headerSize = 2 + 2 + 4
 
 var (
@@ -70,14 +69,13 @@ type request struct {
 	correlation  int32
 	body         kmsg.Request
 
-	// versionUnknown: an ApiVersions request newer than this broker. The client
-	// is told in version 0, which every client reads, and asks again.
+	// versionUnknown marks an ApiVersions request newer than this broker. The response has version
+	// 0, which every client can read, and the client retries.
 	versionUnknown bool
 }
 
-// decodeRequest turns a frame into a kmsg request. Everything it allocates is
-// bounded by MaxArrays and the frame's size. Slices of the request may point
-// into frame.
+// decodeRequest decodes a frame with kmsg. Its allocations are bounded by MaxArrays and the frame's
+// size. Slices of the request may point into frame.
 func decodeRequest(frame []byte, maxArrays int) (request, error) {
 	if len(frame) < headerSize {
 		return request{}, errShortFrame
@@ -116,9 +114,9 @@ func decodeRequest(frame []byte, maxArrays int) (request, error) {
 	return r, nil
 }
 
-// appendReply frames an answer: length, correlation id, and the empty tags of a
-// flexible header. ApiVersions alone keeps the old header at every version, as
-// a client must be able to read it before it knows anything of the broker.
+// appendReply encodes a response as a frame: length, correlation id, and the empty tags of a
+// flexible header. ApiVersions keeps the old header at every version, because a client must be able
+// to read it before it knows anything about the broker.
 func appendReply(dst []byte, correlation int32, resp kmsg.Response) []byte {
 	start := len(dst)
 	dst = append(dst, 0, 0, 0, 0)
@@ -131,7 +129,7 @@ func appendReply(dst []byte, correlation int32, resp kmsg.Response) []byte {
 	return dst
 }
 
-// Code is a Kafka error's number, for the fields of answers.
+// Code returns the number of a Kafka error, for the fields of responses.
 func Code(e *kerr.Error) int16 {
 	if e == nil {
 		return 0
@@ -139,8 +137,8 @@ func Code(e *kerr.Error) int16 {
 	return e.Code
 }
 
-// unsupportedAPIVersions answers an ApiVersions request of the future: in
-// version 0, with what there is, so that the client can ask again.
+// unsupportedAPIVersions returns the response to an ApiVersions request of a newer version: it is
+// in version 0 and lists the supported versions, so that the client can retry.
 func unsupportedAPIVersions() kmsg.Response {
 	resp := kmsg.NewPtrApiVersionsResponse()
 	resp.ErrorCode = Code(kerr.UnsupportedVersion)
@@ -148,7 +146,7 @@ func unsupportedAPIVersions() kmsg.Response {
 	return resp
 }
 
-// APIVersions lists the requests and versions that are read.
+// APIVersions returns the supported requests and versions.
 func APIVersions() []kmsg.ApiVersionsResponseApiKey {
 	keys := make([]kmsg.ApiVersionsResponseApiKey, 0, len(apis))
 	for key, api := range apis {

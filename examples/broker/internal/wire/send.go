@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// flushBytes is how much of the answers that are ready goes out in one write.
+// flushBytes is the size of ready responses at which they are written.
 const flushBytes = 64 << 10
 
-// sendHere is for how long after an event whoever completes requests for it sends their
-// answers, too, one for each connection. What is completed later is sent by goroutines of
-// their own: a producer is not held up by all who have waited for its record.
+// sendHere is how long after an event the goroutine that completes requests also sends their
+// responses, one for each connection. Other goroutines send the responses of requests completed
+// later, so that a producer is not held up by all requests that waited for its record.
 const sendHere = 100 * time.Microsecond
 
-// outgoing is what is on its way to a client. Only the one who sends uses it.
+// outgoing holds the responses being sent. Only the sending goroutine uses it.
 type outgoing struct {
 	buf     []byte
 	replies []*Reply // that buf answers
-	size    int64    // of their requests: see queuedSize
-	held    int64    // of the server's outbound bytes
+	size    int64    // of their requests; see queuedSize
+	held    int64    // charged to the server's outbound bytes
 }
 
-// beginSendingLocked makes the caller the one who sends: it must call send. It returns
-// false if nothing is ready, and if another one sends, which will find what is.
+// beginSendingLocked makes the caller the sender, which must call send. It returns false if nothing
+// is ready, or if another goroutine is sending, which will find the ready responses.
 func (c *Conn) beginSendingLocked() bool {
 	if c.sending || c.ended || len(c.queue) == 0 || c.queue[0].build == nil {
 		return false
@@ -34,9 +34,8 @@ func (c *Conn) beginSendingLocked() bool {
 	return true
 }
 
-// Flush sends the answer to the request that is being handled, if there is one by now. It is
-// called when the handler has returned; a handler that answers and has more to do then calls
-// it itself.
+// Flush sends the response to the request being handled, if it is ready. It is called when the
+// handler returns; a handler that answers early and continues calls it itself.
 func (c *Conn) Flush() {
 	c.mu.Lock()
 	c.handling = nil
@@ -47,17 +46,17 @@ func (c *Conn) Flush() {
 	}
 }
 
-// send sends answers, in the order of their requests, until none is ready: here the first of
-// them, as far as the kernel takes it at once, and the rest on a goroutine. So the caller is
-// not held up by the client, who decides when it reads, and what else it asks.
+// send sends responses, in the order of their requests, until none is ready. If here is true, it
+// sends as much of the first one as the kernel takes at once, and a goroutine sends the rest. So
+// the caller depends neither on when the client reads nor on its other requests.
 func (c *Conn) send(here bool) {
 	if !here || c.sendSome(1, c.tryWrite) {
 		go c.sendSome(math.MaxInt, c.write)
 	}
 }
 
-// sendSome sends up to so many answers. It reports whether another one is to go on. A panic
-// is a bug, and ends the connection alone.
+// sendSome sends up to most responses. It reports whether a goroutine must continue. A panic is a
+// bug, and ends only the connection.
 func (c *Conn) sendSome(most int, write func() error) (more bool) {
 	err := errSenderGone // unless sendReady returns
 	defer func() {
@@ -78,8 +77,8 @@ var (
 	errMore       = errors.New("broker: there is more to be sent")
 )
 
-// sendReady returns nil when nothing is ready any more; another one may have begun to send
-// by then. It returns errMore after so many, and if a write would wait.
+// sendReady returns nil when no response is ready; another goroutine may be sending by then. It
+// returns errMore after most responses, or if a write would block.
 func (c *Conn) sendReady(most int, write func() error) error {
 	for n := 0; ; {
 		if buffered := len(c.out.buf); buffered == 0 || buffered < flushBytes && n < most {
@@ -106,8 +105,8 @@ func (c *Conn) sendReady(most int, write func() error) error {
 	}
 }
 
-// endSending ends what beginSendingLocked has begun. If sending has failed, nobody will send
-// any more.
+// endSending ends the sending that beginSendingLocked began. After an error, no goroutine sends any
+// more.
 func (c *Conn) endSending(err error) {
 	if err != nil {
 		c.settle()
@@ -116,15 +115,15 @@ func (c *Conn) endSending(err error) {
 	c.senders.Done()
 }
 
-// leave ends a connection whose client is not answered any more.
+// leave ends a connection that gets no more responses.
 func (c *Conn) leave() {
 	c.cancel()
 	if !c.srv.Draining.Load() {
-		c.hangUp() // ends the reader, too
+		c.hangUp() // also ends the reader
 	}
 }
 
-// settle gives back what was held for answers that are out, or will never be.
+// settle releases the charges for responses that were sent or never will be.
 func (c *Conn) settle() {
 	c.srv.outbound.Add(-c.out.held)
 	c.srv.queuedSum.Add(-c.out.size)
@@ -132,13 +131,12 @@ func (c *Conn) settle() {
 	clear(c.out.replies)
 	c.out.replies = c.out.replies[:0]
 	if c.out.buf = c.out.buf[:0]; cap(c.out.buf) > 2*flushBytes {
-		c.out.buf = nil // a large fetch; do not keep its size for an idle client
+		c.out.buf = nil // a large fetch; do not keep its buffer for an idle client
 	}
 }
 
-// nextReady takes the head of the queue if it is ready, or returns errMore if it is not to be
-// taken. If it is not ready, and there is nothing to be written either, this one has ended
-// sending.
+// nextReady removes the head of the queue if it is ready. It returns errMore if the head is ready
+// but take is false. If the head is not ready and nothing is buffered, it ends the sending.
 func (c *Conn) nextReady(take bool) (r *Reply, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -174,12 +172,12 @@ func (c *Conn) nextReady(take bool) (r *Reply, err error) {
 func (c *Conn) tellReaderLocked() {
 	select {
 	case c.room <- struct{}{}:
-	default: // it has been told and has not looked yet
+	default: // the reader has not received the last signal yet
 	}
 }
 
-// waitUntilSent returns when all that was asked is answered, or the client is gone. No
-// further request comes.
+// waitUntilSent returns when every request is answered, or the client has disconnected. It is
+// called when no further request is read.
 func (c *Conn) waitUntilSent() {
 	for {
 		c.mu.Lock()
@@ -196,7 +194,7 @@ func (c *Conn) waitUntilSent() {
 	}
 }
 
-// write writes, and waits for the client's network, at most as long as WriteTimeout.
+// write writes and may block on the client's network, for at most WriteTimeout.
 func (c *Conn) write() error {
 	if err := c.srv.Gate.Pass(c.ctx); err != nil {
 		return err
@@ -204,19 +202,19 @@ func (c *Conn) write() error {
 	c.answered.Store(true)
 	_ = c.nc.SetWriteDeadline(time.Now().Add(c.srv.Limits.WriteTimeout))
 	_, err := c.nc.Write(c.out.buf)
-	_ = c.nc.SetWriteDeadline(time.Time{}) // or tryWrite would fail from then on
+	_ = c.nc.SetWriteDeadline(time.Time{}) // otherwise tryWrite would fail from then on
 	return err
 }
 
-// tryWrite writes what the kernel takes at once. It returns errMore if something is left.
+// tryWrite writes as much as the kernel takes at once. It returns errMore if something is left.
 func (c *Conn) tryWrite() error {
 	if c.raw == nil || !c.srv.Gate.Open() {
 		return errMore
 	}
 	n := 0
-	_ = c.raw.Write(func(fd uintptr) bool { // an error is found by write
+	_ = c.raw.Write(func(fd uintptr) bool { // ignores errors: write will find them
 		n, _ = writeTo(fd, c.out.buf)
-		return true // also if nothing was taken: it is not to wait
+		return true // even if nothing was written: do not wait
 	})
 	if n > 0 {
 		c.answered.Store(true)
@@ -228,15 +226,14 @@ func (c *Conn) tryWrite() error {
 	return nil
 }
 
-// OutboundRoom returns how many of want bytes this connection may hold in an
-// answer now. When slow readers hold all there is, everybody's fetches shrink
-// (to one batch) instead of waiting for them.
+// OutboundRoom returns how many of want bytes this connection may hold in a response now. When slow
+// readers use up the limit, all fetches shrink to one batch instead of waiting for them.
 func (c *Conn) OutboundRoom(want int) int {
 	room := c.srv.Limits.MaxOutboundSum - c.srv.outbound.Load()
 	return int(max(0, min(int64(want), room)))
 }
 
-// HoldOutbound charges the bytes an answer really has.
+// HoldOutbound charges the actual size of a response.
 func (c *Conn) HoldOutbound(n int) {
 	c.out.held += int64(n)
 	c.srv.outbound.Add(int64(n))

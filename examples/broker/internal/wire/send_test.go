@@ -22,7 +22,7 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/kafkatest"
 )
 
-// serving is a server whose requests wait until the test answers them.
+// serving starts a server.
 func serving(t *testing.T, o Options) *Server {
 	t.Helper()
 	if o.Limits.LingerClose == 0 {
@@ -41,7 +41,7 @@ func serving(t *testing.T, o Options) *Server {
 	return s
 }
 
-// finished has all answers out, and nothing held for them.
+// finished shuts the server down and requires that all responses were sent and released.
 func finished(t *testing.T, s *Server) {
 	t.Helper()
 	s.Drain()
@@ -55,7 +55,7 @@ func ask() kmsg.Request {
 	return req
 }
 
-// saying is an answer that can be told from others.
+// saying returns a response that contains text.
 func saying(text string) kmsg.Response {
 	resp := kmsg.NewPtrMetadataResponse()
 	resp.Version, resp.ClusterID = ask().GetVersion(), &text
@@ -67,8 +67,8 @@ func metadata(c *kafkatest.Conn) string {
 	return *c.Receive(ask()).(*kmsg.MetadataResponse).ClusterID
 }
 
-// answerTo is what the request with that correlation is answered: up to 200 kB, or the kernel
-// would take all at once.
+// answerTo returns the text for the request with this correlation id: up to 200 kB, because the
+// kernel would take shorter responses at once.
 func answerTo(correlation int32) string {
 	long := 0
 	if correlation%5 == 0 {
@@ -77,7 +77,7 @@ func answerTo(correlation int32) string {
 	return fmt.Sprintf("%d %s", correlation, strings.Repeat("x", long))
 }
 
-// oftenShut is a gate that is shut for each fifth who asks, and opens at once.
+// oftenShut is a gate that is closed at every fifth call, and opens at once.
 type oftenShut struct{ asked atomic.Int64 }
 
 func (g *oftenShut) Open() bool { return g.asked.Add(1)%5 != 0 }
@@ -87,9 +87,9 @@ func (g *oftenShut) Pass(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Answers come in the order of their requests, each once and whole, whoever sends them: the
-// reader, because the handler has answered; who completes a request right after its event;
-// goroutines. Each fifth of them finds the gate shut.
+// Responses arrive in the order of their requests, each once and whole, whichever goroutine sends
+// them: the reader, after the handler; the goroutine that completes a request right after its
+// event; or a temporary one. Every fifth send finds the gate closed.
 func TestAnswersInOrder(t *testing.T) {
 	const conns, requests = 8, 300
 	waiting := make(chan *Reply, conns*requests)
@@ -156,8 +156,8 @@ func TestAnswersInOrder(t *testing.T) {
 	require.Zero(t, s.Metrics.Panics.Load())
 }
 
-// Who answers is not held up by a client that does not read: this one reads only after the
-// answer was handed in, and is sent what no socket takes at once.
+// A goroutine that answers is not held up by a client that does not read. This client reads only
+// after the answer, and the response is larger than any socket buffer.
 func TestWhoAnswersIsNotHeldUp(t *testing.T) {
 	waiting := make(chan *Reply)
 	s := serving(t, Options{Handle: func(_ *Conn, _ kmsg.Request, r *Reply) { waiting <- r }})
@@ -165,14 +165,14 @@ func TestWhoAnswersIsNotHeldUp(t *testing.T) {
 	c.Send(ask())
 	require.NoError(t, c.NC.(*net.TCPConn).SetReadBuffer(64<<10))
 	r, large := <-waiting, strings.Repeat("0123456789", 2<<20)
-	r.AnswerWoken(func() kmsg.Response { return saying(large) }, time.Now().Add(time.Hour), true) // still within sendHere, whatever the machine
+	r.AnswerWoken(func() kmsg.Response { return saying(large) }, time.Now().Add(time.Hour), true) // within sendHere on any machine
 	require.True(t, metadata(c) == large)
 	finished(t, s)
 	require.Zero(t, cap(r.conn.out.buf), "its memory is given back")
 }
 
-// Nor is it held up by what else that client has asked: only the answer that is given is
-// made and sent where it is given, and what is ready behind it on a goroutine.
+// A goroutine that answers is not held up by the client's other requests: it builds and sends only
+// its own response; another goroutine sends those that are ready behind it.
 func TestWhoAnswersMakesNoOthers(t *testing.T) {
 	waiting, handled, returned := make(chan *Reply, 1), make(chan bool), make(chan bool)
 	s := serving(t, Options{Handle: func(_ *Conn, _ kmsg.Request, r *Reply) {
@@ -202,7 +202,7 @@ func TestWhoAnswersMakesNoOthers(t *testing.T) {
 	finished(t, s)
 }
 
-// A handler that answers and goes on has its answer sent before that.
+// If a handler answers and continues, Flush sends the response before that.
 func TestFlush(t *testing.T) {
 	goOn := make(chan bool)
 	s := serving(t, Options{Handle: func(c *Conn, _ kmsg.Request, r *Reply) {
@@ -217,7 +217,7 @@ func TestFlush(t *testing.T) {
 	finished(t, s)
 }
 
-// waitedAt is a gate that tells who waits at it.
+// waitedAt is a gate that reports each goroutine that waits at it.
 type waitedAt struct {
 	fault.Gate
 	waits chan bool
@@ -230,8 +230,8 @@ func (g *waitedAt) Pass(ctx context.Context) error {
 	return g.Gate.Pass(ctx)
 }
 
-// A client that never got a byte is reset at the end, also if there was an answer to it that
-// a closed gate held up: see Conn.resets.
+// A client that never received a byte is reset at the end, even if a closed gate held up a response
+// to it: see Conn.resets.
 func TestHeldUpAnswersAreNone(t *testing.T) {
 	gate := &waitedAt{waits: make(chan bool)}
 	waiting := make(chan *Reply)
@@ -251,7 +251,7 @@ func TestHeldUpAnswersAreNone(t *testing.T) {
 	require.Zero(t, s.Usage())
 }
 
-// Code that ends its goroutine while an answer is made ends the connection alone, too.
+// If building a response exits the goroutine, only the connection ends.
 func TestAnswersThatExit(t *testing.T) {
 	waiting := make(chan *Reply)
 	s := serving(t, Options{Handle: func(_ *Conn, _ kmsg.Request, r *Reply) { waiting <- r }})
@@ -262,7 +262,7 @@ func TestAnswersThatExit(t *testing.T) {
 	finished(t, s)
 }
 
-// A drain waits for an answer that is on its way, and for those behind it.
+// A drain waits for a response that is being sent, and for those behind it.
 func TestDrainWaitsForWhatIsBeingSent(t *testing.T) {
 	waiting := make(chan *Reply, 2)
 	s := serving(t, Options{Handle: func(_ *Conn, _ kmsg.Request, r *Reply) { waiting <- r }})
@@ -283,7 +283,6 @@ func TestDrainWaitsForWhatIsBeingSent(t *testing.T) {
 	require.Zero(t, s.Usage())
 }
 
-// However many of its requests wait, a connection is one goroutine.
 func TestAConnectionIsOneGoroutine(t *testing.T) {
 	const conns, requests = 20, 30
 	waiting := make(chan *Reply, conns*requests)
@@ -313,8 +312,7 @@ func TestAConnectionIsOneGoroutine(t *testing.T) {
 	finished(t, s)
 }
 
-// What panics while an answer is made ends its connection, and nothing else: not who has
-// handed it in.
+// A panic while a response is built ends only its connection, not the goroutine that answered.
 func TestAnswersThatPanic(t *testing.T) {
 	for _, woken := range []time.Time{{}, time.Now().Add(time.Hour)} {
 		waiting := make(chan *Reply)
@@ -335,7 +333,7 @@ func TestAnswersThatPanic(t *testing.T) {
 	}
 }
 
-// deadlined is a connection whose last deadline of writes can be seen.
+// deadlined is a connection that records its last write deadline.
 type deadlined struct {
 	*net.TCPConn
 	last time.Time
@@ -347,8 +345,8 @@ func (c *deadlined) SetWriteDeadline(t time.Time) error {
 	return c.TCPConn.SetWriteDeadline(t)
 }
 
-// An answer that waits for the network has a deadline, and leaves none behind: after it no
-// other one could be sent at once.
+// A write that waits for the network has a deadline and clears it afterwards: otherwise no later
+// response could be sent at once.
 func TestDeadlinesOfWritesEnd(t *testing.T) {
 	s := serving(t, Options{})
 	nc, err := net.Dial("tcp", s.Addr().String())
@@ -364,7 +362,7 @@ func TestDeadlinesOfWritesEnd(t *testing.T) {
 	finished(t, s)
 }
 
-// However many connections ask at once, no more bytes of requests wait than may.
+// Concurrent connections never exceed the limit for the bytes of waiting requests.
 func TestQueuedSumIsNeverExceeded(t *testing.T) {
 	s := serving(t, Options{Limits: Config{MaxQueuedSum: 1000}})
 	var held atomic.Int64

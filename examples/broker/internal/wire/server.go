@@ -18,19 +18,19 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/metric"
 )
 
-// Handler is what requests are handed to, one after the other for each connection, on
-// its reader. It answers by r, now or later, from any goroutine; r is nil for a request
-// that is owed no answer.
+// Handler handles a request. For each connection, the reader calls it with one request after the
+// other. It answers through r, now or later, from any goroutine; r is nil for a request that
+// expects no response.
 type Handler func(c *Conn, req kmsg.Request, r *Reply)
 
-// Gate is where a server waits before it reads a request and before it writes
-// answers: a test, or a tour of faults, holds it up there.
+// Gate is where a server waits before it reads a request and before it writes responses. Tests and
+// the fault tour hold it up there.
 type Gate interface {
-	Open() bool // reports whether Pass would not wait
+	Open() bool // reports whether Pass would return at once
 	Pass(context.Context) error
 }
 
-// Options are what a Server needs.
+// Options configure a Server.
 type Options struct {
 	Limits Config
 	Handle Handler
@@ -38,8 +38,8 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Server speaks Kafka's protocol on a listener: it reads the requests of each
-// connection, has them handled, and writes their answers in the order of the requests.
+// Server speaks Kafka's protocol on a listener: it reads the requests of each connection, passes
+// them to the Handler, and writes their responses in the order of the requests.
 //
 // Lock order: mu, then conn.mu, which is a leaf.
 type Server struct {
@@ -48,29 +48,29 @@ type Server struct {
 	Metrics  Metrics
 
 	inbound   *semaphore.Weighted // bytes of large frames, from before they are read until they are handled
-	inboundBy atomic.Int64        // those that are taken
-	outbound  atomic.Int64        // bytes of fetch answers between build and write
-	queuedSum atomic.Int64        // bytes of requests between read and answered: see queuedSize
+	inboundBy atomic.Int64        // the bytes acquired from inbound
+	outbound  atomic.Int64        // bytes of fetch responses between build and write
+	queuedSum atomic.Int64        // bytes of requests between read and response: see queuedSize
 
-	ctx       context.Context // parent of every connection's
+	ctx       context.Context // parent of every connection's ctx
 	cancel    context.CancelFunc
 	Draining  atomic.Bool
 	killed    atomic.Bool
-	drained   chan struct{} // closed when draining is set
+	drained   chan struct{} // closed when Draining is set
 	drainOnce sync.Once
 	conns     sync.WaitGroup
 	accepted  chan struct{} // closed when the accept loop has ended
 
 	mu    sync.Mutex
 	open  map[*Conn]struct{} // guarded by mu
-	hosts map[string]int     // of open, by host; guarded by mu
-	freed chan struct{}      // closed when a connection has gone; guarded by mu
+	hosts map[string]int     // number of open connections by host; guarded by mu
+	freed chan struct{}      // closed when a connection ends; guarded by mu
 
 	loggedMu sync.Mutex
-	logged   map[string]bool // complaints already made; guarded by loggedMu
+	logged   map[string]bool // messages already logged; guarded by loggedMu
 }
 
-// NewServer takes the listener over; serve begins.
+// NewServer takes ownership of the listener. Serve starts accepting.
 func NewServer(l net.Listener, o Options) *Server {
 	s := &Server{
 		Options:  o,
@@ -90,12 +90,12 @@ func NewServer(l net.Listener, o Options) *Server {
 // Addr returns the listener's address.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-// Serve accepts connections until drain or kill, and returns at once.
+// Serve accepts connections in a goroutine, until Drain or Kill.
 func (s *Server) Serve() { go s.accept() }
 
-// accept takes connections. Where there are as many as may be, the one that was idle for
-// longest makes room: a flood of connections that say nothing locks nobody out. While none
-// is idle, further ones wait in the kernel's backlog and cost this process nothing.
+// accept accepts connections. At the limit it closes the connection that has been idle the longest,
+// so that a flood of silent connections cannot lock out other clients. While none is idle, further
+// ones wait in the kernel's backlog and cost this process nothing.
 func (s *Server) accept() {
 	defer close(s.accepted)
 	for {
@@ -104,7 +104,7 @@ func (s *Server) accept() {
 			if errors.Is(err, net.ErrClosed) {
 				return
 			}
-			// Out of file descriptors, most likely: not a reason to die, nor to spin.
+			// Most likely out of file descriptors: neither exit nor spin.
 			s.logOnce("accept", err)
 			select {
 			case <-time.After(50 * time.Millisecond):
@@ -122,8 +122,8 @@ func (s *Server) accept() {
 	}
 }
 
-// makeRoom waits until there is room for a connection. It returns false if there will be
-// none: its host has as many as it may have, and none of them is idle; or the server ends.
+// makeRoom waits until the limits allow another connection. It returns false if they will not: the
+// host has its maximum number and none of them is idle, or the server ends.
 func (s *Server) makeRoom(nc net.Conn) bool {
 	host := hostOf(nc)
 	for {
@@ -146,15 +146,15 @@ func (s *Server) makeRoom(nc net.Conn) bool {
 		select {
 		case <-freed:
 		case <-s.drained:
-			return true // it is told to drain as it starts
+			return true // its reader finds the drain at its start
 		case <-s.ctx.Done():
 			return false
 		}
 	}
 }
 
-// idleLocked returns the connection that was idle for longest, of a host or of all; nil if
-// none is.
+// idleLocked returns the connection that has been idle the longest, of a host or of all; nil if
+// none is idle.
 func (s *Server) idleLocked(host string, ofHost bool) (idle *Conn) {
 	var longest int64
 	for c := range s.open {
@@ -171,10 +171,10 @@ func hostOf(nc net.Conn) string {
 	return host
 }
 
-// ServeConn serves one connection that did not come by the listener, until it ends.
+// ServeConn serves a connection that the listener did not accept, until it ends.
 func (s *Server) ServeConn(nc net.Conn) { s.begin(nc).serve() }
 
-// begin makes a connection one of the server's, until its serve returns.
+// begin registers a connection until its serve returns.
 func (s *Server) begin(nc net.Conn) *Conn {
 	c := newConn(s, nc)
 	s.mu.Lock()
@@ -197,14 +197,14 @@ func (s *Server) end(c *Conn) {
 	s.conns.Done()
 }
 
-// Drain stops accepting and reading. What is answered still goes out.
+// Drain stops accepting and reading. Responses are still sent.
 func (s *Server) Drain() {
 	s.drainOnce.Do(func() {
 		s.Draining.Store(true)
 		close(s.drained)
 	})
 	_ = s.listener.Close()
-	// One that is just being accepted is told to drain as it starts.
+	// A connection that is just being accepted finds the drain at its start.
 	s.mu.Lock()
 	for c := range s.open {
 		_ = c.nc.SetReadDeadline(time.Unix(1, 0))
@@ -212,16 +212,16 @@ func (s *Server) Drain() {
 	s.mu.Unlock()
 }
 
-// Kill breaks all connections, and answers nothing.
+// Kill breaks all connections without answering.
 func (s *Server) Kill() {
-	s.killed.Store(true) // before anybody learns of it
+	s.killed.Store(true) // before any goroutine learns of it
 	s.Drain()
 	s.cancel()
 	s.hangUpAll()
 }
 
-// Finish waits, after drain, until every answer is out, and closes the connections.
-// What is not out when ctx ends is cut off. No goroutine is left.
+// Finish waits, after Drain, until every response is sent, and closes the connections. It drops
+// responses that are not sent when ctx ends. It leaves no goroutine behind.
 func (s *Server) Finish(ctx context.Context) (err error) {
 	done := make(chan struct{})
 	go func() {
@@ -248,8 +248,8 @@ func (s *Server) hangUpAll() {
 	}
 }
 
-// Queued is how many requests were read and are not answered yet, over all connections
-// but those that skip returns true for.
+// Queued returns the number of requests read and not answered yet, over all connections except
+// those for which skip returns true.
 func (s *Server) Queued(skip func(*Conn) bool) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -264,21 +264,21 @@ func (s *Server) Queued(skip func(*Conn) bool) (n int) {
 	return n
 }
 
-// Usage is what a server holds now.
+// Usage is what a server currently holds.
 type Usage struct {
-	Open                      int   // connections
-	Inbound, Queued, Outbound int64 // bytes: of large frames, of requests that wait for their answers, of fetch answers
+	Open                      int   // number of connections
+	Inbound, Queued, Outbound int64 // bytes: of large frames, of requests that wait for their responses, of fetch responses
 }
 
-// Usage returns what the server holds now.
+// Usage returns the server's current usage.
 func (s *Server) Usage() Usage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return Usage{len(s.open), s.inboundBy.Load(), s.queuedSum.Load(), s.outbound.Load()}
 }
 
-// logEnd logs why a connection ended, unless that is the client's good right.
-// One line per kind of complaint: a hostile client cannot fill the log.
+// logEnd logs why a connection ended, unless the client simply left. It logs each message once, so
+// that a hostile client cannot fill the log.
 func (s *Server) logEnd(err error) {
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed),
@@ -296,7 +296,7 @@ func (s *Server) logEnd(err error) {
 	}
 }
 
-// maxLogged bounds the memory of complaints, and so the log.
+// maxLogged bounds the number of logged messages, and so their memory.
 const maxLogged = 64
 
 func (s *Server) logOnce(key string, err error) {
@@ -309,14 +309,14 @@ func (s *Server) logOnce(key string, err error) {
 	s.Logger.Warn("broker: connection closed", "reason", err)
 }
 
-// Metrics counts what goes over the wire. Its fields only ever grow.
+// Metrics counts the traffic of a server. Counters never decrease.
 type Metrics struct {
 	Connections atomic.Uint64
 	Requests    atomic.Uint64    // decoded and handled
 	Answers     atomic.Uint64    // written
-	Refused     atomic.Uint64    // connections closed for what they sent
-	Panics      atomic.Uint64    // bugs: recovered in a handler, or while an answer was made
-	Wake        metric.Histogram // from the event that completed a parked request to the write of its answer
+	Refused     atomic.Uint64    // connections closed for invalid input
+	Panics      atomic.Uint64    // bugs: recovered in a handler, or while a response was built
+	Wake        metric.Histogram // from the event that completed a parked request to the write of its response
 }
 
 // answered records that replies have been written.

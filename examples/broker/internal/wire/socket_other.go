@@ -4,5 +4,5 @@ package wire
 
 import "errors"
 
-// writeTo writes nothing here: every answer is left to a goroutine.
+// writeTo is not supported here: a goroutine sends every response.
 func writeTo(uintptr, []byte) (n int, err error) { return 0, errors.ErrUnsupported }

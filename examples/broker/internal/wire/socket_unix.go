@@ -4,5 +4,5 @@ package wire
 
 import "syscall"
 
-// writeTo writes what the kernel takes at once: the sockets of Go do not block.
+// writeTo writes as much as the kernel takes at once: Go's sockets are non-blocking.
 func writeTo(socket uintptr, b []byte) (n int, err error) { return syscall.Write(int(socket), b) }
