@@ -1,8 +1,7 @@
-// Command broker is a small Kafka cluster in one process. Its brokers speak
-// Kafka's protocol to clients and to each other, and keep the requests that have
-// to wait (fetches, produces, joins, and more) in limbo purgatories. Without
-// flags it starts, takes real clients on a tour of faults and checks what came
-// of it; with -serve it serves.
+// Command broker is a small Kafka cluster in one process. Its brokers speak Kafka's protocol to
+// clients and to each other, and keep the requests that have to wait (fetches, produces, joins, and
+// more) in limbo purgatories. Without flags it starts a cluster, puts it under real clients and
+// faults, and checks the results; with -serve it serves.
 package main
 
 import (
@@ -25,12 +24,12 @@ import (
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// run is main with its surroundings passed in, so that tests can call it.
+// run is main with its environment passed in, for tests.
 func run(args []string, stdout, stderr io.Writer) int {
-	// The brokers log to it, and with -json the rest is said there.
+	// The brokers log to stderr; with -json, everything except the summary goes there.
 	stderr = selfcheck.Shared(stderr)
 
-	cfg, _ := cluster.Config{}.WithDefaults() // which are in range; shown by -help
+	cfg, _ := cluster.Config{}.WithDefaults() // in range; shown by -help
 	load := tour.DefaultLoad()
 	flags := flag.NewFlagSet("broker", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -64,7 +63,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return 2
 	}
 	zero := ""
-	flags.Visit(func(f *flag.Flag) { // to the configuration, zero is the default
+	flags.Visit(func(f *flag.Flag) { // in the configuration, zero means the default
 		if v := f.Value.String(); (v == "0" || v == "0s") && !slices.Contains([]string{"polls", "rate", "seed"}, f.Name) {
 			zero = f.Name
 		}
@@ -97,7 +96,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 
 	cfg.Logger = logLevel.Logger(stderr, *serve)
 	cfg.Meta.Logger = cfg.Logger
-	if !*serve { // faults are to be noticed soon there, and nobody else is on the machine
+	if !*serve { // the tour needs faults to be noticed soon, and has the machine for itself
 		tour.NoticeSoon(&cfg)
 	}
 	flags.Visit(func(f *flag.Flag) {
@@ -114,14 +113,13 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return tour.Run(cfg, load, page, *asJSON, stdout, stderr)
 }
 
-// shutdownTimeout is how long parked requests and slow clients may hold up the
-// end of the process.
+// shutdownTimeout limits how long parked requests and slow clients may delay the exit.
 const shutdownTimeout = 10 * time.Second
 
 func runServe(cfg cluster.Config, page *livepage.Page, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// First, so that a port that is taken leaves no brokers to end.
+	// First, so that a port in use leaves no brokers to shut down.
 	err := page.Start(func(format string, args ...any) { _, _ = fmt.Fprintf(stdout, "broker: "+format+"\n", args...) })
 	if err != nil {
 		_, _ = fmt.Fprintf(stderr, "broker: %v\n", err)
@@ -135,7 +133,7 @@ func runServe(cfg cluster.Config, page *livepage.Page, stdin io.Reader, stdout, 
 		return 1
 	}
 	_, _ = fmt.Fprintf(stdout, "broker: listening on %s\n", strings.Join(c.Addrs(), ","))
-	go obey(c, stdin, stdout) // ends with the process: a read of standard input cannot be called off
+	go obey(c, stdin, stdout) // ends with the process: a read of standard input cannot be cancelled
 	<-ctx.Done()
 	stop() // a second signal ends the process the usual way
 
@@ -146,8 +144,8 @@ func runServe(cfg cluster.Config, page *livepage.Page, stdin io.Reader, stdout, 
 		_, _ = fmt.Fprintf(stderr, "broker: shutdown: %v\n", err)
 		return 1
 	}
-	// kcat.sh reads the codecs: it shows that what a client was told to compress
-	// arrived compressed.
+	// kcat.sh reads the codecs, to check that batches which a client was told to compress arrived
+	// compressed.
 	done := c.Stats()
 	_, _ = fmt.Fprintf(stdout, "broker: batches none=%d gzip=%d snappy=%d lz4=%d zstd=%d\n", done.Batches[0], done.Batches[1], done.Batches[2], done.Batches[3], done.Batches[4])
 	_, _ = fmt.Fprintf(stdout, "broker: stopped: answered %d requests, %d were parked, %d panics\n", done.Answers, parked, done.Panics)

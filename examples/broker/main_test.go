@@ -22,7 +22,7 @@ import (
 	"github.com/seed-782fa212/limbo/examples/internal/selfcheck"
 )
 
-// With -json, stdout has one line and no more: scripts read it.
+// With -json, stdout is exactly one line: scripts read it.
 func TestDriveJSON(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	status := run([]string{"-json", "-duration", "300ms", "-polls", "100", "-rate", "1000", "-faults=false"}, &stdout, &stderr)
@@ -65,8 +65,8 @@ func TestBadArguments(t *testing.T) {
 	}
 }
 
-// The tour makes faults by the dozen, each of which changes leaders and in-sync sets: what
-// is logged of that is shown only to who asks for it, and never on stdout.
+// The tour's faults change leaders and in-sync sets dozens of times. These changes are logged only
+// on request, and never to stdout.
 func TestLogLevel(t *testing.T) {
 	args := strings.Fields("-brokers 1 -duration 200ms -polls 1 -rate 100 -faults=false")
 	for _, level := range []string{"", "info"} {
@@ -84,7 +84,7 @@ func TestLogLevel(t *testing.T) {
 	}
 }
 
-// TestServe runs -serve as a process of its own, parks a fetch and ends it.
+// TestServe runs -serve in another process, parks a fetch and ends the process.
 func TestServe(t *testing.T) {
 	if os.Getenv("BROKER_TEST_SERVE") == "1" {
 		os.Exit(run([]string{"-serve", "-brokers", "1"}, os.Stdout, os.Stderr))
@@ -105,8 +105,8 @@ func TestServe(t *testing.T) {
 	c := kafkatest.Dial(t, addr)
 	fetch := kafkatest.Fetch(12, &meta.Topic{Name: "t"}, kafkatest.ForEver, 1, kafkatest.Plenty, kafkatest.At(0, 0, kafkatest.Plenty))
 	c.Call(metadataRequest("t"))
-	// Handled in order on one connection: when the topic of the second request
-	// exists, the fetch before it is parked.
+	// Requests on one connection are handled in order: when the second request's topic exists, the
+	// fetch before it is parked.
 	c.Send(fetch, metadataRequest("after"))
 	other := kafkatest.Dial(t, addr)
 	require.Eventually(t, func() bool {
@@ -123,12 +123,12 @@ func TestServe(t *testing.T) {
 	require.Contains(t, logged.String(), `level=INFO msg="broker: registered" broker=0`)
 }
 
-// A page's port that is taken is an error that names it, and leaves no broker running.
+// If the page's port is in use, the error names it and no broker keeps running.
 func TestPageAddressInUse(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
-	_, stop := signal.NotifyContext(t.Context(), os.Interrupt) // the first one leaves the signal package's goroutine
+	_, stop := signal.NotifyContext(t.Context(), os.Interrupt) // the first call leaves a goroutine
 	stop()
 	for _, mode := range []string{"-serve", "-faults=false"} {
 		before := runtime.NumGoroutine()

@@ -17,8 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What Prometheus scrapes from the tour, all kinds of brokers' operations in it, is as it
-// wants it to be.
+// The metrics of the tour, with all kinds of operations, are valid for Prometheus.
 func TestMetricsOfTheTour(t *testing.T) {
 	out, in := io.Pipe()
 	first, rest := make(chan []byte, 1), make(chan []byte, 1)

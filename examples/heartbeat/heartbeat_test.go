@@ -24,12 +24,10 @@ import (
 	"github.com/seed-782fa212/limbo/examples/internal/network"
 )
 
-// patience bounds every wait of these tests. Nothing waits that long unless
-// something is broken.
+// patience bounds every wait of these tests. Only a test that fails waits that long.
 const patience = time.Minute
 
-// A bad argument is named, with its value and what it may be, and nothing is
-// started.
+// A bad argument is reported with its value and its range, and nothing is started.
 func TestBadArguments(t *testing.T) {
 	for _, c := range []struct {
 		args string
@@ -62,10 +60,10 @@ func TestBadArguments(t *testing.T) {
 	}
 }
 
-// The swarm checks itself; this test adds that it had something to check. Time is virtual;
-// on this machine's network it is run as a program.
+// The swarm checks itself; this test requires that there was something to check. It runs in virtual
+// time; the program runs on this machine's network.
 func TestSwarm(t *testing.T) {
-	_, stop := signal.NotifyContext(t.Context(), os.Interrupt) // the first one starts the signal package's goroutine
+	_, stop := signal.NotifyContext(t.Context(), os.Interrupt) // the first call starts the signal package's goroutine
 	stop()
 	for _, silent := range []string{"0", "0.5", "1"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -82,7 +80,7 @@ func TestSwarm(t *testing.T) {
 	}
 }
 
-// What the swarm finds wrong it says, and by its exit.
+// Each fault that the swarm finds is printed and sets the exit status.
 func TestJudge(t *testing.T) {
 	const idle = time.Second
 	start := time.Now()
@@ -114,8 +112,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// A line that this machine did not let the server read before the limit was over does
-// not make the drop early: what counts is the last line that was answered.
+// If the server could not read a line before the limit, the drop is not early: only the last line
+// that was answered counts.
 func TestUnansweredLineDoesNotCount(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -144,7 +142,7 @@ func TestUnansweredLineDoesNotCount(t *testing.T) {
 	require.False(t, c.lastSend.After(answered), "the second line was not answered")
 }
 
-// startServer runs a server for one test, and checks that nothing is left.
+// startServer starts a server for one test, and checks that it leaves nothing behind.
 func startServer(t *testing.T, on network.Network, idle time.Duration, limit int) *server {
 	t.Helper()
 	before := runtime.NumGoroutine()
@@ -160,7 +158,7 @@ func startServer(t *testing.T, on network.Network, idle time.Duration, limit int
 	return s
 }
 
-// ended waits for all but n goroutines to end. (Eventually adds one of its own.)
+// ended waits until at most n goroutines are left. (Eventually adds a goroutine.)
 func ended(t *testing.T, n int) {
 	t.Helper()
 	for start := time.Now(); runtime.NumGoroutine() > n; runtime.Gosched() {
@@ -187,8 +185,8 @@ func say(c net.Conn, line string) (string, error) {
 	return bufio.NewReader(c).ReadString('\n')
 }
 
-// The silent one is dropped, not before its time and within a tick of it; the one that
-// talks is kept.
+// The server drops a silent client, not before its limit and within a tick after it, and keeps a
+// client that talks.
 func TestServerDropsTheSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const idle, tick = 200 * time.Millisecond, 10 * time.Millisecond
@@ -218,7 +216,7 @@ func TestServerDropsTheSilent(t *testing.T) {
 		require.LessOrEqual(t, after, idle+tick)
 		require.Equal(t, int64(1), s.dropped.Load())
 		require.Equal(t, 1, s.deadline.Len())
-		// A line that does not end is no heartbeat.
+		// An unterminated line is no heartbeat.
 		said := time.Now()
 		_, err = say(talking, "hello\n")
 		require.NoError(t, err)
@@ -231,7 +229,7 @@ func TestServerDropsTheSilent(t *testing.T) {
 	})
 }
 
-// Beyond the limit connections are closed; one that goes makes room.
+// Connections beyond the limit are closed; when one ends, another is accepted.
 func TestServerLimit(t *testing.T) {
 	s := startServer(t, network.Machine, time.Hour, 2)
 	first, second := dial(t, s.addr()), dial(t, s.addr())
@@ -251,7 +249,7 @@ func TestServerLimit(t *testing.T) {
 	require.Zero(t, s.dropped.Load())
 }
 
-// A line that is too long closes the connection; the longest is answered.
+// A line that is too long closes the connection; a line of the maximum length is answered.
 func TestServerLineLength(t *testing.T) {
 	s := startServer(t, network.Machine, time.Hour, 10)
 	c := dial(t, s.addr())
@@ -271,7 +269,7 @@ func TestServerLineLength(t *testing.T) {
 	require.Equal(t, int64(1), s.lines.Load())
 }
 
-// Shutdown closes every connection, and again does no harm.
+// Shutdown closes every connection, and may be called again.
 func TestServerShutdown(t *testing.T) {
 	s := startServer(t, network.Machine, time.Hour, 100)
 	var all []net.Conn
@@ -295,7 +293,7 @@ func TestServerShutdown(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// -serve serves until it is told to end, and leaves nothing.
+// -serve serves until a signal ends it, and leaves nothing behind.
 func TestServe(t *testing.T) {
 	before := runtime.NumGoroutine()
 	read, write := io.Pipe()
@@ -311,7 +309,7 @@ func TestServe(t *testing.T) {
 	require.NoError(t, err, line)
 	addr = strings.TrimSuffix(addr, ",")
 
-	start := time.Now() // before the server's clock
+	start := time.Now() // before the server's clock starts
 	silent := dial(t, addr)
 	_, err = silent.Read(make([]byte, 1))
 	require.ErrorIs(t, err, io.EOF)
@@ -321,7 +319,7 @@ func TestServe(t *testing.T) {
 		start = time.Now()
 		talking = dial(t, addr)
 		if got, err = say(talking, "still there?\n"); err != nil && time.Since(start) >= 100*time.Millisecond {
-			continue // this machine kept the test from talking
+			continue // a stall of this machine kept the test from talking
 		}
 		require.NoError(t, err)
 		require.Equal(t, "still there?\n", got)
@@ -340,11 +338,11 @@ func TestServe(t *testing.T) {
 	require.NoError(t, write.Close())
 	_ = silent.Close()
 	_ = talking.Close()
-	// signal.NotifyContext leaves the signal package's one goroutine behind.
+	// signal.NotifyContext leaves the signal package's goroutine behind.
 	ended(t, before+1)
 }
 
-// An address in use is an error that names it.
+// An error for an address in use names it.
 func TestAddressInUse(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -354,13 +352,13 @@ func TestAddressInUse(t *testing.T) {
 	require.Contains(t, stderr.String(), l.Addr().String())
 }
 
-// So is one of the page, which leaves no server running. It is no bad argument: another
-// time it is free.
+// So does an error for the page's address, and no server keeps running. It is not a bad argument:
+// the address may be free later.
 func TestPageAddressInUse(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
-	_, stop := signal.NotifyContext(t.Context(), os.Interrupt) // the first one leaves the signal package's goroutine
+	_, stop := signal.NotifyContext(t.Context(), os.Interrupt) // the first call leaves the signal package's goroutine
 	stop()
 	before := runtime.NumGoroutine()
 	var stdout, stderr bytes.Buffer

@@ -1,8 +1,7 @@
-// Command heartbeat is a TCP server that drops connections which have been
-// silent for too long, their deadlines kept in a keyed.Table. Without
-// flags it starts the server on loopback, connects a swarm of clients to it,
-// some that talk and some that fall silent, and checks what became of each;
-// with -serve it serves.
+// Command heartbeat is a TCP server that drops connections which have been silent for too long; it
+// keeps their deadlines in a keyed.Table. Without flags it starts the server on loopback, connects
+// a swarm of clients, some of which talk and some of which fall silent, and checks what happens to
+// each; with -serve it serves.
 package main
 
 import (
@@ -24,7 +23,7 @@ import (
 
 func main() { os.Exit(run(network.Machine, os.Args[1:], os.Stdout, os.Stderr)) }
 
-// run is main with its surroundings passed in, so that tests can call it.
+// run is main with its environment passed in, for tests.
 func run(on network.Network, args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("heartbeat", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -80,7 +79,7 @@ func run(on network.Network, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "heartbeat: %v\n", err)
 		return 1
 	}
-	// First, so that a port that is taken leaves no server to end.
+	// First, so that a port in use leaves no server to shut down.
 	if err := page.Start(func(format string, args ...any) { fmt.Fprintf(stdout, format+"\n", args...) }); err != nil {
 		return failed(err)
 	}
@@ -118,11 +117,10 @@ func run(on network.Network, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// spareFiles is what the process has open beside connections.
+// spareFiles is the number of files that the process opens in addition to connections.
 const spareFiles = 64
 
-// raiseFileLimit raises the limit of open files as far as it may, and returns
-// what it is then.
+// raiseFileLimit raises the limit of open files as far as possible, and returns the new limit.
 func raiseFileLimit() (uint64, error) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

@@ -15,11 +15,11 @@ import (
 	"github.com/seed-782fa212/limbo/timingwheel/keyed"
 )
 
-// maxLine bounds what one line may be, so that a client which never ends its
-// line does not fill the memory.
+// maxLine bounds the length of a line, so that a client that never ends its line cannot exhaust
+// memory.
 const maxLine = 1024
 
-// server answers each line with the same line, and drops who is silent.
+// server answers each line with the same line, and drops silent connections.
 type server struct {
 	on       network.Network
 	listener net.Listener
@@ -49,8 +49,8 @@ func listen(on network.Network, addr string, idle time.Duration, limit int) (*se
 
 func (s *server) addr() string { return s.listener.Addr().String() }
 
-// drop is the expiry function: the connection has said nothing for too long.
-// Closing it ends its handler's Read.
+// drop is the expiry function: the connection has been silent for too long. Closing it ends its
+// handler's Read.
 func (s *server) drop(_ uint64, c net.Conn) {
 	s.dropped.Add(1)
 	_ = c.Close()
@@ -63,7 +63,7 @@ func (s *server) accept() {
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return
-		case err != nil: // out of files, most likely: they come back
+		case err != nil: // most likely out of files: some will be closed
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
@@ -78,12 +78,12 @@ func (s *server) accept() {
 	}
 }
 
-// handle reads lines until the connection ends. Each line that arrives pushes
-// the deadline out: one Touch, which moves nothing.
+// handle reads lines until the connection ends. Each line extends the deadline with one Touch,
+// which moves no timer.
 func (s *server) handle(id uint64, c net.Conn) {
 	defer s.handlers.Done()
 	defer func() {
-		s.deadline.Remove(id) // false if it was dropped: the table does not have it any more
+		s.deadline.Remove(id) // false if it was dropped: the table no longer holds it
 		_ = c.Close()
 	}()
 	lines := bufio.NewReaderSize(c, maxLine)
@@ -99,7 +99,7 @@ func (s *server) handle(id uint64, c net.Conn) {
 	}
 }
 
-// shutdown drops everybody and waits for the handlers.
+// shutdown drops all connections and waits for the handlers.
 func (s *server) shutdown(ctx context.Context) error {
 	err := s.listener.Close()
 	entries, shut := s.deadline.Shutdown(ctx, timingwheel.HandBack)

@@ -18,17 +18,17 @@ import (
 	"github.com/seed-782fa212/limbo/examples/internal/selfcheck"
 )
 
-// client is one connection of the swarm, and what became of it. Its own
-// goroutines write it; it is read when they have ended.
+// client is one connection of the swarm and its outcome. Only its own goroutines write it; it is
+// read when they have ended.
 type client struct {
 	silent    bool
 	lastSend  time.Time     // before the write of the last line that was answered
-	longest   time.Duration // the longest it was silent before it was to be
-	droppedAt time.Time     // zero: not by the server
-	err       error         // anything but being dropped
+	longest   time.Duration // its longest silence while it was supposed to talk
+	droppedAt time.Time     // zero: the server did not drop it
+	err       error         // any error except a drop
 }
 
-// swarm is the clients and what is counted while they run.
+// swarm is the clients and their counters.
 type swarm struct {
 	clients          []client
 	connected, drops atomic.Int64
@@ -37,13 +37,13 @@ type swarm struct {
 const (
 	dialsAtOnce = 128
 
-	// dropLimit bounds the wait for the server to drop a silent client, from the
-	// end of the client's idle limit.
+	// dropLimit bounds the wait for the server to drop a silent client, after the client's idle
+	// limit.
 	dropLimit = 20 * time.Second
 )
 
-// drive runs the swarm against s and checks what became of each client. Each lives
-// for duration from when it is connected.
+// drive runs the swarm against s and checks the outcome of each client, which runs for duration
+// from when it connects.
 func drive(ctx context.Context, s *server, n int, silent float64, duration time.Duration, out io.Writer) bool {
 	w := &swarm{clients: make([]client, n)}
 	gate := semaphore.NewWeighted(dialsAtOnce)
@@ -77,13 +77,13 @@ func drive(ctx context.Context, s *server, n int, silent float64, duration time.
 	}
 }
 
-// live is a client's life: it talks about every quarter of the idle limit. A silent
-// one stops after a while, and waits until it is dropped.
+// live runs one client: it talks about every quarter of the idle limit. A silent client stops after
+// a while, and waits until it is dropped.
 func (w *swarm) live(ctx context.Context, s *server, c *client, duration time.Duration, gate *semaphore.Weighted) {
 	if c.err = gate.Acquire(ctx, 1); c.err != nil {
 		return
 	}
-	c.lastSend = time.Now() // the server starts its clock no sooner
+	c.lastSend = time.Now() // the server's clock starts later
 	conn, err := s.on.DialContext(ctx, "tcp", s.addr())
 	gate.Release(1)
 	if err != nil {
@@ -127,10 +127,10 @@ func (w *swarm) live(ctx context.Context, s *server, c *client, duration time.Du
 	w.lost(c, err)
 }
 
-// lost notes how a connection ended that the client did not end.
+// lost records how a connection ended that the client did not end.
 func (w *swarm) lost(c *client, err error) {
 	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded): // it was not dropped, or the run was ended
+	case errors.Is(err, os.ErrDeadlineExceeded): // not dropped, or the run was ended
 	case err == nil:
 		c.err = errors.New("was sent what it did not ask for")
 	default:
@@ -146,11 +146,11 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// judge reports whether the server did as it should. A drop is early if it comes
-// sooner than the idle limit after the client began to send the last line that was
-// answered: the server can only have read that later, so its limit ended later
-// still. A line that was not answered it may have had no time to read. A client that
-// this machine kept from sending for an idle limit may be dropped at any time after.
+// judge reports whether the server behaved correctly. A drop is early if it comes sooner than the
+// idle limit after the client began to send the last line that was answered: the server can only
+// have read that line later, so its limit ended later still. An unanswered line does not count,
+// because the server may have had no time to read it. If this machine kept a client from sending
+// for an idle limit, the client may be dropped at any time after that.
 func (w *swarm) judge(idle time.Duration, out io.Writer) bool {
 	var silent, dropped, kept, early, talkers, stalled, talkersDropped, failed int
 	var firstErr error

@@ -12,21 +12,21 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// bus takes what is said at one node to all of them: a topic of Kafka's, which each node
-// writes to and reads by itself, from its beginning, and not as a member of a group.
+// bus sends each event to all nodes. It is a Kafka topic that each node writes to and reads by
+// itself, from its beginning, not as a member of a group.
 type bus struct {
 	client *kgo.Client
 	topic  string
 }
 
-// createTopic makes the topic of a bus, unless there is one.
+// createTopic creates the topic of a bus if it does not exist.
 func createTopic(ctx context.Context, brokers []string, topic string) error {
 	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	const partitions = 6 // a room is in one of them, whichever its name leads to
+	const partitions = 6 // a hash of its name assigns a room to one of them
 	made, err := kadm.NewClient(client).CreateTopic(ctx, partitions, -1, nil, topic)
 	if err = errors.Join(err, made.Err); err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
 		return fmt.Errorf("topic %s: %w", topic, err)
@@ -34,13 +34,13 @@ func createTopic(ctx context.Context, brokers []string, topic string) error {
 	return nil
 }
 
-// openBus connects to the brokers. lost is called when a connection to one of them breaks.
+// openBus connects to the brokers. lost is a hook for connections to them.
 func openBus(brokers []string, topic string, lost kgo.Hook) (*bus, error) {
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(brokers...),
 		kgo.ConsumeTopics(topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-		kgo.MetadataMinAge(100*time.Millisecond), // so that a change of leaders is found soon
+		kgo.MetadataMinAge(100*time.Millisecond), // to find a new leader soon
 		kgo.ProducerLinger(0),
 		kgo.RecordDeliveryTimeout(20*time.Second),
 		kgo.WithHooks(lost),
@@ -60,14 +60,14 @@ func (b *bus) publish(ctx context.Context, room string, e event) error {
 	return b.client.ProduceSync(ctx, &kgo.Record{Topic: b.topic, Key: []byte(room), Value: value}).FirstErr()
 }
 
-// read calls f with each event, until ctx ends.
+// read calls f with each event until ctx ends.
 func (b *bus) read(ctx context.Context, f func(room string, e event)) {
 	for {
 		fetches := b.client.PollFetches(ctx)
 		if fetches.IsClientClosed() || ctx.Err() != nil {
 			return
 		}
-		// Errors are the client's to retry; what cannot be read is nobody's event.
+		// The client retries after errors; unreadable records are ignored.
 		fetches.EachRecord(func(r *kgo.Record) {
 			var e event
 			if json.Unmarshal(r.Value, &e) == nil {

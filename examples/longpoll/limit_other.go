@@ -2,5 +2,5 @@
 
 package main
 
-// connectionsAllowed is how many connections this process may have, both ends of each.
+// connectionsAllowed is the number of connections that this process may have, counting both ends.
 func connectionsAllowed() int { return 10_000 }

@@ -4,8 +4,8 @@ package main
 
 import "syscall"
 
-// connectionsAllowed is how many connections this process may have, both ends of each, and
-// leave room for all else.
+// connectionsAllowed returns the number of connections that this process may have, with both ends
+// in it and files to spare.
 func connectionsAllowed() int {
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {

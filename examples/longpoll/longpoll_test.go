@@ -40,7 +40,7 @@ func TestBadArguments(t *testing.T) {
 	}
 }
 
-// The program checks itself; this test adds that it had something to check.
+// The program checks itself; this test requires that there was something to check.
 func TestPlay(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	args := strings.Fields("-polls 60 -calm 200ms -faults 200ms -rate 50 -json -log-level info")
@@ -55,7 +55,7 @@ func TestPlay(t *testing.T) {
 	for _, name := range []string{"polls", "events", "missed", "early", "unanswered", "wake_us", "cross_node_wake_us", "goroutines_leaked"} {
 		require.Contains(t, stdout.String(), `"`+name+`":`)
 	}
-	// Up to 20: a poll that has just been answered is not back yet.
+	// Up to 20: a poll that has just been answered has not returned yet.
 	require.Regexp(t, `node 2 dies, and \d+ polls with it`, stderr.String())
 	require.Contains(t, stderr.String(), "is back")
 	require.Contains(t, stderr.String(), "60 polls are answered by the shutdown")
@@ -71,7 +71,7 @@ func TestInterrupted(t *testing.T) {
 	require.NotContains(t, stderr.String()+stdout.String(), "level=INFO", "the table is not drowned")
 }
 
-// What the program calls a failure is one.
+// Each failure that the program defines fails the run.
 func TestChecksCanFail(t *testing.T) {
 	good := summary{Polls: 1, Events: 1, seen: 1}
 	require.True(t, good.Checks().OK())
@@ -94,7 +94,7 @@ func TestChecksCanFail(t *testing.T) {
 		missed, repeated int
 	}{
 		{nil, nil, 0, 0},
-		{[]int{0, 1, 2}, []int{0, 2}, 0, 0}, // one that nobody knew to be published
+		{[]int{0, 1, 2}, []int{0, 2}, 0, 0}, // 1 was not known to be published
 		{[]int{0, 2}, []int{0, 1, 2}, 1, 0},
 		{nil, []int{0, 1}, 2, 0},
 		{[]int{0, 1, 1, 2}, []int{0, 1, 2}, 0, 1},
@@ -147,7 +147,7 @@ func say(t *testing.T, n *node, room, text string) int {
 	return resp.StatusCode
 }
 
-// A node that starts later has what was said before.
+// A node that starts later has the earlier events.
 func TestAcrossNodes(t *testing.T) {
 	brokers, nodes := serving(t, 2)
 	require.Equal(t, http.StatusAccepted, say(t, nodes[0], "lobby", "one"))
@@ -180,7 +180,7 @@ func TestHostileRequests(t *testing.T) {
 	require.Equal(t, http.StatusRequestEntityTooLarge, say(t, n, "a", strings.Repeat("x", maxText+1)))
 	require.Equal(t, http.StatusBadRequest, say(t, n, strings.Repeat("x", 65), "x"))
 
-	// What is said is data, whatever it says.
+	// The text of an event is data, whatever it contains.
 	require.Equal(t, http.StatusAccepted, say(t, n, "a%2Fb%00", "<script>\x00\xff"))
 	status, body := get(t, n.url()+"/rooms/a%2Fb%00?wait=30")
 	require.Equal(t, http.StatusOK, status)

@@ -1,8 +1,8 @@
-// Command longpoll is a service of long polls that scales out: several nodes, any of which
-// a client may ask, and a bus that takes what is said at one of them to the others. Without
-// flags it starts three nodes, and the Kafka cluster of examples/broker for their bus, has
-// 10,000 clients poll, publishes, kills a node and a broker, and checks what became of each
-// poll and each event; with -serve it serves, for people.
+// Command longpoll is a long-poll service that scales out: several nodes, any of which a client may
+// ask, and a bus that carries each event to all nodes. Without flags it starts three nodes, with
+// the Kafka cluster of examples/broker as their bus, and 10,000 clients that poll; it publishes
+// events, kills a node and a broker, and checks the outcome of each poll and each event. With
+// -serve it serves people.
 package main
 
 import (
@@ -27,9 +27,9 @@ func main() {
 	os.Exit(status)
 }
 
-// command is main with its surroundings passed in, so that tests can call it.
+// command is main with its environment passed in, for tests.
 func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	stderr = selfcheck.Shared(stderr) // the brokers log to it, and with -json the rest is said there
+	stderr = selfcheck.Shared(stderr) // the brokers log to it; with -json, the rest goes there too
 	sc := scene{polls: 10_000, nodes: 3, calm: 5 * time.Second, faults: 3 * time.Second, rate: 50, topic: "longpoll-events", seed: 1}
 	flags := flag.NewFlagSet("longpoll", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -84,7 +84,6 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	})
 }
 
-// serveForPeople serves until ctx ends.
 func serveForPeople(ctx context.Context, sc scene, stdout, stderr io.Writer) int {
 	p := &play{scene: sc, Progress: selfcheck.NewProgress(stdout)}
 	err := p.open(ctx)

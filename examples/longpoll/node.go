@@ -22,14 +22,14 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// node is one server of the service. It holds polls until their rooms have something new,
-// whichever node it was said at.
+// node is one server of the service. It holds polls until their rooms have new events, whichever
+// node published them.
 type node struct {
 	id    int
 	rooms *rooms
 	bus   *bus
 	polls *longpoll.Polls
-	hide  func()                       // from the page of what is observed
+	hide  func()                       // removes the node from the page of metrics
 	held  *purgatory.Purgatory[string] // polls, by room
 
 	listener net.Listener
@@ -40,13 +40,13 @@ type node struct {
 
 const (
 	maxRoom = 64   // bytes of a room's name
-	maxText = 4096 // bytes of what is said
+	maxText = 4096 // bytes of an event's text
 )
 
 //go:embed page.html
 var page []byte
 
-// startNode serves on an address and reads the bus.
+// startNode starts a node that serves on an address and reads the bus.
 func startNode(id int, addr string, brokers []string, topic string, observed *observe.Registry) (*node, error) {
 	n := &node{id: id, rooms: newRooms()}
 	var err error
@@ -71,7 +71,7 @@ func startNode(id int, addr string, brokers []string, topic string, observed *ob
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
 	n.server = &http.Server{Handler: mux, Protocols: protocols, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 1000}, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 8 << 10}
-	n.server.RegisterOnShutdown(n.held.Close) // or Shutdown would wait for the polls
+	n.server.RegisterOnShutdown(n.held.Close) // otherwise Shutdown would wait for the polls
 	if n.hide, err = livepage.AddAll(observed,
 		livepage.Named{Name: fmt.Sprintf("node %d: held", id), Source: observe.Purgatory(n.held, nil)},
 		livepage.Named{Name: fmt.Sprintf("node %d", id), Source: observe.Polls(n.polls)},
@@ -88,15 +88,15 @@ func startNode(id int, addr string, brokers []string, topic string, observed *ob
 
 func (n *node) url() string { return "http://" + n.listener.Addr().String() }
 
-// heard is called with each event of the bus: first the change, then the check.
+// heard handles each event of the bus: first it changes the state, then it checks the polls.
 func (n *node) heard(room string, e event) {
 	n.rooms.add(room, e)
 	n.held.CheckAndComplete(room)
 }
 
-// reconnected checks every poll when the connection to a broker has come back: nothing is
-// lost, as the bus is read on from where it was, but a check costs little, and a service
-// whose bus forgets needs it.
+// reconnected checks every poll when the connection to a broker has been made again. With this bus
+// it is not needed, because the node continues to read where it stopped. But a check costs little,
+// and a service with a bus that does not keep messages needs it.
 type reconnected struct{ n *node }
 
 func (r reconnected) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
@@ -105,7 +105,7 @@ func (r reconnected) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ ne
 	}
 	for w := range r.n.held.All() {
 		for _, room := range w.Keys() {
-			_ = r.n.held.CheckAndCompleteLater(room) // fails in a shutdown only, which ends them all
+			_ = r.n.held.CheckAndCompleteLater(room) // fails only in a shutdown, which ends all polls
 		}
 	}
 }
@@ -129,10 +129,10 @@ func (n *node) poll(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(n.rooms.from(room, from)) // a client that has gone is owed nothing
+	_ = json.NewEncoder(w).Encode(n.rooms.from(room, from)) // the client may have disconnected
 }
 
-// say publishes an event. It is answered when no broker's loss can take it back.
+// say publishes an event. It answers when the loss of a broker can no longer lose the event.
 func (n *node) say(w http.ResponseWriter, r *http.Request) {
 	sent := time.Now()
 	room, err := roomOf(r)
@@ -167,13 +167,13 @@ func (n *node) page(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(page)
 }
 
-// shutdown answers every poll and leaves.
+// shutdown answers every poll, and ends the node.
 func (n *node) shutdown(ctx context.Context) error {
 	err := n.server.Shutdown(ctx)
 	return errors.Join(err, n.end(ctx))
 }
 
-// kill breaks every connection, and answers nobody.
+// kill breaks every connection without answering.
 func (n *node) kill() error {
 	err := n.server.Close()
 	return errors.Join(err, n.end(context.Background()))

@@ -20,7 +20,7 @@ import (
 	"github.com/seed-782fa212/limbo/examples/internal/selfcheck"
 )
 
-// play is the example that checks itself: nodes, a bus, and many who poll, while events are
+// play is the self-checking example: nodes, a bus, and many polling clients, while events are
 // published, a node dies and a broker dies.
 type play struct {
 	scene
@@ -33,13 +33,13 @@ type play struct {
 	sum     summary
 
 	published map[string]int   // events by room
-	certain   map[string][]int // those of which a node said that they are published
+	certain   map[string][]int // the events that a node confirmed as published
 }
 
-// scene is what a play is about.
+// scene configures a play.
 type scene struct {
 	polls, nodes int
-	calm, faults time.Duration // how long is published without faults, and after each of them
+	calm, faults time.Duration // how long to publish without faults, and after each fault
 	rate         int           // events a second
 	brokers      []string      // of a real bus; empty: one in this process
 	topic        string
@@ -48,7 +48,7 @@ type scene struct {
 	page         *livepage.Page
 }
 
-// patience is how long anything may take on a machine that is busy with something else.
+// patience is how long any step may take on a machine that is busy with something else.
 const patience = time.Minute
 
 func run(ctx context.Context, sc scene, out io.Writer) (*summary, error) {
@@ -90,7 +90,7 @@ func (p *play) open(ctx context.Context) (err error) {
 	return p.page.Start(p.Say)
 }
 
-// close ends what is left.
+// close ends everything that still runs.
 func (p *play) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -177,14 +177,14 @@ func (p *play) scenes(ctx context.Context) error {
 	}()
 	select {
 	case <-ended:
-	case <-time.After(patience): // they are hung up on, and count as not answered
+	case <-time.After(patience): // their connections are closed, and they count as not answered
 		p.sum.problems.Add("polls wait on after the shutdown")
 	}
 	p.Say("%d polls are answered by the shutdown, in %v", p.pollers.answered.Load()-answered, time.Since(began).Round(time.Millisecond))
 	return ctx.Err()
 }
 
-// waiting returns how many polls wait at the nodes.
+// waiting returns the number of polls that wait at the nodes.
 func (p *play) waiting() (n int) {
 	for _, node := range p.nodes {
 		n += node.held.Len()
@@ -192,7 +192,7 @@ func (p *play) waiting() (n int) {
 	return n
 }
 
-// settled returns when, of polls that are begun no more, none is on its way to a node or back.
+// settled returns when no poll is in transit to or from a node. No new polls begin at this time.
 func (p *play) settled(ctx context.Context) error {
 	for end := time.Now().Add(patience); ; {
 		underWay := p.pollers.underWay.Load()
@@ -208,7 +208,7 @@ func (p *play) settled(ctx context.Context) error {
 	}
 }
 
-// parked returns when every poll waits.
+// parked returns when every poll waits at a node.
 func (p *play) parked(ctx context.Context) error {
 	for end := time.Now().Add(patience); ; {
 		n := p.waiting()
@@ -224,7 +224,7 @@ func (p *play) parked(ctx context.Context) error {
 	}
 }
 
-// publish says something in one room after the other for a while, at the scene's rate.
+// publish publishes events in one room after the other for d, at the scene's rate.
 func (p *play) publish(ctx context.Context, d time.Duration) error {
 	client := &http.Client{Transport: &http.Transport{}, Timeout: patience}
 	defer client.CloseIdleConnections()
@@ -257,7 +257,7 @@ func (p *play) publish(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// waitForAll returns when every poller has seen the last event of its room that is certain.
+// waitForAll returns when every poller has seen the last confirmed event of its room.
 func (p *play) waitForAll(ctx context.Context) {
 	end := time.Now().Add(patience)
 	for _, q := range p.pollers.all {

@@ -14,52 +14,51 @@ import (
 	"time"
 )
 
-// pollers are the clients: each follows a room, with one poll at a time, at one node or,
-// when that has gone, at another.
+// pollers are the clients. Each follows a room with one poll at a time, at one node or, when that
+// node has died, at another.
 type pollers struct {
 	clients  [2]*http.Client // over HTTP/1.1, and over HTTP/2
 	running  sync.WaitGroup
-	underWay atomic.Int64 // polls that are begun and not answered
-	stopping atomic.Bool  // no poll is begun any more
-	calm     atomic.Bool  // no faults: how long it took to wake is noted
+	underWay atomic.Int64 // polls begun and not answered
+	stopping atomic.Bool  // begin no more polls
+	calm     atomic.Bool  // no faults: wake-up latencies are recorded
 
 	mu    sync.Mutex
-	nodes []target // guarded by mu: those that live
+	nodes []target // guarded by mu: the live ones
 
 	polls, answered, moved, early, wrong, unanswered atomic.Int64
 
 	all   []*poller
-	first atomic.Pointer[error] // of those that were not answered
+	first atomic.Pointer[error] // of the polls that were not answered
 }
 
 func (ps *pollers) noteError(err error) { ps.first.CompareAndSwap(nil, &err) }
 
-// target is a node as its clients know it.
+// target is a node from its clients' point of view.
 type target struct {
 	id  int
 	url string
 }
 
-// poller is one client.
 type poller struct {
 	room   string
 	client *http.Client
 	rng    *rand.Rand
 
 	mu    sync.Mutex
-	seen  []int           // guarded by mu: the numbers of the events, in the order they came
-	wakes []time.Duration // guarded by mu: from being said to being seen, at the node where it was said
-	cross []time.Duration // guarded by mu: and at another
+	seen  []int           // guarded by mu: the numbers of the events, in order of arrival
+	wakes []time.Duration // guarded by mu: from publication to arrival, at the publishing node
+	cross []time.Duration // guarded by mu: likewise, at another node
 }
 
-// httpClient speaks one of the two protocols: with a connection for each poll, or with a
-// few, of as many streams as a node allows.
+// httpClient speaks one of the two protocols: HTTP/1.1 with a connection for each poll, or HTTP/2
+// with a few connections that have as many streams as a node allows.
 func httpClient(http2 bool) *http.Client {
 	t := &http.Transport{Protocols: new(http.Protocols), MaxIdleConnsPerHost: 1 << 20}
 	t.Protocols.SetHTTP1(!http2)
 	t.Protocols.SetUnencryptedHTTP2(http2)
 	if http2 {
-		t.MaxConnsPerHost = 64 // or each poll that comes while the first connection is made makes one
+		t.MaxConnsPerHost = 64 // otherwise each poll during the first dial would dial too
 	}
 	return &http.Client{Transport: t}
 }
@@ -80,12 +79,12 @@ func (ps *pollers) start(ctx context.Context, count, oldProtocol int, seed uint6
 	}
 }
 
-// perRoom is how many follow a room.
+// perRoom is the number of pollers that follow a room.
 const perRoom = 5
 
 func roomName(i int) string { return "room-" + strconv.Itoa(i) }
 
-// gone takes a node out.
+// gone removes a node that has died.
 func (ps *pollers) gone(t target) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -159,7 +158,7 @@ func (ps *pollers) follow(ctx context.Context, p *poller, n int) {
 			ps.moved.Add(1)
 			n++
 			at = ps.node(n)
-			// Not all at once: a crowd that moves is a crowd that arrives.
+			// Not all at once: the next node would have to accept all of them at the same time.
 			select {
 			case <-ctx.Done():
 			case <-time.After(time.Duration(p.rng.Int64N(int64(time.Second)))):
@@ -168,7 +167,6 @@ func (ps *pollers) follow(ctx context.Context, p *poller, n int) {
 	}
 }
 
-// poll makes one request.
 func (p *poller) poll(ctx context.Context, url string, from int64, wait time.Duration) (status int, events []event, took time.Duration, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s/rooms/%s?from=%d", url, p.room, from), nil)
 	if err != nil {
@@ -184,11 +182,11 @@ func (p *poller) poll(ctx context.Context, url string, from int64, wait time.Dur
 	if resp.StatusCode == http.StatusOK {
 		err = json.NewDecoder(resp.Body).Decode(&events)
 	}
-	_, _ = io.Copy(io.Discard, resp.Body) // so that the connection serves again
+	_, _ = io.Copy(io.Discard, resp.Body) // so that the connection can be reused
 	return resp.StatusCode, events, time.Since(began), err
 }
 
-// saw notes what an answer had, and how long it took to wake.
+// saw records the events of a response, and their wake-up latency.
 func (ps *pollers) saw(p *poller, at target, events []event, took time.Duration) {
 	now := time.Now()
 	p.mu.Lock()
@@ -202,7 +200,7 @@ func (ps *pollers) saw(p *poller, at target, events []event, took time.Duration)
 		p.seen = append(p.seen, number)
 		woke := now.Sub(time.UnixMicro(e.Sent))
 		if woke >= took || !ps.calm.Load() {
-			continue // it was said before the poll came
+			continue // published before the poll began
 		}
 		if e.Node == at.id {
 			p.wakes = append(p.wakes, woke)

@@ -2,16 +2,16 @@ package main
 
 import "sync"
 
-// event is what was said in a room.
+// event is a message published in a room.
 type event struct {
-	Offset int64  `json:"offset"` // its place in the room: they grow, with gaps
+	Offset int64  `json:"offset"` // its position in the room: increasing, with gaps
 	Text   string `json:"text"`
 	Node   int    `json:"node"` // that published it
 	Sent   int64  `json:"sent"` // microseconds since 1970
 }
 
-// rooms is what a node has read of the bus. Every node reads all of it, and so has the
-// same events in the same order, at the same offsets.
+// rooms holds the events that a node has read from the bus. Every node reads the whole bus, and so
+// has the same events in the same order, at the same offsets.
 type rooms struct {
 	most int
 
@@ -20,7 +20,7 @@ type rooms struct {
 	order  []string           // guarded by mu: the room of each event, the oldest first
 }
 
-// maxEvents is how many events a node keeps.
+// maxEvents is the number of events that a node keeps.
 const maxEvents = 100_000
 
 func newRooms() *rooms { return &rooms{most: maxEvents, byName: map[string][]event{}} }
@@ -42,7 +42,7 @@ func (r *rooms) add(room string, e event) {
 	}
 }
 
-// after reports whether a room has events from an offset on.
+// has reports whether a room has events from an offset on.
 func (r *rooms) has(room string, from int64) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

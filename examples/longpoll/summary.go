@@ -7,16 +7,16 @@ import (
 	"github.com/seed-782fa212/limbo/examples/internal/selfcheck"
 )
 
-// summary is what became of polls and events. The names in JSON are for programs.
+// summary is the outcome of polls and events. Programs read the names in JSON.
 type summary struct {
 	Polls            int64     `json:"polls"`
 	Events           int       `json:"events"`
-	Uncertain        int       `json:"uncertain"` // of these, that no node said to be published
-	Missed           int       `json:"missed"`    // pairs of an event and one who polls its room
+	Uncertain        int       `json:"uncertain"` // of these, not confirmed as published by a node
+	Missed           int       `json:"missed"`    // pairs of an event and a poller of its room
 	Repeated         int       `json:"repeated"`  // likewise, seen again or out of order
-	Early            int64     `json:"early"`     // answers with nothing, before their time was up
+	Early            int64     `json:"early"`     // empty responses before their max wait
 	Unanswered       int64     `json:"unanswered"`
-	Wake             quantiles `json:"wake_us"` // from being said to being seen, at the node where it was said
+	Wake             quantiles `json:"wake_us"` // from publication to arrival, at the publishing node
 	CrossNodeWake    quantiles `json:"cross_node_wake_us"`
 	GoroutinesLeaked int       `json:"goroutines_leaked"`
 
@@ -29,15 +29,15 @@ type quantiles struct {
 	P99 int64 `json:"p99"`
 }
 
-// hasSeen reports whether it has seen the last of these.
+// hasSeen reports whether the poller has seen the last of these events.
 func (p *poller) hasSeen(numbers []int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(numbers) == 0 || len(p.seen) > 0 && p.seen[len(p.seen)-1] >= numbers[len(numbers)-1]
 }
 
-// judge counts what one who polls has missed, and seen again or out of order. What is
-// published with certainty must be seen; what is not may be.
+// judge counts the events that a poller missed, and those that it saw again or out of order. A
+// poller must see every confirmed event; it may see others.
 func judge(seen, certain []int) (missed, repeated int) {
 	for i := 1; i < len(seen); i++ {
 		if seen[i] <= seen[i-1] {
@@ -81,7 +81,7 @@ func quantilesOf(d []time.Duration) (q quantiles) {
 	return quantiles{P50: d[len(d)/2].Microseconds(), P99: d[len(d)*99/100].Microseconds()}
 }
 
-// Checks is what must be so.
+// Checks returns the checks of the run.
 func (s *summary) Checks() *selfcheck.Checks {
 	var c selfcheck.Checks
 	c.Add(s.Events > 0 && s.seen > 0, "events were seen", "%d events, seen %d times by those who poll their rooms", s.Events, s.seen)

@@ -11,14 +11,14 @@ import (
 	"github.com/seed-782fa212/limbo/examples/internal/network"
 )
 
-// client is one connection to the server. Its calls are a group: they end together when
-// the connection is lost, and its ids are its own.
+// client is one connection to the server. Its calls form a group, with its own ids; they end
+// together when the connection is lost.
 type client struct {
 	*link
 	calls   *calls.Group[uint64, uint64]
 	read    atomic.Uint64 // replies
-	matched atomic.Uint64 // those that a call waited for
-	lost    int           // calls that the loss of the connection has ended; read it after running has ended
+	matched atomic.Uint64 // replies that matched a pending call
+	lost    int           // calls ended by the loss of the connection; read it after running has ended
 	running sync.WaitGroup
 }
 
@@ -41,7 +41,7 @@ func newClient(conn net.Conn, table *calls.Table[uint64, uint64]) *client {
 	return c
 }
 
-// receive hands each reply to the call that waits for it, until the connection is lost.
+// receive passes each reply to its pending call, until the connection is lost.
 func (c *client) receive() {
 	in := bufio.NewReaderSize(c, 1<<16)
 	for {
@@ -64,7 +64,7 @@ func (c *client) shutdown() {
 	c.running.Wait()
 }
 
-// lostError is why the calls of a lost connection fail.
+// lostError is the error of calls whose connection is lost.
 type lostError struct{ err error }
 
 func (e *lostError) Error() string { return "connection lost: " + e.err.Error() }

@@ -1,6 +1,6 @@
-// Command rpc shows calls.Table at work: a client and a server with 100,000 requests in
-// flight on one TCP connection, whose replies come in any order, twice, late or never,
-// while callers give up and a connection is lost. It checks what became of each call.
+// Command rpc shows calls.Table at work: a client and a server with 100,000 requests in flight on
+// one TCP connection. Replies come in any order, twice, late or never, while callers give up and a
+// connection is lost. It checks the outcome of each call.
 package main
 
 import (
@@ -24,7 +24,7 @@ func main() {
 	os.Exit(status)
 }
 
-// run is main with its surroundings passed in, so that tests can call it.
+// run is main with its environment passed in, for tests.
 func run(ctx context.Context, on network.Network, args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("rpc", flag.ContinueOnError)
 	flags.SetOutput(stderr)

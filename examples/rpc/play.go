@@ -18,35 +18,35 @@ import (
 	"github.com/seed-782fa212/limbo/observe"
 )
 
-// play has a client make calls, and notes what becomes of each.
+// player makes calls through clients, and records the outcome of each.
 type player struct {
 	*selfcheck.Progress
 	on      network.Network
 	lead    time.Duration // see leads
-	last    bool          // of the tries
+	last    bool          // whether this is the last try
 	sum     summary
 	table   *calls.Table[uint64, uint64]
-	calling sync.WaitGroup // Do
+	calling sync.WaitGroup // goroutines in Do
 
 	early, wrong, ended     atomic.Int64
 	answered, expired       atomic.Int64
 	cancelled, failed, lost atomic.Int64
 	failedElsewhere         atomic.Int64
-	results                 []atomic.Int32 // by call: how often it has ended
+	results                 []atomic.Int32 // by call: how many times it has ended
 	next                    atomic.Int64
 }
 
-// plan is what one call is to be.
+// plan describes one call.
 type plan struct {
 	frame
 	timeout time.Duration
-	cancel  time.Duration // after which its caller goes away; 0: it does not
+	cancel  time.Duration // after which its caller gives up; 0: never
 }
 
-// leads returns, for each try, how long no call ends, so that all of them are in flight at
-// once: several times as long as it takes to make them. Timeouts run from when a call is
-// made, so all of this has to be guessed; on a machine that is busy with something else it
-// may be too short, and then the next try has twice the time.
+// leads returns, for each try, how long no call ends, so that all of them are in flight at once:
+// several times as long as it takes to make them. Timeouts start when a call is made, so the lead
+// has to be guessed in advance; on a busy machine it may be too short, and then the next try has
+// twice the time.
 func leads(inFlight int) func(try int) time.Duration {
 	return func(try int) time.Duration {
 		return (2*time.Second + time.Duration(inFlight)*10*time.Microsecond) << try
@@ -56,11 +56,11 @@ func leads(inFlight int) func(try int) time.Duration {
 const (
 	tries = 5
 
-	spread = 4 * time.Second // replies come, calls expire and callers go away within this after the lead
+	spread = 4 * time.Second // after the lead, replies come, calls expire and callers give up within this time
 	nearly = 20 * time.Millisecond
 )
 
-// planned draws what a call is to be. Nothing ends before the lead is over.
+// planned chooses a random call. No call ends before the lead has passed.
 func planned(rng *rand.Rand, id uint64, lead time.Duration) plan {
 	within := func(d time.Duration) time.Duration { return time.Duration(rng.Int64N(int64(d))) }
 	p := plan{frame: frame{id: id, word: rng.Uint64()}, timeout: lead + time.Minute}
@@ -68,7 +68,7 @@ func planned(rng *rand.Rand, id uint64, lead time.Duration) plan {
 	switch n := rng.IntN(100); {
 	case n < 5:
 		p.what, p.timeout = ignore, lead+within(spread)
-	case n < 10: // its reply comes about when its time is up
+	case n < 10: // its reply comes at about its timeout
 		p.timeout = p.delay + within(2*nearly) - nearly
 	case n < 15:
 		p.what = answerTwice
@@ -98,11 +98,10 @@ func play(ctx context.Context, on network.Network, inFlight int, seed uint64, le
 	return &p.sum, nil
 }
 
-// errStalled is returned by a try that says nothing: the lead was over before all calls
-// were made.
+// errStalled is returned by a try without a result: the lead passed before all calls were made.
 var errStalled = errors.New("stalled")
 
-// try plays all of it once. Nothing is left of it but what was noted.
+// try plays all scenes once. Only the recorded outcomes remain.
 func (p *player) try(ctx context.Context, inFlight int, seed uint64, observed *observe.Registry) error {
 	s, err := listen(p.on)
 	if err != nil {
@@ -119,13 +118,13 @@ func (p *player) try(ctx context.Context, inFlight int, seed uint64, observed *o
 	}
 	ended := errors.Join(p.table.Shutdown(context.Background()), s.shutdown(context.Background()))
 	p.calling.Wait()
-	if ended != nil { // no other try mends that
+	if ended != nil { // another try would not help
 		return ended
 	}
 	return err
 }
 
-// scenes are what happens, in order.
+// scenes plays all scenes, in order.
 func (p *player) scenes(ctx context.Context, s *server, inFlight int, seed uint64) error {
 	addr := s.listener.Addr().String()
 	busy, err := dial(p.on, addr, p.table)
@@ -141,14 +140,14 @@ func (p *player) scenes(ctx context.Context, s *server, inFlight int, seed uint6
 	rng := rand.New(rand.NewPCG(seed, 0))
 	began, lead := time.Now(), p.lead
 	p.Say("%d calls are made, of which none ends in the first %v", inFlight+inFlight/10, lead)
-	for n := range inFlight { // one in ten has a goroutine that waits for it
+	for n := range inFlight { // a goroutine waits for one call in ten
 		call := planned(rng, uint64(n), lead)
 		if n%100 == 0 {
 			call.cancel = lead + time.Duration(rng.Int64N(int64(time.Second)))
 		}
 		p.start(busy, call, n%10 == 0, true)
 	}
-	for n := range inFlight / 10 { // the ids are those of other calls on the other connection
+	for n := range inFlight / 10 { // these ids are in use on the other connection too
 		p.start(shaky, planned(rng, uint64(n), lead), n%10 == 0, false)
 	}
 	p.sum.wantInFlight = int(p.next.Load())
@@ -158,7 +157,7 @@ func (p *player) scenes(ctx context.Context, s *server, inFlight int, seed uint6
 			if !p.last {
 				return errStalled
 			}
-			break // the summary says how many there were
+			break // the summary reports the number
 		}
 		if err := selfcheck.Sleep(ctx, time.Millisecond); err != nil {
 			return err
@@ -175,7 +174,7 @@ func (p *player) scenes(ctx context.Context, s *server, inFlight int, seed uint6
 		return err
 	}
 	elsewhere := busy.calls.Len()
-	for !s.drop(shaky.LocalAddr()) { // it may not have been accepted yet
+	for !s.drop(shaky.LocalAddr()) { // the server may not have accepted it yet
 		if err := selfcheck.Sleep(ctx, time.Millisecond); err != nil {
 			return err
 		}
@@ -202,7 +201,7 @@ func (p *player) scenes(ctx context.Context, s *server, inFlight int, seed uint6
 	p.calling.Wait()
 	stopBar()
 	p.Say("every call has ended")
-	// What replies are still to come, late and second ones, come within the longest delay.
+	// The remaining replies, late and duplicate ones, come within the longest delay.
 	if err := selfcheck.Sleep(ctx, time.Until(began.Add(lead+spread+500*time.Millisecond))); err != nil {
 		return err
 	}
@@ -214,7 +213,7 @@ func (p *player) scenes(ctx context.Context, s *server, inFlight int, seed uint6
 	return nil
 }
 
-// start makes a call, of which a goroutine waits or none does.
+// start makes a call. If wait is true, a goroutine waits for it.
 func (p *player) start(c *client, call plan, wait, stays bool) {
 	n := p.next.Add(1) - 1
 	began := time.Now()

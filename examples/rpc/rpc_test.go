@@ -33,8 +33,8 @@ func TestBadArguments(t *testing.T) {
 	}
 }
 
-// The program checks itself; this test adds that it had something to check. Time is
-// virtual; on this machine's network it is run as a program.
+// The program checks itself; this test requires that there was something to check. It runs in
+// virtual time; the program runs on this machine's network.
 func TestPlay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var stdout, stderr bytes.Buffer
@@ -63,7 +63,7 @@ func TestStalled(t *testing.T) {
 		var out bytes.Buffer
 		s, err := play(t.Context(), new(network.Memory), inFlight, 1, func(try int) time.Duration {
 			if try == 0 {
-				return 0 // which is over before the first call is made
+				return 0 // passes before the first call is made
 			}
 			return enough(try)
 		}, nil, &out)
@@ -74,7 +74,7 @@ func TestStalled(t *testing.T) {
 	})
 }
 
-// The page's port is asked for before anything else is, so nothing has to be undone.
+// The page's port is opened first, so there is nothing to undo.
 func TestPageAddressInUse(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -94,7 +94,7 @@ func TestInterrupted(t *testing.T) {
 	require.Contains(t, stderr.String(), "context canceled")
 }
 
-// What the program calls a failure is one.
+// Each failure that the program defines fails the run.
 func TestChecksCanFail(t *testing.T) {
 	good := summary{Calls: 1, Answered: 1}
 	require.True(t, good.Checks().OK())
@@ -114,7 +114,7 @@ func TestChecksCanFail(t *testing.T) {
 	}
 }
 
-// The server ends a connection that sends what is no request, and serves the others.
+// The server closes a connection that sends an invalid request, and serves the others.
 func TestMalformedRequest(t *testing.T) {
 	s, err := listen(network.Machine)
 	require.NoError(t, err)
@@ -123,7 +123,7 @@ func TestMalformedRequest(t *testing.T) {
 	_, err = bad.Write(bytes.Repeat([]byte{0xff}, 10*frameSize))
 	require.NoError(t, err)
 	_, err = io.ReadAll(bad)
-	if err != nil { // a reset: the server has not read all of it
+	if err != nil { // a reset: the server has not read everything
 		require.ErrorContains(t, err, "reset")
 	}
 	good, err := net.Dial("tcp", s.listener.Addr().String())

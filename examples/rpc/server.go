@@ -10,8 +10,8 @@ import (
 	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
-// server replies to each request when its delay has passed: what waits for that is on a
-// wheel, so the replies come in another order than the requests.
+// server replies to each request after its delay. Pending replies are timers on a wheel, so replies
+// come in another order than their requests.
 type server struct {
 	listener net.Listener
 	later    *timingwheel.Wheel[reply]
@@ -22,7 +22,7 @@ type server struct {
 	down  bool               // guarded by mu
 }
 
-// reply is one that is due later.
+// reply is a pending reply.
 type reply struct {
 	to *link
 	frame
@@ -88,16 +88,16 @@ func (s *server) serve(l *link) {
 	s.mu.Unlock()
 }
 
-// reply is called by the wheel, for all connections, so it must not wait for one. A client
-// that does not read loses its connection; of one that has gone, nobody waits for replies.
+// The wheel calls reply for all connections, so it must not block on one of them. A client that
+// stops reading is disconnected. Replies to a disconnected client are dropped.
 func (s *server) reply(r reply) {
 	if err := r.to.send(r.frame); err != nil {
 		r.to.lose(err)
 	}
 }
 
-// drop breaks the connection from a client's address, as a network does, and reports whether there
-// was one.
+// drop breaks the connection from a client's address, as a network failure would, and reports
+// whether there was one.
 func (s *server) drop(client net.Addr) (found bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -2,7 +2,7 @@ package main
 
 import "github.com/seed-782fa212/limbo/examples/internal/selfcheck"
 
-// summary is what became of the calls. The names in JSON are for programs.
+// summary is the outcome of the calls. Programs read the names in JSON.
 type summary struct {
 	Calls            int    `json:"calls"`
 	InFlight         int    `json:"in_flight"` // at once, on all connections
@@ -12,9 +12,9 @@ type summary struct {
 	Failed           int64  `json:"failed"`
 	Early            int64  `json:"early"`
 	Twice            int    `json:"twice"`  // calls that ended more than once
-	Leaked           int    `json:"leaked"` // calls that did not end, or left something behind
+	Leaked           int    `json:"leaked"` // calls that did not end, or left state behind
 	Read             uint64 `json:"replies"`
-	Unmatched        uint64 `json:"unmatched"` // replies that were late, or second ones
+	Unmatched        uint64 `json:"unmatched"` // late and duplicate replies
 	GoroutinesLeaked int    `json:"goroutines_leaked"`
 
 	matched  uint64
@@ -25,7 +25,7 @@ type summary struct {
 	onOne        int // in flight at once on one connection
 }
 
-// summarize adds up what has become of each call, when all is shut down.
+// summarize adds up the outcomes of the calls after the shutdown.
 func (p *player) summarize(goroutinesBefore int) {
 	s, st := &p.sum, p.table.Stats()
 	s.Calls = int(p.next.Load())
@@ -64,7 +64,7 @@ func (p *player) summarize(goroutinesBefore int) {
 	s.GoroutinesLeaked = selfcheck.Goroutines(goroutinesBefore)
 }
 
-// Checks is what must be so.
+// Checks returns the checks of the run.
 func (s *summary) Checks() *selfcheck.Checks {
 	var c selfcheck.Checks
 	c.Add(s.InFlight == s.wantInFlight, "all in flight at once", "%d of %d calls, %d of them on one connection", s.InFlight, s.wantInFlight, s.onOne)

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// A request and a reply are frames of one size:
+// A request and a reply are frames of the same size:
 //
-//	id      8 bytes, of the client's choice, and the same in the reply
-//	what    1 byte of a request: what the server does with it
+//	id      8 bytes, chosen by the client and repeated in the reply
+//	what    1 byte of a request: the server's action
 //	delay   4 bytes of a request: milliseconds until its reply
 //	word    8 bytes; the reply has its complement
 type frame struct {
@@ -24,12 +24,12 @@ type frame struct {
 
 const frameSize = 8 + 1 + 4 + 8
 
-// what the server does with a request.
+// what is the server's action for a request.
 type what byte
 
 const (
 	answer      what = iota // reply once
-	answerTwice             // reply, and once more
+	answerTwice             // reply twice
 	ignore                  // no reply
 	kinds
 )
@@ -48,21 +48,21 @@ func readFrame(r io.Reader) (f frame, err error) {
 	return f, nil
 }
 
-// link is a connection with a writer of its own: who sends a frame does not wait for the
-// network, and frames that come together go out together.
+// link is a connection with its own writer goroutine: a sender does not wait for the network, and
+// frames that are queued together are written together.
 type link struct {
 	net.Conn
-	wake  chan struct{} // capacity 1: there is something to write
+	wake  chan struct{} // capacity 1: signals that the queue is not empty
 	limit int           // bytes that may be queued
 
 	mu     sync.Mutex
-	queued []byte // guarded by mu: what write has not taken yet
-	err    error  // guarded by mu: why the connection was lost, if not by its reader
+	queued []byte // guarded by mu: frames that write has not taken yet
+	err    error  // guarded by mu: why the connection was lost, unless its reader noticed
 }
 
 const (
-	// maxQueued bounds, in bytes, what is queued for a peer that reads slowly or not at
-	// all: more than all the frames of the most calls that the flags allow.
+	// maxQueued bounds the bytes queued for a peer that reads slowly or not at all: more than all
+	// frames of the most calls that the flags allow.
 	maxQueued = 32 << 20
 
 	// writeTimeout is how long a peer may take to read writeSize bytes.
@@ -74,8 +74,8 @@ func newLink(c net.Conn) *link {
 	return &link{Conn: c, wake: make(chan struct{}, 1), limit: maxQueued}
 }
 
-// send queues a frame, and never waits for the peer. It returns an error if the frame does
-// not fit in the queue, or if the connection is lost.
+// send queues a frame, and never waits for the peer. It returns an error if the frame does not fit
+// in the queue, or if the connection is lost.
 func (l *link) send(f frame) error {
 	var b [frameSize]byte
 	binary.BigEndian.PutUint64(b[:], f.id)
@@ -100,9 +100,8 @@ func (l *link) send(f frame) error {
 	return nil
 }
 
-// write writes what is sent, until ended is closed or the connection is lost. A peer that
-// does not read loses it. No lock is held meanwhile, so nobody who sends waits for the
-// peer.
+// write writes queued frames until ended is closed or the connection is lost. A peer that does not
+// read loses its connection. write holds no lock while it writes, so no sender waits for the peer.
 func (l *link) write(ended <-chan struct{}) {
 	var taken []byte
 	for {
@@ -129,8 +128,7 @@ func (l *link) write(ended <-chan struct{}) {
 	}
 }
 
-// lose closes the connection for a reason, so that what is to be sent fails, and the reader
-// ends.
+// lose closes the connection with a reason, so that further sends fail and the reader ends.
 func (l *link) lose(err error) {
 	l.mu.Lock()
 	if l.err == nil {
@@ -140,8 +138,8 @@ func (l *link) lose(err error) {
 	_ = l.Close()
 }
 
-// cause returns why the connection was lost, for the reader, which may have failed because
-// the connection was closed for a reason.
+// cause returns why the connection was lost. The reader may only have failed because lose closed
+// the connection.
 func (l *link) cause(read error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

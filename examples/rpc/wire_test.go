@@ -14,9 +14,8 @@ import (
 	"github.com/seed-782fa212/limbo/examples/internal/network"
 )
 
-// A peer that never reads holds nobody up: calls end at their timeouts, as they do when no
-// reply comes, until the peer has had writeTimeout to read. Then the connection is lost,
-// for that reason.
+// A peer that never reads blocks no caller: until writeTimeout, calls end at their timeouts, as
+// they do without a reply. Then the connection is lost for that reason.
 func TestPeerThatNeverReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe() // without a buffer: the first write blocks
@@ -29,7 +28,7 @@ func TestPeerThatNeverReads(t *testing.T) {
 			called := time.Now()
 			_, err := c.calls.Do(t.Context(), id, timeout, func() error { return c.send(frame{id: id}) })
 			require.ErrorIs(t, err, calls.ErrExpired)
-			require.Less(t, time.Since(called), 2*timeout) // of virtual time: the wheel's tick
+			require.Less(t, time.Since(called), 2*timeout) // in virtual time: the wheel's tick
 		}
 		_, err = c.calls.Do(t.Context(), 1, time.Hour, func() error { return c.send(frame{id: 1}) })
 		require.ErrorAs(t, err, new(*lostError))
@@ -42,8 +41,8 @@ func TestPeerThatNeverReads(t *testing.T) {
 	})
 }
 
-// What is queued for a peer is bounded, and what does not fit is refused by an error that
-// names the bound. What was queued arrives whole and in order when the peer reads.
+// The queue for a peer is bounded, and a frame that does not fit gets an error that names the
+// bound. When the peer reads, the queued frames arrive whole and in order.
 func TestQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
@@ -71,8 +70,8 @@ func TestQueueIsBounded(t *testing.T) {
 	})
 }
 
-// A client that does not read loses its connection to the server, by the first reply that
-// does not fit in its queue.
+// A client that does not read loses its connection at the first reply that does not fit in its
+// queue.
 func TestServerDropsWhoDoesNotRead(t *testing.T) {
 	s, err := listen(network.Machine)
 	require.NoError(t, err)

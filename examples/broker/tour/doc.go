@@ -1,6 +1,6 @@
-// Package tour puts a cluster under load and faults, and checks what comes of it: what was
-// acknowledged is seen once, in order and where its producer was told; every long poll is
-// answered once, none too early and none too late; and nothing is left at the end.
+// Package tour puts a cluster under load and faults, and checks the results: each acknowledged
+// record is seen once, in order and at the offset that its producer was told; every long poll is
+// answered once, neither too early nor too late; and nothing is left at the end.
 //
 // stops.go has the faults, drive.go the load.
 package tour

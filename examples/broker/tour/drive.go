@@ -23,23 +23,23 @@ import (
 	"github.com/seed-782fa212/limbo/examples/internal/selfcheck"
 )
 
-// Load is what the drive does to the cluster.
+// Load is the load that the drive puts on the cluster.
 type Load struct {
-	Duration time.Duration // of producing, at least: the tour of faults is seen to its end
-	Rate     int           // records per second, steadily; a burst of as many comes once in two seconds
+	Duration time.Duration // of producing, at least: the tour of faults always completes
+	Rate     int           // records per second, steadily; every other second, a burst of as many
 	Polls    int           // long polls kept parked
-	Waits    time.Duration // a poll waits at least a quarter of this, at most all of it
+	Waits    time.Duration // a poll's max wait is between a quarter of this and all of it
 	Trickle  time.Duration // between two records to quiet partitions
-	HangUps  time.Duration // between two clients that hang up
+	HangUps  time.Duration // between two disconnects of clients
 	Members  int           // of the consumer group
 	Faults   bool
-	Seed     uint64        // of the stops: see stops.go
+	Seed     uint64        // of the order of the stops: see stops.go
 	Calm     time.Duration // before each fault
 
 	stops []stop // nil: all
 }
 
-// DefaultLoad is that of the README's tour.
+// DefaultLoad returns the load of the README's tour.
 func DefaultLoad() Load {
 	return Load{
 		Duration: 10 * time.Second,
@@ -63,13 +63,13 @@ const (
 	quietest       = 64
 )
 
-// shutdownTimeout is how long parked requests and slow clients may hold up a broker's end.
+// shutdownTimeoutOfTour limits how long parked requests and slow clients may delay a broker's end.
 const shutdownTimeoutOfTour = 10 * time.Second
 
-// grace is how long what was sent may still take to arrive.
+// grace is how long sent records may still take to arrive.
 const grace = 20 * time.Second
 
-// drive is one run: the cluster, its load, and what was found out.
+// drive is one run: the cluster, its load, and the results.
 type drive struct {
 	network network.Network
 	cluster *cluster.Cluster
@@ -81,31 +81,31 @@ type drive struct {
 	stalls  *stalls
 	ids     map[string][16]byte
 	start   time.Time
-	busy    time.Duration // what the producers took
-	slept   atomic.Uint64 // fetches that expired with data there long before
+	busy    time.Duration // time that the producers took
+	slept   atomic.Uint64 // fetches that expired although their data had long been there
 
-	// grace ends some time after the producers stop: what they count as sent is
-	// to arrive, but a broken broker must not hold up the verdict for ever.
+	// grace ends some time after the producers stop: the records that they count as sent should
+	// arrive, but a broken broker must not delay the verdict forever.
 	grace context.Context
 
 	mu       sync.Mutex
 	problems selfcheck.Problems // guarded by mu
 }
 
-// problem notes something that makes the run fail.
+// problem records a problem, which makes the run fail.
 func (d *drive) problem(format string, args ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.problems.Add(format, args...)
 }
 
-// NoticeSoon has brokers notice each other's faults within a second or two, where by
-// default they wait as long as Kafka's do.
+// NoticeSoon makes brokers notice each other's faults within one or two seconds; the defaults are
+// as long as Kafka's.
 func NoticeSoon(cfg *cluster.Config) {
 	cfg.ReplicaLag, cfg.Meta.BrokerSession = time.Second, 2*time.Second
 }
 
-// Run takes a cluster on the tour, and prints what came of it. It returns the exit status.
+// Run takes a cluster on the tour and prints the results. It returns the exit status.
 func Run(cfg cluster.Config, l Load, page *livepage.Page, asJSON bool, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -119,8 +119,8 @@ func Run(cfg cluster.Config, l Load, page *livepage.Page, asJSON bool, stdout, s
 	})
 }
 
-// runLoad starts a cluster, drives it for as long as l and the tour say or until
-// ctx ends, shuts it down while polls are parked, and counts.
+// runLoad starts a cluster, drives it for as long as l and the tour say or until ctx ends, shuts it
+// down while polls are parked, and summarizes the run.
 func runLoad(ctx context.Context, cfg cluster.Config, l Load, page *livepage.Page, live io.Writer) (*summary, error) {
 	before := runtime.NumGoroutine()
 
@@ -130,8 +130,8 @@ func runLoad(ctx context.Context, cfg cluster.Config, l Load, page *livepage.Pag
 	}
 	polls, perConn := pollShape(l.Polls, cfg.Wire.MaxInFlight)
 	quiet := min(polls, quietest, cfg.Meta.MaxPartitions-2*busyPartitions)
-	// Room for the polls and the clients of kgo, and for hung-up connections that
-	// a broker has not noticed yet.
+	// Enough for the polls and the kgo clients, and for closed connections that a broker has not
+	// noticed yet.
 	cfg.Wire.MaxConnections = max(cfg.Wire.MaxConnections, 2*polls+64)
 	d := &drive{
 		network: cfg.Network,
@@ -161,7 +161,7 @@ func runLoad(ctx context.Context, cfg cluster.Config, l Load, page *livepage.Pag
 	_, _ = fmt.Fprintf(live, "brokers on %s: %d records/s and bursts; %d long polls on %d quiet partitions over %d connections; a group of %d\n",
 		strings.Join(c.Addrs(), ", "), l.Rate, polls*perConn, quiet, polls, l.Members)
 
-	// The observers outlive the producers, and those what they have sent.
+	// The observers outlive the producers, and the producers' records that are still on their way.
 	var endGrace context.CancelFunc
 	d.grace, endGrace = context.WithCancel(context.Background())
 	defer endGrace()
@@ -187,7 +187,7 @@ func runLoad(ctx context.Context, cfg cluster.Config, l Load, page *livepage.Pag
 			d.tour.run(ctx)
 		}
 		<-atLeast.Done()
-		d.ledger.waitFor(ctx, tourPatience, func(s sums) bool { return s.acked > 0 }) // a busy machine may not have come to that
+		d.ledger.waitFor(ctx, tourPatience, func(s sums) bool { return s.acked > 0 }) // a busy machine may need longer
 	})
 	producers.Go(func() { d.produceSteady(produced) })
 	producers.Go(func() { d.produceBursts(produced) })
@@ -199,13 +199,13 @@ func runLoad(ctx context.Context, cfg cluster.Config, l Load, page *livepage.Pag
 	d.busy = time.Since(d.start)
 
 	d.ledger.waitFor(context.Background(), time.Minute, func(s sums) bool {
-		return s.lost == 0 && s.acked+s.failed == s.sent // and all that arrived was seen
+		return s.lost == 0 && s.acked+s.failed == s.sent // every record that arrived was seen
 	})
 	d.readers.end(time.Minute)
 	stopObserving()
 	observers.Wait()
 
-	// Shut down with polls parked: each of them must be answered all the same.
+	// Shut down with polls parked: each of them must still be answered.
 	d.polls.settle(time.Minute)
 	d.polls.shuttingDown.Store(true)
 	stopping := time.Now()
@@ -225,11 +225,11 @@ func runLoad(ctx context.Context, cfg cluster.Config, l Load, page *livepage.Pag
 	return d.summarize(before, took), nil
 }
 
-// client makes a kgo client; its own metadata and retries are its business.
+// client returns a kgo client, which maintains its own metadata and retries.
 func (d *drive) client(opts ...kgo.Opt) (*kgo.Client, error) {
 	return kgo.NewClient(append([]kgo.Opt{
 		kgo.SeedBrokers(d.cluster.Addrs()...), kgo.Dialer(d.network.DialContext),
-		kgo.MetadataMinAge(100 * time.Millisecond), // so that a change of leaders is found soon
+		kgo.MetadataMinAge(100 * time.Millisecond), // to find a new leader soon
 	}, opts...)...)
 }
 
@@ -257,7 +257,7 @@ func (d *drive) createTopics(ctx context.Context) error {
 		}
 		d.ids[t.Topic] = t.TopicID
 	}
-	// A broker answers that there is no such topic until it has heard of it; Kafka's
-	// clients ask again then, and the polls do not.
+	// A broker answers UNKNOWN_TOPIC until it learns of a new topic. Kafka clients retry; these
+	// polls do not.
 	return d.cluster.Settle(ctx)
 }

@@ -21,8 +21,8 @@ func testConfig() cluster.Config {
 	return cluster.Config{Config: broker.Config{Logger: slog.New(slog.DiscardHandler)}}
 }
 
-// The drive checks itself; this test adds that it had something to check, on this machine's
-// network. It counts the goroutines of the process, so no other test may run meanwhile: it
+// The drive checks itself; this test requires that there was something to check, on this machine's
+// network. It counts the goroutines of the process, so no other test may run at the same time: it
 // is not parallel.
 func TestDrive(t *testing.T) {
 	l := DefaultLoad()
@@ -36,13 +36,13 @@ func TestDrive(t *testing.T) {
 			require.Positive(t, sum.WakeMicros.P50)
 			return
 		}
-		// On a slow machine half a second may be too short for all of it.
+		// On a slow machine half a second may be too short for all of that.
 		l.Duration *= 2
 		require.Less(t, l.Duration, time.Minute, "%+v", sum)
 	}
 }
 
-// The polls begin when every broker knows of their topic, also one that learns late.
+// The polls begin when every broker knows their topic, even one that learns late.
 func TestTopicsAreKnownEverywhere(t *testing.T) {
 	c, err := cluster.New(testConfig())
 	require.NoError(t, err)
@@ -66,8 +66,8 @@ func TestTopicsAreKnownEverywhere(t *testing.T) {
 	}
 }
 
-// A tour of three stops, which needs no broker to be given up: other faults could come of
-// that on a machine that stalls. The whole tour is TestTour's, and the program's.
+// A tour of three stops that do not need a broker to be fenced: on a machine that stalls, this
+// could cause other faults. TestTour and the program run the whole tour.
 func TestShortTour(t *testing.T) {
 	cfg, l := testConfig(), DefaultLoad()
 	cfg.ReplicaLag, cfg.Meta.BrokerSession = 300*time.Millisecond, time.Hour

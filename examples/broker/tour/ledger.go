@@ -10,11 +10,10 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/fault"
 )
 
-// ledger knows which records were sent, acknowledged and seen. The producers
-// number the records of each partition from 0 on and write the number into the
-// value. What was acknowledged must be seen once, where the acknowledgement said,
-// and nothing before a lower number. A record that its producer has given up may
-// be in the log or not: it counts as failed, and spoils nothing else.
+// ledger records which records were sent, acknowledged and seen. The producers number the records
+// of each partition from 0 and write the number into the value. An acknowledged record must be seen
+// exactly once, at the acknowledged offset, and not after a higher number. A record that its
+// producer gave up on may or may not be in the log; it counts as failed, and affects nothing else.
 type ledger struct {
 	topics map[string][]partitionLedger
 }
@@ -22,19 +21,19 @@ type ledger struct {
 type partitionLedger struct {
 	mu     sync.Mutex
 	sent   uint64
-	places []int64         // by number: its offset as the first to know it said, -1 not known
+	places []int64         // offset by number, as first reported; -1 if unknown
 	acked  numberSet       // numbers
-	times  []time.Duration // by offset: when the acknowledgement came, since the drive's start; 0 not yet
+	times  []time.Duration // by offset: time of the acknowledgement since the drive's start; 0 not yet
 	acks   uint64
 	failed uint64
 
 	seen       numberSet
 	seenCount  uint64
-	next       uint64 // one above the highest seen
+	next       uint64 // the highest number seen, plus one
 	duplicated uint64
 	outOfOrder uint64
 	unasked    uint64 // seen, but never sent
-	misplaced  uint64 // said to be at one offset, and at another
+	misplaced  uint64 // reported at two offsets
 }
 
 func newLedger(partitions map[string]int) *ledger {
@@ -49,7 +48,7 @@ func (l *ledger) partition(topic string, index int32) *partitionLedger {
 	return &l.topics[topic][index]
 }
 
-// send takes the next number.
+// send returns the next number.
 func (p *partitionLedger) send() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -59,7 +58,7 @@ func (p *partitionLedger) send() uint64 {
 	return n
 }
 
-// ack notes that the producer of record n was told its offset.
+// ack records that the producer of record n learned its offset.
 func (p *partitionLedger) ack(n uint64, offset int64, at time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -74,8 +73,8 @@ func (p *partitionLedger) ack(n uint64, offset int64, at time.Duration) {
 	}
 }
 
-// fail notes that its producer has given a record up. It reports whether that is the
-// partition's first.
+// fail records that a producer gave up on a record. It reports whether that is the partition's
+// first.
 func (p *partitionLedger) fail() (first bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,7 +82,7 @@ func (p *partitionLedger) fail() (first bool) {
 	return p.failed == 1
 }
 
-// ackedAt is when the record at an offset was acknowledged, 0 if it is not yet.
+// ackedAt returns when the record at an offset was acknowledged, 0 if it is not yet.
 func (p *partitionLedger) ackedAt(offset int64) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -93,8 +92,8 @@ func (p *partitionLedger) ackedAt(offset int64) time.Duration {
 	return p.times[offset]
 }
 
-// placeLocked compares an offset that somebody names for record n with that
-// which others have named. It is false for a record that was never sent.
+// placeLocked compares an offset reported for record n with the one reported before. It returns
+// false for a record that was never sent.
 func (p *partitionLedger) placeLocked(n uint64, offset int64) bool {
 	if n >= p.sent {
 		p.unasked++
@@ -109,7 +108,7 @@ func (p *partitionLedger) placeLocked(n uint64, offset int64) bool {
 	return true
 }
 
-// see notes that a consumer was given record n at an offset.
+// see records that a consumer received record n at an offset.
 func (p *partitionLedger) see(n uint64, offset int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -126,24 +125,24 @@ func (p *partitionLedger) see(n uint64, offset int64) {
 	p.next = max(p.next, n+1)
 }
 
-// place notes an offset that somebody else was given record n at.
+// place records that another reader received record n at an offset.
 func (p *partitionLedger) place(n uint64, offset int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.placeLocked(n, offset)
 }
 
-// missing is how many of the acknowledged records are not in a set.
+// missing returns the number of acknowledged records that are not in a set.
 func (p *partitionLedger) missing(seen numberSet) uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.acked.without(seen)
 }
 
-// numberSet is a set of numbers that are dense from 0 on.
+// numberSet is a set of numbers, dense from 0 on.
 type numberSet []uint64
 
-// add is false for a number that is in already.
+// add returns false if the set already contains the number.
 func (s *numberSet) add(n uint64) bool {
 	word, bit := n/64, uint64(1)<<(n%64)
 	for uint64(len(*s)) <= word {
@@ -156,7 +155,7 @@ func (s *numberSet) add(n uint64) bool {
 	return true
 }
 
-// without is how many numbers of s are not in the other set.
+// without returns how many numbers of s are not in other.
 func (s numberSet) without(other numberSet) (n uint64) {
 	for i, word := range s {
 		if i < len(other) {
@@ -167,7 +166,7 @@ func (s numberSet) without(other numberSet) (n uint64) {
 	return n
 }
 
-// sums are a ledger's totals. Lost is what was acknowledged and not seen.
+// sums are a ledger's totals. lost counts records that were acknowledged and not seen.
 type sums struct {
 	sent, acked, failed, seen, lost, duplicated, outOfOrder, unasked, misplaced uint64
 }
@@ -192,8 +191,7 @@ func (l *ledger) sums() (s sums) {
 	return s
 }
 
-// waitFor returns when the totals are as they should be, when ctx ends, or after the
-// timeout.
+// waitFor returns when done accepts the totals, when ctx ends, or after the timeout.
 func (l *ledger) waitFor(ctx context.Context, timeout time.Duration, done func(sums) bool) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -201,7 +199,7 @@ func (l *ledger) waitFor(ctx context.Context, timeout time.Duration, done func(s
 	}
 }
 
-// recordValue is the number and some ballast.
+// recordValue returns the number, padded to 100 bytes.
 func recordValue(n uint64) []byte {
 	v := make([]byte, 100)
 	binary.BigEndian.PutUint64(v, n)

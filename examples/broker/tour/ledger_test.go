@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The drive's verdict rests on the ledger, so the ledger must see what is wrong.
+// The drive's verdict depends on the ledger, so the ledger must detect every fault.
 func TestLedger(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -49,8 +49,8 @@ func TestLedger(t *testing.T) {
 	}
 }
 
-// What a producer gives up may be in the log or not, and moves the offsets of
-// what follows.
+// A record that its producer gave up on may be in the log, and then shifts the offsets of later
+// records.
 func TestLedgerOfFailedRecords(t *testing.T) {
 	t.Parallel()
 	l := newLedger(map[string]int{"t": 1})
@@ -77,7 +77,7 @@ func TestLedgerOfFailedRecords(t *testing.T) {
 	require.Equal(t, sums{sent: 5, acked: 3, failed: 2, seen: 4, misplaced: 2, unasked: 1}, l.sums())
 }
 
-// Each thing that may not be makes the summary bad.
+// Each forbidden result fails the summary.
 func TestSummaryVerdict(t *testing.T) {
 	t.Parallel()
 	good := func() *summary { return &summary{Records: 1} }

@@ -6,16 +6,15 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/broker"
 )
 
-// Was a fetch left sleeping on data? Then it has expired, though a record that it waits
-// for had been acknowledged long before: a wake-up was lost. That is judged where the
-// fetch expires, by the time it was due; how long its answer is under way says nothing,
-// least of all on a busy machine.
+// A fetch overslept if it expired although a record that it waits for had been acknowledged long
+// before: a wake-up was lost. This is decided where the fetch expires, by the time at which it was
+// due. The latency of its response proves nothing, least of all on a busy machine.
 
-// wakeUp is how long after a record is acknowledged its fetches may still wait, on a
-// machine that does not stall.
+// wakeUp is how long fetches may still wait after their record is acknowledged, on a machine that
+// does not stall.
 const wakeUp = time.Second
 
-// expired judges a consumer's fetch that has expired.
+// expired checks an expired fetch of a consumer.
 func (d *drive) expired(f broker.ExpiredFetch) {
 	due := f.Arrived.Add(f.MaxWait).Sub(d.start)
 	for _, at := range f.Waiting {
@@ -26,18 +25,18 @@ func (d *drive) expired(f broker.ExpiredFetch) {
 	}
 }
 
-// overslept reports whether a record at an offset had been there for too long when a
-// fetch was due that had arrived for it. The times are since the drive's start.
+// overslept reports whether the record at an offset had been available for too long when a fetch
+// that waited for it was due. The times are since the drive's start.
 func (d *drive) overslept(at broker.FetchPosition, arrived, due time.Duration) bool {
 	acked := d.ackedAt(at)
-	if acked == 0 || !d.tour.calm(arrived) { // not while brokers are held up on purpose
+	if acked == 0 || !d.tour.calm(arrived) { // not while faults hold up brokers
 		return false
 	}
 	there := max(acked, arrived)
 	return due-there > wakeUp+d.stalls.worst(there, due)
 }
 
-// ackedAt is when the record at an offset was acknowledged, 0 if it is not yet.
+// ackedAt returns when the record at an offset was acknowledged, 0 if it is not yet.
 func (d *drive) ackedAt(at broker.FetchPosition) time.Duration {
 	for topic, id := range d.ids {
 		if id == at.TopicID {

@@ -9,8 +9,8 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/broker"
 )
 
-// A fetch has overslept if its record was there for more than wakeUp, and a stall on
-// top, when it was due.
+// A fetch has overslept if, when it was due, its record had been available for longer than wakeUp
+// plus the longest stall.
 func TestOverslept(t *testing.T) {
 	const ms = time.Millisecond
 	const index = 3

@@ -21,16 +21,16 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
 )
 
-// The long polls of the drive: thousands of fetches on partitions where hardly
-// anything happens. A kgo client has one fetch per broker in flight, so these
-// are raw connections with as many pipelined on each as the broker lets in.
+// The long polls of the drive: thousands of fetches on partitions with hardly any records. A kgo
+// client has one fetch per broker in flight, so these are raw connections, each with as many
+// pipelined fetches as the broker allows.
 //
-// All polls of a connection read one partition from one offset and wait equally
-// long: answers come in order, and a poll that is woken or expires should not
-// wait behind another that is not. Once in a while an ApiVersions request stands
-// between them: it is ready at once, and must not overtake.
+// All polls of a connection read one partition from one offset and have the same max wait:
+// responses come in order, and a poll that is woken or expires should not wait behind one that does
+// not. Occasionally an ApiVersions request is sent between them: it is ready at once, and must not
+// overtake.
 
-// pollers is all of them, and what they found.
+// pollers holds all poll connections and their counters.
 type pollers struct {
 	d     *drive
 	conns []*poller
@@ -40,16 +40,16 @@ type pollers struct {
 	withData       atomic.Uint64 // of the answered
 	empty          atomic.Uint64 // of the answered, after their max wait
 	closing        atomic.Uint64 // of the answered, empty, by the shutdown
-	hungUp         atomic.Uint64 // sent, and not answered before this side hung up
+	hungUp         atomic.Uint64 // sent, and not answered before this side disconnected
 	early          atomic.Uint64 // answered without data before their max wait
 	moved          atomic.Uint64 // answered with an error: another broker leads the partition
 	broken         atomic.Uint64 // sent to a broker that then stopped, and not answered
 
-	settling     atomic.Bool // do not send again
-	shuttingDown atomic.Bool // the broker may answer whenever it likes
+	settling     atomic.Bool // send no more polls
+	shuttingDown atomic.Bool // the broker may answer at any time
 }
 
-// poller is one connection.
+// poller is one connection with its polls.
 type poller struct {
 	all     *pollers
 	index   int32 // of its partition
@@ -62,25 +62,25 @@ type poller struct {
 	ended   bool     // guarded by mu
 
 	// Only the connection's own goroutine uses these.
-	srv         *cluster.Broker // at the other end
-	moving      bool            // it does not lead the partition any more
+	srv         *cluster.Broker // the broker at the other end
+	moving      bool            // it no longer leads the partition
 	maxWait     time.Duration
 	offset      int64
 	correlation int32
 	inFlight    []poll // in the order sent
 }
 
-// poll is one fetch that was sent.
+// poll is a fetch in flight.
 type poll struct {
 	correlation int32
-	sent        time.Time // before its bytes left, so the broker's clock starts later
+	sent        time.Time // before its bytes left, so the broker's wait starts later
 	maxWait     time.Duration
 	offset      int64
 	between     bool // an ApiVersions request, not a fetch
 }
 
-// pollShape returns how many connections carry the polls, and how many each, within
-// half of the files this process may open: both ends are in it.
+// pollShape returns the number of connections and of polls on each, within half of the process's
+// file limit, because both ends of a connection are in this process.
 func pollShape(polls, perConn int) (conns, depth int) {
 	if polls == 0 {
 		return 1, 1
@@ -113,8 +113,8 @@ func startPolls(d *drive, conns, depth, partitions int) *pollers {
 	return ps
 }
 
-// hangUpNowAndThen closes a connection with all it has parked: one of those with
-// an even number, so that others live to see their polls expire.
+// hangUpNowAndThen periodically closes an even-numbered connection with all its parked polls. On
+// the odd-numbered ones polls can expire.
 func (ps *pollers) hangUpNowAndThen(ctx context.Context) {
 	every(ctx, ps.d.load.HangUps, func() {
 		p := ps.conns[rand.IntN((len(ps.conns)+1)/2)*2]
@@ -127,10 +127,10 @@ func (ps *pollers) hangUpNowAndThen(ctx context.Context) {
 	})
 }
 
-// settle ends the sending and waits until the broker has read every poll that
-// was sent, so that a shutdown finds them all: what is outstanding here is then
-// what the broker's connections have queued. Both shrink while polls expire, an
-// answer on its way apart.
+// settle stops the sending and waits until the broker has read every poll that was sent, so that a
+// shutdown finds them all: then the outstanding polls here equal the requests queued at the
+// broker's connections. Both numbers shrink while polls expire, and differ only by responses in
+// flight.
 func (ps *pollers) settle(timeout time.Duration) {
 	ps.settling.Store(true)
 	for end := time.Now().Add(timeout); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
@@ -147,15 +147,15 @@ func (ps *pollers) settle(timeout time.Duration) {
 }
 
 func (ps *pollers) outstanding() int64 {
-	// Subtracted first, so that a poll counted meanwhile does not show as -1.
+	// Load these first: otherwise a poll that is counted in between could make the result -1.
 	done := ps.answered.Load() + ps.hungUp.Load() + ps.broken.Load()
 	return int64(ps.sent.Load() - done)
 }
 
-// wait returns when every connection is closed, which a shutdown makes them.
+// wait returns when every connection is closed, by a shutdown.
 func (ps *pollers) wait() { ps.wg.Wait() }
 
-// dial connects to the broker that leads the partition, as far as it is known.
+// dial connects to the partition's current leader, if known.
 func (p *poller) dial() (net.Conn, error) {
 	if p.srv = p.all.d.cluster.Leader(quietTopic, p.index); p.srv == nil {
 		return nil, errors.New("no leader, or it has stopped")
@@ -163,12 +163,12 @@ func (p *poller) dial() (net.Conn, error) {
 	return p.all.d.network.DialContext(context.Background(), "tcp", p.srv.Addr())
 }
 
-// run dials, polls until this side or the other hangs up, and dials again.
+// run dials, polls until either side disconnects, and dials again.
 func (p *poller) run() {
 	rng := rand.New(rand.NewPCG(1, uint64(p.index)))
-	var lost time.Time // when the leader was last there to dial
+	var lost time.Time // since when the leader cannot be reached
 	for !p.all.settling.Load() {
-		// In whole milliseconds, as it goes over the wire.
+		// In whole milliseconds, like the field on the wire.
 		waits := p.all.d.load.Waits
 		p.maxWait = (waits/4 + time.Duration(rng.Int64N(int64(waits*3/4)))).Truncate(time.Millisecond)
 		nc, err := p.dial()
@@ -180,7 +180,7 @@ func (p *poller) run() {
 				p.all.d.problem("poll: %v", err)
 				return
 			}
-			time.Sleep(20 * time.Millisecond) // a broker is down; another will lead
+			time.Sleep(20 * time.Millisecond) // a broker is down; another one will lead
 			continue
 		}
 		lost = time.Time{}
@@ -200,9 +200,9 @@ func (p *poller) run() {
 		case left:
 			p.all.hungUp.Add(uint64(len(p.inFlight)))
 		case errors.Is(err, errMoved):
-			time.Sleep(10 * time.Millisecond) // who leads now may not know it yet
+			time.Sleep(10 * time.Millisecond) // the new leader may not know yet that it leads
 		case p.all.shuttingDown.Load() && len(p.inFlight) == 0:
-			return // nothing is owed; a connection that was not accepted yet is reset
+			return // no poll is pending; a connection that was not accepted yet is reset
 		case p.srv.Stopping() && !p.all.shuttingDown.Load():
 			p.all.broken.Add(uint64(len(p.inFlight)))
 		default:
@@ -213,7 +213,7 @@ func (p *poller) run() {
 	}
 }
 
-// errMoved ends a connection to a broker that does not lead any more.
+// errMoved ends a connection to a broker that no longer leads the partition.
 var errMoved = errors.New("the partition has another leader")
 
 // poll keeps depth fetches in flight.
@@ -221,7 +221,7 @@ func (p *poller) poll(nc net.Conn) error {
 	var frame []byte
 	br := bufio.NewReaderSize(nc, 4<<10)
 	for {
-		// All that are missing go out in one write.
+		// Refill with a single write.
 		out := frame[:0]
 		for len(p.inFlight) < p.depth && !p.moving && !p.all.settling.Load() {
 			if p.correlation%versionsEvery == versionsEvery/2 {
@@ -240,7 +240,7 @@ func (p *poller) poll(nc net.Conn) error {
 		if p.moving && len(p.inFlight) == 0 {
 			return errMoved
 		}
-		// The longest a poll waits, and ample time for a busy machine on top.
+		// A poll's longest wait, plus ample time for a busy machine.
 		_ = nc.SetReadDeadline(time.Now().Add(p.all.d.load.Waits + 20*time.Second))
 		var err error
 		if frame, err = wire.ReadFrame(br, frame, 64<<20); err != nil {
@@ -272,7 +272,7 @@ func (p *poller) appendFetch(dst []byte) []byte {
 	return append(dst, pollFormatter.AppendRequest(nil, req, p.correlation)...)
 }
 
-// versionsEvery is how many requests there are to one ApiVersions.
+// versionsEvery is the number of requests per ApiVersions request.
 const versionsEvery = 64
 
 func (p *poller) appendVersions(dst []byte) []byte {
@@ -282,7 +282,7 @@ func (p *poller) appendVersions(dst []byte) []byte {
 	return append(dst, pollFormatter.AppendRequest(nil, kmsg.NewPtrApiVersionsRequest(), p.correlation)...)
 }
 
-// check takes one answer, read at the given time, and judges it.
+// check checks one response, which was read at the given time.
 func (p *poller) check(frame []byte, at time.Time) error {
 	all := p.all
 	if len(p.inFlight) == 0 {
@@ -319,7 +319,7 @@ func (p *poller) check(frame []byte, at time.Time) error {
 	if err != nil && !moved {
 		return err
 	}
-	// Only now: an answer that could not be read is none.
+	// Only now: a response that could not be decoded does not count.
 	p.inFlight = append(p.inFlight[:0], p.inFlight[1:]...)
 	all.answered.Add(1)
 	if moved {
@@ -328,9 +328,9 @@ func (p *poller) check(frame []byte, at time.Time) error {
 		return nil
 	}
 
-	// The broker began to wait after asked.sent and stopped before at, so what
-	// passed between the two here is at least what it waited: a broker that waits
-	// the max wait can never look early, however slow this side is.
+	// The broker's wait began after asked.sent and ended before at, so the time between the two is
+	// at least that wait: a broker that waits the full max wait never seems early, however slow
+	// this side is.
 	waited := at.Sub(asked.sent)
 	_, next, err := log.OffsetsOf(sp.RecordBatches)
 	switch {
@@ -344,7 +344,7 @@ func (p *poller) check(frame []byte, at time.Time) error {
 		}
 		all.empty.Add(1)
 	case next <= asked.offset:
-		all.early.Add(1) // records, but none that was asked for
+		all.early.Add(1) // records, but none that the poll asked for
 	default:
 		all.withData.Add(1)
 		p.offset = max(p.offset, next)

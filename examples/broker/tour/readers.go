@@ -11,16 +11,16 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/fault"
 )
 
-// The consumer group of the drive: kgo members that share the steady topic's
-// partitions, come and go. A group delivers at least once: nothing may be
-// missing in the end, and what came twice is counted.
+// The consumer group of the drive: kgo members that share the steady topic's partitions, join and
+// leave. A group delivers at least once: in the end no record may be missing, and duplicates are
+// counted.
 
 const (
 	readersGroup   = "readers"
 	readersSession = 1500 * time.Millisecond
 )
 
-// readers is the group.
+// readers is the consumer group.
 type readers struct {
 	d *drive
 
@@ -75,7 +75,7 @@ func (r *readers) join() {
 	})
 }
 
-// take removes the member that has been there longest.
+// take removes the oldest member.
 func (r *readers) take() *reader {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -87,14 +87,14 @@ func (r *readers) take() *reader {
 	return m
 }
 
-// leave has a member say goodbye.
+// leave makes a member leave the group in an orderly way.
 func (r *readers) leave() {
 	if m := r.take(); m != nil {
 		m.close()
 	}
 }
 
-// crash cuts a member off: the group learns of it when its session ends.
+// crash cuts off a member: the group learns of it when the member's session expires.
 func (r *readers) crash() {
 	m := r.take()
 	if m == nil {
@@ -111,7 +111,7 @@ func (m *reader) close() {
 	m.cancel()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	_ = m.cl.LeaveGroupContext(ctx) // it commits before; a crashed one cannot
+	_ = m.cl.LeaveGroupContext(ctx) // commits first; a crashed one cannot
 	m.cl.Close()
 }
 
@@ -131,7 +131,7 @@ func (r *readers) see(record *kgo.Record) {
 	r.seen[record.Partition] = set
 }
 
-// end waits until the group has seen what was acknowledged, and closes it.
+// end waits until the group has seen every acknowledged record, and closes it.
 func (r *readers) end(timeout time.Duration) {
 	for end := time.Now().Add(timeout); r.missing() > 0 && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 	}
@@ -150,7 +150,7 @@ func (r *readers) end(timeout time.Duration) {
 	r.wg.Wait()
 }
 
-// missing is how many acknowledged records the group has not seen.
+// missing returns the number of acknowledged records that the group has not seen.
 func (r *readers) missing() (n uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

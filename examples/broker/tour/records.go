@@ -9,11 +9,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// The producers and consumers of the drive: kgo as anybody would use it. It
-// produces idempotently by default, with five batches in flight.
+// The producers and consumers of the drive: ordinary kgo clients. They produce idempotently by
+// default, with five batches in flight.
 
-// produceOne hands kgo the next record of a partition. One goroutine produces
-// to a partition, so the numbers enter kgo in order.
+// produceOne passes the next record of a partition to kgo. One goroutine produces to a partition,
+// so kgo gets the numbers in order.
 func (d *drive) produceOne(cl *kgo.Client, topic string, index int32) {
 	p := d.ledger.partition(topic, index)
 	n := p.send()
@@ -27,11 +27,10 @@ func (d *drive) produceOne(cl *kgo.Client, topic string, index int32) {
 		})
 }
 
-// deliveryTimeout is how long a producer goes on trying: longer than any stop of
-// the tour takes.
+// deliveryTimeout is how long a producer retries: longer than any stop of the tour takes.
 const deliveryTimeout = time.Minute
 
-// producing runs work with a producer, and flushes it.
+// producing runs work with a producer, and then flushes it.
 func (d *drive) producing(work func(cl *kgo.Client), opts ...kgo.Opt) {
 	opts = append(opts, kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.RecordDeliveryTimeout(deliveryTimeout))
 	cl, err := d.client(opts...)
@@ -46,8 +45,8 @@ func (d *drive) producing(work func(cl *kgo.Client), opts ...kgo.Opt) {
 	}
 }
 
-// produceSteady spreads rate records evenly over each second. Of what it was held
-// up in it makes up for the last second at most.
+// produceSteady spreads rate records evenly over each second. After a delay it catches up with at
+// most the last second.
 func (d *drive) produceSteady(ctx context.Context) {
 	const step = 10 * time.Millisecond
 	d.producing(func(cl *kgo.Client) {
@@ -68,7 +67,7 @@ func (d *drive) produceSteady(ctx context.Context) {
 	}, kgo.ProducerLinger(5*time.Millisecond))
 }
 
-// produceBursts sends a second's worth of records at once, every other second.
+// produceBursts sends one second's worth of records at once, every other second.
 func (d *drive) produceBursts(ctx context.Context) {
 	d.producing(func(cl *kgo.Client) {
 		every(ctx, min(2*time.Second, max(d.load.Duration/5, time.Millisecond)), func() {
@@ -82,8 +81,8 @@ func (d *drive) produceBursts(ctx context.Context) {
 	}, kgo.ProducerBatchCompression(kgo.SnappyCompression()))
 }
 
-// produceQuiet wakes the polls of a partition now and then. Every fourth
-// partition stays silent for good: polls there expire.
+// produceQuiet occasionally wakes the polls of a partition. Every fourth partition gets no records
+// at all: polls there expire.
 func (d *drive) produceQuiet(ctx context.Context) {
 	quiet := len(d.ledger.topics[quietTopic])
 	d.producing(func(cl *kgo.Client) {
@@ -95,7 +94,6 @@ func (d *drive) produceQuiet(ctx context.Context) {
 	}, kgo.ProducerLinger(0))
 }
 
-// every calls f each period until ctx ends.
 func every(ctx context.Context, period time.Duration, f func()) {
 	t := time.NewTicker(period)
 	defer t.Stop()
@@ -109,7 +107,7 @@ func every(ctx context.Context, period time.Duration, f func()) {
 	}
 }
 
-// consume reads topics from their beginning and checks off what it sees.
+// consume reads topics from the beginning and checks off the records in the ledger.
 func (d *drive) consume(ctx context.Context, topics ...string) {
 	from := map[string]map[int32]kgo.Offset{}
 	for _, topic := range topics {

@@ -8,9 +8,9 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/fault"
 )
 
-// stalls measures how long goroutines of this process wait for a processor: on a
-// machine that is busy with something else, each step of what the drive times takes
-// that much longer. What looks like a lost wake-up there may be none.
+// stalls measures how long goroutines of this process wait for a CPU. On a machine that is busy
+// with something else, every timed step of the drive takes that much longer, which can look like a
+// lost wake-up.
 type stalls struct {
 	start time.Time
 
@@ -18,15 +18,15 @@ type stalls struct {
 	seen []stall // guarded by mu; in order
 }
 
-// stall is a time in which a goroutine that was to run did not.
+// stall is a period in which a runnable goroutine did not run.
 type stall struct{ from, to time.Duration } // since the start
 
 const (
 	stallProbe = 5 * time.Millisecond  // between two measurements
-	leastStall = 20 * time.Millisecond // what is shorter is not kept
+	leastStall = 20 * time.Millisecond // shorter stalls are not recorded
 )
 
-// measure goes on until ctx ends.
+// measure runs until ctx ends.
 func (s *stalls) measure(ctx context.Context) {
 	for {
 		due := time.Since(s.start) + stallProbe
@@ -46,7 +46,7 @@ func (s *stalls) note(due, now time.Duration) {
 	s.seen = append(s.seen, stall{due, now})
 }
 
-// worst returns the longest stall that has a part between from and to.
+// worst returns the longest stall that overlaps the time between from and to.
 func (s *stalls) worst(from, to time.Duration) (longest time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

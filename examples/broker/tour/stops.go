@@ -18,23 +18,23 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/fault"
 )
 
-// The tour: faults on purpose while the drive's load goes on. Each stop makes a
-// fault, waits for what must follow from it, mends it, and waits until the
-// cluster is whole again. What the load finds wrong meanwhile is the verdict.
+// The tour: deliberate faults during the drive's load. Each stop makes a fault, waits for its
+// expected effect, ends it, and waits until the cluster is whole again. The load decides the
+// verdict.
 
 type tour struct {
 	d       *drive
 	cluster *cluster.Cluster
 	rng     *rand.Rand
 	say     func(format string, args ...any)
-	stormy  atomic.Int64 // when the last fault was over, since the drive's start; MaxInt64 during one
-	made    int          // stops seen through
+	stormy  atomic.Int64 // when the last fault ended, since the drive's start; MaxInt64 during one
+	made    int          // completed stops
 }
 
-// stop is one of the tour's.
+// stop is one of the tour's faults.
 type stop struct {
 	name  string
-	nodes int // brokers it takes
+	nodes int // brokers that it needs
 	run   func(*tour, context.Context) error
 }
 
@@ -53,8 +53,7 @@ func newTour(d *drive, say func(string, ...any)) *tour {
 	return &tour{d: d, cluster: d.cluster, say: say, rng: rand.New(rand.NewPCG(d.load.Seed, 0))}
 }
 
-// patience of the tour, for what a fault must bring about and for the cluster to
-// be whole again.
+// tourPatience limits the waits for the effect of a fault and for the cluster to be whole again.
 const tourPatience = time.Minute
 
 func (t *tour) run(ctx context.Context) {
@@ -90,10 +89,10 @@ func (t *tour) run(ctx context.Context) {
 	}
 }
 
-// calm reports whether there has been no fault since a time after the drive's start.
+// calm reports whether the last fault ended before the given time since the drive's start.
 func (t *tour) calm(since time.Duration) bool { return t.stormy.Load() < int64(since) }
 
-// any is some broker, but not the one given.
+// any returns a random broker except the given ones.
 func (t *tour) any(but ...int32) int32 {
 	for {
 		if id := t.rng.Int32N(t.cluster.Brokers()); !slices.Contains(but, id) {
@@ -102,7 +101,7 @@ func (t *tour) any(but ...int32) int32 {
 	}
 }
 
-// until waits for a partition of which this is true; with never, until there is none.
+// until waits for a partition that matches is; with never, until no partition matches.
 func (t *tour) until(ctx context.Context, what string, never bool, is func(cluster.Partition) bool) error {
 	for end := time.Now().Add(tourPatience); slices.ContainsFunc(t.cluster.Partitions(), is) == never; {
 		if time.Now().After(end) || !fault.Sleep(ctx, 2*time.Millisecond) {
@@ -112,19 +111,19 @@ func (t *tour) until(ctx context.Context, what string, never bool, is func(clust
 	return nil
 }
 
-// outOfSync: a partition that somebody else leads goes on without the broker.
+// outOfSync matches partitions that another broker leads and whose in-sync set no longer includes
+// broker id.
 func outOfSync(id int32) func(cluster.Partition) bool {
 	return func(p cluster.Partition) bool {
 		return p.Leader != id && slices.Contains(p.Replicas, id) && !slices.Contains(p.InSync, id)
 	}
 }
 
-// othersLead waits until no partition is led by the broker.
 func (t *tour) othersLead(ctx context.Context, id int32) error {
 	return t.until(ctx, "others lead", true, func(p cluster.Partition) bool { return p.Leader == id })
 }
 
-// pauseFollower: produces wait for it, until it is taken out of the in-sync sets.
+// pauseFollower: produces wait for the follower until it is removed from the in-sync sets.
 func (t *tour) pauseFollower(ctx context.Context) error {
 	id := t.any()
 	err := t.cluster.Pause(id)
@@ -134,7 +133,7 @@ func (t *tour) pauseFollower(ctx context.Context) error {
 	return errors.Join(err, t.cluster.Resume(id))
 }
 
-// killLeader: its partitions get other leaders, and clients find them.
+// killLeader: its partitions get new leaders, and clients find them.
 func (t *tour) killLeader(ctx context.Context) error {
 	id := t.any()
 	if err := t.cluster.Kill(id); err != nil {
@@ -145,7 +144,7 @@ func (t *tour) killLeader(ctx context.Context) error {
 	return errors.Join(err, t.cluster.Start(id))
 }
 
-// freezeLeader: when it wakes it takes itself for a leader that it is no more.
+// freezeLeader: when the broker wakes, it still believes that it leads.
 func (t *tour) freezeLeader(ctx context.Context) error {
 	id := t.any()
 	err := t.cluster.Pause(id)
@@ -156,7 +155,7 @@ func (t *tour) freezeLeader(ctx context.Context) error {
 	return errors.Join(err, t.cluster.Resume(id))
 }
 
-// cutLink: each of the two leads partitions that the other cannot follow.
+// cutLink: each of the two brokers leads partitions that the other cannot follow.
 func (t *tour) cutLink(ctx context.Context) error {
 	a := t.any()
 	b := t.any(a)
@@ -185,7 +184,7 @@ func (t *tour) restart(ctx context.Context) error {
 	return errors.Join(err, t.cluster.Start(id))
 }
 
-// changeMembers: one joins, one leaves, one crashes; the rest take over.
+// changeMembers: members join, leave and crash; the others take over.
 func (t *tour) changeMembers(ctx context.Context) error {
 	g := t.d.readers
 	for _, change := range []func(){g.join, g.leave, g.join, g.crash} {
@@ -198,7 +197,7 @@ func (t *tour) changeMembers(ctx context.Context) error {
 	return nil
 }
 
-// deleteRecords: the answer waits for every replica to have deleted them.
+// deleteRecords: the response waits until every replica has deleted the records.
 func (t *tour) deleteRecords(ctx context.Context) error {
 	const topic, records = "scratch", 10
 	cl, err := t.d.client(kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MetadataMinAge(10*time.Millisecond))

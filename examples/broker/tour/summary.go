@@ -11,8 +11,7 @@ import (
 	"github.com/seed-782fa212/limbo/examples/internal/selfcheck"
 )
 
-// summary is what a drive came to. Its JSON is for scripts; its fields are
-// fixed.
+// summary is the result of a drive. Scripts read its JSON, so the fields are fixed.
 type summary struct {
 	Records    uint64 `json:"records"`
 	Lost       uint64 `json:"lost"`
@@ -35,10 +34,10 @@ type summary struct {
 	sums     sums
 	all      metric.Stats
 	failed   uint64 // operations
-	slept    uint64 // fetches, to their max wait on data that was there
+	slept    uint64 // fetches that reached their max wait although their data was there
 	closed   uint64 // answered by shutdowns
-	moved    uint64 // answered by a change of leaders
-	repeated uint64 // records that the group saw more than once
+	moved    uint64 // answered because the leader changed
+	repeated uint64 // records that the group saw again
 	stops    int    // of the tour
 	shutdown time.Duration
 	seconds  float64
@@ -46,7 +45,7 @@ type summary struct {
 	problems selfcheck.Problems
 }
 
-// summarize reads the counters of a drive that is over.
+// summarize reads the counters of a finished drive.
 func (d *drive) summarize(goroutinesBefore int, shutdown time.Duration) *summary {
 	s := &summary{shutdown: shutdown, seconds: d.busy.Seconds()}
 	sums := d.ledger.sums()
@@ -76,7 +75,7 @@ func (d *drive) summarize(goroutinesBefore int, shutdown time.Duration) *summary
 	return s
 }
 
-// operationsSummary is what became of one kind of operation.
+// operationsSummary holds the outcomes of one kind of operation.
 type operationsSummary struct {
 	Completed uint64 `json:"completed"`
 	Expired   uint64 `json:"expired"`
@@ -86,10 +85,10 @@ type operationsSummary struct {
 	P99       int64  `json:"p99_us"`
 }
 
-// fetches is the kind of operation that a consumer's fetch is.
+// fetches is the kind of consumers' fetches.
 const fetches = "fetch"
 
-// summarized is a kind of operation for the summary.
+// summarized converts the statistics of one kind of operation for the summary.
 func summarized(o metric.OperationStats) operationsSummary {
 	return operationsSummary{
 		Completed: o.Completed, Expired: o.Expired, Cancelled: o.Cancelled, Closed: o.Closed,
@@ -97,7 +96,7 @@ func summarized(o metric.OperationStats) operationsSummary {
 	}
 }
 
-// Checks is what must be so.
+// Checks returns the checks of the run.
 func (s *summary) Checks() *selfcheck.Checks {
 	var c selfcheck.Checks
 	c.Add(s.Records > 0 && s.Lost+s.Duplicated+s.OutOfOrder == 0, "each seen once and in order",
@@ -125,7 +124,7 @@ func (s *summary) Checks() *selfcheck.Checks {
 	return &c
 }
 
-// printOperations prints what became of each kind of operation.
+// printOperations prints the outcomes of each kind of operation.
 func (s *summary) printOperations(out io.Writer) {
 	const names, figures = "%-16s %10s %9s %10s %8s %10s %10s\n", "%-16s %10d %9d %10d %8d %10v %10v\n"
 	_, _ = fmt.Fprintf(out, "\n"+names, "operation", "completed", "expired", "cancelled", "closed", "waited p50", "p99")

@@ -10,8 +10,8 @@ import (
 	"github.com/seed-782fa212/limbo/histogram"
 )
 
-// table prints a line each second: what the purgatories hold, and what became
-// of what it held.
+// table prints a line each second: the operations in the purgatories, and the outcomes of earlier
+// ones.
 type table struct {
 	out  io.Writer
 	d    *drive
@@ -21,7 +21,7 @@ type table struct {
 	rows int // guarded by mu
 }
 
-// point is what the counters said at one time.
+// point is a reading of the counters at one time.
 type point struct {
 	at      time.Time
 	sums    sums
@@ -40,14 +40,14 @@ func (t *table) run(ctx context.Context) {
 	every(ctx, time.Second, t.row)
 }
 
-// say prints a line between the rows.
+// say prints a message between the rows.
 func (t *table) say(format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	_, _ = fmt.Fprintf(t.out, "%4.0fs > %s\n", time.Since(t.d.start).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// headLocked prints the names of the columns. The caller holds t.mu.
+// headLocked prints the column headings. The caller holds t.mu.
 func (t *table) headLocked() {
 	_, _ = fmt.Fprintf(t.out, "%5s %9s %9s | %7s %9s %8s %9s | %9s %9s | %7s %9s\n",
 		"", "produced", "consumed", "", "completed", "", "", "wake", "wake", "wheel", "advancer")
@@ -77,7 +77,7 @@ func (t *table) row() {
 	t.last = now
 }
 
-// between returns what a histogram has counted between two readings.
+// between returns the difference of two readings of a histogram.
 func between(before, now histogram.Durations) histogram.Durations {
 	for i, n := range before.Counts {
 		now.Counts[i] -= n

@@ -15,12 +15,12 @@ import (
 	"github.com/seed-782fa212/limbo/examples/internal/network"
 )
 
-// These tests run the tour in virtual time, where a machine that stalls changes nothing:
-// go test -tags synctests. By that tag kgo waits for its own locks in a way that a bubble
-// sees; without it, its locks would stop the time of a bubble.
+// These tests run the tour in virtual time, in which a stall of the machine changes nothing: go
+// test -tags synctests. With that tag, kgo waits for its locks in a way that testing/synctest
+// recognizes; without it, a goroutine that waits for such a lock would stop the time of the bubble.
 
-// inVirtualTime runs a test in a bubble, with a configuration on a network of its own. A
-// client that asks again at once would stop the time of a network without a latency.
+// inVirtualTime runs a test in a bubble, with a configuration that has its own network. Without a
+// latency of the network, a client that retries at once would stop time.
 func inVirtualTime(t *testing.T, test func(t *testing.T, cfg cluster.Config)) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := testConfig()
@@ -29,7 +29,7 @@ func inVirtualTime(t *testing.T, test func(t *testing.T, cfg cluster.Config)) {
 	})
 }
 
-// The whole tour, in the README's order and in some other one.
+// The whole tour, in the README's order and in a random one.
 func TestTour(t *testing.T) {
 	for _, seed := range []uint64{0, rand.Uint64()} {
 		inVirtualTime(t, func(t *testing.T, cfg cluster.Config) {

@@ -1,5 +1,5 @@
-// Package livepage is the flag -http of the examples: a page that shows what they hold
-// while they run, and the same for Prometheus.
+// Package livepage is the -http flag of the examples: a live page that shows their state, and the
+// same state as metrics for Prometheus.
 package livepage
 
 import (
@@ -14,13 +14,13 @@ import (
 	"github.com/seed-782fa212/limbo/observe"
 )
 
-// Page serves what a program observes, if its flag -http says where. A nil Page, and one
-// whose flag is not set, do nothing.
+// Page serves a program's metrics if the -http flag has an address. A nil Page and a Page without
+// the flag do nothing.
 type Page struct {
 	addr     string
 	registry *observe.Registry
 	server   *http.Server
-	ended    chan struct{} // closed when it has ended
+	ended    chan struct{} // closed when the server has ended
 }
 
 // AddFlag adds the flag -http.
@@ -30,8 +30,7 @@ func AddFlag(flags *flag.FlagSet) *Page {
 	return p
 }
 
-// Check returns an error if the flag is not the address of a port of loopback: there is no
-// lock on the page.
+// Check returns an error unless the flag is a loopback host:port: the page has no access control.
 func (p *Page) Check() error {
 	if p.addr == "" {
 		return nil
@@ -46,7 +45,7 @@ func (p *Page) Check() error {
 	return nil
 }
 
-// Registry returns where to add what is to be seen; nil if the flag is not set.
+// Registry returns the registry that the page shows, nil without the flag.
 func (p *Page) Registry() *observe.Registry {
 	if p == nil || p.addr == "" {
 		return nil
@@ -54,7 +53,7 @@ func (p *Page) Registry() *observe.Registry {
 	return p.registry
 }
 
-// Start serves, and has say print where.
+// Start starts serving and reports the address with say.
 func (p *Page) Start(say func(format string, args ...any)) error {
 	if p.Registry() == nil {
 		return nil
@@ -73,7 +72,7 @@ func (p *Page) Start(say func(format string, args ...any)) error {
 	return nil
 }
 
-// Stop ends it. It leaves no goroutine.
+// Stop ends the page. It leaves no goroutine behind.
 func (p *Page) Stop() error {
 	if p == nil || p.server == nil {
 		return nil
@@ -81,14 +80,14 @@ func (p *Page) Stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	err := p.server.Shutdown(ctx)
-	if errors.Is(err, context.DeadlineExceeded) { // someone who does not read
+	if errors.Is(err, context.DeadlineExceeded) { // a client that does not read
 		err = p.server.Close()
 	}
 	<-p.ended
 	return err
 }
 
-// Add has the page show a source, until remove is called. Without a page it does nothing.
+// Add shows a source on the page until remove is called. Without a page it does nothing.
 func Add(r *observe.Registry, name string, s observe.Source) (remove func(), err error) {
 	if r == nil {
 		return func() {}, nil
@@ -102,7 +101,7 @@ type Named struct {
 	observe.Source
 }
 
-// AddAll is Add of several sources, of which the page shows all or, with an error, none.
+// AddAll adds several sources. If it returns an error, it has added none.
 func AddAll(r *observe.Registry, sources ...Named) (remove func(), err error) {
 	var added []func()
 	remove = func() {

@@ -25,7 +25,7 @@ func parsed(t *testing.T, args ...string) *Page {
 	return p
 }
 
-// A page that somebody has open does not hold up the end, and leaves no goroutine.
+// A page that a browser has open does not delay Stop, which leaves no goroutine behind.
 func TestPage(t *testing.T) {
 	before := runtime.NumGoroutine()
 	p := parsed(t, "-http", "127.0.0.1:0")
@@ -63,7 +63,7 @@ func TestPage(t *testing.T) {
 	}
 	require.Contains(t, lines.Text(), `"name":"a wheel"`)
 	require.NoError(t, p.Stop())
-	for lines.Scan() { // to its end
+	for lines.Scan() { // until its end
 	}
 	require.NoError(t, open.Body.Close())
 	require.NoError(t, p.Stop())
@@ -85,7 +85,7 @@ func TestNoPage(t *testing.T) {
 	require.NoError(t, parsed(t).Check())
 }
 
-// Several sources are shown together, or not at all.
+// Several sources are added together, or not at all.
 func TestAddAll(t *testing.T) {
 	w, err := timingwheel.New(func(int) {}, timingwheel.Options{})
 	require.NoError(t, err)

@@ -12,20 +12,20 @@ import (
 	"time"
 )
 
-// Memory is a network of its own, without a kernel: a goroutine that waits on it is durably
-// blocked, as testing/synctest calls it, so time is virtual in a bubble. Its connections
-// behave as TCP's do on loopback: a dial succeeds before it is accepted; a write waits when
-// the peer has socketBuffer bytes to read; a connection that is closed with bytes unread, or
-// with a linger of 0, resets its peer. Connections have the methods of a *net.TCPConn that
-// matter: CloseWrite and SetLinger. The zero Memory is empty.
+// Memory is a network in memory, independent of the kernel: a goroutine that waits on it is durably
+// blocked in the sense of testing/synctest, so time is virtual in a bubble. Its connections behave
+// like TCP on loopback: a dial succeeds before it is accepted; a write blocks when the peer has
+// socketBuffer unread bytes; closing a connection with unread bytes, or with a linger of 0, resets
+// its peer. Connections have the relevant methods of a *net.TCPConn: CloseWrite and SetLinger. The
+// zero Memory is empty.
 type Memory struct {
-	// Latency is how long what is written is on its way. Without one, a client that asks
-	// again at once stops the time of a bubble.
+	// Latency is the time from a write until the data arrives. Without it, a client that retries at
+	// once stops the time of a bubble.
 	Latency time.Duration
 
 	mu        sync.Mutex
 	listeners map[string]*listener // by host:port; guarded by mu
-	ports     int                  // given out; guarded by mu
+	ports     int                  // ports assigned; guarded by mu
 }
 
 const (
@@ -33,7 +33,7 @@ const (
 	socketBuffer = 256 << 10 // bytes
 )
 
-// Listen listens on an address that is host:port; port 0 picks a free one.
+// Listen listens on a host:port; port 0 picks a free port.
 func (m *Memory) Listen(_ context.Context, network, address string) (net.Listener, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -122,7 +122,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// Close resets what has not been accepted.
+// Close resets the connections that were not accepted.
 func (l *listener) Close() error {
 	l.of.mu.Lock()
 	if address := l.addr.String(); l.of.listeners[address] == l {
@@ -141,7 +141,7 @@ func (l *listener) Close() error {
 	return nil
 }
 
-// conn is one end of a connection. Both ends share a lock and what they wait on.
+// conn is one end of a connection. Both ends share a lock and a condition variable.
 type conn struct {
 	local, remote net.Addr
 	peer          *conn
@@ -151,8 +151,8 @@ type conn struct {
 	latency time.Duration
 
 	unread      []byte    // guarded by mu, as all below
-	arrives     time.Time // the first of unread
-	ended       bool      // the peer writes no more
+	arrives     time.Time // when the first byte of unread arrives
+	ended       bool      // the peer will write no more
 	reset       bool      // by the peer
 	closed      bool      // by this side
 	hard        bool      // closing resets the peer
@@ -168,13 +168,13 @@ func (m *Memory) newPair(a, b net.Addr) (near, far *conn) {
 	return near, far
 }
 
-// deadline is a time, and what wakes those who wait then.
+// deadline is a time and a timer that wakes the waiting calls at that time.
 type deadline struct {
 	at    time.Time
 	timer *time.Timer
 }
 
-// set is called with the connection's lock held.
+// set must be called with the connection's lock held.
 func (d *deadline) set(at time.Time, cond *sync.Cond) {
 	d.at = at
 	if d.timer != nil {
@@ -183,7 +183,7 @@ func (d *deadline) set(at time.Time, cond *sync.Cond) {
 	if left := time.Until(at); !at.IsZero() && left > 0 {
 		if d.timer == nil {
 			d.timer = time.AfterFunc(left, func() {
-				cond.L.Lock() // or it could fall between a check and its wait
+				cond.L.Lock() // otherwise it could fall between a check and its wait
 				defer cond.L.Unlock()
 				cond.Broadcast()
 			})
@@ -277,7 +277,7 @@ func (c *conn) Close() error {
 	return nil
 }
 
-// CloseWrite has the peer read the end of the stream.
+// CloseWrite ends the stream that the peer reads.
 func (c *conn) CloseWrite() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -289,7 +289,7 @@ func (c *conn) CloseWrite() error {
 	return nil
 }
 
-// SetLinger makes Close reset the peer, if seconds is 0.
+// SetLinger makes Close reset the peer if seconds is 0.
 func (c *conn) SetLinger(seconds int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pair is both ends of a connection, with deadlines that end a test which hangs.
+// pair returns both ends of a connection, with deadlines that end a test which hangs.
 func pair(t *testing.T, n Network) (near, far net.Conn) {
 	t.Helper()
 	l, err := n.Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -34,7 +34,7 @@ func pair(t *testing.T, n Network) (near, far net.Conn) {
 	return near, far
 }
 
-// A memory does what this machine's TCP does.
+// A Memory behaves like this machine's TCP.
 func TestAsTCP(t *testing.T) {
 	t.Parallel()
 	closer := func(c net.Conn) { _ = c.Close() }
@@ -88,7 +88,7 @@ func TestAsTCP(t *testing.T) {
 			_, err = near.Read(make([]byte, 1))
 			require.NoError(t, err)
 			require.NoError(t, near.SetWriteDeadline(time.Now().Add(10*time.Millisecond)))
-			_, err = near.Write(make([]byte, 64<<20)) // more than there is room for
+			_, err = near.Write(make([]byte, 64<<20)) // more than the buffers hold
 			require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 
 			l, err := n.Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -112,7 +112,7 @@ func TestAsTCP(t *testing.T) {
 	}
 }
 
-// In a bubble a read takes the latency, and a deadline is met to the nanosecond.
+// In a bubble, a read takes the latency, and a deadline is exact to the nanosecond.
 func TestVirtualTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := pair(t, &Memory{Latency: time.Millisecond})

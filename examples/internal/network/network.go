@@ -1,4 +1,4 @@
-// Package network is where an example listens and dials: the machine's network, or one in
+// Package network is where an example listens and dials: on the machine's network, or on one in
 // memory, on which a whole example runs in virtual time.
 package network
 

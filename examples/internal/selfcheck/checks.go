@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Checks is the table of what was checked, in the order of the calls to Add and Note.
-// The zero value is empty. It is not safe for concurrent use.
+// Checks is the table of results, in the order of the calls to Add and Note. The zero value is
+// empty. It is not safe for concurrent use.
 type Checks struct{ rows []row }
 
 type row struct{ mark, what, figures string }
@@ -15,10 +15,10 @@ type row struct{ mark, what, figures string }
 const (
 	passed = "ok"
 	failed = "FAIL"
-	noted  = "" // figures that need not be anything
+	noted  = "" // values without a required range
 )
 
-// Add adds a check: what was checked, and the figures that were found.
+// Add adds a check: its result, the property checked, and the values found.
 func (c *Checks) Add(ok bool, what, format string, args ...any) {
 	mark := passed
 	if !ok {
@@ -27,19 +27,19 @@ func (c *Checks) Add(ok bool, what, format string, args ...any) {
 	c.rows = append(c.rows, row{mark, what, fmt.Sprintf(format, args...)})
 }
 
-// Note adds figures that are worth reading and that nothing is checked about.
+// Note adds values that are worth reading but not checked.
 func (c *Checks) Note(what, format string, args ...any) {
 	c.rows = append(c.rows, row{noted, what, fmt.Sprintf(format, args...)})
 }
 
-// AddProblems adds a failed check for each of the problems.
+// AddProblems adds a failed check for each problem.
 func (c *Checks) AddProblems(list Problems) {
 	for _, p := range list {
 		c.Add(false, "problem", "%s", p)
 	}
 }
 
-// OK reports whether there was anything to check, and no check has failed.
+// OK reports whether at least one check passed and none failed.
 func (c *Checks) OK() bool {
 	ok, failures := c.count()
 	return ok > 0 && failures == 0
@@ -57,7 +57,7 @@ func (c *Checks) count() (ok, failures int) {
 	return ok, failures
 }
 
-// Print writes the table, and below it what it comes to.
+// Print writes the table and the verdict.
 func (c *Checks) Print(out io.Writer) {
 	width := 0
 	for _, r := range c.rows {
@@ -75,10 +75,10 @@ func (c *Checks) Print(out io.Writer) {
 	}
 }
 
-// maxProblems is how many problems are kept: what is broken has thousands of them.
+// maxProblems is the number of problems that are kept: a broken program reports thousands.
 const maxProblems = 20
 
-// Problems is a list of what went wrong, one sentence each, of which the first 20 are kept.
+// Problems is a list of problems, one sentence each. It keeps the first 20.
 type Problems []string
 
 // Add adds a problem.

@@ -27,9 +27,8 @@ func AddLogLevel(flags *flag.FlagSet) *LogLevel {
 	return l
 }
 
-// Logger returns what logs to out. Without the flag it logs from info on if the program
-// serves, and otherwise from warn on, as a program that makes faults on purpose has a
-// table to be read.
+// Logger returns a logger that writes to out. Without the flag the level is info if the program
+// serves, otherwise warn, because a program that makes faults has a table to be read.
 func (l *LogLevel) Logger(out io.Writer, serves bool) *slog.Logger {
 	level := l.level
 	switch {
@@ -42,7 +41,7 @@ func (l *LogLevel) Logger(out io.Writer, serves bool) *slog.Logger {
 	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: level}))
 }
 
-// String returns the level's name, or nothing without the flag.
+// String returns the level's name, or "" without the flag.
 func (l *LogLevel) String() string {
 	for _, known := range levels {
 		if l.set && known.level == l.level {
@@ -52,7 +51,7 @@ func (l *LogLevel) String() string {
 	return ""
 }
 
-// Set takes the name of a level.
+// Set sets the level by its name.
 func (l *LogLevel) Set(name string) error {
 	for _, known := range levels {
 		if known.name == name {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Progress prints what happens while a program runs: lines, each with the time since
-// NewProgress, and on a terminal a bar below them. It is safe for concurrent use.
+// Progress prints messages while a program runs, each with the time since NewProgress, and on a
+// terminal a bar below them. It is safe for concurrent use.
 type Progress struct {
 	out      io.Writer
 	began    time.Time
@@ -27,7 +27,7 @@ const (
 	clearLine = "\r\x1b[K"
 )
 
-// NewProgress starts the clock.
+// NewProgress returns a Progress whose clock starts now.
 func NewProgress(out io.Writer) *Progress {
 	p := &Progress{out: out, began: time.Now()}
 	if f, ok := out.(*os.File); ok {
@@ -37,7 +37,7 @@ func NewProgress(out io.Writer) *Progress {
 	return p
 }
 
-// Say prints a line.
+// Say prints a message.
 func (p *Progress) Say(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -45,10 +45,9 @@ func (p *Progress) Say(format string, args ...any) {
 	fmt.Fprintf(p.out, "%6.2f s  %s\n", time.Since(p.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// Bar draws a bar five times a second until stop is called, which takes it away and
-// returns when measure will not be called any more. measure returns how much is done, from
-// 0 to 1, and in words. Where there is no terminal nothing is drawn, and measure is not
-// called.
+// Bar draws a bar five times a second until stop is called. stop removes the bar and returns after
+// the last call of measure. measure returns the progress, from 0 to 1, and a description of it.
+// Without a terminal Bar draws nothing and does not call measure.
 func (p *Progress) Bar(measure func() (done float64, words string)) (stop func()) {
 	if !p.terminal {
 		return func() {}
@@ -86,7 +85,7 @@ func (p *Progress) draw(done float64, words string) {
 	p.drawn = true
 }
 
-// clearLocked takes the bar away. The caller holds p.mu.
+// clearLocked removes the bar. The caller holds p.mu.
 func (p *Progress) clearLocked() {
 	if p.drawn {
 		_, _ = io.WriteString(p.out, clearLine)

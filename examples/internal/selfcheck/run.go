@@ -9,15 +9,14 @@ import (
 	"time"
 )
 
-// Summary is what a program that checks itself has found out. Its exported fields are the
-// JSON.
+// Summary is the result of a program that checks itself. Its exported fields are the JSON.
 type Summary interface {
 	Checks() *Checks
 }
 
-// Run calls play, prints the checks of the summary that it returns, and returns the exit
-// status: 0 if all checks passed, otherwise 1. All goes to stdout; with asJSON, all goes to
-// stderr but the summary as one line of JSON.
+// Run calls play, prints the checks of the returned summary, and returns the exit status: 0 if all
+// checks passed, otherwise 1. It prints to stdout; with asJSON, it prints to stderr, except for the
+// summary, which goes to stdout as one line of JSON.
 func Run(name string, asJSON bool, stdout, stderr io.Writer, play func(out io.Writer) (Summary, error)) int {
 	out := stdout
 	if asJSON {
@@ -33,7 +32,7 @@ func Run(name string, asJSON bool, stdout, stderr io.Writer, play func(out io.Wr
 	if asJSON {
 		line, err := json.Marshal(s)
 		if err != nil {
-			panic("selfcheck: a summary that is no JSON: " + err.Error()) // numbers and strings only
+			panic("selfcheck: a summary that is no JSON: " + err.Error()) // summaries hold only numbers and strings
 		}
 		fmt.Fprintf(stdout, "%s\n", line)
 	}
@@ -43,12 +42,12 @@ func Run(name string, asJSON bool, stdout, stderr io.Writer, play func(out io.Wr
 	return 0
 }
 
-// goroutinesEnd is how long Goroutines waits for the last goroutines to end: those that
-// were told to, and have nothing left to do but return.
+// goroutinesEnd is how long Goroutines waits for goroutines that have been stopped and are about to
+// return.
 const goroutinesEnd = time.Minute
 
-// Goroutines returns how many more goroutines there are than there were before. It waits
-// up to a minute for there to be none.
+// Goroutines returns how many more goroutines there are than before. It waits up to a minute for
+// the difference to become 0.
 func Goroutines(before int) (leaked int) { return moreThan(before, runtime.NumGoroutine) }
 
 func moreThan(before int, count func() int) (leaked int) {
@@ -60,7 +59,7 @@ func moreThan(before int, count func() int) (leaked int) {
 	}
 }
 
-// Sleep waits for d, and returns nil, or until ctx ends, and returns the cause.
+// Sleep waits for d and returns nil. If ctx ends first, it returns the cause.
 func Sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():

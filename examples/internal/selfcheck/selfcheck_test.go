@@ -78,7 +78,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// With -json both what is said and what is logged go to stderr, from many goroutines.
+// With -json, messages and logs from many goroutines all go to stderr.
 func TestShared(t *testing.T) {
 	const each = 200
 	var stdout, buf bytes.Buffer
@@ -108,8 +108,8 @@ func TestShared(t *testing.T) {
 	require.Equal(t, os.Stderr, Shared(os.Stderr), "a terminal is seen to be one")
 }
 
-// The process's goroutines are not the test's alone: those of the tests before may be
-// about to end. So it brings a number of its own.
+// The process's goroutines do not belong to this test alone: those of earlier tests may be about to
+// end. So the test passes in a count of its own.
 func TestGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var n atomic.Int64
@@ -186,7 +186,7 @@ func TestProgress(t *testing.T) {
 		stop()
 		require.Equal(t, "  1.50 s  3 nodes\n", out.String())
 
-		// On a terminal the bar is below the lines, and gone at the end.
+		// On a terminal the bar is below the lines, and removed at the end.
 		out.Reset()
 		p.terminal = true
 		done := 0.0

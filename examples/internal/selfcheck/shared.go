@@ -6,12 +6,12 @@ import (
 	"sync"
 )
 
-// Shared returns a writer to out that is safe for concurrent use. A program whose Run and
-// whose Logger both write to stderr passes both the same one: each has a lock of its own
-// only.
+// Shared returns a writer to out that is safe for concurrent use. A program whose Run and Logger
+// both write to stderr passes the same Shared writer to both, because each only has a lock of its
+// own.
 func Shared(out io.Writer) io.Writer {
 	if f, ok := out.(*os.File); ok {
-		return f // safe already, and NewProgress looks for a terminal
+		return f // already safe, and NewProgress checks for a terminal
 	}
 	return &shared{out: out}
 }

@@ -21,7 +21,7 @@ type Config struct {
 	MaxDiscard     int   // bytes of a produce request that is too large but still gets an error response
 	MaxArrays      int   // elements of all arrays of a request, counted before kmsg allocates any
 	MaxInboundSum  int64 // bytes of all large frames being read or handled, over all connections
-	MaxQueuedSum   int64 // bytes of requests that wait for their responses, over all connections; see queuedSize
+	MaxQueuedSum   int64 // bytes of requests waiting for responses, over all connections; see queuedSize
 	MaxOutboundSum int64 // bytes of fetch responses being written, over all connections
 
 	FrameTimeout time.Duration // from a frame's first byte to its last

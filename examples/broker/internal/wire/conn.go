@@ -33,7 +33,7 @@ type Conn struct {
 	frame  []byte // reused for small frames; only the reader uses it
 
 	host      string
-	idleSince atomic.Int64 // in ns of the wall clock, since its start or its last response; busy while a request waits
+	idleSince atomic.Int64 // wall clock in ns: start, or last response; or busy: a request waits
 
 	raw      syscall.RawConn // of nc; nil if it has none
 	room     chan struct{}   // capacity 1: signals a waiting reader that the queue has shrunk

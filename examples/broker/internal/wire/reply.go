@@ -37,8 +37,8 @@ type Reply struct {
 func (r *Reply) Answer(build func() kmsg.Response) { r.answer(build, time.Time{}, false) }
 
 // AnswerWoken is Answer for a parked request that an event at the given time has completed; the
-// latency from that time is measured. If the response is short and the event is recent, it calls
-// build at once, so the caller must hold no lock that build takes.
+// latency from that time is measured. If the response is short and the event is recent, it may call
+// build itself, so the caller must hold no lock that build takes.
 func (r *Reply) AnswerWoken(build func() kmsg.Response, woken time.Time, short bool) {
 	r.answer(build, woken, short && time.Since(woken) < sendHere)
 }

@@ -165,7 +165,7 @@ func TestWhoAnswersIsNotHeldUp(t *testing.T) {
 	c.Send(ask())
 	require.NoError(t, c.NC.(*net.TCPConn).SetReadBuffer(64<<10))
 	r, large := <-waiting, strings.Repeat("0123456789", 2<<20)
-	r.AnswerWoken(func() kmsg.Response { return saying(large) }, time.Now().Add(time.Hour), true) // within sendHere on any machine
+	r.AnswerWoken(func() kmsg.Response { return saying(large) }, time.Now().Add(time.Hour), true) // recent, always
 	require.True(t, metadata(c) == large)
 	finished(t, s)
 	require.Zero(t, cap(r.conn.out.buf), "its memory is given back")

@@ -267,7 +267,7 @@ func (s *Server) Queued(skip func(*Conn) bool) (n int) {
 // Usage is what a server currently holds.
 type Usage struct {
 	Open                      int   // number of connections
-	Inbound, Queued, Outbound int64 // bytes: of large frames, of requests that wait for their responses, of fetch responses
+	Inbound, Queued, Outbound int64 // bytes: of large frames, of waiting requests, of fetch responses
 }
 
 // Usage returns the server's current usage.

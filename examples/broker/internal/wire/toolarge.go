@@ -11,10 +11,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// A produce request that is longer than a frame may be is answered MESSAGE_TOO_LARGE, as a
-// client can tell its user: of a connection that is closed librdkafka suspects the security
-// protocol. For that its records are read past, and what is left, the names of its
-// partitions, is decoded like any other request.
+// A produce request that exceeds the frame limit is answered MESSAGE_TOO_LARGE, which a client can
+// report; if the connection were closed instead, librdkafka would suspect the security protocol.
+// For that, the reader skips the records and decodes the rest, the names of the partitions, like
+// any other request.
 
 // refuseTooLarge reads such a frame and answers it.
 func (c *Conn) refuseTooLarge(size int, begun time.Time) error {
@@ -53,13 +53,12 @@ func (c *Conn) refuseTooLarge(size int, begun time.Time) error {
 	return nil
 }
 
-// stripper reads a frame for a walker, and copies it except for its fields of bytes, which it
-// leaves empty.
+// stripper reads a frame for a walker, and copies it with its bytes fields emptied.
 type stripper struct {
 	r    *bufio.Reader
 	left int // of the frame
 	out  []byte
-	most int // bytes of out
+	most int // limit of out
 }
 
 func (s *stripper) strip(elements int) ([]byte, error) {
@@ -81,7 +80,7 @@ func (s *stripper) strip(elements int) ([]byte, error) {
 	return s.out, w.err
 }
 
-// copy is take for a walker that reads.
+// copy implements take for a walker that reads from a stripper.
 func (s *stripper) copy(w *walker, n int) []byte {
 	if w.err == nil && len(s.out)+n > s.most {
 		w.fail(errFrameSize)
@@ -100,7 +99,7 @@ func (s *stripper) copy(w *walker, n int) []byte {
 	return s.out[at:]
 }
 
-// empty reads past a field of bytes, and copies it as an empty one.
+// empty skips a bytes field, and copies it as an empty one.
 func (s *stripper) empty(w *walker) {
 	at := len(s.out)
 	n := w.length(4)

@@ -14,8 +14,8 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/kafkatest"
 )
 
-// What is left of a request is what it would be without its bytes, at every version; and
-// a frame that ends elsewhere than it says is refused.
+// At every version, a stripped request equals the request without its bytes. A frame whose end does
+// not match its length is refused.
 func TestStripped(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(7, 8))
@@ -49,7 +49,7 @@ func TestStripped(t *testing.T) {
 	require.ErrorIs(t, err, errFrameSize)
 }
 
-// Bytes of any kind end the stripping.
+// Stripping ends for arbitrary bytes.
 func FuzzStripper(f *testing.F) {
 	q := kmsg.NewPtrProduceRequest()
 	for v := int16(0); v <= 13; v++ {
