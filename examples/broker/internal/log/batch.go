@@ -10,8 +10,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// The record batch of message format 2. kmsg.RecordBatch decodes it. This file adds the parts that a
-// broker needs: it checks the checksum over the raw bytes, and writes the offset into the batch in
+// The record batch of message format 2. kmsg.RecordBatch decodes it. This file adds the parts that
+// a broker needs: it checks the checksum over the raw bytes, and writes the offset into the batch in
 // place, so that batches pass through unopened, compressed or not.
 const (
 	batchHeader   = 61 // up to the first record
