@@ -72,7 +72,7 @@ func TestQueueIsBounded(t *testing.T) {
 
 // A client that does not read loses its connection at the first reply that does not fit in its
 // queue.
-func TestServerDropsWhoDoesNotRead(t *testing.T) {
+func TestServerDropsClientsThatDoNotRead(t *testing.T) {
 	s, err := listen(network.Machine)
 	require.NoError(t, err)
 	near, far := net.Pipe()

@@ -231,7 +231,7 @@ func TestFaults(t *testing.T) {
 			}
 			require.NoError(t, fault.end(id))
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			require.NoError(t, c.Settle(ctx))
+			require.NoError(t, c.WaitHealthy(ctx))
 			cancel()
 			goesOn(t, groups)
 		}

@@ -39,7 +39,7 @@ func BenchmarkPartitions(b *testing.B) {
 			req.Topics = append(req.Topics, rt)
 			_, err = req.RequestWith(b.Context(), cl)
 			require.NoError(b, err)
-			require.NoError(b, c.Settle(b.Context()))
+			require.NoError(b, c.WaitHealthy(b.Context()))
 			var idle float64
 			var took []time.Duration
 			for b.Loop() {

@@ -205,10 +205,10 @@ func (c *Cluster) Stats() (sum metric.Stats) {
 	return sum
 }
 
-// Settle waits until every broker knows all decisions of the controller, and every partition is led
+// WaitHealthy waits until every broker knows all decisions of the controller, and every partition is led
 // by its preferred leader and has all replicas in sync.
-func (c *Cluster) Settle(ctx context.Context) error {
-	for !c.brokers.Settled() {
+func (c *Cluster) WaitHealthy(ctx context.Context) error {
+	for !c.brokers.Healthy() {
 		if !fault.Sleep(ctx, 5*time.Millisecond) {
 			return fmt.Errorf("the cluster is not whole: %w", context.Cause(ctx))
 		}

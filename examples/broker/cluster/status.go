@@ -33,7 +33,7 @@ func (c *Cluster) WriteStatus(out io.Writer) {
 			parts = append(parts, fmt.Sprintf("%s %d", kind, waiting[kind]))
 		}
 		_, _ = fmt.Fprintf(out, "broker %d at %s: alive %v; leads %d partitions, keeps %d KiB; %d connections, %d fetch sessions, %d groups; waiting: %s\n",
-			n.ID, n.Addr(), img.Lives(n.ID), st.Leads, st.LogBytes>>10, st.Connections, st.FetchSessions, st.Groups, strings.Join(parts, ", "))
+			n.ID, n.Addr(), img.IsLive(n.ID), st.Leads, st.LogBytes>>10, st.Connections, st.FetchSessions, st.Groups, strings.Join(parts, ", "))
 	}
 	for _, p := range c.Partitions() {
 		_, _ = fmt.Fprintf(out, "%s/%d: leader %d (epoch %d), in sync %v of %v\n", p.Topic, p.Index, p.Leader, p.Epoch, p.InSync, p.Replicas)

@@ -206,7 +206,7 @@ func runLoad(ctx context.Context, cfg cluster.Config, l Load, page *livepage.Pag
 	observers.Wait()
 
 	// Shut down with polls parked: each of them must still be answered.
-	d.polls.settle(time.Minute)
+	d.polls.drain(time.Minute)
 	d.polls.shuttingDown.Store(true)
 	stopping := time.Now()
 	shutdown, cancel := context.WithTimeout(context.Background(), shutdownTimeoutOfTour)
@@ -259,5 +259,5 @@ func (d *drive) createTopics(ctx context.Context) error {
 	}
 	// A broker answers UNKNOWN_TOPIC until it learns of a new topic. Kafka clients retry; these
 	// polls do not.
-	return d.cluster.Settle(ctx)
+	return d.cluster.WaitHealthy(ctx)
 }

@@ -131,7 +131,7 @@ func (ps *pollers) hangUpNowAndThen(ctx context.Context) {
 // shutdown finds them all: then the outstanding polls here equal the requests queued at the
 // broker's connections. Both numbers shrink while polls expire, and differ only by responses in
 // flight.
-func (ps *pollers) settle(timeout time.Duration) {
+func (ps *pollers) drain(timeout time.Duration) {
 	ps.settling.Store(true)
 	for end := time.Now().Add(timeout); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		queued := 0

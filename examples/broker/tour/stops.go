@@ -74,7 +74,7 @@ func (t *tour) run(ctx context.Context) {
 		bounded, cancel := context.WithTimeout(ctx, 2*tourPatience)
 		err := s.run(t, bounded)
 		if err == nil {
-			err = t.cluster.Settle(bounded)
+			err = t.cluster.WaitHealthy(bounded)
 		}
 		cancel()
 		t.stormy.Store(int64(time.Since(t.d.start)))

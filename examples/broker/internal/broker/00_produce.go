@@ -13,7 +13,7 @@ import (
 )
 
 // produce is a delayed operation. With acks=all its answer waits until every in-sync replica has
-// the records: until the high watermark of each of its partitions reaches a number. replica.Reign
+// the records: until the high watermark of each of its partitions reaches a number. replica.LeaderEpoch
 // describes how the end of a leader epoch completes it.
 type produce struct {
 	srv     *Server
@@ -97,9 +97,9 @@ func (o *produce) named(err *kerr.Error) *kerr.Error {
 
 // wait parks the answer until the high watermarks have passed the records.
 func (o *produce) wait(c *wire.Conn, timeout time.Duration) {
-	goals := make([]purgatory.Goal[replica.Reign, int64], len(o.waiting))
+	goals := make([]purgatory.Goal[replica.LeaderEpoch, int64], len(o.waiting))
 	for i, part := range o.waiting {
-		goals[i] = purgatory.Goal[replica.Reign, int64]{Key: replica.Reign{PartitionKey: part.p.Key, Epoch: part.Epoch}, Number: part.End}
+		goals[i] = purgatory.Goal[replica.LeaderEpoch, int64]{Key: replica.LeaderEpoch{PartitionKey: part.p.Key, Epoch: part.Epoch}, Number: part.End}
 	}
 	_, err := o.srv.produces.TryCompleteElseWatch(c.Context(), o, timeout, purgatory.All, goals...)
 	if o.srv.notParked(err) {

@@ -210,7 +210,7 @@ func (f *fetch) notePart(part *fetchPart, follower int32, rp *kmsg.FetchRequestT
 		f.srv.hasRaised(part.p, part.epoch)
 	}
 	if done.Low >= 0 {
-		r := replica.Reign{PartitionKey: part.p.Key, Epoch: part.epoch}
+		r := replica.LeaderEpoch{PartitionKey: part.p.Key, Epoch: part.epoch}
 		f.srv.deletes.Advance(r, f.srv.deleted(r))
 	}
 	if done.Rejoining {

@@ -22,10 +22,10 @@ type deleteRecords struct {
 }
 
 type deletedPart struct {
-	at     *kmsg.DeleteRecordsResponseTopicPartition
-	reign  replica.Reign
-	p      *replica.Partition
-	offset int64
+	at          *kmsg.DeleteRecordsResponseTopicPartition
+	leaderEpoch replica.LeaderEpoch
+	p           *replica.Partition
+	offset      int64
 }
 
 func handleDeleteRecords(s *Server, c *wire.Conn, q *kmsg.DeleteRecordsRequest, r *wire.Reply) {
@@ -51,9 +51,9 @@ func handleDeleteRecords(s *Server, c *wire.Conn, q *kmsg.DeleteRecordsRequest, 
 		r.Now(op.resp)
 		return
 	}
-	goals := make([]purgatory.Goal[replica.Reign, int64], len(op.waiting))
+	goals := make([]purgatory.Goal[replica.LeaderEpoch, int64], len(op.waiting))
 	for i, part := range op.waiting {
-		goals[i] = purgatory.Goal[replica.Reign, int64]{Key: part.reign, Number: part.offset}
+		goals[i] = purgatory.Goal[replica.LeaderEpoch, int64]{Key: part.leaderEpoch, Number: part.offset}
 	}
 	timeout := time.Duration(q.TimeoutMillis) * time.Millisecond
 	_, err := s.deletes.TryCompleteElseWatch(c.Context(), op, timeout, purgatory.All, goals...)
@@ -71,13 +71,13 @@ func (o *deleteRecords) begin(topic string, rp *kmsg.DeleteRecordsRequestTopicPa
 	if p.Key.Topic == o.srv.offsetsTopicID() {
 		return kerr.PolicyViolation // only coordinators delete from this topic
 	}
-	now, leads := p.Reign()
+	now, leads := p.LeaderEpoch()
 	if !leads {
 		return kerr.NotLeaderForPartition
 	}
 	offset := rp.Offset
 	if offset == -1 {
-		offset = min(o.srv.committed(now), replica.Over-1)
+		offset = min(o.srv.committed(now), replica.EpochEnded-1)
 	}
 	if offset < 0 {
 		return kerr.OffsetOutOfRange
@@ -97,8 +97,8 @@ func (o *deleteRecords) Complete(outcome purgatory.Outcome, _ error) {
 
 func (o *deleteRecords) answer() {
 	for _, part := range o.waiting {
-		switch low := o.srv.deleted(part.reign); {
-		case low == replica.Over:
+		switch low := o.srv.deleted(part.leaderEpoch); {
+		case low == replica.EpochEnded:
 			part.at.ErrorCode = wire.Code(kerr.NotLeaderForPartition)
 		case low < part.offset:
 			part.at.ErrorCode = wire.Code(kerr.RequestTimedOut)

@@ -289,7 +289,7 @@ func TestDeleteTopics(t *testing.T) {
 	require.Zero(t, del(kmsg.StringPtr("t"), meta.TopicID{}))
 }
 
-func TestMetadataOfAllAndOfStrangers(t *testing.T) {
+func TestMetadataOfAllAndOfUnknownTopics(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t)
 	for _, name := range []string{"b", "a", "c"} {

@@ -62,9 +62,9 @@ func (c *Cluster) Shutdown(ctx context.Context) error {
 	return errors.Join(err, c.Controller.Shutdown(ctx))
 }
 
-// Settled reports whether every running broker knows the controller's latest decisions, and every
+// Healthy reports whether every running broker knows the controller's latest decisions, and every
 // partition is led by its preferred leader and has all its replicas in sync.
-func (c *Cluster) Settled() bool {
+func (c *Cluster) Healthy() bool {
 	img := c.Controller.Image()
 	for _, n := range c.Nodes {
 		if s := n.Server(); s != nil && s.image().Version != img.Version {

@@ -144,7 +144,7 @@ func TestEpochsOfClients(t *testing.T) {
 }
 
 // A client that poses as a follower must not advance the high watermark.
-func TestStrangersAreNoFollowers(t *testing.T) {
+func TestNonFollowersDoNotFollow(t *testing.T) {
 	t.Parallel()
 	c := startBrokers(t, 3)
 	topic := startTopic(t, c, meta.Shape{})
@@ -199,7 +199,7 @@ func TestDeleteRecords(t *testing.T) {
 
 // A follower that returns after the leader has deleted records it still needed starts over at the
 // leader's log start.
-func TestFollowerBeginsAnew(t *testing.T) {
+func TestFollowerStartsAgain(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		c := startBrokers(t, 3, inMemory, patient)
 		topic := startTopic(t, c, meta.Shape{Settings: meta.Settings{Retention: 4000}})

@@ -37,7 +37,7 @@ func (h held) Complete(purgatory.Outcome, error) { <-h.until }
 
 // A record is acknowledged while the many fetches that waited for it are still being completed. A
 // few fetches are completed before the acknowledgement.
-func TestCrowdHoldsNobodyUp(t *testing.T) {
+func TestCrowdDelaysNoOtherClient(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t)
 	topic := makeTopic(t, s, "t", 1)

@@ -131,7 +131,7 @@ func TestDescribeConfigsOfTheBroker(t *testing.T) {
 	require.Empty(t, all.Configs)
 }
 
-func TestDescribeConfigsOfWhatIsNotThere(t *testing.T) {
+func TestDescribeConfigsOfMissingResources(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		kind kmsg.ConfigResourceType

@@ -51,7 +51,7 @@ func TestFetchExpiresAtMaxWait(t *testing.T) {
 	})
 }
 
-func TestFetchExpiresWithWhatThereIs(t *testing.T) {
+func TestFetchExpiresWithAvailableRecords(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t)
 	topic := makeTopic(t, s, "t", 1)
@@ -227,7 +227,7 @@ func TestDeletingATopicAnswersItsFetches(t *testing.T) {
 }
 
 // docs/lessons.md, purgatory 4: a client that disconnects leaves nothing parked.
-func TestHangUpCancelsWhatWasParked(t *testing.T) {
+func TestHangUpCancelsParkedRequests(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t)
 	topic := makeTopic(t, s, "t", 2)
@@ -346,7 +346,7 @@ func TestInFlightLimitBeyondTheBuffer(t *testing.T) {
 	<-sent
 }
 
-func TestShutdownAnswersWhatIsParked(t *testing.T) {
+func TestShutdownAnswersParkedRequests(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t)
 	topic := makeTopic(t, s, "t", 1)

@@ -160,7 +160,7 @@ func TestGroupRequestsInEveryVersion(t *testing.T) {
 
 // A connection's buffer is reused for the next request, so the coordinator must copy the data it
 // keeps.
-func TestWhatGroupsKeepIsTheirOwn(t *testing.T) {
+func TestGroupsCopyTheirData(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		cl := startBrokers(t, 1, inMemory, func(c *Config) { c.Groups.InitialRebalanceDelay = 2 * time.Second }) // long enough for all three
 		s := cl.Nodes[0].Server()
@@ -282,7 +282,7 @@ func TestOffsetsSurviveMoves(t *testing.T) {
 }
 
 // A broker that stops in an orderly way answers members that wait for a rebalance.
-func TestStoppedCoordinatorAnswersWhoIsParked(t *testing.T) {
+func TestStoppedCoordinatorAnswersParkedMembers(t *testing.T) {
 	t.Parallel()
 	cl := startBrokers(t, 2, func(c *Config) { c.Groups.InitialRebalanceDelay = time.Hour })
 	s := coordinatorOf(t, cl, "g")

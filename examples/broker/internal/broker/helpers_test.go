@@ -96,10 +96,10 @@ func (c *Cluster) running() (list []*Server) {
 	return list
 }
 
-// whole waits until Cluster.Settled reports true.
+// whole waits until Cluster.Healthy reports true.
 func whole(t *testing.T, c *Cluster) {
 	t.Helper()
-	require.Eventually(t, c.Settled, kafkatest.Patience, 5*time.Millisecond, "the cluster does not become whole")
+	require.Eventually(t, c.Healthy, kafkatest.Patience, 5*time.Millisecond, "the cluster does not become whole")
 }
 
 func requireNothingLeft(t testing.TB, s *Server) {

@@ -125,7 +125,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 
 // For a client that has received no answer yet, the end of a broker must not look like one: kgo
 // fails its records if it reads the end of the stream first.
-func TestWhoWasNeverAnsweredIsReset(t *testing.T) {
+func TestUnansweredConnectionIsReset(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]struct {
 		of       func(*Server) error

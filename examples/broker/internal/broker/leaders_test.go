@@ -195,25 +195,25 @@ func TestProduceOutlivesOneOfItsLeaders(t *testing.T) {
 
 // The watermarks of an ended leader epoch are infinite: an operation that starts to wait for them
 // is completed at once.
-func TestReignsThatAreOver(t *testing.T) {
+func TestEndedLeaderEpochs(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t)
 	topic := makeTopic(t, s, "t", 1)
 	require.Zero(t, produceTo(dial(t, s), topic, 0, kafkatest.Batch([]string{"x"})).ErrorCode)
-	now, leads := replicaOf(s, topic, 0).Reign()
+	now, leads := replicaOf(s, topic, 0).LeaderEpoch()
 	require.True(t, leads)
 	require.Equal(t, int64(1), s.committed(now))
 	require.Zero(t, s.deleted(now))
 	next := topic.Partitions[0]
 	next.Epoch, next.Version = next.Epoch+1, next.Version+1
 	s.assign(replicaOf(s, topic, 0), topic, next, 0)
-	require.Equal(t, int64(1), s.committed(replica.Reign{PartitionKey: now.PartitionKey, Epoch: next.Epoch}))
-	for _, r := range []replica.Reign{
+	require.Equal(t, int64(1), s.committed(replica.LeaderEpoch{PartitionKey: now.PartitionKey, Epoch: next.Epoch}))
+	for _, r := range []replica.LeaderEpoch{
 		now,
 		{PartitionKey: now.PartitionKey, Epoch: now.Epoch + 2},
 		{PartitionKey: meta.PartitionKey{Topic: topic.ID, Index: 1}},
 	} {
-		require.Equal(t, int64(replica.Over), s.committed(r))
-		require.Equal(t, int64(replica.Over), s.deleted(r))
+		require.Equal(t, int64(replica.EpochEnded), s.committed(r))
+		require.Equal(t, int64(replica.EpochEnded), s.deleted(r))
 	}
 }

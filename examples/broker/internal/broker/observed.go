@@ -25,14 +25,14 @@ func (s *Server) observed() error {
 		}
 		s.unobserve = append(s.unobserve, remove)
 	}
-	reign := func(at replica.Reign) string {
+	leaderEpoch := func(at replica.LeaderEpoch) string {
 		return fmt.Sprintf("%s, epoch %d", s.partitionName(at.PartitionKey), at.Epoch)
 	}
 	add("", observe.Wheel(s.clock))
 	add(": fetches", observe.Purgatory(s.fetches, s.watchName))
 	add(": fetches of followers", observe.Purgatory(s.follows, s.watchName))
-	add(": produces", observe.Threshold(s.produces, reign))
-	add(": deletions", observe.Threshold(s.deletes, reign))
+	add(": produces", observe.Threshold(s.produces, leaderEpoch))
+	add(": deletions", observe.Threshold(s.deletes, leaderEpoch))
 	add(": changes of topics", observe.Purgatory(s.changes, nil))
 	s.groups.Observe(add)
 	return errors.Join(errs...)

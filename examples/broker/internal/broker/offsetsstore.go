@@ -46,7 +46,7 @@ func (o offsetsStore) AwaitReplicated(ctx context.Context, index, epoch int32, e
 	if p == nil {
 		return false
 	}
-	goal := purgatory.Goal[replica.Reign, int64]{Key: replica.Reign{PartitionKey: p.Key, Epoch: epoch}, Number: end}
+	goal := purgatory.Goal[replica.LeaderEpoch, int64]{Key: replica.LeaderEpoch{PartitionKey: p.Key, Epoch: epoch}, Number: end}
 	for ctx.Err() == nil {
 		_ = o.s.produces.Await(ctx, purgatory.NoTimeout, purgatory.All, goal) // the checks below find out why the wait ended
 		if p.Leads(epoch) == nil && o.s.committed(goal.Key) >= end {

@@ -69,7 +69,7 @@ func (s *Server) apply(img *meta.Image) {
 	if !slices.Equal(before.Nodes, img.Nodes) {
 		s.startFollowers(img)
 		for _, p := range s.partitions.All() {
-			if r, leads := p.Reign(); leads {
+			if r, leads := p.LeaderEpoch(); leads {
 				s.deletes.Advance(r, s.deleted(r))
 			}
 		}

@@ -45,8 +45,8 @@ type Server struct {
 	clock    *purgatory.Clock               // shared by all purgatories
 	fetches  *purgatory.Purgatory[watchKey] // of consumers
 	follows  *purgatory.Purgatory[watchKey] // fetches of followers
-	produces *purgatory.Threshold[replica.Reign, int64]
-	deletes  *purgatory.Threshold[replica.Reign, int64]
+	produces *purgatory.Threshold[replica.LeaderEpoch, int64]
+	deletes  *purgatory.Threshold[replica.LeaderEpoch, int64]
 	changes  *purgatory.Purgatory[string] // of topics, by name
 	watched  atomic.Int64                 // (fetch, partition) pairs that wait
 	groups   *group.Coordinator

@@ -106,7 +106,7 @@ func verifySessions(t *testing.T, s *Server) {
 }
 
 // After the first fetch, requests and answers contain only changed partitions.
-func TestSessionNamesWhatHasChanged(t *testing.T) {
+func TestSessionNamesChangedPartitions(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t)
 	topic := makeTopic(t, s, "t", 5)

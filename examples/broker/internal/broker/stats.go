@@ -13,7 +13,7 @@ func (s *Server) AddTo(t *metric.Stats) {
 	t.LogBytes += s.partitions.Kept.Load()
 	t.Groups += s.groups.Usage().Groups
 	for _, p := range s.partitions.All() {
-		if _, leads := p.Reign(); leads {
+		if _, leads := p.LeaderEpoch(); leads {
 			t.Leads++
 		}
 	}

@@ -14,19 +14,19 @@ import (
 )
 
 // committed returns the high watermark of a leader epoch, for the Threshold of produces.
-func (s *Server) committed(r replica.Reign) int64 {
+func (s *Server) committed(r replica.LeaderEpoch) int64 {
 	if p := s.local(r.PartitionKey); p != nil {
 		return p.CommittedIn(r.Epoch)
 	}
-	return replica.Over
+	return replica.EpochEnded
 }
 
 // deleted returns the low watermark of a leader epoch, for the Threshold of deletions.
-func (s *Server) deleted(r replica.Reign) int64 {
+func (s *Server) deleted(r replica.LeaderEpoch) int64 {
 	if p := s.local(r.PartitionKey); p != nil {
 		return p.DeletedIn(r.Epoch, s.image())
 	}
-	return replica.Over
+	return replica.EpochEnded
 }
 
 // The following functions complete the operations that wait for an event. No lock is held, and the
@@ -68,7 +68,7 @@ func (s *Server) hasAppended(p *replica.Partition, a replica.Appended) {
 
 // hasRaised completes operations after a rise of the high watermark of a leader epoch.
 func (s *Server) hasRaised(p *replica.Partition, epoch int32) {
-	r := replica.Reign{PartitionKey: p.Key, Epoch: epoch}
+	r := replica.LeaderEpoch{PartitionKey: p.Key, Epoch: epoch}
 	s.produces.Advance(r, s.committed(r))
 	s.completeFetches(watchKey{p.Key, highWatermark})
 }
@@ -76,9 +76,9 @@ func (s *Server) hasRaised(p *replica.Partition, epoch int32) {
 // hasEnded completes operations after the end of a leader epoch. Their clients must find the new
 // leader.
 func (s *Server) hasEnded(key meta.PartitionKey, epoch int32) {
-	r := replica.Reign{PartitionKey: key, Epoch: epoch}
-	s.produces.Advance(r, replica.Over)
-	s.deletes.Advance(r, replica.Over)
+	r := replica.LeaderEpoch{PartitionKey: key, Epoch: epoch}
+	s.produces.Advance(r, replica.EpochEnded)
+	s.deletes.Advance(r, replica.EpochEnded)
 	s.completeFetches(watchKey{key, theEnd})
 	s.completeFetches(watchKey{key, highWatermark})
 }
@@ -123,7 +123,7 @@ func (s *Server) replicate(p *replica.Partition, epoch int32, batch []byte, time
 	s.hasAppended(p, a)
 	op := &ownRecords{p: p, epoch: epoch, base: a.Base, end: a.End, done: done}
 	_, refused := s.produces.TryCompleteElseWatch(context.Background(), op, timeout, purgatory.All,
-		purgatory.Goal[replica.Reign, int64]{Key: replica.Reign{PartitionKey: p.Key, Epoch: epoch}, Number: a.End})
+		purgatory.Goal[replica.LeaderEpoch, int64]{Key: replica.LeaderEpoch{PartitionKey: p.Key, Epoch: epoch}, Number: a.End})
 	switch {
 	case refused == nil:
 	case errors.Is(refused, purgatory.ErrClosed):
@@ -138,7 +138,7 @@ func (s *Server) replicate(p *replica.Partition, epoch int32, batch []byte, time
 func (s *Server) deleteBefore(p *replica.Partition, epoch int32, offset int64) {
 	if p.DeleteBefore(epoch, offset) == nil {
 		s.sessions.startMoved(p.Key)
-		r := replica.Reign{PartitionKey: p.Key, Epoch: epoch}
+		r := replica.LeaderEpoch{PartitionKey: p.Key, Epoch: epoch}
 		s.deletes.Advance(r, s.deleted(r))
 	}
 }

@@ -93,7 +93,7 @@ func TestDeleteGroups(t *testing.T) {
 
 // A deletion takes effect after the commits sent before it and before later ones, although all of
 // them are in flight at once.
-func TestDeleteGroupsAmidCommits(t *testing.T) {
+func TestDeleteGroupsDuringCommits(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
 		b.log.held = true
@@ -122,7 +122,7 @@ func TestDeleteGroupsAmidCommits(t *testing.T) {
 }
 
 // A member joins while the tombstones are in flight.
-func TestJoinAmidADeletion(t *testing.T) {
+func TestJoinDuringADeletion(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
 		b.commit("g", 0, 1)

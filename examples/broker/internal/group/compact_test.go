@@ -28,7 +28,7 @@ func (b *bench) compact() {
 
 // During a rebalance the log has the members of the last generation, and the next coordinator must
 // know them, whether the log is compacted in between or not.
-func TestCompactionAmidARebalanceKeepsTheMembers(t *testing.T) {
+func TestCompactionDuringRebalanceKeepsTheMembers(t *testing.T) {
 	t.Parallel()
 	for name, rebalance := range map[string]func(b *bench, ids []string){
 		"joining": func(b *bench, ids []string) {
@@ -63,7 +63,7 @@ func TestCompactionAmidARebalanceKeepsTheMembers(t *testing.T) {
 }
 
 // A group that has never had an assignment has no record, compacted or not.
-func TestCompactionAmidTheFirstRebalance(t *testing.T) {
+func TestCompactionDuringTheFirstRebalance(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
 		join := b.send(kafkatest.Join(3, "g", ""))
@@ -237,7 +237,7 @@ func (b *bench) logSize() (sum int) {
 
 // The live data exceeds the bytes that a partition accepts before its replicas have them. It is
 // compacted nevertheless, one batch at a time.
-func TestSnapshotBeyondWhatMayBeUncommitted(t *testing.T) {
+func TestSnapshotBeyondTheUncommittedLimit(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
 		b.log.held, b.log.most = true, 10_000
@@ -291,7 +291,7 @@ func TestSnapshotThatBreaksOff(t *testing.T) {
 }
 
 // The leader epoch ends during a write of several batches: its done function is called once.
-func TestMoveAmidAWriteOfSeveralBatches(t *testing.T) {
+func TestMoveDuringAWriteOfSeveralBatches(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
 		b.log.held = true

@@ -170,7 +170,7 @@ func TestTheLastOneMissingLeaves(t *testing.T) {
 	})
 }
 
-func TestRebalanceTimeoutDropsWhoDoesNotJoin(t *testing.T) {
+func TestRebalanceTimeoutDropsMembersThatDoNotJoin(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
 		// The longest of the members' timeouts is used.
@@ -205,7 +205,7 @@ func TestRebalanceTimeoutDropsWhoDoesNotJoin(t *testing.T) {
 	})
 }
 
-func TestSyncTimeoutDropsWhoDoesNotSync(t *testing.T) {
+func TestSyncTimeoutDropsMembersThatDoNotSync(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
 		joins := []*sent{b.send(kafkatest.Join(3, "g", "")), b.send(kafkatest.Join(3, "g", ""))}

@@ -71,7 +71,7 @@ func TestMoveKeepsTheMembers(t *testing.T) {
 
 // A leader epoch that ends while its groups are being read does not affect the sessions of the next
 // one, although both have read the same members.
-func TestSessionsOutliveTheLoadOfAnEarlierReign(t *testing.T) {
+func TestSessionsOutliveTheLoadOfAnEarlierEpoch(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
 		ids, generation := b.stableGroup("g", 3)
@@ -207,7 +207,7 @@ func TestMoveOfAnEmptyGroup(t *testing.T) {
 
 // During a rebalance the next coordinator knows the members of the last generation, which then join
 // again.
-func TestMoveAmidARebalance(t *testing.T) {
+func TestMoveDuringARebalance(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
 		ids, generation := b.stableGroup("g", 2)

@@ -18,7 +18,7 @@ import (
 
 // When the coordinator moves, parked requests are answered at once, not at their timeouts.
 // (KAFKA-2960 and 9198 are cases where Kafka did not do that for other operations.)
-func TestMoveAnswersWhoIsParked(t *testing.T) {
+func TestMoveAnswersParkedMembers(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
 		joining := []*sent{b.send(kafkatest.Join(3, "joining", "")), b.send(kafkatest.Join(3, "joining", ""))}
@@ -50,7 +50,7 @@ func TestMoveAnswersWhoIsParked(t *testing.T) {
 	})
 }
 
-func TestShutdownAnswersWhoIsParked(t *testing.T) {
+func TestShutdownAnswersParkedMembers(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
 		first, second := b.send(kafkatest.Join(3, "syncing", "")), b.send(kafkatest.Join(3, "syncing", ""))
@@ -211,7 +211,7 @@ func TestGroupsUnderContention(t *testing.T) {
 			case <-time.After(20 * time.Millisecond):
 			}
 			b.co.Resign(0, epoch)
-			b.log.settle()
+			b.log.waitForCalls()
 			b.lead(epoch)
 		}
 	}()
@@ -224,7 +224,7 @@ func TestGroupsUnderContention(t *testing.T) {
 	}
 	close(stop)
 	<-moved
-	b.log.settle()
+	b.log.waitForCalls()
 	ctx := kafkatest.Context(t)
 	require.NoError(t, b.co.Shutdown(ctx))
 	for _, s := range b.all {

@@ -108,7 +108,7 @@ func TestCommitErrorsOfTheLog(t *testing.T) {
 	})
 }
 
-func TestWhoMayCommit(t *testing.T) {
+func TestMembersThatMayCommit(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
 		ids, generation := b.stableGroup("g", 1)
@@ -228,7 +228,7 @@ func TestOffsetsAreBounded(t *testing.T) {
 // A snapshot is made while commits are in flight: one is appended and not replicated, another
 // arrived later. The snapshot must include the first and precede the second in the log, or a load
 // would undo one of them.
-func TestSnapshotAmidCommits(t *testing.T) {
+func TestSnapshotDuringCommits(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
 		kafkatest.RequireCode(t, nil, kafkatest.CommitCode(answered[*kmsg.OffsetCommitResponse](b.commit("g", 0, 10))))

@@ -136,7 +136,7 @@ func (l *fakeLog) waits() int {
 }
 
 // settle waits for the done calls in other goroutines.
-func (l *fakeLog) settle() {
+func (l *fakeLog) waitForCalls() {
 	under := func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()

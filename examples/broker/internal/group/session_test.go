@@ -66,7 +66,7 @@ func TestSessionEndsInTimeAndNotEarlier(t *testing.T) {
 
 // The table's deadline is extended after the group has recorded the heartbeat, and without its
 // lock. A deadline that passes in between must not drop the member.
-func TestSessionEndsAmidAHeartbeat(t *testing.T) {
+func TestSessionEndsDuringAHeartbeat(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
 		ids, generation := b.stableGroup("g", 1, kafkatest.WithSession(time.Second))
@@ -81,7 +81,7 @@ func TestSessionEndsAmidAHeartbeat(t *testing.T) {
 
 // A member has a session even if the postponed calls of its join are made only after the round has
 // ended.
-func TestSessionBeginsAmidAJoin(t *testing.T) {
+func TestSessionBeginsDuringAJoin(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
 		other := b.send(kafkatest.Join(9, "g", b.newID("g")))

@@ -218,7 +218,7 @@ func TestStaticMemberComesBackWithAnotherProtocol(t *testing.T) {
 }
 
 // While the leader assigns, a new id would get no assignment.
-func TestStaticMemberComesBackAmidARebalance(t *testing.T) {
+func TestStaticMemberComesBackDuringARebalance(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
 		joinA, joinB := b.send(kafkatest.Join(9, "g", "", kafkatest.WithInstance("a"))), b.send(kafkatest.Join(9, "g", "", kafkatest.WithInstance("b")))

@@ -51,10 +51,10 @@ func TestSilentBrokerIsFenced(t *testing.T) {
 		}
 		time.Sleep(session/8 - time.Millisecond) // at the very end of the session, fencing might come first
 		beat(0, 1)
-		require.True(t, c.Image().Lives(2))
+		require.True(t, c.Image().IsLive(2))
 		time.Sleep(session / 8)
 		synctest.Wait()
-		require.False(t, c.Image().Lives(2))
+		require.False(t, c.Image().IsLive(2))
 		require.False(t, c.Heartbeat(2, live[2]))
 		for i, a := range c.Image().ByID[topic.ID].Partitions {
 			require.Equal(t, []int32{0, 1, 0}[i], a.Leader)
@@ -77,7 +77,7 @@ func TestSilentBrokerIsFenced(t *testing.T) {
 }
 
 // A broker is not fenced for heartbeats that were missed because the controller itself did not run.
-func TestTheControllersOwnStallCountsForNobody(t *testing.T) {
+func TestTheControllersOwnStallFencesNoBroker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, out := started(t, 2)
 		c.stop() // its clock stands still, as if it did not run

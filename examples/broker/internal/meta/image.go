@@ -93,8 +93,8 @@ func (i *Image) Node(id int32) (Node, bool) {
 	return i.Nodes[at], true
 }
 
-// Lives reports whether a broker is live.
-func (i *Image) Lives(id int32) bool {
+// IsLive reports whether a broker is live.
+func (i *Image) IsLive(id int32) bool {
 	_, ok := i.Node(id)
 	return ok
 }

@@ -91,7 +91,7 @@ func TestFollowerFindsWhereLogsPart(t *testing.T) {
 			case f.Err != nil:
 				t.Fatal(f.Err)
 			case f.Diverging != nil:
-				follow.PartWays(epoch, *f.Diverging)
+				follow.TruncateToDivergence(epoch, *f.Diverging)
 				require.GreaterOrEqual(t, follow.log.End(), int64(common), "seed %d: records in common were dropped", seed)
 			default:
 				got := lead.Read(at.Offset, epoch, true, 1<<20, true)

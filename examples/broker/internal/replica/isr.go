@@ -116,13 +116,13 @@ func (p *Partition) FetchedBy(id int32, offset, start int64, epoch, lastEpoch in
 	}
 	f.seen, f.seenAt, f.heard = p.log.End(), now, heard
 	done.Raised = p.raiseLocked()
-	done.Rejoining = !slices.Contains(p.maximal, id) && offset >= p.hw && offset >= p.reignLocked()
+	done.Rejoining = !slices.Contains(p.maximal, id) && offset >= p.hw && offset >= p.epochStartLocked()
 	return done
 }
 
-// reignLocked returns the log's end at the start of this leader epoch. A follower that has not
+// epochStartLocked returns the log's end at the start of this leader epoch. A follower that has not
 // reached it may still have to truncate its log.
-func (p *Partition) reignLocked() int64 {
+func (p *Partition) epochStartLocked() int64 {
 	return p.log.StartOf(p.assigned.Epoch)
 }
 
@@ -132,7 +132,7 @@ func (p *Partition) lowWatermark(img *meta.Image) int64 {
 	defer p.mu.Unlock()
 	low := p.log.Start()
 	for id, f := range p.followers {
-		if img.Lives(id) {
+		if img.IsLive(id) {
 			low = min(low, f.start)
 		}
 	}
@@ -156,7 +156,7 @@ func (p *Partition) Wanted(img *meta.Image, now, lag time.Duration) (believed me
 			if f.end >= p.log.End() || now-f.caughtUp <= lag {
 				isr = append(isr, id)
 			}
-		case img.Lives(id) && f.end >= p.hw && f.end >= p.reignLocked() && now-f.lastSeen() <= lag:
+		case img.IsLive(id) && f.end >= p.hw && f.end >= p.epochStartLocked() && now-f.lastSeen() <= lag:
 			isr = append(isr, id)
 		}
 	}

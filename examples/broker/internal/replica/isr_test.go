@@ -60,12 +60,12 @@ func TestFetchesOfOtherEpochs(t *testing.T) {
 
 // A follower that has reached the high watermark, but not the start of this leader epoch, may hold
 // records that the leader does not have, so it is not in sync yet.
-func TestWhoMayComeBackIntoSync(t *testing.T) {
+func TestReplicasThatMayRejoin(t *testing.T) {
 	t.Parallel()
 	p, img := leaderOfThree(t)
 	at(p, 2, 5)
 	require.False(t, at(p, 1, 4).Rejoining, "behind the high watermark")
-	require.False(t, at(p, 1, 7).Rejoining, "behind the reign")
+	require.False(t, at(p, 1, 7).Rejoining, "behind the start of the leader epoch")
 	_, _, ok := p.Wanted(img, 0, time.Hour)
 	require.False(t, ok)
 	require.True(t, at(p, 1, 10).Rejoining)
@@ -98,7 +98,7 @@ func TestAskedForCountsAtOnce(t *testing.T) {
 
 // A follower that has not been at the log's end for too long is not in sync. A follower that was
 // there recently is in sync, even if it is always a record behind.
-func TestWhoLags(t *testing.T) {
+func TestLaggingFollower(t *testing.T) {
 	t.Parallel()
 	p, img := leaderOfThree(t)
 	const lag = time.Minute

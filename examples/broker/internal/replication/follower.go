@@ -221,7 +221,7 @@ func (f *follower) takePart(part *replicated, rp *kmsg.FetchResponseTopicPartiti
 	err := kerr.ErrorForCode(rp.ErrorCode)
 	switch {
 	case err == nil && rp.DivergingEpoch.Epoch >= 0:
-		f.b.OnLost(part.p.PartWays(part.told.Epoch, log.EpochStart{Epoch: rp.DivergingEpoch.Epoch, Start: rp.DivergingEpoch.EndOffset}))
+		f.b.OnLost(part.p.TruncateToDivergence(part.told.Epoch, log.EpochStart{Epoch: rp.DivergingEpoch.Epoch, Start: rp.DivergingEpoch.EndOffset}))
 		return nil
 	case err == nil:
 		return part.p.Take(part.told.Epoch, rp.RecordBatches, rp.HighWatermark, rp.LogStartOffset)

@@ -101,7 +101,7 @@ func (c *Conn) sendReady(most int, write func() error) error {
 			return err
 		}
 		c.srv.Metrics.answered(c.out.replies)
-		c.settle()
+		c.release()
 	}
 }
 
@@ -109,7 +109,7 @@ func (c *Conn) sendReady(most int, write func() error) error {
 // more.
 func (c *Conn) endSending(err error) {
 	if err != nil {
-		c.settle()
+		c.release()
 		c.leave()
 	}
 	c.senders.Done()
@@ -124,7 +124,7 @@ func (c *Conn) leave() {
 }
 
 // settle releases the charges for responses that were sent or never will be.
-func (c *Conn) settle() {
+func (c *Conn) release() {
 	c.srv.outbound.Add(-c.out.held)
 	c.srv.queuedSum.Add(-c.out.size)
 	c.out.held, c.out.size = 0, 0

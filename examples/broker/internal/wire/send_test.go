@@ -158,7 +158,7 @@ func TestAnswersInOrder(t *testing.T) {
 
 // A goroutine that answers is not held up by a client that does not read. This client reads only
 // after the answer, and the response is larger than any socket buffer.
-func TestWhoAnswersIsNotHeldUp(t *testing.T) {
+func TestAnsweringGoroutineIsNotDelayed(t *testing.T) {
 	waiting := make(chan *Reply)
 	s := serving(t, Options{Handle: func(_ *Conn, _ kmsg.Request, r *Reply) { waiting <- r }})
 	c := kafkatest.Dial(t, s.Addr().String())
@@ -173,7 +173,7 @@ func TestWhoAnswersIsNotHeldUp(t *testing.T) {
 
 // A goroutine that answers is not held up by the client's other requests: it builds and sends only
 // its own response; another goroutine sends those that are ready behind it.
-func TestWhoAnswersMakesNoOthers(t *testing.T) {
+func TestAnsweringStartsNoGoroutines(t *testing.T) {
 	waiting, handled, returned := make(chan *Reply, 1), make(chan bool), make(chan bool)
 	s := serving(t, Options{Handle: func(_ *Conn, _ kmsg.Request, r *Reply) {
 		if r.correlation == 1 {

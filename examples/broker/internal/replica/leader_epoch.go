@@ -8,32 +8,32 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
 )
 
-// Reign is a partition in one leader epoch, and the key on which operations wait for the leader's
+// LeaderEpoch is a partition in one leader epoch, and the key on which operations wait for the leader's
 // watermarks. When the epoch ends, its watermarks count as infinite: operations on it complete,
 // find that this broker no longer leads, and answer NOT_LEADER_OR_FOLLOWER. An operation on several
 // partitions goes on waiting for the others.
-type Reign struct {
+type LeaderEpoch struct {
 	meta.PartitionKey
 	Epoch int32
 }
 
-// Over is the watermark of a leader epoch that has ended.
-const Over = math.MaxInt64
+// EpochEnded is the watermark of a leader epoch that has ended.
+const EpochEnded = math.MaxInt64
 
-// CommittedIn returns the high watermark in a leader epoch; Over if the epoch has ended.
+// CommittedIn returns the high watermark in a leader epoch; EpochEnded if the epoch has ended.
 func (p *Partition) CommittedIn(epoch int32) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.leadsLocked(epoch) != nil {
-		return Over
+		return EpochEnded
 	}
 	return p.hw
 }
 
-// DeletedIn returns the low watermark in a leader epoch; Over if the epoch has ended.
+// DeletedIn returns the low watermark in a leader epoch; EpochEnded if the epoch has ended.
 func (p *Partition) DeletedIn(epoch int32, img *meta.Image) int64 {
 	if p.Leads(epoch) != nil {
-		return Over
+		return EpochEnded
 	}
 	return p.lowWatermark(img)
 }
@@ -75,9 +75,9 @@ func (p *Partition) DeleteBefore(epoch int32, offset int64) *kerr.Error {
 	return nil
 }
 
-// Reign returns the key of the current leader epoch, and whether this replica leads.
-func (p *Partition) Reign() (Reign, bool) {
+// LeaderEpoch returns the key of the current leader epoch, and whether this replica leads.
+func (p *Partition) LeaderEpoch() (LeaderEpoch, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return Reign{p.Key, p.assigned.Epoch}, p.leading
+	return LeaderEpoch{p.Key, p.assigned.Epoch}, p.leading
 }
