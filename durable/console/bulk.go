@@ -16,7 +16,7 @@ import (
 
 const (
 	confirmAbove  = 100 // timers
-	maxJobs       = 20  // bulk actions that are kept; one that runs is never dropped
+	maxJobs       = 20  // kept bulk actions; a running one is never dropped
 	maxMissedKeys = 100 // of a bulk action
 	minRetry      = time.Second
 	maxRetry      = 30 * time.Second
@@ -31,7 +31,7 @@ type bulk struct {
 
 // wait returns when no bulk action runs.
 func (b *bulk) wait() {
-	b.mu.Lock()   // an action that is being added now was added before the console's ctx ended
+	b.mu.Lock()   // waits for an addJob that saw the console open; a later one sees it closed
 	b.mu.Unlock() //nolint:staticcheck // the section is empty on purpose
 	b.group.Wait()
 }
@@ -45,7 +45,7 @@ type job struct {
 	state jobState // guarded by mu
 }
 
-// jobState is a bulk action as the API has it.
+// jobState is a bulk action as the API shows it.
 type jobState struct {
 	ID     string `json:"id"`
 	Action string `json:"action"`
@@ -59,14 +59,14 @@ type jobState struct {
 	ShardsDone int       `json:"shards_done"`
 	Shards     int       `json:"shards"`
 	Changed    int       `json:"changed"`
-	// Missed counts timers that changed before the action came to them. MissedKeys are the
-	// first of them, for people; not in lists and events, which they would make large.
+	// Missed counts timers that changed before the action reached them. MissedKeys are the first of
+	// them, as text. Lists and events leave the keys out, which would make them large.
 	Missed     int      `json:"missed"`
 	MissedKeys []string `json:"missed_keys,omitempty"`
 
 	Error    string    `json:"error,omitempty"`    // of the engine, or why it failed
-	Retrying time.Time `json:"retrying,omitzero"`  // since when the engine has not answered
-	Failures int       `json:"failures,omitempty"` // of the engine, in a row
+	Retrying time.Time `json:"retrying,omitzero"`  // the time of the first of these failures
+	Failures int       `json:"failures,omitempty"` // consecutive errors of the engine
 }
 
 func (j *job) snapshot() jobState {
@@ -101,8 +101,8 @@ func (c *Console) startBulk(r *http.Request) (any, error) {
 		Action string `json:"action"`
 		Filter filter `json:"filter"`
 		moveTo
-		// Confirm is the count that the user was shown, and has typed. AtLeast is whether it
-		// was shown as the least.
+		// Confirm is the count that the page showed and the user typed. AtLeast reports whether the
+		// page showed it as a lower bound.
 		Confirm int  `json:"confirm"`
 		AtLeast bool `json:"at_least"`
 	}
@@ -155,9 +155,9 @@ func (t total) String() string {
 	return fmt.Sprintf("%d timers", t.Count)
 }
 
-// confirmed reports whether a count is the one that the user was shown, give or take 10 %. A
-// count that was cut short varies with the store's speed, so any such count above confirmAbove
-// confirms another.
+// confirmed reports whether the user has confirmed the present count: to within 10 %, or any count
+// while both are at most confirmAbove. A count that was cut short varies with the store's speed, so
+// for such a count every lower bound above confirmAbove is a confirmation.
 func confirmed(now, shown total) bool {
 	if now.AtLeast {
 		return shown.AtLeast && shown.Count > confirmAbove
@@ -210,8 +210,9 @@ func (c *Console) addJob(s jobState, b durable.Bulk, r *http.Request) (*job, err
 	return j, nil
 }
 
-// run carries out a bulk action. It goes on after errors of the engine, until it is stopped. A
-// stop takes effect between pages, so that what was changed is known; the end of ctx, at once.
+// run carries out a bulk action, and retries after errors of the engine until the user stops it. A
+// stop takes effect between pages, so that the counts of changed timers are right; the end of ctx
+// takes effect at once.
 func (c *Console) run(ctx context.Context, j *job, b durable.Bulk) {
 	for wait := minRetry; ; wait = min(2*wait, maxRetry) {
 		failed := false
@@ -280,7 +281,7 @@ func (j *job) end(status string) {
 	j.state.Status, j.state.Ended, j.state.Retrying = status, time.Now().UTC(), time.Time{}
 }
 
-// jobStates returns the bulk actions without their missed keys, the latest first.
+// jobStates returns the bulk actions, the latest first, without their missed keys.
 func (b *bulk) jobStates() []jobState {
 	b.mu.Lock()
 	jobs := slices.Clone(b.jobs)
@@ -317,7 +318,7 @@ func (c *Console) getBulk(r *http.Request) (any, error) {
 	return j.snapshot(), nil
 }
 
-// stopBulk stops a bulk action after the page that it is at.
+// stopBulk stops a bulk action after its current page.
 func (c *Console) stopBulk(r *http.Request) (any, error) {
 	j, err := c.job(r)
 	if err != nil {

@@ -11,12 +11,12 @@ import (
 	"github.com/seed-782fa212/limbo/durable"
 )
 
-// finished waits, in a bubble, for a bulk action to end.
+// finished waits, inside a synctest bubble, for the end of a bulk action.
 func (r *rig) finished(id string) jobState {
 	r.Helper()
 	for range 1000 {
 		if s := call[jobState](r, 200, "/api/bulk/"+id, nil); s.over() {
-			synctest.Wait() // it logs its end
+			synctest.Wait() // until the action has logged its end
 			return s
 		}
 		time.Sleep(time.Second)
@@ -60,7 +60,7 @@ func TestBulkOfDeadLetters(t *testing.T) {
 		r := newRig(t, Options{})
 		r.dead("connection refused", "a", "b")
 		r.dead("no such host", "c", "d", "e")
-		time.Sleep(time.Second) // Bulk leaves alone what has died since it began
+		time.Sleep(time.Second) // Bulk skips timers that die after its start
 		s := call[jobState](r, 200, "/api/bulk", object{"action": "requeue", "filter": object{"state": "dead", "error": "refused"}})
 		require.Equal(t, 2, r.finished(s.ID).Changed)
 		s = call[jobState](r, 200, "/api/bulk", object{"action": "purge", "filter": object{"state": "dead"}})
@@ -70,7 +70,7 @@ func TestBulkOfDeadLetters(t *testing.T) {
 	})
 }
 
-// After errors of the engine the action goes on, and shows since when it waits.
+// A bulk action retries after errors of the engine, and shows since when it fails.
 func TestBulkRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
@@ -119,7 +119,7 @@ func TestBulkStops(t *testing.T) {
 		}
 		synctest.Wait()
 		require.Equal(t, "stopped", call[jobState](r, 200, "/api/bulk/"+ids[0], nil).Status)
-		for range 30 { // those that have ended are dropped, those that run are kept
+		for range 30 { // ended actions are dropped, running ones are kept
 			id := start()
 			call[jobState](r, 200, "/api/bulk/"+id+"/stop", object{})
 			synctest.Wait()

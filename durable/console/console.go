@@ -20,39 +20,39 @@ type Options struct {
 	// ReadOnly rejects every change with 403.
 	ReadOnly bool
 
-	// Token is the secret that the page asks for once. Default: none, and then only requests
-	// whose Host is a loopback name or one of Hosts are answered. 16 to 1,024 bytes.
+	// Token is the secret that the page asks for once, of 16 to 1,024 bytes. Default: none; then
+	// the console answers only requests whose Host is a loopback name or one of Hosts.
 	Token string
 
-	// Hosts are further names, without ports, by which a console without a Token may be
-	// reached. Another name could be one that an attacker's page has pointed at this machine.
+	// Hosts are further names, without ports, under which a console without a Token answers. An
+	// attacker's page could have pointed any other name at this machine.
 	Hosts []string
 
-	// Logger gets every change: the remote address, the action, how many timers. Default:
-	// slog's default logger.
+	// Logger records every change: the remote address, the action and the number of timers.
+	// Default: slog's default logger.
 	Logger *slog.Logger
 
-	// Decode returns the text that is shown for a body. With it the body itself is not sent to
-	// the page. In JSON that it returns, the values of secret headers are hidden: in each
-	// object that is called "headers", those of Authorization, Proxy-Authorization, Cookie,
-	// Set-Cookie and all names that end with Token, Secret, Password, API-Key, APIKey or
-	// Access-Key, in any case. Secrets elsewhere are shown. Default: the page shows the whole
-	// body as text, JSON or hexadecimal digits.
+	// Decode returns the text that the page shows for a body; the page does not get the body
+	// itself. If the text is JSON, the console hides the values of secret headers in each object
+	// named "headers": Authorization, Proxy-Authorization, Cookie, Set-Cookie, and all names that
+	// end with Token, Secret, Password, API-Key, APIKey or Access-Key, in any case. It shows
+	// secrets elsewhere. Default: the page shows the whole body as text, JSON or hexadecimal
+	// digits.
 	Decode func(topic string, body []byte) string
 
-	// API is the address of timerd's HTTP API relative to the page, such as "../". With it the page
-	// copies commands for curl. Default: none.
+	// API is the address of timerd's HTTP API relative to the page, such as "../". The page uses it
+	// in commands for curl that it offers to copy. Default: none, and no commands.
 	API string
 
-	// CheckBody refuses the body of a schedule that the page creates, or whose body it edits, with
-	// an error that the page shows. Default: any body.
+	// CheckBody checks the body of a schedule that the page creates or whose body it edits. The
+	// page shows its error. Default: any body is valid.
 	CheckBody func(topic string, body []byte) error
 
-	// MaxSessions bounds the sessions; another login ends the oldest. Default 100; 1 to
+	// MaxSessions bounds the sessions; a login beyond it ends the oldest session. Default 100; 1 to
 	// 10,000.
 	MaxSessions int
 
-	// MaxStreams bounds the pages with live values. Default 64; 1 to 1,024.
+	// MaxStreams bounds the open pages with live values. Default 64; 1 to 1,024.
 	MaxStreams int
 
 	// MaxBulk bounds the bulk actions that run at once. Default 4; 1 to 16.
@@ -102,12 +102,12 @@ type Console struct {
 	feed     *webpage.Feed
 	bulk     bulk
 
-	ctx  context.Context // of bulk actions; Close ends it
+	ctx  context.Context // of the bulk actions; Close cancels it
 	stop context.CancelFunc
 }
 
-// New returns a console of timers. Nil timers, or an option that is out of range, are an error
-// that names it. The console has no goroutine while no page is open and no bulk action runs.
+// New returns a console of timers. If timers is nil or an option is out of range, it returns an
+// error that names it. The console has no goroutine while no page is open and no bulk action runs.
 func New(timers *durable.Timers, o Options) (*Console, error) {
 	if timers == nil {
 		return nil, errors.New("console: the timers are nil")
@@ -143,9 +143,9 @@ func New(timers *durable.Timers, o Options) (*Console, error) {
 	return c, nil
 }
 
-// Close ends the streams and the bulk actions, waits for the latter, and refuses new ones. It
-// may be called again. An http.Server calls it when it shuts down, after
-// server.RegisterOnShutdown(console.Close).
+// Close ends the streams and the bulk actions, waits for the bulk actions, and refuses new ones.
+// Further calls are harmless. After server.RegisterOnShutdown(console.Close), an http.Server calls
+// it when it shuts down.
 func (c *Console) Close() {
 	c.stop()
 	c.feed.Close()
@@ -174,7 +174,7 @@ const (
 	readFor    = 5 * time.Second // for a list or a count
 )
 
-// read adds a route that changes nothing.
+// read adds a route that changes nothing. It also works with ReadOnly.
 func (c *Console) read(pattern string, f func(r *http.Request) (any, error)) {
 	c.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		if err := c.authorize(r); err != nil {

@@ -8,26 +8,25 @@ import (
 	"github.com/seed-782fa212/limbo/durable"
 )
 
-// due counts the timers that wait, by when they are due: of the next minute, hour and day.
+// due counts the waiting timers by due time, within the next minute, hour and day.
 type due struct {
 	From time.Time `json:"from"` // by the engine's clock
-	// Minute has the counts of spans of 2 s, Hour of minutes and Day of hours, from From on.
+	// Minute has counts for spans of 2 s, Hour for minutes and Day for hours. All begin at From.
 	Minute []int `json:"minute"`
 	Hour   []int `json:"hour"`
 	Day    []int `json:"day"`
-	// Through is where the engine has stopped counting: what is due later is not known. Zero: all
-	// was counted.
+	// Through is the time up to which the engine has counted; timers due later are not counted.
+	// Zero: all timers were counted.
 	Through time.Time `json:"through,omitzero"`
 	Error   string    `json:"error,omitempty"` // why the last count failed
 }
 
 const (
 	dueEvery = 2 * time.Second
-	dueFor   = 10 * time.Second // one count
+	dueFor   = 10 * time.Second // timeout of one count
 )
 
-// dueEdges returns the edges of the spans that are counted: 30 of 2 s, 59 of a minute, and 23 of an
-// hour.
+// dueEdges returns the edges of the counted spans: 30 of 2 s, 59 of a minute and 23 of an hour.
 func dueEdges(from time.Time) (edges []time.Time) {
 	add := func(first, last int, span time.Duration) {
 		for i := first; i <= last; i++ {
@@ -40,7 +39,7 @@ func dueEdges(from time.Time) (edges []time.Time) {
 	return edges
 }
 
-// dueOf sorts the counts of the spans of dueEdges.
+// dueOf distributes the counts of the spans of dueEdges to Minute, Hour and Day.
 func dueOf(from time.Time, c durable.DueCounts) *due {
 	sum := func(counts []int) (n int) {
 		for _, count := range counts {
@@ -54,18 +53,19 @@ func dueOf(from time.Time, c durable.DueCounts) *due {
 	return &d
 }
 
-// dueCounter counts again and again, one count at a time, while events are made. It takes 5 % of
-// the time at most.
+// dueCounter counts the due timers repeatedly, one count at a time, while the feed makes events.
+// Counting takes at most 5 % of the time.
 type dueCounter struct {
 	timers *durable.Timers
 
 	mu      sync.Mutex
 	running bool      // guarded by mu
 	again   time.Time // guarded by mu; when the next count may begin
-	last    *due      // guarded by mu; does not change
+	last    *due      // guarded by mu; never modified
 }
 
-// newest returns the last counts, or nil if there are none yet, and starts the next count if it is time.
+// newest returns the last counts, or nil if there are none yet. It starts the next count if it is
+// due.
 func (c *dueCounter) newest(ctx context.Context, now time.Time) *due {
 	c.mu.Lock()
 	defer c.mu.Unlock()

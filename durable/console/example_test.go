@@ -12,9 +12,9 @@ import (
 	"github.com/seed-782fa212/limbo/durable/memstore"
 )
 
-// Mount the console of a program's timers below a path, for those who know a token.
+// Mount the console of a program's timers below a path, protected by a token.
 func Example() {
-	engine, err := memstore.New(memstore.Options{}) // a program's engine is pebblestore's or redisstore's
+	engine, err := memstore.New(memstore.Options{}) // programs use pebblestore or redisstore
 	if err != nil {
 		fmt.Println(err)
 		return

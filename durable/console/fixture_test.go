@@ -23,13 +23,13 @@ import (
 
 var background = context.Background()
 
-// faulty is an engine of which some calls fail.
+// faulty is an engine whose calls fail if fail says so.
 type faulty struct {
 	store.Store
 	mu   sync.Mutex
 	fail func(call string) error // guarded by mu; nil: none
 
-	through store.Millis // guarded by mu; where CountDue says that it has stopped
+	through store.Millis // guarded by mu; the Through that CountDue reports
 }
 
 func (f *faulty) set(fail func(call string) error) {
@@ -87,7 +87,7 @@ func (f *faulty) Cancel(ctx context.Context, shard int, keys []string) ([]store.
 	return f.Store.Cancel(ctx, shard, keys)
 }
 
-// logs is a log that can be read while others write to it.
+// logs is a log buffer that is safe for concurrent use.
 type logs struct {
 	mu   sync.Mutex
 	text bytes.Buffer // guarded by mu
@@ -158,7 +158,7 @@ func (r *rig) do(q *http.Request) *httptest.ResponseRecorder {
 	return w
 }
 
-// call sends a request, and decodes the reply, which must have the status.
+// call sends a request, checks the reply's status and decodes the reply.
 func call[T any](r *rig, status int, target string, body any) (v T) {
 	r.Helper()
 	w := r.do(r.request(target, body))
@@ -189,7 +189,7 @@ func (r *rig) schedule(timers ...durable.Timer) {
 	require.NoError(r, err)
 }
 
-// many schedules timers that wait for an hour.
+// many schedules n timers that are due in an hour.
 func (r *rig) many(prefix string, n int) {
 	r.Helper()
 	timers := make([]durable.Timer, n)

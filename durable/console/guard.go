@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// marker is a header that a form cannot send, and a script of another origin only after a
+// marker is a header that no form can send. A script of another origin can send it only after a
 // preflight request, which the console does not answer.
 const marker = "X-Limbo-Console"
 
-// guard refuses a request that another site may have caused.
+// guard refuses requests that another site may have caused.
 func (c *Console) guard(r *http.Request) error {
 	forbidden := func(format string, args ...any) error {
 		return &failure{Status: http.StatusForbidden, Message: fmt.Sprintf(format, args...)}
@@ -48,7 +48,7 @@ func (c *Console) guard(r *http.Request) error {
 	return nil
 }
 
-// sameOrigin compares the host and the port, and not the scheme: a proxy may end TLS.
+// sameOrigin compares host and port but not the scheme, because a proxy may end TLS.
 func sameOrigin(origin, host string) bool {
 	u, err := url.Parse(origin)
 	return err == nil && u.Host != "" && strings.EqualFold(u.Host, host)

@@ -100,13 +100,13 @@ func TestEveryChangeIsGuarded(t *testing.T) {
 		q := r.request(target, object{})
 		q.Header.Del(marker)
 		require.Equal(t, 403, r.do(q).Code)
-		if target != "/api/bulk" { // whose GET is the list
+		if target != "/api/bulk" { // GET /api/bulk is the list
 			require.Contains(t, []int{404, 405}, r.do(r.request(target, nil)).Code, "GET")
 		}
 	}
 }
 
-// Another site cannot read, and cannot make the console read the store.
+// Another site can neither read replies nor make the console read the store.
 func TestReadsFromOtherSites(t *testing.T) {
 	r := newRig(t, Options{})
 	for _, target := range []string{"/api/overview", "/api/timers?state=dead", "/api/count?state=dead", "/api/live", "/api/session"} {
@@ -137,7 +137,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// The page's files have neither inline scripts nor inline styles, nor addresses that are not relative.
+// The page's files have no inline scripts, no inline styles, and only relative addresses.
 func TestFiles(t *testing.T) {
 	files, err := fs.ReadDir(page(), ".")
 	require.NoError(t, err)
@@ -174,7 +174,7 @@ func TestSession(t *testing.T) {
 		call[overview](r, 200, "/api/overview", nil)
 
 		q := r.request("/api/overview", nil)
-		q.Host = "limbo.example" // with a token any name will do
+		q.Host = "limbo.example" // with a token, any name is accepted
 		require.Equal(t, 200, r.do(q).Code)
 
 		time.Sleep(12*time.Hour - time.Second)
@@ -202,7 +202,7 @@ func TestCookieByTLS(t *testing.T) {
 	require.True(t, r.do(q).Result().Cookies()[0].Secure, "a proxy ends TLS")
 }
 
-// A login that is one too many ends the oldest session.
+// A login beyond the bound ends the oldest session.
 func TestSessionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{Token: secret, MaxSessions: 3})
@@ -278,7 +278,7 @@ func TestOptions(t *testing.T) {
 	require.EqualError(t, err, "console: the timers are nil")
 }
 
-// The console works below any path: the page without its slash is redirected.
+// The console works below any path. A request for the path without its slash is redirected.
 func TestMounted(t *testing.T) {
 	r := newRig(t, Options{})
 	h := http.StripPrefix("/a b/console", r.console)

@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	pollFor   = 2 * time.Second  // one poll: later, the store does not answer
-	pollAgain = 10 * time.Second // at the latest, however long a poll has taken: people wait for the next
+	pollFor   = 2 * time.Second  // timeout of a poll; then the store counts as down
+	pollAgain = 10 * time.Second // longest time between polls, even of a slow store: users wait for the next one
 )
 
 // overview counts what the store holds.
 type overview struct {
 	Shards  int    `json:"shards"`
 	Waiting int    `json:"waiting"`
-	Overdue int    `json:"overdue"` // of those that wait
+	Overdue int    `json:"overdue"` // waiting timers that are due
 	Running int    `json:"running"`
 	Dead    int    `json:"dead"`
-	Dropped uint64 `json:"dropped"` // dead letters that the store's limits have removed
+	Dropped uint64 `json:"dropped"` // dead letters that the store's limits removed
 
 	Schedules        int `json:"schedules"`
 	SchedulesOverdue int `json:"schedules_overdue"`
@@ -52,7 +52,7 @@ func (c *Console) overview(r *http.Request) (any, error) {
 	return overviewOf(s), nil
 }
 
-// runRates are outcomes of runs, per second.
+// runRates are the outcomes of runs, per second.
 type runRates struct {
 	Completed    float64 `json:"completed"`
 	Retried      float64 `json:"retried"`
@@ -61,16 +61,16 @@ type runRates struct {
 	Cancelled    float64 `json:"cancelled"`
 }
 
-// rates are of the store and of all workers, per second, over the last rateOver.
+// rates are those of the store and of all workers, per second, over the last rateOver.
 type rates struct {
 	Scheduled float64 `json:"scheduled"`
 	runRates
 }
 
-// lateness is how late runs began, of all workers.
+// lateness is how late runs began, over all workers.
 type lateness struct {
 	Runs uint64  `json:"runs"`
-	P50  float64 `json:"p50_seconds"` // bounds of classes: at most twice the true value
+	P50  float64 `json:"p50_seconds"` // upper bounds of histogram classes: at most twice the true value
 	P99  float64 `json:"p99_seconds"`
 	Over float64 `json:"over_seconds"`
 }
@@ -81,15 +81,15 @@ type workerState struct {
 	Live      bool      `json:"live"`
 	Heartbeat time.Time `json:"heartbeat"`
 	Slots     int       `json:"slots"`
-	Running   int       `json:"running"`   // handlers
-	Preferred int       `json:"preferred"` // shards that it is the first to claim from
+	Running   int       `json:"running"`   // running handlers
+	Preferred int       `json:"preferred"` // shards from which it claims first
 	PerSecond *runRates `json:"per_second,omitempty"`
 }
 
-// maxWorkers bounds the workers of an event.
+// maxWorkers bounds the workers in an event.
 const maxWorkers = 200
 
-// workerList is the workers, the live ones first.
+// workerList lists the workers, the live ones first.
 type workerList struct {
 	Live    int           `json:"live"`
 	Dead    int           `json:"dead"` // without a heartbeat
@@ -109,7 +109,7 @@ func (t *tally) workerList(workers []durable.WorkerInfo) *workerList {
 		case !a.Live:
 			return b.Heartbeat.Compare(a.Heartbeat)
 		}
-		return 0 // by name, as they come
+		return 0 // Workers returns them by name
 	})
 	for _, w := range workers {
 		if w.Live {
@@ -129,27 +129,27 @@ func (t *tally) workerList(workers []durable.WorkerInfo) *workerList {
 	return &list
 }
 
-// live is an event of the stream. What is nil is not known yet.
+// live is an event of the stream. Nil fields are not known yet.
 type live struct {
 	Overview  *overview   `json:"overview,omitempty"`
 	PerSecond *rates      `json:"per_second,omitempty"`
 	Late      *lateness   `json:"late,omitempty"`
 	Due       *due        `json:"due,omitempty"`
 	Workers   *workerList `json:"workers,omitempty"`
-	Polled    float64     `json:"polled_seconds,omitempty"` // how long the last poll that was answered took
+	Polled    float64     `json:"polled_seconds,omitempty"` // duration of the last successful poll
 	Error     string      `json:"error,omitempty"`          // why the store does not answer
-	Since     time.Time   `json:"since,omitzero"`           // when that began
+	Since     time.Time   `json:"since,omitzero"`           // when Error began
 	Bulk      []jobState  `json:"bulk"`
 }
 
-// events returns what makes the events of the streams, one each second, with the bulk actions as
-// they are then. The store is polled for the rest, at most as often.
+// events returns the function that makes the events of the streams, one per second. Each event has
+// the current bulk actions; the other values come from polls of the store, at most one per second.
 func (c *Console) events() func(context.Context) ([]byte, time.Time) {
 	var e live
 	var figures tally
 	counter := dueCounter{timers: c.timers}
-	var again time.Time // when to poll
-	var told time.Time  // when e.Overview.Now was the engine's time
+	var again time.Time // when to poll next
+	var told time.Time  // this process's time at e.Overview.Now
 	poll := func(ctx context.Context) {
 		begun := time.Now()
 		s, workers, err := c.poll(ctx)
@@ -162,7 +162,7 @@ func (c *Console) events() func(context.Context) ([]byte, time.Time) {
 			figures.gap()
 		} else {
 			figures.add(begun, s, workers)
-			if !e.Since.IsZero() { // the poll has waited for a store that was down, which is not slow
+			if !e.Since.IsZero() { // the poll waited for a store that was down, so its duration says nothing
 				took = 0
 			}
 			o := overviewOf(s)
@@ -201,8 +201,7 @@ func (c *Console) poll(ctx context.Context) (s durable.Stats, workers []durable.
 	return s, workers, err
 }
 
-// serveLive sends an event each second. It ends with the session, and when the console is
-// closed.
+// serveLive sends an event each second, until the session ends or the console is closed.
 func (c *Console) serveLive(w http.ResponseWriter, r *http.Request) {
 	err := c.authorize(r)
 	if err == nil {

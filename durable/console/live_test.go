@@ -20,10 +20,10 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// stream is the client of a stream in a test's bubble: it reads the events from a pipe.
+// stream is the client of a stream in a synctest bubble: it reads the events from a pipe.
 type stream struct {
 	cancel context.CancelFunc
-	code   chan int // gets the status when the stream has ended
+	code   chan int // receives the status when the stream ends
 	lines  *bufio.Scanner
 }
 
@@ -54,7 +54,7 @@ func (r *rig) stream() *stream {
 	return s
 }
 
-// next returns the next event; false: the stream has ended.
+// next returns the next event, or false if the stream has ended.
 func (s *stream) next(t *testing.T) (e live, ok bool) {
 	t.Helper()
 	for s.lines.Scan() {
@@ -89,7 +89,7 @@ func TestLive(t *testing.T) {
 	})
 }
 
-// One goroutine polls for all streams, and none without.
+// One goroutine polls for all streams; without streams there is no polling.
 func TestOnePollForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
@@ -125,7 +125,7 @@ func TestOnePollForAll(t *testing.T) {
 	})
 }
 
-// A store that does not answer is shown, with since when; the last values stay.
+// If the store does not answer, the events say since when, and keep the last values.
 func TestLiveWithoutStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
@@ -142,7 +142,8 @@ func TestLiveWithoutStore(t *testing.T) {
 		e, _ = s.next(t)
 		require.Equal(t, since, e.Since)
 		synctest.Wait()
-		// The poll that the store answers has waited for it, and the next event comes in time.
+		// The first successful poll had to wait for the store, and still the next event comes in
+		// time.
 		r.engine.set(func(string) error { time.Sleep(300 * time.Millisecond); return nil })
 		begun := time.Now()
 		e, _ = s.next(t)
@@ -158,8 +159,8 @@ func TestLiveWithoutStore(t *testing.T) {
 	})
 }
 
-// The workers of all processes show how runs end, per second, and how late runs begin. One that
-// dies is shown without a heartbeat.
+// The events show the outcomes per second and the lateness of the workers of all processes, and a
+// worker that dies as one without heartbeats.
 func TestLiveShowsWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
@@ -227,7 +228,7 @@ func TestLiveShowsWorkers(t *testing.T) {
 	})
 }
 
-// Each timer that waits is counted once, in the span of its due time.
+// Each waiting timer is counted once, in the span of its due time.
 func TestLiveShowsWhatIsDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
@@ -257,8 +258,8 @@ func TestLiveShowsWhatIsDue(t *testing.T) {
 	})
 }
 
-// A slow store is polled less often. The events tell of bulk actions each second all the same, and
-// the engine's time.
+// A slow store is polled less often. The events still report bulk actions and the engine's time
+// each second.
 func TestLiveOnSlowStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
@@ -294,8 +295,8 @@ func TestLiveOnSlowStore(t *testing.T) {
 	})
 }
 
-// Counting what is due takes 5 % of the time at most, delays no event, and ends with the last
-// stream. A count that fails keeps the last counts.
+// Counting the due timers takes at most 5 % of the time, delays no event, and stops with the last
+// stream. If a count fails, the previous counts stay.
 func TestCountingWhatIsDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
@@ -338,7 +339,7 @@ func TestCountingWhatIsDue(t *testing.T) {
 	})
 }
 
-// An engine that stops counting says until when it has counted.
+// If the engine stops counting early, the event says up to which time it has counted.
 func TestCountsThatStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})

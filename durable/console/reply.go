@@ -17,11 +17,11 @@ import (
 	"github.com/seed-782fa212/limbo/internal/webpage"
 )
 
-// failure is a reply that is an error.
+// failure is an error reply.
 type failure struct {
 	Status  int    `json:"-"`
 	Message string `json:"error"`
-	// Count and AtLeast are the new count of a bulk action that was not confirmed.
+	// Count and AtLeast are the new count of a bulk action whose count was not confirmed.
 	Count      *int `json:"count,omitempty"`
 	AtLeast    bool `json:"at_least,omitempty"`
 	RetryAfter int  `json:"retry_after,omitempty"` // seconds
@@ -69,7 +69,7 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	_, _ = w.Write(text)
 }
 
-// readJSON reads a request's body: one object with known fields.
+// readJSON decodes a request's body, which is one object without unknown fields.
 func readJSON(r *http.Request, v any) error {
 	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
 	if strings.TrimSpace(kind) != "application/json" {
@@ -100,8 +100,8 @@ func readJSON(r *http.Request, v any) error {
 	return badRequest("the request's JSON is invalid: %v", err)
 }
 
-// rawKey is a key as the API has it: base64url without padding, because a key has any bytes
-// and JSON has only UTF-8.
+// rawKey is a key as the API transfers it: base64url without padding, because a key can have any
+// bytes and JSON only UTF-8.
 type rawKey string
 
 func (k rawKey) MarshalText() ([]byte, error) {
@@ -117,7 +117,7 @@ func (k *rawKey) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// timerKey returns the key of a timer that a request names.
+// timerKey checks the key of a timer in a request, and returns it.
 func timerKey(k rawKey) (string, error) {
 	if store.IsPlan(string(k)) {
 		return "", badRequest("the timer's key %.64q ends with a zero byte, must not", k)
@@ -128,7 +128,7 @@ func timerKey(k rawKey) (string, error) {
 	return string(k), nil
 }
 
-// readable returns a text of any bytes as UTF-8. It writes bytes that are not UTF-8 as \xNN.
+// readable returns s as UTF-8, with other bytes written as \xNN.
 func readable(s string) string {
 	if utf8.ValidString(s) {
 		return s

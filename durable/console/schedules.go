@@ -10,7 +10,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable"
 )
 
-// definition is the fields of a schedule that its user sets.
+// definition has the fields of a schedule that a user sets.
 type definition struct {
 	Cron        string    `json:"cron,omitempty"`
 	Zone        string    `json:"zone,omitempty"`
@@ -151,15 +151,15 @@ type schedulePut struct {
 	Key rawKey `json:"key"`
 	definition
 	BodyBase64 string `json:"body_base64"`
-	// Keep replaces a schedule but keeps its body, and its topic if the request has it as the
-	// page shows it: the page may show neither as it is stored.
+	// Keep keeps the body of the replaced schedule, and also its topic if the request has the topic
+	// as the page shows it. The page cannot always show body and topic as they are stored.
 	Keep bool `json:"keep"`
-	// IfAbsent refuses a key that has a schedule.
+	// IfAbsent refuses to replace a schedule.
 	IfAbsent bool `json:"if_absent"`
 }
 
-// maxMS bounds the durations of a schedulePut before the conversion, which could overflow; the
-// ranges of the fields are within it.
+// maxMS bounds the durations of a schedulePut before their conversion, which could overflow. The
+// allowed ranges of all fields are below it.
 const maxMS = int64(maxAfter / time.Millisecond)
 
 func (p *schedulePut) schedule() (s durable.Schedule, err error) {
@@ -194,7 +194,7 @@ func (p *schedulePut) schedule() (s durable.Schedule, err error) {
 
 func msDuration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 
-// previewReply has the planned times of a schedule that is being edited.
+// previewReply has the planned times of an edited schedule.
 type previewReply struct {
 	Next    []time.Time `json:"next"`
 	Warning string      `json:"warning,omitempty"`
@@ -218,11 +218,11 @@ func (c *Console) previewSchedule(r *http.Request) (any, error) {
 	return previewReply{Next: next, Warning: s.Warning()}, nil
 }
 
-// scheduleReply is the result of a change of a schedule.
+// scheduleReply is the result of changing a schedule.
 type scheduleReply struct {
 	Result string `json:"result"`
 	Count  int    `json:"count,omitempty"`   // of occurrences, backfilled or cancelled
-	Key    rawKey `json:"created,omitempty"` // of the occurrence that a trigger has created
+	Key    rawKey `json:"created,omitempty"` // of the occurrence that a trigger created
 }
 
 func checkSchedule(key rawKey) error {
@@ -248,7 +248,7 @@ func (c *Console) changeSchedule(r *http.Request) (any, error) {
 		Note string    `json:"note"` // of a pause
 		From time.Time `json:"from"` // of a backfill
 		To   time.Time `json:"to"`
-		// Cancel is whether a delete cancels the occurrences that wait.
+		// Cancel makes a delete cancel the waiting occurrences.
 		Cancel bool `json:"cancel"`
 	}
 	if err := readJSON(r, &request); err != nil {
@@ -278,7 +278,7 @@ func (c *Console) changeSchedule(r *http.Request) (any, error) {
 		reply.Count, err = c.timers.BackfillSchedule(ctx, key, request.From, request.To)
 	case "delete":
 		reply.Result, err = "deleted", c.timers.DeleteSchedule(ctx, key)
-		// Occurrences can remain of a schedule that is deleted already.
+		// A schedule that is already deleted can have left occurrences.
 		if request.Cancel && (err == nil || errors.Is(err, durable.ErrNotFound)) {
 			var cancelErr error
 			reply.Count, cancelErr = c.timers.CancelOccurrences(ctx, key)

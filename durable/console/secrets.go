@@ -12,11 +12,11 @@ import (
 // hidden replaces the value of a secret header.
 const hidden = "(hidden)"
 
-// hideSecrets replaces the values of secret headers in a JSON text, and reports whether there
-// were any. Another text is returned as it is.
+// hideSecrets replaces the values of secret headers in JSON, and reports whether there were any. It
+// returns text that is not JSON unchanged.
 func hideSecrets(text string) (string, bool) {
 	d := json.NewDecoder(strings.NewReader(text))
-	d.UseNumber() // a number stays as it was written
+	d.UseNumber() // numbers stay as they were written
 	var v any
 	if d.Decode(&v) != nil {
 		return text, false
@@ -58,7 +58,7 @@ func hideIn(v any) (found bool) {
 	return found
 }
 
-// isSecret reports whether a header is one whose value should not be shown.
+// isSecret reports whether the value of a header is hidden.
 func isSecret(header string) bool {
 	header = strings.ToLower(header)
 	return slices.Contains([]string{"authorization", "proxy-authorization", "cookie", "set-cookie"}, header) ||

@@ -19,19 +19,19 @@ const (
 	sessionFor   = 12 * time.Hour
 	throttleFor  = time.Minute
 	maxWrong     = 5    // wrong tokens from one address within throttleFor
-	maxAddresses = 4096 // with wrong tokens; further ones share an entry
+	maxAddresses = 4096 // addresses with wrong tokens; further addresses share one entry
 )
 
-// sessions holds the sessions of users who have entered the token, and counts wrong tokens.
+// sessions holds the sessions of users who entered the token, and counts wrong tokens.
 type sessions struct {
 	token  [sha256.Size]byte
 	open   bool   // there is no token
-	cookie string // its name, random so that consoles on ports of one host do not share it
+	cookie string // cookie name, random so that consoles on different ports of a host do not share it
 	most   int
 
 	mu    *sync.Mutex
-	live  map[[sha256.Size]byte]time.Time // guarded by mu; by the hash of the cookie's value, when it expires
-	wrong map[string][]time.Time          // guarded by mu; by address, the wrong tokens within throttleFor
+	live  map[[sha256.Size]byte]time.Time // guarded by mu; expiry by hash of the cookie's value
+	wrong map[string][]time.Time          // guarded by mu; times of wrong tokens within throttleFor, by address
 }
 
 func newSessions(token string, most int) sessions {
@@ -59,8 +59,8 @@ func (s *sessions) valid(r *http.Request) bool {
 	return time.Now().Before(s.live[sha256.Sum256([]byte(cookie.Value))])
 }
 
-// begin adds a session, and returns its cookie's value. The oldest session ends if there are
-// too many.
+// begin adds a session and returns the value of its cookie. If there are too many sessions, the
+// oldest ends.
 func (s *sessions) begin() string {
 	var secret [32]byte
 	_, _ = rand.Read(secret[:]) // it never fails
@@ -92,8 +92,9 @@ func (s *sessions) end(r *http.Request) {
 	}
 }
 
-// try compares a token. It returns how long the address must wait if it has sent too many
-// wrong ones; a right one is refused then, too, or guessing would go on.
+// try compares a token with the right one. An address that has sent too many wrong tokens must wait
+// for the returned time; until then try refuses even the right token, so that guessing cannot go
+// on.
 func (s *sessions) try(remote, token string) (right bool, wait time.Duration) {
 	now := time.Now()
 	s.mu.Lock()
@@ -123,8 +124,8 @@ func (s *sessions) try(remote, token string) (right bool, wait time.Duration) {
 	return false, 0
 }
 
-// addressOf returns what wrong tokens are counted by: an IPv4 address, or the network of an
-// IPv6 address, in which one machine has many.
+// addressOf returns the key by which wrong tokens are counted: an IPv4 address, or the /64 network
+// of an IPv6 address, because one machine has many addresses in its network.
 func addressOf(remote string) string {
 	host, _, err := net.SplitHostPort(remote)
 	if err != nil {
@@ -141,11 +142,11 @@ func addressOf(remote string) string {
 	return network.String()
 }
 
-// serveSession tells the page how to begin.
+// serveSession tells the page whether to ask for the token, and which features to show.
 func (c *Console) serveSession(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, struct {
-		Login    bool   `json:"login"` // the token must be entered
-		Token    bool   `json:"token"` // there is one
+		Login    bool   `json:"login"` // the user must enter the token
+		Token    bool   `json:"token"` // the console has a token
 		ReadOnly bool   `json:"read_only"`
 		API      string `json:"api,omitempty"`
 	}{!c.sessions.valid(r), !c.sessions.open, c.options.ReadOnly, c.options.API})

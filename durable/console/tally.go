@@ -9,7 +9,7 @@ import (
 
 const rateOver = 10 * time.Second
 
-// outcomes counts how runs end.
+// outcomes counts the outcomes of runs.
 type outcomes struct {
 	completed, retried, snoozed, deadLettered, cancelled uint64
 }
@@ -29,7 +29,7 @@ func (o *outcomes) add(other outcomes) {
 	}
 }
 
-// minus returns the growth since earlier counts; false if one has fallen.
+// minus returns the growth since earlier counts, or false if a count has fallen.
 func (o outcomes) minus(was outcomes) (outcomes, bool) {
 	grown, earlier := o.fields(), was.fields()
 	for i := range grown {
@@ -49,7 +49,7 @@ func (o outcomes) perSecond(over time.Duration) *runRates {
 	}
 }
 
-// lateSince returns what a histogram has counted since an earlier one; false if a count has fallen.
+// lateSince returns the growth of a histogram since an earlier one, or false if a count has fallen.
 func lateSince(now, was histogram.Durations) (histogram.Durations, bool) {
 	now.Count, now.Sum = 0, max(now.Sum-was.Sum, 0)
 	for i := range now.Counts {
@@ -62,8 +62,8 @@ func lateSince(now, was histogram.Durations) (histogram.Durations, bool) {
 	return now, true
 }
 
-// growth returns what a worker has counted since an earlier poll. Counts that have fallen are those
-// of another worker with the same name, which began at zero.
+// growth returns a worker's counts since an earlier poll. Counts that have fallen belong to another
+// worker with the same name, which began at zero.
 func growth(now, was durable.WorkerInfo) (outcomes, histogram.Durations) {
 	ran, ok := outcomesOf(now).minus(outcomesOf(was))
 	late, lateOK := lateSince(now.Late, was.Late)
@@ -73,7 +73,7 @@ func growth(now, was durable.WorkerInfo) (outcomes, histogram.Durations) {
 	return ran, late
 }
 
-// sums are what a tally has added up by a time.
+// sums are the totals of a tally at a poll.
 type sums struct {
 	at        time.Time // by this process's clock
 	scheduled uint64
@@ -82,9 +82,9 @@ type sums struct {
 	workers map[string]outcomes
 }
 
-// tally turns the counters of the store and of the workers, any of which may restart at zero, into
-// rates over the last rateOver. A worker that is new at a poll counts as a whole if it was made
-// after the poll before: a worker of which nothing was known counts from then on.
+// tally turns the counters of the store and the workers, any of which may restart at zero, into
+// rates over the last rateOver. A worker that is new at a poll counts in full if it began after the
+// previous poll. Otherwise its earlier counts are unknown, and it counts from this poll on.
 type tally struct {
 	begun     bool
 	polled    time.Time // the last poll, by the engine's clock
@@ -93,7 +93,7 @@ type tally struct {
 	points    []sums
 }
 
-// add takes the results of a poll that began at a time.
+// add adds the results of a poll that began at the given time.
 func (t *tally) add(at time.Time, s durable.Stats, workers []durable.WorkerInfo) {
 	next := sums{at: at, workers: make(map[string]outcomes, len(workers))}
 	if n := len(t.points); n > 0 {
@@ -131,10 +131,10 @@ func (t *tally) add(at time.Time, s durable.Stats, workers []durable.WorkerInfo)
 	}
 }
 
-// gap forgets the points: the rates restart after a time without answers.
+// gap forgets the points, so that the rates restart after a time without replies.
 func (t *tally) gap() { t.points = nil }
 
-// over returns the first and the last point; false if there are no two.
+// over returns the first and the last point, or false if there are fewer than two.
 func (t *tally) over() (first, last sums, ok bool) {
 	if len(t.points) < 2 {
 		return first, last, false
@@ -142,7 +142,6 @@ func (t *tally) over() (first, last sums, ok bool) {
 	return t.points[0], t.points[len(t.points)-1], true
 }
 
-// rates returns nil while there is one poll only.
 func (t *tally) rates() *rates {
 	first, last, ok := t.over()
 	if !ok {
@@ -153,7 +152,6 @@ func (t *tally) rates() *rates {
 	return &rates{Scheduled: float64(last.scheduled-first.scheduled) / over.Seconds(), runRates: *ran.perSecond(over)}
 }
 
-// lateness returns nil while there is one poll only.
 func (t *tally) lateness() *lateness {
 	first, last, ok := t.over()
 	if !ok {
@@ -165,7 +163,7 @@ func (t *tally) lateness() *lateness {
 	}
 }
 
-// worker returns the rates of a worker; nil if nothing is known of it yet.
+// worker returns the rates of a worker, or nil if there are fewer than two points.
 func (t *tally) worker(name string) *runRates {
 	first, last, ok := t.over()
 	if !ok {

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-782fa212/limbo/histogram"
 )
 
-// Counters that restart at zero give no negative rate, and no known run is lost.
+// Counters that restart at zero never give a negative rate, and no known run is lost.
 func TestTally(t *testing.T) {
 	begun := time.Unix(1e9, 0).UTC()
 	worker := func(name string, since int, done uint64) durable.WorkerInfo {
@@ -73,7 +73,7 @@ func TestTally(t *testing.T) {
 	}
 }
 
-// The rates restart after a time without answers: they do not cover that time.
+// The rates restart after a time without replies, and do not include it.
 func TestTallyAfterAGap(t *testing.T) {
 	var tally tally
 	at := time.Unix(1e9, 0)
@@ -90,7 +90,7 @@ func TestTallyAfterAGap(t *testing.T) {
 	require.Equal(t, 3.0, tally.rates().Scheduled)
 }
 
-// Live workers come first, by name, then those without a heartbeat, the last that died first.
+// Live workers come first, by name; then those without a heartbeat, the latest death first.
 func TestWorkerList(t *testing.T) {
 	var tally tally
 	now := time.Unix(1e9, 0)

@@ -19,13 +19,13 @@ import (
 const (
 	defaultLimit = 50
 	maxLimit     = 200
-	maxKeys      = 500 // of one action
+	maxKeys      = 500 // in one action
 )
 
-// timer is a timer as the API has it.
+// timer is a timer as the API shows it.
 type timer struct {
 	Key      rawKey `json:"key"`
-	Text     string `json:"text"` // the key for people
+	Text     string `json:"text"` // the key as readable text
 	ID       string `json:"id"`
 	Topic    string `json:"topic"`
 	State    string `json:"state"`
@@ -37,7 +37,7 @@ type timer struct {
 	Worker       string    `json:"worker,omitempty"`
 	Died         time.Time `json:"died,omitzero"`
 	SuccessorDue time.Time `json:"successor_due,omitzero"`
-	Fence        string    `json:"fence,omitempty"` // as text: JavaScript's numbers have 53 bits
+	Fence        string    `json:"fence,omitempty"` // text, because JavaScript's numbers have 53 bits
 	Cancelled    bool      `json:"cancelled,omitempty"`
 
 	Schedule     rawKey    `json:"schedule,omitempty"`
@@ -47,15 +47,15 @@ type timer struct {
 	Body *body `json:"body,omitempty"` // nil in lists
 }
 
-// body is a timer's body: the text that Options.Decode has returned, or the bytes without Decode.
+// body is a timer's body: the text from Options.Decode, or without Decode the bytes.
 type body struct {
 	Bytes   int    `json:"bytes"`
 	Decoded string `json:"decoded,omitempty"`
-	Hidden  bool   `json:"hidden,omitempty"` // secrets are
+	Hidden  bool   `json:"hidden,omitempty"` // Decoded hides secrets
 	Base64  string `json:"base64,omitempty"`
 }
 
-// stateNames are the states by the names of the lists. Leased timers are called running, as in
+// stateNames maps the names of the lists to states. Leased timers are called running, as by
 // Timers.Cancel.
 var stateNames = map[string]durable.State{"waiting": durable.Waiting, "running": durable.Leased, "dead": durable.Dead}
 
@@ -124,7 +124,7 @@ func (f filter) query() (durable.Query, error) {
 	return q, nil
 }
 
-// cursorText writes a cursor as milliseconds, a point and the key.
+// cursorText formats a cursor: milliseconds, a dot and the encoded key.
 func cursorText(c durable.Cursor) string {
 	return strconv.FormatInt(int64(c.At), 10) + "." + base64.RawURLEncoding.EncodeToString([]byte(c.Key))
 }
@@ -157,9 +157,9 @@ func limitOf(q url.Values) (int, error) {
 // listing is a page of a list.
 type listing[T any] struct {
 	Items []T    `json:"items"`
-	Next  string `json:"next,omitempty"` // the after of the next page; "": this page is the last
-	// Partial reports whether the time limit ended the page early. Next continues after the
-	// last item.
+	Next  string `json:"next,omitempty"` // the next page's after; "" on the last page
+	// Partial reports whether the time limit ended the page early. Next then continues where
+	// reading stopped.
 	Partial bool `json:"partial,omitempty"`
 }
 
@@ -203,7 +203,7 @@ func (c *Console) listTimers(r *http.Request) (any, error) {
 	return page, nil
 }
 
-// later returns the later of two places.
+// later returns the later of two cursors.
 func later(a, b durable.Cursor) durable.Cursor {
 	if cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Key, b.Key)) > 0 {
 		return a
@@ -211,7 +211,7 @@ func later(a, b durable.Cursor) durable.Cursor {
 	return b
 }
 
-// slow replaces an error that the time limit has caused by one that says so.
+// slow replaces an error caused by the time limit with an error that says so.
 func slow(ctx context.Context, err error) error {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return err
@@ -222,7 +222,7 @@ func slow(ctx context.Context, err error) error {
 	}
 }
 
-// total is a count, or the part of it that was counted in time.
+// total is a count, or a lower bound if the time limit ended the count.
 type total struct {
 	Count   int  `json:"count"`
 	AtLeast bool `json:"at_least,omitempty"`
@@ -240,7 +240,8 @@ func (c *Console) countTimers(r *http.Request) (any, error) {
 	return c.count(r.Context(), q)
 }
 
-// count counts for at most readFor. A store that does not answer even then has counted nothing.
+// count counts for at most readFor. If the time is up, it pings the store: without a reply nothing
+// was counted, and count returns the error.
 func (c *Console) count(ctx context.Context, q durable.Query) (t total, err error) {
 	counting, cancel := context.WithTimeout(ctx, readFor)
 	defer cancel()
@@ -304,13 +305,13 @@ type result struct {
 	Error  string `json:"error,omitempty"`
 }
 
-// actionReply has the results of an action on all its timers. A purge has only the number of
-// timers that it has removed.
+// actionReply has the results of an action on several timers. For a purge it has only the number of
+// removed timers.
 type actionReply struct {
 	Changed int      `json:"changed"`
 	Of      int      `json:"of"`
 	Results []result `json:"results,omitempty"`
-	Error   string   `json:"error,omitempty"` // of the first timer that failed, or of all of them
+	Error   string   `json:"error,omitempty"` // of the first timer that failed, or of the whole action
 }
 
 func (c *Console) changeTimers(r *http.Request) (any, error) {
@@ -394,10 +395,11 @@ func resultOf(key, word string) result {
 	return result{Key: rawKey(key), Text: readable(durable.KeyText(key)), Result: word}
 }
 
-// inFlight is how many calls to the engine an action on several timers makes at once.
+// inFlight bounds the concurrent calls to the engine of one action.
 const inFlight = 8
 
-// each calls f with each key. f returns the engine's word, and whether the timer was changed.
+// each calls f for each key. f returns the engine's word for the result, and whether it changed the
+// timer.
 func (c *Console) each(ctx context.Context, keys []string, reply *actionReply, f func(ctx context.Context, key string) (string, bool, error)) {
 	reply.Results = make([]result, len(keys))
 	var (

@@ -26,7 +26,7 @@ func TestOverview(t *testing.T) {
 	r.refused(503, "/api/overview", nil, "the store does not answer: connection refused")
 }
 
-// Each page goes on where the one before ended.
+// Each page continues where the previous one ended.
 func TestListPages(t *testing.T) {
 	r := newRig(t, Options{})
 	r.many("order-", 120)
@@ -162,7 +162,7 @@ func TestBadActions(t *testing.T) {
 	r.refused(http.StatusRequestEntityTooLarge, "/api/timers/cancel", object{"keys": []string{repeat("x", 2<<20)}}, "must be at most 1048576")
 }
 
-// A slow store ends a list and a count after 5 s, with the part that was read until then.
+// With a slow store, a list or a count ends after 5 s with its part so far.
 func TestSlowStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
@@ -202,7 +202,7 @@ func TestSlowStore(t *testing.T) {
 		require.Len(t, seen, 800)
 		require.NotZero(t, partial)
 
-		// A filter that nothing matches goes on from page to page, too.
+		// A filter without matches also continues from page to page.
 		slow(0)
 		r.many("mass-", 8*store.MaxLook)
 		slow(700 * time.Millisecond)
@@ -221,13 +221,13 @@ func TestSlowStore(t *testing.T) {
 		r.refused(503, "/api/timers?state=waiting&error=x", nil, "the store has not answered in 5s")
 		require.Equal(t, total{AtLeast: true}, call[total](r, 200, "/api/count?state=waiting&error=x", nil))
 
-		// Nothing was counted, as the store does not answer at all.
+		// A store that does not answer at all has counted nothing.
 		r.engine.set(func(string) error { time.Sleep(6 * time.Second); return context.DeadlineExceeded })
 		r.refused(503, "/api/count?state=waiting&error=x", nil, "the store does not answer")
 	})
 }
 
-// With Decode, the page gets what it returns and not the body, and secrets in headers are hidden.
+// With Decode, the page gets the decoded text instead of the body, with secrets in headers hidden.
 func TestDecode(t *testing.T) {
 	r := newRig(t, Options{Decode: func(topic string, b []byte) string { return string(b) }})
 	for _, c := range []struct {

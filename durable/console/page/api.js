@@ -1,5 +1,5 @@
 // Requests to the server. When the session has expired, a dialog above all others asks for the
-// token, and the request is sent again: no form is lost.
+// token and the request is sent again, so no form is lost.
 
 import { $, h, setText } from "./shared/dom.js"
 
@@ -21,7 +21,7 @@ export async function begin() {
   $("logout").hidden = !state.token
 }
 
-// get reads. signal, an AbortSignal, cancels the request when its view is closed.
+// get sends a GET request. signal, an AbortSignal, cancels it when its view is closed.
 export const get = (path, query, signal) => request(path + (query ? "?" + new URLSearchParams(query) : ""), undefined, signal)
 export const post = (path, body) => request(path, body ?? {})
 
@@ -43,11 +43,11 @@ async function send(path, body, signal) {
       method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json", "X-Limbo-Console": "1" },
     })
   } catch {
-    if (signal?.aborted) return new Promise(() => {}) // the view is gone
+    if (signal?.aborted) return new Promise(() => {}) // the view is closed
     throw new ApiError(0, { error: "The server cannot be reached." })
   }
   let reply = {}
-  try { reply = await response.json() } catch { // a proxy's reply, which is told by its status
+  try { reply = await response.json() } catch { // a proxy's reply, reported by its status
     if (signal?.aborted) return new Promise(() => {})
   }
   if (!response.ok) throw new ApiError(response.status, reply)
@@ -56,7 +56,7 @@ async function send(path, body, signal) {
 
 let pending = null
 
-// login asks for the token, once for all requests that wait for it.
+// login asks for the token, once for all waiting requests.
 export function login() {
   pending ??= ask().finally(() => { pending = null })
   return pending

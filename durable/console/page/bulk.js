@@ -1,4 +1,4 @@
-// The bulk actions: those that run, and the last that have ended.
+// The bulk actions: the running ones and the last ones that ended.
 
 import { get, post, session } from "./api.js"
 import { fill, h, setText } from "./shared/dom.js"
@@ -31,7 +31,7 @@ function card(first) {
     h("div", { class: "head" }, h("h3", {}, `${names[first.action]}: ${describe(first.filter)}`), status),
     first.at && h("p", {}, "New due time: " + bothTimes(first.at)), progress, counts, error, details, times, stop)
 
-  // showMissed reads the missed keys, which the events leave out, while they are open.
+  // showMissed fetches the missed keys, which events leave out, while they are unfolded.
   async function showMissed() {
     if (!details.open) return
     try {
@@ -50,7 +50,7 @@ function card(first) {
     job = newest
     setText(status, job.status)
     status.className = "badge " + job.status
-    // The count was taken before the action, and timers come and go during it.
+    // The count is from before the action; timers come and go during it.
     const part = job.count > 0 ? (job.changed + job.missed) / job.count : 0
     progress.value = job.status === "done" ? 1 : Math.max(Math.min(part, 0.99), job.shards ? job.shards_done / job.shards : 0)
     progress.hidden = isOver(job)

@@ -1,5 +1,5 @@
-// Commands for curl that do what the page's actions do, through timerd's API. The token is never in
-// them: they use the shell's $TOKEN.
+// Commands for curl that do the page's actions through timerd's API. They never contain the token,
+// but use the shell's $TOKEN.
 
 import { session } from "./api.js"
 import { decodeBase64 } from "./parts.js"
@@ -24,7 +24,7 @@ const commands = [
   { label: "Purge", states: ["dead"], path: "dead", method: "DELETE" },
 ]
 
-// curlOf returns the commands for a timer, as {label, text}; none if the page knows no API.
+// curlOf returns the commands for a timer, as {label, text}, or none if the page knows no API.
 export function curlOf(timer) {
   if (!session.api) return []
   const key = escapeBytes(decodeBase64(timer.key.replaceAll("-", "+").replaceAll("_", "/")))

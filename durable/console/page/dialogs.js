@@ -9,9 +9,9 @@ export function say(text) {
   setText($("message"), text)
 }
 
-// open shows a dialog with a form. submit is called with the form; the dialog closes when it
-// returns, and shows its error otherwise. The promise's value is what submit returns;
-// undefined if the user has closed the dialog.
+// open shows a dialog with a form, and calls submit with the form. The dialog closes when submit
+// returns, and shows its error if it fails. The promise's value is the result of submit, or
+// undefined if the user closed the dialog.
 export function open(title, content, label, submit, { danger = false } = {}) {
   return new Promise(resolve => {
     const error = h("p", { class: "error", role: "alert" })
@@ -42,7 +42,7 @@ export function open(title, content, label, submit, { danger = false } = {}) {
   })
 }
 
-// The actions by the states in which they are offered.
+// The actions, and the states of the timers for which the page offers them.
 export const actions = {
   run: { states: ["waiting"], path: "reset", label: "Run now", all: "Run all now", done: "due now" },
   move: { states: ["waiting"], path: "reset", label: "Move…", all: "Move all", done: "moved" },
@@ -65,7 +65,7 @@ export const offered = state => session.readOnly ? [] : Object.entries(actions).
 
 const confirmAbove = 100
 
-// countField asks the user to type a count above confirmAbove; null for a smaller one.
+// countField makes the user type a count above confirmAbove; it is null for a smaller count.
 function countField(total) {
   if (total.count <= confirmAbove) return null
   return field(`Type ${number(total.count)} to confirm`, h("input", {
@@ -91,8 +91,8 @@ function moveFields() {
 
 const movedTo = (name, form) => name === "move" ? { at: new Date(form.elements.at.value).toISOString() } : {}
 
-// changeTimers asks, and then carries out an action on timers that were selected, {key, text}.
-// It returns whether it did.
+// changeTimers asks for confirmation, and then carries out an action on the selected timers,
+// {key, text}. It returns whether it did.
 export async function changeTimers(name, timers) {
   const action = actions[name], total = { count: timers.length }
   const shown = timers.slice(0, 5)
@@ -116,8 +116,8 @@ export async function changeTimers(name, timers) {
   return true
 }
 
-// changeAll asks, and then starts an action on all timers that match a filter. The server
-// refuses a count that has become wrong, and the user confirms the new one.
+// changeAll asks for confirmation, and then starts an action on all timers that match a filter.
+// If the count has become wrong, the server refuses it, and the user confirms the new one.
 export async function changeAll(name, filter, describe) {
   const action = actions[name]
   let total = null

@@ -1,4 +1,4 @@
-// The stream of live values, which a hidden tab does not have.
+// The stream of live values. A hidden tab has none.
 
 import { get, login } from "./api.js"
 import { bothTimes, clock } from "./parts.js"
@@ -7,7 +7,8 @@ import { openStream, setState, showNotice } from "./shared/stream.js"
 const listeners = new Set()
 export let newest = null
 
-// listen calls f with each event until the returned function is called; at once with the newest.
+// listen calls f with the newest event at once, and with each new one until the returned function
+// is called.
 export function listen(f) {
   listeners.add(f)
   if (newest) f(newest)

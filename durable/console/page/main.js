@@ -1,4 +1,4 @@
-// The page: its views by the address's fragment.
+// The page: it selects the view by the address's fragment.
 
 import { begin, post, session } from "./api.js"
 import { bulkView, isOver } from "./bulk.js"

@@ -1,5 +1,5 @@
-// What the store holds, how fast timers come and go, how late they run, what is due next, and who
-// runs it: all of it live.
+// The overview, live: the contents of the store, the rates and lateness of timers, the due timers,
+// and the workers.
 
 import { drawBars, drawNone, isSilence, keepWindow, lineChart } from "./shared/chart.js"
 import { fill, h, setAttribute, setText, svg } from "./shared/dom.js"
@@ -19,7 +19,7 @@ const tiles = [
 const rates = [["scheduled", "Scheduled", "calm"], ["completed", "Completed", "good"], ["retried", "Retried", "slow"], ["dead_lettered", "Dead-lettered", "bad"]]
 const quantiles = [["p50_seconds", "Half within (p50)", "calm"], ["p99_seconds", "99 % within (p99)", "slow"]]
 
-// The values of the minutes that the page has been open, whatever view is shown.
+// The values of the last minutes, collected in all views while the page is open.
 const points = []
 
 listen(live => {
@@ -28,7 +28,7 @@ listen(live => {
   keepWindow(points)
 })
 
-// seriesOf makes a chart's lines of the points; valueOf returns null where nothing is known.
+// seriesOf makes a chart's lines of the points; valueOf returns null for an unknown value.
 const seriesOf = (lines, valueOf, write, none) => lines.map(([name, text, tone]) => {
   const values = points.map((p, i) => [p.t, isSilence(points, i) ? null : valueOf(p, name) ?? null])
   const known = values.map(([, v]) => v).filter(v => v !== null), now = values.at(-1)?.[1] ?? null
@@ -51,8 +51,8 @@ function charts() {
   return { root: h("div", { class: "columns" }, pace.root, late.root), update }
 }
 
-// The histograms of what is due: the span, the seconds of a bar, how many bars there are to a label,
-// and the length of a bar in words.
+// The histograms of due timers: the span, the seconds per bar, the bars per label, and the length
+// of a bar in words.
 const spans = [["minute", 2, 5, "2 seconds"], ["hour", 60, 10, "a minute"], ["day", 3600, 4, "an hour"]]
 
 function dueSection() {
@@ -110,7 +110,7 @@ function workerCells(w) {
     rate("completed"), rate("retried"), rate("dead_lettered"), rate("snoozed"), rate("cancelled"), w.live ? number(w.preferred) : "–"]
 }
 
-// hintOf says why what is due does not run, if the counts tell.
+// hintOf says why due timers do not run, if the counts show it.
 function hintOf(workers, overview) {
   if (workers.live === 0) return overview.waiting + overview.dead + overview.schedules > 0 ? "No worker is live: timers do not run." : "No worker is live."
   if (overview.overdue > 0 && workers.running >= workers.slots) return "All slots are in use, and timers are overdue: more slots or workers are needed, or faster handlers."
@@ -176,7 +176,7 @@ export function overviewView() {
   }
 
   let last = null, drawn = 0
-  const again = () => { // in the new width
+  const again = () => { // with the new width
     cancelAnimationFrame(drawn)
     drawn = requestAnimationFrame(() => { if (last) update(last) })
   }
@@ -184,7 +184,7 @@ export function overviewView() {
   const off = listen(live => {
     last = live
     if (root.isConnected) update(live)
-    else again() // the view is about to be shown, and then has a width
+    else again() // the view has a width only once it is shown
   })
   return {
     title: "Overview", root,

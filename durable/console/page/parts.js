@@ -1,9 +1,9 @@
-// How times are written, and the parts of which the views are made.
+// Formats of times, and the parts of the views.
 
 import { h } from "./shared/dom.js"
 import { duration, length, plural, visible } from "./shared/format.js"
 
-// keyText shows a key, or another text of the store, apart from the text around it.
+// keyText isolates a key, or another text of the store, from the surrounding text.
 export function keyText(text, className = "key") {
   return h("bdi", { class: className }, visible(text))
 }
@@ -12,10 +12,10 @@ export function timersText(total) {
   return (total.at_least ? "at least " : "") + plural(total.count, "timer", "timers")
 }
 
-// period is length for what recurs: "minute", as in every minute.
+// period is length for recurrences: "minute", as in every minute.
 export const period = ms => length(ms).replace(/^1 /, "")
 
-// The engine's clock, as far as the last reply told it.
+// The engine's clock, as of the last reply.
 let skew = 0
 export const clock = {
   set(now) { skew = Date.parse(now) - Date.now() },
@@ -39,10 +39,10 @@ export function localTime(iso) {
 
 export const utcTime = iso => new Date(iso).toISOString().slice(0, 19).replace("T", " ") + " UTC"
 
-// inUTC tells whether the viewer's zone is UTC at a time, which is then written once.
+// inUTC reports whether the viewer's zone is UTC at a time, which is then written only once.
 export const inUTC = iso => new Date(iso).getTimezoneOffset() === 0
 
-// bothTimes writes a time in the viewer's zone with UTC next to it: only the clock, if the day
+// bothTimes writes a time in the viewer's zone, followed by UTC: only the time of day, if the date
 // is the same.
 export function bothTimes(iso) {
   if (inUTC(iso)) return utcTime(iso)
@@ -54,13 +54,12 @@ export function timeCell(iso) {
   return h("time", { datetime: iso }, h("span", { class: "relative" }, relative(iso)), h("span", { class: "absolute" }, bothTimes(iso)))
 }
 
-// localOf writes a time in the viewer's zone next to zoneTime, unless both are the same.
+// localOf writes a time in the viewer's zone, to follow zoneTime, unless both are the same.
 export function localOf(iso) {
   return localTime(iso) === iso.slice(0, 19).replace("T", " ") ? "" : localTime(iso) + " local"
 }
 
-// zoneTime writes a time with an offset, such as 2026-03-29T02:30:00+01:00, as its own zone's
-// clock shows it.
+// zoneTime writes a time with an offset, such as 2026-03-29T02:30:00+01:00, in its own offset.
 export function zoneTime(iso) {
   const offset = iso.endsWith("Z") ? "UTC" : "UTC" + iso.slice(-6)
   return iso.slice(0, 19).replace("T", " ") + " " + offset
@@ -78,7 +77,7 @@ export function decodeBase64(text) {
   return Uint8Array.from(atob(text), c => c.charCodeAt(0))
 }
 
-// table makes a table whose roles stay when the style shows its rows as blocks on a phone.
+// table makes a table that keeps its ARIA roles when a phone's style shows its rows as blocks.
 // Columns are {label, class}; the body's rows come from tableRow.
 export function table(caption, columns, rows) {
   return h("table", { role: "table", class: "cards" }, h("caption", {}, caption),

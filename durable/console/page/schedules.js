@@ -1,4 +1,4 @@
-// Schedules: the list, one of them, and the form.
+// Schedules: the list, the view of one schedule, and the form.
 
 import { get, post, session } from "./api.js"
 import { fill, h, setText } from "./shared/dom.js"
@@ -12,7 +12,7 @@ import { bodyView, fact, factTime } from "./timer.js"
 const days = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 const two = n => n.padStart(2, "0")
 
-// words writes a cron expression of a common form in words; another as it is.
+// words writes a common cron expression in words, and any other one as it is.
 export function words(cron) {
   const named = { "@hourly": "every hour", "@daily": "every day at 00:00", "@midnight": "every day at 00:00", "@weekly": "every Sunday at 00:00", "@monthly": "on day 1 of every month at 00:00", "@yearly": "on January 1 at 00:00", "@annually": "on January 1 at 00:00" }
   if (Object.hasOwn(named, cron)) return named[cron]
@@ -41,7 +41,7 @@ function spec(s) {
 
 const details = s => s.every_ms ? "" : (words(s.cron) === s.cron ? "" : s.cron + ", ") + s.zone
 
-// strip shows the last occurrences, the latest last: a letter for each, besides the colour.
+// strip shows the last occurrences, the latest last, each by a letter and a colour.
 const letters = { pending: "…", waiting: "W", running: "R", done: "✓", dead: "✕", cancelled: "C", lost: "?" }
 
 function strip(s) {
@@ -70,7 +70,8 @@ async function act(action, key, more) {
   return post("api/schedules/" + action, { key, ...more })
 }
 
-// buttons are the actions on a schedule. changed is called after one, with whether it is deleted.
+// buttons are the actions on a schedule. After an action, changed is called with whether the
+// schedule was deleted.
 function buttons(s, changed) {
   if (session.readOnly) return []
   const run = async (action, more, text) => {
@@ -222,7 +223,7 @@ function localInput(iso) {
   return new Date(d - d.getTimezoneOffset() * 60_000).toISOString().slice(0, 19)
 }
 
-// editView creates a schedule, or edits one.
+// editView is the form that creates or edits a schedule.
 export function editView(query) {
   const key = query.get("key") ?? ""
   const root = h("div", { class: "view edit" }, h("p", {}, "Loading…"))
@@ -234,7 +235,7 @@ export function editView(query) {
   return { title, root, off() {} }
 }
 
-// A body that is UTF-8 can be edited; another, and one that the server has decoded, is kept.
+// A UTF-8 body can be edited. Any other body, and one that the server decoded, is kept.
 function editable(body) {
   if (body === undefined) return ""
   if (body.base64 === undefined) return body.bytes === 0 ? "" : null

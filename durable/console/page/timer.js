@@ -1,4 +1,4 @@
-// One timer: all fields that the store has.
+// One timer, with all fields that the store has.
 
 import { get, session } from "./api.js"
 import { curlOf } from "./curl.js"
@@ -13,7 +13,8 @@ function asText(raw) {
   try { return decoder.decode(raw) } catch { return null }
 }
 
-// asJSON indents a JSON text; null: it is none. Numbers that JavaScript would round stay text.
+// asJSON indents JSON, and returns null for other text. Numbers that JavaScript would round stay
+// as written.
 function asJSON(text) {
   if (text === null || !/^\s*[[{]/.test(text)) return null
   try {
@@ -35,7 +36,7 @@ function asHex(raw) {
   return lines.join("\n")
 }
 
-// bodyView shows a body as JSON, text or hexadecimal digits, in the first form that is possible.
+// bodyView shows a body as JSON, text or hexadecimal digits: the first of these that is possible.
 export function bodyView(body) {
   const raw = body.base64 === undefined ? null : decodeBase64(body.base64)
   const text = raw ? asText(raw) : body.decoded ?? ""
@@ -66,7 +67,7 @@ function curlView(timer) {
           try {
             await navigator.clipboard.writeText(text)
             say(`The command is copied: ${label}.`)
-          } catch { // without TLS, or not allowed
+          } catch { // no TLS, or no permission
             getSelection().selectAllChildren(shown)
             say("The browser does not let the page copy: the command is selected.")
           }
@@ -76,7 +77,7 @@ function curlView(timer) {
     session.token && h("p", { class: "note" }, "The shell variable TOKEN must hold the token."))
 }
 
-// attemptsView shows what the store keeps of the attempts: it counts them, and has the last error.
+// attemptsView shows the number of attempts and the last error; the store keeps no more of them.
 function attemptsView(t) {
   const counts = {
     waiting: t.attempts === 0 ? "has not run yet" : `${plural(t.attempts, "attempt has", "attempts have")} failed`,

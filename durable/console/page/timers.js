@@ -12,7 +12,7 @@ const timeHeads = { waiting: "Due", running: "Lease ends", dead: "Died" }
 const timeOf = { waiting: t => t.due, running: t => t.lease_end, dead: t => t.died }
 const maxSelected = 500
 
-// The selection is kept across the pages of a list, until another list is shown.
+// The selection stays across the pages of a list, until the user opens another list.
 let kept = { list: "", selected: new Map() } // selected: the timers by key
 
 // The fields of a filter, as in the address.
@@ -26,7 +26,7 @@ export function filterOf(query) {
 
 export const address = filter => "#/timers?" + new URLSearchParams(filter)
 
-// describe says which timers a filter means.
+// describe names the timers that a filter selects.
 export function describe(filter, scheduleText) {
   const parts = []
   if (filter.prefix) parts.push(`with a key that begins with “${visible(filter.prefix)}”`)
@@ -41,9 +41,9 @@ export function timersView(query) {
   const filter = filterOf(query), after = query.get("after") ?? ""
   if (kept.list !== address(filter)) kept = { list: address(filter), selected: new Map() }
   const selected = kept.selected
-  let left = new AbortController() // aborted when the list is read again, and when the view is left
-  let total = null           // what matches; null: it is being counted
-  let page = []              // the timers that are shown
+  let left = new AbortController() // aborted when the list is reloaded or the view is left
+  let total = null           // number of matching timers; null while it is counted
+  let page = []              // the shown timers
 
   const tabs = new Map(states.map(([state, label]) => {
     const n = h("span", { class: "n" })
