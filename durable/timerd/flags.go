@@ -30,7 +30,7 @@ type flags struct {
 	tour    bool
 	json    bool
 	seed    uint64
-	span    time.Duration // of the tour's load
+	span    time.Duration // length of the tour's load
 	logJSON bool
 	level   slog.Level
 }
@@ -137,8 +137,8 @@ func (f *flags) finish(getenv func(string) string, tokenFile, secretFile, allow,
 	return f.config.Check()
 }
 
-// secret reads a file without the line's end after it; if there is none it takes
-// the value from the environment.
+// secret reads a file without its final newline. Without a file it returns the value of the
+// environment variable.
 func secret(file, env string) ([]byte, error) {
 	if file == "" {
 		return []byte(env), nil

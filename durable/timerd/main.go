@@ -1,5 +1,5 @@
-// Command timerd keeps durable timers for programs in any language: they schedule
-// a call-back over HTTP, and timerd calls it when it is due. See README.md.
+// Command timerd keeps durable timers for programs in any language: a program schedules a callback
+// over HTTP, and timerd calls it when it is due. See README.md.
 package main
 
 import (
@@ -30,7 +30,7 @@ func main() {
 	os.Exit(status)
 }
 
-// run is the command without its process: it returns the exit status.
+// run is the command without os.Exit: it returns the exit status.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
 	f, err := parse(args, getenv, stderr)
 	if errors.Is(err, flag.ErrHelp) {
@@ -51,7 +51,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		})
 	}
 	f.config.Logger = f.logger(stderr)
-	slog.SetLogLoggerLevel(slog.LevelDebug) // net/http logs there what receivers send, as often as they send it
+	slog.SetLogLoggerLevel(slog.LevelDebug) // net/http logs invalid responses of receivers there, without a limit
 	slog.SetDefault(f.config.Logger)
 	if err := daemon.Run(ctx, f.config); err != nil {
 		fmt.Fprintln(stderr, err)
@@ -60,7 +60,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	return 0
 }
 
-// moduleVersion returns the version that the program was built from, as far as it is known.
+// moduleVersion returns the version from which the program was built, as far as it is known.
 func moduleVersion() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		return info.Main.Version

@@ -18,7 +18,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/timerd/internal/zones"
 )
 
-// The test of several processes starts its own binary for them.
+// The test of several processes starts this test binary for them.
 func TestMain(m *testing.M) {
 	if os.Getenv("LIMBO_TIMERD_TEST") != "" {
 		main()
@@ -74,7 +74,7 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// The page names each flag, and the usage text says the same.
+// README.md names each flag of the usage text.
 func TestFlagsAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("README.md")
 	require.NoError(t, err)
@@ -101,7 +101,8 @@ func TestVersion(t *testing.T) {
 	require.Regexp(t, `^timerd \S+, `+regexp.QuoteMeta(runtime.Version()+", time zones "+zones.Find().String())+`\n$`, stdout.String())
 }
 
-// Receivers make net/http write to package log. These lines are not in the daemon's log.
+// Receivers can make net/http write to package log. Those lines reach the daemon's log only at
+// debug level.
 func TestNetHTTPLogsAtDebug(t *testing.T) {
 	logger, out, flags := slog.Default(), log.Writer(), log.Flags()
 	t.Cleanup(func() {

@@ -17,7 +17,7 @@ import (
 	"github.com/seed-782fa212/limbo/internal/need"
 )
 
-// curlCommands returns the page's curl commands, those over several lines joined.
+// curlCommands returns the page's curl commands, with the lines of each joined.
 func curlCommands(page string) (commands []string) {
 	open := false
 	for line := range strings.Lines(page) {
@@ -26,7 +26,7 @@ func curlCommands(page string) (commands []string) {
 		case open && indented:
 			commands[len(commands)-1] += "\n" + text
 		case indented && strings.HasPrefix(text, "curl "):
-			text, _, _ = strings.Cut(text, "     ") // what is said beside it
+			text, _, _ = strings.Cut(text, "     ") // without the remark to its right
 			commands = append(commands, text)
 		default:
 			continue
@@ -36,7 +36,7 @@ func curlCommands(page string) (commands []string) {
 	return commands
 }
 
-// The page's curl commands do what it says, in the order in which they stand there.
+// The page's curl commands work, in their order on the page.
 func TestPageCommands(t *testing.T) {
 	need.Program(t, "curl", "curl")
 	page, err := os.ReadFile("README.md")
@@ -90,7 +90,7 @@ func TestPageCommands(t *testing.T) {
 		{"/metrics", "200", "timerd_"},
 		{"/workers", "200", `"live":true`},
 		{"/openapi.json", "200", `{"openapi":"3.1.0",`},
-		{"Bearer", "", ""}, // needs a token, and another machine's name
+		{"Bearer", "", ""}, // needs a token and another machine
 	}
 	commands := curlCommands(string(page))
 	require.Len(t, commands, len(want))
@@ -112,7 +112,7 @@ func TestPageCommands(t *testing.T) {
 	}
 }
 
-// nextPage returns the next of a page of one timer.
+// nextPage returns the cursor after a page of one timer.
 func nextPage(t *testing.T, addr string) string {
 	r, err := http.Get("http://" + addr + "/timers?limit=1")
 	require.NoError(t, err)

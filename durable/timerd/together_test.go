@@ -22,7 +22,7 @@ import (
 	"github.com/seed-782fa212/limbo/internal/need"
 )
 
-// launch starts a process that answers at an address, and ends with the test.
+// launch starts a process, waits until it answers at an address, and ends it with the test.
 func launch(t *testing.T, address string, cmd *exec.Cmd, ready func() error) {
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -37,15 +37,15 @@ func launch(t *testing.T, address string, cmd *exec.Cmd, ready func() error) {
 	require.Eventually(t, func() bool { return ready() == nil }, 20*time.Second, 20*time.Millisecond)
 }
 
-// Two processes that share a Redis, and put and update the same schedules at the same time,
-// create one set of occurrences.
+// Two processes share a Redis, and put and update the same schedules at the same time. They create
+// one set of occurrences.
 func TestTwoProcessesWithTheSameSchedules(t *testing.T) {
 	server := need.Program(t, "redis-server", "redis-server", "valkey-server")
 	t.Parallel()
 	const schedules, rounds, span = 20, 6, 4 * time.Second
 
 	var mu sync.Mutex
-	ids := map[string]map[string]string{} // by schedule and planned time
+	ids := map[string]map[string]string{} // IDs by schedule and planned time
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -134,7 +134,7 @@ func TestTwoProcessesWithTheSameSchedules(t *testing.T) {
 		}
 	}
 	putting.Wait()
-	time.Sleep(time.Until(end.Add(1100 * time.Millisecond))) // then an occurrence that is late shows
+	time.Sleep(time.Until(end.Add(1100 * time.Millisecond))) // until a late occurrence would show
 
 	for i := range schedules {
 		require.Equal(t, 1, created[i])

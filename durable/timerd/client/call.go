@@ -18,11 +18,11 @@ import (
 	"time"
 )
 
-// kind says what a repetition of a request does.
+// kind is the effect of repeating a request.
 type kind int
 
 const (
-	reads   kind = iota // nothing is changed
+	reads   kind = iota // the request changes nothing
 	sets                // a repetition is harmless
 	creates             // a repetition would create or run something again
 )
@@ -34,12 +34,12 @@ type request struct {
 	once         bool // without retries
 }
 
-// understood is implemented by replies. It reports whether the reply has what timerd always
-// sends, which the JSON of another server lacks.
+// understood is implemented by replies. It reports whether the reply has the fields that timerd
+// always sends; another server's JSON lacks them.
 type understood interface{ understood() bool }
 
-// call sends a request until it has an answer or may not be repeated. repeated reports that an
-// attempt before the last one may have been carried out.
+// call sends a request until it has an answer or must not be repeated. repeated reports that timerd
+// may have carried out an attempt before the last one.
 func (c *Client) call(ctx context.Context, r request, reply understood) (repeated bool, err error) {
 	var body []byte
 	if r.body != nil {
@@ -63,8 +63,8 @@ func (c *Client) call(ctx context.Context, r request, reply understood) (repeate
 	}
 }
 
-// pause waits before the next attempt. It reports false, without waiting, if the deadline would
-// pass or the server asks for too long a pause, and false if ctx ends.
+// pause waits before the next attempt. It returns false at once if the pause would pass the
+// deadline or if the server asks for too long a pause, and false if ctx ends during the pause.
 func (c *Client) pause(ctx context.Context, attempt int, e *Error) bool {
 	delay := e.RetryAfter
 	if delay > MaxRetryAfter {
@@ -88,7 +88,7 @@ func (c *Client) pause(ctx context.Context, attempt int, e *Error) bool {
 	}
 }
 
-// attempt sends a request once, and decodes its answer into reply.
+// attempt sends a request once and decodes the answer into reply.
 func (c *Client) attempt(ctx context.Context, r request, body []byte, reply understood) *Error {
 	parent := ctx
 	ctx, cancel := context.WithTimeoutCause(parent, c.o.Timeout, fmt.Errorf("no reply within %v", c.o.Timeout))
@@ -119,10 +119,10 @@ func (c *Client) attempt(ctx context.Context, r request, body []byte, reply unde
 	return readReply(r, res, b, reply)
 }
 
-// noReply is the error of a request without a reply. ctx is that of the attempt.
+// noReply returns the error of a request without a reply. ctx is the attempt's context.
 func noReply(ctx, parent context.Context, r request, err error, sent bool) *Error {
 	var outer *url.Error
-	if errors.As(err, &outer) { // it repeats the method and the URL
+	if errors.As(err, &outer) { // its text repeats the method and the URL
 		err = outer.Err
 	}
 	e := &Error{Message: err.Error(), Err: err, unsure: sent && r.kind != reads, retriable: true}
@@ -132,14 +132,14 @@ func noReply(ctx, parent context.Context, r request, err error, sent bool) *Erro
 		e.Err, e.retriable = errors.Join(err, context.Cause(parent)), false
 		e.Message = context.Cause(parent).Error()
 	case ctx.Err() != nil:
-		e.Message = context.Cause(ctx).Error() // not that of a timeout of Options.HTTPClient
+		e.Message = context.Cause(ctx).Error() // of the attempt's timeout, not of one of Options.HTTPClient
 	case errors.As(err, &certificate): // the handshake failed, so nothing was sent
 		e.unsure, e.retriable = false, false
 	}
 	return e
 }
 
-// readReply decodes an answer into reply, or returns the error that it stands for.
+// readReply decodes an answer into reply, or returns its error.
 func readReply(r request, res *http.Response, b []byte, reply understood) *Error {
 	e := &Error{Status: res.StatusCode, RetryAfter: retryAfter(res.Header.Get("Retry-After"))}
 	switch res.StatusCode {
@@ -155,7 +155,7 @@ func readReply(r request, res *http.Response, b []byte, reply understood) *Error
 	if !success && json.Unmarshal(b, &f) == nil && f.Error != nil && f.Error.Code != "" {
 		f.fill(e)
 		e.unsure = r.kind != reads && e.Status >= 500 && !known(e.Code, r.kind)
-		// A batch whose timers have their results must not be repeated as a whole.
+		// A batch must not be repeated as a whole once its timers have results.
 		e.retriable = e.retriable && e.Code != "unconfirmed" && len(e.receipts) == 0
 		return e
 	}
@@ -165,18 +165,19 @@ func readReply(r request, res *http.Response, b []byte, reply understood) *Error
 		}
 	}
 	e.Message = foreign(res, b)
-	// A proxy that refuses or redirects a request has not passed it on. After 200 or 5xx it may have.
+	// A proxy that refuses or redirects a request has not forwarded it. With 200 or 5xx it may
+	// have.
 	e.unsure = r.kind != reads && (success || res.StatusCode >= 500)
 	return e
 }
 
-// known reports whether the code of a reply of 5xx tells if the change was made.
+// known reports whether the code of a 5xx reply tells if the change was made.
 func known(code string, k kind) bool {
 	switch code {
 	case "full", "unconfirmed":
 		return true
 	case "store", "closed", "timeout":
-		return k != creates // of several steps, such as those of a backfill, some may have been made
+		return k != creates // some of several steps, as in a backfill, may have been made
 	}
 	return false // unsure, or the code of a gateway
 }
@@ -196,7 +197,7 @@ func foreign(res *http.Response, b []byte) string {
 	return s + ", " + shown(string(bytes.TrimSpace(b[:min(len(b), 1000)])))
 }
 
-// retryAfter reads the header: seconds or a date; 0 if there is none.
+// retryAfter parses a Retry-After header: seconds or a date. It returns 0 if there is none.
 func retryAfter(s string) time.Duration {
 	if seconds, err := strconv.ParseUint(s, 10, 31); err == nil {
 		return time.Duration(seconds) * time.Second
@@ -207,8 +208,8 @@ func retryAfter(s string) time.Duration {
 	return 0
 }
 
-// connection observes whether a request can have left this process. A RoundTripper that does not
-// support httptrace calls neither hook.
+// connection observes whether a request may have left this process. A RoundTripper that does not
+// support httptrace calls neither hook, and then it may have.
 type connection struct{ asked, got atomic.Bool }
 
 func (c *connection) trace(ctx context.Context) context.Context {

@@ -38,7 +38,8 @@ type Options struct {
 	HTTPClient *http.Client
 	// Timeout of one attempt, including the time to read the reply: 1ms to 10m, default 20s.
 	Timeout time.Duration
-	// Retries is how often a request is repeated: 1 to 100, NoRetries, or 0 for the default of 3.
+	// Retries is the maximum number of repetitions of a request: 1 to 100, NoRetries, or 0 for the
+	// default of 3.
 	Retries int
 	// Backoff bounds the pause before the first retry; the bound doubles with each further
 	// retry, up to MaxBackoff. A pause is between half of its bound and the bound. Backoff is
@@ -60,7 +61,7 @@ func New(baseURL string, o Options) (*Client, error) {
 	const must = "an absolute URL with http or https, without user, query and fragment"
 	switch {
 	case err != nil:
-		return nil, invalid("baseURL", "not a URL", must) // it may have a password, which logs would keep
+		return nil, invalid("baseURL", "not a URL", must) // baseURL may have a password, which must not reach logs
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || strings.ContainsAny(baseURL, "?#"):
 		return nil, invalid("baseURL", shown(u.Redacted()), must)
 	}
@@ -88,7 +89,7 @@ func New(baseURL string, o Options) (*Client, error) {
 func (o *Options) check() error {
 	for i := range len(o.Token) {
 		if b := o.Token[i]; b <= ' ' || b == 0x7f {
-			// The message has no other part of the token: logs would keep it.
+			// The message has nothing else of the token, because it can reach logs.
 			return invalid("Options.Token", fmt.Sprintf("with byte %#02x at offset %d", b, i), "without white space and control characters")
 		}
 	}
@@ -113,8 +114,8 @@ func (o *Options) check() error {
 // CloseIdleConnections closes the connections that are not in use.
 func (c *Client) CloseIdleConnections() { c.http.CloseIdleConnections() }
 
-// Ping returns nil if timerd and its store answer. It is sent once, without retries, and needs
-// no token.
+// Ping returns nil if timerd and its store answer. The client sends it once, without retries; it
+// needs no token.
 func (c *Client) Ping(ctx context.Context) error {
 	var reply health
 	_, err := c.call(ctx, request{method: http.MethodGet, path: "/healthz", kind: reads, once: true}, &reply)

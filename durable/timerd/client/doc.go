@@ -1,5 +1,5 @@
-// Package client is a Go client of timerd's HTTP API: durable timers and schedules whose
-// callbacks timerd makes. It needs nothing but the standard library.
+// Package client is a Go client of timerd's HTTP API: durable timers and schedules whose callbacks
+// timerd makes. It needs only the standard library.
 //
 // A [Client] has one method for each request of the API. Methods take a context first, are safe
 // for concurrent use, and return results and errors in two ways:

@@ -43,12 +43,13 @@ type Error struct {
 	Code         string   // of timerd, such as invalid; empty if the reply is not timerd's
 	Also         []string // codes of further errors of the store
 	Message      string
-	// Field is out of range: its name, its value and its range. A field of the request has its
-	// name in JSON, an option or argument that the client refuses has its name in Go.
+	// Field, Value and Range are the name, the value and the allowed range of a value that is out
+	// of range. Field is a JSON name for a field of the request, and a Go name for an option or
+	// argument that the client refuses.
 	Field, Value, Range string
 	RetryAfter          time.Duration // of the reply's Retry-After header
 	Attempts            int           // how often the request was sent
-	Err                 error         // of the connection or the context; nil if there was a reply
+	Err                 error         // from the connection or the context; nil if there was a reply
 
 	unsure    bool
 	retriable bool
@@ -81,7 +82,7 @@ func (e *Error) Error() string {
 // Unwrap returns the error of the connection or the context.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is reports whether e is of a kind.
+// Is reports whether e is of the given kind.
 func (e *Error) Is(kind error) bool {
 	code := func(codes ...string) bool {
 		return slices.ContainsFunc(codes, func(c string) bool { return e.Code == c || slices.Contains(e.Also, c) })
@@ -94,7 +95,7 @@ func (e *Error) Is(kind error) bool {
 	case ErrForbidden:
 		return e.Status == http.StatusForbidden
 	case ErrNotFound:
-		return code("not_found") // a 404 of a proxy, or of a wrong base URL, tells nothing about the key
+		return code("not_found") // a proxy's 404, or that of a wrong base URL, says nothing about the key
 	case ErrProblem:
 		return code("problem")
 	case ErrFull:
@@ -121,7 +122,7 @@ type failure struct {
 	} `json:"error"`
 	Timers []receipt `json:"timers"`
 	Count  int       `json:"count"`
-	Result string    `json:"result"` // set if it is none: the reply has an answer that the API foresees
+	Result string    `json:"result"` // set if the reply is not an error but an answer that the API foresees
 }
 
 func (f *failure) fill(e *Error) {
@@ -130,7 +131,7 @@ func (f *failure) fill(e *Error) {
 	e.receipts, e.count = f.Timers, f.Count
 }
 
-// invalid is the error of a value that the client refuses.
+// invalid returns the error of a value that the client refuses.
 func invalid(field, value, must string) *Error {
 	return &Error{
 		Code: "invalid", Field: field, Value: value, Range: must,
@@ -138,7 +139,7 @@ func invalid(field, value, must string) *Error {
 	}
 }
 
-// shown quotes text of any bytes, shortened.
+// shown quotes and shortens text of any bytes.
 func shown(s string) string { return strconv.Quote(cut(s, 100)) }
 
 func cut(s string, n int) string {

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/timerd/internal/api"
 )
 
-// startTimerd serves timerd's API on loopback, from memory, for the examples.
+// startTimerd serves timerd's API on loopback for the examples, with timers in memory.
 func startTimerd() (url string, engine store.Store, stop func()) {
 	engine, err := memstore.New(memstore.Options{})
 	if err != nil {
@@ -129,7 +129,7 @@ func ExampleClient_Workers() {
 	// host-4711-8f2e1c07 true
 }
 
-// deadLetter does what a worker does to a timer whose callback failed too often.
+// deadLetter makes a timer a dead letter, as a worker does after the last failed attempt.
 func deadLetter(ctx context.Context, engine store.Store, key, reason string) {
 	shard := store.ShardOf(key, engine.Shards())
 	c, _, err := engine.Claim(ctx, shard, store.Claim{

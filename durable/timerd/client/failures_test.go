@@ -17,10 +17,10 @@ import (
 	"github.com/seed-782fa212/limbo/durable/timerd/client"
 )
 
-// quick are options of a client that retries soon.
+// quick are options of a client with short pauses.
 var quick = client.Options{Retries: 2, Backoff: time.Millisecond}
 
-// cutConnection ends a request without a reply.
+// cutConnection closes a request's connection without a reply.
 func cutConnection(w http.ResponseWriter) {
 	conn, _, err := w.(http.Hijacker).Hijack()
 	if err == nil {
@@ -52,7 +52,8 @@ func cutAfter(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	cutConnection(w)
 }
 
-// The repetition of a change whose reply was lost gets the answer that the package comment tells.
+// When the reply to a change is lost, its repetition gets the answer that the package comment
+// lists.
 func TestConnectionCut(t *testing.T) {
 	for name, c := range map[string]struct {
 		fail       func(http.ResponseWriter, *http.Request, http.Handler)
@@ -103,7 +104,7 @@ func TestConnectionCut(t *testing.T) {
 	}
 }
 
-// A request that creates or runs something again is repeated only if it was not carried out.
+// A request that creates or runs something again is repeated only if timerd did not carry it out.
 func TestNoDoubleCreation(t *testing.T) {
 	f, ctx := newFixture(t, store.Limits{}, ""), t.Context()
 	_, err := f.PutSchedule(ctx, client.Schedule{Key: "s", Every: time.Hour, Callback: callback})
@@ -136,7 +137,7 @@ func TestNoDoubleCreation(t *testing.T) {
 	require.Equal(t, uint64(2), i.Counts.Backfilled)
 }
 
-// A client that could not connect knows that nothing was changed, and tries again.
+// A client that cannot connect knows that nothing was changed, and retries.
 func TestNoConnection(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -166,7 +167,7 @@ func TestCertificate(t *testing.T) {
 	require.NotErrorIs(t, err, client.ErrUnsure)
 }
 
-// Replies that are not timerd's give errors that show them.
+// A reply that is not timerd's gives an error that shows it.
 func TestForeignReplies(t *testing.T) {
 	reply := func(status int, contentType, body string) func(http.ResponseWriter, *http.Request, http.Handler) {
 		return func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
@@ -238,7 +239,6 @@ func TestForeignReplies(t *testing.T) {
 	}
 }
 
-// The codes of the store's errors.
 func TestStoreErrors(t *testing.T) {
 	f, ctx := newFixture(t, store.Limits{}, ""), t.Context()
 	retrying := newClient(t, f.url, quick)
@@ -315,7 +315,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// A path of the base URL stays, and the caller's HTTP client is not changed.
+// The client keeps the path of the base URL, and does not change the caller's HTTP client.
 func TestBaseURL(t *testing.T) {
 	f := newFixture(t, store.Limits{}, "")
 	f.failFirst(100, func(w http.ResponseWriter, r *http.Request, next http.Handler) {

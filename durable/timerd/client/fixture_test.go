@@ -32,8 +32,8 @@ type fixture struct {
 	store store.Store
 
 	mu       sync.Mutex
-	requests []*http.Request // that arrived
-	// fail, if set, replaces the API, which is next.
+	requests []*http.Request // arrived ones
+	// fail, if set, replaces the API, which it gets as next.
 	fail func(w http.ResponseWriter, r *http.Request, next http.Handler)
 }
 
@@ -72,14 +72,14 @@ func newClient(t *testing.T, url string, o client.Options) *client.Client {
 	return c
 }
 
-// arrived returns the requests that have arrived.
+// arrived returns the requests so far.
 func (f *fixture) arrived() []*http.Request {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.requests)
 }
 
-// claim leases what is due, as a worker would. key is a timer's, or a schedule's for an occurrence.
+// claim leases the due timer of a key, or of a schedule's key its occurrence, as a worker does.
 func (f *fixture) claim(key string) store.Lease {
 	f.t.Helper()
 	c, _, err := f.store.Claim(f.t.Context(), store.ShardOf(key, shards),

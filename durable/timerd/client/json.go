@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// The types of the API's JSON, as far as they differ from the exported ones.
+// The types of the API's JSON that differ from the exported ones.
 
 type when struct {
 	At    string `json:"at,omitempty"`
@@ -26,7 +26,7 @@ type payload struct {
 	content
 }
 
-// content is what requests and replies have of a callback.
+// content has the fields of a callback in requests and replies.
 type content struct {
 	Callback   *callbackJSON `json:"callback,omitempty"`
 	Body       string        `json:"body,omitempty"`
@@ -70,8 +70,8 @@ func payloadOf(field, topic string, c Callback, body []byte, ifAbsent bool) (pay
 	return p, checkTexts(field, texts...)
 }
 
-// checkTexts takes names and values. Package json would replace bytes that are not UTF-8, and
-// timerd would get another text.
+// checkTexts refuses text that is not UTF-8, which encoding/json would alter. texts are names and
+// values.
 func checkTexts(field string, texts ...string) error {
 	for i := 0; i < len(texts); i += 2 {
 		if !utf8.ValidString(texts[i+1]) {
@@ -95,7 +95,7 @@ func (c *content) bytes() []byte {
 	return c.BodyBase64
 }
 
-// timeText returns a time in full precision; "" for the zero time.
+// timeText formats a time in full precision; the zero time gives "".
 func timeText(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -103,7 +103,7 @@ func timeText(t time.Time) string {
 	return t.UTC().Format(time.RFC3339Nano)
 }
 
-// duration is a time.Duration whose JSON is text such as 1m30s. Tagged with omitzero, 0 is absent.
+// duration is a time.Duration whose JSON is text such as 1m30s. With omitzero, 0 is absent.
 type duration time.Duration
 
 func (d duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
@@ -166,7 +166,7 @@ type timerPage struct {
 
 func (p *timerPage) understood() bool { return p.Timers != nil }
 
-// recurrence is what the planned times of a schedule depend on.
+// recurrence has the fields of a schedule that determine its planned times.
 type recurrence struct {
 	Cron   string    `json:"cron,omitempty"`
 	Zone   string    `json:"zone,omitempty"`

@@ -18,22 +18,22 @@ const (
 
 // ListOptions configure a list. The zero value is valid.
 type ListOptions struct {
-	// PageSize is the number of elements of one request: 1 to 500, default 100.
+	// PageSize is the number of elements per request: 1 to 500, default 100.
 	PageSize int
 }
 
-// Query says which timers [Client.List] lists. The zero value means those that wait.
+// Query selects the timers of [Client.List]. The zero value selects the waiting ones.
 type Query struct {
 	State  State  // Waiting, which is the default, Leased or Dead
-	Prefix string // their keys begin with it; at most 512 bytes
-	Topic  string // they have this one; "": any; at most 128 bytes
-	Error  string // their last errors contain it, whatever the case of its ASCII letters; at most 1 KiB
+	Prefix string // of the keys; at most 512 bytes
+	Topic  string // "": any topic; at most 128 bytes
+	Error  string // part of the last error, in any case of ASCII letters; at most 1 KiB
 	ListOptions
 }
 
-// List returns timers: waiting ones by due time, leased ones by the end of the lease, dead letters
-// by the time of their death. It reads page by page, on demand, so it shows each timer as of its
-// page. After an error the iteration ends.
+// List returns waiting timers by due time, leased timers by the end of the lease, or dead letters
+// by the time of their death. It reads page by page, on demand, so each timer is as of the read of
+// its page. The iteration ends after an error.
 func (c *Client) List(ctx context.Context, q Query) iter.Seq2[TimerInfo, error] {
 	filter := url.Values{}
 	for name, value := range map[string]string{"state": string(q.State), "prefix": q.Prefix, "topic": q.Topic, "error": q.Error} {
@@ -44,17 +44,17 @@ func (c *Client) List(ctx context.Context, q Query) iter.Seq2[TimerInfo, error] 
 	return list(ctx, c, "/timers", filter, q.ListOptions, func() page[TimerInfo] { return new(timerPage) })
 }
 
-// Schedules returns the schedules, by key, as List returns timers. They have neither Callback,
-// Body nor Last.
+// Schedules returns the schedules by key, page by page as List does. They have no Callback, Body or
+// Last.
 func (c *Client) Schedules(ctx context.Context, o ListOptions) iter.Seq2[ScheduleInfo, error] {
 	return list(ctx, c, "/schedules", url.Values{}, o, func() page[ScheduleInfo] { return new(schedulePage) })
 }
 
-// page is a part of a list of T.
+// page is a page of a list of T.
 type page[T any] interface {
 	understood
 	values() iter.Seq[T]
-	next() string // where the next page begins; empty: this is the last one
+	next() string // cursor of the next page; empty on the last page
 }
 
 func (p *timerPage) values() iter.Seq[TimerInfo] {
@@ -105,7 +105,7 @@ func list[T any](ctx context.Context, c *Client, path string, query url.Values, 
 			switch next := p.next(); next {
 			case "":
 				return
-			case after: // the list would never end
+			case after: // the list would not end
 				yield(none, &Error{Method: http.MethodGet, Path: path, Status: http.StatusOK, Message: "the page refers to itself as the next one"})
 				return
 			default:

@@ -15,16 +15,16 @@ import (
 	"github.com/seed-782fa212/limbo/durable/timerd/client"
 )
 
-// reply is an answer of a script.
+// reply is one answer of a script.
 type reply struct {
 	status int
 	body   string
 	header map[string]string
-	slow   bool // the answer is the end of the attempt
+	slow   bool // no answer before the attempt times out
 }
 
-// script is a server that answers each request in turn, and again with the last answer. It
-// notes when requests arrive.
+// script is a server that answers the requests in turn, and all further ones with the last answer.
+// It records the times of the requests.
 type script struct {
 	answers []reply
 	at      []time.Time
@@ -46,7 +46,7 @@ func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// pauses are the times between the requests.
+// pauses returns the times between the requests.
 func (s *script) pauses() (all []time.Duration) {
 	for i := 1; i < len(s.at); i++ {
 		all = append(all, s.at[i].Sub(s.at[i-1]))
@@ -116,7 +116,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// An attempt that times out is repeated; the context's end is final.
+// An attempt that times out is repeated; the end of the context is final.
 func TestSlow(t *testing.T) {
 	s := &script{answers: []reply{slow, cancelled}}
 	run(t, s, client.Options{Timeout: 2 * time.Second}, func(t *testing.T, c *client.Client) {
@@ -166,7 +166,7 @@ func TestContextInPause(t *testing.T) {
 
 var errStopped = errors.New("stopped")
 
-// Ping tells how timerd is now.
+// Ping is not repeated.
 func TestPingOnce(t *testing.T) {
 	s := &script{answers: []reply{busy}}
 	run(t, s, client.Options{}, func(t *testing.T, c *client.Client) {
@@ -175,7 +175,7 @@ func TestPingOnce(t *testing.T) {
 	require.Len(t, s.at, 1)
 }
 
-// After an attempt that may have been carried out, no later failure is sure.
+// After an attempt that timerd may have carried out, every later error stays unsure.
 func TestUnsureStays(t *testing.T) {
 	full := reply{status: 507, body: `{"error":{"code":"full","message":"full"}}`}
 	s := &script{answers: []reply{slow, full}}

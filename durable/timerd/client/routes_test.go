@@ -14,12 +14,12 @@ import (
 	"github.com/seed-782fa212/limbo/durable/timerd/client"
 )
 
-// notForClients are operations for Prometheus and for generators of clients; and what
-// [client.Client.List] does by another path.
+// notForClients are the operations for Prometheus and for client generators, and a path that
+// [client.Client.List] does not need.
 var notForClients = map[string]bool{"GET /metrics": true, "GET /openapi.json": true, "GET /dead": true}
 
-// routes reads the operations of the API from its description, which the API's tests compare with
-// the server. They are patterns of an http.ServeMux.
+// routes reads the operations of the API, as patterns of an http.ServeMux, from the OpenAPI
+// document, which the API's tests compare with the server.
 func routes(t *testing.T) map[string]bool {
 	text, err := os.ReadFile("../internal/api/openapi.json")
 	require.NoError(t, err)
@@ -39,11 +39,10 @@ func routes(t *testing.T) map[string]bool {
 	return patterns
 }
 
-// The client has a method for each route of the API.
 func TestEveryRoute(t *testing.T) {
 	patterns := routes(t)
 	for _, p := range []string{"PUT /timers/{key...}", "GET /schedules", "GET /healthz", "POST /schedules/{key}/backfill"} {
-		require.Contains(t, patterns, p) // else the test does not understand the document
+		require.Contains(t, patterns, p) // the test must understand the document
 	}
 
 	f, ctx := newFixture(t, store.Limits{}, ""), t.Context()

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// Overlap is what happens at a planned time when the occurrence before has not ended.
+// Overlap is the policy for a planned time when the previous occurrence has not ended.
 type Overlap string
 
 // Overlaps. The default is OverlapSkip.
 const (
 	OverlapSkip      Overlap = "skip"       // skip the new occurrence
-	OverlapBufferOne Overlap = "buffer_one" // create it when the occurrence before ends
-	OverlapCancel    Overlap = "cancel"     // cancel the occurrence before
-	OverlapAllow     Overlap = "allow"      // both run
+	OverlapBufferOne Overlap = "buffer_one" // create it when the previous occurrence ends
+	OverlapCancel    Overlap = "cancel"     // cancel the previous occurrence
+	OverlapAllow     Overlap = "allow"      // run both
 )
 
-// Missed is what happens to planned times that no worker came to.
+// Missed is the policy for planned times that passed without a worker.
 type Missed string
 
 // Policies of missed times. The default is MissedLatest.
@@ -27,8 +27,8 @@ const (
 	MissedAll    Missed = "all"
 )
 
-// Schedule creates a timer, an occurrence, at each of its planned times. Key, Callback.URL, and
-// either Cron or Every are required. timerd's README has the defaults.
+// Schedule creates a timer, called an occurrence, at each of its planned times. Key, Callback.URL,
+// and either Cron or Every are required. timerd's README lists the defaults.
 type Schedule struct {
 	// Key is 1 to 480 bytes, any but zero bytes.
 	Key string
@@ -50,7 +50,7 @@ type Schedule struct {
 
 	Topic    string
 	Callback Callback // not in lists
-	Body     []byte   // not in lists; the encoded callback, with its body, is at most 60 KiB
+	Body     []byte   // not in lists; encoded, callback and body have at most 60 KiB
 	// IfAbsent refuses to replace a schedule of the same key: the result is Exists.
 	IfAbsent bool
 }
@@ -60,7 +60,7 @@ type ScheduleReceipt struct {
 	Key       string
 	Result    Result
 	Next      []time.Time // of PutSchedule: the next ten planned times
-	Warning   string      // of PutSchedule: advice about a schedule that is valid and probably not meant
+	Warning   string      // of PutSchedule: advice about a valid schedule that is probably a mistake
 	Cancelled int         // of DeleteSchedule: the number of cancelled occurrences
 	Repeated  bool        // as in Receipt
 }
@@ -86,15 +86,15 @@ type ScheduleInfo struct {
 	Paused    time.Time // since when; the zero time if it is not paused
 	PauseNote string
 	Next      []time.Time // the next ten planned times
-	Overdue   time.Time   // the planned time that no worker has come to
-	Waiting   time.Time   // the planned time that waits for the end of an occurrence
+	Overdue   time.Time   // the planned time without an occurrence, if it has passed
+	Waiting   time.Time   // the planned time whose occurrence waits for the end of another
 	Counts    Counts
 	Last      []Occurrence // the last ten; not in lists
 }
 
-// Counts count for a schedule's whole life.
+// Counts are the counts of a schedule since its creation.
 type Counts struct {
-	// Created counts occurrences of planned times.
+	// Created counts the occurrences of planned times.
 	Created    uint64 `json:"created"`
 	Triggered  uint64 `json:"triggered"`
 	Backfilled uint64 `json:"backfilled"`
@@ -119,12 +119,12 @@ const (
 	OccurrenceDone      OccurrenceState = "done"
 	OccurrenceDead      OccurrenceState = "dead"
 	OccurrenceCancelled OccurrenceState = "cancelled"
-	OccurrenceLost      OccurrenceState = "lost" // the store has no note of its end
+	OccurrenceLost      OccurrenceState = "lost" // the store has no record of its outcome
 )
 
 // Occurrence is one run of a schedule.
 type Occurrence struct {
-	Key       string // of its timer: what Get, Cancel, Requeue and Purge take
+	Key       string // the key of its timer, for Get, Cancel, Requeue and Purge
 	Planned   time.Time
 	Requested string // trigger or backfill; empty: it was planned
 	State     OccurrenceState
@@ -134,14 +134,14 @@ type Occurrence struct {
 	Error     string // of the last failed attempt
 }
 
-// Preview is the planned times of a schedule that need not exist.
+// Preview has the planned times of a schedule that need not exist.
 type Preview struct {
 	Next    []time.Time
 	Warning string // as in ScheduleReceipt
 }
 
-// PutSchedule creates a schedule, or replaces the key's schedule, which keeps its history and a
-// pause. The result is Created, Replaced, Unchanged or Exists.
+// PutSchedule creates a schedule, or replaces the key's schedule and keeps its history and a pause.
+// The result is Created, Replaced, Unchanged or Exists.
 func (c *Client) PutSchedule(ctx context.Context, s Schedule) (ScheduleReceipt, error) {
 	w, err := s.wire()
 	if err != nil {
@@ -162,9 +162,9 @@ func (c *Client) GetSchedule(ctx context.Context, key string) (ScheduleInfo, err
 	return reply.info(), nil
 }
 
-// DeleteSchedule removes a schedule with its history. Its occurrences stay, or, with
-// cancelOccurrences, the waiting ones are cancelled, also if the schedule does not exist any
-// more. The result is Deleted or NotFound.
+// DeleteSchedule removes a schedule with its history. Its occurrences stay; with cancelOccurrences
+// the waiting ones are cancelled, even if the schedule no longer exists. The result is Deleted or
+// NotFound.
 func (c *Client) DeleteSchedule(ctx context.Context, key string, cancelOccurrences bool) (ScheduleReceipt, error) {
 	query := ""
 	if cancelOccurrences {
@@ -173,7 +173,7 @@ func (c *Client) DeleteSchedule(ctx context.Context, key string, cancelOccurrenc
 	return c.changeSchedule(ctx, http.MethodDelete, key, query, nil)
 }
 
-// PauseSchedule stops a schedule from creating occurrences. Those that exist run; planned times
+// PauseSchedule stops a schedule from creating occurrences. Existing occurrences run; planned times
 // that pass during the pause are missed. The text, of at most 256 bytes, says why.
 func (c *Client) PauseSchedule(ctx context.Context, key, text string) error {
 	if err := checkTexts("PauseSchedule", "text", text); err != nil {
@@ -206,7 +206,7 @@ func (c *Client) schedule(ctx context.Context, r request, key string) (reply sch
 	return reply, repeated, err
 }
 
-// TriggerSchedule creates an occurrence that is due now, whatever the plan and a pause say, and
+// TriggerSchedule creates an occurrence that is due now, regardless of the plan and of a pause, and
 // returns it.
 func (c *Client) TriggerSchedule(ctx context.Context, key string) (Occurrence, error) {
 	r, _, err := c.schedule(ctx, request{method: http.MethodPost, path: schedulePath(key) + "/trigger", kind: creates}, key)
@@ -216,9 +216,9 @@ func (c *Client) TriggerSchedule(ctx context.Context, key string) (Occurrence, e
 	return Occurrence{Key: keyOf(r.Path, "/timers/", ""), Planned: r.Planned, Requested: "trigger", State: OccurrenceWaiting}, nil
 }
 
-// BackfillSchedule creates an occurrence, due now, for each planned time between two times, both
-// included, that have passed. It returns the number of occurrences, at most 1000; with an error
-// it is the number of those that timerd reports as created before the failure.
+// BackfillSchedule creates an occurrence, due now, for each past planned time between from and to,
+// both included. It returns the number of occurrences, at most 1000. With an error, this is the
+// number that timerd reports as created before the failure.
 func (c *Client) BackfillSchedule(ctx context.Context, key string, from, to time.Time) (int, error) {
 	r, _, err := c.schedule(ctx, request{
 		method: http.MethodPost, path: schedulePath(key) + "/backfill", body: interval{From: from, To: to}, kind: creates,
@@ -229,9 +229,9 @@ func (c *Client) BackfillSchedule(ctx context.Context, key string, from, to time
 	return r.Count, err
 }
 
-// PreviewSchedule returns up to count planned times after from, of a schedule that need not
-// exist. It uses Cron, Zone, Every, Offset, Start, End and Limit. The zero from is the present,
-// and count is 1 to 1000, or 0 for the default of 10.
+// PreviewSchedule returns up to count planned times after from. The schedule need not exist:
+// PreviewSchedule uses Cron, Zone, Every, Offset, Start, End and Limit. A zero from is the present;
+// count is 1 to 1000, or 0 for the default of 10.
 func (c *Client) PreviewSchedule(ctx context.Context, s Schedule, from time.Time, count int) (Preview, error) {
 	r, err := s.recurrence()
 	if err != nil {

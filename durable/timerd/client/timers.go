@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// MaxTimers is the maximum number of timers of one ScheduleMany.
+// MaxTimers is the maximum number of timers in one ScheduleMany.
 const MaxTimers = 500
 
 // Timer is a timer to schedule. Key and Callback.URL are required.
@@ -24,7 +24,7 @@ type Timer struct {
 	// Topic is at most 128 bytes of UTF-8. Topics share the workers fairly.
 	Topic    string
 	Callback Callback
-	// Body is what the callback gets, any bytes. The encoded callback, with its body, is at most 64 KiB.
+	// Body is the callback's body, any bytes. Encoded, callback and body have at most 64 KiB.
 	Body []byte
 	// IfAbsent refuses to replace a timer or dead letter of the same key: the result is Exists.
 	IfAbsent bool
@@ -34,25 +34,25 @@ type Timer struct {
 type Callback struct {
 	URL     string            // absolute, with http or https
 	Method  string            // default: POST
-	Headers map[string]string // timerd sets some itself, and refuses these
+	Headers map[string]string // except those that timerd sets itself and therefore refuses
 	Timeout time.Duration     // up to 10m; default: timerd's -call-timeout
 }
 
 // Result is an answer that the API foresees.
 type Result string
 
-// Results. Each is listed with the methods that return it.
+// Results, each with the methods that return it.
 const (
 	Created            Result = "created"              // Schedule, ScheduleMany, PutSchedule
 	Replaced           Result = "replaced"             // Schedule, ScheduleMany: a waiting timer; PutSchedule
 	ReplacedDeadLetter Result = "replaced dead letter" // Schedule, ScheduleMany
-	Succeeds           Result = "succeeds"             // Schedule, ScheduleMany: the key's timer runs; the new one waits for the end of that run
+	Succeeds           Result = "succeeds"             // Schedule, ScheduleMany: the key's timer runs, and the new one waits for the end of the run
 	Exists             Result = "exists"               // Schedule, ScheduleMany, PutSchedule: IfAbsent refused it
 	Refused            Result = "refused"              // ScheduleMany: the store is full
 	Unanswered         Result = "unanswered"           // ScheduleMany, with an error: the timer may have been added
 	Cancelled          Result = "cancelled"            // Cancel: no callback will begin
-	Running            Result = "running"              // Cancel: a callback is in progress, and is not tried again; Reset: nothing was changed
-	NotFound           Result = "not found"            // Cancel: no such timer, or a dead letter; DeleteSchedule
+	Running            Result = "running"              // Cancel: a callback is in progress, and will not be retried; Reset: nothing was changed
+	NotFound           Result = "not found"            // Cancel: no such timer, or a dead letter; DeleteSchedule: no such schedule
 	Moved              Result = "moved"                // Reset, ResetAt
 	Absent             Result = "absent"               // Reset, ResetAt, Requeue, Purge: no such timer or dead letter
 	Requeued           Result = "requeued"             // Requeue
@@ -67,8 +67,8 @@ type Receipt struct {
 	Key    string
 	Result Result
 	Due    time.Time // of Schedule and ScheduleMany, by the clock of timerd's store
-	// Repeated means that an earlier attempt may have been carried out, so that Result may
-	// describe the second of two changes. The package comment lists the consequences.
+	// Repeated means that timerd may have carried out an earlier attempt, and Result may describe
+	// the second of two changes. The package comment lists the consequences.
 	Repeated bool
 }
 
@@ -84,8 +84,8 @@ const (
 
 // TimerInfo is a timer as timerd shows it. Callback and Body are not in lists.
 type TimerInfo struct {
-	Key          string    // the exact bytes; of an occurrence: what Get, Cancel, Requeue and Purge take
-	Name         string    // the key as text for people
+	Key          string    // the exact bytes, for Get, Cancel, Requeue and Purge
+	Name         string    // the key as readable text
 	ID           string    // the callback's Idempotency-Key
 	Schedule     string    // of an occurrence: the key of its schedule
 	Planned      time.Time // of an occurrence
@@ -96,8 +96,8 @@ type TimerInfo struct {
 	LastError    string
 	LeaseEnd     time.Time // of a leased timer
 	Worker       string    // of a leased timer: the name of the worker that runs it; empty: not known
-	Cancelled    bool      // of a leased timer: it is not tried again
-	SuccessorDue time.Time // of a leased timer: of the one that follows it
+	Cancelled    bool      // of a leased timer: it will not be retried
+	SuccessorDue time.Time // of a leased timer: due time of its successor
 	Died         time.Time // of a dead letter
 	Callback     Callback  // empty if another program has scheduled the timer with a body of its own
 	Body         []byte
@@ -112,11 +112,11 @@ func (c *Client) Schedule(ctx context.Context, t Timer) (Receipt, error) {
 	return c.change(ctx, request{method: http.MethodPut, path: timerPath(t.Key), body: w, kind: sets}, t.Key)
 }
 
-// ScheduleMany schedules 1 to MaxTimers timers in one request, each by itself: some can be added
-// and others not. The keys must be UTF-8. It returns a receipt for each timer, in order. If it
-// also returns an error, the receipts are those that timerd knows of, or none; call again with
-// the timers that are Unanswered. The client repeats a batch only as a whole, and therefore not
-// once some timers have receipts.
+// ScheduleMany schedules 1 to MaxTimers timers in one request. Each is independent: timerd can add
+// some and not others. The keys must be UTF-8. ScheduleMany returns a receipt for each timer, in
+// order. With an error, the receipts are those that timerd knows, or none; call again with the
+// timers that are Unanswered. The client repeats a batch only as a whole, and therefore not once
+// some timers have receipts.
 func (c *Client) ScheduleMany(ctx context.Context, timers []Timer) ([]Receipt, error) {
 	if n := len(timers); n < 1 || n > MaxTimers {
 		return nil, invalid("timers", fmt.Sprintf("%d of them", n), fmt.Sprintf("1 to %d", MaxTimers))
@@ -154,7 +154,8 @@ func (c *Client) ScheduleMany(ctx context.Context, timers []Timer) ([]Receipt, e
 	return receipts, err
 }
 
-// Get returns a timer or dead letter: ErrNotFound if the key has none, or its timer has ended.
+// Get returns a timer or dead letter, or ErrNotFound if the key has none, as after the end of its
+// timer.
 func (c *Client) Get(ctx context.Context, key string) (TimerInfo, error) {
 	var reply timerInfo
 	if err := checkKey(key); err != nil {
@@ -181,7 +182,7 @@ func (c *Client) Cancel(ctx context.Context, key string) (Receipt, error) {
 	return c.change(ctx, request{method: http.MethodDelete, path: timerPath(key), kind: sets}, key)
 }
 
-// Requeue makes a dead letter due now, with its attempts from 0. The result is Requeued, Lives or
+// Requeue makes a dead letter due now, with attempts from 0. The result is Requeued, Lives or
 // Absent.
 func (c *Client) Requeue(ctx context.Context, key string) (Receipt, error) {
 	return c.change(ctx, request{method: http.MethodPost, path: "/dead/" + escape(key), kind: creates}, key)
@@ -192,7 +193,7 @@ func (c *Client) Purge(ctx context.Context, key string) (Receipt, error) {
 	return c.change(ctx, request{method: http.MethodDelete, path: "/dead/" + escape(key), kind: sets}, key)
 }
 
-// change makes a request that is answered with a receipt.
+// change makes a request whose answer is a receipt.
 func (c *Client) change(ctx context.Context, r request, key string) (Receipt, error) {
 	if err := checkKey(key); err != nil {
 		return Receipt{}, err
@@ -205,7 +206,8 @@ func (c *Client) change(ctx context.Context, r request, key string) (Receipt, er
 	return Receipt{Key: key, Result: reply.Result, Due: reply.Due, Repeated: repeated}, nil
 }
 
-// checkKey refuses an empty key, whose path would be another one; timerd checks the rest.
+// checkKey refuses an empty key, which would make the path that of another route. timerd checks the
+// rest.
 func checkKey(key string) error {
 	if key == "" {
 		return invalid("key", `""`, "1 byte or longer")
@@ -215,8 +217,7 @@ func checkKey(key string) error {
 
 func timerPath(key string) string { return "/timers/" + escape(key) }
 
-// escape encodes a key as one segment of a path. Servers resolve the segments . and .. if they
-// are not encoded.
+// escape encodes a key as one segment of a path, including . and .., which servers would resolve.
 func escape(key string) string {
 	if key == "." || key == ".." {
 		return strings.ReplaceAll(key, ".", "%2E")

@@ -144,7 +144,7 @@ func TestScheduleMany(t *testing.T) {
 	require.NotErrorIs(t, err, client.ErrUnsure)
 }
 
-// A list has the timers that match.
+// A list has only the timers that match.
 func TestFilteredList(t *testing.T) {
 	f, ctx := newFixture(t, store.Limits{}, ""), t.Context()
 	for i := range 9 {
@@ -173,7 +173,7 @@ func TestFilteredList(t *testing.T) {
 	}
 }
 
-// A list has each timer once and in order, whatever the size of a page, and can be left early.
+// A list has each timer once and in order, for any page size, and the caller can stop early.
 func TestList(t *testing.T) {
 	f, ctx := newFixture(t, store.Limits{}, ""), t.Context()
 	require.Empty(t, collect(t, f.List(ctx, client.Query{})))

@@ -7,30 +7,30 @@ import (
 )
 
 // WorkerInfo describes a worker of any process that shares timerd's store, as of its last
-// heartbeat. Workers send one every tenth of their lease, and at least once a second. Of a worker
-// whose version tells other things only Name, Live and Heartbeat are known.
+// heartbeat. Workers send heartbeats every tenth of their lease, and at least once a second. If a
+// worker of another version sends other data, only Name, Live and Heartbeat are known.
 type WorkerInfo struct {
 	Name      string    `json:"name"`
 	Live      bool      `json:"live"`      // its heartbeats arrive
 	Heartbeat time.Time `json:"heartbeat"` // the last one, by the clock of timerd's store
 	Since     time.Time `json:"since"`     // when the worker began, by the same clock
 
-	Slots           int `json:"slots"`            // attempts that it makes at once, at most
+	Slots           int `json:"slots"`            // maximum number of concurrent attempts
 	Running         int `json:"running"`          // attempts in progress
-	PreferredShards int `json:"preferred_shards"` // shards that it is the first to claim from
+	PreferredShards int `json:"preferred_shards"` // shards from which it claims first
 
 	// These are counts since the worker began.
 	Done      uint64 `json:"done"`    // attempts that succeeded
-	Retried   uint64 `json:"retried"` // attempts that failed and are followed by another
-	Snoozed   uint64 `json:"snoozed"` // attempts that were postponed and do not count
+	Retried   uint64 `json:"retried"` // attempts that failed and will be repeated
+	Snoozed   uint64 `json:"snoozed"` // postponed attempts, which do not count
 	Buried    uint64 `json:"buried"`  // timers that became dead letters
 	Cancelled uint64 `json:"cancelled"`
 
 	Late Lateness `json:"late"`
 }
 
-// Lateness is how long after timers were due their attempts began, in seconds, rounded up to the
-// next power of two.
+// Lateness is how late attempts began after the due time, in seconds, rounded up to the next power
+// of two.
 type Lateness struct {
 	Count uint64  `json:"count"`       // attempts
 	P50   float64 `json:"p50_seconds"` // half of the attempts were no later
@@ -43,8 +43,8 @@ type workerList struct {
 
 func (l *workerList) understood() bool { return l.Workers != nil }
 
-// Workers returns the workers of all processes that share timerd's store, by name: the live ones,
-// and for an hour those that died without leaving, at most a thousand of them.
+// Workers returns the workers of all processes that share timerd's store, by name: the live ones
+// and, for an hour, those that died without leaving; at most a thousand of the latter.
 func (c *Client) Workers(ctx context.Context) ([]WorkerInfo, error) {
 	var l workerList
 	if _, err := c.call(ctx, request{method: http.MethodGet, path: "/workers", kind: reads}, &l); err != nil {

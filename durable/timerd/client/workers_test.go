@@ -13,7 +13,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/timerd/client"
 )
 
-// Workers and the timers that they run are as timerd shows them.
+// The client shows workers, and the timers that they run, as timerd does.
 func TestWorkers(t *testing.T) {
 	f, ctx := newFixture(t, store.Limits{}, ""), t.Context()
 	workers, err := f.Workers(ctx)
@@ -36,7 +36,7 @@ func TestWorkers(t *testing.T) {
 	require.Equal(t, "w", i.Worker)
 }
 
-// A Worker has all that the API tells.
+// WorkerInfo has all fields of the API.
 func TestWorkersAreComplete(t *testing.T) {
 	reply := `{"workers":[{"name":"w","live":true,"heartbeat":"2030-01-02T12:00:00.000Z","since":"2030-01-02T11:00:00.000Z",
 		"slots":1,"running":2,"preferred_shards":3,"done":4,"retried":5,"snoozed":6,"buried":7,"cancelled":8,
