@@ -14,8 +14,8 @@ import (
 	"github.com/seed-782fa212/limbo/durable/timerd/client"
 )
 
-// notForClients are the operations for Prometheus and for client generators, and a path that
-// [client.Client.List] does not need.
+// notForClients are the operations for Prometheus and for client generators, and GET /dead, whose
+// timers [client.Client.List] reads by another path.
 var notForClients = map[string]bool{"GET /metrics": true, "GET /openapi.json": true, "GET /dead": true}
 
 // routes reads the operations of the API, as patterns of an http.ServeMux, from the OpenAPI

@@ -86,7 +86,7 @@ type ScheduleInfo struct {
 	Paused    time.Time // since when; the zero time if it is not paused
 	PauseNote string
 	Next      []time.Time // the next ten planned times
-	Overdue   time.Time   // the planned time without an occurrence, if it has passed
+	Overdue   time.Time   // the first planned time that passed without an occurrence
 	Waiting   time.Time   // the planned time whose occurrence waits for the end of another
 	Counts    Counts
 	Last      []Occurrence // the last ten; not in lists

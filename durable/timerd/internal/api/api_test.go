@@ -26,7 +26,7 @@ var noon = time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
 
 const shards = 4
 
-// fixture is a server on the oracle, whose clock stands at noon.
+// fixture is a server on the oracle with a clock that stands at noon.
 type fixture struct {
 	t      *testing.T
 	now    time.Time
@@ -69,7 +69,7 @@ func (f *fixture) serve(r *http.Request) *httptest.ResponseRecorder {
 	return w
 }
 
-// do makes a request and returns the status and the reply.
+// do sends a request and returns the status and the reply.
 func (f *fixture) do(method, path, body string) (int, string) {
 	f.t.Helper()
 	w := f.serve(f.request(method, path, body))
@@ -82,7 +82,7 @@ func (f *fixture) is(status int, reply string, method, path, body string) {
 	require.Equal(f.t, fmt.Sprint(status, " ", reply), fmt.Sprint(gotStatus, " ", got), "%s %s %s", method, path, body)
 }
 
-// claim leases what is due, as a worker would.
+// claim leases the due timer of a key, as a worker does.
 func (f *fixture) claim(key string) store.Lease {
 	f.t.Helper()
 	shard := store.ShardOf(key, shards)
@@ -116,7 +116,7 @@ func TestPutGetDelete(t *testing.T) {
 		Body:     `{"a":1}`,
 	}, i)
 
-	// What waits has the call that the handler makes.
+	// The timer has the call that the handler makes.
 	f.now = noon.Add(90 * time.Second)
 	lease := f.claim("order/7")
 	call, err := webhook.Decode(lease.Body)
@@ -138,11 +138,11 @@ func TestPutGetDelete(t *testing.T) {
 	f.is(404, `{"error":{"code":"not_found","message":"durable: no such timer or schedule"}}`, "GET", "/timers/order%2F7", "")
 	f.is(201, `{"key":"a","result":"created","due":"2030-01-02T12:01:30.000Z"}`, "PUT", "/timers/a", `{"after":"0s",`+callback+`}`)
 	_, reply = f.do("GET", "/timers/a", "")
-	require.Contains(t, reply, `"callback":{"url":"http://example.com/done"}}`) // nothing that was not given
+	require.Contains(t, reply, `"callback":{"url":"http://example.com/done"}}`) // no field that the request did not have
 	f.is(200, `{"key":"a","result":"cancelled"}`, "DELETE", "/timers/a", "")
 }
 
-// D8: the same key again.
+// D8: scheduling the same key again.
 func TestPutAgain(t *testing.T) {
 	f := newFixture(t, store.Limits{MaxPending: 1}, "")
 	put := func(status int, result, more string) {
@@ -187,7 +187,7 @@ func TestAnyKeyAndBody(t *testing.T) {
 	}
 }
 
-// A timer that another program has scheduled is shown with its body as it is.
+// A timer that another program scheduled is shown with its body as it is.
 func TestBodyThatIsNoCall(t *testing.T) {
 	f := newFixture(t, store.Limits{}, "")
 	for body, want := range map[string]string{
@@ -226,7 +226,7 @@ func TestBatch(t *testing.T) {
 	require.Equal(t, 10-shards+1, strings.Count(reply, `"refused"`))
 	f.is(400, `{"error":{"code":"invalid","message":"timers[1].after is \"x\", must be a duration of 0s or more, such as 1m30s","field":"timers[1].after","value":"\"x\"","range":"a duration of 0s or more, such as 1m30s"}}`,
 		"POST", "/timers", `{"timers":[{"key":"b","after":"1h",`+callback+`},{"key":"c","after":"x",`+callback+`}]}`)
-	f.is(404, `{"error":{"code":"not_found","message":"durable: no such timer or schedule"}}`, "GET", "/timers/b", "") // nothing was sent
+	f.is(404, `{"error":{"code":"not_found","message":"durable: no such timer or schedule"}}`, "GET", "/timers/b", "") // nothing was scheduled
 }
 
 // Each error names the field, its value and its range.
@@ -301,7 +301,7 @@ func TestErrors(t *testing.T) {
 	require.Equal(t, 415, status)
 }
 
-// What the store says has its status.
+// Each error of the store has its status.
 func TestStoreErrors(t *testing.T) {
 	f := newFixture(t, store.Limits{}, "")
 	require.NoError(t, f.store.Close())
@@ -316,7 +316,7 @@ func TestStoreErrors(t *testing.T) {
 	}
 }
 
-// answers is a store whose Schedule has other answers, by shard.
+// answers is a store whose Schedule fails by shard.
 type answers struct {
 	store.Store
 	of map[int]string
@@ -349,7 +349,7 @@ func answering(t *testing.T, of map[int]string) *fixture {
 	return f
 }
 
-// keyIn returns a key of a shard.
+// keyIn returns a key that belongs to a shard.
 func keyIn(shard int) string {
 	key := "k"
 	for store.ShardOf(key, shards) != shard {
@@ -358,8 +358,8 @@ func keyIn(shard int) string {
 	return key
 }
 
-// No error of the store hides another: of several the reply has the status and code of
-// the one that a client most has to know of, and the codes of the others.
+// If several errors come together, the reply has the status and code of the most important one, and
+// the codes of the others.
 func TestNoErrorHidesAnother(t *testing.T) {
 	for outcome, want := range map[string]string{
 		"": "201", "refused": "507 full []", "full": "507 full []", "unsure": "504 unsure []", "unconfirmed": "504 unconfirmed []",
@@ -379,7 +379,7 @@ func TestNoErrorHidesAnother(t *testing.T) {
 		require.Equal(t, want, got, outcome)
 	}
 
-	// A batch, by what two of its timers' shards answer.
+	// Batches of three timers, by the answers of the shards of two of them.
 	codes := map[string][]string{"": nil, "refused": {"full"}, "gone": {"timeout"}, "full, unsure": {"full", "unsure"}}
 	ranks := []string{"unsure", "unconfirmed", "store", "closed", "timeout", "full"}
 	statuses := map[string]int{"unsure": 504, "unconfirmed": 504, "store": 502, "closed": 503, "timeout": 503, "full": 507}

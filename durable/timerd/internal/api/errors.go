@@ -13,20 +13,20 @@ import (
 	"github.com/seed-782fa212/limbo/durable/webhook"
 )
 
-// Error is the reply to a request that failed, within {"error": …}.
+// Error is the reply to a failed request, within {"error": …}.
 type Error struct {
 	Status  int      `json:"-"`
 	Code    string   `json:"code"`           // one word, for programs
 	Also    []string `json:"also,omitempty"` // the codes of further errors of the store
 	Message string   `json:"message"`
-	Field   string   `json:"field,omitempty"` // what was out of bounds
+	Field   string   `json:"field,omitempty"` // the field that is out of range
 	Value   string   `json:"value,omitempty"`
 	Range   string   `json:"range,omitempty"`
 }
 
 func (e *Error) Error() string { return e.Message }
 
-// invalid is the error of a field: its name, what it was and what it must be.
+// invalid returns the error of a field: its name, its value and its range.
 func invalid(field, value, must string) *Error {
 	return &Error{
 		Status: http.StatusBadRequest, Code: "invalid", Field: field, Value: value, Range: must,
@@ -34,12 +34,12 @@ func invalid(field, value, must string) *Error {
 	}
 }
 
-// quote shows a value that a client sent, shortened.
+// quote quotes and shortens a client's value.
 func quote(s string) string { return strictjson.Quote(s) }
 
 func lengthOf(n int) string { return fmt.Sprintf("%d bytes long", n) }
 
-// within puts where a field stands before its name.
+// within prefixes the name of an error's field with the field's place in the request.
 func within(place string, err error) error {
 	var e *Error
 	if !errors.As(err, &e) || e.Field == "" {
@@ -51,7 +51,7 @@ func within(place string, err error) error {
 	return &f
 }
 
-// asError gives each error its status.
+// asError converts any error to an Error with its status.
 func asError(err error) *Error {
 	var e *Error
 	var read *strictjson.FieldError
@@ -75,16 +75,16 @@ func asError(err error) *Error {
 	return storeError(err, err)
 }
 
-// kind is a kind of errors of a store.
+// kind is a kind of store errors.
 type kind struct {
-	err    error // nil: any other
+	err    error // nil: any other error
 	status int
 	code   string
 }
 
-// storeErrors are what a store can return, the first the one that a client most has
-// to know of: when several come together it is the status and code of the reply, and
-// the others stand in also.
+// storeErrors are the errors that a store can return, in order of importance to a client. If
+// several come together, the first determines the status and code of the reply, and also lists the
+// others.
 var storeErrors = []kind{
 	{store.ErrUnsure, http.StatusGatewayTimeout, "unsure"},
 	{store.ErrUnconfirmed, http.StatusGatewayTimeout, "unconfirmed"},
@@ -96,7 +96,7 @@ var storeErrors = []kind{
 	{store.ErrNotFound, http.StatusNotFound, "not_found"},
 }
 
-// storeError returns the reply to err, which consists of parts.
+// storeError returns the reply to err, which is made of parts.
 func storeError(err error, parts ...error) *Error {
 	e := &Error{Message: err.Error()}
 	for _, s := range storeErrors {

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable"
 )
 
-// The reader accepts only JSON, and reads it as encoding/json does.
+// The reader accepts only JSON, and decodes it as encoding/json does.
 func FuzzTimer(f *testing.F) {
 	f.Add([]byte(`{"key":"a","at":null,"after":"1h","topic":"\ud83d\ude00","callback":{"url":"http:\/\/a","method":"GET","headers":{"A":"\u0001","":"b"},"timeout":"5s"},"body":"ä\\ud800","body_base64":"AP8=","if_absent":true}`))
 	f.Add([]byte(" { } \n"))
@@ -40,7 +40,8 @@ func FuzzTimer(f *testing.F) {
 	})
 }
 
-// So it does for a schedule; and one that is accepted has planned times, or an error of a field.
+// The reader also decodes schedules as encoding/json does. An accepted schedule has planned times,
+// or an error that names a field.
 func FuzzSchedule(f *testing.F) {
 	f.Add([]byte(`{"cron":"30 2 * * 1-5","zone":"Europe/Berlin","start":"2030-01-01T00:00:00Z","end":null,"limit":3,"jitter":"1m","overlap":"skip","missed":"all","catch_up":"1h","pause_on_dead":true,"topic":"t","callback":{"url":"http://a"},"body":"b","if_absent":false}`))
 	f.Add([]byte(`{"every":"15m","offset":"3m","callback":{"url":"http://a"},"body_base64":"AP8="}`))

@@ -25,14 +25,15 @@ func TestToken(t *testing.T) {
 		}
 	}
 	f.header = http.Header{}
-	f.is(200, `{"status":"ok"}`, "GET", "/healthz", "") // for those who watch it
+	f.is(200, `{"status":"ok"}`, "GET", "/healthz", "") // for monitoring, without a token
 	for _, value := range []string{"Bearer " + token, "bearer " + token} {
 		f.header = http.Header{"Authorization": {value}, "Host": {"timerd.example.com"}}
 		f.is(200, `{"timers":[]}`, "GET", "/timers", "")
 	}
 }
 
-// A page in a browser can neither send here, nor get here by a name of its own.
+// A web page can neither send requests from another origin, nor reach the API by a host name of its
+// own.
 func TestBrowsersAreRefused(t *testing.T) {
 	f := newFixture(t, store.Limits{}, "")
 	for _, host := range []string{"127.0.0.1", "127.0.0.1:7717", "[::1]:7717", "localhost", "LOCALHOST:7717"} {
@@ -52,7 +53,7 @@ func TestBrowsersAreRefused(t *testing.T) {
 	f.is(200, `{"timers":[]}`, "GET", "/timers", "")
 }
 
-// GET /metrics is the one that the server was given, behind its guard.
+// GET /metrics is the handler from the Options, behind the server's guard.
 func TestMetrics(t *testing.T) {
 	f := newFixture(t, store.Limits{}, "")
 	f.is(404, `{"error":{"code":"no_route","message":"there is no GET \"/metrics\""}}`, "GET", "/metrics", "")
@@ -70,8 +71,7 @@ func TestOptions(t *testing.T) {
 	require.EqualError(t, err, "timerd: Options.Timers is nil, must be given")
 }
 
-// Requests are counted, with their time, and logged: failures of the store as
-// warnings, others only for those who debug.
+// Requests are counted, timed and logged: failures of the store as warnings, others at debug level.
 func TestRequestsAreCountedAndLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, store.Limits{}, "")
@@ -117,7 +117,6 @@ func (s slow) Get(ctx context.Context, shard int, key string) (store.Record, err
 	return s.Store.Get(ctx, shard, key)
 }
 
-// Without a Logger there is the default one.
 func TestDefaultLogger(t *testing.T) {
 	f := newFixture(t, store.Limits{}, "")
 	var log strings.Builder

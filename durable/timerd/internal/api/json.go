@@ -9,7 +9,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/internal/strictjson"
 )
 
-// decode reads a request's JSON, all of it, with f.
+// decode reads a request's whole JSON with f.
 func decode(r *http.Request, f func(*strictjson.Reader) error) error {
 	b, err := readBody(r)
 	if err != nil {
@@ -55,7 +55,7 @@ func newReader(b []byte) *strictjson.Reader { return strictjson.New(b, "the requ
 func isJSON(contentType string) bool {
 	kind, _, _ := strings.Cut(contentType, ";")
 	switch strings.ToLower(strings.TrimSpace(kind)) {
-	case "application/json", "application/x-www-form-urlencoded": // the latter is what curl -d says
+	case "application/json", "application/x-www-form-urlencoded": // the latter is curl's default with -d
 		return true
 	}
 	return false

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/webhook"
 )
 
-// failure returns the error of a reply.
+// failure decodes the error in a reply.
 func failure(t *testing.T, reply string) Error {
 	t.Helper()
 	var e struct{ Error Error }
@@ -21,8 +21,8 @@ func failure(t *testing.T, reply string) Error {
 	return e.Error
 }
 
-// Text that is not UTF-8 is refused, with the field and the way out, instead of being
-// altered: two keys would become one.
+// Text that is not UTF-8 is refused, with an error that names the field and the alternative.
+// Altering it could turn two keys into one.
 func TestInvalidUTF8(t *testing.T) {
 	f := newFixture(t, store.Limits{}, "")
 	for _, bad := range []string{"\xff", "caf\xe9", "a\xc3", "\xed\xa0\x80", "\xf4\x90\x80\x80", `\ud800`, `\udc00`, `\uDBFFx`, `\ud800\u0041`, `\ud800\n`, `\ud800\ud800`, `\\\udfff`, "\xc0\x80", `a\u0041\xff`[:7] + "\xff"} {
@@ -62,7 +62,7 @@ func TestInvalidUTF8(t *testing.T) {
 	require.Empty(t, f.page("/timers").Timers)
 }
 
-// Text that is UTF-8 comes through, however JSON writes it.
+// UTF-8 text is kept, with any JSON escapes.
 func TestText(t *testing.T) {
 	f := newFixture(t, store.Limits{}, "")
 	for in, want := range map[string]string{
@@ -78,7 +78,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// The JSON is read as it is written: names exactly, each once, all of it.
+// JSON must have exact names, each once, and nothing after it.
 func TestJSON(t *testing.T) {
 	f := newFixture(t, store.Limits{}, "")
 	for body, want := range map[string]string{
@@ -189,8 +189,7 @@ func TestTooManyHeaders(t *testing.T) {
 	}
 }
 
-// A request makes the server allocate a small multiple of its size at most, whatever is in
-// it.
+// Decoding any request allocates at most a small multiple of its size.
 func TestRequestsAreBoundedBeforeTheyAreDecoded(t *testing.T) {
 	f := newFixture(t, store.Limits{}, "")
 	fill := func(n int, before, each, after string) string {
@@ -253,7 +252,7 @@ func TestRequestsAreBoundedBeforeTheyAreDecoded(t *testing.T) {
 		got := after.TotalAlloc - before.TotalAlloc
 		times := uint64(8)
 		if w.Code < 300 {
-			times = 24 // of which the call is encoded, and the store keeps one
+			times = 24 // encodes calls, and the store keeps one
 		}
 		if got > times*size+32<<10 {
 			t.Errorf("%s: %d bytes made the server allocate %d: %.300s", name, size, got, w.Body.String())

@@ -22,13 +22,13 @@ const (
 	maxPage     = 500
 )
 
-// Page is a part of a list.
+// Page is a page of a list.
 type Page struct {
 	Timers []Info `json:"timers"`
-	Next   string `json:"next,omitempty"` // for after=, if there may be more
+	Next   string `json:"next,omitempty"` // the next page's after; absent if there is none
 }
 
-// timers lists those in the state that the request names, or that wait.
+// timers lists the timers in the state that the request names, by default the waiting ones.
 func (s *Server) timers(r *http.Request) (int, any, error) { return s.list(r, durable.Query{}) }
 
 // dead lists dead letters.
@@ -57,7 +57,7 @@ func (s *Server) list(r *http.Request, q durable.Query) (int, any, error) {
 	return http.StatusOK, page, nil
 }
 
-// queryOf reads what is listed: the parameter state, unless q has one, and those of a filter.
+// queryOf reads the parameters of a filter, and the state unless q has one.
 func queryOf(r *http.Request, q *durable.Query) (limit int, err error) {
 	atMost := func(to *string, n int) func(string) error {
 		return func(value string) error {
@@ -88,11 +88,11 @@ func queryOf(r *http.Request, q *durable.Query) (limit int, err error) {
 	return limit, err
 }
 
-// pageOf reads the parameters limit and after, and those in more. What each of these returns says
-// what its value must be.
+// pageOf reads the parameters limit and after, and those in more. Each function of more returns an
+// error that says what its value must be.
 func pageOf(r *http.Request, more map[string]func(value string) error) (limit int, after durable.Cursor, err error) {
 	limit = defaultPage
-	for part := range strings.SplitSeq(r.URL.RawQuery, "&") { // URL.Query would keep any number of them
+	for part := range strings.SplitSeq(r.URL.RawQuery, "&") { // URL.Query would allocate for any number of parameters
 		name, value, _ := strings.Cut(part, "=")
 		value, err := url.QueryUnescape(value)
 		switch {
@@ -127,7 +127,7 @@ func pageOf(r *http.Request, more map[string]func(value string) error) (limit in
 	return limit, after, nil
 }
 
-// A cursor is shown as base64 of its time, 8 bytes, and its key.
+// A cursor is base64 of its time, in 8 bytes, and its key.
 func formatCursor(c durable.Cursor) string {
 	return base64.RawURLEncoding.EncodeToString(append(binary.BigEndian.AppendUint64(nil, uint64(c.At)), c.Key...))
 }

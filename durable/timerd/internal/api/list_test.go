@@ -24,8 +24,8 @@ func (f *fixture) page(path string) (p Page) {
 	return p
 }
 
-// A list is in order of due times and then keys, over all shards, each timer once,
-// whatever the size of a page.
+// A list is in order of due times and then keys, over all shards, and has each timer once, for any
+// page size.
 func TestListByDueTime(t *testing.T) {
 	f := newFixture(t, store.Limits{}, "")
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -56,7 +56,7 @@ func TestListByDueTime(t *testing.T) {
 	require.Len(t, f.page("/timers").Timers, defaultPage)
 }
 
-// A page is full even if one shard has all of it.
+// A page is full even if one shard has all timers.
 func TestListOfOneShard(t *testing.T) {
 	f := newFixture(t, store.Limits{}, "")
 	for i, n := 0, 0; n < 120; i++ {
@@ -97,18 +97,18 @@ func TestDeadLetters(t *testing.T) {
 	p = f.page("/dead?limit=2")
 	require.Equal(t, "a", f.page("/dead?limit=2&after=" + p.Next).Timers[0].Key)
 
-	f.is(404, `{"key":"b/b","result":"not found"}`, "DELETE", "/timers/b%2Fb", "") // D4: dead ones too
+	f.is(404, `{"key":"b/b","result":"not found"}`, "DELETE", "/timers/b%2Fb", "") // D4: a dead letter too
 	f.is(200, `{"key":"b/b","result":"requeued"}`, "POST", "/dead/b%2Fb", "")
 	f.is(409, `{"key":"b/b","result":"lives"}`, "POST", "/dead/b%2Fb", "")
 	f.is(404, `{"key":"x","result":"absent"}`, "POST", "/dead/x", "")
 	require.Equal(t, 1, f.claim("b/b").Attempt)
 	f.is(200, `{"key":"a","result":"purged"}`, "DELETE", "/dead/a", "")
 	f.is(404, `{"key":"a","result":"absent"}`, "DELETE", "/dead/a", "")
-	f.is(404, `{"key":"b/b","result":"absent"}`, "DELETE", "/dead/b%2Fb", "") // it lives
+	f.is(404, `{"key":"b/b","result":"absent"}`, "DELETE", "/dead/b%2Fb", "") // the key has a timer again
 	require.Len(t, f.page("/dead").Timers, 1)
 }
 
-// A store that fails while a page is put together fails the page.
+// If the store fails during a page, the page fails.
 func TestListFails(t *testing.T) {
 	f := newFixture(t, store.Limits{}, "")
 	for key := ""; len(key) < 250; key += "a" {
@@ -117,11 +117,11 @@ func TestListFails(t *testing.T) {
 		}
 	}
 	f.server.o.Timers = timersOn(t, &failing{Store: f.store, after: shards})
-	status, _ := f.do("GET", "/timers?limit=40", "") // the first read of that shard has fewer
+	status, _ := f.do("GET", "/timers?limit=40", "") // the first read of that shard has fewer timers
 	require.Equal(t, 502, status)
 }
 
-// failing is a store that fails after some calls of List.
+// failing is a store whose List fails after some calls.
 type failing struct {
 	store.Store
 	after int
@@ -134,7 +134,7 @@ func (s *failing) List(ctx context.Context, shard int, q store.Query) (store.Pag
 	return s.Store.List(ctx, shard, q)
 }
 
-// Lists take a state and a filter, page by page.
+// A list has the timers of one state that match a filter, page by page.
 func TestListFilters(t *testing.T) {
 	f := newFixture(t, store.Limits{}, "")
 	for i := range 6 {

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-782fa212/limbo/observe"
 )
 
-// requests counts what was asked for, and the time that it took.
+// requests counts the requests by route and status, with their durations.
 type requests struct {
 	mu       sync.Mutex
 	routes   map[string]histogram.Durations // guarded by mu
@@ -27,7 +27,7 @@ func (r *requests) add(route string, status int, took time.Duration) {
 	r.statuses[status]++
 }
 
-// Figures are those of the server's requests, for [observe.Custom].
+// Figures returns the metrics of the server's requests, for [observe.Custom].
 func (s *Server) Figures() (all []observe.Figure) {
 	s.requests.mu.Lock()
 	defer s.requests.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"net/http"
 )
 
-// openAPI describes the API, as OpenAPI 3.1 has it.
+// openAPI is the OpenAPI 3.1 document of the API.
 //
 //go:embed openapi.json
 var openAPI json.RawMessage

@@ -25,7 +25,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// spec is openapi.json, and what a test has seen of it.
+// spec is openapi.json, and the replies that a test has seen.
 type spec struct {
 	t    *testing.T
 	doc  *openapi3.T
@@ -40,8 +40,8 @@ type operation struct {
 
 func (o *operation) name() string { return o.Method + " " + o.Path }
 
-// loadSpec reads the document. It makes replies strict: a field that the document does not have is
-// an error here, although clients must accept it.
+// loadSpec reads the document and makes its replies strict: in the test, a field that the document
+// does not have is an error, although clients must accept it.
 func loadSpec(t *testing.T) *spec {
 	var tree any
 	require.NoError(t, json.Unmarshal(openAPI, &tree))
@@ -63,8 +63,8 @@ func loadSpec(t *testing.T) *spec {
 	return s
 }
 
-// strict returns a part of the document in which each object schema refuses unknown fields,
-// except a schema that is a part of others: what it does not know, another part may.
+// strict returns a part of the document in which each object schema refuses unknown fields, except
+// a schema that is combined with others: another one may have these fields.
 func strict(node any, part bool) any {
 	if items, ok := node.([]any); ok {
 		for i, item := range items {
@@ -119,7 +119,7 @@ func (s *spec) find(r *http.Request) (*operation, map[string]string) {
 	return nil, nil
 }
 
-// exchange sends a request and fails unless the document allows its reply. It returns the status,
+// exchange sends a request, and fails unless the document allows the reply. It returns the status,
 // and an error if the document does not allow the request.
 func (s *spec) exchange(f *fixture, method, path, body string) (status int, refused error) {
 	s.t.Helper()
@@ -154,7 +154,7 @@ func (s *spec) exchange(f *fixture, method, path, body string) (status int, refu
 	return w.Code, refused
 }
 
-// The document has each route of the server and no other, and says which routes need no token.
+// The document has exactly the routes of the server, and says which need no token.
 func TestOpenAPIHasTheRoutes(t *testing.T) {
 	s := loadSpec(t)
 	f := newFixture(t, store.Limits{}, token)
@@ -180,8 +180,8 @@ func TestOpenAPIIsServed(t *testing.T) {
 	require.JSONEq(t, string(openAPI), w.Body.String())
 }
 
-// The document allows each reply, and each request except those that the server answers with 400,
-// which it must not allow. The test sees every status of every operation.
+// The document allows each reply, and exactly the requests that the server does not answer with
+// 400. The test covers every status of every operation.
 func TestOpenAPI(t *testing.T) {
 	s := loadSpec(t)
 	f := newFixture(t, store.Limits{}, "")
@@ -213,7 +213,7 @@ func TestOpenAPI(t *testing.T) {
 	soon := `{"after":"1m30s",` + callback + `}`
 	full := `{"at":"2031-01-02T12:00:00.5+01:00","topic":"orders","callback":{"url":"https://example.com/done?a&b","method":"PUT","headers":{"X-A":"b"},"timeout":"5s"},"body":"{\"a\":1}"}`
 
-	// Timers, through all of their states.
+	// Timers, in all states.
 	is(201, "PUT", "/timers/order%2F7", full)
 	is(200, "GET", "/timers/order%2F7", "")
 	is(200, "PUT", "/timers/order%2F7", `{"key":"order/7","after":"0s",`+callback+`,"body_base64":"AP8="}`)
@@ -379,8 +379,8 @@ func TestOpenAPI(t *testing.T) {
 	}
 }
 
-// everyOperation sends the requests that all operations refuse in the same way, and at last closes
-// the store.
+// everyOperation sends the requests that all operations refuse alike. At the end it closes the
+// store.
 func (s *spec) everyOperation(f *fixture, timer string) {
 	bodies := map[string]string{
 		"PUT /timers/{key}": timer, "PATCH /timers/{key}": `{"after":"1h"}`, "POST /timers": `{"timers":[{"key":"a",` + timer[1:] + `]}`,
@@ -413,7 +413,7 @@ func (s *spec) everyOperation(f *fixture, timer string) {
 	all(401, "401", nil, valid)
 	f.server = server
 
-	// A web page of another origin gets text.
+	// A web page of another origin gets a reply in plain text.
 	f.header = http.Header{"Sec-Fetch-Site": {"cross-site"}}
 	status, _ := s.exchange(f, http.MethodPost, "/timers", bodies["POST /timers"])
 	require.Equal(s.t, 403, status)

@@ -10,17 +10,17 @@ import (
 	"github.com/seed-782fa212/limbo/durable/webhook"
 )
 
-// Result answers a change of one timer.
+// Result is the answer to a change of one timer.
 type Result struct {
 	Key    string `json:"key"`
 	Result string `json:"result"`
 	Due    string `json:"due,omitempty"` // by the store's clock
 }
 
-// Info is a timer as GET shows it.
+// Info is a timer in replies.
 type Info struct {
 	Key          string    `json:"key"`
-	Path         string    `json:"path"` // with the key's exact bytes, which JSON may not be able to show
+	Path         string    `json:"path"` // has the key's exact bytes, which need not be UTF-8
 	ID           string    `json:"id"`
 	Schedule     string    `json:"schedule,omitempty"` // of an occurrence: its schedule's key
 	Planned      string    `json:"planned,omitempty"`  // of an occurrence: its planned time, in UTC
@@ -39,7 +39,7 @@ type Info struct {
 	BodyBase64   []byte    `json:"body_base64,omitempty"`
 }
 
-// formatTime shows a time with milliseconds; "" for none.
+// formatTime formats a time with milliseconds, and a zero time as "".
 func formatTime(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -47,7 +47,7 @@ func formatTime(t time.Time) string {
 	return t.Format("2006-01-02T15:04:05.000Z07:00")
 }
 
-// formatPlanned shows a planned time, with milliseconds if it has any; "" for none.
+// formatPlanned formats a planned time, with milliseconds if it has any, and a zero time as "".
 func formatPlanned(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -67,8 +67,8 @@ func infoOf(t durable.Info) Info {
 	return i
 }
 
-// callOf shows an encoded call. The body of a timer that another program has scheduled is shown
-// as it is.
+// callOf decodes an encoded call. It returns other bodies, of timers that another program
+// scheduled, as they are.
 func callOf(encoded []byte) (callback *Callback, text string, binary []byte) {
 	body := encoded
 	if len(encoded) == 0 {
@@ -87,7 +87,7 @@ func callOf(encoded []byte) (callback *Callback, text string, binary []byte) {
 	return callback, "", body
 }
 
-// Readable returns a timer's body for people, as JSON: its callback, and the body of that.
+// Readable returns a timer's body as readable JSON: the callback and the callback's body.
 func Readable(encoded []byte) string {
 	var shown struct {
 		Callback   *Callback `json:"callback,omitempty"`
@@ -95,7 +95,7 @@ func Readable(encoded []byte) string {
 		BodyBase64 []byte    `json:"body_base64,omitempty"`
 	}
 	shown.Callback, shown.Body, shown.BodyBase64 = callOf(encoded)
-	text, _ := json.Marshal(shown) // of texts
+	text, _ := json.Marshal(shown) // cannot fail: all fields are text
 	return string(text)
 }
 
@@ -103,7 +103,7 @@ func pathOf(key string) string { return "/timers/" + escape(key) }
 
 func escape(key string) string {
 	switch key {
-	case ".", "..": // a client would resolve these
+	case ".", "..": // clients resolve these segments
 		return map[string]string{".": "%2E", "..": "%2E%2E"}[key]
 	}
 	return url.PathEscape(key)

@@ -13,21 +13,21 @@ import (
 
 // Timer is a request to schedule a timer.
 type Timer struct {
-	Key string `json:"key,omitempty"` // in POST /timers; in PUT it stands in the path
+	Key string `json:"key,omitempty"` // in POST /timers; PUT has it in the path
 	When
 	Payload
 }
 
-// Payload is what both timers and schedules have.
+// Payload has the fields that timers and schedules share.
 type Payload struct {
 	Topic      string    `json:"topic,omitempty"`
 	Callback   *Callback `json:"callback"`
-	Body       string    `json:"body,omitempty"`        // what the callback gets
-	BodyBase64 []byte    `json:"body_base64,omitempty"` // or this, if it is not text
+	Body       string    `json:"body,omitempty"`        // the callback's body, if it is text
+	BodyBase64 []byte    `json:"body_base64,omitempty"` // the callback's body otherwise
 	IfAbsent   bool      `json:"if_absent,omitempty"`
 }
 
-// When is one of both.
+// When is a due time: either At or After.
 type When struct {
 	At    string `json:"at,omitempty"`    // RFC 3339
 	After string `json:"after,omitempty"` // such as 1m30s
@@ -103,7 +103,7 @@ func (c *Callback) read(r *strictjson.Reader, field string) error {
 	})
 }
 
-// latest is the latest time that a timer can have.
+// latest is the latest due time of a timer.
 var latest = store.MaxMillis.Time()
 
 func (w When) times() (at time.Time, after time.Duration, err error) {
@@ -126,7 +126,7 @@ func (w When) times() (at time.Time, after time.Duration, err error) {
 	return at, 0, nil
 }
 
-// timer checks the request and returns it as package durable takes it.
+// timer checks the request and converts it for package durable.
 func (t Timer) timer() (durable.Timer, error) {
 	d := durable.Timer{Key: t.Key, Topic: t.Topic, IfAbsent: t.IfAbsent}
 	if err := checkKey(t.Key); err != nil {
@@ -180,7 +180,7 @@ func (p *Payload) call() (encoded []byte, err error) {
 	return encoded, nil
 }
 
-// checkKey refuses what is not the key of a timer, or of an occurrence.
+// checkKey refuses a key that neither a timer nor an occurrence can have.
 func checkKey(key string) error {
 	if n := len(key); n < 1 || n > store.MaxKey {
 		return invalid("key", lengthOf(n), fmt.Sprintf("1 to %d bytes long", store.MaxKey))

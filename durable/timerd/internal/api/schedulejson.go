@@ -12,18 +12,18 @@ import (
 	"github.com/seed-782fa212/limbo/durable/internal/strictjson"
 )
 
-// Recurrence is what the planned times of a schedule depend on.
+// Recurrence determines the planned times of a schedule.
 type Recurrence struct {
 	Cron   string `json:"cron,omitempty"` // with Zone
 	Zone   string `json:"zone,omitempty"`
-	Every  string `json:"every,omitempty"` // or this, with Offset, such as 15m
+	Every  string `json:"every,omitempty"` // instead of Cron, with Offset; such as 15m
 	Offset string `json:"offset,omitempty"`
 	Start  string `json:"start,omitempty"` // RFC 3339
 	End    string `json:"end,omitempty"`
 	Limit  int64  `json:"limit,omitempty"`
 }
 
-// Policy is what happens at the planned times of a schedule.
+// Policy says how a schedule treats its planned times.
 type Policy struct {
 	Jitter      string `json:"jitter,omitempty"`
 	Overlap     string `json:"overlap,omitempty"`
@@ -130,7 +130,7 @@ func (c *Recurrence) field(r *strictjson.Reader, name string) error {
 	return r.Unknown(name)
 }
 
-// fill checks what a durable.Schedule cannot express, and fills in the rest.
+// fill checks the values that a durable.Schedule cannot express, and sets d's fields.
 func (c *Recurrence) fill(d *durable.Schedule) (err error) {
 	switch {
 	case c.Cron == "" && c.Every == "":
@@ -173,7 +173,7 @@ func (p *Policy) fill(d *durable.Schedule) (err error) {
 	if d.CatchUp, err = readDuration("catch_up", p.CatchUp); err != nil {
 		return err
 	}
-	if p.CatchUp != "" && d.CatchUp == 0 { // which would be the default
+	if p.CatchUp != "" && d.CatchUp == 0 { // durable would take 0 for the default
 		return invalid("catch_up", quote(p.CatchUp), "1s to 87600h0m0s")
 	}
 	if p.Overlap != "" {
@@ -190,7 +190,7 @@ func (p *Policy) fill(d *durable.Schedule) (err error) {
 	return nil
 }
 
-// schedule checks the request and returns it as package durable takes it.
+// schedule checks the request and converts it for package durable.
 func (s *Schedule) schedule(key string) (d durable.Schedule, err error) {
 	d = durable.Schedule{Key: key, Topic: s.Topic, IfAbsent: s.IfAbsent}
 	if err := s.checkTopic(); err != nil {
@@ -206,7 +206,7 @@ func (s *Schedule) schedule(key string) (d durable.Schedule, err error) {
 	return d, err
 }
 
-// readDuration reads a duration; "" is 0.
+// readDuration parses a duration; "" is 0.
 func readDuration(field, text string) (time.Duration, error) {
 	if text == "" {
 		return 0, nil
@@ -218,7 +218,7 @@ func readDuration(field, text string) (time.Duration, error) {
 	return d, nil
 }
 
-// readTime reads a time; "" is the zero time.
+// readTime parses a time; "" is the zero time.
 func readTime(field, text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -230,15 +230,15 @@ func readTime(field, text string) (time.Time, error) {
 	return at, nil
 }
 
-// names are those that fields of a durable.FieldError have in JSON.
+// names maps the fields of a durable.FieldError to their names in JSON.
 var names = map[string]string{
 	"Cron": "cron", "Zone": "zone", "Every": "every", "Offset": "offset", "Start": "start", "End": "end",
 	"Limit": "limit", "Jitter": "jitter", "Overlap": "overlap", "Missed": "missed", "CatchUp": "catch_up",
 	"Topic": "topic", "Body": "body", "From": "from", "To": "to",
 }
 
-// fieldError returns the reply to what package durable says of a field. Where sent has the
-// field's text, the reply shows that as its value.
+// fieldError returns the reply to a FieldError of package durable. If sent has the field's text,
+// the reply shows that as the value.
 func fieldError(f *durable.FieldError, sent map[string]string) *Error {
 	name, known := names[f.Field]
 	if !known {
@@ -261,7 +261,7 @@ func fieldError(f *durable.FieldError, sent map[string]string) *Error {
 	}
 }
 
-// texts are the fields of the request whose values fieldError shows as they were sent.
+// texts returns the request's fields whose values fieldError shows as they were sent.
 func (c *Recurrence) texts() map[string]string {
 	return map[string]string{"cron": c.Cron, "zone": c.Zone, "every": c.Every, "offset": c.Offset, "start": c.Start, "end": c.End}
 }

@@ -6,34 +6,34 @@ import (
 	"github.com/seed-782fa212/limbo/durable"
 )
 
-// ScheduleResult answers a change of one schedule.
+// ScheduleResult is the answer to a change of one schedule.
 type ScheduleResult struct {
 	Key       string   `json:"key"`
 	Result    string   `json:"result"`
 	Next      []string `json:"next,omitzero"` // of PUT
 	Warning   string   `json:"warning,omitempty"`
-	Cancelled *int     `json:"cancelled,omitempty"` // of DELETE: occurrences
+	Cancelled *int     `json:"cancelled,omitempty"` // of DELETE: number of occurrences
 	Path      string   `json:"path,omitempty"`      // of a trigger: of the occurrence's timer
 	Planned   string   `json:"planned,omitempty"`
-	Count     *int     `json:"count,omitempty"` // of a backfill: occurrences
+	Count     *int     `json:"count,omitempty"` // of a backfill: number of occurrences
 }
 
-// Planned answers a preview.
+// Planned is the answer to a preview.
 type Planned struct {
 	Next    []string `json:"next"`
 	Warning string   `json:"warning,omitempty"`
 }
 
-// SchedulePage is a part of the list of schedules.
+// SchedulePage is a page of the list of schedules.
 type SchedulePage struct {
 	Schedules []ScheduleInfo `json:"schedules"`
-	Next      string         `json:"next,omitempty"` // for after=, if there may be more
+	Next      string         `json:"next,omitempty"` // the next page's after; absent if there is none
 }
 
-// ScheduleInfo is a schedule as GET shows it. All of its times are in the schedule's zone.
+// ScheduleInfo is a schedule in replies. All times are in the schedule's zone.
 type ScheduleInfo struct {
 	Key       string `json:"key"`
-	Path      string `json:"path"` // with the key's exact bytes
+	Path      string `json:"path"` // has the key's exact bytes
 	ID        string `json:"id,omitempty"`
 	State     string `json:"state"`             // active, paused, ended (no planned time is left) or problem
 	Problem   string `json:"problem,omitempty"` // why no worker can create occurrences
@@ -44,16 +44,16 @@ type ScheduleInfo struct {
 	Policy
 	Topic      string       `json:"topic,omitempty"`
 	Next       []string     `json:"next"`
-	Overdue    string       `json:"overdue,omitempty"` // the planned time that no worker has come to
-	Waiting    string       `json:"waiting,omitempty"` // the planned time that waits for the end of an occurrence
+	Overdue    string       `json:"overdue,omitempty"` // the first planned time that passed without an occurrence
+	Waiting    string       `json:"waiting,omitempty"` // the planned time whose occurrence waits for the end of another
 	Counts     Counts       `json:"counts"`
-	Last       []Occurrence `json:"last,omitzero"` // not in lists, and neither is the rest
+	Last       []Occurrence `json:"last,omitzero"` // this and all further fields are not in lists
 	Callback   *Callback    `json:"callback,omitempty"`
 	Body       string       `json:"body,omitempty"`
 	BodyBase64 []byte       `json:"body_base64,omitempty"`
 }
 
-// Counts are those of durable.ScheduleCounts.
+// Counts has the fields of durable.ScheduleCounts.
 type Counts struct {
 	Created        uint64 `json:"created"`
 	Triggered      uint64 `json:"triggered"`
@@ -78,7 +78,7 @@ type Occurrence struct {
 	Error     string `json:"error,omitempty"` // of its last failed attempt
 }
 
-// upcoming adds the planned times and the advice about a schedule.
+// upcoming adds the next planned times and the warning of a schedule.
 func (r *ScheduleResult) upcoming(s durable.Schedule, next []time.Time) {
 	r.Next, r.Warning = plannedTimes(next), s.Warning()
 }
@@ -91,7 +91,7 @@ func plannedTimes(times []time.Time) []string {
 	return texts
 }
 
-// zoneOf returns a schedule's zone; UTC if it has none, or one that this process does not know.
+// zoneOf returns a schedule's zone, or UTC if it has none or this process does not know it.
 func zoneOf(i durable.ScheduleInfo) *time.Location {
 	if len(i.Next) > 0 {
 		return i.Next[0].Location()
@@ -114,7 +114,7 @@ func stateOf(i durable.ScheduleInfo) string {
 	return "active"
 }
 
-// scheduleInfoOf shows a schedule, in full or as lists do.
+// scheduleInfoOf converts a schedule for a reply, in full or as in lists.
 func scheduleInfoOf(i durable.ScheduleInfo, full bool) ScheduleInfo {
 	zone := zoneOf(i)
 	local := func(at time.Time, format func(time.Time) string) string {
@@ -136,7 +136,7 @@ func scheduleInfoOf(i durable.ScheduleInfo, full bool) ScheduleInfo {
 	if i.ID != (durable.ID{}) {
 		reply.ID = i.ID.String()
 	}
-	if i.CatchUp > 0 { // else nothing of it can be read
+	if i.CatchUp > 0 { // otherwise this process cannot read the schedule
 		reply.Policy = Policy{
 			Jitter: durationText(i.Jitter), Overlap: i.Overlap.String(), Missed: i.Missed.String(),
 			CatchUp: i.CatchUp.String(), PauseOnDead: i.PauseOnDead,

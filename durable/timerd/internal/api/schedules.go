@@ -22,9 +22,9 @@ const (
 
 const schedulesPath = "/schedules/"
 
-// postSchedule serves POST /schedules/preview and POST /schedules/{key}/{verb}. A mux's pattern
-// cannot have a verb after {key...}, and {key} would refuse a key whose slashes are not encoded,
-// which the other routes take: the verb is what follows the path's last slash.
+// postSchedule serves POST /schedules/preview and POST /schedules/{key}/{verb}. The verb follows
+// the last slash of the path. A mux's pattern cannot have a verb after {key...}, and {key} would
+// refuse a key whose slashes are not encoded, which the other routes accept.
 func (s *Server) postSchedule(w http.ResponseWriter, r *http.Request) {
 	path := strings.TrimPrefix(r.URL.EscapedPath(), schedulesPath)
 	if path == "preview" {
@@ -42,7 +42,7 @@ func (s *Server) postSchedule(w http.ResponseWriter, r *http.Request) {
 	h.ServeHTTP(w, r)
 }
 
-// scheduleKey returns the key in the path.
+// scheduleKey checks and returns the key in the path.
 func scheduleKey(r *http.Request) (string, error) {
 	k := r.PathValue("key")
 	if n := len(k); n < 1 || n > maxScheduleKey {
@@ -54,8 +54,8 @@ func scheduleKey(r *http.Request) (string, error) {
 	return k, nil
 }
 
-// scheduleError returns the reply to an error about a schedule. A schedule that this process
-// cannot read is no failure of the store: 409.
+// scheduleError returns the reply to an error about a schedule. A schedule that this process cannot
+// read gives 409, because the store has not failed.
 func (s *Server) scheduleError(r *http.Request, key string, err error, sent map[string]string) error {
 	if storeError(err, err).Code != "store" {
 		return err
@@ -138,8 +138,9 @@ func (s *Server) schedules(r *http.Request) (int, any, error) {
 	return http.StatusOK, page, nil
 }
 
-// deleteSchedule removes a schedule, and with occurrences=cancel its waiting occurrences, also
-// those that an earlier request has left: 200, or 404 if there was no schedule.
+// deleteSchedule removes a schedule; with occurrences=cancel it also cancels the waiting
+// occurrences, including those that an earlier deletion left. It replies 200, or 404 if there was
+// no schedule.
 func (s *Server) deleteSchedule(r *http.Request) (int, any, error) {
 	k, err := scheduleKey(r)
 	if err != nil {
@@ -191,7 +192,7 @@ func (s *Server) resumeSchedule(r *http.Request) (int, any, error) {
 	return s.change(r, "resumed", func(k string) error { return s.o.Timers.ResumeSchedule(r.Context(), k) })
 }
 
-// change answers a change of one schedule.
+// change calls f with the key in the path, and replies with the result.
 func (s *Server) change(r *http.Request, result string, f func(key string) error) (int, any, error) {
 	k, err := scheduleKey(r)
 	if err != nil {
@@ -203,8 +204,8 @@ func (s *Server) change(r *http.Request, result string, f func(key string) error
 	return http.StatusOK, ScheduleResult{Key: k, Result: result}, nil
 }
 
-// triggerSchedule creates an occurrence that is due now. It reads the schedule first, for its
-// zone: a failure after the change would hide that it was made.
+// triggerSchedule creates an occurrence that is due now. It reads the schedule, for its zone,
+// before the change: a later failure would hide that the change was made.
 func (s *Server) triggerSchedule(r *http.Request) (int, any, error) {
 	if err := decodeAny(r, noFields); err != nil {
 		return 0, nil, err
@@ -227,8 +228,8 @@ func (s *Server) triggerSchedule(r *http.Request) (int, any, error) {
 	}, nil
 }
 
-// backfillSchedule creates the occurrences of planned times that have passed. If it fails
-// after some, the reply has their number beside the error.
+// backfillSchedule creates the occurrences of past planned times. If it fails after some, the reply
+// has their number in addition to the error.
 func (s *Server) backfillSchedule(r *http.Request) (int, any, error) {
 	var body Interval
 	if err := decode(r, body.read); err != nil {
@@ -258,7 +259,7 @@ func (s *Server) backfillSchedule(r *http.Request) (int, any, error) {
 	return http.StatusOK, ScheduleResult{Key: k, Result: "backfilled", Count: &n}, nil
 }
 
-// preview shows planned times. It needs no store.
+// preview returns planned times. It does not use the store.
 func (s *Server) preview(r *http.Request) (int, any, error) {
 	body := Preview{Count: defaultPreview}
 	if err := decode(r, body.read); err != nil {
@@ -291,7 +292,7 @@ func (s *Server) preview(r *http.Request) (int, any, error) {
 	return http.StatusOK, Planned{Next: reply.Next, Warning: reply.Warning}, nil
 }
 
-// noFields reads the body of a request that needs none.
+// noFields reads the body of a request that has no fields.
 func noFields(r *strictjson.Reader) error {
 	return r.Object("", func(name string) error { return r.Unknown(name) })
 }

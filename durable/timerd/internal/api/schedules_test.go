@@ -56,7 +56,7 @@ func TestPutSchedule(t *testing.T) {
 		`{"every":"15m","offset":"3m","start":"2030-01-03T01:00:00+01:00","end":"2030-01-03T00:18:00Z",`+callback+`}`)
 }
 
-// GET shows all that was put.
+// GET shows all fields that PUT sent.
 func TestGetSchedule(t *testing.T) {
 	f := newFixture(t, store.Limits{}, "")
 	f.do("PUT", "/schedules/report", `{"cron":"0 9 1 * *","zone":"Asia/Kathmandu","start":"2030-02-01T00:00:00Z","end":"2030-05-01T00:00:00Z","limit":2,"jitter":"5m","overlap":"buffer_one",
@@ -89,7 +89,7 @@ func TestGetSchedule(t *testing.T) {
 	require.Equal(t, "hello", i.Body)
 	f.is(404, `{"error":{"code":"not_found","message":"durable: no such timer or schedule"}}`, "GET", "/schedules/other", "")
 
-	// No worker has come to the last planned time.
+	// The last planned time has passed without a worker.
 	f.do("PUT", "/schedules/late", `{"cron":"0 14 * * *","zone":"Europe/Berlin","end":"2030-01-02T13:00:00Z",`+callback+`}`)
 	f.now = noon.Add(time.Hour + 5*time.Second)
 	i = f.schedule("/schedules/late")
@@ -107,7 +107,7 @@ func TestScheduleOfAFullStore(t *testing.T) {
 	f.is(200, `{"key":"a","result":"paused"}`, "POST", "/schedules/a/pause", "")
 }
 
-// Keys can have any bytes but zero bytes, and names that routes have, in all routes.
+// All routes accept keys with any bytes but zero bytes, even keys named like routes.
 func TestAnyKeyOfSchedules(t *testing.T) {
 	f := newFixture(t, store.Limits{}, "")
 	keys := []string{"order/7", "a/pause", "pause", "/pause", "preview", "preview/pause", "/", "//", ".", "..", "%2F", "a b", "?", "ä", "\xff", "\x01", strings.Repeat("/", 480)}
@@ -128,7 +128,7 @@ func TestAnyKeyOfSchedules(t *testing.T) {
 		require.Equal(t, key, info.Key)
 		require.Equal(t, 1, *f.result("DELETE", path+"?occurrences=cancel", "").Cancelled)
 	}
-	// A path with slashes that are not encoded names the same schedule in all routes.
+	// A path whose slashes are not encoded names the same schedule in all routes.
 	f.do("PUT", "/schedules/a/b/pause", nightly)
 	f.is(200, `{"key":"a/b/pause","result":"paused"}`, "POST", "/schedules/a/b/pause/pause", "")
 	f.is(200, `{"key":"a/b/pause","result":"resumed"}`, "POST", "/schedules/a%2Fb/pause/resume", "")
@@ -154,7 +154,7 @@ func TestPauseAndResume(t *testing.T) {
 	}
 }
 
-// A trigger replies where its timer is; that path leads through the routes of timers.
+// The reply to a trigger has the path of its timer, and that path works in the routes of timers.
 func TestTriggeredTimers(t *testing.T) {
 	f := newFixture(t, store.Limits{}, "")
 	f.do("PUT", "/schedules/order%2F7", nightly)
@@ -209,14 +209,14 @@ func TestBackfill(t *testing.T) {
 	require.Equal(t, "a @ 2030-01-02T10:00:00Z (backfill)", f.page("/timers").Timers[0].Key)
 	f.is(404, `{"error":{"code":"not_found","message":"durable: no such timer or schedule"}}`, "POST", "/schedules/b/backfill", `{"from":"2030-01-02T10:00:00Z","to":"2030-01-02T13:00:00+01:00"}`)
 
-	// One that fails half-way tells how far it came.
+	// A backfill that fails half-way reports how many occurrences it created.
 	f.server.o.Timers = timersOn(t, &swapOnce{Store: f.store})
 	status, reply := f.do("POST", "/schedules/a/backfill", `{"from":"2029-12-01T00:00:00Z","to":"2030-01-01T00:00:00Z"}`)
 	require.Equal(t, 502, status)
 	require.Contains(t, reply, `"count":100}`)
 }
 
-// swapOnce is a store whose plans can be changed once.
+// swapOnce is a store whose plans can be changed only once.
 type swapOnce struct {
 	store.Store
 	swapped bool
@@ -247,7 +247,7 @@ func TestDeleteSchedule(t *testing.T) {
 	}
 }
 
-// The list is in order of keys, over all shards, each schedule once, whatever the size of a page.
+// The list is in order of keys, over all shards, and has each schedule once, for any page size.
 func TestListSchedules(t *testing.T) {
 	f := newFixture(t, store.Limits{}, "")
 	f.is(200, `{"schedules":[]}`, "GET", "/schedules", "")
@@ -305,7 +305,7 @@ func TestPreview(t *testing.T) {
 	require.Len(t, p.Next, 10)
 }
 
-// Each error names the field as JSON does, its value and its range.
+// Each error has the field's JSON name, its value and its range.
 func TestScheduleErrors(t *testing.T) {
 	f := newFixture(t, store.Limits{}, "")
 	long := strings.Repeat("a", 61440)
@@ -428,7 +428,7 @@ func TestScheduleErrors(t *testing.T) {
 	require.Equal(t, 200, status, "a preview needs no store")
 }
 
-// rewrite changes a plan in the store, as a process of another version could.
+// rewrite changes a plan in the store, as a process of another version can.
 func (f *fixture) rewrite(key string, change func(body string) string) {
 	f.t.Helper()
 	shard := store.ShardOf(key, shards)
@@ -440,12 +440,12 @@ func (f *fixture) rewrite(key string, change func(body string) string) {
 }
 
 // A schedule that this process cannot read, or whose zone it does not know, is shown with the
-// reason, and can be deleted.
+// reason and can be deleted.
 func TestProblems(t *testing.T) {
 	const backfill = `{"from":"2030-01-02T10:00:00Z","to":"2030-01-02T11:00:00Z"}`
 	for problem, c := range map[string]struct {
 		change func(string) string
-		status map[string]int // of what can be done
+		status map[string]int // of each possible request
 	}{
 		`durable: schedule "a": Zone is "Europe/Nowher", must be an IANA name that this process knows`: {
 			func(body string) string { return strings.Replace(body, "Europe/Berlin", "Europe/Nowher", 1) },
@@ -484,7 +484,7 @@ func TestProblems(t *testing.T) {
 				require.Equal(t, Error{Code: "problem", Message: problem}, failure(t, reply))
 			}
 		}
-		// The request's own error is 400 all the same.
+		// An error of the request itself is still 400.
 		status, reply := f.do("PUT", "/schedules/a", `{"cron":"0 0 * * *","zone":"Europe/Nowher",`+callback+`}`)
 		require.Equal(t, 400, status, reply)
 		status, reply = f.do("PUT", "/schedules/a", nightly)
@@ -493,7 +493,7 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// A worker runs the planned occurrences; GET shows them, and the route's metrics are counted.
+// A worker runs the planned occurrences, GET shows them, and the metrics count the route.
 func TestScheduleThatRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine, err := memstore.New(memstore.Options{Shards: shards})
@@ -553,7 +553,7 @@ func TestScheduleThatRuns(t *testing.T) {
 	})
 }
 
-// Requests about schedules are counted by their pattern.
+// Requests about schedules are counted by route pattern.
 func TestScheduleRoutesAreCounted(t *testing.T) {
 	f := newFixture(t, store.Limits{}, "")
 	for range 2 {

@@ -22,36 +22,36 @@ import (
 const (
 	// MaxRequest bounds the body of a request about one timer.
 	MaxRequest = 256 << 10
-	// MaxBatch bounds that of POST /timers.
+	// MaxBatch bounds the body of POST /timers.
 	MaxBatch = 8 << 20
 
-	callTimeout   = 15 * time.Second // of all that a request does
+	callTimeout   = 15 * time.Second // for the whole handling of a request
 	healthTimeout = 2 * time.Second
 )
 
-// Options of a Server. Timers are needed.
+// Options configure a Server. Timers is required.
 type Options struct {
 	Timers *durable.Timers
-	// Token, if not empty, must come with each request but GET /healthz and GET /openapi.json.
+	// Token, if not empty, is required in each request except GET /healthz and GET /openapi.json.
 	Token  string
 	Logger *slog.Logger // default: slog.Default()
-	// Metrics answers GET /metrics; nil: nothing does. The server's own are its Figures.
+	// Metrics serves GET /metrics; nil: no such route. The server's own metrics are its Figures.
 	Metrics http.Handler
-	// Console answers all requests for /console/, and asks for the token itself; nil: nothing does.
+	// Console serves all requests for /console/, and checks the token itself; nil: no console.
 	Console http.Handler
 }
 
-// Server answers requests. It is an http.Handler.
+// Server is the http.Handler of the API.
 type Server struct {
 	o             Options
 	handler       http.Handler
-	schedulePosts map[string]http.Handler // by what follows schedulesPath in their patterns
-	other         http.Handler            // of requests without a route
+	schedulePosts map[string]http.Handler // by the rest of their patterns after schedulesPath
+	other         http.Handler            // for requests without a route
 	token         [sha256.Size]byte
 	requests      requests
 }
 
-// New returns a server, or an error that names the option that is missing.
+// New returns a server, or an error that names a missing option.
 func New(o Options) (*Server, error) {
 	switch {
 	case o.Timers == nil:
@@ -81,18 +81,18 @@ func New(o Options) (*Server, error) {
 	}
 	if o.Console != nil {
 		console := http.StripPrefix("/console", o.Console)
-		outer.Handle("/console", console) // sends the browser on to the page
+		outer.Handle("/console", console) // redirects to the page
 		outer.Handle("/console/", console)
 	}
 	guarded.Handle("POST "+schedulesPath+"{path...}", http.HandlerFunc(s.postSchedule))
 	guarded.Handle("/", s.other)
-	// No page in a browser has a reason to change timers.
+	// No web page of another origin has a reason to change timers.
 	outer.Handle("/", http.NewCrossOriginProtection().Handler(s.guard(guarded)))
 	s.handler = outer
 	return s, nil
 }
 
-// route is an operation of the API. New serves only these, and a test compares them with
+// route is an operation of the API. New serves only these routes, and a test compares them with
 // openapi.json.
 type route struct {
 	pattern string       // of a ServeMux, except those that postSchedule serves
@@ -140,8 +140,7 @@ func noRoute(r *http.Request) (int, any, error) {
 	return 0, nil, &Error{Status: http.StatusNotFound, Code: "no_route", Message: fmt.Sprintf("there is no %s %s", r.Method, quote(r.URL.Path))}
 }
 
-// json turns a function that returns a status and a reply into a handler, bounds
-// its request and its time, and counts and logs it.
+// json makes a handler of h. The handler bounds the request and its time, counts it and logs it.
 func (s *Server) json(pattern string, h handlerFunc) http.Handler {
 	limit := int64(MaxRequest)
 	if pattern == "POST /timers" {
@@ -179,11 +178,11 @@ func (s *Server) json(pattern string, h handlerFunc) http.Handler {
 	})
 }
 
-// failed is the reply to a request that failed.
+// failed is the reply to a failed request.
 type failed struct {
 	Error  *Error   `json:"error"`
-	Timers []Result `json:"timers,omitempty"` // of a batch, as far as they are known
-	Count  int      `json:"count,omitempty"`  // of a backfill: occurrences that were created
+	Timers []Result `json:"timers,omitempty"` // of a batch, as far as known
+	Count  int      `json:"count,omitempty"`  // of a backfill: created occurrences
 }
 
 func writeJSON(w http.ResponseWriter, status int, reply any) {
@@ -192,12 +191,12 @@ func writeJSON(w http.ResponseWriter, status int, reply any) {
 	w.WriteHeader(status)
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(reply) // the client may be gone
+	_ = enc.Encode(reply) // the client may have disconnected
 }
 
-// guard refuses requests without the token. If there is none it refuses those that
-// came by a name: a page in a browser can let a name of its own lead to this
-// address, and then it is no other origin.
+// guard refuses requests without the token. Without a configured token it refuses requests by a
+// host name: a web page can point a name of its own at this address, and then its requests are not
+// cross-origin.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.o.Token == "" && !isAddress(r.Host) {
@@ -219,7 +218,7 @@ func (s *Server) refuse(w http.ResponseWriter, e *Error) {
 	writeJSON(w, e.Status, failed{Error: e})
 }
 
-// authorized compares digests, in a time that does not depend on the token.
+// authorized compares digests, so that its time does not depend on the token.
 func (s *Server) authorized(r *http.Request) bool {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	sum := sha256.Sum256([]byte(token))

@@ -14,8 +14,8 @@ func key(r *http.Request) (string, error) {
 	return k, checkKey(k)
 }
 
-// put schedules one timer: 201 if the key was new, 200 if it replaces or succeeds
-// one, 409 if if_absent refuses it.
+// put schedules one timer. It replies 201 if the key was new, 200 if the timer replaces or succeeds
+// another, and 409 if if_absent refuses it.
 func (s *Server) put(r *http.Request) (int, any, error) {
 	var t Timer
 	if err := decode(r, func(r *strictjson.Reader) error { return t.read(r, "") }); err != nil {
@@ -60,9 +60,9 @@ func resultOf(key string, r store.Receipt) Result {
 	return result
 }
 
-// batch schedules up to store.MaxItems timers, each by itself, not all together: 200
-// if each has its result, which may be that the store was full. Otherwise the results
-// come with the error, and a timer without one is "unanswered".
+// batch schedules up to store.MaxItems timers, each independently. It replies 200 if each timer has
+// a result, which may be that the store was full. Otherwise the results come with the error, and a
+// timer without a result is "unanswered".
 func (s *Server) batch(r *http.Request) (int, any, error) {
 	timers, err := readBatch(r)
 	if err != nil {
@@ -81,7 +81,7 @@ func (s *Server) batch(r *http.Request) (int, any, error) {
 	}
 	if err != nil {
 		parts := []error{err}
-		if joined, ok := err.(interface{ Unwrap() []error }); ok { // one for each kind of failure
+		if joined, ok := err.(interface{ Unwrap() []error }); ok { // one error per kind of failure
 			parts = joined.Unwrap()
 		}
 		if e := storeError(err, parts...); e.Code != "full" || !answered {
@@ -91,8 +91,8 @@ func (s *Server) batch(r *http.Request) (int, any, error) {
 	return http.StatusOK, map[string][]Result{"timers": results}, nil
 }
 
-// readBatch reads one timer after the other, and stops at the first that is one too
-// many or out of bounds.
+// readBatch reads timers one by one, and stops at the first that is out of range or beyond the
+// maximum number.
 func readBatch(r *http.Request) (timers []durable.Timer, err error) {
 	must := fmt.Sprintf("1 to %d", store.MaxItems)
 	add := func(r *strictjson.Reader, i int) error {
@@ -135,7 +135,7 @@ func (s *Server) get(r *http.Request) (int, any, error) {
 	return http.StatusOK, infoOf(timer), nil
 }
 
-// reschedule moves a waiting timer: 200, 409 if it is running, 404.
+// reschedule moves a waiting timer. It replies 200, 409 if the timer is running, or 404.
 func (s *Server) reschedule(r *http.Request) (int, any, error) {
 	var when When
 	if err := decode(r, when.read); err != nil {
@@ -164,8 +164,8 @@ func (s *Server) reschedule(r *http.Request) (int, any, error) {
 	return status, Result{Key: durable.KeyText(k), Result: moved.String()}, nil
 }
 
-// cancel has three answers: 200 if no call-back will begin, 202 if one is under way,
-// 404 if there is no such timer, or it is dead.
+// cancel replies 200 if no callback will begin, 202 if one is running, and 404 if there is no such
+// timer or it is a dead letter.
 func (s *Server) cancel(r *http.Request) (int, any, error) {
 	k, err := key(r)
 	if err != nil {
@@ -181,7 +181,7 @@ func (s *Server) cancel(r *http.Request) (int, any, error) {
 	return status, Result{Key: durable.KeyText(k), Result: cancelled.String()}, nil
 }
 
-// requeue lets a dead letter wait again: 200, 409 if the key lives, 404.
+// requeue makes a dead letter wait again. It replies 200, 409 if the key has a timer, or 404.
 func (s *Server) requeue(r *http.Request) (int, any, error) {
 	k, err := key(r)
 	if err != nil {
@@ -197,7 +197,7 @@ func (s *Server) requeue(r *http.Request) (int, any, error) {
 	return status, Result{Key: durable.KeyText(k), Result: results[0].String()}, nil
 }
 
-// purge removes a dead letter: 200, 404.
+// purge removes a dead letter. It replies 200 or 404.
 func (s *Server) purge(r *http.Request) (int, any, error) {
 	k, err := key(r)
 	if err != nil {

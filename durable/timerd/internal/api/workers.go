@@ -6,12 +6,12 @@ import (
 	"github.com/seed-782fa212/limbo/durable"
 )
 
-// Worker is a worker as GET shows it.
+// Worker is a worker in replies.
 type Worker struct {
 	Name      string `json:"name"`
 	Live      bool   `json:"live"`
 	Heartbeat string `json:"heartbeat"`       // by the store's clock
-	Since     string `json:"since,omitempty"` // absent if the heartbeat tells nothing that this version knows
+	Since     string `json:"since,omitempty"` // absent if this version cannot read the heartbeat
 	Slots     int    `json:"slots"`
 	Running   int    `json:"running"`
 	Preferred int    `json:"preferred_shards"`
@@ -20,10 +20,10 @@ type Worker struct {
 	Snoozed   uint64 `json:"snoozed"`
 	Buried    uint64 `json:"buried"`
 	Cancelled uint64 `json:"cancelled"`
-	Late      *Late  `json:"late,omitempty"` // absent if nothing has run
+	Late      *Late  `json:"late,omitempty"` // absent before the first attempt
 }
 
-// Late is how long after timers were due their attempts began.
+// Late is how late attempts began after their timers were due.
 type Late struct {
 	Count uint64  `json:"count"` // attempts
 	P50   float64 `json:"p50_seconds"`

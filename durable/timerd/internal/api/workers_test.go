@@ -16,7 +16,7 @@ func (f *fixture) beat(worker string, ttl time.Duration, status string) {
 	require.NoError(f.t, err)
 }
 
-// Workers are listed by name, also those that have died and those of other versions.
+// Workers are listed by name, including dead ones and those of other versions.
 func TestWorkers(t *testing.T) {
 	f := newFixture(t, store.Limits{}, "")
 	f.is(200, `{"workers":[]}`, "GET", "/workers", "")
@@ -31,7 +31,7 @@ func TestWorkers(t *testing.T) {
 	require.Equal(t, 503, status)
 }
 
-// What a worker tells is shown, with the lateness as quantiles.
+// A worker is shown with all data of its heartbeat, the lateness as quantiles.
 func TestWorkerIsShown(t *testing.T) {
 	w := durable.WorkerInfo{
 		Name: "w", Live: true, Heartbeat: noon, Since: noon.Add(-time.Hour), Slots: 1, Running: 2, Preferred: 3,
@@ -48,7 +48,7 @@ func TestWorkerIsShown(t *testing.T) {
 	}, workerOf(&w))
 }
 
-// A timer that runs shows its worker, alone and in lists.
+// A running timer shows its worker, alone and in lists.
 func TestTimerShowsItsWorker(t *testing.T) {
 	f := newFixture(t, store.Limits{}, "")
 	f.beat("w", time.Minute, "")
