@@ -1,5 +1,4 @@
-// Package daemon is what timerd does between its start and its end: it opens a
-// store, serves the API, and runs what is due.
+// Package daemon runs timerd: it opens a store, serves the API, and runs a worker.
 package daemon
 
 import (
@@ -14,26 +13,26 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// Config is what the command's flags say, and what a test or the tour adds.
+// Config has the values of the command's flags, and hooks for tests and the tour.
 type Config struct {
 	Listen    string // host:port
-	Page      string // host:port of the live page, of loopback; empty: none
-	Store     string // pebble:DIR, redis://… and its like
+	Page      string // host:port of the live page, on loopback; empty: no page
+	Store     string // pebble:DIR, redis://… and so on
 	Namespace string // Redis: the prefix of all keys
-	// WaitReplicas is Redis' too: how many replicas must confirm a change.
+	// WaitReplicas, for Redis, is the number of replicas that must confirm a change.
 	WaitReplicas int
-	// Memory is the folder's: how many MiB its cache and two MemTables have; 0: 128.
+	// Memory, for a folder, is the size of its cache and two MemTables in MiB; 0: 128.
 	Memory      int
 	Shards      int
 	Limits      store.Limits
-	Token       string // needed unless Listen is a loopback address
+	Token       string // required unless Listen is a loopback address
 	Console     string // on, read-only or off; empty: off
-	TLSCert     string // a file; with TLSKey: the API speaks TLS
+	TLSCert     string // a file; with TLSKey it turns on TLS for the API
 	TLSKey      string // a file
-	TLSClientCA string // a file; clients need a certificate that one of its CAs has signed
+	TLSClientCA string // a file; clients need a certificate from one of its CAs
 	Logger      *slog.Logger
 
-	Workers     int // call-backs at the same time; 0: this process runs none
+	Workers     int // maximum number of concurrent callbacks; 0: no worker
 	Name        string
 	Lease       time.Duration
 	MaxAttempts int
@@ -49,12 +48,12 @@ type Config struct {
 
 	WrapStore   func(store.Store) store.Store         // may be nil
 	WrapHandler func(durable.Handler) durable.Handler // may be nil
-	OnListen    func(net.Addr)                        // called once requests are accepted; may be nil
-	OnPage      func(net.Addr)                        // likewise, of the page
+	OnListen    func(net.Addr)                        // called once the API accepts requests; may be nil
+	OnPage      func(net.Addr)                        // called once the page accepts requests; may be nil
 }
 
-// Check refuses what no other package checks, with an error that names the flag,
-// its value and its range.
+// Check checks the values that no other package checks. Its error names the flag, its value and its
+// range.
 func (c Config) Check() error {
 	host, _, err := net.SplitHostPort(c.Listen)
 	if err != nil {
@@ -107,8 +106,8 @@ func flagError(name, value, must string) error {
 	return fmt.Errorf("timerd: -%s is %q, must be %s", name, value, must)
 }
 
-// isLoopback reports whether nobody else can reach a host. A name other than
-// localhost could lead anywhere.
+// isLoopback reports whether only this machine can reach a host. A name other than localhost could
+// resolve to any address.
 func isLoopback(host string) bool {
 	a, err := netip.ParseAddr(host)
 	return err == nil && a.Unmap().IsLoopback() || strings.EqualFold(host, "localhost")

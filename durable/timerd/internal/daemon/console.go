@@ -16,7 +16,8 @@ const (
 	consoleOff      = "off"
 )
 
-// newConsole returns the console that Config.Console asks for, if any, and what closes it.
+// newConsole returns the console that Config.Console selects, if any, and a function that closes
+// it.
 func (d *daemon) newConsole(timers *durable.Timers) (_ http.Handler, closeIt func(), err error) {
 	if d.c.Console == "" || d.c.Console == consoleOff {
 		return nil, func() {}, nil

@@ -13,8 +13,8 @@ import (
 	"github.com/seed-782fa212/limbo/observe"
 )
 
-// figures returns the registry that the page shows and both listeners publish. Run adds the
-// API's own metrics to it.
+// figures returns the registry of metrics that the page shows and both listeners publish. Run adds
+// the API's own metrics.
 func (d *daemon) figures(timers *durable.Timers) (*observe.Registry, error) {
 	r := observe.New()
 	_, err := r.Add("timers", observe.Timers(timers))
@@ -27,14 +27,14 @@ func (d *daemon) figures(timers *durable.Timers) (*observe.Registry, error) {
 	return r, err
 }
 
-// metricsOf publishes figures for Prometheus.
+// metricsOf serves a registry to Prometheus.
 func metricsOf(figures *observe.Registry) http.Handler {
 	r := prometheus.NewRegistry()
 	r.MustRegister(figures)
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
 }
 
-// calls are the webhook's figures.
+// calls returns the webhook's metrics.
 func (d *daemon) calls() []observe.Figure {
 	st := d.hook.Stats()
 	calls := func(result string, n uint64) observe.Figure {
@@ -48,7 +48,7 @@ func (d *daemon) calls() []observe.Figure {
 	}
 }
 
-// lateness is how late timers were.
+// lateness records how late the first attempts of timers began.
 type lateness struct {
 	mu sync.Mutex
 	h  histogram.Durations // guarded by mu

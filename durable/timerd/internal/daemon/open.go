@@ -49,7 +49,7 @@ func (s withClient) Close() error {
 	return err
 }
 
-// storeName is Config.Store without what may be secret in it.
+// storeName is Config.Store without its secrets.
 func storeName(s string) string {
 	u, err := url.Parse(s)
 	if err != nil || strings.HasPrefix(s, "pebble:") {

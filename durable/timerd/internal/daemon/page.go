@@ -10,9 +10,9 @@ import (
 	"github.com/seed-782fa212/limbo/observe"
 )
 
-// startPage serves the live page at Config.Page, if that is set, until the function that it
-// returns is called. What is still open when that function's ctx ends is closed, and is no
-// error: a page that somebody looks at must not fail the shutdown.
+// startPage serves the live page at Config.Page, if set, until the caller calls stop. When the ctx
+// of stop ends, stop closes the open connections without an error, because an open page must not
+// fail the shutdown.
 func (d *daemon) startPage(figures *observe.Registry) (stop func(context.Context) error, err error) {
 	if d.c.Page == "" {
 		return func(context.Context) error { return nil }, nil
@@ -30,8 +30,8 @@ func (d *daemon) startPage(figures *observe.Registry) (stop func(context.Context
 	return func(ctx context.Context) error {
 		err := server.Shutdown(ctx)
 		if err != nil && ctx.Err() != nil {
-			// Someone who does not read; or who has connected and asked nothing yet, as
-			// browsers do, which net/http takes for busy for 5 s.
+			// A client does not read, or has connected without a request, as browsers do; net/http
+			// counts such a connection as busy for 5 s.
 			err = server.Close()
 		}
 		if e := <-served; !errors.Is(e, http.ErrServerClosed) {

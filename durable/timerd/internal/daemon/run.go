@@ -24,9 +24,9 @@ const (
 	maxHeader     = 16 << 10
 )
 
-// Run serves until ctx ends, and then: no request is accepted any more, those under
-// way are answered, no timer is claimed any more, and call-backs have Config.Grace
-// to end. It also returns, with an error, if the store closed itself.
+// Run serves until ctx ends. Then it accepts no more requests, answers those in progress, claims no
+// more timers, and gives running callbacks Config.Grace to end. It also returns, with an error, if
+// the store closes itself.
 func Run(ctx context.Context, c Config) error {
 	if err := c.Check(); err != nil {
 		return err
@@ -107,7 +107,7 @@ func Run(ctx context.Context, c Config) error {
 	return errors.Join(err, stopPage(grace))
 }
 
-// daemon is what runs beside the API.
+// daemon is the worker and the metrics, which run in addition to the API.
 type daemon struct {
 	c      Config
 	hook   *webhook.Handler // nil: no worker

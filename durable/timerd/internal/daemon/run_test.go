@@ -26,8 +26,7 @@ import (
 	"github.com/seed-782fa212/limbo/observe"
 )
 
-// start runs a daemon on a folder until the returned function is called, which
-// returns what Run did.
+// start runs a daemon on a folder until the returned function is called, which returns Run's error.
 func start(t *testing.T, c Config) (url string, stop func() error) {
 	c.Listen = "127.0.0.1:0"
 	c.Logger = slog.New(slog.DiscardHandler)
@@ -61,8 +60,8 @@ func do(t *testing.T, method, url, body string) (int, string) {
 	return res.StatusCode, string(b)
 }
 
-// A timer of a process that has stopped is called back by the next one, signed, and
-// is gone then; a shutdown lets the call-back under way end.
+// When a process has stopped, the next one makes the callbacks of its timers, signed, and then
+// removes the timers. A shutdown lets a running callback end.
 func TestTimersOutliveTheProcess(t *testing.T) {
 	secret := []byte("0123456789abcdef")
 	called, finish := make(chan string), make(chan struct{})
@@ -77,7 +76,7 @@ func TestTimersOutliveTheProcess(t *testing.T) {
 	defer receiver.Close()
 	c := Config{Store: "pebble:" + filepath.Join(t.TempDir(), "timers"), Secret: secret, Grace: time.Minute}
 
-	url, stop := start(t, c) // it runs nothing
+	url, stop := start(t, c) // without a worker
 	status, reply := do(t, "PUT", url+"/timers/a", `{"after":"0s","callback":{"url":"`+receiver.URL+`"},"body":"hello"}`)
 	require.Equal(t, 201, status, reply)
 	require.NoError(t, stop())
@@ -98,13 +97,13 @@ func TestTimersOutliveTheProcess(t *testing.T) {
 
 	url, stop = start(t, c)
 	status, _ = do(t, "GET", url+"/timers/a", "")
-	require.Equal(t, 404, status) // it was acknowledged
+	require.Equal(t, 404, status) // the callback was acknowledged
 	status, _ = do(t, "GET", url+"/healthz", "")
 	require.Equal(t, 200, status)
 	require.NoError(t, stop())
 }
 
-// A schedule that was put calls back at its planned times, never early, with their names.
+// A schedule makes callbacks at its planned times, never early, with its key and the planned time.
 func TestSchedulesCallBack(t *testing.T) {
 	called := make(chan http.Header, 100)
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -139,7 +138,7 @@ func parse(t *testing.T, text string) time.Time {
 	return at
 }
 
-// The page and what it serves for Prometheus show the timers, and the worker if there is one.
+// The page and its /metrics show the timers, and the worker if there is one.
 func TestPage(t *testing.T) {
 	for _, workers := range []int{0, 1} {
 		page := make(chan net.Addr, 1)
@@ -148,7 +147,7 @@ func TestPage(t *testing.T) {
 		status, reply := do(t, "PUT", url+"/timers/a", `{"after":"1h","callback":{"url":"`+url+`"}}`)
 		require.Equal(t, 201, status, reply)
 		at := "http://" + (<-page).String()
-		require.Eventually(t, func() bool { // each scrape has what was read for the one before
+		require.Eventually(t, func() bool { // a scrape shows the values that the previous one requested
 			_, reply = do(t, "GET", at+"/metrics", "")
 			return strings.Contains(reply, "\nlimbo_durable_waiting{name=\"timers\"} 1\n")
 		}, time.Minute, time.Millisecond)
@@ -159,7 +158,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// A browser has connections open that it sends nothing on. They do not fail the shutdown.
+// Browsers open connections and send nothing on them. These do not fail the shutdown.
 func TestPageStopsDespiteASilentConnection(t *testing.T) {
 	page := make(chan net.Addr, 1)
 	d := &daemon{c: Config{Page: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler), OnPage: func(a net.Addr) { page <- a }}}
@@ -169,17 +168,17 @@ func TestPageStopsDespiteASilentConnection(t *testing.T) {
 	silent, err := net.Dial("tcp", at)
 	require.NoError(t, err)
 	defer silent.Close()
-	// Connections are accepted in order: when this one is answered the server has the other.
+	// The server accepts connections in order, so after this reply it has accepted the silent one.
 	status, _ := do(t, "GET", "http://"+at+"/", "")
 	require.Equal(t, 200, status)
-	over, cancel := context.WithTimeout(t.Context(), 0) // its time is over at once
+	over, cancel := context.WithTimeout(t.Context(), 0) // expires at once
 	defer cancel()
 	require.NoError(t, stop(over))
 	_, err = silent.Read(make([]byte, 1))
 	require.Error(t, err, "it is closed")
 }
 
-// promtool agrees with what both listeners publish.
+// promtool accepts the metrics of both listeners.
 func TestPromtool(t *testing.T) {
 	promtool := need.Program(t, "prometheus", "promtool")
 	page := make(chan net.Addr, 1)
@@ -187,7 +186,7 @@ func TestPromtool(t *testing.T) {
 	for _, where := range []string{url, "http://" + (<-page).String()} {
 		_, text := do(t, "GET", where+"/metrics", "")
 		check := exec.Command(promtool, "check", "metrics")
-		check.Stdin = strings.NewReader(text + "\n") // which do has cut off
+		check.Stdin = strings.NewReader(text + "\n") // which do trimmed
 		said, err := check.CombinedOutput()
 		require.NoError(t, err, "%s", said)
 		require.Empty(t, string(said))
@@ -195,7 +194,7 @@ func TestPromtool(t *testing.T) {
 	require.NoError(t, stop())
 }
 
-// The API and the page publish the same metrics, and README.md names them all.
+// The API and the page publish the same metrics, and README.md names all of them.
 func TestMetricsAreDocumented(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
 	require.NoError(t, err)
@@ -246,7 +245,7 @@ func TestStoreNameHidesSecrets(t *testing.T) {
 	require.Equal(t, "pebble:/a?b", storeName("pebble:/a?b"))
 }
 
-// The console is served beside the API, and shows a timer's callback without its secrets.
+// The API's listener also serves the console, which shows a timer's callback without its secrets.
 func TestConsole(t *testing.T) {
 	url, stop := start(t, Config{Store: "pebble:" + t.TempDir(), Console: consoleReadOnly, Workers: 0})
 	status, reply := do(t, "PUT", url+"/timers/order-7", `{"after":"1h","callback":{"url":"http://127.0.0.1:1/remind","headers":{"Authorization":"Bearer secret"}},"body":"seven"}`)
@@ -266,7 +265,7 @@ func TestConsole(t *testing.T) {
 	require.NotContains(t, reply, "Bearer secret")
 	status, reply = do(t, "POST", url+"/console/api/timers/cancel", `{}`)
 	require.Equal(t, 403, status, reply)
-	// The page's commands for curl reach the API, and run a timer now.
+	// The page's commands for curl use the API, and can run a timer now.
 	status, reply = do(t, "GET", url+"/console/api/session", "")
 	require.Equal(t, 200, status)
 	require.Contains(t, reply, `"api":"../"`)
@@ -281,7 +280,7 @@ func TestConsole(t *testing.T) {
 	require.EqualError(t, Run(t.Context(), Config{Listen: "127.0.0.1:0", Store: "pebble:x", Console: "maybe"}), `timerd: -console is "maybe", must be on, read-only or off`)
 }
 
-// The console refuses a schedule whose body timerd could not run.
+// The console refuses a schedule with a body that timerd cannot run.
 func TestConsoleChecksBodies(t *testing.T) {
 	url, stop := start(t, Config{Store: "pebble:" + t.TempDir(), Console: consoleOn})
 	put := func(body string) (int, string) {
@@ -304,7 +303,7 @@ func TestConsoleChecksBodies(t *testing.T) {
 	require.NoError(t, stop())
 }
 
-// With a token the page is served to anybody, and what it shows only to who has the token.
+// With a token, the console serves its page to everybody, and data only to users with the token.
 func TestConsoleAsksForTheToken(t *testing.T) {
 	url, stop := start(t, Config{Store: "pebble:" + t.TempDir(), Console: consoleOn, Token: "0123456789abcdef"})
 	status, _ := do(t, "GET", url+"/console/", "")

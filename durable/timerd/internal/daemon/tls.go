@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	tlsRecheck = time.Second // between two checks whether the files have changed
+	tlsRecheck = time.Second // between two checks for changed files
 	maxPEM     = 1 << 20     // bytes of a file with certificates or a key
 )
 
-// tlsFiles reads the files of the API's TLS, and reads them again when they change.
+// tlsFiles reads the files of the API's TLS, again whenever they change.
 type tlsFiles struct {
 	cert, key, clientCA string // clientCA may be empty
 	logger              *slog.Logger
@@ -27,7 +27,7 @@ type tlsFiles struct {
 
 	mu      sync.Mutex
 	checked time.Time    // guarded by mu
-	seen    [3]fileState // guarded by mu; as they were before they were last read
+	seen    [3]fileState // guarded by mu; taken before the last read of the contents
 	failure string       // guarded by mu; of the last read, empty if it succeeded
 }
 
@@ -52,10 +52,10 @@ func tlsConfig(c Config, now func() time.Time) (*tls.Config, error) {
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: f.configFor}, nil
 }
 
-// configFor returns the configuration of one handshake.
+// configFor returns the configuration for one handshake.
 func (f *tlsFiles) configFor(*tls.ClientHelloInfo) (*tls.Config, error) {
-	// A handshake does not wait for another one's check: a file system that does not answer
-	// would stop them all.
+	// A handshake does not wait for the check of another: a file system that hangs would block all
+	// handshakes.
 	if f.mu.TryLock() {
 		f.check()
 		f.mu.Unlock()
@@ -63,17 +63,17 @@ func (f *tlsFiles) configFor(*tls.ClientHelloInfo) (*tls.Config, error) {
 	return f.current.Load(), nil
 }
 
-// check reads the files again if they have changed. If they cannot be used, the previous
-// configuration stays. A failed read is repeated at the next check also without a change,
-// because a new owner or mode of a file changes neither its time nor its size. f.mu is held.
+// check reads the files again if they have changed. If the new files are unusable, the previous
+// configuration stays. check repeats a failed read the next time even without a change, because a
+// new owner or mode of a file changes neither its time nor its size. f.mu is held.
 func (f *tlsFiles) check() {
 	now := f.now()
 	if now.Sub(f.checked) < tlsRecheck {
 		return
 	}
 	f.checked = now
-	// The states are read before the contents: a file that changes in between differs at the
-	// next check.
+	// The states are taken before the contents are read, so that the next check sees a file that
+	// changes in between.
 	states := f.states()
 	changed := states != f.seen
 	if !changed && f.failure == "" {
@@ -154,7 +154,8 @@ func readPEM(flag, name string) ([]byte, error) {
 	return b, nil
 }
 
-// withoutPath returns the cause of a file's error, whose text would repeat the file's name.
+// withoutPath returns the cause of a file's error, without the file's name, which would appear
+// twice.
 func withoutPath(err error) error {
 	var e *os.PathError
 	if errors.As(err, &e) {

@@ -58,7 +58,7 @@ func (a *authority) pool() *x509.CertPool {
 	return p
 }
 
-// issue returns a certificate of 127.0.0.1, for servers and clients, and its key.
+// issue returns a certificate for 127.0.0.1, for servers and clients, and its key.
 func (a *authority) issue(serial int64) (certPEM, keyPEM []byte) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(a.t, err)
@@ -79,7 +79,7 @@ func (a *authority) pair(serial int64) []tls.Certificate {
 	return []tls.Certificate{pair}
 }
 
-// tlsFixture is a TLS listener whose clock only advances when a test says so.
+// tlsFixture is a TLS listener with a clock that only the test advances.
 type tlsFixture struct {
 	t    *testing.T
 	ca   *authority
@@ -129,8 +129,8 @@ func (f *tlsFixture) write(name string, content []byte) {
 	require.NoError(f.t, os.Chtimes(name, f.edit, f.edit))
 }
 
-// dial returns the serial number of the server's certificate. It reads a byte, because with
-// TLS 1.3 a client learns only after its handshake whether the server accepts its certificate.
+// dial returns the serial number of the server's certificate. It reads a byte, because in TLS 1.3 a
+// client learns only after its handshake whether the server accepts its certificate.
 func (f *tlsFixture) dial(config *tls.Config) (int64, error) {
 	if config.RootCAs == nil {
 		config.RootCAs = f.ca.pool()
@@ -169,8 +169,7 @@ func TestTLSReadsItsFilesAgain(t *testing.T) {
 	require.Contains(t, f.log.String(), "TLS has new certificates")
 }
 
-// New files that cannot be used leave the previous certificate, and each change of them logs one
-// warning.
+// Unusable new files leave the previous certificate in use. Each change of them logs one warning.
 func TestTLSKeepsTheCertificateThatWorks(t *testing.T) {
 	f := newTLSFixture(t, nil)
 	certPEM, keyPEM := f.ca.issue(11)
@@ -182,7 +181,7 @@ func TestTLSKeepsTheCertificateThatWorks(t *testing.T) {
 			require.Equal(t, warnings, f.warnings(), f.log.String())
 		}
 	}
-	f.write(f.c.TLSCert, certPEM) // the key is still the previous one's
+	f.write(f.c.TLSCert, certPEM) // the key is still the previous one
 	later(10, 1)
 	require.Contains(t, f.log.String(), "private key does not match")
 	f.write(f.c.TLSKey, []byte("no key"))
@@ -193,8 +192,7 @@ func TestTLSKeepsTheCertificateThatWorks(t *testing.T) {
 	later(11, 3)
 }
 
-// A failed read is repeated although the files' times and sizes stay: a file's mode may have
-// changed.
+// A failed read is repeated even if times and sizes stay, because a file's mode may have changed.
 func TestTLSRepeatsAFailedRead(t *testing.T) {
 	f := newTLSFixture(t, nil)
 	certPEM, keyPEM := f.ca.issue(11)
@@ -235,7 +233,7 @@ func TestTLSClientCertificates(t *testing.T) {
 	require.Equal(t, 1, f.warnings())
 }
 
-// A client whose CA was removed cannot resume the session that it has.
+// A client whose CA was removed cannot resume its session.
 func TestTLSChecksResumedSessions(t *testing.T) {
 	clients, others := newAuthority(t), newAuthority(t)
 	f := newTLSFixture(t, clients.pem())
@@ -307,7 +305,7 @@ func TestBadTLSFiles(t *testing.T) {
 	}
 }
 
-// An address that others can reach logs one warning without TLS, and none with it.
+// Listening beyond loopback logs one warning without TLS, and none with TLS.
 func TestPlainTextBeyondLoopbackWarns(t *testing.T) {
 	f := newTLSFixture(t, nil)
 	for _, c := range []Config{

@@ -5,24 +5,24 @@ import (
 	"sync"
 )
 
-// book is what the events of all ledgers amount to.
+// book combines the events of all ledgers.
 type book struct {
 	mu     sync.Mutex
 	tails  []*tail
 	timers map[int]*timerLife
-	keys   map[int][]*step // in the order in which they were done
-	acks   map[string]int  // by ID
-	ids    map[string]int  // the numbers of timers that have begun
-	wrong  map[string]bool // names of keys, once they are checked
+	keys   map[int][]*step // by key, in their order
+	acks   map[string]int  // acknowledgements by ID
+	ids    map[string]int  // numbers of the timers that have begun, by ID
+	wrong  map[string]bool // names of the keys with errors, set by check
 
 	schedules   map[int]*scheduleLife // by number
-	latest      map[int]int           // schedules, by the number of their keys
-	occurrences map[string]int        // schedules, by the IDs of their occurrences
+	latest      map[int]int           // number of the latest schedule, by key number
+	occurrences map[string]int        // numbers of schedules, by ID of the occurrence
 
 	live counts
 }
 
-// counts are for the table; what they cannot tell the check at the end does.
+// counts are the values of the table during the tour. The check at the end computes the rest.
 type counts struct {
 	sent, scheduled, ran, repeated, cancelled, occurrences int
 }
@@ -30,12 +30,12 @@ type counts struct {
 // step is a schedule or a cancel of a key.
 type step struct {
 	timer  *timerLife // nil: a cancel
-	sends  int        // more than one: an answer was lost
+	sends  int        // more than one if an answer was lost
 	acked  int64      // 0: no answer yet
 	result string
 }
 
-// timerLife is what happened to one timer. Times are microseconds.
+// timerLife is the lifecycle of one timer. Times are in microseconds.
 type timerLife struct {
 	step      *step
 	key       int
@@ -44,8 +44,8 @@ type timerLife struct {
 	due       int64 // ms, as the store answered
 	moves     []move
 	begins    []int64 // of its handlers
-	arrivals  []int64 // of its call-backs, as they were answered
-	succeeded int     // call-backs answered with 200
+	arrivals  []int64 // of its callbacks, when they were answered
+	succeeded int     // callbacks answered with 200
 }
 
 // move is a reschedule.
@@ -67,7 +67,7 @@ func newBook(paths ...string) *book {
 	return b
 }
 
-// read adds what is new in the ledgers.
+// read adds the new events of all ledgers.
 func (b *book) read() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -137,8 +137,8 @@ func (b *book) add(e event) error {
 	return nil
 }
 
-// sent adds a schedule that is sent, for the first time or again. A key's operations are
-// done one after another, so a key's last step is the one that is under way.
+// sent adds a schedule request, which can be a repetition. Operations on a key do not overlap, so
+// the key's last step is the one in progress.
 func (b *book) sent(t *timerLife, e event) {
 	b.live.sent++
 	steps := b.keys[e.Key]

@@ -6,25 +6,25 @@ import (
 	"github.com/seed-782fa212/limbo/durable/timerd/client"
 )
 
-// Summary is what the tour found; it is the line that -json prints. Early, lost,
-// ran_after_cancel, acknowledged_twice and left_behind must be 0, and so must those of Schedules.
+// Summary is the result of a tour; -json prints it. Early, lost, ran_after_cancel,
+// acknowledged_twice and left_behind must be 0, and so must the corresponding counts of Schedules.
 type Summary struct {
 	Timers            int    `json:"timers"`             // accepted
-	Ran               int    `json:"ran"`                // whose call-back was answered with 200
+	Ran               int    `json:"ran"`                // whose callback was answered with 200
 	Early             int    `json:"early"`              // begun or called back before they were due
-	Lost              int    `json:"lost"`               // neither ran, nor cancelled, replaced or dead
+	Lost              int    `json:"lost"`               // neither ran nor were cancelled, replaced or dead-lettered
 	RanAfterCancel    int    `json:"ran_after_cancel"`   // begun after the answer that they were cancelled or replaced
-	AcknowledgedTwice int    `json:"acknowledged_twice"` // of which the store accepted twice that they are done
-	Repeated          int    `json:"repeated"`           // call-backs answered with 200 beyond the first
+	AcknowledgedTwice int    `json:"acknowledged_twice"` // whose completion the store accepted twice
+	Repeated          int    `json:"repeated"`           // callbacks answered with 200 after the first
 	Cancelled         int    `json:"cancelled"`
 	Dead              int    `json:"dead"`
-	LateMS            LateMS `json:"late_ms"` // of the first call-back, kills and pauses included
+	LateMS            LateMS `json:"late_ms"` // of the first callback, including kills and pauses
 	WorkersKilled     int    `json:"workers_killed"`
 	EngineKilled      int    `json:"engine_killed"`
 	Cut               int64  `json:"cut"`         // connections to Redis
-	CameLate          int64  `json:"came_late"`   // whose last requests came late
-	CameTwice         int64  `json:"came_twice"`  // whose requests all came twice
-	LeftBehind        int    `json:"left_behind"` // what is in the store at the end
+	CameLate          int64  `json:"came_late"`   // connections whose last requests arrived late
+	CameTwice         int64  `json:"came_twice"`  // connections whose requests all arrived twice
+	LeftBehind        int    `json:"left_behind"` // entries in the store at the end
 
 	Schedules ScheduleSummary `json:"schedules"`
 }
@@ -35,13 +35,13 @@ type LateMS struct {
 	P99 float64 `json:"p99"`
 }
 
-// ok reports whether each zero is zero.
+// ok reports whether all counts that must be 0 are 0.
 func (s Summary) ok() bool {
 	return s.Early == 0 && s.Lost == 0 && s.RanAfterCancel == 0 && s.AcknowledgedTwice == 0 && s.LeftBehind == 0 && s.Schedules.ok()
 }
 
-// check goes through the book; dead are the keys of the dead letters, and infos the schedules
-// at the end. It notes the keys of which something is wrong, for history.
+// check evaluates the book. dead are the keys of the dead letters, and infos the schedules at the
+// end. It records the keys with errors, for history.
 func (b *book) check(dead map[string]bool, infos []client.ScheduleInfo) Summary {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -49,7 +49,7 @@ func (b *book) check(dead map[string]bool, infos []client.ScheduleInfo) Summary 
 	var late []int64
 	for _, t := range b.timers {
 		if t.step == nil || t.step.acked == 0 {
-			s.Lost++ // the scheduler never had an answer, or a timer runs that nobody scheduled
+			s.Lost++ // the scheduler never got an answer, or the timer runs although none was scheduled
 			b.wrong[keyName(t.key)] = true
 			continue
 		}
@@ -90,9 +90,9 @@ func (b *book) check(dead map[string]bool, infos []client.ScheduleInfo) Summary 
 	return s
 }
 
-// early reports whether a handler began, or a call-back came, before the due time
-// that was in force: that of the schedule until a reschedule is sent, that of the
-// reschedule once it is answered, either of both in between.
+// early reports whether a handler began, or a callback arrived, before the due time in force:
+// before a reschedule is sent the scheduled one, after its answer the new one, and in between the
+// earlier of both.
 func (t *timerLife) early() bool {
 	before := func(at int64) bool {
 		bound := t.notBefore
@@ -110,14 +110,14 @@ func (t *timerLife) early() bool {
 	return slices.ContainsFunc(t.begins, before) || slices.ContainsFunc(t.arrivals, before)
 }
 
-// late returns how many µs after it was due the timer's first call-back came. A
-// successor waited for a run besides, and what was sent twice is not known to be
-// one.
+// late returns how many µs after its due time the timer's first callback arrived. It returns false
+// for a successor, which also waited for a run, and for a timer that was sent twice, because the
+// second request may have scheduled it again.
 func (t *timerLife) late() (us int64, ok bool) {
 	if len(t.arrivals) == 0 || t.step.result == "succeeds" || t.step.sends > 1 || t.mode == modeSlow || t.mode.silent() {
 		return 0, false
 	}
-	due := max(t.due*1000, t.step.acked) // what was overdue when it was scheduled cannot come before
+	due := max(t.due*1000, t.step.acked) // a timer that was overdue when scheduled cannot arrive before the answer
 	for _, m := range t.moves {
 		if m.moved {
 			due = max(due, m.at*1000)
@@ -126,18 +126,18 @@ func (t *timerLife) late() (us int64, ok bool) {
 	return max(slices.Min(t.arrivals)-due, 0), true
 }
 
-// checkKey follows the timers of one key through its steps, and returns how many
-// were lost, and how many handlers began that must not have.
+// checkKey follows the timers of one key through its steps. It returns the number of lost timers,
+// and of handlers that began although they must not.
 func checkKey(steps []*step, dead bool) (lost, after int) {
 	for i, st := range steps {
 		if st.acked == 0 {
 			if st.timer == nil {
-				lost++ // a cancel without an answer; of a schedule check counts it
+				lost++ // a cancel without an answer; check counts a schedule without one
 			}
 			continue
 		}
-		// What is left of the timers before this step may still begin: the one that was
-		// claimed when the step met it, once; else none.
+		// The earlier timers of the key must not begin after this step, except one more time if a
+		// timer was running at the step.
 		allowed := 0
 		if st.result == "running" || st.result == "succeeds" {
 			allowed = 1
@@ -161,8 +161,8 @@ func checkKey(steps []*step, dead bool) (lost, after int) {
 	return lost, after
 }
 
-// endedBy reports whether a timer came to an end that it may have: it ran, is dead,
-// or the next step took its place.
+// endedBy reports whether a timer had a valid end: it ran, is a dead letter, or the next step
+// replaced or cancelled it.
 func (st *step) endedBy(next []*step, dead bool) bool {
 	if st.timer.succeeded > 0 {
 		return true
@@ -170,7 +170,7 @@ func (st *step) endedBy(next []*step, dead bool) bool {
 	if len(next) == 0 {
 		return dead
 	}
-	// An answer that was lost may have hidden that the step did it.
+	// The next step may have ended the timer even if its answer was lost.
 	if next[0].sends > 1 || next[0].acked == 0 {
 		return true
 	}
@@ -178,7 +178,7 @@ func (st *step) endedBy(next []*step, dead bool) bool {
 	case "cancelled", "running", "replaced", "succeeds", "replaced dead letter":
 		return true
 	}
-	return next[0].result == "not found" && dead // else there was nothing any more
+	return next[0].result == "not found" && dead // otherwise the timer was lost before
 }
 
 func quantile(sorted []int64, q float64) float64 {

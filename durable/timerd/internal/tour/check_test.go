@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Events of one timer, which is of key 1 if nothing else is said. Times are written as
-// milliseconds with three digits after them, so that 5000 is 5 ms.
+// schedule and the functions below make the events of one timer, by default of key 1. Times are
+// written as milliseconds with three more digits: 5000 is 5 ms.
 func schedule(at int64, timer, key int, notBefore int64) event {
 	return event{Kind: eventSchedule, At: at, Timer: timer, Key: key, NotBefore: notBefore, Mode: modeOK}
 }
@@ -46,7 +46,7 @@ func replies(at int64, timer int, id string, status int) event {
 	return event{Kind: eventReplies, At: at, Timer: timer, ID: id, Attempt: 1, Status: status}
 }
 
-// check runs events through a book.
+// check evaluates events.
 func check(t *testing.T, dead string, events []event) Summary {
 	t.Helper()
 	b := newBook()
@@ -60,8 +60,7 @@ func check(t *testing.T, dead string, events []event) Summary {
 	return b.check(keys, nil)
 }
 
-// What must be 0 is not when it must not be: a tour that cannot fail proves
-// nothing.
+// The check finds each error that must not occur: a tour that cannot fail proves nothing.
 func TestCheckFindsWhatIsWrong(t *testing.T) {
 	first := []event{schedule(1000, 1, 1, 100), scheduled(2000, 1, "created", 100)}
 	ran := []event{begins(100000, 1, "id"), replies(101000, 1, "id", 200), acknowledged(102000, "id")}
@@ -95,7 +94,7 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 		"replaced":            {events: with(first, again, thirdRan), want: Summary{Timers: 2, Ran: 1, LateMS: LateMS{1, 1}}},
 		"ran though replaced": {events: with(first, again, ran[:1], thirdRan), want: Summary{Timers: 2, Ran: 1, RanAfterCancel: 1, LateMS: LateMS{1, 1}}},
 		"succeeded": {events: with(first, again[:1], []event{scheduled(51000, 3, "succeeds", 200)}, ran[:1], thirdRan),
-			want: Summary{Timers: 2, Ran: 1}}, // it was claimed before, and failed
+			want: Summary{Timers: 2, Ran: 1}}, // it had been claimed before, and failed
 		"retried though succeeded": {events: with(first, again[:1], []event{scheduled(51000, 3, "succeeds", 200)}, ran[:1], ran[:1], thirdRan),
 			want: Summary{Timers: 2, Ran: 1, RanAfterCancel: 1}},
 		"first lost": {events: with(first, again[:1], []event{scheduled(51000, 3, "created", 200)}, thirdRan),
@@ -124,7 +123,7 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 	require.False(t, Summary{LeftBehind: 1}.ok())
 }
 
-// When something is wrong, what all ledgers say about the key is told in order of time.
+// For a key with an error, history prints the events of all ledgers in order of time.
 func TestHistory(t *testing.T) {
 	dir := t.TempDir()
 	ledgers := map[string][]event{

@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// The tour starts this binary again for its processes, with the role and what it
-// needs to know in the environment.
+// The tour runs this binary again for its processes, with role and configuration in the
+// environment.
 const (
 	roleVariable   = "LIMBO_TOUR_ROLE"
 	configVariable = "LIMBO_TOUR_CONFIG"
@@ -21,14 +21,13 @@ const (
 	roleWorker    = "worker"
 )
 
-// IsChild reports whether this process was started by a tour. If so, main calls
-// Child and nothing else.
+// IsChild reports whether a tour started this process. Then main calls only Child.
 func IsChild() bool { return os.Getenv(roleVariable) != "" }
 
-// Child does the part of a process of the tour and returns its exit status. It ends
-// with the process that started it, whose end closes standard input.
+// Child runs a process of the tour and returns its exit status. It ends with its parent, because
+// the parent's end closes standard input.
 func Child() int {
-	signal.Ignore(os.Interrupt) // the parent decides
+	signal.Ignore(os.Interrupt) // the parent ends its children
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	go func() {

@@ -19,10 +19,10 @@ import (
 type apiClient struct {
 	*client.Client
 	base      string
-	receivers []string // URLs of call-backs
+	receivers []string // URLs for callbacks
 }
 
-// newClient returns a client that sends each request once: the ledgers have every attempt.
+// newClient returns a client that sends each request once, so that the ledgers have every attempt.
 func newClient(base string) (*client.Client, error) {
 	return client.New(base, client.Options{
 		HTTPClient: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: atOnce}},
@@ -30,9 +30,9 @@ func newClient(base string) (*client.Client, error) {
 	})
 }
 
-// insist calls f, which makes a request, until the store has answered: the network fails. That a
-// timer or schedule does not exist, or that timerd cannot read it, is an answer, which the check
-// judges.
+// insist repeats f, which makes a request, until the store answers, because the network fails.
+// Answers include that a timer or schedule does not exist and that timerd cannot read it; the check
+// judges them.
 func insist(ctx context.Context, f func() error) error {
 	for {
 		err := f()
@@ -51,14 +51,14 @@ func insist(ctx context.Context, f func() error) error {
 	}
 }
 
-// busy returns how many timers wait or run, as of a second ago at most.
+// busy returns how many timers wait or run, as of at most a second ago.
 func (c apiClient) busy(ctx context.Context) (n int, err error) {
 	for {
 		f, err := c.figures(ctx)
 		if err != nil {
 			return 0, err
 		}
-		// A scrape has what was read because of the one before, if the store has answered.
+		// A scrape has the values that the previous one requested, once the store has answered.
 		if age, ok := f["age_seconds"]; ok && age <= 1 {
 			return int(f["waiting"] + f["leased"]), nil
 		}
@@ -70,7 +70,7 @@ func (c apiClient) busy(ctx context.Context) (n int, err error) {
 	}
 }
 
-// figures returns those of the store, by the ends of their names.
+// figures returns the store's metrics, by the ends of their names.
 func (c apiClient) figures(ctx context.Context) (map[string]float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -102,7 +102,7 @@ func (c apiClient) figures(ctx context.Context) (map[string]float64, error) {
 	return figures, lines.Err()
 }
 
-// all are lists with the longest pages.
+// all are options for lists with the longest pages.
 var all = client.ListOptions{PageSize: 500}
 
 // dead returns the keys and the last errors of all dead letters.
@@ -128,7 +128,7 @@ func (c apiClient) schedules(ctx context.Context) (infos []client.ScheduleInfo, 
 	return infos, nil
 }
 
-// purge removes dead letters. One whose answer was lost is absent the next time.
+// purge removes dead letters. If the answer is lost, the repetition gets Absent.
 func (c apiClient) purge(ctx context.Context, keys []string) error {
 	return each(ctx, keys, func(ctx context.Context, key string) error {
 		_, err := c.Purge(ctx, key)
@@ -144,7 +144,7 @@ func (c apiClient) remove(ctx context.Context, infos []client.ScheduleInfo) erro
 	})
 }
 
-// each makes a request for each of all, some at the same time.
+// each calls f for each element of all, some at the same time.
 func each[T any](ctx context.Context, all []T, f func(context.Context, T) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(16)

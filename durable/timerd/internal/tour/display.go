@@ -15,8 +15,8 @@ const (
 	lastSaid = 6                      // events below the table
 )
 
-// display shows how the tour goes, on standard error: a table that is drawn again
-// and again on a terminal, lines elsewhere.
+// display shows the progress of the tour on standard error: on a terminal a table that it redraws,
+// elsewhere lines.
 type display struct {
 	t        *tour
 	out      io.Writer
@@ -27,7 +27,7 @@ type display struct {
 	mu    sync.Mutex
 	start time.Time
 	said  []string
-	drawn int // lines of the table that stand on the screen
+	drawn int // lines of the table on the screen
 }
 
 func newDisplay(t *tour) *display {
@@ -80,7 +80,7 @@ func (d *display) run() {
 
 func (d *display) show() {
 	if err := d.t.book.read(); err != nil {
-		return // the check at the end meets it too, and reports it
+		return // the check at the end gets the same error and reports it
 	}
 	c := d.t.book.liveCounts()
 	if !d.terminal {
@@ -100,7 +100,7 @@ func (d *display) show() {
 		b.WriteString(line + "\n")
 	}
 	if d.drawn > 0 {
-		fmt.Fprintf(d.out, "\x1b[%dA\x1b[J", d.drawn) // up, and clear from there
+		fmt.Fprintf(d.out, "\x1b[%dA\x1b[J", d.drawn) // move up and clear the rest
 	}
 	d.drawn = strings.Count(b.String(), "\n")
 	fmt.Fprint(d.out, b.String())
@@ -118,7 +118,7 @@ func bar(part, whole int) string {
 	return strings.Repeat("█", n) + strings.Repeat("░", width-n)
 }
 
-// close shows the last state.
+// close shows the final state.
 func (d *display) close() {
 	close(d.end)
 	<-d.ended
@@ -129,12 +129,12 @@ func (d *display) close() {
 	}
 }
 
-// print is the summary for people.
+// print writes the summary as text.
 func (s Summary) print(w io.Writer) {
 	for _, line := range []struct {
 		name  string
 		value any
-		must  bool // be 0
+		must  bool // must be 0
 	}{
 		{"timers", s.Timers, false},
 		{"ran", s.Ran, false},

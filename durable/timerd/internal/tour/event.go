@@ -7,22 +7,22 @@ import (
 	"github.com/seed-782fa212/limbo/durable/timerd/client"
 )
 
-// event is what a process of the tour did. Which fields it has depends on its kind.
+// event is an action of a process of the tour. Its kind determines which fields it has.
 type event struct {
 	Kind      eventKind `json:"kind"`
 	At        int64     `json:"at"`                   // µs since 1970
-	Timer     int       `json:"timer,omitempty"`      // of all kinds but those of a cancel, and acknowledged
-	Key       int       `json:"key,omitempty"`        // schedule, and those of a cancel
+	Timer     int       `json:"timer,omitempty"`      // all kinds except cancel, cancelled and acknowledged
+	Key       int       `json:"key,omitempty"`        // schedule, cancel, cancelled; put, delete, pause, resume: of the schedule's key
 	NotBefore int64     `json:"not_before,omitempty"` // schedule: ms since 1970
-	Mode      mode      `json:"mode,omitempty"`       // schedule
+	Mode      mode      `json:"mode,omitempty"`       // schedule, put
 	Due       int64     `json:"due,omitempty"`        // scheduled, move: ms since 1970
-	Result    string    `json:"result,omitempty"`     // scheduled, cancelled, moved: the answer
-	ID        string    `json:"id,omitempty"`         // begins, acknowledged, replies
+	Result    string    `json:"result,omitempty"`     // scheduled, cancelled, moved, done: the answer; delete: keep or cancel
+	ID        string    `json:"id,omitempty"`         // begins, acknowledged, replies, created
 	Attempt   int       `json:"attempt,omitempty"`    // begins, replies
 	Status    int       `json:"status,omitempty"`     // replies
 
-	// Events of schedules and their occurrences have these, instead of Timer:
-	Schedule int            `json:"schedule,omitempty"` // its number
+	// Events of schedules and occurrences have these instead of Timer:
+	Schedule int            `json:"schedule,omitempty"` // the schedule's number
 	Planned  int64          `json:"planned,omitempty"`  // begins, created, replies: ms since 1970
 	Recurs   *recurrence    `json:"recurs,omitempty"`   // put
 	Counts   *client.Counts `json:"counts,omitempty"`   // counted
@@ -31,34 +31,34 @@ type event struct {
 type eventKind string
 
 const (
-	// A scheduler sends a request, repeats it if there was no answer, and gets its answer.
+	// A scheduler sends a request, which it repeats without an answer, or gets the answer.
 	eventSchedule  eventKind = "schedule"
 	eventScheduled eventKind = "scheduled"
 	eventCancel    eventKind = "cancel"
 	eventCancelled eventKind = "cancelled"
 	eventMove      eventKind = "move"
 	eventMoved     eventKind = "moved"
-	// The same about schedules; and before a deletion, what the schedule counted.
+	// The same for schedules, and a schedule's counts before its deletion.
 	eventPut     eventKind = "put"
 	eventDelete  eventKind = "delete"
 	eventPause   eventKind = "pause"
 	eventResume  eventKind = "resume"
 	eventDone    eventKind = "done" // the answer to one of these
 	eventCounted eventKind = "counted"
-	// A worker has created an occurrence by a request that it sent at the time.
+	// A worker created an occurrence. At is when it sent the request.
 	eventCreated eventKind = "created"
-	// A worker begins a handler; the store accepts that its timer is done.
+	// A worker begins a handler. The store accepts that a timer is done.
 	eventBegins       eventKind = "begins"
 	eventAcknowledged eventKind = "acknowledged"
-	// Of a receiver: it is about to reply to a call-back.
+	// A receiver is about to reply to a callback.
 	eventReplies eventKind = "replies"
 )
 
-// line returns the event as a ledger has it, without the end of the line.
+// line encodes the event for a ledger, without the newline.
 func (e event) line() []byte {
 	line, err := json.Marshal(e)
 	if err != nil {
-		panic(err) // no event has anything that JSON cannot hold
+		panic(err) // JSON can encode all events
 	}
 	return line
 }

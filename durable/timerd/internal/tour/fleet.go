@@ -15,34 +15,34 @@ import (
 
 const (
 	receivers  = 3
-	masters    = 3   // of a Redis Cluster
-	workers    = 3   // of Redis
-	concurrent = 256 // call-backs of a worker
+	masters    = 3   // of the Redis Cluster
+	workers    = 3   // with Redis
+	concurrent = 256 // callbacks of a worker
 	startUp    = time.Minute
 )
 
-// fleet are the tour's processes.
+// fleet has the tour's processes.
 //
-// With the embedded store: one timerd, which is the engine and the worker, and
-// receivers; both are killed and paused. With Redis: the redis-servers, which are
-// the engine, each behind a network; a timerd that serves the API and runs nothing;
-// timerds that run call-backs, which are killed and paused; and receivers.
+// With the embedded store these are one timerd, which is both engine and worker, and receivers; the
+// tour kills and pauses all of them. With Redis these are the redis-servers, which are the engine,
+// each behind a network; a timerd that serves the API without a worker; timerds with workers, which
+// the tour kills and pauses; and receivers.
 type fleet struct {
 	engines    []*process
-	join       func(context.Context) error // makes one engine of them, once they answer
+	join       func(context.Context) error // joins the engines once they answer; nil: nothing to join
 	networks   []*network
 	counts     networkCounts
 	front      *process
 	frontAt    string
-	runners    []*process // what counts as worker
+	runners    []*process // the processes that count as workers
 	receivers  []*process
 	schedulers []*process
-	all        []*process          // in the order of their start
-	left       func() (int, error) // counts what is in the store once the workers have ended
+	all        []*process          // in order of their start
+	left       func() (int, error) // counts the entries of the store after the workers have ended
 	healthy    []string            // host:ports that must accept connections before the load
 }
 
-// assemble decides on ports and files and makes the processes, but starts none.
+// assemble chooses ports and files and creates the processes, without starting them.
 func (t *tour) assemble() error {
 	f := &t.fleet
 	var err error
@@ -68,7 +68,7 @@ func (t *tour) assemble() error {
 		p := add(name, roleWorker, listen, func(ledger string) any {
 			return workerConfig{Listen: listen, Store: store, Workers: n, Ledger: ledger}
 		})
-		if p != nil { // else an error is noted
+		if p != nil { // otherwise add has recorded an error
 			p.revives = t.Store != Pebble
 		}
 		return p
@@ -140,7 +140,7 @@ func (t *tour) assemble() error {
 
 func (t *tour) schedulerLedger(i int) string { return t.path(fmt.Sprintf("scheduler-%d.ledger", i+1)) }
 
-// start starts all but the schedulers and waits until they answer.
+// start starts all processes except the schedulers, and waits until they answer.
 func (f *fleet) start(ctx context.Context) error {
 	for _, n := range f.networks {
 		if err := n.start(); err != nil {
@@ -189,8 +189,8 @@ func (f *fleet) waitSchedulers() error {
 	return errors.Join(errs...)
 }
 
-// stopWorkers lets the timerds end as they do at a shutdown, and what is late come; a
-// redis-server stays.
+// stopWorkers shuts the timerds down and delivers the late requests. The redis-servers keep
+// running.
 func (f *fleet) stopWorkers() {
 	for _, p := range append([]*process{f.front}, f.runners...) {
 		_ = p.stop(10 * time.Second)
@@ -200,7 +200,7 @@ func (f *fleet) stopWorkers() {
 	}
 }
 
-// stopAll ends what still runs, the last first.
+// stopAll ends all running processes, in reverse order of their start.
 func (f *fleet) stopAll() {
 	for _, p := range f.schedulers {
 		_ = p.kill()
@@ -224,7 +224,7 @@ func (f *fleet) kills() (workers, engines int) {
 	return workers, engines
 }
 
-// pebbleLeft counts what is in an embedded store that nobody has open.
+// pebbleLeft counts the entries of an embedded store that no process has open.
 func pebbleLeft(dir string) (n int, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startUp)
 	defer cancel()
@@ -267,7 +267,7 @@ func awaitHealth(ctx context.Context, address string) error {
 	})
 }
 
-// await repeats f until it succeeds, for startUp at most.
+// await repeats f until it succeeds, for at most startUp.
 func await(ctx context.Context, f func() error) error {
 	deadline := time.Now().Add(startUp)
 	for {

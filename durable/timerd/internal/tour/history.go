@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-const told = 3 // keys whose history is told
+const told = 3 // maximum number of keys in history
 
-// history prints what all ledgers say about some of the keys of which something is wrong,
-// key by key and in order of time.
+// history prints the events of all ledgers about some of the keys with errors, key by key and in
+// order of time.
 func (b *book) history(w io.Writer) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -49,7 +49,7 @@ func (b *book) history(w io.Writer) {
 	}
 }
 
-// nameOf returns the name of the key that an event is about.
+// nameOf returns the name of an event's key.
 func (b *book) nameOf(e event) string {
 	if number := cmp.Or(e.Schedule, b.occurrences[e.ID]); number != 0 {
 		return scheduleName(b.schedule(number).key)

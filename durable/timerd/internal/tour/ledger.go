@@ -9,10 +9,10 @@ import (
 	"sync"
 )
 
-// ledger is a file in which a process of the tour writes its events, each as a line of JSON
-// and by one write(2): what was written stays when the process is killed. A kill may cut a
-// write short where a page of the file ends; the next process then ends that line with the
-// word torn, and it counts for nothing, as if the kill had come before it.
+// ledger is a file to which a process of the tour appends its events, each as a line of JSON by one
+// write(2), so that written events survive a kill. A kill can cut a write short at the end of a
+// page of the file. The next process then ends that line with the word torn, and readers ignore it,
+// as if the kill had come before the write.
 type ledger struct {
 	mu sync.Mutex
 	f  *os.File
@@ -29,10 +29,10 @@ func openLedger(path string) (*ledger, error) {
 	return &ledger{f: f}, nil
 }
 
-// torn ends a line that was not written whole.
+// torn is the end of an incomplete line.
 const torn = " torn"
 
-// endTorn ends the last line, if it has no end.
+// endTorn ends the last line, if it is incomplete.
 func endTorn(f *os.File) error {
 	info, err := f.Stat()
 	if err != nil || info.Size() == 0 {
@@ -46,8 +46,7 @@ func endTorn(f *os.File) error {
 	return err
 }
 
-// write appends an event. A ledger that cannot be written makes the tour worthless: the
-// process ends.
+// write appends an event. If it fails, the tour is worthless, so it ends the process.
 func (l *ledger) write(e event) {
 	line := append(e.line(), '\n')
 	l.mu.Lock()
@@ -57,18 +56,18 @@ func (l *ledger) write(e event) {
 	}
 }
 
-// tail reads what is new in a ledger.
+// tail reads the new events of a ledger.
 type tail struct {
 	path   string
 	offset int64
-	rest   []byte // the start of a line whose end was not there yet
+	rest   []byte // a line without its end so far
 }
 
 // events calls f with each new event.
 func (t *tail) events(f func(event) error) error {
 	file, err := os.Open(t.path)
 	if os.IsNotExist(err) {
-		return nil // its process has not come so far
+		return nil // its process has not created it yet
 	}
 	if err != nil {
 		return err
@@ -98,7 +97,7 @@ func (t *tail) events(f func(event) error) error {
 			}
 		}
 		t.rest = bytes.Clone(t.rest)
-		if err != nil { // the end of the file
+		if err != nil { // end of file
 			return nil
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A process may be killed within a write: what it wrote of the line counts for nothing,
-// wherever the reader stands, and what the next process writes is whole.
+// A process can be killed within a write. Readers ignore the incomplete line wherever they stand,
+// and get the lines of the next process whole.
 func TestLedgerTornLine(t *testing.T) {
 	t.Parallel()
 	for _, part := range []string{"", "{", `{"kind":"replies","at":17953806`, string(replies(1795380682153706, 2, "id", 200).line())} {

@@ -12,35 +12,34 @@ import (
 
 const (
 	holdUp  = 300 * time.Millisecond // at most
-	lateBy  = 3 * time.Second        // at most; a worker has given up a call after a quarter of its lease
+	lateBy  = 3 * time.Second        // at most; a worker gives up a call after a quarter of its lease
 	maxHeld = 1 << 20                // bytes of a connection that are delivered late
 )
 
-// network stands between the timerds and one server, and does what networks do. It holds
-// requests up and cuts connections. It lets a request come late, when its client has
-// given it up and has asked again or for something else. And it lets all requests of some
-// connections come twice.
+// network is a faulty proxy between the timerds and one server. It delays requests and cuts
+// connections. It delivers a request late, after the client has given it up and sent it again or
+// sent another one. It delivers all requests of some connections twice.
 type network struct {
 	at       string // host:port
 	server   string
 	listener net.Listener
 	seed     uint64
-	calm     time.Duration // the mean time of a connection until something happens to it
+	calm     time.Duration // mean time until a fault of a connection
 
 	mu     sync.Mutex
 	conns  map[net.Conn]bool
-	over   chan struct{} // closed when what is late comes at once
-	gone   bool          // all connections are cut
+	over   chan struct{} // closed when late requests must be delivered at once
+	gone   bool          // set when all connections are cut
 	served sync.WaitGroup
 	counts *networkCounts
 }
 
-// networkCounts are what all networks of a tour did.
+// networkCounts count the faults of all networks of a tour.
 type networkCounts struct {
 	cut, late, twice atomic.Int64 // connections
 }
 
-// newNetwork takes an address at once, and connections from start on.
+// newNetwork returns a network for an address. start opens the listener.
 func newNetwork(at, server string, seed uint64, calm time.Duration, counts *networkCounts) *network {
 	return &network{at: at, server: server, seed: seed, calm: calm, conns: make(map[net.Conn]bool), over: make(chan struct{}), counts: counts}
 }
@@ -64,7 +63,7 @@ func (n *network) start() error {
 	return nil
 }
 
-// settle lets what is late come now, and returns once all of it has. No client is
+// settle delivers the late requests at once, and returns when all are delivered. No client is
 // connected any more.
 func (n *network) settle() {
 	close(n.over)
@@ -72,7 +71,7 @@ func (n *network) settle() {
 	n.served.Wait()
 }
 
-// cutAll ends the network.
+// cutAll cuts all connections and closes the listener.
 func (n *network) cutAll() {
 	n.mu.Lock()
 	n.gone = true
@@ -83,7 +82,7 @@ func (n *network) cutAll() {
 	_ = n.listener.Close()
 }
 
-// open keeps a connection, to be closed by the function that it returns.
+// open registers a connection. The returned function closes it.
 func (n *network) open(c net.Conn) (end func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -103,7 +102,7 @@ func (n *network) serve(client net.Conn, rng *rand.Rand) {
 	defer n.open(client)()
 	server, err := net.Dial("tcp", n.server)
 	if err != nil {
-		return // it is down, and the client sees its connection cut
+		return // the server is down: the client's connection is cut
 	}
 	defer n.open(server)()
 	n.served.Go(func() {
@@ -135,7 +134,7 @@ func (n *network) serve(client net.Conn, rng *rand.Rand) {
 				return
 			case dice < 4:
 				time.Sleep(time.Duration(rng.Int64N(int64(holdUp))))
-			default: // seldom in silence, for which all callers of a shard wait
+			default: // rarely without a cut, because then all callers of a shard wait
 				n.comeLate(client, server, buf[:k], dice < 7, rng)
 				return
 			}
@@ -146,9 +145,9 @@ func (n *network) serve(client net.Conn, rng *rand.Rand) {
 	}
 }
 
-// comeLate delivers what was read, and what else comes from the client until it closes,
-// after a while. If cut is set the client sees its connection cut at once; else it
-// waits for a reply as long as it wants.
+// comeLate delivers, after a delay, the data that was read and the data that the client sends until
+// it closes. If cut is set, comeLate closes the client's connection at once; otherwise the client
+// waits for a reply until it gives up or the delay ends.
 func (n *network) comeLate(client, server net.Conn, first []byte, cut bool, rng *rand.Rand) {
 	n.counts.late.Add(1)
 	held := bytes.NewBuffer(bytes.Clone(first))
@@ -168,14 +167,14 @@ func (n *network) comeLate(client, server net.Conn, first []byte, cut bool, rng 
 	rest(server)
 }
 
-// rest lets a server end its side of a connection, on which nothing more comes.
+// rest closes the sending side of a connection, and waits until the server closes its side.
 func rest(server net.Conn) {
 	_ = server.(*net.TCPConn).CloseWrite()
 	_, _ = io.Copy(io.Discard, server)
 }
 
-// second returns a function that delivers requests once more, over a connection of its
-// own and a little later, and drops the replies.
+// second returns a function that delivers requests a second time, a little later over a connection
+// of its own, and drops the replies.
 func (n *network) second(rng *rand.Rand) (send func([]byte), end func()) {
 	server, err := net.Dial("tcp", n.server)
 	if err != nil {
@@ -201,7 +200,7 @@ func (n *network) second(rng *rand.Rand) (send func([]byte), end func()) {
 	})
 	by := time.Duration(rng.Int64N(int64(holdUp)))
 	end = func() { close(parcels) }
-	full := false // for a server that is paused: no request may be put together of parts
+	full := false // the server is paused: stop for good, because skipping parts would mix requests
 	send = func(b []byte) {
 		if full {
 			return

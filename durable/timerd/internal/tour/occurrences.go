@@ -11,32 +11,32 @@ import (
 	"github.com/seed-782fa212/limbo/durable/timerd/client"
 )
 
-// scheduleLife is what happened to one schedule, from its creation to its deletion. Times are
+// scheduleLife is the lifecycle of one schedule, from its creation to its deletion. Times are in
 // microseconds.
 type scheduleLife struct {
 	key     int
-	puts    []*scheduleStep // those that created and replaced it
+	puts    []*scheduleStep // created and replaced it
 	last    *scheduleStep   // of any kind
-	deleted *scheduleStep   // nil: it was not
-	counted *client.Counts  // before it was deleted
+	deleted *scheduleStep   // nil: not deleted
+	counted *client.Counts  // its counts before the deletion
 	planned map[int64]*occurrence
 }
 
 // scheduleStep is a request about a schedule.
 type scheduleStep struct {
 	kind        eventKind
-	sent, acked int64 // the first try, and the answer; 0: none yet
+	sent, acked int64 // first try, and answer; 0: none yet
 	result      string
 	recurs      recurrence // put
-	cancels     bool       // delete: the occurrences that waited, too
+	cancels     bool       // delete: also cancel the waiting occurrences
 }
 
-// occurrence is what happened at one planned time of a schedule.
+// occurrence has the events of one planned time of a schedule.
 type occurrence struct {
 	ids     map[string]bool
-	seen    []int64 // when handlers began and call-backs arrived
-	created []int64 // when requests were sent that created it
-	ran     bool    // a call-back was answered with 200
+	seen    []int64 // when handlers began and callbacks arrived
+	created []int64 // when the requests that created it were sent
+	ran     bool    // a callback was answered with 200
 }
 
 func (b *book) schedule(number int) *scheduleLife {
@@ -54,7 +54,7 @@ func (b *book) addSchedule(e event) error {
 	switch e.Kind {
 	case eventPut, eventDelete, eventPause, eventResume:
 		s.key = e.Key
-		if s.last != nil && s.last.acked == 0 { // it is sent again
+		if s.last != nil && s.last.acked == 0 { // a repetition
 			return nil
 		}
 		s.last = &scheduleStep{kind: e.Kind, sent: e.At, cancels: e.Result == "cancel"}
@@ -93,28 +93,28 @@ func (b *book) addSchedule(e event) error {
 	return nil
 }
 
-// ScheduleSummary is what the tour found of its schedules. Early, doubled, lost and
-// after_delete must be 0.
+// ScheduleSummary is the result for the schedules of a tour. Early, doubled, lost and after_delete
+// must be 0.
 type ScheduleSummary struct {
 	Schedules   int `json:"schedules"` // created
 	Replaced    int `json:"replaced"`
 	Deleted     int `json:"deleted"`
-	Planned     int `json:"planned"`      // times of those that were not deleted, as the tour counts them
-	Created     int `json:"created"`      // occurrences, as these schedules count them, and as is known of the others
-	Skipped     int `json:"skipped"`      // planned times, as schedules count them that were not deleted
-	Done        int `json:"done"`         // occurrences whose call-back was answered with 200
-	Early       int `json:"early"`        // occurrences that began, or were called back, before their planned time
-	Doubled     int `json:"doubled"`      // IDs beyond the first of a planned time, and occurrences that none was planned for
-	Lost        int `json:"lost"`         // planned times neither created nor skipped, occurrences that did not end, schedules that are gone
-	AfterDelete int `json:"after_delete"` // occurrences that were created after the answer that their schedule is deleted
+	Planned     int `json:"planned"`      // planned times of schedules that were not deleted, as the tour counts them
+	Created     int `json:"created"`      // occurrences: as these schedules count them, and the known ones of deleted schedules
+	Skipped     int `json:"skipped"`      // planned times, as these schedules count them
+	Done        int `json:"done"`         // occurrences whose callback was answered with 200
+	Early       int `json:"early"`        // occurrences that began, or whose callback arrived, before their planned time
+	Doubled     int `json:"doubled"`      // IDs after the first of a planned time, and occurrences without a planned time
+	Lost        int `json:"lost"`         // planned times neither created nor skipped, occurrences that did not end, missing schedules
+	AfterDelete int `json:"after_delete"` // occurrences created after the answer that their schedule is deleted
 }
 
 func (s ScheduleSummary) ok() bool {
 	return s.Early == 0 && s.Doubled == 0 && s.Lost == 0 && s.AfterDelete == 0
 }
 
-// checkSchedules goes through the schedules. dead are the keys of the dead letters, and infos
-// are the schedules that the store has at the end.
+// checkSchedules evaluates the schedules. dead are the keys of the dead letters, and infos are the
+// schedules in the store at the end.
 func (b *book) checkSchedules(dead map[string]bool, infos []client.ScheduleInfo) (sum ScheduleSummary) {
 	have := make(map[string]*client.ScheduleInfo, len(infos))
 	for i := range infos {
@@ -135,10 +135,10 @@ func (b *book) checkSchedules(dead map[string]bool, infos []client.ScheduleInfo)
 		name := scheduleName(s.key)
 		info := have[name]
 		if b.latest[s.key] != number {
-			info = nil // it is that of a later schedule
+			info = nil // info belongs to a later schedule
 		}
 		if len(s.puts) == 0 || s.last.acked == 0 {
-			sum.Lost++ // a scheduler never had an answer, or an occurrence is of no schedule
+			sum.Lost++ // a scheduler never got an answer, or an occurrence has no schedule
 			b.wrong[name] = true
 			continue
 		}
@@ -152,8 +152,8 @@ func (b *book) checkSchedules(dead map[string]bool, infos []client.ScheduleInfo)
 	return sum
 }
 
-// check adds what is known of one schedule; again reports whether it has the key of an earlier
-// one, whose occurrences may have ended under it.
+// check adds one schedule to sum. again reports whether the schedule has the key of an earlier one,
+// whose occurrences may have ended under it.
 func (s *scheduleLife) check(sum *ScheduleSummary, info *client.ScheduleInfo, dead map[int64]bool, again bool) {
 	ran, ended := 0, 0
 	for at, o := range s.planned {
@@ -192,7 +192,7 @@ func (s *scheduleLife) check(sum *ScheduleSummary, info *client.ScheduleInfo, de
 	created, skipped := int(c.Created), int(c.SkippedOverlap+c.SkippedMissed+c.SkippedUpdated)
 	since := info.Created.UnixMilli()
 	if since < s.puts[0].sent/1000 || since > s.puts[0].acked/1000 {
-		sum.Lost++ // it is not what was put
+		sum.Lost++ // the stored schedule is not the one that was put
 		return
 	}
 	least, most := s.expected(since, math.MaxInt64)
@@ -201,10 +201,10 @@ func (s *scheduleLife) check(sum *ScheduleSummary, info *client.ScheduleInfo, de
 	sum.Skipped += skipped
 	sum.Lost += max(least-created-skipped, 0)
 	sum.Doubled += max(created+skipped-most, 0)
-	// Each is called back until it succeeds or is dead, or is cancelled.
+	// Each occurrence is called back until it succeeds, is a dead letter, or is cancelled.
 	sum.Lost += max(created-ended-int(c.Cancelled), 0)
 	sum.Doubled += max(len(s.planned)-created, 0)
-	if !again { // a dead letter that is requeued ends twice
+	if !again { // a requeued dead letter ends twice
 		ends := int(c.Done + c.Dead + c.Cancelled)
 		sum.Lost += max(created-ends, 0)
 		if c.Dead == 0 {
@@ -213,8 +213,8 @@ func (s *scheduleLife) check(sum *ScheduleSummary, info *client.ScheduleInfo, de
 	}
 }
 
-// checkDeleted adds what is known of a schedule that was deleted, of whose occurrences ended
-// have run or are dead.
+// checkDeleted adds a deleted schedule to sum. ended is how many of its occurrences ran or are dead
+// letters.
 func (s *scheduleLife) checkDeleted(sum *ScheduleSummary, info *client.ScheduleInfo, ended int) {
 	if info != nil {
 		sum.AfterDelete++
@@ -245,7 +245,8 @@ func (s *scheduleLife) checkDeleted(sum *ScheduleSummary, info *client.ScheduleI
 	}
 }
 
-// series returns the puts that changed the planned times: the first one, and replacements.
+// series returns the puts that changed the planned times: the first, and replacements with other
+// planned times.
 func (s *scheduleLife) series() (all []*scheduleStep) {
 	for _, p := range s.puts {
 		if n := len(all); n == 0 || !all[n-1].recurs.sameTimes(p.recurs) {
@@ -255,8 +256,8 @@ func (s *scheduleLife) series() (all []*scheduleStep) {
 	return all
 }
 
-// plans reports whether the schedule had a planned time. When a put came into force is only
-// known to be between its first try and its answer.
+// plans reports whether the schedule had a planned time. A put took effect at an unknown time
+// between its first try and its answer.
 func (s *scheduleLife) plans(at int64) bool {
 	all := s.series()
 	for i, p := range all {
@@ -267,9 +268,9 @@ func (s *scheduleLife) plans(at int64) bool {
 	return false
 }
 
-// expected returns how many planned times the schedule had after a time, up to another one.
-// A replacement ends one series and begins the next at some ms between its first try and its
-// answer: whichever makes the fewest or the most.
+// expected returns how many planned times the schedule had after since, up to until. A replacement
+// ends one series and begins the next at an unknown ms between its first try and its answer; least
+// and most are over all of these.
 func (s *scheduleLife) expected(since, until int64) (least, most int) {
 	all := s.series()
 	last := all[len(all)-1].recurs.count(since, until)

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/timerd/client"
 )
 
-// A schedule of which something is planned at 1000, 2000, … 9000 ms. Times of events are ms
+// everySecond is a schedule with planned times at 1000, 2000, … 9000 ms. Times of events are in ms
 // here.
 var everySecond = recurrence{Every: 1000, Overlap: "allow", Missed: "all", End: 9000}
 
@@ -35,7 +35,7 @@ func occurs(kind eventKind, at, planned int64, id string) event {
 	return e
 }
 
-// ranAt is an occurrence without fault.
+// ranAt returns the events of a correct occurrence.
 func ranAt(planned int64) []event {
 	id := time.UnixMilli(planned).String()
 	return []event{
@@ -44,7 +44,7 @@ func ranAt(planned int64) []event {
 	}
 }
 
-// ranAll is those of the planned times between two times, both included.
+// ranAll returns the events of correct occurrences from one planned time to another, both included.
 func ranAll(from, to int64) (all []event) {
 	for at := from; at <= to; at += 1000 {
 		all = append(all, ranAt(at)...)
@@ -105,7 +105,7 @@ func TestCheckFindsWhatIsWrongWithSchedules(t *testing.T) {
 		"two IDs created": {events: with(all, []event{occurs(eventCreated, 2500, 2000, "other")}), counts: &nine,
 			want: wrong(good, func(s *ScheduleSummary) { s.Doubled = 1 })},
 		"not planned": {events: with(all, []event{occurs(eventReplies, 2600, 2500, "other")}), counts: new(counts(9, 0)),
-			want: wrong(good, func(s *ScheduleSummary) { s.Doubled, s.Done = 2, 10 })}, // and not counted
+			want: wrong(good, func(s *ScheduleSummary) { s.Doubled, s.Done = 2, 10 })}, // and the schedule does not count them
 		"after the end": {events: with(all, ranAt(10000)), counts: &nine,
 			want: wrong(good, func(s *ScheduleSummary) { s.Doubled, s.Done = 2, 10 })},
 		"counted twice": {events: all, counts: &client.Counts{Created: 9, SkippedOverlap: 1, Done: 9},
@@ -131,7 +131,7 @@ func TestCheckFindsWhatIsWrongWithSchedules(t *testing.T) {
 		"lost when replaced": {events: with(created, ranAll(1000, 3000), replaced, ranAt(6000), ranAt(8000)), counts: new(counts(5, 0)),
 			want: ScheduleSummary{Schedules: 1, Replaced: 1, Planned: 6, Created: 5, Done: 5, Lost: 1}},
 		"the old times though replaced": {events: with(created, ranAll(1000, 5000), replaced, ranAll(6000, 8000)), counts: new(counts(8, 0)),
-			want: ScheduleSummary{Schedules: 1, Replaced: 1, Planned: 7, Created: 8, Done: 8, Doubled: 2}}, // and one too many
+			want: ScheduleSummary{Schedules: 1, Replaced: 1, Planned: 7, Created: 8, Done: 8, Doubled: 2}}, // and one occurrence too many
 
 		"deleted":            {events: with(created, ranAll(1000, 5000), counted(counts(5, 0)), deleted), want: gone},
 		"after the deletion": {events: with(created, ranAll(1000, 6000), counted(counts(5, 0)), deleted), want: wrong(gone, func(s *ScheduleSummary) { s.Created, s.Done, s.AfterDelete = 6, 6, 1 })},
@@ -161,7 +161,7 @@ func TestCheckFindsWhatIsWrongWithSchedules(t *testing.T) {
 	require.Error(t, newBook().add(event{Kind: "x", Schedule: 1}))
 }
 
-// An occurrence of which the store accepts twice that it is done is told as its schedule's.
+// If the store accepts the completion of an occurrence twice, the error names its schedule.
 func TestCheckFindsOccurrencesAcknowledgedTwice(t *testing.T) {
 	b := newBook()
 	events := append([]event{puts(100, everySecond), answered(110, "created")}, ranAt(1000)...)
@@ -172,7 +172,7 @@ func TestCheckFindsOccurrencesAcknowledgedTwice(t *testing.T) {
 	require.True(t, b.wrong["report-1"])
 }
 
-// A schedule created again under its key is another one.
+// A schedule created again under the same key is a different schedule.
 func TestScheduleCreatedAgain(t *testing.T) {
 	b := newBook()
 	events := append([]event{puts(100, everySecond), answered(110, "created")}, ranAll(1000, 5000)...)
@@ -192,7 +192,7 @@ func TestScheduleCreatedAgain(t *testing.T) {
 	require.True(t, s.ok())
 }
 
-// The schedules of a seed are the same each time, and have all policies.
+// A seed always gives the same schedules, and these have all policies.
 func TestRecurring(t *testing.T) {
 	l := load{Timers: 20_000, Schedules: 2000, Span: 20 * time.Second, Schedulers: 2, Seed: 3}
 	policies, kinds, numbers := map[string]int{}, map[opKind]int{}, map[int]int{}
@@ -230,7 +230,7 @@ func TestRecurring(t *testing.T) {
 	}
 }
 
-// The tour computes planned times by itself.
+// The tour computes planned times on its own.
 func TestPlannedTimes(t *testing.T) {
 	r := recurrence{Every: 1000, Offset: 300, End: 5300}
 	require.Equal(t, int64(1300), r.next(300))

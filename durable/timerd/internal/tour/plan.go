@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// mode is how the receiver answers a timer's call-back.
+// mode is how the receiver answers a timer's callbacks.
 type mode string
 
 const (
 	modeOK     mode = "ok"     // 200 at once
-	modeSlow   mode = "slow"   // 200 after a while: what comes meanwhile meets a running timer
+	modeSlow   mode = "slow"   // 200 after a while, so that requests meet a running timer
 	modeFlaky  mode = "flaky"  // 503 in the first two attempts
 	modeHang   mode = "hang"   // no answer to the first attempt
 	modeFatal  mode = "fatal"  // 404: a dead letter at once
 	modePoison mode = "poison" // 500 always: a dead letter after the last attempt
 
 	modeUpgrade mode = "upgrade" // 101 and silence: a dead letter at once
-	modeTrickle mode = "trickle" // to the first attempt a header without end
-	modeInform  mode = "inform"  // to the first attempt informational responses without end
-	modeEndless mode = "endless" // 200 and a body without end
+	modeTrickle mode = "trickle" // an endless header to the first attempt
+	modeInform  mode = "inform"  // endless informational responses to the first attempt
+	modeEndless mode = "endless" // 200 and an endless body
 
-	modeDrag mode = "drag" // of schedules: 503 to the first attempts of a third, which are to come again in 1 s
+	modeDrag mode = "drag" // of schedules: 503, and Retry-After 1 s, to the first attempt at every third planned second
 )
 
 // silent reports whether the first attempt gets no answer.
@@ -36,50 +36,49 @@ const (
 	opSchedule opKind = iota
 	opCancel
 	opMove
-	// Schedules have these:
 	opPut
 	opDelete
 	opPause
 	opResume
 )
 
-// op is something that a scheduler does to a key, at a time since the start.
+// op is an operation of a scheduler on a key, at a time since the start.
 type op struct {
 	kind  opKind
 	at    time.Duration
-	key   int           // the number of the key's first timer; of a schedule's key: the timers, and its first number
-	timer int           // opSchedule, opMove: its number; of schedules: the schedule's
+	key   int           // the number of the key's first timer; for a schedule: load.Timers plus its first number
+	timer int           // opSchedule, opMove: the timer's number; for a schedule: the schedule's number
 	due   time.Duration // opSchedule, opMove: since the start
-	after bool          // opSchedule: ask for a duration instead of a time
+	after bool          // opSchedule: send a duration instead of a time
 	mode  mode
 
 	recurs recurrence // opPut
-	cancel bool       // opDelete: the occurrences that wait, too
+	cancel bool       // opDelete: also cancel the waiting occurrences
 }
 
 func keyName(key int) string { return fmt.Sprintf("order-%d", key) }
 
-// load is what the schedulers do together.
+// load is the work of all schedulers together.
 type load struct {
 	Timers     int
-	Schedules  int // at first
+	Schedules  int // without those created again after a deletion
 	Span       time.Duration
 	Schedulers int
 	Seed       uint64
 }
 
-// planner draws the operations of one scheduler. Timers are numbered: each
-// scheduler has every Schedulers-th number.
+// planner draws the operations of one scheduler. Each scheduler has every Schedulers-th timer
+// number.
 type planner struct {
 	load
 	rng    *rand.Rand
 	next   int
-	bursts []time.Duration // when many are due in the same millisecond
+	bursts []time.Duration // milliseconds in which many timers are due
 	ops    []op
 }
 
-// plan returns what scheduler i does, in order of time; the operations on a key
-// stand in the order in which they must be done.
+// plan returns the operations of scheduler i in order of time; operations on one key are in the
+// order in which they must be done.
 func (l load) plan(i int) []op {
 	p := planner{load: l, rng: rand.New(rand.NewPCG(l.Seed, uint64(i))), next: i + 1}
 	common := rand.New(rand.NewPCG(l.Seed, 1<<32)) // all schedulers have the same bursts
@@ -105,8 +104,8 @@ func (p *planner) between(from, to time.Duration) time.Duration {
 
 func (p *planner) add(o op) { p.ops = append(p.ops, o) }
 
-// modes are those of keys that nothing else happens to, each for the dice below a number
-// that no earlier one has; else it is modeOK.
+// modes are the modes of keys with no further operations. A mode applies to a die below its number
+// and not below an earlier number; above all of them, modeOK applies.
 var modes = []struct {
 	below int // of 1,000
 	mode  mode
@@ -115,7 +114,7 @@ var modes = []struct {
 	{262, modeUpgrade}, {263, modeTrickle}, {264, modeInform}, {265, modeEndless},
 }
 
-// addKey draws the life of one key.
+// addKey draws the operations on one key.
 func (p *planner) addKey() {
 	key := p.number()
 	at := p.between(0, p.Span*8/10)
@@ -124,7 +123,7 @@ func (p *planner) addKey() {
 		due = burst
 	}
 	first := op{kind: opSchedule, at: at, key: key, timer: key, due: due, after: p.rng.IntN(2) == 0, mode: modeOK}
-	near := due + p.between(-30*time.Millisecond, 30*time.Millisecond) // it races with the run
+	near := due + p.between(-30*time.Millisecond, 30*time.Millisecond) // races with the run
 	half := p.rng.IntN(2) == 0
 	pick := func(a, b time.Duration) time.Duration {
 		if half {
@@ -133,11 +132,11 @@ func (p *planner) addKey() {
 		return max(b, at)
 	}
 	dice := p.rng.IntN(1000)
-	if p.next > p.Timers { // there is no number left for a second timer
+	if p.next > p.Timers { // no number is left for a second timer
 		dice = 999
 	}
 	switch {
-	case dice < 80: // the same key again: before it is due, or while it runs
+	case dice < 80: // scheduled again: before it is due, or while it runs
 		if !half {
 			first.mode = modeSlow
 			near = due + 100*time.Millisecond
@@ -155,7 +154,7 @@ func (p *planner) addKey() {
 		p.add(first)
 		p.add(op{kind: opMove, at: pick(p.between(at, due), near), key: key, timer: key, due: due + p.between(0, 2*time.Second)})
 		return
-	case dice < 200: // again, and both cancelled
+	case dice < 200: // scheduled again, and both cancelled
 		p.add(first)
 		p.add(op{kind: opSchedule, at: p.between(at, due), key: key, timer: p.number(), due: due, mode: modeOK})
 		p.add(op{kind: opCancel, at: due, key: key})

@@ -12,29 +12,29 @@ import (
 	"time"
 )
 
-// process is one of the tour's processes, started again after it was killed.
+// process is one of the tour's processes. It can be started again after a kill.
 type process struct {
 	name    string
 	command func() *exec.Cmd
-	log     string // the file that has its standard error
-	revives bool   // it is started again when it gives up, as by a supervisor
+	log     string // file for its output
+	revives bool   // restart it when it gives up, as a supervisor does
 
 	mu      sync.Mutex
-	cmd     *exec.Cmd // nil: it does not run
+	cmd     *exec.Cmd // nil: not running
 	stdin   io.Closer
-	ended   chan error // has what Wait returned
+	ended   chan error // receives the result of Wait
 	paused  bool
 	killed  int // times
-	stopped int // times that it was paused
+	stopped int // number of pauses
 	gaveUp  int // times
 }
 
 const (
-	gaveUp      = 1                      // the exit status of a timerd that has no engine when it starts
-	reviveAfter = 100 * time.Millisecond // a timerd that gave up
+	gaveUp      = 1                      // exit status of a timerd that cannot reach its engine at the start
+	reviveAfter = 100 * time.Millisecond // delay before the restart of a timerd that gave up
 )
 
-// child is a process of this binary.
+// child returns a process that runs this binary.
 func child(name, role, log string, config any) (*process, error) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -62,7 +62,7 @@ func (p *process) startLocked() error {
 	if err != nil {
 		return err
 	}
-	defer log.Close() // the process has its own
+	defer log.Close() // the process has its own descriptor
 	cmd := p.command()
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = childAttributes()
@@ -87,7 +87,7 @@ func (p *process) startLocked() error {
 	return nil
 }
 
-// revive starts the process again, unless it was ended or started meanwhile.
+// revive starts the process again, unless it was ended or started in between.
 func (p *process) revive(was *exec.Cmd) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,10 +96,10 @@ func (p *process) revive(was *exec.Cmd) {
 	}
 	_ = p.stdin.Close()
 	p.gaveUp++
-	_ = p.startLocked() // its error has been that of the first start, which ends the tour
+	_ = p.startLocked() // it would fail as the first start did, which ended the tour
 }
 
-// kill ends the process by SIGKILL and waits until it is gone.
+// kill ends the process by SIGKILL and waits for its end.
 func (p *process) kill() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,7 +107,7 @@ func (p *process) kill() error {
 	return p.endLocked(syscall.SIGKILL, 0)
 }
 
-// stop signals the process to end, and kills it if it does not within the time.
+// stop sends SIGTERM, and kills the process if it does not end within the time.
 func (p *process) stop(within time.Duration) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,7 +121,7 @@ func (p *process) endLocked(sig os.Signal, within time.Duration) error {
 	if p.cmd == nil {
 		return nil
 	}
-	_ = p.cmd.Process.Signal(sig) // it may have ended
+	_ = p.cmd.Process.Signal(sig) // it may have ended already
 	var err error
 	if within > 0 {
 		select {
@@ -138,20 +138,20 @@ func (p *process) endLocked(sig os.Signal, within time.Duration) error {
 	return err
 }
 
-// wait returns once the process has ended by itself.
+// wait returns once the process has ended on its own.
 func (p *process) wait() error {
 	p.mu.Lock()
 	ended := p.ended
 	p.mu.Unlock()
 	err := <-ended
-	ended <- nil // for whoever stops it
+	ended <- nil // for a later stop
 	if err != nil {
 		return fmt.Errorf("timerd: %s: %w; see %s", p.name, err, p.log)
 	}
 	return nil
 }
 
-// pause stops the process where it is, for a time.
+// pause suspends the process for d, or until end is closed.
 func (p *process) pause(d time.Duration, end <-chan struct{}) error {
 	p.mu.Lock()
 	if p.cmd == nil {
@@ -159,7 +159,7 @@ func (p *process) pause(d time.Duration, end <-chan struct{}) error {
 		return errors.New("timerd: " + p.name + " does not run")
 	}
 	err := suspend(p.cmd.Process)
-	if p.revives && errors.Is(err, os.ErrProcessDone) { // it has just given up
+	if p.revives && errors.Is(err, os.ErrProcessDone) { // it just gave up
 		p.mu.Unlock()
 		return nil
 	}
@@ -182,7 +182,7 @@ func (p *process) pause(d time.Duration, end <-chan struct{}) error {
 	return resume(p.cmd.Process)
 }
 
-// state returns how the process is, for the table.
+// state describes the process for the table.
 func (p *process) state() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A timerd that gives up is started again, until it is ended.
+// A timerd that gives up is restarted until the tour ends it.
 func TestProcessIsRevived(t *testing.T) {
 	t.Parallel()
 	p, err := child("none", "unknown", filepath.Join(t.TempDir(), "log"), nil)

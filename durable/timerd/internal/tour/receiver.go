@@ -18,14 +18,14 @@ const (
 	flakyFor  = 2 // attempts
 )
 
-// receiverConfig is what a receiver process is told.
+// receiverConfig is the configuration of a receiver process.
 type receiverConfig struct {
 	Listen string
 	Ledger string
 }
 
-// receiver takes the call-backs. What it answers it writes down first, so that a
-// call-back that was answered is known even if the process is killed.
+// receiver answers the callbacks. It records each answer before it sends it, so that an answered
+// callback is known even if the process is killed.
 type receiver struct{ ledger *ledger }
 
 func runReceiver(ctx context.Context, c receiverConfig) error {
@@ -66,7 +66,7 @@ func (rc *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			status = http.StatusServiceUnavailable
 		}
 	case modeHang, modeTrickle, modeInform:
-		if attempt == 1 && planned/1000%5 == 0 { // not at each planned time: a backlog would take long
+		if attempt == 1 && planned/1000%5 == 0 { // not at each planned time, because a backlog would take long
 			withoutEnd(w, how)
 			return
 		}
@@ -92,8 +92,7 @@ func (rc *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(status)
 }
 
-// endless are answers that do not end: what comes first, and what then comes again and
-// again.
+// endless has the parts of the answers that do not end: the beginning, and the part that repeats.
 var endless = map[mode][2]string{
 	modeHang:    {},
 	modeTrickle: {"HTTP/1.1 200 OK\r\nX-Trickle: ", "x"},
@@ -102,7 +101,7 @@ var endless = map[mode][2]string{
 	modeEndless: {"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n", "x"},
 }
 
-// withoutEnd answers until the caller hangs up, or long after it should have.
+// withoutEnd answers until the caller disconnects, or until long after it should have.
 func withoutEnd(w http.ResponseWriter, how mode) {
 	c, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -127,7 +126,7 @@ func withoutEnd(w http.ResponseWriter, how mode) {
 	}
 }
 
-// parseBody reads what scheduler.timer or scheduler.recur wrote: an event has the number.
+// parseBody parses a body that scheduler.timer or scheduler.recurring wrote. about has the number.
 func parseBody(b []byte) (about event, m mode, ok bool) {
 	var what string
 	var number int
@@ -143,8 +142,8 @@ func parseBody(b []byte) (about event, m mode, ok bool) {
 	return about, m, err == nil && n == 3
 }
 
-// plannedTime returns the planned time of an occurrence, in ms; 0 if the call-back is that of
-// another timer.
+// plannedTime returns the planned time of an occurrence, in ms, or 0 for the callback of any other
+// timer.
 func plannedTime(r *http.Request) (int64, error) {
 	text := r.Header.Get("Limbo-Planned")
 	if text == "" {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// recurrence is when the occurrences of a schedule are planned, and what else a PUT says. The
-// tour computes the planned times itself. Durations are ms, times ms since 1970.
+// recurrence has the planned times of a schedule, and the other fields of a PUT. The tour computes
+// the planned times on its own. Durations are in ms, and times in ms since 1970.
 type recurrence struct {
 	Every   int64  `json:"every"`
 	Offset  int64  `json:"offset"`
@@ -20,7 +20,7 @@ type recurrence struct {
 	End     int64  `json:"end"`
 }
 
-// next returns the first planned time after a time, End aside.
+// next returns the first planned time after a time, regardless of End.
 func (r recurrence) next(after int64) int64 {
 	at := after - after%r.Every + r.Offset
 	for at > after {
@@ -29,7 +29,7 @@ func (r recurrence) next(after int64) int64 {
 	return at + r.Every
 }
 
-// count returns how many planned times there are after a time, up to another one included.
+// count returns the number of planned times after a time, up to and including another.
 func (r recurrence) count(after, until int64) (n int) {
 	for at := r.next(after); at <= min(until, r.End); at = r.next(at) {
 		n++
@@ -50,16 +50,16 @@ var (
 	misses   = []string{"latest", "none", "all"}
 )
 
-// recurringModes are those of schedules, in the form of modes.
+// recurringModes are the modes of schedules, as modes are those of timers.
 var recurringModes = []struct {
 	below int // of 1,000
 	mode  mode
 }{{150, modeDrag}, {270, modeSlow}, {350, modeFlaky}, {370, modeHang}, {375, modeFatal}}
 
-// recurring draws what happens to the schedules of one scheduler. Each scheduler has every
-// Schedulers-th number. A number is a schedule from its creation to its deletion; one that is
-// created under the key of a deleted schedule has a number above those of all first ones. The
-// operations are in order of time.
+// recurring draws the operations on the schedules of one scheduler, in order of time. Each
+// scheduler has every Schedulers-th number. A number stands for a schedule from its creation to its
+// deletion; a schedule created again under the key of a deleted one has a number above all first
+// ones.
 func (l load) recurring(i int) (ops []op) {
 	rng := rand.New(rand.NewPCG(l.Seed, 1<<33+uint64(i)))
 	between := func(from, to float64) time.Duration { // in parts of the span
@@ -114,7 +114,7 @@ func (l load) recurring(i int) (ops []op) {
 	return ops
 }
 
-// replaced returns the replacement of what o puts: with other planned times, or only with
+// replaced returns the put that replaces o's schedule: with other planned times, or only with
 // another policy.
 func replaced(rng *rand.Rand, o op, at time.Duration) op {
 	r := drawRecurrence(rng)
@@ -128,7 +128,7 @@ func replaced(rng *rand.Rand, o op, at time.Duration) op {
 
 func drawRecurrence(rng *rand.Rand) recurrence {
 	r := recurrence{Every: 1000 + rng.Int64N(4001), Overlap: overlaps[rng.IntN(len(overlaps))], Missed: misses[rng.IntN(len(misses))]}
-	if rng.IntN(4) == 0 { // many have the same planned times
+	if rng.IntN(4) == 0 { // many schedules share planned times
 		r.Every = cmp.Or(r.Every/1000, 1) * 1000
 	} else {
 		r.Offset = rng.Int64N(r.Every)

@@ -14,9 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// redisServer is the redis-server, or valkey-server, found on PATH. It writes each
-// change to its log before it answers, so that a kill loses nothing that was
-// answered.
+// redisServer is the redis-server or valkey-server on PATH. It writes each change to its log before
+// it answers, so that a kill loses no answered change.
 func redisServer(dir, name, address string, more ...string) (*process, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -39,9 +38,8 @@ func redisServer(dir, name, address string, more ...string) (*process, error) {
 	}}, nil
 }
 
-// clusterNode is a master of a Redis Cluster that tells clients to come by another
-// address. It has no replica, which would lack changes that were answered: while it is
-// down its slots are, and the others go on.
+// clusterNode is a master of a Redis Cluster that announces another address to clients. It has no
+// replica, which could lack answered changes. While it is down, only its slots are down.
 func clusterNode(dir, name, address, clientsCome string) (*process, error) {
 	host, port, err := net.SplitHostPort(clientsCome)
 	if err != nil {
@@ -61,11 +59,11 @@ func clusterNode(dir, name, address, clientsCome string) (*process, error) {
 
 const (
 	slots    = 16384
-	busAbove = 10_000 // a node listens for others at its port and this
+	busAbove = 10_000 // offset of the port on which a node listens for other nodes
 )
 
-// joinCluster makes one Cluster of servers that have started, with the same share of the
-// slots each, and waits until all of them know it.
+// joinCluster makes one Cluster of running servers, with equal shares of the slots, and waits until
+// all of them know it.
 func joinCluster(ctx context.Context, addresses []string) error {
 	nodes := make([]*redis.Client, len(addresses))
 	for i, addr := range addresses {
@@ -100,8 +98,8 @@ func joinCluster(ctx context.Context, addresses []string) error {
 	})
 }
 
-// redisLeft counts the keys that stay: all but one record for each shard, and but
-// what expires by itself, such as the heartbeats of workers.
+// redisLeft counts the keys that stay, except one record for each shard. It does not count keys
+// that expire, such as the heartbeats of workers.
 func redisLeft(address string) (n int, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startUp)
 	defer cancel()

@@ -11,23 +11,23 @@ import (
 )
 
 const (
-	atOnce   = 256 // requests of a scheduler
-	maxBatch = 100 // operations that are taken together
+	atOnce   = 256 // concurrent requests of a scheduler
+	maxBatch = 100 // operations that begin together
 	quantum  = 25 * time.Millisecond
 	resend   = 50 * time.Millisecond
 	patience = 20 * time.Second // longer than timerd takes for any answer
 )
 
-// The body of a call-back says what it is about, with the number and the mode.
+// The body of a callback says whether it is of a timer or a schedule, with the number and the mode.
 const (
 	aboutTimer    = "timer"
 	aboutSchedule = "schedule"
 )
 
-// topics spread the timers over the lanes of a shard, each kind of timer over all.
+// topics spread each kind of timer over all lanes of a shard.
 var topics = []string{"orders", "payments", "reminders", "trials", "retries", "carts", "reports"}
 
-// schedulerConfig is what a scheduler process is told.
+// schedulerConfig is the configuration of a scheduler process.
 type schedulerConfig struct {
 	Load      load
 	Index     int
@@ -37,8 +37,8 @@ type schedulerConfig struct {
 	Ledger    string
 }
 
-// scheduler does its part of the plan over HTTP. What fails is sent again until it
-// has an answer.
+// scheduler sends its part of the plan over HTTP. It repeats failed requests until it has an
+// answer.
 type scheduler struct {
 	schedulerConfig
 	ledger *ledger
@@ -55,19 +55,19 @@ func runScheduler(ctx context.Context, c schedulerConfig) error {
 		return err
 	}
 	s := &scheduler{schedulerConfig: c, ledger: l, api: timerd}
-	// Each queue has its own limit, so that timers and schedules do not hold each other up.
+	// Each queue has its own limit, so that timers and schedules do not delay each other.
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.run(ctx, c.Load.plan(c.Index)) })
 	group.Go(func() error { return s.run(ctx, c.Load.recurring(c.Index)) })
 	return group.Wait()
 }
 
-// run begins operations at their times, without waiting for those before: a shard that does
-// not answer holds up what goes to it, and nothing else. Those on one key are done in order.
+// run begins operations at their times, without waiting for earlier ones, so that a shard that does
+// not answer delays only its own operations. Operations on one key run in order.
 func (s *scheduler) run(ctx context.Context, queue []op) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
-	last := make(map[int]chan struct{}) // by key: closed when what was begun last is done
+	last := make(map[int]chan struct{}) // by key; closed when the key's last operation is done
 	begin := func(ops []op, f func() error) {
 		done := make(chan struct{})
 		before := last[ops[0].key]
@@ -87,7 +87,7 @@ func (s *scheduler) run(ctx context.Context, queue []op) error {
 		select {
 		case <-time.After(time.Until(wake)):
 		case <-ctx.Done():
-			_ = group.Wait() // the cause is its error, if one of its functions has failed
+			_ = group.Wait() // the cause is the group's error, if it has failed
 			return context.Cause(ctx)
 		}
 		n := s.dueOf(queue)
@@ -103,8 +103,7 @@ func (s *scheduler) run(ctx context.Context, queue []op) error {
 	return group.Wait()
 }
 
-// dueOf returns how many operations have come to their time, at least 1 and at most
-// maxBatch.
+// dueOf returns how many operations are due, at least 1 and at most maxBatch.
 func (s *scheduler) dueOf(queue []op) int {
 	elapsed := time.Since(s.Start)
 	n := 1
@@ -114,8 +113,8 @@ func (s *scheduler) dueOf(queue []op) int {
 	return n
 }
 
-// split takes the schedules that can be sent together: each the first operation on
-// its key. The others follow, in order.
+// split separates the schedules that can be sent together, each the first operation on its key,
+// from the others, which follow in order.
 func split(ops []op) (firsts, others []op) {
 	for _, o := range ops {
 		if o.kind == opSchedule && o.timer == o.key {
@@ -139,7 +138,7 @@ func (s *scheduler) do(ctx context.Context, o op) error {
 	return s.schedule(ctx, []op{o})
 }
 
-// schedule sends one by itself, or many together.
+// schedule schedules one timer by itself, or several in a batch.
 func (s *scheduler) schedule(ctx context.Context, ops []op) error {
 	var receipts []client.Receipt
 	err := insist(ctx, func() (err error) {
@@ -168,8 +167,8 @@ func (s *scheduler) schedule(ctx context.Context, ops []op) error {
 	return nil
 }
 
-// timer writes down and returns what is asked for. The call-back's body tells the
-// receiver what it is and how to answer.
+// timer records a timer and returns the request for it. The callback's body tells the receiver
+// which timer it is and how to answer.
 func (s *scheduler) timer(o op) client.Timer {
 	now := time.Now()
 	due := s.Start.Add(o.due).Truncate(time.Millisecond)
@@ -219,7 +218,7 @@ func (s *scheduler) move(ctx context.Context, o op) error {
 	return err
 }
 
-// recur does something to a schedule.
+// recur carries out an operation on a schedule.
 func (s *scheduler) recur(ctx context.Context, o op) error {
 	key := scheduleName(o.key - s.Load.Timers)
 	e := event{Schedule: o.timer, Key: o.key - s.Load.Timers}
@@ -258,7 +257,7 @@ func (s *scheduler) recur(ctx context.Context, o op) error {
 	return err
 }
 
-// recurring is the schedule that is put. It ends with the load.
+// recurring returns the schedule that o puts. It ends with the load.
 func (s *scheduler) recurring(o op) client.Schedule {
 	r := o.recurs
 	duration := func(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
@@ -270,7 +269,7 @@ func (s *scheduler) recurring(o op) client.Schedule {
 	}
 }
 
-// count writes down what a schedule counts.
+// count records the counts of a schedule.
 func (s *scheduler) count(ctx context.Context, key string, e event) error {
 	var info client.ScheduleInfo
 	err := insist(ctx, func() (err error) {

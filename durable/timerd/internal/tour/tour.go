@@ -1,5 +1,5 @@
-// Package tour is timerd's proof: processes that schedule, run and answer timers,
-// some of which are killed and paused, and an account of what they did.
+// Package tour proves timerd's promises: it runs processes that schedule timers, run them and
+// answer their callbacks, kills and pauses some of them, and checks what they did.
 package tour
 
 import (
@@ -22,37 +22,36 @@ import (
 const (
 	schedulers = 2
 	startDelay = 200 * time.Millisecond
-	drainFor   = 2 * time.Minute // after the load
-	requeued   = 20              // dead letters
+	drainFor   = 2 * time.Minute // time after the load until the store is empty
+	requeued   = 20              // dead letters that are requeued
 
 	timersPerSchedule = 25
 	minSchedules      = 200
 )
 
-// Store is what a tour's timers are kept in.
+// Store is the kind of store of a tour.
 type Store string
 
 // The stores of a tour.
 const (
 	Pebble  Store = "pebble"  // in a folder
-	Redis   Store = "redis"   // on a server, behind a network that fails
+	Redis   Store = "redis"   // on a server behind a faulty network
 	Cluster Store = "cluster" // on three masters, each behind such a network
 )
 
-// Options of a tour.
+// Options configure a tour.
 type Options struct {
 	Store     Store         // Redis and Cluster need a redis-server on PATH
 	JSON      bool          // print a Summary
 	Seed      uint64        // 0: drawn
 	Timers    int           // default 50,000
-	Schedules int           // one for 25 timers, at least 200
+	Schedules int           // set by Run: one for 25 timers, at least 200
 	Span      time.Duration // default 20 s
 	Stdout    io.Writer
 	Stderr    io.Writer
 }
 
-// Run does a tour and returns the exit status: 0, or 1 if it failed or found what
-// must not be.
+// Run runs a tour and returns the exit status: 0, or 1 if the tour failed or found an error.
 func Run(ctx context.Context, o Options) int {
 	if o.Timers == 0 {
 		o.Timers = 50_000
@@ -80,7 +79,7 @@ func Run(ctx context.Context, o Options) int {
 	return 0
 }
 
-// tour is one tour under way.
+// tour is a running tour.
 type tour struct {
 	Options
 	dir   string
@@ -123,8 +122,8 @@ func run(ctx context.Context, o Options) (s Summary, err error) {
 	return s, err
 }
 
-// conduct starts the processes, lets the schedulers do their load with what goes wrong
-// meanwhile, waits until nothing is left to do, and checks.
+// conduct starts the processes, runs the schedulers and the incidents, waits until no work is left,
+// and checks.
 func (t *tour) conduct(ctx context.Context) (s Summary, err error) {
 	if err := t.fleet.start(ctx); err != nil {
 		return s, err
@@ -154,8 +153,8 @@ func (t *tour) conduct(ctx context.Context) (s Summary, err error) {
 	return t.finish(ctx)
 }
 
-// finish waits until the store has nothing left to do, deals with the dead letters and the
-// schedules, and takes stock.
+// finish waits until the store has no work left, requeues and purges dead letters, deletes the
+// schedules, and computes the summary.
 func (t *tour) finish(ctx context.Context) (s Summary, err error) {
 	busy, err := t.drain(ctx)
 	if err != nil {
@@ -166,7 +165,7 @@ func (t *tour) finish(ctx context.Context) (s Summary, err error) {
 		return t.verdict(nil, nil, busy), err
 	}
 	n := 0
-	for key, cause := range dead { // they run again, and die again
+	for key, cause := range dead { // they run and die again
 		if !strings.Contains(cause, "404") || n == requeued {
 			continue
 		}
@@ -203,8 +202,8 @@ func (t *tour) finish(ctx context.Context) (s Summary, err error) {
 	return t.verdict(dead, infos, left), err
 }
 
-// drain waits until nothing waits or runs and all schedules have ended, and returns how much
-// still does.
+// drain waits until no timer waits or runs and all schedules have ended. It returns how many have
+// not.
 func (t *tour) drain(ctx context.Context) (busy int, err error) {
 	err = t.repeat(ctx, 0, func() (bool, error) {
 		busy, err = t.recurs(ctx)
@@ -213,7 +212,7 @@ func (t *tour) drain(ctx context.Context) (busy int, err error) {
 	if err != nil {
 		return max(busy, 1), err
 	}
-	// Wait, so that the counts have what was done before.
+	// Wait, so that the counts include all earlier changes.
 	err = t.repeat(ctx, 1100*time.Millisecond, func() (bool, error) {
 		busy, err = t.api.busy(ctx)
 		return busy == 0, err
@@ -224,7 +223,7 @@ func (t *tour) drain(ctx context.Context) (busy int, err error) {
 	return 0, nil
 }
 
-// repeat calls f after a while, and again until it is done.
+// repeat waits and then calls f, again and again until it succeeds and is done.
 func (t *tour) repeat(ctx context.Context, wait time.Duration, f func() (done bool, err error)) error {
 	var last error
 	for {
@@ -241,8 +240,8 @@ func (t *tour) repeat(ctx context.Context, wait time.Duration, f func() (done bo
 	}
 }
 
-// recurs returns how many schedules have planned times ahead of them, or one that passed and
-// has no occurrence yet. One shows as overdue after a second.
+// recurs returns how many schedules have not ended: a planned time is ahead, or has passed without
+// an occurrence. A schedule shows as overdue only after a second.
 func (t *tour) recurs(ctx context.Context) (n int, err error) {
 	if wait := time.Until(t.start.Add(t.Span + 1100*time.Millisecond)); wait > 0 {
 		return t.Schedules, nil

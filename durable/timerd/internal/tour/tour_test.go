@@ -13,7 +13,7 @@ import (
 	"github.com/seed-782fa212/limbo/internal/need"
 )
 
-// The tour starts its own binary for its processes; here that is the test's.
+// The tour starts its own binary for its processes, which here is the test binary.
 func TestMain(m *testing.M) {
 	if IsChild() {
 		os.Exit(Child())
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// short does a tour that has all of the long one's parts, which a run of timerd -tour does.
+// short runs a short tour with all parts of the long one, which timerd -tour runs.
 func short(t *testing.T, store Store) {
 	timers, span := 1500, 2500*time.Millisecond
 	if os.Getenv("LIMBO_LONG") != "" {
@@ -47,7 +47,7 @@ func short(t *testing.T, store Store) {
 	require.Positive(t, s.Schedules.Replaced)
 	require.Positive(t, s.Schedules.Deleted)
 	require.Positive(t, s.Schedules.Created)
-	if timers == 0 { // a short tour may have none
+	if timers == 0 { // a short tour may have no timers
 		require.Positive(t, s.Schedules.Skipped)
 	}
 	require.Positive(t, s.Schedules.Done)
@@ -77,7 +77,7 @@ func TestTourOnACluster(t *testing.T) {
 	short(t, Cluster)
 }
 
-// The plan is the same for a seed, and covers what the tour is to show.
+// A seed always gives the same plan, and the plan covers all cases.
 func TestPlan(t *testing.T) {
 	l := load{Timers: 20_000, Span: 20 * time.Second, Schedulers: 2, Seed: 3}
 	timers, modes, kinds, dues := map[int]bool{}, map[mode]int{}, map[opKind]int{}, map[time.Duration]int{}

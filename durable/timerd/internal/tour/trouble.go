@@ -7,15 +7,16 @@ import (
 	"time"
 )
 
-// incident is something that goes wrong, at a part of the load's time.
+// incident is a fault of a process, at a fraction of the load's time.
 type incident struct {
 	at    float64
 	whom  *process
-	pause time.Duration // 0: it is killed by SIGKILL
-	down  time.Duration // until it is started again
+	pause time.Duration // 0: SIGKILL instead
+	down  time.Duration // time until the restart
 }
 
-// incidents of a tour. A pause is longer than the lease and the call-backs' timeout.
+// incidents returns the incidents of a tour. A pause is longer than the lease and the callbacks'
+// timeout.
 func (f *fleet) incidents() []incident {
 	const pause = 2*lease + 500*time.Millisecond
 	first, other := f.engines[0], f.engines[len(f.engines)/2]
@@ -27,13 +28,13 @@ func (f *fleet) incidents() []incident {
 		{at: 0.78, whom: f.runners[2], down: time.Second},
 		{at: 0.86, whom: f.runners[0], pause: pause},
 	}
-	if first == f.front { // it is the worker too: its own leases run out
+	if first == f.front { // the engine is also the worker: its own leases expire
 		return append(all, incident{at: 0.52, whom: first, pause: pause})
 	}
 	return append(all, incident{at: 0.55, whom: f.runners[1]})
 }
 
-// trouble lets the incidents happen, and returns once the last is over.
+// trouble runs the incidents, and returns when all are done.
 func (t *tour) trouble(ctx context.Context, start time.Time) error {
 	var wg sync.WaitGroup
 	var mu sync.Mutex

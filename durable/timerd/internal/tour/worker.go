@@ -20,7 +20,7 @@ const (
 	maxAttempts = 12
 )
 
-// workerConfig is what a timerd process of the tour is told.
+// workerConfig is the configuration of a timerd process of the tour.
 type workerConfig struct {
 	Listen  string
 	Store   string
@@ -28,8 +28,8 @@ type workerConfig struct {
 	Ledger  string
 }
 
-// runWorker is timerd as it is, but that it writes down when handlers begin and
-// what the store accepts.
+// runWorker runs timerd unchanged, except that it records when handlers begin and which changes the
+// store accepts.
 func runWorker(ctx context.Context, c workerConfig) error {
 	l, err := openLedger(c.Ledger)
 	if err != nil {
@@ -49,8 +49,8 @@ func runWorker(ctx context.Context, c workerConfig) error {
 	})
 }
 
-// noting writes down when a handler begins: its first step. What it does then may take
-// long, since the garbage collector can hold up an allocation for as long as it works.
+// noting records when a handler begins, and takes the time first: the rest may take long, because
+// the garbage collector can delay an allocation for its whole cycle.
 func noting(h durable.Handler, l *ledger) durable.Handler {
 	return func(ctx context.Context, f durable.Fired) error {
 		begun := micros()
@@ -67,8 +67,8 @@ func noting(h durable.Handler, l *ledger) durable.Handler {
 	}
 }
 
-// accepted writes down the acknowledgements that the store accepts, by the timers'
-// IDs, which it learns from the claims; and the occurrences that the store has created.
+// accepted records the acknowledgements that the store accepts, by timer ID, which it learns from
+// the claims, and the occurrences that the store creates.
 type accepted struct {
 	store.Store
 	ledger *ledger
@@ -131,8 +131,8 @@ func (a *accepted) SwapPlans(ctx context.Context, shard int, swaps []store.PlanS
 	return results, leases, horizon, err
 }
 
-// id returns the ID of a lease. It is not forgotten, so that a lease whose end is
-// accepted twice is seen: the tour is short.
+// id returns the ID of a lease. IDs are never forgotten, so that a lease whose end is accepted
+// twice is detected; a tour is short.
 func (a *accepted) id(h store.Holder) (store.ID, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

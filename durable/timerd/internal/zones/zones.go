@@ -1,5 +1,5 @@
-// Package zones embeds the time zone database into the program that imports it, and says which
-// database the program uses: package time prefers those of the system to the embedded one.
+// Package zones embeds the time zone database into the program that imports it, and reports which
+// database the program uses: package time prefers a database of the system to the embedded one.
 package zones
 
 import (
@@ -16,11 +16,11 @@ import (
 
 // Database is a time zone database.
 type Database struct {
-	Path    string // of a directory or zip file; empty: the database is embedded
-	Version string // such as 2025b; of the embedded one, that of Go; empty: unknown
+	Path    string // directory or zip file; empty: embedded in the program
+	Version string // such as 2025b, or Go's version if embedded; empty: unknown
 }
 
-// String returns what logs show, such as "2025b from /usr/share/zoneinfo/".
+// String formats the database for logs, such as "2025b from /usr/share/zoneinfo/".
 func (d Database) String() string {
 	switch {
 	case d.Path == "":
@@ -31,13 +31,13 @@ func (d Database) String() string {
 	return d.Version + " from " + d.Path
 }
 
-// Find returns the database that [time.LoadLocation] uses: that of the environment variable
-// ZONEINFO, of one of the system's directories, or the embedded one. A zone that the first of
-// these does not have comes from the next one, so this is the database of most zones.
+// Find returns the database that [time.LoadLocation] prefers: that of the environment variable
+// ZONEINFO, then that of a directory of the system, then the embedded one. LoadLocation looks for a
+// missing zone in the following databases, so this is the database of most zones.
 func Find() Database {
 	sources := []string{os.Getenv("ZONEINFO")}
 	switch runtime.GOOS {
-	case "windows", "plan9", "js", "wasip1", "android", "ios": // package time reads no directories there, or others
+	case "windows", "plan9", "js", "wasip1", "android", "ios": // package time reads other directories or none
 	default:
 		sources = append(sources, "/usr/share/zoneinfo/", "/usr/share/lib/zoneinfo/", "/usr/lib/locale/TZ/", "/etc/zoneinfo")
 	}
@@ -59,7 +59,7 @@ func find(sources []string) Database {
 	return Database{Version: runtime.Version()}
 }
 
-// read returns the version of the database at a path, and whether there is one.
+// read returns the version of the database at a path, and whether it exists.
 func read(path string) (version string, ok bool) {
 	files := os.DirFS(path)
 	if strings.HasSuffix(path, ".zip") {
@@ -69,7 +69,7 @@ func read(path string) (version string, ok bool) {
 		}
 		defer archive.Close()
 		for _, f := range archive.File {
-			if f.Name == probe && f.Method != zip.Store { // package time does not read it
+			if f.Name == probe && f.Method != zip.Store { // package time cannot read compressed files
 				return "", false
 			}
 		}
@@ -87,8 +87,8 @@ func read(path string) (version string, ok bool) {
 
 var version = regexp.MustCompile(`^[0-9A-Za-z.-]{1,32}$`)
 
-// versionOf returns the version that a database tells; "" if it does not. Distributions have
-// one of these files.
+// versionOf returns the version in a database, or "" if there is none. Distributions have one of
+// these files.
 func versionOf(files fs.FS) string {
 	for _, place := range []struct{ name, prefix string }{{"tzdata.zi", "# version "}, {"+VERSION", ""}} {
 		text, err := fs.ReadFile(files, place.name)

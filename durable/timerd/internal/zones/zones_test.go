@@ -71,7 +71,7 @@ func TestVersions(t *testing.T) {
 	require.Equal(t, "unknown version from /a", Database{Path: "/a"}.String())
 }
 
-// Find agrees with package time: the database that ZONEINFO names comes first.
+// Find agrees with package time that the database in ZONEINFO comes first.
 func TestFind(t *testing.T) {
 	path := folder(t, map[string]string{probe: berlin, "+VERSION": "2031a"})
 	if os.Getenv("ZONES_OF") != "" {
@@ -88,7 +88,7 @@ func TestFind(t *testing.T) {
 	require.NoError(t, err, "%s", said)
 }
 
-// The program has the database in it.
+// The database is embedded in the program.
 func TestEmbedded(t *testing.T) {
 	said, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").CombinedOutput()
 	require.NoError(t, err, "%s", said)
