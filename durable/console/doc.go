@@ -18,9 +18,9 @@
 //   - the workers, including those that died within the last hour.
 //
 // Its charts cover the time since the page was opened, at most 5 minutes. One poll serves all
-// pages. Polling takes at most 5 % of the time, but even a slow store is polled every 10 s. Counting
-// the due timers takes at most 5 % of the time, too. Without an open and visible page there is no
-// polling.
+// pages. Polling takes at most 5 % of the time, but even a slow store is polled every 10 s.
+// Counting the due timers takes at most 5 % of the time, too. Without an open and visible page
+// there is no polling.
 //
 // # Security
 //

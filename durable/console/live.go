@@ -14,7 +14,7 @@ import (
 
 const (
 	pollFor   = 2 * time.Second  // timeout of a poll; then the store counts as down
-	pollAgain = 10 * time.Second // longest time between polls, even of a slow store: users wait for the next one
+	pollAgain = 10 * time.Second // longest time between polls, even of a slow store
 )
 
 // overview counts what the store holds.
@@ -70,7 +70,7 @@ type rates struct {
 // lateness is how late runs began, over all workers.
 type lateness struct {
 	Runs uint64  `json:"runs"`
-	P50  float64 `json:"p50_seconds"` // upper bounds of histogram classes: at most twice the true value
+	P50  float64 `json:"p50_seconds"` // upper bounds: at most twice the true value
 	P99  float64 `json:"p99_seconds"`
 	Over float64 `json:"over_seconds"`
 }
@@ -162,7 +162,7 @@ func (c *Console) events() func(context.Context) ([]byte, time.Time) {
 			figures.gap()
 		} else {
 			figures.add(begun, s, workers)
-			if !e.Since.IsZero() { // the poll waited for a store that was down, so its duration says nothing
+			if !e.Since.IsZero() { // the poll waited for a store that was down
 				took = 0
 			}
 			o := overviewOf(s)

@@ -26,12 +26,12 @@ const (
 type sessions struct {
 	token  [sha256.Size]byte
 	open   bool   // there is no token
-	cookie string // cookie name, random so that consoles on different ports of a host do not share it
+	cookie string // random, so that consoles on different ports of a host do not share it
 	most   int
 
 	mu    *sync.Mutex
 	live  map[[sha256.Size]byte]time.Time // guarded by mu; expiry by hash of the cookie's value
-	wrong map[string][]time.Time          // guarded by mu; times of wrong tokens within throttleFor, by address
+	wrong map[string][]time.Time          // guarded by mu; times within throttleFor, by address
 }
 
 func newSessions(token string, most int) sessions {

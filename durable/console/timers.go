@@ -37,7 +37,7 @@ type timer struct {
 	Worker       string    `json:"worker,omitempty"`
 	Died         time.Time `json:"died,omitzero"`
 	SuccessorDue time.Time `json:"successor_due,omitzero"`
-	Fence        string    `json:"fence,omitempty"` // text, because JavaScript's numbers have 53 bits
+	Fence        string    `json:"fence,omitempty"` // text: JavaScript's numbers have 53 bits
 	Cancelled    bool      `json:"cancelled,omitempty"`
 
 	Schedule     rawKey    `json:"schedule,omitempty"`
@@ -311,7 +311,7 @@ type actionReply struct {
 	Changed int      `json:"changed"`
 	Of      int      `json:"of"`
 	Results []result `json:"results,omitempty"`
-	Error   string   `json:"error,omitempty"` // of the first timer that failed, or of the whole action
+	Error   string   `json:"error,omitempty"` // of the first failed timer, or of the action
 }
 
 func (c *Console) changeTimers(r *http.Request) (any, error) {

@@ -51,7 +51,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		})
 	}
 	f.config.Logger = f.logger(stderr)
-	slog.SetLogLoggerLevel(slog.LevelDebug) // net/http logs invalid responses of receivers there, without a limit
+	slog.SetLogLoggerLevel(slog.LevelDebug) // net/http logs there what receivers send, without limit
 	slog.SetDefault(f.config.Logger)
 	if err := daemon.Run(ctx, f.config); err != nil {
 		fmt.Fprintln(stderr, err)

@@ -132,7 +132,7 @@ func noReply(ctx, parent context.Context, r request, err error, sent bool) *Erro
 		e.Err, e.retriable = errors.Join(err, context.Cause(parent)), false
 		e.Message = context.Cause(parent).Error()
 	case ctx.Err() != nil:
-		e.Message = context.Cause(ctx).Error() // of the attempt's timeout, not of one of Options.HTTPClient
+		e.Message = context.Cause(ctx).Error() // not the timeout of Options.HTTPClient
 	case errors.As(err, &certificate): // the handshake failed, so nothing was sent
 		e.unsure, e.retriable = false, false
 	}

@@ -61,7 +61,7 @@ func New(baseURL string, o Options) (*Client, error) {
 	const must = "an absolute URL with http or https, without user, query and fragment"
 	switch {
 	case err != nil:
-		return nil, invalid("baseURL", "not a URL", must) // baseURL may have a password, which must not reach logs
+		return nil, invalid("baseURL", "not a URL", must) // without its text, which may have a password
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || strings.ContainsAny(baseURL, "?#"):
 		return nil, invalid("baseURL", shown(u.Redacted()), must)
 	}

@@ -49,7 +49,7 @@ type Error struct {
 	Field, Value, Range string
 	RetryAfter          time.Duration // of the reply's Retry-After header
 	Attempts            int           // how often the request was sent
-	Err                 error         // from the connection or the context; nil if there was a reply
+	Err                 error         // of the connection or the context; nil if there was a reply
 
 	unsure    bool
 	retriable bool
@@ -95,7 +95,7 @@ func (e *Error) Is(kind error) bool {
 	case ErrForbidden:
 		return e.Status == http.StatusForbidden
 	case ErrNotFound:
-		return code("not_found") // a proxy's 404, or that of a wrong base URL, says nothing about the key
+		return code("not_found") // a 404 of a proxy, or of a wrong base URL, says nothing about the key
 	case ErrProblem:
 		return code("problem")
 	case ErrFull:
@@ -122,7 +122,7 @@ type failure struct {
 	} `json:"error"`
 	Timers []receipt `json:"timers"`
 	Count  int       `json:"count"`
-	Result string    `json:"result"` // set if the reply is not an error but an answer that the API foresees
+	Result string    `json:"result"` // set if the reply is an answer that the API foresees
 }
 
 func (f *failure) fill(e *Error) {

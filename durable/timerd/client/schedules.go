@@ -60,7 +60,7 @@ type ScheduleReceipt struct {
 	Key       string
 	Result    Result
 	Next      []time.Time // of PutSchedule: the next ten planned times
-	Warning   string      // of PutSchedule: advice about a valid schedule that is probably a mistake
+	Warning   string      // of PutSchedule: advice about a valid, probably mistaken schedule
 	Cancelled int         // of DeleteSchedule: the number of cancelled occurrences
 	Repeated  bool        // as in Receipt
 }
@@ -87,7 +87,7 @@ type ScheduleInfo struct {
 	PauseNote string
 	Next      []time.Time // the next ten planned times
 	Overdue   time.Time   // the first planned time that passed without an occurrence
-	Waiting   time.Time   // the planned time whose occurrence waits for the end of another
+	Waiting   time.Time   // the planned time that waits for the end of an occurrence
 	Counts    Counts
 	Last      []Occurrence // the last ten; not in lists
 }

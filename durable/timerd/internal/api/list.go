@@ -25,7 +25,7 @@ const (
 // Page is a page of a list.
 type Page struct {
 	Timers []Info `json:"timers"`
-	Next   string `json:"next,omitempty"` // the next page's after; absent if there is none
+	Next   string `json:"next,omitempty"` // after of the next page, if any
 }
 
 // timers lists the timers in the state that the request names, by default the waiting ones.
@@ -92,7 +92,7 @@ func queryOf(r *http.Request, q *durable.Query) (limit int, err error) {
 // error that says what its value must be.
 func pageOf(r *http.Request, more map[string]func(value string) error) (limit int, after durable.Cursor, err error) {
 	limit = defaultPage
-	for part := range strings.SplitSeq(r.URL.RawQuery, "&") { // URL.Query would allocate for any number of parameters
+	for part := range strings.SplitSeq(r.URL.RawQuery, "&") { // URL.Query would keep any number of them
 		name, value, _ := strings.Cut(part, "=")
 		value, err := url.QueryUnescape(value)
 		switch {

@@ -117,7 +117,7 @@ func TestListFails(t *testing.T) {
 		}
 	}
 	f.server.o.Timers = timersOn(t, &failing{Store: f.store, after: shards})
-	status, _ := f.do("GET", "/timers?limit=40", "") // the first read of that shard has fewer timers
+	status, _ := f.do("GET", "/timers?limit=40", "") // the first read of that shard has fewer
 	require.Equal(t, 502, status)
 }
 

@@ -48,8 +48,8 @@ type Config struct {
 
 	WrapStore   func(store.Store) store.Store         // may be nil
 	WrapHandler func(durable.Handler) durable.Handler // may be nil
-	OnListen    func(net.Addr)                        // called once the API accepts requests; may be nil
-	OnPage      func(net.Addr)                        // called once the page accepts requests; may be nil
+	OnListen    func(net.Addr)                        // called when the API is ready; may be nil
+	OnPage      func(net.Addr)                        // called when the page is ready; may be nil
 }
 
 // Check checks the values that no other package checks. Its error names the flag, its value and its

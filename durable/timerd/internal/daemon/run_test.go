@@ -147,7 +147,7 @@ func TestPage(t *testing.T) {
 		status, reply := do(t, "PUT", url+"/timers/a", `{"after":"1h","callback":{"url":"`+url+`"}}`)
 		require.Equal(t, 201, status, reply)
 		at := "http://" + (<-page).String()
-		require.Eventually(t, func() bool { // a scrape shows the values that the previous one requested
+		require.Eventually(t, func() bool { // a scrape shows the values of the previous one
 			_, reply = do(t, "GET", at+"/metrics", "")
 			return strings.Contains(reply, "\nlimbo_durable_waiting{name=\"timers\"} 1\n")
 		}, time.Minute, time.Millisecond)

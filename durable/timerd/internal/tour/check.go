@@ -49,7 +49,7 @@ func (b *book) check(dead map[string]bool, infos []client.ScheduleInfo) Summary 
 	var late []int64
 	for _, t := range b.timers {
 		if t.step == nil || t.step.acked == 0 {
-			s.Lost++ // the scheduler never got an answer, or the timer runs although none was scheduled
+			s.Lost++ // no answer to the scheduler, or a timer that no process scheduled
 			b.wrong[keyName(t.key)] = true
 			continue
 		}
@@ -117,7 +117,7 @@ func (t *timerLife) late() (us int64, ok bool) {
 	if len(t.arrivals) == 0 || t.step.result == "succeeds" || t.step.sends > 1 || t.mode == modeSlow || t.mode.silent() {
 		return 0, false
 	}
-	due := max(t.due*1000, t.step.acked) // a timer that was overdue when scheduled cannot arrive before the answer
+	due := max(t.due*1000, t.step.acked) // an overdue timer cannot arrive before its answer
 	for _, m := range t.moves {
 		if m.moved {
 			due = max(due, m.at*1000)

@@ -11,12 +11,12 @@ import (
 type event struct {
 	Kind      eventKind `json:"kind"`
 	At        int64     `json:"at"`                   // µs since 1970
-	Timer     int       `json:"timer,omitempty"`      // all kinds except cancel, cancelled and acknowledged
-	Key       int       `json:"key,omitempty"`        // schedule, cancel, cancelled; put, delete, pause, resume: of the schedule's key
+	Timer     int       `json:"timer,omitempty"`      // not cancel, cancelled, acknowledged
+	Key       int       `json:"key,omitempty"`        // requests about keys; cancelled
 	NotBefore int64     `json:"not_before,omitempty"` // schedule: ms since 1970
 	Mode      mode      `json:"mode,omitempty"`       // schedule, put
 	Due       int64     `json:"due,omitempty"`        // scheduled, move: ms since 1970
-	Result    string    `json:"result,omitempty"`     // scheduled, cancelled, moved, done: the answer; delete: keep or cancel
+	Result    string    `json:"result,omitempty"`     // answers; delete: keep or cancel
 	ID        string    `json:"id,omitempty"`         // begins, acknowledged, replies, created
 	Attempt   int       `json:"attempt,omitempty"`    // begins, replies
 	Status    int       `json:"status,omitempty"`     // replies

@@ -29,7 +29,7 @@ const (
 // the tour kills and pauses; and receivers.
 type fleet struct {
 	engines    []*process
-	join       func(context.Context) error // joins the engines once they answer; nil: nothing to join
+	join       func(context.Context) error // joins the engines, once they answer; may be nil
 	networks   []*network
 	counts     networkCounts
 	front      *process

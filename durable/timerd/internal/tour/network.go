@@ -12,7 +12,7 @@ import (
 
 const (
 	holdUp  = 300 * time.Millisecond // at most
-	lateBy  = 3 * time.Second        // at most; a worker gives up a call after a quarter of its lease
+	lateBy  = 3 * time.Second        // at most; workers give up a call after a quarter of their lease
 	maxHeld = 1 << 20                // bytes of a connection that are delivered late
 )
 

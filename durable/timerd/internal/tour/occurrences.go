@@ -99,13 +99,13 @@ type ScheduleSummary struct {
 	Schedules   int `json:"schedules"` // created
 	Replaced    int `json:"replaced"`
 	Deleted     int `json:"deleted"`
-	Planned     int `json:"planned"`      // planned times of schedules that were not deleted, as the tour counts them
-	Created     int `json:"created"`      // occurrences: as these schedules count them, and the known ones of deleted schedules
-	Skipped     int `json:"skipped"`      // planned times, as these schedules count them
+	Planned     int `json:"planned"`      // planned times of schedules not deleted, counted by the tour
+	Created     int `json:"created"`      // occurrences: counted by these schedules; of deleted ones, known
+	Skipped     int `json:"skipped"`      // planned times, counted by these schedules
 	Done        int `json:"done"`         // occurrences whose callback was answered with 200
-	Early       int `json:"early"`        // occurrences that began, or whose callback arrived, before their planned time
-	Doubled     int `json:"doubled"`      // IDs after the first of a planned time, and occurrences without a planned time
-	Lost        int `json:"lost"`         // planned times neither created nor skipped, occurrences that did not end, missing schedules
+	Early       int `json:"early"`        // occurrences that began or arrived before their planned time
+	Doubled     int `json:"doubled"`      // further IDs of a planned time, and unplanned occurrences
+	Lost        int `json:"lost"`         // planned times neither created nor skipped; occurrences without an end; missing schedules
 	AfterDelete int `json:"after_delete"` // occurrences created after the answer that their schedule is deleted
 }
 

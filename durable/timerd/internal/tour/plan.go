@@ -24,7 +24,7 @@ const (
 	modeInform  mode = "inform"  // endless informational responses to the first attempt
 	modeEndless mode = "endless" // 200 and an endless body
 
-	modeDrag mode = "drag" // of schedules: 503, and Retry-After 1 s, to the first attempt at every third planned second
+	modeDrag mode = "drag" // of schedules: 503 to every third first attempt, Retry-After 1 s
 )
 
 // silent reports whether the first attempt gets no answer.
@@ -46,8 +46,8 @@ const (
 type op struct {
 	kind  opKind
 	at    time.Duration
-	key   int           // the number of the key's first timer; for a schedule: load.Timers plus its first number
-	timer int           // opSchedule, opMove: the timer's number; for a schedule: the schedule's number
+	key   int           // number of the key's first timer, or load.Timers plus that of its first schedule
+	timer int           // number of the timer (opSchedule, opMove) or schedule
 	due   time.Duration // opSchedule, opMove: since the start
 	after bool          // opSchedule: send a duration instead of a time
 	mode  mode

@@ -30,7 +30,7 @@ type process struct {
 }
 
 const (
-	gaveUp      = 1                      // exit status of a timerd that cannot reach its engine at the start
+	gaveUp      = 1                      // exit status of a timerd that starts without its engine
 	reviveAfter = 100 * time.Millisecond // delay before the restart of a timerd that gave up
 )
 

@@ -66,7 +66,7 @@ func (rc *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			status = http.StatusServiceUnavailable
 		}
 	case modeHang, modeTrickle, modeInform:
-		if attempt == 1 && planned/1000%5 == 0 { // not at each planned time, because a backlog would take long
+		if attempt == 1 && planned/1000%5 == 0 { // rarely: a backlog would take long
 			withoutEnd(w, how)
 			return
 		}

@@ -69,7 +69,7 @@ func read(path string) (version string, ok bool) {
 		}
 		defer archive.Close()
 		for _, f := range archive.File {
-			if f.Name == probe && f.Method != zip.Store { // package time cannot read compressed files
+			if f.Name == probe && f.Method != zip.Store { // package time cannot read it compressed
 				return "", false
 			}
 		}
