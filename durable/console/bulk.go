@@ -65,7 +65,7 @@ type jobState struct {
 	MissedKeys []string `json:"missed_keys,omitempty"`
 
 	Error    string    `json:"error,omitempty"`    // of the engine, or why it failed
-	Retrying time.Time `json:"retrying,omitzero"`  // the time of the first of these failures
+	Retrying time.Time `json:"retrying,omitzero"`  // when the current failures began
 	Failures int       `json:"failures,omitempty"` // consecutive errors of the engine
 }
 

@@ -53,8 +53,8 @@ func dueOf(from time.Time, c durable.DueCounts) *due {
 	return &d
 }
 
-// dueCounter counts the due timers repeatedly, one count at a time, while the feed makes events.
-// Counting takes at most 5 % of the time.
+// dueCounter repeatedly counts the waiting timers by due time, one count at a time, while the feed
+// makes events. Counting takes at most 5 % of the time.
 type dueCounter struct {
 	timers *durable.Timers
 

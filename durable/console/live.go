@@ -138,7 +138,7 @@ type live struct {
 	Workers   *workerList `json:"workers,omitempty"`
 	Polled    float64     `json:"polled_seconds,omitempty"` // duration of the last successful poll
 	Error     string      `json:"error,omitempty"`          // why the store does not answer
-	Since     time.Time   `json:"since,omitzero"`           // when Error began
+	Since     time.Time   `json:"since,omitzero"`           // when the failures began
 	Bulk      []jobState  `json:"bulk"`
 }
 
@@ -162,7 +162,7 @@ func (c *Console) events() func(context.Context) ([]byte, time.Time) {
 			figures.gap()
 		} else {
 			figures.add(begun, s, workers)
-			if !e.Since.IsZero() { // the poll waited for a store that was down
+			if !e.Since.IsZero() { // the store was down, which does not make it slow
 				took = 0
 			}
 			o := overviewOf(s)
