@@ -2,31 +2,29 @@ package purgatory
 
 import "time"
 
-// Most operations end long before their timeout: a request that waits for replicas
-// is answered within some ms, and its timeout is 30 s. Entering each timeout on the
-// wheel and taking it out again is a sixth of what such an operation costs
-// (docs/decisions.md). So an operation whose timeout is not soon is put into a list
-// of arrivals, which costs a few ns, and a sweep enters on the wheel what still waits
-// after lazyFor. Nothing expires later by that: what could be due before the sweep
-// has come to it is entered at once. That may be so although its timeout is long, after
-// a first check that took long.
+// Most operations end long before their timeout: a request that waits for replicas is answered
+// within a few ms, and its timeout is 30 s. Entering each timeout on the wheel and removing it
+// again is a sixth of the cost of such an operation (docs/decisions.md). So an operation whose
+// timeout is not soon is put into a list of arrivals, which costs a few ns, and after lazyFor a
+// sweep enters the timeouts of the operations that still wait. This makes no operation expire
+// later: a timeout that could be due before its sweep is entered at once. That may happen even
+// with a long timeout, after a long first check.
 const (
 	lazyFor  = 50 * time.Millisecond
 	lazyEach = 10 * time.Millisecond
-	lazyFrom = lazyFor + 2*lazyEach + 5*time.Millisecond // the shortest timeout that is put off
+	lazyFrom = lazyFor + 2*lazyEach + 5*time.Millisecond // the shortest timeout that is postponed
 )
 
-// arrival is an operation that has come. It stays in the list for lazyFor and up to
-// one sweep after, also if the operation has ended meanwhile: by then it names an
-// operation of the past.
+// arrival is an operation that has begun. It stays in the list for lazyFor and up to one sweep
+// longer, even if the operation has ended: then the generation is stale.
 type arrival struct {
 	w   *waiter
 	gen uint64
-	at  time.Duration // when it came; not before the one in front of it
+	at  time.Duration // when it began; not before the arrival in front of it
 }
 
-// putOffLocked puts an operation into the list, and reports whether it did: not if its
-// deadline may come before the sweep that finds it there.
+// putOffLocked puts an operation into the list, and reports whether it did. It does not if the
+// deadline may precede the sweep that would find the operation.
 func (t *tally) putOffLocked(w *waiter, gen uint64) bool {
 	deadline := time.Duration(w.deadline.Load())
 	if deadline-w.since < lazyFrom || !t.sweeping && !t.sweepLaterLocked(lazyFor+lazyEach) {
@@ -40,8 +38,8 @@ func (t *tally) putOffLocked(w *waiter, gen uint64) bool {
 	return true
 }
 
-// behindLocked returns the point in time of an arrival that came then, if it is put into
-// the list now: those in front of it are taken first.
+// behindLocked returns the time to record for an arrival at the given time if it is put into
+// the list now: not before that of the last one in the list, as they are removed in order.
 func (t *tally) behindLocked(at time.Duration) time.Duration {
 	if t.arrivals.Len() > 0 {
 		at = max(at, t.arrivals.Back().at)
@@ -49,8 +47,8 @@ func (t *tally) behindLocked(at time.Duration) time.Duration {
 	return at
 }
 
-// takeLocked removes the operations that came before a point in time, up to as many as
-// there is room for.
+// takeLocked moves the operations that arrived up to a point in time from the list into room,
+// until room is full.
 func (t *tally) takeLocked(before time.Duration, room []arrival) (n int) {
 	for n < len(room) && t.arrivals.Len() > 0 && t.arrivals.Front().at <= before {
 		room[n] = t.arrivals.Front()
@@ -60,8 +58,8 @@ func (t *tally) takeLocked(before time.Duration, room []arrival) (n int) {
 	return n
 }
 
-// sweepLaterLocked plans the next sweep, and reports whether it did: not if the wheel is
-// full. The next arrival tries again then.
+// sweepLaterLocked schedules the next sweep, and reports whether it did: not if the wheel is
+// full. Then the next arrival tries again.
 func (t *tally) sweepLaterLocked(delay time.Duration) bool {
 	timer, err := t.core.clock.timers.Schedule(event{t, 0}, delay)
 	if err != nil {
@@ -71,7 +69,7 @@ func (t *tally) sweepLaterLocked(delay time.Duration) bool {
 	return true
 }
 
-// due is what the wheel calls: it is time for a sweep.
+// due runs a sweep. The wheel calls it.
 func (t *tally) due(uint64) {
 	t.core.startWork()
 	defer t.core.stopWork()
@@ -89,8 +87,8 @@ func (t *tally) due(uint64) {
 			return
 		}
 		t.mu.Unlock()
-		// They lie anywhere. A look at all of them has them come into the cache
-		// together, and not each when its turn comes.
+		// The records are scattered in memory. Reading all of them first overlaps their cache
+		// misses.
 		waiting := 0
 		for _, a := range batch[:n] {
 			if a.w.state.waits(a.gen) {
@@ -111,9 +109,10 @@ func (t *tally) sweepOne(a arrival, at time.Duration) {
 		a.w.state.release(a.gen)
 		return
 	}
-	// It is being checked, perhaps for long: its owner cannot be waited for. Without
-	// being the owner one cannot note the timer for the one who ends the operation, so
-	// that is put off once more, or the timer is soon gone anyway.
+	// A check is running, perhaps for long, so do not wait for its owner. Only the owner may
+	// store the timer for the goroutine that ends the operation. So the operation is postponed
+	// once more, or, if little time is left, its timer remains unknown and soon runs out
+	// anyway.
 	left := time.Duration(a.w.deadline.Load()) - now()
 	switch {
 	case !a.w.state.waits(a.gen):

@@ -2,7 +2,7 @@ package purgatory
 
 import "context"
 
-// await is the operation of a goroutine that waits for its end.
+// await is an operation whose end a goroutine waits for.
 type await struct {
 	cond  func() bool
 	ended chan error
@@ -12,7 +12,8 @@ func (w await) TryComplete() bool { return w.cond() }
 
 func (w await) Complete(_ Outcome, cause error) { w.ended <- cause }
 
-// wait blocks the goroutine. It watches the context itself, which costs less than a hook.
+// wait blocks until the operation has ended. It watches the context itself, which costs less
+// than a hook.
 func (w await) wait(ctx context.Context, done <-chan struct{}, core *core, h Pending, err error) error {
 	if err != nil {
 		return err
@@ -22,7 +23,7 @@ func (w await) wait(ctx context.Context, done <-chan struct{}, core *core, h Pen
 		return err
 	case <-done:
 		g := guard{ctx: ctx, done: done, core: core, h: h}
-		g.cancel() // or another call has just ended it
+		g.cancel() // unless another call has just ended the operation
 		return <-w.ended
 	}
 }

@@ -10,21 +10,20 @@ import (
 	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
-// Clock runs the timeouts and the deferred checks of any number of purgatories
-// and thresholds: those whose Options.Clock it is. Make one with [NewClock]. A
-// purgatory without one makes its own.
+// Clock runs the timeouts and the deferred checks of all purgatories and thresholds that have
+// it as Options.Clock. Make one with [NewClock]. A purgatory without one makes its own.
 //
-// A clock costs one goroutine while nothing expires, and with two processors some 9 KiB,
-// 48 once it has held a timer; with sixteen 39 and 72. A purgatory that shares one and
-// holds nothing costs less than 8 KiB. Those that share a clock share its workers, too: a
-// Complete that blocks keeps one from all of them.
+// A clock costs one goroutine while nothing expires. With two processors it takes about 9 KiB,
+// or 48 KiB once it has held a timer; with sixteen, 39 and 72 KiB. An empty purgatory on a
+// shared clock costs less than 8 KiB. Purgatories on one clock also share its workers: a
+// Complete that blocks occupies a worker of all of them.
 type Clock struct {
 	timers *timingwheel.Wheel[event]
 
 	mu     sync.Mutex
 	users  int           // guarded by mu; purgatories that are not shut down
-	closed bool          // guarded by mu; no more of them
-	done   chan struct{} // closed when it is closed, the last user has gone and the goroutines have ended
+	closed bool          // guarded by mu; no more users may join
+	done   chan struct{} // closed when the clock is closed, its last user has left and its goroutines have ended
 }
 
 // ClockOptions configures a clock. The zero value is a good default.
@@ -37,9 +36,8 @@ type ClockOptions struct {
 	// late and never early. Default 500 µs; at least 1 ns.
 	Tick time.Duration
 
-	// Workers bounds the goroutines that run expiries and deferred checks,
-	// Complete included. Default: GOMAXPROCS, at least 4; 1 to 65,536. Raise
-	// it when Complete blocks.
+	// Workers bounds the goroutines that run expiries and deferred checks, Complete included.
+	// Default: GOMAXPROCS, at least 4; 1 to 65,536. Raise it when Complete blocks.
 	Workers int
 }
 
@@ -66,14 +64,14 @@ func (c *Clock) made() *timingwheel.Wheel[event] {
 	return c.timers
 }
 
-// Stats returns the figures of the timers.
+// Stats returns the statistics of the timers.
 func (c *Clock) Stats() timingwheel.Stats { return c.made().Stats() }
 
-// Levels returns where the timers stand; see [timingwheel.Wheel.Levels].
+// Levels returns the levels of the timing wheel; see [timingwheel.Wheel.Levels].
 func (c *Clock) Levels() []timingwheel.Level { return c.made().Levels() }
 
-// Close refuses further purgatories with ErrClosed, and does not wait. When the
-// last of those that share the clock has been shut down, its goroutines end.
+// Close refuses further purgatories with ErrClosed, and does not wait. The clock's goroutines
+// end when the last purgatory that shares it has been shut down.
 func (c *Clock) Close() {
 	c.made()
 	c.mu.Lock()
@@ -84,17 +82,16 @@ func (c *Clock) Close() {
 	}
 }
 
-// Shutdown is [Clock.Close] that waits for the goroutines to end. So it must not
-// be called from a Complete or a TryComplete. When ctx is done first, it returns
-// its error; the shutdown goes on, and another call waits for it again. A nil ctx
-// panics, and changes nothing.
+// Shutdown calls [Clock.Close] and waits for the goroutines to end. So it must not be called
+// from a Complete or a TryComplete. When ctx is done first, it returns its error; the shutdown
+// goes on, and another call waits for it again. A nil ctx panics, and changes nothing.
 func (c *Clock) Shutdown(ctx context.Context) error {
 	mustHave(ctx)
 	c.Close()
 	return waitFor(ctx, c.done)
 }
 
-// join counts a purgatory in.
+// join adds a user.
 func (c *Clock) join() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,7 +102,7 @@ func (c *Clock) join() error {
 	return nil
 }
 
-// leave counts a purgatory out that has been shut down.
+// leave removes a user that has been shut down.
 func (c *Clock) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,7 +110,7 @@ func (c *Clock) leave() {
 	c.endLocked()
 }
 
-// endLocked has the goroutines end, if nobody needs them any more.
+// endLocked ends the goroutines if the clock is closed and has no users.
 func (c *Clock) endLocked() {
 	if !c.closed || c.users > 0 {
 		return
@@ -124,25 +121,25 @@ func (c *Clock) endLocked() {
 	}()
 }
 
-// event is a timer's value: what is due, and what for.
+// event is a timer's value: its target and an argument.
 type event struct {
 	to  target
 	arg uint64
 }
 
-// target is what a timer can be for. due is called on a worker.
+// target receives a due timer. due is called on a worker.
 type target interface{ due(arg uint64) }
 
-// schedule has e due after a delay. Only if nothing waits any more that e could be for
-// is the clock closed, and e dropped.
+// schedule makes e due after a delay. On a closed clock it drops e; then no operation is left
+// that e could be for.
 func (c *Clock) schedule(e event, delay time.Duration) timingwheel.Timer {
 	for {
 		t, err := c.timers.Schedule(e, delay)
 		if !errors.Is(err, timingwheel.ErrFull) {
 			return t
 		}
-		// A shard holds 2^28 timers. There is nobody to tell, and nothing that could
-		// be left out: wait for room.
+		// A shard holds at most 2^28 timers. The caller cannot report an error here, and no
+		// timer may be dropped, so wait until there is capacity.
 		time.Sleep(time.Millisecond)
 	}
 }

@@ -8,33 +8,33 @@ import (
 	"time"
 )
 
-// core is what holds operations, whatever they wait for: the wheel of their
-// timeouts, the bound on their number, what is counted of them, and the shutdown.
-// It is the part that Purgatory and Threshold have in common.
+// core holds operations, whatever they wait for: the wheel of their timeouts, the bound on
+// their number, their statistics, and the shutdown. Purgatory and Threshold share it.
 type core struct {
 	options Options
 	lists   lists
 	clock   *Clock
 	own     bool         // the wheel is this core's
-	held    atomic.Int64 // operations, counted only under MaxPending; any goroutine writes
+	held    atomic.Int64 // operations, counted only with MaxPending; written by any goroutine
 	panics  atomic.Uint64
 	tallies tallies
 	closing closing
 }
 
-// lists is where the operations of a core are entered. The goroutine that owns the
-// operation calls it.
+// lists are the lists in which a core's operations are entered. Only the goroutine that owns
+// the operation calls the methods that take one.
 type lists interface {
-	// leave takes it out of all lists. It returns of how many, and how many keys are
-	// without an operation by that and not counted out yet.
+	// leave removes the operation from all lists. It returns the number of these lists, and the
+	// number of keys that lost their last operation and are still to be subtracted from the key
+	// count.
 	leave(*waiter) (watches, vanished int)
-	// shrink gives memory back, at most that of so many of the table's buckets.
+	// shrink releases the memory of at most that many of the table's buckets.
 	shrink(most int)
 	// free is called when nothing of this package will touch the record again.
 	free(*waiter)
 }
 
-// open makes or joins the wheel. o has its defaults already.
+// open makes or joins the wheel. The defaults of o are already set.
 func (c *core) open(o Options, l lists) (err error) {
 	c.options, c.lists, c.clock = o, l, o.Clock
 	c.closing.done = make(chan struct{})
@@ -58,8 +58,8 @@ func (c *core) mustBeMade() {
 
 const zeroValue = "purgatory: the zero value cannot be used, must be made by New, NewThreshold or NewFutures"
 
-// mustHave panics if the context is nil, and returns its channel. A typed nil panics in
-// Done: here, while nothing depends on it.
+// mustHave panics if the context is nil, and returns its channel. A typed nil panics in Done
+// here, before anything depends on the context.
 func mustHave(ctx context.Context) (done <-chan struct{}) {
 	if ctx == nil {
 		panic("purgatory: the context is nil")
@@ -67,8 +67,7 @@ func mustHave(ctx context.Context) (done <-chan struct{}) {
 	return ctx.Done()
 }
 
-// mustBeUsable panics if an argument is nil that the caller must give. It returns the
-// context's channel.
+// mustBeUsable panics if op or the context is nil. It returns the context's channel.
 func (c *core) mustBeUsable(ctx context.Context, op any) (done <-chan struct{}) {
 	c.mustBeMade()
 	if op == nil {
@@ -77,7 +76,7 @@ func (c *core) mustBeUsable(ctx context.Context, op any) (done <-chan struct{}) 
 	return mustHave(ctx)
 }
 
-// reserve counts an operation in, unless MaxPending wait.
+// reserve counts an operation, and reports false if MaxPending operations already wait.
 func (c *core) reserve() bool {
 	bound := int64(c.options.MaxPending)
 	if bound == 0 {
@@ -100,8 +99,8 @@ func (c *core) unreserve() {
 	}
 }
 
-// complete calls the hook and the operation's Complete, which is deferred because the
-// hook may end the goroutine.
+// complete calls the OnEnd hook and then the operation's Complete, which is deferred because
+// the hook may end the goroutine.
 func (c *core) complete(op Completion, o Outcome, waited time.Duration, cause error) {
 	if c.options.OnEnd == nil {
 		c.deliver(op, o, cause)
@@ -112,20 +111,20 @@ func (c *core) complete(op Completion, o Outcome, waited time.Duration, cause er
 	c.options.OnEnd(o, waited, cause)
 }
 
-// deliver calls the operation's Complete. One that panics has had its call (P7).
+// deliver calls the operation's Complete. A Complete that panics is not called again (P7).
 func (c *core) deliver(op Completion, o Outcome, cause error) {
 	defer c.recoverPanic()
 	op.Complete(o, cause)
 }
 
-// recoverPanic reports the panic of the function that defers it, if there is one.
+// recoverPanic recovers and reports a panic of the function that defers it.
 func (c *core) recoverPanic() {
 	if v := recover(); v != nil {
 		c.report(v)
 	}
 }
 
-// report counts a panic and calls the hook with it; a hook that panics is only logged.
+// report counts a panic and calls the hook with it. A panic of the hook is only logged.
 func (c *core) report(v any) {
 	c.panics.Add(1)
 	what := Panic{Value: v, Stack: debug.Stack()}

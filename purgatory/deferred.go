@@ -5,35 +5,35 @@ import (
 	"sync"
 )
 
-// deferred is the keys that were handed over to workers, and what a worker does with
-// one. At most one worker is at each key (P15): the others are there for other keys.
+// deferred holds the keys that were passed to workers, and the function that a worker runs for
+// each. At most one worker runs a key at a time (P15); other workers stay free for other keys.
 type deferred[K comparable] struct {
 	core *core
 	run  func(K)
 
 	mu    sync.Mutex
-	turns map[K]turn // guarded by mu; the keys that wait for a worker or have one
-	order []K        // guarded by mu; those that wait; those before head are gone
+	turns map[K]turn // guarded by mu; keys that wait for a worker or have one
+	order []K        // guarded by mu; waiting keys, from head on
 	head  int        // guarded by mu
-	most  int        // guarded by mu; keys that turns has had at once
+	most  int        // guarded by mu; the maximum size of turns so far
 }
 
-// turn is how far a deferred key is.
+// turn is the state of a deferred key.
 type turn uint8
 
 const (
-	queued        turn = iota // it is in order, and a worker will come
-	runningOnce               // a worker is at it
-	runningQueued             // that, and it is in order once more
-	runningAgain              // that, and its turn has come while the worker was still at it
+	queued        turn = iota // in order, waiting for a worker
+	runningOnce               // a worker runs it
+	runningQueued             // a worker runs it, and it is in order again
+	runningAgain              // a worker runs it, and its next turn came in the meantime
 )
 
-// keepKeys is how many keys there is room kept for when none waits.
+// keepKeys is the number of keys for which memory is kept while none waits.
 const keepKeys = 1 << 10
 
 func (d *deferred[K]) init(c *core, run func(K)) { d.core, d.run = c, run }
 
-// add queues a key, unless it is queued already, and a worker's turn for it.
+// add queues a key and schedules a worker for it, unless it is already queued.
 func (d *deferred[K]) add(key K) error {
 	if !reflexive(key) {
 		return fmt.Errorf("purgatory: the key is %v, must be equal to itself", key)
@@ -59,12 +59,12 @@ func (d *deferred[K]) queueLocked(key K, as turn) {
 	d.turns[key] = as
 	d.most = max(d.most, len(d.turns))
 	d.order = append(d.order, key)
-	// One timer for each key that is queued, so that a slow check keeps none of the
-	// others waiting while a worker is free.
+	// One timer for each queued key, so that a slow check does not delay other keys while a
+	// worker is free.
 	d.core.clock.schedule(event{d, 0}, 0)
 }
 
-// due is what the wheel calls: a worker is free for the key that waits longest.
+// due runs the key that has waited longest. The wheel calls it when a worker is free.
 func (d *deferred[K]) due(uint64) {
 	key, ok := d.take()
 	if !ok {
@@ -76,7 +76,7 @@ func (d *deferred[K]) due(uint64) {
 	d.run(key)
 }
 
-// take returns the key that waits longest; false if another worker is at it still, or
+// take returns the key that has waited longest; false if another worker is still running it, or
 // the shutdown has begun.
 func (d *deferred[K]) take() (key K, ok bool) {
 	d.mu.Lock()
@@ -93,9 +93,9 @@ func (d *deferred[K]) take() (key K, ok bool) {
 			d.order = nil
 		}
 	} else if d.head > len(d.order)/2 {
-		// There may always be one that waits: what is gone must make room
-		// before the last has gone. Fewer move than have gone since the last
-		// time, so this costs a constant for each key.
+		// The queue may never become empty, so drop the removed entries before that. Fewer
+		// entries move than were removed since the last time, so this costs constant time for
+		// each key.
 		n := copy(d.order, d.order[d.head:])
 		clear(d.order[d.head:])
 		d.order, d.head = d.order[:n], 0
@@ -105,11 +105,11 @@ func (d *deferred[K]) take() (key K, ok bool) {
 		return key, false
 	}
 	d.turns[key] = runningOnce
-	d.core.startWork() // with mu held: the shutdown has not come to clear yet
+	d.core.startWork() // with mu held: the shutdown has not called clear yet
 	return key, true
 }
 
-// done ends a worker's turn. What has changed since it began is looked at in another.
+// done ends a worker's turn. If the key was added again in the meantime, another turn follows.
 func (d *deferred[K]) done(key K) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -126,7 +126,7 @@ func (d *deferred[K]) done(key K) {
 	}
 }
 
-// clear forgets the keys that wait: the shutdown has begun, and ends all operations.
+// clear drops the waiting keys: the shutdown has begun, and ends all operations.
 func (d *deferred[K]) clear() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

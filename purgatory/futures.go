@@ -8,15 +8,14 @@ import (
 	"time"
 )
 
-// Futures holds operations that wait for results which others will bring: an
-// answer of each replica, say. Make one with [NewFutures]. It is a [Threshold]
-// whose keys are futures, and whose numbers are 0 and 1.
+// Futures holds operations that wait for results from elsewhere, such as an answer of each
+// replica. Make one with [NewFutures]. It is a [Threshold] whose keys are futures, and whose
+// numbers are 0 and 1.
 type Futures[T any] struct {
 	threshold *Threshold[*Future[T], uint8]
 }
 
-// Future is a result that comes later, once. Its methods are safe for use from
-// any goroutine.
+// Future is a result that is set once, later. Its methods are safe for use from any goroutine.
 type Future[T any] struct {
 	home *Futures[T]
 
@@ -26,7 +25,7 @@ type Future[T any] struct {
 	err   error
 }
 
-// NewFutures makes a place for futures. An option out of range is an error.
+// NewFutures makes a Futures. An option out of range is an error.
 func NewFutures[T any](o Options) (*Futures[T], error) {
 	t, err := NewThreshold(func(f *Future[T]) uint8 {
 		f.mu.Lock()
@@ -50,8 +49,8 @@ func (s *Futures[T]) made() *Threshold[*Future[T], uint8] {
 	return s.threshold
 }
 
-// Future makes a future that is not done. One that nobody waits for costs
-// nothing but itself, done or not.
+// Future makes a future that is not done. A future without waiters costs nothing but its own
+// memory, done or not.
 func (s *Futures[T]) Future() *Future[T] {
 	s.made()
 	return &Future[T]{home: s}
@@ -63,9 +62,8 @@ func (f *Future[T]) mustBeMade() {
 	}
 }
 
-// Set brings the result, and completes the operations for which it was the
-// last one missing, on the calling goroutine. It reports whether this call did
-// set it: only the first does.
+// Set sets the result, and completes, on the calling goroutine, the operations for which it was
+// the last one missing. Only the first call sets it; Set reports whether this call did.
 func (f *Future[T]) Set(value T, err error) bool {
 	f.mustBeMade()
 	f.mu.Lock()
@@ -79,7 +77,7 @@ func (f *Future[T]) Set(value T, err error) bool {
 	return true
 }
 
-// Result returns what Set brought; done is false as long as nothing has come.
+// Result returns the result; done is false until Set has been called.
 func (f *Future[T]) Result() (value T, done bool, err error) {
 	f.mustBeMade()
 	f.mu.Lock()
@@ -87,9 +85,9 @@ func (f *Future[T]) Result() (value T, done bool, err error) {
 	return f.value, f.done, f.err
 }
 
-// TryCompleteElseWatch completes op if as many of the futures are done as need says,
-// with a value or an error, and otherwise has it wait for that; see the method of
-// [Threshold]. A future of another Futures is an error; a nil one panics.
+// TryCompleteElseWatch completes op if as many of the futures are done as need says, with a
+// value or an error. Otherwise op waits for that; see the method of [Threshold]. A future of
+// another Futures is an error; a nil one panics.
 func (s *Futures[T]) TryCompleteElseWatch(ctx context.Context, op Completion, timeout time.Duration, need Need, futures ...*Future[T]) (Pending, error) {
 	goals, err := s.goals(futures)
 	if err != nil {
@@ -98,8 +96,8 @@ func (s *Futures[T]) TryCompleteElseWatch(ctx context.Context, op Completion, ti
 	return s.threshold.TryCompleteElseWatch(ctx, op, timeout, need, goals...)
 }
 
-// Await blocks until as many of the futures are done as need says, with a value or an
-// error. It returns nil then, and otherwise why it gave up; see [Purgatory.Await].
+// Await blocks until as many of the futures are done as need says, with a value or an error,
+// and returns nil. Otherwise it returns the reason; see [Purgatory.Await].
 func (s *Futures[T]) Await(ctx context.Context, timeout time.Duration, need Need, futures ...*Future[T]) error {
 	goals, err := s.goals(futures)
 	if err != nil {
@@ -108,11 +106,11 @@ func (s *Futures[T]) Await(ctx context.Context, timeout time.Duration, need Need
 	return s.threshold.Await(ctx, timeout, need, goals...)
 }
 
-// Quorum blocks until n of the futures have brought a value, and returns the values
-// that have come, in the order of the futures. It gives up as soon as so many have
-// failed that n values cannot come any more, with an error that all of theirs match,
-// and otherwise as [Purgatory.Await] does. Beside an error it returns the values that
-// have come so far. An n that is not 1 to as many as there are futures is an error.
+// Quorum blocks until n of the futures have a value, and returns the available values in the
+// order of the futures. As soon as so many futures have failed that n values are impossible, it
+// returns an error that matches each of theirs. Otherwise it gives up as [Purgatory.Await]
+// does. With an error it also returns the values available so far. n must be 1 to the number of
+// futures.
 func (s *Futures[T]) Quorum(ctx context.Context, timeout time.Duration, n int, futures ...*Future[T]) ([]T, error) {
 	mustHave(ctx)
 	goals, err := s.goals(futures)
@@ -122,7 +120,7 @@ func (s *Futures[T]) Quorum(ctx context.Context, timeout time.Duration, n int, f
 	case n < 1 || n > len(futures):
 		return nil, fmt.Errorf("purgatory: n is %d, must be 1 to %d, the number of futures", n, len(futures))
 	}
-	timeout = max(timeout, 0) // or the rest of a very negative one would be very long
+	timeout = max(timeout, 0) // subtracting from a very negative timeout would overflow
 	for begun := now(); ; {
 		values, failed := results(futures)
 		missing, spare := n-len(values), len(futures)-n-len(failed)
@@ -139,13 +137,13 @@ func (s *Futures[T]) Quorum(ctx context.Context, timeout time.Duration, n int, f
 		if timeout != NoTimeout {
 			left = max(timeout-(now()-begun), 0)
 		}
-		// Fewer cannot decide it: as many values as are missing, or one failure too many.
+		// A decision needs this many: as many values as are missing, or one failure too many.
 		done := len(values) + len(failed) + min(missing, spare+1)
 		err = s.threshold.Await(ctx, left, AtLeast(done), goals...)
 	}
 }
 
-// results returns what has come.
+// results returns the values and errors of the futures that are done.
 func results[T any](futures []*Future[T]) (values []T, failed []error) {
 	for _, f := range futures {
 		switch value, done, err := f.Result(); {
@@ -173,20 +171,18 @@ func (s *Futures[T]) goals(futures []*Future[T]) ([]Goal[*Future[T], uint8], err
 	return goals, nil
 }
 
-// Stats returns the figures: Watched are the results that operations still wait
-// for.
+// Stats returns the statistics; Watched counts the results that operations still wait for.
 func (s *Futures[T]) Stats() Stats { return s.made().Stats() }
 
-// Len returns how many operations wait; see [Purgatory.Len].
+// Len returns the number of pending operations; see [Purgatory.Len].
 func (s *Futures[T]) Len() int { return s.made().Len() }
 
-// Clock is [Purgatory.Clock].
+// Clock is like [Purgatory.Clock].
 func (s *Futures[T]) Clock() *Clock { return s.made().Clock() }
 
-// Close ends the operations that wait as Closed, and does not wait; see
-// [Purgatory.Close].
+// Close ends the pending operations as Closed, and does not wait; see [Purgatory.Close].
 func (s *Futures[T]) Close() { s.made().Close() }
 
-// Shutdown ends the operations that wait as Closed; see [Purgatory.Shutdown].
-// Futures can be set after it, and their results be read.
+// Shutdown ends the pending operations as Closed; see [Purgatory.Shutdown]. Afterwards futures
+// can still be set, and their results be read.
 func (s *Futures[T]) Shutdown(ctx context.Context) error { return s.made().Shutdown(ctx) }

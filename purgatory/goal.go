@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 )
 
-// Goal is a number to be reached on a key.
+// Goal is a number that is to be reached on a key.
 type Goal[K comparable, N cmp.Ordered] struct {
 	Key    K
 	Number N
@@ -20,14 +20,14 @@ type Goal[K comparable, N cmp.Ordered] struct {
 type Need int
 
 const (
-	// All of them, at one time or another: a goal that was reached stays
-	// reached, though its number go down again.
+	// All of them, not necessarily at the same time: a reached goal stays reached even if its
+	// number goes down again.
 	All Need = math.MinInt
 	// Any one of them.
 	Any Need = 1
 )
 
-// AtLeast is the need of n goals, 1 or more, at one time or another.
+// AtLeast is the need of n goals, 1 or more, not necessarily at the same time.
 func AtLeast(n int) Need { return max(Need(n), All+1) }
 
 // String returns "all", "any" or "at least 3".
@@ -41,7 +41,7 @@ func (n Need) String() string {
 	return fmt.Sprintf("at least %d", int(n))
 }
 
-// of returns how many of that many goals it is.
+// of returns how many of the goals must be reached.
 func (n Need) of(goals int) (int, error) {
 	switch {
 	case n == All:
@@ -54,15 +54,15 @@ func (n Need) of(goals int) (int, error) {
 	return int(n), nil
 }
 
-// goal is one goal of one operation, and its place in the key's tree. What a way through
-// the tree reads comes first.
+// goal is one goal of one operation, and a node of the key's tree. The fields that a traversal
+// of the tree reads come first.
 type goal[K comparable, N cmp.Ordered] struct {
 	number N
 
 	// Guarded by the lock of the key's bucket.
 	seq             uint64
 	up, left, right *goal[K, N]
-	tree            *tree[K, N] // nil: in none; reached, or the operation has ended
+	tree            *tree[K, N] // nil: in no tree; reached, or the operation has ended
 	priority        uint32
 
 	hash   uint32 // of the key
@@ -78,27 +78,27 @@ func (g *goal[K, N]) enterLocked(t *tree[K, N]) {
 	t.insert(g)
 }
 
-// thresholdWaiter is the record of an operation that waits in a Threshold. Like a
-// waiter it serves another operation when its own has ended.
+// thresholdWaiter is the record of an operation that waits in a Threshold. Like a waiter it is
+// used again when its operation has ended.
 type thresholdWaiter[K comparable, N cmp.Ordered] struct {
 	waiter
 
-	// left is how many goals must still be reached, with the operation's generation: a
-	// sweep may still name one that has ended.
+	// left is the number of goals still to be reached, with the operation's generation: a sweep
+	// may still refer to an operation that has ended.
 	left atomic.Uint64
 
-	only       [1]goal[K, N] // most have one
-	several    *[]goal[K, N] // instead, of an operation with more; otherwise nil or empty
+	only       [1]goal[K, N] // most operations have one goal
+	several    *[]goal[K, N] // used instead by an operation with more; otherwise nil or empty
 	threshold  *Threshold[K, N]
 	completion Completion
 	need       uint16
-	entered    bool // the goals are in their trees, or were
+	entered    bool // the goals are or were in their trees
 }
 
-// leftBits is for how many goals there is room in left.
+// leftBits is the number of bits for the number of goals in left.
 const leftBits = 16
 
-// prepare notes what the operation waits for, before others can meet it.
+// prepare stores the operation's goals and need, before other goroutines can see it.
 func (w *thresholdWaiter[K, N]) prepare(t *Threshold[K, N], op Completion, need int, goals []Goal[K, N]) {
 	w.threshold, w.completion, w.need, w.entered = t, op, uint16(need), false
 	if len(goals) == 1 {
@@ -114,7 +114,6 @@ func (w *thresholdWaiter[K, N]) prepare(t *Threshold[K, N], op Completion, need 
 	}
 }
 
-// goals returns the operation's goals.
 func (w *thresholdWaiter[K, N]) goals() []goal[K, N] {
 	if w.several != nil && len(*w.several) > 0 {
 		return *w.several
@@ -122,17 +121,17 @@ func (w *thresholdWaiter[K, N]) goals() []goal[K, N] {
 	return w.only[:]
 }
 
-// expect notes that as many goals must be reached as are needed.
+// expect sets left to the number of goals that must be reached.
 func (w *thresholdWaiter[K, N]) expect(gen uint64) {
 	w.left.Store(gen<<leftBits | uint64(w.need))
 }
 
-// missing returns how many goals must still be reached, for the owner.
+// missing returns the number of goals still to be reached. Only the owner calls it.
 func (w *thresholdWaiter[K, N]) missing() uint16 { return uint16(w.left.Load()) }
 
-// reached counts one goal that has left its tree because its number has been reached,
-// and reports whether it was the last one missing. It is not counted if the operation
-// has ended meanwhile.
+// reached counts a goal that has left its tree because its number was reached, and reports
+// whether it was the last one missing. It does not count the goal if the operation has ended in
+// between.
 func (w *thresholdWaiter[K, N]) reached(gen uint64) bool {
 	for {
 		left := w.left.Load()
@@ -145,8 +144,8 @@ func (w *thresholdWaiter[K, N]) reached(gen uint64) bool {
 	}
 }
 
-// TryComplete looks at the numbers as they are, before the operation waits; and
-// once more after, for what was reached before it did.
+// TryComplete reads the current numbers before the operation waits. It is called once more
+// after the goals are entered, for numbers that were reached in between.
 func (w *thresholdWaiter[K, N]) TryComplete() bool {
 	if w.entered {
 		return w.checkEntered()
@@ -163,8 +162,8 @@ func (w *thresholdWaiter[K, N]) TryComplete() bool {
 	return false
 }
 
-// checkEntered counts the goals that were reached before they were entered: no
-// Advance has seen those.
+// checkEntered counts the goals whose numbers were reached before they were entered: no Advance
+// has seen those.
 func (w *thresholdWaiter[K, N]) checkEntered() bool {
 	goals, gen := w.goals(), w.state.generation()
 	for i := range goals {
@@ -172,7 +171,7 @@ func (w *thresholdWaiter[K, N]) checkEntered() bool {
 		if !(w.threshold.current(g.key) >= g.number) { //nolint:staticcheck // a NaN has not reached it
 			continue
 		}
-		// If an Advance has taken it out meanwhile, it is that one which counts it.
+		// If an Advance has removed the goal in between, that Advance counts it.
 		if w.threshold.takeOut(g, true) && w.reached(gen) {
 			return true
 		}
@@ -180,15 +179,15 @@ func (w *thresholdWaiter[K, N]) checkEntered() bool {
 	return false
 }
 
-// Complete gives the record to operations to come, and ends the user's operation.
+// Complete releases the record, and completes the user's operation.
 func (w *thresholdWaiter[K, N]) Complete(o Outcome, cause error) {
 	op := w.completion
 	w.putBack()
 	op.Complete(o, cause)
 }
 
-// putBack gives the record to operations to come. Nothing of this one is kept: keys may
-// hold much.
+// putBack makes the record available to later operations. It clears the goals, because keys may
+// keep much memory alive.
 func (w *thresholdWaiter[K, N]) putBack() {
 	t := w.threshold
 	w.threshold, w.completion = nil, nil

@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// guard is the context of an operation, once that can be ended by others. A method of the
-// user's context that panics or ends its goroutine, on whatever goroutine asks, ends the
-// operation as Failed, and counts as the answer of a context that is cancelled (P7).
+// guard wraps an operation's context from the moment when other goroutines can end the
+// operation. If a method of the user's context panics or ends its goroutine, whichever
+// goroutine called it, the operation ends as Failed, and the method counts as having answered
+// that the context is cancelled (P7).
 //
-// The channel was asked for before there was an operation. By it and by Value, package
+// The channel was read before the operation existed. Through it and through Value, package
 // context recognizes its own contexts behind a guard, and starts no goroutine for them.
 type guard struct {
 	ctx  context.Context
@@ -18,13 +19,13 @@ type guard struct {
 	core *core
 	h    Pending
 
-	failed atomic.Bool // its panic is reported; any goroutine writes
+	failed atomic.Bool // the panic has been reported; written by any goroutine
 }
 
 // cancel ends the operation because the context is done.
 func (g *guard) cancel() { g.h.Cancel(context.Cause(g)) }
 
-func (g *guard) Deadline() (time.Time, bool) { return time.Time{}, false } // package context does not ask
+func (g *guard) Deadline() (time.Time, bool) { return time.Time{}, false } // package context does not call it
 
 func (g *guard) Done() <-chan struct{} { return g.done }
 
@@ -34,7 +35,7 @@ func (g *guard) Value(key any) any {
 	return ask(g, func() any { return g.ctx.Value(key) }, nil)
 }
 
-// ask returns the answer of a context's method, or otherwise if that panics.
+// ask calls a method of the context and returns its result, or otherwise if the method panics.
 func ask[T any](g *guard, method func() T, otherwise T) (answer T) {
 	returned := false
 	defer func() {
@@ -48,10 +49,10 @@ func ask[T any](g *guard, method func() T, otherwise T) (answer T) {
 	return answer
 }
 
-// fail ends the operation as Failed. v is what a method panicked with; nil: it is ending
-// its goroutine.
+// fail ends the operation as Failed. v is the panic value of a method, or nil if the method is
+// ending its goroutine.
 func (g *guard) fail(v any) {
-	// Deferred, because the hook for panics may end the goroutine, too.
+	// Deferred, because the panic hook may also end the goroutine.
 	defer g.h.endWith(Failed, &CheckError{Value: v, context: true})
 	if v != nil && !g.failed.Swap(true) {
 		g.core.report(v)

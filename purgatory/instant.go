@@ -2,9 +2,8 @@ package purgatory
 
 import "time"
 
-// base is what all points in time are counted from, in nanoseconds of the
-// monotonic clock. One for all, so that a handle can tell its deadline without
-// asking the purgatory that it was given by.
+// base is the origin of all points in time, in nanoseconds of the monotonic clock. All
+// purgatories share it, so that a handle can compute its deadline without its purgatory.
 var base = time.Now()
 
 // never is the deadline of an operation with NoTimeout.
@@ -12,13 +11,13 @@ const never time.Duration = 1<<63 - 1
 
 func now() time.Duration { return time.Since(base) }
 
-// instant returns the time of a point, by what the clock shows now.
+// instant converts a point in time to a time.Time; clock is the current time.
 func instant(at time.Duration, clock time.Time) time.Time {
 	return clock.Add(at - clock.Sub(base))
 }
 
-// after returns the point that is timeout after now: at once if that is zero or
-// less, and never if it is NoTimeout or beyond the end of time.
+// after returns the point timeout after now: now if timeout is zero or less, and never if it is
+// NoTimeout or the sum overflows.
 func after(now, timeout time.Duration) time.Duration {
 	switch {
 	case timeout <= 0:

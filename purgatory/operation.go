@@ -8,31 +8,31 @@ import (
 	"github.com/seed-782fa212/limbo/internal/sentinel"
 )
 
-// Operation is what waits: a request that cannot be answered yet. No lock of
-// the library is held while its methods run.
+// Operation is a request that cannot be answered yet. The library holds no lock while its
+// methods run.
 type Operation interface {
-	// TryComplete reports whether the operation can complete now. It is called
-	// at most twice by TryCompleteElseWatch, and a call begins after every
-	// CheckAndComplete of one of its keys, of which several may share one; never
-	// twice at once, never while Complete runs, never after it. So it may keep what it found in the
-	// operation, for Complete to use, without a lock.
+	// TryComplete reports whether the operation can complete now. TryCompleteElseWatch calls it
+	// at most twice. After every CheckAndComplete of one of its keys another call begins, which
+	// several CheckAndCompletes may share. Calls never overlap each other or Complete, and none
+	// follows Complete. So TryComplete may store its result in the operation, for Complete to
+	// use, without a lock.
 	//
-	// It must not call CheckAndComplete for a key of its own, nor for one
-	// whose watchers' checks do that: each call asks for one more check. An
-	// operation that is found to do so for ever ends as Failed.
+	// It must not call CheckAndComplete for a key of its own, nor for a key whose watchers'
+	// checks do that: each call asks for one more check. An operation that is found to do so
+	// endlessly ends as Failed.
 	TryComplete() bool
 
 	Completion
 }
 
-// Completion is what is called when an operation has ended.
+// Completion is notified when an operation has ended.
 type Completion interface {
-	// Complete is told how the operation ended, and why: cause is nil if it
-	// completed, and otherwise what [Outcome] says. It is called exactly once,
-	// after the operation has left all lists, on the goroutine that ended it: that of
-	// TryCompleteElseWatch, CheckAndComplete, Advance, a cancel or Shutdown, of a
-	// check that was running then, or a worker's. A timer of it may be on the wheel
-	// for another 100 ms; it ends nothing.
+	// Complete receives the outcome and the cause: nil if the operation completed, and
+	// otherwise as [Outcome] says. It is called exactly once, after the operation has left all
+	// lists, on the goroutine that ended it: the caller of TryCompleteElseWatch,
+	// CheckAndComplete, Advance, a cancel or Shutdown, a goroutine that was running a check of
+	// it, or a worker. The operation's timer may stay on the wheel for another 100 ms; it ends
+	// nothing.
 	Complete(outcome Outcome, cause error)
 }
 
@@ -40,22 +40,22 @@ type Completion interface {
 type Outcome uint8
 
 const (
-	// Completed means that TryComplete returned true, that its goals were
-	// reached, or that Pending.ForceComplete was called. The cause is nil.
+	// Completed means that TryComplete returned true, that the goals were reached, or that
+	// Pending.ForceComplete was called. The cause is nil.
 	Completed Outcome = iota + 1
-	// Expired means that its timeout passed. The cause is [ErrExpired].
+	// Expired means that the timeout passed. The cause is [ErrExpired].
 	Expired
-	// Cancelled means by Pending.Cancel or CancelForKey, with the cause given
-	// there, or by its context, with context.Cause of that.
+	// Cancelled means that Pending.Cancel or CancelForKey was called, with the cause given
+	// there, or that the operation's context was done, with context.Cause of the context.
 	Cancelled
 	// Closed means that the purgatory was shut down. The cause is [ErrClosed].
 	Closed
-	// Failed means that its TryComplete, or a method of its context, panicked or did
-	// not return, or that it asked for its own check for ever. The cause is a
+	// Failed means that TryComplete, or a method of the operation's context, panicked or did
+	// not return, or that the operation asked for its own check endlessly. The cause is a
 	// [*CheckError].
 	Failed
 
-	outcomes // how many, with "none yet"
+	outcomes // the number of outcomes, including 0: none yet
 )
 
 var outcomeNames = [outcomes]string{
@@ -71,7 +71,7 @@ func (o Outcome) String() string {
 	return fmt.Sprintf("Outcome(%d)", uint8(o))
 }
 
-// MarshalText returns the outcome as String does. An unknown one is an error.
+// MarshalText returns the outcome as String does. An unknown outcome is an error.
 func (o Outcome) MarshalText() ([]byte, error) {
 	if o > 0 && o < outcomes {
 		return []byte(outcomeNames[o]), nil
@@ -79,7 +79,7 @@ func (o Outcome) MarshalText() ([]byte, error) {
 	return nil, fmt.Errorf("purgatory: the outcome is %d, must be 1 to %d", uint8(o), outcomes-1)
 }
 
-// UnmarshalText reads what MarshalText has written. Anything else is an error.
+// UnmarshalText reads the output of MarshalText. Anything else is an error.
 func (o *Outcome) UnmarshalText(text []byte) error {
 	for i, name := range outcomeNames {
 		if i > 0 && name == string(text) {
@@ -113,15 +113,15 @@ var (
 	// context.DeadlineExceeded.
 	ErrExpired error = &matching{"purgatory: the operation's timeout has passed", context.DeadlineExceeded}
 
-	// ErrCancelled is the cause of an operation that was Cancelled without
-	// another. It matches context.Canceled.
+	// ErrCancelled is the cause of an operation that was Cancelled without a cause. It matches
+	// context.Canceled.
 	ErrCancelled error = &matching{"purgatory: the operation was cancelled", context.Canceled}
 
 	// ErrFailed matches the cause of every operation that Failed.
 	ErrFailed = errors.New("purgatory: the operation's check failed")
 
-	// ErrClosed is returned for what a purgatory in shutdown refuses, and is the
-	// cause of an operation that ended as Closed.
+	// ErrClosed is returned for calls after the shutdown has begun, and is the cause of an
+	// operation that ended as Closed.
 	ErrClosed = sentinel.Closed("purgatory: closed")
 
 	// ErrFull is returned for an operation that Options.MaxPending refuses.
@@ -139,15 +139,15 @@ func (e *matching) Is(target error) bool { return target == e.also }
 
 // CheckError is the cause of an operation that Failed. It matches [ErrFailed].
 type CheckError struct {
-	// Value is what TryComplete panicked with; nil if it ended its goroutine by
-	// runtime.Goexit; an error if it asked for its own check for ever. Or what a
-	// method of the operation's context did.
+	// Value is the panic value of TryComplete or of a method of the operation's context; nil if
+	// it ended its goroutine by runtime.Goexit; an error if TryComplete asked for its own check
+	// endlessly.
 	Value any
 
-	context bool // it was the context
+	context bool // the context failed, not TryComplete
 }
 
-// Error returns what TryComplete or the context did, in words.
+// Error describes what TryComplete or the context did.
 func (e *CheckError) Error() string {
 	who := "TryComplete"
 	if e.context {

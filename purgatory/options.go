@@ -11,37 +11,36 @@ import (
 
 // Options configures a purgatory. The zero value is a good default.
 type Options struct {
-	// Name names the purgatory in Stats, and its goroutines, as the value of their
-	// pprof label "limbo", if it has a clock of its own. Default: none.
+	// Name names the purgatory in Stats. With its own clock it is also the value of the pprof
+	// label "limbo" of its goroutines. Default: none.
 	Name string
 
-	// Clock is one that is shared with others. Default nil: one of its own, made
-	// with Tick and Workers and shut down with the purgatory.
+	// Clock is a clock that several purgatories share. Default nil: the purgatory has its own,
+	// made with Tick and Workers and shut down with the purgatory.
 	Clock *Clock
 
-	// Tick is that of the purgatory's own clock: an operation expires up to one
-	// Tick late and never early. Default 500 µs; at least 1 ns; 0 beside Clock.
+	// Tick is the resolution of the purgatory's own clock: an operation expires up to one Tick
+	// late and never early. Default 500 µs; at least 1 ns; must be 0 if Clock is set.
 	Tick time.Duration
 
-	// Workers are those of the purgatory's own clock: how many goroutines run
-	// expiries and deferred checks, Complete included. Default: GOMAXPROCS, at
-	// least 4; 1 to 65,536; 0 beside Clock. Raise it when Complete blocks.
+	// Workers bounds the goroutines of the purgatory's own clock, which run expiries and
+	// deferred checks, Complete included. Default: GOMAXPROCS, at least 4; 1 to 65,536; must be
+	// 0 if Clock is set. Raise it when Complete blocks.
 	Workers int
 
-	// MaxPending bounds the operations that wait at once; beyond it
-	// TryCompleteElseWatch returns ErrFull. Default 0: no bound but memory.
+	// MaxPending bounds the number of pending operations; beyond it TryCompleteElseWatch
+	// returns ErrFull. Default 0: no bound but memory.
 	MaxPending int
 
-	// OnPanic is called with each panic of an operation's TryComplete or Complete, of
-	// its context, of OnEnd, and of a Threshold's current for AdvanceLater, on the
-	// goroutine that recovered it. It must not call Shutdown: the
-	// operation may not have ended yet. Default: an error on slog's default
-	// logger.
+	// OnPanic is called with each panic of an operation's TryComplete or Complete, of its
+	// context, of OnEnd, and of a Threshold's current in AdvanceLater, on the goroutine that
+	// recovered it. It must not call Shutdown, because the operation may not have ended yet.
+	// Default: log an error with slog's default logger.
 	OnPanic func(Panic)
 
-	// OnEnd is called when an operation has ended, before its Complete and on that
-	// goroutine, with what Complete is told and how long it has waited. It is for
-	// tracing, and must not block. Default: none.
+	// OnEnd is called when an operation has ended, before its Complete and on the same
+	// goroutine, with the arguments of Complete and the time that the operation waited. It is
+	// for tracing, and must not block. Default: none.
 	OnEnd func(outcome Outcome, waited time.Duration, cause error)
 }
 
@@ -51,8 +50,8 @@ type Panic = timingwheel.Panic
 // NoTimeout is the timeout of an operation that never expires.
 const NoTimeout time.Duration = 1<<63 - 1
 
-// withDefaults fills in what is zero and refuses what is out of range. The
-// wheel checks Tick and Workers itself.
+// withDefaults sets the defaults of zero fields and refuses values out of range. The wheel
+// checks Tick and Workers itself.
 func (o Options) withDefaults() (Options, error) {
 	if o.Clock != nil && o.Clock.timers == nil {
 		return o, errors.New("purgatory: Options.Clock is the zero value, must be made by NewClock")
@@ -73,6 +72,6 @@ func (o Options) withDefaults() (Options, error) {
 }
 
 func logPanic(p Panic) {
-	defer func() { _ = recover() }() // of the logger's: there is nobody else to tell
+	defer func() { _ = recover() }() // the logger panicked: there is no other place to report it
 	slog.Error("purgatory: operation panicked", "panic", p.Value, "stack", string(p.Stack))
 }

@@ -2,29 +2,27 @@ package purgatory
 
 import "time"
 
-// Pending is the handle to an operation that waits: 16 bytes, comparable, free to
-// copy and to keep for as long as you like. The zero Pending is no operation.
-// Once its operation has ended a handle is stale for good: every method returns
-// false for it and touches nothing, even when the memory of its operation serves
-// another one. The methods are safe for use from any goroutine.
+// Pending is the handle to a pending operation: 16 bytes, comparable, free to copy and to keep
+// for as long as you like. The zero Pending is no operation. Once its operation has ended a
+// handle stays stale: every method returns false for it and changes nothing, even when the
+// memory of its operation serves another one. The methods are safe for use from any goroutine.
 type Pending struct {
 	w   *waiter
 	gen uint64
 }
 
-// IsZero reports whether this is no operation: the handle of one that ended
-// within the call that would have had it wait.
+// IsZero reports whether this is no operation. TryCompleteElseWatch returns such a handle for
+// an operation that ended within the call.
 func (h Pending) IsZero() bool { return h == Pending{} }
 
-// ForceComplete ends the operation as Completed, without a check, and reports
-// whether this call decided that. If a check is just running, it is the
-// checking goroutine that calls the operation's Complete.
+// ForceComplete ends the operation as Completed, without a check, and reports whether this call
+// decided that. If a check is running, the goroutine that runs it calls the operation's
+// Complete.
 func (h Pending) ForceComplete() bool { return h.end(Completed) }
 
-// Cancel ends the operation as Cancelled, and reports whether this call decided
-// that. The operation is told cause, or [ErrCancelled] if that is nil. If a
-// check is just running, it is the checking goroutine that calls the operation's
-// Complete.
+// Cancel ends the operation as Cancelled, and reports whether this call decided that. Complete
+// receives cause, or [ErrCancelled] if cause is nil. If a check is running, the goroutine that
+// runs it calls the operation's Complete.
 func (h Pending) Cancel(cause error) bool {
 	if cause == nil {
 		cause = ErrCancelled
@@ -32,7 +30,7 @@ func (h Pending) Cancel(cause error) bool {
 	return h.endWith(Cancelled, cause)
 }
 
-// endWith ends the operation with a cause, from outside.
+// endWith ends the operation with a cause. The caller need not be the owner.
 func (h Pending) endWith(o Outcome, cause error) bool {
 	if h.IsZero() {
 		return false
@@ -44,25 +42,25 @@ func (h Pending) endWith(o Outcome, cause error) bool {
 	return won
 }
 
-// Waiting reports whether the operation has not been ended yet.
+// Waiting reports whether the operation has not ended yet.
 func (h Pending) Waiting() bool { return !h.IsZero() && h.w.state.waits(h.gen) }
 
-// Deadline returns when the operation expires, with a monotonic reading, and
-// whether it waits and does expire: not with [NoTimeout].
+// Deadline returns when the operation expires, with a monotonic reading. ok is false if the
+// operation has ended, or has [NoTimeout].
 func (h Pending) Deadline() (deadline time.Time, ok bool) {
 	if h.IsZero() {
 		return time.Time{}, false
 	}
 	at := time.Duration(h.w.deadline.Load())
-	// The record's next operation has its generation before its deadline, so what
-	// was read is that of this one if this one waits still.
+	// The record's next operation gets its generation before its deadline. So if this operation
+	// still waits, the deadline that was read is its own.
 	if !h.w.state.waits(h.gen) || at == never {
 		return time.Time{}, false
 	}
 	return instant(at, time.Now()), true
 }
 
-// end decides the outcome, from outside.
+// end ends the operation without a cause. The caller need not be the owner.
 func (h Pending) end(o Outcome) bool {
 	if h.IsZero() {
 		return false

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Purgatory holds operations that wait on keys of type K. Make one with [New];
-// it runs goroutines until it is shut down. All methods are safe for use from
-// any goroutine, TryComplete and Complete included.
+// Purgatory holds operations that wait on keys of type K. Make one with [New]; it runs
+// goroutines until it is shut down. All methods are safe for use from any goroutine, also from
+// TryComplete and Complete.
 type Purgatory[K comparable] struct {
 	core
 	seed     maphash.Seed
@@ -19,8 +19,8 @@ type Purgatory[K comparable] struct {
 	deferred deferred[K]
 }
 
-// New makes a purgatory. It costs one goroutine while nothing expires, and none on a
-// shared clock. An option out of range is an error that names it.
+// New makes a purgatory. It costs one goroutine while nothing expires, and none on a shared
+// clock. An option out of range is an error that names it.
 func New[K comparable](o Options) (*Purgatory[K], error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -35,32 +35,29 @@ func New[K comparable](o Options) (*Purgatory[K], error) {
 	return p, nil
 }
 
-// maxKeys is how many keys an operation can watch.
+// maxKeys is the maximum number of keys that an operation can watch.
 const maxKeys = math.MaxUint16
 
-// TryCompleteElseWatch checks op, and if it cannot complete watches it on keys
-// for at most timeout: until a CheckAndComplete for one of them finds that it
-// can, it is cancelled, or its time is up.
+// TryCompleteElseWatch checks op and, if it cannot complete, watches it on keys for at most
+// timeout: until a CheckAndComplete for one of the keys finds that it can, until it is
+// cancelled, or until the timeout passes.
 //
-// If op ends within the call, Complete has been called and the handle is zero.
-// Otherwise the handle is that of the waiting operation; it may have ended by the
-// time it is returned. A timeout of zero or less expires at once, on a worker, if
-// the checks return false; [NoTimeout] never does. When ctx is done the operation ends as
-// Cancelled, with context.Cause: on a goroutine of its own, on the caller's if that
-// is still in this call, or on one whose check of it is running. A context that cannot
-// be cancelled costs nothing.
-// A key given twice counts once.
+// If op ends within the call, Complete has been called and the handle is zero. Otherwise the
+// handle is that of the waiting operation, which may have ended by the time the call returns.
+// If the checks return false, a timeout of zero or less expires at once, on a worker;
+// [NoTimeout] never expires. When ctx is done the operation ends as Cancelled, with
+// context.Cause: on a goroutine of its own, on the caller's if the caller is still in this
+// call, or on a goroutine that is running a check of it. A context that cannot be cancelled
+// costs nothing. A key given twice counts once.
 //
-// op is checked at most twice, whatever the number of keys: before it is
-// watched, and after. With the second check nothing is lost between the first
-// and the watching: a change either comes before it, and is seen, or its
-// CheckAndComplete finds op watched.
+// op is checked at most twice, whatever the number of keys: before it is watched, and after.
+// The second check closes the gap between the first and the watching: a change either precedes
+// the second check, which sees it, or its CheckAndComplete finds op watched.
 //
-// An error means that op is not watched and that its Complete is not called:
-// no keys or more than 65,535, a key that is not equal to itself, [ErrFull],
-// [ErrClosed]. A nil ctx or op panics. It allocates nothing once the records of
-// operations that have ended can be used again, up to 16 keys; constant time for
-// each key.
+// An error means that op is not watched and that its Complete is not called: no keys or more
+// than 65,535, a key that is not equal to itself, [ErrFull], [ErrClosed]. A nil ctx or op
+// panics. With up to 16 keys it allocates nothing once the records of ended operations can be
+// used again. It takes constant time for each key.
 func (p *Purgatory[K]) TryCompleteElseWatch(ctx context.Context, op Operation, timeout time.Duration, keys ...K) (Pending, error) {
 	done := p.mustBeUsable(ctx, op)
 	if err := checkKeys(keys); err != nil {
@@ -82,7 +79,7 @@ func (p *Purgatory[K]) TryCompleteElseWatch(ctx context.Context, op Operation, t
 	hashes := p.hashes(few[:0], keys)
 	w.setHashes(hashes)
 	part, soon, err := p.countIn(w, gen)
-	if err != nil { // nobody has met it
+	if err != nil { // no other goroutine has seen w
 		p.free(w)
 		return Pending{}, err
 	}
@@ -107,7 +104,7 @@ func checkKeys[K comparable](keys []K) error {
 	return nil
 }
 
-// reflexive is false for a NaN, and for a key that holds one: no map finds it.
+// reflexive is false for a NaN and for a key that contains one: no map finds such a key.
 func reflexive[K comparable](key K) bool {
 	return key == key //nolint:gocritic // that is the question
 }
@@ -117,11 +114,10 @@ func (p *Purgatory[K]) hash(key K) uint64 {
 	return maphash.Comparable(p.seed, key) | 1<<63
 }
 
-// fewKeys is up to how many keys they are compared each with each to find one
-// given twice; beyond, a map does.
+// Up to fewKeys keys are compared pairwise to find duplicates; more are put into a map.
 const fewKeys = 16
 
-// hashes appends the hash of each key, and 0 for a key given before.
+// hashes appends the hash of each key, or 0 for a duplicate.
 func (p *Purgatory[K]) hashes(to []uint64, keys []K) []uint64 {
 	var seen map[K]struct{}
 	if len(keys) > fewKeys {
@@ -148,7 +144,8 @@ func (p *Purgatory[K]) hashes(to []uint64, keys []K) []uint64 {
 
 // enter puts the operation into the list of each of its keys.
 func (p *Purgatory[K]) enter(w *waiter, t *tally, keys []K, hashes []uint64) {
-	// The buckets lie anywhere: all are touched, so that the misses are had at once.
+	// The buckets are scattered in memory. Touching all of them first overlaps their cache
+	// misses.
 	var touched [inRecord]*bucket[K, watchlist]
 	for i, h := range hashes {
 		b := p.table.touch(uint32(h))
@@ -186,7 +183,7 @@ func (p *Purgatory[K]) enter(w *waiter, t *tally, keys []K, hashes []uint64) {
 	}
 }
 
-// leave takes the operation out of the list of each of its keys. See lists.
+// leave removes the operation from the list of each of its keys. See lists.
 func (p *Purgatory[K]) leave(w *waiter) (watches, vanished int) {
 	all := w.keyHashes()
 	var touched [inRecord]*bucket[K, watchlist]
@@ -217,7 +214,7 @@ func (p *Purgatory[K]) leave(w *waiter) (watches, vanished int) {
 	return len(all), vanished
 }
 
-// free gives the record to operations to come. See lists.
+// free makes the record available to later operations. See lists.
 func (p *Purgatory[K]) free(w *waiter) {
 	if w.n > maxAside {
 		w.aside.Store(nil)
@@ -226,23 +223,22 @@ func (p *Purgatory[K]) free(w *waiter) {
 	waiters.Put(w)
 }
 
-// shrink gives memory of the table back. See lists.
+// shrink releases memory of the table. See lists.
 func (p *Purgatory[K]) shrink(most int) { p.table.shrink(p.KeyCount(), most) }
 
-// CheckAndComplete checks the operations that watch key, in the order in which
-// they came, and returns how many this call completed. Call it after every
-// change that may let one of them complete.
+// CheckAndComplete checks the operations that watch key, in the order in which they began to
+// watch, and returns how many this call completed. Call it after every change that may let one
+// of them complete.
 //
-// It runs TryComplete and Complete on the calling goroutine, and never waits
-// for a check that runs elsewhere: it has that goroutine check again. So
-// it may be called from anywhere that TryComplete and Complete may run, from a
-// Complete also; nested like that as deep as the stack allows, at some 1 KiB a
-// call. Under a lock that those take, and for chains of any length, use
-// [Purgatory.CheckAndCompleteLater].
+// It runs TryComplete and Complete on the calling goroutine. It never waits for a check that
+// runs on another goroutine, but asks that goroutine to check once more. So it may be called
+// wherever TryComplete and Complete may run, also from a Complete. Such calls nest as deep as
+// the stack allows, at about 1 KiB each. Under a lock that the checks or completions take, and
+// for chains of any length, use [Purgatory.CheckAndCompleteLater].
 //
-// An operation that others ask to be checked again and again while it is checked
-// here is left to a worker after 64 times. So 0 does not mean that nothing was
-// completed: another goroutine may have done it.
+// If other goroutines keep asking for checks of an operation while it is checked here, a worker
+// continues after 64 checks. So 0 does not mean that nothing was completed: another goroutine
+// may have done it.
 //
 // It takes time proportional to the watchers of key, and allocates nothing.
 func (p *Purgatory[K]) CheckAndComplete(key K) int {
@@ -252,10 +248,10 @@ func (p *Purgatory[K]) CheckAndComplete(key K) int {
 	return w.ended
 }
 
-// CancelForKey ends all operations that watch key, as Cancelled, and returns how
-// many this call did end so. They are told cause, or [ErrCancelled] if that is nil.
-// Those watched under other keys too leave those as well. Operations being checked
-// just now are ended by their checkers.
+// CancelForKey ends all operations that watch key, as Cancelled, and returns how many this call
+// ended. Their Complete receives cause, or [ErrCancelled] if it is nil. Operations that also
+// watch other keys leave those too. If a check of an operation is running, the goroutine that
+// runs it ends the operation.
 func (p *Purgatory[K]) CancelForKey(key K, cause error) int {
 	w := walk[K]{table: &p.table, key: key, hash: p.hash(key), visit: cancelling, cause: cause}
 	w.begin()
@@ -263,29 +259,28 @@ func (p *Purgatory[K]) CancelForKey(key K, cause error) int {
 	return w.ended
 }
 
-// CheckAndCompleteLater has a worker call CheckAndComplete(key) soon, and does
-// not wait for it. It runs none of your code, so it may be called with any
-// lock held. A key that is handed over again before its check has begun
-// is checked once; a change made before the call is always seen by a check
-// that begins after it. Checks of one key that are asked for so run one at a time.
+// CheckAndCompleteLater makes a worker call CheckAndComplete(key) soon, and does not wait for
+// it. It runs none of your code, so it may be called with any lock held. Calls for one key are
+// merged until its check begins; a change made before the call is always seen by a check that
+// begins after it. At most one such check of a key runs at a time.
 //
-// It does not block, and takes constant time. After the shutdown has begun it
-// returns ErrClosed: every operation is ended by that already. A key that is not
-// equal to itself is an error.
+// It does not block, and takes constant time. After the shutdown has begun it returns
+// ErrClosed, because the shutdown ends every operation anyway. A key that is not equal to
+// itself is an error.
 func (p *Purgatory[K]) CheckAndCompleteLater(key K) error {
 	p.mustBeMade()
 	return p.deferred.add(key)
 }
 
-// Await blocks until cond returns true. It is called as an operation's TryComplete
-// is: at first, and then for every CheckAndComplete of one of keys. Await returns
-// nil then, and otherwise why it gave up: [ErrExpired] after timeout, context.Cause
-// when ctx is done, [ErrClosed], a [*CheckError] if cond panics, what
-// CancelForKey was given; or an error of [Purgatory.TryCompleteElseWatch], which
-// says more about timeouts and keys.
+// Await blocks until cond returns true. It calls cond as TryComplete is called: first at once,
+// and then for every CheckAndComplete of one of the keys. It returns nil when cond has returned
+// true. Otherwise it returns the reason: [ErrExpired] after timeout, context.Cause when ctx is
+// done, [ErrClosed], a [*CheckError] if cond panics, the cause given to CancelForKey, or an
+// error of [Purgatory.TryCompleteElseWatch], whose documentation says more about timeouts and
+// keys.
 //
-// A nil cond or ctx panics. Await must not be called from a TryComplete or a Complete
-// that something else waits for; it runs no goroutine.
+// A nil cond or ctx panics. Await starts no goroutine. Do not call it from a TryComplete or a
+// Complete that another goroutine waits for.
 func (p *Purgatory[K]) Await(ctx context.Context, timeout time.Duration, cond func() bool, keys ...K) error {
 	done := mustHave(ctx)
 	if cond == nil {
@@ -296,7 +291,7 @@ func (p *Purgatory[K]) Await(ctx context.Context, timeout time.Duration, cond fu
 	return w.wait(ctx, done, &p.core, h, err)
 }
 
-// Watching returns how many operations watch a key: of one moment, in constant time.
+// Watching returns the number of operations that watch key at one moment, in constant time.
 func (p *Purgatory[K]) Watching(key K) int {
 	h := p.hash(key)
 	b := p.table.lock(uint32(h))
@@ -307,8 +302,8 @@ func (p *Purgatory[K]) Watching(key K) int {
 	return 0
 }
 
-// Stats returns the purgatory's figures. It locks what counts them, one part for each
-// processor that has used the purgatory.
+// Stats returns the purgatory's statistics. It locks the counters, one part for each processor
+// that has used the purgatory.
 func (p *Purgatory[K]) Stats() Stats { return p.stats() }
 
 // Clock returns the clock of the timeouts: Options.Clock, or the purgatory's own.
@@ -317,25 +312,25 @@ func (p *Purgatory[K]) Clock() *Clock {
 	return p.clock
 }
 
-// Len returns the number of operations that wait, each counted once: of one
-// moment, exactly, in time proportional to GOMAXPROCS.
+// Len returns the exact number of pending operations at one moment, each counted once. It takes
+// time proportional to GOMAXPROCS.
 func (p *Purgatory[K]) Len() int { return p.delayed() }
 
-// Watched returns the number of watches: operations that wait, each counted once
-// for every key of its. See [Purgatory.Len].
+// Watched returns the number of watches: pending operations, each counted once for each of its
+// keys. See [Purgatory.Len].
 func (p *Purgatory[K]) Watched() int { return p.watched() }
 
-// KeyCount returns the number of keys that an operation watches. Keys that operations
-// are coming to or leaving just now may be counted or not.
+// KeyCount returns the number of keys with watchers. Keys whose first watcher is arriving or
+// whose last watcher is leaving may be counted or not.
 func (p *Purgatory[K]) KeyCount() int { return p.keyCount() }
 
-// Close begins a shutdown and does not wait for its end. From now on operations
-// are refused with ErrClosed, and every waiting one ends as Closed: Close calls
-// its Complete, or the goroutine does that checks it or enters it just then. When the
-// last one has left, the goroutines of the workers end.
+// Close begins a shutdown and does not wait for its end. From now on operations are refused
+// with ErrClosed, and every pending one ends as Closed: Close calls its Complete, or, if
+// another goroutine is checking or entering the operation, that goroutine does. The workers'
+// goroutines end when the last operation has left.
 //
-// It may be called from a Complete and a TryComplete, any number of times. It
-// returns when every Complete has that it calls itself.
+// It may be called from a Complete and a TryComplete, any number of times. It returns when the
+// Completes that it calls itself have returned.
 func (p *Purgatory[K]) Close() {
 	p.refuseAll()
 	var all []Pending
@@ -352,21 +347,19 @@ func (p *Purgatory[K]) Close() {
 	p.closeWheel()
 }
 
-// Shutdown is [Purgatory.Close] that waits until no operation is left and the
-// goroutines of the workers have ended, or have returned from the last Complete if the
-// wheel is shared. So it must not be called from a Complete or a TryComplete, for which
-// it would wait until ctx is done.
+// Shutdown calls [Purgatory.Close] and waits until no operation is left and the workers'
+// goroutines have ended or, on a shared clock, have returned from the last Complete. Do not
+// call it from a Complete or a TryComplete: it would wait there until ctx is done.
 //
-// When ctx is done first, Shutdown returns its error; the shutdown goes on, and
-// another call waits for it again. That is for the waiting: a Complete that
-// Shutdown has called itself must return before it looks at ctx. Any number of
-// calls may be made, at once or after the end. A nil ctx panics, and changes
-// nothing.
+// When ctx is done first, Shutdown returns its error; the shutdown goes on, and another call
+// waits for it again. ctx limits only the waiting: a Complete that Shutdown calls itself must
+// return before Shutdown checks ctx. Any number of calls may be made, concurrently or after the
+// end. A nil ctx panics, and changes nothing.
 //
-// It waits for the operations that end on workers to have returned from their
-// Complete; for those that other goroutines of yours end, only until they have
-// left the purgatory. So a Complete on a goroutine of a context's, which ended
-// just before, may outlast it.
+// Shutdown waits until operations that end on workers have returned from their Complete. It
+// waits for operations that your other goroutines end only until they have left the purgatory.
+// So a Complete on a context's goroutine, for an operation that ended just before, may outlast
+// Shutdown.
 func (p *Purgatory[K]) Shutdown(ctx context.Context) error {
 	mustHave(ctx)
 	p.Close()

@@ -8,18 +8,18 @@ import (
 	"github.com/seed-782fa212/limbo/internal/ring"
 )
 
-// closing is how far a core's shutdown is.
+// closing is the progress of a core's shutdown.
 type closing struct {
 	begun  atomic.Bool   // set once, by Close
-	finish sync.Once     // starts the goroutine that ends the rest
-	done   chan struct{} // closed when that one has
+	finish sync.Once     // starts the goroutine of closeWheel
+	done   chan struct{} // closed when that goroutine has finished
 
 	mu      sync.Mutex
-	changed chan struct{} // guarded by mu; closed when something has ended; nil while nobody waits
+	changed chan struct{} // guarded by mu; closed when an operation or work has ended; nil without waiters
 }
 
-// refuseAll begins the shutdown: no operation is counted in any more. Those that are
-// on their way into the lists find out when they are there; see waiter.wait.
+// refuseAll begins the shutdown: no operation is counted in any more. An operation that is
+// being entered into the lists detects the shutdown once it is there; see waiter.wait.
 func (c *core) refuseAll() {
 	c.mustBeMade()
 	c.closing.begun.Store(true)
@@ -30,14 +30,14 @@ func (c *core) refuseAll() {
 	c.each(func(t *tally) { t.closed = true })
 }
 
-// closeWheel has a goroutine wait for the last operation to leave, and for what runs
-// on workers, and then leave the wheel or end it, so that a shutdown is seen through
-// whoever waits for it.
+// closeWheel starts a goroutine that waits for the last operation to leave and for work on
+// workers to end, and then leaves the wheel or shuts it down. So a shutdown completes even if
+// no caller waits for it.
 func (c *core) closeWheel() {
 	c.closing.finish.Do(func() {
 		go func() {
 			for {
-				// First the channel, then the question: a change in between closes it.
+				// Get the channel before the check: a change in between closes it.
 				changed := c.closing.wait()
 				if c.quiet() {
 					break
@@ -57,7 +57,7 @@ func (c *core) closeWheel() {
 	})
 }
 
-// quiet reports whether no operation is left and nothing of the core runs on workers.
+// quiet reports whether no operation is left and no work of the core runs on workers.
 func (c *core) quiet() bool {
 	n := 0
 	c.each(func(t *tally) { n += t.delayed + t.working })
@@ -78,8 +78,8 @@ func waitFor(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// endAll ends operations as Closed. A Complete that ends the goroutine, by
-// runtime.Goexit, does not keep the others from theirs (P7).
+// endAll ends operations as Closed. If a Complete ends the goroutine by runtime.Goexit, the
+// other operations are still ended (P7).
 func endAll(all []Pending) {
 	defer func() {
 		if len(all) > 0 {

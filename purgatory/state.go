@@ -5,21 +5,21 @@ import (
 	"sync/atomic"
 )
 
-// state is where an operation stands: three flags, an outcome, and the generation
-// of its record, in one word.
+// state is the state of an operation in one word: three flags, an outcome, and the generation
+// of its record.
 //
-//	running   somebody owns the operation: registers, checks or ends it
-//	recheck   somebody found it running and asks for one more check
-//	held      a sweep enters its timeout on the wheel
-//	outcome   decided; 0: not yet
-//	gen       which of the operations that the record has served; the zero
-//	          record served none. 56 bits do not wrap.
+//	running   a goroutine owns the operation: it registers, checks or ends it
+//	recheck   another goroutine found it running and asks for one more check
+//	held      a sweep is entering its timeout on the wheel
+//	outcome   0: not yet decided
+//	gen       the number of operations that the record has served, this one
+//	          included; 0 in a new record. 56 bits do not wrap.
 //
 // The transitions, each one compare-and-swap:
 //
-//	          acquire             tryYield: nothing asked
+//	          acquire             tryYield: no recheck
 //	idle ───────────────▶ running ───────────────▶ idle
-//	          acquire              tryYield: check again
+//	          acquire              tryYield: recheck
 //	running ───────────────▶ running+recheck ───────────────▶ running
 //	          decide
 //	idle ───────────────▶ running+outcome              (the decider ends it)
@@ -28,31 +28,30 @@ import (
 //	           hold                 release
 //	idle ───────────────▶ held ───────────────▶ idle
 //
-// acquire and decide wait for release: no code of the user's comes before it, and mostly
-// less than a microsecond. So whoever ends an operation of which no check runs has
-// called its Complete when he returns.
+// acquire and decide wait for release: no user code runs before it, and it mostly takes less
+// than a microsecond. So a goroutine that ends an operation while no check of it runs has
+// called its Complete by the time it returns.
 //
 // running is never cleared once an outcome is decided, so:
 //
-// Invariant: the first decide wins, and exactly one goroutine finds itself the
-// owner of a decided operation; it calls Complete, once (P1), when no check
-// runs or will ever run again (P3).
+// Invariant: the first decide wins, and exactly one goroutine finds itself the owner of a
+// decided operation; it calls Complete, once (P1), when no check runs or will ever run again
+// (P3).
 //
-// Invariant: whoever fails to acquire a running operation has left recheck set,
-// or found an outcome. The owner's step to idle fails while recheck is set, so a
-// check begins after every acquire (P2). That is what Kafka's first version
-// missed:
+// Invariant: a goroutine that fails to acquire a running operation has set recheck, or found an
+// outcome. The owner's step to idle fails while recheck is set, so a check begins after every
+// acquire (P2). Kafka's first version missed that:
 //
 //  1. T1 checks, and sees "no".
 //  2. T2 makes it "yes", tries the operation's lock, fails, and leaves.
-//  3. T1 unlocks. Nobody checks again before the timeout (KAFKA-6653).
+//  3. T1 unlocks. No check follows before the timeout (KAFKA-6653).
 //
-// Here step 2 leaves recheck behind, and step 3 does not succeed with it set.
+// Here step 2 sets recheck, so step 3 fails and T1 checks again.
 //
-// Invariant: a free record is decided, or nobody names its generation, until begin:
-// it is new, or its operation was refused before others could meet it.
-// Every transition is of the word as it was read, with its generation, so one
-// that was meant for an operation of the past fails.
+// Invariant: until begin, a free record is decided, or no handle has its generation, because
+// the record is new or its operation was refused before other goroutines could see it. Every
+// transition compares the whole word, including the generation, so a transition that was meant
+// for an earlier operation fails.
 type state struct{ word atomic.Uint64 }
 
 const (
@@ -68,8 +67,8 @@ func outcomeOf(w uint64) Outcome {
 	return Outcome(w >> outcomeShift & (1<<(genShift-outcomeShift) - 1))
 }
 
-// begin makes the state that of a new operation, which the caller owns. It
-// returns the operation's generation.
+// begin makes this the state of a new operation, which the caller owns. It returns the
+// operation's generation.
 func (s *state) begin() (gen uint64) {
 	gen = s.generation() + 1
 	s.word.Store(gen<<genShift | running)
@@ -78,8 +77,9 @@ func (s *state) begin() (gen uint64) {
 
 func (s *state) generation() uint64 { return s.word.Load() >> genShift }
 
-// acquire requests a check. It reports whether the caller now owns the operation and
-// must run it; else the owner will, or the operation is ending, or of the past.
+// acquire requests a check. It reports whether the caller now owns the operation and must run
+// the check; otherwise the owner will, or the operation is ending, or the generation is an
+// earlier one.
 func (s *state) acquire(gen uint64) bool {
 	for {
 		w := s.word.Load()
@@ -93,9 +93,9 @@ func (s *state) acquire(gen uint64) bool {
 				return true
 			}
 		default:
-			// Written also if recheck is set already, so that what the caller did
-			// before is visible to the check that is asked for by Go's memory
-			// model, which gives a mere read no such order.
+			// Written even if recheck is already set, so that under Go's memory model the
+			// caller's earlier writes are visible to the requested check. A mere read gives no
+			// such order.
 			if s.word.CompareAndSwap(w, w|recheck) {
 				return false
 			}
@@ -103,16 +103,17 @@ func (s *state) acquire(gen uint64) bool {
 	}
 }
 
-// hold keeps everybody away from an operation that waits and that nobody owns, until
-// release; false: it does not wait, or somebody owns it. Unlike acquire it asks for nothing.
+// hold keeps other goroutines away from a waiting operation that has no owner, until release.
+// It reports false if the operation does not wait or has an owner. Unlike acquire it does not
+// request a check.
 func (s *state) hold(gen uint64) bool {
 	return s.word.CompareAndSwap(gen<<genShift, gen<<genShift|held)
 }
 
 func (s *state) release(gen uint64) { s.word.Store(gen << genShift) }
 
-// decide sets the outcome if there is none. won: this call did. mine: and the
-// caller owns the operation now, and ends it; otherwise its owner does.
+// decide sets the outcome if there is none. won reports whether this call did so, and mine
+// whether the caller now owns the operation and must end it; otherwise its owner does.
 func (s *state) decide(gen uint64, o Outcome) (won, mine bool) {
 	for {
 		w := s.word.Load()
@@ -129,23 +130,23 @@ func (s *state) decide(gen uint64, o Outcome) (won, mine bool) {
 	}
 }
 
-// decideAsOwner is decide, by the owner.
+// decideAsOwner is decide for the owner.
 func (s *state) decideAsOwner(o Outcome) (won bool) {
 	won, _ = s.decide(s.generation(), o)
 	return won
 }
 
-// decided reports whether there is an outcome. The owner asks.
+// decided reports whether there is an outcome. Only the owner calls it.
 func (s *state) decided() bool { return outcomeOf(s.word.Load()) != 0 }
 
-// waits reports whether an operation has no outcome yet. Anybody asks.
+// waits reports whether an operation has no outcome yet. Any goroutine may call it.
 func (s *state) waits(gen uint64) bool {
 	w := s.word.Load()
 	return w>>genShift == gen && outcomeOf(w) == 0
 }
 
-// takeRecheck reports whether a check was asked for, and forgets it: the owner is
-// about to run one.
+// takeRecheck clears recheck and reports whether it was set. The owner calls it just before it
+// runs a check.
 func (s *state) takeRecheck() bool {
 	if s.word.Load()&recheck == 0 {
 		return false
@@ -153,15 +154,15 @@ func (s *state) takeRecheck() bool {
 	return s.word.And(^uint64(recheck))&recheck != 0
 }
 
-// yield is tryYield where nothing was asked for and nothing decided; false: it is
-// not so, and tryYield has to see to it.
+// yield is the fast path of tryYield, for an operation without recheck and without an outcome.
+// If it returns false, the caller must call tryYield.
 func (s *state) yield(gen uint64) bool {
 	return s.word.CompareAndSwap(gen<<genShift|running, gen<<genShift)
 }
 
-// tryYield is the owner's way out after a check. o != 0: an outcome is decided,
-// and the caller ends the operation. again: the caller is to check once more.
-// Otherwise the caller does not own the operation any more.
+// tryYield gives up the ownership after a check. If o is not 0, an outcome is decided, and the
+// caller ends the operation. If again is set, the caller must check once more. Otherwise the
+// caller does not own the operation any more.
 func (s *state) tryYield() (o Outcome, again bool) {
 	for {
 		w := s.word.Load()

@@ -5,56 +5,55 @@ import (
 	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
-// Stats is what a purgatory holds and has done. Its figures are exact, and but
-// for Keys and Wheel, which may be of a moment later, they are those of one
-// moment.
+// Stats are the statistics of a purgatory. The values are exact and of one moment, except Keys
+// and Wheel, which may be of a slightly later one.
 type Stats struct {
 	Name string // Options.Name
 
-	Pending int // operations that wait
-	Watched int // (operation, key) pairs that wait
+	Pending int // pending operations
+	Watched int // (operation, key) pairs of pending operations
 	Keys    int // keys with watchers
 
-	// How operations ended. Those that completed without ever waiting are
-	// among Completed.
+	// Ended operations by outcome. Completed includes operations that completed without
+	// waiting.
 	Completed, Expired, Cancelled, Closed, Failed uint64
 
-	// Panics counts the panics that were recovered and given to Options.OnPanic. An
-	// operation whose Complete panics is counted under its outcome all the same.
+	// Panics counts the panics that were recovered and passed to Options.OnPanic. An operation
+	// whose Complete panics is also counted under its outcome.
 	Panics uint64
 
-	// Operations that were refused, with ErrFull and ErrClosed.
+	// Operations refused with ErrFull and ErrClosed.
 	RefusedFull, RefusedClosed uint64
 
-	// Checks counts the calls of TryComplete by operations that have ended, or, of a
-	// Threshold, how often all their goals' numbers were read: once or twice for each.
-	// Of a Purgatory, divided by how many ended it says what a completion takes: 1 for
-	// one that never waited, 3 for one that waited and was completed by the first
-	// CheckAndComplete of its keys.
+	// Checks counts the calls of TryComplete by operations that have ended. In a Threshold it
+	// counts how often an operation read all its goals' numbers: once or twice for each
+	// operation. In a Purgatory, Checks divided by the number of ended operations is the
+	// average cost of a completion: 1 for an operation that never waited, 3 for one that waited
+	// and was completed by the first CheckAndComplete of its keys.
 	Checks uint64
 
-	// Waited is for how long operations have waited that waited at all, by their
-	// outcome: Waited[Completed] and so on. Waited[0] is empty.
+	// Waited is the distribution of waiting times by outcome, of operations that waited at all:
+	// Waited[Completed] and so on. Waited[0] is empty.
 	Waited [outcomes]histogram.Durations
 
-	// Late is how late operations expired.
+	// Late is the distribution of how late operations expired.
 	Late histogram.Durations
 
-	// Wheel is what the timeouts' wheel holds and has done, those of others too if it
-	// is shared. An operation's timeout is entered there after 50 ms.
+	// Wheel are the statistics of the timing wheel, which on a shared clock include those of
+	// other purgatories. An operation's timeout enters the wheel after 50 ms.
 	Wheel timingwheel.Stats
 }
 
-// Ended returns the number of operations that have ended, of all outcomes.
+// Ended returns the number of operations that have ended, with any outcome.
 func (s Stats) Ended() uint64 { return s.Completed + s.Expired + s.Cancelled + s.Closed + s.Failed }
 
-// histograms are those of a tally.
+// histograms are the histograms of a tally.
 type histograms struct {
 	waited [outcomes]histogram.Durations
 	late   histogram.Durations
 }
 
-// stats adds up what is counted.
+// stats adds up the tallies.
 func (c *core) stats() Stats {
 	st := Stats{Name: c.options.Name}
 	var ended [outcomes]uint64
@@ -92,7 +91,7 @@ func (c *core) watched() (n int) {
 	return n
 }
 
-// keyCount locks no part: whoever adds or takes keys may call it.
+// keyCount locks no tally, so goroutines that are adding or removing keys may call it.
 func (c *core) keyCount() (n int) {
 	c.mustBeMade()
 	a := &c.tallies

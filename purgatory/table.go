@@ -7,55 +7,54 @@ import (
 	"sync/atomic"
 )
 
-// table holds a value for each key, in buckets that are locked one by one. It grows
-// and shrinks by 16 buckets at a time, with the keys: linear hashing (Litwin,
-// "Linear hashing: a new tool for file and table addressing", 1980). So no call
-// stops to move all keys, and goroutines on different keys share no lock, and no
-// line of memory that any of them writes.
+// table holds a value for each key, in buckets with a lock each. It grows and shrinks with the
+// number of keys by 16 buckets at a time: linear hashing (Litwin, "Linear hashing: a new tool
+// for file and table addressing", 1980). So no call pauses to move all keys, and goroutines on
+// different keys share no lock and no written cache line.
 //
-// A bucket has room for one key and its value in place, where most are found by
-// one miss of the cache; what else hashes there is chained.
+// A bucket stores one key and its value in place, where most are found with one cache miss;
+// further keys of the bucket are chained.
 //
-// Lock order: resize, then buckets by ascending number; otherwise nobody holds two.
+// Lock order: resize, then buckets by ascending number. Only resizing holds two buckets.
 type table[K comparable, V any] struct {
-	// What every call reads, and growing writes.
+	// Read by every call, written by growing.
 	size     atomic.Uint32                                   // buckets in use; at least one segment
-	segments atomic.Pointer[[]atomic.Pointer[segment[K, V]]] // nil beyond those in use
+	segments atomic.Pointer[[]atomic.Pointer[segment[K, V]]] // nil beyond the segments in use
 	_        [48]byte
 
-	contended atomic.Uint32 // how often a bucket was found locked; any goroutine writes, then
+	contended atomic.Uint32 // how often a bucket was found locked; written by the goroutine that found it so
 	spare     sync.Pool     // of *chained[K, V]
 
 	resize   sync.Mutex
-	least    uint32 // guarded by resize; buckets that shrinking leaves
-	lately   int    // guarded by resize; the most keys that there were lately
-	visitors int    // guarded by resize; while there are some, nothing is moved
+	least    uint32 // guarded by resize; minimum of buckets that shrinking keeps
+	lately   int    // guarded by resize; a decaying maximum of the number of keys
+	visitors int    // guarded by resize; no key moves while it is not 0
 }
 
 const (
 	perSegment = 16
 	maxBuckets = 1 << 28
 
-	// A table grows when more than growAt tenths of its buckets would have a key, if
-	// each had one, and shrinks when fewer than shrinkAt have.
+	// A table grows when more than growAt tenths of its buckets would be used if each held one
+	// key, and shrinks when fewer than shrinkAt tenths would be.
 	growAt, shrinkAt = 7, 5
-	// That it may have to grow is seen by a bucket that has manyKeys when another comes.
-	// At growAt that is one in thirty. Then at most growBy segments are added.
+	// A bucket signals that the table may have to grow when it has manyKeys and gets another.
+	// At growAt that is one bucket in thirty. One call adds at most growBy segments.
 	manyKeys, growBy = 3, 4
-	// shrinkEach is how many keys must vanish, for each processor, until it is looked
-	// whether it can shrink, and then at most as many times shrinkBy buckets go.
+	// After shrinkEach vanished keys for each processor the table checks whether it can shrink,
+	// and then drops at most shrinkBy times as many buckets.
 	shrinkEach, shrinkBy = 64, 8
-	// It begins with one segment, for a purgatory that is never used should cost little.
-	// Once it has grown it keeps a few: else one with few keys that come and go would
-	// grow and shrink all the time.
+	// A table begins with one segment, because a purgatory that is never used should cost
+	// little. Once grown it keeps keptSegments: otherwise a table with few short-lived keys
+	// would grow and shrink all the time.
 	keptSegments = 4
 
-	// Few keys in few buckets would have goroutines meet at the same locks, whatever
-	// the keys. Each contendedEach times that a bucket was found locked the table
+	// With few keys in few buckets goroutines would contend for the same locks, whatever the
+	// keys. So after every contendedEach times that a bucket was found locked the table
 	// doubles, up to perProc buckets for each processor, and keeps them.
 	contendedEach, perProc = 256, 256
 
-	// A visit of all buckets lets others have the processor after as many: some 20 µs.
+	// A visit of all buckets yields the processor after this many, about 20 µs.
 	yieldEach = 256
 )
 
@@ -64,9 +63,9 @@ type segment[K comparable, V any] [perSegment]bucket[K, V]
 type bucket[K comparable, V any] struct {
 	mu sync.Mutex
 
-	// mask is by how many of a hash's lowest bits the keys of this bucket are
-	// chosen: those with hash&mask == number are here. Written under mu; read
-	// without only to have the bucket come into the cache.
+	// mask selects the keys of this bucket by the lowest bits of their hash: those with
+	// hash&mask == number. Written under mu; read without mu only to load the bucket into the
+	// cache.
 	mask   atomic.Uint32
 	number uint32
 
@@ -96,8 +95,8 @@ func (t *table[K, V]) init() {
 	t.size.Store(perSegment)
 }
 
-// newSegment makes buckets that are locked by nobody. No hash leads to those with a
-// mask of 0 but number 0.
+// newSegment makes a segment of unlocked buckets. No hash leads to a bucket with mask 0, except
+// number 0.
 func newSegment[K comparable, V any](number, mask uint32) *segment[K, V] {
 	s := new(segment[K, V])
 	for i := range s {
@@ -107,8 +106,8 @@ func newSegment[K comparable, V any](number, mask uint32) *segment[K, V] {
 	return s
 }
 
-// at returns the bucket that a hash leads to, as far as can be told without a lock;
-// nil if the table was just getting smaller.
+// at returns the bucket of a hash, as far as can be told without a lock; nil if the table was
+// just shrinking.
 func (t *table[K, V]) at(hash uint32) *bucket[K, V] {
 	size := t.size.Load()
 	mask := uint32(1)<<bits.Len32(size-1) - 1
@@ -127,19 +126,18 @@ func (t *table[K, V]) at(hash uint32) *bucket[K, V] {
 	return &s[i%perSegment]
 }
 
-// touch has the bucket of a hash come into the cache, and returns it as at does.
+// touch loads the bucket of a hash into the cache, and returns the same as at.
 func (t *table[K, V]) touch(hash uint32) *bucket[K, V] {
 	b := t.at(hash)
 	if b != nil {
-		b.mask.Load() // atomic, so that it is not left out
+		b.mask.Load() // atomic, so that the compiler keeps it
 	}
 	return b
 }
 
-// lock locks the bucket of a hash.
 func (t *table[K, V]) lock(hash uint32) *bucket[K, V] { return t.lockTouched(t.at(hash), hash) }
 
-// lockTouched is lock where touch has returned b.
+// lockTouched is lock for a bucket b that touch has returned.
 func (t *table[K, V]) lockTouched(b *bucket[K, V], hash uint32) *bucket[K, V] {
 	for {
 		if b != nil {
@@ -150,7 +148,7 @@ func (t *table[K, V]) lockTouched(b *bucket[K, V], hash uint32) *bucket[K, V] {
 			if hash&b.mask.Load() == b.number {
 				return b
 			}
-			b.mu.Unlock() // its keys have just been moved
+			b.mu.Unlock() // the keys of this hash have just moved
 		}
 		if b = t.at(hash); b == nil {
 			runtime.Gosched()
@@ -171,8 +169,8 @@ func (b *bucket[K, V]) find(key K, hash uint64) *entry[K, V] {
 	return nil
 }
 
-// insertLocked returns an entry for a key that has none yet. crowded: the bucket has
-// so many that the table may have to grow.
+// insertLocked returns an entry for a key that has none yet. crowded reports that the bucket
+// has so many keys that the table may have to grow.
 func (t *table[K, V]) insertLocked(b *bucket[K, V], key K, hash uint64) (e *entry[K, V], crowded bool) {
 	if b.entry.hash == 0 {
 		e = &b.entry
@@ -190,7 +188,7 @@ func (t *table[K, V]) insertLocked(b *bucket[K, V], key K, hash uint64) (e *entr
 	return e, crowded
 }
 
-// removeLocked takes an entry out. Its value is the zero value again.
+// removeLocked removes an entry, whose value must be the zero value again.
 func (t *table[K, V]) removeLocked(b *bucket[K, V], e *entry[K, V]) {
 	var none K
 	e.key, e.hash = none, 0
@@ -206,8 +204,8 @@ func (t *table[K, V]) removeLocked(b *bucket[K, V], e *entry[K, V]) {
 	}
 }
 
-// next returns the entry after e, or the first for nil, whose key has a hash with these
-// lowest bits. The caller knows that there is one, and holds the lock.
+// next returns the entry after e, or the first if e is nil, whose hash has these lowest bits.
+// There must be one. The caller holds the lock.
 func (b *bucket[K, V]) next(e *entry[K, V], hash uint32) *entry[K, V] {
 	if e == nil && uint32(b.entry.hash) == hash && b.entry.hash != 0 {
 		return &b.entry
@@ -233,9 +231,9 @@ func (b *bucket[K, V]) each(f func(*entry[K, V])) {
 	}
 }
 
-// visit calls f with each bucket, locked, one after the other. No key is moved
-// meanwhile, so each is met once that is there from beginning to end. f may unlock
-// and lock again.
+// visit calls f with each bucket, locked, one after the other. No key moves during the visit,
+// so each key that exists from beginning to end is visited once. f may unlock the bucket and
+// lock it again.
 func (t *table[K, V]) visit(f func(*bucket[K, V]) bool) {
 	t.resize.Lock()
 	t.visitors++
@@ -248,7 +246,7 @@ func (t *table[K, V]) visit(f func(*bucket[K, V]) bool) {
 	all := *t.segments.Load()
 	for i := range t.size.Load() {
 		if i%yieldEach == yieldEach-1 {
-			runtime.Gosched() // a way through a large table takes milliseconds
+			runtime.Gosched() // visiting a large table takes milliseconds
 		}
 		if !all[i/perSegment].Load()[i%perSegment].visit(f) {
 			return
@@ -256,9 +254,9 @@ func (t *table[K, V]) visit(f func(*bucket[K, V]) bool) {
 	}
 }
 
-// keys calls f with each key and its hash, until that returns false. No lock is held
-// meanwhile, and no key is moved; one may be gone. Keys for whose entry see returns true
-// are left out: it is called with the lock held, unless it is nil.
+// keys calls f with each key and its hash, until f returns false. No lock is held during f, and
+// no key moves; the key may no longer exist. If see is not nil, it is called with each entry
+// under the lock, and the keys for which it returns true are omitted.
 func (t *table[K, V]) keys(see func(*entry[K, V]) bool, f func(key K, hash uint64) bool) {
 	type named struct {
 		key  K
@@ -286,14 +284,14 @@ func (t *table[K, V]) keys(see func(*entry[K, V]) bool, f func(key K, hash uint6
 	})
 }
 
-// visit calls f with the bucket locked. It is unlocked also if f does not return.
+// visit calls f with the bucket locked. It unlocks the bucket even if f does not return.
 func (b *bucket[K, V]) visit(f func(*bucket[K, V]) bool) (more bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return f(b)
 }
 
-// widen counts that a bucket was found locked, and lets the table grow for it.
+// widen counts that a bucket was found locked, and grows the table if that was often.
 func (t *table[K, V]) widen() {
 	if t.contended.Add(1)%contendedEach != 0 || !t.resize.TryLock() {
 		return
@@ -308,10 +306,10 @@ func (t *table[K, V]) widen() {
 	}
 }
 
-// grow adds buckets if there are more keys than the present ones are for.
+// grow adds buckets if there are too many keys for the present ones.
 func (t *table[K, V]) grow(keys int) {
 	if !t.resize.TryLock() {
-		return // somebody is at it
+		return // another goroutine is resizing
 	}
 	defer t.resize.Unlock()
 	t.lately = max(t.lately, keys)
@@ -324,8 +322,7 @@ func (t *table[K, V]) grow(keys int) {
 	}
 }
 
-// shrink takes buckets away if there are fewer keys than the present ones are for, at
-// most some.
+// shrink removes up to most buckets if there are too few keys for the present ones.
 func (t *table[K, V]) shrink(keys, most int) {
 	if !t.resize.TryLock() {
 		return
@@ -370,7 +367,6 @@ func (t *table[K, V]) addSegment() {
 	}
 }
 
-// dropSegment undoes addSegment.
 func (t *table[K, V]) dropSegment() {
 	size := t.size.Load() - perSegment
 	level := uint32(1) << (bits.Len32(size) - 1)
@@ -402,7 +398,7 @@ func (t *table[K, V]) bucketAt(number uint32) *bucket[K, V] {
 	return &(*t.segments.Load())[number/perSegment].Load()[number%perSegment]
 }
 
-// move moves the entries of a bucket that belong into another one, both locked.
+// move moves the entries of from that belong into to. Both are locked.
 func (t *table[K, V]) move(from, to *bucket[K, V]) {
 	mask := to.mask.Load()
 	from.each(func(e *entry[K, V]) {

@@ -10,21 +10,21 @@ import (
 	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
-// tallies is what is counted of the operations, and the arrivals whose timeouts are
-// not on the wheel yet: in parts, so that goroutines on different processors do not
-// write to the same cache lines.
+// tallies holds the counters of the operations, and the arrivals whose timeouts are not on the
+// wheel yet. It is split into parts, so that goroutines on different processors do not write to
+// the same cache lines.
 //
-// Nothing depends on which part an operation is counted in, or out: a part's
-// figures may be below zero, and only their sums have a meaning.
+// An operation may be added in one part and subtracted in another: the values of a part may be
+// below zero, and only the sums have a meaning.
 type tallies struct {
-	most int // parts: GOMAXPROCS, as it was when they were made
+	most int // maximum number of parts: GOMAXPROCS at creation
 
 	mu     sync.Mutex
 	parts  []*tally // guarded by mu; made when first needed
 	next   int      // guarded by mu
-	closed bool     // guarded by mu; parts yet to be made refuse operations
+	closed bool     // guarded by mu; future parts refuse operations
 
-	// near holds the parts. It gives one that was used last on the same processor.
+	// near holds the parts. It returns one that was last used on the same processor.
 	near sync.Pool
 }
 
@@ -32,29 +32,30 @@ type tallies struct {
 type tally struct {
 	core *core
 	mu   sync.Mutex
-	keys atomic.Int64 // any goroutine writes
+	keys atomic.Int64 // written by any goroutine
 
 	// Guarded by mu.
 	closed                     bool // refuses operations (P12)
 	delayed, watched           int
-	working                    int // what runs on workers, beside operations that wait
-	vanished                   int // keys, since the last time that the lists were asked to shrink
+	working                    int // work on workers, in addition to waiting operations
+	vanished                   int // vanished keys since the last call of lists.shrink
 	checks                     uint64
 	ended                      [outcomes]uint64
 	refusedFull, refusedClosed uint64
 	arrivals                   ring.Queue[arrival]
-	sweeping                   bool              // a sweep is planned, or runs
-	sweep                      timingwheel.Timer // the last one planned
-	sweepAt                    time.Duration     // when it is due, or, as it runs, a moment ago
-	histograms                 *histograms       // nil: nothing to count yet
+	sweeping                   bool              // a sweep is scheduled or running
+	sweep                      timingwheel.Timer // the timer of the last sweep
+	sweepAt                    time.Duration     // when it is due; while it runs, when its batch began
+	histograms                 *histograms       // nil: no operation counted yet
 
 	_ [64]byte
 }
 
-// lockTally returns a part that is near, locked. It is to be given back, by putBack.
+// lockTally returns a part, preferably the processor's own, locked. The caller returns it with
+// putBack.
 //
-// Two processors may have come to use one part: one that moved took it along, or the
-// collector emptied the pool. They meet at its lock soon, and one of them turns to
+// Two processors may come to use the same part, because a goroutine moved with it or the
+// collector emptied the pool. They soon contend for its lock, and then one of them takes
 // another part.
 func (c *core) lockTally() *tally {
 	t, _ := c.tallies.near.Get().(*tally)
@@ -65,7 +66,7 @@ func (c *core) lockTally() *tally {
 	return t
 }
 
-// anotherTally returns a new part, or, when there are enough, one after the other.
+// anotherTally returns a new part or, when there are enough, the next one in turn.
 func (c *core) anotherTally() *tally {
 	a := &c.tallies
 	a.mu.Lock()
@@ -81,9 +82,9 @@ func (c *core) anotherTally() *tally {
 
 func (c *core) putBack(t *tally) { c.tallies.near.Put(t) }
 
-// countIn counts an operation in that is going to wait; it returns the part, which
-// is to be put back. soon: its timeout must be entered on the wheel before it waits. An
-// error is that the operation is refused, and is counted.
+// countIn counts an operation that is going to wait. It returns the part, which the caller must
+// put back. soon reports that the timeout must be entered on the wheel before the operation
+// waits. An error means that the operation is refused, and counted as such.
 func (c *core) countIn(w *waiter, gen uint64) (t *tally, soon bool, err error) {
 	if !c.reserve() {
 		c.countRefused(ErrFull)
@@ -105,8 +106,8 @@ func (c *core) countIn(w *waiter, gen uint64) (t *tally, soon bool, err error) {
 	return t, soon, nil
 }
 
-// countOut counts how an operation ended, and returns how long it has waited; 0 if
-// it never did.
+// countOut counts an ended operation by its outcome, and returns how long it waited; 0 if it
+// never did.
 func (c *core) countOut(w *waiter, o Outcome, watches, vanished int) (waited time.Duration) {
 	ended := now()
 	waited = ended - w.since
@@ -136,7 +137,7 @@ func (c *core) countOut(w *waiter, o Outcome, watches, vanished int) (waited tim
 	closed := t.closed
 	t.mu.Unlock()
 	if w.n > 0 {
-		c.unreserve() // not before: Len would exceed MaxPending for a moment
+		c.unreserve() // not earlier, or Len would exceed MaxPending for a moment
 	}
 	c.putBack(t)
 	if closed {
@@ -148,7 +149,7 @@ func (c *core) countOut(w *waiter, o Outcome, watches, vanished int) (waited tim
 	return waited
 }
 
-// countRefused counts an operation that is refused.
+// countRefused counts a refused operation.
 func (c *core) countRefused(err error) {
 	t := c.lockTally()
 	defer c.putBack(t)
@@ -160,8 +161,8 @@ func (c *core) countRefused(err error) {
 	}
 }
 
-// startWork counts what runs on a worker: the shutdown waits for it. The caller
-// owns an operation, or is known to the shutdown otherwise.
+// startWork counts work on a worker, for which the shutdown waits. The caller owns an
+// operation, or the shutdown knows of the work otherwise.
 func (c *core) startWork() { c.countWork(1) }
 
 // stopWork ends what startWork has begun.
@@ -178,8 +179,8 @@ func (c *core) countWork(n int) {
 	}
 }
 
-// countReached counts goals out whose operation may go on waiting, and a key if that
-// was its last goal. The caller holds the lock of the key's bucket.
+// countReached subtracts goals whose operation may go on waiting, and a key if that was its
+// last goal. The caller holds the lock of the key's bucket.
 func (c *core) countReached(goals int, vanished bool) {
 	t := c.lockTally()
 	t.watched -= goals
@@ -191,9 +192,8 @@ func (c *core) countReached(goals int, vanished bool) {
 	c.putBack(t)
 }
 
-// each calls f with each part while all are locked, in order: one after the other,
-// what goes from a part that was seen already to one that was not would be counted
-// twice. Nobody else holds two.
+// each locks every part, in order, and calls f with each. Locking one part at a time could
+// count an operation twice when it moves between parts. No other function holds two.
 func (c *core) each(f func(*tally)) {
 	c.mustBeMade()
 	a := &c.tallies

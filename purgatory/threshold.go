@@ -10,35 +10,33 @@ import (
 	"time"
 )
 
-// Threshold holds operations that wait for a number to be reached on a key: a
-// produce for the high watermark of its partition, a fetch for its bytes. Make
-// one with [NewThreshold]; it runs goroutines until it is shut down. All
-// methods are safe for use from any goroutine, Complete and the function that
-// reads a number included.
+// Threshold holds operations that wait for a number to be reached on a key: a produce for the
+// high watermark of its partition, a fetch for its bytes. Make one with [NewThreshold]; it runs
+// goroutines until it is shut down. All methods are safe for use from any goroutine, also from
+// Complete and from the function that reads a number.
 //
-// Against a [Purgatory], whose CheckAndComplete asks every watcher of a key
-// whether it can complete, [Threshold.Advance] looks only at those that can.
-// Timeouts, cancels, bounds, outcomes and the shutdown are the same.
+// The CheckAndComplete of a [Purgatory] asks every watcher of a key whether it can complete;
+// [Threshold.Advance] visits only those that can. Timeouts, cancels, bounds, outcomes and the
+// shutdown are the same.
 //
-// The Threshold does not remember numbers; it reads them where they are, with
-// the function it was made with. So a key that nobody waits for costs nothing,
-// and a number that two calls of Advance bring in the wrong order does no
-// harm. Numbers must not wrap around.
+// The Threshold does not store numbers; it reads the current ones with the function given to
+// NewThreshold. So a key without waiting operations costs nothing, and calls of Advance whose
+// numbers arrive in the wrong order do no harm. Numbers must not wrap around.
 type Threshold[K comparable, N cmp.Ordered] struct {
 	core
 	current  func(K) N
 	seed     maphash.Seed
 	table    table[K, *tree[K, N]]
-	trees    sync.Pool // emptied ones
-	records  sync.Pool // of operations that have ended
+	trees    sync.Pool // empty trees
+	records  sync.Pool // records of ended operations
 	deferred deferred[K]
 }
 
-// NewThreshold makes a Threshold. current reads a key's number as it is now; it
-// is called by TryCompleteElseWatch, at most twice for each goal, on that goroutine, and
-// for [Threshold.AdvanceLater] by a worker, with no lock of the library held: so it must be
-// safe for use from any goroutine. A nil one panics; an option out
-// of range is an error that names it.
+// NewThreshold makes a Threshold. current returns a key's current number. TryCompleteElseWatch
+// calls it on its goroutine, at most twice for each goal, and a worker calls it for
+// [Threshold.AdvanceLater]. It must be safe for use from any goroutine; no lock of the library
+// is held while it runs. A nil current panics; an option out of range is an error that names
+// it.
 func NewThreshold[K comparable, N cmp.Ordered](current func(K) N, o Options) (*Threshold[K, N], error) {
 	if current == nil {
 		panic("purgatory: the function that reads a number is nil")
@@ -58,26 +56,22 @@ func NewThreshold[K comparable, N cmp.Ordered](current func(K) N, o Options) (*T
 	return t, nil
 }
 
-// TryCompleteElseWatch completes op if its goals are reached, as many of them
-// as need says, and otherwise has it wait for that: until [Threshold.Advance]
-// brings it, it is cancelled, or timeout has passed.
+// TryCompleteElseWatch completes op if as many of its goals are reached as need says. Otherwise
+// op waits until [Threshold.Advance] reaches them, it is cancelled, or timeout has passed.
 //
-// If op ends within the call, Complete has been called and the handle is
-// zero. Otherwise the handle is that of the waiting operation; it may have
-// ended by the time it is returned. For timeout and ctx see the method of
-// [Purgatory].
+// If op ends within the call, Complete has been called and the handle is zero. Otherwise the
+// handle is that of the waiting operation, which may have ended by the time the call returns.
+// For timeout and ctx see the method of [Purgatory].
 //
-// The numbers are read before op waits, and once more after, so that nothing
-// is lost in between: a change that comes before the second reading is
-// seen by it, and the Advance of a later one finds op waiting. A goal given twice
-// counts twice.
+// The numbers are read before op waits and again afterwards, so that no change is missed: the
+// second reading sees an earlier change, and the Advance of a later one finds op waiting. A
+// goal given twice counts twice.
 //
-// An error means that op does not wait and that its Complete is not called: no
-// goals, a need that is not 1 to as many as there are goals, a key or number that is
-// not equal to itself, [ErrFull], [ErrClosed]. A nil ctx or op panics. It allocates
-// nothing once the records of operations that have ended can be used again, up to 64
-// goals; for each goal O(1) if its number is the highest waited for on its key, as it is
-// where offsets ascend, and O(log n) otherwise.
+// An error means that op does not wait and that its Complete is not called: no goals, a need
+// that is not 1 to the number of goals, a key or number that is not equal to itself, [ErrFull],
+// [ErrClosed]. A nil ctx or op panics. With up to 64 goals it allocates nothing once the
+// records of ended operations can be used again. Each goal takes O(1) if its number is the
+// highest on its key, as it is where offsets ascend, and O(log n) otherwise.
 func (t *Threshold[K, N]) TryCompleteElseWatch(ctx context.Context, op Completion, timeout time.Duration, need Need, goals ...Goal[K, N]) (Pending, error) {
 	done := t.mustBeUsable(ctx, op)
 	n, err := checkGoals(need, goals)
@@ -91,7 +85,7 @@ func (t *Threshold[K, N]) TryCompleteElseWatch(ctx context.Context, op Completio
 	w := t.records.Get().(*thresholdWaiter[K, N])
 	w.prepare(t, op, n, goals)
 	gen := w.begin(&t.core, w, timeout)
-	w.expect(gen) // before others can meet it
+	w.expect(gen) // before other goroutines can see w
 	if completed, ended := w.check(); completed || ended {
 		if completed {
 			w.finish(Completed)
@@ -100,7 +94,7 @@ func (t *Threshold[K, N]) TryCompleteElseWatch(ctx context.Context, op Completio
 	}
 	w.n = uint16(len(goals))
 	part, soon, err := t.countIn(&w.waiter, gen)
-	if err != nil { // nobody has met it
+	if err != nil { // no other goroutine has seen w
 		w.putBack()
 		return Pending{}, err
 	}
@@ -145,7 +139,7 @@ func (t *Threshold[K, N]) enter(w *thresholdWaiter[K, N], part *tally) {
 		if e == nil {
 			e, crowded = t.table.insertLocked(b, g.key, hash)
 			e.value = t.trees.Get().(*tree[K, N])
-			part.keys.Add(1) // with the lock held: an Advance may count the key out next
+			part.keys.Add(1) // with the lock held: an Advance may subtract the key next
 		}
 		g.hash = uint32(hash)
 		g.enterLocked(e.value)
@@ -157,8 +151,8 @@ func (t *Threshold[K, N]) enter(w *thresholdWaiter[K, N], part *tally) {
 	}
 }
 
-// takeOut takes a goal out of its tree, and reports whether it was there. reached: the
-// operation goes on waiting, so that what is counted is corrected.
+// takeOut removes a goal from its tree, and reports whether it was there. If reached, the
+// operation may go on waiting, so the counts are corrected here.
 func (t *Threshold[K, N]) takeOut(g *goal[K, N], reached bool) bool {
 	b := t.table.lock(g.hash)
 	defer b.mu.Unlock()
@@ -174,7 +168,7 @@ func (t *Threshold[K, N]) takeOut(g *goal[K, N], reached bool) bool {
 	return true
 }
 
-// removeLocked takes a goal out of its tree, and the key out with its last one.
+// removeLocked removes a goal from its tree, and the key if that was its last goal.
 func (t *Threshold[K, N]) removeLocked(b *bucket[K, *tree[K, N]], g *goal[K, N]) (vanished bool) {
 	tree := g.tree
 	tree.remove(g)
@@ -191,12 +185,12 @@ func (t *Threshold[K, N]) removeLocked(b *bucket[K, *tree[K, N]], g *goal[K, N])
 	return true
 }
 
-// leave takes the operation's goals out of their trees. See lists.
+// leave removes the operation's goals from their trees. See lists.
 func (t *Threshold[K, N]) leave(w *waiter) (watches, vanished int) {
 	x := w.op.(*thresholdWaiter[K, N])
 	goals := x.goals()
 	if int(x.need) == len(goals) && x.missing() == 0 {
-		return 0, 0 // each was taken out before it was counted
+		return 0, 0 // each goal was removed before it was counted
 	}
 	for i := range goals {
 		if t.takeOut(&goals[i], false) {
@@ -206,48 +200,45 @@ func (t *Threshold[K, N]) leave(w *waiter) (watches, vanished int) {
 	return watches, 0
 }
 
-// free does nothing: Complete reads the record, and is who gives it to operations to come.
+// free does nothing: Complete still reads the record, and then releases it.
 func (t *Threshold[K, N]) free(*waiter) {}
 
-// shrink gives memory of the table back. See lists.
+// shrink releases memory of the table. See lists.
 func (t *Threshold[K, N]) shrink(most int) { t.table.shrink(t.KeyCount(), most) }
 
-// Advance records that key's number has reached n, and completes the operations
-// for which that was the last goal missing, lowest goal first and equal ones in
-// the order they came; it returns how many it completed. Call it after every
-// change that may let one complete, with the number as it is then. It runs
-// Complete on the calling goroutine and holds no lock meanwhile: 20,000 goroutines
-// that wait are woken in some 40 ms, so on the way of a request
-// [Threshold.AdvanceLater] is to be preferred.
+// Advance completes the operations for which it was the last missing goal that key's number
+// reaches n, lowest goal first and equal ones in order of arrival. It returns the number of
+// operations that it completed. Call it after every change that may let one complete, with the
+// current number. It runs Complete on the calling goroutine, without a lock. Waking 20,000
+// waiting goroutines takes about 40 ms, so prefer [Threshold.AdvanceLater] on the request path.
 //
-// A number that is lower than the last one, after a truncation or with a new
-// leader, completes nothing more and undoes nothing. A NaN completes nothing.
+// A number lower than the last one, after a truncation or with a new leader, completes nothing
+// more and undoes nothing. A NaN completes nothing.
 //
-// It takes O(1) for each goal that is reached, amortised, and O(1) if none is;
-// it never looks at another one. It allocates nothing.
+// It takes O(1) for each reached goal, amortised, and O(1) if none is; it never visits other
+// goals. It allocates nothing.
 func (t *Threshold[K, N]) Advance(key K, n N) int {
 	return t.sweep(sweep[K, N]{key: key, upTo: n, as: Completed})
 }
 
-// CancelForKey ends all operations that have a goal on key still to be
-// reached, as Cancelled, and returns how many this call did end so. They are told
-// cause, or [ErrCancelled] if that is nil.
+// CancelForKey ends all operations that have a goal on key still to be reached, as Cancelled,
+// and returns how many this call ended. Their Complete receives cause, or [ErrCancelled] if it
+// is nil.
 func (t *Threshold[K, N]) CancelForKey(key K, cause error) int {
 	return t.sweep(sweep[K, N]{key: key, all: true, as: Cancelled, cause: cause})
 }
 
-// AdvanceLater has a worker call Advance with key, and with its number as it is
-// read then. It is to Advance what [Purgatory.CheckAndCompleteLater] is to
-// CheckAndComplete: it runs none of your code, so it may be called with any
-// lock held. If the function that reads the number panics, that is reported, and
-// this Advance is lost.
+// AdvanceLater makes a worker read key's number and call Advance with it. It is to Advance as
+// [Purgatory.CheckAndCompleteLater] is to CheckAndComplete: it runs none of your code, so it
+// may be called with any lock held. If the function that reads the number panics, the panic is
+// reported and this Advance is lost.
 func (t *Threshold[K, N]) AdvanceLater(key K) error {
 	t.mustBeMade()
 	return t.deferred.add(key)
 }
 
-// Await blocks until goals are reached, as many as need says. It returns nil then,
-// and otherwise why it gave up; see [Purgatory.Await].
+// Await blocks until as many goals are reached as need says, and returns nil. Otherwise it
+// returns the reason; see [Purgatory.Await].
 func (t *Threshold[K, N]) Await(ctx context.Context, timeout time.Duration, need Need, goals ...Goal[K, N]) error {
 	done := mustHave(ctx)
 	w := await{ended: make(chan error, 1)}
@@ -255,31 +246,30 @@ func (t *Threshold[K, N]) Await(ctx context.Context, timeout time.Duration, need
 	return w.wait(ctx, done, &t.core, h, err)
 }
 
-// sweepBatch is how many goals are taken out for one turn of a key's lock.
+// sweepBatch is the maximum number of goals removed while a key's lock is held once.
 const sweepBatch = 32
 
-// sweep is one way through the goals of a key: it takes those up to a number
-// out of the tree and ends their operations, or counts the goal for them, in
-// order and with no lock held.
+// sweep is one pass over the goals of a key: it removes the goals up to a number from the tree
+// and ends their operations, or counts the goals as reached, in order and without a lock.
 type sweep[K comparable, N cmp.Ordered] struct {
 	threshold *Threshold[K, N]
 	key       K
 	hash      uint64
-	upTo      N       // goals beyond it stay,
-	all       bool    // unless all are meant
-	as        Outcome // Completed: a goal is reached; otherwise the operations end so
+	upTo      N       // higher goals stay,
+	all       bool    // unless all is set
+	as        Outcome // Completed: count goals as reached; otherwise end the operations with this outcome
 	cause     error
 	ended     int // operations that this sweep has ended
 
-	tree  *tree[K, N] // another one has none of the goals that were there at first
-	limit uint64      // goals that came later stay: operations that wait again as they complete do not keep it going
+	tree  *tree[K, N] // the key's tree at the first batch; a later tree has none of its goals
+	limit uint64      // newer goals stay, so that operations that wait again as they complete do not prolong the sweep
 	more  bool        // there may be another batch
 
-	found [sweepBatch]reachedGoal[K, N] // those of at to n-1 are yet to visit
+	found [sweepBatch]reachedGoal[K, N] // entries at to n-1 are still to be visited
 	at, n int
 }
 
-// reachedGoal is an operation that a goal was taken out for.
+// reachedGoal is an operation one of whose goals was removed from the tree.
 type reachedGoal[K comparable, N cmp.Ordered] struct {
 	w   *thresholdWaiter[K, N]
 	gen uint64
@@ -294,8 +284,8 @@ func (t *Threshold[K, N]) sweep(w sweep[K, N]) int {
 	return w.ended
 }
 
-// run visits this batch and all that follow. When a Complete ends the
-// goroutine, by runtime.Goexit, the rest have their turn while it does (P7).
+// run visits this batch and all that follow. If a Complete ends the goroutine by
+// runtime.Goexit, the deferred call visits the rest while the goroutine ends (P7).
 func (w *sweep[K, N]) run() {
 	whole := false
 	defer func() {
@@ -323,7 +313,7 @@ func (w *sweep[K, N]) run() {
 	whole = true
 }
 
-// fill takes the next batch out of the tree.
+// fill removes the next batch from the tree.
 func (w *sweep[K, N]) fill() {
 	first := w.tree == nil
 	w.at, w.n, w.more = 0, 0, false
@@ -352,8 +342,8 @@ func (w *sweep[K, N]) fill() {
 	}
 }
 
-// Watching returns how many goals are still to be reached on a key: of one moment, in
-// constant time.
+// Watching returns the number of goals still to be reached on key at one moment, in constant
+// time.
 func (t *Threshold[K, N]) Watching(key K) int {
 	h := t.hash(key)
 	b := t.table.lock(uint32(h))
@@ -364,18 +354,17 @@ func (t *Threshold[K, N]) Watching(key K) int {
 	return 0
 }
 
-// Stats returns the figures: Watched are the goals still to be reached.
-// See [Purgatory.Stats].
+// Stats returns the statistics; Watched counts the goals still to be reached. See
+// [Purgatory.Stats].
 func (t *Threshold[K, N]) Stats() Stats { return t.stats() }
 
-// Clock is [Purgatory.Clock].
+// Clock is like [Purgatory.Clock].
 func (t *Threshold[K, N]) Clock() *Clock {
 	t.mustBeMade()
 	return t.clock
 }
 
-// Len returns the number of operations that wait, each counted once. See
-// [Purgatory.Len].
+// Len returns the number of pending operations, each counted once. See [Purgatory.Len].
 func (t *Threshold[K, N]) Len() int { return t.delayed() }
 
 // Watched returns the number of goals still to be reached.
@@ -402,7 +391,7 @@ func (t *Threshold[K, N]) Close() {
 	t.closeWheel()
 }
 
-// Shutdown is [Threshold.Close] that waits; see [Purgatory.Shutdown].
+// Shutdown calls [Threshold.Close] and waits; see [Purgatory.Shutdown].
 func (t *Threshold[K, N]) Shutdown(ctx context.Context) error {
 	mustHave(ctx)
 	t.Close()

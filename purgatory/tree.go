@@ -2,18 +2,17 @@ package purgatory
 
 import "cmp"
 
-// tree is the goals of one key, lowest number first and equal ones in the
-// order they came. It is a treap, a binary search tree that random priorities
-// keep balanced (Seidel and Aragon, "Randomized Search Trees", 1996), with its
-// two ends at hand:
+// tree holds the goals of one key, lowest number first and equal numbers in order of arrival.
+// It is a treap, a binary search tree balanced by random priorities (Seidel and Aragon,
+// "Randomized Search Trees", 1996), with pointers to its two ends:
 //
-//   - what comes in ascending order, as offsets do, is added at the end, and
-//     what is reached is taken from the front: O(1) each, amortised;
-//   - any other goal is added in O(log n), and taken out, when its operation
-//     has ended otherwise, in O(1), each expected.
+//   - Goals that arrive in ascending order, as offsets do, are added at the end, and reached
+//     goals are removed from the front: O(1) each, amortised.
+//   - Any other goal is added in O(log n), and removed, when its operation has ended
+//     otherwise, in O(1), each expected.
 //
-// Nodes are part of the goals, so nothing is allocated. The lock of the key's
-// bucket guards it.
+// The nodes are part of the goals, so nothing is allocated. The lock of the key's bucket guards
+// the tree.
 //
 // Invariant: in order, goals ascend by (number, seq). No goal's priority is
 // below its parent's.
@@ -21,10 +20,10 @@ type tree[K comparable, N cmp.Ordered] struct {
 	root        *goal[K, N]
 	first, last *goal[K, N]
 	n           int
-	seq         uint64 // of the goal that came last; it goes on when the tree serves another key
+	seq         uint64 // of the newest goal; continues when the tree is used for another key
 }
 
-// before is the order of the tree; no two goals are equal.
+// before is the order of the tree. No two goals are equal.
 func (g *goal[K, N]) before(other *goal[K, N]) bool {
 	if g.number != other.number {
 		return g.number < other.number
@@ -39,7 +38,7 @@ func (t *tree[K, N]) insert(g *goal[K, N]) {
 		t.root, t.first, t.last = g, g, g
 		return
 	}
-	// From the end if it belongs there, otherwise from the root.
+	// Search from the end if the goal belongs there, otherwise from the root.
 	at, left := t.last, false
 	if g.before(t.last) {
 		for at = t.root; ; {
@@ -97,7 +96,7 @@ func (t *tree[K, N]) remove(g *goal[K, N]) {
 	t.n--
 }
 
-// replace hangs with where g is.
+// replace puts with in the position of g.
 func (t *tree[K, N]) replace(g, with *goal[K, N]) {
 	switch {
 	case g.up == nil:
@@ -127,7 +126,7 @@ func (t *tree[K, N]) lift(g *goal[K, N]) {
 	}
 }
 
-// next is the goal behind g; nil at the end.
+// next returns the goal behind g; nil at the end.
 func (g *goal[K, N]) next() *goal[K, N] {
 	if at := g.right; at != nil {
 		for at.left != nil {
@@ -141,7 +140,7 @@ func (g *goal[K, N]) next() *goal[K, N] {
 	return g.up
 }
 
-// previous is the goal before g; nil at the front.
+// previous returns the goal before g; nil at the front.
 func (g *goal[K, N]) previous() *goal[K, N] {
 	if at := g.left; at != nil {
 		for at.right != nil {
@@ -155,8 +154,7 @@ func (g *goal[K, N]) previous() *goal[K, N] {
 	return g.up
 }
 
-// after is the first goal behind those with a number and those of this number that came
-// no later than seq; nil if there is none.
+// after returns the first goal behind the position (number, seq); nil if there is none.
 func (t *tree[K, N]) after(number N, seq uint64) (found *goal[K, N]) {
 	for at := t.root; at != nil; {
 		if number < at.number || number == at.number && seq < at.seq {

@@ -11,53 +11,53 @@ import (
 	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
-// waiter is the record of an operation that waits. When the operation has ended,
-// a record of a Purgatory serves another one, and a handle to it is stale: whoever
-// does not own the operation names it by a [Pending], whose generation the state
+// waiter is the record of a waiting operation. When the operation has ended, the record serves
+// another one (in a Threshold, see thresholdWaiter), and a handle to it is stale. A goroutine
+// that does not own the operation refers to it by a [Pending], whose generation the state
 // compares.
 //
-// Two cache lines: a check that returns false touches the first alone.
+// Two cache lines: a check that returns false touches only the first.
 //
-// Invariant: only the owner (state.go) touches the fields, but for those of which
-// something else is said; and nobody does once the record is free.
+// Invariant: only the owner (state.go) touches the fields, except where a field's comment says
+// otherwise, and no goroutine touches them once the record is free.
 type waiter struct {
 	state state
 	op    Operation
 	core  *core
-	since time.Duration // when it came; set before others can meet it
+	since time.Duration // when the operation began; set before other goroutines can see it
 
-	// deadline is set before others can meet it; a stale handle may read it at any
-	// time.
+	// deadline is set before other goroutines can see the operation; a stale handle may read it
+	// at any time.
 	deadline atomic.Int64
 
 	checks uint32                // calls of TryComplete
-	looks  uint16                // checks in a row that somebody asked for, as they are handed over
-	n      uint16                // keys; set before others can meet it
-	aside  atomic.Pointer[aside] // nil: not needed so far; see watchlist
+	looks  uint16                // requested checks in a row, when they are passed to a worker
+	n      uint16                // number of keys; set before other goroutines can see it
+	aside  atomic.Pointer[aside] // nil: not yet needed; see watchlist
 
 	timer  timingwheel.Timer // zero: none
 	hashes [inRecord]uint32  // of its keys; see keyHashes
-	unhook func() bool       // takes the context's hook away; nil: none
+	unhook func() bool       // removes the context's hook; nil: none
 
-	causes sync.Mutex // lets one goroutine at a time decide with a cause
-	cause  error      // guarded by causes until one of them has decided
+	causes sync.Mutex // one goroutine at a time decides with a cause
+	cause  error      // guarded by causes until a goroutine has decided
 }
 
-// inRecord is for how many keys there is room in the record itself.
+// inRecord is the number of keys that fit into the record itself.
 const inRecord = 3
 
-// aside is what most records can do without. It stays with its record.
+// aside holds what most records do not need. It stays with its record.
 type aside struct {
-	hashes []uint32 // of all keys, if they are more than inRecord
+	hashes []uint32 // of all keys, if there are more than inRecord
 	places []place  // of each key; guarded by the lock of its bucket
 }
 
-// maxAside is how many keys a free record keeps room for.
+// maxAside is the maximum number of keys for which a free record keeps memory.
 const maxAside = 64
 
 var waiters = sync.Pool{New: func() any { return new(waiter) }}
 
-// begin makes the record that of a new operation, which the caller owns.
+// begin prepares the record for a new operation, which the caller owns.
 func (w *waiter) begin(c *core, op Operation, timeout time.Duration) (gen uint64) {
 	gen = w.state.begin() // before the deadline: see Pending.Deadline
 	w.core, w.op = c, op
@@ -67,13 +67,13 @@ func (w *waiter) begin(c *core, op Operation, timeout time.Duration) (gen uint64
 	return gen
 }
 
-// handle names the operation that the record serves now. The caller owns it, or
-// holds the lock of a list that it is in.
+// handle returns the handle of the record's current operation. The caller owns it, or holds the
+// lock of a list that contains it.
 func (w *waiter) handle() Pending { return Pending{w, w.state.generation()} }
 
-// check is one check, by the owner. completed: it decided for Completed. ended: it
-// panicked, or is about to end its goroutine by runtime.Goexit, and the operation
-// is over, as Failed (P7).
+// check runs one check, by the owner. completed reports that it decided for Completed. ended
+// reports that the check panicked or is ending its goroutine by runtime.Goexit, and that the
+// operation has ended as Failed (P7).
 func (w *waiter) check() (completed, ended bool) {
 	returned := false
 	defer func() {
@@ -88,13 +88,13 @@ func (w *waiter) check() (completed, ended bool) {
 	return yes && w.state.decideAsOwner(Completed), false
 }
 
-// fail ends the operation as Failed, by the owner, unless an outcome was decided
-// already. v is what its check panicked with; nil: it is ending its goroutine.
+// fail ends the operation as Failed, by the owner, unless an outcome is already decided. v is
+// the panic value of the check, or nil if it is ending its goroutine.
 func (w *waiter) fail(v any) {
 	w.decide(w.state.generation(), Failed, &CheckError{Value: v})
 	c := w.core
-	// Deferred, because the goroutine may end here: by Goexit, which goes on even
-	// after a panic on its way, or by the hook's.
+	// Deferred, because the goroutine may end here, by a Goexit of the check, which continues
+	// even after a panic on its way, or by one of the hook.
 	defer func() {
 		o, _ := w.state.tryYield()
 		w.finish(o)
@@ -105,24 +105,22 @@ func (w *waiter) fail(v any) {
 }
 
 const (
-	// handOver is how many checks in a row that others asked for the owner makes,
-	// before it leaves the rest to a worker (P15).
+	// handOver is the number of requested checks in a row that the owner runs before it leaves
+	// the rest to a worker (P15).
 	handOver = 64
-	// suspect is after how many in a row the operation may be asking for them itself,
-	// and guilty when that is sure; see resume.
+	// After suspect checks in a row the operation may be requesting them itself, and after
+	// guilty that is certain; see resume.
 	suspect    = 10_000
 	guilty     = suspect + 12
 	leastPause = time.Millisecond
 )
 
-// yield gives the ownership up after a check, or ends the operation if its outcome
-// is decided. If another check was asked for, that is had first, here or on a
-// worker. ended: the operation has been ended here. completed: and the last check here
-// decided that.
+// yield gives up the ownership after a check, or ends the operation if its outcome is decided.
+// If another check was requested, it runs first, here or on a worker. ended reports that the
+// operation was ended here, and completed that the last check here decided that.
 func (w *waiter) yield(yes bool) (completed, ended bool) { return w.checkLoop(yes, 0, 0) }
 
-// checkLoop is yield after a number of checks in a row, the last of which took
-// that long.
+// checkLoop is yield after a number of checks in a row, the last of which lasted took.
 func (w *waiter) checkLoop(yes bool, looks int, took time.Duration) (completed, ended bool) {
 	for here := 1; ; here++ {
 		o, again := w.state.tryYield()
@@ -143,7 +141,7 @@ func (w *waiter) checkLoop(yes bool, looks int, took time.Duration) (completed, 
 	}
 }
 
-// leaveToWorker hands the ownership over, with a check that was asked for.
+// leaveToWorker transfers the ownership to a worker, with a requested check.
 func (w *waiter) leaveToWorker(looks int, took time.Duration) {
 	w.looks = uint16(looks)
 	pause := time.Duration(0)
@@ -153,17 +151,17 @@ func (w *waiter) leaveToWorker(looks int, took time.Duration) {
 	w.core.clock.schedule(event{w, resumed}, pause)
 }
 
-// resumed is the argument of an event that brings a worker the ownership. No
-// generation is as high.
+// resumed is the argument of an event that transfers the ownership to a worker. No generation
+// is as high.
 const resumed = 1<<64 - 1
 
-// resume is the worker's part.
+// resume continues on the worker.
 //
-// An operation whose TryComplete checks a key of its own asks for another check
-// with each, for ever. Others can ask as often, and then the operation must not
-// fail. What tells them apart is that they ask while no check runs, too: so after
-// a number of checks there is a pause after each, as long as the check took. Who
-// was asked in each of the checks, and in none of the pauses, has asked itself.
+// An operation whose TryComplete checks a key of its own requests another check with each
+// check, for ever. Other goroutines can request checks as often, and then the operation must
+// not fail. The difference is that other goroutines also request checks while no check runs. So
+// after a number of checks a pause follows each, as long as the check took. An operation that
+// is requested during each of the checks, and in none of the pauses, requests itself.
 func (w *waiter) resume() {
 	c := w.core
 	c.startWork()
@@ -190,8 +188,8 @@ func (w *waiter) resume() {
 
 var errSpinning = errors.New("purgatory: TryComplete calls CheckAndComplete for a key of its own, for ever")
 
-// due is what the wheel calls: the operation's timeout has passed, or an owner
-// left a check to a worker.
+// due is called by the wheel: the operation's timeout has passed, or an owner left a check to a
+// worker.
 func (w *waiter) due(arg uint64) {
 	if arg == resumed {
 		w.resume()
@@ -218,7 +216,7 @@ func (w *waiter) decide(gen uint64, o Outcome, cause error) (won, mine bool) {
 	return w.state.decide(gen, o)
 }
 
-// causeOf returns why the operation ended, for its owner.
+// causeOf returns the cause of the outcome. Only the owner calls it.
 func (w *waiter) causeOf(o Outcome) (cause error) {
 	switch o {
 	case Cancelled, Failed:
@@ -228,10 +226,10 @@ func (w *waiter) causeOf(o Outcome) (cause error) {
 	return o.Err()
 }
 
-// finish ends the operation, as its owner, with the outcome decided: it leaves
-// the lists, its context and the wheel, where only a timer stays that it does not know of
-// and that is soon gone, and only then is completed (P5). From
-// free on the record is not to be touched.
+// finish ends the operation, as its owner, with the decided outcome. It removes the operation
+// from the lists, its context and the wheel, and only then completes it (P5). The wheel may
+// keep a timer that the record does not know, and that soon runs out. The record must not be
+// touched after free.
 func (w *waiter) finish(o Outcome) {
 	if w.unhook != nil {
 		w.detach(o)
@@ -250,13 +248,13 @@ func (w *waiter) finish(o Outcome) {
 		w.timer = timingwheel.Timer{}
 	}
 	waited := c.countOut(w, o, watches, vanished)
-	w.op, w.core = nil, nil // a stale handle holds on to no purgatory
+	w.op, w.core = nil, nil // a stale handle keeps no purgatory alive
 	c.lists.free(w)
 	c.complete(op, o, waited, cause)
 }
 
-// detach removes the context's hook and then finishes the operation, also when the
-// context's code panics or ends the goroutine.
+// detach removes the context's hook and then finishes the operation, even if the context's code
+// panics or ends the goroutine.
 func (w *waiter) detach(o Outcome) {
 	unhook := w.unhook
 	w.unhook = nil
@@ -265,18 +263,17 @@ func (w *waiter) detach(o Outcome) {
 	unhook()
 }
 
-// wait is the maker's way on when the operation is in all its lists: the
-// second check, and what ends it from outside. soon is what countIn has returned. It
-// returns the handle, zero if the operation has been ended here.
+// wait continues TryCompleteElseWatch when the operation is in all its lists: it runs the
+// second check and arms the timeout and the context. soon is the result of countIn. wait
+// returns the handle, zero if it has ended the operation.
 func (w *waiter) wait(ctx context.Context, done <-chan struct{}, gen uint64, soon bool) (Pending, error) {
 	h, c := Pending{w, gen}, w.core
 	if c.closing.begun.Load() {
 		// The shutdown may have passed the lists before the operation was in them.
 		w.state.decideAsOwner(Closed)
 	}
-	// From the first list on others could meet the operation; as it is running, they
-	// have left their wish in its state. The checks asked for so far are had by the
-	// one that follows.
+	// Since the operation entered its first list, other goroutines could find it. It is
+	// running, so they have set recheck. The check that follows serves all these requests.
 	w.state.takeRecheck()
 	completed := false
 	if !w.state.decided() {
@@ -298,16 +295,16 @@ func (w *waiter) wait(ctx context.Context, done <-chan struct{}, gen uint64, soo
 		return Pending{}, nil
 	}
 	if expired {
-		// P8 promises a worker, so it must not find the operation owned by this
-		// goroutine. Nobody stops this timer: a handle that is stale by then does no
-		// harm.
+		// P8 promises a worker, so the worker must not find the operation owned by this
+		// goroutine. This timer is never stopped: if the operation has ended by then, its
+		// generation is stale and the timer does nothing.
 		c.clock.schedule(event{w, gen}, 0)
 	}
 	return h, nil
 }
 
-// hook makes the end of the context end the operation, by the owner. ended: the
-// context's code has not returned, and the operation has been ended here.
+// hook makes the end of the context end the operation. Only the owner calls it. ended reports
+// that the context's code did not return, and that the operation was ended here.
 func (w *waiter) hook(g *guard) (ended bool) {
 	returned := false
 	defer func() {
@@ -332,13 +329,13 @@ func (w *waiter) hook(g *guard) (ended bool) {
 	return false
 }
 
-// arm enters the operation's timeout on the wheel, by its owner or by who holds it.
+// arm enters the operation's timeout on the wheel. The caller owns or holds the operation.
 func (w *waiter) arm() {
 	left := time.Duration(w.deadline.Load()) - now()
 	w.timer = w.core.clock.schedule(event{w, w.state.generation()}, left)
 }
 
-// setHashes notes the hashes of the operation's keys; 0: a key given before.
+// setHashes stores the hashes of the operation's keys, without the zeros of duplicates.
 func (w *waiter) setHashes(all []uint64) {
 	n := len(all)
 	for _, h := range all {
@@ -368,7 +365,6 @@ func (w *waiter) setHashes(all []uint64) {
 	}
 }
 
-// keyHashes returns the hashes of the operation's keys.
 func (w *waiter) keyHashes() []uint32 {
 	if w.n <= inRecord {
 		return w.hashes[:w.n]

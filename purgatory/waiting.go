@@ -8,10 +8,10 @@ import (
 	"github.com/seed-782fa212/limbo/internal/best"
 )
 
-// Waiting is an operation that waits, as [Purgatory.All] finds it.
+// Waiting is a pending operation, as [Purgatory.All] finds it.
 type Waiting[K comparable] struct {
 	Pending  Pending
-	Age      time.Duration // since it came
+	Age      time.Duration // since it began
 	Deadline time.Time     // when it expires, with a monotonic reading; zero: never
 
 	p    *Purgatory[K]
@@ -20,28 +20,28 @@ type Waiting[K comparable] struct {
 	many []uint32 // hashes of the keys, if they are more than inRecord
 }
 
-// All returns an iterator over the operations that wait. Each that waits from
-// beginning to end is met once; one that comes or ends meanwhile may be met or not.
-// It is for a person who wants to know, not for the way of a request: it takes time
-// proportional to what waits, and to the table of keys, which neither grows nor
-// shrinks meanwhile. No lock is held while the loop's body runs, and none for longer
-// than it takes to look at 64 operations.
+// All returns an iterator over the pending operations. It yields each operation that is pending
+// from beginning to end exactly once; operations that begin or end during the iteration may be
+// missing. All is for diagnosis, not for the request path: it takes time proportional to the
+// number of pending operations and to the size of the table of keys, which neither grows nor
+// shrinks during the iteration. No lock is held while the loop's body runs, and none for longer
+// than it takes to read 64 operations.
 func (p *Purgatory[K]) All() iter.Seq[Waiting[K]] {
 	p.mustBeMade()
 	return func(yield func(Waiting[K]) bool) {
 		clock := time.Now()
-		twice := map[Pending]bool{} // those met that have two keys with one hash
+		twice := map[Pending]bool{} // operations already found that have two keys with one hash
 		p.table.keys(nil, func(key K, hash uint64) bool {
 			return p.allOf(key, hash, clock, twice, yield)
 		})
 	}
 }
 
-// allOf calls yield with the operations of a key that is their first, a batch for each
-// turn of its lock.
+// allOf calls yield with the operations whose first key is this key. It takes the key's lock
+// once for each batch.
 func (p *Purgatory[K]) allOf(key K, hash uint64, clock time.Time, twice map[Pending]bool, yield func(Waiting[K]) bool) bool {
 	w := walk[K]{table: &p.table, key: key, hash: hash}
-	defer w.abandon() // the loop may be left
+	defer w.abandon() // the loop may break
 	var some []Waiting[K]
 	for more := true; more; {
 		some = some[:0]
@@ -61,9 +61,9 @@ func (p *Purgatory[K]) allOf(key K, hash uint64, clock time.Time, twice map[Pend
 	return true
 }
 
-// isFirst reports whether an operation waits and is met for the first time: in the list of
-// its first key. Two keys may have one hash; twice has the operations of which two do that
-// were met already. The key's lock is held.
+// isFirst reports whether an operation waits and is found for the first time, in the list of
+// its first key. Two keys may have the same hash; twice holds the operations already found for
+// which that is so. The caller holds the key's lock.
 func isFirst(h Pending, hash uint64, twice map[Pending]bool) bool {
 	hashes := h.w.keyHashes()
 	if hashes[0] != uint32(hash) || !h.Waiting() || twice[h] {
@@ -75,7 +75,7 @@ func isFirst(h Pending, hash uint64, twice map[Pending]bool) bool {
 	return true
 }
 
-// waiting describes an operation. A lock of one of its keys is held.
+// waiting describes an operation. The caller holds the lock of one of its keys.
 func (p *Purgatory[K]) waiting(h Pending, clock time.Time) Waiting[K] {
 	x := Waiting[K]{Pending: h, Age: max(clock.Sub(base)-h.w.since, 0), p: p, n: int(h.w.n)}
 	if x.n <= inRecord {
@@ -89,12 +89,12 @@ func (p *Purgatory[K]) waiting(h Pending, clock time.Time) Waiting[K] {
 	return x
 }
 
-// Oldest returns the n operations that have waited longest, the oldest first; all if there
-// are fewer. It takes O(log n) for each operation that it reads: for a key at most those
-// that are older than the n found so far and one more, for they stand there as they began
-// to watch. So an operation is missing if its first check took so long that n younger ones
-// were there before it, or if it came at the same time as others that are not. It holds a
-// key's lock for 64 operations at most.
+// Oldest returns the n operations that have waited longest, the oldest first, or all if there
+// are fewer. It takes O(log n) for each operation that it reads. For each key it reads at most
+// the operations older than the n found so far and one more, because a list is ordered by when
+// operations began to watch. So an operation is missing if its first check took so long that n
+// younger ones began to watch before it, or if it began at the same time as others that are
+// returned. Oldest holds a key's lock for 64 operations at most.
 func (p *Purgatory[K]) Oldest(n int) []Waiting[K] {
 	p.mustBeMade()
 	if n < 1 {
@@ -102,7 +102,7 @@ func (p *Purgatory[K]) Oldest(n int) []Waiting[K] {
 	}
 	clock, top, twice := time.Now(), best.New[Waiting[K]](n, p.Len()), map[Pending]bool{}
 	now := clock.Sub(base)
-	// see reports whether those behind it in a list need to be read.
+	// see reports whether the operations behind h in its list need to be read.
 	see := func(h Pending, hash uint64) bool {
 		age := now - h.w.since
 		if !top.Accepts(int64(age)) {
@@ -140,8 +140,8 @@ func (p *Purgatory[K]) Oldest(n int) []Waiting[K] {
 	return top.Sorted()
 }
 
-// Keys returns the keys that the operation watches, in the order in which they were
-// given; none once it has ended. It takes a lock for each.
+// Keys returns the keys that the operation watches, in the order given, or none once it has
+// ended. It takes a lock for each.
 func (x Waiting[K]) Keys() []K {
 	var keys []K
 	w, hashes := x.Pending.w, x.many
@@ -168,15 +168,15 @@ func (x Waiting[K]) Keys() []K {
 	return keys
 }
 
-// Hotspot is a key that stands out.
+// Hotspot is a key with many watchers.
 type Hotspot[K comparable] struct {
 	Key      K
-	Watching int           // operations that watch it
-	Oldest   time.Duration // for how long the first has waited: that began to watch, or, in a Threshold, that has the lowest goal
+	Watching int           // number of operations that watch it
+	Oldest   time.Duration // waiting time of the first watcher or, in a Threshold, of the operation with the lowest goal
 }
 
-// Hotspots returns the n keys that most operations watch, those with more of them
-// first; all keys if there are fewer. It takes O(log n) for each key.
+// Hotspots returns the n keys with the most watchers, in descending order, or all keys if there
+// are fewer. It takes O(log n) for each key.
 func (p *Purgatory[K]) Hotspots(n int) []Hotspot[K] {
 	p.mustBeMade()
 	now, top := now(), best.New[Hotspot[K]](n, p.KeyCount())

@@ -8,11 +8,11 @@ import (
 	"github.com/seed-782fa212/limbo/internal/best"
 )
 
-// WaitingGoal is a goal that an operation waits for, as [Threshold.All] finds it.
+// WaitingGoal is a goal that is still to be reached, as [Threshold.All] finds it.
 type WaitingGoal[K comparable, N cmp.Ordered] struct {
 	Goal[K, N]
 	Pending  Pending
-	Age      time.Duration // since the operation came
+	Age      time.Duration // since the operation began
 	Deadline time.Time     // when it expires, with a monotonic reading; zero: never
 }
 
@@ -28,7 +28,7 @@ func (t *Threshold[K, N]) All() iter.Seq[WaitingGoal[K, N]] {
 	}
 }
 
-// allOf calls yield with the goals of a key, a batch for each turn of its lock.
+// allOf calls yield with the goals of a key. It takes the key's lock once for each batch.
 func (t *Threshold[K, N]) allOf(key K, hash uint64, clock time.Time, yield func(WaitingGoal[K, N]) bool) bool {
 	var some []WaitingGoal[K, N]
 	return t.eachOf(key, hash, func(g *goal[K, N]) { some = append(some, g.waiting(clock)) }, func() bool {
@@ -42,18 +42,18 @@ func (t *Threshold[K, N]) allOf(key K, hash uint64, clock time.Time, yield func(
 	})
 }
 
-// eachOf calls see with the goals of a key, under its lock, and then, without it after each
-// batch, then, until that returns false.
+// eachOf calls see with each goal of a key, under the key's lock. After each batch it calls
+// then without the lock, and stops when then returns false.
 func (t *Threshold[K, N]) eachOf(key K, hash uint64, see func(*goal[K, N]), then func() bool) bool {
 	var last N
-	var seq uint64 // of the goal that was met last; 0: none was
+	var seq uint64 // of the goal that was read last; 0: none
 	for left := -1; left != 0; {
 		n := 0
 		b := t.table.lock(uint32(hash))
 		if e := b.find(key, hash); e != nil {
 			g := e.value.first
 			if left < 0 {
-				left = e.value.n // those that come now would keep it going for ever
+				left = e.value.n // without a limit, new goals could prolong the loop for ever
 			} else {
 				g = e.value.after(last, seq)
 			}
@@ -76,7 +76,7 @@ func (t *Threshold[K, N]) eachOf(key K, hash uint64, see func(*goal[K, N]), then
 }
 
 // Oldest returns the n goals still to be reached whose operations have waited longest, the
-// oldest first; all if there are fewer. It takes O(log n) for each goal, and holds a key's
+// oldest first, or all if there are fewer. It takes O(log n) for each goal, and holds a key's
 // lock for 64 of them at most.
 func (t *Threshold[K, N]) Oldest(n int) []WaitingGoal[K, N] {
 	t.mustBeMade()
@@ -104,7 +104,7 @@ func (t *Threshold[K, N]) Oldest(n int) []WaitingGoal[K, N] {
 	return top.Sorted()
 }
 
-// waiting describes a goal. The lock of its key is held.
+// waiting describes a goal. The caller holds its key's lock.
 func (g *goal[K, N]) waiting(clock time.Time) WaitingGoal[K, N] {
 	w := &g.waiter.waiter
 	x := WaitingGoal[K, N]{Goal: Goal[K, N]{g.key, g.number}, Pending: w.handle(), Age: max(clock.Sub(base)-w.since, 0)}
@@ -114,7 +114,7 @@ func (g *goal[K, N]) waiting(clock time.Time) WaitingGoal[K, N] {
 	return x
 }
 
-// Hotspots returns the n keys with most goals still to be reached. See
+// Hotspots returns the n keys with the most goals still to be reached. See
 // [Purgatory.Hotspots].
 func (t *Threshold[K, N]) Hotspots(n int) []Hotspot[K] {
 	t.mustBeMade()

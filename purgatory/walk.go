@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// batch is how many operations are taken from a list for one turn of its lock: all that
-// are side by side, so that a walk never pauses there. fewFound is for how many there is
-// room in the walk itself.
+// batch is the maximum number of operations taken from a list while its lock is held once. It
+// covers the contiguous ones, so that a walk never pauses among them. Up to fewFound operations
+// are stored in the walk itself.
 const (
 	batch    = maxNear
 	fewFound = 8
@@ -15,34 +15,34 @@ const (
 
 var founds = sync.Pool{New: func() any { return new([batch]Pending) }}
 
-// walk is one way through the operations that watch a key, in the order in which
-// they came. No lock is held while it visits one.
+// walk is one pass over the operations that watch a key, in order of arrival. It holds no lock
+// while it visits one.
 //
-// It reaches all that watch when it begins and have not ended when their turn comes;
-// not, but by chance, those that come later, so operations that watch the key again as
-// they complete do not keep it going for ever.
+// It reaches all operations that watch when it begins and have not ended by their turn. It does
+// not, or only by chance, reach later ones, so operations that watch the key again as they
+// complete do not prolong the walk for ever.
 type walk[K comparable] struct {
 	table *table[K, watchlist]
 	key   K
 	hash  uint64
-	// left is how many operations it still may meet. They go from anywhere in
-	// the list, and come at its end: those that were there when it began are
-	// met first.
+	// left is the maximum number of operations still to be read. Operations leave from anywhere
+	// in the list and arrive at its end, so the ones present at the beginning come first.
 	left int
-	// chunk and from are where it goes on after this batch; nil: nowhere.
+	// chunk and from are the position from which the walk continues after this batch; nil:
+	// none.
 	chunk *chunk
 	from  int
 
 	few   [fewFound]Pending
-	many  *[batch]Pending // instead, if they may be more
-	at, n int             // those of at to n-1 are yet to visit
+	many  *[batch]Pending // used instead if there may be more
+	at, n int             // entries at to n-1 are still to be visited
 
 	visit visit
 	cause error // for cancelling
-	ended int   // operations, by this walk
+	ended int   // operations ended by this walk
 }
 
-// visit is what a walk does with each operation.
+// visit is the action of a walk on each operation.
 type visit uint8
 
 const (
@@ -50,7 +50,7 @@ const (
 	cancelling
 )
 
-// begin finds the first batch.
+// begin reads the first batch.
 func (w *walk[K]) begin() {
 	b := w.table.lock(uint32(w.hash))
 	if e := b.find(w.key, w.hash); e != nil {
@@ -60,10 +60,10 @@ func (w *walk[K]) begin() {
 	b.mu.Unlock()
 }
 
-// proceed finds the next batch.
+// proceed reads the next batch.
 func (w *walk[K]) proceed() {
 	b := w.table.lock(uint32(w.hash))
-	e := b.find(w.key, w.hash) // it is there: a walk goes on from it
+	e := b.find(w.key, w.hash) // the entry exists: a walk is paused in it
 	w.fillLocked(&e.value)
 	if e.value.shorten(uint32(w.hash)); e.value.empty() {
 		w.table.removeLocked(b, e)
@@ -71,13 +71,13 @@ func (w *walk[K]) proceed() {
 	b.mu.Unlock()
 }
 
-// look finds the first batch or the next one, and calls f with it under the key's lock,
-// for a caller that only reads. It reports whether there is more. abandon ends the walk.
+// look reads the first or the next batch, and calls f with it under the key's lock, for a
+// caller that only reads. It reports whether there are more. abandon ends the walk.
 func (w *walk[K]) look(f func(found []Pending)) (more bool) {
 	b := w.table.lock(uint32(w.hash))
 	defer b.mu.Unlock()
 	e := b.find(w.key, w.hash)
-	if e == nil { // gone before the first
+	if e == nil { // removed before the first batch
 		return false
 	}
 	first := w.chunk == nil
@@ -92,7 +92,7 @@ func (w *walk[K]) look(f func(found []Pending)) (more bool) {
 	return w.chunk != nil
 }
 
-// abandon ends a walk that looks, wherever it is.
+// abandon ends a walk that uses look, at any position.
 func (w *walk[K]) abandon() {
 	if w.chunk != nil {
 		w.left = 0
@@ -103,8 +103,8 @@ func (w *walk[K]) abandon() {
 	}
 }
 
-// fillLocked finds the batch that begins at the list's front, or where the walk has
-// paused, and has the chunk with the next one stay until the walk is there.
+// fillLocked reads the batch that begins at the list's front, or where the walk has paused. It
+// pins the chunk where the next batch begins until the walk continues there.
 func (w *walk[K]) fillLocked(l *watchlist) {
 	c, from, paused := w.chunk, w.from, w.chunk
 	w.chunk, w.at, w.n = nil, 0, 0
@@ -146,14 +146,14 @@ func (w *walk[K]) fillLocked(l *watchlist) {
 		paused.list.walks--
 		paused.list.tidy(paused)
 	}
-	// They lie anywhere. A look at all of them has them come into the cache
-	// together, and not each when its turn comes.
+	// The records are scattered in memory. Reading all of them first overlaps their cache
+	// misses.
 	for i := range found[:w.n] {
 		found[i] = found[i].w.handle()
 	}
 }
 
-// found returns the room for a batch.
+// found returns the storage of a batch.
 func (w *walk[K]) found() []Pending {
 	if w.many != nil {
 		return w.many[:]
@@ -161,9 +161,9 @@ func (w *walk[K]) found() []Pending {
 	return w.few[:]
 }
 
-// run visits this batch and all that follow. When a visit ends the goroutine, by
-// runtime.Goexit, the rest have their turn while it does: none of them misses
-// it for another's sake (P7).
+// run visits this batch and all that follow. If a visit ends the goroutine by runtime.Goexit,
+// the deferred call visits the rest while the goroutine ends, so that no operation misses its
+// visit because of another one (P7).
 func (w *walk[K]) run() {
 	whole := false
 	defer func() {
@@ -190,11 +190,11 @@ func (w *walk[K]) run() {
 	}
 }
 
-// check visits a batch: each operation is asked whether it can complete, or its owner is
-// told to ask. One that panics ends the batch early; run sees to the rest.
+// check visits a batch: it checks each operation, or asks its owner to. A check that panics
+// ends the batch early; run continues with the rest.
 //
-// One deferred function serves them all, and an operation whose check returns false, and that
-// nothing was asked of meanwhile, is let go in one step.
+// One deferred function serves all operations. An operation whose check returns false, and for
+// which no other check was requested, is released in one step.
 func (w *walk[K]) check() {
 	var asked *waiter // its TryComplete is running
 	defer func() {
@@ -222,7 +222,7 @@ func (w *walk[K]) check() {
 	}
 }
 
-// cancel visits a batch: each operation is ended as Cancelled.
+// cancel visits a batch: it ends each operation as Cancelled.
 func (w *walk[K]) cancel() {
 	for found := w.found(); w.at < w.n; {
 		h := found[w.at]

@@ -6,24 +6,23 @@ import (
 	"sync"
 )
 
-// watchlist is the operations that watch one key, in the order in which they came
-// (P11). The lock of its bucket guards it.
+// watchlist holds the operations that watch one key, in order of arrival (P11). The lock of its
+// bucket guards it.
 //
-// Up to maxNear of them stand side by side, the first in the bucket: a check reads them in
-// a few cache lines that follow each other, and an operation that leaves is found by
-// looking through them, so that it needs no room for where it is. What comes when there
-// are more is put into chunks, and has its place noted in its record.
+// The first maxNear operations are stored contiguously, beginning in the bucket: a check reads
+// them in a few consecutive cache lines, and a leaving operation is found by a scan, so it need
+// not record its position. Further operations are put into chunks, and record their place.
 //
-// What a short list needs comes first, so that with a string for a key it is in one
-// cache line with the bucket's lock and the key.
+// The fields that a short list needs come first, so that with string keys they share a cache
+// line with the bucket's lock and the key.
 //
-// Invariant: those side by side came before those in the chunks.
+// Invariant: the contiguous operations arrived before those in the chunks.
 type watchlist struct {
 	n       int32 // operations
-	near    int16 // of these, side by side
-	longer  bool  // there is a rest
+	near    int16 // of these, stored contiguously
+	longer  bool  // rest is in use
 	inPlace [inPlace]*waiter
-	rest    *rest // nil: not needed
+	rest    *rest // nil: not in use
 }
 
 const (
@@ -31,30 +30,31 @@ const (
 	maxNear = 64
 )
 
-// rest is what of a watchlist does not fit in place. It is not moved with its key.
+// rest holds the operations that do not fit into the watchlist itself. It does not move when
+// the key's entry moves.
 type rest struct {
 	near       [maxNear - inPlace]*waiter
 	head, tail *chunk
-	walks      int // that will go on from one of the chunks
+	walks      int // walks that will continue from one of the chunks
 }
 
-// chunk is a link of a long list. An unrolled linked list (Shao, Reppy and Appel,
-// 1994): operations that watch one key lie anywhere, and each is a cache miss when it
-// is checked; linked to one another they would be missed one after the other.
+// chunk is a node of a long list, an unrolled linked list (Shao, Reppy and Appel, 1994).
+// Operations that watch one key are scattered in memory, and each is a cache miss when it is
+// checked; if they were linked to each other, these misses could not overlap.
 type chunk struct {
 	list       *rest
 	next, prev *chunk
 	used       uint32 // a bit for each slot that holds an operation
-	end        uint16 // slots from here on are free; those before that are empty stay so
-	walks      uint16 // paused here; while it is not 0 the chunk stays linked, and end
+	end        uint16 // slots from here on are free; empty slots before it are not used again
+	walks      uint16 // walks paused here; while it is not 0, the chunk stays linked and end does not change
 	slots      [perChunk]*waiter
 }
 
-const perChunk = 27 // with the rest four cache lines
+const perChunk = 27 // makes a chunk four cache lines
 
-// place is where an operation is in a long list.
+// place is the position of an operation in a long list.
 type place struct {
-	chunk *chunk // nil: it is in no chunk
+	chunk *chunk // nil: in no chunk
 	slot  uint8
 }
 
@@ -66,7 +66,7 @@ var (
 // empty reports whether the key can be forgotten.
 func (l *watchlist) empty() bool { return l.n == 0 && !l.longer }
 
-// add appends an operation; key is which of its keys this is.
+// add appends an operation; key is the index of this key among the operation's keys.
 func (l *watchlist) add(w *waiter, key int) {
 	if l.near < maxNear && int32(l.near) == l.n {
 		l.addNear(w)
@@ -111,7 +111,7 @@ func (p *place) enter(l *rest, w *waiter) {
 	c.end++
 }
 
-// remove takes an operation out, and reports whether it was in this list.
+// remove removes an operation, and reports whether it was in this list.
 func (l *watchlist) remove(w *waiter, key int) bool {
 	if c := w.chunkOf(key); c != nil {
 		if c.list != l.rest {
@@ -129,7 +129,7 @@ func (l *watchlist) remove(w *waiter, key int) bool {
 	return true
 }
 
-// removeNear closes the gap that an operation leaves.
+// removeNear removes an operation from the contiguous ones and closes the gap.
 func (l *watchlist) removeNear(w *waiter) bool {
 	first := l.inPlace[:min(l.near, inPlace)]
 	i := slices.Index(first, w)
@@ -155,7 +155,7 @@ func (l *watchlist) removeNear(w *waiter) bool {
 	return true
 }
 
-// tidy drops a chunk that nobody needs any more.
+// tidy frees a chunk that is not needed any more.
 func (l *rest) tidy(c *chunk) {
 	switch {
 	case c.walks > 0:
@@ -179,8 +179,8 @@ func (l *rest) tidy(c *chunk) {
 	}
 }
 
-// shorten brings the operations back side by side when they are few again, and gives
-// back what they do not need then, if no walk has to go on there.
+// shorten moves the operations back into contiguous storage when they are few again, and
+// releases memory that is then unused, unless a walk has paused in the list.
 func (l *watchlist) shorten(hash uint32) {
 	if !l.longer || l.n > maxNear/2 || l.rest.walks > 0 {
 		return
@@ -203,7 +203,6 @@ func (l *watchlist) shorten(hash uint32) {
 	}
 }
 
-// all is an iterator over the operations, in order.
 func (l *watchlist) all(yield func(*waiter) bool) {
 	for _, w := range l.inPlace[:min(l.near, inPlace)] {
 		if !yield(w) {
@@ -227,14 +226,14 @@ func (l *watchlist) all(yield func(*waiter) bool) {
 	}
 }
 
-// first returns the operation that came first; nil if there is none.
+// first returns the operation that arrived first; nil if there is none.
 func (l *watchlist) first() *waiter {
 	if l.near > 0 {
 		return l.inPlace[0]
 	}
 	if l.longer {
 		for c := l.rest.head; c != nil; c = c.next {
-			if c.used != 0 { // and not kept by a walk only
+			if c.used != 0 { // an empty chunk is kept by a walk
 				return c.slots[bits.TrailingZeros32(c.used)]
 			}
 		}
@@ -242,7 +241,7 @@ func (l *watchlist) first() *waiter {
 	return nil
 }
 
-// holds reports whether an operation is in the list, by one of its keys.
+// holds reports whether the list contains an operation under its key-th key.
 func (l *watchlist) holds(w *waiter, key int) bool {
 	if c := w.chunkOf(key); c != nil {
 		return c.list == l.rest
@@ -255,9 +254,9 @@ func (l *watchlist) holds(w *waiter, key int) bool {
 	return false
 }
 
-// place returns where the operation notes its place in the list of a key. The lock
-// of the key's bucket guards it. The owner calls it as it enters the list; meanwhile
-// others, with the locks of other keys, may ask where the operation is.
+// place returns the operation's place in the list of a key. The lock of the key's bucket guards
+// it. The owner calls place as it enters the list, while other goroutines with the locks of
+// other keys may call chunkOf.
 func (w *waiter) place(key int) *place {
 	x := w.aside.Load()
 	if x == nil {
@@ -267,7 +266,7 @@ func (w *waiter) place(key int) *place {
 	return &x.places[key]
 }
 
-// chunkOf returns the chunk that the operation is in by one of its keys; nil: none.
+// chunkOf returns the chunk that holds the operation under a key; nil: none.
 func (w *waiter) chunkOf(key int) *chunk {
 	x := w.aside.Load()
 	if x == nil {
@@ -276,8 +275,8 @@ func (w *waiter) chunkOf(key int) *chunk {
 	return x.places[key].chunk
 }
 
-// forgetPlace is for an operation that has left a chunk, but not its list. Only places
-// in lists of that hash are looked at: they have the same lock.
+// forgetPlace clears the place of an operation that has left a chunk, but not its list. It
+// reads only places in lists of that hash, because these have the same lock.
 func (w *waiter) forgetPlace(hash uint32, c *chunk, slot int) {
 	for key, h := range w.keyHashes() {
 		if p := w.place(key); h == hash && p.chunk == c && int(p.slot) == slot {
