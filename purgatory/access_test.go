@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each call comes back, and each operation ends. This runs first: it says what hangs where
-// another test would only hang.
+// Each call returns, and each operation ends. This test runs first: where another test would
+// only hang, it reports what hangs.
 func TestNothingHangs(t *testing.T) {
 	within := func(what string, f func()) {
 		t.Helper()
@@ -24,7 +24,7 @@ func TestNothingHangs(t *testing.T) {
 			t.Fatalf("%s hangs", what)
 		}
 	}
-	// No cleanup: it would hang, too.
+	// No cleanup: it would hang as well.
 	p, err := New[int](Options{MaxPending: 100})
 	require.NoError(t, err)
 	ends := make(chan Outcome, 100)
@@ -103,8 +103,8 @@ func TestNothingHangs(t *testing.T) {
 	within("Threshold.Shutdown", func() { require.NoError(t, r.Shutdown(context.Background())) })
 }
 
-// A hash leads to the bucket that has its keys, at each size of the table; and the lock of a
-// bucket that has just lost its keys is not kept.
+// A hash leads to the bucket with its keys at each size of the table, and lock does not keep
+// the lock of a bucket that has just lost its keys.
 func TestTableLeads(t *testing.T) {
 	var x table[int, int]
 	x.init()

@@ -12,9 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An operation's timeout is entered on the wheel when it has waited for a while, and only
-// if it waits still; what has ended leaves the list of arrivals and the wheel within
-// 100 ms (P5).
+// An operation's timeout is entered on the wheel only if it still waits after a while. Ended
+// operations leave the list of arrivals and the wheel within 100 ms (P5).
 func TestArrivalsSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{})
@@ -39,7 +38,7 @@ func TestArrivalsSweep(t *testing.T) {
 		require.Zero(t, p.clock.timers.Len())
 		require.Zero(t, p.Stats().Wheel.EmptyWakeups)
 
-		// One by one, at any time: within 100 ms all is gone.
+		// One by one, at any time: all leave within 100 ms.
 		for range 300 {
 			h := park(t, p, newOp(t), time.Hour, 1)
 			time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond)
@@ -57,8 +56,8 @@ func TestArrivalsSweep(t *testing.T) {
 	})
 }
 
-// T1, T2: operations of any timeout, with sweeps between, expire in time: never early,
-// and at most a tick late; also those whose first check takes nearly as long.
+// T1, T2: operations of any timeout, with sweeps in between, expire in time: never early, and
+// at most a tick late, even if their first check takes nearly as long.
 func TestArrivalsExpireInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{Tick: time.Millisecond})
@@ -102,9 +101,9 @@ func TestArrivalsExpireInTime(t *testing.T) {
 	})
 }
 
-// An operation that is being checked while the sweep comes, and for long, expires in
-// time all the same: its outcome is decided then. When its check is over, and its
-// timeout is far, the wheel holds its timer and no more.
+// An operation whose long check runs during the sweep still expires in time: its outcome is
+// decided then. When its check has returned and its timeout is far, the wheel holds only its
+// timer.
 func TestArrivalsWhileChecked(t *testing.T) {
 	for _, timeout := range []time.Duration{80 * time.Millisecond, 200 * time.Millisecond, 10 * time.Second} {
 		for _, checkFor := range []time.Duration{60 * time.Millisecond, 150 * time.Millisecond, 5 * time.Second, time.Minute} {
@@ -115,7 +114,7 @@ func TestArrivalsWhileChecked(t *testing.T) {
 					if n == 3 {
 						time.Sleep(checkFor)
 					}
-					return n == 3 && checkFor > timeout // too late
+					return n == 3 && checkFor > timeout // after the timeout
 				}
 				start := time.Now()
 				h := park(t, p, op, timeout, 1)
@@ -141,9 +140,9 @@ func TestArrivalsWhileChecked(t *testing.T) {
 	}
 }
 
-// T1, T2: an operation whose first or second check takes long, or whose numbers take long
-// to be read, expires as if they had not, whatever came meanwhile; and at once after a
-// check that was longer than its timeout.
+// T1, T2: an operation with a slow first or second check, or with numbers that are slow to
+// read, expires as if they were fast, whatever arrives in between, and at once after a check
+// longer than its timeout.
 func TestArrivalsAfterSlowCheck(t *testing.T) {
 	const tick = time.Millisecond
 	watch := map[string]func(*testing.T, *testOp, time.Duration, bool){
@@ -221,8 +220,8 @@ func beside(t *testing.T, busy bool, come func()) {
 	}()
 }
 
-// While a sweep enters an operation's timeout, whoever checks or ends the operation waits
-// for that: no check runs, so its Complete is called before they return.
+// While a sweep enters an operation's timeout, a goroutine that checks or ends the operation
+// waits for it: no check runs, so Complete is called before they return.
 func TestEndsWhileItIsSwept(t *testing.T) {
 	p := open[int](t, Options{})
 	for name, end := range map[string]func(Pending, *testOp) bool{

@@ -15,7 +15,7 @@ import (
 
 var errGone = errors.New("gone")
 
-// P14: a goroutine that waits learns how that ended, as one error, at the right time.
+// P14: a waiting goroutine receives the reason as one error, at the right time.
 func TestAwait(t *testing.T) {
 	type answer struct {
 		err error
@@ -80,7 +80,7 @@ func TestAwait(t *testing.T) {
 	}
 }
 
-// P8, P12.
+// P8, P12: the errors of bad input and of a closed purgatory.
 func TestAwaitBadInput(t *testing.T) {
 	p, th := open[int](t, Options{}), openThreshold(t, Options{})
 	yes := func() bool { return true }
@@ -93,7 +93,7 @@ func TestAwaitBadInput(t *testing.T) {
 	require.Equal(t, ErrClosed, p.Await(t.Context(), 1, yes, 1))
 }
 
-// P7, P14: a condition that panics is reported, and the goroutine learns of it.
+// P7, P14: a condition that panics is reported, and Await returns the panic.
 func TestAwaitPanics(t *testing.T) {
 	var panics atomic.Int32
 	p := open[int](t, Options{OnPanic: func(Panic) { panics.Add(1) }})
@@ -163,8 +163,8 @@ func TestFutures(t *testing.T) {
 	})
 }
 
-// Quorum returns when it is decided, and not later: with all successes and failures of up
-// to four futures, one a second, and every number of them.
+// Quorum returns exactly when it is decided: with all successes and failures of up to four
+// futures, one a second, and every n.
 func TestQuorum(t *testing.T) {
 	for of := 1; of <= 4; of++ {
 		for n := 1; n <= of; n++ {
@@ -216,8 +216,8 @@ func TestQuorum(t *testing.T) {
 	}
 }
 
-// A timeout of zero or less ends at once. In real time, because the time that passes
-// within the call is what wrapped around.
+// A timeout of zero or less ends at once. In real time, because the time that passes within the
+// call is what used to overflow.
 func TestQuorumWithoutTime(t *testing.T) {
 	s, err := NewFutures[int](Options{})
 	require.NoError(t, err)
@@ -239,7 +239,7 @@ func TestQuorumWithoutTime(t *testing.T) {
 	require.NoError(t, s.Shutdown(context.Background()))
 }
 
-// One timeout covers the whole call: a future that is set meanwhile does not extend it.
+// One timeout covers the whole call: setting a future does not extend it.
 func TestQuorumHasOneTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := NewFutures[int](Options{})
@@ -258,7 +258,7 @@ func TestQuorumHasOneTimeout(t *testing.T) {
 	})
 }
 
-// Quorum gives up as Await does, and refuses what can never be.
+// Quorum gives up as Await does, and refuses an impossible n.
 func TestQuorumGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := NewFutures[int](Options{})

@@ -50,8 +50,8 @@ func BenchmarkWatch(b *testing.B) {
 	}
 }
 
-// BenchmarkContext is what a context adds (P9): nothing if it cannot be
-// cancelled, otherwise a hook that is set and taken away.
+// BenchmarkContext measures the cost of a context (P9): nothing if it cannot be cancelled,
+// otherwise a hook that is set and removed.
 func BenchmarkContext(b *testing.B) {
 	cancellable, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -75,9 +75,9 @@ func BenchmarkContext(b *testing.B) {
 	}
 }
 
-// BenchmarkListings measures what observe's page asks for each second, with 40,000 and a
-// million operations pending: each with a key of its own, each with three of 10,000 keys, or
-// all on one. most is how many are listed.
+// BenchmarkListings measures the calls that observe's page makes each second, with 40,000 and a
+// million operations pending: each with its own key, each with three of 10,000 keys, or all on
+// one. most is the number listed.
 func BenchmarkListings(b *testing.B) {
 	for _, n := range []int{40_000, 1_000_000} {
 		for _, keys := range []string{"own", "shared", "one"} {

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// P10: beyond MaxPending there is ErrFull, and nothing of what it refused;
-// each kind of end makes room for one, and one only.
+// P10: beyond MaxPending operations are refused with ErrFull and leave no trace; each kind of
+// end frees the capacity of exactly one.
 func TestP10Full(t *testing.T) {
 	for _, e := range endings {
 		if e.outcome == Closed {
@@ -48,7 +48,7 @@ func TestP10Full(t *testing.T) {
 				require.Equal(t, e.outcome, op.Outcome())
 				park(t, s.p, newOp(t), time.Hour, 1)
 				refused()
-				// One that need not wait is not refused.
+				// An operation that need not wait is not refused.
 				now := newOp(t)
 				now.ready.Store(true)
 				h, err := s.p.TryCompleteElseWatch(context.Background(), now, time.Hour, 1)
@@ -61,8 +61,8 @@ func TestP10Full(t *testing.T) {
 	}
 }
 
-// P10: an operation that ends makes room before its Complete, so that one
-// added from there fits, at the limit too (as timers 5 has it for timers).
+// P10: an operation frees its capacity before its Complete, so that its Complete can add one,
+// even at the limit (as timers 5 says for timers).
 func TestP10AddedFromComplete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{MaxPending: 2})
@@ -91,7 +91,7 @@ func TestP10AddedFromComplete(t *testing.T) {
 	})
 }
 
-// P10: a second check that returns true, or panics, gives its place back.
+// P10: a second check that returns true, or panics, frees the capacity.
 func TestP10SecondCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{MaxPending: 1, OnPanic: func(Panic) {}})
@@ -113,7 +113,7 @@ func TestP10SecondCheck(t *testing.T) {
 	})
 }
 
-// P10: an operation that ends is counted out before it leaves its place to another: or
+// P10: an ended operation is subtracted from the count before another can take its capacity, or
 // Len would exceed the bound.
 func TestP10PlaceIsFreedLast(t *testing.T) {
 	p := open[int](t, Options{MaxPending: 1})
@@ -121,7 +121,7 @@ func TestP10PlaceIsFreedLast(t *testing.T) {
 	ended := make(chan bool)
 	var once sync.Once
 	held := int64(-1)
-	p.each(func(*tally) { // it holds the locks of all
+	p.each(func(*tally) { // it holds the locks of all parts
 		once.Do(func() {
 			go func() {
 				defer close(ended)
@@ -138,8 +138,8 @@ func TestP10PlaceIsFreedLast(t *testing.T) {
 	shut(t, p)
 }
 
-// P10: the bound is exact under concurrency: never more wait, and when no more
-// are coming and none was refused needlessly, exactly so many do.
+// P10: the bound is exact under concurrency: never more operations wait, and once none arrives
+// and none was refused needlessly, exactly MaxPending wait.
 func TestP10ExactUnderConcurrency(t *testing.T) {
 	const bound, goroutines = 10, 8
 	p := open[int](t, Options{MaxPending: bound})
@@ -150,14 +150,14 @@ func TestP10ExactUnderConcurrency(t *testing.T) {
 			for range 2000 {
 				op := newOp(t)
 				op.try = func(n int) bool {
-					if n == 2 { // it has its place
+					if n == 2 { // it has been counted
 						if now := waiting.Add(1); now > most.Load() {
 							most.Store(now)
 						}
 					}
 					return false
 				}
-				// Counted down before the place is given back.
+				// Counted down before the capacity is freed.
 				h, err := p.TryCompleteElseWatch(context.Background(), op, NoTimeout, rand.IntN(3), 3)
 				switch {
 				case err == ErrFull:

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// P9: CancelForKey ends all that watch the key, on their other keys as well,
-// nobody else, and returns how many.
+// P9: CancelForKey ends all operations that watch the key, on their other keys as well, and no
+// others, and returns their number.
 func TestP9CancelForKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[string](t, Options{})
@@ -40,8 +40,8 @@ func TestP9CancelForKey(t *testing.T) {
 	})
 }
 
-// P9: CancelForKey counts those that this call decided: not one that has ended
-// otherwise, but one that is being checked, which its checker ends.
+// P9: CancelForKey counts the operations that it decided: not one that has ended otherwise, but
+// one that is being checked and that its checker ends.
 func TestP9CancelForKeyCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{})
@@ -71,15 +71,15 @@ func TestP9CancelForKeyCounts(t *testing.T) {
 	})
 }
 
-// P9: a zero handle, as of an operation that completed at once, is harmless.
+// P9: the methods of a zero handle, as for an operation that completed at once, do nothing.
 func TestP9NilHandle(t *testing.T) {
 	var h Pending
 	require.False(t, h.Cancel(nil))
 	require.False(t, h.ForceComplete())
 }
 
-// P9: a context that is done ends its operations as cancelled, and only those,
-// whenever that happens: before, during and after the registration.
+// P9: a context that is done ends its own operations as cancelled, before, during and after the
+// registration.
 func TestP9Context(t *testing.T) {
 	for _, when := range []string{"before", "first check", "second check", "hooking", "later"} {
 		t.Run(when, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestP9Context(t *testing.T) {
 				h, err := p.TryCompleteElseWatch(given, op, time.Hour, 1, 2)
 				require.NoError(t, err)
 				switch when {
-				case "hooking": // whoever is faster
+				case "hooking": // a race
 				case "later":
 					require.NotZero(t, h)
 					time.Sleep(time.Minute)
@@ -127,7 +127,7 @@ func TestP9Context(t *testing.T) {
 	}
 }
 
-// lateContext is done when it has been asked whether it is.
+// lateContext becomes done just after its first Err.
 type lateContext struct {
 	context.Context
 	cancel func()
@@ -157,8 +157,8 @@ func TestP9ContextDoneButReady(t *testing.T) {
 	})
 }
 
-// P9: a client that hangs up frees all it had parked, and a deadline of its
-// context is one for the operation.
+// P9: a client that disconnects cancels all its pending operations, and a deadline of its
+// context applies to the operation.
 func TestP9ClientHangsUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{})

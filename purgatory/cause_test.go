@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// P14: each way to end tells the operation why, and OnEnd too.
+// P14: Complete and OnEnd receive the cause of each kind of end.
 func TestP14Cause(t *testing.T) {
 	why := errors.New("why")
 	for name, c := range map[string]struct {
@@ -66,8 +66,8 @@ func TestP14Cause(t *testing.T) {
 	}
 }
 
-// P14: of many that cancel at once one is told that it did, and it is its cause that the
-// operation gets; also if the record has served others before.
+// P14: of many concurrent cancels one returns true, and the operation receives its cause, even
+// if the record served others before.
 func TestP14CancelsRacing(t *testing.T) {
 	p := open[int](t, Options{})
 	for range 3000 {
@@ -99,7 +99,7 @@ func TestP14CancelsRacing(t *testing.T) {
 	shut(t, p)
 }
 
-// P14, P7: why a check failed.
+// P14, P7: the cause says why a check failed.
 func TestP14Failed(t *testing.T) {
 	broken := errors.New("broken")
 	for want, misdeed := range map[string]func(){
@@ -128,7 +128,7 @@ func TestP14Failed(t *testing.T) {
 	}
 }
 
-// A hook that panics is reported, and the operation has its Complete all the same.
+// A panic of the hook is reported, and the operation still has its Complete.
 func TestP14HookPanics(t *testing.T) {
 	var panics []any
 	p := open[int](t, Options{

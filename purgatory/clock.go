@@ -23,7 +23,7 @@ type Clock struct {
 	mu     sync.Mutex
 	users  int           // guarded by mu; purgatories that are not shut down
 	closed bool          // guarded by mu; no more users may join
-	done   chan struct{} // closed when the clock is closed, its last user has left and its goroutines have ended
+	done   chan struct{} // closed when the clock is, the last user has left, and all goroutines ended
 }
 
 // ClockOptions configures a clock. The zero value is a good default.

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// P17: purgatories, thresholds and futures on one wheel: each keeps its own timeouts,
-// deferred keys and figures, and one that is shut down takes nothing from the others.
+// P17: purgatories, thresholds and futures on one wheel each keep their own timeouts, deferred
+// keys and statistics, and shutting one down does not affect the others.
 func TestP17OneWheel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wheel, err := NewClock(ClockOptions{Name: "all", Workers: 2})
@@ -45,7 +45,7 @@ func TestP17OneWheel(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.Equal(t, Expired, long.Outcome())
 
-		// The wheel goes when its last user has.
+		// The wheel ends after its last user.
 		done := make(chan error)
 		go func() { done <- wheel.Shutdown(t.Context()) }()
 		synctest.Wait()
@@ -71,8 +71,8 @@ func TestP17OneWheel(t *testing.T) {
 	})
 }
 
-// P12, P17: on a shared wheel too a shutdown waits for the Complete that a worker is in,
-// and is seen through when its ctx ends first.
+// P12, P17: on a shared wheel a shutdown also waits for a Complete that runs on a worker, and
+// it finishes even if its ctx ends first.
 func TestP17ShutdownWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wheel, err := NewClock(ClockOptions{})
@@ -102,7 +102,7 @@ func TestP17ShutdownWaits(t *testing.T) {
 		default:
 		}
 		close(goOn)
-		<-ended // though nobody calls Shutdown again
+		<-ended // without another call of Shutdown
 		require.NoError(t, p.Shutdown(t.Context()))
 		wheel.Close()
 		wheel.Close()
@@ -110,7 +110,7 @@ func TestP17ShutdownWaits(t *testing.T) {
 	})
 }
 
-// P17: bad options of a wheel are named; a nil context panics.
+// P17: errors name bad options of a wheel; a nil context panics.
 func TestP17BadInput(t *testing.T) {
 	_, err := NewClock(ClockOptions{Tick: -1})
 	require.ErrorContains(t, err, "purgatory: ")
@@ -123,8 +123,7 @@ func TestP17BadInput(t *testing.T) {
 	require.NoError(t, wheel.Shutdown(t.Context()))
 }
 
-// P17: a purgatory that holds nothing costs at most 8 KiB on a shared wheel, and 48 KiB
-// with one of its own.
+// P17: an empty purgatory costs at most 8 KiB on a shared wheel, and 48 KiB with its own.
 func TestP17Idle(t *testing.T) {
 	wheel, err := NewClock(ClockOptions{})
 	require.NoError(t, err)

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// P6: a caller that holds a lock which the check takes hands the key over.
+// P6: a caller that holds a lock which the check takes can use CheckAndCompleteLater.
 func TestP6DeferredUnderALock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{})
@@ -45,9 +45,8 @@ func TestP6DeferredUnderALock(t *testing.T) {
 	})
 }
 
-// P6: hand-overs of a key coalesce until its check begins: a thousand while
-// the worker is blocked come to one check, and so for every key, in the order
-// they were first handed over.
+// P6: calls for a key coalesce until its check begins: a thousand while the worker is blocked
+// result in one check. That holds for every key, in the order of the first calls.
 func TestP6DeferredCoalesces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{Workers: 1})
@@ -90,8 +89,8 @@ func TestP6DeferredCoalesces(t *testing.T) {
 	})
 }
 
-// P2, P6: a key that is handed over while its check runs is checked again: that
-// check may have looked before the change.
+// P2, P6: a key that is added while its check runs is checked again: that check may have read
+// the state before the change.
 func TestP6DeferredDuringTheCheck(t *testing.T) {
 	for _, workers := range []int{1, 4} {
 		synctest.Test(t, func(t *testing.T) {
@@ -114,7 +113,7 @@ func TestP6DeferredDuringTheCheck(t *testing.T) {
 	}
 }
 
-// P6: a slow key holds no other up while a worker is free.
+// P6: a slow key delays no other key while a worker is free.
 func TestP6DeferredSlowKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{Workers: 2})
@@ -148,7 +147,7 @@ func TestP6DeferredSlowKey(t *testing.T) {
 	})
 }
 
-// P6, P2: nothing that was handed over is forgotten: many goroutines, few keys.
+// P6, P2: no deferred key is lost: many goroutines, few keys.
 func TestP6DeferredHammer(t *testing.T) {
 	p := open[int](t, Options{Workers: 3})
 	var changes, seen [5]atomic.Int64
@@ -173,7 +172,7 @@ func TestP6DeferredHammer(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	for key := range seen { // or the test times out
+	for key := range seen { // a failure is a timeout of the test
 		for seen[key].Load() != changes[key].Load() {
 			time.Sleep(0)
 		}
@@ -182,9 +181,8 @@ func TestP6DeferredHammer(t *testing.T) {
 	shut(t, p)
 }
 
-// P12: a key that is handed over while the purgatory is shut down is refused,
-// even if that had not begun when the call did: the queue's lock holds the call
-// up in between.
+// P12: a key that is added during the shutdown is refused, even if the shutdown began after the
+// call: the queue's lock delays the call in between.
 func TestP12HandedOverMeanwhile(t *testing.T) {
 	p := open[int](t, Options{})
 	p.deferred.mu.Lock()
@@ -198,8 +196,8 @@ func TestP12HandedOverMeanwhile(t *testing.T) {
 	shut(t, p)
 }
 
-// newBusyOp makes an operation that is never ready, each of whose checks waits for a turn
-// once it is watched.
+// newBusyOp makes an operation that is never ready. Once it is watched, each of its checks
+// waits for a turn.
 func newBusyOp(t testing.TB, turn <-chan bool) *testOp {
 	op := newOp(t)
 	op.try = func(n int) bool {
@@ -211,8 +209,8 @@ func newBusyOp(t testing.TB, turn <-chan bool) *testOp {
 	return op
 }
 
-// The memory of the keys that were handed over follows how many wait, also if
-// there is always one that waits; and it is given back after a burst.
+// The memory of deferred keys follows the number of waiting keys, even if the queue is never
+// empty, and is released after a burst.
 func TestDeferredMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{Workers: 1})
@@ -224,7 +222,7 @@ func TestDeferredMemory(t *testing.T) {
 			synctest.Wait()
 		}
 		most := 0
-		for i := range 5000 { // one is being checked, two wait, then one
+		for i := range 5000 { // one is being checked; two wait, then one
 			turn <- true
 			synctest.Wait()
 			require.Equal(t, 1, len(p.deferred.order)-p.deferred.head)
@@ -254,8 +252,7 @@ func TestDeferredMemory(t *testing.T) {
 	})
 }
 
-// What is known of each key is given back, too, if its burst is over before the last worker
-// is done.
+// The turns are released even if their burst ends before the last worker is done.
 func TestDeferredMemoryOfTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{Workers: 2})
@@ -272,7 +269,7 @@ func TestDeferredMemoryOfTurns(t *testing.T) {
 		require.Len(t, p.deferred.turns, 1, "the busy one")
 		later(2)
 		goOn <- true
-		goOn <- true // and once more, for it was queued meanwhile
+		goOn <- true // and once more, because it was queued again
 		synctest.Wait()
 		require.Nil(t, p.deferred.turns)
 		later(2)
@@ -285,7 +282,7 @@ func TestDeferredMemoryOfTurns(t *testing.T) {
 	})
 }
 
-// The order of hand-overs is kept across the moves of the queue's memory.
+// The order of keys survives the moves of the queue's memory.
 func TestDeferredOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{Workers: 1})
@@ -316,7 +313,7 @@ func TestDeferredOrder(t *testing.T) {
 				goOn <- true
 				synctest.Wait()
 				done := order.take()
-				require.LessOrEqual(t, len(done), 2) // the first one that began, and the next
+				require.LessOrEqual(t, len(done), 2) // the first that began, and the next
 				for _, key := range done {
 					require.Equal(t, want[0], key)
 					want = want[1:]

@@ -48,11 +48,11 @@
 // that is the difference between milliseconds and less than a microsecond. Use it wherever the
 // condition is "at least n". A Purgatory takes any condition.
 //
-//	produce, acks=all                the high watermark reaches its last offset   Threshold.Advance
-//	fetch, min bytes                 its partitions have enough bytes             Threshold.Advance
-//	group join                       all members have joined                      CheckAndComplete
-//	the same, under the group's lock                                              CheckAndCompleteLater
-//	a request to several brokers     each has answered                            Futures
+//	produce, acks=all               the high watermark reaches its last offset   Threshold.Advance
+//	fetch, min bytes                its partitions have enough bytes             Threshold.Advance
+//	group join                      all members have joined                      CheckAndComplete
+//	same, under the group's lock    all members have joined                      CheckAndCompleteLater
+//	request to several brokers      each has answered                            Futures
 //
 // [Purgatory.Await] and [Threshold.Await] block a goroutine until the condition holds, for code
 // that has a goroutine to spare.

@@ -11,12 +11,12 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// waiter is an operation that waits until it is told that it can complete.
+// waiter is an operation that waits until it is marked as ready.
 type waiter struct {
 	name  string
 	ready func() bool
-	says  bool                   // it prints why it ended, too
-	done  chan purgatory.Outcome // nil: it prints how it ended
+	says  bool                   // also print the cause
+	done  chan purgatory.Outcome // nil: print the outcome
 }
 
 func (w *waiter) TryComplete() bool { return w.ready != nil && w.ready() }
@@ -53,8 +53,8 @@ func ExampleNew() {
 	// Output: purgatory: Options.MaxPending is -4, must be 0 (no bound) or more
 }
 
-// produce is a request with acks=all: it is answered when both followers have
-// the record, or when its time is up.
+// produce is a request with acks=all: it is answered when both followers have the record, or
+// when its timeout passes.
 type produce struct {
 	offset   int
 	replicas *replicas
@@ -101,21 +101,21 @@ func ExamplePurgatory_TryCompleteElseWatch() {
 	defer p.Shutdown(context.Background())
 	r := &replicas{end: map[string]int{"follower 1": 7, "follower 2": 7}}
 
-	// Nobody has offset 7 yet: it has to wait.
+	// No follower has offset 7 yet, so the request waits.
 	h, _ := p.TryCompleteElseWatch(context.Background(), &produce{7, r, make(chan bool)}, 30*time.Second, "orders-0")
 	fmt.Println("waits:", !h.IsZero())
 
-	// After every change that may complete it, its key is checked.
+	// Check the key after every change that may complete the request.
 	r.fetched("follower 1", 8)
 	fmt.Println("completed:", p.CheckAndComplete("orders-0"))
 	r.fetched("follower 2", 8)
 	fmt.Println("completed:", p.CheckAndComplete("orders-0"))
 
-	// Everybody has this one: it is answered within the call.
+	// Both followers have this offset, so it is answered within the call.
 	h, _ = p.TryCompleteElseWatch(context.Background(), &produce{6, r, make(chan bool)}, 30*time.Second, "orders-0")
 	fmt.Println("waits:", !h.IsZero())
 
-	// And this one is not acknowledged in time.
+	// This one is not acknowledged in time.
 	late := &produce{8, r, make(chan bool)}
 	_, _ = p.TryCompleteElseWatch(context.Background(), late, 5*time.Millisecond, "orders-0")
 	<-late.answered
@@ -129,7 +129,7 @@ func ExamplePurgatory_TryCompleteElseWatch() {
 	// produce at offset 8: REQUEST_TIMED_OUT
 }
 
-// A client that hangs up frees what it waits for.
+// Cancelling a client's context ends the operation that it waits for.
 func ExamplePurgatory_TryCompleteElseWatch_context() {
 	p := start(purgatory.Options{})
 	defer p.Shutdown(context.Background())
@@ -147,8 +147,7 @@ func ExamplePurgatory_TryCompleteElseWatch_context() {
 	// Output: cancelled 0
 }
 
-// A consumer waits for 10 bytes of any of two partitions, for half a minute at
-// most.
+// A consumer waits at most half a minute for 10 bytes from either of two partitions.
 func ExamplePurgatory_CheckAndComplete() {
 	p := start(purgatory.Options{})
 	defer p.Shutdown(context.Background())
@@ -178,8 +177,8 @@ func ExamplePurgatory_CheckAndComplete() {
 	// append: 0 completed
 }
 
-// A consumer group holds its lock while a member joins. The waiting join takes
-// that lock as well, so its check must not run here: a worker has it.
+// A consumer group holds its lock while a member joins. The waiting join also takes that lock,
+// so its check must not run here: a worker runs it.
 func ExamplePurgatory_CheckAndCompleteLater() {
 	p := start(purgatory.Options{})
 	defer p.Shutdown(context.Background())
@@ -204,7 +203,7 @@ func ExamplePurgatory_CheckAndCompleteLater() {
 
 var errMoved = errors.New("the partition has moved")
 
-// A partition moves to another broker: whoever waits on it here is told.
+// When a partition moves to another broker, all requests that wait on it here are cancelled.
 func ExamplePurgatory_CancelForKey() {
 	p := start(purgatory.Options{})
 	defer p.Shutdown(context.Background())
@@ -227,7 +226,7 @@ func ExamplePending_ForceComplete() {
 	defer p.Shutdown(context.Background())
 
 	h, _ := p.TryCompleteElseWatch(context.Background(), &waiter{name: "join"}, time.Minute, "group")
-	fmt.Println(h.ForceComplete()) // whatever its check would say
+	fmt.Println(h.ForceComplete()) // without a check
 	fmt.Println(h.ForceComplete())
 	// Output:
 	// join completed
@@ -250,7 +249,7 @@ func ExamplePending_Cancel() {
 	// 0
 }
 
-// The timeout of a poll is its own answer: nothing has come.
+// A poll that times out has an answer of its own: there is no mail.
 func ExampleOutcome() {
 	p := start(purgatory.Options{})
 	defer p.Shutdown(context.Background())
@@ -304,7 +303,7 @@ func ExamplePurgatory_KeyCount() {
 	h, _ := p.TryCompleteElseWatch(context.Background(), &waiter{name: "poll"}, time.Minute, "a", "b")
 	fmt.Println("keys:", p.KeyCount())
 	h.Cancel(nil)
-	fmt.Println("keys:", p.KeyCount()) // a key without watchers is no more
+	fmt.Println("keys:", p.KeyCount()) // a key without watchers is removed
 	// Output:
 	// keys: 2
 	// poll cancelled
@@ -330,7 +329,7 @@ func ExamplePurgatory_Stats() {
 	// 0 1 0 1 0 1
 }
 
-// At the end everybody who waits is answered.
+// A shutdown answers all pending requests.
 func ExamplePurgatory_Shutdown() {
 	p := start(purgatory.Options{})
 	_, _ = p.TryCompleteElseWatch(context.Background(), &waiter{name: "poll"}, time.Minute, "inbox")
@@ -346,8 +345,8 @@ func ExamplePurgatory_Shutdown() {
 	// purgatory: closed
 }
 
-// A handler that has a goroutine to spare waits for its condition, and learns as one
-// error why it was not met.
+// A handler blocks its goroutine until a condition holds, or learns from the error why it did
+// not.
 func ExamplePurgatory_Await() {
 	p := start(purgatory.Options{})
 	defer p.Shutdown(context.Background())
@@ -384,7 +383,7 @@ func ExampleNewClock() {
 	// <nil>
 }
 
-// What waits can be asked.
+// All lists the pending operations.
 func ExamplePurgatory_All() {
 	p := start(purgatory.Options{})
 	defer p.Shutdown(context.Background())

@@ -10,8 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// P15: a hot deferred key has one worker at a time: the others are free for what
-// expires meanwhile.
+// P15: a hot deferred key occupies one worker at a time: the others are free for expiries.
 func TestP15HotDeferredKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{Workers: 2})
@@ -25,7 +24,7 @@ func TestP15HotDeferredKey(t *testing.T) {
 			}
 			return false
 		}
-		for range 5 { // so that a walk takes long, and others could overtake it
+		for range 5 { // makes a walk slow, so that others could overtake it
 			park(t, p, slow, NoTimeout, 1)
 			slow = &testOp{t: t, try: slow.try}
 		}
@@ -48,8 +47,8 @@ func TestP15HotDeferredKey(t *testing.T) {
 	})
 }
 
-// P15: an operation that checks its own key each time it is checked spins for a
-// bounded time, ends as Failed, and is reported.
+// P15: an operation that checks its own key in each check spins for a bounded time, ends as
+// Failed, and is reported.
 func TestP15ChecksItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var panics []Panic
@@ -75,8 +74,8 @@ func TestP15ChecksItself(t *testing.T) {
 	})
 }
 
-// P15: who is asked as often by others is not taken for one that asks itself, however
-// long that goes on; and nobody who asks is held up by it.
+// P15: an operation that others check as often is not mistaken for one that checks itself,
+// however long that goes on, and the goroutines that ask are not delayed by it.
 func TestP15AskedByOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{})
@@ -84,7 +83,7 @@ func TestP15AskedByOthers(t *testing.T) {
 		asked := make(chan bool)
 		op.try = func(n int) bool {
 			if n > 2 && n < 3*suspect {
-				asked <- true // somebody asks while the check runs
+				asked <- true // another goroutine asks while the check runs
 				<-asked
 			}
 			return op.ready.Load()
@@ -98,7 +97,7 @@ func TestP15AskedByOthers(t *testing.T) {
 			}
 			close(done)
 		}()
-		// And now and then while none runs.
+		// And now and then while no check runs.
 		stop := make(chan bool)
 		go func() {
 			for {
@@ -127,8 +126,8 @@ func TestP15AskedByOthers(t *testing.T) {
 	})
 }
 
-// P15: an operation that others have asked in a pause begins from the start: only a dozen
-// checks in a row that it has asked for itself make it fail.
+// P15: for an operation that others have asked in a pause the count restarts: only a dozen
+// checks in a row that it has requested itself make it fail.
 func TestP15AskedInPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{})
@@ -156,8 +155,8 @@ func TestP15AskedInPauses(t *testing.T) {
 	})
 }
 
-// P3, P15: an operation that is ended while its next check waits for a worker is not
-// checked any more.
+// P3, P15: an operation that is ended while its next check waits for a worker is not checked
+// again.
 func TestP15EndedBetweenChecks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{})
@@ -170,7 +169,7 @@ func TestP15EndedBetweenChecks(t *testing.T) {
 		}
 		h := park(t, p, op, NoTimeout, 1)
 		require.Zero(t, p.CheckAndComplete(1))
-		for op.checks.Load() <= suspect { // then there is a pause after each check
+		for op.checks.Load() <= suspect { // from then on a pause follows each check
 			time.Sleep(leastPause / 2)
 		}
 		checks := op.checks.Load()
@@ -185,7 +184,7 @@ func TestP15EndedBetweenChecks(t *testing.T) {
 	})
 }
 
-// P15: a goroutine that checks comes back, though others ask without end.
+// P15: CheckAndComplete returns even if others ask for checks without end.
 func TestP15CheckerComesBack(t *testing.T) {
 	p := open[int](t, Options{Workers: 1})
 	op := newOp(t)
@@ -199,7 +198,7 @@ func TestP15CheckerComesBack(t *testing.T) {
 			}
 		})
 	}
-	for range 1000 { // or the test times out
+	for range 1000 { // a failure is a timeout of the test
 		p.CheckAndComplete(1)
 	}
 	stop.Store(true)

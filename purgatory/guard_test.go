@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// faultyContext is a context of the user's own, which misbehaves in one of its methods, from
-// the call that is given on.
+// faultyContext is a user's context that misbehaves in one of its methods, from a given call
+// on.
 type faultyContext struct {
 	context.Context
 	method  string
@@ -42,8 +42,7 @@ func (c *faultyContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// selfHooking is a faultyContext that has an AfterFunc of its own, with a hook that cannot
-// be removed.
+// selfHooking is a faultyContext with its own AfterFunc, whose hook cannot be removed.
 type selfHooking struct{ *faultyContext }
 
 func (c selfHooking) AfterFunc(f func()) func() bool {
@@ -55,8 +54,8 @@ func (c selfHooking) AfterFunc(f func()) func() bool {
 	}
 }
 
-// P7: a context whose methods do not return, at whatever call, leaves no operation that
-// cannot end: it fails, or ends otherwise, once; the shutdown returns.
+// P7: a context whose methods do not return, at whatever call, leaves no operation that cannot
+// end: the operation fails, or ends otherwise, once; the shutdown returns.
 func TestP7ContextFails(t *testing.T) {
 	t.Setenv("GODEBUG", "panicnil=1")
 	for name, misdeed := range misdeeds {
@@ -119,7 +118,8 @@ func contextFails(t *testing.T, misdeed func(), method string, from int, how str
 	shut(t, p)
 }
 
-// P7: the operation of a context that panics is told so, and the panic is reported.
+// P7: when a context panics, its operation receives the panic as the cause, and the panic is
+// reported.
 func TestP7ContextPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var panics []any
@@ -139,8 +139,8 @@ func TestP7ContextPanics(t *testing.T) {
 	})
 }
 
-// P9: behind its guard a context of the standard library costs no goroutine, and the cause
-// of its end arrives.
+// P9: behind its guard a context of the standard library costs no goroutine, and the operation
+// receives its cause.
 func TestP9ContextCostsNoGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{})
@@ -177,14 +177,14 @@ func TestAwaitContextFails(t *testing.T) {
 			"Futures":   func(ctx context.Context) error { return f.Await(ctx, NoTimeout, All, future) },
 			"Quorum":    func(ctx context.Context) error { _, err := f.Quorum(ctx, NoTimeout, 1, future); return err },
 		}
-		from := map[string]int{"Done": 2, "Err": 1, "Value": 1} // the first call of Done comes before there is an operation
+		from := map[string]int{"Done": 2, "Err": 1, "Value": 1} // the first call of Done precedes the operation
 		delayed := func() int { return p.Len() + r.Len() + f.Len() }
 		for name, await := range await {
 			require.Panics(t, func() { _ = await((*faultyContext)(nil)) }, name)
 			require.Zero(t, delayed(), name)
 			for method, from := range from {
 				if name == "Quorum" && method == "Done" {
-					from++ // it asks itself, too
+					from++ // the context also calls itself
 				}
 				ctx, cancel := context.WithCancel(t.Context())
 				var err error

@@ -12,18 +12,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hammered is what the goroutines of a hammer count.
+// hammered holds the counters of a hammer's goroutines.
 type hammered struct {
 	accepted, refused, decided atomic.Int64
 	ends                       [outcomes]atomic.Int64
-	ending                     sync.WaitGroup // accepted, and not ended
+	ending                     sync.WaitGroup // accepted and not yet ended
 }
 
-// P1 to P10: many goroutines do everything to a few keys at once, with timeouts
-// of about the time that takes. Every operation that was accepted ends exactly
-// once, testOp and the race detector see to P3, and the figures add up. Some operations
-// have a key of their own, and nothing to end them but their timeout: on one processor all
-// others may be ended before a worker has its turn.
+// P1 to P10: many goroutines run all calls on a few keys at once, with timeouts of about the
+// time that takes. Every accepted operation ends exactly once, testOp and the race detector
+// check P3, and the statistics add up. Some operations have a key of their own and only their
+// timeout to end them: on one processor all others may have ended before a worker runs.
 func TestHammer(t *testing.T) {
 	const goroutines, each, keys = 8, 1500, 5
 	p := open[int](t, Options{Tick: 20 * time.Microsecond, Workers: 3, MaxPending: 300, OnPanic: func(Panic) {}})
@@ -133,7 +132,7 @@ func TestHammer(t *testing.T) {
 	for key := range keys {
 		p.CancelForKey(key, nil)
 	}
-	c.ending.Wait() // or the test times out
+	c.ending.Wait() // a failure is a timeout of the test
 	require.EqualValues(t, goroutines*each, c.accepted.Load()+c.refused.Load())
 	var sum int64
 	for o := range c.ends {
@@ -152,9 +151,8 @@ func TestHammer(t *testing.T) {
 	}
 }
 
-// P1, P2: each operation waits for one of its own changes, all on one key, and
-// only the changers have it checked: with nothing else to end them, every one
-// completes, once.
+// P1, P2: each operation waits for one of its own changes, all on one key, and only the
+// goroutines that make changes check it. Nothing else ends it, and each completes once.
 func TestHammerOneKey(t *testing.T) {
 	const goroutines, each = 6, 1500
 	p := open[string](t, Options{})
@@ -183,14 +181,14 @@ func TestHammerOneKey(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	for ended.Load() < goroutines*each { // or the test times out
+	for ended.Load() < goroutines*each { // a failure is a timeout of the test
 		runtime.Gosched()
 	}
 	shut(t, p)
 	require.EqualValues(t, goroutines*each, p.Stats().Completed)
 }
 
-// P12: the hammer goes on while the purgatory is shut down.
+// P12: the hammer runs while the purgatory shuts down.
 func TestHammerShutdown(t *testing.T) {
 	for round := range 30 {
 		p := open[int](t, Options{Tick: 20 * time.Microsecond, Workers: 2, OnPanic: func(Panic) {}})

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// P8: bad input is an error that names it, and nothing comes of it: nothing is
-// watched, and neither method is called.
+// P8: bad input is an error that names it, without effects: nothing is watched, and neither
+// method is called.
 func TestP8BadInput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nan := math.NaN()
@@ -41,7 +41,7 @@ func TestP8BadInput(t *testing.T) {
 		} {
 			require.PanicsWithValue(t, want, call)
 		}
-		// Of a context that panics nothing is left, either.
+		// A context that panics leaves nothing behind either.
 		require.Panics(t, func() { _, _ = p.TryCompleteElseWatch((*countingContext)(nil), newOp(t), time.Hour, 1) })
 		require.ErrorContains(t, p.CheckAndCompleteLater(nan), "the key is NaN")
 		require.Zero(t, p.CheckAndComplete(nan))
@@ -60,8 +60,8 @@ func TestP8BadInput(t *testing.T) {
 	})
 }
 
-// P8: a key of an interface type whose value cannot be compared panics in the
-// caller, as it does with a map, before anything is done.
+// P8: a key of an interface type whose value cannot be compared panics in the caller, as in a
+// map, before anything is changed.
 func TestP8UncomparableKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[any](t, Options{})
@@ -78,7 +78,7 @@ func TestP8UncomparableKey(t *testing.T) {
 			require.Zero(t, op.checks.Load()+op.ends.Load())
 			empty(t, p)
 		}
-		// No lock was left held, and keys of several types, nil too, are fine.
+		// No lock is left held, and keys of several types, nil included, work.
 		h := park[any](t, p, newOp(t), time.Hour, 1, "1", 1.0, nil, nested{1}, nil, uint8(1))
 		require.Equal(t, [3]int{1, 6, 6}, figures(p))
 		verify(t, p)
@@ -89,8 +89,8 @@ func TestP8UncomparableKey(t *testing.T) {
 	})
 }
 
-// P8: a key given twice counts once, in few keys and in many, and through it
-// the operation is checked once.
+// P8: a key given twice, among few or many keys, counts once, and its operation is checked
+// once.
 func TestP8DuplicateKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{})
@@ -114,9 +114,8 @@ func TestP8DuplicateKeys(t *testing.T) {
 	})
 }
 
-// P8: a timeout of zero or less expires at once, on a worker: never in the
-// caller's own goroutine, whatever the time between arming and returning. This
-// context holds the call up just there.
+// P8: a timeout of zero or less expires at once, on a worker: never on the caller's goroutine,
+// whatever the time between arming and returning. This context delays the call at that point.
 func TestP8NoTimeLeft(t *testing.T) {
 	for _, timeout := range []time.Duration{0, -1, -time.Hour, math.MinInt64} {
 		for _, held := range []bool{false, true} {
@@ -148,8 +147,7 @@ func TestP8NoTimeLeft(t *testing.T) {
 	}
 }
 
-// slowContext calls slow when it is asked whether it is done, which is once the operation is
-// in its lists.
+// slowContext calls slow in its Err, which is called once the operation is in its lists.
 type slowContext struct {
 	context.Context
 	slow func()
@@ -160,7 +158,7 @@ func (c slowContext) Err() error {
 	return c.Context.Err()
 }
 
-// P8: with no time left, an operation that its checks complete is completed.
+// P8: with no time left, an operation whose checks return true completes.
 func TestP8NoTimeLeftButReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{})
@@ -177,8 +175,8 @@ func TestP8NoTimeLeftButReady(t *testing.T) {
 	})
 }
 
-// P8: with no time left and no worker free, the operation can still be ended
-// otherwise. What waits for a worker then does nothing.
+// P8: with no time left and no worker free, the operation can still be ended otherwise. The
+// event that waits for a worker then does nothing.
 func TestP8NoTimeLeftAndNoWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{Workers: 1})
@@ -195,7 +193,7 @@ func TestP8NoTimeLeftAndNoWorker(t *testing.T) {
 		require.Equal(t, [3]int{1, 1, 1}, figures(p))
 		require.True(t, h.Cancel(nil))
 		require.Equal(t, [3]int{}, figures(p))
-		// The same, ended while TryCompleteElseWatch is still at it.
+		// The same, ended while TryCompleteElseWatch is still running.
 		late := newOp(t)
 		ctx := slowContext{t.Context(), func() { p.CancelForKey(2, nil) }}
 		h, err := p.TryCompleteElseWatch(ctx, late, 0, 2)
@@ -210,8 +208,7 @@ func TestP8NoTimeLeftAndNoWorker(t *testing.T) {
 	})
 }
 
-// P8: NoTimeout never expires, and costs no timer; what is just below does
-// not wrap around.
+// P8: NoTimeout never expires, and costs no timer; a timeout just below does not overflow.
 func TestP8NoTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{})
@@ -232,7 +229,7 @@ func TestP8NoTimeout(t *testing.T) {
 	})
 }
 
-// A timeout is kept: never early, and late by at most a tick.
+// A timeout is never early, and late by at most a tick.
 func TestTimeout(t *testing.T) {
 	for _, timeout := range []time.Duration{1, time.Microsecond, time.Millisecond - 1, time.Millisecond, time.Millisecond + 1, 300 * time.Millisecond, time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
@@ -253,8 +250,7 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// P8: an option out of range is an error that names it; what is in range is
-// taken.
+// P8: an option out of range is an error that names it; others are accepted.
 func TestP8Options(t *testing.T) {
 	shared, err := NewClock(ClockOptions{})
 	require.NoError(t, err)

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// P5, purgatory 4: an operation that ends, in whatever way, leaves all lists
-// and the wheel before its Complete is called, while others stay on its keys.
+// P5, purgatory 4: an operation that ends, in whatever way, leaves all lists and the wheel
+// before its Complete is called, while others stay on its keys.
 func TestP5NothingLeftBehind(t *testing.T) {
 	for _, e := range endings {
 		t.Run(e.name, func(t *testing.T) {
@@ -33,7 +33,7 @@ func TestP5NothingLeftBehind(t *testing.T) {
 				}
 				verify(t, s.p)
 				require.Equal(t, [3]int{3, 5, 3}, figures(s.p))
-				if e.outcome == Closed { // or they may be closed first, or last
+				if e.outcome == Closed { // otherwise they may be closed earlier or later
 					others[0].Cancel(nil)
 					others[1].Cancel(nil)
 				}
@@ -53,7 +53,7 @@ func TestP5NothingLeftBehind(t *testing.T) {
 	}
 }
 
-// figures are Len, Watched, Keys and the timers, by both ways to ask.
+// figures returns Len, Watched and Keys, and panics unless the methods and Stats agree.
 func figures[K comparable](p *Purgatory[K]) [3]int {
 	st := p.Stats()
 	if st.Pending != p.Len() || st.Watched != p.Watched() || st.Keys != p.KeyCount() {
@@ -62,8 +62,8 @@ func figures[K comparable](p *Purgatory[K]) [3]int {
 	return [3]int{st.Pending, st.Watched, st.Keys}
 }
 
-// P5: an operation counts as one that waits until it has left all its lists.
-// The lock of its second key's bucket holds it up in the middle of that.
+// P5: an operation counts as pending until it has left all its lists. The lock of its second
+// key's bucket delays it in between.
 func TestP5DelayedUntilItHasLeft(t *testing.T) {
 	p := open[int](t, Options{})
 	first, last := 0, 1
@@ -83,13 +83,13 @@ func TestP5DelayedUntilItHasLeft(t *testing.T) {
 	shut(t, p)
 }
 
-// bucketOf is the bucket of a key, while the table does not grow.
+// bucketOf returns the bucket of a key, while the table does not grow.
 func bucketOf[K comparable](p *Purgatory[K], key K) *bucket[K, watchlist] {
 	return p.table.at(uint32(p.hash(key)))
 }
 
-// P5: Keys counts keys with watchers. Where a walk has stopped, and the
-// watchers behind it have left, there is none.
+// P5: Keys counts keys with watchers: not a key where a walk has paused and whose watchers have
+// left.
 func TestP5KeysDuringAWalk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{})
@@ -113,8 +113,8 @@ func TestP5KeysDuringAWalk(t *testing.T) {
 	})
 }
 
-// P5, purgatory 4: once ended, an operation can be collected, while its handle
-// and the other watchers of its keys are held.
+// P5, purgatory 4: an ended operation can be collected while its handle and the other watchers
+// of its keys are kept.
 func TestP5PayloadIsCollected(t *testing.T) {
 	p := open[int](t, Options{})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -147,9 +147,8 @@ func TestP5PayloadIsCollected(t *testing.T) {
 	shut(t, p)
 }
 
-// P5: what a stale handle still points to is small: neither the keys that a
-// Threshold's operation had, nor the places of a Purgatory's that had very many,
-// nor the purgatory, nor the Threshold.
+// P5: a stale handle keeps little memory alive: neither the keys of a Threshold's operation,
+// nor the places of an operation with very many keys, nor the purgatory or the Threshold.
 func TestP5StaleHandlesPinLittle(t *testing.T) {
 	var gone atomic.Int32
 	watched := func(key *[1000]byte) { runtime.AddCleanup(key, func(int) { gone.Add(1) }, 0) }
@@ -188,8 +187,8 @@ func TestP5StaleHandlesPinLittle(t *testing.T) {
 	runtime.KeepAlive(handles)
 }
 
-// P5: the operation that a context's hook would reach is collected before the
-// context is done.
+// P5: an ended operation is collected before its context is done, although the context has a
+// hook for it.
 func TestP5ContextPinsNothing(t *testing.T) {
 	p := open[int](t, Options{})
 	ctx := &countingContext{Context: context.Background(), done: make(chan struct{})}
@@ -207,7 +206,7 @@ func TestP5ContextPinsNothing(t *testing.T) {
 	shut(t, p)
 }
 
-// countingContext counts the hooks that context.AfterFunc leaves with it.
+// countingContext counts the hooks that context.AfterFunc registers with it.
 type countingContext struct {
 	context.Context
 	done  chan struct{}
@@ -228,8 +227,8 @@ func (c *countingContext) AfterFunc(func()) func() bool {
 	}
 }
 
-// P5, purgatory 4 (KAFKA-2160): touch 100,000 keys once, and the map is empty;
-// hold them all at once, and its memory is given back after that.
+// P5, purgatory 4 (KAFKA-2160): after 100,000 keys were used one by one, the map is empty;
+// after all were used at once, its memory is released.
 func TestP5ManyKeys(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short leaves out what takes a second or more")
@@ -265,9 +264,10 @@ func heap() int {
 	return int(m.HeapAlloc)
 }
 
-// P5: memory follows the load down also while some stay: of a burst of operations on as
-// many keys, whose timeouts were on the wheel, some are left, and no more than twice what as
-// many need that come alone. LIMBO_LONG=1 makes it a million, of which one in 500 is left.
+// P5: memory follows the load down even while some of it remains. After a burst of operations
+// on as many keys, whose timeouts were on the wheel, the remaining ones need no more than twice
+// the memory of as many that were added alone. LIMBO_LONG=1 makes it a million, of which one in
+// 500 remains.
 func TestP5BurstMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short leaves out what takes a second or more")
@@ -289,7 +289,7 @@ func TestP5BurstMemory(t *testing.T) {
 				require.Equal(t, 1, p.CancelForKey(k, nil))
 			}
 		}
-		for range 50_000 { // what shrinks does so as operations end
+		for range 50_000 { // memory shrinks as operations end
 			park(t, p, nothing{}, NoTimeout, -1).Cancel(nil)
 		}
 		require.Equal(t, [3]int{left, left, left}, figures(p))
@@ -302,8 +302,8 @@ func TestP5BurstMemory(t *testing.T) {
 	require.LessOrEqual(t, got, 2*alone)
 }
 
-// restingHeap is heap when it does not change any more: what pools keep goes with a second
-// collection, and what tests have left with the ends of their goroutines.
+// restingHeap returns heap once it is stable: pools release their memory with a second
+// collection, and earlier tests with the end of their goroutines.
 func restingHeap() (n int) {
 	for same := 0; same < 10; same++ {
 		now := heap()

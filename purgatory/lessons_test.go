@@ -13,13 +13,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each test here is a bug that users of Kafka's purgatory met; the number is
-// that of docs/lessons.md. Some of the lessons are held by a contract's test too,
-// or only: 4 by TestP5PayloadIsCollected and TestP5ManyKeys, 5 by
-// TestP7OthersGoOn and TestP7ExpiryGoesOn, 7 by TestP12Shutdown.
+// Each test here reproduces a bug that users of Kafka's purgatory met; the number is that of
+// docs/lessons.md. Contract tests cover some of the lessons too, or alone: 4
+// TestP5PayloadIsCollected and TestP5ManyKeys, 5 TestP7OthersGoOn and TestP7ExpiryGoesOn, 7
+// TestP12Shutdown.
 
-// purgatory 1 (KAFKA-6653, 8334): nobody looks again after the last change,
-// because each of those who made one met another who was just looking.
+// purgatory 1 (KAFKA-6653, 8334): no check follows the last change, because each goroutine that
+// made a change found another one checking.
 func TestLesson1LostCompletion(t *testing.T) {
 	const rounds, goroutines = 3000, 4
 	p := open[int](t, Options{})
@@ -30,7 +30,7 @@ func TestLesson1LostCompletion(t *testing.T) {
 		op.try = func(int) bool {
 			saw := acks.Load()
 			if round%2 == 0 {
-				runtime.Gosched() // the gap between the look and the way out
+				runtime.Gosched() // the gap between the check and the release
 			}
 			return saw == goroutines
 		}
@@ -46,16 +46,15 @@ func TestLesson1LostCompletion(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		<-done // or the test times out
+		<-done // a failure is a timeout of the test
 		require.Equal(t, Completed, op.Outcome())
 	}
 	empty(t, p)
 	shut(t, p)
 }
 
-// purgatory 2 (KAFKA-17848, 19312): checks that overlap with each other or
-// with the completion, or follow it. testOp sees each of these; what it notes
-// without a lock, the race detector sees.
+// purgatory 2 (KAFKA-17848, 19312): checks that overlap each other or the completion, or follow
+// it. testOp detects each of these; the race detector checks the unlocked writes.
 func TestLesson2Overlap(t *testing.T) {
 	p := open[int](t, Options{Tick: 10 * time.Microsecond})
 	for round := range 2000 {
@@ -81,17 +80,16 @@ func TestLesson2Overlap(t *testing.T) {
 		<-done
 		require.Equal(t, int(op.checks.Load())+1, found)
 	}
-	// A timeout of 0 that was overtaken is a worker's to throw away.
+	// If the operation ended before its timeout of 0, a worker drops that timer.
 	require.Eventually(t, func() bool { return timers(&p.core) == 0 }, time.Minute, time.Millisecond)
 	empty(t, p)
 	shut(t, p)
 }
 
-// purgatory 3 (KAFKA-3994, 4399, 5970, 6042, 2253, 18129, 20505): deadlocks.
-// Two groups, each with a lock of its own that its operation's methods take;
-// each completion changes the other group and has its operations checked, the
-// callers hold their group's lock where they may, and keys are watched in
-// every order. A deadlock is a test that does not end.
+// purgatory 3 (KAFKA-3994, 4399, 5970, 6042, 2253, 18129, 20505): deadlocks. Each of two groups
+// has a lock that its operation's methods take. Each completion changes the other group and
+// checks its operations, the callers hold their group's lock where they may, and keys are
+// watched in every order. A deadlock is a test that does not end.
 func TestLesson3Deadlocks(t *testing.T) {
 	p := open[int](t, Options{Workers: 2, Tick: 100 * time.Microsecond})
 	type group struct {
@@ -146,9 +144,8 @@ func TestLesson3Deadlocks(t *testing.T) {
 	require.Equal(t, entered.Load(), ended.Load())
 }
 
-// purgatory 4 (KAFKA-19389, 664, 16663): what has completed through one key is
-// in no list of its cold keys, nor in the wheel. Nothing has to come by and
-// purge.
+// purgatory 4 (KAFKA-19389, 664, 16663): an operation that has completed through one key is in
+// no list of its cold keys, nor on the wheel, without a purge.
 func TestLesson4ColdKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{})
@@ -166,9 +163,9 @@ func TestLesson4ColdKeys(t *testing.T) {
 	})
 }
 
-// purgatory 5: an operation whose registration fails half way is not watched
-// without a timeout. Here the check fails when it is in all lists, but has no
-// timer yet; and the timer cannot be had when the wheel is shut down.
+// purgatory 5: an operation whose registration fails halfway is not watched without a timeout.
+// Here the check fails when the operation is in all lists but has no timer yet, and the timer
+// cannot be scheduled because the wheel is shut down.
 func TestLesson5WatchedWithoutTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{OnPanic: func(Panic) {}})
@@ -188,8 +185,8 @@ func TestLesson5WatchedWithoutTimeout(t *testing.T) {
 	})
 }
 
-// purgatory 6: CancelForKey that takes the timeout away from operations which
-// it does not end. It ends them all here, and all others keep their timeouts.
+// purgatory 6: CancelForKey that removes the timeout of operations without ending them. Here it
+// ends them all, and all others keep their timeouts.
 func TestLesson6CancelForKeyTakesNoTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{})
@@ -221,8 +218,8 @@ func TestLesson6CancelForKeyTakesNoTimeout(t *testing.T) {
 	})
 }
 
-// purgatory 8 (KAFKA-1952): a check per key, instead of at most two. Also when
-// the operation completes, for its last keys as well as its first.
+// purgatory 8 (KAFKA-1952): a check per key instead of at most two, even when the operation
+// completes, by its last keys as well as its first.
 func TestLesson8ChecksPerKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{})
@@ -240,8 +237,8 @@ func TestLesson8ChecksPerKey(t *testing.T) {
 	})
 }
 
-// purgatory 8 (KAFKA-1616, 9939): counters that drift. After any use all
-// figures are what the operations themselves say.
+// purgatory 8 (KAFKA-1616, 9939): counters that drift. After any use all statistics agree with
+// the operations.
 func TestLesson8CountersDrift(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var panics atomic.Uint64
@@ -292,10 +289,9 @@ func TestLesson8CountersDrift(t *testing.T) {
 	})
 }
 
-// purgatory 9 (KAFKA-1441): 340,809 watchers of one key stop expiry while they
-// are gone through. Here, with the way half gone, all that comes due meanwhile
-// expires in time: of this key, ahead of the walk and last of all, and of
-// others; and what has expired is not met any more.
+// purgatory 9 (KAFKA-1441): a pass over 340,809 watchers of one key stops expiry. Here, half
+// through the pass, all timeouts that come due expire in time: of operations on this key, ahead
+// of the walk and last of all, and on other keys. The walk skips the expired operations.
 func TestLesson9ManyWatchers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short leaves out what takes a second or more")

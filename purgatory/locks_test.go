@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// P6: CheckAndComplete waits for no check that runs elsewhere, nor for a
-// Complete; and it goes on to the watchers behind such a one.
+// P6: CheckAndComplete does not wait for a check or a Complete on another goroutine; it
+// continues with the watchers behind that one.
 func TestP6NeverWaitsForAnother(t *testing.T) {
 	for _, inCheck := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -77,9 +77,9 @@ func everything(t testing.TB, p *Purgatory[int]) {
 	_ = fmt.Sprint(p.Stats(), p.Watched(), p.Len(), p.KeyCount())
 }
 
-// P6: no lock is held while user code runs: every method may be called from
-// TryComplete (of another key), from Complete, and from the panic hook. With
-// one shard and one worker, any lock that were held would be the one needed.
+// P6: no lock is held while user code runs: every method may be called from TryComplete (of
+// another key), from Complete, and from the panic hook. With one shard and one worker, any held
+// lock would be the one needed.
 func TestP6ReentrantEverywhere(t *testing.T) {
 	for _, e := range endings {
 		t.Run(e.name, func(t *testing.T) {
@@ -90,7 +90,7 @@ func TestP6ReentrantEverywhere(t *testing.T) {
 				op := newOp(t)
 				op.try = func(int) bool { everything(t, p); calls++; return op.ready.Load() }
 				op.end = func(o Outcome) {
-					if o != Closed { // then all is refused
+					if o != Closed { // a closed purgatory refuses all calls
 						everything(t, p)
 					}
 					calls++
@@ -112,8 +112,7 @@ func TestP6ReentrantEverywhere(t *testing.T) {
 	}
 }
 
-// P6: a completion completes the next operation, and that the next: to a depth
-// of 100,000.
+// P6: a completion completes the next operation, and so on, to a depth of 100,000.
 func TestP6ChainOfCompletions(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short leaves out what takes a second or more")
@@ -140,8 +139,8 @@ func TestP6ChainOfCompletions(t *testing.T) {
 	})
 }
 
-// P6: completions that complete each other's keys, on two goroutines, neither
-// of which waits for the other.
+// P6: on two goroutines, completions complete each other's keys, and neither waits for the
+// other.
 func TestP6CompletingEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{})
@@ -169,8 +168,8 @@ func TestP6CompletingEachOther(t *testing.T) {
 	})
 }
 
-// P6: operations that watch the same key again as they complete do not keep
-// one CheckAndComplete, or one CancelForKey, going for ever.
+// P6: operations that watch the same key again as they complete do not prolong one
+// CheckAndComplete, or one CancelForKey, for ever.
 func TestP6WatchingAgainEnds(t *testing.T) {
 	for _, n := range []int{1, 31, 32, 33, 64, 65, 100} {
 		for _, how := range []string{"check", "cancel", "reluctant"} {
@@ -185,7 +184,7 @@ func TestP6WatchingAgainEnds(t *testing.T) {
 						if o == Closed {
 							return
 						}
-						if ended++; ended <= 2*n { // or it could go on for ever
+						if ended++; ended <= 2*n { // a bound, in case it would go on for ever
 							enter(id)
 						}
 					}

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// oracle is the purgatory without any idea: a list of operations, gone through
-// from end to end for everything.
+// oracle is a deliberately simple purgatory: a list of operations, scanned from end to end for
+// everything.
 type oracle struct {
 	now    time.Duration // since the purgatory was made
 	ops    []*modelOp
@@ -29,16 +29,16 @@ type end struct {
 	at  time.Duration
 }
 
-// modelOp is an operation as the oracle sees it.
+// modelOp is an operation in the oracle.
 type modelOp struct {
 	id       int
 	keys     []int
 	expires  time.Duration // -1: never
 	ready    bool
-	yesAt    int // the check from which it returns true; 0: when it is ready
+	yesAt    int // the first check that returns true; 0: when ready
 	panicAt  int // the check that panics; 0: none
 	badEnd   bool
-	chain    int // a key to check when it is completed; -1: none
+	chain    int // the key that its Complete checks; -1: none
 	canceled bool
 	waits    bool
 	how      Outcome
@@ -56,7 +56,7 @@ func (o *oracle) end(m *modelOp, how Outcome) {
 	}
 }
 
-// look is one check; 0 if it goes on waiting.
+// look is one check; it returns 0 if the operation goes on waiting.
 func (m *modelOp) look() Outcome {
 	m.checks++
 	switch {
@@ -79,7 +79,7 @@ func (o *oracle) watching(key int) (found []*modelOp) {
 
 func (o *oracle) check(key int) (n int) {
 	for _, m := range o.watching(key) {
-		if !m.waits { // by a chain, meanwhile
+		if !m.waits { // ended by a chain in between
 			continue
 		}
 		if how := m.look(); how != 0 {
@@ -100,7 +100,7 @@ func (o *oracle) cancelKey(key int) (n int) {
 	return n
 }
 
-// watch returns what comes back: whether there is a handle, and an error.
+// watch returns the results of TryCompleteElseWatch: whether there is a handle, and an error.
 func (o *oracle) watch(m *modelOp, timeout time.Duration) (handle bool, err error) {
 	if o.closed {
 		return false, ErrClosed
@@ -162,7 +162,7 @@ func (o *oracle) delayed() (n int) {
 	return n
 }
 
-// figures are Len, Watched and Keys.
+// figures returns Len, Watched and Keys.
 func (o *oracle) figures() (f [3]int) {
 	keys := map[int]bool{}
 	for _, m := range o.ops {
@@ -179,7 +179,7 @@ func (o *oracle) figures() (f [3]int) {
 	return f
 }
 
-// subject is the same operation as the purgatory sees it.
+// subject is the same operation in the purgatory.
 type subject struct {
 	*testOp
 	model  modelOp // a copy of its script, not of its progress
@@ -187,7 +187,7 @@ type subject struct {
 	cancel context.CancelFunc
 }
 
-// script decodes bytes; when they are used up it gives zeros.
+// script decodes bytes; when they are used up it returns zeros.
 type script struct{ left []byte }
 
 func (s *script) next(n int) int {
@@ -206,8 +206,8 @@ var modelTimeouts = []time.Duration{
 
 const modelKeys = 6
 
-// play runs a script against a purgatory and its oracle, inside a bubble, and
-// compares all there is to see after each step.
+// play runs a script against a purgatory and its oracle, inside a bubble, and compares their
+// whole visible state after each step.
 func play(t *testing.T, data []byte) {
 	s := &script{data}
 	o := &oracle{bound: 1 + s.next(20)}
@@ -333,12 +333,12 @@ func play(t *testing.T, data []byte) {
 			}
 		case 14:
 			d := modelTimeouts[1+s.next(len(modelTimeouts)-2)]
-			inOrder = false // those of the same tick are run by several workers
+			inOrder = false // several workers run the operations of one tick
 			time.Sleep(d)
 			o.advance(max(d, 0))
 		case 15:
 			if step == 63 && s.next(8) == 0 {
-				inOrder = false // the shards come in any order
+				inOrder = false // the shards are in any order
 				closeAll()
 			}
 		}
@@ -355,7 +355,7 @@ func play(t *testing.T, data []byte) {
 	empty(t, p)
 }
 
-// compare looks at what one step has done.
+// compare compares the effects of one step.
 func compare(t *testing.T, p *Purgatory[int], o *oracle, ends []end, inOrder bool) {
 	t.Helper()
 	if !inOrder {
@@ -387,12 +387,12 @@ func count(t *testing.T, p *Purgatory[int], o *oracle, subjects []*subject) {
 		}
 	}
 	st := p.Stats()
-	want[0] = 0 // those that were refused
+	want[0] = 0 // refused operations
 	require.Equal(t, want, [outcomes]uint64{0, st.Completed, st.Expired, st.Cancelled, st.Closed, st.Failed})
 	require.EqualValues(t, panics, st.Panics)
 }
 
-// P1 to P12: random use against the oracle.
+// P1 to P12: random operations against the oracle.
 func TestModel(t *testing.T) {
 	rounds := 400
 	if testing.Short() {
@@ -420,7 +420,7 @@ func FuzzPurgatory(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if len(data) > 4000 {
-			return // it would take too long, and show nothing that a shorter one does not
+			return // too long, and a shorter one shows as much
 		}
 		synctest.Test(t, func(t *testing.T) { play(t, data) })
 	})

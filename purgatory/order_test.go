@@ -42,8 +42,8 @@ func TestP11InOrder(t *testing.T) {
 	}
 }
 
-// P11: watchers leave and come in the middle of a walk. Those that were there
-// and stay are met, in order, once; those that came last are met last if at all.
+// P11: watchers leave and arrive in the middle of a walk. The ones present from beginning to
+// end are visited in order, once; later ones are visited last, if at all.
 func TestP11LeavingAndJoining(t *testing.T) {
 	for at := range 100 { // where the walk is when it happens
 		synctest.Test(t, func(t *testing.T) {
@@ -96,8 +96,8 @@ func TestP11LeavingAndJoining(t *testing.T) {
 	}
 }
 
-// P11: two walks of one key at once, one of which empties the list under the
-// other: each meets all that is left, in order, and both take their marks away.
+// P11: two concurrent walks of one key, one of which empties the list under the other: each
+// visits the remaining operations in order, and both remove their marks.
 func TestP11TwoWalks(t *testing.T) {
 	for at := range 100 {
 		synctest.Test(t, func(t *testing.T) {
@@ -136,8 +136,8 @@ func TestP11TwoWalks(t *testing.T) {
 	}
 }
 
-// P2, P11: two walks go on from one chunk, which all operations have left
-// meanwhile. It stays for the second when the first has passed it.
+// P2, P11: two walks continue from one chunk, which all operations have left. It stays for the
+// second when the first has passed it.
 func TestP11TwoWalksFromAnEmptyChunk(t *testing.T) {
 	p := open[int](t, Options{})
 	var handles []Pending

@@ -10,16 +10,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ending is one of the ways in which an operation that waits can end.
+// ending is one way to end a pending operation.
 type ending struct {
 	name    string
 	outcome Outcome
-	// strike ends the operation of the scene; that is decided when all is quiet.
+	// strike ends the scene's operation; the outcome is decided once all goroutines are idle.
 	strike func(*scene)
 }
 
-// scene is one operation that waits on the keys 1 and 2, with a timeout and a
-// context, ready to be ended in any way.
+// scene is one operation that waits on the keys 1 and 2, with a timeout and a context, ready to
+// be ended in any way.
 type scene struct {
 	p      *Purgatory[int]
 	op     *testOp
@@ -40,8 +40,8 @@ var endings = []ending{
 	{"close", Closed, func(s *scene) { go s.p.Shutdown(context.Background()) }},
 }
 
-// bySelf are the endings that the check itself decides: struck before it, they
-// do not decide anything.
+// bySelf reports whether the check itself decides the ending: struck before a check, it does
+// not decide anything.
 func (e ending) bySelf() bool { return e.name == "check" || e.name == "deferred" }
 
 func newScene(t *testing.T, op *testOp) *scene {
@@ -55,7 +55,7 @@ func newScene(t *testing.T, op *testOp) *scene {
 	return s
 }
 
-// close strikes once more in every way, and sees that nothing came of it.
+// close strikes once more in every way, and checks that nothing changes.
 func (s *scene) close(t *testing.T, want Outcome) {
 	t.Helper()
 	require.Equal(t, want, s.op.Outcome())
@@ -71,7 +71,7 @@ func (s *scene) close(t *testing.T, want Outcome) {
 	require.EqualValues(t, 1, s.p.Stats().Ended())
 }
 
-// P1: each way to end gives its outcome, once, and whatever follows is nothing.
+// P1: each kind of end gives its outcome, once, and further ends change nothing.
 func TestP1EachEnding(t *testing.T) {
 	for _, e := range endings {
 		t.Run(e.name, func(t *testing.T) {
@@ -86,9 +86,8 @@ func TestP1EachEnding(t *testing.T) {
 	}
 }
 
-// P1, P3: two ends that come while a check runs, in every pair and order. The
-// first decides; Complete comes once, on the checker's goroutine, when the
-// check has returned, whatever that said.
+// P1, P3: two ends during a check, in every pair and order. The first decides; Complete is
+// called once, on the checker's goroutine, after the check, whatever the check returned.
 func TestP1PairsDuringCheck(t *testing.T) {
 	for _, first := range endings {
 		for _, second := range endings {
@@ -118,7 +117,7 @@ func TestP1PairsDuringCheck(t *testing.T) {
 						require.Zero(t, op.ends.Load(), "P3: Complete while a check runs")
 						close(goOn)
 						synctest.Wait()
-						want := Completed // by the check, or by the one more that was asked for
+						want := Completed // by the check, or by the further check that was requested
 						switch {
 						case !first.bySelf():
 							want = first.outcome
@@ -135,8 +134,8 @@ func TestP1PairsDuringCheck(t *testing.T) {
 	}
 }
 
-// P1, P3, P5: any end that comes while Complete runs is nothing: the outcome
-// stands, no check follows, and the purgatory holds nothing already.
+// P1, P3, P5: any end during Complete changes nothing: the outcome stands, no check follows,
+// and the purgatory already holds nothing.
 func TestP1PairsDuringComplete(t *testing.T) {
 	for _, first := range endings {
 		for _, second := range endings {
@@ -188,7 +187,7 @@ func TestP1EndedByItsOwnCheck(t *testing.T) {
 	}
 }
 
-// P1: who decides is told so, exactly one of many.
+// P1: exactly one of many concurrent ends reports that it decided.
 func TestP1OneIsToldSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		checking, goOn := make(chan bool), make(chan bool)
@@ -215,8 +214,8 @@ func TestP1OneIsToldSo(t *testing.T) {
 	})
 }
 
-// P3: what a check notes without any lock, Complete reads: the race detector
-// knows whether every way from one to the other is ordered.
+// P3: Complete may read what a check wrote without a lock: the race detector verifies that each
+// path between them is ordered.
 func TestP3NoLockNeeded(t *testing.T) {
 	for _, e := range endings {
 		synctest.Test(t, func(t *testing.T) {

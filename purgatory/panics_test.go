@@ -18,21 +18,21 @@ import (
 
 var errBad = errors.New("bad operation")
 
-// misdeeds are the ways in which user code does not return.
+// misdeeds are the ways in which user code can fail to return.
 var misdeeds = map[string]func(){
 	"panic":  func() { panic(errBad) },
 	"goexit": runtime.Goexit,
-	// The goroutine ends here all the same, although the panic is recovered.
+	// The goroutine still ends here, although the panic is recovered.
 	"goexit and panic": func() {
 		defer panic(errBad)
 		runtime.Goexit()
 	},
-	// As it was before Go 1.21, and still is with GODEBUG=panicnil=1: recovered,
-	// and not to be told from no panic by what recover gives.
+	// The behaviour before Go 1.21, and with GODEBUG=panicnil=1: recover returns nil, so that
+	// the panic cannot be told from no panic.
 	"nil panic": func() { panic(any(nil)) },
 }
 
-// onItsOwn runs f on a goroutine of its own, and waits for that to end.
+// onItsOwn runs f on a new goroutine, and waits for it to end.
 func onItsOwn(f func()) {
 	done := make(chan bool)
 	go func() {
@@ -42,8 +42,8 @@ func onItsOwn(f func()) {
 	<-done
 }
 
-// P7: a first or second check that does not return ends its operation as
-// failed, within TryCompleteElseWatch, and leaves nothing.
+// P7: a first or second check that does not return ends its operation as failed, within
+// TryCompleteElseWatch, and leaves nothing behind.
 func TestP7RegistrationFails(t *testing.T) {
 	t.Setenv("GODEBUG", "panicnil=1")
 	for name, misdeed := range misdeeds {
@@ -66,7 +66,7 @@ func TestP7RegistrationFails(t *testing.T) {
 					}
 					require.EqualValues(t, 1, p.Stats().Failed)
 					empty(t, p)
-					park(t, p, newOp(t), time.Hour, 1) // the bound has room again
+					park(t, p, newOp(t), time.Hour, 1) // there is capacity again
 					shut(t, p)
 				})
 			})
@@ -74,9 +74,9 @@ func TestP7RegistrationFails(t *testing.T) {
 	}
 }
 
-// P7, purgatory 5 (KAFKA-17240): a later check, or a Complete, that does not
-// return ends its own operation only. All others on the key are still checked,
-// or cancelled, however far the walk was; expiry goes on.
+// P7, purgatory 5 (KAFKA-17240): a later check, or a Complete, that does not return ends its
+// own operation only. All others on the key are still checked or cancelled, however far the
+// walk was, and expiry continues.
 func TestP7OthersGoOn(t *testing.T) {
 	t.Setenv("GODEBUG", "panicnil=1")
 	for name, misdeed := range misdeeds {
@@ -147,8 +147,8 @@ func TestP7OthersGoOn(t *testing.T) {
 	}
 }
 
-// P7, purgatory 5: expiries that do not return do not kill the reaper, though
-// it has one worker only.
+// P7, purgatory 5: expiries that do not return do not kill the reaper, even with only one
+// worker.
 func TestP7ExpiryGoesOn(t *testing.T) {
 	for name, misdeed := range misdeeds {
 		t.Run(name, func(t *testing.T) {
@@ -173,8 +173,8 @@ func TestP7ExpiryGoesOn(t *testing.T) {
 	}
 }
 
-// P7, purgatory 5: the hook does not return either. The operation ends all the
-// same, and so does what comes after it.
+// P7, purgatory 5: the hook does not return either. The operation still ends, and so do later
+// ones.
 func TestP7HookFails(t *testing.T) {
 	for name, misdeed := range misdeeds {
 		for at := 1; at <= 4; at++ { // 4: in Complete
@@ -218,7 +218,7 @@ func TestP7HookFails(t *testing.T) {
 	}
 }
 
-// P7: a check that panics, but was cancelled meanwhile, is still reported.
+// P7: a check that is cancelled and then panics is still reported.
 func TestP7CancelledThenPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		panics := 0
@@ -257,7 +257,7 @@ func TestP7LoggedByDefault(t *testing.T) {
 	require.Contains(t, logged(), "panics_test.go")
 }
 
-// captureLog has the default logger write into what it returns.
+// captureLog redirects the default logger, and returns a function that returns its output.
 func captureLog(t *testing.T) func() string {
 	var buf bytes.Buffer
 	before := slog.Default()

@@ -10,15 +10,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// reuse makes operations on other keys until one has the record of a handle that
-// is stale; the zero handle if none has.
+// reuse makes operations on other keys until one uses the record of a stale handle; it returns
+// the zero handle if none does.
 func reuse(t *testing.T, p *Purgatory[int], old Pending, keys int) (*testOp, Pending) {
 	t.Helper()
 	var others []int
 	for i := range keys {
 		others = append(others, 1000+i)
 	}
-	var made []Pending // they are held, so that all records there are come up
+	var made []Pending // kept pending, so that each record comes up
 	defer func() {
 		for _, h := range made {
 			require.True(t, h.Cancel(nil))
@@ -36,8 +36,8 @@ func reuse(t *testing.T, p *Purgatory[int], old Pending, keys int) (*testOp, Pen
 	return nil, Pending{}
 }
 
-// untilReused has a test make its attempt until it found a record that is used again: a
-// pool may forget one, and under the race detector it does so on purpose.
+// untilReused repeats a test's attempt until it gets a used record: a pool may drop one, and
+// under the race detector it does so on purpose.
 func untilReused(t *testing.T, attempt func() bool) {
 	t.Helper()
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // one pool for the test and the workers
@@ -49,9 +49,8 @@ func untilReused(t *testing.T, attempt func() bool) {
 	t.Fatal("no record is ever used again")
 }
 
-// P1, T6's rule for operations: once its operation has ended a handle is stale for
-// good, also when another operation has its record; and so is everything else of
-// the library that may still name it.
+// P1, T6's rule for operations: a handle stays stale once its operation has ended, even when
+// another operation uses its record; so do all other references inside the library.
 func TestP1StaleHandles(t *testing.T) {
 	for keys := 1; keys <= 5; keys++ {
 		for name, end := range map[string]struct {
@@ -80,12 +79,12 @@ func TestP1StaleHandles(t *testing.T) {
 				op := newOp(t)
 				old, err := p.TryCompleteElseWatch(context.Background(), op, end.timeout, of...)
 				require.NoError(t, err)
-				if old.IsZero() { // it has expired within the call
+				if old.IsZero() { // it expired within the call
 					return false
 				}
 				w := walk[int]{table: &p.table, key: 0, hash: p.hash(0), visit: cancelling}
 				w.begin()
-				if w.n > 0 { // it may have expired
+				if w.n > 0 { // otherwise it may have expired
 					require.Equal(t, old, w.found()[0])
 				}
 				end.by(p, op, old)
@@ -98,12 +97,12 @@ func TestP1StaleHandles(t *testing.T) {
 				checks := next.checks.Load()
 				require.False(t, old.Cancel(nil), name)
 				require.False(t, old.ForceComplete(), name)
-				old.w.due(old.gen) // a worker that was slow
+				old.w.due(old.gen) // a slow worker
 				require.False(t, old.Waiting(), name)
 				_, ok := old.Deadline()
 				require.False(t, ok, name)
 				require.False(t, old.w.state.hold(old.gen), name) // a sweep
-				w.run()                                           // a walk that was
+				w.run()                                           // a slow walk
 				w.at, w.visit = 0, checking
 				w.run()
 				require.Zero(t, w.ended, name)
@@ -118,8 +117,8 @@ func TestP1StaleHandles(t *testing.T) {
 	}
 }
 
-// P13: a sweep that names an operation which has ended meanwhile counts nothing for the
-// one that has its record next.
+// P13: a sweep that refers to an ended operation counts nothing for the next operation in its
+// record.
 func TestP13StaleSweep(t *testing.T) {
 	for need, goals := range map[Need][]Goal[int, int]{All: {{1, 5}}, Any: {{1, 5}, {2, 5}, {3, 5}}} {
 		for _, as := range []Outcome{Completed, Cancelled} {
@@ -145,8 +144,8 @@ func TestP13StaleSweep(t *testing.T) {
 	}
 }
 
-// P9: the hook of a context that is done just as the operation ends otherwise
-// does nothing to the operation that has its record next.
+// P9: if a context is done just as the operation ends otherwise, its hook does nothing to the
+// next operation in the record.
 func TestP9StaleHook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		untilReused(t, func() bool {
@@ -162,7 +161,7 @@ func TestP9StaleHook(t *testing.T) {
 			}
 			require.Nil(t, h.w.unhook, "the first operation's context is held")
 			close(ctx.done)
-			ctx.hook() // it had begun, and could not be taken away
+			ctx.hook() // it had begun, and could not be removed
 			synctest.Wait()
 			require.Zero(t, next.ends.Load())
 			require.True(t, h.Cancel(nil))
@@ -172,7 +171,7 @@ func TestP9StaleHook(t *testing.T) {
 	})
 }
 
-// heldContext keeps its hook until the test calls it, and never gives it back.
+// heldContext keeps its hook until the test calls it, and never releases it.
 type heldContext struct {
 	context.Context
 	done chan struct{}
@@ -195,7 +194,7 @@ func (c *heldContext) AfterFunc(f func()) func() bool {
 	return func() bool { return false }
 }
 
-// It allocates nothing, up to 16 keys, once records have been used.
+// TryCompleteElseWatch with up to 16 keys allocates nothing, once records have been used.
 func TestWatchingAllocatesNothing(t *testing.T) {
 	p := open[int](t, Options{})
 	for _, n := range []int{1, 3, 7, 11, fewKeys} {
@@ -223,8 +222,8 @@ func TestWatchingAllocatesNothing(t *testing.T) {
 	shut(t, full)
 }
 
-// allocatesNothing fails the test if each call of f allocates. It asks for a few calls in
-// a row that do not: under the race detector a pool forgets a quarter of what it is given.
+// allocatesNothing fails the test if each call of f allocates. A few calls in a row without an
+// allocation suffice: under the race detector a pool drops a quarter of its items.
 func allocatesNothing(t *testing.T, f func()) {
 	t.Helper()
 	for range 1000 {

@@ -15,7 +15,7 @@ type closing struct {
 	done   chan struct{} // closed when that goroutine has finished
 
 	mu      sync.Mutex
-	changed chan struct{} // guarded by mu; closed when an operation or work has ended; nil without waiters
+	changed chan struct{} // guarded by mu; closed when an operation or work ends; nil if unused
 }
 
 // refuseAll begins the shutdown: no operation is counted in any more. An operation that is

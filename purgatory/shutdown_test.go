@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// P12, purgatory 7: Shutdown ends all that waits as closed, refuses what comes
-// later, and may be called again. synctest sees that no goroutine is left.
+// P12, purgatory 7: Shutdown ends all pending operations as closed, refuses later ones, and may
+// be called again. synctest checks that no goroutine is left.
 func TestP12Shutdown(t *testing.T) {
 	for _, n := range []int{0, 1, 1000} {
 		synctest.Test(t, func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestP12Shutdown(t *testing.T) {
 	}
 }
 
-// P12: from any number of goroutines at once.
+// P12: Shutdown from several goroutines at once.
 func TestP12Concurrent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{})
@@ -84,8 +84,7 @@ func TestP12Concurrent(t *testing.T) {
 	})
 }
 
-// P12: Close from a Complete, on whatever goroutine that runs; with one worker, too,
-// and while others wait.
+// P12: Close from a Complete, on any goroutine, also with one worker, and while others wait.
 func TestP12FromComplete(t *testing.T) {
 	for _, e := range endings {
 		for _, workers := range []int{1, 4} {
@@ -126,9 +125,8 @@ func TestP12FromComplete(t *testing.T) {
 	}
 }
 
-// P12: a Shutdown whose context ends first is seen through all the same: when
-// the last operation has ended there is no goroutine left, or the bubble would not
-// end.
+// P12: a Shutdown whose context ends first still finishes: when the last operation has ended no
+// goroutine is left, or the bubble would not end.
 func TestP12SeenThrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, err := New[int](Options{})
@@ -142,7 +140,7 @@ func TestP12SeenThrough(t *testing.T) {
 		op.end = func(Outcome) { <-goOn }
 		park(t, p, op, time.Second, 1)
 		time.Sleep(time.Second)
-		synctest.Wait() // it expires, on a worker
+		synctest.Wait() // the operation expires, on a worker
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		for _, shutdown := range []func(context.Context) error{p.Shutdown, th.Shutdown, futures.Shutdown} {
@@ -157,8 +155,8 @@ func TestP12SeenThrough(t *testing.T) {
 	})
 }
 
-// P12: the context ends before a Complete or a TryComplete that blocks has
-// returned. The shutdown goes on; another call waits for it again.
+// P12: the context ends before a blocking Complete or TryComplete has returned. The shutdown
+// goes on; another call waits for it again.
 func TestP12ContextEnds(t *testing.T) {
 	for _, where := range []string{"check", "expiry", "deferred"} {
 		t.Run(where, func(t *testing.T) {
@@ -212,8 +210,7 @@ func TestP12ContextEnds(t *testing.T) {
 	}
 }
 
-// P12, P7: a Complete that does not return to Shutdown keeps nobody from his
-// end.
+// P12, P7: a Complete that does not return to Shutdown prevents no other operation's end.
 func TestP12CompleteFails(t *testing.T) {
 	for name, misdeed := range misdeeds {
 		t.Run(name, func(t *testing.T) {
@@ -238,8 +235,8 @@ func TestP12CompleteFails(t *testing.T) {
 	}
 }
 
-// P12: a shutdown that begins while an operation is on its way into its lists. Counted in
-// already, it is ended as Closed, whether the shutdown has met it in one of the lists or
+// P12: a shutdown begins while an operation is being entered into its lists. If already
+// counted, the operation ends as Closed, whether the shutdown found it in one of the lists or
 // passed them before; otherwise it is refused.
 func TestP12DuringRegistration(t *testing.T) {
 	for _, when := range []string{"first check", "between", "second check"} {
@@ -296,8 +293,8 @@ func TestP12DuringRegistration(t *testing.T) {
 	}
 }
 
-// P12: Shutdown against TryCompleteElseWatch, freely: an operation gets an
-// error and no Complete, or no error and exactly one Complete.
+// P12: Shutdown races with TryCompleteElseWatch: an operation gets an error and no Complete, or
+// no error and exactly one Complete.
 func TestP12RacingWithRegistration(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short leaves out what takes a second or more")

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A soak at full rate, all outcomes mixed: memory and goroutines do not grow,
-// and nothing is left. LIMBO_LONG=1 makes it ten minutes.
+// A soak at full rate, with all outcomes mixed: memory and goroutines do not grow, and nothing
+// is left. LIMBO_LONG=1 makes it ten minutes.
 func TestSoak(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short leaves out what takes a second or more")
@@ -24,8 +24,8 @@ func TestSoak(t *testing.T) {
 		span, windows, slack = 10*time.Minute, 10, 0
 	}
 	const goroutines, keys = 4, 10_000
-	// The runtime keeps what it has made for the most goroutines that there ever were: each
-	// context that is cancelled starts one, and on a busy machine many of them wait.
+	// The runtime keeps memory for the largest number of goroutines so far: each cancelled
+	// context starts one, and on a busy machine many of them wait.
 	var spare sync.WaitGroup
 	begin := make(chan struct{})
 	for range 4000 {
@@ -34,7 +34,7 @@ func TestSoak(t *testing.T) {
 	close(begin)
 	spare.Wait()
 	before := heap()
-	most := runtime.NumGoroutine() + goroutines + 2*(1+max(4, runtime.GOMAXPROCS(0))) // with each wheel's
+	most := runtime.NumGoroutine() + goroutines + 2*(1+max(4, runtime.GOMAXPROCS(0))) // including each wheel's
 	p := open[int](t, Options{OnPanic: func(Panic) {}})
 	var number [64]atomic.Int64
 	th, err := NewThreshold(func(k int) int64 { return number[k].Load() }, Options{})
@@ -47,7 +47,7 @@ func TestSoak(t *testing.T) {
 	for g := range goroutines {
 		wg.Go(func() {
 			r := rand.New(rand.NewPCG(uint64(g), 1))
-			// Clients that only wait, so that there is something to grow from.
+			// Clients that only wait, as a baseline for growth.
 			for i := range 5000 {
 				h, err := p.TryCompleteElseWatch(context.Background(), &soakOp{ended: &ended}, NoTimeout, -1-i, -1-2*i)
 				if err != nil {
@@ -98,18 +98,18 @@ func TestSoak(t *testing.T) {
 		})
 	}
 
-	// At the end of each window all pause, what waits times out, and what is
-	// left is looked at.
+	// At the end of each window all goroutines pause, pending operations time out, and the
+	// memory that remains is measured.
 	var heaps []int
 	window := span / time.Duration(windows)
-	load := func(d time.Duration) { // until operations have ended for so long, and at least as many as are held
+	load := func(d time.Duration) { // for at least d, and until as many operations have ended as are held
 		t.Helper()
 		begun, before := time.Now(), ended.Load()
 		require.Eventually(t, func() bool {
 			return time.Since(begun) >= d && ended.Load()-before >= 5000*goroutines
 		}, d+time.Minute, 10*time.Millisecond)
 	}
-	// What has grown with the most that ever waited shrinks as operations end.
+	// Memory that grew with the peak of pending operations shrinks as operations end.
 	settle := func() {
 		t.Helper()
 		for range 50_000 {
@@ -118,7 +118,7 @@ func TestSoak(t *testing.T) {
 			h.Cancel(nil)
 		}
 	}
-	load(min(window, 10*time.Second)) // until everything has grown to the load
+	load(min(window, 10*time.Second)) // until memory has adapted to the load
 	for range windows {
 		load(window)
 		resume = make(chan struct{})
@@ -130,7 +130,7 @@ func TestSoak(t *testing.T) {
 		settle()
 		runtime.GC()
 		heaps = append(heaps, heap()-before)
-		require.Eventually(t, func() bool { return runtime.NumGoroutine() <= most+1 }, time.Minute, time.Millisecond) // and Eventually's own
+		require.Eventually(t, func() bool { return runtime.NumGoroutine() <= most+1 }, time.Minute, time.Millisecond) // Eventually runs one itself
 		pause.Store(false)
 		close(resume)
 	}
@@ -146,7 +146,6 @@ func TestSoak(t *testing.T) {
 	require.LessOrEqual(t, float64(heaps[windows-1]), 1.02*float64(heaps[0])+float64(slack))
 }
 
-// soakOp completes when it is ready, or panics instead.
 type soakOp struct {
 	ready  atomic.Bool
 	panics bool

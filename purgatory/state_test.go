@@ -9,65 +9,65 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The search below plays every interleaving of a few goroutines on one
-// operation, over the real transitions of state.go. Each step of a goroutine
-// is one transition or one half of a call of user code, as in waiter.go.
+// The search below plays every interleaving of a few goroutines on one operation, with the real
+// transitions of state.go. Each step of a goroutine is one transition or one half of a call of
+// user code, as in waiter.go.
 
-// at is where a goroutine is.
+// at is the position of a goroutine.
 type at uint8
 
 const (
 	toAcquire at = iota // CheckAndComplete: before acquire
 	toHold              // a sweep: before hold
 	toRelease           // before release
-	toClear             // TryCompleteElseWatch: before takeRecheck; it owns the operation
+	toClear             // TryCompleteElseWatch: before takeRecheck, as the owner
 	toLook              // before TryComplete
-	looking             // in TryComplete, which has seen what it has seen
+	looking             // in TryComplete, which has read the version
 	toSay               // before decide(Completed)
 	toYield             // before tryYield
-	toDecide            // an end from outside: before decide
-	toFree              // it has ended, and left all lists
+	toDecide            // an end by another goroutine: before decide
+	toFree              // the operation has ended, and left all lists
 	toFinish            // before Complete
 	finishing           // in Complete
-	toReuse             // before the free record is another operation's
-	toRest              // before that one yields
-	toEnd               // before that one is ended
+	toReuse             // before another operation uses the free record
+	toRest              // before that operation yields
+	toEnd               // before that operation is ended
 	gone
 )
 
-// The operations that the record is in turn, by generation.
+// The generations of the operations that use the record in turn.
 const (
 	first  = 1
 	second = 2
 )
 
-// thread is one goroutine, script and progress.
+// thread is one goroutine: its script and its progress.
 type thread struct {
 	at      at
-	changes bool    // it makes a change before its acquire
-	changed bool    // and has made it
-	outcome Outcome // of an end from outside; then of the finish
-	saw     uint8   // what its look saw
-	version uint8   // the change it asked a look for
+	changes bool    // makes a change before its acquire
+	changed bool    // has made the change
+	outcome Outcome // of its decide; then of the finish
+	saw     uint8   // the version that its check saw
+	version uint8   // the change for which it requested a check
 }
 
-// world is the operation, what is known about it, and the goroutines.
+// world is the operation, the history needed to verify it, and the goroutines.
 type world struct {
 	word    uint64 // of the state
 	free    bool   // the operation has ended, its record may be used again
 	version uint8  // changes made
 	needs   uint8  // the operation can complete from this version on; 0: never
-	looked  uint8  // the version that the last look saw
-	asked   uint8  // the last version that an acquire has asked a look for
+	looked  uint8  // the version that the last check saw
+	asked   uint8  // the last version for which an acquire requested a check
 	users   uint8  // goroutines in user code of the operation
 	ended   uint8  // calls of Complete begun
-	won     uint8  // decisions that were told they won
+	won     uint8  // calls of decide that returned won
 	owners  uint8
 	threads [4]thread
 	n       int
 }
 
-// step has goroutine i make its next step. It reports what is broken.
+// step runs the next step of goroutine i. It reports a violation, if any.
 func (w world) step(i int) (world, string) {
 	var s state
 	s.word.Store(w.word)
@@ -85,7 +85,7 @@ func (w world) step(i int) (world, string) {
 			w.version++
 			th.version = w.version
 			th.changed = true
-			return w, "" // a step of its own
+			return w, "" // the change is a step of its own
 		}
 		if s.acquire(first) {
 			broken = own()
@@ -191,7 +191,7 @@ func (w world) step(i int) (world, string) {
 	return w, broken
 }
 
-// atRest returns what is broken when all goroutines have gone.
+// atRest reports a violation in the final state, when all goroutines have finished.
 func (w world) atRest() string {
 	decided := w.free || outcomeOf(w.word) != 0
 	switch {
@@ -207,8 +207,8 @@ func (w world) atRest() string {
 	return ""
 }
 
-// search plays all interleavings from w on. It returns how many states there
-// are, and the way to the first that is broken.
+// search plays all interleavings from w on. It returns the number of states, and the path to
+// the first violation.
 func search(w world) (states int, broken []string) {
 	seen := map[world]bool{}
 	var from func(w world) []string
@@ -225,7 +225,7 @@ func search(w world) (states int, broken []string) {
 			}
 			rest = false
 			if w.word&held != 0 && (th.at == toAcquire && th.changes == th.changed || th.at == toDecide) {
-				continue // it waits
+				continue // the goroutine waits
 			}
 			stuck = false
 			next, what := w.step(i)
@@ -252,10 +252,10 @@ func search(w world) (states int, broken []string) {
 	return len(seen), broken
 }
 
-// P1, P2, P3, purgatory 1 and 2: in every interleaving of up to four goroutines
-// there is one owner, every look that is asked for is had, a decided operation
-// has exactly one Complete, which no check overlaps or follows, and nobody who
-// means it gets hold of the operation that its record is next.
+// P1, P2, P3, purgatory 1 and 2: in every interleaving of up to four goroutines there is one
+// owner, every requested check runs, a decided operation has exactly one Complete, which no
+// check overlaps or follows, and no goroutine that refers to it reaches the record's next
+// operation.
 func TestStateEveryInterleaving(t *testing.T) {
 	register := thread{at: toClear}
 	check := thread{at: toAcquire, changes: true}
@@ -285,7 +285,7 @@ func TestStateEveryInterleaving(t *testing.T) {
 		}
 		for i := from; i < len(cast); i++ {
 			if (cast[i] == register || cast[i] == reuse || cast[i] == sweep) && slices.Contains(chosen, cast[i]) {
-				continue // each of the two operations is registered once, and swept once
+				continue // both operations are registered once, and swept once
 			}
 			play(append(slices.Clone(chosen), cast[i]), i)
 		}
@@ -295,21 +295,21 @@ func TestStateEveryInterleaving(t *testing.T) {
 	require.Greater(t, total, 10_000)
 }
 
-// The search finds what it is for: with the transition that Kafka's first
-// version had, one that leaves without a trace, it shows the lost wake-up.
+// The search finds the lost wake-up of Kafka's first version, with a transition that gives up
+// without leaving a mark.
 func TestStateSearchFindsALostLook(t *testing.T) {
 	w := world{needs: 1, n: 2, word: first<<genShift | running, owners: 1}
 	w.threads[0] = thread{at: toLook}
 	w.threads[1] = thread{at: gone}
 	w.version = 0
-	w, _ = w.step(0) // it looks, and sees version 0
+	w, _ = w.step(0) // it checks, and sees version 0
 	w.version, w.asked = 1, 1
-	_, broken := search(w) // and the one that made the change has left
+	_, broken := search(w) // the goroutine that made the change has left
 	require.NotEmpty(t, broken)
 	require.Equal(t, "a look that was asked for was not had", broken[len(broken)-1])
 }
 
-// Each transition by itself, word by word, as the table in state.go has them.
+// Each transition, word by word, as in the table in state.go.
 func TestStateTransitions(t *testing.T) {
 	const (
 		idle      = first << genShift

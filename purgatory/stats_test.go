@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Checks are those that were made, by operations that have ended.
+// Checks counts the checks of operations that have ended.
 func TestStatsChecks(t *testing.T) {
 	p := open[string](t, Options{})
 	made := 0
@@ -47,8 +47,8 @@ func TestStatsChecks(t *testing.T) {
 	require.EqualValues(t, made, p.Stats().Checks)
 }
 
-// Late is to the class: in virtual time an operation expires at the tick, so it
-// is late by what its deadline lacks to that.
+// Late is exact to the histogram bucket: in virtual time an operation expires at the next tick,
+// so it is late by the time from its deadline to that tick.
 func TestStatsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{Tick: time.Millisecond})
@@ -76,9 +76,9 @@ func TestStatsLate(t *testing.T) {
 	})
 }
 
-// P5: Len, Watched and what has ended are those of one moment. Each goroutine has one
-// or two operations at any time, with two keys each, whatever shards those are
-// in; adding up shard after shard would see more, or fewer.
+// P5: Len, Watched and the number of ended operations are of one moment. At any time each
+// goroutine has one or two operations with two keys each, in whatever shards; adding up shard
+// after shard would count more, or fewer.
 func TestStatsOfOneMoment(t *testing.T) {
 	const goroutines = 4
 	p := open[int](t, Options{})
@@ -137,10 +137,10 @@ func TestStatsOfOneMoment(t *testing.T) {
 	wg.Wait()
 }
 
-// P16: no counter goes down, at whatever moment it is read.
+// P16: no counter decreases, whenever it is read.
 func TestCountersOnlyGrow(t *testing.T) {
 	var p *Purgatory[int]
-	var seen []uint64 // operations that have completed
+	var seen []uint64 // completed operations
 	read := func() {
 		st := p.Stats()
 		require.Zero(t, st.Failed)
@@ -164,8 +164,8 @@ func TestCountersOnlyGrow(t *testing.T) {
 	shut(t, p)
 }
 
-// P16: the hottest keys in order, with the age of their oldest operation, whatever a
-// walk has left in between.
+// P16: the hottest keys in order, with the age of their oldest operation, even where a walk has
+// left empty chunks.
 func TestHotspots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[string](t, Options{})

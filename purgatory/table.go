@@ -22,7 +22,7 @@ type table[K comparable, V any] struct {
 	segments atomic.Pointer[[]atomic.Pointer[segment[K, V]]] // nil beyond the segments in use
 	_        [48]byte
 
-	contended atomic.Uint32 // how often a bucket was found locked; written by the goroutine that found it so
+	contended atomic.Uint32 // how often a bucket was found locked, written then by any goroutine
 	spare     sync.Pool     // of *chained[K, V]
 
 	resize   sync.Mutex

@@ -16,15 +16,15 @@ func newTable() *table[int, int] {
 	return t
 }
 
-// mixed is a hash whose bits depend on all of the key's.
+// mixed is a hash whose bits each depend on all bits of the key.
 func mixed(key int) uint64 {
 	h := uint64(key) * 0x9E3779B97F4A7C15
 	h = (h ^ h>>32) * 0xD6E8FEB86659FD93
 	return h ^ h>>32 | 1<<63
 }
 
-// The table against a map, with hashes that are equal in all or in their lowest bits,
-// while it grows and shrinks: by its keys, and by hand.
+// The table against a map, with hashes that are equal in all or in their lowest bits, while it
+// grows and shrinks by its keys, and by explicit calls.
 func TestTable(t *testing.T) {
 	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 3))
@@ -32,7 +32,7 @@ func TestTable(t *testing.T) {
 		hash := func(key int) uint64 {
 			h := mixed(key % hashes)
 			if seed%3 == 0 {
-				h = uint64(key % hashes) // the keys of a bucket are those of its number
+				h = uint64(key % hashes) // the bucket's number is the hash of its keys
 			}
 			return h | 1<<63
 		}
@@ -95,8 +95,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// A table has as many buckets as its keys need, up and down, also if some remain; and
-// it does not grow and shrink with each key that comes and goes.
+// A table has as many buckets as its keys need, when it grows and when it shrinks, even if some
+// keys remain; it does not resize with each key that is added and removed.
 func TestTableFollowsItsKeys(t *testing.T) {
 	tab := newTable()
 	hash := mixed
@@ -143,7 +143,7 @@ func TestTableFollowsItsKeys(t *testing.T) {
 		insert(key)
 	}
 	size := tab.size.Load()
-	for key := range 10_000 { // one comes, one goes
+	for key := range 10_000 { // one added, one removed
 		insert(300 + key)
 		remove(key)
 		tab.shrink(n, 128*shrinkBy)
@@ -151,8 +151,8 @@ func TestTableFollowsItsKeys(t *testing.T) {
 	}
 }
 
-// A reader that has seen a size that the table had before finds no bucket where the
-// segment is gone, and waits for the new size.
+// A reader that has read an old size finds no bucket in a dropped segment, and waits for the
+// new size.
 func TestTableSeenAsItWas(t *testing.T) {
 	for _, segments := range []int{1, 2} {
 		var x table[int, int]
@@ -176,8 +176,7 @@ func TestTableSeenAsItWas(t *testing.T) {
 	}
 }
 
-// Goroutines that meet at few locks have the table grow, whatever its keys, up to a
-// bound.
+// Goroutines that contend for few locks make the table grow, whatever its keys, up to a bound.
 func TestTableWidens(t *testing.T) {
 	tab := newTable()
 	for range 20 * contendedEach {
@@ -190,7 +189,7 @@ func TestTableWidens(t *testing.T) {
 	verifyTable(t, tab, func(*entry[int, int]) {})
 }
 
-// No key is moved while somebody goes through the table, whatever asks for that.
+// No key moves while a goroutine visits the table, whatever calls for a resize.
 func TestTableIsNotResizedWhileVisited(t *testing.T) {
 	const segments = 8
 	for name, resize := range map[string]func(*table[int, int]){
@@ -218,8 +217,7 @@ func TestTableIsNotResizedWhileVisited(t *testing.T) {
 	}
 }
 
-// Keys are where they are looked for, while the table grows and shrinks all the time
-// and somebody goes through it.
+// Keys are found while the table grows and shrinks all the time and a goroutine visits it.
 func TestTableHammer(t *testing.T) {
 	tab := newTable()
 	hash := mixed
@@ -257,7 +255,7 @@ func TestTableHammer(t *testing.T) {
 					t.Errorf("%d met %d times", key, n)
 				}
 			}
-			for key := range each { // these are there from beginning to end
+			for key := range each { // these keys exist from beginning to end
 				if seen[-1-key] != 1 {
 					t.Errorf("%d met %d times", -1-key, seen[-1-key])
 				}

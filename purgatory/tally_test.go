@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Who finds its part in use turns to another, and the parts are as many as there were
-// processors.
+// A goroutine that finds its part locked takes another, and there are as many parts as there
+// were processors.
 func TestTalliesApart(t *testing.T) {
 	p := open[int](t, Options{})
 	p.tallies.most = 3
@@ -16,7 +16,7 @@ func TestTalliesApart(t *testing.T) {
 		part := p.lockTally()
 		require.False(t, met[part])
 		met[part] = true
-		p.putBack(part) // the pool gives it again, and it is locked
+		p.putBack(part) // the pool returns the same part, and it is locked
 	}
 	for part := range met {
 		part.mu.Unlock()

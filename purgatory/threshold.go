@@ -257,12 +257,12 @@ type sweep[K comparable, N cmp.Ordered] struct {
 	hash      uint64
 	upTo      N       // higher goals stay,
 	all       bool    // unless all is set
-	as        Outcome // Completed: count goals as reached; otherwise end the operations with this outcome
+	as        Outcome // Completed: count reached goals; otherwise the outcome of the operations
 	cause     error
 	ended     int // operations that this sweep has ended
 
 	tree  *tree[K, N] // the key's tree at the first batch; a later tree has none of its goals
-	limit uint64      // newer goals stay, so that operations that wait again as they complete do not prolong the sweep
+	limit uint64      // newer goals stay, or operations that wait again could prolong the sweep
 	more  bool        // there may be another batch
 
 	found [sweepBatch]reachedGoal[K, N] // entries at to n-1 are still to be visited

@@ -56,11 +56,11 @@ func ExampleThreshold() {
 		produce(offset, 30*time.Second)
 	}
 
-	// The slowest follower has the first three now.
+	// The slowest follower now has the first three records.
 	hw["orders-0"].Store(3)
 	fmt.Println("completed:", acks.Advance("orders-0", 3))
 
-	// A new leader begins lower: nothing is undone.
+	// A new leader begins lower: completed operations stay completed.
 	hw["orders-0"].Store(2)
 	fmt.Println("completed:", acks.Advance("orders-0", 2))
 
@@ -76,8 +76,8 @@ func ExampleThreshold() {
 	// offset 3: NOT_LEADER_OR_FOLLOWER
 }
 
-// A fetch waits for 100 bytes of any of two partitions. A fetch that wants them
-// of both together looks at the logs itself: see Purgatory.CheckAndComplete.
+// A fetch waits for 100 bytes from either of two partitions. A fetch that wants 100 bytes from
+// both together reads the logs itself: see Purgatory.CheckAndComplete.
 func ExampleThreshold_TryCompleteElseWatch() {
 	bytes := watermarks{"orders-0": new(atomic.Int64), "orders-1": new(atomic.Int64)}
 	fetches, _ := purgatory.NewThreshold(bytes.of, purgatory.Options{})
@@ -95,8 +95,7 @@ func ExampleThreshold_TryCompleteElseWatch() {
 	// completed: 1
 }
 
-// A rebalance waits for all members of its group to join, and for the slow ones
-// no longer than the rebalance timeout.
+// A rebalance waits for all members of its group to join, at most for the rebalance timeout.
 func ExampleThreshold_Await() {
 	joined := watermarks{"group": new(atomic.Int64)}
 	barrier, _ := purgatory.NewThreshold(joined.of, purgatory.Options{})
@@ -109,7 +108,7 @@ func ExampleThreshold_Await() {
 	all := purgatory.Goal[string, int64]{Key: "group", Number: members}
 	fmt.Println(barrier.Await(context.Background(), time.Minute, purgatory.All, all))
 
-	all.Number++ // one that never comes
+	all.Number++ // a member that never joins
 	err := barrier.Await(context.Background(), time.Millisecond, purgatory.All, all)
 	fmt.Println(err, errors.Is(err, context.DeadlineExceeded))
 	// Output:
@@ -117,7 +116,7 @@ func ExampleThreshold_Await() {
 	// purgatory: the operation's timeout has passed true
 }
 
-// A request is sent to two replicas, and answered by whichever is first.
+// The first of two replicas to answer completes a request.
 func ExampleFutures() {
 	replies, _ := purgatory.NewFutures[string](purgatory.Options{})
 	defer replies.Shutdown(context.Background())
@@ -130,7 +129,7 @@ func ExampleFutures() {
 	// Output: <nil> from near by
 }
 
-// A record is written to three replicas, and counts when two have it.
+// A record is written to three replicas, and is committed when two have it.
 func ExampleFutures_Quorum() {
 	acks, _ := purgatory.NewFutures[string](purgatory.Options{})
 	defer acks.Shutdown(context.Background())

@@ -73,7 +73,7 @@ func (r *thresholdRig) park(op Completion, timeout time.Duration, need Need, goa
 	return h
 }
 
-// verify checks all invariants at rest, and what the public figures say.
+// verify checks all invariants at rest, and compares the public statistics.
 func (r *thresholdRig) verify() (waiting int) {
 	r.t.Helper()
 	goals, keys := 0, 0
@@ -107,8 +107,7 @@ func (r *thresholdRig) verify() (waiting int) {
 	return len(met)
 }
 
-// P13: exactly those reached complete, lowest number first, equal ones in the
-// order they came.
+// P13: exactly the reached goals complete, lowest number first, equal ones in order of arrival.
 func TestAdvanceInOrder(t *testing.T) {
 	r := openThreshold(t, Options{})
 	var order []int
@@ -132,8 +131,8 @@ func TestAdvanceInOrder(t *testing.T) {
 	require.Zero(t, r.verify())
 }
 
-// P13: what is reached already completes within the call; a number that went
-// down in between does not count.
+// P13: goals that are already reached complete within the call; a number that went down in
+// between does not count.
 func TestReachedAlready(t *testing.T) {
 	r := openThreshold(t, Options{})
 	r.raise(1, 10)
@@ -167,13 +166,13 @@ func TestReachedAlready(t *testing.T) {
 	require.Zero(t, r.verify())
 }
 
-// P13: a goal that an Advance takes while the second reading is under way is counted by
-// that Advance, and not again by the reading that finds it reached.
+// P13: a goal that an Advance removes during the second reading is counted by that Advance, and
+// not again by the reading that finds it reached.
 func TestAdvanceDuringTheSecondReading(t *testing.T) {
 	var r *Threshold[int, int]
 	reads, number := 0, 0
 	r, err := NewThreshold(func(key int) int {
-		if reads++; reads == 3 { // the first goal's, when it is entered
+		if reads++; reads == 3 { // the first goal's second reading, after the entry
 			number = 1
 			require.Zero(t, r.Advance(1, 1))
 		}
@@ -193,8 +192,8 @@ func TestAdvanceDuringTheSecondReading(t *testing.T) {
 	require.NoError(t, r.Shutdown(t.Context()))
 }
 
-// P2, P13: an Advance that comes between the entries of two goals is counted. The lock
-// of the second key's bucket holds the registration up there.
+// P2, P13: an Advance between the entries of two goals is counted. The lock of the second key's
+// bucket delays the registration in between.
 func TestAdvanceBetweenEntries(t *testing.T) {
 	r := openThreshold(t, Options{})
 	bucket := func(key int) *bucket[int, *tree[int, int]] { return r.table.at(uint32(r.hash(key))) }
@@ -220,8 +219,8 @@ func TestAdvanceBetweenEntries(t *testing.T) {
 	require.Equal(t, Completed, op.Outcome())
 }
 
-// P13: Advance counts an operation only if it has ended it: here the first to complete
-// cancels the second, whose goal was taken out of the tree with its own.
+// P13: Advance counts an operation only if it has ended it: here the first to complete cancels
+// the second, whose goal was removed from the tree in the same batch.
 func TestAdvanceCountsItsOwn(t *testing.T) {
 	r := openThreshold(t, Options{})
 	first, second := newOp(t), newOp(t)
@@ -235,7 +234,7 @@ func TestAdvanceCountsItsOwn(t *testing.T) {
 	r.verify()
 }
 
-// P8: as many goals as are allowed; the table of keys grows with them.
+// P8: the maximum number of goals; the table of keys grows with them.
 func TestManyGoals(t *testing.T) {
 	r := openThreshold(t, Options{})
 	goals := make([]Goal[int, int], maxKeys)
@@ -253,7 +252,7 @@ func TestManyGoals(t *testing.T) {
 	require.Zero(t, r.verify())
 }
 
-// P13: a NaN that is read once the operation waits has reached nothing.
+// P13: a NaN that is read after the entry reaches no goal.
 func TestNaNReachesNothing(t *testing.T) {
 	reads := 0
 	th, err := NewThreshold(func(int) float64 {
@@ -276,7 +275,7 @@ func TestNaNReachesNothing(t *testing.T) {
 	require.NoError(t, th.Shutdown(t.Context()))
 }
 
-// P13: on several keys, all or any; a goal that was reached stays reached.
+// P13: goals on several keys, all or any; a reached goal stays reached.
 func TestSeveralGoals(t *testing.T) {
 	r := openThreshold(t, Options{})
 	all, anyOne := newOp(t), newOp(t)
@@ -285,7 +284,7 @@ func TestSeveralGoals(t *testing.T) {
 	require.Equal(t, 7, r.Stats().Watched)
 	require.Zero(t, r.raise(1, 5))
 	require.Equal(t, 6, r.Stats().Watched)
-	require.Zero(t, r.raise(1, 1)) // stays reached
+	require.Zero(t, r.raise(1, 1)) // the goal stays reached
 	require.Zero(t, r.raise(3, 5))
 	require.Equal(t, 1, r.raise(2, 6))
 	require.Equal(t, Completed, anyOne.Outcome())
@@ -310,7 +309,7 @@ func TestSeveralGoals(t *testing.T) {
 	require.Zero(t, h, "two are reached already")
 }
 
-// P8: bad input is an error that names it, and nothing waits.
+// P8: bad input is an error that names it, and no operation waits.
 func TestThresholdBadInput(t *testing.T) {
 	require.PanicsWithValue(t, "purgatory: the function that reads a number is nil", func() { _, _ = NewThreshold[int, int](nil, Options{}) })
 	_, err := NewThreshold(func(int) int { return 0 }, Options{Tick: -1})
@@ -354,7 +353,7 @@ func TestThresholdBadInput(t *testing.T) {
 	require.Equal(t, []string{"all", "any", "at least 3"}, []string{All.String(), Any.String(), AtLeast(3).String()})
 }
 
-// P1, P5, P8, P9: every way to end, and nothing is left.
+// P1, P5, P8, P9: every kind of end leaves nothing behind.
 func TestThresholdOutcomes(t *testing.T) {
 	goals := []Goal[int, int]{{1, 5}, {2, 5}}
 	for name, c := range map[string]struct {
@@ -409,10 +408,10 @@ func TestThresholdOutcomes(t *testing.T) {
 	}
 }
 
-// P7: a number that cannot be read ends its own operation as Failed; a Complete
-// that panics or ends its goroutine keeps the others from nothing.
+// P7: a number whose reading panics ends its own operation as Failed; a Complete that panics or
+// ends its goroutine does not affect other operations.
 func TestThresholdPanics(t *testing.T) {
-	for at := range 2 { // before it waits, and after
+	for at := range 2 { // before the operation waits, and after
 		var reads int
 		var panics []Panic
 		th, err := NewThreshold(func(int) int {
@@ -457,8 +456,8 @@ func TestThresholdPanics(t *testing.T) {
 	}
 }
 
-// P13: an operation that waits again as it completes does not keep Advance
-// going, and is not completed by it.
+// P13: an operation that waits again as it completes does not prolong Advance, and is not
+// completed by it.
 func TestWaitAgainFromComplete(t *testing.T) {
 	r := openThreshold(t, Options{})
 	var rounds int
@@ -467,7 +466,7 @@ func TestWaitAgainFromComplete(t *testing.T) {
 		if rounds++; rounds > 100 || o != Completed {
 			return
 		}
-		r.set(1, 0) // it went down meanwhile, so it has to wait
+		r.set(1, 0) // lower again, so the operation has to wait
 		op := newOp(t)
 		op.end = again
 		r.park(op, NoTimeout, All, Goal[int, int]{1, 1})
@@ -481,8 +480,8 @@ func TestWaitAgainFromComplete(t *testing.T) {
 	require.Equal(t, sweepBatch+5, r.verify())
 }
 
-// P2, P1: numbers rise while operations come for the next ones, from many
-// goroutines: nobody is forgotten, nobody ends twice.
+// P2, P1: numbers rise while many goroutines add operations for the next ones: each operation
+// ends exactly once.
 func TestThresholdHammer(t *testing.T) {
 	const goroutines, each, keys = 6, 3000, 3
 	var nums [keys]atomic.Int64
@@ -501,8 +500,8 @@ func TestThresholdHammer(t *testing.T) {
 					ended.Add(1)
 					ending.Done()
 				}
-				// One in eight waits for more than there will ever be, so that some
-				// expire and some are cancelled however fast the numbers rise.
+				// One in eight waits for a number that is never reached, so that some expire
+				// and some are cancelled however fast the numbers rise.
 				ahead, beyond := int64(rnd.IntN(4)), rnd.IntN(8) == 0
 				if beyond {
 					ahead = 1 << 40
@@ -535,7 +534,7 @@ func TestThresholdHammer(t *testing.T) {
 		})
 	}
 	raising.Wait()
-	for k := range keys { // for the numbers that nobody came to
+	for k := range keys { // reach the remaining goals
 		th.Advance(k, nums[k].Add(10))
 	}
 	ending.Wait()
@@ -549,7 +548,7 @@ func TestThresholdHammer(t *testing.T) {
 	require.NoError(t, th.Shutdown(t.Context()))
 }
 
-// P13: random operations against an oracle that looks at everything.
+// P13: random operations against an oracle that examines everything.
 func TestThresholdModel(t *testing.T) {
 	type waiting struct {
 		op      *testOp
@@ -564,7 +563,7 @@ func TestThresholdModel(t *testing.T) {
 	for seed := range uint64(60) {
 		synctest.Test(t, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 3))
-			r := openThreshold(t, Options{Tick: time.Millisecond, Workers: 1}) // one, so that order is one goroutine's at a time
+			r := openThreshold(t, Options{Tick: time.Millisecond, Workers: 1}) // one worker, so that the order is deterministic
 			born := time.Now()
 			var held []*waiting
 			var order, want []int
@@ -658,7 +657,7 @@ func TestThresholdModel(t *testing.T) {
 						}
 					}
 					held = slices.DeleteFunc(held, func(w *waiting) bool { return w.due <= now })
-					// Those that expire in one tick do so in any order.
+					// Operations that expire in one tick do so in any order.
 					slices.Sort(order)
 					slices.Sort(want)
 				}
@@ -672,8 +671,8 @@ func TestThresholdModel(t *testing.T) {
 	}
 }
 
-// A record that serves another operation starts anew: an operation whose goals are
-// reached when it comes is completed by its first check, and waits for nothing.
+// A reused record starts fresh: the first check completes an operation whose goals are already
+// reached, and nothing waits.
 func TestThresholdRecordStartsAnew(t *testing.T) {
 	r := openThreshold(t, Options{})
 	r.raise(1, 1)
@@ -689,7 +688,7 @@ func TestThresholdRecordStartsAnew(t *testing.T) {
 	}
 }
 
-// A goal too many, of an operation that needs fewer than it has, counts for nothing.
+// A surplus goal, of an operation that needs fewer than it has, is not counted.
 func TestThresholdReachedOnce(t *testing.T) {
 	var w thresholdWaiter[int, int]
 	w.need = 2
@@ -703,7 +702,7 @@ func TestThresholdReachedOnce(t *testing.T) {
 	}
 }
 
-// A free record keeps room for maxAside goals, and no more.
+// A free record keeps memory for at most maxAside goals.
 func TestThresholdRecordStaysSmall(t *testing.T) {
 	r := openThreshold(t, Options{})
 	for _, n := range []int{2, maxAside, maxAside + 1, 10 * maxAside} {
@@ -715,7 +714,7 @@ func TestThresholdRecordStaysSmall(t *testing.T) {
 	}
 }
 
-// P5: what has ended is collected, though its handle is kept.
+// P5: an ended operation is collected even while its handle is kept.
 func TestThresholdKeepsNothing(t *testing.T) {
 	r := openThreshold(t, Options{})
 	var gone atomic.Int32
@@ -737,8 +736,8 @@ func TestThresholdKeepsNothing(t *testing.T) {
 	runtime.KeepAlive(handles)
 }
 
-// P13: an Advance allocates nothing, nor does an operation whose goals are on the way up,
-// once records have been used.
+// P13: an Advance allocates nothing, nor does an operation whose goals ascend, once records
+// have been used.
 func TestThresholdAllocations(t *testing.T) {
 	r := openThreshold(t, Options{})
 	for i := range 1000 {

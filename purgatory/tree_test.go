@@ -43,8 +43,8 @@ func verifyTree[K comparable, N int | int64 | float64 | string](t testing.TB, tr
 	return all
 }
 
-// The tree against a sorted slice: random numbers, many of them equal, goals
-// taken from the front, the end and anywhere.
+// The tree against a sorted slice: random numbers, many of them equal, goals removed from the
+// front, the end and anywhere.
 func TestTree(t *testing.T) {
 	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 7))
@@ -85,8 +85,7 @@ func TestTree(t *testing.T) {
 	}
 }
 
-// What comes in ascending order is not searched for from the root, and the tree
-// stays balanced.
+// Goals in ascending order are not searched for from the root, and the tree stays balanced.
 func TestTreeIsBalanced(t *testing.T) {
 	var tr tree[int, int]
 	for i := range 10_000 {
@@ -100,5 +99,5 @@ func TestTreeIsBalanced(t *testing.T) {
 		}
 		depth = max(depth, d)
 	}
-	require.Less(t, depth, 70, "some 30 are expected") // ln n times 2.99, and a little
+	require.Less(t, depth, 70, "some 30 are expected") // 2.99 ln n, and a margin
 }

@@ -16,14 +16,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// testOp is an operation that watches over its own contract: that its methods
-// never overlap, and that nothing follows Complete (P1, P3).
+// testOp is an operation that verifies its own contract: its methods never overlap, and nothing
+// follows Complete (P1, P3).
 type testOp struct {
 	t     testing.TB
-	ready atomic.Bool          // what TryComplete says without try
-	try   func(check int) bool // instead; check counts from 1
-	end   func(Outcome)        // called by Complete, once it is counted
-	cause error                // that Complete was told
+	ready atomic.Bool          // the result of TryComplete without try
+	try   func(check int) bool // used instead of ready; check counts from 1
+	end   func(Outcome)        // called by Complete, after counting it
+	cause error                // that Complete received
 
 	inside  atomic.Int32 // methods running
 	checks  atomic.Int32
@@ -33,7 +33,7 @@ type testOp struct {
 
 func newOp(t testing.TB) *testOp { return &testOp{t: t} }
 
-// newFaultyOp makes an operation that is never ready, and misbehaves in one check.
+// newFaultyOp makes an operation that is never ready and misbehaves in one check.
 func newFaultyOp(t testing.TB, check int, misdeed func()) *testOp {
 	op := newOp(t)
 	op.try = func(n int) bool {
@@ -79,10 +79,10 @@ func (o *testOp) enter(name string) (leave func()) {
 	return func() { o.inside.Add(-1) }
 }
 
-// Outcome is 0 while there is none.
+// Outcome returns 0 while there is none.
 func (o *testOp) Outcome() Outcome { return Outcome(o.outcome.Load()) }
 
-// open makes a purgatory; panics that the test does not ask for fail it.
+// open makes a purgatory; a panic fails the test unless the test handles panics itself.
 func open[K comparable](t testing.TB, o Options) *Purgatory[K] {
 	t.Helper()
 	if o.OnPanic == nil {
@@ -94,8 +94,8 @@ func open[K comparable](t testing.TB, o Options) *Purgatory[K] {
 	return p
 }
 
-// shutAtEnd shuts down what a test has made. If that is broken, the test has failed
-// already, and is not to wait for ever.
+// shutAtEnd shuts a purgatory down at the end of a test. A failing shutdown ends with an error
+// instead of blocking for ever.
 func shutAtEnd(t testing.TB, s interface{ Shutdown(context.Context) error }) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -104,8 +104,8 @@ func shutAtEnd(t testing.TB, s interface{ Shutdown(context.Context) error }) {
 	})
 }
 
-// shut ends a purgatory and sees that nothing is left of it. In a bubble,
-// synctest itself reports the goroutines that are left.
+// shut ends a purgatory and checks that nothing is left. In a bubble, synctest itself reports
+// leaked goroutines.
 func shut[K comparable](t testing.TB, p *Purgatory[K]) {
 	t.Helper()
 	require.NoError(t, p.Shutdown(context.Background()))
@@ -115,7 +115,6 @@ func shut[K comparable](t testing.TB, p *Purgatory[K]) {
 	}
 }
 
-// park enters an operation that has to wait.
 func park[K comparable](t testing.TB, p *Purgatory[K], op Operation, timeout time.Duration, keys ...K) Pending {
 	t.Helper()
 	h, err := p.TryCompleteElseWatch(context.Background(), op, timeout, keys...)
@@ -124,8 +123,8 @@ func park[K comparable](t testing.TB, p *Purgatory[K], op Operation, timeout tim
 	return h
 }
 
-// empty fails if the purgatory holds anything (P5), by its own figures and by
-// a look at everything it is made of. On the wheel there may be a sweep.
+// empty fails if the purgatory holds anything (P5), by its statistics and by an inspection of
+// its parts. A sweep may be on the wheel.
 func empty[K comparable](t testing.TB, p *Purgatory[K]) {
 	t.Helper()
 	st := p.Stats()
@@ -137,7 +136,7 @@ func empty[K comparable](t testing.TB, p *Purgatory[K]) {
 	verify(t, p)
 }
 
-// timers is how many timers are on the wheel, without the sweeps to come.
+// timers returns the number of timers on the wheel, without future sweeps.
 func timers(c *core) int {
 	sweeps := func() (n int) {
 		c.each(func(part *tally) {
@@ -149,7 +148,7 @@ func timers(c *core) int {
 		})
 		return n
 	}
-	for { // until no sweep was planned or begun in between
+	for { // until no sweep was scheduled or begun in between
 		n, planned := c.clock.timers.Len(), sweeps()
 		if planned == sweeps() && n == c.clock.timers.Len() {
 			return n - planned
@@ -157,8 +156,8 @@ func timers(c *core) int {
 	}
 }
 
-// verify checks all invariants of a purgatory that is at rest: no call in
-// progress, no worker busy, the wheel its own.
+// verify checks all invariants of a purgatory at rest: no call in progress, no worker busy, no
+// shared wheel.
 func verify[K comparable](t testing.TB, p *Purgatory[K]) {
 	t.Helper()
 	check := func(ok bool, format string, args ...any) {
@@ -167,7 +166,7 @@ func verify[K comparable](t testing.TB, p *Purgatory[K]) {
 			t.Fatalf(format, args...)
 		}
 	}
-	met := map[*waiter]int{} // in how many lists
+	met := map[*waiter]int{} // number of lists by operation
 	keys, watched := 0, 0
 	verifyTable(t, &p.table, func(e *entry[K, watchlist]) {
 		l := &e.value
@@ -257,7 +256,7 @@ func verifyTable[K comparable, V any](t testing.TB, table *table[K, V], f func(*
 	require.Zero(t, table.visitors)
 }
 
-// verifyTallies checks what is counted of a core at rest.
+// verifyTallies checks the tallies of a core at rest.
 func verifyTallies(t testing.TB, c *core, operations, watched, keys int) {
 	t.Helper()
 	working := 0
@@ -268,7 +267,7 @@ func verifyTallies(t testing.TB, c *core, operations, watched, keys int) {
 	select {
 	case <-c.closing.done:
 		require.Zero(t, working, "workers are busy")
-	default: // one may just be on its way out of a Complete
+	default: // an operation may just be returning from its Complete
 	}
 	require.Equal(t, operations, c.delayed(), "operations")
 	require.Equal(t, watched, c.watched(), "watches")
@@ -295,7 +294,7 @@ func onWorker() bool {
 	return strings.Contains(string(debug.Stack()), "timingwheel.(*workers")
 }
 
-// journal notes who came, in order.
+// journal records values in order.
 type journal[T comparable] struct {
 	mu   sync.Mutex
 	seen []T
@@ -307,7 +306,7 @@ func (j *journal[T]) note(x T) {
 	j.mu.Unlock()
 }
 
-// take is what was noted since it was last called.
+// take returns the values recorded since its last call.
 func (j *journal[T]) take() []T {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -316,7 +315,7 @@ func (j *journal[T]) take() []T {
 	return seen
 }
 
-// collected waits until done says that the garbage collector has been by.
+// collected runs the garbage collector until done returns true.
 func collected(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	for begun := time.Now(); time.Since(begun) < time.Minute; {
@@ -324,7 +323,7 @@ func collected(t testing.TB, what string, done func() bool) {
 		if done() {
 			return
 		}
-		runtime.Gosched() // cleanups and sweeps are other goroutines'
+		runtime.Gosched() // cleanups and sweeps run on other goroutines
 	}
 	t.Fatalf("P5: %s is not collected", what)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// P16: what waits can be listed, with its keys, age and deadline, and counted by key.
+// P16: pending operations are listed with their keys, age and deadline, and counted by key.
 func TestP16All(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{})
@@ -86,7 +86,7 @@ func TestP16All(t *testing.T) {
 		time.Sleep(lazyFrom)
 		check()
 
-		// The body may use the purgatory, and leave early, in any way.
+		// The body may use the purgatory, and leave the loop early, in any way.
 		n := 0
 		for x := range p.All() {
 			keys := x.Keys()
@@ -109,7 +109,7 @@ func TestP16All(t *testing.T) {
 	})
 }
 
-// P16: the oldest, against the list of all, as operations with up to three keys come and go.
+// P16: Oldest against All, while operations with up to three keys begin and end.
 func TestP16Oldest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(1, 0))
@@ -118,7 +118,7 @@ func TestP16Oldest(t *testing.T) {
 			time.Sleep(time.Millisecond)
 			keys := []int{rng.IntN(10), rng.IntN(10), rng.IntN(4)}[:1+rng.IntN(3)]
 			if round >= 450 {
-				keys = []int{rng.IntN(4)} // now some lists grow beyond a batch
+				keys = []int{rng.IntN(4)} // so that some lists grow beyond a batch
 			}
 			park(t, p, newOp(t), NoTimeout, keys...)
 			if round < 450 && round%3 == 0 {
@@ -142,7 +142,7 @@ func TestP16Oldest(t *testing.T) {
 	})
 }
 
-// P16: the oldest goals, against the list of all.
+// P16: Oldest goals against All.
 func TestP16OldestGoals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(1, 0))
@@ -172,8 +172,7 @@ func TestP16OldestGoals(t *testing.T) {
 	})
 }
 
-// P16: an operation that has been ended while it is checked is in the lists still, and is not
-// shown any more.
+// P16: an operation that was ended during its check is still in the lists, but not listed.
 func TestP16EndedIsNotShown(t *testing.T) {
 	p := open[int](t, Options{})
 	var h Pending
@@ -191,8 +190,8 @@ func TestP16EndedIsNotShown(t *testing.T) {
 	shut(t, p)
 }
 
-// P16: a key that a thousand wait for is not locked while all are listed: what ends before
-// its turn is not met. The loop may be left in between.
+// P16: a key with a thousand watchers is not locked during a whole listing: operations that end
+// before their turn are not listed. The loop may break in between.
 func TestP16AllIsInBatches(t *testing.T) {
 	const n = 1000
 	p := open[int](t, Options{})
@@ -202,7 +201,7 @@ func TestP16AllIsInBatches(t *testing.T) {
 		watches[i] = park(t, p, newOp(t), NoTimeout, 1)
 		goals[i] = r.park(newOp(t), NoTimeout, All, Goal[int, int]{1, 1 + i/3}) // some are equal
 	}
-	// met is which are met, the first so many, by their numbers.
+	// met returns which operations are listed, at most the first so many, by their numbers.
 	met := func(all iter.Seq[Pending], parks []Pending, most int) (met []int) {
 		for h := range all {
 			if met = append(met, slices.Index(parks, h)); len(met) == most {
@@ -255,7 +254,7 @@ func TestP16AllIsInBatches(t *testing.T) {
 	require.NoError(t, r.Shutdown(t.Context()))
 }
 
-// P16: a listing ends though what it finds comes back behind it.
+// P16: a listing ends even if the listed operations wait again behind it.
 func TestP16AllEnds(t *testing.T) {
 	r := openThreshold(t, Options{})
 	p := open[int](t, Options{})
@@ -280,7 +279,7 @@ func TestP16AllEnds(t *testing.T) {
 	require.NoError(t, r.Shutdown(t.Context()))
 }
 
-// P16: the oldest are told by when they came, however long it takes to come to their keys.
+// P16: Oldest ranks operations by their start, however late it reads their keys.
 func TestP16OldestOfManyKeys(t *testing.T) {
 	p := open[int](t, Options{})
 	const n = 20_000
@@ -325,7 +324,7 @@ func TestP16ThresholdAll(t *testing.T) {
 	})
 }
 
-// P16: refusals are counted, by their cause; the name is there.
+// P16: refusals are counted by their cause; Stats has the name.
 func TestP16Refusals(t *testing.T) {
 	p := open[int](t, Options{MaxPending: 1, Name: "requests"})
 	r, err := NewThreshold(func(int) int { return 0 }, Options{MaxPending: 1, Name: "acks"})
@@ -348,8 +347,8 @@ func TestP16Refusals(t *testing.T) {
 	}
 }
 
-// P16: the goroutines of a named purgatory carry its name as a label, and not that of
-// who happened to need them first.
+// P16: the goroutines of a named purgatory carry its name as a label, and not that of the
+// goroutine that first needed them.
 func TestP16Label(t *testing.T) {
 	p := open[int](t, Options{Name: "labelled-one"})
 	op := newOp(t)
@@ -364,7 +363,7 @@ func TestP16Label(t *testing.T) {
 	shut(t, p)
 }
 
-// P16: for how long operations waited, by outcome: only those that waited at all.
+// P16: waiting times by outcome, only of operations that waited at all.
 func TestP16Waited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{Tick: time.Millisecond})
@@ -395,8 +394,8 @@ func TestP16Waited(t *testing.T) {
 	})
 }
 
-// P16: an operation's keys can be asked for while it is about to enter a list that is long:
-// the race detector watches what its record notes of that.
+// P16: an operation's keys can be read while it is about to enter a long list: the race
+// detector checks the places in its record.
 func TestP16KeysWhileEntering(t *testing.T) {
 	p := open[int](t, Options{})
 	const long = 0
@@ -420,14 +419,14 @@ func TestP16KeysWhileEntering(t *testing.T) {
 		listed <- x.Keys()
 	}()
 	blockedOnMutex(t, "Keys")
-	gate.mu.Unlock() // mostly the one that enters is first
+	gate.mu.Unlock() // the entering goroutine is mostly first
 	require.Contains(t, [][]int{{other, long}, {other}}, <-listed)
 	require.True(t, (<-entered).Waiting())
 	verify(t, p)
 	shut(t, p)
 }
 
-// A key whose operations end while All is among them is gone when All has passed it.
+// A key whose operations end while All reads them is removed when All has passed it.
 func TestAllLeavesNoKey(t *testing.T) {
 	p := open[int](t, Options{})
 	var handles []Pending

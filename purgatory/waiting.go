@@ -172,7 +172,7 @@ func (x Waiting[K]) Keys() []K {
 type Hotspot[K comparable] struct {
 	Key      K
 	Watching int           // number of operations that watch it
-	Oldest   time.Duration // waiting time of the first watcher or, in a Threshold, of the operation with the lowest goal
+	Oldest   time.Duration // age of the first watcher or, in a Threshold, of the lowest goal
 }
 
 // Hotspots returns the n keys with the most watchers, in descending order, or all keys if there

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// P2, P6: T1 has seen "no" and is still in its check when T2 makes it "yes"
-// and calls CheckAndComplete. T2 returns at once; T1 looks again.
+// P2, P6: T1 has seen "no" and is still in its check when T2 makes it "yes" and calls
+// CheckAndComplete. T2 returns at once; T1 checks again.
 func TestP2NoLostWakeUp(t *testing.T) {
 	for _, asks := range []int{1, 2, 5} {
 		synctest.Test(t, func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestP2NoLostWakeUp(t *testing.T) {
 			<-sawNo
 			op.ready.Store(true)
 			for i := range asks {
-				// Would it wait, the bubble would be in a deadlock here.
+				// If it waited, the bubble would deadlock here.
 				require.Zero(t, p.CheckAndComplete([]string{"a", "b"}[i%2]))
 			}
 			require.EqualValues(t, 3, op.checks.Load())
@@ -47,8 +47,8 @@ func TestP2NoLostWakeUp(t *testing.T) {
 	}
 }
 
-// P2, P15: each look that is asked for during a look is had, however long it goes on;
-// after some the caller is relieved by a worker.
+// P2, P15: each check that is requested during a check runs, however long that goes on; after
+// some a worker takes over from the caller.
 func TestP2AskedAgainAndAgain(t *testing.T) {
 	for times, want := range map[int]int{1: 1, handOver - 3: 1, handOver - 1: 0, 3 * handOver: 0} {
 		synctest.Test(t, func(t *testing.T) {
@@ -92,8 +92,8 @@ func TestP2AskedAgainAndAgain(t *testing.T) {
 	}
 }
 
-// P2: a change during either check of TryCompleteElseWatch is not lost. During
-// the first, op is in no list: it is the second check that sees the change.
+// P2: a change during either check of TryCompleteElseWatch is not lost. During the first, op is
+// in no list: the second check sees the change.
 func TestP2ChangeDuringRegistration(t *testing.T) {
 	for during, checks := range map[int32]int32{1: 2, 2: 3} {
 		synctest.Test(t, func(t *testing.T) {
@@ -119,7 +119,7 @@ func TestP2ChangeDuringRegistration(t *testing.T) {
 	}
 }
 
-// P4: two checks, whatever the number of keys, once completed one.
+// P4: two checks, whatever the number of keys, or one if it completes.
 func TestP4AtMostTwoChecks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{})
@@ -143,9 +143,9 @@ func TestP4AtMostTwoChecks(t *testing.T) {
 	})
 }
 
-// P4: a CheckAndComplete that meets the operation between its entry into a
-// list and its second check is answered by that second check. The lock of a
-// later key's bucket holds the registration up in between.
+// P4: a CheckAndComplete that finds the operation between its entry into a list and its second
+// check is served by that second check. The lock of a later key's bucket delays the
+// registration in between.
 func TestP4AskedBeforeTheSecondCheck(t *testing.T) {
 	p := open[int](t, Options{})
 	first, last := 0, 1
@@ -173,10 +173,9 @@ func TestP4AskedBeforeTheSecondCheck(t *testing.T) {
 	shut(t, p)
 }
 
-// P2: what was changed before the call is ordered before the look that answers
-// it, by Go's memory model too, also for one who finds that somebody has asked
-// already. Only the race detector can tell: the change is a plain write, and
-// nothing here orders it but the library.
+// P2: a change before the call is ordered before the check that the call requests, by Go's
+// memory model, even if another goroutine has already requested it. Only the race detector can
+// tell: the change is a plain write, and only the library orders it.
 func TestP2ChangeIsOrderedBeforeTheLook(t *testing.T) {
 	p := open[int](t, Options{})
 	change := 0
@@ -193,7 +192,7 @@ func TestP2ChangeIsOrderedBeforeTheLook(t *testing.T) {
 				change = 1
 				p.CheckAndComplete(1)
 			}()
-			// It is gone when no trace shows it: that orders nothing.
+			// Detect by the goroutine's trace that it has ended: that orders nothing.
 			made := []byte("TestP2ChangeIsOrderedBeforeTheLook.func1 in goroutine")
 			for buf := make([]byte, 1<<20); bytes.Contains(buf[:runtime.Stack(buf, true)], made); {
 				runtime.Gosched()

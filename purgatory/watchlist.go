@@ -46,7 +46,7 @@ type chunk struct {
 	next, prev *chunk
 	used       uint32 // a bit for each slot that holds an operation
 	end        uint16 // slots from here on are free; empty slots before it are not used again
-	walks      uint16 // walks paused here; while it is not 0, the chunk stays linked and end does not change
+	walks      uint16 // walks paused here; unless 0, the chunk stays linked and end stays
 	slots      [perChunk]*waiter
 }
 

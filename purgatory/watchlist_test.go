@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// P11: lists of a few keys, short, long and short again, against slices: operations
-// come with several keys, leave from anywhere, and walks pause in the middle.
+// P11: lists of a few keys, short, long and short again, against slices: operations with
+// several keys arrive, leave from anywhere, and walks pause in the middle.
 func TestWatchlist(t *testing.T) {
 	for seed := range uint64(20) {
 		rnd := rand.New(rand.NewPCG(seed, 11))
@@ -23,11 +23,11 @@ func TestWatchlist(t *testing.T) {
 		lists := [keys][]Pending{}
 		type pausing struct {
 			walk walk[int]
-			left []Pending // those it must meet, if they are there still
+			left []Pending // operations it must visit, if they still wait
 		}
 		var walks []*pausing
-		// met checks a batch that a walk has found: what is left of those that were there
-		// when it began, in order, and then at most what came later.
+		// met checks a batch of a walk: the remaining operations that waited when it began, in
+		// order, and then, at most, later ones.
 		met := func(x *pausing) {
 			found := append([]Pending{}, x.walk.found()[:x.walk.n]...)
 			there := lists[x.walk.key]
@@ -53,7 +53,7 @@ func TestWatchlist(t *testing.T) {
 			all = slices.Delete(all, i, i+1)
 		}
 		growing, longest := true, 0
-		most := 20 + int(seed%10)*60 // operations at once: lists from 8 to 220
+		most := 20 + int(seed%10)*60 // concurrent operations: lists from 8 to 220
 		for step := range 2500 {
 			if growing = len(all) < most && (growing || len(all) < most/20); !growing {
 				longest = max(longest, len(lists[0]))
@@ -128,7 +128,7 @@ func TestWatchlist(t *testing.T) {
 	}
 }
 
-// A key that has gone has nothing to look at.
+// look on a removed key finds nothing.
 func TestLookAtNothing(t *testing.T) {
 	p := open[int](t, Options{})
 	require.True(t, park(t, p, newOp(t), NoTimeout, 1).Cancel(nil))
@@ -140,7 +140,7 @@ func TestLookAtNothing(t *testing.T) {
 	shut(t, p)
 }
 
-// A list that was long is side by side in its bucket again when it is short.
+// A long list is stored contiguously in its bucket again when it is short.
 func TestWatchlistShortens(t *testing.T) {
 	p := open[int](t, Options{})
 	var handles []Pending
@@ -171,12 +171,11 @@ func TestWatchlistShortens(t *testing.T) {
 	shut(t, p)
 }
 
-// Keys with the same lowest bits of their hash are kept apart, in lists short and long,
-// also those of one operation.
+// Keys with the same lowest bits of their hash are kept apart, in short and long lists, and
+// within one operation.
 func TestWatchlistSameHash(t *testing.T) {
 	p := open[int](t, Options{})
-	// The first few keys whose hashes agree in 32 bits cannot be waited for: they are
-	// entered by hand.
+	// Finding keys whose hashes agree in 32 bits would take too long: they are entered by hand.
 	const same = 12345
 	enter := func(w *waiter, keys ...int) {
 		w.begin(&p.core, newOp(t), NoTimeout)
@@ -229,8 +228,8 @@ func TestTreesSameHash(t *testing.T) {
 		a, b = seen[h], key
 		seen[h] = key
 	}
-	for _, keys := range [][2]int{{a, b}, {b, a}} { // in the order they come
-		for _, gone := range []int{0, 1} { // which of them goes first
+	for _, keys := range [][2]int{{a, b}, {b, a}} { // in order of arrival
+		for _, gone := range []int{0, 1} { // which one is removed first
 			var handles [2]Pending
 			for i, key := range keys {
 				handles[i] = r.park(newOp(t), NoTimeout, All, Goal[int, int]{key, 1})
