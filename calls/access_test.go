@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// No method keeps a lock, whatever it finds. This runs first: it fails with a message where
-// another test would hang.
+// No method keeps a lock, whatever it finds. This test runs first: it fails with a message
+// where another test would hang.
 func TestNoMethodKeepsALock(t *testing.T) {
 	table, err := New[int, string](Options{MaxPending: 2})
 	require.NoError(t, err)
@@ -71,6 +71,6 @@ func TestNoMethodKeepsALock(t *testing.T) {
 		t.Fatal("a call does not expire")
 	}
 	require.ErrorIs(t, err, ErrExpired)
-	require.NoError(t, table.Shutdown(t.Context())) // and no worker is at work
+	require.NoError(t, table.Shutdown(t.Context())) // and no worker is running
 	free("Shutdown")
 }

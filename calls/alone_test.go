@@ -12,10 +12,9 @@ import (
 	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
-// Parts that are tested alone: a fault in one shows here first, and not as a goroutine that
-// waits for ever.
+// Unit tests of parts: a fault shows here first, and not as a goroutine that waits for ever.
 
-// A call that is replied to just before its worker has it wait does not enter the backlog.
+// A call that ends just before its worker would queue it does not enter the backlog.
 func TestBacklogTurnsAwayWhatHasEnded(t *testing.T) {
 	b := backlog[int, string]{most: 1}
 	first, ended, waits, last := new(call[int, string]), new(call[int, string]), new(call[int, string]), new(call[int, string])
@@ -30,15 +29,15 @@ func TestBacklogTurnsAwayWhatHasEnded(t *testing.T) {
 	}
 	require.Equal(t, 2, b.n)
 	require.Same(t, waits, b.next())
-	b.remove(waits) // its worker is about to find that it has ended
+	b.remove(waits) // begin, called by its worker, will find that it has ended
 	require.Equal(t, 1, b.n)
 	b.remove(last)
 	require.Nil(t, b.next())
 	require.Zero(t, b.running)
 }
 
-// A worker that comes while others wait begins with the first of them, also when the place
-// that it takes was left by a goroutine that has ended.
+// A worker that arrives while others wait begins with the first of them, even if a goroutine
+// that has ended freed its capacity.
 func TestBacklogIsFirstInFirstOut(t *testing.T) {
 	b := backlog[int, string]{most: 1}
 	first, second, third := new(call[int, string]), new(call[int, string]), new(call[int, string])
@@ -93,12 +92,12 @@ func TestOwnParts(t *testing.T) {
 	}
 }
 
-// A call that the wheel has no timer for takes no place.
+// A call for which the wheel has no capacity is not counted.
 func TestWheelIsFull(t *testing.T) {
 	table, err := New[int, string](Options{MaxPending: 1})
 	require.NoError(t, err)
 	defer table.Close()
-	_, err = table.wheel.Close(timingwheel.Discard) // refuses as one with all the timers that it can have
+	_, err = table.wheel.Close(timingwheel.Discard) // refuses as a full wheel does
 	require.NoError(t, err)
 	send := func() error { return nil }
 	for range 2 {
@@ -108,8 +107,7 @@ func TestWheelIsFull(t *testing.T) {
 	require.NoError(t, table.Go(1, NoTimeout, send, func(string, error) {}), "a place is lost")
 }
 
-// The record of a call that has expired can serve another one, as others can: its timer
-// will not call it.
+// The record of an expired call can be used again like others: its timer will not call it.
 func TestExpiredRecordIsFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table, err := New[int, string](Options{})
@@ -122,7 +120,7 @@ func TestExpiredRecordIsFree(t *testing.T) {
 		c := p.calls[1]
 		p.mu.Unlock()
 		time.Sleep(time.Minute)
-		synctest.Wait() // for the worker, which has the record until then
+		synctest.Wait() // for the worker, which uses the record until then
 		require.True(t, c.stop())
 	})
 }

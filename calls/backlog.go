@@ -7,20 +7,20 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// backlog bounds the workers that are in done functions to one fewer than the wheel has.
-// The end of a Do needs a worker for a moment only, and there is always one that is free
-// or about to be: so done functions that block make no Do late, but only each other.
+// backlog bounds the number of workers in done functions to one less than the wheel has. The
+// end of a Do needs a worker only for a moment, and one is always free or about to be: so
+// blocking done functions delay no Do, but only each other.
 type backlog[ID comparable, R any] struct {
 	most int // Options.Workers
 
 	mu          sync.Mutex
 	running     int          // guarded by mu: workers in done functions
-	first, last *call[ID, R] // guarded by mu: calls of Go that wait for a worker, as they came due
-	n           int          // guarded by mu: how many these are
+	first, last *call[ID, R] // guarded by mu: calls of Go that wait for a worker, in the order they came due
+	n           int          // guarded by mu: length of the list
 }
 
-// begin adds a call that is due, or none if c is nil, and returns the one whose done
-// function the calling worker is to run; nil: the others will run it.
+// begin adds a call that is due, or none if c is nil, and returns the call whose done function
+// the calling worker must run; nil: other workers will run it.
 func (b *backlog[ID, R]) begin(c *call[ID, R]) *call[ID, R] {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -28,7 +28,7 @@ func (b *backlog[ID, R]) begin(c *call[ID, R]) *call[ID, R] {
 		c = nil
 	}
 	if c != nil && (b.running == b.most || b.n > 0) {
-		b.pushLocked(c) // behind those that came before
+		b.pushLocked(c) // behind the earlier ones
 		c = nil
 	}
 	if b.running == b.most {
@@ -43,8 +43,8 @@ func (b *backlog[ID, R]) begin(c *call[ID, R]) *call[ID, R] {
 	return c
 }
 
-// next returns the next call for a worker whose last one has ended; nil: there is none,
-// and the worker is in no done function any more.
+// next returns the next call for a worker whose last one has ended; nil: there is none, and the
+// worker is counted as free.
 func (b *backlog[ID, R]) next() *call[ID, R] {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -55,7 +55,7 @@ func (b *backlog[ID, R]) next() *call[ID, R] {
 	return nil
 }
 
-// leave counts out a worker whose goroutine ends, and reports whether calls are left.
+// leave subtracts a worker whose goroutine ends, and reports whether calls are left.
 func (b *backlog[ID, R]) leave() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -63,9 +63,8 @@ func (b *backlog[ID, R]) leave() bool {
 	return b.n > 0
 }
 
-// remove takes out a call that has ended, or, if the worker that brings it is still on its
-// way here, has it turned away: so that nothing refers to it any more, however long the
-// done functions block that run.
+// remove removes a call that has ended. If a worker is just bringing the call here, begin will
+// refuse it. So nothing refers to it any more, however long the running done functions block.
 func (b *backlog[ID, R]) remove(c *call[ID, R]) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -76,7 +75,7 @@ func (b *backlog[ID, R]) remove(c *call[ID, R]) {
 }
 
 // waiting returns how many calls wait for a worker, and how long ago the first of them came
-// due; 0 if there is none.
+// due; 0 if none waits.
 func (b *backlog[ID, R]) waiting() (n int, overdue time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -118,12 +117,12 @@ func (b *backlog[ID, R]) unlinkLocked(c *call[ID, R]) {
 	b.n--
 }
 
-// expire is called by the wheel with a call whose time is up, or with nil where another
-// worker has left calls behind.
+// expire is called by the wheel with a call whose timeout has passed, or with nil after a
+// worker has left calls in the backlog.
 //
-// A call that waits for a worker has not ended: a reply still can end it, and takes it out
-// of the backlog then. Its record does not serve again, as its timer could not be stopped
-// any more, and a worker may have just taken it.
+// A call that waits for a worker has not ended: a reply can still end it, and then removes it
+// from the backlog. Its record is not used again, as its timer could not be stopped, and a
+// worker may have just received it.
 func (t *Table[ID, R]) expire(c *call[ID, R]) {
 	if c != nil && c.done == nil {
 		c.expire()
@@ -134,8 +133,8 @@ func (t *Table[ID, R]) expire(c *call[ID, R]) {
 		return
 	}
 	defer func() {
-		// The done function has ended this goroutine, and the wheel starts another. Of a
-		// wheel that is closed, all groups are, and what is left has ended.
+		// The done function has ended this goroutine, and the wheel starts another. If the
+		// wheel is closed, so are all groups, and all remaining calls have ended.
 		if !returned && t.backlog.leave() {
 			_, _ = t.wheel.Schedule(nil, 0)
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Done functions that block make no Do late. Calls of Go wait for a worker meanwhile, can
-// be replied to, and end in order.
+// Done functions that block delay no Do. Calls of Go then wait for a worker, accept replies,
+// and end in order.
 func TestDoneFunctionsBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := table(t, Options{Workers: 2})
@@ -71,8 +71,8 @@ func TestDoneFunctionsBlock(t *testing.T) {
 	})
 }
 
-// The record of a call that waits for a worker serves no other call, which would expire in
-// its stead.
+// The record of a call that waits for a worker is not used again: the worker would expire the
+// new call.
 func TestBacklogKeepsItsRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := table(t, Options{Workers: 1})
@@ -93,8 +93,8 @@ func TestBacklogKeepsItsRecords(t *testing.T) {
 	})
 }
 
-// Nothing refers to a call that has ended while it waited for a worker: its done function,
-// and what that refers to, can be collected while the workers still block.
+// Nothing refers to a call that has ended while it waited for a worker: its done function, and
+// everything that it refers to, can be collected while the workers still block.
 func TestBacklogForgetsWhatHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := table(t, Options{Workers: 1, MaxPending: 101})
@@ -110,7 +110,7 @@ func TestBacklogForgetsWhatHasEnded(t *testing.T) {
 			require.NoError(t, c.Go(id, time.Second, nothing, func(string, error) { runtime.KeepAlive(r) }))
 		}
 		lost := c.Group()
-		for range 10 { // of 100 each, which is what MaxPending has room for
+		for range 10 { // of 100 calls each, which is MaxPending
 			for id := range 100 {
 				start(id)
 			}
@@ -135,7 +135,7 @@ func TestBacklogForgetsWhatHasEnded(t *testing.T) {
 		require.Zero(t, c.backlog.n)
 		require.Nil(t, c.backlog.first)
 		require.Nil(t, c.backlog.last)
-		for range 2 { // a pool keeps what it has for one
+		for range 2 { // a pool keeps its items for one collection
 			runtime.GC()
 		}
 		held := 0
@@ -148,8 +148,8 @@ func TestBacklogForgetsWhatHasEnded(t *testing.T) {
 	})
 }
 
-// Calls that expire, are replied to, fail and lose their group, with one worker that is slow:
-// each ends once, and none stays in the backlog.
+// Calls expire, are replied to, fail and lose their group, with one slow worker: each ends
+// once, and none stays in the backlog.
 func TestBacklogHammer(t *testing.T) {
 	c := table(t, Options{Workers: 1, Tick: time.Microsecond})
 	const n = 4000
@@ -213,8 +213,8 @@ func TestBacklogHammer(t *testing.T) {
 	require.Zero(t, c.backlog.running)
 }
 
-// Calls that are due and wait for a worker are counted, with how long the first of them has
-// done so, and how late they are once they expire.
+// Stats reports the calls that are due and wait for a worker, how long the first of them has
+// waited, and how late they are once they expire.
 func TestBacklogIsVisible(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := table(t, Options{Workers: 1})
@@ -254,7 +254,7 @@ func TestBacklogIsVisible(t *testing.T) {
 	})
 }
 
-// With one worker, calls that wait for it end in the order of their deadlines.
+// With one worker, calls in the backlog end in the order of their deadlines.
 func TestBacklogIsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := table(t, Options{Workers: 1})
@@ -282,7 +282,7 @@ func TestBacklogIsInOrder(t *testing.T) {
 	})
 }
 
-// A done function that ends its worker's goroutine leaves its place to another.
+// A done function that ends its worker's goroutine frees the worker's capacity.
 func TestDoneEndsItsWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := table(t, Options{Workers: 2})
@@ -309,7 +309,7 @@ func TestDoneEndsItsWorker(t *testing.T) {
 	})
 }
 
-// A shutdown ends what waits for a worker, and does so once.
+// A shutdown ends the calls that wait for a worker, once each.
 func TestShutdownEndsTheBacklog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := New[int, string](Options{Workers: 1})

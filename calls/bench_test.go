@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// BenchmarkDo makes calls that are replied to within send, beside others that wait. W14 of
-// bench has what a careful hand writes instead of a Table beside it.
+// BenchmarkDo makes calls that are replied to within send, while others wait. W14 of bench
+// compares a Table with careful hand-written code.
 func BenchmarkDo(b *testing.B) {
 	for _, goroutines := range []int{1, 2} {
 		for _, held := range []uint64{0, 100_000} {

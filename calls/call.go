@@ -12,30 +12,29 @@ import (
 	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
-// errUnequal is returned for an id that nothing could find again.
+// errUnequal is returned for an id that no map can find again.
 var errUnequal = errors.New("calls: the id is not equal to itself, as NaN is not")
 
-// errSend is what done is called with if send has not returned.
+// errSend is passed to done if send has not returned.
 var errSend = errors.New("calls: send panicked or ended its goroutine")
 
 // call is the record of a call.
 //
-// Its way: begin takes it from Table.free and enters it into its part. Whoever takes it
-// out of there, under the part's lock, owns it: a reply, the expiry, a cancel, Fail, Close
-// or a failed send, one of them and no other. The owner sets value and err and ends it:
-// a call of Do is handed to Do's goroutine by its channel, of Go to done. Who ends with it
-// stops its timer, and only if the timer will never call expire with it does the record
-// serve again.
+// Lifecycle: begin takes the record from Table.free and enters it into its part. Exactly one of
+// a reply, the expiry, a cancel, Fail, Close and a failed send removes it from there, under the
+// part's lock, and then owns it. The owner sets value and err and ends the call: it wakes Do's
+// goroutine through ready, or calls done for Go. Do's goroutine, or the owner of a call of Go,
+// then stops the timer, and frees the record only if the timer will never call expire with it.
 type call[ID comparable, R any] struct {
-	ready chan struct{} // capacity 1: its owner has set value and err; nil until Do needs it
+	ready chan struct{} // capacity 1: the owner has set value and err; nil until Do needs it
 
-	// Set under the part's lock before the call can be found there, and not changed until
-	// the record serves another one.
+	// Set under the part's lock before the call can be found there, and not changed until the
+	// record is used again.
 
 	part            *part[ID, R]
 	id              ID
 	serial          uint64         // counts the calls that the record has served
-	done            func(R, error) // nil: of Do
+	done            func(R, error) // nil for Do
 	timer           timingwheel.Timer
 	began, deadline time.Duration // since base; never: no deadline
 
@@ -47,38 +46,39 @@ type call[ID comparable, R any] struct {
 
 	// Guarded by backlog.mu.
 
-	queued         bool         // it is in the backlog
-	over           bool         // it has ended after its timer had run out, and must not enter the backlog
+	queued         bool         // in the backlog
+	over           bool         // ended after its timer had fired, and must not enter the backlog
 	before, behind *call[ID, R] // in the backlog
 }
 
-// base is what points in time are counted from, by the monotonic clock.
+// base is the origin of all points in time, by the monotonic clock.
 var base = time.Now()
 
 const never time.Duration = 1<<63 - 1
 
 func now() time.Duration { return time.Since(base) }
 
-// record returns a record that is free, for a call of Do if done is nil.
+// record returns a free record, for a call of Do if done is nil.
 func (t *Table[ID, R]) record(done func(R, error)) *call[ID, R] {
 	c, _ := t.free.Get().(*call[ID, R])
 	if c == nil {
 		c = new(call[ID, R])
 	}
 	if done == nil && c.ready == nil {
-		c.ready = make(chan struct{}, 1) // 96 bytes, which a call of Go does without
+		c.ready = make(chan struct{}, 1) // 96 bytes, which Go does not need
 	}
 	c.done = done
 	return c
 }
 
-// recycle frees a record that nobody else knows.
+// recycle frees a record that no other goroutine refers to.
 func (t *Table[ID, R]) recycle(c *call[ID, R]) {
 	c.value, c.err, c.done, c.timer = *new(R), nil, nil, timingwheel.Timer{}
 	t.free.Put(c)
 }
 
-// await returns when the call has ended, and ends it when ctx is done, which gone tells.
+// await waits until the call has ended, and ends it when ctx is done, as the channel gone
+// reports.
 func (c *call[ID, R]) await(ctx context.Context, gone <-chan struct{}) {
 	if gone == nil {
 		<-c.ready
@@ -88,23 +88,24 @@ func (c *call[ID, R]) await(ctx context.Context, gone <-chan struct{}) {
 	case <-c.ready:
 	case <-gone:
 		if c.part.take(c, c.id, c.serial, purgatory.Cancelled) {
-			c.stop() // now: Cause may panic or end the goroutine, as ctx does
+			c.stop() // before Cause, as ctx may panic or end the goroutine
 			c.value, c.err = *new(R), cause(ctx)
 			return
 		}
-		<-c.ready // somebody was first
+		<-c.ready // another goroutine ended it first
 	}
 }
 
-// cause is why ctx is done; never nil, which would be a reply, whatever ctx says.
+// cause returns why ctx is done. It never returns nil, which would mean a reply, whatever ctx
+// returns.
 func cause(ctx context.Context) error { return cmp.Or(context.Cause(ctx), context.Canceled) }
 
-// end gives the call its result. The caller owns it. Panics of done, and of the hook that
+// end gives the call its result. The caller owns the call. Panics of done, and of the hook that
 // is called with them, are recovered; done may still end the goroutine.
 func (c *call[ID, R]) end(value R, err error) {
 	if c.done == nil {
 		c.value, c.err = value, err
-		c.ready <- struct{}{} // and nothing of it may be touched any more
+		c.ready <- struct{}{} // from here on the record belongs to Do's goroutine
 		return
 	}
 	t, done := c.part.group.table, c.done
@@ -121,8 +122,8 @@ func (c *call[ID, R]) end(value R, err error) {
 	done(value, err)
 }
 
-// endEach ends calls of Go. A done function that ends its goroutine does not keep the
-// others from being called: they are while the goroutine ends.
+// endEach ends calls of Go. If a done function ends the goroutine, a deferred call ends the
+// others.
 func endEach[ID comparable, R any](all []*call[ID, R], err error) {
 	next := 0
 	defer func() {
@@ -136,8 +137,8 @@ func endEach[ID comparable, R any](all []*call[ID, R], err error) {
 	}
 }
 
-// report calls the hook of panics; a hook that panics is only logged, and a panic of the
-// logger's is lost.
+// report calls the panic hook. A panic of the hook is only logged, and a panic of the logger is
+// dropped.
 func (t *Table[ID, R]) report(what timingwheel.Panic) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -153,8 +154,8 @@ func logPanic(p timingwheel.Panic) {
 	slog.Error("calls: done function panicked", "panic", p.Value, "stack", string(p.Stack))
 }
 
-// stop stops the timer, and reports whether it will never call expire with this record. It
-// may be called again.
+// stop stops the timer, and reports whether it will never call expire with this record. It may
+// be called repeatedly.
 func (c *call[ID, R]) stop() bool {
 	if c.outcome == purgatory.Expired || c.timer == (timingwheel.Timer{}) {
 		return true

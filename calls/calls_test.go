@@ -133,8 +133,8 @@ func TestSendDoesNotReturn(t *testing.T) {
 	require.Zero(t, c.Stats().Pending)
 }
 
-// A send that panics, ends its goroutine or fails when its call has ended already leaves no
-// timer behind.
+// A send that panics, ends its goroutine or fails after its call has ended leaves no timer
+// behind.
 func TestSendDoesNotReturnAfterTheReply(t *testing.T) {
 	c := table(t, Options{})
 	for name, leave := range map[string]func() error{
@@ -210,14 +210,14 @@ func TestDuplicateNeverSteals(t *testing.T) {
 		synctest.Wait()
 		_, err := c.Do(t.Context(), 1, time.Second, nothing)
 		require.ErrorIs(t, err, ErrDuplicate)
-		time.Sleep(2 * time.Second) // the refused one's timeout is no one's
+		time.Sleep(2 * time.Second) // the refused call has no timeout
 		require.True(t, c.Reply(1, "one"))
 		require.Equal(t, "one", <-first)
 	})
 }
 
-// A send that fails when its call has ended already, and the record serves the next call
-// with the same id.
+// A send fails after its call has ended and its record serves the next call with the same id:
+// that call is not affected.
 func TestLateSendErrorIsNoOtherCalls(t *testing.T) {
 	c := table(t, Options{})
 	for range 100 { // a record comes back from the pool most of the time
@@ -407,7 +407,7 @@ func TestOldest(t *testing.T) {
 		var ages []time.Duration
 		for id := range 500 {
 			require.NoError(t, groups[rnd.IntN(3)].Go(id, time.Hour, nothing, func(string, error) {}))
-			if rnd.IntN(3) > 0 { // some alike
+			if rnd.IntN(3) > 0 { // some of equal age
 				time.Sleep(time.Millisecond)
 			}
 		}
@@ -450,8 +450,8 @@ func TestMemoryFollowsTheCalls(t *testing.T) {
 	require.Less(t, left, int64(held/20), "%d bytes for %d calls, %d for 1,000", held, n, left)
 }
 
-// It asks for a few calls in a row that allocate nothing: under the race detector a pool
-// forgets a quarter of what it is given.
+// A few calls in a row without an allocation suffice: under the race detector a pool drops a
+// quarter of its items.
 func TestNothingIsAllocated(t *testing.T) {
 	c := table(t, Options{})
 	ctx, cancel := context.WithCancel(t.Context())

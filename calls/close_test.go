@@ -18,8 +18,8 @@ import (
 	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
-// Lesson calls 2. A done function that panics or ends its goroutine while its group or table
-// is closed, or a hook of panics that does, keeps no other call from its end.
+// Lesson calls 2. If a done function or a panic hook panics or ends its goroutine while its
+// group or table closes, all other calls still end.
 func TestCloseEndsAllWhateverDoneDoes(t *testing.T) {
 	logger := slog.Default()
 	slog.SetDefault(slog.New(slog.DiscardHandler))
@@ -115,7 +115,7 @@ func TestCloseEndsDoFirst(t *testing.T) {
 	}
 }
 
-// A group that is made after the table's Close is refused, and counted.
+// A group made after the table's Close is refused, and counted.
 func TestGroupAfterClose(t *testing.T) {
 	c := table(t, Options{})
 	c.Close()
@@ -132,8 +132,8 @@ func TestGroupAfterClose(t *testing.T) {
 	require.Zero(t, st.Groups)
 }
 
-// Groups that are closed in any order are forgotten, they alone, and so is the room that
-// they had.
+// Groups that are closed in any order are forgotten, and no others, and their memory is
+// released.
 func TestGroupsAreForgotten(t *testing.T) {
 	c := table(t, Options{})
 	groups := make([]*Group[int, string], 2000)
@@ -166,8 +166,8 @@ func TestGroupsAreForgotten(t *testing.T) {
 	}
 }
 
-// Stats holds up no connection that comes or goes, whatever one group is at, and counts the
-// calls of those that go meanwhile.
+// Stats delays no connection that opens or closes, whatever one group is doing, and counts the
+// calls of groups that close in between.
 func TestStatsHoldsNobodyUp(t *testing.T) {
 	c := table(t, Options{})
 	groups := make([]*Group[int, string], 100)
@@ -178,10 +178,10 @@ func TestStatsHoldsNobodyUp(t *testing.T) {
 		groups[i] = g
 	}
 	p := &c.Group().parts[0]
-	p.mu.Lock() // somebody is at work there
+	p.mu.Lock() // the group is busy
 	stats := make(chan Stats)
 	go func() { stats <- c.Stats() }()
-	for range 1000 { // Stats comes to p meanwhile
+	for range 1000 { // Stats reaches p
 		runtime.Gosched()
 		require.Zero(t, c.Group().CloseWithError(nil))
 	}

@@ -13,14 +13,14 @@ var (
 	// [context.DeadlineExceeded].
 	ErrExpired = fmt.Errorf("calls: the call's timeout has passed: %w", context.DeadlineExceeded)
 
-	// ErrDuplicate is returned for a call whose id another one has that waits in the
-	// same group. That one is not touched.
+	// ErrDuplicate is returned for a call whose id is in use by a pending call of the same
+	// group. The pending call is not affected.
 	ErrDuplicate = errors.New("calls: a call with this id waits already")
 
 	// ErrFull is returned for a call beyond Options.MaxPending.
 	ErrFull = sentinel.Full("calls: MaxPending calls wait already")
 
-	// ErrClosed is the error of calls that end because the table is closed, or their
-	// group without another error, and of those that come after that.
+	// ErrClosed is the error of calls that end because the table was closed, or their group
+	// without another error, and of later calls.
 	ErrClosed = sentinel.Closed("calls: closed")
 )

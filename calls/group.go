@@ -11,11 +11,10 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// Group is calls that can be ended together, with ids of their own: those of a connection.
-// A reply that one connection brings can thereby end no call of another, also where both
-// count their calls from 1. Make one with [Table.Group]: the zero Group is not usable, and
-// its methods panic. All methods are safe for use from any goroutine, done functions
-// included.
+// Group is a set of calls with their own ids that can be ended together, such as those of a
+// connection. So a reply on one connection cannot end a call of another, even if both count
+// their calls from 1. Make one with [Table.Group]: the zero Group is not usable, and its
+// methods panic. All methods are safe for use from any goroutine, done functions included.
 type Group[ID comparable, R any] struct {
 	table *Table[ID, R]
 	seed  maphash.Seed
@@ -25,21 +24,21 @@ type Group[ID comparable, R any] struct {
 
 const nowhere = -1
 
-// part has some of a group's calls.
+// part holds some of a group's calls.
 type part[ID comparable, R any] struct {
 	group *Group[ID, R]
 
 	mu    sync.Mutex
 	calls map[ID]*call[ID, R] // guarded by mu
-	peak  int                 // guarded by mu: the most calls since the map was made
-	cause error               // guarded by mu: not nil: the group is closed, by this
+	peak  int                 // guarded by mu: the maximum of calls since the map was made
+	cause error               // guarded by mu: the error that closed the group; nil: not closed
 	gone  bool                // guarded by mu: its counts are in Table.gone
 	tally tally               // guarded by mu
 
 	_ [64]byte // the next part's lock is in another cache line
 }
 
-// ownParts is how many parts the calls have that are in no group.
+// ownParts returns the number of parts for calls outside groups.
 func ownParts(processors int) int {
 	n := 1
 	for n < 8*processors && n < 1024 {
@@ -71,18 +70,18 @@ func (g *Group[ID, R]) mustBeMade() {
 	}
 }
 
-// Do makes a call and waits for its reply: it notes id, calls send, which is to bring the
-// request on its way, and returns what Reply is given for id. Otherwise it returns why
-// there is no reply: ErrExpired after timeout, context.Cause when ctx is done, what Fail or
-// Close was given, ErrClosed, or the error of send. Exactly one of these ends the call.
+// Do makes a call and waits for its reply: it registers id, calls send, which should send the
+// request, and returns the reply that Reply receives for id. Otherwise it returns the reason:
+// ErrExpired after timeout, context.Cause when ctx is done, the error given to Fail or
+// CloseWithError, ErrClosed, or the error of send. Exactly one of these ends the call.
 //
-// With ErrDuplicate, ErrFull, when the group is closed, ctx done or timeout zero or less,
-// send is not called. NoTimeout leaves the call to ctx. If send panics or ends its
-// goroutine the call ends too.
+// Do does not call send if the error is ErrDuplicate or ErrFull, the group is closed, ctx is
+// done or timeout is zero or less. With NoTimeout only ctx limits the call. If send panics or
+// ends its goroutine the call ends too.
 //
 // A call that ends while send runs returns when send does: send must not wait for a slow
-// network for longer than the caller would. A nil ctx or send panics. Constant time, and
-// nothing is allocated once the records of calls that have ended can be used again.
+// network for longer than the caller would. A nil ctx or send panics. Do takes constant time,
+// and allocates nothing once the records of ended calls can be used again.
 func (g *Group[ID, R]) Do(ctx context.Context, id ID, timeout time.Duration, send func() error) (R, error) {
 	if ctx == nil || send == nil {
 		panic("calls: Do with a nil context or send")
@@ -108,14 +107,13 @@ func (g *Group[ID, R]) Do(ctx context.Context, id ID, timeout time.Duration, sen
 	return value, err
 }
 
-// Go makes a call and does not wait: done is called exactly once, with the reply, or with
-// the error that says why there is none, as [Group.Do] would return it. It runs on the
-// goroutine that ends the call: that of Reply, Fail or Close, of Go itself if send fails,
-// or a worker's when the timeout passes; see Options.Workers. Its panics are recovered and
-// reported.
+// Go makes a call and does not wait: it calls done exactly once, with the reply, or with the
+// error that [Group.Do] would return. done runs on the goroutine that ends the call: the caller
+// of Reply, Fail or CloseWithError, of Go itself if send fails, or a worker when the timeout
+// passes; see Options.Workers. Panics of done are recovered and reported.
 //
-// An error of Go means that neither send nor done is called: ErrDuplicate, ErrFull, when
-// the group is closed, or ErrExpired if timeout is zero or less. A nil send or done panics.
+// An error of Go means that neither send nor done is called: ErrDuplicate, ErrFull, the error
+// of a closed group, or ErrExpired if timeout is zero or less. A nil send or done panics.
 func (g *Group[ID, R]) Go(id ID, timeout time.Duration, send func() error, done func(R, error)) error {
 	if send == nil || done == nil {
 		panic("calls: Go with a nil send or done")
@@ -125,17 +123,17 @@ func (g *Group[ID, R]) Go(id ID, timeout time.Duration, send func() error, done 
 	if err != nil {
 		return err
 	}
-	// From here on c may serve another call.
+	// From here on c may be another call's record.
 	if err := p.send(c, id, serial, false, send); err != nil && p.take(c, id, serial, purgatory.Failed) {
 		c.end(*new(R), err)
 	}
 	return nil
 }
 
-// Reply ends the call that waits for id, with the reply, and reports whether one did. If
-// not, the reply is late, a second one, or to nothing that was asked; it is counted, and
-// touches nothing. Constant time; it calls done if Go has made the call, and otherwise
-// runs none of your code.
+// Reply ends the pending call with this id, with the reply, and reports whether there was one.
+// Otherwise the reply is late, a duplicate, or unsolicited: Reply counts it and does nothing
+// else. It takes constant time. It calls done for a call of Go, and otherwise runs none of your
+// code.
 func (g *Group[ID, R]) Reply(id ID, reply R) bool {
 	c := g.part(id).remove(id, purgatory.Completed)
 	if c == nil {
@@ -145,8 +143,8 @@ func (g *Group[ID, R]) Reply(id ID, reply R) bool {
 	return true
 }
 
-// Fail ends the call that waits for id, with an error, and reports whether one did. A nil
-// err panics.
+// Fail ends the pending call with this id, with an error, and reports whether there was one. A
+// nil err panics.
 func (g *Group[ID, R]) Fail(id ID, err error) bool {
 	if err == nil {
 		panic("calls: Fail with a nil error")
@@ -159,11 +157,11 @@ func (g *Group[ID, R]) Fail(id ID, err error) bool {
 	return true
 }
 
-// CloseWithError ends all calls of the group with an error, ErrClosed if that is nil, and has those
-// that come later get it too: so a call cannot be left behind that came just when its
-// connection was lost. Calls of Do end first, then the done functions of the others are
-// called. It returns how many calls it has ended. The group can be forgotten then. It takes
-// time proportional to the calls.
+// CloseWithError ends all calls of the group with an error, ErrClosed if err is nil. Later
+// calls get the same error, so a call that races with the loss of its connection cannot be left
+// behind. It ends calls of Do first, then calls the done functions of the others, and returns
+// how many calls it has ended. Afterwards the group can be dropped. It takes time proportional
+// to the number of calls.
 func (g *Group[ID, R]) CloseWithError(err error) int {
 	g.mustBeMade()
 	if err == nil {
@@ -172,7 +170,7 @@ func (g *Group[ID, R]) CloseWithError(err error) int {
 	return g.table.closeGroups([]*Group[ID, R]{g}, err)
 }
 
-// Len returns the number of calls that wait.
+// Len returns the number of pending calls.
 func (g *Group[ID, R]) Len() (n int) {
 	g.mustBeMade()
 	for i := range g.parts {
@@ -184,16 +182,16 @@ func (g *Group[ID, R]) Len() (n int) {
 	return n
 }
 
-// Waiting is a call that waits.
+// Waiting is a pending call.
 type Waiting[ID comparable] struct {
 	ID       ID
 	Age      time.Duration // since it was made
 	Deadline time.Time     // with a monotonic reading; zero: none
 }
 
-// All returns an iterator over the calls that wait. Each that waits from beginning to end
-// is met once; one that comes or ends meanwhile may be met or not. It takes the lock for 256
-// calls at a time, which it copies; no lock is held while the loop's body runs.
+// All returns an iterator over the pending calls. It yields each call that is pending from
+// beginning to end exactly once; calls that begin or end during the iteration may be missing.
+// It copies 256 calls at a time under the lock; no lock is held while the loop's body runs.
 func (g *Group[ID, R]) All() iter.Seq[Waiting[ID]] {
 	g.mustBeMade()
 	return func(yield func(Waiting[ID]) bool) {
@@ -207,14 +205,14 @@ func (g *Group[ID, R]) All() iter.Seq[Waiting[ID]] {
 	}
 }
 
-const batch = 256 // calls that a walk looks at for one turn of the lock
+const batch = 256 // calls that a walk reads while it holds the lock once
 
-// each calls yield with the calls that wait, until it returns false, and reports whether it
-// did not. The room of some is used, and returned.
+// each calls yield with the pending calls until it returns false, and reports whether it never
+// did. It uses the memory of some, and returns it.
 //
-// The loop over the map goes on while others change it between two turns of the lock, which
-// the language allows: what has been removed is not reached any more. But when the map is
-// made anew or the part is closed, the loop stays in the old one, which nobody changes.
+// Between two batches others may change the map during the loop, which the language allows:
+// removed calls are not reached. When the map is replaced or the part is closed, the loop stays
+// in the old map, which does not change any more.
 func (p *part[ID, R]) each(some []Waiting[ID], yield func(Waiting[ID]) bool) (room []Waiting[ID], more bool) {
 	some = some[:0]
 	flush := func() bool {
@@ -230,7 +228,7 @@ func (p *part[ID, R]) each(some []Waiting[ID], yield func(Waiting[ID]) bool) (ro
 	looked := 0
 	wall, at := time.Now(), now()
 	for id, c := range p.calls {
-		if p.calls[id] == c { // not so if the loop is in an old map and c has ended
+		if p.calls[id] == c { // false if the loop is in an old map and c has ended
 			w := Waiting[ID]{ID: id, Age: at - c.began}
 			if c.deadline != never {
 				w.Deadline = wall.Add(c.deadline - at)
@@ -255,7 +253,7 @@ func (p *part[ID, R]) each(some []Waiting[ID], yield func(Waiting[ID]) bool) (ro
 	return some, more
 }
 
-// begin notes a call. An error means that it is not.
+// begin registers a call. On an error the call is not registered.
 func (p *part[ID, R]) begin(id ID, timeout time.Duration, done func(R, error)) (c *call[ID, R], serial uint64, err error) {
 	if id != id { //nolint:gocritic // NaN is not
 		return nil, 0, errUnequal
@@ -276,8 +274,8 @@ func (p *part[ID, R]) begin(id ID, timeout time.Duration, done func(R, error)) (
 	return c, serial, nil
 }
 
-// enterLocked has a call wait. Its timer is started under the lock, so that an expiry
-// cannot come before the call can be found.
+// enterLocked makes a call pending. It starts the timer under the lock, so that an expiry
+// cannot precede the call's entry in the map.
 func (p *part[ID, R]) enterLocked(c *call[ID, R], id ID, timeout time.Duration) error {
 	t := p.group.table
 	switch {
@@ -297,10 +295,10 @@ func (p *part[ID, R]) enterLocked(c *call[ID, R], id ID, timeout time.Duration) 
 	}
 	c.part, c.id, c.began, c.deadline = p, id, now(), never
 	c.serial++
-	if timeout != NoTimeout && c.began <= never-timeout { // else it has no deadline before the end of time
-		c.deadline = c.began + timeout // a worker may read it as soon as the timer is started
+	if timeout != NoTimeout && c.began <= never-timeout { // otherwise the deadline would overflow
+		c.deadline = c.began + timeout // set before the timer starts: then a worker may read it
 		timer, err := t.wheel.Schedule(c, timeout)
-		if err != nil { // 2^28 calls: the wheel is closed after every group is
+		if err != nil { // 2^28 calls; not a closed wheel: groups close before it
 			t.unreserve()
 			p.tally.refusedFull++
 			return ErrFull
@@ -312,8 +310,8 @@ func (p *part[ID, R]) enterLocked(c *call[ID, R], id ID, timeout time.Duration) 
 	return nil
 }
 
-// send calls send. If that panics or ends its goroutine, the call ends first, unless it has
-// ended. ofDo says which call it is: a record of Go may serve another one by then.
+// send calls send. If it panics or ends its goroutine, the call ends first, unless it has
+// already ended. ofDo tells the kind of call: a record of Go may be used again by then.
 func (p *part[ID, R]) send(c *call[ID, R], id ID, serial uint64, ofDo bool, send func() error) error {
 	returned := false
 	defer func() {
@@ -323,7 +321,8 @@ func (p *part[ID, R]) send(c *call[ID, R], id ID, serial uint64, ofDo bool, send
 		taken := p.take(c, id, serial, purgatory.Failed)
 		switch {
 		case ofDo:
-			// The record does not serve again: who has ended the call may still use it.
+			// The record is not used again: the goroutine that has ended the call may still use
+			// it.
 			c.stop()
 		case taken:
 			c.end(*new(R), errSend)
@@ -334,7 +333,7 @@ func (p *part[ID, R]) send(c *call[ID, R], id ID, serial uint64, ofDo bool, send
 	return err
 }
 
-// take ends the waiting of a call, unless it has ended, and reports whether it did so.
+// take removes a call from the pending ones if it is still pending, and reports whether it was.
 func (p *part[ID, R]) take(c *call[ID, R], id ID, serial uint64, o purgatory.Outcome) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -345,7 +344,7 @@ func (p *part[ID, R]) take(c *call[ID, R], id ID, serial uint64, o purgatory.Out
 	return true
 }
 
-// remove ends the waiting of the call with an id, and returns it; nil: there is none.
+// remove removes the pending call with an id and returns it, or nil if there is none.
 func (p *part[ID, R]) remove(id ID, o purgatory.Outcome) *call[ID, R] {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -381,9 +380,9 @@ const (
 	shrinkAt   = 8
 )
 
-// shrinkLocked makes the map anew, as Go's maps do not shrink: after at least seven calls
-// have left for each that is moved. All are moved at once. Moving some at each call would
-// take a second map, which each call looks into, and a loop that can be left and resumed.
+// shrinkLocked replaces the map, as Go's maps do not shrink, after at least seven calls have
+// left for each that is moved. It moves all calls at once. Moving some at each call would take
+// a second map, which each call reads, and a loop that can be paused and resumed.
 func (p *part[ID, R]) shrinkLocked() {
 	smaller := make(map[ID]*call[ID, R], len(p.calls))
 	for id, c := range p.calls {
@@ -392,7 +391,7 @@ func (p *part[ID, R]) shrinkLocked() {
 	p.calls, p.peak = smaller, len(smaller)
 }
 
-// close refuses calls from now on and ends the waiting of those there are, which it returns.
+// close refuses further calls, and removes and returns the pending ones.
 func (p *part[ID, R]) close(err error) map[ID]*call[ID, R] {
 	outcome := purgatory.Failed
 	if errors.Is(err, ErrClosed) {

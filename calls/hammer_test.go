@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// numbered is a group with its number, and answer the reply of one of them to a call.
+// numbered is a group with its number; answer is a reply from one group to a call.
 type numbered struct {
 	*Group[int, answer]
 	number int64
@@ -24,8 +24,9 @@ type answer struct {
 	id    int
 }
 
-// Lessons calls 2 and 3. Of a reply, an expiry, a cancel, a failure, a lost connection and a failed send one
-// wins, each time, and a record that serves again is no other call's, and no other group's.
+// Lessons calls 2 and 3. Of a reply, an expiry, a cancel, a failure, a lost connection and a
+// failed send exactly one ends a call, and a reused record is confused neither with another
+// call nor with another group's.
 func TestHammer(t *testing.T) {
 	c, err := New[int, answer](Options{Tick: time.Microsecond, MaxPending: 1000})
 	require.NoError(t, err)
@@ -47,7 +48,7 @@ func TestHammer(t *testing.T) {
 			g.Reply(id, answer{g.number, id})
 			g.Fail((id+3)%8, io.EOF)
 			if n%8 == 0 {
-				runtime.Gosched() // or with one processor the others run every 10 ms
+				runtime.Gosched() // on one processor the others would only run every 10 ms
 			}
 			if n%64 == 0 {
 				for w := range c.All() {
@@ -123,8 +124,8 @@ func TestHammer(t *testing.T) {
 	require.Equal(t, uint64(4*rounds), sum, "each call is counted once")
 }
 
-// A call that is refused is at no time counted: if it were, another one that comes just when
-// a place is free could be refused for its sake, and both be turned away.
+// A refused call is never counted, not even for a moment: otherwise another call that arrives
+// just when capacity is free could be refused because of it, and both would be.
 func TestRefusedCallsTakeNoPlace(t *testing.T) {
 	c := table(t, Options{MaxPending: 1})
 	require.NoError(t, c.Go(1, NoTimeout, nothing, func(string, error) {}))

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
-// strange is a context that does something else, where a function is set.
+// strange is a context whose methods are replaced by the functions that are set.
 type strange struct {
 	context.Context
 	err   func() error
@@ -45,8 +45,7 @@ func (c *strange) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// A context that panics, or ends its goroutine, at any time leaves no call behind, and no
-// timer.
+// A context that panics, or ends its goroutine, at any time leaves no call and no timer behind.
 func TestContextMisbehaves(t *testing.T) {
 	for how, fail := range map[string]func(){"panics": func() { panic("no") }, "ends its goroutine": runtime.Goexit} {
 		for name, spoil := range map[string]func(c *strange){
@@ -96,7 +95,7 @@ func TestContextMisbehaves(t *testing.T) {
 	}
 }
 
-// No error is a reply: a context that is done and does not say why is taken as cancelled.
+// A nil error would mean a reply: a context that is done without a reason counts as cancelled.
 func TestContextWithoutAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := table(t, Options{})
@@ -108,7 +107,7 @@ func TestContextWithoutAnError(t *testing.T) {
 	})
 }
 
-// The zero Table and the zero Group panic wherever they are used first, under no lock.
+// The zero Table and the zero Group panic at their first use, without a lock.
 func TestZeroValues(t *testing.T) {
 	var c Table[int, string]
 	var g Group[int, string]
@@ -143,17 +142,17 @@ func TestZeroValues(t *testing.T) {
 	require.True(t, c.mu.TryLock())
 }
 
-// A call that ends in one group while another begins is not counted in both: no more wait
-// than MaxPending allows.
+// A call that ends in one group while another begins is not counted in both: Stats reports at
+// most MaxPending.
 func TestStatsWaitingIsBounded(t *testing.T) {
 	c := table(t, Options{MaxPending: 1})
 	discard := func(string, error) {}
 	first, held, last := c.Group(), c.Group(), c.Group()
 	require.NoError(t, first.Go(1, time.Hour, nothing, discard))
-	held.parts[0].mu.Lock() // somebody is at work there
+	held.parts[0].mu.Lock() // the group is busy
 	stats := make(chan Stats)
 	go func() { stats <- c.Stats() }()
-	for range 1000 { // Stats comes to held meanwhile
+	for range 1000 { // Stats reaches held
 		runtime.Gosched()
 	}
 	require.True(t, first.Reply(1, ""))
@@ -162,8 +161,8 @@ func TestStatsWaitingIsBounded(t *testing.T) {
 	require.LessOrEqual(t, (<-stats).Pending, 1)
 }
 
-// A reply that has taken its call, and is about to hand it over when the context is done,
-// is what Do returns.
+// If a reply has taken its call but not yet delivered it when the context is done, Do returns
+// the reply.
 func TestReplyComesWithTheCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := table(t, Options{})
@@ -185,8 +184,8 @@ func TestReplyComesWithTheCancel(t *testing.T) {
 	})
 }
 
-// A panic goes to the hook, or is logged once without one; that of a hook is logged with
-// what it was called with; that of the logger goes no further.
+// A panic goes to the hook, or is logged once without a hook. A panic of the hook is logged
+// with the original panic, and a panic of the logger goes no further.
 func TestPanicsAreReported(t *testing.T) {
 	logger := slog.Default()
 	defer slog.SetDefault(logger)

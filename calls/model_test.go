@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The model: a map for each group, and a clock. A byte string is a run of operations; the
-// random test and the fuzzer use the same one.
+// The model is a map for each group, and a clock. A byte string encodes a run of operations,
+// for the random test and the fuzzer.
 
 const (
 	modelGroups = 3 // the first is the table's own
@@ -23,14 +23,14 @@ const (
 	modelMax    = 6
 )
 
-// modelCall is a call as the model knows it.
+// modelCall is a call in the model.
 type modelCall struct {
-	number   int           // of all calls
+	number   int           // in the order of all calls
 	deadline time.Duration // never: none
 	cancel   context.CancelFunc
 }
 
-// ending is how a call ended.
+// ending is the end of a call.
 type ending struct {
 	number int
 	reply  string
@@ -91,14 +91,14 @@ func (m *model) held() (n int) {
 func (m *model) step(what, which byte) {
 	i, id := int(which)%modelGroups, int(which/modelGroups)%modelIDs
 	g, c := m.groups[i], m.waiting[i][id]
-	// A timeout is whole milliseconds, as are the steps of the clock, and a tick is half a
-	// one: a call expires exactly when it should.
+	// Timeouts and steps of the clock are whole milliseconds, and a tick is half of one: a call
+	// expires exactly on time.
 	timeout := time.Duration(which/16+1) * time.Millisecond
 	if which%8 == 7 {
 		timeout = NoTimeout
 	}
 	switch what % 10 {
-	case 0, 1, 2: // Go; its send fails, or is replied to at once, now and then
+	case 0, 1, 2: // Go; now and then its send fails, or is replied to at once
 		m.calls++
 		number := m.calls
 		send := func() error { return nil }
@@ -146,7 +146,7 @@ func (m *model) step(what, which byte) {
 			require.Equal(m.t, c != nil, g.Fail(id, errModelFail))
 			m.ended(i, id, c, "", errModelFail)
 		} else if c != nil {
-			if c.cancel != nil { // of Do
+			if c.cancel != nil { // a call of Do
 				c.cancel()
 				m.ended(i, id, c, "", context.Canceled)
 			}
@@ -178,7 +178,7 @@ func (m *model) step(what, which byte) {
 	}
 }
 
-// refusal is the error that a call of a group gets at once.
+// refusal returns the error that a call of a group gets at once.
 func (m *model) refusal(i int, c *modelCall) error {
 	switch {
 	case m.closed[i] != nil:
@@ -233,7 +233,7 @@ func (m *model) count(err error) {
 	}
 }
 
-// compare takes what has ended, and holds it against the model.
+// compare compares the calls that have ended with the model.
 func (m *model) compare() {
 	synctest.Wait()
 	var got []ending
@@ -257,7 +257,7 @@ func (m *model) compare() {
 	m.verify()
 }
 
-// verify checks what the parts must look like.
+// verify checks the invariants of the parts.
 func (m *model) verify() {
 	timers := 0
 	for i, g := range m.groups {

@@ -9,51 +9,50 @@ import (
 	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
-// Stats is what a table holds and has counted.
+// Stats are the statistics of a table.
 type Stats struct {
 	Name string // Options.Name
 
-	Pending int // calls
-	Groups  int // that are not closed
+	Pending int // pending calls
+	Groups  int // groups that are not closed
 
-	// How calls ended. Completed had a reply; Cancelled are those whose context was done,
-	// Failed those that Fail, a lost connection (Group.CloseWithError) or send has ended, Closed
-	// those that Close and Shutdown have.
+	// Ended calls by outcome: Completed by a reply, Cancelled by their context, Failed by Fail,
+	// a lost connection (Group.CloseWithError) or send, Closed by Close and Shutdown.
 	Completed, Expired, Cancelled, Closed, Failed uint64
 
-	// Calls that were refused: with ErrDuplicate, with ErrFull, and because the table or
-	// the group was closed.
+	// Calls refused with ErrDuplicate, with ErrFull, and because the table or the group was
+	// closed.
 	Duplicates, RefusedFull, RefusedClosed uint64
 
-	// Unmatched counts the replies, and calls of Fail, for ids that no call waited for:
-	// late ones, second ones, and those that nobody asked for.
+	// Unmatched counts the replies, and calls of Fail, for ids without a pending call: late,
+	// duplicate and unsolicited ones.
 	Unmatched uint64
 
-	// Waited is for how long calls have waited, by their outcome: Waited[purgatory.Completed]
-	// and so on. Waited[0] is empty.
+	// Waited is the distribution of waiting times by outcome: Waited[purgatory.Completed] and
+	// so on. Waited[0] is empty.
 	Waited [purgatory.Failed + 1]histogram.Durations
 
-	// Late is how long after their deadlines calls expired, those of Go from when a worker
-	// was free for their done function.
+	// Late is the distribution of how long after their deadlines calls expired; a call of Go
+	// expires when a worker is free for its done function.
 	Late histogram.Durations
 
-	// Ready counts the calls of Go whose timeout has passed and which wait for a worker, as
-	// Options.Workers of these are in done functions. They are in Pending too, and on the
-	// wheel no more. Overdue is how long ago the first of them came due; 0 if none waits.
+	// Ready counts the calls of Go whose timeout has passed and that wait for a worker, because
+	// Options.Workers done functions are running. They are counted in Pending, and are no
+	// longer on the wheel. Overdue is how long ago the first of them came due; 0 if none waits.
 	Ready   int
 	Overdue time.Duration
 
 	Wheel timingwheel.Stats // of the timeouts
 }
 
-// Len returns the number of calls that wait. It costs what Stats does.
+// Len returns the number of pending calls. It costs the same as Stats.
 func (t *Table[ID, R]) Len() int { return t.Stats().Pending }
 
-// Stats returns the table's figures. Those of one [Group] are of one moment; groups are read
-// one after the other, and so are the parts of the table's own calls. Each call is counted
-// once, also of a group that is closed meanwhile, and Pending is at most Options.MaxPending. It
-// takes time in proportion to the groups, some 0.7 µs each, and delays other calls no longer
-// than it takes to copy the list of them.
+// Stats returns the table's statistics. The values of one [Group] are of one moment; groups are
+// read one after the other, and so are the parts of the table's own calls. Each call is counted
+// once, even if its group is closed in between, and Pending is at most Options.MaxPending.
+// Stats takes time proportional to the number of groups, about 0.7 µs each, and delays other
+// calls no longer than it takes to copy the list of groups.
 func (t *Table[ID, R]) Stats() Stats {
 	t.mustBeMade()
 	st := Stats{Name: t.options.Name, Wheel: t.wheel.Stats()}
@@ -71,12 +70,12 @@ func (t *Table[ID, R]) Stats() Stats {
 			p := &g.parts[i]
 			p.mu.Lock()
 			st.Pending += len(p.calls)
-			sum.add(&p.tally) // also if it is in gone by now: it was not before
+			sum.add(&p.tally) // even if gone includes it by now: the copy in sum does not
 			p.mu.Unlock()
 		}
 	}
 	if most := t.options.MaxPending; most > 0 {
-		st.Pending = min(st.Pending, most) // a place that one group has left may be another's by now
+		st.Pending = min(st.Pending, most) // capacity that one group has freed may have been used by another in between
 	}
 	for o, h := range sum.waited {
 		if h != nil {
@@ -92,10 +91,10 @@ func (t *Table[ID, R]) Stats() Stats {
 	return st
 }
 
-// tally counts what became of calls.
+// tally counts the outcomes of calls.
 type tally struct {
-	waited                                            [purgatory.Failed + 1]*histogram.Durations // nil: none so far
-	late                                              *histogram.Durations                       // of those that expired
+	waited                                            [purgatory.Failed + 1]*histogram.Durations // nil: no call yet
+	late                                              *histogram.Durations                       // of expired calls
 	duplicates, refusedFull, refusedClosed, unmatched uint64
 }
 

@@ -17,15 +17,15 @@ import (
 // NoTimeout is the timeout of a call that never expires.
 const NoTimeout time.Duration = 1<<63 - 1
 
-const maxWorkers = 1<<16 - 1 // one fewer than a wheel can have
+const maxWorkers = 1<<16 - 1 // one less than the maximum of a wheel
 
 // Options configures a table. The zero value is a good default.
 type Options struct {
-	// Name names the table in Stats, and its goroutines, as the value of their pprof
-	// label "limbo". Default: none.
+	// Name names the table in Stats, and is the value of the pprof label "limbo" of its
+	// goroutines. Default: none.
 	Name string
 
-	// MaxPending bounds the calls that wait at once, in all groups; a call beyond it gets
+	// MaxPending bounds the number of pending calls, in all groups; a call beyond it gets
 	// ErrFull. Default 0: no bound but memory.
 	MaxPending int
 
@@ -33,35 +33,36 @@ type Options struct {
 	// least 1 ns.
 	Tick time.Duration
 
-	// Workers bounds the goroutines that run the done functions of calls that expire: when
-	// as many block, others that expire wait for one. Calls of Do never do. Default:
+	// Workers bounds the goroutines that run the done functions of expired calls: while all of
+	// them block, further expiring calls of Go wait. Calls of Do never wait for one. Default:
 	// GOMAXPROCS, at least 4; 1 to 65,535. Raise it when done functions block.
 	Workers int
 
-	// OnPanic is called with each panic of a done function, on the goroutine that
-	// recovered it. Default: an error on slog's default logger, which is also where its
-	// own panics go.
+	// OnPanic is called with each panic of a done function, on the goroutine that recovered it.
+	// Default: log an error with slog's default logger, which also receives OnPanic's own
+	// panics.
 	OnPanic func(timingwheel.Panic)
 }
 
-// Table holds calls that wait for their replies, or for their time to be up. ID is what a
-// reply is told by, and R is the reply. Make one with [New]: the zero Table is not usable,
-// and its methods panic. It runs goroutines until it is shut down. All methods are safe for use from any goroutine, done functions included.
+// Table holds calls that wait for their replies or their timeouts. ID identifies the call of a
+// reply, and R is the reply. Make one with [New]: the zero Table is not usable, and its methods
+// panic. It runs goroutines until it is shut down. All methods are safe for use from any
+// goroutine, done functions included.
 type Table[ID comparable, R any] struct {
 	options Options
 	wheel   *timingwheel.Wheel[*call[ID, R]]
-	own     *Group[ID, R] // of the table's own methods
+	own     *Group[ID, R] // for the table's own methods
 	free    sync.Pool     // *call, with an empty channel or none
-	waiting atomic.Int64  // calls, if MaxPending bounds them
+	waiting atomic.Int64  // number of calls, if MaxPending bounds it
 	backlog backlog[ID, R]
 
-	// afterwards counts what comes to groups whose counts are in gone.
+	// afterwards counts events of groups whose counts have been added to gone.
 	afterwards struct{ unmatched, refusedClosed atomic.Uint64 }
 
 	mu     sync.Mutex
 	closed bool            // guarded by mu
-	groups []*Group[ID, R] // guarded by mu: those that are not closed, and own
-	gone   tally           // guarded by mu: of those that were closed
+	groups []*Group[ID, R] // guarded by mu: groups that are not closed, and own
+	gone   tally           // guarded by mu: counts of closed groups
 }
 
 // New makes a table. It costs one goroutine while no call expires. An option out of range
@@ -90,8 +91,8 @@ func New[ID comparable, R any](o Options) (*Table[ID, R], error) {
 	return t, nil
 }
 
-// Group makes a group: calls with ids of their own, which can be ended together. It is
-// what a connection has. Close it when that is gone: the table knows it until then.
+// Group makes a group: calls with their own ids, which can be ended together. Make one for each
+// connection, and close it when the connection has closed: until then the table refers to it.
 func (t *Table[ID, R]) Group() *Group[ID, R] {
 	t.mustBeMade()
 	return t.open(1)
@@ -112,7 +113,7 @@ func (t *Table[ID, R]) open(parts int) *Group[ID, R] {
 		t.groups = append(t.groups, g)
 	}
 	t.mu.Unlock()
-	if closed { // nobody else knows g
+	if closed { // no other goroutine refers to g
 		for i := range g.parts {
 			g.parts[i].cause, g.parts[i].gone = ErrClosed, true
 		}
@@ -120,31 +121,31 @@ func (t *Table[ID, R]) open(parts int) *Group[ID, R] {
 	return g
 }
 
-// Do is [Group.Do], of the calls that are in no group.
+// Do is [Group.Do] for calls outside groups.
 func (t *Table[ID, R]) Do(ctx context.Context, id ID, timeout time.Duration, send func() error) (R, error) {
 	t.mustBeMade()
 	return t.own.Do(ctx, id, timeout, send)
 }
 
-// Go is [Group.Go], of the calls that are in no group.
+// Go is [Group.Go] for calls outside groups.
 func (t *Table[ID, R]) Go(id ID, timeout time.Duration, send func() error, done func(R, error)) error {
 	t.mustBeMade()
 	return t.own.Go(id, timeout, send, done)
 }
 
-// Reply is [Group.Reply], of the calls that are in no group.
+// Reply is [Group.Reply] for calls outside groups.
 func (t *Table[ID, R]) Reply(id ID, reply R) bool {
 	t.mustBeMade()
 	return t.own.Reply(id, reply)
 }
 
-// Fail is [Group.Fail], of the calls that are in no group.
+// Fail is [Group.Fail] for calls outside groups.
 func (t *Table[ID, R]) Fail(id ID, err error) bool {
 	t.mustBeMade()
 	return t.own.Fail(id, err)
 }
 
-// All returns an iterator over the calls that wait, in all groups; see [Group.All].
+// All returns an iterator over the pending calls of all groups; see [Group.All].
 func (t *Table[ID, R]) All() iter.Seq[Waiting[ID]] {
 	t.mustBeMade()
 	return func(yield func(Waiting[ID]) bool) {
@@ -158,9 +159,9 @@ func (t *Table[ID, R]) All() iter.Seq[Waiting[ID]] {
 	}
 }
 
-// Oldest returns the n calls that have waited longest, in all groups, the oldest first; all
-// if there are fewer. It goes through all of them, as All does, and takes O(log n) for one
-// that is older than most before it.
+// Oldest returns the n calls that have waited longest, in all groups, the oldest first, or all
+// if there are fewer. It reads all calls, as All does, and takes O(log n) for each that is
+// older than most before it.
 func (t *Table[ID, R]) Oldest(n int) []Waiting[ID] {
 	t.mustBeMade()
 	if n < 1 {
@@ -182,22 +183,22 @@ func (t *Table[ID, R]) all() []*Group[ID, R] {
 	return slices.Clone(t.groups)
 }
 
-// Close begins a shutdown and does not wait for its end. Every call that waits ends with
-// ErrClosed, in all groups, and those that come get it. It may be called from a done
-// function, and any number of times. Calls of Do end first; it returns when every done
-// function has that it calls itself.
+// Close begins a shutdown and does not wait for its end. Every pending call, in all groups, and
+// every later one ends with ErrClosed. Close may be called from a done function, and any number
+// of times. Calls of Do end first; Close returns when the done functions that it calls itself
+// have returned.
 func (t *Table[ID, R]) Close() {
 	t.mustBeMade()
 	t.mu.Lock()
 	t.closed = true
 	t.mu.Unlock()
 	defer func() { // also if a done function ends this goroutine
-		_, _ = t.wheel.Close(timingwheel.Discard) // fails for an unknown policy only
+		_, _ = t.wheel.Close(timingwheel.Discard) // fails only for an unknown policy
 	}()
 	t.closeGroups(t.all(), ErrClosed)
 }
 
-// closeGroups ends the calls of groups, those of Do first, and returns how many.
+// closeGroups ends the calls of groups, calls of Do first, and returns their number.
 func (t *Table[ID, R]) closeGroups(groups []*Group[ID, R], err error) (n int) {
 	var others []*call[ID, R]
 	for _, g := range groups {
@@ -206,7 +207,7 @@ func (t *Table[ID, R]) closeGroups(groups []*Group[ID, R], err error) (n int) {
 			n += len(all)
 			for _, c := range all {
 				if c.done == nil {
-					c.end(*new(R), err) // and c may serve another call
+					c.end(*new(R), err) // from here on c may be another call's record
 				} else {
 					others = append(others, c)
 				}
@@ -218,7 +219,7 @@ func (t *Table[ID, R]) closeGroups(groups []*Group[ID, R], err error) (n int) {
 	return n
 }
 
-// remove forgets a group whose calls have ended, but for its counts.
+// remove forgets a group whose calls have ended, and keeps its counts.
 func (t *Table[ID, R]) remove(g *Group[ID, R]) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -237,15 +238,15 @@ func (t *Table[ID, R]) remove(g *Group[ID, R]) {
 	for i := range g.parts {
 		p := &g.parts[i]
 		p.mu.Lock()
-		t.gone.add(&p.tally) // it stays as it is: Stats may be about to add it, to what gone was
+		t.gone.add(&p.tally) // p.tally stays: Stats may be about to add it to its old copy of gone
 		p.gone = true
 		p.mu.Unlock()
 	}
 }
 
-// Shutdown is [Table.Close] that waits until the done functions of calls that expired have
-// returned and no goroutine is left. So it must not be called from a done function, for
-// which it would wait until ctx is done.
+// Shutdown calls [Table.Close] and waits until the done functions of expired calls have
+// returned and no goroutine is left. Do not call it from a done function: it would wait there
+// until ctx is done.
 //
 // When ctx is done first, Shutdown returns its error; the shutdown goes on, and another
 // call waits for it again. A nil ctx panics, and changes nothing.
@@ -258,14 +259,14 @@ func (t *Table[ID, R]) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// reserve counts a call in, unless MaxPending wait.
+// reserve counts a call, and reports false if MaxPending calls already wait.
 func (t *Table[ID, R]) reserve() bool {
 	most := int64(t.options.MaxPending)
 	if most == 0 {
 		return true
 	}
-	// Not Add, and back if it was too much: a caller that has a free place would be refused
-	// for the sake of one that gets none.
+	// Do not Add first and undo it on failure: a caller could then be refused, although there
+	// is capacity, because of another one that is refused too.
 	for {
 		n := t.waiting.Load()
 		if n >= most {

@@ -9,14 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A walk takes the lock for a bounded number of calls at a time, however many wait in the
-// group: what ends while the loop's body runs is met no more, but for what was copied with
-// those before it.
+// A walk takes the lock for a bounded number of calls at a time, however many are pending in
+// the group: calls that end while the loop's body runs are not yielded, except those of the
+// batch already copied.
 func TestAllLetsOthersHaveTheLock(t *testing.T) {
 	c := table(t, Options{})
 	g := c.Group()
 	const n = 10_000
-	left := map[int]bool{} // not met, and waiting
+	left := map[int]bool{} // pending and not yet yielded
 	for id := range n {
 		require.NoError(t, g.Go(id, time.Hour, nothing, func(string, error) {}))
 		left[id] = true
@@ -35,8 +35,8 @@ func TestAllLetsOthersHaveTheLock(t *testing.T) {
 	require.Less(t, met, n*3/4, "one is met for each that ends")
 }
 
-// Whatever comes and goes during a walk, and however the map grows and shrinks, what waits
-// from its beginning to its end is met once, and nothing long after it has ended.
+// However calls begin and end during a walk, and the map grows and shrinks, each call that is
+// pending from beginning to end is yielded once, and none long after it has ended.
 func TestAllWhileCallsComeAndGo(t *testing.T) {
 	for seed := range uint64(8) {
 		rng := rand.New(rand.NewPCG(seed, 3))
@@ -53,7 +53,7 @@ func TestAllWhileCallsComeAndGo(t *testing.T) {
 		}
 		stays := func(id int) bool { return id%16 == 0 }
 		met, leaving, steps, left := map[int]int{}, rng.Perm(n), 0, map[int]int{}
-		at := []int{0, 4, 20, 60}[seed%4] // that leave at each step
+		at := []int{0, 4, 20, 60}[seed%4] // number of calls that end at each step
 		for w := range g.All() {
 			met[w.ID]++
 			steps++
@@ -80,7 +80,7 @@ func TestAllWhileCallsComeAndGo(t *testing.T) {
 	}
 }
 
-// A walk through a group that is closed meanwhile goes no further.
+// A walk through a group that closes goes no further.
 func TestAllOfAGroupThatCloses(t *testing.T) {
 	c := table(t, Options{})
 	g := c.Group()
@@ -96,7 +96,7 @@ func TestAllOfAGroupThatCloses(t *testing.T) {
 	require.Equal(t, batch, met)
 }
 
-// A loop that is left, also by a panic, leaves no lock behind.
+// A loop that breaks, or panics, leaves no lock held.
 func TestAllIsLeft(t *testing.T) {
 	c := table(t, Options{})
 	g := c.open(2)

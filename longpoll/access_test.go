@@ -13,8 +13,8 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// No call keeps the lock, whatever becomes of its poll. This runs first: it fails with a
-// message where another test would hang.
+// No call keeps the lock, however its poll ends. This test runs first: it fails with a message
+// where another test would hang.
 func TestNoCallKeepsTheLock(t *testing.T) {
 	p, err := New(Options{Client: func(*http.Request) string { return "one" }, MaxPerClient: 1, OnError: func(*http.Request, error) {}})
 	require.NoError(t, err)

@@ -20,7 +20,7 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// ownAnswers has Serve give each answer of its own to polls of h, in a bubble.
+// ownAnswers makes Serve give each of its own answers to polls of h, in a bubble.
 func ownAnswers(t *testing.T, h func(serve http.HandlerFunc) http.HandlerFunc, see func(t *testing.T, status int, w *httptest.ResponseRecorder)) {
 	for name, c := range map[string]struct {
 		status int
@@ -37,7 +37,7 @@ func ownAnswers(t *testing.T, h func(serve http.HandlerFunc) http.HandlerFunc, s
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				// A KeepAwake that sends nothing, but has the headers set before.
+				// A KeepAwake that sends no byte, but sets the headers early.
 				p := polls(t, Options{KeepAwake: time.Hour, Client: func(*http.Request) string { return "" }, MaxPerClient: 1, OnError: func(*http.Request, error) {}})
 				serve := h(func(w http.ResponseWriter, r *http.Request) {
 					require.False(t, p.Serve(w, r, func(context.Context, time.Duration) error {
@@ -59,10 +59,10 @@ func ownAnswers(t *testing.T, h func(serve http.HandlerFunc) http.HandlerFunc, s
 	}
 }
 
-// Without KeepAwake nothing is sent while a poll waits.
+// Without KeepAwake no byte is sent while a poll waits.
 func TestNothingIsSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := hook(func(int) error { return io.ErrClosedPipe }) // or it would be sent without end
+		w := hook(func(int) error { return io.ErrClosedPipe }) // an error ends the sending, if there is any
 		require.True(t, polls(t, Options{}).Serve(w, httptest.NewRequest(http.MethodGet, "/", nil), func(context.Context, time.Duration) error {
 			time.Sleep(time.Hour)
 			return nil
@@ -71,7 +71,7 @@ func TestNothingIsSent(t *testing.T) {
 	})
 }
 
-// What a 500 is about goes to OnError, and no further: not to the client.
+// The error of a 500 goes to OnError, and not to the client.
 func TestOnError(t *testing.T) {
 	f := newFeed(t, purgatory.Options{})
 	var errs []error
@@ -104,7 +104,7 @@ func TestOnError(t *testing.T) {
 	require.Contains(t, log.String(), errs[0].Error())
 }
 
-// To cancel a key's polls is no failure: their clients come again.
+// Cancelling a key's polls is not a failure: their clients retry.
 func TestCancelled(t *testing.T) {
 	moved := errors.New("moved")
 	for name, c := range map[string]struct {
@@ -134,7 +134,7 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// Polls without a Polls of their own are counted, too.
+// Default counts the polls of Wait.
 func TestDefault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFeed(t, purgatory.Options{})
@@ -146,7 +146,7 @@ func TestDefault(t *testing.T) {
 	})
 }
 
-// Headers that a handler has set for its answer do not go out with another one.
+// Headers that a handler has set for its answer are not sent with another answer.
 func TestHeadersAreTheAnswers(t *testing.T) {
 	ownAnswers(t, func(serve http.HandlerFunc) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -175,7 +175,7 @@ func TestHeadersAreTheAnswers(t *testing.T) {
 	})
 }
 
-// compressed is the writer of a middleware that compresses all.
+// compressed is the writer of a middleware that compresses all output.
 type compressed struct {
 	http.ResponseWriter
 	z *gzip.Writer
@@ -183,7 +183,8 @@ type compressed struct {
 
 func (w compressed) Write(b []byte) (int, error) { return w.z.Write(b) }
 
-// An answer's body is in the encoding that it says, whoever does the encoding.
+// An answer's body has the encoding that its header names, whether a middleware or the handler
+// encodes it.
 func TestAnswersAreInTheirEncoding(t *testing.T) {
 	for name, h := range map[string]func(http.HandlerFunc) http.HandlerFunc{
 		"handler": func(serve http.HandlerFunc) http.HandlerFunc {
@@ -197,14 +198,14 @@ func TestAnswersAreInTheirEncoding(t *testing.T) {
 				w.Header().Set("Content-Encoding", "gzip")
 				z := gzip.NewWriter(w)
 				serve(compressed{w, z}, r)
-				_ = z.Close() // which a 204 does not take
+				_ = z.Close() // fails for a 204
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ownAnswers(t, h, func(t *testing.T, status int, w *httptest.ResponseRecorder) {
 				if status == http.StatusNoContent || w.Body.Len() == 0 {
-					return // nothing, in any encoding
+					return // an empty body, in any encoding
 				}
 				require.Equal(t, "gzip", w.Result().Header.Get("Content-Encoding"))
 				z, err := gzip.NewReader(w.Body)

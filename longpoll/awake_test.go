@@ -17,7 +17,7 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// broken makes one poll that is to be broken off, and returns what was sent of its answer.
+// broken makes one poll that must be aborted, and returns the part of its answer that was sent.
 func broken(t *testing.T, h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -39,13 +39,13 @@ func TestKeepAwake(t *testing.T) {
 		require.Equal(t, "\n\n1", ask(f.serve(p), httptest.NewRequest(http.MethodGet, "/", nil)).Body.String())
 		require.Equal(t, http.StatusOK, ask(f.serve(p), httptest.NewRequest(http.MethodGet, "/?wait=0", nil)).Code)
 
-		// Nothing is sent when the time is up, nor before the first byte is due.
+		// No byte is sent when the time has passed, nor before the first one is due.
 		f = newFeed(t, purgatory.Options{})
 		require.Equal(t, "\n\n", ask(f.serve(p), httptest.NewRequest(http.MethodGet, "/?wait=3", nil)).Body.String())
 		for _, wait := range []string{"0.5", "1"} {
 			require.Equal(t, http.StatusNoContent, ask(f.serve(p), httptest.NewRequest(http.MethodGet, "/?wait="+wait, nil)).Code)
 		}
-		// The header that tells the preference goes out with the first byte.
+		// The Preference-Applied header is sent with the first byte.
 		f = newFeed(t, purgatory.Options{})
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.Header.Set("Prefer", "wait=3")
@@ -64,7 +64,7 @@ func TestKeepAwake(t *testing.T) {
 	})
 }
 
-// A timer that has fired while its poll ended sends nothing.
+// A timer that has fired while its poll ended sends no byte.
 func TestKeeperHasEnded(t *testing.T) {
 	w := httptest.NewRecorder()
 	k := keeper{conversation: &conversation{w: w, control: http.NewResponseController(w)}, each: time.Hour}
@@ -75,7 +75,7 @@ func TestKeeperHasEnded(t *testing.T) {
 	require.Empty(t, w.Body.String())
 }
 
-// The writer is the handler's alone when Serve returns.
+// Only the handler uses the writer once Serve has returned.
 func TestKeepAwakeHandsTheWriterBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, p := newFeed(t, purgatory.Options{}), polls(t, Options{KeepAwake: time.Second})
@@ -96,8 +96,7 @@ func TestKeepAwakeHandsTheWriterBack(t *testing.T) {
 	})
 }
 
-// Once a byte has gone out, a poll that is neither ready nor expired is
-// broken off.
+// Once a byte has been sent, a poll that is neither ready nor expired is aborted.
 func TestKeepAwakeBreaksOff(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  func(f *feed, cancel context.CancelFunc)
@@ -134,8 +133,7 @@ func TestKeepAwakeBreaksOff(t *testing.T) {
 	})
 }
 
-// hooked is a writer that calls a function before it writes for the n-th time, which may
-// fail.
+// hooked is a writer that calls a function before its n-th write; the function may fail.
 type hooked struct {
 	*httptest.ResponseRecorder
 	hook func(n int) error
@@ -154,7 +152,8 @@ func (w hooked) Write(b []byte) (int, error) {
 
 func (w hooked) WriteHeader(int) { panic("a status behind a part of the body") }
 
-// deadlines is a writer that notes the deadlines that are set, as times from now; 0: none.
+// deadlines is a writer that records the deadlines that are set, as durations from now; 0:
+// none.
 type deadlines struct {
 	hooked
 	set *[]time.Duration
@@ -169,8 +168,8 @@ func (w deadlines) SetWriteDeadline(at time.Time) error {
 	return nil
 }
 
-// A deadline is set for the byte that is being written when a poll ends, and stays if that
-// fails: what the server still has to send may be taken as slowly.
+// A deadline is set for the byte that is being written when a poll ends. It stays if the write
+// fails: the client may accept the rest as slowly.
 func TestKeepAwakeDeadline(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
@@ -194,12 +193,12 @@ func TestKeepAwakeDeadline(t *testing.T) {
 	}
 }
 
-// unflushable is a writer that cannot send what is written.
+// unflushable is a writer that cannot flush.
 type unflushable struct{ hooked }
 
 func (unflushable) FlushError() error { return io.ErrClosedPipe }
 
-// Where the status could not be sent, no byte is.
+// If the status cannot be sent, no byte is written.
 func TestKeepAwakeCannotFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, p := newFeed(t, purgatory.Options{}), polls(t, Options{KeepAwake: time.Second})
@@ -214,8 +213,8 @@ func TestKeepAwakeCannotFlush(t *testing.T) {
 	})
 }
 
-// A poll waits once, in its place, whatever is sent meanwhile: it is not refused for the
-// sake of those who come then.
+// A poll keeps its capacity in the purgatory while bytes are sent: a poll that arrives then
+// does not displace it.
 func TestKeepAwakeKeepsItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFeed(t, purgatory.Options{MaxPending: 1})
@@ -237,16 +236,16 @@ func TestKeepAwakeKeepsItsPlace(t *testing.T) {
 	})
 }
 
-// opaque is the writer of a middleware that hides the one beneath.
+// opaque is the writer of a middleware, without an Unwrap method.
 type opaque struct{ http.ResponseWriter }
 
-// open is one that does not.
+// open is a writer with an Unwrap method.
 type open struct{ http.ResponseWriter }
 
 func (w open) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// With a writer that keeps what is written, a poll waits in one piece, and its status is
-// what it is at the end.
+// With a writer that buffers all output, a poll waits without bytes, and its status is
+// determined at the end.
 func TestKeepAwakeNeedsFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, p := newFeed(t, purgatory.Options{}), polls(t, Options{KeepAwake: time.Second})
@@ -268,8 +267,8 @@ func TestKeepAwakeNeedsFlush(t *testing.T) {
 	})
 }
 
-// A byte that cannot be written ends the poll, on the handler's goroutine, whatever the
-// writer does.
+// A byte that cannot be written ends the poll, on the handler's goroutine, whatever the writer
+// does.
 func TestKeepAwakeCannotWrite(t *testing.T) {
 	for name, c := range map[string]struct {
 		write func() error
@@ -308,7 +307,8 @@ func TestKeepAwakeCannotWrite(t *testing.T) {
 	}
 }
 
-// One that fails after the time is up breaks the response off: it would look whole.
+// A write that fails after the timeout aborts the response, which would look complete
+// otherwise.
 func TestKeepAwakeFailsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, p := newFeed(t, purgatory.Options{}), polls(t, Options{KeepAwake: time.Second})

@@ -14,16 +14,16 @@ type conversation struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 
-	// While a poll waits, these and w are the keeper's.
+	// While a poll waits, only the keeper uses these and w.
 
-	begun  bool // the status and bytes may have gone out: only a body can follow
+	begun  bool // the status and bytes may have been sent: only a body can follow
 	broken bool // a byte could not be written
 }
 
-// wait calls await, and sends a byte now and then while that waits, if it is to.
+// wait calls await and, with KeepAwake, sends a byte now and then until it returns.
 func (c *conversation) wait(r *http.Request, wait time.Duration, await func(context.Context, time.Duration) error) error {
 	ctx, each := r.Context(), c.polls.options.KeepAwake
-	if each == 0 || wait <= each || r.Method == http.MethodHead { // which has no body
+	if each == 0 || wait <= each || r.Method == http.MethodHead { // HEAD has no body
 		return await(ctx, wait)
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -34,7 +34,7 @@ func (c *conversation) wait(r *http.Request, wait time.Duration, await func(cont
 	return await(ctx, wait)
 }
 
-// retryLater answers that the client is to come again later.
+// retryLater answers with a Retry-After.
 func (c *conversation) retryLater(text string) {
 	c.abort()
 	c.polls.retryLater(c.w, http.StatusServiceUnavailable, text)
@@ -45,49 +45,48 @@ func (c *conversation) fail(text string) {
 	reply(c.w, http.StatusInternalServerError, text)
 }
 
-// abort breaks the response off if a part of it has gone out.
+// abort aborts the response if a part of it has been sent.
 func (c *conversation) abort() {
 	if c.begun {
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// writeWithin moves the deadline by which the answer must be written, if the server has
-// one: to its WriteTimeout from when the poll can have ended. It returns how long the poll
-// can wait, which is less if the deadline cannot be moved. Without a WriteTimeout nothing
-// is touched: net/http would not set it back for the connection's next request.
+// writeWithin moves the deadline for writing the answer, if the server has one: to its
+// WriteTimeout after the last moment at which the poll can end. It returns how long the poll
+// can wait, which is less if the deadline cannot be moved. Without a WriteTimeout it sets no
+// deadline: net/http would not reset it for the connection's next request.
 func (c *conversation) writeWithin(r *http.Request, wait time.Duration) time.Duration {
 	srv, _ := r.Context().Value(http.ServerContextKey).(*http.Server)
 	if srv == nil || srv.WriteTimeout <= 0 {
 		return wait
 	}
 	if c.control.SetWriteDeadline(time.Now().Add(wait).Add(srv.WriteTimeout)) != nil {
-		// A middleware's writer, as a rule, that does not let the controller through. The
-		// deadline has stood since the header was read, and passes while the poll waits
-		// or just before its answer: the connection would be closed without one.
+		// Usually a middleware's writer that the controller cannot unwrap. The deadline was set
+		// when the header was read, and passes while the poll waits or just before its answer:
+		// the connection would be closed without an answer.
 		return min(wait, srv.WriteTimeout/4*3)
 	}
 	return wait
 }
 
-// lastByte is how long a byte may still take that is being written when its poll ends.
+// lastByte bounds the writing of a byte that is in progress when its poll ends.
 const lastByte = 5 * time.Second
 
-// keeper sends a byte now and then while a poll waits. It has no goroutine while it sends
-// nothing.
+// keeper sends a byte now and then while a poll waits. It has no goroutine in between.
 type keeper struct {
 	*conversation
 	each   time.Duration
-	until  time.Time // the poll is over, and nothing is sent
+	until  time.Time // the end of the poll; no byte is sent afterwards
 	cancel context.CancelFunc
 
 	mu      sync.Mutex
 	timer   *time.Timer // guarded by mu
-	sending bool        // guarded by mu: the writer, begun and broken are tick's
-	ended   bool        // guarded by mu: nothing is sent any more
+	sending bool        // guarded by mu: tick is using the writer, begun and broken
+	ended   bool        // guarded by mu: no byte is sent any more
 	sent    sync.Cond   // signalled when sending ends; L is &mu
 
-	panicked any // as begun: by the writer
+	panicked any // the writer's panic; synchronized as begun is
 }
 
 func (k *keeper) start() {
@@ -97,8 +96,8 @@ func (k *keeper) start() {
 	k.timer = time.AfterFunc(k.each, k.tick)
 }
 
-// stop returns when the writer is not used any more, and never will be. A panic of the
-// writer goes on here, on the handler's goroutine.
+// stop returns when the writer is not used any more, and never will be. It repeats a panic of
+// the writer, on the handler's goroutine.
 func (k *keeper) stop() {
 	k.mu.Lock()
 	k.ended = true
@@ -113,9 +112,9 @@ func (k *keeper) stop() {
 	}
 }
 
-// finish waits for the byte that is being written. A client that takes no data would hold
-// it for ever where the server has no WriteTimeout, and the handler and the server's
-// Shutdown with it.
+// finish waits for the byte that is being written, for at most lastByte if the writer accepts a
+// deadline. Without a server's WriteTimeout a client that accepts no data would block it for
+// ever, and with it the handler and the server's Shutdown.
 func (k *keeper) finish() {
 	bounded := k.control.SetWriteDeadline(time.Now().Add(lastByte)) == nil
 	k.mu.Lock()
@@ -124,14 +123,14 @@ func (k *keeper) finish() {
 	}
 	k.mu.Unlock()
 	if bounded && !k.broken {
-		// For the answer, and for the connection's next request: net/http sets a new
-		// deadline only where there is a WriteTimeout. One that the handler has set
-		// before Serve is lost: it cannot be asked for.
+		// Remove the deadline for the answer, and for the connection's next request: net/http
+		// sets a new deadline only with a WriteTimeout. A deadline that the handler has set
+		// before Serve is lost, because it cannot be read.
 		_ = k.control.SetWriteDeadline(time.Time{})
 	}
 }
 
-// tick sends a byte and has the next one sent.
+// tick sends a byte and schedules the next one.
 func (k *keeper) tick() {
 	k.mu.Lock()
 	ended := k.ended
@@ -141,7 +140,7 @@ func (k *keeper) tick() {
 		return
 	}
 	more := false
-	k.broken = true // unless send returns
+	k.broken = true // until send returns
 	defer func() {
 		k.panicked = recover()
 		if k.broken {
@@ -157,12 +156,12 @@ func (k *keeper) tick() {
 	}()
 	err := k.send()
 	more = err == nil
-	// A writer that keeps all that is written is not broken: the poll waits in one piece.
+	// A writer that buffers all output is not broken: the poll waits without further bytes.
 	k.broken = err != nil && !errors.Is(err, http.ErrNotSupported)
 }
 
-// send sends a byte. It flushes first, when nothing has gone out: the error of a writer that
-// cannot comes while the status is still free.
+// send sends a byte. Before the first one it flushes: if the writer cannot, the error comes
+// while the status can still change.
 func (k *keeper) send() error {
 	if !k.begun {
 		err := k.control.Flush()

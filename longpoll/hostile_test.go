@@ -15,8 +15,7 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// strange is a context with a method that does something else: Value, for the server, or
-// Done.
+// strange is a context with one replaced method: Value, which finds the server, or Done.
 type strange struct {
 	context.Context
 	value, done func()
@@ -50,8 +49,8 @@ func (w unwritable) SetWriteDeadline(time.Time) error {
 	return nil
 }
 
-// A context, a writer or a function that panics, or ends its goroutine, at any time leaves
-// no poll behind that counts as waiting, and no place of its client taken.
+// A context, a writer or a function that panics, or ends its goroutine, at any time leaves no
+// poll counted as pending, in total or for its client.
 func TestNoPollIsLeftBehind(t *testing.T) {
 	nothing := func() {}
 	server := context.WithValue(context.Background(), http.ServerContextKey, &http.Server{WriteTimeout: time.Hour})
@@ -85,7 +84,7 @@ func TestNoPollIsLeftBehind(t *testing.T) {
 						defer func() { _ = recover() }()
 						p.Serve(c.w, r.WithContext(c.ctx), func(context.Context, time.Duration) error {
 							c.await()
-							return context.DeadlineExceeded // which no purgatory returns
+							return context.DeadlineExceeded // no purgatory returns it
 						})
 						returned = true
 					}()
@@ -98,7 +97,7 @@ func TestNoPollIsLeftBehind(t *testing.T) {
 	}
 }
 
-// A WriteTimeout that is no bound, in effect, is none of the answer's.
+// A WriteTimeout that is effectively unbounded does not bound the answer.
 func TestServersTimeoutIsLong(t *testing.T) {
 	for _, http2 := range inBubbles() {
 		synctest.Test(t, func(t *testing.T) {
@@ -111,7 +110,7 @@ func TestServersTimeoutIsLong(t *testing.T) {
 	}
 }
 
-// The zero Polls panics wherever it is used first: its polls would not wait.
+// The zero Polls panics at its first use: its polls would not wait.
 func TestZeroPolls(t *testing.T) {
 	var p Polls
 	const want = "longpoll: the zero Polls is not usable, make one with New"

@@ -19,7 +19,7 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// feed is what the tests wait for: entries of one key.
+// feed is the object that polls wait for: entries of one key.
 type feed struct {
 	p *purgatory.Purgatory[string]
 	n atomic.Int64
@@ -41,7 +41,7 @@ func (f *feed) add() {
 	f.p.CheckAndComplete("feed")
 }
 
-// serve has a poll wait for an entry, and answers it with how many there are.
+// serve makes a poll wait for an entry, and answers with the number of entries.
 func (f *feed) serve(polls *Polls) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -82,7 +82,7 @@ func TestAnsweredWhenReady(t *testing.T) {
 		require.Equal(t, time.Second, time.Since(began))
 		require.Equal(t, Stats{Ready: 1}, p.Stats())
 
-		// At once: it is ready already.
+		// At once, because it is already ready.
 		resp = ask(f.serve(p), httptest.NewRequest(http.MethodGet, "/?wait=0", nil))
 		require.Equal(t, http.StatusOK, resp.Code)
 	})
@@ -226,7 +226,7 @@ func TestClientsAreBounded(t *testing.T) {
 		require.NotEmpty(t, resp.Header().Get("Retry-After"))
 		wg.Go(func() { require.Equal(t, "1", ask(f.serve(p), from("b")).Body.String()) })
 		synctest.Wait()
-		// One of two leaves, and one can come in its place.
+		// One of two polls leaves, and another can take its capacity.
 		ctx, hangUp := context.WithCancel(t.Context())
 		for range 2 {
 			go ask(f.serve(p), from("c").WithContext(ctx))

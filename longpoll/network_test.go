@@ -19,7 +19,7 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// pipes is a network in memory: what uses it runs in a bubble, on virtual time.
+// pipes is a network in memory: its users can run in a bubble, on virtual time.
 type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -54,8 +54,8 @@ func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// inBubbles is whether to use HTTP/2, in turn. The server of Go 1.25 keeps channels of one
-// bubble for the next, which the runtime does not allow; later ones do not.
+// inBubbles returns the values of http2 to test with. The server of Go 1.25 keeps channels of
+// one bubble for the next, which the runtime does not allow; later ones do not.
 func inBubbles() []bool {
 	if strings.HasPrefix(runtime.Version(), "go1.25") {
 		return []bool{false}
@@ -63,7 +63,7 @@ func inBubbles() []bool {
 	return []bool{false, true}
 }
 
-// startInBubble serves over HTTP/1.1 or HTTP/2, and returns the server and a client of it.
+// startInBubble serves over HTTP/1.1 or HTTP/2, and returns the server and a client.
 func startInBubble(t *testing.T, h http.Handler, http2 bool, configure func(*http.Server)) (*http.Server, *http.Client) {
 	t.Helper()
 	protocols := new(http.Protocols)
@@ -85,7 +85,7 @@ func startInBubble(t *testing.T, h http.Handler, http2 bool, configure func(*htt
 	return srv, &http.Client{Transport: transport}
 }
 
-// answer is what a client gets.
+// answer is a client's view of a response.
 type answer struct {
 	status int
 	header http.Header
@@ -103,8 +103,8 @@ func get(client *http.Client, path string) answer {
 	return answer{resp.StatusCode, resp.Header, string(b), err}
 }
 
-// A server whose BaseContext ends, and a middleware's timeout, are not the
-// client's hang-up.
+// A server whose BaseContext ends, and a middleware's timeout, differ from a client's
+// disconnect.
 func TestContextIsDone(t *testing.T) {
 	for _, http2 := range inBubbles() {
 		synctest.Test(t, func(t *testing.T) {
@@ -136,8 +136,7 @@ func TestContextIsDone(t *testing.T) {
 	}
 }
 
-// All polls are answered when a server is shut down, or, where a part has gone out already,
-// broken off.
+// Shutting a server down answers all polls or, if a part has already been sent, aborts them.
 func TestShutdownAnswersAtOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		http2 bool
@@ -185,7 +184,7 @@ func TestShutdownAnswersAtOnce(t *testing.T) {
 }
 
 // Lesson polls 1. A server's WriteTimeout does not end a poll that waits for longer, and
-// holds again for its answer, and for the connection's next request.
+// applies again to its answer, and to the connection's next request.
 func TestServersTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, p := newFeed(t, purgatory.Options{}), polls(t, Options{})
@@ -214,7 +213,7 @@ func TestServersTimeout(t *testing.T) {
 	})
 }
 
-// Lesson polls 1. Where the deadline cannot be moved a poll ends before it.
+// Lesson polls 1. If the deadline cannot be moved, a poll ends before it.
 func TestServersTimeoutBehindAMiddleware(t *testing.T) {
 	for _, http2 := range inBubbles() {
 		synctest.Test(t, func(t *testing.T) {
@@ -232,7 +231,7 @@ func TestServersTimeoutBehindAMiddleware(t *testing.T) {
 			}
 		})
 	}
-	// Where it can be moved, the answer has the whole WriteTimeout, from when the poll ends.
+	// If it can be moved, the answer has the whole WriteTimeout, from the end of the poll.
 	synctest.Test(t, func(t *testing.T) {
 		f, p := newFeed(t, purgatory.Options{}), polls(t, Options{})
 		var set []time.Duration
@@ -242,7 +241,7 @@ func TestServersTimeoutBehindAMiddleware(t *testing.T) {
 		f.serve(p)(w, r.WithContext(context.WithValue(r.Context(), http.ServerContextKey, &http.Server{WriteTimeout: 20 * time.Second})))
 		require.Equal(t, []time.Duration{25 * time.Second, 20 * time.Second}, set)
 	})
-	// What the header says is what is done.
+	// The Preference-Applied header names the actual wait.
 	synctest.Test(t, func(t *testing.T) {
 		f, p := newFeed(t, purgatory.Options{}), polls(t, Options{})
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
@@ -264,7 +263,7 @@ func TestHTTP2(t *testing.T) {
 		for range n {
 			go func() { got <- get(client, "/") }()
 		}
-		time.Sleep(20*time.Second + time.Millisecond) // for longer than the server's timeouts
+		time.Sleep(20*time.Second + time.Millisecond) // longer than the server's timeouts
 		require.Equal(t, n, p.Stats().Pending)
 		f.add()
 		for range n {
@@ -276,7 +275,7 @@ func TestHTTP2(t *testing.T) {
 	})
 }
 
-// The following tests have a real network, and so run on real time. None asserts how fast.
+// The following tests use a real network, and so real time. None asserts a speed.
 
 // start serves polls on loopback.
 func start(t *testing.T, h http.Handler) string {
@@ -312,7 +311,7 @@ func TestHangUp(t *testing.T) {
 	require.Zero(t, f.p.Len())
 }
 
-// The bytes that keep proxies awake go out while the poll waits.
+// The bytes of KeepAwake are sent while the poll waits.
 func TestKeepAwakeGoesOut(t *testing.T) {
 	f, p := newFeed(t, purgatory.Options{}), polls(t, Options{KeepAwake: 10 * time.Millisecond})
 	url := start(t, f.serve(p))

@@ -9,41 +9,40 @@ import (
 
 // Options configures polls. The zero value is a good default.
 type Options struct {
-	// Wait is how long a poll waits that does not say, and MaxWait the longest that one
-	// can ask for; a poll that asks for more waits for MaxWait. Defaults 30 s and 60 s, or
-	// Wait if that is longer; 1 ms to 24 h.
+	// Wait is how long a poll without a preference waits, and MaxWait the longest wait; a poll
+	// that asks for more waits for MaxWait. Defaults 30 s and 60 s, or Wait if that is longer;
+	// 1 ms to 24 h.
 	Wait, MaxWait time.Duration
 
-	// Query is the name of the query's parameter by which a client can say how long to
-	// wait, in seconds ("30", "0.5") or as Go writes durations ("500ms"). Default "wait".
-	// A client can say so in the header, too: "Prefer: wait=30" (RFC 7240).
+	// Query is the name of the query parameter with which a client can set the wait, in seconds
+	// ("30", "0.5") or in Go's duration format ("500ms"). Default "wait". A client can also use
+	// the header "Prefer: wait=30" (RFC 7240).
 	Query string
 
-	// KeepAwake is how often a byte is sent while a poll waits, for proxies that end
-	// connections on which nothing happens. Default 0: never; at least 10 ms. The byte is
-	// a newline, which JSON and most text formats allow in front. With the first one goes
-	// the status, 200: a poll that expires then ends with nothing more, not with 204, and
-	// headers must have been set before, those only that are right for this empty answer
-	// too: none that has a cache keep it. See [Polls.Serve] for how others end. Nothing is
-	// sent where nothing would go out: in answers to HEAD, and by a ResponseWriter that
-	// cannot flush.
+	// KeepAwake is how often a byte is sent while a poll waits, for proxies that close idle
+	// connections. Default 0: never; at least 10 ms. The byte is a newline, which JSON and most
+	// text formats allow before the content. The first byte also sends the status, 200, so a
+	// poll that expires then ends without further data, not with 204. The handler must set its
+	// headers before Serve, and only headers that also suit this empty answer: none that makes
+	// a cache store it. See [Polls.Serve] for how other polls end. No byte is sent in answers
+	// to HEAD, nor with a ResponseWriter that cannot flush.
 	KeepAwake time.Duration
 
-	// Client returns what tells one client from another, an account or an address, and
-	// MaxPerClient bounds the polls that wait for each; one beyond it gets 429. Defaults
-	// nil and 0: no bound. Both or none.
+	// Client returns the identity of a client, such as an account or an address, and
+	// MaxPerClient bounds the pending polls of each; a poll beyond it gets 429. Defaults nil
+	// and 0: no bound. Set both or none.
 	Client       func(*http.Request) string
 	MaxPerClient int
 
-	// RetryAfter is what a client that cannot wait here now is told to wait before it
-	// comes again, in whole seconds, and up to twice that, at random, so that those who
-	// leave together do not come back together. Default 1 s; 1 s to 1 h.
+	// RetryAfter is the minimum of the Retry-After header for a client that cannot wait here
+	// now, in whole seconds. The value is random, up to twice that, so that clients that leave
+	// together do not return together. Default 1 s; 1 s to 1 h.
 	RetryAfter time.Duration
 
-	// OnError is called with the error behind each 500 that [Polls.Serve] gives, before
-	// that is written, on the goroutine of the handler: as a rule a check that has
-	// panicked, of which purgatory.Options.OnPanic is told too, or an Await without keys.
-	// Default: an error on slog's default logger.
+	// OnError is called with the error behind each 500 of [Polls.Serve], before the response is
+	// written, on the handler's goroutine: usually for a check that has panicked, which
+	// purgatory.Options.OnPanic also receives, or for an Await without keys. Default: log an
+	// error with slog's default logger.
 	OnError func(*http.Request, error)
 }
 

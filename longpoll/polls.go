@@ -13,56 +13,55 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// Wait has a request wait until ready returns true, and reports whether it is to be
-// answered: then the handler writes the answer. If not, it is answered already, or its
-// client has hung up, and the handler returns.
+// Wait blocks a request until ready returns true, and reports whether the handler must answer
+// it. If not, the request is already answered, or its client has disconnected, and the handler
+// must return.
 //
-// ready is called as the TryComplete of an operation is that watches keys: see
-// [purgatory.Purgatory.Await]. Everything else is as the zero [Options] have it: see
-// [Polls.Serve], which is for all others.
+// ready is called as the TryComplete of an operation that watches keys: see
+// [purgatory.Purgatory.Await]. Everything else is as with the zero [Options]: see
+// [Polls.Serve], which is for other cases.
 func Wait[K comparable](w http.ResponseWriter, r *http.Request, p *purgatory.Purgatory[K], ready func() bool, keys ...K) bool {
 	return defaults.Serve(w, r, func(ctx context.Context, timeout time.Duration) error {
 		return p.Await(ctx, timeout, ready, keys...)
 	})
 }
 
-// WaitGoals is [Wait] on a Threshold: until as many of the goals are reached as need says;
-// see [purgatory.Threshold.Await].
+// WaitGoals is [Wait] on a Threshold: it waits until as many of the goals are reached as need
+// says; see [purgatory.Threshold.Await].
 func WaitGoals[K comparable, N cmp.Ordered](w http.ResponseWriter, r *http.Request, t *purgatory.Threshold[K, N], need purgatory.Need, goals ...purgatory.Goal[K, N]) bool {
 	return defaults.Serve(w, r, func(ctx context.Context, timeout time.Duration) error {
 		return t.Await(ctx, timeout, need, goals...)
 	})
 }
 
-// Default returns the polls of [Wait] and [WaitGoals], all in this process, for what
-// publishes their [Polls.Stats].
+// Default returns the polls of all [Wait] and [WaitGoals] calls in this process, so that their
+// [Polls.Stats] can be published.
 func Default() *Polls { return defaults }
 
-var defaults, _ = New(Options{}) // which are in range
+var defaults, _ = New(Options{}) // the zero Options are in range
 
-// Polls is how the polls of a service wait, and what became of them. Make one with [New]: the
-// zero Polls is not usable, and its methods panic. All methods are safe for use from any
-// goroutine.
+// Polls configures and counts the polls of a service. Make one with [New]: the zero Polls is
+// not usable, and its methods panic. All methods are safe for use from any goroutine.
 type Polls struct {
 	options Options
 
 	mu      sync.Mutex
-	clients map[string]int // guarded by mu: polls that wait; none is 0
+	clients map[string]int // guarded by mu: pending polls by client; no value is 0
 	stats   Stats          // guarded by mu
 }
 
-// Stats is what waits and what became of the polls.
+// Stats are the statistics of polls.
 type Stats struct {
-	Pending int // polls
-	Clients int // that have one waiting; 0 without Options.Client
+	Pending int // pending polls
+	Clients int // clients with a pending poll; 0 without Options.Client
 
-	Ready   uint64 // handed back to the handler, to be answered
-	Expired uint64 // 204: nothing came in time
-	HungUp  uint64 // 503: the request's context was done, as a rule because the client has gone
-	Invalid uint64 // 400: the query's wait cannot be read
+	Ready   uint64 // returned to the handler, which answers
+	Expired uint64 // 204: nothing became ready in time
+	HungUp  uint64 // 503: the request's context was done, usually because the client has disconnected
+	Invalid uint64 // 400: the query's wait is not valid
 	Limited uint64 // 429: beyond Options.MaxPerClient
 	Refused uint64 // 503: the purgatory is full, or closed
-	Failed  uint64 // 500: await has returned another error, which went to Options.OnError, or something panicked
+	Failed  uint64 // 500: await returned another error, which went to Options.OnError, or there was a panic
 
 	Cancelled uint64 // 503: by CancelForKey
 }
@@ -82,10 +81,10 @@ func (p *Polls) mustBeMade() {
 	}
 }
 
-// Len returns the number of polls that wait.
+// Len returns the number of pending polls.
 func (p *Polls) Len() int { return p.Stats().Pending }
 
-// Stats returns the figures, those of one moment.
+// Stats returns the statistics of one moment.
 func (p *Polls) Stats() Stats {
 	p.mustBeMade()
 	p.mu.Lock()
@@ -95,47 +94,47 @@ func (p *Polls) Stats() Stats {
 	return st
 }
 
-// Serve has a request wait, and reports whether it is to be answered by the handler; if
-// not, Serve has answered, or there is nobody to answer. It calls await once, which waits
-// for as long as it is told, or until ctx is done:
+// Serve blocks a request, and reports whether the handler must answer it. If not, Serve has
+// answered, or the client has disconnected. It calls await once, which waits for the given
+// timeout, or until ctx is done:
 //
 //	polls.Serve(w, r, func(ctx context.Context, timeout time.Duration) error {
 //		return threshold.Await(ctx, timeout, purgatory.All, goal)
 //	})
 //
-// It is the Await of a Purgatory, a Threshold or Futures, or returns as they do. It must
-// not use w: with Options.KeepAwake bytes are written meanwhile, on another goroutine, which
-// is done with w when Serve returns.
+// await calls the Await of a Purgatory, a Threshold or Futures, or returns as they do. It must
+// not use w: with Options.KeepAwake another goroutine writes bytes to w during await, and no
+// longer when Serve returns.
 //
-// The answers of Serve are 204 when the time is up; 400 for a query that cannot be read;
-// 429, and 503 where await is refused (purgatory.ErrFull) or ended by a shutdown
-// (purgatory.ErrClosed) or a CancelForKey (purgatory.ErrCancelled), with a Retry-After; 500
-// for any other error, which goes to Options.OnError. A cause that is given to CancelForKey
-// is another error, unless it wraps purgatory.ErrCancelled. After a shutdown the
-// connection is closed, so that the client comes back to another server. The request's
-// context is done when the client hangs up; where a server's BaseContext or a middleware's
-// timeout has ended it, and the client is still there, it gets 503 with a Retry-After too.
+// Serve answers 204 when the time has passed; 400 for an invalid query; 429 beyond
+// Options.MaxPerClient, and 503 if await was refused (purgatory.ErrFull), or ended by a
+// shutdown (purgatory.ErrClosed) or a CancelForKey (purgatory.ErrCancelled), both with a
+// Retry-After; 500 for any other error, which goes to Options.OnError. A cause given to
+// CancelForKey is such another error, unless it wraps purgatory.ErrCancelled. After a shutdown
+// the connection is closed, so that the client reconnects to another server. The request's
+// context is done when the client disconnects. If a server's BaseContext or a middleware's
+// timeout has ended it, and the client is still connected, the client also gets 503 with a
+// Retry-After.
 //
-// No cache keeps these answers: their Cache-Control is no-store, and an ETag, Last-Modified
-// or Expires that the handler has set before does not go out with them, nor do its
-// Content-Type and Content-Length. Its Content-Encoding does, as it may be a middleware's
-// that compresses; there is no text beside it then.
+// No cache stores these answers: their Cache-Control is no-store, and Serve removes an ETag,
+// Last-Modified, Expires, Content-Type or Content-Length that the handler has set before. It
+// keeps a Content-Encoding, which a compressing middleware may have set, and then sends no
+// text.
 //
-// Once a byte of Options.KeepAwake has gone out the status is 200 and cannot change any
-// more. A poll whose time is up then ends without more. One that would get 503 or 500 ends
-// with a panic of http.ErrAbortHandler, at which net/http breaks the response off: its
-// client sees an error, and not an empty answer that looks whole. So is one whose client
-// takes no data: a byte that is still being written when await returns has five seconds to
-// go out, whether there is a WriteTimeout or not. This needs a w with an Unwrap method, and
-// over HTTP/2 a connection that takes anything: http.HTTP2Config.WriteByteTimeout ends one
-// that does not.
+// Once a byte of Options.KeepAwake has been sent the status is 200 and cannot change. A poll
+// that expires then ends without further data. A poll that would get 503 or 500 ends with a
+// panic of http.ErrAbortHandler, at which net/http aborts the response: the client sees an
+// error, and not an empty answer that looks complete. The same happens if the client accepts no
+// data: a byte that is still being written when await returns has five seconds to be sent,
+// whether there is a WriteTimeout or not. This needs a w with an Unwrap method, and over HTTP/2
+// a connection that accepts data: http.HTTP2Config.WriteByteTimeout ends one that does not.
 //
-// The request's body must have been read to its end: until then net/http does not notice
-// that a client hangs up. Serve moves the deadline that the server's WriteTimeout has set,
-// so that it does not end the poll while it waits; when Serve returns, the handler has the
-// whole WriteTimeout for its answer. It cannot do so where w is a middleware's writer that
-// has no Unwrap method, which http.ResponseController needs: a poll then waits for three
-// quarters of the WriteTimeout at most, so that it is answered while it still can be.
+// The request's body must have been read to its end: until then net/http does not detect that
+// the client disconnects. Serve moves the deadline that the server's WriteTimeout has set, so
+// that it does not end a waiting poll; when Serve returns, the handler has the whole
+// WriteTimeout for its answer. Serve cannot move it if w is a middleware's writer without an
+// Unwrap method, which http.ResponseController needs: a poll then waits for at most three
+// quarters of the WriteTimeout, so that it can still be answered.
 func (p *Polls) Serve(w http.ResponseWriter, r *http.Request, await func(ctx context.Context, timeout time.Duration) error) bool {
 	p.mustBeMade()
 	wait, preferred, err := p.asked(r)
@@ -166,7 +165,7 @@ func (p *Polls) Serve(w http.ResponseWriter, r *http.Request, await func(ctx con
 			w.Header().Set("Preference-Applied", "wait="+strconv.Itoa(int(wait/time.Second)))
 		}
 	}
-	if p.options.KeepAwake > 0 { // the header goes out with the first byte; otherwise it takes no memory while the poll waits
+	if p.options.KeepAwake > 0 { // sent with the first byte; otherwise set later, to save memory while waiting
 		applied()
 	}
 	err = c.wait(r, wait, await)
@@ -190,7 +189,7 @@ func (p *Polls) Serve(w http.ResponseWriter, r *http.Request, await func(ctx con
 		c.retryLater("the server is shutting down")
 	case r.Context().Err() != nil || c.broken:
 		leave(func(st *Stats) { st.HungUp++ })
-		c.retryLater("the poll was ended") // nobody reads it if the client has hung up
+		c.retryLater("the poll was ended") // not read if the client has disconnected
 	case errors.Is(err, purgatory.ErrCancelled):
 		leave(func(st *Stats) { st.Cancelled++ })
 		c.retryLater("the poll was cancelled")
@@ -202,7 +201,7 @@ func (p *Polls) Serve(w http.ResponseWriter, r *http.Request, await func(ctx con
 	return false
 }
 
-// enter counts a poll in; ok is false if its client has enough of them.
+// enter counts a poll as pending; ok is false if its client has too many.
 func (p *Polls) enter(r *http.Request) (client string, ok bool) {
 	if p.options.Client != nil {
 		client = p.options.Client(r)
@@ -220,7 +219,7 @@ func (p *Polls) enter(r *http.Request) (client string, ok bool) {
 	return client, true
 }
 
-// leave counts a poll out.
+// leave removes a poll from the pending ones.
 func (p *Polls) leave(client string, count func(*Stats)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -239,15 +238,15 @@ func (p *Polls) count(count func(*Stats)) {
 	count(&p.stats)
 }
 
-// retryLater answers that the client is to come again later.
+// retryLater answers with a Retry-After.
 func (p *Polls) retryLater(w http.ResponseWriter, status int, text string) {
 	seconds := int64((p.options.RetryAfter + time.Second - 1) / time.Second)
 	w.Header().Set("Retry-After", strconv.FormatInt(seconds+rand.Int64N(seconds+1), 10))
 	reply(w, status, text)
 }
 
-// reply writes an answer of Serve's own. What the handler has set for the one that it
-// hoped for would have a cache keep this one, or would be wrong of it.
+// reply writes an answer of Serve's own. It removes headers that the handler has set for its
+// own answer, with which a cache would store this one, or which would be wrong.
 func reply(w http.ResponseWriter, status int, text string) {
 	h := w.Header()
 	for _, name := range []string{"Content-Length", "Content-Type", "Etag", "Expires", "Last-Modified"} {
@@ -255,9 +254,9 @@ func reply(w http.ResponseWriter, status int, text string) {
 	}
 	h.Set("Cache-Control", "no-store")
 	if text == "" || h.Get("Content-Encoding") != "" {
-		// Either a middleware has set the encoding, which compresses what is written,
-		// and it must stay (go.dev/issue/66343), or the handler, and the text is not in
-		// it. No text is right both times.
+		// Either a compressing middleware has set the encoding, and it must stay
+		// (go.dev/issue/66343), or the handler has, and the text is not encoded so. No text is
+		// right in both cases.
 		w.WriteHeader(status)
 		return
 	}

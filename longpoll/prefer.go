@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// preferredWait finds wait in Prefer headers, which are lists of preferences. The first one
-// counts. A preference that is not well-formed is passed over.
+// preferredWait finds wait in Prefer headers, which are lists of preferences. The first wait
+// counts. Malformed preferences are skipped.
 func preferredWait(headers []string) (seconds uint32, ok bool) {
 	for _, header := range headers {
 		for header != "" {
@@ -19,14 +19,15 @@ func preferredWait(headers []string) (seconds uint32, ok bool) {
 			if value == "" || strings.Trim(value, "0123456789") != "" {
 				return 0, false
 			}
-			n, _ := strconv.ParseUint(value, 10, 32) // beyond its range, the largest
+			n, _ := strconv.ParseUint(value, 10, 32) // out of range: the largest value
 			return uint32(n), true
 		}
 	}
 	return 0, false
 }
 
-// cutElement cuts a list behind its first element. A comma in a quoted string ends none.
+// cutElement splits a list after its first element. A comma in a quoted string does not
+// separate.
 func cutElement(list string) (element, rest string) {
 	quoted := false
 	for i := 0; i < len(list); i++ {
@@ -42,8 +43,8 @@ func cutElement(list string) (element, rest string) {
 	return list, ""
 }
 
-// preference reads what RFC 7240, section 2, calls one: a name and a value, and parameters
-// of the same form, each of which may be missing.
+// preference parses a preference of RFC 7240, section 2: a name and a value, and parameters of
+// the same form, each of which may be missing.
 func preference(element string) (name, value string, ok bool) {
 	s := scanner{element}
 	s.space()
@@ -62,12 +63,12 @@ func preference(element string) (name, value string, ok bool) {
 	return name, value, s.rest == ""
 }
 
-// scanner reads what headers are made of: RFC 9110, section 5.6.
+// scanner reads the elements of headers: RFC 9110, section 5.6.
 type scanner struct{ rest string }
 
 func (s *scanner) space() { s.rest = strings.TrimLeft(s.rest, " \t") }
 
-// take reads a character, if it is the next one.
+// take consumes c, if it is the next character.
 func (s *scanner) take(c byte) bool {
 	if s.rest == "" || s.rest[0] != c {
 		return false
@@ -76,7 +77,7 @@ func (s *scanner) take(c byte) bool {
 	return true
 }
 
-// parameter reads a token, and a value if there is one, and the space behind.
+// parameter reads a token, a value if there is one, and the space after it.
 func (s *scanner) parameter() (name, value string, ok bool) {
 	name, ok = s.token()
 	s.space()
@@ -106,7 +107,7 @@ func (s *scanner) token() (string, bool) {
 	return token, n > 0
 }
 
-// quoted reads a quoted string behind its first quote.
+// quoted reads a quoted string after its first quote.
 func (s *scanner) quoted() (string, bool) {
 	var text []byte
 	for i := 0; i < len(s.rest); i++ {

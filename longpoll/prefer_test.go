@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const none int64 = -1 // no wait is found
+const none int64 = -1 // no wait found
 
 func wanted(headers ...string) int64 {
 	if seconds, ok := preferredWait(headers); ok {
@@ -65,7 +65,7 @@ func TestPreferredWait(t *testing.T) {
 		"wait=\"5\x7f\"":             none,
 		"wait\u00a0=5":               none,
 		"wait=\u0665":                none,
-		"a b, wait=5":                5, // what is not well-formed is passed over
+		"a b, wait=5":                5, // malformed preferences are skipped
 		`a"b, wait=5`:                none,
 		`a"b", wait=5`:               5,
 		`wait="5\", wait=6`:          none,
@@ -96,7 +96,7 @@ var (
 	oracleEscape     = regexp.MustCompile(`(?s)\\(.)`)
 )
 
-// oracle is what wanted returns for one header.
+// oracle returns the value that wanted must return for one header.
 func oracle(header string) int64 {
 	for {
 		element := oracleElement.FindString(header)
@@ -129,8 +129,8 @@ func FuzzPreferredWait(f *testing.F) {
 		if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
 			return
 		}
-		// What stands in a quoted string is never read as a preference, nor what
-		// stands behind another one's name.
+		// Neither a quoted string nor the text after another preference's name is read as a
+		// preference.
 		quoted := `"` + strings.NewReplacer(`"`, `\"`, `\`, `\\`).Replace(s) + `"`
 		for _, header := range []string{"x=%s, wait=7", "x; wait=%s, wait=7", "wait=7; x=%s", `wait="7" , wait=%s`} {
 			if header = fmt.Sprintf(header, quoted); wanted(header) != 7 {

@@ -17,17 +17,17 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// stalled is a client that takes the header of its answer, and no data until resume. A test
-// that would hang without an end is ended by its hang-up, after an hour.
+// stalled is a client that reads the header of its answer, and no data until resume. A test
+// that would hang is ended by the client's disconnect, after an hour.
 type stalled struct {
 	t    *testing.T
 	conn net.Conn
 	r    *bufio.Reader
 	body io.ReadCloser // HTTP/1.1
-	data chan string   // HTTP/2: the answer's data, and how it has ended
+	data chan string   // HTTP/2: the answer's data, and its end
 }
 
-// stall makes a poll, and returns when its header is there.
+// stall makes a poll, and returns when its header has arrived.
 func stall(t *testing.T, client *http.Client, path string, http2 bool) *stalled {
 	t.Helper()
 	conn, err := client.Transport.(*http.Transport).DialContext(t.Context(), "", "")
@@ -62,7 +62,7 @@ func (c *stalled) get(path string) io.ReadCloser {
 	return resp.Body
 }
 
-// take reads an answer's data, and says how it has ended.
+// take reads an answer's data, and reports how it ended.
 func take(body io.ReadCloser) string {
 	b, err := io.ReadAll(body)
 	if errors.Join(err, body.Close()) != nil {
@@ -71,14 +71,14 @@ func take(body io.ReadCloser) string {
 	return string(b) + ", whole"
 }
 
-// frame sends a frame of HTTP/2: RFC 9113, section 4.1.
+// frame sends an HTTP/2 frame: RFC 9113, section 4.1.
 func (c *stalled) frame(kind, flags, stream byte, payload []byte) {
 	b := append([]byte{0, 0, byte(len(payload)), kind, flags, 0, 0, 0, stream}, payload...)
 	_, err := c.conn.Write(b)
 	require.NoError(c.t, err)
 }
 
-// read takes what is sent over HTTP/2, so that nothing but the window holds data back.
+// read receives HTTP/2 frames, so that only the window holds data back.
 func (c *stalled) read(header chan<- struct{}) {
 	text := ""
 	for {
@@ -103,7 +103,7 @@ func (c *stalled) read(header chan<- struct{}) {
 	}
 }
 
-// resume takes the data, and says how it has ended.
+// resume reads the data, and reports how it ended.
 func (c *stalled) resume() string {
 	if c.body != nil {
 		return take(c.body)
@@ -112,7 +112,7 @@ func (c *stalled) resume() string {
 	return <-c.data
 }
 
-// A client that takes no data does not hold its poll for longer than lastByte.
+// A client that reads no data delays the end of its poll for at most lastByte.
 func TestKeepAwakeIsNotTaken(t *testing.T) {
 	for _, http2 := range inBubbles() {
 		for _, timeout := range []time.Duration{0, 24 * time.Hour} {
@@ -136,7 +136,7 @@ func TestKeepAwakeIsNotTaken(t *testing.T) {
 	}
 }
 
-// Nor the shutdown of its server.
+// A client that reads no data does not block its server's shutdown.
 func TestKeepAwakeIsNotTakenInAShutdown(t *testing.T) {
 	for _, http2 := range inBubbles() {
 		t.Run(fmt.Sprintf("http2=%t", http2), func(t *testing.T) {
@@ -154,8 +154,8 @@ func TestKeepAwakeIsNotTakenInAShutdown(t *testing.T) {
 	}
 }
 
-// Where it is taken in time, the answer has the time that it would have had, and so has the
-// connection's next request.
+// If the byte is read in time, the answer has its whole time, and so has the connection's next
+// request.
 func TestKeepAwakeIsTakenLate(t *testing.T) {
 	for _, http2 := range inBubbles() {
 		for _, timeout := range []time.Duration{0, 3 * lastByte} {
@@ -177,7 +177,7 @@ func TestKeepAwakeIsTakenLate(t *testing.T) {
 					require.Equal(t, Stats{Pending: 1}, p.Stats())
 					require.Equal(t, "\nanswer, whole", c.resume())
 					require.Equal(t, Stats{Ready: 1}, p.Stats())
-					if http2 { // whose deadlines are not the connection's
+					if http2 { // whose deadlines are not those of the connection
 						return
 					}
 					time.Sleep(time.Minute)

@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// asked returns how long a poll is to wait; preferred reports whether the header was
-// followed. What a Prefer header says wrongly is ignored, as its RFC has it; an error is
-// about the query.
+// asked returns how long a poll must wait; preferred reports whether the Prefer header set it.
+// An invalid Prefer header is ignored, as the RFC requires; an error concerns the query.
 func (p *Polls) asked(r *http.Request) (wait time.Duration, preferred bool, err error) {
 	wait = p.options.Wait
 	if seconds, ok := preferredWait(r.Header.Values("Prefer")); ok {
@@ -28,7 +27,7 @@ func (p *Polls) asked(r *http.Request) (wait time.Duration, preferred bool, err 
 	return min(wait, p.options.MaxWait), preferred, nil
 }
 
-// duration reads seconds, or what time.ParseDuration reads.
+// duration parses seconds, or a duration of time.ParseDuration.
 func duration(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if seconds, e := strconv.ParseFloat(text, 64); e == nil && !math.IsNaN(seconds) {
@@ -40,7 +39,7 @@ func duration(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// clamp is a duration in nanoseconds; beyond the longest, that.
+// clamp converts nanoseconds to a duration, at most the longest one.
 func clamp(nanoseconds float64) time.Duration {
 	if nanoseconds >= float64(math.MaxInt64) {
 		return math.MaxInt64

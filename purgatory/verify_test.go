@@ -94,8 +94,8 @@ func open[K comparable](t testing.TB, o Options) *Purgatory[K] {
 	return p
 }
 
-// shutAtEnd shuts a purgatory down at the end of a test. A failing shutdown ends with an error
-// instead of blocking for ever.
+// shutAtEnd shuts s down at the end of a test. It waits for at most 10 s: if the shutdown
+// hangs, the test has already failed.
 func shutAtEnd(t testing.TB, s interface{ Shutdown(context.Context) error }) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
