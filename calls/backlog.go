@@ -15,7 +15,7 @@ type backlog[ID comparable, R any] struct {
 
 	mu          sync.Mutex
 	running     int          // guarded by mu: workers in done functions
-	first, last *call[ID, R] // guarded by mu: calls of Go that wait for a worker, in the order they came due
+	first, last *call[ID, R] // guarded by mu: calls of Go that wait for a worker, in due order
 	n           int          // guarded by mu: length of the list
 }
 

@@ -36,7 +36,7 @@
 // any connection, use ids that are unique in the table and its own methods: [Table.Do],
 // [Table.Reply].
 //
-// # What holds
+// # Guarantees
 //
 // Each accepted call ends exactly once: by its reply, its timeout, its context, by
 // [Group.Fail], because its group or table is closed, or because it could not be sent. Do

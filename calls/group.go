@@ -89,7 +89,7 @@ func (g *Group[ID, R]) Do(ctx context.Context, id ID, timeout time.Duration, sen
 	if ctx.Err() != nil {
 		return *new(R), cause(ctx)
 	}
-	gone := ctx.Done() // before the call is noted: a context may panic
+	gone := ctx.Done() // before the call is registered: a context may panic
 	p := g.part(id)
 	c, serial, err := p.begin(id, timeout, nil)
 	if err != nil {

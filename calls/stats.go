@@ -75,7 +75,7 @@ func (t *Table[ID, R]) Stats() Stats {
 		}
 	}
 	if most := t.options.MaxPending; most > 0 {
-		st.Pending = min(st.Pending, most) // capacity that one group has freed may have been used by another in between
+		st.Pending = min(st.Pending, most) // another group may have used freed capacity in between
 	}
 	for o, h := range sum.waited {
 		if h != nil {

@@ -62,7 +62,7 @@ func ownAnswers(t *testing.T, h func(serve http.HandlerFunc) http.HandlerFunc, s
 // Without KeepAwake no byte is sent while a poll waits.
 func TestNothingIsSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := hook(func(int) error { return io.ErrClosedPipe }) // an error ends the sending, if there is any
+		w := hook(func(int) error { return io.ErrClosedPipe }) // an error ends any sending
 		require.True(t, polls(t, Options{}).Serve(w, httptest.NewRequest(http.MethodGet, "/", nil), func(context.Context, time.Duration) error {
 			time.Sleep(time.Hour)
 			return nil

@@ -27,7 +27,7 @@
 // another server. A server whose BaseContext ends with its process's signal needs this as well:
 // polls whose context is done also get 503, but their connections stay open.
 //
-// # What it costs
+// # Cost
 //
 // net/http has a goroutine for each poll, and over HTTP/1.1 another one that detects the
 // disconnect. With their buffers a pending poll takes 22 KB there, and 12 KB over HTTP/2, of

@@ -9,9 +9,9 @@ import (
 
 // Options configures polls. The zero value is a good default.
 type Options struct {
-	// Wait is how long a poll without a preference waits, and MaxWait the longest wait; a poll
-	// that asks for more waits for MaxWait. Defaults 30 s and 60 s, or Wait if that is longer;
-	// 1 ms to 24 h.
+	// Wait is how long a poll without a preference waits, 1 ms to 24 h, default 30 s. MaxWait
+	// is the longest wait, Wait to 24 h, default 60 s or Wait if that is longer; a poll that
+	// asks for more waits for MaxWait.
 	Wait, MaxWait time.Duration
 
 	// Query is the name of the query parameter with which a client can set the wait, in seconds
@@ -20,7 +20,7 @@ type Options struct {
 	Query string
 
 	// KeepAwake is how often a byte is sent while a poll waits, for proxies that close idle
-	// connections. Default 0: never; at least 10 ms. The byte is a newline, which JSON and most
+	// connections. Default 0: never; 10 ms to 24 h. The byte is a newline, which JSON and most
 	// text formats allow before the content. The first byte also sends the status, 200, so a
 	// poll that expires then ends without further data, not with 204. The handler must set its
 	// headers before Serve, and only headers that also suit this empty answer: none that makes

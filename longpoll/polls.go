@@ -61,7 +61,7 @@ type Stats struct {
 	Invalid uint64 // 400: the query's wait is not valid
 	Limited uint64 // 429: beyond Options.MaxPerClient
 	Refused uint64 // 503: the purgatory is full, or closed
-	Failed  uint64 // 500: await returned another error, which went to Options.OnError, or there was a panic
+	Failed  uint64 // 500: another error of await, which went to Options.OnError, or a panic
 
 	Cancelled uint64 // 503: by CancelForKey
 }
@@ -165,7 +165,7 @@ func (p *Polls) Serve(w http.ResponseWriter, r *http.Request, await func(ctx con
 			w.Header().Set("Preference-Applied", "wait="+strconv.Itoa(int(wait/time.Second)))
 		}
 	}
-	if p.options.KeepAwake > 0 { // sent with the first byte; otherwise set later, to save memory while waiting
+	if p.options.KeepAwake > 0 { // sent with the first byte; otherwise set later, to save memory
 		applied()
 	}
 	err = c.wait(r, wait, await)

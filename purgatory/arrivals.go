@@ -110,8 +110,8 @@ func (t *tally) sweepOne(a arrival, at time.Duration) {
 		return
 	}
 	// A check is running, perhaps for long, so do not wait for its owner. Only the owner may
-	// store the timer for the goroutine that ends the operation. So the operation is postponed
-	// once more, or, if little time is left, its timer remains unknown and soon runs out
+	// store the timer for the goroutine that ends the operation. So postpone the operation once
+	// more or, if little time is left, schedule a timer that no record refers to: it soon fires
 	// anyway.
 	left := time.Duration(a.w.deadline.Load()) - now()
 	switch {

@@ -25,7 +25,7 @@ type guard struct {
 // cancel ends the operation because the context is done.
 func (g *guard) cancel() { g.h.Cancel(context.Cause(g)) }
 
-func (g *guard) Deadline() (time.Time, bool) { return time.Time{}, false } // not called by package context
+func (g *guard) Deadline() (time.Time, bool) { return time.Time{}, false } // never called
 
 func (g *guard) Done() <-chan struct{} { return g.done }
 

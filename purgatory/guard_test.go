@@ -177,7 +177,7 @@ func TestAwaitContextFails(t *testing.T) {
 			"Futures":   func(ctx context.Context) error { return f.Await(ctx, NoTimeout, All, future) },
 			"Quorum":    func(ctx context.Context) error { _, err := f.Quorum(ctx, NoTimeout, 1, future); return err },
 		}
-		from := map[string]int{"Done": 2, "Err": 1, "Value": 1} // the first call of Done precedes the operation
+		from := map[string]int{"Done": 2, "Err": 1, "Value": 1} // Done's first call precedes the operation
 		delayed := func() int { return p.Len() + r.Len() + f.Len() }
 		for name, await := range await {
 			require.Panics(t, func() { _ = await((*faultyContext)(nil)) }, name)

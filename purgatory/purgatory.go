@@ -326,8 +326,8 @@ func (p *Purgatory[K]) KeyCount() int { return p.keyCount() }
 
 // Close begins a shutdown and does not wait for its end. From now on operations are refused
 // with ErrClosed, and every pending one ends as Closed: Close calls its Complete, or, if
-// another goroutine is checking or entering the operation, that goroutine does. The workers'
-// goroutines end when the last operation has left.
+// another goroutine is checking or entering the operation, that goroutine does. The goroutines
+// of the purgatory's own clock end when the last operation has left.
 //
 // It may be called from a Complete and a TryComplete, any number of times. It returns when the
 // Completes that it calls itself have returned.

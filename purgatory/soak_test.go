@@ -34,7 +34,7 @@ func TestSoak(t *testing.T) {
 	close(begin)
 	spare.Wait()
 	before := heap()
-	most := runtime.NumGoroutine() + goroutines + 2*(1+max(4, runtime.GOMAXPROCS(0))) // including each wheel's
+	most := runtime.NumGoroutine() + goroutines + 2*(1+max(4, runtime.GOMAXPROCS(0))) // with each wheel's
 	p := open[int](t, Options{OnPanic: func(Panic) {}})
 	var number [64]atomic.Int64
 	th, err := NewThreshold(func(k int) int64 { return number[k].Load() }, Options{})
@@ -102,7 +102,7 @@ func TestSoak(t *testing.T) {
 	// memory that remains is measured.
 	var heaps []int
 	window := span / time.Duration(windows)
-	load := func(d time.Duration) { // for at least d, and until as many operations have ended as are held
+	load := func(d time.Duration) { // for at least d, and until as many operations ended as are held
 		t.Helper()
 		begun, before := time.Now(), ended.Load()
 		require.Eventually(t, func() bool {
@@ -130,7 +130,7 @@ func TestSoak(t *testing.T) {
 		settle()
 		runtime.GC()
 		heaps = append(heaps, heap()-before)
-		require.Eventually(t, func() bool { return runtime.NumGoroutine() <= most+1 }, time.Minute, time.Millisecond) // Eventually runs one itself
+		require.Eventually(t, func() bool { return runtime.NumGoroutine() <= most+1 }, time.Minute, time.Millisecond) // plus Eventually's
 		pause.Store(false)
 		close(resume)
 	}

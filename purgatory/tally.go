@@ -165,7 +165,7 @@ func (c *core) countRefused(err error) {
 // operation, or the shutdown knows of the work otherwise.
 func (c *core) startWork() { c.countWork(1) }
 
-// stopWork ends what startWork has begun.
+// stopWork undoes startWork.
 func (c *core) stopWork() { c.countWork(-1) }
 
 func (c *core) countWork(n int) {

@@ -563,7 +563,7 @@ func TestThresholdModel(t *testing.T) {
 	for seed := range uint64(60) {
 		synctest.Test(t, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 3))
-			r := openThreshold(t, Options{Tick: time.Millisecond, Workers: 1}) // one worker, so that the order is deterministic
+			r := openThreshold(t, Options{Tick: time.Millisecond, Workers: 1}) // one worker: one order
 			born := time.Now()
 			var held []*waiting
 			var order, want []int

@@ -227,8 +227,8 @@ func (w *waiter) causeOf(o Outcome) (cause error) {
 }
 
 // finish ends the operation, as its owner, with the decided outcome. It removes the operation
-// from the lists, its context and the wheel, and only then completes it (P5). The wheel may
-// keep a timer that the record does not know, and that soon runs out. The record must not be
+// from the lists, its context and the wheel, and only then completes it (P5). Only a timer that
+// the record does not refer to may stay on the wheel; it soon fires. The record must not be
 // touched after free.
 func (w *waiter) finish(o Outcome) {
 	if w.unhook != nil {
