@@ -50,7 +50,7 @@ func TestKeepAwake(t *testing.T) {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.Header.Set("Prefer", "wait=3")
 		require.Equal(t, "wait=3", ask(f.serve(p), r).Result().Header.Get("Preference-Applied"))
-		// Nor to a request whose answer has no body.
+		// No byte is sent to a request whose answer has no body.
 		require.Equal(t, http.StatusNoContent, ask(f.serve(p), httptest.NewRequest(http.MethodHead, "/?wait=3", nil)).Code)
 		require.Equal(t, Stats{Ready: 2, Expired: 6}, p.Stats())
 
