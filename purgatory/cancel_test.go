@@ -40,8 +40,8 @@ func TestP9CancelForKey(t *testing.T) {
 	})
 }
 
-// P9: CancelForKey counts the operations that it decided: not one that has ended otherwise, but
-// one that is being checked and that its checker ends.
+// P9: CancelForKey counts the operations that it decided: not an operation that has ended
+// otherwise, but an operation whose running check ends it.
 func TestP9CancelForKeyCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{})

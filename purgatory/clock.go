@@ -13,7 +13,7 @@ import (
 // Clock runs the timeouts and the deferred checks of all purgatories and thresholds that have
 // it as Options.Clock. Make one with [NewClock]. A purgatory without one makes its own.
 //
-// A clock costs one goroutine while nothing expires. With two processors it takes about 9 KiB,
+// A clock costs one goroutine while nothing expires. It takes about 9 KiB with two processors,
 // or 48 KiB once it has held a timer; with sixteen, 39 and 72 KiB. An empty purgatory on a
 // shared clock costs less than 8 KiB. Purgatories on one clock also share its workers: a
 // Complete that blocks occupies a worker of all of them.
@@ -130,8 +130,8 @@ type event struct {
 // target receives a due timer. due is called on a worker.
 type target interface{ due(arg uint64) }
 
-// schedule makes e due after a delay. On a closed clock it drops e; then no operation is left
-// that e could be for.
+// schedule makes e due after a delay. A closed clock drops e: no operation is left that e could
+// be for.
 func (c *Clock) schedule(e event, delay time.Duration) timingwheel.Timer {
 	for {
 		t, err := c.timers.Schedule(e, delay)

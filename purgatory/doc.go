@@ -24,9 +24,9 @@
 //
 // # Which call
 //
-// [Purgatory.CheckAndComplete] runs the checks, and the completions of those that return true,
-// on the calling goroutine. This is the fastest way to the waiting client. Use it when you hold
-// no lock.
+// [Purgatory.CheckAndComplete] runs the checks, and completes the operations whose checks
+// return true, on the calling goroutine. This is the fastest way to the waiting client. Use it
+// when you hold no lock.
 //
 // [Purgatory.CheckAndCompleteLater] passes the key to a worker. It is for callers that hold a
 // lock which a check or a completion also takes. Without it, two such callers deadlock:

@@ -74,8 +74,8 @@ func TestP15ChecksItself(t *testing.T) {
 	})
 }
 
-// P15: an operation that others check as often is not mistaken for one that checks itself,
-// however long that goes on, and the goroutines that ask are not delayed by it.
+// P15: an operation that other goroutines check as often is not mistaken for an operation that
+// checks itself, however long that goes on, and the goroutines that ask are not delayed.
 func TestP15AskedByOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{})

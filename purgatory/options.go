@@ -11,8 +11,8 @@ import (
 
 // Options configures a purgatory. The zero value is a good default.
 type Options struct {
-	// Name names the purgatory in Stats. With its own clock it is also the value of the pprof
-	// label "limbo" of its goroutines. Default: none.
+	// Name names the purgatory in Stats. It is also the value of the pprof label "limbo" of the
+	// goroutines of the purgatory's own clock. Default: none.
 	Name string
 
 	// Clock is a clock that several purgatories share. Default nil: the purgatory has its own,

@@ -56,8 +56,8 @@ const maxKeys = math.MaxUint16
 //
 // An error means that op is not watched and that its Complete is not called: no keys or more
 // than 65,535, a key that is not equal to itself, [ErrFull], [ErrClosed]. A nil ctx or op
-// panics. With up to 16 keys it allocates nothing once the records of ended operations can be
-// used again. It takes constant time for each key.
+// panics. The call takes constant time for each key, and allocates nothing for up to 16 keys
+// once the records of ended operations can be used again.
 func (p *Purgatory[K]) TryCompleteElseWatch(ctx context.Context, op Operation, timeout time.Duration, keys ...K) (Pending, error) {
 	done := p.mustBeUsable(ctx, op)
 	if err := checkKeys(keys); err != nil {
@@ -264,9 +264,9 @@ func (p *Purgatory[K]) CancelForKey(key K, cause error) int {
 // merged until its check begins; a change made before the call is always seen by a check that
 // begins after it. At most one such check of a key runs at a time.
 //
-// It does not block, and takes constant time. After the shutdown has begun it returns
-// ErrClosed, because the shutdown ends every operation anyway. A key that is not equal to
-// itself is an error.
+// It does not block, and takes constant time. It returns ErrClosed once the shutdown has begun,
+// because the shutdown ends every operation anyway. A key that is not equal to itself is an
+// error.
 func (p *Purgatory[K]) CheckAndCompleteLater(key K) error {
 	p.mustBeMade()
 	return p.deferred.add(key)
@@ -324,10 +324,10 @@ func (p *Purgatory[K]) Watched() int { return p.watched() }
 // whose last watcher is leaving may be counted or not.
 func (p *Purgatory[K]) KeyCount() int { return p.keyCount() }
 
-// Close begins a shutdown and does not wait for its end. From now on operations are refused
-// with ErrClosed, and every pending one ends as Closed: Close calls its Complete, or, if
-// another goroutine is checking or entering the operation, that goroutine does. The goroutines
-// of the purgatory's own clock end when the last operation has left.
+// Close begins a shutdown and does not wait for its end. Operations are refused with ErrClosed
+// from now on, and every pending one ends as Closed: Close calls its Complete, or, if another
+// goroutine is checking or entering the operation, that goroutine does. The goroutines of the
+// purgatory's own clock end when the last operation has left.
 //
 // It may be called from a Complete and a TryComplete, any number of times. It returns when the
 // Completes that it calls itself have returned.

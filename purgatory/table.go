@@ -38,8 +38,8 @@ const (
 	// A table grows when more than growAt tenths of its buckets would be used if each held one
 	// key, and shrinks when fewer than shrinkAt tenths would be.
 	growAt, shrinkAt = 7, 5
-	// A bucket signals that the table may have to grow when it has manyKeys and gets another.
-	// At growAt that is one bucket in thirty. One call adds at most growBy segments.
+	// A bucket signals that the table may have to grow when it has manyKeys and gets another;
+	// one bucket in thirty does at growAt. One call adds at most growBy segments.
 	manyKeys, growBy = 3, 4
 	// After shrinkEach vanished keys for each processor the table checks whether it can shrink,
 	// and then drops at most shrinkBy times as many buckets.

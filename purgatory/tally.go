@@ -24,7 +24,7 @@ type tallies struct {
 	next   int      // guarded by mu
 	closed bool     // guarded by mu; future parts refuse operations
 
-	// near holds the parts. It returns one that was last used on the same processor.
+	// near holds the parts. It returns a part that was last used on the same processor.
 	near sync.Pool
 }
 

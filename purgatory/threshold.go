@@ -16,8 +16,8 @@ import (
 // Complete and from the function that reads a number.
 //
 // The CheckAndComplete of a [Purgatory] asks every watcher of a key whether it can complete;
-// [Threshold.Advance] visits only those that can. Timeouts, cancels, bounds, outcomes and the
-// shutdown are the same.
+// [Threshold.Advance] visits only the operations that can. Timeouts, cancels, bounds, outcomes
+// and the shutdown are the same.
 //
 // The Threshold does not store numbers; it reads the current ones with the function given to
 // NewThreshold. So a key without waiting operations costs nothing, and calls of Advance whose
@@ -69,7 +69,7 @@ func NewThreshold[K comparable, N cmp.Ordered](current func(K) N, o Options) (*T
 //
 // An error means that op does not wait and that its Complete is not called: no goals, a need
 // that is not 1 to the number of goals, a key or number that is not equal to itself, [ErrFull],
-// [ErrClosed]. A nil ctx or op panics. With up to 64 goals it allocates nothing once the
+// [ErrClosed]. A nil ctx or op panics. The call allocates nothing for up to 64 goals once the
 // records of ended operations can be used again. Each goal takes O(1) if its number is the
 // highest on its key, as it is where offsets ascend, and O(log n) otherwise.
 func (t *Threshold[K, N]) TryCompleteElseWatch(ctx context.Context, op Completion, timeout time.Duration, need Need, goals ...Goal[K, N]) (Pending, error) {

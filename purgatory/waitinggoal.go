@@ -42,8 +42,8 @@ func (t *Threshold[K, N]) allOf(key K, hash uint64, clock time.Time, yield func(
 	})
 }
 
-// eachOf calls see with each goal of a key, under the key's lock. After each batch it calls
-// then without the lock, and stops when then returns false.
+// eachOf calls see with each goal of a key, under the key's lock. It calls then after each
+// batch, without the lock, and stops when then returns false.
 func (t *Threshold[K, N]) eachOf(key K, hash uint64, see func(*goal[K, N]), then func() bool) bool {
 	var last N
 	var seq uint64 // of the goal that was read last; 0: none
