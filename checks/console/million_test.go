@@ -22,11 +22,11 @@ var big = os.Getenv("LIMBO_MILLION") != ""
 // -memory 32; and with the default of 128, which the first reads fill, by that much more. The times
 // of the steps are logged and not judged.
 func TestMillion(t *testing.T) {
-	t.Parallel()
 	if !big {
 		millionSeed{5_000, 1_000}.run(t, inFolder, 0)
 		return
 	}
+	t.Parallel()
 	all := millionSeed{1_000_000, maxDead}
 	t.Run("folder", func(t *testing.T) { all.run(t, inFolder, 128) })
 	t.Run("little", func(t *testing.T) { all.run(t, inFolder, 0, "-memory", "32") })
