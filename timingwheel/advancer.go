@@ -7,23 +7,21 @@ import (
 	"sync/atomic"
 )
 
-// advancer is the goroutine that moves timers on: it flushes the buckets in the
-// order of their flush ticks, and sleeps until that of the first one that holds
-// a timer.
+// advancer is the goroutine that moves timers: it flushes the buckets in the order of their
+// flush ticks, and sleeps until that of the first bucket that holds a timer.
 type advancer[V any] struct {
 	shards   []*shard[V]
 	shared   *shared
-	cascades []cascade     // under way; the first to expire comes first
-	emptied  atomic.Uint64 // buckets that were slept for and found empty; the advancer writes
+	cascades []cascade     // in progress, ordered by expiration
+	emptied  atomic.Uint64 // buckets found empty after a sleep for them; the advancer writes
 }
 
-// cascade is a bucket whose timers the advancer moves on to lower levels. It
-// does so a chunk at a time and between other buckets: a bucket begins to
-// cascade half its span before its first timer is due, so there is no hurry,
-// and the timers that are due meanwhile do not wait for it.
+// cascade is a bucket whose timers the advancer moves to lower levels, a chunk at a time and
+// between other buckets. A bucket begins to cascade half its span before its first timer is
+// due, so there is no hurry, and timers that come due in that time do not wait for it.
 type cascade struct {
 	bucketRef
-	expiration tick // by when it has to be done
+	expiration tick // the time by which it must be done
 }
 
 func (a *advancer[V]) run() {
@@ -47,10 +45,10 @@ func (a *advancer[V]) run() {
 	}
 }
 
-// due takes the next bucket out of the queue whose flush tick has come, one at
-// a time: a cascade may bring up buckets that come before the next one in the
-// queue, and after a stall those are due as well. For the same reason a bucket
-// has to wait whose flush tick comes after a cascade should have ended (T14).
+// due removes the next bucket whose flush tick has come from the queue. It removes one at a
+// time, because a cascade may add buckets that precede the next one in the queue, and after a
+// stall those are due as well. For the same reason, a bucket whose flush tick comes after a
+// cascade should have ended has to wait (T14).
 func (a *advancer[V]) due() (r bucketRef, ok bool) {
 	if len(a.cascades) > 0 {
 		head, ok := a.shared.queue.Peek()
@@ -58,10 +56,10 @@ func (a *advancer[V]) due() (r bucketRef, ok bool) {
 			return r, false
 		}
 	}
-	return a.shared.queue.Poll() // that one, or one that has come since and is earlier still
+	return a.shared.queue.Poll() // that one, or an earlier one that has been added since
 }
 
-// flush flushes a bucket and reports whether there was nothing in it.
+// flush flushes a bucket and reports whether it was empty.
 func (a *advancer[V]) flush(r bucketRef) (empty bool) {
 	s := a.shards[r.shard]
 	s.mu.Lock()
@@ -75,7 +73,7 @@ func (a *advancer[V]) flush(r bucketRef) (empty bool) {
 	return false
 }
 
-// begin adds a cascade to those under way.
+// begin adds a cascade to those in progress.
 func (a *advancer[V]) begin(c cascade) {
 	at := len(a.cascades)
 	for at > 0 && a.cascades[at-1].expiration > c.expiration {
@@ -84,7 +82,7 @@ func (a *advancer[V]) begin(c cascade) {
 	a.cascades = slices.Insert(a.cascades, at, c)
 }
 
-// cascade moves one chunk on, if there is any to move.
+// cascade moves one chunk, and reports false if no cascade is in progress.
 func (a *advancer[V]) cascade() bool {
 	if len(a.cascades) == 0 {
 		return false
@@ -92,7 +90,7 @@ func (a *advancer[V]) cascade() bool {
 	c := a.cascades[0]
 	s := a.shards[c.shard]
 	s.mu.Lock()
-	// Not there: discarded by Shutdown meanwhile.
+	// Not found: Shutdown has discarded it.
 	done := s.lists.find(c.bucket, c.seq) == nil || s.cascade(c.bucket)
 	s.mu.Unlock()
 	if done {
@@ -103,9 +101,9 @@ func (a *advancer[V]) cascade() bool {
 	return true
 }
 
-// prune removes empty buckets from the front of the queue, so that the advancer
-// does not sleep for one (T9). One that becomes empty after this, and while the
-// advancer sleeps for it, costs one wake-up.
+// prune removes empty buckets from the front of the queue, so that the advancer does not sleep
+// for one (T9). A bucket that becomes empty later, while the advancer sleeps for it, costs one
+// wake-up.
 func (a *advancer[V]) prune() {
 	for {
 		head, ok := a.shared.queue.Peek()
@@ -114,7 +112,7 @@ func (a *advancer[V]) prune() {
 		}
 		s := a.shards[head.Value.shard]
 		s.mu.Lock()
-		// Still in the queue: nobody but the advancer takes buckets out.
+		// It is still in the queue: only the advancer removes buckets.
 		pruned := s.prune(head.Value, head.Handle)
 		s.mu.Unlock()
 		if !pruned {

@@ -1,16 +1,15 @@
 package timingwheel
 
-// chunk is a link in a bucket's list of timers: up to nine of them, by index, in
-// the order in which they came. An unrolled linked list (Shao, Reppy and Appel,
-// 1994).
+// chunk is a link in a bucket's list of timers. It holds the indices of up to nine timers in
+// the order in which they came: an unrolled linked list (Shao, Reppy and Appel, 1994).
 //
-// Timers are scheduled in one order and come due in another, so the nodes of a
-// bucket lie anywhere, and each is a cache miss. Linked to one another they
-// would be missed one after the other, for each tells where the next one is; a
-// chunk tells it of nine at once, and the processor fetches them together.
+// Timers are scheduled in one order and come due in another, so the nodes of a bucket are
+// scattered in memory and each is a cache miss. If nodes were linked to each other, the misses
+// would be sequential, because each node would hold the address of the next; a chunk holds
+// nine, and the processor fetches them together.
 //
-// A chunk is the value of a node whose place is the chunk's bucket. With what a
-// node has besides, it fills one cache line.
+// A chunk is the value of a node whose place is the chunk's bucket. With the other fields of
+// the node, it fills one cache line.
 //
 // A timer's place is its chunk's index and its slot in it:
 //

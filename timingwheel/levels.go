@@ -5,26 +5,25 @@ import (
 	"time"
 )
 
-// Level is a level of the wheel, of all shards together, as [Wheel.Levels] finds it: a
-// circle of places for buckets. A timer stands at the place of its deadline's span.
+// Level is the state of one level of the wheel, over all shards, as [Wheel.Levels] returns it:
+// a circle of slots for buckets. A timer is in the slot of its deadline's span.
 type Level struct {
 	Span    time.Duration // of a bucket; at most the longest Duration
-	Now     int           // the place whose span is the present
-	Pending int           // timers, of all places together
-	// Places is how many timers are at each place: twice the wheel size. What is to come
-	// follows Now, and goes on at 0 after the last. A place before Now holds the timers
-	// of a lap ahead, or those that the advancer is about to move on.
+	Now     int           // the slot whose span is the present
+	Pending int           // timers, in all slots together
+	// Places is the number of timers in each slot; there are twice as many slots as the wheel
+	// size. The future follows Now, and continues at 0 after the last slot. A slot before Now
+	// holds the timers of the next lap, or those that the advancer is about to move.
 	Places []int
 }
 
-// Levels returns what stands where, the lowest level first, for a picture of the wheel;
-// no level before the first timer. Timers that are cascading, or wait for a worker, are on
-// no level.
+// Levels returns the number of timers in each slot, lowest level first, for a picture of the
+// wheel. It returns no level before the first timer. Timers that are cascading or wait for a
+// worker are on no level.
 //
-// Shards are locked one after the other, each many times for some µs. So the numbers are
-// not those of one moment: a timer that cascades meanwhile may be counted on both levels
-// or on neither. It takes time for each bucket that is not empty, and 8 bytes for each
-// place.
+// Levels locks the shards one after the other, each many times for some µs, so the numbers are
+// not from one moment: a timer that cascades at the same time may be counted on both levels or
+// on neither. It takes time for each bucket that is not empty, and 8 bytes for each slot.
 func (w *Wheel[V]) Levels() []Level {
 	w.mustBeMade()
 	var all []Level
@@ -46,8 +45,8 @@ func (w *Wheel[V]) Levels() []Level {
 	return all
 }
 
-// count adds what is on level l to what was found in other shards; false if there is no
-// such level. It takes the lock, for a word of the bitmap at a time.
+// count adds the shard's timers on level l to into, or returns false if there is no such level.
+// It locks the shard for one word of the bitmap at a time.
 func (s *shard[V]) count(l int, into *Level) bool {
 	for word := 0; ; word++ {
 		s.mu.Lock()

@@ -4,17 +4,17 @@ import "sync/atomic"
 
 // pendingLimit bounds the timers of all shards together.
 type pendingLimit struct {
-	max  int64        // 0: no bound, and nothing is counted
+	max  int64        // 0: no bound, and no count
 	held atomic.Int64 // any goroutine writes
 }
 
-// reserve counts a timer in, unless max are held.
+// reserve counts one more timer, unless max are held.
 func (l *pendingLimit) reserve() bool {
 	if l.max == 0 {
 		return true
 	}
-	// Not Add, and back if it was too much: a second caller would be refused
-	// for the sake of one that is on its way out.
+	// Not Add, undone if it was too much: the excess, while it lasts, could make another caller
+	// be refused although there is capacity.
 	for {
 		n := l.held.Load()
 		if n >= l.max {

@@ -2,29 +2,29 @@ package timingwheel
 
 import "math/bits"
 
-// lists is a shard's memory: its timers, in the lists of their buckets. It knows
-// nothing of time. The shard's lock guards it.
+// lists is a shard's memory: its timers, in the lists of their buckets. It is independent of
+// time. The shard's lock guards it.
 type lists[V any] struct {
 	timers  slabs[V]
 	chunks  slabs[chunk]
 	buckets slabs[bucket]
 	seq     uint64 // of the last bucket made
 
-	spareChunk uint32 // a chunk in no bucket, kept for the next that needs one; 0: none
+	spareChunk uint32 // a chunk in no bucket, kept for reuse; 0: none
 
-	batchAbove int // timers above which those that leave are noted; a constant, except in tests
-	mergeAbove int // chunks above which they are merged; likewise
+	batchAbove int // number of timers above which leaving ones are only noted; a constant, except in tests
+	mergeAbove int // number of chunks above which they are merged; likewise
 
-	// unlinked are timers that have left, for clearUnlinked to clear their places and
-	// free their nodes (see unlinkLater, endLater).
+	// unlinked holds timers that have left, until clearUnlinked clears their places and frees
+	// their nodes (see unlinkLater, endLater).
 	unlinked    [unlinkBatch]unlinked
 	unlinkedLen uint
-	lastChunk   uint32 // of the timer that was linked last
-	nextMerge   uint32 // the chunk that was examined last
+	lastChunk   uint32 // of the timer linked last
+	nextMerge   uint32 // the chunk examined last
 	touched     uint32 // keeps clearUnlinked's loads from being optimized away
 }
 
-// newLists returns lists without a timer, whose buckets' numbers follow seq.
+// newLists returns lists without timers. Its buckets' sequence numbers follow seq.
 func newLists[V any](seq uint64) lists[V] {
 	l := lists[V]{seq: seq, batchAbove: batchAbove, mergeAbove: mergeAbove}
 	l.timers.named = true
@@ -39,20 +39,20 @@ func (l *lists[V]) bytes() int { return l.timers.bytes() + l.chunks.bytes() + l.
 
 // newBucket makes an empty bucket.
 func (l *lists[V]) newBucket(state bucketState, level uint8, expiration tick) (id uint32, b *bucket) {
-	id, n, _ := l.buckets.alloc() // there are more indices than places and timers
+	id, n, _ := l.buckets.alloc() // there are more indices than slots and timers
 	l.seq++
 	n.place = 1
 	n.value = bucket{state: state, level: level, expiration: expiration, seq: l.seq}
 	return id, &n.value
 }
 
-// bucket returns a bucket's record. The pointer is good until the next bucket
-// is made or freed.
+// bucket returns a bucket's record. The pointer is valid until the next bucket is made or
+// freed.
 func (l *lists[V]) bucket(id uint32) *bucket { return &l.buckets.node(id).value }
 
 func (l *lists[V]) freeBucket(id uint32) { l.buckets.release(id, l.buckets.node(id)) }
 
-// find returns the bucket that id and seq name; nil if it is gone.
+// find returns the bucket that id and seq name, or nil if it was freed.
 func (l *lists[V]) find(id uint32, seq uint64) *bucket {
 	n := l.buckets.find(id)
 	if n == nil || n.value.seq != seq {
@@ -66,7 +66,7 @@ func (l *lists[V]) bucketOf(n *node[V]) *bucket { return l.bucket(l.bucketID(n))
 
 func (l *lists[V]) bucketID(n *node[V]) uint32 { return l.chunks.node(n.place >> slotBits).place }
 
-// link adds a timer to the bucket of that id, behind all others.
+// link adds a timer to the end of the bucket with that id.
 func (l *lists[V]) link(i uint32, n *node[V], b *bucket, id uint32) {
 	var c *chunk
 	if b.tail != 0 {
@@ -83,11 +83,11 @@ func (l *lists[V]) link(i uint32, n *node[V], b *bucket, id uint32) {
 	l.lastChunk = b.tail
 }
 
-// unlink takes a timer out of its bucket, which it returns, and which may be
-// empty then: of a waiting one the next timer may need it, and the advancer removes it
+// unlink removes a timer from its bucket and returns the bucket, which may then be empty. An
+// empty waiting bucket is kept, because the next timer may need it; the advancer removes it
 // before it would sleep for it (T9).
 //
-// Nodes may move, here and in all methods that clear what is noted.
+// Nodes may move, here and in all methods that call clearUnlinked.
 func (l *lists[V]) unlink(i uint32) *bucket {
 	if l.unlinkedLen > 0 {
 		l.clearUnlinked()
@@ -105,19 +105,17 @@ func (l *lists[V]) unlink(i uint32) *bucket {
 	return b
 }
 
-// unlinked is a timer that has left its bucket or the wheel, for clearUnlinked.
+// unlinked is a timer that has left its bucket or the wheel, noted for clearUnlinked.
 type unlinked struct {
 	place uint32 // to be cleared
-	freed uint32 // the node to be freed, by index; 0: the timer is pending, in another place
+	freed uint32 // index of the node to be freed; 0: the timer is pending, in another place
 }
 
-// unlinkLater is unlink for a timer of a waiting or cascading bucket, at the next
-// clearUnlinked. The caller gives the timer another place at once: the old one is
-// cleared.
+// unlinkLater is unlink for a timer of a waiting or cascading bucket, deferred to the next
+// clearUnlinked, which clears the old place. The caller gives the timer another place at once.
 //
-// Invariant: a chunk's used slot names a node whose place is that slot, unless
-// the slot is in unlinked. So whoever walks through a bucket, counts it or frees
-// it calls clearUnlinked first.
+// Invariant: a chunk's used slot names a node whose place is that slot, unless the slot is in
+// unlinked. So code that walks, counts or frees a bucket calls clearUnlinked first.
 func (l *lists[V]) unlinkLater(n *node[V]) {
 	l.note(n.place, 0)
 	if l.unlinkedLen == unlinkBatch {
@@ -125,18 +123,18 @@ func (l *lists[V]) unlinkLater(n *node[V]) {
 	}
 }
 
-// endLater ends a timer of a waiting or cascading bucket. Its handle is stale and its
-// value is zeroed at once; clearUnlinked clears the place and frees the node. The
-// caller calls that when unlinkBatch are noted.
+// endLater ends a timer of a waiting or cascading bucket. It invalidates the handle and zeroes
+// the value at once; clearUnlinked clears the place and frees the node. The caller calls that
+// once unlinkBatch are noted.
 //
-// Timers are stopped in another order than they lie in. So the node of each is a cache
-// miss, its chunk is another, and its bucket may be a third. The processor overlaps
-// the misses of successive Stops only if there are few instructions, and few stores,
-// between them. Therefore Stop does no more than this for most timers, and
-// clearUnlinked does the rest for a batch, whose chunks it fetches together.
+// Timers are stopped in an order unrelated to their memory layout, so the node of each is a
+// cache miss, its chunk is another, and its bucket may be a third. The processor overlaps the
+// misses of successive Stops only if there are few instructions, and few stores, between them.
+// Therefore Stop does no more than this for most timers, and clearUnlinked does the rest for a
+// batch, whose chunks it fetches together.
 //
-// Invariant: a node with ended set in its generation is in unlinked, once, and keeps
-// its place until it is freed.
+// Invariant: a node with ended set in its generation is in unlinked, once, and keeps its place
+// until it is freed.
 func (l *lists[V]) endLater(i uint32, n *node[V]) {
 	n.gen |= ended
 	var zero V
@@ -150,19 +148,19 @@ func (l *lists[V]) note(place, freed uint32) {
 }
 
 const (
-	// maxTimers is how many timers one shard can hold: each might need a chunk
-	// of its own. The difference is for the spare one and for those that are noted.
+	// maxTimers is the number of timers that one shard can hold: each might need a chunk of its
+	// own. The subtrahend covers the spare chunk and noted timers.
 	maxTimers = 1<<(32-slotBits-slabBits)*(slabNodes-1) - slabNodes
 
-	// ended is set in the generation of a timer that has ended and whose node is not
-	// freed yet. No handle has that bit.
+	// ended is set in the generation of a timer that has ended and whose node is not yet freed.
+	// No handle has that bit.
 	ended = 1 << genBits
 
-	// unlinkBatch is how many timers clearUnlinked handles at most.
+	// unlinkBatch is the maximum number of timers that clearUnlinked handles.
 	unlinkBatch = 16
 
-	// batchAbove is how many timers a shard holds when those that leave are not noted:
-	// they are in the cache. It is 1 at least, so the last timer is never noted.
+	// batchAbove is the number of timers up to which a shard unlinks at once: they are in the
+	// cache. It is at least 1, so the last timer is never noted.
 	batchAbove = 1 << 10
 )
 
@@ -172,7 +170,7 @@ func (l *lists[V]) clearUnlinked() {
 	l.unlinkedLen = 0
 	var chunks [unlinkBatch]*node[chunk]
 	var buckets [unlinkBatch]*bucket
-	// The loads of each loop do not wait for one another.
+	// The loads within each loop do not depend on each other.
 	touched := uint32(0)
 	for k, u := range noted {
 		chunks[k] = l.chunks.node(u.place >> slotBits)
@@ -183,7 +181,7 @@ func (l *lists[V]) clearUnlinked() {
 		touched += buckets[k].count
 	}
 	l.touched = touched
-	// Chunks that are empty go afterwards, since that may move others.
+	// Empty chunks are dropped afterwards, because that may move others.
 	var empty [unlinkBatch]uint32
 	n := 0
 	for k, u := range noted {
@@ -210,23 +208,22 @@ func (l *lists[V]) clearUnlinked() {
 	}
 }
 
-// sparse reports whether the chunks hold so few timers that they are to be
-// merged (T18).
+// sparse reports whether the chunks hold so few timers that they should be merged (T18).
 func (l *lists[V]) sparse() bool {
 	return l.chunks.used > l.mergeAbove && l.timers.used < 3*l.chunks.used
 }
 
 const (
-	// mergeAbove is how many chunks are not worth merging.
+	// mergeAbove is the number of chunks up to which merging is not worthwhile.
 	mergeAbove = 64
 
-	// mergeUpTo is how many timers a chunk holds at most that is merged.
+	// mergeUpTo is the maximum number of timers in a chunk that is merged.
 	mergeUpTo = 3
 )
 
-// mergeSome goes on through the pool for n chunks, and around at its end. One is
-// enough for each timer that leaves: every chunk is examined while as many timers
-// leave as there are chunks, each of which holds fewer than three by then.
+// mergeSome examines the next n chunks of the pool, wrapping around at its end. One chunk for
+// each timer that leaves is enough: it examines every chunk while as many timers leave as there
+// are chunks, each of which then holds fewer than three.
 func (l *lists[V]) mergeSome(n int) {
 	for range n {
 		if l.nextMerge++; l.nextMerge>>slabBits >= uint32(len(l.chunks.table)) {
@@ -238,8 +235,8 @@ func (l *lists[V]) mergeSome(n int) {
 	}
 }
 
-// merge moves the timers of a chunk to the end of the chunk before it or the
-// beginning of the one after it, so that their order stays, if there is room.
+// merge moves the timers of a chunk to the end of the previous chunk or to the beginning of the
+// next one, which keeps their order, if they fit.
 func (l *lists[V]) merge(at uint32, c *chunk, id uint32) {
 	k := bits.OnesCount16(c.used)
 	if k == 0 {
@@ -274,7 +271,7 @@ func (l *lists[V]) addChunk(b *bucket, id uint32) *chunk {
 	at := l.spareChunk
 	l.spareChunk = 0
 	if at == 0 {
-		at, _, _ = l.chunks.alloc() // there are enough: see maxTimers
+		at, _, _ = l.chunks.alloc() // cannot fail: see maxTimers
 	}
 	r := l.chunks.node(at)
 	r.place = id
@@ -288,7 +285,7 @@ func (l *lists[V]) addChunk(b *bucket, id uint32) *chunk {
 	return &r.value
 }
 
-// dropChunk takes an empty chunk out of its bucket's list.
+// dropChunk removes an empty chunk from its bucket's list.
 func (l *lists[V]) dropChunk(b *bucket, at uint32, c *chunk) {
 	if c.prev != 0 {
 		l.chunks.node(c.prev).value.next = c.next
@@ -301,14 +298,14 @@ func (l *lists[V]) dropChunk(b *bucket, at uint32, c *chunk) {
 		b.tail = c.prev
 	}
 	if l.spareChunk == 0 {
-		l.spareChunk = at // 10 ns less for a timer that is alone in its bucket
+		l.spareChunk = at // saves 10 ns for a timer that is alone in its bucket
 	} else {
 		l.chunks.release(at, l.chunks.node(at))
 	}
 }
 
-// empty is called when the last timer has left, and none is noted: only what one slab of each kind
-// holds is kept.
+// empty is called when the last timer has left and none is noted. It keeps only memory that
+// fits into one slab of each kind.
 func (l *lists[V]) empty() {
 	if l.spareChunk != 0 && l.chunks.size > slabNodes {
 		l.chunks.release(l.spareChunk, l.chunks.node(l.spareChunk))
@@ -316,7 +313,7 @@ func (l *lists[V]) empty() {
 	}
 }
 
-// first returns the timer of a bucket that came first; 0 if there is none.
+// first returns the earliest timer added to a bucket, or 0 if it is empty.
 func (l *lists[V]) first(b *bucket) (uint32, *node[V]) {
 	if l.unlinkedLen > 0 {
 		l.clearUnlinked()
@@ -333,15 +330,14 @@ func (l *lists[V]) first(b *bucket) (uint32, *node[V]) {
 	return i, l.timers.node(i)
 }
 
-// firstReady returns the first timer of a ready bucket that is not empty. It
-// changes nothing: no place of a ready bucket is cleared later.
+// firstReady returns the first timer of a ready bucket that is not empty. It changes nothing:
+// places of ready buckets are always cleared at once.
 func (l *lists[V]) firstReady(b *bucket) *node[V] {
 	c := &l.chunks.node(b.head).value
 	return l.timers.node(c.slots[bits.TrailingZeros16(c.used)])
 }
 
-// fetch looks at all timers of a chunk, so that they come into the cache
-// together and not each in its turn.
+// fetch reads all timers of a chunk, so that their cache misses overlap.
 func (l *lists[V]) fetch(c *chunk) {
 	touched := uint32(0)
 	for used := c.used; used != 0; used &= used - 1 {
@@ -350,8 +346,8 @@ func (l *lists[V]) fetch(c *chunk) {
 	l.touched = touched
 }
 
-// count is how many timers a bucket holds. It changes nothing, so it does not
-// call clearUnlinked.
+// count returns the number of timers in a bucket. It changes nothing, so it does not call
+// clearUnlinked.
 func (l *lists[V]) count(id uint32) uint32 {
 	n := l.bucket(id).count
 	for _, u := range l.unlinked[:l.unlinkedLen] {

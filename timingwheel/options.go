@@ -16,49 +16,48 @@ type Options struct {
 	// Default: none.
 	Name string
 
-	// Tick is the resolution: a timer fires at the first tick at or after its
-	// deadline, so up to one Tick late and never early. Default 500 µs; at
-	// least 1 ns. A smaller tick costs wake-ups only while timers are due, not
-	// while the wheel is idle.
+	// Tick is the resolution: a timer fires at the first tick at or after its deadline, so up
+	// to one Tick late and never early. Default 500 µs; at least 1 ns. A smaller tick costs
+	// wake-ups only while timers are due, not while the wheel is idle.
 	Tick time.Duration
 
-	// WheelSize is how many buckets of one level a bucket of the next spans,
-	// rounded up to a power of two; a level has twice as many buckets as that.
-	// Default 2,048; 2 to 65,536. With a Tick of 500 µs the levels reach 2 s,
-	// 70 min, 99 days, ... ahead. A timer cascades at most once a level.
+	// WheelSize is the number of a level's buckets that one bucket of the next level spans,
+	// rounded up to a power of two; a level has twice as many buckets. Default 2,048; 2 to
+	// 65,536. With a Tick of 500 µs the levels reach 2 s, 70 min, 99 days, ... ahead. A timer
+	// cascades at most once per level.
 	WheelSize int
 
-	// Shards is the number of independently locked parts, rounded up to a
-	// power of two. Default: 2 for each of GOMAXPROCS, at most 256; 1 to 256.
-	// More shards let more cores schedule and stop at once; each takes 3 KiB once
-	// used, and 16.5 KiB a level at the default WheelSize.
+	// Shards is the number of independently locked parts, rounded up to a power of two.
+	// Default: 2 for each of GOMAXPROCS, at most 256; 1 to 256. More shards let more cores
+	// schedule and stop at once; each takes 3 KiB once used, and 16.5 KiB per level at the
+	// default WheelSize.
 	Shards int
 
-	// Workers bounds the goroutines that run the expiry function. They are started
-	// when first needed, and stay until the wheel is shut down. Default: GOMAXPROCS,
-	// at least 4; 1 to 65,536. Raise it when expiries block.
+	// Workers bounds the goroutines that run the expiry function. They start when first needed,
+	// and stay until the wheel is shut down. Default: GOMAXPROCS, at least 4; 1 to 65,536.
+	// Raise it when expiries block.
 	Workers int
 
-	// MaxPending bounds the timers that are held at once; beyond it Schedule
-	// returns ErrFull. Default 0: no bound but memory, and 2^28 timers a shard.
+	// MaxPending bounds the timers held at once; beyond it Schedule returns ErrFull. Default 0:
+	// bounded only by memory and by 2^28 timers per shard.
 	MaxPending int
 
-	// OnPanic is called with each panic of the expiry function, on the worker that
-	// recovered it. Default: an error on slog's default logger.
+	// OnPanic is called with each panic of the expiry function, on the worker that recovered
+	// it. Default: log an error on slog's default logger.
 	OnPanic func(Panic)
 }
 
 // Panic describes a panic that a worker recovered.
 type Panic struct {
-	Value any    // what was passed to panic
+	Value any    // the argument of panic
 	Stack []byte // the stack at the panic, as debug.Stack formats it
 }
 
-// ErrClosed is returned for a timer that a wheel in shutdown refuses.
+// ErrClosed is returned for a timer that is scheduled after a shutdown has begun.
 var ErrClosed = sentinel.Closed("timingwheel: closed")
 
-// ErrFull is returned for a timer beyond Options.MaxPending, or beyond the 2^28
-// that a shard can hold.
+// ErrFull is returned for a timer beyond Options.MaxPending, or beyond the 2^28 that a shard
+// can hold.
 var ErrFull = sentinel.Full("timingwheel: full")
 
 const (
@@ -70,7 +69,7 @@ const (
 	maxWorkers       = 1 << 16
 )
 
-// withDefaults fills in what is zero and refuses what is out of range.
+// withDefaults replaces zero values by defaults and refuses values out of range.
 func (o Options) withDefaults() (Options, error) {
 	procs := runtime.GOMAXPROCS(0)
 	if o.Tick == 0 {
@@ -114,6 +113,6 @@ func (o Options) withDefaults() (Options, error) {
 func ceilPow2(n int) int { return 1 << bits.Len(uint(n-1)) }
 
 func logPanic(p Panic) {
-	defer func() { _ = recover() }() // of the logger's: there is nobody else to tell
+	defer func() { _ = recover() }() // a panic of the logger: nowhere else to report it
 	slog.Error("timingwheel: expiry function panicked", "panic", p.Value, "stack", string(p.Stack))
 }

@@ -2,9 +2,9 @@ package timingwheel
 
 import "math/bits"
 
-// ranks tells where the nodes of a packed slab lie: in order of their offsets,
-// so at the number of kept ones before it. The words are a bit set with counts
-// of what is before each word (rank by popcount; Jacobson, 1989).
+// ranks locates the nodes of a packed slab: they are in order of their offsets, so a node's
+// position is the number of kept offsets before its own. The words are a bit set, with the
+// number of bits before each word (rank by popcount; Jacobson, 1989).
 type ranks struct {
 	words  [slabNodes / 64]uint64
 	before [slabNodes / 64]uint16
@@ -12,7 +12,7 @@ type ranks struct {
 
 func (r *ranks) has(off uint32) bool { return r.words[off/64]>>(off%64)&1 != 0 }
 
-// position is where the node of an offset lies.
+// position returns the position of the node with an offset.
 func (r *ranks) position(off uint32) uint32 {
 	w := off / 64 % uint32(len(r.words))
 	return uint32(r.before[w]) + uint32(bits.OnesCount64(r.words[w]&(1<<(off%64)-1)))

@@ -6,18 +6,16 @@ import (
 	"github.com/seed-782fa212/limbo/internal/ring"
 )
 
-// readyQueue is the buckets that are due, first in, first out, and the workers
-// that wait for one. It holds buckets, which hold their timers where they are. So
-// a backlog costs no memory but 16 bytes here and a record for each bucket, and
-// nothing ever blocks on the queue being full.
+// readyQueue holds the buckets that are due, first in, first out, and the workers that wait for
+// one. The timers stay in their buckets, so a backlog costs only 16 bytes here and a record for
+// each bucket, and a push never blocks on a full queue.
 //
-// Waking is by relay: at most one worker is on its way (searching) at any
-// moment. When it finds a timer and sees more, it wakes the next one before it
-// runs its own. So a trickle wakes one worker, a burst wakes all of them, and
-// the advancer pays for one wake-up at most.
+// Waking is by relay: at most one worker is on its way (searching) at any moment. When it finds
+// a timer and sees more, it wakes the next worker before it runs its own. So a trickle wakes
+// one worker, a burst wakes all of them, and the advancer pays for at most one wake-up.
 //
-// Invariant: while the queue is not empty and a worker is idle or can still be
-// started, a worker is searching.
+// Invariant: while the queue is not empty and a worker is idle or can still be started, a
+// worker is searching.
 type readyQueue struct {
 	limit int    // workers, at most
 	start func() // starts a worker that is searching
@@ -28,15 +26,15 @@ type readyQueue struct {
 	// All below is guarded by mu.
 
 	refs      ring.Queue[bucketRef]
-	gone      map[bucketRef]struct{} // of these, the buckets that are no more; neither first nor last
-	workers   int                    // started and not gone
-	idle      int                    // workers in wake.Wait; one that was signalled counts until it is back
+	gone      map[bucketRef]struct{} // of these, the buckets that were freed; neither first nor last
+	workers   int                    // started and not ended
+	idle      int                    // workers in wake.Wait; a signalled one counts until it returns
 	searching int                    // workers on their way: 0 or 1
-	signalled int                    // of these, not back from wake.Wait yet
+	signalled int                    // of these, not yet returned from wake.Wait
 	closing   bool
 }
 
-// push adds a bucket behind all others.
+// push adds a bucket to the end.
 func (q *readyQueue) push(r bucketRef) {
 	q.mu.Lock()
 	q.refs.Push(r)
@@ -44,7 +42,7 @@ func (q *readyQueue) push(r bucketRef) {
 	q.mu.Unlock()
 }
 
-// drop takes out a bucket whose last timer has left.
+// drop removes a bucket whose last timer has left.
 func (q *readyQueue) drop(r bucketRef) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -61,8 +59,7 @@ func (q *readyQueue) drop(r bucketRef) {
 	}
 }
 
-// tidyLocked removes buckets that are no more, at both ends, and all when they are more
-// than half.
+// tidyLocked removes freed buckets at both ends, or everywhere when they are more than half.
 func (q *readyQueue) tidyLocked() {
 	if 2*len(q.gone) > q.refs.Len() {
 		for range q.refs.Len() {
@@ -83,14 +80,14 @@ func (q *readyQueue) tidyLocked() {
 	}
 }
 
-// goneLocked reports whether a bucket is no more, and forgets that.
+// goneLocked reports whether a bucket was freed, and forgets that.
 func (q *readyQueue) goneLocked(r bucketRef) bool {
 	_, gone := q.gone[r]
 	delete(q.gone, r)
 	return gone
 }
 
-// pass takes r off the front, if it is still there: a shutdown has ended its timers.
+// pass removes r from the front if it is still there: a shutdown has ended its timers.
 func (q *readyQueue) pass(r bucketRef) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -102,7 +99,7 @@ func (q *readyQueue) pass(r bucketRef) {
 	}
 }
 
-// wakeLocked sees to it that a worker comes for what is in the queue.
+// wakeLocked makes sure that a worker is searching, if one is idle or can be started.
 func (q *readyQueue) wakeLocked() {
 	switch {
 	case q.searching > 0:
@@ -117,13 +114,11 @@ func (q *readyQueue) wakeLocked() {
 	}
 }
 
-// front waits until the queue is not empty and returns its first bucket. It
-// returns false once the queue is closed, and empty. me is the calling worker's
-// searching flag.
+// front waits until the queue is not empty and returns its first bucket. It returns false once
+// the queue is closed and empty. me is the calling worker's searching flag.
 //
-// The first bucket stays the first until it is empty, so a worker that still
-// has timers in its current one need not ask again: that is why taking a timer
-// costs the shard's lock only.
+// The first bucket stays first until it is empty, so a worker whose current bucket still has
+// timers need not ask again. Therefore taking a timer needs only the shard's lock.
 func (q *readyQueue) front(me *bool) (bucketRef, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -146,8 +141,7 @@ func (q *readyQueue) front(me *bool) (bucketRef, bool) {
 	return q.refs.Front(), true
 }
 
-// found ends a worker's search, successful, and wakes the next one if there is
-// more to take.
+// found ends a worker's successful search, and wakes the next worker if there is more to take.
 func (q *readyQueue) found(me *bool) {
 	q.mu.Lock()
 	*me = false
@@ -158,7 +152,7 @@ func (q *readyQueue) found(me *bool) {
 	q.mu.Unlock()
 }
 
-// close lets the workers leave that find the queue empty.
+// close makes workers end when they find the queue empty.
 func (q *readyQueue) close() {
 	q.mu.Lock()
 	q.closing = true

@@ -9,31 +9,30 @@ import (
 	"github.com/seed-782fa212/limbo/histogram"
 )
 
-// shard is a hierarchical timing wheel of its own, with its own lock: levels of
-// buckets, and the memory for its timers. Shards share the delay queue, the
-// advancer and the workers. Its methods are called with mu held.
+// shard is a complete hierarchical timing wheel with its own lock: levels of buckets, and the
+// memory for its timers. Shards share the delay queue, the advancer and the workers. Its
+// methods are called with mu held.
 type shard[V any] struct {
 	mu sync.Mutex
 
 	// All below is guarded by mu.
 
-	// clock is how far this shard has been flushed.
+	// clock is the tick up to which this shard has been flushed.
 	//
-	// Invariant: clock is not after the present, and every bucket in levels
-	// whose flush tick is at or before clock is one that the advancer is about
-	// to flush.
+	// Invariant: clock is not after the present, and the advancer is about to flush every
+	// bucket in levels whose flush tick is at or before clock.
 	clock tick
-	// catchUpAt is when Schedule moves the clock on, if nothing was flushed until
-	// then: the wheel size after clock.
+	// catchUpAt is when Schedule advances the clock if no flush has done so by then: the wheel
+	// size after clock.
 	catchUpAt nanos
 	levels    []level
 	lists     lists[V]
 	cascading []uint32 // buckets that the advancer is moving on, a chunk at a time
-	// readyUntil is the clock, or the latest deadline of the timers that were due when
-	// they were scheduled, whichever is later. A timer with a later deadline is not ready.
+	// readyUntil is the later of clock and the latest deadline of the timers that were due when
+	// scheduled. A timer with a later deadline is not ready.
 	readyUntil tick
 	closed     bool // no new timers (T13)
-	runNow     bool // all that is pending has been made due, whatever Reset is asked
+	runNow     bool // every pending timer is due, and Reset does not change that
 	counts     counts
 
 	num    uint32 // which shard this is
@@ -41,7 +40,7 @@ type shard[V any] struct {
 	shared *shared
 }
 
-// shared is what the shards of a wheel have in common.
+// shared is the state that the shards of a wheel share.
 type shared struct {
 	timescale
 	queue *delayqueue.Queue[bucketRef]
@@ -51,10 +50,10 @@ type shared struct {
 	drained chan struct{}
 }
 
-// counts are exact; a shard's share of Stats.
+// counts are exact: the shard's contribution to Stats.
 type counts struct {
 	pending       int // timers held
-	ready         int // of these, due and in the hands of the workers
+	ready         int // of these, due and waiting for a worker
 	scheduled     uint64
 	stopped       uint64
 	expired       uint64
@@ -72,7 +71,6 @@ func newShard[V any](num int, sizeBits uint, sh *shared) *shard[V] {
 	return s
 }
 
-// add accepts a new timer.
 func (s *shard[V]) add(v V, now, deadline nanos) (Timer, error) {
 	if s.closed {
 		s.counts.refusedClosed++
@@ -100,7 +98,7 @@ func (s *shard[V]) add(v V, now, deadline nanos) (Timer, error) {
 	return t, nil
 }
 
-// find returns the node that t names, nil if t is stale (T6).
+// find returns the node that t names, or nil if t is stale (T6).
 func (s *shard[V]) find(t Timer) *node[V] {
 	n := s.lists.timers.find(t.index())
 	if n == nil || n.gen != t.gen() {
@@ -109,7 +107,7 @@ func (s *shard[V]) find(t Timer) *node[V] {
 	return n
 }
 
-// arm sets the deadline of a node in no bucket and puts it where it belongs.
+// arm sets the deadline of a node that is in no bucket, and links it where it belongs.
 func (s *shard[V]) arm(i uint32, n *node[V], now, deadline nanos) {
 	if deadline <= now {
 		n.deadline = s.shared.floor(now)
@@ -127,8 +125,8 @@ func (s *shard[V]) arm(i uint32, n *node[V], now, deadline nanos) {
 	s.place(i, n)
 }
 
-// place links a node whose deadline is after s.clock into the lowest level that
-// reaches it. The bucket that was empty enters the delay queue.
+// place links a node whose deadline is after s.clock into the lowest level that reaches it. A
+// new bucket enters the delay queue.
 func (s *shard[V]) place(i uint32, n *node[V]) {
 	d, c := n.deadline, s.clock
 	l := levelFor(d, c, s.bits)
@@ -138,9 +136,9 @@ func (s *shard[V]) place(i uint32, n *node[V]) {
 	shift := l * s.bits & 63
 	expiration := d >> shift << shift
 	at := s.levels[l].at(expiration >> shift)
-	// A bucket that stands there expires at the same time. It expires after the
-	// clock, for a flush moves that on and gives the place up in one step; and two
-	// spans with one place are a whole circle apart, which is out of reach.
+	// A bucket in this slot has the same expiration. It expires after the clock, because a
+	// flush advances the clock and frees the slot in one step; and two spans that share a slot
+	// are a whole circle apart, which is out of reach.
 	id := s.levels[l].ids[at]
 	var b *bucket
 	if id != 0 {
@@ -153,20 +151,20 @@ func (s *shard[V]) place(i uint32, n *node[V]) {
 	s.lists.link(i, n, b, id)
 }
 
-// enqueue puts a bucket into the delay queue. There is no error: Close closes the
-// queue after every shard was closed and is empty.
+// enqueue puts a bucket into the delay queue. Push cannot fail: the queue is closed only after
+// every shard is closed and empty.
 func (s *shard[V]) enqueue(id uint32, b *bucket) {
 	_, _ = s.shared.queue.Push(bucketRef{s.num, id, b.seq}, s.shared.instant(s.flushTick(b)))
 }
 
-// flushTick is when the advancer flushes a waiting bucket: on the lowest level
-// when its timers are due, on a higher one ahead of that (see cascadeLead).
+// flushTick is when the advancer flushes a waiting bucket: on the lowest level when its timers
+// are due, on a higher level earlier by cascadeLead.
 func (s *shard[V]) flushTick(b *bucket) tick {
 	return b.expiration - cascadeLead(uint(b.level), s.bits)
 }
 
-// addReady hands one due timer to the workers. It joins the last bucket that is
-// ready, if that is this shard's, and so stands behind all that came due before.
+// addReady gives one due timer to the workers. The timer joins the last ready bucket if that
+// belongs to this shard, so it follows all timers that came due before.
 func (s *shard[V]) addReady(i uint32, n *node[V]) {
 	s.counts.ready++
 	s.readyUntil = max(s.readyUntil, n.deadline)
@@ -212,13 +210,13 @@ func (s *shard[V]) remove(t Timer) (v V, ok bool) {
 	return v, true
 }
 
-// later reports whether a timer that leaves is noted, for the next clearUnlinked: it
-// is not ready, and its place is not in the cache.
+// later reports whether a leaving timer is only noted, for the next clearUnlinked: it is not
+// ready, and its place is not in the cache.
 func (s *shard[V]) later(n *node[V]) bool {
 	return s.counts.pending > s.lists.batchAbove && n.deadline > s.readyUntil && n.place>>slotBits != s.lists.lastChunk
 }
 
-// unlink takes a timer out of its bucket. Nodes may move.
+// unlink removes a timer from its bucket. Nodes may move.
 func (s *shard[V]) unlink(i uint32, n *node[V]) {
 	if s.later(n) {
 		s.lists.unlinkLater(n)
@@ -241,7 +239,7 @@ func (s *shard[V]) unlinkNow(i uint32, n *node[V]) {
 	}
 }
 
-// end takes a timer out for good: its node is free after it.
+// end removes a timer from the wheel and frees its node.
 func (s *shard[V]) end(i uint32, n *node[V]) {
 	if s.later(n) {
 		s.lists.endLater(i, n)
@@ -265,7 +263,7 @@ func (s *shard[V]) emptied() {
 	if s.closed {
 		select {
 		case s.shared.drained <- struct{}{}:
-		default: // there is one already, and whoever takes it looks at every shard
+		default: // there is a token already, and its receiver checks every shard
 		}
 	}
 }
@@ -275,15 +273,14 @@ func (s *shard[V]) move(i uint32, n *node[V], now, deadline nanos) {
 	if s.runNow {
 		return
 	}
-	// Pushed out, it is left where it is: its bucket will be flushed in time, and
-	// the timer moved on from there. So a deadline that is pushed out a thousand
-	// times costs one move, not a thousand.
+	// A timer whose deadline is extended stays where it is: its bucket is flushed in time, and
+	// the timer moves on from there. So a deadline that is extended a thousand times costs one
+	// move, not a thousand.
 	d := s.shared.ceil(deadline)
 	if old := n.deadline; d >= old && old-s.clock >= 2<<s.bits && old > s.readyUntil {
-		// Not even a look at the bucket, which would be two cache misses. With a
-		// deadline so far out the bucket is of a higher level, where each timer
-		// is looked at; or of the lowest, and has moved set for an earlier push.
-		// It is not ready: see readyUntil.
+		// Do not read the bucket, which would be two cache misses. With a deadline this far out
+		// the bucket is on a higher level, whose flush checks each timer; or on the lowest, and
+		// an earlier extension has set moved. It is not ready: see readyUntil.
 		n.deadline = d
 		return
 	}
@@ -298,10 +295,10 @@ func (s *shard[V]) move(i uint32, n *node[V], now, deadline nanos) {
 	s.arm(i, s.lists.timers.node(i), now, deadline)
 }
 
-// catchUp moves the clock of a shard that had nothing to flush for a while on
-// to the present, so that a short delay goes to the lowest level again and not,
-// as seen from an old clock, to a high one. It stops short of the first bucket,
-// waiting or half cascaded: moving those on is the advancer's, in order (T14).
+// catchUp advances the clock of a shard that has not flushed for a while, so that a short delay
+// goes to the lowest level again rather than, relative to an old clock, to a high one. It stops
+// before the first waiting or half-cascaded bucket: the advancer must move those in order
+// (T14).
 func (s *shard[V]) catchUp(present tick) {
 	for l := range s.levels {
 		if id := s.levels[l].first(s.clock >> (uint(l) * s.bits)); id != 0 {
@@ -314,14 +311,14 @@ func (s *shard[V]) catchUp(present tick) {
 	s.advance(present)
 }
 
-// advance moves the clock to a tick, never back.
+// advance moves the clock forward to a tick, never back.
 func (s *shard[V]) advance(to tick) {
 	s.clock = max(s.clock, to)
 	s.readyUntil = max(s.readyUntil, s.clock)
 	s.catchUpAt = after(s.shared.start(s.clock), time.Duration(s.shared.tick)<<s.bits)
 }
 
-// flushed is what has become of a bucket that was flushed.
+// flushed is the outcome of flushing a bucket.
 type flushed uint8
 
 const (
@@ -331,9 +328,9 @@ const (
 	flushedCascading
 )
 
-// flush deals with a waiting bucket whose flush tick has come: of the lowest
-// level, its timers go to the workers, whole and at once; of a higher one, it
-// begins to cascade. It may be gone: discarded by a shutdown.
+// flush handles a waiting bucket whose flush tick has come. A bucket of the lowest level
+// becomes ready as a whole; one of a higher level begins to cascade. A shutdown may already
+// have discarded it.
 func (s *shard[V]) flush(r bucketRef) flushed {
 	s.lists.clearUnlinked()
 	id, b := r.bucket, s.lists.find(r.bucket, r.seq)
@@ -341,9 +338,9 @@ func (s *shard[V]) flush(r bucketRef) flushed {
 		return flushedGone
 	}
 	s.detach(b)
-	// To the bucket's own time and not to the present, so that buckets whose
-	// flush tick has come as well by now, after a stall, are still flushed one
-	// after the other in order of their deadlines (T14).
+	// Advance to the bucket's own time, not to the present, so that after a stall the buckets
+	// whose flush ticks have also passed are still flushed one by one, in order of their
+	// deadlines (T14).
 	s.advance(s.flushTick(b))
 	switch {
 	case b.count == 0:
@@ -358,14 +355,14 @@ func (s *shard[V]) flush(r bucketRef) flushed {
 	return flushedCascading
 }
 
-// detach gives up a bucket's place in its level.
+// detach frees a bucket's slot in its level.
 func (s *shard[V]) detach(b *bucket) {
 	v := &s.levels[b.level]
 	v.clear(v.at(b.expiration >> (uint(b.level) * s.bits)))
 }
 
-// prune removes a waiting bucket, from the queue too, where h names it, if it is
-// empty, and reports whether it was.
+// prune removes a waiting bucket if it is empty, from the queue too (h names it there), and
+// reports whether it did.
 func (s *shard[V]) prune(r bucketRef, h delayqueue.Handle) bool {
 	s.lists.clearUnlinked()
 	b := s.lists.find(r.bucket, r.seq)
@@ -378,15 +375,15 @@ func (s *shard[V]) prune(r bucketRef, h delayqueue.Handle) bool {
 	return true
 }
 
-// cascadeChunk is how many timers are moved on before the shard's lock is let
-// go, and the processor (T15): some 10 µs.
+// cascadeChunk is how many timers move before the advancer releases the shard's lock and the
+// processor (T15): some 10 µs.
 const cascadeChunk = 256
 
-// cascade moves up to cascadeChunk of a bucket's timers on, each to where its
-// deadline belongs as of now, and reports whether it was the last. The timers
-// not yet reached are still in this bucket, where Stop finds them.
+// cascade moves up to cascadeChunk of a bucket's timers, each to the bucket that its deadline
+// now belongs to, and reports whether none is left. Timers that have not moved yet are still in
+// this bucket, where Stop finds them.
 func (s *shard[V]) cascade(id uint32) (done bool) {
-	due := uint32(0) // a bucket for those of this call that are due
+	due := uint32(0) // a bucket for the timers of this call that are due
 	for range cascadeChunk {
 		i, n := s.lists.first(s.lists.bucket(id))
 		if i == 0 {
@@ -414,8 +411,9 @@ func (s *shard[V]) cascade(id uint32) (done bool) {
 	return true
 }
 
-// take takes the first timer of a ready bucket, which is gone with its last one; or was
-// already, by another worker, Stop, Reset or a shutdown.
+// take removes the first timer from a ready bucket, and frees the bucket with its last timer.
+// ok is false if another worker, Stop, Reset or a shutdown has emptied the bucket; gone reports
+// that the bucket is free.
 func (s *shard[V]) take(r bucketRef, now nanos) (v V, ok, gone bool) {
 	b := s.lists.find(r.bucket, r.seq)
 	if b == nil {
@@ -431,7 +429,7 @@ func (s *shard[V]) take(r bucketRef, now nanos) (v V, ok, gone bool) {
 	return v, true, gone
 }
 
-// pendingTimer is a timer as Close takes it out or moves it up.
+// pendingTimer is a timer that Close returns or makes ready.
 type pendingTimer[V any] struct {
 	deadline tick
 	timer    Timer
@@ -448,11 +446,11 @@ func (s *shard[V]) appendPending(all []pendingTimer[V]) []pendingTimer[V] {
 	return all
 }
 
-// makeReady moves timers with the same deadline that are still pending to the
-// ready queue. Those that are ready already keep their place before all others.
+// makeReady moves those timers that are still pending to the ready queue; all have the same
+// deadline. Timers that are ready already stay ahead of them.
 func (s *shard[V]) makeReady(timers []pendingTimer[V]) {
 	var id uint32
-	var b *bucket // made for the first that is found: the shard may be forgotten already
+	var b *bucket // made for the first timer found: the shard may be forgotten already
 	for _, p := range timers {
 		n := s.find(p.timer)
 		if n == nil || s.lists.bucketOf(n).state == bucketReady {
@@ -469,7 +467,7 @@ func (s *shard[V]) makeReady(timers []pendingTimer[V]) {
 	}
 }
 
-// dropAll ends all that is pending at once.
+// dropAll ends all pending timers at once.
 func (s *shard[V]) dropAll() {
 	s.shared.limit.release(s.counts.pending)
 	s.counts.pending, s.counts.ready = 0, 0
@@ -477,14 +475,14 @@ func (s *shard[V]) dropAll() {
 	s.emptied()
 }
 
-// forget drops a closed shard's memory. Buckets that the delay queue, the ready
-// queue or a cascade still name are found missing there.
+// forget releases a closed shard's memory. The delay queue, the ready queue or a cascade may
+// still name its buckets; looking them up then finds none.
 func (s *shard[V]) forget() {
 	s.lists = newLists[V](s.lists.seq)
 	s.levels, s.cascading = nil, nil
 }
 
-// bytes is the memory that the shard holds, but for a few hundred bytes.
+// bytes is the memory that the shard holds, except a few hundred bytes.
 func (s *shard[V]) bytes() int {
 	n := s.lists.bytes()
 	for l := range s.levels {
@@ -493,8 +491,8 @@ func (s *shard[V]) bytes() int {
 	return n
 }
 
-// overdue is when the oldest of the timers that wait for the advancer came due,
-// now if none does: on a higher level, when the span of its bucket began.
+// overdue is when the oldest timer that waits for the advancer came due, or now if none waits.
+// For a bucket of a higher level, that is when its span began.
 func (s *shard[V]) overdue(now tick) tick {
 	oldest := now
 	for l := range s.levels {
@@ -506,7 +504,7 @@ func (s *shard[V]) overdue(now tick) tick {
 			}
 			b := s.lists.bucket(id)
 			if b.expiration>>shift < span || b.expiration >= oldest {
-				break // all around, or not due
+				break // a full circle, or not due
 			}
 			if s.lists.count(id) > 0 {
 				oldest = b.expiration

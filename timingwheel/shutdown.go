@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Policy is what Close and Shutdown do with the timers that are pending.
+// Policy is how Close and Shutdown treat pending timers.
 type Policy uint8
 
 const (
@@ -17,7 +17,7 @@ const (
 	Discard Policy = iota
 	// HandBack returns them, in order of their deadlines.
 	HandBack
-	// RunNow has them run at once, in order of their deadlines.
+	// RunNow runs them at once, in order of their deadlines.
 	RunNow
 	// Await waits until each has run at its time or was stopped.
 	Await
@@ -38,24 +38,23 @@ func (p Policy) String() string {
 	return fmt.Sprintf("Policy(%d)", uint8(p))
 }
 
-// Due is a value that a shutdown has handed back, with the time from which it
-// would have run, rounded up to the tick.
+// Due is a value that a shutdown returns, with the time from which it would have run, rounded
+// up to the tick.
 type Due[V any] struct {
 	Value    V
 	Deadline time.Time
 }
 
-// Close begins a shutdown and does not wait for its end; it may be called from
-// the expiry function. From now on new timers are refused with ErrClosed, and
-// what is pending is dealt with by policy. When no timer is left and the expiry
-// functions have returned, the wheel's goroutines end, and all its handles are
-// stale.
+// Close begins a shutdown and does not wait for its end; it may be called from the expiry
+// function. From now on new timers are refused with ErrClosed, and policy decides about the
+// pending ones. When no timer is left and the expiry functions have returned, the wheel's
+// goroutines end, and all its handles are stale.
 //
-// It may be called again, with a stricter policy to end sooner what Await waits
-// for; each timer still ends once. What it returns is what HandBack took out,
-// nil otherwise. An unknown policy is an error, and changes nothing.
+// Close may be called again, for example with a stricter policy to end an Await sooner; each
+// timer still ends once. Close returns the timers that HandBack removed, and nil otherwise. An
+// unknown policy is an error, and changes nothing.
 //
-// O(timers), and O(n log n) under HandBack and RunNow, a shard at a time.
+// Close takes O(timers), and O(n log n) under HandBack and RunNow, one shard at a time.
 func (w *Wheel[V]) Close(policy Policy) ([]Due[V], error) {
 	if policy > Await {
 		return nil, fmt.Errorf("timingwheel: the policy is %v, must be Discard, HandBack, RunNow or Await", policy)
@@ -79,16 +78,15 @@ func (w *Wheel[V]) Close(policy Policy) ([]Due[V], error) {
 	return back, nil
 }
 
-// Shutdown is [Wheel.Close] that waits: until no timer is left, the running
-// expiry functions have returned, and the wheel's goroutines have ended. So it
-// must not be called from the expiry function, for which it would wait until ctx
-// is done.
+// Shutdown is [Wheel.Close] that waits until no timer is left, the running expiry functions
+// have returned, and the wheel's goroutines have ended. So it must not be called from the
+// expiry function: it would wait until ctx is done.
 //
-// When ctx is done first, Shutdown returns its error. Nothing is lost by that:
-// the shutdown goes on by its policy, and another call waits for it again, or
-// ends it sooner by a stricter policy. Any number of calls may be made, at once
-// or after the end. What HandBack took out is returned beside an error too. A
-// nil ctx panics, and changes nothing.
+// When ctx is done first, Shutdown returns its error. Nothing is lost: the shutdown continues
+// with its policy, and another call waits for it again, or ends it sooner with a stricter
+// policy. It may be called any number of times, concurrently or after the end. With an error,
+// Shutdown still returns the timers that HandBack removed. A nil ctx panics, and changes
+// nothing.
 func (w *Wheel[V]) Shutdown(ctx context.Context, policy Policy) ([]Due[V], error) {
 	if ctx == nil {
 		panic("timingwheel: the context is nil")
@@ -110,7 +108,7 @@ func (w *Wheel[V]) Shutdown(ctx context.Context, policy Policy) ([]Due[V], error
 	}
 }
 
-// closeShards refuses new timers from now on, and calls do with each shard.
+// closeShards makes the shards refuse new timers, and calls do with each shard.
 func (w *Wheel[V]) closeShards(do func(*shard[V])) {
 	for _, s := range w.shards {
 		s.mu.Lock()
@@ -120,7 +118,7 @@ func (w *Wheel[V]) closeShards(do func(*shard[V])) {
 	}
 }
 
-// handBack takes all timers out, in order of their deadlines.
+// handBack removes all timers and returns them in order of their deadlines.
 func (w *Wheel[V]) handBack() []Due[V] {
 	var all []pendingTimer[V]
 	w.closeShards(func(s *shard[V]) {
@@ -139,7 +137,7 @@ func (w *Wheel[V]) handBack() []Due[V] {
 	return back
 }
 
-// runAll makes all timers ready, across the shards in order of their deadlines.
+// runAll makes all timers ready, in order of their deadlines across the shards.
 func (w *Wheel[V]) runAll() {
 	var all []pendingTimer[V]
 	w.closeShards(func(s *shard[V]) {
@@ -167,12 +165,11 @@ func sortByDeadline[V any](all []pendingTimer[V]) {
 	})
 }
 
-// finishInBackground waits for the last timer and ends the goroutines. It is a
-// goroutine of its own, so that a shutdown is seen through whoever waits for it.
+// finishInBackground waits for the last timer and ends the goroutines. It runs in a goroutine
+// of its own, so that a shutdown completes even if no caller waits for it.
 func (w *Wheel[V]) finishInBackground() {
 	for w.Len() > 0 {
-		// The last timer of a shard that leaves after Len has looked there
-		// leaves a token.
+		// A shard whose last timer leaves after Len has counted it leaves a token.
 		<-w.shared.drained
 	}
 	w.shared.queue.Close() // the advancer leaves

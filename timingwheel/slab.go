@@ -5,65 +5,62 @@ import (
 	"unsafe"
 )
 
-// Timers live in nodes, nodes in slabs: arrays of up to 1,024 nodes. Nodes name
-// each other by index instead of by pointer, so that a slab of pointer-free
-// values is one object to the garbage collector, which never looks inside it.
-// The chunks and the buckets that timers stand in come from slabs as well.
+// Timers are stored in nodes, and nodes in slabs: arrays of up to 1,024 nodes. Nodes refer to
+// each other by index instead of by pointer, so that a slab of pointer-free values is one
+// object to the garbage collector, which never scans it. Chunks and buckets come from slabs as
+// well.
 //
-// Memory follows the load in both directions (T18). The first slab of a pool
-// starts small and grows. A slab that empties goes back to the allocator. A
-// handle names its node by index, so nodes cannot change places at will; but a
-// slab that has lost most of its nodes is packed: what is left of it
-// moves side by side into a smaller array, where a node is found by the rank of
-// its index (see ranks.go).
+// Memory follows the load in both directions (T18). The first slab of a pool starts small and
+// grows. An empty slab returns to the allocator. A handle names its node by index, so nodes
+// cannot move freely; but a slab that has lost most of its nodes is packed: the remaining ones
+// move into a smaller array, where a node is found by the rank of its index (see ranks.go).
 
 const (
 	slabBits  = 10
 	slabNodes = 1 << slabBits
 	slabMask  = slabNodes - 1
 
-	// firstNodes is how many nodes the first slab of a pool starts with.
+	// firstNodes is the size, in nodes, of a pool's first slab.
 	firstNodes = 16
 
-	// minPacked is how many nodes are not worth packing again: they take little more than
-	// what tells where they lie.
+	// minPacked is the number of nodes not worth packing again: they take little more than the
+	// ranks that locate them.
 	minPacked = 8
 )
 
-// node holds one value, or stands on its slab's free list.
+// node holds one value, or is on its slab's free list.
 //
-// Invariant: place != 0 if and only if the node is in use. A timer's place is
-// its chunk and the slot there, a chunk's is its bucket.
+// Invariant: place != 0 if and only if the node is in use. A timer's place is its chunk and the
+// slot there; a chunk's place is its bucket.
 type node[V any] struct {
 	place    uint32
-	gen      uint32 // of the timer it holds, or that it will hold next
-	deadline tick   // when free, the offset of the next one on the free list
+	gen      uint32 // of its current timer, or of its next one
+	deadline tick   // in a free node: the offset of the next one on the free list
 	value    V
 }
 
-// slab is an array of nodes and what is known of it. Offset 0 is never used, so
-// that index 0 can mean "none".
+// slab is an array of nodes and its bookkeeping. Offset 0 is never used, so that index 0 can
+// mean "none".
 type slab[V any] struct {
-	nodes      []node[V] // nil: given back
-	kept       *ranks    // packed: where the nodes lie; nil: each at its offset
+	nodes      []node[V] // nil: returned to the allocator
+	kept       *ranks    // packed: the positions of the nodes; nil: each at its offset
 	free       uint16    // head of the list of freed nodes, by offset; 0: none
 	nextUnused uint16    // offset of the first node that was never used
 	used       uint16    // nodes in use
 	prev, next uint32    // in the list of partial slabs, or of packed ones: number + 1
-	// minGen is the generation that nodes start from which are made, or made
-	// again, so that handles to what was there before stay stale; nextGen, the
-	// one they would start from if the nodes were made again now: no node that
-	// was freed has reached it.
+	// Nodes start from generation minGen when they are made, also again, so that handles to
+	// earlier timers stay stale. nextGen is the generation that they would start from if they
+	// were made again now: no freed node has reached it.
 	minGen, nextGen uint32
 }
 
 // slabs is a pool of nodes. A shard's lock guards it.
 type slabs[V any] struct {
 	table   []slab[V] // by slab number
-	limit   uint32    // numbers there can be
-	packAt  uint16    // nodes in use of a slab that is packed
+	limit   uint32    // maximum number of slabs
+	packAt  uint16    // a slab with at most this many nodes in use is packed
 	named   bool      // handles name the nodes: generations must not repeat
-	gone    []uint32  // numbers of the slabs given back, to be used again
+	gone    []uint32  // numbers of the returned slabs, for reuse
 	partial uint32    // head of the list of slabs with free nodes: number + 1; 0: none
 	packed  uint32    // head of the list of packed slabs that may be unpacked
 	spare   int       // partial slabs that are empty; one is kept
@@ -71,13 +68,13 @@ type slabs[V any] struct {
 	size    int       // nodes that memory is held for
 }
 
-// bytes is the memory that the pool holds.
+// bytes returns the memory that the pool holds.
 func (p *slabs[V]) bytes() int {
 	return p.size*int(unsafe.Sizeof(node[V]{})) + cap(p.table)*int(unsafe.Sizeof(slab[V]{}))
 }
 
-// node returns a node by its index. The pointer is good until the next alloc or
-// release, which may move nodes.
+// node returns a node by its index. The pointer is valid until the next alloc or release, which
+// may move nodes.
 func (p *slabs[V]) node(i uint32) *node[V] {
 	s := &p.table[i>>slabBits]
 	off := i & slabMask
@@ -87,7 +84,7 @@ func (p *slabs[V]) node(i uint32) *node[V] {
 	return &s.nodes[off]
 }
 
-// find returns the node in use of an index that comes from outside; nil if there
+// find returns the node in use at an index taken from a handle or a reference, or nil if there
 // is none.
 func (p *slabs[V]) find(i uint32) *node[V] {
 	n := p.inPlace(i)
@@ -100,8 +97,8 @@ func (p *slabs[V]) find(i uint32) *node[V] {
 	return n
 }
 
-// inPlace is find for a slab that is not packed, and the node may be free. It is short
-// enough to be inlined.
+// inPlace is find for a slab that is not packed; the node may be free. It is short enough to be
+// inlined.
 func (p *slabs[V]) inPlace(i uint32) *node[V] {
 	if num := uint(i >> slabBits); num < uint(len(p.table)) {
 		s := &p.table[num]
@@ -112,7 +109,7 @@ func (p *slabs[V]) inPlace(i uint32) *node[V] {
 	return nil
 }
 
-// findPacked is find for a packed slab, and the node may be free.
+// findPacked is find for a packed slab; the node may be free.
 func (p *slabs[V]) findPacked(i uint32) *node[V] {
 	num, off := i>>slabBits, i&slabMask
 	if num >= uint32(len(p.table)) || p.table[num].kept == nil || !p.table[num].kept.has(off) {
@@ -122,8 +119,8 @@ func (p *slabs[V]) findPacked(i uint32) *node[V] {
 	return &s.nodes[s.kept.position(off)]
 }
 
-// alloc takes a node, the most recently freed one of the first partial slab.
-// The caller sets everything but gen; ok is false if all indices are used up.
+// alloc returns the most recently freed node of the first partial slab. The caller sets
+// everything except gen; ok is false if all indices are used up.
 func (p *slabs[V]) alloc() (i uint32, n *node[V], ok bool) {
 	if p.partial == 0 && !p.addPartial() {
 		return 0, nil, false
@@ -154,8 +151,8 @@ func (p *slabs[V]) alloc() (i uint32, n *node[V], ok bool) {
 	return num<<slabBits | off, n, true
 }
 
-// release takes a node back. The value is zeroed so that what it points to can
-// be collected. A slab that is empty then goes back to the allocator.
+// release frees a node. It zeroes the value so that its referents can be collected. A slab that
+// is then empty returns to the allocator.
 func (p *slabs[V]) release(i uint32, n *node[V]) {
 	num := i >> slabBits
 	s := &p.table[num]
@@ -187,7 +184,7 @@ func (p *slabs[V]) release(i uint32, n *node[V]) {
 		}
 		p.drop(num)
 	case s.used <= p.packAt && p.partial != num+1 && len(s.nodes) == slabNodes:
-		// Not the first partial one, which fills up again.
+		// Not the first partial slab, which fills up again.
 		if !s.full() {
 			p.unlink(&p.partial, num)
 		}
@@ -195,11 +192,11 @@ func (p *slabs[V]) release(i uint32, n *node[V]) {
 	}
 }
 
-// full reports whether alloc can take nothing from s: each node is in use or
-// retired.
+// full reports whether alloc can take no node from s: each is in use or retired.
 func (s *slab[V]) full() bool { return s.free == 0 && s.nextUnused == slabNodes }
 
-// addPartial provides a slab with free nodes: one that was packed, or else a new one.
+// addPartial provides a slab with free nodes: a packed one if there is any, otherwise a new
+// one.
 func (p *slabs[V]) addPartial() bool {
 	if p.packed != 0 {
 		p.unpack(p.packed - 1)
@@ -228,8 +225,7 @@ func (p *slabs[V]) addPartial() bool {
 	return true
 }
 
-// resize moves the nodes of a slab that is not packed into an array of another
-// size.
+// resize moves the nodes of a slab that is not packed into an array of another size.
 func (p *slabs[V]) resize(s *slab[V], size int) {
 	nodes := make([]node[V], size)
 	copy(nodes, s.nodes)
@@ -237,8 +233,8 @@ func (p *slabs[V]) resize(s *slab[V], size int) {
 	s.nodes = nodes
 }
 
-// drop gives an empty slab back to the allocator. Its number is used again,
-// unless its generations are used up.
+// drop returns an empty slab to the allocator. Its number is reused unless its generations are
+// used up.
 func (p *slabs[V]) drop(num uint32) {
 	s := &p.table[num]
 	minGen := s.nextGen
@@ -276,7 +272,7 @@ func (s *slab[V]) each(f func(off uint32, n *node[V])) {
 	}
 }
 
-// link puts a slab second into a list: the first one is being filled, and stays.
+// link puts a slab second into a list: the first one is being filled, and stays first.
 func (p *slabs[V]) link(head *uint32, num uint32) {
 	s := &p.table[num]
 	if *head == 0 {
@@ -305,18 +301,17 @@ func (p *slabs[V]) unlink(head *uint32, num uint32) {
 	s.prev, s.next = 0, 0
 }
 
-// A slab of timers that has lost seven eighths of its nodes is packed, one of
-// chunks or buckets that has lost half; and again each time that half of the rest
-// has left. So when nine tenths of the timers have left, at
-// most twice is kept of what the others need (T18). Sooner would cost more: most
-// slabs that are emptied that far are soon empty, and a packing is a few
-// microseconds of cache misses, 20 ns for each timer that expires if it is done at
+// A slab of timers is packed when it has lost seven eighths of its nodes, one of chunks or
+// buckets when it has lost half; and again each time half of the rest has left. So after nine
+// tenths of the timers have left, the pool keeps at most twice what the others need (T18).
+// Packing sooner would cost more: most slabs that are emptied that far are soon empty, and a
+// packing is a few microseconds of cache misses, 20 ns for each expiring timer if it is done at
 // a quarter.
 //
-// Nothing is allocated from a packed slab. When no other has free nodes it is
-// unpacked, as a whole, and filled before the next one is.
+// Nothing is allocated from a packed slab. When no other slab has free nodes, a packed one is
+// unpacked as a whole, and filled before the next.
 
-// pack moves the nodes in use side by side.
+// pack moves the nodes in use into a contiguous smaller array.
 func (p *slabs[V]) pack(num uint32) {
 	s := &p.table[num]
 	nodes := make([]node[V], s.used)
@@ -325,7 +320,7 @@ func (p *slabs[V]) pack(num uint32) {
 		kept = new(ranks)
 		at := 0
 		for w := range kept.words {
-			// No branch for each node, which would be mispredicted.
+			// No branch per node, which would be mispredicted.
 			word, from := uint64(0), s.nodes[w*64:w*64+64]
 			for k := range from {
 				place := uint64(from[k].place)
@@ -359,11 +354,11 @@ func (p *slabs[V]) pack(num uint32) {
 	s.nodes, s.kept, s.free, s.nextUnused = nodes, kept, 0, slabNodes
 }
 
-// unpackable reports whether the nodes that were freed could be used again.
+// unpackable reports whether freed nodes could be used again after unpacking.
 func (p *slabs[V]) unpackable(nextGen uint32) bool { return !p.named || nextGen < maxGen }
 
-// releasedPacked deals with a packed slab one of whose nodes was freed; gen is
-// the generation that the node would have next.
+// releasedPacked is called when a node of a packed slab was freed; gen is the generation that
+// the node would have next.
 func (p *slabs[V]) releasedPacked(num, gen uint32) {
 	s := &p.table[num]
 	if p.unpackable(s.nextGen) && !p.unpackable(gen) {
@@ -381,8 +376,8 @@ func (p *slabs[V]) releasedPacked(num, gen uint32) {
 	}
 }
 
-// unpack gives each node of a packed slab its place by offset back. The others
-// are free, and the slab is partial.
+// unpack moves the nodes of a packed slab back to their offsets. The other nodes are free, and
+// the slab is partial.
 func (p *slabs[V]) unpack(num uint32) {
 	p.unlink(&p.packed, num)
 	s := &p.table[num]

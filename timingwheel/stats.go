@@ -6,16 +6,16 @@ import (
 	"github.com/seed-782fa212/limbo/histogram"
 )
 
-// Stats is what a wheel holds and has done. The figures of the timers, Pending
-// to RefusedClosed, and Late, Cascaded, Levels and Bytes, are those of one moment,
-// exactly; the others are exact too, and may be of a moment later.
+// Stats describes a wheel's contents and history. The timer counts, Pending to RefusedClosed,
+// and Late, Cascaded, Levels and Bytes are exact for one moment; the others are exact too, but
+// may be from a later moment.
 type Stats struct {
 	Pending int // timers held, Ready included
 	Ready   int // timers that are due and wait for a worker
-	// Overdue is how long ago the oldest timer that waits for a worker, or for
-	// the advancer, came due; 0 if none does. To the tick; for timers that the
-	// advancer has yet to move to a lower level, from when the span of their
-	// bucket began, which may be before they came due.
+	// Overdue is how long ago the oldest timer that waits for a worker or for the advancer came
+	// due, or 0 if none waits. Its precision is one tick. For timers that the advancer has yet
+	// to move to a lower level, it counts from the beginning of their bucket's span, which may
+	// be before they came due.
 	Overdue time.Duration
 
 	Scheduled     uint64 // timers accepted; = Pending + Stopped + Expired + Discarded + HandedBack
@@ -27,33 +27,32 @@ type Stats struct {
 	RefusedClosed uint64 // with ErrClosed
 	Panics        uint64 // of the expiry function
 
-	// Late is how long after their deadlines, as [Wheel.Deadline] has them, workers took
-	// the timers that expired; 0 for those that a shutdown with RunNow had run before. That
-	// of a timer that was due when it came is the beginning of its tick, so up to one Tick
-	// is counted for it though it waits for nothing.
+	// Late is how long after its deadline, as [Wheel.Deadline] returns it, a worker took each
+	// expired timer, or 0 for a timer that a shutdown with RunNow ran before its deadline. The
+	// deadline of a timer that was due when scheduled is the beginning of its tick, so up to
+	// one Tick is counted for it although it does not wait.
 	Late histogram.Durations
 
 	Cascaded uint64 // moves of a timer to a lower level
-	// Wakeups counts how often the advancer woke; EmptyWakeups of these, how
-	// often it had slept for a bucket that turned out empty, because its last
-	// timer was stopped meanwhile.
+	// Wakeups counts how often the advancer woke; EmptyWakeups counts the wakeups for a bucket
+	// that had become empty, because its last timer was stopped during the sleep.
 	Wakeups, EmptyWakeups uint64
 
-	// Next is when the advancer wakes next, for a bucket that is due or begins to cascade,
-	// with a monotonic reading; zero if there is none. The timers of the bucket may have
-	// been stopped by then.
+	// Next is when the advancer wakes next, for a bucket that is due or begins to cascade, with
+	// a monotonic reading, or zero if there is none. The timers of the bucket may have been
+	// stopped by then.
 	Next time.Time
 
-	Workers int // goroutines that run the expiry function, idle ones included
+	Workers int // goroutines that run the expiry function, including idle ones
 	Idle    int // of these, waiting for a timer
-	Levels  int // the most that any shard needed so far
-	// Bytes is the memory held for timers, buckets and levels. Not in it are the
-	// delay queue, some 40 bytes for each bucket, and what values point to.
+	Levels  int // the most that any shard has needed so far
+	// Bytes is the memory held for timers, buckets and levels. It excludes the delay queue,
+	// some 40 bytes for each bucket, and memory that values point to.
 	Bytes int
 }
 
-// Stats returns the wheel's figures, and locks all shards at once for it, for as
-// long as it takes to add them up. It changes nothing.
+// Stats returns the wheel's statistics. It locks all shards at once while it adds them up, and
+// changes nothing.
 func (w *Wheel[V]) Stats() Stats {
 	var st Stats
 	w.lockAll()
@@ -84,7 +83,7 @@ func (w *Wheel[V]) Stats() Stats {
 	if ready || oldest < w.shared.floor(now) {
 		st.Overdue = time.Duration(now - w.shared.start(oldest))
 	}
-	st.EmptyWakeups = w.advancer.emptied.Load() // before Wakeups, so that it is never more
+	st.EmptyWakeups = w.advancer.emptied.Load() // before Wakeups, so that it never exceeds it
 	st.Wakeups = w.shared.queue.Stats().Wakeups
 	if head, ok := w.shared.queue.Peek(); ok {
 		st.Next = head.Deadline
@@ -97,8 +96,8 @@ func (w *Wheel[V]) Stats() Stats {
 	return st
 }
 
-// oldestReadyLocked is the deadline of the ready queue's first timer. All
-// shards are locked.
+// oldestReadyLocked returns the deadline of the ready queue's first timer. The caller holds all
+// shards' locks.
 func (w *Wheel[V]) oldestReadyLocked() (tick, bool) {
 	q := &w.shared.ready
 	q.mu.Lock()

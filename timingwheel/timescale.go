@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// tick counts whole ticks since the wheel was made: absolute time, in the
-// wheel's own unit. It is never negative.
+// tick counts whole ticks since the wheel was made: absolute time, in the wheel's own unit. It
+// is never negative.
 type tick int64
 
 // nanos is absolute monotonic time: nanoseconds since the wheel was made.
@@ -14,17 +14,17 @@ type nanos int64
 
 const maxNanos = nanos(math.MaxInt64)
 
-// timescale converts between the two, and reads the clock. It never changes.
+// timescale converts between ticks and nanos, and reads the clock. It never changes.
 type timescale struct {
-	base time.Time // what nanos and ticks count from
+	base time.Time // the zero of nanos and ticks
 	tick nanos
 }
 
-// now reads the monotonic clock. Steps of the wall clock do not show in it (T14).
+// now reads the monotonic clock, which steps of the wall clock do not affect (T14).
 func (c *timescale) now() nanos { return nanos(time.Since(c.base)) }
 
-// after is now+delay, saturating where the sum would wrap (T8). A delay below
-// zero counts as zero.
+// after returns now+delay, saturating where the sum would wrap (T8). A negative delay counts as
+// zero.
 func after(now nanos, delay time.Duration) nanos {
 	switch {
 	case delay <= 0:
@@ -35,19 +35,19 @@ func after(now nanos, delay time.Duration) nanos {
 	return now + nanos(delay)
 }
 
-// until is a point in time on this scale; it may be before zero.
+// until converts a point in time to this scale; the result may be negative.
 func (c *timescale) until(deadline time.Time) nanos {
-	if deadline != deadline.Round(0) { // not Equal: it is about the monotonic reading, which Round strips
+	if deadline != deadline.Round(0) { // not Equal: Round strips the monotonic reading, which is the point
 		return nanos(deadline.Sub(c.base))
 	}
-	// Without a monotonic reading. The wall clock may have been set since base
-	// was read, so deadline.Sub(c.base) is not the time that is left.
+	// There is no monotonic reading. The wall clock may have been set since base was read, so
+	// deadline.Sub(c.base) is not the remaining time.
 	t := time.Now()
 	return after(nanos(t.Sub(c.base)), deadline.Sub(t))
 }
 
-// ceil is the first tick at or after t. Rounding up keeps T1: the tick begins
-// no earlier than the deadline. Written without t+tick-1, which wraps.
+// ceil returns the first tick at or after t. Rounding up keeps T1: the tick begins no earlier
+// than the deadline. t+tick-1 would wrap.
 func (c *timescale) ceil(t nanos) tick {
 	d := tick(t / c.tick)
 	if nanos(d)*c.tick != t {
@@ -56,11 +56,11 @@ func (c *timescale) ceil(t nanos) tick {
 	return d
 }
 
-// floor is the tick that t falls into: the latest one that has begun.
+// floor returns the tick that contains t: the latest one that has begun.
 func (c *timescale) floor(t nanos) tick { return tick(t / c.tick) }
 
-// start is the instant at which d begins, saturating: the last tick before
-// MaxInt64 may begin after it.
+// start returns the instant at which d begins, saturating: the last tick before MaxInt64 may
+// begin after it.
 func (c *timescale) start(d tick) nanos {
 	if d > tick(maxNanos/c.tick) {
 		return maxNanos
@@ -68,7 +68,7 @@ func (c *timescale) start(d tick) nanos {
 	return nanos(d) * c.tick
 }
 
-// instant is the start of d as a time.Time.
+// instant returns the start of d as a time.Time.
 func (c *timescale) instant(d tick) time.Time {
 	return c.base.Add(time.Duration(c.start(d)))
 }

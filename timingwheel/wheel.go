@@ -9,13 +9,13 @@ import (
 	"github.com/seed-782fa212/limbo/delayqueue"
 )
 
-// Wheel holds values until their time is up, and passes each to the wheel's
-// expiry function then. Make one with [New]: the zero Wheel is not usable, and its
-// methods panic. A wheel runs goroutines until [Wheel.Shutdown] or [Wheel.Close]; one that
-// is forgotten without either keeps them, and its memory, for good.
+// Wheel holds values until they expire, and then passes each to the wheel's expiry function.
+// Make one with [New]: the zero Wheel is not usable, and its methods panic. A wheel runs
+// goroutines until [Wheel.Shutdown] or [Wheel.Close]; without either, its goroutines and memory
+// are never released.
 //
-// All methods are safe for use from any goroutine. All but Shutdown may be
-// called from the expiry function, and none blocks but Shutdown.
+// All methods are safe for use from any goroutine. All but Shutdown may be called from the
+// expiry function, and only Shutdown blocks.
 type Wheel[V any] struct {
 	shared   shared
 	options  Options
@@ -25,13 +25,12 @@ type Wheel[V any] struct {
 	advancer advancer[V]
 
 	finish sync.Once     // starts the goroutine that ends the others
-	done   chan struct{} // closed when that one ends
+	done   chan struct{} // closed when that goroutine ends
 }
 
-// New makes a wheel that calls expire, on one of its workers, with the value of each
-// timer whose time is up. It costs one goroutine while idle, and with that one's
-// stack 9 KiB if there are two processors, 39 if sixteen. A nil expire or an option
-// out of range is an error that names it.
+// New makes a wheel that calls expire, on one of its workers, with the value of each expired
+// timer. An idle wheel costs one goroutine and, including its stack, 9 KiB with two processors
+// or 39 KiB with sixteen. A nil expire or an option out of range is an error that names it.
 func New[V any](expire func(V), o Options) (*Wheel[V], error) {
 	w, err := newWheel(expire, o)
 	if err != nil {
@@ -41,7 +40,7 @@ func New[V any](expire func(V), o Options) (*Wheel[V], error) {
 	return w, nil
 }
 
-// newWheel makes a wheel whose advancer does not run yet.
+// newWheel makes a wheel without starting its advancer.
 func newWheel[V any](expire func(V), o Options) (*Wheel[V], error) {
 	if expire == nil {
 		return nil, errors.New("timingwheel: the expiry function is nil")
@@ -77,15 +76,14 @@ func newWheel[V any](expire func(V), o Options) (*Wheel[V], error) {
 	return w, nil
 }
 
-// Schedule holds v for delay and then passes it to the expiry function: never
-// earlier than delay from now by the monotonic clock, and at most one tick
-// later, plus what the machine takes to wake a goroutine and to find a free
-// worker. Zero or a negative delay is due at once; the function still runs on a
-// worker. A delay past the end of time, 292 years after New, is held until then.
+// Schedule holds v for delay and then passes it to the expiry function: never earlier than
+// delay from now by the monotonic clock, and at most one tick later, plus the time to wake a
+// goroutine and to find a free worker. Zero or a negative delay is due at once; the function
+// still runs on a worker. A deadline beyond the end of time, 292 years after New, is reduced to
+// that.
 //
-// It allocates nothing once the wheel has grown to its load, and takes constant
-// time. The errors are ErrClosed once a shutdown has begun and ErrFull beyond
-// [Options.MaxPending].
+// Schedule takes constant time, and allocates nothing once the wheel has grown to its load. It
+// returns ErrClosed once a shutdown has begun and ErrFull beyond [Options.MaxPending].
 func (w *Wheel[V]) Schedule(v V, delay time.Duration) (Timer, error) {
 	now := w.shared.now()
 	s := w.lockOne()
@@ -94,10 +92,9 @@ func (w *Wheel[V]) Schedule(v V, delay time.Duration) (Timer, error) {
 	return t, err
 }
 
-// ScheduleAt is Schedule for a point in time. A deadline with a monotonic
-// reading, as time.Now().Add gives, is exact by that clock; one without is
-// turned into a delay here, once, by the wall clock. What is past is due at
-// once.
+// ScheduleAt is Schedule for a point in time. A deadline with a monotonic reading, such as
+// time.Now().Add returns, is exact by that clock; one without is converted to a delay once,
+// here, by the wall clock. A deadline in the past is due at once.
 func (w *Wheel[V]) ScheduleAt(v V, deadline time.Time) (Timer, error) {
 	at, now := w.shared.until(deadline), w.shared.now()
 	s := w.lockOne()
@@ -105,18 +102,16 @@ func (w *Wheel[V]) ScheduleAt(v V, deadline time.Time) (Timer, error) {
 	return s.add(v, now, at)
 }
 
-// Stop takes a timer out of the wheel and reports whether the expiry function
-// will never be called for it. That is so also for a timer that is due and
-// waits for a worker. It returns false for one that a worker has taken, whether
-// or not the function has returned, and for a stale handle. Constant time; it
-// does not wait for a running function.
+// Stop removes a timer from the wheel and reports whether the expiry function will never be
+// called for it. That includes a timer that is due and waits for a worker. Stop returns false
+// for a stale handle and for a timer that a worker has taken, whether or not the function has
+// returned. It takes constant time and does not wait for a running function.
 func (w *Wheel[V]) Stop(t Timer) bool {
 	_, ok := w.Remove(t)
 	return ok
 }
 
-// Remove is [Wheel.Stop] that returns the value too; the zero value beside
-// false.
+// Remove is [Wheel.Stop] that also returns the value, or the zero value with false.
 func (w *Wheel[V]) Remove(t Timer) (v V, ok bool) {
 	if uint(t.shard()) >= uint(len(w.shards)) {
 		w.mustBeMade()
@@ -133,7 +128,7 @@ func (w *Wheel[V]) Remove(t Timer) (v V, ok bool) {
 	v = n.value
 	s.counts.stopped++
 	if s.later(n) && s.lists.unlinkedLen < unlinkBatch-1 {
-		// What s.end would do, without a call: see endLater.
+		// The same as s.end, without a call: see endLater.
 		s.lists.endLater(t.index(), n)
 		s.counts.pending-- // not the last: see batchAbove
 		w.shared.limit.release(1)
@@ -144,14 +139,13 @@ func (w *Wheel[V]) Remove(t Timer) (v V, ok bool) {
 	return v, true
 }
 
-// Reset gives a timer that is still pending a new delay, counted from now, and
-// reports whether it was pending. The handle stays good. Zero or a negative
-// delay is due at once. Constant time; the cheapest case is a deadline that is
-// pushed out.
+// Reset gives a pending timer a new delay, counted from now, and reports whether it was
+// pending. The handle stays valid. Zero or a negative delay is due at once. Reset takes
+// constant time and is cheapest when it extends the deadline.
 //
-// On a timer that a worker has taken, that was stopped or handed back, it
-// returns false and arms nothing. During a shutdown with RunNow it returns true
-// for a pending timer, which runs at once all the same.
+// For a timer that a worker has taken, or that was stopped or returned, Reset returns false and
+// arms nothing. During a shutdown with RunNow it returns true for a pending timer, which still
+// runs at once.
 func (w *Wheel[V]) Reset(t Timer, delay time.Duration) bool {
 	now := w.shared.now()
 	return w.reset(t, now, after(now, delay))
@@ -173,10 +167,10 @@ func (w *Wheel[V]) reset(t Timer, now, deadline nanos) bool {
 	return true
 }
 
-// Touch is [Wheel.Reset], but never to a deadline that is sooner than the
-// present one: that stays as it is then, as it does with a delay of zero or less. It reports whether the timer was
-// pending. For keep-alives: what is pushed out again and again is moved only
-// when its old deadline comes up.
+// Touch is [Wheel.Reset], except that it never shortens the deadline: with an earlier deadline,
+// or a delay of zero or less, the present one stays. It reports whether the timer was pending.
+// Use it for keep-alives: a timer that is extended repeatedly is moved only when its old
+// deadline arrives.
 func (w *Wheel[V]) Touch(t Timer, delay time.Duration) bool {
 	now := w.shared.now()
 	deadline := after(now, delay)
@@ -191,8 +185,8 @@ func (w *Wheel[V]) Touch(t Timer, delay time.Duration) bool {
 	return true
 }
 
-// Replace gives a timer that is still pending another value and a new delay,
-// as one step, and reports whether it was pending. See [Wheel.Reset].
+// Replace gives a pending timer another value and a new delay in one step, and reports whether
+// it was pending. See [Wheel.Reset].
 func (w *Wheel[V]) Replace(t Timer, v V, delay time.Duration) bool {
 	now := w.shared.now()
 	return w.replace(t, v, now, after(now, delay))
@@ -225,9 +219,10 @@ func (w *Wheel[V]) Value(t Timer) (v V, ok bool) {
 	return n.value, true
 }
 
-// Deadline returns the time from which a pending timer may run, rounded up to
-// the tick, with a monotonic reading unless that is at the end of time, 292 years from
-// now; and whether the timer is pending. Of a timer that was due when it was scheduled, that is the tick in which it was.
+// Deadline returns the time from which a pending timer may run, rounded up to the tick, and
+// reports whether the timer is pending. The time has a monotonic reading unless it is at the
+// end of time, 292 years from now. For a timer that was due when it was scheduled, it is the
+// start of the tick in which that happened.
 func (w *Wheel[V]) Deadline(t Timer) (deadline time.Time, ok bool) {
 	s, n := w.lock(t)
 	if n == nil {
@@ -237,9 +232,8 @@ func (w *Wheel[V]) Deadline(t Timer) (deadline time.Time, ok bool) {
 	return w.shared.instant(n.deadline), true
 }
 
-// Len is the number of timers held: scheduled, and neither taken by a worker
-// nor stopped. It is that of one moment, exactly: all shards are locked for it
-// at once, for as long as it takes to add them up.
+// Len returns the number of timers held: scheduled, and neither taken by a worker nor stopped.
+// The number is exact for one moment: Len locks all shards at once while it adds them up.
 func (w *Wheel[V]) Len() int {
 	w.lockAll()
 	defer w.unlockAll()
@@ -250,9 +244,8 @@ func (w *Wheel[V]) Len() int {
 	return n
 }
 
-// lockAll locks every shard, in order of their numbers. Nobody else holds two.
-// Looking at one after the other would count a value twice that is taken out of
-// a shard seen already and put into one to come.
+// lockAll locks every shard, in order of their numbers. No other function holds two of these
+// locks. Locking one shard at a time could count a value twice when it moves between shards.
 func (w *Wheel[V]) lockAll() {
 	w.mustBeMade()
 	for _, s := range w.shards {
@@ -266,8 +259,8 @@ func (w *Wheel[V]) unlockAll() {
 	}
 }
 
-// lock finds the timer that t names and locks its shard. A nil node: t is
-// stale, and nothing is locked.
+// lock finds the timer that t names and locks its shard. If t is stale, it returns a nil node
+// and locks nothing.
 func (w *Wheel[V]) lock(t Timer) (*shard[V], *node[V]) {
 	i := t.shard()
 	if int(i) >= len(w.shards) {

@@ -11,9 +11,9 @@ import (
 
 // workers is the bounded pool that runs the expiry function.
 //
-// A worker takes one timer at a time. A batch would be cheaper, but the timers
-// behind a slow one would wait for it while other workers are free (T10), and
-// Stop could not reach them (T4).
+// A worker takes one timer at a time. A batch would be cheaper, but the timers behind a slow
+// one would wait for it although other workers are free (T10), and Stop could not reach them
+// (T4).
 type workers[V any] struct {
 	expire  func(V)
 	onPanic func(Panic)
@@ -21,25 +21,25 @@ type workers[V any] struct {
 	ready   *readyQueue
 	panics  atomic.Uint64 // written by any worker
 
-	// group is the goroutines: the workers and the advancer.
+	// group counts the goroutines: the workers and the advancer.
 	group sync.WaitGroup
 	name  string // Options.Name
 }
 
-// worker is one goroutine of the pool. Only that goroutine uses it.
+// worker is the state of one goroutine of the pool. Only that goroutine uses it.
 type worker struct {
 	searching bool      // counted in readyQueue.searching
 	running   bool      // in the expiry function
-	current   bucketRef // the front of the ready queue, when last asked; zero: ask again
-	taken     int       // timers since it last let others run
+	current   bucketRef // the front of the ready queue, when last read; zero: read again
+	taken     int       // timers since it last yielded
 }
 
-// yieldEvery bounds how long a worker keeps its processor from goroutines
-// that want it, in timers run back to back (T15).
+// yieldEvery is the number of timers run back to back after which a worker yields its processor
+// to goroutines that want it (T15).
 const yieldEvery = 256
 
-// launch starts a goroutine of the wheel. It has the wheel's label, and not those of
-// whoever happened to need it.
+// launch starts a goroutine of the wheel, with the wheel's label instead of those of the
+// goroutine that happens to start it.
 func (p *workers[V]) launch(f func()) {
 	p.group.Go(func() { p.labelled(f) })
 }
@@ -54,12 +54,12 @@ func (p *workers[V]) labelled(f func()) {
 	f()
 }
 
-// start starts a worker, which the ready queue has counted already.
+// start starts a worker that the ready queue has already counted.
 func (p *workers[V]) start(searching bool) {
 	p.launch(func() { p.loop(&worker{searching: searching}) })
 }
 
-// loop is a worker's life.
+// loop runs a worker from start to end.
 func (p *workers[V]) loop(me *worker) {
 	whole := false
 	defer func() {
@@ -69,8 +69,8 @@ func (p *workers[V]) loop(me *worker) {
 			p.ready.mu.Unlock()
 			return
 		}
-		// The expiry function called runtime.Goexit, which ends this goroutine
-		// and nothing else: another takes its place, and its count.
+		// The expiry function called runtime.Goexit, which ends only this goroutine: a new one
+		// takes its place in the pool and in the count.
 		p.start(false)
 	}()
 	for p.serve(me) {
@@ -101,7 +101,7 @@ func (p *workers[V]) serve(me *worker) (panicked bool) {
 	}
 }
 
-// report calls the hook of panics; a hook that panics is only logged.
+// report calls OnPanic; a panic of OnPanic itself is only logged.
 func (p *workers[V]) report(what Panic) {
 	p.panics.Add(1)
 	defer func() {
@@ -113,9 +113,8 @@ func (p *workers[V]) report(what Panic) {
 	p.onPanic(what)
 }
 
-// take is the value of the next ready timer, which has left the wheel with
-// that: the worker runs it whatever comes. It blocks while there is none, and
-// returns false when the pool closes.
+// take returns the value of the next ready timer. The timer has then left the wheel, so the
+// worker must run it. take blocks while there is none, and returns false when the pool closes.
 func (p *workers[V]) take(me *worker) (v V, ok bool) {
 	if me.taken++; me.taken%yieldEvery == 0 {
 		runtime.Gosched()
