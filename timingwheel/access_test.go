@@ -12,7 +12,7 @@ import (
 
 // These tests run first: each fails with a message where another test would hang.
 
-// A packed slab's nodes are found by their ranks, and no others.
+// Only the nodes that a packed slab holds are found by their ranks.
 func TestRanks(t *testing.T) {
 	var r ranks
 	var kept []uint32
@@ -28,7 +28,7 @@ func TestRanks(t *testing.T) {
 	}
 }
 
-// Places that are cleared later are cleared once, and an empty bucket has no first timer.
+// Deferred clearing clears each place once, and an empty bucket has no first timer.
 func TestClearedLater(t *testing.T) {
 	l := newLists[int](0)
 	id, _ := l.newBucket(bucketWaiting, 0, 1)
@@ -54,7 +54,7 @@ func TestClearedLater(t *testing.T) {
 	}
 }
 
-// A bucket that is no more is passed, or dropped; nothing comes from an empty queue.
+// Workers pass or drop a freed bucket; an empty queue returns nothing.
 func TestReadyQueueIsLeft(t *testing.T) {
 	var q readyQueue
 	a, b := bucketRef{seq: 1}, bucketRef{seq: 2}
@@ -73,8 +73,8 @@ func TestReadyQueueIsLeft(t *testing.T) {
 	require.False(t, ok, "a bucket from an empty queue")
 }
 
-// A timer stands in the bucket of its deadline, on each level: from a bucket that expires
-// too soon the advancer would take it and put it back for ever.
+// A timer is in the bucket of its deadline, on each level. From a bucket that expires too
+// early, the advancer would remove it and put it back for ever.
 func TestPlacedInItsBucket(t *testing.T) {
 	for _, size := range []int{2, 256} {
 		w, err := newWheel(func(int) {}, Options{Tick: time.Millisecond, WheelSize: size, Shards: 2})
@@ -87,13 +87,13 @@ func TestPlacedInItsBucket(t *testing.T) {
 	}
 }
 
-// T12: no method keeps a lock, whatever it finds; nor does a turn of the advancer, or of
-// a worker.
+// T12: no method keeps a lock, whatever its result; nor does a turn of the advancer or of a
+// worker.
 func TestNoMethodKeepsALock(t *testing.T) {
 	const far = time.Hour
 	w, err := newWheel(func(int) {}, plain(Options{Shards: 2, MaxPending: 100}))
 	require.NoError(t, err)
-	w.shared.ready.start = func() {} // the test takes the turns of all goroutines
+	w.shared.ready.start = func() {} // the test runs the turns of all goroutines
 	free := func(method string) {
 		t.Helper()
 		for _, s := range w.shards {
@@ -185,8 +185,8 @@ func TestNoMethodKeepsALock(t *testing.T) {
 	require.False(t, take(&worker{}), "T13: a worker takes a value when the wheel has ended")
 }
 
-// T2, T13: what is due runs, on whatever level it was; and a shutdown by each policy ends,
-// also one that ends what Await waits for.
+// T2, T13: due timers run, whatever their level; a shutdown ends under each policy, including
+// one that ends an Await.
 func TestEndsAtAll(t *testing.T) {
 	for i := range 2 * len(policies) {
 		policy, awaited := policies[i/2], i%2 == 1

@@ -10,8 +10,8 @@ import (
 
 // Contracts about the advancer: T9, T15.
 
-// T9: an idle wheel makes no wake-ups, and neither does time that passes
-// before a far timer; each bucket with a timer costs one.
+// T9: neither an idle wheel nor the time before a far timer causes wake-ups; each bucket with a
+// timer costs one.
 func TestIdleMakesNoWakeups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{WheelSize: 2, Shards: 2})
@@ -31,8 +31,8 @@ func TestIdleMakesNoWakeups(t *testing.T) {
 	})
 }
 
-// T9: a bucket that Stop has emptied does not wake the advancer, but for the
-// one that it sleeps on already, once.
+// T9: a bucket that Stop has emptied does not wake the advancer, except once if the advancer
+// already sleeps for it.
 func TestEmptiedBuckets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{WheelSize: 4, Shards: 1})
@@ -55,7 +55,7 @@ func TestEmptiedBuckets(t *testing.T) {
 			require.Equal(t, after, f.Stats())
 		}
 
-		// With another timer at the end, the buckets in between are passed over.
+		// With another timer at the end, the buckets in between are skipped.
 		var hs []Timer
 		for i := range 100 {
 			hs = append(hs, f.in(i, time.Duration(i+1)*17*time.Millisecond))
@@ -73,8 +73,8 @@ func TestEmptiedBuckets(t *testing.T) {
 	})
 }
 
-// T9: EmptyWakeups are of the Wakeups: two buckets that are found empty at
-// once were slept for once.
+// T9: EmptyWakeups are part of Wakeups: two buckets that are found empty at once cost one
+// sleep.
 func TestEmptyWakeupsAreWakeups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{Shards: 4})
@@ -93,8 +93,7 @@ func TestEmptyWakeupsAreWakeups(t *testing.T) {
 	})
 }
 
-// T9: a bucket that was emptied and filled again is not pruned, and one that
-// was pruned comes up again.
+// T9: a bucket that was emptied and refilled is not pruned, and a pruned one can return.
 func TestRefilledBucket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{WheelSize: 4, Shards: 1})
@@ -111,8 +110,8 @@ func TestRefilledBucket(t *testing.T) {
 	})
 }
 
-// T15: the advancer hands a bucket of the lowest level over whole, whatever
-// is in it: no timer is touched, and one turn of the lock does it.
+// T15: the advancer passes on a bucket of the lowest level as a whole, whatever its size: it
+// touches no timer and locks once.
 func TestBurstIsHandedOverWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
@@ -143,8 +142,8 @@ func TestBurstIsHandedOverWhole(t *testing.T) {
 	})
 }
 
-// T15: a cascade lets the lock go after each cascadeChunk timers, and nothing
-// that has been reached is lost or comes twice meanwhile.
+// T15: a cascade releases the lock after each cascadeChunk timers, and loses or repeats none of
+// them.
 func TestCascadeLetsTheLockGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{WheelSize: 2, Shards: 1})
@@ -165,8 +164,8 @@ func TestCascadeLetsTheLockGo(t *testing.T) {
 	})
 }
 
-// T9: a bucket emptied by Stop is passed over though its places are not cleared
-// yet; and nothing in it is overdue.
+// T9: a bucket emptied by Stop is skipped although its places are not yet cleared, and does not
+// count as overdue.
 func TestEmptiedBucketOfAnotherShard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{Shards: 2})

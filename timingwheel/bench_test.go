@@ -44,8 +44,8 @@ func BenchmarkStartStop(b *testing.B) {
 	}
 }
 
-// BenchmarkHold holds 1M timers: the live heap each takes, its 8-byte handle
-// (or pointer) included, and what a full collection costs meanwhile.
+// BenchmarkHold holds 1M timers. It reports the live heap per timer, including its 8-byte
+// handle or its pointer, and the cost of a full collection.
 func BenchmarkHold(b *testing.B) {
 	const n = 1_000_000
 	measure := func(b *testing.B, start func(i int), stop func(i int), done func()) {
@@ -100,9 +100,8 @@ func liveHeap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// BenchmarkBurst has 1M timers come due in one tick while this goroutine
-// schedules and stops: the longest it was held up, and how long the workers
-// took.
+// BenchmarkBurst makes 1M timers due in one tick while this goroutine schedules and stops. It
+// reports its longest delay and the time that the workers took.
 func BenchmarkBurst(b *testing.B) {
 	const n = 1_000_000
 	for b.Loop() {
@@ -121,7 +120,7 @@ func BenchmarkBurst(b *testing.B) {
 		}
 		w.ScheduleAt(n, due.Add(-50*time.Millisecond))
 		<-soon
-		waits := make([]time.Duration, 0, 4*n) // growing, it would call the collector in
+		waits := make([]time.Duration, 0, 4*n) // growing would start the collector
 		for ran.Load() < n {
 			t := time.Now()
 			h, _ := w.Schedule(0, time.Hour)
@@ -137,7 +136,7 @@ func BenchmarkBurst(b *testing.B) {
 	}
 }
 
-// BenchmarkExpire has one worker run a backlog of 1M timers.
+// BenchmarkExpire runs a backlog of 1M timers on one worker.
 func BenchmarkExpire(b *testing.B) {
 	const n = 1_000_000
 	var took time.Duration

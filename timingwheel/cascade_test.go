@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// T2: what is due while a large bucket cascades does not wait for it; T14: what
-// comes after that bucket's timers does.
+// T2: timers that are due during the cascade of a large bucket do not wait for it; T14: later
+// timers follow those of that bucket.
 func TestCascadeIsAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{WheelSize: 128, Shards: 2, Workers: 1})
@@ -62,9 +62,9 @@ func TestCascadeIsAhead(t *testing.T) {
 	})
 }
 
-// T14: a stall with a bucket half cascaded. A timer that comes then must not have
-// the shard's clock move past those still in it, or they would come up together,
-// in the order in which they were scheduled.
+// T14: a stall with a bucket half cascaded. A timer that is scheduled then must not advance the
+// shard's clock past the timers still in the bucket, or they would become due together, in the
+// order in which they were scheduled.
 func TestCatchUpStopsAtACascade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{WheelSize: 128, Shards: 1, Workers: 1})
@@ -95,8 +95,8 @@ func TestCatchUpStopsAtACascade(t *testing.T) {
 	})
 }
 
-// T14: the clock stops short of the first bucket of a higher level, wherever on its circle
-// the present is.
+// T14: the clock stops before the first bucket of a higher level, wherever on its circle the
+// present is.
 func TestCatchUpStopsAtTheFirstBucket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{WheelSize: 4, Shards: 1, Workers: 1})
@@ -105,7 +105,7 @@ func TestCatchUpStopsAtTheFirstBucket(t *testing.T) {
 		f.hold()
 		s := f.shards[0]
 		require.Equal(t, tick(7), s.clock)
-		f.in(18, 11*time.Millisecond) // in the fourth place of eight, flushed at 14
+		f.in(18, 11*time.Millisecond) // in the fourth slot of eight, flushed at 14
 		f.in(30, 23*time.Millisecond) // in the last one
 		require.Len(t, s.levels, 2)
 		time.Sleep(18 * time.Millisecond)
@@ -117,8 +117,8 @@ func TestCatchUpStopsAtTheFirstBucket(t *testing.T) {
 	})
 }
 
-// T2: of a bucket one of whose timers was pushed out, those that are due are ready chunk by
-// chunk, and do not wait until the last has been looked at.
+// T2: when a timer of a bucket was extended, the due ones become ready chunk by chunk, and do
+// not wait until the last has been checked.
 func TestPushedOutBucketIsReadyByChunks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
@@ -163,7 +163,7 @@ func TestOverdueOfSeveralLevels(t *testing.T) {
 	})
 }
 
-// Of several cascades the one that expires first goes on first.
+// The cascade that expires first proceeds first.
 func TestCascadesInOrder(t *testing.T) {
 	var a advancer[int]
 	for _, e := range []tick{5, 9, 2, 5, 7, 1, 9} {
@@ -177,7 +177,7 @@ func TestCascadesInOrder(t *testing.T) {
 	require.Less(t, a.cascades[2].seq, a.cascades[3].seq, "equal ones as they came")
 }
 
-// A level finds its first bucket from anywhere, whatever else there is.
+// A level finds its first bucket from any start, whatever other buckets it has.
 func TestFirstOfLevel(t *testing.T) {
 	v := newLevel(11)
 	require.Equal(t, 33<<9, v.bytes(), "T18: 16.5 KiB")

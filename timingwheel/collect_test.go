@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// T13, timers 17: what is over is collected. These tests run on the real clock
-// and wait for events only.
+// T13, timers 17: ended values, wheels and goroutines are released. These tests run on the real
+// clock and wait only for events.
 
 // payload is big enough not to share a block of the tiny allocator.
 type payload [64]byte
@@ -29,9 +29,8 @@ func gcUntil(done func() bool) {
 	}
 }
 
-// timers 17: the value of a timer that was stopped or has run can be collected
-// at once, while the wheel, its slab and its workers live on; also if the timer is only
-// noted.
+// timers 17: the value of a timer that was stopped or has run can be collected at once, while
+// the wheel, its slab and its workers still exist; also if the timer is only noted.
 func TestValuesAreCollected(t *testing.T) {
 	for _, eager := range []bool{false, true} {
 		valuesAreCollected(t, eager)
@@ -70,8 +69,8 @@ func valuesAreCollected(t *testing.T, eager bool) {
 	require.NoError(t, err)
 }
 
-// T13, timers 17: after Shutdown the values can be collected though the wheel
-// is held, and the wheel though handles are.
+// T13, timers 17: after Shutdown the values can be collected although the wheel is referenced,
+// and the wheel although handles are.
 func TestWheelIsCollected(t *testing.T) {
 	for _, policy := range policies {
 		gone := make(chan struct{})
@@ -107,8 +106,7 @@ func TestWheelIsCollected(t *testing.T) {
 	}
 }
 
-// T13: Shutdown returns when the wheel's goroutines have nothing left to do but
-// to end; soon there are none.
+// T13: Shutdown returns when the wheel's goroutines only have to exit; soon there are none.
 func TestNoGoroutineLeft(t *testing.T) {
 	for _, policy := range policies {
 		w, err := New(func(int) {}, Options{Tick: time.Microsecond, Workers: 3})
@@ -133,8 +131,8 @@ func TestNoGoroutineLeft(t *testing.T) {
 	t.Fatal(left)
 }
 
-// Options.Name is the label of all the wheel's goroutines, also of the one that a shutdown
-// starts: its caller's labels are not the wheel's.
+// All the wheel's goroutines have the label Options.Name, also the one that a shutdown starts:
+// the caller's labels are not the wheel's.
 func TestLabels(t *testing.T) {
 	w, err := New(func(int) {}, Options{Name: "mine"})
 	require.NoError(t, err)
@@ -165,8 +163,8 @@ func TestLabels(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// T18: what is due and waits for a worker takes no memory once it was stopped or touched,
-// wherever in the ready queue it stood.
+// T18: a timer that was due and waited for a worker takes no memory once it was stopped or
+// touched, at any position of the ready queue.
 func TestReadyMemoryFollowsTheLoad(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -185,7 +183,7 @@ func TestReadyMemoryFollowsTheLoad(t *testing.T) {
 			} else if !f.Touch(live[k], time.Millisecond) {
 				live[k] = f.in(i, time.Millisecond)
 			}
-			time.Sleep(2 * time.Millisecond) // not pass: to verify each step takes seconds
+			time.Sleep(2 * time.Millisecond) // not pass: verifying each step takes seconds
 			synctest.Wait()
 		}
 		for i := range 10_000 {
@@ -198,7 +196,7 @@ func TestReadyMemoryFollowsTheLoad(t *testing.T) {
 		require.LessOrEqual(t, q.refs.Len(), 2*len(live))
 		q.mu.Unlock()
 		require.LessOrEqual(t, f.Stats().Bytes, bytes+32<<10)
-		for i := range 10_000 { // all leave, in an order of their own
+		for i := range 10_000 { // all leave, in a different order
 			due(i)
 			for k := range live {
 				f.Stop(live[(k*29)%len(live)])
@@ -211,8 +209,8 @@ func TestReadyMemoryFollowsTheLoad(t *testing.T) {
 	})
 }
 
-// T18: a burst's slabs are given back, but for one of each kind a shard, and a
-// steady load allocates nothing.
+// T18: a burst's slabs are released, except one of each kind per shard, and a steady load
+// allocates nothing.
 func TestMemoryFollowsTheLoad(t *testing.T) {
 	f := start(t, Options{Shards: 1})
 	f.Stop(f.in(1, time.Hour))
@@ -240,9 +238,9 @@ func TestMemoryFollowsTheLoad(t *testing.T) {
 	f.verifyHeld()
 }
 
-// T18: when nine tenths have left, at random, at most twice is kept of what a
-// wheel takes that never held more, and a slab of each kind that is being filled;
-// the handles of the others are good as ever.
+// T18: when nine tenths have left, at random, the wheel keeps at most twice what a wheel that
+// never held more takes, plus a slab of each kind that is being filled. The handles of the
+// others stay valid.
 func TestMemoryFollowsTheLoadDown(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{20_000, 200_000} {
@@ -272,7 +270,7 @@ func TestMemoryFollowsTheLoadDown(t *testing.T) {
 		for _, i := range order[:n*9/10] {
 			require.False(t, f.Stop(hs[i]), "T6")
 		}
-		again := make([]Timer, n) // and up again: what was packed is used again
+		again := make([]Timer, n) // and up again: packed slabs are reused
 		for i := range again {
 			again[i] = f.in(i, delays[i])
 		}
@@ -290,7 +288,7 @@ func TestMemoryFollowsTheLoadDown(t *testing.T) {
 	}
 }
 
-// T18: a backlog's bucket records go back though one timer stays.
+// T18: a backlog's bucket records are released although one timer stays.
 func TestBucketRecordsFollowTheLoadDown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

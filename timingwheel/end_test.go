@@ -12,7 +12,7 @@ import (
 
 // Contracts about the end of a timer: T3, T4, T5, T6.
 
-// T3, T4: each way to end, once, and only once.
+// T3, T4: each way to end happens exactly once.
 func TestOneEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{WheelSize: 2, Shards: 2})
@@ -36,9 +36,8 @@ func TestOneEnd(t *testing.T) {
 	})
 }
 
-// T4, timers 1: Stop is exact, and Len with it, before each turn of the
-// advancer on the way down through the levels, from the instant of Schedule to
-// the ready list.
+// T4, timers 1: Stop and Len are exact before each turn of the advancer, from Schedule down
+// through the levels to the ready list.
 func TestStopOnTheWayDown(t *testing.T) {
 	for _, size := range []int{2, 3, 8} {
 		for turns := 0; ; turns++ {
@@ -75,8 +74,8 @@ func TestStopOnTheWayDown(t *testing.T) {
 	}
 }
 
-// T4, timers 1: Stop is exact in the middle of a cascade, both for the timers
-// already moved and for those still to be moved; and Len is right throughout.
+// T4, timers 1: during a cascade Stop is exact for timers already moved and for those still to
+// be moved; Len is right throughout.
 func TestStopDuringCascade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
@@ -115,8 +114,8 @@ func TestStopDuringCascade(t *testing.T) {
 	})
 }
 
-// T4: Stop is exact for a timer that is due and waits for a worker; so is
-// Reset, which takes it out of the ready list again.
+// T4: Stop is exact for a timer that is due and waits for a worker; so is Reset, which removes
+// it from the ready list.
 func TestStopAndResetOfReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
@@ -147,8 +146,8 @@ func TestStopAndResetOfReady(t *testing.T) {
 	})
 }
 
-// T5, T1, T2, timers 8: Reset moves a pending timer, out and in, at any stage,
-// and it runs once, at the time that the last Reset gave it.
+// T5, T1, T2, timers 8: Reset moves a pending timer, later or sooner, at any stage, and the
+// timer runs once, at the time of the last Reset.
 func TestResetMoves(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{2, 4, 256} {
@@ -176,7 +175,7 @@ func TestResetMoves(t *testing.T) {
 	}
 }
 
-// T5, timers 8: 8 ticks moved to 4 comes at 4; to less than a tick, once, at
+// T5, timers 8: a timer of 8 ticks that is moved to 4 runs at 4; to less than a tick, once, at
 // the next tick; to zero, at once; moved and then stopped, never.
 func TestResetEarlier(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -194,9 +193,8 @@ func TestResetEarlier(t *testing.T) {
 	})
 }
 
-// T5: a deadline that is pushed out leaves the timer where it is, for one move
-// when that bucket comes, however often it is pushed; and the bucket does not
-// run it then.
+// T5: extending a deadline leaves the timer in its bucket. However often that happens, it costs
+// one move when the bucket is flushed, and the timer does not run then.
 func TestResetPushOutIsLazy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{WheelSize: 4, Shards: 1})
@@ -217,9 +215,8 @@ func TestResetPushOutIsLazy(t *testing.T) {
 	})
 }
 
-// T1, T5: a timer that was due when it came waits for a worker, on a shard whose
-// clock has nothing to flush and stands far behind. Pushed out it leaves the ready
-// list all the same.
+// T1, T5: a timer that was due when scheduled waits for a worker, on a shard whose clock is far
+// behind because it has nothing to flush. Extending it still removes it from the ready list.
 func TestResetOfReadyOnAnOldClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const ms = time.Millisecond
@@ -237,8 +234,8 @@ func TestResetOfReadyOnAnOldClock(t *testing.T) {
 	})
 }
 
-// T5, timers 6: Reset of what has ended returns false and arms nothing, also
-// while its function runs.
+// T5, timers 6: Reset of a timer that has ended returns false and arms nothing, also while its
+// function runs.
 func TestResetOfEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
@@ -256,8 +253,8 @@ func TestResetOfEnded(t *testing.T) {
 	})
 }
 
-// T6, timers 6: handles that were never given out, of other wheels, and of
-// timers whose node is in use again.
+// T6, timers 6: handles that were never issued, of other wheels, and of timers whose node has
+// been reused.
 func TestStaleHandles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{Shards: 2})
@@ -288,7 +285,7 @@ func TestStaleHandles(t *testing.T) {
 	})
 }
 
-// T6, timers 6: handles stay stale when slabs are given back and come again.
+// T6, timers 6: handles stay stale when slabs are released and allocated again.
 func TestStaleThroughRegrowth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{Shards: 1})
@@ -317,7 +314,7 @@ func TestStaleThroughRegrowth(t *testing.T) {
 	})
 }
 
-// rest2 is rest between turns that the test takes by hand: buckets may be due.
+// rest2 is rest between turns that the test runs itself: buckets may be due.
 func (f *fixture) rest2() {
 	synctest.Wait()
 	require.Equal(f.t, 2, f.Len())
@@ -336,8 +333,8 @@ func TestHandleOfAnotherWheel(t *testing.T) {
 	require.Equal(t, 1, f.Len())
 }
 
-// T4, T6: most Stops of many timers only note the timer, and are exact all the same:
-// in random order, among timers that are started, moved and run, and in a shutdown.
+// T4, T6: most Stops of many timers only note the timer, but are exact: in random order, among
+// timers that are started, moved and run, and in a shutdown.
 func TestStopMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 2500
@@ -407,16 +404,16 @@ func TestStopOfTheLast(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// T5: Reset moves a timer whose slab it packs, because it completes a batch of those
-// that were stopped.
+// T5: Reset moves a timer whose slab is packed by the same call, because it completes a batch
+// of noted timers.
 func TestResetPacksTheSlab(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{Shards: 1})
-		var all []Timer // all of one slab
+		var all []Timer // all in one slab
 		for i := range slabNodes - 1 {
 			all = append(all, f.in(i, time.Hour))
 		}
-		f.in(0, 2*time.Hour) // of another one, and the last to be linked
+		f.in(0, 2*time.Hour) // in another one, and the last to be linked
 		l := &f.shards[0].lists
 		keep := int(l.timers.packAt) + unlinkBatch - 1
 		require.Zero(t, (len(all)-keep)%unlinkBatch)

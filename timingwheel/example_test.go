@@ -10,7 +10,7 @@ import (
 	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
-// A wheel passes each value to one function when the value's time is up.
+// A wheel passes each value to one function when the value expires.
 func Example() {
 	timedOut := make(chan string)
 	w, err := timingwheel.New(func(request string) { timedOut <- request }, timingwheel.Options{})
@@ -27,7 +27,7 @@ func Example() {
 	// the second request timed out
 }
 
-// A wheel of functions has the shape of time.AfterFunc.
+// A wheel of functions works like time.AfterFunc.
 func ExampleNew() {
 	w, err := timingwheel.New(func(f func()) { f() }, timingwheel.Options{Workers: 2})
 	if err != nil {
@@ -64,7 +64,7 @@ func ExampleWheel_Schedule() {
 	// true
 }
 
-// A series of deadlines does not drift as a series of delays does.
+// A series of deadlines does not drift, whereas a series of delays does.
 func ExampleWheel_ScheduleAt() {
 	start := time.Now()
 	done := make(chan struct{})
@@ -96,7 +96,7 @@ func ExampleWheel_Stop() {
 	// false
 }
 
-// A heartbeat pushes the deadline out: the cheapest use of Reset.
+// A heartbeat extends the deadline: the cheapest use of Reset.
 func ExampleWheel_Reset() {
 	dead := make(chan string)
 	w, _ := timingwheel.New(func(peer string) { dead <- peer }, timingwheel.Options{})
@@ -105,7 +105,7 @@ func ExampleWheel_Reset() {
 		w.Reset(t, 5*time.Millisecond) // a beat
 	}
 	fmt.Println(<-dead, "went silent")
-	fmt.Println(w.Reset(t, time.Hour)) // too late
+	fmt.Println(w.Reset(t, time.Hour)) // expired already
 	w.Shutdown(context.Background(), timingwheel.Discard)
 	// Output:
 	// peer went silent
@@ -141,7 +141,7 @@ func ExampleWheel_Stats() {
 	// 1
 }
 
-// The default policy drops what is pending.
+// The default policy drops pending timers.
 func ExampleWheel_Shutdown() {
 	w, _ := timingwheel.New(func(v int) { fmt.Println("ran", v) }, timingwheel.Options{})
 	w.Schedule(1, time.Hour)
@@ -150,8 +150,8 @@ func ExampleWheel_Shutdown() {
 	// Output: <nil> 0
 }
 
-// What is pending is handed back, in order of deadline: to be written down and
-// scheduled again by the next process, say.
+// HandBack returns pending timers in order of deadline, for example to store them and schedule
+// them again in the next process.
 func ExampleWheel_Shutdown_handBack() {
 	w, _ := timingwheel.New(func(string) {}, timingwheel.Options{})
 	w.Schedule("tomorrow", 24*time.Hour)
@@ -168,7 +168,7 @@ func ExampleWheel_Shutdown_handBack() {
 	// <nil>
 }
 
-// What is pending runs now: requests get their timeout answer at once.
+// RunNow runs pending timers now: requests get their timeout answer at once.
 func ExampleWheel_Shutdown_runNow() {
 	w, _ := timingwheel.New(func(v string) { fmt.Println(v) }, timingwheel.Options{Workers: 1})
 	w.Schedule("tomorrow", 24*time.Hour)
@@ -179,7 +179,7 @@ func ExampleWheel_Shutdown_runNow() {
 	// tomorrow
 }
 
-// What is pending runs at its time; a context bounds the wait.
+// Await runs pending timers at their time; a context bounds the wait.
 func ExampleWheel_Shutdown_await() {
 	ctx, giveUp := context.WithCancel(context.Background())
 	w, _ := timingwheel.New(func(v string) {

@@ -15,8 +15,8 @@ import (
 	"github.com/seed-782fa212/limbo/delayqueue"
 )
 
-// fixture is a wheel of ints that writes down what ran and when. A test that
-// moves the clock makes it inside a bubble.
+// fixture is a wheel of ints that records which values ran and when. Tests that move the clock
+// make it inside a bubble.
 type fixture struct {
 	*Wheel[int]
 	t    testing.TB
@@ -30,21 +30,21 @@ type fixture struct {
 	held    bool          // there is no advancer
 }
 
-// firing is one call of the expiry function, at this time after New.
+// firing is one call of the expiry function, with its time since New.
 type firing struct {
 	v  int
 	at time.Duration
 }
 
-// plain gives options that a test leaves open values that are easy to reckon
-// with, and to verify.
+// plain fills in the options that a test leaves open with values that are easy to calculate
+// with and to verify.
 func plain(o Options) Options {
 	o.Tick = cmp.Or(o.Tick, time.Millisecond)
 	o.WheelSize = cmp.Or(o.WheelSize, 256)
 	return o
 }
 
-// start makes a wheel, which is verified and discarded when the test ends.
+// start makes a wheel that is verified and discarded when the test ends.
 func start(t testing.TB, o Options, do ...func(v int)) *fixture {
 	t.Helper()
 	o = plain(o)
@@ -65,7 +65,7 @@ func start(t testing.TB, o Options, do ...func(v int)) *fixture {
 	t.Cleanup(func() {
 		f.release()
 		if failing(t) && f.locked() {
-			return // or this would hang, and say nothing of the failure
+			return // or this would hang, and hide the failure
 		}
 		_, err := w.Shutdown(context.Background(), Discard)
 		require.NoError(t, err)
@@ -74,8 +74,8 @@ func start(t testing.TB, o Options, do ...func(v int)) *fixture {
 	return f
 }
 
-// failing reports, in a cleanup, whether the test has failed or is panicking, which
-// t.Failed does not know yet.
+// failing reports, in a cleanup, whether the test has failed or is panicking, which t.Failed
+// does not include yet.
 func failing(t testing.TB) bool {
 	return t.Failed() || strings.Contains(string(debug.Stack()), "\npanic(")
 }
@@ -95,8 +95,8 @@ func (f *fixture) locked() bool {
 	return false
 }
 
-// eager makes the wheel do at any size what it does with many timers only: note those
-// that leave, and merge chunks.
+// eager makes the wheel note leaving timers and merge chunks at any size, not only with many
+// timers.
 func (w *Wheel[V]) eager(yes bool) {
 	for _, s := range w.shards {
 		if s.lists.batchAbove, s.lists.mergeAbove = 1, 0; !yes {
@@ -115,7 +115,7 @@ func (f *fixture) in(v int, delay time.Duration) Timer {
 	return h
 }
 
-// on schedules v on one shard, which Schedule would choose for itself.
+// on schedules v on one particular shard, instead of the one that Schedule would choose.
 func (f *fixture) on(num, v int, delay time.Duration) Timer {
 	f.t.Helper()
 	s, now := f.shards[num], f.shared.now()
@@ -126,8 +126,8 @@ func (f *fixture) on(num, v int, delay time.Duration) Timer {
 	return h
 }
 
-// due is when a timer that is scheduled now with delay must run: in virtual
-// time exactly then (T1, T2).
+// due returns when a timer that is scheduled now with delay must run; in virtual time that is
+// exact (T1, T2).
 func (f *fixture) due(delay time.Duration) time.Duration {
 	now, tick := f.since(), f.options.Tick
 	if delay <= 0 {
@@ -140,28 +140,27 @@ func (f *fixture) due(delay time.Duration) time.Duration {
 	return d
 }
 
-// rest lets everything that can happen now happen, and verifies the wheel.
+// rest waits until the wheel has nothing more to do now, and verifies it.
 func (f *fixture) rest() {
 	f.t.Helper()
 	synctest.Wait()
 	verify(f.t, f.Wheel)
 }
 
-// pass lets time pass.
 func (f *fixture) pass(d time.Duration) {
 	f.t.Helper()
 	time.Sleep(d)
 	f.rest()
 }
 
-// passHeld is pass while the advancer is held: buckets may be due, so the wheel is not
-// verified.
+// passHeld is pass while the advancer is held. It does not verify the wheel, because buckets
+// may be due.
 func (f *fixture) passHeld(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// fired is what has run since the last call.
+// fired returns the firings since the last call.
 func (f *fixture) fired() []firing {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -179,11 +178,11 @@ func (f *fixture) values() []int {
 	return vs
 }
 
-// hold ends the advancer: time passes without it, as in a stall or suspend,
-// or the test takes its turns by hand. letGo starts another.
+// hold ends the advancer: time passes without it, as in a stall or suspend, or the test runs
+// its turns itself. letGo starts another.
 func (f *fixture) hold() {
 	f.t.Helper()
-	// In the advancer's stead, so that a shutdown goes on waiting for it.
+	// Stands for the advancer, so that a shutdown still waits for it.
 	f.workers.group.Add(1)
 	f.held = true
 	left := f.shared.queue.Close()
@@ -211,7 +210,7 @@ func (f *fixture) letGo() {
 	f.release()
 }
 
-// release ends what stands for the advancer while it is held.
+// release ends the substitute for a held advancer.
 func (f *fixture) release() {
 	if f.held {
 		f.held = false
@@ -219,7 +218,7 @@ func (f *fixture) release() {
 	}
 }
 
-// flush takes the advancer's turn for one bucket, to the end of its cascade.
+// flush runs the advancer's turn for one bucket, to the end of its cascade.
 func (f *fixture) flush(s *shard[int], id uint32) (empty bool) {
 	empty = f.advancer.flush(f.refTo(s, id))
 	for f.advancer.cascade() {
@@ -235,8 +234,8 @@ func (f *fixture) refTo(s *shard[int], id uint32) bucketRef {
 	return s.ref(id)
 }
 
-// verifyHeld is verify outside of a bubble, where only the advancer may still
-// be about: when nothing is due.
+// verifyHeld is verify outside a bubble, where only the advancer may still be active: when
+// nothing is due.
 func (f *fixture) verifyHeld() {
 	f.t.Helper()
 	f.hold()
@@ -244,7 +243,7 @@ func (f *fixture) verifyHeld() {
 	f.letGo()
 }
 
-// bucketOf is the bucket that a pending timer is in.
+// bucketOf returns the bucket of a pending timer.
 func (f *fixture) bucketOf(h Timer) uint32 {
 	s := f.shards[h.shard()]
 	s.mu.Lock()
@@ -256,7 +255,7 @@ func (s *shard[V]) bucketOf(h Timer) uint32 {
 	return s.lists.chunks.node(s.lists.timers.node(h.index()).place >> slotBits).place
 }
 
-// unlinked is how many timers of a shard are noted.
+// unlinked returns how many timers of a shard are noted.
 func (f *fixture) unlinked(num int) int {
 	s := f.shards[num]
 	s.mu.Lock()
@@ -264,7 +263,7 @@ func (f *fixture) unlinked(num int) int {
 	return int(s.lists.unlinkedLen)
 }
 
-// head is the first bucket in the queue, due or not, taken out of it.
+// head removes and returns the first bucket in the queue, due or not.
 func (f *fixture) head() (*shard[int], uint32) {
 	f.t.Helper()
 	head, ok := f.shared.queue.Peek()
@@ -274,8 +273,8 @@ func (f *fixture) head() (*shard[int], uint32) {
 	return f.shards[head.Value.shard], head.Value.bucket
 }
 
-// gate blocks the workers that run negative values until it is closed, or one
-// of them for each value sent.
+// gate blocks the workers that run negative values until it is closed; each value sent releases
+// one of them.
 type gate chan struct{}
 
 func (g gate) wait(v int) {

@@ -14,11 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Many goroutines on real clocks, real cores and tiny geometry. Run them with
-// -race. What is counted is exact; no time is measured but by the deadline
-// itself.
+// Many goroutines on real clocks, real cores and tiny geometry. Run them with -race. Counts are
+// exact; the only times checked are the deadlines themselves.
 
-// long is for soaking: LIMBO_LONG=1 makes the hammers take minutes.
+// LIMBO_LONG=1 makes the hammers run for minutes, to soak.
 var long = os.Getenv("LIMBO_LONG") != ""
 
 func times(n int) int {
@@ -50,10 +49,9 @@ func (l *ledger) check(t *testing.T) {
 	require.Equal(t, l.accepted.Load(), l.sum.Load(), "T3: checksum of the values")
 }
 
-// T1, T3, T4, T5, timers 1, timers 5: everyone schedules, stops and resets
-// everyone's timers, at delays around the tick, until a shutdown takes what is
-// left. Each accepted value ends once: it ran, Stop said true, or it was handed
-// back.
+// T1, T3, T4, T5, timers 1, timers 5: goroutines schedule, stop and reset each other's timers,
+// at delays around the tick, until a shutdown ends the remaining ones. Each accepted value ends
+// once: it ran, Stop returned true, or it was returned.
 func TestHammerExactlyOnce(t *testing.T) {
 	t.Parallel()
 	for _, o := range []Options{
@@ -84,7 +82,7 @@ func hammer(t *testing.T, o Options, policy Policy, eager bool) {
 	require.NoError(t, err)
 	w.eager(eager)
 
-	var shared [64]struct { // handles that anybody may stop or move
+	var shared [64]struct { // handles that any goroutine may stop or move
 		sync.Mutex
 		h Timer
 		v int
@@ -144,7 +142,7 @@ func hammer(t *testing.T, o Options, policy Policy, eager bool) {
 			}
 		})
 	}
-	if policy%2 == 1 { // shut down under fire, or when all is scheduled
+	if policy%2 == 1 { // shut down under load, or when all are scheduled
 		working.Wait()
 	}
 	var ending sync.WaitGroup
@@ -184,8 +182,7 @@ func hammer(t *testing.T, o Options, policy Policy, eager bool) {
 	require.Equal(t, int(st.Scheduled), ended+int(st.Discarded))
 }
 
-// T4, timers 1: one Stop against one expiry, as close as they come, with a
-// cascade just before.
+// T4, timers 1: one Stop races one expiry as closely as possible, just after a cascade.
 func TestHammerStopAgainstExpiry(t *testing.T) {
 	t.Parallel()
 	var ran atomic.Int32
@@ -202,7 +199,7 @@ func TestHammerStopAgainstExpiry(t *testing.T) {
 		h, err := w.Schedule(i, delay)
 		require.NoError(t, err)
 		until := w.shared.now() + nanos(delay) + nanos(r.IntN(20_000))
-		for w.shared.now() < until { // not a sleep: that is not that exact
+		for w.shared.now() < until { // not a sleep: that is not precise enough
 		}
 		if w.Stop(h) {
 			stopped++
@@ -220,8 +217,8 @@ func TestHammerStopAgainstExpiry(t *testing.T) {
 	require.Equal(t, uint64(stopped), w.Stats().Stopped)
 }
 
-// T3, timers 3: no wake-up is lost: self-rescheduling 1 ms timers go on and
-// on. 100,000 of them under LIMBO_LONG, for two minutes.
+// T3, timers 3: no wake-up is lost: self-rescheduling 1 ms timers run continuously. Under
+// LIMBO_LONG there are 100,000 of them, for two minutes.
 func TestHammerSelfRescheduling(t *testing.T) {
 	t.Parallel()
 	n, rounds := 1000, int32(150)
@@ -255,8 +252,8 @@ func TestHammerSelfRescheduling(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// timers 3 (the lone timer that stops after some 100,000 rounds): one at a
-// time, at the smallest delays, so that each wakes the advancer anew.
+// timers 3 (the lone timer that stops after some 100,000 rounds): one timer at a time, at the
+// smallest delays, so that each wakes the advancer again.
 func TestHammerLoneTimer(t *testing.T) {
 	t.Parallel()
 	rounds := times(5000)
@@ -305,8 +302,8 @@ func TestHammerMaxPending(t *testing.T) {
 	require.Zero(t, w.shared.limit.held.Load())
 }
 
-// T3, T4: goroutines stop the same timers, each in an order of its own, while some come
-// due, cascade or are moved. Each timer ends once, and the counts add up all the while.
+// T3, T4: goroutines stop the same timers, each in a different order, while some come due,
+// cascade or are moved. Each timer ends once, and the counts always add up.
 func TestHammerStopMany(t *testing.T) {
 	t.Parallel()
 	for _, o := range []Options{
@@ -364,8 +361,8 @@ func TestHammerStopMany(t *testing.T) {
 	}
 }
 
-// T11: Len and Stats are of one moment. Two goroutines, each with a shard of
-// its own, hand the only place there is to and fro.
+// T11: Len and Stats are of one moment. Two goroutines, each with its own shard, pass the only
+// slot back and forth.
 func TestHammerOneMoment(t *testing.T) {
 	t.Parallel()
 	f := start(t, Options{Shards: 8, MaxPending: 1})

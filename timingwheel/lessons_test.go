@@ -13,12 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What went wrong elsewhere: docs/lessons.md has the catalogue and names the test
-// of each. Here are those that no contract's test holds.
+// Failures of other implementations: docs/lessons.md has the catalogue and names the test of
+// each. Here are those that no contract's test covers.
 
-// timers 2: a late add that finds the place of the bucket that is being
-// flushed gets a bucket of its own, a lap later; the flush does not meet it,
-// and the clock does not jump.
+// timers 2: a late add to the slot of the bucket that is being flushed gets its own bucket, a
+// lap later; the flush does not find it, and the clock does not jump.
 func TestLateAddDuringFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{WheelSize: 4, Shards: 1, Workers: 1})
@@ -33,7 +32,7 @@ func TestLateAddDuringFlush(t *testing.T) {
 		f.duringCascade(s, id, func(int) {
 			s.mu.Unlock()
 			defer s.mu.Lock()
-			for i, d := range []time.Duration{1, 3, 33, 34} { // 40: the flushed bucket's place again, if the clock stood at 12
+			for i, d := range []time.Duration{1, 3, 33, 34} { // 40: the flushed bucket's slot again, if the clock were at 12
 				f.in(n+i, d*time.Millisecond)
 			}
 		})
@@ -49,15 +48,15 @@ func TestLateAddDuringFlush(t *testing.T) {
 			}
 		}
 	})
-	// And a bucket of the lowest level, handed over, is not joined by what comes
-	// for the same place one lap later.
+	// A later timer for the same slot, one lap later, does not join a bucket of the lowest
+	// level that was passed to the workers.
 	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
 		f := start(t, Options{WheelSize: 4, Shards: 1, Workers: 1}, g.wait)
 		f.occupy(1)
 		f.in(1, 3*time.Millisecond)
 		f.pass(3 * time.Millisecond)
-		f.in(2, 4*time.Millisecond) // the same place
+		f.in(2, 4*time.Millisecond) // the same slot
 		f.pass(time.Millisecond)
 		require.Equal(t, 1, f.Stats().Ready)
 		close(g)
@@ -66,8 +65,8 @@ func TestLateAddDuringFlush(t *testing.T) {
 	})
 }
 
-// timers 4: adding during a shutdown never blocks, whatever the shutdown waits
-// for: it is refused.
+// timers 4: adding during a shutdown is refused and never blocks, whatever the shutdown waits
+// for.
 func TestAddDuringShutdown(t *testing.T) {
 	for _, policy := range policies {
 		synctest.Test(t, func(t *testing.T) {
@@ -95,8 +94,7 @@ func TestAddDuringShutdown(t *testing.T) {
 	}
 }
 
-// timers 5: Stop and Reset while the function runs harm nothing, and Len goes
-// down once.
+// timers 5: Stop and Reset while the function runs do no harm, and Len decreases once.
 func TestStopWhileRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
@@ -121,8 +119,8 @@ func TestStopWhileRunning(t *testing.T) {
 	})
 }
 
-// timers 7: a timer that reschedules itself in its own callback and is stopped
-// there, or right after, does not come back.
+// timers 7: a timer that reschedules itself in its own callback and is stopped there, or right
+// after, does not run again.
 func TestStoppedInItsOwnCallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f *fixture
@@ -152,8 +150,8 @@ func TestStoppedInItsOwnCallback(t *testing.T) {
 	})
 }
 
-// timers 13: one timer after the other for as many ticks as break a counter of
-// 32 bits, and one that waits through all of them.
+// timers 13: one timer after the other for more ticks than a 32-bit counter holds, and one that
+// waits through all of them.
 func TestManyTicks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{Tick: 1, WheelSize: 4, Shards: 1})
@@ -170,8 +168,8 @@ func TestManyTicks(t *testing.T) {
 	})
 }
 
-// timers 14: after a stall the wheel is on time again at once: it neither
-// stays late nor catches up by a tick for each poll.
+// timers 14: after a stall the wheel is on time again at once: it neither stays late nor
+// catches up one tick per poll.
 func TestOnTimeAfterAStall(t *testing.T) {
 	for _, size := range []int{2, 256} {
 		synctest.Test(t, func(t *testing.T) {
@@ -195,7 +193,7 @@ func TestOnTimeAfterAStall(t *testing.T) {
 	}
 }
 
-// timers 16, T14: what delays count from has a monotonic reading.
+// timers 16, T14: the base of delays has a monotonic reading.
 func TestClockIsMonotonic(t *testing.T) {
 	f := start(t, Options{})
 	require.NotEqual(t, f.shared.base, f.shared.base.Round(0))
@@ -204,8 +202,8 @@ func TestClockIsMonotonic(t *testing.T) {
 	require.Less(t, f.shared.now()-before, nanos(time.Hour))
 }
 
-// timers 17: at a high arm rate of timers that are stopped, memory does not
-// grow: neither slabs, nor bucket records, nor the queue.
+// timers 17: with many timers that are armed and stopped, memory does not grow: neither slabs,
+// nor bucket records, nor the queue.
 func TestHighArmRate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -247,8 +245,7 @@ func TestOddTicks(t *testing.T) {
 	}
 }
 
-// timers 18: 64-bit fields that are accessed atomically are aligned, on 32-bit
-// machines too.
+// timers 18: 64-bit fields that are accessed atomically are aligned, on 32-bit machines too.
 func TestAtomicsAreAligned(t *testing.T) {
 	var w Wheel[byte]
 	require.Zero(t, (unsafe.Offsetof(w.shared)+unsafe.Offsetof(w.shared.limit)+unsafe.Offsetof(w.shared.limit.held))%8)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Timers stand at the places of their deadlines, and move on as these come near.
+// Timers are in the slots of their deadlines, and move down as these approach.
 func TestLevels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{Tick: time.Millisecond, WheelSize: 4, Shards: 2})
@@ -47,8 +47,8 @@ func TestLevels(t *testing.T) {
 	})
 }
 
-// Both shards' timers are in the picture, those that have been stopped not, although a
-// shard clears their places later.
+// Levels shows the timers of both shards, except stopped ones, although a shard clears their
+// places later.
 func TestLevelsOfAllShards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{Shards: 4})
@@ -74,7 +74,7 @@ func TestLevelsOfAllShards(t *testing.T) {
 	})
 }
 
-// The longest delay of all is on the highest level of the smallest wheel.
+// The longest possible delay is on the highest level of the smallest wheel.
 func TestLevelsOfTheFarFuture(t *testing.T) {
 	f := start(t, Options{Tick: time.Nanosecond, WheelSize: 2, Shards: 1})
 	_, err := f.Schedule(0, 1<<63-1)
@@ -91,15 +91,15 @@ func TestLevelsOfTheFarFuture(t *testing.T) {
 	require.Equal(t, 1, all[61].Pending)
 }
 
-// useShard has the next timer go to that shard.
+// useShard makes the next timer go to that shard.
 func (f *fixture) useShard(i int) {
 	for k := range f.affinity {
 		f.affinity[k].Store(uint32(i))
 	}
 }
 
-// requireHistogram leaves the sum's last bits free: floats are added up here in
-// the order in which timers ran.
+// requireHistogram ignores the sum's last bits: floats are added up here in the order in which
+// timers ran.
 func requireHistogram(t *testing.T, want, got histogram.Durations) {
 	t.Helper()
 	require.Equal(t, want.Counts, got.Counts)
@@ -107,7 +107,7 @@ func requireHistogram(t *testing.T, want, got histogram.Durations) {
 	require.InDelta(t, want.Sum, got.Sum, 1e-12)
 }
 
-// Late is from the deadline, which is a tick, until a worker is free.
+// Late counts from the deadline, which is a tick, until a worker is free.
 func TestLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := make(chan struct{})
@@ -135,7 +135,7 @@ func TestLate(t *testing.T) {
 		}
 		requireHistogram(t, want, f.Stats().Late)
 
-		// What a shutdown has run before its time is not late.
+		// A timer that a shutdown ran early is not late.
 		_, err = f.Schedule(1, time.Hour)
 		require.NoError(t, err)
 		_, err = f.Shutdown(context.Background(), RunNow)

@@ -10,9 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// T3, T18: buckets keep their timers in the order in which they came, whatever
-// leaves at once or later, and whichever chunks are merged meanwhile; nodes are
-// used again before their old places are cleared.
+// T3, T18: buckets keep their timers in order of arrival, whichever leave at once or later and
+// whichever chunks are merged; nodes are reused before their old places are cleared.
 func TestLists(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
@@ -59,7 +58,7 @@ func TestLists(t *testing.T) {
 				oracle[k] = slices.Delete(oracle[k], j, j+1)
 			}
 			require.EqualValues(t, len(oracle[k]), l.count(ids[k]))
-			l.nextMerge = uint32(r.IntN(l.chunks.used + 2)) // or it is mostly where no chunk is
+			l.nextMerge = uint32(r.IntN(l.chunks.used + 2)) // or it mostly names no chunk
 			if r.IntN(50) == 0 {
 				seen, chunks := map[uint32]bool{}, map[uint32]bool{}
 				for _, id := range ids {
@@ -67,7 +66,7 @@ func TestLists(t *testing.T) {
 				}
 				require.Len(t, seen, len(at))
 			}
-			if k = r.IntN(len(ids)); r.IntN(10) == 0 { // one reader only: what it clears is clear for the next
+			if k = r.IntN(len(ids)); r.IntN(10) == 0 { // one reader only: the places that it clears are clear for the next
 				want := oracle[k]
 				i, n := l.first(l.bucket(ids[k]))
 				if len(want) == 0 {
@@ -88,15 +87,15 @@ func TestLists(t *testing.T) {
 		l.clearUnlinked()
 		require.Equal(t, len(at), l.timers.used)
 		if l.mergeAbove == 0 && l.timers.used > 0 {
-			// Every chunk could hold nine; no bucket keeps long runs of chunks that
-			// hold one or two.
+			// Chunks stay dense: no bucket keeps long runs of chunks with one or two of nine
+			// slots used.
 			require.LessOrEqual(t, l.chunks.used, l.timers.used+1+len(ids))
 		}
 	}
 }
 
-// T18: chunks that hold one or two timers each are merged, so that chunks follow
-// the load down too.
+// T18: chunks that hold one or two timers each are merged, so that chunks follow the load down
+// too.
 func TestChunksAreMerged(t *testing.T) {
 	t.Parallel()
 	l := newLists[int](0)
@@ -127,8 +126,8 @@ func TestChunksAreMerged(t *testing.T) {
 	require.Equal(t, left, values)
 }
 
-// T18: timers are moved to the chunk before theirs if its end has room, else to
-// the one after it if its beginning has, be it just enough; never out of order.
+// T18: timers move to the previous chunk if its end has enough free slots, otherwise to the
+// next one if its beginning has, even if just enough; never out of order.
 func TestMerge(t *testing.T) {
 	for _, c := range []struct {
 		first, second uint16 // slots in use
@@ -172,8 +171,8 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// T11, T17: what a shard cannot hold is refused, counted, and harms nothing:
-// no panic leaves a lock behind.
+// T11, T17: a timer beyond a shard's capacity is refused and counted, and harms nothing: no
+// panic leaves a lock behind.
 func TestShardIsFull(t *testing.T) {
 	f := start(t, Options{Shards: 1, MaxPending: 2 * slabNodes})
 	s := f.shards[0]
@@ -190,7 +189,7 @@ func TestShardIsFull(t *testing.T) {
 	require.Equal(t, uint64(3), f.Stats().RefusedFull)
 	require.True(t, f.Stop(hs[0]))
 	require.Equal(t, 1, f.unlinked(0))
-	hs[0] = f.in(0, time.Minute) // in the node that was noted, for no other is left
+	hs[0] = f.in(0, time.Minute) // in the node that was noted, because no other is left
 	require.Zero(t, f.unlinked(0))
 	f.verifyHeld()
 
@@ -207,8 +206,7 @@ func TestShardIsFull(t *testing.T) {
 	}
 }
 
-// Stats changes nothing, not even what it could tidy up on its way: places not cleared
-// yet.
+// Stats changes nothing, not even places that it could clear.
 func TestStatsChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
@@ -219,7 +217,7 @@ func TestStatsChangesNothing(t *testing.T) {
 		f.pass(3 * time.Millisecond)
 		require.True(t, f.Stop(a))
 		far := f.in(3, time.Hour)
-		f.in(4, 2*time.Hour) // or far would be in the chunk that was used last
+		f.in(4, 2*time.Hour) // or far would be in the chunk used last
 		f.rest()
 		require.True(t, f.Stop(far))
 		require.Equal(t, 1, f.unlinked(0))
@@ -228,7 +226,7 @@ func TestStatsChangesNothing(t *testing.T) {
 	})
 }
 
-// T18: when the last timer has left, its chunk goes as well, and those of timers that
+// T18: when the last timer has left, its chunk is released, and so are those of timers that
 // were noted before.
 func TestEmptyKeepsNoChunk(t *testing.T) {
 	l := newLists[int](0)

@@ -15,21 +15,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// oracle is the wheel without any idea: a slice of deadlines.
+// oracle models the wheel as a slice of deadlines.
 type oracle struct {
 	pending []oracleTimer
 	blocked int           // workers that wait at the gate
-	open    time.Duration // since when the advancer and a worker have been there
+	open    time.Duration // since when the advancer and a worker have been available
 }
 
 type oracleTimer struct {
 	v   int
 	h   Timer
 	due time.Duration // start of the tick that the wheel keeps as its deadline
-	set time.Duration // when that was asked for
+	set time.Duration // when that was requested
 }
 
-// at is when a timer that is due runs.
+// at returns when a due timer runs.
 func (o *oracle) at(p oracleTimer) time.Duration { return max(p.due, p.set, o.open) }
 
 func (o *oracle) find(h Timer) *oracleTimer {
@@ -41,7 +41,7 @@ func (o *oracle) find(h Timer) *oracleTimer {
 	return nil
 }
 
-// take removes what is due at now and returns it.
+// take removes and returns the timers that are due at now.
 func (o *oracle) take(now time.Duration) (due []oracleTimer) {
 	for _, p := range o.pending {
 		if p.due <= now {
@@ -52,8 +52,8 @@ func (o *oracle) take(now time.Duration) (due []oracleTimer) {
 	return due
 }
 
-// model runs operations decoded from bytes on a wheel and on the oracle, and
-// compares all that can be seen after each.
+// model runs operations decoded from bytes on a wheel and on the oracle, and compares all
+// observable state after each.
 type model struct {
 	*fixture
 	oracle
@@ -62,11 +62,11 @@ type model struct {
 	handles []Timer // live, stale, and at first none
 	seen    map[Timer]bool
 	next    int
-	stats   Stats // the counters, as they should be
+	stats   Stats // the expected counters
 	over    bool
 }
 
-// byte is the next of the input, 0 at its end.
+// byte returns the next byte of the input, or 0 at its end.
 func (m *model) byte() int {
 	if len(m.ops) == 0 {
 		return 0
@@ -76,8 +76,8 @@ func (m *model) byte() int {
 	return int(b)
 }
 
-// delay is one that is likely to hit an edge: some ticks, or a power of the
-// wheel's size of them, more or less a bit.
+// delay returns a delay that is likely to hit an edge: some ticks, or a power of the wheel's
+// size in ticks, give or take a little.
 func (m *model) delay() time.Duration {
 	a, b := m.byte(), m.byte()
 	d := time.Duration(a%24) * m.options.Tick
@@ -94,7 +94,7 @@ func (m *model) delay() time.Duration {
 	return d + m.options.Tick*time.Duration(b/8%5-2)/2 + time.Duration(b/40%3-1)
 }
 
-// set notes when the wheel has to run what is set now.
+// set records when the wheel has to run a timer that is set now.
 func (m *model) set(p *oracleTimer, delay time.Duration) {
 	now, tick := m.since(), m.options.Tick
 	switch {
@@ -112,11 +112,11 @@ func (m *model) pick() Timer {
 	if len(m.handles) == 0 {
 		return Timer{}
 	}
-	// Mostly a young one.
+	// Mostly a recent one.
 	return m.handles[len(m.handles)-1-min(m.byte()%32*(1+m.byte()/200*8), len(m.handles)-1)]
 }
 
-// crash are values whose callback does not return.
+// crash does not return from the callback for some values.
 func crash(v int) {
 	switch v % 16 {
 	case 7:
@@ -189,7 +189,7 @@ func (m *model) step() {
 			m.gate <- struct{}{}
 		}
 	case 31:
-		if m.byte() > 200 { // rarely: that is the end
+		if m.byte() > 200 { // rarely: it ends the run
 			m.shutdown()
 			return
 		}
@@ -197,7 +197,7 @@ func (m *model) step() {
 	m.compare()
 }
 
-// change gives a timer another deadline, in one of the ways there are.
+// change gives a timer another deadline, in one of several ways.
 func (m *model) change(op int) {
 	t := m.t
 	h, d := m.pick(), m.delay()
@@ -249,7 +249,7 @@ func (m *model) change(op int) {
 	}
 }
 
-// sleep stays well within what the bubble's clock can show.
+// sleep stays well within the range of the bubble's clock.
 func (m *model) sleep(d time.Duration) {
 	time.Sleep(min(d, math.MaxInt64/4-m.since()))
 }
@@ -286,7 +286,7 @@ func (m *model) added(v int, d time.Duration, h Timer, err error) bool {
 	return true
 }
 
-// compare compares what ran with what was to run, and all that can be seen.
+// compare compares the firings with the expected ones, and all observable state.
 func (m *model) compare() {
 	t := m.t
 	synctest.Wait()
@@ -338,7 +338,7 @@ func (m *model) compare() {
 	require.Equal(t, m.stats, got)
 }
 
-// shutdown ends the story; at times with a context that gives up first.
+// shutdown ends the run, at times with a context that ends first.
 func (m *model) shutdown() {
 	t := m.t
 	m.over = true
@@ -393,8 +393,7 @@ func (m *model) shutdown() {
 	}
 }
 
-// T1 to T6, T11, T13, T14, T16: random operations do what a slice of deadlines
-// does.
+// T1 to T6, T11, T13, T14, T16: random operations behave like those on a slice of deadlines.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(times(200)) {

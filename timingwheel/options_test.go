@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Bad configuration is an error that names the field, the value and the range.
-// timers 11: wheel size 1 and sub-second ticks, among others.
+// Bad configuration is an error that names the field, the value and the range. timers 11: wheel
+// size 1 and sub-second ticks, among others.
 func TestBadOptions(t *testing.T) {
 	expire := func(int) {}
 	for _, c := range []struct {
@@ -37,7 +37,7 @@ func TestBadOptions(t *testing.T) {
 	require.Nil(t, w)
 }
 
-// What is in range is taken, and rounded as the fields say.
+// Values in range are accepted, and rounded as the fields document.
 func TestGoodOptions(t *testing.T) {
 	procs := runtime.GOMAXPROCS(0)
 	for _, c := range []struct{ o, want Options }{
@@ -60,7 +60,6 @@ func TestGoodOptions(t *testing.T) {
 	}
 }
 
-// The zero Wheel panics.
 func TestZeroWheel(t *testing.T) {
 	var w Wheel[int]
 	const want = "timingwheel: the zero Wheel is not usable, make one with New"

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The ready queue against a slice: buckets come, and lose their last timer, at any place;
-// workers pass what a shutdown has ended. Those that are no more are neither first nor
-// last, nor more than half.
+// The ready queue matches a slice: buckets arrive and lose their last timer anywhere, and
+// workers pass those that a shutdown has ended. Freed buckets are neither first nor last, nor
+// more than half.
 func TestReadyQueue(t *testing.T) {
 	t.Parallel()
 	var q readyQueue // without workers

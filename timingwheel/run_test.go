@@ -18,8 +18,8 @@ import (
 
 // Contracts about the workers: T10, T11, T12.
 
-// T10, timers 15: a slow callback delays no other timer while a worker is free,
-// whether it comes in the same bucket, before, or after.
+// T10, timers 15: a slow callback delays no other timer while a worker is free, whether that
+// timer is in the same bucket, before, or after.
 func TestSlowCallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{Shards: 1, Workers: 3}, func(v int) {
@@ -50,9 +50,8 @@ func TestSlowCallback(t *testing.T) {
 	})
 }
 
-// T10: the workers that are free take everything, in whatever way they came to
-// be busy, idle or not yet started: at most one worker is on its way at a time,
-// and each that finds more sends the next.
+// T10: the free workers take everything, whether they were busy, idle or not yet started: at
+// most one worker is on its way at a time, and each that finds more wakes the next.
 func TestBurstWakesAllWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const workers = 8
@@ -77,8 +76,8 @@ func TestBurstWakesAllWorkers(t *testing.T) {
 	})
 }
 
-// T3, T7: a timer that is due at once joins a run of its own shard's only, and
-// not a bucket of its shard's that has the same number by chance.
+// T3, T7: a timer that is due at once joins only a bucket of its own shard, not another shard's
+// with the same number.
 func TestReadyOfTwoShards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
@@ -97,7 +96,7 @@ func TestReadyOfTwoShards(t *testing.T) {
 	})
 }
 
-// T11: a trickle starts one worker, and timers start no goroutines of theirs.
+// T11: a trickle starts one worker, and timers start no goroutines.
 func TestGoroutinesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
@@ -113,7 +112,7 @@ func TestGoroutinesAreBounded(t *testing.T) {
 		}
 		f.pass(time.Minute)
 		require.Equal(t, 2, f.Stats().Workers)
-		// Goroutines of the tests before may still end, and the runtime's show.
+		// Goroutines of earlier tests may still be ending, and the runtime's count too.
 		require.Less(t, runtime.NumGoroutine(), before+100)
 		require.Equal(t, 10_000-2, f.Stats().Ready)
 		close(g)
@@ -123,8 +122,8 @@ func TestGoroutinesAreBounded(t *testing.T) {
 	})
 }
 
-// T11: what is due and waits for a worker is visible, and how long the oldest
-// of it has waited, whatever else was stopped or moved meanwhile.
+// T11: timers that are due and wait for a worker are visible, and so is the wait of the oldest,
+// whatever other timers were stopped or moved.
 func TestReadyAndOverdue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const ms = time.Millisecond
@@ -150,7 +149,7 @@ func TestReadyAndOverdue(t *testing.T) {
 		expect(4, 4, 20*ms)
 		f.Stop(a)
 		expect(3, 3, 10*ms)
-		f.Reset(c, 0) // joins the last run, which is older
+		f.Reset(c, 0) // joins the last bucket, which is older
 		expect(3, 3, 10*ms)
 		f.Stop(b)
 		expect(2, 2, 5*ms)
@@ -170,8 +169,8 @@ func TestReadyAndOverdue(t *testing.T) {
 	})
 }
 
-// T10: a panic is recovered, reported with its stack, counted, and harms
-// nothing else; nor does a hook that panics, or one that ends the goroutine.
+// T10: a panic is recovered, reported with its stack and counted, and affects nothing else; nor
+// does an OnPanic that panics or ends the goroutine.
 func TestPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []Panic
@@ -236,7 +235,7 @@ type brokenLog struct{ slog.Handler }
 
 func (brokenLog) Handle(context.Context, slog.Record) error { panic("the disk is full") }
 
-// T10: nor does a logger that panics end the process, or the worker.
+// T10: a logger that panics ends neither the process nor the worker.
 func TestLoggerPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old := slog.Default()
@@ -253,8 +252,8 @@ func TestLoggerPanics(t *testing.T) {
 	})
 }
 
-// T10: runtime.Goexit in a callback (t.FailNow, for one) ends that worker;
-// another takes its place, also when the others are busy or the wheel closes.
+// T10: runtime.Goexit in a callback (t.FailNow, for one) ends that worker; another takes its
+// place, also when the others are busy or the wheel closes.
 func TestGoexit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{Workers: 1, Shards: 1}, func(v int) {
@@ -272,8 +271,8 @@ func TestGoexit(t *testing.T) {
 	})
 }
 
-// T11, timers 5: MaxPending is exact: each way to end makes room at once, and
-// an add from a callback at the limit succeeds, as its own timer has left.
+// T11, timers 5: MaxPending is exact: each way to end frees capacity at once, and an add from a
+// callback at the limit succeeds, because its own timer has left.
 func TestMaxPending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f *fixture
@@ -314,8 +313,7 @@ func TestMaxPending(t *testing.T) {
 	})
 }
 
-// T11: MaxPending is exact among many goroutines: never more, and no refusal
-// while there is room.
+// T11: MaxPending is exact among many goroutines: never exceeded, and no refusal below it.
 func TestMaxPendingConcurrently(t *testing.T) {
 	const limit, goroutines = 100, 8
 	f := start(t, Options{MaxPending: limit, Shards: 4})
@@ -339,7 +337,7 @@ func TestMaxPendingConcurrently(t *testing.T) {
 	require.Equal(t, limit, f.Len())
 	f.verifyHeld()
 
-	// Each holds one at most, so none is refused.
+	// Each holds at most one, so none is refused.
 	f = start(t, Options{MaxPending: goroutines, Shards: 4})
 	for range goroutines {
 		wg.Go(func() {
@@ -382,7 +380,7 @@ func TestLockedShardIsLeft(t *testing.T) {
 	require.Equal(t, []uint32{2, 2}, got)
 }
 
-// T12: every method from a callback, and from the hook of a panic.
+// T12: every method works from a callback and from OnPanic.
 func TestReentrant(t *testing.T) {
 	for _, shards := range []int{1, 4} {
 		synctest.Test(t, func(t *testing.T) {
@@ -409,7 +407,7 @@ func TestReentrant(t *testing.T) {
 			})
 			other = f.in(4, time.Minute)
 			mine = f.in(1, time.Hour)
-			f.Reset(mine, time.Second) // once it is written to mine
+			f.Reset(mine, time.Second) // once mine is set
 			f.pass(time.Second)
 			require.Equal(t, []int{1, 3, 3}, f.values())
 			f.pass(2 * time.Hour)

@@ -13,8 +13,8 @@ import (
 
 // Contract T13, called on a worker: Close begins a shutdown and does not wait.
 
-// T13, T12: from callbacks, one or several at once, under each policy, with one
-// worker and with more, and with timers pending.
+// T13, T12: from one callback or several at once, under each policy, with one worker or more,
+// and with timers pending.
 func TestCloseFromCallback(t *testing.T) {
 	for _, policy := range policies {
 		for _, workers := range []int{1, 3} {
@@ -64,8 +64,7 @@ func TestCloseFromCallback(t *testing.T) {
 	}
 }
 
-// T13: from the hook of a panic, while another goroutine shuts down: Shutdown
-// waits for the hook too.
+// T13: from OnPanic, while another goroutine shuts down: Shutdown waits for OnPanic too.
 func TestCloseFromHook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f *fixture
@@ -82,8 +81,8 @@ func TestCloseFromHook(t *testing.T) {
 	})
 }
 
-// T13: Close does not wait, whoever calls it; nothing is left of the wheel's
-// goroutines all the same, or the bubble would not end.
+// T13: Close does not wait, whatever goroutine calls it; still, none of the wheel's goroutines
+// remains, or the bubble would not end.
 func TestCloseDoesNotWait(t *testing.T) {
 	for _, policy := range policies {
 		synctest.Test(t, func(t *testing.T) {
@@ -107,8 +106,8 @@ func TestCloseDoesNotWait(t *testing.T) {
 	}
 }
 
-// T13: Shutdown from a callback waits for that callback, until its context is
-// done. It has begun the shutdown all the same, as Close would.
+// T13: Shutdown from a callback waits for that callback until its context is done. It still
+// begins the shutdown, as Close would.
 func TestShutdownFromCallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f *fixture

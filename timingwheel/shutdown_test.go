@@ -18,7 +18,7 @@ import (
 
 var policies = []Policy{Discard, HandBack, RunNow, Await}
 
-// end shuts down, which must succeed, and checks what must hold after that.
+// end shuts down, which must succeed, and checks the state after that.
 func (f *fixture) end(p Policy) []int {
 	f.t.Helper()
 	left, err := f.Shutdown(context.Background(), p)
@@ -27,7 +27,7 @@ func (f *fixture) end(p Policy) []int {
 	return f.valuesOf(left)
 }
 
-// valuesOf returns what HandBack took out, which must be in order of deadlines.
+// valuesOf returns the values that HandBack returned, which must be in order of deadlines.
 func (f *fixture) valuesOf(due []Due[int]) (vs []int) {
 	f.t.Helper()
 	for i, d := range due {
@@ -58,7 +58,7 @@ func (f *fixture) closed() {
 	require.Zero(f.t, f.shared.queue.Len())
 	for _, s := range f.shards {
 		func() {
-			s.mu.Lock() // another call of Shutdown may be on its way out
+			s.mu.Lock() // another call of Shutdown may be about to return
 			defer s.mu.Unlock()
 			require.Zero(f.t, s.bytes())
 			require.Nil(f.t, s.levels)
@@ -67,7 +67,7 @@ func (f *fixture) closed() {
 }
 
 // T13, T3, timers 4: each policy, with timers on every level, in the ready list, running,
-// stopped and moved; what has not run is dealt with as the policy says, once.
+// stopped and moved, treats each timer that has not run as it promises, once.
 func TestShutdownPolicies(t *testing.T) {
 	for _, policy := range policies {
 		for _, shards := range []int{1, 4} {
@@ -138,11 +138,11 @@ func without(vs []int, v int) []int {
 	return slices.DeleteFunc(slices.Clone(vs), func(x int) bool { return x == v })
 }
 
-// T13: RunNow does not wait for deadlines, Await does; Stop and Reset go on
-// meanwhile, and new timers are refused, also in callbacks.
+// T13: RunNow does not wait for deadlines, Await does; Stop and Reset still work, and new
+// timers are refused, also in callbacks.
 func TestRunNowAndAwait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := start(t, Options{WheelSize: 2, Shards: 2, Workers: 1}) // of two, the second might note its value first
+		f := start(t, Options{WheelSize: 2, Shards: 2, Workers: 1}) // with two, the second might record its value first
 		f.in(2, 2*time.Hour)
 		f.in(1, math.MaxInt64)
 		f.end(RunNow)
@@ -171,7 +171,7 @@ func TestRunNowAndAwait(t *testing.T) {
 		require.Equal(t, 2*time.Hour+time.Second, <-ended)
 		require.Equal(t, []firing{{4, time.Second}, {1, time.Hour}, {3, 2*time.Hour + time.Second}}, f.fired())
 	})
-	synctest.Test(t, func(t *testing.T) { // Await of what is stopped
+	synctest.Test(t, func(t *testing.T) { // Await of stopped timers
 		f := start(t, Options{Shards: 2})
 		h := f.in(1, time.Hour)
 		go func() {
@@ -183,7 +183,7 @@ func TestRunNowAndAwait(t *testing.T) {
 	})
 }
 
-// T13: a call that waits is ended sooner by a stricter one; both return.
+// T13: a call with a stricter policy ends one that waits; both return.
 func TestAwaitIsEndedSooner(t *testing.T) {
 	for _, stricter := range policies[:3] {
 		synctest.Test(t, func(t *testing.T) {
@@ -204,8 +204,7 @@ func TestAwaitIsEndedSooner(t *testing.T) {
 	}
 }
 
-// T13: under RunNow a timer that waits for a worker cannot be moved out again,
-// but stopped.
+// T13: under RunNow a timer that waits for a worker can be stopped, but not moved.
 func TestResetUnderRunNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
@@ -228,8 +227,8 @@ func TestResetUnderRunNow(t *testing.T) {
 	})
 }
 
-// T13: a context that ends while a callback blocks. What the policy does goes
-// on; a second call waits for it, or ends it by a stricter policy.
+// T13: a context ends while a callback blocks. The shutdown continues by its policy; a second
+// call waits for it, or ends it with a stricter policy.
 func TestShutdownContext(t *testing.T) {
 	for _, policy := range policies {
 		for _, second := range policies {
@@ -278,7 +277,7 @@ func TestShutdownContext(t *testing.T) {
 	}
 }
 
-// T13: a context that has ended already still starts the shutdown.
+// T13: a context that is done already still starts the shutdown.
 func TestShutdownCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
@@ -296,8 +295,8 @@ func TestShutdownCancelled(t *testing.T) {
 	})
 }
 
-// T13, timers 4: any number of calls at once, with different policies; each
-// timer ends once, each call returns, and nothing is left.
+// T13, timers 4: any number of concurrent calls with different policies: each timer ends once,
+// each call returns, and nothing remains.
 func TestShutdownAtOnce(t *testing.T) {
 	for round := range 200 {
 		synctest.Test(t, func(t *testing.T) {
@@ -343,8 +342,8 @@ func TestShutdownAtOnce(t *testing.T) {
 	}
 }
 
-// T13: the delay queue may name buckets of a shard that was discarded, until it is
-// closed. They are not found, even if their records were in use again.
+// T13: until it is closed, the delay queue may name buckets of a discarded shard. They are not
+// found, even if their records were reused.
 func TestFlushAfterDiscard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{Shards: 1})
@@ -373,8 +372,8 @@ func TestFlushAfterDiscard(t *testing.T) {
 	})
 }
 
-// T3, T13: the timers of a bucket that is half cascaded are dealt with like all
-// others, and the cascade finds that they are gone.
+// T3, T13: a shutdown treats the timers of a half-cascaded bucket like all others, and the
+// cascade finds that they have been removed.
 func TestShutdownDuringCascade(t *testing.T) {
 	const n = 50 * cascadeChunk
 	for _, policy := range policies {
@@ -431,8 +430,8 @@ func TestUnknownPolicy(t *testing.T) {
 	})
 }
 
-// T13: a shutdown whose caller did not wait for its end still ends, and leaves
-// no goroutine: the bubble would not end with one.
+// T13: a shutdown without a waiting caller still ends, and leaves no goroutine, or the bubble
+// would not end.
 func TestShutdownGoesOn(t *testing.T) {
 	for _, policy := range []Policy{RunNow, Await} {
 		t.Run(policy.String(), func(t *testing.T) {
@@ -459,7 +458,7 @@ func TestShutdownGoesOn(t *testing.T) {
 	}
 }
 
-// T13: a nil context panics before anything has changed.
+// T13: a nil context panics before any change.
 func TestShutdownNilContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{})
@@ -472,7 +471,7 @@ func TestShutdownNilContext(t *testing.T) {
 	})
 }
 
-// T13: what is handed back has its deadline: as scheduled, reset, due already.
+// T13: returned timers have their deadlines: as scheduled, as reset, or already due.
 func TestHandBackDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
@@ -497,8 +496,8 @@ func TestHandBackDeadlines(t *testing.T) {
 	})
 }
 
-// T13: a RunNow that was overtaken, and finds none of its timers left, leaves
-// nothing behind in a shard that was forgotten.
+// T13: a RunNow that was overtaken and finds no timers leaves nothing behind in a forgotten
+// shard.
 func TestOvertakenRunNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{Shards: 1})

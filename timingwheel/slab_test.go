@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// slabsUnderTest lets verifySlabs look at slabs without a shard.
+// slabsUnderTest lets verifySlabs check slabs without a shard.
 type slabsUnderTest struct {
 	slabs[*int]
 	t    testing.TB
@@ -44,8 +44,8 @@ func (a *slabsUnderTest) verify() {
 	require.Equal(a.t, a.size*int(unsafe.Sizeof(node[*int]{}))+cap(a.table)*int(unsafe.Sizeof(slab[*int]{})), a.bytes())
 }
 
-// T3, T6: random growth and shrinkage; no node is held twice, no generation of
-// an index comes twice, and what is empty is given back but for one slab.
+// T3, T6: random growth and shrinkage; no node is held twice, no generation of an index
+// repeats, and empty slabs are released, except one.
 func TestSlabs(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(2) {
@@ -72,9 +72,8 @@ func TestSlabs(t *testing.T) {
 	}
 }
 
-// T6, T8, timers 13: a node whose generations are used up is retired instead
-// of wrapped around, a slab of such nodes is given back, and its number is not
-// used again.
+// T6, T8, timers 13: a node whose generations are used up is retired instead of wrapped around,
+// a slab of such nodes is released, and its number is not reused.
 func TestGenerationsEnd(t *testing.T) {
 	t.Parallel()
 	a := newSlabs(t)
@@ -91,8 +90,8 @@ func TestGenerationsEnd(t *testing.T) {
 	second := a.take()
 	require.NotEqual(t, first, second, "a retired node came again")
 
-	// All nodes of the slab at their last generation, some retired while others
-	// are in use, the last one while the slab is full.
+	// All nodes of the slab are at their last generation; some retire while others are in use,
+	// the last one while the slab is full.
 	held := []uint32{second}
 	for len(held) < slabNodes-2 {
 		held = append(held, a.take())
@@ -111,8 +110,8 @@ func TestGenerationsEnd(t *testing.T) {
 	a.verify()
 }
 
-// T6: a slab that is given back with one worn node starts again from that
-// node's generation, for all its nodes; and if it was worn out, not at all.
+// T6: a slab that is released with one worn node starts again from that node's generation for
+// all its nodes; a worn-out one does not start again.
 func TestMinGeneration(t *testing.T) {
 	for _, top := range []uint32{5, maxGen - 1, maxGen} {
 		a := newSlabs(t)
@@ -142,8 +141,8 @@ func TestMinGeneration(t *testing.T) {
 	}
 }
 
-// T6, T18: a packed slab one of whose nodes wears out is not unpacked any more.
-// Its other nodes stay where they are until they leave.
+// T6, T18: a packed slab with a worn-out node is no longer unpacked. Its other nodes stay in
+// place until they leave.
 func TestPackedSlabWearsOut(t *testing.T) {
 	for _, before := range []bool{true, false} { // before it is packed, or after
 		a := newSlabs(t)
@@ -151,7 +150,7 @@ func TestPackedSlabWearsOut(t *testing.T) {
 		for range 3*slabNodes - 3 {
 			held = append(held, a.take())
 		}
-		a.give(held[slabNodes]) // the slab after is the first partial one, which is not packed
+		a.give(held[slabNodes]) // the next slab is the first partial one, which is not packed
 		wear := func() {
 			a.node(held[0]).gen = maxGen - 1
 			a.give(held[0])
@@ -183,7 +182,7 @@ func TestPackedSlabWearsOut(t *testing.T) {
 	}
 }
 
-// T18: a worn slab that empties leaves other packed slabs to be filled again.
+// T18: a worn slab that empties leaves the other packed slabs refillable.
 func TestWornSlabLeavesOthersPacked(t *testing.T) {
 	const each = slabNodes - 1
 	a := newSlabs(t)
@@ -191,7 +190,7 @@ func TestWornSlabLeavesOthersPacked(t *testing.T) {
 	for range 3 * each {
 		held = append(held, a.take())
 	}
-	a.give(held[2*each]) // the third is the one that is being filled
+	a.give(held[2*each]) // the third is being filled
 	a.node(held[0]).gen = maxGen - 1
 	for slab := range 2 {
 		for _, i := range held[slab*each : (slab+1)*each-slabNodes/8] {
@@ -208,7 +207,7 @@ func TestWornSlabLeavesOthersPacked(t *testing.T) {
 	require.Equal(t, uint32(1+1), a.packed, "the second slab is in the list")
 }
 
-// T18: of slabs of which almost nothing stays almost nothing is kept.
+// T18: slabs that keep almost no nodes keep almost no memory.
 func TestSlabsOfAFew(t *testing.T) {
 	const slabs, stay = 10, 2
 	a := newSlabs(t)
@@ -226,7 +225,7 @@ func TestSlabsOfAFew(t *testing.T) {
 	require.LessOrEqual(t, a.size, slabNodes+8*slabs, "beside one that is being filled")
 }
 
-// T18: what was packed is filled again before there are more slabs.
+// T18: packed slabs are refilled before new ones are added.
 func TestPackedSlabsAreFilledAgain(t *testing.T) {
 	a := newSlabs(t)
 	r := rand.New(rand.NewPCG(5, 5))
@@ -247,8 +246,8 @@ func TestPackedSlabsAreFilledAgain(t *testing.T) {
 	}
 }
 
-// T6: nodes that wear out one after the other, while their slab is the only one,
-// or while another has free nodes.
+// T6: nodes wear out one after the other, while their slab is the only one or while another has
+// free nodes.
 func TestSlabWearsOut(t *testing.T) {
 	t.Parallel()
 	a := newSlabs(t)
@@ -274,8 +273,8 @@ func TestSlabWearsOut(t *testing.T) {
 	require.Equal(t, held[slabNodes+5], a.take())
 }
 
-// T11: the limit of a shard is refused, before an index wraps and without a
-// panic; what has left makes room again.
+// T11: a shard refuses nodes beyond its limit, without a panic and before an index wraps; a
+// node that leaves frees capacity.
 func TestTooManyNodes(t *testing.T) {
 	a := newSlabs(t)
 	a.limit = 2
@@ -290,7 +289,7 @@ func TestTooManyNodes(t *testing.T) {
 	require.Equal(t, held[slabNodes+5], a.take())
 }
 
-// T8: chunks and buckets have no handles, so theirs are never used up.
+// T8: chunks and buckets have no handles, so their nodes never wear out.
 func TestUnnamedNodesDoNotWearOut(t *testing.T) {
 	p := slabs[chunk]{limit: 2, packAt: slabNodes / 2}
 	for range 3 {
@@ -320,8 +319,7 @@ func TestTimerBits(t *testing.T) {
 	}
 }
 
-// T3: a reference to a bucket that is gone finds nothing, though its record is
-// in use again.
+// T3: a reference to a freed bucket finds nothing, although its record has been reused.
 func TestBucketRefs(t *testing.T) {
 	l := newLists[int](0)
 	id, b := l.newBucket(bucketReady, 0, 1)

@@ -9,11 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Contract T14: what happens when the advancer comes late.
+// Contract T14: an advancer that is late.
 
-// T14: after a stall overdue timers run in the order of their deadlines,
-// whatever their levels and shards, and all at once.
-// timers 14: no catching up by one tick for each poll.
+// T14: after a stall overdue timers run in the order of their deadlines, whatever their levels
+// and shards, and all at once. timers 14: no catching up by one tick per poll.
 func TestOverdueInOrder(t *testing.T) {
 	for _, size := range []int{2, 4, 256} {
 		for _, shards := range []int{1, 4} {
@@ -22,7 +21,7 @@ func TestOverdueInOrder(t *testing.T) {
 				f.hold()
 				n := 3 * cascadeChunk
 				for i := range n {
-					ms := i * 7919 % 1000 // some twice, in no order
+					ms := i * 7919 % 1000 // some twice, out of order
 					f.on(i%shards, ms, time.Duration(ms)*time.Millisecond+1)
 				}
 				time.Sleep(1001 * time.Millisecond)
@@ -40,8 +39,8 @@ func TestOverdueInOrder(t *testing.T) {
 	}
 }
 
-// T14: timers that are added while the advancer lags, and so find the shard's
-// clock behind, do not move it past what it has still to flush.
+// T14: timers that are added while the advancer lags find the shard's clock behind. They do not
+// advance it past buckets that are still to be flushed.
 func TestAddDuringStall(t *testing.T) {
 	for _, size := range []int{2, 256} {
 		synctest.Test(t, func(t *testing.T) {
@@ -67,8 +66,8 @@ func TestAddDuringStall(t *testing.T) {
 	}
 }
 
-// T14: a timer that is added between two chunks of a cascade, after a stall,
-// does not move the clock past the timers that are still to be cascaded.
+// T14: a timer that is added between two chunks of a cascade, after a stall, does not advance
+// the clock past the timers that are still to be cascaded.
 func TestAddDuringCascadeOfAStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 20_000
@@ -92,9 +91,9 @@ func TestAddDuringCascadeOfAStall(t *testing.T) {
 	})
 }
 
-// T1, T2: the clock of a shard may have moved on while Schedule, which has read
-// the time already, waited for its lock. What is due by then is ready at once, and
-// does not wait for a bucket to be flushed.
+// T1, T2: a shard's clock may have advanced while Schedule, which had already read the time,
+// waited for its lock. A timer that is due by that clock is ready at once, without waiting for
+// a flush.
 func TestDueByTheShardsClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
@@ -119,8 +118,7 @@ func TestDueByTheShardsClock(t *testing.T) {
 	})
 }
 
-// T7: a timer whose bucket is due and not flushed yet is ready at once when it is
-// reset to be.
+// T7: a timer whose bucket is due but not yet flushed is ready at once when it is reset to be.
 func TestResetToNowDuringStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)

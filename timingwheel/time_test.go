@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Contracts about when: T1, T2, T7, T8, T14, T16. In a bubble times are exact,
-// so there is no tolerance anywhere.
+// Contracts about when: T1, T2, T7, T8, T14, T16. In a bubble times are exact, so there is no
+// tolerance anywhere.
 
 // geometries are wheels that overflow at once, and the default one.
 func geometries(f func(name string, o Options)) {
@@ -29,9 +29,8 @@ func geometries(f func(name string, o Options)) {
 	}
 }
 
-// T1, T2, T7, timers 10, timers 12, timers 14 (first run): at any tick, delay
-// and phase a timer runs at the first tick at or after its deadline, and at
-// once if it is due already.
+// T1, T2, T7, timers 10, timers 12, timers 14 (first run): at any tick, delay and phase a timer
+// runs at the first tick at or after its deadline, or at once if it is already due.
 func TestRunsAtItsTick(t *testing.T) {
 	geometries(func(name string, o Options) {
 		t.Run(name, func(t *testing.T) {
@@ -89,8 +88,8 @@ func TestScheduleAt(t *testing.T) {
 	})
 }
 
-// T7, timers 12: due at once, but not in the caller; and not before Schedule
-// has let go of its locks.
+// T7, timers 12: a timer that is due at once does not run in the caller, nor before Schedule
+// has released its locks.
 func TestDueAtOnceRunsOnAWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, delay := range []time.Duration{0, -1, math.MinInt64} {
@@ -109,7 +108,7 @@ func TestDueAtOnceRunsOnAWorker(t *testing.T) {
 	})
 }
 
-// T8, timers 11: MaxInt64 saturates, wherever the clock stands.
+// T8, timers 11: MaxInt64 saturates, at any clock reading.
 func TestMaxInt64Saturates(t *testing.T) {
 	for _, tick := range []time.Duration{1, 3, time.Millisecond, time.Hour, math.MaxInt64} {
 		synctest.Test(t, func(t *testing.T) {
@@ -131,12 +130,11 @@ func TestMaxInt64Saturates(t *testing.T) {
 	}
 }
 
-// T8, timers 13: the clock walks past every boundary of every level, with
-// timers that come due just before, at and after it, from just before, at and
-// after the one below.
+// T8, timers 13: the clock crosses every boundary of every level, with timers that come due
+// just before, at and after it, scheduled just before, at and after the boundary below.
 func TestEveryLevelBoundary(t *testing.T) {
 	t.Parallel()
-	const end = 1 << 61 // of what the bubble's clock can reach
+	const end = 1 << 61 // of the range of the bubble's clock
 	for _, g := range []struct {
 		tick time.Duration
 		size int
@@ -183,9 +181,9 @@ func TestEveryLevelBoundary(t *testing.T) {
 	}
 }
 
-// T8: the last ticks that an int64 holds. The clock cannot be brought there, so
-// the test takes the advancer's turns, and sees each timer become ready at its
-// own deadline: on flush the clock is neither before nor past it.
+// T8: the last ticks that an int64 holds. The clock cannot get there, so the test runs the
+// advancer's turns and checks that each timer becomes ready at its own deadline: at the flush
+// the clock is neither before nor past it.
 func TestLastTicks(t *testing.T) {
 	for i := range 8 {
 		size := []int{2, 4, 256, 1 << 16}[i/2]
@@ -230,13 +228,13 @@ func TestLastTicks(t *testing.T) {
 			require.Equal(t, left, s.counts.ready)
 			require.Equal(t, tick(math.MaxInt64), s.clock)
 			s.clock, s.catchUpAt = 0, after(0, time.Duration(s.shared.tick)<<s.bits) // for verify
-			s.readyUntil = math.MaxInt64                                             // of the timers that are ready, at whatever clock
+			s.readyUntil = math.MaxInt64                                             // of the ready timers, at any clock
 		})
 	}
 }
 
-// T8: the level and the bucket that placeLocked takes are those that the
-// definition gives, everywhere around the first boundaries.
+// T8: place chooses the level and the bucket that the definition gives, everywhere around the
+// first boundaries.
 func TestPlace(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{2, 4, 8} {
@@ -273,8 +271,8 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// T14, timers 16: a deadline by the wall clock is turned into a delay by the
-// wall clock of now, not by that of New: it may have been set in between.
+// T14, timers 16: a deadline by the wall clock is converted to a delay by the current wall
+// clock, not by that of New: it may have been set in between.
 func TestWallClockWasSet(t *testing.T) {
 	for _, step := range []time.Duration{time.Hour, -time.Hour} {
 		f := start(t, Options{Tick: 1, Shards: 1})
@@ -291,17 +289,17 @@ func TestWallClockWasSet(t *testing.T) {
 		hi := f.shared.now()
 		for _, h := range []Timer{mono, wall, plain} {
 			d := nanos(f.shards[0].lists.timers.node(h.index()).deadline) - nanos(24*time.Hour)
-			// The two clocks are not read at one instant, so the wall clock's is
-			// not exact; the step is what it must not be off by.
+			// The two clocks are not read at the same instant, so the wall clock's value is not
+			// exact; it must not be off by the step.
 			slack := nanos(step.Abs() / 2)
 			require.True(t, lo-slack <= d && d <= hi+slack, "off by %v", time.Duration(d-lo))
 		}
 	}
 }
 
-// T2, timers 14, timers 9: a timer whose callback schedules the next one does
-// not drift beyond that: each comes at the first tick after the delay. With a
-// deadline instead of a delay it does not drift at all.
+// T2, timers 14, timers 9: a timer whose callback schedules the next one drifts only by
+// rounding: each runs at the first tick after the delay. With a deadline instead of a delay it
+// does not drift.
 func TestRescheduleDoesNotDrift(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const rounds = 1000

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// verify checks every invariant of a wheel at rest: nothing runs, nothing is
-// due that a worker could take, and nobody calls. Tests call it after each
-// step. It uses no testify: it runs millions of times.
+// verify checks every invariant of a wheel at rest: nothing runs, no due timer could be taken
+// by a worker, and no call is in progress. Tests call it after each step. It does not use
+// testify, because it runs millions of times.
 func verify[V any](t testing.TB, w *Wheel[V]) {
 	t.Helper()
 	pending, waiting := 0, 0
@@ -115,7 +115,7 @@ func verifyShard[V any](t testing.TB, s *shard[V], ready map[bucketRef]bool) (pe
 	return c.pending, waiting
 }
 
-// verifyList checks a bucket's chunks, and the timers in them. No ready one's deadline is
+// verifyList checks a bucket's chunks, and the timers in them. No ready timer's deadline is
 // after readyUntil.
 func verifyList[V any](t testing.TB, l *lists[V], id uint32, readyUntil tick, seen, chunks map[uint32]bool) {
 	t.Helper()
@@ -151,8 +151,8 @@ func verifyList[V any](t testing.TB, l *lists[V], id uint32, readyUntil tick, se
 	check(l.count(id) == count-left, "bucket %d: %d are in it, not %d", id, count-left, l.count(id))
 }
 
-// isUnlinked reports whether a place is to be cleared. verify does not have them
-// cleared: what must be cleared first would not be missed where it does not.
+// isUnlinked reports whether a place is to be cleared. verify itself does not clear places,
+// because that would hide a missing clearUnlinked elsewhere.
 func (l *lists[V]) isUnlinked(place uint32) bool {
 	return slices.ContainsFunc(l.unlinked[:l.unlinkedLen], func(u unlinked) bool { return u.place == place })
 }
@@ -293,7 +293,7 @@ func verifyPacked[V any](t testing.TB, p *slabs[V], num uint32, used map[uint32]
 	return holding
 }
 
-// stripped is n without its value, which may not be comparable.
+// stripped returns n without its value, which may not be comparable.
 func stripped[V any](n *node[V]) *node[struct{}] {
 	return &node[struct{}]{n.place, n.gen, n.deadline, struct{}{}}
 }

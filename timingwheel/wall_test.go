@@ -8,10 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// withWall is t with the wall clock reading of wall and t's own monotonic
-// reading, as if the wall clock had been set before t was read. The clock
-// itself cannot be set by a test. It relies on time.Time's layout, which
-// TestWithWall checks.
+// withWall returns t with the wall clock reading of wall and its own monotonic reading, as if
+// the wall clock had been set before t was read. A test cannot set the clock itself. withWall
+// relies on time.Time's layout, which TestWithWall checks.
 func withWall(t, wall time.Time) time.Time {
 	type layout struct {
 		wall uint64 // 1 bit: has a monotonic reading; 33 bits: seconds; 30 bits: nanoseconds
