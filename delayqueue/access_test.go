@@ -12,7 +12,7 @@ import (
 
 // These tests run first: each fails with a message where another test would hang.
 
-// T12: no method keeps the lock, whatever it finds.
+// T12: no method keeps the lock, whatever its result.
 func TestNoMethodKeepsTheLock(t *testing.T) {
 	q := New[int]()
 	free := func(method string) {
@@ -25,7 +25,7 @@ func TestNoMethodKeepsTheLock(t *testing.T) {
 	everything := func() {
 		h, err := q.Push(1, time.Now().Add(time.Hour))
 		free("Push")
-		for i := range 2 { // pending, and gone
+		for i := range 2 { // pending, then removed
 			_ = q.Reset(h, time.Now().Add(time.Minute))
 			free("Reset")
 			q.Peek()
@@ -46,7 +46,7 @@ func TestNoMethodKeepsTheLock(t *testing.T) {
 				seen++
 			}
 			free("All")
-			if err == nil && i == 0 { // or it might not end when there is none
+			if err == nil && i == 0 { // or it might not end when the queue is empty
 				require.Equal(t, 1, seen, "All shows the element")
 			}
 			_, _ = q.Remove(h)
@@ -79,8 +79,8 @@ func TestNoMethodKeepsTheLock(t *testing.T) {
 	everything()
 }
 
-// T2: a leader's sleep ends: by the deadline, by an earlier one, by the context, by Close;
-// and a follower has its turn.
+// T2: a leader's sleep is ended by the deadline, by an earlier one, by the context, and by
+// Close; then a follower has its turn.
 func TestSleepEnds(t *testing.T) {
 	for name, end := range map[string]func(q *Queue[int], cancel func()){
 		"deadline": func(*Queue[int], func()) {},
@@ -115,7 +115,7 @@ func TestSleepEnds(t *testing.T) {
 	}
 }
 
-// T9: a leader that finds nothing due sleeps, and does not look again and again.
+// T9: a leader that finds nothing due sleeps, and does not poll.
 func TestLeaderSleeps(t *testing.T) {
 	for _, h := range []time.Duration{0, time.Hour} { // none, and a head that is far
 		q := New[int]()
@@ -145,7 +145,7 @@ func TestLeaderSleeps(t *testing.T) {
 	}
 }
 
-// The table of moved slots is never full: what looks for a slot in it ends.
+// The table of moved slots is never full: a search in it ends.
 func TestMovedSlotsLeaveRoom(t *testing.T) {
 	done := make(chan struct{})
 	go func() {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// rival is the queue one writes by hand: container/heap of pointers under a mutex, index
-// kept for removal.
+// rival is the usual handwritten queue: container/heap of pointers under a mutex, with the
+// index kept for removal.
 type rival struct {
 	mu    sync.Mutex
 	items rivalHeap
@@ -68,9 +68,9 @@ func (r *rival) poll() (int, bool) {
 
 var benchLens = []int{1, 1_000, 1_000_000}
 
-// spread returns deadlines scattered over a second that moves on by as much as a queue of
-// n elements does when its head is replaced. It draws from a table, so that the generator
-// is not measured.
+// spread returns deadlines scattered over a second, which advances as much as in a queue of n
+// elements whose head is replaced. It draws from a table, so that the generator is not
+// measured.
 func spread(from time.Time, n int) func(i int) time.Time {
 	var table [4096]time.Time
 	r := rand.New(rand.NewPCG(1, 2))
@@ -108,7 +108,7 @@ func BenchmarkPushRemove(b *testing.B) {
 	}
 }
 
-// BenchmarkPushPoll keeps the length and takes the head each time: the whole depth of the
+// BenchmarkPushPoll keeps the length and removes the head each time: the whole depth of the
 // heap.
 func BenchmarkPushPoll(b *testing.B) {
 	for _, n := range benchLens {
@@ -155,8 +155,8 @@ func BenchmarkReset(b *testing.B) {
 	}
 }
 
-// BenchmarkPushTake measures an element that is due at once through a taker that sleeps:
-// two goroutine switches.
+// BenchmarkPushTake measures an element that is due at once through a sleeping taker: two
+// goroutine switches.
 func BenchmarkPushTake(b *testing.B) {
 	for _, takers := range []int{1, 4} {
 		b.Run(fmt.Sprintf("takers=%d", takers), func(b *testing.B) {

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// maxSkew is how far the wall clock may seem to have moved against the monotonic
-// clock without having been set. The two are read nanoseconds apart unless the
-// thread is preempted in between.
+// maxSkew is the largest apparent shift of the wall clock against the monotonic clock that does
+// not mean that it was set. The two are read nanoseconds apart unless the thread is preempted
+// in between.
 const maxSkew = int64(time.Millisecond)
 
 // now reads the clock that deadlines are compared with.
 func (q *Queue[T]) now() int64 { return int64(time.Since(q.base)) }
 
-// sinceBaseLocked converts a deadline, saturating at both ends. No clock is read when
-// the deadline carries a monotonic reading.
+// sinceBaseLocked converts a deadline, saturating at both ends. It reads no clock when the
+// deadline carries a monotonic reading.
 func (q *Queue[T]) sinceBaseLocked(deadline time.Time) int64 {
 	d := int64(deadline.Sub(q.base))
 	if deadline != deadline.Round(0) { // Round(0) strips the monotonic reading
@@ -27,12 +27,11 @@ func (q *Queue[T]) sinceBaseLocked(deadline time.Time) int64 {
 	return subSat(d, q.skew)
 }
 
-// adoptSkew returns what to take for the distance between the wall clock and the
-// monotonic clock. The two cannot be read at one instant, so the distance read
-// jitters, and converting by it would scatter equal deadlines that must stay equal
-// to come out in order. Only a difference that means the clock was set is adopted,
-// and only if the next reading agrees: one reading may be far off because the thread
-// was preempted between the clocks.
+// adoptSkew returns the distance to use between the wall clock and the monotonic clock. The two
+// cannot be read at the same instant, so the measured distance jitters, and converting by it
+// would scatter equal deadlines, which must stay equal to be taken in order. adoptSkew adopts
+// only a difference that means that the clock was set, and only if the next reading agrees: one
+// reading may be far off because the thread was preempted between the clocks.
 func adoptSkew(kept int64, read func() int64) int64 {
 	differ := func(a, b int64) bool { return a-b > maxSkew || b-a > maxSkew }
 	for seen := read(); differ(seen, kept); {
@@ -45,8 +44,8 @@ func adoptSkew(kept int64, read func() int64) int64 {
 	return kept
 }
 
-// subSat returns a-b, saturating. The ends of the range stay where they are: they
-// stand for "that far or farther".
+// subSat returns a-b, saturating. The ends of the range are fixed: they stand for "that far or
+// farther".
 func subSat(a, b int64) int64 {
 	d := a - b
 	switch {

@@ -5,25 +5,24 @@ import (
 	"time"
 )
 
-// Handle names one element of the queue that returned it. It is a small
-// comparable value, and every method that returns the element's Handle returns
-// the same. The zero Handle names nothing. A Handle goes stale for good when its
-// element leaves, whichever way: identities are 64 bits wide and never used twice,
-// so a stale Handle cannot reach an element that came later. A Handle means nothing
-// to another queue, and must not be given to one.
+// Handle names one element of the queue that returned it. It is a small comparable value, and
+// every method that returns the element's Handle returns the same. The zero Handle names
+// nothing. A Handle becomes stale permanently when its element leaves, however that happens:
+// ids are 64 bits wide and never reused, so a stale Handle cannot reach a later element. A
+// Handle is meaningless to another queue, and must not be passed to one.
 type Handle struct {
 	id   uint64
-	slot uint32 // where Push put the value; heap.find says where it may be since
+	slot uint32 // where Push put the value; see heap.find for its present slot
 }
 
 // Element is a value with its deadline and its Handle.
 type Element[T any] struct {
 	Value T
-	// Deadline is the instant that was given to Push or Reset, clamped and
-	// converted as Push says, in the local time zone.
+	// Deadline is the instant that was given to Push or Reset, clamped and converted as
+	// documented there, in the local time zone.
 	Deadline time.Time
-	// Handle is the one that Push returned. It is stale if the element has left
-	// the queue: then it still tells the element from others.
+	// Handle is the one that Push returned. If the element has left the queue it is stale, but
+	// still distinguishes the element from others.
 	Handle Handle
 }
 
@@ -36,20 +35,19 @@ func (e *Element[T]) set(base time.Time, h *heap[T], i int) {
 	e.Handle = Handle{s.id, s.handle}
 }
 
-// chunk is the number of slots that All reads while it holds the lock: some
-// hundred nanoseconds, and few enough locks.
+// chunk is the number of slots that All reads per lock: some hundred nanoseconds, and few
+// enough locks.
 const chunk = 128
 
-// All returns an iterator over the elements of the queue, due or not, in no
-// particular order; slices.SortedFunc sorts them by Deadline.
+// All returns an iterator over the elements of the queue, due or not, in no particular order;
+// slices.SortedFunc sorts them by Deadline.
 //
-// The loop's body runs without the queue's lock, and may call every method. The
-// iterator shows no single moment: an element that is in the queue from the loop's
-// start to its end is seen exactly once, with the deadline it has at that time; one
-// that leaves meanwhile is seen at most once, and one that is pushed after the loop
-// began is not seen. O(n), and O(1) memory: the lock is taken for 128 elements at a
-// time. While a loop is under way the table of values is not made smaller; an
-// iterator obtained by iter.Pull must therefore be stopped.
+// The loop's body runs without the queue's lock, and may call every method. The iterator is not
+// a snapshot: an element that stays in the queue throughout the loop is seen exactly once, with
+// its deadline at that time; one that leaves during the loop is seen at most once, and one that
+// is pushed after the loop began is not seen. O(n), and O(1) memory: All locks the queue for
+// 128 elements at a time. During a loop the table of values does not shrink; an iterator
+// obtained by iter.Pull must therefore be stopped.
 func (q *Queue[T]) All() iter.Seq[Element[T]] {
 	q.mustBeNew()
 	return func(yield func(Element[T]) bool) {

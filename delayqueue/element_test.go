@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The three ways to an Element return the Handle that Push returned, and the
-// deadline as it was given.
+// The three ways to get an Element return the Handle that Push returned, and the deadline as it
+// was given.
 func TestElement(t *testing.T) {
 	q := New[string]()
 	e, ok := q.Peek()
@@ -91,7 +91,7 @@ func TestClear(t *testing.T) {
 	require.Len(t, left, len(want))
 	for i, e := range left {
 		require.True(t, want[i].Deadline.Equal(e.Deadline), "%d: %v", i, e)
-		e.Deadline = want[i].Deadline // equal, but for its location
+		e.Deadline = want[i].Deadline // equal, except for its location
 		require.Equal(t, want[i], e)
 	}
 	require.Zero(t, q.Len())
@@ -100,7 +100,7 @@ func TestClear(t *testing.T) {
 	require.Nil(t, q.heap.moved, "T18")
 	q.verify(t)
 
-	// T6: the queue is open, and the old Handles cannot reach what comes now.
+	// T6: the queue is open, and the old Handles cannot reach later elements.
 	h := mustPush(t, q, "new", now.Add(time.Hour))
 	require.Equal(t, later.slot, h.slot, "the slot number is used again")
 	for _, e := range left {
@@ -132,8 +132,8 @@ func TestClearForgetsMovedSlots(t *testing.T) {
 	q.verify(t)
 }
 
-// What Clear and Close hand back can be pushed to a queue again, and keeps deadlines
-// and order to the nanosecond.
+// Elements that Clear and Close return can be pushed to a queue again, and keep deadlines and
+// order to the nanosecond.
 func TestHandedBackElementsCanBePushedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := New[int]()
@@ -170,7 +170,7 @@ func TestAll(t *testing.T) {
 		q.Remove(handles[i]) // free slots in between
 	}
 	all := q.All()
-	for range 2 { // it can be used again
+	for range 2 { // it can be reused
 		seen := make(map[int]bool)
 		for e := range all {
 			require.False(t, seen[e.Value], "seen twice")
@@ -185,8 +185,8 @@ func TestAll(t *testing.T) {
 	require.Empty(t, slices.Collect(q.All()))
 }
 
-// T12: the body of a loop over All may call every method; no lock is held. What is
-// pushed meanwhile is not seen, though it is in a slot that was not read yet.
+// T12: the body of a loop over All may call every method; no lock is held. An element that is
+// pushed during the loop is not seen, even in a slot that was not read yet.
 func TestAllWhileTheQueueChanges(t *testing.T) {
 	const n = 10 * chunk
 	later := time.Now().Add(time.Hour)
@@ -214,7 +214,7 @@ func TestAllWhileTheQueueChanges(t *testing.T) {
 	t.Run("push", func(t *testing.T) {
 		q, handles := filled(t)
 		for i := n / 2; i < n; i++ {
-			q.Remove(handles[i]) // slots ahead of the loop for what is pushed
+			q.Remove(handles[i]) // slots ahead of the loop, for later pushes
 		}
 		count := seen(q, func(i int, _ Element[int]) { mustPush(t, q, n+i, later) })
 		require.Len(t, count, n/2)
@@ -284,7 +284,7 @@ func TestAllWhileTheQueueChanges(t *testing.T) {
 	})
 }
 
-// A loop that is left early, whichever way, holds nothing up: slots move again.
+// A loop that ends early, in whatever way, blocks nothing: slots move again.
 func TestAllLeftEarly(t *testing.T) {
 	later := time.Now().Add(time.Hour)
 	for name, leave := range map[string]func(*Queue[int]){

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-782fa212/limbo/delayqueue"
 )
 
-// A worker takes jobs as they fall due.
+// A worker takes jobs as they become due.
 func Example() {
 	q := delayqueue.New[string]()
 	now := time.Now()
@@ -234,7 +234,7 @@ func ExampleQueue_Close() {
 func ExampleQueue_Stats() {
 	q := delayqueue.New[string]()
 	_, _ = q.Push("job", time.Now())
-	_, _ = q.Take(context.Background()) // does not block, so there is nobody to wake
+	_, _ = q.Take(context.Background()) // does not block, so there is no taker to wake
 	fmt.Printf("%+v\n", q.Stats())
 	// Output: {Wakeups:0 Promoted:0 Rearmed:0 Stale:0}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// T1, T3: whatever the queue can do, at once; takers come and go. Every element leaves
+// T1, T3: all operations run concurrently, while takers come and go. Every element leaves
 // exactly once, and none is taken before its deadline.
 func TestHammerExactlyOnce(t *testing.T) {
 	t.Parallel()
@@ -64,7 +64,7 @@ func TestHammerExactlyOnce(t *testing.T) {
 					}
 				case 5:
 					if e, ok := q.Peek(); ok {
-						if v, ok := q.Remove(e.Handle); ok { // still there
+						if v, ok := q.Remove(e.Handle); ok { // still in the queue
 							if v != e.Value {
 								t.Errorf("the Handle of element %d removed %d", e.Value, v)
 							}
@@ -146,11 +146,11 @@ func (q *Queue[T]) isDone() bool {
 	return q.done
 }
 
-// docs/lessons.md timers 3: elements that are pushed again with tiny delays, against takers whose
-// contexts end at bad moments. A lost wake-up ends the rounds.
+// docs/lessons.md timers 3: elements are pushed again with tiny delays, while takers' contexts
+// end at bad moments. A lost wake-up ends the rounds.
 func TestHammerNoLostWakeup(t *testing.T) {
 	t.Parallel()
-	const rounds = 5_000 // of up to a millisecond: the kernel sleeps no shorter
+	const rounds = 5_000 // of up to a millisecond: the kernel's shortest sleep
 	for _, c := range []struct{ elements, takers int }{{1, 1}, {1, 3}, {3, 2}, {16, 4}} {
 		t.Run(fmt.Sprintf("%d elements, %d takers", c.elements, c.takers), func(t *testing.T) {
 			t.Parallel()
@@ -201,8 +201,8 @@ func TestHammerNoLostWakeup(t *testing.T) {
 	}
 }
 
-// take.go 1: a push that comes while the leader goes to sleep. The head it would sleep
-// for is far, so a lost signal is a stall.
+// take.go 1: a push comes while the leader goes to sleep. The head that it would sleep for is
+// far away, so a lost signal is a stall.
 func TestHammerPushAgainstArming(t *testing.T) {
 	t.Parallel()
 	const rounds = 50_000
@@ -222,7 +222,7 @@ func TestHammerPushAgainstArming(t *testing.T) {
 	stall := time.NewTimer(time.Minute)
 	for i := range rounds {
 		stall.Reset(time.Minute)
-		for range rand.IntN(100) { // meet the taker anywhere on its way to sleep
+		for range rand.IntN(100) { // meet the taker anywhere before its sleep
 			q.Len()
 		}
 		mustPush(t, q, i, time.Time{})
@@ -238,9 +238,9 @@ func TestHammerPushAgainstArming(t *testing.T) {
 	wg.Wait()
 }
 
-// docs/lessons.md timers 3, T16: the same in virtual time, where being late at all is a failure: with a
-// taker to spare, each element is taken at its very deadline, though every element is
-// reset, and the queue is cleared and filled again all the time.
+// docs/lessons.md timers 3, T16: the same in virtual time, where any lateness is a failure:
+// with a spare taker, each element is taken exactly at its deadline, although every element is
+// reset, and the queue is constantly cleared and refilled.
 func TestVirtualHammerNeverLate(t *testing.T) {
 	t.Parallel()
 	const elements, takers, rounds = 5, 8, 5_000

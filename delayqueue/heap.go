@@ -3,18 +3,18 @@ package delayqueue
 import "math"
 
 const (
-	// arity is the number of children of a heap node. Four beats two by 9 % for
-	// Push and Poll and by 40 % for Reset at a million elements, and costs nothing
-	// at a thousand: half the depth, and siblings lie side by side. Eight wins a
-	// little more at a million and loses 3 % for Push and Poll at a thousand.
+	// arity is the number of children of a heap node. Four beats two by 9 % for Push and Poll
+	// and by 40 % for Reset at a million elements, and costs nothing at a thousand: half the
+	// depth, and siblings are contiguous. Eight gains a little more at a million and loses 3 %
+	// for Push and Poll at a thousand.
 	arity = 4
 
-	// noSlot ends the list of free slots, so it is no slot itself.
+	// noSlot ends the list of free slots, so it is not a slot number.
 	noSlot = math.MaxUint32
 )
 
-// item is an element as the heap sees it. It is free of pointers and carries its
-// whole key, so that sifting touches neither values nor the garbage collector.
+// item is an element of the heap. It has no pointers and carries its whole key, so that sifting
+// touches neither values nor the garbage collector.
 type item struct {
 	deadline int64  // nanoseconds since Queue.base
 	seq      uint64 // order of arrival, breaks ties
@@ -33,11 +33,11 @@ type slot[T any] struct {
 	value  T
 	id     uint64 // identity of the element, zero while the slot is free
 	pos    uint32 // live: index in items; free: the next free slot
-	handle uint32 // live: the slot number in the element's Handle; takes what alignment would waste
+	handle uint32 // live: the slot number in the element's Handle; uses what would be padding
 }
 
-// heap is an arity-ary min-heap over a table of slots. It knows nothing of clocks,
-// locks or takers.
+// heap is an arity-ary min-heap over a table of slots. It is independent of clocks, locks and
+// takers.
 //
 // Invariant 1: no item is before its parent.
 // Invariant 2: items and live slots are one to one: slots[items[i].slot].pos == i,
@@ -50,19 +50,19 @@ type heap[T any] struct {
 	items []item
 	slots []slot[T]
 	free  uint32 // first free slot, or noSlot
-	seq   uint64 // last number given out, as an identity or an order of arrival
-	limit uint32 // number of slots that may be made: noSlot, less in tests
+	seq   uint64 // last number issued, as an id or an order of arrival
+	limit uint32 // maximum number of slots: noSlot, less in tests
 
 	// For shrink.go.
 	moved     []uint32 // index of the slots by id, as of the last pack; nil before the first
-	keep      int      // spare capacity that is never given back: spare, less in tests
-	iterating int      // loops over All under way: no slot moves meanwhile
+	keep      int      // spare capacity that is never released: spare, less in tests
+	iterating int      // loops over All in progress: no slot moves during one
 }
 
 func newHeap[T any]() heap[T] { return heap[T]{free: noSlot, limit: noSlot, keep: spare} }
 
-// push adds v, and reports whether there was room. Amortised O(log n); allocates
-// only to grow.
+// push adds v, and reports whether there was capacity. Amortised O(log n); it allocates only to
+// grow.
 func (h *heap[T]) push(v T, deadline int64) (Handle, bool) {
 	s := h.free
 	switch {
@@ -84,8 +84,8 @@ func (h *heap[T]) push(v T, deadline int64) (Handle, bool) {
 	return Handle{id: it.seq, slot: s}, true
 }
 
-// remove takes out the element at position i. Its slot's value is zeroed, so that
-// nothing keeps it alive.
+// remove removes the element at position i. It zeroes the slot's value, so that nothing keeps
+// it alive.
 func (h *heap[T]) remove(i int) T {
 	s := h.items[i].slot
 	last := len(h.items) - 1
@@ -103,8 +103,8 @@ func (h *heap[T]) remove(i int) T {
 	return v
 }
 
-// reset gives the element at position i a new deadline, behind all that have the
-// same one.
+// reset gives the element at position i a new deadline, behind all elements with the same
+// deadline.
 func (h *heap[T]) reset(i int, deadline int64) {
 	h.seq++
 	it := h.items[i]
@@ -112,8 +112,7 @@ func (h *heap[T]) reset(i int, deadline int64) {
 	h.place(i, it)
 }
 
-// clear takes out everything. Identities go on from where they are, so that old
-// Handles stay stale.
+// clear removes all elements. Ids continue from the last one, so that old Handles stay stale.
 func (h *heap[T]) clear() (items []item, slots []slot[T]) {
 	items, slots = h.items, h.slots
 	h.items, h.slots, h.free, h.moved = nil, nil, noSlot, nil

@@ -44,8 +44,8 @@ func (h *heap[T]) verify(t testing.TB) {
 	check(live+free == all, "invariants 2 and 3: %d live, %d free, %d slots", live, free, all)
 }
 
-// verifyMemory checks, after elements have left, that at most twice what the others
-// need is kept, and the spare (T18).
+// verifyMemory checks, after elements have left, that the queue keeps at most twice what the
+// others need, plus the spare (T18).
 func (h *heap[T]) verifyMemory(t testing.TB) {
 	t.Helper()
 	bytes := func(items, slots, moved int) int {
@@ -75,7 +75,7 @@ func (q *Queue[T]) verifyMemory(t testing.TB) {
 	q.heap.verifyMemory(t)
 }
 
-// oracle is the queue without any idea: a slice that is kept sorted.
+// oracle models the queue as a sorted slice.
 type oracle struct{ elems []Element[int] }
 
 func (o *oracle) insert(e Element[int]) {
@@ -103,7 +103,7 @@ func (o *oracle) poll(now time.Time) (Element[int], bool) {
 	return o.delete(o.elems[0].Handle)
 }
 
-// clear returns what was left, nil if nothing.
+// clear returns the remaining elements, or nil if there are none.
 func (o *oracle) clear() []Element[int] {
 	left := o.elems
 	o.elems = nil
@@ -124,9 +124,9 @@ type model struct {
 	closed  bool
 }
 
-// runModel decodes ops into calls, two bytes each, and compares every answer. Deadlines
-// are few and clocks are virtual, so that ties and edges are the rule. Most queues
-// keep no spare memory, so that slots move all the time; some are small.
+// runModel decodes ops into calls, two bytes each, and compares every result. It uses few
+// deadlines and virtual clocks, so ties and edges are common. Most queues keep no spare memory,
+// so slots move all the time; some are small.
 func runModel(t *testing.T, ops []byte) {
 	m := &model{T: t, q: New[int](), o: &oracle{}, limit: noSlot}
 	if len(ops) >= 2 {
@@ -227,7 +227,7 @@ func (m *model) step(op, arg byte) {
 		m.take(op%16 == 14)
 	case 15:
 		switch {
-		case arg >= 250: // rarely: closing ends the story
+		case arg >= 250: // rarely: closing ends the run
 			require.Equal(m, m.o.clear(), m.q.Close())
 			m.closed = true
 		case arg >= 220:
@@ -291,7 +291,7 @@ func (m *model) take(element bool) {
 	}
 }
 
-// T1, T6, T16, T18: any sequence of operations does what a sorted slice does.
+// T1, T6, T16, T18: any sequence of operations behaves like one on a sorted slice.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {

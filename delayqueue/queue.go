@@ -19,14 +19,14 @@ var (
 
 const (
 	never    int64 = math.MaxInt64 // the deadline of an empty queue
-	notArmed int64 = math.MinInt64 // no leader sleeps: no deadline is earlier, so none is woken
+	notArmed int64 = math.MinInt64 // no leader sleeps: no deadline is earlier, so no leader is woken
 )
 
-// Queue is a blocking priority queue whose elements come out when their deadlines
-// have passed, earliest first, and in the order they went in where deadlines are
-// equal. Create one with New; the zero Queue cannot be used, and a Queue must not be
-// copied. All methods are safe for concurrent use, and only Take and TakeElement
-// block. The lock is a leaf: nothing blocks and no user code runs while it is held.
+// Queue is a blocking priority queue. Its elements can be taken once their deadlines have
+// passed, in order of deadline, and in order of arrival where deadlines are equal. Create one
+// with New; the zero Queue cannot be used, and a Queue must not be copied. All methods are safe
+// for concurrent use, and only Take and TakeElement block. The lock is a leaf: no call blocks
+// and no user code runs while it is held.
 type Queue[T any] struct {
 	base time.Time // origin of the int64 deadlines; with a monotonic reading, except in a synctest bubble
 
@@ -37,15 +37,15 @@ type Queue[T any] struct {
 
 	mu    sync.Mutex
 	heap  heap[T]
-	armed int64 // when the leader's sleep ends; notArmed: none sleeps; never: only a signal ends it
+	armed int64 // when the leader's sleep ends; notArmed: no leader sleeps; never: only a signal ends it
 	skew  int64 // how far the wall clock has been set ahead since New, for sinceBaseLocked
 	done  bool  // closed is closed
 	stats Stats
 }
 
-// New returns an empty queue. It starts no goroutine, and a queue that is no longer
-// referenced can be collected whether or not it was closed. Inside a
-// testing/synctest bubble the queue uses the bubble's clock.
+// New returns an empty queue. It starts no goroutine, and an unreferenced queue can be
+// collected whether or not it was closed. Inside a testing/synctest bubble the queue uses the
+// bubble's clock.
 func New[T any]() *Queue[T] {
 	q := &Queue[T]{
 		base:   time.Now(),
@@ -61,24 +61,23 @@ func New[T any]() *Queue[T] {
 	return q
 }
 
-// mustBeNew panics for a zero Queue before anything else goes wrong with it.
+// mustBeNew panics for a zero Queue, before it fails in a less obvious way.
 func (q *Queue[T]) mustBeNew() {
 	if q.closed == nil {
 		panic("delayqueue: Queue was not created by New")
 	}
 }
 
-// Push adds v, to come out once deadline has passed, and returns a Handle by which
-// it can be removed or given another deadline until then. The error is ErrClosed
-// after Close, ErrFull if there is no room, and nil otherwise. Amortised O(log n),
-// O(1) when deadlines arrive in order; it allocates only while the queue grows.
+// Push adds v, which can be taken once deadline has passed. It returns a Handle, with which v
+// can be removed or given another deadline until then. The error is ErrClosed after Close,
+// ErrFull if there is no capacity, and nil otherwise. Amortised O(log n), O(1) when deadlines
+// arrive in order; it allocates only while the queue grows.
 //
-// Any deadline is accepted. One that has passed, the zero time included, is due at
-// once; one that is more than 292 years from New is kept as if it were that far. A
-// deadline with a monotonic clock reading (made from time.Now and Add) is kept by
-// that clock: setting the wall clock changes nothing. One without (time.Date,
-// time.Unix, a decoded time) is converted by the wall clock as it stands now, to a
-// millisecond, and does not follow it afterwards.
+// Any deadline is accepted. A past one, including the zero time, is due at once; one more than
+// 292 years from New is kept as if it were that far. A deadline with a monotonic clock reading
+// (made from time.Now and Add) is kept by that clock: setting the wall clock does not change
+// it. A deadline without one (time.Date, time.Unix, a decoded time) is converted by the present
+// wall clock, to a millisecond, and does not follow that clock afterwards.
 func (q *Queue[T]) Push(v T, deadline time.Time) (Handle, error) {
 	q.mustBeNew()
 	q.mu.Lock()
@@ -95,13 +94,12 @@ func (q *Queue[T]) Push(v T, deadline time.Time) (Handle, error) {
 	return h, nil
 }
 
-// Remove takes out the element named by h. It returns the value and true if and
-// only if the element was still in the queue: then no other call returns it.
-// O(log n).
+// Remove removes the element named by h. It returns the value and true if and only if the
+// element was still in the queue: then no other call returns it. O(log n).
 //
-// A taker that sleeps until that element's deadline is not woken: it wakes once, at
-// that time, finds nothing (Stats.Stale), and sleeps on. Waking it sooner would cost
-// the same wake-up and make Remove slower.
+// A taker that sleeps until that element's deadline is not woken: it wakes once, at that time,
+// finds nothing due (Stats.Stale), and sleeps again. Waking it sooner would cost the same
+// wake-up and make Remove slower.
 func (q *Queue[T]) Remove(h Handle) (v T, ok bool) {
 	q.mustBeNew()
 	q.mu.Lock()
@@ -113,9 +111,9 @@ func (q *Queue[T]) Remove(h Handle) (v T, ok bool) {
 	return q.heap.remove(i), true
 }
 
-// Reset gives the element named by h another deadline, by the rules of Push, and
-// reports whether it was still in the queue. Among equal deadlines it counts as
-// newly put in, even if the deadline is the one it had. h stays valid. O(log n).
+// Reset gives the element named by h another deadline, by the rules of Push, and reports
+// whether it was still in the queue. Among equal deadlines it counts as newly added, even if
+// the deadline does not change. h stays valid. O(log n).
 func (q *Queue[T]) Reset(h Handle, deadline time.Time) bool {
 	q.mustBeNew()
 	q.mu.Lock()
@@ -150,7 +148,7 @@ func (q *Queue[T]) Len() int {
 	return len(q.heap.items)
 }
 
-// Poll takes out the head if it is due, and reports whether it was. O(log n).
+// Poll removes the head if it is due, and reports whether it was. O(log n).
 func (q *Queue[T]) Poll() (v T, ok bool) {
 	q.mustBeNew()
 	q.mu.Lock()
@@ -167,13 +165,12 @@ func (q *Queue[T]) PollElement() (e Element[T], ok bool) {
 	return e, ok
 }
 
-// PollN takes out at most n elements that are due by one reading of the clock,
-// appends them to dst in order of deadline and returns the extended slice. It takes
-// none if n is zero or negative, so that what remains of a budget can be passed as
-// it is.
+// PollN removes at most n elements that are due by one reading of the clock, appends them to
+// dst in order of deadline and returns the extended slice. It removes none if n is zero or
+// negative, so that the caller can pass the rest of a budget unchecked.
 //
-// O(n log len), during which the queue is locked: n bounds how long others wait. So
-// that dst is not grown under the lock, give it the capacity.
+// O(n log len), during which the queue is locked: n bounds how long others wait. Give dst
+// enough capacity, so that it does not grow under the lock.
 func (q *Queue[T]) PollN(dst []T, n int) []T {
 	q.mustBeNew()
 	q.mu.Lock()
@@ -187,14 +184,13 @@ func (q *Queue[T]) PollN(dst []T, n int) []T {
 	return dst
 }
 
-// PollAll is PollN without a bound: it takes out every element that is due. The
-// queue is locked until then; where others must not wait for that long, use PollN.
+// PollAll is PollN without a bound: it removes every element that is due. The queue is locked
+// all that time; where others must not wait that long, use PollN.
 func (q *Queue[T]) PollAll(dst []T) []T { return q.PollN(dst, math.MaxInt) }
 
-// Clear takes out every element and returns them, due or not, in order of deadline.
-// Their Handles are stale then. The queue stays open, and gives all its memory back.
-// After Close there is nothing left, and Clear returns nil, as it does when the
-// queue is empty. O(n log n), of which the queue is locked for O(1).
+// Clear removes every element and returns them, due or not, in order of deadline. Their Handles
+// are then stale. The queue stays open, and releases all its memory. Clear returns nil if the
+// queue is empty, and after Close. O(n log n), of which the queue is locked for O(1).
 //
 // As with Remove, a taker that sleeps until the head's deadline is not woken.
 func (q *Queue[T]) Clear() []Element[T] {
@@ -205,10 +201,9 @@ func (q *Queue[T]) Clear() []Element[T] {
 	return q.inOrder(items, slots)
 }
 
-// Close refuses what comes later: Push and Take return ErrClosed from now on,
-// blocked takers included. It returns what was left, due or not, in order of
-// deadline; every Handle is stale then. Calls after the first return nil.
-// O(n log n), of which the queue is locked for O(1).
+// Close closes the queue: from now on Push and Take return ErrClosed, including blocked takers.
+// It returns the remaining elements, due or not, in order of deadline; every Handle is then
+// stale. Later calls return nil. O(n log n), of which the queue is locked for O(1).
 func (q *Queue[T]) Close() []Element[T] {
 	q.mustBeNew()
 	q.mu.Lock()
@@ -223,8 +218,8 @@ func (q *Queue[T]) Close() []Element[T] {
 	return q.inOrder(items, slots)
 }
 
-// inOrder returns the elements of a heap that was cleared. No lock is needed: nobody
-// else knows items and slots any more.
+// inOrder returns the elements of a heap that was cleared. It needs no lock, because no other
+// goroutine refers to items and slots any more.
 func (q *Queue[T]) inOrder(items []item, slots []slot[T]) []Element[T] {
 	if len(items) == 0 {
 		return nil
@@ -243,8 +238,8 @@ func (q *Queue[T]) inOrder(items []item, slots []slot[T]) []Element[T] {
 	return left
 }
 
-// pollLocked takes out the head if it is due, and sets e to it unless e is nil. One
-// reading of the clock decides, so nothing comes out early.
+// pollLocked removes the head if it is due, and sets e to it unless e is nil. It reads the
+// clock once, so no element is taken early.
 func (q *Queue[T]) pollLocked(e *Element[T]) (v T, ok bool) {
 	if len(q.heap.items) == 0 || q.heap.items[0].deadline > q.now() {
 		return v, false

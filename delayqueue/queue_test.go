@@ -49,7 +49,7 @@ func TestResetCountsAsNewlyPutIn(t *testing.T) {
 	require.Equal(t, []int{2, 1}, q.PollAll(nil))
 }
 
-// T1: due when the clock shows the deadline, not a nanosecond sooner.
+// T1: an element is due when the clock shows its deadline, not a nanosecond sooner.
 func TestDueExactlyAtDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := New[string]()
@@ -76,8 +76,8 @@ func TestPollAllTakesWhatIsDueAndAppends(t *testing.T) {
 	require.Equal(t, 1, q.Len())
 }
 
-// T6, docs/lessons.md timers 6: with zero, stale and invented Handles every method reports false, and
-// the old Handle of a slot that is used again cannot reach its new element.
+// T6, docs/lessons.md timers 6: with zero, stale and invented Handles every method reports
+// false, and the old Handle of a reused slot cannot reach its new element.
 func TestStaleHandles(t *testing.T) {
 	q := New[string]()
 	dead := func(h Handle) {
@@ -141,7 +141,7 @@ func TestExtremeDeadlines(t *testing.T) {
 		left := q.Close()
 		require.Equal(t, []int{5, 6, 7, 8, 9}, values(left))
 
-		// What comes from the queue can be pushed to it again, at the ends of the range too.
+		// Elements from the queue can be pushed to it again, at the ends of the range too.
 		q = New[int]()
 		for _, e := range left {
 			mustPush(t, q, e.Value, e.Deadline)
@@ -153,7 +153,7 @@ func TestExtremeDeadlines(t *testing.T) {
 	t.Run("clock=virtual", func(t *testing.T) { synctest.Test(t, run) })
 }
 
-// Saturated elements still leave by handle, and a farthest deadline makes no wake-up.
+// Saturated elements still leave by handle, and the farthest deadline causes no wake-up.
 func TestFarthestDeadlineSleepsForGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := New[int]()
@@ -167,9 +167,8 @@ func TestFarthestDeadlineSleepsForGood(t *testing.T) {
 	})
 }
 
-// setWallAhead has the effect of a wall clock that was set ahead by d since New: it makes
-// base's wall reading as much older. There is no other way to test it short of setting
-// the machine's clock.
+// setWallAhead makes base's wall reading older by d, as if the wall clock had been set ahead by
+// d since New. The only other way to test that is to set the machine's clock.
 func setWallAhead[T any](t *testing.T, q *Queue[T], d time.Duration) {
 	t.Helper()
 	before := q.base
@@ -179,9 +178,9 @@ func setWallAhead[T any](t *testing.T, q *Queue[T], d time.Duration) {
 	require.Zero(t, before.Sub(q.base), "layout of time.Time")
 }
 
-// T14, docs/lessons.md timers 16: the wall clock steps by an hour. Deadlines with a
-// monotonic reading do not change; those without are converted by the wall clock as it
-// stands at Push; equal ones stay in order.
+// T14, docs/lessons.md timers 16: the wall clock steps by an hour. Deadlines with a monotonic
+// reading do not change; those without are converted by the wall clock at Push; equal ones stay
+// in order.
 func TestWallClockJump(t *testing.T) {
 	q := New[int]()
 	setWallAhead(t, q, time.Hour)
@@ -247,7 +246,7 @@ func TestSubSat(t *testing.T) {
 	}
 }
 
-// docs/lessons.md timers 17: whatever way a value leaves, the queue does not keep it.
+// docs/lessons.md timers 17: however a value leaves, the queue does not keep it.
 func TestValuesAreCollectedAfterLeaving(t *testing.T) {
 	type payload [1 << 12]byte
 	for name, leave := range map[string]func(*Queue[*payload], Handle){
@@ -276,8 +275,8 @@ func TestValuesAreCollectedAfterLeaving(t *testing.T) {
 	}
 }
 
-// docs/lessons.md timers 17: an abandoned queue is collected though it was never closed
-// and its timer has been armed.
+// docs/lessons.md timers 17: an abandoned queue is collected although it was never closed and
+// its timer has been armed.
 func TestQueueIsCollectedUnclosed(t *testing.T) {
 	q := New[int]()
 	w := weak.Make(q)
@@ -346,7 +345,7 @@ func TestClose(t *testing.T) {
 	require.Nil(t, New[int]().Close())
 }
 
-// Misuse that is the caller's bug is named, before anything changes.
+// Misuse that is the caller's bug is named before any change.
 func TestMisusePanics(t *testing.T) {
 	q := New[int]()
 	mustPush(t, q, 1, time.Time{})

@@ -4,37 +4,37 @@ import "math/bits"
 
 // How memory follows the load down.
 //
-// items can be copied to a smaller array at any time, slots cannot: their numbers
-// are in Handles outside. To cut the table behind its last live slot is not enough.
-// Which elements remain is up to the user, and when nine in ten leave by chance, the
-// last of those that remain is near the end. To cut the table into slabs that are
-// freed whole fails for the same reason: of 64 neighbours some 6 remain.
+// items can be copied to a smaller array at any time, slots cannot: callers hold their numbers
+// in Handles. Cutting the table behind its last live slot is not enough. The user decides which
+// elements remain, and when nine in ten leave at random, the last remaining one is near the
+// end. Dividing the table into slabs that are freed whole fails for the same reason: of 64
+// neighbours some 6 remain.
 //
-// So when the table has become sparse, the live slots are packed into a new one, and
-// their new numbers are kept in an index by id. An element that has not been packed
-// is found by the slot in its Handle as before, and pays nothing. After a pack, the
-// Handles from before it go through the index, until their elements leave.
+// So when the table has become sparse, the live slots are packed into a new one, and their new
+// numbers are kept in an index by id. An element that has not been packed is found by the slot
+// in its Handle as before, at no extra cost. After a pack, the Handles from before it go
+// through the index, until their elements leave.
 //
-// The index is an open-addressed table with linear probing, of slot numbers only:
-// the ids are in the slots. So nothing needs to be deleted from it. A slot that was
-// given to another element since has another id, and does not match; the next pack
-// makes the index anew. A pack of 600,000 elements takes some 30 ms. A sorted array of
-// ids instead of the index would take 80 ms to sort alone, and Go's map 70 ms to fill.
+// The index is an open-addressed table with linear probing, of slot numbers only: the ids are
+// in the slots. So nothing needs to be deleted from it. A slot that was reused for another
+// element has another id, and does not match; the next pack rebuilds the index. A pack of
+// 600,000 elements takes some 30 ms. A sorted array of ids instead of the index would take 80
+// ms to sort alone, and Go's map 70 ms to fill.
 
-// spare is the capacity, in elements, that is never given back: below it shrinking
-// would only cost.
+// spare is the capacity, in elements, that is never released: shrinking below it would not be
+// worth its cost.
 const spare = 256
 
-// most returns the capacity that is kept for the elements there are: 13/8 of theirs.
+// most returns the capacity that is kept for the present elements: 13/8 of them, plus h.keep.
 func (h *heap[T]) most() int {
 	n := len(h.items)
 	return n + n/2 + n/8 + h.keep
 }
 
-// shrink gives memory back when the load has fallen. Above most it copies to 5/4, so
-// 3/13 of the elements must leave, or a quarter as many come, before the next copy:
-// O(1) amortised. With the index, at most 32/3 bytes for each element that was packed,
-// less than twice what is needed is kept.
+// shrink releases memory when the load has fallen. Above most it copies to 5/4, so 3/13 of the
+// elements must leave, or a quarter as many arrive, before the next copy: O(1) amortised.
+// Including the index, at most 32/3 bytes for each packed element, it keeps less than twice
+// what is needed.
 func (h *heap[T]) shrink() {
 	n, most := len(h.items), h.most()
 	room := n + n/4 + h.keep/2
@@ -51,7 +51,7 @@ func (h *heap[T]) shrink() {
 func (h *heap[T]) pack(room int) {
 	n := len(h.items)
 	slots := make([]slot[T], n, room)
-	h.moved = make([]uint32, 1<<bits.Len(uint(n+n/3))) // so it is filled to between 3/8 and 3/4
+	h.moved = make([]uint32, 1<<bits.Len(uint(n+n/3))) // so it is between 3/8 and 3/4 full
 	for i := range h.items {
 		s := &h.items[i].slot
 		slots[i] = h.slots[*s]
@@ -60,7 +60,7 @@ func (h *heap[T]) pack(room int) {
 		for h.moved[j] != 0 {
 			j = h.next(j)
 		}
-		h.moved[j] = *s + 1 // zero is for none
+		h.moved[j] = *s + 1 // zero: empty
 	}
 	h.slots, h.free = slots, noSlot
 }
@@ -86,9 +86,9 @@ func (h *heap[T]) find(hd Handle) (int, bool) {
 	return 0, false
 }
 
-// bucket returns the place in moved at which the search for id begins. Ids are
-// mostly neighbours: a multiplication by 2^64 over the golden ratio spreads them
-// evenly (Knuth, The Art of Computer Programming, volume 3, section 6.4).
+// bucket returns the position in moved at which the search for id begins. Ids are mostly
+// consecutive: a multiplication by 2^64 over the golden ratio spreads them evenly (Knuth, The
+// Art of Computer Programming, volume 3, section 6.4).
 func (h *heap[T]) bucket(id uint64) int {
 	return int(id * 0x9E3779B97F4A7C15 >> (65 - bits.Len(uint(len(h.moved)))))
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// packed returns a queue whose slots have moved twice, and the Handles of what is in
-// it, which are from before the first time, between the two, and after the second.
+// packed returns a queue whose slots have moved twice, and the Handles of its elements: from
+// before the first move, between the two, and after the second.
 func packed(t *testing.T) (*Queue[int], []Handle) {
 	t.Helper()
 	q := New[int]()
@@ -37,8 +37,8 @@ func packed(t *testing.T) (*Queue[int], []Handle) {
 	return q, handles
 }
 
-// T6: after slots have moved, each Handle names its element still, and is what every
-// method returns for it.
+// T6: after slots have moved, each Handle still names its element, and every method still
+// returns it.
 func TestHandlesOutliveMovedSlots(t *testing.T) {
 	q, handles := packed(t)
 	live := make(map[Handle]bool)
@@ -75,7 +75,7 @@ func TestHandlesOutliveMovedSlots(t *testing.T) {
 	require.Zero(t, q.Len())
 }
 
-// T6: Handles stay unique when the slot table is dropped and grows anew.
+// T6: Handles stay unique when the slot table is dropped and grows again.
 func TestHandlesOutliveTheSlotTable(t *testing.T) {
 	q := New[int]()
 	later := time.Now().Add(time.Hour)
@@ -98,8 +98,8 @@ func TestHandlesOutliveTheSlotTable(t *testing.T) {
 	}
 }
 
-// T18: whichever elements leave, memory follows, at every size on the way down; what
-// comes afterwards finds a queue in order.
+// T18: whichever elements leave, memory follows, at every size on the way down, and the queue
+// stays in order afterwards.
 func TestMemoryFollowsTheLoadDown(t *testing.T) {
 	t.Parallel()
 	const n = 20_000
@@ -123,7 +123,7 @@ func TestMemoryFollowsTheLoadDown(t *testing.T) {
 				if i%2_000 == 0 {
 					q.verify(t)
 				}
-				if i == n*9/10 { // in the steady state the memory stays as it is
+				if i == n*9/10 { // in the steady state the memory does not change
 					slots, items := cap(q.heap.slots), cap(q.heap.items)
 					for j := range n {
 						q.Remove(mustPush(t, q, j, time.Time{}))
@@ -139,8 +139,8 @@ func TestMemoryFollowsTheLoadDown(t *testing.T) {
 	}
 }
 
-// Each of the two tables is given back by itself: they grow at other sizes if T is not
-// as large as a key, and slots do not move while a loop over All is under way.
+// Each of the two tables shrinks independently: they grow at different sizes if T is not as
+// large as a key, and slots do not move during a loop over All.
 func TestTablesShrinkApart(t *testing.T) {
 	for name, grow := range map[string]func(*heap[int]){
 		"items": func(h *heap[int]) { h.items = slices.Grow(h.items, 10*spare) },
@@ -159,8 +159,8 @@ func TestTablesShrinkApart(t *testing.T) {
 	}
 }
 
-// T18: neither growing nor shrinking copies at every other call, at any size: before the
-// next copy, a part of the elements comes or goes.
+// T18: neither growing nor shrinking copies every few calls, at any size: before the next copy,
+// a fraction of the elements must arrive or leave.
 func TestCopiesAreAmortised(t *testing.T) {
 	t.Parallel()
 	q := New[int]()
@@ -179,7 +179,7 @@ func TestCopiesAreAmortised(t *testing.T) {
 			copies++
 		}
 		before := copies
-		for range 5 { // to and fro at the edge
+		for range 5 { // back and forth at the edge
 			q.Remove(mustPush(t, q, 0, later))
 			if copied() {
 				copies++
@@ -202,8 +202,8 @@ func TestCopiesAreAmortised(t *testing.T) {
 	require.Equal(t, 64*13/8+spare, h.most(), "3/13 of the elements must leave before the next copy")
 }
 
-// A full queue refuses, and nothing changes; what leaves makes room, in the slot that
-// was left.
+// A full queue refuses a push, and nothing changes; an element that leaves frees capacity, in
+// its own slot.
 func TestFull(t *testing.T) {
 	q := New[int]()
 	require.Equal(t, uint32(noSlot), q.heap.limit)
@@ -241,8 +241,8 @@ func TestFull(t *testing.T) {
 	require.ErrorIs(t, err, ErrClosed)
 }
 
-// The index spreads ids, whether they are neighbours, as those of a burst are, or not: a
-// search for any of them takes few steps, at the sizes at which it is fullest too.
+// The index spreads ids, whether they are consecutive, as in a burst, or not: a search for any
+// of them takes few steps, also at the sizes at which the index is fullest.
 func TestIndexSpreadsIDs(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// taken is what a Take returned, and when, counted from the start of the bubble.
+// taken is the result of a Take, and its time since the start of the bubble.
 type taken struct {
 	v   int
 	err error
@@ -40,7 +40,8 @@ func bubble(t *testing.T, f func(t *testing.T, q *Queue[int], take func(context.
 
 func after(d time.Duration) time.Time { return time.Now().Add(d) }
 
-// T1, T16: Take returns at the deadline of the head, to the nanosecond, without a wake-up before.
+// T1, T16: Take returns at the deadline of the head, to the nanosecond, without an earlier
+// wake-up.
 func TestTakeAtDeadline(t *testing.T) {
 	bubble(t, func(t *testing.T, q *Queue[int], take func(context.Context) <-chan taken) {
 		mustPush(t, q, 2, after(20*time.Second+1))
@@ -59,8 +60,8 @@ func TestTakeOfDueHeadDoesNotBlock(t *testing.T) {
 	})
 }
 
-// docs/lessons.md timers 8: an earlier deadline re-arms the sleeper, by Push and by Reset; a later one
-// does not wake it.
+// docs/lessons.md timers 8: an earlier deadline, by Push or by Reset, re-arms the sleeper; a
+// later one does not wake it.
 func TestEarlierDeadlineRearms(t *testing.T) {
 	bubble(t, func(t *testing.T, q *Queue[int], take func(context.Context) <-chan taken) {
 		c := take(t.Context())
@@ -83,15 +84,14 @@ func TestEarlierDeadlineRearms(t *testing.T) {
 	})
 }
 
-// take.go 2: earlier pushes that come before the leader has checked again are one
-// wake-up.
+// take.go 2: several earlier pushes before the leader's next check cause one wake-up.
 func TestSignalsCoalesce(t *testing.T) {
 	bubble(t, func(t *testing.T, q *Queue[int], take func(context.Context) <-chan taken) {
 		c := take(t.Context())
 		now := time.Now()
 		for i := 10; i > 0; i-- {
 			mustPush(t, q, i, now.Add(time.Duration(i)*time.Second))
-			q.verify(t) // armed follows though the leader has not checked
+			q.verify(t) // armed follows although the leader has not checked
 		}
 		require.Equal(t, taken{1, nil, time.Second}, <-c)
 		require.LessOrEqual(t, q.Stats().Rearmed, uint64(10))
@@ -110,8 +110,8 @@ func TestIdleQueueDoesNotWake(t *testing.T) {
 	})
 }
 
-// T9, take.go 7: heads that are removed, cleared away or given a later deadline cost at
-// most one stale wake-up, whatever their number.
+// T9, take.go 7: heads that are removed, cleared or given a later deadline cause at most one
+// stale wake-up, whatever their number.
 func TestRemovedHeadsMakeOneStaleWakeup(t *testing.T) {
 	for name, leave := range map[string]func(*Queue[int], Handle){
 		"remove": func(q *Queue[int], h Handle) { q.Remove(h) },
@@ -148,7 +148,7 @@ func TestRemovedLastElementMakesOneStaleWakeup(t *testing.T) {
 	})
 }
 
-// A sleep that was given up leaves no timer behind that would wake the next leader.
+// A cancelled sleep leaves no timer behind that would wake the next leader.
 func TestCancelledSleepDoesNotWakeSuccessor(t *testing.T) {
 	bubble(t, func(t *testing.T, q *Queue[int], take func(context.Context) <-chan taken) {
 		h := mustPush(t, q, 1, after(time.Second))
@@ -164,8 +164,7 @@ func TestCancelledSleepDoesNotWakeSuccessor(t *testing.T) {
 	})
 }
 
-// Of many takers one wakes for an element; one follower succeeds it, and the others
-// sleep on.
+// One of many takers wakes for an element; one follower succeeds it, and the others sleep on.
 func TestOneElementWakesOneTaker(t *testing.T) {
 	bubble(t, func(t *testing.T, q *Queue[int], take func(context.Context) <-chan taken) {
 		mustPush(t, q, 1, after(time.Second))
@@ -195,7 +194,7 @@ func TestOneElementWakesOneTaker(t *testing.T) {
 	})
 }
 
-// Elements that fall due together go to as many takers, at that time.
+// Elements that become due together go to as many takers, at that time.
 func TestManyDueAtOnceReachAllTakers(t *testing.T) {
 	bubble(t, func(t *testing.T, q *Queue[int], take func(context.Context) <-chan taken) {
 		var takers []<-chan taken
@@ -268,9 +267,8 @@ func TestCancelledFollowerChangesNothing(t *testing.T) {
 	})
 }
 
-// take.go 3 and 4: an earlier push races the end of the leader's context. Whichever the
-// leader notices, the element comes out in time, and no left-over signal wakes a later
-// sleep.
+// take.go 3 and 4: an earlier push races the end of the leader's context. Whichever the leader
+// notices, the element is taken in time, and no left-over signal wakes a later sleep.
 func TestPushRacesCancelledLeader(t *testing.T) {
 	for range 50 {
 		bubble(t, func(t *testing.T, q *Queue[int], take func(context.Context) <-chan taken) {
@@ -289,7 +287,7 @@ func TestPushRacesCancelledLeader(t *testing.T) {
 	}
 }
 
-// take.go 3: the same against the leader's timer.
+// take.go 3: the same race against the leader's timer.
 func TestPushRacesTimer(t *testing.T) {
 	for range 50 {
 		bubble(t, func(t *testing.T, q *Queue[int], take func(context.Context) <-chan taken) {
@@ -312,7 +310,7 @@ func TestPolledHeadIsStaleForTheLeader(t *testing.T) {
 		mustPush(t, q, 1, after(time.Second))
 		mustPush(t, q, 2, after(time.Minute))
 		c := take(t.Context())
-		q.mu.Lock() // hold the leader off between its timer and its check
+		q.mu.Lock() // block the leader between its timer and its check
 		time.Sleep(time.Second)
 		v, ok := q.pollLocked(nil)
 		q.mu.Unlock()
@@ -323,8 +321,8 @@ func TestPolledHeadIsStaleForTheLeader(t *testing.T) {
 	})
 }
 
-// docs/lessons.md timers 4: Close releases blocked takers, leader and followers, and nothing blocks
-// afterwards.
+// docs/lessons.md timers 4: Close releases blocked takers, leader and followers, and no call
+// blocks afterwards.
 func TestCloseReleasesTakers(t *testing.T) {
 	bubble(t, func(t *testing.T, q *Queue[int], take func(context.Context) <-chan taken) {
 		mustPush(t, q, 1, after(time.Hour))
@@ -341,7 +339,7 @@ func TestCloseReleasesTakers(t *testing.T) {
 	})
 }
 
-// A taker that becomes leader after Close does not sleep, though its first select missed it.
+// A taker that becomes leader after Close does not sleep, although its first select missed it.
 func TestCloseBeforePromotion(t *testing.T) {
 	bubble(t, func(t *testing.T, q *Queue[int], _ func(context.Context) <-chan taken) {
 		q.Close()
@@ -351,12 +349,12 @@ func TestCloseBeforePromotion(t *testing.T) {
 	})
 }
 
-// take.go 7: after Clear the leader sleeps for a head that is gone. What is pushed then
-// is taken in time, whether its deadline is earlier than the old head's, equal or later,
-// by the leader and by the followers.
+// take.go 7: after Clear the leader sleeps for a removed head. Later pushes are taken in time,
+// whether their deadlines are earlier than the old head's, equal or later, by the leader and by
+// the followers.
 func TestTakersGoOnAfterClear(t *testing.T) {
 	for name, c := range map[string]struct {
-		at   time.Duration // of what is pushed, counted from Clear; the old head was at 10 s
+		at   time.Duration // of the push, counted from Clear; the old head was at 10 s
 		want Stats
 	}{
 		"earlier": {4 * time.Second, Stats{Wakeups: 3, Promoted: 1, Rearmed: 1}},
@@ -382,8 +380,8 @@ func TestTakersGoOnAfterClear(t *testing.T) {
 	}
 }
 
-// take.go 1 and 3: Clear and a push come while the leader is between its timer and its
-// check, and between its signal and its check.
+// take.go 1 and 3: Clear and a push come while the leader is between its timer and its check,
+// and between its signal and its check.
 func TestClearRacesLeader(t *testing.T) {
 	for name, hold := range map[string]func(*Queue[int]){
 		"timer":  func(*Queue[int]) { time.Sleep(10 * time.Second) },
@@ -409,8 +407,8 @@ func TestClearRacesLeader(t *testing.T) {
 	}
 }
 
-// A Reset to an earlier deadline wakes the leader though another element was the head;
-// one to a later deadline makes the next the head, and it is taken in time.
+// A Reset to an earlier deadline wakes the leader although another element was the head; one to
+// a later deadline makes the next element the head, and it is taken in time.
 func TestResetUnderALeader(t *testing.T) {
 	bubble(t, func(t *testing.T, q *Queue[int], take func(context.Context) <-chan taken) {
 		a := mustPush(t, q, 1, after(10*time.Second))
@@ -423,7 +421,7 @@ func TestResetUnderALeader(t *testing.T) {
 	})
 }
 
-// TakeElement blocks as Take does, and returns the deadline that it was taken at.
+// TakeElement blocks like Take, and returns the deadline at which it was taken.
 func TestTakeElementAtDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := New[int]()

@@ -12,7 +12,7 @@ import (
 
 // This test runs first: it fails with a message where another would hang.
 
-// T12: no method keeps a lock, whatever it finds.
+// T12: no method keeps a lock, whatever its result.
 func TestNoMethodKeepsALock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, timingwheel.Options{Shards: 1, MaxPending: 1})
@@ -25,7 +25,7 @@ func TestNoMethodKeepsALock(t *testing.T) {
 		}
 		everything := func() {
 			for _, key := range []string{"a", "b"} { // b finds the table full
-				for range 2 { // a new key, and one that is there
+				for range 2 { // a new key, and one in the table
 					_ = f.Set(key, 1, time.Hour)
 					free("Set")
 					_ = f.SetAt(key, 1, time.Now().Add(time.Hour))

@@ -12,8 +12,7 @@ import (
 	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
-// Timers 8 of lessons.md: a deadline that is pulled in, to less than a tick, or
-// pushed out.
+// Timers 8 of lessons.md: a deadline that is shortened, to less than a tick, or extended.
 func TestReset(t *testing.T) {
 	for _, c := range []struct {
 		from, to, due time.Duration
@@ -55,8 +54,7 @@ func TestResetFromNow(t *testing.T) {
 	})
 }
 
-// A key that was given another deadline, and was then removed, does not expire
-// (timers 8).
+// A key that was given another deadline and then removed does not expire (timers 8).
 func TestResetThenRemoved(t *testing.T) {
 	for _, to := range []time.Duration{milli / 2, 4 * milli, 11 * milli, time.Second} {
 		synctest.Test(t, func(t *testing.T) {
@@ -79,7 +77,7 @@ func TestTouch(t *testing.T) {
 		require.Zero(t, f.Len())
 		f.set("k", 1, 8*milli)
 		for _, sooner := range []time.Duration{math.MinInt64, -1, 0, 1, 4 * milli, 8 * milli} {
-			require.NoError(t, f.Touch("k", sooner)) // never pulls a deadline in
+			require.NoError(t, f.Touch("k", sooner)) // never shortens a deadline
 		}
 		require.Empty(t, f.pass(7*milli))
 		require.NoError(t, f.Touch("k", 20*milli))
@@ -97,8 +95,7 @@ func TestTouch(t *testing.T) {
 	})
 }
 
-// A key that is touched is moved when its old deadline comes up, once, however
-// often it was touched.
+// A touched key moves when its old deadline arrives, once, however often it was touched.
 func TestTouchMovesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, timingwheel.Options{WheelSize: 256, Shards: 1})
@@ -139,7 +136,7 @@ func TestDeadline(t *testing.T) {
 }
 
 // A ttl of zero or less changes nothing, also if the key is due and waits for a worker: it
-// keeps its place.
+// keeps its position.
 func TestTouchOfWhatIsDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var order []string

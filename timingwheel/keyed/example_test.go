@@ -10,7 +10,7 @@ import (
 	"github.com/seed-782fa212/limbo/timingwheel/keyed"
 )
 
-// Sessions that end when nobody has used them for a while.
+// Sessions that end after some idle time.
 func Example() {
 	ended := make(chan string)
 	sessions, err := keyed.New(func(id, user string) {
@@ -24,7 +24,7 @@ func Example() {
 
 	_ = sessions.Set("s1", "ada", 10*time.Millisecond)
 	_ = sessions.Set("s2", "bob", time.Minute)
-	_ = sessions.Touch("s2", time.Hour) // a request of bob's
+	_ = sessions.Touch("s2", time.Hour) // a request of bob
 	fmt.Println(<-ended)
 	if err := sessions.Touch("s1", time.Hour); errors.Is(err, keyed.ErrAbsent) {
 		fmt.Println("ada has to log in again")
@@ -62,7 +62,7 @@ func ExampleTable_SetAt() {
 	// Output: 1 true
 }
 
-// Of those who want a lock, one gets it.
+// Of several callers that want a lock, one gets it.
 func ExampleTable_SetIfAbsent() {
 	locks, _ := keyed.New(func(string, string) {}, timingwheel.Options{})
 	defer locks.Shutdown(context.Background(), timingwheel.Discard)
@@ -80,7 +80,7 @@ func ExampleTable_Reset() {
 	table, _ := keyed.New(func(key string, _ int) { expired <- key }, timingwheel.Options{})
 	defer table.Shutdown(context.Background(), timingwheel.Discard)
 	_ = table.Set("k", 1, time.Hour)
-	fmt.Println(table.Reset("k", time.Millisecond)) // pulls the deadline in
+	fmt.Println(table.Reset("k", time.Millisecond)) // shortens the deadline
 	fmt.Println(<-expired)
 	fmt.Println(table.Reset("k", time.Hour))
 	// Output:
@@ -94,7 +94,7 @@ func ExampleTable_Touch() {
 	defer table.Shutdown(context.Background(), timingwheel.Discard)
 	_ = table.Set("k", 1, time.Minute)
 	fmt.Println(table.Touch("k", time.Hour))
-	fmt.Println(table.Touch("k", 0)) // a deadline that is later stays
+	fmt.Println(table.Touch("k", 0)) // a later deadline stays
 	fmt.Println(table.Touch("none", time.Hour))
 	// Output:
 	// <nil>
@@ -180,7 +180,7 @@ func ExampleTable_Drain() {
 	// 3 0
 }
 
-// With Await, the keys that are in the table live on, and new ones are refused.
+// With Await, the keys in the table stay, and new ones are refused.
 func ExampleTable_Close() {
 	table := newTable()
 	_ = table.Set("k", 1, time.Hour)

@@ -18,14 +18,14 @@ import (
 
 const milli = time.Millisecond
 
-// expiry is one call of the expiry function, at this time after New.
+// expiry is one call of the expiry function, with its time since New.
 type expiry struct {
 	key   string
 	value int
 	at    time.Duration
 }
 
-// fixture is a table that records what expired and when.
+// fixture is a table that records which keys expired and when.
 type fixture struct {
 	*Table[string, int]
 	t    testing.TB
@@ -35,8 +35,8 @@ type fixture struct {
 	expiries []expiry
 }
 
-// start makes a table with a tick of 1 ms, which is verified and discarded when
-// the test ends. Each of do is called with what expires.
+// start makes a table with a tick of 1 ms that is verified and discarded when the test ends.
+// Each of do is called with each expired key.
 func start(t testing.TB, o timingwheel.Options, do ...func(f *fixture, key string, value int)) *fixture {
 	t.Helper()
 	o.Tick = cmp.Or(o.Tick, milli)
@@ -55,7 +55,7 @@ func start(t testing.TB, o timingwheel.Options, do ...func(f *fixture, key strin
 	f.Table = table
 	t.Cleanup(func() {
 		if failing(t) && locked(table.parts) {
-			return // or this would hang, and say nothing of the failure
+			return // or this would hang, and hide the failure
 		}
 		_, err := table.Shutdown(context.Background(), timingwheel.Discard)
 		require.NoError(t, err)
@@ -65,8 +65,8 @@ func start(t testing.TB, o timingwheel.Options, do ...func(f *fixture, key strin
 	return f
 }
 
-// failing reports, in a cleanup, whether the test has failed or is panicking, which
-// t.Failed does not know yet.
+// failing reports, in a cleanup, whether the test has failed or is panicking, which t.Failed
+// does not include yet.
 func failing(t testing.TB) bool {
 	return t.Failed() || strings.Contains(string(debug.Stack()), "\npanic(")
 }
@@ -82,13 +82,13 @@ func locked[K comparable](parts []part[K]) bool {
 	return false
 }
 
-// set puts in a key, which must succeed.
+// set sets a key, which must succeed.
 func (f *fixture) set(key string, value int, ttl time.Duration) {
 	f.t.Helper()
 	require.NoError(f.t, f.Set(key, value, ttl))
 }
 
-// expired is what has expired since the last call.
+// expired returns the expiries since the last call.
 func (f *fixture) expired() []expiry {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -97,8 +97,8 @@ func (f *fixture) expired() []expiry {
 	return all
 }
 
-// pass lets time pass and all that is due then happen, verifies the table, and
-// returns what expired.
+// pass lets time pass until all due keys have expired, verifies the table, and returns the
+// expiries.
 func (f *fixture) pass(d time.Duration) []expiry {
 	f.t.Helper()
 	time.Sleep(d)
@@ -107,7 +107,7 @@ func (f *fixture) pass(d time.Duration) []expiry {
 	return f.expired()
 }
 
-// holds and lacks ask each way whether a key is in the table.
+// holds and lacks check in each way whether a key is in the table.
 func (f *fixture) holds(key string, value int) {
 	f.t.Helper()
 	got, ok := f.Get(key)
@@ -142,7 +142,7 @@ func (f *fixture) lacksAs(key string, err error) {
 	require.Zero(f.t, got)
 }
 
-// contents is what All shows.
+// contents returns the keys and values that All yields.
 func (f *fixture) contents() map[string]int {
 	f.t.Helper()
 	all := map[string]int{}
@@ -154,10 +154,9 @@ func (f *fixture) contents() map[string]int {
 	return all
 }
 
-// verify checks the invariants of a table at rest, when no worker has a key in
-// its hands: the keys of its parts are those of the pending timers, each in the
-// part, the segment and the slot that it hashes to, and memory follows their
-// number (T18).
+// verify checks the invariants of a table at rest, when no worker processes a key: the keys of
+// its parts are those of the pending timers, each in the part, the segment and the slot that it
+// hashes to, and memory follows their number (T18).
 func verify[K comparable, V any](t testing.TB, table *Table[K, V]) {
 	t.Helper()
 	check := checker(t)
@@ -188,7 +187,7 @@ func verifyPart[K comparable, V any](t testing.TB, table *Table[K, V], i int) (k
 	return p.keys.count
 }
 
-// checker is require.True without its cost: it is called a million times.
+// checker is a cheap require.True: it is called a million times.
 func checker(t testing.TB) func(ok bool, format string, args ...any) {
 	return func(ok bool, format string, args ...any) {
 		if !ok {
@@ -198,7 +197,7 @@ func checker(t testing.TB) func(ok bool, format string, args ...any) {
 	}
 }
 
-// timers is a walk in one go.
+// timers is a complete walk.
 func (x *index[K]) timers() (timers []timingwheel.Timer, next uint64) {
 	for next != walkEnd {
 		timers, next = x.appendFrom(next, timers)

@@ -9,9 +9,8 @@ import (
 	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
-// Leases is what package keyed does, in small: resources that are leased to
-// someone for a time, and the lease can be renewed. It stands on the wheel's
-// exported methods alone, as keyed does.
+// Leases is a small version of package keyed: resources are leased to a holder for a time, and
+// the lease can be renewed. Like keyed, it uses only the wheel's exported methods.
 type Leases struct {
 	wheel *timingwheel.Wheel[lease]
 	ended func(resource, holder string)
@@ -33,7 +32,7 @@ func NewLeases(ended func(resource, holder string)) (*Leases, error) {
 func (l *Leases) Acquire(resource, holder string, ttl time.Duration) (string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if held, ok := l.wheel.Value(l.timers[resource]); ok { // the zero Timer is none
+	if held, ok := l.wheel.Value(l.timers[resource]); ok { // the zero Timer is no timer
 		return held.holder, nil
 	}
 	timer, err := l.wheel.Schedule(lease{resource, holder}, ttl)
@@ -44,7 +43,7 @@ func (l *Leases) Acquire(resource, holder string, ttl time.Duration) (string, er
 	return holder, nil
 }
 
-// Renew reports whether holder still has the lease, and renews it then.
+// Renew renews the lease if holder still has it, and reports whether it does.
 func (l *Leases) Renew(resource, holder string, ttl time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,8 +73,8 @@ func (l *Leases) Release(resource, holder string) bool {
 	return true
 }
 
-// expired comes after the lease has left the wheel. By now the resource may be
-// leased again, with a timer that is pending: that one stays.
+// expired runs after the lease has left the wheel. By now the resource may be leased again,
+// with a pending timer, which must stay.
 func (l *Leases) expired(e lease) {
 	l.mu.Lock()
 	if _, pending := l.wheel.Value(l.timers[e.resource]); !pending {
@@ -85,7 +84,7 @@ func (l *Leases) expired(e lease) {
 	l.ended(e.resource, e.holder)
 }
 
-// A front end of one's own.
+// A custom front end.
 func Example_frontEnd() {
 	ended := make(chan string)
 	leases, err := NewLeases(func(resource, holder string) { ended <- resource + " of " + holder })

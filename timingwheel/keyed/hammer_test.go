@@ -36,7 +36,7 @@ func TestRemoveHammer(t *testing.T) {
 	for range removers {
 		done.Go(func() {
 			for i := range keys {
-				for time.Since(start) < time.Duration(i)*apart { // close to each one's end
+				for time.Since(start) < time.Duration(i)*apart { // close to each deadline
 					runtime.Gosched()
 				}
 				if value, ok := table.Remove(i); ok {
@@ -62,10 +62,9 @@ func TestRemoveHammer(t *testing.T) {
 	t.Logf("expired %d, removed %d", counts[1], counts[100])
 }
 
-// Each value ends exactly once (T3), whatever is called at once: it expires, is
-// removed, drained or handed back; or is replaced, which is the one end that Set
-// tells nobody of. So those are counted by the wheel: a Set that replaces a value
-// schedules nothing.
+// Each value ends exactly once (T3), whatever is called concurrently: it expires, is removed,
+// drained or returned; or is replaced, which Set does not report. The wheel counts
+// replacements: a Set that replaces a value schedules nothing.
 func TestHammer(t *testing.T) {
 	t.Parallel()
 	const keys, goroutines = 400, 8 // in 4 parts, of which the segments split and merge
@@ -173,7 +172,7 @@ func TestHammer(t *testing.T) {
 		})
 	}
 	done.Wait()
-	// No verify here, for keys are still expiring.
+	// No verify here, because keys are still expiring.
 	back, err := table.Shutdown(context.Background(), timingwheel.HandBack)
 	require.NoError(t, err)
 	for _, d := range back {
@@ -196,8 +195,7 @@ func TestHammer(t *testing.T) {
 		sets.Load(), expired.Load(), removed.Load(), replaced, drained.Load(), len(back))
 }
 
-// Of those who set an absent key at once, one stores its value, and all get that
-// one.
+// When goroutines set an absent key at once, one stores its value, and all of them get it.
 func TestSetIfAbsentHammer(t *testing.T) {
 	t.Parallel()
 	const goroutines, keys = 4, 2000
@@ -230,10 +228,9 @@ func TestSetIfAbsentHammer(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Drain against Set of the same key, on one processor too: a Set comes before, and its value is what is
-// taken out, or after, and the key is in the table. So a value that its setter
-// does not find any more was drained, and none else; and there is no timer that
-// the table does not know.
+// Drain races Set of the same key, on one processor too. Either Set comes first, and Drain
+// removes its value, or it comes later, and the key is in the table. So exactly the values that
+// their setter no longer finds were drained, and the table knows every timer.
 func TestDrainHammer(t *testing.T) {
 	t.Parallel()
 	rounds, sets := 1000, 100
@@ -243,7 +240,7 @@ func TestDrainHammer(t *testing.T) {
 	for range rounds {
 		table, err := New(func(int, int) { t.Error("expired") }, timingwheel.Options{Shards: 1})
 		require.NoError(t, err)
-		var gone []int // by the setter's account
+		var gone []int // as counted by the setter
 		drained := map[int]bool{}
 		stop := make(chan struct{})
 		var setter, drainer sync.WaitGroup
@@ -291,8 +288,8 @@ func TestDrainHammer(t *testing.T) {
 	}
 }
 
-// A key that is in the table all along is found by every method, and seen by
-// every walk once, while others come and go around it and its part is rebuilt.
+// Every method finds a key that stays in the table, and every walk yields it once, while others
+// are added and removed around it and its part is rebuilt.
 func TestStayHammer(t *testing.T) {
 	t.Parallel()
 	const stay = 200

@@ -8,20 +8,19 @@ import (
 	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
-// index finds the timers of a part's keys. It is a hash table of its own
-// because a Go map never gives memory back, and copying a large map into a
-// smaller one would hold the part's lock for milliseconds.
+// index maps a part's keys to their timers. It is its own hash table because a Go map never
+// releases memory, and copying a large map into a smaller one would hold the part's lock for
+// milliseconds.
 //
-// It is linear hashing (Litwin, VLDB 1980) over small hash tables, the segments:
-// as many low bits of a key's hash as number the segments choose one. When there
-// are more than fill keys for each segment, one segment is split by the next bit
-// of the hash; when there are fewer than merge for each, the last segment is
-// merged into the one that it was split from. So an add or a remove moves the
-// keys of one segment at most, rarely more than 250, and memory follows the
-// number of keys both ways.
+// It uses linear hashing (Litwin, VLDB 1980) over small hash tables, the segments: the low bits
+// of a key's hash, as many as are needed to number the segments, choose one. When there are
+// more than fill keys per segment, one segment is split by the next bit of the hash; when there
+// are fewer than merge per segment, the last segment is merged into the one that it was split
+// from. So an add or a remove moves the keys of at most one segment, rarely more than 250, and
+// memory follows the number of keys both ways.
 //
-// The part's lock is held for every method. The hash of a key is passed in,
-// because the caller has needed it to find the part.
+// The caller holds the part's lock for every method, and passes the hash of the key, which it
+// has computed to find the part.
 type index[K comparable] struct {
 	seed     maphash.Seed
 	segments []segment[K]
@@ -30,18 +29,18 @@ type index[K comparable] struct {
 }
 
 const (
-	// fill and merge: see index. They differ so that a number of keys that
-	// varies a little causes few splits and merges.
+	// fill and merge: see index. They differ so that small changes in the number of keys cause
+	// few splits and merges.
 	fill  = 112
 	merge = 84
 )
 
-// A hash is divided: bits 0 to 31 choose the segment, the next 16 the part of
-// the table, and the upper 16 are the tag (see segment).
+// A hash is divided: bits 0 to 31 choose the segment, the next 16 choose the part of the table,
+// and the upper 16 are the tag (see segment).
 func partBits(hash uint64) uint64 { return hash >> 32 & 0xFFFF }
 
-// find returns where the timer of key is kept, nil if key is not in the index.
-// The pointer is good until the next add or remove.
+// find returns a pointer to the timer of key, or nil if key is not in the index. The pointer is
+// valid until the next add or remove.
 func (x *index[K]) find(key K, hash uint64) *timingwheel.Timer {
 	if x.count == 0 {
 		return nil
@@ -54,7 +53,7 @@ func (x *index[K]) find(key K, hash uint64) *timingwheel.Timer {
 	return nil
 }
 
-// add puts in a key that is not in the index.
+// add adds a key that is not in the index.
 func (x *index[K]) add(key K, hash uint64, timer timingwheel.Timer) {
 	if len(x.segments) == 0 {
 		x.segments = make([]segment[K], 1)
@@ -75,7 +74,7 @@ func (x *index[K]) put(tag uint16, v slot[K], hash uint64) {
 	s.put(tag, v)
 }
 
-// remove takes out a key that is in the index.
+// remove removes a key that is in the index.
 func (x *index[K]) remove(key K, hash uint64) {
 	i, _ := x.segmentOf(hash)
 	s := &x.segments[i]
@@ -89,11 +88,11 @@ func (x *index[K]) remove(key K, hash uint64) {
 	}
 }
 
-// clear drops all keys.
+// clear removes all keys.
 func (x *index[K]) clear() { x.segments, x.count, x.size = nil, 0, 0 }
 
-// segmentOf returns the number of the segment that a hash belongs to, and how
-// many low bits of the hash all its keys have in common.
+// segmentOf returns the number of the segment that a hash belongs to, and how many low bits of
+// the hash all its keys share.
 func (x *index[K]) segmentOf(hash uint64) (i uint32, depth int) {
 	n := uint32(len(x.segments))
 	depth = bits.Len32(n - 1)
@@ -108,7 +107,7 @@ func (x *index[K]) segmentOf(hash uint64) (i uint32, depth int) {
 // splitFrom returns the segment that segment n was, or would be, split from.
 func splitFrom(n int) int { return n - 1<<(bits.Len(uint(n))-1) }
 
-// split makes one more segment.
+// split adds one segment.
 func (x *index[K]) split() {
 	n := len(x.segments)
 	i := splitFrom(n)
@@ -125,7 +124,7 @@ func (x *index[K]) split() {
 	}
 }
 
-// mergeLast makes one segment less.
+// mergeLast removes one segment.
 func (x *index[K]) mergeLast() {
 	n := len(x.segments) - 1
 	last, to := x.segments[n], &x.segments[splitFrom(n)]
@@ -150,16 +149,16 @@ func (x *index[K]) resize(s *segment[K], size int) {
 	s.resize(size)
 }
 
-// A walk over an index visits the keys in the order of their positions: the low
-// half of the hash, read backwards. The keys of a segment are the whole of an
-// interval of positions then, and splitting or merging segments between two
-// steps of a walk moves no key from one side of the walk to the other.
+// A walk over an index visits the keys in the order of their positions: the low half of the
+// hash, in reverse bit order. The keys of a segment then fill an interval of positions, and
+// splitting or merging segments between two steps of a walk moves no key from one side of the
+// walk to the other.
 const walkEnd = 1 << 32
 
 func position(hash uint64) uint64 { return uint64(bits.Reverse32(uint32(hash))) }
 
-// appendFrom is one step of a walk: it appends the timers of the keys from
-// position from to the end of a segment, and returns where the next step begins.
+// appendFrom is one step of a walk: it appends the timers of the keys from position from to the
+// end of a segment, and returns the start of the next step.
 func (x *index[K]) appendFrom(from uint64, timers []timingwheel.Timer) (_ []timingwheel.Timer, next uint64) {
 	if x.count == 0 {
 		return timers, walkEnd
@@ -167,7 +166,7 @@ func (x *index[K]) appendFrom(from uint64, timers []timingwheel.Timer) (_ []timi
 	i, depth := x.segmentOf(position(from)) // reversed again
 	s, start := &x.segments[i], position(uint64(i))
 	for at, tag := range s.tags {
-		// The segment begins before from if it was merged since the last step.
+		// The segment begins before from if it was merged after the last step.
 		if tag != 0 && (start == from || position(maphash.Comparable(x.seed, s.slots[at].key)) >= from) {
 			timers = append(timers, s.slots[at].timer)
 		}
@@ -175,7 +174,7 @@ func (x *index[K]) appendFrom(from uint64, timers []timingwheel.Timer) (_ []timi
 	return timers, start + walkEnd>>depth
 }
 
-// bytes is the memory that the index holds.
+// bytes returns the memory that the index holds.
 func (x *index[K]) bytes() int {
 	const tagSize = unsafe.Sizeof(uint16(0))
 	return cap(x.segments)*int(unsafe.Sizeof(segment[K]{})) + x.size*int(tagSize+unsafe.Sizeof(slot[K]{}))

@@ -27,8 +27,8 @@ func handles(t testing.TB, n int) []timingwheel.Timer {
 	return all
 }
 
-// indexModel makes an index grow and shrink, and compares it with a Go map. Each
-// byte of ops is a number of steps: keys added, removed, or looked for.
+// indexModel makes an index grow and shrink, and compares it with a Go map. Each byte of ops is
+// a number of steps: keys added, removed, or searched.
 func indexModel(t *testing.T, ops []byte, all []timingwheel.Timer) {
 	x := index[int]{seed: maphash.MakeSeed()}
 	hash := func(key int) uint64 { return maphash.Comparable(x.seed, key) }
@@ -92,8 +92,8 @@ func TestIndexModel(t *testing.T) {
 	}
 }
 
-// A segment whose keys all have the same home, and of which some have the same
-// tag: each is found, in whatever order others are removed.
+// Each key of a segment is found, in whatever order others are removed, although all keys have
+// the same home and some the same tag.
 func TestSegmentCollisions(t *testing.T) {
 	all := handles(t, 7)
 	for _, home := range []uint16{0, 5, 7} { // the last ones go around the end
@@ -128,7 +128,7 @@ func TestSegmentCollisions(t *testing.T) {
 	}
 }
 
-// Every slot is the home of some hash, and no tag is that of a free slot.
+// Every slot is the home of some hash, and no tag is the free slot's.
 func TestTags(t *testing.T) {
 	var s segment[int]
 	s.resize(minSlots)
@@ -143,12 +143,12 @@ func TestTags(t *testing.T) {
 	}
 }
 
-// A walk sees each key that stays, once, though segments are split and merged
-// between its steps.
+// A walk yields each key that stays once, although segments are split and merged between its
+// steps.
 func TestWalkWhileSegmentsChange(t *testing.T) {
 	const stay, others = 500, 8000
 	all := handles(t, stay+others)
-	for _, in := range []int{0, others} { // how many of the others are in at first
+	for _, in := range []int{0, others} { // how many of the others are present at first
 		x := index[int]{seed: maphash.MakeSeed()}
 		hash := func(key int) uint64 { return maphash.Comparable(x.seed, key) }
 		for key := range stay + in {
@@ -186,12 +186,12 @@ func TestWalkWhileSegmentsChange(t *testing.T) {
 			require.Equal(t, 1, seen[key], "key %d", key)
 		}
 		for key, n := range seen {
-			require.Equal(t, 1, n, "key %d", key) // also one that left and came again
+			require.Equal(t, 1, n, "key %d", key) // also if it left and returned
 		}
 	}
 }
 
-// A step that begins in the middle of a segment gives the keys from there on.
+// A step that begins in the middle of a segment yields the keys from there on.
 func TestWalkFromWithinASegment(t *testing.T) {
 	all := handles(t, fill)
 	x := index[int]{seed: maphash.MakeSeed()}
@@ -215,9 +215,9 @@ func TestWalkFromWithinASegment(t *testing.T) {
 	}
 }
 
-// The work of one call is bounded: an add or a remove moves the keys of a segment
-// or two, whatever the number of keys, and no memory of a size that goes with it
-// is taken but for the segments' table.
+// The work of one call is bounded: an add or a remove moves the keys of one or two segments,
+// whatever the number of keys, and allocates no memory in proportion to it, except the
+// segments' table.
 func TestIndexWorkIsBounded(t *testing.T) {
 	t.Parallel()
 	const keys = 100_000

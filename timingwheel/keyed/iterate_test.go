@@ -41,7 +41,7 @@ func TestAll(t *testing.T) {
 		all := f.All()
 		f.set("late", 1, time.Hour)
 		want["late"] = 1
-		for range 2 { // an iterator can be used again, and sees what there is then
+		for range 2 { // an iterator can be reused, and yields the present keys
 			got := map[string]int{}
 			for key, value := range all {
 				got[key] = value
@@ -51,8 +51,8 @@ func TestAll(t *testing.T) {
 	})
 }
 
-// The loop's body may call any method. What stays in the table is seen once, and
-// with the value that it has then.
+// The loop's body may call any method. A key that stays in the table is yielded once, with its
+// value at that time.
 func TestWithinAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, timingwheel.Options{Shards: 4})
@@ -66,7 +66,7 @@ func TestWithinAll(t *testing.T) {
 			require.False(t, twice, "%q was seen twice", key)
 			seen[key] = value
 			if value >= 1e6 {
-				continue // set by this loop: may be seen, or not
+				continue // set by this loop: may be yielded, or not
 			}
 			require.NoError(t, f.Set(key, value+1e4, 2*time.Hour)) // again
 			require.NoError(t, f.Set("new"+key, value+1e6, time.Hour))
@@ -80,7 +80,7 @@ func TestWithinAll(t *testing.T) {
 			f.holds("new"+fmt.Sprint(i), i+1e6)
 		}
 
-		// When the first is seen, all are set again, and all but one removed.
+		// When the first is yielded, all are set again, and all except one removed.
 		first := true
 		seen = map[string]int{}
 		for key, value := range f.All() {
@@ -138,7 +138,7 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// A nil function panics before a key is taken out.
+// A nil function panics before any key is removed.
 func TestDrainNil(t *testing.T) {
 	f := start(t, timingwheel.Options{})
 	f.set("a", 1, time.Hour)
@@ -146,7 +146,7 @@ func TestDrainNil(t *testing.T) {
 	f.holds("a", 1)
 }
 
-// Where f panics, the keys that it was not called for are in the table still.
+// If f panics, the keys that it was not called for are still in the table.
 func TestDrainPanics(t *testing.T) {
 	f := start(t, timingwheel.Options{})
 	for i := range 10 {
@@ -164,7 +164,7 @@ func TestDrainPanics(t *testing.T) {
 	verify(t, f.Table)
 }
 
-// Set from inside Drain does not deadlock (timers 8), and what it sets stays.
+// Set from inside Drain does not deadlock (timers 8), and the keys that it sets stay.
 func TestWithinDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, timingwheel.Options{Shards: 4})
@@ -185,8 +185,8 @@ func TestWithinDrain(t *testing.T) {
 		require.Len(t, f.pass(time.Hour), 100) // the new ones
 		require.Len(t, f.pass(time.Hour), 100) // those set again
 
-		// One that f sets before its own turn comes is taken out with its new
-		// value; one that f removes is not drained.
+		// A key that f sets before its own turn is removed with its new value; one that f
+		// removes is not drained.
 		for i := range 100 {
 			f.set(fmt.Sprint(i), i, time.Hour)
 		}
@@ -239,8 +239,8 @@ func TestWithinDrain(t *testing.T) {
 	})
 }
 
-// A key that expires while Drain is under way is not passed to f; set again
-// meanwhile, it is a new one and stays.
+// A key that expires during Drain is not passed to f; if it is then set again, it is a new key
+// and stays.
 func TestExpiresWithinDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, timingwheel.Options{Shards: 1}, func(f *fixture, key string, value int) {
@@ -252,7 +252,7 @@ func TestExpiresWithinDrain(t *testing.T) {
 		f.set("b", 2, time.Hour)
 		f.set("again", 3, 10*milli)
 		f.set("once", 4, 10*milli)
-		// Which comes first is up to the hash: this is about those that come later.
+		// The hash decides which comes first: this test is about the keys that come later.
 		got := map[string]int{}
 		n := f.Drain(func(key string, value int) {
 			got[key] = value
@@ -271,7 +271,7 @@ func TestExpiresWithinDrain(t *testing.T) {
 	})
 }
 
-// A key that is removed and set again before its turn comes stays, as one that is new.
+// A key that is removed and set again before its turn counts as new, and stays.
 func TestDrainSetAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, timingwheel.Options{})

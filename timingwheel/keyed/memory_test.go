@@ -16,7 +16,7 @@ import (
 	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
-// heapOf makes something and returns it with the memory that it takes.
+// heapOf calls make and returns the result with the memory that it takes.
 func heapOf[T any](make func() T) (T, int) {
 	before := heap()
 	v := make()
@@ -31,8 +31,8 @@ func heap() int {
 	return int(m.HeapAlloc)
 }
 
-// T18: a table that has held many keys takes at most twice what one takes that
-// has only ever held those that are left.
+// T18: a table that has held many keys takes at most twice the memory of one that has only ever
+// held the remaining keys.
 func TestMemoryFollowsTheKeysDown(t *testing.T) {
 	fill := func(table *Table[int, int], from, to int) {
 		for _, i := range rand.New(rand.NewPCG(1, 2)).Perm(to - from) {
@@ -74,7 +74,7 @@ func TestMemoryFollowsTheKeysDown(t *testing.T) {
 	}
 }
 
-// Nothing of the keys remains when all have left, whichever way.
+// No memory of the keys remains when all have left, in whatever way.
 func TestMemoryOfNoKeys(t *testing.T) {
 	const keys = 20_000
 	ends := map[string]func(t *testing.T, table *Table[int, int]){
@@ -114,7 +114,7 @@ func TestMemoryOfNoKeys(t *testing.T) {
 	}
 }
 
-// Keys that come and go, in a number that stays, take no memory.
+// Keys that come and go in constant number allocate no memory.
 func TestSteadyStateAllocatesNothing(t *testing.T) {
 	table, err := New(func(int, int) {}, timingwheel.Options{Shards: 1})
 	require.NoError(t, err)
@@ -137,7 +137,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 		}
 	}
 	for range 100 {
-		churn() // the segments come to be of the size that they need
+		churn() // the segments grow to the size that they need
 	}
 	allocs := testing.AllocsPerRun(100, churn)
 	require.Less(t, allocs, 10., "in 800 calls")
@@ -167,7 +167,7 @@ func TestValuesAreCollected(t *testing.T) {
 				k, v := new(big), new(big)
 				key, value = weak.Make(k), weak.Make(v)
 				require.NoError(t, table.Set(k, v, time.Hour))
-				// Another stays, so that nothing is given back whole.
+				// Another stays, so that no memory is released as a whole.
 				require.NoError(t, table.Set(nil, nil, time.Hour))
 				ends[name](table, k)
 			}()

@@ -15,8 +15,8 @@ import (
 	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
-// oracle is a table without any idea: a map from keys to deadlines in whole
-// ticks, which is searched for what comes next.
+// oracle models a table as a map from keys to deadlines in whole ticks, which is searched for
+// the next one.
 type oracle struct {
 	tick   time.Duration
 	limit  int // 0: none
@@ -29,7 +29,7 @@ type oracleEntry struct {
 	due   time.Duration // after the table was made; a whole tick, or at once
 }
 
-// deadline is when what is set now, to live for ttl, must end.
+// deadline returns when a key that is set now with ttl must end.
 func (o *oracle) deadline(now, ttl time.Duration) time.Duration {
 	if ttl <= 0 {
 		return now
@@ -37,7 +37,7 @@ func (o *oracle) deadline(now, ttl time.Duration) time.Duration {
 	return (now + ttl + o.tick - 1) / o.tick * o.tick
 }
 
-// refuses is the error for a key that is to be set.
+// refuses returns the error for a key that is to be set.
 func (o *oracle) refuses(key uint16) error {
 	_, held := o.keys[key]
 	switch {
@@ -51,7 +51,7 @@ func (o *oracle) refuses(key uint16) error {
 	return nil
 }
 
-// absent is the error for a key that is to be reset or touched.
+// absent returns the error for a key that is to be reset or touched.
 func (o *oracle) absent(key uint16) error {
 	_, held := o.keys[key]
 	switch {
@@ -63,7 +63,7 @@ func (o *oracle) absent(key uint16) error {
 	return ErrAbsent
 }
 
-// next is the key that ends next, at now at the latest.
+// next returns the key that ends next, at the latest at now.
 func (o *oracle) next(now time.Duration) (key uint16, e oracleEntry, ok bool) {
 	for k, x := range o.keys {
 		if x.due <= now && (!ok || x.due < e.due || x.due == e.due && k < key) {
@@ -73,8 +73,8 @@ func (o *oracle) next(now time.Duration) (key uint16, e oracleEntry, ok bool) {
 	return key, e, ok
 }
 
-// again is what the expiry function does with its key: some values are set once
-// more, as another, for this long.
+// again is the expiry function's effect on its key: some values are set once more, as another
+// value, with this ttl.
 func (o *oracle) again(value int) (next int, ttl time.Duration, ok bool) {
 	return value + 1<<20, o.tick * time.Duration(value%7) / 2, value%5 == 0 && value < 1<<20
 }
@@ -85,9 +85,9 @@ type modelExpiry struct {
 	at    time.Duration
 }
 
-// model decodes ops into calls of a table and of the oracle, three bytes each,
-// and compares every answer and every expiry, with its time. The first bytes are
-// the geometry: small, so that everything overflows.
+// model decodes ops into calls of a table and of the oracle, three bytes each, and compares
+// every result and every expiry, with its time. The first bytes are the geometry: small, so
+// that everything overflows.
 func model(t *testing.T, ops []byte) {
 	if len(ops) < 4 {
 		return
@@ -113,12 +113,12 @@ func model(t *testing.T, ops []byte) {
 		ended = append(ended, modelExpiry{key, value, time.Since(born)})
 		mu.Unlock()
 		if v, ttl, ok := o.again(value); ok {
-			_ = table.Set(key, v, ttl) // there is room: its own
+			_ = table.Set(key, v, ttl) // there is capacity: its own
 		}
 	}, options)
 	require.NoError(t, err)
 
-	// compare lets what is due happen and compares it with the oracle's.
+	// compare lets due keys expire and compares them with the oracle's.
 	compare := func() {
 		t.Helper()
 		synctest.Wait()
@@ -139,8 +139,7 @@ func model(t *testing.T, ops []byte) {
 		got := ended
 		ended = nil
 		mu.Unlock()
-		// In order of time; which of one instant is first, among several workers,
-		// is not said.
+		// In order of time; several workers may finish keys of one instant in any order.
 		order := func(a, b modelExpiry) int {
 			return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.value, b.value), cmp.Compare(a.key, b.key))
 		}
@@ -208,7 +207,7 @@ func model(t *testing.T, ops []byte) {
 			for k, e := range o.keys {
 				left[k] = e.value
 			}
-			// All of them; or set the key that comes first again, and stop.
+			// All keys; or set the first key again, and stop.
 			for k, value := range table.All() {
 				want, ok := left[k]
 				require.True(t, ok)
@@ -224,7 +223,7 @@ func model(t *testing.T, ops []byte) {
 				require.Empty(t, left)
 			}
 		case 11:
-			if arg%4 != 0 { // seldom, or nothing ever grows old
+			if arg%4 != 0 { // rarely, or no key grows old
 				break
 			}
 			before := o.keys
@@ -275,7 +274,7 @@ func model(t *testing.T, ops []byte) {
 		verify(t, table)
 	}
 
-	// Half of the rest expires, and the other half is handed back.
+	// Half of the remaining keys expire, and the other half is returned.
 	var dues []time.Duration
 	for _, e := range o.keys {
 		dues = append(dues, e.due)
@@ -318,7 +317,7 @@ func TestModel(t *testing.T) {
 }
 
 func FuzzTable(f *testing.F) {
-	f.Add([]byte{0, 2, 0, 0, 0, 1, 48, 4, 1, 32, 15, 0, 40})             // set, pulled in
+	f.Add([]byte{0, 2, 0, 0, 0, 1, 48, 4, 1, 32, 15, 0, 40})             // set, shortened
 	f.Add([]byte{1, 2, 1, 1, 0, 1, 48, 6, 1, 80, 15, 0, 60, 8, 1, 0})    // touched, removed
 	f.Add([]byte{0, 66, 0, 0, 0, 1, 48, 11, 1, 0, 0, 1, 40, 15, 0, 99})  // drained, set again
 	f.Add([]byte{0, 2, 0, 0, 12, 0, 200, 13, 1, 190, 10, 0, 0, 4, 0, 9}) // many, then few

@@ -2,15 +2,13 @@ package keyed
 
 import "github.com/seed-782fa212/limbo/timingwheel"
 
-// segment is a hash table with open addressing and linear probing, of some
-// hundred keys.
+// segment is a hash table with open addressing and linear probing, of some hundred keys.
 //
-// A slot's tag is 16 bits of its key's hash; 0 is a free slot. Tags lie side by
-// side, apart from the keys, so that probing reads one cache line and seldom a
-// key that is not the one looked for.
+// A slot's tag is 16 bits of its key's hash; 0 is a free slot. Tags are contiguous, apart from
+// the keys, so that probing reads one cache line and rarely a key other than the one wanted.
 //
-// Invariant: between a key's slot and its home, which its tag names, no slot is
-// free. At least one of eight slots is free, so a search ends.
+// Invariant: between a key's slot and its home, which its tag names, no slot is free. At least
+// one of eight slots is free, so a search ends.
 type segment[K comparable] struct {
 	tags  []uint16
 	slots []slot[K]
@@ -25,10 +23,10 @@ type slot[K comparable] struct {
 // minSlots is the size of the smallest segment.
 const minSlots = 8
 
-// capacity is how many keys a segment with so many slots may hold.
+// capacity is the maximum number of keys in a segment with that many slots.
 func capacity(slots int) int { return slots / 8 * 7 }
 
-// slotsFor is the size of the smallest segment that may hold so many keys.
+// slotsFor is the size of the smallest segment for that many keys.
 func slotsFor(keys int) int {
 	size := minSlots
 	for capacity(size) < keys {
@@ -37,17 +35,17 @@ func slotsFor(keys int) int {
 	return size
 }
 
-// tagOf is the tag of a key with this hash. Its lowest bit only keeps it from
-// being 0.
+// tagOf is the tag of a key with this hash. The lowest bit is set only so that the tag is not
+// 0.
 func tagOf(hash uint64) uint16 { return uint16(hash>>48) | 1 }
 
-// home is where the search for a key with this tag begins.
+// home is the slot at which the search for a key with this tag begins.
 func (s *segment[K]) home(tag uint16) int { return int(tag>>1) & (len(s.tags) - 1) }
 
 // next is the slot after slot i.
 func (s *segment[K]) next(i int) int { return (i + 1) & (len(s.tags) - 1) }
 
-// find returns the slot of key, -1 if there is none.
+// find returns the slot of key, or -1 if there is none.
 func (s *segment[K]) find(key K, tag uint16) int {
 	for i := s.home(tag); ; i = s.next(i) {
 		switch s.tags[i] {
@@ -61,7 +59,7 @@ func (s *segment[K]) find(key K, tag uint16) int {
 	}
 }
 
-// put puts in a key that is not there. There must be room.
+// put adds a key that is not in the segment. The segment must have capacity for it.
 func (s *segment[K]) put(tag uint16, v slot[K]) {
 	i := s.home(tag)
 	for s.tags[i] != 0 {
@@ -71,8 +69,7 @@ func (s *segment[K]) put(tag uint16, v slot[K]) {
 	s.used++
 }
 
-// remove empties slot i. Keys after it that it stood in the way of move up, so
-// that no search for them ends here.
+// remove empties slot i. It moves up later keys whose search would otherwise end here.
 func (s *segment[K]) remove(i int) {
 	last := len(s.tags) - 1
 	for j := s.next(i); s.tags[j] != 0; j = s.next(j) {
@@ -86,7 +83,7 @@ func (s *segment[K]) remove(i int) {
 	s.used--
 }
 
-// resize moves the keys into so many slots, a power of two.
+// resize moves the keys into size slots, a power of two.
 func (s *segment[K]) resize(size int) {
 	old := *s
 	*s = segment[K]{tags: make([]uint16, size), slots: make([]slot[K], size)}

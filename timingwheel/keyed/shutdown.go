@@ -7,18 +7,17 @@ import (
 	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
-// Close begins a shutdown and does not wait for its end; it may be called from
-// the expiry function. From now on keys that are not in the table are refused
-// with [timingwheel.ErrClosed], and those that are in it are dealt with by
-// policy: Discard drops them, HandBack returns them in order of their deadlines,
-// RunNow has them all expire now, and Await lets them live until they expire or
-// are removed; meanwhile they can be set again, reset and touched. When no key
-// is left and the expiry functions have returned, the table's goroutines end.
+// Close begins a shutdown and does not wait for its end; it may be called from the expiry
+// function. From now on keys that are not in the table are refused with
+// [timingwheel.ErrClosed], and policy decides about the keys in the table: Discard drops them,
+// HandBack returns them in order of their deadlines, RunNow makes them all expire now, and
+// Await keeps them until they expire or are removed; until then they can be set again, reset
+// and touched. When no key is left and the expiry functions have returned, the table's
+// goroutines end.
 //
-// It may be called again, with a stricter policy to end sooner what Await waits
-// for. What it returns is what HandBack took out, nil otherwise. An unknown
-// policy is an error, and changes nothing. O(keys), and O(n log n) under
-// HandBack and RunNow.
+// Close may be called again, for example with a stricter policy to end an Await sooner. It
+// returns the keys that HandBack removed, and nil otherwise. An unknown policy is an error, and
+// changes nothing. O(keys), and O(n log n) under HandBack and RunNow.
 func (t *Table[K, V]) Close(policy timingwheel.Policy) ([]timingwheel.Due[Entry[K, V]], error) {
 	if policy > timingwheel.Await {
 		return nil, fmt.Errorf("keyed: the policy is %v, must be Discard, HandBack, RunNow or Await", policy)
@@ -27,8 +26,8 @@ func (t *Table[K, V]) Close(policy timingwheel.Policy) ([]timingwheel.Due[Entry[
 	t.closed.Store(true) // before any key is ended: see absent
 	back, err := t.wheel.Close(policy)
 	if policy == timingwheel.Discard || policy == timingwheel.HandBack {
-		// All keys that there were have ended now, and none can come. (RunNow and
-		// Await leave that to expired.)
+		// All keys have ended now, and none can be added. (After RunNow and Await, expired
+		// removes them.)
 		for i := range t.parts {
 			p := &t.parts[i]
 			p.mu.Lock()
@@ -39,14 +38,14 @@ func (t *Table[K, V]) Close(policy timingwheel.Policy) ([]timingwheel.Due[Entry[
 	return back, err
 }
 
-// Shutdown is [Table.Close] that waits: until no key is left, the running expiry
-// functions have returned, and the table's goroutines have ended. So it must not
-// be called from the expiry function, for which it would wait until ctx is done.
+// Shutdown is [Table.Close] that waits until no key is left, the running expiry functions have
+// returned, and the table's goroutines have ended. So it must not be called from the expiry
+// function: it would wait until ctx is done.
 //
-// When ctx is done first, Shutdown returns its error. Nothing is lost by that:
-// the shutdown goes on by its policy, and another call waits for it again, or
-// ends it sooner by a stricter policy. What HandBack took out is returned beside
-// an error too. A nil ctx panics, and changes nothing.
+// When ctx is done first, Shutdown returns its error. Nothing is lost: the shutdown continues
+// with its policy, and another call waits for it again, or ends it sooner with a stricter
+// policy. With an error, Shutdown still returns the keys that HandBack removed. A nil ctx
+// panics, and changes nothing.
 func (t *Table[K, V]) Shutdown(ctx context.Context, policy timingwheel.Policy) ([]timingwheel.Due[Entry[K, V]], error) {
 	if ctx == nil {
 		panic("keyed: the context is nil")

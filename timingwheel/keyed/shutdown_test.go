@@ -16,7 +16,7 @@ import (
 
 type due = timingwheel.Due[Entry[string, int]]
 
-// back is what HandBack returns for a key with a deadline so long after New.
+// back returns the entry that HandBack returns for a key with that deadline after New.
 func (f *fixture) back(key string, value int, deadline time.Duration) due {
 	return due{Value: Entry[string, int]{key, value}, Deadline: f.born.Add(deadline)}
 }
@@ -80,7 +80,7 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// Discard and HandBack drop the memory of the keys at once (T18).
+// Discard and HandBack release the memory of the keys at once (T18).
 func TestCloseDropsKeys(t *testing.T) {
 	for _, policy := range []timingwheel.Policy{timingwheel.Discard, timingwheel.HandBack} {
 		f := start(t, timingwheel.Options{})
@@ -93,8 +93,7 @@ func TestCloseDropsKeys(t *testing.T) {
 	}
 }
 
-// A nil context panics, and an unknown policy is an error, before anything is
-// changed.
+// A nil context panics, and an unknown policy is an error, before any change.
 func TestShutdownBadArguments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, timingwheel.Options{})
@@ -111,8 +110,8 @@ func TestShutdownBadArguments(t *testing.T) {
 	})
 }
 
-// While a shutdown waits, new keys are refused, and those in the table work as
-// ever. It is seen through though its context has ended (T13).
+// While a shutdown waits, new keys are refused, and those in the table work as before. It
+// completes although its context has ended (T13).
 func TestShutdownAwait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, timingwheel.Options{Shards: 2})
@@ -143,7 +142,7 @@ func TestShutdownAwait(t *testing.T) {
 	})
 }
 
-// A second shutdown ends sooner what the first one waits for.
+// A second shutdown with a stricter policy ends the first one sooner.
 func TestShutdownStricter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, timingwheel.Options{})
@@ -161,8 +160,8 @@ func TestShutdownStricter(t *testing.T) {
 	})
 }
 
-// What HandBack took out is returned though the context is done, while an
-// expiry function still runs.
+// Shutdown returns the keys that HandBack removed even if the context ends while an expiry
+// function still runs.
 func TestShutdownHandsBackBesideAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hold := make(chan struct{})
@@ -182,7 +181,7 @@ func TestShutdownHandsBackBesideAnError(t *testing.T) {
 	})
 }
 
-// Close is called from the expiry function, by several at once.
+// Several expiry functions call Close at once.
 func TestCloseFromExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		got := make(chan due, 20)
@@ -205,8 +204,8 @@ func TestCloseFromExpiry(t *testing.T) {
 	})
 }
 
-// A shutdown against those who set keys: none is both refused and in the table,
-// and a key that the shutdown has ended is never said to be merely absent.
+// A shutdown races goroutines that set keys: no key is both refused and in the table, and a key
+// that the shutdown has ended is never reported as merely absent.
 func TestCloseHammer(t *testing.T) {
 	rounds := 300
 	if testing.Short() {

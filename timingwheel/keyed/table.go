@@ -16,18 +16,17 @@ import (
 // ErrAbsent is returned by Reset and Touch for a key that is not in the table.
 var ErrAbsent = errors.New("keyed: no such key")
 
-// Table is a set of keys, each with a value and a deadline. When a key's time is
-// up it leaves the table, and is passed to the table's expiry function with its
-// value. Make one with [New]: the zero Table is not usable, and its methods
-// panic. A table runs goroutines until [Table.Shutdown] or [Table.Close]; one
-// that is forgotten without either keeps them, and its memory, for good.
+// Table is a set of keys, each with a value and a deadline. When a key expires it leaves the
+// table, and is passed to the table's expiry function with its value. Make one with [New]: the
+// zero Table is not usable, and its methods panic. A table runs goroutines until
+// [Table.Shutdown] or [Table.Close]; without either, its goroutines and memory are never
+// released.
 //
-// All methods are safe for use from any goroutine, the expiry function and the
-// functions given to All and Drain included, except that Shutdown must not be
-// called from the expiry function. None blocks but Shutdown. What is said of a
-// key's time holds as it does for a timer of [timingwheel.Wheel]: a key never
-// expires early, by the monotonic clock, and at most one tick late, plus what
-// the machine takes to wake a goroutine and to find a free worker.
+// All methods are safe for use from any goroutine, including the expiry function and the
+// functions given to All and Drain, except that Shutdown must not be called from the expiry
+// function. Only Shutdown blocks. Keys have the timing of a [timingwheel.Wheel]'s timers: a key
+// never expires early, by the monotonic clock, and at most one tick late, plus the time to wake
+// a goroutine and to find a free worker.
 type Table[K comparable, V any] struct {
 	wheel  *timingwheel.Wheel[Entry[K, V]]
 	expire func(K, V)
@@ -42,31 +41,29 @@ type Entry[K comparable, V any] struct {
 	Value V
 }
 
-// part holds the keys that hash to it. Lock order: a part, then a shard of the
-// wheel. Nobody holds two parts.
+// part holds the keys that hash to it. Lock order: a part, then a shard of the wheel. No
+// goroutine holds two parts.
 //
-// Invariant: while mu is not held, each key whose timer is pending in the wheel
-// is in keys, with that timer's handle. A key in keys whose handle is stale has
-// left the table: a worker has taken its timer and has yet to come to expired,
-// which removes the key here, or a shutdown has ended it. So a handle that is
-// read under mu may be used without it. Handles are never used again, and
-// replacing a value keeps the handle: if the wheel finds it stale, then there
-// was a moment since when the key was not in the table, and the answer is that of
-// this moment.
+// Invariant: while mu is not held, each key whose timer is pending in the wheel is in keys,
+// with that timer's handle. A key in keys whose handle is stale has left the table: a worker
+// has taken its timer and has yet to call expired, which removes the key here, or a shutdown
+// has ended it. So a handle that is read under mu may be used without it. Handles are never
+// reused, and replacing a value keeps the handle: if the wheel finds it stale, the key was not
+// in the table at some moment since the read, and the answer is that of this moment.
 type part[K comparable] struct {
 	mu   sync.Mutex
 	keys index[K] // guarded by mu
 	_    [64]byte // keeps the next part's lock off this one's cache line
 }
 
-// New makes a table that calls expire, on one of its workers, with each key
-// whose time is up, and its value. The key has left the table by then: expire
-// may set it again. The workers call it concurrently.
+// New makes a table that calls expire, on one of its workers, with each expired key and its
+// value. The key has left the table by then, so expire may set it again. The workers call
+// expire concurrently.
 //
-// The options are the wheel's: [timingwheel.Options] has their defaults.
-// MaxPending bounds the keys; Shards, of which a table has four times as many
-// parts with a lock each, the cores that can work on it at once. A nil expire or
-// an option out of range is an error that names it.
+// The options are the wheel's: [timingwheel.Options] has their defaults. MaxPending bounds the
+// keys. Shards bounds the cores that can use the table at once; a table has four times as many
+// parts, each with its own lock. A nil expire or an option out of range is an error that names
+// it.
 func New[K comparable, V any](expire func(K, V), o timingwheel.Options) (*Table[K, V], error) {
 	if expire == nil {
 		return nil, errors.New("keyed: the expiry function is nil")
@@ -84,17 +81,15 @@ func New[K comparable, V any](expire func(K, V), o timingwheel.Options) (*Table[
 	return t, nil
 }
 
-// Set puts key into the table with value, for ttl from now. A key that is in
-// the table already gets the new value and the new deadline, sooner or later
-// than the old one; it is not passed to the expiry function for that. With a ttl
-// of zero or less the key expires at once, still on a worker; past the end of
-// time, 292 years after New, it is held until then.
+// Set adds key with value to the table, for ttl from now. A key that is already in the table
+// gets the new value and the new deadline, sooner or later than the old one, and is not passed
+// to the expiry function. With a ttl of zero or less the key expires at once, still on a
+// worker; a deadline beyond the end of time, 292 years after New, is reduced to that.
 //
-// The errors are [timingwheel.ErrClosed] for a key that is not in the table once
-// a shutdown has begun, [timingwheel.ErrFull] for one beyond
-// [timingwheel.Options.MaxPending], and another for a key that is not equal to
-// itself, as a NaN is not: no table could find it again. An error changes
-// nothing. Constant time; it allocates only while the table grows.
+// Set returns [timingwheel.ErrClosed] for a key that is not in the table once a shutdown has
+// begun, [timingwheel.ErrFull] for one beyond [timingwheel.Options.MaxPending], and another
+// error for a key that is not equal to itself, such as a NaN: no table could find it again. An
+// error changes nothing. Constant time; it allocates only while the table grows.
 func (t *Table[K, V]) Set(key K, value V, ttl time.Duration) error {
 	s, err := t.lock(key)
 	if err != nil {
@@ -108,9 +103,9 @@ func (t *Table[K, V]) Set(key K, value V, ttl time.Duration) error {
 	return s.keep(t.wheel.Schedule(e, ttl))
 }
 
-// SetAt is Set for a point in time. A deadline with a monotonic reading, as
-// time.Now().Add gives, is exact by that clock; one without is turned into a
-// ttl here, once, by the wall clock. What is past expires at once.
+// SetAt is Set for a point in time. A deadline with a monotonic reading, such as time.Now().Add
+// returns, is exact by that clock; one without is converted to a ttl once, here, by the wall
+// clock. A deadline in the past expires the key at once.
 func (t *Table[K, V]) SetAt(key K, value V, deadline time.Time) error {
 	s, err := t.lock(key)
 	if err != nil {
@@ -124,10 +119,10 @@ func (t *Table[K, V]) SetAt(key K, value V, deadline time.Time) error {
 	return s.keep(t.wheel.ScheduleAt(e, deadline))
 }
 
-// SetIfAbsent is Set for a key that is not in the table. For one that is, it
-// changes neither value nor deadline. It returns the value that the key has now,
-// and whether that is the given one; the zero value and false beside an error.
-// Of any number of goroutines that call it at once, one stores its value.
+// SetIfAbsent is Set for a key that is not in the table. For a key in the table, it changes
+// neither value nor deadline. It returns the key's present value, and whether that is the given
+// one; with an error, the zero value and false. If several goroutines call it at once, one
+// stores its value.
 func (t *Table[K, V]) SetIfAbsent(key K, value V, ttl time.Duration) (actual V, stored bool, err error) {
 	s, err := t.lock(key)
 	if err != nil {
@@ -145,11 +140,10 @@ func (t *Table[K, V]) SetIfAbsent(key K, value V, ttl time.Duration) (actual V, 
 	return value, true, nil
 }
 
-// Reset gives key a new deadline, ttl from now, sooner or later than the one it
-// has; with a ttl of zero or less it expires at once, on a worker. The error is
-// [ErrAbsent] for a key that is not in the table, and nothing is set then; or
-// [timingwheel.ErrClosed], once a shutdown has begun. Keys that a shutdown with
-// Await waits for are in the table still. Constant time.
+// Reset gives key a new deadline, ttl from now, sooner or later than the present one; with a
+// ttl of zero or less the key expires at once, on a worker. For a key that is not in the table,
+// Reset sets nothing and returns [ErrAbsent], or [timingwheel.ErrClosed] once a shutdown has
+// begun. Keys that a shutdown with Await waits for are still in the table. Constant time.
 func (t *Table[K, V]) Reset(key K, ttl time.Duration) error {
 	timer, ok := t.timer(key)
 	if ok && t.wheel.Reset(timer, ttl) {
@@ -158,10 +152,10 @@ func (t *Table[K, V]) Reset(key K, ttl time.Duration) error {
 	return t.absent()
 }
 
-// Touch moves key's deadline out to ttl from now, and leaves one that is later
-// already as it is: so a ttl of zero or less changes nothing. This is the
-// cheapest way to keep a key alive, because its timer is moved only when its old
-// deadline comes up. The errors are those of [Table.Reset]. Constant time.
+// Touch extends key's deadline to ttl from now, and does not change a later deadline: so a ttl
+// of zero or less changes nothing. This is the cheapest way to keep a key alive, because its
+// timer is moved only when its old deadline arrives. The errors are those of [Table.Reset].
+// Constant time.
 func (t *Table[K, V]) Touch(key K, ttl time.Duration) error {
 	timer, ok := t.timer(key)
 	if ok && t.wheel.Touch(timer, ttl) {
@@ -170,10 +164,9 @@ func (t *Table[K, V]) Touch(key K, ttl time.Duration) error {
 	return t.absent()
 }
 
-// Remove takes key out of the table and returns its value. It reports whether
-// key was in the table, which is to say: whether the expiry function will never
-// be called for that value. Constant time; it does not wait for a running
-// expiry function.
+// Remove removes key from the table and returns its value. It reports whether key was in the
+// table; if so, the expiry function will never be called for that value. Constant time; it does
+// not wait for a running expiry function.
 func (t *Table[K, V]) Remove(key K) (value V, ok bool) {
 	hash := t.hash(key)
 	p := t.part(hash)
@@ -188,7 +181,7 @@ func (t *Table[K, V]) Remove(key K) (value V, ok bool) {
 	return e.Value, ok
 }
 
-// Get returns key's value, and whether key is in the table. Its deadline stays:
+// Get returns key's value, and whether key is in the table. It does not change the deadline:
 // see [Table.Touch]. Constant time.
 func (t *Table[K, V]) Get(key K) (value V, ok bool) {
 	timer, ok := t.timer(key)
@@ -199,9 +192,9 @@ func (t *Table[K, V]) Get(key K) (value V, ok bool) {
 	return e.Value, ok
 }
 
-// Deadline returns the time from which key may expire, rounded up to the tick,
-// with a monotonic reading; and whether key is in the table. Of a key that was
-// set to expire at once, that is the tick in which it was. Constant time.
+// Deadline returns the time from which key may expire, rounded up to the tick, with a monotonic
+// reading, and whether key is in the table. For a key that was set to expire at once, it is the
+// start of the tick in which that happened. Constant time.
 func (t *Table[K, V]) Deadline(key K) (deadline time.Time, ok bool) {
 	timer, ok := t.timer(key)
 	if !ok {
@@ -210,19 +203,18 @@ func (t *Table[K, V]) Deadline(key K) (deadline time.Time, ok bool) {
 	return t.wheel.Deadline(timer)
 }
 
-// Len returns the number of keys in the table, exactly as of one moment. It
-// locks the wheel's shards, all at once, for as long as it takes to add them up.
+// Len returns the number of keys in the table, exact for one moment. It locks all the wheel's
+// shards at once while it adds them up.
 func (t *Table[K, V]) Len() int {
 	t.mustBeMade()
 	return t.wheel.Len()
 }
 
-// Stats returns the figures of the table's wheel, of which each key is a timer:
-// Pending is [Table.Len], Ready are the keys that are due and wait for a worker.
-// Scheduled counts a key when it comes, not when it is set again; Stopped, those
-// that Remove and Drain have taken out. To Bytes are added the tables in which
-// keys are found, one part after the other; not in it is what keys and values
-// point to. O(parts + shards).
+// Stats returns the statistics of the table's wheel, in which each key is a timer: Pending is
+// [Table.Len], and Ready counts the keys that are due and wait for a worker. Scheduled counts a
+// key when it is added, not when it is set again; Stopped counts the keys that Remove and Drain
+// have removed. Bytes includes the index, read one part after the other, but not memory that
+// keys and values point to. O(parts + shards).
 func (t *Table[K, V]) Stats() timingwheel.Stats {
 	t.mustBeMade()
 	st := t.wheel.Stats()
@@ -235,14 +227,14 @@ func (t *Table[K, V]) Stats() timingwheel.Stats {
 	return st
 }
 
-// Levels returns where the keys' timers stand; see [timingwheel.Wheel.Levels].
+// Levels returns the number of keys' timers in each slot; see [timingwheel.Wheel.Levels].
 func (t *Table[K, V]) Levels() []timingwheel.Level {
 	t.mustBeMade()
 	return t.wheel.Levels()
 }
 
-// expired is the wheel's expiry function. The timer has left the wheel; what is
-// left is the key in its part, if it is that timer's still and not set again.
+// expired is the wheel's expiry function. The timer has left the wheel; the key in its part
+// remains to be removed, unless it was set again and has another timer.
 func (t *Table[K, V]) expired(e Entry[K, V]) {
 	hash := t.hash(e.Key)
 	p := t.part(hash)
@@ -256,8 +248,8 @@ func (t *Table[K, V]) expired(e Entry[K, V]) {
 	t.expire(e.Key, e.Value)
 }
 
-// partsFor is the number of parts: four for each shard of the wheel, of which
-// there are two for each processor unless the options say otherwise.
+// partsFor is the number of parts: four for each shard of the wheel, which has two for each
+// processor unless the options say otherwise.
 func partsFor(shards, procs int) int {
 	if shards == 0 {
 		shards = 2 * procs
@@ -293,8 +285,8 @@ func (t *Table[K, V]) timer(key K) (timer timingwheel.Timer, ok bool) {
 	return timer, false
 }
 
-// absent is the error for a key that is not in the table. A key that a shutdown
-// has ended is not reported as ErrAbsent, for closed is set before.
+// absent is the error for a key that is not in the table. A key that a shutdown has ended is
+// not reported as ErrAbsent, because closed is set before.
 func (t *Table[K, V]) absent() error {
 	if t.closed.Load() {
 		return timingwheel.ErrClosed
@@ -321,7 +313,7 @@ func (t *Table[K, V]) lock(key K) (lockedKey[K], error) {
 	return lockedKey[K]{p, key, hash, p.keys.find(key, hash)}, nil
 }
 
-// keep keeps the handle of the key's new timer, if there is one.
+// keep stores the handle of the key's new timer, if there is one.
 func (s *lockedKey[K]) keep(timer timingwheel.Timer, err error) error {
 	switch {
 	case err != nil:

@@ -51,7 +51,7 @@ func TestExpires(t *testing.T) {
 	})
 }
 
-// What is due at once still runs on a worker, never in the caller (T7).
+// A key that is due at once still expires on a worker, never in the caller (T7).
 func TestDueAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var table *Table[int, string]
@@ -86,15 +86,14 @@ func TestDueAtOnce(t *testing.T) {
 	})
 }
 
-// goroutine is the name of the calling goroutine.
+// goroutine returns the name of the calling goroutine.
 func goroutine() string {
 	var buf [64]byte
 	line := buf[:runtime.Stack(buf[:], false)]
 	return string(line[:slices.Index(line, '[')])
 }
 
-// A key that is set again has the new value and the new deadline, and ends once
-// (T3).
+// A key that is set again has the new value and the new deadline, and ends once (T3).
 func TestSetAgain(t *testing.T) {
 	for _, ttl := range []time.Duration{-1, 0, 1, milli, 4 * milli, 7 * milli, 8 * milli, 9 * milli, 20 * milli, 5 * time.Second} {
 		for _, at := range []bool{false, true} {
@@ -144,8 +143,8 @@ func TestSetIfAbsent(t *testing.T) {
 	})
 }
 
-// A key that is due, but waits for a worker, is in the table still: Touch, Reset,
-// Set and Remove find it.
+// A key that is due but waits for a worker is still in the table: Touch, Reset, Set and Remove
+// find it.
 func TestDueButWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hold := make(chan struct{})
@@ -184,15 +183,14 @@ func TestRemove(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, 2, value, "the value that was set last is returned")
 		f.lacks("k")
-		f.set("k", 3, 7*milli) // and the key is good again
+		f.set("k", 3, 7*milli) // and the key is valid again
 		require.Equal(t, []expiry{{"k", 3, 7 * milli}}, f.pass(time.Hour))
 		f.lacks("k")
 	})
 }
 
-// White box: a worker has taken the timer, and has not yet come to the table. By
-// no method is the key in the table then; and if it is set again, the expiry that
-// comes late leaves the new one alone (timers 9).
+// White box: a worker has taken the timer, and has not yet updated the table. No method then
+// finds the key; and if it is set again, the late expiry leaves the new one alone (timers 9).
 func TestBetweenTakenAndExpired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, timingwheel.Options{MaxPending: 1})
@@ -207,7 +205,7 @@ func TestBetweenTakenAndExpired(t *testing.T) {
 		require.Zero(t, f.Len())
 		require.Empty(t, f.contents())
 		require.Zero(t, f.Drain(func(string, int) { t.Error("drained") }))
-		f.lacks("k") // Remove comes last there, and removes what was left of it
+		f.lacks("k") // Remove comes last there, and removes the rest of it
 		f.Table.expired(Entry[string, int]{"k", 1})
 		require.Len(t, f.expired(), 1)
 
@@ -231,7 +229,7 @@ func TestBetweenTakenAndExpired(t *testing.T) {
 			require.Equal(t, []expiry{{"k", 2, now + 20*milli}}, f.pass(time.Hour))
 		}
 
-		// Both of a key's timers are taken, and the second worker is faster.
+		// Both timers of a key are taken, and the second worker is faster.
 		taken()
 		taken()
 		f.Table.expired(Entry[string, int]{"k", 2})
@@ -241,8 +239,8 @@ func TestBetweenTakenAndExpired(t *testing.T) {
 	})
 }
 
-// The expiry function finds its key gone, and what it does with it holds (timers
-// 9: a job that sets its own key again loses it).
+// The expiry function finds its key removed, and its own changes to that key stay (timers 9: a
+// job that sets its own key again loses it).
 func TestWithinExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, timingwheel.Options{MaxPending: 1}, func(f *fixture, key string, value int) {
@@ -250,7 +248,7 @@ func TestWithinExpiry(t *testing.T) {
 			require.Zero(f.t, f.Len())
 			require.Zero(f.t, f.Drain(func(string, int) {}))
 			if value < 5 {
-				require.NoError(f.t, f.Set(key, value+1, 10*milli)) // its place under MaxPending is free
+				require.NoError(f.t, f.Set(key, value+1, 10*milli)) // its slot under MaxPending is free
 				f.holds(key, value+1)
 			}
 		})
@@ -263,7 +261,7 @@ func TestWithinExpiry(t *testing.T) {
 	})
 }
 
-// T10: a panic or a Goexit in the expiry function takes nothing with it.
+// T10: a panic or a Goexit in the expiry function affects nothing else.
 func TestExpiryPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var panics []any
@@ -286,7 +284,7 @@ func TestExpiryPanics(t *testing.T) {
 	})
 }
 
-// A key that no table could find again is refused, before anything is locked.
+// A key that no table could find again is refused, before any lock.
 func TestStrangeKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type pair struct {
@@ -313,7 +311,7 @@ func TestStrangeKeys(t *testing.T) {
 		require.Zero(t, table.Len())
 		require.Zero(t, table.Stats().Scheduled)
 
-		// Keys that are equal are one key, whatever their bits.
+		// Equal keys are one key, whatever their bits.
 		require.NoError(t, table.Set(0.0, 1, time.Hour))
 		require.NoError(t, table.Set(math.Copysign(0, -1), 2, time.Hour))
 		require.NoError(t, table.Set(nil, 3, time.Hour))
@@ -322,7 +320,7 @@ func TestStrangeKeys(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, 2, value)
 
-		// A key of a type that cannot be one panics as it would in a map.
+		// A key of an unhashable type panics as it would in a map.
 		for range 64 {
 			require.Panics(t, func() { _ = table.Set([]int{1}, 4, time.Hour) })
 			require.Panics(t, func() { table.Get([]int{1}) })
