@@ -8,10 +8,9 @@ import (
 	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
-// Job is a function that a scheduler calls by a schedule, at a time of day, or
-// until it succeeds. Runs of one job never overlap. All methods are safe for use
-// from any goroutine, the job's own function, schedule and hook included; none
-// blocks. The zero Job is one that has ended.
+// Job is a function that a scheduler calls on a schedule, at a time of day, or until it
+// succeeds. Runs of one job never overlap. All methods are safe for use from any goroutine,
+// including the job's own function, schedule and hook; none blocks. The zero Job has ended.
 type Job struct {
 	scheduler *Scheduler
 	f         func()
@@ -25,7 +24,7 @@ type Job struct {
 	// Guarded by jobs.mu.
 
 	prev, next *Job              // in the list
-	place      timingwheel.Timer // on the wheel of the calls, if it has a bound
+	place      timingwheel.Timer // on the calls' wheel, if there is a bound
 
 	// mu is never held while the job's function, schedule or hook runs. Lock
 	// order: mu, then jobs.mu or wallClock.mu.
@@ -34,11 +33,10 @@ type Job struct {
 	// Guarded by mu.
 
 	state jobState
-	// planning is set while a goroutine works out the next run, for which it may
-	// have to call the schedule, without the lock. Another goroutine that comes
-	// with a reason to plan leaves the reason in pending, and the first one deals
-	// with it when the schedule has returned. So a schedule is called by one
-	// goroutine at a time, and none waits for another.
+	// planning is set while a goroutine calculates the next run, for which it may have to call
+	// the schedule without the lock. Another goroutine with a reason to plan adds the reason to
+	// pending, and the first one handles it when the schedule has returned. So one goroutine at
+	// a time calls a schedule, and none waits for another.
 	planning   bool
 	pending    reasons
 	unreported bool // onEnd has not been called yet
@@ -46,39 +44,39 @@ type Job struct {
 	timer     timingwheel.Timer // of the next run, while waiting
 	due       time.Time         // the planned time of the next run, or of the one in progress
 	at        time.Time         // due and its jitter
-	fires     time.Time         // at by the monotonic clock, as of when the timer was set; if wall
+	fires     time.Time         // at by the monotonic clock when the timer was set; if wall
 	last      time.Time         // the planned time of the run before; zero: none yet
-	plannedAt time.Time         // what the job's clock showed when due was worked out
-	began     time.Time         // what it showed when the last run began
+	plannedAt time.Time         // the job's clock when due was calculated
+	began     time.Time         // the job's clock when the last run began
 	err       error
 }
 
 type jobState uint8
 
 const (
-	// jobEnded is for good, once the job was admitted. The zero Job is in it.
+	// jobEnded is final, once the job was admitted. The zero Job is in this state.
 	jobEnded jobState = iota
-	// jobWaiting: the timer is on the wheel, or a worker has just taken it and is
-	// about to call run. To jobRunning by run, to jobEnded.
+	// jobWaiting: the timer is on the wheel, or a worker has just taken it and is about to call
+	// run. Leads to jobRunning by run, or to jobEnded.
 	jobWaiting
-	// jobRunning: the function is being called, or the next run is not planned
-	// yet. To jobWaiting by plan, to jobEnded.
+	// jobRunning: the function is being called, or the next run is not planned yet. Leads to
+	// jobWaiting by plan, or to jobEnded.
 	jobRunning
 )
 
-// reasons is why a job is to be planned: a set.
+// reasons is the set of reasons to plan a job.
 type reasons uint8
 
 const (
 	runEnded     reasons = 1 << iota // the next run has no time yet
-	clockStepped                     // the time it has may be wrong
+	clockStepped                     // its time may be wrong
 )
 
-// start begins a job; a refusal is returned, and nothing is left of the job.
+// start begins a job. If it returns an error, no trace of the job remains.
 func (s *Scheduler) start(j *Job) (*Job, error) {
 	s.mustBeMade()
 	j.scheduler = s
-	j.planning = true // who finds it on the list by now leaves it alone
+	j.planning = true // goroutines that find it on the list leave it alone
 	if j.wall {
 		s.clock.watch()
 	}
@@ -113,7 +111,7 @@ func (s *Scheduler) start(j *Job) (*Job, error) {
 	admitted = true
 	j.planning = false
 	j.mu.Unlock()
-	j.plan(0) // if the clock was set meanwhile
+	j.plan(0) // if the clock was set in between
 	return j, nil
 }
 
@@ -137,8 +135,8 @@ func (j *Job) armLocked() (err error) {
 	return nil
 }
 
-// delayLocked returns how long it is until the next run, for a job that goes by
-// the wall clock, and notes when that is by the monotonic clock.
+// delayLocked returns the time until the next run of a job that follows the wall clock, and
+// notes when that is by the monotonic clock.
 func (j *Job) delayLocked() time.Duration {
 	now := time.Now()
 	delay := j.at.Sub(j.scheduler.clock.reading(now))
@@ -146,7 +144,6 @@ func (j *Job) delayLocked() time.Duration {
 	return delay
 }
 
-// setLocked sets the time of the next run.
 func (j *Job) setLocked(due time.Time, jitter time.Duration, now time.Time) {
 	j.due, j.at, j.plannedAt = due, due.Add(jitter), now
 }
@@ -158,7 +155,7 @@ func (j *Job) drawJitter() time.Duration {
 	return rand.N(j.jitter)
 }
 
-// now is the time by the clock that the job goes by.
+// now returns the time by the clock that the job follows.
 func (j *Job) now() time.Time {
 	now := time.Now()
 	if j.wall {
@@ -172,7 +169,7 @@ func (j *Job) run() {
 	if !j.begin() {
 		return
 	}
-	defer j.plan(runEnded) // also if f panics: the next run is another matter
+	defer j.plan(runEnded) // also if f panics: the next run is independent
 	j.f()
 }
 
@@ -190,8 +187,8 @@ func (j *Job) begin() bool {
 			j.mu.Unlock()
 			return false
 		}
-		// In a shutdown there is nothing to wait for: RunNow has it run now, and
-		// by any policy this is its last run.
+		// In a shutdown the job cannot wait: RunNow runs it now, and by any policy this is its
+		// last run.
 		if !identical(err, ErrClosed) {
 			j.endLocked(endedByItself, err)
 			j.unlockAndReport()
@@ -204,10 +201,10 @@ func (j *Job) begin() bool {
 	return true
 }
 
-// Stop ends the job: its function is not called again. A run in progress is not
-// interrupted, nor waited for. Stop reports whether this call ended the job: true
-// also during a run, the last one included, and false for a job whose schedule
-// had come to its end. Constant time.
+// Stop ends the job: its function is not called again. Stop neither interrupts nor waits for a
+// run in progress. It reports whether this call ended the job: true also during a run,
+// including the last one, and false for a job that had already ended, for example with its
+// schedule. Constant time.
 func (j *Job) Stop() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -219,8 +216,8 @@ func (j *Job) Stop() bool {
 	return true
 }
 
-// Next returns the time for which the next run is planned, without jitter; the
-// zero time if none is: the job has ended, or is running.
+// Next returns the planned time of the next run, without jitter, or the zero time if there is
+// none: the job has ended, or is running.
 func (j *Job) Next() time.Time {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -230,10 +227,10 @@ func (j *Job) Next() time.Time {
 	return j.due
 }
 
-// Err returns why the job has ended: nil if it has not, was stopped, or came to
-// the end of its schedule, or after the run of At, and after a Retry that
-// succeeded; otherwise an error that matches [ErrClosed], [ErrGaveUp],
-// [ErrPanicked], or describes what the schedule did wrong.
+// Err returns why the job has ended. It is nil if the job has not ended, was stopped, or came
+// to the end of its schedule, after the run of At, and after a Retry that succeeded. Otherwise
+// the error matches [ErrClosed], [ErrGaveUp] or [ErrPanicked], or describes the schedule's
+// mistake.
 func (j *Job) Err() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -250,13 +247,13 @@ const (
 	endedByHandBack
 )
 
-// endLocked ends the job, for good, and gives its place back. The caller unlocks
-// by unlockAndReport, unless it reports the end itself.
+// endLocked ends the job, for good, and frees its slot. The caller unlocks by unlockAndReport,
+// unless it reports the end itself.
 func (j *Job) endLocked(how ending, err error) {
 	if r, ok := j.planner.(*retry); ok && identical(err, ErrClosed) && r.err != nil {
 		err = &closedError{r.err}
 	}
-	j.wheel.Stop(j.timer) // of no effect while it runs
+	j.wheel.Stop(j.timer) // no effect while the job runs
 	j.scheduler.jobs.leave(j, how)
 	j.unwatch()
 	j.state, j.err, j.unreported = jobEnded, err, true

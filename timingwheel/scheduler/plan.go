@@ -7,23 +7,22 @@ import (
 	"time"
 )
 
-// planner works out when a job runs. Its methods are called by one goroutine at
-// a time, without a lock: they may call the user's schedule. They return errNoRun
-// if there is no further run, and another error if the job cannot go on.
+// planner calculates when a job runs. One goroutine at a time calls its methods, without a
+// lock: they may call the user's schedule. They return errNoRun if there is no further run, and
+// another error if the job cannot continue.
 type planner interface {
 	// first returns the planned time of the first run.
 	first(now time.Time) (time.Time, error)
-	// after returns that of the run after the one that has ended, which had been
-	// planned for last, and began then. The run will be at what is returned and
-	// jitter later.
+	// after returns the planned time of the run after the one that has ended, which had been
+	// planned for last, and began at began. The run takes place jitter after the returned time.
 	after(last, began, now time.Time, jitter time.Duration) (time.Time, error)
 }
 
 var errNoRun = errors.New("no further run")
 
-// identical reports whether err is that error of this package's. It is not
-// errors.Is, which calls methods of the user's errors: they may panic, ask the job
-// whose lock is held, or match anything.
+// identical reports whether err is this package's error own. It does not use errors.Is, which
+// calls methods of the user's errors: they may panic, query the job whose lock is held, or
+// match anything.
 func identical(err, own error) bool {
 	return err == own //nolint:errorlint // see above
 }
@@ -53,11 +52,11 @@ type recurring struct {
 
 func (p *recurring) first(now time.Time) (time.Time, error) { return p.next(now) }
 
-// after goes on from the planned time of the last run, whenever that was made:
-// so a schedule that counts from what it is given does not drift.
+// after continues from the planned time of the last run, whenever that was made: so a schedule
+// that counts from its argument does not drift.
 func (p *recurring) after(last, began, now time.Time, jitter time.Duration) (time.Time, error) {
 	if last.Sub(now) >= checkEvery {
-		last = now // the wall clock was set back during the run: it is that time again
+		last = now // the wall clock was set back during the run: that time repeats
 	}
 	if began.Sub(now) >= checkEvery {
 		began = now
@@ -66,7 +65,7 @@ func (p *recurring) after(last, began, now time.Time, jitter time.Duration) (tim
 	if err != nil {
 		return due, err
 	}
-	// What is not after this is not made up, or was made up by the last run.
+	// Runs planned up to this time are not made up, or the last run has made them up.
 	switch at := due.Add(jitter); {
 	case p.missed == Skip && !at.After(now):
 		return p.next(now)
@@ -76,18 +75,17 @@ func (p *recurring) after(last, began, now time.Time, jitter time.Duration) (tim
 	return due, nil
 }
 
-// afterStep reports whether the time of the next run may have changed, now that
-// the wall clock was set. It is then the schedule's next after from. A run is late
-// that was due by now without that.
+// afterStep reports whether the time of the next run may have changed because the wall clock
+// was set. If so, it is the schedule's next after from. late reports that the run was already
+// due without the change.
 func (p *recurring) afterStep(last, began, plannedAt, at, now time.Time, late bool) (from time.Time, changed bool) {
 	switch {
 	case !at.After(now): // its time has passed
 		return now, p.missed == Skip && !late && now.Sub(at) >= checkEvery
 	case now.Before(plannedAt):
-		// Set back to before the time that the plan was made for: there may be a
-		// run before the one planned. But a correction by a moment, to before the
-		// time of the last run, must not make that run happen twice; by Coalesce,
-		// nor those that it stood for.
+		// Set back to before the time that the plan was made for: there may be a run before the
+		// planned one. But a correction by a moment, to before the time of the last run, must
+		// not repeat that run; nor, with Coalesce, the runs that it stood for.
 		if p.missed == Coalesce && began.After(last) {
 			last = began
 		}
@@ -109,13 +107,13 @@ func (p *recurring) next(t time.Time) (time.Time, error) {
 		return next, fmt.Errorf("scheduler: the schedule's Next(%v) is %v, must be after that, or the zero time", t, next)
 	}
 	if p.wall {
-		next = stripMonotonic(next) // or the wheel would not go by the wall clock
+		next = stripMonotonic(next) // or the wheel would not follow the wall clock
 	}
 	return next, nil
 }
 
-// plan works out the next run, for the reason given and those that come while it
-// does. If another goroutine is planning, that one deals with the reason.
+// plan calculates the next run, for the given reason and those that arrive during the
+// calculation. If another goroutine is planning, that goroutine handles the reason.
 func (j *Job) plan(why reasons) {
 	j.mu.Lock()
 	j.pending |= why
@@ -138,7 +136,7 @@ func (j *Job) plan(why reasons) {
 	for j.pending != 0 && j.state != jobEnded {
 		why, j.pending = j.pending, 0
 		if why&runEnded != 0 {
-			j.planNextLocked() // by the clock as it is now, so for both reasons
+			j.planNextLocked() // by the present clock, so for both reasons
 		} else {
 			j.replanLocked()
 		}
@@ -146,12 +144,12 @@ func (j *Job) plan(why reasons) {
 	returned = true
 }
 
-// planNextLocked plans the run after the one that has ended. It unlocks while the
-// planner is called.
+// planNextLocked plans the run after the one that has ended. It unlocks while it calls the
+// planner.
 func (j *Job) planNextLocked() {
 	last, began, now, jitter := j.last, j.began, j.now(), j.drawJitter()
 	due, err := j.unlocked(func() (time.Time, error) { return j.planner.after(last, began, now, jitter) })
-	if j.state == jobEnded { // stopped from within f, or meanwhile
+	if j.state == jobEnded { // stopped, from within f or otherwise
 		return
 	}
 	if err == nil {
@@ -166,14 +164,14 @@ func (j *Job) planNextLocked() {
 	}
 }
 
-// replanLocked corrects the time of the next run after the wall clock was set. It
-// unlocks while the schedule is called.
+// replanLocked corrects the time of the next run after the wall clock was set. It unlocks while
+// it calls the schedule.
 //
-// The timer is moved, never taken out and replaced: a shutdown meanwhile finds
-// it. If a worker has taken it by now, that one goes by the new time: see begin.
+// It moves the timer, and never removes and replaces it: so a concurrent shutdown finds the
+// timer. If a worker has already taken it, the worker uses the new time: see begin.
 func (j *Job) replanLocked() {
 	if j.state != jobWaiting {
-		return // it will be planned by the clock as it is then
+		return // it will be planned by the clock at that time
 	}
 	if p, from, now, changed := j.afterStepLocked(); changed {
 		due, err := j.unlocked(func() (time.Time, error) { return p.next(from) })
@@ -192,8 +190,7 @@ func (j *Job) replanLocked() {
 	j.wheel.Reset(j.timer, j.delayLocked())
 }
 
-// afterStepLocked is recurring.afterStep of a job that waits, by the clock as it
-// is now.
+// afterStepLocked is recurring.afterStep for a waiting job, by the present clock.
 func (j *Job) afterStepLocked() (p *recurring, from, now time.Time, changed bool) {
 	p, ok := j.planner.(*recurring)
 	if !ok { // the run of At stays
@@ -214,8 +211,8 @@ func (j *Job) unlocked(f func() (time.Time, error)) (due time.Time, err error) {
 	return due, err
 }
 
-// planAll corrects the plans of jobs. Those come first for which no schedule is
-// called, so that one that takes long holds up only those that ask theirs too.
+// planAll corrects the plans of jobs. It begins with those that call no schedule, so that a
+// slow schedule delays only jobs that also call theirs.
 func planAll(jobs []*Job) {
 	var asking []*Job
 	jobs = slices.DeleteFunc(jobs, func(j *Job) bool {
@@ -239,8 +236,8 @@ func (j *Job) asks() bool {
 	return changed
 }
 
-// forEach calls f with each job. If a schedule or a hook ends the goroutine there,
-// the other jobs have their turn all the same.
+// forEach calls f with each job. If a schedule or a hook ends the goroutine there, the other
+// jobs still have their turn.
 func forEach(jobs []*Job, f func(*Job)) {
 	next := 0
 	defer func() {

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// Retry calls f after delay and, as long as f returns an error, once more after
-// a backoff that is counted from the end of the attempt: see [RetryOptions]. The
-// job ends when f returns nil, after RetryOptions.MaxAttempts attempts, by
-// Job.Stop, or by a shutdown, under RunNow and Await after one attempt more.
-// [Job.Err] returns how it ended, and RetryOptions.OnEnd is called with that.
+// Retry calls f after delay and, as long as f returns an error, again after a backoff that is
+// counted from the end of the attempt: see [RetryOptions]. The job ends when f returns nil,
+// after RetryOptions.MaxAttempts attempts, by Job.Stop, or by a shutdown; under RunNow and
+// Await a shutdown ends it after one more attempt. [Job.Err] returns how it ended, and
+// RetryOptions.OnEnd is called with that.
 //
-// Attempts are made on workers and never overlap. An attempt that panics has failed
-// with ErrPanicked. The scheduler calls no method of an error that f returns; the
-// text of Job.Err has the error's, which is asked for then. Zero or a negative delay
-// is due at once. The job holds one place from the start to the end, so that a
-// scheduler that is full does not end it. The errors are ErrClosed, ErrFull, and one
-// that names a nil f or an option out of range.
+// Attempts are made on workers and never overlap. An attempt that panics has failed with
+// ErrPanicked. The scheduler calls no method of an error that f returns; the text of Job.Err
+// contains the text of that error, which is requested only then. Zero or a negative delay is
+// due at once. The job holds one slot from the start to the end, so that a full scheduler does
+// not end it. The errors are ErrClosed, ErrFull, and one that names a nil f or an option out of
+// range.
 func (s *Scheduler) Retry(delay time.Duration, f func() error, o RetryOptions) (*Job, error) {
 	if f == nil {
 		return nil, errNilFunc
@@ -37,8 +37,8 @@ type retry struct {
 	options RetryOptions
 	delay   time.Duration // until the first attempt
 
-	// Runs of a job never overlap, nor does planning with them; and the job's
-	// lock is taken in between.
+	// Runs of a job overlap neither each other nor planning, and the job's lock is taken in
+	// between.
 	attempts int
 	backoff  time.Duration // after the next failure
 	err      error         // of the last attempt
@@ -65,7 +65,7 @@ func (r *retry) after(_, _, now time.Time, _ time.Duration) (time.Time, error) {
 // wait returns how long to wait after a failure, and raises the backoff.
 func (r *retry) wait() time.Duration {
 	wait := r.backoff
-	// Rounded up: one of a few nanoseconds would not grow otherwise.
+	// Rounded up: otherwise a backoff of a few nanoseconds would not grow.
 	if next := math.Ceil(float64(wait) * r.options.Factor); next < float64(r.options.Max) {
 		r.backoff = time.Duration(next)
 	} else {
@@ -77,10 +77,9 @@ func (r *retry) wait() time.Duration {
 	return wait
 }
 
-// gaveUpError and closedError are how a Retry ends without success. Their texts
-// are made when somebody asks: they contain that of an attempt's error, whose
-// methods must not be called when the job ends, under its lock. fmt recovers a
-// panic there.
+// gaveUpError and closedError are the errors of a Retry that ends without success. They build
+// their texts on demand: these contain the text of an attempt's error, whose methods must not
+// be called when the job ends, under its lock. fmt recovers a panic there.
 
 // gaveUpError is an ErrGaveUp.
 type gaveUpError struct {
@@ -94,7 +93,7 @@ func (e *gaveUpError) Error() string {
 
 func (e *gaveUpError) Unwrap() []error { return []error{ErrGaveUp, e.last} }
 
-// closedError is an ErrClosed that comes after an attempt.
+// closedError is an ErrClosed after an attempt.
 type closedError struct {
 	last error // of the last attempt
 }

@@ -11,14 +11,13 @@ import (
 	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
-// Scheduler calls functions when their time has come. Make one with [New]: the
-// zero Scheduler is not usable, and its methods panic. It runs goroutines until
-// [Scheduler.Shutdown] or [Scheduler.Close]; one that is forgotten without
-// either keeps them, and its memory, for good.
+// Scheduler calls functions at their time. Make one with [New]: the zero Scheduler is not
+// usable, and its methods panic. It runs goroutines until [Scheduler.Shutdown] or
+// [Scheduler.Close]; without either, its goroutines and memory are never released.
 //
-// All methods are safe for use from any goroutine. All but Shutdown may be
-// called from the functions, schedules and hooks that the scheduler calls, and
-// none blocks but Shutdown. No lock is held while any of those runs.
+// All methods are safe for use from any goroutine. All but Shutdown may be called from the
+// functions, schedules and hooks that the scheduler calls, and only Shutdown blocks. No lock is
+// held while any of those runs.
 type Scheduler struct {
 	calls   *timingwheel.Wheel[func()]
 	jobs    jobs
@@ -29,16 +28,16 @@ type Scheduler struct {
 	closing sync.Mutex // one Close at a time; taken before all other locks
 }
 
-// New makes a scheduler. It costs one goroutine while idle, and some 9 KiB with two
-// processors, more with more, as its wheel; one goroutine more and some 50 KiB once
-// it has had a job. An option out of range is an error that names it.
+// New makes a scheduler. An idle one costs one goroutine, and some 9 KiB with two processors
+// and more with more, like its wheel; its first job adds one goroutine and some 50 KiB. An
+// option out of range is an error that names it.
 func New(o Options) (*Scheduler, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
 	s := &Scheduler{onPanic: o.OnPanic}
-	o.OnPanic = s.report // which does not panic; for the wheels
+	o.OnPanic = s.report // for the wheels; it does not panic
 	s.calls, err = timingwheel.New(func(f func()) { f() }, o.wheel(o.MaxPending))
 	if err != nil {
 		return nil, fmt.Errorf("scheduler: %w", err)
@@ -49,14 +48,12 @@ func New(o Options) (*Scheduler, error) {
 	return s, nil
 }
 
-// AfterFunc calls f once, on a worker, after delay: never earlier by the
-// monotonic clock, and at most one tick later, plus what the machine takes to
-// wake a goroutine and to find a free worker. Zero or a negative delay is due at
-// once; f is still called on a worker.
+// AfterFunc calls f once, on a worker, after delay: never earlier by the monotonic clock, and
+// at most one tick later, plus the time to wake a goroutine and to find a free worker. Zero or
+// a negative delay is due at once; f is still called on a worker.
 //
-// It takes constant time, and allocates nothing but what the closure f is. The
-// errors are ErrClosed once a shutdown has begun, ErrFull beyond
-// [Options.MaxPending], and one for a nil f.
+// AfterFunc takes constant time, and allocates only the closure f. The errors are ErrClosed
+// once a shutdown has begun, ErrFull beyond [Options.MaxPending], and one for a nil f.
 func (s *Scheduler) AfterFunc(delay time.Duration, f func()) (Call, error) {
 	s.mustBeMade()
 	if f == nil {
@@ -69,7 +66,7 @@ func (s *Scheduler) AfterFunc(delay time.Duration, f func()) (Call, error) {
 	return Call{s.calls, t}, nil
 }
 
-// refusal returns the error of this package for one of the wheel's.
+// refusal converts an error of the wheel to this package's.
 func refusal(err error) error {
 	if errors.Is(err, timingwheel.ErrClosed) {
 		return ErrClosed
@@ -77,30 +74,28 @@ func refusal(err error) error {
 	return ErrFull
 }
 
-// Call is a handle to a function that AfterFunc will call: small, comparable,
-// free to copy. The zero Call, and what comes with an error, is no call: its
-// methods return false. A handle never affects another call than its own.
+// Call is a handle to a function that AfterFunc will call: small, comparable, free to copy. The
+// zero Call, or one that is returned with an error, is no call: its methods return false. A
+// handle never affects another call.
 type Call struct {
 	wheel *timingwheel.Wheel[func()]
 	timer timingwheel.Timer
 }
 
-// Stop takes the call back, and reports whether the function will never be
-// called by the scheduler. It returns false once a worker has begun with the
-// function, and for a call that was stopped, discarded or handed back before.
-// Constant time; it does not wait for a running function.
+// Stop cancels the call, and reports whether the scheduler will never call the function. It
+// returns false once a worker has begun the function, and for a call that was already stopped,
+// discarded or returned. Constant time; it does not wait for a running function.
 func (c Call) Stop() bool { return c.wheel != nil && c.wheel.Stop(c.timer) }
 
-// Reset gives a call that is still pending a new delay, counted from now, and
-// reports whether it was pending. Unlike time.Timer's, it arms nothing if the
-// function has been called, or the call was stopped. Constant time.
+// Reset gives a pending call a new delay, counted from now, and reports whether it was pending.
+// Unlike time.Timer's, it arms nothing if the function has been called, or the call was
+// stopped. Constant time.
 func (c Call) Reset(delay time.Duration) bool {
 	return c.wheel != nil && c.wheel.Reset(c.timer, delay)
 }
 
-// Touch is Reset, but never to a deadline that is sooner than the present one: that stays as
-// it is then, as it does with a delay of zero or less. It reports whether the call was
-// pending.
+// Touch is Reset, except that it never shortens the deadline: with an earlier deadline, or a
+// delay of zero or less, the present one stays. It reports whether the call was pending.
 func (c Call) Touch(delay time.Duration) bool {
 	return c.wheel != nil && c.wheel.Touch(c.timer, delay)
 }
@@ -114,9 +109,8 @@ func (c Call) Deadline() (deadline time.Time, ok bool) {
 	return c.wheel.Deadline(c.timer)
 }
 
-// Len returns the number of places taken: calls whose function has not been
-// called, and jobs that have not ended, those that run included. It is that of
-// one moment, exactly.
+// Len returns the number of slots in use: calls whose function has not been called, and jobs
+// that have not ended, including running ones. The number is exact for one moment.
 func (s *Scheduler) Len() int {
 	s.mustBeMade()
 	s.jobs.mu.Lock()
@@ -130,8 +124,8 @@ func (s *Scheduler) mustBeMade() {
 	}
 }
 
-// protect calls a schedule or a hook. A panic is recovered and reported, as the
-// wheel does for functions.
+// protect calls a schedule or a hook. It recovers and reports a panic, as the wheel does for
+// functions.
 func (s *Scheduler) protect(f func()) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -142,9 +136,8 @@ func (s *Scheduler) protect(f func()) {
 	f()
 }
 
-// report passes a panic to OnPanic; one in there is only logged, and one of the
-// logger's is lost: there is nobody left to report it to, and it must not end the
-// process.
+// report passes a panic to OnPanic. A panic in OnPanic is only logged, and one of the logger is
+// dropped: there is nowhere else to report it, and it must not end the process.
 func (s *Scheduler) report(p timingwheel.Panic) {
 	defer func() {
 		if v := recover(); v != nil {

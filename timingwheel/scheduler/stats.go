@@ -2,19 +2,18 @@ package scheduler
 
 import "github.com/seed-782fa212/limbo/timingwheel"
 
-// Stats is what a scheduler holds and has done. The figures from Pending to
-// RefusedClosed are those of one moment, exactly; the others are exact too, and
-// of a moment later.
+// Stats describes a scheduler's contents and history. The values from Pending to RefusedClosed
+// are exact for one moment; the others are exact too, but may be from a later moment.
 type Stats struct {
 	Pending int // calls and jobs held, = Len; a call until its function is called
 	Jobs    int // of these, jobs
 
-	// Scheduled is the calls and jobs accepted. It is the sum of Pending,
-	// Stopped, Ended, Discarded and HandedBack.
+	// Scheduled counts the calls and jobs accepted. It is the sum of Pending, Stopped, Ended,
+	// Discarded and HandedBack.
 	Scheduled uint64
 	Stopped   uint64 // by Stop
-	// Ended is the calls whose function was called, and the jobs that had no
-	// further run: by their schedule, an error, or a shutdown during a run.
+	// Ended counts the calls whose function was called, and the jobs that had no further run:
+	// by their schedule, an error, or a shutdown during a run.
 	Ended         uint64
 	Discarded     uint64 // by Close and Shutdown
 	HandedBack    uint64 // by Close and Shutdown
@@ -24,19 +23,19 @@ type Stats struct {
 	Panics     uint64 // of functions, schedules and OnEnd hooks
 	ClockSteps uint64 // how often the wall clock was found to have been set
 
-	// CallWheel is the figures of the wheel that holds the calls. With
-	// Options.MaxPending each job has a timer there too, which holds its place.
+	// CallWheel is the statistics of the wheel that holds the calls. With Options.MaxPending
+	// each job has a timer there too, which holds its slot.
 	CallWheel timingwheel.Stats
-	// JobWheel is those of the wheel that holds the jobs that wait for their next
-	// run, each wait a timer. Zero before the first job.
+	// JobWheel is the statistics of the wheel that holds the jobs that wait for their next run,
+	// each wait a timer. Zero before the first job.
 	JobWheel timingwheel.Stats
 }
 
-// Stats returns the scheduler's figures. It changes nothing.
+// Stats returns the scheduler's statistics. It changes nothing.
 func (s *Scheduler) Stats() Stats {
 	s.mustBeMade()
-	// Under the lock no job comes, goes, or takes or leaves a place: so all that
-	// is known of jobs is of the moment in which the wheel is read.
+	// Under the lock no job is added, ends, or takes or frees a slot: so the job counts are
+	// from the moment at which the wheel is read.
 	l := &s.jobs
 	l.mu.Lock()
 	c, w := l.counts, s.calls.Stats()
@@ -62,7 +61,7 @@ func (s *Scheduler) Stats() Stats {
 	return st
 }
 
-// Levels returns where the timers of the calls stand, and those of the jobs that wait for
+// Levels returns the number of timers in each slot, of the calls and of the jobs that wait for
 // their next run; see [timingwheel.Wheel.Levels].
 func (s *Scheduler) Levels() (calls, jobs []timingwheel.Level) {
 	s.mustBeMade()

@@ -6,17 +6,16 @@ import (
 	"time"
 )
 
-// wallClock watches the time of day for the jobs that go by it. The wheel does
-// not: its clock is monotonic, and setting the machine's changes nothing there.
-// So while there are such jobs, once a second the two clocks are compared, and
-// when one has moved against the other the plans of the jobs are corrected.
+// wallClock watches the time of day for the jobs that follow it. The wheel does not: its clock
+// is monotonic, so setting the machine's clock does not affect it. While there are such jobs,
+// wallClock compares the two clocks once a second, and corrects the plans of the jobs when one
+// has moved against the other.
 //
-// The check is a timer of the standard library's, not of the wheel: it holds no
-// place, is in no count, and waits for no worker. It exists only while jobs go
-// by the wall clock.
+// The check is a timer of the standard library, not of the wheel: it holds no slot, is not
+// counted, and waits for no worker. It exists only while jobs follow the wall clock.
 type wallClock struct {
-	// reading returns what the wall clock shows, without a monotonic reading, by
-	// what time.Now returned. Tests set theirs.
+	// reading returns the wall clock's value, without a monotonic reading, for a time that
+	// time.Now returned. Tests replace it.
 	reading func(now time.Time) time.Time
 	stepped func() // called when the wall clock was set, without the lock
 
@@ -24,33 +23,32 @@ type wallClock struct {
 
 	// Guarded by mu.
 
-	watchers int         // jobs that go by the wall clock
+	watchers int         // jobs that follow the wall clock
 	timer    *time.Timer // calls check; nil: never used
-	// active is 1 if the timer is running, plus the goroutines of check, those on
-	// their way included. It is kept by what Reset and Stop return: false means
-	// that the timer was not running, so that its goroutine has been started.
+	// active is 1 if the timer is running, plus the number of check goroutines, including those
+	// about to start. It is maintained by the results of Reset and Stop: false means that the
+	// timer was not running, so its goroutine has been started.
 	active int
-	idle   chan struct{} // closed when active is 0, if somebody waits for that
-	// seen is what the wall clock showed, and at the time by the monotonic clock,
-	// when the two were last found to have moved against each other, or when the
-	// first watcher came.
+	idle   chan struct{} // closed when active is 0, if a goroutine waits for that
+	// seen and at are the readings of the wall clock and of the monotonic clock when the two
+	// were last found to have moved against each other, or when the first watcher was added.
 	seen, at time.Time
 	steps    uint64
 }
 
 const (
-	// checkEvery is how soon it is noticed that the clock was set. A correction
-	// by less than that does not cost or repeat a run.
+	// checkEvery is the longest time until a change of the clock is noticed. A correction by
+	// less than that neither skips nor repeats a run.
 	checkEvery = time.Second
-	// maxDrift is how far the clocks may move apart before it counts. Being
-	// slewed, a clock moves half a millisecond in a second.
+	// maxDrift is how far the clocks may move apart before it counts. While it is slewed, a
+	// clock moves half a millisecond in a second.
 	maxDrift = 10 * time.Millisecond
 )
 
 func stripMonotonic(now time.Time) time.Time { return now.Round(0) }
 
-// watch begins to watch for a job. It comes before the job reads the clock: then
-// either the reading is of after the clock was set, or the check notices.
+// watch begins to watch for a job. It precedes the job's reading of the clock: so if the clock
+// is set, either the reading is from after that, or the check notices.
 func (c *wallClock) watch() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -69,7 +67,7 @@ func (c *wallClock) unwatch() {
 	}
 }
 
-// armLocked has check called checkEvery from now.
+// armLocked schedules a check checkEvery from now.
 func (c *wallClock) armLocked() {
 	if c.timer == nil {
 		c.timer = time.AfterFunc(checkEvery, c.check)
@@ -86,10 +84,10 @@ func (c *wallClock) leaveLocked() {
 	}
 }
 
-// check compares the clocks. It is called on a goroutine of its own.
+// check compares the clocks. It is called on its own goroutine.
 //
-// One that was on its way when the last job ended, and that comes when there is
-// another job, does no harm: it moves the timer that is running.
+// A check that was starting when the last job ended, and that runs when there is another job,
+// does no harm: it moves the running timer.
 func (c *wallClock) check() {
 	defer func() { // deferred: a schedule may end the goroutine
 		c.mu.Lock()
@@ -125,8 +123,8 @@ func (c *wallClock) stepCount() uint64 {
 	return c.steps
 }
 
-// wait waits until no goroutine of the check is left. It is called when no job
-// comes any more, and none is left but what such a goroutine has under way.
+// wait waits until no goroutine of the check is left. It is called when no job can be added any
+// more, and all have ended, except those that such a goroutine is processing.
 func (c *wallClock) wait(ctx context.Context) error {
 	c.mu.Lock()
 	if c.active == 0 {
