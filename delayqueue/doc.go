@@ -28,13 +28,13 @@
 // is sifted, and are found by Handle without a search. An element costs 40 bytes and the size
 // of T, rounded up. In the steady state nothing allocates.
 //
-// Memory follows the load down, whichever elements remain: the queue keeps at most twice what
-// they need, plus capacity for 256 more. To release memory, the call that finds too much of it
-// unused copies the remaining elements under the lock, just as a call copies them when the
-// queue grows: O(1) amortised for each element that leaves, but some 30 ms for one call while a
-// queue of a million empties. This makes emptying it a fifth more expensive. A Handle stays
-// valid when its element was copied; Remove and Reset then take some nanoseconds longer to find
-// it.
+// Memory follows the load down, whichever elements remain: the queue keeps at most twice the
+// memory that they need, plus capacity for 256 more. To release memory, the call that finds too
+// much of it unused copies the remaining elements under the lock, just as a call copies them
+// when the queue grows: O(1) amortised for each element that leaves, but some 30 ms for one
+// call while a queue of a million empties. This makes emptying it a fifth more expensive. A
+// Handle stays valid when its element was copied; Remove and Reset then take some nanoseconds
+// longer to find it.
 //
 // # Time
 //

@@ -21,8 +21,8 @@ type Element[T any] struct {
 	// Deadline is the instant that was given to Push or Reset, clamped and converted as
 	// documented there, in the local time zone.
 	Deadline time.Time
-	// Handle is the one that Push returned. If the element has left the queue it is stale, but
-	// still distinguishes the element from others.
+	// Handle is Push's result. If the element has left the queue it is stale, but still
+	// distinguishes the element from others.
 	Handle Handle
 }
 
@@ -44,10 +44,10 @@ const chunk = 128
 //
 // The loop's body runs without the queue's lock, and may call every method. The iterator is not
 // a snapshot: an element that stays in the queue throughout the loop is seen exactly once, with
-// its deadline at that time; one that leaves during the loop is seen at most once, and one that
-// is pushed after the loop began is not seen. O(n), and O(1) memory: All locks the queue for
-// 128 elements at a time. During a loop the table of values does not shrink; an iterator
-// obtained by iter.Pull must therefore be stopped.
+// its deadline at that time; an element that leaves during the loop is seen at most once, and
+// an element pushed after the loop began is not seen. O(n), and O(1) memory: All locks the
+// queue for 128 elements at a time. During a loop the table of values does not shrink; an
+// iterator obtained by iter.Pull must therefore be stopped.
 func (q *Queue[T]) All() iter.Seq[Element[T]] {
 	q.mustBeNew()
 	return func(yield func(Element[T]) bool) {

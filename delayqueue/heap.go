@@ -33,7 +33,7 @@ type slot[T any] struct {
 	value  T
 	id     uint64 // identity of the element, zero while the slot is free
 	pos    uint32 // live: index in items; free: the next free slot
-	handle uint32 // live: the slot number in the element's Handle; uses what would be padding
+	handle uint32 // live: the slot number in the element's Handle; uses space that would be padding
 }
 
 // heap is an arity-ary min-heap over a table of slots. It is independent of clocks, locks and

@@ -33,8 +33,8 @@ func (h *heap[T]) most() int {
 
 // shrink releases memory when the load has fallen. Above most it copies to 5/4, so 3/13 of the
 // elements must leave, or a quarter as many arrive, before the next copy: O(1) amortised.
-// Including the index, at most 32/3 bytes for each packed element, it keeps less than twice
-// what is needed.
+// Including the index, at most 32/3 bytes for each packed element, it keeps less than twice the
+// memory needed.
 func (h *heap[T]) shrink() {
 	n, most := len(h.items), h.most()
 	room := n + n/4 + h.keep/2

@@ -12,11 +12,11 @@ import (
 // taker. The leader puts it back whenever it returns, for whatever reason, and the channel
 // passes it to exactly one follower.
 //
-// Before the leader sleeps it sets q.armed to the head's deadline (never, if there is no head),
-// under q.mu and in the same critical section in which it found that nothing was due. Then it
-// sets its timer to the same time. Push and Reset, also under q.mu, send a signal to q.wake if
-// their deadline is earlier than q.armed, and lower q.armed to it. While no leader sleeps q.armed
-// is notArmed, and no deadline is earlier than that.
+// The leader goes to sleep in two steps. In the critical section (under q.mu) in which it finds
+// that nothing is due, it sets q.armed to the head's deadline (never, if there is no head).
+// Then it sets its timer to the same time. Push and Reset, also under q.mu, send a signal to
+// q.wake if their deadline is earlier than q.armed, and lower q.armed to it. While no leader
+// sleeps q.armed is notArmed, and no deadline is earlier than that.
 //
 // Invariant: while the leader sleeps, q.armed is not later than the head's deadline, and either
 // the timer is set to q.armed or there is a signal in q.wake. So the leader checks the head by
@@ -78,10 +78,10 @@ func (q *Queue[T]) Stats() Stats {
 	return q.stats
 }
 
-// Take removes the head, and blocks until there is one that is due. Any number of goroutines
-// may call it: one of them sleeps until the head's deadline, the others sleep until that one
-// returns. Each element goes to exactly one taker; a Take that finds the head due returns it at
-// once and does not queue behind those that sleep.
+// Take removes the head, and blocks until the head is due. Any number of goroutines may call
+// it: one of them sleeps until the head's deadline, the others sleep until that one returns.
+// Each element goes to exactly one taker; a Take that finds the head due returns it at once and
+// does not queue behind sleeping takers.
 //
 // It returns ctx.Err() when ctx ends (callers that want context.Cause have ctx), ErrClosed
 // after Close, and either if both have happened; with an error it removes nothing. With a

@@ -185,8 +185,8 @@ func TestNoMethodKeepsALock(t *testing.T) {
 	require.False(t, take(&worker{}), "T13: a worker takes a value when the wheel has ended")
 }
 
-// T2, T13: due timers run, whatever their level; a shutdown ends under each policy, including
-// one that ends an Await.
+// T2, T13: due timers run, whatever their level; a shutdown ends under each policy, also when
+// it ends an Await.
 func TestEndsAtAll(t *testing.T) {
 	for i := range 2 * len(policies) {
 		policy, awaited := policies[i/2], i%2 == 1

@@ -56,7 +56,7 @@ func (a *advancer[V]) due() (r bucketRef, ok bool) {
 			return r, false
 		}
 	}
-	return a.shared.queue.Poll() // that one, or an earlier one that has been added since
+	return a.shared.queue.Poll() // the head, or an earlier bucket added since
 }
 
 // flush flushes a bucket and reports whether it was empty.

@@ -131,8 +131,8 @@ func TestNoGoroutineLeft(t *testing.T) {
 	t.Fatal(left)
 }
 
-// All the wheel's goroutines have the label Options.Name, also the one that a shutdown starts:
-// the caller's labels are not the wheel's.
+// All the wheel's goroutines have the label Options.Name, also that of a shutdown: the caller's
+// labels are not the wheel's.
 func TestLabels(t *testing.T) {
 	w, err := New(func(int) {}, Options{Name: "mine"})
 	require.NoError(t, err)
@@ -238,8 +238,8 @@ func TestMemoryFollowsTheLoad(t *testing.T) {
 	f.verifyHeld()
 }
 
-// T18: when nine tenths have left, at random, the wheel keeps at most twice what a wheel that
-// never held more takes, plus a slab of each kind that is being filled. The handles of the
+// T18: when nine tenths have left, at random, the wheel keeps at most twice the memory of a
+// wheel that never held more, plus a slab of each kind that is being filled. The handles of the
 // others stay valid.
 func TestMemoryFollowsTheLoadDown(t *testing.T) {
 	t.Parallel()

@@ -115,7 +115,7 @@ func (f *fixture) in(v int, delay time.Duration) Timer {
 	return h
 }
 
-// on schedules v on one particular shard, instead of the one that Schedule would choose.
+// on schedules v on one particular shard, instead of Schedule's choice.
 func (f *fixture) on(num, v int, delay time.Duration) Timer {
 	f.t.Helper()
 	s, now := f.shards[num], f.shared.now()

@@ -14,7 +14,7 @@ import (
 )
 
 // Failures of other implementations: docs/lessons.md has the catalogue and names the test of
-// each. Here are those that no contract's test covers.
+// each. This file covers failures without a contract's test.
 
 // timers 2: a late add to the slot of the bucket that is being flushed gets its own bucket, a
 // lap later; the flush does not find it, and the clock does not jump.
@@ -150,8 +150,8 @@ func TestStoppedInItsOwnCallback(t *testing.T) {
 	})
 }
 
-// timers 13: one timer after the other for more ticks than a 32-bit counter holds, and one that
-// waits through all of them.
+// timers 13: one timer after the other for more ticks than a 32-bit counter holds, and another
+// timer that waits through all of them.
 func TestManyTicks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{Tick: 1, WheelSize: 4, Shards: 1})
@@ -202,8 +202,8 @@ func TestClockIsMonotonic(t *testing.T) {
 	require.Less(t, f.shared.now()-before, nanos(time.Hour))
 }
 
-// timers 17: with many timers that are armed and stopped, memory does not grow: neither slabs,
-// nor bucket records, nor the queue.
+// timers 17: at a high rate of timers that are armed and stopped, memory does not grow: neither
+// slabs, nor bucket records, nor the queue.
 func TestHighArmRate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

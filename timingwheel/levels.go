@@ -13,7 +13,7 @@ type Level struct {
 	Pending int           // timers, in all slots together
 	// Places is the number of timers in each slot; there are twice as many slots as the wheel
 	// size. The future follows Now, and continues at 0 after the last slot. A slot before Now
-	// holds the timers of the next lap, or those that the advancer is about to move.
+	// holds timers of the next lap, or timers that the advancer is about to move.
 	Places []int
 }
 

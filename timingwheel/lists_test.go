@@ -66,7 +66,7 @@ func TestLists(t *testing.T) {
 				}
 				require.Len(t, seen, len(at))
 			}
-			if k = r.IntN(len(ids)); r.IntN(10) == 0 { // one reader only: the places that it clears are clear for the next
+			if k = r.IntN(len(ids)); r.IntN(10) == 0 { // one reader only: it clears places for the next
 				want := oracle[k]
 				i, n := l.first(l.bucket(ids[k]))
 				if len(want) == 0 {

@@ -9,7 +9,7 @@ import (
 )
 
 // The ready queue matches a slice: buckets arrive and lose their last timer anywhere, and
-// workers pass those that a shutdown has ended. Freed buckets are neither first nor last, nor
+// workers pass buckets that a shutdown has ended. Freed buckets are neither first nor last, nor
 // more than half.
 func TestReadyQueue(t *testing.T) {
 	t.Parallel()

@@ -183,7 +183,7 @@ func TestRunNowAndAwait(t *testing.T) {
 	})
 }
 
-// T13: a call with a stricter policy ends one that waits; both return.
+// T13: a call with a stricter policy ends a waiting one; both return.
 func TestAwaitIsEndedSooner(t *testing.T) {
 	for _, stricter := range policies[:3] {
 		synctest.Test(t, func(t *testing.T) {

@@ -303,10 +303,10 @@ func (p *slabs[V]) unlink(head *uint32, num uint32) {
 
 // A slab of timers is packed when it has lost seven eighths of its nodes, one of chunks or
 // buckets when it has lost half; and again each time half of the rest has left. So after nine
-// tenths of the timers have left, the pool keeps at most twice what the others need (T18).
-// Packing sooner would cost more: most slabs that are emptied that far are soon empty, and a
-// packing is a few microseconds of cache misses, 20 ns for each expiring timer if it is done at
-// a quarter.
+// tenths of the timers have left, the pool keeps at most twice the memory that the others need
+// (T18). Packing sooner would cost more: most slabs that are emptied that far are soon empty,
+// and a packing is a few microseconds of cache misses, 20 ns for each expiring timer if it is
+// done at a quarter.
 //
 // Nothing is allocated from a packed slab. When no other slab has free nodes, a packed one is
 // unpacked as a whole, and filled before the next.

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Contracts about when: T1, T2, T7, T8, T14, T16. In a bubble times are exact, so there is no
-// tolerance anywhere.
+// Contracts about times: T1, T2, T7, T8, T14, T16. Times are exact in a bubble, so these tests
+// allow no tolerance.
 
 // geometries are wheels that overflow at once, and the default one.
 func geometries(f func(name string, o Options)) {

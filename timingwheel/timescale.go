@@ -56,7 +56,7 @@ func (c *timescale) ceil(t nanos) tick {
 	return d
 }
 
-// floor returns the tick that contains t: the latest one that has begun.
+// floor returns the tick that contains t: the latest tick that has begun.
 func (c *timescale) floor(t nanos) tick { return tick(t / c.tick) }
 
 // start returns the instant at which d begins, saturating: the last tick before MaxInt64 may

@@ -143,9 +143,9 @@ func (w *Wheel[V]) Remove(t Timer) (v V, ok bool) {
 // pending. The handle stays valid. Zero or a negative delay is due at once. Reset takes
 // constant time and is cheapest when it extends the deadline.
 //
-// For a timer that a worker has taken, or that was stopped or returned, Reset returns false and
-// arms nothing. During a shutdown with RunNow it returns true for a pending timer, which still
-// runs at once.
+// Reset returns false and arms nothing if a worker has taken the timer, or if it was stopped or
+// returned. During a shutdown with RunNow it returns true for a pending timer, which still runs
+// at once.
 func (w *Wheel[V]) Reset(t Timer, delay time.Duration) bool {
 	now := w.shared.now()
 	return w.reset(t, now, after(now, delay))
@@ -221,8 +221,8 @@ func (w *Wheel[V]) Value(t Timer) (v V, ok bool) {
 
 // Deadline returns the time from which a pending timer may run, rounded up to the tick, and
 // reports whether the timer is pending. The time has a monotonic reading unless it is at the
-// end of time, 292 years from now. For a timer that was due when it was scheduled, it is the
-// start of the tick in which that happened.
+// end of time, 292 years from now. If the timer was due when it was scheduled, the time is the
+// start of that tick.
 func (w *Wheel[V]) Deadline(t Timer) (deadline time.Time, ok bool) {
 	s, n := w.lock(t)
 	if n == nil {

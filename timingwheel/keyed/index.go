@@ -15,9 +15,9 @@ import (
 // It uses linear hashing (Litwin, VLDB 1980) over small hash tables, the segments: the low bits
 // of a key's hash, as many as are needed to number the segments, choose one. When there are
 // more than fill keys per segment, one segment is split by the next bit of the hash; when there
-// are fewer than merge per segment, the last segment is merged into the one that it was split
-// from. So an add or a remove moves the keys of at most one segment, rarely more than 250, and
-// memory follows the number of keys both ways.
+// are fewer than merge per segment, the last segment is merged back into its origin. So an add
+// or a remove moves the keys of at most one segment, rarely more than 250, and memory follows
+// the number of keys both ways.
 //
 // The caller holds the part's lock for every method, and passes the hash of the key, which it
 // has computed to find the part.

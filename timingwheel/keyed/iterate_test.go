@@ -185,7 +185,7 @@ func TestWithinDrain(t *testing.T) {
 		require.Len(t, f.pass(time.Hour), 100) // the new ones
 		require.Len(t, f.pass(time.Hour), 100) // those set again
 
-		// A key that f sets before its own turn is removed with its new value; one that f
+		// A key that f sets before its own turn is removed with its new value; a key that f
 		// removes is not drained.
 		for i := range 100 {
 			f.set(fmt.Sprint(i), i, time.Hour)

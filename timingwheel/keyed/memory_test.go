@@ -31,7 +31,7 @@ func heap() int {
 	return int(m.HeapAlloc)
 }
 
-// T18: a table that has held many keys takes at most twice the memory of one that has only ever
+// T18: a table that has held many keys takes at most twice the memory of a table that only ever
 // held the remaining keys.
 func TestMemoryFollowsTheKeysDown(t *testing.T) {
 	fill := func(table *Table[int, int], from, to int) {

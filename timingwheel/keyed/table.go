@@ -141,9 +141,9 @@ func (t *Table[K, V]) SetIfAbsent(key K, value V, ttl time.Duration) (actual V, 
 }
 
 // Reset gives key a new deadline, ttl from now, sooner or later than the present one; with a
-// ttl of zero or less the key expires at once, on a worker. For a key that is not in the table,
-// Reset sets nothing and returns [ErrAbsent], or [timingwheel.ErrClosed] once a shutdown has
-// begun. Keys that a shutdown with Await waits for are still in the table. Constant time.
+// ttl of zero or less the key expires at once, on a worker. If key is not in the table, Reset
+// sets nothing and returns [ErrAbsent], or [timingwheel.ErrClosed] once a shutdown has begun.
+// Keys that a shutdown with Await waits for are still in the table. Constant time.
 func (t *Table[K, V]) Reset(key K, ttl time.Duration) error {
 	timer, ok := t.timer(key)
 	if ok && t.wheel.Reset(timer, ttl) {
@@ -193,8 +193,8 @@ func (t *Table[K, V]) Get(key K) (value V, ok bool) {
 }
 
 // Deadline returns the time from which key may expire, rounded up to the tick, with a monotonic
-// reading, and whether key is in the table. For a key that was set to expire at once, it is the
-// start of the tick in which that happened. Constant time.
+// reading, and whether key is in the table. If key was set to expire at once, the time is the
+// start of that tick. Constant time.
 func (t *Table[K, V]) Deadline(key K) (deadline time.Time, ok bool) {
 	timer, ok := t.timer(key)
 	if !ok {

@@ -14,13 +14,13 @@ import (
 
 // This test runs first: it fails with a message where another would hang.
 
-// T12: no method keeps a lock, whatever it finds; nor does a run, or a check of the clock.
+// T12: no method keeps a lock, whatever its result; nor does a run, or a check of the clock.
 func TestNoMethodKeepsALock(t *testing.T) {
 	ended := &Job{state: jobEnded}
 	require.False(t, ended.begin(), "a job that was stopped runs")
 	require.True(t, ended.mu.TryLock(), "a run of a job that was stopped keeps Job.mu")
 
-	// A worker that waits for a lock keeps its bubble from coming to rest.
+	// A worker that waits for a lock prevents its bubble from coming to rest.
 	var step atomic.Value
 	limit := time.AfterFunc(time.Minute, func() { panic(fmt.Sprint("after ", step.Load(), " something waits for a lock")) })
 	defer limit.Stop()
@@ -48,7 +48,7 @@ func TestNoMethodKeepsALock(t *testing.T) {
 			}
 			jobs = append(jobs, &Job{})
 			everything := func() {
-				for range 2 { // for the second there is no room
+				for range 2 { // the second is beyond the bound
 					c, _ := r.AfterFunc(time.Second, func() {})
 					free("AfterFunc")
 					add(r.Every(time.Second, r.note, JobOptions{}))
@@ -97,7 +97,7 @@ func TestNoMethodKeepsALock(t *testing.T) {
 	}
 }
 
-// T13, T2: what is scheduled runs, and a shutdown by each policy ends.
+// T13, T2: scheduled functions run, and a shutdown ends under each policy.
 func TestEndsAtAll(t *testing.T) {
 	for _, policy := range policies {
 		synctest.Test(t, func(t *testing.T) {
@@ -117,8 +117,8 @@ func TestEndsAtAll(t *testing.T) {
 	}
 }
 
-// A schedule that has come to its end ends the job, whatever becomes of missed runs: or it
-// would run without end, at once.
+// A schedule without a further time ends the job, for each Missed, or the job would run without
+// end, at once.
 func TestNoRunAfterTheLast(t *testing.T) {
 	now := time.Now()
 	for _, missed := range []Missed{Skip, Coalesce, RunAll} {

@@ -12,8 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A recurring job that meets a full scheduler does not end: it has its place
-// while it runs, too.
+// A recurring job does not end when the scheduler is full: it holds its slot during runs, too.
 func TestJobKeepsItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{MaxPending: 1})
@@ -55,8 +54,8 @@ func TestJobKeepsItsPlace(t *testing.T) {
 	})
 }
 
-// timers 5: a call has given its place back when its function is called; a job
-// has not, and gives it back when it has ended, whether or not it runs then.
+// timers 5: a call has freed its slot when its function is called. A job frees its slot when it
+// has ended, whether or not it is then running.
 func TestPlaceIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{MaxPending: 1})
@@ -83,8 +82,8 @@ func TestPlaceIsGivenBack(t *testing.T) {
 	})
 }
 
-// The bound is exact under fire: never more than so many are held, and when all
-// have left exactly so many fit.
+// The bound is exact under load: never more are held, and when all have left exactly that many
+// fit.
 func TestBoundHammer(t *testing.T) {
 	t.Parallel()
 	const bound = 8
@@ -93,7 +92,7 @@ func TestBoundHammer(t *testing.T) {
 	if testing.Short() {
 		rounds = 300
 	}
-	var held atomic.Int32 // at least what is held: counted before it can be over
+	var held atomic.Int32 // at least the number held: counted before it can have ended
 	var done sync.WaitGroup
 	for g := range 4 {
 		done.Go(func() {
@@ -137,8 +136,8 @@ func TestBoundHammer(t *testing.T) {
 	require.Equal(t, bound, r.Len())
 }
 
-// White box: when a shutdown gives the places of jobs up, calls are refused
-// already, and none takes one.
+// White box: when a shutdown frees the slots of jobs, calls are already refused, and none takes
+// a slot.
 func TestBoundInShutdown(t *testing.T) {
 	r := newRig(t, Options{MaxPending: 2})
 	for range 2 {
@@ -151,8 +150,8 @@ func TestBoundInShutdown(t *testing.T) {
 	require.Equal(t, 2, r.Len())
 }
 
-// Every operation in any order, against sets of what is held: Len, the errors
-// and the figures are those of the sets (T3, T17).
+// Operations in any order match sets of the calls and jobs held: Len, the errors and the
+// statistics are those of the sets (T3, T17).
 func TestBoundModel(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {

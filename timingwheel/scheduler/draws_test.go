@@ -2,7 +2,7 @@ package scheduler
 
 import "math/rand/v2"
 
-// draws is what a model test decides by.
+// draws decides the steps of a model test.
 type draws struct{ *rand.Rand }
 
 func newDraws(seed uint64) draws { return draws{rand.New(rand.NewPCG(seed, 7))} }

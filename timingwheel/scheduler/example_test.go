@@ -72,7 +72,7 @@ func ExampleCall_Reset() {
 	call, _ := s.AfterFunc(time.Hour, func() { done <- "called" })
 	fmt.Println(call.Reset(time.Millisecond))
 	fmt.Println(<-done)
-	fmt.Println(call.Reset(time.Millisecond)) // it has been called: nothing is armed
+	fmt.Println(call.Reset(time.Millisecond)) // it has been called, so nothing is armed
 	// Output:
 	// true
 	// called
@@ -103,7 +103,7 @@ func ExampleScheduler_EveryDelay() {
 	n := 0
 	_, _ = s.EveryDelay(time.Millisecond, func() {
 		if n++; n <= 2 {
-			polls <- "polled" // takes as long as it takes: the next comes 1 ms after
+			polls <- "polled" // takes any time: the next comes 1 ms later
 		}
 	}, scheduler.JobOptions{})
 	fmt.Println(<-polls, <-polls)
@@ -221,7 +221,7 @@ func ExampleJob_Err() {
 	// scheduler: closed
 }
 
-// What a job that ended by itself has to say is passed to its hook.
+// OnEnd receives the error of a job that ended by itself.
 func ExampleJobOptions_onEnd() {
 	s := newScheduler()
 	_, _ = s.Every(time.Hour, func() {}, scheduler.JobOptions{
@@ -258,7 +258,7 @@ func ExampleScheduler_Shutdown() {
 	}
 	_, _ = s.Every(150*time.Minute, func() { fmt.Println("job") }, scheduler.JobOptions{})
 	left, err := s.Shutdown(context.Background(), timingwheel.HandBack)
-	for _, p := range left { // what was due first comes first
+	for _, p := range left { // in order of time
 		p.Func()
 	}
 	fmt.Println(err)
@@ -270,7 +270,7 @@ func ExampleScheduler_Shutdown() {
 	// <nil>
 }
 
-// Close begins a shutdown from a function of the scheduler's own.
+// A function of the scheduler begins its shutdown with Close.
 func ExampleScheduler_Close() {
 	s := newScheduler()
 	_, _ = s.AfterFunc(time.Hour, func() { fmt.Println("at once") })

@@ -26,7 +26,7 @@ func TestEveryDoesNotDrift(t *testing.T) {
 	}
 }
 
-// Nor does one whose period is not in whole ticks: each run is at the first
+// A rate whose period is not in whole ticks does not drift either: each run is at the first
 // tick at or after its time (T1, T2), and the next is counted from its time.
 func TestEveryBetweenTicks(t *testing.T) {
 	for _, period := range []time.Duration{1700 * time.Microsecond, 300 * time.Microsecond, milli + 1, 333333} {
@@ -45,7 +45,7 @@ func TestEveryBetweenTicks(t *testing.T) {
 	}
 }
 
-// A fixed delay is counted from the end of a run; there is nothing to miss.
+// A fixed delay is counted from the end of a run, and misses no run.
 func TestEveryDelay(t *testing.T) {
 	for _, missed := range []Missed{Skip, Coalesce, RunAll} {
 		synctest.Test(t, func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestEveryDelay(t *testing.T) {
 	}
 }
 
-// The times of a schedule, and no others.
+// A job runs exactly at the times of its schedule.
 func TestOnSchedule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
@@ -74,7 +74,7 @@ func TestOnSchedule(t *testing.T) {
 	})
 }
 
-// A schedule that has no further time ends the job, without an error.
+// A schedule without a further time ends the job, without an error.
 func TestScheduleEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
@@ -98,8 +98,7 @@ func TestScheduleEnds(t *testing.T) {
 	})
 }
 
-// A schedule whose next time is not after the one that it was given would
-// have the job run without end.
+// A schedule whose next time is not after its argument would make the job run without end.
 func TestScheduleStandsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
@@ -134,7 +133,7 @@ func TestAt(t *testing.T) {
 		require.False(t, j.Stop())
 		require.Empty(t, r.pass(time.Hour))
 
-		// What is past is due at once (T7, timers 12).
+		// A past time is due at once (T7, timers 12).
 		r.born = time.Now()
 		for _, past := range []time.Time{r.born, r.born.Add(-1), r.born.Add(-1000 * time.Hour), time.Unix(0, 0), {}} {
 			r.job(r.At(past, r.note, JobOptions{}))
@@ -158,11 +157,11 @@ func TestAt(t *testing.T) {
 	})
 }
 
-// A deadline with a monotonic reading is one of the wall clock all the same.
+// A deadline with a monotonic reading still counts by the wall clock.
 func TestAtStripsMonotonic(t *testing.T) {
 	r := newRig(t, Options{})
 	at := time.Now().Add(time.Hour)
-	require.NotEqual(t, at, at.Round(0)) // about the monotonic reading
+	require.NotEqual(t, at, at.Round(0)) // including the monotonic reading
 	j := r.job(r.At(at, r.note, JobOptions{}))
 	require.Equal(t, at.Round(0), j.Next())
 	k := r.on(by(func(t time.Time) time.Time {
@@ -172,8 +171,8 @@ func TestAtStripsMonotonic(t *testing.T) {
 	require.Equal(t, at.Round(0), k.Next())
 }
 
-// timers 7: stopped within its own function, it does not come back; and nobody
-// is told that it ended.
+// timers 7: a job that is stopped within its own function does not run again, and OnEnd is not
+// called.
 func TestStopWithin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
@@ -215,8 +214,8 @@ func TestStopWithin(t *testing.T) {
 	})
 }
 
-// White box, timers 7: stopped when a worker has taken its timer and not yet
-// called it, it is not called; stopped while it runs, it does not come back.
+// White box, timers 7: a job that is stopped after a worker has taken its timer and before the
+// call is not called; a job that is stopped while it runs does not run again.
 func TestStopBetween(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
@@ -243,7 +242,7 @@ func TestStopBetween(t *testing.T) {
 	})
 }
 
-// T10: a panic, or a Goexit, in one run: the next comes all the same.
+// T10: a panic, or a Goexit, in one run does not prevent the next.
 func TestJobPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var panics atomic.Int32
@@ -277,8 +276,7 @@ func TestJobPanics(t *testing.T) {
 	})
 }
 
-// A schedule that panics, or ends its goroutine, ends the job; nothing else
-// comes to harm.
+// A schedule that panics, or ends its goroutine, ends the job and affects nothing else.
 func TestSchedulePanics(t *testing.T) {
 	for _, crash := range []func(){func() { panic("boo") }, runtime.Goexit} {
 		synctest.Test(t, func(t *testing.T) {
@@ -298,7 +296,7 @@ func TestSchedulePanics(t *testing.T) {
 			require.Equal(t, []error{j.Err()}, e.noted())
 			require.Zero(t, r.Len())
 
-			// Nor to the other jobs that are planned anew after the clock was set.
+			// Nor does it affect the other jobs, which are replanned after the clock was set.
 			calls = 0
 			for range 20 {
 				r.on(by(func(t time.Time) time.Time {
@@ -320,7 +318,7 @@ func TestSchedulePanics(t *testing.T) {
 	}
 }
 
-// A panic of the first Next is its caller's; nothing is left of the job.
+// A panic of the first Next goes to its caller; nothing is left of the job.
 func TestFirstNextPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{MaxPending: 1})
@@ -335,7 +333,7 @@ func TestFirstNextPanics(t *testing.T) {
 	})
 }
 
-// Runs of one job never overlap, though workers are free.
+// Runs of one job never overlap, although workers are free.
 func TestNeverOverlaps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{Workers: 16})
@@ -357,8 +355,8 @@ func TestNeverOverlaps(t *testing.T) {
 	})
 }
 
-// OnEnd: once for each job that ends other than by Stop, with no lock held, and
-// after the job's end shows.
+// OnEnd is called once for each job that ends other than by Stop, with no lock held, and after
+// the job's end is visible.
 func TestOnEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{MaxPending: 1, OnPanic: func(timingwheel.Panic) {}})
@@ -373,7 +371,7 @@ func TestOnEnd(t *testing.T) {
 				r.at(2*time.Second, r.note)
 			}
 		}
-		// From a function that panics, and then the hook does.
+		// From a function that panics, followed by a panic of the hook.
 		r.job(r.At(r.born.Add(time.Second), func() { r.note(); panic("f") }, JobOptions{OnEnd: func(j *Job, err error) {
 			hook(j, err)
 			panic("hook")

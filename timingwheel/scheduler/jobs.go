@@ -7,32 +7,31 @@ import (
 	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
-// jobs is the jobs of a scheduler that have not ended, and their counts.
+// jobs holds a scheduler's jobs that have not ended, and their counts.
 //
-// Their timers are on a wheel of their own, made for the first job. On the wheel
-// of the calls they could not be told apart from calls at one moment: between a
-// worker's taking a job's timer and the job's noticing, nobody knows of it. Now
-// that wheel's counts are those of the calls, exactly, and AfterFunc costs no
-// more than the wheel does.
+// Their timers are on a separate wheel, made for the first job. On the calls' wheel, jobs could
+// not be distinguished from calls at one moment: after a worker has taken a job's timer, and
+// before the job notes it, the timer is counted nowhere. With two wheels, the calls' counts are
+// exact, and AfterFunc costs no more than the wheel does.
 //
-// A bound on calls and jobs together is that wheel's Options.MaxPending: there
-// each job has a timer that never fires, and holds the job's place from its
-// start to its end, whatever becomes of its runs.
+// A bound on calls and jobs together is Options.MaxPending of the calls' wheel: there each job
+// has a timer that never fires, and holds the job's slot from its start to its end, whatever
+// its runs do.
 type jobs struct {
 	calls   *timingwheel.Wheel[func()]
 	options timingwheel.Options // of the wheel to make
-	bounded bool                // places are held on calls
+	bounded bool                // slots are held on calls
 
 	mu sync.Mutex // taken before the wheels' locks, and no others
 
 	// Guarded by mu.
 
 	wheel  *timingwheel.Wheel[*Job] // nil: there was no job yet
-	first  *Job                     // the list, linked through the jobs: it takes no memory of its own
+	first  *Job                     // the list, linked through the jobs, so it takes no extra memory
 	live   int                      // jobs that were admitted and have not ended
-	places int                      // timers on calls that hold a place
+	places int                      // timers on calls that hold a slot
 	counts jobCounts
-	closed bool // no new jobs, and places are given up
+	closed bool // no new jobs, and slots are freed
 }
 
 type jobCounts struct {
@@ -41,16 +40,16 @@ type jobCounts struct {
 	ended         uint64
 	discarded     uint64
 	handedBack    uint64
-	refusedFull   uint64 // by the wheel of the jobs; those beyond the bound are in the count of calls
+	refusedFull   uint64 // by the jobs' wheel; jobs beyond the bound are in the count of calls
 	refusedClosed uint64
-	placesLeft    uint64 // places given up
+	placesLeft    uint64 // slots freed
 }
 
 func (l *jobs) init(calls *timingwheel.Wheel[func()], o Options) {
 	l.calls, l.options, l.bounded = calls, o.wheel(0), o.MaxPending > 0
 }
 
-// neverDue is the function of a timer that holds a place.
+// neverDue is the function of a timer that holds a slot.
 func neverDue() {}
 
 // add puts a job on the list, before it is admitted.
@@ -63,7 +62,7 @@ func (l *jobs) add(j *Job) {
 	l.first = j
 }
 
-// remove takes a job off the list that was not admitted.
+// remove removes from the list a job that was not admitted.
 func (l *jobs) remove(j *Job) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -96,7 +95,7 @@ func (l *jobs) byWallClock() []*Job {
 	return all
 }
 
-// admitLocked takes a place for a job, whose lock is held, and arms it.
+// admitLocked takes a slot for a job, whose lock is held, and arms it.
 func (l *jobs) admitLocked(j *Job) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,7 +105,7 @@ func (l *jobs) admitLocked(j *Job) error {
 	if l.wheel == nil {
 		var err error
 		if l.wheel, err = timingwheel.New((*Job).run, l.options); err != nil {
-			return err // never: options like these made the wheel of the calls
+			return err // cannot happen: the calls' wheel was made with options like these
 		}
 	}
 	if l.bounded {
@@ -127,8 +126,8 @@ func (l *jobs) admitLocked(j *Job) error {
 	return nil
 }
 
-// refuse refuses a job once a shutdown has begun: one that takes no place,
-// because it has no run.
+// refuse refuses a job once a shutdown has begun. It is for a job that takes no slot, because
+// it has no run.
 func (l *jobs) refuse() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -152,7 +151,7 @@ func (l *jobs) leavePlace(j *Job) {
 	j.place = timingwheel.Timer{}
 }
 
-// leave counts a job out that was admitted.
+// leave removes an admitted job and counts its end.
 func (l *jobs) leave(j *Job, how ending) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -171,16 +170,14 @@ func (l *jobs) leave(j *Job, how ending) {
 	}
 }
 
-// close refuses new calls and jobs, and gives up the places: the bound has no
-// meaning any more, and the wheel of the calls is to run empty. It returns the
-// wheel of the jobs, nil if there was none.
+// close refuses new calls and jobs, and frees the slots: the bound no longer matters, and the
+// calls' wheel must become empty. It returns the jobs' wheel, or nil if there was none.
 func (l *jobs) close() *timingwheel.Wheel[*Job] {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.closed {
 		l.closed = true
-		// First, or calls would take the places. There is no error but for an
-		// unknown policy.
+		// First, or calls would take the slots. The only possible error is an unknown policy.
 		_, _ = l.calls.Close(timingwheel.Await)
 		for j := l.first; j != nil; j = j.next {
 			l.leavePlace(j)

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What becomes of missed runs when the function is slow (T14, timers 14).
+// Treatment of runs that a slow function misses (T14, timers 14).
 func TestMissed(t *testing.T) {
 	for _, c := range []struct {
 		missed Missed
@@ -53,8 +53,8 @@ func TestMissed(t *testing.T) {
 	}
 }
 
-// The worker of the jobs is busy until 45 ms: the run of 10 ms comes late, and
-// those of 20 to 40 were missed. Calls are not held up by that.
+// The jobs' worker is busy until 45 ms: the run of 10 ms is late, and those of 20 to 40 are
+// missed. This does not delay calls.
 func TestMissedByBusyWorkers(t *testing.T) {
 	for missed, want := range map[Missed]durations{
 		Skip:     {45 * milli, 50 * milli, 60 * milli},
@@ -73,9 +73,8 @@ func TestMissedByBusyWorkers(t *testing.T) {
 	}
 }
 
-// The argument of each Next is the planned time of the run before, however late
-// that was and with whatever jitter; so a schedule that counts from what it is
-// given does not shift.
+// The argument of each Next is the planned time of the previous run, however late that was and
+// with whatever jitter; so a schedule that counts from its argument does not shift.
 func TestNextIsGivenThePlannedTime(t *testing.T) {
 	for _, missed := range []Missed{Skip, Coalesce, RunAll} {
 		for _, jitter := range []time.Duration{0, 9 * milli} {
@@ -105,7 +104,7 @@ func TestNextIsGivenThePlannedTime(t *testing.T) {
 	}
 }
 
-// Jitter delays each run by up to as much, and does not shift the schedule.
+// Jitter delays each run by at most its value, and does not shift the schedule.
 func TestJitter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
@@ -124,7 +123,7 @@ func TestJitter(t *testing.T) {
 		require.Greater(t, len(seen), 30, "as good as every tick of it")
 		j.Stop()
 
-		// A wall job's, and one that is larger than an int64 holds.
+		// That of a wall job, and one whose sum with the period overflows an int64.
 		r.passTo(time.Minute)
 		j = r.on(each{time.Second, 0}, r.note, JobOptions{Jitter: 100 * milli})
 		for i, at := range r.pass(100*time.Second - 1) {
@@ -138,8 +137,7 @@ func TestJitter(t *testing.T) {
 	})
 }
 
-// A run's time is its planned time and its jitter: it is missed when that has
-// passed, not before.
+// A run's time is its planned time plus its jitter: it is missed only when that has passed.
 func TestMissedByTheTimeWithJitter(t *testing.T) {
 	start := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 	const second = time.Second
@@ -174,8 +172,9 @@ func TestMissedByTheTimeWithJitter(t *testing.T) {
 	}
 }
 
-// From when on a schedule is asked after the clock was set, to the edges: what comes
-// again by less than a second is not run again, and what was passed by less is not missed.
+// The time from which a schedule is called after the clock was set, at the edges: a time that
+// repeats by less than a second is not run again, and a time passed by less than a second is
+// not missed.
 func TestAfterStep(t *testing.T) {
 	start := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
@@ -191,7 +190,7 @@ func TestAfterStep(t *testing.T) {
 		{Coalesce, 10_000, 10_000, 10_000, 20_000, 90_000, false, -1},
 		{RunAll, 10_000, 10_000, 10_000, 20_000, 90_000, false, -1},
 		{Skip, 10_000, 10_000, 10_000, 20_000, 20_000, false, -1},
-		// Ahead, and not past it; and not at all.
+		// Ahead, but not past it; and no change.
 		{Skip, 10_000, 10_000, 10_000, 20_000, 19_999, false, -1},
 		{Skip, 10_000, 10_000, 10_500, 20_000, 10_500, false, -1},
 		// Back, to before the plan was made.
@@ -216,8 +215,8 @@ func TestAfterStep(t *testing.T) {
 	}
 }
 
-// A run that ends at a time before its own, because the clock was set back meanwhile: by
-// a second or more it is that time again.
+// A run ends at a time before its own, because the clock was set back during the run: by a
+// second or more, that time repeats.
 func TestAfterARunThatTheClockWasSetBackIn(t *testing.T) {
 	start := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 	at := func(ms time.Duration) time.Time { return start.Add(ms * milli) }
@@ -230,7 +229,7 @@ func TestAfterARunThatTheClockWasSetBackIn(t *testing.T) {
 		{RunAll, 10_000, 10_000, 9_001, 20_000},
 		{RunAll, 10_000, 10_000, 9_000, 10_000},
 		{Coalesce, 10_000, 30_500, 29_501, 40_000},
-		{Coalesce, 10_000, 30_500, 29_500, 30_000}, // one that it stood for comes again
+		{Coalesce, 10_000, 30_500, 29_500, 30_000}, // a run that it stood for repeats
 	} {
 		p := &recurring{each{10 * time.Second, 0}, c.missed, true}
 		next, err := p.after(at(c.last), at(c.began), at(c.now), 0)
@@ -239,15 +238,14 @@ func TestAfterARunThatTheClockWasSetBackIn(t *testing.T) {
 	}
 }
 
-// With a jitter of ten periods RunAll makes every run, each at most the
-// jitter after its planned time, however long it goes on; the others leave runs
-// out and are no later.
+// With a jitter of ten periods RunAll makes every run, each at most the jitter after its
+// planned time, however long it continues; the others omit runs and are no later.
 func TestJitterBeyondThePeriod(t *testing.T) {
 	const period, jitter = 10 * milli, 100 * milli
 	for _, missed := range []Missed{Skip, Coalesce, RunAll} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, Options{})
-			var args durations // the planned time of each run, but the first
+			var args durations // the planned time of each run, except the first
 			start := rate{r.born, period}
 			j := r.on(by(func(t time.Time) time.Time {
 				args = append(args, t.Sub(r.born))
@@ -276,10 +274,9 @@ func TestJitterBeyondThePeriod(t *testing.T) {
 	}
 }
 
-// A daily run at midnight; the machine sleeps from 23:00 to 7:00, or its
-// clock is set ahead by as much: the monotonic clock has stood still. The run is
-// made up within a second, unless missed runs are to be skipped; the next is the
-// next midnight's.
+// A daily run at midnight; the machine sleeps from 23:00 to 7:00, or its clock is set ahead by
+// as much: the monotonic clock has stood still. The run is made up within a second, unless
+// missed runs are skipped; the next run is at the next midnight.
 func TestMissedInASuspend(t *testing.T) {
 	const hour = time.Hour
 	for missed, want := range map[Missed]int{Skip: 0, Coalesce: 1, RunAll: 1} {
@@ -299,8 +296,8 @@ func TestMissedInASuspend(t *testing.T) {
 	}
 }
 
-// And several in one: one run makes them up by Coalesce, each by RunAll, none
-// by Skip.
+// Several runs missed in one suspend: Coalesce makes them up by one run, RunAll each, Skip
+// none.
 func TestSeveralMissedInASuspend(t *testing.T) {
 	for missed, want := range map[Missed]int{Skip: 0, Coalesce: 1, RunAll: 5} {
 		for _, jitter := range []time.Duration{0, time.Second} {
@@ -317,7 +314,7 @@ func TestSeveralMissedInASuspend(t *testing.T) {
 	}
 }
 
-// A correction of the clock to just past a run's time does not cost the run.
+// A correction of the clock to just past a run's time does not skip the run.
 func TestSmallStepPastARun(t *testing.T) {
 	for _, missed := range []Missed{Skip, Coalesce, RunAll} {
 		for by, want := range map[time.Duration]int{1350 * milli: 1, 1990 * milli: 1, 2010 * milli: 0, time.Minute: 0} {
@@ -337,8 +334,8 @@ func TestSmallStepPastARun(t *testing.T) {
 	}
 }
 
-// A run that waits for a worker is merely late, by Skip too, whatever the clock is
-// set to meanwhile: it was not set past the run.
+// A run that waits for a worker is merely late, by Skip too, however the clock is set during
+// the wait: it was not set past the run.
 func TestStepDuringALateRun(t *testing.T) {
 	for _, by := range []time.Duration{0, 20 * milli, -20 * milli, 5 * time.Second, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
@@ -353,7 +350,7 @@ func TestStepDuringALateRun(t *testing.T) {
 			require.True(t, j.Next().After(r.wallNow()))
 		})
 	}
-	// So is one that waits for its tick, and the check sees to it.
+	// So is a run that waits for its tick; the check starts it.
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{Tick: 15 * time.Second})
 		r.on(each{time.Hour, 5 * time.Second}, r.note, JobOptions{})
@@ -363,8 +360,8 @@ func TestStepDuringALateRun(t *testing.T) {
 	})
 }
 
-// What a job does is what a simulation of the documentation does, for any
-// period, slowness of the function and Missed.
+// A job matches a simulation of the documentation, for any period, slowness of the function and
+// Missed.
 func TestMissedModel(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
@@ -391,8 +388,8 @@ func checkMissed(t *testing.T, seed uint64) {
 	}
 	const end = 2 * time.Second
 
-	// The simulation: time is walked through a millisecond at a time, and the
-	// runs whose time has come are kept in a list.
+	// The simulation walks through time a millisecond at a time, and keeps a list of the runs
+	// whose time has come.
 	var want, come durations
 	free := time.Duration(0) // when the run in progress ends
 	for now := period; now <= end; now += milli {

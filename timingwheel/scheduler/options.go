@@ -171,7 +171,7 @@ type RetryOptions struct {
 	// at least 0.
 	MaxAttempts int
 
-	// FixedBackoff makes each wait take the whole backoff. By default it is drawn each time,
+	// FixedBackoff makes each wait take the whole backoff. The default draws it each time,
 	// evenly from zero to the backoff (full jitter), so that many jobs that failed together do
 	// not retry together.
 	FixedBackoff bool

@@ -13,8 +13,8 @@ import (
 type planner interface {
 	// first returns the planned time of the first run.
 	first(now time.Time) (time.Time, error)
-	// after returns the planned time of the run after the one that has ended, which had been
-	// planned for last, and began at began. The run takes place jitter after the returned time.
+	// after returns the planned time of the next run. The previous run was planned for last,
+	// began at began, and has ended. The run takes place jitter after the returned time.
 	after(last, began, now time.Time, jitter time.Duration) (time.Time, error)
 }
 
@@ -112,7 +112,7 @@ func (p *recurring) next(t time.Time) (time.Time, error) {
 	return next, nil
 }
 
-// plan calculates the next run, for the given reason and those that arrive during the
+// plan calculates the next run, for the given reason and all reasons that arrive during the
 // calculation. If another goroutine is planning, that goroutine handles the reason.
 func (j *Job) plan(why reasons) {
 	j.mu.Lock()
@@ -144,7 +144,7 @@ func (j *Job) plan(why reasons) {
 	returned = true
 }
 
-// planNextLocked plans the run after the one that has ended. It unlocks while it calls the
+// planNextLocked plans the next run, after a run has ended. It unlocks while it calls the
 // planner.
 func (j *Job) planNextLocked() {
 	last, began, now, jitter := j.last, j.began, j.now(), j.drawJitter()
@@ -211,8 +211,8 @@ func (j *Job) unlocked(f func() (time.Time, error)) (due time.Time, err error) {
 	return due, err
 }
 
-// planAll corrects the plans of jobs. It begins with those that call no schedule, so that a
-// slow schedule delays only jobs that also call theirs.
+// planAll corrects the plans of jobs. It begins with jobs that call no schedule, so that a slow
+// schedule delays only jobs that also call theirs.
 func planAll(jobs []*Job) {
 	var asking []*Job
 	jobs = slices.DeleteFunc(jobs, func(j *Job) bool {

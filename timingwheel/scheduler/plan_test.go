@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// slowly is a schedule of every minute, counted from what it is given, whose
-// n-th Next takes so long. It sees to it that no two overlap.
+// slowly is a schedule of every minute, counted from its argument, whose n-th Next takes a set
+// time. It checks that no two calls overlap.
 type slowly struct {
 	t     testing.TB
 	slow  map[int]time.Duration
@@ -31,9 +31,8 @@ func (s *slowly) Next(t time.Time) time.Time {
 	return t.Add(time.Minute)
 }
 
-// A schedule that is called for the check keeps neither the job nor a
-// worker waiting: the run is made at its time, and the next is planned when the
-// schedule has answered.
+// A schedule that the check calls blocks neither the job nor a worker: the run is made at its
+// time, and the next is planned when the schedule has returned.
 func TestRunsWhileScheduleIsCalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{Workers: 1})
@@ -56,8 +55,7 @@ func TestRunsWhileScheduleIsCalled(t *testing.T) {
 	})
 }
 
-// Nor does it keep other jobs waiting that go by the wall clock, if theirs is not
-// to be called.
+// Nor does it block other wall-clock jobs whose schedules need no call.
 func TestSlowScheduleAfterTheClockIsSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
@@ -84,8 +82,8 @@ func TestSlowScheduleAfterTheClockIsSet(t *testing.T) {
 	})
 }
 
-// What the schedule answers to the check, after a run has begun meanwhile, does
-// not count: the schedule is called once more when the run has ended.
+// If a run begins while the check calls the schedule, the result does not count: the schedule
+// is called again when the run has ended.
 func TestRunBeginsWhileScheduleIsCalled(t *testing.T) {
 	for _, answer := range []time.Duration{0, 5 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
@@ -116,8 +114,8 @@ func TestRunBeginsWhileScheduleIsCalled(t *testing.T) {
 	}
 }
 
-// The clock is set while the job runs: the schedule is called for that when the
-// run has ended, and not before.
+// If the clock is set while the job runs, the schedule is called for that only when the run has
+// ended.
 func TestClockIsSetWhileItRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
@@ -133,8 +131,8 @@ func TestClockIsSetWhileItRuns(t *testing.T) {
 	})
 }
 
-// The clock is set while the schedule is called for the next run: the job is
-// planned by the clock as it is after that.
+// If the clock is set while the schedule is called for the next run, the job is planned by the
+// clock after that.
 func TestClockIsSetWhileScheduleIsCalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
@@ -152,7 +150,7 @@ func TestClockIsSetWhileScheduleIsCalled(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
-		// The one after a run.
+		// The call after a run.
 		s := &slowly{t: t, slow: map[int]time.Duration{2: 10 * time.Second}}
 		j := r.on(s, r.note, JobOptions{})
 		r.pass(time.Minute + 2500*milli)
@@ -163,8 +161,8 @@ func TestClockIsSetWhileScheduleIsCalled(t *testing.T) {
 	})
 }
 
-// Stopped, or shut down, while the check calls the schedule: nothing comes
-// of the answer.
+// If the job is stopped or shut down while the check calls the schedule, the result has no
+// effect.
 func TestEndsWhileScheduleIsCalled(t *testing.T) {
 	for i, end := range []func(r *rig, j *Job){
 		func(r *rig, j *Job) { require.True(r.t, j.Stop()) },
@@ -203,7 +201,7 @@ func TestEndsWhileScheduleIsCalled(t *testing.T) {
 	}
 }
 
-// A schedule that ends when the clock was set, or does something wrong.
+// A schedule that ends after the clock was set, or returns an invalid time.
 func TestScheduleEndsWhenPlannedAnew(t *testing.T) {
 	for i, next := range []func(t time.Time) time.Time{
 		func(time.Time) time.Time { return time.Time{} },
@@ -234,7 +232,7 @@ func TestScheduleEndsWhenPlannedAnew(t *testing.T) {
 	}
 }
 
-// T12: a schedule may use its job and the scheduler, whoever calls it.
+// T12: a schedule may use its job and the scheduler, whatever goroutine calls it.
 func TestScheduleUsesItsJob(t *testing.T) {
 	for _, step := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -264,8 +262,8 @@ func TestScheduleUsesItsJob(t *testing.T) {
 	}
 }
 
-// Stop, from many goroutines and against the job's own runs: true once, and
-// no run begins after it.
+// Many goroutines call Stop against the job's own runs: it is true once, and no run begins
+// after it.
 func TestJobStopHammer(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Options{Tick: 20 * time.Microsecond})
@@ -300,7 +298,7 @@ func TestJobStopHammer(t *testing.T) {
 			})
 		}
 		done.Wait()
-		for running.Load() > 0 { // one that had begun
+		for running.Load() > 0 { // a run that had begun
 			runtime.Gosched()
 		}
 		require.Equal(t, int32(1), trues.Load())
@@ -310,8 +308,8 @@ func TestJobStopHammer(t *testing.T) {
 	require.Zero(t, r.Len())
 }
 
-// All at once, and the clock being set: nothing runs twice at a time, no schedule
-// is called by two, each job can be stopped, and nothing is left.
+// All operations run concurrently, while the clock is set: runs of a job do not overlap, nor do
+// calls of its schedule, each job can be stopped, and nothing remains.
 func TestJobHammer(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Options{Tick: 50 * time.Microsecond, OnPanic: func(timingwheel.Panic) {}})
@@ -321,7 +319,7 @@ func TestJobHammer(t *testing.T) {
 	}
 	stop := make(chan struct{})
 	var setter, done sync.WaitGroup
-	setter.Go(func() { // sets the clock, and has it noticed at once
+	setter.Go(func() { // sets the clock, and triggers a check at once
 		for i := 0; ; i++ {
 			select {
 			case <-stop:
@@ -393,7 +391,7 @@ func (s *counting) Next(t time.Time) time.Time {
 	return t.Add(s.period)
 }
 
-// OnEnd is called once, whoever ends the job: its own run, the check, Close.
+// OnEnd is called once, whether the job's own run, the check or Close ends the job.
 func TestOnEndOnce(t *testing.T) {
 	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) {

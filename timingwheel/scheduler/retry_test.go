@@ -15,7 +15,7 @@ import (
 
 var errTry = errors.New("try again")
 
-// failing is a function for Retry that fails so many times.
+// failing returns a function for Retry that fails n times.
 func (r *rig) failing(n int) func() error {
 	return func() error {
 		r.note()
@@ -58,7 +58,7 @@ func TestRetryBackoff(t *testing.T) {
 			require.False(t, j.Stop())
 		})
 	}
-	// An attempt that takes long shifts what follows.
+	// A long attempt shifts the following ones.
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
 		fail := r.failing(2)
@@ -67,7 +67,7 @@ func TestRetryBackoff(t *testing.T) {
 	})
 }
 
-// Full jitter: each wait is anything from zero to the backoff, and near both.
+// Full jitter: each wait is between zero and the backoff, and comes near both.
 func TestRetryFullJitter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
@@ -90,9 +90,9 @@ func TestRetryFullJitter(t *testing.T) {
 	})
 }
 
-// The longest backoff of all neither wraps nor ends.
+// The longest possible backoff neither wraps nor ends.
 func TestRetryLongestBackoff(t *testing.T) {
-	for _, factor := range []float64{2, 3} { // by 2 it comes to 2^63, as which a float64 has the longest
+	for _, factor := range []float64{2, 3} { // factor 2 reaches 2^63, the float64 of the longest
 		for _, fixed := range []bool{true, false} {
 			r := retry{options: RetryOptions{Factor: factor, Max: math.MaxInt64, FixedBackoff: fixed}, backoff: 1}
 			for range 100 {
@@ -103,7 +103,7 @@ func TestRetryLongestBackoff(t *testing.T) {
 	}
 }
 
-// The shortest backoff of all grows by any factor but 1.
+// The shortest possible backoff grows by any factor except 1.
 func TestRetryShortestBackoff(t *testing.T) {
 	for _, c := range []struct {
 		base   time.Duration
@@ -185,7 +185,7 @@ func TestRetryPanics(t *testing.T) {
 	}
 }
 
-// asked is an error that notes who calls its methods, and says that it is any.
+// asked is an error that records calls of its methods, and matches any error.
 type asked struct{ calls *[]string }
 
 func (e asked) note(method string) { *e.calls = append(*e.calls, method) }
@@ -196,8 +196,8 @@ func (e asked) Is(error) bool { e.note("Is"); return true }
 
 func (e asked) Unwrap() error { e.note("Unwrap"); return nil }
 
-// However a Retry ends, no method of its errors is called for that, and the
-// error does not decide how it ended.
+// However a Retry ends, no method of its errors is called for that, and the error does not
+// determine how it ended.
 func TestRetryCallsNoMethodOfErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
@@ -225,7 +225,7 @@ func TestRetryCallsNoMethodOfErrors(t *testing.T) {
 			require.ErrorIs(t, j.Err(), ErrClosed)
 		})
 	}
-	// One that matches an error of this package's: another scheduler was closed.
+	// An error that matches one of this package: another scheduler was closed.
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
 		j := r.job(r.Retry(0, func() error { return ErrClosed }, RetryOptions{MaxAttempts: 2}))
@@ -234,7 +234,7 @@ func TestRetryCallsNoMethodOfErrors(t *testing.T) {
 		require.EqualError(t, j.Err(), "scheduler: gave up after 2 attempts: scheduler: closed")
 		require.EqualError(t, k.Err(), "scheduler: gave up after 2 attempts: no further run")
 	})
-	// One whose methods panic.
+	// An error whose methods panic.
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
 		f := func() error { var e *fs.PathError; return e }
@@ -249,7 +249,7 @@ func TestRetryCallsNoMethodOfErrors(t *testing.T) {
 	})
 }
 
-// Stopped between two attempts, and from within one.
+// Stopped between two attempts, and within one.
 func TestRetryStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{MaxPending: 1})
@@ -264,8 +264,7 @@ func TestRetryStop(t *testing.T) {
 	})
 }
 
-// By each policy: what a Retry does that waits for its second attempt, and one
-// that is being made.
+// Each policy, with a Retry that waits for its second attempt, and with one during an attempt.
 func TestRetryShutdown(t *testing.T) {
 	for _, policy := range policies {
 		synctest.Test(t, func(t *testing.T) {

@@ -20,21 +20,21 @@ type durations = []time.Duration
 
 var policies = []timingwheel.Policy{timingwheel.Discard, timingwheel.HandBack, timingwheel.RunNow, timingwheel.Await}
 
-// rig is a scheduler whose wall clock can be set, and a list of when things ran.
+// rig is a scheduler whose wall clock can be set, with a record of the times of runs.
 type rig struct {
 	*Scheduler
 	t        testing.TB
 	born     time.Time
 	set      atomic.Int64 // how far the wall clock was set ahead of the real one
 	readings atomic.Int64 // of the wall clock
-	onRead   func()       // called with each, if not nil
+	onRead   func()       // called with each reading, if not nil
 
 	mu   sync.Mutex
 	runs durations // after born
 }
 
-// newRig makes a scheduler with a tick of 1 ms, which is shut down when the test
-// ends, and must be empty and without a check of the clock then.
+// newRig makes a scheduler with a tick of 1 ms. It is shut down when the test ends, and must
+// then be empty and without a check of the clock.
 func newRig(t testing.TB, o Options) *rig {
 	t.Helper()
 	r := &rig{t: t, born: time.Now()}
@@ -66,7 +66,7 @@ func newRig(t testing.TB, o Options) *rig {
 	return r
 }
 
-// verify checks what holds of the figures at any moment.
+// verify checks the invariants of the statistics.
 func (r *rig) verify() Stats {
 	r.t.Helper()
 	st := r.Stats()
@@ -77,14 +77,14 @@ func (r *rig) verify() Stats {
 
 func (r *rig) since() time.Duration { return time.Since(r.born) }
 
-// note is a function to schedule: it writes down when it runs.
+// note is a function to schedule: it records when it runs.
 func (r *rig) note() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.runs = append(r.runs, r.since())
 }
 
-// noted is what note has written since the last call.
+// noted returns the records of note since the last call.
 func (r *rig) noted() durations {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,7 +93,7 @@ func (r *rig) noted() durations {
 	return runs
 }
 
-// pass lets time pass and returns what was noted.
+// pass lets time pass and returns the records of note.
 func (r *rig) pass(d time.Duration) durations {
 	r.t.Helper()
 	r.barrier()
@@ -103,9 +103,9 @@ func (r *rig) pass(d time.Duration) durations {
 	return r.noted()
 }
 
-// barrier orders what the test has done before what functions, schedules and
-// hooks do after: sleeping does not, as the race detector sees it. So it takes
-// the locks, and does as the clock does that is read before a schedule is called.
+// barrier orders earlier actions of the test before later ones of functions, schedules and
+// hooks; to the race detector, sleeping does not. So it takes the locks, and touches the
+// counter of readings, as the clock does before each schedule's call.
 func (r *rig) barrier() {
 	r.verify()
 	r.readings.Add(0)
@@ -113,14 +113,14 @@ func (r *rig) barrier() {
 	defer r.mu.Unlock()
 }
 
-// checks is the timer and the goroutines of the check of the wall clock.
+// checks returns the number of timers and goroutines of the wall clock's check.
 func (r *rig) checks() int {
 	r.clock.mu.Lock()
 	defer r.clock.mu.Unlock()
 	return r.clock.active
 }
 
-// passTo is pass until so long after the start.
+// passTo is pass until a time after the start.
 func (r *rig) passTo(d time.Duration) durations {
 	r.t.Helper()
 	return r.pass(d - r.since())
@@ -129,7 +129,7 @@ func (r *rig) passTo(d time.Duration) durations {
 // setWall sets the wall clock forward, or back.
 func (r *rig) setWall(by time.Duration) { r.set.Add(int64(by)) }
 
-// wallNow is what the wall clock shows.
+// wallNow returns the wall clock's reading.
 func (r *rig) wallNow() time.Time { return time.Now().Round(0).Add(time.Duration(r.set.Load())) }
 
 func (r *rig) after(delay time.Duration, f func()) Call {
@@ -151,7 +151,7 @@ func (r *rig) every(period time.Duration, f func(), o JobOptions) *Job {
 	return r.job(r.Every(period, f, o))
 }
 
-// at is a job at this time after the start, by the wall clock as it is now.
+// at is a job at this time after the start, by the present wall clock.
 func (r *rig) at(d time.Duration, f func()) *Job {
 	r.t.Helper()
 	return r.job(r.At(r.wallNow().Add(d-r.since()), f, JobOptions{}))
@@ -162,7 +162,7 @@ func (r *rig) on(s Schedule, f func(), o JobOptions) *Job {
 	return r.job(r.OnSchedule(s, f, o))
 }
 
-// times is from, from+step, ... up to to.
+// times returns from, from+step, ... up to to.
 func times(from, to, step time.Duration) (all durations) {
 	for t := from; t <= to; t += step {
 		all = append(all, t)
@@ -170,8 +170,8 @@ func times(from, to, step time.Duration) (all durations) {
 	return all
 }
 
-// each is the schedule of the multiples of a duration, plus an offset, since the
-// beginning of the day.
+// each is the schedule of the multiples of a duration, plus an offset, since the beginning of
+// the day.
 type each struct{ step, offset time.Duration }
 
 func (s each) Next(t time.Time) time.Time {
@@ -182,8 +182,8 @@ func (s each) Next(t time.Time) time.Time {
 	return next
 }
 
-// list is a schedule of some times. It is not safe for concurrent use, which
-// the race detector sees if it is called so.
+// list is a schedule of some times. It is not safe for concurrent use, so the race detector
+// reports concurrent calls.
 type list []time.Time
 
 func (l *list) Next(t time.Time) time.Time {
@@ -199,7 +199,7 @@ type by func(time.Time) time.Time
 
 func (f by) Next(t time.Time) time.Time { return f(t) }
 
-// ends collects what OnEnd is told.
+// ends collects the arguments of OnEnd.
 type ends struct {
 	mu   sync.Mutex
 	jobs []*Job

@@ -75,7 +75,7 @@ func refusal(err error) error {
 }
 
 // Call is a handle to a function that AfterFunc will call: small, comparable, free to copy. The
-// zero Call, or one that is returned with an error, is no call: its methods return false. A
+// zero Call, or a Call that is returned with an error, is no call: its methods return false. A
 // handle never affects another call.
 type Call struct {
 	wheel *timingwheel.Wheel[func()]

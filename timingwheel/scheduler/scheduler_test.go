@@ -35,8 +35,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// Bad arguments are errors that name what, its value and its range; nothing is
-// scheduled and nothing is counted.
+// Bad arguments are errors that name the argument, its value and its range; nothing is
+// scheduled or counted.
 func TestBadArguments(t *testing.T) {
 	r := newRig(t, Options{})
 	c, err := r.AfterFunc(0, nil)
@@ -81,8 +81,7 @@ func TestMissedString(t *testing.T) {
 	require.Equal(t, "Skip Coalesce RunAll Missed(3)", Skip.String()+" "+Coalesce.String()+" "+RunAll.String()+" "+Missed(3).String())
 }
 
-// The zero Scheduler returns an error; the zero Job has ended; the zero Call
-// is none.
+// The zero Scheduler panics; the zero Job has ended; the zero Call is no call.
 func TestZeroValues(t *testing.T) {
 	const want = "scheduler: the zero Scheduler is not usable, make one with New"
 	var s Scheduler
@@ -113,7 +112,7 @@ func TestZeroValues(t *testing.T) {
 	require.Zero(t, at)
 }
 
-// Calls and jobs that wait are on the levels of wheels of their own.
+// Waiting calls and jobs are on the levels of their own wheels.
 func TestLevels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{Shards: 1})
@@ -203,7 +202,7 @@ func TestCallStopReset(t *testing.T) {
 	})
 }
 
-// What comes with an error is no call, whichever scheduler it names.
+// A Call that is returned with an error is no call, whichever scheduler it names.
 func TestRefusedCall(t *testing.T) {
 	r := newRig(t, Options{MaxPending: 1})
 	first := r.after(time.Hour, r.note)
@@ -221,7 +220,7 @@ func TestRefusedCall(t *testing.T) {
 	require.Equal(t, []uint64{1, 1}, []uint64{st.RefusedFull, st.RefusedClosed}) // T17
 }
 
-// AfterFunc allocates nothing but what the closure is.
+// AfterFunc allocates only the closure.
 func TestAfterFuncAllocations(t *testing.T) {
 	r := newRig(t, Options{})
 	f := func() {}
@@ -233,13 +232,13 @@ func TestAfterFuncAllocations(t *testing.T) {
 	n := 0
 	closure := per(func() { closureSink = func() { n++ } })
 	require.LessOrEqual(t, per(func() { r.after(time.Hour, func() { n++ }).Stop() }), closure)
-	// Held, not stopped: memory grows by many at a time.
+	// Pending, not stopped: memory grows by many at a time.
 	require.Less(t, per(func() { r.after(time.Hour, f) }), 0.5)
 }
 
 var closureSink func()
 
-// T10: a function that panics, or ends its goroutine, takes nothing with it.
+// T10: a function that panics, or ends its goroutine, affects nothing else.
 func TestFunctionPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var panics []any
@@ -256,8 +255,8 @@ func TestFunctionPanics(t *testing.T) {
 	})
 }
 
-// Panics of hooks come to OnPanic too; one in OnPanic, and all without one, to
-// the log.
+// Panics of hooks go to OnPanic too; a panic in OnPanic goes to the log, and so do all panics
+// without OnPanic.
 func TestHookPanics(t *testing.T) {
 	var buf bytes.Buffer
 	old := slog.Default()
@@ -300,7 +299,7 @@ func TestMonotonicIgnoresWallClock(t *testing.T) {
 	}
 }
 
-// timers 9: a function that schedules itself anew, also at the bound.
+// timers 9: a function that reschedules itself, also at the bound.
 func TestReschedulesItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{MaxPending: 1})
@@ -317,7 +316,7 @@ func TestReschedulesItself(t *testing.T) {
 	})
 }
 
-// T12: everything is allowed from a function, and Len and Stats are right there.
+// T12: a function may call everything, and Len and Stats are right there.
 func TestFromWithin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{Workers: 1})
@@ -341,8 +340,8 @@ func TestFromWithin(t *testing.T) {
 	})
 }
 
-// T4 under fire: Stop is true if and only if the function never runs, and
-// the figures of any moment add up (T3).
+// T4 under load: Stop is true if and only if the function never runs, and the statistics always
+// add up (T3).
 func TestStopHammer(t *testing.T) {
 	t.Parallel()
 	const calls = 20_000
@@ -399,8 +398,8 @@ func TestStopHammer(t *testing.T) {
 	}
 }
 
-// timers 17, T13: a scheduler that was shut down can be collected, and so can
-// jobs that have ended while the scheduler lives and others remain (T18).
+// timers 17, T13: a scheduler that was shut down can be collected, and so can ended jobs while
+// the scheduler is in use and others remain (T18).
 func TestCollected(t *testing.T) {
 	s, err := New(Options{})
 	require.NoError(t, err)
@@ -453,8 +452,8 @@ func (h brokenHandler) Enabled(context.Context, slog.Level) bool { return true }
 
 func (h brokenHandler) Handle(context.Context, slog.Record) error { panic("in the logger") }
 
-// A logger that panics while a panic is reported to it ends nothing: not the
-// process, nor the worker, nor the job.
+// A logger that panics while it logs a panic ends neither the process, nor the worker, nor the
+// job.
 func TestLoggerPanics(t *testing.T) {
 	old, out, flags := slog.Default(), log.Writer(), log.Flags()
 	slog.SetDefault(slog.New(brokenHandler{slog.DiscardHandler}))
@@ -481,8 +480,8 @@ func TestLoggerPanics(t *testing.T) {
 	}
 }
 
-// An idle scheduler, and one whose jobs all go by the monotonic clock, reads no
-// wall clock and arms no check (T9).
+// An idle scheduler, and one whose jobs all follow the monotonic clock, reads no wall clock and
+// arms no check (T9).
 func TestNoWallClockWithoutWallJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})

@@ -31,11 +31,11 @@ type Pending struct {
 //   - [timingwheel.RunNow] runs them at once, calls and jobs each in order of time,
 //   - [timingwheel.Await] lets each run at its time, unless it is stopped before.
 //
-// No job has a run after that: by Discard and HandBack it ends with ErrClosed now, by RunNow
-// and Await after its next run; a job whose function is running ends after that run. By Await
-// the scheduler follows the wall clock to the end, unless it is set back within the last second
-// before a run. When no call or job is left and the functions have returned, the scheduler's
-// goroutines end.
+// No job has a further run after that: by Discard and HandBack it ends with ErrClosed now, by
+// RunNow and Await after its next run; a job whose function is running ends after that run. By
+// Await the scheduler follows the wall clock to the end, unless it is set back within the last
+// second before a run. When no call or job is left and the functions have returned, the
+// scheduler's goroutines end.
 //
 // Close may be called again, for example with a stricter policy to end an Await sooner; each
 // call and job still ends once. It returns the calls and jobs that HandBack removed, and nil

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// T13: each policy, with a call and a job of each kind; the figures.
+// T13: each policy, with a call and a job of each kind; the statistics.
 func TestShutdown(t *testing.T) {
 	for _, c := range []struct {
 		policy timingwheel.Policy
@@ -108,7 +108,7 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// A scheduler without a job, and one that was never used.
+// A scheduler without a job, and an unused scheduler.
 func TestShutdownWithoutJobs(t *testing.T) {
 	for _, policy := range policies {
 		synctest.Test(t, func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestShutdownWithoutJobs(t *testing.T) {
 	}
 }
 
-// A job without a run is refused as any other is, and its hook not called.
+// A job without a run is refused like any other, and its hook is not called.
 func TestNoRunAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
@@ -155,7 +155,7 @@ func TestShutdownBadArguments(t *testing.T) {
 		_, err = r.Close(4)
 		require.ErrorContains(t, err, "Policy(4)")
 		require.PanicsWithValue(t, "scheduler: the context is nil", func() {
-			_, _ = r.Shutdown(nil, timingwheel.Discard) // what it is about
+			_, _ = r.Shutdown(nil, timingwheel.Discard) // the subject of this test
 		})
 		r.after(time.Second, func() {})
 		require.Empty(t, r.pass(time.Minute))
@@ -164,8 +164,8 @@ func TestShutdownBadArguments(t *testing.T) {
 	})
 }
 
-// Close may be called from a function, while another waits in Shutdown; and
-// with a stricter policy it ends what Await waits for.
+// A function may call Close while another goroutine waits in Shutdown; with a stricter policy
+// this ends the Await.
 func TestCloseFromWithin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
@@ -182,7 +182,7 @@ func TestCloseFromWithin(t *testing.T) {
 	})
 }
 
-// A shutdown whose context ends first is seen through.
+// A shutdown whose context ends first still completes.
 func TestShutdownContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
@@ -209,9 +209,8 @@ func TestShutdownContextEnds(t *testing.T) {
 	})
 }
 
-// White box: a job whose timer a worker has taken is not handed back, nor
-// discarded: it runs, and ends with that. One that was stopped after the wheel
-// gave it back is not handed back either.
+// White box: a job whose timer a worker has taken is neither returned nor discarded: it runs,
+// and then ends. Nor is a job returned that was stopped after the wheel returned it.
 func TestShutdownInBetween(t *testing.T) {
 	for _, policy := range policies[:2] {
 		synctest.Test(t, func(t *testing.T) {
@@ -237,8 +236,8 @@ func TestShutdownInBetween(t *testing.T) {
 	require.False(t, ok)
 }
 
-// By RunNow and Await the next run is the last, also by a wall clock that shows
-// less than the time of it.
+// By RunNow and Await the next run is the last, even if the wall clock has not reached its
+// time.
 func TestWallJobsUnderShutdown(t *testing.T) {
 	for _, policy := range policies[2:] {
 		for _, back := range []time.Duration{0, 1, time.Hour} {
@@ -257,7 +256,7 @@ func TestWallJobsUnderShutdown(t *testing.T) {
 	}
 }
 
-// A hook that ends the goroutine of Close keeps no other from being called.
+// A hook that ends the goroutine of Close does not prevent calls of the others.
 func TestCloseHookEndsItsGoroutine(t *testing.T) {
 	for _, policy := range policies[:2] {
 		synctest.Test(t, func(t *testing.T) {
@@ -284,8 +283,8 @@ func TestCloseHookEndsItsGoroutine(t *testing.T) {
 	}
 }
 
-// Jobs end under a shutdown that comes at any moment; what was accepted is
-// called, stopped or handed back, once (T3); the figures say which.
+// Jobs end under a shutdown at any moment; each accepted call or job is called, stopped or
+// returned, once (T3); the statistics match.
 func TestShutdownHammer(t *testing.T) {
 	t.Parallel()
 	rounds := 120
@@ -303,7 +302,7 @@ func TestShutdownHammer(t *testing.T) {
 		var calls [200]Call
 		accepted := 0
 		var done sync.WaitGroup
-		done.Go(func() { // has jobs planned anew meanwhile
+		done.Go(func() { // makes jobs replan at the same time
 			for range 20 {
 				set.Add(int64(11 * milli))
 				s.clock.stepped()

@@ -124,7 +124,7 @@ func (c *wallClock) stepCount() uint64 {
 }
 
 // wait waits until no goroutine of the check is left. It is called when no job can be added any
-// more, and all have ended, except those that such a goroutine is processing.
+// more, and all have ended, except jobs that such a goroutine is processing.
 func (c *wallClock) wait(ctx context.Context) error {
 	c.mu.Lock()
 	if c.active == 0 {

@@ -10,14 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// timers 16: what goes by the wall clock follows it when that is set, within a
-// second; by the minute it is exact, for the clock was set well before.
+// timers 16: wall-clock jobs follow the clock within a second when it is set; later runs are
+// exact, because the clock was set well before.
 func TestWallClockSet(t *testing.T) {
 	const minute, hour = time.Minute, time.Hour
 	for _, c := range []struct {
 		name   string
 		by     time.Duration // at 10 minutes
-		at     time.Duration // by the clock as it was at first
+		at     time.Duration // by the original clock
 		want   time.Duration
 		late   time.Duration // at most
 		hourly durations     // at half past
@@ -54,8 +54,7 @@ func TestWallClockSet(t *testing.T) {
 	}
 }
 
-// A clock that is set, in whatever phase and to whatever time, is noticed within
-// a second.
+// A change of the clock, at whatever phase and to whatever time, is noticed within a second.
 func TestWallClockSetIsNoticedWithinASecond(t *testing.T) {
 	for _, phase := range []time.Duration{1, milli, 500 * milli, time.Second - 1, time.Second} {
 		synctest.Test(t, func(t *testing.T) {
@@ -72,8 +71,7 @@ func TestWallClockSetIsNoticedWithinASecond(t *testing.T) {
 	}
 }
 
-// The clock is set back between two checks, and the run is due before the next
-// one.
+// The clock is set back between two checks, and the run is due before the next check.
 func TestWallClockSetJustBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
@@ -82,8 +80,7 @@ func TestWallClockSetJustBefore(t *testing.T) {
 		r.setWall(-time.Hour)
 		require.Equal(t, durations{time.Hour + 10*time.Second + 500*milli}, r.pass(2*time.Hour))
 	})
-	// And a worker has taken the timer when the check comes: it goes by the new
-	// plan.
+	// A worker has already taken the timer when the check runs: it follows the new plan.
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
 		j := r.on(each{time.Hour, 0}, r.note, JobOptions{})
@@ -97,7 +94,7 @@ func TestWallClockSetJustBefore(t *testing.T) {
 	})
 }
 
-// A correction of up to maxDrift is not one that was set.
+// A correction of up to maxDrift does not count as a step.
 func TestWallClockDrift(t *testing.T) {
 	for by, steps := range map[time.Duration]uint64{maxDrift: 0, maxDrift + 1: 1, -maxDrift: 0, -maxDrift - 1: 1} {
 		synctest.Test(t, func(t *testing.T) {
@@ -110,7 +107,7 @@ func TestWallClockDrift(t *testing.T) {
 	}
 }
 
-// A small correction does not run a job twice, nor leave a run out.
+// A small correction neither repeats a run nor omits one.
 func TestWallClockCorrected(t *testing.T) {
 	for _, back := range []time.Duration{1, milli, 9 * milli, 11 * milli, 20 * milli, 500 * milli, time.Second - 1} {
 		for _, after := range []time.Duration{0, 1, 5 * milli, 300 * milli} {
@@ -141,8 +138,7 @@ func TestWallClockCorrected(t *testing.T) {
 		}, JobOptions{})
 		require.Equal(t, durations{time.Second, 2020 * milli, 3020 * milli}, r.pass(3500*milli))
 	})
-	// A run by Coalesce stands for those that were missed, and these do not happen
-	// again either.
+	// A Coalesce run stands for the missed runs, which do not repeat either.
 	for _, back := range []time.Duration{0, 20 * milli, 500 * milli, time.Second - 1} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, Options{})
@@ -158,7 +154,7 @@ func TestWallClockCorrected(t *testing.T) {
 			require.Len(t, r.passTo(60*time.Second+back+milli), 1)
 		})
 	}
-	// Many small ones add up, and the job follows.
+	// Many small corrections add up, and the job follows.
 	for _, by := range []time.Duration{-5 * milli, 5 * milli} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, Options{})
@@ -172,8 +168,8 @@ func TestWallClockCorrected(t *testing.T) {
 	}
 }
 
-// Of a schedule that counts from what it is given, a small correction moves the
-// next run by as much, and not by a period.
+// For a schedule that counts from its argument, a small correction moves the next run by as
+// much, not by a period.
 func TestWallClockCorrectedRelative(t *testing.T) {
 	for _, back := range []time.Duration{20 * milli, 900 * milli} {
 		synctest.Test(t, func(t *testing.T) {
@@ -183,7 +179,7 @@ func TestWallClockCorrectedRelative(t *testing.T) {
 			r.setWall(-back)
 			r.pass(2 * time.Second)
 			require.Equal(t, r.born.Add(2*time.Minute), j.Next())
-			r.setWall(back) // right again, and ahead of when the plan was made
+			r.setWall(back) // right again, and later than when the plan was made
 			r.pass(2 * time.Second)
 			require.Equal(t, r.born.Add(2*time.Minute), j.Next())
 			require.Len(t, r.passTo(10*time.Minute), 9)
@@ -191,15 +187,15 @@ func TestWallClockCorrectedRelative(t *testing.T) {
 	}
 }
 
-// One that is set back by more than a moment does happen again: it is that
-// time again; also when it was set back while the job ran.
+// Runs repeat if the clock is set back by more than a moment, because their time repeats; also
+// if it was set back while the job ran.
 func TestWallClockSetBackRunsAgain(t *testing.T) {
 	const minute = time.Minute
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
 		r.on(each{time.Hour, 30 * minute}, r.note, JobOptions{})
 		require.Equal(t, durations{30 * minute}, r.pass(40*minute))
-		r.setWall(-time.Hour) // 23:40 it is; the next is 0:30 again
+		r.setWall(-time.Hour) // it is 23:40; the next is 0:30 again
 		require.Equal(t, durations{90 * minute, 150 * minute}, r.pass(2*time.Hour))
 	})
 	synctest.Test(t, func(t *testing.T) {
@@ -211,7 +207,7 @@ func TestWallClockSetBackRunsAgain(t *testing.T) {
 		}, JobOptions{})
 		require.Equal(t, durations{30 * minute, 90 * minute, 150 * minute}, r.pass(160*minute))
 	})
-	// While it ran, and each time that comes again has a run.
+	// Set back during a run: each repeated time has a run.
 	for _, missed := range []Missed{Skip, Coalesce, RunAll} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, Options{})
@@ -223,7 +219,7 @@ func TestWallClockSetBackRunsAgain(t *testing.T) {
 	}
 }
 
-// Runs that are to be made up are not lost when the clock is set back a little.
+// Runs to be made up are not lost when the clock is set back a little.
 func TestMadeUpRunsSurviveACorrection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{Workers: 1})
@@ -245,8 +241,7 @@ func TestMadeUpRunsSurviveACorrection(t *testing.T) {
 	})
 }
 
-// The check takes no place and is in no count: with a bound of two there is
-// room for a job and a call.
+// The check takes no slot and is not counted: a bound of two allows a job and a call.
 func TestCheckTakesNoPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{MaxPending: 2})
@@ -268,7 +263,7 @@ func TestCheckTakesNoPlace(t *testing.T) {
 	})
 }
 
-// The clock is checked though the scheduler is full.
+// The clock is checked even if the scheduler is full.
 func TestCheckWhenFull(t *testing.T) {
 	for _, bound := range []int{1, 3} {
 		synctest.Test(t, func(t *testing.T) {
@@ -284,8 +279,8 @@ func TestCheckWhenFull(t *testing.T) {
 	}
 }
 
-// T3: a job whose timer came up too early, because the clock was set back,
-// keeps its place while it goes back to the wheel.
+// T3: a job whose timer expired too early, because the clock was set back, keeps its slot while
+// it returns to the wheel.
 func TestReplannedKeepsItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{MaxPending: 1})
@@ -293,7 +288,7 @@ func TestReplannedKeepsItsPlace(t *testing.T) {
 		r.passTo(5*time.Second + 100*milli)
 		r.setWall(-time.Hour)
 		attempts := 0
-		r.onRead = func() { // a worker has the timer, and looks at the clock
+		r.onRead = func() { // a worker has the timer, and reads the clock
 			attempts++
 			_, err := r.AfterFunc(time.Hour, func() {})
 			require.ErrorIs(t, err, ErrFull)
@@ -307,7 +302,7 @@ func TestReplannedKeepsItsPlace(t *testing.T) {
 	})
 }
 
-// T9: the check exists only while jobs go by the wall clock.
+// T9: the check exists only while jobs follow the wall clock.
 func TestCheckExistsOnlyForWallJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
@@ -328,7 +323,7 @@ func TestCheckExistsOnlyForWallJobs(t *testing.T) {
 		r.at(0, r.note) // past
 		require.Len(t, r.pass(0), 1)
 		require.Zero(t, readings(time.Hour))
-		// It comes back, one a second, however often it was there before.
+		// It returns, one a second, however often it existed before.
 		for range 5 {
 			j = r.at(100*time.Hour, r.note)
 			require.Equal(t, int64(10), readings(10*time.Second))
@@ -340,12 +335,12 @@ func TestCheckExistsOnlyForWallJobs(t *testing.T) {
 	})
 }
 
-// White box: a check is on its way when the last job ends and another comes.
-// There is one check a second after that, not two.
+// White box: a check is starting when the last job ends and another is added. After that there
+// is one check a second, not two.
 func TestOneCheckASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
-		late := func() { // it is only now that it runs
+		late := func() { // it runs only now
 			r.clock.mu.Lock()
 			r.clock.active++
 			r.clock.mu.Unlock()
@@ -367,7 +362,7 @@ func TestOneCheckASecond(t *testing.T) {
 	})
 }
 
-// Shutdown waits for the check, and for what a schedule does there (T13).
+// Shutdown waits for the check, and for the effects of a schedule there (T13).
 func TestShutdownWaitsForTheCheck(t *testing.T) {
 	for _, policy := range policies {
 		synctest.Test(t, func(t *testing.T) {
@@ -382,7 +377,7 @@ func TestShutdownWaitsForTheCheck(t *testing.T) {
 			}), r.note, JobOptions{OnEnd: e.note})
 			r.passTo(time.Minute + 500*milli)
 			r.setWall(-2 * time.Minute)
-			r.passTo(time.Minute + 1500*milli) // Next is called since 1:01
+			r.passTo(time.Minute + 1500*milli) // Next has been running since 1:01
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
 			back, err := r.Shutdown(ctx, policy)
@@ -403,7 +398,7 @@ func TestShutdownWaitsForTheCheck(t *testing.T) {
 	}
 }
 
-// By Await, the clock is followed until the last job has run.
+// Await follows the clock until the last job has run.
 func TestAwaitFollowsTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{MaxPending: 1})
