@@ -8,23 +8,22 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// Cancel ends a timer. What it returns is the truth, whatever else happens at the
-// same time:
+// Cancel cancels a timer. Its result is exact, whatever else happens at the same time:
 //
-//   - Cancelled: it waited, for its first attempt or another, and is gone. No
+//   - Cancelled: the timer was waiting, for its first or a later attempt, and is removed. No
 //     handler will run.
-//   - Running: it is leased, so a handler runs, or did on a machine that died. It is
-//     not retried, and its successor is gone. The handler's ctx ends, at once as a
-//     rule, and at the latest when its lease is extended next.
+//   - Running: the timer is leased, so a handler runs, or did on a machine that died. The timer is
+//     not retried, and its successor is removed. The handler's ctx ends, usually at once, and at
+//     the latest when its lease is next extended.
 //   - NotFound: there is no such timer, or it is a dead letter.
 //
-// With [ErrUnsure] and NotFound the request was sent twice, because the connection
-// was cut: the first may have cancelled what the second did not find. With
-// ErrUnsure and 0 the engine has not answered.
+// [ErrUnsure] with NotFound means that the request was sent twice because the connection was cut:
+// the first request may have cancelled the timer that the second did not find. ErrUnsure with 0
+// means that the engine has not answered.
 //
-// A Schedule of the key whose ctx has ended may still be under way, with ErrUnsure as its
-// result. Cancel waits for its end, so that it does not take effect after Cancel has
-// returned. If ctx ends first, nothing was changed, and the error is not ErrUnsure.
+// A Schedule of the key whose ctx has ended with ErrUnsure may still be in flight. Cancel waits
+// for that request to end, so that it cannot take effect after Cancel has returned. If ctx ends
+// first, nothing was changed, and the error is not ErrUnsure.
 func (t *Timers) Cancel(ctx context.Context, key string) (CancelResult, error) {
 	ctx, cancel, shard, err := t.beginKey(ctx, key)
 	if err != nil {
@@ -34,14 +33,14 @@ func (t *Timers) Cancel(ctx context.Context, key string) (CancelResult, error) {
 	return first(t.store.Cancel(ctx, shard, []string{key}))
 }
 
-// Reset gives a waiting timer another due time, sooner or later, counted from when the
-// engine gets it; its attempts are kept. Zero or less is at once. Of one that is leased it
-// changes nothing, and returns MoveRunning.
+// Reset gives a waiting timer another due time, sooner or later, counted from when the engine
+// receives the request; the timer keeps its attempts. Zero or less means at once. If the timer is
+// leased, Reset changes nothing and returns MoveRunning.
 func (t *Timers) Reset(ctx context.Context, key string, after time.Duration) (MoveResult, error) {
 	return t.move(ctx, store.Move{Key: key, After: after})
 }
 
-// ResetAt is [Timers.Reset] to a point in time, which is as in [Timer]; the zero time is an
+// ResetAt is [Timers.Reset] with a point in time, which is as in [Timer]; the zero time is an
 // error.
 func (t *Timers) ResetAt(ctx context.Context, key string, at time.Time) (MoveResult, error) {
 	ms, err := millisOf(key, at)
@@ -64,8 +63,7 @@ func (t *Timers) move(ctx context.Context, m store.Move) (MoveResult, error) {
 	return first(results, err)
 }
 
-// first returns the result of a call with one item. There can be one beside an
-// error.
+// first returns the result of a call with one item. An error may come with a result.
 func first[R any](results []R, err error) (r R, _ error) {
 	if len(results) > 0 {
 		r = results[0]
@@ -73,10 +71,9 @@ func first[R any](results []R, err error) (r R, _ error) {
 	return r, err
 }
 
-// Requeue makes dead letters wait again, due at once, attempts from 0. A key that
-// lives again, waiting or leased, is left alone: RequeueLives. The results are in
-// the order of the keys; 0 for a key whose shard failed, with what failed as the
-// error.
+// Requeue makes dead letters wait again, due at once, with no attempts used. If the key has a
+// timer that waits or is leased, Requeue changes nothing and returns RequeueLives. The results are
+// in the order of the keys; a key whose shard failed has the result 0, and the error tells why.
 func (t *Timers) Requeue(ctx context.Context, keys ...string) ([]RequeueResult, error) {
 	all := make([]RequeueResult, len(keys))
 	err := t.eachShard(ctx, keys, func(ctx context.Context, shard int, keys []string, places []int) error {
@@ -89,8 +86,8 @@ func (t *Timers) Requeue(ctx context.Context, keys ...string) ([]RequeueResult, 
 	return all, err
 }
 
-// Purge removes dead letters, and returns how many there were under these keys;
-// beside an error, how many are known to be removed.
+// Purge removes dead letters, and returns how many of these keys had one; with an error, how many
+// are known to be removed.
 func (t *Timers) Purge(ctx context.Context, keys ...string) (int, error) {
 	var mu sync.Mutex
 	sum := 0
@@ -104,9 +101,8 @@ func (t *Timers) Purge(ctx context.Context, keys ...string) (int, error) {
 	return sum, err
 }
 
-// eachShard calls do with the keys of each shard and their places, at most MaxItems
-// at once: the shards side by side, those of one shard one after the other. It
-// returns what went wrong.
+// eachShard calls do with the keys of each shard and their indexes in keys, at most MaxItems at
+// once: the shards concurrently, the calls for one shard one after the other. It joins the errors.
 func (t *Timers) eachShard(ctx context.Context, keys []string, do func(ctx context.Context, shard int, keys []string, places []int) error) error {
 	ctx, cancel, err := t.begin(ctx)
 	if err != nil {

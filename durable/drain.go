@@ -6,15 +6,14 @@ import (
 	"time"
 )
 
-// lastWait is how long a worker that stops waits once it has ended its handlers'
-// contexts.
+// lastWait is how long a stopping worker waits after it has ended its handlers' contexts.
 const lastWait = time.Second
 
-// drain ends a worker's work: see [Worker.Run]. It returns an error if handlers or
-// OnDead still run.
+// drain ends a worker's work: see [Worker.Run]. It returns an error if handlers or OnDead still
+// run.
 //
-// The worker leaves the others first, not last: its shards would have nobody who
-// claims while it waits for its handlers.
+// The worker leaves the other workers first, not last: otherwise no worker would claim from its
+// shards while it waits for its handlers.
 func (w *Worker) drain() error {
 	w.mu.Lock()
 	w.closing = true
@@ -49,7 +48,7 @@ func (w *Worker) drain() error {
 	return errors.Join(errs...)
 }
 
-// waitIdle waits until nothing is left to do, and reports whether that is so.
+// waitIdle waits up to d until the worker is idle, and reports whether it is.
 func (w *Worker) waitIdle(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -61,8 +60,8 @@ func (w *Worker) waitIdle(d time.Duration) bool {
 	}
 }
 
-// checkIdleLocked closes idle when the worker stops and nothing is left: no claim
-// under way, no handler, no plan, no end to be written. Nothing can come then.
+// checkIdleLocked closes idle when the worker stops and nothing is left: no claim in flight, no
+// handler, no plan, no outcome to write. No more work can arrive then.
 func (w *Worker) checkIdleLocked() {
 	if !w.closing || w.held > 0 || w.plans > 0 || len(w.claims) > 0 {
 		return

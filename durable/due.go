@@ -9,21 +9,21 @@ import (
 
 // DueCounts answers a CountDue: Counts[i] timers wait and are due from edges[i] until edges[i+1].
 //
-// If Through is zero, all are counted. Otherwise the timers that are due before Through are, in all
-// bins; a bin that Through is in may have counted later ones, too, so its count is a lower bound;
-// and bins that begin at Through or after it are not counted, and are 0.
+// If Through is zero, all are counted. Otherwise all timers that are due before Through are
+// counted. The count of the bin that contains Through may include later ones and is a lower bound;
+// bins that begin at or after Through are not counted, and are 0.
 type DueCounts struct {
 	Counts  []int
 	Through time.Time
 }
 
-// CountDue counts the timers that wait, by when they are due: from each edge, by the engine's
-// clock, until the next. Schedules do not count, nor does what is leased or dead. There are 2 to
-// 200 edges, in ascending order; what is out of range is an error that names it.
+// CountDue counts waiting timers by due time: from each edge, by the engine's clock, until the
+// next. It does not count schedules, leased timers or dead letters. There are 2 to 200 edges, in
+// ascending order; an edge out of range is an error that names it.
 //
-// The shards are counted one after the other, each at one moment. Redis counts without reading
-// timers, in four commands for each bin and shard. The embedded store reads the keys of what it
-// counts, at most 100,000 in each shard, and holds up no other call meanwhile.
+// CountDue counts the shards one after the other, each at one moment. Redis counts without reading
+// timers, with four commands for each bin and shard. The embedded store reads the keys of the
+// timers that it counts, at most 100,000 in each shard, and blocks no other call while it does.
 func (t *Timers) CountDue(ctx context.Context, edges []time.Time) (DueCounts, error) {
 	ctx, cancel, err := t.begin(ctx)
 	if err != nil {
@@ -51,7 +51,7 @@ func (t *Timers) CountDue(ctx context.Context, edges []time.Time) (DueCounts, er
 		if through == 0 {
 			continue
 		}
-		// The other shards need not count what would not be told.
+		// The other shards need not count bins that the result cannot include.
 		for len(asked) > 1 && asked[len(asked)-2] >= through {
 			asked = asked[:len(asked)-1]
 			counts[len(asked)-1] = 0

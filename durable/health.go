@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// health logs that the engine does not answer, and that it answers again: once for
-// each change, not for each failure.
+// health logs when the engine stops answering and when it answers again: once for each change, not
+// for each failure.
 type health struct {
 	log     *slog.Logger
 	mu      sync.Mutex
 	failing map[engineCall]bool // guarded by mu
 }
 
-// engineCall is a kind of calls that fail and succeed on their own.
+// engineCall identifies calls that fail and succeed together.
 type engineCall struct {
 	name  string
 	shard int // -1: of no shard
@@ -54,21 +54,21 @@ func (h *health) report(name string, shard int, err error) {
 // made reports whether the change that a call asked for was made.
 func made(err error) bool { return err == nil || errors.Is(err, ErrUnconfirmed) }
 
-// The waits after failures of the engine.
+// minPause and maxPause bound the pauses after engine failures.
 const (
 	minPause = 50 * time.Millisecond
 	maxPause = 5 * time.Second
 )
 
-// pause returns how long to wait after so many failures in a row: half fixed, half
-// drawn, so that those who failed together do not come back together.
+// pause returns how long to wait after a number of failures in a row: half fixed, half random, so
+// that callers that failed together do not retry together.
 func pause(failures int) time.Duration {
 	d := double(minPause, maxPause, failures)
 	return d/2 + rand.N(d/2+1)
 }
 
-// backoff returns how long to wait after so many failed attempts: anything from 0
-// to the full backoff ("full jitter", Brooker, AWS Architecture Blog, 2015).
+// backoff returns how long to wait after a number of failed attempts: a random time from 0 to the
+// full backoff ("full jitter", Brooker, AWS Architecture Blog, 2015).
 func backoff(base, most time.Duration, failures int) time.Duration {
 	return rand.N(double(base, most, failures) + 1)
 }

@@ -6,9 +6,9 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// leaseDue is called by the table of leases: at a lease's half, and, if that brought
-// no extension, at its end. By its end, by the own clock from before the claim was
-// sent, another may have the lease, though the engine has not said so.
+// leaseDue is called by the table of leases: when half of a lease has passed, and at its end if it
+// was not extended. The end is computed by this worker's clock from before the claim was sent;
+// from then on another worker may hold the lease, even if the engine has not said so.
 func (w *Worker) leaseDue(_ store.Holder, r *run) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -36,16 +36,15 @@ func (w *Worker) leaseDue(_ store.Holder, r *run) {
 	}
 }
 
-// endContext ends the handler's ctx.
 func (r *run) endContext(cause error) {
 	if r.cancel != nil {
 		r.cancel(cause)
 	}
 }
 
-// extend extends the leases of a shard that want it, as long as there are any. What
-// one claim has got comes due at once, one after the other, so it waits a moment for
-// the rest of them first; what comes while a request is under way goes into the next.
+// extend extends leases of a shard until none is queued. The leases of one claim come due in quick
+// succession, so extend first waits a moment to gather them; leases that come due while a request
+// is in flight go into the next.
 func (w *Worker) extend(s *shard) {
 	w.sleep(min(gatherFor, w.options.Lease/100))
 	for failures := 0; ; {
@@ -72,14 +71,14 @@ func (w *Worker) extend(s *shard) {
 		s.extends = append(runs, s.extends...)
 		w.mu.Unlock()
 		failures++
-		if !w.sleep(min(pause(failures), w.options.Lease/16)) { // several times before the lease is over
+		if !w.sleep(min(pause(failures), w.options.Lease/16)) { // several tries before the lease expires
 			return
 		}
 	}
 }
 
-// extendsLocked takes the runs of the next request. If there are none the caller
-// must leave.
+// extendsLocked takes the runs of the next request. If it returns none, the calling goroutine must
+// end.
 func (w *Worker) extendsLocked(s *shard) []*run {
 	now := w.now()
 	var runs []*run
@@ -94,7 +93,7 @@ func (w *Worker) extendsLocked(s *shard) []*run {
 	return runs
 }
 
-// extended takes the results of an extension.
+// extended applies the results of an extension.
 func (w *Worker) extended(runs []*run, results []store.ExtendResult, sent time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -107,7 +106,7 @@ func (w *Worker) extended(runs []*run, results []store.ExtendResult, sent time.D
 			_ = w.leases.Set(r.lease.Holder, r, r.deadline-w.options.Lease/2-now)
 		case results[i] == store.ExtendCancelled:
 			w.cancelLocked(r)
-		case !r.ending: // else its end may have been written, and just not been answered
+		case !r.ending: // else its outcome may be written, and only the reply lost
 			r.lost = true
 			if !r.expired {
 				w.stats.Lost++
@@ -117,7 +116,7 @@ func (w *Worker) extended(runs []*run, results []store.ExtendResult, sent time.D
 	}
 }
 
-// cancelLocked notes that a run's timer was cancelled.
+// cancelLocked records that a run's timer was cancelled.
 func (w *Worker) cancelLocked(r *run) {
 	if r.over || r.cancelled {
 		return

@@ -6,10 +6,9 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// The types that pass between a program and an engine, by the names that package
-// store gives them.
+// These types of package store pass between a program and an engine.
 type (
-	// Store is what an engine must do.
+	// Store is the interface of an engine.
 	Store = store.Store
 	// Limits are the bounds of each shard.
 	Limits = store.Limits
@@ -17,14 +16,14 @@ type (
 	Millis = store.Millis
 	// ID names one timer, and is the same in all its attempts.
 	ID = store.ID
-	// Cursor is a place in the order of a List: after the timer of this key that is due at
-	// this time, whose lease ends then, or that died then.
+	// Cursor is a position in the order of a List: after the timer with this key whose due time,
+	// lease end or time of death, by its state, is At.
 	Cursor = store.Cursor
-	// Filter says which timers are meant.
+	// Filter selects timers.
 	Filter = store.Filter
 	// State is one of Waiting, Leased or Dead.
 	State = store.State
-	// Receipt is what became of a Schedule.
+	// Receipt is the result of a Schedule.
 	Receipt = store.Receipt
 	// ReceiptKind is one of Created, Replaced, ReplacedDead, Succeeds, Exists, Refused.
 	ReceiptKind = store.ReceiptKind
@@ -36,14 +35,14 @@ type (
 	RequeueResult = store.RequeueResult
 )
 
-// Where a timer is; see [State].
+// The states of a timer; see [State].
 const (
 	Waiting = store.Waiting
 	Leased  = store.Leased
 	Dead    = store.Dead
 )
 
-// What became of a Schedule; see [ReceiptKind].
+// The results of a Schedule; see [ReceiptKind].
 const (
 	Created      = store.Created
 	Replaced     = store.Replaced
@@ -53,7 +52,7 @@ const (
 	Refused      = store.Refused
 )
 
-// What became of a Cancel; see [CancelResult].
+// The results of a Cancel; see [CancelResult].
 const (
 	Cancelled = store.Cancelled
 	Running   = store.Running
@@ -67,14 +66,14 @@ const (
 	MoveAbsent  = store.MoveAbsent
 )
 
-// What became of a Requeue; see [RequeueResult].
+// The results of a Requeue; see [RequeueResult].
 const (
 	Requeued      = store.Requeued
 	RequeueLives  = store.RequeueLives
 	RequeueAbsent = store.RequeueAbsent
 )
 
-// The errors of the engines. All of them can be wrapped: ask with [errors.Is].
+// The errors of the engines. They may be wrapped: test with [errors.Is].
 var (
 	ErrClosed      = store.ErrClosed
 	ErrNotFound    = store.ErrNotFound
@@ -84,13 +83,13 @@ var (
 	ErrShards      = store.ErrShards
 )
 
-// Why a handler's ctx has ended: [context.Cause] returns one of these.
+// The causes with which a handler's ctx ends: [context.Cause] returns one of these.
 var (
-	// ErrLeaseLost: another worker may run the timer. Its lease was given to
-	// another, or could not be extended before it ran out.
+	// ErrLeaseLost: another worker may run the timer. Its lease was given to another worker, or
+	// could not be extended before it expired.
 	ErrLeaseLost = errors.New("durable: the lease on the timer was lost")
 	// ErrCancelled: the timer was cancelled while it ran. It will not run again.
 	ErrCancelled = errors.New("durable: the timer was cancelled")
-	// ErrStopped: the worker stops, and WorkerOptions.Grace is over.
+	// ErrStopped: the worker stops, and WorkerOptions.Grace has passed.
 	ErrStopped = errors.New("durable: the worker has stopped")
 )

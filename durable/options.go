@@ -11,49 +11,47 @@ import (
 
 // WorkerOptions configure a worker. The zero value is a good default.
 type WorkerOptions struct {
-	// Name is the beginning of the worker's name, by which others and logs know it;
-	// a random end is added, so that it is unique. Default: the host's name and the
-	// process's number. At most 100 bytes.
+	// Name is the prefix of the worker's name in logs and for other workers; a random suffix makes
+	// the name unique. Default: the host's name and the process ID. At most 100 bytes.
 	Name string
 
-	// Concurrency is how many handlers run at once, and so how many timers the
-	// worker claims and how much memory it takes: at most twice as many timers, one
-	// half running with their bodies, of 64 KiB each at worst, and one half whose
-	// ends are being written. Default 64; 1 to 100,000. Raise it when handlers wait
-	// for others, as for HTTP, and when thousands are due each second: no more than
-	// these run in the time that the engine takes for a claim.
+	// Concurrency is how many handlers run at once. It also bounds how many timers the worker
+	// claims, and so its memory: at most twice as many timers, one half running with their bodies,
+	// of up to 64 KiB each, and one half with outcomes that are being written. Default 64; 1 to
+	// 100,000. Raise it when handlers wait for other systems, as for HTTP, and when thousands of
+	// timers are due each second: no more than Concurrency run in the time that the engine takes
+	// for a claim.
 	Concurrency int
 
-	// Lease is how long a timer stays this worker's without an extension: when it
-	// dies, another runs the timer after that. A running handler's lease is extended
-	// at its half. Default 30 s; 100 ms to 24 h. A short one costs a call for each
-	// half, and runs twice what was only slow, as on a machine that was paused.
+	// Lease is how long a claimed timer belongs to this worker without an extension: if the worker
+	// dies, another runs the timer after that. The lease of a running handler is extended when
+	// half of it has passed. Default 30 s; 100 ms to 24 h. A short lease costs a call every half
+	// lease, and runs timers twice that were merely slow, as on a machine that was paused.
 	Lease time.Duration
 
-	// MaxAttempts is how often a timer is tried; then it is a dead letter. A call of the
-	// handler is an attempt, and so is a lease that was lost with its worker. Default
-	// 20; 1 or more.
+	// MaxAttempts is how often a timer is tried before it becomes a dead letter. A call of the
+	// handler is an attempt, and so is a lease that was lost with its worker. Default 20; 1 or
+	// more.
 	MaxAttempts int
 
-	// Backoff is the most that is waited after a first failed attempt. It doubles
-	// with each, up to MaxBackoff, and the wait is drawn from 0 to that, so that what
-	// failed together does not come back together. Defaults 1 s and 1 h; 1 ms to
-	// 720 h each.
+	// Backoff is the longest wait after a first failed attempt. It doubles with each further
+	// failure, up to MaxBackoff. The actual wait is random, from 0 to that, so that timers that
+	// failed together are not retried together. Defaults 1 s and 1 h; 1 ms to 720 h each.
 	Backoff    time.Duration
 	MaxBackoff time.Duration
 
-	// Grace is how long running handlers may go on once Run's ctx has ended, before
-	// theirs end. Default 10 s; up to 24 h. Negative: not at all.
+	// Grace is how long handlers may go on after Run's ctx has ended, before their own ctx ends.
+	// Default 10 s; up to 24 h. Negative: not at all.
 	Grace time.Duration
 
-	// OnDead is called with each timer that this worker has made a dead letter, and
-	// with the error of its last attempt, once that is written; on a goroutine of its
-	// own, and up to Concurrency at once. Dead letters that wait for it count as timers
-	// whose ends are being written, so if it does not return the worker comes to a stop.
-	// It is not called for timers whose workers died in their last attempt: those are
-	// counted, in WorkerStats.BuriedLost. Nor is it called for a dead letter if the engine's
-	// reply was lost when the worker wrote it, and the dead letter was requeued, purged,
-	// replaced or removed by MaxDead or MaxDeadAge before the worker wrote it again.
+	// OnDead is called with each timer that this worker has dead-lettered and the error of its
+	// last attempt, after the dead letter is written. Each call runs on its own goroutine, up to
+	// Concurrency at once. Dead letters that wait for OnDead count as timers whose outcomes are
+	// being written, so the worker comes to a stop if OnDead does not return. OnDead is not called
+	// for timers whose workers died in their last attempt: WorkerStats.BuriedLost counts those.
+	// Nor is it called if the engine's reply to the write was lost, and the dead letter was
+	// requeued, purged, replaced or removed by MaxDead or MaxDeadAge before the worker wrote it
+	// again.
 	OnDead func(Fired, error)
 }
 
@@ -73,7 +71,7 @@ const (
 
 func (o WorkerOptions) withDefaults() (WorkerOptions, error) {
 	if o.Name == "" {
-		host, _ := os.Hostname() // without it, the number has to do
+		host, _ := os.Hostname() // on error the process ID alone identifies the worker
 		o.Name = fmt.Sprintf("%.64s-%d", host, os.Getpid())
 	}
 	o.Concurrency = cmp.Or(o.Concurrency, defaultConcurrency)
