@@ -11,9 +11,9 @@ import (
 
 // claimLocked begins a claim of up to n timers.
 //
-// A claim whose reply was lost is sent again as it was, until it is answered, and gets the
-// leases that it got then. They count from the first time; those that are over by then are
-// given back, so that no attempt is spent on a handler that was not called.
+// A claim whose reply was lost is repeated unchanged until it is answered, and gets the same
+// leases. They count from the first request; leases that have expired by then are given back, so
+// that no attempt is spent on a handler that was not called.
 func (w *Worker) claimLocked(s *shard, n int) {
 	now := w.now()
 	if s.unsure == nil {
@@ -32,9 +32,9 @@ func (w *Worker) claimLocked(s *shard, n int) {
 	w.group.Go(func() { w.claim(s, c, n) })
 }
 
-// claimAgainLocked sends the claims again that may have been made, of a worker that begins
-// to stop. What they have leased is given back: so its timers need not wait for the end
-// of their leases. No room is reserved, as nothing is begun.
+// claimAgainLocked repeats the unconfirmed claims of a worker that begins to stop, and gives back
+// the leases that they got, so that those timers need not wait for the end of their leases. It
+// reserves no slots, because it begins no handlers.
 func (w *Worker) claimAgainLocked() {
 	for i := range w.shards {
 		if s := &w.shards[i]; s.unsure != nil && !s.claiming {
@@ -43,8 +43,8 @@ func (w *Worker) claimAgainLocked() {
 	}
 }
 
-// claim sends a claim. A worker that stops sends one that may have been made until it is
-// answered, or the store is closed.
+// claim sends a claim. A stopping worker repeats an unconfirmed claim until it is answered or the
+// store is closed.
 func (w *Worker) claim(s *shard, c *store.Claim, reserved int) {
 	for failures := 1; ; failures++ {
 		sent := w.now()
@@ -58,16 +58,16 @@ func (w *Worker) claim(s *shard, c *store.Claim, reserved int) {
 	}
 }
 
-// claimed takes the reply to a claim, and begins what that has got. It reports false if
-// the claim is to be sent again at once.
+// claimed processes the reply to a claim, and begins the leased timers. It reports false if the
+// claim must be repeated at once.
 func (w *Worker) claimed(s *shard, c *store.Claim, reserved int, sent time.Duration, got store.Claimed, h store.Horizon, err error) bool {
 	arrived := w.now()
 	ok := made(err)
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	// If the engine answers late, its leases can be neither used nor given back before the
-	// reply. So each claim without a reply makes the next one wait longer.
+	// If the engine answers late, its leases can be neither used nor given back before the reply.
+	// So each claim without a reply doubles the timeout of the next one.
 	switch {
 	case ok:
 		s.unsure, s.patience = nil, 2*(arrived-sent)
@@ -100,8 +100,8 @@ func (w *Worker) claimed(s *shard, c *store.Claim, reserved int, sent time.Durat
 		if len(plans) > 0 {
 			w.beginPlansLocked(s, plans, h.Now, deadline)
 		}
-		// Each lane, and the leases that have run out, are the first in turn, so that
-		// none waits for ever when there is room for one at a time.
+		// Each lane, and the expired leases, come first in turn, so that none starves when there
+		// is one free slot at a time.
 		s.firstLane = (s.firstLane + 1) % (store.Lanes + 1)
 	} else {
 		s.failures++
@@ -113,11 +113,10 @@ func (w *Worker) claimed(s *shard, c *store.Claim, reserved int, sent time.Durat
 	return true
 }
 
-// pauseLocked sets when to claim next at the earliest, after a claim that was
-// answered. One that got something need not wait. One that got nothing came too
-// early, by what the clocks know of each other, or too late, because another was
-// faster; if something is still due by the horizon, asking again and again
-// would keep both busy.
+// pauseLocked sets the earliest time of the next claim, after a claim that was answered. If that
+// claim got something, the next need not wait. If it got nothing, it came too early, because of
+// the error of the clock estimate, or too late, because another worker was faster. If by the
+// horizon something is still due, claiming again and again would keep both workers busy.
 func (w *Worker) pauseLocked(s *shard, got store.Claimed, h store.Horizon, now time.Duration) {
 	next := earlier(h.NextDue, h.NextLeaseEnd)
 	if next == 0 || next > h.Now {
@@ -136,9 +135,9 @@ func (w *Worker) pauseLocked(s *shard, got store.Claimed, h store.Horizon, now t
 	s.notBefore = now + wait
 }
 
-// beginLocked begins the run of a lease that ends, by this worker's own clock, at
-// deadline; or gives it back, if the worker has begun to stop, has no room because the
-// claim was one that was sent again, or the lease is over.
+// beginLocked begins the run of a lease that ends, by this worker's clock, at deadline. It gives
+// the lease back instead if the worker has begun to stop, if there is no free slot because the
+// claim was repeated, or if the lease has expired.
 func (w *Worker) beginLocked(s *shard, l *store.Lease, deadline, now time.Duration) {
 	r := &run{shard: s, lease: *l, deadline: deadline}
 	begins := !w.closing && !store.IsPlan(l.Key) && w.running+w.reserved < w.options.Concurrency && now < deadline
@@ -154,9 +153,9 @@ func (w *Worker) beginLocked(s *shard, l *store.Lease, deadline, now time.Durati
 	}
 }
 
-// giveBackLocked makes a run end as one whose handler was not called. A lease that is over
-// can be given back as long as no claim has got it: this worker begins none before, and
-// tries for another lease.
+// giveBackLocked completes a run as one whose handler was not called. An expired lease can be
+// given back until another claim gets the timer: this worker does not claim from the shard before,
+// and keeps trying for another lease duration.
 func (w *Worker) giveBackLocked(r *run) {
 	r.end = store.End{Holder: r.lease.Holder, Kind: store.GiveBack}
 	r.shard.back++

@@ -8,11 +8,11 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// gatherFor is how long an end waits for others of its shard, at most: as long as
-// other handlers run there, whose ends can go with it.
+// gatherFor is the longest time that an outcome waits for others of its shard: it waits while
+// other handlers run there whose outcomes can be written with it.
 const gatherFor = 5 * time.Millisecond
 
-// endLocked has a run's end written.
+// endLocked queues a run's outcome for writing.
 func (w *Worker) endLocked(r *run) {
 	s := r.shard
 	r.ending = true
@@ -34,13 +34,13 @@ func (w *Worker) endLocked(r *run) {
 	}
 }
 
-// enoughEnds reports whether to write the ends that there are: no more are to be
-// expected soon, or no more fit.
+// enoughEnds reports whether to write the queued outcomes now: no more are expected soon, or no
+// more fit.
 func (s *shard) enoughEnds() bool { return s.running == 0 || len(s.ends) >= store.MaxItems }
 
-// writeEnds writes a shard's ends until there are none left: one request at a time,
-// so that those that come meanwhile go together. What could not be sent is sent
-// again while the lease holds, which is extended as before.
+// writeEnds writes a shard's outcomes until none is queued: one request at a time, so that
+// outcomes that are queued during a request are written together. It retries failed writes while
+// the lease holds, which is extended as before.
 func (w *Worker) writeEnds(s *shard) {
 	for failures := 0; ; {
 		runs := w.takeEnds(s)
@@ -90,8 +90,8 @@ func (w *Worker) writeEnds(s *shard) {
 	}
 }
 
-// takeEnds waits until the ends of a shard need not wait for more, and takes those of
-// the next request. If there are none the caller must leave.
+// takeEnds waits until the outcomes of a shard need not wait for more, and removes those of the
+// next request from the queue. If it returns none, the calling goroutine must end.
 func (w *Worker) takeEnds(s *shard) []*run {
 	w.mu.Lock()
 	for len(s.ends) > 0 && !s.enoughEnds() && !w.closing {
@@ -117,18 +117,18 @@ func (w *Worker) takeEnds(s *shard) []*run {
 	return runs
 }
 
-// endedLocked takes the result of an end.
+// endedLocked applies the result of writing an outcome.
 func (w *Worker) endedLocked(r *run, result store.EndResult) {
 	w.overLocked(r)
 	kind := r.end.Kind
 	switch {
-	case result == store.EndLost && !r.unsure: // an unsure end was written before
+	case result == store.EndLost && !r.unsure: // an unsure outcome was written before
 		if !r.expired && !r.cancelled {
 			w.stats.Lost++
 		}
 		return
 	case r.cancelled:
-		return // counted as that
+		return // counted when it was cancelled
 	case result == store.EndCancelled:
 		w.stats.Cancelled++
 		return
@@ -150,20 +150,20 @@ func (w *Worker) endedLocked(r *run, result store.EndResult) {
 	case store.Bury:
 		w.stats.Buried++
 		if w.options.OnDead != nil {
-			w.held++ // until it has returned
+			w.held++ // until OnDead has returned
 			w.dead = append(w.dead, r)
 			w.nextDeadLocked()
 		}
 	}
 }
 
-// isDead returns the result of an end that was to make a dead letter. It was sent before,
-// without a reply, and the lease is gone now: the timer tells whether by that end. The
-// result stays unsure if the engine does not tell.
+// isDead returns the result of an outcome that was to dead-letter a timer. The first request got
+// no reply, and the lease does not exist any more: the timer's state shows whether that request
+// ended it. The result stays unsure if the engine does not answer.
 //
-// A dead letter that was removed, replaced or requeued since is not told from a timer that
-// ended otherwise. Fewer attempts than the lease had would tell that it was requeued, but it is
-// due at once then, and most have run by now.
+// A dead letter that was since removed, replaced or requeued cannot be told from a timer with
+// another outcome. Fewer attempts than the lease had would show that it was requeued, but it is
+// then due at once, and most have run by now.
 func (w *Worker) isDead(r *run) (result store.EndResult, unsure bool) {
 	ctx, cancel := w.call()
 	defer cancel()
@@ -183,8 +183,8 @@ func (w *Worker) isDead(r *run) (result store.EndResult, unsure bool) {
 	return store.EndLost, false
 }
 
-// unwritten queues ends whose write failed for another try. It drops those whose lease has
-// expired, because another worker may hold the timer, and all if the store is closed.
+// unwritten queues outcomes whose write failed for another try. It drops those whose lease has
+// expired, because another worker may hold the timer, and all of them if the store is closed.
 func (w *Worker) unwritten(s *shard, runs []*run, err error) {
 	unsure, closed := errors.Is(err, ErrUnsure), w.closed.Load()
 	w.mu.Lock()

@@ -9,14 +9,13 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// joiner is a shard's group commit, of changes of one kind: while one request is under way,
-// the calls that come are gathered, and are the next request together. So an engine that takes
-// a millisecond for an fsync or a round trip takes it once for all of them, and
-// whoever comes alone does not wait for others.
+// joiner is the group commit of a shard, for changes of one kind: calls that arrive while one
+// request is in flight are gathered into the next request. So an engine that takes a millisecond
+// for an fsync or a round trip takes it once for all of them, and a single call does not wait for
+// others.
 //
-// The request is nobody's in particular: it is sent by a goroutine that lives while
-// there is something to send, with a deadline of its own. The end of a caller's ctx
-// ends that caller's waiting.
+// A request belongs to no single caller: a goroutine that runs while there is something to send
+// sends it, with its own deadline. The end of a caller's ctx ends only that caller's wait.
 type joiner[I, R any] struct {
 	timers  *Timers
 	shard   int
@@ -24,8 +23,8 @@ type joiner[I, R any] struct {
 	key     func(I) string
 
 	mu        sync.Mutex
-	queue     []*joined[I, R] // in the order of their coming; none is in a request
-	sending   bool            // a goroutine sends, and will look at queue again
+	queue     []*joined[I, R] // in order of arrival; none is in a request
+	sending   bool            // a goroutine sends, and will check queue again
 	abandoned map[string]<-chan struct{}
 }
 
@@ -51,11 +50,11 @@ func joinersOf[I, R any](t *Timers, request func(context.Context, int, []I) ([]R
 	return all
 }
 
-// maxRequest bounds the bodies of one request, in bytes, if it has more than one
-// item, so that an engine's step stays short.
+// maxRequest bounds the bodies of a request with more than one item, in bytes, so that an engine's
+// step stays short.
 const maxRequest = store.MaxClaim
 
-// send gives calls to the joiner.
+// send queues calls, and starts the sender if none runs.
 func (j *joiner[I, R]) send(calls ...*joined[I, R]) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -70,13 +69,13 @@ func (j *joiner[I, R]) send(calls ...*joined[I, R]) error {
 	return nil
 }
 
-// barrier returns when all that have seen the Timers open have started their senders.
+// barrier returns once every call that saw the Timers open has started its sender.
 func (j *joiner[I, R]) barrier() {
 	j.mu.Lock()
 	j.mu.Unlock() //nolint:staticcheck // an empty section is meant
 }
 
-// sendAll sends what is in the queue, one request after the other, until it is empty.
+// sendAll sends the queue, one request after the other, until it is empty.
 func (j *joiner[I, R]) sendAll() {
 	t := j.timers
 	for calls := j.take(); len(calls) > 0; calls = j.take() {
@@ -98,12 +97,12 @@ func (j *joiner[I, R]) sendAll() {
 	}
 }
 
-// take takes the calls of the next request out of the queue. If there is none the
-// sender must leave.
+// take removes the calls of the next request from the queue. If it returns none, the sender must
+// end.
 func (j *joiner[I, R]) take() []*joined[I, R] {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.abandoned = nil // the request before has ended
+	j.abandoned = nil // the previous request has ended
 	if len(j.queue) == 0 {
 		j.sending = false
 		return nil
@@ -117,7 +116,7 @@ func (j *joiner[I, R]) take() []*joined[I, R] {
 		n++
 	}
 	calls := slices.Clone(j.queue[:n])
-	j.queue = slices.Delete(j.queue, 0, n) // it clears what it leaves behind
+	j.queue = slices.Delete(j.queue, 0, n) // Delete clears the freed elements
 	return calls
 }
 
@@ -132,8 +131,8 @@ func endCalls[I, R any](calls []*joined[I, R], results []R, err error) {
 	}
 }
 
-// wait waits for a call. If ctx ends before, it withdraws the call from the queue, or
-// abandons it if it is in a request, whose result is not known then.
+// wait waits for a call. If ctx ends first, it withdraws the call from the queue; a call that is
+// already in a request is abandoned, and its result is unknown.
 func (j *joiner[I, R]) wait(ctx context.Context, c *joined[I, R]) ([]R, error) {
 	select {
 	case <-c.done:
@@ -147,7 +146,7 @@ func (j *joiner[I, R]) wait(ctx context.Context, c *joined[I, R]) ([]R, error) {
 		return nil, context.Cause(ctx)
 	}
 	select {
-	case <-c.done: // both had happened
+	case <-c.done: // done at the same time
 		return c.results, c.err
 	default:
 	}
@@ -160,7 +159,7 @@ func (j *joiner[I, R]) wait(ctx context.Context, c *joined[I, R]) ([]R, error) {
 	return nil, fmt.Errorf("%w: %w", ErrUnsure, context.Cause(ctx))
 }
 
-// settled waits until no request is under way whose caller has left any of the keys in it.
+// settled waits until no request in flight contains any of the keys for a caller that has left.
 func (j *joiner[I, R]) settled(ctx context.Context, keys ...string) error {
 	var done <-chan struct{}
 	j.mu.Lock()
@@ -171,7 +170,7 @@ func (j *joiner[I, R]) settled(ctx context.Context, keys ...string) error {
 	if done == nil {
 		return nil
 	}
-	select { // one request is under way for the shard, so this is the end of all calls in it
+	select { // a shard has one request in flight, so done ends all calls in it
 	case <-done:
 		return nil
 	case <-ctx.Done():

@@ -9,30 +9,30 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// Query says which timers [Timers.List] lists.
+// Query selects the timers that [Timers.List] lists.
 type Query struct {
-	State  State // Waiting, which is the default, Leased or Dead
-	After  Cursor
-	Filter // which of them
-	// Looked, if not nil, is called after each call to the engine with a place up to which List
-	// has looked at all timers; the timer at that place, if it matches, comes next. A loop that
-	// ended early goes on later from there, or from the last timer, if that is later. The
-	// goroutine that iterates calls it.
+	State State // Waiting, which is the default, Leased or Dead
+	After Cursor
+	Filter
+	// Looked, if not nil, is called after each call to the engine with the position up to which
+	// List has scanned all timers; if the timer at that position matches, it comes next. A loop
+	// that ended early can continue from there, or from the last timer, whichever is later. It is
+	// called on the iterating goroutine.
 	Looked func(Cursor)
 }
 
 // List returns an iterator over the timers of all shards in one state that come after a cursor,
 // without their bodies: waiting ones by due time, leased ones by the end of the lease, dead
-// letters by the time of their death; and then by key. The zero Cursor comes before all timers.
-// It reads pages as it goes, and larger ones as it goes on: a loop that ends early has read
-// little, and one over a million timers keeps a few thousand of them at most. It is not of one
-// moment: a timer that is added, moved or removed during the loop is seen or not, and one that
-// is moved to later may be seen twice.
+// letters by time of death; then by key. The zero Cursor comes before all timers. List reads pages
+// on demand, and larger ones as it goes on: a loop that ends early reads little, and a loop over a
+// million timers buffers at most a few thousand. The result is not a snapshot: a timer that is
+// added, moved or removed during the loop may or may not be seen, and a timer that is moved to a
+// later time may be seen twice.
 //
-// With a Filter each call to the engine looks at 1,000 timers of a shard, and there are as many
-// calls as it takes to fill a page; an engine in a folder finds a Prefix that few keys have
-// without looking at others. An error comes as the last pair, with a zero Info. With the first
-// leased timer it asks the engine for the workers, as Get does.
+// With a Filter each call to the engine scans 1,000 timers of a shard, and List makes as many
+// calls as it takes to fill a page; the embedded engine finds a rare Prefix without scanning other
+// keys. An error comes as the last pair, with a zero Info. With the first leased timer List asks
+// the engine for the workers, as Get does.
 func (t *Timers) List(ctx context.Context, q Query) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		if q.State == 0 {
@@ -65,9 +65,9 @@ func (t *Timers) List(ctx context.Context, q Query) iter.Seq2[Info, error] {
 // pageReader reads a page of a shard, by one call to the engine.
 type pageReader func(ctx context.Context, shard int, after store.Cursor, limit int) (store.Page, error)
 
-// The first page of each shard is small, for the sake of loops that end early. Each further
-// one has pageGrowth times as many records, up to maxPage, or to the shard's part of maxRead:
-// that bounds memory.
+// The first page of each shard is small, because many loops end early. Each further page has
+// pageGrowth times as many records, up to maxPage or the shard's share of maxRead, which bounds
+// memory.
 const (
 	firstPage  = 16
 	pageGrowth = 4
@@ -76,9 +76,9 @@ const (
 	maxRead    = 4096 // of all shards together
 )
 
-// merged merges the records after a cursor that read returns of each shard in order of at. It
-// reads a shard only as far as it must to know which record is next. After each read it tells
-// looked up to where nothing is left to be looked at.
+// merged merges the records after a cursor that read returns for each shard, ordered by at. It
+// reads a shard only as far as needed to know which record is next. After each read it calls
+// looked with the position up to which all timers have been scanned.
 func (t *Timers) merged(
 	ctx context.Context, after Cursor, read pageReader, at func(store.Record) store.Millis, looked func(Cursor),
 ) iter.Seq2[store.Record, error] {
@@ -128,7 +128,7 @@ func (t *Timers) merged(
 	}
 }
 
-// page is where a merge stands in one shard.
+// page is the position of a merge in one shard.
 type page struct {
 	shard int
 	rest  []store.Record // read and not yet passed on
@@ -137,13 +137,13 @@ type page struct {
 	limit int            // of the next read
 }
 
-// merge is a heap of pages, by their places.
+// merge is a heap of pages, ordered by place.
 type merge struct {
 	pages []*page
 	at    func(store.Record) store.Millis
 }
 
-// place is where the next record of a page is, or after which it comes.
+// place is the position of the next record of a page, or the position that it comes after.
 func (m *merge) place(p *page) Cursor {
 	if len(p.rest) > 0 {
 		return Cursor{At: m.at(p.rest[0]), Key: p.rest[0].Key}

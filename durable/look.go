@@ -6,7 +6,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// lookSoon has the preferred shards looked at before their time.
+// lookSoon makes lookLoop poll the preferred shards early.
 func (w *Worker) lookSoon() {
 	select {
 	case w.lookNow <- struct{}{}:
@@ -15,10 +15,10 @@ func (w *Worker) lookSoon() {
 }
 
 const (
-	// lookEvery is how often a worker asks for the horizons of its preferred shards,
-	// for events can be lost without anybody's notice.
+	// lookEvery is how often a worker polls the horizons of its preferred shards, because events
+	// can be lost unnoticed.
 	lookEvery = time.Second
-	// lookPause is the least between two looks, however many reasons there are.
+	// lookPause is the shortest time between two polls, however many triggers there are.
 	lookPause = 50 * time.Millisecond
 )
 
@@ -38,12 +38,10 @@ func (w *Worker) lookLoop() {
 	}
 }
 
-// look reads the horizons of the preferred shards, in one call. It reports whether
-// there are any.
+// look polls the horizons of the preferred shards, in one call. It reports whether there are any.
 //
-// Shards can be on different servers. If some of them could not be read, each of
-// these is read by a goroutine of its own until it answers, so that the next look at
-// the others need not wait for it.
+// Shards can be on different servers. Each shard that could not be read is then polled by a
+// goroutine of its own until it answers, so that the next poll of the others need not wait for it.
 func (w *Worker) look() bool {
 	w.mu.Lock()
 	var numbers []int
@@ -59,7 +57,7 @@ func (w *Worker) look() bool {
 	missing, err := w.lookAt(numbers)
 	if len(missing) == len(numbers) {
 		w.answered("look", -1, err)
-		return true // the next is a second away at most
+		return true // the next poll is at most a second away
 	}
 	w.answered("look", -1, nil)
 	w.mu.Lock()
@@ -72,7 +70,7 @@ func (w *Worker) look() bool {
 	return true
 }
 
-// lookApart reads the horizon of one shard, which failed with err, until it answers.
+// lookApart polls the horizon of one shard, which failed with err, until it answers.
 func (w *Worker) lookApart(s *shard, err error) {
 	for failures := 1; ; failures++ {
 		w.answered("look", s.number, err)
@@ -90,8 +88,8 @@ func (w *Worker) lookApart(s *shard, err error) {
 	s.apart = false
 }
 
-// lookAt reads the horizons of shards in one call, and acts on them. It returns the
-// shards that could not be read, and why.
+// lookAt reads the horizons of shards in one call, and acts on them. It returns the shards that
+// could not be read, and the error.
 func (w *Worker) lookAt(numbers []int) (missing []int, err error) {
 	sent := w.now()
 	ctx, cancel := w.call()
@@ -114,20 +112,20 @@ func (w *Worker) lookAt(numbers []int) (missing []int, err error) {
 	return missing, err
 }
 
-// Who helps unasked. A worker that is full announces that. But the announcement can
-// be lost, an engine may have none, and a worker may send heartbeats and yet not
-// reach the server of a shard. So in each turn of turnEvery one worker looks at each
-// shard that is another's, in rotation, and if something there has been due for more
-// than helpAfter it claims as if it had been asked.
+// Helping without an announcement. A worker without free slots announces that. But the
+// announcement can be lost, an engine may have none, and a worker may send heartbeats and yet not
+// reach the server of a shard. So in each turn of turnEvery one other worker, in rotation, checks
+// each shard, and if something there has been due for more than helpAfter it claims as if it had
+// been asked.
 //
-// That costs one look at each shard in turnEvery, however many workers there are. A
-// worker that has no room passes its turn over: so of n workers one that has room comes
-// to each shard at least every (n-1) turns.
+// That costs one check of each shard per turnEvery, however many workers there are. A worker
+// without free slots uses its turn later: so of n workers one that has free slots checks each
+// shard at least every (n-1) turns.
 const (
 	turnEvery = 5 * time.Second
 	helpAfter = 2 * time.Second
-	// watchFor is how long a worker looks at a shard with each lookEvery after it
-	// had to help there: what comes due next is likely to need that, too.
+	// watchFor is how long a worker polls a shard every lookEvery after it had to help there,
+	// because the timers that come due next are likely to need help too.
 	watchFor = 10 * time.Second
 )
 
@@ -141,22 +139,21 @@ func (w *Worker) helpLoop() {
 		case <-w.calls.Done():
 			return
 		}
-		// Which worker's turn it is follows from the machine's clock. Where those
-		// differ, turns coincide and others are nobody's; each worker still comes to
-		// each shard as often.
+		// The machine's clock decides which worker's turn it is. If clocks differ, some turns
+		// coincide and others have no worker; each worker still checks each shard equally often.
 		turn := time.Now().UnixMilli() / turnEvery.Milliseconds()
 		numbers, ok := w.others(turn, turn != last)
 		if ok {
 			last = turn
 		}
 		if len(numbers) > 0 {
-			_, _ = w.lookAt(numbers) // the preferred worker's look says if it fails
+			_, _ = w.lookAt(numbers) // the preferred worker's poll reports errors
 		}
 	}
 }
 
-// others returns the shards of other workers to look at now: those that it watches,
-// and if a turn begins those of it. It reports whether there is room to help.
+// others returns the shards of other workers to check now: those that it watches, and, when a turn
+// begins, the shards of that turn. It reports whether there are free slots to help.
 func (w *Worker) others(turn int64, begins bool) (numbers []int, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -172,7 +169,7 @@ func (w *Worker) others(turn int64, begins bool) (numbers []int, ok bool) {
 		if s.preferred || s.apart {
 			continue
 		}
-		// All but the preferred one, in the order of their names.
+		// All members but the preferred one, in order of their names.
 		mine := int((turn + int64(i)) % int64(n-1))
 		if mine >= s.first {
 			mine++
@@ -184,7 +181,7 @@ func (w *Worker) others(turn int64, begins bool) (numbers []int, ok bool) {
 	return numbers, true
 }
 
-// helpIfOverdue has this worker claim from a shard for which another one is preferred, if
+// helpIfOverdue makes this worker claim from a shard for which another one is preferred, if
 // something there has been due for more than helpAfter.
 func (s *shard) helpIfOverdue(h store.Horizon, now time.Duration) {
 	next := earlier(h.NextDue, h.NextLeaseEnd)

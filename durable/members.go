@@ -7,24 +7,25 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// Who claims. Any worker may claim from any shard: leases keep them apart. But all
-// of them claiming at once what one can have is work for nothing, so each shard has
-// one worker that is preferred: of those that live, the one for which a hash of its
-// name and the shard's number is highest. All compute the same from the same names,
-// nobody is elected, and when a worker comes or goes, only the shards that it gets or
-// had change hands (rendezvous hashing; Thaler and Ravishankar, 1998).
+// Which worker claims. Any worker may claim from any shard: leases keep them apart. But if all of
+// them claimed timers that only one can get, most of the work would be wasted. So each shard has
+// one preferred worker: of the live workers, the one for which a hash of its name and the shard's
+// number is highest. All workers compute the same result from the same names, without an election,
+// and when a worker joins or leaves, only the shards that it gains or had move (rendezvous
+// hashing; Thaler and Ravishankar, 1998).
 //
-// A worker lives as long as its heartbeat, sent every heartbeatEvery, has not expired. It
-// counts as dead shortly after the second has not come and before the third would have. If a worker is taken for dead that is not, two claim.
+// A worker is live until its heartbeat, sent every heartbeatEvery, expires. It counts as dead
+// shortly after its second heartbeat is missed and before the third is due. If a live worker is
+// taken for dead, two workers claim.
 
-// heartbeatEvery returns how often a worker with such a lease sends a heartbeat.
+// heartbeatEvery returns how often a worker with the given lease sends a heartbeat.
 func heartbeatEvery(lease time.Duration) time.Duration { return min(lease/10, time.Second) }
 
-// heartbeatTTL is when a heartbeat expires.
+// heartbeatTTL returns the time until a heartbeat expires.
 func heartbeatTTL(every time.Duration) time.Duration { return every * 9 / 4 }
 
-// heartbeatLoop sends heartbeats, and learns from their replies who else lives, until the
-// worker leaves.
+// heartbeatLoop sends heartbeats, and learns the live workers from their replies, until the worker
+// leaves.
 func (w *Worker) heartbeatLoop() {
 	every := heartbeatEvery(w.options.Lease)
 	ttl := heartbeatTTL(every)
@@ -64,8 +65,8 @@ func (w *Worker) heartbeatLoop() {
 	cancel()
 	w.answered("heartbeat", -1, err)
 	close(w.left)
-	// The others read that with their next heartbeats. Until then this worker announces
-	// what becomes due in its shards, as one that has no room.
+	// The others learn that with their next heartbeats. Until then this worker announces due
+	// timers of its shards, as a worker without free slots does.
 	if w.sleep(2 * every) {
 		w.mu.Lock()
 		for i := range w.shards {
@@ -76,7 +77,7 @@ func (w *Worker) heartbeatLoop() {
 	}
 }
 
-// setMembersLocked sets who lives; nil: nobody knows, so each worker claims from all
+// setMembersLocked sets the live workers; nil means unknown, so each worker claims from all
 // shards.
 func (w *Worker) setMembersLocked(names []string) {
 	if names != nil {
@@ -101,7 +102,7 @@ func (w *Worker) setMembersLocked(names []string) {
 		}
 		s.preferred = preferred
 		if preferred {
-			// What was known may be old: a look will say.
+			// The known horizon may be stale: poll it.
 			s.horizon.next, s.horizon.earlier = 0, 0
 			w.lookSoon()
 		}
@@ -110,7 +111,7 @@ func (w *Worker) setMembersLocked(names []string) {
 	w.dispatchLocked()
 }
 
-// preferredOf returns which of the workers is the first to claim from a shard.
+// preferredOf returns the worker that is preferred for a shard.
 func preferredOf(names []string, shard int) string {
 	best, most := "", uint64(0)
 	for _, name := range names {
@@ -134,7 +135,7 @@ func rank(name string, shard int) uint64 {
 	return h ^ h>>33
 }
 
-// subscribe listens to the engine's events for as long as the worker runs.
+// subscribe listens to the engine's events while the worker runs.
 func (w *Worker) subscribe() {
 	for failures := 1; ; failures++ {
 		began := w.now()
@@ -152,8 +153,8 @@ func (w *Worker) subscribe() {
 	}
 }
 
-// helpFor is how long a worker remembers that another has no room: until that says
-// so again, with the look that it takes each second.
+// helpFor is how long a worker remembers that another has no free slots: until that worker says so
+// again, after its poll each second.
 const helpFor = 2 * lookEvery
 
 // event is called by the engine, with one event at a time.

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// maxPlans bounds the plans that a worker has in hand, and claimPlans those of one claim.
+	// maxPlans bounds the plans that a worker holds, and claimPlans those of one claim.
 	maxPlans   = 2000
 	claimPlans = 500
 	// maxPlanPause is the longest wait before a plan that could not be advanced is tried again.
@@ -22,18 +22,18 @@ type planRun struct {
 	plan  *plan
 	step  step
 	swap  store.PlanSwap
-	late  []time.Duration // how long after their planned times occurrences are created
+	late  []time.Duration // delays from planned times to the creation of occurrences
 	skips int
 }
 
-// planRoomLocked is how many plans a claim may lease. Those under way may get claimPlans each.
+// planRoomLocked returns how many plans a claim may lease. Each claim in flight may get
+// claimPlans.
 func (w *Worker) planRoomLocked() int {
 	return max(min(claimPlans, maxPlans-w.plans-claimPlans*len(w.claims)), 0)
 }
 
-// beginPlansLocked begins to advance the plans that a claim has got, by now of the engine's
-// clock. They have no part in Concurrency: they call no handler, and take no longer than the
-// engine.
+// beginPlansLocked begins to advance the plans of a claim, with now as the engine's time. They do
+// not count in Concurrency: they call no handler, and take only as long as the engine does.
 func (w *Worker) beginPlansLocked(s *shard, leases []store.Lease, now store.Millis, deadline time.Duration) {
 	w.plans += len(leases)
 	w.group.Go(func() {
@@ -41,15 +41,15 @@ func (w *Worker) beginPlansLocked(s *shard, leases []store.Lease, now store.Mill
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.plans -= len(leases)
-		s.notBefore, s.fruitless = 0, 0 // claims have perhaps left plans that are due
+		s.notBefore, s.fruitless = 0, 0 // claims may have left plans that are due
 		w.planLocked(s)
 		w.dispatchLocked()
 		w.checkIdleLocked()
 	})
 }
 
-// advancePlans advances plans of one shard. A worker that dies in between, or cannot reach the
-// engine, has changed none or some of them; the others are claimed again after the lease.
+// advancePlans advances plans of one shard. A worker that dies before it is done, or cannot reach
+// the engine, has changed none or some of them; the others are claimed again after the lease.
 func (w *Worker) advancePlans(s *shard, leases []store.Lease, now store.Millis, deadline time.Duration) {
 	var part []*planRun
 	items, bytes := 0, 0
@@ -99,7 +99,7 @@ func (r *planRun) decide(now store.Millis, live liveFunc) (err error) {
 	return nil
 }
 
-// isLive asks the engine whether an occurrence has not ended.
+// isLive reads from the engine whether an occurrence has not ended.
 func (w *Worker) isLive(s *shard, key string) (bool, error) {
 	ctx, cancel := w.call()
 	defer cancel()
@@ -111,10 +111,11 @@ func (w *Worker) isLive(s *shard, key string) (bool, error) {
 	return err == nil && r.State != store.Dead, err
 }
 
-// swap writes plans with the occurrences that they create, and begins those that it has leased:
-// as many as there is room for. It is one request, sent until it is answered or the leases are
-// over. To send it again is safe: what another has advanced, or this worker by a request without
-// a reply, is not as it was, and what that has leased is answered again.
+// swap writes plans with the occurrences that they create, and begins the occurrences that it has
+// leased, as many as there are free slots. It is one request, repeated until it is answered or the
+// leases have expired. Repeating it is safe: a plan that another worker has advanced, or this one
+// by a request without a reply, fails the comparison, and the leases of a request without a reply
+// are returned again.
 func (w *Worker) swap(s *shard, runs []*planRun, deadline time.Duration) {
 	var cancel []string
 	swaps := make([]store.PlanSwap, len(runs))
@@ -166,7 +167,8 @@ func (w *Worker) cancelPrevious(s *shard, keys []string) error {
 	return err
 }
 
-// reserve reserves room for up to n occurrences that a swap creates. The others wait to be claimed.
+// reserve reserves slots for up to n occurrences that a swap creates. The others wait to be
+// claimed.
 func (w *Worker) reserve(n int) store.Take {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -178,7 +180,7 @@ func (w *Worker) reserve(n int) store.Take {
 	return store.Take{Token: store.NewToken(w.name), Lease: w.options.Lease, Max: n}
 }
 
-// beginTaken begins the occurrences that a swap has leased, in the room that was reserved.
+// beginTaken begins the occurrences that a swap has leased, in the reserved slots.
 func (w *Worker) beginTaken(s *shard, take store.Take, leases []store.Lease, deadline time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -207,8 +209,8 @@ func (w *Worker) swapOnce(s *shard, swaps []store.PlanSwap, take store.Take) ([]
 	return results, leases, err
 }
 
-// retryPlan makes a plan wait that could not be advanced, with the reason. ScheduleInfo shows it
-// as overdue; Stats does so between two tries only, so there is PlanFailures.
+// retryPlan makes a plan that could not be advanced wait, with the reason. ScheduleInfo shows it
+// as overdue; Stats does so only between two tries, so there is PlanFailures.
 func (w *Worker) retryPlan(s *shard, l store.Lease, err error, deadline time.Duration) {
 	w.log.Warn("durable: a schedule cannot create its occurrences", "schedule", store.ScheduleOf(l.Key), "attempt", l.Attempt, "error", err)
 	r := &run{shard: s, lease: l, deadline: deadline, plan: true}
@@ -223,7 +225,7 @@ func (w *Worker) retryPlan(s *shard, l store.Lease, err error, deadline time.Dur
 	w.endLocked(r)
 }
 
-// countPlans counts what swaps have done.
+// countPlans counts the results of swaps.
 func (w *Worker) countPlans(runs []*planRun, results []store.SwapResult) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -8,26 +8,26 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// run is one attempt of one timer, from the claim until its end is written. The
-// worker's lock guards what changes.
+// run is one attempt of one timer, from the claim until its outcome is written. The worker's lock
+// guards the fields that change.
 //
 //	running ── handler returned ──▶ ending ── written, or given up ──▶ over
 //	   └────── the lease is another's, and the handler has returned ────▶ over
 type run struct {
 	shard    *shard
-	lease    store.Lease             // its body is let go when nobody needs it any more
+	lease    store.Lease             // its body is released as soon as it is not needed
 	cancel   context.CancelCauseFunc // of the handler's ctx; nil if it was not begun
-	deadline time.Duration           // by the own clock; until then the lease is this worker's
+	deadline time.Duration           // by this worker's clock; until then it holds the lease
 
-	cancelled bool // the timer was cancelled: nothing is extended any more
-	lost      bool // another has the lease, or the timer is gone: there is no end to write
-	expired   bool // the lease ran out by the own clock
+	cancelled bool // the timer was cancelled: the lease is not extended any more
+	lost      bool // another worker has the lease, or the timer is removed: there is no outcome to write
+	expired   bool // the lease expired by this worker's clock
 
 	plan   bool // it is a plan that could not be advanced
 	ending bool
 	end    store.End
 	err    error // what the handler returned, for OnDead
-	unsure bool  // end was sent, and may have been done
+	unsure bool  // end was sent, and may have been written
 	over   bool
 }
 
@@ -49,11 +49,11 @@ func (w *Worker) startLocked(r *run) {
 	}()
 }
 
-// tooLate reports whether a run's lease has ended before its handler could be called:
-// the process was paused meanwhile, or has more to do than its processors can. Another
-// worker may have the timer by now, so it is not called. Between this and the handler's
-// first step there is still room for a pause, little of it: nothing is allocated there,
-// for which a goroutine can wait for the garbage collector. Fired.Fence is for that.
+// tooLate reports whether a run's lease expired before its handler could be called, because the
+// process was paused or is overloaded. Another worker may have the timer by now, so the handler is
+// not called. The process can still be paused between this check and the handler's first step, but
+// that is unlikely: nothing is allocated there, so the goroutine cannot wait for the garbage
+// collector. Fired.Fence covers that case.
 func (w *Worker) tooLate(r *run) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -65,7 +65,7 @@ func (w *Worker) tooLate(r *run) bool {
 	return true
 }
 
-// fired is what the handler is given.
+// fired returns the Fired for the handler.
 func (r *run) fired() Fired {
 	l := &r.lease
 	f := Fired{
@@ -93,12 +93,12 @@ func (w *Worker) returned(r *run, err error) {
 	})
 }
 
-// ranLocked ends a run whose handler has returned, or is not called.
+// ranLocked ends a run whose handler has returned, or was not called.
 func (w *Worker) ranLocked(r *run, end store.End) {
 	w.running--
 	r.shard.running--
 	if w.stopped {
-		return // Run has reported that it did not wait for this one
+		return // Run has reported that this handler did not return
 	}
 	r.end = end
 	if r.lost {
@@ -110,10 +110,10 @@ func (w *Worker) ranLocked(r *run, end store.End) {
 	w.checkIdleLocked()
 }
 
-// endOf returns how a run ends.
+// endOf returns the outcome of a run.
 func (w *Worker) endOf(r *run, j judgement) store.End {
 	e := store.End{Holder: r.lease.Holder, Kind: store.Done}
-	if !j.failed || r.cancelled { // then it is gone, however the run ends
+	if !j.failed || r.cancelled { // a cancelled timer is removed whatever the outcome
 		return e
 	}
 	e.Error = j.text
@@ -131,7 +131,7 @@ func (w *Worker) endOf(r *run, j judgement) store.End {
 	return e
 }
 
-// overLocked lets go of a run: its end is written, or there is none to write.
+// overLocked releases a run: its outcome is written, or there is none to write.
 func (w *Worker) overLocked(r *run) {
 	r.over = true
 	w.leases.Remove(r.lease.Holder)
@@ -141,8 +141,8 @@ func (w *Worker) overLocked(r *run) {
 	}
 }
 
-// nextDeadLocked calls OnDead with the next dead letter, if there is one and not too many
-// calls are under way.
+// nextDeadLocked calls OnDead with the next dead letter, if there is one and fewer than
+// Concurrency calls are running.
 func (w *Worker) nextDeadLocked() {
 	if len(w.dead) == 0 || w.onDead >= w.options.Concurrency || w.stopped {
 		return

@@ -13,21 +13,20 @@ import (
 
 // Timer is a timer to schedule.
 type Timer struct {
-	// Key names it: 1 to 512 bytes of any kind but zero bytes. A key has one timer at a time; see
+	// Key names it: 1 to 512 bytes of any value but zero. A key has one timer at a time; see
 	// Schedule.
 	Key string
-	// Topic distinguishes kinds of timers, for handlers, and so that the many of one
-	// topic do not keep another's waiting. At most 128 bytes of any kind.
+	// Topic is the kind of a timer: handlers can distinguish by it, and a topic with many timers
+	// does not starve others. At most 128 bytes of any value.
 	Topic string
-	// Body is for the handler: at most 64 KiB of any kind. It is copied.
+	// Body is for the handler: at most 64 KiB of any value. It is copied.
 	Body []byte
-	// At is when it is due, by the engine's clock, rounded up to milliseconds: 1970
-	// to 2262. What is past is due at once, in order of these times. The zero time
-	// leaves it to After.
+	// At is the due time, by the engine's clock, rounded up to milliseconds: 1970 to 2262. A time
+	// in the past is due at once, in order of these times. If it is zero, After applies.
 	At time.Time
-	// After is when it is due, counted from when the engine gets it, rounded up to
-	// milliseconds. Zero or less is at once. Unlike At, it does not depend on how
-	// this machine's clock differs from the engine's.
+	// After is the delay from when the engine receives the timer, rounded up to milliseconds. Zero
+	// or less is due at once. Unlike At, it does not depend on the difference between this
+	// machine's clock and the engine's.
 	After time.Duration
 	// IfAbsent refuses a key that has a timer, waiting, leased or dead.
 	IfAbsent bool
@@ -58,7 +57,7 @@ func (m Timer) entry() (store.Entry, error) {
 	return e, nil
 }
 
-// millisOf turns a due time into the engines' form, in which 0 is none.
+// millisOf converts a due time to the engines' form, in which 0 is none.
 func millisOf(key string, at time.Time) (store.Millis, error) {
 	if at.Before(time.UnixMilli(0)) || at.After(store.MaxMillis.Time()) {
 		return 0, fmt.Errorf("durable: timer %.64q is due at %v, must be at %v to %v", key, at, time.UnixMilli(0).UTC(), store.MaxMillis.Time())
@@ -66,26 +65,24 @@ func millisOf(key string, at time.Time) (store.Millis, error) {
 	return max(store.MillisAt(at), 1), nil
 }
 
-// Schedule adds a timer. Its handler is called once the engine's clock has come to
-// its time, never before, by any worker.
+// Schedule adds a timer. Any worker calls its handler once the engine's clock has reached the due
+// time, never earlier.
 //
-// A key has one timer at a time. One that waits, for its first attempt or another,
-// is replaced, and so is a dead letter; attempts begin at 0. One that is leased, for
-// it runs, keeps running: the new one is its successor, waits when that run ends,
-// however it ends, and never runs beside it. Another Schedule replaces the
-// successor. So a handler that schedules its own key recurs. The receipt's Kind is
-// which of these it was.
+// A key has one timer at a time. A waiting timer, for its first or a later attempt, is replaced,
+// and so is a dead letter; the new timer starts with no attempts. A leased timer keeps running:
+// the new timer is its successor, waits when that run ends, however it ends, and never overlaps
+// with it. Another Schedule replaces the successor. So a handler that schedules its own key
+// recurs. The receipt's Kind tells which case applied.
 //
-// The errors are one that names the field, its value and its bound; [ErrFull], with
-// nothing changed; [ErrClosed]; [ErrUnsure], when the engine has not answered, or
-// ctx ended, after the request was sent: the timer may be there or not, and who
-// schedules it again replaces it, unless it has run already. After ctx has ended the
-// request goes on, for Options.CallTimeout at most; later calls of these Timers about
-// the key take effect after it. [ErrUnconfirmed] comes with a receipt:
-// the timer is there, and fewer replicas than asked for have it.
+// Schedule returns these errors: one that names the field, its value and its bound; [ErrFull],
+// with nothing changed; [ErrClosed]; and [ErrUnsure], if the engine has not answered, or ctx
+// ended, after the request was sent. After ErrUnsure the timer may exist or not; scheduling it
+// again replaces it, unless it has run already. After ctx has ended the request continues for at
+// most Options.CallTimeout; later calls of these Timers about the key take effect after it.
+// [ErrUnconfirmed] comes with a receipt: the timer exists, on fewer replicas than asked for.
 //
-// Concurrent calls are joined into one request for each shard, of up to 500 timers
-// and 1 MiB of bodies.
+// Concurrent calls are joined into one request for each shard, of up to 500 timers and 1 MiB of
+// bodies.
 func (t *Timers) Schedule(ctx context.Context, timer Timer) (Receipt, error) {
 	ctx, cancel, err := t.begin(ctx)
 	if err != nil {
@@ -112,14 +109,14 @@ func (t *Timers) Schedule(ctx context.Context, timer Timer) (Receipt, error) {
 	return receipts[0], err
 }
 
-// ScheduleMany is Schedule for many timers: each is added or not, not all of them
-// together; those of one shard in order, so that a key may stand there twice. The
-// shards are asked at the same time.
+// ScheduleMany is Schedule for many timers. It is not atomic: each timer is added or not. Timers
+// of one shard are added in order, so that a key may occur twice. The shards are called
+// concurrently.
 //
-// If any timer is out of bounds nothing is sent. Otherwise there is a receipt for
-// each timer, in order; its Kind is 0 if the timer was not added, or if that is not
-// known, and Refused if the store was full. The error then is what went wrong, the
-// errors of Schedule, with the number of timers that it is about.
+// If any timer is out of bounds nothing is sent. Otherwise there is a receipt for each timer, in
+// order; its Kind is 0 if the timer was not added, or if that is unknown, and Refused if the store
+// was full. The error then joins the errors of Schedule, each with the number of timers that it
+// concerns.
 func (t *Timers) ScheduleMany(ctx context.Context, timers []Timer) ([]Receipt, error) {
 	ctx, cancel, err := t.begin(ctx)
 	if err != nil {
@@ -179,8 +176,7 @@ func (t *Timers) ScheduleMany(ctx context.Context, timers []Timer) ([]Receipt, e
 	return all, failed.err()
 }
 
-// failures gathers what went wrong with the shards of one call: often the same with
-// all of them.
+// failures gathers the errors of one call's shards, which are often the same for all.
 type failures struct {
 	of     int // items of the call
 	errs   []error

@@ -6,64 +6,64 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// shard is what a worker knows of a shard. The worker's lock guards it.
+// shard is a worker's view of a shard. The worker's lock guards it.
 type shard struct {
 	number    int
-	preferred bool          // this worker is the first to claim
-	first     int           // the preferred one, in Worker.members; of no meaning if that is nil
-	helpUntil time.Duration // another has no room, or does not claim: claim until then
+	preferred bool          // this worker is the preferred one
+	first     int           // the preferred worker's index in Worker.members, if that is not nil
+	helpUntil time.Duration // another worker has no free slots, or does not claim: claim until then
 
-	apart      bool          // could not be looked at with the others: a goroutine does
-	watchUntil time.Duration // is looked at until then, though another is preferred
+	apart      bool          // could not be polled with the others: a goroutine of its own polls it
+	watchUntil time.Duration // polled until then, although another worker is preferred
 
 	horizon horizon
 
 	queued    bool          // in Worker.ready
-	claiming  bool          // a claim is under way; the shard is in Worker.claims
+	claiming  bool          // a claim is in flight; the shard is in Worker.claims
 	claimedAt time.Duration // when it was begun
-	notBefore time.Duration // no claim before: the engine failed, or had nothing
+	notBefore time.Duration // no claim before: the engine failed, or had nothing due
 	failures  int           // of claims, in a row
-	fruitless int           // claims in a row that got nothing
+	fruitless int           // consecutive claims that got nothing
 	firstSent time.Duration // when the last claim was first sent
-	unsure    *store.Claim  // that claim, if it may have been made: sent again it gets the same leases
-	patience  time.Duration // with the next claim; only the goroutine of a claim touches it
+	unsure    *store.Claim  // that claim, if its reply was lost: repeated, it gets the same leases
+	patience  time.Duration // timeout of the next claim; only the goroutine of a claim accesses it
 	firstLane int           // of the next claim
-	mute      time.Duration // until when it is not said again that there is no room
+	mute      time.Duration // no announcement of missing capacity before
 
 	running int // handlers of timers of this shard
-	back    int // leases that are given back, which is not written yet
+	back    int // leases that are given back, not yet written
 
 	ends     []*run        // to be written
-	endsFrom time.Duration // since when the first of them waits
+	endsFrom time.Duration // when the first of them was queued
 	writing  bool          // a goroutine writes ends
-	gathered chan struct{} // holds one token: ends need not wait for more
+	gathered chan struct{} // holds one token: outcomes need not wait for more
 
 	extends   []*run // leases to be extended
-	extending bool   // a goroutine extends
+	extending bool   // a goroutine extends them
 }
 
-// horizon is when a shard has something to do next, as far as replies and events
-// have said.
+// horizon is the time when a shard next has something to do, as far as replies and events have
+// told.
 type horizon struct {
 	clock engineClock
 	next  store.Millis  // by the engine's clock; 0: nothing
-	now   store.Millis  // the engine's time of the reply that next is from
-	heard time.Duration // when that came
+	now   store.Millis  // the engine's time in the reply that next is from
+	heard time.Duration // when that reply arrived
 
-	// An event has said that something is due earlier. Replies to what was sent
-	// before it came may not know of it.
+	// An event has announced an earlier due time. Replies to requests that were sent before it
+	// arrived may not include it.
 	earlier   store.Millis // 0: none
 	earlierAt time.Duration
 }
 
-// reply takes the horizon of a reply.
+// reply applies the horizon of a reply.
 //
-// Requests about one shard overlap: a look beside a claim beside an end. Their
-// replies can come in another order than that in which the engine made them, and an
-// older one must not hide what a newer one has said. The engine's clock orders them,
-// to the millisecond; within one, the earlier time counts, at the cost of a claim
-// that finds nothing. What was sent after a reply had come is newer than that
-// whatever the clocks say: the engine's may have fallen back.
+// Requests to one shard overlap: a poll, a claim and an end at once. Their replies can arrive in
+// another order than that in which the engine processed them, and an older one must not hide the
+// news of a newer one. The engine's clock orders them, to the millisecond; within one millisecond
+// the earlier due time wins, at the cost of a claim that finds nothing. A request that was sent
+// after a reply had arrived is newer than that reply whatever the clocks say: the engine's clock
+// may have fallen back.
 func (h *horizon) reply(r store.Horizon, sent, arrived time.Duration) {
 	next := earlier(r.NextDue, r.NextLeaseEnd)
 	if h.clock.known && sent < h.heard {
@@ -83,17 +83,17 @@ func (h *horizon) reply(r store.Horizon, sent, arrived time.Duration) {
 	h.next, h.now, h.heard = next, r.Now, arrived
 }
 
-// event takes an announcement that something is due earlier.
+// event applies an announcement of an earlier due time.
 func (h *horizon) event(due store.Millis, at time.Duration) {
 	h.next = earlier(h.next, due)
 	h.earlier, h.earlierAt = earlier(h.earlier, due), at
 }
 
-// dueLocked returns the own time at which this worker is to claim from a shard, and
-// whether there is one.
+// dueLocked returns the own time at which this worker should claim from a shard, and whether there
+// is one.
 func (w *Worker) dueLocked(s *shard) (at time.Duration, ok bool) {
 	switch {
-	case s.claiming || s.back > 0: // their replies will say more
+	case s.claiming || s.back > 0: // their replies bring a new horizon
 		return 0, false
 	case s.unsure != nil || s.helpUntil > w.now():
 	case s.preferred && s.horizon.clock.known && s.horizon.next != 0:
@@ -104,8 +104,8 @@ func (w *Worker) dueLocked(s *shard) (at time.Duration, ok bool) {
 	return max(at, s.notBefore), true
 }
 
-// planLocked puts a shard among the ready ones if its time has come, and sets the
-// agenda otherwise. It is called after each change of what dueLocked looks at.
+// planLocked queues a shard in ready if its time has come, and otherwise sets the agenda. It is
+// called after each change of a field that dueLocked reads.
 func (w *Worker) planLocked(s *shard) {
 	if s.queued || w.stopped {
 		return
@@ -113,7 +113,7 @@ func (w *Worker) planLocked(s *shard) {
 	at, ok := w.dueLocked(s)
 	wait := at - w.now()
 	if ok && wait > 0 {
-		_ = w.agenda.Set(s.number, struct{}{}, wait) // only refused after the end
+		_ = w.agenda.Set(s.number, struct{}{}, wait) // only refused after the worker has stopped
 		return
 	}
 	w.agenda.Remove(s.number)
@@ -131,41 +131,40 @@ func (w *Worker) shardDue(number int, _ struct{}) {
 	w.dispatchLocked()
 }
 
-// roomLocked is how many timers can be claimed.
+// roomLocked returns how many timers can be claimed.
 func (w *Worker) roomLocked() int {
 	c := w.options.Concurrency
 	return min(c-w.running, 2*c-w.held) - w.reserved
 }
 
-// Of the claims that have just been begun, claimsAtOnce are under way at most. While
-// the others wait, more comes due in their shards: so on an engine that is busy claims
-// become larger instead of more. Whole lives on Redis are half as many again as
-// without this (docs/decisions.md). A claim that has gone on for claimWait counts no
-// more, for that engine is far away or hangs, and the others need not wait for it.
+// At most claimsAtOnce claims that have just begun are in flight. While other shards wait for
+// them, more timers come due there, so on a busy engine claims become larger instead of more
+// numerous. On Redis this raises the throughput of complete timer lifecycles by half
+// (docs/decisions.md). A claim older than claimWait does not count: its engine is far away or
+// hangs, and the others need not wait for it.
 const (
 	claimsAtOnce = 2
 	claimWait    = 2 * time.Millisecond
 )
 
-// crowdedLocked reports whether no claim is to be begun yet, and sees to it that this
-// is asked again.
+// crowdedLocked reports whether a new claim must wait, and if so sets the agenda to check again.
 func (w *Worker) crowdedLocked() bool {
 	if len(w.claims) < claimsAtOnce {
 		return false
 	}
-	oldest := w.claims[len(w.claims)-claimsAtOnce] // of those that count
+	oldest := w.claims[len(w.claims)-claimsAtOnce] // of the claims that count
 	wait := oldest.claimedAt + claimWait - w.now()
 	if wait <= 0 {
 		return false
 	}
-	_ = w.agenda.Set(w.ready[0].number, struct{}{}, wait) // only refused after the end
+	_ = w.agenda.Set(w.ready[0].number, struct{}{}, wait) // only refused after the worker has stopped
 	return true
 }
 
-// dispatchLocked begins claims on the ready shards, in turn, as long as there is
-// room. It is called after each change of these. A claim is promised its part of
-// the room, so that the other ready shards have theirs, and one that becomes ready a
-// moment later need not wait for the reply.
+// dispatchLocked begins claims on the ready shards, in turn, while there are free slots. It is
+// called after each change of either. Each claim reserves only its share of the slots, so that the
+// other ready shards get theirs, and a shard that becomes ready a moment later need not wait for
+// the reply.
 func (w *Worker) dispatchLocked() {
 	if w.closing {
 		w.announceLocked()
@@ -183,7 +182,7 @@ func (w *Worker) dispatchLocked() {
 		s := w.ready[0]
 		w.ready = append(w.ready[:0], w.ready[1:]...)
 		s.queued = false
-		if at, ok := w.dueLocked(s); !ok || at > w.now() { // no longer
+		if at, ok := w.dueLocked(s); !ok || at > w.now() { // its time has changed
 			w.planLocked(s)
 			continue
 		}
@@ -195,14 +194,14 @@ func (w *Worker) dispatchLocked() {
 	}
 }
 
-// announceEvery bounds how often it is said of a shard that there is no room.
+// announceEvery bounds how often a shard is announced as busy.
 const announceEvery = 50 * time.Millisecond
 
-// announceLocked publishes of the ready shards that this worker has no room for what is
-// due there. Whoever has room claims at once, and who has none now remembers it.
+// announceLocked announces the ready shards as busy: due timers there find no free slot in this
+// worker. Workers with free slots claim at once, and others remember it.
 func (w *Worker) announceLocked() {
 	if len(w.members) == 1 || w.announcing || w.stopped {
-		return // nobody would hear it, or it is said already
+		return // no worker would receive it, or an announcement is in flight
 	}
 	now := w.now()
 	var numbers []int

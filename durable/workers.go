@@ -12,13 +12,14 @@ import (
 )
 
 // WorkerInfo describes a worker of any process that shares the store, as of its last heartbeat.
-// Workers send one every tenth of their lease, and at least once a second. If the worker's version
-// of this package tells other things than this one, all but Name, Live and Heartbeat is zero.
+// Workers send one every tenth of their lease, and at least once a second. If the worker runs a
+// version of this package with another status format, all fields but Name, Live and Heartbeat are
+// zero.
 type WorkerInfo struct {
 	Name      string
 	Live      bool      // its heartbeat has not expired
 	Heartbeat time.Time // the last one, by the engine's clock
-	Since     time.Time // when the worker was made, by the engine's clock, within what a heartbeat takes to arrive
+	Since     time.Time // when the worker was made, by the engine's clock, within the delay of a heartbeat
 
 	Slots     int // WorkerOptions.Concurrency
 	Running   int // handlers
@@ -26,14 +27,14 @@ type WorkerInfo struct {
 
 	// These are counts since the worker was made; see WorkerStats.
 	Done, Retried, Snoozed, Cancelled uint64
-	Buried                            uint64 // dead letters, those included that claims have made of leases that ran out
+	Buried                            uint64 // dead letters; includes WorkerStats.BuriedLost
 
-	Late histogram.Durations // see WorkerStats.Late; those of several workers can be merged
+	Late histogram.Durations // see WorkerStats.Late; the histograms of several workers can be merged
 }
 
-// Workers returns the workers that share the store, by name: the live ones, and for an hour those
-// that died without leaving, the last thousand of them. It is one call to the engine. An engine in
-// one process forgets the workers when it is closed.
+// Workers returns the workers that share the store, by name: the live ones, and the last thousand
+// of those that died within the last hour without leaving. It is one call to the engine. An engine
+// in one process forgets the workers when it is closed.
 func (t *Timers) Workers(ctx context.Context) ([]WorkerInfo, error) {
 	ctx, cancel, err := t.begin(ctx)
 	if err != nil {
@@ -62,13 +63,14 @@ func (t *Timers) Workers(ctx context.Context) ([]WorkerInfo, error) {
 // namesPatience bounds the wait for the names of workers.
 const namesPatience = time.Second
 
-// workerNames resolves who runs timers, by one call to the engine if any is leased.
+// workerNames resolves the names of workers that run timers, with one call to the engine if any
+// timer is leased.
 type workerNames struct {
 	timers *Timers
-	byHash map[uint64]string // nil: not asked for
+	byHash map[uint64]string // nil: not read yet
 }
 
-// of returns the name of the worker that runs a timer; "" if none does, or it is not known.
+// of returns the name of the worker that runs a timer; "" if none does, or its name is unknown.
 func (n *workerNames) of(ctx context.Context, r store.Record) string {
 	if r.State != store.Leased {
 		return ""
@@ -77,7 +79,7 @@ func (n *workerNames) of(ctx context.Context, r store.Record) string {
 		n.byHash = map[uint64]string{}
 		ctx, cancel := context.WithTimeout(ctx, namesPatience)
 		defer cancel()
-		workers, _ := n.timers.store.Workers(ctx) // without an answer no name is known
+		workers, _ := n.timers.store.Workers(ctx) // on an error no name is known
 		for _, w := range workers {
 			n.byHash[store.HashOfWorker(w.Name)] = w.Name
 		}
@@ -85,13 +87,13 @@ func (n *workerNames) of(ctx context.Context, r store.Record) string {
 	return n.byHash[r.Token.Worker()]
 }
 
-// statusVersion is the first byte of a status. A later version that only appends to the status keeps
-// it.
+// statusVersion is the first byte of a status. It stays the same in later versions that only
+// append to the status.
 const statusVersion = 1
 
-// status returns what a heartbeat tells of the worker: the version, its age in milliseconds, the
+// status returns the worker's status for a heartbeat: the version, its age in milliseconds, the
 // counts of a WorkerInfo, and the histogram as its sum, the number of classes that are not empty,
-// and the class and count of each. Numbers are uvarints, but the sum is a float64.
+// and the class and count of each. Numbers are uvarints; the sum is a float64.
 func (w *Worker) status() []byte {
 	st := w.Stats()
 	b := make([]byte, 1, 128)
@@ -136,7 +138,7 @@ func decodeStatus(b []byte) (info WorkerInfo, age time.Duration, err error) {
 		b = b[size:]
 		return n
 	}
-	const most = math.MaxInt32 // of what is an int
+	const most = math.MaxInt32 // of the fields that are an int
 	age = time.Duration(number(uint64(store.MaxMillis))) * time.Millisecond
 	info.Slots, info.Running, info.Preferred = int(number(most)), int(number(most)), int(number(most))
 	for _, to := range []*uint64{&info.Done, &info.Retried, &info.Snoozed, &info.Cancelled, &info.Buried} {
