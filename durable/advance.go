@@ -9,19 +9,20 @@ import (
 )
 
 const (
-	// punctual is how late a planned time may be and not count as missed, if the next one has
-	// not come: a worker that dies with a plan in hand keeps others from it for a lease.
+	// punctual is how late a planned time may be without counting as missed, if the next one has
+	// not passed: a worker that dies with a plan blocks it for other workers until the lease
+	// expires.
 	punctual = store.Millis(time.Minute / time.Millisecond)
-	// recheck is how long a plan waits for the end of an occurrence before it asks whether that
-	// exists. The end wakes the plan, so this is for an engine that has lost writes.
+	// recheck is how long a plan waits for the end of an occurrence before it checks whether that
+	// exists. The end wakes the plan, so this matters only if an engine has lost writes.
 	recheck = store.Millis(time.Minute / time.Millisecond)
 	// maxOwed bounds how many missed times MissedAll runs.
 	maxOwed = 1000
-	// maxEntryBytes bounds the bodies of what one swap creates, if it is more than one.
+	// maxEntryBytes bounds the bodies of the entries of one swap, if there is more than one.
 	maxEntryBytes = store.MaxClaim
 )
 
-// step is one advance of a plan: what to do in the store besides writing the plan.
+// step is one advance of a plan: the changes to the store in addition to the plan itself.
 type step struct {
 	cancel  []string // keys of occurrences, cancelled before the swap
 	entries []store.Entry
@@ -30,16 +31,16 @@ type step struct {
 	seen    uint64
 }
 
-// liveFunc reports whether an occurrence waits, runs or is retried, by a question to the store.
+// liveFunc reads from the store whether an occurrence waits, runs or is retried.
 type liveFunc func(key string) (bool, error)
 
-// advance decides what a plan does at now, and changes it accordingly. It does not touch the
-// store, except through live, which it asks about the previous occurrence at most, and only
-// if h does not tell that it has ended.
+// advance decides what a plan does at now, and changes the plan accordingly. It does not access
+// the store, except through live, which it calls only for the previous occurrence, and only if h
+// does not show that it has ended.
 //
 // It goes through the planned times that have passed since the cursor, in order, and moves the
-// cursor over each that it creates, skips or buffers. What it does depends only on the plan,
-// the history and now, so a worker that repeats another's unfinished work decides the same.
+// cursor over each that it creates, skips or buffers. The result depends only on the plan, the
+// history and now, so a worker that repeats another's unfinished work decides the same.
 func (p *plan) advance(now store.Millis, h *store.History, live liveFunc) (step, error) {
 	a := advance{plan: p, now: now, live: live, ended: map[string]bool{}}
 	s := &p.state
@@ -66,7 +67,7 @@ func (p *plan) advance(now store.Millis, h *store.History, live liveFunc) (step,
 	return a.step, nil
 }
 
-// deadNote says which dead letter has paused a schedule.
+// deadNote returns a pause note that names the dead letter that paused the schedule.
 func deadNote(h *store.History) string {
 	for _, n := range slices.Backward(h.Last) {
 		if n.Outcome == store.OutcomeDead {
@@ -76,7 +77,8 @@ func deadNote(h *store.History) string {
 	return "an occurrence is a dead letter"
 }
 
-// wait returns when a plan is due that has done all it can at now, and what wakes it before.
+// wait returns when a plan that has nothing left to do at now is due, and which ends wake it
+// earlier.
 func (p *plan) wait(now store.Millis, h *store.History) (due store.Millis, wake store.Wake, seen uint64) {
 	s := &p.state
 	due = store.MaxMillis
@@ -118,18 +120,18 @@ func (p *plan) left() int {
 	return max(left, 0)
 }
 
-// advance is the work of [plan.advance].
+// advance is the state of [plan.advance].
 type advance struct {
 	*plan
 	step
 	now   store.Millis
 	live  liveFunc
-	ended map[string]bool // keys of occurrences, as far as the History lists them
+	ended map[string]bool // keys of occurrences that have ended, as far as the History lists them
 	bytes int             // of the entries' bodies
-	more  bool            // the swap is full, and more can be done at once
+	more  bool            // the swap is full, and the plan is due again at once
 }
 
-// buffered creates the occurrence that has waited for the end of the one before.
+// buffered creates the buffered occurrence if the previous one has ended.
 func (a *advance) buffered() error {
 	at := a.state.buffered
 	if at == 0 {
@@ -154,7 +156,7 @@ func (a *advance) passed() error {
 	if n == 0 {
 		return nil
 	}
-	if s.owed > s.cursor { // a backlog is worked off, and what came meanwhile joins it
+	if s.owed > s.cursor { // a backlog is in progress: times that passed since then join it
 		return a.backlog(n, times, 0)
 	}
 	last := times[len(times)-1]
@@ -173,8 +175,8 @@ func (a *advance) passed() error {
 	return a.regular(last)
 }
 
-// backlog runs missed times: n have passed, of which times are the last. Those before oldest
-// are skipped. What has to wait for the end of another stays owed.
+// backlog runs missed times: n have passed, and times are the last of them. Those before oldest
+// are skipped. Times that must wait for the end of another occurrence stay owed.
 func (a *advance) backlog(n int, times []store.Millis, oldest store.Millis) error {
 	s := &a.state
 	for len(times) > 0 && times[0] < oldest {
@@ -209,7 +211,7 @@ func (a *advance) backlog(n int, times []store.Millis, oldest store.Millis) erro
 	return nil
 }
 
-// regular runs a planned time, the cursor being there, unless the one before overlaps.
+// regular runs a planned time, which is at the cursor, unless the previous occurrence overlaps.
 func (a *advance) regular(at store.Millis) error {
 	s := &a.state
 	if a.Overlap != OverlapAllow {
@@ -254,7 +256,7 @@ func (a *advance) previousLives() (bool, error) {
 	return live, err
 }
 
-// full reports whether the swap has as many entries as it can.
+// full reports whether the swap can take no further entry.
 func (a *advance) full() bool {
 	return len(a.entries) == store.MaxPlanEntries || a.bytes > 0 && a.bytes+len(a.Body) > maxEntryBytes
 }
@@ -267,14 +269,13 @@ func (a *advance) create(at store.Millis) {
 	a.add(o)
 }
 
-// add adds an occurrence.
 func (a *advance) add(o occurrence) {
 	a.entries = append(a.entries, a.entry(o, a.now))
 	a.bytes += len(a.Body)
 	a.remember(o)
 }
 
-// remember notes an occurrence as unfinished.
+// remember records an occurrence as unfinished.
 func (p *plan) remember(o occurrence) {
 	s := &p.state
 	s.unfinished = append(s.unfinished, o)

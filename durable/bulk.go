@@ -12,7 +12,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// BulkAction is what a [Bulk] does with each timer.
+// BulkAction is the action of a [Bulk] on each timer.
 type BulkAction uint8
 
 // The bulk actions.
@@ -35,38 +35,38 @@ func (a BulkAction) String() string {
 // Bulk changes all timers that match a filter.
 type Bulk struct {
 	Action BulkAction
-	// State is Waiting, the default, or Leased for BulkCancel. What the other actions change
-	// has one state: BulkReset waiting timers, BulkRequeue and BulkPurge dead letters.
+	// State is Waiting, the default, or Leased for BulkCancel. The other actions apply to one
+	// state: BulkReset to waiting timers, BulkRequeue and BulkPurge to dead letters.
 	State State
 	Filter
-	// At, or else After, which counts from when the action begins, is the new due time of
-	// BulkReset: one time for all.
+	// At, or else After from when the action begins, is the new due time of BulkReset: the same
+	// for all timers.
 	At    time.Time
 	After time.Duration
-	// Resume goes on with an action that has ended early: it is what BulkProgress.Resume was.
-	// All other fields must be zero then.
+	// Resume continues an action that has ended early: set it to BulkProgress.Resume, and leave
+	// all other fields zero.
 	Resume string
 }
 
-// BulkProgress is how far a bulk action has come.
+// BulkProgress is the progress of a bulk action.
 type BulkProgress struct {
 	ShardsDone, Shards int
 	Changed            int
 	// Missed counts timers that matched when they were listed, and changed before the action
-	// came to them. MissedKeys lists those since the last progress; BulkPurge lists none.
+	// reached them. MissedKeys lists those since the last progress; BulkPurge lists none.
 	Missed     int
 	MissedKeys []string
 	Resume     string // for Bulk.Resume; "" at the end
 }
 
 // Bulk carries out an action page by page, up to 500 timers at a time and one shard after the
-// other, and returns an iterator over its progress: after each page, and at the end. A loop that
-// ends early ends the action. So does an error of the engine, which comes with the progress
-// before it; what the last page has changed then is unknown, and the action can be resumed, as it
-// passes over what it has changed.
+// other, and returns an iterator over its progress: after each page, and at the end. Ending the
+// loop early ends the action. So does an error of the engine, which comes with the progress before
+// it; it is then unknown what the last page has changed. The action can be resumed, because it
+// skips timers that it has already changed.
 //
-// It changes what matches when it comes there. BulkRequeue and BulkPurge leave alone what has
-// died since they began with its shard.
+// It changes the timers that match when it reaches them. BulkRequeue and BulkPurge skip timers
+// that died after they began with the shard.
 func (t *Timers) Bulk(ctx context.Context, b Bulk) iter.Seq2[BulkProgress, error] {
 	return func(yield func(BulkProgress, error) bool) {
 		s, err := b.state()
@@ -92,15 +92,15 @@ func (t *Timers) Bulk(ctx context.Context, b Bulk) iter.Seq2[BulkProgress, error
 	}
 }
 
-// bulkState is all that an action needs to go on.
+// bulkState is the state with which an action continues.
 type bulkState struct {
 	Action BulkAction
 	State  State
 	Filter Filter
 	After  time.Duration // BulkReset
-	Due    Millis        // BulkReset: of all that it moves; 0: it has not begun
+	Due    Millis        // BulkReset: the due time of all moved timers; 0: not begun
 	Shard  int
-	Begun  Millis // when the action came to the shard, by the engine's clock; 0: it has not
+	Begun  Millis // when the action reached the shard, by the engine's clock; 0: not yet
 	Next   Cursor // in the shard
 
 	Changed, Missed int
@@ -152,7 +152,7 @@ func (b Bulk) state() (s bulkState, err error) {
 }
 
 func (s *bulkState) text() string {
-	text, _ := json.Marshal(s) // of strings and numbers
+	text, _ := json.Marshal(s) // it has only strings and numbers
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
@@ -160,8 +160,8 @@ func (s *bulkState) query() store.Query {
 	return store.Query{State: s.State, After: s.Next, Limit: store.MaxItems, Filter: s.Filter}
 }
 
-// means reports whether a timer that matches is one that the action has not changed, or that
-// came after it.
+// means reports whether a timer that matches has been neither changed by the action nor added
+// after it.
 func (s *bulkState) means(r *store.Record) bool {
 	switch s.Action {
 	case BulkReset:
@@ -249,9 +249,9 @@ func (t *Timers) bulkChange(ctx context.Context, s *bulkState, keys []string, mi
 	return t.store.Purge(ctx, s.Shard, keys)
 }
 
-// Count returns how many timers match a query, whatever its After is; beside an error, how many
-// it has counted. Without a Filter the engine knows; with one it costs as much as a List of all
-// shards.
+// Count returns how many timers match a query, whatever its After is; with an error, how many it
+// has counted. Without a Filter the engine knows the count; with one, Count costs as much as a
+// List of all shards.
 func (t *Timers) Count(ctx context.Context, q Query) (n int, err error) {
 	if q.State == 0 {
 		q.State = Waiting
@@ -275,7 +275,7 @@ func (t *Timers) countShard(ctx context.Context, shard int, q store.Query) (n in
 		if err != nil {
 			return n, err
 		}
-		if q.Filter == (Filter{}) && q.State != Leased { // among what is leased there are plans
+		if q.Filter == (Filter{}) && q.State != Leased { // leased records include plans
 			st, err := t.store.Stats(ctx, shard)
 			cancel()
 			if q.State == Dead {

@@ -12,36 +12,36 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// plan is a schedule as a store keeps it: what its user wants, and how far it has come. The
-// engine sees a body; package store tells what a plan is to it.
+// plan is a schedule as the store keeps it: its definition and its progress. The engine sees only
+// a body; package store explains how it treats plans.
 type plan struct {
 	Schedule
 	series series
 	state  planState
 
 	key     string   // of the plan in the store
-	version store.ID // that the plan has in the store; zero: it is not there
-	problem error    // why this process cannot advance it: a zone that it does not know
-	alien   error    // why this process cannot read it: another format; then problem is the same
+	version store.ID // of the plan in the store; zero: it is not stored
+	problem error    // why this process cannot advance it: an unknown zone
+	alien   error    // why this process cannot read it: another format; problem is then the same
 
 	removed  bool          // the plan is to be removed
-	requests []store.Entry // occurrences that users have asked for, to be written with it
+	requests []store.Entry // occurrences that users have requested, to be written with the plan
 }
 
-// planState is how far a schedule has come.
+// planState is the progress of a schedule.
 type planState struct {
-	id      store.ID // of the schedule: the same for its whole life
+	id      store.ID // of the schedule: the same until it is deleted
 	created store.Millis
 
 	// All planned times up to cursor have an occurrence, are skipped, or are buffered.
 	cursor   store.Millis
 	previous store.Millis // the planned time of the latest planned occurrence; 0: none
 	buffered store.Millis // a planned time that waits for the end of previous; 0: none
-	owed     store.Millis // planned times after cursor, up to this one, run though they were missed
+	owed     store.Millis // planned times after cursor, up to this one, run although they were missed
 
 	paused     store.Millis // since when; 0: it is not
 	pauseNote  string
-	deadSeen   uint64 // dead letters that PauseOnDead has dealt with
+	deadSeen   uint64 // dead letters that PauseOnDead has processed
 	counts     ScheduleCounts
 	unfinished []occurrence // the last maxUnfinished that are not in the History, the oldest first
 }
@@ -65,10 +65,10 @@ var causeMarks = [causes]string{"", "t", "b"}
 type occurrence struct {
 	planned store.Millis
 	cause   cause
-	number  uint64 // of the request, if one was the cause: the same time can be asked for again
+	number  uint64 // of the request, if one was the cause: the same time can be requested again
 }
 
-// digits is how many a planned time has in a key, so that keys sort by it.
+// digits is the length of a planned time in a key, so that keys sort by it.
 const digits = 13
 
 func (o occurrence) key(planKey string) string {
@@ -79,7 +79,7 @@ func (o occurrence) key(planKey string) string {
 	return key
 }
 
-// occurrenceOf returns the occurrence that a timer's key names, and the schedule's key.
+// occurrenceOf returns the schedule's key and the occurrence in a timer's key.
 func occurrenceOf(key string) (schedule string, o occurrence, ok bool) {
 	schedule, name, found := strings.Cut(key, "\x00")
 	if !found || len(name) < digits {
@@ -99,8 +99,8 @@ func occurrenceOf(key string) (schedule string, o occurrence, ok bool) {
 	return schedule, o, true
 }
 
-// plannedOf returns the schedule and the planned time that an occurrence's key names; zero
-// values for the key of another timer.
+// plannedOf returns the schedule and the planned time in an occurrence's key; zero values for the
+// key of another timer.
 func plannedOf(key string) (schedule string, planned time.Time) {
 	schedule, o, ok := occurrenceOf(key)
 	if !ok {
@@ -109,7 +109,7 @@ func plannedOf(key string) (schedule string, planned time.Time) {
 	return schedule, o.planned.Time()
 }
 
-// idOf derives an occurrence's ID: the same in every process and every try.
+// idOf derives an occurrence's ID, which is the same in every process and on every try.
 func (p *plan) idOf(o occurrence) store.ID {
 	h := sha256.New()
 	_, _ = h.Write(p.state.id[:])
@@ -117,8 +117,8 @@ func (p *plan) idOf(o occurrence) store.ID {
 	return store.ID(h.Sum(nil)[:len(store.ID{})])
 }
 
-// entry returns the timer of an occurrence. Its due time is the planned one, or now for one
-// that was asked for; and later by its part of the jitter.
+// entry returns the timer of an occurrence. Its due time is the planned time plus its share of the
+// jitter, or now if a user has requested it.
 func (p *plan) entry(o occurrence, now store.Millis) store.Entry {
 	e := store.Entry{Key: o.key(p.key), ID: p.idOf(o), Topic: p.Topic, Body: p.Body, At: max(o.planned, 1)}
 	if o.cause != byPlan {
@@ -134,7 +134,7 @@ func (p *plan) swap() store.PlanSwap {
 	return store.PlanSwap{Key: p.key, Was: p.version, ID: store.NewID(), Body: p.encode(), Due: store.MaxMillis}
 }
 
-// planFormat is the version of what encode writes.
+// planFormat is the version of the format that encode writes.
 const planFormat = 1
 
 // Flags of a plan, in the order of method flags.
@@ -147,8 +147,8 @@ const (
 	hasCron
 )
 
-// encode writes: the format, flags, the state, the definition, and the body up to the end.
-// Times are relative to the cursor, which keeps them short.
+// encode writes the format, flags, the state, the definition, and finally the body. Times are
+// relative to the cursor, which keeps them short.
 func (p *plan) encode() []byte {
 	s := &p.state
 	b := make([]byte, 0, 160+len(p.Body))
@@ -189,7 +189,7 @@ func (p *plan) flags() (flags byte) {
 	return flags
 }
 
-// appendTiming writes what the planned times depend on.
+// appendTiming writes the fields that determine the planned times.
 func (s *Schedule) appendTiming(b []byte) []byte {
 	if s.Cron != "" {
 		b = appendText(appendText(b, s.Cron), s.Zone)
@@ -203,7 +203,7 @@ func (s *Schedule) appendTiming(b []byte) []byte {
 	return binary.AppendUvarint(b, uint64(s.Limit))
 }
 
-// appendDefinition writes all that the user wants but for PauseOnDead and the body.
+// appendDefinition writes the user's definition except PauseOnDead and the body.
 func (s *Schedule) appendDefinition(b []byte) []byte {
 	b = s.appendTiming(b)
 	b = binary.AppendUvarint(b, uint64(store.MillisOf(s.Jitter)))
@@ -212,7 +212,7 @@ func (s *Schedule) appendDefinition(b []byte) []byte {
 	return appendText(b, s.Topic)
 }
 
-// same reports whether two schedules want the same.
+// same reports whether two schedules have the same definition.
 func (s *Schedule) same(other *Schedule) bool {
 	return s.PauseOnDead == other.PauseOnDead && string(s.Body) == string(other.Body) &&
 		string(s.appendDefinition(nil)) == string(other.appendDefinition(nil))
@@ -271,7 +271,7 @@ func decodePlan(key string, version store.ID, body []byte) *plan {
 	return p
 }
 
-// formatOf returns the format of a plan; 0 if there is nothing.
+// formatOf returns the format of a plan; 0 if body is empty.
 func formatOf(body []byte) byte {
 	if len(body) == 0 {
 		return 0
@@ -279,13 +279,13 @@ func formatOf(body []byte) byte {
 	return body[0]
 }
 
-// fail notes that a plan cannot be read.
+// fail records that a plan cannot be read.
 func (p *plan) fail(format string, args ...any) {
 	p.alien = fmt.Errorf("durable: schedule %.64q is "+format, append([]any{p.Key}, args...)...)
 	p.problem = p.alien
 }
 
-// planReader takes an encoded plan apart; bad reports whether it ended too early.
+// planReader decodes a plan; bad reports that the input ended too early.
 type planReader struct {
 	left []byte
 	bad  bool

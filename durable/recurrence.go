@@ -11,24 +11,23 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// Schedule is a timer that recurs: by a cron expression in a time zone, or every period. Each
-// planned time creates one occurrence, which is a timer like any other. See
-// [Timers.PutSchedule].
+// Schedule is a recurring timer: by a cron expression in a time zone, or with a fixed period. Each
+// planned time creates one occurrence, which is a timer like any other. See [Timers.PutSchedule].
 type Schedule struct {
-	// Key names the schedule: 1 to 480 bytes of any kind but zero bytes. Schedules and timers
-	// have keys of their own: both can have the same one.
+	// Key names the schedule: 1 to 480 bytes of any value but zero. Schedules and timers have
+	// separate keys: a schedule and a timer can have the same one.
 	Key string
 
-	// Cron is when occurrences are planned, in the syntax of package cron: five fields, or
-	// "@daily" and the like. A spec with fixed hours runs each wall-clock time that it names
-	// once a day, also when the clocks change; see package cron.
+	// Cron defines the planned times, in the syntax of package cron: five fields, or "@daily" and
+	// the like. A spec with fixed hours runs each wall-clock time that it names once a day, also
+	// when the clocks change; see package cron.
 	Cron string
 	// Zone is the time zone of Cron, an IANA name such as "Europe/Berlin". Default UTC. All
 	// processes that use the store must know it.
 	Zone string
 	// Every is the period of a schedule without Cron: 1 s to 3,650 days, whole milliseconds.
-	// Occurrences are planned at Offset after the multiples of Every since 1970, UTC, so
-	// neither restarts nor lateness shift them. Offset is 0 to less than Every.
+	// Occurrences are planned at Offset after the multiples of Every since 1970, UTC, so neither
+	// restarts nor lateness shift them. Offset is 0 to less than Every.
 	Every  time.Duration
 	Offset time.Duration
 
@@ -36,22 +35,21 @@ type Schedule struct {
 	// no bound.
 	Start time.Time
 	End   time.Time
-	// Limit is how many occurrences are planned, skipped ones not counted. Default 0: no bound.
+	// Limit is how many occurrences are planned, not counting skipped ones. Default 0: no bound.
 	Limit int
 
-	// Jitter delays each occurrence by a part of it, which is derived from the occurrence's
-	// ID, so that schedules with the same planned times do not all run at once. The planned
-	// times stay. It must be shorter than the time between any two planned times.
+	// Jitter delays each occurrence by a part of it, which is derived from the occurrence's ID, so
+	// that schedules with the same planned times do not all run at once. The planned times do not
+	// change. Jitter must be shorter than the time between any two planned times.
 	Jitter time.Duration
 
-	// Overlap is what happens at a planned time when the occurrence before has not ended.
+	// Overlap decides what happens at a planned time when the previous occurrence has not ended.
 	// Default OverlapSkip.
 	Overlap Overlap
-	// Missed is what happens to planned times that no worker came to in time. Default
+	// Missed decides what happens to planned times that no worker processed in time. Default
 	// MissedLatest.
 	Missed Missed
-	// CatchUp is how long a missed time may have passed to be run after all. Default 1 h; 1 s
-	// to 3,650 days.
+	// CatchUp is how long after a missed time it may still run. Default 1 h; 1 s to 3,650 days.
 	CatchUp time.Duration
 
 	// PauseOnDead pauses the schedule when an occurrence becomes a dead letter.
@@ -65,21 +63,21 @@ type Schedule struct {
 	IfAbsent bool
 }
 
-// Overlap is what happens at a planned time when the occurrence that was planned before still
-// waits, runs or is to be retried. A dead letter has ended. Occurrences that
-// [Timers.TriggerSchedule] and [Timers.BackfillSchedule] create do not count.
+// Overlap decides what happens at a planned time when the previous planned occurrence still waits,
+// runs or is to be retried. A dead letter has ended. Occurrences that [Timers.TriggerSchedule] and
+// [Timers.BackfillSchedule] create do not count.
 type Overlap uint8
 
 // The values of Overlap.
 const (
 	// OverlapSkip skips the new occurrence.
 	OverlapSkip Overlap = iota
-	// OverlapBufferOne creates it when the one before ends. One can wait for that; further
-	// ones are skipped.
+	// OverlapBufferOne creates it when the previous one ends. One can wait for that; further ones
+	// are skipped.
 	OverlapBufferOne
-	// OverlapCancel cancels the one before, and creates the new one.
+	// OverlapCancel cancels the previous one, and creates the new one.
 	OverlapCancel
-	// OverlapAllow lets them run side by side.
+	// OverlapAllow lets them run concurrently.
 	OverlapAllow
 )
 
@@ -90,10 +88,9 @@ func (o Overlap) String() string { return wordOf("Overlap", overlapNames, o) }
 // ParseOverlap is the reverse of String: "skip", "buffer_one", "cancel" or "allow".
 func ParseOverlap(s string) (Overlap, error) { return parseWord[Overlap]("overlap", overlapNames, s) }
 
-// Missed is what happens to a planned time that was missed: no worker came to it before the
-// next planned time, or within a minute. So it is when no worker ran, while the schedule
-// was paused, and when the engine's clock was set ahead. Setting that clock back repeats
-// nothing.
+// Missed decides what happens to a missed planned time: one that no worker processed before the
+// next planned time, or within a minute. Times are missed while no worker runs, while the schedule
+// is paused, and when the engine's clock is set ahead. Setting that clock back repeats nothing.
 type Missed uint8
 
 // The values of Missed.
@@ -102,9 +99,9 @@ const (
 	MissedLatest Missed = iota
 	// MissedNone skips all missed times.
 	MissedNone
-	// MissedAll runs all missed times within CatchUp, the oldest first, and no more than the
-	// last 1,000 of them. With OverlapAllow they run side by side; otherwise each waits for
-	// the end of the one before.
+	// MissedAll runs all missed times within CatchUp, the oldest first, but at most the last
+	// 1,000. With OverlapAllow they run concurrently; otherwise each waits for the end of the
+	// previous one.
 	MissedAll
 )
 
@@ -143,8 +140,8 @@ const (
 	maxUpcoming     = 1000
 )
 
-// withDefaults fills in what is zero, and returns the series of planned times. The error names
-// the field that is out of range, its value and the range.
+// withDefaults sets defaults for zero fields, and returns the series of planned times. The error
+// names the field that is out of range, its value and the range.
 func (s Schedule) withDefaults() (Schedule, series, error) {
 	s.CatchUp = cmp.Or(s.CatchUp, defaultCatchUp)
 	if s.Cron != "" {
@@ -234,13 +231,13 @@ func (s Schedule) withDefaults() (Schedule, series, error) {
 	return s, p, nil
 }
 
-// FieldError says which field of a [Schedule], or which time of a [Timers.BackfillSchedule], is
+// FieldError names the field of a [Schedule], or the time of a [Timers.BackfillSchedule], that is
 // out of range.
 type FieldError struct {
 	Key          string // of the schedule
 	Field        string // its name in Schedule; or From or To
 	Value, Range string
-	Err          error // instead of Range: what is wrong with a Cron, Every, Offset, From or To; or nil
+	Err          error // instead of Range: the error of a Cron, Every, Offset, From or To; or nil
 }
 
 func (e *FieldError) Error() string {
@@ -262,7 +259,7 @@ func checkScheduleKey(key string) error {
 	return nil
 }
 
-// boundOf turns Start or End into the engines' form, in which 0 is none.
+// boundOf converts Start or End to the engines' form, in which 0 is none.
 func boundOf(at time.Time) store.Millis {
 	if at.IsZero() {
 		return 0
@@ -270,10 +267,9 @@ func boundOf(at time.Time) store.Millis {
 	return max(store.MillisAt(at), 1)
 }
 
-// Upcoming returns the first n planned times after a time, fewer if Limit or End comes before:
-// a preview that needs no store. n is 1 to 1,000. The times have the schedule's zone. The
-// errors are those of [Timers.PutSchedule] about the schedule, except that the Key may be
-// empty.
+// Upcoming returns the first n planned times after a time, fewer if Limit or End comes first: a
+// preview without a store. n is 1 to 1,000. The times have the schedule's zone. The errors are
+// those of [Timers.PutSchedule] about the schedule, except that the Key may be empty.
 func (s Schedule) Upcoming(after time.Time, n int) ([]time.Time, error) {
 	if n < 1 || n > maxUpcoming {
 		return nil, fmt.Errorf("durable: the number of upcoming times is %d, must be 1 to %d", n, maxUpcoming)
@@ -289,8 +285,8 @@ func (s Schedule) Upcoming(after time.Time, n int) ([]time.Time, error) {
 	return p.upcoming(store.Millis(after.UnixMilli()), n), nil
 }
 
-// Warning returns advice about a schedule that is valid, and probably not meant: such as
-// `* 0 * * *`, which runs 60 times in the hour after midnight. "" if there is none.
+// Warning returns advice about a schedule that is valid but probably a mistake, such as `* 0 * *
+// *`, which runs 60 times in the hour after midnight. "" if there is none.
 func (s Schedule) Warning() string {
 	spec, err := cron.Parse(s.Cron)
 	if err != nil {
@@ -299,7 +295,7 @@ func (s Schedule) Warning() string {
 	return spec.Warning()
 }
 
-// series is the planned times of a schedule: a strictly growing sequence.
+// series is the planned times of a schedule, a strictly increasing sequence.
 type series struct {
 	spec       cron.Spec      // if zone is set
 	zone       *time.Location // nil: every
@@ -345,8 +341,8 @@ func (p *series) local(at store.Millis) time.Time {
 	return at.Time()
 }
 
-// passed returns how many planned times there are after a time, up to another one included,
-// and the last of them, at most keep. Its cost is a step for each, except with Every.
+// passed returns how many planned times there are after one time and up to another, inclusive, and
+// the last of them, at most keep. It takes a step for each, except with Every.
 func (p *series) passed(after, until store.Millis, keep int) (n int, last []store.Millis) {
 	if p.zone == nil {
 		after, until = max(after, p.start-1), min(until, cmp.Or(p.end, until))

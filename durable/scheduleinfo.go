@@ -10,10 +10,10 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// ScheduleInfo is what there is to know of a schedule.
+// ScheduleInfo describes a schedule.
 type ScheduleInfo struct {
-	Schedule    // as it was put, with defaults filled in; only the Key if Problem is about a format
-	ID       ID // the same for the schedule's whole life
+	Schedule    // as it was put, with defaults; only the Key if Problem is about a format
+	ID       ID // the same until the schedule is deleted
 	Created  time.Time
 
 	Paused    time.Time // since when; zero: it is not
@@ -22,45 +22,45 @@ type ScheduleInfo struct {
 	// Next are the next ten planned times, in the schedule's zone, as if it were not paused.
 	// Empty when Limit or End has been reached.
 	Next []time.Time
-	// Overdue is the first planned time that has passed by a second or more, and that no
-	// worker has come to; zero if there is none. That of a paused schedule, or of one that
-	// waits for the end of an occurrence, is not overdue. If this process cannot compute the
-	// planned time, for the reason in Problem, it is the present.
+	// Overdue is the first planned time that passed at least a second ago and that no worker has
+	// processed; zero if there is none. A schedule that is paused or waits for the end of an
+	// occurrence is not overdue. If this process cannot compute the planned time, for the reason
+	// in Problem, Overdue is the present.
 	Overdue time.Time
 	// Waiting is the planned time that waits for the end of an occurrence, by OverlapBufferOne
 	// or MissedAll; zero if there is none.
 	Waiting time.Time
-	// Problem is why no worker can create occurrences, such as a zone that they do not know, or
-	// a store that is full; "" if there is none.
+	// Problem is why no worker can create occurrences, such as a zone that they do not know, or a
+	// full store; "" if there is none.
 	Problem string
 
 	Counts ScheduleCounts
 	Last   []Occurrence // the last ten, the latest first
 }
 
-// ScheduleCounts count for a schedule's whole life.
+// ScheduleCounts count since the schedule was created.
 type ScheduleCounts struct {
-	// Created counts occurrences of planned times; Triggered and Backfilled those that users
-	// have asked for.
+	// Created counts occurrences of planned times; Triggered and Backfilled count those that users
+	// have requested.
 	Created, Triggered, Backfilled uint64
-	// Planned times without an occurrence: by Overlap, by Missed, or because the schedule was
-	// replaced when they had passed. Those that a backfill makes up for are not taken back.
+	// Planned times without an occurrence: because of Overlap, because of Missed, or because the
+	// schedule was replaced after they had passed. A later backfill does not decrease them.
 	SkippedOverlap, SkippedMissed, SkippedUpdated uint64
-	// Ends of occurrences. A dead letter that is requeued ends, and counts, again.
+	// Completed occurrences. A dead letter that is requeued completes, and counts, again.
 	Done, Dead, Cancelled uint64
 }
 
-// stored returns the counts that a plan's body has. The others are in its history.
+// stored returns the counts that are in a plan's body. The others are in its history.
 func (c *ScheduleCounts) stored() [6]*uint64 {
 	return [...]*uint64{&c.Created, &c.Triggered, &c.Backfilled, &c.SkippedOverlap, &c.SkippedMissed, &c.SkippedUpdated}
 }
 
-// OccurrenceState is what has become of an occurrence.
+// OccurrenceState is the state of an occurrence.
 type OccurrenceState uint8
 
 // The states of an occurrence.
 const (
-	OccurrencePending   OccurrenceState = iota + 1 // it has not ended: a list does not tell more
+	OccurrencePending   OccurrenceState = iota + 1 // it has not ended: a list does not read its state
 	OccurrenceWaiting                              // for its first attempt, or another
 	OccurrenceRunning                              // it is leased
 	OccurrenceDone                                 // its handler returned nil
@@ -77,7 +77,7 @@ func (s OccurrenceState) String() string { return wordOf("OccurrenceState", occu
 type Occurrence struct {
 	Key     string    // of its timer
 	Planned time.Time // in the schedule's zone
-	// Requested is "trigger" or "backfill" if a user has asked for it; "" if it was planned.
+	// Requested is "trigger" or "backfill" if a user has requested it; "" if it was planned.
 	Requested string
 	State     OccurrenceState
 	Begun     time.Time // its last attempt, when that was claimed; zero if it waits, or did when it was cancelled
@@ -88,7 +88,7 @@ type Occurrence struct {
 
 var requests = [causes]string{"", "trigger", "backfill"}
 
-// info returns what a view shows.
+// info returns the ScheduleInfo of a view.
 func (v *planView) info() ScheduleInfo {
 	p := v.plan
 	s := &p.state
@@ -117,7 +117,7 @@ func (v *planView) info() ScheduleInfo {
 	return info
 }
 
-// owes returns the first planned time that is owed; 0 if none is.
+// owes returns the first owed planned time; 0 if there is none.
 func (p *plan) owes() store.Millis {
 	if p.state.owed > p.state.cursor {
 		return p.next(p.state.cursor)
@@ -125,7 +125,7 @@ func (p *plan) owes() store.Millis {
 	return 0
 }
 
-// last returns the last ten occurrences: those that have not ended, and those of the history.
+// last returns the last ten occurrences, from the unfinished ones and the history.
 func (v *planView) last() []Occurrence {
 	var list []Occurrence
 	ended := map[string]bool{}
@@ -152,7 +152,8 @@ func (v *planView) occurrence(key string) Occurrence {
 	return Occurrence{Key: key, Planned: v.plan.series.local(o.planned), Requested: requests[o.cause], State: OccurrencePending}
 }
 
-// observe adds what the store has of an occurrence that has not ended; the zero Record is none.
+// observe adds the store's record of an occurrence that has not ended; the zero Record means that
+// there is none.
 func (o *Occurrence) observe(r store.Record) {
 	switch r.State {
 	case store.Waiting:
@@ -168,15 +169,15 @@ func (o *Occurrence) observe(r store.Record) {
 }
 
 // Schedules returns an iterator over the schedules of all shards, in order of their keys. Like
-// [Timers.List] it reads pages as it goes, and is not of one moment. Occurrences that have not
-// ended are in the state pending; [Timers.GetSchedule] tells more.
+// [Timers.List] it reads pages on demand, and is not a snapshot. Occurrences that have not ended
+// are in the state pending; [Timers.GetSchedule] reads their states.
 //
 // An error comes as the last pair, with a zero ScheduleInfo.
 func (t *Timers) Schedules(ctx context.Context) iter.Seq2[ScheduleInfo, error] {
 	return t.SchedulesAfter(ctx, "")
 }
 
-// SchedulesAfter is [Timers.Schedules] from after a key on.
+// SchedulesAfter is [Timers.Schedules], starting after a key.
 func (t *Timers) SchedulesAfter(ctx context.Context, key string) iter.Seq2[ScheduleInfo, error] {
 	return func(yield func(ScheduleInfo, error) bool) {
 		clocks, err := t.clocks(ctx)
@@ -201,7 +202,7 @@ func (t *Timers) SchedulesAfter(ctx context.Context, key string) iter.Seq2[Sched
 	}
 }
 
-// plans is the pageReader of plans. An engine bounds a page by its bytes, too; a short page
+// plans is the pageReader of plans. An engine also bounds a page by its bytes, so a short page
 // that is not empty is not the last.
 func (t *Timers) plans(ctx context.Context, shard int, after store.Cursor, limit int) (store.Page, error) {
 	records, err := t.store.Plans(ctx, shard, after.Key, limit)
@@ -226,8 +227,8 @@ func (t *Timers) clocks(ctx context.Context) ([]store.Horizon, error) {
 	return t.store.Look(ctx, shards)
 }
 
-// KeyText returns a timer's key for people: that of an occurrence as its schedule's key and its
-// planned time, such as "report @ 2026-11-24T01:30:00Z", and others as they are.
+// KeyText returns a timer's key for display: that of an occurrence as its schedule's key and its
+// planned time, such as "report @ 2026-11-24T01:30:00Z", and other keys unchanged.
 func KeyText(key string) string {
 	schedule, o, ok := occurrenceOf(key)
 	if !ok {
@@ -240,8 +241,8 @@ func KeyText(key string) string {
 	return text
 }
 
-// PlannedTime returns the planned time that an occurrence's key names, in UTC; the zero time for
-// the key of another timer.
+// PlannedTime returns the planned time in an occurrence's key, in UTC; the zero time for the key
+// of another timer.
 func PlannedTime(key string) time.Time {
 	_, planned := plannedOf(key)
 	return planned

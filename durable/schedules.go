@@ -10,7 +10,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// PutResult is what became of a PutSchedule.
+// PutResult is the result of a PutSchedule.
 type PutResult uint8
 
 // The results of a PutSchedule.
@@ -25,25 +25,24 @@ var putNames = []string{"", "created", "replaced", "unchanged", "exists"}
 
 func (r PutResult) String() string { return wordOf("PutResult", putNames, r) }
 
-// maxNote bounds the note of a pause.
 const maxNote = 256
 
-// PutSchedule creates a schedule, or replaces the one with the same key. The store keeps it
-// until it is deleted, and the workers of all processes that share the store create its
-// occurrences: each planned time creates exactly one, or is counted as skipped with the reason.
-// A process that dies, is paused beyond its lease, or loses its connection neither repeats nor
-// loses one. An occurrence is a timer like any other, with a key and an ID that derive from
-// the schedule and the planned time; see [Fired].
+// PutSchedule creates a schedule, or replaces the one with the same key. The store keeps it until
+// it is deleted, and the workers of all processes that share the store create its occurrences:
+// each planned time creates exactly one, or is counted as skipped with the reason. A process that
+// dies, is paused beyond its lease, or loses its connection neither repeats nor loses one. An
+// occurrence is a timer like any other, with a key and an ID that derive from the schedule and the
+// planned time; see [Fired].
 //
-// A schedule that is replaced keeps its ID, its history, its counts and its pause. If the
-// planned times change (Cron, Zone, Every, Offset, Start, End or Limit), the next one is in
-// the future, and those that have passed without an occurrence count as skipped. Otherwise
-// the plan goes on as it was. Putting the same schedule again changes nothing, so a program
-// can put its schedules whenever it starts, and any number of processes can do so at once.
+// A replaced schedule keeps its ID, its history, its counts and its pause. If the planned times
+// change (Cron, Zone, Every, Offset, Start, End or Limit), the next one is in the future, and
+// those that have passed without an occurrence count as skipped. Otherwise the plan continues
+// unchanged. Putting the same schedule again changes nothing, so a program can put its schedules
+// whenever it starts, and any number of processes can do so at once.
 //
-// The errors are those of [Timers.Schedule]; one that names the field, its value and its
-// range, with nothing stored; and one that names the format, if the key has a schedule that a
-// newer version has stored. The cost is three calls to the engine, two of them at once.
+// The errors are those of [Timers.Schedule]; one that names the field, its value and its range,
+// with nothing stored; and one that names the format, if a newer version has stored a schedule
+// under the key. PutSchedule costs three calls to the engine, two of them concurrent.
 func (t *Timers) PutSchedule(ctx context.Context, s Schedule) (PutResult, ScheduleInfo, error) {
 	s, times, err := s.withDefaults()
 	if err != nil {
@@ -81,8 +80,8 @@ func (t *Timers) PutSchedule(ctx context.Context, s Schedule) (PutResult, Schedu
 				n, _ = old.series.passed(old.state.cursor, v.now, 1)
 			}
 			p.state.counts.SkippedUpdated += uint64(n)
-			// The clock was read apart from the plan, perhaps long before, and can be set back:
-			// the cursor must not go back over times that have occurrences.
+			// The clock was read separately from the plan, perhaps long before, and can be set
+			// back: the cursor must not move back over times that have occurrences.
 			p.state.cursor, p.state.owed = max(v.now, old.state.cursor), 0
 		}
 		if !old.PauseOnDead {
@@ -97,8 +96,8 @@ func (t *Timers) PutSchedule(ctx context.Context, s Schedule) (PutResult, Schedu
 	return result, stored.info(), err
 }
 
-// GetSchedule returns a schedule; [ErrNotFound] if there is none. Its cost is two calls to
-// the engine at once, and one for each of up to ten occurrences that have not ended.
+// GetSchedule returns a schedule; [ErrNotFound] if there is none. It costs two concurrent calls to
+// the engine, and one for each of up to ten occurrences that have not ended.
 func (t *Timers) GetSchedule(ctx context.Context, key string) (ScheduleInfo, error) {
 	ctx, cancel, shard, err := t.beginSchedule(ctx, key)
 	if err != nil {
@@ -127,10 +126,9 @@ func (t *Timers) GetSchedule(ctx context.Context, key string) (ScheduleInfo, err
 	return info, nil
 }
 
-// PauseSchedule stops a schedule from creating occurrences until [Timers.ResumeSchedule]; the
-// occurrences that exist run. The note, of at most 256 bytes, says why. A schedule that is
-// paused already keeps the time of its pause, and gets the note. ErrNotFound if there is no
-// such schedule.
+// PauseSchedule stops a schedule from creating occurrences until [Timers.ResumeSchedule]; existing
+// occurrences run. The note, of at most 256 bytes, says why. A schedule that is paused already
+// keeps the time of its pause, and gets the new note. ErrNotFound if there is no such schedule.
 func (t *Timers) PauseSchedule(ctx context.Context, key, note string) error {
 	if len(note) > maxNote {
 		return fmt.Errorf("durable: the note is %d bytes long, must be at most %d", len(note), maxNote)
@@ -145,8 +143,8 @@ func (t *Timers) PauseSchedule(ctx context.Context, key, note string) error {
 	}))
 }
 
-// ResumeSchedule ends a pause. Planned times that have passed meanwhile were missed: Missed
-// says what becomes of them. It changes nothing if the schedule is not paused.
+// ResumeSchedule ends a pause. Planned times that passed during the pause were missed; Missed
+// decides what happens to them. It changes nothing if the schedule is not paused.
 func (t *Timers) ResumeSchedule(ctx context.Context, key string) error {
 	return t.changePlan(ctx, key, existing(func(v planView) (*plan, error) {
 		if v.plan.state.paused == 0 {
@@ -158,9 +156,9 @@ func (t *Timers) ResumeSchedule(ctx context.Context, key string) error {
 	}))
 }
 
-// TriggerSchedule creates an occurrence that is due now, whatever the schedule's plan, pause
-// and Overlap. Its planned time is the present by the engine's clock. It returns the key of
-// the occurrence's timer. After [ErrUnsure] it may have been created.
+// TriggerSchedule creates an occurrence that is due now, regardless of the schedule's plan, pause
+// and Overlap. Its planned time is the present by the engine's clock. It returns the key of the
+// occurrence's timer. After [ErrUnsure] the occurrence may have been created.
 func (t *Timers) TriggerSchedule(ctx context.Context, key string) (string, error) {
 	var created string
 	err := t.changePlan(ctx, key, existing(func(v planView) (*plan, error) {
@@ -175,12 +173,12 @@ func (t *Timers) TriggerSchedule(ctx context.Context, key string) (string, error
 	return created, err
 }
 
-// BackfillSchedule creates an occurrence, due now, for each planned time between two times,
-// both included, whether or not it had one before: they have keys and IDs of their own, and
-// leave the plan and its Overlap alone. The times must not be in the future by the engine's
-// clock, and at most 1,000 planned times can be between them; Start, End and Limit do not
-// count. It returns how many it has created: less than asked for only with an error. One
-// call to the engine creates at most 100.
+// BackfillSchedule creates an occurrence, due now, for each planned time between two times, both
+// included, whether or not it had one before: the new occurrences have separate keys and IDs, and
+// do not affect the plan or its Overlap. The times must not be in the future by the engine's
+// clock, and at most 1,000 planned times may be between them; Start, End and Limit do not apply.
+// It returns how many it has created, which is fewer than requested only with an error. One call
+// to the engine creates at most 100.
 func (t *Timers) BackfillSchedule(ctx context.Context, key string, from, to time.Time) (int, error) {
 	fail := func(field string, value time.Time, format string, args ...any) error {
 		return &FieldError{Key: key, Field: field, Value: value.String(), Err: fmt.Errorf(format, args...)}
@@ -238,9 +236,9 @@ func (t *Timers) BackfillSchedule(ctx context.Context, key string, from, to time
 	return done, nil
 }
 
-// DeleteSchedule removes a schedule with its history. After it has returned without an error
-// no occurrence is created; those that exist remain, and can be removed by
-// [Timers.CancelOccurrences]. ErrNotFound if there is no such schedule.
+// DeleteSchedule removes a schedule with its history. After it has returned without an error no
+// occurrence is created; existing ones remain, and can be removed with [Timers.CancelOccurrences].
+// ErrNotFound if there is no such schedule.
 func (t *Timers) DeleteSchedule(ctx context.Context, key string) error {
 	return t.changePlan(ctx, key, func(v planView) (*plan, error) {
 		if v.plan == nil {
@@ -252,9 +250,9 @@ func (t *Timers) DeleteSchedule(ctx context.Context, key string) error {
 	})
 }
 
-// CancelOccurrences cancels the occurrences of a schedule that wait, for their first attempt
-// or another, and returns how many there were; the schedule may be deleted already. One that
-// begins or ends an attempt during the call may remain. Its cost is that of a List of the
+// CancelOccurrences cancels the waiting occurrences of a schedule, for their first or a later
+// attempt, and returns how many there were; the schedule may be deleted already. An occurrence
+// that begins or ends an attempt during the call may remain. It costs as much as a List of the
 // schedule's shard.
 func (t *Timers) CancelOccurrences(ctx context.Context, key string) (int, error) {
 	ctx, cancel, shard, err := t.beginSchedule(ctx, key)
@@ -291,7 +289,7 @@ func (t *Timers) CancelOccurrences(ctx context.Context, key string) (int, error)
 	}
 }
 
-// planView is a plan as it was read: what its history and the engine's clock said then.
+// planView is a plan as it was read, with its history and the engine's time.
 type planView struct {
 	plan    *plan // nil: there is none
 	record  store.Record
@@ -299,7 +297,7 @@ type planView struct {
 	now     store.Millis
 }
 
-// existing makes a change of plans that needs one, which this process can read.
+// existing wraps a change that requires an existing plan that this process can read.
 func existing(change func(planView) (*plan, error)) func(planView) (*plan, error) {
 	return func(v planView) (*plan, error) {
 		switch {
@@ -312,8 +310,8 @@ func existing(change func(planView) (*plan, error)) func(planView) (*plan, error
 	}
 }
 
-// changePlan reads a plan, and writes what change makes of it: nil changes nothing. If the
-// plan has changed in between, it begins again, so change can be called more than once.
+// changePlan reads a plan, and writes the plan that change returns; nil changes nothing. If the
+// plan has changed between, it starts over, so change can be called more than once.
 func (t *Timers) changePlan(ctx context.Context, key string, change func(planView) (*plan, error)) error {
 	ctx, cancel, shard, err := t.beginSchedule(ctx, key)
 	if err != nil {
@@ -346,7 +344,7 @@ func (t *Timers) changePlan(ctx context.Context, key string, change func(planVie
 	}
 }
 
-// written returns the swap that makes of what v shows what p is, after a user's change.
+// written returns the swap that writes p over the plan in v, after a user's change.
 func (p *plan) written(v planView) store.PlanSwap {
 	if p.removed {
 		return store.PlanSwap{Key: p.key, Was: p.version}
@@ -356,7 +354,7 @@ func (p *plan) written(v planView) store.PlanSwap {
 	switch {
 	case p.state.paused != 0:
 	case p.problem != nil, p.waits():
-		// A worker says again what the problem is, or whether the end has come: it may have
+		// A worker re-evaluates the problem, or whether the occurrence has ended: the end may have
 		// woken the plan, and this swap must not put it back to sleep.
 		swap.Due = max(v.now, 1)
 	default:
@@ -365,7 +363,7 @@ func (p *plan) written(v planView) store.PlanSwap {
 	return swap
 }
 
-// request adds an occurrence that a user has asked for, and returns its key.
+// request adds an occurrence that a user has requested, and returns its key.
 func (p *plan) request(o occurrence, now store.Millis) string {
 	e := p.entry(o, now)
 	p.requests = append(p.requests, e)
@@ -373,7 +371,7 @@ func (p *plan) request(o occurrence, now store.Millis) string {
 	return e.Key
 }
 
-// beginSchedule is how each method about one schedule begins.
+// beginSchedule starts each method for one schedule.
 func (t *Timers) beginSchedule(ctx context.Context, key string) (_ context.Context, _ context.CancelFunc, shard int, err error) {
 	if err := checkScheduleKey(key); err != nil {
 		return nil, nil, 0, err
@@ -390,7 +388,7 @@ func (t *Timers) beginSchedule(ctx context.Context, key string) (_ context.Conte
 	return ctx, cancel, shard, nil
 }
 
-// sizeOf returns how many bytes of bodies a swap has.
+// sizeOf returns the size of the bodies in a swap, in bytes.
 func sizeOf(p store.PlanSwap) int {
 	size := len(p.Body)
 	for _, e := range p.Entries {
@@ -399,8 +397,8 @@ func sizeOf(p store.PlanSwap) int {
 	return size
 }
 
-// readPlan reads a plan, and at the same time the engine's clock. The clock comes from a call
-// of its own, so it can be a moment before or after the plan.
+// readPlan reads a plan and, concurrently, the engine's clock. The clock is read by a separate
+// call, so it can be a moment before or after the plan.
 func (t *Timers) readPlan(ctx context.Context, shard int, key string) (planView, error) {
 	var (
 		group   sync.WaitGroup
@@ -422,7 +420,7 @@ func (t *Timers) readPlan(ctx context.Context, shard int, key string) (planView,
 	return viewOf(r, clock[0].Now), nil
 }
 
-// viewOf returns what a plan's record shows.
+// viewOf returns the planView of a plan's record.
 func viewOf(r store.Record, now store.Millis) planView {
 	v := planView{record: r, now: now, plan: decodePlan(r.Key, r.ID, r.Body)}
 	if r.History != nil {

@@ -20,13 +20,12 @@ const (
 
 // Options configure Timers. The zero value is a good default.
 type Options struct {
-	// Logger gets what no caller is told: panics of handlers, engines that stop
-	// answering and answer again. Default: slog's default logger.
+	// Logger gets events that are not returned to a caller: panics of handlers, and engines that
+	// stop answering or answer again. Default: slog's default logger.
 	Logger *slog.Logger
 
-	// CallTimeout bounds each call to the engine, besides the caller's ctx. Default
-	// 10 s; 10 ms to 10 min. A worker's calls are bounded by a quarter of its lease
-	// too.
+	// CallTimeout bounds each call to the engine, in addition to the caller's ctx. Default 10 s;
+	// 10 ms to 10 min. A worker's calls are also bounded by a quarter of its lease.
 	CallTimeout time.Duration
 }
 
@@ -43,16 +42,14 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// Timers schedules timers in a store, cancels them, and shows them. Make one with
-// [New]: the zero Timers is not usable. Any number of processes may use
-// one store, if its engine allows that.
+// Timers schedules timers in a store, cancels them, and lists them. Make one with [New]: the zero
+// Timers is not usable. Any number of processes may use one store, if its engine allows that.
 //
-// All methods are safe for concurrent use. They block until the engine has
-// answered, ctx has ended, or Options.CallTimeout is over. Methods about a key first wait
-// for a request of Schedule about it whose caller's ctx has ended: at most
-// Options.CallTimeout, within their own. What they promise by
-// their results holds after a crash, as far as the engine promises that: see the
-// package's documentation. Keys and topics are any bytes. A nil ctx panics.
+// All methods are safe for concurrent use. They block until the engine has answered, ctx has
+// ended, or Options.CallTimeout has passed. A method for a key first waits for any Schedule
+// request for that key whose caller's ctx has ended: at most Options.CallTimeout, within its own
+// timeout. The results hold after a crash as far as the engine promises that: see the package's
+// documentation. Keys and topics are any bytes. A nil ctx panics.
 type Timers struct {
 	store   store.Store
 	options Options
@@ -61,7 +58,7 @@ type Timers struct {
 	swaps     []*joiner[store.PlanSwap, store.SwapResult]
 
 	closed  atomic.Bool    // written by Close
-	done    chan struct{}  // closed when it is closed and the joiners' goroutines have ended
+	done    chan struct{}  // closed after Close, when the joiners' goroutines have ended
 	senders sync.WaitGroup // the joiners' goroutines
 }
 
@@ -85,9 +82,9 @@ func New(s Store, o Options) (*Timers, error) {
 	return t, nil
 }
 
-// Close refuses further calls with [ErrClosed], and does not wait. What is under way ends as
-// it would have. Stop workers before, by the end of their ctx. The store stays open:
-// whoever opened it closes it afterwards.
+// Close refuses further calls with [ErrClosed], and does not wait; calls in flight complete
+// normally. Stop workers first, by cancelling their contexts. Close does not close the store: its
+// owner closes it afterwards.
 func (t *Timers) Close() {
 	if t.closed.Swap(true) {
 		return
@@ -102,9 +99,8 @@ func (t *Timers) Close() {
 	}()
 }
 
-// Shutdown is Close that waits for the requests of Schedule that are under way, which end
-// within Options.CallTimeout. If ctx is done first, it returns its cause. It may be called
-// again.
+// Shutdown is Close that waits for the Schedule requests in flight, which end within
+// Options.CallTimeout. If ctx is done first, it returns ctx's cause. It may be called again.
 func (t *Timers) Shutdown(ctx context.Context) error {
 	if ctx == nil {
 		panic("durable: the context is nil")
@@ -118,7 +114,7 @@ func (t *Timers) Shutdown(ctx context.Context) error {
 	}
 }
 
-// begin is how each method begins: it checks ctx, and adds the deadline.
+// begin starts each method: it checks ctx, and adds the deadline.
 func (t *Timers) begin(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	if ctx == nil {
 		panic("durable: the context is nil")
@@ -133,8 +129,8 @@ func (t *Timers) begin(ctx context.Context) (context.Context, context.CancelFunc
 	return ctx, cancel, nil
 }
 
-// beginKey is how each method about one key begins. Requests of Schedule about the key whose
-// callers have left have ended when it returns the key's shard.
+// beginKey starts each method for one key, and returns the key's shard. It waits for Schedule
+// requests for the key whose callers have left.
 func (t *Timers) beginKey(ctx context.Context, key string) (_ context.Context, _ context.CancelFunc, shard int, err error) {
 	ctx, cancel, err := t.begin(ctx)
 	if err != nil {
@@ -151,7 +147,7 @@ func (t *Timers) beginKey(ctx context.Context, key string) (_ context.Context, _
 	return ctx, cancel, shard, nil
 }
 
-// checkTimerKey refuses what is not the key of a timer. An occurrence of a schedule is one.
+// checkTimerKey refuses a key that is not that of a timer. An occurrence of a schedule is a timer.
 func checkTimerKey(key string) error {
 	if store.IsPlan(key) {
 		return fmt.Errorf("durable: the timer's key %.64q ends with a zero byte, must not: a schedule has methods of its own", key)
@@ -161,7 +157,7 @@ func checkTimerKey(key string) error {
 
 func (t *Timers) shardOf(key string) int { return store.ShardOf(key, len(t.schedules)) }
 
-// Info is what there is to know of a timer.
+// Info describes a timer.
 type Info struct {
 	Key   string
 	ID    ID
@@ -169,22 +165,22 @@ type Info struct {
 	Body  []byte // nil from List
 
 	State     State
-	Due       time.Time // waiting: when it may run; else when it could have
-	Attempts  int       // those that count: not what was handed back or snoozed
+	Due       time.Time // waiting: when it may run; else when it could have run
+	Attempts  int       // those that count: not given back or snoozed
 	LastError string    // of the last attempt that failed; at most 1 KiB of it
 
 	LeaseEnd     time.Time // leased: when another may run it
 	Fence        uint64    // leased: the number of this lease
-	Worker       string    // leased: the name of the worker that runs it; "": not known, as of one that stops, or died an hour ago
-	Cancelled    bool      // leased: nothing follows this run
-	SuccessorDue time.Time // leased: of what was scheduled meanwhile; zero: nothing
+	Worker       string    // leased: the worker that runs it; "": unknown, such as one that stops or died over an hour ago
+	Cancelled    bool      // leased: no attempt and no successor follows this run
+	SuccessorDue time.Time // leased: of its successor; zero: none
 	Died         time.Time // dead: when it became a dead letter
 
 	Schedule string    // of an occurrence: its schedule's key
 	Planned  time.Time // of an occurrence: its planned time, in UTC
 }
 
-// Cursor returns the timer's place in the order of a List.
+// Cursor returns the timer's position in the order of a List.
 func (i Info) Cursor() Cursor {
 	at := i.Due
 	switch i.State {
@@ -214,9 +210,9 @@ func timeOf(m store.Millis) time.Time {
 	return m.Time()
 }
 
-// Get returns a timer, waiting, leased or dead; [ErrNotFound] if there is none, as
-// after its end. What it returns may have changed since. Of a leased timer it also asks the
-// engine for the workers, for a second at most: if that fails, Info.Worker is empty.
+// Get returns a timer, waiting, leased or dead; [ErrNotFound] if there is none, as after its end.
+// The result may be outdated when Get returns. For a leased timer Get also asks the engine for the
+// workers, for at most a second: if that fails, Info.Worker is empty.
 func (t *Timers) Get(ctx context.Context, key string) (Info, error) {
 	ctx, cancel, shard, err := t.beginKey(ctx, key)
 	if err != nil {
@@ -232,7 +228,7 @@ func (t *Timers) Get(ctx context.Context, key string) (Info, error) {
 	return info, nil
 }
 
-// Ping returns nil if the engine answers. It asks for the horizon of one shard.
+// Ping returns nil if the engine answers. It reads the horizon of one shard.
 func (t *Timers) Ping(ctx context.Context) error {
 	ctx, cancel, err := t.begin(ctx)
 	if err != nil {
@@ -243,7 +239,7 @@ func (t *Timers) Ping(ctx context.Context) error {
 	return err
 }
 
-// Stats counts what a store holds, in all its shards together.
+// Stats counts the contents of a store, over all its shards.
 type Stats struct {
 	Shards  int
 	Waiting int
@@ -251,20 +247,20 @@ type Stats struct {
 	Leased  int
 	Dead    int
 	Dropped uint64 // dead letters that MaxDead or MaxDeadAge removed, ever
-	// Scheduled counts the timers that were scheduled, replacements and occurrences of schedules
-	// included: ever, or in an engine in one process since the store was opened.
+	// Scheduled counts the timers that were scheduled, including replacements and occurrences of
+	// schedules: ever, or, for an engine in one process, since the store was opened.
 	Scheduled uint64
 
 	Schedules        int
-	SchedulesOverdue int // that are to create an occurrence, and have not
+	SchedulesOverdue int // whose next occurrence is due and not created
 
 	Now          time.Time // by the engine's clock; the earliest, if there are several
-	NextDue      time.Time // of what waits, the earliest; zero: nothing does
+	NextDue      time.Time // of waiting timers, the earliest; zero: none waits
 	NextLeaseEnd time.Time // of the leases, the earliest; zero: there is none
 }
 
-// Stats counts the shards, one after the other: the sums are not those of one
-// moment. Its cost is a call for each shard.
+// Stats counts the shards, one after the other, so the sums are not a snapshot. It costs a call
+// for each shard.
 func (t *Timers) Stats(ctx context.Context) (Stats, error) {
 	ctx, cancel, err := t.begin(ctx)
 	if err != nil {
@@ -294,7 +290,7 @@ func (t *Timers) Stats(ctx context.Context) (Stats, error) {
 	return sum, nil
 }
 
-// earlier returns the earlier of two times of which 0 is none.
+// earlier returns the earlier of two times, where 0 means none.
 func earlier(a, b store.Millis) store.Millis {
 	if a == 0 || b != 0 && b < a {
 		return b

@@ -15,16 +15,16 @@ import (
 	"github.com/seed-782fa212/limbo/timingwheel/keyed"
 )
 
-// Worker runs timers when they are due. Make one with [Timers.NewWorker] and run it
-// with [Worker.Run]. Any number of workers, in any number of processes, share a
-// store, as far as its engine allows that.
+// Worker runs timers when they are due. Make one with [Timers.NewWorker] and run it with
+// [Worker.Run]. Any number of workers, in any number of processes, share a store, as far as its
+// engine allows that.
 //
 // # How it works
 //
-// One lock guards what a worker knows; no call to the engine, no handler and no
-// callback runs under it. What happens — a reply, an event, a wheel's call when a
-// shard's time has come, a handler that returns — changes what is known under the
-// lock, and dispatchLocked begins the claims for which there is a cause and room.
+// One lock guards a worker's state; no call to the engine, no handler and no callback runs under
+// it. Each input — a reply, an event, a wheel's callback when a shard is due, a handler that
+// returns — changes the state under the lock, and dispatchLocked begins the claims for which there
+// is a cause and a free slot.
 //
 //	heartbeats ──▶ members ──▶ preferred shards ──▶ looks ─┐
 //	                                     events ──────┤ horizons
@@ -44,25 +44,25 @@ type Worker struct {
 	health  health
 
 	started atomic.Bool
-	closed  atomic.Bool // the engine has said that it is
+	closed  atomic.Bool // the engine has returned ErrClosed
 	born    time.Time   // own times are durations since then
 
 	// Set by Run before its goroutines begin.
-	values  context.Context // what handlers' contexts are made from
-	calls   context.Context // of calls to the engine; ends when all has ended
+	values  context.Context // parent of the handlers' contexts
+	calls   context.Context // for calls to the engine; ends when the worker has stopped
 	agenda  *keyed.Table[int, struct{}]
 	leases  *keyed.Table[store.Holder, *run]
 	leaving context.Context // ends when Run's ctx does, or the store is closed
 	leave   context.CancelFunc
-	left    chan struct{} // closed when the others know that this worker leaves
-	lookNow chan struct{} // holds one token: a look is wanted before its time
+	left    chan struct{} // closed after the last heartbeat, which withdraws this worker
+	lookNow chan struct{} // holds one token: a poll is wanted before its time
 	group   sync.WaitGroup
 
 	mu         sync.Mutex
-	shards     []shard       // what is known of each; guarded by mu
-	ready      []*shard      // those with a cause to claim, which wait for room
-	claims     []*shard      // those with a claim under way, in the order of their beginning
-	members    []string      // who lives, in order, this worker included; nil: unknown
+	shards     []shard       // guarded by mu
+	ready      []*shard      // shards with a cause to claim that wait for free slots
+	claims     []*shard      // shards with a claim in flight, the oldest first
+	members    []string      // live workers in order, this one included; nil: unknown
 	announcing bool          // a goroutine announces
 	closing    bool          // nothing is claimed or begun any more
 	stopped    bool          // nothing is sent any more
@@ -72,18 +72,18 @@ type Worker struct {
 	// and running <= held.
 	running  int // handlers that run
 	held     int // runs that have not ended in the engine, as far as is known
-	reserved int // promised to claims that are under way
+	reserved int // slots of claims in flight
 	plans    int // that are being advanced; at most maxPlans
 
-	// Both count in held, so that dead letters that wait for OnDead are bounded.
-	dead   []*run // dead letters that OnDead is to be called with
+	// Both count in held, which bounds the dead letters that wait for OnDead.
+	dead   []*run // dead letters that wait for OnDead
 	onDead int    // calls of OnDead; at most Concurrency
 
 	stats WorkerStats // the counters in it
 }
 
-// NewWorker makes a worker that calls h. A nil h or an option out of range is an
-// error that names it. Nothing runs before [Worker.Run].
+// NewWorker makes a worker that calls h. A nil h or an option out of range is an error that names
+// it. The worker does nothing before [Worker.Run].
 func (t *Timers) NewWorker(h Handler, o WorkerOptions) (*Worker, error) {
 	if h == nil {
 		return nil, errors.New("durable: the handler is nil")
@@ -113,23 +113,22 @@ func (t *Timers) NewWorker(h Handler, o WorkerOptions) (*Worker, error) {
 	return w, nil
 }
 
-// Name returns the worker's name: what WorkerOptions.Name gives it, and a random
-// end.
+// Name returns the worker's name: WorkerOptions.Name and a random suffix.
 func (w *Worker) Name() string { return w.name }
 
-// Run claims and runs timers until ctx ends. Then it claims no more, tells the other
-// workers, gives back what it has claimed and not begun, and waits up to
-// WorkerOptions.Grace for the handlers that run, for OnDead, and for claims that the
-// engine did not answer, which it sends again unless the store is closed. After that it
-// ends the handlers' ctx, with [ErrStopped] as the cause, and waits a second for them and
-// OnDead to return, and for their ends to be written. A timer whose handler goes on even
-// then keeps its lease, which is not extended: it runs again when that is over.
+// Run claims and runs timers until ctx ends. Then it stops claiming, tells the other workers,
+// gives back timers that it has claimed and not begun, and waits up to WorkerOptions.Grace for
+// running handlers, for OnDead, and for claims that the engine did not answer, which it repeats
+// unless the store is closed. After that it ends the handlers' ctx, with [ErrStopped] as the
+// cause, and waits a second for them and OnDead to return, and for their outcomes to be written. A
+// timer whose handler still runs then keeps its lease, which is not extended: it runs again when
+// the lease expires.
 //
 // Run returns nil when all handlers and OnDead have returned; an error with the number of
-// handlers, or of dead letters, for which that is not so; or [ErrClosed], when the store
-// is closed, or has closed itself because it cannot write. Other errors of the engine do
-// not end it: it tries again, and logs when calls begin to fail and when they succeed
-// again. Run may be called once; a second call is an error. A nil ctx panics.
+// handlers, or of dead letters, that are still running; or [ErrClosed], when the store is closed,
+// or has closed itself because it cannot write. After other errors of the engine Run retries, and
+// logs when calls begin to fail and when they succeed again. Run may be called once; a second call
+// is an error. A nil ctx panics.
 func (w *Worker) Run(ctx context.Context) error {
 	if ctx == nil {
 		panic("durable: the context is nil")
@@ -163,7 +162,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	<-w.leaving.Done()
 	left := w.drain()
 	endCalls()
-	forever := context.Background() // neither waits for more than what runs in it
+	forever := context.Background() // neither waits longer than its running callbacks
 	_, _ = agenda.Shutdown(forever, timingwheel.Discard)
 	_, _ = leases.Shutdown(forever, timingwheel.Discard)
 	w.group.Wait()
@@ -181,8 +180,7 @@ func (w *Worker) call() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(w.calls, w.timeout)
 }
 
-// answered notes what came of a call, and returns whether what it asked for was
-// done.
+// answered records the result of a call, and reports whether the requested change was made.
 func (w *Worker) answered(name string, shard int, err error) bool {
 	if errors.Is(err, ErrClosed) {
 		w.closed.Store(true)
@@ -194,7 +192,7 @@ func (w *Worker) answered(name string, shard int, err error) bool {
 	return made(err)
 }
 
-// sleep waits, and reports false if the worker has stopped meanwhile.
+// sleep waits for d, and reports false if the worker stops first.
 func (w *Worker) sleep(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -206,42 +204,42 @@ func (w *Worker) sleep(d time.Duration) bool {
 	}
 }
 
-// WorkerStats are a worker's figures.
+// WorkerStats are a worker's statistics.
 type WorkerStats struct {
 	Running   int // handlers
-	Ending    int // handlers that have returned, whose ends are not written yet or whose OnDead has not returned
+	Ending    int // handlers that have returned, whose outcomes are not written or whose OnDead has not returned
 	Preferred int // shards that this worker is the first to claim from
-	Members   int // workers that live, with this one; 0: unknown
+	Members   int // live workers, this one included; 0: unknown
 
 	Claimed   uint64 // leases
-	Done      uint64 // ended: the timer is gone; also one that failed, if a successor waits in its place; see Buried
-	Retried   uint64 // ended: it waits for another attempt
+	Done      uint64 // runs that removed the timer, or failed and were replaced by a waiting successor; see Buried
+	Retried   uint64 // runs after which the timer waits for another attempt
 	Snoozed   uint64
-	GivenBack uint64 // not begun
-	// Buried counts runs that ended: the timer is a dead letter. If the reply was lost, and the
-	// dead letter was removed, replaced or requeued before the worker sent the end again, it
-	// does not count here, but in Done, or in Lost if it waits or is leased after a Requeue.
+	GivenBack uint64 // handlers not called
+	// Buried counts runs that made the timer a dead letter. If the reply was lost, and the dead
+	// letter was removed, replaced or requeued before the worker sent the outcome again, the run
+	// counts in Done instead, or in Lost if the timer waits or is leased after a Requeue.
 	Buried     uint64
-	BuriedLost uint64 // dead letters that claims have made of leases that ran out
+	BuriedLost uint64 // dead letters that claims have made of expired leases
 	Cancelled  uint64 // runs that were cancelled
-	Lost       uint64 // leases that another worker got, or that ran out
-	Unwritten  uint64 // ends that could not be written while the lease held
+	Lost       uint64 // leases that another worker got, or that expired
+	Unwritten  uint64 // outcomes that could not be written while the lease held
 	Panics     uint64 // of handlers
-	Repaired   uint64 // records without a home that claims have removed
-	// Late is how long after timers were due their handlers were started, for each attempt: of a
-	// retry, after the time of the retry. It is measured by the engine's clock, as far as its
-	// replies have told the worker: the true value, less at most what a reply takes to arrive.
+	Repaired   uint64 // records without a state that claims have removed
+	// Late is the delay from a timer's due time to the start of its handler, for each attempt; for
+	// a retry, from the time of the retry. It is measured by the engine's clock as estimated from
+	// replies: the true value, less at most the duration of a reply.
 	Late histogram.Durations
 
 	Planned      uint64 // schedules advanced
-	Occurrences  uint64 // that planned times have created
+	Occurrences  uint64 // created for planned times
 	Skipped      uint64 // planned times, by Overlap or Missed
-	PlanFailures uint64 // schedules that could not be advanced, and are tried again
-	// PlannedLate is how long after their planned times occurrences were created.
+	PlanFailures uint64 // schedules that could not be advanced, and are retried
+	// PlannedLate is the delay from planned times to the creation of their occurrences.
 	PlannedLate histogram.Durations
 }
 
-// Stats returns the worker's figures, of one moment.
+// Stats returns the worker's statistics, of one moment.
 func (w *Worker) Stats() WorkerStats {
 	w.mu.Lock()
 	defer w.mu.Unlock()
