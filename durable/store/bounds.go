@@ -11,20 +11,20 @@ import (
 	"github.com/seed-782fa212/limbo/internal/sentinel"
 )
 
-// The bounds of what passes through a store.
+// The bounds of the data that passes through a store.
 const (
 	MaxKey    = 512      // bytes of a key, at least 1; any bytes
 	MaxTopic  = 128      // bytes of a topic, 0 included; any bytes
 	MaxBody   = 64 << 10 // bytes of a body, 0 included; any bytes
-	MaxError  = 1 << 10  // bytes that are kept of a last error
+	MaxError  = 1 << 10  // bytes kept of a last error
 	MaxWorker = 128      // bytes of a worker's name, at least 1
 	MaxStatus = 4 << 10  // bytes of a worker's status, 0 included; any bytes
 	MaxItems  = 500      // items of one call
 	MaxShards = 1024
-	MaxClaim  = 1 << 20 // bytes of bodies that one claim returns, but for a first that is larger
+	MaxClaim  = 1 << 20 // bytes of bodies that one claim returns, unless the first is larger
 
-	// MinLease and MaxLease bound a lease: below, heartbeats would come too
-	// often; above, a dead worker's timers would wait too long.
+	// MinLease and MaxLease bound a lease: below, heartbeats would be too frequent; above, a dead
+	// worker's timers would wait too long.
 	MinLease = 100 * time.Millisecond
 	MaxLease = 24 * time.Hour
 
@@ -33,40 +33,38 @@ const (
 )
 
 var (
-	// ErrClosed is returned by a store that was closed, or that closed itself
-	// because it could not write.
+	// ErrClosed is returned by a store that was closed, or that closed itself because it could not
+	// write.
 	ErrClosed = sentinel.Closed("durable: store is closed")
-	// ErrNotFound is returned by Get for a key that is in no home.
+	// ErrNotFound is returned by Get for a key without a timer or schedule.
 	ErrNotFound = errors.New("durable: no such timer or schedule")
-	// ErrFull is returned for a timer that MaxPending refuses, or a Redis at
-	// maxmemory.
+	// ErrFull is returned if MaxPending refuses a timer, or Redis is at maxmemory.
 	ErrFull = sentinel.Full("durable: no more timers can be held")
-	// ErrUnsure is returned when the engine did not answer, so that a change may have
-	// been made or not.
+	// ErrUnsure is returned when the engine did not answer, so a change may or may not have been
+	// made.
 	ErrUnsure = errors.New("durable: the engine did not answer; the change may have been made")
-	// ErrUnconfirmed is returned when a change was made and fewer replicas than
-	// asked for have confirmed it.
+	// ErrUnconfirmed is returned when a change was made and fewer replicas than requested have
+	// confirmed it.
 	ErrUnconfirmed = errors.New("durable: the change was made, and too few replicas confirmed it")
-	// ErrShards is returned on opening a store that has another number of shards.
+	// ErrShards is returned on opening a store that has a different number of shards.
 	ErrShards = errors.New("durable: the store has another number of shards")
 )
 
-// Limits bound what a store holds. They apply to each shard, and are not kept in
-// the store: processes that share one should have the same.
+// Limits bound the contents of a store. They apply to each shard, and are not stored: processes
+// that share a store should use the same limits.
 type Limits struct {
-	// MaxPending bounds the timers that wait or are leased, in each shard; a
-	// successor counts. Beyond it a key that neither waits nor is leased is Refused,
-	// also if it is dead; a successor is not, nor a Requeue. Default 0: no bound but
-	// the engine's.
+	// MaxPending bounds the waiting and leased timers of each shard; a successor counts. Beyond
+	// it, a new timer is Refused if its key is neither waiting nor leased, even if it is dead; a
+	// successor and a Requeue are not. Default 0: no bound but the engine's.
 	MaxPending int
-	// MaxDead bounds the dead letters of each shard: the oldest are removed, and
-	// counted. Default 10,000.
+	// MaxDead bounds the dead letters of each shard: the oldest are removed, and counted as
+	// Dropped. Default 10,000.
 	MaxDead int
-	// MaxDeadAge is how long a dead letter is kept, at least. Default 0: for good.
+	// MaxDeadAge is the least time that a dead letter is kept. Default 0: forever.
 	MaxDeadAge time.Duration
 }
 
-// WithDefaults fills in what is zero and refuses what is out of range.
+// WithDefaults sets defaults for zero fields and refuses values out of range.
 func (l Limits) WithDefaults() (Limits, error) {
 	if l.MaxDead == 0 {
 		l.MaxDead = 10_000
@@ -143,10 +141,10 @@ func (c Claim) Check() error {
 	return nil
 }
 
-// Due returns when an entry is due that an engine gets at now; see [After].
+// Due returns the due time of an entry that an engine receives at now; see [After].
 func (e Entry) Due(now Millis) Millis { return due(e.At, e.After, now) }
 
-// Due returns when a timer is due that is moved at now; see [After].
+// Due returns the due time of a timer that is moved at now; see [After].
 func (m Move) Due(now Millis) Millis { return due(m.At, m.After, now) }
 
 func due(at Millis, after time.Duration, now Millis) Millis {
@@ -156,13 +154,12 @@ func due(at Millis, after time.Duration, now Millis) Millis {
 	return After(now, after)
 }
 
-// After returns d after now, rounded up, at most MaxMillis. If d is above zero, an
-// engine gives as now its present rounded up too: otherwise a timer could be early,
-// and a lease end, by the part of a millisecond that has passed. With a d of zero or
-// less it gives the present rounded down, which is at once.
+// After returns d after now, rounded up, at most MaxMillis. If d is positive, an engine passes its
+// present rounded up: otherwise a timer could be early, and a lease could end early, by a fraction
+// of a millisecond. If d is zero or less, it passes its present rounded down, which is at once.
 func After(now Millis, d time.Duration) Millis { return min(now+MillisOf(d), MaxMillis) }
 
-// CutError cuts the text of an error to MaxError bytes, between two characters.
+// CutError cuts the text of an error to MaxError bytes, at a character boundary.
 func CutError(s string) string {
 	if len(s) <= MaxError {
 		return s
@@ -174,7 +171,7 @@ func CutError(s string) string {
 	return s[:n]
 }
 
-// quote shows a key in an error: at most 64 bytes of it.
+// quote quotes a key for an error: at most 64 bytes of it.
 func quote(key string) string {
 	if len(key) > 64 {
 		key = strings.ToValidUTF8(key[:64], "") + "…"

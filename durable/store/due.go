@@ -3,16 +3,17 @@ package store
 import "fmt"
 
 const (
-	// MaxEdges is how many edges one CountDue has at most.
+	// MaxEdges is the maximum number of edges of one CountDue.
 	MaxEdges = 200
-	// MaxCounted is how many timers an engine that has to read them counts for one CountDue.
+	// MaxCounted is the maximum number of timers that an engine reads for one CountDue, if it has
+	// to read them to count.
 	MaxCounted = 100_000
 )
 
 // DueCounts answers a CountDue.
 type DueCounts struct {
 	Counts []int // Counts[i] waiting timers are due at edges[i] or later, and before edges[i+1]
-	// Through is 0 if all are counted. Otherwise exactly the timers due before it are.
+	// Through is 0 if all are counted. Otherwise exactly the timers due before Through are.
 	Through Millis
 }
 

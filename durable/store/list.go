@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Query asks for a page of the timers in one home, in order: those that wait by due time, leased
-// ones by the end of the lease, dead letters by time of death; and then by key.
+// Query requests a page of the timers in one state, in order: waiting ones by due time, leased
+// ones by the end of the lease, dead letters by time of death; then by key.
 type Query struct {
 	State State
 	After Cursor // the zero Cursor comes before all
@@ -14,17 +14,17 @@ type Query struct {
 	Filter
 }
 
-// Filter says which timers are meant. The zero Filter means all.
+// Filter selects timers. The zero Filter selects all.
 type Filter struct {
-	Prefix string // their keys begin with it
-	Topic  string // they have this one; "": any
-	Error  string // their last errors contain it, whatever the case of its ASCII letters
+	Prefix string // of the key
+	Topic  string // "": any
+	Error  string // a substring of the last error; the case of ASCII letters does not matter
 }
 
-// MaxLook is how many timers an engine looks at for one page at most.
+// MaxLook is the maximum number of timers that an engine scans for one page.
 const MaxLook = 1000
 
-// Look returns how many timers the engine looks at for the page at most.
+// Look returns the maximum number of timers that the engine scans for the page.
 func (q *Query) Look() int {
 	if q.Filter == (Filter{}) {
 		return q.Limit
@@ -32,20 +32,20 @@ func (q *Query) Look() int {
 	return MaxLook
 }
 
-// Page answers a Query. It can be empty, and others can follow.
+// Page answers a Query. An empty page can be followed by others.
 type Page struct {
 	Records []Record // without bodies
-	Next    Cursor   // what the next page comes after
+	Next    Cursor   // the cursor of the next page
 	More    bool     // there may be more after Next
 }
 
-// Matches reports whether a timer is meant.
+// Matches reports whether a timer matches the filter.
 func (f *Filter) Matches(key, topic, lastError string) bool {
 	return strings.HasPrefix(key, f.Prefix) && (f.Topic == "" || f.Topic == topic) &&
 		(f.Error == "" || strings.Contains(LowerASCII(lastError), LowerASCII(f.Error)))
 }
 
-// LowerASCII makes the ASCII letters of a text of any bytes small, and leaves all else.
+// LowerASCII returns s with its ASCII letters in lower case and all other bytes unchanged.
 func LowerASCII(s string) string {
 	b := []byte(s)
 	for i, c := range b {
@@ -56,7 +56,7 @@ func LowerASCII(s string) string {
 	return string(b)
 }
 
-// At returns the time by which a Query puts a record in order.
+// At returns the time by which a Query orders the record.
 func (r *Record) At() Millis {
 	switch r.State {
 	case Leased:

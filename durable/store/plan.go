@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// A schedule is kept as a plan: a timer whose key ends with a zero byte, whose body says when
-// the schedule's occurrences are due, and which is due itself when the next of them is to be
-// created. An occurrence is an ordinary timer. Its key begins with that of its plan, so both
-// are in one shard, and one call can create the one and advance the other.
+// A schedule is stored as a plan: a timer whose key ends with a zero byte, whose body defines when
+// occurrences are due, and which is itself due when the next of them must be created. An
+// occurrence is an ordinary timer. Its key begins with that of its plan, so both are in one shard,
+// and one call can create the occurrence and advance the plan.
 //
 // An engine treats a plan as a timer, with these differences:
 //
-//   - only [Store.SwapPlans] creates, changes and removes it; the other methods that change
-//     timers do not get its key;
-//   - a shard keeps its waiting plans in a lane of their own ([PlanLane]); List does not list
-//     them, and Stats counts them apart;
+//   - only [Store.SwapPlans] creates, changes and removes it; the other methods that change timers
+//     do not get its key;
+//   - a shard keeps its waiting plans in a separate lane ([PlanLane]); List does not list them,
+//     and Stats counts them separately;
 //   - a claim leases plans in addition to timers ([Claim].Plans), and never makes one a dead
 //     letter;
 //   - the swap that creates an occurrence can lease it, too ([Take]);
@@ -28,14 +28,13 @@ const PlanLane = Lanes
 
 const planEnd = "\x00"
 
-// PlanKey returns the key of a schedule's plan.
 func PlanKey(schedule string) string { return schedule + planEnd }
 
 // IsPlan reports whether a key is that of a plan.
 func IsPlan(key string) bool { return strings.HasSuffix(key, planEnd) }
 
-// PlanOf returns the key of the plan that an occurrence belongs to; "" if the key is not that
-// of an occurrence.
+// PlanOf returns the key of the plan that an occurrence belongs to; "" if the key is not an
+// occurrence's.
 func PlanOf(key string) string {
 	if i := strings.IndexByte(key, 0); i >= 0 && i < len(key)-1 {
 		return key[:i+1]
@@ -44,7 +43,7 @@ func PlanOf(key string) string {
 }
 
 // ScheduleOf returns the key of the schedule that a plan or an occurrence belongs to; the key
-// itself if it is that of another timer.
+// itself for other timers.
 func ScheduleOf(key string) string {
 	schedule, _, _ := strings.Cut(key, planEnd)
 	return schedule
@@ -59,11 +58,11 @@ func LaneOfKey(key, topic string) int {
 }
 
 const (
-	// MaxNotes is how many ends of occurrences a History lists.
+	// MaxNotes is the number of ended occurrences that a History lists.
 	MaxNotes = 10
-	// MaxNoteError is how many bytes of an error a Note keeps.
+	// MaxNoteError is the number of bytes of an error that a Note keeps.
 	MaxNoteError = 100
-	// MaxPlanEntries is how many occurrences one swap creates at most.
+	// MaxPlanEntries is the maximum number of occurrences that one swap creates.
 	MaxPlanEntries = 100
 )
 
@@ -81,18 +80,18 @@ var outcomeNames = [...]string{"", "done", "dead", "cancelled"}
 
 func (o Outcome) String() string { return nameOf("Outcome", outcomeNames[:], uint8(o)) }
 
-// History tells how the occurrences of a plan have ended. The engine adds to it in the step
-// in which one ends: by [Store.End], by Cancel, and by a claim that finds its lease run out in
-// its last attempt. A dead letter that is requeued ends again, and counts again.
+// History counts and lists how the occurrences of a plan ended. The engine updates it in the step
+// that ends an occurrence: by [Store.End], by Cancel, or by a claim that finds its lease expired
+// in its last attempt. A dead letter that is requeued ends again, and counts again.
 type History struct {
 	Done, Dead, Cancelled uint64
 	Last                  []Note // the last MaxNotes, the latest last
 }
 
-// Ends returns how many ends there were.
+// Ends returns the number of ended occurrences.
 func (h History) Ends() uint64 { return h.Done + h.Dead + h.Cancelled }
 
-// Add counts an end, and keeps it among the last.
+// Add counts n, and appends it to the last notes.
 func (h *History) Add(n Note) {
 	switch n.Outcome {
 	case OutcomeDone:
@@ -108,25 +107,25 @@ func (h *History) Add(n Note) {
 	h.Last = append(h.Last, n)
 }
 
-// Note is one end.
+// Note describes one ended occurrence.
 type Note struct {
 	Key      string // of the occurrence
 	Outcome  Outcome
-	Begun    Millis // when its last attempt was claimed; 0 if it did not run when it ended
+	Begun    Millis // when its last attempt was claimed; 0 if it was not running when it ended
 	Ended    Millis
 	Attempts int
-	Error    string // its last; at most MaxNoteError bytes are kept
+	Error    string // its last error; at most MaxNoteError bytes are kept
 }
 
-// Begun returns when a lease was claimed, of which this is the fence: fences are microseconds
-// since 1970 unless the clock was set back.
+// Begun returns when the lease with the given fence was claimed: fences are microseconds since
+// 1970 unless the clock was set back.
 func Begun(fence uint64) Millis { return Millis(fence / 1000) }
 
 // CutNote cuts an error's text to MaxNoteError bytes.
 func CutNote(s string) string { return s[:min(len(s), MaxNoteError)] }
 
-// Wake says which ends of occurrences make a waiting plan due at once. It holds for one of
-// them; the next swap sets it again.
+// Wake selects the ends of occurrences that make a waiting plan due at once. It applies to one
+// end; the next swap sets it again.
 type Wake uint8
 
 // The kinds of Wake.
@@ -136,37 +135,36 @@ const (
 	WakeOnEnd       // one ends in any way
 )
 
-// PlanSwap creates, replaces or removes a plan, if it is still what its caller has read, and
-// schedules occurrences in the same step. It may be leased, to anyone, or wait: a lease ends
-// with the swap.
+// PlanSwap atomically creates, replaces or removes a plan, if it is unchanged since the caller
+// read it, and schedules occurrences. The plan may be waiting or leased, to any worker: a swap
+// ends the lease.
 type PlanSwap struct {
-	Key string // a plan's
-	// Was is the ID that the plan must have; zero: there must be none. ID is the one that it
-	// has afterwards, a new one: so each swap makes all others fail that were prepared
-	// before. The zero ID removes the plan and its History; nothing else in the swap counts
-	// then.
+	Key string // of the plan
+	// Was is the ID that the plan must have; zero: it must not exist. ID is its new ID, which must
+	// be unused: so each swap makes all others fail that were prepared before it. The zero ID
+	// removes the plan and its History; the swap's other fields are then ignored.
 	Was, ID ID
 	Body    []byte
 	Due     Millis // when the plan is due next
-	// Wake and Seen: if the History counts more than Seen ends that Wake is about, the plan
+	// Wake and Seen: if the History counts more than Seen of the ends that Wake selects, the plan
 	// is due at once.
 	Wake Wake
 	Seen uint64
-	// Entries are occurrences of the plan, at most MaxPlanEntries, each with another key. One
-	// whose key exists is left out. Their IfAbsent is of no meaning.
+	// Entries are occurrences of the plan, at most MaxPlanEntries, with distinct keys. An entry
+	// whose key exists is skipped. Their IfAbsent is ignored.
 	Entries []Entry
 }
 
-// Take asks for leases on occurrences that swaps create, so that these need not be claimed. The
-// zero Take asks for none.
+// Take requests leases on occurrences that swaps create, so that these need not be claimed. The
+// zero Take requests none.
 type Take struct {
-	// Token is drawn for this call, by NewToken. If it is made again, because its reply was lost, it has the
-	// same Token, and gets the leases again that it got, as far as they are leased still:
-	// whatever the results of the swaps are.
+	// Token is drawn for this call, by NewToken. A call that is repeated because its reply was
+	// lost has the same Token, and gets those of its leases that still hold, whatever the results
+	// of the swaps are.
 	Token Token
 	Lease time.Duration
-	// Max is how many leases there are at most: on the first entries that are due when they are
-	// created.
+	// Max is the maximum number of leases: the first entries that are due when they are created
+	// get them.
 	Max int
 }
 
@@ -229,8 +227,8 @@ func (p PlanSwap) Check() error {
 	return checkAt("plan "+quote(p.Key), p.Due)
 }
 
-// Added returns how many timers a swap adds to what MaxPending bounds, when exists reports
-// which of its entries do. It is 0 for one that removes the plan.
+// Added returns how many timers a swap adds to the count that MaxPending bounds, where exists
+// reports whether an entry exists. It is 0 for a swap that removes the plan.
 func (p PlanSwap) Added(exists func(key string) bool) int {
 	if p.ID == (ID{}) {
 		return 0

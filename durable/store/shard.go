@@ -5,9 +5,9 @@ import "strings"
 // Lanes is how many lanes a shard has.
 const Lanes = 4
 
-// ShardOf returns the shard of a key: FNV-1a of 64 bits, mixed, and scaled to the
-// number of shards. It is part of every engine's format. What follows a zero byte in the key
-// does not count, so a plan and its occurrences are in one shard.
+// ShardOf returns the shard of a key: 64-bit FNV-1a, mixed, and scaled to the number of shards. It
+// is part of every engine's format. The part of a key after a zero byte is ignored, so a plan and
+// its occurrences are in one shard.
 func ShardOf(key string, shards int) int {
 	if i := strings.IndexByte(key, 0); i >= 0 {
 		key = key[:i]
@@ -15,8 +15,8 @@ func ShardOf(key string, shards int) int {
 	return int((hash(key) >> 32) * uint64(shards) >> 32)
 }
 
-// LaneOf returns the lane of a topic: by the lowest bits of the same hash, so that
-// keys that are their own topics are in all lanes of a shard.
+// LaneOf returns the lane of a topic: the lowest bits of the same hash, so that keys that are
+// their own topics are in all lanes of a shard.
 func LaneOf(topic string) int { return int(hash(topic) % Lanes) }
 
 func hash(s string) uint64 {

@@ -5,38 +5,36 @@ import (
 	"time"
 )
 
-// Store keeps timers. All methods are safe for concurrent use. Those with a shard
-// take items of that shard only ([ShardOf]), at most [MaxItems] of them, and
-// return one result for each, in the same order; the caller has checked them
-// ([Entry.Check] and its like), so an engine need not.
+// Store keeps timers. All methods are safe for concurrent use. Methods with a shard accept only
+// items of that shard ([ShardOf]), at most [MaxItems] of them, and return one result for each, in
+// the same order. The caller has checked the items ([Entry.Check] and its like), so an engine need
+// not.
 //
-// A method that changes something returns once the change is as durable as the
-// engine promises. After an error, nothing was changed, but for [ErrUnsure]:
-// each of the items may have been changed or not; and [ErrUnconfirmed]: all were,
-// on fewer replicas than asked for. An engine that has a connection sends a
-// request again, within ctx, when the reply was lost and the second answer would
-// be that of the first.
+// A method that changes something returns once the change is as durable as the engine promises.
+// After an error nothing was changed, except with [ErrUnsure]: each of the items may have been
+// changed or not; and [ErrUnconfirmed]: all were, on fewer replicas than asked for. An engine with
+// a connection repeats a request, within ctx, if the reply was lost and the second answer would
+// equal the first.
 //
-// A change that ended as ErrUnsure takes effect before the call's deadline by the engine's
-// clock, and before any later change of the same Store to the shard, or never. A disk that
-// hangs during the write can delay the change past the deadline; it takes effect then before
-// any other call on the shard.
+// A change that ended as ErrUnsure takes effect before the call's deadline by the engine's clock,
+// and before any later change of the same Store to the shard, or never. A disk that hangs during
+// the write can delay the change past the deadline; it takes effect then before any other call on
+// the shard.
 //
-// No call outlasts ctx by more than a moment; without a deadline there, the engine
-// has one of its own.
+// No call outlasts ctx by more than a moment; if ctx has no deadline, the engine applies its own.
 type Store interface {
-	// Shards is how many shards there are; it never changes.
+	// Shards returns the number of shards, which never changes.
 	Shards() int
 
-	// Schedule adds timers, in order: a key can stand in entries twice. A waiting
-	// timer of the same key is replaced, attempts from 0; so is a dead one. A
-	// leased one, not cancelled or cancelled, gets a successor, instead of the one
-	// that it may have; a Cancel before does not take that away.
+	// Schedule adds timers, in order: a key may occur twice in entries. A waiting or dead timer of
+	// the same key is replaced, with no attempts used. A leased one, cancelled or not, gets a
+	// successor in place of any earlier one; a Cancel before the Schedule does not remove that
+	// successor.
 	Schedule(ctx context.Context, shard int, entries []Entry) ([]Receipt, Horizon, error)
 
-	// Cancel removes waiting timers and marks leased ones; see [CancelResult]. Sent
-	// again after a cut connection, it returns NotFound for what the first may have
-	// removed, with ErrUnsure.
+	// Cancel removes waiting timers and marks leased ones; see [CancelResult]. If it was sent
+	// again after a cut connection, it returns NotFound, with ErrUnsure, for timers that the first
+	// request may have removed.
 	Cancel(ctx context.Context, shard int, keys []string) ([]CancelResult, error)
 
 	// Reschedule moves waiting timers.
@@ -45,52 +43,50 @@ type Store interface {
 	// Get returns one timer; ErrNotFound if there is none.
 	Get(ctx context.Context, shard int, key string) (Record, error)
 
-	// List returns a page of timers. It looks at [MaxLook] at most, and with the zero
-	// Filter at Query.Limit. A change that is made meanwhile is seen or not.
+	// List returns a page of timers. It scans at most [MaxLook], and with the zero Filter at most
+	// Query.Limit. It may or may not see concurrent changes.
 	List(ctx context.Context, shard int, q Query) (Page, error)
 
-	// Requeue makes dead letters wait again, due at the engine's present, with their
-	// last errors.
+	// Requeue makes dead letters wait again, due at the engine's present. They keep their last
+	// errors.
 	Requeue(ctx context.Context, shard int, keys []string) ([]RequeueResult, Horizon, error)
 
 	// Purge removes dead letters, and returns how many there were.
 	Purge(ctx context.Context, shard int, keys []string) (int, error)
 
-	// SwapPlans changes plans, in order, each as a whole or not; see [PlanSwap]. It leases
+	// SwapPlans changes plans, in order, each atomically; see [PlanSwap]. It can lease the
 	// occurrences that it creates to the caller; see [Take].
 	SwapPlans(ctx context.Context, shard int, swaps []PlanSwap, take Take) ([]SwapResult, []Lease, Horizon, error)
 
-	// Plans returns plans in order of their keys, those after a key, with their bodies: at
-	// most limit of them, and of [MaxClaim] bytes together unless it is one. If there are
-	// more it returns one at least.
+	// Plans returns the plans after a key, ordered by key, with their bodies: at most limit of
+	// them, and at most [MaxClaim] bytes together unless it is one plan. If there are more plans
+	// it returns at least one.
 	Plans(ctx context.Context, shard int, after string, limit int) ([]Record, error)
 
-	// Claim leases what is due: of each lane in order of due times. It first deals
-	// with leases that have run out: what was cancelled is gone, a successor waits
-	// in its place, what has no attempts left is dead, and the rest is leased
-	// anew, with a higher fence, as far as there is room. It also applies MaxDead and
-	// MaxDeadAge.
+	// Claim leases due timers, in each lane by due time. It first processes expired leases: a
+	// cancelled timer is removed; a timer with a successor is replaced by it, which waits; a timer
+	// without attempts left becomes a dead letter; and the rest are leased again, with higher
+	// fences, as far as the claim has capacity. It also applies MaxDead and MaxDeadAge.
 	Claim(ctx context.Context, shard int, c Claim) (Claimed, Horizon, error)
 
-	// Extend makes leases end lease from now, also of those that have run out, and
-	// returns the new end.
+	// Extend makes leases, including expired ones, end lease from now, and returns the new end.
 	Extend(ctx context.Context, shard int, holders []Holder, lease time.Duration) ([]ExtendResult, Millis, error)
 
 	// End ends runs.
 	End(ctx context.Context, shard int, ends []End) ([]EndResult, Horizon, error)
 
-	// Look returns the horizons of shards, in order. It is cheap. A shard that cannot
-	// be read does not hide the others: if some have answered, it returns the error
-	// and the horizons beside it, those that are unknown with a Now of 0, and it does
-	// not wait for the rest until ctx ends. If none has, it returns nil and the error.
+	// Look returns the horizons of shards, in order. It is cheap. A shard that cannot be read does
+	// not hide the others: if some have answered, Look returns the error together with the
+	// horizons, in which a Now of 0 marks an unknown one, and does not wait for the rest until ctx
+	// ends. If none has answered, it returns nil and the error.
 	Look(ctx context.Context, shards []int) ([]Horizon, error)
 
 	// Stats counts a shard.
 	Stats(ctx context.Context, shard int) (Stats, error)
 
-	// CountDue counts the timers of a shard, no plans, that wait, by when they are due: those from
-	// each edge on and before the next. The caller has checked the edges ([CheckEdges]). An
-	// engine that has to read the timers counts [MaxCounted] at most; see [DueCounts].
+	// CountDue counts the waiting timers of a shard, without plans, by due time: from each edge
+	// until before the next. The caller has checked the edges ([CheckEdges]). An engine that has
+	// to read the timers counts at most [MaxCounted]; see [DueCounts].
 	CountDue(ctx context.Context, shard int, edges []Millis) (DueCounts, error)
 
 	// Heartbeat marks a worker as live for another TTL, and returns the names of all live
@@ -98,21 +94,19 @@ type Store interface {
 	Heartbeat(ctx context.Context, h Heartbeat) ([]string, error)
 
 	// Workers returns the workers that have sent heartbeats, by name: the live ones, and those
-	// whose heartbeats have expired without a last one of TTL 0, for [KeepWorker] after that
-	// and at most [MaxDeadWorkers] of them.
+	// whose heartbeats expired without a last one of TTL 0. The latter are kept for [KeepWorker]
+	// after that, and at most [MaxDeadWorkers] of them.
 	Workers(ctx context.Context) ([]Worker, error)
 
-	// Announce sends a Busy event to all that subscribe. The other kinds the engine
-	// sends by itself.
+	// Announce sends a Busy event to all subscribers. The engine sends the other kinds by itself.
 	Announce(ctx context.Context, e Event) error
 
-	// Subscribe calls f with each event, one at a time, until ctx ends, and then
-	// returns its cause. f must not block. It first calls f with a Gap once the
-	// subscription stands, and again after each time that it did not; it renews it
-	// by itself.
+	// Subscribe calls f with each event, one at a time, until ctx ends, and then returns ctx's
+	// cause. f must not block. Subscribe calls f with a Gap once the subscription is established,
+	// and again after each interruption; it renews the subscription by itself.
 	Subscribe(ctx context.Context, f func(Event)) error
 
-	// Close frees what the store holds of the machine. Calls under way end, with
-	// ErrClosed or as they would have. A second Close does nothing.
+	// Close releases the store's resources. Calls in flight complete normally or return ErrClosed.
+	// A second Close does nothing.
 	Close() error
 }

@@ -6,18 +6,18 @@ import (
 )
 
 const (
-	// KeepWorker is how long a worker stays listed whose heartbeat has expired.
+	// KeepWorker is how long a worker whose heartbeat has expired stays listed.
 	KeepWorker = time.Hour
-	// MaxDeadWorkers is how many workers are listed whose heartbeats have expired, at most: of
-	// more, those are removed whose heartbeats expired first.
+	// MaxDeadWorkers is the maximum number of listed workers whose heartbeats have expired. Beyond
+	// it, those whose heartbeats expired first are removed.
 	MaxDeadWorkers = 1000
 )
 
-// Heartbeat says that a worker lives.
+// Heartbeat announces that a worker is live.
 type Heartbeat struct {
 	Worker string        // its name, unique in the store
-	TTL    time.Duration // for how long it counts as live; 0: it leaves
-	Status []byte        // what Workers shows of it, which the engine does not read
+	TTL    time.Duration // how long it counts as live; 0: it leaves
+	Status []byte        // shown by Workers; the engine does not interpret it
 }
 
 // Check refuses a heartbeat that is out of bounds.
