@@ -1,15 +1,15 @@
-// Package memstore is an engine of durable timers in memory, for the tests of programs
-// that use package durable:
+// Package memstore is an engine of durable timers in memory, for the tests of programs that use
+// package durable:
 //
 //	engine, err := memstore.New(memstore.Options{})
 //	timers, err := durable.New(engine, durable.Options{})
 //
-// It keeps every promise of the engines but one: what it holds ends with its process. It
-// starts no goroutine and waits for nothing but its callers, so in a bubble of
-// testing/synctest all that durable promises can be tested on virtual time.
+// It keeps every promise of the engines except that its timers end with its process. It starts no
+// goroutine and waits only for its callers, so in a testing/synctest bubble all promises of
+// package durable can be tested on virtual time.
 //
-// It is made to be right, not fast: most calls take time in proportion to what their shard
-// holds, about a millisecond with 10,000 timers.
+// It is made to be correct, not fast: most calls take time proportional to the size of their
+// shard, about a millisecond with 10,000 timers.
 package memstore
 
 import (
@@ -22,14 +22,14 @@ import (
 
 // Options configure a store. The zero value is a good default.
 type Options struct {
-	// Shards is how many parts the store has. Default 4; 1 to 1,024.
+	// Shards is the number of shards. Default 4; 1 to 1,024.
 	Shards int
 
-	// Limits bound what each shard holds.
+	// Limits bound the contents of each shard.
 	Limits store.Limits
 
-	// Now is the engine's clock, which alone decides what is due. It is called by many
-	// goroutines. Default: time.Now.
+	// Now is the engine's clock, which alone decides which timers are due. Many goroutines call
+	// it. Default: time.Now.
 	Now func() time.Time
 }
 

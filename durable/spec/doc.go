@@ -1,3 +1,3 @@
-// Package spec has a model of the protocol of durable timers, in Promela, and a
-// test that checks it with spin. README.md in this folder says how to read it.
+// Package spec contains models of the protocol of durable timers, in Promela, and a test that
+// checks them with spin. See README.md in this folder.
 package spec

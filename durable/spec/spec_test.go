@@ -10,8 +10,8 @@ import (
 	"github.com/seed-782fa212/limbo/internal/need"
 )
 
-// D1, D4, D5, D8, D9, and that nothing takes effect late, and S2, S4 and S8 of schedules: in every
-// state of the models; and each of them fails in the models that are broken.
+// D1, D4, D5, D8, D9, LATE (no change takes effect late), and S2, S4 and S8 of schedules hold in
+// every state of the models; and each of them fails in the broken models.
 func TestModel(t *testing.T) {
 	cc := os.Getenv("CC")
 	if cc == "" {

@@ -28,6 +28,7 @@ const PlanLane = Lanes
 
 const planEnd = "\x00"
 
+// PlanKey returns the key of a schedule's plan.
 func PlanKey(schedule string) string { return schedule + planEnd }
 
 // IsPlan reports whether a key is that of a plan.

@@ -6,16 +6,15 @@ import (
 	"syscall"
 )
 
-// AddressError is the error of a call whose host has an address where calls must
-// not go.
+// AddressError is the error of a call whose host has an address that is not allowed.
 type AddressError struct{ Addr netip.Addr }
 
 func (e *AddressError) Error() string {
 	return fmt.Sprintf("webhook: address %v is not public, and not among the allowed ones", e.Addr)
 }
 
-// closed are the ranges of IPv4 that are not public, by the registry of special
-// addresses (RFC 6890 and its updates).
+// closed are the IPv4 ranges that are not public, by the registry of special addresses (RFC 6890
+// and its updates).
 var closed = prefixes(
 	"0.0.0.0/8",       // this network
 	"10.0.0.0/8",      // private
@@ -34,8 +33,8 @@ var closed = prefixes(
 	"240.0.0.0/4",     // reserved, broadcast
 )
 
-// closed6 are the ranges within IPv6's global unicast that are not public. What is
-// outside of global6 is closed too.
+// closed6 are the ranges within IPv6's global unicast that are not public. All addresses outside
+// global6 are closed, too.
 var (
 	global6 = netip.MustParsePrefix("2000::/3")
 	closed6 = prefixes(
@@ -45,8 +44,7 @@ var (
 	)
 )
 
-// embedding are the ranges of IPv6 whose addresses lead to an IPv4 address, and
-// at which byte that stands.
+// embedding are the IPv6 ranges whose addresses contain an IPv4 address, with its offset in bytes.
 var embedding = []struct {
 	prefix netip.Prefix
 	at     int
@@ -72,8 +70,7 @@ func within(a netip.Addr, all []netip.Prefix) bool {
 	return false
 }
 
-// inner returns the IPv4 address that stands in an IPv6 address, or else a, without
-// its zone.
+// inner returns the IPv4 address in an IPv6 address, or else a, without its zone.
 func inner(a netip.Addr) netip.Addr {
 	a = a.Unmap().WithZone("")
 	for _, e := range embedding {
@@ -85,8 +82,8 @@ func inner(a netip.Addr) netip.Addr {
 	return a
 }
 
-// permitted reports whether a call may go to an address: it is public, or among
-// allow. An IPv4 address that stands in an IPv6 address decides for that.
+// permitted reports whether a call may go to an address: it is public, or in allow. If an IPv6
+// address contains an IPv4 address, that decides.
 func permitted(a netip.Addr, allow []netip.Prefix) bool {
 	in := inner(a)
 	switch {
@@ -98,8 +95,7 @@ func permitted(a netip.Addr, allow []netip.Prefix) bool {
 	return global6.Contains(in) && !within(in, closed6)
 }
 
-// control is called by the dialer with each address that a name was resolved to,
-// before it connects.
+// control is called by the dialer with each resolved address, before it connects.
 func (h *Handler) control(_, address string, _ syscall.RawConn) error {
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil {

@@ -37,27 +37,25 @@ const (
 type Call struct {
 	// Method is GET, POST, PUT, PATCH or DELETE. Default POST.
 	Method string
-	// URL is absolute, http or https, without user and password, at most MaxURL
-	// bytes of UTF-8. Its host is a name in ASCII or an IP address, of IPv4 with four
-	// decimal numbers.
+	// URL is absolute, http or https, without user and password, at most MaxURL bytes of UTF-8.
+	// Its host is a name in ASCII or an IP address; an IPv4 address has four decimal numbers.
 	URL string
-	// Headers are sent as they are: names are tokens, values UTF-8. Host, those about the connection, those that
-	// begin with Limbo-, and Idempotency-Key cannot be set. If there is a body and no
-	// Content-Type it is application/octet-stream.
+	// Headers are sent unchanged: names are tokens, values UTF-8. Host, Idempotency-Key, headers
+	// about the connection, and those that begin with Limbo- cannot be set. If there is a body and
+	// no Content-Type, that is application/octet-stream.
 	Headers map[string]string
 	// Timeout bounds the whole call, in milliseconds, rounded up, at most MaxTimeout.
 	// Default 0: the handler's Options.Timeout.
 	Timeout time.Duration
-	// Body is any bytes. The encoded call as a whole must fit into a timer's body,
-	// store.MaxBody bytes.
+	// Body is any bytes. The whole encoded call must fit into a timer's body, store.MaxBody bytes.
 	Body []byte
 }
 
-// FieldError is an error about one field of what was given.
+// FieldError is an error about one field of a call or of the options.
 type FieldError struct {
 	Field string // such as "url" or "headers.X-Trace"
-	Value string // what it was, shortened
-	Range string // what it must be
+	Value string // its value, shortened
+	Range string // the allowed values
 }
 
 func (e *FieldError) Error() string {
@@ -66,7 +64,7 @@ func (e *FieldError) Error() string {
 
 const notUTF8 = plain("not valid UTF-8")
 
-// plain is a value that is shown without quotes.
+// plain is a value that errors show without quotes.
 type plain string
 
 func bytesLong(n int) plain { return plain(fmt.Sprintf("%d bytes long", n)) }
@@ -126,9 +124,9 @@ func parseURL(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// canonical returns the form that all spellings of a host have in common, so that they
-// share one limit; "" for a host that only some resolvers understand, as those that
-// read 0x7f.1 as an address or map a name to ASCII.
+// canonical returns the common form of all spellings of a host, so that they share one limit; ""
+// for a host that only some resolvers understand, such as those that read 0x7f.1 as an address or
+// map a name to ASCII.
 func canonical(host string) string {
 	host = strings.ToLower(strings.TrimRight(host, "."))
 	if a, err := netip.ParseAddr(host); err == nil {
@@ -146,8 +144,8 @@ func canonical(host string) string {
 	return host
 }
 
-// reserved are the headers that a call cannot set: they frame the request, or the
-// handler sets them.
+// reserved are the headers that a call cannot set, because they frame the request or the handler
+// sets them.
 var reserved = map[string]bool{
 	"Host": true, "Content-Length": true, "Transfer-Encoding": true, "Trailer": true, "Te": true,
 	"Connection": true, "Keep-Alive": true, "Upgrade": true, "Expect": true,
@@ -162,7 +160,7 @@ func checkHeaders(headers map[string]string) error {
 		return fieldError("headers", plain(fmt.Sprintf("%d of them", n)), fmt.Sprintf("at most %d", MaxHeaders))
 	}
 	seen := make(map[string]bool, len(headers))
-	for _, name := range slices.Sorted(maps.Keys(headers)) { // so that the same call has the same error
+	for _, name := range slices.Sorted(maps.Keys(headers)) { // sorted, so that the same call has the same error
 		if len(name) > maxHeaderName || !isToken(name) {
 			return fieldError("headers", name, fmt.Sprintf("names of 1 to %d letters, digits and !#$%%&'*+-.^_`|~", maxHeaderName))
 		}
@@ -204,8 +202,7 @@ func isFieldValue(s string) bool {
 	return true
 }
 
-// wire is a call as it stands in a timer's body, with the call's own as text or in
-// base64.
+// wire is a call as encoded in a timer's body, with the call's body as text or in base64.
 type wire struct {
 	Version   int64             `json:"v"`
 	Method    string            `json:"method,omitempty"`
@@ -216,9 +213,8 @@ type wire struct {
 	Base64    []byte            `json:"base64,omitempty"`
 }
 
-// Encode returns the body of a timer that makes the call: JSON of version 1. It
-// refuses, with a *FieldError, what [Call.Check] refuses, and what does not fit
-// into a timer's body.
+// Encode returns the body of a timer that makes the call: JSON of version 1. It refuses, with a
+// *FieldError, a call that [Call.Check] refuses, and a call that does not fit into a timer's body.
 func Encode(c Call) ([]byte, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
@@ -251,7 +247,7 @@ func Encode(c Call) ([]byte, error) {
 	return b, nil
 }
 
-// textIsShorter reports whether b in JSON is shorter as text than as base64.
+// textIsShorter reports whether b is shorter in JSON as text than as base64.
 func textIsShorter(b []byte) bool {
 	text := len("text")
 	for rest := b; len(rest) > 0; {
@@ -271,8 +267,8 @@ func textIsShorter(b []byte) bool {
 	return text <= len("base64")+base64.StdEncoding.EncodedLen(len(b))
 }
 
-// Decode is the reverse of [Encode]. It refuses fields that it does not know or that are given
-// twice, text that is not UTF-8, other versions, and what Check refuses.
+// Decode is the inverse of [Encode]. It refuses unknown and duplicate fields, text that is not
+// UTF-8, other versions, and calls that Check refuses.
 func Decode(b []byte) (Call, error) {
 	var w wire
 	r := strictjson.New(b, "the timer's body")

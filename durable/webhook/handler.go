@@ -23,9 +23,9 @@ type Handler struct {
 	o            Options
 	hosts        hosts
 	dialer       net.Dialer
-	dial         func(ctx context.Context, network, address string) (net.Conn, error) // the dialer's; tests have others
+	dial         func(ctx context.Context, network, address string) (net.Conn, error) // the dialer's; tests replace it
 	transport    *http.Transport
-	writeTimeout time.Duration // of each write to a connection; tests have others
+	writeTimeout time.Duration // of each write to a connection; tests change it
 
 	calls, done, retried, discarded, putOff atomic.Uint64
 }
@@ -33,15 +33,14 @@ type Handler struct {
 // Stats are a handler's counts since it was made.
 type Stats struct {
 	Calls     uint64 // requests sent, or tried
-	Done      uint64 // of these, answered with 2xx
+	Done      uint64 // calls answered with 2xx
 	Retried   uint64 // to be tried again
-	Discarded uint64 // final failures, bodies that are no Call among them
-	PutOff    uint64 // for a host with too many; no request was sent
-	Hosts     int    // with calls under way, now
+	Discarded uint64 // final failures, including bodies that are not a Call
+	PutOff    uint64 // calls postponed because of a busy host; no request was sent
+	Hosts     int    // hosts with running calls, now
 }
 
-// New returns a handler, or an error that names the option, its value and its
-// range.
+// New returns a handler, or an error that names the option, its value and its range.
 func New(o Options) (*Handler, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -62,7 +61,7 @@ func New(o Options) (*Handler, error) {
 		config = o.TLS.Clone()
 	}
 	h.transport = &http.Transport{
-		Proxy:                  nil, // a proxy would dial for us, past the check of addresses
+		Proxy:                  nil, // a proxy would dial for us and bypass the address check
 		DialContext:            h.connect,
 		TLSClientConfig:        config,
 		ForceAttemptHTTP2:      true,
@@ -88,10 +87,10 @@ func (h *Handler) connect(ctx context.Context, network, address string) (net.Con
 	return &conn{Conn: c, writeTimeout: h.writeTimeout}, nil
 }
 
-// conn is a connection with bounds on its writes. A write takes at most writeTimeout: otherwise
-// a receiver that sends, but does not read, would keep the connection and its goroutines for
-// ever. A TLS connection writes an alert before it closes, which may take 5 s; conn reduces
-// that to 10 ms, because net/http closes some connections while it holds the lock of all.
+// conn is a connection with bounds on its writes. A write takes at most writeTimeout: otherwise a
+// receiver that sends but does not read would keep the connection and its goroutines forever. A
+// TLS connection writes an alert before it closes, which may take 5 s; conn reduces that to 10 ms,
+// because net/http closes some connections while it holds the lock of all.
 type conn struct {
 	net.Conn
 	writeTimeout time.Duration
@@ -105,7 +104,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// SetWriteDeadline is called by crypto/tls, when it closes.
+// SetWriteDeadline is called by crypto/tls when it closes the connection.
 func (c *conn) SetWriteDeadline(at time.Time) error {
 	c.closing.Store(true)
 	if soon := time.Now().Add(10 * time.Millisecond); at.After(soon) {
@@ -125,11 +124,13 @@ func (h *Handler) Stats() Stats {
 	}
 }
 
-// Handle is a durable.Handler. It makes the call that the timer's body encodes,
-// and returns nil if it was answered with 2xx; an error by durable.Discard if
-// another try is no use; by durable.RetryAfter if the reply has a Retry-After; by
-// durable.Snooze if the host has too many calls; and another error if the worker
-// should decide when.
+// Handle is a durable.Handler. It makes the call that is encoded in the timer's body, and returns
+//
+//   - nil if the answer was 2xx;
+//   - an error from durable.Discard if another attempt is useless;
+//   - an error from durable.RetryAfter if the reply has a Retry-After;
+//   - an error from durable.Snooze if the host has too many calls;
+//   - otherwise another error, for which the worker chooses the backoff.
 func (h *Handler) Handle(ctx context.Context, f durable.Fired) error {
 	call, err := Decode(f.Body)
 	if err != nil {
@@ -174,10 +175,10 @@ func (h *Handler) do(ctx context.Context, f durable.Fired, call Call, host strin
 	return h.judge(res, reply, req.Method+" "+host)
 }
 
-// exchange sends a request and returns the response and the start of its body, as far as that
-// has arrived when the request's context ends. It waits for a goroutine that does the work,
-// because net/http does not observe the context everywhere: reading or closing an HTTP/2 body
-// can wait for a write to the connection. The goroutine ends with that write; see conn.
+// exchange sends a request and returns the response and the start of its body, as far as that has
+// arrived when the request's context ends. It waits for a goroutine that does the work, because
+// net/http does not observe the context everywhere: reading or closing an HTTP/2 body can wait for
+// a write to the connection. The goroutine ends with that write; see conn.
 func (h *Handler) exchange(req *http.Request) (*http.Response, []byte, error) {
 	type answer struct {
 		res *http.Response
@@ -188,13 +189,13 @@ func (h *Handler) exchange(req *http.Request) (*http.Response, []byte, error) {
 	defer body.Close()
 	go func() {
 		defer w.Close()
-		res, err := h.transport.RoundTrip(req) // and not a Client's Do: redirects are not followed
+		res, err := h.transport.RoundTrip(req) // not a Client's Do: redirects are not followed
 		answers <- answer{res, err}
 		if err != nil {
 			return
 		}
-		if res.StatusCode >= 200 { // else the body is the connection itself, whose reads no context ends
-			// The rest is read so that the connection can be used again, if the reply is short.
+		if res.StatusCode >= 200 { // else the body is the connection itself, whose reads are not bound to a context
+			// Read the whole body if it is short, so that the connection can be reused.
 			_, _ = io.Copy(w, io.LimitReader(res.Body, int64(h.o.MaxReply)))
 		}
 		_ = res.Body.Close()
@@ -214,7 +215,7 @@ func (h *Handler) exchange(req *http.Request) (*http.Response, []byte, error) {
 	}
 }
 
-// hostOf returns the host and port that a URL leads to, the same for all spellings.
+// hostOf returns the host and port of a URL, the same for all spellings.
 func hostOf(u *url.URL) string {
 	port := strings.TrimLeft(u.Port(), "0")
 	if port == "" {

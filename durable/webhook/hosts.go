@@ -8,31 +8,30 @@ import (
 	"time"
 )
 
-// minSnooze keeps a timer that was put off from coming back at once.
+// minSnooze is the shortest time for which a call is postponed.
 const minSnooze = 50 * time.Millisecond
 
-// hosts bounds the calls that are under way to each host.
+// hosts bounds the concurrent calls to each host.
 type hosts struct {
 	perHost   int
-	wait      time.Duration // for a place; 0: none
+	wait      time.Duration // for a slot; 0: none
 	maxSnooze time.Duration
 
 	mu sync.Mutex
-	m  map[string]*host // those with calls under way, or waiting
+	m  map[string]*host // those with running or waiting calls
 }
 
-// host is guarded by hosts.mu. Invariant: if waiting is not empty, calls is
-// perHost.
+// host is guarded by hosts.mu. Invariant: if waiting is not empty, calls is perHost.
 type host struct {
 	calls   int
-	waiting []chan struct{} // closed with the place handed over; in order of coming
-	mean    time.Duration   // of the calls' times, the last ones weighing most
-	free    time.Time       // when those that were put off should have had their calls
+	waiting []chan struct{} // closed when the slot is transferred; in order of arrival
+	mean    time.Duration   // moving average of the calls' durations
+	free    time.Time       // when all postponed calls should have had their slots
 }
 
-// enter takes a place for a call. It returns put off > 0 if there is none: how long
-// until the call should be tried again. Otherwise the caller calls leave. The error
-// is that of ctx.
+// enter acquires a slot for a call. If there is none, it returns the time until the call should be
+// tried again, which is above zero; otherwise the caller must call leave. The error is ctx's
+// cause.
 func (hs *hosts) enter(ctx context.Context, name string) (putOff time.Duration, err error) {
 	hs.mu.Lock()
 	h := hs.m[name]
@@ -65,7 +64,7 @@ func (hs *hosts) enter(ctx context.Context, name string) (putOff time.Duration, 
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	i := slices.Index(h.waiting, place)
-	if i < 0 { // it was handed over meanwhile
+	if i < 0 { // the slot was transferred after the timeout or the end of ctx
 		if err == nil {
 			return 0, nil
 		}
@@ -79,8 +78,8 @@ func (hs *hosts) enter(ctx context.Context, name string) (putOff time.Duration, 
 	return hs.putOffLocked(h), nil
 }
 
-// putOffLocked gives out the times at which places should become free, one after
-// another, so that what is put off does not come back all together.
+// putOffLocked assigns the times at which slots should become free, one after another, so that
+// postponed calls do not return all at once.
 func (hs *hosts) putOffLocked(h *host) time.Duration {
 	now := time.Now()
 	mean := max(h.mean, time.Millisecond)
@@ -96,7 +95,7 @@ func (hs *hosts) putOffLocked(h *host) time.Duration {
 	return max(d, minSnooze)
 }
 
-// leave gives back a place after a call that took some time.
+// leave releases a slot after a call of the given duration.
 func (hs *hosts) leave(name string, took time.Duration) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -115,11 +114,11 @@ func (hs *hosts) leaveLocked(name string, h *host) {
 		return
 	}
 	if h.calls--; h.calls == 0 {
-		delete(hs.m, name) // what was put off comes to an idle host
+		delete(hs.m, name) // postponed calls find an idle host
 	}
 }
 
-// len returns how many hosts have calls under way.
+// len returns the number of hosts with running calls.
 func (hs *hosts) len() int {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()

@@ -7,35 +7,33 @@ import (
 	"time"
 )
 
-// Options of a Handler. The zero value is good for calls to public addresses.
+// Options configure a Handler. The zero value is good for calls to public addresses.
 type Options struct {
-	// Secret signs each request; see Sign. Default: requests are not signed. If
-	// given, at least 16 bytes.
+	// Secret is the key with which each request is signed; see Sign. Default: requests are not
+	// signed. If set, at least 16 bytes.
 	Secret []byte
-	// Timeout bounds a call that has none of its own, from connecting to the end of
-	// the reply. Default 10 s, 1 ms to MaxTimeout. It does not depend on the worker's
-	// lease, which is extended meanwhile.
+	// Timeout bounds calls without a timeout, from connecting to the end of the reply. Default 10
+	// s, 1 ms to MaxTimeout. It does not depend on the worker's lease, which is extended during
+	// the call.
 	Timeout time.Duration
-	// Allow are addresses that may be called although they are not public, such as
-	// 10.1.0.0/16. Default: none.
+	// Allow lists addresses that may be called although they are not public, such as 10.1.0.0/16.
+	// Default: none.
 	Allow []netip.Prefix
-	// PerHost bounds the calls to one host and port that are under way. Default 8,
-	// 1 to 10,000.
+	// PerHost bounds the concurrent calls to one host and port. Default 8, 1 to 10,000.
 	PerHost int
-	// HostWait is how long a call beyond PerHost waits for a place before it is put
-	// off. Default 50 ms, up to 10 s; negative: it does not wait.
+	// HostWait is how long a call beyond PerHost waits for a slot before it is postponed. Default
+	// 50 ms, up to 10 s; negative: it does not wait.
 	HostWait time.Duration
-	// MaxSnooze bounds for how long a call is put off when its host has too many.
+	// MaxSnooze is the longest time for which a call is postponed when its host has too many.
 	// Default 10 s, 100 ms to 1 h.
 	MaxSnooze time.Duration
-	// MaxRetryAfter bounds what a reply's Retry-After asks for. Default 1 h, 1 s to
-	// 30 days.
+	// MaxRetryAfter bounds the wait that a reply's Retry-After requests. Default 1 h, 1 s to 30
+	// days.
 	MaxRetryAfter time.Duration
-	// MaxReply is how many bytes of a reply's body are read, at most. Default 4 KiB,
-	// 1 B to 1 MiB. Of its headers 64 KiB are read at most.
+	// MaxReply is the maximum number of bytes that are read of a reply's body. Default 4 KiB, 1 B
+	// to 1 MiB. At most 64 KiB of its headers are read.
 	MaxReply int
-	// UserAgent is sent with calls that have none of their own. Default
-	// "limbo-webhook/1".
+	// UserAgent is sent with calls that do not set the header. Default "limbo-webhook/1".
 	UserAgent string
 	// TLS is used for https. Default: the system's certificates, TLS 1.2 or newer.
 	TLS *tls.Config

@@ -15,7 +15,7 @@ import (
 const (
 	// HeaderID carries the timer's ID.
 	HeaderID = "Idempotency-Key"
-	// HeaderSignature carries what Sign returns.
+	// HeaderSignature carries the result of Sign.
 	HeaderSignature = "Limbo-Signature"
 )
 
@@ -23,9 +23,9 @@ const (
 // secret, or too long ago.
 var ErrSignature = errors.New("webhook: the signature does not fit")
 
-// Sign returns the value of the header Limbo-Signature: "t=" and the Unix time in
-// seconds, ",v1=" and in hex the HMAC-SHA256, by the secret, of that time in
-// decimal, a dot, the value of Idempotency-Key, a dot, and the body.
+// Sign returns the value of the header Limbo-Signature: "t=", the Unix time in seconds, ",v1=",
+// and in hex the HMAC-SHA256, with the secret as its key, of that time in decimal, a dot, the
+// value of Idempotency-Key, a dot, and the body.
 func Sign(secret []byte, at time.Time, id string, body []byte) string {
 	t := strconv.FormatInt(at.Unix(), 10)
 	return "t=" + t + ",v1=" + hex.EncodeToString(digest(secret, t, id, body))
@@ -38,10 +38,9 @@ func digest(secret []byte, t, id string, body []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// Verify is for receivers: it returns an error that is ErrSignature unless header
-// holds a signature of the body by the secret, made at most tolerance before or
-// after now. A request that is sent again by somebody else passes within tolerance:
-// the Idempotency-Key, which is signed too, tells that it was there before.
+// Verify is for receivers: it returns an ErrSignature unless header holds a signature of the body
+// by the secret, made at most tolerance before or after now. A request that an attacker replays
+// passes within tolerance: detect it by its Idempotency-Key, which is signed too.
 func Verify(secret []byte, header http.Header, body []byte, now time.Time, tolerance time.Duration) error {
 	t, sum, ok := strings.Cut(strings.TrimPrefix(header.Get(HeaderSignature), "t="), ",v1=")
 	seconds, err := strconv.ParseInt(t, 10, 64)

@@ -10,11 +10,10 @@ import (
 	"github.com/seed-782fa212/limbo/durable"
 )
 
-// snippet is how many bytes of a reply an error shows.
+// snippet is the number of bytes of a reply in an error.
 const snippet = 200
 
-// StatusError is the error of a call that was answered with another status than
-// 2xx.
+// StatusError is the error of a call whose reply has a status other than 2xx.
 type StatusError struct {
 	Call   string // method and host
 	Status int
@@ -29,7 +28,7 @@ func (e *StatusError) Error() string {
 	return s
 }
 
-// judge returns what a reply means for the timer.
+// judge returns the handler's result for a reply.
 func (h *Handler) judge(res *http.Response, reply []byte, call string) error {
 	status := res.StatusCode
 	if status >= 200 && status < 300 {
@@ -47,7 +46,7 @@ func (h *Handler) judge(res *http.Response, reply []byte, call string) error {
 	return err
 }
 
-// retried reports whether a status may be another one the next time.
+// retried reports whether a call with this status may succeed later.
 func retried(status int) bool {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
@@ -60,9 +59,9 @@ func start(reply []byte) string {
 	return strings.ToValidUTF8(strings.TrimSpace(string(reply[:min(len(reply), snippet)])), "")
 }
 
-// retryAfter returns for how long a reply asks to wait, at most limit; 0 if it does
-// not, or for a time that is past. A date counts from the reply's own date, if
-// it has one, so that the two clocks need not agree.
+// retryAfter returns the wait that a reply requests, at most limit; 0 if it requests none, or a
+// time in the past. A date is relative to the reply's own date, if it has one, so that the two
+// clocks need not agree.
 func retryAfter(header http.Header, now time.Time, limit time.Duration) time.Duration {
 	value := strings.TrimSpace(header.Get("Retry-After"))
 	if value == "" {

@@ -1,5 +1,5 @@
-// Package loopback gives out addresses for servers that are stopped and started again
-// at the same address.
+// Package loopback provides addresses for servers that are stopped and restarted at the same
+// address.
 package loopback
 
 import (
@@ -15,13 +15,13 @@ import (
 
 const (
 	firstPort = 10_000
-	ports     = 10_000 // below those that the kernel gives to any client
-	bus       = 10_000 // how far above its port a node of a Redis Cluster listens for others
+	ports     = 10_000 // below the kernel's range of ephemeral ports
+	bus       = 10_000 // offset of the port on which a node of a Redis Cluster listens for other nodes
 )
 
-// host is an address of the loopback interface that no other process uses, so that
-// nothing takes a port while its server is down. Where the interface has one address
-// only, it is that.
+// host is an address of the loopback interface that no other process uses, so that no other
+// process takes a port while its server is down. If the interface has only one address, host is
+// that one.
 var host = sync.OnceValue(func() string {
 	pid := os.Getpid()
 	host := fmt.Sprintf("127.%d.%d.%d", 64+pid>>16&63, pid>>8&255, pid&255)
@@ -37,8 +37,8 @@ var last atomic.Uint32
 
 func init() { last.Store(rand.Uint32N(ports)) }
 
-// Addr returns a host:port on which nothing listens; the port 10,000 above it is free,
-// too. No two calls of a process return the same.
+// Addr returns a host:port on which no server listens; the port 10,000 above it is free, too. No
+// two calls of a process return the same address.
 func Addr() (string, error) {
 	for range ports {
 		port := firstPort + int(last.Add(1)%ports)

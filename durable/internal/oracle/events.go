@@ -26,8 +26,8 @@ func (o *Store) publish(e store.Event) {
 	}
 }
 
-// announceEarlier publishes if the shard's first timer is due earlier than before,
-// and returns the horizon. The caller holds o.Mu.
+// announceEarlier publishes an event if the shard's first timer is due earlier than before, and
+// returns the horizon. The caller holds o.Mu.
 func (o *Store) announceEarlier(n int, before store.Horizon, now moment) store.Horizon {
 	h := o.Parts[n].horizon(now)
 	if h.NextDue != 0 && (before.NextDue == 0 || h.NextDue < before.NextDue) {
@@ -36,7 +36,7 @@ func (o *Store) announceEarlier(n int, before store.Horizon, now moment) store.H
 	return h
 }
 
-// Announce sends an event to all that subscribe.
+// Announce sends an event to all subscribers.
 func (o *Store) Announce(ctx context.Context, e store.Event) error {
 	_, _, err := o.begin(ctx, e.Shard)
 	if err != nil {
@@ -47,8 +47,7 @@ func (o *Store) Announce(ctx context.Context, e store.Event) error {
 	return nil
 }
 
-// Subscribe calls f with each event, in the order in which they came, until ctx
-// ends or o is closed.
+// Subscribe calls f with each event, in order of publication, until ctx ends or o is closed.
 func (o *Store) Subscribe(ctx context.Context, f func(store.Event)) error {
 	sub := &subscriber{wake: make(chan struct{}, 1), queue: []store.Event{{Kind: store.Gap}}}
 	if _, _, err := o.begin(ctx, 0); err != nil {

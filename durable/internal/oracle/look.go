@@ -64,7 +64,7 @@ func (s *Shard) horizon(now moment) store.Horizon {
 	return h
 }
 
-// Earlier returns the earlier of two; 0 is none.
+// Earlier returns the earlier of two times, where 0 means none.
 func Earlier(a, b store.Millis) store.Millis {
 	if a == 0 || b == 0 {
 		return max(a, b)
@@ -119,7 +119,7 @@ func (o *Store) Stats(ctx context.Context, n int) (store.Stats, error) {
 	return st, nil
 }
 
-// CountDue counts what waits by when it is due.
+// CountDue counts waiting timers by due time.
 func (o *Store) CountDue(ctx context.Context, n int, edges []store.Millis) (store.DueCounts, error) {
 	if err := store.CheckEdges(edges); err != nil {
 		return store.DueCounts{}, err
@@ -140,7 +140,7 @@ func (o *Store) CountDue(ctx context.Context, n int, edges []store.Millis) (stor
 	return store.DueCounts{Counts: counts}, nil
 }
 
-// Heartbeat marks a worker as live, and returns the names of those that are.
+// Heartbeat marks a worker as live, and returns the names of the live workers.
 func (o *Store) Heartbeat(ctx context.Context, h store.Heartbeat) ([]string, error) {
 	if err := h.Check(); err != nil {
 		return nil, err

@@ -1,5 +1,5 @@
-// Package oracle keeps timers in memory, and is right: package memstore offers it to
-// programs' own tests, and storetest compares engines with it.
+// Package oracle is the reference implementation of a store, in memory: package memstore offers it
+// to programs' own tests, and storetest compares engines with it.
 package oracle
 
 import (
@@ -15,16 +15,15 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// Store is a [store.Store] in memory. It is slow on purpose: one mutex, one map for each
-// shard, and all else is searched and sorted when it is asked for, so that one can see
-// that it is right. It is as durable as its process. All methods are safe for concurrent
-// use.
+// Store is a [store.Store] in memory. It is deliberately slow and obvious: one mutex, one map per
+// shard, and everything else searched and sorted on demand. It is as durable as its process. All
+// methods are safe for concurrent use.
 //
-// It returns an error where a caller breaks the contract of store.Store: too many items,
-// a key of another shard, or what a Check method refuses.
+// It returns an error if a caller breaks the contract of store.Store: too many items, a key of
+// another shard, or an argument that a Check method refuses.
 //
-// The fields that are exported are for storetest, which breaks the store through them to
-// see that its tests notice.
+// The exported fields are for storetest, which breaks the store through them to see that its tests
+// notice.
 type Store struct {
 	Limits store.Limits
 	Now    func() time.Time
@@ -38,10 +37,10 @@ type Store struct {
 	done   chan struct{}        // closed by Close
 }
 
-// Shard holds each timer under its key, so none can be in two homes.
+// Shard holds each timer under its key, so no timer can be in two states.
 type Shard struct {
 	Timers    map[string]*Timer
-	Fence     uint64 // the last one given out
+	Fence     uint64 // the last issued one
 	Dropped   uint64
 	Scheduled uint64
 }
@@ -77,17 +76,17 @@ func New(shards int, limits store.Limits, now func() time.Time) (*Store, error) 
 	return o, nil
 }
 
-// Shards returns how many shards there are.
+// Shards returns the number of shards.
 func (o *Store) Shards() int { return len(o.Parts) }
 
-// moment is the present: exact, for deadlines, and in whole milliseconds rounded
-// down, for what is due.
+// moment is the present: exact, for deadlines, and in whole milliseconds rounded down, to compare
+// with due times.
 type moment struct {
 	exact time.Time
 	ms    store.Millis
 }
 
-// after is d after the present: at once if d is not above zero.
+// after returns the time d after the present: at once if d is zero or less.
 func (m moment) after(d time.Duration) store.Millis {
 	if d <= 0 {
 		return m.ms
@@ -95,8 +94,8 @@ func (m moment) after(d time.Duration) store.Millis {
 	return store.After(store.MillisAt(m.exact), d)
 }
 
-// begin locks o and returns the shard and the present, unless the call cannot be
-// made. The caller unlocks o if there was no error.
+// begin checks the call, locks o, and returns the shard and the present. Unless it returns an
+// error, the caller unlocks o.
 func (o *Store) begin(ctx context.Context, n int, keys ...string) (*Shard, moment, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, moment{}, err
@@ -179,7 +178,7 @@ func (o *Store) schedule(s *Shard, now moment, e store.Entry) store.Receipt {
 	}
 }
 
-// Pending counts what MaxPending bounds.
+// Pending counts the timers that MaxPending bounds.
 func (s *Shard) Pending() int {
 	n := 0
 	for _, t := range s.Timers {
@@ -296,7 +295,7 @@ func (o *Store) Purge(ctx context.Context, n int, keys []string) (int, error) {
 	return purged, nil
 }
 
-// sorted returns the timers of a state that keep admits, by at and then key.
+// sorted returns the timers of a state for which keep is true, by at and then key.
 func (s *Shard) sorted(state store.State, at func(*Timer) store.Millis, keep func(*Timer) bool) []*Timer {
 	var list []*Timer
 	for _, t := range s.Timers {
@@ -315,13 +314,13 @@ func byLeaseEnd(t *Timer) store.Millis { return t.LeaseEnd }
 func byDeath(t *Timer) store.Millis    { return t.Died }
 func all(*Timer) bool                  { return true }
 
-// Holding is what its holder shows.
+// Holding returns the Holder of t's lease.
 func (t *Timer) Holding() store.Holder {
 	return store.Holder{Key: t.Key, Fence: t.Fence, Token: t.Token}
 }
 
-// Clone returns a store with the same timers and another clock. It has no
-// subscribers and no heartbeats of workers.
+// Clone returns a store with the same timers and another clock. It has no subscribers and no
+// workers.
 func (o *Store) Clone(now func() time.Time) *Store {
 	o.Mu.Lock()
 	defer o.Mu.Unlock()
@@ -342,8 +341,8 @@ func (o *Store) Clone(now func() time.Time) *Store {
 	return c
 }
 
-// Restart does what opening an engine in one process does again: all leases have run out, and
-// what was scheduled is counted from 0.
+// Restart does what reopening an engine in one process does: all leases expire, and Scheduled
+// counts from 0.
 func (o *Store) Restart() {
 	o.Mu.Lock()
 	defer o.Mu.Unlock()

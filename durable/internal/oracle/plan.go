@@ -85,7 +85,7 @@ func (o *Store) swap(s *Shard, now moment, p store.PlanSwap) store.SwapResult {
 	return store.Swapped
 }
 
-// wakes counts the ends that a plan's Wake is about.
+// wakes counts the ends that a plan's Wake selects.
 func wakes(t *Timer) uint64 {
 	if t.Wake == store.WakeOnDead {
 		return t.History.Dead
@@ -95,7 +95,7 @@ func wakes(t *Timer) uint64 {
 
 func (t *Timer) wake(now moment) { t.Due, t.Wake = now.ms, store.WakeNever }
 
-// note adds an end to the history of an occurrence's plan.
+// note adds an ended occurrence to the history of its plan.
 func (s *Shard) note(t *Timer, outcome store.Outcome, now moment) {
 	plan := s.Timers[store.PlanOf(t.Key)]
 	if plan == nil {
@@ -136,7 +136,7 @@ func (o *Store) Plans(ctx context.Context, n int, after string, limit int) ([]st
 	return records[:min(limit, len(records))], nil
 }
 
-// record copies what Get and Plans return.
+// record returns a copy of t for Get and Plans.
 func (t *Timer) record() store.Record {
 	r := t.Record
 	r.Body = bytes.Clone(r.Body)

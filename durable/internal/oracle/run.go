@@ -10,7 +10,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// Claim leases what is due.
+// Claim leases due timers.
 func (o *Store) Claim(ctx context.Context, n int, c store.Claim) (store.Claimed, store.Horizon, error) {
 	if err := c.Check(); err != nil {
 		return store.Claimed{}, store.Horizon{}, err
@@ -37,7 +37,6 @@ func (o *Store) Claim(ctx context.Context, n int, c store.Claim) (store.Claimed,
 	return answer, o.announceEarlier(n, before, now), nil
 }
 
-// lease leases t.
 func (s *Shard) lease(t *Timer, now moment, token store.Token, length time.Duration) store.Lease {
 	s.Fence = max(s.Fence+1, uint64(now.exact.UnixMicro()))
 	t.State, t.Fence, t.Token, t.LeaseEnd = store.Leased, s.Fence, token, now.after(length)
@@ -45,13 +44,13 @@ func (s *Shard) lease(t *Timer, now moment, token store.Token, length time.Durat
 	return t.lease()
 }
 
-// ranOut returns the leases that have run out.
+// ranOut returns the expired leases.
 func (s *Shard) ranOut(now moment) []*Timer {
 	return s.sorted(store.Leased, byLeaseEnd, func(t *Timer) bool { return t.LeaseEnd <= now.ms })
 }
 
-// endLost ends the runs whose leases have run out and that are not leased again,
-// and returns how many became dead letters.
+// endLost ends the runs whose leases expired and that are not leased again, and returns how many
+// became dead letters.
 func (s *Shard) endLost(now moment, maxAttempts int) (buried int) {
 	for _, t := range s.ranOut(now) {
 		switch {
@@ -70,7 +69,7 @@ func (s *Shard) endLost(now moment, maxAttempts int) (buried int) {
 	return buried
 }
 
-// leave takes t out of its home. If it has a successor, that waits.
+// leave removes t from its state. If it has a successor, that waits.
 func (s *Shard) leave(t *Timer) {
 	delete(s.Timers, t.Key)
 	if t.Successor != nil {
@@ -102,8 +101,8 @@ func (o *Store) dropDead(s *Shard, now moment) {
 	}
 }
 
-// choosePlans returns the plans that a claim leases: those whose leases have run out, and
-// then those that are due.
+// choosePlans returns the plans that a claim leases: those with expired leases, and then those
+// that are due.
 func (s *Shard) choosePlans(now moment, c store.Claim) []*Timer {
 	isPlan := func(t *Timer) bool { return store.IsPlan(t.Key) }
 	due := s.sorted(store.Waiting, byDue, func(t *Timer) bool { return isPlan(t) && t.Due <= now.ms })
@@ -117,8 +116,8 @@ func (s *Shard) choosePlans(now moment, c store.Claim) []*Timer {
 	return all
 }
 
-// choose returns the timers that a claim leases: by turns from the lanes, and from the leases
-// that have run out.
+// choose returns the timers that a claim leases: in turn from the lanes, and from the expired
+// leases.
 func (s *Shard) choose(now moment, c store.Claim) []*Timer {
 	ranOut := slices.DeleteFunc(s.ranOut(now), func(t *Timer) bool { return store.IsPlan(t.Key) })
 	queues := make([][]*Timer, 0, store.Lanes+1)
@@ -170,7 +169,7 @@ func (t *Timer) lease() store.Lease {
 	}
 }
 
-// heldBy returns the leased timer that h names, or nil.
+// heldBy returns the leased timer that h holds, or nil.
 func (s *Shard) heldBy(h store.Holder) *Timer {
 	t := s.Timers[h.Key]
 	if t == nil || t.State != store.Leased || t.Fence != h.Fence || t.Token != h.Token {

@@ -23,7 +23,7 @@ type entry struct {
 	status      []byte
 }
 
-// Heartbeat takes a heartbeat that arrives at now, and returns the names of the live workers, in
+// Heartbeat records a heartbeat that arrives at now, and returns the names of the live workers, in
 // order.
 func (r *Roster) Heartbeat(now time.Time, h store.Heartbeat) []string {
 	r.mu.Lock()
@@ -46,7 +46,7 @@ func (r *Roster) Heartbeat(now time.Time, h store.Heartbeat) []string {
 	return names
 }
 
-// Workers returns the workers that are live at now, and those that died lately, by name.
+// Workers returns the workers that are live at now, and those that died recently, by name.
 func (r *Roster) Workers(now time.Time) []store.Worker {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -61,7 +61,8 @@ func (r *Roster) Workers(now time.Time) []store.Worker {
 	return list
 }
 
-// forgetLocked removes the workers that died too long ago, and the oldest of too many.
+// forgetLocked removes workers that died before the retention time, and the oldest beyond the
+// maximum.
 func (r *Roster) forgetLocked(now time.Time) {
 	var dead []string
 	for name, e := range r.workers {

@@ -1,15 +1,14 @@
-// Package sequential is the timer of one key, as calls that follow one another see it. Tests
-// follow what engines answered with it. It knows no time: leases do not run out.
+// Package sequential models the timer of one key under sequential calls. Tests check the answers
+// of engines with it. It has no notion of time: leases do not expire.
 package sequential
 
 import "github.com/seed-782fa212/limbo/durable/store"
 
-// Timer is the state of a key. The methods return the answer to a call and the state
-// after it.
+// Timer is the state of a key. The methods return the answer to a call and the state after it.
 type Timer struct {
 	State     store.State // 0: the key is absent
 	ID        store.ID
-	Due       store.Millis // 0: at a time that the calls do not tell, and that has passed
+	Due       store.Millis // 0: a time in the past that the calls do not show
 	Attempts  int
 	Cancelled bool
 
@@ -42,7 +41,7 @@ func (t Timer) Cancel() (store.CancelResult, Timer) {
 	return store.NotFound, t
 }
 
-// Reschedule gives the timer another due time, if it waits.
+// Reschedule gives the timer another due time, if it is waiting.
 func (t Timer) Reschedule(at store.Millis) Timer {
 	if t.State == store.Waiting {
 		t.Due = at
@@ -50,14 +49,14 @@ func (t Timer) Reschedule(at store.Millis) Timer {
 	return t
 }
 
-// Claim leases the timer, which waits.
+// Claim leases the timer, which must be waiting.
 func (t Timer) Claim() Timer {
 	t.State = store.Leased
 	t.Attempts++
 	return t
 }
 
-// End ends the run of the timer, which is leased, for its holder.
+// End ends the run of the timer, which must be leased, for its holder.
 func (t Timer) End(kind store.EndKind) (store.EndResult, Timer) {
 	switch {
 	case t.Cancelled:
@@ -83,7 +82,7 @@ func (t Timer) End(kind store.EndKind) (store.EndResult, Timer) {
 	return store.Ended, t
 }
 
-// successor is the timer that waits once this one is gone.
+// successor returns the timer that waits once this one is removed.
 func (t Timer) successor() Timer {
 	if t.Successor == (store.ID{}) {
 		return Timer{}

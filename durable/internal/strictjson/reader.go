@@ -1,7 +1,6 @@
-// Package strictjson reads JSON from front to back and stops at the first thing that does
-// not belong there. encoding/json decodes on after such a thing, allocates many times the size
-// of what it decodes, alters text that is not UTF-8, and takes names in any case and more than
-// once.
+// Package strictjson reads JSON from front to back and stops at the first error. encoding/json
+// continues after errors, allocates many times the size of its input, alters text that is not
+// UTF-8, and accepts names in any case and repeatedly.
 package strictjson
 
 import (
@@ -20,17 +19,16 @@ import (
 
 // Reader reads one JSON value.
 type Reader struct {
-	b     []byte // what is left
+	b     []byte // the rest of the input
 	size  int    // of the whole
-	whole string // what the value as a whole is called
-	place string // of the object that is read, before its fields' names
+	whole string // the name of the whole value in errors
+	place string // path of the current object, which precedes its fields' names
 }
 
-// New returns a reader of b. In errors the value as a whole is called whole, such as "the
-// request".
+// New returns a reader of b. Errors call the whole value whole, such as "the request".
 func New(b []byte, whole string) *Reader { return &Reader{b: b, size: len(b), whole: whole} }
 
-// FieldError is the error of a field, or of a value as a whole, that is not what it must be.
+// FieldError is the error of a field, or of the whole value, that is out of range.
 type FieldError struct {
 	Field, Value, Range string
 }
@@ -51,7 +49,7 @@ func invalid(field, value, must string) error {
 	return &FieldError{Field: field, Value: value, Range: must}
 }
 
-// Quote shows a text in an error, shortened.
+// Quote quotes a text for an error, shortened.
 func Quote(s string) string {
 	if len(s) > 100 {
 		s = s[:100] + "…"
@@ -59,16 +57,16 @@ func Quote(s string) string {
 	return strconv.Quote(s)
 }
 
-// Shown is a field's name in an error, shortened.
+// Shown returns a field's name for an error, shortened.
 func Shown(name string) string { return strings.Trim(Quote(name), `"`) }
 
-// at returns a field's name with its place.
+// at returns a field's name with its path.
 func (r *Reader) at(field string) string { return cmp.Or(r.place+field, r.whole) }
 
-// objectName returns the name of the object that is read.
+// objectName returns the name of the current object.
 func (r *Reader) objectName() string { return cmp.Or(strings.TrimSuffix(r.place, "."), r.whole) }
 
-// End returns an error unless all was read.
+// End returns an error unless all input was read.
 func (r *Reader) End() error {
 	if r.space(); len(r.b) > 0 {
 		return r.broken("there is more after the JSON object")
@@ -76,14 +74,14 @@ func (r *Reader) End() error {
 	return nil
 }
 
-// broken is the error of bytes that are not JSON.
+// broken returns the error for bytes that are not JSON.
 func (r *Reader) broken(why string) error {
 	return &SyntaxError{Offset: r.size - len(r.b), Why: why}
 }
 
 func (r *Reader) space() { r.b = bytes.TrimLeft(r.b, " \t\r\n") }
 
-// is reads a character, after spaces, if it comes next.
+// is reads c, after spaces, if it comes next.
 func (r *Reader) is(c byte) bool {
 	r.space()
 	if len(r.b) == 0 || r.b[0] != c {
@@ -106,7 +104,7 @@ func (r *Reader) word(w string) bool {
 	return true
 }
 
-// other is the error of a field whose value is of another kind.
+// other returns the error for a field whose value has another type.
 func (r *Reader) other(field, want string) error {
 	r.space()
 	if len(r.b) == 0 {
@@ -130,8 +128,8 @@ func (r *Reader) other(field, want string) error {
 	return invalid(r.at(field), "a JSON "+got, "a JSON "+want)
 }
 
-// Object reads an object, or null, and calls f with each name. f reads the value. The
-// value as a whole is the field "".
+// Object reads an object, or null, and calls f with each name. f reads the value. The whole value
+// is the field "".
 func (r *Reader) Object(field string, f func(name string) error) error {
 	outer, inner := r.place, r.place
 	if field != "" {
@@ -187,7 +185,7 @@ func (r *Reader) Array(field string, f func(i int) error) error {
 	return r.items(field, "array", "[]", f)
 }
 
-// items reads null, or what stands in brackets: f reads each item.
+// items reads null, or a sequence in brackets: f reads each item.
 func (r *Reader) items(field, kind, brackets string, f func(i int) error) error {
 	if r.Null() {
 		return nil
@@ -211,8 +209,8 @@ func (r *Reader) items(field, kind, brackets string, f func(i int) error) error 
 	}
 }
 
-// Text reads a string, or null, into v. wayOut says how a client can send other bytes
-// than UTF-8, if it can.
+// Text reads a string, or null, into v. wayOut tells clients how to send bytes that are not UTF-8,
+// if that is possible.
 func (r *Reader) Text(field string, v *string, wayOut string) (err error) {
 	if r.Null() {
 		return nil
@@ -228,7 +226,7 @@ func (r *Reader) Text(field string, v *string, wayOut string) (err error) {
 
 var errUTF8 = errors.New("not valid UTF-8")
 
-// quoted reads a string, which comes next.
+// quoted reads the string that comes next.
 func (r *Reader) quoted() (string, error) {
 	end := 1
 	for ; end < len(r.b) && r.b[end] != '"'; end++ {
@@ -256,8 +254,7 @@ func (r *Reader) quoted() (string, error) {
 	return s, nil
 }
 
-// hasHalf reports whether an escape in s stands for half a character, without the
-// other half.
+// hasHalf reports whether s has an escaped surrogate without its other half.
 func hasHalf(s []byte) bool {
 	for {
 		i := bytes.IndexByte(s, '\\')
@@ -276,7 +273,7 @@ func hasHalf(s []byte) bool {
 	}
 }
 
-// escaped returns the code of an escape with which s begins, and its length; 0 unless
+// escaped returns the code of the escape at the start of s, and its length; the code is 0 unless
 // it is \u and four hexadecimal digits.
 func escaped(s []byte) (code rune, n int) {
 	if len(s) < 6 || s[0] != '\\' || s[1] != 'u' {
@@ -335,7 +332,7 @@ func (r *Reader) Int(field string, v *int64) error {
 	return nil
 }
 
-// Unknown is the error of a name that an object cannot have.
+// Unknown returns the error for a name that an object cannot have.
 func (r *Reader) Unknown(name string) error {
 	return invalid(r.at(Shown(name)), "a field", "absent: there is no such field")
 }
