@@ -1,15 +1,14 @@
 #!/usr/bin/env bash
-# Checks the models timer.pml and plan.pml: as they are, all of their states; broken in one
-# place, until the named assertion fails. Prints a line for each, and fails if one of them
-# is not so.
+# Checks the models timer.pml and plan.pml: all states of the unchanged models; and for each
+# break, until the named assertion fails. Prints a line for each check, and fails if one fails.
 #
 #	bash durable/spec/check.sh                  # everything
 #	bash durable/spec/check.sh TOKEN_IGNORED    # this break only, with the steps to it
 #	bash durable/spec/check.sh failover         # this space only
 #
-# It needs spin and a C compiler (Debian: spin, gcc), and up to 300 MiB of memory for each
-# processor: it runs one check on each. With LIMBO_LONG=1 it searches five larger spaces as
-# well, one of which needs 1 GiB.
+# It needs spin and a C compiler (Debian: spin, gcc). It runs one check on each processor, and
+# each needs up to 300 MiB of memory. With LIMBO_LONG=1 it also searches five larger spaces, one
+# of which needs 1 GiB.
 set -euo pipefail
 cd "$(dirname "$0")"
 only=${1-}
@@ -49,7 +48,7 @@ holds() {
 	complete "$name" holds
 }
 
-# complete NAME WORD: a search has visited all states, and found no error.
+# complete NAME WORD: the search visited all states and found no error.
 complete() {
 	local name=$1
 	if ! grep -q 'errors: 0' "$name.out" || grep -qE 'Search not completed|search depth too small' "$name.out"; then
@@ -59,8 +58,7 @@ complete() {
 		"$(awk '/states, stored/ { print $1 }' "$name.out")" "$(awk '/elapsed time/ { print $4 }' "$name.out")"
 }
 
-# proceeds NAME MODEL "FLAGS OF THE MODEL" [-O2]: no run in which each process that can go on does so stays
-# for ever in states that are stuck.
+# proceeds NAME MODEL "FLAGS OF THE MODEL" [-O2]: no weakly fair run stays in stuck states forever.
 proceeds() {
 	build "$1" "$2" "$3 -DPROGRESS" "${4--O1}" -DNFAIR=3
 	"$1/pan" -a -f -m1000000 -w23 >"$1.out" 2>&1 || true
@@ -78,7 +76,7 @@ stops() {
 }
 
 # fails BREAK MODEL ASSERTION ["FLAGS OF THE MODEL"]: the broken model fails on this assertion. The
-# search is by breadth, so that the steps to it are as few as can be.
+# search is breadth-first, which finds the fewest steps.
 fails() {
 	local name=$1 model=$2 law=$3 flags="-D$1 ${4-}"
 	build "$name" "$model" "$flags" -O0 -DSAFETY -DNOFAIR -DBFS
@@ -88,7 +86,7 @@ fails() {
 	trail "$name" "$model" "$flags"
 }
 
-# trail NAME MODEL "FLAGS OF THE MODEL": the steps to an error, if only that is asked for.
+# trail NAME MODEL "FLAGS OF THE MODEL": prints the steps to an error, if this is the only check.
 trail() {
 	if [ -n "$only" ]; then
 		# shellcheck disable=SC2086
@@ -96,7 +94,7 @@ trail() {
 	fi
 }
 
-# met NUMBER SITUATION: some state space that was searched has it.
+# met NUMBER SITUATION: at least one searched state space has this situation.
 met() {
 	if ! grep -qx "met $1" ./*.out; then
 		echo "FAIL: in no state: $2" >&2
@@ -104,7 +102,7 @@ met() {
 	fi
 }
 
-# checks prints the checks, the longest first.
+# checks: prints the checks, the longest first.
 checks() {
 	if [ -n "${LIMBO_LONG-}" ]; then
 		cat <<-'END'
@@ -159,7 +157,7 @@ if [ -n "$only" ]; then
 fi
 export only models cc
 export -f build complete failed fails holds proceeds stops trail
-# xargs fails if a check fails, after all have ended.
+# xargs fails if a check fails, after all checks have ended.
 xargs -L 1 -P "$(getconf _NPROCESSORS_ONLN)" bash -euo pipefail -c '"$@"' check <<<"$chosen"
 if [ -z "$only" ]; then
 	met 2 "a Claim sent again gets the same lease"

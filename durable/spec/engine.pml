@@ -1,32 +1,31 @@
 /*
- * The engine: what it keeps of one key, and what a call of store.Store does to it.
- * timer.pml has the processes that call. Most assertions stand here; those on D5 that
- * ask who calls stand there.
+ * The engine: its state for one key, and the effects of calls of store.Store. timer.pml has the
+ * processes that call. Most assertions are here; those that depend on the caller are there.
  */
 
-/* What the history of calls says of a timer. The engine does not read it. */
-#define NEW       0 /* not scheduled, or that was lost in a fail-over */
-#define LIVE      1 /* to be in one home */
+/* The state of a timer by the history of calls. The engine does not read it. */
+#define NEW       0 /* not scheduled, or lost in a fail-over */
+#define LIVE      1 /* must be in one state */
 #define MARKED    2 /* leased, and Cancel answered Running */
 #define CANCELLED 3 /* Cancel answered Cancelled, or Running to its predecessor */
-#define OVER      4 /* done, replaced, or gone after MARKED */
+#define OVER      4 /* done, replaced, or removed after MARKED */
 
-/* What an engine keeps of the shard: this is what a fail-over takes back. */
+/* The engine's state of the shard, which a fail-over rolls back. */
 typedef Shard {
-	bit waiting, leased, dead; /* the homes */
-	byte body;                 /* the ID in that home; 0: none */
+	bit waiting, leased, dead; /* the states */
+	byte body;                 /* the ID in that state; 0: none */
 	byte succ;                 /* leased: the ID of its successor; 0: none */
 	byte attempts;             /* at most ATTEMPTS are counted */
 	byte fence, token;         /* leased: of the lease */
 	bit cancelled;             /* leased */
-	bit out;                   /* leased: the lease has run out */
-	byte last;                 /* the last fence given out */
-	byte log;                  /* the highest number of a change of the client that was carried out */
-	byte open;                 /* a bit for each lower number that was under way with it, and was
+	bit out;                   /* leased: the lease has expired */
+	byte last;                 /* the last issued fence */
+	byte log;                  /* the highest number of the client's changes that were carried out */
+	byte open;                 /* a bit for each lower number that was in flight with it, and was
 	                            * not carried out yet */
 #ifdef KINDS
 	byte kept[3];              /* by kind: the number of the last change */
-	byte floor;                /* the highest of the smallest numbers under way */
+	byte floor;                /* the highest of the smallest numbers in flight */
 #endif
 
 	byte highest;              /* of the history: the fence of the last lease */
@@ -37,52 +36,52 @@ typedef Shard {
 
 Shard s;
 
-/* End.Kind. In a model without time Snooze does what GiveBack does. */
+/* End.Kind. In a model without time Snooze equals GiveBack. */
 #define DONE     0
 #define RETRY    1
 #define GIVEBACK 2
 #define BURY     3
 
-byte leases;   /* leases given out: the next number is a token that nobody has */
+byte leases;   /* granted leases: the next number is an unused token */
 
-/* Where a worker is with the one timer that it has room for. */
+/* The state of a worker, which has one slot. */
 #define IDLE    0
-#define CLAIMS  1 /* Claim was sent, and carried out; the reply is not there yet */
-#define HOLDS   2 /* it has the lease; the handler was not called yet */
+#define CLAIMS  1 /* Claim was sent and carried out; the reply has not arrived */
+#define HOLDS   2 /* it has the lease; the handler was not called */
 #define RUNS    3 /* the handler runs */
-#define ENDS    4 /* End was sent, and carried out; the reply is not there yet */
+#define ENDS    4 /* End was sent and carried out; the reply has not arrived */
 
 typedef Slot {
 	byte at;           /* IDLE to ENDS */
 	byte id;           /* of the timer */
 	byte fence, token; /* of the lease */
-	bit valid;         /* by the worker's own clock the lease has not run out */
+	bit valid;         /* by the worker's own clock the lease has not expired */
 };
 
 Slot w[2];
 
-/* Always 0: they name the assertions in what pan prints. */
+/* Always 0: they name the assertions in the output of pan. */
 bit D1, D4, D5, D8, D9, LATE;
 
-/* Within one step; 0 between steps. */
+/* Temporary within one step; 0 between steps. */
 byte i, old, next, was, answer;
 
 #define NOTFOUND 0
 #define REMOVED  1 /* the answer Cancelled */
 #define RUNNING  2
 
-/* With -DWITNESS, pan says which situations it met: see check.sh. */
+/* With -DWITNESS, pan prints the situations that it met: see check.sh. */
 #ifdef WITNESS
 #define MET(n) c_code { static int met; if (!met++) printf("met %d\n", n); }
 #else
 #define MET(n) skip
 #endif
 
-/* What a claim finds to lease, and what it only clears away. */
+/* Whether a claim can lease the timer, or only ends its expired lease. */
 #define leasable (leases < LEASES && (s.waiting || (s.leased && s.out && !clearable)))
 #define clearable (s.leased && s.out && (s.cancelled || s.succ || s.attempts >= ATTEMPTS))
 
-/* A handler runs, under a lease that holds. */
+/* A handler runs under a valid lease. */
 #define running(n) (w[n].at == RUNS && w[n].valid)
 
 /* Holds after every step. */
@@ -98,7 +97,6 @@ inline verify() {
 	i = 0
 }
 
-/* No lease. */
 inline unlease() {
 	s.leased = 0;
 	s.succ = 0;
@@ -108,7 +106,7 @@ inline unlease() {
 	s.out = 0;
 }
 
-/* Nothing is in a home. */
+/* No timer in any state. */
 inline clear() {
 	s.waiting = 0;
 	s.leased = 0;
@@ -121,11 +119,11 @@ inline clear() {
 
 #define bitof(n) (1 << (n))
 
-/* The time of the call is over, by the engine's clock. No fail-over takes that back. */
+/* Calls whose deadline has passed, by the engine's clock. No fail-over rolls that back. */
 byte over;
 
-/* Whether the engine carries out the request of a change, of a kind, by its log. One that was
- * carried out is answered as it was, which is no step. */
+/* Whether the engine carries out the request of a change of a kind, by its log. A request that was
+ * carried out before gets the same answer again, which is not a step. */
 #if defined(SCHEDULE_TWICE)
 #define unheard(n, kind) (!(s.past & bitof(n)) || s.fate[n] != NEW)
 #elif defined(SCHEDULE_OVERTAKEN)
@@ -143,9 +141,9 @@ byte over;
 #define admitted(n, kind) (unheard(n, kind) && !(over & bitof(n)))
 #endif
 
-/* A change of the client is carried out. left has the lower numbers whose calls had not
- * returned when its own began, and perhaps some that had, of which past knows: all others must
- * not take effect from now on. */
+/* A change of the client is carried out. left has the lower numbers whose calls had not returned
+ * when its own began, and perhaps others that are already in past. All lower numbers that are not
+ * in left must not take effect from now on. */
 inline change(number, kind, left) {
 	assert(LATE || !(s.past & bitof(number)));
 	if
@@ -173,7 +171,7 @@ inline change(number, kind, left) {
 	fi
 }
 
-/* Store.Schedule of one Entry: that of a call. */
+/* Store.Schedule of one Entry, that of the given call. */
 inline schedule(call) {
 	assert(D8 || s.fate[call] == NEW);
 	if
@@ -229,7 +227,7 @@ inline cancel() {
 	verify()
 }
 
-/* Store.Claim: a lease is given out, to whoever drew the token. */
+/* Store.Claim: a lease is granted to the worker that drew the token. */
 inline lease(drawn) {
 	assert(D4 || s.fate[s.body] == LIVE);
 #if defined(CLAIM_FORGOTTEN)
@@ -264,7 +262,7 @@ inline lease(drawn) {
 #define gone(how) (s.cancelled || next || how == DONE)
 #endif
 
-/* A run ends: by Store.End, or when a claim clears away a lease that ran out. */
+/* A run ends: by Store.End, or when a claim ends an expired lease. */
 inline finish(how, dropped) {
 	old = s.body;
 	next = s.succ;

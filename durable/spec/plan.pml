@@ -3,13 +3,13 @@
  * two workers that advance it, a client that creates, pauses and resumes it, another that deletes
  * it, and occurrences that end. durable/store/plan.go has the contract.
  *
- * Each step is one call as the engine carries it out, with or without its reply; or something
- * that happens by itself. A worker may pause between any two steps, for longer than its lease,
- * or crash, or die. A request may be sent again if its reply was lost, and a copy of it may
- * arrive once more after its call has returned or its sender has crashed.
+ * Each step is one call as the engine carries it out, with or without its reply, or a spontaneous
+ * event. A worker may pause between any two steps, for longer than its lease, or crash, or die. A
+ * request may be repeated if its reply was lost, and a copy of it may arrive again after its call
+ * has returned or its sender has crashed.
  *
- * IDs are not in the model. Each swap gives the plan a new one, so a swap's Was is the plan's
- * ID if and only if no swap was made since its sender has read the plan: that is the bit fresh.
+ * IDs are not in the model. Each swap gives the plan a new ID, so a swap's Was is the plan's ID if
+ * and only if no swap was made since its sender read the plan: that is the bit fresh.
  *
  * The clock has the times 0 to TIMES, each of which is planned. The bounds FAULTS (crashes, lost
  * replies, retries) and CALLS (of the two clients) keep runs finite.
@@ -28,31 +28,31 @@
 byte now;          /* the clock */
 byte faults, calls;
 
-/* What the engine keeps of the plan. */
+/* The engine's state of the plan. */
 bit plan;          /* it exists */
 byte next;         /* of the body: the next planned time */
-byte buffered;     /* of the body: the time whose occurrence waits for the one before; 0: none */
-bit paused;        /* of the body: it is not due by itself */
+byte buffered;     /* of the body: the time whose occurrence waits for the previous one; 0: none */
+bit paused;        /* of the body: the next planned time does not make it due */
 bit wake;          /* PlanSwap.Wake is WakeOnEnd */
 bit awake;         /* it is due at once */
-bit leased, out;   /* it is leased; that lease has run out */
+bit leased, out;   /* it is leased; that lease has expired */
 byte holder;       /* the worker that has the lease */
 byte ends;         /* of the History */
 
 /* The occurrences, by planned time. */
-bit live[TIMES + 2]; /* it waits or runs: a swap that leases it is a swap and a claim, which engine.pml has */
+bit live[TIMES + 2]; /* it waits or runs; a swap that leases it equals a swap and a claim, which is in engine.pml */
 
-/* What happened: the engine does not read it. */
+/* The history, which the engine does not read. */
 byte made[TIMES + 2];    /* how many occurrences were created for a time */
 byte skipped[TIMES + 2]; /* how often it was counted as skipped */
-byte from;               /* the first planned time that the plan is to see to */
+byte from;               /* the first planned time that the plan is responsible for */
 byte want;               /* 0: unknown; 1: the last call has resumed the plan; 2: it has paused it */
 bit deleted;             /* the delete has returned, and no create has begun */
 bit dead;                /* worker 1 has died */
 
 #define IDLE   0
 #define READ   1 /* it has read the plan */
-#define LOOKED 2 /* and then the occurrence before */
+#define LOOKED 2 /* and then the previous occurrence */
 #define SENT   3 /* its swap was sent */
 
 #define NONE   0
@@ -65,9 +65,9 @@ bit dead;                /* worker 1 has died */
 #define OWNER  3
 typedef Party {
 	byte at;
-	bit fresh;                  /* the plan is what the party has read */
-	bit running;                /* the occurrence before had not ended */
-	byte kind;                  /* of the request that was sent; the rest is what is in it */
+	bit fresh;                  /* the plan has not changed since the party read it */
+	bit running;                /* the previous occurrence had not ended */
+	byte kind;                  /* of the sent request; the fields below are its contents */
 	byte next, buffered;
 	bit paused, wake, at_once;
 	byte seen;                  /* PlanSwap.Seen */
@@ -75,10 +75,10 @@ typedef Party {
 };
 Party p[4];
 
-/* Always 0: they name the assertions in what pan prints. */
+/* Always 0: they name the assertions in the output of pan. */
 bit S2, S4, S8;
 
-byte i;  /* within one step; 0 between steps */
+byte i;  /* temporary within one step; 0 between steps */
 bit ok;
 
 #ifdef WITNESS
@@ -89,7 +89,7 @@ bit ok;
 
 #define unended (live[1] || live[2] || live[3])
 
-/* Store.Claim with Plans: the plan is due, or its lease has run out. */
+/* Store.Claim with Plans: the plan is due, or its lease has expired. */
 #ifdef LEASE_KEPT
 #define ranout false
 #else
@@ -102,11 +102,12 @@ bit ok;
 inline verify() {
 	for (i : 1 .. TIMES) {
 		assert(S2 || made[i] + skipped[i] <= 1);
-		/* What the plan has passed is created, or skipped, or to be created later. */
+		/* A passed planned time is created, skipped, or buffered. */
 		assert(S2 || !plan || i < from || i >= next || made[i] + skipped[i] + (buffered == i) == 1)
 	}
 	assert(S8 || !plan || !want || paused == want - 1);
-	/* What is buffered starts: somebody will claim the plan, or the end of an occurrence wakes it. */
+	/* A buffered occurrence starts: a worker will claim the plan, or the end of an occurrence
+	 * wakes it. */
 	assert(S4 || !plan || leased || paused || !buffered || unended || isdue);
 	i = 0
 }
@@ -145,7 +146,7 @@ inline create(time) {
 	fi
 }
 
-/* The plan is not what anyone has read. */
+/* The plan differs from what any party has read. */
 inline changed() {
 	p[0].fresh = 0; p[1].fresh = 0; p[2].fresh = 0; p[3].fresh = 0;
 	leased = 0; out = 0; holder = 0;
@@ -163,8 +164,8 @@ inline changed() {
 #define removes(who) (p[who].fresh && plan)
 #endif
 
-/* A party that has not read the plan as it is will not change it, so nothing depends on what
- * else it has read or sent. That is not so in the models that are broken. */
+/* A party that has not read the current plan cannot change it, so its other variables do not
+ * matter. They do in the broken models. */
 #if defined(WAS_IGNORED) || defined(DELETE_BLIND) || defined(CREATE_OUTLIVES) || defined(ENTRIES_BEFORE) || defined(ENTRIES_AFTER)
 #define STALE_MATTERS
 #endif
@@ -185,7 +186,7 @@ inline stale(who) {
 #endif
 }
 
-/* Store.SwapPlans, of what a party has sent. */
+/* Store.SwapPlans of a party's request. */
 inline arrives(who) {
 	ok = (p[who].kind == SWAP && swaps(who)) || (p[who].kind == REMOVE && removes(who)) || (p[who].kind == CREATE && !plan);
 	if
@@ -235,8 +236,8 @@ inline arrives(who) {
 	stale(0); stale(1); stale(PAUSER); stale(OWNER)
 }
 
-/* A party has its answer. A copy of the request may still be under way, but not of one that
- * creates: no ID tells it from a new one. */
+/* A party has its answer. A copy of the request may still be in flight, except that of a create,
+ * which no ID distinguishes from a new one. */
 inline answered(who) {
 	p[who].at = IDLE;
 #ifdef STALE_MATTERS
@@ -247,11 +248,10 @@ inline answered(who) {
 	fi
 #endif
 #else
-	forget(who) /* no copy of what is not fresh can do anything */
+	forget(who) /* a copy that is not fresh has no effect */
 #endif
 }
 
-/* A party sends a swap. */
 inline send(who) {
 #ifdef SEEN_LATE
 	p[who].seen = ends;
@@ -262,10 +262,9 @@ inline send(who) {
 	stale(who)
 }
 
-/* A worker. */
 proctype Worker(byte me) {
 end:	do
-	/* Store.Claim. Its lease keeps the other one from the same work, and nothing else. */
+	/* Store.Claim. Its lease only avoids duplicate work of the other worker. */
 	:: d_step { p[me].at == IDLE && claimable && !(me == 1 && dead) ->
 		printf("worker %d: claims the plan\n", me);
 		if
@@ -275,12 +274,12 @@ end:	do
 		read(me);
 		leased = 1; out = 0; holder = me;
 		verify() }
-	/* Store.Get of the occurrence before. */
+	/* Store.Get of the previous occurrence. */
 	:: d_step { p[me].at == READ && !(me == 1 && dead) ->
 		p[me].running = unended;
 		p[me].at = LOOKED;
 		stale(me) }
-	/* The occurrence that is buffered is next. */
+	/* The buffered occurrence is next. */
 	:: d_step { p[me].at == LOOKED && p[me].buffered && !p[me].running && !(me == 1 && dead) ->
 		MET(25);
 		p[me].make = p[me].buffered;
@@ -303,7 +302,7 @@ end:	do
 		p[me].next++;
 		p[me].wake = (p[me].buffered != 0);
 		send(me) }
-	/* Nothing is to be done yet. */
+	/* There is nothing to do yet. */
 	:: d_step { p[me].at == LOOKED && !(p[me].buffered && !p[me].running) && p[me].next > now && !(me == 1 && dead) ->
 		p[me].wake = (p[me].buffered != 0);
 		send(me) }
@@ -320,7 +319,7 @@ end:	do
 #else
 #define sent (p[me].at == SENT && !(me == 1 && dead))
 #endif
-	/* Store.SwapPlans, with its reply, and without: then it will be sent again. */
+	/* Store.SwapPlans, with its reply; or without, so that it will be repeated. */
 	:: d_step { sent -> arrives(me); answered(me); ok = 0; verify() }
 	:: d_step { sent && faults < FAULTS && p[me].fresh -> faults++; arrives(me); ok = 0; verify() }
 	/* Store.End: the plan is retried, so that it is due a little later. */
@@ -333,7 +332,7 @@ end:	do
 		fi;
 		forget(me);
 		verify() }
-	/* The worker crashes, and another begins in its place. What it has sent may arrive. */
+	/* The worker crashes, and another replaces it. The sent request may arrive. */
 	:: d_step { p[me].at != IDLE && faults < FAULTS && !(me == 1 && dead) ->
 		faults++;
 		printf("worker %d: crashes\n", me);
@@ -354,8 +353,8 @@ end:	do
 	od
 }
 
-/* A client that creates the plan, and pauses and resumes it. An update of its definition does the same: it
- * leaves next and buffered as they were. */
+/* A client that creates the plan, and pauses and resumes it. An update of its definition does the
+ * same: it leaves next and buffered unchanged. */
 #define pauses(how) \
 	d_step { p[PAUSER].at == READ -> \
 		printf("client: sets paused to %d\n", how); \
@@ -364,7 +363,7 @@ end:	do
 		want = 0; \
 		send(PAUSER) }
 
-/* What is buffered may have seen its last end: a worker is to look. */
+/* The end for which the buffered occurrence waits may have happened: a worker must check. */
 inline resumes() {
 #ifdef UPDATE_SEES
 	p[PAUSER].wake = (p[PAUSER].buffered != 0)
@@ -407,7 +406,7 @@ end:	do
 		read(OWNER);
 		p[OWNER].kind = REMOVE;
 		p[OWNER].at = SENT }
-	/* A delete that is lost is prepared again, until the plan is gone. */
+	/* A lost delete is prepared again, until the plan is removed. */
 	:: d_step { p[OWNER].at == SENT ->
 		arrives(OWNER);
 		if
@@ -427,7 +426,7 @@ end:	do
 	od
 }
 
-/* What happens by itself. */
+/* Spontaneous events. */
 #define copy(who) \
 	d_step { p[who].at == IDLE && p[who].kind -> \
 		printf("engine: a copy of what %d has sent arrives\n", who); \
@@ -485,8 +484,8 @@ init {
 }
 
 #ifdef PROGRESS
-/* Worker 0 lives, so no planned time stays due, and nothing stays buffered, for ever: this is what
- * must not be. */
+/* Worker 0 lives, so no planned time stays due and no occurrence stays buffered forever. This
+ * claim accepts the runs that violate that. */
 #define stuck (plan && !paused && (next <= now || (buffered && !unended)))
 never {
 	do

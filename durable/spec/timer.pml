@@ -3,42 +3,41 @@
  * cancels, another that cancels, two workers, and an engine that may fail over and lose
  * writes.
  *
- * Each step is one call of store.Store as the engine carries it out, and the
- * comment above it names the method; or the reply to one; or something that happens
- * by itself. A request may be sent again, and arrive again after its call has returned,
- * however late; a reply may be late, or lost. A worker may pause between any two steps, for
- * longer than its lease, or crash.
+ * Each step is one call of store.Store as the engine carries it out (the comment above it names
+ * the method), or the reply to one, or a spontaneous event. A request may be repeated, and arrive
+ * again after its call has returned, however late; a reply may be late, or lost. A worker may
+ * pause between any two steps, for longer than its lease, or crash.
  *
  * Left out, because no assertion depends on it:
  *   time        a timer may be due, and a lease run out, at any moment
  *   Reschedule  it changes a due time, and nothing else
- *   IfAbsent, MaxPending, Purge, MaxDead   they refuse or remove, and move nothing
+ *   IfAbsent, MaxPending, Purge, MaxDead   they refuse or remove timers, and move none
  *   Get, List, Look, Stats, CountDue, Workers, Heartbeat, events   they change no timer
  *   more keys   each item of a call is atomic by itself, and a holder names its key
- *   a crash of the embedded engine: its workers crash, then the lease runs out; what
- *               was not answered is a reply that was lost
+ *   a crash of the embedded engine: its workers crash, then the lease expires; unanswered
+ *               calls are lost replies
  * Left out, though it matters, and tested elsewhere: a crash within a step.
  *
  * The bounds SCHEDULES and LEASES keep the model finite; nothing else is counted. With
  * 3 of each and a fail-over it has 2.2 million states, with 3 and 4 and no fail-over
  * 0.2 million: check.sh visits all of them.
  *
- * With -DREORDERED the client has calls of several kinds under way side by side, and their
- * requests are carried out in any order; without, it only schedules, one after the other.
+ * With -DREORDERED the client has concurrent calls of several kinds, and their requests are
+ * carried out in any order; without it, the client only schedules, one call after the other.
  */
 
 #ifndef SCHEDULES
-#define SCHEDULES 2 /* changes of the client, at most 4; one that schedules makes the timer with its number */
+#define SCHEDULES 2 /* changes of the client, at most 4; a Schedule makes the timer with its number */
 #endif
 #ifndef LEASES
-#define LEASES 3 /* leases that the engine gives out */
+#define LEASES 3 /* leases that the engine grants */
 #endif
 #ifndef FAILOVERS
 #define FAILOVERS 1 /* 0 or 1 */
 #endif
 #define ATTEMPTS 2 /* Claim.MaxAttempts */
 
-/* What the engine's log compares, in the models that are broken, and what they need. */
+/* What the engine's log compares in the broken models, and the macros that they need. */
 #if defined(LATE_BY_KIND) || defined(LATE_BY_FLOOR)
 #define KINDS
 #endif
@@ -48,14 +47,14 @@
 
 #include "engine.pml"
 
-Shard replica; /* as far as the replica got that a fail-over will promote */
+Shard replica; /* the state of the replica that a fail-over will promote */
 bit changed;   /* a Cancel changed something, and its reply was lost */
 #if FAILOVERS
 byte copied;   /* 0: the replica follows; 1: it has stopped; 2: it was promoted */
-byte before;   /* the last token that was drawn before it was */
+byte before;   /* the last token that was drawn before the promotion */
 #endif
 
-/* What an Extend or an End must show to be carried out. */
+/* The holder that an Extend or an End must present. */
 #if defined(TOKEN_IGNORED)
 #define holder(n) (s.leased && w[n].fence == s.fence)
 #elif defined(FENCE_IGNORED)
@@ -64,9 +63,8 @@ byte before;   /* the last token that was drawn before it was */
 #define holder(n) (s.leased && w[n].fence == s.fence && w[n].token == s.token)
 #endif
 
-/* A claim that was sent again is recognised by its token, unless that was lost with a
- * fail-over. A copy of one that was answered comes too late, and the copies of one that was
- * sent to the old engine do not reach the new one. */
+/* A repeated claim is recognised by its token, unless a fail-over lost that. A copy of an answered
+ * claim is rejected as late, and copies of a claim to the old engine do not reach the new one. */
 #if defined(CLAIM_FORGOTTEN) || defined(FENCE_IGNORED)
 #define forgotten(drawn) true
 #elif FAILOVERS
@@ -85,11 +83,11 @@ byte before;   /* the last token that was drawn before it was */
 /* The client's kinds of changes. */
 #define SCHEDULING 0
 #define CANCELLING 1
-#define ANOTHER    2 /* Reschedule, Requeue, Purge, or about another key */
+#define ANOTHER    2 /* Reschedule, Requeue, Purge, or a change of another key */
 #define kindof(n)  (((n) + 1) % 3) /* where the engine compares kinds; else any */
 
-/* The request of a change arrives; the calls of those in left were under way when its own
- * began. What was under way later was so then. */
+/* The request of a change arrives; the calls of the changes in left were in flight when its own
+ * began. A call that was in flight later was in flight then, too. */
 #define possible(n, left) ((n) > s.log || !(s.open & (bitof(n) - 2) & ~(left)))
 #define arrival(n, left) \
 	d_step { possible(n, left) && admitted(n, SCHEDULING) -> schedule(n); change(n, SCHEDULING, left) }
@@ -102,7 +100,7 @@ byte before;   /* the last token that was drawn before it was */
 		printf("engine: change %d is another\n", n); \
 		change(n, ANOTHER, left); verify() }
 
-/* NotFound is an answer only to what was sent once; else it comes with ErrUnsure. */
+/* NotFound without ErrUnsure answers only a request that was sent once. */
 #ifdef CANCEL_SURE
 #define sure true
 #else
@@ -120,7 +118,7 @@ byte before;   /* the last token that was drawn before it was */
 #define dropped_if_cancelled false
 #endif
 
-/* The worker forgets: it was answered, or has crashed. */
+/* The worker resets its slot: it was answered, or has crashed. */
 inline forget(who) {
 	w[who].at = IDLE;
 	w[who].id = 0;
@@ -129,13 +127,13 @@ inline forget(who) {
 	w[who].valid = 0;
 }
 
-/* The worker gets to know the lease that the engine has given out. */
+/* The worker learns the lease that the engine has granted. */
 inline learn(who) {
 	w[who].id = s.body;
 	w[who].fence = s.fence;
 }
 
-/* Store.End, with its reply, and without: then it will be sent again. */
+/* Store.End, with its reply; or without, so that it will be repeated. */
 #define ends(guard, how) \
 	d_step { (guard) && holder(_pid) -> \
 		ended(_pid, how); \
@@ -155,8 +153,8 @@ inline ended(who, how) {
 /* Workers, by their _pid 0 and 1. */
 active [2] proctype Worker() {
 end:	do
-	/* Store.Claim. The workers are alike, so that 0 may be the first. The own
-	 * clock counts from before the claim was sent. */
+	/* Store.Claim. By symmetry of the workers, worker 0 claims first. A worker's clock counts
+	 * from before the claim was sent. */
 	:: d_step { w[_pid].at == IDLE && leasable && (_pid == 0 || leases > 0) ->
 		w[_pid].at = CLAIMS;
 		w[_pid].token = leases + 1;
@@ -165,13 +163,13 @@ end:	do
 		learn(_pid);
 		printf("worker %d: claims %d, fence %d, token %d\n", _pid, w[_pid].id, w[_pid].fence, w[_pid].token) }
 
-	/* Its reply arrives, late perhaps. */
+	/* Its reply arrives, perhaps late. */
 	:: d_step { w[_pid].at == CLAIMS ->
 		printf("worker %d: has the reply to its claim\n", _pid);
 		w[_pid].at = HOLDS }
 
-	/* Or was lost: it is sent again, with the same token, and finds a lease that
-	 * has it, or nothing. The clock goes on. */
+	/* Or the reply was lost: the claim is repeated with the same token, and finds the lease with
+	 * that token, or nothing. The clock continues. */
 	:: d_step { w[_pid].at == CLAIMS && s.leased && s.token == w[_pid].token ->
 		MET(2);
 		printf("worker %d: claims again, and gets the same lease\n", _pid);
@@ -191,15 +189,14 @@ end:	do
 		printf("worker %d: claims again, and gets another lease of %d, fence %d\n", _pid, w[_pid].id, w[_pid].fence) }
 
 #if defined(CLAIM_FORGOTTEN) || defined(FENCE_IGNORED) || defined(CLAIM_OUTLIVES)
-	/* A copy of a claim arrives after that claim was answered. No worker learns of the
-	 * lease. */
+	/* A copy of a claim arrives after that claim was answered. No worker learns the lease. */
 	:: d_step { w[_pid].at > CLAIMS && copyable(w[_pid].token) && !(s.leased && s.token == w[_pid].token) && leasable ->
 		printf("engine: a copy of the claim with token %d leases %d\n", w[_pid].token, s.body);
 		lease(w[_pid].token) }
 #endif
 
-	/* The handler is called. A pause between the look at the clock and the call
-	 * is a pause at the handler's first instruction. */
+	/* The handler is called. A pause between reading the clock and the call counts as a pause
+	 * at the handler's first instruction. */
 	:: d_step { w[_pid].at == HOLDS && w[_pid].valid ->
 		printf("worker %d: runs %d\n", _pid, w[_pid].id);
 		w[_pid].at = RUNS;
@@ -209,8 +206,8 @@ end:	do
 		fi;
 		verify() }
 
-	/* Store.Extend, with its reply. A lease that ran out is extended if nobody has
-	 * it anew. */
+	/* Store.Extend, with its reply. An expired lease is extended unless the timer was leased
+	 * again. */
 	:: d_step { (w[_pid].at == HOLDS || w[_pid].at == RUNS) && holder(_pid) && !s.cancelled && !(w[_pid].valid && !s.out) ->
 		assert(D5 || (w[_pid].fence == s.fence && w[_pid].token == s.token));
 		printf("worker %d: extends\n", _pid);
@@ -231,10 +228,10 @@ end:	do
 		verify() }
 #endif
 
-	/* Store.End: Ended. What was not begun is given back. */
+	/* Store.End: Ended. A timer whose handler was not called is given back. */
 	:: ends(w[_pid].at == HOLDS, GIVEBACK)
-	/* How a handler returns. One that is sent again is of the same kind as the
-	 * first: only a fail-over can make it more than EndLost. */
+	/* How a handler returns. A repeated End has the same kind as the first, because its result
+	 * differs from EndLost only after a fail-over. */
 	:: ends(w[_pid].at == RUNS || w[_pid].at == ENDS, DONE)
 	:: ends(w[_pid].at == RUNS || w[_pid].at == ENDS, RETRY)
 	:: ends(w[_pid].at == RUNS || w[_pid].at == ENDS, GIVEBACK)
@@ -248,7 +245,7 @@ end:	do
 		printf("worker %d: End is lost\n", _pid);
 		forget(_pid) }
 
-	/* The worker crashes, and another begins in its place. */
+	/* The worker crashes, and another replaces it. */
 	:: d_step { w[_pid].at != IDLE ->
 		printf("worker %d: crashes\n", _pid);
 		forget(_pid) }
@@ -286,7 +283,7 @@ end:	do
 	od
 }
 
-/* Another client: the time of a call may be over before its Cancel begins. */
+/* Another client: the deadline of the first client's call may pass before its Cancel begins. */
 active proctype Canceller() {
 end:	do
 #ifdef REORDERED
@@ -298,7 +295,7 @@ end:	do
 	:: d_step { !(over & 8) -> over = over | 8; s.past = s.past | 8; cancel(); answer = 0 }
 #endif
 #endif
-	/* Store.Cancel, with its reply. One that is sent again may not say NotFound. */
+	/* Store.Cancel, with its reply. A repeated one must not answer NotFound. */
 	:: d_step { true ->
 		cancel();
 		if
@@ -308,7 +305,7 @@ end:	do
 		assert(D4 || answer != NOTFOUND || !sure || !changed);
 		changed = 0;
 		answer = 0 }
-	/* Without: it will be sent again. */
+	/* Without its reply: it will be repeated. */
 	:: d_step { s.waiting || s.leased ->
 		cancel();
 		changed = 1;
@@ -318,10 +315,10 @@ end:	do
 	od
 }
 
-/* What happens by itself, and what anybody may do. */
+/* Spontaneous events, and calls of any client. */
 active proctype World() {
 end:	do
-	/* The lease runs out, by the holder's clock not later than by the engine's. */
+	/* The lease expires, by the holder's clock no later than by the engine's. */
 	:: d_step { s.leased && !s.out ->
 		printf("engine: the lease with fence %d runs out\n", s.fence);
 		s.out = 1;
@@ -333,8 +330,8 @@ end:	do
 		}
 		i = 0 }
 
-	/* Store.Claim clears away what it does not lease: DONE, for what was cancelled
-	 * or has a successor, BURY for what has no attempts left. */
+	/* Store.Claim ends expired leases that it does not renew: DONE for a timer that was cancelled
+	 * or has a successor, BURY for one without attempts left. */
 	:: d_step { clearable && (s.cancelled || s.succ) ->
 		if
 		:: s.cancelled && s.succ -> MET(10)
@@ -365,7 +362,7 @@ end:	do
 	for (i : 1 .. SCHEDULES) { to.fate[i] = from.fate[i] } \
 	i = 0
 
-/* A fail-over, to a replica that has not got the latest writes. */
+/* A fail-over to a replica that lacks the latest writes. */
 active proctype Failover() {
 end:	do
 	:: d_step { copied == 0 ->
@@ -384,7 +381,7 @@ end:	do
 		replica.highest = 0;
 		replica.open = 0; replica.past = 0;
 		for (i : 1 .. SCHEDULES) { replica.fate[i] = 0 }
-		/* A lease that it does not know, or not as long, holds no more. */
+		/* A lease that the replica lacks or has with an earlier end does not hold any more. */
 		for (i : 0 .. 1) {
 			if
 			:: s.leased && !s.out && w[i].fence == s.fence && w[i].token == s.token -> skip
