@@ -16,7 +16,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// Case 7: handlers that hang take their slots and no more.
+// Case 7: handlers that hang occupy only their slots.
 func TestHangingHandlersDelayNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, store.Limits{}, 0)
@@ -50,8 +50,8 @@ func TestHangingHandlersDelayNobody(t *testing.T) {
 	})
 }
 
-// D11: when slots are short, no lane has them all while another waits: neither
-// between topics, nor between them and the leases of a dead worker.
+// D11: when slots are short, no lane takes them all while another waits: neither between topics,
+// nor between topics and the leases of a dead worker.
 func TestSlotsAreFairBetweenTopics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -79,9 +79,8 @@ func TestSlotsAreFairBetweenTopics(t *testing.T) {
 	})
 }
 
-// Slow handlers of one topic hold all slots, and keep them. Of those that become free, other
-// topics get their share: before a timer of another lane, each of the five queues of a
-// claim is the first in turn at most once.
+// Slow handlers of one topic hold all slots. Other topics get their share of the slots that become
+// free: before a timer of another lane, each of a claim's five queues comes first at most once.
 func TestSlowTopicSharesWhatBecomesFree(t *testing.T) {
 	for lane := range store.Lanes {
 		synctest.Test(t, func(t *testing.T) {
@@ -122,15 +121,15 @@ func TestSlowTopicSharesWhatBecomesFree(t *testing.T) {
 	}
 }
 
-// crash makes a worker vanish as one that was killed does: nothing of it reaches the
-// engine any more, not even that it leaves.
+// crash makes a worker vanish as if it was killed: none of its calls reach the engine any more,
+// not even its leave.
 func crash(m *member) {
 	m.faults.fail(errors.New("the process is dead"))
 	m.faults.mute.Store(true)
 	_ = m.stop()
 }
 
-// D12: a worker holds no more than its concurrency says, running or with ends that
+// D12: a worker holds no more timers than its Concurrency allows, running or with outcomes that
 // cannot be written.
 func TestMemoryIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -173,7 +172,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	})
 }
 
-// Ends wait for others at most 5 ms, and not at all when nothing else runs.
+// Outcomes wait for others at most 5 ms, and not at all when no other handler runs.
 func TestEndsAreBatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -210,8 +209,8 @@ func TestEndsAreBatched(t *testing.T) {
 	})
 }
 
-// One request with ends of a shard is under way at a time; those that come meanwhile go
-// together in the next.
+// A shard has one request with outcomes in flight; outcomes that are queued during it go together
+// in the next.
 func TestEndsOfAShardAreOneRequestAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -242,7 +241,7 @@ func TestEndsOfAShardAreOneRequestAtATime(t *testing.T) {
 	})
 }
 
-// The handler's ctx has the values of Run's, and does not end with it.
+// The handler's ctx has the values of Run's ctx, and does not end with it.
 func TestHandlersContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -257,7 +256,7 @@ func TestHandlersContext(t *testing.T) {
 		pass(time.Millisecond)
 		require.NoError(t, w.stop())
 		require.Equal(t, "of Run", value)
-		require.Error(t, kept.Err()) // nothing is left of it
+		require.Error(t, kept.Err())
 		r.gone("k")
 	})
 }

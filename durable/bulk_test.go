@@ -30,7 +30,7 @@ func (r *rig) addMany(prefix, topic string, n int) (keys []string) {
 	return keys
 }
 
-// bulk carries out an action to its end, and returns the last progress.
+// bulk runs an action to its end, and returns the last progress.
 func (r *rig) bulk(b Bulk) (last BulkProgress) {
 	r.t.Helper()
 	for p, err := range r.timers.Bulk(context.Background(), b) {
@@ -69,7 +69,7 @@ func TestBulkCancel(t *testing.T) {
 	})
 }
 
-// Bulk cancels running timers, too, each once, although their leases are extended.
+// Bulk cancels running timers once each, even if their leases are extended.
 func TestBulkCancelsRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, store.Limits{}, 0)
@@ -93,7 +93,7 @@ func TestBulkCancelsRuns(t *testing.T) {
 	})
 }
 
-// Timers that are moved to a later time are met again there, and count once.
+// Bulk meets timers again that it moved to a later time, and counts them once.
 func TestBulkReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 3, store.Limits{}, 0)
@@ -128,8 +128,8 @@ func (r *rig) deadOnes(n int) (dies *member) {
 	return dies
 }
 
-// A requeue ends, though what it requeues dies again at once. A purge does not touch what died
-// after it began.
+// A requeue ends even if the requeued timers die again at once. A purge does not remove dead
+// letters that are newer than its start.
 func TestBulkOfDeadLetters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, store.Limits{}, 0)
@@ -152,7 +152,7 @@ func TestBulkOfDeadLetters(t *testing.T) {
 		begun := false
 		for p, err := range r.timers.Bulk(context.Background(), Bulk{Action: BulkPurge}) {
 			require.NoError(t, err)
-			if last = p; !begun { // one of them comes back from the dead, and dies again
+			if last = p; !begun { // a requeued timer dies again
 				begun = true
 				pass(time.Second)
 			}
@@ -162,7 +162,7 @@ func TestBulkOfDeadLetters(t *testing.T) {
 	})
 }
 
-// An action that an error, or its caller, ends goes on where it was, from what it has told.
+// An action that an error or its caller ends can be resumed from the last reported progress.
 func TestBulkIsResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 3, store.Limits{}, 0)
@@ -182,7 +182,7 @@ func TestBulkIsResumed(t *testing.T) {
 					errs++
 				}
 				b, total, done = Bulk{Resume: p.Resume}, p.Changed+p.Missed, err == nil && p.Resume == ""
-				break // as a caller that is killed after each page
+				break // like a caller that is killed after each page
 			}
 			pass(time.Minute)
 		}
@@ -199,7 +199,7 @@ func TestBulkIsResumed(t *testing.T) {
 	})
 }
 
-// Timers that change between the list and the action count as missed, and are named.
+// Timers that change between the list and the action count as missed, and are listed.
 func TestBulkMisses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)

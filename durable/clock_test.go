@@ -11,14 +11,13 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// engineAt is what an engine's clock reads that is ahead by skew.
+// engineAt is the reading of an engine's clock that is ahead by skew.
 func engineAt(own, skew time.Duration) store.Millis {
 	return store.Millis((own + skew) / time.Millisecond)
 }
 
-// Case 6 and D2: whatever the clocks differ by, and however long replies take, a
-// wait is never too short, and too long by no more than the quickest reply took and
-// rounding.
+// Case 6 and D2: whatever the clocks differ by, and however long replies take, a wait is never too
+// short, and too long by at most the duration of the quickest reply and rounding.
 func TestWaitsAreNeverTooShort(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for _, skew := range []time.Duration{100 * time.Hour, 400_000 * time.Hour, 30*time.Hour + 999*time.Microsecond} {
@@ -36,14 +35,14 @@ func TestWaitsAreNeverTooShort(t *testing.T) {
 				at := engineAt(own, skew) + store.Millis(rnd.IntN(10_000))
 				wake := c.own(at)
 				require.GreaterOrEqual(t, engineAt(wake, skew), at)
-				reads := time.Duration(at)*time.Millisecond - skew // when it reads at
+				reads := time.Duration(at)*time.Millisecond - skew // own time when the engine's clock reads at
 				require.LessOrEqual(t, wake-reads, quickest+time.Millisecond)
 			}
 		}
 	}
 }
 
-// Case 17: an engine whose clock falls back, or jumps ahead, is followed.
+// Case 17: the estimate follows an engine's clock that falls back or jumps ahead.
 func TestClockFollowsJumps(t *testing.T) {
 	var c engineClock
 	c.observe(0, time.Millisecond, 1_000_000)
@@ -52,7 +51,7 @@ func TestClockFollowsJumps(t *testing.T) {
 	require.Equal(t, time.Second+6*time.Millisecond, c.own(500_005))
 	c.observe(2*time.Second, 2*time.Second+time.Millisecond, 900_000) // ahead
 	require.Equal(t, 2*time.Second+6*time.Millisecond, c.own(900_005))
-	// A reply that took long says less than what is known.
+	// A slow reply is less precise than the known estimate.
 	c.observe(3*time.Second, 3*time.Second+time.Millisecond+500*time.Millisecond, 901_000)
 	require.Equal(t, 2*time.Second+6*time.Millisecond, c.own(900_005))
 }
@@ -65,20 +64,20 @@ func TestWaitsDoNotOverflow(t *testing.T) {
 	require.Equal(t, time.Second-maxSpan, c.own(1))
 }
 
-// Replies that overtake each other: the newest counts, by the engine's clock; what
-// an event has said is not hidden by a reply that was asked for before.
+// When replies overtake each other, the newest by the engine's clock counts. A reply that was
+// requested before an event does not hide the event.
 func TestHorizonOfOverlappingReplies(t *testing.T) {
 	ms := time.Millisecond
 	reply := func(now, due store.Millis) store.Horizon { return store.Horizon{Now: now, NextDue: due} }
 	var h horizon
 	h.reply(reply(100, 500), 0, 4*ms)
-	h.reply(reply(99, 300), 1*ms, 5*ms) // older, and later here
+	h.reply(reply(99, 300), 1*ms, 5*ms) // older, but arrives later
 	require.Equal(t, store.Millis(500), h.next)
-	h.reply(reply(100, 400), 1*ms, 5*ms) // of the same millisecond: the earlier
+	h.reply(reply(100, 400), 1*ms, 5*ms) // of the same millisecond: the earlier due time wins
 	require.Equal(t, store.Millis(400), h.next)
 	h.reply(reply(103, 700), 2*ms, 6*ms) // newer
 	require.Equal(t, store.Millis(700), h.next)
-	h.reply(reply(50, 60), 7*ms, 8*ms) // asked for later: the clock fell back
+	h.reply(reply(50, 60), 7*ms, 8*ms) // requested later: the clock fell back
 	require.Equal(t, store.Millis(60), h.next)
 
 	h = horizon{}
@@ -86,7 +85,7 @@ func TestHorizonOfOverlappingReplies(t *testing.T) {
 	h.event(200, 3*ms)
 	require.Equal(t, store.Millis(200), h.next)
 	h.event(300, 3*ms)
-	h.reply(reply(102, 500), 2*ms, 4*ms) // asked for before the event came
+	h.reply(reply(102, 500), 2*ms, 4*ms) // requested before the event came
 	require.Equal(t, store.Millis(200), h.next)
 	h.reply(store.Horizon{Now: 104}, 5*ms, 6*ms)
 	require.Zero(t, h.next)
@@ -94,7 +93,7 @@ func TestHorizonOfOverlappingReplies(t *testing.T) {
 	require.Equal(t, store.Millis(800), h.next)
 }
 
-// Backoff doubles up to its bound; what is drawn lies between 0 and it.
+// Backoff doubles up to its bound; random waits are between 0 and it.
 func TestBackoff(t *testing.T) {
 	for n, want := range map[int]time.Duration{0: 3, 1: 3, 2: 6, 3: 12, 4: 20, 5: 20, math.MaxInt: 20} {
 		require.Equal(t, want, double(3, 20, n))
@@ -106,7 +105,7 @@ func TestBackoff(t *testing.T) {
 		low, high = min(low, d), max(high, d)
 	}
 	require.GreaterOrEqual(t, low, time.Duration(0))
-	require.Less(t, low, 100*time.Millisecond) // full jitter: 0.975^10000 that it is not so
+	require.Less(t, low, 100*time.Millisecond) // full jitter: fails with probability 0.975^10000
 	require.Greater(t, high, 3900*time.Millisecond)
 	require.LessOrEqual(t, high, 4*time.Second)
 	for range 1000 {

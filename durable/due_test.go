@@ -13,7 +13,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// All shards are counted, by the times of the edges rounded up as due times are.
+// All shards are counted, with the edges rounded up as due times are.
 func TestCountDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 4, store.Limits{}, time.Hour)
@@ -44,8 +44,8 @@ func TestCountDue(t *testing.T) {
 	})
 }
 
-// countsInPart is an engine whose shards count up to some time, 0 for all: a timer in each millisecond
-// in each shard.
+// countsInPart is an engine whose shards count up to a given time, or all for 0: each shard has a
+// timer in each millisecond.
 type countsInPart struct {
 	store.Store
 	through []store.Millis
@@ -67,8 +67,8 @@ func (p *countsInPart) CountDue(_ context.Context, shard int, edges []store.Mill
 	return d, nil
 }
 
-// The earliest time up to which a shard has counted is that of all: what is due later in other
-// shards counts only in its bin.
+// The result is complete up to the earliest time up to which all shards have counted; later timers
+// of other shards count only in its bin.
 func TestCountDueInPart(t *testing.T) {
 	edges := []time.Time{time.UnixMilli(10), time.UnixMilli(20), time.UnixMilli(30), time.UnixMilli(40)}
 	for _, c := range []struct {

@@ -10,8 +10,8 @@ import (
 	"github.com/seed-782fa212/limbo/durable/memstore"
 )
 
-// newTimers returns timers in memory, for the examples; a program's engine is
-// pebblestore's or redisstore's.
+// newTimers returns timers in memory, for the examples; a program uses the engine of pebblestore
+// or redisstore.
 func newTimers() *durable.Timers {
 	engine, err := memstore.New(memstore.Options{})
 	if err != nil {
@@ -50,7 +50,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(worker.Run(ctx)) // it writes the ends before it returns
+	fmt.Println(worker.Run(ctx)) // it writes the outcomes before it returns
 	_, err = timers.Get(context.Background(), "order-7/unpaid")
 	fmt.Println(errors.Is(err, durable.ErrNotFound))
 	// Output:
@@ -60,8 +60,8 @@ func Example() {
 	// true
 }
 
-// A handler that schedules its own key recurs. The next timer is the successor of the
-// one that runs: it waits for its end, and does not run beside it.
+// A handler that schedules its own key recurs. The next timer is the successor of the running one:
+// it waits for the end of the run, and never overlaps with it.
 func Example_recurring() {
 	timers := newTimers()
 	defer timers.Close()
@@ -76,7 +76,7 @@ func Example_recurring() {
 			stop()
 			return nil
 		}
-		// From the due time, not from now: so it does not drift.
+		// From the due time, not from now, so that it does not drift.
 		_, err := timers.Schedule(ctx, durable.Timer{Key: f.Key, At: f.Due.Add(20 * time.Millisecond)})
 		return err
 	}, durable.WorkerOptions{})
@@ -84,7 +84,7 @@ func Example_recurring() {
 		fmt.Println(err)
 		return
 	}
-	// IfAbsent, so that a program that starts again does not disturb what there is.
+	// IfAbsent, so that a restarted program does not replace an existing timer.
 	_, _ = timers.Schedule(ctx, durable.Timer{Key: "report", IfAbsent: true})
 	fmt.Println(worker.Run(ctx))
 	// Output:
@@ -94,7 +94,7 @@ func Example_recurring() {
 	// <nil>
 }
 
-// Cancel returns what has become of the timer.
+// Cancel returns the result for the timer.
 func ExampleTimers_Cancel() {
 	timers := newTimers()
 	defer timers.Close()
@@ -118,7 +118,7 @@ func ExampleTimers_Cancel() {
 	// it has run, or never was
 }
 
-// Bulk changes all timers that match a filter, and tells how far it has come.
+// Bulk changes all timers that match a filter, and reports its progress.
 func ExampleTimers_Bulk() {
 	timers := newTimers()
 	defer timers.Close()
@@ -135,7 +135,7 @@ func ExampleTimers_Bulk() {
 	cancel := durable.Bulk{Action: durable.BulkCancel, Filter: orders}
 	for p, err := range timers.Bulk(ctx, cancel) {
 		if err != nil {
-			fmt.Println(err) // to go on later: durable.Bulk{Resume: p.Resume}
+			fmt.Println(err) // to resume later: durable.Bulk{Resume: p.Resume}
 			return
 		}
 		if p.Resume == "" {
@@ -151,7 +151,7 @@ func ExampleTimers_Bulk() {
 	// reminder waiting
 }
 
-// What a handler returns determines what follows.
+// A handler's error determines the outcome.
 func ExampleRetryAfter() {
 	busy := errors.New("the bank is closed")
 	err := durable.RetryAfter(8*time.Hour, busy)

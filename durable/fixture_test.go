@@ -19,8 +19,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// rig is an engine with Timers on it. Workers reach the engine through faults of
-// their own.
+// rig is an engine with Timers on it. Each worker reaches the engine through its own faults.
 type rig struct {
 	t      *testing.T
 	engine store.Store
@@ -28,7 +27,7 @@ type rig struct {
 	timers *Timers
 	logs   *logs
 	skew   time.Duration // of the engine's clock
-	skewed atomic.Int64  // what tests have added to that, in nanoseconds
+	skewed atomic.Int64  // added by tests, in nanoseconds
 }
 
 func newRig(t *testing.T, shards int, limits store.Limits, skew time.Duration) *rig {
@@ -51,7 +50,7 @@ func (r *rig) on(s store.Store) *Timers {
 	return t
 }
 
-// now is the engine's time.
+// now returns the engine's time.
 func (r *rig) now() time.Time { return time.Now().Add(r.skew + time.Duration(r.skewed.Load())).UTC() }
 
 func (r *rig) schedule(key string, after time.Duration) Receipt {
@@ -88,7 +87,7 @@ func (r *rig) stats() Stats {
 	return st
 }
 
-// member is a worker that runs.
+// member is a running worker.
 type member struct {
 	*Worker
 	rig    *rig
@@ -106,7 +105,7 @@ func (r *rig) worker(h Handler, o WorkerOptions) *member {
 	return m
 }
 
-// prepare makes a worker that does not run yet.
+// prepare makes a worker that is not running yet.
 func (r *rig) prepare(h Handler, o WorkerOptions) *member {
 	r.t.Helper()
 	f := &faults{Store: r.engine}
@@ -125,7 +124,7 @@ func (m *member) run() {
 
 type ctxKey struct{}
 
-// stop ends Run's ctx and returns what Run does.
+// stop ends Run's ctx and returns Run's error.
 func (m *member) stop() error {
 	m.once.Do(func() {
 		m.cancel()
@@ -134,22 +133,21 @@ func (m *member) stop() error {
 	return m.err
 }
 
-// pass lets virtual time pass.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// faults is a Store that can go wrong.
+// faults is a Store that injects faults.
 type faults struct {
 	store.Store
-	mute atomic.Bool // events are lost, silently
+	mute atomic.Bool // events are lost silently
 
 	mu     sync.Mutex
 	counts map[string]int
-	before func(ctx context.Context, call string, shard int) error // its error: the request was not sent
-	after  func(ctx context.Context, call string, shard int) error // its error: the reply was lost
-	looked int                                                     // shards, in all looks
+	before func(ctx context.Context, call string, shard int) error // an error means that the request was not sent
+	after  func(ctx context.Context, call string, shard int) error // an error means that the reply was lost
+	looked int                                                     // shards, over all polls
 	dark   map[int]bool                                            // shards on a server that does not answer
 	claims []store.Claim
 	ends   [][]store.End
@@ -162,7 +160,7 @@ func (f *faults) set(before, after func(ctx context.Context, call string, shard 
 	f.before, f.after = before, after
 }
 
-// fail makes the named calls fail, or all; none ends that.
+// fail makes the named calls, or all, fail with err; a nil err ends that.
 func (f *faults) fail(err error, calls ...string) {
 	f.set(func(_ context.Context, call string, _ int) error {
 		if len(calls) == 0 || slices.Contains(calls, call) {
@@ -172,8 +170,8 @@ func (f *faults) fail(err error, calls ...string) {
 	}, nil)
 }
 
-// darken makes calls about some shards hang until their time is over; none ends that. A
-// look at others beside them returns what it has after a second.
+// darken makes calls about some shards hang until their deadline; no shards ends that. A Look at
+// these and other shards returns the others after a second.
 func (f *faults) darken(shards ...int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -195,7 +193,7 @@ func (f *faults) count(call string) int {
 	return f.counts[call]
 }
 
-// looks returns how many shards were looked at.
+// looks returns the number of polled shards.
 func (f *faults) looks() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -236,7 +234,7 @@ func (f *faults) around(ctx context.Context, call string, shard int, do func() e
 	return err
 }
 
-// late waits as a slow network does.
+// late waits like a slow network.
 func late(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -370,7 +368,7 @@ func (f *faults) Subscribe(ctx context.Context, g func(store.Event)) error {
 	})
 }
 
-// logs counts what is logged, by message.
+// logs counts log records by message.
 type logs struct {
 	mu    sync.Mutex
 	lines []string
@@ -388,7 +386,7 @@ func (l *logs) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// with returns the lines that have all of these in them.
+// with returns the lines that contain all parts.
 func (l *logs) with(parts ...string) (lines []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -400,12 +398,12 @@ func (l *logs) with(parts ...string) (lines []string) {
 	return lines
 }
 
-// journal is a handler that notes what it is called with.
+// journal is a handler that records its calls.
 type journal struct {
 	mu    sync.Mutex
 	fired []Fired
 	at    []time.Time
-	then  Handler // what it does, or nil
+	then  Handler // called by the handler, or nil
 }
 
 func (j *journal) handle(ctx context.Context, f Fired) error {
@@ -426,7 +424,7 @@ func (j *journal) all() []Fired {
 	return slices.Clone(j.fired)
 }
 
-// times returns when the handler was called, by the own clock.
+// times returns when the handler was called, by this process's clock.
 func (j *journal) times() []time.Time {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -471,7 +469,7 @@ func topicOf(lane int) string {
 	}
 }
 
-// sizesOf returns how many items each request had.
+// sizesOf returns the number of items of each request.
 func sizesOf[T any](requests [][]T) []int {
 	sizes := make([]int, len(requests))
 	for i, items := range requests {

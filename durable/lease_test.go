@@ -13,8 +13,8 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// A handler may run much longer than its lease: it is extended at its half, with one
-// call for all of a shard, until the end is written.
+// A handler may run much longer than its lease, which is extended when half of it has passed, with
+// one call for all leases of a shard, until the outcome is written.
 func TestLeasesAreExtended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, -time.Hour)
@@ -32,7 +32,7 @@ func TestLeasesAreExtended(t *testing.T) {
 		r.worker(j.handle, WorkerOptions{Lease: 10 * time.Second})
 		pass(94 * time.Second)
 		require.Equal(t, 18, w.faults.count("extend"))
-		// Ends cannot be written for three leases more.
+		// Outcomes cannot be written for three more leases.
 		w.faults.fail(errBoom, "end")
 		pass(30 * time.Second)
 		require.Equal(t, 40, r.stats().Leased)
@@ -45,9 +45,9 @@ func TestLeasesAreExtended(t *testing.T) {
 	})
 }
 
-// The own clock counts from before the claim was sent: when extensions fail, the
-// handler's ctx ends before another can have the timer, though the reply to the claim
-// took its time. Ends are tried as long as the lease holds, and no longer.
+// The worker's clock counts from before the claim was sent: when extensions fail, the handler's
+// ctx ends before another worker can get the timer, even if the reply to the claim was slow.
+// Outcomes are retried exactly as long as the lease holds.
 func TestLeaseRunsOutByTheOwnClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -71,7 +71,7 @@ func TestLeaseRunsOutByTheOwnClock(t *testing.T) {
 				case first <- time.Now():
 				default:
 				}
-				return late(ctx, time.Second) // the request is under way
+				return late(ctx, time.Second) // the request is in flight
 			case "extend", "end":
 				return errBoom
 			}
@@ -88,7 +88,7 @@ func TestLeaseRunsOutByTheOwnClock(t *testing.T) {
 		require.Equal(t, ErrLeaseLost, <-over)
 		require.Equal(t, (<-first).Add(10*time.Second), ended)
 		require.True(t, r.get("slow").LeaseEnd.After(ended))
-		pass(700 * time.Millisecond) // the last wait between two tries
+		pass(700 * time.Millisecond) // the last wait between two retries
 		n := w.faults.count("end")
 		require.Greater(t, n, 5)
 		require.Less(t, n, 200)
@@ -101,8 +101,8 @@ func TestLeaseRunsOutByTheOwnClock(t *testing.T) {
 	})
 }
 
-// D5, case 13 and D8: a worker that was paused past its lease finds itself fenced;
-// what it acknowledges changes nothing.
+// D5, case 13 and D8: a worker that was paused past its lease is fenced; its outcomes change
+// nothing.
 func TestPausedWorkerIsFenced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -116,14 +116,14 @@ func TestPausedWorkerIsFenced(t *testing.T) {
 		pass(time.Second)
 		freeze(first, frozen)
 		second := r.worker(b.handle, o)
-		pass(12 * time.Second) // lease + 1 s, and what a claim takes
+		pass(12 * time.Second) // lease + 1 s, and the duration of a claim
 		require.Len(t, b.all(), 1)
 		require.Equal(t, 2, b.last().Attempt)
 		require.Equal(t, a.last().ID, b.last().ID)
 		require.Greater(t, b.last().Fence, a.last().Fence)
 		close(frozen)
 		pass(5 * time.Second)
-		require.Equal(t, Leased, r.get("k").State) // the first's end has changed nothing
+		require.Equal(t, Leased, r.get("k").State) // the first worker's outcome changed nothing
 		require.Equal(t, b.last().Fence, r.get("k").Fence)
 		pass(time.Minute)
 		r.gone("k")
@@ -135,13 +135,13 @@ func TestPausedWorkerIsFenced(t *testing.T) {
 	})
 }
 
-// freeze stops a worker's calls until thawed is closed, as a paused process's.
+// freeze stops a worker's calls until thawed is closed, as if the process was paused.
 func freeze(m *member, thawed chan struct{}) {
 	m.faults.mute.Store(true)
 	m.faults.set(func(context.Context, string, int) error { <-thawed; return nil }, nil)
 }
 
-// Case 22: a key that ended and is used again is not touched by the old holder.
+// Case 22: the old holder of a key does not affect the key's next timer.
 func TestOldHolderOfAKeyThatIsUsedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -166,8 +166,8 @@ func TestOldHolderOfAKeyThatIsUsedAgain(t *testing.T) {
 	})
 }
 
-// Another has the lease, and says so when it is extended: the ctx ends, and there is
-// no end to write.
+// Another worker has the lease, which an extension reveals: the ctx ends, and no outcome is
+// written.
 func TestExtensionFindsTheLeaseLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -179,7 +179,7 @@ func TestExtensionFindsTheLeaseLost(t *testing.T) {
 		}, WorkerOptions{Lease: 10 * time.Second})
 		r.schedule("k", 0)
 		pass(time.Second)
-		// By an engine that has lost writes, as after a fail-over.
+		// As in an engine that has lost writes, after a fail-over.
 		info := r.get("k")
 		holder := store.Holder{Key: "k", Fence: info.Fence, Token: w.faults.claims[0].Token}
 		_, _, err := r.engine.End(context.Background(), 0, []store.End{{Holder: holder, Kind: store.Done}})
@@ -194,7 +194,7 @@ func TestExtensionFindsTheLeaseLost(t *testing.T) {
 	})
 }
 
-// D6 and D7: what a killed worker had runs again within lease + 1 s, each once.
+// D6 and D7: the timers of a killed worker run again within lease + 1 s, each once.
 func TestCrashedWorkersTimersRunAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 4, store.Limits{}, 0)
@@ -226,7 +226,7 @@ func TestCrashedWorkersTimersRunAgain(t *testing.T) {
 	})
 }
 
-// D9: a timer that kills its worker ends as a dead letter, with its body.
+// D9: a timer that kills its worker becomes a dead letter, with its body.
 func TestPoisonThatKills(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -249,8 +249,8 @@ func TestPoisonThatKills(t *testing.T) {
 	})
 }
 
-// Case 16: the reply to a claim is lost. It is sent again with its token and gets
-// the same leases: the attempt is not spent.
+// Case 16: the reply to a claim is lost. The claim is repeated with its token and gets the same
+// leases; no attempt is spent.
 func TestReplyOfAClaimIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -281,8 +281,8 @@ func TestReplyOfAClaimIsLost(t *testing.T) {
 	})
 }
 
-// The reply to an end is lost: the second answer is that the lease is gone, which
-// does not mean that another had it.
+// The reply to an outcome is lost: the second answer is that the lease is lost, which does not
+// mean that another worker had it.
 func TestReplyOfAnEndIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -308,7 +308,7 @@ func TestReplyOfAnEndIsLost(t *testing.T) {
 	})
 }
 
-// Too few replicas confirm: what was asked for is done all the same.
+// If too few replicas confirm a change, it is made all the same.
 func TestUnconfirmedIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -346,7 +346,7 @@ func (s *unconfirmed) End(ctx context.Context, shard int, ends []store.End) ([]s
 	return r, h, err
 }
 
-// An extension counts from before it was sent: its reply may have taken long.
+// An extension counts from before it was sent, because its reply may be slow.
 func TestExtensionCountsFromBeforeItWasSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -379,8 +379,8 @@ func TestExtensionCountsFromBeforeItWasSent(t *testing.T) {
 	})
 }
 
-// While the reply to an end is under way, an extension finds that the lease is gone:
-// by that end, and nothing was lost.
+// While the reply to an outcome is in flight, an extension finds no lease, because of that
+// outcome: nothing was lost.
 func TestExtensionOvertakesTheReplyOfAnEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -401,7 +401,7 @@ func TestExtensionOvertakesTheReplyOfAnEnd(t *testing.T) {
 	})
 }
 
-// The reply to an extension comes after that to the end: there is nothing left to extend.
+// The reply to an extension arrives after that to the outcome: there is nothing left to extend.
 func TestEndOvertakesTheReplyOfAnExtension(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -422,10 +422,10 @@ func TestEndOvertakesTheReplyOfAnExtension(t *testing.T) {
 	})
 }
 
-// Between the claim and the handler's first step there may be a long time: the process
-// was paused, or has more to do than processors. If the lease has ended meanwhile, the
-// handler is not called: another worker may have called it. One whose lease was extended
-// in time is, unless another worker has got it.
+// Much time may pass between the claim and the handler's first step, because the process was
+// paused or overloaded. If the lease has expired, the handler is not called, because another
+// worker may have called it. If the lease was extended in time, the handler is called, unless
+// another worker has the lease.
 func TestTooLateToBegin(t *testing.T) {
 	for name, c := range map[string]struct{ extended, lost, runs bool }{
 		"ended":            {},
@@ -445,7 +445,7 @@ func TestTooLateToBegin(t *testing.T) {
 						refused = true
 						return errBoom
 					}
-					if call == "claim" { // it is claimed by hand
+					if call == "claim" { // the test claims the timer itself
 						return errBoom
 					}
 					return nil
@@ -484,21 +484,21 @@ func TestTooLateToBegin(t *testing.T) {
 	}
 }
 
-// Between the look at the lease and the handler's first step nothing is allocated: the
-// garbage collector can hold up a goroutine there for longer than a lease.
+// Nothing is allocated between the check of the lease and the handler's first step: the garbage
+// collector can delay a goroutine there for longer than a lease.
 func TestBeginningAllocatesNothing(t *testing.T) {
 	h := func(context.Context, Fired) error { return nil }
 	ctx, f, done := context.Background(), Fired{Key: "k"}, func(error) {}
 	require.Zero(t, testing.AllocsPerRun(100, func() { invoke(ctx, h, f, done) }))
 }
 
-// Attempts are calls of the handler. However late the engine answers a claim, and however
-// often its replies are lost, an attempt that was not begun is not spent.
+// Attempts are calls of the handler. However late the engine answers a claim, and however often
+// its replies are lost, an attempt whose handler was not called is not spent.
 func TestAttemptsAreCalls(t *testing.T) {
 	const lease = 12 * time.Second
 	for name, c := range map[string]struct {
-		slow  time.Duration // what each reply takes
-		until time.Duration // until when the replies are lost
+		slow  time.Duration // the duration of each reply
+		until time.Duration // the end of lost replies
 		fail  string        // a call that fails once, after that
 		back  uint64        // leases that are given back
 	}{
@@ -543,7 +543,7 @@ func TestAttemptsAreCalls(t *testing.T) {
 	}
 }
 
-// A worker that stops gives back what a claim has leased, however old that is.
+// A stopping worker gives back the leases of a claim, however old that is.
 func TestStopAfterALeaseOfLostReplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -565,8 +565,8 @@ func TestStopAfterALeaseOfLostReplies(t *testing.T) {
 	})
 }
 
-// A claim that was refused has leased nothing: the next is another one, and what it gets
-// has a whole lease.
+// A refused claim has leased nothing: the next claim is a new one, and its timers get a whole
+// lease.
 func TestClaimAfterARefusedOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -586,8 +586,8 @@ func TestClaimAfterARefusedOne(t *testing.T) {
 	})
 }
 
-// A claim whose replies are lost, again and again, takes no room between two tries: other
-// shards have it.
+// A claim whose replies are lost repeatedly takes no slots between two retries: other shards can
+// use them.
 func TestLostRepliesLeaveRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, store.Limits{}, 0)

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// Each shard has one preferred worker, they are spread evenly, and when a worker
-// leaves only its shards change hands.
+// Each shard has one preferred worker, they are spread evenly, and when a worker leaves only its
+// shards move.
 func TestPreferredWorkers(t *testing.T) {
 	var names []string
 	for i := range 10 {
@@ -35,8 +35,7 @@ func TestPreferredWorkers(t *testing.T) {
 	require.Equal(t, "one", preferredOf([]string{"one"}, 3))
 }
 
-// pairOn starts two workers, of which the first is preferred for shard 0, the only
-// one.
+// pairOn starts two workers, the first of which is preferred for the only shard, 0.
 func pairOn(r *rig, first, second Handler, o WorkerOptions) (a, b *member) {
 	for {
 		a, b = r.prepare(first, o), r.prepare(second, o)
@@ -46,15 +45,15 @@ func pairOn(r *rig, first, second Handler, o WorkerOptions) (a, b *member) {
 	}
 	a.run()
 	b.run()
-	pass(2 * time.Second) // both know
+	pass(2 * time.Second) // both know each other
 	require.Equal(r.t, 1, a.Stats().Preferred)
 	require.Zero(r.t, b.Stats().Preferred)
 	require.Equal(r.t, 2, a.Stats().Members)
 	return a, b
 }
 
-// A worker that is preferred for a shard again looks before it claims: its knowledge of the
-// shard may be old.
+// A worker that becomes preferred for a shard again polls it before it claims, because its
+// knowledge of the shard may be old.
 func TestPreferredAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -73,7 +72,7 @@ func TestPreferredAgain(t *testing.T) {
 		b.run()
 		pass(2 * time.Second)
 		require.Zero(t, a.Stats().Preferred)
-		pass(7*time.Second + 100*time.Millisecond) // between two turns in which a looks at the shard
+		pass(7*time.Second + 100*time.Millisecond) // between two turns in which a polls the shard
 		require.Len(t, j.all(), 1)                 // by b
 		require.NoError(t, b.stop())
 		pass(2 * time.Second)
@@ -102,7 +101,7 @@ func TestOneClaimsWhatOneCanHave(t *testing.T) {
 	})
 }
 
-// Case 26: the preferred worker is stopped, and what is due runs within 3.5 s.
+// Case 26: the preferred worker is stopped, and due timers run within 3.5 s.
 func TestPreferredWorkerStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for i := range 10 {
@@ -127,8 +126,8 @@ func TestPreferredWorkerStopped(t *testing.T) {
 	})
 }
 
-// A worker that leaves says so: the others take its shards with their next heartbeat, and
-// until then it announces what is due.
+// A leaving worker announces that: the others take its shards with their next heartbeat, and until
+// then it announces due timers.
 func TestLeavingWorkerHandsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -154,13 +153,13 @@ func TestLeavingWorkerHandsOver(t *testing.T) {
 		require.Equal(t, []string{"k", "k2"}, jb.keys())
 		require.Equal(t, n, a.faults.count("announce"))
 		require.NoError(t, a.stop())
-		require.Equal(t, []string{"long"}, ja.keys()) // its end was waited for
+		require.Equal(t, []string{"long"}, ja.keys()) // its completion was waited for
 		r.gone("long")
 	})
 }
 
-// The preferred worker has no room and says so: whoever has claims at once, also who
-// gets room later.
+// The preferred worker is full and announces that: workers with free slots claim at once, and
+// others do once they have one.
 func TestBusyWorkerIsHelped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -179,11 +178,11 @@ func TestBusyWorkerIsHelped(t *testing.T) {
 		}
 		pass(20 * time.Second)
 		require.Len(t, append(ja.all(), jb.all()...), 6)
-		require.Less(t, a.faults.count("announce"), 30) // once a second while there is something to say
+		require.Less(t, a.faults.count("announce"), 30) // once a second while timers are due
 	})
 }
 
-// A worker that is full for long says so every 50 ms, not with each handler that ends.
+// A worker that stays full announces that every 50 ms, not with each handler that returns.
 func TestAnnouncementsAreFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -203,7 +202,7 @@ func TestAnnouncementsAreFew(t *testing.T) {
 	})
 }
 
-// Heartbeats fail: all claim.
+// If heartbeats fail, all workers claim.
 func TestSignsUnreadable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 8, store.Limits{}, 0)
@@ -223,7 +222,7 @@ func TestSignsUnreadable(t *testing.T) {
 		require.Less(t, w.Stats().Preferred, 8)
 		require.Equal(t, 2, w.Stats().Members)
 		require.Len(t, r.logs.with("succeed again", "call=heartbeat"), 1)
-		// One that could read them goes on for as long as its reading was good for.
+		// A worker that could read them keeps the members for as long as that reading is valid.
 		w.faults.fail(errBoom, "heartbeat")
 		pass(time.Second)
 		require.Equal(t, 2, w.Stats().Members)
@@ -232,8 +231,8 @@ func TestSignsUnreadable(t *testing.T) {
 	})
 }
 
-// Case 25: a subscription that is silent costs a second at most: the look finds what
-// the event did not say.
+// Case 25: a silent subscription costs at most a second: the poll finds what events did not
+// announce.
 func TestSilentSubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, store.Limits{}, 0)
@@ -251,8 +250,7 @@ func TestSilentSubscription(t *testing.T) {
 	})
 }
 
-// A subscription that ends is made again, with backoff, and what was missed is
-// looked for.
+// A subscription that ends is renewed, with backoff, and the worker polls for missed events.
 func TestSubscriptionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -276,8 +274,8 @@ func TestSubscriptionEnds(t *testing.T) {
 	})
 }
 
-// Without announcements, as in an old Cluster, a worker that is full does not keep its
-// shards from one that has room, which comes to each of them in its turn.
+// Without announcements, as in an old Cluster, a worker with free slots still serves the shards of
+// a full one, each in its turn.
 func TestFullWorkerIsHelpedUnasked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 16, store.Limits{}, 0)
@@ -312,7 +310,7 @@ func TestFullWorkerIsHelpedUnasked(t *testing.T) {
 		for _, at := range j.times()[1:] {
 			require.LessOrEqual(t, at.Sub(began), helpAfter+turnEvery+lookEvery)
 		}
-		// What comes due there now is found by the next look, not by the next turn.
+		// Timers that now come due there are found by the next poll, not by the next turn.
 		began = time.Now()
 		for shard := range 16 {
 			r.add(Timer{Key: keysOf(shard, 16, 1)[0]})
@@ -325,8 +323,8 @@ func TestFullWorkerIsHelpedUnasked(t *testing.T) {
 	})
 }
 
-// A worker that sends heartbeats and cannot claim, as its connections to one server
-// are broken, is helped; also by the only one of many that has room.
+// A worker that sends heartbeats but cannot claim, because its connections to one server are
+// broken, is helped, even if only one of many others has free slots.
 func TestWorkerThatCannotClaimIsHelped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 8, store.Limits{}, 0)
@@ -356,14 +354,14 @@ func TestWorkerThatCannotClaimIsHelped(t *testing.T) {
 	})
 }
 
-// One server of several does not answer: a worker that starts then runs what is on the
-// others, at once, and the rest when that server is back.
+// One of several servers does not answer: a worker that starts then runs the timers of the others
+// at once, and the rest when that server is back.
 func TestServerOfSomeShardsIsDark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 4, store.Limits{}, 0)
 		j := &journal{}
 		w := r.prepare(j.handle, WorkerOptions{})
-		w.faults.mute.Store(true) // nothing but looks says what is there
+		w.faults.mute.Store(true) // only polls find timers
 		w.faults.darken(1, 3)
 		keys := make([]string, 4)
 		for shard := range keys {
@@ -374,12 +372,12 @@ func TestServerOfSomeShardsIsDark(t *testing.T) {
 		w.run()
 		pass(2 * time.Second)
 		require.ElementsMatch(t, []string{keys[0], keys[2]}, j.keys())
-		require.LessOrEqual(t, j.times()[1].Sub(began), 1100*time.Millisecond) // what the engine waits for the others
+		require.LessOrEqual(t, j.times()[1].Sub(began), 1100*time.Millisecond) // the engine's wait for the other shards
 		for shard := range 4 {
 			require.Len(t, r.logs.with("calls to the engine fail", "call=look", fmt.Sprint("shard=", shard)), shard%2)
 		}
 		pass(30 * time.Second)
-		// Looks at the others go on each second, and do not wait for those.
+		// Polls of the other shards continue each second, and do not wait for these.
 		for i := range 10 {
 			at := time.Now()
 			r.schedule(keys[0], 0)
@@ -396,7 +394,7 @@ func TestServerOfSomeShardsIsDark(t *testing.T) {
 		require.Contains(t, j.keys(), keys[3])
 		require.Len(t, r.logs.with("succeed again", "call=look", "shard=1"), 1)
 		require.Len(t, r.logs.with("succeed again", "call=look", "shard=3"), 1)
-		// They are looked at with the others again.
+		// They are polled with the others again.
 		w.faults.countAll()
 		pass(10 * time.Second)
 		require.Equal(t, map[string]int{"heartbeat": 10, "look": 10}, w.faults.countAll())

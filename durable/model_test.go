@@ -16,10 +16,10 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// TestModel schedules, replaces, moves and cancels at random, while workers come, go,
-// crash and pause, handlers fail, panic, snooze and take longer than a lease, and calls
-// to the engine fail before and after they are done. In the end each timer that was
-// accepted has come to the one end that it can have: D2, D4, D6, D7, D8, D9, D10.
+// TestModel schedules, replaces, moves and cancels at random, while workers join, leave, crash and
+// pause, handlers fail, panic, snooze and outlast their leases, and calls to the engine fail
+// before and after their effect. In the end each accepted timer has had its one possible outcome:
+// D2, D4, D6, D7, D8, D9, D10.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	seeds := 60
@@ -27,8 +27,8 @@ func TestModel(t *testing.T) {
 		seeds = 3000
 	}
 	for seed := range seeds {
-		// One in three is without crashes, pauses and lost replies: exactly once then. One in
-		// three loses replies only: attempts are calls then.
+		// One in three is without crashes, pauses and lost replies: timers then run exactly once.
+		// One in three only loses replies: attempts are then calls.
 		calm, steady := seed%3 == 0, seed%3 < 2
 		t.Run(fmt.Sprintf("seed=%d calm=%v steady=%v", seed, calm, steady), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { newModel(t, uint64(seed), calm, steady).play() })
@@ -46,18 +46,18 @@ type model struct {
 	workers []*member
 
 	mu     sync.Mutex
-	dice   *rand.Rand // of all others
+	dice   *rand.Rand // of all other goroutines
 	lives  map[string]*life
-	broken []string // what went wrong, in handlers
+	broken []string // violations that handlers saw
 }
 
-// life is what became of one scheduled timer; its name is its body.
+// life is the lifecycle of one scheduled timer; its name is its body.
 type life struct {
 	key       string
 	due       time.Time // of its first attempt, by the engine's clock
 	running   int
 	attempts  int // the highest seen
-	calls     int // but for those that were snoozed
+	calls     int // except snoozed ones
 	onDead    int
 	done      int // handlers that returned nil
 	failed    bool
@@ -122,7 +122,7 @@ func (m *model) start() {
 	m.workers = append(m.workers, w)
 }
 
-// handle checks what a handler can see, and does what handlers do.
+// handle checks the invariants that a handler can see, and behaves like handlers do.
 func (m *model) handle(ctx context.Context, f Fired) error {
 	name := string(f.Body)
 	m.mu.Lock()
@@ -208,7 +208,7 @@ func (m *model) play() {
 		case n < 26:
 			m.cancelKey(ctx, key)
 		case n < 30:
-			// A move to earlier would need to know whose due time it is.
+			// A move to an earlier time would need to know which timer's due time it changes.
 			_, err := m.timers.Reset(ctx, key, 10*time.Second)
 			require.NoError(m.t, err)
 		case n == 30 && len(m.workers) < 5:
@@ -230,7 +230,7 @@ func (m *model) play() {
 			pass(time.Duration(m.rnd.IntN(800)) * time.Millisecond)
 		}
 	}
-	m.start() // at least one lives
+	m.start() // at least one runs
 	pass(5 * time.Minute)
 	for _, w := range m.workers {
 		_ = w.stop() // an error: handlers that were cut off
@@ -251,7 +251,7 @@ func (m *model) pause(w *member) {
 	})
 }
 
-// add schedules a timer under a key, and notes whose end that is.
+// add schedules a timer under a key, and records which other timer that ends.
 func (m *model) add(name, key string) {
 	after := time.Duration(m.rnd.IntN(3000)-500) * time.Millisecond
 	topic := fmt.Sprint("topic", m.rnd.IntN(5))
@@ -284,7 +284,7 @@ func (m *model) cancelKey(ctx context.Context, key string) {
 		}
 		switch got {
 		case Cancelled:
-			// A run that has lost its lease may go on, but none begins.
+			// A run that has lost its lease may continue, but none begins.
 			l.cancelled = time.Now()
 		case Running:
 			l.marked = true
@@ -292,7 +292,7 @@ func (m *model) cancelKey(ctx context.Context, key string) {
 	}
 }
 
-// verify checks what is left when all has ended.
+// verify checks the final state.
 func (m *model) verify(ctx context.Context) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -325,7 +325,8 @@ func (m *model) verify(ctx context.Context) {
 			require.Zero(m.t, l.done, "%s was done and is dead: %+v", name, l) // D7
 			require.True(m.t, l.discarded || l.attempts == modelMaxAttempts, "%s is dead too early: %+v", name, l)
 		case buried:
-			// An attempt whose claim was not answered counts, and no handler has seen it (D9).
+			// An attempt whose claim was not answered counts, although no handler has seen it
+			// (D9).
 			require.True(m.t, l.discarded || dead[name].Attempts == modelMaxAttempts, "%s is dead too early: %+v; %+v", name, l, dead[name])
 			require.LessOrEqual(m.t, l.attempts, dead[name].Attempts, "%s: %+v; %+v", name, l, dead[name])
 		case m.calm:

@@ -18,7 +18,6 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// put puts a schedule.
 func (r *rig) put(s Schedule) ScheduleInfo {
 	r.t.Helper()
 	_, info, err := r.timers.PutSchedule(context.Background(), s)
@@ -33,7 +32,7 @@ func (r *rig) plan(key string) ScheduleInfo {
 	return info
 }
 
-// planned returns the planned times of what was handled, in order.
+// planned returns the planned times of the handled occurrences, in order.
 func (j *journal) planned() (times []time.Time) {
 	for _, f := range j.all() {
 		times = append(times, f.Planned)
@@ -129,7 +128,7 @@ func TestOccurrenceIsATimer(t *testing.T) {
 }
 
 // overlapped runs a schedule each minute whose occurrences take 155 s, for ten minutes, and
-// returns when they were planned, in minutes.
+// returns their planned times, in minutes.
 func overlapped(t *testing.T, o Overlap) (minutes []int, info ScheduleInfo, cancelled int) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -177,8 +176,8 @@ func TestOverlap(t *testing.T) {
 	}
 }
 
-// S4: a user's change between the end of an occurrence and its effect does not put the plan to
-// sleep; nor does an occurrence that the engine has lost.
+// S4: neither a user's change between the end of an occurrence and its effect, nor an occurrence
+// that the engine has lost, puts the plan to sleep.
 func TestBufferedRunBegins(t *testing.T) {
 	for name, end := range map[string]func(r *rig, key string){
 		"update": func(r *rig, key string) {
@@ -240,7 +239,7 @@ func TestRetriedOverlaps(t *testing.T) {
 	})
 }
 
-// S5: a store that was down for a day, or had no worker.
+// S5: a store that was down for a day, or had no worker for it.
 func TestMissed(t *testing.T) {
 	for name, c := range map[string]struct {
 		schedule Schedule
@@ -314,7 +313,7 @@ func every0(from, to int) (all []int) {
 	return all
 }
 
-// S5: of more than a thousand missed times the last thousand run.
+// S5: of more than a thousand missed times only the last thousand run.
 func TestThousandMissed(t *testing.T) {
 	for _, overlap := range []Overlap{OverlapSkip, OverlapAllow} {
 		for _, s := range []Schedule{{Every: time.Minute}, {Cron: "* * * * *"}} {
@@ -358,7 +357,7 @@ func TestClockIsSet(t *testing.T) {
 	})
 }
 
-// S3: a schedule that is replaced when the clock has gone back, or by a process that read the
+// S3: a schedule that is replaced after the clock has gone back, or by a process that read the
 // clock long before the plan, does not repeat planned times.
 func TestReplacedWithAnEarlierClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -377,8 +376,8 @@ func TestReplacedWithAnEarlierClock(t *testing.T) {
 	})
 }
 
-// S4, S8: what waits for the end of an occurrence that comes during a pause runs after it, also
-// when nothing more is planned.
+// S4, S8: if an occurrence ends during a pause, the planned time that waits for it runs after the
+// pause, even if no further times are planned.
 func TestEndDuringPause(t *testing.T) {
 	for _, change := range []string{"pause", "replace"} {
 		t.Run(change, func(t *testing.T) {
@@ -495,7 +494,7 @@ func TestScheduleIsReplaced(t *testing.T) {
 	})
 }
 
-// S8: after DeleteSchedule no occurrence is created, also if a worker had the plan in hand.
+// S8: after DeleteSchedule no occurrence is created, even if a worker holds the plan.
 func TestScheduleIsDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -519,7 +518,7 @@ func TestScheduleIsDeleted(t *testing.T) {
 		_, err := r.timers.GetSchedule(ctx, "report")
 		require.ErrorIs(t, err, ErrNotFound)
 
-		// The occurrences that wait stay, and go on request.
+		// Waiting occurrences remain, and are removed on request.
 		require.NoError(t, w.stop())
 		r.put(Schedule{Key: "report", Every: time.Hour})
 		r.put(Schedule{Key: "report2", Every: time.Hour})
@@ -539,7 +538,7 @@ func TestScheduleIsDeleted(t *testing.T) {
 	})
 }
 
-// Trigger and backfill create occurrences of their own, and leave the plan alone.
+// Trigger and backfill create separate occurrences, and do not affect the plan.
 func TestTriggerAndBackfill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -639,7 +638,7 @@ func TestPauseOnDead(t *testing.T) {
 	})
 }
 
-// S11: what is out of range is refused by name, and nothing is stored.
+// S11: a value out of range is refused with the field's name, and nothing is stored.
 func TestBadSchedules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -694,7 +693,7 @@ func TestBadSchedules(t *testing.T) {
 		m, err := ParseMissed("all")
 		require.NoError(t, err)
 		require.Equal(t, MissedAll, m)
-		// A timer cannot pose as an occurrence, nor be one of a schedule's methods.
+		// A timer can neither pose as an occurrence nor be used with a schedule's methods.
 		ctx := context.Background()
 		_, err = r.timers.Schedule(ctx, Timer{Key: "k\x00x"})
 		require.EqualError(t, err, `durable: byte 1 of the timer's key "k\x00x" is zero, must not be`)
@@ -705,15 +704,15 @@ func TestBadSchedules(t *testing.T) {
 	})
 }
 
-// A schedule that this process cannot advance is overdue with the reason, and goes on when a
-// process comes that can.
+// A schedule that this process cannot advance is overdue with the reason, and continues when a
+// process that can joins.
 func TestUnknownZone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
 		j := &journal{}
 		r.worker(j.handle, WorkerOptions{})
 		r.put(Schedule{Key: "report", Cron: "0 * * * *", Zone: "Europe/Berlin"})
-		// As a process with a newer database would have written it.
+		// As if written by a process with a newer database.
 		rewrite := func(change func([]byte) []byte) {
 			rec, err := r.engine.Get(context.Background(), 0, store.PlanKey("report"))
 			require.NoError(t, err)
@@ -792,7 +791,7 @@ func TestScheduleList(t *testing.T) {
 	})
 }
 
-// A store that is full delays occurrences, and says so; none is lost.
+// A full store delays occurrences, and reports that; none is lost.
 func TestScheduleInFullStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{MaxPending: 2}, 0)
@@ -820,7 +819,7 @@ func TestScheduleInFullStore(t *testing.T) {
 	})
 }
 
-// An engine that is full, as a Redis at maxmemory, is the same.
+// A full engine, such as a Redis at maxmemory, behaves the same.
 func TestScheduleInFullEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -837,7 +836,7 @@ func TestScheduleInFullEngine(t *testing.T) {
 	})
 }
 
-// S10: many schedules that are due at once have no part in Concurrency, and a bound of their own.
+// S10: many schedules that are due at once do not count in Concurrency, and have a separate bound.
 func TestManySchedulesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 8, store.Limits{}, 0)
@@ -870,7 +869,7 @@ func TestManySchedulesAtOnce(t *testing.T) {
 	})
 }
 
-// Changes of schedules that come at once go to a shard in one request.
+// Concurrent changes of a shard's schedules go into one request.
 func TestSwapsAreJoined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -911,7 +910,7 @@ func TestAbandonedPut(t *testing.T) {
 	})
 }
 
-// Two processes that put the same schedule make one set of occurrences (asynq #1013).
+// Two processes that put the same schedule create one set of occurrences (asynq #1013).
 func TestTwoRegister(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, store.Limits{}, 0)
@@ -937,8 +936,8 @@ func TestTwoRegister(t *testing.T) {
 	})
 }
 
-// S2: a ledger of schedules whose workers fail, lose replies, pause and die. Each planned time
-// has one ID or is counted as skipped.
+// S2: a ledger of schedules whose workers fail, lose replies, pause and die. Each planned time has
+// one ID or is counted as skipped.
 func TestScheduleLedger(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(6)
@@ -975,7 +974,7 @@ func scheduleLedger(t *testing.T, rnd *rand.Rand) {
 		switch {
 		case kind < 3:
 			return errBoom
-		case kind < 6 && call == "swap": // a process that is paused
+		case kind < 6 && call == "swap": // a paused process
 			time.Sleep(wait)
 		}
 		return nil
@@ -1014,7 +1013,7 @@ func scheduleLedger(t *testing.T, rnd *rand.Rand) {
 		mu.Lock()
 		i := rnd.IntN(5 * len(workers))
 		mu.Unlock()
-		if i < len(workers) { // one dies: its calls fail from now on, and another comes
+		if i < len(workers) { // one dies: its calls fail from now on, and another replaces it
 			workers[i].faults.fail(errBoom)
 			workers[i] = work()
 		}
@@ -1056,7 +1055,7 @@ func scheduleLedger(t *testing.T, rnd *rand.Rand) {
 	}
 }
 
-// A worker that dies with a plan in hand: another goes on after the lease.
+// If a worker dies while it holds a plan, another advances it after the lease.
 func TestWorkerDiesWithPlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -1086,8 +1085,8 @@ func TestWorkerDiesWithPlan(t *testing.T) {
 	})
 }
 
-// A stopping worker gives back the plans that it has claimed, and the occurrences that it has created
-// and leased: each runs elsewhere as a first attempt.
+// A stopping worker gives back the plans that it has claimed, and the occurrences that it has
+// created and leased: each runs elsewhere as a first attempt.
 func TestWorkerStopsWithLeases(t *testing.T) {
 	for _, late := range []string{"claim", "swap"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -1115,7 +1114,7 @@ func TestWorkerStopsWithLeases(t *testing.T) {
 	}
 }
 
-// S10: an occurrence needs no claim of its own.
+// S10: an occurrence needs no separate claim.
 func TestOccurrenceNeedsNoClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -1139,8 +1138,8 @@ func TestOccurrenceNeedsNoClaim(t *testing.T) {
 	})
 }
 
-// S10: a worker leases no more occurrences than it has room for. The others wait for a worker with
-// room to claim them.
+// S10: a worker leases at most as many occurrences as it has free slots. The others wait to be
+// claimed by a worker with free slots.
 func TestOccurrencesWithoutRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -1166,7 +1165,8 @@ func TestOccurrencesWithoutRoom(t *testing.T) {
 	})
 }
 
-// S2, S10: if the reply to a swap is lost, what it has leased runs soon, once, as a first attempt.
+// S2, S10: if the reply to a swap is lost, the occurrences that it leased run soon, once, as a
+// first attempt.
 func TestReplyWithLeasesIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -1190,8 +1190,8 @@ func TestReplyWithLeasesIsLost(t *testing.T) {
 	})
 }
 
-// S10: with what an engine adds (redisstore's TestMemoryOfPlans: 593 bytes), a schedule takes less
-// than 700 bytes besides its body.
+// S10: including the engine's overhead (redisstore's TestMemoryOfPlans: 593 bytes), a schedule
+// takes less than 700 bytes in addition to its body.
 func TestPlansAreSmall(t *testing.T) {
 	t.Parallel()
 	now := store.Millis(1_800_000_000_000)

@@ -14,8 +14,8 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// Case 21: a worker that stops while a claim is under way gives back what it gets:
-// the attempts are not spent.
+// Case 21: a worker that stops while a claim is in flight gives back its leases, and no attempts
+// are spent.
 func TestStopInMidBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -33,14 +33,14 @@ func TestStopInMidBatch(t *testing.T) {
 		a.run()
 		pass(time.Second)
 		require.Equal(t, 10, r.stats().Leased)
-		givesBack(t, r, a, 10, 1010*time.Millisecond) // as long as the claim, and no grace
+		givesBack(t, r, a, 10, 1010*time.Millisecond) // the duration of the claim, without grace
 		require.Empty(t, ja.all())
 		require.Equal(t, 1, a.faults.count("leave"))
 	})
 }
 
-// givesBack stops a worker, which must not take longer than most, and have another one run
-// what it has given back: n timers, each as its first attempt.
+// givesBack stops a worker, which must not take longer than most, and runs another one that must
+// get the given back timers: n of them, each as a first attempt.
 func givesBack(t *testing.T, r *rig, w *member, n int, most time.Duration) {
 	t.Helper()
 	began := time.Now()
@@ -57,9 +57,8 @@ func givesBack(t *testing.T, r *rig, w *member, n int, most time.Duration) {
 	}
 }
 
-// A worker that stops after the reply to a claim was lost, or while that is so, sends it
-// again, and gives back what it gets, so that the attempts are not spent and nobody has to
-// wait for the end of the leases.
+// A worker that stops after or while the reply to a claim was lost repeats the claim and gives
+// back its leases, so that no attempts are spent and no worker must wait for the leases to expire.
 func TestStopAfterALostReply(t *testing.T) {
 	for name, twice := range map[string]bool{"before it is sent again": false, "while it is lost again": true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -92,8 +91,8 @@ func TestStopAfterALostReply(t *testing.T) {
 	}
 }
 
-// An engine that does not answer a claim holds up the end for as long as the grace allows,
-// and no longer; one that refuses it does not.
+// An engine that does not answer a claim delays Run's return for exactly the grace; an engine that
+// refuses the claim does not.
 func TestStopWhileClaimsFail(t *testing.T) {
 	for err, most := range map[error]time.Duration{store.ErrUnsure: 6*time.Second + lastWait, errBoom: 3 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
@@ -110,8 +109,8 @@ func TestStopWhileClaimsFail(t *testing.T) {
 	}
 }
 
-// Handlers that run may go on for the grace, and what they return counts; then their
-// ctx ends, and what those return counts that do return.
+// Running handlers may continue for the grace, and their results count; then their ctx ends, and
+// the results of those that return count too.
 func TestGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -133,7 +132,7 @@ func TestGrace(t *testing.T) {
 		began := time.Now()
 		w.cancel()
 		pass(time.Second)
-		r.schedule("late", 0) // nothing is claimed any more
+		r.schedule("late", 0) // no claims any more
 		require.NoError(t, w.stop())
 		require.Less(t, time.Since(began)-5*time.Second, 10*time.Millisecond)
 		require.Equal(t, ErrStopped, cause)
@@ -146,8 +145,8 @@ func TestGrace(t *testing.T) {
 	})
 }
 
-// Case 24: a handler that ignores its ctx does not hold up the end. Its timer keeps
-// its lease, and runs again after it; what the handler returns then is nothing.
+// Case 24: a handler that ignores its ctx does not delay Run's return. Its timer keeps its lease,
+// and runs again after it; the handler's result is then ignored.
 func TestHandlerIgnoresTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -175,8 +174,8 @@ func TestHandlerIgnoresTheEnd(t *testing.T) {
 	})
 }
 
-// A negative Grace ends the handlers' contexts at once. Heartbeats that fail, and ends,
-// do not hold up the end for longer than that.
+// A negative Grace ends the handlers' contexts at once. Failing heartbeats and outcomes do not
+// delay Run's return further.
 func TestStopWithoutEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, store.Limits{}, 0)
@@ -198,8 +197,8 @@ func TestStopWithoutEngine(t *testing.T) {
 	})
 }
 
-// Engine errors: each kind is logged when it begins and when it ends, calls are few
-// while it lasts, and the worker goes on after it.
+// Engine errors: each kind is logged when it begins and when it ends, calls are few in between,
+// and the worker continues afterwards.
 func TestEngineFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, store.Limits{}, 0)
@@ -228,7 +227,7 @@ func TestEngineFails(t *testing.T) {
 	})
 }
 
-// A claim that gets nothing though something is due does not become a busy loop.
+// A claim that gets nothing although something is due does not become a busy loop.
 func TestFruitlessClaimsAreFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -244,7 +243,7 @@ func TestFruitlessClaimsAreFew(t *testing.T) {
 	})
 }
 
-// stingy gives nothing out.
+// stingy grants no leases.
 type stingy struct {
 	store.Store
 	claims int
@@ -267,13 +266,13 @@ func TestStoreCloses(t *testing.T) {
 		require.NoError(t, r.engine.Close())
 		require.Equal(t, ErrClosed, <-w.done)
 		w.once.Do(func() {})
-		require.Less(t, time.Since(began), 3*time.Second) // the handler's, at most
+		require.Less(t, time.Since(began), 3*time.Second) // the handler's duration, at most
 		require.Equal(t, uint64(1), w.Stats().Unwritten)
 	})
 }
 
-// A call of OnDead that does not return holds up the end for as long as a handler would,
-// and Run says that it was OnDead. Those that had not begun are not begun after the end.
+// A call of OnDead that does not return delays Run's return as long as a handler would, and Run
+// reports OnDead. Calls that had not begun do not begin afterwards.
 func TestOnDeadDoesNotReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -297,8 +296,7 @@ func TestOnDeadDoesNotReturn(t *testing.T) {
 	})
 }
 
-// A claim that the engine refuses while the worker stops is not sent again: it has leased
-// nothing.
+// A stopping worker does not repeat a claim that the engine refuses: it has leased nothing.
 func TestStopDuringARefusedClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -319,8 +317,9 @@ func TestStopDuringARefusedClaim(t *testing.T) {
 	})
 }
 
-// A store that has closed itself leaves nothing to wait for: neither a claim whose reply was
-// lost nor an outcome is sent until Grace is over. It may close before or after Run's ctx ends.
+// After the store has closed itself there is nothing to wait for: neither a claim whose reply was
+// lost nor an outcome is retried until Grace has passed. The store may close before or after Run's
+// ctx ends.
 func TestStoreClosesWithoutAReply(t *testing.T) {
 	for _, call := range []string{"claim", "end"} {
 		for name, stops := range map[string]bool{"first the store": false, "first the ctx": true} {

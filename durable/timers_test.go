@@ -53,13 +53,13 @@ func TestTimersOfOneKey(t *testing.T) {
 		}
 		r.gone("{k}")
 
-		// Before 1970's first millisecond has passed, and in the past: at once.
+		// Within 1970's first millisecond, and in the past: at once.
 		require.Equal(t, Millis(1), r.add(Timer{Key: "old", At: time.UnixMilli(0)}).Due)
 		require.Equal(t, store.MillisAt(r.now()), r.schedule("now", -time.Hour).Due)
 	})
 }
 
-// All checks come before anything is sent, and name field, value and bound.
+// All checks precede sending, and errors name field, value and bound.
 func TestChecksComeFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 4, store.Limits{}, 0)
@@ -114,8 +114,8 @@ func TestNewRefuses(t *testing.T) {
 	require.EqualError(t, err, "durable: Options.CallTimeout is 1ms, must be 10ms to 10m0s")
 }
 
-// While a request is under way, the calls that come are the next request together,
-// up to 500 timers.
+// Calls that arrive while a request is in flight are joined into the next request, up to 500
+// timers.
 func TestConcurrentSchedulesAreJoined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -142,7 +142,7 @@ func TestConcurrentSchedulesAreJoined(t *testing.T) {
 	})
 }
 
-// A request has at most 1 MiB of bodies, however many wait.
+// A request has at most 1 MiB of bodies, however many calls wait.
 func TestRequestsAreBoundedByBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -183,8 +183,7 @@ func TestJoinedCallsAreBoundedByBytes(t *testing.T) {
 	})
 }
 
-// The end of a caller's ctx ends its waiting and nobody else's. What was not sent
-// is not sent any more.
+// The end of a caller's ctx ends only its own wait. Its call is withdrawn if it was not sent.
 func TestCallersContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -210,7 +209,7 @@ func TestCallersContext(t *testing.T) {
 		err = <-waits
 		require.ErrorIs(t, err, errBoom)
 		require.NotErrorIs(t, err, ErrUnsure)
-		body[0] = 'x' // the request is still under way, with a copy
+		body[0] = 'x' // the request is still in flight, with a copy
 		close(gate)
 		require.NoError(t, <-other)
 		require.Equal(t, "as it was", string(r.get("sent").Body))
@@ -219,9 +218,9 @@ func TestCallersContext(t *testing.T) {
 	})
 }
 
-// After Schedule has returned ErrUnsure because its ctx ended, its request may still be
-// under way. Calls about its keys wait for the end of that request, so that it cannot
-// take effect after them; calls about other keys do not.
+// After Schedule has returned ErrUnsure because its ctx ended, its request may still be in flight.
+// Calls about its keys wait for the end of that request, so that it cannot take effect after them;
+// calls about other keys do not.
 func TestCallsWaitForAnAbandonedSchedule(t *testing.T) {
 	ctx := context.Background()
 	for name, c := range map[string]struct {
@@ -279,8 +278,7 @@ func TestCallsWaitForAnAbandonedSchedule(t *testing.T) {
 	}
 }
 
-// The wait for the request of a Schedule ends with the caller's ctx, and nothing was sent
-// then.
+// The wait for the request of a Schedule ends with the caller's ctx, and nothing is sent.
 func TestWaitForAnAbandonedScheduleEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -298,7 +296,7 @@ func TestWaitForAnAbandonedScheduleEnds(t *testing.T) {
 	})
 }
 
-// abandon leaves a call of Schedule whose request is under way until release is called.
+// abandon leaves a call of Schedule whose request is in flight until release is called.
 func (r *rig) abandon(timers ...Timer) (release func()) {
 	r.t.Helper()
 	gate := make(chan struct{})
@@ -346,7 +344,7 @@ func TestScheduleMany(t *testing.T) {
 		began := time.Now()
 		receipts, err := r.timers.ScheduleMany(ctx, timers)
 		require.NoError(t, err)
-		require.Equal(t, 2*time.Second, time.Since(began)) // the shards side by side, of each two requests
+		require.Equal(t, 2*time.Second, time.Since(began)) // the shards concurrently, each with two requests
 		require.Len(t, receipts, 3001)
 		for i, got := range receipts[:3000] {
 			require.Equal(t, Created, got.Kind)
@@ -360,7 +358,7 @@ func TestScheduleMany(t *testing.T) {
 	})
 }
 
-// requestOf returns which request of its shard timer i was in, from 1.
+// requestOf returns the number of timer i's request within its shard, from 1.
 func requestOf(timers []Timer, i int) int {
 	n := 0
 	for _, timer := range timers[:i] {
@@ -410,7 +408,7 @@ func TestScheduleManyInPart(t *testing.T) {
 	})
 }
 
-// List merges the shards in order, and read no more than the loop needs.
+// List merges the shards in order, and reads no more than the loop needs.
 func TestList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 16, store.Limits{}, 3*time.Hour)
@@ -467,8 +465,8 @@ func TestList(t *testing.T) {
 	})
 }
 
-// A List tells how far it has looked, from where another goes on; and it looks no further in a
-// shard than it must to know the next timer.
+// List reports the position up to which it has scanned, from which another List can continue; and
+// it scans a shard no further than needed to know the next timer.
 func TestListTellsHowFar(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 4, store.Limits{}, 0)
@@ -516,7 +514,7 @@ func TestListTellsHowFar(t *testing.T) {
 	})
 }
 
-// A List with a filter goes on over pages on which nothing matches, in each shard.
+// A List with a filter continues over pages without matches, in each shard.
 func TestListOfFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, store.Limits{}, 0)
@@ -599,7 +597,7 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// Cancel passes on what the engine says beside ErrUnsure, and Schedule beside
+// Cancel returns the engine's result together with ErrUnsure, and Schedule together with
 // ErrUnconfirmed.
 func TestResultsBesideErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

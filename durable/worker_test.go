@@ -16,9 +16,9 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// D2 and case 6: each timer runs once, not before its time by the engine's clock,
-// though that is hours away from this machine's, and not a poll later. No claim
-// comes before something is due.
+// D2 and case 6: each timer runs once, never before its time by the engine's clock, even if that
+// differs from this machine's by hours, and without the delay of a poll. No claim is sent before a
+// timer is due.
 func TestRunsWhenDue(t *testing.T) {
 	for _, skew := range []time.Duration{0, 5*time.Hour + 300*time.Microsecond, -7 * time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
@@ -28,7 +28,7 @@ func TestRunsWhenDue(t *testing.T) {
 			want := map[string]time.Time{}
 			for i := range 50 {
 				key := fmt.Sprint("k", i)
-				// Nothing is due while something is scheduled: events would come late.
+				// No timer is due while one is scheduled: events would come late.
 				timer := Timer{Key: key, Topic: "t", Body: []byte(key), After: time.Duration(i*130+5) * time.Millisecond}
 				if i%2 == 1 {
 					timer.At, timer.After = r.now().Add(timer.After), 0
@@ -48,7 +48,7 @@ func TestRunsWhenDue(t *testing.T) {
 				require.NotZero(t, f.ID)
 				require.NotZero(t, f.Fence)
 				require.False(t, at.Before(due), f.Key)
-				require.Less(t, at.Sub(due), 3*time.Millisecond, f.Key) // virtual: what is rounded, nothing else
+				require.Less(t, at.Sub(due), 3*time.Millisecond, f.Key) // virtual time: only rounding
 				delete(want, f.Key)
 			}
 			require.Empty(t, want)
@@ -64,8 +64,9 @@ func TestRunsWhenDue(t *testing.T) {
 	}
 }
 
-// Nobody polls: ten idle workers send a heartbeat a second each, and look at each shard
-// once a second, all together, and once more in five: less than 30 commands a second.
+// Idle workers do not poll for timers: ten idle workers send a heartbeat a second each, and check
+// each shard once a second, all together, and once more every five seconds: less than 30 commands
+// a second.
 func TestIdleWorkersAreQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 16, store.Limits{}, time.Hour)
@@ -83,7 +84,7 @@ func TestIdleWorkersAreQuiet(t *testing.T) {
 		pass(60 * time.Second)
 		for _, m := range all {
 			counts := m.faults.countAll()
-			looks := counts["look"] // calls: its own shards', and its turns
+			looks := counts["look"] // calls for its own shards, and its turns
 			delete(counts, "look")
 			require.Equal(t, map[string]int{"heartbeat": 60}, counts)
 			if m.Stats().Preferred > 0 {
@@ -132,8 +133,8 @@ func TestWorkerOptionsAreChecked(t *testing.T) {
 	})
 }
 
-// Case 8 and case 15: what fails is tried again, with all its attempts counted, also
-// by another worker, after a backoff that doubles and is drawn.
+// Case 8 and case 15: failed timers are retried, with all their attempts counted, also by another
+// worker, after a random backoff whose bound doubles.
 func TestFailuresAreTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -151,7 +152,7 @@ func TestFailuresAreTriedAgain(t *testing.T) {
 		}
 		pass(10 * time.Millisecond)
 		require.NoError(t, w.stop())
-		n := len(j.all()) // 3 if it drew a backoff of less than 10 ms
+		n := len(j.all()) // 3 if the random backoff was less than 10 ms
 		require.Equal(t, n, r.get("k").Attempts)
 		require.Equal(t, fmt.Sprintf("attempt %d", n), r.get("k").LastError)
 		r.worker(j.handle, o)
@@ -167,7 +168,7 @@ func TestFailuresAreTriedAgain(t *testing.T) {
 			}
 			require.Equal(t, fmt.Sprint("attempt ", i), f.LastError)
 			require.Greater(t, f.Fence, all[i-1].Fence)
-			if i != 2 { // beside the change of workers
+			if i != 2 { // except at the change of workers
 				full := []time.Duration{0, 1, 2, 3, 3}[i] * time.Second
 				require.LessOrEqual(t, j.times()[i].Sub(j.times()[i-1]), full+5*time.Millisecond)
 			}
@@ -266,8 +267,8 @@ func TestVerdicts(t *testing.T) {
 	})
 }
 
-// D9: a panic, and a handler that ends its goroutine, are failures like others, and
-// end as dead letters. OnDead that panics harms nobody.
+// D9: a panic, and a handler that ends its goroutine, are failures like others, and lead to dead
+// letters. A panic of OnDead does no harm.
 func TestPanicsAreFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -297,8 +298,8 @@ func TestPanicsAreFailures(t *testing.T) {
 	})
 }
 
-// D8: what is scheduled while it runs is the successor: it waits for the end of the
-// run, however that ends, and never runs beside it. So a handler that schedules its
+// D8: a timer that is scheduled while its key's timer runs is the successor: it waits for the end
+// of the run, whatever the outcome, and never overlaps with it. So a handler that schedules its
 // own key recurs.
 func TestSuccessor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -338,9 +339,9 @@ func TestSuccessor(t *testing.T) {
 	})
 }
 
-// D4: Cancel of a running timer ends its ctx by the announcement, or at the next
-// extension if that is lost; it is not retried, nor leased again. Case 14: the
-// extension does not bring it back.
+// D4: Cancel of a running timer ends its ctx by the announcement, or at the next extension if that
+// is lost; the timer is neither retried nor leased again. Case 14: the extension does not revive
+// it.
 func TestCancelWhileRunning(t *testing.T) {
 	for _, mute := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -359,7 +360,7 @@ func TestCancelWhileRunning(t *testing.T) {
 			require.Equal(t, Leased, r.get("k").State)
 			w.faults.mute.Store(mute)
 			_, err := r.timers.Schedule(context.Background(), Timer{Key: "k"})
-			require.NoError(t, err) // its successor goes too
+			require.NoError(t, err) // its successor is removed too
 			got, err := r.timers.Cancel(context.Background(), "k")
 			require.NoError(t, err)
 			require.Equal(t, Running, got)
@@ -381,7 +382,7 @@ func TestCancelWhileRunning(t *testing.T) {
 	}
 }
 
-// D4: what is cancelled while it waits, for its first attempt or another, never runs
+// D4: a timer that is cancelled while it waits, for its first or a later attempt, does not run
 // (again).
 func TestCancelWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -401,13 +402,13 @@ func TestCancelWhileWaiting(t *testing.T) {
 	})
 }
 
-// Two claims at a time are begun while others have just been, and the rest wait, so
-// that they find more. On an engine that is far away they wait for claimWait only.
+// At most two claims begin at a time, and the rest wait, so that they find more timers. On a
+// distant engine they wait only for claimWait.
 func TestClaimsAtOnce(t *testing.T) {
 	const shards = 16
 	for took, want := range map[time.Duration]struct {
 		atOnce int
-		last   time.Duration // when the last claim is begun
+		last   time.Duration // when the last claim begins
 	}{
 		time.Millisecond:       {2, 7 * time.Millisecond},
 		100 * time.Millisecond: {shards, 14 * time.Millisecond},
@@ -434,7 +435,7 @@ func TestClaimsAtOnce(t *testing.T) {
 				return err
 			}, nil)
 			m.run()
-			pass(time.Second) // it has looked at all shards
+			pass(time.Second) // it has polled all shards
 			require.Empty(t, begun)
 			at := r.now().Add(time.Second).Truncate(time.Millisecond)
 			for n := range shards {
@@ -454,12 +455,12 @@ func TestClaimsAtOnce(t *testing.T) {
 	}
 }
 
-// textError is an error by its pointer: the one of a nil pointer panics.
+// textError is an error with a pointer receiver, whose Error panics on a nil pointer.
 type textError struct{ text string }
 
 func (e *textError) Error() string { return e.text }
 
-// funcError calls a function for its text, and one when it is unwrapped.
+// funcError calls text in Error and unwrap in Unwrap.
 type funcError struct {
 	text   func() string
 	unwrap func() error
@@ -468,8 +469,8 @@ type funcError struct {
 func (e funcError) Error() string { return e.text() }
 func (e funcError) Unwrap() error { return e.unwrap() }
 
-// An error whose methods panic, or end the goroutine, is one that has failed like any
-// other; and they may call the worker, for it holds no lock.
+// An error whose methods panic, or end the goroutine, is a failure like any other; and they may
+// call the worker, because it holds no lock.
 func TestErrorsThatPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -507,19 +508,19 @@ func TestErrorsThatPanic(t *testing.T) {
 	})
 }
 
-// treeError is an error with several below it.
+// treeError wraps several errors.
 type treeError struct{ below func() []error }
 
 func (e treeError) Error() string   { return "tree" }
 func (e treeError) Unwrap() []error { return e.below() }
 
-// asError passes As on, as some packages of errors do.
+// asError forwards As, as some error packages do.
 type asError struct{ err error }
 
 func (e asError) Error() string      { return "as" }
 func (e asError) As(target any) bool { return errors.As(e.err, target) }
 
-// An error that unwraps to itself, or to others without end, has failed like any other.
+// An error that unwraps to itself, or without end, is a failure like any other.
 func TestErrorsWithoutEnd(t *testing.T) {
 	t.Parallel()
 	text := func() string { return "text" }
@@ -541,7 +542,7 @@ func TestErrorsWithoutEnd(t *testing.T) {
 	}
 }
 
-// A verdict is found wherever errors.As would find it, and the first counts.
+// A verdict is found wherever errors.As would find it, and the first one counts.
 func TestVerdictsAreFoundInWrappedErrors(t *testing.T) {
 	deep := Snooze(time.Second)
 	for range 200 {
@@ -564,7 +565,7 @@ func TestVerdictsAreFoundInWrappedErrors(t *testing.T) {
 	}
 }
 
-// OnDead is called at most Concurrency at once, and for each dead letter.
+// OnDead runs at most Concurrency times at once, and is called for each dead letter.
 func TestCallsOfOnDeadAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -592,8 +593,8 @@ func TestCallsOfOnDeadAreBounded(t *testing.T) {
 	})
 }
 
-// OnDead is called, and Buried counted, for dead letters: not for a timer that was
-// cancelled, or that a successor has followed, whatever the handler has returned.
+// OnDead is called, and Buried counted, only for dead letters: not for a cancelled timer, or one
+// with a successor, whatever the handler has returned.
 func TestOnDeadIsForDeadLetters(t *testing.T) {
 	for name, c := range map[string]struct {
 		during func(r *rig) // while the handler runs
@@ -608,16 +609,16 @@ func TestOnDeadIsForDeadLetters(t *testing.T) {
 			r.schedule("k", time.Hour)
 		}, false, WorkerStats{Cancelled: 1}},
 	} {
-		for _, cut := range []bool{false, true} { // the reply to the end is lost
+		for _, cut := range []bool{false, true} { // the reply to the outcome is lost
 			t.Run(fmt.Sprintf("%s, cut %v", name, cut), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					r := newRig(t, 1, store.Limits{}, 0)
 					calls, cuts := 0, 0
 					w := r.prepare(func(context.Context, Fired) error { time.Sleep(time.Second); return Discard(errBoom) },
 						WorkerOptions{OnDead: func(Fired, error) { calls++ }})
-					w.faults.mute.Store(true) // it does not hear of the cancellation
+					w.faults.mute.Store(true) // the cancellation is not announced to it
 					w.faults.set(func(_ context.Context, call string, _ int) error {
-						if call == "get" && cuts == 1 { // and cannot ask at once
+						if call == "get" && cuts == 1 { // and it cannot ask at once
 							cuts++
 							return errBoom
 						}
@@ -638,7 +639,7 @@ func TestOnDeadIsForDeadLetters(t *testing.T) {
 					require.Equal(t, c.dead, r.stats().Dead == 1)
 					require.NoError(t, w.stop())
 					got := w.Stats()
-					if cut && c.want.Cancelled > 0 { // nothing tells it from one that is done
+					if cut && c.want.Cancelled > 0 { // it cannot be distinguished from a completed one
 						c.want.Cancelled, c.want.Done = 0, 1
 					}
 					require.Equal(t, c.want, WorkerStats{Done: got.Done, Buried: got.Buried, Cancelled: got.Cancelled, Lost: got.Lost})
@@ -648,8 +649,8 @@ func TestOnDeadIsForDeadLetters(t *testing.T) {
 	}
 }
 
-// The reply to the ends of two runs is lost, and the engine does not tell at once whether
-// one is a dead letter: the other is over meanwhile.
+// The reply to the outcomes of two runs is lost, and the engine does not tell at once whether one
+// is a dead letter: the other one completes in the meantime.
 func TestEndsWhoseReplyIsLostAreOverOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)

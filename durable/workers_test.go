@@ -57,7 +57,8 @@ func TestLateIsFromTheDueTime(t *testing.T) {
 	}
 }
 
-// A time that the engine's clock has not reached is no lateness, nor is any before the first reply.
+// Late is never negative: a due time ahead of the engine's clock, or before the first reply, gives
+// 0.
 func TestSinceIsNeverNegative(t *testing.T) {
 	var c engineClock
 	require.Zero(t, c.since(1, time.Hour))
@@ -68,7 +69,7 @@ func TestSinceIsNeverNegative(t *testing.T) {
 	require.Equal(t, 24*time.Hour, c.since(4000, 24*time.Hour+time.Second))
 }
 
-// Each process sees the workers of all, with what their last heartbeats say.
+// Each process sees the workers of all, with the contents of their last heartbeats.
 func TestWorkersOfAllProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, store.Limits{}, time.Hour)
@@ -104,7 +105,7 @@ func TestWorkersOfAllProcesses(t *testing.T) {
 		require.Equal(t, want, workers[0])
 		require.Equal(t, r.now().Add(-time.Second/2), workers[0].Heartbeat)
 
-		b.faults.fail(errBoom) // it does not leave
+		b.faults.fail(errBoom) // its leave fails
 		stopped := r.now()
 		require.NoError(t, b.stop())
 		r.timers.Cancel(context.Background(), "long")
@@ -132,8 +133,8 @@ func cancelled() context.Context {
 	return ctx
 }
 
-// A timer that runs shows the worker that runs it, also one that has died: by one more call to the
-// engine, for any number of them, and by none if none runs.
+// A running timer shows its worker, even one that has died: with one more call to the engine, for
+// any number of timers, and no call if none runs.
 func TestWhoRunsATimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 4, store.Limits{}, time.Hour)
@@ -169,7 +170,7 @@ func TestWhoRunsATimer(t *testing.T) {
 			require.Equal(t, a.Name(), worker, key)
 		}
 
-		// Without an answer of the engine the rest is returned, a second later at most.
+		// Without an answer of the engine the rest is returned, after at most a second.
 		r.faults.fail(errBoom, "workers")
 		require.Empty(t, r.get("one").Worker)
 		require.Equal(t, Leased, r.get("one").State)
@@ -193,7 +194,7 @@ func TestWhoRunsATimer(t *testing.T) {
 	})
 }
 
-// A worker of another version is listed by name and heartbeat, whatever its status is.
+// A worker of another version is listed by name and heartbeat, whatever its status.
 func TestWorkersOfOtherVersions(t *testing.T) {
 	r := newRig(t, 1, store.Limits{}, 0)
 	var late histogram.Durations
@@ -218,7 +219,7 @@ func TestWorkersOfOtherVersions(t *testing.T) {
 	for _, got := range workers[:len(status)] {
 		require.Contains(t, status, got.Name)
 		require.WithinDuration(t, time.Now(), got.Heartbeat, time.Minute)
-		if got.Name != "long" { // zeros are a status
+		if got.Name != "long" { // zeros are a valid status
 			require.Equal(t, WorkerInfo{Name: got.Name, Live: true, Heartbeat: got.Heartbeat}, got)
 		}
 	}
@@ -234,7 +235,7 @@ func statusOfSum(sum float64) []byte {
 	return w.status()
 }
 
-// A status fits into a heartbeat, whatever has happened.
+// A status fits into a heartbeat under all circumstances.
 func TestStatusIsSmall(t *testing.T) {
 	w := &Worker{born: time.Now(), options: WorkerOptions{Concurrency: maxConcurrency}}
 	for _, n := range []*uint64{&w.stats.Done, &w.stats.Retried, &w.stats.Snoozed, &w.stats.Cancelled, &w.stats.Buried} {
