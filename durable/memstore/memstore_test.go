@@ -13,7 +13,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/storetest"
 )
 
-// clock is a clock that tests move.
+// clock is a clock that tests set.
 type clock struct {
 	mu    sync.Mutex
 	start func() time.Time
@@ -39,8 +39,8 @@ func open(t testing.TB, o Options) *oracle.Store {
 	return s.(*oracle.Store)
 }
 
-// engine has a clock that counts from start. Reopening changes nothing, but that leases
-// have run out if leasesEnd.
+// engine has a clock that counts from start. Reopening changes nothing, except that leases have
+// expired if leasesEnd is set.
 func engine(start func() time.Time, frozen, leasesEnd bool) storetest.Engine {
 	return storetest.Engine{Open: func(t testing.TB, o storetest.Options) *storetest.Instance {
 		c := &clock{start: start}
@@ -80,7 +80,7 @@ func TestSuite(t *testing.T) {
 	}
 }
 
-// An engine need not have more than a store.
+// An engine need not implement more than store.Store.
 func TestSuiteOfAStoreAlone(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, storetest.Engine{Open: func(t testing.TB, o storetest.Options) *storetest.Instance {
@@ -114,7 +114,7 @@ func claim() store.Claim {
 	return store.Claim{Worker: "worker", Token: store.NewToken("worker"), Max: 1, MaxBytes: store.MaxClaim, Lease: time.Second, MaxAttempts: 1}
 }
 
-// Engines may rely on their callers; this one is for tests, and tells them.
+// Engines may rely on their callers; this one is for tests, and reports violations.
 func TestBrokenCallsAreRefused(t *testing.T) {
 	ctx := t.Context()
 	s := open(t, Options{Shards: 2})

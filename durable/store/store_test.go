@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The places of keys and topics are part of the engines' formats.
+// The shards and lanes of keys and topics are part of the engines' formats.
 func TestPlacesNeverChange(t *testing.T) {
 	require.Equal(t, 14, ShardOf("", 16))
 	require.Equal(t, 8, ShardOf("a", 16))

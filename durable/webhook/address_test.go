@@ -39,7 +39,7 @@ func TestPermitted(t *testing.T) {
 	}
 }
 
-// Case 28: a name or an address that leads to this machine is not dialled.
+// Case 28: a name or an address that resolves to this machine is not dialled.
 func TestPrivateAddressIsFinal(t *testing.T) {
 	var called atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { called.Add(1) }))
@@ -57,8 +57,8 @@ func TestPrivateAddressIsFinal(t *testing.T) {
 	require.Zero(t, called.Load())
 }
 
-// nameServer answers queries for the IPv4 address of any name with one address
-// after another, the last one for good.
+// nameServer answers queries for the IPv4 address of any name with the given addresses in turn,
+// and repeats the last one.
 func nameServer(t *testing.T, addrs ...string) *net.Resolver {
 	conn, err := net.ListenPacket("udp4", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -94,8 +94,8 @@ func nameServer(t *testing.T, addrs ...string) *net.Resolver {
 	}}
 }
 
-// Case 28: a name whose address changes between two calls does not get around the
-// check, for that is made on the address that is dialled.
+// Case 28: a name whose address changes between two calls does not bypass the check, which applies
+// to the dialled address.
 func TestRebindingIsRefused(t *testing.T) {
 	var called atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { called.Add(1) }))
@@ -115,7 +115,7 @@ func TestRebindingIsRefused(t *testing.T) {
 	require.EqualValues(t, 1, called.Load())
 }
 
-// A proxy would dial past the check.
+// A proxy would bypass the address check.
 func TestNoProxy(t *testing.T) {
 	h, err := New(Options{})
 	require.NoError(t, err)

@@ -116,8 +116,8 @@ func TestCheckNamesFieldValueAndRange(t *testing.T) {
 	}
 }
 
-// JSON has no place for bytes that are not UTF-8: they are refused, not altered. A body
-// may have any bytes.
+// JSON cannot carry bytes that are not UTF-8: they are refused, not altered. A body may have any
+// bytes.
 func TestInvalidUTF8(t *testing.T) {
 	for _, bad := range []string{"\xff", "caf\xe9", "a\xc3", "\xed\xa0\x80", "\xf4\x90\x80\x80", strings.Repeat("a", 200) + "\x80"} {
 		for want, c := range map[string]Call{
@@ -139,7 +139,8 @@ func TestInvalidUTF8(t *testing.T) {
 	}
 }
 
-// A body goes as text or in base64, whichever is shorter, so that each fits that can.
+// A body is encoded as text or in base64, whichever is shorter, so that every body that can fit
+// does.
 func TestEncodeIsTheShorter(t *testing.T) {
 	for _, c := range []string{
 		"a", "ä", "€", "\U0001f600", "\u2028", "\u2029", "\ufffd", "\x00", "\x1f", "\b", "\f", "\n", "\r", "\t", " ", "/", `"`, "\\", "\x7f", "<", ">", "&",
@@ -190,7 +191,8 @@ func TestDecodeIsStrict(t *testing.T) {
 	}
 }
 
-// Decode refuses what encoding/json would alter, or would take the last of, and names the field.
+// Decode refuses input that encoding/json would alter, or of which it would take the last, and
+// names the field.
 func TestDecodeAltersNothing(t *testing.T) {
 	for in, want := range map[string]string{
 		`"text":"\ud800"`:                         "webhook: text is not valid UTF-8, must be valid UTF-8; base64 takes any bytes",
@@ -212,7 +214,7 @@ func TestDecodeAltersNothing(t *testing.T) {
 	}
 }
 
-// What decodes can be encoded again, and is the same then.
+// A decoded call can be encoded again, and decodes to the same call.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"v":1,"url":"http://a","headers":{"A":"b"},"timeout_ms":1,"text":"\u0000"}`))
 	f.Add([]byte(`{"v":1,"url":"https://a:1/?q","method":"GET","base64":"AAH/"}`))

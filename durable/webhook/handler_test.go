@@ -43,7 +43,7 @@ func local(t *testing.T, o Options) *Handler {
 	return h
 }
 
-// pipes serves f over connections in memory, whatever the address, so that a test can run in a
+// pipes serves f over in-memory connections, whatever the address, so that a test can run in a
 // synctest bubble.
 func pipes(t *testing.T, h *Handler, f http.HandlerFunc) {
 	conns := make(chan net.Conn)
@@ -118,8 +118,8 @@ func TestRequest(t *testing.T) {
 	require.Empty(t, got.Header.Values("Content-Type")) // there is no body
 }
 
-// The call of an occurrence names its schedule and its planned time; that of another timer does
-// not, and a call cannot pose as one.
+// The call of an occurrence names its schedule and its planned time; other timers' calls do not,
+// and cannot set these headers.
 func TestRequestOfAnOccurrence(t *testing.T) {
 	var got http.Header
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Header }))
@@ -172,8 +172,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// Case 28: 4xx are final but for 408, 425 and 429; redirects are not followed, and
-// final.
+// Case 28: 4xx are final except 408, 425 and 429; redirects are not followed, and are final.
 func TestStatuses(t *testing.T) {
 	var elsewhere atomic.Int32
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
@@ -253,8 +252,7 @@ func TestRetryAfterReachesTheWorker(t *testing.T) {
 	require.Equal(t, failed, h.Handle(t.Context(), fired(t, Call{URL: server.URL + "/0"})))
 }
 
-// Case 28: of an endless reply only the start is read, whether it succeeds or
-// fails.
+// Case 28: only the start of an endless reply is read, whether it succeeds or fails.
 func TestEndlessReply(t *testing.T) {
 	var wrote atomic.Int64
 	ended := make(chan struct{}, 2)
@@ -280,10 +278,10 @@ func TestEndlessReply(t *testing.T) {
 	require.ErrorAs(t, err, &failed)
 	require.Equal(t, strings.Repeat("x", snippet), failed.Reply)
 	<-ended
-	require.Less(t, wrote.Load(), int64(64<<20)) // what sockets hold
+	require.Less(t, wrote.Load(), int64(64<<20)) // the capacity of socket buffers
 }
 
-// Endless headers do not fill the memory, and are tried again.
+// Endless headers do not exhaust memory, and the call is retried.
 func TestEndlessHeaders(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for i := range 100 {
@@ -297,8 +295,8 @@ func TestEndlessHeaders(t *testing.T) {
 	require.NotEqual(t, fmt.Sprintf("%T", durable.Discard(nil)), fmt.Sprintf("%T", err))
 }
 
-// Case 28, and 7: a call that hangs ends with its timeout, and is tried again; so
-// does one whose answer drips.
+// Case 28, and 7: a call that hangs ends with its timeout, and is retried; so does one whose
+// answer drips.
 func TestTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := local(t, Options{Timeout: 5 * time.Second})
@@ -328,11 +326,11 @@ func TestTimeout(t *testing.T) {
 			require.Equal(t, c.took, time.Since(began))
 		}
 		require.EqualValues(t, 3, h.Stats().Retried)
-		time.Sleep(2 * time.Second) // the last handler sees that nobody reads
+		time.Sleep(2 * time.Second) // the last handler sees that the client does not read
 	})
 }
 
-// A call whose context ends while it waits for a place is not made.
+// A call whose context ends while it waits for a slot is not made.
 func TestContextEndsWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := local(t, Options{PerHost: 1, HostWait: 5 * time.Second})
@@ -362,8 +360,8 @@ func TestContextEnds(t *testing.T) {
 	})
 }
 
-// Case 28: one slow host does not take all places: while its calls hang, those to
-// another go through at once, and the ones beyond the bound are put off.
+// Case 28: one slow host does not take all slots: while its calls hang, those to another host
+// complete at once, and calls beyond the bound are postponed.
 func TestSlowHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := local(t, Options{PerHost: 2, HostWait: time.Second, Timeout: 10 * time.Second})
@@ -386,7 +384,7 @@ func TestSlowHost(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		require.EqualValues(t, 6, putOff.Load()) // 2 have a place, 2 wait for one
+		require.EqualValues(t, 6, putOff.Load()) // 2 have a slot, 2 wait for one
 		began := time.Now()
 		for range 10 {
 			require.NoError(t, h.Handle(t.Context(), fired(t, Call{URL: "http://quick"})))
@@ -415,7 +413,7 @@ func TestConnectionRefusedIsRetried(t *testing.T) {
 	require.NotEqual(t, fmt.Sprintf("%T", durable.Discard(nil)), fmt.Sprintf("%T", err))
 }
 
-// However an address is written, it is one host to the limits.
+// All spellings of an address count as one host.
 func TestHostOf(t *testing.T) {
 	for want, raws := range map[string][]string{
 		"example.com:80": {
@@ -443,7 +441,6 @@ func TestHostOf(t *testing.T) {
 	}
 }
 
-// The limit of one host is that of all its spellings.
 func TestSpellingsShareALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := local(t, Options{PerHost: 1, HostWait: -1})

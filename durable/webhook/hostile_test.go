@@ -23,8 +23,8 @@ import (
 	"github.com/seed-782fa212/limbo/durable"
 )
 
-// receives serves connections in memory with raw, whatever the address. It returns a
-// function that waits until all of them have ended.
+// receives serves in-memory connections with raw, whatever the address. It returns a function that
+// waits until all of them have ended.
 func receives(t *testing.T, h *Handler, raw func(net.Conn)) (ended func()) {
 	var mu sync.Mutex
 	var conns []chan struct{}
@@ -52,7 +52,7 @@ func receives(t *testing.T, h *Handler, raw func(net.Conn)) (ended func()) {
 	}
 }
 
-// handle makes a call, and fails the test if that does not end.
+// handle makes a call, and fails the test if it does not end.
 func handle(ctx context.Context, t *testing.T, h *Handler, c Call) (took time.Duration, err error) {
 	t.Helper()
 	began, ends := time.Now(), make(chan error, 1)
@@ -80,8 +80,7 @@ func asked(c net.Conn) *bufio.Reader {
 	}
 }
 
-// until writes the same again and again, pausing in between, until the other side has
-// closed the connection.
+// until writes text repeatedly, with pauses, until the other side has closed the connection.
 func until(c net.Conn, text string, pause time.Duration) {
 	for {
 		if _, err := io.WriteString(c, text); err != nil {
@@ -94,10 +93,10 @@ func until(c net.Conn, text string, pause time.Duration) {
 // silent waits until the other side has closed the connection.
 func silent(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
 
-// deaf does not read.
+// deaf keeps the connection open without reading.
 func deaf(net.Conn) { time.Sleep(time.Minute) }
 
-// says returns a receiver that reads a request, writes text, and goes on with rest.
+// says returns a receiver that reads a request, writes text, and continues with rest.
 func says(text string, rest func(net.Conn)) func(net.Conn) {
 	return func(c net.Conn) {
 		asked(c)
@@ -130,13 +129,13 @@ const (
 	chunked = "Transfer-Encoding: chunked\r\n\r\n"
 )
 
-// No answer of a receiver holds a call beyond its timeout, or beyond the end of its
-// context, and its connection is closed then.
+// No answer of a receiver extends a call beyond its timeout, or beyond the end of its context; its
+// connection is then closed.
 func TestHostileReceivers(t *testing.T) {
 	for name, c := range map[string]struct {
 		raw   func(net.Conn)
 		want  string
-		hangs bool // the call ends with its timeout, otherwise at once
+		hangs bool // the call ends with its timeout; otherwise at once
 		says  string
 	}{
 		"silence":                      {raw: says("", silent), want: retry, hangs: true, says: "no answer within"},
@@ -203,7 +202,7 @@ func TestHostileReceivers(t *testing.T) {
 					}
 					require.Zero(t, h.Stats().Hosts)
 					ended()
-					if !strings.Contains(name, "read") { // one that does not read cannot see that the connection is closed
+					if !strings.Contains(name, "read") { // a receiver that does not read cannot detect that the connection is closed
 						require.LessOrEqual(t, time.Since(began)-took, time.Second)
 					}
 				})
@@ -222,8 +221,7 @@ func verdict(err error) string {
 	return retry
 }
 
-// A receiver that has closed its half of the connection does not keep the other half
-// open.
+// A receiver that has closed its half of the connection does not keep the other half open.
 func TestHalfClosed(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                        retry,
@@ -249,8 +247,7 @@ func TestHalfClosed(t *testing.T) {
 	}
 }
 
-// A connection that was used before is silent, or closes: the call ends as with a new
-// one.
+// A reused connection is silent, or closes: the call ends as with a new one.
 func TestHostileAfterAGoodCall(t *testing.T) {
 	good := "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 	for name, c := range map[string]struct {
@@ -258,7 +255,7 @@ func TestHostileAfterAGoodCall(t *testing.T) {
 		want string
 	}{
 		"silent": {silent, retry},
-		"closes": {says("", func(net.Conn) {}), done}, // it is sent again, over a new one
+		"closes": {says("", func(net.Conn) {}), done}, // it is repeated, over a new connection
 		"101":    {says("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n", silent), dead},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -329,8 +326,8 @@ func TestHostileTLS(t *testing.T) {
 	}
 }
 
-// HTTP/2: a receiver is told how much may be sent to us, and a connection on which it
-// does not answer is replaced.
+// HTTP/2: the settings bound how much a receiver may send, and a connection on which it does not
+// answer is replaced.
 func TestHTTP2IsBounded(t *testing.T) {
 	config, o := secure("h2")
 	synctest.Test(t, func(t *testing.T) {
@@ -348,7 +345,7 @@ func TestHTTP2IsBounded(t *testing.T) {
 				got[binary.BigEndian.Uint16(b)] = binary.BigEndian.Uint32(b[2:])
 			}
 			settings <- got
-			go io.WriteString(c, "\x00\x00\x00\x04\x00\x00\x00\x00\x00") // its own: the defaults
+			go io.WriteString(c, "\x00\x00\x00\x04\x00\x00\x00\x00\x00") // its own settings: the defaults
 			silent(c)
 		}))
 		for began := time.Now(); time.Since(began) < time.Minute; {
@@ -446,10 +443,10 @@ const (
 	noWindow             = "\x00\x04\x00\x00\x00\x00" // SETTINGS_INITIAL_WINDOW_SIZE 0
 )
 
-// stopsReading returns a receiver of HTTP/2 that answers requests without a body. It answers
-// the first request that has a body with a status and a reply, lets the client send the body, and
-// reads no more, but goes on with an unknown frame now and then. It closes stopped once the
-// client has read what allows the body.
+// stopsReading returns an HTTP/2 receiver that answers requests without a body. It answers the
+// first request that has a body with a status and a reply, lets the client send the body, and then
+// stops reading, but sends an unknown frame now and then. It closes stopped once the client has
+// read the frames that allow the body.
 func stopsReading(status, reply string, stopped chan<- struct{}) func(net.Conn) {
 	return func(c net.Conn) {
 		send, sent := make(chan string, 10), make(chan struct{})
@@ -499,12 +496,12 @@ func replyUnread(c net.Conn, send chan<- string, status, reply string) {
 }
 
 // While a write to an HTTP/2 connection hangs, a reply can neither be read to its end nor be
-// closed. The call ends nevertheless. The clock of a synctest bubble stops while a goroutine
-// waits for a mutex, so this test and the next one run in real time.
+// closed. The call ends nevertheless. The clock of a synctest bubble stops while a goroutine waits
+// for a mutex, so this test and the next one run in real time.
 func TestHTTP2ReceiverStopsReading(t *testing.T) {
 	config, o := secure("h2")
 	for _, status := range []string{status200, status500} {
-		for _, length := range []int{0, 1, 5000} { // after 4096 bytes a read tells the receiver, which is a write
+		for _, length := range []int{0, 1, 5000} { // after 4096 bytes a read sends an update to the receiver, which is a write
 			for _, by := range []string{"timeout", "context"} {
 				t.Run(fmt.Sprintf("%x, %d bytes, %s", status, length, by), func(t *testing.T) {
 					t.Parallel()
@@ -522,12 +519,12 @@ func TestHTTP2ReceiverStopsReading(t *testing.T) {
 	}
 }
 
-// firstThenUnread makes a call that stopsReading answers, and one whose body it does not read,
-// and waits for both.
+// firstThenUnread makes a call that stopsReading answers, and one whose body it does not read, and
+// waits for both.
 func firstThenUnread(t *testing.T, h *Handler, by string, stopped <-chan struct{}) {
 	t.Helper()
 	call := Call{URL: "https://example.com", Timeout: MaxTimeout}
-	require.NoError(t, h.Handle(t.Context(), fired(t, call))) // the client has the settings now
+	require.NoError(t, h.Handle(t.Context(), fired(t, call))) // the client now has the settings
 	call.Body = make([]byte, 40_000)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -547,7 +544,7 @@ func firstThenUnread(t *testing.T, h *Handler, by string, stopped <-chan struct{
 	await(t, ends, "the call holds its slot")
 }
 
-// await waits for what should happen soon.
+// await waits for an event that should happen soon.
 func await(t *testing.T, happens <-chan struct{}, otherwise string) {
 	t.Helper()
 	select {
@@ -557,7 +554,8 @@ func await(t *testing.T, happens <-chan struct{}, otherwise string) {
 	}
 }
 
-// A connection whose receiver does not read is closed, and nothing is left of its calls.
+// A connection whose receiver does not read is closed, and all resources of its calls are
+// released.
 func TestUnreadConnectionsAreClosed(t *testing.T) {
 	config, o := secure("h2")
 	h := local(t, o)
@@ -578,7 +576,7 @@ func TestUnreadConnectionsAreClosed(t *testing.T) {
 	}, time.Minute, 10*time.Millisecond, "goroutines are left")
 }
 
-// A connection serves one call after the other, whatever the replies.
+// A connection serves consecutive calls, whatever the replies.
 func TestConnectionsAreReused(t *testing.T) {
 	for _, protocol := range []string{"h2", "http/1.1"} {
 		synctest.Test(t, func(t *testing.T) {

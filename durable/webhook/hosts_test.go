@@ -14,7 +14,6 @@ func newHosts(perHost int, wait, maxSnooze time.Duration) *hosts {
 	return &hosts{perHost: perHost, wait: wait, maxSnooze: maxSnooze, m: make(map[string]*host)}
 }
 
-// enters calls enter on a goroutine of its own.
 func enters(ctx context.Context, hs *hosts, name string) chan error {
 	done := make(chan error, 1)
 	go func() {
@@ -27,7 +26,7 @@ func enters(ctx context.Context, hs *hosts, name string) chan error {
 	return done
 }
 
-// A place that becomes free goes to who waits longest, and to nobody else.
+// A free slot goes to the call that has waited longest, and to no other.
 func TestPlaceIsHandedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hs := newHosts(1, time.Second, time.Minute)
@@ -41,7 +40,7 @@ func TestPlaceIsHandedOver(t *testing.T) {
 		require.Equal(t, 1, hs.m["a"].calls)
 		hs.leave("a", time.Millisecond)
 		hs.leave("b", time.Millisecond)
-		require.Zero(t, hs.len()) // nothing is kept of hosts without calls
+		require.Zero(t, hs.len()) // hosts without calls are removed
 	})
 }
 
@@ -65,8 +64,8 @@ func TestWaitEnds(t *testing.T) {
 	})
 }
 
-// A place that is handed over in the moment in which its call gives up waiting is used
-// or given back, and not lost.
+// A slot that is transferred at the moment in which its call gives up waiting is used or released,
+// not lost.
 func TestPlaceAtTheEndOfTheWait(t *testing.T) {
 	for i := range 200 {
 		synctest.Test(t, func(t *testing.T) {
@@ -74,7 +73,7 @@ func TestPlaceAtTheEndOfTheWait(t *testing.T) {
 			require.NoError(t, <-enters(t.Context(), hs, "a"))
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			if i%2 == 1 { // its context ends then
+			if i%2 == 1 { // its context ends at that moment
 				hs.wait = time.Hour
 				time.AfterFunc(time.Second, cancel)
 			}
@@ -93,8 +92,8 @@ func TestPlaceAtTheEndOfTheWait(t *testing.T) {
 	}
 }
 
-// Calls that are put off come back one after another, at the pace at which the
-// host answers, and not later than the bound.
+// Postponed calls return one after another, at the pace at which the host answers, and no later
+// than the bound.
 func TestPutOffSpreads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hs := newHosts(2, 0, 10*time.Second)
@@ -115,7 +114,7 @@ func TestPutOffSpreads(t *testing.T) {
 			require.GreaterOrEqual(t, d, 5*time.Second)
 			require.LessOrEqual(t, d, 10*time.Second)
 		}
-		time.Sleep(time.Minute) // what was given out is past
+		time.Sleep(time.Minute) // the assigned times have passed
 		d, _ := hs.enter(t.Context(), "a")
 		require.Equal(t, time.Second, d)
 	})
@@ -132,7 +131,7 @@ func TestMeanFollowsCalls(t *testing.T) {
 	require.Equal(t, 7*time.Second, hs.m["a"].mean)
 }
 
-// A quick host does not make what is put off come back at once.
+// A quick host does not make postponed calls return at once.
 func TestPutOffHasALeastTime(t *testing.T) {
 	hs := newHosts(1, 0, time.Minute)
 	_, _ = hs.enter(t.Context(), "a")

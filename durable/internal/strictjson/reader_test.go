@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// all is one field of each kind.
+// all has one field of each kind.
 type all struct {
 	text   string
 	base64 []byte
@@ -75,7 +75,7 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// An error says where, what was there and what must be.
+// An error gives the field, its value and the allowed values.
 func TestErrors(t *testing.T) {
 	for in, want := range map[string]string{
 		``:                            "at byte 0 of it, it ends",
@@ -130,7 +130,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// Texts reads up to as many texts as it may, and names the object in its errors.
+// Texts reads at most as many texts as allowed, and names the object in its errors.
 func TestTexts(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"o":{"a":"1","b":"2"}}`:         "",
