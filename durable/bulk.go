@@ -62,8 +62,8 @@ type BulkProgress struct {
 // Bulk carries out an action page by page, up to 500 timers at a time and one shard after the
 // other, and returns an iterator over its progress: after each page, and at the end. Ending the
 // loop early ends the action. So does an error of the engine, which comes with the progress before
-// it; it is then unknown what the last page has changed. The action can be resumed, because it
-// skips timers that it has already changed.
+// it; the changes of the last page are then unknown. The action can be resumed, because it skips
+// timers that it has already changed.
 //
 // It changes the timers that match when it reaches them. BulkRequeue and BulkPurge skip timers
 // that died after they began with the shard.

@@ -14,7 +14,7 @@
 // that may be lost with their process, [github.com/seed-782fa212/limbo/timingwheel] costs a
 // thousandth of this.
 //
-// # What is promised
+// # Guarantees
 //
 //   - A timer is never early, by the clock of the engine's machine. The clocks of the machines
 //     that schedule and run it have no effect and may be hours off; the caller's clock matters
@@ -54,7 +54,7 @@
 // the better choice for work that recurs in one process and may be missed while that process is
 // down.
 //
-// # What is not promised
+// # Non-guarantees
 //
 // A timer may be late: while no worker has capacity, while the engine does not answer, and always
 // by a few milliseconds. Order is by due time within a lane of a shard, and handlers overlap, so
@@ -64,14 +64,14 @@
 // workers. ScheduleMany is not atomic: it adds or rejects each timer on its own. A handler that
 // ignores the end of its ctx may overlap with the next attempt.
 //
-// # What an engine can lose
+// # Data loss
 //
 // Embedded (pebblestore): nothing that was answered. Each answer follows the fsync of its commit.
 // When an fsync fails the store closes, unanswered calls return [ErrUnsure], and Run returns
 // [ErrClosed]. A store that is opened again has no leases: timers that were running when the
 // process died run again at once.
 //
-// Redis: what its configuration allows. It can lose nothing with appendfsync always, up to a
+// Redis: as much as its configuration allows. It can lose nothing with appendfsync always, up to a
 // second with everysec, and everything since the last snapshot without the append-only file. A
 // fail-over loses writes that were not replicated; asking for replicas narrows that but does not
 // exclude it: [ErrUnconfirmed] is returned when too few have confirmed. After such a loss a timer
@@ -122,10 +122,10 @@
 // # Inspection and bulk changes
 //
 // [Timers.Get] reads a timer. [Timers.List] lists the timers that are waiting, leased or dead
-// letters, and [Timers.Count] counts them: all, or those that match a [Filter] by key prefix,
+// letters, and [Timers.Count] counts them: all, or the ones matching a [Filter] by key prefix,
 // topic and last error. [Timers.Bulk] cancels, moves, requeues or purges all that match, page by
 // page, and can be resumed. [Timers.CountDue] counts waiting timers by due time. [Timers.Workers]
-// lists the workers of all processes, including those that died in the last hour; Info.Worker
+// lists the workers of all processes, including workers that died in the last hour; Info.Worker
 // names the worker that runs a timer.
 //
 // # Metrics

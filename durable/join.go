@@ -159,7 +159,7 @@ func (j *joiner[I, R]) wait(ctx context.Context, c *joined[I, R]) ([]R, error) {
 	return nil, fmt.Errorf("%w: %w", ErrUnsure, context.Cause(ctx))
 }
 
-// settled waits until no request in flight contains any of the keys for a caller that has left.
+// settled waits until no abandoned call with any of the keys is in flight.
 func (j *joiner[I, R]) settled(ctx context.Context, keys ...string) error {
 	var done <-chan struct{}
 	j.mu.Lock()

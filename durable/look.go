@@ -119,7 +119,7 @@ func (w *Worker) lookAt(numbers []int) (missing []int, err error) {
 // been asked.
 //
 // That costs one check of each shard per turnEvery, however many workers there are. A worker
-// without free slots uses its turn later: so of n workers one that has free slots checks each
+// without free slots uses its turn later: so a worker with free slots, of n workers, checks each
 // shard at least every (n-1) turns.
 const (
 	turnEvery = 5 * time.Second
@@ -152,7 +152,7 @@ func (w *Worker) helpLoop() {
 	}
 }
 
-// others returns the shards of other workers to check now: those that it watches, and, when a turn
+// others returns the shards of other workers to check now: the ones that it watches, and, when a turn
 // begins, the shards of that turn. It reports whether there are free slots to help.
 func (w *Worker) others(turn int64, begins bool) (numbers []int, ok bool) {
 	w.mu.Lock()

@@ -78,7 +78,7 @@ func (w *Worker) advancePlans(s *shard, leases []store.Lease, now store.Millis, 
 	}
 }
 
-// decide decides what the plan does at now.
+// decide advances the plan to now, and prepares the swap that writes it.
 func (r *planRun) decide(now store.Millis, live liveFunc) (err error) {
 	p := r.plan
 	before := p.state.counts

@@ -26,7 +26,7 @@ type run struct {
 	plan   bool // it is a plan that could not be advanced
 	ending bool
 	end    store.End
-	err    error // what the handler returned, for OnDead
+	err    error // of the handler, for OnDead
 	unsure bool  // end was sent, and may have been written
 	over   bool
 }

@@ -40,8 +40,7 @@ type ScheduleInfo struct {
 
 // ScheduleCounts count since the schedule was created.
 type ScheduleCounts struct {
-	// Created counts occurrences of planned times; Triggered and Backfilled count those that users
-	// have requested.
+	// Created counts occurrences of planned times; Triggered and Backfilled count requested ones.
 	Created, Triggered, Backfilled uint64
 	// Planned times without an occurrence: because of Overlap, because of Missed, or because the
 	// schedule was replaced after they had passed. A later backfill does not decrease them.
@@ -66,7 +65,7 @@ const (
 	OccurrenceDone                                 // its handler returned nil
 	OccurrenceDead                                 // it is a dead letter, or was when it ended
 	OccurrenceCancelled                            // it was cancelled
-	OccurrenceLost                                 // its timer is gone, and the store has no note of its end
+	OccurrenceLost                                 // its timer does not exist, and the store has no note of its end
 )
 
 var occurrenceNames = []string{"", "pending", "waiting", "running", "done", "dead", "cancelled", "lost"}

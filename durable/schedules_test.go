@@ -357,7 +357,7 @@ func TestClockIsSet(t *testing.T) {
 	})
 }
 
-// S3: a schedule that is replaced after the clock has gone back, or by a process that read the
+// S3: a schedule that is replaced after the clock was set back, or by a process that read the
 // clock long before the plan, does not repeat planned times.
 func TestReplacedWithAnEarlierClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -166,12 +166,12 @@ type Info struct {
 
 	State     State
 	Due       time.Time // waiting: when it may run; else when it could have run
-	Attempts  int       // those that count: not given back or snoozed
+	Attempts  int       // without those given back or snoozed
 	LastError string    // of the last attempt that failed; at most 1 KiB of it
 
 	LeaseEnd     time.Time // leased: when another may run it
 	Fence        uint64    // leased: the number of this lease
-	Worker       string    // leased: the worker that runs it; "": unknown, such as one that stops or died over an hour ago
+	Worker       string    // leased: the worker that runs it; "": unknown, as when it stops or died over an hour ago
 	Cancelled    bool      // leased: no attempt and no successor follows this run
 	SuccessorDue time.Time // leased: of its successor; zero: none
 	Died         time.Time // dead: when it became a dead letter

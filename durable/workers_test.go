@@ -133,7 +133,7 @@ func cancelled() context.Context {
 	return ctx
 }
 
-// A running timer shows its worker, even one that has died: with one more call to the engine, for
+// A running timer shows its worker, even a dead one: with one more call to the engine, for
 // any number of timers, and no call if none runs.
 func TestWhoRunsATimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

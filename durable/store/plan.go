@@ -190,7 +190,7 @@ type SwapResult uint8
 // The results of a PlanSwap.
 const (
 	Swapped     SwapResult = iota + 1
-	SwapLost               // the plan is not what Was says; nothing was changed
+	SwapLost               // the plan does not have the ID in Was; nothing was changed
 	SwapRefused            // MaxPending leaves no capacity for the plan and its entries; nothing was changed
 )
 

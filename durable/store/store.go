@@ -11,10 +11,10 @@ import (
 // not.
 //
 // A method that changes something returns once the change is as durable as the engine promises.
-// After an error nothing was changed, except with [ErrUnsure]: each of the items may have been
-// changed or not; and [ErrUnconfirmed]: all were, on fewer replicas than asked for. An engine with
-// a connection repeats a request, within ctx, if the reply was lost and the second answer would
-// equal the first.
+// If it returns an error it changed nothing, except with [ErrUnsure]: each of the items may have
+// been changed or not; and [ErrUnconfirmed]: all were, on fewer replicas than asked for. An engine
+// with a connection repeats a request, within ctx, if the reply was lost and the second answer
+// would equal the first.
 //
 // A change that ended as ErrUnsure takes effect before the call's deadline by the engine's clock,
 // and before any later change of the same Store to the shard, or never. A disk that hangs during

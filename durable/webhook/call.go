@@ -125,7 +125,7 @@ func parseURL(raw string) (*url.URL, error) {
 }
 
 // canonical returns the common form of all spellings of a host, so that they share one limit; ""
-// for a host that only some resolvers understand, such as those that read 0x7f.1 as an address or
+// for a host that only some resolvers understand, such as resolvers that read 0x7f.1 as an address or
 // map a name to ASCII.
 func canonical(host string) string {
 	host = strings.ToLower(strings.TrimRight(host, "."))

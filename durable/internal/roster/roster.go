@@ -46,7 +46,7 @@ func (r *Roster) Heartbeat(now time.Time, h store.Heartbeat) []string {
 	return names
 }
 
-// Workers returns the workers that are live at now, and those that died recently, by name.
+// Workers returns the live and the recently dead workers at now, by name.
 func (r *Roster) Workers(now time.Time) []store.Worker {
 	r.mu.Lock()
 	defer r.mu.Unlock()
