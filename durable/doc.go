@@ -20,8 +20,8 @@
 //     that schedule and run it have no effect and may be hours off; the caller's clock matters
 //     only for Timer.At, which is a point in time.
 //   - A timer that Schedule has accepted runs at least once, until its handler returns nil, it is
-//     cancelled or replaced, or its attempts are used up. It is then a dead letter, with its body
-//     and its last error, until it is requeued or purged.
+//     cancelled or replaced, or its attempts are used up. In the last case it becomes a dead
+//     letter, with its body and its last error, until it is requeued or purged.
 //   - Attempts are calls of the handler. A worker that claims a timer and does not call its
 //     handler, because the worker stops or the engine answered too late, gives the attempt back.
 //     There is one exception: a worker dies, is paused or is cut off from the engine, and another
@@ -34,7 +34,7 @@
 //     attempt, so the systems that a handler writes to can reject a handler that was paused and is
 //     late.
 //   - The result of Cancel is exact: after Cancelled no handler will run; after Running the ctx of
-//     the running handler ends, and no attempt follows it.
+//     the running handler ends, and neither a retry nor a successor follows it.
 //   - A key has one timer at a time. A timer that is scheduled while the key's timer runs waits
 //     for the end of that run, and never overlaps with it while leases hold.
 //   - When a worker dies, its timers run again within its lease plus one second. Timers that

@@ -152,8 +152,8 @@ func (w *Worker) helpLoop() {
 	}
 }
 
-// others returns the shards of other workers to check now: the ones that it watches, and, when a turn
-// begins, the shards of that turn. It reports whether there are free slots to help.
+// others returns the shards of other workers to check now: the ones that it watches, and, when a
+// turn begins, the shards of that turn. It reports whether there are free slots to help.
 func (w *Worker) others(turn int64, begins bool) (numbers []int, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

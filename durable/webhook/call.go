@@ -125,8 +125,8 @@ func parseURL(raw string) (*url.URL, error) {
 }
 
 // canonical returns the common form of all spellings of a host, so that they share one limit; ""
-// for a host that only some resolvers understand, such as resolvers that read 0x7f.1 as an address or
-// map a name to ASCII.
+// for a host that only some resolvers understand, such as resolvers that read 0x7f.1 as an address
+// or map a name to ASCII.
 func canonical(host string) string {
 	host = strings.ToLower(strings.TrimRight(host, "."))
 	if a, err := netip.ParseAddr(host); err == nil {
