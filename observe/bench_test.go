@@ -21,15 +21,13 @@ import (
 	"github.com/seed-782fa212/limbo/timingwheel/keyed"
 )
 
-// BenchmarkCollect is a scrape with 50 purgatories that hold a million operations, two keys
-// each, each with a wheel of its own or all with one.
-//
-// Beside it, Stats of one purgatory and of its wheel, which hold their locks for less
-// than that.
+// BenchmarkCollect scrapes 50 purgatories that hold a million operations with two keys each.
+// Each purgatory has its own wheel, or all share one. It also measures Stats of one purgatory
+// and of its wheel, which hold their locks for less than that.
 func BenchmarkCollect(b *testing.B) {
 	for _, shared := range []bool{false, true} {
 		b.Run(fmt.Sprintf("shared=%t", shared), func(b *testing.B) {
-			ctx := context.Background() // without a cancel, which each operation would have to hear of
+			ctx := context.Background() // without cancellation, to which each operation would subscribe
 			const purgatories, operations = 50, 1_000_000
 			r := New()
 			var wheel *purgatory.Clock
@@ -56,7 +54,7 @@ func BenchmarkCollect(b *testing.B) {
 				}
 				wheels[p.Clock()] = true
 			}
-			for pending := 0; pending < operations; runtime.Gosched() { // timeouts come to the wheel after 50 ms
+			for pending := 0; pending < operations; runtime.Gosched() { // timeouts reach the wheel after 50 ms
 				pending = 0
 				for w := range wheels {
 					pending += w.Stats().Pending
@@ -107,8 +105,8 @@ func BenchmarkCollect(b *testing.B) {
 	}
 }
 
-// BenchmarkEachSecond is what an open page reads each second: the snapshot, which is also
-// what a scrape reads, and the lists of the selected source. The target is 20 ms for 40,000
+// BenchmarkEachSecond measures the reads of an open page each second: the snapshot, which a
+// scrape reads too, and the lists of the selected source. The target is 20 ms for 40,000
 // operations, and 500 ms for a million.
 func BenchmarkEachSecond(b *testing.B) {
 	for _, held := range []struct {
@@ -182,7 +180,7 @@ func thresholdOf(key func(i int) int) func(*testing.B, int) Source {
 	}
 }
 
-// callsOf has calls in so many groups, or, if there are none, in the table itself.
+// callsOf makes a source with calls in so many groups, or in the table itself if groups is 0.
 func callsOf(groups int) func(*testing.B, int) Source {
 	return func(b *testing.B, n int) Source {
 		t, err := calls.New[int, int](calls.Options{})
@@ -231,7 +229,7 @@ func keyedOf(b *testing.B, n int) Source {
 	return Wheel(t)
 }
 
-// timeoutOf is spread over all levels of a wheel, from an hour on.
+// timeoutOf spreads timeouts over all levels of a wheel, from an hour on.
 func timeoutOf(i int) time.Duration {
 	return time.Hour + time.Duration(i)*7919%1_000_003*(time.Duration(1)<<(i%24))*time.Microsecond
 }

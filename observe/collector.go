@@ -8,16 +8,15 @@ import (
 	"github.com/seed-782fa212/limbo/histogram"
 )
 
-// Describe sends nothing: what is observed may change. It is part of
-// [prometheus.Collector].
+// Describe sends nothing, because sources may come and go. It is part of [prometheus.Collector].
 func (r *Registry) Describe(chan<- *prometheus.Desc) {}
 
-// Collect sends all figures, as limbo_<kind>_<figure>{name="..."}. It is part of
+// Collect sends all metrics, as limbo_<kind>_<metric>{name="..."}. It is part of
 // [prometheus.Collector].
 //
-// It waits for [Custom] sources, which it reads at the same time. It sends no error, for
-// which a scrape would be refused as a whole. So that there is none, a figure of a custom
-// source that contradicts another is left out; see [Custom].
+// It waits for [Custom] sources, which it reads at the same time. It sends no error, because an
+// error would make the whole scrape fail. For the same reason it omits a metric of a custom
+// source that contradicts another; see [Custom].
 func (r *Registry) Collect(ch chan<- prometheus.Metric) {
 	all := r.all()
 	calls := begin(all)
@@ -45,8 +44,8 @@ func (r *Registry) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// withoutContradictions returns what can be published beside the figures of other custom
-// sources. The last is how many cannot.
+// withoutContradictions returns the metrics of s that do not contradict those of other custom
+// sources. The last of them counts the omitted ones.
 func (e *entry) withoutContradictions(s sheet, customs families) sheet {
 	last := s[len(s)-1]
 	kept := s[:0]
@@ -93,8 +92,8 @@ func (e *entry) desc(f Figure) *prometheus.Desc {
 	return prometheus.NewDesc(e.fullName(f.Name), help, labels, nil)
 }
 
-// histogramMetric publishes a histogram as a classic one and as a native one. A server that does
-// not take native ones does not see those fields: the text format has none.
+// histogramMetric publishes a histogram as a classic and as a native one. A server that does not
+// accept native histograms does not see their fields: the text format has none.
 type histogramMetric struct {
 	desc   *prometheus.Desc
 	labels []*dto.LabelPair
@@ -103,10 +102,10 @@ type histogramMetric struct {
 
 func (h histogramMetric) Desc() *prometheus.Desc { return h.desc }
 
-// smallest is the exponent of the first class's bound: 2^-20 s.
+// smallest is the exponent of the upper bound of the first class: 2^-20 s.
 const smallest = -20
 
-// bounds are those of the classes, in seconds. The last class has none.
+// bounds are the upper bounds of the classes, in seconds. The last class has none.
 var bounds = func() (all [len(histogram.Durations{}.Counts) - 1]float64) {
 	for i := range all {
 		all[i] = math.Ldexp(1, i+smallest)
@@ -118,7 +117,7 @@ func (h histogramMetric) Write(m *dto.Metric) error {
 	count, sum := h.counts.Count, h.counts.Sum
 	m.Label = h.labels
 	m.Histogram = &dto.Histogram{SampleCount: &count, SampleSum: &sum}
-	var all struct { // together: half of what a scrape allocates would be these
+	var all struct { // one allocation: separate ones would be half of a scrape's
 		buckets [len(bounds)]dto.Bucket
 		counts  [len(bounds)]uint64
 		list    [len(bounds)]*dto.Bucket
@@ -134,9 +133,9 @@ func (h histogramMetric) Write(m *dto.Metric) error {
 	return nil
 }
 
-// native adds the buckets of a native histogram. Of schema 0, bucket i holds what is at most
-// 2^i and more than half that. What is at most 2^-20 s, zero included, is in
-// the zero bucket; what is beyond the last bound, in the bucket after it.
+// native adds the buckets of a native histogram. In schema 0, bucket i holds values in (2^(i-1),
+// 2^i]. Values of at most 2^-20 s, including zero, are in the zero bucket; values above the last
+// bound are in the bucket after it.
 func (h histogramMetric) native(to *dto.Histogram) {
 	schema, threshold, zero := int32(0), math.Ldexp(1, smallest), h.counts.Counts[0]
 	to.Schema, to.ZeroThreshold, to.ZeroCount = &schema, &threshold, &zero
@@ -155,7 +154,7 @@ func (h histogramMetric) native(to *dto.Histogram) {
 		to.PositiveDelta = append(to.PositiveDelta, int64(n)-last)
 		last = int64(n)
 	}
-	if len(to.PositiveSpan) == 0 { // as the format wants it, so that it is seen as native
+	if len(to.PositiveSpan) == 0 { // the format requires a span in an empty native histogram
 		offset, length := int32(0), uint32(0)
 		to.PositiveSpan = []*dto.BucketSpan{{Offset: &offset, Length: &length}}
 	}

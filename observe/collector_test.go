@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// scrape returns what the handler that most programs use answers a scrape with.
+// scrape returns the response of promhttp's handler to a scrape.
 func scrape(t testing.TB, all ...prometheus.Collector) string {
 	t.Helper()
 	registered := prometheus.NewRegistry()
@@ -33,7 +33,7 @@ func TestLint(t *testing.T) {
 	require.Empty(t, problems)
 }
 
-// A histogram of each class once, with one more in each than in that before.
+// everyClass returns a histogram with i+1 durations in class i.
 func everyClass() (h histogram.Durations) {
 	for i := range h.Counts {
 		for range i + 1 {
@@ -60,7 +60,7 @@ func TestClassicHistogram(t *testing.T) {
 	require.EqualValues(t, 31*32/2, everyClass().Count)
 }
 
-// The native buckets, decoded as the format says, are the classes.
+// The native buckets, decoded according to the format, match the classes.
 func TestNativeHistogram(t *testing.T) {
 	gaps := everyClass()
 	for _, i := range []int{1, 2, 5, 9, 10, 11, 29} {
@@ -105,7 +105,7 @@ func written(t *testing.T, h histogram.Durations) *dto.Histogram {
 	return m.Histogram
 }
 
-// What is wrong with a custom source's figures spoils no other figure.
+// An invalid metric of a custom source does not affect other metrics.
 func TestInvalidFigures(t *testing.T) {
 	good := Figure{Name: "good", Help: "Fine", Value: 1}
 	labelled := Figure{Name: "by_disk", Help: "Fine", Label: "disk", LabelValue: "a"}
@@ -147,7 +147,7 @@ func TestInvalidFigures(t *testing.T) {
 			require.Contains(t, text, "\nlimbo_disk_took_seconds_count{name=\"x\"} 1\n")
 			require.Contains(t, text, "\nlimbo_disk_invalid_figures{name=\"x\"} 1\n")
 			require.Equal(t, 4, strings.Count(text, "# TYPE"))
-			var s sheet // what the page has, too
+			var s sheet // as on the page
 			r.all()[0].source.read(&s, nil)
 			require.Equal(t, sheet{good, labelled, durations}, s[:len(s)-1])
 		})
@@ -166,7 +166,7 @@ func TestInvalidFigures(t *testing.T) {
 	require.Contains(t, text, "# HELP limbo_tape_bare \n")
 }
 
-// Two custom sources may contradict each other: the first counts.
+// If two custom sources contradict each other, the first one is published.
 func TestContradictions(t *testing.T) {
 	r := New()
 	for name, kind := range map[string]string{"a": "disk", "b": "disk"} {
@@ -185,7 +185,7 @@ func TestContradictions(t *testing.T) {
 	require.Equal(t, 1, strings.Count(text, "limbo_disk_invalid_figures{name=\"a\"} 1")+strings.Count(text, "limbo_disk_invalid_figures{name=\"b\"} 1"))
 }
 
-// Two registries: as Registry says.
+// Two registries behave as Registry documents.
 func TestTwoRegistries(t *testing.T) {
 	registered := prometheus.NewRegistry()
 	var two [2]*Registry

@@ -11,33 +11,33 @@ import (
 	"unicode/utf8"
 )
 
-// Custom returns a source of any other kind, with the figures that read returns. The kind
-// is [a-zA-Z_][a-zA-Z0-9_]*, and neither a kind of this package nor one with an underscore
-// and more behind it: Add returns an error otherwise.
+// Custom returns a source of another kind, with the metrics that read returns. The kind must
+// match [a-zA-Z_][a-zA-Z0-9_]*. It must not be a kind of this package, or begin with one and an
+// underscore: Add returns an error otherwise.
 //
-// read is called for each scrape, and each second while somebody has the page open, on a
-// goroutine of its own, by one at a time: who asks meanwhile gets the figures of the call
-// that runs. It should return the same names each time. Figures of one name, of all sources
-// of the kind, have the same Type, Help and Label.
+// The package calls read for each scrape, and each second while the page is open in a browser.
+// Each call has its own goroutine. Calls do not overlap: a reader that arrives during a call
+// gets the metrics of that call. read should return the same names each time. Metrics of one
+// name have the same Type, Help and Label in all sources of the kind.
 //
-// If read blocks, other sources do not wait for it, but a scrape does: it lasts as long as
-// the slowest read, so have it return in less than the server's scrape_timeout. The page
-// shows the last figures after 100 ms, and snapshot.json after 5 s, and from then on both
-// say so. A read that never returns keeps its goroutine, and each scrape that waits for it.
+// If read blocks, other sources do not wait for it, but a scrape does: it lasts as long as the
+// slowest read, so read should return in less than the server's scrape_timeout. The page shows
+// the last metrics after 100 ms, and snapshot.json after 5 s; after 5 s both also report the
+// problem. A read that never returns keeps its goroutine and each scrape that waits for it.
 //
-// A figure that cannot be published is left out, and nothing else suffers from it:
-// limbo_<kind>_invalid_figures says how many there are. Invalid are
+// An invalid metric is omitted without an effect on others, and limbo_<kind>_invalid_figures
+// counts the omitted ones. Invalid are
 //
-//   - a Name or a Label that is not [a-zA-Z_][a-zA-Z0-9_]*; the labels name, le and
-//     quantile, and those that begin with two underscores;
+//   - a Name or a Label that does not match [a-zA-Z_][a-zA-Z0-9_]*; the labels name, le and
+//     quantile, and labels that begin with two underscores;
 //   - a Help or a LabelValue that is not UTF-8;
-//   - a Value that is not finite, a Counter's below zero, and a Histogram whose Count is
-//     not the sum of its Counts;
-//   - the second figure of a name, or of a name and a label's value, and one whose Type,
-//     Help or Label differs from another's;
-//   - x_count, x_sum or x_bucket beside a Histogram x.
+//   - a Value that is not finite, a negative Counter, and a Histogram whose Count is not the sum
+//     of its Counts;
+//   - a second metric of the same name, or of the same name and label value, and a metric whose
+//     Type, Help or Label differs from that of another one with its name;
+//   - x_count, x_sum or x_bucket in addition to a Histogram x.
 //
-// If read panics there are no figures, and one that is invalid.
+// If read panics, the source has no metrics, and counts one as invalid.
 func Custom(kind string, read func() []Figure) Source {
 	must(read != nil, "Custom", "a nil function")
 	return Source{
@@ -47,21 +47,21 @@ func Custom(kind string, read func() []Figure) Source {
 	}
 }
 
-// custom is the calls of a custom source's function, which may block: each runs on a
-// goroutine of its own, one at a time, and is for all who ask while it runs.
+// custom runs a custom source's function, which may block. Each call has its own goroutine,
+// calls do not overlap, and all readers that arrive during a call share its result.
 type custom struct {
 	mu   sync.Mutex
-	runs *call // guarded by mu; nil: none
-	last sheet // guarded by mu; of the last that has ended, does not change. nil: none yet
+	runs *call // guarded by mu; the running call, or nil
+	last sheet // guarded by mu; immutable result of the last completed call, or nil
 }
 
 type call struct {
 	begun time.Time
 	done  chan struct{}
-	s     sheet // when done is closed; does not change then
+	s     sheet // set when done is closed, then immutable
 }
 
-// begin returns the call that runs, or a new one.
+// begin returns the running call, or starts one.
 func (c *custom) begin(read func(*sheet, pass)) *call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -75,7 +75,7 @@ func (c *custom) begin(read func(*sheet, pass)) *call {
 func (c *custom) run(x *call, read func(*sheet, pass)) {
 	var s sheet
 	defer func() {
-		if len(s) == 0 { // by runtime.Goexit, as tests call it
+		if len(s) == 0 { // read called runtime.Goexit, as tests do
 			s.invalid(1, errors.New("reading the figures ended its goroutine"))
 		}
 		x.s = s
@@ -87,10 +87,10 @@ func (c *custom) run(x *call, read func(*sheet, pass)) {
 	read(&s, nil)
 }
 
-// silentFor is how long a call may run before that is said to be a problem.
+// silentFor is how long a call may run before it is reported as a problem.
 const silentFor = 5 * time.Second
 
-// latest returns the figures of a call, or, if it has not ended, the last that there are.
+// latest returns the metrics of a call, or of the previous call while this one still runs.
 func (c *custom) latest(x *call) (s sheet, problem string) {
 	select {
 	case <-x.done:
@@ -105,7 +105,7 @@ func (c *custom) latest(x *call) (s sheet, problem string) {
 	return c.last, problem
 }
 
-// begin begins to read the custom sources of a list: nil for the others.
+// begin starts a call of each custom source in a list. The result is nil for the other sources.
 func begin(all []*entry) []*call {
 	calls := make([]*call, len(all))
 	for i, e := range all {
@@ -116,15 +116,15 @@ func begin(all []*entry) []*call {
 	return calls
 }
 
-// identifier is what is a name to every version of Prometheus.
+// identifier matches names that are valid in every version of Prometheus.
 var identifier = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
-// kinds are those of this package.
+// kinds are the kinds of this package.
 var kinds = []string{"wheel", "purgatory", "scheduler", "calls", "polls", "queue"}
 
-// checkKind returns an error for a kind that no custom source may have. With these rules
-// none of its figures has the name of one of this package: that of another custom source
-// it may have, as the kind a and the figure b_c have that of a_b and c.
+// checkKind returns an error for a kind that a custom source must not use. These rules keep its
+// metrics apart from those of this package, but not from those of other custom sources: kind a
+// with metric b_c and kind a_b with metric c have the same name.
 func checkKind(kind string) error {
 	if !identifier.MatchString(kind) {
 		return fmt.Errorf("observe: the kind is %q, must be of the form %s", kind, identifier)
@@ -137,10 +137,10 @@ func checkKind(kind string) error {
 	return nil
 }
 
-// invalid is the name of the last figure of a custom source.
+// invalid is the name of the last metric of a custom source.
 const invalid = "invalid_figures"
 
-// custom adds the figures of read that can be published, and how many cannot.
+// custom adds the valid metrics of read, and the number of invalid ones.
 func (s *sheet) custom(read func() []Figure) {
 	figures, problem := protect(read)
 	left := 0
@@ -170,7 +170,7 @@ func (s *sheet) invalid(left int, problem error) {
 	}
 }
 
-// protect returns the figures of read; none, and an error, if it panics.
+// protect calls read and returns its metrics, or an error if read panics.
 func protect(read func() []Figure) (figures []Figure, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -180,7 +180,7 @@ func protect(read func() []Figure) (figures []Figure, err error) {
 	return read(), nil
 }
 
-// check returns why a figure cannot be published, whatever others there are.
+// check returns an error if a metric is invalid regardless of other metrics.
 func (f *Figure) check() error {
 	switch {
 	case !identifier.MatchString(f.Name):
@@ -215,19 +215,19 @@ func (f *Figure) adds() bool {
 	return sum == f.Durations.Count
 }
 
-// families is what was published under each name. Of figures that contradict each other
-// the first is published, because Prometheus would refuse the scrape with both.
+// families holds the published metrics by name. If two metrics contradict each other, the first
+// is published, because Prometheus would reject a scrape with both.
 type families map[string]*family
 
 type family struct {
 	kind  Type
 	help  string
 	label string
-	has   map[[2]string]bool // a source's name, and a label's value
+	has   map[[2]string]bool // source name and label value
 }
 
-// admit reports whether a figure, whose whole name is given, can be published beside those
-// that were admitted already.
+// admit reports whether a metric, whose full name is given, can be published in addition to
+// those admitted before.
 func (all families) admit(whole, source string, f Figure) bool {
 	fam := all[whole]
 	if fam == nil {
@@ -248,8 +248,8 @@ func (all families) admit(whole, source string, f Figure) bool {
 	return true
 }
 
-// collides reports whether a name is that of a part of a histogram, or those of the parts
-// of a histogram are taken.
+// collides reports whether a name is that of a part of a published histogram, or whether a new
+// histogram's parts have the names of published metrics.
 func (all families) collides(whole string, t Type) bool {
 	for _, suffix := range []string{"_count", "_sum", "_bucket"} {
 		if base, ok := strings.CutSuffix(whole, suffix); ok && all[base] != nil && all[base].kind == Histogram {

@@ -9,28 +9,27 @@ import (
 )
 
 const (
-	// readTimeout bounds a reading of the store.
+	// readTimeout limits how long a read of the store may take.
 	readTimeout = 2 * time.Second
 
-	// maxAge is how old a reading may be that is shown: as old as what Prometheus takes for
-	// the present.
+	// maxAge is the maximum age of a result that is published. Prometheus uses the same lookback
+	// period for current values.
 	maxAge = 5 * time.Minute
 )
 
-// Timers returns the source for a store's timers, of the kind durable. The figures are the
-// store's: each process that shares it publishes the same ones, so across processes take
-// their maximum, for a sum counts every timer once for each process.
+// Timers returns the source for a store's timers, of the kind durable. The metrics describe the
+// store. Every process that shares the store publishes the same values, so aggregate across
+// processes with the maximum: a sum would count every timer once per process.
 //
-// A scrape does not wait for the store. It gets what the last reading found, with its age,
-// and begins another in a goroutine, of which there is one at most and which ends within
-// 2 s. So the figures are those of the scrape before, or a second old while somebody has the
-// page open. They are missing, and readable is 0, if the last reading failed or took longer
-// than 2 s, or was 5 min ago. The first begins with Timers.
+// A scrape does not wait for the store. It returns the result of the last read, with its age,
+// and starts another read in a goroutine, of which there is at most one and which ends within 2
+// s. So the values are those of the previous scrape, or a second old while the page is open.
+// They are missing, and readable is 0, if the last read failed, took longer than 2 s, or was 5
+// min ago. Timers starts the first read.
 //
-// A reading is a call of [durable.Timers.Stats], of a request for each shard, one after the
-// other. Redis counts without reading timers, in 17 commands of O(log n) each. The embedded
-// store reads the keys of all timers that are due and not claimed yet: few, unless workers
-// do not keep up.
+// A read calls [durable.Timers.Stats], which sends a request to each shard, one after the other.
+// Redis counts without reading timers, in 17 commands of O(log n) each. The embedded store reads
+// the keys of all timers that are due and not claimed yet: few, unless workers do not keep up.
 func Timers(t *durable.Timers) Source {
 	must(t != nil, "Timers", "nil")
 	r := &storeReader{timers: t}
@@ -38,18 +37,18 @@ func Timers(t *durable.Timers) Source {
 	return Custom("durable", r.figures)
 }
 
-// storeReader reads the store for those who must not wait for it.
+// storeReader reads the store in the background, for readers that must not wait.
 type storeReader struct {
 	timers *durable.Timers
 
 	mu   sync.Mutex
-	busy bool          // guarded by mu: a goroutine reads
-	at   time.Time     // guarded by mu: when the last reading that has ended began
-	last durable.Stats // guarded by mu: what it found
-	err  error         // guarded by mu: or why it found nothing
+	busy bool          // guarded by mu; a read is in progress
+	at   time.Time     // guarded by mu; when the last completed read began
+	last durable.Stats // guarded by mu; result of that read
+	err  error         // guarded by mu; error of that read
 }
 
-// figures returns those of the last reading, and begins another unless one is under way.
+// figures returns the result of the last read, and starts another unless one is in progress.
 func (r *storeReader) figures() []Figure {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -58,12 +57,12 @@ func (r *storeReader) figures() []Figure {
 		go r.read()
 	}
 	readable := Figure{Name: "readable", Help: "Whether the figures of the store are here: 0 or 1"}
-	age := time.Since(r.at) // of no reading, centuries
+	age := time.Since(r.at) // centuries, before the first read
 	if r.err != nil || age > maxAge {
 		return []Figure{readable}
 	}
 	readable.Value = 1
-	return append(figuresOfStore(r.last), // the first gauge is what a page's list shows
+	return append(figuresOfStore(r.last), // a page's list shows the first gauge
 		readable,
 		Figure{Name: "age_seconds", Help: "How long ago the store was asked for these figures", Value: age.Seconds()})
 }
@@ -98,8 +97,8 @@ func figuresOfStore(st durable.Stats) []Figure {
 
 // Worker returns the source for a worker, of the kind durable_worker.
 //
-// Its figures are of one worker, and can be summed; but limbo_durable_worker_members is of
-// the store.
+// Its metrics describe one worker and can be summed, except limbo_durable_worker_members, which
+// describes the store.
 func Worker(w *durable.Worker) Source {
 	must(w != nil, "Worker", "nil")
 	return Custom("durable_worker", func() []Figure {

@@ -21,7 +21,7 @@ const (
 	maxAge      = 5 * time.Minute
 )
 
-// broken is a store that cannot be read, or does not answer.
+// broken is a store whose reads fail, or block.
 type broken struct {
 	store.Store
 	gone  atomic.Bool
@@ -41,7 +41,7 @@ func (b *broken) Stats(ctx context.Context, shard int) (store.Stats, error) {
 	return b.Store.Stats(ctx, shard)
 }
 
-// observed has a store observed, of a number of shards.
+// observed returns a store with a number of shards, and a registry that observes it.
 func observed(t *testing.T, shards int) (*broken, *durable.Timers, *observe.Registry) {
 	t.Helper()
 	engine, err := memstore.New(memstore.Options{Shards: shards})
@@ -56,20 +56,20 @@ func observed(t *testing.T, shards int) (*broken, *durable.Timers, *observe.Regi
 	return s, timers, r
 }
 
-// shown returns the figures as they are now, without waiting for the store.
+// shown returns the current metrics, without waiting for the store.
 func shown(r *observe.Registry, source int) map[string]any {
 	return r.Snapshot().Sources[source].Figures
 }
 
-// settled returns what a reading finds that begins now.
+// settled returns the result of a read that begins now.
 func settled(r *observe.Registry, source int) map[string]any {
-	synctest.Wait() // for the one that is under way
+	synctest.Wait() // for a read in progress
 	_ = r.Snapshot()
 	synctest.Wait()
 	return shown(r, source)
 }
 
-// figures is what a store has that is read at once, with changes.
+// figures returns the metrics of an empty store that was read just now, with changes.
 func figures(changes map[string]any) map[string]any {
 	f := map[string]any{
 		"readable": 1., "age_seconds": 0., "waiting": 0., "overdue": 0., "overdue_seconds": 0.,
@@ -120,7 +120,7 @@ func TestFiguresOfTimers(t *testing.T) {
 	})
 }
 
-// Schedules are counted apart from timers, and a worker counts what it makes of them.
+// Schedules are counted separately from timers; a worker counts their occurrences.
 func TestFiguresOfSchedules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, timers, r := observed(t, 2)
@@ -140,7 +140,7 @@ func TestFiguresOfSchedules(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		ran := make(chan error, 1)
 		go func() { ran <- worker.Run(ctx) }()
-		time.Sleep(3 * time.Minute) // the occurrence of the first minute still runs
+		time.Sleep(3 * time.Minute) // the occurrence of the first minute is still running
 		require.Equal(t, figures(map[string]any{"schedules": 2., "leased": 1., "scheduled_total": 1.}), settled(r, 0))
 		got := shown(r, 1)
 		require.Equal(t, []any{1., 3., 0.}, []any{got["occurrences_total"], got["skipped_total"], got["plan_failures_total"]})
@@ -155,9 +155,8 @@ func TestFiguresOfSchedules(t *testing.T) {
 	})
 }
 
-// A store that does not answer holds no scrape up, and has one goroutine wait for it,
-// which ends. Time stands still in a bubble while something runs, so a scrape that
-// waited would be seen.
+// A store that does not answer delays no scrape, and blocks only one goroutine, which ends. Time
+// stands still in a bubble while a goroutine runs, so a scrape that waited would be noticed.
 func TestScrapesDoNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _, r := observed(t, 1)
@@ -179,12 +178,12 @@ func TestScrapesDoNotWait(t *testing.T) {
 		require.Equal(t, unreadable, shown(r, 0))
 
 		s.mute.Store(false)
-		time.Sleep(readTimeout) // for what that scrape began
+		time.Sleep(readTimeout) // for the read that the scrape started
 		require.Equal(t, figures(nil), settled(r, 0))
 	})
 }
 
-// What was found long ago is not shown as if it were the present.
+// An old result is not shown as if it were current.
 func TestOldFiguresAreNotShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, _, r := observed(t, 1)

@@ -20,11 +20,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// everyKind is a registry with a source of every kind, each of which has done something.
+// everyKind is a registry with a source of every kind, each of which has been used.
 type everyKind struct {
 	registry  *Registry
 	durations histogram.Durations // of the custom source
-	act       func()              // has something end in each source
+	act       func()              // ends at least one operation in each source
 }
 
 func newEveryKind(t testing.TB) *everyKind {
@@ -74,7 +74,7 @@ func newEveryKind(t testing.TB) *everyKind {
 	reminders, err := durable.New(engine, durable.Options{})
 	require.NoError(t, err)
 	add("reminders", Timers(reminders))
-	require.Eventually(t, func() bool { // the store is read meanwhile
+	require.Eventually(t, func() bool { // until the store has been read
 		sources := e.registry.Snapshot().Sources
 		return sources[len(sources)-1].Figures["readable"] == 1.
 	}, time.Minute, time.Millisecond)
@@ -89,7 +89,7 @@ func newEveryKind(t testing.TB) *everyKind {
 		}
 	}))
 
-	// What fills a bound, for refusals.
+	// Fill the limits, for refusals.
 	_, err = wheel.Schedule(0, time.Hour)
 	require.NoError(t, err)
 	_, err = fetches.TryCompleteElseWatch(ctx, never{}, time.Hour, "topic-0")
@@ -97,7 +97,7 @@ func newEveryKind(t testing.TB) *everyKind {
 
 	id := uint64(0)
 	e.act = func() {
-		_, _ = wheel.Schedule(1, 0) // the wheel may be full, of those of the last act
+		_, _ = wheel.Schedule(1, 0) // the last act may have filled the wheel
 		_, err := sched.AfterFunc(0, func() {})
 		require.NoError(t, err)
 		_, err = fetches.TryCompleteElseWatch(ctx, never{}, time.Hour, "topic-0")
@@ -136,7 +136,7 @@ func newEveryKind(t testing.TB) *everyKind {
 	return e
 }
 
-// never is an operation that waits until it is ended otherwise.
+// never is an operation that is never completed.
 type never struct{}
 
 func (never) TryComplete() bool                 { return false }

@@ -10,8 +10,8 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// A program registers one Registry with Prometheus, and adds to it what it makes; promhttp
-// serves it then.
+// A program registers one Registry with Prometheus and adds its sources; promhttp serves the
+// metrics.
 func Example() {
 	r := observe.New()
 	metrics := prometheus.NewRegistry() // or prometheus.DefaultRegisterer
@@ -33,16 +33,16 @@ func Example() {
 	if err := fetches.Shutdown(context.Background()); err != nil {
 		panic(err)
 	}
-	show(metrics, "limbo_purgatory_operations") // as it was in the end
+	show(metrics, "limbo_purgatory_operations") // the last value
 	remove()
-	show(metrics, "limbo_purgatory_operations") // none
+	show(metrics, "limbo_purgatory_operations") // no metrics
 	// Output:
 	// limbo_purgatory_operations{name="fetches"} 1
 	// limbo_purgatory_watches{name="fetches"} 2
 	// limbo_purgatory_operations{name="fetches"} 0
 }
 
-// What limbo has no source for is published by a function that reads it.
+// A function can publish metrics that limbo has no source for.
 func ExampleCustom() {
 	r := observe.New()
 	metrics := prometheus.NewRegistry()
@@ -65,13 +65,13 @@ func ExampleCustom() {
 	// limbo_journal_invalid_figures{name="reminders"} 0
 }
 
-// fetch is an operation that nothing completes.
+// fetch is an operation that is never completed.
 type fetch struct{}
 
 func (fetch) TryComplete() bool                 { return false }
 func (fetch) Complete(purgatory.Outcome, error) {}
 
-// show prints gauges, as a scrape would have them.
+// show prints gauges in the format of a scrape.
 func show(metrics prometheus.Gatherer, names ...string) {
 	families, err := metrics.Gather()
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"github.com/seed-782fa212/limbo/internal/webpage"
 )
 
-// maxStreams bounds the pages that are open.
+// maxStreams limits the number of open pages.
 const maxStreams = 64
 
-// customFor is how long a snapshot of the page waits for custom sources.
+// customFor limits how long a snapshot for the page waits for custom sources.
 const customFor = 100 * time.Millisecond
 
 // newFeed returns the feed of a registry's snapshots.
@@ -31,8 +31,7 @@ func newFeed(r *Registry) *webpage.Feed {
 	return f
 }
 
-// event returns a server-sent event whose data is v. All that is sent can be marshalled: no
-// number is NaN.
+// event returns a server-sent event whose data is v. Marshalling cannot fail: no number is NaN.
 func event(name string, v any) []byte {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -41,15 +40,15 @@ func event(name string, v any) []byte {
 	return webpage.Event(name, text)
 }
 
-// serveEvents sends a snapshot each second, and the lists of the source that ?kind= and
-// ?name= say, if they do.
+// serveEvents sends a snapshot each second, and the lists of the source in ?kind= and ?name=, if
+// any.
 func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request) {
 	kind, name := r.FormValue("kind"), r.FormValue("name")
 	if kind != "" && h.listable(w, r) == nil {
 		return
 	}
 	err := h.feed.Serve(w, r, func() ([]byte, bool) {
-		// Each time anew: one that was removed may have been added again.
+		// Look the source up each time: it may have been removed and added again.
 		if e := h.registry.find(kind, name); e != nil && e.source.walk != nil {
 			return event("lists", e.lists()), true
 		}

@@ -6,34 +6,35 @@ import (
 	"github.com/seed-782fa212/limbo/histogram"
 )
 
-// Figure is a number, or a histogram of durations, with what it takes to publish it.
+// Figure is a metric: a number or a histogram of durations, with its metadata.
 type Figure struct {
-	// Name is by Prometheus's conventions, without what comes before it there, "limbo_" and
-	// the kind of the source: operations, ended_total, waited_seconds.
+	// Name follows Prometheus's conventions, without the prefix of "limbo_" and the source's
+	// kind: operations, ended_total, waited_seconds.
 	Name string
 	Help string // a sentence without a full stop
 	Type Type
 
-	// Label tells several figures of one name apart: outcome="expired". Empty: there is one.
+	// Label distinguishes several metrics of one name: outcome="expired". It is empty if there
+	// is only one.
 	Label, LabelValue string
 
 	Value     float64             // of a Gauge or a Counter
 	Durations histogram.Durations // of a Histogram
 
-	problem string // why figures were left out, in words, for the page
+	problem string // why metrics were omitted, for the page
 }
 
-// Type is what kind of figure one is.
+// Type is the type of a metric.
 type Type uint8
 
-// The types of figures. The zero Type is Gauge.
+// The types of metrics. The zero Type is Gauge.
 const (
 	Gauge     Type = iota // goes up and down
 	Counter               // goes up
 	Histogram             // of durations, in seconds
 )
 
-// sheet is where a source writes its figures.
+// sheet collects the metrics of a source.
 type sheet []Figure
 
 func (s *sheet) gauge(name, help string, v float64) {

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-782fa212/limbo/timingwheel/scheduler"
 )
 
-// What each kind of source publishes.
+// The metrics of each kind of source.
 
 func (s *sheet) wheel(st timingwheel.Stats) {
 	s.gauge("timers", "Timers held, those included that wait for a worker", float64(st.Pending))

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// numbered sets each number of a Stats to another, and counts that many durations in its
-// histograms.
+// numbered sets each number of a Stats to a different value, and counts that many durations in
+// its histograms.
 func numbered[S any]() (st S) {
 	n := 1000
 	var fill func(v reflect.Value)
@@ -53,7 +53,7 @@ func numbered[S any]() (st S) {
 	return st
 }
 
-// Each figure is what it is called.
+// Each metric has the value that its name says.
 func TestFigures(t *testing.T) {
 	wheel, purg, sched := numbered[timingwheel.Stats](), numbered[purgatory.Stats](), numbered[scheduler.Stats]()
 	call, poll, queue := numbered[calls.Stats](), numbered[longpoll.Stats](), numbered[delayqueue.Stats]()

@@ -11,37 +11,37 @@ import (
 	"github.com/seed-782fa212/limbo/internal/webpage"
 )
 
-// Handler serves the page, and what it is made of. Make one with [NewHandler].
+// Handler serves the page and its data. Make one with [NewHandler].
 //
 //	GET /               the page
-//	GET /snapshot.json  all figures: a Snapshot
-//	GET /lists.json     what waits at a source, ?kind= and ?name=: a Lists
-//	GET /search.json    those one of whose keys contains ?key=: a Found
+//	GET /snapshot.json  all metrics: a Snapshot
+//	GET /lists.json     pending operations of a source, ?kind= and ?name=: a Lists
+//	GET /search.json    pending operations with a key that contains ?key=: a Found
 //	GET /events         the page's stream of server-sent events
 //
-// It has no lock on it: whoever reaches it sees keys. Put it behind what authenticates,
-// or have it listen on loopback. There a page of another site can read it still, from the
-// browser of somebody on this machine, under a name of its own that it has lead to loopback:
-// [NewServer] refuses that, and so should a server of your own, by the request's Host.
+// It does not authenticate: every client that reaches it sees keys. Put it behind a proxy that
+// authenticates, or listen on loopback. A page of another site, open in a browser on this
+// machine, can still reach loopback through a domain name of its own that resolves to it.
+// [NewServer] refuses such requests by their Host, and your own server should too.
 //
-// Nothing that it serves changes what is observed. However many look, the snapshots of all
-// pages take a twentieth of a processor at most, those of snapshot.json another, and the
-// lists one for each source whose lists are looked at; [Custom] sources come on top. A search
-// takes half a processor, for 20 s at most; one runs at a time, of all that ask.
-// snapshot.json is up to a second old, or up to 20 times as old as making it took, beside the
-// time that it waited for custom sources.
+// No request changes the state of a source. Regardless of the number of clients, the snapshots
+// of all pages take at most 5 % of a processor, those of snapshot.json another 5 %, and the
+// lists 5 % for each source whose lists are open; [Custom] sources come on top. A search takes
+// half a processor, for at most 20 s; only one search runs at a time for all clients.
+// snapshot.json is up to a second old, or up to 20 times as old as it took to make, not counting
+// the time that it waited for custom sources.
 type Handler struct {
 	mux      http.ServeMux
 	registry *Registry
 	feed     *webpage.Feed
 	snapshot shot
-	search   chan struct{} // has room for the one search that may run
+	search   chan struct{} // capacity 1: at most one search runs
 }
 
-// NewHandler makes a handler. It has no goroutine while nobody has the page open.
+// NewHandler makes a handler. It runs no goroutine while the page is not open anywhere.
 //
-// The paths are those above, so mount it with [http.StripPrefix]. Have the server's
-// shutdown end the streams, for which it would wait otherwise:
+// The paths are those above, so mount it with [http.StripPrefix]. Close the handler when the
+// server shuts down; Shutdown would otherwise wait for the streams:
 //
 //	server.RegisterOnShutdown(handler.Close)
 func NewHandler(r *Registry) *Handler {
@@ -63,22 +63,22 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mux.ServeHTTP(w, r)
 }
 
-// Close ends the streams, and refuses new ones. It does not wait, and may be called again.
+// Close ends the streams and refuses new ones. It does not wait, and may be called again.
 func (h *Handler) Close() { h.feed.Close() }
 
 func (h *Handler) serveSnapshot(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, h.snapshot.newest(h.registry))
 }
 
-// shot is a snapshot, kept for a second, or for as long as making it again would take more
-// than a twentieth of the time.
+// shot caches a snapshot for a second, or longer if needed to keep the time spent on snapshots
+// below 5 %.
 type shot struct {
-	making   chan struct{} // has room for the one who may read and write the others
+	making   chan struct{} // capacity 1: the sender may use the other fields
 	snapshot Snapshot
-	again    time.Time // when it may be made again
+	again    time.Time // when the snapshot expires
 }
 
-// newest returns the snapshot, or that of the one who makes it at the moment.
+// newest returns the cached snapshot, waits for one in progress, or makes one.
 func (x *shot) newest(r *Registry) Snapshot {
 	x.making <- struct{}{}
 	defer func() { <-x.making }()
@@ -89,17 +89,17 @@ func (x *shot) newest(r *Registry) Snapshot {
 	ctx, cancel := context.WithTimeout(context.Background(), silentFor)
 	defer cancel()
 	snap, waited := r.snapshot(ctx)
-	// Who came while it waited for custom sources is not to wait as long again.
+	// A request that waited here for custom sources must not wait as long again.
 	x.snapshot, x.again = snap, begun.Add(waited+webpage.Pause(time.Since(begun)-waited))
 	return snap
 }
 
-// Lists is what waits at a source.
+// Lists describes the pending operations of a source.
 type Lists struct {
 	Kind   string   `json:"kind"`
 	Name   string   `json:"name"`
-	Keys   []HotKey `json:"keys"`   // the 20 that most wait for
-	Oldest []Group  `json:"oldest"` // of the 200 that have waited longest, 20 groups
+	Keys   []HotKey `json:"keys"`   // the 20 with the most operations
+	Oldest []Group  `json:"oldest"` // at most 20 groups, of the 200 oldest operations
 }
 
 func (h *Handler) serveLists(w http.ResponseWriter, r *http.Request) {
@@ -110,14 +110,13 @@ func (h *Handler) serveLists(w http.ResponseWriter, r *http.Request) {
 
 // Found is the result of a search.
 type Found struct {
-	Found []Waiting `json:"found"` // 100 at most, in no order
+	Found []Waiting `json:"found"` // at most 100, in no order
 	More  bool      `json:"more"`  // whether there are more than 100
-	// TimedOut is whether the search was ended after 20 s: there may be others among what it
-	// had not seen yet.
+	// TimedOut reports whether the search stopped after 20 s and so may have missed operations.
 	TimedOut bool `json:"timed_out"`
 }
 
-// maxSearch bounds the text that is searched for, in bytes; searchFor, how long.
+// maxSearch limits the search text, in bytes; searchFor limits the duration of a search.
 const (
 	maxSearch = 1 << 10
 	searchFor = 20 * time.Second
@@ -148,7 +147,7 @@ func (h *Handler) serveSearch(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, f)
 }
 
-// listable finds the source that a request names; nil: the error has been answered.
+// listable returns the source that a request names, or answers with an error and returns nil.
 func (h *Handler) listable(w http.ResponseWriter, r *http.Request) *entry {
 	kind, name := r.FormValue("kind"), r.FormValue("name")
 	e := h.registry.find(kind, name)
@@ -163,7 +162,7 @@ func (h *Handler) listable(w http.ResponseWriter, r *http.Request) *entry {
 	return e
 }
 
-// writeTimeout is how long a reader may take for one answer, or one event. A test sets it.
+// writeTimeout limits how long a client may take to read one response or event. A test sets it.
 var writeTimeout = webpage.WriteTimeout
 
 func writeJSON(w http.ResponseWriter, v any) {
@@ -176,15 +175,15 @@ func writeJSON(w http.ResponseWriter, v any) {
 	_, _ = w.Write(text)
 }
 
-// listing is the lists of a source, kept for as long as reading them again would take more
-// than a twentieth of the time.
+// listing caches the lists of a source, long enough to keep the time spent on reading them below
+// 5 %.
 type listing struct {
 	mu    sync.Mutex
 	lists Lists     // guarded by mu
-	again time.Time // guarded by mu; when it may be read again
+	again time.Time // guarded by mu; when the lists expire
 }
 
-// lists returns the lists of a source, or of the one who reads them at the moment.
+// lists returns the cached lists of a source, waits for a read in progress, or reads them.
 func (e *entry) lists() Lists {
 	x := &e.listing
 	x.mu.Lock()

@@ -27,7 +27,7 @@ import (
 	"github.com/seed-782fa212/limbo/timingwheel/scheduler"
 )
 
-// waits is an operation that nothing completes.
+// waits is an operation that is never completed.
 type waits struct{}
 
 func (waits) TryComplete() bool                 { return false }
@@ -73,11 +73,11 @@ func get(h http.Handler, target string) *httptest.ResponseRecorder {
 	return w
 }
 
-// reader is the client of a stream, in the bubble of a test: what the handler writes is read
-// from a pipe.
+// reader is the client of a stream, in the bubble of a test. It reads the handler's output from
+// a pipe.
 type reader struct {
 	cancel context.CancelFunc
-	code   chan int // gets the status when the stream has ended
+	code   chan int // receives the status when the stream has ended
 	lines  *bufio.Scanner
 }
 
@@ -107,7 +107,7 @@ func openStream(h *Handler, query string) *reader {
 	return r
 }
 
-// event returns the next event; an empty name: the stream has ended.
+// event returns the next event; its name is empty if the stream has ended.
 func (r *reader) event() (name, data string) {
 	for r.lines.Scan() {
 		if key, value, _ := strings.Cut(r.lines.Text(), ": "); key == "event" {
@@ -146,8 +146,8 @@ func TestStreamSendsASnapshotEachSecond(t *testing.T) {
 	})
 }
 
-// A bubble ends only when all its goroutines have, so these tests also see to it that the
-// one that makes snapshots does not stay.
+// A bubble ends only when all its goroutines have, so these tests also check that the goroutine
+// that makes snapshots ends.
 func TestNoGoroutineWithoutAStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reads atomic.Int32
@@ -168,11 +168,11 @@ func TestNoGoroutineWithoutAStream(t *testing.T) {
 		was := reads.Load()
 		time.Sleep(time.Minute)
 		require.Equal(t, was, reads.Load())
-		c := openStream(h, "") // it begins again
+		c := openStream(h, "") // reading resumes
 		c.snapshot(t)
 		c.snapshot(t)
 		c.cancel()
-		time.Sleep(time.Second) // to when it would read again
+		time.Sleep(time.Second) // until it would read again
 	})
 }
 
@@ -222,7 +222,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	})
 }
 
-// A reader that does not read misses snapshots, and gets the newest then.
+// A slow client misses snapshots, and then gets the newest.
 func TestASlowReaderHoldsNobodyUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New()
@@ -262,7 +262,7 @@ func TestStreamHasTheListsOfASource(t *testing.T) {
 			Keys:   []HotKey{{Key: "a", Watching: 2, Oldest: 1}, {Key: "b", Watching: 1, Oldest: 1}},
 			Oldest: []Group{{Waiting{Keys: []string{"a", "b"}, Age: 1, Left: new(3599.0)}, 1}, {Waiting{Keys: []string{"a"}, Left: new(60.0)}, 1}}}, l)
 		remove()
-		s.snapshot(t) // has been made before, or not: what follows has no such source
+		s.snapshot(t) // may be from before the removal
 		for len(s.snapshot(t).Sources) > 0 {
 			name, _ := s.event()
 			require.Equal(t, "lists", name)
@@ -273,8 +273,8 @@ func TestStreamHasTheListsOfASource(t *testing.T) {
 	})
 }
 
-// Operations with the same keys are one row, with their number; those that have just ended have
-// no keys, and are a row each.
+// Operations with the same keys form one row, with their number. Operations that have just ended
+// have no keys, and form a row each.
 func TestOldestAreGrouped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New()
@@ -320,8 +320,8 @@ func TestGroups(t *testing.T) {
 	require.Len(t, groupsOf(many, show), listed)
 }
 
-// A custom source's number that JSON does not have, or its panic, is told in words, and the
-// others are seen.
+// A custom source's number that JSON cannot represent, or its panic, is reported as text, and
+// the other metrics are shown.
 func TestAProblemOfACustomSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New()
@@ -345,8 +345,8 @@ func TestAProblemOfACustomSource(t *testing.T) {
 	})
 }
 
-// A custom source that blocks holds nothing up: it has its last figures until there are new
-// ones, and one goroutine.
+// A custom source that blocks delays nothing: it shows its last metrics until there are new
+// ones, and blocks one goroutine.
 func TestACustomSourceThatBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New()
@@ -371,7 +371,7 @@ func TestACustomSourceThatBlocks(t *testing.T) {
 		defer func() {
 			s.cancel()
 			<-s.code
-			time.Sleep(5 * time.Second) // to when the source has been read, and no more
+			time.Sleep(5 * time.Second) // so that the source has been read for the last time
 		}()
 		for i := range 20 {
 			sources := s.snapshot(t).Sources
@@ -399,7 +399,7 @@ func TestACustomSourceThatDoesNotReturn(t *testing.T) {
 		for i := range 20 {
 			source := s.snapshot(t).Sources[0]
 			require.Equal(t, map[string]any{"n": 1.0, invalid: 0.0}, source.Figures)
-			if i < 6 { // it is called again after one second
+			if i < 6 { // the function is called again after one second
 				require.Empty(t, source.Problem)
 			} else {
 				require.Equal(t, "its function has not returned since 00:00:01 UTC: these are its last figures, if it has any", source.Problem)
@@ -407,7 +407,7 @@ func TestACustomSourceThatDoesNotReturn(t *testing.T) {
 		}
 		asked := time.Now()
 		var all sync.WaitGroup
-		for range 10 { // they wait together, and not one after the other
+		for range 10 { // they wait together, not one after the other
 			all.Go(func() {
 				require.Contains(t, get(h, "/snapshot.json").Body.String(), "has not returned")
 				require.Equal(t, silentFor, time.Since(asked))
@@ -421,7 +421,7 @@ func TestACustomSourceThatDoesNotReturn(t *testing.T) {
 	})
 }
 
-// Custom sources are read at the same time, once for all who ask at that time.
+// Custom sources are read at the same time, once for all concurrent readers.
 func TestScrapesDoNotAddUpWhatBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New()
@@ -448,7 +448,7 @@ func TestScrapesDoNotAddUpWhatBlocks(t *testing.T) {
 	})
 }
 
-// A custom source's function that ends its goroutine, as t.FailNow does, is one that fails.
+// A custom source fails if its function ends its goroutine, as t.FailNow does.
 func TestACustomSourceThatExits(t *testing.T) {
 	r := New()
 	add(t, r, "exits", Custom("exits", func() []Figure { runtime.Goexit(); return nil }))
@@ -459,7 +459,7 @@ func TestACustomSourceThatExits(t *testing.T) {
 	}
 }
 
-// broken is a user's Wheeled that panics, at once or when its levels are read.
+// broken is a user's Wheeled that panics in Stats, or when its levels are read.
 type broken struct{ stats bool }
 
 func (b broken) Stats() timingwheel.Stats {
@@ -488,7 +488,7 @@ func TestAWheelThatPanics(t *testing.T) {
 	require.Contains(t, text, "\nlimbo_well_n{name=\"healthy\"} 1\n")
 }
 
-// The figure that stands for a custom source is its author's choice, by the order.
+// The author of a custom source chooses the metric for the list by its order.
 func TestTheFigureForTheList(t *testing.T) {
 	for want, figures := range map[string][]Figure{
 		"waiting": {{Name: "z_total", Type: Counter}, {Name: "by", Label: "x"}, {Name: "waiting"}, {Name: "dead"}},
@@ -501,7 +501,7 @@ func TestTheFigureForTheList(t *testing.T) {
 	}
 }
 
-// What has a wheel and the wheel are of one reading.
+// One read provides the metrics of a source and of its wheel.
 func TestStatsAreReadOnce(t *testing.T) {
 	read := func(p pass, s Source) (own, wheel sheet) {
 		s.read(&own, p)
@@ -552,7 +552,7 @@ func TestSnapshotJSONIsKept(t *testing.T) {
 	})
 }
 
-// A source that is removed and added again between two snapshots has its lists still.
+// A source that is removed and added again between two snapshots keeps its lists.
 func TestListsOfASourceThatIsAddedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New()
@@ -581,7 +581,7 @@ func TestListsOfASourceThatIsAddedAgain(t *testing.T) {
 	})
 }
 
-// A HEAD of the stream, which the pattern for GET matches, has an end.
+// A HEAD request for the stream, which the pattern for GET matches, ends.
 func TestHeadOfTheStream(t *testing.T) {
 	h := NewHandler(New())
 	w := httptest.NewRecorder()
@@ -595,7 +595,7 @@ func TestHeadOfTheStream(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, w.Code)
 }
 
-// What takes long to read is read less often: a twentieth of the time at most.
+// A slow source is read less often, so that reading takes at most 5 % of the time.
 func TestListsAreKeptFor20TimesAsLongAsTheyTook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		read := 0
@@ -642,7 +642,8 @@ func TestHeaders(t *testing.T) {
 	require.NotEmpty(t, head.Get("Content-Security-Policy"))
 }
 
-// The page finds its own files and the shared ones, and has no text that its policy forbids.
+// The page finds its own files and the shared ones, and contains no text that its policy
+// forbids.
 func TestFiles(t *testing.T) {
 	h := NewHandler(New())
 	require.Equal(t, "text/html; charset=utf-8", get(h, "/").Header().Get("Content-Type"))
@@ -722,7 +723,7 @@ func newFutures(t *testing.T) *purgatory.Futures[int] {
 	return f
 }
 
-// One search runs at a time, and for 20 s at most.
+// At most one search runs at a time, for at most 20 s.
 func TestOneSearchAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New()

@@ -13,11 +13,11 @@ import (
 
 var background = context.Background()
 
-// patience is for what another process does; what takes that long has failed.
+// patience limits the wait for another process.
 const patience = time.Minute
 
-// TestMain fails if goroutines are left. Tests that run in parallel wait for other processes
-// most of the time, so all of them do at once.
+// TestMain fails if goroutines remain. Tests that run in parallel mostly wait for other
+// processes, so all of them run at once.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if err := flag.Set("test.parallel", "100"); err != nil {
@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// leavesNone makes the test end only when as many goroutines are left as there are now. It
-// is called first, so that it is checked last, and not by a test that runs in parallel.
+// leavesNone makes the test wait at its end until no more goroutines remain than now. Call it
+// first, so that its check runs last, and not in a parallel test.
 func leavesNone(t *testing.T) {
 	t.Helper()
 	before := runtime.NumGoroutine()
@@ -45,8 +45,8 @@ func leavesNone(t *testing.T) {
 	})
 }
 
-// goroutines waits until there are as many goroutines as before, or fewer. It returns the
-// stacks of those that are left.
+// goroutines waits until there are at most as many goroutines as before. It returns the stacks
+// of the others if they remain.
 func goroutines(before int) (left string) {
 	for start := time.Now(); runtime.NumGoroutine() > before; runtime.Gosched() {
 		if time.Since(start) > patience {

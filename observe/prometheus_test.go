@@ -29,8 +29,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What is published follows Prometheus's conventions, by the rules of its own library and of
-// the promtool that is installed.
+// The metrics follow Prometheus's conventions, as checked by its own library and by the
+// installed promtool.
 func TestPromlint(t *testing.T) {
 	problems, err := promlint.New(strings.NewReader(scrape(t, newEveryKind(t).registry))).Lint()
 	require.NoError(t, err)
@@ -49,16 +49,16 @@ func TestPromtoolMetrics(t *testing.T) {
 type prometheusServer struct {
 	address string // of its API
 	said    said
-	asked   time.Time    // when the question was asked first that is asked again and again
-	again   *time.Ticker // paces the questions
-	act     func()       // called between two questions, if it is not nil
+	asked   time.Time    // when the current question was first asked
+	again   *time.Ticker // ticks between repetitions of the question
+	act     func()       // called between repetitions, if not nil
 }
 
-// startPrometheus starts one, which takes native histograms or classic ones.
+// startPrometheus starts a server that accepts native histograms or classic ones.
 func startPrometheus(t *testing.T, r *Registry, native bool) *prometheusServer {
 	t.Helper()
 	path := need.Program(t, "prometheus", "prometheus")
-	if isBefore(t, path, 2, 40) { // has no native histograms, and does not say where it listens
+	if isBefore(t, path, 2, 40) { // no native histograms, and does not print its address
 		need.Skip(t, "prometheus of 2.40 or newer", "prometheus")
 	}
 	registered := prometheus.NewRegistry()
@@ -83,7 +83,7 @@ func startPrometheus(t *testing.T, r *Registry, native bool) *prometheusServer {
 	t.Cleanup(p.again.Stop)
 	args = append(args,
 		"--config.file="+filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path="+filepath.Join(dir, "data"),
-		"--web.listen-address=127.0.0.1:0", // it chooses the port
+		"--web.listen-address=127.0.0.1:0", // the server chooses the port
 	)
 	server := exec.Command(path, args...)
 	server.Stdout, server.Stderr = &p.said, &p.said
@@ -111,7 +111,7 @@ func startPrometheus(t *testing.T, r *Registry, native bool) *prometheusServer {
 	return p
 }
 
-// said is what a server has printed.
+// said is the output of a server.
 type said struct {
 	mu   sync.Mutex
 	text bytes.Buffer // guarded by mu
@@ -131,7 +131,7 @@ func (s *said) String() string {
 
 var listening = regexp.MustCompile(`address="?(127\.0\.0\.1:[1-9][0-9]*)`)
 
-// address returns where the server listens; empty if it has not said so yet.
+// address returns the server's address; empty if the server has not printed it yet.
 func (s *said) address() string {
 	if found := listening.FindStringSubmatch(s.String()); found != nil {
 		return found[1]
@@ -150,7 +150,7 @@ func isBefore(t *testing.T, path string, major, minor int) bool {
 	return its[0] < major || its[0] == major && its[1] < minor
 }
 
-// series is one that a query has found, with its last value.
+// series is a series in the result of a query, with its last value.
 type series struct {
 	Metric map[string]string `json:"metric"`
 	Value  [2]any            `json:"value"`
@@ -165,7 +165,7 @@ func (s series) number(t *testing.T) float64 {
 	return v
 }
 
-// query asks for what is known now.
+// query returns the current result of a query.
 func (p *prometheusServer) query(ctx context.Context, promql string) ([]series, error) {
 	at := "http://" + p.address + "/api/v1/query?" + url.Values{"query": {promql}}.Encode()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
@@ -197,8 +197,8 @@ type badQuery struct{ query, answer string }
 
 func (e badQuery) Error() string { return e.query + ": " + e.answer }
 
-// eventually asks until there is a number. The server is another process: there is nothing
-// to wait on but its answers.
+// eventually repeats a query until it returns a number. The server is another process, so the
+// test can only poll it.
 func (p *prometheusServer) eventually(t *testing.T, promql string) []series {
 	t.Helper()
 	p.asked = time.Now()
@@ -216,8 +216,8 @@ func (p *prometheusServer) eventually(t *testing.T, promql string) []series {
 	}
 }
 
-// pause waits until the question is asked again; the test fails if that has been going on
-// for a minute.
+// pause waits until it is time to repeat the question; the test fails after a minute of
+// repetitions.
 func (p *prometheusServer) pause(t *testing.T, about ...any) {
 	t.Helper()
 	if time.Since(p.asked) > patience {
@@ -226,7 +226,7 @@ func (p *prometheusServer) pause(t *testing.T, about ...any) {
 	<-p.again.C
 }
 
-// only is the one number that a query finds.
+// only returns the single number in the result of a query.
 func (p *prometheusServer) only(t *testing.T, promql string) float64 {
 	t.Helper()
 	found := p.eventually(t, promql)
@@ -234,8 +234,8 @@ func (p *prometheusServer) only(t *testing.T, promql string) float64 {
 	return found[0].number(t)
 }
 
-// A real server finds the values that there are, in histograms of both kinds, and all that
-// the dashboard and the alerts ask for.
+// A real server finds the published values, in histograms of both kinds, and the metrics of all
+// queries of the dashboard and the alerts.
 func TestPrometheusScrapes(t *testing.T) {
 	t.Parallel()
 	for _, native := range []bool{false, true} {
@@ -272,8 +272,8 @@ func requireValues(t *testing.T, e *everyKind, p *prometheusServer, native bool)
 		require.InDelta(t, want, p.only(t, query), 0, query)
 	}
 
-	// Of 0, 1 ns, 30 ms, 30 ms, 1 s and 1 h: the classes are to 953 ns, to 31.25 ms, to 1 s,
-	// and what is beyond 512 s.
+	// The durations 0, 1 ns, 30 ms, 30 ms, 1 s and 1 h are in the classes up to 953 ns, 31.25 ms
+	// and 1 s, and in the one above 512 s.
 	name := "limbo_journal_synced_seconds_bucket"
 	if native {
 		name = "limbo_journal_synced_seconds"
@@ -291,7 +291,7 @@ func requireValues(t *testing.T, e *everyKind, p *prometheusServer, native bool)
 		within(1, 512, 1024)
 		require.InDelta(t, 6, p.only(t, `histogram_count(limbo_journal_synced_seconds)`), 0)
 		require.InDelta(t, e.durations.Sum, p.only(t, `histogram_sum(limbo_journal_synced_seconds)`), 0)
-		// An empty one is known to be native, and so does not change its kind.
+		// An empty histogram is known to be native, and so keeps its kind.
 		require.InDelta(t, 0, p.only(t, `histogram_count(limbo_purgatory_late_seconds{name="fetches"})`), 0)
 		return
 	}

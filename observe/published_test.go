@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// published is all that is collected of each kind, as the rows of README.md's table. The
-// custom source shows what each such source has.
+// published returns the metrics of each kind, as the rows of README.md's table. The custom
+// source stands for the metric that every such source has.
 func published(t *testing.T) (rows []string) {
 	registered := prometheus.NewRegistry()
 	registered.MustRegister(newEveryKind(t).registry)
@@ -35,7 +35,7 @@ func published(t *testing.T) (rows []string) {
 	return slices.Compact(rows)
 }
 
-// labels is the labels of a family beside name, with their values.
+// labels returns the labels of a family, except name, with their values.
 func labels(f *dto.MetricFamily) string {
 	values := map[string][]string{}
 	for _, m := range f.Metric {
@@ -53,7 +53,7 @@ func labels(f *dto.MetricFamily) string {
 	return text
 }
 
-// The table in README.md is what is collected.
+// The table in README.md matches the collected metrics.
 func TestTableOfMetrics(t *testing.T) {
 	page, err := os.ReadFile("README.md")
 	require.NoError(t, err)
@@ -68,7 +68,7 @@ func TestTableOfMetrics(t *testing.T) {
 	require.Equal(t, want, rows, "the table is:\n%s", strings.Join(want, "\n"))
 }
 
-// What the other pages, the dashboard and the alerts call by name is collected.
+// Every metric named in the other pages, the dashboard and the alerts is collected.
 func TestNamesOfMetrics(t *testing.T) {
 	known := map[string]bool{}
 	for _, row := range published(t) {
@@ -111,7 +111,7 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// requireRules waits until the server has evaluated each of the alerts, without an error.
+// requireRules waits until the server has evaluated each of the alerts without an error.
 func requireRules(t *testing.T, p *prometheusServer) {
 	t.Helper()
 	type answer struct {
@@ -145,7 +145,7 @@ func requireRules(t *testing.T, p *prometheusServer) {
 	}
 }
 
-// dashboard is what the tests read of grafana/dashboard.json.
+// dashboard is the part of grafana/dashboard.json that the tests read.
 type dashboard struct {
 	SchemaVersion int
 	Templating    struct {
@@ -173,7 +173,7 @@ func readDashboard(t *testing.T) (d dashboard) {
 	return d
 }
 
-// dashboardQueries are those of the dashboard, as Grafana would send them.
+// dashboardQueries returns the queries of the dashboard as Grafana would send them.
 func dashboardQueries(t *testing.T) (all []string) {
 	for _, p := range readDashboard(t).Panels {
 		for _, target := range p.Targets {

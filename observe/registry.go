@@ -8,44 +8,44 @@ import (
 	"unicode/utf8"
 )
 
-// Registry holds what is observed. Make one with [New]. All methods are safe for use from
+// Registry holds the observed sources. Make one with [New]. All methods are safe for use from
 // any goroutine.
 //
-// It is a [prometheus.Collector] of the unchecked kind, since sources come and go: a
-// prometheus.Registry accepts it always, even twice, and its Unregister does not remove it.
-// Have one Registry in a program. If a prometheus.Registry has two, with sources of the
-// same kind and name, it finds series that are there twice, and refuses every scrape: in
-// this case tell them apart by a label, with [prometheus.WrapRegistererWith].
+// It is an unchecked [prometheus.Collector], since sources come and go: a prometheus.Registry
+// always accepts it, even twice, and its Unregister does not remove it. Use one Registry in a
+// program. If a prometheus.Registry has two of them with sources of the same kind and name, it
+// finds duplicate series and rejects every scrape. To use two, distinguish them with a label, by
+// [prometheus.WrapRegistererWith].
 type Registry struct {
 	mu      sync.Mutex
-	entries []*entry // guarded by mu; in the order in which they came
+	entries []*entry // guarded by mu; in the order of Add
 }
 
-// entry is a source under its name.
+// entry is a source and its name.
 type entry struct {
 	kind, name string
 	source     Source
-	users      int    // that have added it; guarded by Registry.mu
-	wheel      *entry // that it waits with, the first of source.wheels; nil: it has none
+	users      int    // how many Adds share it; guarded by Registry.mu
+	wheel      *entry // the entry of the first of source.wheels; nil if it has none
 	listing    listing
 }
 
-// New makes a registry that holds nothing.
+// New makes an empty registry.
 func New() *Registry { return new(Registry) }
 
-// maxName bounds names: they are in every line of a scrape.
+// maxName limits names, which are in every line of a scrape.
 const maxName = 128
 
-// Add observes a source under a name of 1 to 128 bytes of UTF-8, until remove is called.
-// If another one of its kind has that name already, it is named "name#2", and so on; a name
-// that was removed can be had again. An error says what is wrong: with the name, with the
-// kind of a [Custom] source, or that the source is the zero Source.
+// Add observes a source under a name of 1 to 128 bytes of UTF-8, until remove is called. If a
+// source of the same kind has that name, the new one is named "name#2", and so on; the name of a
+// removed source can be used again. Add returns an error if the name or the kind of a [Custom]
+// source is invalid, or if the source is the zero Source.
 //
-// What is shut down has its last figures still, so remove may be called before or after
-// that; a second call does nothing.
+// A source that was shut down keeps its last metrics, so remove may be called before or after
+// the shutdown. A second call of remove does nothing.
 //
-// The wheel of what has one is observed too, under the same name: once if several share
-// it, under its own name if it was added first.
+// Add also observes the wheel of a source, under the same name. A shared wheel is observed once,
+// under its own name if it was added first.
 func (r *Registry) Add(name string, s Source) (remove func(), err error) {
 	switch {
 	case s.read == nil:
@@ -72,7 +72,7 @@ func (r *Registry) Add(name string, s Source) (remove func(), err error) {
 	return sync.OnceFunc(func() { r.remove(added) }), nil
 }
 
-// addLocked adds an entry, or counts another user of the one there is.
+// addLocked adds an entry, or adds a user to the entry of a shared wheel.
 func (r *Registry) addLocked(name string, s Source) *entry {
 	names := map[string]bool{}
 	for _, e := range r.entries {
@@ -103,14 +103,14 @@ func (r *Registry) remove(added []*entry) {
 	}
 }
 
-// all returns the entries there are.
+// all returns a copy of the list of entries.
 func (r *Registry) all() []*entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.entries)
 }
 
-// find returns the entry of that kind and name; nil if there is none.
+// find returns the entry of a kind and name, or nil.
 func (r *Registry) find(kind, name string) *entry {
 	for _, e := range r.all() {
 		if e.kind == kind && e.name == name {

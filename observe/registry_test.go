@@ -15,10 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// nothing is a custom source without figures.
+// nothing is a custom source without metrics.
 func nothing(kind string) Source { return Custom(kind, func() []Figure { return nil }) }
 
-// held returns what a registry observes, as "kind name".
+// held returns the sources of a registry, as "kind name".
 func held(r *Registry) (names []string) {
 	for _, e := range r.all() {
 		names = append(names, e.kind+" "+e.name)
@@ -66,7 +66,7 @@ func TestAddRefusesSources(t *testing.T) {
 	}
 }
 
-// A source of nothing is the caller's mistake, and is found where it is made.
+// A nil argument to a source is the caller's mistake, and panics where the source is made.
 func TestSourcesOfNil(t *testing.T) {
 	for want, f := range map[string]func(){
 		"Wheel of nil":             func() { Wheel((*timingwheel.Wheel[int])(nil)) },
@@ -103,7 +103,7 @@ func TestNamesAreToldApart(t *testing.T) {
 	require.Equal(t, []string{"disk x#2", "tape x", "disk x#3"}, held(r))
 	add("x", "disk")
 	require.Equal(t, []string{"disk x#2", "tape x", "disk x#3", "disk x"}, held(r))
-	first() // that is another one's
+	first() // the name belongs to another source now
 	second()
 	require.Equal(t, []string{"tape x", "disk x#3", "disk x"}, held(r))
 }
@@ -127,7 +127,7 @@ func TestWheelsComeAlong(t *testing.T) {
 	require.Empty(t, held(r))
 }
 
-// A wheel that several share is observed once, and as long as one of them is.
+// A shared wheel is observed once, as long as one of its users is.
 func TestSharedWheel(t *testing.T) {
 	wheel, err := purgatory.NewClock(purgatory.ClockOptions{})
 	require.NoError(t, err)
@@ -185,7 +185,7 @@ func TestWheelsThatCannotBeCompared(t *testing.T) {
 	require.Equal(t, []string{"wheel x", "wheel x#2"}, held(r))
 }
 
-// For the race detector: sources come and go while they are read.
+// For the race detector: sources are added and removed while they are read.
 func TestRegistryIsConcurrent(t *testing.T) {
 	wheel, err := purgatory.NewClock(purgatory.ClockOptions{})
 	require.NoError(t, err)

@@ -12,20 +12,20 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// NewServer makes a server of the page, at /, and of what Prometheus scrapes, at /metrics,
-// for a process that has none. Give it a listener, on loopback: see [Handler].
+// NewServer makes a server of the page, at /, and of the metrics for Prometheus, at /metrics,
+// for a process that has no server. Give it a listener on loopback: see [Handler].
 //
 //	go server.Serve(listener)
 //	...
 //	server.Shutdown(ctx)
 //
-// What comes to an address of loopback must be for localhost or for an IP address: another
-// Host is answered with 403. A page in a browser can have a name of its own lead to loopback,
-// and then reads what it gets as its own. Have a proxy on the same machine that would pass on
-// its own name send Host: localhost.
+// A request to a loopback address must have localhost or an IP address as its Host; others are
+// answered with 403. Otherwise a page of another site could resolve a name of its own to
+// loopback and read the responses as its own. A proxy on the same machine must send Host:
+// localhost instead of its own name.
 func NewServer(r *Registry) *http.Server {
 	metrics := prometheus.NewRegistry()
-	metrics.MustRegister(r) // an empty registry refuses nothing
+	metrics.MustRegister(r) // cannot fail: the registry is empty
 	page := NewHandler(r)
 	mux := http.NewServeMux()
 	mux.Handle("/", page)
@@ -35,7 +35,7 @@ func NewServer(r *Registry) *http.Server {
 	return s
 }
 
-// guard refuses what came to loopback by a name.
+// guard refuses requests to loopback whose Host is a name.
 func guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if isLoopback(r) && !isAddress(r.Host) {
@@ -46,7 +46,7 @@ func guard(next http.Handler) http.Handler {
 	})
 }
 
-// isLoopback reports whether a request came to an address of loopback.
+// isLoopback reports whether a request came to a loopback address.
 func isLoopback(r *http.Request) bool {
 	at, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	return ok && at.IP.IsLoopback()

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A page in a browser whose own name leads to loopback reads nothing.
+// A page of a site whose name resolves to loopback can read nothing.
 func TestServerRefusesNamesOnLoopback(t *testing.T) {
 	leavesNone(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -8,35 +8,35 @@ import (
 	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
-// Snapshot is what is observed, at one time, as it is published as JSON. The figures of
-// each source are of one moment, as its Stats says; the sources are read one after the
-// other.
+// Snapshot is the JSON form of all metrics at one time. The metrics of each source are of one
+// moment, as its Stats says; the sources are read one after the other.
 type Snapshot struct {
 	Time    time.Time `json:"time"`
 	Sources []Reading `json:"sources"`
 }
 
-// Reading is the figures of one source.
+// Reading is the metrics of one source.
 type Reading struct {
 	Kind string `json:"kind"` // wheel, purgatory, ...
 	Name string `json:"name"`
-	// Figures has a number, or a [Durations], for each name; for what has a label, an
-	// object that has those for each of its values.
+	// Figures maps each name to a number or a [Durations]; a name with a label is mapped to an
+	// object with one of those for each value of the label.
 	Figures map[string]any `json:"figures"`
 	Levels  []Ring         `json:"levels,omitempty"`
-	// Wheel names the source of the kind wheel that this one waits with; empty: none.
+	// Wheel names the source of the kind wheel for the wheel of this source; empty if it has
+	// none.
 	Wheel string `json:"wheel,omitempty"`
-	// Main names the figure that stands for a custom source in a list: the first of its Gauges
-	// without a Label, or, if it has none, of its Counters. Empty: there is neither.
+	// Main names the metric that a list shows for a custom source: its first Gauge without a
+	// Label, or else its first such Counter. Empty if it has neither.
 	Main  string `json:"main,omitempty"`
-	Lists bool   `json:"lists"` // whether what waits can be listed and searched
-	// Problem says what is missing or old. Of a custom source a figure cannot be published,
-	// or its function panicked or has not returned for 5 s; or a [Wheeled] panicked.
+	Lists bool   `json:"lists"` // whether pending operations can be listed and searched
+	// Problem says which data is missing or old: a metric of a custom source is invalid, its
+	// function panicked or has not returned for 5 s, or a [Wheeled] panicked.
 	Problem string `json:"problem,omitempty"`
 }
 
 // Durations is a histogram: Counts[i] durations were at most Bounds[i] and more than the
-// bound before. Classes before the first and after the last that has any are left out.
+// previous bound. Empty classes at both ends are omitted.
 type Durations struct {
 	Count  uint64    `json:"count"`
 	Sum    float64   `json:"sum_seconds"`
@@ -44,25 +44,25 @@ type Durations struct {
 	Counts []uint64  `json:"counts,omitempty"`
 }
 
-// Ring is a level of a wheel. Its buckets are those of the level, or, if there are more than
-// 128, as many as fit together into one of 128.
+// Ring is a level of a wheel. If the level has more than 128 buckets, adjacent ones are merged
+// so that 128 remain.
 type Ring struct {
-	Span    float64 `json:"span_seconds"` // of one of Buckets
-	Now     int     `json:"now"`          // the one that is the present
+	Span    float64 `json:"span_seconds"` // of one bucket
+	Now     int     `json:"now"`          // index of the current bucket
 	Pending int     `json:"pending"`
-	Buckets []int   `json:"buckets"` // timers
+	Buckets []int   `json:"buckets"` // number of timers in each
 }
 
 const maxBuckets = 128
 
-// Snapshot reads all figures. It waits for [Custom] sources, which it reads at the same time.
+// Snapshot reads all metrics. It waits for [Custom] sources, which it reads at the same time.
 func (r *Registry) Snapshot() Snapshot {
 	snap, _ := r.snapshot(context.Background())
 	return snap
 }
 
-// snapshot waits for custom sources until ctx is done: of one that has not returned by then it
-// has the last figures. It returns for how long it waited, too.
+// snapshot waits for custom sources until ctx is done. For a source that has not returned by
+// then it uses the last metrics. It also returns how long it waited.
 func (r *Registry) snapshot(ctx context.Context) (snap Snapshot, waited time.Duration) {
 	snap = Snapshot{Time: time.Now(), Sources: []Reading{}}
 	all := r.all()
@@ -109,8 +109,8 @@ func (r *Registry) snapshot(ctx context.Context) (snap Snapshot, waited time.Dur
 	return snap, waited
 }
 
-// read appends the figures of a source that is not custom. If a user's type panics there are
-// none, and a problem.
+// read appends the metrics of a source that is not custom. If a user's type panics, read appends
+// none and returns a problem.
 func (e *entry) read(to sheet, p pass) (s sheet, problem string) {
 	s = to
 	if problem = recovered(func() { e.source.read(&s, p) }); problem != "" {
@@ -119,7 +119,7 @@ func (e *entry) read(to sheet, p pass) (s sheet, problem string) {
 	return s, problem
 }
 
-// recovered returns what f panicked with, in words; empty if it did not.
+// recovered returns the panic of f as text, or an empty string.
 func recovered(f func()) (problem string) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -130,7 +130,7 @@ func recovered(f func()) (problem string) {
 	return ""
 }
 
-// mainOf returns the name of the figure that stands for a custom source.
+// mainOf returns the name of the metric that a list shows for a custom source.
 func mainOf(s sheet) string {
 	for _, t := range []Type{Gauge, Counter} {
 		for _, f := range s {
@@ -142,7 +142,7 @@ func mainOf(s sheet) string {
 	return ""
 }
 
-// set sets the figures, and the problem that they have.
+// set sets the metrics, and their problem if they have one.
 func (r *Reading) set(s sheet) {
 	r.Figures = make(map[string]any, len(s))
 	for _, f := range s {

@@ -13,28 +13,28 @@ import (
 	"github.com/seed-782fa212/limbo/timingwheel/scheduler"
 )
 
-// Source is something that a [Registry] can observe. Make one with the function for its
-// kind, each of which panics if what it is given is nil.
+// Source is an observable part of limbo. Make one with the function for its kind; each panics if
+// its argument is nil.
 type Source struct {
 	kind   string
-	custom *custom                    // nil: it is none
-	read   func(*sheet, pass)         // writes down the figures; any goroutine calls it
-	levels func() []timingwheel.Level // of a wheel; nil: it is none
-	walk   func(*walk)                // meets what waits; nil: it cannot be listed
-	oldest func() []Group             // what has waited longest; not nil if walk is not
-	hot    func(n int) []HotKey       // the keys that most wait for; nil: there are none
-	shared any                        // tells a wheel that several share; nil: it is not shared
-	wheels []wheelOf                  // that are observed with it
+	custom *custom                    // nil if it is not custom
+	read   func(*sheet, pass)         // writes the metrics; called from any goroutine
+	levels func() []timingwheel.Level // of a wheel; nil for others
+	walk   func(*walk)                // calls meet for each pending operation; nil if it cannot be listed
+	oldest func() []Group             // the oldest pending operations; not nil if walk is not
+	hot    func(n int) []HotKey       // the keys with the most operations; nil if it has no keys
+	shared any                        // identity of a wheel that may be shared; nil if it cannot be
+	wheels []wheelOf                  // wheels that are observed with it
 }
 
 // wheelOf is the wheel of a source.
 type wheelOf struct {
-	suffix string // of its name
+	suffix string // of the wheel's name
 	Source
 }
 
-// pass is one reading of all sources. What several of them take their figures from is read
-// once in it, and kept by its address.
+// pass is one read of all sources. It caches statistics that several sources use, by the address
+// of their owner.
 type pass map[any]any
 
 func once[S any](p pass, of any, read func() S) S {
@@ -63,7 +63,7 @@ func Wheel(w Wheeled) Source {
 		read:   func(s *sheet, _ pass) { s.wheel(w.Stats()) },
 		levels: w.Levels,
 	}
-	if reflect.ValueOf(w).Comparable() { // a pointer is, a type of a user may not be
+	if reflect.ValueOf(w).Comparable() { // a user's type may not be comparable
 		s.shared = w
 	}
 	return s
@@ -74,15 +74,15 @@ func isNil(w Wheeled) bool {
 	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// must panics for what is the caller's mistake: a source of nothing.
+// must panics if a source has no object to observe, which is the caller's mistake.
 func must(ok bool, function, of string) {
 	if !ok {
 		panic("observe: " + function + " of " + of)
 	}
 }
 
-// Scheduler returns the source for a scheduler, of the kind scheduler, with one or two
-// wheels: that of its calls, and that of its jobs, whose name ends with " jobs".
+// Scheduler returns the source for a scheduler, of the kind scheduler, with one or two wheels:
+// that of its calls, and that of its jobs, whose name ends with " jobs".
 func Scheduler(s *scheduler.Scheduler) Source {
 	must(s != nil, "Scheduler", "nil")
 	wheel := func(suffix string, stats func(scheduler.Stats) timingwheel.Stats, levels func() []timingwheel.Level) wheelOf {
@@ -104,11 +104,10 @@ func Scheduler(s *scheduler.Scheduler) Source {
 	}
 }
 
-// Purgatory returns the source for a purgatory, of the kind purgatory, with its wheel. A
-// key is shown as format returns it, which any goroutine may call at any time. If format is
-// nil, a string is shown as it is, a pointer without a String, Error or Format method as its
-// type and address, anything else as %v prints it. Keys are cut to 128 bytes, and are seen
-// only on the page.
+// Purgatory returns the source for a purgatory, of the kind purgatory, with its wheel. format
+// returns the text of a key; any goroutine may call it at any time. If format is nil, a string
+// is shown as it is, a pointer without a String, Error or Format method as its type and address,
+// anything else as %v prints it. Keys are cut to 128 bytes, and are visible only on the page.
 func Purgatory[K comparable](p *purgatory.Purgatory[K], format func(K) string) Source {
 	must(p != nil, "Purgatory", "nil")
 	keys := formatter(format)
@@ -131,8 +130,8 @@ func Purgatory[K comparable](p *purgatory.Purgatory[K], format func(K) string) S
 	}
 }
 
-// Threshold returns the source for a threshold; see [Purgatory]. Its goals are listed one by
-// one, each as its key and its number.
+// Threshold returns the source for a threshold; see [Purgatory]. It lists goals one by one, each
+// as its key and its number.
 func Threshold[K comparable, N cmp.Ordered](t *purgatory.Threshold[K, N], format func(K) string) Source {
 	must(t != nil, "Threshold", "nil")
 	keys := formatter(format)
@@ -167,8 +166,8 @@ func Futures[T any](f *purgatory.Futures[T]) Source {
 	}
 }
 
-// Calls returns the source for a table of requests in flight, of the kind calls, with its
-// wheel. An id is shown as [Purgatory] says of a key.
+// Calls returns the source for a table of requests in flight, of the kind calls, with its wheel.
+// format returns the text of an id, as in [Purgatory].
 func Calls[ID comparable, R any](t *calls.Table[ID, R], format func(ID) string) Source {
 	must(t != nil, "Calls", "nil")
 	ids := formatter(format)

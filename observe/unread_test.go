@@ -13,16 +13,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Clients that ask for the stream and never read hold nobody up, and share what is
-// kept for them.
+// Clients that request the stream and never read delay no other client, and share one buffer.
 func TestClientsThatNeverRead(t *testing.T) {
 	was := writeTimeout
-	writeTimeout = time.Hour                 // the streams stay
-	t.Cleanup(func() { writeTimeout = was }) // when no goroutine is left that reads it
+	writeTimeout = time.Hour                 // keeps the streams open
+	t.Cleanup(func() { writeTimeout = was }) // when no goroutine reads it any more
 	leavesNone(t)
 	r := New()
 	big := strings.Repeat("x", 1<<20)
-	add(t, r, "big", Custom("big", func() []Figure { // a snapshot of 4 MiB, which no client's buffer holds
+	add(t, r, "big", Custom("big", func() []Figure { // a snapshot of 4 MiB, more than any client's buffer
 		var list []Figure
 		for i := range 4 {
 			list = append(list, Figure{Name: "n", Label: "l", LabelValue: big + fmt.Sprint(i)})
@@ -43,7 +42,7 @@ func TestClientsThatNeverRead(t *testing.T) {
 		require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
 		_, err = fmt.Fprintf(c, "GET /events HTTP/1.1\r\nHost: %s\r\n\r\n", address)
 		require.NoError(t, err)
-		for joined := 0; joined < n; { // or the deadline ends the test
+		for joined := 0; joined < n; { // until the deadline ends the test
 			_, err := c.Write(nil)
 			require.NoError(t, err)
 			joined = h.feed.Streams()
@@ -62,9 +61,9 @@ func TestClientsThatNeverRead(t *testing.T) {
 			n++
 		}
 	}
-	// The newest, the one before, and one that is being made, of what is marshalled into
-	// buffers as large: and not one for each stream, which would be 44 MiB beside these. Some more
-	// can be made while this test is not running.
+	// The server holds the newest snapshot, the previous one, and one in progress, plus the
+	// buffers of the same size that they are marshalled into. A copy for each stream would add
+	// 44 MiB. Some more snapshots may be made while this test is not running.
 	require.Eventually(t, func() bool {
 		runtime.GC()
 		var m runtime.MemStats

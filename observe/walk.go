@@ -13,24 +13,24 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// HotKey is a key that many wait for.
+// HotKey is a key that many operations wait for.
 type HotKey struct {
 	Key      string  `json:"key"`
-	Watching int     `json:"watching"`       // operations that wait for it
-	Oldest   float64 `json:"oldest_seconds"` // for how long the oldest of them has waited
+	Watching int     `json:"watching"`       // operations that wait for the key
+	Oldest   float64 `json:"oldest_seconds"` // age of the oldest of them
 }
 
-// Waiting is an operation, or a call, that waits.
+// Waiting is a pending operation or call.
 type Waiting struct {
-	Keys []string `json:"keys"`                   // 16 at most; those of a purgatory's, none if it has just ended
-	Age  float64  `json:"age_seconds"`            // since it came
-	Left *float64 `json:"left_seconds,omitempty"` // until it expires; absent: it never does
+	Keys []string `json:"keys"`                   // at most 16; none if a purgatory's operation has just ended
+	Age  float64  `json:"age_seconds"`            // since it was added
+	Left *float64 `json:"left_seconds,omitempty"` // until it expires; absent if it never does
 }
 
-// Group is operations, or calls, that wait for the same keys.
+// Group is a group of pending operations or calls with the same keys.
 type Group struct {
-	Waiting     // the one that has waited longest
-	Count   int `json:"count"` // of them, among those that were looked at
+	Waiting     // the oldest
+	Count   int `json:"count"` // of operations in the group, among those examined
 }
 
 const (
@@ -41,21 +41,21 @@ const (
 	maxKeys  = 16  // keys of an operation that are shown
 )
 
-// walk is one way through all pending operations. It takes half a processor.
+// walk is one iteration over all pending operations. It takes half a processor.
 type walk struct {
 	ctx   context.Context
 	met   func(age time.Duration, deadline time.Time, keys []string) (more bool)
 	seen  int
-	until time.Time // when it rests next
-	late  bool      // whether it was ended because ctx is done
+	until time.Time // when it pauses next
+	late  bool      // whether it stopped because ctx is done
 }
 
 const (
-	workFor  = 500 * time.Microsecond // and as long a rest
+	workFor  = 500 * time.Microsecond // then pause for as long
 	workEach = 64                     // operations between two readings of the clock
 )
 
-// meet is called with each operation, and reports whether to go on.
+// meet handles one operation, and reports whether to continue.
 func meet[X any](w *walk, x X, age time.Duration, deadline time.Time, keys func(X) []string) (more bool) {
 	if w.seen++; w.seen%workEach == 0 && !w.goesOn() {
 		return false
@@ -63,7 +63,7 @@ func meet[X any](w *walk, x X, age time.Duration, deadline time.Time, keys func(
 	return w.met(age, deadline, keys(x))
 }
 
-// goesOn rests if it is time, and reports whether anybody still waits for the walk.
+// goesOn pauses if it is time to, and reports whether the request still waits for the walk.
 func (w *walk) goesOn() bool {
 	if w.ctx.Err() != nil {
 		w.late = true
@@ -76,8 +76,8 @@ func (w *walk) goesOn() bool {
 	return true
 }
 
-// search returns operations one of whose keys contains the text, in no order, whether there
-// are more, and whether ctx was done before all had been seen.
+// search returns operations with a key that contains the text, in no order, whether there are
+// more, and whether ctx was done before all were examined.
 func search(ctx context.Context, s Source, text string) (list []Waiting, more, timedOut bool) {
 	list = []Waiting{}
 	w := &walk{ctx: ctx}
@@ -109,8 +109,8 @@ func waiting(age time.Duration, deadline time.Time, keys []string) Waiting {
 }
 
 // groupsOf groups operations, the oldest first, by their keys, and returns the groups with the
-// oldest ones. Those without keys are not told apart by them, so each is alone. No groups are
-// not null in JSON.
+// oldest ones. An operation without keys forms its own group. The result is never nil, so that
+// it is not null in JSON.
 func groupsOf[X any](list []X, show func(X) Waiting) []Group {
 	groups, places := []Group{}, map[string]int{}
 	for _, x := range list {
@@ -135,7 +135,7 @@ func hotKeys[K comparable](spots []purgatory.Hotspot[K], format func(K) string) 
 	return list
 }
 
-// names prints keys.
+// names formats keys.
 func names[K any](keys []K, format func(K) string) []string {
 	list := make([]string, len(keys))
 	for i, k := range keys {
@@ -144,8 +144,8 @@ func names[K any](keys []K, format func(K) string) []string {
 	return list
 }
 
-// formatter is how keys are printed. A format that panics spoils a line of the page, and
-// not the process that is looked at.
+// formatter returns a function that formats keys. If format panics, that spoils a line of the
+// page and not the observed process.
 func formatter[K any](format func(K) string) func(K) string {
 	if format == nil {
 		format = plain[K]
@@ -160,10 +160,9 @@ func formatter[K any](format func(K) string) func(K) string {
 	}
 }
 
-// plain prints a key as %v does, unless that would read what the key points to: fmt prints
-// the fields behind a pointer, and what they lead to, without their owner's locks. Of what a
-// key itself holds it prints pointers as addresses, and since keys are comparable they hold
-// no maps and no slices.
+// plain formats a key as %v does, except that it does not follow a pointer: fmt would read the
+// fields behind it, and their referents, without their owner's locks. Pointers inside a key are
+// printed as addresses; keys are comparable, so they contain no maps or slices.
 func plain[K any](k K) string {
 	switch x := any(k).(type) {
 	case string:
@@ -177,8 +176,8 @@ func plain[K any](k K) string {
 	return fmt.Sprint(k)
 }
 
-// cut bounds what is shown of a key. What is not UTF-8, and what a terminal or a page could
-// take for more than text, is escaped as in Go.
+// cut limits the length of a key's text. It escapes, as in Go, bytes that are not UTF-8 and
+// characters that a terminal or a page could interpret as more than text.
 func cut(key string) string {
 	whole := key
 	if len(key) > maxKey {

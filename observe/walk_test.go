@@ -50,7 +50,7 @@ func TestFormatter(t *testing.T) {
 	require.Equal(t, "(the key's format panicked)", formatter(func(id) string { panic("no") })(id{1, 2}))
 }
 
-// session is a key that is a pointer, to what its owner writes under a lock.
+// session is a key that is a pointer to data that its owner writes under a lock.
 type session struct {
 	mu     sync.Mutex
 	topics map[string]int // guarded by mu
@@ -60,8 +60,8 @@ type namedSession struct{ *session }
 
 func (s *namedSession) String() string { return "a session" }
 
-// Without a format nothing behind a pointer is read: that would be without its owner's
-// locks, for the race detector to see or the runtime to end the process for.
+// Without a format, data behind a pointer is not read. A read without the owner's lock would be
+// a data race, or a fatal error of the runtime.
 func TestKeysThatArePointers(t *testing.T) {
 	s := &session{topics: map[string]int{}}
 	stop, wrote := make(chan struct{}), make(chan struct{})
@@ -129,10 +129,10 @@ func TestWaitingShows16Keys(t *testing.T) {
 	require.NotNil(t, waiting(0, time.Time{}, nil).Keys, "[] in JSON")
 }
 
-// A walk rests after each 500 µs of work, and ends when no request waits for it any more.
+// A walk pauses after each 500 µs of work, and ends when its request no longer waits.
 func TestWalkRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const each = 10 * time.Microsecond // that the source takes for one
+		const each = 10 * time.Microsecond // the time that the source needs for one operation
 		ctx, cancel := context.WithCancel(background)
 		w := &walk{ctx: ctx, met: func(time.Duration, time.Time, []string) bool {
 			time.Sleep(each)
@@ -173,7 +173,7 @@ func TestHowASearchRests(t *testing.T) {
 	})
 }
 
-// Rings against counting each place into its bucket.
+// rings, compared with counting each place into its bucket.
 func TestRings(t *testing.T) {
 	for _, places := range []int{4, 128, 256, 4096} {
 		level := timingwheel.Level{Span: time.Millisecond, Now: places - 3, Places: make([]int, places)}

@@ -4,8 +4,8 @@ import { isSilence, lineChart } from "./shared/chart.js"
 import { number, perSecond } from "./shared/format.js"
 import { toneOf, words } from "./names.js"
 
-// rates are the differences of a counter between one point and the next. Where the counter
-// fell, the process was another one; in a silence nothing is known. Both are gaps.
+// rates returns the rates of a counter from point to point. The chart has a gap where the
+// counter fell, because the process restarted, and in a silence, because nothing is known.
 export function rates(points, counter) {
   const list = []
   for (let i = 1; i < points.length; i++) {
@@ -17,7 +17,7 @@ export function rates(points, counter) {
   return list
 }
 
-// recentRate is that over the last ten seconds, so that a reader can read it.
+// recentRate is the rate over the last ten seconds, slow enough to be readable.
 export function recentRate(points, counter) {
   const last = points[points.length - 1]
   const first = points.find(p => p.t >= last?.t - 10)

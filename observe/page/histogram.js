@@ -1,14 +1,14 @@
-// Histograms of durations, in classes whose bounds are the powers of two of a second.
+// Histograms of durations, in classes whose bounds are powers of two of a second.
 
 import { drawBars, drawNone } from "./shared/chart.js"
 import { h, keepRows, scrollTable, setAttribute, setText, svg } from "./shared/dom.js"
 import { number, seconds } from "./shared/format.js"
 import { inOrder, toneOf, words } from "./names.js"
 
-// A label may have the value count, too: a histogram has both of these.
+// A label may have the value count, too, but a histogram has both properties.
 export const isHistogram = value => typeof value?.count === "number" && typeof value.sum_seconds === "number"
 
-// classesOf maps the class's power of two to the number in it.
+// classesOf maps each class's power of two to its count.
 function classesOf(durations) {
   const classes = new Map()
   durations?.bounds_seconds?.forEach((bound, i) => {
@@ -17,7 +17,7 @@ function classesOf(durations) {
   return classes
 }
 
-const lastClass = 10 // what took longer than 512 s
+const lastClass = 10 // above 512 s
 
 export function since(durations, before) {
   const classes = classesOf(durations), old = classesOf(before)
@@ -31,7 +31,7 @@ function bound(power) {
   return power >= lastClass ? "> 512 s" : "≤ " + seconds(2 ** power)
 }
 
-// quantile is an upper bound: that of the class, at most twice the true value.
+// quantile is the upper bound of the quantile's class, at most twice the true value.
 export function quantile(counted, q) {
   let seen = 0
   for (const [power, n] of counted.counts) {
@@ -41,8 +41,8 @@ export function quantile(counted, q) {
   return "–"
 }
 
-// histogram shows a figure that is one histogram, or one for each of a label's values. toggle
-// changes of which time it is.
+// histogram shows a metric with one histogram, or one for each value of a label. toggle changes
+// the period.
 export function histogram(figure, toggle) {
   const name = words(figure.replace(/_seconds$/, ""))
   const heading = name === "waited" ? "Time waited" : name === "late" ? "Lateness" : name[0].toUpperCase() + name.slice(1)
@@ -52,7 +52,7 @@ export function histogram(figure, toggle) {
   const list = scrollTable(heading, "Which", "Number", "Mean", "p50", "p99")
   const root = h("section", { class: "histogram" }, h("div", { class: "head" }, h("h3", {}, heading), choice), picture, list.box)
 
-  // update shows value, less before unless that is undefined. span says of which time it is.
+  // update shows value, minus before if that is defined. span is the text for the period.
   function update(value, before, span) {
     setText(choice, span)
     setAttribute(choice, "aria-label", `${heading} ${span}; change to ${before === undefined ? "the last minutes" : "all since the start"}`)

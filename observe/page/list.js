@@ -1,5 +1,5 @@
-// The list of the sources, and which of them is selected: the one that the URL's fragment
-// names, as #kind/name.
+// The list of the sources, and its selection: the source that the URL's fragment names, as
+// #kind/name.
 
 import { $, h, setAttribute, setText } from "./shared/dom.js"
 import { visible } from "./shared/format.js"
@@ -8,14 +8,14 @@ import { mainNumber, trouble } from "./pane.js"
 
 export const idOf = source => encodeURIComponent(source.kind) + "/" + encodeURIComponent(source.name)
 
-// selectedID returns the id as idOf writes it, however much of it the fragment has encoded:
-// somebody may have typed it.
+// selectedID returns the id in idOf's encoding. The fragment may be encoded differently, because
+// a person may have typed it.
 export function selectedID() {
   const fragment = location.hash.slice(1), parts = partsOf(fragment)
   return parts ? idOf(parts) : fragment
 }
 
-// What a fragment names; null if it is none.
+// partsOf parses a fragment; null if it is invalid.
 export function partsOf(id) {
   const slash = id.indexOf("/")
   if (slash < 0) return null
@@ -90,8 +90,8 @@ export const sourceList = (() => {
     }
   }
 
-  // reveal scrolls the list until the link is in sight. Not by scrollIntoView, which in
-  // some browsers also moves the point from which the Tab key goes on to the link.
+  // reveal scrolls the list until the link is visible. It does not use scrollIntoView, which in
+  // some browsers also moves the start of Tab navigation to the link.
   function reveal(link) {
     const list = root.parentNode, seen = list.getBoundingClientRect(), at = link.getBoundingClientRect(), margin = 24
     if (at.height === 0) return // filtered out

@@ -1,4 +1,4 @@
-// The stream of snapshots, what the page keeps of them, and what it shows when.
+// The stream of snapshots, the page's record of them, and the update of the page.
 
 import { keepWindow } from "./shared/chart.js"
 import { $, fill, h, setAttribute, setText } from "./shared/dom.js"
@@ -8,12 +8,12 @@ import { idOf, partsOf, selectedID, sourceList } from "./list.js"
 import { words } from "./names.js"
 import { isGroup, makePane, sum } from "./pane.js"
 
-const records = new Map() // for each source's id: points of its counters, marks of its figures
-const lists = new Map()   // for a source's id: the newest lists, of the one that the stream has them of
+const records = new Map() // by source id: points of the counters, marks of all metrics
+const lists = new Map()   // by source id: the newest lists, for the source of the stream
 export let newest = null        // the newest snapshot
-let frozen = null         // while the page is paused: the three of when it was, which are shown
+let frozen = null         // while the page is paused: the state to show, as of the pause
 let pane = null
-let whole = false         // histograms since the start, and not of the last minutes
+let whole = false         // histograms since the start, not of the last minutes
 
 function toggleSpan() {
   whole = !whole
@@ -22,8 +22,8 @@ function toggleSpan() {
 
 const main = $("main")
 
-// keep adds a snapshot's counters to the records: five minutes of points, one a snapshot,
-// and of whole figures one each ten seconds.
+// keep adds a snapshot to the records: its counters, as a point, and all its metrics each ten
+// seconds, as a mark. Both are kept for five minutes.
 function keep(snapshot) {
   const t = Date.parse(snapshot.time) / 1000
   const there = new Set()
@@ -34,7 +34,7 @@ function keep(snapshot) {
     const record = records.get(id)
     const last = record.points[record.points.length - 1]
     if (last && t <= last.t) {
-      if (last.t - t < 1) continue // the same one again
+      if (last.t - t < 1) continue // the same snapshot again
       record.points = [] // the server's clock was set
       record.marks = []
     }
@@ -53,13 +53,13 @@ function keep(snapshot) {
   for (const id of records.keys()) if (!there.has(id)) records.delete(id)
 }
 
-// The wheel that is drawn with a source: itself, or the one that it waits with.
+// wheelOf returns the wheel to draw for a source: the source itself, or the wheel that it uses.
 function wheelOf(source, sources) {
   if (source.kind === "wheel") return source
   return sources.find(other => other.kind === "wheel" && other.name === source.wheel) ?? null
 }
 
-// freeze returns what is shown now. Snapshots that come later are kept, and change none of it.
+// freeze copies the current state. Later snapshots are kept, but do not change the copy.
 function freeze() {
   const copies = [...records].map(([id, r]) => [id, { points: [...r.points], marks: [...r.marks] }])
   return { newest, records: new Map(copies), lists: new Map(lists) }
@@ -116,7 +116,7 @@ async function search(source, key) {
   }
 }
 
-// inWords says what an answer that is an error means.
+// inWords describes an error response.
 async function inWords(response) {
   const said = (await response.text()).trim().slice(0, 300)
   const wait = response.headers.get("Retry-After")
@@ -124,7 +124,7 @@ async function inWords(response) {
   return `${meaning}: ${said} (${response.status}).` + (wait ? ` Try again in ${wait} s.` : "")
 }
 
-let streamOf = "" // the id of the source whose lists the stream has; empty: none
+let streamOf = "" // id of the source whose lists the stream sends, or empty
 
 const connect = openStream({
   address() {
@@ -143,7 +143,7 @@ const connect = openStream({
       const id = idOf(list)
       lists.set(id, list)
       if (frozen?.lists.has(id)) return
-      frozen?.lists.set(id, list) // the source was selected since
+      frozen?.lists.set(id, list) // the source was selected after the pause
       if (pane?.id === id) pane.lists(list)
     },
   },
@@ -164,7 +164,7 @@ const connect = openStream({
     asked.abort()
     return wait
   },
-  keepHidden: 60_000, // so that charts have no gap after a look at another tab
+  keepHidden: 60_000, // so that charts have no gap after a visit to another tab
 })
 
 addEventListener("hashchange", () => {

@@ -1,17 +1,17 @@
-// The names of figures and outcomes, and how figures are written.
+// The names of metrics and outcomes, and the format of values.
 
 import { bytes, number, seconds, visible } from "./shared/format.js"
 
 export const words = name => visible(name).replaceAll("_", " ")
 
-// How a figure is written, by its name.
+// figureText formats a metric's value, by its name.
 export function figureText(name, value) {
   if (name.endsWith("_seconds")) return seconds(value)
   if (name.endsWith("_bytes")) return bytes(value)
   return number(value)
 }
 
-// The colour of an outcome. Its name stands beside it wherever it is used.
+// tones are the colours of outcomes. The outcome's name always appears next to its colour.
 const tones = {
   completed: "good", ready: "good", ended: "good",
   expired: "slow", failed: "bad", refused: "bad", invalid: "bad", limited: "bad",
@@ -19,8 +19,8 @@ const tones = {
   closed: "odd", discarded: "odd", handed_back: "odd",
 }
 
-// inOrder sorts outcomes as they stand above, and time waited before lateness; what is not
-// known stays where it is, after those.
+// inOrder sorts outcomes in the order above, and time waited before lateness; unknown names
+// follow in their own order.
 const order = [...Object.keys(tones), "waited_seconds", "late_seconds"]
 
 export function inOrder(names) {

@@ -1,5 +1,4 @@
-// What is shown of one source: its numbers, the pictures of what it has, the lists, and a
-// plain table of all figures.
+// The view of one source: its numbers, its charts, the lists, and a plain table of all metrics.
 
 import { h, keepRows, scrollTable, setAttribute, setText } from "./shared/dom.js"
 import { bytes, number, perSecond, plural, seconds, visible } from "./shared/format.js"
@@ -14,7 +13,7 @@ export function sum(group) {
   return Object.values(group ?? {}).reduce((all, n) => all + (typeof n === "number" ? n : 0), 0)
 }
 
-// The number that stands for a source in the list.
+// The metric that stands for a source in the list.
 const mainFigure = { purgatory: "operations", calls: "waiting", polls: "waiting", scheduler: "pending", queue: "elements", wheel: "timers" }
 
 export function mainNumber(source) {
@@ -23,7 +22,7 @@ export function mainNumber(source) {
   return typeof value === "number" ? figureText(name, value) : "–"
 }
 
-// What is wrong with a source, in words for the list; empty if nothing is known to be.
+// trouble describes a source's problem for the list; empty if none is known.
 export function trouble(source, points) {
   if (source.problem) return "problem"
   if (source.figures.overdue_seconds >= 1) return "overdue " + seconds(source.figures.overdue_seconds)
@@ -31,7 +30,7 @@ export function trouble(source, points) {
   return last && last.refused > first.refused ? "refusing" : ""
 }
 
-// The numbers at the top, as [label, text, whether it is bad].
+// tiles returns the numbers at the top, as [label, text, whether it is bad].
 function tiles(source, points, wheel) {
   const f = source.figures
   const rate = name => perSecond(recentRate(points, p => p.counters[name]))
@@ -60,7 +59,7 @@ function wheelTiles(wheel) {
     ["oldest overdue", seconds(f.overdue_seconds), f.overdue_seconds >= 1]]
 }
 
-// All figures, as the rows of a plain table.
+// plainRows returns all metrics, as the rows of a plain table.
 function plainRows(source, points) {
   const rows = []
   const add = (name, label, value) => {
@@ -86,14 +85,14 @@ function waitingRow(x) {
     x.left_seconds === undefined ? "never expires" : x.left_seconds < 0 ? "overdue " + seconds(-x.left_seconds) : seconds(x.left_seconds)]
 }
 
-// groupRow shows operations with the same keys: how many there are, and the oldest.
+// groupRow shows operations with the same keys: their number, and the oldest.
 function groupRow(x) {
   const [keys, ...rest] = waitingRow(x)
   return [keys, number(x.count), ...rest]
 }
 
-// makePane builds the elements for a source, and returns what updates them. toggle changes whether
-// histograms are since the start.
+// makePane builds the elements for a source, and returns functions that update them. toggle
+// switches histograms between all since the start and the last minutes.
 export function makePane(id, source, search, toggle) {
   const title = h("h2", { tabindex: "-1" }, h("span", { class: "kind" }, words(source.kind)), " ", h("bdi", {}, visible(source.name)))
   const gone = h("p", { class: "gone", role: "status", hidden: true })
@@ -120,7 +119,7 @@ export function makePane(id, source, search, toggle) {
     })
   }
 
-  // A picture goes into the column that is the shorter.
+  // place puts a picture into the shorter column.
   function place(picture) {
     columns[columns[0].offsetHeight <= columns[1].offsetHeight ? 0 : 1].append(picture)
   }
@@ -176,7 +175,7 @@ export function makePane(id, source, search, toggle) {
   return { id, root, title, update, showGone, lists: l => lists?.update(l) }
 }
 
-// makeLists builds the lists of what waits, and the search.
+// makeLists builds the lists of pending operations, and the search.
 export function makeLists(source, search) {
   const hot = scrollTable("Hottest keys", "Key", "Waiting", "Oldest")
   const oldest = source.kind === "calls" ? scrollTable("Oldest calls", "Id", "Age", "Time left")
@@ -211,7 +210,7 @@ export function makeLists(source, search) {
     h("section", {}, h("h3", {}, source.kind === "calls" ? "Oldest calls" : "Oldest operations"), oldest.box))
 
   function update(list) {
-    const keys = [...list.keys].sort((a, b) => b.watching - a.watching || (a.key < b.key ? -1 : 1)) // so that rows stay
+    const keys = [...list.keys].sort((a, b) => b.watching - a.watching || (a.key < b.key ? -1 : 1)) // so that rows keep their places
     keepRows(hot.body, keys.map(k => [{ text: visible(k.key), key: true }, number(k.watching), seconds(k.oldest_seconds)]))
     keepRows(oldest.body, list.oldest.map(source.kind === "calls" ? waitingRow : groupRow))
   }

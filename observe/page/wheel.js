@@ -1,6 +1,6 @@
-// The picture of a wheel. The levels are rings, the lowest the innermost. The present is
-// at the top of each, under the hand, and what is to come follows clockwise: so the rings
-// turn, and what is about to fall due comes up to the hand from its right.
+// The picture of a wheel. The levels are rings, the lowest innermost. The present is at the top
+// of each ring, under the hand, and the future follows clockwise: the rings turn, and timers
+// that are about to fall due approach the hand from its right.
 
 import { niceTop } from "./shared/chart.js"
 import { h, keepRows, scrollTable, setAttribute, setText, svg } from "./shared/dom.js"
@@ -8,7 +8,8 @@ import { number, plural, seconds, short } from "./shared/format.js"
 
 const centre = 200, innermost = 58, outermost = 184
 
-// How full a bucket is drawn: by the logarithm, up to the number that is a full one.
+// fullness is the drawn height of a bucket: the logarithm of its count, up to that of a full
+// bucket.
 function fullness(count, top) {
   return count === 0 ? 0 : 0.1 + 0.9 * Math.log10(1 + count) / Math.log10(1 + top)
 }
@@ -18,19 +19,19 @@ function onCircle(radius, part) {
   return `${(centre + radius * Math.sin(angle)).toFixed(2)} ${(centre - radius * Math.cos(angle)).toFixed(2)}`
 }
 
-// segment is a piece of a ring, between two radii, and two parts of the whole circle.
+// segment is the path of a part of a ring, between two radii and two fractions of the circle.
 function segment(inner, outer, from, to) {
   const large = to - from > 0.5 ? 1 : 0
   return `M${onCircle(inner, from)}L${onCircle(outer, from)}A${outer} ${outer} 0 ${large} 1 ${onCircle(outer, to)}` +
     `L${onCircle(inner, to)}A${inner} ${inner} 0 ${large} 0 ${onCircle(inner, from)}Z`
 }
 
-// ahead returns the buckets from the present on.
+// ahead returns the buckets, starting with the present.
 function ahead(level) {
   return [...level.buckets.slice(level.now), ...level.buckets.slice(0, level.now)]
 }
 
-// nextDue is the time within which the first timer comes due: the end of its bucket.
+// nextDue is the time within which the first timer falls due: the end of its bucket.
 export function nextDue(levels, figures) {
   if (figures.ready > 0 || figures.overdue_seconds > 0) return "now"
   const ends = levels.map(level => {
@@ -76,7 +77,7 @@ export function wheelPicture(title) {
       svg("text", { x: centre, y: centre - end - 4, "text-anchor": "middle" }, "now ↻"))
   }
 
-  // Timers that moved down a level are dots that fall inward at the hand.
+  // fall shows timers that moved down a level as dots that fall inward at the hand.
   function fall(moves) {
     const from = drawn.map((_, i) => i).filter(i => i > 0 && pending[i] > 0)
     if (moves <= 0 || from.length === 0 || !fallingAllowed()) return
@@ -91,7 +92,7 @@ export function wheelPicture(title) {
         { transform: `translate(${-2 * k}px, ${inner - outer}px)`, opacity: 1, offset: 0.8 },
         { transform: `translate(${-2 * k}px, ${inner - outer}px)`, opacity: 0 }],
       { duration: takes, delay: after, easing: "ease-in", fill: "both" })
-      setTimeout(() => dot.remove(), takes + after) // and not when it has ended, which it does not in a tab that nobody sees
+      setTimeout(() => dot.remove(), takes + after) // and not at the animation's end, which never comes in a hidden tab
     }
   }
 

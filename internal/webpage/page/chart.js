@@ -4,29 +4,31 @@ import { h, keepRows, scrollTable, setAttribute, svg } from "./dom.js"
 import { number, seconds, short } from "./format.js"
 
 export const windowSeconds = 300
-const spans = [60, 120, windowSeconds] // of the axis, while the page has not been open for longer
+const spans = [60, 120, windowSeconds] // of the axis, until the page has been open for longer
 
-// niceTop is the end of an axis: the next of 1, 2, 5 times a power of ten, and least at least.
+// niceTop is the end of an axis: value rounded up to 1, 2 or 5 times a power of ten, at least
+// least.
 export function niceTop(value, least = 1) {
   const power = 10 ** Math.floor(Math.log10(Math.max(value, least)))
   return [1, 2, 5, 10].map(n => n * power).find(top => top >= value)
 }
 
-// keepWindow removes the points that are too old for a chart.
+// keepWindow removes points that are too old for a chart.
 export function keepWindow(points) {
   while (points.length > 0 && points[0].t < points.at(-1).t - windowSeconds) points.shift()
 }
 
-// isSilence reports whether nothing is known of the time before a point: the interval is more
-// than 5 s and far longer than those next to it, because the page was hidden or the stream broken.
-// A slow server's intervals are always long, up to minutes.
+// isSilence reports whether a point follows a gap: an interval of more than 5 s that is far
+// longer than its neighbours, because the page was hidden or the stream broke. Intervals of a
+// slow server are always long, up to minutes.
 export function isSilence(points, i) {
   const interval = k => k > 0 && k < points.length ? points[k].t - points[k - 1].t : 0
   return interval(i) > 5 && interval(i) > 3 * Math.max(interval(i - 1), interval(i + 1))
 }
 
-// lineChart makes a section with a line for each series, and a table that names them. The columns
-// of the table are heads; axis writes the values at the vertical axis, whose end is least at least.
+// lineChart makes a section with a line for each series, and a table that names them. heads are
+// the table's column headings; axis formats the values of the vertical axis, whose end is at
+// least least.
 export function lineChart(heading, caption, heads, { axis = short, least = 1 } = {}) {
   const grid = svg("g", { class: "grid" }), lines = svg("g", { class: "lines" })
   const picture = svg("svg", { class: "chart", role: "img" }, grid, lines)
@@ -34,8 +36,8 @@ export function lineChart(heading, caption, heads, { axis = short, least = 1 } =
   const root = h("section", { class: "lines-section" }, h("h3", {}, heading), picture, names.box)
   const paths = new Map()
 
-  // update draws the series {name, text, tone, points, cells}, whose points are [t, value] with a
-  // null value for a gap, of the time from first to end, in seconds.
+  // update draws the series {name, text, tone, points, cells} from first to end, in seconds.
+  // Their points are [t, value], with a null value for a gap.
   function update(first, end, series) {
     const width = Math.max(root.clientWidth - 26, 240), height = 150
     const left = 48, right = 8, top = 8, bottom = 20
@@ -73,9 +75,9 @@ export function lineChart(heading, caption, heads, { axis = short, least = 1 } =
   return { root, update }
 }
 
-// drawBars draws columns into an empty group, at least six of them wide. Each is {label, total,
+// drawBars draws columns into an empty group, at least six columns wide. Each is {label, total,
 // parts} with parts {tone, count, title}, the lowest first; a total of "" is not written. Labels
-// that have no room are left out.
+// that do not fit are omitted.
 export function drawBars(picture, group, width, columns) {
   const height = 130, top = 14, bottom = 20, room = 64
   setAttribute(picture, "viewBox", `0 0 ${width} ${height}`)
@@ -83,7 +85,7 @@ export function drawBars(picture, group, width, columns) {
   const each = width / Math.max(columns.length, 6), gap = each > 8 ? 1 : 0.5
   const sums = columns.map(c => c.parts.reduce((sum, part) => sum + part.count, 0))
   const most = Math.max(1, ...sums)
-  let labelled = -Infinity // where the last label is
+  let labelled = -Infinity // end of the last label
   group.replaceChildren()
   columns.forEach((column, i) => {
     const x = i * each

@@ -1,4 +1,4 @@
-// How elements are made and changed. All data becomes text nodes and attributes, so no text can
+// Creation and update of elements. All data becomes text nodes and attributes, so no text can
 // become markup.
 
 const kept = children => children.flat(Infinity).filter(child => child !== null && child !== undefined && child !== false)
@@ -12,15 +12,15 @@ function build(node, properties, children) {
   return node
 }
 
-// h makes an element. A property that is a function is a listener; one that is false, null or
-// undefined is left out, as is such a child.
+// h makes an element. A property that is a function is a listener. Properties and children that
+// are false, null or undefined are omitted.
 export const h = (tag, properties, ...children) => build(document.createElement(tag), properties, children)
 
 export const svg = (tag, properties, ...children) => build(document.createElementNS("http://www.w3.org/2000/svg", tag), properties, children)
 
 export const $ = id => document.getElementById(id)
 
-// fill replaces what is in an element. The focus moves from a control that is replaced to its
+// fill replaces the contents of an element. The focus moves from a replaced control to its
 // successor, or else to the view.
 export function fill(node, ...children) {
   const focused = node.contains(document.activeElement) ? document.activeElement : null
@@ -40,8 +40,8 @@ export function setAttribute(node, name, value) {
   if (node.getAttribute(name) !== value) node.setAttribute(name, value)
 }
 
-// keepRows makes the rows of a table's body those of texts, an array for each row. A cell
-// is a text, or a {text, title, tone, key}.
+// keepRows updates the rows of a table's body from an array of cells for each row. A cell is a
+// text, or a {text, title, tone, key}.
 export function keepRows(body, rows) {
   while (body.rows.length > rows.length) body.deleteRow(-1)
   rows.forEach((cells, i) => {
@@ -58,7 +58,7 @@ export function keepRows(body, rows) {
   })
 }
 
-// scrollTable makes a table in a box that scrolls sideways by itself, for the keyboard too.
+// scrollTable makes a table in a box that scrolls sideways on its own, also with the keyboard.
 export function scrollTable(caption, ...heads) {
   const body = h("tbody")
   const box = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },

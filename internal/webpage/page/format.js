@@ -1,6 +1,6 @@
-// How texts, numbers and durations are written.
+// The formats of texts, numbers and durations.
 
-// visible writes controls, and marks that turn the direction of the text, as escapes.
+// visible writes control characters, and marks that change the text's direction, as escapes.
 export function visible(text) {
   return text.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, c => "\\u{" + c.codePointAt(0).toString(16) + "}")
 }
@@ -13,7 +13,7 @@ export function visibleLines(text) {
 const grouped = new Intl.NumberFormat("en", { maximumFractionDigits: 0 })
 const precise = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 })
 
-// A value that is missing is a dash.
+// A missing value is shown as a dash.
 const missing = n => typeof n !== "number" || Number.isNaN(n)
 
 export function number(n) {
@@ -21,7 +21,7 @@ export function number(n) {
   return Math.abs(n) >= 1000 || Number.isInteger(n) ? grouped.format(n) : precise.format(n)
 }
 
-// short writes a number for an axis.
+// short formats a number for an axis.
 export function short(n) {
   for (const [size, unit] of [[1e9, " G"], [1e6, " M"], [1e4, " k"]]) {
     if (n >= size) return precise.format(n / (unit === " k" ? 1e3 : size)) + unit
@@ -39,7 +39,7 @@ export function perSecond(rate) {
 
 const timeUnits = [[172800, 86400, "d"], [7200, 3600, "h"], [120, 60, "min"], [1, 1, "s"], [1e-3, 1e-3, "ms"], [1e-6, 1e-6, "µs"]]
 
-// seconds writes a duration with its unit's symbol.
+// seconds formats a duration with the symbol of its unit.
 export function seconds(s) {
   if (missing(s)) return "–"
   if (s < 0) return "−" + seconds(-s)
@@ -51,13 +51,13 @@ export function seconds(s) {
 
 const words = [[2 * 86400, 86400, "day", "days"], [2 * 3600, 3600, "hour", "hours"], [120, 60, "minute", "minutes"], [0, 1, "second", "seconds"]]
 
-// duration writes a duration in words, rounded down.
+// duration formats a duration in words, rounded down.
 export function duration(seconds) {
   const [, size, one, many] = words.find(([from]) => seconds >= from) ?? words.at(-1)
   return plural(Math.max(Math.floor(seconds / size), 0), one, many)
 }
 
-// length writes milliseconds in words, in the largest unit of which they are a multiple.
+// length formats milliseconds in words, in the largest unit that divides them.
 export function length(ms) {
   const unit = words.find(([, size]) => ms % (size * 1000) === 0)
   return unit ? plural(ms / (unit[1] * 1000), unit[2], unit[3]) : plural(ms, "millisecond", "milliseconds")

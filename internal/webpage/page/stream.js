@@ -1,4 +1,4 @@
-// The stream of a page's events, and what the page says of it: #state and #notice.
+// The event stream of a page, and its state in #state and #notice.
 
 import { $, setAttribute, setText } from "./dom.js"
 import { seconds } from "./format.js"
@@ -13,10 +13,11 @@ export function showNotice(text) {
   setText($("notice"), text)
 }
 
-// openStream opens a stream of events, each of which it gives to its function in events. The
-// browser opens it again when it breaks. When it is refused, refused finds out why, and returns
-// after how many seconds to try again. A hidden tab keeps its stream for keepHidden milliseconds.
-// The returned function opens the stream anew, at what address returns then.
+// openStream opens a stream of events and passes each to its function in events. The browser
+// reconnects after the stream breaks. When the server refuses it, refused finds out why, and
+// returns the seconds until the next try. A hidden tab keeps its stream for keepHidden
+// milliseconds. The returned function reopens the stream, at the address that address then
+// returns.
 export function openStream({ address, events, refused, keepHidden = 0 }) {
   let stream = null, retry = 0, hiding = 0, heardAt = 0
 
