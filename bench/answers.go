@@ -6,27 +6,27 @@ import (
 	"time"
 )
 
-// answerLimit bounds the wait for any answer but a parked one.
+// answerLimit limits the wait for any response except that of a parked poll.
 const answerLimit = 30 * time.Second
 
-// answers are those to parked polls, in the order in which they were read.
+// answers collects the responses to parked polls, in the order in which they were read.
 type answers struct {
 	came    chan answer
 	readers sync.WaitGroup
 }
 
-// answer is what was read for a poll, or the error.
+// answer is the response that was read for a poll, or the error.
 type answer struct {
 	poll int
-	at   time.Time // when it had been read
+	at   time.Time // when the read completed
 	body []byte
 	err  error
 }
 
 func newAnswers(polls int) *answers { return &answers{came: make(chan answer, 2*polls)} }
 
-// read starts a goroutine that calls next for one answer to the poll after the other, until
-// it returns an error.
+// read starts a goroutine that calls next for each further response to the poll, until next
+// returns an error.
 func (as *answers) read(poll int, next func() ([]byte, error)) {
 	as.readers.Go(func() {
 		for {
@@ -39,7 +39,7 @@ func (as *answers) read(poll int, next func() ([]byte, error)) {
 	})
 }
 
-// of waits for the answer to a poll that was woken. An answer to another one is an error.
+// of waits for the response to a poll that was woken. A response to another poll is an error.
 func (as *answers) of(poll int) (answer, error) {
 	select {
 	case got := <-as.came:

@@ -22,8 +22,8 @@ import (
 	"gonum.org/v1/plot"
 )
 
-// The runner's children are this test binary, and so are the servers that come without a
-// program. On a busy machine a quick run takes as long as it takes.
+// The runner's children are this test binary, and so are servers without a program of their own.
+// A quick run has no time limit here, because the machine may be busy.
 func TestMain(m *testing.M) {
 	makeTiny()
 	if asked() {
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	}
 	quickLimit = time.Hour
 	flag.Parse()
-	if err := flag.Set("test.parallel", "100"); err != nil { // those that run in parallel wait for processes
+	if err := flag.Set("test.parallel", "100"); err != nil { // parallel tests wait for processes
 		panic(err)
 	}
 	code := m.Run()
@@ -39,8 +39,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// makeTiny makes the quick form one that only shows that all of it works. Its own sizes are
-// for figures.
+// makeTiny reduces the quick form to the minimum that exercises everything. The quick sizes
+// themselves are for measurements.
 func makeTiny() {
 	for name, quick := range map[string][]Params{
 		"W3": sizes("timers", 2_000), "W4": sizes("timers", 1_000), "W10": sizes("watchers", 1, 1_000), "W12": sizes("parked", 20), "W13": sizes("timers", 200), "W16": sizes("schedules", 200), "W17": sizes("timers", 1_000),
@@ -122,8 +122,8 @@ func TestSizesARivalCannotDoAreDoneOnceSmaller(t *testing.T) {
 	require.Contains(t, seen, "W7 stdlib goroutines=1 pending=100M")
 }
 
-// A workload that a rival of timers does not do is a gap. A broker is not a rival of
-// timers, and has no gaps there.
+// A workload that a timer rival does not support is a gap. A broker is not a timer rival, and
+// has no gaps there.
 func TestOnlyRivalsOfAKindHaveGaps(t *testing.T) {
 	r := runner{workloads: workloads, rivals: rivals, reps: 1}
 	for _, riv := range r.rivals {
@@ -206,7 +206,7 @@ func TestFlags(t *testing.T) {
 	require.Len(t, o.workloads, len(workloads))
 }
 
-// A bar that is hidden behind another is a figure that nobody sees.
+// A bar hidden behind another would hide a value from the reader.
 func TestEachRowHasABar(t *testing.T) {
 	var rows []Row
 	for i, p := range inFlightWorkload.full {
@@ -234,8 +234,8 @@ func TestCommandLineNamesNoDirectory(t *testing.T) {
 	require.Equal(t, "go run ./bench", commandLine(nil))
 }
 
-// quickRun runs the workloads quickly, in real children. It returns what -json prints, and
-// the directory with the report, in which each of the plots must be.
+// quickRun runs the workloads quickly, in real children. It returns the output of -json, and the
+// directory with the report. It checks that the report contains each of the plots.
 func quickRun(t *testing.T, run string, plots []string, args ...string) (results []Result, dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -303,7 +303,7 @@ func TestBurstWithThePageOpen(t *testing.T) {
 	require.Equal(t, []string{"timingwheel-page"}, implsIn(results))
 }
 
-// The purgatory's workloads, through real children and into a report.
+// The purgatory's workloads, in real children and into a report.
 func TestPurgatoryWorkloads(t *testing.T) {
 	t.Parallel()
 	results, dir := quickRun(t, "W8,W9,W10,W11", []string{
@@ -344,7 +344,7 @@ func TestPurgatoryWorkloads(t *testing.T) {
 	}
 }
 
-// Requests in flight, through real children.
+// Requests in flight, in real children.
 func TestInFlight(t *testing.T) {
 	t.Parallel()
 	results, _ := quickRun(t, "W14", nil)
@@ -354,7 +354,7 @@ func TestInFlight(t *testing.T) {
 	}
 	require.Equal(t, []string{"calls", "calls-group", "map", "calls", "calls-group", "map"}, implsIn(results))
 
-	// The rival does what it is measured for, to the end of each way.
+	// The rival completes requests in each of the ways that are measured.
 	m := &mapOfRequests{waiting: map[uint64]*mapRequest{}}
 	_, err := m.do(t.Context(), 1, time.Millisecond, func() error { return nil })
 	require.ErrorIs(t, err, errMapExpired)
@@ -371,7 +371,7 @@ func TestInFlight(t *testing.T) {
 	m.close()
 }
 
-// Every rival of timers does what the workloads rely on.
+// Every timer rival provides the properties that the workloads rely on.
 func TestRivals(t *testing.T) {
 	for _, r := range rivals {
 		for _, w := range r.does {
@@ -388,8 +388,8 @@ func TestRivals(t *testing.T) {
 	t.Run("go-zero", func(t *testing.T) { testRival(t, openGozero, false, false) })
 }
 
-// testRival runs a rival in virtual time: a quarter of its timers fire, a quarter
-// are stopped, a quarter are pushed out and then fire, a quarter stay pending.
+// testRival runs a rival in virtual time: a quarter of its timers fire, a quarter are stopped, a
+// quarter are postponed and then fire, a quarter stay pending.
 func testRival[H any](t *testing.T, open opener[H], punctual, knows bool) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 400
@@ -442,9 +442,9 @@ func testRival[H any](t *testing.T, open opener[H], punctual, knows bool) {
 	})
 }
 
-// requireReady skips a test whose rival needs what is not installed; with
-// LIMBO_REQUIRE set in the environment, as CI does, the test fails. It fails as well
-// if the rival is not ready for another reason.
+// requireReady skips a test whose rival needs a program that is not installed. With
+// LIMBO_REQUIRE set in the environment, as in CI, the test fails instead. It also fails if the
+// rival is not ready for another reason.
 func requireReady(t *testing.T, ready func() error) {
 	t.Helper()
 	err := ready()
@@ -454,7 +454,7 @@ func requireReady(t *testing.T, ready func() error) {
 	require.NoError(t, err)
 }
 
-// Netty's program takes the same random numbers and prints the same form.
+// Netty's program draws the same random numbers and prints the same form.
 func TestNettyJVM(t *testing.T) {
 	t.Parallel()
 	requireReady(t, nettyRival.ready)
@@ -491,7 +491,7 @@ func TestConversation(t *testing.T) {
 			last[c] = ms
 		}
 	}
-	// About one in 15 s each.
+	// Each connection is touched about once in 15 s.
 	require.InDelta(t, float64(n)/15, float64(all.until[2999])/3, float64(n)/15*.25)
 }
 
@@ -527,7 +527,7 @@ func TestTargets(t *testing.T) {
 	require.Equal(t, []string{"W1", "allocs_per_op", "0.001", "0", "yes"}, table[2])
 	require.Len(t, table, 3)
 
-	// Of a table's own calls and a group's the slower ones count.
+	// For calls, the slower of a table's own calls and a group's calls counts.
 	inFlight := func(impl string, ns float64) Row {
 		return newRow([]Result{{Workload: "W14", Impl: impl, Params: Params{"in_flight": 100_000, "goroutines": 1}, Metrics: Metrics{"ns_per_op": ns}}})
 	}
@@ -535,7 +535,7 @@ func TestTargets(t *testing.T) {
 	require.Equal(t, [][]string{{"W14", "a table's or a group's ns_per_op, × map's, one goroutine", "0.7", "0.8", "no"}}, table)
 }
 
-// A rate that was not held has no p99, which does not reach its target either.
+// A rate that was not held has no p99, and so misses its target for p99, too.
 func TestTargetsOfRatesNotHeld(t *testing.T) {
 	row := func(impl string, m Metrics) Row {
 		return newRow([]Result{{Workload: "W9", Impl: impl, Params: Params{"p50_ms": 20, "p75_ms": 60}, Metrics: m}})
@@ -554,7 +554,7 @@ func TestTargetsOfRatesNotHeld(t *testing.T) {
 	require.Equal(t, [][]string{{"+Inf", "no"}, {"NaN", "no"}}, p99s(not, not))
 }
 
-// An interrupted run ends, and leaves no child behind.
+// An interrupted run ends and leaves no child process.
 func TestCancelled(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -565,7 +565,7 @@ func TestCancelled(t *testing.T) {
 	require.Empty(t, r.results, "its children sleep for 5 s and then have a result")
 }
 
-// A run that is ended keeps what it has measured.
+// An interrupted run keeps the results measured so far.
 func TestEndedRunIsSaved(t *testing.T) {
 	dir := t.TempDir()
 	rec := record{Count: 1, Results: []Result{{Workload: "W5", Impl: "stdlib", Params: Params{"timers": 1}, Metrics: Metrics{"cpu_ms": 1, "wakeups": 2}}}}
@@ -580,8 +580,8 @@ func TestEndedRunIsSaved(t *testing.T) {
 	require.FileExists(t, filepath.Join(dir, "ended", "results.json"))
 }
 
-// Results of several runs make one report, each workload from the last that has
-// it; not those of another machine, nor a quick run's beside others.
+// Results of several runs make one report, with each workload from the last run that has it.
+// Results of another machine are rejected, and so is a mix of quick and full runs.
 func TestRecordsOfSeveralRuns(t *testing.T) {
 	dir := t.TempDir()
 	of := func(name, commit string, quick bool, cores int, workloads ...string) string {

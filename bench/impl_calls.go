@@ -29,7 +29,7 @@ var callsGroupRival = rival{
 
 type callsTable = *calls.Table[uint64, uint64]
 
-// callsMethods is what a table and a group have in common.
+// callsMethods are the methods that a table and a group share.
 type callsMethods interface {
 	Do(ctx context.Context, id uint64, timeout time.Duration, send func() error) (uint64, error)
 	Go(id uint64, timeout time.Duration, send func() error, done func(uint64, error)) error

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// The control is not a rival: it is each workload's loop with timers that do
-// nothing, through the same interface. Its figures are the cost of the loop: the
-// random number, the clock, the call. They are reported beside those of the rivals,
-// subtracted from none of them, and not part of the JSON lines.
+// The control is not a rival: it runs each workload's loop with timers that do nothing, through
+// the same interface. It measures the cost of the loop: the random number, the clock, the call.
+// Its results are reported next to those of the rivals, subtracted from none of them, and
+// omitted from the JSON lines.
 const controlName = "control"
 
 var controlRival = rival{

@@ -55,7 +55,7 @@ type limboDurable struct {
 	close  []func() error // called from the last to the first
 
 	stop context.CancelFunc // nil without a worker
-	ran  chan error         // what the worker's Run has returned
+	ran  chan error         // result of the worker's Run
 }
 
 func openDurableRedis() (durableTimers, error) {
@@ -87,8 +87,8 @@ func openDurablePebble() (durableTimers, error) {
 	})
 }
 
-// openLimboDurable opens timers on the store that open returns. open sets bytes, and adds
-// to close what else is to be closed.
+// openLimboDurable opens timers on the store that open returns. open sets bytes, and adds its
+// own resources to close.
 func openLimboDurable(open func(*limboDurable) (durable.Store, error)) (_ durableTimers, err error) {
 	d := &limboDurable{}
 	defer func() {

@@ -9,8 +9,8 @@ import (
 
 var gozeroRival = rival{
 	name: "go-zero",
-	// Its own user, collection.Cache, has 1 s and 300. A removed timer is kept for up
-	// to one round, here about a second.
+	// Its own user, collection.Cache, has 1 s and 300. It keeps a removed timer for up to one
+	// round, here about a second.
 	setup: "github.com/zeromicro/go-zero core/collection.TimingWheel: interval 1 ms, 1,024 slots; keyed, the key is a counter; at most 200,000 timers, as it takes microseconds for each",
 	does:  timerWorkloads,
 	most:  200_000,

@@ -45,8 +45,8 @@ func (t *hashedTimers) StartID(id uint64, d time.Duration) *hashedwheel.Timeout 
 
 func (t *hashedTimers) Stop(h *hashedwheel.Timeout) bool { return h.Cancel() }
 
-// Reset cancels the timeout and starts another with the same task. There is no
-// other way.
+// Reset cancels the timeout and starts another with the same task, because a timeout cannot be
+// moved.
 func (t *hashedTimers) Reset(h *hashedwheel.Timeout, d time.Duration) (*hashedwheel.Timeout, bool) {
 	if !h.Cancel() {
 		return h, false

@@ -17,8 +17,8 @@ var keyedRival = rival{
 	run:   inProcess(openKeyed),
 }
 
-// keyedTimers has keys for handles. Each touch looks its key up: that is what the
-// table is for.
+// keyedTimers uses keys as handles. Each touch looks up its key, which is the purpose of the
+// table.
 type keyedTimers struct {
 	table *keyed.Table[uint64, struct{}]
 	keys  atomic.Uint64

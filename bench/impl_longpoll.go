@@ -27,7 +27,7 @@ var longpollHTTP2Rival = rival{
 	run:   func(j Job) (Result, error) { return httpPolls(j, "longpoll", 2) },
 }
 
-// longpollHolder is what longpoll.Wait is, with a longer wait allowed: only an event
+// longpollHolder does the same as longpoll.Wait, with a longer maximum wait: only an event
 // answers a poll.
 type longpollHolder struct {
 	polls *longpoll.Polls

@@ -12,9 +12,8 @@ import (
 )
 
 // nodesRival runs examples/longpoll, which measures itself: three nodes, and a cluster of
-// brokers that takes what is published at one of them to the others. A wake-up is the time
-// from an event's arrival at a node until a client has read the answer of its poll at
-// another.
+// brokers that carries events published at one node to the others. A wake-up is the time from an
+// event's arrival at a node until a client has read the response to its poll at another node.
 var nodesRival = rival{
 	name: "longpoll-nodes",
 	setup: "limbo's examples/longpoll: three nodes on a topic of examples/broker's cluster, and all clients, in one process, " +
@@ -48,7 +47,7 @@ func runNodes(j Job) (res Result, err error) {
 	play := exec.Command(binary, "-json", "-polls", fmt.Sprint(j.Params["parked"]), "-calm", calm, "-faults", "100ms",
 		"-seed", fmt.Sprint(uint64(j.seed())))
 	endWithParent(play)
-	runtime.LockOSThread() // which endWithParent refers to
+	runtime.LockOSThread() // required by endWithParent
 	defer runtime.UnlockOSThread()
 	var stdout, stderr bytes.Buffer
 	play.Stdout, play.Stderr = &stdout, &stderr

@@ -19,8 +19,8 @@ var mapRival = rival{
 	},
 }
 
-// mapOfRequests does what calls.Table does, of it only what W14 asks for: no groups, no
-// bound and no figures. Whoever takes a request out of the map ends it.
+// mapOfRequests implements the part of calls.Table that W14 uses: no groups, no bound and no
+// statistics. The goroutine that removes a request from the map ends it.
 type mapOfRequests struct {
 	mu      sync.Mutex
 	waiting map[uint64]*mapRequest // guarded by mu
@@ -78,7 +78,7 @@ func (m *mapOfRequests) do(ctx context.Context, id uint64, timeout time.Duration
 	}
 }
 
-// take takes a request out, unless somebody else has.
+// take removes a request from the map, and reports whether it was still there.
 func (m *mapOfRequests) take(id uint64, r *mapRequest) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

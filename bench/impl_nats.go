@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// natsRival is NATS's scheduled messages: a message with a time is held in a stream,
-// and published to its target then.
+// natsRival is NATS's scheduled messages: a stream holds a message with a time, and publishes it
+// to its target at that time.
 var natsRival = rival{
 	name: "nats",
 	setup: "scheduled messages of JetStream, by github.com/nats-io/nats-server in a process of its own: one " +
@@ -111,7 +111,7 @@ func (n *natsTimers) Work(ran func(id int)) error {
 	}
 	n.consume, err = c.Consume(func(m jetstream.Msg) {
 		ran(durableID(m.Data()))
-		_ = m.Ack() // without an answer
+		_ = m.Ack() // without waiting for a reply
 	}, jetstream.PullMaxMessages(5_000))
 	return err
 }

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// W15's control: what net/http takes by itself.
+// W15's control: the cost of net/http alone.
 var netHTTPRival = rival{
 	name:  "net/http",
 	setup: "longpoll's server, whose handlers wait on a channel each, without a timeout: what net/http takes by itself",
@@ -24,14 +24,14 @@ var netHTTP2Rival = rival{
 	run:   func(j Job) (Result, error) { return httpPolls(j, "net/http", 2) },
 }
 
-// channelHolder counts those that wait, and nothing else.
+// channelHolder counts waiting polls, and does nothing else.
 type channelHolder struct{ n atomic.Int64 }
 
 func openChannelHolder() (pollHolder, error) { return new(channelHolder), nil }
 
 func (h *channelHolder) wait(_ http.ResponseWriter, r *http.Request, k *pollKey) bool {
 	select {
-	case <-k.came: // without being counted, as with longpoll
+	case <-k.came: // not counted, as with longpoll
 		return true
 	default:
 	}

@@ -12,8 +12,8 @@ import (
 	"sync"
 )
 
-// nettyRival runs Netty's own class in a JVM, by a small program that is compiled
-// before the first job.
+// nettyRival runs Netty's own class in a JVM, in a small program that is compiled before the
+// first job.
 var nettyRival = rival{
 	name:  "netty-jvm",
 	setup: "Netty's own io.netty.util.HashedWheelTimer, on the JVM: tick 1 ms, 65,536 ticks per wheel; warmed up for the JIT",
@@ -40,7 +40,7 @@ var nettyRival = rival{
 //go:embed nettyjvm/NettyBench.java
 var nettySource []byte
 
-// scratch is a directory for intermediate files. main removes it.
+// scratch is a directory for intermediate files, which main removes.
 var scratch = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "limbo-bench-") })
 
 // nettyCommand returns the command line of the Java program, without its arguments.
@@ -67,7 +67,7 @@ var nettyCommand = sync.OnceValues(func() ([]string, error) {
 	}
 	join := func(paths []string) string { return strings.Join(paths, string(os.PathListSeparator)) }
 	javac, err := exec.LookPath("javac")
-	if err != nil { // a JRE: it compiles at each start
+	if err != nil { // a JRE compiles the program at each start
 		return []string{java, "-cp", join(classpath), source}, nil
 	}
 	if out, err := exec.Command(javac, "-d", dir, "-cp", join(classpath), source).CombinedOutput(); err != nil {

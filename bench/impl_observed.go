@@ -13,8 +13,8 @@ import (
 	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
-// observedRivals are limbo's while somebody looks at them: what that costs is the
-// difference.
+// observedRivals are limbo's rivals while their page is open. The difference from the plain ones
+// is the cost of the page.
 var observedRivals = []rival{{
 	name:    "timingwheel-page",
 	setup:   "the same wheel, with observe's page open at it",
@@ -64,8 +64,8 @@ func (t *observedTimers) Close() {
 }
 
 // openPage serves the page of a source and reads its stream until the returned function is
-// called, which returns an error if the stream has ended before. The source's lists are in
-// the stream too if lists is its kind.
+// called. That function returns an error if the stream has ended early. The stream includes the
+// lists of the source if lists is its kind.
 func openPage(s observe.Source, lists string) (closePage func() error, err error) {
 	const name = "observed"
 	r := observe.New()

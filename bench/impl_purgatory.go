@@ -9,8 +9,8 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// The purgatory's workloads have no rival in Go. They show what an operation costs,
-// and compare Purgatory with Threshold.
+// The purgatory's workloads have no rival in Go. They measure the cost of an operation, and
+// compare Purgatory with Threshold.
 
 var purgatoryRival = rival{
 	name:  "purgatory",
@@ -45,7 +45,7 @@ var thresholdRival = rival{
 	run:   hotKeyAdvance,
 }
 
-// manyKeys is how many keys there are to draw from.
+// manyKeys is the number of keys to draw from.
 const manyKeys = 10_000
 
 func keyNames() []string {

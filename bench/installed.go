@@ -6,8 +6,8 @@ import (
 	"os/exec"
 )
 
-// notInstalled is the error of a rival that needs a program or a file which this
-// machine does not have.
+// notInstalled is the error of a rival that needs a program or a file that this machine does not
+// have.
 type notInstalled struct{ what, pkg string }
 
 func (e *notInstalled) Error() string {
@@ -24,7 +24,7 @@ func program(pkg string, names ...string) (string, error) {
 	return "", &notInstalled{names[0], pkg}
 }
 
-// file returns the path of a file that must be there.
+// file returns the path of a required file.
 func file(pkg, path string) (string, error) {
 	if _, err := os.Stat(path); err != nil {
 		return "", &notInstalled{path, pkg}

@@ -12,7 +12,7 @@ import (
 // Params are a workload's sizes, by name.
 type Params map[string]int
 
-// Metrics are figures by name. One that a rival does not have is absent.
+// Metrics are values by name. A metric that a rival does not have is absent.
 type Metrics map[string]float64
 
 func (p Params) String() string {
@@ -26,15 +26,15 @@ func (p Params) String() string {
 	return b.String()
 }
 
-// Job is one measurement. One child process does it.
+// Job is one measurement, run by one child process.
 type Job struct {
 	Workload string `json:"workload"`
 	Impl     string `json:"impl"`
 	Params   Params `json:"params"`
 	Rep      int    `json:"rep"`
 	Quick    bool   `json:"quick"`
-	// Slack stretches the time in which timers are started before the first of
-	// them is due. It is raised when that was too short. 1 to maxSlack.
+	// Slack stretches the time for starting timers before the first of them is due. It is raised
+	// after that time was too short. 1 to maxSlack.
 	Slack int `json:"slack"`
 }
 
@@ -44,7 +44,7 @@ func (j Job) size() int { return j.Params[workloadNamed(j.Workload).size] }
 // seed is the same for every rival.
 func (j Job) seed() rng { return rng(j.Rep + 1) }
 
-// Result is what a child prints on one line.
+// Result is the output of a child, on one line.
 type Result struct {
 	Workload string  `json:"workload"`
 	Impl     string  `json:"impl"`
@@ -53,17 +53,16 @@ type Result struct {
 	// Quantiles is a distribution for the plots: lateness in ms at each of
 	// quantilePoints.
 	Quantiles []float64 `json:"quantiles,omitempty"`
-	// Curve is W9's figures at each rate offered, for the plots.
+	// Curve has W9's metrics at each offered rate, for the plots.
 	Curve []Metrics `json:"curve,omitempty"`
-	// TooSlow means that timers were due before all were started, so that there are
-	// no figures.
+	// TooSlow means that some timers were due before all were started, so there are no metrics.
 	TooSlow bool `json:"too_slow,omitempty"`
 }
 
 // quantilePoints are the quantiles at which distributions are sampled.
 var quantilePoints = []float64{0, .05, .1, .2, .3, .4, .5, .6, .7, .8, .9, .95, .98, .99, .995, .998, .999, .9995, .9998, .9999, 1}
 
-// addLateness adds how late the timers of W3 or W13 ran. It sorts late.
+// addLateness adds the lateness of W3's or W13's timers. It sorts late.
 func (r *Result) addLateness(late []time.Duration) {
 	slices.Sort(late)
 	at := func(q float64) float64 { return ms(late[int(q*float64(len(late)-1))]) }
@@ -80,7 +79,7 @@ func (r *Result) setQuantiles(at func(q float64) float64) {
 	}
 }
 
-// figure rounds to the digits that are significant.
+// figure rounds to the significant digits.
 func figure(x float64) float64 {
 	if x == 0 || math.IsNaN(x) || math.IsInf(x, 0) {
 		return 0

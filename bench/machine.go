@@ -24,8 +24,8 @@ type Machine struct {
 	Command  string
 	Begun    time.Time
 	Took     time.Duration
-	// The load averages of the last minute, before the run and at its end. On a
-	// machine without other work the first is near 0.
+	// The load averages of the last minute, before the run and at its end. The first is near 0
+	// on a machine without other work.
 	LoadBefore, LoadAfter string
 }
 
@@ -50,8 +50,8 @@ func thisMachine(root string, args []string) Machine {
 	return m
 }
 
-// commandLine is what somebody else runs for the same figures: without where this run has
-// put its files.
+// commandLine is the command that reproduces the results elsewhere, without the flags that say
+// where this run has put its files.
 func commandLine(args []string) string {
 	words := []string{"go run ./bench"}
 	for i := 0; i < len(args); i++ {
@@ -59,7 +59,7 @@ func commandLine(args []string) string {
 		if name != "out" || !strings.HasPrefix(args[i], "-") {
 			words = append(words, args[i])
 		} else if !valued {
-			i++ // the next is the directory
+			i++ // the next argument is the directory
 		}
 	}
 	return strings.Join(words, " ")
@@ -88,8 +88,7 @@ func load() string {
 	return before
 }
 
-// commit returns the commit of the working tree, and whether the tree differs from
-// it.
+// commit returns the commit of the working tree, and whether the tree differs from it.
 func commit(root string) string {
 	git := func(args ...string) (string, error) {
 		out, err := exec.Command("git", append([]string{"-C", root}, args...)...).Output()
@@ -105,8 +104,8 @@ func commit(root string) string {
 	return id
 }
 
-// repository returns the root of limbo's repository, which is the working directory
-// or above it.
+// repository returns the root of limbo's repository, which is the working directory or an
+// ancestor.
 func repository() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

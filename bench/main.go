@@ -1,6 +1,6 @@
-// Command bench measures limbo's timers beside other implementations, its
-// purgatory under load, and the broker built on both. See README.md in its
-// directory; BENCHMARKS.md has published results.
+// Command bench compares limbo's timers with other implementations, and measures its purgatory
+// under load and the broker built on both. See README.md in its directory; BENCHMARKS.md has
+// published results.
 package main
 
 import (
@@ -31,8 +31,8 @@ func main() {
 	os.Exit(code)
 }
 
-// asked does what another process of this binary started this one for, a job or a server,
-// and reports whether one did.
+// asked runs the job or the server for which another process of this binary started this one,
+// and reports whether there was one.
 func asked() bool {
 	var err error
 	name, arg, serves := strings.Cut(os.Getenv(serverVariable), " ")
@@ -42,7 +42,7 @@ func asked() bool {
 		err = servers[name](ctx, arg)
 		stop()
 	case len(os.Args) == 3 && os.Args[1] == childFlag:
-		// When memory is short, collect more often rather than be killed.
+		// When memory is short, collect more often to avoid being killed.
 		if free := memInfo("MemAvailable"); free > 0 {
 			debug.SetMemoryLimit(free / 10 * 9)
 		}
@@ -57,18 +57,18 @@ func asked() bool {
 	return true
 }
 
-// serverVariable makes this binary a server and nothing else. Its value is a name in
-// servers, a space, and the server's argument.
+// serverVariable makes this binary only a server. Its value is a name in servers, a space, and
+// the server's argument.
 const serverVariable = "LIMBO_BENCH_SERVER"
 
-// servers are the servers that come without a program of their own. Each prints
-// "listening on host:port" and serves until ctx ends.
+// servers are the servers without a program of their own. Each prints "listening on host:port"
+// and serves until ctx is done.
 var servers = map[string]func(ctx context.Context, arg string) error{
 	"kfake": serveKfake, "broker": serveBroker, "relay": serveRelay, "nats": serveNATS, "polls": servePolls,
 }
 
-// clean removes the intermediate files. It must be called at the end of the process
-// only: commands that are made once name files among them.
+// clean removes the intermediate files. Call it only at the end of the process, because commands
+// that are built once refer to them.
 func clean() {
 	if dir, err := scratch(); err == nil {
 		_ = os.RemoveAll(dir)
@@ -84,7 +84,7 @@ type options struct {
 	rivals               []rival
 }
 
-// errFlags is returned for wrong flags that have already been reported.
+// errFlags is returned for wrong flags that were reported before.
 var errFlags = errors.New("wrong flags")
 
 func parse(args []string, stderr io.Writer) (options, error) {
@@ -133,8 +133,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	return o, nil
 }
 
-// chosen returns the elements of all that list names, in the order of all, or all
-// of them if list is "".
+// chosen returns the elements of all named in list, in the order of all, or all of them if list
+// is "".
 func chosen[T any](what, list string, all []T, name func(T) string) ([]T, error) {
 	if list == "" {
 		return all, nil
@@ -235,8 +235,8 @@ func measure(ctx context.Context, o options, root string, args []string, stdout 
 		if o.out == "" {
 			return
 		}
-		// A run takes an hour. If it is interrupted, what was measured is not lost:
-		// -from makes a report of it.
+		// A run takes an hour. After an interruption the results so far are kept, and -from
+		// makes a report of them.
 		if err := rec.save(o.out); err != nil {
 			warn("%v", err)
 		}

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// usage is what all threads of this process together have used so far.
+// usage is the resource usage of all threads of this process so far.
 type usage struct {
 	cpu      time.Duration // user and system
 	switches int64         // voluntary context switches; each is followed by a wake-up
-	peak     int64         // the most memory resident so far, in bytes
+	peak     int64         // peak resident memory so far, in bytes
 }
 
 func used() usage {
@@ -25,8 +25,8 @@ func used() usage {
 	}
 }
 
-// liveHeap returns the bytes on the heap after a full collection. The second
-// collection frees what only finalizers and pools had kept.
+// liveHeap returns the bytes on the heap after a full collection. A second collection frees
+// objects that only finalizers and pools had kept.
 func liveHeap() int64 {
 	runtime.GC()
 	runtime.GC()
@@ -41,7 +41,7 @@ func mallocs() uint64 {
 	return m.Mallocs
 }
 
-// resident returns the memory of this process that is in RAM, in bytes.
+// resident returns the resident memory of this process, in bytes.
 func resident() (int64, error) {
 	b, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
@@ -64,12 +64,12 @@ func memInfo(name string) int64 {
 func ms(d time.Duration) float64 { return float64(d) / 1e6 }
 func us(d time.Duration) float64 { return float64(d) / 1e3 }
 
-// leadTime is the time to start n timers in before the first of them is due.
+// leadTime is the time for starting n timers before the first of them is due.
 func (j Job) leadTime(n int) time.Duration {
 	return time.Duration(max(j.Slack, 1)) * (150*time.Millisecond + time.Duration(n)*1500*time.Nanosecond)
 }
 
-// spans returns how long a loop of operations warms up and how long it is measured.
+// spans returns the warm-up time of a loop of operations, and the time for which it is measured.
 func spans(j Job) (warm, span time.Duration) {
 	if j.Quick {
 		return 20 * time.Millisecond, 100 * time.Millisecond

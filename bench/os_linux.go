@@ -8,15 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// endWithParent makes the kernel kill the process when the thread that started it
-// ends, as when this process is killed.
+// endWithParent makes the kernel kill the process when the thread that started it ends, for
+// example because this process was killed.
 func endWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }
 
-// processCPU returns the user and system time that all threads of another process
-// have used, from the process's CPU clock. /proc counts in hundredths of a second,
-// which is too coarse.
+// processCPU returns the user and system time of all threads of another process, from the
+// process's CPU clock. /proc counts in hundredths of a second, which is too coarse.
 func processCPU(pid int) (time.Duration, error) {
 	const sched = 2 // as in the clock number that clock_getcpuclockid(3) returns
 	var t unix.Timespec

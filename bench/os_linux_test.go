@@ -8,13 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The clock is the other process's, and only that process's work moves it.
+// The clock belongs to the other process, and only that process's work advances it.
 func TestProcessCPU(t *testing.T) {
 	busy := exec.Command("sh", "-c", "while :; do :; done")
 	require.NoError(t, busy.Start())
 	defer func() { _, _ = busy.Process.Kill(), busy.Wait() }()
 	idle := exec.Command("sh", "-c", "read line")
-	_, err := idle.StdinPipe() // nothing comes
+	_, err := idle.StdinPipe() // no input comes
 	require.NoError(t, err)
 	require.NoError(t, idle.Start())
 	defer func() { _, _ = idle.Process.Kill(), idle.Wait() }()
@@ -23,7 +23,7 @@ func TestProcessCPU(t *testing.T) {
 		require.NoError(t, err)
 		return d
 	}
-	// Once the idle one has started, its clock stands still while the other's moves.
+	// Once the idle process has started, its clock stands still while the other's advances.
 	for still := false; !still; {
 		idleBefore, busyBefore := used(idle), used(busy)
 		require.Eventually(t, func() bool { return used(busy) >= busyBefore+50*time.Millisecond }, time.Minute, time.Millisecond)

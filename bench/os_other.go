@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// endWithParent does nothing here: a server outlives this process if it is killed.
+// endWithParent does nothing here: a server outlives this process if this process is killed.
 func endWithParent(*exec.Cmd) {}
 
 func processCPU(int) (time.Duration, error) { return 0, errors.ErrUnsupported }

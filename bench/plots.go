@@ -26,9 +26,9 @@ import (
 type figurePlot struct {
 	file, workload, metric string
 	kind                   string
-	by                     string // the parameter that bars are grouped by, if that is not the workload's size
+	by                     string // the parameter that groups the bars, unless it is the workload's size
 	title, unit            string
-	only                   Params // rows with just these
+	only                   Params // only rows with these parameters
 	control                bool   // with the control
 }
 
@@ -67,7 +67,7 @@ var figurePlots = []figurePlot{
 
 type savedPlot struct{ workload, title, file string }
 
-// Each impl has the same colour in all plots. limbo's are blues.
+// Each impl has the same colour in all plots. limbo's are blue.
 var colours = map[string]color.RGBA{
 	"timingwheel":      {0x1f, 0x5f, 0xd6, 0xff},
 	"timingwheel-page": {0xa9, 0xc4, 0xee, 0xff},
@@ -97,14 +97,14 @@ var colours = map[string]color.RGBA{
 	controlName:        {0xa8, 0xa8, 0xa8, 0xff},
 }
 
-// Of load, a colour for each impl at each size: darker without the page.
+// For load plots, a colour for each impl at each size: darker without the page.
 var loadColours = []color.RGBA{{0x1f, 0x5f, 0xd6, 0xff}, {0x9c, 0xbd, 0xf2, 0xff}, {0x0b, 0x7a, 0x4b, 0xff}, {0x8f, 0xd0, 0xa9, 0xff}}
 
 const (
 	plotWidth   = 9 * vg.Inch
 	plotHeight  = 4.2 * vg.Inch
 	legendWidth = 1.6 * vg.Inch
-	leastMS     = 0.001 // smaller values, and early ones, are drawn here
+	leastMS     = 0.001 // smaller and negative values are drawn here
 )
 
 // savePlots draws each plot that has rows, and returns their names.
@@ -135,8 +135,8 @@ func savePlots(dir string, rows []Row) ([]savedPlot, error) {
 		if _, log := p.Y.Scale.(plot.LogScale); log {
 			unit += ", log scale"
 		}
-		// Not as the axis's label: on a log scale gonum reserves the space for that
-		// in the wrong place.
+		// Not as the axis's label: on a log scale gonum reserves the space for it in the wrong
+		// place.
 		p.Title.Text = f.title + "\n" + unit
 		if err := savePlot(filepath.Join(dir, f.file), p, legendOf(f, some)); err != nil {
 			return nil, err
@@ -165,7 +165,7 @@ func (f figurePlot) shows(row Row) bool {
 	return ok && (f.metric != "rss_bytes_per_timer" || row.size() >= 100_000)
 }
 
-// group returns what a row's bar is grouped by.
+// group returns the value by which a row's bar is grouped.
 func (f figurePlot) group(row Row) int {
 	if f.by != "" {
 		return row.Params[f.by]
@@ -187,7 +187,7 @@ func implsOf(rows []Row) []string {
 	return names
 }
 
-// legendOf returns the legend, which is drawn beside the plot.
+// legendOf returns the legend, which is drawn next to the plot.
 func legendOf(f figurePlot, rows []Row) plot.Legend {
 	l := plot.NewLegend()
 	l.Top, l.Left = true, true
@@ -251,7 +251,7 @@ func (logTicks) Ticks(from, to float64) []plot.Tick {
 	return ticks
 }
 
-// evenTicks are the library's, labelled as the tables are.
+// evenTicks are the library's ticks, labelled like the tables.
 func evenTicks(from, to float64) []plot.Tick {
 	ticks := plot.DefaultTicks{}.Ticks(from, to)
 	for i := range ticks {
@@ -262,8 +262,8 @@ func evenTicks(from, to float64) []plot.Tick {
 	return ticks
 }
 
-// logY makes the axis logarithmic if the values are far apart. It returns where the
-// axis begins and whether it is logarithmic.
+// logY makes the axis logarithmic if the values are far apart. It returns the start of the axis
+// and whether it is logarithmic.
 func logY(p *plot.Plot, values []float64) (from float64, log bool) {
 	least, most := math.Inf(1), 0.
 	for _, v := range values {
@@ -286,7 +286,7 @@ func logY(p *plot.Plot, values []float64) (from float64, log bool) {
 // bars draws groups of bars from the foot of the axis, each with its value.
 type bars struct {
 	foot   float64
-	groups [][]bar // each bar of a group is in its impl's place
+	groups [][]bar // each bar of a group is at its impl's index
 	places int
 }
 
@@ -420,7 +420,7 @@ func addLine(p *plot.Plot, colour color.Color, thick bool, pts points) error {
 	return nil
 }
 
-// drawLoad draws a figure against the rate offered.
+// drawLoad draws a metric against the offered rate.
 func drawLoad(p *plot.Plot, f figurePlot, rows []Row) error {
 	p.X.Label.Text = "requests a second offered, log scale"
 	p.X.Scale = plot.LogScale{}
@@ -449,10 +449,9 @@ func drawLoad(p *plot.Plot, f figurePlot, rows []Row) error {
 	return nil
 }
 
-// drawSpread draws percentiles on an axis on which each further nine has the same
-// width.
+// drawSpread draws percentiles on an axis with equal widths for each further nine.
 func drawSpread(p *plot.Plot, _ figurePlot, rows []Row) error {
-	const most = 4.5 // the place of the maximum
+	const most = 4.5 // the x coordinate of the maximum
 	at := func(q float64) float64 { return min(-math.Log10(max(1-q, 1e-9)), most) }
 	p.X.Label.Text = "percentile"
 	p.X.Tick.Marker = plot.ConstantTicks{

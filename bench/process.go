@@ -14,17 +14,17 @@ import (
 	"time"
 )
 
-// server is a rival's program in a process of its own: so its CPU time can be told
-// from the client's.
+// server is a rival's program in its own process, so that its CPU time is separate from the
+// client's.
 type server struct {
 	cmd   *exec.Cmd
-	addr  string        // where it listens
-	dir   string        // is removed by stop; "": none
+	addr  string        // its address
+	dir   string        // removed by stop; "" if there is none
 	ended chan struct{} // closed when the process has ended
 	err   error         // how it ended; set before ended is closed
 }
 
-// serverLimit bounds the wait for a server to listen, and to end.
+// serverLimit limits the wait for a server to listen, and to end.
 const serverLimit = 20 * time.Second
 
 // startServer starts a server and waits until it prints "listening on host:port".
@@ -41,8 +41,8 @@ func startServant(name, arg string) (*server, error) {
 	return startServer(cmd)
 }
 
-// startSaying starts a server and waits until it prints a line with mark in it. What
-// follows in the line is the address.
+// startSaying starts a server and waits until it prints a line that contains mark. The rest of
+// the line is the address.
 func startSaying(cmd *exec.Cmd, mark string) (*server, error) {
 	said, output := io.Pipe()
 	addr := make(chan string, 1)
@@ -62,8 +62,8 @@ func startSaying(cmd *exec.Cmd, mark string) (*server, error) {
 	s := &server{cmd: cmd, ended: make(chan struct{})}
 	started := make(chan error, 1)
 	go func() {
-		// endWithParent ends the server with the thread that started it, so this
-		// thread stays for as long as the server runs.
+		// endWithParent ends the server when the thread that started it ends, so this thread
+		// must stay as long as the server runs.
 		runtime.LockOSThread()
 		err := cmd.Start()
 		started <- err
@@ -96,7 +96,7 @@ func (s *server) stop() error {
 	if s.dir != "" {
 		defer func() { _ = os.RemoveAll(s.dir) }()
 	}
-	_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may be gone already
+	_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may have ended already
 	select {
 	case <-s.ended:
 	case <-time.After(serverLimit):
@@ -113,9 +113,8 @@ func (s *server) stop() error {
 // cpu returns the CPU time that the server has used so far.
 func (s *server) cpu() (time.Duration, error) { return processCPU(s.cmd.Process.Pid) }
 
-// quiet waits until the server is idle, that is, until it has read and parked all
-// that was sent, but no longer than serverLimit: the CPU of a server that is never
-// idle is part of its figures.
+// quiet waits, for at most serverLimit, until the server is idle, that is, until it has read and
+// parked all requests. The CPU time of a server that is never idle counts in its metrics.
 func (s *server) quiet() error {
 	const span = 50 * time.Millisecond
 	for still, end := 0, time.Now().Add(serverLimit); still < 2 && time.Now().Before(end); {

@@ -48,7 +48,7 @@ func (p *progress) at(j Job) {
 
 func (p *progress) add() { p.onBar(func(b *progressbar.ProgressBar) error { return b.Add(1) }) }
 
-// clear removes the bar from the terminal before something else is printed.
+// clear removes the bar from the terminal before other output.
 func (p *progress) clear() { p.onBar((*progressbar.ProgressBar).Clear) }
 
 func (p *progress) end() { p.onBar((*progressbar.ProgressBar).Finish) }

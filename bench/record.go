@@ -30,8 +30,8 @@ func (rec record) save(dir string) error {
 	return os.WriteFile(filepath.Join(dir, "results.json"), b, 0o644)
 }
 
-// loadRecords reads records and merges them into one. The results of a workload are
-// those of the last record that has it, which the report mentions.
+// loadRecords reads records and merges them into one. The results of a workload come from the
+// last record that has it; the report mentions which.
 func loadRecords(files []string) (rec record, err error) {
 	for i, name := range files {
 		b, err := os.ReadFile(name)
@@ -51,7 +51,7 @@ func loadRecords(files []string) (rec record, err error) {
 	return rec, nil
 }
 
-// replace replaces the results of all workloads that a later run has with its own.
+// replace replaces the results of every workload that a later run has with the later ones.
 func (rec *record) replace(later record) error {
 	a, b := rec.Machine, later.Machine
 	if a.CPU != b.CPU || a.Cores != b.Cores || a.Kernel != b.Kernel || a.Go != b.Go {

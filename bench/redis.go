@@ -21,8 +21,8 @@ func redisPath() (string, error) {
 
 func redisReady() error { _, err := redisPath(); return err }
 
-// startRedis starts a server on a loopback port of its own, with a log that is synced
-// each second, in a folder that is removed when the server is stopped.
+// startRedis starts a server on its own loopback port, with a log that is synced each second.
+// Its folder is removed when the server is stopped.
 func startRedis() (*server, error) {
 	path, err := redisPath()
 	if err != nil {
@@ -81,7 +81,7 @@ func folderBytes(dir string) (n int64, err error) {
 		}
 		info, err := e.Info()
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // removed meanwhile
+			return nil // removed during the walk
 		}
 		if err == nil {
 			n += info.Size()

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// saveReport writes the Markdown report into dir and its plots into plotDir, to
-// which the report refers as plotRef.
+// saveReport writes the Markdown report into dir and its plots into plotDir. The report refers
+// to plotDir as plotRef.
 func saveReport(dir, name, plotDir, plotRef string, rec record) error {
 	for _, d := range []string{dir, plotDir} {
 		if err := os.MkdirAll(d, 0o755); err != nil {

@@ -13,9 +13,9 @@ var idleWorkload = workload{
 	sleeps:  true,
 }
 
-// idleTimer measures 5 s in which nothing happens, in a quick run too. Its own
-// time.Sleep, one wake-up, is in the figures of all rivals. The control's figures
-// are those of a Go process that has nothing to do.
+// idleTimer measures 5 s without activity, also in a quick run. The results of all rivals
+// include the measurement's own time.Sleep, which is one wake-up. The control measures a Go
+// process that has nothing to do.
 func idleTimer[H any](j Job, open opener[H]) (Result, error) {
 	t, err := open(func(uint64) {})
 	if err != nil {

@@ -15,27 +15,24 @@ var heartbeatWorkload = workload{
 
 const (
 	idleLimit  = 30 * time.Second
-	touchBatch = 20 * time.Millisecond // at the fixed rate: 50 wake-ups a second, for all
+	touchBatch = 20 * time.Millisecond // at the fixed rate: 50 wake-ups a second, for all rivals
 )
 
-// movedEvery is the mean time between two moves of a timer whose deadline is
-// pushed out lazily: each touch only notes the new deadline, and the timer moves
-// when the old one comes. It then moves to 30 s after the last touch, which was
-// 8.6 s ago on average, as touches are 5 to 25 s apart.
+// movedEvery is the mean time between two moves of a lazily postponed timer: each touch only
+// records the new deadline, and the timer moves when the old one comes. It then moves to 30 s
+// after the last touch, which was 8.6 s ago on average, as touches are 5 to 25 s apart.
 const movedEvery = idleLimit - 8_600*time.Millisecond
 
-// heartbeat holds one timer for each connection and pushes its deadline out
-// whenever the connection speaks, 5 to 25 s after it last did.
+// heartbeat holds one timer for each connection and postpones its deadline whenever the
+// connection sends a message, 5 to 25 s after its previous one.
 //
-// First, touches come at the rate that so many connections have, in real time:
-// cpu_pct. A lazy design does its work not when a connection speaks but later. So
-// that this work is measured too, each connection begins in the middle of a
-// conversation: its timer is started as if it had last moved some time ago, evenly
-// spread over movedEvery, and is pushed out at once to its deadline.
+// The first part touches timers at the rate of that many connections, in real time: cpu_pct. A
+// lazy design does its work some time after a touch. To include that work, each connection
+// begins in the middle of a conversation: its timer is started as if it had last moved some time
+// ago, evenly spread over movedEvery, and is postponed at once to its deadline.
 //
-// Then the same touches are made in the same order without pauses: ns_per_touch.
-// dropped is the number of connections that expired. As none is silent for 30 s,
-// it must be 0.
+// The second part makes the same touches in the same order without pauses: ns_per_touch. dropped
+// is the number of connections that expired. As none is silent for 30 s, it must be 0.
 func heartbeat[H any](j Job, open opener[H]) (Result, error) {
 	n, r := j.Params["connections"], j.seed()
 	fixed, fast := 10*time.Second, 2*time.Second
@@ -106,16 +103,16 @@ func heartbeat[H any](j Job, open opener[H]) (Result, error) {
 	}}, nil
 }
 
-// touches is the connections that speak, in order, and how many have spoken by the
+// touches is the sequence of connections that send a message, and how many have done so by the
 // end of each millisecond.
 type touches struct {
 	conns []uint32
 	until []int
 }
 
-// conversation draws which connection speaks when, for as long as the measurement
-// takes and then for as many touches again as there are connections. silent is the
-// time since each connection last spoke when the conversation begins, in ms.
+// conversation draws which connection sends a message when, for the duration of the measurement
+// and then for as many further touches as there are connections. silent is the time since each
+// connection's last message when the conversation begins, in ms.
 func conversation(n int, r rng, span time.Duration) (silent []uint32, all touches) {
 	const ring = 25_001 // ms; a connection is never silent for longer
 	heads := make([]uint32, ring)

@@ -12,10 +12,10 @@ var scaleWorkload = workload{
 	quick:   withGoroutines(sizes("pending", 1_000, 1_000_000), 1),
 }
 
-// scale is W1 with the memory by which the process grew while the timers were
-// started. It is read after the memory that Go has free was returned to the
-// system, so it is what the timers hold; peak_rss_bytes is the largest at any time
-// until then. Below some 100,000 timers most of it is the runtime's own pages.
+// scale is W1 plus the growth of the process's memory while the timers were started. Memory is
+// read after Go's free memory was returned to the system, so it is the memory of the timers;
+// peak_rss_bytes is the maximum until then. Below some 100,000 timers most of it is the
+// runtime's own pages.
 func scale[H any](j Job, open opener[H]) (Result, error) {
 	n := j.Params["pending"]
 	t, err := open(func(uint64) {})

@@ -15,9 +15,9 @@ var watchWorkload = workload{
 	quick:   sizes("keys", 1, 3),
 }
 
-// watch makes an operation, has it watch its keys, and completes it. The figures
-// include making it. retained_bytes is the growth of the live heap, 100 ms after the last
-// operation has ended: until then an entry of 24 bytes may be left of each.
+// watch makes an operation, watches its keys, and completes it. The results include making the
+// operation. retained_bytes is the growth of the live heap, 100 ms after the last operation has
+// ended: until then each may leave an entry of 24 bytes.
 func watch(j Job, p *purgatory.Purgatory[string]) (Result, error) {
 	names, r := keyNames(), j.seed()
 	warm, span := spans(j)
@@ -43,9 +43,9 @@ func watch(j Job, p *purgatory.Purgatory[string]) (Result, error) {
 	}}, nil
 }
 
-// watchAndComplete makes and completes operations on n of the keys for as long as
-// span, at least 64. It returns how many, and how many operations, of any
-// goroutine, its checks completed.
+// watchAndComplete makes and completes operations on n of the keys for the duration of span, at
+// least 64. It returns their number, and the number of operations, of any goroutine, that its
+// checks completed.
 func watchAndComplete(p *purgatory.Purgatory[string], names []string, n int, r *rng, span time.Duration) (ops, completed int, err error) {
 	keys := make([]string, n)
 	for end := time.Now().Add(span); ops == 0 || time.Now().Before(end); {

@@ -29,22 +29,21 @@ const (
 // Tests set these.
 var (
 	lastRate  = 2_000_000
-	halfRate  = 500_000 // at which p99_500k_us is taken
+	halfRate  = 500_000 // rate for p99_500k_us
 	quickSpan = 300 * time.Millisecond
 )
 
-// openLoad is an open loop: requests come by a Poisson process, whatever has become
-// of those before. Each watches 3 keys of 10,000, and can be completed once its
-// latency, drawn from a log-normal distribution, has passed: then one of its keys
-// is checked. Those whose latency is beyond the timeout expire.
+// openLoad is an open loop: requests arrive by a Poisson process, independent of earlier
+// requests. Each watches 3 keys of 10,000, and can be completed once its latency, drawn from a
+// log-normal distribution, has passed: then one of its keys is checked. Requests with a latency
+// beyond the timeout expire.
 //
-// All arrivals and triggers are drawn beforehand. GOMAXPROCS threads go through
-// them in order, each at its time or, when a thread is late, at once. A rate is held
-// if the threads come to the end in time. The time from a trigger to its request's
-// completion counts from when the trigger was due, not from when a thread reached
-// it. CPU is that of the whole process, which includes the threads and their clock:
-// the control, which completes a request as it is triggered and holds nothing, shows
-// how much that is.
+// All arrivals and triggers are drawn beforehand. GOMAXPROCS threads process them in order, each
+// at its time or, when a thread is late, at once. A rate is held if the threads finish in time.
+// The time from a trigger to its request's completion starts when the trigger was due, not when
+// a thread reached it. CPU is that of the whole process, which includes the threads and their
+// clock. The control, which completes a request as it is triggered and holds nothing, measures
+// their share.
 func openLoad(j Job, p requests) (Result, error) {
 	span := 3 * time.Second
 	if j.Quick {
@@ -75,7 +74,7 @@ func openLoad(j Job, p requests) (Result, error) {
 			halfP99 = m["trigger_p99_us"]
 		}
 	}
-	best["most_held"] = mostHeld // requests a second, of any rate that was offered
+	best["most_held"] = mostHeld // requests a second, the maximum of all offered rates
 	if halfP99 > 0 {
 		best["p99_500k_us"] = halfP99
 	}
@@ -85,13 +84,13 @@ func openLoad(j Job, p requests) (Result, error) {
 // arrivals are the requests of a run at one rate.
 type arrivals struct {
 	rate    int
-	at      []time.Duration // when each request comes
+	at      []time.Duration // when each request arrives
 	trigger []time.Duration // when it can be completed
 	keys    [][loadKeys]uint16
 }
 
-// drawArrivals draws the requests that come within span. Of their latencies half
-// are below p50_ms and three quarters below p75_ms.
+// drawArrivals draws the requests that arrive within span. Half of their latencies are below
+// p50_ms and three quarters below p75_ms.
 func drawArrivals(r rng, p Params, rate int, span time.Duration) arrivals {
 	n := int(float64(rate) * span.Seconds())
 	a := arrivals{rate, make([]time.Duration, n), make([]time.Duration, n), make([][loadKeys]uint16, n)}
@@ -120,8 +119,7 @@ type loadStep struct {
 	trigger bool
 }
 
-// steps returns the steps of one driver in order. Triggers of requests that expire
-// are left out.
+// steps returns the steps of one driver in order. It omits triggers of requests that expire.
 func (a arrivals) steps(driver, drivers int) []loadStep {
 	var all []loadStep
 	for i := driver; i < len(a.at); i += drivers {
@@ -134,9 +132,9 @@ func (a arrivals) steps(driver, drivers int) []loadStep {
 	return all
 }
 
-// requests is what holds the requests.
+// requests is a store of pending requests.
 type requests interface {
-	// park has op wait on keys; it expires after loadTimeout.
+	// park makes op wait on keys; it expires after loadTimeout.
 	park(op *loadOp, keys ...string) error
 	// trigger completes op, which is ready, through one of its keys.
 	trigger(op *loadOp, key string)
@@ -144,7 +142,7 @@ type requests interface {
 	idle() bool
 }
 
-// heldRequests are those of a purgatory.
+// heldRequests are the requests of a purgatory.
 type heldRequests struct{ p *purgatory.Purgatory[string] }
 
 func (h heldRequests) park(op *loadOp, keys ...string) error {
@@ -156,7 +154,7 @@ func (h heldRequests) trigger(_ *loadOp, key string) { h.p.CheckAndComplete(key)
 
 func (h heldRequests) idle() bool { return h.p.Len() == 0 }
 
-// noRequests is the control. It holds nothing, so those without a trigger just end.
+// noRequests is the control. It holds nothing, so requests without a trigger just end.
 type noRequests struct{}
 
 func (noRequests) park(*loadOp, ...string) error { return nil }
@@ -173,14 +171,14 @@ type openLoop struct {
 	pause func(time.Duration) // sleeps, perhaps for less
 }
 
-// loadOp is one request. It holds no pointer: millions of them would be scanned at
-// every collection, and the array is not what is measured.
+// loadOp is one request. It holds no pointer: the collector would scan millions of them each
+// time, and the array is not part of the measurement.
 type loadOp struct {
 	ready atomic.Bool
-	ended atomic.Int64 // from loadBase to its completion, in ns; below 0: it has expired; written once
+	ended atomic.Int64 // from loadBase to its completion, in ns; negative if it has expired; written once
 }
 
-// loadBase is when the run at one rate has begun. There is one run at a time.
+// loadBase is the start of the run at one rate. Runs do not overlap.
 var loadBase time.Time
 
 func (o *loadOp) TryComplete() bool { return o.ready.Load() }
@@ -193,7 +191,7 @@ func (o *loadOp) Complete(how purgatory.Outcome, _ error) {
 	o.ended.Store(took)
 }
 
-// offerRate offers the arrivals to p and returns the figures.
+// offerRate offers the arrivals to p and returns the metrics.
 func offerRate(p requests, a arrivals, pause func(time.Duration)) (Metrics, error) {
 	n := len(a.at)
 	l := &openLoop{p: p, names: keyNames(), ops: make([]loadOp, n), pause: pause}
@@ -222,7 +220,7 @@ func offerRate(p requests, a arrivals, pause func(time.Duration)) (Metrics, erro
 	if err != nil {
 		return nil, err
 	}
-	for !p.idle() { // the last ones expire
+	for !p.idle() { // the last requests expire
 		time.Sleep(time.Millisecond)
 	}
 	cpu := used().cpu - before.cpu
@@ -230,7 +228,7 @@ func offerRate(p requests, a arrivals, pause func(time.Duration)) (Metrics, erro
 	expired := 0
 	for i := range l.ops {
 		_, held := p.(heldRequests)
-		for held && l.ops[i].ended.Load() == 0 { // its Complete is just being called
+		for held && l.ops[i].ended.Load() == 0 { // its Complete is in progress
 			runtime.Gosched()
 		}
 		if ended := time.Duration(l.ops[i].ended.Load()); ended > 0 {
@@ -253,12 +251,11 @@ func offerRate(p requests, a arrivals, pause func(time.Duration)) (Metrics, erro
 	return m, nil
 }
 
-// leastPause is for how long a driver sleeps at least when it is ahead of its steps:
-// then it goes through all that have come due. A sleep for each costs more than the
-// requests do.
+// leastPause is the minimum sleep of a driver that is ahead of its steps; then it processes all
+// that have come due. A sleep for each step would cost more than the requests.
 const leastPause = 200 * time.Microsecond
 
-// drive takes the steps, each at its time or, when a pause was longer, after it.
+// drive processes the steps, each at its time or, after a longer pause, later.
 func (l *openLoop) drive(steps []loadStep) error {
 	var now time.Duration
 	for i := range steps {

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The drawn requests have the rate and the latencies that were asked for. The seed
-// is fixed, so the figures are the same on every machine.
+// The drawn requests have the requested rate and latencies. The seed is fixed, so the values are
+// the same on every machine.
 func TestDrawnArrivals(t *testing.T) {
 	for _, c := range []struct{ p50, p75 int }{{20, 60}, {200, 400}} {
 		a := drawArrivals(rng(1), Params{"p50_ms": c.p50, "p75_ms": c.p75}, 100_000, 2*time.Second)
@@ -46,9 +46,9 @@ func TestDrawnArrivals(t *testing.T) {
 	}
 }
 
-// In virtual time no machine is too slow: each request whose latency is within its
-// timeout is completed, at its trigger, and all others expire. (Purgatory 11 of
-// docs/lessons.md: a latency completes an operation and is not a timeout.)
+// In virtual time no machine is too slow: each request with a latency within its timeout is
+// completed at its trigger, and all others expire. (Purgatory 11 of docs/lessons.md: a latency
+// completes an operation and is not a timeout.)
 func TestLoadInVirtualTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, err := purgatory.New[string](purgatory.Options{})

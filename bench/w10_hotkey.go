@@ -17,9 +17,9 @@ var hotKeyWorkload = workload{
 
 const hotKey = "orders-0"
 
-// hotKeyCheck makes one of the watchers ready, at random, and completes it with
-// CheckAndComplete, which checks all of them. Then another takes its place. Only
-// the call is timed, with the clock's reading.
+// hotKeyCheck makes a random watcher ready, and completes it with CheckAndComplete, which checks
+// all of them. Then another watcher replaces it. Only the call is timed, including the clock
+// reading.
 func hotKeyCheck(j Job, p *purgatory.Purgatory[string]) (Result, error) {
 	n, r := j.Params["watchers"], j.seed()
 	ops := make([]*watched, n)

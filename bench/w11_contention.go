@@ -17,10 +17,9 @@ var contentionWorkload = workload{
 	quick:   sizes("goroutines", 1, 2),
 }
 
-// contention measures one goroutine alone, and then several at once on the same
-// keys. speedup is the ratio of their rates, within one process. speedup_apart is
-// that of goroutines with a purgatory each: what the processors and the collector
-// allow when nothing is shared.
+// contention measures one goroutine alone, and then several at once on the same keys. speedup is
+// the ratio of their rates, within one process. speedup_apart is the ratio for goroutines with a
+// purgatory each: the limit set by the processors and the collector when nothing is shared.
 func contention(j Job, p *purgatory.Purgatory[string]) (Result, error) {
 	goroutines := j.Params["goroutines"]
 	apart := []*purgatory.Purgatory[string]{p}
@@ -54,8 +53,8 @@ func contention(j Job, p *purgatory.Purgatory[string]) (Result, error) {
 	}}, nil
 }
 
-// contentionRate returns the operations per second of goroutines that run at once,
-// one for each element of on, which may name a purgatory several times.
+// contentionRate returns the operations per second of concurrent goroutines, one for each
+// element of on, which may name a purgatory several times.
 func contentionRate(j Job, on []*purgatory.Purgatory[string], span time.Duration) (float64, error) {
 	names := keyNames()
 	var group errgroup.Group

@@ -15,8 +15,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// The client of W12: connections that speak Kafka's protocol with kmsg, without a
-// client library, so that as little as possible adds to the times measured.
+// The client of W12: connections that speak Kafka's protocol with kmsg, without a client
+// library, to add as little as possible to the measured times.
 
 const (
 	pollTopic = "polls"
@@ -31,7 +31,7 @@ type polls struct {
 	*answers
 }
 
-// poll is one fetch, sent again after each answer.
+// poll is one fetch, sent again after each response.
 type poll struct {
 	conn      *kafkaConn
 	partition int32
@@ -110,7 +110,7 @@ func (ps *polls) wake(i int) (time.Duration, error) {
 
 func (p *poll) request() *kmsg.FetchRequest {
 	req := kmsg.NewPtrFetchRequest()
-	req.Version = 12 // the last with topics' names
+	req.Version = 12 // the last version with topic names
 	req.MaxWaitMillis, req.MinBytes, req.MaxBytes = int32(pollWait/time.Millisecond), 1, 1<<20
 	rt := kmsg.NewFetchRequestTopic()
 	rt.Topic = pollTopic
@@ -123,8 +123,7 @@ func (p *poll) request() *kmsg.FetchRequest {
 
 func (p *poll) send() error { return p.conn.write(p.conn.frame(p.request())) }
 
-// check returns an error unless the answer has exactly the record that was waited
-// for.
+// check returns an error unless the response contains exactly the expected record.
 func (p *poll) check(frame []byte) error {
 	resp, err := p.conn.decode(p.request(), frame)
 	if err != nil {
@@ -177,7 +176,7 @@ func (c *kafkaConn) write(frame []byte) error {
 	return err
 }
 
-// read takes the next answer's bytes, without its length.
+// read reads the bytes of the next response, without its length.
 func (c *kafkaConn) read() ([]byte, error) {
 	var size [4]byte
 	if _, err := io.ReadFull(c.br, size[:]); err != nil {
@@ -192,7 +191,7 @@ func (c *kafkaConn) read() ([]byte, error) {
 	return frame, err
 }
 
-// decode reads the answer to the last request.
+// decode decodes the response to the last request.
 func (c *kafkaConn) decode(req kmsg.Request, frame []byte) (kmsg.Response, error) {
 	if len(frame) < 5 {
 		return nil, fmt.Errorf("an answer of %d bytes", len(frame))
@@ -255,7 +254,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // oneRecord is a batch of one record of 100 bytes.
 var oneRecord = sync.OnceValue(func() []byte {
 	const (
-		lengthEnd = 12 // what a batch's length does not count
+		lengthEnd = 12 // the bytes that a batch's length excludes
 		crcEnd    = 21
 	)
 	record := kmsg.Record{Value: make([]byte, 100)}

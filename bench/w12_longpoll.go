@@ -17,23 +17,22 @@ var longPollWorkload = workload{
 	quick:   sizes("parked", 1_000),
 }
 
-// quickStill is for how long a quick run measures an idle server. Tests set it.
+// quickStill is how long a quick run measures an idle server. Tests set it.
 var quickStill = 500 * time.Millisecond
 
-// pollBytes is roughly the memory of a parked fetch and its connection, on both
-// sides together.
+// pollBytes is roughly the memory of a parked fetch and its connection, at client and server
+// together.
 const pollBytes = 100 << 10
 
-// longPoll parks a fetch on each partition of a topic, each on a connection of its
-// own, as consumers do. Several on one connection could not be woken one at a time:
-// in both brokers its answers come in the order of its requests, so each would wait
-// for those parked before it.
+// longPoll parks a fetch on each partition of a topic, each on its own connection, as consumers
+// do. Several on one connection could not be woken one at a time: both brokers respond in the
+// order of the requests, so each fetch would wait for those parked before it.
 //
-// Once all are parked, the server's CPU is measured while nothing happens. Then,
-// repeatedly, a record is produced to one partition with acks=all. The time is
-// taken from just before its bytes are written until its consumer has read the
-// fetch's answer. The fetch is then sent again, and nothing is done for half a
-// millisecond, after which it is parked and the server as idle as before.
+// Once all are parked, it measures the server's CPU while nothing happens. Then, repeatedly, it
+// produces a record to one partition with acks=all. The time is from just before the record's
+// bytes are written until its consumer has read the fetch's response. The fetch is then sent
+// again, followed by half a millisecond without activity, after which it is parked and the
+// server as idle as before.
 //
 // Client and server share the machine's cores.
 func longPoll[P parked](j Job, name, arg string, park func(addr string, n int) (P, error)) (Result, error) {
@@ -47,8 +46,8 @@ func longPoll[P parked](j Job, name, arg string, park func(addr string, n int) (
 	})
 }
 
-// atServant starts one of servers, if enough files may be open for the polls, and stops it
-// after measure.
+// atServant starts one of servers, if enough files may be open for the polls, and stops it after
+// measure.
 func atServant(j Job, name, arg string, measure func(*server) (Result, error)) (Result, error) {
 	if err := roomForFiles(j.Params["parked"]); err != nil {
 		return Result{}, err
@@ -61,16 +60,15 @@ func atServant(j Job, name, arg string, measure func(*server) (Result, error)) (
 	return res, errors.Join(err, s.stop())
 }
 
-// parked is the client of a server at which polls are parked.
+// parked is the client of a server with parked polls.
 type parked interface {
 	wake(i int) (time.Duration, error) // see measureParked
 	close()
 }
 
-// measureParked measures a server at which polls are parked: its CPU while nothing
-// happens for as long as still, or as quickStill in a quick run, then how long it takes to wake one poll after the
-// other, in random order. wake wakes one, returns how long that took, and has it parked
-// again.
+// measureParked measures a server with parked polls: first its CPU during an idle time of still,
+// or of quickStill in a quick run, then the time to wake one poll after the other, in random
+// order. wake wakes a poll, returns how long that took, and parks it again.
 func measureParked(j Job, s *server, still time.Duration, wake func(i int) (time.Duration, error)) (Result, error) {
 	n, warm, samples := j.Params["parked"], 100, 1_000
 	if j.Quick {
@@ -111,8 +109,7 @@ func measureParked(j Job, s *server, still time.Duration, wake func(i int) (time
 	return res, nil
 }
 
-// idle returns the percentage of one core that the server uses while it gets no
-// requests.
+// idle returns the percentage of one core that the server uses while it gets no requests.
 func (s *server) idle(span time.Duration) (pct float64, err error) {
 	begun := time.Now()
 	before, err := s.cpu()
@@ -124,12 +121,12 @@ func (s *server) idle(span time.Duration) (pct float64, err error) {
 	return float64(after-before) / float64(time.Since(begun)) * 100, err
 }
 
-// filesBesides is how many files a process has open beside its connections, at most.
+// filesBesides is the maximum number of open files of a process other than its connections.
 const filesBesides = 128
 
-// roomForFiles returns an error if this process may not open n connections, and
-// raises its limit if necessary. The server has the same limit, and raises its own,
-// as Go programs do.
+// roomForFiles raises this process's limit of open files if necessary, and returns an error if
+// it may not open n connections. The server has the same limit and raises its own, as Go
+// programs do.
 func roomForFiles(n int) error {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

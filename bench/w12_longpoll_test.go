@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Both brokers, through real children and into a report.
+// Both brokers, in real children and into a report.
 func TestLongPollWorkload(t *testing.T) {
 	t.Parallel()
 	results, _ := quickRun(t, "W12", []string{"w12_wake.png"})
@@ -56,7 +56,7 @@ func wakeAll(t *testing.T, wake func(i int) (time.Duration, error)) {
 	}
 }
 
-// The control wakes the poll that it is told to, and no other.
+// The control wakes the requested poll, and no other.
 func TestRelay(t *testing.T) {
 	ps, err := parkAtRelay(servantHere(t, "relay", "10").addr, 10)
 	require.NoError(t, err)
@@ -71,8 +71,8 @@ func TestRelay(t *testing.T) {
 	require.EqualError(t, err, "poll 3 is answered, and poll 4 was woken")
 }
 
-// A fetch that is woken has the record that was produced, and no other fetch is
-// woken by it. wake checks that each time.
+// A woken fetch returns the produced record, and no other fetch is woken by it. wake checks that
+// each time.
 func TestPollsAreWokenOneAtATime(t *testing.T) {
 	s := kfakeHere(t)
 	ps, err := park(s.addr, 10)
@@ -84,7 +84,7 @@ func TestPollsAreWokenOneAtATime(t *testing.T) {
 	}
 }
 
-// An answer that is not what was waited for is an error, not a figure.
+// A wrong record is an error, not a result.
 func TestPollsNoticeAWrongRecord(t *testing.T) {
 	ps, err := park(kfakeHere(t).addr, 2)
 	require.NoError(t, err)

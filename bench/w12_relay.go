@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// W12's control: a server that keeps as many connections and passes a frame from one on
-// to another, and nothing else. A client that wakes a poll so takes what two processes
-// need to wake one another twice over loopback: no broker can take less.
+// W12's control: a server that keeps as many connections and only forwards frames from one to
+// another. A client that wakes a poll this way measures the time that two processes need to wake
+// one another twice over loopback, which is the minimum for any broker.
 
-// relayFrame is as long as a produce of a small record, and as the fetch's answer. It
-// begins with a poll's number, and what it is.
+// relayFrame is as long as a produce request with a small record, and as a fetch response. A
+// frame begins with a poll's number and the frame's type.
 const relayFrame = 128
 
 const (
@@ -59,11 +59,11 @@ func serveRelay(ctx context.Context, limit string) error {
 	}
 }
 
-// relayed is what a relay knows of a poll.
+// relayed is the relay's state of a poll.
 type relayed struct {
 	mu    sync.Mutex
-	conn  net.Conn // parked; nil: it is not
-	frame []byte   // it was woken before it came; nil: it was not
+	conn  net.Conn // parked; nil if it is not
+	frame []byte   // frame of a wake-up that came before the poll; nil if there is none
 }
 
 func (p *relayed) park(conn net.Conn) {
@@ -103,7 +103,7 @@ func relay(conn net.Conn, polls []relayed) {
 			continue
 		}
 		polls[number].wake(b)
-		if _, err := conn.Write(b); err != nil { // as a broker acknowledges the produce
+		if _, err := conn.Write(b); err != nil { // acknowledges the produce, as a broker does
 			return
 		}
 	}

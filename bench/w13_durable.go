@@ -20,14 +20,14 @@ var durableWorkload = workload{
 const (
 	durableProducers = 2
 	durableBatch     = 100
-	durableRate      = 5_000 // timers a second, where lateness is measured
+	durableRate      = 5_000 // timers a second, for the measurement of lateness
 	durableAhead     = time.Hour
 
-	// durableWindow bounds the lives that have begun and not ended, so that those
-	// that schedule do not leave the worker behind.
+	// durableWindow limits the lifecycles in progress, so that producers do not outrun the
+	// worker.
 	durableWindow = 10_000
 
-	// durableLimit bounds the wait for all timers to have run.
+	// durableLimit limits the wait for all timers to have run.
 	durableLimit = 5 * time.Minute
 )
 
@@ -35,7 +35,7 @@ const (
 // body of 32 bytes that begins with the number.
 type durableTimer struct {
 	id  int
-	due time.Time // of whole milliseconds
+	due time.Time // in whole milliseconds
 }
 
 func (t durableTimer) key() string { return fmt.Sprintf("timer-%010d", t.id) }
@@ -44,35 +44,34 @@ func (t durableTimer) body() []byte {
 	return binary.BigEndian.AppendUint64(make([]byte, 0, 32), uint64(t.id))[:32]
 }
 
-// durableID returns the number of the timer that has the body.
+// durableID returns the timer number in a body.
 func durableID(body []byte) int { return int(binary.BigEndian.Uint64(body)) }
 
-// durableTimers is a system of timers that outlive the process, empty at first.
+// durableTimers is an initially empty system of timers that outlive the process.
 type durableTimers interface {
-	// Schedule returns when the system has confirmed all timers. It is called from
-	// several goroutines.
+	// Schedule returns when the system has confirmed all timers. Several goroutines call it.
 	Schedule(timers []durableTimer) error
-	// Work begins to run timers: ran is called with the number of each, and that is
-	// all that its run does. It is called once.
+	// Work starts to run timers: a run only calls ran with the timer's number. It is called
+	// once.
 	Work(ran func(id int)) error
-	// Left returns how many timers the system holds: those that wait, and those whose
-	// end it has not confirmed.
+	// Left returns how many timers the system holds: those that wait, and those whose outcome it
+	// has not confirmed.
 	Left() (int, error)
-	// Bytes returns what the system takes for what it holds, in memory or in files.
+	// Bytes returns the size of the system's memory or files.
 	Bytes() (int64, error)
 	Close() error
 }
 
-// durables measures each part with a system of its own:
+// durables measures each part on a new system:
 //
-//   - Two producers schedule timers an hour ahead, in batches of 100, each batch after
-//     the one before is confirmed. The bytes are the difference that these timers make.
-//   - Two producers schedule timers that are due 1 to 2 ms later, while a worker runs
-//     them: those are timers still, not tasks to be run at once, which some take by
-//     another way. A life is over when the system no longer holds the timer.
-//   - Timers due evenly, 5,000 a second, are scheduled before the first is due, in
-//     random order. A timer's lateness is from its due time until its run begins, by
-//     the machine's clock, which all processes share.
+//   - Two producers schedule timers an hour ahead, in batches of 100, each batch after the
+//     previous one is confirmed. The bytes are the difference that these timers make.
+//   - Two producers schedule timers that are due 1 to 2 ms later, while a worker runs them. The
+//     delay keeps them timers: some systems handle tasks to be run at once differently. A
+//     lifecycle ends when the system no longer holds the timer.
+//   - Timers due evenly, 5,000 a second, are scheduled before the first is due, in random order.
+//     A timer's lateness is from its due time until its run begins, by the machine's clock,
+//     which all processes share.
 func durables(j Job, open func() (durableTimers, error)) (Result, error) {
 	m := Metrics{}
 	if err := withDurable(open, func(d durableTimers) error { return durableSchedules(j, d, m) }); err != nil {
@@ -120,8 +119,7 @@ func durableSchedules(j Job, d durableTimers, m Metrics) error {
 	return err
 }
 
-// produceDurables calls schedule with batches of the timers 0 to n-1, from the
-// producers.
+// produceDurables calls schedule with batches of the timers 0 to n-1, from the producers.
 func produceDurables(n int, schedule func([]durableTimer) error) error {
 	var next atomic.Int64
 	var producers errgroup.Group
@@ -145,11 +143,11 @@ func produceDurables(n int, schedule func([]durableTimer) error) error {
 	return producers.Wait()
 }
 
-// durableRuns counts timers that have run. Each counts once, however often it runs.
+// durableRuns counts timers that have run. Each counts once, even if it runs more often.
 type durableRuns struct {
 	ran  []atomic.Bool
 	left atomic.Int64
-	all  chan struct{} // closed when none is left
+	all  chan struct{} // closed when no timer is left
 }
 
 func newDurableRuns(n int) *durableRuns {
@@ -158,7 +156,7 @@ func newDurableRuns(n int) *durableRuns {
 	return r
 }
 
-// first reports whether the timer has not run before. If so, done must follow.
+// first reports whether the timer has not run before. If so, the caller must call done.
 func (r *durableRuns) first(id int) bool { return !r.ran[id].Swap(true) }
 
 func (r *durableRuns) done() {

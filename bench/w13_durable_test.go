@@ -14,14 +14,14 @@ import (
 type fakeDurable struct {
 	mu      sync.Mutex
 	held    int
-	waiting []durableTimer // until there is a worker
+	waiting []durableTimer // until a worker starts
 	ran     func(id int)
 
-	slow   time.Duration // what Schedule takes
-	ahead  time.Duration // how much too early timers run
+	slow   time.Duration // duration of Schedule
+	ahead  time.Duration // how early timers run
 	twice  bool          // each timer runs twice
-	loses  int           // the number of the timer that never runs; 0: none
-	keeps  bool          // what has run is still held
+	loses  int           // the number of the timer that never runs; 0 if all run
+	keeps  bool          // timers are kept after they have run
 	broken error         // of Schedule
 	closed bool
 }
@@ -45,7 +45,7 @@ func (f *fakeDurable) startLocked() {
 			continue
 		}
 		time.AfterFunc(time.Until(t.due)-f.ahead, func() {
-			if !f.keeps { // before it runs, so that none is held once all have run
+			if !f.keeps { // before the run, so that none is held once all have run
 				f.mu.Lock()
 				f.held--
 				f.mu.Unlock()
@@ -122,7 +122,7 @@ func TestDurableEarlyOnesAreCounted(t *testing.T) {
 	require.Equal(t, -3., res.Metrics["late_p50_ms"])
 }
 
-// A second run of a timer is not another timer's.
+// A repeated run does not count as the run of another timer.
 func TestDurableRunsCountOnce(t *testing.T) {
 	_, err := durablesOf(t, 25_000, &fakeDurable{twice: true})
 	require.NoError(t, err)

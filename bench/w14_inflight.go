@@ -16,21 +16,20 @@ var inFlightWorkload = workload{
 	quick:   withGoroutines(sizes("in_flight", 10_000), 1, 2),
 }
 
-// inFlightRequests is what holds requests in flight: each waits for its reply by an id, for at
+// inFlightRequests is a table of requests in flight: each waits for its reply by an id, for at
 // most a timeout, or until its context is done.
 type inFlightRequests interface {
-	// do returns the reply, or why there is none.
+	// do returns the reply, or the reason why there is none.
 	do(ctx context.Context, id uint64, timeout time.Duration, send func() error) (uint64, error)
 	reply(id, value uint64) bool
-	// hold has a request wait without a goroutine.
+	// hold adds a request that waits without a goroutine.
 	hold(id uint64, timeout time.Duration) error
 }
 
-// inFlight has requests wait that nobody replies to, then makes others, over and over, that
-// are replied to as soon as they are sent. Their replies come on the same goroutine: what
-// is measured is what holds them, and not how long it takes to wake a goroutine, which is
-// the same for all. With two goroutines ns_per_op is the wall time divided by the requests
-// of both.
+// inFlight adds requests that get no reply, then repeatedly makes others that get a reply as
+// soon as they are sent. The same goroutine makes a request and its reply, to measure the table,
+// and not the time to wake a goroutine, which is the same for all. If two goroutines do so,
+// ns_per_op is the wall time divided by the requests of both.
 func inFlight(j Job, r inFlightRequests) (Result, error) {
 	for id := range j.Params["in_flight"] {
 		if err := r.hold(uint64(id), time.Hour); err != nil {
@@ -41,7 +40,7 @@ func inFlight(j Job, r inFlightRequests) (Result, error) {
 	if _, err := replyTo(j, r, 1, warm); err != nil {
 		return Result{}, err
 	}
-	liveHeap() // what was made before is not collected meanwhile
+	liveHeap() // so that no earlier garbage is collected during the measurement
 	allocs, start := mallocs(), time.Now()
 	total, err := replyTo(j, r, 2, span)
 	took, allocated := time.Since(start), mallocs()-allocs
@@ -51,8 +50,8 @@ func inFlight(j Job, r inFlightRequests) (Result, error) {
 	}}, err
 }
 
-// replyTo makes requests on several goroutines at once for as long as span, and returns how
-// many. call tells the ids of one call from those of another.
+// replyTo makes requests on several goroutines at once for the duration of span, and returns how
+// many. call makes the ids of different calls distinct.
 func replyTo(j Job, r inFlightRequests, call uint64, span time.Duration) (int64, error) {
 	var group errgroup.Group
 	var total atomic.Int64

@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// pollClients are the clients of W15: each has one poll at a time at the server, for a key
-// of its own.
+// pollClients are the clients of W15: each has one poll at a time at the server, for its own
+// key.
 type pollClients struct {
 	url      string
 	protocol int          // 1 or 2: HTTP/1.1 or HTTP/2
-	polls    *http.Client // of all
-	control  *http.Client // publishes, and asks the server for its figures
+	polls    *http.Client // shared by all clients
+	control  *http.Client // publishes, and asks the server for statistics
 
 	ctx    context.Context // done when all hang up
 	hangUp context.CancelFunc
@@ -40,7 +40,7 @@ func newPollClients(addr string, n, protocol int) *pollClients {
 	return cs
 }
 
-// close hangs up.
+// close closes all connections.
 func (cs *pollClients) close() {
 	cs.hangUp()
 	cs.readers.Wait()
@@ -49,8 +49,8 @@ func (cs *pollClients) close() {
 }
 
 // park starts n polls, and returns when all are parked. It starts no more at once than the
-// server can accept, and one alone at first: over HTTP/2 those that come while there is no
-// connection make one each.
+// server can accept, and at first only one: over HTTP/2, requests without an existing connection
+// each open their own.
 func (cs *pollClients) park(n int) error {
 	const most = 64
 	started, parked := 0, int64(0)
@@ -79,7 +79,7 @@ func (cs *pollClients) park(n int) error {
 	return nil
 }
 
-// poll polls for a key, until all hang up.
+// poll polls for a key, until close.
 func (cs *pollClients) poll(key int) ([]byte, error) {
 	req, err := http.NewRequestWithContext(cs.ctx, http.MethodGet, cs.url+"/polls/"+strconv.Itoa(key), nil)
 	must(err)
@@ -87,7 +87,7 @@ func (cs *pollClients) poll(key int) ([]byte, error) {
 	return cs.do(cs.polls, req, cs.protocol)
 }
 
-// do makes a request and returns the body of the answer.
+// do makes a request and returns the body of the response.
 func (cs *pollClients) do(client *http.Client, req *http.Request, protocol int) ([]byte, error) {
 	resp, err := client.Do(req)
 	if err != nil {
@@ -101,7 +101,7 @@ func (cs *pollClients) do(client *http.Client, req *http.Request, protocol int) 
 	return body, err
 }
 
-// ask returns a figure of the server's.
+// ask returns a statistic of the server.
 func (cs *pollClients) ask(figure string) (int64, error) {
 	req, err := http.NewRequest(http.MethodGet, cs.url+"/"+figure, nil)
 	if err != nil {
@@ -114,8 +114,8 @@ func (cs *pollClients) ask(figure string) (int64, error) {
 	return strconv.ParseInt(string(body), 10, 64)
 }
 
-// wake publishes an event and returns the time from there until the answer of its poll
-// has been read.
+// wake publishes an event and returns the time from there until the response to its poll has
+// been read.
 func (cs *pollClients) wake(key int) (time.Duration, error) {
 	req, err := http.NewRequest(http.MethodPost, cs.url+"/events/"+strconv.Itoa(key), nil)
 	if err != nil {
@@ -136,7 +136,7 @@ func (cs *pollClients) wake(key int) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	took := time.Duration(got.at.UnixNano() - published) // of one machine's clock, in two processes
+	took := time.Duration(got.at.UnixNano() - published) // by one machine's clock, in two processes
 	if took <= 0 {
 		return 0, errors.New("the machine's clock was set back meanwhile")
 	}

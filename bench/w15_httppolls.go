@@ -13,11 +13,11 @@ var httpPollsWorkload = workload{
 	quick:   sizes("parked", 1_000),
 }
 
-// httpPollBytes is roughly the memory of a parked HTTP poll, on both sides together.
+// httpPollBytes is roughly the memory of a parked HTTP poll, at client and server together.
 const httpPollBytes = 100 << 10
 
-// pollsAllowed is how many polls can be parked with a connection each: fewer than asked
-// for where few files may be open. pollsReason is the reason, as it is reported then.
+// pollsAllowed is how many polls can be parked with a connection each: fewer than requested if
+// the limit of open files is low. pollsReason is the reason to report then.
 var pollsAllowed, pollsReason = func() (int, string) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -27,16 +27,16 @@ var pollsAllowed, pollsReason = func() (int, string) {
 	return most, fmt.Sprintf("%d files may be open, so %d polls are parked", limit.Max, most)
 }()
 
-// httpPolls parks polls at a server in a process of its own, each for a key of its own:
-// over HTTP/1.1 with a connection each, over HTTP/2 as streams of a few connections.
+// httpPolls parks polls at a server in a separate process, each for its own key: over HTTP/1.1
+// with a connection each, over HTTP/2 as streams of a few connections.
 //
-// bytes_per_poll is by how much the server's live heap and stacks are larger when all are
-// parked, by poll: net/http's share, which the same server with another way to wait has
-// too, is part of it, the kernel's buffers are not. Then the server's CPU is measured
-// while nothing happens. Then, repeatedly, an event is published for one key. The time is
-// taken from when the server has the event, by its clock, until the client has read the
-// answer of the poll, which polls again. Nothing is done for half a millisecond, after
-// which it is parked and the server as idle as before.
+// bytes_per_poll is the growth of the server's live heap and stacks when all are parked, per
+// poll. It includes net/http's share, which the same server with another way to wait has too,
+// but not the kernel's buffers. Then the server's CPU is measured while nothing happens. Then,
+// repeatedly, an event is published for one key. The time is from when the server has the event,
+// by its clock, until the client has read the response to the poll. The client polls again,
+// followed by half a millisecond without activity, after which the poll is parked and the server
+// as idle as before.
 //
 // Client and server share the machine's cores.
 func httpPolls(j Job, holder string, protocol int) (Result, error) {

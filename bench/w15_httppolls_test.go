@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// All who hold polls, through real children and into a report.
+// All holders of polls, in real children and into a report.
 func TestHTTPPollsWorkload(t *testing.T) {
 	t.Parallel()
 	requireReady(t, nodesRival.ready)
@@ -20,7 +20,7 @@ func TestHTTPPollsWorkload(t *testing.T) {
 			require.Len(t, r.Metrics, 2, "nodes and clients are one process")
 			continue
 		}
-		// A goroutine's stack is no smaller than 2 KiB, and each poll has one at least.
+		// A goroutine's stack is at least 2 KiB, and each poll has at least one goroutine.
 		require.Greater(t, r.Metrics["bytes_per_poll"], 2048., r.Impl)
 	}
 	require.Equal(t, []string{"longpoll", "longpoll-h2", "longpoll-nodes", "net/http", "net/http-h2"}, implsIn(results))
@@ -34,8 +34,8 @@ func pollsHere(t *testing.T, holder string, n, protocol int) *pollClients {
 	return cs
 }
 
-// A poll that is woken has the event that was published, and no other poll is woken by
-// it. wake checks that each time.
+// A woken poll returns the published event, and no other poll is woken by it. wake checks that
+// each time.
 func TestHTTPPollsAreWokenOneAtATime(t *testing.T) {
 	for holder := range pollHolders {
 		for protocol := 1; protocol <= 2; protocol++ {
@@ -52,7 +52,7 @@ func TestHTTPPollsAreWokenOneAtATime(t *testing.T) {
 	}
 }
 
-// An answer that is not what was waited for is an error, not a figure.
+// A wrong event is an error, not a result.
 func TestPollClientsNoticeAWrongAnswer(t *testing.T) {
 	cs := pollsHere(t, "longpoll", 3, 1)
 	require.NoError(t, cs.park(3))
@@ -60,7 +60,7 @@ func TestPollClientsNoticeAWrongAnswer(t *testing.T) {
 	_, err := cs.wake(0)
 	require.ErrorContains(t, err, `event "1"`)
 	require.Eventually(t, func() bool { return len(cs.came) == 1 }, answerLimit, time.Millisecond)
-	_, err = cs.wake(1) // finds the answer of 0
+	_, err = cs.wake(1) // reads the response of 0
 	require.EqualError(t, err, "poll 0 is answered, and poll 1 was woken")
 	_, err = cs.wake(3)
 	require.ErrorContains(t, err, "404")
@@ -93,8 +93,8 @@ func TestPollServersThatThereAreNot(t *testing.T) {
 	require.ErrorContains(t, servePolls(t.Context(), "longpoll"), "polls")
 }
 
-// Where fewer files may be open than polls are asked for, fewer are parked, and the
-// size that was asked for is a gap.
+// If fewer files may be open than polls are requested, fewer are parked, and the requested size
+// is a gap.
 func TestASizeBeyondTheMachineIsAGapAndASmallerOneIsDone(t *testing.T) {
 	few := longpollRival
 	few.most, few.mostReason = 300, "428 files may be open"
@@ -109,7 +109,7 @@ func TestASizeBeyondTheMachineIsAGapAndASmallerOneIsDone(t *testing.T) {
 	require.Equal(t, []Gap{{"W15", "longpoll", parked10k, "428 files may be open"}}, r.gaps)
 }
 
-// net/http's share of a poll is shown apart, and need not be anything.
+// net/http's share of a poll is shown separately, and has no bound.
 func TestTargetsOfHTTPPolls(t *testing.T) {
 	row := func(impl string, m Metrics) Row {
 		return newRow([]Result{{Workload: "W15", Impl: impl, Params: parked10k, Metrics: m}})

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// pollHolder has requests wait for the events of their keys.
+// pollHolder makes requests wait for the events of their keys.
 type pollHolder interface {
 	// wait returns when k has an event, and reports whether the request is to be answered.
 	wait(w http.ResponseWriter, r *http.Request, k *pollKey) bool
@@ -24,11 +24,11 @@ type pollHolder interface {
 	close() error
 }
 
-// pollKey is what one poll waits for.
+// pollKey is the key that one poll waits for.
 type pollKey struct {
 	name  string
-	event atomic.Int64  // when it was published, in nanoseconds since 1970; 0: there is none
-	came  chan struct{} // capacity 1; of the holder that has nothing else
+	event atomic.Int64  // time of publication, in nanoseconds since 1970; 0 without an event
+	came  chan struct{} // capacity 1; for the holder without a data structure of its own
 }
 
 var pollHolders = map[string]func() (pollHolder, error){
@@ -36,8 +36,8 @@ var pollHolders = map[string]func() (pollHolder, error){
 	"net/http": openChannelHolder,
 }
 
-// servePolls runs W15's server, over HTTP/1.1 and over HTTP/2 without TLS. what is the name
-// of the holder and the number of keys.
+// servePolls runs W15's server, over HTTP/1.1 and over HTTP/2 without TLS. what contains the
+// holder's name and the number of keys.
 func servePolls(ctx context.Context, what string) error {
 	var name string
 	var n int
@@ -93,7 +93,7 @@ func pollHandler(holder pollHolder, n int) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /polls/{key}", withKey(func(w http.ResponseWriter, r *http.Request, k *pollKey) {
 		if holder.wait(w, r, k) {
-			_, _ = fmt.Fprint(w, k.event.Swap(0)) // a client that has gone is owed nothing
+			_, _ = fmt.Fprint(w, k.event.Swap(0)) // the client may have disconnected
 		}
 	}))
 	mux.HandleFunc("POST /events/{key}", withKey(func(w http.ResponseWriter, _ *http.Request, k *pollKey) {

@@ -16,25 +16,25 @@ var schedulesWorkload = workload{
 	quick: sizes("schedules", 2_000),
 }
 
-// recurringTimers is a system of timers that keeps schedules, too.
+// recurringTimers is a system of timers that also supports schedules.
 type recurringTimers interface {
 	durableTimers
-	// Put returns when the system has confirmed the schedules: each is planned once a day,
-	// next at the timer's due time.
+	// Put returns when the system has confirmed the schedules: each is planned once a day, next
+	// at the timer's due time.
 	Put(timers []durableTimer) error
 	// Schedules returns how many schedules the system holds.
 	Schedules() (int, error)
 }
 
-// recurring measures each part with a system of its own:
+// recurring measures each part on a new system:
 //
-//   - Two producers put schedules that are due an hour ahead, in batches of 100 calls at
-//     once. The bytes are the difference that these schedules make; a body has 32.
-//   - Schedules that are overdue by a second are put, and then a worker comes: it creates,
-//     runs and ends an occurrence of each. They are compared with whole lives of timers, as
-//     W13 has them, which are scheduled, run and ended.
-//   - Schedules are put that are planned evenly in one second, and their lateness is measured
-//     as W13 does. The same number of timers is due in one second of another system.
+//   - Two producers put schedules that are due an hour ahead, in batches of 100 concurrent
+//     calls. The bytes are the difference that these schedules make; a body has 32.
+//   - Schedules that are overdue by a second are put, and then a worker starts: it creates, runs
+//     and completes an occurrence of each. They are compared with timer lifecycles as in W13, in
+//     which timers are scheduled, run and completed.
+//   - Schedules are put that are planned evenly in one second, and their lateness is measured as
+//     in W13. The same number of timers is due in one second of another system.
 func recurring(j Job, open func() (durableTimers, error)) (Result, error) {
 	m := Metrics{}
 	res := Result{Metrics: m}
@@ -121,7 +121,7 @@ func occurrences(j Job, d recurringTimers, m Metrics) error {
 	return nil
 }
 
-// oneSecond measures the lateness of what is due evenly in one second.
+// oneSecond measures the lateness of timers or occurrences due evenly in one second.
 func oneSecond(j Job, d recurringTimers, add func([]durableTimer) error, res *Result) error {
 	n := j.Params["schedules"]
 	runs := newDurableRuns(n)

@@ -26,15 +26,15 @@ const (
 	searchReps = 5
 )
 
-// search measures what an operator does, with a tenth as many dead letters as timers that wait:
+// search measures an operator's requests, on one dead letter for every ten pending timers:
 //
-//   - the first page of those that wait, and the next; a prefix that twelve of them have; a
+//   - the first page of the pending timers, and the next; a prefix that twelve of them have; a
 //     topic that none of them has, and an error that no dead letter has: the medians of five.
-//   - All dead letters are requeued.
+//   - a requeue of all dead letters.
 //
-// Another goroutine reads one timer after the other meanwhile, of all shards: its longest wait is
-// how long a shard was blocked at most. grown_bytes is how much more memory was resident at any
-// time than before.
+// During these requests another goroutine reads one timer after the other, from all shards: its
+// longest wait is the longest time for which a shard was blocked. grown_bytes is the maximum
+// growth of resident memory.
 func search(j Job, d *limboDurable) (Result, error) {
 	n := j.Params["timers"]
 	m := Metrics{}

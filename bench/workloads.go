@@ -5,14 +5,14 @@ import (
 	"maps"
 )
 
-// workload is one thing that is measured, with its sizes and its figures.
+// workload is one measured activity, with its sizes and its metrics.
 type workload struct {
 	name, title string
 	size        string   // the parameter that is the number of timers held
 	metrics     []string // in the order of the tables
 	full, quick []Params
-	// sleeps means that the children only sleep. In a quick run they all run at
-	// once, beside the other workloads.
+	// sleeps means that the children only sleep. In a quick run they all run at once, in
+	// parallel with the other workloads.
 	sleeps bool
 }
 
@@ -37,8 +37,8 @@ var workloads = []workload{
 	searchWorkload,
 }
 
-// work does a job of W1 to W7 with an in-process rival. The rivals of the other workloads call
-// those themselves.
+// work does a job of W1 to W7 with an in-process rival. The other workloads' rivals call their
+// workloads themselves.
 func work[H any](j Job, open opener[H]) (Result, error) {
 	switch j.Workload {
 	case "W1":

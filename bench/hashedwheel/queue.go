@@ -2,22 +2,22 @@ package hashedwheel
 
 import "sync/atomic"
 
-// queue is an unbounded queue for many producers and one consumer, in chunks as
-// JCTools' MpscUnboundedArrayQueue, which Netty uses for this. A producer claims a
-// place by one atomic addition. A chunk is used once and then left to the garbage
-// collector, so a slow producer never writes to a place that is used again.
+// queue is an unbounded queue for many producers and one consumer, in chunks as in JCTools'
+// MpscUnboundedArrayQueue, which Netty uses for this. A producer claims a slot by one atomic
+// addition. A chunk is used once and then left to the garbage collector, so a slow producer
+// never writes to a slot that is reused.
 type queue struct {
 	tail atomic.Pointer[chunk] // any producer writes
 	// The consumer's own:
 	head   *chunk
-	next   int          // the next place in head to read
+	next   int          // the next slot in head to read
 	popped atomic.Int64 // only the consumer writes
 }
 
 const chunkSize = 1024
 
 type chunk struct {
-	before  int64        // places in the chunks before this one
+	before  int64        // slots in the chunks before this one
 	claimed atomic.Int64 // any producer writes; runs past chunkSize when full
 	follow  atomic.Pointer[chunk]
 	places  [chunkSize]atomic.Pointer[Timeout]
@@ -48,9 +48,8 @@ func (q *queue) push(t *Timeout) {
 	}
 }
 
-// pop removes and returns the first timeout. It returns nil if there is none, or if
-// the producer that claimed the place has not written it yet; the next tick will
-// find it.
+// pop removes and returns the first timeout. It returns nil if the queue is empty, or if the
+// producer that claimed the slot has not written it yet; the next tick will find it.
 func (q *queue) pop() *Timeout {
 	if q.next == chunkSize {
 		follow := q.head.follow.Load()
@@ -69,8 +68,7 @@ func (q *queue) pop() *Timeout {
 	return t
 }
 
-// len returns the number of timeouts that were pushed and not popped. Any goroutine
-// may call it.
+// len returns the number of timeouts that were pushed and not popped. Any goroutine may call it.
 func (q *queue) len() int64 {
 	popped := q.popped.Load() // read first, so that the difference is not negative
 	c := q.tail.Load()

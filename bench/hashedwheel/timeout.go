@@ -11,9 +11,9 @@ type Timeout struct {
 	timer    *Timer
 	task     func(*Timeout)
 	deadline int64        // nanoseconds after the timer's start
-	state    atomic.Int32 // any goroutine, once, away from stateInit
+	state    atomic.Int32 // any goroutine changes it, once, away from stateInit
 
-	// The worker's own, once it has taken the timeout over:
+	// The worker's own, after it has moved the timeout from the queue:
 	bucket     *bucket // nil: not in a bucket yet, or no longer
 	next, prev *Timeout
 	rounds     int64
@@ -29,9 +29,8 @@ const (
 	stateExpired
 )
 
-// Cancel reports whether this call prevents the task from running. The timeout
-// leaves the wheel at the next tick. Cancel is safe for use from any goroutine and
-// does not block.
+// Cancel reports whether this call prevents the task from running. The timeout leaves the wheel
+// at the next tick. Cancel is safe for use from any goroutine and does not block.
 func (t *Timeout) Cancel() bool {
 	if !t.state.CompareAndSwap(stateInit, stateCancelled) {
 		return false
@@ -43,10 +42,11 @@ func (t *Timeout) Cancel() bool {
 // Cancelled reports whether the timeout was cancelled before its deadline.
 func (t *Timeout) Cancelled() bool { return t.state.Load() == stateCancelled }
 
-// Expired reports whether the deadline came first. The task may still be running.
+// Expired reports whether the deadline came before a cancellation. The task may still be
+// running.
 func (t *Timeout) Expired() bool { return t.state.Load() == stateExpired }
 
-// Task returns the function that was given to NewTimeout.
+// Task returns the function that was passed to NewTimeout.
 func (t *Timeout) Task() func(*Timeout) { return t.task }
 
 // run calls the task and recovers its panics.
@@ -99,14 +99,13 @@ func (b *bucket) expire(timer *Timer) {
 			timer.pending.Add(-1)
 			timer.execute(t)
 		}
-		// Otherwise it was cancelled. It is in the queue of cancelled timeouts, or
-		// about to be: dropCancelled unlinks and uncounts it, once.
+		// A cancelled timeout is in the queue of cancelled ones, or about to be: dropCancelled
+		// unlinks and uncounts it, once.
 		t = next
 	}
 }
 
-// drainTo empties the bucket, and appends the timeouts that are neither cancelled
-// nor expired.
+// drainTo empties the bucket, and appends the timeouts that are neither cancelled nor expired.
 func (b *bucket) drainTo(all []*Timeout) []*Timeout {
 	for b.head != nil {
 		t := b.head

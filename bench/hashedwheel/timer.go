@@ -21,8 +21,8 @@ type Options struct {
 	// round, so many timeouts need more buckets.
 	TicksPerWheel int
 
-	// MaxPending bounds the timeouts that are pending. Beyond it NewTimeout
-	// returns ErrTooMany. Default 0: no bound.
+	// MaxPending limits the number of pending timeouts. At the limit NewTimeout returns
+	// ErrTooMany. Default 0: no limit.
 	MaxPending int64
 
 	// Executor is called with each task that is due. Default: tasks are called on
@@ -40,12 +40,11 @@ const (
 	defaultTick          = 100 * time.Millisecond
 	defaultTicksPerWheel = 512
 	maxTicksPerWheel     = 1 << 30
-	maxHandOver          = 100_000 // new timeouts taken over in one tick
+	maxHandOver          = 100_000 // new timeouts moved into buckets in one tick
 )
 
-// Timer runs tasks once their delay is over. All methods are safe for use from
-// any goroutine; Stop must not be called from a task, as it would wait for
-// itself.
+// Timer runs tasks after their delay. All methods are safe for use from any goroutine; a task
+// must not call Stop, which would wait for that task.
 type Timer struct {
 	tick     int64 // nanoseconds
 	mask     int64
@@ -103,8 +102,7 @@ func New(o Options) (*Timer, error) {
 	}, nil
 }
 
-// Start starts the worker, unless it was started before. After Stop it returns
-// ErrStopped.
+// Start starts the worker, unless it was started before. After Stop it returns ErrStopped.
 func (t *Timer) Start() error {
 	t.start.Do(func() {
 		t.started = time.Now()
@@ -118,10 +116,9 @@ func (t *Timer) Start() error {
 	return nil
 }
 
-// NewTimeout runs task after delay: never earlier, and at most one tick later, plus
-// the time that the tasks before it take. The errors are ErrTooMany and ErrStopped.
-// It does not block. A timeout that races with Stop may be accepted and lost, as in
-// Netty.
+// NewTimeout runs task after delay: never earlier, and at most one tick later, plus the time
+// that earlier tasks take. The errors are ErrTooMany and ErrStopped. It does not block. A
+// timeout that races with Stop may be accepted and lost, as in Netty.
 func (t *Timer) NewTimeout(task func(*Timeout), delay time.Duration) (*Timeout, error) {
 	if n := t.pending.Add(1); t.bound > 0 && n > t.bound {
 		t.pending.Add(-1)
@@ -140,12 +137,12 @@ func (t *Timer) NewTimeout(task func(*Timeout), delay time.Duration) (*Timeout, 
 	return timeout, nil
 }
 
-// Pending returns the number of timeouts that are neither expired nor, as of the
-// last tick, cancelled.
+// Pending returns the number of timeouts that are neither expired nor, as of the last tick,
+// cancelled.
 func (t *Timer) Pending() int64 { return t.pending.Load() }
 
-// Stop ends the timer, waits for the worker, and returns the timeouts that
-// were neither expired nor cancelled. A second Stop returns nothing.
+// Stop ends the timer, waits for the worker, and returns the timeouts that were neither expired
+// nor cancelled. A second Stop returns nothing.
 func (t *Timer) Stop() []*Timeout {
 	was := t.state.Swap(timerStopped)
 	if was == timerStopped {
@@ -190,8 +187,8 @@ func (t *Timer) work() {
 	t.dropCancelled()
 }
 
-// wait sleeps until the end of the given tick, when all timeouts in it are due. It
-// returns false when the timer was stopped meanwhile.
+// wait sleeps until the end of the given tick, when all timeouts in it are due. It returns false
+// if the timer was stopped.
 func (t *Timer) wait(alarm *time.Timer, tick int64) bool {
 	for t.state.Load() != timerStopped {
 		d := t.tick*(tick+1) - t.now()
@@ -207,8 +204,8 @@ func (t *Timer) wait(alarm *time.Timer, tick int64) bool {
 	return false
 }
 
-// takeOver moves new timeouts into their buckets, at most 100,000, so that a flood
-// of them does not keep the worker from those that are due.
+// takeOver moves new timeouts into their buckets, at most 100,000, so that a flood of them does
+// not delay due timeouts.
 func (t *Timer) takeOver(tick int64) {
 	for range maxHandOver {
 		timeout := t.added.pop()
@@ -216,7 +213,7 @@ func (t *Timer) takeOver(tick int64) {
 			return
 		}
 		if timeout.Cancelled() {
-			continue // it is in the other queue, and uncounted from there
+			continue // dropCancelled uncounts it
 		}
 		due := timeout.deadline / t.tick
 		timeout.rounds = (due - tick) / (t.mask + 1)
@@ -234,6 +231,5 @@ func (t *Timer) dropCancelled() {
 	}
 }
 
-// Queued returns the number of timeouts that were started and are not in a bucket
-// yet.
+// Queued returns the number of timeouts that were started and are not in a bucket yet.
 func (t *Timer) Queued() int64 { return t.added.len() }

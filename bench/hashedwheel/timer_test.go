@@ -107,8 +107,8 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-// netty #14959: timeouts that a task cancelled in the very tick in which they were
-// due were uncounted twice.
+// netty #14959: timeouts that a task cancelled in the tick in which they were due were uncounted
+// twice.
 func TestCancelInTheSameTickCountsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		timer := start(t, Options{Tick: 10 * time.Millisecond, TicksPerWheel: 8})
@@ -140,8 +140,7 @@ func TestMaxPending(t *testing.T) {
 		again := 0
 		var task func(*Timeout)
 		task = func(*Timeout) {
-			// At the limit, from the task itself: its own place is free
-			// (netty #6028).
+			// At the limit, from the task itself: its own slot is free (netty #6028).
 			if again++; again < 5 {
 				_, err := timer.NewTimeout(task, time.Millisecond)
 				require.NoError(t, err)
@@ -240,7 +239,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	require.EqualValues(t, 100*time.Millisecond, timer.tick)
 }
 
-// At most 100,000 are taken over in a tick; the rest waits for the next.
+// At most 100,000 new timeouts are moved in a tick; the rest waits for the next.
 func TestHandOverIsBounded(t *testing.T) {
 	timer, err := New(Options{Tick: time.Millisecond})
 	require.NoError(t, err)
@@ -284,7 +283,7 @@ func TestQueueKeepsOrderAndLosesNothing(t *testing.T) {
 	require.Equal(t, [producers]int64{each, each, each, each}, seen)
 }
 
-// Each timeout ends exactly once, and the count of pending ones is exact.
+// Each timeout ends exactly once, and the pending count is exact.
 func TestHammer(t *testing.T) {
 	timer := start(t, Options{Tick: 100 * time.Microsecond, TicksPerWheel: 8})
 	var ran, cancelled atomic.Int64
@@ -313,7 +312,7 @@ func TestHammer(t *testing.T) {
 	}
 	wg.Wait()
 	for timer.Pending() != 0 || ran.Load()+cancelled.Load() < goroutines*each {
-		time.Sleep(time.Millisecond) // a timeout that is lost is waited for until the test's time limit
+		time.Sleep(time.Millisecond) // a lost timeout is waited for until the test's time limit
 	}
 	require.EqualValues(t, goroutines*each, ran.Load()+cancelled.Load())
 	require.Zero(t, timer.Pending())
