@@ -8,25 +8,25 @@ import (
 	"slices"
 )
 
-// rival is one implementation that is measured.
+// rival is a measured implementation.
 type rival struct {
 	name  string
-	setup string   // how it is set up, for the report
+	setup string   // its configuration, for the report
 	does  []string // workloads
-	// most is the largest number of timers it is asked to hold, 0 for no limit.
-	// Larger sizes are measured once, at this one, which their params show.
+	// most is the largest number of timers that the rival is asked to hold, or 0 for no limit.
+	// Larger sizes are measured once, with this number, which their params show.
 	most int
-	// mostReason is why, where that is the machine's doing. Larger sizes are gaps then.
+	// mostReason is the reason for most if the machine sets it. Larger sizes are gaps then.
 	mostReason string
-	// bytes is roughly the memory of a timer there, working space included, by
-	// which a size that does not fit into memory is recognised.
+	// bytes is roughly the memory of a timer, including working space. The runner uses it to
+	// skip sizes that do not fit into memory.
 	bytes int
-	// ready returns why it cannot run here, a *notInstalled or another error. It is nil
-	// for a rival that always can.
+	// ready returns why the rival cannot run here, as a *notInstalled or another error. It is
+	// nil for a rival that always can.
 	ready func() error
-	// variant is set if another one has the gaps of both.
+	// variant is set if another rival reports the gaps of both.
 	variant bool
-	// run does a job in this process, which is a child started for it.
+	// run does a job in this process, a child that was started for it.
 	run func(Job) (Result, error)
 	// command is the command line that does a job, for a rival that is not in Go.
 	command func(Job) []string
@@ -71,10 +71,10 @@ func inProcess[H any](open opener[H]) func(Job) (Result, error) {
 
 func (r rival) can(workload string) bool { return slices.Contains(r.does, workload) }
 
-// timers reports whether the rival has timers at all.
+// timers reports whether the rival has timers.
 func (r rival) timers() bool { return !r.variant && slices.ContainsFunc(timerWorkloads, r.can) }
 
-// params reduces a workload's size to the most that the rival is asked to hold.
+// params reduces a workload's size to the rival's maximum.
 func (r rival) params(w workload, p Params) Params {
 	if r.most == 0 || p[w.size] <= r.most {
 		return p

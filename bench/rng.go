@@ -26,8 +26,8 @@ func (r *rng) delay(from, to time.Duration) time.Duration {
 	return from + time.Duration(r.below(uint64((to-from)/time.Microsecond)))*time.Microsecond
 }
 
-// held returns the delay of a timer that is held, brief that of one that is stopped
-// at once.
+// held returns the delay of a timer that stays pending, brief that of a timer that is stopped at
+// once.
 func (r *rng) held() time.Duration  { return r.delay(time.Minute, time.Hour) }
 func (r *rng) brief() time.Duration { return r.delay(time.Second, 31*time.Second) }
 

@@ -26,10 +26,9 @@ func (g Gap) sizes() string {
 	return g.Params.String()
 }
 
-// runner does all jobs, each in a child process of its own, so that the heap, the
-// collector's state, timers and goroutines of one never affect another. At each
-// size the rivals take turns (A B C, A B C, ...), so that a drift of the machine
-// affects all alike.
+// runner runs each job in its own child process, so that the heap, the collector's state, timers
+// and goroutines of one job never affect another. At each size the rivals take turns (A B C, A B
+// C, ...), so that a drift of the machine affects all alike.
 type runner struct {
 	self      string
 	workloads []workload
@@ -37,7 +36,7 @@ type runner struct {
 	quick     bool
 	reps      int
 	progress  progress
-	// done is called with the results of each size when it is finished.
+	// done is called with the results of each size when that size is finished.
 	done func(rows []Row)
 
 	begun time.Time
@@ -72,7 +71,7 @@ func (r *runner) plan() [][]step {
 				}
 				planned[key] = true
 				if !riv.can(w.name) && (!riv.timers() || !slices.Contains(timerWorkloads, w.name)) {
-					continue // timers, purgatories and brokers are no rivals of each other
+					continue // timers, purgatories and brokers do not compete with each other
 				}
 				if reason := r.gap(w, riv); reason != "" {
 					r.addGap(Gap{w.name, riv.name, nil, reason})
@@ -124,7 +123,7 @@ func (r *runner) addGap(g Gap) {
 	r.gaps = append(r.gaps, g)
 }
 
-// run does all jobs. One that fails is a gap, and the others go on.
+// run runs all jobs. A job that fails becomes a gap, and the others continue.
 func (r *runner) run(ctx context.Context) error {
 	r.begun = time.Now()
 	groups := r.plan()
@@ -155,7 +154,7 @@ func (r *runner) run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// together does all steps of a group at once.
+// together runs all steps of a group at once.
 func (r *runner) together(ctx context.Context, group []step) []Result {
 	all := make([][]Result, len(group))
 	var wg sync.WaitGroup
@@ -174,7 +173,7 @@ func (r *runner) finish(results []Result) {
 	r.done(rowsOf(results))
 }
 
-// step does one job and returns its result, or none.
+// step runs one job and returns its result, or none.
 func (r *runner) step(ctx context.Context, s step) []Result {
 	if ctx.Err() != nil {
 		return nil
@@ -188,8 +187,8 @@ func (r *runner) step(ctx context.Context, s step) []Result {
 	if r.quick && time.Since(r.begun) > quickLimit {
 		return gap("a quick run's time was over: the machine is busy")
 	}
-	// A job that does not fit into memory is not begun: the machine would swap, or
-	// the kernel would end some other process.
+	// Do not start a job that does not fit into memory: the machine would swap, or the kernel
+	// would kill another process.
 	need := int64(s.job.size()) * int64(s.rival.bytes)
 	if free := memInfo("MemAvailable"); free > 0 && need > free/10*9 {
 		return gap("needs some %.1f GB, %.1f GB are available", float64(need)/1e9, float64(free)/1e9)
@@ -210,19 +209,18 @@ func (r *runner) step(ctx context.Context, s step) []Result {
 	return nil
 }
 
-// quickLimit is the time after which a quick run begins no further job. With the
-// last job, the plots and a slow JVM it then ends within 50 s, even on a machine
-// that does other work. On an idle machine it is not reached. Tests raise it, so
-// that they pass on any machine.
+// quickLimit is the time after which a quick run starts no further job. With the last job, the
+// plots and a slow JVM the run then ends within 50 s, even on a busy machine. An idle machine
+// does not reach the limit. Tests raise it, so that they pass on any machine.
 var quickLimit = 42 * time.Second
 
 const (
-	// hugeSize is measured once in a run: it takes minutes, and its figures follow
-	// from those of the sizes below it.
+	// hugeSize is measured once in a run: it takes minutes, and its results follow from those of
+	// smaller sizes.
 	hugeSize = 100_000_000
 
-	// jobLimit is the time after which a child is killed. Holding 100M timers takes
-	// minutes for a rival that allocates each.
+	// jobLimit is the time after which a child is killed. Holding 100M timers takes minutes for
+	// a rival that allocates each.
 	jobLimit = 15 * time.Minute
 
 	// maxSlack is the largest Job.Slack.

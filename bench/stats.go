@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// Stat is one metric over the repetitions.
+// Stat summarizes one metric over the repetitions.
 type Stat struct{ Median, Min, Max float64 }
 
 func newStat(values []float64) Stat {
@@ -17,7 +17,7 @@ func newStat(values []float64) Stat {
 	return Stat{Median: (v[(n-1)/2] + v[n/2]) / 2, Min: v[0], Max: v[n-1]}
 }
 
-// Row is the figures of one rival in one workload at one size, over all repetitions.
+// Row is the metrics of one rival in one workload at one size, over all repetitions.
 type Row struct {
 	Workload, Impl string
 	Params         Params
@@ -27,7 +27,7 @@ type Row struct {
 	Curve          []map[string]Stat
 }
 
-// rowsOf joins repetitions into rows, by workload, then by size, then by rival.
+// rowsOf merges repetitions into rows, by workload, then by size, then by rival.
 func rowsOf(results []Result) []Row {
 	type key struct{ workload, impl, params string }
 	groups := map[key][]Result{}
@@ -44,7 +44,7 @@ func rowsOf(results []Result) []Row {
 			cmp.Compare(workloadIndex(a.Workload), workloadIndex(b.Workload)),
 			compareParams(a.Params, b.Params),
 			cmp.Compare(rivalIndex(a.Impl), rivalIndex(b.Impl)),
-			cmp.Compare(a.Impl, b.Impl), // of rivals that there are no longer
+			cmp.Compare(a.Impl, b.Impl), // for rivals that no longer exist
 		)
 	})
 	return rows
@@ -73,7 +73,7 @@ func newRow(group []Result) Row {
 	return row
 }
 
-// statsOf joins the metrics of several repetitions.
+// statsOf merges the metrics of several repetitions.
 func statsOf(all []Metrics) map[string]Stat {
 	values := map[string][]float64{}
 	for _, m := range all {
@@ -88,7 +88,7 @@ func statsOf(all []Metrics) map[string]Stat {
 	return stats
 }
 
-// joinCurves returns the figures at each rate that was offered in any repetition.
+// joinCurves returns the metrics at each rate that was offered in any repetition.
 func joinCurves(group []Result) []map[string]Stat {
 	at := map[float64][]Metrics{}
 	for _, r := range group {
@@ -168,8 +168,7 @@ func workloadIndex(name string) int {
 
 func workloadNamed(name string) workload { return workloads[workloadIndex(name)] }
 
-// rivalIndex returns the place of a rival. The control, which is not in the list,
-// comes last.
+// rivalIndex returns the index of a rival. The control, which is not in the list, comes last.
 func rivalIndex(name string) int {
 	if i := slices.IndexFunc(rivals, func(r rival) bool { return r.name == name }); i >= 0 {
 		return i

@@ -7,16 +7,15 @@ import (
 	"unicode/utf8"
 )
 
-// table is columns of text with a heading. The first ones are aligned to the left,
-// figures to the right.
+// table is columns of text with headings. The first columns are aligned left, numbers right.
 type table struct {
 	head []string
 	left int
 	rows [][]string
 }
 
-// workloadTable has all rows of a workload: size, impl, and the figures, with dashes
-// for those that a rival does not have.
+// workloadTable has all rows of a workload: size, impl, and the metrics, with dashes for those
+// that a rival does not have.
 func workloadTable(w workload, rows []Row) table {
 	t := table{head: append([]string{"size", "impl"}, w.metrics...), left: 2}
 	for _, row := range rows {

@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// target is a figure that is to be at most bound. One whose bound is unbounded is shown
-// beside the others and need not be anything.
+// target is a value that should be at most bound. A target with the bound unbounded is shown for
+// information only.
 type target struct {
 	workload, text string
 	bound          float64
@@ -28,15 +28,15 @@ func (f figures) at(workload, impl, metric string, p Params) (float64, bool) {
 	return 0, false
 }
 
-// formula computes a target's figure. It reports false if the figures have none of it.
+// formula computes a target's value. It reports false if the rows lack the data.
 type formula func(figures) (float64, bool)
 
-// one is a figure itself.
+// one is the median of a metric.
 func one(workload, impl, metric string, p Params) formula {
 	return func(f figures) (float64, bool) { return f.at(workload, impl, metric, p) }
 }
 
-// both computes from two figures.
+// both computes a value from two others.
 func both(a, b formula, compute func(x, y float64) float64) formula {
 	return func(f figures) (float64, bool) {
 		x, ok := a(f)
@@ -57,17 +57,17 @@ func difference(a, b formula) formula {
 	return both(a, b, func(x, y float64) float64 { return x - y })
 }
 
-// worse is the larger one of two figures.
+// worse is the larger of two values.
 func worse(a, b formula) formula {
 	return both(a, b, func(x, y float64) float64 { return max(x, y) })
 }
 
-// ratio is the figure of one rival divided by that of another.
+// ratio is the metric of one rival divided by that of another.
 func ratio(workload, metric, impl, other string, p Params) formula {
 	return quotient(one(workload, impl, metric, p), one(workload, other, metric, p))
 }
 
-// inUnits is a figure in units of so much.
+// inUnits divides a value by a unit.
 func inUnits(unit float64, a formula) formula {
 	return func(f figures) (float64, bool) {
 		x, ok := a(f)
@@ -75,7 +75,8 @@ func inUnits(unit float64, a formula) formula {
 	}
 }
 
-// needed is how often a figure goes into the one that is wanted: infinite if it is 0.
+// needed is the quotient of the wanted value and the measured one: infinite if the measured one
+// is 0.
 func needed(want float64, a formula) formula {
 	return func(f figures) (float64, bool) {
 		x, ok := a(f)
@@ -83,7 +84,7 @@ func needed(want float64, a formula) formula {
 	}
 }
 
-// p99AtHalf is W9's p99_500k_us; without end if that rate was never held.
+// p99AtHalf is W9's p99_500k_us, or infinity if that rate was never held.
 func p99AtHalf(impl string) formula {
 	return func(f figures) (float64, bool) {
 		got, ok := f.at("W9", impl, "p99_500k_us", load20)
@@ -94,8 +95,8 @@ func p99AtHalf(impl string) formula {
 	}
 }
 
-// callsAgainstMap is the ratio of calls to a map by hand, of what is slower: a table's own
-// calls, or those of one group.
+// callsAgainstMap is the ratio of the slower of a table's own calls and one group's calls to the
+// hand-written map.
 func callsAgainstMap(goroutines int) formula {
 	at := Params{"in_flight": 100_000, "goroutines": goroutines}
 	return worse(ratio("W14", "ns_per_op", "calls", "map", at), ratio("W14", "ns_per_op", "calls-group", "map", at))
@@ -105,7 +106,7 @@ func kilobytesPerPoll(impl string) formula {
 	return inUnits(1000, one("W15", impl, "bytes_per_poll", parked10k))
 }
 
-// worst is the largest of impl's figures over all sizes.
+// worst is the largest value of impl's metric over all sizes.
 func worst(workload, impl, metric string) formula {
 	return func(f figures) (most float64, any bool) {
 		for _, row := range f {
@@ -117,8 +118,8 @@ func worst(workload, impl, metric string) formula {
 	}
 }
 
-// againstBest is the largest ratio, over all sizes, of impl's figure to that of the
-// best rival in Go at the same size. limbo's own front ends are not rivals.
+// againstBest is the largest ratio, over all sizes, of impl's metric to that of the best rival
+// in Go at the same size. limbo's own front ends do not count as rivals.
 func againstBest(workload, impl, metric string) formula {
 	return func(f figures) (most float64, any bool) {
 		for _, row := range f {
@@ -138,8 +139,8 @@ func againstBest(workload, impl, metric string) formula {
 	}
 }
 
-// aboveControl is the CPU of a rival's timers at W6's rate, without that of the loop
-// that touches them.
+// aboveControl is the CPU of a rival's timers at W6's rate, without that of the loop that
+// touches them.
 func aboveControl(impl string) formula {
 	above := difference(one("W6", impl, "cpu_pct", conns100k), one("W6", controlName, "cpu_pct", conns100k))
 	return func(f figures) (float64, bool) {
@@ -173,7 +174,7 @@ var (
 	search1M    = Params{"timers": 1_000_000}
 )
 
-// targets refer to the full sizes. A quick run shows those whose figures it has.
+// targets refer to the full sizes. A quick run shows the targets for which it has data.
 var targets = []target{
 	{"W1", "ns, × stdlib at 1M pending", .35, ratio("W1", "ns_per_op", "timingwheel", "stdlib", million)},
 	{"W1", "ns, × stdlib at 0 pending", .50, ratio("W1", "ns_per_op", "timingwheel", "stdlib", none)},
@@ -205,8 +206,7 @@ var targets = []target{
 	{"W7", "ns at 100M, × ns at 1k", 1.2, quotient(one("W7", "timingwheel", "ns_per_op", scale100M), one("W7", "timingwheel", "ns_per_op", scale1k))},
 	{"W7", "GB resident for 100M pending", 4, inUnits(10, one("W7", "timingwheel", "rss_bytes_per_timer", scale100M))},
 	{"W8", "ns_per_op with 3 keys", 350, one("W8", "purgatory", "ns_per_op", keys3)},
-	// What else the process allocates, its timers and its figures, is in the third
-	// decimal.
+	// The process's other allocations, for timers and metrics, are in the third decimal.
 	{"W8", "allocs_per_op with 3 keys", 1.01, one("W8", "purgatory", "allocs_per_op", keys3)},
 	{"W8", "watched_after", 0, worst("W8", "purgatory", "watched_after")},
 	{"W8", "retained_bytes, within a page", 4096, worst("W8", "purgatory", "retained_bytes")},
@@ -262,12 +262,12 @@ var targets = []target{
 	{"W17", "grown_bytes, either, MB", 100, inUnits(1e6, either("grown_bytes"))},
 }
 
-// either is the worse of W17's two engines.
+// either is the worse value of W17's two engines.
 func either(metric string) formula {
 	return worse(one("W17", "durable-redis", metric, search1M), one("W17", "durable-pebble", metric, search1M))
 }
 
-// targetTable shows whether each target that has its figures is reached.
+// targetTable shows whether each target with data is reached.
 func targetTable(rows []Row) table {
 	t := table{head: []string{"", "figure", "at most", "measured", "reached"}, left: 2}
 	for _, target := range targets {
@@ -279,7 +279,7 @@ func targetTable(rows []Row) table {
 		switch {
 		case target.bound == unbounded:
 			bound, reached = gapMark, gapMark
-		case !(got <= target.bound): // NaN is not
+		case !(got <= target.bound): // false for NaN
 			reached = "no"
 		}
 		t.rows = append(t.rows, []string{target.workload, target.text, bound, fmt.Sprintf("%.3g", got), reached})

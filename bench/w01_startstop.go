@@ -13,9 +13,9 @@ var startStopWorkload = workload{
 	quick:   append(withGoroutines(sizes("pending", 0, 1_000_000), 1), Params{"pending": 1_000_000, "goroutines": 2}),
 }
 
-// startStop holds timers due in 1 min to 1 h, then starts one due in 1 to 31 s and
-// stops it, over and over. With two goroutines ns_per_op is the wall time divided
-// by the operations of both, as for testing.B.RunParallel.
+// startStop holds timers due in 1 min to 1 h, then repeatedly starts and stops one due in 1 to
+// 31 s. If two goroutines do so, ns_per_op is the wall time divided by the operations of both,
+// as for testing.B.RunParallel.
 func startStop[H any](j Job, open opener[H]) (Result, error) {
 	t, err := open(func(uint64) {})
 	if err != nil {
@@ -72,8 +72,8 @@ func measureStartStop[H any](t Timers[H], j Job) Metrics {
 	}
 }
 
-// spin starts and stops a timer for as long as span, at least 256 times, and
-// returns how often. It reads the clock once in 256 times.
+// spin starts and stops a timer for the duration of span, at least 256 times, and returns how
+// often. It reads the clock once every 256 times.
 func spin[H any](t Timers[H], r *rng, span time.Duration) int {
 	n := 0
 	for end := time.Now().Add(span); n == 0 || time.Now().Before(end); n += 256 {

@@ -13,9 +13,8 @@ var holdWorkload = workload{
 	quick:   sizes("timers", 200_000),
 }
 
-// holdAndStop starts all timers, then stops them in random order. A rival's bytes
-// are counted from after it was opened, so that a wheel's own arrays are not
-// charged to the timers; the handles are.
+// holdAndStop starts all timers, then stops them in random order. The count of a rival's bytes
+// begins after the rival was opened, so it includes the handles but not a wheel's own arrays.
 func holdAndStop[H any](j Job, open opener[H]) (Result, error) {
 	n, r := j.Params["timers"], j.seed()
 	order := r.shuffled(n)
@@ -44,7 +43,7 @@ func holdAndStop[H any](j Job, open opener[H]) (Result, error) {
 		t.Stop(held[i])
 	}
 	stopped := time.Since(start)
-	after := settledHeap(before, peak) // held is not used any more, so it is not counted
+	after := settledHeap(before, peak) // held is dead here, so it is not counted
 
 	runtime.KeepAlive(order)
 	runtime.KeepAlive(t)
@@ -57,8 +56,8 @@ func holdAndStop[H any](j Job, open opener[H]) (Result, error) {
 	}}, nil
 }
 
-// settledHeap returns how far the live heap is above before once it no longer
-// shrinks: rivals release stopped timers at their next tick, or round.
+// settledHeap returns the growth of the live heap since before, once it stops shrinking. Rivals
+// free stopped timers at their next tick or revolution.
 func settledHeap(before, peak int64) int64 {
 	kept := liveHeap() - before
 	for range 15 {

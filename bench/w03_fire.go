@@ -18,11 +18,10 @@ const fireGap = 4 * time.Microsecond
 
 const notFired = int64(-1 << 62)
 
-// fireTimers starts timers in random order, each with the delay that is left until
-// its due time by a clock reading just before, so a timer that fires before its
-// due time is early beyond doubt. CPU is that of the process from just before the
-// first is due until all have fired. It includes the callback, a clock reading and
-// a store, which is the same for all rivals.
+// fireTimers starts timers in random order. Each gets the delay left until its due time, by a
+// clock reading just before, so a timer that fires before its due time is certainly early. CPU
+// is that of the process from just before the first timer is due until all have fired. It
+// includes the callback, a clock reading and a store, which is the same for all rivals.
 func fireTimers[H any](j Job, open opener[H]) (Result, error) {
 	n, r := j.Params["timers"], j.seed()
 	base := time.Now()
@@ -50,7 +49,7 @@ func fireTimers[H any](j Job, open opener[H]) (Result, error) {
 	}
 	time.Sleep(time.Until(base.Add(lead - 20*time.Millisecond)))
 	before := used()
-	if j.Impl == controlName { // the callbacks alone
+	if j.Impl == controlName { // only the callbacks
 		for id := range late {
 			fire(uint64(id))
 		}

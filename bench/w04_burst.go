@@ -15,13 +15,12 @@ var burstWorkload = workload{
 	quick:   sizes("timers", 100_000),
 }
 
-// burst times each start and each stop, from just before many timers are due at
-// once until the last of their callbacks.
+// burst times each start and each stop, from just before many timers are due at once until the
+// last of their callbacks.
 //
-// The control does the same beside goroutines that wake up when the burst would be
-// due and then work and yield in pieces as short as a wheel's workers do, without
-// any timers: its figures are the delays that the kernel and Go's scheduler cause
-// for any goroutine then.
+// The control has no timers. It runs the same loop next to goroutines that wake up when the
+// burst would be due, and then work and yield in pieces as short as those of a wheel's workers.
+// So it measures the delays that the kernel and Go's scheduler then cause for any goroutine.
 func burst[H any](j Job, open opener[H]) (Result, error) {
 	n, r := j.Params["timers"], j.seed()
 	const before = 2 * time.Millisecond
